@@ -1,0 +1,202 @@
+package domain
+
+// Events of qm.fleet, keyed by cluster: what hardware there is.
+
+// ProviderClass tells kinds of suppliers apart; price and reliability differ by it.
+type ProviderClass string
+
+// The classes of suppliers.
+const (
+	Hyperscaler ProviderClass = "hyperscaler"
+	Neocloud    ProviderClass = "neocloud"
+	Reseller    ProviderClass = "reseller"
+	Owned       ProviderClass = "owned"
+)
+
+// BillingModel is how a node is paid for.
+type BillingModel string
+
+// The billing models.
+const (
+	BillingReserved      BillingModel = "reserved"
+	BillingOnDemand      BillingModel = "on_demand"
+	BillingSpot          BillingModel = "spot"
+	BillingCapacityBlock BillingModel = "capacity_block"
+	BillingOwned         BillingModel = "owned"
+)
+
+// ClusterRegistered declares a cluster, owned by the event's workspace.
+type ClusterRegistered struct {
+	Name           string            `json:"name,omitempty"`
+	Provider       string            `json:"provider"`
+	ProviderClass  ProviderClass     `json:"provider_class"`
+	Region         string            `json:"region"`
+	BillingAccount string            `json:"billing_account,omitempty"`
+	Certifications []string          `json:"certifications,omitempty"`
+	Labels         map[string]string `json:"labels,omitempty"`
+}
+
+// ClusterKeyIssued records a new push key by its HMAC; the key itself is shown once and never stored.
+type ClusterKeyIssued struct {
+	KeyID   string  `json:"key_id"`
+	MAC     []byte  `json:"mac"` // HMAC-SHA-256
+	Expires Instant `json:"expires,omitempty"`
+}
+
+// ClusterKeyRotated issues a key and gives the one before a last hour of validity.
+type ClusterKeyRotated struct {
+	KeyID              string  `json:"key_id"`
+	MAC                []byte  `json:"mac"`
+	Expires            Instant `json:"expires,omitempty"`
+	PreviousKeyID      string  `json:"previous_key_id"`
+	PreviousValidUntil Instant `json:"previous_valid_until"`
+}
+
+// ClusterKeyRevoked ends a key at once.
+type ClusterKeyRevoked struct {
+	KeyID  string `json:"key_id"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// GPUDeclared is one device of a node as its registration states it.
+type GPUDeclared struct {
+	ID        GPUID  `json:"uuid"`
+	Index     uint32 `json:"index"`
+	Model     string `json:"model"` // catalogue name or the supplier's own
+	MemoryMiB uint64 `json:"memory_mib,omitempty"`
+	Serial    string `json:"serial,omitempty"`
+}
+
+// NodeRegistered declares a machine or replaces its description.
+type NodeRegistered struct {
+	Node               string        `json:"node"`
+	Provider           string        `json:"provider,omitempty"` // empty: the cluster's
+	BillingAccount     string        `json:"billing_account,omitempty"`
+	ResourceID         string        `json:"resource_id,omitempty"` // as on the supplier's bill
+	SKU                string        `json:"sku,omitempty"`         // instance type
+	Zone               string        `json:"zone,omitempty"`
+	BillingModel       BillingModel  `json:"billing_model,omitempty"`
+	CPUMilli           uint64        `json:"cpu_milli"`
+	MemoryMiB          uint64        `json:"memory_mib"`
+	GPUs               []GPUDeclared `json:"gpus"`
+	IDsDerived         bool          `json:"ids_derived,omitempty"` // GPU ids were derived from names because the source gave none
+	FabricDomain       string        `json:"fabric_domain,omitempty"`
+	DriverVersion      string        `json:"driver_version,omitempty"`
+	CUDAVersion        string        `json:"cuda_version,omitempty"`
+	DedicatedWorkspace string        `json:"dedicated_workspace,omitempty"`
+	InServiceFrom      Instant       `json:"in_service_from,omitempty"` // zero: the event's time
+}
+
+// NodeRetired takes a machine out of the fleet for good.
+type NodeRetired struct {
+	Node   string `json:"node"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// AssetAcquired puts owned hardware on the books.
+type AssetAcquired struct {
+	Asset         string   `json:"asset"`
+	Description   string   `json:"description,omitempty"`
+	Nodes         []string `json:"nodes,omitempty"`
+	Capex         Money    `json:"capex"`    // of the whole system
+	Residual      Money    `json:"residual"` // expected at the end of life
+	InServiceFrom Instant  `json:"in_service_from"`
+	LifeMonths    uint32   `json:"life_months"`
+	PowerWatts    uint64   `json:"power_watts,omitempty"` // nameplate
+	Site          string   `json:"site,omitempty"`        // whose tariff applies
+	SpaceUnits    uint32   `json:"space_units,omitempty"` // rack units
+}
+
+// AssetRevised changes life or residual value from a time on; the past stays.
+type AssetRevised struct {
+	Asset         string  `json:"asset"`
+	EffectiveFrom Instant `json:"effective_from"`
+	LifeMonths    uint32  `json:"life_months"`
+	Residual      Money   `json:"residual"`
+	Reason        string  `json:"reason,omitempty"`
+}
+
+// AssetDisposed takes an asset off the books.
+type AssetDisposed struct {
+	Asset    string  `json:"asset"`
+	At       Instant `json:"at"`
+	Proceeds Money   `json:"proceeds"`
+	Reason   string  `json:"reason,omitempty"`
+}
+
+// MaintenanceScheduled announces that nodes are out of service for a window, or calls it off.
+type MaintenanceScheduled struct {
+	Maintenance string   `json:"maintenance"`
+	Nodes       []string `json:"nodes,omitempty"` // none: the whole cluster
+	Window      Interval `json:"window"`
+	Reason      string   `json:"reason,omitempty"`
+	Cancelled   bool     `json:"cancelled,omitempty"`
+}
+
+// Events of qm.hardware, keyed by cluster: what broke and what was done.
+
+// FaultKind classes what a GPU fault was seen as.
+type FaultKind string
+
+// The kinds of faults.
+const (
+	FaultXID      FaultKind = "xid"
+	FaultECC      FaultKind = "ecc"
+	FaultRowRemap FaultKind = "row_remap"
+	FaultNVLink   FaultKind = "nvlink"
+	FaultOffBus   FaultKind = "off_bus"
+	FaultThermal  FaultKind = "thermal"
+	FaultHealth   FaultKind = "health"
+)
+
+// GPUFaultObserved reports one fault of a device, or of the node when GPU is zero.
+type GPUFaultObserved struct {
+	Node     string    `json:"node"`
+	GPU      GPUID     `json:"gpu"`
+	Kind     FaultKind `json:"kind"`
+	Code     uint32    `json:"code"`            // XID number, DCGM health code
+	Field    uint32    `json:"field,omitempty"` // DCGM field id it was read from
+	Count    uint64    `json:"count"`
+	Class    string    `json:"class,omitempty"`  // app, driver, hardware
+	Action   string    `json:"action,omitempty"` // what the driver or the table recommends
+	Fatal    bool      `json:"fatal"`            // the device cannot work until repaired
+	Detail   string    `json:"detail,omitempty"`
+	BootTime Instant   `json:"boot_time,omitempty"`
+}
+
+// NodeCordoned takes a node out of scheduling.
+type NodeCordoned struct {
+	Node   string `json:"node"`
+	Reason string `json:"reason,omitempty"`
+	Repair bool   `json:"repair"` // because it failed, not as a convenience
+}
+
+// NodeDrained says that no workload is left on the node.
+type NodeDrained struct {
+	Node   string `json:"node"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// NodeReturned puts a node back into service.
+type NodeReturned struct {
+	Node   string `json:"node"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// CollectorSilent says that a node's measurements stopped.
+type CollectorSilent struct {
+	Node   string   `json:"node"`
+	Silent Interval `json:"silent"`
+	Reason string   `json:"reason,omitempty"`
+}
+
+// SpoolDropped says that an agent had to drop samples and which.
+type SpoolDropped struct {
+	Node        string   `json:"node"`
+	Stream      string   `json:"stream"`
+	From        uint64   `json:"from"` // first sequence dropped
+	To          uint64   `json:"to"`   // last sequence dropped
+	Covered     Interval `json:"covered"`
+	Reason      string   `json:"reason,omitempty"`
+	Incarnation uint64   `json:"incarnation"`
+}

@@ -1,0 +1,153 @@
+package domain
+
+// Events of qm.workspaces, keyed by workspace: who there is, who may decide,
+// and the rules that they decided on.
+
+// WorkspaceRegistered declares a tenant or changes its description.
+type WorkspaceRegistered struct {
+	Name     string `json:"name"`
+	Parent   string `json:"parent,omitempty"`   // workspace that this one reports to
+	Currency string `json:"currency,omitempty"` // ISO 4217, for reports to it
+}
+
+// Role is what an operator may decide.
+type Role string
+
+// The roles. An admin registers operators; the others decide in their field.
+const (
+	RoleAdmin    Role = "admin"
+	RoleFinance  Role = "finance"
+	RolePlanner  Role = "planner"
+	RoleAuditor  Role = "auditor"
+	RoleOperator Role = "operator"
+)
+
+// OperatorRegistered gives a person or program the right to decide in a workspace.
+type OperatorRegistered struct {
+	Operator       string `json:"operator"`
+	PublicKey      []byte `json:"public_key"` // Ed25519, 32 bytes
+	Role           Role   `json:"role"`
+	AuthorityLimit *Money `json:"authority_limit,omitempty"` // largest commitment of money; nil: none
+}
+
+// OperatorRevoked ends what a key may decide, from the event's time.
+type OperatorRevoked struct {
+	Operator  string `json:"operator"`
+	PublicKey []byte `json:"public_key"`
+	Reason    string `json:"reason,omitempty"`
+}
+
+// PolicyKind says which question a policy answers.
+type PolicyKind string
+
+// The policies. Placement policies bind the planner; accounting policies bind attribution.
+const (
+	PolicyResidency          PolicyKind = "residency"           // Selector runs only in Countries
+	PolicyCertification      PolicyKind = "certification"       // Selector needs Certifications
+	PolicyPlacement          PolicyKind = "placement"           // Selector runs only in Clusters
+	PolicyApart              PolicyKind = "apart"               // Selector shares no node (Scope "node") or cluster with Others
+	PolicyDedicated          PolicyKind = "dedicated"           // Selector shares no node with anyone
+	PolicySpotShare          PolicyKind = "spot_share"          // at most Share of Selector on spot
+	PolicyCommitmentDiscount PolicyKind = "commitment_discount" // Value: as_supplied, sponsors_first, pool_rate
+	PolicyIdleCost           PolicyKind = "idle_cost"           // Value: owner, platform
+	PolicyActivity           PolicyKind = "activity"            // Value: the DCGM field that makes an hour useful
+	PolicyCostOfCapital      PolicyKind = "cost_of_capital"     // Share: annual rate
+)
+
+// Selector picks workloads; empty fields match all.
+type Selector struct {
+	Workspace  string        `json:"workspace,omitempty"`
+	Class      WorkloadClass `json:"class,omitempty"`
+	Deployment string        `json:"deployment,omitempty"`
+	Cluster    string        `json:"cluster,omitempty"`
+	Tier       string        `json:"tier,omitempty"`
+}
+
+// PolicySet sets or replaces a policy from EffectiveFrom on.
+type PolicySet struct {
+	Policy         string      `json:"policy"` // id within the workspace
+	Kind           PolicyKind  `json:"kind"`
+	EffectiveFrom  Instant     `json:"effective_from"`
+	EffectiveTo    Instant     `json:"effective_to,omitempty"` // zero: until replaced
+	Selector       Selector    `json:"selector"`
+	Others         []Selector  `json:"others,omitempty"`
+	Countries      []string    `json:"countries,omitempty"` // ISO 3166-1 alpha-2
+	Certifications []string    `json:"certifications,omitempty"`
+	Clusters       []string    `json:"clusters,omitempty"`
+	Scope          string      `json:"scope,omitempty"`
+	Value          string      `json:"value,omitempty"`
+	Share          NullDecimal `json:"share,omitzero"`
+}
+
+// QuotaSet bounds what a workspace may hold. A hard quota constrains plans; a soft one notifies.
+type QuotaSet struct {
+	Quota         string  `json:"quota"`
+	Resource      string  `json:"resource"` // Kubernetes resource name, for example nvidia.com/gpu
+	GPUModel      string  `json:"gpu_model,omitempty"`
+	Region        string  `json:"region,omitempty"`
+	Limit         Decimal `json:"limit"`
+	Hard          bool    `json:"hard"`
+	EffectiveFrom Instant `json:"effective_from"`
+}
+
+// BudgetBasis says which ledger a budget counts.
+type BudgetBasis string
+
+// The bases of a budget.
+const (
+	BudgetCash    BudgetBasis = "cash"
+	BudgetAccrual BudgetBasis = "accrual"
+)
+
+// BudgetSet grants a workspace an amount for a period.
+type BudgetSet struct {
+	Budget string      `json:"budget"`
+	Period Interval    `json:"period"`
+	Amount Money       `json:"amount"`
+	Basis  BudgetBasis `json:"basis"`
+	Hard   bool        `json:"hard"`
+}
+
+// RoundTrip is the time a packet takes to another region and back.
+type RoundTrip struct {
+	To       string `json:"to"`
+	Micros   uint64 `json:"micros"`
+	Measured bool   `json:"measured"` // false: an estimate, to be shown as one
+}
+
+// RegionDefined describes a region.
+type RegionDefined struct {
+	Region     string      `json:"region"`
+	Country    string      `json:"country"` // ISO 3166-1 alpha-2
+	Name       string      `json:"name,omitempty"`
+	RoundTrips []RoundTrip `json:"round_trips,omitempty"`
+}
+
+// CertificationHeld says that a provider or a cluster has a certification.
+type CertificationHeld struct {
+	Provider      string   `json:"provider,omitempty"` // exactly one of Provider and Cluster
+	Cluster       string   `json:"cluster,omitempty"`
+	Certification string   `json:"certification"` // for example SOC 2 Type II
+	Valid         Interval `json:"valid"`
+	Evidence      string   `json:"evidence,omitempty"`
+}
+
+// MethodChanged puts a method version in force from a time on.
+type MethodChanged struct {
+	Method        string  `json:"method"` // folds, attribution, planner, solver
+	Version       string  `json:"version"`
+	EffectiveFrom Instant `json:"effective_from"`
+	Reason        string  `json:"reason,omitempty"`
+}
+
+// MappingRuleSet says which workspace and deployment a pod or job belongs to.
+type MappingRuleSet struct {
+	Rule          string            `json:"rule"`
+	Priority      uint32            `json:"priority"` // lower is tried first
+	Cluster       string            `json:"cluster,omitempty"`
+	Namespace     string            `json:"namespace,omitempty"`
+	Labels        map[string]string `json:"labels,omitempty"`
+	ToWorkspace   string            `json:"to_workspace"`
+	ToDeployment  string            `json:"to_deployment,omitempty"`
+	EffectiveFrom Instant           `json:"effective_from"`
+}

@@ -1,0 +1,152 @@
+package domain
+
+// Events of qm.telemetry, keyed by cluster: what the hardware did and for whom.
+
+// NodeSampled reports a node over one interval. It stands alone: nothing in it
+// refers to an earlier event. Device i of the node is entry i of every array;
+// an array is empty when the metric was not read, and holds value+1 with 0 for
+// blank otherwise, so that a blank never becomes a number.
+//
+// The struct is laid out as it travels, one packed array per metric, because
+// half a million of these are folded in about a second.
+type NodeSampled struct {
+	Node     string
+	Interval Interval
+
+	// Strings is the table that the string references of this event point
+	// into. A reference is index+1; 0 is none.
+	Strings []string
+
+	// Entries: one per whole GPU, MIG instance or time-slice replica.
+	IDs     []byte   // 16 bytes per entry: GPU UUID, or MIG UUID for an instance
+	Parent  []uint32 // index+1 of the entry's physical GPU in Parents; empty or 0: the entry is a whole GPU
+	Parents []byte   // 16 bytes per physical GPU that is cut up
+	Profile []uint32 // string reference: MIG profile such as 1g.10gb; 0 none
+	Replica []uint32 // time-slice replica number from 1; 0 none
+	Holder  []uint32 // index+1 into the Holder arrays; 0: nobody held it
+
+	// Holders: who held something during this interval.
+	HolderWorkspace  []uint32 // string reference
+	HolderDeployment []uint32 // string reference
+	HolderUnit       []uint32 // string reference: pod or job
+
+	// ActivityField is the DCGM field that Activity was read from: 1002
+	// (DCGM_FI_PROF_SM_ACTIVE), 1001 (GR_ENGINE_ACTIVE) or 203 (GPU_UTIL).
+	ActivityField uint32
+	ActivityMean  []uint32 // per mille of the interval
+	ActivityMin   []uint32 // per mille
+	ActivityMax   []uint32 // per mille
+	TensorActive  []uint32 // per mille, DCGM field 1004
+	DRAMActive    []uint32 // per mille, DCGM field 1005
+	MemoryUsedMiB []uint32 // DCGM field 252
+	PowerWatts    []uint32 // mean, DCGM field 155
+	TemperatureC  []uint32 // DCGM field 150
+	SMClockMHz    []uint32 // DCGM field 100
+
+	// Other readings, sparse: entry, DCGM field id, value.
+	OtherEntry []uint32
+	OtherField []uint32
+	OtherValue []uint64
+
+	// SkewNanos bounds how far the node's clock may be off, 0 unknown.
+	SkewNanos uint64
+}
+
+// Entries returns the number of devices, instances and replicas reported.
+func (s *NodeSampled) Entries() int { return len(s.IDs) / 16 }
+
+// Histogram counts values by upper bound. Counts has one entry more than
+// Bounds: the last counts what is above every bound.
+type Histogram struct {
+	Bounds []uint64 `json:"bounds"` // microseconds, ascending
+	Counts []uint64 `json:"counts"`
+	Sum    uint64   `json:"sum"` // microseconds
+}
+
+// ServingSampled reports a model server over one interval. Counters are differences over it.
+type ServingSampled struct {
+	Deployment       string    `json:"deployment"`
+	Node             string    `json:"node,omitempty"`
+	Unit             string    `json:"unit,omitempty"` // pod
+	Model            string    `json:"model"`
+	Tier             string    `json:"tier,omitempty"`
+	Engine           string    `json:"engine"` // vllm, sglang, tgi
+	Interval         Interval  `json:"interval"`
+	TTFT             Histogram `json:"ttft"` // time to first token
+	QueueDepthMilli  uint64    `json:"queue_depth_milli"`
+	BatchSizeMilli   uint64    `json:"batch_size_milli"`
+	KVCachePermille  uint64    `json:"kv_cache_permille"`
+	PromptTokens     uint64    `json:"prompt_tokens"`
+	GenerationTokens uint64    `json:"generation_tokens"`
+	RequestsOK       uint64    `json:"requests_ok"`
+	RequestsFailed   uint64    `json:"requests_failed"`
+}
+
+// JobQueued says that a job asked for GPUs.
+type JobQueued struct {
+	Job        string        `json:"job"`
+	Deployment string        `json:"deployment,omitempty"`
+	Class      WorkloadClass `json:"class"`
+	Need       GPUNeed       `json:"need"`
+	Priority   int32         `json:"priority,omitempty"`
+}
+
+// JobStarted says that a job got what it asked for.
+type JobStarted struct {
+	Job   string   `json:"job"`
+	Nodes []string `json:"nodes,omitempty"`
+	GPUs  uint32   `json:"gpus"`
+}
+
+// JobOutcome is how a job ended.
+type JobOutcome string
+
+// The outcomes of jobs.
+const (
+	JobSucceeded   JobOutcome = "succeeded"
+	JobFailed      JobOutcome = "failed"
+	JobCancelled   JobOutcome = "cancelled"
+	JobPreempted   JobOutcome = "preempted"
+	JobInterrupted JobOutcome = "interrupted" // by the hardware beneath it
+)
+
+// JobFinished says how a job ended.
+type JobFinished struct {
+	Job              string     `json:"job"`
+	Outcome          JobOutcome `json:"outcome"`
+	RetainedPermille uint32     `json:"retained_permille"` // share of its work that survives
+	Detail           string     `json:"detail,omitempty"`
+}
+
+// DemandObserved states how much was wanted in a pool over an interval, as
+// means over it in thousandths of a unit.
+type DemandObserved struct {
+	Pool         string   `json:"pool"`
+	Region       string   `json:"region,omitempty"`
+	Model        string   `json:"model,omitempty"` // GPU model or machine type
+	Unit         string   `json:"unit"`            // gpu, or vm where the source counts machines
+	Interval     Interval `json:"interval"`
+	RunningMilli uint64   `json:"running_milli"`
+	PendingMilli uint64   `json:"pending_milli"`
+	OwnedMilli   uint64   `json:"owned_milli,omitempty"` // capacity set aside for the pool
+}
+
+// EnergyMetered reports a power meter over an interval.
+type EnergyMetered struct {
+	Meter     string   `json:"meter"`
+	Nodes     []string `json:"nodes,omitempty"`
+	Interval  Interval `json:"interval"`
+	WattHours Decimal  `json:"watt_hours"`
+}
+
+// UsageCorrected overrides who held a device for an interval.
+type UsageCorrected struct {
+	Node       string   `json:"node"`
+	GPU        GPUID    `json:"gpu"`
+	Replica    uint32   `json:"replica,omitempty"`
+	Interval   Interval `json:"interval"`
+	Workspace  string   `json:"workspace,omitempty"` // empty: nobody held it
+	Deployment string   `json:"deployment,omitempty"`
+	Unit       string   `json:"unit,omitempty"`
+	Reason     string   `json:"reason"`
+}

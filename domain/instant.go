@@ -1,0 +1,107 @@
+package domain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Instant is a moment in UTC: nanoseconds since the Unix epoch. It prints and
+// parses as RFC 3339. The zero Instant stands for "not given"; no event of
+// this project is older than 1970.
+type Instant int64
+
+// Hour and Day are lengths in the unit of [Instant].
+const (
+	Second Instant = 1e9
+	Hour   Instant = 3600 * Second
+	Day    Instant = 24 * Hour
+)
+
+// InstantOf converts a time, dropping its location.
+func InstantOf(t time.Time) Instant { return Instant(t.UnixNano()) }
+
+// Time returns the instant as a time in UTC.
+func (t Instant) Time() time.Time { return time.Unix(0, int64(t)).UTC() }
+
+// IsZero reports whether the instant was not given.
+func (t Instant) IsZero() bool { return t == 0 }
+
+// HourStart returns the start of the UTC hour that holds t.
+func (t Instant) HourStart() Instant { return t - mod(t, Hour) }
+
+// DayStart returns the start of the UTC day that holds t.
+func (t Instant) DayStart() Instant { return t - mod(t, Day) }
+
+func mod(t, d Instant) Instant {
+	m := t % d
+	if m < 0 {
+		m += d
+	}
+	return m
+}
+
+// String returns RFC 3339 with as many fractional digits as needed, "" when zero.
+func (t Instant) String() string {
+	if t == 0 {
+		return ""
+	}
+	return t.Time().Format(time.RFC3339Nano)
+}
+
+// MarshalText writes what [Instant.String] returns.
+func (t Instant) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText reads RFC 3339 with a zone, or "" for the zero Instant.
+func (t *Instant) UnmarshalText(b []byte) error {
+	if len(b) == 0 {
+		*t = 0
+		return nil
+	}
+	v, err := ParseInstant(string(b))
+	if err != nil {
+		return err
+	}
+	*t = v
+	return nil
+}
+
+// The years that an Instant may name: outside them nanoseconds overflow or the
+// value is a mistake.
+const (
+	minYear = 1970
+	maxYear = 2261
+)
+
+// ParseInstant reads an RFC 3339 time. A time without a zone is refused: it
+// could mean any of twenty-odd hours, and money depends on which.
+func ParseInstant(s string) (Instant, error) {
+	v, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		if _, naive := time.Parse("2006-01-02T15:04:05.999999999", strings.Replace(s, " ", "T", 1)); naive == nil {
+			return 0, fmt.Errorf("time %q has no zone: write it in UTC with a trailing Z", s)
+		}
+		return 0, fmt.Errorf("time %q is not RFC 3339, for example 2026-05-01T00:00:00Z", s)
+	}
+	if y := v.UTC().Year(); y < minYear || y > maxYear {
+		return 0, fmt.Errorf("time %q is outside the years %d to %d", s, minYear, maxYear)
+	}
+	return InstantOf(v), nil
+}
+
+// Interval is half-open: From belongs to it, To does not.
+type Interval struct {
+	From Instant `json:"from"`
+	To   Instant `json:"to"`
+}
+
+// Empty reports whether the interval holds no moment.
+func (i Interval) Empty() bool { return i.To <= i.From }
+
+// Intersect returns the common part, which may be empty.
+func (i Interval) Intersect(j Interval) Interval {
+	return Interval{max(i.From, j.From), min(i.To, j.To)}
+}
+
+// Length returns the length in nanoseconds, 0 when empty.
+func (i Interval) Length() Instant { return max(0, i.To-i.From) }
