@@ -35,6 +35,9 @@ type Envelope struct {
 	PreviousSequence    uint64
 	// Time is when the fact became true: for a sample the end of its interval.
 	Time Instant
+	// Recorded is when the fact became known, for history that is imported
+	// later; zero means when it was appended (CloudEvents extension recordedtime).
+	Recorded Instant
 	// Subject is what the event is about within its key, for people who read the log.
 	Subject string
 	// Workspace is the tenant concerned; empty for facts of a cluster, whose
