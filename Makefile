@@ -1,0 +1,114 @@
+# Quartermaster. `make` alone explains what there is.
+#
+# Go is all that a machine needs: the tools are built from the versions in
+# tools.mod on first use (a few minutes on two cores) and cached by Go itself.
+# With a C compiler the tests also run under the race detector.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS   += --no-print-directory
+
+GO   ?= go
+TOOL := $(GO) tool -modfile=tools.mod
+
+PKG      ?= ./...
+RUN      ?=
+BENCH    ?= .
+COUNT    ?= 1
+FUZZTIME ?= 5s
+# Only dcgm-collector needs C, and it is left out of the build without it.
+CGO      ?= 0
+
+RACE := $(if $(shell command -v $$($(GO) env CC) 2>/dev/null),-race)
+TEST := $(if $(RACE),CGO_ENABLED=1 )$(GO) test $(RACE) $(if $(RUN),-run '$(RUN)')
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets
+	@echo 'Targets:'
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r t d; do printf '  %-12s %s\n' "$$t" "$$d"; done
+	@echo
+	@echo 'Variables, with their defaults:'
+	@echo '  PKG=./...    packages of test, integration and bench'
+	@echo '  RUN=         tests to run, a regular expression'
+	@echo '  BENCH=.      benchmarks to run'
+	@echo '  COUNT=1      runs of each benchmark;  OLD=FILE compares with an earlier bin/bench.txt'
+	@echo '  FUZZTIME=5s  time for each fuzz target'
+	@echo '  CGO=0        1 builds dcgm-collector too'
+
+.PHONY: build
+build: ## Build every command under cmd/ into bin/
+	@mkdir -p bin
+	CGO_ENABLED=$(CGO) $(GO) build -trimpath -o bin/ ./cmd/...
+
+.PHONY: demo
+demo: ## Play a user's session from end to end, on generated files or those under QUARTERMASTER_DATA
+	$(GO) test ./cmd/quartermaster -run 'TestScript/demo' -v -count=1
+
+.PHONY: test
+test: ## Run the tests, under the race detector where a C compiler is found
+	@$(if $(RACE),:,echo 'no C compiler: testing without the race detector')
+	$(TEST) $(PKG)
+
+.PHONY: integration
+integration: ## Run the long campaigns as well: kills, interleavings, the full Watermill suite
+	QM_LONG=1 $(GO) test -count=1 -timeout 60m $(if $(RUN),-run '$(RUN)') $(PKG)
+
+.PHONY: bench
+bench: ## Run the benchmarks into bin/bench.txt and sum them up
+	@mkdir -p bin
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 60m $(PKG) | tee bin/bench.txt
+	@$(TOOL) benchstat $(OLD) bin/bench.txt
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME
+	@grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' --exclude-dir=testdata . | sort | \
+	while IFS=: read -r file func; do \
+		echo "== $${file%/*} $${func#func }"; \
+		$(GO) test "$${file%/*}" -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) </dev/null; \
+	done
+
+.PHONY: lint
+lint: ## Check the style (.golangci.yml)
+	$(TOOL) golangci-lint run
+
+.PHONY: fmt
+fmt: ## Format Go code and schemas
+	$(TOOL) golangci-lint fmt
+	$(TOOL) buf format -w
+
+.PHONY: generate
+generate: ## Generate Go code from the schemas
+	$(TOOL) buf generate
+
+# Everything is compared with what is in the tree, whether committed or not,
+# and nothing in the tree is changed.
+.PHONY: verify
+verify: ## Check generated code, module files, formats and schemas; changes nothing
+	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; mkdir -p "$$fresh/schemas"; \
+	echo 'generated code is that of the schemas'; \
+	$(TOOL) buf generate -o "$$fresh"; \
+	(cd schemas && find . -name '*.pb.go' | sort) >"$$fresh/have"; \
+	(cd "$$fresh/schemas" && find . -name '*.pb.go' | sort) >"$$fresh/want"; \
+	diff -u "$$fresh/have" "$$fresh/want" || { echo 'files differ: make generate, and remove what no schema stands for'; exit 1; }; \
+	while read -r f; do \
+		diff -u "schemas/$$f" "$$fresh/schemas/$$f" || { echo "schemas/$$f differs: make generate"; exit 1; }; \
+	done <"$$fresh/want"
+	@echo 'go.mod is tidy'
+	@$(GO) mod tidy -diff
+	@$(GO) mod verify
+	@echo 'code and schemas are formatted'
+	@$(TOOL) golangci-lint fmt --diff
+	@$(TOOL) buf format --diff --exit-code
+	@echo 'schemas follow their rules'
+	@$(TOOL) buf lint
+	@tag=$$(git describe --tags --abbrev=0 2>/dev/null || true); \
+	if [ -z "$$tag" ]; then echo 'no tag exists yet, so no schema is frozen: comparison skipped'; \
+	elif ! git cat-file -e "$$tag:buf.yaml" 2>/dev/null; then echo "tag $$tag has no schemas: comparison skipped"; \
+	else echo "schemas can read what $$tag wrote"; \
+		$(TOOL) buf breaking --against "$$(git rev-parse --git-common-dir)#tag=$$tag"; fi
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin

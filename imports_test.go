@@ -1,0 +1,284 @@
+// Package quartermaster_test holds what is true of the module as a whole:
+// which package may import which.
+package quartermaster_test
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// rules says what each package may import besides the standard library. The
+// first line whose pattern matches a package is its rule, and a package that no
+// line matches does not belong in the module.
+//
+// A pattern is a folder. "x/*" is a folder directly under x, "x/..." is x and
+// all below it. After the colon stand the folders of ours and the modules of
+// others that may be imported, in the same patterns ("x/..." only), and the
+// words
+//
+//	pure    not what reaches files, network, environment or randomness in the
+//	        standard library; see impure
+//	own     everything below the folder that the pattern stands for
+//	any     every module of others
+//
+// Tests follow the rule of their package, and may also import the package
+// itself, the modules in testOnly and what pure forbids.
+const rules = `
+.:
+
+domain:                 pure  github.com/shopspring/decimal
+domain/linear:          pure  domain  github.com/shopspring/decimal
+domain/plan:            pure  domain/...  github.com/shopspring/decimal
+domain/*:               pure  domain  domain/linear  github.com/shopspring/decimal
+
+projections/storetest:  pure  domain/...  projections/...  github.com/shopspring/decimal  pgregory.net/rapid
+projections/...:        pure  domain/...  own  github.com/shopspring/decimal  github.com/fxamacker/cbor/...  github.com/klauspost/compress/...  golang.org/x/sync/...
+
+simulations/...:        pure  domain/...  projections/...  own  github.com/shopspring/decimal
+
+schemas/events/...:     own  google.golang.org/protobuf/...  github.com/planetscale/vtprotobuf/...
+schemas/frames/...:     own  google.golang.org/protobuf/...  github.com/planetscale/vtprotobuf/...
+schemas/...:
+
+adapters/wire/...:      domain/...  projections/...  simulations/...  own  schemas/...  any
+adapters/dcgm/...:      domain/...  projections/...  simulations/...  own  schemas/...  any
+adapters/*/...:         domain/...  projections/...  simulations/...  own  schemas  any
+
+cmd/*/...:              domain/...  projections/...  simulations/...  adapters/...  own  schemas  any
+`
+
+// testOnly may be imported by every test.
+var testOnly = []string{
+	"pgregory.net/rapid",
+	"github.com/rogpeppe/go-internal/...",
+}
+
+// impure is what a pure package does not import, because all that it knows is
+// passed in. The functions that read a clock are the linter's to refuse
+// (.golangci.yml), because package time also holds what is pure.
+var impure = []string{
+	"C", "crypto/rand", "database/sql/...", "io/ioutil", "log/...", "math/rand/...", "net/...",
+	"os/...", "plugin", "syscall/...",
+}
+
+// cgo lists the packages that may import "C". Everything else runs without a C
+// compiler.
+var cgo = []string{"cmd/dcgm-collector/..."}
+
+const module = "quartermaster"
+
+type rule struct {
+	pattern string
+	words   []string
+}
+
+func parseRules(t *testing.T, text string) []rule {
+	t.Helper()
+	var rs []rule
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		pattern, words, ok := strings.Cut(line, ":")
+		if !ok {
+			t.Fatalf("rule %q has no colon", line)
+		}
+		rs = append(rs, rule{pattern, strings.Fields(words)})
+	}
+	return rs
+}
+
+// match reports whether a folder or import path matches a pattern, and which
+// leading part of it the pattern stands for.
+func match(pattern, name string) (root string, ok bool) {
+	pattern, below := strings.CutSuffix(pattern, "/...")
+	want, have := strings.Split(pattern, "/"), strings.Split(name, "/")
+	if len(have) < len(want) || len(have) > len(want) && !below {
+		return "", false
+	}
+	for i, w := range want {
+		if w != "*" && w != have[i] {
+			return "", false
+		}
+	}
+	return strings.Join(have[:len(want)], "/"), true
+}
+
+func matchAny(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { _, ok := match(p, name); return ok })
+}
+
+// refuse returns why the package in dir may not import what it imports, "" when
+// it may.
+func refuse(rs []rule, dir, imported string, test bool) string {
+	i := slices.IndexFunc(rs, func(r rule) bool { _, ok := match(r.pattern, dir); return ok })
+	if i < 0 {
+		return "the rules do not list this package"
+	}
+	root, _ := match(rs[i].pattern, dir)
+	words := rs[i].words
+
+	ours := strings.TrimPrefix(imported, module+"/")
+	if imported == module {
+		ours = "."
+	}
+	first, _, _ := strings.Cut(imported, "/")
+	switch {
+	case first == module:
+		switch {
+		case test && ours == dir:
+		case slices.Contains(words, "own") && strings.HasPrefix(ours+"/", root+"/"):
+		case !matchAny(words, ours):
+			return fmt.Sprintf("%s may not import it", rs[i].pattern)
+		}
+	case imported == "C" && !matchAny(cgo, dir):
+		return "only the collector is built with cgo"
+	case !strings.Contains(first, "."): // the standard library
+		if slices.Contains(words, "pure") && !test && matchAny(impure, imported) {
+			return fmt.Sprintf("%s is pure", rs[i].pattern)
+		}
+	case slices.Contains(words, "any"), test && matchAny(testOnly, imported):
+	case !matchAny(words, imported):
+		return fmt.Sprintf("%s may not import this module", rs[i].pattern)
+	}
+	return ""
+}
+
+type finding struct {
+	file, imported, why string
+}
+
+// check holds every Go file under root to the rules, whatever its build tags,
+// so that a package that this machine does not build is covered too. It also
+// returns the folders that hold Go files.
+func check(t *testing.T, rs []rule, root string) (found []finding, dirs []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if n := d.Name(); file != root && (n == "testdata" || strings.HasPrefix(n, ".") || strings.HasPrefix(n, "_")) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if path.Ext(file) != ".go" {
+			return nil
+		}
+		rel, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+		dir := filepath.ToSlash(filepath.Dir(rel))
+		if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+		// A file without imports must be in a listed package as well.
+		if why := refuse(rs, dir, "fmt", false); why != "" {
+			found = append(found, finding{rel, "", why})
+			return nil
+		}
+		syntax, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, spec := range syntax.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			if why := refuse(rs, dir, imported, strings.HasSuffix(file, "_test.go")); why != "" {
+				found = append(found, finding{rel, imported, why})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found, dirs
+}
+
+func TestImports(t *testing.T) {
+	found, dirs := check(t, parseRules(t, rules), ".")
+	for _, f := range found {
+		t.Errorf("%s imports %q: %s", f.file, f.imported, f.why)
+	}
+	if !slices.Contains(dirs, "domain") {
+		t.Errorf("the check saw %v, and so not the whole module", dirs)
+	}
+}
+
+// The tree under testdata/imports breaks every rule once. Each import that must
+// be refused says so in a comment, and nothing else may be refused.
+func TestImportsBite(t *testing.T) {
+	const root = "testdata/imports"
+	found, dirs := check(t, parseRules(t, rules), root)
+	var got []string
+	for _, f := range found {
+		got = append(got, f.file+" "+f.imported)
+	}
+	want := expected(t, root, dirs)
+	slices.Sort(got)
+	slices.Sort(want)
+	if len(want) < 20 {
+		t.Errorf("only %d violations under %s: the tree was not read", len(want), root)
+	}
+	for _, w := range want {
+		if !slices.Contains(got, w) {
+			t.Errorf("not refused: %s", w)
+		}
+	}
+	for _, g := range got {
+		if !slices.Contains(want, g) {
+			t.Errorf("refused: %s", g)
+		}
+	}
+}
+
+var (
+	refusedImport  = regexp.MustCompile(`"([^"]+)" +// refused$`)
+	refusedPackage = regexp.MustCompile(`^package \w+ // refused$`)
+)
+
+// expected reads the comments that mark what must be refused.
+func expected(t *testing.T, root string, dirs []string) []string {
+	t.Helper()
+	var want []string
+	for _, dir := range dirs {
+		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rel, err := filepath.Rel(root, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(string(text)) {
+				line = strings.TrimSpace(line)
+				if m := refusedImport.FindStringSubmatch(line); m != nil {
+					want = append(want, rel+" "+m[1])
+				} else if refusedPackage.MatchString(line) {
+					want = append(want, rel+" ")
+				}
+			}
+		}
+	}
+	return want
+}

@@ -1,0 +1,6 @@
+package main
+
+import (
+	_ "C"
+	_ "quartermaster/adapters/dcgm"
+)

@@ -1,0 +1,7 @@
+package packing
+
+import (
+	_ "quartermaster/domain"
+	_ "quartermaster/domain/forecast" // refused
+	_ "quartermaster/domain/linear"
+)

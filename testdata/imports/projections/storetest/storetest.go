@@ -1,0 +1,8 @@
+package storetest
+
+import (
+	_ "os" // refused
+	_ "pgregory.net/rapid"
+	_ "quartermaster/projections"
+	_ "testing"
+)

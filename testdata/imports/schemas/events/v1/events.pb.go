@@ -1,0 +1,6 @@
+package eventsv1
+
+import (
+	_ "google.golang.org/protobuf/proto"
+	_ "quartermaster/domain" // refused
+)

@@ -1,0 +1,6 @@
+package schemas
+
+import (
+	_ "embed"
+	_ "quartermaster/domain" // refused
+)

@@ -1,0 +1,8 @@
+package simulations
+
+import (
+	_ "math/rand/v2"                // refused
+	_ "quartermaster/adapters/wire" // refused
+	_ "quartermaster/domain"
+	_ "quartermaster/projections"
+)
