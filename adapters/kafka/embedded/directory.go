@@ -1,0 +1,192 @@
+package embedded
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	lockFile    = "lock"
+	socketFile  = "log.sock"
+	stoppedFile = "stopped"
+	logDir      = "log"
+
+	// A unix socket's path holds 107 bytes and a final NUL on Linux.
+	longestSocketPath = 107
+
+	// An owner listens as soon as it has the lock, so a lock without a
+	// listener is only ever seen for moments.
+	listenGrace = 3 * time.Second
+)
+
+// directory is a data directory: its lock and its socket.
+type directory struct {
+	path string
+	self *os.File // held open: long paths are reached through it
+	lock *os.File // non-nil while this process holds the lock
+}
+
+func openDirectory(path string) (*directory, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("create data directory: %w", err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open data directory: %w", err)
+	}
+	return &directory{path: path, self: f}, nil
+}
+
+func (d *directory) close() { d.self.Close() }
+
+// socket returns a name for the socket that fits into a socket address.
+func (d *directory) socket() string {
+	p := filepath.Join(d.path, socketFile)
+	if len(p) <= longestSocketPath {
+		return p
+	}
+	return fmt.Sprintf("/proc/self/fd/%d/%s", d.self.Fd(), socketFile)
+}
+
+// tryLock takes the lock if nobody has it.
+func (d *directory) tryLock() (bool, error) {
+	f, err := os.OpenFile(filepath.Join(d.path, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return false, fmt.Errorf("open lock: %w", err)
+	}
+	for {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		f.Close()
+		return false, nil
+	}
+	if err == nil {
+		err = f.Truncate(0)
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(f, "pid %d\n", os.Getpid())
+	}
+	if err != nil {
+		f.Close()
+		return false, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	d.lock = f
+	return true, nil
+}
+
+// unlock gives the directory up. The lock file stays: removing it would let
+// two processes lock two files of the same name.
+func (d *directory) unlock() {
+	d.lock.Close()
+	d.lock = nil
+}
+
+// listen replaces whatever socket a killed owner left. The lock must be held.
+func (d *directory) listen() (*net.UnixListener, error) {
+	name := d.socket()
+	if err := os.Remove(filepath.Join(d.path, socketFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("remove stale socket: %w", err)
+	}
+	// The mode of the descriptor before it is bound becomes the socket's.
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		if cerr := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) }); cerr != nil {
+			return cerr
+		}
+		return err
+	}}
+	l, err := lc.Listen(context.Background(), "unix", name)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", filepath.Join(d.path, socketFile), err)
+	}
+	ul := l.(*net.UnixListener)
+	ul.SetUnlinkOnClose(false)
+	return ul, nil
+}
+
+func (d *directory) removeSocket() { os.Remove(filepath.Join(d.path, socketFile)) }
+
+func (d *directory) dial(ctx context.Context) (net.Conn, error) {
+	var nd net.Dialer
+	c, err := nd.DialContext(ctx, "unix", d.socket())
+	if err != nil {
+		return nil, fmt.Errorf("dial embedded log %s: %w", d.path, err)
+	}
+	return c, nil
+}
+
+// lockOrServe takes the lock and returns true, or reaches the owner, hands
+// the connection that proved it to keep, and returns false.
+func (d *directory) lockOrServe(ctx context.Context, wait time.Duration, keep func(net.Conn)) (bool, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, ErrHeld)
+	defer cancel()
+	silent := time.Now()
+	for {
+		if got, err := d.tryLock(); got || err != nil {
+			return got, err
+		}
+		c, err := d.dial(ctx)
+		if err == nil {
+			if err = handshake(ctx, c); err == nil {
+				keep(c)
+				return false, nil
+			}
+			c.Close()
+		} else if time.Since(silent) > listenGrace {
+			return false, d.held()
+		}
+		select {
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), ErrHeld) {
+				return false, d.held()
+			}
+			return false, fmt.Errorf("open embedded log %s: %w", d.path, ctx.Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (d *directory) held() error {
+	text, _ := os.ReadFile(filepath.Join(d.path, lockFile))
+	who := strings.TrimSpace(string(text))
+	if who == "" {
+		who = "unknown pid"
+	}
+	return fmt.Errorf("%w: %s is locked by %s; if that process hangs, end it and try again (the lock goes with the process, do not delete the file)", ErrHeld, d.path, who)
+}
+
+// handshake asks for the API versions, which every serving owner answers.
+func handshake(ctx context.Context, c net.Conn) error {
+	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	req := []byte{0, 0, 0, 10, 0, apiVersions, 0, 0, 0, 0, 0, 1, 0xff, 0xff}
+	if _, err := c.Write(req); err != nil {
+		return err
+	}
+	var head [8]byte
+	if _, err := io.ReadFull(c, head[:]); err != nil {
+		return err
+	}
+	n := binary.BigEndian.Uint32(head[:4])
+	if n < 4 || n > 1<<20 || !bytes.Equal(head[4:], req[8:12]) {
+		return fmt.Errorf("answer of %d bytes is not an ApiVersions answer", n)
+	}
+	_, err := io.CopyN(io.Discard, c, int64(n)-4)
+	return err
+}

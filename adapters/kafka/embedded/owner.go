@@ -1,0 +1,200 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"golang.org/x/sys/unix"
+)
+
+// advertised is the address in metadata. The name is reserved (RFC 2606), so
+// that a client without [Broker.Dial] fails and does not reach another broker.
+const advertised = "embedded.invalid:9092"
+
+// owner is the broker itself and the guard in front of it.
+type owner struct {
+	dir     *directory
+	guard   *guard
+	cluster *kfake.Cluster
+}
+
+// own opens the log whose lock d holds. end is told why the broker stopped.
+func own(ctx context.Context, cfg Config, d *directory, end func(error)) (_ *owner, r Report, err error) {
+	// Listening comes first: another process that finds the lock taken waits
+	// in the backlog until the log has been checked.
+	l, err := d.listen()
+	if err != nil {
+		return nil, r, err
+	}
+	defer func() {
+		if err != nil {
+			l.Close()
+			d.removeSocket()
+		}
+	}()
+	logPath := filepath.Join(d.path, logDir)
+	if err := os.MkdirAll(filepath.Join(logPath, "partitions"), 0o700); err != nil {
+		return nil, r, fmt.Errorf("create log: %w", err)
+	}
+	stopped := filepath.Join(d.path, stoppedFile)
+	_, statErr := os.Stat(stopped)
+	began := time.Now()
+	r, err = scan(ctx, logPath, statErr == nil)
+	if err != nil {
+		return nil, r, err
+	}
+	r.Scan = time.Since(began)
+	for _, t := range r.Trimmed {
+		cfg.Log.Warn("torn tail trimmed", "what", t.String())
+	}
+	for _, f := range r.Rebuilt {
+		cfg.Log.Info("index rebuilt", "file", f)
+	}
+	if err := os.Remove(stopped); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, r, fmt.Errorf("open log: %w", err)
+	}
+	if err := syncDir(d.path); err != nil {
+		return nil, r, fmt.Errorf("open log: %w", err)
+	}
+	raiseFileLimit(r.Segments, cfg.Log)
+
+	g := newGuard(l, cfg, newDisk(logPath, cfg.MinFree), end)
+	w := &watcher{guard: g, log: cfg.Log}
+	began = time.Now()
+	// The broker reads whole segments, as many at once as there are
+	// partitions; collecting early bounds what that holds.
+	percent := debug.SetGCPercent(20)
+	cluster, err := kfake.NewCluster(
+		kfake.NumBrokers(1),
+		kfake.ClusterID("quartermaster-embedded"),
+		kfake.DataDir(logPath),
+		kfake.SyncWrites(),
+		kfake.WithLogger(w),
+		kfake.MaxVersions(admitted()),
+		kfake.ListenFn(func(string, string) (net.Listener, error) { return g, nil }),
+		kfake.BrokerConfigs(map[string]string{
+			"log.cleanup.policy":  "delete",
+			"log.retention.ms":    "-1",
+			"log.retention.bytes": "-1",
+			"log.segment.bytes":   strconv.FormatInt(cfg.SegmentBytes, 10),
+			// A hundred years: a consumer that was away keeps its place.
+			"offsets.retention.minutes": "52560000",
+		}),
+	)
+	debug.SetGCPercent(percent)
+	if err == nil {
+		err = w.loaded()
+		if err != nil {
+			cluster.Close()
+		}
+	}
+	if err == nil {
+		err = syncTree(logPath)
+	}
+	if err != nil {
+		return nil, r, fmt.Errorf("start log: %w", err)
+	}
+	r.Start = time.Since(began)
+	return &owner{dir: d, guard: g, cluster: cluster}, r, nil
+}
+
+// stop ends the broker and leaves the mark of a clean stop if all is well.
+func (o *owner) stop(clean bool) error {
+	o.guard.shut()
+	o.cluster.Close()
+	err := o.guard.broken()
+	if err == nil && clean {
+		err = syncTree(filepath.Join(o.dir.path, logDir))
+		if err == nil {
+			err = replaceFile(filepath.Join(o.dir.path, stoppedFile), nil)
+		}
+	}
+	o.guard.disk.close()
+	o.dir.removeSocket()
+	return errors.Join(err, syncDir(o.dir.path))
+}
+
+// allowedConfig reports whether a topic may have a setting: whatever could
+// delete events is refused.
+func allowedConfig(name, value string) bool {
+	switch name {
+	case "cleanup.policy":
+		return value == "delete"
+	case "retention.ms", "retention.bytes":
+		return value == "-1"
+	case "segment.bytes":
+		n, err := strconv.ParseInt(value, 10, 64)
+		return err == nil && n >= 1<<10 && n <= 1<<30
+	case "message.timestamp.type":
+		return value == "CreateTime"
+	}
+	return true
+}
+
+// watcher hears what the broker logs. The broker goes on after failed writes
+// and says so only here, on the goroutine that then sends the answer: whatever
+// it says about persistence breaks the guard first.
+type watcher struct {
+	guard    *guard
+	log      *slog.Logger
+	starting atomic.Pointer[string]
+}
+
+// diskTrouble are the beginnings of the broker's messages about its files.
+var diskTrouble = []string{
+	"persist", "compact", "rebuildSegments", "partition ", "groups.log", "pids.log",
+	"save session state", "load session state", "delete topic", "endTx: failed",
+}
+
+func (w *watcher) Logf(level kfake.LogLevel, format string, args ...any) {
+	if level > kfake.LogLevelWarn {
+		return
+	}
+	text := fmt.Sprintf(format, args...)
+	for _, start := range diskTrouble {
+		if strings.HasPrefix(format, start) {
+			w.starting.CompareAndSwap(nil, &text)
+			w.guard.fail(fmt.Errorf("log stopped, nothing more is acknowledged: %s", text))
+			return
+		}
+	}
+	w.log.Warn("broker", "message", text)
+}
+
+// loaded returns what the broker complained about while it read the log,
+// which the scan should have refused or repaired.
+func (w *watcher) loaded() error {
+	if text := w.starting.Load(); text != nil {
+		return fmt.Errorf("the broker does not accept the log: %s", *text)
+	}
+	return nil
+}
+
+// raiseFileLimit asks for as many descriptors as the process may have: the
+// broker keeps each sealed segment open that was ever read.
+func raiseFileLimit(segments int, log *slog.Logger) {
+	var lim unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
+		return
+	}
+	if lim.Cur < lim.Max {
+		up := unix.Rlimit{Cur: lim.Max, Max: lim.Max}
+		if unix.Setrlimit(unix.RLIMIT_NOFILE, &up) == nil {
+			lim = up
+		}
+	}
+	if need := uint64(segments) + 1024; uint64(lim.Cur) < need {
+		log.Warn("few file descriptors: raise the limit before the log grows", "limit", lim.Cur, "segments", segments)
+	}
+}

@@ -1,0 +1,409 @@
+package embedded
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// partition is one partition's directory as the scan finds it.
+type partition struct {
+	topic    string
+	number   int
+	dir      string
+	segments []*segment
+	old      *snapshot // nil when none was recorded
+}
+
+// snapshot is kfake's snapshot.json. With one that agrees with the segments
+// kfake starts without holding the log in memory; and because it is written
+// at each opening and clean stop, it tells what must still be there.
+type snapshot struct {
+	Version          int           `json:"version"`
+	HighWatermark    int64         `json:"high_watermark"`
+	LastStableOffset int64         `json:"last_stable_offset"`
+	LogStartOffset   int64         `json:"log_start_offset"`
+	Epoch            int32         `json:"epoch"`
+	LeaderNode       int32         `json:"leader_node,omitempty"`
+	MaxTimestamp     int64         `json:"max_timestamp"`
+	CreatedAt        time.Time     `json:"created_at"`
+	Segments         []sealedBytes `json:"segments"`
+}
+
+type sealedBytes struct {
+	BaseOffset int64 `json:"base_offset"`
+	Size       int64 `json:"size"`
+	MinEpoch   int32 `json:"min_epoch,omitempty"`
+	MaxEpoch   int32 `json:"max_epoch,omitempty"`
+}
+
+const snapshotFile = "snapshot.json"
+
+// scan checks every byte of the log in dir, repairs what a crash can have
+// left, and writes the snapshots that bound the broker's memory. It changes
+// nothing when it finds damage.
+func scan(ctx context.Context, dir string, clean bool) (Report, error) {
+	r := Report{Clean: clean}
+	parts, err := inventory(dir, &r)
+	if err != nil {
+		return r, err
+	}
+	var all []*segment
+	for _, p := range parts {
+		all = append(all, p.segments...)
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for _, s := range all {
+		g.Go(func() error { return s.check(gctx) })
+	}
+	if err := g.Wait(); err != nil {
+		return r, err
+	}
+	for _, p := range parts {
+		if err := p.judge(); err != nil {
+			return r, err
+		}
+	}
+	logs := make(map[string]*Trim)
+	for _, name := range []string{"groups.log", "pids.log"} {
+		if logs[name], err = checkEntries(filepath.Join(dir, name)); err != nil {
+			return r, err
+		}
+	}
+
+	// From here on the log is sound but for torn tails.
+	for _, name := range []string{"groups.log", "pids.log"} {
+		if t := logs[name]; t != nil {
+			if err := truncate(t.File, t.Position); err != nil {
+				return r, err
+			}
+			r.Trimmed = append(r.Trimmed, *t)
+		}
+	}
+	if !clean {
+		// Written at a clean stop only, so it is older than the log now.
+		if err := os.Remove(filepath.Join(dir, "seq_windows.json")); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return r, err
+		}
+	}
+	for _, p := range parts {
+		if err := p.settle(&r); err != nil {
+			return r, fmt.Errorf("repair %s/%d: %w", p.topic, p.number, err)
+		}
+		r.Partitions++
+		r.Segments += len(p.segments)
+		for _, s := range p.segments {
+			r.Batches += s.batches
+			r.Records += s.next - s.base
+			r.Bytes += s.good
+		}
+	}
+	return r, syncTree(dir)
+}
+
+// inventory lists the partitions that hold data and refuses a directory that
+// the broker would not read whole.
+func inventory(dir string, r *Report) ([]*partition, error) {
+	var topics struct {
+		Topics []struct {
+			Name       string            `json:"name"`
+			Partitions int               `json:"partitions"`
+			Configs    map[string]string `json:"configs"`
+		} `json:"topics"`
+	}
+	topicsFile := filepath.Join(dir, "topics.json")
+	text, err := os.ReadFile(topicsFile)
+	if err == nil {
+		err = json.Unmarshal(text, &topics)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, &DamageError{File: topicsFile, Reason: err.Error()}
+	}
+	_, metaErr := os.Stat(filepath.Join(dir, "meta.json"))
+
+	r.Topics = len(topics.Topics)
+	known := make(map[string]*partition)
+	for _, t := range topics.Topics {
+		for name, value := range t.Configs {
+			if !allowedConfig(name, value) {
+				return nil, fmt.Errorf("open embedded log: topic %s has %s=%s, which could delete events; this log keeps everything", t.Name, name, value)
+			}
+		}
+		for i := range t.Partitions {
+			known[partitionDirName(t.Name, i)] = &partition{topic: t.Name, number: i}
+		}
+	}
+	root := filepath.Join(dir, "partitions")
+	dirs, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("list partitions: %w", err)
+	}
+	var parts []*partition
+	for _, e := range dirs {
+		p := known[e.Name()]
+		loaded := &partition{dir: filepath.Join(root, e.Name())}
+		if p != nil {
+			loaded.topic, loaded.number = p.topic, p.number
+		}
+		if err := loaded.load(); err != nil {
+			return nil, err
+		}
+		if len(loaded.segments) == 0 && loaded.old == nil {
+			continue
+		}
+		if p == nil || metaErr != nil {
+			return nil, &DamageError{File: topicsFile, Reason: "the broker would not read " + loaded.dir + ", which holds records: topics.json or meta.json is missing or not the one that was written"}
+		}
+		parts = append(parts, loaded)
+	}
+	// A partition that is known but has no directory was never written to:
+	// the first append makes the directory, the first opening its snapshot.
+	return parts, nil
+}
+
+func partitionDirName(topic string, n int) string {
+	return url.PathEscape(topic) + "-" + strconv.Itoa(n)
+}
+
+func (p *partition) load() error {
+	entries, err := os.ReadDir(p.dir)
+	if err != nil {
+		return fmt.Errorf("list partition: %w", err)
+	}
+	for _, e := range entries {
+		number, ok := strings.CutSuffix(e.Name(), ".dat")
+		if !ok {
+			continue
+		}
+		file := filepath.Join(p.dir, e.Name())
+		base, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || base < 0 || strconv.FormatInt(base, 10) != number {
+			return &DamageError{File: file, Topic: p.topic, Partition: p.number, Reason: "a segment is named after its first offset, this one is not"}
+		}
+		p.segments = append(p.segments, &segment{file: file, base: base})
+	}
+	slices.SortFunc(p.segments, func(a, b *segment) int { return cmp.Compare(a.base, b.base) })
+
+	text, err := os.ReadFile(filepath.Join(p.dir, snapshotFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	p.old = new(snapshot)
+	if err == nil {
+		err = json.Unmarshal(text, p.old)
+	}
+	if err != nil {
+		return &DamageError{File: filepath.Join(p.dir, snapshotFile), Topic: p.topic, Partition: p.number, Reason: err.Error()}
+	}
+	return nil
+}
+
+// judge decides for every segment whether it is whole, torn or damaged.
+func (p *partition) judge() error {
+	recorded := make(map[int64]int64)
+	if p.old != nil {
+		for _, s := range p.old.Segments {
+			recorded[s.BaseOffset] = s.Size
+		}
+	}
+	next := int64(0)
+	for i, s := range p.segments {
+		if s.base != next {
+			return &DamageError{File: s.file, Topic: p.topic, Partition: p.number, Offset: next,
+				Reason: fmt.Sprintf("the segment starts at offset %d, the one before ends before %d", s.base, next)}
+		}
+		was := recorded[s.base]
+		delete(recorded, s.base)
+		if s.fault != "" {
+			sealed := ""
+			switch {
+			case i < len(p.segments)-1:
+				sealed = "in a sealed segment"
+			case s.good < was:
+				sealed = fmt.Sprintf("within the %d bytes recorded as whole", was)
+			default:
+				at, err := s.validAfterFault()
+				if err != nil {
+					return err
+				}
+				if at >= 0 {
+					sealed = fmt.Sprintf("a whole batch follows at byte %d", at)
+				}
+			}
+			if sealed != "" {
+				return &DamageError{File: s.file, Position: s.good, Topic: p.topic, Partition: p.number, Offset: s.next, Reason: s.fault + ", " + sealed}
+			}
+		} else if s.good < was {
+			return &DamageError{File: s.file, Position: s.good, Topic: p.topic, Partition: p.number, Offset: s.next,
+				Reason: fmt.Sprintf("the file ends here, %d bytes were recorded as whole", was)}
+		}
+		next = s.next
+	}
+	for base, size := range recorded {
+		if size > 0 {
+			return &DamageError{File: filepath.Join(p.dir, strconv.FormatInt(base, 10)+".dat"), Topic: p.topic, Partition: p.number, Offset: base,
+				Reason: fmt.Sprintf("the file is missing, %d bytes were recorded", size)}
+		}
+	}
+	return nil
+}
+
+// settle trims the torn tail, makes the index agree and writes the snapshot.
+func (p *partition) settle(r *Report) error {
+	if n := len(p.segments); n > 0 {
+		last := p.segments[n-1]
+		if last.fault != "" {
+			if err := truncate(last.file, last.good); err != nil {
+				return err
+			}
+			r.Trimmed = append(r.Trimmed, Trim{File: last.file, Topic: p.topic, Partition: p.number,
+				Position: last.good, Bytes: last.size - last.good, LastOffset: last.next - 1, Reason: last.fault})
+		}
+		if last.good == 0 {
+			for _, f := range []string{last.file, last.index()} {
+				if err := os.Remove(f); err != nil && !errors.Is(err, os.ErrNotExist) {
+					return err
+				}
+			}
+			p.segments = p.segments[:n-1]
+		}
+	}
+	snap := snapshot{Version: 1, CreatedAt: time.Now(), Segments: []sealedBytes{}}
+	if p.old != nil {
+		snap.CreatedAt, snap.MaxTimestamp = p.old.CreatedAt, p.old.MaxTimestamp
+	}
+	for _, s := range p.segments {
+		rebuilt, err := s.settleIndex()
+		if err != nil {
+			return err
+		}
+		if rebuilt {
+			r.Rebuilt = append(r.Rebuilt, s.index())
+		}
+		snap.Segments = append(snap.Segments, sealedBytes{BaseOffset: s.base, Size: s.good})
+		snap.HighWatermark = s.next
+	}
+	snap.LastStableOffset = snap.HighWatermark
+	if p.old != nil && slices.Equal(p.old.Segments, snap.Segments) && p.old.Version == snap.Version &&
+		p.old.HighWatermark == snap.HighWatermark && p.old.LastStableOffset == snap.LastStableOffset &&
+		p.old.LogStartOffset == 0 && p.old.Epoch == 0 && p.old.LeaderNode == 0 {
+		return nil
+	}
+	text, err := json.Marshal(snap)
+	if err != nil {
+		return err
+	}
+	if err := replaceFile(filepath.Join(p.dir, snapshotFile), text); err != nil {
+		return err
+	}
+	return syncDir(p.dir)
+}
+
+// checkEntries checks a log of framed entries: little-endian length and
+// CRC-32C, both over what follows the CRC. It returns the torn tail, if any.
+// The broker would stop reading at a torn entry yet append after it, so a
+// tail that stayed would hide every later commit.
+func checkEntries(file string) (*Trim, error) {
+	raw, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	pos := 0
+	for n := 0; ; pos += n {
+		if n = entryAt(raw[pos:]); n == 0 {
+			break
+		}
+	}
+	if pos == len(raw) {
+		return nil, nil
+	}
+	for at := pos + 1; at < len(raw); at++ {
+		if entryAt(raw[at:]) > 0 {
+			return nil, &DamageError{File: file, Position: int64(pos), Reason: fmt.Sprintf("an entry does not match its checksum, a whole one follows at byte %d", at)}
+		}
+	}
+	return &Trim{File: file, Position: int64(pos), Bytes: int64(len(raw) - pos), LastOffset: -1, Reason: "incomplete entry"}, nil
+}
+
+// entryAt returns the length of the whole entry that b starts with, or 0.
+func entryAt(b []byte) int {
+	if len(b) < 10 {
+		return 0
+	}
+	n := int64(binary.LittleEndian.Uint32(b))
+	if n < 2 || n > int64(len(b)-8) {
+		return 0
+	}
+	if crc32.Checksum(b[8:8+n], castagnoli) != binary.LittleEndian.Uint32(b[4:]) {
+		return 0
+	}
+	return int(8 + n)
+}
+
+func truncate(file string, size int64) error {
+	f, err := os.OpenFile(file, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Truncate(size); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// replaceFile writes a file that is never seen half-written.
+func replaceFile(file string, text []byte) error {
+	tmp := file + ".tmp"
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := bytes.NewReader(text).WriteTo(f); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return os.Rename(tmp, file)
+}
+
+// syncTree makes every name under the log directory durable.
+func syncTree(dir string) error {
+	root := filepath.Join(dir, "partitions")
+	entries, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		if err := syncDir(filepath.Join(root, e.Name())); err != nil {
+			return err
+		}
+	}
+	if err == nil {
+		if err := syncDir(root); err != nil {
+			return err
+		}
+	}
+	return syncDir(dir)
+}
