@@ -150,3 +150,11 @@ type UsageCorrected struct {
 	Unit       string   `json:"unit,omitempty"`
 	Reason     string   `json:"reason"`
 }
+
+// Text returns the string that entry i of refs refers to, "" for none.
+func (s *NodeSampled) Text(refs []uint32, i int) string {
+	if i >= len(refs) || refs[i] == 0 {
+		return ""
+	}
+	return s.Strings[refs[i]-1]
+}

@@ -1,0 +1,89 @@
+package projections
+
+import (
+	"fmt"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"quartermaster/domain"
+)
+
+// Rows are written as CBOR in the core deterministic encoding of RFC 8949
+// §4.2.1: equal rows have equal bytes, and any CBOR tool can read them.
+// Decimals, instants and GPU ids are text, as everywhere else.
+var canonical, lenient = modes()
+
+func modes() (cbor.EncMode, cbor.DecMode) {
+	enc := cbor.CoreDetEncOptions()
+	enc.TextMarshaler = cbor.TextMarshalerTextString
+	enc.BinaryMarshaler = cbor.BinaryMarshalerNone
+	em, err := enc.EncMode()
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	dm, err := cbor.DecOptions{
+		TextUnmarshaler:   cbor.TextUnmarshalerTextString,
+		BinaryUnmarshaler: cbor.BinaryUnmarshalerNone,
+		MaxArrayElements:  1 << 24,
+		MaxMapPairs:       1 << 24,
+		DupMapKey:         cbor.DupMapKeyEnforcedAPF,
+	}.DecMode()
+	if err != nil {
+		panic(err)
+	}
+	return em, dm
+}
+
+// EncodeRow returns the canonical bytes of a row.
+func EncodeRow(row Row) ([]byte, error) {
+	b, err := canonical.Marshal(row)
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", row, err)
+	}
+	return b, nil
+}
+
+// DecodeRow reads what [EncodeRow] wrote for a row of the table.
+func DecodeRow(t Table, b []byte) (Row, error) {
+	row := newRow(t)
+	if err := lenient.Unmarshal(b, row); err != nil {
+		return nil, fmt.Errorf("decode row of %s: %w", t, err)
+	}
+	return row, nil
+}
+
+// versionWire is how a version is written: the event under its type's name.
+type versionWire struct {
+	Order     domain.Order    `cbor:"order"`
+	Recorded  domain.Instant  `cbor:"recorded,omitempty"`
+	Workspace string          `cbor:"workspace,omitempty"`
+	Signer    *Signer         `cbor:"signer,omitempty"`
+	Type      domain.Type     `cbor:"type"`
+	Event     cbor.RawMessage `cbor:"event"`
+}
+
+// MarshalCBOR implements cbor.Marshaler.
+func (v Version) MarshalCBOR() ([]byte, error) {
+	ev, err := canonical.Marshal(v.Event)
+	if err != nil {
+		return nil, err
+	}
+	return canonical.Marshal(versionWire{v.Order, v.Recorded, v.Workspace, v.Signer, v.Event.Type(), ev})
+}
+
+// UnmarshalCBOR implements cbor.Unmarshaler.
+func (v *Version) UnmarshalCBOR(b []byte) error {
+	var w versionWire
+	if err := lenient.Unmarshal(b, &w); err != nil {
+		return err
+	}
+	ev := domain.NewEvent(w.Type)
+	if ev == nil {
+		return fmt.Errorf("event type %q is not known", w.Type)
+	}
+	if err := lenient.Unmarshal(w.Event, ev); err != nil {
+		return fmt.Errorf("%s: %w", w.Type, err)
+	}
+	*v = Version{w.Order, w.Recorded, w.Workspace, w.Signer, ev}
+	return nil
+}

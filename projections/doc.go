@@ -1,0 +1,29 @@
+// Package projections computes the present from the log.
+//
+// A [Folder] takes the records of one partition one by one and changes rows:
+// it is the only implementation of what an event means. A [Runner] reads the
+// log and feeds Folders; a [Store] keeps the rows and the position that they
+// stand for. Views (inventory, models, usage, registry) are pure functions
+// over the rows at a position.
+//
+// What always holds:
+//
+//   - Rows are a pure function of the records of their partition, in order.
+//     The folds know no clock, no randomness and no I/O.
+//   - A row's key contains the topic key of the events that make it, so every
+//     row belongs to one partition and the order between partitions cannot
+//     matter. What joins topics is computed when read.
+//   - An event counts once, however often it stands in the log ([Stream]), and
+//     what is missing is known.
+//   - A record that cannot be folded becomes a [Quarantined] row, never
+//     silence, and stops nothing else.
+//   - Rows, stream state, quarantine and position move in one transaction.
+//   - Equal rows have equal bytes ([EncodeRow]), so a digest compares states.
+//
+// # Tables
+//
+// Things that are declared (workspaces, clusters, nodes, deployments, offers,
+// commitments, bills and so on) are [History] rows: every version in
+// [domain.Order]. Measurements are added up per hour: [UsageHour] for who held
+// which device, [ServingHour] for model servers. [Table] lists them by topic.
+package projections

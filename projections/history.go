@@ -1,0 +1,99 @@
+package projections
+
+import (
+	"bytes"
+	"sort"
+
+	"quartermaster/domain"
+)
+
+// Signer says who decided an event and with which key. That the signature
+// verified was checked by the fold; whether this key had the right to decide
+// is answered when the row is read.
+type Signer struct {
+	Operator string `json:"operator"`
+	Key      []byte `json:"key"`
+}
+
+// Version is one event about a thing.
+type Version struct {
+	Order     domain.Order   `json:"order"`
+	Recorded  domain.Instant `json:"recorded,omitempty"`
+	Workspace string         `json:"workspace,omitempty"`
+	Signer    *Signer        `json:"signer,omitempty"`
+	Event     domain.Event   `json:"event"`
+}
+
+// History is the row of a thing that is declared: everything that was said of
+// it, in [domain.Order]. The last version in effect at a time is what held
+// then. Tables whose things change for ever are cut up by month, so that a row
+// stays small.
+type History struct {
+	Versions []Version `json:"versions"`
+}
+
+func (*History) row() {}
+
+// At returns the version in effect at a time, nil when there is none yet.
+func (h *History) At(t domain.Instant) *Version {
+	i := sort.Search(len(h.Versions), func(i int) bool { return h.Versions[i].Order.Effective > t })
+	if i == 0 {
+		return nil
+	}
+	return &h.Versions[i-1]
+}
+
+// Latest returns the version that took effect last.
+func (h *History) Latest() *Version { return &h.Versions[len(h.Versions)-1] }
+
+// insert puts a version in its place. With collapse, a version that says just
+// what the one before it says is left out: agents declare themselves at every
+// start, and that is no change.
+func (h *History) insert(v Version, collapse bool) error {
+	i := sort.Search(len(h.Versions), func(i int) bool { return h.Versions[i].Order.After(v.Order) })
+	if i > 0 {
+		before := &h.Versions[i-1]
+		if before.Order == v.Order {
+			return nil
+		}
+		if collapse {
+			same, err := sameVersion(before, &v)
+			if err != nil {
+				return err
+			}
+			if same {
+				return nil
+			}
+		}
+	}
+	h.Versions = append(h.Versions, Version{})
+	copy(h.Versions[i+1:], h.Versions[i:])
+	h.Versions[i] = v
+	return nil
+}
+
+func sameVersion(a, b *Version) (bool, error) {
+	if a.Event.Type() != b.Event.Type() || a.Workspace != b.Workspace || (a.Signer == nil) != (b.Signer == nil) {
+		return false, nil
+	}
+	if a.Signer != nil && (a.Signer.Operator != b.Signer.Operator || !bytes.Equal(a.Signer.Key, b.Signer.Key)) {
+		return false, nil
+	}
+	return SameEvent(a.Event, b.Event)
+}
+
+// SameEvent reports whether two events say the same, by their canonical bytes.
+func SameEvent(a, b domain.Event) (bool, error) {
+	if a.Type() != b.Type() {
+		return false, nil
+	}
+	ab, err := canonical.Marshal(a)
+	if err != nil {
+		return false, err
+	}
+	bb, err := canonical.Marshal(b)
+	if err != nil {
+		return false, err
+	}
+	return bytes.Equal(ab, bb), nil
+}

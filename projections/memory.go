@@ -1,0 +1,158 @@
+package projections
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+
+	"quartermaster/domain"
+)
+
+// Memory is the store that keeps every row in memory: the home of the embedded
+// log, of simulations and of an auditor's replay. It survives as snapshots
+// (snapshot.go). Its ceiling is memory: about 2 KiB for a node of eight GPUs
+// and hour.
+type Memory struct {
+	// Strict makes every transaction check that the fold touches only the keys
+	// that it announced, as a store that loads rows by key relies on. For tests.
+	Strict bool
+
+	parts map[domain.TopicPartition]*memoryPartition
+}
+
+type memoryPartition struct {
+	mu   sync.RWMutex
+	next int64
+	rows *Rows
+	// broken is set when a fold failed halfway: the rows are ahead of next.
+	broken bool
+}
+
+// NewMemory returns an empty store for the given topics.
+func NewMemory(topics []domain.TopicSpec) *Memory {
+	m := &Memory{parts: make(map[domain.TopicPartition]*memoryPartition)}
+	for _, t := range topics {
+		for i := range t.Partitions {
+			m.parts[domain.TopicPartition{Topic: t.Topic, Partition: i}] = &memoryPartition{rows: NewRows()}
+		}
+	}
+	return m
+}
+
+// Begin implements [Store].
+func (m *Memory) Begin(_ context.Context, tp domain.TopicPartition) (Tx, error) {
+	p := m.parts[tp]
+	if p == nil {
+		return nil, fmt.Errorf("fold %s: no such partition", tp)
+	}
+	p.mu.Lock()
+	if p.broken {
+		p.mu.Unlock()
+		return nil, fmt.Errorf("fold %s: an earlier batch failed halfway; start again from a snapshot or an empty store", tp)
+	}
+	return &memoryTx{p: p, strict: m.Strict}, nil
+}
+
+type memoryTx struct {
+	p      *memoryPartition
+	strict bool
+	done   bool
+	loaded bool
+}
+
+func (t *memoryTx) Next() int64 { return t.p.next }
+
+func (t *memoryTx) Load(_ context.Context, keys iter.Seq[Key]) (*Rows, error) {
+	t.loaded = true
+	t.p.rows.declared, t.p.rows.trespass = nil, nil
+	if t.strict {
+		t.p.rows.declared = make(map[Key]bool)
+		for k := range keys {
+			t.p.rows.declared[k.clone()] = true
+		}
+	}
+	return t.p.rows, nil
+}
+
+func (t *memoryTx) Commit(_ context.Context, next int64) error {
+	if t.done {
+		return errors.New("commit: the transaction has ended")
+	}
+	if next < t.p.next {
+		return fmt.Errorf("commit: position would move back from %d to %d", t.p.next, next)
+	}
+	trespass := t.p.rows.trespass
+	t.p.next = next
+	t.p.rows.Settle()
+	t.Rollback()
+	if len(trespass) > 0 {
+		return fmt.Errorf("fold touched %s without announcing it", trespass[0])
+	}
+	return nil
+}
+
+// Rollback ends the transaction. Rows cannot be taken back in memory; but
+// folding fails only where the program is wrong, and then the partition folds
+// no further.
+func (t *memoryTx) Rollback() {
+	if !t.done {
+		t.p.broken = len(t.p.rows.changed) > 0
+		t.done = true
+		t.p.rows.declared, t.p.rows.trespass = nil, nil
+		t.p.mu.Unlock()
+	}
+}
+
+// View implements [Store]. Folding waits while read runs.
+func (m *Memory) View(_ context.Context, read func(View) error) error {
+	for _, tp := range m.partitions() {
+		m.parts[tp].mu.RLock()
+		defer m.parts[tp].mu.RUnlock()
+	}
+	return read(memoryView{m})
+}
+
+func (m *Memory) partitions() []domain.TopicPartition {
+	return slices.SortedFunc(maps.Keys(m.parts), domain.TopicPartition.Compare)
+}
+
+type memoryView struct{ m *Memory }
+
+func (v memoryView) Position() domain.Position {
+	p := domain.Position{}
+	for tp, part := range v.m.parts {
+		p[tp] = part.next
+	}
+	return p
+}
+
+func (v memoryView) Get(k Key) (Row, error) {
+	for _, part := range v.m.parts {
+		if e := part.rows.tables[k.Table][k]; e != nil {
+			return e.row, nil
+		}
+	}
+	return nil, nil
+}
+
+func (v memoryView) Scan(table Table, scope string, yield func(Key, Row) error) error {
+	var found []*entry
+	for _, part := range v.m.parts {
+		for k, e := range part.rows.tables[table] {
+			if scope == "" || k.Scope == scope {
+				found = append(found, e)
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b *entry) int { return a.key.Compare(b.key) })
+	for _, e := range found {
+		if err := yield(e.key, e.row); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+package projections
+
+import (
+	"strconv"
+
+	"quartermaster/domain"
+)
+
+// placement is where an event about a declared thing belongs.
+type placement struct {
+	key Key
+	// effective is when it takes effect; zero: at the event's time.
+	effective domain.Instant
+	// collapse leaves out what says nothing new.
+	collapse bool
+}
+
+// place says which history an event belongs to. Events of one thing share a
+// history: a node's registration and its retirement, an offer and its
+// withdrawal. It reports false for the measurements, which are added up
+// instead (see usage.go).
+func place(env *domain.Envelope, scope string) (placement, bool) {
+	at := func(t Table, id string) placement { return placement{key: Key{Table: t, Scope: scope, ID: id}} }
+	from := func(t Table, id string, effective domain.Instant) placement {
+		return placement{key: Key{Table: t, Scope: scope, ID: id}, effective: effective}
+	}
+	state := func(t Table, id string, effective domain.Instant) placement {
+		return placement{key: Key{Table: t, Scope: scope, ID: id}, effective: effective, collapse: true}
+	}
+	monthly := func(t Table, id string, effective domain.Instant) placement {
+		if effective == 0 {
+			effective = env.Time
+		}
+		return placement{key: Key{Table: t, Scope: scope, ID: id, Hour: monthOf(effective)}, effective: effective}
+	}
+	switch ev := env.Event.(type) {
+	// Registry.
+	case *domain.WorkspaceRegistered:
+		return state(TableWorkspaces, env.Workspace, 0), true
+	case *domain.OperatorRegistered:
+		return state(TableOperators, ev.Operator, 0), true
+	case *domain.OperatorRevoked:
+		return state(TableOperators, ev.Operator, 0), true
+	case *domain.PolicySet:
+		return state(TablePolicies, ev.Policy, ev.EffectiveFrom), true
+	case *domain.QuotaSet:
+		return state(TableQuotas, ev.Quota, ev.EffectiveFrom), true
+	case *domain.BudgetSet:
+		return state(TableBudgets, ev.Budget, 0), true
+	case *domain.RegionDefined:
+		return state(TableRegions, ev.Region, 0), true
+	case *domain.CertificationHeld:
+		return state(TableCertifications, ev.Provider+"|"+ev.Cluster+"|"+ev.Certification, 0), true
+	case *domain.MethodChanged:
+		return state(TableMethods, ev.Method, ev.EffectiveFrom), true
+	case *domain.MappingRuleSet:
+		return state(TableMappingRules, ev.Rule, ev.EffectiveFrom), true
+
+	// Inventory.
+	case *domain.ClusterRegistered:
+		return state(TableClusters, env.Cluster, 0), true
+	case *domain.ClusterKeyIssued:
+		return at(TableClusterKeys, ev.KeyID), true
+	case *domain.ClusterKeyRotated:
+		return at(TableClusterKeys, ev.KeyID), true
+	case *domain.ClusterKeyRevoked:
+		return at(TableClusterKeys, ev.KeyID), true
+	case *domain.NodeRegistered:
+		return state(TableNodes, ev.Node, ev.InServiceFrom), true
+	case *domain.NodeRetired:
+		return state(TableNodes, ev.Node, 0), true
+	case *domain.AssetAcquired:
+		return state(TableAssets, ev.Asset, ev.InServiceFrom), true
+	case *domain.AssetRevised:
+		return state(TableAssets, ev.Asset, ev.EffectiveFrom), true
+	case *domain.AssetDisposed:
+		return state(TableAssets, ev.Asset, ev.At), true
+	case *domain.MaintenanceScheduled:
+		return state(TableMaintenance, ev.Maintenance, 0), true
+
+	// Health: every fault counts, however alike.
+	case *domain.GPUFaultObserved:
+		return monthly(TableFaults, ev.Node, 0), true
+	case *domain.NodeCordoned:
+		return monthly(TableHealth, ev.Node, 0), true
+	case *domain.NodeDrained:
+		return monthly(TableHealth, ev.Node, 0), true
+	case *domain.NodeReturned:
+		return monthly(TableHealth, ev.Node, 0), true
+	case *domain.CollectorSilent:
+		return monthly(TableHealth, ev.Node, 0), true
+	case *domain.SpoolDropped:
+		return monthly(TableHealth, ev.Node, 0), true
+
+	// Telemetry that is stated rather than added up.
+	case *domain.JobQueued:
+		return at(TableJobs, ev.Job), true
+	case *domain.JobStarted:
+		return at(TableJobs, ev.Job), true
+	case *domain.JobFinished:
+		return at(TableJobs, ev.Job), true
+	case *domain.DemandObserved:
+		p := from(TableDemand, ev.Pool+"|"+ev.Model+"|"+ev.Unit, ev.Interval.From)
+		p.key.Hour = hourOf(ev.Interval.From)
+		return p, true
+	case *domain.EnergyMetered:
+		return monthly(TableEnergy, ev.Meter, ev.Interval.From), true
+	case *domain.UsageCorrected:
+		return monthly(TableUsageCorrections, ev.Node, 0), true
+
+	// Deployments.
+	case *domain.DeploymentChanged:
+		return state(TableDeployments, ev.Deployment, 0), true
+	case *domain.DeploymentRemoved:
+		return state(TableDeployments, ev.Deployment, 0), true
+	case *domain.ReplicasObserved:
+		return monthly(TableReplicas, ev.Deployment+"|"+ev.Model+"|"+ev.Tier, 0), true
+
+	// Ledger.
+	case *domain.BillingLineRecorded:
+		return at(TableBillingLines, ev.Line.LineID), true
+	case *domain.BillingLineCorrected:
+		return at(TableBillingLines, ev.Line.LineID), true
+	case *domain.InvoiceReceived:
+		return state(TableInvoices, ev.InvoiceID, 0), true
+	case *domain.BillingPeriodClosed:
+		return at(TableBillingPeriods, ev.Period.From.String()), true
+
+	// Market: prices change for ever, so their histories are cut up by month.
+	case *domain.OfferQuoted:
+		p := monthly(TableOffers, ev.Offer, ev.ValidFrom)
+		p.collapse = true
+		return p, true
+	case *domain.OfferWithdrawn:
+		return monthly(TableOffers, ev.Offer, ev.At), true
+	case *domain.OnDemandQuotaSet:
+		return state(TableOnDemandQuotas, ev.Account+"|"+ev.GPUModel, ev.EffectiveFrom), true
+	case *domain.SpotInterrupted:
+		return monthly(TableSpotInterruptions, ev.SKU+"|"+ev.Zone, 0), true
+	case *domain.TariffSet:
+		return state(TableTariffs, ev.Market.Region, ev.EffectiveFrom), true
+	case *domain.FXRateSet:
+		return monthly(TableFXRates, string(ev.Kind), ev.Effective.From), true
+
+	// Procurement.
+	case *domain.PlanComputed:
+		return at(TablePlans, ev.Plan), true
+	case *domain.ScenarioFrozen:
+		return at(TableScenarios, ev.Scenario), true
+	case *domain.RecommendationMade:
+		return at(TableRecommendations, ev.Recommendation), true
+	case *domain.RecommendationApproved:
+		return at(TableRecommendations, ev.Recommendation), true
+	case *domain.RecommendationRejected:
+		return at(TableRecommendations, ev.Recommendation), true
+	case *domain.RecommendationActuated:
+		return at(TableRecommendations, ev.Recommendation), true
+	case *domain.OutcomeRecorded:
+		return at(TableRecommendations, ev.Recommendation), true
+	case *domain.CommitmentPurchased:
+		return state(TableCommitments, ev.Commitment, ev.Term.From), true
+	case *domain.CommitmentRenewed:
+		return state(TableCommitments, ev.Commitment, ev.Term.From), true
+	case *domain.CommitmentEnded:
+		return state(TableCommitments, ev.Commitment, ev.At), true
+
+	// Books.
+	case *domain.ClosePrepared:
+		return at(TableCloses, ev.Period.From.String()), true
+	case *domain.CloseApproved:
+		return at(TableCloses, ev.Period.From.String()), true
+	case *domain.BooksClosed:
+		return at(TableCloses, ev.Period.From.String()), true
+	case *domain.ExportMade:
+		return at(TableExports, ev.Export), true
+	case *domain.CheckpointSigned:
+		return monthly(TableCheckpoints, "", 0), true
+	case *domain.QuarantineResolved:
+		return at(TableResolutions, string(ev.Topic)+"/"+strconv.Itoa(int(ev.Partition))+"@"+strconv.FormatInt(ev.Offset, 10)), true
+	case *domain.AccessDenied:
+		return monthly(TableDenials, ev.Principal, 0), true
+	}
+	return placement{}, false
+}

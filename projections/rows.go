@@ -1,0 +1,290 @@
+package projections
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"quartermaster/domain"
+)
+
+// Table names a kind of row. The numbers are internal; what is written and
+// hashed is the name.
+type Table uint8
+
+// The tables, by the topic whose events make their rows.
+const (
+	// Every topic.
+	TableStreams Table = iota + 1
+	TableQuarantine
+
+	// qm.workspaces
+	TableWorkspaces
+	TableOperators
+	TablePolicies
+	TableQuotas
+	TableBudgets
+	TableRegions
+	TableCertifications
+	TableMethods
+	TableMappingRules
+
+	// qm.fleet
+	TableClusters
+	TableClusterKeys
+	TableNodes
+	TableAssets
+	TableMaintenance
+
+	// qm.telemetry
+	TableUsage
+	TableServing
+	TableJobs
+	TableDemand
+	TableEnergy
+	TableUsageCorrections
+
+	// qm.hardware
+	TableFaults
+	TableHealth
+
+	// qm.deployments
+	TableDeployments
+	TableReplicas
+
+	// qm.billing
+	TableBillingLines
+	TableInvoices
+	TableBillingPeriods
+
+	// qm.market
+	TableOffers
+	TableOnDemandQuotas
+	TableSpotInterruptions
+	TableTariffs
+	TableFXRates
+
+	// qm.procurement
+	TablePlans
+	TableScenarios
+	TableRecommendations
+	TableCommitments
+
+	// qm.books
+	TableCloses
+	TableExports
+	TableCheckpoints
+	TableResolutions
+	TableDenials
+
+	tableEnd
+)
+
+var tableNames = [tableEnd]string{
+	TableStreams: "streams", TableQuarantine: "quarantine",
+	TableWorkspaces: "workspaces", TableOperators: "operators", TablePolicies: "policies",
+	TableQuotas: "quotas", TableBudgets: "budgets", TableRegions: "regions",
+	TableCertifications: "certifications", TableMethods: "methods", TableMappingRules: "mapping_rules",
+	TableClusters: "clusters", TableClusterKeys: "cluster_keys", TableNodes: "nodes",
+	TableAssets: "assets", TableMaintenance: "maintenance",
+	TableUsage: "usage_hours", TableServing: "serving_hours", TableJobs: "jobs",
+	TableDemand: "demand_hours", TableEnergy: "energy", TableUsageCorrections: "usage_corrections",
+	TableFaults: "faults", TableHealth: "health",
+	TableDeployments: "deployments", TableReplicas: "replicas",
+	TableBillingLines: "billing_lines", TableInvoices: "invoices", TableBillingPeriods: "billing_periods",
+	TableOffers: "offers", TableOnDemandQuotas: "on_demand_quotas",
+	TableSpotInterruptions: "spot_interruptions", TableTariffs: "tariffs", TableFXRates: "fx_rates",
+	TablePlans: "plans", TableScenarios: "scenarios", TableRecommendations: "recommendations",
+	TableCommitments: "commitments",
+	TableCloses:      "closes", TableExports: "exports", TableCheckpoints: "checkpoints",
+	TableResolutions: "quarantine_resolutions", TableDenials: "denials",
+}
+
+// String returns the table's name.
+func (t Table) String() string {
+	if t > 0 && t < tableEnd {
+		return tableNames[t]
+	}
+	return fmt.Sprintf("table(%d)", uint8(t))
+}
+
+// Tables returns every table, in the order in which they are declared.
+func Tables() []Table {
+	ts := make([]Table, 0, tableEnd-1)
+	for t := Table(1); t < tableEnd; t++ {
+		ts = append(ts, t)
+	}
+	return ts
+}
+
+func tableNamed(name string) (Table, bool) {
+	for t, n := range tableNames {
+		if n == name && n != "" {
+			return Table(t), true
+		}
+	}
+	return 0, false
+}
+
+// Key names a row. Scope is the topic key of the events that make the row, so
+// a row belongs to one partition for ever, and no two partitions ever write
+// the same row: that is why their order cannot matter.
+type Key struct {
+	Table Table
+	Scope string
+	ID    string
+	// Hour places a row in time where its table is cut up by time: hours since
+	// 1970 UTC of the hour, day or month that it covers. 0 elsewhere.
+	Hour int64
+}
+
+// Compare orders keys by table name, scope, id and hour: the order of rows in
+// scans, snapshots and digests.
+func (k Key) Compare(l Key) int {
+	if k.Table != l.Table {
+		return strings.Compare(k.Table.String(), l.Table.String())
+	}
+	if c := strings.Compare(k.Scope, l.Scope); c != 0 {
+		return c
+	}
+	if c := strings.Compare(k.ID, l.ID); c != 0 {
+		return c
+	}
+	return cmp.Compare(k.Hour, l.Hour)
+}
+
+// String returns "table scope/id@hour".
+func (k Key) String() string {
+	s := k.Table.String() + " " + k.Scope + "/" + k.ID
+	if k.Hour != 0 {
+		s += "@" + domain.Instant(k.Hour*int64(domain.Hour)).String()
+	}
+	return s
+}
+
+// clone frees the key from memory that it may share with a record.
+func (k Key) clone() Key {
+	k.Scope = strings.Clone(k.Scope)
+	k.ID = strings.Clone(k.ID)
+	return k
+}
+
+func hourOf(t domain.Instant) int64 { return int64(t.HourStart() / domain.Hour) }
+
+func dayOf(t domain.Instant) int64 { return int64(t.DayStart() / domain.Hour) }
+
+func monthOf(t domain.Instant) int64 {
+	u := t.Time()
+	return int64(domain.InstantOf(u.AddDate(0, 0, 1-u.Day())).DayStart() / domain.Hour)
+}
+
+// Row is what folds keep: one of [*Stream], [*Quarantined], [*History],
+// [*UsageHour] and [*ServingHour]. Its key is not part of it.
+type Row interface{ row() }
+
+func newRow(t Table) Row {
+	switch t {
+	case TableStreams:
+		return &Stream{}
+	case TableQuarantine:
+		return &Quarantined{}
+	case TableUsage:
+		return &UsageHour{}
+	case TableServing:
+		return &ServingHour{}
+	default:
+		return &History{}
+	}
+}
+
+type entry struct {
+	key  Key
+	row  Row
+	mark uint64 // the batch that changed it last
+}
+
+// Rows is the working set of one partition: the rows that a fold sees and
+// changes. It is not safe for concurrent use; a [Store] hands it out inside a
+// transaction.
+type Rows struct {
+	tables  [tableEnd]map[Key]*entry
+	changed []*entry
+	batch   uint64
+	// declared, when not nil, is what the fold announced that it would touch;
+	// touching anything else is a programming error, which strict stores report.
+	declared map[Key]bool
+	trespass []Key
+}
+
+// NewRows returns an empty working set.
+func NewRows() *Rows { return &Rows{batch: 1} }
+
+func (r *Rows) find(k Key) *entry {
+	if r.declared != nil && !r.declared[k] {
+		r.trespass = append(r.trespass, k.clone())
+	}
+	return r.tables[k.Table][k]
+}
+
+// Get returns a row for reading, nil when there is none.
+func (r *Rows) Get(k Key) Row {
+	if e := r.find(k); e != nil {
+		return e.row
+	}
+	return nil
+}
+
+// Add puts a row that is already stored into the working set.
+func (r *Rows) Add(k Key, row Row) {
+	if r.tables[k.Table] == nil {
+		r.tables[k.Table] = make(map[Key]*entry)
+	}
+	r.tables[k.Table][k] = &entry{key: k, row: row}
+}
+
+// Remove takes rows out of the working set; it does not delete them.
+func (r *Rows) Remove(k Key) { delete(r.tables[k.Table], k) }
+
+// Len returns the number of rows in the working set.
+func (r *Rows) Len() int {
+	n := 0
+	for _, t := range r.tables {
+		n += len(t)
+	}
+	return n
+}
+
+// Changed calls yield for each row changed since [Rows.Settle], in the order
+// of their first change.
+func (r *Rows) Changed(yield func(Key, Row) bool) {
+	for _, e := range r.changed {
+		if !yield(e.key, e.row) {
+			return
+		}
+	}
+}
+
+// Settle forgets what changed, after it was stored.
+func (r *Rows) Settle() {
+	r.changed = r.changed[:0]
+	r.batch++
+}
+
+// change returns the row under k to be changed, a fresh one when there is none.
+// Whoever calls it has made sure that the event is good.
+func change[R Row](r *Rows, k Key) R {
+	e := r.find(k)
+	if e == nil {
+		k = k.clone()
+		e = &entry{key: k, row: newRow(k.Table)}
+		if r.tables[k.Table] == nil {
+			r.tables[k.Table] = make(map[Key]*entry)
+		}
+		r.tables[k.Table][k] = e
+	}
+	if e.mark != r.batch {
+		e.mark = r.batch
+		r.changed = append(r.changed, e)
+	}
+	return e.row.(R)
+}

@@ -1,0 +1,312 @@
+package projections
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"quartermaster/domain"
+)
+
+// A snapshot is a file of rows at a position, in this order:
+//
+//	magic     8 bytes, "QMSNAP1\n"
+//	header    length and CBOR map: method version, position, partitions
+//	sections  for each partition in order: length and bytes, a CBOR sequence
+//	          (RFC 8742) of [table, scope, id, hour, row] ordered by key
+//	digest    32 bytes: the digest of the rows
+//
+// Lengths are 8 bytes, big-endian. The digest of a partition is the SHA-256 of
+// its section; the digest of the rows is the SHA-256 of every partition's name
+// and digest in order, so that equal rows have equal digests wherever they
+// live.
+
+const snapshotMagic = "QMSNAP1\n"
+
+type snapshotHeader struct {
+	Method   string `cbor:"method"`
+	Position string `cbor:"position"`
+	Rows     int64  `cbor:"rows"`
+}
+
+// rowWire is one row in a section.
+type rowWire struct {
+	_     struct{} `cbor:",toarray"`
+	Table string
+	Scope string
+	ID    string
+	Hour  int64
+	Row   any
+}
+
+// AppendRow appends a row with its key as sections and digests have it.
+func AppendRow(b *bytes.Buffer, k Key, row Row) error {
+	if err := canonical.MarshalToBuffer(rowWire{Table: k.Table.String(), Scope: k.Scope, ID: k.ID, Hour: k.Hour, Row: row}, b); err != nil {
+		return fmt.Errorf("encode %s: %w", k, err)
+	}
+	return nil
+}
+
+// Digest is a running digest of rows: feed it each partition's rows by key,
+// partitions in order.
+type Digest struct {
+	total hash.Hash
+}
+
+// NewDigest returns an empty digest.
+func NewDigest() *Digest { return &Digest{total: sha256.New()} }
+
+// Add enters a partition with the SHA-256 of its section.
+func (d *Digest) Add(tp domain.TopicPartition, section [32]byte) {
+	fmt.Fprintf(d.total, "%s %x\n", tp, section)
+}
+
+// Sum returns the digest of everything added.
+func (d *Digest) Sum() [32]byte { return [32]byte(d.total.Sum(nil)) }
+
+// section encodes the rows of a partition in order.
+func (p *memoryPartition) section() ([]byte, int, error) {
+	entries := make([]*entry, 0, p.rows.Len())
+	for _, t := range p.rows.tables {
+		for _, e := range t {
+			entries = append(entries, e)
+		}
+	}
+	slices.SortFunc(entries, func(a, b *entry) int { return a.key.Compare(b.key) })
+	var b bytes.Buffer
+	for _, e := range entries {
+		if err := AppendRow(&b, e.key, e.row); err != nil {
+			return nil, 0, err
+		}
+	}
+	return b.Bytes(), len(entries), nil
+}
+
+type section struct {
+	tp   domain.TopicPartition
+	data []byte
+	rows int
+	sum  [32]byte
+}
+
+// sections encodes every partition and hands each out in order, encoding a few
+// ahead so that two cores are busy and memory stays bounded.
+func (m *Memory) sections(yield func(section) error) error {
+	tps := m.partitions()
+	type result struct {
+		section
+		err error
+	}
+	out := make([]chan result, len(tps))
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	stop := make(chan struct{})
+	defer close(stop)
+	for i := range out {
+		out[i] = make(chan result, 1)
+	}
+	go func() {
+		for i, tp := range tps {
+			select {
+			case slots <- struct{}{}:
+			case <-stop:
+				return
+			}
+			go func() {
+				data, n, err := m.parts[tp].section()
+				out[i] <- result{section{tp, data, n, sha256.Sum256(data)}, err}
+			}()
+		}
+	}()
+	for i := range out {
+		r := <-out[i]
+		if r.err == nil {
+			r.err = yield(r.section)
+		}
+		if r.err != nil {
+			return r.err
+		}
+		<-slots
+	}
+	return nil
+}
+
+// Digest returns the digest of the rows and the position that they stand for.
+func (m *Memory) Digest() (sum [32]byte, at domain.Position, err error) {
+	err = m.View(context.Background(), func(v View) error {
+		d := NewDigest()
+		at = v.Position()
+		err := m.sections(func(s section) error {
+			d.Add(s.tp, s.sum)
+			return nil
+		})
+		sum = d.Sum()
+		return err
+	})
+	return sum, at, err
+}
+
+// WriteSnapshot writes the rows and their position.
+func (m *Memory) WriteSnapshot(w io.Writer) (sum [32]byte, at domain.Position, err error) {
+	err = m.View(context.Background(), func(v View) error {
+		at = v.Position()
+		bw := bufio.NewWriterSize(w, 1<<20)
+		var rows int64
+		for _, p := range m.parts {
+			rows += int64(p.rows.Len())
+		}
+		head, err := canonical.Marshal(snapshotHeader{Method, at.String(), rows})
+		if err != nil {
+			return fmt.Errorf("encode snapshot header: %w", err)
+		}
+		bw.WriteString(snapshotMagic)
+		bw.Write(binary.BigEndian.AppendUint64(nil, uint64(len(head))))
+		bw.Write(head)
+		d := NewDigest()
+		if err := m.sections(func(s section) error {
+			d.Add(s.tp, s.sum)
+			bw.Write(binary.BigEndian.AppendUint64(nil, uint64(len(s.data))))
+			_, err := bw.Write(s.data)
+			return err
+		}); err != nil {
+			return err
+		}
+		sum = d.Sum()
+		bw.Write(sum[:])
+		return bw.Flush()
+	})
+	if err != nil {
+		return sum, at, fmt.Errorf("write snapshot: %w", err)
+	}
+	return sum, at, nil
+}
+
+// ErrSnapshotMethod means that a snapshot was made by another version of the
+// folds: it is sound, but its rows cannot be folded on. The log can be
+// replayed instead.
+var ErrSnapshotMethod = errors.New("snapshot was made by another version of the folds")
+
+// ErrSnapshotDamaged means that a snapshot is not what was written. The log can
+// be replayed instead.
+var ErrSnapshotDamaged = errors.New("snapshot is damaged")
+
+// ReadSnapshot fills an empty store from a snapshot of size bytes, and checks
+// every byte of it against its digest. The store is unusable after an error.
+func (m *Memory) ReadSnapshot(r io.Reader, size int64) (domain.Position, error) {
+	br := bufio.NewReaderSize(r, 1<<20)
+	left := size
+	read := func(n uint64, what string) ([]byte, error) {
+		if int64(n) < 0 || int64(n) > left {
+			return nil, fmt.Errorf("%w: %s of %d bytes, %d are left", ErrSnapshotDamaged, what, n, left)
+		}
+		b := make([]byte, n)
+		if _, err := io.ReadFull(br, b); err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", ErrSnapshotDamaged, what, err)
+		}
+		left -= int64(n)
+		return b, nil
+	}
+	block := func(what string) ([]byte, error) {
+		b, err := read(8, what)
+		if err != nil {
+			return nil, err
+		}
+		return read(binary.BigEndian.Uint64(b), what)
+	}
+	magic, err := read(uint64(len(snapshotMagic)), "magic")
+	if err != nil {
+		return nil, err
+	}
+	if string(magic) != snapshotMagic {
+		return nil, fmt.Errorf("%w: it does not start with %q", ErrSnapshotDamaged, snapshotMagic)
+	}
+	head, err := block("header")
+	if err != nil {
+		return nil, err
+	}
+	var h snapshotHeader
+	if err := lenient.Unmarshal(head, &h); err != nil {
+		return nil, fmt.Errorf("%w: header: %w", ErrSnapshotDamaged, err)
+	}
+	if h.Method != Method {
+		return nil, fmt.Errorf("%w: %q, these are %q", ErrSnapshotMethod, h.Method, Method)
+	}
+	at, err := domain.ParsePosition(h.Position)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSnapshotDamaged, err)
+	}
+	tps := m.partitions()
+	sums := make([][32]byte, len(tps))
+	errs := make([]error, len(tps))
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var wg sync.WaitGroup
+	for i, tp := range tps {
+		data, err := block("section " + tp.String())
+		if err != nil {
+			wg.Wait()
+			return nil, err
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			sums[i] = sha256.Sum256(data)
+			errs[i] = m.parts[tp].fill(data)
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSnapshotDamaged, err)
+	}
+	d := NewDigest()
+	for i, tp := range tps {
+		d.Add(tp, sums[i])
+		m.parts[tp].next = at[tp]
+	}
+	want, err := read(32, "digest")
+	if err != nil {
+		return nil, err
+	}
+	if sum := d.Sum(); !bytes.Equal(sum[:], want) {
+		return nil, fmt.Errorf("%w: digest is %x, want %x", ErrSnapshotDamaged, sum, want)
+	}
+	return at, nil
+}
+
+// fill reads the rows of a section.
+func (p *memoryPartition) fill(data []byte) error {
+	for len(data) > 0 {
+		var w struct {
+			_     struct{} `cbor:",toarray"`
+			Table string
+			Scope string
+			ID    string
+			Hour  int64
+			Row   cbor.RawMessage
+		}
+		rest, err := lenient.UnmarshalFirst(data, &w)
+		if err != nil {
+			return err
+		}
+		data = rest
+		t, ok := tableNamed(w.Table)
+		if !ok {
+			return fmt.Errorf("table %q is not known", w.Table)
+		}
+		row, err := DecodeRow(t, w.Row)
+		if err != nil {
+			return err
+		}
+		p.rows.Add(Key{t, w.Scope, w.ID, w.Hour}, row)
+	}
+	return nil
+}

@@ -1,0 +1,52 @@
+package projections
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"quartermaster/domain"
+)
+
+// Store keeps rows and the position that they stand for. It is implemented by
+// [Memory] and by adapters/postgres; projections/storetest shows what an
+// implementation must hold.
+type Store interface {
+	// Begin opens the transaction in which the next records of a partition are
+	// folded. At most one transaction per partition is open; Begin waits for it.
+	Begin(ctx context.Context, tp domain.TopicPartition) (Tx, error)
+	// View calls read with a consistent snapshot: rows and position belong
+	// together, and neither changes while read runs. The rows are not to be
+	// changed, nor kept after read returns.
+	View(ctx context.Context, read func(View) error) error
+}
+
+// Tx is one transaction on the rows of a partition. It ends with Commit or
+// Rollback, whichever comes first; Rollback after Commit does nothing.
+type Tx interface {
+	// Next is the offset of the first record that is not yet folded.
+	Next() int64
+	// Load returns a working set that holds at least the stored rows under
+	// keys. A store that keeps every row at hand need not look at keys.
+	Load(ctx context.Context, keys iter.Seq[Key]) (*Rows, error)
+	// Commit stores what changed in the working set and moves the partition's
+	// position to next, both or neither. It fails with ErrFenced, storing
+	// nothing, when the position is no longer where Begin found it.
+	Commit(ctx context.Context, next int64) error
+	Rollback()
+}
+
+// ErrFenced means that another process folds this partition now. Whoever gets
+// it MUST stop folding the partition; nothing was stored.
+var ErrFenced = errors.New("partition was taken over by another process")
+
+// View is a consistent snapshot of rows.
+type View interface {
+	// Position is how far into the log the rows go.
+	Position() domain.Position
+	// Scan calls yield for each row of a table, by key, until it returns an
+	// error, which Scan then returns. scope "" means every scope.
+	Scan(table Table, scope string, yield func(Key, Row) error) error
+	// Get returns one row, nil when there is none.
+	Get(k Key) (Row, error)
+}

@@ -1,0 +1,324 @@
+package projections
+
+import (
+	"strings"
+
+	"quartermaster/domain"
+)
+
+const (
+	msPerHour = 3_600_000
+	nsPerMs   = 1_000_000
+)
+
+// Holder is who held a device.
+type Holder struct {
+	_          struct{} `cbor:",toarray"`
+	Workspace  string   `json:"workspace"`
+	Deployment string   `json:"deployment,omitempty"`
+	Unit       string   `json:"unit,omitempty"` // pod or job
+}
+
+// Segment is a part of an hour in which one observer saw a device in one pair
+// of hands. From and To are milliseconds into the hour, half-open.
+type Segment struct {
+	_      struct{} `cbor:",toarray"`
+	From   uint32
+	To     uint32
+	Holder uint32 // index+1 into the row's Holders; 0: nobody
+	// Known is for how many milliseconds of it activity was measured, and
+	// Active the sum of per-mille activity over those milliseconds.
+	Known  uint32
+	Active uint64
+}
+
+// Reading sums a metric over an hour: Sum is value × milliseconds, so the mean
+// is Sum ÷ Known.
+type Reading struct {
+	_     struct{} `cbor:",toarray"`
+	Sum   uint64
+	Known uint32
+	Max   uint32
+}
+
+func (r *Reading) add(values []uint32, i int, ms uint32) {
+	if len(values) == 0 || values[i] == 0 {
+		return
+	}
+	v := values[i] - 1
+	r.Sum += uint64(v) * uint64(ms)
+	r.Known += ms
+	r.Max = max(r.Max, v)
+}
+
+// Cut says which part of a physical GPU a MIG instance is.
+type Cut struct {
+	_       struct{} `cbor:",toarray"`
+	Parent  domain.GPUID
+	Profile string
+}
+
+// Device is what one observer saw of a GPU, MIG instance or time-slice replica
+// in one hour.
+type Device struct {
+	_        struct{} `cbor:",toarray"`
+	ID       domain.GPUID
+	Replica  uint32
+	Cut      uint32    // index+1 into the observer's Cuts; 0: a whole GPU
+	Segments []Segment // ascending, disjoint
+	Tensor   Reading   // per mille
+	DRAM     Reading   // per mille
+	Memory   Reading   // MiB
+	Power    Reading   // watts
+	Heat     Reading   // degrees Celsius
+	Clock    Reading   // MHz
+}
+
+// Other sums a reading that has no column of its own, by DCGM field.
+type Other struct {
+	_      struct{} `cbor:",toarray"`
+	Device uint32   // index into the observer's Devices
+	Field  uint32   // DCGM field id
+	Count  uint64
+	Sum    uint64
+	Max    uint64
+}
+
+// Observer is what one source reported of a node in one hour. Two sources are
+// never added up: which of them counts where they overlap is decided when the
+// row is read, by rank and then by name.
+type Observer struct {
+	_             struct{} `cbor:",toarray"`
+	Source        string
+	ActivityField uint32 // DCGM field of the activity, of the last sample
+	Cuts          []Cut
+	Devices       []Device
+	Others        []Other
+	Samples       uint32
+}
+
+// UsageHour is the row of a node and UTC hour: which of its devices was in
+// whose hands when, as seen by each source. Within a source, where two samples
+// overlap, the later in the log holds.
+type UsageHour struct {
+	_         struct{} `cbor:",toarray"`
+	Holders   []Holder
+	Observers []Observer
+}
+
+func (*UsageHour) row() {}
+
+func (u *UsageHour) observer(source string) *Observer {
+	for i := range u.Observers {
+		if u.Observers[i].Source == source {
+			return &u.Observers[i]
+		}
+	}
+	u.Observers = append(u.Observers, Observer{Source: strings.Clone(source)})
+	return &u.Observers[len(u.Observers)-1]
+}
+
+func (u *UsageHour) holder(workspace, deployment, unit string) uint32 {
+	for i := range u.Holders {
+		h := &u.Holders[i]
+		if h.Unit == unit && h.Deployment == deployment && h.Workspace == workspace {
+			return uint32(i + 1)
+		}
+	}
+	u.Holders = append(u.Holders, Holder{
+		Workspace: strings.Clone(workspace), Deployment: strings.Clone(deployment), Unit: strings.Clone(unit),
+	})
+	return uint32(len(u.Holders))
+}
+
+// usageKeys yields the rows that a sample touches.
+func usageKeys(scope string, s *domain.NodeSampled, yield func(Key) bool) bool {
+	for h := s.Interval.From.HourStart(); h < s.Interval.To; h += domain.Hour {
+		if !yield(Key{Table: TableUsage, Scope: scope, ID: s.Node, Hour: int64(h / domain.Hour)}) {
+			return false
+		}
+	}
+	return true
+}
+
+// foldSample adds a sample to the hours that it covers.
+func foldSample(rows *Rows, scope, source string, s *domain.NodeSampled) {
+	for h := s.Interval.From.HourStart(); h < s.Interval.To; h += domain.Hour {
+		from := uint32(max(0, s.Interval.From-h) / nsPerMs)
+		to := uint32(min(domain.Hour, s.Interval.To-h) / nsPerMs)
+		if from == to {
+			continue
+		}
+		u := change[*UsageHour](rows, Key{Table: TableUsage, Scope: scope, ID: s.Node, Hour: int64(h / domain.Hour)})
+		u.add(source, s, from, to)
+	}
+}
+
+func (u *UsageHour) add(source string, s *domain.NodeSampled, from, to uint32) {
+	o := u.observer(source)
+	o.Samples++
+	o.ActivityField = s.ActivityField
+	n := s.Entries()
+	if o.Devices == nil {
+		o.Devices = make([]Device, 0, n)
+	}
+	// The event's holders, as the row numbers them.
+	var few [32]uint32
+	holders := few[:0]
+	for i := range s.HolderWorkspace {
+		holders = append(holders, u.holder(s.Text(s.HolderWorkspace, i), s.Text(s.HolderDeployment, i), s.Text(s.HolderUnit, i)))
+	}
+	fresh := n - len(o.Devices)
+	var slab []Segment
+	if fresh > 0 {
+		slab = make([]Segment, 2*fresh)
+	}
+	ms := to - from
+	for i := range n {
+		id := domain.GPUID(s.IDs[16*i:])
+		var replica uint32
+		if len(s.Replica) > 0 {
+			replica = s.Replica[i]
+		}
+		d := o.device(i, id, replica)
+		if d == nil {
+			o.Devices = append(o.Devices, Device{ID: id, Replica: replica})
+			d = &o.Devices[len(o.Devices)-1]
+			if len(slab) >= 2 {
+				d.Segments, slab = slab[:0:2], slab[2:]
+			}
+		}
+		if len(s.Parent) > 0 && s.Parent[i] > 0 {
+			d.Cut = o.cut(domain.GPUID(s.Parents[16*(s.Parent[i]-1):]), s.Text(s.Profile, i))
+		}
+		g := Segment{From: from, To: to}
+		if len(s.Holder) > 0 && s.Holder[i] > 0 {
+			g.Holder = holders[s.Holder[i]-1]
+		}
+		if len(s.ActivityMean) > 0 && s.ActivityMean[i] > 0 {
+			g.Known = ms
+			g.Active = uint64(s.ActivityMean[i]-1) * uint64(ms)
+		}
+		d.hold(g)
+		d.Tensor.add(s.TensorActive, i, ms)
+		d.DRAM.add(s.DRAMActive, i, ms)
+		d.Memory.add(s.MemoryUsedMiB, i, ms)
+		d.Power.add(s.PowerWatts, i, ms)
+		d.Heat.add(s.TemperatureC, i, ms)
+		d.Clock.add(s.SMClockMHz, i, ms)
+	}
+	for i, entry := range s.OtherEntry {
+		o.other(uint32(entry), s.OtherField[i], s.OtherValue[i], s)
+	}
+}
+
+// device finds a device, first where it stood last time.
+func (o *Observer) device(i int, id domain.GPUID, replica uint32) *Device {
+	if i < len(o.Devices) && o.Devices[i].ID == id && o.Devices[i].Replica == replica {
+		return &o.Devices[i]
+	}
+	for j := range o.Devices {
+		if o.Devices[j].ID == id && o.Devices[j].Replica == replica {
+			return &o.Devices[j]
+		}
+	}
+	return nil
+}
+
+func (o *Observer) cut(parent domain.GPUID, profile string) uint32 {
+	for i := range o.Cuts {
+		if o.Cuts[i].Parent == parent && o.Cuts[i].Profile == profile {
+			return uint32(i + 1)
+		}
+	}
+	o.Cuts = append(o.Cuts, Cut{Parent: parent, Profile: strings.Clone(profile)})
+	return uint32(len(o.Cuts))
+}
+
+func (o *Observer) other(entry, field uint32, value uint64, s *domain.NodeSampled) {
+	var replica uint32
+	if len(s.Replica) > 0 {
+		replica = s.Replica[entry]
+	}
+	id := domain.GPUID(s.IDs[16*entry:])
+	for j := range o.Devices {
+		if o.Devices[j].ID != id || o.Devices[j].Replica != replica {
+			continue
+		}
+		for k := range o.Others {
+			if r := &o.Others[k]; r.Device == uint32(j) && r.Field == field {
+				r.Count++
+				r.Sum += value
+				r.Max = max(r.Max, value)
+				return
+			}
+		}
+		o.Others = append(o.Others, Other{Device: uint32(j), Field: field, Count: 1, Sum: value, Max: value})
+		return
+	}
+}
+
+// hold enters a segment. The usual one follows on the last and either extends
+// it or stands behind it; anything else is laid over what was there.
+func (d *Device) hold(g Segment) {
+	n := len(d.Segments)
+	if n == 0 {
+		d.Segments = append(d.Segments, g)
+		return
+	}
+	last := &d.Segments[n-1]
+	switch {
+	case last.To == g.From && last.Holder == g.Holder:
+		last.To = g.To
+		last.Known += g.Known
+		last.Active += g.Active
+	case last.To <= g.From:
+		d.Segments = append(d.Segments, g)
+	default:
+		d.Segments = overlay(d.Segments, g)
+	}
+}
+
+// overlay lays g over segments: what it covers of them is gone.
+func overlay(segments []Segment, g Segment) []Segment {
+	out := make([]Segment, 0, len(segments)+2)
+	put := func(s Segment) {
+		if n := len(out); n > 0 && out[n-1].To == s.From && out[n-1].Holder == s.Holder {
+			out[n-1].To = s.To
+			out[n-1].Known += s.Known
+			out[n-1].Active += s.Active
+			return
+		}
+		out = append(out, s)
+	}
+	placed := false
+	for _, s := range segments {
+		if s.From < g.From {
+			put(s.part(s.From, min(s.To, g.From)))
+		}
+		if !placed && s.To > g.From {
+			put(g)
+			placed = true
+		}
+		if s.To > g.To {
+			put(s.part(max(s.From, g.To), s.To))
+		}
+	}
+	if !placed {
+		put(g)
+	}
+	return out
+}
+
+// part returns the part of a segment, with its share of what was measured,
+// rounded down.
+func (s Segment) part(from, to uint32) Segment {
+	if from == s.From && to == s.To {
+		return s
+	}
+	length, whole := uint64(to-from), uint64(s.To-s.From)
+	s.From, s.To = from, to
+	s.Known = uint32(uint64(s.Known) * length / whole)
+	s.Active = s.Active * length / whole // below 2^42 × 2^22
+	return s
+}
