@@ -1,0 +1,282 @@
+package domain
+
+// What events of workspaces, hardware and deployments must satisfy.
+
+func (c *checker) workspaceRegistered(e *WorkspaceRegistered) {
+	c.id("name", e.Name)
+	c.optionalID("parent", e.Parent)
+	if e.Currency != "" {
+		c.currency("currency", e.Currency)
+	}
+}
+
+func (c *checker) operatorRegistered(e *OperatorRegistered) {
+	c.id("operator", e.Operator)
+	c.bytes("public_key", e.PublicKey, 32)
+	oneOf(c, "role", e.Role, RoleAdmin, RoleFinance, RolePlanner, RoleAuditor, RoleOperator)
+	if e.AuthorityLimit != nil {
+		c.amount("authority_limit", *e.AuthorityLimit)
+	}
+}
+
+func (c *checker) policySet(e *PolicySet) {
+	c.id("policy", e.Policy)
+	c.instant("effective_from", e.EffectiveFrom)
+	c.until("effective_to", e.EffectiveFrom, e.EffectiveTo)
+	c.selector("selector", e.Selector)
+	c.listed("others", len(e.Others))
+	for i, s := range e.Others {
+		if c.err != nil {
+			return
+		}
+		c.in("others", i)
+		c.selector("", s)
+		c.out()
+	}
+	c.countries("countries", e.Countries)
+	c.ids("certifications", e.Certifications)
+	c.ids("clusters", e.Clusters)
+	c.optionalID("scope", e.Scope)
+	c.optionalID("value", e.Value)
+	if e.Share.Valid {
+		c.decimal("share", e.Share.Decimal)
+	}
+	switch e.Kind {
+	case PolicyResidency:
+		c.someIDs("countries", e.Countries)
+	case PolicyCertification:
+		c.someIDs("certifications", e.Certifications)
+	case PolicyPlacement:
+		c.someIDs("clusters", e.Clusters)
+	case PolicyApart:
+		oneOf(c, "scope", e.Scope, "node", "cluster")
+		if len(e.Others) == 0 {
+			c.bad("others", "is empty, want at least one selector")
+		}
+	case PolicyDedicated:
+	case PolicySpotShare, PolicyCostOfCapital:
+		c.fraction("share", e.Share)
+	case PolicyCommitmentDiscount:
+		oneOf(c, "value", e.Value, "as_supplied", "sponsors_first", "pool_rate")
+	case PolicyIdleCost:
+		oneOf(c, "value", e.Value, "owner", "platform")
+	case PolicyActivity:
+		// The fields of NodeSampled that say how busy a device was.
+		oneOf(c, "value", e.Value, "1002", "1001", "203", "1004", "1005")
+	default:
+		oneOf(c, "kind", e.Kind, PolicyResidency, PolicyCertification, PolicyPlacement, PolicyApart, PolicyDedicated,
+			PolicySpotShare, PolicyCommitmentDiscount, PolicyIdleCost, PolicyActivity, PolicyCostOfCapital)
+	}
+}
+
+func (c *checker) selector(field string, s Selector) {
+	if field != "" {
+		field += "."
+	}
+	c.optionalID(field+"workspace", s.Workspace)
+	c.optionalID(field+"deployment", s.Deployment)
+	c.optionalID(field+"cluster", s.Cluster)
+	c.optionalID(field+"tier", s.Tier)
+	if s.Class != "" {
+		c.class(field+"class", s.Class)
+	}
+}
+
+func (c *checker) class(field string, v WorkloadClass) {
+	oneOf(c, field, v, ClassTraining, ClassFineTuning, ClassBatch, ClassServing)
+}
+
+func (c *checker) quotaSet(e *QuotaSet) {
+	c.id("quota", e.Quota)
+	c.id("resource", e.Resource)
+	c.optionalID("gpu_model", e.GPUModel)
+	c.optionalID("region", e.Region)
+	c.notNegative("limit", e.Limit)
+	c.instant("effective_from", e.EffectiveFrom)
+}
+
+func (c *checker) budgetSet(e *BudgetSet) {
+	c.id("budget", e.Budget)
+	c.interval("period", e.Period)
+	c.amount("amount", e.Amount)
+	oneOf(c, "basis", e.Basis, BudgetCash, BudgetAccrual)
+}
+
+func (c *checker) regionDefined(e *RegionDefined) {
+	c.id("region", e.Region)
+	c.country("country", e.Country)
+	c.text("name", e.Name)
+	if !c.listed("round_trips", len(e.RoundTrips)) {
+		return
+	}
+	seen := make(map[string]bool, len(e.RoundTrips))
+	for i, r := range e.RoundTrips {
+		c.in("round_trips", i)
+		c.id("to", r.To)
+		if r.To == e.Region {
+			c.bad("to", "%s is the region itself", quote(r.To))
+		}
+		if seen[r.To] {
+			c.bad("to", "%s is named twice", quote(r.To))
+		}
+		seen[r.To] = true
+		if r.Micros == 0 || r.Micros > maxMicros {
+			c.bad("micros", "is %d, want 1 to %d", r.Micros, uint64(maxMicros))
+		}
+		c.out()
+	}
+}
+
+func (c *checker) certificationHeld(e *CertificationHeld) {
+	switch {
+	case e.Provider == "" && e.Cluster == "":
+		c.bad("provider", "is missing, and so is cluster: want one of them")
+	case e.Provider != "" && e.Cluster != "":
+		c.bad("provider", "%s stands beside cluster %s: want one of them", quote(e.Provider), quote(e.Cluster))
+	}
+	c.optionalID("provider", e.Provider)
+	c.optionalID("cluster", e.Cluster)
+	c.id("certification", e.Certification)
+	c.interval("valid", e.Valid)
+	c.text("evidence", e.Evidence)
+}
+
+func (c *checker) mappingRuleSet(e *MappingRuleSet) {
+	c.id("rule", e.Rule)
+	c.optionalID("cluster", e.Cluster)
+	c.optionalID("namespace", e.Namespace)
+	c.labels("labels", e.Labels)
+	c.id("to_workspace", e.ToWorkspace)
+	c.optionalID("to_deployment", e.ToDeployment)
+	c.instant("effective_from", e.EffectiveFrom)
+}
+
+func (c *checker) clusterRegistered(e *ClusterRegistered, owner string) {
+	c.id("workspace", owner)
+	c.optionalID("name", e.Name)
+	c.id("provider", e.Provider)
+	oneOf(c, "provider_class", e.ProviderClass, Hyperscaler, Neocloud, Reseller, Owned)
+	c.id("region", e.Region)
+	c.optionalID("billing_account", e.BillingAccount)
+	c.ids("certifications", e.Certifications)
+	c.labels("labels", e.Labels)
+}
+
+func (c *checker) clusterKeyRotated(e *ClusterKeyRotated) {
+	c.id("key_id", e.KeyID)
+	c.bytes("mac", e.MAC, 32)
+	c.optionalInstant("expires", e.Expires)
+	c.id("previous_key_id", e.PreviousKeyID)
+	c.instant("previous_valid_until", e.PreviousValidUntil)
+	if e.KeyID == e.PreviousKeyID {
+		c.bad("previous_key_id", "%s is the new key", quote(e.PreviousKeyID))
+	}
+}
+
+func (c *checker) nodeRegistered(e *NodeRegistered) {
+	c.id("node", e.Node)
+	c.optionalID("provider", e.Provider)
+	c.optionalID("billing_account", e.BillingAccount)
+	c.bounded("resource_id", e.ResourceID, maxText) // some suppliers' are long paths
+	c.optionalID("sku", e.SKU)
+	c.optionalID("zone", e.Zone)
+	if e.BillingModel != "" {
+		oneOf(c, "billing_model", e.BillingModel, BillingReserved, BillingOnDemand, BillingSpot, BillingCapacityBlock, BillingOwned)
+	}
+	c.optionalID("fabric_domain", e.FabricDomain)
+	c.optionalID("driver_version", e.DriverVersion)
+	c.optionalID("cuda_version", e.CUDAVersion)
+	c.optionalID("dedicated_workspace", e.DedicatedWorkspace)
+	c.optionalInstant("in_service_from", e.InServiceFrom)
+	if len(e.GPUs) > maxEntries {
+		c.bad("gpus", "has %d entries, at most %d are allowed", len(e.GPUs), maxEntries)
+		return
+	}
+	seen := make(map[GPUID]int, len(e.GPUs))
+	for i, g := range e.GPUs {
+		c.in("gpus", i)
+		if g.ID == (GPUID{}) {
+			c.bad("uuid", "is missing")
+		}
+		if first, twice := seen[g.ID]; twice {
+			c.bad("uuid", "%s is that of gpus[%d] too", g.ID, first)
+		}
+		seen[g.ID] = i
+		c.id("model", g.Model)
+		c.optionalID("serial", g.Serial)
+		c.out()
+	}
+}
+
+func (c *checker) assetAcquired(e *AssetAcquired) {
+	c.id("asset", e.Asset)
+	c.text("description", e.Description)
+	c.ids("nodes", e.Nodes)
+	c.amount("capex", e.Capex)
+	c.price("residual", e.Residual)
+	if c.err == nil && !e.Residual.Amount.IsZero() {
+		if e.Residual.Currency != e.Capex.Currency {
+			c.bad("residual", "%s is not in the currency of the capex %s", e.Residual, e.Capex)
+		} else if e.Residual.Amount.Cmp(e.Capex.Amount) > 0 {
+			c.bad("residual", "%s is more than the capex %s", e.Residual, e.Capex)
+		}
+	}
+	c.instant("in_service_from", e.InServiceFrom)
+	c.months("life_months", e.LifeMonths)
+	c.optionalID("site", e.Site)
+}
+
+func (c *checker) assetRevised(e *AssetRevised) {
+	c.id("asset", e.Asset)
+	c.instant("effective_from", e.EffectiveFrom)
+	c.months("life_months", e.LifeMonths)
+	c.price("residual", e.Residual)
+	c.text("reason", e.Reason)
+}
+
+func (c *checker) gpuFaultObserved(e *GPUFaultObserved) {
+	c.id("node", e.Node)
+	oneOf(c, "kind", e.Kind, FaultXID, FaultECC, FaultRowRemap, FaultNVLink, FaultOffBus, FaultThermal, FaultHealth)
+	c.optionalID("class", e.Class)
+	c.text("action", e.Action)
+	c.text("detail", e.Detail)
+	c.optionalInstant("boot_time", e.BootTime)
+}
+
+func (c *checker) spoolDropped(e *SpoolDropped) {
+	c.nodeAndReason(e.Node, e.Reason)
+	c.id("stream", e.Stream)
+	if e.From == 0 || e.To < e.From {
+		c.bad("to", "sequences %d to %d are not a range that starts at 1 or above", e.From, e.To)
+	}
+	// A single sample may have been dropped before its interval was known.
+	if e.Covered != (Interval{}) {
+		c.interval("covered", e.Covered)
+	}
+}
+
+func (c *checker) deploymentChanged(e *DeploymentChanged, workspace string) {
+	c.id("workspace", workspace)
+	c.id("deployment", e.Deployment)
+	c.optionalID("model", e.Model)
+	c.optionalID("tier", e.Tier)
+	c.optionalID("environment", e.Environment)
+	c.class("class", e.Class)
+	c.need(&e.Need)
+	c.countries("countries", e.Countries)
+	c.ids("certifications", e.Certifications)
+	c.atMost("latency_micros", e.LatencyMicros, maxMicros)
+}
+
+func (c *checker) need(n *GPUNeed) {
+	c.ids("need.models", n.Models)
+	c.atMost("need.count", uint64(n.Count), maxEntries)
+	c.atMost("need.milli", uint64(n.Milli), 1000)
+	if n.Milli > 0 && n.Milli < 1000 && n.Count != 1 {
+		c.bad("need.milli", "%d thousandths of a GPU stand beside a count of %d: want a count of 1", n.Milli, n.Count)
+	}
+	c.optionalID("need.mig_profile", n.MIGProfile)
+	if n.MIGProfile != "" && n.Count != 0 {
+		c.bad("need.mig_profile", "%s stands beside a count of %d whole GPUs: want one of them", quote(n.MIGProfile), n.Count)
+	}
+}

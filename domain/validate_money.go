@@ -1,0 +1,354 @@
+package domain
+
+import (
+	"crypto/sha256"
+	"maps"
+	"slices"
+
+	"github.com/shopspring/decimal"
+)
+
+// What events of billing, market, procurement and books must satisfy.
+
+var one = decimal.NewFromInt(1)
+
+// The FOCUS 1.4 values of the columns that attribution reads. A service
+// category that FOCUS does not know changes nothing in the books, and a charge
+// must not drop out of them for it, so the descriptive columns are only bounded.
+var (
+	chargeCategories     = []string{"Usage", "Purchase", "Tax", "Credit", "Adjustment"}
+	chargeFrequencies    = []string{"One-Time", "Recurring", "Usage-Based"}
+	pricingCategories    = []string{"Standard", "Dynamic", "Committed", "Other"}
+	commitmentCategories = []string{"Spend", "Usage"}
+	useStatuses          = []string{"Used", "Unused"}
+	issueStatuses        = []string{"Open", "Issued", "Voided"}
+)
+
+func (c *checker) market(m Market) {
+	c.id("market.provider", m.Provider)
+	c.optionalID("market.region", m.Region)
+}
+
+func (c *checker) billingLine(l *BillingLine) {
+	c.id("line.x_LineId", l.LineID)
+	c.id("line.InvoiceIssuerName", l.InvoiceIssuerName)
+	c.id("line.BillingAccountId", l.BillingAccountID)
+	c.currency("line.BillingCurrency", l.BillingCurrency)
+	c.interval("line.BillingPeriod", Interval{l.BillingPeriodStart, l.BillingPeriodEnd})
+	c.interval("line.ChargePeriod", Interval{l.ChargePeriodStart, l.ChargePeriodEnd})
+	oneOf(c, "line.ChargeCategory", l.ChargeCategory, chargeCategories...)
+	c.focus("line.ChargeClass", l.ChargeClass, "Correction")
+	c.focus("line.ChargeFrequency", l.ChargeFrequency, chargeFrequencies...)
+	c.focus("line.PricingCategory", l.PricingCategory, pricingCategories...)
+	c.focus("line.CapacityReservationStatus", l.CapacityReservationStatus, useStatuses...)
+	c.focus("line.CommitmentDiscountCategory", l.CommitmentDiscountCategory, commitmentCategories...)
+	c.focus("line.CommitmentDiscountStatus", l.CommitmentDiscountStatus, useStatuses...)
+	c.decimal("line.BilledCost", l.BilledCost)
+	for _, n := range []struct {
+		field string
+		value NullDecimal
+	}{
+		{"line.CommitmentDiscountQuantity", l.CommitmentDiscountQuantity},
+		{"line.ConsumedQuantity", l.ConsumedQuantity},
+		{"line.ContractedCost", l.ContractedCost},
+		{"line.EffectiveCost", l.EffectiveCost},
+		{"line.ListCost", l.ListCost},
+		{"line.PricingCurrencyEffectiveCost", l.PricingCurrencyEffectiveCost},
+		{"line.PricingQuantity", l.PricingQuantity},
+	} {
+		if n.value.Valid {
+			c.decimal(n.field, n.value.Decimal)
+		}
+	}
+	for _, n := range []struct {
+		field string
+		value NullDecimal
+	}{
+		{"line.ContractedUnitPrice", l.ContractedUnitPrice},
+		{"line.ListUnitPrice", l.ListUnitPrice},
+		{"line.PricingCurrencyContractedUnitPrice", l.PricingCurrencyContractedUnitPrice},
+		{"line.PricingCurrencyListUnitPrice", l.PricingCurrencyListUnitPrice},
+	} {
+		if n.value.Valid {
+			c.notNegative(n.field, n.value.Decimal)
+		}
+	}
+	for _, s := range []struct{ field, value string }{
+		{"line.AllocatedMethodId", l.AllocatedMethodID},
+		{"line.AllocatedResourceId", l.AllocatedResourceID},
+		{"line.AllocatedResourceName", l.AllocatedResourceName},
+		{"line.AvailabilityZone", l.AvailabilityZone},
+		{"line.BillingAccountName", l.BillingAccountName},
+		{"line.BillingAccountType", l.BillingAccountType},
+		{"line.CapacityReservationId", l.CapacityReservationID},
+		{"line.ChargeDescription", l.ChargeDescription},
+		{"line.CommitmentDiscountId", l.CommitmentDiscountID},
+		{"line.CommitmentDiscountName", l.CommitmentDiscountName},
+		{"line.CommitmentDiscountType", l.CommitmentDiscountType},
+		{"line.CommitmentDiscountUnit", l.CommitmentDiscountUnit},
+		{"line.ConsumedUnit", l.ConsumedUnit},
+		{"line.HostProviderName", l.HostProviderName},
+		{"line.InvoiceDetailId", l.InvoiceDetailID},
+		{"line.InvoiceId", l.InvoiceID},
+		{"line.PricingCurrency", l.PricingCurrency},
+		{"line.PricingUnit", l.PricingUnit},
+		{"line.RegionId", l.RegionID},
+		{"line.RegionName", l.RegionName},
+		{"line.ResourceId", l.ResourceID},
+		{"line.ResourceName", l.ResourceName},
+		{"line.ResourceType", l.ResourceType},
+		{"line.ServiceCategory", l.ServiceCategory},
+		{"line.ServiceName", l.ServiceName},
+		{"line.ServiceProviderName", l.ServiceProviderName},
+		{"line.ServiceSubcategory", l.ServiceSubcategory},
+		{"line.SkuId", l.SKUID},
+		{"line.SkuMeter", l.SKUMeter},
+		{"line.SkuPriceId", l.SKUPriceID},
+		{"line.SubAccountId", l.SubAccountID},
+		{"line.SubAccountName", l.SubAccountName},
+		{"line.SubAccountType", l.SubAccountType},
+	} {
+		c.text(s.field, s.value)
+	}
+	for _, s := range []struct{ field, value string }{
+		{"line.AllocatedMethodDetails", l.AllocatedMethodDetails},
+		{"line.AllocatedTags", l.AllocatedTags},
+		{"line.CommitmentProgramEligibilityDetails", l.CommitmentProgramEligibilityDetails},
+		{"line.ContractApplied", l.ContractApplied},
+		{"line.SkuPriceDetails", l.SKUPriceDetails},
+		{"line.Tags", l.Tags},
+	} {
+		c.prose(s.field, s.value, maxLongText)
+	}
+	c.otherColumns(l.Other)
+	c.optionalID("line.x_FocusVersion", l.FocusVersion)
+}
+
+func (c *checker) otherColumns(m map[string]string) {
+	if !c.listed("line.Other", len(m)) {
+		return
+	}
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		c.id("line.Other", k)
+		c.prose("line.Other", m[k], maxLongText)
+	}
+}
+
+// focus accepts an allowed value or none.
+func (c *checker) focus(field, v string, allowed ...string) {
+	if v != "" {
+		oneOf(c, field, v, allowed...)
+	}
+}
+
+func (c *checker) invoiceReceived(e *InvoiceReceived) {
+	c.id("InvoiceIssuerName", e.InvoiceIssuerName)
+	c.id("BillingAccountId", e.BillingAccountID)
+	c.id("InvoiceId", e.InvoiceID)
+	c.money("total", e.Total) // negative: a credit note
+	c.currency("total", e.Total.Currency)
+	c.optionalInstant("InvoiceIssueDate", e.IssueDate)
+	oneOf(c, "InvoiceIssueStatus", e.Status, issueStatuses...)
+	c.optionalInstant("PaymentDueDate", e.PaymentDueDate)
+	if e.PaymentCurrency != "" {
+		c.currency("PaymentCurrency", e.PaymentCurrency)
+	}
+	c.text("PaymentTerms", e.PaymentTerms)
+	c.text("PurchaseOrderNumber", e.PurchaseOrder)
+	c.optionalID("ReferenceInvoiceId", e.ReferenceInvoiceID)
+	c.interval("billing_period", e.BillingPeriod)
+	if !c.listed("details", len(e.Details)) {
+		return
+	}
+	for i, d := range e.Details {
+		c.in("details", i)
+		c.id("InvoiceDetailId", d.InvoiceDetailID)
+		oneOf(c, "ChargeCategory", d.ChargeCategory, chargeCategories...)
+		c.decimal("BilledCost", d.BilledCost)
+		c.text("ChargeDescription", d.Description)
+		c.prose("InvoiceDetailGrain", d.Grain, maxLongText)
+		c.out()
+	}
+}
+
+func (c *checker) offerQuoted(e *OfferQuoted) {
+	c.market(e.Market)
+	c.id("offer", e.Offer)
+	c.optionalID("zone", e.Zone)
+	c.id("sku", e.SKU)
+	c.optionalID("gpu_model", e.GPUModel)
+	if e.GPUCount > 0 {
+		c.id("gpu_model", e.GPUModel)
+	}
+	c.offerKind(e.Kind)
+	c.atMost("term_months", uint64(e.TermMonths), maxMonths)
+	c.notNegative("upfront", e.Upfront)
+	c.notNegative("hourly", e.Hourly)
+	if e.EffectiveHourly.Valid {
+		c.notNegative("effective_hourly", e.EffectiveHourly.Decimal)
+	}
+	c.currency("currency", e.Currency)
+	if e.MaxUnits != 0 && e.MaxUnits < e.MinUnits {
+		c.bad("max_units", "%d is below min_units %d", e.MaxUnits, e.MinUnits)
+	}
+	c.instant("valid_from", e.ValidFrom)
+	c.until("valid_to", e.ValidFrom, e.ValidTo)
+	c.optionalID("as_of", e.AsOf)
+	c.text("citation", e.Citation)
+}
+
+func (c *checker) offerKind(k OfferKind) {
+	oneOf(c, "kind", k, OfferReserved, OfferOnDemand, OfferSpot, OfferCapacityBlock, OfferSpendCommitment, OfferOwned)
+}
+
+func (c *checker) tariffSet(e *TariffSet) {
+	c.market(e.Market)
+	c.amount("per_kwh", e.PerKWh)
+	if c.decimal("pue", e.PUE) && e.PUE.Cmp(one) < 0 {
+		c.bad("pue", "%s is below 1, which no building reaches", e.PUE)
+	}
+	c.instant("effective_from", e.EffectiveFrom)
+}
+
+func (c *checker) fxRateSet(e *FXRateSet) {
+	c.currency("base", e.Base)
+	c.currency("quote", e.Quote)
+	if e.Base == e.Quote {
+		c.bad("quote", "%s is the base too", quote(e.Quote))
+	}
+	if c.decimal("rate", e.Rate) && e.Rate.Sign() <= 0 {
+		c.bad("rate", "%s is not above 0", e.Rate)
+	}
+	oneOf(c, "kind", e.Kind, FXSpot, FXAverage, FXPayment)
+	c.interval("effective", e.Effective)
+	c.text("citation", e.Citation)
+}
+
+func (c *checker) planComputed(e *PlanComputed) {
+	c.id("plan", e.Plan)
+	c.computedFrom(e.Position, e.Method)
+	c.interval("horizon", e.Horizon)
+	c.ids("regions", e.Regions)
+	c.money("cost", e.Cost)
+	c.money("lower_bound", e.LowerBound)
+	c.document(e.Document, e.Digest)
+}
+
+// document checks that a digest is that of the document beside it.
+func (c *checker) document(document, digest []byte) {
+	if len(document) == 0 || len(document) > maxDocument {
+		c.bad("document", "has %d bytes, want 1 to %d", len(document), maxDocument)
+	}
+	c.bytes("digest", digest, sha256.Size)
+	if c.err == nil && sha256.Sum256(document) != [sha256.Size]byte(digest) {
+		c.bad("digest", "%x is not the SHA-256 of the document", digest)
+	}
+}
+
+func (c *checker) recommendationMade(e *RecommendationMade) {
+	c.id("recommendation", e.Recommendation)
+	oneOf(c, "kind", e.Kind, recommendationKinds...)
+	c.optionalID("plan", e.Plan)
+	c.optionalID("scenario", e.Scenario)
+	c.text("summary", e.Summary)
+	c.money("cost", e.Cost)
+	c.id("requester", e.Requester)
+	if !c.listed("purchases", len(e.Purchases)) {
+		return
+	}
+	for i, p := range e.Purchases {
+		c.in("purchases", i)
+		c.market(p.Market)
+		c.id("offer", p.Offer)
+		c.positive("units", p.Units)
+		c.instant("start", p.Start)
+		c.out()
+	}
+}
+
+func (c *checker) commitmentPurchased(e *CommitmentPurchased) {
+	c.id("commitment", e.Commitment)
+	c.optionalID("contract", e.Contract)
+	c.market(e.Market)
+	c.optionalID("offer", e.Offer)
+	c.id("billing_account", e.BillingAccount)
+	c.offerKind(e.Kind)
+	switch e.Kind {
+	case OfferOnDemand, OfferSpot:
+		c.bad("kind", "%s commits to nothing", quote(string(e.Kind)))
+	case OfferSpendCommitment:
+		// It buys money's worth, not machines.
+		if !e.SpendPerHour.Valid {
+			c.bad("spend_per_hour", "is missing, which a spend commitment needs")
+		}
+		c.optionalID("sku", e.SKU)
+		c.optionalID("gpu_model", e.GPUModel)
+	default:
+		c.id("sku", e.SKU)
+		c.id("gpu_model", e.GPUModel)
+		c.positive("gpus_per_unit", e.GPUsPerUnit)
+		c.positive("units", e.Units)
+	}
+	if e.SpendPerHour.Valid {
+		c.notNegative("spend_per_hour", e.SpendPerHour.Decimal)
+	}
+	c.interval("term", e.Term)
+	c.priced(e.Upfront, e.Hourly)
+	c.sponsors(e.Sponsors)
+	c.optionalInstant("notice_by", e.NoticeBy)
+	c.optionalID("recommendation", e.Recommendation)
+}
+
+// priced checks the two parts of a price, which are in one currency.
+func (c *checker) priced(upfront, hourly Money) {
+	c.price("upfront", upfront)
+	c.price("hourly", hourly)
+	if upfront.Currency != "" && hourly.Currency != "" && upfront.Currency != hourly.Currency {
+		c.bad("hourly", "%s is not in the currency of upfront %s", hourly, upfront)
+	}
+}
+
+func (c *checker) sponsors(shares []Share) {
+	if len(shares) == 0 || !c.listed("sponsors", len(shares)) {
+		return
+	}
+	sum := Decimal{}
+	seen := make(map[string]bool, len(shares))
+	for i, s := range shares {
+		c.in("sponsors", i)
+		c.id("workspace", s.Workspace)
+		if seen[s.Workspace] {
+			c.bad("workspace", "%s is named twice", quote(s.Workspace))
+		}
+		seen[s.Workspace] = true
+		if c.decimal("share", s.Share) && s.Share.Sign() <= 0 {
+			c.bad("share", "%s is not above 0", s.Share)
+		}
+		c.out()
+		if c.err != nil {
+			return
+		}
+		sum = sum.Add(s.Share)
+	}
+	if !sum.Equal(one) {
+		c.bad("sponsors", "shares add up to %s, want exactly 1", sum)
+	}
+}
+
+// The kinds of recommendations, and what became of a quarantined record.
+var (
+	recommendationKinds = []string{"purchase", "renew", "rightsize", "move", "drain", "spill_limit"}
+	resolutions         = []string{"reappended", "discarded"}
+)
+
+func (c *checker) quarantineResolved(e *QuarantineResolved) {
+	c.id("entity", e.Entity)
+	if !slices.Contains(AllPartitions(), TopicPartition{e.Topic, int(e.Partition)}) {
+		c.bad("partition", "%s/%d is no partition of the log", quote(string(e.Topic)), e.Partition)
+	}
+	if e.Offset < 0 {
+		c.bad("offset", "%d is negative", e.Offset)
+	}
+	oneOf(c, "resolution", e.Resolution, resolutions...)
+	c.text("reason", e.Reason)
+}

@@ -1,0 +1,141 @@
+package domain
+
+// What events of telemetry must satisfy.
+
+// The layout of NodeSampled in numbers.
+const (
+	idBytes = 16
+	// A value in an array is stored plus one, so 1000 per mille is 1001.
+	storedPermille = 1001
+	maxBuckets     = 256
+)
+
+func (c *checker) nodeSampled(e *NodeSampled) {
+	c.id("node", e.Node)
+	c.sample("interval", e.Interval)
+	if len(e.IDs)%idBytes != 0 || len(e.Parents)%idBytes != 0 {
+		c.bad("ids", "has %d and parents %d bytes, want multiples of %d", len(e.IDs), len(e.Parents), idBytes)
+		return
+	}
+	n, parents, holders := len(e.IDs)/idBytes, len(e.Parents)/idBytes, len(e.HolderWorkspace)
+	switch {
+	case n > maxEntries:
+		c.bad("ids", "has %d entries, at most %d are allowed", n, maxEntries)
+	case parents > n:
+		c.bad("parents", "has %d GPUs for %d entries", parents, n)
+	case holders > n:
+		c.bad("holder_workspace", "has %d holders for %d entries", holders, n)
+	case len(e.Strings) > 4*n:
+		// Each entry names a profile and a holder by three strings at most.
+		c.bad("strings", "has %d strings for %d entries", len(e.Strings), n)
+	}
+	c.column("parent", e.Parent, n)
+	c.column("profile", e.Profile, n)
+	c.column("replica", e.Replica, n)
+	c.column("holder", e.Holder, n)
+	c.column("activity_mean", e.ActivityMean, n)
+	c.column("activity_min", e.ActivityMin, n)
+	c.column("activity_max", e.ActivityMax, n)
+	c.column("tensor_active", e.TensorActive, n)
+	c.column("dram_active", e.DRAMActive, n)
+	c.column("memory_used_mib", e.MemoryUsedMiB, n)
+	c.column("power_watts", e.PowerWatts, n)
+	c.column("temperature_c", e.TemperatureC, n)
+	c.column("sm_clock_mhz", e.SMClockMHz, n)
+	c.column("holder_deployment", e.HolderDeployment, holders)
+	c.column("holder_unit", e.HolderUnit, holders)
+	if len(e.OtherField) != len(e.OtherEntry) || len(e.OtherValue) != len(e.OtherEntry) {
+		c.bad("other_entry", "has %d entries beside %d fields and %d values", len(e.OtherEntry), len(e.OtherField), len(e.OtherValue))
+	}
+	if c.err != nil {
+		return
+	}
+	for i := range n {
+		if [idBytes]byte(e.IDs[i*idBytes:]) == [idBytes]byte{} {
+			c.bad("ids", "entry %d is all zero", i)
+			return
+		}
+	}
+	c.below("parent", e.Parent, parents)
+	c.below("profile", e.Profile, len(e.Strings))
+	c.below("holder", e.Holder, holders)
+	c.below("activity_mean", e.ActivityMean, storedPermille)
+	c.below("activity_min", e.ActivityMin, storedPermille)
+	c.below("activity_max", e.ActivityMax, storedPermille)
+	c.below("tensor_active", e.TensorActive, storedPermille)
+	c.below("dram_active", e.DRAMActive, storedPermille)
+	c.below("holder_workspace", e.HolderWorkspace, len(e.Strings))
+	c.below("holder_deployment", e.HolderDeployment, len(e.Strings))
+	c.below("holder_unit", e.HolderUnit, len(e.Strings))
+	if len(e.OtherEntry) > 0 {
+		c.below("other_entry", e.OtherEntry, n-1)
+	}
+	for _, s := range e.Strings {
+		c.id("strings", s)
+	}
+}
+
+// column refuses an array that is neither empty nor as long as it must be.
+func (c *checker) column(field string, col []uint32, n int) {
+	if len(col) != 0 && len(col) != n {
+		c.bad(field, "has %d entries, want none or %d", len(col), n)
+	}
+}
+
+// below refuses a value above most.
+func (c *checker) below(field string, col []uint32, most int) {
+	for i, v := range col {
+		if uint64(v) > uint64(max(most, 0)) {
+			c.bad(field, "entry %d is %d, at most %d is allowed", i, v, max(most, 0))
+			return
+		}
+	}
+}
+
+func (c *checker) servingSampled(e *ServingSampled) {
+	c.id("deployment", e.Deployment)
+	c.optionalID("node", e.Node)
+	c.optionalID("unit", e.Unit)
+	c.id("model", e.Model)
+	c.optionalID("tier", e.Tier)
+	c.id("engine", e.Engine)
+	c.sample("interval", e.Interval)
+	c.atMost("kv_cache_permille", e.KVCachePermille, 1000)
+	h := e.TTFT
+	switch {
+	case len(h.Bounds) > maxBuckets:
+		c.bad("ttft.bounds", "has %d entries, at most %d are allowed", len(h.Bounds), maxBuckets)
+	case len(h.Bounds) == 0 && len(h.Counts) == 0:
+		// The server does not report it.
+	case len(h.Counts) != len(h.Bounds)+1:
+		c.bad("ttft.counts", "has %d entries for %d bounds, want one more than bounds", len(h.Counts), len(h.Bounds))
+	}
+	for i := 1; i < len(h.Bounds) && c.err == nil; i++ {
+		if h.Bounds[i] <= h.Bounds[i-1] {
+			c.bad("ttft.bounds", "entry %d is %d after %d, want ascending bounds", i, h.Bounds[i], h.Bounds[i-1])
+		}
+	}
+}
+
+func (c *checker) demandObserved(e *DemandObserved) {
+	c.id("pool", e.Pool)
+	c.optionalID("region", e.Region)
+	c.optionalID("model", e.Model)
+	oneOf(c, "unit", e.Unit, "gpu", "vm")
+	c.sample("interval", e.Interval)
+}
+
+func (c *checker) usageCorrected(e *UsageCorrected) {
+	c.id("node", e.Node)
+	if e.GPU == (GPUID{}) {
+		c.bad("gpu", "is missing")
+	}
+	c.interval("interval", e.Interval)
+	c.optionalID("workspace", e.Workspace)
+	c.optionalID("deployment", e.Deployment)
+	c.optionalID("unit", e.Unit)
+	c.text("reason", e.Reason)
+	if e.Reason == "" {
+		c.bad("reason", "is missing")
+	}
+}
