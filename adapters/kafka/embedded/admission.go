@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -51,8 +52,8 @@ type appended struct {
 // the time of appending; either would be damage at the next opening.
 func (g *guard) judgeProduce(frame, body []byte, version int16) (request, []byte, error) {
 	w := walker{b: body}
-	if n := w.int16(); n >= 0 { // transactional id
-		return request{}, nil, fmt.Errorf("request Produce within a transaction, this log has none")
+	if n := w.int16(); n >= 0 && !w.bad { // transactional id
+		return request{}, nil, errors.New("request Produce within a transaction, this log has none")
 	}
 	acks := w.int16()
 	w.int32() // timeout
@@ -62,7 +63,7 @@ func (g *guard) judgeProduce(frame, body []byte, version int16) (request, []byte
 		topic := string(w.take(int(w.int16())))
 		for n := w.int32(); n > 0 && !w.bad; n-- {
 			a := appended{topicPartition: topicPartition{topic, w.int32()}}
-			a.fault = batchFault(w.take(int(w.int32())))
+			a.fault = batchFault(w.take(max(0, int(w.int32())))) // -1 is null
 			faulty = faulty || a.fault != ""
 			all = append(all, a)
 		}
