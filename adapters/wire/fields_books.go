@@ -1,0 +1,64 @@
+package wire
+
+import (
+	"quartermaster/domain"
+	eventsv1 "quartermaster/schemas/events/v1"
+)
+
+// Fields of the events of qm.books, keyed by ledger entity: what finance and auditors did.
+
+func closePrepared(m *mover, p *eventsv1.ClosePrepared, d *domain.ClosePrepared) {
+	text(m, "entity", &p.Entity, &d.Entity)
+	m.interval("period", &p.Period, &d.Period)
+	text(m, "position", &p.Position, &d.Position)
+	text(m, "method", &p.Method, &d.Method)
+	m.bytes("digest", &p.Digest, &d.Digest)
+	m.money("total", &p.Total, &d.Total)
+}
+
+func closeApproved(m *mover, p *eventsv1.CloseApproved, d *domain.CloseApproved) {
+	text(m, "entity", &p.Entity, &d.Entity)
+	m.interval("period", &p.Period, &d.Period)
+	m.bytes("digest", &p.Digest, &d.Digest)
+}
+
+func booksClosed(m *mover, p *eventsv1.BooksClosed, d *domain.BooksClosed) {
+	text(m, "entity", &p.Entity, &d.Entity)
+	m.interval("period", &p.Period, &d.Period)
+	text(m, "position", &p.Position, &d.Position)
+	text(m, "method", &p.Method, &d.Method)
+	m.bytes("digest", &p.Digest, &d.Digest)
+}
+
+func exportMade(m *mover, p *eventsv1.ExportMade, d *domain.ExportMade) {
+	text(m, "entity", &p.Entity, &d.Entity)
+	text(m, "export", &p.Export, &d.Export)
+	text(m, "format", &p.Format, &d.Format)
+	text(m, "position", &p.Position, &d.Position)
+	text(m, "method", &p.Method, &d.Method)
+	same(m, &p.Rows, &d.Rows)
+	m.bytes("digest", &p.Digest, &d.Digest)
+}
+
+func checkpointSigned(m *mover, p *eventsv1.CheckpointSigned, d *domain.CheckpointSigned) {
+	text(m, "entity", &p.Entity, &d.Entity)
+	text(m, "position", &p.Position, &d.Position)
+	m.bytes("note", &p.Note, &d.Note)
+}
+
+func quarantineResolved(m *mover, p *eventsv1.QuarantineResolved, d *domain.QuarantineResolved) {
+	text(m, "entity", &p.Entity, &d.Entity)
+	text(m, "topic", &p.Topic, &d.Topic)
+	same(m, &p.Partition, &d.Partition)
+	same(m, &p.Offset, &d.Offset)
+	text(m, "resolution", &p.Resolution, &d.Resolution)
+	text(m, "reason", &p.Reason, &d.Reason)
+}
+
+func accessDenied(m *mover, p *eventsv1.AccessDenied, d *domain.AccessDenied) {
+	text(m, "entity", &p.Entity, &d.Entity)
+	text(m, "principal", &p.Principal, &d.Principal)
+	text(m, "action", &p.Action, &d.Action)
+	text(m, "target", &p.Target, &d.Target)
+	text(m, "reason", &p.Reason, &d.Reason)
+}

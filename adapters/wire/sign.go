@@ -1,0 +1,77 @@
+package wire
+
+import (
+	"crypto/ed25519"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"quartermaster/domain"
+)
+
+// signaturePrefix sets what is signed here apart from everything else that the
+// same key may ever sign.
+const signaturePrefix = "quartermaster decision v1\n"
+
+// signedAttributes are those that a signature covers, in the order in which it
+// does: all that say what was decided, by whom, about what and when.
+var signedAttributes = [...]attribute{
+	attrType, attrOperator, attrOperatorKey, attrTime, attrRecorded,
+	attrSubject, attrWorkspace, attrCluster, attrCites,
+}
+
+// signedMessage returns the bytes that are signed: the prefix, then the text of
+// each header in signedAttributes (empty when absent) and the payload, each
+// after its length as 8 bytes, big endian.
+func signedMessage(a *attributes, payload []byte) []byte {
+	size := len(signaturePrefix) + 8 + len(payload)
+	for _, i := range signedAttributes {
+		size += 8 + len(a[i])
+	}
+	b := make([]byte, 0, size)
+	b = append(b, signaturePrefix...)
+	for _, i := range signedAttributes {
+		b = binary.BigEndian.AppendUint64(b, uint64(len(a[i])))
+		b = append(b, a[i]...)
+	}
+	b = binary.BigEndian.AppendUint64(b, uint64(len(payload)))
+	return append(b, payload...)
+}
+
+// Sign sets the event's signature: that of the operator, made with their key.
+// Event, time, recorded time, subject, workspace, cluster and cites must be
+// what they will be when appended; source, incarnation and sequence are given
+// later. It fails when the event cannot be encoded, and for NodeSampled.
+func Sign(env *domain.Envelope, operator string, key ed25519.PrivateKey) error {
+	err := sign(env, operator, key)
+	if err != nil {
+		return fmt.Errorf("sign %s: %w", nameOf(env.Event), err)
+	}
+	return nil
+}
+
+func sign(env *domain.Envelope, operator string, key ed25519.PrivateKey) error {
+	switch {
+	case env.Event == nil:
+		return fmt.Errorf("%w: it holds no event", domain.ErrIncomplete)
+	case env.Event.Type() == domain.TypeNodeSampled:
+		return errors.New("a sample is not signed")
+	case env.Time <= 0:
+		return fmt.Errorf("%w: time is not given", domain.ErrIncomplete)
+	case operator == "":
+		return fmt.Errorf("%w: no operator", domain.ErrIncomplete)
+	case len(key) != ed25519.PrivateKeySize:
+		return fmt.Errorf("private key of %d bytes, want %d", len(key), ed25519.PrivateKeySize)
+	}
+	body, err := payload(env.Event)
+	if err != nil {
+		return err
+	}
+	signed := *env
+	signed.Signature = &domain.Signature{Operator: operator, Key: key.Public().(ed25519.PublicKey)}
+	attrs := attributesOf(&signed)
+	signed.Signature.Message = signedMessage(&attrs, body)
+	signed.Signature.Bytes = ed25519.Sign(key, signed.Signature.Message)
+	env.Signature = signed.Signature
+	return nil
+}
