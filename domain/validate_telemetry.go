@@ -67,8 +67,11 @@ func (c *checker) nodeSampled(e *NodeSampled) {
 	c.below("holder_workspace", e.HolderWorkspace, len(e.Strings))
 	c.below("holder_deployment", e.HolderDeployment, len(e.Strings))
 	c.below("holder_unit", e.HolderUnit, len(e.Strings))
-	if len(e.OtherEntry) > 0 {
-		c.below("other_entry", e.OtherEntry, n-1)
+	for _, entry := range e.OtherEntry {
+		if uint64(entry) >= uint64(n) {
+			c.bad("other_entry", "names entry %d of %d", entry, n)
+			return
+		}
 	}
 	for _, s := range e.Strings {
 		c.id("strings", s)
@@ -85,8 +88,8 @@ func (c *checker) column(field string, col []uint32, n int) {
 // below refuses a value above most.
 func (c *checker) below(field string, col []uint32, most int) {
 	for i, v := range col {
-		if uint64(v) > uint64(max(most, 0)) {
-			c.bad(field, "entry %d is %d, at most %d is allowed", i, v, max(most, 0))
+		if uint64(v) > uint64(most) {
+			c.bad(field, "entry %d is %d, at most %d is allowed", i, v, most)
 			return
 		}
 	}
