@@ -1,0 +1,200 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+
+	"quartermaster/domain"
+)
+
+const (
+	maxBatchRecords  = 1000
+	targetBatchBytes = 1 << 20 // a batch is closed by the record that reaches this, before compression
+
+	// MaxRecordBytes is the most that key, value and headers of one record may
+	// take together.
+	MaxRecordBytes = 4 << 20
+
+	// A record of the largest size may join a batch that is all but full.
+	maxBatchBytes = MaxRecordBytes + targetBatchBytes + 64<<10
+)
+
+// TooLargeError means that a record exceeds [MaxRecordBytes]. Nothing of the
+// call was appended. The caller must split or refuse the event.
+type TooLargeError struct {
+	Index int // of the record in the call
+	Topic domain.Topic
+	Key   string
+	Bytes int
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("record %d for topic %s with key %q has %d bytes, more than %d",
+		e.Index, e.Topic, e.Key, e.Bytes, MaxRecordBytes)
+}
+
+// PartitionError says how far an append to one partition came. It wraps the
+// cause: the broker's refusal, or why waiting for it ended.
+type PartitionError struct {
+	Partition    domain.TopicPartition
+	Acknowledged int // this many of the partition's records, from the first, are in the log
+	Err          error
+}
+
+func (e *PartitionError) Error() string {
+	return fmt.Sprintf("append to %s, %d records acknowledged: %v", e.Partition, e.Acknowledged, e.Err)
+}
+
+func (e *PartitionError) Unwrap() error { return e.Err }
+
+// Append writes records to the partitions they name and returns nil once all
+// of them are acknowledged by all in-sync replicas. Within a partition they
+// keep their order, also against earlier and later calls that do not overlap;
+// partitions are written in parallel. A record without a Time gets the present.
+//
+// The errors of all partitions that failed come joined, each a
+// [*PartitionError]. The records that were not acknowledged may be in the log
+// nevertheless: an answer can get lost. Append tries again while the broker
+// fails, so records may be in the log twice; see [Stream].
+//
+// When ctx ends Append returns at once. A request already sent still holds its
+// partition until it is answered or given up, so that a later call cannot
+// overtake it. The records' memory is the caller's again once Append returns.
+func (l *Log) Append(ctx context.Context, recs []domain.Record) error {
+	for i := range recs {
+		r := &recs[i]
+		size := len(r.Key) + len(r.Value)
+		for j := range r.Headers {
+			size += len(r.Headers[j].Key) + len(r.Headers[j].Value)
+		}
+		if size > MaxRecordBytes {
+			return &TooLargeError{i, r.Topic, string(r.Key), size}
+		}
+		if r.Partition < 0 {
+			return fmt.Errorf("append record %d: partition is %d", i, r.Partition)
+		}
+	}
+	ctx, cancel := l.bind(ctx)
+	defer cancel()
+	var order []domain.TopicPartition
+	parts := map[domain.TopicPartition][]int{}
+	for i := range recs {
+		tp := domain.TopicPartition{Topic: recs[i].Topic, Partition: recs[i].Partition}
+		if _, seen := parts[tp]; !seen {
+			order = append(order, tp)
+		}
+		parts[tp] = append(parts[tp], i)
+	}
+	errs := make([]error, len(order))
+	var wg sync.WaitGroup
+	for i, tp := range order {
+		write := func() {
+			if acked, err := l.appendTo(ctx, tp, recs, parts[tp]); err != nil {
+				errs[i] = &PartitionError{tp, acked, err}
+			}
+		}
+		if i == len(order)-1 { // the common case of one partition needs no goroutine
+			write()
+		} else {
+			wg.Go(write)
+		}
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// lane admits one writer at a time to a partition.
+type lane chan struct{}
+
+func (l *Log) lane(tp domain.TopicPartition) lane {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ln, ok := l.lanes[tp]
+	if !ok {
+		ln = make(lane, 1)
+		l.lanes[tp] = ln
+	}
+	return ln
+}
+
+// appendTo writes recs[which...] to one partition, batch after batch.
+func (l *Log) appendTo(ctx context.Context, tp domain.TopicPartition, recs []domain.Record, which []int) (acked int, err error) {
+	ln := l.lane(tp)
+	select {
+	case ln <- struct{}{}:
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	release := func() { <-ln }
+	defer func() { release() }()
+
+	enc, _ := encoders.Get().(*batchEncoder)
+	if enc == nil {
+		enc = &batchEncoder{}
+	}
+	enc.codec, enc.zstd = l.cfg.Codec, l.zstd
+	for acked < len(which) {
+		if ctx.Err() != nil {
+			return acked, context.Cause(ctx)
+		}
+		batch, n, err := enc.encode(recs, which[acked:], time.Now().UnixMilli())
+		if err != nil {
+			return acked, err
+		}
+		for wait := newBackoff(l.cfg.Patience); ; {
+			answer := l.produce(ctx, tp, batch)
+			select {
+			case err = <-answer:
+			case <-ctx.Done():
+				release = func() { go func() { <-answer; <-ln }() }
+				return acked, context.Cause(ctx)
+			}
+			if err == nil {
+				break
+			}
+			if !temporary(err) {
+				return acked, err
+			}
+			if err := wait.sleep(ctx, err); err != nil {
+				return acked, err
+			}
+		}
+		acked += n
+	}
+	// Only here: after a failure a request that was given up may still read the batch.
+	encoders.Put(enc)
+	return acked, nil
+}
+
+var encoders sync.Pool // of *batchEncoder
+
+// produce sends a batch and delivers the outcome. It outlives ctx, up to
+// requestTimeout, so that the outcome is known before the lane is given up.
+func (l *Log) produce(ctx context.Context, tp domain.TopicPartition, batch []byte) <-chan error {
+	answer := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+		defer cancel()
+		size := binary.BigEndian.AppendUint32(nil, uint32(len(batch))) // kafka-go leaves this prefix to its caller
+		res, err := l.client.RawProduce(ctx, &kafkago.RawProduceRequest{
+			Topic:        string(tp.Topic),
+			Partition:    tp.Partition,
+			RequiredAcks: kafkago.RequireAll,
+			RawRecords:   protocol.RawRecordSet{Reader: io.MultiReader(bytes.NewReader(size), bytes.NewReader(batch))},
+		})
+		if err == nil {
+			err = res.Error
+		}
+		answer <- err
+	}()
+	return answer
+}

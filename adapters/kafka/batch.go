@@ -1,0 +1,391 @@
+package kafka
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/segmentio/kafka-go/compress"
+
+	"quartermaster/domain"
+)
+
+// ErrCorrupt means that the log handed out bytes that are not a sound record
+// batch: a checksum or a length is wrong. Reading again does not help; the
+// broker's copy has to be examined.
+var ErrCorrupt = errors.New("log is corrupt")
+
+// The fixed head of a record batch, format 2. Numbers are big-endian.
+// Source: kafka.apache.org/documentation/#recordbatch.
+const (
+	headBase       = 0  // int64 offset of the first record
+	headLength     = 8  // int32 bytes after this field
+	headMagic      = 16 // int8, 2
+	headCRC        = 17 // uint32 Castagnoli, of everything from headAttributes
+	headAttributes = 21 // int16: codec, log append time, transactional, control
+	headLastDelta  = 23 // int32
+	headFirstTime  = 27 // int64 milliseconds since the epoch
+	headMaxTime    = 35 // int64
+	headProducer   = 43 // int64 id, int16 epoch, int32 sequence; all -1 without idempotence
+	headCount      = 57 // int32
+	headSize       = 61
+
+	attrCodec     = 0x07
+	attrAppended  = 0x08
+	attrControl   = 0x20
+	maxPlainBytes = 256 << 20 // what one batch may unpack to; ours stay near 1 MiB
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func appendVarint(b []byte, v int64) []byte { return binary.AppendVarint(b, v) }
+
+func varintSize(v int64) int {
+	u, n := uint64(v<<1)^uint64(v>>63), 1
+	for ; u >= 0x80; u >>= 7 {
+		n++
+	}
+	return n
+}
+
+// bytesSize is the size of a length-prefixed field.
+func bytesSize(n int) int { return varintSize(int64(n)) + n }
+
+// batchEncoder builds record batches in memory that it reuses.
+type batchEncoder struct {
+	codec Codec
+	zstd  *zstd.Encoder
+	plain []byte // records before compression
+	out   []byte
+}
+
+// encode packs records into one batch, valid until the next call. It takes
+// them in order until the batch is full and returns how many it took, at least
+// one. now stands in for records without a time, in milliseconds.
+func (e *batchEncoder) encode(recs []domain.Record, which []int, now int64) (batch []byte, taken int, err error) {
+	e.plain = e.plain[:0]
+	var first, latest int64
+	for taken < min(len(which), maxBatchRecords) && len(e.plain) < targetBatchBytes {
+		r := &recs[which[taken]]
+		at := now
+		if r.Time != 0 {
+			at = r.Time.Time().UnixMilli()
+		}
+		if taken == 0 {
+			first, latest = at, at
+		}
+		latest = max(latest, at)
+		e.plain = appendRecord(e.plain, r, at-first, int64(taken))
+		taken++
+	}
+	out := append(e.out[:0], make([]byte, headSize)...)
+	code := compress.None
+	switch e.codec {
+	case Zstd:
+		code, out = compress.Zstd, e.zstd.EncodeAll(e.plain, out)
+	case LZ4:
+		b := bytes.NewBuffer(out)
+		w := compress.Lz4.Codec().NewWriter(b)
+		_, err := w.Write(e.plain)
+		if err = errors.Join(err, w.Close()); err != nil {
+			return nil, 0, fmt.Errorf("compress batch: %w", err)
+		}
+		code, out = compress.Lz4, b.Bytes()
+	}
+	if code == compress.None || len(out) >= headSize+len(e.plain) {
+		code, out = compress.None, append(out[:headSize], e.plain...)
+	}
+	e.out = out
+	be := binary.BigEndian
+	be.PutUint32(out[headLength:], uint32(len(out)-headMagic+4))
+	be.PutUint32(out[headLength+4:], 0xffffffff) // leader epoch, the broker's to fill
+	out[headMagic] = 2
+	be.PutUint16(out[headAttributes:], uint16(code))
+	be.PutUint32(out[headLastDelta:], uint32(taken-1))
+	be.PutUint64(out[headFirstTime:], uint64(first))
+	be.PutUint64(out[headMaxTime:], uint64(latest))
+	for i := headProducer; i < headCount; i++ {
+		out[i] = 0xff
+	}
+	be.PutUint32(out[headCount:], uint32(taken))
+	be.PutUint32(out[headCRC:], crc32.Checksum(out[headAttributes:], castagnoli))
+	return out, taken, nil
+}
+
+func appendRecord(b []byte, r *domain.Record, timeDelta, offsetDelta int64) []byte {
+	size := 1 + varintSize(timeDelta) + varintSize(offsetDelta) +
+		bytesSize(len(r.Key)) + bytesSize(len(r.Value)) + varintSize(int64(len(r.Headers)))
+	for i := range r.Headers {
+		size += bytesSize(len(r.Headers[i].Key)) + bytesSize(len(r.Headers[i].Value))
+	}
+	b = appendVarint(b, int64(size))
+	b = append(b, 0) // attributes: none are defined
+	b = appendVarint(b, timeDelta)
+	b = appendVarint(b, offsetDelta)
+	b = appendBytes(b, r.Key)
+	b = appendBytes(b, r.Value)
+	b = appendVarint(b, int64(len(r.Headers)))
+	for i := range r.Headers {
+		b = appendVarint(b, int64(len(r.Headers[i].Key)))
+		b = append(b, r.Headers[i].Key...)
+		b = appendBytes(b, r.Headers[i].Value)
+	}
+	return b
+}
+
+// appendBytes writes a field; nil is null, which takes as many bytes as empty.
+func appendBytes(b, field []byte) []byte {
+	if field == nil {
+		return appendVarint(b, -1)
+	}
+	return append(appendVarint(b, int64(len(field))), field...)
+}
+
+// batchHead is what continuity needs to know of a batch before unpacking it.
+type batchHead struct {
+	base, last int64
+	size       int // bytes of the whole batch
+}
+
+// readHead reads the head of the first batch of b. ok is false when b ends
+// before the batch does: brokers cut the last batch of an answer.
+func readHead(b []byte) (h batchHead, ok bool, err error) {
+	if len(b) < headSize {
+		return h, false, nil
+	}
+	be := binary.BigEndian
+	length := int32(be.Uint32(b[headLength:]))
+	if b[headMagic] != 2 || length < headSize-headMagic+4 {
+		return h, false, fmt.Errorf("%w: batch of format %d and %d bytes", ErrCorrupt, b[headMagic], length)
+	}
+	h.size = int(length) + headMagic - 4
+	delta := int32(be.Uint32(b[headLastDelta:]))
+	h.base = int64(be.Uint64(b[headBase:]))
+	h.last = h.base + int64(delta)
+	if delta < 0 || h.base < 0 {
+		return h, false, fmt.Errorf("%w: batch at offset %d with last delta %d", ErrCorrupt, h.base, delta)
+	}
+	return h, len(b) >= h.size, nil
+}
+
+// batchDecoder unpacks record batches into memory that it reuses after reset.
+type batchDecoder struct {
+	zstd    *zstd.Decoder
+	records []domain.Record
+	headers []domain.Header
+	plain   []byte
+	names   []string // header names by place in the record: they hardly ever differ
+}
+
+func newBatchDecoder() (*batchDecoder, error) {
+	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPlainBytes))
+	if err != nil {
+		return nil, err
+	}
+	return &batchDecoder{zstd: z}, nil
+}
+
+func (d *batchDecoder) reset() {
+	d.records, d.headers, d.plain = d.records[:0], d.headers[:0], d.plain[:0]
+}
+
+// decode appends the records of a whole batch with from <= offset < to. They
+// share memory with the decoder and with b.
+func (d *batchDecoder) decode(b []byte, tp domain.TopicPartition, from, to int64) error {
+	be := binary.BigEndian
+	base := int64(be.Uint64(b[headBase:]))
+	if want, got := be.Uint32(b[headCRC:]), crc32.Checksum(b[headAttributes:], castagnoli); want != got {
+		return fmt.Errorf("%w: checksum of batch is %08x, must be %08x", ErrCorrupt, got, want)
+	}
+	attributes := be.Uint16(b[headAttributes:])
+	count := int(int32(be.Uint32(b[headCount:])))
+	first, latest := int64(be.Uint64(b[headFirstTime:])), int64(be.Uint64(b[headMaxTime:]))
+	if attributes&attrControl != 0 {
+		return fmt.Errorf("%w: batch is a transaction marker; topics of this log hold none", ErrCorrupt)
+	}
+	if last := int(int32(be.Uint32(b[headLastDelta:]))); count != last+1 {
+		return gapWithin(base, int64(count), last)
+	}
+	in, err := d.unpack(compress.Compression(attributes&attrCodec), b[headSize:])
+	if err != nil {
+		return fmt.Errorf("%w: unpack batch: %w", ErrCorrupt, err)
+	}
+	c := cursor{b: in}
+	for i := range count {
+		size := c.varint()
+		end := len(c.b) - int(size)
+		if size < 0 || end < 0 {
+			return fmt.Errorf("%w: record %d of batch has %d bytes", ErrCorrupt, i, size)
+		}
+		c.skip(1)
+		at := first + c.varint()
+		if attributes&attrAppended != 0 {
+			at = latest
+		}
+		if delta := c.varint(); delta != int64(i) && !c.bad {
+			return gapWithin(base, delta, i)
+		}
+		key, value := c.varbytes(), c.varbytes()
+		headers := c.varint()
+		if headers < 0 || headers > int64(len(c.b)) {
+			return fmt.Errorf("%w: record %d of batch has %d headers", ErrCorrupt, i, headers)
+		}
+		start := len(d.headers)
+		for h := range int(headers) {
+			name := c.varbytes()
+			d.headers = append(d.headers, domain.Header{Key: d.name(h, name), Value: c.varbytes()})
+		}
+		if c.bad || len(c.b) != end {
+			return fmt.Errorf("%w: record %d of batch does not end where it says", ErrCorrupt, i)
+		}
+		if offset := base + int64(i); offset >= from && offset < to {
+			r := domain.Record{
+				Topic: tp.Topic, Partition: tp.Partition, Offset: offset,
+				Time: domain.Instant(at * 1e6), Key: key, Value: value,
+			}
+			if len(d.headers) > start {
+				r.Headers = d.headers[start:len(d.headers):len(d.headers)]
+			}
+			d.records = append(d.records, r)
+		}
+	}
+	if len(c.b) != 0 {
+		return fmt.Errorf("%w: %d bytes after the last record of a batch", ErrCorrupt, len(c.b))
+	}
+	return nil
+}
+
+// gapWithin describes a batch with missing records, as compaction leaves it.
+func gapWithin(base, found int64, wanted int) error {
+	return fmt.Errorf("%w: batch at offset %d is not dense: found record %d where %d belongs", ErrTrimmed, base, found, wanted)
+}
+
+// unpack decompresses into the decoder's memory. Earlier records keep theirs
+// when that memory has to move.
+func (d *batchDecoder) unpack(code compress.Compression, in []byte) ([]byte, error) {
+	start := len(d.plain)
+	switch code {
+	case compress.None:
+		return in, nil
+	case compress.Zstd:
+		out, err := d.zstd.DecodeAll(in, d.plain)
+		if err != nil {
+			return nil, err
+		}
+		d.plain = out
+	default:
+		codec := code.Codec()
+		if codec == nil {
+			return nil, fmt.Errorf("no codec %d", code)
+		}
+		r := codec.NewReader(bytes.NewReader(in))
+		defer r.Close()
+		b := bytes.NewBuffer(d.plain)
+		if n, err := b.ReadFrom(io.LimitReader(r, maxPlainBytes)); err != nil || n == maxPlainBytes {
+			return nil, errors.Join(err, fmt.Errorf("unpacked to %d bytes", n))
+		}
+		d.plain = b.Bytes()
+	}
+	return d.plain[start:], nil
+}
+
+// name returns b as a string, without allocating when the header in the same
+// place of an earlier record had the same name.
+func (d *batchDecoder) name(place int, b []byte) string {
+	if place < len(d.names) {
+		if d.names[place] != string(b) {
+			d.names[place] = string(b)
+		}
+		return d.names[place]
+	}
+	s := string(b)
+	if place == len(d.names) && place < 64 {
+		d.names = append(d.names, s)
+	}
+	return s
+}
+
+// cursor reads the fields of Kafka's formats. After a field that does not fit
+// it is bad, and returns zeroes.
+type cursor struct {
+	b   []byte
+	bad bool
+}
+
+func (c *cursor) skip(n int) []byte {
+	if n < 0 || n > len(c.b) {
+		c.b, c.bad = nil, true
+		return nil
+	}
+	f := c.b[:n:n]
+	c.b = c.b[n:]
+	return f
+}
+
+func (c *cursor) int16() int16 {
+	if f := c.skip(2); f != nil {
+		return int16(binary.BigEndian.Uint16(f))
+	}
+	return 0
+}
+
+func (c *cursor) int32() int32 {
+	if f := c.skip(4); f != nil {
+		return int32(binary.BigEndian.Uint32(f))
+	}
+	return 0
+}
+
+func (c *cursor) int64() int64 {
+	if f := c.skip(8); f != nil {
+		return int64(binary.BigEndian.Uint64(f))
+	}
+	return 0
+}
+
+// count reads the length of an array whose elements take at least one byte each.
+func (c *cursor) count() int {
+	n := int(c.int32())
+	if n > len(c.b) {
+		c.b, c.bad = nil, true
+	}
+	if c.bad || n < 0 { // -1 is a null array
+		return 0
+	}
+	return n
+}
+
+// string reads a string with a 16-bit length; null is "".
+func (c *cursor) string() string { return string(c.skip(max(0, int(c.int16())))) }
+
+func (c *cursor) varint() int64 {
+	if len(c.b) > 0 && c.b[0] < 0x80 {
+		u := c.b[0]
+		c.b = c.b[1:]
+		return int64(u>>1) ^ -int64(u&1)
+	}
+	v, n := binary.Varint(c.b)
+	if n <= 0 {
+		c.b, c.bad = nil, true
+		return 0
+	}
+	c.b = c.b[n:]
+	return v
+}
+
+// varbytes reads a field with a varint length; null is nil, empty is not.
+func (c *cursor) varbytes() []byte {
+	n := c.varint()
+	if n == -1 {
+		return nil
+	}
+	if n < 0 || n > int64(len(c.b)) {
+		c.b, c.bad = nil, true
+		return nil
+	}
+	return c.skip(int(n))
+}
