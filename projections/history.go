@@ -10,9 +10,16 @@ import (
 // Signer says who decided an event and with which key. That the signature
 // verified was checked by the fold; whether this key had the right to decide
 // is answered when the row is read.
+//
+// Time is when it was decided, which need not be when it takes effect: a rate
+// may be set for last month. Appended and Offset are its place in the log, by
+// which a decision is known that was dated back.
 type Signer struct {
-	Operator string `json:"operator"`
-	Key      []byte `json:"key"`
+	Operator string         `json:"operator"`
+	Key      []byte         `json:"key"`
+	Time     domain.Instant `json:"time"`
+	Appended domain.Instant `json:"appended"`
+	Offset   int64          `json:"offset"`
 }
 
 // Version is one event about a thing.
@@ -73,10 +80,8 @@ func (h *History) insert(v Version, collapse bool) error {
 }
 
 func sameVersion(a, b *Version) (bool, error) {
-	if a.Event.Type() != b.Event.Type() || a.Workspace != b.Workspace || (a.Signer == nil) != (b.Signer == nil) {
-		return false, nil
-	}
-	if a.Signer != nil && (a.Signer.Operator != b.Signer.Operator || !bytes.Equal(a.Signer.Key, b.Signer.Key)) {
+	// A decision is never left out: the one before it may turn out to be void.
+	if a.Event.Type() != b.Event.Type() || a.Workspace != b.Workspace || a.Signer != nil || b.Signer != nil {
 		return false, nil
 	}
 	return SameEvent(a.Event, b.Event)

@@ -112,6 +112,9 @@ func (m *Memory) View(_ context.Context, read func(View) error) error {
 	for _, tp := range m.partitions() {
 		m.parts[tp].mu.RLock()
 		defer m.parts[tp].mu.RUnlock()
+		if m.parts[tp].broken {
+			return fmt.Errorf("view: folding %s failed halfway, and its rows are ahead of its position", tp)
+		}
 	}
 	return read(memoryView{m})
 }
