@@ -31,6 +31,24 @@ func TestMain(m *testing.M) {
 // serve owns dir and appends to it from four writers until it is killed or
 // its input ends. It prints each record after its acknowledgement.
 func serve(dir string) {
+	if os.Getenv("EMBEDDED_TEST_MEASURE") != "" {
+		b := measure(dir)
+		io.Copy(io.Discard, os.Stdin)
+		if err := b.Close(); err != nil {
+			fmt.Println("error", err)
+		}
+		return
+	}
+	if batches, err := strconv.Atoi(os.Getenv("EMBEDDED_TEST_FILL")); err == nil {
+		b, err := Open(context.Background(), Config{Dir: dir})
+		if err != nil {
+			fmt.Println("error", err)
+			os.Exit(1)
+		}
+		fillLog(b, batches)
+		io.Copy(io.Discard, os.Stdin)
+		return
+	}
 	b, err := Open(context.Background(), Config{Dir: dir, SegmentBytes: 64 << 10})
 	if err != nil {
 		fmt.Println("error", err)

@@ -93,16 +93,12 @@ func own(ctx context.Context, cfg Config, d *directory, end func(error)) (_ *own
 		}),
 	)
 	debug.SetGCPercent(percent)
-	if err == nil {
-		err = w.loaded()
-		if err != nil {
-			cluster.Close()
-		}
-	}
-	if err == nil {
-		err = syncTree(logPath)
-	}
 	if err != nil {
+		return nil, r, fmt.Errorf("start log: %w", err)
+	}
+	if err = errors.Join(w.loaded(), syncTree(logPath)); err != nil {
+		g.shut()
+		cluster.Close()
 		return nil, r, fmt.Errorf("start log: %w", err)
 	}
 	r.Start = time.Since(began)
@@ -146,9 +142,9 @@ func allowedConfig(name, value string) bool {
 // and says so only here, on the goroutine that then sends the answer: whatever
 // it says about persistence breaks the guard first.
 type watcher struct {
-	guard    *guard
-	log      *slog.Logger
-	starting atomic.Pointer[string]
+	guard *guard
+	log   *slog.Logger
+	first atomic.Pointer[string]
 }
 
 // diskTrouble are the beginnings of the broker's messages about its files.
@@ -164,7 +160,7 @@ func (w *watcher) Logf(level kfake.LogLevel, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	for _, start := range diskTrouble {
 		if strings.HasPrefix(format, start) {
-			w.starting.CompareAndSwap(nil, &text)
+			w.first.CompareAndSwap(nil, &text)
 			w.guard.fail(fmt.Errorf("log stopped, nothing more is acknowledged: %s", text))
 			return
 		}
@@ -175,7 +171,7 @@ func (w *watcher) Logf(level kfake.LogLevel, format string, args ...any) {
 // loaded returns what the broker complained about while it read the log,
 // which the scan should have refused or repaired.
 func (w *watcher) loaded() error {
-	if text := w.starting.Load(); text != nil {
+	if text := w.first.Load(); text != nil {
 		return fmt.Errorf("the broker does not accept the log: %s", *text)
 	}
 	return nil
