@@ -1,0 +1,298 @@
+package importer
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+)
+
+// refusal is why a row is not imported. It is an error so that the reader of a
+// row can return it; every other error ends the import.
+type refusal struct {
+	Field, Value, Reason string
+}
+
+func (r *refusal) Error() string {
+	return fmt.Sprintf("%s %q: %s", r.Field, r.Value, r.Reason)
+}
+
+// column is a column by name and by its place in the header, -1 when absent.
+type column struct {
+	name string
+	at   int
+}
+
+// cells reads the fields of one row. The first that cannot be read is kept as
+// the refusal of the row, and what follows reads as empty.
+type cells struct {
+	line    int
+	fields  [][]byte
+	refused *refusal
+	clock   *clock
+}
+
+func (c *cells) raw(k column) []byte {
+	if k.at < 0 || k.at >= len(c.fields) {
+		return nil
+	}
+	return bytes.TrimSpace(c.fields[k.at])
+}
+
+func (c *cells) refuse(k column, reason string) {
+	if c.refused == nil {
+		c.refused = &refusal{Field: k.name, Value: string(c.raw(k)), Reason: reason}
+	}
+}
+
+// maxName is the longest identifier that events may hold, in bytes.
+const maxName = 256
+
+// text reads a field that may be empty.
+func (c *cells) text(k column) string {
+	b := c.raw(k)
+	if len(b) > maxName {
+		c.refuse(k, fmt.Sprintf("is longer than %d bytes", maxName))
+		return ""
+	}
+	for _, r := range string(b) {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			c.refuse(k, "holds a control character")
+			return ""
+		}
+	}
+	return string(b)
+}
+
+// name reads a field that must not be empty.
+func (c *cells) name(k column) string {
+	s := c.text(k)
+	if s == "" {
+		c.refuse(k, "is empty")
+	}
+	return s
+}
+
+// amount reads a decimal number that is not negative; absent when empty.
+func (c *cells) amount(k column) (domain.Decimal, bool) {
+	b := c.raw(k)
+	if len(b) == 0 {
+		return domain.Decimal{}, false
+	}
+	d, reason := parseDecimal(string(b))
+	if reason == "" && d.IsNegative() {
+		reason = "is negative"
+	}
+	if reason != "" {
+		c.refuse(k, reason)
+		return domain.Decimal{}, false
+	}
+	return d, true
+}
+
+// parseDecimal reads plain and exponent notation exactly. What a number costs
+// is bounded before any arithmetic is done with it.
+func parseDecimal(s string) (domain.Decimal, string) {
+	const digits = 18 // before the point, and twice as many behind it
+	if len(s) > 64 || strings.Trim(s, "+-.0123456789eE") != "" || !strings.ContainsAny(s, "0123456789") {
+		return domain.Decimal{}, "is not a number"
+	}
+	d, err := decimal.NewFromString(s)
+	if err != nil {
+		return domain.Decimal{}, "is not a number"
+	}
+	if d.IsZero() {
+		return decimal.Zero, ""
+	}
+	switch {
+	case int(d.Exponent())+d.NumDigits() > digits:
+		return domain.Decimal{}, "is too large"
+	case d.Exponent() < -2*digits:
+		return domain.Decimal{}, "has too many digits behind the point"
+	case d.Exponent() > 0:
+		d = decimal.NewFromBigInt(d.BigInt(), 0)
+	}
+	return d, ""
+}
+
+// milli reads a quantity in units as thousandths, rounding half to even what
+// is finer than that; 0 when empty.
+func (c *cells) milli(k column) uint64 {
+	d, ok := c.amount(k)
+	if !ok {
+		return 0
+	}
+	m := d.Shift(3).RoundBank(0)
+	if m.GreaterThan(decimal.New(maxMilli, 0)) {
+		c.refuse(k, "is too large")
+		return 0
+	}
+	return uint64(m.IntPart()) //nolint:gosec // not negative, checked by amount
+}
+
+// maxMilli bounds quantities: 10¹² units in thousandths.
+const maxMilli = 1_000_000_000_000_000
+
+// count reads a whole number from 0 to limit; "8.0" is one. Empty is refused.
+func (c *cells) count(k column, limit int64) uint64 {
+	if len(c.raw(k)) == 0 {
+		c.refuse(k, "is empty")
+		return 0
+	}
+	d, ok := c.amount(k)
+	switch {
+	case !ok:
+		return 0
+	case !d.IsInteger():
+		c.refuse(k, "is not a whole number")
+		return 0
+	case d.GreaterThan(decimal.New(limit, 0)):
+		c.refuse(k, fmt.Sprintf("is more than %d", limit))
+		return 0
+	}
+	return uint64(d.IntPart())
+}
+
+// optionalCount is count with 0 for an empty or absent field.
+func (c *cells) optionalCount(k column, limit int64) uint64 {
+	if len(c.raw(k)) == 0 {
+		return 0
+	}
+	return c.count(k, limit)
+}
+
+// instant reads a time; empty is refused.
+func (c *cells) instant(k column) domain.Instant {
+	b := c.raw(k)
+	if len(b) == 0 {
+		c.refuse(k, "is empty")
+		return 0
+	}
+	t, reason := c.clock.read(b)
+	if reason != "" {
+		c.refuse(k, reason)
+		return 0
+	}
+	return t
+}
+
+// hour reads the start of an hour as the interval that it opens.
+func (c *cells) hour(k column) domain.Interval {
+	t := c.instant(k)
+	if c.refused == nil && t.HourStart() != t {
+		c.refuse(k, "is not the start of a UTC hour")
+	}
+	return domain.Interval{From: t, To: t + domain.Hour}
+}
+
+// clock reads the times of a file: RFC 3339, or local times of one zone.
+type clock struct {
+	zone  *time.Location // nil: times without a zone are refused
+	shift domain.Instant
+	// Hourly files name each hour many times in a row.
+	lastText []byte
+	lastTime domain.Instant
+}
+
+// Bounds of what a file may date: the years 1971 to 2260, so that a day more
+// or less never leaves what an event may hold.
+const (
+	minInstant = 365 * domain.Day
+	maxInstant = 9151574400 * domain.Second // 2260-01-01T00:00:00Z
+)
+
+func (k *clock) read(b []byte) (domain.Instant, string) {
+	if len(b) > 0 && bytes.Equal(b, k.lastText) {
+		return k.lastTime, ""
+	}
+	t, reason := k.parse(string(b))
+	if reason == "" {
+		t, reason = shifted(t, k.shift)
+	}
+	if reason != "" {
+		return 0, reason
+	}
+	k.lastText = append(k.lastText[:0], b...)
+	k.lastTime = t
+	return t, ""
+}
+
+func shifted(t, shift domain.Instant) (domain.Instant, string) {
+	if t < minInstant || t > maxInstant {
+		return 0, "is outside the years 1971 to 2259"
+	}
+	if t += shift; t < minInstant || t > maxInstant {
+		return 0, "is shifted out of the years 1971 to 2259"
+	}
+	return t, ""
+}
+
+func (k *clock) parse(s string) (domain.Instant, string) {
+	if len(s) > 40 {
+		return 0, "is not a time"
+	}
+	spaced := strings.Replace(s, " ", "T", 1)
+	if t, err := time.Parse(time.RFC3339Nano, spaced); err == nil {
+		return instantOf(t)
+	}
+	for _, layout := range []string{"2006-01-02T15:04:05.999999999", "2006-01-02T15:04", "2006-01-02"} {
+		naive, err := time.Parse(layout, spaced)
+		if err != nil {
+			continue
+		}
+		if k.zone == nil {
+			return 0, "has no time zone: say which zone the file's times are in, or write them with a trailing Z"
+		}
+		return resolve(naive, k.zone)
+	}
+	return 0, "is not a time such as 2026-05-01T00:00:00Z"
+}
+
+func instantOf(t time.Time) (domain.Instant, string) {
+	if y := t.UTC().Year(); y < 1970 || y > 2260 {
+		return 0, "is outside the years 1971 to 2259"
+	}
+	return domain.InstantOf(t), ""
+}
+
+// resolve finds the one moment at which clocks in the zone showed a local
+// time. Where clocks are put forward there is none, where they are put back
+// there are two; either is refused, because a guess moves usage by an hour.
+func resolve(naive time.Time, zone *time.Location) (domain.Instant, string) {
+	var found []time.Time
+	for _, around := range []time.Duration{-24 * time.Hour, 0, 24 * time.Hour} {
+		_, offset := naive.Add(around).In(zone).Zone()
+		t := naive.Add(-time.Duration(offset) * time.Second)
+		if _, at := t.In(zone).Zone(); at != offset || len(found) > 0 && found[0].Equal(t) || len(found) > 1 && found[1].Equal(t) {
+			continue
+		}
+		found = append(found, t)
+	}
+	switch len(found) {
+	case 0:
+		return 0, "does not exist in " + zone.String() + ": clocks were put forward over it"
+	case 1:
+		return instantOf(found[0])
+	default:
+		return 0, "happened twice in " + zone.String() + ": clocks were put back over it; write it with its offset"
+	}
+}
+
+// clip shortens a value for display to whole characters of UTF-8.
+func clip(s string) string {
+	const most = 120
+	s = strings.ToValidUTF8(s, "�")
+	if len(s) <= most {
+		return s
+	}
+	cut := most
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}

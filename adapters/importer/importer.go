@@ -1,0 +1,487 @@
+// Package importer turns public files, in the columns that their authors gave
+// them, into events.
+//
+// [Run] reads one file as one [Kind] and hands out its events in the order of
+// the rows. What always holds:
+//
+//   - The same bytes, kind and options give the same events in the same order.
+//     That makes the file a source ([SourceName]) whose sequences are dense, so
+//     that importing it again changes nothing.
+//   - A row becomes all of its events or none. A row that cannot be read is
+//     handed out as a [BadRow] with line and column, and the rest goes on.
+//   - Nothing is guessed: a time without a zone, a quantity that is no number,
+//     a name given twice are bad rows. What the file does not say (activity,
+//     memory of an unknown GPU) stays empty.
+//   - Memory follows the longest row and the number of names, not the file.
+//
+// Files are CSV with a header, columns in any order and case, further columns
+// ignored, plain or gzip. Times are RFC 3339; times without a zone need
+// [Options.Zone]. [Options.Shift] moves all of them. Quantities are read as
+// exact decimals; thousandths are rounded half to even.
+//
+// # nodes, version 1
+//
+// The node list of the Alibaba openb trace: sn (name), cpu_milli (thousandths
+// of a CPU), memory_mib, gpu (number), model. Columns of our own, all optional:
+// uuids (one GPU UUID per device, separated by ';'), zone, sku, resource_id,
+// billing_model, provider, billing_account, fabric_domain, in_service_from.
+// Each row is a NodeRegistered at in_service_from or else at [Options.Epoch].
+// GPU ids that are not given are derived from cluster, node and index. A model
+// that the catalogue knows is written in its one spelling, another as it
+// stands, with a warning.
+//
+// # pods, version 1
+//
+// The pod lists of the openb trace: name, cpu_milli, memory_mib, num_gpu,
+// gpu_milli (thousandths of each GPU); optional are gpu_spec (allowed models
+// separated by '|'), qos, creation_time and deletion_time (seconds from
+// [Options.Epoch]). Each row is a DeploymentChanged with one replica at its
+// creation and a DeploymentRemoved at its deletion, when there is one. Lists
+// without times stand at the epoch. Class: qos LS (latency-sensitive) is
+// serving; BE, Burstable, Guaranteed and no qos are batch, because Kubernetes'
+// classes say how resources are promised, not that anybody waits for an
+// answer. A share of one GPU is Need.Milli; a whole GPU is Need.Count alone.
+// pod_phase and scheduled_time say what one scheduler did and are left out.
+//
+// # usage, version 1
+//
+// Hourly means per virtual cluster as derived from the Helios traces: hour, vc,
+// total_gpu, running_gpu_mean, pending_gpu_mean; running_gpu_max and the rest
+// are not used. Hours of a virtual cluster ascend. Each row is a
+// DemandObserved (pool vc, unit gpu) and an expansion into samples:
+//
+//   - the virtual cluster has total_gpu devices on nodes of
+//     [Options.NodeGPUs], named vc-000, vc-001 and so on, the last perhaps
+//     smaller, each registered (NodeRegistered, derived ids) when first seen or
+//     grown; nodes beyond total_gpu are not reported in that hour;
+//   - in interval k of the hour's n, with mean m, the number of devices held is
+//     round(k·m) − round((k−1)·m), half to even, so that the intervals sum to
+//     round(n·m) and none exceeds the mean rounded up;
+//   - the lowest devices of the lowest nodes are held, by deployment "jobs" of
+//     the workspace vc or what [Options.Workspaces] maps it to.
+//
+// Times of change within the hour and the nodes are thus constructed; the
+// GPU-hours are the file's. No activity is stated.
+//
+// # demand, version 1
+//
+// Hourly demand: hour (or timestamp, usage_hour), pool or region (or
+// region_num), model (or instance_type; optional), demand (or count,
+// norm_usage), optional pending, owned and unit (gpu or vm). Without a pool it
+// is "region/model". Without a unit it is vm when the column is instance_type
+// and gpu otherwise. Hours of a pool ascend. Each row is a DemandObserved. The
+// columns of Snowflake's Shaved Ice data set work as they are.
+//
+// # prices, version 1
+//
+// Dated offers: provider, region, instance_type, gpu_model, gpu_count,
+// gpu_memory, vcpu, memory, offer, term_months, upfront, hourly,
+// effective_hourly, currency, as_of, source; optional guarantees_capacity
+// (true or false), lead_time_hours, min_units, max_units. Each row is an
+// OfferQuoted, valid from the first day (UTC) of the last month that as_of
+// names. See [pricesKind] for offer ids, memory and terms.
+package importer
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	_ "time/tzdata" // zones must mean the same on every machine
+
+	"quartermaster/domain"
+)
+
+// Kind is a format that files come in.
+type Kind string
+
+// The kinds.
+const (
+	Nodes  Kind = "nodes"
+	Pods   Kind = "pods"
+	Usage  Kind = "usage"
+	Demand Kind = "demand"
+	Prices Kind = "prices"
+)
+
+// Kinds returns every kind in a fixed order.
+func Kinds() []Kind { return []Kind{Nodes, Pods, Usage, Prices, Demand} }
+
+// version is the version of every kind's mapping. It is part of the source's
+// name: a changed mapping is another source.
+const version = "v1"
+
+// Options say what a file does not. Fields that a kind does not name are
+// ignored by it.
+type Options struct {
+	// Cluster receives the events of nodes, pods, usage and demand. Required for these.
+	Cluster string
+	// Workspace owns the deployments of pods. Required for these.
+	Workspace string
+	// Workspaces maps virtual clusters of usage to workspaces; others are their own.
+	Workspaces map[string]string
+	// Epoch is when a node list without dates became true, and what the seconds
+	// of pods count from. Required for these two.
+	Epoch domain.Instant
+	// Zone is the IANA name, such as UTC or Europe/Berlin, of the zone of times
+	// that name none. Empty: such times are bad rows. Not used by pods and prices.
+	Zone string
+	// Shift is added to every time of the file. For usage and demand it is a
+	// whole number of hours.
+	Shift time.Duration
+	// NodeGPUs is the size of the nodes of usage, 1 to 64; default 8.
+	NodeGPUs int
+	// Interval is the length of the samples of usage: whole seconds that divide
+	// the hour; default 10 minutes.
+	Interval time.Duration
+	// GPUModel is the model of the GPUs of usage. Required for it.
+	GPUModel string
+	// Historical declares that every fact was known when it became true, so
+	// that backtests may use it; otherwise it is known from when it is appended.
+	Historical bool
+	// Limits bound what a hostile file may cost.
+	Limits Limits
+}
+
+// BadRow is a row that was not imported.
+type BadRow struct {
+	File   string `json:"file"`
+	Line   int    `json:"line"`            // where the row starts, from 1
+	Field  string `json:"field,omitempty"` // column; empty when the row as a whole is wrong
+	Value  string `json:"value,omitempty"` // at most 120 bytes of it
+	Reason string `json:"reason"`
+}
+
+// String returns "file:line: field "value" reason".
+func (b BadRow) String() string {
+	s := b.File + ":" + strconv.Itoa(b.Line) + ": "
+	if b.Field != "" {
+		s += b.Field + " "
+	}
+	if b.Value != "" {
+		s += strconv.Quote(b.Value) + " "
+	}
+	return s + b.Reason
+}
+
+// Warning is something that was imported and deserves a look. Equal ones are counted.
+type Warning struct {
+	Reason string `json:"reason"`
+	Value  string `json:"value,omitempty"`
+	Rows   int    `json:"rows"`
+	Line   int    `json:"line"` // of the first
+}
+
+// maxWarnings bounds the different warnings of a file; what is beyond is
+// counted as one.
+const maxWarnings = 200
+
+// Summary is what became of a file.
+type Summary struct {
+	Kind     Kind                `json:"kind"`
+	Rows     int                 `json:"rows"`   // read, without header and blank lines; bad ones included
+	Events   int                 `json:"events"` // handed out
+	Bad      int                 `json:"bad"`    // rows not imported
+	Types    map[domain.Type]int `json:"types"`  // events by type
+	Warnings []Warning           `json:"warnings,omitempty"`
+}
+
+// SourceName returns the name under which a file is a source of events: its
+// SHA-256, the kind with the version of its mapping, and the options that
+// change its events, sorted. Options that Run would refuse give a name too.
+func SourceName(kind Kind, sum [32]byte, o Options) string {
+	o = o.withDefaults()
+	q := url.Values{}
+	set := func(key, value string) {
+		if value != "" {
+			q.Set(key, value)
+		}
+	}
+	if kind != Prices {
+		set("cluster", o.Cluster)
+	}
+	if kind == Pods {
+		set("workspace", o.Workspace)
+	}
+	if kind == Nodes || kind == Pods {
+		set("epoch", o.Epoch.String())
+	}
+	if kind != Pods && kind != Prices {
+		set("zone", o.Zone)
+	}
+	if kind == Usage {
+		set("node_gpus", strconv.Itoa(o.NodeGPUs))
+		set("interval", o.Interval.String())
+		set("gpu_model", o.GPUModel)
+		for vc, ws := range o.Workspaces {
+			set("workspace."+vc, ws)
+		}
+	}
+	if o.Shift != 0 {
+		set("shift", o.Shift.String())
+	}
+	if o.Historical {
+		set("historical", "true")
+	}
+	name := "sha256:" + hex.EncodeToString(sum[:]) + "/" + string(kind) + "." + version
+	if len(q) > 0 {
+		name += "?" + q.Encode()
+	}
+	return name
+}
+
+func (o Options) withDefaults() Options {
+	if o.NodeGPUs == 0 {
+		o.NodeGPUs = 8
+	}
+	if o.Interval == 0 {
+		o.Interval = 10 * time.Minute
+	}
+	o.Limits = o.Limits.withDefaults()
+	return o
+}
+
+// check refuses options under which no row could be read.
+func (o Options) check(kind Kind) error {
+	missing := func(what string) error { return fmt.Errorf("import %s: no %s given", kind, what) }
+	switch {
+	case !slices.Contains(Kinds(), kind):
+		return fmt.Errorf("import %q: no such kind, want one of %v", kind, Kinds())
+	case kind != Prices && o.Cluster == "":
+		return missing("cluster")
+	case kind == Pods && o.Workspace == "":
+		return missing("workspace")
+	case kind == Pods && o.Epoch == 0:
+		return missing("epoch, the moment that its seconds count from,")
+	case kind == Usage && o.GPUModel == "":
+		return missing("GPU model")
+	case kind == Usage && (o.NodeGPUs < 1 || o.NodeGPUs > 64):
+		return fmt.Errorf("import usage: nodes of %d GPUs, want 1 to 64", o.NodeGPUs)
+	case kind == Usage && (o.Interval < time.Second || o.Interval%time.Second != 0 || time.Hour%o.Interval != 0):
+		return fmt.Errorf("import usage: interval %v is not whole seconds that divide an hour", o.Interval)
+	case (kind == Usage || kind == Demand) && o.Shift%time.Hour != 0:
+		return fmt.Errorf("import %s: shift %v is not a whole number of hours", kind, o.Shift)
+	case o.Epoch != 0 && (o.Epoch < minInstant || o.Epoch > maxInstant):
+		return fmt.Errorf("import %s: epoch %s is outside the years 1971 to 2259", kind, o.Epoch)
+	}
+	names := map[string]string{"cluster": o.Cluster, "workspace": o.Workspace, "GPU model": o.GPUModel}
+	for vc, ws := range o.Workspaces {
+		names["workspace of "+vc] = ws
+	}
+	for what, name := range names {
+		if len(name) > maxName {
+			return fmt.Errorf("import %s: %s is longer than %d bytes", kind, what, maxName)
+		}
+	}
+	return nil
+}
+
+// importer is one run over one file.
+type importer struct {
+	ctx      context.Context
+	opts     Options
+	emitTo   func(*domain.Envelope) error
+	env      domain.Envelope
+	sum      Summary
+	line     int
+	warnings map[Warning]int // by reason and value, to the index in sum.Warnings
+}
+
+// format is how one kind is read. start is given the columns of the header and
+// returns what reads a row; that returns a *refusal for a bad row, which must
+// then have emitted nothing, and any other error to stop.
+type format struct {
+	// columns lists the names that must be there; alternatives are separated by '|'.
+	columns []string
+	start   func(im *importer, col func(names string) column) func(*cells) error
+}
+
+func formatOf(k Kind) format {
+	switch k {
+	case Nodes:
+		return nodesKind
+	case Pods:
+		return podsKind
+	case Usage:
+		return usageKind
+	case Demand:
+		return demandKind
+	default:
+		return pricesKind
+	}
+}
+
+// Run reads a file as a kind. name stands for the file in messages.
+//
+// Each event is handed to emit, each row that was not imported to bad (nil:
+// they are only counted). The envelope has Time, Recorded, Subject, Workspace,
+// Cluster and Event set; whoever appends it sets Source and Sequence. The
+// envelope and, for NodeSampled and DemandObserved, the event are used again
+// for the next one: emit MUST copy what it keeps.
+//
+// Run returns an error wrapping [ErrColumns] when the file is no table of this
+// kind, [ErrTooLarge] when it unpacks to more than the limits,
+// [io.ErrUnexpectedEOF] when a gzip file is cut off, and what emit, the
+// context or the file returned; the events of the rows before are out by then.
+// The Summary tells what was done in every case.
+func Run(ctx context.Context, kind Kind, file io.Reader, name string, opts Options, emit func(*domain.Envelope) error, bad func(BadRow)) (Summary, error) {
+	opts = opts.withDefaults()
+	im := &importer{ctx: ctx, opts: opts, emitTo: emit, warnings: map[Warning]int{}}
+	im.sum = Summary{Kind: kind, Types: map[domain.Type]int{}}
+	if err := opts.check(kind); err != nil {
+		return im.sum, err
+	}
+	clk := &clock{shift: domain.Instant(opts.Shift)}
+	if opts.Zone != "" {
+		if opts.Zone == "Local" {
+			return im.sum, errors.New("zone Local means something else on every machine: name it")
+		}
+		zone, err := time.LoadLocation(opts.Zone)
+		if err != nil {
+			return im.sum, fmt.Errorf("zone %q: %w", opts.Zone, err)
+		}
+		clk.zone = zone
+	}
+	err := im.read(kind, file, name, clk, bad)
+	if err != nil {
+		err = fmt.Errorf("import %s %s: %w", kind, name, err)
+	}
+	return im.sum, err
+}
+
+func (im *importer) read(kind Kind, file io.Reader, name string, clk *clock, bad func(BadRow)) error {
+	text, err := open(file, im.opts.Limits)
+	if err != nil {
+		return err
+	}
+	t := newTable(text, im.opts.Limits)
+	if err := t.readHeader(); err != nil {
+		return err
+	}
+	f := formatOf(kind)
+	if missing := missingColumns(f, t.header); len(missing) > 0 {
+		return columnsError(kind, t.header, missing)
+	}
+	readRow := f.start(im, func(names string) column { return findColumn(t.header, names) })
+	row := cells{clock: clk}
+	for {
+		if err := im.ctx.Err(); err != nil {
+			return fmt.Errorf("stopped at line %d: %w", t.line, err)
+		}
+		rec, err := t.next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("line %d, byte %d: %w", rec.line, rec.offset, err)
+		}
+		im.sum.Rows++
+		im.line = rec.line
+		refused := rec.broken
+		if refused == nil {
+			row.line, row.fields, row.refused = rec.line, rec.fields, nil
+			if err := readRow(&row); err != nil && !errors.As(err, &refused) {
+				return fmt.Errorf("line %d: %w", rec.line, err)
+			}
+		}
+		if refused != nil {
+			im.sum.Bad++
+			if bad != nil {
+				bad(BadRow{File: name, Line: rec.line, Field: refused.Field, Value: clip(refused.Value), Reason: refused.Reason})
+			}
+		}
+	}
+	if im.sum.Rows == 0 {
+		im.warn("there are no rows below the header", "")
+	}
+	return nil
+}
+
+// emit hands out one event.
+func (im *importer) emit(at domain.Instant, subject, workspace string, event domain.Event) error {
+	im.env = domain.Envelope{Time: at, Subject: subject, Workspace: workspace, Cluster: im.opts.Cluster, Event: event}
+	if im.opts.Historical {
+		im.env.Recorded = at
+	}
+	if err := im.emitTo(&im.env); err != nil {
+		return err
+	}
+	im.sum.Events++
+	im.sum.Types[event.Type()]++
+	return nil
+}
+
+func (im *importer) warn(reason, value string) {
+	key := Warning{Reason: reason, Value: clip(value)}
+	i, ok := im.warnings[key]
+	if !ok && len(im.sum.Warnings) >= maxWarnings {
+		key = Warning{Reason: "further warnings"}
+		i, ok = im.warnings[key]
+	}
+	if !ok {
+		i = len(im.sum.Warnings)
+		im.warnings[key] = i
+		key.Line = im.line
+		im.sum.Warnings = append(im.sum.Warnings, key)
+	}
+	im.sum.Warnings[i].Rows++
+}
+
+// model returns the one spelling of a GPU model, or the source's own with a warning.
+func (im *importer) model(name string) domain.GPUModel {
+	m, ok := domain.LookupGPU(name)
+	if !ok {
+		m.Name = name
+		im.warn("the GPU model is not in the catalogue and is kept as written", name)
+	}
+	return m
+}
+
+func findColumn(header []string, names string) column {
+	for n := range strings.SplitSeq(names, "|") {
+		if i := slices.Index(header, n); i >= 0 {
+			return column{n, i}
+		}
+	}
+	first, _, _ := strings.Cut(names, "|")
+	return column{first, -1}
+}
+
+func missingColumns(f format, header []string) []string {
+	var missing []string
+	for _, names := range f.columns {
+		if findColumn(header, names).at < 0 {
+			missing = append(missing, strings.ReplaceAll(names, "|", " or "))
+		}
+	}
+	return missing
+}
+
+func columnsError(kind Kind, header, missing []string) error {
+	hint := ""
+	for _, other := range Kinds() {
+		if other != kind && len(missingColumns(formatOf(other), header)) == 0 {
+			hint = fmt.Sprintf("; these are the columns of %s: import it as that", other)
+			break
+		}
+	}
+	if hint == "" && len(header) == 1 && strings.ContainsAny(header[0], ";\t") {
+		hint = "; columns must be separated by commas"
+	}
+	return fmt.Errorf("%w: missing %s; found %s%s", ErrColumns, strings.Join(missing, ", "), clip(strings.Join(header, ", ")), hint)
+}
+
+// after adds seconds to the epoch.
+func (im *importer) after(seconds uint64) (domain.Instant, string) {
+	if seconds > math.MaxInt32*4 {
+		return 0, "is too many seconds after the epoch"
+	}
+	return shifted(im.opts.Epoch+domain.Instant(seconds)*domain.Second, domain.Instant(im.opts.Shift))
+}
