@@ -13,11 +13,11 @@ import (
 // Decimals, instants and GPU ids are text, as everywhere else.
 var canonical, lenient = modes()
 
-func modes() (cbor.EncMode, cbor.DecMode) {
+func modes() (cbor.UserBufferEncMode, cbor.DecMode) {
 	enc := cbor.CoreDetEncOptions()
 	enc.TextMarshaler = cbor.TextMarshalerTextString
 	enc.BinaryMarshaler = cbor.BinaryMarshalerNone
-	em, err := enc.EncMode()
+	em, err := enc.UserBufferEncMode()
 	if err != nil {
 		panic(err) // the options are constants
 	}

@@ -95,7 +95,7 @@ func (f *Folder) Keys(rec *domain.Record, yield func(Key) bool) bool {
 }
 
 func (f *Folder) streamKey(source string, incarnation uint64) Key {
-	return Key{Table: TableStreams, Scope: streamScope(f.tp), ID: source, Hour: int64(incarnation)}
+	return StreamKey(f.tp, source, incarnation)
 }
 
 func (f *Folder) quarantineKey(rec *domain.Record) Key {
@@ -166,7 +166,7 @@ func (f *Folder) Apply(rows *Rows, rec *domain.Record) error {
 	}
 	v := Version{Order: env.Order(p.effective), Recorded: env.Recorded, Workspace: env.Workspace, Event: env.Event}
 	if s := env.Signature; s != nil {
-		v.Signer = &Signer{Operator: s.Operator, Key: s.Key}
+		v.Signer = &Signer{Operator: s.Operator, Key: s.Key, Time: env.Time, Appended: rec.Time, Offset: rec.Offset}
 	}
 	return change[*History](rows, p.key).insert(v, p.collapse)
 }
@@ -206,4 +206,9 @@ func HashRecord(rec *domain.Record) []byte {
 	}
 	part(rec.Value)
 	return h.Sum(nil)
+}
+
+// StreamKey returns the key of a stream's row in a partition.
+func StreamKey(tp domain.TopicPartition, source string, incarnation uint64) Key {
+	return Key{Table: TableStreams, Scope: streamScope(tp), ID: source, Hour: int64(incarnation)}
 }

@@ -13,13 +13,16 @@ import (
 
 // Log is where the runner reads records.
 type Log interface {
-	// Read calls yield with the records of a partition from an offset on, in
-	// order and without holes, in batches. With to < 0 it goes on until ctx
-	// ends, otherwise it returns once the record before to was read. It fails
-	// when the log does not hold what was asked for. The records' memory may be
-	// reused after yield returns.
+	// Read calls yield with the records of a partition with from <= offset < to,
+	// in order and without holes, in batches. It fails when the log does not
+	// hold them all. The records' memory may be reused after yield returns.
 	Read(ctx context.Context, tp domain.TopicPartition, from, to int64, yield func([]domain.Record) error) error
+	// Follow is Read without an end: it waits for more until ctx ends.
+	Follow(ctx context.Context, tp domain.TopicPartition, from int64, yield func([]domain.Record) error) error
 }
+
+// endless stands for the end of a partition that is followed.
+const endless = -1
 
 // Runner folds the log into a store, every partition on its own. It keeps no
 // state but what the store has; any number of runs may follow one another.
@@ -70,7 +73,7 @@ func (r *Runner) CatchUp(ctx context.Context, to domain.Position) error {
 // cannot be folded on.
 func (r *Runner) Follow(ctx context.Context) error {
 	err := r.each(ctx, func(ctx context.Context, tp domain.TopicPartition) error {
-		return r.run(ctx, tp, -1)
+		return r.run(ctx, tp, endless)
 	})
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil
@@ -116,12 +119,15 @@ func (r *Runner) run(ctx context.Context, tp domain.TopicPartition, to int64) er
 	from := tx.Next()
 	tx.Rollback()
 	r.at(tp, from)
-	if to >= 0 && from >= to {
+	fold := func(records []domain.Record) error { return r.batch(ctx, tp, folder, records) }
+	switch {
+	case to == endless:
+		return r.Log.Follow(ctx, tp, from, fold)
+	case from < to:
+		return r.Log.Read(ctx, tp, from, to, fold)
+	default:
 		return nil
 	}
-	return r.Log.Read(ctx, tp, from, to, func(records []domain.Record) error {
-		return r.batch(ctx, tp, folder, records)
-	})
 }
 
 // batch folds records in one transaction.
