@@ -1,0 +1,93 @@
+package embedded
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestPowerCut takes away what was not synced: the log lies on an ext4 image
+// behind a loop device, the owner is stopped between two instructions, and
+// the image is copied as the "disk" has it then, without what the kernel has
+// only in memory. Everything acknowledged must be on the copy, names included.
+func TestPowerCut(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounting an image needs root")
+	}
+	cuts := 2
+	if os.Getenv("QM_LONG") != "" {
+		cuts = 20
+	}
+	run := func(name string, args ...string) error {
+		out, err := exec.Command(name, args...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, out)
+		}
+		return nil
+	}
+	mount := func(image string) string {
+		at := t.TempDir()
+		if err := run("mount", "-o", "loop", image, at); err != nil {
+			t.Skip(err)
+		}
+		t.Cleanup(func() { run("umount", "-l", at) })
+		return at
+	}
+	images := t.TempDir()
+	image := filepath.Join(images, "disk")
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(image, 96<<20); err != nil {
+		t.Fatal(err)
+	}
+	if err := run("mkfs.ext4", "-q", image); err != nil {
+		t.Skip(err)
+	}
+	dir := filepath.Join(mount(image), "data")
+	acked := make(map[string]int64) // partition and value to offset
+	for cut := range cuts {
+		a := start(t, dir, "EMBEDDED_TEST_WRITE=1")
+		if line := a.line(t); !strings.HasPrefix(line, "open true") {
+			t.Fatal(line)
+		}
+		stop := 20 + rand.IntN(300)
+		for n := 0; n < stop; n++ {
+			if f := strings.Fields(a.line(t)); f[0] == "ack" {
+				acked[f[1]+" "+f[3]], _ = strconv.ParseInt(f[2], 10, 64)
+			}
+		}
+		if err := a.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		copied := filepath.Join(images, fmt.Sprint("cut", cut))
+		if err := run("cp", "--sparse=always", image, copied); err != nil {
+			t.Fatal(err)
+		}
+		b := open(t, Config{Dir: filepath.Join(mount(copied), "data"), MinFree: -1})
+		var logs [writers][]string
+		for p := range logs {
+			logs[p] = readAll(t, b, "t", p)
+		}
+		for key, off := range acked {
+			p, value, _ := strings.Cut(key, " ")
+			n, _ := strconv.Atoi(p)
+			if int64(len(logs[n])) < off+3 || !strings.HasPrefix(logs[n][off], value+"-") {
+				t.Fatalf("cut %d: record %d of partition %d was acknowledged and is gone, the log ends at %d", cut, off, n, len(logs[n]))
+			}
+		}
+		t.Logf("cut %d: %d acknowledged batches, opened: %+v", cut, len(acked), b.Report)
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		os.Remove(copied)
+		a.cmd.Process.Kill()
+		a.cmd.Wait()
+	}
+}
