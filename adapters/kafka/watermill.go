@@ -1,0 +1,485 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	kafkago "github.com/segmentio/kafka-go"
+
+	"quartermaster/domain"
+)
+
+// headerUUID carries a message's UUID, under the name that Watermill's own
+// Kafka adapter uses.
+const headerUUID = "_watermill_message_uuid"
+
+// Publisher is Watermill's message.Publisher over a [Log].
+type Publisher struct {
+	log *Log
+	key func(topic string, m *message.Message) []byte
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+}
+
+var _ message.Publisher = (*Publisher)(nil)
+
+// NewPublisher returns a publisher. key gives the record key of a message,
+// which decides its partition; when key is nil, or what it returns is, the
+// message's UUID is the key.
+func NewPublisher(log *Log, key func(topic string, m *message.Message) []byte) *Publisher {
+	p := &Publisher{log: log, key: key}
+	p.ctx, p.cancel = log.bind(context.Background())
+	return p
+}
+
+// Publish appends the messages with one [Log.Append], whose promises hold:
+// messages with one key keep their order, and nothing waits for a batch to
+// fill. The topic must exist. A message's metadata become record headers.
+func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
+	if p.ctx.Err() != nil {
+		return fmt.Errorf("publish to %s: %w", topic, ErrClosed)
+	}
+	var partitions int
+	if err := p.log.retry(p.ctx, func(ctx context.Context) error {
+		at, err := p.log.leaders(ctx, topic)
+		partitions = len(at)
+		if err == nil && partitions == 0 {
+			err = kafkago.LeaderNotAvailable
+		}
+		return err
+	}); err != nil {
+		return fmt.Errorf("publish to %s: %w", topic, err)
+	}
+	recs := make([]domain.Record, len(messages))
+	for i, m := range messages {
+		var key []byte
+		if p.key != nil {
+			key = p.key(topic, m)
+		}
+		if key == nil {
+			key = []byte(m.UUID)
+		}
+		recs[i] = domain.Record{
+			Topic: domain.Topic(topic), Partition: domain.PartitionOf(key, partitions),
+			Key: key, Value: m.Payload,
+			Headers: []domain.Header{{Key: headerUUID, Value: []byte(m.UUID)}},
+		}
+		for _, name := range slices.Sorted(maps.Keys(m.Metadata)) {
+			recs[i].Headers = append(recs[i].Headers, domain.Header{Key: name, Value: []byte(m.Metadata[name])})
+		}
+	}
+	if err := p.log.Append(p.ctx, recs); err != nil {
+		return fmt.Errorf("publish to %s: %w", topic, err)
+	}
+	return nil
+}
+
+// Close ends publishing; the Log stays open.
+func (p *Publisher) Close() error {
+	p.cancel()
+	return nil
+}
+
+// SubscriberConfig says what a [Subscriber] reads and remembers.
+type SubscriberConfig struct {
+	// Group is the consumer group whose members share the partitions and whose
+	// place the broker keeps. Empty means every partition, from Start.
+	Group string
+
+	// Start gives the offset to begin at without a Group; nil means the first
+	// there is. A group begins there when it has no place yet.
+	Start func(domain.TopicPartition) int64
+
+	// NackDelay is how long a refused message rests before it comes again; 100 ms when zero.
+	NackDelay time.Duration
+
+	// Drain is how long Close waits for messages that handlers hold; 1 s when zero.
+	Drain time.Duration
+
+	// Partitions is the count for topics that SubscribeInitialize creates
+	// beside those of [domain.TopicSpecs]; 1 when zero.
+	Partitions int
+
+	// Logger receives what cannot be returned; nothing is logged when nil.
+	Logger watermill.LoggerAdapter
+}
+
+const (
+	commitEvery = 200 * time.Millisecond
+	heartbeat   = time.Second
+	// sessionTimeout is how long a member that died holds its partitions; 6 s
+	// is the least that brokers allow by default.
+	sessionTimeout = 10 * time.Second
+)
+
+// Subscriber is Watermill's message.Subscriber over a [Log].
+//
+// Each partition delivers one message at a time, in offset order: the next
+// comes once the last was acknowledged, so the place committed never passes a
+// message that is not done. A refused message comes again. After a rebalance
+// or a crash, messages since the last commit come again. A trimmed log delivers
+// nothing and is logged as an error.
+type Subscriber struct {
+	log *Log
+	cfg SubscriberConfig
+
+	mu      sync.Mutex
+	stop    chan struct{} // closed by Close
+	closed  bool
+	running sync.WaitGroup
+}
+
+var (
+	_ message.Subscriber           = (*Subscriber)(nil)
+	_ message.SubscribeInitializer = (*Subscriber)(nil)
+)
+
+// NewSubscriber returns a subscriber. The Log must stay open until it is closed.
+func NewSubscriber(log *Log, cfg SubscriberConfig) *Subscriber {
+	if cfg.NackDelay == 0 {
+		cfg.NackDelay = 100 * time.Millisecond
+	}
+	if cfg.Drain == 0 {
+		cfg.Drain = time.Second
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = watermill.NopLogger{}
+	}
+	return &Subscriber{log: log, cfg: cfg, stop: make(chan struct{})}
+}
+
+// SubscribeInitialize creates the topic, as [Log.EnsureTopics] does.
+func (s *Subscriber) SubscribeInitialize(topic string) error {
+	n := domain.Topic(topic).Partitions()
+	if n == 0 {
+		n = max(s.cfg.Partitions, 1)
+	}
+	return s.log.EnsureTopics(s.log.ctx, []domain.TopicSpec{{Topic: domain.Topic(topic), Partitions: n}})
+}
+
+// Subscribe delivers the topic's messages until ctx ends or the subscriber is
+// closed; then the channel is closed. A message's context carries the record,
+// see [RecordFrom], and ends when it is acknowledged or refused, or delivery ends.
+func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("subscribe to %s: %w", topic, ErrClosed)
+	}
+	sub := &subscription{
+		Subscriber: s,
+		topic:      domain.Topic(topic),
+		out:        make(chan *message.Message),
+		logger:     s.cfg.Logger.With(watermill.LogFields{"topic": topic, "group": s.cfg.Group}),
+	}
+	run := sub.runAll
+	if s.cfg.Group != "" {
+		group, err := kafkago.NewConsumerGroup(kafkago.ConsumerGroupConfig{
+			ID:                s.cfg.Group,
+			Brokers:           s.log.cfg.Brokers,
+			Dialer:            s.log.dialer(nil),
+			Topics:            []string{topic},
+			HeartbeatInterval: heartbeat,
+			SessionTimeout:    sessionTimeout,
+			RebalanceTimeout:  sessionTimeout,
+			JoinGroupBackoff:  heartbeat,
+			StartOffset:       kafkago.FirstOffset,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("subscribe to %s: %w", topic, err)
+		}
+		run = func(ctx context.Context) { sub.runGroup(ctx, group) }
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	unbind := context.AfterFunc(s.log.ctx, cancel)
+	s.running.Go(func() {
+		defer close(sub.out)
+		defer cancel()
+		defer unbind()
+		run(ctx)
+	})
+	return sub.out, nil
+}
+
+// Close stops delivery, waits for the messages that handlers hold, commits,
+// leaves the group and closes the channels. It may be called more than once.
+func (s *Subscriber) Close() error {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		close(s.stop)
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+	return nil
+}
+
+// subscription is one call of Subscribe.
+type subscription struct {
+	*Subscriber
+	topic  domain.Topic
+	out    chan *message.Message
+	logger watermill.LoggerAdapter
+}
+
+// stopping returns a context that ends with ctx or when the subscriber begins to close.
+func (s *subscription) stopping(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-s.stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// runAll consumes every partition, without a group.
+func (s *subscription) runAll(ctx context.Context) {
+	taking, cancel := s.stopping(ctx)
+	defer cancel()
+	var at map[domain.TopicPartition]string
+	for err := errors.New("not asked yet"); err != nil; {
+		if at, err = s.log.leaders(taking, string(s.topic)); err != nil && !s.pause(taking, "find partitions", err) {
+			return
+		}
+	}
+	var wg sync.WaitGroup
+	for tp := range at {
+		wg.Go(func() { s.consume(ctx, taking, tp, kafkago.FirstOffset, func(int64) {}) })
+	}
+	wg.Wait()
+}
+
+// runGroup consumes the partitions that the group assigns, one generation of
+// the group after another.
+func (s *subscription) runGroup(ctx context.Context, group *kafkago.ConsumerGroup) {
+	taking, cancel := s.stopping(ctx)
+	defer cancel()
+	defer group.Close()
+	for taking.Err() == nil {
+		gen, err := group.Next(taking)
+		if err != nil {
+			if !s.pause(taking, "join group", err) {
+				return
+			}
+			continue
+		}
+		ended := make(chan struct{})
+		gen.Start(func(life context.Context) {
+			defer close(ended)
+			s.runGeneration(ctx, taking, life, gen)
+		})
+		<-ended
+	}
+}
+
+// runGeneration consumes until the group rebalances, which ends life, or
+// delivery is to stop. It must return soon after: the group waits for it.
+func (s *subscription) runGeneration(ctx, taking, life context.Context, gen *kafkago.Generation) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(life, cancel)()
+	taking, cancelTaking := context.WithCancel(taking)
+	defer cancelTaking()
+	defer context.AfterFunc(life, cancelTaking)()
+
+	var mu sync.Mutex
+	done := map[int]int64{} // partition → offset to go on from, not committed yet
+	commit := func() {
+		mu.Lock()
+		due := maps.Clone(done)
+		clear(done)
+		mu.Unlock()
+		if len(due) == 0 {
+			return
+		}
+		if err := gen.CommitOffsets(map[string]map[int]int64{string(s.topic): due}); err != nil {
+			s.logger.Error("commit: messages may come again", err, nil)
+		}
+	}
+	var wg sync.WaitGroup
+	for _, p := range gen.Assignments[string(s.topic)] {
+		wg.Go(func() {
+			s.consume(ctx, taking, domain.TopicPartition{Topic: s.topic, Partition: p.ID}, p.Offset, func(next int64) {
+				mu.Lock()
+				done[p.ID] = next
+				mu.Unlock()
+			})
+		})
+	}
+	idle := make(chan struct{})
+	go func() {
+		<-taking.Done() // also a member without partitions stays until then
+		wg.Wait()
+		close(idle)
+	}()
+	tick := time.NewTicker(commitEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			commit()
+		case <-idle:
+			commit()
+			return
+		}
+	}
+}
+
+// consume delivers one partition's messages until taking ends. ctx ends later,
+// when messages in handlers' hands are given up.
+func (s *subscription) consume(ctx, taking context.Context, tp domain.TopicPartition, from int64, acked func(next int64)) {
+	for {
+		err := s.start(taking, tp, &from)
+		if err == nil {
+			err = s.log.Follow(taking, tp, from, func(recs []domain.Record) error {
+				for i := range recs {
+					if !s.deliver(ctx, taking, &recs[i]) {
+						return context.Canceled
+					}
+					from = recs[i].Offset + 1
+					acked(from)
+				}
+				return nil
+			})
+		}
+		if !s.pause(taking, "read "+tp.String(), err) {
+			return
+		}
+	}
+}
+
+// start resolves an offset that is not known yet.
+func (s *subscription) start(ctx context.Context, tp domain.TopicPartition, from *int64) (err error) {
+	if *from >= 0 {
+		return nil
+	}
+	if s.cfg.Start != nil {
+		*from = s.cfg.Start(tp)
+		return nil
+	}
+	first, _, err := s.log.Bounds(ctx, tp)
+	if err == nil {
+		*from = first
+	}
+	return err
+}
+
+// pause logs a failure and waits a second. It is false when ctx has ended.
+func (s *subscription) pause(ctx context.Context, doing string, err error) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	s.logger.Error(doing, err, nil)
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(time.Second):
+		return true
+	}
+}
+
+// deliver hands out a record until it is acknowledged; false when it was not.
+func (s *subscription) deliver(ctx, taking context.Context, r *domain.Record) bool {
+	own := cloneRecord(r)
+	for {
+		live, cancel := context.WithCancel(context.WithValue(ctx, recordKey{}, &own))
+		m := messageOf(&own)
+		m.SetContext(live)
+		switch s.handle(ctx, taking, m) {
+		case done:
+			cancel()
+			return true
+		case gone:
+			cancel()
+			return false
+		}
+		cancel()
+		select {
+		case <-taking.Done():
+			return false
+		case <-time.After(s.cfg.NackDelay):
+		}
+	}
+}
+
+type outcome int
+
+const (
+	done    outcome = iota // acknowledged
+	refused                // deliver again
+	gone                   // delivery has ended
+)
+
+func (s *subscription) handle(ctx, taking context.Context, m *message.Message) outcome {
+	select {
+	case <-taking.Done():
+		return gone
+	case s.out <- m:
+	}
+	var late <-chan time.Time
+	stop := taking.Done()
+	for {
+		select {
+		case <-m.Acked():
+			return done
+		case <-m.Nacked():
+			return refused
+		case <-ctx.Done():
+			return gone
+		case <-stop:
+			stop, late = nil, time.After(s.cfg.Drain)
+		case <-late:
+			return gone
+		}
+	}
+}
+
+func cloneRecord(r *domain.Record) domain.Record {
+	c := *r
+	c.Key, c.Value = bytes.Clone(r.Key), bytes.Clone(r.Value)
+	c.Headers = slices.Clone(r.Headers)
+	for i := range c.Headers {
+		c.Headers[i].Value = bytes.Clone(c.Headers[i].Value)
+	}
+	return c
+}
+
+// messageOf turns a record into a message. A record that was not published as
+// a message is named by its CloudEvents id, else by its place.
+func messageOf(r *domain.Record) *message.Message {
+	uuid := string(r.Header(headerUUID))
+	if uuid == "" {
+		uuid = string(r.Header("ce_id"))
+	}
+	if uuid == "" {
+		uuid = fmt.Sprintf("%s/%d@%d", r.Topic, r.Partition, r.Offset)
+	}
+	m := message.NewMessage(uuid, bytes.Clone(r.Value))
+	for i := range r.Headers {
+		if h := &r.Headers[i]; h.Key != headerUUID {
+			m.Metadata.Set(h.Key, string(h.Value))
+		}
+	}
+	return m
+}
+
+type recordKey struct{}
+
+// RecordFrom returns the record that a message's context carries. It is the
+// handler's to keep, not to change.
+func RecordFrom(ctx context.Context) (*domain.Record, bool) {
+	r, ok := ctx.Value(recordKey{}).(*domain.Record)
+	return r, ok
+}
