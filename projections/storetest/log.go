@@ -1,0 +1,284 @@
+// Package storetest shows what a [projections.Store] must hold: [Run] is the
+// suite that every implementation passes. It also has what such tests are made
+// of: a [Log] in memory that carries domain events without any encoding, an
+// example of every event type, and generators of random logs.
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// Log is a log in memory. It implements [projections.Log] and
+// [projections.Decoder]: a record's value is the number of its event here, and
+// a value that is no such number does not decode.
+type Log struct {
+	// Batch is the most records handed out at a time; 0 means 16.
+	Batch int
+
+	mu        sync.Mutex
+	events    []domain.Envelope
+	parts     map[domain.TopicPartition][]domain.Record
+	sequences map[stream]uint64
+	grown     chan struct{}
+}
+
+type stream struct {
+	tp domain.TopicPartition
+	id domain.StreamID
+}
+
+// NewLog returns an empty log.
+func NewLog() *Log {
+	return &Log{
+		parts:     map[domain.TopicPartition][]domain.Record{},
+		sequences: map[stream]uint64{},
+		grown:     make(chan struct{}),
+	}
+}
+
+// place says where an event goes.
+func place(env *domain.Envelope) (domain.TopicPartition, []byte, error) {
+	key, err := env.Key()
+	if err != nil {
+		return domain.TopicPartition{}, nil, err
+	}
+	topic := env.Topic()
+	return domain.TopicPartition{Topic: topic, Partition: domain.PartitionOf([]byte(key), topic.Partitions())}, []byte(key), nil
+}
+
+// Append appends events, recorded at their own time. A missing incarnation
+// becomes 1, a missing sequence the next of the stream. It panics on an event
+// without a key, which is a mistake in a test.
+func (l *Log) Append(envs ...domain.Envelope) {
+	for _, env := range envs {
+		l.AppendAt(env, env.Time)
+	}
+}
+
+// AppendAt appends one event as recorded at a time and returns its partition
+// and offset.
+func (l *Log) AppendAt(env domain.Envelope, at domain.Instant) (domain.TopicPartition, int64) {
+	tp, key, err := place(&env)
+	if err != nil {
+		panic(fmt.Sprintf("append %+v: %v", env, err))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if env.Source == "" {
+		env.Source = "test/1"
+	}
+	if env.Incarnation == 0 {
+		env.Incarnation = 1
+	}
+	s := stream{tp, env.Stream()}
+	if env.Sequence == 0 {
+		env.Sequence = l.sequences[s] + 1
+	}
+	l.sequences[s] = max(l.sequences[s], env.Sequence)
+	l.events = append(l.events, env)
+	return tp, l.append(tp, domain.Record{Time: at, Key: key, Value: strconv.AppendInt(nil, int64(len(l.events)-1), 10)})
+}
+
+// AppendRaw appends a record that may be anything.
+func (l *Log) AppendRaw(tp domain.TopicPartition, key, value []byte, at domain.Instant) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.append(tp, domain.Record{Time: at, Key: key, Value: value})
+}
+
+func (l *Log) append(tp domain.TopicPartition, rec domain.Record) int64 {
+	rec.Topic, rec.Partition, rec.Offset = tp.Topic, tp.Partition, int64(len(l.parts[tp]))
+	l.parts[tp] = append(l.parts[tp], rec)
+	close(l.grown)
+	l.grown = make(chan struct{})
+	return rec.Offset
+}
+
+// Repeat appends a record that stands in the log once more.
+func (l *Log) Repeat(tp domain.TopicPartition, offset int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.append(tp, l.parts[tp][offset])
+}
+
+// Records returns the records of a partition, not to be changed.
+func (l *Log) Records(tp domain.TopicPartition) []domain.Record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clip(l.parts[tp])
+}
+
+// Event returns the event of a record, nil when it does not decode.
+func (l *Log) Event(rec *domain.Record) *domain.Envelope {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i, err := strconv.Atoi(string(rec.Value))
+	if err != nil || i < 0 || i >= len(l.events) {
+		return nil
+	}
+	return &l.events[i]
+}
+
+// Filter returns a log of the same events with only the records that keep
+// accepts, at new offsets.
+func (l *Log) Filter(keep func(*domain.Record) bool) *Log {
+	out := NewLog()
+	out.Batch = l.Batch
+	out.events = l.events
+	for _, tp := range domain.AllPartitions() {
+		for _, rec := range l.Records(tp) {
+			if keep(&rec) {
+				out.append(tp, rec)
+			}
+		}
+	}
+	return out
+}
+
+// End returns the position behind the last record.
+func (l *Log) End() domain.Position {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := domain.Position{}
+	for tp, records := range l.parts {
+		p[tp] = int64(len(records))
+	}
+	return p
+}
+
+// Decode implements [projections.Decoder].
+func (l *Log) Decode(rec *domain.Record, env *domain.Envelope) error {
+	e := l.Event(rec)
+	if e == nil {
+		return fmt.Errorf("record value %q is no event", rec.Value)
+	}
+	*env = *e
+	return nil
+}
+
+// Read implements [projections.Log].
+func (l *Log) Read(ctx context.Context, tp domain.TopicPartition, from, to int64, yield func([]domain.Record) error) error {
+	batch := int64(l.Batch)
+	if batch <= 0 {
+		batch = 16
+	}
+	records := l.Records(tp)
+	if to > int64(len(records)) {
+		return fmt.Errorf("read %s up to %d: it ends at %d", tp, to, len(records))
+	}
+	for from < to {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		next := min(to, from+batch)
+		if err := yield(slices.Clone(records[from:next])); err != nil {
+			return err
+		}
+		from = next
+	}
+	return nil
+}
+
+// Follow implements [projections.Log].
+func (l *Log) Follow(ctx context.Context, tp domain.TopicPartition, from int64, yield func([]domain.Record) error) error {
+	for {
+		l.mu.Lock()
+		to, grown := int64(len(l.parts[tp])), l.grown
+		l.mu.Unlock()
+		if err := l.Read(ctx, tp, from, to, yield); err != nil {
+			return err
+		}
+		from = max(from, to)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-grown:
+		}
+	}
+}
+
+// Runner returns a runner from the log into a store.
+func (l *Log) Runner(store projections.Store) *projections.Runner {
+	return &projections.Runner{
+		Log: l, Store: store, Topics: domain.TopicSpecs(),
+		NewDecoder: func() projections.Decoder { return l },
+	}
+}
+
+// Fold returns a strict memory store of the whole log.
+func (l *Log) Fold(ctx context.Context) (*projections.Memory, error) {
+	m := projections.NewMemory(domain.TopicSpecs())
+	m.Strict = true
+	if err := l.Runner(m).CatchUp(ctx, l.End()); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Digest returns the SHA-256 of every row of a view with its key, in order.
+func Digest(v projections.View) ([32]byte, error) {
+	h := sha256.New()
+	var b bytes.Buffer
+	for _, t := range projections.Tables() {
+		err := v.Scan(t, "", func(k projections.Key, row projections.Row) error {
+			b.Reset()
+			if err := projections.AppendRow(&b, k, row); err != nil {
+				return err
+			}
+			h.Write(b.Bytes())
+			return nil
+		})
+		if err != nil {
+			return [32]byte{}, err
+		}
+	}
+	return [32]byte(h.Sum(nil)), nil
+}
+
+// Operator is a person or program with a key.
+type Operator struct {
+	Name string
+	key  ed25519.PrivateKey
+}
+
+// NewOperator returns an operator whose key is derived from the name and a
+// number, so that tests are the same at every run.
+func NewOperator(name string, key int) Operator {
+	seed := sha256.Sum256(fmt.Appendf(nil, "%s %d", name, key))
+	return Operator{name, ed25519.NewKeyFromSeed(seed[:])}
+}
+
+// Public returns the operator's public key.
+func (o Operator) Public() []byte { return o.key.Public().(ed25519.PublicKey) }
+
+// Sign returns the event with the operator's signature.
+func (o Operator) Sign(env domain.Envelope) domain.Envelope {
+	message, err := projections.EncodeRow(&projections.History{Versions: []projections.Version{{
+		Order: domain.Order{Effective: env.Time}, Workspace: env.Workspace, Event: env.Event,
+	}}})
+	if err != nil {
+		panic(fmt.Sprintf("sign %+v: %v", env, err))
+	}
+	env.Signature = &domain.Signature{
+		Operator: o.Name, Key: o.Public(), Message: message, Bytes: ed25519.Sign(o.key, message),
+	}
+	return env
+}
+
+// Register returns the event by which admin registers the operator in a
+// workspace.
+func (o Operator) Register(admin Operator, workspace string, role domain.Role, limit *domain.Money, at domain.Instant) domain.Envelope {
+	return admin.Sign(domain.Envelope{Workspace: workspace, Time: at, Event: &domain.OperatorRegistered{
+		Operator: o.Name, PublicKey: o.Public(), Role: role, AuthorityLimit: limit,
+	}})
+}
