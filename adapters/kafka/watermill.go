@@ -116,9 +116,11 @@ type SubscriberConfig struct {
 const (
 	commitEvery = 200 * time.Millisecond
 	heartbeat   = time.Second
-	// sessionTimeout is how long a member that died holds its partitions; 6 s
-	// is the least that brokers allow by default.
-	sessionTimeout = 10 * time.Second
+	// sessionTimeout is how long a member that died holds its partitions, and
+	// rebalanceTimeout how long the others wait for one that went while they
+	// were sharing partitions out. Brokers allow a session of 6 s at the least.
+	sessionTimeout   = 10 * time.Second
+	rebalanceTimeout = 5 * time.Second
 )
 
 // Subscriber is Watermill's message.Subscriber over a [Log].
@@ -129,8 +131,9 @@ const (
 // or a crash, messages since the last commit come again. A trimmed log delivers
 // nothing and is logged as an error.
 type Subscriber struct {
-	log *Log
-	cfg SubscriberConfig
+	log       *Log
+	cfg       SubscriberConfig
+	rebalance time.Duration
 
 	mu      sync.Mutex
 	stop    chan struct{} // closed by Close
@@ -154,7 +157,7 @@ func NewSubscriber(log *Log, cfg SubscriberConfig) *Subscriber {
 	if cfg.Logger == nil {
 		cfg.Logger = watermill.NopLogger{}
 	}
-	return &Subscriber{log: log, cfg: cfg, stop: make(chan struct{})}
+	return &Subscriber{log: log, cfg: cfg, rebalance: rebalanceTimeout, stop: make(chan struct{})}
 }
 
 // SubscribeInitialize creates the topic, as [Log.EnsureTopics] does.
@@ -190,7 +193,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 			Topics:            []string{topic},
 			HeartbeatInterval: heartbeat,
 			SessionTimeout:    sessionTimeout,
-			RebalanceTimeout:  sessionTimeout,
+			RebalanceTimeout:  s.rebalance,
 			JoinGroupBackoff:  heartbeat,
 			StartOffset:       kafkago.FirstOffset,
 		})
@@ -279,6 +282,10 @@ func (s *subscription) runGroup(ctx context.Context, group *kafkago.ConsumerGrou
 		gen.Start(func(life context.Context) {
 			defer close(ended)
 			s.runGeneration(ctx, taking, life, gen)
+			if taking.Err() != nil {
+				go group.Close() // leave from within: returning first would join once more
+				<-life.Done()
+			}
 		})
 		<-ended
 	}

@@ -35,7 +35,9 @@ func TestPubSub(t *testing.T) {
 			shared := openAny(t)
 			with := func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
 				l := open(t, shared.cfg)
-				return NewPublisher(l, set.key), NewSubscriber(l, SubscriberConfig{Group: group, Partitions: 4})
+				s := NewSubscriber(l, SubscriberConfig{Group: group, Partitions: 4, Drain: 50 * time.Millisecond})
+				s.rebalance = 1500 * time.Millisecond // the suite closes many members in the middle of joining
+				return NewPublisher(l, set.key), s
 			}
 			tests.TestPubSub(t, set.features,
 				func(t *testing.T) (message.Publisher, message.Subscriber) {
