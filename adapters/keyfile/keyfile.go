@@ -1,0 +1,103 @@
+// Package keyfile keeps an operator's Ed25519 private key in a file, as PEM of
+// PKCS #8, so that OpenSSL and others read it too.
+//
+// The file belongs to one person: [Create] makes it readable by its owner
+// alone and never writes over an existing one; [Load] refuses a file that
+// others may read or write, because what it signs would then prove nothing.
+package keyfile
+
+import (
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// ErrExposed is returned for a key file that others may read or write. Whether
+// they did cannot be known: revoke the key and register a new one, or, if sure,
+// chmod 600 the file.
+var ErrExposed = errors.New("key file is open to others than its owner")
+
+// maxFile bounds what is read: a key takes about 120 bytes.
+const maxFile = 16 << 10
+
+const pemType = "PRIVATE KEY"
+
+// Create makes a new key and writes it to a new file with mode 0600, synced to
+// disk. A file that exists already is left alone, with an error wrapping
+// [os.ErrExist].
+func Create(path string) (ed25519.PrivateKey, error) {
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return nil, fmt.Errorf("create key file %s: %w", path, err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("create key file %s: %w", path, err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("create key file: %w", err)
+	}
+	err = pem.Encode(f, &pem.Block{Type: pemType, Bytes: der})
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err != nil {
+		return nil, fmt.Errorf("write key file %s: %w", path, errors.Join(err, os.Remove(path)))
+	}
+	return key, nil
+}
+
+// Load reads the key in a file that [Create] made, or any PKCS #8 PEM file with
+// one Ed25519 key. The error wraps [os.ErrNotExist] when there is no such file
+// and [ErrExposed] when others may read it.
+func Load(path string) (ed25519.PrivateKey, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("load key file: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // nothing was written
+	key, err := read(f)
+	if err != nil {
+		return nil, fmt.Errorf("load key file %s: %w", path, err)
+	}
+	return key, nil
+}
+
+func read(f *os.File) (ed25519.PrivateKey, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%w: its mode is %04o, want 0600", ErrExposed, info.Mode().Perm())
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > maxFile {
+		return nil, fmt.Errorf("more than %d bytes, so no key", maxFile)
+	}
+	block, rest := pem.Decode(b)
+	if block == nil || block.Type != pemType {
+		return nil, fmt.Errorf("no PEM block of type %q in it", pemType)
+	}
+	if next, _ := pem.Decode(rest); next != nil {
+		return nil, errors.New("more than one PEM block in it")
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	key, ok := parsed.(ed25519.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("a key of type %T, want Ed25519", parsed)
+	}
+	return key, nil
+}
