@@ -72,12 +72,8 @@ func (e *PartitionError) Unwrap() error { return e.Err }
 func (l *Log) Append(ctx context.Context, recs []domain.Record) error {
 	for i := range recs {
 		r := &recs[i]
-		size := len(r.Key) + len(r.Value)
-		for j := range r.Headers {
-			size += len(r.Headers[j].Key) + len(r.Headers[j].Value)
-		}
-		if size > MaxRecordBytes {
-			return &TooLargeError{i, r.Topic, string(r.Key), size}
+		if err := checkSize(i, r); err != nil {
+			return err
 		}
 		if r.Partition < 0 {
 			return fmt.Errorf("append record %d: partition is %d", i, r.Partition)
@@ -110,6 +106,18 @@ func (l *Log) Append(ctx context.Context, recs []domain.Record) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// checkSize returns a *TooLargeError, or nil.
+func checkSize(i int, r *domain.Record) error {
+	size := len(r.Key) + len(r.Value)
+	for j := range r.Headers {
+		size += len(r.Headers[j].Key) + len(r.Headers[j].Value)
+	}
+	if size > MaxRecordBytes {
+		return &TooLargeError{i, r.Topic, string(r.Key), size}
+	}
+	return nil
 }
 
 // lane admits one writer at a time to a partition.
