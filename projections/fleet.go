@@ -1,0 +1,228 @@
+package projections
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"quartermaster/domain"
+)
+
+// forever stands for an end that is not known.
+const forever domain.Instant = math.MaxInt64
+
+// fleet is what was declared and what broke, prepared for views that go
+// through time. Its size follows nodes and incidents, not hours.
+type fleet struct {
+	clusters map[string]*History
+	nodes    []*nodeTime // by cluster, then node
+	index    map[nodeName]*nodeTime
+}
+
+type nodeName struct{ cluster, node string }
+
+// nodeTime is a node through time.
+type nodeTime struct {
+	nodeName
+	service     []service // ascending, disjoint
+	down        []down
+	corrections []correction // the later one wins
+}
+
+// service is a time in service under one description.
+type service struct {
+	domain.Interval
+	node *domain.NodeRegistered
+	gpus []declared
+}
+
+type declared struct {
+	id    domain.GPUID
+	model string // as the catalogue spells it, else as declared
+}
+
+// down is a time in which a device, or with a zero id every device of the node,
+// could not be given to anybody.
+type down struct {
+	domain.Interval
+	gpu    domain.GPUID
+	failed bool // otherwise set aside on purpose
+}
+
+type correction struct {
+	order domain.Order
+	ev    *domain.UsageCorrected
+}
+
+func readFleet(view View) (*fleet, error) {
+	f := &fleet{clusters: map[string]*History{}, index: map[nodeName]*nodeTime{}}
+	models := map[string]string{}
+	health := map[nodeName][]Version{}
+	type window struct {
+		cluster string
+		ev      *domain.MaintenanceScheduled
+	}
+	var windows []window
+	for _, t := range []Table{TableClusters, TableNodes, TableHealth, TableFaults, TableMaintenance, TableUsageCorrections} {
+		err := view.Scan(t, "", func(k Key, row Row) error {
+			h := row.(*History)
+			switch t {
+			case TableClusters:
+				f.clusters[k.Scope] = h
+			case TableNodes:
+				f.node(k.Scope, k.ID).serve(h, models)
+			case TableHealth, TableFaults:
+				name := nodeName{k.Scope, k.ID}
+				health[name] = append(health[name], h.Versions...)
+			case TableMaintenance:
+				if ev := h.Latest().Event.(*domain.MaintenanceScheduled); !ev.Cancelled {
+					windows = append(windows, window{k.Scope, ev})
+				}
+			case TableUsageCorrections:
+				n := f.node(k.Scope, k.ID)
+				for _, v := range h.Versions {
+					n.corrections = append(n.corrections, correction{v.Order, v.Event.(*domain.UsageCorrected)})
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", t, err)
+		}
+	}
+	for name, versions := range health {
+		f.node(name.cluster, name.node).suffer(versions)
+	}
+	for _, n := range f.index {
+		for _, w := range windows {
+			if w.cluster == n.cluster && (len(w.ev.Nodes) == 0 || slices.Contains(w.ev.Nodes, n.node)) {
+				n.down = append(n.down, down{Interval: w.ev.Window})
+			}
+		}
+		slices.SortFunc(n.down, func(a, b down) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
+		slices.SortFunc(n.corrections, func(a, b correction) int {
+			if a.order.After(b.order) {
+				return 1
+			}
+			return -1
+		})
+		f.nodes = append(f.nodes, n)
+	}
+	slices.SortFunc(f.nodes, func(a, b *nodeTime) int {
+		return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.node, b.node))
+	})
+	return f, nil
+}
+
+func (f *fleet) node(cluster, node string) *nodeTime {
+	name := nodeName{cluster, node}
+	n := f.index[name]
+	if n == nil {
+		n = &nodeTime{nodeName: name}
+		f.index[name] = n
+	}
+	return n
+}
+
+// cluster returns the registration of a cluster at a time and its owner; before
+// the first registration it is the first. It is nil for a cluster that nobody
+// registered.
+func (f *fleet) cluster(id string, at domain.Instant) (*domain.ClusterRegistered, string) {
+	h := f.clusters[id]
+	if h == nil {
+		return nil, ""
+	}
+	v := h.At(at)
+	if v == nil {
+		v = &h.Versions[0]
+	}
+	return v.Event.(*domain.ClusterRegistered), v.Workspace
+}
+
+// serve turns registrations and retirements into times in service.
+func (n *nodeTime) serve(h *History, models map[string]string) {
+	end := func(at domain.Instant) {
+		if last := len(n.service) - 1; last >= 0 && n.service[last].To == forever {
+			if n.service[last].To = at; n.service[last].Empty() {
+				n.service = n.service[:last]
+			}
+		}
+	}
+	for i := range h.Versions {
+		at := h.Versions[i].Order.Effective
+		switch ev := h.Versions[i].Event.(type) {
+		case *domain.NodeRegistered:
+			end(at)
+			s := service{Interval: domain.Interval{From: at, To: forever}, node: ev, gpus: make([]declared, len(ev.GPUs))}
+			for j, g := range ev.GPUs {
+				model, ok := models[g.Model]
+				if !ok {
+					model = g.Model
+					if m, known := domain.LookupGPU(g.Model); known {
+						model = m.Name
+					}
+					models[g.Model] = model
+				}
+				s.gpus[j] = declared{g.ID, model}
+			}
+			n.service = append(n.service, s)
+		case *domain.NodeRetired:
+			end(at)
+		}
+	}
+}
+
+// suffer turns faults, cordons, drains and returns into times down. A cordon
+// lasts, and a fatal fault disables its device, until the node is returned. A
+// drain without a cordon is one for convenience.
+func (n *nodeTime) suffer(versions []Version) {
+	slices.SortFunc(versions, func(a, b Version) int {
+		if a.Order.After(b.Order) {
+			return 1
+		}
+		return -1
+	})
+	var open []down
+	begin := func(d down) {
+		for _, o := range open {
+			if o.gpu == d.gpu && o.failed == d.failed {
+				return
+			}
+		}
+		open = append(open, d)
+	}
+	for i := range versions {
+		since := domain.Interval{From: versions[i].Order.Effective, To: forever}
+		switch ev := versions[i].Event.(type) {
+		case *domain.GPUFaultObserved:
+			if ev.Fatal {
+				begin(down{Interval: since, gpu: ev.GPU, failed: true})
+			}
+		case *domain.NodeCordoned:
+			begin(down{Interval: since, failed: ev.Repair})
+		case *domain.NodeDrained:
+			if !slices.ContainsFunc(open, func(d down) bool { return d.gpu == (domain.GPUID{}) }) {
+				begin(down{Interval: since})
+			}
+		case *domain.NodeReturned:
+			for _, d := range open {
+				if d.To = since.From; !d.Empty() {
+					n.down = append(n.down, d)
+				}
+			}
+			open = open[:0]
+		}
+	}
+	n.down = append(n.down, open...)
+}
+
+// at returns the time in service that holds t, nil when there is none.
+func (n *nodeTime) at(t domain.Instant) *service {
+	for i := range n.service {
+		if s := &n.service[i]; s.From <= t && t < s.To {
+			return s
+		}
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package projections_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/storetest"
+)
+
+const minute = 60 * domain.Second
+
+func span(from, to int) domain.Interval {
+	return domain.Interval{From: t0 + domain.Instant(from)*minute, To: t0 + domain.Instant(to)*minute}
+}
+
+func gpu(i int) domain.GPUID { return storetest.GPU("c", "n", i) }
+
+// sampled is a report about node n of cluster c.
+func sampled(source string, from, to int, devices ...storetest.Seen) domain.Envelope {
+	i := span(from, to)
+	return domain.Envelope{Source: source, Cluster: "c", Time: i.To, Event: storetest.Sample("n", i, devices...)}
+}
+
+func hardware(minutes int, ev domain.Event) domain.Envelope {
+	return domain.Envelope{Cluster: "c", Time: t0 + domain.Instant(minutes)*minute, Event: ev}
+}
+
+func held(by string) storetest.Seen {
+	return storetest.Seen{ID: gpu(0), Workspace: by, Activity: 500}
+}
+
+func TestUsageStates(t *testing.T) {
+	corrected := func(from, to int, id domain.GPUID, by string) domain.Envelope {
+		return hardware(to, &domain.UsageCorrected{Node: "n", GPU: id, Interval: span(from, to), Workspace: by, Reason: "r"})
+	}
+	mig := func(i int, profile, by string) storetest.Seen {
+		return storetest.Seen{ID: gpu(100 + i), Parent: gpu(0), Profile: profile, Workspace: by, Activity: -1}
+	}
+	replica := func(i int, by string) storetest.Seen {
+		return storetest.Seen{ID: gpu(0), Replica: uint32(i), Workspace: by, Activity: -1}
+	}
+	one := storetest.Node("c", "n", "H100 80GB", 1, t0)
+	for _, c := range []struct {
+		name string
+		log  []domain.Envelope
+		want string // "from-to state workspace ms" in minutes and GPU-milliseconds
+	}{
+		{"never seen", []domain.Envelope{one}, "0-60 unobserved 3600000"},
+		{"held, then idle, then silent", []domain.Envelope{one, sampled("reporter/n", 0, 20, held("a")), sampled("reporter/n", 20, 30, held(""))},
+			"0-20 allocated a 1200000, 20-30 idle 600000, 30-60 unobserved 1800000"},
+		{"nobody is failed, somebody is allocated", []domain.Envelope{one, sampled("reporter/n", 0, 20, held("a")), sampled("reporter/n", 20, 60, held("")),
+			hardware(10, &domain.GPUFaultObserved{Node: "n", GPU: gpu(0), Kind: domain.FaultXID, Code: 79, Fatal: true}), hardware(50, &domain.NodeReturned{Node: "n"})},
+			"0-10 allocated a 600000, 10-20 allocated! a 600000, 20-50 failed 1800000, 50-60 idle 600000"},
+		{"a fault that is not fatal, or of another GPU", []domain.Envelope{one, sampled("reporter/n", 0, 60, held("")),
+			hardware(10, &domain.GPUFaultObserved{Node: "n", GPU: gpu(0), Kind: domain.FaultXID, Code: 31}),
+			hardware(10, &domain.GPUFaultObserved{Node: "n", GPU: gpu(7), Kind: domain.FaultXID, Code: 79, Fatal: true})},
+			"0-60 idle 3600000"},
+		{"cordon for repair in a window", []domain.Envelope{one,
+			hardware(0, &domain.MaintenanceScheduled{Maintenance: "m", Window: span(10, 50)}),
+			hardware(20, &domain.NodeCordoned{Node: "n", Repair: true}), hardware(40, &domain.NodeReturned{Node: "n"})},
+			"0-10 unobserved 600000, 10-20 maintenance 600000, 20-40 failed 1200000, 40-50 maintenance 600000, 50-60 unobserved 600000"},
+		{"window called off", []domain.Envelope{one,
+			hardware(0, &domain.MaintenanceScheduled{Maintenance: "m", Window: span(10, 50)}),
+			hardware(5, &domain.MaintenanceScheduled{Maintenance: "m", Window: span(10, 50), Cancelled: true})},
+			"0-60 unobserved 3600000"},
+		{"window of other nodes", []domain.Envelope{one, hardware(0, &domain.MaintenanceScheduled{Maintenance: "m", Nodes: []string{"o"}, Window: span(10, 50)})},
+			"0-60 unobserved 3600000"},
+		{"drained", []domain.Envelope{one, sampled("reporter/n", 0, 60, held("")), hardware(30, &domain.NodeDrained{Node: "n"})},
+			"0-30 idle 1800000, 30-60 maintenance 1800000"},
+		{"the nearer observer counts, the other fills in", []domain.Envelope{one,
+			sampled("import/x", 0, 60, held("c")), sampled("prometheus/p", 0, 40, held("b")), sampled("reporter/n", 10, 20, held(""))},
+			"0-10 allocated b 600000, 10-20 idle 600000, 20-40 allocated b 1200000, 40-60 allocated c 1200000"},
+		{"by name within a rank", []domain.Envelope{one, sampled("import/y", 0, 60, held("y")), sampled("import/x", 0, 30, held("x"))},
+			"0-30 allocated x 1800000, 30-60 allocated y 1800000"},
+		{"a correction overrides, the later one wins", []domain.Envelope{one, sampled("reporter/n", 0, 60, held("a")),
+			corrected(10, 30, gpu(0), "b"), corrected(20, 40, gpu(0), "")},
+			"0-10 allocated a 600000, 10-20 allocated b 600000, 20-40 idle 1200000, 40-60 allocated a 1200000"},
+		{"a correction where nothing was seen", []domain.Envelope{one, corrected(10, 30, gpu(0), "b")},
+			"0-10 unobserved 600000, 10-30 allocated b 1200000, 30-60 unobserved 1800000"},
+		{"instances weigh the greater share, the rest is not cut", []domain.Envelope{one, sampled("reporter/n", 0, 56, mig(1, "3g.40gb", "a"), mig(2, "1g.10gb", "b"), mig(3, "1g.10gb", "")), sampled("reporter/n", 56, 60, held("w"))},
+			"0-56 allocated a 1680000, 0-56 allocated b 480000, 0-56 idle 480000, 0-56 unprovisioned 720000, 56-60 allocated w 240000"},
+		{"instances that weigh more than the GPU shrink", []domain.Envelope{one, sampled("reporter/n", 0, 60, mig(1, "3g.40gb", "a"), mig(2, "4g.40gb", "b"))},
+			"0-60 allocated a 1680000, 0-60 allocated b 1920000"},
+		{"replicas share by the time held", []domain.Envelope{one, sampled("reporter/n", 0, 30, replica(1, "a"), replica(2, "b"), replica(3, "")), sampled("reporter/n", 30, 60, replica(1, "a"), replica(2, ""), replica(3, ""))},
+			"0-30 allocated a 900000, 0-30 allocated b 900000, 30-60 allocated a 1800000"},
+		{"a correction of an instance", []domain.Envelope{one, sampled("reporter/n", 0, 60, mig(1, "4g.40gb", "a"), mig(2, "3g.40gb", "b")), corrected(0, 60, gpu(102), "")},
+			"0-60 allocated a 1920000, 0-60 idle 1680000"},
+		{"not declared: in service while it reports", []domain.Envelope{sampled("reporter/n", 0, 20, held("a")), sampled("reporter/n", 40, 50, held(""))},
+			"0-20 allocated? a 1200000, 40-50 idle? 600000"},
+		{"reports before service and after retirement", []domain.Envelope{storetest.Node("c", "n", "x", 1, t0+20*minute), hardware(40, &domain.NodeRetired{Node: "n"}), sampled("reporter/n", 0, 60, held("a"))},
+			"0-20 allocated? a 1200000, 20-40 allocated a 1200000, 40-60 allocated? a 1200000"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := storetest.NewLog()
+			l.Append(c.log...)
+			view(t, l, func(v projections.View) {
+				var got []string
+				err := projections.EachDeviceHour(v, t0, t0+domain.Hour, func(d *projections.DeviceHour) error {
+					for _, s := range d.Segments {
+						state := s.State.String()
+						if s.WhileFailed {
+							state += "!"
+						}
+						if !d.Declared {
+							state += "?"
+						}
+						if s.Holder != nil {
+							state += " " + s.Holder.Workspace
+						}
+						got = append(got, fmt.Sprintf("%d-%d %s %d", s.From/60_000, s.To/60_000, state, s.GPUMs))
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := strings.Split(c.want, ", ")
+				slices.Sort(got)
+				slices.Sort(want)
+				if !slices.Equal(got, want) {
+					t.Errorf("got  %v\nwant %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestUsageGroups(t *testing.T) {
+	l := storetest.NewLog()
+	l.Append(storetest.Cluster("c", "owner", "p", "eu", t0), storetest.Node("c", "n", "NVIDIA H100 80GB HBM3", 2, t0))
+	l.Append(sampled("reporter/n", 0, 60, storetest.Seen{ID: gpu(0), Workspace: "a", Deployment: "d", Activity: 250}, storetest.Seen{ID: gpu(1), Activity: 0}))
+	l.Append(sampled("reporter/n", 60, 120, storetest.Seen{ID: gpu(0), Workspace: "a", Deployment: "e", Activity: -1}, storetest.Seen{ID: gpu(1), Workspace: "b", Activity: 1000}))
+	report := func(filter projections.UsageFilter, by ...projections.Dimension) string {
+		var lines []string
+		view(t, l, func(v projections.View) {
+			r, err := projections.Usage(v, t0+30*minute, t0+3*domain.Hour, filter, by...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, g := range r.Groups {
+				var key []string
+				for _, d := range by {
+					key = append(key, g.Key[d])
+				}
+				line := fmt.Sprintf("%s|%d+%d+%d=%d", strings.Join(key, ","), g.Allocated/60_000, g.Idle/60_000, g.Unobserved/60_000, g.Service/60_000)
+				if g.Activity != nil {
+					line += fmt.Sprintf(" %d‰ of %d‰", *g.Activity, *g.Coverage)
+				}
+				lines = append(lines, line)
+			}
+			lines = append(lines, fmt.Sprint(r.Total.Service/60_000))
+		})
+		return strings.Join(lines, "\n")
+	}
+	for _, c := range []struct {
+		filter projections.UsageFilter
+		by     []projections.Dimension
+		want   string
+	}{
+		{projections.UsageFilter{}, []projections.Dimension{projections.ByWorkspace}, ",|0+30+120=150\na|90+0+0=90 250‰ of 333‰\nb|60+0+0=60 1000‰ of 1000‰\n300"},
+		{projections.UsageFilter{}, []projections.Dimension{projections.ByDay, projections.ByRegion, projections.ByModel}, "2026-05-01,eu,H100 SXM 80GB|150+30+120=300 750‰ of 600‰\n300"},
+		{projections.UsageFilter{}, []projections.Dimension{projections.ByHour}, "2026-05-01T00:00:00Z|30+30+0=60 250‰ of 1000‰\n2026-05-01T01:00:00Z|120+0+0=120 1000‰ of 500‰\n2026-05-01T02:00:00Z|0+0+120=120\n300"},
+		{projections.UsageFilter{Workspace: "a"}, []projections.Dimension{projections.ByDeployment}, "d|30+0+0=30 250‰ of 1000‰\ne|60+0+0=60\n90"},
+		{projections.UsageFilter{Workspace: "owner"}, nil, "|0+30+120=150\n150"},
+		{projections.UsageFilter{Cluster: "other"}, nil, "0"},
+	} {
+		want := strings.Replace(c.want, ",|", "|", 1)
+		got := report(c.filter, c.by...)
+		// An allocated group without any measurement has no activity but a coverage.
+		if got != want {
+			t.Errorf("by %v of %+v:\n%s\nwant\n%s", c.by, c.filter, got, want)
+		}
+	}
+	view(t, l, func(v projections.View) {
+		if _, err := projections.Usage(v, t0, t0+1, projections.UsageFilter{}, "colour"); err == nil {
+			t.Error("grouped by colour")
+		}
+		if _, err := projections.Usage(v, t0, t0, projections.UsageFilter{}); err == nil {
+			t.Error("an empty time was accepted")
+		}
+	})
+}
