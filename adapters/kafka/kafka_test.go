@@ -2,8 +2,14 @@ package kafka
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"math/big"
 	"net"
 	"os"
 	"strings"
@@ -11,7 +17,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/scram"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -161,6 +170,74 @@ func TestDialReachesEveryAdvertisedAddress(t *testing.T) {
 	for tp, address := range at {
 		if !asked[address] {
 			t.Errorf("%s of %s was not dialled", address, tp)
+		}
+	}
+}
+
+// selfSigned returns configurations for a server at 127.0.0.1 and for a client
+// that trusts it.
+func selfSigned(t *testing.T) (server, client *tls.Config) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	about := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, about, about, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AddCert(cert)
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}},
+		&tls.Config{RootCAs: trusted}
+}
+
+func TestEncryptedAndAuthenticated(t *testing.T) {
+	server, client := selfSigned(t)
+	c := fake(t, kfake.TLS(server), kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "quartermaster", "secret"))
+	mechanism := func(password string) sasl.Mechanism {
+		m, err := scram.Mechanism(scram.SHA512, "quartermaster", password)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	l := open(t, Config{Brokers: c.ListenAddrs(), TLS: client, SASL: mechanism("secret")})
+	if got := all(t, l, fill50(t, l, 1)); len(got) != 50 {
+		t.Fatalf("log holds %d records", len(got))
+	}
+	topic := newTopic(t, l, 1)
+	if err := NewPublisher(l, nil).Publish(string(topic), message.NewMessage("1", nil)); err != nil {
+		t.Fatal(err)
+	}
+	s := NewSubscriber(l, SubscriberConfig{Group: "g"})
+	defer s.Close()
+	ch, err := s.Subscribe(t.Context(), string(topic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	receive(t, ch).Ack()
+
+	for name, cfg := range map[string]Config{
+		"wrong password": {TLS: client, SASL: mechanism("guess")},
+		"no password":    {TLS: client},
+		"not trusted":    {TLS: &tls.Config{}, SASL: mechanism("secret")},
+		"not encrypted":  {SASL: mechanism("secret")},
+	} {
+		cfg.Brokers, cfg.Patience = c.ListenAddrs(), time.Millisecond
+		if l, err := Open(t.Context(), cfg); err == nil {
+			l.Close()
+			t.Errorf("opened with %s", name)
+		} else {
+			t.Logf("%s: %v", name, err)
 		}
 	}
 }
