@@ -15,7 +15,10 @@ type Decoder struct {
 	sample domain.NodeSampled
 	parts  []uint32 // of the table of names
 	arena  []byte   // what the names of the sample point into
-	arrays [fieldCount]*[]uint32
+	arrays sampleTable
+
+	cluster   string // of the last sample, which was in its place
+	partition int
 }
 
 // Decode sets env to the event in rec.

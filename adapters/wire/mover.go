@@ -79,6 +79,8 @@ func (m *mover) checkText(field, s string) {
 // neither Postgres nor a CSV reader would take it.
 func checkText(s string, most int) error {
 	switch {
+	case len(s) <= most && plain(s):
+		return nil
 	case len(s) > most:
 		return fmt.Errorf("text of %d bytes, more than %d", len(s), most)
 	case !utf8.ValidString(s):
@@ -87,6 +89,34 @@ func checkText(s string, most int) error {
 		return errors.New("text holds a NUL byte")
 	}
 	return nil
+}
+
+// plain reports whether s is ASCII without NUL, eight bytes at a time: then
+// neither a byte nor a byte less one has its high bit set.
+func plain(s string) bool {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	for ; len(s) >= 32; s = s[32:] {
+		w, x, y, z := word(s), word(s[8:]), word(s[16:]), word(s[24:])
+		if (w|x|y|z|(w-ones)|(x-ones)|(y-ones)|(z-ones))&high != 0 {
+			return false
+		}
+	}
+	for ; len(s) >= 8; s = s[8:] {
+		if w := word(s); (w|(w-ones))&high != 0 {
+			return false
+		}
+	}
+	for i := range len(s) {
+		if s[i]-1 >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+func word(s string) uint64 {
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
 func (m *mover) texts(field string, p, d *[]string) {

@@ -1,11 +1,12 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
+	"strings"
 	"unicode/utf8"
 	"unsafe"
 
@@ -87,9 +88,17 @@ const (
 	maxInterval  = domain.Day
 )
 
+type sampleTable [fieldCount]*[]uint32
+
+// arrayFields are the fields of the sampleTable of a Decoder, as bits.
+const arrayFields uint64 = 1<<fieldNameParts | 1<<fieldHolder | 1<<fieldHolderWorkspace | 1<<fieldHolderDeployment |
+	1<<fieldHolderUnit | 1<<fieldActivityMean | 1<<fieldActivityMin | 1<<fieldActivityMax | 1<<fieldTensorActive |
+	1<<fieldDRAMActive | 1<<fieldMemoryUsed | 1<<fieldPower | 1<<fieldTemperature | 1<<fieldSMClock |
+	1<<fieldParent | 1<<fieldProfile | 1<<fieldReplica | 1<<fieldOtherEntry | 1<<fieldOtherField
+
 // sampleArrays lists the packed arrays of a sample by field.
-func sampleArrays(s *domain.NodeSampled) [fieldCount]*[]uint32 {
-	return [fieldCount]*[]uint32{
+func sampleArrays(s *domain.NodeSampled) sampleTable {
+	return sampleTable{
 		fieldHolder:           &s.Holder,
 		fieldHolderWorkspace:  &s.HolderWorkspace,
 		fieldHolderDeployment: &s.HolderDeployment,
@@ -116,7 +125,8 @@ func appendSample(b []byte, env *domain.Envelope, s *domain.NodeSampled) ([]byte
 	if env.Time != s.Interval.To {
 		return nil, fmt.Errorf("time %s is not the end of its interval, %s", env.Time, s.Interval.To)
 	}
-	if err := checkSample(s); err != nil {
+	arrays := sampleArrays(s)
+	if err := checkSample(s, &arrays); err != nil {
 		return nil, err
 	}
 	tails, parts, err := frontCode(s.Strings)
@@ -139,7 +149,6 @@ func appendSample(b []byte, env *domain.Envelope, s *domain.NodeSampled) ([]byte
 			return nil, fmt.Errorf("field %s: %w", sampleFields[t.field], err)
 		}
 	}
-	arrays := sampleArrays(s)
 	arrays[fieldNameParts] = &parts
 	for f := protowire.Number(1); f < fieldCount; f++ {
 		switch f {
@@ -272,19 +281,15 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 	}
 	s.IDs, s.Parents, s.OtherValue = nil, nil, s.OtherValue[:0]
 	s.Node, s.Interval, s.ActivityField, s.SkewNanos = "", domain.Interval{}, 0, 0
-	for _, a := range &d.arrays {
-		if a != nil {
-			*a = (*a)[:0]
-		}
-	}
 
 	var tails []byte
 	var seen uint64
 	for b := rec.Value; len(b) > 0; {
-		// A tag takes one byte or two; longer ones belong to fields of newer writers.
 		tag, n := uint64(b[0]), 1
 		if tag >= 0x80 {
-			if tag, n = protowire.ConsumeVarint(b); n < 0 {
+			if len(b) > 1 && b[1] < 0x80 { // every field above 15
+				tag, n = tag&0x7f|uint64(b[1])<<7, 2
+			} else if tag, n = varint(b); n == 0 {
 				return errCut
 			}
 		}
@@ -313,7 +318,7 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 			}
 			size, n := uint64(b[0]), 1
 			if size >= 0x80 {
-				if size, n = protowire.ConsumeVarint(b); n < 0 {
+				if size, n = varint(b); n == 0 {
 					return errCut
 				}
 			}
@@ -323,9 +328,8 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 			v := b[n : n+int(size) : n+int(size)]
 			b = b[n+int(size):]
 			if a := d.arrays[f]; a != nil {
-				var err error
-				if *a, err = unpack(*a, v); err != nil {
-					return fmt.Errorf("field %s: %w", sampleFields[f], err)
+				if !unpack(a, v) {
+					return fmt.Errorf("field %s: an array is cut off, or a value has more than 32 bits", sampleFields[f])
 				}
 				continue
 			}
@@ -348,8 +352,8 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 				s.Parents = v
 			case fieldOtherValue:
 				for len(v) > 0 {
-					x, n := protowire.ConsumeVarint(v)
-					if n < 0 {
+					x, n := varint(v)
+					if n == 0 {
 						return errCut
 					}
 					s.OtherValue, v = append(s.OtherValue, x), v[n:]
@@ -358,8 +362,8 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 				return fmt.Errorf("field %s: %w", sampleFields[f], errKind)
 			}
 		case protowire.VarintType:
-			v, n := protowire.ConsumeVarint(b)
-			if n < 0 {
+			v, n := varint(b)
+			if n == 0 {
 				return errCut
 			}
 			b = b[n:]
@@ -403,6 +407,10 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 		}
 	}
 
+	for unseen := arrayFields &^ seen; unseen != 0; unseen &= unseen - 1 {
+		a := d.arrays[bits.TrailingZeros64(unseen)]
+		*a = (*a)[:0]
+	}
 	if err := d.names(tails); err != nil {
 		return err
 	}
@@ -415,109 +423,165 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 	if err := checkContext(env); err != nil {
 		return err
 	}
-	if err := checkSample(s); err != nil {
+	if err := checkSample(s, &d.arrays); err != nil {
 		return err
+	}
+	if err := checkText(env.Source, maxAttribute); err != nil {
+		return fmt.Errorf("field source: %w", err)
+	}
+	if err := checkText(s.Node, maxAttribute); err != nil {
+		return fmt.Errorf("field node: %w", err)
+	}
+	if seen&(1<<fieldSubject|1<<fieldWorkspace|1<<fieldCites) != 0 {
+		for _, t := range [...]string{env.Subject, env.Workspace, env.Cites} {
+			if err := checkText(t, maxAttribute); err != nil {
+				return fmt.Errorf("field subject, workspace or cites: %w", err)
+			}
+		}
+	}
+	if rec.Topic == domain.TopicTelemetry && rec.Partition == d.partition && env.Cluster == d.cluster && d.cluster != "" {
+		return nil // where the last sample was found
 	}
 	if env.Cluster == "" {
 		return errors.New("the record has no key, which names the cluster")
 	}
-	for _, t := range [...]string{env.Source, s.Node, env.Subject, env.Workspace, env.Cites, env.Cluster} {
-		if err := checkText(t, maxAttribute); err != nil {
-			return fmt.Errorf("attribute %.80q: %w", t, err)
-		}
+	if err := checkText(env.Cluster, maxAttribute); err != nil {
+		return fmt.Errorf("key %.80q: %w", rec.Key, err)
 	}
-	return checkPlace(rec, domain.TopicTelemetry, env.Cluster)
+	if err := checkPlace(rec, domain.TopicTelemetry, env.Cluster); err != nil {
+		return err
+	}
+	d.cluster, d.partition = strings.Clone(env.Cluster), rec.Partition
+	return nil
 }
 
 // alias returns b as a string that lives and changes with it.
 func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// unpack appends the varints in b to dst, which is empty.
-func unpack(dst []uint32, b []byte) ([]uint32, error) {
+// varint reads one varint, and returns 0 bytes where there is none.
+func varint(b []byte) (uint64, int) {
+	v, n := protowire.ConsumeVarint(b)
+	return v, max(n, 0)
+}
+
+// The continuation bits of eight varints of one byte, and of four of two bytes.
+const (
+	highBits  = 0x8080808080808080
+	evenBits  = 0x0080008000800080
+	evenSeven = 0x007f007f007f007f
+	oddSeven  = 0x3f803f803f803f80
+)
+
+// unpack sets to to the varints in b, and reports whether that is what b holds.
+// Most arrays hold numbers of one byte or of two throughout, which are taken
+// eight bytes at a time.
+func unpack(to *[]uint32, b []byte) bool {
+	dst := *to
 	if cap(dst) < len(b) {
-		dst = make([]uint32, len(b), 2*len(b))
+		dst = make([]uint32, 2*len(b))
 	}
 	dst = dst[:len(b)]
 	n := 0
-	for i := 0; i < len(b); n++ {
-		v := uint32(b[i])
-		i++
-		if v >= 0x80 {
-			if i == len(b) {
-				return dst[:0], errCut
+	for len(b) >= 8 {
+		w := binary.LittleEndian.Uint64(b)
+		switch w & highBits {
+		case 0:
+			out := (*[8]uint32)(dst[n:])
+			out[0], out[1], out[2], out[3] = uint32(w&0xff), uint32(w>>8&0xff), uint32(w>>16&0xff), uint32(w>>24&0xff)
+			out[4], out[5], out[6], out[7] = uint32(w>>32&0xff), uint32(w>>40&0xff), uint32(w>>48&0xff), uint32(w>>56)
+			n, b = n+8, b[8:]
+			continue
+		case evenBits:
+			w = w&evenSeven | w>>1&oddSeven
+			out := (*[4]uint32)(dst[n:])
+			out[0], out[1], out[2], out[3] = uint32(w&0xffff), uint32(w>>16&0xffff), uint32(w>>32&0xffff), uint32(w>>48)
+			n, b = n+4, b[8:]
+			continue
+		}
+		v, size := uint32(w&0x7f), 1
+		switch {
+		case w&0x80 == 0:
+		case w&0x8000 == 0:
+			v, size = v|uint32(w>>1&0x3f80), 2
+		case w&0x800000 == 0:
+			v, size = v|uint32(w>>1&0x3f80)|uint32(w>>2&0x1fc000), 3
+		default:
+			long, length := varint(b)
+			if length == 0 || long > math.MaxUint32 {
+				return false
 			}
-			if b[i] < 0x80 {
-				v = v&0x7f | uint32(b[i])<<7
-				i++
-			} else {
-				long, size := protowire.ConsumeVarint(b[i-1:])
-				if size < 0 {
-					return dst[:0], errCut
-				}
-				if long > math.MaxUint32 {
-					return dst[:0], errors.New("value of more than 32 bits")
-				}
-				v, i = uint32(long), i-1+size
-			}
+			v, size = uint32(long), length
 		}
 		dst[n] = v
+		n, b = n+1, b[size:]
 	}
-	return dst[:n], nil
+	for len(b) > 0 {
+		v, size := varint(b)
+		if size == 0 || v > math.MaxUint32 {
+			return false
+		}
+		dst[n] = uint32(v)
+		n, b = n+1, b[size:]
+	}
+	*to = dst[:n]
+	return true
 }
 
-// names writes out the table of names, which frontCode made. A name may share
-// with the one before, that with its own, so a few bytes can stand for very
-// many: the bound is checked before anything is written.
+// names writes out the table of names, which frontCode made. A name that shares
+// nothing stays where it is; the others are put together in the arena. Each may
+// share with the one before, so a few bytes can stand for very many: hence the
+// bound.
 func (d *Decoder) names(tails []byte) error {
 	s := &d.sample
 	s.Strings = s.Strings[:0]
-	parts := d.parts
-	if len(parts)%2 != 0 {
+	if len(d.parts)%2 != 0 {
 		return errors.New("field name_parts: not pairs")
 	}
-	total, own, last := 0, 0, uint32(0)
-	for i := 0; i+1 < len(parts); i += 2 {
-		shared, rest := parts[i], parts[i+1]
-		if shared > last || rest > maxName || shared+rest > maxName {
-			return fmt.Errorf("field name_parts: name %d shares or has too much", i/2)
+	ascii := plain(alias(tails))
+	if !ascii {
+		if err := checkText(alias(tails), maxSample); err != nil {
+			return fmt.Errorf("field name_tails: %w", err)
 		}
-		last = shared + rest
-		own += int(rest)
-		total += int(last)
 	}
-	switch {
-	case own != len(tails):
-		return fmt.Errorf("field name_tails: %d bytes, the parts add up to %d", len(tails), own)
-	case total > maxNameBytes:
-		return fmt.Errorf("field names: %d bytes written out, more than %d", total, maxNameBytes)
-	}
-	if cap(d.arena) < total {
-		d.arena = make([]byte, total, 2*total)
-	}
-	arena := d.arena[:total]
-	at, before := 0, 0
-	for i := 0; i+1 < len(parts); i += 2 {
-		shared, size := int(parts[i]), int(parts[i]+parts[i+1])
-		name := arena[at : at+size]
-		copy(name, arena[before:before+shared])
-		copy(name[shared:], tails)
-		tails = tails[size-shared:]
-		if size > 0 && !utf8.RuneStart(name[0]) {
-			return errors.New("field names: not UTF-8")
+	var name []byte
+	used, total := 0, uint(0)
+	for parts := d.parts; len(parts) > 1; parts = parts[2:] {
+		shared, rest := uint(parts[0]), uint(parts[1])
+		if shared > uint(len(name)) || rest > uint(len(tails)) || shared+rest > maxName {
+			return fmt.Errorf("field name_parts: name %d is longer than there is text, or than %d bytes", len(s.Strings), maxName)
+		}
+		if total += shared + rest; total > maxNameBytes {
+			return fmt.Errorf("field name_parts: names of more than %d bytes", maxNameBytes)
+		}
+		if shared == 0 {
+			name = tails[:rest]
+		} else {
+			size := int(shared + rest)
+			if used+size > len(d.arena) {
+				d.arena, used = make([]byte, 2*(used+size)+maxName), 0 // names until here stay in the old one
+			}
+			next := d.arena[used : used+size : used+size]
+			copy(next, name[:shared])
+			copy(next[shared:], tails[:rest])
+			name, used = next, used+size
+		}
+		tails = tails[rest:]
+		if !ascii {
+			if err := checkText(alias(name), maxName); err != nil {
+				return fmt.Errorf("field name_tails: name %d: %w", len(s.Strings), err)
+			}
 		}
 		s.Strings = append(s.Strings, alias(name))
-		before, at = at, at+size
 	}
-	// With every name starting a character, all are text if all together are.
-	if !utf8.Valid(arena) || bytes.IndexByte(arena, 0) >= 0 {
-		return errors.New("field names: not UTF-8, or with a NUL byte")
+	if len(tails) != 0 {
+		return fmt.Errorf("field name_tails: %d bytes belong to no name", len(tails))
 	}
 	return nil
 }
 
 // checkSample holds what is true of every sample: each array is empty or has
 // one value per entry, and every reference points at something.
-func checkSample(s *domain.NodeSampled) error {
+func checkSample(s *domain.NodeSampled, arrays *sampleTable) error {
 	n := len(s.IDs) / 16
 	switch {
 	case s.Node == "":
@@ -541,73 +605,71 @@ func checkSample(s *domain.NodeSampled) error {
 	case s.ActivityField == 0 && len(s.ActivityMean)+len(s.ActivityMin)+len(s.ActivityMax) > 0:
 		return errors.New("field activity_field: missing, so what was measured is unknown")
 	}
-	for _, a := range [...]struct {
-		field  int
-		values []uint32
-		most   int
-	}{
-		{fieldHolder, s.Holder, len(s.HolderWorkspace)},
-		{fieldParent, s.Parent, len(s.Parents) / 16},
-		{fieldProfile, s.Profile, len(s.Strings)},
-		{fieldReplica, s.Replica, math.MaxUint32},
-		{fieldActivityMean, s.ActivityMean, blankPermille},
-		{fieldActivityMin, s.ActivityMin, blankPermille},
-		{fieldActivityMax, s.ActivityMax, blankPermille},
-		{fieldTensorActive, s.TensorActive, blankPermille},
-		{fieldDRAMActive, s.DRAMActive, blankPermille},
-		{fieldMemoryUsed, s.MemoryUsedMiB, math.MaxUint32},
-		{fieldPower, s.PowerWatts, math.MaxUint32},
-		{fieldTemperature, s.TemperatureC, math.MaxUint32},
-		{fieldSMClock, s.SMClockMHz, math.MaxUint32},
-	} {
-		if len(a.values) != 0 && len(a.values) != n {
-			return fmt.Errorf("field %s: %d values for %d entries", sampleFields[a.field], len(a.values), n)
-		}
-		if err := within32(a.field, a.values, a.most); err != nil {
-			return err
+	for _, f := range perEntry {
+		if l := len(*arrays[f]); l != 0 && l != n {
+			return fmt.Errorf("field %s: %d values for %d entries", sampleFields[f], l, n)
 		}
 	}
-	if err := within32(fieldHolderWorkspace, s.HolderWorkspace, len(s.Strings)); err != nil {
-		return err
+	for _, f := range perMille {
+		if above(*arrays[f], 1000+1) {
+			return fmt.Errorf("field %s: a value is no share per mille, plus one", sampleFields[f])
+		}
 	}
-	if err := within32(fieldHolderDeployment, s.HolderDeployment, len(s.Strings)); err != nil {
-		return err
+	for _, f := range nameRefs {
+		if above(*arrays[f], len(s.Strings)) {
+			return fmt.Errorf("field %s: a reference is beyond the %d names", sampleFields[f], len(s.Strings))
+		}
 	}
-	if err := within32(fieldHolderUnit, s.HolderUnit, len(s.Strings)); err != nil {
-		return err
-	}
-	if err := within32(fieldOtherEntry, s.OtherEntry, n-1); err != nil {
-		return err
+	switch {
+	case above(s.Holder, len(s.HolderUnit)):
+		return fmt.Errorf("field holder: a reference is beyond the %d holders", len(s.HolderUnit))
+	case above(s.Parent, len(s.Parents)/16):
+		return fmt.Errorf("field parent: a reference is beyond the %d parents", len(s.Parents)/16)
+	case above(s.OtherEntry, n-1):
+		return fmt.Errorf("field other_entry: an index is beyond the %d entries", n)
 	}
 	return checkIDs(s, n)
 }
 
-// blankPermille is the largest share, 1000 per mille, as metrics hold it: plus one.
-const blankPermille = 1001
-
-func within32(field int, vs []uint32, most int) error {
-	for _, v := range vs {
-		if int(v) > most {
-			return fmt.Errorf("field %s: %d is more than %d", sampleFields[field], v, most)
-		}
+// What checkSample holds of arrays: one value per entry, shares, references to names.
+var (
+	perEntry = [...]int{
+		fieldHolder, fieldActivityMean, fieldActivityMin, fieldActivityMax, fieldTensorActive, fieldDRAMActive,
+		fieldMemoryUsed, fieldPower, fieldTemperature, fieldSMClock, fieldParent, fieldProfile, fieldReplica,
 	}
-	return nil
+	perMille = [...]int{fieldActivityMean, fieldActivityMin, fieldActivityMax, fieldTensorActive, fieldDRAMActive}
+	nameRefs = [...]int{fieldHolderWorkspace, fieldHolderDeployment, fieldHolderUnit, fieldProfile}
+)
+
+// above reports whether a value exceeds the bound: then the difference is
+// negative. It takes no branch per value.
+func above(vs []uint32, most int) bool {
+	all := 0
+	for _, v := range vs {
+		all |= most - int(v)
+	}
+	return all < 0
 }
 
-// checkIDs holds that no id is zero and that no two entries are one device and replica.
+// checkIDs holds that no id is zero and that no two entries are one device and
+// replica. Ids are compared only where a byte of them was met before.
 func checkIDs(s *domain.NodeSampled, n int) error {
+	var met [4]uint64
 	for i := range n {
-		id := s.IDs[16*i : 16*i+16]
-		tail := binary.LittleEndian.Uint64(id[8:])
-		if tail == 0 && binary.LittleEndian.Uint64(id) == 0 {
+		id := (*[16]byte)(s.IDs[16*i:])
+		if *id == ([16]byte{}) {
 			return fmt.Errorf("field ids: entry %d has no id", i)
 		}
-		for j := range i {
-			if binary.LittleEndian.Uint64(s.IDs[16*j+8:]) == tail && bytes.Equal(id, s.IDs[16*j:16*j+16]) &&
-				(len(s.Replica) == 0 || s.Replica[i] == s.Replica[j]) {
-				return fmt.Errorf("field ids: entries %d and %d are both %s", j, i, domain.GPUID(id))
+		mark := id[0] ^ id[15]
+		word, bit := &met[mark>>6], uint64(1)<<(mark&63)
+		if *word&bit != 0 {
+			for j := range i {
+				if *id == *(*[16]byte)(s.IDs[16*j:]) && (len(s.Replica) == 0 || s.Replica[i] == s.Replica[j]) {
+					return fmt.Errorf("field ids: entries %d and %d are both %s", j, i, domain.GPUID(*id))
+				}
 			}
 		}
+		*word |= bit
 	}
 	return nil
 }

@@ -2,9 +2,7 @@ package wire
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -134,9 +132,6 @@ func TestSampleDecodesWithoutAllocating(t *testing.T) {
 		t.Errorf("decoding a sample allocates %v times, want never", n)
 	}
 }
-
-var _ = reflect.DeepEqual
-var _ = strings.Clone
 
 func BenchmarkDecodeSample(b *testing.B) {
 	for _, c := range []struct {
