@@ -214,6 +214,9 @@ type Rows struct {
 	// touching anything else is a programming error, which strict stores report.
 	declared map[Key]bool
 	trespass []Key
+	// names holds one copy of each name that rows keep, since thousands of rows
+	// keep the same few.
+	names map[string]string
 }
 
 // NewRows returns an empty working set.
@@ -240,6 +243,22 @@ func (r *Rows) Add(k Key, row Row) {
 		r.tables[k.Table] = make(map[Key]*entry)
 	}
 	r.tables[k.Table][k] = &entry{key: k, row: row}
+}
+
+// maxNames bounds the memory of names that are no longer used.
+const maxNames = 1 << 16
+
+// keep returns a copy of a name that does not share memory with a record.
+func (r *Rows) keep(name string) string {
+	if kept, ok := r.names[name]; ok {
+		return kept
+	}
+	if r.names == nil || len(r.names) >= maxNames {
+		r.names = make(map[string]string)
+	}
+	name = strings.Clone(name)
+	r.names[name] = name
+	return name
 }
 
 // Remove takes rows out of the working set; it does not delete them.
@@ -275,7 +294,7 @@ func (r *Rows) Settle() {
 func change[R Row](r *Rows, k Key) R {
 	e := r.find(k)
 	if e == nil {
-		k = k.clone()
+		k.Scope, k.ID = r.keep(k.Scope), r.keep(k.ID)
 		e = &entry{key: k, row: newRow(k.Table)}
 		if r.tables[k.Table] == nil {
 			r.tables[k.Table] = make(map[Key]*entry)

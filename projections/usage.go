@@ -1,8 +1,6 @@
 package projections
 
 import (
-	"strings"
-
 	"quartermaster/domain"
 )
 
@@ -108,17 +106,17 @@ type UsageHour struct {
 
 func (*UsageHour) row() {}
 
-func (u *UsageHour) observer(source string) *Observer {
+func (u *UsageHour) observer(rows *Rows, source string) *Observer {
 	for i := range u.Observers {
 		if u.Observers[i].Source == source {
 			return &u.Observers[i]
 		}
 	}
-	u.Observers = append(u.Observers, Observer{Source: strings.Clone(source)})
+	u.Observers = append(u.Observers, Observer{Source: rows.keep(source)})
 	return &u.Observers[len(u.Observers)-1]
 }
 
-func (u *UsageHour) holder(workspace, deployment, unit string) uint32 {
+func (u *UsageHour) holder(rows *Rows, workspace, deployment, unit string) uint32 {
 	for i := range u.Holders {
 		h := &u.Holders[i]
 		if h.Unit == unit && h.Deployment == deployment && h.Workspace == workspace {
@@ -126,7 +124,7 @@ func (u *UsageHour) holder(workspace, deployment, unit string) uint32 {
 		}
 	}
 	u.Holders = append(u.Holders, Holder{
-		Workspace: strings.Clone(workspace), Deployment: strings.Clone(deployment), Unit: strings.Clone(unit),
+		Workspace: rows.keep(workspace), Deployment: rows.keep(deployment), Unit: rows.keep(unit),
 	})
 	return uint32(len(u.Holders))
 }
@@ -150,12 +148,12 @@ func foldSample(rows *Rows, scope, source string, s *domain.NodeSampled) {
 			continue
 		}
 		u := change[*UsageHour](rows, Key{Table: TableUsage, Scope: scope, ID: s.Node, Hour: int64(h / domain.Hour)})
-		u.add(source, s, from, to)
+		u.add(rows, source, s, from, to)
 	}
 }
 
-func (u *UsageHour) add(source string, s *domain.NodeSampled, from, to uint32) {
-	o := u.observer(source)
+func (u *UsageHour) add(rows *Rows, source string, s *domain.NodeSampled, from, to uint32) {
+	o := u.observer(rows, source)
 	o.Samples++
 	o.ActivityField = s.ActivityField
 	n := s.Entries()
@@ -165,8 +163,11 @@ func (u *UsageHour) add(source string, s *domain.NodeSampled, from, to uint32) {
 	// The event's holders, as the row numbers them.
 	var few [32]uint32
 	holders := few[:0]
+	if u.Holders == nil && len(s.HolderWorkspace) > 0 {
+		u.Holders = make([]Holder, 0, len(s.HolderWorkspace))
+	}
 	for i := range s.HolderWorkspace {
-		holders = append(holders, u.holder(s.Text(s.HolderWorkspace, i), s.Text(s.HolderDeployment, i), s.Text(s.HolderUnit, i)))
+		holders = append(holders, u.holder(rows, s.Text(s.HolderWorkspace, i), s.Text(s.HolderDeployment, i), s.Text(s.HolderUnit, i)))
 	}
 	fresh := n - len(o.Devices)
 	var slab []Segment
@@ -189,7 +190,7 @@ func (u *UsageHour) add(source string, s *domain.NodeSampled, from, to uint32) {
 			}
 		}
 		if len(s.Parent) > 0 && s.Parent[i] > 0 {
-			d.Cut = o.cut(domain.GPUID(s.Parents[16*(s.Parent[i]-1):]), s.Text(s.Profile, i))
+			d.Cut = o.cut(rows, domain.GPUID(s.Parents[16*(s.Parent[i]-1):]), s.Text(s.Profile, i))
 		}
 		g := Segment{From: from, To: to}
 		if len(s.Holder) > 0 && s.Holder[i] > 0 {
@@ -225,13 +226,13 @@ func (o *Observer) device(i int, id domain.GPUID, replica uint32) *Device {
 	return nil
 }
 
-func (o *Observer) cut(parent domain.GPUID, profile string) uint32 {
+func (o *Observer) cut(rows *Rows, parent domain.GPUID, profile string) uint32 {
 	for i := range o.Cuts {
 		if o.Cuts[i].Parent == parent && o.Cuts[i].Profile == profile {
 			return uint32(i + 1)
 		}
 	}
-	o.Cuts = append(o.Cuts, Cut{Parent: parent, Profile: strings.Clone(profile)})
+	o.Cuts = append(o.Cuts, Cut{Parent: parent, Profile: rows.keep(profile)})
 	return uint32(len(o.Cuts))
 }
 
