@@ -1,0 +1,156 @@
+package storetest
+
+import (
+	"fmt"
+
+	"pgregory.net/rapid"
+
+	"quartermaster/domain"
+)
+
+// Draw returns a random log: a few hundred records of a small house, from
+// several sources, with late, repeated, missing, forged, broken and misplaced
+// ones among them, and sources that were started anew.
+func Draw(t *rapid.T) *Log {
+	l := NewLog()
+	l.Batch = rapid.IntRange(1, 40).Draw(t, "batch")
+	examples := Examples()
+	l.Append(examples[:2]...) // the first operators
+	n := rapid.IntRange(0, 120).Draw(t, "records")
+	for range n {
+		switch rapid.IntRange(0, 19).Draw(t, "kind") {
+		case 0:
+			tp := rapid.SampledFrom(domain.AllPartitions()).Draw(t, "partition")
+			value := rapid.SampledFrom([]string{"", "not an event", "\x00", "-1", "999999999"}).Draw(t, "value")
+			l.AppendRaw(tp, []byte("c1"), []byte(value), drawTime(t))
+		case 1:
+			// A good event where it does not belong.
+			tp := rapid.SampledFrom(domain.AllPartitions()).Draw(t, "partition")
+			l.AppendRaw(tp, []byte("elsewhere"), []byte("0"), drawTime(t))
+		case 2:
+			l.repeatSome(t)
+		case 3:
+			// Something is lost, or two streams of one source follow each other.
+			env := DrawEvent(t)
+			env.Incarnation = rapid.Uint64Range(1, 3).Draw(t, "incarnation")
+			if env.Incarnation > 1 {
+				env.PreviousIncarnation, env.PreviousSequence = env.Incarnation-1, rapid.Uint64Range(0, 9).Draw(t, "previous")
+			}
+			env.Sequence = rapid.Uint64Range(1, 20).Draw(t, "sequence")
+			l.AppendAt(env, env.Time-domain.Instant(rapid.IntRange(0, 600).Draw(t, "ahead"))*domain.Second)
+		case 4:
+			env := rapid.SampledFrom(examples).Draw(t, "example")
+			if env.Signature != nil {
+				s := *env.Signature
+				s.Bytes = append([]byte{}, s.Bytes...)
+				s.Bytes[0] ^= 1
+				env.Signature = &s
+			}
+			l.Append(env)
+		case 5, 6, 7:
+			l.Append(rapid.SampledFrom(examples).Draw(t, "example"))
+		default:
+			l.Append(DrawEvent(t))
+		}
+	}
+	return l
+}
+
+func (l *Log) repeatSome(t *rapid.T) {
+	var filled []domain.TopicPartition
+	for _, tp := range domain.AllPartitions() {
+		if len(l.Records(tp)) > 0 {
+			filled = append(filled, tp)
+		}
+	}
+	tp := rapid.SampledFrom(filled).Draw(t, "repeated")
+	from := rapid.IntRange(0, len(l.Records(tp))-1).Draw(t, "from")
+	to := min(len(l.Records(tp)), from+rapid.IntRange(1, 5).Draw(t, "count"))
+	for i := from; i < to; i++ {
+		l.Repeat(tp, int64(i))
+	}
+}
+
+func drawTime(t *rapid.T) domain.Instant {
+	return Start + domain.Instant(rapid.IntRange(0, 5*60).Draw(t, "minute"))*60*domain.Second
+}
+
+// DrawEvent returns a good random event about a fleet of two clusters with two
+// nodes each of two GPUs.
+func DrawEvent(t *rapid.T) domain.Envelope {
+	pick := func(name string, from ...string) string { return rapid.SampledFrom(from).Draw(t, name) }
+	cluster, node := pick("cluster", "c1", "c2"), pick("node", "n1", "n2")
+	at := drawTime(t)
+	env := domain.Envelope{
+		Cluster: cluster, Time: at,
+		Source: pick("source", "reporter/a", "prometheus/b", "import/c"),
+	}
+	interval := domain.Interval{From: at, To: at + domain.Instant(rapid.IntRange(1, 150).Draw(t, "length"))*60*domain.Second - domain.Instant(rapid.IntRange(0, 1).Draw(t, "odd"))*1_500_000}
+	device := GPU(cluster, node, rapid.IntRange(0, 2).Draw(t, "gpu"))
+	switch rapid.IntRange(0, 17).Draw(t, "event") {
+	case 0:
+		return Node(cluster, node, pick("model", "H100 80GB", "A100 40GB", "unheard of"), rapid.IntRange(1, 2).Draw(t, "gpus"), at)
+	case 1:
+		env.Event = &domain.NodeRetired{Node: node}
+	case 2:
+		env.Workspace = pick("owner", "acme", "beta")
+		env.Event = &domain.ClusterRegistered{Provider: "p", ProviderClass: domain.Neocloud, Region: pick("region", "eu", "us")}
+	case 3:
+		env.Event = &domain.GPUFaultObserved{Node: node, GPU: device, Kind: domain.FaultXID, Code: 79, Fatal: rapid.Bool().Draw(t, "fatal")}
+	case 4:
+		env.Event = &domain.NodeCordoned{Node: node, Repair: rapid.Bool().Draw(t, "repair")}
+	case 5:
+		env.Event = &domain.NodeDrained{Node: node}
+	case 6:
+		env.Event = &domain.NodeReturned{Node: node}
+	case 7:
+		env.Event = &domain.MaintenanceScheduled{Maintenance: pick("window", "m1", "m2"), Nodes: []string{node}, Window: interval, Cancelled: rapid.Bool().Draw(t, "cancelled")}
+	case 8:
+		env.Event = &domain.UsageCorrected{Node: node, GPU: device, Replica: uint32(rapid.IntRange(0, 1).Draw(t, "replica")), Interval: interval, Workspace: pick("holder", "", "acme", "beta"), Reason: "r"}
+	case 9:
+		env.Workspace = pick("workspace", "acme", "beta")
+		env.Event = &domain.DeploymentChanged{Deployment: pick("deployment", "d1", "d2"), Model: pick("runs", "llama", "qwen"), Class: domain.ClassServing, Replicas: uint32(rapid.IntRange(0, 3).Draw(t, "replicas"))}
+	case 10:
+		env.Event = &domain.ReplicasObserved{Deployment: pick("deployment", "", "d1", "d2"), Model: pick("runs", "llama", "qwen"), Ready: 1, Desired: 1}
+	case 11:
+		env.Workspace = "acme"
+		env.Event = &domain.QuotaSet{Quota: pick("quota", "q1", "q2"), Resource: "gpu", EffectiveFrom: drawTime(t)}
+		return rapid.SampledFrom([]Operator{Root, NewOperator("mallory", 1)}).Draw(t, "operator").Sign(env)
+	case 12:
+		env.Event = &domain.ServingSampled{Deployment: "d1", Model: "llama", Engine: "vllm", Interval: interval, PromptTokens: 7}
+	default:
+		env.Time = interval.To
+		env.Event = Sample(node, interval, drawDevices(t, cluster, node)...)
+	}
+	return env
+}
+
+// drawDevices returns what a sample may say of a node: GPUs that are whole,
+// cut, shared, unknown or left out.
+func drawDevices(t *rapid.T, cluster, node string) []Seen {
+	var out []Seen
+	hold := func(s Seen) {
+		if s.Workspace = rapid.SampledFrom([]string{"", "acme", "beta"}).Draw(t, "holder"); s.Workspace != "" {
+			s.Deployment = rapid.SampledFrom([]string{"", "d1", "d2"}).Draw(t, "deployment")
+		}
+		s.Activity = rapid.IntRange(-1, 1000).Draw(t, "activity")
+		out = append(out, s)
+	}
+	for i := range 3 {
+		id := GPU(cluster, node, i)
+		switch rapid.IntRange(0, 4).Draw(t, fmt.Sprint("gpu ", i)) {
+		case 0:
+		case 1:
+			for j := range rapid.IntRange(1, 4).Draw(t, "instances") {
+				hold(Seen{ID: GPU(cluster, node, 10*(i+1)+j), Parent: id, Profile: rapid.SampledFrom([]string{"1g.10gb", "3g.40gb", "4g.40gb", "7g.80gb", "odd"}).Draw(t, "profile")})
+			}
+		case 2:
+			for j := range rapid.IntRange(1, 3).Draw(t, "replicas") {
+				hold(Seen{ID: id, Replica: uint32(j + 1)})
+			}
+		default:
+			hold(Seen{ID: id})
+		}
+	}
+	return out
+}

@@ -1,0 +1,482 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// Reopener is a store that can be closed and opened again with what it kept.
+// Where a store is one, the suite compares it before and after.
+type Reopener interface {
+	Reopen(t *testing.T) projections.Store
+}
+
+// Step folds the next records of a partition, at most n of them, in one
+// transaction, and returns how many there were. It fails with
+// [projections.ErrFenced] when another folded the partition meanwhile.
+func Step(ctx context.Context, l *Log, s projections.Store, tp domain.TopicPartition, n int) (int, error) {
+	tx, err := s.Begin(ctx, tp)
+	if err != nil {
+		return 0, err
+	}
+	defer tx.Rollback()
+	records := l.Records(tp)
+	records = records[min(tx.Next(), int64(len(records))):]
+	records = records[:min(n, len(records))]
+	if err := apply(ctx, l, tx, tp, records); err != nil {
+		return 0, err
+	}
+	return len(records), tx.Commit(ctx, tx.Next()+int64(len(records)))
+}
+
+// apply folds records into a transaction that stays open.
+func apply(ctx context.Context, l *Log, tx projections.Tx, tp domain.TopicPartition, records []domain.Record) error {
+	f := projections.NewFolder(tp, tp.Topic.Partitions(), l)
+	rows, err := tx.Load(ctx, func(yield func(projections.Key) bool) {
+		for i := range records {
+			if !f.Keys(&records[i], yield) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for i := range records {
+		if err := f.Apply(rows, &records[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// state is what a view shows.
+type state struct {
+	at     string
+	digest [32]byte
+}
+
+func stateOf(ctx context.Context, s projections.Store) (state, error) {
+	var st state
+	err := s.View(ctx, func(v projections.View) error {
+		var err error
+		st.at = v.Position().String()
+		st.digest, err = Digest(v)
+		return err
+	})
+	return st, err
+}
+
+// Run checks a store. open returns a new, empty one for [domain.TopicSpecs].
+func Run(t *testing.T, open func(t *testing.T) projections.Store) {
+	ctx := context.Background()
+	look := func(t *testing.T, s projections.Store) state {
+		t.Helper()
+		st, err := stateOf(ctx, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	// reference returns what a memory store shows after the whole log.
+	reference := func(t *testing.T, l *Log) state {
+		t.Helper()
+		m, err := l.Fold(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return look(t, m)
+	}
+	catchUp := func(t *testing.T, l *Log, s projections.Store) {
+		t.Helper()
+		if err := l.Runner(s).CatchUp(ctx, l.End()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	examples := func() *Log {
+		l := NewLog()
+		l.Append(Examples()...)
+		return l
+	}
+	fleet := domain.TopicPartition{Topic: domain.TopicFleet, Partition: domain.PartitionOf([]byte("c1"), domain.TopicFleet.Partitions())}
+
+	t.Run("Empty", func(t *testing.T) {
+		s := open(t)
+		for _, tp := range domain.AllPartitions() {
+			tx, err := s.Begin(ctx, tp)
+			if err != nil {
+				t.Fatalf("begin %s: %v", tp, err)
+			}
+			if n := tx.Next(); n != 0 {
+				t.Errorf("%s stands at %d, want 0", tp, n)
+			}
+			tx.Rollback()
+			tx.Rollback() // does nothing
+		}
+		if st := look(t, s); st.at != "0" {
+			t.Errorf("position %s, want 0", st.at)
+		}
+		err := s.View(ctx, func(v projections.View) error {
+			row, err := v.Get(projections.Key{Table: projections.TableNodes, Scope: "c1", ID: "n1"})
+			if row != nil {
+				t.Errorf("an empty store has %v", row)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if _, err := s.Begin(ctx, domain.TopicPartition{Topic: domain.TopicFleet, Partition: 99}); err == nil {
+			t.Error("began on a partition that does not exist")
+		}
+	})
+
+	t.Run("EveryType", func(t *testing.T) {
+		l, s := examples(), open(t)
+		catchUp(t, l, s)
+		err := s.View(ctx, func(v projections.View) error {
+			if at := v.Position(); at.String() != l.End().String() {
+				t.Errorf("position %s, want %s", at, l.End())
+			}
+			for _, table := range projections.Tables() {
+				rows := 0
+				var before projections.Key
+				err := v.Scan(table, "", func(k projections.Key, row projections.Row) error {
+					if rows++; rows > 1 && before.Compare(k) >= 0 {
+						t.Errorf("%s was shown before %s", before, k)
+					}
+					before = k
+					got, err := v.Get(k)
+					if err != nil {
+						return err
+					}
+					same, err := sameRow(row, got)
+					if !same {
+						t.Errorf("%s: got and scanned rows differ", k)
+					}
+					n := 0
+					if err := v.Scan(table, k.Scope, func(l projections.Key, _ projections.Row) error {
+						if l.Scope != k.Scope {
+							t.Errorf("the scope %q has %s", k.Scope, l)
+						}
+						n++
+						return nil
+					}); err != nil || n == 0 {
+						t.Errorf("scan of scope %q: %d rows, error %v", k.Scope, n, err)
+					}
+					return err
+				})
+				if err != nil {
+					return err
+				}
+				if want := table != projections.TableQuarantine; want != (rows > 0) {
+					t.Errorf("%s has %d rows after an event of every type", table, rows)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+
+	t.Run("ScanStops", func(t *testing.T) {
+		l, s := examples(), open(t)
+		catchUp(t, l, s)
+		stop := errors.New("stop")
+		n := 0
+		err := s.View(ctx, func(v projections.View) error {
+			return v.Scan(projections.TableStreams, "", func(projections.Key, projections.Row) error { n++; return stop })
+		})
+		if n != 1 || !errors.Is(err, stop) {
+			t.Errorf("%d rows after the first was refused, error %v", n, err)
+		}
+	})
+
+	t.Run("SameAsMemory", func(t *testing.T) {
+		draw := rapid.Custom(Draw)
+		for seed := range 4 {
+			l := draw.Example(seed)
+			s := open(t)
+			catchUp(t, l, s)
+			if got, want := look(t, s), reference(t, l); got != want {
+				t.Errorf("log %d: %x at %s, want %x at %s", seed, got.digest, got.at, want.digest, want.at)
+			}
+		}
+	})
+
+	t.Run("LargeBatch", func(t *testing.T) {
+		l := Fleet(20, 4, Start)
+		l.Batch = 100_000
+		s := open(t)
+		catchUp(t, l, s)
+		small := Fleet(20, 4, Start)
+		small.Batch = 7
+		if got, want := look(t, s), reference(t, small); got != want {
+			t.Errorf("%x at %s, want %x at %s", got.digest, got.at, want.digest, want.at)
+		}
+	})
+
+	t.Run("Rollback", func(t *testing.T) {
+		l, s := examples(), open(t)
+		if _, err := Step(ctx, l, s, fleet, 1); err != nil {
+			t.Fatal(err)
+		}
+		before := look(t, s)
+		tx, err := s.Begin(ctx, fleet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tx.Rollback()
+		if got := look(t, s); got != before {
+			t.Error("a transaction that did nothing changed something")
+		}
+		if tx, err = s.Begin(ctx, fleet); err != nil {
+			t.Fatal(err)
+		}
+		if err := apply(ctx, l, tx, fleet, l.Records(fleet)[1:3]); err != nil {
+			t.Fatal(err)
+		}
+		tx.Rollback()
+		// A store may refuse to go on, but it must not show what was rolled back.
+		got, err := stateOf(ctx, s)
+		if err == nil && got != before {
+			t.Errorf("after a rollback the store shows %x at %s, want %x at %s", got.digest, got.at, before.digest, before.at)
+		}
+		if _, err := Step(ctx, l, s, fleet, 100); err == nil {
+			catchUp(t, l, s)
+			if got, want := look(t, s), reference(t, l); got != want {
+				t.Error("after a rollback and the same again the rows differ")
+			}
+		}
+	})
+
+	t.Run("CommitTwice", func(t *testing.T) {
+		l, s := examples(), open(t)
+		tx, err := s.Begin(ctx, fleet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := apply(ctx, l, tx, fleet, l.Records(fleet)[:2]); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(ctx, 2); err != nil {
+			t.Fatal(err)
+		}
+		before := look(t, s)
+		if err := tx.Commit(ctx, 3); err == nil {
+			t.Error("committed twice")
+		}
+		tx.Rollback() // does nothing
+		if got := look(t, s); got != before {
+			t.Error("what came after the commit changed something")
+		}
+	})
+
+	t.Run("Fenced", func(t *testing.T) {
+		l, s := examples(), open(t)
+		first, err := s.Begin(ctx, fleet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The second waits for the first, or is refused when it commits.
+		second := make(chan error, 1)
+		go func() {
+			tx, err := s.Begin(ctx, fleet)
+			if err != nil {
+				second <- err
+				return
+			}
+			defer tx.Rollback()
+			from := tx.Next()
+			if err := apply(ctx, l, tx, fleet, l.Records(fleet)[from:from+1]); err != nil {
+				second <- err
+				return
+			}
+			err = tx.Commit(ctx, from+1)
+			if from == 2 && err == nil || from == 0 && errors.Is(err, projections.ErrFenced) {
+				err = nil
+			} else {
+				err = fmt.Errorf("began at %d while another committed 2: %w", from, err)
+			}
+			second <- err
+		}()
+		if err := apply(ctx, l, first, fleet, l.Records(fleet)[:2]); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Commit(ctx, 2); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-second; err != nil {
+			t.Error(err)
+		}
+		catchUp(t, l, s)
+		if got, want := look(t, s), reference(t, l); got != want {
+			t.Error("rows differ after two folded the same partition")
+		}
+	})
+
+	t.Run("TwoRunners", func(t *testing.T) {
+		l, s := Fleet(10, 3, Start), open(t)
+		l.Batch = 5
+		var wg sync.WaitGroup
+		errs := make([]error, 2)
+		for i := range errs {
+			wg.Go(func() { errs[i] = l.Runner(s).CatchUp(ctx, l.End()) })
+		}
+		wg.Wait()
+		for _, err := range errs {
+			if err != nil && !errors.Is(err, projections.ErrFenced) {
+				t.Errorf("want success or ErrFenced, not %v", err)
+			}
+		}
+		catchUp(t, l, s)
+		if got, want := look(t, s), reference(t, l); got != want {
+			t.Error("rows differ after two runners")
+		}
+	})
+
+	t.Run("ViewWhileFolding", func(t *testing.T) {
+		l, s := Fleet(10, 6, Start), open(t)
+		l.Batch = 3
+		done := make(chan error, 1)
+		go func() { done <- l.Runner(s).CatchUp(ctx, l.End()) }()
+		for views := 0; ; views++ {
+			if err := s.View(ctx, func(v projections.View) error { return consistent(v) }); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, want := look(t, s), reference(t, l); got != want {
+					t.Error("rows differ after views")
+				}
+				return
+			default:
+			}
+		}
+	})
+
+	t.Run("ViewAcrossCommit", func(t *testing.T) {
+		l, s := examples(), open(t)
+		before := look(t, s)
+		tx, err := s.Begin(ctx, fleet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := apply(ctx, l, tx, fleet, l.Records(fleet)); err != nil {
+			t.Fatal(err)
+		}
+		seen := make(chan state, 1)
+		go func() {
+			st, err := stateOf(ctx, s)
+			if err != nil {
+				t.Error(err)
+			}
+			seen <- st
+		}()
+		if err := tx.Commit(ctx, int64(len(l.Records(fleet)))); err != nil {
+			t.Fatal(err)
+		}
+		if got, after := <-seen, look(t, s); got != before && got != after {
+			t.Errorf("a view shows %x at %s, which is neither before nor after", got.digest, got.at)
+		}
+	})
+
+	t.Run("Follow", func(t *testing.T) {
+		l, s := NewLog(), open(t)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		done := make(chan error, 1)
+		r := l.Runner(s)
+		go func() { done <- r.Follow(ctx) }()
+		l.Append(Examples()...)
+		for !r.Progress().Position.Covers(l.End()) {
+			select {
+			case err := <-done:
+				t.Fatalf("stopped: %v", err)
+			default:
+			}
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("after the end of its context: %v", err)
+		}
+		if got, want := look(t, s), reference(t, l); got != want {
+			t.Error("rows differ after following")
+		}
+	})
+
+	t.Run("Reopen", func(t *testing.T) {
+		l := rapid.Custom(Draw).Example(7)
+		s := open(t)
+		r, ok := s.(Reopener)
+		if !ok {
+			t.Skip("the store does not outlive its process")
+		}
+		for _, tp := range domain.AllPartitions() {
+			if _, err := Step(ctx, l, s, tp, len(l.Records(tp))/2); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := look(t, s)
+		s = r.Reopen(t)
+		if after := look(t, s); after != before {
+			t.Errorf("opened again: %x at %s, want %x at %s", after.digest, after.at, before.digest, before.at)
+		}
+		catchUp(t, l, s)
+		if got, want := look(t, s), reference(t, l); got != want {
+			t.Error("rows differ when folding went on after opening again")
+		}
+	})
+}
+
+// consistent checks that rows and position of a view belong together: in a log
+// without repeats, every record is in a stream or in quarantine.
+func consistent(v projections.View) error {
+	counted := map[string]int64{}
+	count := func(table projections.Table, n func(projections.Row) int64) error {
+		return v.Scan(table, "", func(k projections.Key, row projections.Row) error {
+			counted[k.Scope] += n(row)
+			return nil
+		})
+	}
+	err := count(projections.TableStreams, func(row projections.Row) int64 {
+		s := row.(*projections.Stream)
+		return int64(s.Mark - s.Missing())
+	})
+	if err == nil {
+		err = count(projections.TableQuarantine, func(projections.Row) int64 { return 1 })
+	}
+	if err != nil {
+		return err
+	}
+	for tp, next := range v.Position() {
+		if n := counted[tp.String()]; n != next {
+			return fmt.Errorf("%s stands at %d and its rows at %d", tp, next, n)
+		}
+	}
+	return nil
+}
+
+func sameRow(a, b projections.Row) (bool, error) {
+	if a == nil || b == nil {
+		return a == b, nil
+	}
+	x, err := projections.EncodeRow(a)
+	if err != nil {
+		return false, err
+	}
+	y, err := projections.EncodeRow(b)
+	return string(x) == string(y), err
+}
