@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/shopspring/decimal"
@@ -53,20 +54,28 @@ func (c *cells) refuse(k column, reason string) {
 // maxName is the longest identifier that events may hold, in bytes.
 const maxName = 256
 
+// checkName says why a text cannot be an identifier, "" when it can.
+func checkName(s string) string {
+	if len(s) > maxName {
+		return fmt.Sprintf("is longer than %d bytes", maxName)
+	}
+	if !utf8.ValidString(s) {
+		return "is not valid UTF-8"
+	}
+	if strings.ContainsFunc(s, unicode.IsControl) {
+		return "holds a control character"
+	}
+	return ""
+}
+
 // text reads a field that may be empty.
 func (c *cells) text(k column) string {
-	b := c.raw(k)
-	if len(b) > maxName {
-		c.refuse(k, fmt.Sprintf("is longer than %d bytes", maxName))
+	s := string(c.raw(k))
+	if reason := checkName(s); reason != "" {
+		c.refuse(k, reason)
 		return ""
 	}
-	for _, r := range string(b) {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			c.refuse(k, "holds a control character")
-			return ""
-		}
-	}
-	return string(b)
+	return s
 }
 
 // name reads a field that must not be empty.

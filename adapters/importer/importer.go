@@ -276,8 +276,8 @@ func (o Options) check(kind Kind) error {
 		names["workspace of "+vc] = ws
 	}
 	for what, name := range names {
-		if len(name) > maxName {
-			return fmt.Errorf("import %s: %s is longer than %d bytes", kind, what, maxName)
+		if reason := checkName(name); reason != "" {
+			return fmt.Errorf("import %s: %s %q %s", kind, what, clip(name), reason)
 		}
 	}
 	return nil

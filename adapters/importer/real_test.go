@@ -4,8 +4,9 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
+
+	"github.com/shopspring/decimal"
 
 	"quartermaster/adapters/importer"
 	"quartermaster/domain"
@@ -79,33 +80,47 @@ func TestOpenbNodes(t *testing.T) {
 
 func TestOpenbPods(t *testing.T) {
 	for _, f := range []struct {
-		name            string
-		rows, removed   int
-		serving, with4s int
+		name                   string
+		rows, removed, serving int
 	}{
-		{"openb_pod_list_default.csv", 8152, 8151, 4647, 0},
-		{"openb_pod_list_gpuspec10.csv", 8152, 8151, 4647, 0},
-		{"openb_pod_list_cpu050.csv", 7439, 7438, 4223, 0},
-		{"openb_pod_list_gpushare100.csv", 8152, 8149, 2360, 0},
-		{"openb_pod_list_multigpu20.csv", 8324, 0, 0, 0},
+		{"openb_pod_list_default.csv", 8152, 8152, 4647},
+		{"openb_pod_list_gpuspec10.csv", 8152, 8152, 4647},
+		{"openb_pod_list_cpu050.csv", 7439, 7439, 4223},
+		{"openb_pod_list_gpushare100.csv", 8152, 8152, 2360},
+		{"openb_pod_list_multigpu20.csv", 8324, 0, 0}, // without times and qos
 	} {
-		serving := 0
+		serving, milli := 0, uint64(0)
 		c := collect(t, importer.Pods, "openb/"+f.name, importer.Options{Cluster: "openb", Workspace: "research", Epoch: epoch}, func(e *domain.Envelope) {
-			if d, ok := e.Event.(*domain.DeploymentChanged); ok && d.Class == domain.ClassServing {
-				serving++
+			if d, ok := e.Event.(*domain.DeploymentChanged); ok {
+				if d.Class == domain.ClassServing {
+					serving++
+				}
+				if d.Need.Milli != 0 {
+					milli += uint64(d.Need.Milli)
+				} else {
+					milli += 1000 * uint64(d.Need.Count)
+				}
 			}
 		})
-		t.Log(f.name, c.Rows, c.Bad, c.Types, c.bad, c.Warnings, serving)
+		if c.Rows != f.rows || c.Bad != 0 || c.Types[domain.TypeDeploymentChanged] != f.rows || c.Types[domain.TypeDeploymentRemoved] != f.removed || serving != f.serving {
+			t.Errorf("%s: %+v, %d serving, want %+v", f.name, c.Summary, serving, f)
+		}
+		if f.name == "openb_pod_list_default.csv" && milli != 6086800 {
+			t.Errorf("%s asks for %d thousandths of a GPU, want 6086800", f.name, milli)
+		}
 	}
 }
 
+// The totals were computed from the file by other means: GPU-intervals held are
+// the sum of six times each mean, rounded half to even.
 func TestHeliosUsage(t *testing.T) {
 	var held, entries int
-	var demand uint64
+	var running, pending uint64
 	c := collect(t, importer.Usage, "helios/earth_vc_hourly.csv.gz", importer.Options{Cluster: "earth", Zone: "UTC", GPUModel: "V100"}, func(e *domain.Envelope) {
 		switch ev := e.Event.(type) {
 		case *domain.DemandObserved:
-			demand += ev.RunningMilli
+			running += ev.RunningMilli
+			pending += ev.PendingMilli
 		case *domain.NodeSampled:
 			entries += ev.Entries()
 			for _, h := range ev.Holder {
@@ -113,7 +128,15 @@ func TestHeliosUsage(t *testing.T) {
 			}
 		}
 	})
-	t.Log(c.Rows, c.Bad, c.Types, held, entries, demand, c.Warnings)
+	if c.Rows != 11904 || c.Bad != 0 || len(c.Warnings) != 0 {
+		t.Errorf("%+v, want 11904 good rows", c.Summary)
+	}
+	if c.Types[domain.TypeDemandObserved] != 11904 || c.Types[domain.TypeNodeRegistered] != 107 || c.Types[domain.TypeNodeSampled] != 477648 {
+		t.Errorf("events %v, want 11904 DemandObserved, 107 NodeRegistered, 477648 NodeSampled", c.Types)
+	}
+	if entries != 6*636864 || held != 2548618 || running != 424772510 || pending != 45671820 {
+		t.Errorf("entries %d, held %d, running %d, pending %d, want %d, 2548618, 424772510, 45671820", entries, held, running, pending, 6*636864)
+	}
 }
 
 func TestShavedIceDemand(t *testing.T) {
@@ -122,16 +145,22 @@ func TestShavedIceDemand(t *testing.T) {
 	var running uint64
 	c := collect(t, importer.Demand, "demand/shavedice_regions_1_2.csv.gz", importer.Options{Cluster: "snow", Zone: "UTC"}, func(e *domain.Envelope) {
 		d := e.Event.(*domain.DemandObserved)
+		if d.Unit != "vm" {
+			t.Fatalf("unit %q, want vm: the data set counts machines", d.Unit)
+		}
 		pools[d.Pool] = true
 		hours[d.Interval.From] = true
 		running += d.RunningMilli
 	})
-	t.Log(c.Rows, c.Bad, c.Types, len(pools), len(hours), running)
+	if c.Rows != 217708 || c.Bad != 0 || len(pools) != 23 || len(hours) != 26280 || running != 21703189_000 {
+		t.Errorf("%+v, %d pools, %d hours, running %d", c.Summary, len(pools), len(hours), running)
+	}
 }
 
 func TestOffers(t *testing.T) {
 	ids := map[string]bool{}
-	models := map[string]int{}
+	gpus, reserved := 0, 0
+	hourly, upfront := decimal.Zero, decimal.Zero
 	c := collect(t, importer.Prices, "prices/gpu_offers.csv", importer.Options{}, func(e *domain.Envelope) {
 		o := e.Event.(*domain.OfferQuoted)
 		id := o.Market.Key() + " " + o.Offer
@@ -139,17 +168,34 @@ func TestOffers(t *testing.T) {
 			t.Errorf("offer %s is there twice", id)
 		}
 		ids[id] = true
-		models[o.GPUModel]++
+		gpus += int(o.GPUCount)
+		hourly, upfront = hourly.Add(o.Hourly), upfront.Add(o.Upfront)
+		if o.Kind == domain.OfferReserved {
+			reserved++
+		}
+		if o.GuaranteesCapacity {
+			t.Errorf("offer %s guarantees capacity, which the file says of none", id)
+		}
 	})
+	// 70 rows offer fractions of a GPU, and two rows repeat a third.
+	if c.Rows != 3110 || c.Events != 3038 || c.Bad != 72 || gpus != 9545 || reserved != 1586 {
+		t.Errorf("rows %d, events %d, bad %d, GPUs %d, reserved %d", c.Rows, c.Events, c.Bad, gpus, reserved)
+	}
+	if hourly.String() != "22276.644084" || upfront.String() != "101179673.63" {
+		t.Errorf("hourly prices add up to %s and upfront prices to %s, want 22276.644084 and 101179673.63", hourly, upfront)
+	}
 	reasons := map[string]int{}
 	for _, b := range c.bad {
-		reasons[strings.SplitN(b.Reason, ":", 2)[0]]++
+		reasons[b.Field+" "+b.Reason]++
 	}
-	t.Log(c.Rows, c.Events, c.Bad, reasons, models)
+	if reasons["instance_type repeats line 2821"] != 2 || len(reasons) != 2 {
+		t.Errorf("bad rows for %v", reasons)
+	}
+	byReason := map[string]int{}
 	for _, w := range c.Warnings {
-		t.Log(w)
+		byReason[w.Reason] += w.Rows
 	}
-	for _, b := range c.bad[max(0, len(c.bad)-4):] {
-		t.Log(b)
+	if byReason["several prices for what reads as one offer"] != 11 {
+		t.Errorf("warnings %v, want 11 offers at several prices", byReason)
 	}
 }
