@@ -26,6 +26,7 @@ import (
 //	sections  for each partition in order: length and bytes, a CBOR sequence
 //	          (RFC 8742) of [table, scope, id, hour, row] ordered by key
 //	digest    32 bytes: the digest of the rows
+//	seal      32 bytes: the SHA-256 of header and digest
 //
 // Lengths are 8 bytes, big-endian. The digest of a partition is the SHA-256 of
 // its section; the digest of the rows is the SHA-256 of every partition's name
@@ -183,6 +184,8 @@ func (m *Memory) WriteSnapshot(w io.Writer) (sum [32]byte, at domain.Position, e
 		}
 		sum = d.Sum()
 		bw.Write(sum[:])
+		seal := sha256.Sum256(append(head, sum[:]...))
+		bw.Write(seal[:])
 		return bw.Flush()
 	})
 	if err != nil {
@@ -278,6 +281,14 @@ func (m *Memory) ReadSnapshot(r io.Reader, size int64) (domain.Position, error) 
 	}
 	if sum := d.Sum(); !bytes.Equal(sum[:], want) {
 		return nil, fmt.Errorf("%w: digest is %x, want %x", ErrSnapshotDamaged, sum, want)
+	}
+	// The digest is of the rows alone; the position is part of the seal.
+	seal, err := read(sha256.Size, "seal")
+	if err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256(append(head, want...)); !bytes.Equal(sum[:], seal) || left != 0 {
+		return nil, fmt.Errorf("%w: the header is not what was written, or %d bytes follow", ErrSnapshotDamaged, left)
 	}
 	return at, nil
 }

@@ -1,0 +1,431 @@
+package projections_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/storetest"
+)
+
+// check runs a property a few times, and 10,000 times with QM_LONG=1, unless
+// -rapid.checks says otherwise.
+func check(t *testing.T, property func(*rapid.T)) {
+	t.Helper()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
+	if !given {
+		n := "40"
+		if os.Getenv("QM_LONG") == "1" {
+			n = "10000"
+		}
+		old := flag.Lookup("rapid.checks").Value.String()
+		_ = flag.Lookup("rapid.checks").Value.Set(n)
+		defer func() { _ = flag.Lookup("rapid.checks").Value.Set(old) }()
+	}
+	rapid.Check(t, property)
+}
+
+func fold(t *rapid.T, l *storetest.Log) *projections.Memory {
+	m, err := l.Fold(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func digest(t *rapid.T, m *projections.Memory) [32]byte {
+	sum, _, err := m.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
+
+func look(t *rapid.T, m *projections.Memory, read func(projections.View) error) {
+	if err := m.View(context.Background(), read); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Whatever the order in which partitions are read, and in whatever batches, the
+// rows are the same.
+func TestInterleavings(t *testing.T) {
+	check(t, func(t *rapid.T) {
+		l := storetest.Draw(t)
+		m := projections.NewMemory(domain.TopicSpecs())
+		m.Strict = true
+		var left []domain.TopicPartition
+		for tp, n := range l.End() {
+			if n > 0 {
+				left = append(left, tp)
+			}
+		}
+		slices.SortFunc(left, domain.TopicPartition.Compare)
+		for len(left) > 0 {
+			i := rapid.IntRange(0, len(left)-1).Draw(t, "partition")
+			n, err := storetest.Step(context.Background(), l, m, left[i], rapid.IntRange(1, 7).Draw(t, "records"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n == 0 {
+				left = slices.Delete(left, i, i+1)
+			}
+		}
+		if digest(t, m) != digest(t, fold(t, l)) {
+			t.Fatal("rows differ")
+		}
+	})
+}
+
+// Any part of any stream may stand in the log again: the rows that it makes are
+// the same, and so is everything but the position.
+func TestRepeats(t *testing.T) {
+	check(t, func(t *rapid.T) {
+		l := storetest.Draw(t)
+		before := digest(t, fold(t, l))
+		for range rapid.IntRange(1, 4).Draw(t, "parts") {
+			tp := rapid.SampledFrom(domain.AllPartitions()).Draw(t, "partition")
+			records := l.Records(tp)
+			if len(records) == 0 {
+				continue
+			}
+			from := rapid.IntRange(0, len(records)-1).Draw(t, "from")
+			for i := from; i <= rapid.IntRange(from, len(records)-1).Draw(t, "to"); i++ {
+				// What does not decode has no place in a stream, and stands in
+				// quarantine wherever it stands in the log.
+				if l.Event(&records[i]) != nil && domain.PartitionOf(records[i].Key, tp.Topic.Partitions()) == tp.Partition && l.Event(&records[i]).Topic() == tp.Topic {
+					l.Repeat(tp, int64(i))
+				}
+			}
+		}
+		if digest(t, fold(t, l)) != before {
+			t.Fatal("a repeat changed something")
+		}
+	})
+}
+
+// What is left out of streams is missing in number and place; when it is
+// delivered late, nothing is missing any more.
+func TestGaps(t *testing.T) {
+	check(t, func(t *rapid.T) {
+		full := storetest.NewLog()
+		for range rapid.IntRange(2, 60).Draw(t, "events") {
+			full.Append(storetest.DrawEvent(t))
+		}
+		last := map[string]uint64{} // by partition and source
+		name := func(rec *domain.Record) string {
+			return fmt.Sprintf("%s/%d %s", rec.Topic, rec.Partition, full.Event(rec).Source)
+		}
+		for _, tp := range domain.AllPartitions() {
+			for _, rec := range full.Records(tp) {
+				last[name(&rec)] = full.Event(&rec).Sequence
+			}
+		}
+		dropped := map[string][]uint64{}
+		var late []domain.Record
+		l := full.Filter(func(rec *domain.Record) bool {
+			n, seq := name(rec), full.Event(rec).Sequence
+			// Nobody can know of what follows the last that arrived.
+			if seq == last[n] || rapid.IntRange(0, 2).Draw(t, "drop") > 0 {
+				return true
+			}
+			dropped[n] = append(dropped[n], seq)
+			late = append(late, *rec)
+			return false
+		})
+		missing := func() map[string][]uint64 {
+			out := map[string][]uint64{}
+			look(t, fold(t, l), func(v projections.View) error {
+				return v.Scan(projections.TableStreams, "", func(k projections.Key, row projections.Row) error {
+					s := row.(*projections.Stream)
+					n := uint64(0)
+					for _, g := range s.Gaps {
+						for seq := g.First; seq <= g.Last; seq++ {
+							out[k.Scope+" "+s.Source] = append(out[k.Scope+" "+s.Source], seq)
+							n++
+						}
+					}
+					if n != s.Missing() {
+						t.Errorf("%s: %d in gaps, %d missing", k, n, s.Missing())
+					}
+					return nil
+				})
+			})
+			return out
+		}
+		got := missing()
+		if len(got) != len(dropped) {
+			t.Fatalf("missing %v, want %v", got, dropped)
+		}
+		for n, want := range dropped {
+			if !slices.Equal(got[n], want) {
+				t.Errorf("%s misses %v, want %v", n, got[n], want)
+			}
+		}
+		look(t, fold(t, l), func(v projections.View) error {
+			stats, err := projections.NewLogStats(v)
+			var n uint64
+			for _, p := range stats.Partitions {
+				n += p.Missing
+			}
+			if n != uint64(len(late)) {
+				t.Errorf("log stats miss %d events, want %d", n, len(late))
+			}
+			return err
+		})
+		for _, i := range rapid.Permutation(indices(len(late))).Draw(t, "late") {
+			rec := late[i]
+			l.AppendRaw(domain.TopicPartition{Topic: rec.Topic, Partition: rec.Partition}, rec.Key, rec.Value, rec.Time)
+		}
+		if got := missing(); len(got) > 0 {
+			t.Errorf("everything came, and %v is missing", got)
+		}
+	})
+}
+
+func indices(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// Broken records stop nothing: what the others make is what they make alone,
+// and every broken one is in quarantine.
+func TestBroken(t *testing.T) {
+	check(t, func(t *rapid.T) {
+		clean, l := storetest.NewLog(), storetest.NewLog()
+		broken := map[string]bool{}
+		for range rapid.IntRange(1, 60).Draw(t, "records") {
+			if rapid.IntRange(0, 2).Draw(t, "broken") == 0 {
+				tp := rapid.SampledFrom(domain.AllPartitions()).Draw(t, "partition")
+				offset := l.AppendRaw(tp, rapid.SliceOfN(rapid.Byte(), 0, 8).Draw(t, "key"), []byte(rapid.StringMatching(`[^0-9]*`).Draw(t, "value")), storetest.Start)
+				broken[fmt.Sprintf("%s@%d", tp, offset)] = true
+				continue
+			}
+			env := storetest.DrawEvent(t)
+			clean.Append(env)
+			l.Append(env)
+		}
+		m := fold(t, l)
+		look(t, m, func(v projections.View) error {
+			q, err := projections.Quarantine(v)
+			if err != nil {
+				return err
+			}
+			if len(q.Entries) != len(broken) || q.Open != len(broken) || q.Incomplete.For("anyone") != len(broken) {
+				t.Errorf("%d in quarantine, %d open, want %d", len(q.Entries), q.Open, len(broken))
+			}
+			for _, e := range q.Entries {
+				if !broken[e.ID] || e.Reason == "" {
+					t.Errorf("in quarantine: %s, %q", e.ID, e.Reason)
+				}
+			}
+			return nil
+		})
+		// A signed row says at which offset it stands, so those are left out.
+		look(t, m, func(a projections.View) error {
+			return fold(t, clean).View(context.Background(), func(b projections.View) error {
+				differences, err := projections.Differences(a, b, 1000)
+				for _, d := range differences {
+					if d.Key.Table != projections.TableQuarantine && d.Key.Table != projections.TableQuotas {
+						t.Errorf("%s differs", d.Key)
+					}
+				}
+				return err
+			})
+		})
+	})
+}
+
+// The segments of a GPU's part never overlap, and at every moment in service
+// its parts add up to it; groups add up to the whole, however they are cut.
+func TestUsageAddsUp(t *testing.T) {
+	check(t, func(t *rapid.T) {
+		l := storetest.Draw(t)
+		from := storetest.Start + domain.Instant(rapid.IntRange(-30, 200).Draw(t, "from"))*minute
+		to := from + domain.Instant(rapid.IntRange(1, 400).Draw(t, "to"))*minute
+		m := fold(t, l)
+		look(t, m, func(v projections.View) error {
+			inService := serviceTime(t, v, from, to)
+			var declared, total int64
+			type part struct {
+				cluster, node string
+				id            domain.GPUID
+				replica       uint32
+				hour          domain.Instant
+			}
+			ends := map[part]uint32{}
+			err := projections.EachDeviceHour(v, from, to, func(d *projections.DeviceHour) error {
+				edges := map[uint32]bool{}
+				for _, s := range d.Segments {
+					edges[s.From], edges[s.To] = true, true
+					total += s.GPUMs
+					if d.Declared {
+						declared += s.GPUMs
+					}
+					if s.From >= s.To || s.To > 3_600_000 || s.GPUMs <= 0 || s.GPUMs > int64(s.To-s.From) {
+						t.Errorf("segment %+v", s)
+					}
+					if (s.Holder != nil) != (s.State == projections.Allocated) {
+						t.Errorf("%s with holder %v", s.State, s.Holder)
+					}
+					if s.Known < 0 || s.Known > s.GPUMs || s.Active > 1000*s.GPUMs {
+						t.Errorf("activity of %+v", s)
+					}
+					if s.State == projections.Unprovisioned || s.State >= projections.Unobserved || s.Device == d.GPU && s.Replica == 0 {
+						continue // the rest of a GPU stands beside its instances
+					}
+					p := part{d.Cluster, d.Node, s.Device, s.Replica, d.Hour}
+					if s.From < ends[p] && s.State == projections.Allocated {
+						t.Errorf("%v overlaps at %d", p, s.From)
+					}
+				}
+				// Between two edges the parts fill the GPU or, undeclared, nothing.
+				at := make([]uint32, 0, len(edges))
+				for e := range edges {
+					at = append(at, e)
+				}
+				slices.Sort(at)
+				for i := 1; i < len(at); i++ {
+					length := int64(at[i] - at[i-1])
+					var filled float64
+					seen := map[string]bool{}
+					for _, s := range d.Segments {
+						if s.From <= at[i-1] && at[i] <= s.To {
+							filled += float64(s.GPUMs) * float64(length) / float64(s.To-s.From)
+							key := fmt.Sprint(s.Device, s.Replica, s.State == projections.Unprovisioned)
+							if seen[key] {
+								t.Errorf("%s twice at %d of %+v", key, at[i-1], d)
+							}
+							seen[key] = true
+						}
+					}
+					if filled == 0 && !d.Declared {
+						continue
+					}
+					if diff := filled - float64(length); diff > 8 || diff < -8 {
+						t.Errorf("%s/%s %s: %.1f of %d ms are filled from %d", d.Cluster, d.Node, d.GPU, filled, length, at[i-1])
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			if declared != inService {
+				t.Errorf("states of declared GPUs add up to %d ms, in service %d", declared, inService)
+			}
+			for _, by := range [][]projections.Dimension{nil, {projections.ByWorkspace}, {projections.ByCluster, projections.ByNode, projections.ByGPU}, {projections.ByHour, projections.ByDeployment}, {projections.ByDay, projections.ByModel, projections.ByRegion}} {
+				r, err := projections.Usage(v, from, to, projections.UsageFilter{}, by...)
+				if err != nil {
+					return err
+				}
+				var sum projections.GPUTime
+				for _, g := range append(r.Groups, projections.UsageGroup{GPUTime: r.Total}) {
+					if n := g.Allocated + g.Idle + g.Failed + g.Maintenance + g.Unprovisioned + g.Unobserved; n != g.Service {
+						t.Errorf("states of %v add up to %d, in service %d", g.Key, n, g.Service)
+					}
+				}
+				for _, g := range r.Groups {
+					sum.Service += g.Service
+					sum.Allocated += g.Allocated
+				}
+				if r.Total.Service != total || sum.Service != total || sum.Allocated != r.Total.Allocated {
+					t.Errorf("by %v: %d in groups, %d in all, want %d", by, sum.Service, r.Total.Service, total)
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// serviceTime adds up declared GPUs times time in service, in milliseconds, by
+// the plainest way: minute by minute, which is how the generated fleets change.
+func serviceTime(t *rapid.T, v projections.View, from, to domain.Instant) int64 {
+	var ms int64
+	err := v.Scan(projections.TableNodes, "", func(_ projections.Key, row projections.Row) error {
+		for at := from; at < to; at += domain.Second {
+			next := row.(*projections.History).At(at)
+			if next == nil {
+				continue
+			}
+			if n, ok := next.Event.(*domain.NodeRegistered); ok {
+				ms += 1000 * int64(len(n.GPUs))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ms
+}
+
+// A snapshot keeps everything, and whoever changed a byte of it is found out.
+func TestSnapshots(t *testing.T) {
+	check(t, func(t *rapid.T) {
+		l := storetest.Draw(t)
+		m := fold(t, l)
+		var b bytes.Buffer
+		sum, at, err := m.WriteSnapshot(&b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := reopened(t, b.Bytes())
+		if got, position, err := again.Digest(); err != nil || got != sum || position.String() != at.String() || sum != digest(t, m) {
+			t.Fatalf("read again: %x at %s, %v; want %x at %s", got, position, err, sum, at)
+		}
+		data := b.Bytes()
+		i := rapid.IntRange(0, len(data)-1).Draw(t, "byte")
+		data[i] ^= byte(rapid.IntRange(1, 255).Draw(t, "flip"))
+		if err := refused(data); err != nil {
+			t.Fatalf("byte %d of %d: %v", i, len(data), err)
+		}
+		data = data[:rapid.IntRange(0, len(data)-1).Draw(t, "length")]
+		if err := refused(data); err != nil {
+			t.Fatalf("cut to %d bytes: %v", len(data), err)
+		}
+	})
+}
+
+// refused returns an error when a snapshot is read that must not be.
+func refused(data []byte) error {
+	_, err := projections.NewMemory(domain.TopicSpecs()).ReadSnapshot(bytes.NewReader(data), int64(len(data)))
+	if !errors.Is(err, projections.ErrSnapshotDamaged) && !errors.Is(err, projections.ErrSnapshotMethod) {
+		return fmt.Errorf("want a refusal, not %v", err)
+	}
+	return nil
+}
+
+// Every byte of one snapshot, one after the other.
+func TestSnapshotEveryByte(t *testing.T) {
+	l := storetest.NewLog()
+	l.Append(storetest.Examples()[:12]...)
+	m, err := l.Fold(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if _, _, err := m.WriteSnapshot(&b); err != nil {
+		t.Fatal(err)
+	}
+	for i := range b.Len() {
+		data := bytes.Clone(b.Bytes())
+		data[i] ^= 1 << (i % 8)
+		if err := refused(data); err != nil {
+			t.Errorf("byte %d of %d, %q: %v", i, len(data), data[max(0, i-20):min(len(data), i+20)], err)
+		}
+	}
+}
