@@ -284,49 +284,54 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 
 	var tails []byte
 	var seen uint64
-	for b := rec.Value; len(b) > 0; {
-		tag, n := uint64(b[0]), 1
+	buf := rec.Value
+	for i := 0; i < len(buf); {
+		tag := uint64(buf[i])
+		i++
 		if tag >= 0x80 {
-			if len(b) > 1 && b[1] < 0x80 { // every field above 15
-				tag, n = tag&0x7f|uint64(b[1])<<7, 2
-			} else if tag, n = varint(b); n == 0 {
-				return errCut
+			if i < len(buf) && buf[i] < 0x80 { // every field above 15
+				tag = tag&0x7f | uint64(buf[i])<<7
+				i++
+			} else {
+				long, n := varint(buf[i-1:])
+				if n == 0 {
+					return errCut
+				}
+				tag, i = long, i-1+n
 			}
 		}
 		f, kind := tag>>3, protowire.Type(tag&7)
 		if f == 0 || f >= fieldCount {
-			size := protowire.Number(0)
-			if f > 0 && f <= uint64(protowire.MaxValidNumber) {
-				size = protowire.Number(f)
-			}
-			m := protowire.ConsumeFieldValue(size, kind, b[n:])
-			if size == 0 || m < 0 {
+			n, ok := skip(f, kind, buf[i:])
+			if !ok {
 				return errCut
 			}
-			b = b[n+m:]
+			i += n
 			continue
 		}
-		b = b[n:]
 		if seen&(1<<f) != 0 {
 			return fmt.Errorf("field %s: given twice", sampleFields[f])
 		}
 		seen |= 1 << f
 		switch kind {
 		case protowire.BytesType:
-			if len(b) == 0 {
+			if i == len(buf) {
 				return errCut
 			}
-			size, n := uint64(b[0]), 1
+			size := uint64(buf[i])
+			i++
 			if size >= 0x80 {
-				if size, n = varint(b); n == 0 {
+				long, n := varint(buf[i-1:])
+				if n == 0 {
 					return errCut
 				}
+				size, i = long, i-1+n
 			}
-			if size > uint64(len(b)-n) {
+			if size > uint64(len(buf)-i) {
 				return errCut
 			}
-			v := b[n : n+int(size) : n+int(size)]
-			b = b[n+int(size):]
+			v := buf[i : i+int(size) : i+int(size)]
+			i += int(size)
 			if a := d.arrays[f]; a != nil {
 				if !unpack(a, v) {
 					return fmt.Errorf("field %s: an array is cut off, or a value has more than 32 bits", sampleFields[f])
@@ -362,11 +367,11 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 				return fmt.Errorf("field %s: %w", sampleFields[f], errKind)
 			}
 		case protowire.VarintType:
-			v, n := varint(b)
+			v, n := varint(buf[i:])
 			if n == 0 {
 				return errCut
 			}
-			b = b[n:]
+			i += n
 			switch f {
 			case fieldIncarnation:
 				env.Incarnation = v
@@ -387,11 +392,11 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 				return fmt.Errorf("field %s: %w", sampleFields[f], errKind)
 			}
 		case protowire.Fixed64Type:
-			if len(b) < 8 {
+			if len(buf)-i < 8 {
 				return errCut
 			}
-			t := domain.Instant(binary.LittleEndian.Uint64(b))
-			b = b[8:]
+			t := domain.Instant(binary.LittleEndian.Uint64(buf[i:]))
+			i += 8
 			switch f {
 			case fieldFrom:
 				s.Interval.From = t
@@ -455,6 +460,15 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 	return nil
 }
 
+// skip returns the length of a field that a newer writer knows.
+func skip(f uint64, kind protowire.Type, b []byte) (int, bool) {
+	if f == 0 || f > uint64(protowire.MaxValidNumber) {
+		return 0, false
+	}
+	n := protowire.ConsumeFieldValue(protowire.Number(f), kind, b)
+	return n, n >= 0
+}
+
 // alias returns b as a string that lives and changes with it.
 func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
@@ -481,40 +495,46 @@ func unpack(to *[]uint32, b []byte) bool {
 		dst = make([]uint32, 2*len(b))
 	}
 	dst = dst[:len(b)]
-	n := 0
-	for len(b) >= 8 {
-		w := binary.LittleEndian.Uint64(b)
-		switch w & highBits {
-		case 0:
-			out := (*[8]uint32)(dst[n:])
-			out[0], out[1], out[2], out[3] = uint32(w&0xff), uint32(w>>8&0xff), uint32(w>>16&0xff), uint32(w>>24&0xff)
-			out[4], out[5], out[6], out[7] = uint32(w>>32&0xff), uint32(w>>40&0xff), uint32(w>>48&0xff), uint32(w>>56)
-			n, b = n+8, b[8:]
-			continue
-		case evenBits:
+	i, n := 0, 0
+	for i+8 <= len(b) {
+		w := binary.LittleEndian.Uint64(b[i:])
+		if w&highBits == evenBits {
 			w = w&evenSeven | w>>1&oddSeven
 			out := (*[4]uint32)(dst[n:])
 			out[0], out[1], out[2], out[3] = uint32(w&0xffff), uint32(w>>16&0xffff), uint32(w>>32&0xffff), uint32(w>>48)
-			n, b = n+4, b[8:]
+			i, n = i+8, n+4
 			continue
 		}
-		v, size := uint32(w&0x7f), 1
+		if w&highBits == 0 {
+			out := (*[8]uint32)(dst[n:])
+			out[0], out[1], out[2], out[3] = uint32(w&0xff), uint32(w>>8&0xff), uint32(w>>16&0xff), uint32(w>>24&0xff)
+			out[4], out[5], out[6], out[7] = uint32(w>>32&0xff), uint32(w>>40&0xff), uint32(w>>48&0xff), uint32(w>>56)
+			i, n = i+8, n+8
+			continue
+		}
+		v := uint32(w & 0x7f)
 		switch {
 		case w&0x80 == 0:
+			i++
 		case w&0x8000 == 0:
-			v, size = v|uint32(w>>1&0x3f80), 2
+			v, i = v|uint32(w>>1&0x3f80), i+2
 		case w&0x800000 == 0:
-			v, size = v|uint32(w>>1&0x3f80)|uint32(w>>2&0x1fc000), 3
+			v, i = v|uint32(w>>1&0x3f80)|uint32(w>>2&0x1fc000), i+3
 		default:
-			long, length := varint(b)
-			if length == 0 || long > math.MaxUint32 {
-				return false
-			}
-			v, size = uint32(long), length
+			return unpackRest(to, dst, n, b[i:])
 		}
 		dst[n] = v
-		n, b = n+1, b[size:]
+		n++
 	}
+	if i < len(b) {
+		return unpackRest(to, dst, n, b[i:])
+	}
+	*to = dst[:n]
+	return true
+}
+
+// unpackRest goes on where numbers are longer, or the last few are left.
+func unpackRest(to *[]uint32, dst []uint32, n int, b []byte) bool {
 	for len(b) > 0 {
 		v, size := varint(b)
 		if size == 0 || v > math.MaxUint32 {
@@ -533,10 +553,13 @@ func unpack(to *[]uint32, b []byte) bool {
 // bound.
 func (d *Decoder) names(tails []byte) error {
 	s := &d.sample
-	s.Strings = s.Strings[:0]
 	if len(d.parts)%2 != 0 {
 		return errors.New("field name_parts: not pairs")
 	}
+	if n := len(d.parts) / 2; cap(s.Strings) < n {
+		s.Strings = make([]string, 0, 2*n)
+	}
+	s.Strings = s.Strings[:0]
 	ascii := plain(alias(tails))
 	if !ascii {
 		if err := checkText(alias(tails), maxSample); err != nil {
@@ -645,6 +668,9 @@ var (
 // negative. It takes no branch per value.
 func above(vs []uint32, most int) bool {
 	all := 0
+	for ; len(vs) >= 4; vs = vs[4:] {
+		all |= (most - int(vs[0])) | (most - int(vs[1])) | (most - int(vs[2])) | (most - int(vs[3]))
+	}
 	for _, v := range vs {
 		all |= most - int(v)
 	}
@@ -657,7 +683,7 @@ func checkIDs(s *domain.NodeSampled, n int) error {
 	var met [4]uint64
 	for i := range n {
 		id := (*[16]byte)(s.IDs[16*i:])
-		if *id == ([16]byte{}) {
+		if binary.LittleEndian.Uint64(id[:8])|binary.LittleEndian.Uint64(id[8:]) == 0 {
 			return fmt.Errorf("field ids: entry %d has no id", i)
 		}
 		mark := id[0] ^ id[15]
