@@ -357,7 +357,7 @@ func Run(ctx context.Context, kind Kind, file io.Reader, name string, opts Optio
 }
 
 func (im *importer) read(kind Kind, file io.Reader, name string, clk *clock, bad func(BadRow)) error {
-	text, err := open(file, im.opts.Limits)
+	text, err := open(im.ctx, file, im.opts.Limits)
 	if err != nil {
 		return err
 	}

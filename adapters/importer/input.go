@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -39,11 +40,11 @@ func (l Limits) withDefaults() Limits {
 
 // open returns the file's text: unpacked when its first bytes are gzip's,
 // without the byte order mark, cut off with an error at the limits.
-func open(file io.Reader, limits Limits) (io.Reader, error) {
+func open(ctx context.Context, file io.Reader, limits Limits) (io.Reader, error) {
 	packed := &countingReader{r: file}
 	br := bufio.NewReaderSize(packed, 64<<10)
 	var text io.Reader = br
-	bounded := &boundedReader{packed: packed, limits: limits}
+	bounded := &boundedReader{ctx: ctx, packed: packed, limits: limits}
 	if magic, _ := br.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		zr, err := gzip.NewReader(br)
 		if err != nil {
@@ -81,7 +82,10 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// boundedReader ends a file that is too large, and one that nobody waits for
+// any more: a file may hold more blank lines than anyone has patience for.
 type boundedReader struct {
+	ctx    context.Context
 	r      io.Reader
 	packed *countingReader
 	limits Limits
@@ -90,6 +94,9 @@ type boundedReader struct {
 }
 
 func (b *boundedReader) Read(p []byte) (int, error) {
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
+	}
 	n, err := b.r.Read(p)
 	b.n += int64(n)
 	if b.n > b.limits.DecodedBytes {
