@@ -58,7 +58,7 @@ func Load(path string) (ed25519.PrivateKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load key file: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // nothing was written
+	defer f.Close()
 	key, err := read(f)
 	if err != nil {
 		return nil, fmt.Errorf("load key file %s: %w", path, err)

@@ -23,11 +23,11 @@ type Decoder struct {
 
 // Decode sets env to the event in rec.
 //
-// For NodeSampled the event, its arrays and names belong to the Decoder and are
-// valid until its next call, and source, node, subject, workspace, cluster,
-// cites and the ids lie in the memory of rec: whoever keeps any of it must
-// clone it. In steady state nothing is allocated. Every other event is fresh
-// memory that shares nothing with rec, and is the caller's.
+// For NodeSampled the event, its arrays and all text in it and in env lie in
+// the memory of the Decoder and of rec. They are valid until the next call, and
+// no longer than the memory behind rec: whoever keeps any of it must clone it.
+// In steady state nothing is allocated. Every other event is fresh memory that
+// shares nothing with rec, and is the caller's.
 //
 // An error leaves env without meaning. It is one line for whoever looks at the
 // quarantine; [ErrUnknownType] is in it when a newer program may read the record.
@@ -156,13 +156,16 @@ func (a *attributes) context(env *domain.Envelope) error {
 	env.Workspace = a[attrWorkspace]
 	env.Cluster = a[attrCluster]
 	env.Cites = a[attrCites]
-	for at, to := range map[attribute]*uint64{
-		attrIncarnation:         &env.Incarnation,
-		attrSequence:            &env.Sequence,
-		attrPreviousIncarnation: &env.PreviousIncarnation,
-		attrPreviousSequence:    &env.PreviousSequence,
+	for _, n := range [...]struct {
+		at attribute
+		to *uint64
+	}{
+		{attrIncarnation, &env.Incarnation},
+		{attrSequence, &env.Sequence},
+		{attrPreviousIncarnation, &env.PreviousIncarnation},
+		{attrPreviousSequence, &env.PreviousSequence},
 	} {
-		if err := a.number(at, to); err != nil {
+		if err := a.number(n.at, n.to); err != nil {
 			return err
 		}
 	}

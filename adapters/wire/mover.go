@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/shopspring/decimal"
+
 	"quartermaster/domain"
 	eventsv1 "quartermaster/schemas/events/v1"
 )
@@ -279,9 +281,19 @@ func parseDecimal(s string) (domain.Decimal, error) {
 	case len(places) > maxPlaces:
 		return domain.Decimal{}, fmt.Errorf("decimal with %d digits after the point, more than %d", len(places), maxPlaces)
 	}
-	var d domain.Decimal
-	err := d.UnmarshalText([]byte(s))
-	return d, err
+	if len(whole)+len(places) > 18 { // beyond what is sure to fit 64 bits
+		return decimal.NewFromString(s)
+	}
+	var n int64
+	for _, part := range [...]string{whole, places} {
+		for i := range len(part) {
+			n = n*10 + int64(part[i]-'0')
+		}
+	}
+	if s[0] == '-' {
+		n = -n
+	}
+	return decimal.New(n, -int32(len(places))), nil
 }
 
 func digits(s string) bool {

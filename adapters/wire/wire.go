@@ -55,7 +55,9 @@
 // folds take decisions as statements (this rule, from this time on) and never
 // count them: the copy states the same, in effect from the same time, and loses
 // against whatever was decided since. A copy cannot be moved in time, to another
-// workspace, cluster or subject, nor made another's.
+// workspace, cluster or subject, nor made another's. One thing it can do: where
+// two decisions take effect at the very same instant, the tie goes by source
+// ([domain.Order]), and a copy of the one that lost may win it.
 package wire
 
 import (
