@@ -141,7 +141,7 @@ func (c *cells) milli(k column) uint64 {
 		c.refuse(k, "is too large")
 		return 0
 	}
-	return uint64(m.IntPart()) //nolint:gosec // not negative, checked by amount
+	return uint64(m.IntPart())
 }
 
 // maxMilli bounds quantities: 10¹² units in thousandths.

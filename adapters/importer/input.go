@@ -105,7 +105,7 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	if b.gzip && b.n > ratioGrace && b.n/b.limits.Ratio > b.packed.n {
 		return 0, fmt.Errorf("%w: %d bytes of gzip hold more than %d times as much", ErrTooLarge, b.packed.n, b.limits.Ratio)
 	}
-	if b.gzip && err != nil && err != io.EOF {
+	if b.gzip && err != nil && !errors.Is(err, io.EOF) {
 		err = fmt.Errorf("unpack gzip: %w", truncated(err))
 	}
 	return n, err

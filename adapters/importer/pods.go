@@ -49,9 +49,9 @@ func (p *podReader) row(c *cells) error {
 	case gpus > 1 && share != 1000:
 		c.refuse(p.share, "is a fraction of several GPUs: with num_gpu above 1 it must be 1000")
 	}
-	ev.Need.Count = uint32(gpus) //nolint:gosec // at most maxNodeGPUs
+	ev.Need.Count = uint32(gpus)
 	if share < 1000 {
-		ev.Need.Milli = uint32(share) //nolint:gosec // below 1000
+		ev.Need.Milli = uint32(share)
 	}
 	switch qos := c.text(p.qos); qos {
 	case "LS":

@@ -148,7 +148,7 @@ func (t *table) extent() (length int, why string) {
 		switch {
 		case scanned > t.max:
 			return 0, t.tooLong(scanned)
-		case t.err != io.EOF || scanned == 0:
+		case !errors.Is(t.err, io.EOF) || scanned == 0:
 			return 0, endOfFile
 		case quotes%2 == 1:
 			return 0, "a quoted field is never closed"
@@ -283,7 +283,7 @@ func (t *table) columnName(i int) string {
 // without blanks around them.
 func (t *table) readHeader() error {
 	rec, err := t.next()
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w: the file is empty", ErrColumns)
 	}
 	if err != nil {

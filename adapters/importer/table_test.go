@@ -18,7 +18,7 @@ func readAll(t testing.TB, r io.Reader, limits Limits) (rows [][]string, broken 
 	for {
 		rec, err := tab.next()
 		if err != nil {
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				err = nil
 			}
 			return rows, broken, err
@@ -108,7 +108,7 @@ func FuzzTable(f *testing.F) {
 		lastLine := 0
 		for {
 			rec, err := tab.next()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				break
 			}
 			if err != nil {
