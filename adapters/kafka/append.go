@@ -59,7 +59,8 @@ func (e *PartitionError) Unwrap() error { return e.Err }
 // Append writes records to the partitions they name and returns nil once all
 // of them are acknowledged by all in-sync replicas. Within a partition they
 // keep their order, also against earlier and later calls that do not overlap;
-// partitions are written in parallel. A record without a Time gets the present.
+// partitions are written in parallel. The log keeps times in milliseconds; a
+// record without a Time gets the present.
 //
 // The errors of all partitions that failed come joined, each a
 // [*PartitionError]. The records that were not acknowledged may be in the log

@@ -50,8 +50,8 @@ type Codec int8
 
 // The codecs that appending offers.
 const (
-	Zstd Codec = iota // smallest; the default
-	LZ4               // about half again as fast to write, a fifth larger
+	Zstd Codec = iota // the default
+	LZ4               // for installations whose other programs lack zstd
 )
 
 // Config says how to reach the log. The zero value of every field but Brokers
