@@ -26,8 +26,15 @@ type nodeName struct{ cluster, node string }
 type nodeTime struct {
 	nodeName
 	service     []service // ascending, disjoint
-	down        []down
+	health      []Version // faults, cordons, drains, returns, silences, in order
+	windows     []window
+	down        []down       // of health and windows, ascending
 	corrections []correction // the later one wins
+}
+
+type window struct {
+	id string
+	ev *domain.MaintenanceScheduled
 }
 
 // service is a time in service under one description.
@@ -58,12 +65,7 @@ type correction struct {
 func readFleet(view View) (*fleet, error) {
 	f := &fleet{clusters: map[string]*History{}, index: map[nodeName]*nodeTime{}}
 	models := map[string]string{}
-	health := map[nodeName][]Version{}
-	type window struct {
-		cluster string
-		ev      *domain.MaintenanceScheduled
-	}
-	var windows []window
+	windows := map[string][]window{}
 	for _, t := range []Table{TableClusters, TableNodes, TableHealth, TableFaults, TableMaintenance, TableUsageCorrections} {
 		err := view.Scan(t, "", func(k Key, row Row) error {
 			h := row.(*History)
@@ -73,11 +75,11 @@ func readFleet(view View) (*fleet, error) {
 			case TableNodes:
 				f.node(k.Scope, k.ID).serve(h, models)
 			case TableHealth, TableFaults:
-				name := nodeName{k.Scope, k.ID}
-				health[name] = append(health[name], h.Versions...)
+				n := f.node(k.Scope, k.ID)
+				n.health = append(n.health, h.Versions...)
 			case TableMaintenance:
 				if ev := h.Latest().Event.(*domain.MaintenanceScheduled); !ev.Cancelled {
-					windows = append(windows, window{k.Scope, ev})
+					windows[k.Scope] = append(windows[k.Scope], window{k.ID, ev})
 				}
 			case TableUsageCorrections:
 				n := f.node(k.Scope, k.ID)
@@ -91,12 +93,11 @@ func readFleet(view View) (*fleet, error) {
 			return nil, fmt.Errorf("read %s: %w", t, err)
 		}
 	}
-	for name, versions := range health {
-		f.node(name.cluster, name.node).suffer(versions)
-	}
 	for _, n := range f.index {
-		for _, w := range windows {
-			if w.cluster == n.cluster && (len(w.ev.Nodes) == 0 || slices.Contains(w.ev.Nodes, n.node)) {
+		n.suffer()
+		for _, w := range windows[n.cluster] {
+			if len(w.ev.Nodes) == 0 || slices.Contains(w.ev.Nodes, n.node) {
+				n.windows = append(n.windows, w)
 				n.down = append(n.down, down{Interval: w.ev.Window})
 			}
 		}
@@ -176,8 +177,8 @@ func (n *nodeTime) serve(h *History, models map[string]string) {
 // suffer turns faults, cordons, drains and returns into times down. A cordon
 // lasts, and a fatal fault disables its device, until the node is returned. A
 // drain without a cordon is one for convenience.
-func (n *nodeTime) suffer(versions []Version) {
-	slices.SortFunc(versions, func(a, b Version) int {
+func (n *nodeTime) suffer() {
+	slices.SortFunc(n.health, func(a, b Version) int {
 		if a.Order.After(b.Order) {
 			return 1
 		}
@@ -192,9 +193,9 @@ func (n *nodeTime) suffer(versions []Version) {
 		}
 		open = append(open, d)
 	}
-	for i := range versions {
-		since := domain.Interval{From: versions[i].Order.Effective, To: forever}
-		switch ev := versions[i].Event.(type) {
+	for i := range n.health {
+		since := domain.Interval{From: n.health[i].Order.Effective, To: forever}
+		switch ev := n.health[i].Event.(type) {
 		case *domain.GPUFaultObserved:
 			if ev.Fatal {
 				begin(down{Interval: since, gpu: ev.GPU, failed: true})

@@ -17,20 +17,17 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// check runs a property a few times, and 10,000 times with QM_LONG=1, unless
-// -rapid.checks says otherwise.
+// check runs a property 100 times, or as -rapid.checks says, and 10,000 times
+// with QM_LONG=1.
 func check(t *testing.T, property func(*rapid.T)) {
 	t.Helper()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
-	if !given {
-		n := "40"
-		if os.Getenv("QM_LONG") == "1" {
-			n = "10000"
+	if os.Getenv("QM_LONG") == "1" {
+		checks := flag.Lookup("rapid.checks").Value
+		old := checks.String()
+		if err := checks.Set("10000"); err != nil {
+			t.Fatal(err)
 		}
-		old := flag.Lookup("rapid.checks").Value.String()
-		_ = flag.Lookup("rapid.checks").Value.Set(n)
-		defer func() { _ = flag.Lookup("rapid.checks").Value.Set(old) }()
+		defer func() { _ = checks.Set(old) }()
 	}
 	rapid.Check(t, property)
 }
@@ -412,7 +409,7 @@ func refused(data []byte) error {
 // Every byte of one snapshot, one after the other.
 func TestSnapshotEveryByte(t *testing.T) {
 	l := storetest.NewLog()
-	l.Append(storetest.Examples()[:12]...)
+	l.Append(storetest.Examples()[:4]...)
 	m, err := l.Fold(context.Background())
 	if err != nil {
 		t.Fatal(err)

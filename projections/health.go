@@ -1,0 +1,66 @@
+package projections
+
+import (
+	"cmp"
+	"fmt"
+
+	"quartermaster/domain"
+)
+
+// Health is how a node stands at a time.
+type Health struct {
+	State  string         `json:"state"` // ok, failed, maintenance: see [State]
+	Since  domain.Instant `json:"since,omitempty"`
+	Reason string         `json:"reason,omitempty"`
+	// Cordoned and Drained since the node was last returned.
+	Cordoned    bool     `json:"cordoned"`
+	Drained     bool     `json:"drained"`
+	Maintenance string   `json:"maintenance,omitempty"` // the window that it is in
+	Faults      []string `json:"faults,omitempty"`      // fatal ones since the node was last returned
+}
+
+// healthAt returns how a node stands at a time.
+func (n *nodeTime) healthAt(at domain.Instant) Health {
+	h := Health{State: "ok"}
+	worsen := func(state string, since domain.Instant, reason string) {
+		if h.State == "ok" || h.State == Maintenance.String() && state == Failed.String() {
+			h.State, h.Since, h.Reason = state, since, reason
+		}
+	}
+	for _, v := range n.health {
+		t := v.Order.Effective
+		if t > at {
+			break
+		}
+		switch ev := v.Event.(type) {
+		case *domain.GPUFaultObserved:
+			if ev.Fatal {
+				fault := fmt.Sprintf("%s %d at %s", ev.Kind, ev.Code, t)
+				if ev.GPU != (domain.GPUID{}) {
+					fault = ev.GPU.String() + " " + fault
+				}
+				h.Faults = append(h.Faults, fault)
+				worsen(Failed.String(), t, cmp.Or(ev.Detail, fault))
+			}
+		case *domain.NodeCordoned:
+			h.Cordoned = true
+			if ev.Repair {
+				worsen(Failed.String(), t, ev.Reason)
+			} else {
+				worsen(Maintenance.String(), t, ev.Reason)
+			}
+		case *domain.NodeDrained:
+			h.Drained = true
+			worsen(Maintenance.String(), t, ev.Reason)
+		case *domain.NodeReturned:
+			h = Health{State: "ok", Since: t, Reason: ev.Reason}
+		}
+	}
+	for _, w := range n.windows {
+		if w.ev.Window.From <= at && at < w.ev.Window.To {
+			h.Maintenance = w.id
+			worsen(Maintenance.String(), w.ev.Window.From, w.ev.Reason)
+		}
+	}
+	return h
+}

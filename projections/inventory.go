@@ -1,0 +1,422 @@
+package projections
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"quartermaster/domain"
+)
+
+// InventoryFilter picks what an inventory shows; empty fields match all. At is
+// the time that it is of.
+type InventoryFilter struct {
+	Workspace string // that owns the cluster
+	Cluster   string
+	Region    string
+	At        domain.Instant
+}
+
+// Inventory is what hardware there is at a time, and what about it does not
+// agree.
+type Inventory struct {
+	Position   string         `json:"position"`
+	At         domain.Instant `json:"at"`
+	Clusters   []ClusterEntry `json:"clusters"`
+	Counts     []GPUCount     `json:"gpu_counts"` // of nodes in service
+	Assets     []AssetEntry   `json:"assets"`
+	Exceptions []Exception    `json:"exceptions"` // by kind, subject and detail
+}
+
+// ClusterEntry is a cluster with its nodes in service.
+type ClusterEntry struct {
+	Cluster        string               `json:"cluster"`
+	Registered     bool                 `json:"registered"` // false: events name it, and nobody declared it
+	Workspace      string               `json:"workspace"`  // owner
+	Name           string               `json:"name,omitempty"`
+	Provider       string               `json:"provider"`
+	ProviderClass  domain.ProviderClass `json:"provider_class"`
+	Region         string               `json:"region"`
+	Country        string               `json:"country,omitempty"` // of the region, when it was defined
+	Certifications []CertificationOf    `json:"certifications"`
+	Nodes          []NodeEntry          `json:"nodes"`
+}
+
+// CertificationOf is a certification of a cluster and where it comes from.
+type CertificationOf struct {
+	Certification string         `json:"certification"`
+	From          string         `json:"from"`               // cluster, provider, or registration: stated, without evidence
+	ValidTo       domain.Instant `json:"valid_to,omitempty"` // none for a registration
+	Evidence      string         `json:"evidence,omitempty"`
+}
+
+// NodeEntry is a node in service.
+type NodeEntry struct {
+	Node               string              `json:"node"`
+	Provider           string              `json:"provider,omitempty"` // where it is not the cluster's
+	BillingAccount     string              `json:"billing_account,omitempty"`
+	ResourceID         string              `json:"resource_id,omitempty"`
+	SKU                string              `json:"sku,omitempty"`
+	Zone               string              `json:"zone,omitempty"`
+	BillingModel       domain.BillingModel `json:"billing_model,omitempty"`
+	CPUMilli           uint64              `json:"cpu_milli"`
+	MemoryMiB          uint64              `json:"memory_mib"`
+	FabricDomain       string              `json:"fabric_domain,omitempty"`
+	DriverVersion      string              `json:"driver_version,omitempty"`
+	CUDAVersion        string              `json:"cuda_version,omitempty"`
+	DedicatedWorkspace string              `json:"dedicated_workspace,omitempty"`
+	DescribedFrom      domain.Instant      `json:"described_from"` // since when this description holds
+	LastTelemetry      domain.Instant      `json:"last_telemetry,omitempty"`
+	Health             Health              `json:"health"`
+	GPUs               []GPUEntry          `json:"gpus"`
+}
+
+// GPUEntry is a GPU that is declared.
+type GPUEntry struct {
+	ID         domain.GPUID `json:"uuid"`
+	IDDerived  bool         `json:"uuid_derived,omitempty"` // made up from names, because the source gave none
+	Index      uint32       `json:"index"`
+	Model      string       `json:"model"`       // as the catalogue spells it, else as declared
+	ModelKnown bool         `json:"model_known"` // in the catalogue
+	MemoryMiB  uint64       `json:"memory_mib,omitempty"`
+	MIG        []string     `json:"mig,omitempty"` // profiles of its instances, as last observed
+	Failed     bool         `json:"failed"`        // a fatal fault, and the node not yet returned
+}
+
+// GPUCount counts GPUs in service.
+type GPUCount struct {
+	Region        string               `json:"region"`
+	Model         string               `json:"model"`
+	ProviderClass domain.ProviderClass `json:"provider_class"`
+	GPUs          int                  `json:"gpus"`
+}
+
+// AssetEntry is owned hardware on the books.
+type AssetEntry struct {
+	Cluster string `json:"cluster"`
+	domain.AssetAcquired
+	Disposed domain.Instant `json:"disposed,omitempty"`
+}
+
+// Exception is something about the fleet that does not agree.
+type Exception struct {
+	Kind    string `json:"kind"`
+	Subject string `json:"subject"`
+	Detail  string `json:"detail"`
+}
+
+// The kinds of exceptions.
+const (
+	GPUInTwoNodes       = "gpu_in_two_nodes"      // one UUID declared by several nodes in service
+	NodeInTwoClusters   = "node_in_two_clusters"  // one node id in service in several clusters
+	NodeUnregistered    = "node_unregistered"     // reported, never declared
+	NodeNeverSeen       = "node_never_seen"       // declared, never reported
+	NodeNotInService    = "node_not_in_service"   // reported when it was not in service
+	GPUUndeclared       = "gpu_undeclared"        // reported by a declared node that does not declare it
+	GPUNotReported      = "gpu_not_reported"      // declared, and absent from the node's last report
+	ClusterUnregistered = "cluster_unregistered"  // events name it, nobody declared it
+	UnknownGPUModel     = "gpu_model_unknown"     // not in the catalogue
+	StreamIncomplete    = "stream_incomplete"     // events are missing
+	StreamAhead         = "stream_ahead_of_clock" // events dated after they were appended
+)
+
+// maxAhead is how far a source's clock may run before the log's.
+const maxAhead = 5 * 60 * domain.Second
+
+// NewInventory returns the fleet at a time. Exceptions about streams stand in
+// every inventory, whatever it shows, because nobody knows what was in the
+// events that are missing.
+func NewInventory(view View, filter InventoryFilter) (*Inventory, error) {
+	f, err := readFleet(view)
+	if err != nil {
+		return nil, err
+	}
+	a, err := NewAuthority(view)
+	if err != nil {
+		return nil, err
+	}
+	certified, err := certifications(view, a, filter.At)
+	if err != nil {
+		return nil, err
+	}
+	country, err := countries(view, filter.At)
+	if err != nil {
+		return nil, err
+	}
+	seen, err := lastReports(view, filter.At)
+	if err != nil {
+		return nil, err
+	}
+	inv := &Inventory{Position: view.Position().String(), At: filter.At, Clusters: []ClusterEntry{}, Counts: []GPUCount{}, Assets: []AssetEntry{}, Exceptions: []Exception{}}
+	named, err := clustersNamed(view)
+	if err != nil {
+		return nil, err
+	}
+	entries := map[string]*ClusterEntry{}
+	for _, id := range slices.Sorted(maps.Keys(named)) {
+		e := ClusterEntry{Cluster: id, Certifications: []CertificationOf{}, Nodes: []NodeEntry{}}
+		if c, owner := f.cluster(id, filter.At); c != nil {
+			e.Registered, e.Workspace, e.Name, e.Provider, e.ProviderClass, e.Region = true, owner, c.Name, c.Provider, c.ProviderClass, c.Region
+			e.Country = country[c.Region]
+			e.certify(c, certified)
+		}
+		if (filter.Workspace == "" || filter.Workspace == e.Workspace) && (filter.Cluster == "" || filter.Cluster == id) && (filter.Region == "" || filter.Region == e.Region) {
+			entries[id] = &e
+			if !e.Registered {
+				inv.except(ClusterUnregistered, id, fmt.Sprintf("%s names it, and no ClusterRegistered does", named[id]))
+			}
+		}
+	}
+	inv.nodes(f, seen, entries)
+	for _, id := range slices.Sorted(maps.Keys(entries)) {
+		inv.Clusters = append(inv.Clusters, *entries[id])
+	}
+	inv.count()
+	inv.conflicts(f, entries)
+	if err := inv.assets(view, entries); err != nil {
+		return nil, err
+	}
+	if err := inv.streams(view); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(inv.Exceptions, func(x, y Exception) int {
+		return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Subject, y.Subject), cmp.Compare(x.Detail, y.Detail))
+	})
+	return inv, nil
+}
+
+func (inv *Inventory) except(kind, subject, detail string) {
+	inv.Exceptions = append(inv.Exceptions, Exception{kind, subject, detail})
+}
+
+func (e *ClusterEntry) certify(c *domain.ClusterRegistered, certified []CertificationEntry) {
+	for _, held := range certified {
+		from := "cluster"
+		if held.Cluster != e.Cluster || held.Cluster == "" {
+			if from = "provider"; held.Provider == "" || held.Provider != e.Provider {
+				continue
+			}
+		}
+		e.Certifications = append(e.Certifications, CertificationOf{held.Certification, from, held.Valid.To, held.Evidence})
+	}
+	for _, name := range c.Certifications {
+		e.Certifications = append(e.Certifications, CertificationOf{Certification: name, From: "registration"})
+	}
+	slices.SortFunc(e.Certifications, func(x, y CertificationOf) int {
+		return cmp.Or(cmp.Compare(x.Certification, y.Certification), cmp.Compare(x.From, y.From), cmp.Compare(x.Evidence, y.Evidence))
+	})
+}
+
+// nodes enters the nodes in service, and what of nodes does not agree.
+func (inv *Inventory) nodes(f *fleet, seen map[nodeName]*lastSeen, entries map[string]*ClusterEntry) {
+	for _, n := range f.nodes {
+		e := entries[n.cluster]
+		if e == nil {
+			continue
+		}
+		subject := n.cluster + "/" + n.node
+		last := seen[n.nodeName]
+		if len(n.service) == 0 {
+			continue
+		}
+		if last != nil && n.at(last.at-1) == nil {
+			inv.except(NodeNotInService, subject, fmt.Sprintf("it reported up to %s, when it was not in service", last.at))
+		}
+		s := n.at(inv.At)
+		if s == nil {
+			continue
+		}
+		r := s.node
+		entry := NodeEntry{
+			Node: n.node, Provider: r.Provider, BillingAccount: r.BillingAccount, ResourceID: r.ResourceID, SKU: r.SKU, Zone: r.Zone,
+			BillingModel: r.BillingModel, CPUMilli: r.CPUMilli, MemoryMiB: r.MemoryMiB, FabricDomain: r.FabricDomain,
+			DriverVersion: r.DriverVersion, CUDAVersion: r.CUDAVersion, DedicatedWorkspace: r.DedicatedWorkspace,
+			DescribedFrom: s.From, Health: n.healthAt(inv.At), GPUs: []GPUEntry{},
+		}
+		if last == nil {
+			inv.except(NodeNeverSeen, subject, fmt.Sprintf("declared from %s with %d GPUs, and it has not reported", n.service[0].From, len(r.GPUs)))
+		} else {
+			entry.LastTelemetry = last.at
+		}
+		declared := map[domain.GPUID]bool{}
+		for i, g := range r.GPUs {
+			declared[g.ID] = true
+			_, known := domain.LookupGPU(g.Model)
+			x := GPUEntry{ID: g.ID, IDDerived: r.IDsDerived, Index: g.Index, Model: s.gpus[i].model, ModelKnown: known, MemoryMiB: g.MemoryMiB}
+			for _, d := range n.down {
+				x.Failed = x.Failed || d.failed && d.From <= inv.At && inv.At < d.To && (d.gpu == g.ID || d.gpu == (domain.GPUID{}))
+			}
+			if !known {
+				inv.except(UnknownGPUModel, g.Model, fmt.Sprintf("GPU %d of %s", g.Index, subject))
+			}
+			if last != nil {
+				x.MIG = last.mig[g.ID]
+				if !last.gpu[g.ID] {
+					inv.except(GPUNotReported, g.ID.String(), fmt.Sprintf("%s declares it and last reported without it at %s", subject, last.at))
+				}
+			}
+			entry.GPUs = append(entry.GPUs, x)
+		}
+		if last != nil {
+			for id := range last.gpu {
+				if !declared[id] {
+					inv.except(GPUUndeclared, id.String(), fmt.Sprintf("%s reported it at %s and does not declare it", subject, last.at))
+				}
+			}
+		}
+		e.Nodes = append(e.Nodes, entry)
+	}
+	for name, last := range seen {
+		if n := f.index[name]; entries[name.cluster] != nil && (n == nil || len(n.service) == 0) {
+			inv.except(NodeUnregistered, name.cluster+"/"+name.node, fmt.Sprintf("it reported %d GPUs, last at %s, and is not declared", len(last.gpu), last.at))
+		}
+	}
+}
+
+// count adds up the GPUs of the nodes shown.
+func (inv *Inventory) count() {
+	type key struct {
+		region, model string
+		class         domain.ProviderClass
+	}
+	counts := map[key]int{}
+	for _, c := range inv.Clusters {
+		for _, n := range c.Nodes {
+			for _, g := range n.GPUs {
+				counts[key{c.Region, g.Model, c.ProviderClass}]++
+			}
+		}
+	}
+	for k, n := range counts {
+		inv.Counts = append(inv.Counts, GPUCount{k.region, k.model, k.class, n})
+	}
+	slices.SortFunc(inv.Counts, func(x, y GPUCount) int {
+		return cmp.Or(cmp.Compare(x.Region, y.Region), cmp.Compare(x.Model, y.Model), cmp.Compare(x.ProviderClass, y.ProviderClass))
+	})
+}
+
+// conflicts finds what two nodes or clusters claim at once, whether or not both
+// are shown.
+func (inv *Inventory) conflicts(f *fleet, shown map[string]*ClusterEntry) {
+	gpus := map[domain.GPUID][]nodeName{}
+	ids := map[string][]string{}
+	for _, n := range f.nodes {
+		s := n.at(inv.At)
+		if s == nil {
+			continue
+		}
+		ids[n.node] = append(ids[n.node], n.cluster)
+		for _, g := range s.gpus {
+			gpus[g.id] = append(gpus[g.id], n.nodeName)
+		}
+	}
+	for id, names := range gpus {
+		if len(names) > 1 && slices.ContainsFunc(names, func(n nodeName) bool { return shown[n.cluster] != nil }) {
+			var where []string
+			for _, n := range names {
+				where = append(where, n.cluster+"/"+n.node)
+			}
+			inv.except(GPUInTwoNodes, id.String(), fmt.Sprintf("declared by %v", where))
+		}
+	}
+	for id, clusters := range ids {
+		if len(clusters) > 1 && slices.ContainsFunc(clusters, func(c string) bool { return shown[c] != nil }) {
+			inv.except(NodeInTwoClusters, id, fmt.Sprintf("in service in %v", clusters))
+		}
+	}
+}
+
+func (inv *Inventory) assets(view View, shown map[string]*ClusterEntry) error {
+	err := view.Scan(TableAssets, "", func(k Key, row Row) error {
+		if shown[k.Scope] == nil {
+			return nil
+		}
+		var e *AssetEntry
+		for _, v := range row.(*History).Versions {
+			if v.Order.Effective > inv.At {
+				break
+			}
+			switch ev := v.Event.(type) {
+			case *domain.AssetAcquired:
+				e = &AssetEntry{Cluster: k.Scope, AssetAcquired: *ev}
+			case *domain.AssetRevised:
+				if e != nil {
+					e.LifeMonths, e.Residual = ev.LifeMonths, ev.Residual
+				}
+			case *domain.AssetDisposed:
+				if e != nil {
+					e.Disposed = ev.At
+				}
+			}
+		}
+		if e != nil {
+			inv.Assets = append(inv.Assets, *e)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read assets: %w", err)
+	}
+	return nil
+}
+
+func (inv *Inventory) streams(view View) error {
+	err := view.Scan(TableStreams, "", func(k Key, row Row) error {
+		s := row.(*Stream)
+		subject := fmt.Sprintf("%s %s#%d", k.Scope, s.Source, s.Incarnation)
+		if n := s.Missing(); n > 0 {
+			inv.except(StreamIncomplete, subject, fmt.Sprintf("%d of %d events are missing", n, s.Mark))
+		}
+		if s.Ahead > maxAhead {
+			inv.except(StreamAhead, subject, fmt.Sprintf("an event is dated %s after it was appended: the source's clock is wrong", s.Ahead.Time().Sub(domain.Instant(0).Time())))
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read streams: %w", err)
+	}
+	return nil
+}
+
+// countries returns the country of each region, by the latest definition.
+func countries(view View, at domain.Instant) (map[string]string, error) {
+	out, orders := map[string]string{}, map[string]domain.Order{}
+	err := view.Scan(TableRegions, "", func(k Key, row Row) error {
+		if v := row.(*History).At(at); v != nil {
+			if before, twice := orders[k.ID]; !twice || v.Order.After(before) {
+				out[k.ID], orders[k.ID] = v.Event.(*domain.RegionDefined).Country, v.Order
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read regions: %w", err)
+	}
+	return out, nil
+}
+
+// clustersNamed returns every cluster that an event names, with a table that
+// has it.
+func clustersNamed(view View) (map[string]Table, error) {
+	named := map[string]Table{}
+	for _, t := range []Table{
+		TableClusters, TableNodes, TableUsage, TableServing, TableHealth, TableFaults, TableDeployments, TableReplicas,
+		TableJobs, TableDemand, TableEnergy, TableUsageCorrections, TableClusterKeys, TableAssets, TableMaintenance,
+	} {
+		last := ""
+		err := view.Scan(t, "", func(k Key, _ Row) error {
+			if k.Scope != last {
+				last = k.Scope
+				if _, ok := named[k.Scope]; !ok {
+					named[k.Scope] = t
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", t, err)
+		}
+	}
+	return named, nil
+}

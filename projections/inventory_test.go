@@ -1,0 +1,191 @@
+package projections_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/storetest"
+)
+
+func inventory(t *testing.T, l *storetest.Log, filter projections.InventoryFilter) (inv *projections.Inventory) {
+	t.Helper()
+	view(t, l, func(v projections.View) {
+		var err error
+		if inv, err = projections.NewInventory(v, filter); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return inv
+}
+
+func TestInventory(t *testing.T) {
+	const day = domain.Day
+	l := storetest.NewLog()
+	cert := func(provider, cluster, name string) domain.Envelope {
+		return root.Sign(domain.Envelope{Workspace: "home", Time: t0, Event: &domain.CertificationHeld{
+			Provider: provider, Cluster: cluster, Certification: name, Valid: domain.Interval{From: t0, To: t0 + 365*day}, Evidence: "audit",
+		}})
+	}
+	l.Append(
+		root.Register(root, "home", domain.RoleAdmin, nil, t0),
+		domain.Envelope{Workspace: "acme", Time: t0, Event: &domain.RegionDefined{Region: "eu", Country: "DE"}},
+		cert("p", "", "SOC 2"), cert("", "c1", "ISO 27001"), cert("", "c2", "PCI"), cert("q", "", "BSI"),
+		storetest.Cluster("c1", "acme", "p", "eu", t0), storetest.Cluster("c2", "beta", "q", "us", t0),
+		storetest.Node("c1", "n1", "NVIDIA H100 80GB HBM3", 2, t0), storetest.Node("c1", "n2", "unheard of", 1, t0),
+		storetest.Node("c2", "m1", "A100 40GB", 4, t0), storetest.Node("c2", "m2", "A100 40GB", 4, t0),
+		domain.Envelope{Cluster: "c2", Time: t0 + day, Event: &domain.NodeRetired{Node: "m2"}},
+		domain.Envelope{Cluster: "c1", Time: t0, Event: &domain.AssetAcquired{Asset: "dgx", Nodes: []string{"n1"}, Capex: *usd("400000"), InServiceFrom: t0, LifeMonths: 60}},
+		domain.Envelope{Cluster: "c1", Time: t0, Event: &domain.AssetRevised{Asset: "dgx", EffectiveFrom: t0 + day, LifeMonths: 72}},
+	)
+	i := domain.Interval{From: t0, To: t0 + 30*minute}
+	whole := func(cluster, node string, i int) storetest.Seen {
+		return storetest.Seen{ID: storetest.GPU(cluster, node, i), Activity: -1}
+	}
+	cut := func(i int, profile string) storetest.Seen {
+		return storetest.Seen{ID: storetest.GPU("c1", "n1", 10+i), Parent: storetest.GPU("c1", "n1", 1), Profile: profile, Activity: -1}
+	}
+	report := func(from domain.Interval, cluster, node string, devices ...storetest.Seen) {
+		l.Append(domain.Envelope{Source: "reporter/" + node, Cluster: cluster, Time: from.To, Event: storetest.Sample(node, from, devices...)})
+	}
+	report(i, "c1", "n1", whole("c1", "n1", 0), cut(1, "7g.80gb"))
+	report(domain.Interval{From: i.To, To: i.To + minute}, "c1", "n1", whole("c1", "n1", 0), cut(2, "3g.40gb"), cut(3, "1g.10gb"))
+	report(i, "c2", "m1", whole("c2", "m1", 0), whole("c2", "m1", 1), whole("c2", "m1", 2), whole("c2", "m1", 3))
+	report(i, "c2", "m2", whole("c2", "m2", 0), whole("c2", "m2", 1), whole("c2", "m2", 2), whole("c2", "m2", 3))
+	l.Append(
+		domain.Envelope{Cluster: "c1", Time: t0 + 40*minute, Event: &domain.GPUFaultObserved{Node: "n1", GPU: storetest.GPU("c1", "n1", 0), Kind: domain.FaultXID, Code: 79, Fatal: true}},
+		domain.Envelope{Cluster: "c2", Time: t0 + 2*day, Event: &domain.NodeCordoned{Node: "m1", Reason: "firmware"}},
+		domain.Envelope{Cluster: "c1", Time: t0 + 3*day, Event: &domain.NodeReturned{Node: "n1", Reason: "replaced"}},
+	)
+
+	inv := inventory(t, l, projections.InventoryFilter{At: t0 + 2*day})
+	if len(inv.Clusters) != 2 {
+		t.Fatalf("%d clusters, want 2", len(inv.Clusters))
+	}
+	c1, c2 := inv.Clusters[0], inv.Clusters[1]
+	if c1.Workspace != "acme" || c1.Country != "DE" || c2.Country != "" || c1.ProviderClass != domain.Neocloud {
+		t.Errorf("clusters %+v %+v", c1, c2)
+	}
+	certs := func(c projections.ClusterEntry) string {
+		var s []string
+		for _, x := range c.Certifications {
+			s = append(s, x.Certification+" by "+x.From)
+		}
+		return strings.Join(s, ", ")
+	}
+	if got := certs(c1) + "; " + certs(c2); got != "ISO 27001 by cluster, SOC 2 by provider; BSI by provider, PCI by cluster" {
+		t.Errorf("certifications %s", got)
+	}
+	if len(c1.Nodes) != 2 || len(c2.Nodes) != 1 {
+		t.Fatalf("%d and %d nodes in service, want 2 and 1", len(c1.Nodes), len(c2.Nodes))
+	}
+	n1 := c1.Nodes[0]
+	if n1.LastTelemetry != t0+31*minute || n1.DriverVersion != "580.95.05" || n1.CUDAVersion != "13.0" || n1.Health.State != "failed" || len(n1.Health.Faults) != 1 {
+		t.Errorf("node %+v", n1)
+	}
+	g0, g1 := n1.GPUs[0], n1.GPUs[1]
+	if g0.Model != "H100 SXM 80GB" || !g0.ModelKnown || !g0.Failed || g1.Failed || len(g0.MIG) != 0 || !slices.Equal(g1.MIG, []string{"1g.10gb", "3g.40gb"}) {
+		t.Errorf("GPUs %+v %+v", g0, g1)
+	}
+	if h := c2.Nodes[0].Health; h.State != "maintenance" || !h.Cordoned || h.Reason != "firmware" {
+		t.Errorf("health %+v", h)
+	}
+	if got := fmt.Sprint(inv.Counts); got != "[{eu H100 SXM 80GB neocloud 2} {eu unheard of neocloud 1} {us A100 40GB neocloud 4}]" {
+		t.Errorf("counts %s", got)
+	}
+	if len(inv.Assets) != 1 || inv.Assets[0].LifeMonths != 72 || inv.Assets[0].Cluster != "c1" {
+		t.Errorf("assets %+v", inv.Assets)
+	}
+	// Earlier and later.
+	if early := inventory(t, l, projections.InventoryFilter{At: t0 + domain.Hour}); len(early.Clusters[1].Nodes) != 2 || early.Assets[0].LifeMonths != 60 {
+		t.Errorf("an hour after the start: %+v", early.Clusters[1])
+	}
+	if late := inventory(t, l, projections.InventoryFilter{At: t0 + 4*day}); late.Clusters[0].Nodes[0].Health.State != "ok" || late.Clusters[0].Nodes[0].GPUs[0].Failed {
+		t.Errorf("after the return: %+v", late.Clusters[0].Nodes[0])
+	}
+	for _, f := range []projections.InventoryFilter{{Workspace: "beta"}, {Cluster: "c2"}, {Region: "us"}} {
+		f.At = t0 + 2*day
+		if got := inventory(t, l, f); len(got.Clusters) != 1 || got.Clusters[0].Cluster != "c2" || len(got.Counts) != 1 || len(got.Assets) != 0 {
+			t.Errorf("%+v shows %+v", f, got)
+		}
+	}
+	text, err := json.Marshal(inv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"uuid":"GPU-`, `"mig":["1g.10gb","3g.40gb"]`, `"capex":{"amount":"400000","currency":"USD"}`, `"provider_class":"neocloud"`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %s in %s", want, text)
+		}
+	}
+}
+
+func TestExceptions(t *testing.T) {
+	at := t0 + domain.Hour
+	i := domain.Interval{From: t0, To: t0 + 30*minute}
+	cluster := func(id string) domain.Envelope { return storetest.Cluster(id, "acme", "p", "eu", t0) }
+	seen := func(cluster, node string, devices ...int) domain.Envelope {
+		var d []storetest.Seen
+		for _, n := range devices {
+			d = append(d, storetest.Seen{ID: storetest.GPU(cluster, node, n), Activity: -1})
+		}
+		return domain.Envelope{Source: "reporter/" + node, Cluster: cluster, Time: i.To, Event: storetest.Sample(node, i, d...)}
+	}
+	stolen := storetest.Node("c1", "n2", "A100 40GB", 1, t0)
+	stolen.Event.(*domain.NodeRegistered).GPUs[0].ID = storetest.GPU("c1", "n1", 0)
+	gap := seen("c1", "n1", 0)
+	gap.Sequence = 4
+	for _, c := range []struct {
+		name string
+		log  []domain.Envelope
+		want []string
+	}{
+		{"nothing is wrong", []domain.Envelope{cluster("c1"), storetest.Node("c1", "n1", "A100 40GB", 1, t0), seen("c1", "n1", 0)}, nil},
+		{"declared twice", []domain.Envelope{cluster("c1"), storetest.Node("c1", "n1", "A100 40GB", 1, t0), seen("c1", "n1", 0), stolen, {Source: "reporter/n2", Cluster: "c1", Time: i.To, Event: storetest.Sample("n2", i, storetest.Seen{ID: storetest.GPU("c1", "n1", 0), Activity: -1})}},
+			[]string{"gpu_in_two_nodes " + storetest.GPU("c1", "n1", 0).String() + ": declared by [c1/n1 c1/n2]"}},
+		{"a node in two clusters", []domain.Envelope{cluster("c1"), cluster("c2"), storetest.Node("c1", "n1", "A100 40GB", 1, t0), seen("c1", "n1", 0), storetest.Node("c2", "n1", "A100 40GB", 1, t0), seen("c2", "n1", 0)},
+			[]string{"node_in_two_clusters n1: in service in [c1 c2]"}},
+		{"never declared", []domain.Envelope{cluster("c1"), seen("c1", "n1", 0, 1)}, []string{"node_unregistered c1/n1: it reported 2 GPUs"}},
+		{"never seen", []domain.Envelope{cluster("c1"), storetest.Node("c1", "n1", "A100 40GB", 2, t0)}, []string{"node_never_seen c1/n1: declared from 2026-05-01T00:00:00Z with 2 GPUs"}},
+		{"no cluster", []domain.Envelope{storetest.Node("c1", "n1", "A100 40GB", 1, t0), seen("c1", "n1", 0)}, []string{"cluster_unregistered c1: nodes names it"}},
+		{"reported when retired", []domain.Envelope{cluster("c1"), storetest.Node("c1", "n1", "A100 40GB", 1, t0), {Cluster: "c1", Time: t0 + minute, Event: &domain.NodeRetired{Node: "n1"}}, seen("c1", "n1", 0)},
+			[]string{"node_not_in_service c1/n1: it reported up to 2026-05-01T00:30:00Z"}},
+		{"another GPU than declared", []domain.Envelope{cluster("c1"), storetest.Node("c1", "n1", "A100 40GB", 2, t0), seen("c1", "n1", 0, 2)},
+			[]string{"gpu_not_reported " + storetest.GPU("c1", "n1", 1).String(), "gpu_undeclared " + storetest.GPU("c1", "n1", 2).String()}},
+		{"unknown model", []domain.Envelope{cluster("c1"), storetest.Node("c1", "n1", "G2", 1, t0), seen("c1", "n1", 0)}, []string{"gpu_model_unknown G2: GPU 0 of c1/n1"}},
+		{"a gap", []domain.Envelope{cluster("c1"), storetest.Node("c1", "n1", "A100 40GB", 1, t0), gap}, []string{"stream_incomplete qm.telemetry/"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := storetest.NewLog()
+			l.Append(c.log...)
+			var got []string
+			for _, e := range inventory(t, l, projections.InventoryFilter{At: at}).Exceptions {
+				got = append(got, e.Kind+" "+e.Subject+": "+e.Detail)
+			}
+			if len(got) != len(c.want) {
+				t.Fatalf("got %q, want %q", got, c.want)
+			}
+			for i := range got {
+				if !strings.HasPrefix(got[i], c.want[i]) {
+					t.Errorf("got %q, want %q", got[i], c.want[i])
+				}
+			}
+		})
+	}
+	t.Run("clocks", func(t *testing.T) {
+		for _, ahead := range []domain.Instant{5 * minute, 60 * minute} {
+			l := storetest.NewLog()
+			env := cluster("c1")
+			env.Time += ahead
+			l.AppendAt(env, t0)
+			inv := inventory(t, l, projections.InventoryFilter{At: at})
+			if want := ahead > 5*minute; want != (len(inv.Exceptions) == 1) || want && !strings.Contains(inv.Exceptions[0].Detail, "dated 1h0m0s after") {
+				t.Errorf("%d minutes ahead: %+v", int64(ahead/minute), inv.Exceptions)
+			}
+		}
+	})
+}

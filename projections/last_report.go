@@ -1,0 +1,79 @@
+package projections
+
+import (
+	"fmt"
+	"slices"
+
+	"quartermaster/domain"
+)
+
+// lastSeen is the last report of a node.
+type lastSeen struct {
+	at  domain.Instant
+	mig map[domain.GPUID][]string
+	gpu map[domain.GPUID]bool
+}
+
+// lastReports returns the last report of each node before a time.
+func lastReports(view View, at domain.Instant) (map[nodeName]*lastSeen, error) {
+	out := map[nodeName]*lastSeen{}
+	var ranks []*Observer
+	err := view.Scan(TableUsage, "", func(k Key, row Row) error {
+		hour := domain.Instant(k.Hour) * domain.Hour
+		if hour >= at {
+			return nil
+		}
+		name := nodeName{k.Scope, k.ID}
+		s := out[name]
+		if s == nil {
+			s = &lastSeen{mig: map[domain.GPUID][]string{}, gpu: map[domain.GPUID]bool{}}
+			out[name] = s
+		}
+		clear(s.mig)
+		clear(s.gpu)
+		ranks = ranked(ranks, row.(*UsageHour))
+		for _, o := range ranks {
+			for i := range o.Devices {
+				segments := o.Devices[i].Segments
+				if n := len(segments); n > 0 {
+					s.at = max(s.at, min(at, hour+domain.Instant(segments[n-1].To)*nsPerMs))
+				}
+				s.gpu[o.physical(&o.Devices[i])] = true
+			}
+		}
+		if !slices.ContainsFunc(ranks, func(o *Observer) bool { return len(o.Cuts) > 0 }) {
+			return nil
+		}
+		// How a GPU is cut is what its most believed observer saw last: what of
+		// the hour reaches to the end of what it saw.
+		decided := map[domain.GPUID]bool{}
+		for _, o := range ranks {
+			ends := map[domain.GPUID]uint32{}
+			for i := range o.Devices {
+				d := &o.Devices[i]
+				if n := len(d.Segments); n > 0 {
+					ends[o.physical(d)] = max(ends[o.physical(d)], d.Segments[n-1].To)
+				}
+			}
+			for i := range o.Devices {
+				d := &o.Devices[i]
+				id := o.physical(d)
+				if n := len(d.Segments); d.Cut > 0 && d.Replica <= 1 && n > 0 && !decided[id] && d.Segments[n-1].To == ends[id] {
+					s.mig[id] = append(s.mig[id], o.Cuts[d.Cut-1].Profile)
+				}
+			}
+			for id := range ends {
+				slices.Sort(s.mig[id])
+				if len(s.mig[id]) == 0 {
+					delete(s.mig, id)
+				}
+				decided[id] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read usage: %w", err)
+	}
+	return out, nil
+}
