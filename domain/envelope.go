@@ -140,10 +140,15 @@ type StreamID struct {
 func (e *Envelope) Stream() StreamID { return StreamID{e.Source, e.Incarnation} }
 
 // Order places facts about one thing: the later in effect wins, and where two
-// took effect at once the greater stream, then the greater sequence. Order is
-// total over different events, so the winner never depends on arrival.
+// take effect at once the one stated later, then the greater stream, then the
+// greater sequence. Order is total over different events, so the winner never
+// depends on arrival. Time stands before the stream so that a second decision
+// about the same day replaces the first whoever made it, and so that a signed
+// decision that is copied into the log again cannot overrule a newer one: its
+// time is signed.
 type Order struct {
 	Effective   Instant
+	Time        Instant
 	Source      string
 	Incarnation uint64
 	Sequence    uint64
@@ -154,6 +159,8 @@ func (o Order) After(p Order) bool {
 	switch {
 	case o.Effective != p.Effective:
 		return o.Effective > p.Effective
+	case o.Time != p.Time:
+		return o.Time > p.Time
 	case o.Source != p.Source:
 		return o.Source > p.Source
 	case o.Incarnation != p.Incarnation:
@@ -169,7 +176,7 @@ func (e *Envelope) Order(effective Instant) Order {
 	if effective == 0 {
 		effective = e.Time
 	}
-	return Order{effective, e.Source, e.Incarnation, e.Sequence}
+	return Order{effective, e.Time, e.Source, e.Incarnation, e.Sequence}
 }
 
 // Signature is an operator's signature over a decision. Message is what was
