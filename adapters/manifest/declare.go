@@ -1,0 +1,324 @@
+package manifest
+
+import (
+	"errors"
+	"strings"
+
+	"quartermaster/domain"
+)
+
+// The lists of a document.
+const (
+	listWorkspaces     = "workspaces"
+	listOperators      = "operators"
+	listRegions        = "regions"
+	listClusters       = "clusters"
+	listCertifications = "certifications"
+	listPolicies       = "policies"
+	listQuotas         = "quotas"
+	listBudgets        = "budgets"
+	listTariffs        = "tariffs"
+	listFXRates        = "fx_rates"
+	listOnDemandQuotas = "on_demand_quotas"
+	listAssets         = "assets"
+	listCommitments    = "commitments"
+	listDeployments    = "deployments"
+	listMappingRules   = "mapping_rules"
+)
+
+// Kinds returns the lists of a document in the order in which their events
+// come: whatever an entry may refer to stands before it.
+func Kinds() []string {
+	return []string{listWorkspaces, listOperators, listRegions, listClusters, listCertifications,
+		listPolicies, listQuotas, listBudgets, listTariffs, listFXRates, listOnDemandQuotas,
+		listAssets, listCommitments, listDeployments, listMappingRules}
+}
+
+// declaration is an entry being turned into an event.
+type declaration struct {
+	entry
+	list      string
+	workspace string         // that of the entry, or of its document
+	from      domain.Instant // effective_from of the entry, or of its document; 0: neither says
+}
+
+// document turns every entry of a document into its event.
+func (l *loader) document(doc *node) {
+	if l.events == nil {
+		l.events = map[string][]domain.Envelope{}
+	}
+	top := entry{l, doc, ""}
+	workspace, from := top.text("workspace"), top.instant("effective_from")
+	l.refer("workspace", workspace, doc.child("workspace"), "workspace")
+	for _, list := range Kinds() {
+		entries := doc.get(list)
+		if entries == nil {
+			continue
+		}
+		for i, n := range entries.values {
+			before := len(l.errs)
+			d := declaration{entry{l, n, index(list, i)}, list, workspace, from}
+			if d.has("workspace") {
+				d.workspace = d.text("workspace")
+				d.refer("workspace", "workspace")
+			}
+			if d.has("effective_from") {
+				d.from = d.instant("effective_from")
+			}
+			env, key := d.event()
+			if len(l.errs) == before {
+				d.add(env, key)
+			}
+		}
+	}
+}
+
+// refer notes that a field names something that the file may not declare.
+func (d declaration) refer(kind, key string) {
+	if n := d.n.get(key); n != nil {
+		d.l.refer(kind, n.text, n, d.field(key))
+		for _, v := range n.values {
+			d.l.refer(kind, v.text, v, d.field(key))
+		}
+	}
+}
+
+func (d declaration) referSelector(e entry) {
+	for _, kind := range []string{"workspace", "cluster"} {
+		if n := e.n.get(kind); n != nil {
+			d.l.refer(kind, n.text, n, e.field(kind))
+		}
+	}
+}
+
+// since is the time of an event that took effect then, as far as that is past.
+func (d declaration) since(t domain.Instant) domain.Instant {
+	if t == 0 || t > d.l.now {
+		return d.l.now
+	}
+	return t
+}
+
+// effective is when an entry takes effect that cannot do without.
+func (d declaration) effective() domain.Instant {
+	if d.from == 0 && !d.has("effective_from") {
+		d.fault("effective_from", "is missing; add it here, or at the top of the file for all")
+	}
+	return d.from
+}
+
+// add keeps an event that is valid and the only one of its key.
+func (d declaration) add(env domain.Envelope, key []string) {
+	id := identity(d.list, key...)
+	if first, twice := d.l.declared[id]; twice {
+		d.l.fault(d.n, d.path, "%s is declared on line %d already; keep one of them", strings.Join(key, " "), first.Line)
+		return
+	}
+	d.l.declared[id] = d.l.at(d.n)
+	if err := domain.Validate(&env); err != nil {
+		var invalid *domain.InvalidError
+		if !errors.As(err, &invalid) {
+			d.l.fault(d.n, d.path, "%v", err)
+			return
+		}
+		if invalid.Field == "workspace" && env.Workspace == "" {
+			d.fault("workspace", "is missing; add it here, or at the top of the file for all")
+			return
+		}
+		d.l.fault(d.named(invalid.Field), d.field(invalid.Field), "%s", invalid.Problem)
+		return
+	}
+	d.l.events[d.list] = append(d.l.events[d.list], env)
+}
+
+// named finds the node of a field of the event; some have other names in a file.
+func (d declaration) named(field string) *node {
+	field, _, _ = strings.Cut(field, ".")
+	field, _, _ = strings.Cut(field, "[")
+	if file, ok := map[string]string{"life_months": "life", "base": "pair", "quote": "pair", "market": "provider",
+		"to_workspace": "to", "to_deployment": "to", "latency_micros": "latency"}[field]; ok {
+		field = file
+	}
+	return d.n.child(field)
+}
+
+// event returns what an entry declares, and what no other entry of its list may have.
+func (d declaration) event() (domain.Envelope, []string) {
+	id := d.text("id")
+	env := domain.Envelope{Subject: id, Workspace: d.workspace, Time: d.since(d.from)}
+	key := []string{id}
+	switch d.list {
+	case listWorkspaces:
+		d.refer("workspace", "parent")
+		env.Workspace = id
+		env.Event = &domain.WorkspaceRegistered{Name: d.nameOr(id), Parent: d.text("parent"), Currency: d.text("currency")}
+	case listOperators:
+		ev := &domain.OperatorRegistered{Operator: id, PublicKey: d.key32("public_key"), Role: domain.Role(d.text("role"))}
+		if d.has("authority_limit") {
+			limit := d.money("authority_limit")
+			ev.AuthorityLimit = &limit
+		}
+		env.Event, key = ev, []string{d.workspace, id, string(ev.PublicKey)}
+	case listRegions:
+		env.Event = d.region(id)
+	case listClusters:
+		d.refer("region", "region")
+		env.Cluster = id
+		env.Event = &domain.ClusterRegistered{
+			Name: d.text("name"), Provider: d.text("provider"), ProviderClass: domain.ProviderClass(d.text("provider_class")),
+			Region: d.text("region"), BillingAccount: d.text("billing_account"),
+			Certifications: d.texts("certifications"), Labels: d.labels("labels"),
+		}
+	case listCertifications:
+		d.refer("cluster", "cluster")
+		ev := &domain.CertificationHeld{Provider: d.text("provider"), Cluster: d.text("cluster"),
+			Certification: d.text("certification"), Valid: d.interval("valid"), Evidence: d.text("evidence")}
+		env.Subject, env.Event = ev.Provider+ev.Cluster+" "+ev.Certification, ev
+		key = []string{ev.Provider, ev.Cluster, ev.Certification, ev.Valid.From.String()}
+	case listPolicies:
+		env.Event = d.policy(id)
+		key = []string{d.workspace, id, d.from.String()}
+	case listQuotas:
+		d.refer("region", "region")
+		env.Event = &domain.QuotaSet{Quota: id, Resource: d.text("resource"), GPUModel: d.text("gpu_model"), Region: d.text("region"),
+			Limit: d.decimal("limit"), Hard: d.flag("hard"), EffectiveFrom: d.effective()}
+		key = []string{d.workspace, id, d.from.String()}
+	case listBudgets:
+		env.Event = &domain.BudgetSet{Budget: id, Period: d.period("period"), Amount: d.money("amount"),
+			Basis: domain.BudgetBasis(d.text("basis")), Hard: d.flag("hard")}
+		key = []string{d.workspace, id}
+	case listTariffs:
+		site := domain.Market{Provider: d.text("operator"), Region: d.text("site")}
+		env.Subject = site.Provider + "/" + site.Region
+		env.Event = &domain.TariffSet{Market: site, PerKWh: d.money("per_kwh"), PUE: d.decimal("pue"), EffectiveFrom: d.effective()}
+		key = []string{site.Provider, site.Region, d.from.String()}
+	case listFXRates:
+		base, quote, _ := strings.Cut(d.text("pair"), "/")
+		ev := &domain.FXRateSet{Base: base, Quote: quote, Rate: d.decimal("rate"), Kind: domain.FXRateKind(d.text("kind")),
+			Effective: d.period("effective"), Citation: d.text("citation")}
+		env.Subject, env.Time, env.Event = d.text("pair"), d.since(ev.Effective.From), ev
+		key = []string{base, quote, string(ev.Kind), ev.Effective.From.String()}
+	case listOnDemandQuotas:
+		market := domain.Market{Provider: d.text("provider"), Region: d.text("region")}
+		ev := &domain.OnDemandQuotaSet{Market: market, Account: d.text("account"), GPUModel: d.text("gpu_model"),
+			LimitGPUs: uint64(d.count("limit_gpus")), EffectiveFrom: d.effective()}
+		env.Subject, env.Event = market.Provider+"/"+market.Region+" "+ev.Account, ev
+		key = []string{market.Provider, market.Region, ev.Account, ev.GPUModel, d.from.String()}
+	case listAssets:
+		d.refer("cluster", "cluster")
+		ev := &domain.AssetAcquired{Asset: id, Description: d.text("description"), Nodes: d.texts("nodes"),
+			Capex: d.money("capex"), Residual: d.money("residual"), InServiceFrom: d.instant("in_service_from"),
+			LifeMonths: uint32(d.months("life")), PowerWatts: uint64(d.whole("power_watts")), Site: d.text("site"), SpaceUnits: d.count("space_units")}
+		env.Cluster, env.Time, env.Event = d.text("cluster"), d.since(ev.InServiceFrom), ev
+		key = []string{env.Cluster, id}
+	case listCommitments:
+		ev := d.commitment(id)
+		env.Time, env.Event = d.since(ev.Term.From), ev
+		key = []string{d.workspace, id}
+	case listDeployments:
+		d.refer("cluster", "cluster")
+		env.Cluster, env.Event = d.text("cluster"), d.deployment(id)
+		key = []string{env.Cluster, id}
+	case listMappingRules:
+		d.refer("cluster", "cluster")
+		to, _ := d.sub("to")
+		d.referSelector(to)
+		env.Event = &domain.MappingRuleSet{Rule: id, Priority: d.count("priority"), Cluster: d.text("cluster"), Namespace: d.text("namespace"),
+			Labels: d.labels("labels"), ToWorkspace: to.text("workspace"), ToDeployment: to.text("deployment"), EffectiveFrom: d.effective()}
+		key = []string{d.workspace, id, d.from.String()}
+	}
+	return env, key
+}
+
+func (d declaration) nameOr(id string) string {
+	if name := d.text("name"); name != "" {
+		return name
+	}
+	return id
+}
+
+func (d declaration) region(id string) *domain.RegionDefined {
+	ev := &domain.RegionDefined{Region: id, Country: d.text("country"), Name: d.text("name")}
+	trips, _ := d.sub("round_trips")
+	for i, k := range trips.n.keys {
+		d.l.refer("region", k.text, k, trips.field(k.text))
+		r := domain.RoundTrip{To: k.text, Measured: true}
+		if how, ok := trips.sub(k.text); !ok {
+			r.Micros = trips.micros(k.text)
+		} else if how.has("measured") {
+			r.Micros = how.micros("measured")
+		} else {
+			r.Micros, r.Measured = how.micros("estimate"), false
+		}
+		if r.Micros == 0 {
+			d.l.fault(trips.n.values[i], trips.field(k.text), "is no time at all; write for example 68ms")
+		}
+		ev.RoundTrips = append(ev.RoundTrips, r)
+	}
+	return ev
+}
+
+func (d declaration) policy(id string) *domain.PolicySet {
+	d.refer("cluster", "clusters")
+	ev := &domain.PolicySet{
+		Policy: id, Kind: domain.PolicyKind(d.text("kind")), EffectiveFrom: d.effective(), EffectiveTo: d.instant("effective_to"),
+		Countries: d.texts("countries"), Certifications: d.texts("certifications"), Clusters: d.texts("clusters"),
+		Scope: d.text("scope"), Value: d.text("value"), Share: d.nullDecimal("share"),
+	}
+	s, _ := d.sub("selector")
+	ev.Selector = d.selector(s)
+	if others := d.n.get("others"); others != nil {
+		for i, n := range others.values {
+			ev.Others = append(ev.Others, d.selector(entry{d.l, n, d.field(index("others", i))}))
+		}
+	}
+	return ev
+}
+
+func (d declaration) selector(s entry) domain.Selector {
+	d.referSelector(s)
+	return domain.Selector{Workspace: s.text("workspace"), Class: domain.WorkloadClass(s.text("class")),
+		Deployment: s.text("deployment"), Cluster: s.text("cluster"), Tier: s.text("tier")}
+}
+
+func (d declaration) commitment(id string) *domain.CommitmentPurchased {
+	ev := &domain.CommitmentPurchased{
+		Commitment: id, Contract: d.text("contract"), Market: domain.Market{Provider: d.text("provider"), Region: d.text("region")},
+		Offer: d.text("offer"), BillingAccount: d.text("billing_account"), Kind: domain.OfferKind(d.text("kind")),
+		SKU: d.text("sku"), GPUModel: d.text("gpu_model"), GPUsPerUnit: d.count("gpus_per_unit"), Units: d.count("units"),
+		Term: d.term("term"), Upfront: d.money("upfront"), Hourly: d.money("hourly"), SpendPerHour: d.nullDecimal("spend_per_hour"),
+		GuaranteesCapacity: d.flag("guarantees_capacity"), NoticeBy: d.instant("notice_by"),
+	}
+	// One contract, one currency: what is not paid upfront is 0 of the same.
+	if ev.Upfront.Currency == "" {
+		ev.Upfront.Currency = ev.Hourly.Currency
+	}
+	if ev.Hourly.Currency == "" {
+		ev.Hourly.Currency = ev.Upfront.Currency
+	}
+	if ev.Hourly.Currency == "" {
+		d.fault("hourly", "is missing and so is upfront; add what it costs")
+	}
+	sponsors, _ := d.sub("sponsors")
+	for _, k := range sponsors.n.keys {
+		d.l.refer("workspace", k.text, k, sponsors.field(k.text))
+		ev.Sponsors = append(ev.Sponsors, domain.Share{Workspace: k.text, Share: sponsors.decimal(k.text)})
+	}
+	return ev
+}
+
+func (d declaration) deployment(id string) *domain.DeploymentChanged {
+	need, _ := d.sub("need")
+	ev := &domain.DeploymentChanged{
+		Deployment: id, Model: d.text("model"), Tier: d.text("tier"), Environment: d.text("environment"),
+		Class: domain.WorkloadClass(d.text("class")), Replicas: d.count("replicas"),
+		Need: domain.GPUNeed{
+			Models: need.texts("gpu_models"), Count: need.count("gpus"), Milli: need.count("gpu_milli"), MIGProfile: need.text("mig_profile"),
+			MemoryMiB: need.mebibytes("gpu_memory"), CPUMilli: need.milliCPU("cpu"), RAMMiB: need.mebibytes("memory"), GangNodes: need.count("gang_nodes"),
+		},
+		Countries: d.texts("countries"), Certifications: d.texts("certifications"), MaxPerNode: d.count("max_per_node"),
+		Dedicated: d.flag("dedicated"), Interruptible: d.flag("interruptible"),
+		LatencyMicros: d.micros("latency"), Priority: int32(d.whole("priority")),
+	}
+	return ev
+}

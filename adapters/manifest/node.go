@@ -1,0 +1,385 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"sort"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// node is a value as it stands in a file, whichever language it is in.
+type node struct {
+	shape        shape
+	text         string // of a scalar: its characters, escapes resolved
+	line, column int
+	keys         []*node // of a mapping
+	values       []*node // of a mapping, one per key; of a list, its entries
+}
+
+type shape uint8
+
+const (
+	null shape = iota
+	truth
+	number // text is a number in the form of JSON
+	words
+	list
+	mapping
+)
+
+// get returns the value of a key, nil when there is none.
+func (n *node) get(key string) *node {
+	for i, k := range n.keys {
+		if k.text == key {
+			return n.values[i]
+		}
+	}
+	return nil
+}
+
+// key returns the node of a key, or n itself when there is none.
+func (n *node) key(name string) *node {
+	for _, k := range n.keys {
+		if k.text == name {
+			return k
+		}
+	}
+	return n
+}
+
+// plain returns the value in the types that the schema is checked against.
+func (n *node) plain() any {
+	switch n.shape {
+	case truth:
+		return strings.EqualFold(n.text, "true")
+	case number:
+		return json.Number(n.text)
+	case words:
+		return n.text
+	case list:
+		out := make([]any, len(n.values))
+		for i, v := range n.values {
+			out[i] = v.plain()
+		}
+		return out
+	case mapping:
+		out := make(map[string]any, len(n.keys))
+		for i, k := range n.keys {
+			out[k.text] = n.values[i].plain()
+		}
+		return out
+	}
+	return nil
+}
+
+// A number that is not written like this is text to us: what 0x10, 1_000 or
+// 012 stand for differs between readers of YAML, and 1e999999999 is a bomb.
+var decimalNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?$`)
+
+func numberOrWords(text string) shape {
+	if decimalNumber.MatchString(text) {
+		return number
+	}
+	return words
+}
+
+// read turns the bytes of a file into its documents.
+func (l *loader) read(data []byte) ([]*node, error) {
+	fail := func(offset int, format string, args ...any) error {
+		line, column := place(data, offset)
+		return Errors{{Where: Position{l.name, line, column}, Problem: fmt.Sprintf(format, args...)}}
+	}
+	if len(data) > maxBytes {
+		return nil, Errors{{Where: Position{l.name, 1, 1}, Problem: fmt.Sprintf("is larger than %d MiB; divide it", maxBytes>>20)}}
+	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	if i := firstNoText(data); i >= 0 {
+		return nil, fail(i, "byte 0x%02x is not text in UTF-8; save the file as UTF-8", data[i])
+	}
+	if marks := count(data); marks > maxMarks {
+		return nil, fail(0, "has %d lines, colons, commas and brackets, at most %d are allowed; divide it", marks, maxMarks)
+	}
+	trimmed := bytes.TrimLeft(data, " \t\r\n")
+	if strings.HasSuffix(strings.ToLower(l.name), ".json") || len(trimmed) > 0 && trimmed[0] == '{' && json.Valid(data) {
+		return l.readJSON(data, fail)
+	}
+	return l.readYAML(data)
+}
+
+// firstNoText returns the offset of the first byte that is not UTF-8 or is a
+// control character other than tab and ends of lines, -1 when there is none.
+func firstNoText(data []byte) int {
+	for i := 0; i < len(data); {
+		r, size := utf8.DecodeRune(data[i:])
+		if r == utf8.RuneError && size == 1 || r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0x7f {
+			return i
+		}
+		i += size
+	}
+	return -1
+}
+
+// count bounds the number of tokens from above without making any.
+func count(data []byte) int {
+	n := 0
+	for _, b := range data {
+		switch b {
+		case '\n', ':', ',', '[', ']', '{', '}', '-', '?', '"', '\'', '#', '&', '*', '!', '|', '>':
+			n++
+		}
+	}
+	return n
+}
+
+func place(data []byte, offset int) (line, column int) {
+	before := data[:min(offset, len(data))]
+	start := bytes.LastIndexByte(before, '\n') + 1
+	return bytes.Count(before, []byte("\n")) + 1, utf8.RuneCount(before[start:]) + 1
+}
+
+// Finding places one by one would read the file once for each; lines remembers
+// where they begin.
+func lineStarts(data []byte) []int {
+	starts := []int{0}
+	for i, b := range data {
+		if b == '\n' {
+			starts = append(starts, i+1)
+		}
+	}
+	return starts
+}
+
+func (l *loader) readJSON(data []byte, fail func(int, string, ...any) error) ([]*node, error) {
+	starts := lineStarts(data)
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	// token returns the next token and where it begins, which the decoder does not say.
+	next := func() (json.Token, *node, error) {
+		at := int(dec.InputOffset())
+		for at < len(data) && strings.IndexByte(" \t\r\n,:", data[at]) >= 0 {
+			at++
+		}
+		line := sort.SearchInts(starts, at+1)
+		n := &node{line: line, column: utf8.RuneCount(data[starts[line-1]:at]) + 1}
+		tok, err := dec.Token()
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, nil, fail(at, "is not JSON: %v", err)
+		}
+		return tok, n, err
+	}
+	var value func(tok json.Token, n *node, depth int) error
+	value = func(tok json.Token, n *node, depth int) error {
+		if depth > maxDepth {
+			return Errors{{Where: l.at(n), Problem: fmt.Sprintf("nests deeper than %d", maxDepth)}}
+		}
+		switch v := tok.(type) {
+		case nil:
+			n.shape, n.text = null, "null"
+		case bool:
+			n.shape, n.text = truth, fmt.Sprint(v)
+		case json.Number:
+			n.shape, n.text = numberOrWords(v.String()), v.String()
+		case string:
+			n.shape, n.text = words, v
+		case json.Delim:
+			n.shape = list
+			if v == '{' {
+				n.shape = mapping
+			}
+			for {
+				tok, child, err := next()
+				if errors.Is(err, io.EOF) {
+					err = fail(len(data), "is not JSON: it ends within a value")
+				}
+				if err != nil {
+					return err
+				}
+				if d, ok := tok.(json.Delim); ok && (d == '}' || d == ']') {
+					return nil
+				}
+				if n.shape == mapping {
+					child.shape, child.text = words, tok.(string)
+					n.keys = append(n.keys, child)
+					if tok, child, err = next(); err != nil {
+						if errors.Is(err, io.EOF) {
+							err = fail(len(data), "is not JSON: it ends within a value")
+						}
+						return err
+					}
+				}
+				if err := value(tok, child, depth+1); err != nil {
+					return err
+				}
+				n.values = append(n.values, child)
+			}
+		}
+		return nil
+	}
+	var docs []*node
+	for {
+		tok, n, err := next()
+		if errors.Is(err, io.EOF) {
+			return docs, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := value(tok, n, 1); err != nil {
+			return nil, err
+		}
+		docs = append(docs, n)
+	}
+}
+
+func (l *loader) readYAML(data []byte) (docs []*node, err error) {
+	at := func(t *token.Token) Position { return Position{l.name, t.Position.Line, t.Position.Column} }
+	// The parser is a stranger's and its input is a stranger's too: a defect in
+	// it must not end the process.
+	defer func() {
+		if p := recover(); p != nil {
+			docs, err = nil, Errors{{Where: Position{l.name, 1, 1}, Problem: fmt.Sprintf("the YAML parser gave up on it: %v", p)}}
+		}
+	}()
+	tokens := lexer.Tokenize(string(data))
+	if t, problem := refuse(tokens); t != nil {
+		return nil, Errors{{Where: at(t), Problem: problem}}
+	}
+	// Duplicate keys are found below, for JSON too.
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	if err != nil {
+		e := &Error{Where: Position{l.name, 1, 1}, Problem: "is not YAML: " + oneLine(err.Error())}
+		var syntax *yaml.SyntaxError
+		if errors.As(err, &syntax) && syntax.Token != nil {
+			e.Where, e.Problem = at(syntax.Token), "is not YAML: "+oneLine(syntax.Message)
+		}
+		return nil, Errors{e}
+	}
+	for _, d := range file.Docs {
+		if d.Body == nil {
+			continue
+		}
+		n, err := l.fromYAML(d.Body)
+		if err != nil {
+			return nil, err
+		}
+		if n.shape != null {
+			docs = append(docs, n)
+		}
+	}
+	return docs, nil
+}
+
+// oneLine quotes nothing and breaks nothing: a message of the parser may hold
+// what stood in the file.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// refuse finds the first token of what this format leaves out of YAML, and
+// nesting that would exhaust a recursive parser.
+func refuse(tokens token.Tokens) (*token.Token, string) {
+	var (
+		flow    int
+		columns []int // of the blocks that enclose the token
+	)
+	for i, t := range tokens {
+		switch t.Type {
+		case token.AnchorType, token.AliasType, token.MergeKeyType:
+			return t, "anchors, aliases and merges are not read; write the value out"
+		case token.TagType:
+			return t, "tags are not read; leave " + t.Value + " out"
+		case token.DirectiveType:
+			return t, "directives are not read; leave the line out"
+		case token.MappingKeyType:
+			return t, "complex keys are not read; write key: value"
+		case token.SequenceStartType, token.MappingStartType:
+			flow++
+		case token.SequenceEndType, token.MappingEndType:
+			flow = max(0, flow-1)
+		case token.DocumentHeaderType, token.DocumentEndType:
+			flow, columns = 0, columns[:0]
+		}
+		key := i+1 < len(tokens) && tokens[i+1].Type == token.MappingValueType
+		if flow == 0 && (key || t.Type == token.SequenceEntryType) {
+			for len(columns) > 0 && columns[len(columns)-1] >= t.Position.Column {
+				columns = columns[:len(columns)-1]
+			}
+			columns = append(columns, t.Position.Column)
+		}
+		if flow+len(columns) > maxDepth {
+			return t, fmt.Sprintf("nests deeper than %d", maxDepth)
+		}
+	}
+	return nil, ""
+}
+
+// fromYAML converts a tree of bounded depth.
+func (l *loader) fromYAML(a ast.Node) (*node, error) {
+	t := a.GetToken()
+	n := &node{line: t.Position.Line, column: t.Position.Column}
+	switch a := a.(type) {
+	case *ast.NullNode:
+		n.shape, n.text = null, "null"
+	case *ast.BoolNode:
+		n.shape, n.text = truth, t.Value
+	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		n.shape, n.text = numberOrWords(t.Value), t.Value
+	case *ast.StringNode:
+		n.shape, n.text = words, a.Value
+	case *ast.LiteralNode:
+		n.shape, n.text = words, a.Value.Value
+	case *ast.SequenceNode:
+		n.shape = list
+		for _, v := range a.Values {
+			child, err := l.fromYAML(v)
+			if err != nil {
+				return nil, err
+			}
+			n.values = append(n.values, child)
+		}
+	case *ast.MappingNode:
+		n.shape = mapping
+		for _, v := range a.Values {
+			if err := l.pair(n, v); err != nil {
+				return nil, err
+			}
+		}
+	case *ast.MappingValueNode:
+		n.shape = mapping
+		if err := l.pair(n, a); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, Errors{{Where: l.at(n), Problem: "this part of YAML is not read; write plain lists, mappings and values"}}
+	}
+	return n, nil
+}
+
+func (l *loader) pair(n *node, p *ast.MappingValueNode) error {
+	key, err := l.fromYAML(p.Key)
+	if err != nil {
+		return err
+	}
+	value, err := l.fromYAML(p.Value)
+	if err != nil {
+		return err
+	}
+	if key.shape == list || key.shape == mapping {
+		return Errors{{Where: l.at(key), Problem: "a key is a word, not a list or mapping"}}
+	}
+	if len(n.keys) == 0 {
+		// A block has the place of its first key; the parser gives that of a colon.
+		n.line, n.column = key.line, key.column
+	}
+	n.keys, n.values = append(n.keys, key), append(n.values, value)
+	return nil
+}

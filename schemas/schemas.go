@@ -1,0 +1,13 @@
+// Package schemas holds the published schemas that programs read as text, so
+// that what is published is what files are held to. It is written by hand; the
+// generated code of the events lies in the folders below, and only adapters/wire
+// imports that.
+package schemas
+
+import _ "embed"
+
+// Manifest is the JSON Schema (2020-12) of files that declare an estate,
+// apiVersion quartermaster/v1. See adapters/manifest.
+//
+//go:embed manifest/v1.schema.json
+var Manifest []byte
