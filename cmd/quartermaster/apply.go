@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/manifest"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// applyAnswer is what apply answers.
+type applyAnswer struct {
+	Changes   []change `json:"changes"`
+	Unchanged int      `json:"unchanged"`
+	Applied   bool     `json:"applied"`
+	Operator  string   `json:"operator,omitempty"`
+}
+
+type change struct {
+	Action string       `json:"action"` // add or change
+	Type   domain.Type  `json:"type"`
+	Of     string       `json:"of"` // workspace or cluster
+	Name   string       `json:"name"`
+	Before domain.Event `json:"before,omitempty"`
+	After  domain.Event `json:"after"`
+}
+
+func (a *app) applyCommand() *cobra.Command {
+	var (
+		files  []string
+		dryRun bool
+		key    string
+	)
+	cmd := &cobra.Command{
+		Use:   "apply -f FILE",
+		Short: "Declare workspaces, clusters, policies, prices and more from a file",
+		Long: `Apply reads declarations, shows how they differ from what the log says, and
+appends what is new as signed events. Applying a file again changes nothing.
+
+` + manifest.Help + `
+
+JSON keys: changes (action, type, of, name, before, after), unchanged, applied,
+operator.`,
+		Example: "  quartermaster apply -f estate.yaml --dry-run\n  quartermaster apply -f estate.yaml -f prices.json --key ana.pem",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.apply(cmd.Context(), files, dryRun, key)
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVarP(&files, "file", "f", nil, "file to apply, YAML or JSON (required)")
+	must(cmd.MarkFlagRequired("file"))
+	f.BoolVar(&dryRun, "dry-run", false, "show the difference and append nothing")
+	keyFlag(cmd, &key)
+	return cmd
+}
+
+func (a *app) apply(ctx context.Context, files []string, dryRun bool, key string) error {
+	var envs []domain.Envelope
+	for _, path := range files {
+		f, err := os.Open(path)
+		if err != nil {
+			return fmt.Errorf("apply: %w", err)
+		}
+		got, err := manifest.Load(path, f, manifest.Options{Now: now()})
+		f.Close()
+		if err != nil {
+			return err
+		}
+		envs = append(envs, got.Envelopes...)
+	}
+	return a.with(ctx, func(h *home) error {
+		ans := applyAnswer{Changes: []change{}}
+		var todo []domain.Envelope
+		if err := h.view(ctx, func(v projections.View) error {
+			for i := range envs {
+				before, err := projections.Declared(v, &envs[i])
+				if err != nil {
+					return err
+				}
+				// A decision is made now, whenever it takes effect. What needs none
+				// takes effect when the file says, unless that would leave it behind
+				// what holds already.
+				if domain.NeedsSignature(envs[i].Event.Type()) || before != nil && before.Order.Effective > envs[i].Time {
+					envs[i].Time = now()
+				}
+				c := change{Action: "add", Type: envs[i].Event.Type(), Of: scopeOf(&envs[i]), Name: envs[i].Subject, After: envs[i].Event}
+				if before != nil {
+					same, err := projections.SameEvent(before.Event, envs[i].Event)
+					if err != nil {
+						return err
+					}
+					if same && before.Workspace == envs[i].Workspace {
+						ans.Unchanged++
+						continue
+					}
+					c.Action, c.Before = "change", before.Event
+				}
+				ans.Changes = append(ans.Changes, c)
+				todo = append(todo, envs[i])
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		if !a.json {
+			a.showChanges(ans)
+		}
+		if len(todo) > 0 && !dryRun {
+			s, err := h.signer(ctx, key)
+			if err != nil {
+				return err
+			}
+			if err := h.decide(ctx, "apply", s, todo); err != nil {
+				return err
+			}
+			ans.Applied, ans.Operator = true, s.name
+		}
+		if a.json {
+			return a.answerJSON(ans)
+		}
+		switch {
+		case ans.Applied:
+			fmt.Fprintf(a.out, "applied %d changes, signed by %s\n", len(todo), ans.Operator)
+		case dryRun && len(todo) > 0:
+			fmt.Fprintln(a.out, "nothing applied: this was a dry run")
+		default:
+			fmt.Fprintln(a.out, "nothing to do")
+		}
+		return nil
+	})
+}
+
+func scopeOf(env *domain.Envelope) string {
+	if env.Cluster != "" {
+		return env.Cluster
+	}
+	return env.Workspace
+}
+
+func (a *app) showChanges(ans applyAnswer) {
+	for _, c := range ans.Changes {
+		sign := "+"
+		if c.Action == "change" {
+			sign = "~"
+		}
+		fmt.Fprintf(a.out, "%s %-22s %s", sign, c.Type, c.Name)
+		if c.Of != "" && c.Of != c.Name {
+			fmt.Fprintf(a.out, "  (%s)", c.Of)
+		}
+		fmt.Fprintln(a.out)
+		if c.Before != nil {
+			before, after := fields(c.Before), fields(c.After)
+			for _, k := range keysOf(before, after) {
+				if before[k] != after[k] {
+					fmt.Fprintf(a.out, "    %s: %s -> %s\n", k, orNone(before[k]), orNone(after[k]))
+				}
+			}
+		}
+	}
+	if ans.Unchanged > 0 {
+		fmt.Fprintf(a.out, "= %d unchanged\n", ans.Unchanged)
+	}
+}
+
+func orNone(s string) string {
+	if strings.TrimSpace(s) == "" {
+		return "(none)"
+	}
+	return s
+}

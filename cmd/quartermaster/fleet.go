@@ -1,0 +1,156 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+func (a *app) fleetCommand() *cobra.Command {
+	var (
+		filter projections.InventoryFilter
+		at     string
+		nodes  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "fleet",
+		Short: "What there is: clusters, nodes, GPUs, their health, and what does not fit together",
+		Long: `Fleet shows the clusters with their nodes and GPUs in service, and lists what
+does not fit together: a GPU declared in two nodes, a node seen but never
+registered, a registered one never seen, a cluster that nobody declared, GPU
+models that nobody knows, streams with holes or clocks that run ahead.
+
+JSON keys: position, at, clusters (cluster, registered, workspace, name,
+provider, provider_class, region, country, certifications, nodes (node, sku,
+zone, resource_id, billing_account, billing_model, cpu_milli, memory_mib,
+fabric_domain, driver_version, cuda_version, dedicated_workspace,
+described_from, last_telemetry, health, gpus (uuid, uuid_derived, index, model,
+model_known, memory_mib, mig, failed))), gpu_counts (region, model,
+provider_class, gpus), assets, exceptions (kind, subject, detail).`,
+		Example: "  quartermaster fleet\n  quartermaster fleet --cluster openb --nodes\n  quartermaster fleet --region eu-west --at 2026-05-01 --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			filter.At = now()
+			if at != "" {
+				t, err := instantFlag(at)
+				if err != nil {
+					return fmt.Errorf("--at: %w", err)
+				}
+				filter.At = t
+			}
+			return a.with(cmd.Context(), func(h *home) error {
+				return h.view(cmd.Context(), func(v projections.View) error {
+					inv, err := projections.NewInventory(v, filter)
+					if err != nil {
+						return err
+					}
+					if a.json {
+						return a.answerJSON(inv)
+					}
+					a.showFleet(inv, nodes)
+					return nil
+				})
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&filter.Workspace, "workspace", "", "only clusters of this workspace")
+	f.StringVar(&filter.Cluster, "cluster", "", "only this cluster")
+	f.StringVar(&filter.Region, "region", "", "only clusters in this region")
+	f.StringVar(&at, "at", "", "time to look at: RFC 3339, a date or a month in UTC (default now)")
+	f.BoolVar(&nodes, "nodes", false, "list every node")
+	return cmd
+}
+
+func (a *app) showFleet(inv *projections.Inventory, nodes bool) {
+	if len(inv.Clusters) == 0 {
+		fmt.Fprintln(a.out, "no clusters yet: declare them with \"quartermaster apply -f FILE\"")
+	} else {
+		t := a.table("cluster", "workspace", "provider", "region", "nodes", "GPUs", "not ok", "last telemetry")
+		for _, c := range inv.Clusters {
+			gpus, bad := 0, 0
+			var last domain.Instant
+			for _, n := range c.Nodes {
+				gpus += len(n.GPUs)
+				last = max(last, n.LastTelemetry)
+				if n.Health.State != "ok" {
+					bad++
+				}
+			}
+			provider := fmt.Sprintf("%s (%s)", c.Provider, c.ProviderClass)
+			if !c.Registered {
+				provider = "not registered"
+			}
+			t.AppendRow(table.Row{c.Cluster, c.Workspace, provider, c.Region, comma(len(c.Nodes)), comma(gpus), comma(bad), seen(last)})
+		}
+		t.Render()
+	}
+	if len(inv.Counts) > 0 {
+		fmt.Fprintln(a.out)
+		t := a.table("region", "GPU model", "supplier class", "GPUs")
+		total := 0
+		for _, c := range inv.Counts {
+			t.AppendRow(table.Row{c.Region, c.Model, c.ProviderClass, comma(c.GPUs)})
+			total += c.GPUs
+		}
+		t.AppendSeparator()
+		t.AppendRow(table.Row{"total", "", "", comma(total)})
+		t.Render()
+	}
+	if nodes {
+		fmt.Fprintln(a.out)
+		t := a.table("cluster", "node", "GPUs", "model", "CPU", "memory GiB", "health", "last telemetry")
+		for _, c := range inv.Clusters {
+			for _, n := range c.Nodes {
+				model := ""
+				if len(n.GPUs) > 0 {
+					model = n.GPUs[0].Model
+				}
+				health := n.Health.State
+				if n.Health.Reason != "" {
+					health += ": " + n.Health.Reason
+				}
+				t.AppendRow(table.Row{c.Cluster, n.Node, len(n.GPUs), model, n.CPUMilli / 1000, n.MemoryMiB / 1024, health, seen(n.LastTelemetry)})
+			}
+		}
+		t.Render()
+	}
+	a.showExceptions(inv.Exceptions)
+}
+
+// shownExceptions is how many exceptions of one kind are listed; JSON has all.
+const shownExceptions = 5
+
+func (a *app) showExceptions(all []projections.Exception) {
+	if len(all) == 0 {
+		return
+	}
+	counts := map[string]int{}
+	for _, e := range all {
+		counts[e.Kind]++
+	}
+	fmt.Fprintf(a.out, "\nexceptions: %s\n", comma(len(all)))
+	t := a.table("kind", "subject", "detail")
+	shown := map[string]int{}
+	for _, e := range all {
+		shown[e.Kind]++
+		switch {
+		case shown[e.Kind] <= shownExceptions:
+			t.AppendRow(table.Row{e.Kind, e.Subject, e.Detail})
+		case shown[e.Kind] == shownExceptions+1:
+			t.AppendRow(table.Row{e.Kind, fmt.Sprintf("and %s more", comma(counts[e.Kind]-shownExceptions)), "see --json"})
+		}
+	}
+	t.Render()
+}
+
+func seen(t domain.Instant) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return t.String()
+}

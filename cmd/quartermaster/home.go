@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"quartermaster/adapters/archive"
+	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/kafka/embedded"
+	"quartermaster/adapters/wire"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// snapshotEvery is how many records may be folded before a snapshot is worth
+// its time: about a second of replaying.
+const snapshotEvery = 200_000
+
+// home is an open home: the log, and the rows folded from it.
+type home struct {
+	app    *app
+	broker *embedded.Broker // nil with --brokers
+	log    *kafka.Log
+	store  *projections.Memory
+	runner *projections.Runner
+	saved  domain.Position // of the newest snapshot
+}
+
+// open opens the home and folds what the log holds so far.
+func (a *app) open(ctx context.Context) (*home, error) {
+	h, err := a.openLog(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.load(); err != nil {
+		return nil, errors.Join(err, h.log.Close(), h.closeBroker())
+	}
+	if err := h.catchUp(ctx); err != nil {
+		return nil, errors.Join(err, h.log.Close(), h.closeBroker())
+	}
+	return h, nil
+}
+
+// openLog opens the log alone.
+func (a *app) openLog(ctx context.Context) (*home, error) {
+	h := &home{app: a}
+	cfg := kafka.Config{Brokers: a.brokers}
+	if len(a.brokers) == 0 {
+		b, err := embedded.Open(ctx, embedded.Config{Dir: a.dir})
+		if err != nil {
+			return nil, fmt.Errorf("open home %s: %w", a.dir, err)
+		}
+		h.broker = b
+		for _, t := range b.Report.Trimmed {
+			a.note("after a crash: %s", t)
+		}
+		cfg.Dial = b.Dial
+	}
+	log, err := kafka.Open(ctx, cfg)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open log: %w", err), h.closeBroker())
+	}
+	h.log = log
+	if err := log.EnsureTopics(ctx, domain.TopicSpecs()); err != nil {
+		return nil, errors.Join(fmt.Errorf("check topics: %w", err), log.Close(), h.closeBroker())
+	}
+	h.reset()
+	return h, nil
+}
+
+func (h *home) reset() {
+	h.store = projections.NewMemory(domain.TopicSpecs())
+	h.runner = newRunner(h.log, h.store)
+}
+
+// newRunner wires the log's records through the decoder into a store.
+func newRunner(log *kafka.Log, store projections.Store) *projections.Runner {
+	return &projections.Runner{
+		Log: log, Store: store, Topics: domain.TopicSpecs(),
+		NewDecoder: func() projections.Decoder { return new(wire.Decoder) },
+	}
+}
+
+func (h *home) snapshots() string { return filepath.Join(h.app.dir, "snapshots") }
+
+// load fills the store from the newest snapshot that is sound. Without one the
+// log is folded from its beginning, which gives the same.
+func (h *home) load() error {
+	paths, err := archive.List(h.snapshots())
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		at, err := h.loadFile(path)
+		if err == nil {
+			h.saved = at
+			return nil
+		}
+		h.reset()
+		if !errors.Is(err, os.ErrNotExist) {
+			h.app.note("%s is left aside: %v", path, err)
+		}
+	}
+	return nil
+}
+
+func (h *home) loadFile(path string) (domain.Position, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return h.store.ReadSnapshot(f, info.Size())
+}
+
+// end returns the position of everything that is in the log now.
+func (h *home) end(ctx context.Context) (domain.Position, error) {
+	first, next, err := h.log.AllBounds(ctx, domain.AllPartitions())
+	if err != nil {
+		return nil, fmt.Errorf("ask how long the log is: %w", err)
+	}
+	for tp, at := range first {
+		if at != 0 {
+			return nil, fmt.Errorf("%w: %s begins at offset %d; history was deleted, and what was computed from it cannot be computed again: restore the log", kafka.ErrTrimmed, tp, at)
+		}
+	}
+	return next, nil
+}
+
+// catchUp folds everything that is in the log now.
+func (h *home) catchUp(ctx context.Context) error {
+	end, err := h.end(ctx)
+	if err != nil {
+		return err
+	}
+	for tp, at := range h.saved {
+		if end[tp] < at {
+			return fmt.Errorf("%w: %s ends at offset %d, but a snapshot was made of its first %d records: restore the log, or remove %s to begin again from what is left", kafka.ErrTrimmed, tp, end[tp], at, h.snapshots())
+		}
+	}
+	var todo int64
+	for tp, next := range end {
+		todo += next - h.saved[tp]
+	}
+	bar := h.app.bar("fold", todo, "events")
+	defer bar.stop()
+	stop := bar.follow(func() int64 { return h.runner.Progress().Records })
+	defer stop()
+	if err := h.runner.CatchUp(ctx, end); err != nil {
+		return fmt.Errorf("fold the log: %w", err)
+	}
+	return nil
+}
+
+// view reads the rows.
+func (h *home) view(ctx context.Context, read func(projections.View) error) error {
+	return h.store.View(ctx, read)
+}
+
+// save writes a snapshot when enough was folded since the last one. Only the
+// log's owner does: others would write over it.
+func (h *home) save(least int64) error {
+	if h.broker != nil && !h.broker.Owner() {
+		return nil
+	}
+	if h.runner.Progress().Records < least {
+		return nil
+	}
+	var at domain.Position
+	if err := h.store.View(context.Background(), func(v projections.View) error {
+		at = v.Position()
+		return nil
+	}); err != nil {
+		return err
+	}
+	var folded int64
+	for tp, next := range at {
+		folded += next - h.saved[tp]
+	}
+	if folded < least {
+		return nil
+	}
+	if _, err := archive.Save(h.snapshots(), at, func(w io.Writer) error {
+		_, _, err := h.store.WriteSnapshot(w)
+		return err
+	}); err != nil {
+		return err
+	}
+	h.saved = at
+	return nil
+}
+
+// close ends the use of the home, leaving a snapshot behind if it is worth it.
+func (h *home) close() error {
+	return errors.Join(h.save(snapshotEvery), h.log.Close(), h.closeBroker())
+}
+
+func (h *home) closeBroker() error {
+	if h.broker == nil {
+		return nil
+	}
+	return h.broker.Close()
+}
+
+// with opens the home, runs work and closes it.
+func (a *app) with(ctx context.Context, work func(*home) error) (err error) {
+	h, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.close()) }()
+	return work(h)
+}
+
+// now is the program's clock.
+func now() domain.Instant { return domain.InstantOf(time.Now()) }
+
+// instantFlag reads a time on the command line: RFC 3339, or a date or month
+// in UTC.
+func instantFlag(s string) (domain.Instant, error) {
+	for _, layout := range []string{time.DateOnly, "2006-01"} {
+		if t, err := time.ParseInLocation(layout, s, time.UTC); err == nil {
+			return domain.InstantOf(t), nil
+		}
+	}
+	t, err := domain.ParseInstant(s)
+	if err != nil {
+		return 0, fmt.Errorf("%w; a date such as 2026-05-01 or a month such as 2026-05 is fine too", err)
+	}
+	return t, nil
+}
+
+// stream returns a stream for the events of this run of a command. Every run is
+// an incarnation of its own, so that two at once never number events alike, and
+// what was said later wins where two things take effect at once.
+func (h *home) stream(command string) *kafka.Stream {
+	return kafka.NewStream(h.log, kafka.StreamConfig{
+		Source:      "quartermaster/" + command,
+		Incarnation: uint64(time.Now().UnixMicro())<<10 | uint64(rand.N(1<<10)),
+		Encode:      wire.Encode,
+	})
+}

@@ -1,0 +1,379 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/importer"
+	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/wire"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// importAnswer is what an import answers for one file.
+type importAnswer struct {
+	File     string              `json:"file"`
+	Source   string              `json:"source"`
+	Rows     int                 `json:"rows"`
+	Events   int                 `json:"events"`
+	Types    map[domain.Type]int `json:"types"`
+	Appended int                 `json:"appended"`
+	Known    int                 `json:"known"` // events that were in the log already
+	Bad      []importer.BadRow   `json:"bad"`   // the first hundred
+	BadRows  int                 `json:"bad_rows"`
+	Warnings []importer.Warning  `json:"warnings"`
+	Seconds  float64             `json:"seconds"`
+}
+
+// listedBad is how many bad rows are listed one by one.
+const listedBad = 100
+
+type importFlags struct {
+	opts   importer.Options
+	epoch  string
+	strict bool
+}
+
+func (a *app) importCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "import",
+		Short: "Append the facts in files to the log",
+		Long: `Import reads files in their publishers' own columns and appends what they say
+as events. A file is a source named by its SHA-256: importing it again, whole
+or from where a crash stopped it, changes nothing. Rows that are no good are
+reported with file, line and field while the rest goes in.
+
+JSON keys, one object per file: file, source, rows, events, types (events by
+type), appended, known, bad (file, line, field, value, reason), bad_rows,
+warnings (reason, value, rows, line), seconds.`,
+	}
+	kinds := []struct {
+		kind                  importer.Kind
+		short, columns, usage string
+	}{
+		{importer.Nodes, "machines and their GPUs", `Columns: sn, cpu_milli, memory_mib, gpu, model (the openb trace), and where
+they are: uuids (separated by ;), zone, sku, resource_id, billing_model,
+provider, billing_account, fabric_domain, in_service_from.`,
+			"  quartermaster import nodes openb_node_list_gpu_node.csv --cluster openb --epoch 2023-01-01"},
+		{importer.Pods, "workloads, as deployments", `Columns: name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, qos,
+pod_phase, creation_time, deletion_time, scheduled_time (the openb trace).
+Times are seconds from --epoch.`,
+			"  quartermaster import pods openb_pod_list_default.csv --cluster openb --workspace research --epoch 2023-01-01"},
+		{importer.Usage, "GPUs running and pending per hour, as demand and as samples of nodes", `Columns: hour, vc, total_gpu, running_gpu_mean, running_gpu_max,
+pending_gpu_mean, pending_gpu_max (Helios, hourly). A virtual cluster's GPUs
+are laid out as nodes named VC-000, VC-001 and so on, and the hourly mean of
+running GPUs becomes one sample per node and interval, lowest nodes first.`,
+			"  quartermaster import usage earth_vc_hourly.csv.gz --cluster earth --zone Asia/Shanghai --gpu-model V100"},
+		{importer.Demand, "hourly demand by pool", `Columns: hour (or timestamp, usage_hour), pool (or region, region_num), model
+(or instance_type), demand (or count, norm_usage), and where it is: unit.`,
+			"  quartermaster import demand shavedice_regions_1_2.csv.gz --cluster demand --zone UTC"},
+		{importer.Prices, "dated offers of suppliers", `Columns: provider, region, instance_type, gpu_model, gpu_count, gpu_memory,
+vcpu, memory, offer, term_months, upfront, hourly, effective_hourly, currency,
+as_of, source.`,
+			"  quartermaster import prices gpu_offers.csv"},
+	}
+	for _, k := range kinds {
+		var fl importFlags
+		sub := &cobra.Command{
+			Use:     string(k.kind) + " FILE...",
+			Short:   "Import " + k.short,
+			Long:    "Import " + k.short + ".\n\n" + k.columns,
+			Example: k.usage,
+			Args:    cobra.MinimumNArgs(1),
+			RunE: func(cmd *cobra.Command, files []string) error {
+				return a.importFiles(cmd.Context(), k.kind, files, fl)
+			},
+		}
+		f := sub.Flags()
+		f.BoolVar(&fl.strict, "strict", false, "refuse a file whole when any row of it is bad")
+		if k.kind != importer.Prices {
+			f.StringVar(&fl.opts.Cluster, "cluster", "", "cluster that the file is about (required)")
+			must(sub.MarkFlagRequired("cluster"))
+		}
+		f.DurationVar(&fl.opts.Shift, "shift", 0, "move every time by this much; it becomes part of the source's name")
+		f.BoolVar(&fl.opts.Historical, "historical", false, "declare that every fact was known when it became true, so that backtests may use it")
+		switch k.kind {
+		case importer.Nodes, importer.Usage, importer.Demand:
+			f.StringVar(&fl.opts.Zone, "zone", "", "time zone of times that name none, for example UTC or Asia/Shanghai")
+		}
+		switch k.kind {
+		case importer.Nodes:
+			f.StringVar(&fl.epoch, "epoch", "", "time from which the list is true (required)")
+			must(sub.MarkFlagRequired("epoch"))
+		case importer.Pods:
+			f.StringVar(&fl.opts.Workspace, "workspace", "", "workspace that the workloads belong to (required)")
+			must(sub.MarkFlagRequired("workspace"))
+			f.StringVar(&fl.epoch, "epoch", "", "time that second 0 of the file stands for (required)")
+			must(sub.MarkFlagRequired("epoch"))
+		case importer.Usage:
+			f.StringVar(&fl.opts.GPUModel, "gpu-model", "", "GPU model of the nodes (required)")
+			must(sub.MarkFlagRequired("gpu-model"))
+			f.IntVar(&fl.opts.NodeGPUs, "node-gpus", 8, "GPUs in a node")
+			f.DurationVar(&fl.opts.Interval, "interval", 10*time.Minute, "length of a sample; it divides the hour")
+			f.StringToStringVar(&fl.opts.Workspaces, "workspace-of", nil, "workspaces of virtual clusters, as VC=WORKSPACE; others are their own")
+		}
+		cmd.AddCommand(sub)
+	}
+	return cmd
+}
+
+// must is for what only a mistake in this program can make fail.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func (fl *importFlags) options() (importer.Options, error) {
+	opts := fl.opts
+	if fl.epoch != "" {
+		t, err := instantFlag(fl.epoch)
+		if err != nil {
+			return opts, fmt.Errorf("--epoch: %w", err)
+		}
+		opts.Epoch = t
+	}
+	return opts, nil
+}
+
+func (a *app) importFiles(ctx context.Context, kind importer.Kind, files []string, fl importFlags) error {
+	opts, err := fl.options()
+	if err != nil {
+		return err
+	}
+	bad := false
+	err = a.with(ctx, func(h *home) error {
+		if err := h.checkDeclared(ctx, opts); err != nil {
+			return err
+		}
+		for _, file := range files {
+			ans, err := h.importFile(ctx, kind, file, opts, fl.strict)
+			if err != nil {
+				return err
+			}
+			bad = bad || ans.BadRows > 0
+			if err := a.showImport(ans, fl.strict); err != nil {
+				return err
+			}
+		}
+		return h.catchUp(ctx)
+	})
+	if err == nil && bad {
+		return &failed{shown: true, why: "some rows are bad"}
+	}
+	return err
+}
+
+func (a *app) showImport(ans importAnswer, strict bool) error {
+	if a.json {
+		return a.jsonLine(ans)
+	}
+	for _, b := range ans.Bad {
+		fmt.Fprintln(a.err, b)
+	}
+	if n := ans.BadRows - len(ans.Bad); n > 0 {
+		fmt.Fprintf(a.err, "%s: %s more bad rows\n", ans.File, comma(n))
+	}
+	for _, w := range ans.Warnings {
+		fmt.Fprintf(a.err, "%s:%d: %s %q (%s rows)\n", ans.File, w.Line, w.Reason, w.Value, comma(w.Rows))
+	}
+	if strict && ans.BadRows > 0 {
+		fmt.Fprintf(a.out, "%s: refused whole, %s of %s rows are bad\n", ans.File, comma(ans.BadRows), comma(ans.Rows))
+		return nil
+	}
+	fmt.Fprintf(a.out, "%s: %s rows, %s events: %s appended, %s known already, %s bad rows\n", ans.File,
+		comma(ans.Rows), comma(ans.Events), comma(ans.Appended), comma(ans.Known), comma(ans.BadRows))
+	return nil
+}
+
+// checkDeclared refuses an import that names what nobody declared: it is
+// usually a slip of the pen, and would sit in every report.
+func (h *home) checkDeclared(ctx context.Context, opts importer.Options) error {
+	return h.view(ctx, func(v projections.View) error {
+		if c := opts.Cluster; c != "" {
+			row, err := v.Get(projections.Key{Table: projections.TableClusters, Scope: c, ID: c})
+			if err != nil {
+				return err
+			}
+			if row == nil {
+				return fmt.Errorf("cluster %q is not registered: declare it with \"quartermaster apply -f FILE\" (see \"quartermaster apply --help\" for an example)", c)
+			}
+		}
+		if w := opts.Workspace; w != "" {
+			row, err := v.Get(projections.Key{Table: projections.TableWorkspaces, Scope: w, ID: w})
+			if err != nil {
+				return err
+			}
+			if row == nil {
+				return fmt.Errorf("workspace %q is not registered: declare it with \"quartermaster apply -f FILE\"", w)
+			}
+		}
+		return nil
+	})
+}
+
+// appendBatch is how many events are appended at a time.
+const appendBatch = 4000
+
+func (h *home) importFile(ctx context.Context, kind importer.Kind, path string, opts importer.Options, strict bool) (importAnswer, error) {
+	ans := importAnswer{File: path, Bad: []importer.BadRow{}, Warnings: []importer.Warning{}}
+	start := time.Now()
+	f, err := os.Open(path)
+	if err != nil {
+		return ans, fmt.Errorf("import: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return ans, fmt.Errorf("import: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return ans, fmt.Errorf("import %s: not a regular file; a file is read twice, first for its SHA-256", path)
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return ans, fmt.Errorf("import %s: %w", path, err)
+	}
+	ans.Source = importer.SourceName(kind, [32]byte(sum.Sum(nil)), opts)
+	bad := func(b importer.BadRow) {
+		ans.BadRows++
+		if len(ans.Bad) < listedBad {
+			ans.Bad = append(ans.Bad, b)
+		}
+	}
+	pass := func(emit func(*domain.Envelope) error) (importer.Summary, error) {
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return importer.Summary{}, fmt.Errorf("import %s: %w", path, err)
+		}
+		return importer.Run(ctx, kind, f, path, opts, emit, bad)
+	}
+	if strict {
+		sum, err := pass(func(*domain.Envelope) error { return nil })
+		if err != nil {
+			return ans, err
+		}
+		if sum.Bad > 0 {
+			ans.Rows, ans.Warnings = sum.Rows, append(ans.Warnings, sum.Warnings...)
+			return ans, nil
+		}
+	}
+	ap, err := h.resume(ctx, ans.Source)
+	if err != nil {
+		return ans, err
+	}
+	b := h.app.bar("import", info.Size(), "bytes")
+	defer b.stop()
+	stop := b.follow(func() int64 {
+		at, err := f.Seek(0, io.SeekCurrent)
+		if err != nil {
+			return 0
+		}
+		return at
+	})
+	sumry, err := pass(ap.add)
+	stop()
+	err = errors.Join(err, ap.flush(ctx))
+	if err != nil {
+		return ans, err
+	}
+	ans.Rows, ans.Events, ans.Types = sumry.Rows, sumry.Events, sumry.Types
+	ans.Warnings = append(ans.Warnings, sumry.Warnings...)
+	ans.Appended, ans.Known = ap.appended, ap.known
+	ans.Seconds = time.Since(start).Seconds()
+	return ans, nil
+}
+
+// appender appends the events of a source that were not appended before.
+type appender struct {
+	ctx             context.Context
+	log             *kafka.Log
+	source          string
+	marks           map[domain.TopicPartition]uint64 // what the log has of the source
+	seq             map[domain.TopicPartition]uint64
+	batch           []domain.Record
+	appended, known int
+}
+
+// importIncarnation is the one life of an imported file.
+const importIncarnation = 1
+
+// resume returns an appender that skips what the log already has of a source.
+func (h *home) resume(ctx context.Context, source string) (*appender, error) {
+	ap := &appender{
+		ctx: ctx, log: h.log, source: source,
+		marks: map[domain.TopicPartition]uint64{}, seq: map[domain.TopicPartition]uint64{},
+	}
+	err := h.view(ctx, func(v projections.View) error {
+		for _, tp := range domain.AllPartitions() {
+			row, err := v.Get(projections.StreamKey(tp, source, importIncarnation))
+			if err != nil {
+				return err
+			}
+			if s, ok := row.(*projections.Stream); ok {
+				if s.Missing() > 0 {
+					return fmt.Errorf("import: the log has %d holes of %s in %s: look at \"quartermaster log stats\"", s.Missing(), source, tp)
+				}
+				ap.marks[tp] = s.Mark
+			}
+		}
+		return nil
+	})
+	return ap, err
+}
+
+func (ap *appender) add(env *domain.Envelope) error {
+	key, err := env.Key()
+	if err != nil {
+		return err
+	}
+	tp := domain.TopicPartition{Topic: env.Topic()}
+	tp.Partition = domain.PartitionOf([]byte(key), tp.Topic.Partitions())
+	ap.seq[tp]++
+	if ap.seq[tp] <= ap.marks[tp] {
+		ap.known++
+		return nil
+	}
+	env.Source, env.Incarnation, env.Sequence = ap.source, importIncarnation, ap.seq[tp]
+	rec, err := wire.Encode(env)
+	if err != nil {
+		return err
+	}
+	rec.Partition = tp.Partition
+	ap.batch = append(ap.batch, rec)
+	if len(ap.batch) >= appendBatch {
+		return ap.flush(ap.ctx)
+	}
+	return nil
+}
+
+func (ap *appender) flush(ctx context.Context) error {
+	if len(ap.batch) == 0 {
+		return nil
+	}
+	if err := ap.log.Append(ctx, ap.batch); err != nil {
+		return fmt.Errorf("append to the log: %w (import the file again to go on)", err)
+	}
+	ap.appended += len(ap.batch)
+	ap.batch = ap.batch[:0]
+	return nil
+}
+
+func comma(n int) string { return humanize.Comma(int64(n)) }
+
+// shortSource makes a source's name fit a line.
+func shortSource(s string) string {
+	if rest, ok := strings.CutPrefix(s, "sha256:"); ok && len(rest) > 64 {
+		return "sha256:" + rest[:12] + "…" + rest[64:]
+	}
+	return s
+}

@@ -1,0 +1,458 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/wire"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+func (a *app) logCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "log",
+		Short: "Look at the log, export it, replay it",
+	}
+	cmd.AddCommand(a.logTailCommand(), a.logStatsCommand(), a.logExportCommand(), a.logReplayCommand())
+	return cmd
+}
+
+// shownRecord is a record as tail and export write it.
+type shownRecord struct {
+	Topic     domain.Topic    `json:"topic"`
+	Partition int             `json:"partition"`
+	Offset    int64           `json:"offset"`
+	Appended  domain.Instant  `json:"appended"`
+	Key       string          `json:"key"`
+	Event     json.RawMessage `json:"event,omitempty"`
+	Error     string          `json:"error,omitempty"` // why it cannot be decoded
+	// Raw is the record's value where it cannot be decoded.
+	Raw []byte `json:"raw,omitempty"`
+
+	typ     domain.Type
+	subject string
+}
+
+const recordKeys = `JSON keys, one object per line: topic, partition, offset, appended, key and
+event (a CloudEvents 1.0 JSON event: specversion, id, source, type, time,
+subject, the extensions, data), or error and raw where a record cannot be
+decoded.`
+
+func show(dec *wire.Decoder, rec *domain.Record) shownRecord {
+	s := shownRecord{Topic: rec.Topic, Partition: rec.Partition, Offset: rec.Offset, Appended: rec.Time, Key: string(rec.Key)}
+	var env domain.Envelope
+	if err := dec.Decode(rec, &env); err != nil {
+		s.Error, s.Raw = err.Error(), slices.Clone(rec.Value)
+		return s
+	}
+	s.typ, s.subject = env.Event.Type(), env.Subject
+	ev, err := wire.CloudEvent(&env)
+	if err != nil {
+		s.Error, s.Raw = err.Error(), slices.Clone(rec.Value)
+		return s
+	}
+	s.Event = ev
+	return s
+}
+
+func (a *app) writeRecord(w io.Writer, s shownRecord) error {
+	if a.json {
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		return enc.Encode(s)
+	}
+	what := string(s.typ)
+	if s.Error != "" {
+		what = "cannot be decoded: " + s.Error
+	}
+	_, err := fmt.Fprintf(w, "%s  %s@%d  %s  %s  %s\n", s.Appended, domain.TopicPartition{Topic: s.Topic, Partition: s.Partition}, s.Offset, s.Key, what, s.subject)
+	return err
+}
+
+func (a *app) logTailCommand() *cobra.Command {
+	var (
+		n      int
+		follow bool
+		topics []string
+	)
+	cmd := &cobra.Command{
+		Use:     "tail",
+		Short:   "Show the newest events",
+		Long:    "Tail shows the newest events of the log, or of the topics given.\n\n" + recordKeys,
+		Example: "  quartermaster log tail -n 5\n  quartermaster log tail --topic qm.hardware --follow --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			tps, err := partitionsOf(topics)
+			if err != nil {
+				return err
+			}
+			return a.withLog(cmd.Context(), func(h *home) error { return h.tail(cmd.Context(), tps, n, follow) })
+		},
+	}
+	f := cmd.Flags()
+	f.IntVarP(&n, "lines", "n", 10, "how many events")
+	f.BoolVarP(&follow, "follow", "f", false, "go on with new events until interrupted")
+	f.StringSliceVar(&topics, "topic", nil, "topics, for example qm.fleet (default all)")
+	return cmd
+}
+
+// withLog opens the log without folding it.
+func (a *app) withLog(ctx context.Context, work func(*home) error) (err error) {
+	h, err := a.openLog(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.log.Close(), h.closeBroker()) }()
+	return work(h)
+}
+
+func partitionsOf(topics []string) ([]domain.TopicPartition, error) {
+	all := domain.AllPartitions()
+	if len(topics) == 0 {
+		return all, nil
+	}
+	for _, t := range topics {
+		if domain.Topic(t).Partitions() == 0 {
+			names := make([]string, 0, 9)
+			for _, s := range domain.TopicSpecs() {
+				names = append(names, string(s.Topic))
+			}
+			return nil, fmt.Errorf("no topic %q; there are %v", t, names)
+		}
+	}
+	return slices.DeleteFunc(all, func(tp domain.TopicPartition) bool { return !slices.Contains(topics, string(tp.Topic)) }), nil
+}
+
+func (h *home) tail(ctx context.Context, tps []domain.TopicPartition, n int, follow bool) error {
+	end, err := h.end(ctx)
+	if err != nil {
+		return err
+	}
+	var found []shownRecord
+	var dec wire.Decoder
+	for _, tp := range tps {
+		if end[tp] == 0 {
+			continue
+		}
+		if err := h.log.Read(ctx, tp, max(0, end[tp]-int64(n)), end[tp], func(recs []domain.Record) error {
+			for i := range recs {
+				found = append(found, show(&dec, &recs[i]))
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	slices.SortStableFunc(found, func(a, b shownRecord) int { return cmp.Compare(a.Appended, b.Appended) })
+	for _, s := range found[max(0, len(found)-n):] {
+		if err := h.app.writeRecord(h.app.out, s); err != nil {
+			return err
+		}
+	}
+	if !follow {
+		return nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, tp := range tps {
+		wg.Go(func() {
+			var dec wire.Decoder
+			err := h.log.Follow(ctx, tp, end[tp], func(recs []domain.Record) error {
+				mu.Lock()
+				defer mu.Unlock()
+				for i := range recs {
+					if err := h.app.writeRecord(h.app.out, show(&dec, &recs[i])); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			cancel(err)
+		})
+	}
+	wg.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+func (a *app) logStatsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "stats",
+		Short: "Count what the log and the rows hold, and what is missing",
+		Long: `Stats shows, per partition, how many records there are, from how many streams,
+and which events are known to be missing: sequences that a stream skipped.
+"ahead" is how far the events of a source were dated after they were appended.
+
+JSON keys: position, partitions (topic, partition, next, quarantined, streams,
+events, missing, lost, last, ahead_ms), sources (source, incarnations, streams,
+events, missing, lost, last, ahead_ms), rows (by table).`,
+		Example: "  quartermaster log stats\n  quartermaster log stats --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd.Context(), func(h *home) error {
+				return h.view(cmd.Context(), func(v projections.View) error {
+					s, err := projections.NewLogStats(v)
+					if err != nil {
+						return err
+					}
+					if a.json {
+						return a.answerJSON(s)
+					}
+					a.showLogStats(s)
+					return nil
+				})
+			})
+		},
+	}
+}
+
+func (a *app) logExportCommand() *cobra.Command {
+	var (
+		topics  []string
+		to      string
+		outPath string
+	)
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Write events as CloudEvents JSON lines",
+		Long: `Export writes every event of the log, or of the topics given, partition by
+partition in order, as JSON lines.
+
+` + recordKeys,
+		Example: "  quartermaster log export --topic qm.fleet > fleet.jsonl\n  quartermaster log export --until qm.fleet/0=12 --out part.jsonl",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			tps, err := partitionsOf(topics)
+			if err != nil {
+				return err
+			}
+			a.json = true
+			return a.withLog(cmd.Context(), func(h *home) (err error) {
+				end, err := h.end(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if to != "" {
+					until, err := domain.ParsePosition(to)
+					if err != nil {
+						return fmt.Errorf("--until: %w", err)
+					}
+					if !end.Covers(until) {
+						return fmt.Errorf("--until %s lies beyond the log, which ends at %s", until, end)
+					}
+					end = until
+				}
+				out := a.out
+				if outPath != "" {
+					f, err := os.OpenFile(outPath, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+					if err != nil {
+						return fmt.Errorf("export: %w", err)
+					}
+					defer func() { err = errors.Join(err, f.Close()) }()
+					out = f
+				}
+				return h.export(cmd.Context(), out, tps, end)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&topics, "topic", nil, "topics, for example qm.fleet (default all)")
+	f.StringVar(&to, "until", "", "position to stop at (default the end of the log)")
+	f.StringVar(&outPath, "out", "", "file to write, which must not exist (default standard output)")
+	return cmd
+}
+
+func (h *home) export(ctx context.Context, out io.Writer, tps []domain.TopicPartition, end domain.Position) error {
+	var total, done int64
+	for _, tp := range tps {
+		total += end[tp]
+	}
+	b := h.app.bar("export", total, "events")
+	defer b.stop()
+	w := bufio.NewWriterSize(out, 1<<20)
+	var dec wire.Decoder
+	for _, tp := range tps {
+		if end[tp] == 0 {
+			continue
+		}
+		if err := h.log.Read(ctx, tp, 0, end[tp], func(recs []domain.Record) error {
+			for i := range recs {
+				if err := h.app.writeRecord(w, show(&dec, &recs[i])); err != nil {
+					return err
+				}
+			}
+			done += int64(len(recs))
+			b.set(done)
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+// replayAnswer is what a replay answers.
+type replayAnswer struct {
+	Events          int64           `json:"events"`
+	Seconds         float64         `json:"seconds"`
+	EventsPerSecond float64         `json:"events_per_second"`
+	Folded          int64           `json:"folded"`
+	Repeats         int64           `json:"repeats"`
+	Quarantined     int64           `json:"quarantined"`
+	Method          string          `json:"method"`
+	Position        string          `json:"position"`
+	ReplayDigest    string          `json:"replay_digest"`
+	LiveDigest      string          `json:"live_digest,omitempty"`
+	Equal           *bool           `json:"equal,omitempty"`
+	Differences     []rowDifference `json:"differences,omitempty"`
+}
+
+type rowDifference struct {
+	Row    string `json:"row"`
+	Live   bool   `json:"live"`   // the live rows have it
+	Replay bool   `json:"replay"` // the replayed rows have it
+}
+
+func (a *app) logReplayCommand() *cobra.Command {
+	var verify bool
+	cmd := &cobra.Command{
+		Use:   "replay",
+		Short: "Fold the whole log from its beginning and print the digest of the rows",
+		Long: `Replay folds every event from the beginning of the log into fresh rows, which
+shows what the log says without trusting anything computed before. With
+--verify it compares them with the live rows at the same position, and fails
+when a single byte differs.
+
+JSON keys: events, seconds, events_per_second, folded, repeats, quarantined,
+method, position, replay_digest; with --verify live_digest, equal and, when
+they differ, differences (row, live, replay; the first hundred).`,
+		Example: "  quartermaster log replay\n  quartermaster log replay --verify --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			open := a.withLog
+			if verify {
+				open = a.with
+			}
+			var ans replayAnswer
+			if err := open(cmd.Context(), func(h *home) (err error) {
+				ans, err = h.replay(cmd.Context(), verify)
+				return err
+			}); err != nil {
+				return err
+			}
+			if err := a.showReplay(ans); err != nil {
+				return err
+			}
+			if ans.Equal != nil && !*ans.Equal {
+				return &failed{shown: true, why: "the live rows are not what the log says"}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&verify, "verify", false, "compare with the live rows; exit 1 when they differ")
+	return cmd
+}
+
+func (h *home) replay(ctx context.Context, verify bool) (replayAnswer, error) {
+	var ans replayAnswer
+	end, err := h.end(ctx)
+	if err != nil {
+		return ans, err
+	}
+	var live [32]byte
+	if verify {
+		if live, end, err = h.store.Digest(); err != nil {
+			return ans, err
+		}
+	}
+	fresh := projections.NewMemory(domain.TopicSpecs())
+	r := newRunner(h.log, fresh)
+	var total int64
+	for _, next := range end {
+		total += next
+	}
+	b := h.app.bar("replay", total, "events")
+	stop := b.follow(func() int64 { return r.Progress().Records })
+	start := time.Now()
+	err = r.CatchUp(ctx, end)
+	took := time.Since(start)
+	stop()
+	b.stop()
+	if err != nil {
+		return ans, fmt.Errorf("replay the log: %w", err)
+	}
+	sum, at, err := fresh.Digest()
+	if err != nil {
+		return ans, err
+	}
+	p := r.Progress()
+	ans = replayAnswer{
+		Events: p.Records, Seconds: took.Seconds(), EventsPerSecond: float64(p.Records) / max(took.Seconds(), 1e-9),
+		Folded: p.Folded, Repeats: p.Repeats, Quarantined: p.Quarantined,
+		Method: projections.Method, Position: at.String(), ReplayDigest: fmt.Sprintf("%x", sum),
+	}
+	if verify {
+		equal := live == sum
+		ans.LiveDigest, ans.Equal = fmt.Sprintf("%x", live), &equal
+		if !equal {
+			if ans.Differences, err = differences(ctx, h.store, fresh); err != nil {
+				return ans, err
+			}
+		}
+	}
+	return ans, nil
+}
+
+// differences names the rows in which two stores differ, the first hundred.
+func differences(ctx context.Context, live, replay projections.Store) (out []rowDifference, err error) {
+	err = live.View(ctx, func(lv projections.View) error {
+		return replay.View(ctx, func(rv projections.View) error {
+			diffs, err := projections.Differences(lv, rv, 100)
+			for _, d := range diffs {
+				out = append(out, rowDifference{d.Key.String(), d.InA, d.InB})
+			}
+			return err
+		})
+	})
+	return out, err
+}
+
+func (a *app) showReplay(ans replayAnswer) error {
+	if a.json {
+		return a.answerJSON(ans)
+	}
+	fmt.Fprintf(a.out, "replayed %s events in %.2f s (%s events/s): %s folded, %s repeats, %s quarantined\n",
+		humanize.Comma(ans.Events), ans.Seconds, humanize.Comma(int64(ans.EventsPerSecond)),
+		humanize.Comma(ans.Folded), humanize.Comma(ans.Repeats), humanize.Comma(ans.Quarantined))
+	fmt.Fprintf(a.out, "method    %s\nposition  %s\nreplay    %s\n", ans.Method, ans.Position, ans.ReplayDigest)
+	if ans.Equal == nil {
+		return nil
+	}
+	fmt.Fprintf(a.out, "live      %s\n", ans.LiveDigest)
+	if *ans.Equal {
+		fmt.Fprintln(a.out, "equal: the live rows are what the log says")
+		return nil
+	}
+	fmt.Fprintln(a.out, "DIFFERENT: the live rows are not what the log says")
+	for _, d := range ans.Differences {
+		fmt.Fprintf(a.out, "  %s  live=%t replay=%t\n", d.Row, d.Live, d.Replay)
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+// Command quartermaster keeps the books of a GPU fleet: it appends facts to the
+// log, folds the log into rows, and answers from them.
+//
+// Every command works on one home, a directory that holds the embedded log and
+// the snapshots of its rows, or with --brokers on a Kafka cluster. main parses
+// flags and turns errors into exit codes; home.go opens and closes the home;
+// the other files hold one command each.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run is the program without the process, for tests.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	app := &app{out: stdout, err: stderr}
+	root := app.root()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	var failed *failed
+	if errors.As(err, &failed) && failed.shown {
+		return 1
+	}
+	if app.json {
+		// The same stream as the answer would take, so that a program reads one.
+		if werr := json.NewEncoder(stdout).Encode(map[string]string{"error": err.Error()}); werr == nil {
+			return 1
+		}
+	}
+	fmt.Fprintf(stderr, "quartermaster: %v\n", err)
+	return 1
+}
+
+// failed is the error of a command whose answer is already written but is not
+// good: a verification that failed, rows that were refused.
+type failed struct {
+	shown bool
+	why   string
+}
+
+func (f *failed) Error() string { return f.why }
+
+// app holds what every command shares.
+type app struct {
+	out, err io.Writer
+
+	dir     string
+	brokers []string
+	json    bool
+	quiet   bool
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "quartermaster",
+		Short: "The books of a GPU fleet: what there is, who used it, what it cost, what to buy",
+		Long: `Quartermaster keeps the books of a GPU fleet that spans clouds. Every fact is
+an event in a log that speaks Kafka's protocol; everything else is computed
+from that log and can be computed again.
+
+A home is a directory. The first command that needs it creates it, with a log,
+a workspace "platform" and a first operator whose key signs your decisions.
+
+  quartermaster apply -f estate.yaml             declare clusters, policies, prices ...
+  quartermaster import nodes nodes.csv --cluster lab
+  quartermaster fleet                            what there is
+  quartermaster usage --by workspace             who used it
+  quartermaster log replay --verify              rebuild everything and compare`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	f := root.PersistentFlags()
+	f.StringVar(&a.dir, "home", defaultHome(), "directory of the embedded log and of snapshots (environment: QUARTERMASTER_HOME)")
+	f.StringSliceVar(&a.brokers, "brokers", nil, "addresses of a Kafka cluster to use instead of the embedded log")
+	f.BoolVar(&a.json, "json", false, "answer in JSON; the keys of each answer are in the command's help")
+	f.BoolVar(&a.quiet, "quiet", false, "no progress bars and notes on standard error")
+	root.AddCommand(
+		a.applyCommand(),
+		a.operatorCommand(),
+		a.importCommand(),
+		a.fleetCommand(),
+		a.modelsCommand(),
+		a.usageCommand(),
+		a.logCommand(),
+		a.quarantineCommand(),
+		a.serveCommand(),
+	)
+	return root
+}
+
+func defaultHome() string {
+	if dir := os.Getenv("QUARTERMASTER_HOME"); dir != "" {
+		return dir
+	}
+	if dir := os.Getenv("XDG_DATA_HOME"); dir != "" {
+		return filepath.Join(dir, "quartermaster")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "quartermaster-home"
+	}
+	return filepath.Join(home, ".local", "share", "quartermaster")
+}
+
+// note tells a person something beside the answer.
+func (a *app) note(format string, args ...any) {
+	if !a.quiet {
+		fmt.Fprintf(a.err, format+"\n", args...)
+	}
+}
+
+// answerJSON writes one JSON document.
+func (a *app) answerJSON(v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+func (a *app) modelsCommand() *cobra.Command {
+	var (
+		filter projections.ModelFilter
+		at     string
+		stale  time.Duration
+		limit  int
+	)
+	cmd := &cobra.Command{
+		Use:   "models",
+		Short: "Which model runs where: declared, seen, shadow and stale",
+		Long: `Models compares what was declared with what was seen running.
+
+  running  declared, and seen within --stale-after
+  shadow   seen, and never declared
+  stale    declared for longer than that, and not seen
+  pending  declared just now, not seen yet
+  stopped  declared with no replicas
+
+JSON keys: position, at, stale_after, deployments (workspace, cluster, model,
+tier, deployment, class, environment, status, declared, declared_replicas,
+declared_at, ready_replicas, units, last_seen, seen_by, last_update), models
+(model, clusters, workspaces, deployments, shadow, stale, declared_replicas,
+ready_replicas).`,
+		Example: "  quartermaster models --stale-after 2h\n  quartermaster models --workspace research --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t := now()
+			if at != "" {
+				var err error
+				if t, err = instantFlag(at); err != nil {
+					return fmt.Errorf("--at: %w", err)
+				}
+			}
+			if stale <= 0 {
+				return fmt.Errorf("--stale-after %s: want a positive time", stale)
+			}
+			return a.with(cmd.Context(), func(h *home) error {
+				return h.view(cmd.Context(), func(v projections.View) error {
+					m, err := projections.Models(v, t, domain.Instant(stale), filter)
+					if err != nil {
+						return err
+					}
+					if a.json {
+						return a.answerJSON(m)
+					}
+					a.showModels(m, limit)
+					return nil
+				})
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&filter.Workspace, "workspace", "", "only this workspace")
+	f.StringVar(&filter.Cluster, "cluster", "", "only this cluster")
+	f.StringVar(&at, "at", "", "time to look at: RFC 3339, a date or a month in UTC (default now)")
+	f.DurationVar(&stale, "stale-after", time.Hour, "how long something may go unseen")
+	f.IntVar(&limit, "limit", 40, "deployments to list; JSON has all")
+	return cmd
+}
+
+func (a *app) showModels(m *projections.ModelInventory, limit int) {
+	if len(m.Deployments) == 0 {
+		fmt.Fprintln(a.out, "no deployments yet: declare them with \"quartermaster apply -f FILE\" or import pods")
+		return
+	}
+	counts := map[projections.ModelStatus]int{}
+	t := a.table("workspace", "cluster", "model", "tier", "deployment", "status", "replicas", "last seen")
+	for i, d := range m.Deployments {
+		counts[d.Status]++
+		if i >= limit {
+			continue
+		}
+		replicas := comma(int(d.DeclaredReplicas))
+		if d.ReadyReplicas != nil {
+			replicas = comma(int(*d.ReadyReplicas)) + " of " + replicas
+		}
+		t.AppendRow(table.Row{d.Workspace, d.Cluster, d.Model, d.Tier, d.Deployment, d.Status, replicas, seen(d.LastSeen)})
+	}
+	t.Render()
+	if n := len(m.Deployments) - limit; n > 0 {
+		fmt.Fprintf(a.out, "and %s more; see --limit or --json\n", comma(n))
+	}
+	var parts []string
+	for _, s := range []projections.ModelStatus{projections.ModelRunning, projections.ModelShadow, projections.ModelStale, projections.ModelPending, projections.ModelStopped} {
+		if counts[s] > 0 {
+			parts = append(parts, comma(counts[s])+" "+string(s))
+		}
+	}
+	fmt.Fprintf(a.out, "%s deployments: %s\n", comma(len(m.Deployments)), strings.Join(parts, ", "))
+}

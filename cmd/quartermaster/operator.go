@@ -1,0 +1,242 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/shopspring/decimal"
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/keyfile"
+	"quartermaster/adapters/wire"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// platform is the workspace that every home begins with.
+const platform = "platform"
+
+// signer signs decisions with a key from a file.
+type signer struct {
+	name string
+	key  ed25519.PrivateKey
+}
+
+func (s signer) sign(env *domain.Envelope) error {
+	if !domain.NeedsSignature(env.Event.Type()) {
+		return nil
+	}
+	return wire.Sign(env, s.name, s.key)
+}
+
+func (a *app) keyPath() string { return filepath.Join(a.dir, "operator.pem") }
+
+// signer returns who signs this command's decisions. In a home without any
+// operator it makes the first one.
+func (h *home) signer(ctx context.Context, path string) (signer, error) {
+	var ops []projections.Grant
+	if err := h.view(ctx, func(v projections.View) error {
+		auth, err := projections.NewAuthority(v)
+		if err != nil {
+			return err
+		}
+		ops = slices.DeleteFunc(auth.Grants(), func(g projections.Grant) bool { return g.To != 0 && g.To <= now() })
+		return nil
+	}); err != nil {
+		return signer{}, err
+	}
+	if len(ops) == 0 && path == "" {
+		return h.firstOperator(ctx)
+	}
+	if path == "" {
+		path = h.app.keyPath()
+	}
+	key, err := keyfile.Load(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return signer{}, fmt.Errorf("no operator's key at %s: name yours with --key FILE; operators here are %s", path, operatorNames(ops))
+	}
+	if err != nil {
+		return signer{}, err
+	}
+	for _, op := range ops {
+		if bytes.Equal(op.PublicKey, key.Public().(ed25519.PublicKey)) {
+			return signer{op.Operator, key}, nil
+		}
+	}
+	return signer{}, fmt.Errorf("the key in %s belongs to no registered operator; an admin registers it with \"quartermaster operator add NAME --public-key-of %s --role ROLE\"", path, path)
+}
+
+// firstOperator makes the home's first workspace, operator and key.
+func (h *home) firstOperator(ctx context.Context) (signer, error) {
+	path := h.app.keyPath()
+	key, err := keyfile.Load(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		key, err = keyfile.Create(path)
+	}
+	if err != nil {
+		return signer{}, fmt.Errorf("make the first operator's key: %w", err)
+	}
+	s := signer{firstName(), key}
+	at := now()
+	envs := []domain.Envelope{
+		{Time: at, Subject: platform, Workspace: platform, Event: &domain.WorkspaceRegistered{Name: "Platform"}},
+		{Time: at, Subject: s.name, Workspace: platform, Event: &domain.OperatorRegistered{
+			Operator: s.name, PublicKey: key.Public().(ed25519.PublicKey), Role: domain.RoleAdmin,
+		}},
+	}
+	if err := h.decide(ctx, "first-operator", s, envs); err != nil {
+		return signer{}, err
+	}
+	h.app.note("this home had no operator yet: made %q, an admin of workspace %q, whose key is %s; keep it safe, it signs your decisions", s.name, platform, path)
+	return s, nil
+}
+
+func firstName() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return strings.ToValidUTF8(u.Username, "?")
+	}
+	return "first"
+}
+
+// decide signs and appends events, and folds them.
+func (h *home) decide(ctx context.Context, command string, s signer, envs []domain.Envelope) error {
+	ptrs := make([]*domain.Envelope, len(envs))
+	for i := range envs {
+		if err := domain.Validate(&envs[i]); err != nil {
+			return err
+		}
+		if err := s.sign(&envs[i]); err != nil {
+			return err
+		}
+		ptrs[i] = &envs[i]
+	}
+	if err := h.stream(command).Append(ctx, ptrs...); err != nil {
+		return fmt.Errorf("append to the log: %w", err)
+	}
+	return h.catchUp(ctx)
+}
+
+func operatorNames(ops []projections.Grant) string {
+	if len(ops) == 0 {
+		return "none yet"
+	}
+	names := make([]string, len(ops))
+	for i, op := range ops {
+		names[i] = op.Operator
+	}
+	return strings.Join(names, ", ")
+}
+
+// operatorAnswer is what operator add answers.
+type operatorAnswer struct {
+	Operator  string `json:"operator"`
+	Workspace string `json:"workspace"`
+	Role      string `json:"role"`
+	Limit     string `json:"limit,omitempty"`
+	PublicKey string `json:"public_key"` // PEM
+	KeyFile   string `json:"key_file,omitempty"`
+}
+
+func (a *app) operatorCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "operator", Short: "Register who may decide"}
+	var (
+		workspace, role, limit, newKey, publicOf, key string
+	)
+	add := &cobra.Command{
+		Use:   "add NAME",
+		Short: "Register an operator with a public key, a role and an authority limit",
+		Long: `Add registers a person or program that may decide in a workspace. Their
+decisions are signed with their Ed25519 key; the log keeps the public half.
+
+Roles: admin (registers operators, policies), finance, planner, auditor,
+operator. --limit bounds the money that one decision may commit.
+
+Give the public half of a key that they made themselves (--public-key-of, a
+public or private key file in PEM), or have a new key made (--new-key FILE).
+
+JSON keys: operator, workspace, role, limit, public_key, key_file.`,
+		Example: "  quartermaster operator add ana --role planner --limit \"250000 USD\" --new-key ana.pem\n" +
+			"  quartermaster operator add ci --role operator --public-key-of ci.pub.pem --key admin.pem",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			reg := &domain.OperatorRegistered{Operator: args[0], Role: domain.Role(role)}
+			ans := operatorAnswer{Operator: args[0], Workspace: workspace, Role: role, Limit: limit}
+			if limit != "" {
+				m, err := parseMoney(limit)
+				if err != nil {
+					return fmt.Errorf("--limit: %w", err)
+				}
+				reg.AuthorityLimit = &m
+			}
+			if (newKey == "") == (publicOf == "") {
+				return errors.New("give either --public-key-of FILE or --new-key FILE")
+			}
+			return a.with(cmd.Context(), func(h *home) error {
+				s, err := h.signer(cmd.Context(), key)
+				if err != nil {
+					return err
+				}
+				if newKey != "" {
+					priv, err := keyfile.Create(newKey)
+					if err != nil {
+						return err
+					}
+					reg.PublicKey, ans.KeyFile = priv.Public().(ed25519.PublicKey), newKey
+				} else if reg.PublicKey, err = keyfile.LoadPublic(publicOf); err != nil {
+					return err
+				}
+				if ans.PublicKey, err = keyfile.PublicPEM(reg.PublicKey); err != nil {
+					return err
+				}
+				if err := h.decide(cmd.Context(), "operator-add", s, []domain.Envelope{
+					{Time: now(), Subject: args[0], Workspace: workspace, Event: reg},
+				}); err != nil {
+					if newKey != "" {
+						err = errors.Join(err, os.Remove(newKey))
+					}
+					return err
+				}
+				if a.json {
+					return a.answerJSON(ans)
+				}
+				fmt.Fprintf(a.out, "operator %s may decide in workspace %s as %s\n%s", args[0], workspace, role, ans.PublicKey)
+				return nil
+			})
+		},
+	}
+	f := add.Flags()
+	f.StringVar(&workspace, "workspace", platform, "workspace that they decide in")
+	f.StringVar(&role, "role", "", "admin, finance, planner, auditor or operator (required)")
+	must(add.MarkFlagRequired("role"))
+	f.StringVar(&limit, "limit", "", "most that one decision may commit, for example \"250000 USD\"")
+	f.StringVar(&newKey, "new-key", "", "make a key pair and write it to this file")
+	f.StringVar(&publicOf, "public-key-of", "", "key file whose public half is registered")
+	keyFlag(add, &key)
+	cmd.AddCommand(add)
+	return cmd
+}
+
+func keyFlag(cmd *cobra.Command, key *string) {
+	cmd.Flags().StringVar(key, "key", "", "your private key file (default operator.pem in the home)")
+}
+
+func parseMoney(s string) (domain.Money, error) {
+	amount, currency, ok := strings.Cut(strings.TrimSpace(s), " ")
+	if !ok {
+		return domain.Money{}, fmt.Errorf("%q is not an amount and a currency such as \"250000 USD\"", s)
+	}
+	d, err := decimal.NewFromString(amount)
+	if err != nil || len(amount) > 40 {
+		return domain.Money{}, fmt.Errorf("%q is not a decimal number", amount)
+	}
+	return domain.Money{Amount: d, Currency: strings.TrimSpace(currency)}, nil
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+	"golang.org/x/sys/unix"
+)
+
+// bar shows the progress of long work on a terminal; elsewhere it does nothing.
+type bar struct {
+	progress *mpb.Progress
+	bar      *mpb.Bar
+}
+
+// worthABar is the least work that gets a bar; less is done before it is drawn.
+const worthABar = 50_000
+
+func (a *app) bar(name string, total int64, unit string) *bar {
+	if a.quiet || total < worthABar || !isTerminal(a.err) {
+		return &bar{}
+	}
+	p := mpb.New(mpb.WithOutput(a.err), mpb.WithWidth(40))
+	return &bar{p, p.AddBar(total,
+		mpb.BarRemoveOnComplete(),
+		mpb.PrependDecorators(decor.Name(name+" "), decor.CountersNoUnit("%d / %d "+unit)),
+		mpb.AppendDecorators(decor.Percentage(), decor.Name("  left "), decor.AverageETA(decor.ET_STYLE_GO)),
+	)}
+}
+
+func (b *bar) set(done int64) {
+	if b.bar != nil {
+		b.bar.SetCurrent(done)
+	}
+}
+
+// follow asks done ten times a second until the returned function is called.
+func (b *bar) follow(done func() int64) (stop func()) {
+	if b.bar == nil {
+		return func() {}
+	}
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		t := time.NewTicker(100 * time.Millisecond)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				b.set(done())
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-ended
+	}
+}
+
+func (b *bar) stop() {
+	if b.bar != nil {
+		b.bar.Abort(true)
+		b.progress.Wait()
+	}
+}
+
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// table starts a table of plain lines.
+func (a *app) table(header ...any) table.Writer {
+	t := table.NewWriter()
+	t.SetOutputMirror(a.out)
+	style := table.StyleLight
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Options.SeparateHeader = true
+	style.Format.Header = 0
+	t.SetStyle(style)
+	if len(header) > 0 {
+		t.AppendHeader(header)
+	}
+	return t
+}
+
+// jsonLine writes one JSON document on a line of its own.
+func (a *app) jsonLine(v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// fields returns an event's JSON fields, each as text.
+func fields(ev any) map[string]string {
+	out := map[string]string{}
+	b, err := json.Marshal(ev)
+	if err != nil {
+		return out
+	}
+	var raw map[string]json.RawMessage
+	if json.Unmarshal(b, &raw) != nil {
+		return out
+	}
+	for k, v := range raw {
+		out[k] = string(v)
+	}
+	return out
+}
+
+// keysOf returns the keys of both maps, sorted.
+func keysOf(a, b map[string]string) []string {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return slices.Sorted(maps.Keys(all))
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/wire"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// quarantineAnswer is what quarantine list answers.
+type quarantineAnswer struct {
+	*projections.QuarantineList
+	Rejected []projections.Rejection `json:"rejected_decisions"`
+}
+
+func (a *app) quarantineCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "quarantine", Short: "Records that could not be folded, and decisions that took no effect"}
+	list := &cobra.Command{
+		Use:   "list",
+		Short: "List what could not be folded, and why",
+		Long: `List shows the records that are in the log but in no report, with the reason;
+what may be incomplete because of them; and the decisions that took no effect
+because whoever signed them had no right to make them.
+
+JSON keys: position, entries (id, topic, partition, offset, sha256, reason,
+type, source, sequence, workspace, cluster, appended, resolution, resolved,
+resolved_by, note), open, incomplete (all, workspaces), rejected_decisions
+(table, scope, id, type, time, operator, public_key, reason).`,
+		Example: "  quartermaster quarantine list --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd.Context(), func(h *home) error {
+				return h.view(cmd.Context(), func(v projections.View) error {
+					l, err := projections.Quarantine(v)
+					if err != nil {
+						return err
+					}
+					auth, err := projections.NewAuthority(v)
+					if err != nil {
+						return err
+					}
+					rejected, err := auth.Rejections(v)
+					if err != nil {
+						return err
+					}
+					if a.json {
+						if rejected == nil {
+							rejected = []projections.Rejection{}
+						}
+						return a.answerJSON(quarantineAnswer{l, rejected})
+					}
+					a.showQuarantine(l, rejected)
+					return nil
+				})
+			})
+		},
+	}
+	show := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show a quarantined record byte for byte",
+		Long: `Show prints a quarantined record with its headers and value as they stand in
+the log.
+
+JSON keys: those of an entry of "quarantine list", and record (topic,
+partition, offset, appended, key, headers, value: headers and value in
+hexadecimal) and event where it can be decoded.`,
+		Example: "  quartermaster quarantine show qm.fleet/3@17",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd.Context(), func(h *home) error { return h.showQuarantined(cmd.Context(), args[0]) })
+		},
+	}
+	cmd.AddCommand(list, show)
+	return cmd
+}
+
+func (a *app) showQuarantine(l *projections.QuarantineList, rejected []projections.Rejection) {
+	if len(l.Entries) == 0 {
+		fmt.Fprintln(a.out, "nothing is quarantined")
+	} else {
+		t := a.table("id", "type", "workspace", "cluster", "reason", "resolution")
+		for _, e := range l.Entries {
+			t.AppendRow(table.Row{e.ID, e.Type, e.Workspace, e.Cluster, e.Reason, e.Resolution})
+		}
+		t.Render()
+		if note := l.Incomplete.Note(""); note != "" {
+			fmt.Fprintln(a.out, note)
+		}
+	}
+	if len(rejected) > 0 {
+		fmt.Fprintln(a.out, "\ndecisions that took no effect:")
+		t := a.table("decision", "of", "operator", "time", "reason")
+		for _, r := range rejected {
+			t.AppendRow(table.Row{string(r.Type) + " " + r.ID, r.Scope, r.Operator, r.Time, r.Reason})
+		}
+		t.Render()
+	}
+}
+
+type quarantineShow struct {
+	projections.QuarantineEntry
+	Record shownRaw     `json:"record"`
+	Event  *shownRecord `json:"event,omitempty"`
+}
+
+type shownRaw struct {
+	Topic     domain.Topic   `json:"topic"`
+	Partition int            `json:"partition"`
+	Offset    int64          `json:"offset"`
+	Appended  domain.Instant `json:"appended"`
+	Key       string         `json:"key"`
+	Headers   []shownHeader  `json:"headers"`
+	Value     string         `json:"value"`
+}
+
+type shownHeader struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+func (h *home) showQuarantined(ctx context.Context, id string) error {
+	tp, offset, err := parseRecordID(id)
+	if err != nil {
+		return err
+	}
+	var entry projections.QuarantineEntry
+	if err := h.view(ctx, func(v projections.View) error {
+		l, err := projections.Quarantine(v)
+		if err != nil {
+			return err
+		}
+		e := l.Find(id)
+		if e == nil {
+			return fmt.Errorf("%s is not in quarantine; see \"quartermaster quarantine list\"", id)
+		}
+		entry = *e
+		return nil
+	}); err != nil {
+		return err
+	}
+	ans := quarantineShow{QuarantineEntry: entry}
+	if err := h.log.Read(ctx, tp, offset, offset+1, func(recs []domain.Record) error {
+		rec := &recs[0]
+		ans.Record = shownRaw{tp.Topic, tp.Partition, offset, rec.Time, string(rec.Key), []shownHeader{}, hex.EncodeToString(rec.Value)}
+		for _, hd := range rec.Headers {
+			ans.Record.Headers = append(ans.Record.Headers, shownHeader{hd.Key, hex.EncodeToString(hd.Value)})
+		}
+		var dec wire.Decoder
+		if s := show(&dec, rec); s.Error == "" {
+			ans.Event = &s
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if h.app.json {
+		return h.app.answerJSON(ans)
+	}
+	w := h.app.out
+	fmt.Fprintf(w, "%s\nreason   %s\nsha256   %x\nappended %s\nkey      %q\n", ans.ID, ans.Reason, ans.SHA256, ans.Record.Appended, ans.Record.Key)
+	for _, hd := range ans.Record.Headers {
+		b, _ := hex.DecodeString(hd.Value) // encoded above
+		fmt.Fprintf(w, "header   %s: %q\n", hd.Key, b)
+	}
+	b, _ := hex.DecodeString(ans.Record.Value) // encoded above
+	fmt.Fprintf(w, "value    %d bytes\n%s", len(b), hex.Dump(b))
+	return nil
+}
+
+// parseRecordID reads "topic/partition@offset".
+func parseRecordID(id string) (tp domain.TopicPartition, offset int64, err error) {
+	part, at, ok := strings.Cut(id, "@")
+	topic, num, ok2 := strings.Cut(part, "/")
+	tp.Topic = domain.Topic(topic)
+	if ok && ok2 {
+		if tp.Partition, err = strconv.Atoi(num); err == nil {
+			offset, err = strconv.ParseInt(at, 10, 64)
+		}
+	}
+	if !ok || !ok2 || err != nil || offset < 0 || tp.Partition < 0 || tp.Partition >= tp.Topic.Partitions() {
+		return tp, 0, fmt.Errorf("%q does not name a record; want topic/partition@offset, for example qm.fleet/3@17", id)
+	}
+	return tp, offset, nil
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// lineWriter hands on each line written.
+type lineWriter chan string
+
+func (w lineWriter) Write(p []byte) (int, error) {
+	w <- string(p)
+	return len(p), nil
+}
+
+// TestServe holds a home with serve, uses it from a second command through the
+// socket, reads its endpoints and stops it.
+func TestServe(t *testing.T) {
+	dir := t.TempDir()
+	ctx, stop := context.WithCancel(t.Context())
+	lines := make(lineWriter, 100)
+	done := make(chan error, 1)
+	go func() {
+		a := &app{out: io.Discard, err: lines, dir: dir}
+		done <- a.serve(ctx, "127.0.0.1:0")
+	}()
+	address, ready := "", false
+	for !ready {
+		select {
+		case line := <-lines:
+			if m := regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(line); m != nil {
+				address = m[1]
+			}
+			ready = strings.Contains(line, "caught up")
+		case err := <-done:
+			t.Fatalf("serve ended: %v", err)
+		}
+	}
+	var out, errs strings.Builder
+	if code := run([]string{"--home", dir, "operator", "add", "ana", "--role", "planner", "--new-key", dir + "/ana.pem", "--json"}, strings.NewReader(""), &out, &errs); code != 0 {
+		t.Fatalf("a second command failed: %s", errs.String())
+	}
+	if !strings.Contains(out.String(), `"operator": "ana"`) {
+		t.Errorf("operator add answered %s", out.String())
+	}
+	get := func(path string) (int, string) {
+		t.Helper()
+		resp, err := http.Get("http://" + address + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(b)
+	}
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if code, body := get(path); code != http.StatusOK {
+			t.Errorf("GET %s: %d %s", path, code, body)
+		}
+	}
+	if _, body := get("/metrics"); !strings.Contains(body, "quartermaster_records_total") {
+		t.Errorf("metrics lack the folds' counters:\n%s", body)
+	}
+	if code := run([]string{"--home", dir, "serve", "--listen", "127.0.0.1:0"}, strings.NewReader(""), io.Discard, &errs); code != 1 || !strings.Contains(errs.String(), "another process serves") {
+		t.Errorf("a second serve: exit %d, %s", code, errs.String())
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("serve: %v", err)
+	}
+}

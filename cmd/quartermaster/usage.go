@@ -1,0 +1,191 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+func (a *app) usageCommand() *cobra.Command {
+	var (
+		by       []string
+		from, to string
+		filter   projections.UsageFilter
+	)
+	cmd := &cobra.Command{
+		Use:   "usage",
+		Short: "Who used the GPUs, and what became of every second",
+		Long: `Usage puts every second of every GPU in service into exactly one state:
+allocated, idle, failed, maintenance, unprovisioned or unobserved. The table
+shows GPU-hours; JSON has exact GPU-milliseconds. A MIG instance counts as the
+part of the GPU that it is, time-slices share by the time they are held.
+
+Dimensions for --by: workspace, cluster, node, gpu, model, deployment, region,
+hour, day. Workspace and deployment are those of the holder, and empty for time
+that nobody held.
+
+JSON keys: position, from, to, by, groups and total; each group has key (a
+value per dimension), in_service_gpu_ms and for each state STATE_gpu_ms, which
+add up to it; allocated_while_failed_gpu_ms, undeclared_gpu_ms,
+activity_measured_gpu_ms, activity_permille_gpu_ms, activity_permille and
+activity_coverage_permille.`,
+		Example: "  quartermaster usage --by workspace --from 2026-05 --to 2026-06\n" +
+			"  quartermaster usage --by cluster,day --from 2026-05-01 --to 2026-05-08 --workspace research --json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			start, err := instantFlag(from)
+			if err != nil {
+				return fmt.Errorf("--from: %w", err)
+			}
+			end, err := instantFlag(to)
+			if err != nil {
+				return fmt.Errorf("--to: %w", err)
+			}
+			if end <= start {
+				return fmt.Errorf("--to %s is not after --from %s", to, from)
+			}
+			dims := make([]projections.Dimension, len(by))
+			for i, d := range by {
+				dims[i] = projections.Dimension(d)
+				if !slices.Contains(projections.Dimensions(), dims[i]) {
+					return fmt.Errorf("--by %q: no such dimension; there are %v", d, projections.Dimensions())
+				}
+			}
+			return a.with(cmd.Context(), func(h *home) error {
+				return h.view(cmd.Context(), func(v projections.View) error {
+					r, err := projections.Usage(v, start, end, filter, dims...)
+					if err != nil {
+						return err
+					}
+					if a.json {
+						return a.answerJSON(r)
+					}
+					a.showUsage(r)
+					return nil
+				})
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&by, "by", []string{"workspace"}, "dimensions to group by, separated by commas")
+	f.StringVar(&from, "from", "", "start: RFC 3339, a date or a month in UTC (required)")
+	f.StringVar(&to, "to", "", "end, not included (required)")
+	f.StringVar(&filter.Workspace, "workspace", "", "only what this workspace held, and what nobody held in its clusters")
+	f.StringVar(&filter.Cluster, "cluster", "", "only this cluster")
+	f.StringVar(&filter.Region, "region", "", "only this region")
+	must(cmd.MarkFlagRequired("from"))
+	must(cmd.MarkFlagRequired("to"))
+	return cmd
+}
+
+func (a *app) showUsage(r *projections.UsageReport) {
+	header := table.Row{}
+	for _, d := range r.By {
+		header = append(header, string(d))
+	}
+	header = append(header, "allocated", "idle", "failed", "maintenance", "unprovisioned", "unobserved", "in service", "activity")
+	t := a.table(header...)
+	columns := []table.ColumnConfig{}
+	for i := len(r.By) + 1; i <= len(header); i++ {
+		columns = append(columns, table.ColumnConfig{Number: i, Align: text.AlignRight, AlignHeader: text.AlignRight, AlignFooter: text.AlignRight})
+	}
+	t.SetColumnConfigs(columns)
+	cells := func(g *projections.GPUTime) []any {
+		return []any{
+			gpuHours(g.Allocated), gpuHours(g.Idle), gpuHours(g.Failed), gpuHours(g.Maintenance),
+			gpuHours(g.Unprovisioned), gpuHours(g.Unobserved), gpuHours(g.Service), activity(g),
+		}
+	}
+	for i := range r.Groups {
+		row := table.Row{}
+		for _, d := range r.By {
+			name := r.Groups[i].Key[d]
+			if name == "" {
+				name = "(nobody)"
+			}
+			row = append(row, name)
+		}
+		t.AppendRow(append(row, cells(&r.Groups[i].GPUTime)...))
+	}
+	total := table.Row{"total"}
+	for range len(r.By) - 1 {
+		total = append(total, "")
+	}
+	if len(r.By) == 0 {
+		total = table.Row{}
+	}
+	t.AppendSeparator()
+	t.AppendRow(append(total, cells(&r.Total)...))
+	fmt.Fprintf(a.out, "GPU-hours from %s to %s\n", r.From, r.To)
+	t.Render()
+	if r.Total.Undeclared > 0 {
+		fmt.Fprintf(a.out, "%s GPU-hours are of GPUs that nobody declared\n", gpuHours(r.Total.Undeclared))
+	}
+}
+
+// gpuHours shows milliseconds as hours with two places, rounded half away from
+// zero, in groups of three.
+func gpuHours(ms int64) string {
+	hundredths := (ms + 18_000) / 36_000
+	return fmt.Sprintf("%s.%02d", comma(int(hundredths/100)), hundredths%100)
+}
+
+func activity(g *projections.GPUTime) string {
+	if g.Activity == nil {
+		return "not measured"
+	}
+	s := fmt.Sprintf("%d.%d%%", *g.Activity/10, *g.Activity%10)
+	if g.Coverage != nil && *g.Coverage < 1000 {
+		s += fmt.Sprintf(" of %d.%d%%", *g.Coverage/10, *g.Coverage%10)
+	}
+	return s
+}
+
+func (a *app) showLogStats(s *projections.LogStats) {
+	t := a.table("partition", "records", "streams", "missing", "quarantined", "last event", "ahead")
+	for _, p := range s.Partitions {
+		if p.Next == 0 {
+			continue
+		}
+		t.AppendRow(table.Row{
+			domain.TopicPartition{Topic: p.Topic, Partition: p.Partition}, comma(int(p.Next)), comma(p.Streams),
+			comma(int(p.Missing)), comma(int(p.Quarantined)), p.Last, ahead(p.AheadMs),
+		})
+	}
+	t.Render()
+	holes := false
+	for _, src := range s.Sources {
+		if src.Missing > 0 || src.AheadMs >= clockAheadMs {
+			holes = true
+			fmt.Fprintf(a.out, "%s: %d missing, %s ahead\n", shortSource(src.Source), src.Missing, ahead(src.AheadMs))
+		}
+	}
+	if !holes {
+		fmt.Fprintf(a.out, "%s sources, none misses an event or runs ahead\n", comma(len(s.Sources)))
+	}
+	names := make([]string, 0, len(s.Rows))
+	for _, t := range projections.Tables() {
+		if n := s.Rows[t.String()]; n > 0 {
+			names = append(names, fmt.Sprintf("%s %s", comma(int(n)), t))
+		}
+	}
+	fmt.Fprintf(a.out, "rows: %s\nposition: %s\n", strings.Join(names, ", "), s.Position)
+}
+
+// clockAheadMs is how far ahead of its record an event may be dated before the
+// clock behind it is suspect: five minutes.
+const clockAheadMs = 300_000
+
+func ahead(ms int64) string {
+	if ms < 1000 {
+		return "-"
+	}
+	return fmt.Sprintf("%d s", ms/1000)
+}
