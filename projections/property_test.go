@@ -250,11 +250,13 @@ func TestBroken(t *testing.T) {
 // its parts add up to it; groups add up to the whole, however they are cut.
 func TestUsageAddsUp(t *testing.T) {
 	check(t, func(t *rapid.T) {
-		l := storetest.Draw(t)
+		draw := rapid.SampledFrom([]func(*rapid.T) *storetest.Log{storetest.Draw, storetest.DrawUsage}).Draw(t, "log")
+		l := draw(t)
 		from := storetest.Start + domain.Instant(rapid.IntRange(-30, 200).Draw(t, "from"))*minute
 		to := from + domain.Instant(rapid.IntRange(1, 400).Draw(t, "to"))*minute
 		m := fold(t, l)
 		look(t, m, func(v projections.View) error {
+			rowsDisjoint(t, v)
 			inService := serviceTime(t, v, from, to)
 			var declared, total int64
 			type part struct {
@@ -346,6 +348,28 @@ func TestUsageAddsUp(t *testing.T) {
 			return nil
 		})
 	})
+}
+
+// rowsDisjoint checks that what one observer saw of a device never overlaps,
+// and that no more was measured of it than there was.
+func rowsDisjoint(t *rapid.T, v projections.View) {
+	err := v.Scan(projections.TableUsage, "", func(k projections.Key, row projections.Row) error {
+		for _, o := range row.(*projections.UsageHour).Observers {
+			for _, d := range o.Devices {
+				var end uint32
+				for _, s := range d.Segments {
+					if s.From < end || s.To <= s.From || s.To > 3_600_000 || s.Known > s.To-s.From || s.Active > 1000*uint64(s.Known)+1000 {
+						t.Errorf("%s, %s of %s: %+v", k, o.Source, d.ID, d.Segments)
+					}
+					end = s.To
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // serviceTime adds up declared GPUs times time in service, in milliseconds, by

@@ -236,3 +236,24 @@ func TestRegistryInForce(t *testing.T) {
 		})
 	}
 }
+
+// The same decision, first by a key that was not registered yet: the second
+// must not be taken for a repeat of the first.
+func TestDecidedAgain(t *testing.T) {
+	budget := func(at domain.Instant) domain.Envelope {
+		return bob.Sign(domain.Envelope{Workspace: "acme", Time: at, Event: &domain.BudgetSet{
+			Budget: "b", Period: domain.Interval{From: t0, To: t0 + 31*domain.Day}, Amount: *usd("5"), Basis: domain.BudgetCash,
+		}})
+	}
+	l := storetest.NewLog()
+	l.Append(root.Register(root, "home", domain.RoleAdmin, nil, t0), budget(t0), bob.Register(root, "acme", domain.RoleFinance, nil, t0+1), budget(t0+2))
+	view(t, l, func(v projections.View) {
+		r, err := projections.NewRegistry(v, t0+domain.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Budgets) != 1 || len(r.Rejected) != 1 {
+			t.Errorf("%d budgets, %d rejected; want 1 and 1", len(r.Budgets), len(r.Rejected))
+		}
+	})
+}

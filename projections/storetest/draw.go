@@ -78,8 +78,25 @@ func drawTime(t *rapid.T) domain.Instant {
 // DrawEvent returns a good random event about a fleet of two clusters with two
 // nodes each of two GPUs.
 func DrawEvent(t *rapid.T) domain.Envelope {
+	cluster := rapid.SampledFrom([]string{"c1", "c2"}).Draw(t, "cluster")
+	node := rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node")
+	return drawEvent(t, cluster, node, rapid.IntRange(0, 17).Draw(t, "event"))
+}
+
+// DrawUsage returns a random log about one node: what its few observers saw,
+// laid over each other many times, and what befell it.
+func DrawUsage(t *rapid.T) *Log {
+	l := NewLog()
+	for range rapid.IntRange(1, 30).Draw(t, "events") {
+		l.Append(drawEvent(t, "c1", "n1", rapid.SampledFrom([]int{0, 1, 3, 4, 5, 6, 7, 8, 8, 20, 20, 20, 20, 20, 20, 20, 20}).Draw(t, "event")))
+	}
+	return l
+}
+
+// drawEvent returns an event of a kind, which is a number below; above them it
+// is a sample.
+func drawEvent(t *rapid.T, cluster, node string, kind int) domain.Envelope {
 	pick := func(name string, from ...string) string { return rapid.SampledFrom(from).Draw(t, name) }
-	cluster, node := pick("cluster", "c1", "c2"), pick("node", "n1", "n2")
 	at := drawTime(t)
 	env := domain.Envelope{
 		Cluster: cluster, Time: at,
@@ -87,7 +104,7 @@ func DrawEvent(t *rapid.T) domain.Envelope {
 	}
 	interval := domain.Interval{From: at, To: at + domain.Instant(rapid.IntRange(1, 150).Draw(t, "length"))*60*domain.Second - domain.Instant(rapid.IntRange(0, 1).Draw(t, "odd"))*1_500_000}
 	device := GPU(cluster, node, rapid.IntRange(0, 2).Draw(t, "gpu"))
-	switch rapid.IntRange(0, 17).Draw(t, "event") {
+	switch kind {
 	case 0:
 		return Node(cluster, node, pick("model", "H100 80GB", "A100 40GB", "unheard of"), rapid.IntRange(1, 2).Draw(t, "gpus"), at)
 	case 1:

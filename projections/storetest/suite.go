@@ -16,6 +16,7 @@ import (
 // Reopener is a store that can be closed and opened again with what it kept.
 // Where a store is one, the suite compares it before and after.
 type Reopener interface {
+	// Reopen closes the store and returns it opened again.
 	Reopen(t *testing.T) projections.Store
 }
 
