@@ -10,7 +10,8 @@ import (
 
 // Rows are written as CBOR in the core deterministic encoding of RFC 8949
 // §4.2.1: equal rows have equal bytes, and any CBOR tool can read them.
-// Decimals, instants and GPU ids are text, as everywhere else.
+// Decimals, instants and GPU ids are text, as everywhere else, but for the ids
+// in usage hours, which are 16 bytes.
 var canonical, lenient = modes()
 
 func modes() (cbor.UserBufferEncMode, cbor.DecMode) {

@@ -1,7 +1,6 @@
 package projections
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"maps"
 	"slices"
@@ -47,11 +46,11 @@ func Differences(a, b View, limit int) ([]Difference, error) {
 func rowSums(v View, t Table) (map[Key][32]byte, error) {
 	sums := map[Key][32]byte{}
 	err := v.Scan(t, "", func(k Key, row Row) error {
-		var b bytes.Buffer
-		if err := AppendRow(&b, k, row); err != nil {
+		b, err := AppendRow(nil, k, row)
+		if err != nil {
 			return err
 		}
-		sums[k] = sha256.Sum256(b.Bytes())
+		sums[k] = sha256.Sum256(b)
 		return nil
 	})
 	return sums, err

@@ -14,8 +14,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/fxamacker/cbor/v2"
-
 	"quartermaster/domain"
 )
 
@@ -41,22 +39,23 @@ type snapshotHeader struct {
 	Rows     int64  `cbor:"rows"`
 }
 
-// rowWire is one row in a section.
-type rowWire struct {
-	_     struct{} `cbor:",toarray"`
-	Table string
-	Scope string
-	ID    string
-	Hour  int64
-	Row   any
-}
-
 // AppendRow appends a row with its key as sections and digests have it.
-func AppendRow(b *bytes.Buffer, k Key, row Row) error {
-	if err := canonical.MarshalToBuffer(rowWire{Table: k.Table.String(), Scope: k.Scope, ID: k.ID, Hour: k.Hour, Row: row}, b); err != nil {
-		return fmt.Errorf("encode %s: %w", k, err)
+func AppendRow(b []byte, k Key, row Row) ([]byte, error) {
+	b = appendHead(b, majorArray, 5)
+	b = appendText(appendText(appendText(b, k.Table.String()), k.Scope), k.ID)
+	if k.Hour >= 0 {
+		b = appendHead(b, majorUint, uint64(k.Hour))
+	} else {
+		b = appendHead(b, majorNegative, uint64(-1-k.Hour))
 	}
-	return nil
+	if u, ok := row.(*UsageHour); ok {
+		return appendUsage(b, u), nil
+	}
+	enc, err := EncodeRow(row)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", k, err)
+	}
+	return append(b, enc...), nil
 }
 
 // Digest is a running digest of rows: feed it each partition's rows by key,
@@ -85,13 +84,14 @@ func (p *memoryPartition) section() ([]byte, int, error) {
 		}
 	}
 	slices.SortFunc(entries, func(a, b *entry) int { return a.key.Compare(b.key) })
-	var b bytes.Buffer
+	var b []byte
 	for _, e := range entries {
-		if err := AppendRow(&b, e.key, e.row); err != nil {
+		var err error
+		if b, err = AppendRow(b, e.key, e.row); err != nil {
 			return nil, 0, err
 		}
 	}
-	return b.Bytes(), len(entries), nil
+	return b, len(entries), nil
 }
 
 type section struct {
@@ -295,29 +295,36 @@ func (m *Memory) ReadSnapshot(r io.Reader, size int64) (domain.Position, error) 
 
 // fill reads the rows of a section.
 func (p *memoryPartition) fill(data []byte) error {
-	for len(data) > 0 {
-		var w struct {
-			_     struct{} `cbor:",toarray"`
-			Table string
-			Scope string
-			ID    string
-			Hour  int64
-			Row   cbor.RawMessage
+	r := cborReader{b: data, names: make(map[string]string)}
+	for len(r.b) > 0 {
+		var k Key
+		r.tuple(5)
+		name := r.text()
+		k.Scope, k.ID, k.Hour = r.text(), r.text(), r.integer()
+		if r.err != nil {
+			return r.err
 		}
-		rest, err := lenient.UnmarshalFirst(data, &w)
-		if err != nil {
-			return err
+		var ok bool
+		if k.Table, ok = tableNamed(name); !ok {
+			return fmt.Errorf("table %q is not known", name)
 		}
-		data = rest
-		t, ok := tableNamed(w.Table)
-		if !ok {
-			return fmt.Errorf("table %q is not known", w.Table)
+		var row Row
+		if k.Table == TableUsage {
+			u := &UsageHour{}
+			r.usage(u)
+			if r.err != nil {
+				return fmt.Errorf("%s: %w", k, r.err)
+			}
+			row = u
+		} else {
+			row = newRow(k.Table)
+			rest, err := lenient.UnmarshalFirst(r.b, row)
+			if err != nil {
+				return fmt.Errorf("%s: %w", k, err)
+			}
+			r.b = rest
 		}
-		row, err := DecodeRow(t, w.Row)
-		if err != nil {
-			return err
-		}
-		p.rows.Add(Key{t, w.Scope, w.ID, w.Hour}, row)
+		p.rows.Add(k, row)
 	}
 	return nil
 }

@@ -11,16 +11,14 @@ const (
 
 // Holder is who held a device.
 type Holder struct {
-	_          struct{} `cbor:",toarray"`
-	Workspace  string   `json:"workspace"`
-	Deployment string   `json:"deployment,omitempty"`
-	Unit       string   `json:"unit,omitempty"` // pod or job
+	Workspace  string `json:"workspace"`
+	Deployment string `json:"deployment,omitempty"`
+	Unit       string `json:"unit,omitempty"` // pod or job
 }
 
 // Segment is a part of an hour in which one observer saw a device in one pair
 // of hands. From and To are milliseconds into the hour, half-open.
 type Segment struct {
-	_      struct{} `cbor:",toarray"`
 	From   uint32
 	To     uint32
 	Holder uint32 // index+1 into the row's Holders; 0: nobody
@@ -33,7 +31,6 @@ type Segment struct {
 // Reading sums a metric over an hour: Sum is value × milliseconds, so the mean
 // is Sum ÷ Known.
 type Reading struct {
-	_     struct{} `cbor:",toarray"`
 	Sum   uint64
 	Known uint32
 	Max   uint32
@@ -51,7 +48,6 @@ func (r *Reading) add(values []uint32, i int, ms uint32) {
 
 // Cut says which part of a physical GPU a MIG instance is.
 type Cut struct {
-	_       struct{} `cbor:",toarray"`
 	Parent  domain.GPUID
 	Profile string
 }
@@ -59,7 +55,6 @@ type Cut struct {
 // Device is what one observer saw of a GPU, MIG instance or time-slice replica
 // in one hour.
 type Device struct {
-	_        struct{} `cbor:",toarray"`
 	ID       domain.GPUID
 	Replica  uint32
 	Cut      uint32    // index+1 into the observer's Cuts; 0: a whole GPU
@@ -74,9 +69,8 @@ type Device struct {
 
 // Other sums a reading that has no column of its own, by DCGM field.
 type Other struct {
-	_      struct{} `cbor:",toarray"`
-	Device uint32   // index into the observer's Devices
-	Field  uint32   // DCGM field id
+	Device uint32 // index into the observer's Devices
+	Field  uint32 // DCGM field id
 	Count  uint64
 	Sum    uint64
 	Max    uint64
@@ -86,7 +80,6 @@ type Other struct {
 // never added up: which of them counts where they overlap is decided when the
 // row is read, by rank and then by name.
 type Observer struct {
-	_             struct{} `cbor:",toarray"`
 	Source        string
 	ActivityField uint32 // DCGM field of the activity, of the last sample
 	Cuts          []Cut
@@ -99,7 +92,6 @@ type Observer struct {
 // whose hands when, as seen by each source. Within a source, where two samples
 // overlap, the later in the log holds.
 type UsageHour struct {
-	_         struct{} `cbor:",toarray"`
 	Holders   []Holder
 	Observers []Observer
 }

@@ -5,7 +5,6 @@
 package storetest
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
@@ -228,14 +227,13 @@ func (l *Log) Fold(ctx context.Context) (*projections.Memory, error) {
 // Digest returns the SHA-256 of every row of a view with its key, in order.
 func Digest(v projections.View) ([32]byte, error) {
 	h := sha256.New()
-	var b bytes.Buffer
+	var b []byte
 	for _, t := range projections.Tables() {
-		err := v.Scan(t, "", func(k projections.Key, row projections.Row) error {
-			b.Reset()
-			if err := projections.AppendRow(&b, k, row); err != nil {
+		err := v.Scan(t, "", func(k projections.Key, row projections.Row) (err error) {
+			if b, err = projections.AppendRow(b[:0], k, row); err != nil {
 				return err
 			}
-			h.Write(b.Bytes())
+			h.Write(b)
 			return nil
 		})
 		if err != nil {
