@@ -87,7 +87,7 @@ func TestUsageStates(t *testing.T) {
 			"0-60 allocated a 1680000, 0-60 allocated b 1920000"},
 		{"replicas share by the time held", []domain.Envelope{one, sampled("reporter/n", 0, 30, replica(1, "a"), replica(2, "b"), replica(3, "")), sampled("reporter/n", 30, 60, replica(1, "a"), replica(2, ""), replica(3, ""))},
 			"0-30 allocated a 900000, 0-30 allocated b 900000, 30-60 allocated a 1800000"},
-		{"a GPU that is reported beside its replicas", []domain.Envelope{one, sampled("reporter/n", 0, 60, replica(1, "a"), replica(0, "b"), replica(2, ""))},
+		{"a GPU that is reported beside its replicas", []domain.Envelope{one, sampled("reporter/n", 0, 60, replica(1, "a"), replica(2, ""), replica(0, "b"))},
 			"0-60 allocated a 3600000"},
 		{"a correction of a GPU that is shared", []domain.Envelope{one, sampled("reporter/n", 0, 60, replica(1, "a"), replica(2, "b")), corrected(0, 30, gpu(0), "c")},
 			"0-30 allocated c 1800000, 30-60 allocated a 900000, 30-60 allocated b 900000"},
