@@ -43,7 +43,7 @@ type NodeSampled struct {
 	TemperatureC  []uint32 // DCGM field 150
 	SMClockMHz    []uint32 // DCGM field 100
 
-	// Other readings, sparse: entry, DCGM field id, value.
+	// Other readings, sparse: entry, DCGM field id, value; ascending by entry and field.
 	OtherEntry []uint32
 	OtherField []uint32
 	OtherValue []uint64

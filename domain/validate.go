@@ -73,14 +73,21 @@ var maxAmount = new(big.Int).Exp(big.NewInt(10), big.NewInt(maxInteger), nil)
 //     not negative unless a credit may be.
 //
 // It allocates nothing for a valid [NodeSampled], of which there are half a
-// million where there is one of anything else. It does not look for repeated
-// ids in one: two claims to the same device are two observers to a fold.
+// million where there is one of anything else. In one that it accepted, arrays
+// have the lengths that they must have and references lead somewhere, so that
+// they can be followed without asking again.
 func Validate(env *Envelope) error {
 	if env == nil || env.Event == nil {
 		return &InvalidError{Field: "event", Problem: "there is none"}
 	}
+	if e, ok := env.Event.(*NodeSampled); ok && e != nil {
+		c := checker{typ: TypeNodeSampled, index: -1}
+		c.envelope(env, TopicTelemetry)
+		c.nodeSampled(e)
+		return c.result()
+	}
 	c := checker{typ: env.Event.Type(), index: -1}
-	c.envelope(env)
+	c.envelope(env, TopicOf(c.typ))
 	switch e := env.Event.(type) {
 	case *WorkspaceRegistered:
 		if c.given(e != nil) {
@@ -202,9 +209,7 @@ func Validate(env *Envelope) error {
 			c.spoolDropped(e)
 		}
 	case *NodeSampled:
-		if c.given(e != nil) {
-			c.nodeSampled(e)
-		}
+		c.given(e != nil)
 	case *ServingSampled:
 		if c.given(e != nil) {
 			c.servingSampled(e)
@@ -415,6 +420,10 @@ func Validate(env *Envelope) error {
 	default:
 		c.bad("event", "%T is not in the catalogue", e)
 	}
+	return c.result()
+}
+
+func (c *checker) result() error {
 	if c.err != nil {
 		return c.err
 	}

@@ -38,12 +38,12 @@ func (c *checker) given(ok bool) bool {
 }
 
 // envelope checks the context of the event.
-func (c *checker) envelope(env *Envelope) {
+func (c *checker) envelope(env *Envelope, topic Topic) {
 	c.optionalID("source", env.Source)
 	c.bounded("subject", env.Subject, 4*maxID)
 	c.instant("time", env.Time)
 	c.optionalInstant("recorded", env.Recorded)
-	switch TopicOf(c.typ) {
+	switch topic {
 	case TopicWorkspaces, TopicProcurement:
 		c.id("workspace", env.Workspace)
 		c.optionalID("cluster", env.Cluster)
@@ -125,20 +125,26 @@ func (c *checker) prose(field, s string, most int) {
 // of a longer character has it.
 func plain(s string) bool {
 	const each = 0x0101010101010101
-	i := 0
-	for ; i+8 <= len(s); i += 8 {
-		x := uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
-			uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
-		if (x|(x-0x20*each)|(x+each))&(0x80*each) != 0 {
-			return plainRunes(s)
+	if len(s) < 8 {
+		for i := range len(s) {
+			if b := s[i]; b < 0x20 || b >= 0x7f {
+				return plainRunes(s)
+			}
 		}
+		return true
 	}
-	for ; i < len(s); i++ {
-		if b := s[i]; b < 0x20 || b >= 0x7f {
-			return plainRunes(s)
-		}
+	x := eight(s[len(s)-8:]) // the last eight, which may overlap the word before
+	odd := x | (x - 0x20*each) | (x + each)
+	for rest := s; len(rest) >= 8; rest = rest[8:] {
+		x = eight(rest)
+		odd |= x | (x - 0x20*each) | (x + each)
 	}
-	return true
+	return odd&(0x80*each) == 0 || plainRunes(s)
+}
+
+func eight(s string) uint64 {
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
 func plainRunes(s string) bool {

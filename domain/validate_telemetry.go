@@ -1,5 +1,7 @@
 package domain
 
+import "encoding/binary"
+
 // What events of telemetry must satisfy.
 
 // The layout of NodeSampled in numbers.
@@ -47,15 +49,13 @@ func (c *checker) nodeSampled(e *NodeSampled) {
 	if len(e.OtherField) != len(e.OtherEntry) || len(e.OtherValue) != len(e.OtherEntry) {
 		c.bad("other_entry", "has %d entries beside %d fields and %d values", len(e.OtherEntry), len(e.OtherField), len(e.OtherValue))
 	}
+	if e.ActivityField == 0 && len(e.ActivityMean)+len(e.ActivityMin)+len(e.ActivityMax) > 0 {
+		c.bad("activity_field", "is missing, so what was measured is unknown")
+	}
 	if c.err != nil {
 		return
 	}
-	for i := range n {
-		if [idBytes]byte(e.IDs[i*idBytes:]) == [idBytes]byte{} {
-			c.bad("ids", "entry %d is all zero", i)
-			return
-		}
-	}
+	c.devices(e.IDs, e.Replica)
 	c.below("parent", e.Parent, parents)
 	c.below("profile", e.Profile, len(e.Strings))
 	c.below("holder", e.Holder, holders)
@@ -67,14 +67,54 @@ func (c *checker) nodeSampled(e *NodeSampled) {
 	c.below("holder_workspace", e.HolderWorkspace, len(e.Strings))
 	c.below("holder_deployment", e.HolderDeployment, len(e.Strings))
 	c.below("holder_unit", e.HolderUnit, len(e.Strings))
-	for _, entry := range e.OtherEntry {
+	c.others(e, n)
+	for _, s := range e.Strings {
+		if s == "" || len(s) > maxID || !plain(s) {
+			c.id("strings", s)
+		}
+	}
+}
+
+// devices refuses an entry without an id, and two of one device and replica:
+// each would add what it measured to the same sums. Ids are compared only where
+// one alike in two bytes was met before.
+func (c *checker) devices(ids []byte, replica []uint32) {
+	var met [4]uint64
+	for i, rest := 0, ids; len(rest) >= idBytes; i, rest = i+1, rest[idBytes:] {
+		id := (*[idBytes]byte)(rest)
+		if binary.LittleEndian.Uint64(id[:8])|binary.LittleEndian.Uint64(id[8:]) == 0 {
+			c.bad("ids", "entry %d is all zero", i)
+			return
+		}
+		mark := id[0] ^ id[idBytes-1]
+		word, bit := &met[mark>>6], uint64(1)<<(mark&63)
+		if *word&bit != 0 {
+			for j := range i {
+				if *id == [idBytes]byte(ids[j*idBytes:]) && (len(replica) == 0 || replica[i] == replica[j]) {
+					c.bad("ids", "entries %d and %d are both %s", j, i, GPUID(*id))
+					return
+				}
+			}
+		}
+		*word |= bit
+	}
+}
+
+// others accepts further readings in the order of entries, and of fields within
+// one, so that none is there twice.
+func (c *checker) others(e *NodeSampled, n int) {
+	if len(e.OtherEntry) == 0 || !c.listed("other_entry", len(e.OtherEntry)) {
+		return
+	}
+	for i, entry := range e.OtherEntry {
 		if uint64(entry) >= uint64(n) {
 			c.bad("other_entry", "names entry %d of %d", entry, n)
 			return
 		}
-	}
-	for _, s := range e.Strings {
-		c.id("strings", s)
+		if i > 0 && (entry < e.OtherEntry[i-1] || entry == e.OtherEntry[i-1] && e.OtherField[i] <= e.OtherField[i-1]) {
+			c.bad("other_entry", "reading %d is of entry %d and field %d, want them ascending", i, entry, e.OtherField[i])
+			return
+		}
 	}
 }
 
@@ -85,8 +125,21 @@ func (c *checker) column(field string, col []uint32, n int) {
 	}
 }
 
-// below refuses a value above most.
+// below refuses a value above most. It looks for one without a branch per value,
+// because every array of every sample passes here: where a value exceeds the
+// bound, the difference is negative.
 func (c *checker) below(field string, col []uint32, most int) {
+	bound, all := int64(most), int64(0)
+	rest := col
+	for ; len(rest) >= 4; rest = rest[4:] {
+		all |= (bound - int64(rest[0])) | (bound - int64(rest[1])) | (bound - int64(rest[2])) | (bound - int64(rest[3]))
+	}
+	for _, v := range rest {
+		all |= bound - int64(v)
+	}
+	if all >= 0 {
+		return
+	}
 	for i, v := range col {
 		if uint64(v) > uint64(most) {
 			c.bad(field, "entry %d is %d, at most %d is allowed", i, v, most)

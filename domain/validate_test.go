@@ -240,6 +240,11 @@ var violations = []struct {
 	{edit(func(e *NodeSampled) { e.Interval.To += Day }), TypeNodeSampled, "NodeSampled: interval: covers more than 24 hours: from 2026-01-01T00:00:00Z to 2026-01-02T01:00:00Z"},
 	{edit(func(e *NodeSampled) { e.IDs = e.IDs[1:] }), TypeNodeSampled, "NodeSampled: ids: has 127 and parents 0 bytes, want multiples of 16"},
 	{edit(func(e *NodeSampled) { clear(e.IDs[16:32]) }), TypeNodeSampled, "NodeSampled: ids: entry 1 is all zero"},
+	{edit(func(e *NodeSampled) { copy(e.IDs[112:], e.IDs[16:32]) }), TypeNodeSampled, "NodeSampled: ids: entries 1 and 7 are both " + gpu(1).String()},
+	{edit(func(e *NodeSampled) { e.ActivityField = 0 }), TypeNodeSampled, "NodeSampled: activity_field: is missing, so what was measured is unknown"},
+	{edit(func(e *NodeSampled) {
+		e.OtherEntry, e.OtherField, e.OtherValue = []uint32{1, 1}, []uint32{7, 7}, []uint64{1, 2}
+	}), TypeNodeSampled, "NodeSampled: other_entry: reading 1 is of entry 1 and field 7, want them ascending"},
 	{edit(func(e *NodeSampled) { e.IDs = make([]byte, 16*4097) }), TypeNodeSampled, "NodeSampled: ids: has 4097 entries, at most 4096 are allowed"},
 	{edit(func(e *NodeSampled) { e.PowerWatts = e.PowerWatts[1:] }), TypeNodeSampled, "NodeSampled: power_watts: has 7 entries, want none or 8"},
 	{edit(func(e *NodeSampled) { e.ActivityMean[7] = 1002 }), TypeNodeSampled, "NodeSampled: activity_mean: entry 7 is 1002, at most 1001 is allowed"},

@@ -73,8 +73,7 @@ func CloudEvent(env *domain.Envelope) ([]byte, error) {
 		e.Signature = base64.StdEncoding.EncodeToString(s.Bytes)
 	}
 	if s, ok := env.Event.(*domain.NodeSampled); ok {
-		arrays := sampleArrays(s)
-		if err := checkSample(s, &arrays); err != nil {
+		if err := domain.Validate(env); err != nil {
 			return nil, fmt.Errorf("show %s: %w", env.Event.Type(), err)
 		}
 		e.Data = showSample(s)
@@ -127,18 +126,12 @@ type holderView struct {
 	Unit       string `json:"unit,omitempty"` // pod or job
 }
 
-// showSample writes out a sample that checkSample has passed.
+// showSample writes out a sample that domain.Validate has passed.
 func showSample(s *domain.NodeSampled) sampleView {
-	name := func(ref uint32) string {
-		if ref == 0 {
-			return ""
-		}
-		return s.Strings[ref-1]
-	}
 	holder := func(i int) holderView {
-		return holderView{name(s.HolderWorkspace[i]), name(s.HolderDeployment[i]), name(s.HolderUnit[i])}
+		return holderView{s.Text(s.HolderWorkspace, i), s.Text(s.HolderDeployment, i), s.Text(s.HolderUnit, i)}
 	}
-	held := make([]bool, len(s.HolderUnit))
+	held := make([]bool, len(s.HolderWorkspace))
 	v := sampleView{
 		Node: s.Node, Interval: s.Interval, ActivityField: s.ActivityField, SkewNanos: s.SkewNanos,
 		Entries: make([]entryView, s.Entries()),
@@ -149,7 +142,7 @@ func showSample(s *domain.NodeSampled) sampleView {
 		if p := at(s.Parent, i); p > 0 {
 			e.Parent = domain.GPUID(s.Parents[16*(p-1) : 16*p])
 		}
-		e.Profile, e.Replica = name(at(s.Profile, i)), at(s.Replica, i)
+		e.Profile, e.Replica = s.Text(s.Profile, i), at(s.Replica, i)
 		if h := at(s.Holder, i); h > 0 {
 			held[h-1] = true
 			hv := holder(int(h - 1))

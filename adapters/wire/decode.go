@@ -14,8 +14,10 @@ import (
 type Decoder struct {
 	sample domain.NodeSampled
 	parts  []uint32 // of the table of names
+	values []uint32 // what the arrays of the sample point into
 	arena  []byte   // what the names of the sample point into
 	arrays sampleTable
+	filled uint64 // the fields that the last sample may have left in sample
 
 	cluster   string // of the last sample, which was in its place
 	partition int
@@ -28,6 +30,11 @@ type Decoder struct {
 // no longer than the memory behind rec: whoever keeps any of it must clone it.
 // In steady state nothing is allocated. Every other event is fresh memory that
 // shares nothing with rec, and is the caller's.
+//
+// A sample that was decoded has been parsed, no more: its text is safe to keep
+// and to show, and its interval is not empty and at most a day. Its arrays may
+// be of any length and its references may point anywhere. Whoever follows them
+// calls [domain.Validate] first; folds do so in any case, and once is enough.
 //
 // An error leaves env without meaning. It is one line for whoever looks at the
 // quarantine; [ErrUnknownType] is in it when a newer program may read the record.

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/shopspring/decimal"
 	"pgregory.net/rapid"
@@ -145,6 +146,9 @@ func (d drawer) decimal(field string) domain.Decimal {
 
 // envelope gives an event an envelope with every attribute that fits it.
 func envelope(f filler, ev domain.Event) *domain.Envelope {
+	if _, sample := ev.(*domain.NodeSampled); sample {
+		f = identifiers{f}
+	}
 	env := &domain.Envelope{
 		Source:      f.text("Source"),
 		Incarnation: 2 + f.number("Incarnation", math.MaxUint32),
@@ -175,10 +179,26 @@ func envelope(f filler, ev domain.Event) *domain.Envelope {
 	return env
 }
 
+// identifiers fills text with what domain.Validate lets an identifier be.
+type identifiers struct{ filler }
+
+func (f identifiers) text(field string) string {
+	s := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, f.filler.text(field))
+	if s == "" && field == "Name" {
+		return "k"
+	}
+	return s
+}
+
 // fillSample makes a sample that holds together: arrays of one length, references within their tables.
 func fillSample(f filler, s *domain.NodeSampled) {
 	s.Node = f.text("Node")
-	s.Interval.From = domain.Instant(f.number("From", uint64(endOfTime-1)-uint64(maxInterval)))
+	s.Interval.From = max(1, domain.Instant(f.number("From", uint64(endOfTime-1)-uint64(maxInterval))))
 	s.Interval.To = s.Interval.From + 1 + domain.Instant(f.number("Length", math.MaxUint64)%uint64(maxInterval))
 	s.SkewNanos = f.number("SkewNanos", math.MaxUint64)
 	s.ActivityField = uint32(1 + f.number("ActivityField", math.MaxUint32-1)%1004)
@@ -206,6 +226,9 @@ func fillSample(f filler, s *domain.NodeSampled) {
 		s.HolderUnit = append(s.HolderUnit, ref("HolderUnit"))
 	}
 	entries := 9 * f.length("Entries")
+	if entries == 0 { // then there is nothing to be cut, held or named
+		s.Parents, s.Strings, s.HolderWorkspace, s.HolderDeployment, s.HolderUnit = nil, nil, nil, nil, nil
+	}
 	for i := range entries {
 		id := domain.DeriveGPUID("cluster", s.Node, i)
 		s.IDs = append(s.IDs, id[:]...)
@@ -224,9 +247,17 @@ func fillSample(f filler, s *domain.NodeSampled) {
 	s.TemperatureC = array("TemperatureC", entries, 130)
 	s.SMClockMHz = array("SMClockMHz", entries, 1<<20)
 	if entries > 0 {
-		for range f.length("Other") {
-			s.OtherEntry = append(s.OtherEntry, uint32(f.number("OtherEntry", math.MaxUint64)%uint64(entries)))
-			s.OtherField = append(s.OtherField, uint32(f.number("OtherField", math.MaxUint32)))
+		for i := range f.length("Other") {
+			at, field := uint32(f.number("OtherEntry", math.MaxUint64)%uint64(entries)), uint32(f.number("OtherField", math.MaxUint32))
+			if i > 0 && at <= s.OtherEntry[i-1] {
+				if at = s.OtherEntry[i-1]; field <= s.OtherField[i-1] {
+					field = s.OtherField[i-1] + 1
+				}
+				if field == 0 {
+					break
+				}
+			}
+			s.OtherEntry, s.OtherField = append(s.OtherEntry, at), append(s.OtherField, field)
 			s.OtherValue = append(s.OtherValue, f.number("OtherValue", math.MaxUint64))
 		}
 	}

@@ -9,11 +9,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"quartermaster/domain"
+	"quartermaster/projections"
 	eventsv1 "quartermaster/schemas/events/v1"
 )
 
 // Whatever a record holds, decoding ends with an event that can be written
-// again and shown, or with an error of one line.
+// again and shown, or with an error of one line; so does validating a sample.
 func FuzzDecode(f *testing.F) {
 	for _, typ := range domain.Types() {
 		env := envelope(&counter{}, domain.NewEvent(typ))
@@ -37,6 +38,9 @@ func FuzzDecode(f *testing.F) {
 		var env domain.Envelope
 		if err := new(Decoder).Decode(&rec, &env); err != nil {
 			oneLine(t, err)
+			return
+		}
+		if env.Event.Type() == domain.TypeNodeSampled && domain.Validate(&env) != nil {
 			return
 		}
 		env.Signature = nil // covers the bytes as they were, not as they would be written
@@ -86,7 +90,8 @@ func FuzzPayload(f *testing.F) {
 	})
 }
 
-// Any payload of a sample. What is accepted, the generated code accepts too.
+// Any payload of a sample. What is accepted, the generated code accepts too, and
+// the fold ends with it, in a row or in quarantine as domain.Validate says.
 func FuzzSample(f *testing.F) {
 	for _, env := range []*domain.Envelope{node(0), node(7), envelope(&counter{}, &domain.NodeSampled{})} {
 		f.Add(mustEncode(f, env).Value)
@@ -104,8 +109,39 @@ func FuzzSample(f *testing.F) {
 		if err := proto.Unmarshal(value, &eventsv1.NodeSampled{}); err != nil {
 			t.Fatalf("read, but not a message: %v", err)
 		}
+		if err := domain.Validate(&env); err != nil {
+			oneLine(t, err)
+			if _, err := Encode(&env); err == nil {
+				t.Fatal("written, though it is invalid")
+			}
+			if _, err := CloudEvent(&env); err == nil {
+				t.Fatal("shown, though it is invalid")
+			}
+			if c := folded(t, &rec); c.Quarantined != 1 {
+				t.Fatalf("folded: %+v, want it in quarantine", c)
+			}
+			return
+		}
+		if c := folded(t, &rec); c.Folded != 1 {
+			t.Fatalf("%+v, want it folded", c)
+		}
 		again(t, &env)
 	})
+}
+
+// folded folds a record into no rows, and asks for the keys of those that it touches.
+func folded(t *testing.T, rec *domain.Record) projections.Counts {
+	tp := domain.TopicPartition{Topic: rec.Topic, Partition: rec.Partition}
+	f := projections.NewFolder(tp, rec.Topic.Partitions(), new(Decoder))
+	keys := 0
+	f.Keys(rec, func(projections.Key) bool { keys++; return true })
+	if keys > 30 {
+		t.Fatalf("it may touch %d rows, more than the hours of a day and a few", keys)
+	}
+	if err := f.Apply(projections.NewRows(), rec); err != nil {
+		t.Fatal(err)
+	}
+	return f.Counts()
 }
 
 func again(t *testing.T, env *domain.Envelope) {

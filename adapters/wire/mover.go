@@ -103,9 +103,14 @@ func plain(s string) bool {
 			return false
 		}
 	}
-	for ; len(s) >= 8; s = s[8:] {
-		if w := word(s); (w|(w-ones))&high != 0 {
-			return false
+	if len(s) >= 8 { // up to three words, and the last eight bytes, which may overlap them
+		w := word(s[len(s)-8:])
+		for all := w | (w - ones); ; s = s[8:] {
+			if len(s) < 8 {
+				return all&high == 0
+			}
+			w = word(s)
+			all |= w | (w - ones)
 		}
 	}
 	for i := range len(s) {

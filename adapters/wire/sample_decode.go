@@ -25,22 +25,34 @@ var (
 	errKind = errors.New("wrong wire type, arrays must be packed")
 )
 
-// decodeSample reads what appendSample writes, into the decoder's memory.
+const (
+	everyField uint64 = 1<<fieldCount - 2
+	// rareTexts are the texts that most samples lack.
+	rareTexts uint64 = 1<<fieldSubject | 1<<fieldWorkspace | 1<<fieldCites
+)
+
+// decodeSample reads what appendSample writes, into the decoder's memory. Half
+// a million samples pass here for every other event, so it does what is usual
+// without calling anything.
 func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
-	if len(rec.Value) > maxSample {
-		return fmt.Errorf("payload of %d bytes, more than %d", len(rec.Value), maxSample)
+	buf := rec.Value
+	if len(buf) > maxSample {
+		return fmt.Errorf("payload of %d bytes, more than %d", len(buf), maxSample)
 	}
 	s := &d.sample
 	if d.arrays[fieldHolder] == nil {
 		d.arrays = sampleArrays(s)
 		d.arrays[fieldNameParts] = &d.parts
 	}
-	s.IDs, s.Parents, s.OtherValue = nil, nil, s.OtherValue[:0]
-	s.Node, s.Interval, s.ActivityField, s.SkewNanos = "", domain.Interval{}, 0, 0
+	if len(d.values) < len(buf) { // no value is shorter than a byte
+		d.values = make([]uint32, 2*len(buf))
+	}
+	values := d.values
+	before := d.filled
+	d.filled = everyField
 
-	var tails []byte
+	var tails, text int // where name_tails begin and end
 	var seen uint64
-	buf := rec.Value
 	for i := 0; i < len(buf); {
 		tag := uint64(buf[i])
 		i++
@@ -65,33 +77,41 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 			i += n
 			continue
 		}
-		if seen&(1<<f) != 0 {
+		if seen>>f&1 != 0 {
 			return fmt.Errorf("field %s: given twice", sampleFields[f])
 		}
 		seen |= 1 << f
 		switch kind {
 		case protowire.BytesType:
-			if i == len(buf) {
+			if i >= len(buf) {
 				return errCut
 			}
 			size := uint64(buf[i])
 			i++
 			if size >= 0x80 {
-				long, n := varint(buf[i-1:])
-				if n == 0 {
-					return errCut
+				if i < len(buf) && buf[i] < 0x80 {
+					size = size&0x7f | uint64(buf[i])<<7
+					i++
+				} else {
+					long, n := varint(buf[i-1:])
+					if n == 0 {
+						return errCut
+					}
+					size, i = long, i-1+n
 				}
-				size, i = long, i-1+n
 			}
 			if size > uint64(len(buf)-i) {
 				return errCut
 			}
-			v := buf[i : i+int(size) : i+int(size)]
-			i += int(size)
-			if a := d.arrays[f]; a != nil {
-				if !unpack(a, v) {
+			end := i + int(size)
+			v := buf[i:end:end]
+			if arrayFields>>f&1 != 0 {
+				n := unpack(values, v)
+				if n < 0 {
 					return fmt.Errorf("field %s: an array is cut off, or a value has more than 32 bits", sampleFields[f])
 				}
+				*d.arrays[f] = values[:n:n]
+				values, i = values[n:], end
 				continue
 			}
 			switch f {
@@ -99,19 +119,20 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 				env.Source = alias(v)
 			case fieldNode:
 				s.Node = alias(v)
+			case fieldNameTails:
+				tails, text = i, end
+			case fieldIDs:
+				s.IDs = v
+			case fieldParents:
+				s.Parents = v
 			case fieldSubject:
 				env.Subject = alias(v)
 			case fieldWorkspace:
 				env.Workspace = alias(v)
 			case fieldCites:
 				env.Cites = alias(v)
-			case fieldNameTails:
-				tails = v
-			case fieldIDs:
-				s.IDs = v
-			case fieldParents:
-				s.Parents = v
 			case fieldOtherValue:
+				s.OtherValue = s.OtherValue[:0]
 				for len(v) > 0 {
 					x, n := varint(v)
 					if n == 0 {
@@ -122,6 +143,7 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 			default:
 				return fmt.Errorf("field %s: %w", sampleFields[f], errKind)
 			}
+			i = end
 		case protowire.VarintType:
 			v, n := varint(buf[i:])
 			if n == 0 {
@@ -167,12 +189,12 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 			return fmt.Errorf("field %s: %w", sampleFields[f], errKind)
 		}
 	}
-
-	for unseen := arrayFields &^ seen; unseen != 0; unseen &= unseen - 1 {
-		a := d.arrays[bits.TrailingZeros64(unseen)]
-		*a = (*a)[:0]
+	if absent := before &^ seen; absent != 0 {
+		d.clear(absent)
 	}
-	if err := d.names(tails); err != nil {
+	d.filled = seen
+
+	if err := d.names(buf[tails:], text-tails); err != nil {
 		return err
 	}
 	env.Time = s.Interval.To
@@ -184,7 +206,7 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 	if err := checkContext(env); err != nil {
 		return err
 	}
-	if err := checkSample(s, &d.arrays); err != nil {
+	if err := checkInterval(s.Interval); err != nil {
 		return err
 	}
 	if err := checkText(env.Source, maxAttribute); err != nil {
@@ -193,14 +215,14 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 	if err := checkText(s.Node, maxAttribute); err != nil {
 		return fmt.Errorf("field node: %w", err)
 	}
-	if seen&(1<<fieldSubject|1<<fieldWorkspace|1<<fieldCites) != 0 {
+	if seen&rareTexts != 0 {
 		for _, t := range [...]string{env.Subject, env.Workspace, env.Cites} {
 			if err := checkText(t, maxAttribute); err != nil {
 				return fmt.Errorf("field subject, workspace or cites: %w", err)
 			}
 		}
 	}
-	if rec.Topic == domain.TopicTelemetry && rec.Partition == d.partition && env.Cluster == d.cluster && d.cluster != "" {
+	if rec.Partition == d.partition && env.Cluster == d.cluster && rec.Topic == domain.TopicTelemetry && d.cluster != "" {
 		return nil // where the last sample was found
 	}
 	if env.Cluster == "" {
@@ -216,6 +238,38 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 	return nil
 }
 
+// clear empties what a sample before this one filled and this one lacks.
+func (d *Decoder) clear(absent uint64) {
+	s := &d.sample
+	for rest := absent & arrayFields; rest != 0; rest &= rest - 1 {
+		*d.arrays[bits.TrailingZeros64(rest)] = nil
+	}
+	if absent&(1<<fieldNode) != 0 {
+		s.Node = ""
+	}
+	if absent&(1<<fieldFrom) != 0 {
+		s.Interval.From = 0
+	}
+	if absent&(1<<fieldTo) != 0 {
+		s.Interval.To = 0
+	}
+	if absent&(1<<fieldIDs) != 0 {
+		s.IDs = nil
+	}
+	if absent&(1<<fieldParents) != 0 {
+		s.Parents = nil
+	}
+	if absent&(1<<fieldOtherValue) != 0 {
+		s.OtherValue = s.OtherValue[:0]
+	}
+	if absent&(1<<fieldActivityField) != 0 {
+		s.ActivityField = 0
+	}
+	if absent&(1<<fieldSkew) != 0 {
+		s.SkewNanos = 0
+	}
+}
+
 // skip returns the length of a field that a newer writer knows.
 func skip(f uint64, kind protowire.Type, b []byte) (int, bool) {
 	if f == 0 || f > uint64(protowire.MaxValidNumber) {
@@ -228,132 +282,192 @@ func skip(f uint64, kind protowire.Type, b []byte) (int, bool) {
 // alias returns b as a string that lives and changes with it.
 func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// varint reads one varint, and returns 0 bytes where there is none.
+// varint reads one varint, and returns 0 bytes where there is none. Up to eight
+// bytes are taken at once: the groups of seven bits are pushed together in pairs.
 func varint(b []byte) (uint64, int) {
+	if len(b) >= 8 {
+		w := binary.LittleEndian.Uint64(b)
+		if ends := ^w & highBits; ends != 0 {
+			w &= ends ^ (ends - 1)
+			w = w&0x007f007f007f007f | w>>1&0x3f803f803f803f80
+			w = w&0x00003fff00003fff | w>>2&0x0fffc0000fffc000
+			w = w&0x000000000fffffff | w>>4&0x00fffffff0000000
+			return w, bits.TrailingZeros64(ends)/8 + 1
+		}
+	}
 	v, n := protowire.ConsumeVarint(b)
 	return v, max(n, 0)
 }
 
-// The continuation bits of eight varints of one byte, and of four of two bytes.
+// The continuation bits of eight bytes: all of them, those of four varints of
+// two bytes, those of two of three bytes, and their bits of value.
 const (
 	highBits  = 0x8080808080808080
 	evenBits  = 0x0080008000800080
 	evenSeven = 0x007f007f007f007f
 	oddSeven  = 0x3f803f803f803f80
+	sixHigh   = 0x0000808080808080
+	sixBits   = 0x0000008080008080
 )
 
-// unpack sets to to the varints in b, and reports whether that is what b holds.
-// Most arrays hold numbers of one byte or of two throughout, which are taken
-// eight bytes at a time.
-func unpack(to *[]uint32, b []byte) bool {
-	dst := *to
-	if cap(dst) < len(b) {
-		dst = make([]uint32, 2*len(b))
+// unpack sets values to the varints in b, of which there is room for as many as
+// there are bytes, and returns how many there are, -1 when that is not what the
+// bytes are. Most arrays hold numbers of one, two or three bytes throughout,
+// which are taken eight bytes at a time. No number is shorter than a byte, so
+// none is written behind the room that was seen to be there at the beginning.
+func unpack(values []uint32, b []byte) int {
+	if len(values) < len(b) {
+		return -1
 	}
-	dst = dst[:len(b)]
-	i, n := 0, 0
-	for i+8 <= len(b) {
+	first := unsafe.Pointer(unsafe.SliceData(values))
+	i, n := 0, uintptr(0)
+	for len(b)-i >= 8 {
 		w := binary.LittleEndian.Uint64(b[i:])
+		out := (*[8]uint32)(unsafe.Add(first, 4*n))
 		if w&highBits == evenBits {
 			w = w&evenSeven | w>>1&oddSeven
-			out := (*[4]uint32)(dst[n:])
-			out[0], out[1], out[2], out[3] = uint32(w&0xffff), uint32(w>>16&0xffff), uint32(w>>32&0xffff), uint32(w>>48)
+			out[0], out[1], out[2], out[3] = uint32(uint16(w)), uint32(uint16(w>>16)), uint32(uint16(w>>32)), uint32(w>>48)
 			i, n = i+8, n+4
 			continue
 		}
 		if w&highBits == 0 {
-			out := (*[8]uint32)(dst[n:])
-			out[0], out[1], out[2], out[3] = uint32(w&0xff), uint32(w>>8&0xff), uint32(w>>16&0xff), uint32(w>>24&0xff)
-			out[4], out[5], out[6], out[7] = uint32(w>>32&0xff), uint32(w>>40&0xff), uint32(w>>48&0xff), uint32(w>>56)
+			out[0], out[1], out[2], out[3] = uint32(uint8(w)), uint32(uint8(w>>8)), uint32(uint8(w>>16)), uint32(uint8(w>>24))
+			out[4], out[5], out[6], out[7] = uint32(uint8(w>>32)), uint32(uint8(w>>40)), uint32(uint8(w>>48)), uint32(w>>56)
 			i, n = i+8, n+8
 			continue
 		}
-		v := uint32(w & 0x7f)
+		if w&sixHigh == sixBits {
+			out[0] = uint32(w&0x7f | w>>1&0x3f80 | w>>2&0x1fc000)
+			out[1] = uint32(w>>24&0x7f | w>>25&0x3f80 | w>>26&0x1fc000)
+			i, n = i+6, n+2
+			continue
+		}
 		switch {
 		case w&0x80 == 0:
+			out[0] = uint32(w & 0x7f)
 			i++
 		case w&0x8000 == 0:
-			v, i = v|uint32(w>>1&0x3f80), i+2
+			out[0] = uint32(w&0x7f | w>>1&0x3f80)
+			i += 2
 		case w&0x800000 == 0:
-			v, i = v|uint32(w>>1&0x3f80)|uint32(w>>2&0x1fc000), i+3
+			out[0] = uint32(w&0x7f | w>>1&0x3f80 | w>>2&0x1fc000)
+			i += 3
 		default:
-			return unpackRest(to, dst, n, b[i:])
+			return unpackRest(values, int(n), b[i:])
 		}
-		dst[n] = v
 		n++
 	}
 	if i < len(b) {
-		return unpackRest(to, dst, n, b[i:])
+		return unpackRest(values, int(n), b[i:])
 	}
-	*to = dst[:n]
-	return true
+	return int(n)
 }
 
 // unpackRest goes on where numbers are longer, or the last few are left.
-func unpackRest(to *[]uint32, dst []uint32, n int, b []byte) bool {
+func unpackRest(values []uint32, n int, b []byte) int {
 	for len(b) > 0 {
+		if b[0] < 0x80 {
+			values[n] = uint32(b[0])
+			n, b = n+1, b[1:]
+			continue
+		}
+		if len(b) >= 3 && b[1]&b[2]&0x80 == 0 {
+			v := uint32(b[0])&0x7f | uint32(b[1])&0x7f<<7
+			size := 2
+			if b[1] >= 0x80 {
+				v, size = v|uint32(b[2])<<14, 3
+			}
+			values[n] = v
+			n, b = n+1, b[size:]
+			continue
+		}
 		v, size := varint(b)
 		if size == 0 || v > math.MaxUint32 {
-			return false
+			return -1
 		}
-		dst[n] = uint32(v)
+		values[n] = uint32(v)
 		n, b = n+1, b[size:]
 	}
-	*to = dst[:n]
-	return true
+	return n
 }
 
-// names writes out the table of names, which frontCode made. A name that shares
-// nothing stays where it is; the others are put together in the arena. Each may
-// share with the one before, so a few bytes can stand for very many: hence the
-// bound.
-func (d *Decoder) names(tails []byte) error {
+// block is what names are copied by: without a loop for nearly all of them.
+const block = 32
+
+func copyBlock(to, from unsafe.Pointer) {
+	w := (*[block / 8]uint64)(from)
+	a, b, c, d := w[0], w[1], w[2], w[3]
+	*(*[block / 8]uint64)(to) = [...]uint64{a, b, c, d}
+}
+
+// names writes out the table of names, which frontCode made, one behind the
+// other; the tails are the first size bytes of text. Each name may share with
+// the one before, so a few bytes can stand for very many: hence the bound.
+//
+// A copy goes on to the end of a block, over what will be overwritten next, and
+// may read on behind the tails where the payload does.
+func (d *Decoder) names(text []byte, size int) error {
 	s := &d.sample
-	if len(d.parts)%2 != 0 {
+	parts := d.parts
+	if len(parts)%2 != 0 {
 		return errors.New("field name_parts: not pairs")
 	}
-	if n := len(d.parts) / 2; cap(s.Strings) < n {
-		s.Strings = make([]string, 0, 2*n)
+	if cap(s.Strings) < len(parts)/2 {
+		s.Strings = make([]string, 0, len(parts))
 	}
-	s.Strings = s.Strings[:0]
-	ascii := plain(alias(tails))
+	names := s.Strings[:len(parts)/2]
+	s.Strings = names
+	ascii := plain(alias(text[:size]))
 	if !ascii {
-		if err := checkText(alias(tails), maxSample); err != nil {
+		if err := checkText(alias(text[:size]), maxSample); err != nil {
 			return fmt.Errorf("field name_tails: %w", err)
 		}
 	}
-	var name []byte
-	used, total := 0, uint(0)
-	for parts := d.parts; len(parts) > 1; parts = parts[2:] {
-		shared, rest := uint(parts[0]), uint(parts[1])
-		if shared > uint(len(name)) || rest > uint(len(tails)) || shared+rest > maxName {
-			return fmt.Errorf("field name_parts: name %d is longer than there is text, or than %d bytes", len(s.Strings), maxName)
+	arena := unsafe.Pointer(unsafe.SliceData(d.arena))
+	room := len(d.arena) - 2*maxName // a name and a block fit behind it
+	at, length := 0, 0               // in the arena: where this name begins; how long the one before is
+	like, alike := 0, 0              // where the first that shares at least as much with this one begins, and how much that is
+	tail := 0
+	for i := range names {
+		shared, rest := int(parts[0]), int(parts[1])
+		parts = parts[2:]
+		if shared > length || rest > size-tail || shared+rest > maxName {
+			return fmt.Errorf("field name_parts: name %d is longer than there is text, or than %d bytes", i, maxName)
 		}
-		if total += shared + rest; total > maxNameBytes {
-			return fmt.Errorf("field name_parts: names of more than %d bytes", maxNameBytes)
+		if shared > alike {
+			like = at - length
 		}
-		if shared == 0 {
-			name = tails[:rest]
+		alike, length = shared, shared+rest
+		if at > room {
+			if at > maxNameBytes {
+				return fmt.Errorf("field name_parts: names of more than %d bytes", maxNameBytes)
+			}
+			d.arena = make([]byte, 2*at+8*maxName)
+			return d.names(text, size)
+		}
+		name := unsafe.Add(arena, at)
+		for n := 0; n < shared; n += block {
+			copyBlock(unsafe.Add(name, n), unsafe.Add(arena, like+n))
+		}
+		if left := text[tail:]; len(left) >= rest+block {
+			from, to := unsafe.Pointer(unsafe.SliceData(left)), unsafe.Add(name, shared)
+			for n := 0; n < rest; n += block {
+				copyBlock(unsafe.Add(to, n), unsafe.Add(from, n))
+			}
 		} else {
-			size := int(shared + rest)
-			if used+size > len(d.arena) {
-				d.arena, used = make([]byte, 2*(used+size)+maxName), 0 // names until here stay in the old one
-			}
-			next := d.arena[used : used+size : used+size]
-			copy(next, name[:shared])
-			copy(next[shared:], tails[:rest])
-			name, used = next, used+size
+			copy(d.arena[at+shared:], left[:rest])
 		}
-		tails = tails[rest:]
+		names[i] = unsafe.String((*byte)(name), length)
 		if !ascii {
-			if err := checkText(alias(name), maxName); err != nil {
-				return fmt.Errorf("field name_tails: name %d: %w", len(s.Strings), err)
+			if err := checkText(names[i], maxName); err != nil {
+				return fmt.Errorf("field name_tails: name %d: %w", i, err)
 			}
 		}
-		s.Strings = append(s.Strings, alias(name))
+		tail += rest
+		at += length
 	}
-	if len(tails) != 0 {
-		return fmt.Errorf("field name_tails: %d bytes belong to no name", len(tails))
+	if tail != size {
+		return fmt.Errorf("field name_tails: %d bytes belong to no name", size-tail)
 	}
 	return nil
 }

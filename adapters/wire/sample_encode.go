@@ -14,10 +14,10 @@ func appendSample(b []byte, env *domain.Envelope, s *domain.NodeSampled) ([]byte
 	if env.Time != s.Interval.To {
 		return nil, fmt.Errorf("time %s is not the end of its interval, %s", env.Time, s.Interval.To)
 	}
-	arrays := sampleArrays(s)
-	if err := checkSample(s, &arrays); err != nil {
+	if err := domain.Validate(env); err != nil {
 		return nil, err
 	}
+	arrays := sampleArrays(s)
 	tails, parts, err := frontCode(s.Strings)
 	if err != nil {
 		return nil, err

@@ -242,28 +242,30 @@ func TestEncodeRefuses(t *testing.T) {
 	}
 }
 
-// A sample that contradicts itself is refused, alike when written and when read.
+// A sample that contradicts itself is not written, nor shown. One that somebody
+// else wrote is read, and refused by domain.Validate; only an interval that a
+// reader would walk through first is refused at once.
 func TestSampleRefused(t *testing.T) {
 	for _, c := range []struct {
 		want   string
 		change func(*domain.Envelope, *domain.NodeSampled)
 	}{
 		{"not the end", func(e *domain.Envelope, _ *domain.NodeSampled) { e.Time++ }},
-		{"field node: empty", func(_ *domain.Envelope, s *domain.NodeSampled) { s.Node = "" }},
-		{"not after", func(_ *domain.Envelope, s *domain.NodeSampled) { s.Interval.From = s.Interval.To }},
-		{"longer than a day", func(_ *domain.Envelope, s *domain.NodeSampled) { s.Interval.From -= domain.Day }},
-		{"not 16 per device", func(_ *domain.Envelope, s *domain.NodeSampled) { s.IDs = s.IDs[1:] }},
-		{"entry 2 has no id", func(_ *domain.Envelope, s *domain.NodeSampled) { clear(s.IDs[32:48]) }},
+		{"node: is missing", func(_ *domain.Envelope, s *domain.NodeSampled) { s.Node = "" }},
+		{"interval: is empty", func(_ *domain.Envelope, s *domain.NodeSampled) { s.Interval.From = s.Interval.To }},
+		{"interval: covers more than 24 hours", func(_ *domain.Envelope, s *domain.NodeSampled) { s.Interval.From -= domain.Day }},
+		{"want multiples of 16", func(_ *domain.Envelope, s *domain.NodeSampled) { s.IDs = s.IDs[1:] }},
+		{"entry 2 is all zero", func(_ *domain.Envelope, s *domain.NodeSampled) { clear(s.IDs[32:48]) }},
 		{"entries 1 and 7 are both", func(_ *domain.Envelope, s *domain.NodeSampled) { copy(s.IDs[112:], s.IDs[16:32]) }},
-		{"temperature_c: 7 values for 8", func(_ *domain.Envelope, s *domain.NodeSampled) { s.TemperatureC = s.TemperatureC[1:] }},
-		{"activity_max: a value", func(_ *domain.Envelope, s *domain.NodeSampled) { s.ActivityMax[7] = 1002 }},
-		{"activity_field: missing", func(_ *domain.Envelope, s *domain.NodeSampled) { s.ActivityField = 0 }},
-		{"field holder: ", func(_ *domain.Envelope, s *domain.NodeSampled) { s.Holder[3] = 9 }},
-		{"holder_unit: a reference", func(_ *domain.Envelope, s *domain.NodeSampled) { s.HolderUnit[3] = 99 }},
-		{"want as many of each", func(_ *domain.Envelope, s *domain.NodeSampled) { s.HolderUnit = s.HolderUnit[1:] }},
-		{"field parent: ", func(_ *domain.Envelope, s *domain.NodeSampled) { s.Parent = []uint32{1, 0, 0, 0, 0, 0, 0, 0} }},
-		{"want as many of each", func(_ *domain.Envelope, s *domain.NodeSampled) { s.OtherEntry = []uint32{1} }},
-		{"other_entry: an index", func(_ *domain.Envelope, s *domain.NodeSampled) {
+		{"temperature_c: has 7 entries", func(_ *domain.Envelope, s *domain.NodeSampled) { s.TemperatureC = s.TemperatureC[1:] }},
+		{"activity_max: entry 7 is 1002", func(_ *domain.Envelope, s *domain.NodeSampled) { s.ActivityMax[7] = 1002 }},
+		{"activity_field: is missing", func(_ *domain.Envelope, s *domain.NodeSampled) { s.ActivityField = 0 }},
+		{"holder: entry 3 is 9", func(_ *domain.Envelope, s *domain.NodeSampled) { s.Holder[3] = 9 }},
+		{"holder_unit: entry 3 is 99", func(_ *domain.Envelope, s *domain.NodeSampled) { s.HolderUnit[3] = 99 }},
+		{"holder_unit: has 7 entries", func(_ *domain.Envelope, s *domain.NodeSampled) { s.HolderUnit = s.HolderUnit[1:] }},
+		{"parent: entry 0 is 1", func(_ *domain.Envelope, s *domain.NodeSampled) { s.Parent = []uint32{1, 0, 0, 0, 0, 0, 0, 0} }},
+		{"other_entry: has 1 entries beside 0", func(_ *domain.Envelope, s *domain.NodeSampled) { s.OtherEntry = []uint32{1} }},
+		{"other_entry: names entry 8 of 8", func(_ *domain.Envelope, s *domain.NodeSampled) {
 			s.OtherEntry, s.OtherField, s.OtherValue = []uint32{8}, []uint32{1}, []uint64{1}
 		}},
 	} {
@@ -273,6 +275,9 @@ func TestSampleRefused(t *testing.T) {
 		c.change(env, s)
 		if _, err := Encode(env); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("encode: %v, want an error with %q", err, c.want)
+		}
+		if _, err := CloudEvent(env); err == nil && env.Time == s.Interval.To {
+			t.Errorf("shown, want an error with %q", c.want)
 		}
 		if env.Time != s.Interval.To {
 			continue // cannot be said on the wire
@@ -291,8 +296,14 @@ func TestSampleRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got domain.Envelope
-		if err := new(Decoder).Decode(&good, &got); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("decode: %v, want an error with %q", err, c.want)
+		if err := new(Decoder).Decode(&good, &got); err != nil {
+			if !strings.Contains(err.Error(), "field interval") || !strings.HasPrefix(c.want, "interval") {
+				t.Errorf("decode: %v, want what domain.Validate refuses with %q", err, c.want)
+			}
+			continue
+		}
+		if err := domain.Validate(&got); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("decoded: %v, want an error with %q", err, c.want)
 		}
 	}
 }
