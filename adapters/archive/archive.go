@@ -36,7 +36,7 @@ func Save(dir string, at domain.Position, write func(io.Writer) error) (path str
 	}
 	defer func() {
 		if err != nil {
-			os.Remove(f.Name())
+			err = errors.Join(err, os.Remove(f.Name()))
 		}
 	}()
 	err = errors.Join(write(f), f.Sync(), f.Close())

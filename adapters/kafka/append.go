@@ -164,7 +164,7 @@ func (l *Log) appendTo(ctx context.Context, tp domain.TopicPartition, recs []dom
 			select {
 			case err = <-answer:
 			case <-ctx.Done():
-				release = func() { go func() { <-answer; <-ln }() }
+				release = func() { go func() { _, _ = <-answer, <-ln }() }
 				return acked, context.Cause(ctx)
 			}
 			if err == nil {

@@ -116,7 +116,6 @@ type lossyConn struct {
 	net.Conn
 	d       *lossy
 	produce atomic.Bool
-	sent    int // bytes of the present request
 	rest    int // bytes it lacks
 	key     int16
 }

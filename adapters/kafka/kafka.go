@@ -156,8 +156,7 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 		_, err := l.client.Metadata(ctx, &kafkago.MetadataRequest{})
 		return err
 	}); err != nil {
-		l.Close()
-		return nil, fmt.Errorf("open log at %v: %w", cfg.Brokers, err)
+		return nil, errors.Join(fmt.Errorf("open log at %v: %w", cfg.Brokers, err), l.Close())
 	}
 	return l, nil
 }

@@ -44,7 +44,7 @@ func TestReadEndsWithYieldError(t *testing.T) {
 	l := openAny(t)
 	tp := fill50(t, l, 1)
 	enough := errors.New("enough")
-	if err := l.Read(t.Context(), tp, 0, 50, func([]domain.Record) error { return enough }); err != enough {
+	if err := l.Read(t.Context(), tp, 0, 50, func([]domain.Record) error { return enough }); !errors.Is(err, enough) {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -225,7 +225,8 @@ func TestEveryOffsetIsChecked(t *testing.T) {
 		serve(c, tp, 100, tc.set)
 		got := 0
 		err := l.Read(t.Context(), tp, 0, 15, func(recs []domain.Record) error { got += len(recs); return nil })
-		if want, ok := tc.want.(*TrimmedError); ok {
+		var want *TrimmedError
+		if errors.As(tc.want, &want) {
 			wantTrimmed(t, err, *want)
 		} else if !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v", tc.name, err)

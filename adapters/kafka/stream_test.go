@@ -91,10 +91,10 @@ func TestStreamIsDense(t *testing.T) {
 				if len(rs) == 0 {
 					continue
 				}
-				acked, written := len(rs), len(rs)
+				written := len(rs)
 				if failing && rapid.Bool().Draw(t, "fails") {
 					written = rapid.IntRange(0, len(rs)).Draw(t, "written")
-					acked = rapid.IntRange(0, written).Draw(t, "acked")
+					acked := rapid.IntRange(0, written).Draw(t, "acked")
 					errs = append(errs, &PartitionError{tp, acked, errors.New("cable cut")})
 				}
 				for range rapid.IntRange(1, 2).Draw(t, "times") {

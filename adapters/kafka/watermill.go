@@ -269,7 +269,7 @@ func (s *subscription) runAll(ctx context.Context) {
 func (s *subscription) runGroup(ctx context.Context, group *kafkago.ConsumerGroup) {
 	taking, cancel := s.stopping(ctx)
 	defer cancel()
-	defer group.Close()
+	defer func() { _ = group.Close() }() // it only repeats what leaving met
 	for taking.Err() == nil {
 		gen, err := group.Next(taking)
 		if err != nil {
@@ -283,7 +283,7 @@ func (s *subscription) runGroup(ctx context.Context, group *kafkago.ConsumerGrou
 			defer close(ended)
 			s.runGeneration(ctx, taking, life, gen)
 			if taking.Err() != nil {
-				go group.Close() // leave from within: returning first would join once more
+				go func() { _ = group.Close() }() // leave from within: returning first would join once more
 				<-life.Done()
 			}
 		})

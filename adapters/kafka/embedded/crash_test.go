@@ -72,10 +72,10 @@ func serve(dir string) {
 						return
 					}
 					// One write a line: a kill leaves no half line of another.
-					os.Stdout.WriteString(fmt.Sprintf("ack %d %d %d-%d\n", p, off, os.Getpid(), n))
+					fmt.Fprintf(os.Stdout, "ack %d %d %d-%d\n", p, off, os.Getpid(), n)
 					if n%16 == 0 {
 						if err := commitOffset(c, p, off); err == nil {
-							os.Stdout.WriteString(fmt.Sprintf("commit %d %d\n", p, off))
+							fmt.Fprintf(os.Stdout, "commit %d %d\n", p, off)
 						}
 					}
 				}

@@ -120,7 +120,9 @@ func (d *directory) listen() (*net.UnixListener, error) {
 	return ul, nil
 }
 
-func (d *directory) removeSocket() { os.Remove(filepath.Join(d.path, socketFile)) }
+func (d *directory) removeSocket() {
+	_ = os.Remove(filepath.Join(d.path, socketFile)) // the next owner replaces it
+}
 
 func (d *directory) dial(ctx context.Context) (net.Conn, error) {
 	var nd net.Dialer

@@ -54,6 +54,7 @@ func (d *disk) room(n int) error {
 	if err := unix.Statfs(d.path, &st); err != nil {
 		return fmt.Errorf("read free space of %s: %w", d.path, err)
 	}
+	//nolint:unconvert // other systems have 32 bits here
 	if free := int64(st.Bavail) * int64(st.Bsize); free-int64(n) < d.minFree {
 		return fmt.Errorf("append refused: %s has %d bytes free, %d are kept; free some space, appends then go on", d.path, free, d.minFree)
 	}

@@ -273,7 +273,7 @@ func (b *Broker) end(err error) {
 // watchOwner waits for the end of a connection that carries nothing.
 func (b *Broker) watchOwner() {
 	var one [1]byte
-	b.life.Read(one[:])
+	_, _ = b.life.Read(one[:]) // whatever it returns, it returns because the owner is gone
 	b.life.Close()
 	b.end(ErrOwnerGone)
 }

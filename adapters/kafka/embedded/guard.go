@@ -158,7 +158,7 @@ func (g *guard) shut() {
 	g.mu.Unlock()
 	g.Listener.Close()
 	for _, c := range open {
-		c.Close()
+		_ = c.Close() // it is over either way
 	}
 }
 
@@ -203,7 +203,7 @@ func (c *conn) Close() error {
 func (c *conn) Read(b []byte) (int, error) {
 	for len(c.frame) == 0 {
 		if err := c.next(); err != nil {
-			c.Close()
+			_ = c.Close() // err says what matters
 			return 0, err
 		}
 	}
@@ -334,7 +334,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	if len(c.waiting) == 0 {
 		c.mu.Unlock()
-		c.Close()
+		_ = c.Close() // the error below says what matters
 		return 0, errors.New("answer without a request")
 	}
 	req := c.waiting[0]
@@ -350,7 +350,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	c.answered.Broadcast()
 	c.mu.Unlock()
 	if err != nil {
-		c.Close()
+		_ = c.Close() // err says what matters
 	}
 	return n, err
 }

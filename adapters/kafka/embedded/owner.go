@@ -190,7 +190,7 @@ func raiseFileLimit(segments int, log *slog.Logger) {
 			lim = up
 		}
 	}
-	if need := uint64(segments) + 1024; uint64(lim.Cur) < need {
+	if need := uint64(segments) + 1024; uint64(lim.Cur) < need { //nolint:unconvert // signed on other systems
 		log.Warn("few file descriptors: raise the limit before the log grows", "limit", lim.Cur, "segments", segments)
 	}
 }

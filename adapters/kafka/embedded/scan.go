@@ -328,10 +328,8 @@ func checkEntries(file string) (*Trim, error) {
 		return nil, err
 	}
 	pos := 0
-	for n := 0; ; pos += n {
-		if n = entryAt(raw[pos:]); n == 0 {
-			break
-		}
+	for n := entryAt(raw); n > 0; n = entryAt(raw[pos:]) {
+		pos += n
 	}
 	if pos == len(raw) {
 		return nil, nil
