@@ -83,7 +83,7 @@ type operatorEvent struct {
 // NewAuthority computes who may decide at a position.
 func NewAuthority(view View) (*Authority, error) {
 	var events []operatorEvent
-	err := view.Scan(TableOperators, "", func(k Key, row Row) error {
+	err := view.Scan(Query{Table: TableOperators}, func(k Key, row Row) error {
 		h := row.(*History)
 		for i := range h.Versions {
 			if h.Versions[i].Signer != nil {
@@ -399,7 +399,7 @@ func signedTables() []Table {
 func (a *Authority) Rejections(view View) ([]Rejection, error) {
 	out := []Rejection{}
 	for _, t := range signedTables() {
-		err := view.Scan(t, "", func(k Key, row Row) error {
+		err := view.Scan(Query{Table: t}, func(k Key, row Row) error {
 			h := row.(*History)
 			for i := range h.Versions {
 				if reason := a.Judge(k, h, i); reason != "" {

@@ -67,7 +67,7 @@ func readFleet(view View) (*fleet, error) {
 	models := map[string]string{}
 	windows := map[string][]window{}
 	for _, t := range []Table{TableClusters, TableNodes, TableHealth, TableFaults, TableMaintenance, TableUsageCorrections} {
-		err := view.Scan(t, "", func(k Key, row Row) error {
+		err := view.Scan(Query{Table: t}, func(k Key, row Row) error {
 			h := row.(*History)
 			switch t {
 			case TableClusters:

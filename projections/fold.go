@@ -16,6 +16,7 @@ const Method = "folds/1"
 // Decoder turns a record into an event. What it puts into the envelope may
 // share memory with the record; the fold copies what it keeps.
 type Decoder interface {
+	// Decode fills env from rec, as far as it gets before an error.
 	Decode(rec *domain.Record, env *domain.Envelope) error
 }
 

@@ -328,7 +328,7 @@ func (inv *Inventory) conflicts(f *fleet, shown map[string]*ClusterEntry) {
 }
 
 func (inv *Inventory) assets(view View, shown map[string]*ClusterEntry) error {
-	err := view.Scan(TableAssets, "", func(k Key, row Row) error {
+	err := view.Scan(Query{Table: TableAssets}, func(k Key, row Row) error {
 		if shown[k.Scope] == nil {
 			return nil
 		}
@@ -362,7 +362,7 @@ func (inv *Inventory) assets(view View, shown map[string]*ClusterEntry) error {
 }
 
 func (inv *Inventory) streams(view View) error {
-	err := view.Scan(TableStreams, "", func(k Key, row Row) error {
+	err := view.Scan(Query{Table: TableStreams}, func(k Key, row Row) error {
 		s := row.(*Stream)
 		subject := fmt.Sprintf("%s %s#%d", k.Scope, s.Source, s.Incarnation)
 		if n := s.Missing(); n > 0 {
@@ -382,7 +382,7 @@ func (inv *Inventory) streams(view View) error {
 // countries returns the country of each region, by the latest definition.
 func countries(view View, at domain.Instant) (map[string]string, error) {
 	out, orders := map[string]string{}, map[string]domain.Order{}
-	err := view.Scan(TableRegions, "", func(k Key, row Row) error {
+	err := view.Scan(Query{Table: TableRegions}, func(k Key, row Row) error {
 		if v := row.(*History).At(at); v != nil {
 			if before, twice := orders[k.ID]; !twice || v.Order.After(before) {
 				out[k.ID], orders[k.ID] = v.Event.(*domain.RegionDefined).Country, v.Order
@@ -405,7 +405,7 @@ func clustersNamed(view View) (map[string]Table, error) {
 		TableJobs, TableDemand, TableEnergy, TableUsageCorrections, TableClusterKeys, TableAssets, TableMaintenance,
 	} {
 		last := ""
-		err := view.Scan(t, "", func(k Key, _ Row) error {
+		err := view.Scan(Query{Table: t}, func(k Key, _ Row) error {
 			if k.Scope != last {
 				last = k.Scope
 				if _, ok := named[k.Scope]; !ok {

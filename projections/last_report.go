@@ -18,11 +18,8 @@ type lastSeen struct {
 func lastReports(view View, at domain.Instant) (map[nodeName]*lastSeen, error) {
 	out := map[nodeName]*lastSeen{}
 	var ranks []*Observer
-	err := view.Scan(TableUsage, "", func(k Key, row Row) error {
+	err := view.Scan(Query{Table: TableUsage, To: hourOf(at-1) + 1}, func(k Key, row Row) error {
 		hour := domain.Instant(k.Hour) * domain.Hour
-		if hour >= at {
-			return nil
-		}
 		name := nodeName{k.Scope, k.ID}
 		s := out[name]
 		if s == nil {

@@ -68,7 +68,7 @@ func NewLogStats(view View) (*LogStats, error) {
 	sources := map[string]*SourceStats{}
 	incarnations := map[domain.StreamID]bool{}
 	for _, t := range Tables() {
-		err := view.Scan(t, "", func(k Key, row Row) error {
+		err := view.Scan(Query{Table: t}, func(k Key, row Row) error {
 			stats.Rows[t.String()]++
 			p := parts[k.Scope]
 			switch row := row.(type) {

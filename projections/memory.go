@@ -142,11 +142,11 @@ func (v memoryView) Get(k Key) (Row, error) {
 	return nil, nil
 }
 
-func (v memoryView) Scan(table Table, scope string, yield func(Key, Row) error) error {
+func (v memoryView) Scan(q Query, yield func(Key, Row) error) error {
 	var found []*entry
 	for _, part := range v.m.parts {
-		for k, e := range part.rows.tables[table] {
-			if scope == "" || k.Scope == scope {
+		for k, e := range part.rows.tables[q.Table] {
+			if q.Holds(k) {
 				found = append(found, e)
 			}
 		}

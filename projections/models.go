@@ -114,7 +114,7 @@ func Models(view View, at, staleAfter domain.Instant, filter ModelFilter) (*Mode
 	type name struct{ cluster, deployment string }
 	declared := map[name]*ModelEntry{}
 	removed := map[name]domain.Instant{}
-	err := view.Scan(TableDeployments, "", func(k Key, row Row) error {
+	err := view.Scan(Query{Table: TableDeployments}, func(k Key, row Row) error {
 		v := row.(*History).At(at)
 		if v == nil {
 			return nil
@@ -134,7 +134,7 @@ func Models(view View, at, staleAfter domain.Instant, filter ModelFilter) (*Mode
 		return nil, fmt.Errorf("read deployments: %w", err)
 	}
 	owners := map[string]string{}
-	err = view.Scan(TableClusters, "", func(k Key, row Row) error {
+	err = view.Scan(Query{Table: TableClusters}, func(k Key, row Row) error {
 		if v := row.(*History).At(at); v != nil {
 			owners[k.Scope] = v.Workspace
 		}
@@ -243,7 +243,7 @@ func (e *ModelEntry) see(k modelKey, s *sighting, since domain.Instant) {
 // seeModels gathers what was seen running up to a time.
 func seeModels(view View, at domain.Instant) (sightings, error) {
 	seen := sightings{}
-	err := view.Scan(TableReplicas, "", func(k Key, row Row) error {
+	err := view.Scan(Query{Table: TableReplicas}, func(k Key, row Row) error {
 		v := row.(*History).At(at)
 		if v == nil {
 			return nil
@@ -265,11 +265,8 @@ func seeModels(view View, at domain.Instant) (sightings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read replicas: %w", err)
 	}
-	err = view.Scan(TableServing, "", func(k Key, row Row) error {
+	err = view.Scan(Query{Table: TableServing, To: hourOf(at-1) + 1}, func(k Key, row Row) error {
 		hour := domain.Instant(k.Hour) * domain.Hour
-		if hour >= at {
-			return nil
-		}
 		for _, x := range row.(*ServingHour).Sources {
 			deployment := strings.TrimSuffix(k.ID, "|"+x.Model+"|"+x.Tier)
 			s := seen.of(modelKey{"", k.Scope, deployment, x.Model, x.Tier}, TableServing)
@@ -280,11 +277,8 @@ func seeModels(view View, at domain.Instant) (sightings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read serving hours: %w", err)
 	}
-	err = view.Scan(TableUsage, "", func(k Key, row Row) error {
+	err = view.Scan(Query{Table: TableUsage, To: hourOf(at-1) + 1}, func(k Key, row Row) error {
 		hour := domain.Instant(k.Hour) * domain.Hour
-		if hour >= at {
-			return nil
-		}
 		u := row.(*UsageHour)
 		for i, h := range u.Holders {
 			if h.Workspace == "" || h.Deployment == "" {

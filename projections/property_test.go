@@ -143,7 +143,7 @@ func TestGaps(t *testing.T) {
 		missing := func() map[string][]uint64 {
 			out := map[string][]uint64{}
 			look(t, fold(t, l), func(v projections.View) error {
-				return v.Scan(projections.TableStreams, "", func(k projections.Key, row projections.Row) error {
+				return v.Scan(projections.Query{Table: projections.TableStreams}, func(k projections.Key, row projections.Row) error {
 					s := row.(*projections.Stream)
 					n := uint64(0)
 					for _, g := range s.Gaps {
@@ -353,7 +353,7 @@ func TestUsageAddsUp(t *testing.T) {
 // rowsDisjoint checks that what one observer saw of a device never overlaps,
 // and that no more was measured of it than there was.
 func rowsDisjoint(t *rapid.T, v projections.View) {
-	err := v.Scan(projections.TableUsage, "", func(k projections.Key, row projections.Row) error {
+	err := v.Scan(projections.Query{Table: projections.TableUsage}, func(k projections.Key, row projections.Row) error {
 		for _, o := range row.(*projections.UsageHour).Observers {
 			for _, d := range o.Devices {
 				var end uint32
@@ -376,7 +376,7 @@ func rowsDisjoint(t *rapid.T, v projections.View) {
 // the plainest way: minute by minute, which is how the generated fleets change.
 func serviceTime(t *rapid.T, v projections.View, from, to domain.Instant) int64 {
 	var ms int64
-	err := v.Scan(projections.TableNodes, "", func(_ projections.Key, row projections.Row) error {
+	err := v.Scan(projections.Query{Table: projections.TableNodes}, func(_ projections.Key, row projections.Row) error {
 		for at := from; at < to; at += domain.Second {
 			next := row.(*projections.History).At(at)
 			if next == nil {

@@ -66,7 +66,7 @@ func Quarantine(view View) (*QuarantineList, error) {
 		return nil, err
 	}
 	resolutions := map[string]*Version{}
-	err = view.Scan(TableResolutions, "", func(k Key, row Row) error {
+	err = view.Scan(Query{Table: TableResolutions}, func(k Key, row Row) error {
 		v := a.Latest(k, row.(*History))
 		if have := resolutions[k.ID]; v != nil && (have == nil || v.Order.After(have.Order)) {
 			resolutions[k.ID] = v
@@ -77,7 +77,7 @@ func Quarantine(view View) (*QuarantineList, error) {
 		return nil, fmt.Errorf("read quarantine resolutions: %w", err)
 	}
 	list := &QuarantineList{Position: view.Position().String(), Entries: []QuarantineEntry{}, Incomplete: Incomplete{Workspaces: map[string]int{}}}
-	err = view.Scan(TableQuarantine, "", func(_ Key, row Row) error {
+	err = view.Scan(Query{Table: TableQuarantine}, func(_ Key, row Row) error {
 		q := row.(*Quarantined)
 		tp := domain.TopicPartition{Topic: q.Topic, Partition: q.Partition}
 		e := QuarantineEntry{ID: fmt.Sprintf("%s@%d", tp, q.Offset), Quarantined: *q}

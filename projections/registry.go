@@ -80,7 +80,7 @@ func NewRegistry(view View, at domain.Instant) (*Registry, error) {
 		Budgets: []BudgetEntry{}, Regions: []RegionEntry{}, Methods: []MethodEntry{}, MappingRules: []MappingRuleEntry{},
 	}
 	for _, t := range []Table{TableWorkspaces, TablePolicies, TableQuotas, TableBudgets, TableRegions, TableMethods, TableMappingRules} {
-		err := view.Scan(t, "", func(k Key, row Row) error {
+		err := view.Scan(Query{Table: t}, func(k Key, row Row) error {
 			h := row.(*History)
 			v := a.At(k, h, at)
 			if v == nil {
@@ -127,7 +127,7 @@ func NewRegistry(view View, at domain.Instant) (*Registry, error) {
 // two that start together the later statement.
 func certifications(view View, a *Authority, at domain.Instant) ([]CertificationEntry, error) {
 	out := []CertificationEntry{}
-	err := view.Scan(TableCertifications, "", func(k Key, row Row) error {
+	err := view.Scan(Query{Table: TableCertifications}, func(k Key, row Row) error {
 		h := row.(*History)
 		var held *domain.CertificationHeld
 		for i := range h.Versions {

@@ -28,7 +28,7 @@ func view(t *testing.T, l *storetest.Log, read func(projections.View)) {
 		t.Fatal(err)
 	}
 	err = m.View(context.Background(), func(v projections.View) error {
-		err := v.Scan(projections.TableQuarantine, "", func(_ projections.Key, row projections.Row) error {
+		err := v.Scan(projections.Query{Table: projections.TableQuarantine}, func(_ projections.Key, row projections.Row) error {
 			t.Errorf("quarantined: %s", row.(*projections.Quarantined).Reason)
 			return nil
 		})

@@ -33,6 +33,7 @@ type Tx interface {
 	// position to next, both or neither. It fails with ErrFenced, storing
 	// nothing, when the position is no longer where Begin found it.
 	Commit(ctx context.Context, next int64) error
+	// Rollback ends the transaction and stores nothing.
 	Rollback()
 }
 
@@ -44,9 +45,23 @@ var ErrFenced = errors.New("partition was taken over by another process")
 type View interface {
 	// Position is how far into the log the rows go.
 	Position() domain.Position
-	// Scan calls yield for each row of a table, by key, until it returns an
-	// error, which Scan then returns. scope "" means every scope.
-	Scan(table Table, scope string, yield func(Key, Row) error) error
+	// Scan calls yield for each row that the query names, by key, until it
+	// returns an error, which Scan then returns.
+	Scan(q Query, yield func(Key, Row) error) error
 	// Get returns one row, nil when there is none.
 	Get(k Key) (Row, error)
+}
+
+// Query names rows of a table.
+type Query struct {
+	Table Table
+	Scope string // "" means every scope
+	// From and To bound [Key.Hour], half-open, in tables that are cut up by
+	// time; To 0 means no end.
+	From, To int64
+}
+
+// Holds reports whether a key of the table is among those named.
+func (q *Query) Holds(k Key) bool {
+	return (q.Scope == "" || k.Scope == q.Scope) && k.Hour >= q.From && (q.To == 0 || k.Hour < q.To)
 }

@@ -201,7 +201,7 @@ func (u *UsageHour) add(rows *Rows, source string, s *domain.NodeSampled, from, 
 		d.Clock.add(s.SMClockMHz, i, ms)
 	}
 	for i, entry := range s.OtherEntry {
-		o.other(uint32(entry), s.OtherField[i], s.OtherValue[i], s)
+		o.other(entry, s.OtherField[i], s.OtherValue[i], s)
 	}
 }
 

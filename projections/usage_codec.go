@@ -151,7 +151,7 @@ func (r *cborReader) head(major byte) uint64 {
 		r.fail("major type %d, want %d", first>>5, major)
 		return 0
 	}
-	size := 0
+	var size int
 	switch low := first & 31; {
 	case low < 24:
 		r.b = r.b[1:]

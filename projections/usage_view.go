@@ -116,7 +116,7 @@ func EachDeviceHour(view View, from, to domain.Instant, yield func(*DeviceHour) 
 		return err
 	}
 	w := &usageWalk{fleet: f, span: domain.Interval{From: from, To: to}, yield: yield, weights: map[cutOf]int64{}}
-	err = view.Scan(TableUsage, "", func(k Key, row Row) error {
+	err = view.Scan(Query{Table: TableUsage, From: hourOf(from), To: hourOf(to-1) + 1}, func(k Key, row Row) error {
 		name := nodeName{k.Scope, k.ID}
 		if w.node == nil || w.node.nodeName != name {
 			if err := w.advance(name); err != nil {
@@ -124,9 +124,6 @@ func EachDeviceHour(view View, from, to domain.Instant, yield func(*DeviceHour) 
 			}
 		}
 		hour := domain.Instant(k.Hour) * domain.Hour
-		if hour >= to || hour+domain.Hour <= from {
-			return nil
-		}
 		if err := w.silent(hour); err != nil {
 			return err
 		}

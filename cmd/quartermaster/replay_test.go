@@ -243,7 +243,7 @@ func BenchmarkReplay(b *testing.B) {
 		}
 		rows = 0
 		if err := store.View(ctx, func(v projections.View) error {
-			return v.Scan(projections.TableUsage, "", func(projections.Key, projections.Row) error {
+			return v.Scan(projections.Query{Table: projections.TableUsage}, func(projections.Key, projections.Row) error {
 				rows++
 				return nil
 			})

@@ -229,7 +229,7 @@ func Digest(v projections.View) ([32]byte, error) {
 	h := sha256.New()
 	var b []byte
 	for _, t := range projections.Tables() {
-		err := v.Scan(t, "", func(k projections.Key, row projections.Row) (err error) {
+		err := v.Scan(projections.Query{Table: t}, func(k projections.Key, row projections.Row) (err error) {
 			if b, err = projections.AppendRow(b[:0], k, row); err != nil {
 				return err
 			}

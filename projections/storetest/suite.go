@@ -150,7 +150,7 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 			for _, table := range projections.Tables() {
 				rows := 0
 				var before projections.Key
-				err := v.Scan(table, "", func(k projections.Key, row projections.Row) error {
+				err := v.Scan(projections.Query{Table: table}, func(k projections.Key, row projections.Row) error {
 					if rows++; rows > 1 && before.Compare(k) >= 0 {
 						t.Errorf("%s was shown before %s", before, k)
 					}
@@ -164,7 +164,7 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 						t.Errorf("%s: got and scanned rows differ", k)
 					}
 					n := 0
-					if err := v.Scan(table, k.Scope, func(l projections.Key, _ projections.Row) error {
+					if err := v.Scan(projections.Query{Table: table, Scope: k.Scope}, func(l projections.Key, _ projections.Row) error {
 						if l.Scope != k.Scope {
 							t.Errorf("the scope %q has %s", k.Scope, l)
 						}
@@ -195,7 +195,7 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 		stop := errors.New("stop")
 		n := 0
 		err := s.View(ctx, func(v projections.View) error {
-			return v.Scan(projections.TableStreams, "", func(projections.Key, projections.Row) error { n++; return stop })
+			return v.Scan(projections.Query{Table: projections.TableStreams}, func(projections.Key, projections.Row) error { n++; return stop })
 		})
 		if n != 1 || !errors.Is(err, stop) {
 			t.Errorf("%d rows after the first was refused, error %v", n, err)
@@ -447,7 +447,7 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 func consistent(v projections.View) error {
 	counted := map[string]int64{}
 	count := func(table projections.Table, n func(projections.Row) int64) error {
-		return v.Scan(table, "", func(k projections.Key, row projections.Row) error {
+		return v.Scan(projections.Query{Table: table}, func(k projections.Key, row projections.Row) error {
 			counted[k.Scope] += n(row)
 			return nil
 		})
