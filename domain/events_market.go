@@ -38,8 +38,9 @@ type OfferQuoted struct {
 	Zone               string      `json:"zone,omitempty"`
 	SKU                string      `json:"sku"` // instance type
 	GPUModel           string      `json:"gpu_model"`
-	GPUCount           uint32      `json:"gpu_count"`
-	GPUMemoryMiB       uint64      `json:"gpu_memory_mib,omitempty"`
+	GPUCount           uint32      `json:"gpu_count"`                // whole GPUs; 0 for a part of one, or none
+	GPUMilli           uint32      `json:"gpu_milli,omitempty"`      // 1 to 999: thousandths of one GPU, where a part is sold
+	GPUMemoryMiB       uint64      `json:"gpu_memory_mib,omitempty"` // of one whole GPU
 	CPUMilli           uint64      `json:"cpu_milli,omitempty"`
 	MemoryMiB          uint64      `json:"memory_mib,omitempty"`
 	Kind               OfferKind   `json:"kind"`

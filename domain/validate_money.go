@@ -177,8 +177,12 @@ func (c *checker) offerQuoted(e *OfferQuoted) {
 	c.optionalID("zone", e.Zone)
 	c.id("sku", e.SKU)
 	c.optionalID("gpu_model", e.GPUModel)
-	if e.GPUCount > 0 {
+	if e.GPUCount > 0 || e.GPUMilli > 0 {
 		c.id("gpu_model", e.GPUModel)
+	}
+	c.atMost("gpu_milli", uint64(e.GPUMilli), 999)
+	if e.GPUCount > 0 && e.GPUMilli > 0 {
+		c.bad("gpu_milli", "is %d beside %d whole GPUs, want one of them", e.GPUMilli, e.GPUCount)
 	}
 	c.offerKind(e.Kind)
 	c.atMost("term_months", uint64(e.TermMonths), maxMonths)

@@ -241,6 +241,9 @@ var violations = []struct {
 	{edit(func(e *NodeSampled) { e.IDs = e.IDs[1:] }), TypeNodeSampled, "NodeSampled: ids: has 127 and parents 0 bytes, want multiples of 16"},
 	{edit(func(e *NodeSampled) { clear(e.IDs[16:32]) }), TypeNodeSampled, "NodeSampled: ids: entry 1 is all zero"},
 	{edit(func(e *NodeSampled) { copy(e.IDs[112:], e.IDs[16:32]) }), TypeNodeSampled, "NodeSampled: ids: entries 1 and 7 are both " + gpu(1).String()},
+	{edit(func(e *OfferQuoted) { e.GPUMilli = 500 }), TypeOfferQuoted, "OfferQuoted: gpu_milli: is 500 beside 8 whole GPUs, want one of them"},
+	{edit(func(e *OfferQuoted) { e.GPUCount, e.GPUMilli = 0, 1000 }), TypeOfferQuoted, "OfferQuoted: gpu_milli: is 1000, at most 999 is allowed"},
+	{edit(func(e *OfferQuoted) { e.GPUCount, e.GPUMilli, e.GPUModel = 0, 125, "" }), TypeOfferQuoted, "OfferQuoted: gpu_model: is missing"},
 	{edit(func(e *NodeSampled) { e.ActivityField = 0 }), TypeNodeSampled, "NodeSampled: activity_field: is missing, so what was measured is unknown"},
 	{edit(func(e *NodeSampled) {
 		e.OtherEntry, e.OtherField, e.OtherValue = []uint32{1, 1}, []uint32{7, 7}, []uint64{1, 2}

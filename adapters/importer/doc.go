@@ -78,6 +78,6 @@
 // gpu_memory, vcpu, memory, offer, term_months, upfront, hourly,
 // effective_hourly, currency, as_of, source; optional guarantees_capacity
 // (true or false), lead_time_hours, min_units, max_units. Each row is an
-// OfferQuoted, valid from the first day (UTC) of the last month that as_of
+// OfferQuoted, of whole GPUs or of a part of one (gpu_count 0.125), valid from the first day (UTC) of the last month that as_of
 // names. See [pricesKind] for offer ids, memory and terms.
 package importer

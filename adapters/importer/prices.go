@@ -35,8 +35,9 @@ import (
 // unknown models it is used only where there is one GPU. Of a range ("20-26")
 // the lower end is taken, with a warning. "Unknown" and empty are not known.
 //
-// A region that is empty, unspecified or global becomes "". Fractions of a GPU
-// cannot be quoted and are bad rows.
+// A region that is empty, unspecified or global becomes "". gpu_count is a
+// number of whole GPUs, or the part of one that is sold, from 0.001 to 0.999 in
+// thousandths; gpu_memory is then that of the whole GPU.
 var pricesKind = format{
 	columns: []string{
 		"provider", "region", "instance_type", "gpu_model", "gpu_count", "gpu_memory", "vcpu", "memory",
@@ -70,7 +71,6 @@ func (p *priceReader) row(c *cells) error {
 	ev := &domain.OfferQuoted{
 		Market:        domain.Market{Provider: c.name(p.provider), Region: c.text(p.region)},
 		SKU:           c.text(p.sku),
-		GPUCount:      uint32(p.gpuCount(c)),
 		CPUMilli:      uint64(p.lowest(c, p.vcpu, "").Shift(3).IntPart()),
 		MemoryMiB:     uint64(p.lowest(c, p.memory, "GiB").Mul(mib).IntPart()),
 		TermMonths:    uint32(c.optionalCount(p.term, 1200)),
@@ -83,6 +83,7 @@ func (p *priceReader) row(c *cells) error {
 		MinUnits:      uint32(c.optionalCount(p.minUnits, 1_000_000_000)),
 		MaxUnits:      uint32(c.optionalCount(p.maxUnits, 1_000_000_000)),
 	}
+	ev.GPUCount, ev.GPUMilli = p.gpuCount(c)
 	switch ev.Market.Region {
 	case "unspecified", "global":
 		ev.Market.Region = ""
@@ -94,7 +95,7 @@ func (p *priceReader) row(c *cells) error {
 		c.refuse(p.currency, "is not an ISO 4217 code such as USD")
 	}
 	model := c.text(p.gpu)
-	if ev.GPUCount > 0 && model == "" {
+	if ev.GPUCount+ev.GPUMilli > 0 && model == "" {
 		c.refuse(p.gpu, "is empty for an offer with GPUs")
 	}
 	stated, memory := p.gpuMemoryGiB(c)
@@ -146,13 +147,21 @@ func (p *priceReader) price(c *cells, k column) domain.Decimal {
 	return d
 }
 
-func (p *priceReader) gpuCount(c *cells) uint64 {
+// gpuCount reads whole GPUs, or the thousandths of one of which a part is sold.
+func (p *priceReader) gpuCount(c *cells) (count, milli uint32) {
 	d, ok := c.amount(p.gpus)
-	if ok && !d.IsInteger() && d.LessThan(decimal.New(maxNodeGPUs, 0)) {
-		c.refuse(p.gpus, "is a fraction of a GPU: an offer is quoted in whole GPUs")
-		return 0
+	if !ok || d.IsInteger() || d.GreaterThan(decimal.New(maxNodeGPUs, 0)) {
+		return uint32(c.count(p.gpus, maxNodeGPUs)), 0
 	}
-	return c.count(p.gpus, maxNodeGPUs)
+	switch part := d.Shift(3); {
+	case d.GreaterThan(decimal.New(1, 0)):
+		c.refuse(p.gpus, "is a fraction of several GPUs: an offer is of whole GPUs or of a part of one")
+	case !part.IsInteger():
+		c.refuse(p.gpus, "is a part of a GPU that is not in whole thousandths")
+	default:
+		milli = uint32(part.IntPart())
+	}
+	return 0, milli
 }
 
 // quantity is a number with an optional range and unit, as in "768 GB",
@@ -221,7 +230,7 @@ func (p *priceReader) nameModel(ev *domain.OfferQuoted, model string, stated dom
 	case m.MemoryMiB == 0 && ev.GPUCount == 1:
 		ev.GPUMemoryMiB = uint64(stated.Mul(mib).IntPart())
 	case m.MemoryMiB != 0 && !near(stated, m.MemoryMiB) && !near(perGPU, m.MemoryMiB):
-		p.warn(fmt.Sprintf("gpu_memory fits neither one nor all GPUs of %d MiB; the catalogue's is taken", m.MemoryMiB), fmt.Sprintf("%d × %s with %s", ev.GPUCount, model, stated))
+		p.warn(fmt.Sprintf("gpu_memory fits neither one nor all GPUs of %d MiB; the catalogue's is taken", m.MemoryMiB), fmt.Sprintf("%s × %s with %s", quotedGPUs(ev), model, stated))
 	}
 }
 
@@ -292,7 +301,7 @@ func (p *priceReader) reservedTerms(c *cells, ev *domain.OfferQuoted, class stri
 // offerID names what is sold and how, in the source's words. An offer without
 // a sku is given one that names its parts.
 func (p *priceReader) offerID(c *cells, ev *domain.OfferQuoted) string {
-	gpus := fmt.Sprintf("%dx%s", ev.GPUCount, c.raw(p.gpu))
+	gpus := fmt.Sprintf("%sx%s", quotedGPUs(ev), c.raw(p.gpu))
 	id := ev.SKU + "/" + gpus
 	if ev.SKU == "" {
 		ev.SKU = fmt.Sprintf("%s %svcpu %sgib", gpus, c.raw(p.vcpu), c.raw(p.memory))
@@ -303,6 +312,11 @@ func (p *priceReader) offerID(c *cells, ev *domain.OfferQuoted) string {
 		id += fmt.Sprintf("/%dm", ev.TermMonths)
 	}
 	return id
+}
+
+// quotedGPUs returns how many GPUs an offer is of, such as 8 or 0.125.
+func quotedGPUs(ev *domain.OfferQuoted) domain.Decimal {
+	return decimal.New(int64(ev.GPUCount), 0).Add(decimal.New(int64(ev.GPUMilli), -3))
 }
 
 // content joins all columns that are read, to tell repeated rows.

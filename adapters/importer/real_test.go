@@ -159,7 +159,7 @@ func TestShavedIceDemand(t *testing.T) {
 
 func TestOffers(t *testing.T) {
 	ids := map[string]bool{}
-	gpus, reserved := 0, 0
+	gpus, milli, parts, reserved := 0, 0, 0, 0
 	hourly, upfront := decimal.Zero, decimal.Zero
 	c := collect(t, importer.Prices, "prices/gpu_offers.csv", importer.Options{}, func(e *domain.Envelope) {
 		o := e.Event.(*domain.OfferQuoted)
@@ -169,6 +169,13 @@ func TestOffers(t *testing.T) {
 		}
 		ids[id] = true
 		gpus += int(o.GPUCount)
+		if o.GPUMilli != 0 {
+			parts++
+			milli += int(o.GPUMilli)
+			if o.GPUMemoryMiB != 48<<10 || o.GPUCount != 0 {
+				t.Errorf("offer %s: %d GPUs of %d MiB, want a part of one of 49152", id, o.GPUCount, o.GPUMemoryMiB)
+			}
+		}
 		hourly, upfront = hourly.Add(o.Hourly), upfront.Add(o.Upfront)
 		if o.Kind == domain.OfferReserved {
 			reserved++
@@ -177,18 +184,19 @@ func TestOffers(t *testing.T) {
 			t.Errorf("offer %s guarantees capacity, which the file says of none", id)
 		}
 	})
-	// 70 rows offer fractions of a GPU, and two rows repeat a third.
-	if c.Rows != 3110 || c.Events != 3038 || c.Bad != 72 || gpus != 9545 || reserved != 1586 {
-		t.Errorf("rows %d, events %d, bad %d, GPUs %d, reserved %d", c.Rows, c.Events, c.Bad, gpus, reserved)
+	// 70 rows offer 28 times an eighth, 14 times a quarter and 28 times a half of
+	// a GPU, and two rows repeat a third.
+	if c.Rows != 3110 || c.Events != 3108 || c.Bad != 2 || gpus != 9545 || parts != 70 || milli != 28*125+14*250+28*500 || reserved != 1591 {
+		t.Errorf("rows %d, events %d, bad %d, GPUs %d and %d thousandths in %d parts, reserved %d", c.Rows, c.Events, c.Bad, gpus, milli, parts, reserved)
 	}
-	if hourly.String() != "22276.644084" || upfront.String() != "101179673.63" {
-		t.Errorf("hourly prices add up to %s and upfront prices to %s, want 22276.644084 and 101179673.63", hourly, upfront)
+	if hourly.String() != "22322.643014" || upfront.String() != "101210440.67" {
+		t.Errorf("hourly prices add up to %s and upfront prices to %s, want 22322.643014 and 101210440.67", hourly, upfront)
 	}
 	reasons := map[string]int{}
 	for _, b := range c.bad {
 		reasons[b.Field+" "+b.Reason]++
 	}
-	if reasons["instance_type repeats line 2821"] != 2 || len(reasons) != 2 {
+	if reasons["instance_type repeats line 2821"] != 2 || len(reasons) != 1 {
 		t.Errorf("bad rows for %v", reasons)
 	}
 	byReason := map[string]int{}

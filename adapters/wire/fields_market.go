@@ -19,6 +19,7 @@ func offerQuoted(m *mover, p *eventsv1.OfferQuoted, d *domain.OfferQuoted) {
 	text(m, "sku", &p.Sku, &d.SKU)
 	text(m, "gpu_model", &p.GpuModel, &d.GPUModel)
 	same(m, &p.GpuCount, &d.GPUCount)
+	same(m, &p.GpuMilli, &d.GPUMilli)
 	same(m, &p.GpuMemoryMib, &d.GPUMemoryMiB)
 	same(m, &p.CpuMilli, &d.CPUMilli)
 	same(m, &p.MemoryMib, &d.MemoryMiB)

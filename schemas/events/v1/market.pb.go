@@ -88,8 +88,8 @@ type OfferQuoted struct {
 	Zone               string                 `protobuf:"bytes,3,opt,name=zone,proto3" json:"zone,omitempty"`
 	Sku                string                 `protobuf:"bytes,4,opt,name=sku,proto3" json:"sku,omitempty"` // instance type
 	GpuModel           string                 `protobuf:"bytes,5,opt,name=gpu_model,json=gpuModel,proto3" json:"gpu_model,omitempty"`
-	GpuCount           uint32                 `protobuf:"varint,6,opt,name=gpu_count,json=gpuCount,proto3" json:"gpu_count,omitempty"`
-	GpuMemoryMib       uint64                 `protobuf:"varint,7,opt,name=gpu_memory_mib,json=gpuMemoryMib,proto3" json:"gpu_memory_mib,omitempty"`
+	GpuCount           uint32                 `protobuf:"varint,6,opt,name=gpu_count,json=gpuCount,proto3" json:"gpu_count,omitempty"`               // whole GPUs; 0 for a part of one, or none
+	GpuMemoryMib       uint64                 `protobuf:"varint,7,opt,name=gpu_memory_mib,json=gpuMemoryMib,proto3" json:"gpu_memory_mib,omitempty"` // of one whole GPU
 	CpuMilli           uint64                 `protobuf:"varint,8,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
 	MemoryMib          uint64                 `protobuf:"varint,9,opt,name=memory_mib,json=memoryMib,proto3" json:"memory_mib,omitempty"`
 	Kind               string                 `protobuf:"bytes,10,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -108,6 +108,7 @@ type OfferQuoted struct {
 	AsOf               string                 `protobuf:"bytes,23,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"` // as the source dates it
 	Citation           string                 `protobuf:"bytes,24,opt,name=citation,proto3" json:"citation,omitempty"`
 	Generated          bool                   `protobuf:"varint,25,opt,name=generated,proto3" json:"generated,omitempty"`
+	GpuMilli           uint32                 `protobuf:"varint,26,opt,name=gpu_milli,json=gpuMilli,proto3" json:"gpu_milli,omitempty"` // 1 to 999: thousandths of one GPU, where a part is sold
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -315,6 +316,13 @@ func (x *OfferQuoted) GetGenerated() bool {
 		return x.Generated
 	}
 	return false
+}
+
+func (x *OfferQuoted) GetGpuMilli() uint32 {
+	if x != nil {
+		return x.GpuMilli
+	}
+	return 0
 }
 
 // OfferWithdrawn ends an offer.
@@ -702,7 +710,7 @@ const file_events_v1_market_proto_rawDesc = "" +
 	"\x16events/v1/market.proto\x12\x17quartermaster.events.v1\x1a\x16events/v1/common.proto\"<\n" +
 	"\x06Market\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x16\n" +
-	"\x06region\x18\x02 \x01(\tR\x06region\"\x8a\x06\n" +
+	"\x06region\x18\x02 \x01(\tR\x06region\"\xa7\x06\n" +
 	"\vOfferQuoted\x127\n" +
 	"\x06market\x18\x01 \x01(\v2\x1f.quartermaster.events.v1.MarketR\x06market\x12\x14\n" +
 	"\x05offer\x18\x02 \x01(\tR\x05offer\x12\x12\n" +
@@ -732,7 +740,8 @@ const file_events_v1_market_proto_rawDesc = "" +
 	"\bvalid_to\x18\x16 \x01(\x10R\avalidTo\x12\x13\n" +
 	"\x05as_of\x18\x17 \x01(\tR\x04asOf\x12\x1a\n" +
 	"\bcitation\x18\x18 \x01(\tR\bcitation\x12\x1c\n" +
-	"\tgenerated\x18\x19 \x01(\bR\tgenerated\"o\n" +
+	"\tgenerated\x18\x19 \x01(\bR\tgenerated\x12\x1b\n" +
+	"\tgpu_milli\x18\x1a \x01(\rR\bgpuMilli\"o\n" +
 	"\x0eOfferWithdrawn\x127\n" +
 	"\x06market\x18\x01 \x01(\v2\x1f.quartermaster.events.v1.MarketR\x06market\x12\x14\n" +
 	"\x05offer\x18\x02 \x01(\tR\x05offer\x12\x0e\n" +

@@ -97,6 +97,13 @@ func (m *OfferQuoted) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.GpuMilli != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.GpuMilli))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xd0
+	}
 	if m.Generated {
 		i--
 		if m.Generated {
@@ -741,6 +748,9 @@ func (m *OfferQuoted) SizeVT() (n int) {
 	}
 	if m.Generated {
 		n += 3
+	}
+	if m.GpuMilli != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.GpuMilli))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -1650,6 +1660,25 @@ func (m *OfferQuoted) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Generated = bool(v != 0)
+		case 26:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field GpuMilli", wireType)
+			}
+			m.GpuMilli = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.GpuMilli |= uint32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -3430,6 +3459,25 @@ func (m *OfferQuoted) UnmarshalVTUnsafe(dAtA []byte) error {
 				}
 			}
 			m.Generated = bool(v != 0)
+		case 26:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field GpuMilli", wireType)
+			}
+			m.GpuMilli = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.GpuMilli |= uint32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
