@@ -59,6 +59,7 @@ type versionWire struct {
 	Recorded  domain.Instant  `cbor:"recorded,omitempty"`
 	Workspace string          `cbor:"workspace,omitempty"`
 	Signer    *Signer         `cbor:"signer,omitempty"`
+	Again     *domain.Order   `cbor:"again,omitempty"`
 	Type      domain.Type     `cbor:"type"`
 	Event     cbor.RawMessage `cbor:"event"`
 }
@@ -69,7 +70,7 @@ func (v Version) MarshalCBOR() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return canonical.Marshal(versionWire{v.Order, v.Recorded, v.Workspace, v.Signer, v.Event.Type(), ev})
+	return canonical.Marshal(versionWire{v.Order, v.Recorded, v.Workspace, v.Signer, v.Again, v.Event.Type(), ev})
 }
 
 // UnmarshalCBOR implements cbor.Unmarshaler.
@@ -85,6 +86,6 @@ func (v *Version) UnmarshalCBOR(b []byte) error {
 	if err := lenient.Unmarshal(w.Event, ev); err != nil {
 		return fmt.Errorf("%s: %w", w.Type, err)
 	}
-	*v = Version{w.Order, w.Recorded, w.Workspace, w.Signer, ev}
+	*v = Version{w.Order, w.Recorded, w.Workspace, w.Signer, w.Again, ev}
 	return nil
 }

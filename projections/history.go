@@ -2,6 +2,7 @@ package projections
 
 import (
 	"bytes"
+	"slices"
 	"sort"
 
 	"quartermaster/domain"
@@ -28,7 +29,11 @@ type Version struct {
 	Recorded  domain.Instant `json:"recorded,omitempty"`
 	Workspace string         `json:"workspace,omitempty"`
 	Signer    *Signer        `json:"signer,omitempty"`
-	Event     domain.Event   `json:"event"`
+	// Again is when the same was last stated again with nothing else between,
+	// nil when it was not. What arrives late from between then does not hold
+	// beyond it.
+	Again *domain.Order `json:"again,omitempty"`
+	Event domain.Event  `json:"event"`
 }
 
 // History is the row of a thing that is declared: everything that was said of
@@ -54,8 +59,8 @@ func (h *History) At(t domain.Instant) *Version {
 func (h *History) Latest() *Version { return &h.Versions[len(h.Versions)-1] }
 
 // insert puts a version in its place. With collapse, a version that says just
-// what the one before it says is left out: agents declare themselves at every
-// start, and that is no change.
+// what the one before it says is only noted there: agents declare themselves at
+// every start, and that is no change.
 func (h *History) insert(v Version, collapse bool) error {
 	i := sort.Search(len(h.Versions), func(i int) bool { return h.Versions[i].Order.After(v.Order) })
 	if i > 0 {
@@ -69,13 +74,22 @@ func (h *History) insert(v Version, collapse bool) error {
 				return err
 			}
 			if same {
+				if before.Again == nil || v.Order.After(*before.Again) {
+					before.Again = &v.Order
+				}
 				return nil
 			}
 		}
 	}
-	h.Versions = append(h.Versions, Version{})
-	copy(h.Versions[i+1:], h.Versions[i:])
-	h.Versions[i] = v
+	h.Versions = slices.Insert(h.Versions, i, v)
+	if i > 0 {
+		if again := h.Versions[i-1].Again; again != nil && again.After(v.Order) {
+			resumed := h.Versions[i-1]
+			resumed.Order, resumed.Again = *again, nil
+			h.Versions[i-1].Again = nil
+			h.Versions = slices.Insert(h.Versions, i+1, resumed)
+		}
+	}
 	return nil
 }
 
