@@ -1,30 +1,58 @@
 package projections
 
-import "quartermaster/domain"
+import (
+	"math"
+
+	"quartermaster/domain"
+)
 
 // Declared returns what the rows say about the thing that an event is about,
 // in effect when the event would take effect: the version that the event would
 // replace, nil when there is none or the event is a measurement. An event that
-// takes effect at once is compared with the latest.
-func Declared(v View, env *domain.Envelope) (*Version, error) {
+// takes effect at once is compared with the latest. Void decisions do not count.
+func Declared(v View, a *Authority, env *domain.Envelope) (*Version, error) {
+	p, h, err := history(v, env)
+	switch {
+	case err != nil || h == nil:
+		return nil, err
+	case p.effective == 0:
+		return a.Latest(p.key, h), nil
+	default:
+		return a.At(p.key, h, p.effective), nil
+	}
+}
+
+// Refusal says why a signed event, appended now, would take no effect; "" when
+// it would. Whoever appends decisions asks first, because a void decision
+// stays in the log for ever.
+func (a *Authority) Refusal(v View, env *domain.Envelope) (string, error) {
+	p, h, err := history(v, env)
+	if err != nil || env.Signature == nil {
+		return "", err
+	}
+	if h == nil {
+		h = &History{}
+	}
+	return a.judge(p.key, h, &Version{
+		Order: env.Order(p.effective), Workspace: env.Workspace, Event: env.Event,
+		Signer: &Signer{Operator: env.Signature.Operator, Key: env.Signature.Key, Time: env.Time, Appended: env.Time, Offset: math.MaxInt64},
+	}), nil
+}
+
+// history returns the history that an event belongs to, nil when there is none.
+func history(v View, env *domain.Envelope) (placement, *History, error) {
 	scope, err := env.Key()
 	if err != nil {
-		return nil, err
+		return placement{}, nil, err
 	}
 	p, ok := place(env, scope)
 	if !ok {
-		return nil, nil
+		return p, nil, nil
 	}
 	row, err := v.Get(p.key)
 	if err != nil {
-		return nil, err
+		return p, nil, err
 	}
-	h, ok := row.(*History)
-	if !ok {
-		return nil, nil
-	}
-	if p.effective == 0 {
-		return h.Latest(), nil
-	}
-	return h.At(p.effective), nil
+	h, _ := row.(*History)
+	return p, h, nil
 }

@@ -78,15 +78,18 @@ func (a *app) apply(ctx context.Context, files []string, dryRun bool, key string
 		ans := applyAnswer{Changes: []change{}}
 		var todo []domain.Envelope
 		if err := h.view(ctx, func(v projections.View) error {
+			auth, err := projections.NewAuthority(v)
+			if err != nil {
+				return err
+			}
 			for i := range envs {
-				before, err := projections.Declared(v, &envs[i])
+				before, err := projections.Declared(v, auth, &envs[i])
 				if err != nil {
 					return err
 				}
-				// A decision is made now, whenever it takes effect. What needs none
-				// takes effect when the file says, unless that would leave it behind
-				// what holds already.
-				if domain.NeedsSignature(envs[i].Event.Type()) || before != nil && before.Order.Effective > envs[i].Time {
+				// It takes effect when the file says, unless that would leave it
+				// behind what holds already.
+				if before != nil && before.Order.Effective > envs[i].Time {
 					envs[i].Time = now()
 				}
 				c := change{Action: "add", Type: envs[i].Event.Type(), Of: scopeOf(&envs[i]), Name: envs[i].Subject, After: envs[i].Event}

@@ -100,6 +100,29 @@ func (h *home) firstOperator(ctx context.Context) (signer, error) {
 	return s, nil
 }
 
+// refused returns an error that names every event whose signer has no right to
+// decide it.
+func refused(v projections.View, envs []*domain.Envelope) error {
+	auth, err := projections.NewAuthority(v)
+	if err != nil || auth.Root() == "" { // the first operator registers himself
+		return err
+	}
+	var errs []error
+	for _, env := range envs {
+		reason, err := auth.Refusal(v, env)
+		if err != nil {
+			return err
+		}
+		if reason != "" {
+			errs = append(errs, fmt.Errorf("%s %s would take no effect: %s", env.Event.Type(), env.Subject, reason))
+		}
+	}
+	if len(errs) > 0 {
+		errs = append(errs, errors.New("nothing was appended; an admin changes what an operator may do with \"quartermaster operator add NAME --role ROLE --limit AMOUNT --public-key-of FILE\""))
+	}
+	return errors.Join(errs...)
+}
+
 func firstName() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return strings.ToValidUTF8(u.Username, "?")
@@ -107,17 +130,25 @@ func firstName() string {
 	return "first"
 }
 
-// decide signs and appends events, and folds them.
+// decide signs and appends events, and folds them. Nothing is appended when any
+// of them would take no effect.
 func (h *home) decide(ctx context.Context, command string, s signer, envs []domain.Envelope) error {
 	ptrs := make([]*domain.Envelope, len(envs))
 	for i := range envs {
-		if err := domain.Validate(&envs[i]); err != nil {
+		env := &envs[i]
+		if domain.NeedsSignature(env.Event.Type()) {
+			env.Time = now() // a decision is made now, whenever it takes effect
+		}
+		if err := domain.Validate(env); err != nil {
 			return err
 		}
-		if err := s.sign(&envs[i]); err != nil {
+		if err := s.sign(env); err != nil {
 			return err
 		}
-		ptrs[i] = &envs[i]
+		ptrs[i] = env
+	}
+	if err := h.view(ctx, func(v projections.View) error { return refused(v, ptrs) }); err != nil {
+		return err
 	}
 	if err := h.stream(command).Append(ctx, ptrs...); err != nil {
 		return fmt.Errorf("append to the log: %w", err)
