@@ -25,8 +25,9 @@
 //
 // What a file could do harm with is refused before it is parsed: more than 16
 // MiB, more than a million marks (lines, colons, commas, brackets), nesting
-// deeper than 32, bytes that are not text, and YAML's anchors, aliases, tags
-// and complex keys, which no declaration needs and bombs are made of.
+// deeper than 32, more than 2000 keys in a mapping or 1000 documents, bytes that
+// are not text, and YAML's anchors, aliases, tags and complex keys, which no
+// declaration needs and bombs are made of.
 package manifest
 
 import (
@@ -137,9 +138,11 @@ func (es Errors) Unwrap() []error {
 
 // The bounds of a file; see the package comment.
 const (
-	maxBytes = 16 << 20
-	maxMarks = 1_000_000
-	maxDepth = 32
+	maxBytes     = 16 << 20
+	maxMarks     = 1_000_000
+	maxDepth     = 32
+	maxKeys      = 2000
+	maxDocuments = 1000
 )
 
 // Load reads a file and returns what it declares. The name stands in messages;

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"sort"
 	"strings"
 	"unicode/utf8"
 
@@ -148,20 +147,26 @@ func place(data []byte, offset int) (line, column int) {
 	return bytes.Count(before, []byte("\n")) + 1, utf8.RuneCount(before[start:]) + 1
 }
 
-// Finding places one by one would read the file once for each; lines remembers
-// where they begin.
-func lineStarts(data []byte) []int {
-	starts := []int{0}
-	for i, b := range data {
-		if b == '\n' {
-			starts = append(starts, i+1)
+// cursor turns ascending offsets into places, reading the file once.
+type cursor struct {
+	data                 []byte
+	offset, line, column int
+}
+
+func (c *cursor) to(offset int) *node {
+	for c.offset < offset {
+		r, size := utf8.DecodeRune(c.data[c.offset:])
+		c.offset += size
+		c.column++
+		if r == '\n' {
+			c.line, c.column = c.line+1, 1
 		}
 	}
-	return starts
+	return &node{line: c.line, column: c.column}
 }
 
 func (l *loader) readJSON(data []byte, fail func(int, string, ...any) error) ([]*node, error) {
-	starts := lineStarts(data)
+	places := cursor{data: data, line: 1, column: 1}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	// token returns the next token and where it begins, which the decoder does not say.
@@ -170,8 +175,7 @@ func (l *loader) readJSON(data []byte, fail func(int, string, ...any) error) ([]
 		for at < len(data) && strings.IndexByte(" \t\r\n,:", data[at]) >= 0 {
 			at++
 		}
-		line := sort.SearchInts(starts, at+1)
-		n := &node{line: line, column: utf8.RuneCount(data[starts[line-1]:at]) + 1}
+		n := places.to(at)
 		tok, err := dec.Token()
 		if err != nil && !errors.Is(err, io.EOF) {
 			return nil, nil, fail(at, "is not JSON: %v", err)
@@ -211,6 +215,9 @@ func (l *loader) readJSON(data []byte, fail func(int, string, ...any) error) ([]
 				if n.shape == mapping {
 					child.shape, child.text = words, tok.(string)
 					n.keys = append(n.keys, child)
+					if len(n.keys) > maxKeys {
+						return Errors{{Where: l.at(child), Problem: fmt.Sprintf("is one key too many: a mapping has at most %d", maxKeys)}}
+					}
 					if tok, child, err = next(); err != nil {
 						if errors.Is(err, io.EOF) {
 							err = fail(len(data), "is not JSON: it ends within a value")
@@ -234,6 +241,9 @@ func (l *loader) readJSON(data []byte, fail func(int, string, ...any) error) ([]
 		}
 		if err != nil {
 			return nil, err
+		}
+		if len(docs) == maxDocuments {
+			return nil, Errors{{Where: l.at(n), Problem: fmt.Sprintf("is one document too many: at most %d are allowed", maxDocuments)}}
 		}
 		if err := value(tok, n, 1); err != nil {
 			return nil, err
@@ -284,12 +294,15 @@ func (l *loader) readYAML(data []byte) (docs []*node, err error) {
 // what stood in the file.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// refuse finds the first token of what this format leaves out of YAML, and
-// nesting that would exhaust a recursive parser.
+// refuse finds the first token of what this format leaves out of YAML, of
+// nesting that would exhaust a recursive parser, and of more keys or documents
+// than a parser reads in reasonable time that takes the square of their number.
 func refuse(tokens token.Tokens) (*token.Token, string) {
+	type block struct{ column, keys int }
 	var (
-		flow    int
-		columns []int // of the blocks that enclose the token
+		blocks    []block // that enclose the token
+		flows     []int   // brackets that enclose it, by the keys in each
+		documents int
 	)
 	for i, t := range tokens {
 		switch t.Type {
@@ -302,20 +315,38 @@ func refuse(tokens token.Tokens) (*token.Token, string) {
 		case token.MappingKeyType:
 			return t, "complex keys are not read; write key: value"
 		case token.SequenceStartType, token.MappingStartType:
-			flow++
+			flows = append(flows, 0)
 		case token.SequenceEndType, token.MappingEndType:
-			flow = max(0, flow-1)
+			flows = flows[:max(0, len(flows)-1)]
 		case token.DocumentHeaderType, token.DocumentEndType:
-			flow, columns = 0, columns[:0]
-		}
-		key := i+1 < len(tokens) && tokens[i+1].Type == token.MappingValueType
-		if flow == 0 && (key || t.Type == token.SequenceEntryType) {
-			for len(columns) > 0 && columns[len(columns)-1] >= t.Position.Column {
-				columns = columns[:len(columns)-1]
+			flows, blocks = flows[:0], blocks[:0]
+			if documents++; documents > maxDocuments {
+				return t, fmt.Sprintf("is one document too many: at most %d are allowed", maxDocuments)
 			}
-			columns = append(columns, t.Position.Column)
 		}
-		if flow+len(columns) > maxDepth {
+		isKey := i+1 < len(tokens) && tokens[i+1].Type == token.MappingValueType
+		keys := 0
+		switch {
+		case len(flows) > 0 && isKey:
+			flows[len(flows)-1]++
+			keys = flows[len(flows)-1]
+		case len(flows) == 0 && (isKey || t.Type == token.SequenceEntryType):
+			column := t.Position.Column
+			for len(blocks) > 0 && blocks[len(blocks)-1].column > column {
+				blocks = blocks[:len(blocks)-1]
+			}
+			if len(blocks) == 0 || blocks[len(blocks)-1].column < column {
+				blocks = append(blocks, block{column: column})
+			}
+			if isKey {
+				blocks[len(blocks)-1].keys++
+				keys = blocks[len(blocks)-1].keys
+			}
+		}
+		if keys > maxKeys {
+			return t, fmt.Sprintf("is one key too many: a mapping has at most %d", maxKeys)
+		}
+		if len(flows)+len(blocks) > maxDepth {
 			return t, fmt.Sprintf("nests deeper than %d", maxDepth)
 		}
 	}

@@ -107,7 +107,7 @@ func (l *loader) explain(doc *node, raw any, e *jsonschema.ValidationError) {
 	case *kind.Const:
 		l.fault(n, field, "is %s, want %v", n.describe(), k.Want)
 	case *kind.Pattern:
-		l.fault(n, field, "%s is not understood%s", n.describe(), example(def))
+		l.fault(n, field, "%s is not understood%s", n.describe(), form(def))
 	case *kind.UniqueItems:
 		l.fault(n.values[k.Duplicates[1]], field, "names %s twice", n.values[k.Duplicates[1]].describe())
 	case *kind.MinLength:
@@ -171,13 +171,18 @@ func kinds(types []string) string {
 	return strings.Join(out, " or ")
 }
 
-// example quotes the first example of a definition, or what it says of itself.
+// form shows how a value is written: by an example, else in the schema's words.
+func form(def map[string]any) string {
+	if s, ok := def["description"].(string); ok && def["examples"] == nil {
+		return "; want: " + s
+	}
+	return example(def)
+}
+
+// example quotes the first example of a definition.
 func example(def map[string]any) string {
 	ex, ok := def["examples"].([]any)
 	if !ok || len(ex) == 0 {
-		if s, ok := def["description"].(string); ok {
-			return "; want: " + s
-		}
 		return ""
 	}
 	if s, ok := ex[0].(string); ok {
