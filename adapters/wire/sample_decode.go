@@ -16,8 +16,8 @@ import (
 
 func isSample(rec *domain.Record) bool {
 	return len(rec.Headers) == 2 &&
-		rec.Headers[0].Key == headerNames[attrSpecVersion] && string(rec.Headers[0].Value) == specVersion &&
-		rec.Headers[1].Key == headerNames[attrType] && string(rec.Headers[1].Value) == sampledType
+		rec.Headers[0].Key == specHeader && string(rec.Headers[0].Value) == specVersion &&
+		rec.Headers[1].Key == typeHeader && string(rec.Headers[1].Value) == sampledType
 }
 
 var (
@@ -44,16 +44,18 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 		d.arrays = sampleArrays(s)
 		d.arrays[fieldNameParts] = &d.parts
 	}
-	if len(d.values) < len(buf) { // no value is shorter than a byte
-		d.values = make([]uint32, 2*len(buf))
+	if len(d.values) < len(buf)+8 { // no value is shorter than a byte; 8 are pointed at
+		d.values = make([]uint32, 2*len(buf)+8)
 	}
 	values := d.values
 	before := d.filled
 	d.filled = everyField
 
+	used := 0           // of values
 	var tails, text int // where name_tails begin and end
 	var seen uint64
 	for i := 0; i < len(buf); {
+		begin := i
 		tag := uint64(buf[i])
 		i++
 		if tag >= 0x80 {
@@ -79,6 +81,12 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 		}
 		if seen>>f&1 != 0 {
 			return fmt.Errorf("field %s: given twice", sampleFields[f])
+		}
+		if kind == protowire.BytesType && arrayFields>>f&1 != 0 {
+			if at, to, met := d.columns(buf, begin, used, seen); at > begin {
+				i, used, seen = at, to, met
+				continue
+			}
 		}
 		seen |= 1 << f
 		switch kind {
@@ -106,12 +114,12 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 			end := i + int(size)
 			v := buf[i:end:end]
 			if arrayFields>>f&1 != 0 {
-				n := unpack(values, v)
+				n := unpack(values[used:], buf[i:end:len(buf)])
 				if n < 0 {
 					return fmt.Errorf("field %s: an array is cut off, or a value has more than 32 bits", sampleFields[f])
 				}
-				*d.arrays[f] = values[:n:n]
-				values, i = values[n:], end
+				*d.arrays[f] = values[used : used+n : used+n]
+				used, i = used+n, end
 				continue
 			}
 			switch f {
@@ -145,11 +153,17 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 			}
 			i = end
 		case protowire.VarintType:
-			v, n := varint(buf[i:])
-			if n == 0 {
-				return errCut
+			var v uint64
+			if i+1 < len(buf) && buf[i]&0x80 != 0 && buf[i+1]&0x80 == 0 {
+				v = uint64(buf[i])&0x7f | uint64(buf[i+1])<<7
+				i += 2
+			} else {
+				long, n := varint(buf[i:])
+				if n == 0 {
+					return errCut
+				}
+				v, i = long, i+n
 			}
-			i += n
 			switch f {
 			case fieldIncarnation:
 				env.Incarnation = v
@@ -209,11 +223,15 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 	if err := checkInterval(s.Interval); err != nil {
 		return err
 	}
-	if err := checkText(env.Source, maxAttribute); err != nil {
-		return fmt.Errorf("field source: %w", err)
+	if len(env.Source) > maxAttribute || !plain(env.Source) {
+		if err := checkText(env.Source, maxAttribute); err != nil {
+			return fmt.Errorf("field source: %w", err)
+		}
 	}
-	if err := checkText(s.Node, maxAttribute); err != nil {
-		return fmt.Errorf("field node: %w", err)
+	if len(s.Node) > maxAttribute || !plain(s.Node) {
+		if err := checkText(s.Node, maxAttribute); err != nil {
+			return fmt.Errorf("field node: %w", err)
+		}
 	}
 	if seen&rareTexts != 0 {
 		for _, t := range [...]string{env.Subject, env.Workspace, env.Cites} {
@@ -236,6 +254,72 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 	}
 	d.cluster, d.partition = strings.Clone(env.Cluster), rec.Partition
 	return nil
+}
+
+// columns reads an array of as many as 127 bytes and those that follow it
+// directly, from the tag at i on, as long as they are what a writer of today
+// writes: it returns where it ended, how many values there are then, and which
+// fields were seen. Everything else is left to decodeSample, which asked. Most
+// machines have eight GPUs, so arrays of 8 and 16 bytes are taken in one step.
+func (d *Decoder) columns(buf []byte, i, used int, seen uint64) (int, int, uint64) {
+	p := unsafe.Pointer(unsafe.SliceData(buf))
+	for i+8 <= len(buf) {
+		w := word8(p, i)
+		tag, at := w&0x7f, i+2
+		if w&0x80 != 0 {
+			if w&0x8000 != 0 {
+				break
+			}
+			tag, w, at = tag|w>>1&0x3f80, w>>8, i+3
+		}
+		f, size := tag>>3, int(w>>8&0xff)
+		if f >= fieldCount || tag&7 != uint64(protowire.BytesType) || arrayFields&^seen>>f&1 == 0 || size >= 0x80 || size > len(buf)-at {
+			break
+		}
+		n := 8
+		out := (*[8]uint32)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(d.values)), 4*used))
+		switch size {
+		case 16:
+			w, x := word8(p, at), word8(p, at+8)
+			if ((w^evenBits)|(x^evenBits))&highBits != 0 {
+				n = unpack(d.values[used:], buf[at:at+size:len(buf)])
+				break
+			}
+			twoBytes((*[4]uint32)(out[:4]), w)
+			twoBytes((*[4]uint32)(out[4:]), x)
+		case 8:
+			w := word8(p, at)
+			if w&highBits != 0 {
+				n = unpack(d.values[used:], buf[at:at+size:len(buf)])
+				break
+			}
+			oneByte(out, w)
+		default:
+			n = unpack(d.values[used:], buf[at:at+size:len(buf)])
+		}
+		if n < 0 {
+			break
+		}
+		*d.arrays[f] = d.values[used : used+n : used+n]
+		i, used, seen = at+size, used+n, seen|1<<f
+	}
+	return i, used, seen
+}
+
+func word8(p unsafe.Pointer, i int) uint64 {
+	return binary.LittleEndian.Uint64((*[8]byte)(unsafe.Add(p, i))[:])
+}
+
+// oneByte takes apart eight varints of one byte each.
+func oneByte(out *[8]uint32, w uint64) {
+	out[0], out[1], out[2], out[3] = uint32(uint8(w)), uint32(uint8(w>>8)), uint32(uint8(w>>16)), uint32(uint8(w>>24))
+	out[4], out[5], out[6], out[7] = uint32(uint8(w>>32)), uint32(uint8(w>>40)), uint32(uint8(w>>48)), uint32(w>>56)
+}
+
+// twoBytes takes apart four varints of two bytes each.
+func twoBytes(out *[4]uint32, w uint64) {
+	w = w&evenSeven | w>>1&oddSeven
+	out[0], out[1], out[2], out[3] = uint32(uint16(w)), uint32(uint16(w>>16)), uint32(uint16(w>>32)), uint32(w>>48)
 }
 
 // clear empties what a sample before this one filled and this one lacks.
@@ -313,30 +397,37 @@ const (
 // unpack sets values to the varints in b, of which there is room for as many as
 // there are bytes, and returns how many there are, -1 when that is not what the
 // bytes are. Most arrays hold numbers of one, two or three bytes throughout,
-// which are taken eight bytes at a time. No number is shorter than a byte, so
-// none is written behind the room that was seen to be there at the beginning.
+// which are taken eight bytes at a time; what lies behind b, up to its capacity,
+// may be read and is dropped, and so is what is written behind the last value.
+// No number is shorter than a byte, so all of it stays within the room for eight
+// more values than b has bytes.
 func unpack(values []uint32, b []byte) int {
-	if len(values) < len(b) {
+	if len(values) < len(b)+8 {
 		return -1
 	}
-	first := unsafe.Pointer(unsafe.SliceData(values))
-	i, n := 0, uintptr(0)
-	for len(b)-i >= 8 {
-		w := binary.LittleEndian.Uint64(b[i:])
+	first, p := unsafe.Pointer(unsafe.SliceData(values)), unsafe.Pointer(unsafe.SliceData(b))
+	i, n := 0, 0
+	for i < len(b) {
+		if i+8 > cap(b) {
+			return unpackRest(values, n, b[i:])
+		}
+		w, left := word8(p, i), len(b)-i
 		out := (*[8]uint32)(unsafe.Add(first, 4*n))
-		if w&highBits == evenBits {
-			w = w&evenSeven | w>>1&oddSeven
-			out[0], out[1], out[2], out[3] = uint32(uint16(w)), uint32(uint16(w>>16)), uint32(uint16(w>>32)), uint32(w>>48)
+		if left < 8 {
+			if w<<(64-8*left)&highBits == 0 {
+				oneByte(out, w)
+				return n + left
+			}
+		} else if w&highBits == evenBits {
+			twoBytes((*[4]uint32)(out[:4]), w)
 			i, n = i+8, n+4
 			continue
-		}
-		if w&highBits == 0 {
-			out[0], out[1], out[2], out[3] = uint32(uint8(w)), uint32(uint8(w>>8)), uint32(uint8(w>>16)), uint32(uint8(w>>24))
-			out[4], out[5], out[6], out[7] = uint32(uint8(w>>32)), uint32(uint8(w>>40)), uint32(uint8(w>>48)), uint32(w>>56)
+		} else if w&highBits == 0 {
+			oneByte(out, w)
 			i, n = i+8, n+8
 			continue
 		}
-		if w&sixHigh == sixBits {
+		if w&sixHigh == sixBits && left >= 6 {
 			out[0] = uint32(w&0x7f | w>>1&0x3f80 | w>>2&0x1fc000)
 			out[1] = uint32(w>>24&0x7f | w>>25&0x3f80 | w>>26&0x1fc000)
 			i, n = i+6, n+2
@@ -353,14 +444,14 @@ func unpack(values []uint32, b []byte) int {
 			out[0] = uint32(w&0x7f | w>>1&0x3f80 | w>>2&0x1fc000)
 			i += 3
 		default:
-			return unpackRest(values, int(n), b[i:])
+			return unpackRest(values, n, b[i:])
 		}
 		n++
 	}
-	if i < len(b) {
-		return unpackRest(values, int(n), b[i:])
+	if i > len(b) { // the last one goes on behind the array
+		return -1
 	}
-	return int(n)
+	return n
 }
 
 // unpackRest goes on where numbers are longer, or the last few are left.
@@ -395,9 +486,8 @@ func unpackRest(values []uint32, n int, b []byte) int {
 const block = 32
 
 func copyBlock(to, from unsafe.Pointer) {
-	w := (*[block / 8]uint64)(from)
-	a, b, c, d := w[0], w[1], w[2], w[3]
-	*(*[block / 8]uint64)(to) = [...]uint64{a, b, c, d}
+	*(*[block / 2]byte)(to) = *(*[block / 2]byte)(from)
+	*(*[block / 2]byte)(unsafe.Add(to, block/2)) = *(*[block / 2]byte)(unsafe.Add(from, block/2))
 }
 
 // names writes out the table of names, which frontCode made, one behind the
@@ -424,9 +514,10 @@ func (d *Decoder) names(text []byte, size int) error {
 		}
 	}
 	arena := unsafe.Pointer(unsafe.SliceData(d.arena))
-	room := len(d.arena) - 2*maxName // a name and a block fit behind it
-	at, length := 0, 0               // in the arena: where this name begins; how long the one before is
-	like, alike := 0, 0              // where the first that shares at least as much with this one begins, and how much that is
+	room := len(d.arena) - 2*maxName                                       // a name and a block fit behind it
+	at, length := 0, 0                                                     // in the arena: where this name begins; how long the one before is
+	like, alike := 0, 0                                                    // where the first that shares at least as much with this one begins, and how much that is
+	first, last := unsafe.Pointer(unsafe.SliceData(text)), len(text)-block // a block can be read from there
 	tail := 0
 	for i := range names {
 		shared, rest := int(parts[0]), int(parts[1])
@@ -449,13 +540,12 @@ func (d *Decoder) names(text []byte, size int) error {
 		for n := 0; n < shared; n += block {
 			copyBlock(unsafe.Add(name, n), unsafe.Add(arena, like+n))
 		}
-		if left := text[tail:]; len(left) >= rest+block {
-			from, to := unsafe.Pointer(unsafe.SliceData(left)), unsafe.Add(name, shared)
+		if tail+rest <= last {
 			for n := 0; n < rest; n += block {
-				copyBlock(unsafe.Add(to, n), unsafe.Add(from, n))
+				copyBlock(unsafe.Add(name, shared+n), unsafe.Add(first, tail+n))
 			}
 		} else {
-			copy(d.arena[at+shared:], left[:rest])
+			copy(d.arena[at+shared:], text[tail:tail+rest])
 		}
 		names[i] = unsafe.String((*byte)(name), length)
 		if !ascii {

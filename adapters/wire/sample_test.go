@@ -2,10 +2,13 @@ package wire
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
 
 	"quartermaster/domain"
 	eventsv1 "quartermaster/schemas/events/v1"
@@ -133,8 +136,38 @@ func TestSampleDecodesWithoutAllocating(t *testing.T) {
 	}
 }
 
-// The same sample in this package's decoder, which checks it and writes out its
-// names, and in generated code, which does neither.
+// Arrays are read as protowire reads them, number by number, whatever their
+// sizes, wherever they are cut and whatever stands behind them.
+func TestUnpack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var b []byte
+		for range rapid.IntRange(0, 20).Draw(t, "runs") {
+			bits, run := rapid.IntRange(0, 33).Draw(t, "bits"), rapid.IntRange(1, 9).Draw(t, "run")
+			for range run {
+				b = protowire.AppendVarint(b, rapid.Uint64Range(1<<bits>>1, 1<<bits-1).Draw(t, "value"))
+			}
+		}
+		b = b[:rapid.IntRange(0, len(b)).Draw(t, "length")]
+		var want []uint32
+		for rest := b; len(rest) > 0; {
+			v, n := protowire.ConsumeVarint(rest)
+			if n < 0 || v > math.MaxUint32 {
+				want, rest = nil, nil
+				break
+			}
+			want, rest = append(want, uint32(v)), rest[n:]
+		}
+		behind := rapid.SliceOfN(rapid.Byte(), 0, 9).Draw(t, "behind")
+		values := make([]uint32, len(b)+8)
+		n := unpack(values, append(slices.Clone(b), behind...)[:len(b):len(b)+len(behind)])
+		if want == nil && n > 0 || want == nil && n == 0 && len(b) > 0 || want != nil && (n < 0 || !slices.Equal(values[:n], want)) {
+			t.Fatalf("%x is read as %d values %d, want %d", b, n, values[:max(n, 0)], want)
+		}
+	})
+}
+
+// The same sample in this package's decoder, which checks its text and writes out
+// its names, and in generated code, which does neither.
 func BenchmarkDecodeSample(b *testing.B) {
 	for _, c := range []struct {
 		name      string

@@ -85,6 +85,8 @@ const (
 const endOfTime = 9214646400 * domain.Second
 
 const (
+	specHeader  = "ce_specversion"
+	typeHeader  = "ce_type"
 	specVersion = "1.0"
 	contentType = "application/protobuf"
 	typePrefix  = "quartermaster."
@@ -122,8 +124,8 @@ const (
 )
 
 var headerNames = [attributeCount]string{
-	attrSpecVersion:         "ce_specversion",
-	attrType:                "ce_type",
+	attrSpecVersion:         specHeader,
+	attrType:                typeHeader,
 	attrID:                  "ce_id",
 	attrSource:              "ce_source",
 	attrTime:                "ce_time",
