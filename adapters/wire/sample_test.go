@@ -152,7 +152,7 @@ func TestUnpack(t *testing.T) {
 		for rest := b; len(rest) > 0; {
 			v, n := protowire.ConsumeVarint(rest)
 			if n < 0 || v > math.MaxUint32 {
-				want, rest = nil, nil
+				want = nil
 				break
 			}
 			want, rest = append(want, uint32(v)), rest[n:]
