@@ -43,8 +43,8 @@ build: ## Build every command under cmd/ into bin/
 	CGO_ENABLED=$(CGO) $(GO) build -trimpath -o bin/ ./cmd/...
 
 .PHONY: demo
-demo: ## Play a user's session from end to end, on generated files or those under QUARTERMASTER_DATA
-	$(GO) test ./cmd/quartermaster -run 'TestScript/demo' -v -count=1
+demo: build ## Play a user's first hour from end to end, on made-up files, in a home that is thrown away
+	@deploy/demo/first-hour.sh
 
 .PHONY: test
 test: ## Run the tests, under the race detector where a C compiler is found

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -61,7 +62,10 @@ operator.`,
 }
 
 func (a *app) apply(ctx context.Context, files []string, dryRun bool, key string) error {
-	var envs []domain.Envelope
+	var (
+		envs []domain.Envelope
+		refs []manifest.Reference
+	)
 	for _, path := range files {
 		f, err := os.Open(path)
 		if err != nil {
@@ -72,12 +76,15 @@ func (a *app) apply(ctx context.Context, files []string, dryRun bool, key string
 		if err != nil {
 			return err
 		}
-		envs = append(envs, got.Envelopes...)
+		envs, refs = append(envs, got.Envelopes...), append(refs, got.References...)
 	}
 	return a.with(ctx, func(h *home) error {
 		ans := applyAnswer{Changes: []change{}}
 		var todo []domain.Envelope
 		if err := h.view(ctx, func(v projections.View) error {
+			if err := resolve(v, envs, refs); err != nil {
+				return err
+			}
 			auth, err := projections.NewAuthority(v)
 			if err != nil {
 				return err
@@ -137,6 +144,45 @@ func (a *app) apply(ctx context.Context, files []string, dryRun bool, key string
 		}
 		return nil
 	})
+}
+
+// resolve refuses names that are declared neither in the files nor in the log:
+// they are slips of the pen, and would sit in every report.
+func resolve(v projections.View, envs []domain.Envelope, refs []manifest.Reference) error {
+	if len(refs) == 0 {
+		return nil
+	}
+	known := map[string]map[string]bool{
+		"workspace": {platform: true}, "region": {}, "cluster": {},
+	}
+	tables := map[string]projections.Table{
+		"workspace": projections.TableWorkspaces, "region": projections.TableRegions, "cluster": projections.TableClusters,
+	}
+	for kind, t := range tables {
+		if err := v.Scan(projections.Query{Table: t}, func(k projections.Key, _ projections.Row) error {
+			known[kind][k.ID] = true
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	for i := range envs {
+		switch ev := envs[i].Event.(type) {
+		case *domain.WorkspaceRegistered:
+			known["workspace"][envs[i].Workspace] = true
+		case *domain.RegionDefined:
+			known["region"][ev.Region] = true
+		case *domain.ClusterRegistered:
+			known["cluster"][envs[i].Cluster] = true
+		}
+	}
+	var errs []error
+	for _, r := range refs {
+		if ids, ok := known[r.Kind]; ok && !ids[r.ID] {
+			errs = append(errs, fmt.Errorf("%s: %s %q is declared neither here nor in the log", r.Where, r.Kind, r.ID))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func scopeOf(env *domain.Envelope) string {

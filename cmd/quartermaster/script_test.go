@@ -37,11 +37,16 @@ func TestScript(t *testing.T) {
 		t.Logf("the public data are not at %s: scripts that need them are skipped (set QUARTERMASTER_DATA)", data)
 		data = ""
 	}
+	demo, err := filepath.Abs(filepath.Join("..", "..", "deploy", "demo", "first-hour"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"),
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("QUARTERMASTER_HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("DATA", data)
+			env.Setenv("DEMO", demo)
 			env.Setenv("HOME", env.WorkDir)
 			return nil
 		},
