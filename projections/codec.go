@@ -47,7 +47,11 @@ func EncodeRow(row Row) ([]byte, error) {
 // DecodeRow reads what [EncodeRow] wrote for a row of the table.
 func DecodeRow(t Table, b []byte) (Row, error) {
 	row := newRow(t)
-	if err := lenient.Unmarshal(b, row); err != nil {
+	unmarshal := func() error { return lenient.Unmarshal(b, row) }
+	if u, ok := row.(*UsageHour); ok {
+		unmarshal = func() error { return u.UnmarshalCBOR(b) }
+	}
+	if err := unmarshal(); err != nil {
 		return nil, fmt.Errorf("decode row of %s: %w", t, err)
 	}
 	return row, nil

@@ -18,7 +18,7 @@ type lastSeen struct {
 func lastReports(view View, at domain.Instant) (map[nodeName]*lastSeen, error) {
 	out := map[nodeName]*lastSeen{}
 	var ranks []*Observer
-	err := view.Scan(Query{Table: TableUsage, To: hourOf(at-1) + 1}, func(k Key, row Row) error {
+	err := view.Scan(Query{Table: TableUsage, To: hourOf(at-1) + 1, Last: true}, func(k Key, row Row) error {
 		hour := domain.Instant(k.Hour) * domain.Hour
 		name := nodeName{k.Scope, k.ID}
 		s := out[name]

@@ -1,7 +1,9 @@
 package projections
 
 import (
+	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -197,8 +199,21 @@ func newRow(t Table) Row {
 
 type entry struct {
 	key  Key
-	row  Row
+	row  Row    // nil while sealed
+	raw  []byte // the row's encoding while sealed, nil otherwise
 	mark uint64 // the batch that changed it last
+}
+
+// read returns the row without opening the entry, so that several may read.
+func (e *entry) read() (Row, error) {
+	if e.row != nil {
+		return e.row, nil
+	}
+	row, err := DecodeRow(e.key.Table, e.raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", e.key, err)
+	}
+	return row, nil
 }
 
 // Rows is the working set of one partition: the rows that a fold sees and
@@ -215,16 +230,69 @@ type Rows struct {
 	// names holds one copy of each name that rows keep, since thousands of rows
 	// keep the same few.
 	names map[string]string
+	// open holds the usage hours that are not sealed, newest is the latest of
+	// their hours, and kept how many stayed open when some were last sealed.
+	open   []*entry
+	newest int64
+	kept   int
+	least  int // how many may stay open in any case
+	// err is the first failure to open a sealed row.
+	err error
 }
 
 // NewRows returns an empty working set.
-func NewRows() *Rows { return &Rows{batch: 1} }
+func NewRows() *Rows { return &Rows{batch: 1, least: leastOpen} }
 
 func (r *Rows) find(k Key) *entry {
 	if r.declared != nil && !r.declared[k] {
 		r.trespass = append(r.trespass, k.clone())
 	}
-	return r.tables[k.Table][k]
+	e := r.tables[k.Table][k]
+	if e == nil || e.row != nil {
+		return e
+	}
+	row, err := e.read()
+	if err != nil {
+		r.err = errors.Join(r.err, err)
+		row = newRow(k.Table)
+	}
+	e.row, e.raw = row, nil
+	r.opened(e)
+	return e
+}
+
+func (r *Rows) opened(e *entry) {
+	if e.key.Table == TableUsage {
+		r.open = append(r.open, e)
+		r.newest = max(r.newest, e.key.Hour)
+	}
+}
+
+// leastOpen is how many usage hours may stay open before any is sealed.
+const leastOpen = 1024
+
+// seal encodes the usage hours that are behind the present one and were not
+// touched by the last batch. An encoded row takes a quarter of the memory, and
+// the garbage collector does not look into it; a late sample opens it again.
+// So the cost of folding does not grow with history.
+func (r *Rows) seal() {
+	if len(r.open) <= max(r.least, 2*r.kept) {
+		return
+	}
+	last := r.batch - 1
+	still := r.open[:0]
+	var b []byte
+	for _, e := range r.open {
+		u, ok := e.row.(*UsageHour)
+		if !ok || e.mark == last || e.key.Hour >= r.newest-1 {
+			still = append(still, e)
+			continue
+		}
+		b = appendUsage(b[:0], u)
+		e.row, e.raw = nil, bytes.Clone(b)
+	}
+	clear(r.open[len(still):])
+	r.open, r.kept = still, len(still)
 }
 
 // Get returns a row for reading, nil when there is none.
@@ -240,7 +308,17 @@ func (r *Rows) Add(k Key, row Row) {
 	if r.tables[k.Table] == nil {
 		r.tables[k.Table] = make(map[Key]*entry)
 	}
-	r.tables[k.Table][k] = &entry{key: k, row: row}
+	e := &entry{key: k, row: row}
+	r.tables[k.Table][k] = e
+	r.opened(e)
+}
+
+// addSealed puts a stored row into the working set as it is encoded.
+func (r *Rows) addSealed(k Key, raw []byte) {
+	if r.tables[k.Table] == nil {
+		r.tables[k.Table] = make(map[Key]*entry)
+	}
+	r.tables[k.Table][k] = &entry{key: k, raw: raw}
 }
 
 // maxNames bounds the memory of names that are no longer used.
@@ -298,6 +376,7 @@ func change[R Row](r *Rows, k Key) R {
 			r.tables[k.Table] = make(map[Key]*entry)
 		}
 		r.tables[k.Table][k] = e
+		r.opened(e)
 	}
 	if e.mark != r.batch {
 		e.mark = r.batch

@@ -41,13 +41,7 @@ type snapshotHeader struct {
 
 // AppendRow appends a row with its key as sections and digests have it.
 func AppendRow(b []byte, k Key, row Row) ([]byte, error) {
-	b = appendHead(b, majorArray, 5)
-	b = appendText(appendText(appendText(b, k.Table.String()), k.Scope), k.ID)
-	if k.Hour >= 0 {
-		b = appendHead(b, majorUint, uint64(k.Hour))
-	} else {
-		b = appendHead(b, majorNegative, uint64(-1-k.Hour))
-	}
+	b = appendKey(b, k)
 	if u, ok := row.(*UsageHour); ok {
 		return appendUsage(b, u), nil
 	}
@@ -56,6 +50,16 @@ func AppendRow(b []byte, k Key, row Row) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", k, err)
 	}
 	return append(b, enc...), nil
+}
+
+// appendKey appends the head of a row's array and the four parts of its key.
+func appendKey(b []byte, k Key) []byte {
+	b = appendHead(b, majorArray, 5)
+	b = appendText(appendText(appendText(b, k.Table.String()), k.Scope), k.ID)
+	if k.Hour >= 0 {
+		return appendHead(b, majorUint, uint64(k.Hour))
+	}
+	return appendHead(b, majorNegative, uint64(-1-k.Hour))
 }
 
 // Digest is a running digest of rows: feed it each partition's rows by key,
@@ -86,6 +90,10 @@ func (p *memoryPartition) section() ([]byte, int, error) {
 	slices.SortFunc(entries, func(a, b *entry) int { return a.key.Compare(b.key) })
 	var b []byte
 	for _, e := range entries {
+		if e.row == nil {
+			b = append(appendKey(b, e.key), e.raw...)
+			continue
+		}
 		var err error
 		if b, err = AppendRow(b, e.key, e.row); err != nil {
 			return nil, 0, err
@@ -308,22 +316,21 @@ func (p *memoryPartition) fill(data []byte) error {
 		if k.Table, ok = tableNamed(name); !ok {
 			return fmt.Errorf("table %q is not known", name)
 		}
-		var row Row
 		if k.Table == TableUsage {
-			u := &UsageHour{}
-			r.usage(u)
-			if r.err != nil {
+			from := r.b
+			if r.skip(maxDepth); r.err != nil {
 				return fmt.Errorf("%s: %w", k, r.err)
 			}
-			row = u
-		} else {
-			row = newRow(k.Table)
-			rest, err := lenient.UnmarshalFirst(r.b, row)
-			if err != nil {
-				return fmt.Errorf("%s: %w", k, err)
-			}
-			r.b = rest
+			raw := from[:len(from)-len(r.b)]
+			p.rows.addSealed(k, raw[:len(raw):len(raw)])
+			continue
 		}
+		row := newRow(k.Table)
+		rest, err := lenient.UnmarshalFirst(r.b, row)
+		if err != nil {
+			return fmt.Errorf("%s: %w", k, err)
+		}
+		r.b = rest
 		p.rows.Add(k, row)
 	}
 	return nil

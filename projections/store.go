@@ -59,6 +59,8 @@ type Query struct {
 	// From and To bound [Key.Hour], half-open, in tables that are cut up by
 	// time; To 0 means no end.
 	From, To int64
+	// Last asks for the row of the greatest hour alone, of each scope and id.
+	Last bool
 }
 
 // Holds reports whether a key of the table is among those named.

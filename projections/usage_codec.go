@@ -233,6 +233,29 @@ func (r *cborReader) text() string {
 	return s
 }
 
+// maxDepth is more than any row nests.
+const maxDepth = 16
+
+// skip passes over one item of the kinds that rows are made of.
+func (r *cborReader) skip(depth int) {
+	if len(r.b) == 0 || depth == 0 {
+		r.fail("it ends early or nests too deep")
+		return
+	}
+	switch major := r.b[0] >> 5; major {
+	case majorUint, majorNegative:
+		r.head(major)
+	case majorBytes, majorText:
+		r.bytes(major)
+	case majorArray:
+		for n := r.array(); n > 0 && r.err == nil; n-- {
+			r.skip(depth - 1)
+		}
+	default:
+		r.fail("major type %d", major)
+	}
+}
+
 func (r *cborReader) id() (id domain.GPUID) {
 	b := r.bytes(majorBytes)
 	if len(b) != len(id) && r.err == nil {
