@@ -230,7 +230,7 @@ func now() domain.Instant { return domain.InstantOf(time.Now()) }
 func instantFlag(s string) (domain.Instant, error) {
 	for _, layout := range []string{time.DateOnly, "2006-01"} {
 		if t, err := time.ParseInLocation(layout, s, time.UTC); err == nil {
-			return domain.InstantOf(t), nil
+			return domain.ParseInstant(t.Format(time.RFC3339))
 		}
 	}
 	t, err := domain.ParseInstant(s)

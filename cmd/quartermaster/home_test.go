@@ -1,0 +1,121 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"quartermaster/adapters/archive"
+	"quartermaster/adapters/kafka"
+	"quartermaster/domain"
+)
+
+// openTest opens a home and keeps what it notes.
+func openTest(t *testing.T, dir string) (*home, *strings.Builder) {
+	t.Helper()
+	notes := &strings.Builder{}
+	a := &app{out: io.Discard, err: notes, dir: dir}
+	h, err := a.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, notes
+}
+
+func closeTest(t *testing.T, h *home) {
+	t.Helper()
+	if err := h.close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A home goes on from its newest sound snapshot and the tail of the log, and
+// the rows are the same as from the log alone.
+func TestSnapshotAndTail(t *testing.T) {
+	dir := t.TempDir()
+	e := newEstate(6, 10*time.Minute)
+	h, _ := openTest(t, dir)
+	for range 3 {
+		if err := errors.Join(e.fill(t.Context(), h, 60), h.catchUp(t.Context()), h.save(0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(e.fill(t.Context(), h, 60), h.catchUp(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	want, at, err := h.store.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeTest(t, h)
+	paths, err := archive.List(h.snapshots())
+	if err != nil || len(paths) != 2 {
+		t.Fatalf("%d snapshots are kept, want 2: %v", len(paths), err)
+	}
+	same := func(what string, records int64, note string) {
+		t.Helper()
+		h, notes := openTest(t, dir)
+		defer closeTest(t, h)
+		got, pos, err := h.store.Digest()
+		if err != nil || got != want || pos.String() != at.String() {
+			t.Errorf("%s: digest %x at %s, want %x at %s: %v", what, got, pos, want, at, err)
+		}
+		if n := h.runner.Progress().Records; n != records {
+			t.Errorf("%s: folded %d records, want %d", what, n, records)
+		}
+		if !strings.Contains(notes.String(), note) {
+			t.Errorf("%s: it noted %q, want %q in it", what, notes, note)
+		}
+	}
+	same("newest snapshot", 60, "")
+
+	b, err := os.ReadFile(paths[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 4
+	if err := os.WriteFile(paths[0], b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	same("the newest is damaged", 120, "is left aside: snapshot is damaged")
+	for _, p := range paths {
+		if err := os.Truncate(p, 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	same("all are damaged", 240, "is left aside")
+}
+
+// A log that is shorter than what was once folded is not gone on with.
+func TestShorterLog(t *testing.T) {
+	dir := t.TempDir()
+	h, _ := openTest(t, dir)
+	if err := errors.Join(newEstate(6, 10*time.Minute).fill(t.Context(), h, 60), h.catchUp(t.Context()), h.save(0)); err != nil {
+		t.Fatal(err)
+	}
+	closeTest(t, h)
+	if err := os.RemoveAll(dir + "/log"); err != nil {
+		t.Fatal(err)
+	}
+	a := &app{out: io.Discard, err: io.Discard, dir: dir}
+	if _, err := a.open(t.Context()); !errors.Is(err, kafka.ErrTrimmed) {
+		t.Fatalf("a home whose log is gone opens: %v", err)
+	}
+}
+
+// Times on the command line are RFC 3339, or a date or month in UTC.
+func TestInstantFlag(t *testing.T) {
+	may := domain.InstantOf(time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC))
+	for s, want := range map[string]domain.Instant{
+		"2026-05": may, "2026-05-01": may, "2026-05-01T02:00:00+02:00": may, "2026-05-01T00:00:00Z": may,
+		"2026-05-01 00:00": 0, "yesterday": 0, "": 0, "2026-13": 0, "0001-01-01": 0,
+	} {
+		got, err := instantFlag(s)
+		if (err == nil) != (want != 0) || got != want {
+			t.Errorf("%q: %s, %v", s, got, err)
+		}
+	}
+}
