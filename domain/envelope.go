@@ -139,16 +139,16 @@ type StreamID struct {
 // Stream returns the stream that the event belongs to.
 func (e *Envelope) Stream() StreamID { return StreamID{e.Source, e.Incarnation} }
 
-// Order places facts about one thing: the later in effect wins, and where two
-// take effect at once the one stated later, then the greater stream, then the
-// greater sequence. Order is total over different events, so the winner never
-// depends on arrival. Time stands before the stream so that a second decision
-// about the same day replaces the first whoever made it, and so that a signed
-// decision that is copied into the log again cannot overrule a newer one: its
-// time is signed.
+// Order places facts about one thing: the later in effect wins, where two take
+// effect at once the one stated later, where that is the same too the one
+// appended later, and last the greater stream and sequence. Order is total over
+// different events and the same in every replay. Time stands before the append
+// so that a signed decision that is copied into the log again cannot overrule a
+// newer one: its time is signed.
 type Order struct {
 	Effective   Instant
 	Time        Instant
+	Appended    Instant // the record's time; set by the fold
 	Source      string
 	Incarnation uint64
 	Sequence    uint64
@@ -161,6 +161,8 @@ func (o Order) After(p Order) bool {
 		return o.Effective > p.Effective
 	case o.Time != p.Time:
 		return o.Time > p.Time
+	case o.Appended != p.Appended:
+		return o.Appended > p.Appended
 	case o.Source != p.Source:
 		return o.Source > p.Source
 	case o.Incarnation != p.Incarnation:
@@ -170,13 +172,13 @@ func (o Order) After(p Order) bool {
 	}
 }
 
-// Order returns the event's place, effective at the given time or, when that
-// is zero, at the event's own time.
+// Order returns the event's place but for when it was appended, effective at the given
+// time or, when that is zero, at the event's own time.
 func (e *Envelope) Order(effective Instant) Order {
 	if effective == 0 {
 		effective = e.Time
 	}
-	return Order{effective, e.Time, e.Source, e.Incarnation, e.Sequence}
+	return Order{Effective: effective, Time: e.Time, Source: e.Source, Incarnation: e.Incarnation, Sequence: e.Sequence}
 }
 
 // Signature is an operator's signature over a decision. Message is what was

@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"fmt"
 	"math"
 
 	"quartermaster/domain"
@@ -33,10 +34,23 @@ func (a *Authority) Refusal(v View, env *domain.Envelope) (string, error) {
 	if h == nil {
 		h = &History{}
 	}
+	order := env.Order(p.effective)
+	order.Appended = math.MaxInt64
 	return a.judge(p.key, h, &Version{
-		Order: env.Order(p.effective), Workspace: env.Workspace, Event: env.Event,
+		Order: order, Workspace: env.Workspace, Event: env.Event,
 		Signer: &Signer{Operator: env.Signature.Operator, Key: env.Signature.Key, Time: env.Time, Appended: env.Time, Offset: math.MaxInt64},
 	}), nil
+}
+
+// Identity names what an event declares and from when, so that two events of
+// one identity contradict or repeat each other.
+func Identity(env *domain.Envelope) (string, error) {
+	scope, err := env.Key()
+	if err != nil {
+		return "", err
+	}
+	p, _ := place(env, scope)
+	return fmt.Sprintf("%s %s %s", p.key, env.Event.Type(), p.effective), nil
 }
 
 // history returns the history that an event belongs to, nil when there is none.

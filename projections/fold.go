@@ -166,6 +166,7 @@ func (f *Folder) Apply(rows *Rows, rec *domain.Record) error {
 		return fmt.Errorf("no fold for %s", env.Event.Type())
 	}
 	v := Version{Order: env.Order(p.effective), Recorded: env.Recorded, Workspace: env.Workspace, Event: env.Event}
+	v.Order.Appended = rec.Time
 	if s := env.Signature; s != nil {
 		v.Signer = &Signer{Operator: s.Operator, Key: s.Key, Time: env.Time, Appended: rec.Time, Offset: rec.Offset}
 	}

@@ -35,6 +35,7 @@ const snapshotMagic = "QMSNAP1\n"
 
 type snapshotHeader struct {
 	Method   string `cbor:"method"`
+	Log      string `cbor:"log"`
 	Position string `cbor:"position"`
 	Rows     int64  `cbor:"rows"`
 }
@@ -165,8 +166,9 @@ func (m *Memory) Digest() (sum [32]byte, at domain.Position, err error) {
 	return sum, at, err
 }
 
-// WriteSnapshot writes the rows and their position.
-func (m *Memory) WriteSnapshot(w io.Writer) (sum [32]byte, at domain.Position, err error) {
+// WriteSnapshot writes the rows and their position. log names the log that they
+// were folded from; a snapshot is of no use to another.
+func (m *Memory) WriteSnapshot(w io.Writer, log string) (sum [32]byte, at domain.Position, err error) {
 	err = m.View(context.Background(), func(v View) error {
 		at = v.Position()
 		bw := bufio.NewWriterSize(w, 1<<20)
@@ -174,7 +176,7 @@ func (m *Memory) WriteSnapshot(w io.Writer) (sum [32]byte, at domain.Position, e
 		for _, p := range m.parts {
 			rows += int64(p.rows.Len())
 		}
-		head, err := canonical.Marshal(snapshotHeader{Method, at.String(), rows})
+		head, err := canonical.Marshal(snapshotHeader{Method, log, at.String(), rows})
 		if err != nil {
 			return fmt.Errorf("encode snapshot header: %w", err)
 		}
@@ -207,13 +209,18 @@ func (m *Memory) WriteSnapshot(w io.Writer) (sum [32]byte, at domain.Position, e
 // replayed instead.
 var ErrSnapshotMethod = errors.New("snapshot was made by another version of the folds")
 
+// ErrSnapshotLog means that a snapshot is of another log. The log at hand can be
+// replayed instead.
+var ErrSnapshotLog = errors.New("snapshot is of another log")
+
 // ErrSnapshotDamaged means that a snapshot is not what was written. The log can
 // be replayed instead.
 var ErrSnapshotDamaged = errors.New("snapshot is damaged")
 
 // ReadSnapshot fills an empty store from a snapshot of size bytes, and checks
-// every byte of it against its digest. The store is unusable after an error.
-func (m *Memory) ReadSnapshot(r io.Reader, size int64) (domain.Position, error) {
+// every byte of it against its digest, and that it is of the log named. The
+// store is unusable after an error.
+func (m *Memory) ReadSnapshot(r io.Reader, size int64, log string) (domain.Position, error) {
 	br := bufio.NewReaderSize(r, 1<<20)
 	left := size
 	read := func(n uint64, what string) ([]byte, error) {
@@ -251,6 +258,9 @@ func (m *Memory) ReadSnapshot(r io.Reader, size int64) (domain.Position, error) 
 	}
 	if h.Method != Method {
 		return nil, fmt.Errorf("%w: %q, these are %q", ErrSnapshotMethod, h.Method, Method)
+	}
+	if h.Log != log {
+		return nil, fmt.Errorf("%w: %q, this is %q", ErrSnapshotLog, h.Log, log)
 	}
 	at, err := domain.ParsePosition(h.Position)
 	if err != nil {

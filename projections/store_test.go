@@ -14,7 +14,7 @@ type kept struct{ *projections.Memory }
 
 func (k kept) Reopen(t *testing.T) projections.Store {
 	var b bytes.Buffer
-	if _, _, err := k.WriteSnapshot(&b); err != nil {
+	if _, _, err := k.WriteSnapshot(&b, "test"); err != nil {
 		t.Fatal(err)
 	}
 	return kept{reopened(t, b.Bytes())}
@@ -23,7 +23,7 @@ func (k kept) Reopen(t *testing.T) projections.Store {
 func reopened(t interface{ Fatal(...any) }, snapshot []byte) *projections.Memory {
 	m := projections.NewMemory(domain.TopicSpecs())
 	m.Strict = true
-	if _, err := m.ReadSnapshot(bytes.NewReader(snapshot), int64(len(snapshot))); err != nil {
+	if _, err := m.ReadSnapshot(bytes.NewReader(snapshot), int64(len(snapshot)), "test"); err != nil {
 		t.Fatal(err)
 	}
 	return m

@@ -212,7 +212,10 @@ func observerRank(source string) int {
 	return 2
 }
 
-// ranked returns the observers of a row, the most believed first.
+// ranked returns the observers of a row, the most believed first: by rank, and
+// within a rank whoever came into the hour later. So a corrected file that is
+// imported after the first one counts. Which came later is the order of their
+// partition in the log.
 func ranked(into []*Observer, row *UsageHour) []*Observer {
 	into = into[:0]
 	if row == nil {
@@ -222,9 +225,8 @@ func ranked(into []*Observer, row *UsageHour) []*Observer {
 		into = append(into, &row.Observers[i])
 	}
 	if len(into) > 1 {
-		slices.SortFunc(into, func(a, b *Observer) int {
-			return cmp.Or(cmp.Compare(observerRank(a.Source), observerRank(b.Source)), cmp.Compare(a.Source, b.Source))
-		})
+		slices.Reverse(into)
+		slices.SortStableFunc(into, func(a, b *Observer) int { return cmp.Compare(observerRank(a.Source), observerRank(b.Source)) })
 	}
 	return into
 }

@@ -27,6 +27,9 @@ type Status struct {
 	CaughtUp func() bool
 	// Progress is what the folds did since the start.
 	Progress func() projections.Progress
+	// Quarantined is how many records are in quarantine and not resolved, -1 when
+	// that cannot be told.
+	Quarantined func() int
 	// End is how far the log is known to go.
 	End func() domain.Position
 }
@@ -58,9 +61,10 @@ func Handler(s Status) http.Handler {
 }
 
 var (
-	recordsDesc = prometheus.NewDesc("quartermaster_records_total", "Records read from the log since the start, by what became of them.", []string{"outcome"}, nil)
-	nextDesc    = prometheus.NewDesc("quartermaster_partition_next_offset", "Offset of the next record to fold.", []string{"topic", "partition"}, nil)
-	lagDesc     = prometheus.NewDesc("quartermaster_partition_lag_records", "Records in the log that are not folded yet.", []string{"topic", "partition"}, nil)
+	recordsDesc    = prometheus.NewDesc("quartermaster_records_total", "Records read from the log since the start, by what became of them.", []string{"outcome"}, nil)
+	nextDesc       = prometheus.NewDesc("quartermaster_partition_next_offset", "Offset of the next record to fold.", []string{"topic", "partition"}, nil)
+	quarantineDesc = prometheus.NewDesc("quartermaster_quarantine_open_records", "Records that could not be folded and are not resolved.", nil, nil)
+	lagDesc        = prometheus.NewDesc("quartermaster_partition_lag_records", "Records in the log that are not folded yet.", []string{"topic", "partition"}, nil)
 )
 
 type collector struct{ s Status }
@@ -69,6 +73,7 @@ func (collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- recordsDesc
 	ch <- nextDesc
 	ch <- lagDesc
+	ch <- quarantineDesc
 }
 
 func (c collector) Collect(ch chan<- prometheus.Metric) {
@@ -79,6 +84,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	outcome("folded", p.Folded)
 	outcome("repeat", p.Repeats)
 	outcome("quarantined", p.Quarantined)
+	ch <- prometheus.MustNewConstMetric(quarantineDesc, prometheus.GaugeValue, float64(c.s.Quarantined()))
 	for tp, next := range p.Position {
 		part := fmt.Sprint(tp.Partition)
 		ch <- prometheus.MustNewConstMetric(nextDesc, prometheus.GaugeValue, float64(next), string(tp.Topic), part)

@@ -161,6 +161,24 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	return l, nil
 }
 
+// ID returns the cluster's id, which tells this log from every other.
+func (l *Log) ID(ctx context.Context) (id string, err error) {
+	err = l.retry(ctx, func(ctx context.Context) error {
+		m, err := l.client.Metadata(ctx, &kafkago.MetadataRequest{Topics: []string{}})
+		if err == nil {
+			id = m.ClusterID
+		}
+		return err
+	})
+	if err == nil && id == "" {
+		err = errors.New("the cluster has no id")
+	}
+	if err != nil {
+		return "", fmt.Errorf("ask for the log's id: %w", err)
+	}
+	return id, nil
+}
+
 // Close ends every connection; calls in progress return an error. It may be
 // called more than once.
 func (l *Log) Close() error {

@@ -99,6 +99,17 @@ func (d declaration) since(t domain.Instant) domain.Instant {
 	return t
 }
 
+// notLater refuses entries that would take effect in the future and have no
+// place to say so: they would hold at once.
+func (d declaration) notLater() {
+	switch d.list {
+	case listWorkspaces, listRegions, listClusters, listDeployments:
+		if d.from > d.l.now {
+			d.fault("effective_from", "is in the future; %s can only be declared once they are there", d.list)
+		}
+	}
+}
+
 // effective is when an entry takes effect that cannot do without.
 func (d declaration) effective() domain.Instant {
 	if d.from == 0 && !d.has("effective_from") {
@@ -145,6 +156,7 @@ func (d declaration) named(field string) *node {
 // event returns what an entry declares, and what no other entry of its list may have.
 func (d declaration) event() (domain.Envelope, []string) {
 	id := d.text("id")
+	d.notLater()
 	env := domain.Envelope{Subject: id, Workspace: d.workspace, Time: d.since(d.from)}
 	key := []string{id}
 	switch d.list {

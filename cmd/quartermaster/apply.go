@@ -66,6 +66,7 @@ func (a *app) apply(ctx context.Context, files []string, dryRun bool, key string
 		envs []domain.Envelope
 		refs []manifest.Reference
 	)
+	declared := map[string]string{} // the file of each thing
 	for _, path := range files {
 		f, err := os.Open(path)
 		if err != nil {
@@ -75,6 +76,16 @@ func (a *app) apply(ctx context.Context, files []string, dryRun bool, key string
 		f.Close()
 		if err != nil {
 			return err
+		}
+		for i := range got.Envelopes {
+			id, err := projections.Identity(&got.Envelopes[i])
+			if err != nil {
+				return err
+			}
+			if first, twice := declared[id]; twice && first != path {
+				return fmt.Errorf("%s: %s %s is declared in %s already; keep one of them", path, got.Envelopes[i].Event.Type(), got.Envelopes[i].Subject, first)
+			}
+			declared[id] = path
 		}
 		envs, refs = append(envs, got.Envelopes...), append(refs, got.References...)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -18,9 +19,12 @@ import (
 	"quartermaster/projections"
 )
 
-// snapshotEvery is how many records may be folded before a snapshot is worth
-// its time: about a second of replaying.
-const snapshotEvery = 200_000
+// A snapshot is worth its time once this many records were folded since the last
+// one, about a second of replaying, or a twentieth of the log.
+const (
+	snapshotEvery = 200_000
+	snapshotShare = 20
+)
 
 // home is an open home: the log, and the rows folded from it.
 type home struct {
@@ -29,7 +33,24 @@ type home struct {
 	log    *kafka.Log
 	store  *projections.Memory
 	runner *projections.Runner
+	id     string          // of the log
 	saved  domain.Position // of the newest snapshot
+	aside  []string        // snapshots that could not be used, and why
+}
+
+// errNoHome means that a command that only reads was pointed at nothing.
+var errNoHome = errors.New("there is no home here yet: \"quartermaster apply\" or \"quartermaster import\" make one, or name another with --home")
+
+// reading refuses to make a home only to answer that it is empty: the path is
+// probably mistyped.
+func (a *app) reading() error {
+	if len(a.brokers) > 0 {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(a.dir, "log")); errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%s: %w", a.dir, errNoHome)
+	}
+	return nil
 }
 
 // open opens the home and folds what the log holds so far.
@@ -50,7 +71,12 @@ func (a *app) open(ctx context.Context) (*home, error) {
 // openLog opens the log alone.
 func (a *app) openLog(ctx context.Context) (*home, error) {
 	h := &home{app: a}
-	cfg := kafka.Config{Brokers: a.brokers}
+	cfg := kafka.Config{Brokers: a.brokers, Patience: patience}
+	for _, b := range a.brokers {
+		if _, _, err := net.SplitHostPort(b); err != nil {
+			return nil, fmt.Errorf("--brokers %q: want host:port, separated by commas", b)
+		}
+	}
 	if len(a.brokers) == 0 {
 		b, err := embedded.Open(ctx, embedded.Config{Dir: a.dir})
 		if err != nil {
@@ -67,6 +93,9 @@ func (a *app) openLog(ctx context.Context) (*home, error) {
 		return nil, errors.Join(fmt.Errorf("open log: %w", err), h.closeBroker())
 	}
 	h.log = log
+	if h.id, err = log.ID(ctx); err != nil {
+		return nil, errors.Join(err, log.Close(), h.closeBroker())
+	}
 	if err := log.EnsureTopics(ctx, domain.TopicSpecs()); err != nil {
 		return nil, errors.Join(fmt.Errorf("check topics: %w", err), log.Close(), h.closeBroker())
 	}
@@ -87,7 +116,11 @@ func newRunner(log *kafka.Log, store projections.Store) *projections.Runner {
 	}
 }
 
-func (h *home) snapshots() string { return filepath.Join(h.app.dir, "snapshots") }
+// patience is how long a command waits for a broker that does not answer.
+const patience = 10 * time.Second
+
+// snapshots is where the snapshots of this log are.
+func (h *home) snapshots() string { return filepath.Join(h.app.dir, "snapshots", h.id) }
 
 // load fills the store from the newest snapshot that is sound. Without one the
 // log is folded from its beginning, which gives the same.
@@ -104,6 +137,7 @@ func (h *home) load() error {
 		}
 		h.reset()
 		if !errors.Is(err, os.ErrNotExist) {
+			h.aside = append(h.aside, fmt.Sprintf("%s: %v", path, err))
 			h.app.note("%s is left aside: %v", path, err)
 		}
 	}
@@ -120,7 +154,7 @@ func (h *home) loadFile(path string) (domain.Position, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.store.ReadSnapshot(f, info.Size())
+	return h.store.ReadSnapshot(f, info.Size(), h.id)
 }
 
 // end returns the position of everything that is in the log now.
@@ -169,11 +203,8 @@ func (h *home) view(ctx context.Context, read func(projections.View) error) erro
 
 // save writes a snapshot when enough was folded since the last one. Only the
 // log's owner does: others would write over it.
-func (h *home) save(least int64) error {
+func (h *home) save() error {
 	if h.broker != nil && !h.broker.Owner() {
-		return nil
-	}
-	if h.runner.Progress().Records < least {
 		return nil
 	}
 	var at domain.Position
@@ -183,15 +214,16 @@ func (h *home) save(least int64) error {
 	}); err != nil {
 		return err
 	}
-	var folded int64
+	var folded, total int64
 	for tp, next := range at {
 		folded += next - h.saved[tp]
+		total += next
 	}
-	if folded < least {
+	if folded == 0 || folded < min(snapshotEvery, total/snapshotShare) {
 		return nil
 	}
 	if _, err := archive.Save(h.snapshots(), at, func(w io.Writer) error {
-		_, _, err := h.store.WriteSnapshot(w)
+		_, _, err := h.store.WriteSnapshot(w, h.id)
 		return err
 	}); err != nil {
 		return err
@@ -202,7 +234,7 @@ func (h *home) save(least int64) error {
 
 // close ends the use of the home, leaving a snapshot behind if it is worth it.
 func (h *home) close() error {
-	return errors.Join(h.save(snapshotEvery), h.log.Close(), h.closeBroker())
+	return errors.Join(h.save(), h.log.Close(), h.closeBroker())
 }
 
 func (h *home) closeBroker() error {
@@ -220,6 +252,14 @@ func (a *app) with(ctx context.Context, work func(*home) error) (err error) {
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
 	return work(h)
+}
+
+// read is with for commands that change nothing.
+func (a *app) read(ctx context.Context, work func(*home) error) error {
+	if err := a.reading(); err != nil {
+		return err
+	}
+	return a.with(ctx, work)
 }
 
 // now is the program's clock.

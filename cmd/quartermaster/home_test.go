@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +40,7 @@ func TestSnapshotAndTail(t *testing.T) {
 	e := newEstate(6, 10*time.Minute)
 	h, _ := openTest(t, dir)
 	for range 3 {
-		if err := errors.Join(e.fill(t.Context(), h, 60), h.catchUp(t.Context()), h.save(0)); err != nil {
+		if err := errors.Join(e.fill(t.Context(), h, 60), h.catchUp(t.Context()), h.save()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -50,6 +51,7 @@ func TestSnapshotAndTail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	h.saved = at // no snapshot of the last 60
 	closeTest(t, h)
 	paths, err := archive.List(h.snapshots())
 	if err != nil || len(paths) != 2 {
@@ -59,6 +61,7 @@ func TestSnapshotAndTail(t *testing.T) {
 		t.Helper()
 		h, notes := openTest(t, dir)
 		defer closeTest(t, h)
+		defer func() { h.saved = at }()
 		got, pos, err := h.store.Digest()
 		if err != nil || got != want || pos.String() != at.String() {
 			t.Errorf("%s: digest %x at %s, want %x at %s: %v", what, got, pos, want, at, err)
@@ -87,13 +90,29 @@ func TestSnapshotAndTail(t *testing.T) {
 		}
 	}
 	same("all are damaged", 240, "is left aside")
+
+	// A snapshot of another log is of no use, however long that log is.
+	other := t.TempDir()
+	h, _ = openTest(t, other)
+	if err := errors.Join(newEstate(9, 10*time.Minute).fill(t.Context(), h, 900), h.catchUp(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	closeTest(t, h)
+	theirs, err := archive.List(h.snapshots())
+	if err != nil || len(theirs) != 1 {
+		t.Fatalf("closing left %d snapshots: %v", len(theirs), err)
+	}
+	if err := os.Rename(theirs[0], filepath.Join(filepath.Dir(paths[0]), filepath.Base(theirs[0]))); err != nil {
+		t.Fatal(err)
+	}
+	same("another log's snapshot", 240, "snapshot is of another log")
 }
 
 // A log that is shorter than what was once folded is not gone on with.
 func TestShorterLog(t *testing.T) {
 	dir := t.TempDir()
 	h, _ := openTest(t, dir)
-	if err := errors.Join(newEstate(6, 10*time.Minute).fill(t.Context(), h, 60), h.catchUp(t.Context()), h.save(0)); err != nil {
+	if err := errors.Join(newEstate(6, 10*time.Minute).fill(t.Context(), h, 60), h.catchUp(t.Context()), h.save()); err != nil {
 		t.Fatal(err)
 	}
 	closeTest(t, h)

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +34,7 @@ type importAnswer struct {
 	Known    int                 `json:"known"` // events that were in the log already
 	Bad      []importer.BadRow   `json:"bad"`   // the first hundred
 	BadRows  int                 `json:"bad_rows"`
+	Refused  bool                `json:"refused"` // whole, by --strict
 	Warnings []importer.Warning  `json:"warnings"`
 	Seconds  float64             `json:"seconds"`
 }
@@ -55,7 +59,7 @@ reported with file, line and field while the rest goes in.
 
 JSON keys, one object per file: file, source, rows, events, types (events by
 type), appended, known, bad (file, line, field, value, reason), bad_rows,
-warnings (reason, value, rows, line), seconds.`,
+refused, warnings (reason, value, rows, line), seconds.`,
 	}
 	kinds := []struct {
 		kind                  importer.Kind
@@ -108,8 +112,7 @@ as_of, source.`,
 		}
 		switch k.kind {
 		case importer.Nodes:
-			f.StringVar(&fl.epoch, "epoch", "", "time from which the list is true (required)")
-			must(sub.MarkFlagRequired("epoch"))
+			f.StringVar(&fl.epoch, "epoch", "", "time from which nodes without in_service_from are there")
 		case importer.Pods:
 			f.StringVar(&fl.opts.Workspace, "workspace", "", "workspace that the workloads belong to (required)")
 			must(sub.MarkFlagRequired("workspace"))
@@ -158,11 +161,11 @@ func (a *app) importFiles(ctx context.Context, kind importer.Kind, files []strin
 		}
 		for _, file := range files {
 			ans, err := h.importFile(ctx, kind, file, opts, fl.strict)
-			if err != nil {
-				return err
-			}
 			bad = bad || ans.BadRows > 0
-			if err := a.showImport(ans, fl.strict); err != nil {
+			if err == nil || ans.Appended > 0 { // whoever is interrupted learns how far it got
+				err = errors.Join(err, a.showImport(ans))
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -174,7 +177,7 @@ func (a *app) importFiles(ctx context.Context, kind importer.Kind, files []strin
 	return err
 }
 
-func (a *app) showImport(ans importAnswer, strict bool) error {
+func (a *app) showImport(ans importAnswer) error {
 	if a.json {
 		return a.jsonLine(ans)
 	}
@@ -187,7 +190,7 @@ func (a *app) showImport(ans importAnswer, strict bool) error {
 	for _, w := range ans.Warnings {
 		fmt.Fprintf(a.err, "%s:%d: %s %q (%s rows)\n", ans.File, w.Line, w.Reason, w.Value, comma(w.Rows))
 	}
-	if strict && ans.BadRows > 0 {
+	if ans.Refused {
 		fmt.Fprintf(a.out, "%s: refused whole, %s of %s rows are bad\n", ans.File, comma(ans.BadRows), comma(ans.Rows))
 		return nil
 	}
@@ -209,7 +212,11 @@ func (h *home) checkDeclared(ctx context.Context, opts importer.Options) error {
 				return fmt.Errorf("cluster %q is not registered: declare it with \"quartermaster apply -f FILE\" (see \"quartermaster apply --help\" for an example)", c)
 			}
 		}
-		if w := opts.Workspace; w != "" {
+		names := slices.Sorted(maps.Values(opts.Workspaces))
+		if opts.Workspace != "" {
+			names = append(names, opts.Workspace)
+		}
+		for _, w := range names {
 			row, err := v.Get(projections.Key{Table: projections.TableWorkspaces, Scope: w, ID: w})
 			if err != nil {
 				return err
@@ -226,7 +233,7 @@ func (h *home) checkDeclared(ctx context.Context, opts importer.Options) error {
 const appendBatch = 4000
 
 func (h *home) importFile(ctx context.Context, kind importer.Kind, path string, opts importer.Options, strict bool) (importAnswer, error) {
-	ans := importAnswer{File: path, Bad: []importer.BadRow{}, Warnings: []importer.Warning{}}
+	ans := importAnswer{File: path, Types: map[domain.Type]int{}, Bad: []importer.BadRow{}, Warnings: []importer.Warning{}}
 	start := time.Now()
 	f, err := os.Open(path)
 	if err != nil {
@@ -245,6 +252,7 @@ func (h *home) importFile(ctx context.Context, kind importer.Kind, path string, 
 		return ans, fmt.Errorf("import %s: %w", path, err)
 	}
 	ans.Source = importer.SourceName(kind, [32]byte(sum.Sum(nil)), opts)
+	again := sha256.New() // of what is read the second time
 	bad := func(b importer.BadRow) {
 		ans.BadRows++
 		if len(ans.Bad) < listedBad {
@@ -255,7 +263,7 @@ func (h *home) importFile(ctx context.Context, kind importer.Kind, path string, 
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
 			return importer.Summary{}, fmt.Errorf("import %s: %w", path, err)
 		}
-		return importer.Run(ctx, kind, f, path, opts, emit, bad)
+		return importer.Run(ctx, kind, io.TeeReader(f, again), path, opts, emit, bad)
 	}
 	if strict {
 		sum, err := pass(func(*domain.Envelope) error { return nil })
@@ -264,6 +272,7 @@ func (h *home) importFile(ctx context.Context, kind importer.Kind, path string, 
 		}
 		if sum.Bad > 0 {
 			ans.Rows, ans.Warnings = sum.Rows, append(ans.Warnings, sum.Warnings...)
+			ans.Refused, ans.Seconds = true, time.Since(start).Seconds()
 			return ans, nil
 		}
 	}
@@ -280,16 +289,25 @@ func (h *home) importFile(ctx context.Context, kind importer.Kind, path string, 
 		}
 		return at
 	})
+	again.Reset()
 	sumry, err := pass(ap.add)
 	stop()
-	err = errors.Join(err, ap.flush(ctx))
-	if err != nil {
-		return ans, err
+	if err == nil {
+		err = ap.flush(ctx)
 	}
 	ans.Rows, ans.Events, ans.Types = sumry.Rows, sumry.Events, sumry.Types
 	ans.Warnings = append(ans.Warnings, sumry.Warnings...)
 	ans.Appended, ans.Known = ap.appended, ap.known
 	ans.Seconds = time.Since(start).Seconds()
+	if err != nil {
+		return ans, err
+	}
+	if _, err := io.Copy(again, f); err != nil {
+		return ans, fmt.Errorf("import %s: %w", path, err)
+	}
+	if !bytes.Equal(again.Sum(nil), sum.Sum(nil)) {
+		return ans, fmt.Errorf("import %s: the file changed while it was read, so what went in as %s is not what that name says; import the file again, and look at what it was", path, shortSource(ans.Source))
+	}
 	return ans, nil
 }
 

@@ -99,6 +99,12 @@ func (a *app) logTailCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if n < 0 || n > maxTail {
+				return fmt.Errorf("--lines %d: want 0 to %d; \"quartermaster log export\" writes everything", n, maxTail)
+			}
+			if err := a.reading(); err != nil {
+				return err
+			}
 			return a.withLog(cmd.Context(), func(h *home) error { return h.tail(cmd.Context(), tps, n, follow) })
 		},
 	}
@@ -108,6 +114,9 @@ func (a *app) logTailCommand() *cobra.Command {
 	f.StringSliceVar(&topics, "topic", nil, "topics, for example qm.fleet (default all)")
 	return cmd
 }
+
+// maxTail bounds what tail holds in memory.
+const maxTail = 10_000
 
 // withLog opens the log without folding it.
 func (a *app) withLog(ctx context.Context, work func(*home) error) (err error) {
@@ -206,7 +215,7 @@ events, missing, lost, last, ahead_ms), rows (by table).`,
 		Example: "  quartermaster log stats\n  quartermaster log stats --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd.Context(), func(h *home) error {
+			return a.read(cmd.Context(), func(h *home) error {
 				return h.view(cmd.Context(), func(v projections.View) error {
 					s, err := projections.NewLogStats(v)
 					if err != nil {
@@ -233,7 +242,7 @@ func (a *app) logExportCommand() *cobra.Command {
 		Use:   "export",
 		Short: "Write events as CloudEvents JSON lines",
 		Long: `Export writes every event of the log, or of the topics given, partition by
-partition in order, as JSON lines.
+partition in order, as JSON lines, with or without --json.
 
 ` + recordKeys,
 		Example: "  quartermaster log export --topic qm.fleet > fleet.jsonl\n  quartermaster log export --until qm.fleet/0=12 --out part.jsonl",
@@ -244,6 +253,9 @@ partition in order, as JSON lines.
 				return err
 			}
 			a.json = true
+			if err := a.reading(); err != nil {
+				return err
+			}
 			return a.withLog(cmd.Context(), func(h *home) (err error) {
 				end, err := h.end(cmd.Context())
 				if err != nil {
@@ -265,7 +277,11 @@ partition in order, as JSON lines.
 					if err != nil {
 						return fmt.Errorf("export: %w", err)
 					}
-					defer func() { err = errors.Join(err, f.Close()) }()
+					defer func() {
+						if err = errors.Join(err, f.Close()); err != nil {
+							err = errors.Join(err, os.Remove(outPath)) // half an export is none
+						}
+					}()
 					out = f
 				}
 				return h.export(cmd.Context(), out, tps, end)
@@ -310,18 +326,23 @@ func (h *home) export(ctx context.Context, out io.Writer, tps []domain.TopicPart
 
 // replayAnswer is what a replay answers.
 type replayAnswer struct {
-	Events          int64           `json:"events"`
-	Seconds         float64         `json:"seconds"`
-	EventsPerSecond float64         `json:"events_per_second"`
-	Folded          int64           `json:"folded"`
-	Repeats         int64           `json:"repeats"`
-	Quarantined     int64           `json:"quarantined"`
-	Method          string          `json:"method"`
-	Position        string          `json:"position"`
-	ReplayDigest    string          `json:"replay_digest"`
-	LiveDigest      string          `json:"live_digest,omitempty"`
-	Equal           *bool           `json:"equal,omitempty"`
-	Differences     []rowDifference `json:"differences,omitempty"`
+	Events          int64   `json:"events"`
+	Seconds         float64 `json:"seconds"`
+	EventsPerSecond float64 `json:"events_per_second"`
+	Folded          int64   `json:"folded"`
+	Repeats         int64   `json:"repeats"`
+	Quarantined     int64   `json:"quarantined"`
+	Method          string  `json:"method"`
+	Position        string  `json:"position"`
+	ReplayDigest    string  `json:"replay_digest"`
+	LiveDigest      string  `json:"live_digest,omitempty"`
+	// LiveFrom says what the live rows were before the tail of the log was folded
+	// into them: the position of a snapshot, or "0".
+	LiveFrom string `json:"live_from,omitempty"`
+	// LeftAside are snapshots that could not be used, and why.
+	LeftAside   []string        `json:"left_aside,omitempty"`
+	Equal       *bool           `json:"equal,omitempty"`
+	Differences []rowDifference `json:"differences,omitempty"`
 }
 
 type rowDifference struct {
@@ -338,14 +359,20 @@ func (a *app) logReplayCommand() *cobra.Command {
 		Long: `Replay folds every event from the beginning of the log into fresh rows, which
 shows what the log says without trusting anything computed before. With
 --verify it compares them with the live rows at the same position, and fails
-when a single byte differs.
+when a single byte differs. The live rows are the newest snapshot, made when
+events were first folded, and what was appended since.
 
 JSON keys: events, seconds, events_per_second, folded, repeats, quarantined,
-method, position, replay_digest; with --verify live_digest, equal and, when
-they differ, differences (row, live, replay; the first hundred).`,
+method, position, replay_digest; with --verify live_digest, live_from (the
+position of the snapshot, "0" without one), left_aside (snapshots that could
+not be used, and why), equal and, when they differ, differences (row, live,
+replay; the first hundred).`,
 		Example: "  quartermaster log replay\n  quartermaster log replay --verify --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.reading(); err != nil {
+				return err
+			}
 			open := a.withLog
 			if verify {
 				open = a.with
@@ -362,6 +389,9 @@ they differ, differences (row, live, replay; the first hundred).`,
 			}
 			if ans.Equal != nil && !*ans.Equal {
 				return &failed{shown: true, why: "the live rows are not what the log says"}
+			}
+			if len(ans.LeftAside) > 0 {
+				return &failed{shown: true, why: "a snapshot could not be used"}
 			}
 			return nil
 		},
@@ -411,6 +441,7 @@ func (h *home) replay(ctx context.Context, verify bool) (replayAnswer, error) {
 	if verify {
 		equal := live == sum
 		ans.LiveDigest, ans.Equal = fmt.Sprintf("%x", live), &equal
+		ans.LiveFrom, ans.LeftAside = h.saved.String(), h.aside
 		if !equal {
 			if ans.Differences, err = differences(ctx, h.store, fresh); err != nil {
 				return ans, err
@@ -445,7 +476,10 @@ func (a *app) showReplay(ans replayAnswer) error {
 	if ans.Equal == nil {
 		return nil
 	}
-	fmt.Fprintf(a.out, "live      %s\n", ans.LiveDigest)
+	fmt.Fprintf(a.out, "live      %s\n          from the snapshot at %s and the log since\n", ans.LiveDigest, ans.LiveFrom)
+	for _, s := range ans.LeftAside {
+		fmt.Fprintf(a.out, "LEFT ASIDE: %s\n", s)
+	}
 	if *ans.Equal {
 		fmt.Fprintln(a.out, "equal: the live rows are what the log says")
 		return nil

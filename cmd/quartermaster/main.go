@@ -16,7 +16,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -29,7 +31,9 @@ func main() {
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	app := &app{out: stdout, err: stderr}
+	// The first signal asks for a clean end, the second kills.
+	context.AfterFunc(ctx, stop)
+	app := &app{out: stdout, err: stderr, ownWait: ownWait}
 	root := app.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -70,6 +74,7 @@ type app struct {
 	brokers []string
 	json    bool
 	quiet   bool
+	ownWait time.Duration // how long serve waits for the log
 }
 
 func (a *app) root() *cobra.Command {
@@ -80,8 +85,9 @@ func (a *app) root() *cobra.Command {
 an event in a log that speaks Kafka's protocol; everything else is computed
 from that log and can be computed again.
 
-A home is a directory. The first command that needs it creates it, with a log,
-a workspace "platform" and a first operator whose key signs your decisions.
+A home is a directory. The first command that appends something creates it; the
+first decision makes a workspace "platform" and a first operator, whose key
+signs your decisions.
 
   quartermaster apply -f estate.yaml             declare clusters, policies, prices ...
   quartermaster import nodes nodes.csv --cluster lab
@@ -90,6 +96,12 @@ a workspace "platform" and a first operator whose key signs your decisions.
   quartermaster log replay --verify              rebuild everything and compare`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("brokers") && (len(a.brokers) == 0 || slices.Contains(a.brokers, "")) {
+				return errors.New("--brokers is empty: name host:port, or leave the flag out to use the embedded log")
+			}
+			return nil
+		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	f := root.PersistentFlags()

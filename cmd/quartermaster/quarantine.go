@@ -37,7 +37,7 @@ resolved_by, note), open, incomplete (all, workspaces), rejected_decisions
 		Example: "  quartermaster quarantine list --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd.Context(), func(h *home) error {
+			return a.read(cmd.Context(), func(h *home) error {
 				return h.view(cmd.Context(), func(v projections.View) error {
 					l, err := projections.Quarantine(v)
 					if err != nil {
@@ -75,7 +75,7 @@ hexadecimal) and event where it can be decoded.`,
 		Example: "  quartermaster quarantine show qm.fleet/3@17",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), func(h *home) error { return h.showQuarantined(cmd.Context(), args[0]) })
+			return a.read(cmd.Context(), func(h *home) error { return h.showQuarantined(cmd.Context(), args[0]) })
 		},
 	}
 	cmd.AddCommand(list, show)

@@ -15,6 +15,7 @@ import (
 
 	"quartermaster/adapters/httpapi"
 	"quartermaster/domain"
+	"quartermaster/projections"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -41,6 +42,34 @@ With --json it logs JSON lines: time, level, msg and what the message names.`,
 	return cmd
 }
 
+// ownWait is how long serve waits for commands that hold the log to finish.
+const ownWait = time.Minute
+
+// own opens the log as its owner, once whoever holds it lets go.
+func (a *app) own(ctx context.Context, log *slog.Logger) (*home, error) {
+	bound, cancel := context.WithTimeout(ctx, a.ownWait)
+	defer cancel()
+	for first := true; ; first = false {
+		h, err := a.openLog(ctx)
+		if err != nil || h.broker == nil || h.broker.Owner() {
+			return h, err
+		}
+		gone := h.broker.Done()
+		if first {
+			log.Info("another process holds the log; waiting for it to finish", "home", a.dir, "at_most", a.ownWait.String())
+		}
+		select {
+		case <-gone:
+			err = nil
+		case <-bound.Done():
+			err = fmt.Errorf("another process holds %s, and has for %s: is quartermaster served from there already?", a.dir, a.ownWait)
+		}
+		if err := errors.Join(err, h.log.Close(), h.closeBroker()); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // How often serve looks how long the log is, and whether a snapshot is due.
 const (
 	lookEvery = 5 * time.Second
@@ -54,14 +83,11 @@ func (a *app) serve(ctx context.Context, listen string) (err error) {
 	}
 	log := slog.New(handler)
 
-	h, err := a.openLog(ctx)
+	h, err := a.own(ctx, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	if h.broker != nil && !h.broker.Owner() {
-		return fmt.Errorf("another process serves %s already", a.dir)
-	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
@@ -83,6 +109,19 @@ func (a *app) serve(ctx context.Context, listen string) (err error) {
 			},
 			CaughtUp: caughtUp.Load,
 			Progress: h.runner.Progress,
+			Quarantined: func() int {
+				n := 0
+				if err := h.store.View(context.Background(), func(v projections.View) error {
+					l, err := projections.Quarantine(v)
+					if err == nil {
+						n = l.Open
+					}
+					return err
+				}); err != nil {
+					return -1
+				}
+				return n
+			},
 			End: func() domain.Position {
 				mu.Lock()
 				defer mu.Unlock()
@@ -140,7 +179,7 @@ func (a *app) serve(ctx context.Context, listen string) (err error) {
 				end = e
 				mu.Unlock()
 			case <-save.C:
-				if err := h.save(snapshotEvery); err != nil {
+				if err := h.save(); err != nil {
 					log.Error("cannot write a snapshot", "error", err)
 				}
 			}

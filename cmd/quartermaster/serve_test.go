@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // lineWriter hands on each line written.
@@ -25,7 +26,7 @@ func TestServe(t *testing.T) {
 	lines := make(lineWriter, 100)
 	done := make(chan error, 1)
 	go func() {
-		a := &app{out: io.Discard, err: lines, dir: dir}
+		a := &app{out: io.Discard, err: lines, dir: dir, ownWait: time.Second}
 		done <- a.serve(ctx, "127.0.0.1:0")
 	}()
 	address, ready := "", false
@@ -68,8 +69,9 @@ func TestServe(t *testing.T) {
 	if _, body := get("/metrics"); !strings.Contains(body, "quartermaster_records_total") {
 		t.Errorf("metrics lack the folds' counters:\n%s", body)
 	}
-	if code := run([]string{"--home", dir, "serve", "--listen", "127.0.0.1:0"}, strings.NewReader(""), io.Discard, &errs); code != 1 || !strings.Contains(errs.String(), "another process serves") {
-		t.Errorf("a second serve: exit %d, %s", code, errs.String())
+	second := &app{out: io.Discard, err: io.Discard, dir: dir, ownWait: 10 * time.Millisecond}
+	if err := second.serve(t.Context(), "127.0.0.1:0"); err == nil || !strings.Contains(err.Error(), "another process holds") {
+		t.Errorf("a second serve: %v", err)
 	}
 	stop()
 	if err := <-done; err != nil {

@@ -3,7 +3,9 @@ package embedded
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +23,7 @@ const (
 	lockFile    = "lock"
 	socketFile  = "log.sock"
 	stoppedFile = "stopped"
+	idFile      = "id"
 	logDir      = "log"
 
 	// A unix socket's path holds 107 bytes and a final NUL on Linux.
@@ -119,6 +122,39 @@ func (d *directory) listen() (*net.UnixListener, error) {
 	ul.SetUnlinkOnClose(false)
 	return ul, nil
 }
+
+// identity returns the id that the log was given when it was created, by which
+// it is told from every other. Kafka clients see it as the cluster's id.
+func (d *directory) identity() (string, error) {
+	path := filepath.Join(d.path, idFile)
+	b, err := os.ReadFile(path)
+	if err == nil {
+		if id := strings.TrimSpace(string(b)); len(id) == 2*idBytes {
+			return id, nil
+		}
+		return "", fmt.Errorf("%s holds no id of a log; restore it, or remove it to give the log a new one", path)
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	raw := make([]byte, idBytes)
+	_, _ = rand.Read(raw) // never fails
+	id := hex.EncodeToString(raw)
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", err
+	}
+	_, err = f.WriteString(id + "\n")
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return "", err
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return "", err
+	}
+	return id, syncDir(d.path)
+}
+
+const idBytes = 12
 
 func (d *directory) removeSocket() {
 	_ = os.Remove(filepath.Join(d.path, socketFile)) // the next owner replaces it

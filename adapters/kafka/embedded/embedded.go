@@ -35,6 +35,7 @@
 //
 //	lock       flock held by the owner; its text names the owner's pid
 //	log.sock   the owner's unix socket, mode 0600; replaced only under the lock
+//	id         the log's own, which clients see as the cluster's
 //	stopped    left by a clean stop, removed when the log is opened
 //	log/       kfake's files: meta.json, topics.json, groups.log, pids.log, …
 //	  partitions/TOPIC-N/BASE.dat       record batches (v2) from offset BASE

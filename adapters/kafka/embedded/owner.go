@@ -68,6 +68,10 @@ func own(ctx context.Context, cfg Config, d *directory, end func(error)) (_ *own
 		return nil, r, fmt.Errorf("open log: %w", err)
 	}
 	raiseFileLimit(r.Segments, cfg.Log)
+	id, err := d.identity()
+	if err != nil {
+		return nil, r, fmt.Errorf("open log: %w", err)
+	}
 
 	g := newGuard(l, cfg, newDisk(logPath, cfg.MinFree), end)
 	w := &watcher{guard: g, log: cfg.Log}
@@ -77,7 +81,7 @@ func own(ctx context.Context, cfg Config, d *directory, end func(error)) (_ *own
 	percent := debug.SetGCPercent(20)
 	cluster, err := kfake.NewCluster(
 		kfake.NumBrokers(1),
-		kfake.ClusterID("quartermaster-embedded"),
+		kfake.ClusterID(id),
 		kfake.DataDir(logPath),
 		kfake.SyncWrites(),
 		kfake.WithLogger(w),
