@@ -49,9 +49,9 @@ func (l *MIGLayout) Profile(name string) (MIGProfile, bool) {
 // LookupGPU finds a GPU model by the name that a driver, a cloud, a price list
 // or a trace uses for it: "NVIDIA A100-SXM4-80GB", "A100 (80 GB)", "Tesla T4",
 // "V100M32". It reports false for names it does not know and for names that
-// would fit products that differ, apart from the families "A100" and "V100",
-// whose entries leave out what differs. The anonymous models G2 and G3 of the
-// openb trace are unknown for ever.
+// would fit products that differ, apart from the families "A100", "H100" and
+// "V100", whose entries leave out what differs. Every H200 has 141 GB. The
+// anonymous models G2 and G3 of the openb trace are unknown for ever.
 //
 // Sources: NVIDIA's data sheets and product briefs (memory, bandwidth, ECC);
 // NVIDIA Multi-Instance GPU User Guide, "Supported GPUs" and "Supported MIG
@@ -88,7 +88,7 @@ func gpuKey(name string) string {
 	for _, word := range []string{"nvidia", "amd", "tesla", "geforce", "instinct"} {
 		k = strings.TrimPrefix(k, word)
 	}
-	for _, word := range []string{"tensorcore", "blackwell", "gpu"} {
+	for _, word := range []string{"gpu", "tensorcore", "blackwell"} {
 		k = strings.TrimSuffix(k, word)
 	}
 	return k
@@ -165,7 +165,8 @@ var gpuModels = []GPUModel{
 	{Name: "L4", MemoryMiB: 24 * gib, MemoryGBps: 300, ECC: true},
 	{Name: "L40", MemoryMiB: 48 * gib, MemoryGBps: 864, ECC: true},
 	{Name: "L40S", MemoryMiB: 48 * gib, MemoryGBps: 864, ECC: true},
-	{Name: "H100 80GB", MemoryMiB: 80 * gib, ECC: true, MIG: mig80gb}, // SXM or PCIe, the source does not say
+	{Name: "H100", ECC: true, MIG: &MIGLayout{ComputeSlices: 7, MemorySlices: 8}}, // 80 or 94 GB
+	{Name: "H100 80GB", MemoryMiB: 80 * gib, ECC: true, MIG: mig80gb},             // SXM or PCIe, the source does not say
 	{Name: "H100 SXM 80GB", MemoryMiB: 80 * gib, MemoryGBps: 3350, ECC: true, MIG: mig80gb},
 	{Name: "H100 PCIe 80GB", MemoryMiB: 80 * gib, MemoryGBps: 2000, ECC: true, MIG: mig80gb},
 	{Name: "H100 SXM 94GB", MemoryMiB: 94 * gib, ECC: true, MIG: mig94gb},

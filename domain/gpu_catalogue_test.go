@@ -13,7 +13,8 @@ func TestLookupGPUKnowsSpellingsOfRealSources(t *testing.T) {
 		{"Tesla T4", "T4"}, {"NVIDIA T4 Tensor Core", "T4"}, {"T4 (16 GB)", "T4"}, {"NVIDIA T4G", "T4G"},
 		{"NVIDIA Tesla V100", "V100"}, {"NVIDIA Tesla K80", "K80"}, {"NVIDIA Tesla M60", "M60"},
 		{"NVIDIA H100 80GB HBM3", "H100 SXM 80GB"}, {"H100 HGX (80GB)", "H100 SXM 80GB"}, {"H100 PCIe (80GB)", "H100 PCIe 80GB"},
-		{"H100 (80 GB)", "H100 80GB"}, {"NVIDIA H100 NVL", "H100 NVL 94GB"}, {"NVIDIA H200", "H200 141GB"},
+		{"H100 (80 GB)", "H100 80GB"}, {"NVIDIA H100 NVL", "H100 NVL 94GB"}, {"NVIDIA H200", "H200 141GB"}, {"H200", "H200 141GB"},
+		{"H100", "H100"}, {"NVIDIA H100 Tensor Core GPU", "H100"},
 		{"NVIDIA B200 Blackwell", "B200"}, {"NVIDIA B300 Blackwell", "B300"}, {"GH200 (96 GB)", "GH200 96GB"},
 		{"RTX A6000 (48 GB)", "RTX A6000"}, {"A6000 (48 GB)", "RTX A6000"}, {"NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"},
 		{"Quadro RTX 6000 (24 GB)", "Quadro RTX 6000"}, {"RTX4000 (8 GB)", "Quadro RTX 4000"},
@@ -28,7 +29,7 @@ func TestLookupGPUKnowsSpellingsOfRealSources(t *testing.T) {
 }
 
 func TestLookupGPULeavesUnknownAndAmbiguousNamesAlone(t *testing.T) {
-	for _, name := range []string{"", "G2", "G3", "H100", "RTX 6000", "AWS Inferentia", "NVIDIA", "Qualcomm AI 100", "A100 60GB", "日本"} {
+	for _, name := range []string{"", "G2", "G3", "H100 60GB", "GH200", "RTX 6000", "AWS Inferentia", "NVIDIA", "Qualcomm AI 100", "A100 60GB", "日本"} {
 		if m, ok := domain.LookupGPU(name); ok {
 			t.Errorf("LookupGPU(%q) = %q, want unknown", name, m.Name)
 		}
