@@ -27,6 +27,7 @@ type Inventory struct {
 	Counts     []GPUCount     `json:"gpu_counts"` // of nodes in service
 	Assets     []AssetEntry   `json:"assets"`
 	Exceptions []Exception    `json:"exceptions"` // by kind, subject and detail
+	Completeness
 }
 
 // ClusterEntry is a cluster with its nodes in service.
@@ -149,6 +150,10 @@ func NewInventory(view View, filter InventoryFilter) (*Inventory, error) {
 		return nil, err
 	}
 	inv := &Inventory{Position: view.Position().String(), At: filter.At, Clusters: []ClusterEntry{}, Counts: []GPUCount{}, Assets: []AssetEntry{}, Exceptions: []Exception{}}
+	inv.Completeness, err = completeness(view, filter.Workspace, domain.TopicFleet, domain.TopicTelemetry, domain.TopicHardware, domain.TopicDeployments)
+	if err != nil {
+		return nil, err
+	}
 	named, err := clustersNamed(view)
 	if err != nil {
 		return nil, err
@@ -394,29 +399,4 @@ func countries(view View, at domain.Instant) (map[string]string, error) {
 		return nil, fmt.Errorf("read regions: %w", err)
 	}
 	return out, nil
-}
-
-// clustersNamed returns every cluster that an event names, with a table that
-// has it.
-func clustersNamed(view View) (map[string]Table, error) {
-	named := map[string]Table{}
-	for _, t := range []Table{
-		TableClusters, TableNodes, TableUsage, TableServing, TableHealth, TableFaults, TableDeployments, TableReplicas,
-		TableJobs, TableDemand, TableEnergy, TableUsageCorrections, TableClusterKeys, TableAssets, TableMaintenance,
-	} {
-		last := ""
-		err := view.Scan(Query{Table: t}, func(k Key, _ Row) error {
-			if k.Scope != last {
-				last = k.Scope
-				if _, ok := named[k.Scope]; !ok {
-					named[k.Scope] = t
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", t, err)
-		}
-	}
-	return named, nil
 }

@@ -19,6 +19,7 @@ type ModelInventory struct {
 	// workspace, cluster, model, tier and deployment.
 	Deployments []ModelEntry `json:"deployments"`
 	Models      []ModelTotal `json:"models"` // by name
+	Completeness
 }
 
 // ModelStatus says how what was declared and what was seen agree.
@@ -111,10 +112,14 @@ func Models(view View, at, staleAfter domain.Instant, filter ModelFilter) (*Mode
 		Position: view.Position().String(), At: at, StaleAfter: (at + staleAfter).Time().Sub(at.Time()).String(),
 		Deployments: []ModelEntry{}, Models: []ModelTotal{},
 	}
+	var err error
+	if inv.Completeness, err = completeness(view, filter.Workspace, domain.TopicFleet, domain.TopicTelemetry, domain.TopicDeployments); err != nil {
+		return nil, err
+	}
 	type name struct{ cluster, deployment string }
 	declared := map[name]*ModelEntry{}
 	removed := map[name]domain.Instant{}
-	err := view.Scan(Query{Table: TableDeployments}, func(k Key, row Row) error {
+	err = view.Scan(Query{Table: TableDeployments}, func(k Key, row Row) error {
 		v := row.(*History).At(at)
 		if v == nil {
 			return nil

@@ -2,7 +2,9 @@ package projections
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 
 	"quartermaster/domain"
 )
@@ -56,6 +58,52 @@ func (i Incomplete) Note(workspace string) string {
 	default:
 		return fmt.Sprintf("incomplete: %d events", n)
 	}
+}
+
+// Completeness says what a report may lack. The two overlap: what could not
+// even be decoded is in quarantine, and its sequence is missing too.
+type Completeness struct {
+	Incomplete int    `json:"incomplete"` // events in open quarantine that may concern the report
+	Missing    uint64 `json:"missing"`    // events of its topics that are known to exist and have not arrived, whomever they concern
+}
+
+// completeness returns what a report about a workspace ("" for all) that is
+// made of the given topics may lack.
+func completeness(view View, workspace string, topics ...domain.Topic) (Completeness, error) {
+	q, err := Quarantine(view)
+	if err != nil {
+		return Completeness{}, err
+	}
+	c := Completeness{Incomplete: q.Incomplete.For(workspace)}
+	err = view.Scan(Query{Table: TableStreams}, func(k Key, row Row) error {
+		topic, _, _ := strings.Cut(k.Scope, "/")
+		if slices.Contains(topics, domain.Topic(topic)) {
+			// Anybody may claim any sequence, so the sum may overflow.
+			c.Missing += min(row.(*Stream).Missing(), math.MaxUint64-c.Missing)
+		}
+		return nil
+	})
+	if err != nil {
+		return Completeness{}, fmt.Errorf("read streams: %w", err)
+	}
+	return c, nil
+}
+
+// Note returns for example "incomplete: 3 events; 7 events have not arrived",
+// and "" when nothing is known to lack.
+func (c Completeness) Note() string {
+	note := Incomplete{All: c.Incomplete}.Note("")
+	if c.Missing == 0 {
+		return note
+	}
+	missing := fmt.Sprintf("%d events have not arrived", c.Missing)
+	if c.Missing == 1 {
+		missing = "1 event has not arrived"
+	}
+	if note == "" {
+		return "incomplete: " + missing
+	}
+	return note + "; " + missing
 }
 
 // Quarantine lists what could not be folded. A resolution counts when whoever

@@ -89,3 +89,86 @@ func TestQuarantineAndStats(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Every report says what it may lack: what is in open quarantine and concerns
+// its workspace or nobody knows whom, and what its topics miss.
+func TestReportsSayWhatTheyLack(t *testing.T) {
+	reports := func(t *testing.T, l *storetest.Log, workspace string) (all [3]projections.Completeness) {
+		t.Helper()
+		m, err := l.Fold(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = m.View(context.Background(), func(v projections.View) error {
+			inv, err := projections.NewInventory(v, projections.InventoryFilter{Workspace: workspace, At: t0 + domain.Hour})
+			if err != nil {
+				return err
+			}
+			models, err := projections.Models(v, t0+domain.Hour, domain.Hour, projections.ModelFilter{Workspace: workspace})
+			if err != nil {
+				return err
+			}
+			usage, err := projections.Usage(v, t0, t0+domain.Hour, projections.UsageFilter{Workspace: workspace})
+			if err != nil {
+				return err
+			}
+			all = [3]projections.Completeness{inv.Completeness, models.Completeness, usage.Completeness}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	l := storetest.NewLog()
+	l.Append(root.Register(root, "home", domain.RoleAdmin, nil, t0), storetest.Cluster("c", "acme", "p", "eu", t0), storetest.Node("c", "n", "H100", 1, t0))
+	if got := reports(t, l, ""); got != [3]projections.Completeness{} {
+		t.Errorf("nothing is lacking, but %+v", got)
+	}
+
+	telemetry := domain.TopicPartition{Topic: domain.TopicTelemetry, Partition: 1}
+	l.AppendRaw(telemetry, []byte("k"), []byte("no event"), t0) // whose, nobody knows
+	l.AppendRaw(telemetry, []byte("k"), []byte("no event either"), t0)
+	l.Append(root.Sign(domain.Envelope{Time: t0 + 1, Event: &domain.QuarantineResolved{
+		Entity: "house", Topic: telemetry.Topic, Partition: uint32(telemetry.Partition), Offset: 1, Resolution: "discarded", Reason: "seen to",
+	}}))
+	for _, workspace := range []string{"acme", "acme", "beta"} {
+		l.Append(domain.Envelope{Workspace: workspace, Cluster: "c", Time: t0, Event: &domain.DeploymentChanged{}}) // without a name
+	}
+	late := func(sequence uint64, env domain.Envelope) {
+		env.Source, env.Sequence = "late", sequence
+		l.Append(env)
+	}
+	late(3, domain.Envelope{Cluster: "c", Time: t0, Event: &domain.ReplicasObserved{Deployment: "d", Model: "m"}})                                // misses 2
+	late(5, domain.Envelope{Cluster: "c", Time: t0, Event: &domain.NodeCordoned{Node: "n"}})                                                      // misses 4
+	late(9, domain.Envelope{Cluster: "c", Time: t0 + minute, Event: storetest.Sample("n", span(0, 1), storetest.Seen{ID: gpu(0), Activity: -1})}) // misses 8
+	late(17, domain.Envelope{Cluster: "c", Time: t0, Event: &domain.MaintenanceScheduled{Maintenance: "m", Window: span(100, 101)}})              // misses 16
+	late(33, domain.Envelope{Time: t0, Event: &domain.SpotInterrupted{Market: domain.Market{Provider: "p", Region: "eu"}, SKU: "s", Units: 1}})   // no report's business
+	for _, c := range []struct {
+		workspace  string
+		incomplete int
+	}{{"acme", 3}, {"beta", 2}, {"nobody", 1}, {"", 4}} {
+		want := [3]projections.Completeness{{c.incomplete, 2 + 4 + 8 + 16}, {c.incomplete, 2 + 8 + 16}, {c.incomplete, 4 + 8 + 16}}
+		if got := reports(t, l, c.workspace); got != want {
+			t.Errorf("of %q: fleet, models and usage lack %+v, want %+v", c.workspace, got, want)
+		}
+	}
+	for want, c := range map[string]projections.Completeness{
+		"":                     {},
+		"incomplete: 2 events": {Incomplete: 2},
+		"incomplete: 1 event; 9 events have not arrived": {Incomplete: 1, Missing: 9},
+		"incomplete: 1 event has not arrived":            {Missing: 1},
+	} {
+		if got := c.Note(); got != want {
+			t.Errorf("%+v is noted as %q, want %q", c, got, want)
+		}
+	}
+	// What anybody may claim is not added up beyond the end of the numbers.
+	for i := range 2 {
+		env := domain.Envelope{Source: fmt.Sprint("liar ", i), Sequence: 1<<64 - 1, Cluster: "c", Time: t0, Event: &domain.NodeCordoned{Node: "n"}}
+		l.Append(env)
+	}
+	if got := reports(t, l, ""); got[2].Missing != 1<<64-1 {
+		t.Errorf("liars miss %d events", got[2].Missing)
+	}
+}

@@ -115,6 +115,7 @@ type UsageReport struct {
 	By       []Dimension    `json:"by"`
 	Groups   []UsageGroup   `json:"groups"` // by their keys, in the order of By
 	Total    GPUTime        `json:"total"`
+	Completeness
 }
 
 // UsageFilter picks what a usage report counts; empty fields match all.
@@ -181,10 +182,15 @@ func Usage(view View, from, to domain.Instant, filter UsageFilter, by ...Dimensi
 		*flag = true
 	}
 	report := &UsageReport{Position: view.Position().String(), From: from, To: to, By: append([]Dimension{}, by...), Groups: []UsageGroup{}}
+	lacks, err := completeness(view, filter.Workspace, domain.TopicFleet, domain.TopicTelemetry, domain.TopicHardware)
+	if err != nil {
+		return nil, err
+	}
+	report.Completeness = lacks
 	groups := map[usageKey]*GPUTime{}
 	var last usageKey
 	var sum *GPUTime
-	err := EachDeviceHour(view, from, to, func(d *DeviceHour) error {
+	err = EachDeviceHour(view, from, to, func(d *DeviceHour) error {
 		if filter.Cluster != "" && d.Cluster != filter.Cluster || filter.Region != "" && d.Region != filter.Region {
 			return nil
 		}

@@ -30,7 +30,9 @@ zone, resource_id, billing_account, billing_model, cpu_milli, memory_mib,
 fabric_domain, driver_version, cuda_version, dedicated_workspace,
 described_from, last_telemetry, health, gpus (uuid, uuid_derived, index, model,
 model_known, memory_mib, mig, failed))), gpu_counts (region, model,
-provider_class, gpus), assets, exceptions (kind, subject, detail).`,
+provider_class, gpus), assets, exceptions (kind, subject, detail), incomplete
+(events in quarantine that may concern this answer), missing (events that are
+known to exist and have not arrived).`,
 		Example: "  quartermaster fleet\n  quartermaster fleet --cluster openb --nodes\n  quartermaster fleet --region eu-west --at 2026-05-01 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -120,6 +122,14 @@ func (a *app) showFleet(inv *projections.Inventory, nodes bool) {
 		t.Render()
 	}
 	a.showExceptions(inv.Exceptions)
+	a.showLacks(inv.Completeness)
+}
+
+// showLacks says under a table what it may lack.
+func (a *app) showLacks(c projections.Completeness) {
+	if note := c.Note(); note != "" {
+		fmt.Fprintf(a.out, "%s: see \"quartermaster quarantine list\" and \"quartermaster log stats\"\n", note)
+	}
 }
 
 // shownExceptions is how many exceptions of one kind are listed; JSON has all.

@@ -34,7 +34,8 @@ JSON keys: position, at, stale_after, deployments (workspace, cluster, model,
 tier, deployment, class, environment, status, declared, declared_replicas,
 declared_at, ready_replicas, units, last_seen, seen_by, last_update), models
 (model, clusters, workspaces, deployments, shadow, stale, declared_replicas,
-ready_replicas).`,
+ready_replicas), incomplete (events in quarantine that may concern this answer),
+missing (events that are known to exist and have not arrived).`,
 		Example: "  quartermaster models --stale-after 2h\n  quartermaster models --workspace research --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -58,6 +59,7 @@ ready_replicas).`,
 						return a.answerJSON(m)
 					}
 					a.showModels(m, limit)
+					a.showLacks(m.Completeness)
 					return nil
 				})
 			})

@@ -31,11 +31,15 @@ Dimensions for --by: workspace, cluster, node, gpu, model, deployment, region,
 hour, day. Workspace and deployment are those of the holder, and empty for time
 that nobody held.
 
-JSON keys: position, from, to, by, groups and total; each group has key (a
-value per dimension), in_service_gpu_ms and for each state STATE_gpu_ms, which
-add up to it; allocated_while_failed_gpu_ms, undeclared_gpu_ms,
-activity_measured_gpu_ms, activity_permille_gpu_ms, activity_permille and
-activity_coverage_permille.`,
+JSON keys: position, from, to, by, groups and total; incomplete (events in
+quarantine that may concern this answer), missing (events that are known to
+exist and have not arrived). Each group has key (a value per dimension); it and
+total have in_service_gpu_ms and what adds up to it: allocated_gpu_ms,
+idle_gpu_ms, failed_gpu_ms, maintenance_gpu_ms, unprovisioned_gpu_ms and
+unobserved_gpu_ms; further allocated_while_failed_gpu_ms, undeclared_gpu_ms,
+activity_measured_gpu_ms, activity_permille_gpu_ms (measured time times per
+mille), activity_permille and activity_coverage_permille (null without allocated
+time).`,
 		Example: "  quartermaster usage --by workspace --from 2026-05 --to 2026-06\n" +
 			"  quartermaster usage --by cluster,day --from 2026-05-01 --to 2026-05-08 --workspace research --json",
 		Args: cobra.NoArgs,
@@ -128,6 +132,7 @@ func (a *app) showUsage(r *projections.UsageReport) {
 	if r.Total.Undeclared > 0 {
 		fmt.Fprintf(a.out, "%s GPU-hours are of GPUs that nobody declared\n", gpuHours(r.Total.Undeclared))
 	}
+	a.showLacks(r.Completeness)
 }
 
 // gpuHours shows milliseconds as hours with two places, rounded half away from
