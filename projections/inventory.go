@@ -117,7 +117,7 @@ const (
 	GPUUndeclared       = "gpu_undeclared"        // reported by a declared node that does not declare it
 	GPUNotReported      = "gpu_not_reported"      // declared, and absent from the node's last report
 	ClusterUnregistered = "cluster_unregistered"  // events name it, nobody declared it
-	UnknownGPUModel     = "gpu_model_unknown"     // not in the catalogue
+	UnknownGPUModel     = "gpu_model_unknown"     // not in the catalogue; one for each cluster
 	StreamIncomplete    = "stream_incomplete"     // events are missing
 	StreamAhead         = "stream_ahead_of_clock" // events dated after they were appended
 )
@@ -215,6 +215,12 @@ func (e *ClusterEntry) certify(c *domain.ClusterRegistered, certified []Certific
 
 // nodes enters the nodes in service, and what of nodes does not agree.
 func (inv *Inventory) nodes(f *fleet, seen map[nodeName]*lastSeen, entries map[string]*ClusterEntry) {
+	type modelOf struct{ cluster, model string }
+	type unknownModel struct {
+		gpus  int
+		first string // node
+	}
+	unknown := map[modelOf]*unknownModel{}
 	for _, n := range f.nodes {
 		e := entries[n.cluster]
 		if e == nil {
@@ -253,7 +259,12 @@ func (inv *Inventory) nodes(f *fleet, seen map[nodeName]*lastSeen, entries map[s
 				x.Failed = x.Failed || d.failed && d.From <= inv.At && inv.At < d.To && (d.gpu == g.ID || d.gpu == (domain.GPUID{}))
 			}
 			if !known {
-				inv.except(UnknownGPUModel, g.Model, fmt.Sprintf("GPU %d of %s", g.Index, subject))
+				u := unknown[modelOf{n.cluster, g.Model}]
+				if u == nil {
+					u = &unknownModel{first: n.node}
+					unknown[modelOf{n.cluster, g.Model}] = u
+				}
+				u.gpus++
 			}
 			if last != nil {
 				x.MIG = last.mig[g.ID]
@@ -271,6 +282,9 @@ func (inv *Inventory) nodes(f *fleet, seen map[nodeName]*lastSeen, entries map[s
 			}
 		}
 		e.Nodes = append(e.Nodes, entry)
+	}
+	for m, u := range unknown {
+		inv.except(UnknownGPUModel, m.model, fmt.Sprintf("%d GPUs in %s, the first in node %s", u.gpus, m.cluster, u.first))
 	}
 	for name, last := range seen {
 		if n := f.index[name]; entries[name.cluster] != nil && (n == nil || len(n.service) == 0) {

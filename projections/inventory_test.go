@@ -156,7 +156,10 @@ func TestExceptions(t *testing.T) {
 			[]string{"node_not_in_service c1/n1: it reported up to 2026-05-01T00:30:00Z"}},
 		{"another GPU than declared", []domain.Envelope{cluster("c1"), storetest.Node("c1", "n1", "A100 40GB", 2, t0), seen("c1", "n1", 0, 2)},
 			[]string{"gpu_not_reported " + storetest.GPU("c1", "n1", 1).String(), "gpu_undeclared " + storetest.GPU("c1", "n1", 2).String()}},
-		{"unknown model", []domain.Envelope{cluster("c1"), storetest.Node("c1", "n1", "G2", 1, t0), seen("c1", "n1", 0)}, []string{"gpu_model_unknown G2: GPU 0 of c1/n1"}},
+		{"unknown models", []domain.Envelope{
+			cluster("c1"), storetest.Node("c1", "n2", "G2", 3, t0), seen("c1", "n2", 0, 1, 2), storetest.Node("c1", "n1", "G2", 1, t0), seen("c1", "n1", 0), storetest.Node("c1", "n3", "G3", 1, t0), seen("c1", "n3", 0),
+			cluster("c2"), storetest.Node("c2", "m1", "G2", 2, t0), seen("c2", "m1", 0, 1),
+		}, []string{"gpu_model_unknown G2: 2 GPUs in c2, the first in node m1", "gpu_model_unknown G2: 4 GPUs in c1, the first in node n1", "gpu_model_unknown G3: 1 GPUs in c1, the first in node n3"}},
 		{"a gap", []domain.Envelope{cluster("c1"), storetest.Node("c1", "n1", "A100 40GB", 1, t0), gap}, []string{"stream_incomplete qm.telemetry/"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
