@@ -109,17 +109,18 @@ type Exception struct {
 
 // The kinds of exceptions.
 const (
-	GPUInTwoNodes       = "gpu_in_two_nodes"      // one UUID declared by several nodes in service
-	NodeInTwoClusters   = "node_in_two_clusters"  // one node id in service in several clusters
-	NodeUnregistered    = "node_unregistered"     // reported, never declared
-	NodeNeverSeen       = "node_never_seen"       // declared, never reported
-	NodeNotInService    = "node_not_in_service"   // reported when it was not in service
-	GPUUndeclared       = "gpu_undeclared"        // reported by a declared node that does not declare it
-	GPUNotReported      = "gpu_not_reported"      // declared, and absent from the node's last report
-	ClusterUnregistered = "cluster_unregistered"  // events name it, nobody declared it
-	UnknownGPUModel     = "gpu_model_unknown"     // not in the catalogue; one for each cluster
-	StreamIncomplete    = "stream_incomplete"     // events are missing
-	StreamAhead         = "stream_ahead_of_clock" // events dated after they were appended
+	GPUInTwoNodes         = "gpu_in_two_nodes"       // one UUID declared by several nodes in service
+	NodeInTwoClusters     = "node_in_two_clusters"   // one node id in service in several clusters
+	NodeUnregistered      = "node_unregistered"      // reported, never declared
+	NodeNeverSeen         = "node_never_seen"        // declared, never reported
+	NodeNotInService      = "node_not_in_service"    // reported when it was not in service
+	GPUUndeclared         = "gpu_undeclared"         // reported by a declared node that does not declare it
+	GPUNotReported        = "gpu_not_reported"       // declared, and absent from the node's last report
+	ClusterUnregistered   = "cluster_unregistered"   // events name it, nobody declared it
+	WorkspaceUnregistered = "workspace_unregistered" // a cluster, a deployment or a last report names it, nobody registered it
+	UnknownGPUModel       = "gpu_model_unknown"      // not in the catalogue; one for each cluster
+	StreamIncomplete      = "stream_incomplete"      // events are missing
+	StreamAhead           = "stream_ahead_of_clock"  // events dated after they were appended
 )
 
 // maxAhead is how far a source's clock may run before the log's.
@@ -180,6 +181,13 @@ func NewInventory(view View, filter InventoryFilter) (*Inventory, error) {
 	inv.count()
 	inv.conflicts(f, entries)
 	if err := inv.assets(view, entries); err != nil {
+		return nil, err
+	}
+	known, err := registered(view, a)
+	if err != nil {
+		return nil, err
+	}
+	if err := inv.workspaces(view, seen, entries, known); err != nil {
 		return nil, err
 	}
 	if err := inv.streams(view); err != nil {
@@ -376,6 +384,47 @@ func (inv *Inventory) assets(view View, shown map[string]*ClusterEntry) error {
 	})
 	if err != nil {
 		return fmt.Errorf("read assets: %w", err)
+	}
+	return nil
+}
+
+// workspaces finds those that what is shown names and nobody registered.
+func (inv *Inventory) workspaces(view View, seen map[nodeName]*lastSeen, shown map[string]*ClusterEntry, known map[string]bool) error {
+	namedBy := map[string][]string{} // clusters first, then deployments, then nodes
+	name := func(workspace, by string) {
+		if workspace != "" && !known[workspace] {
+			namedBy[workspace] = append(namedBy[workspace], by)
+		}
+	}
+	for _, c := range inv.Clusters {
+		name(c.Workspace, "cluster "+c.Cluster)
+	}
+	err := view.Scan(Query{Table: TableDeployments}, func(k Key, row Row) error {
+		if v := row.(*History).At(inv.At); v != nil && shown[k.Scope] != nil {
+			if _, ok := v.Event.(*domain.DeploymentChanged); ok {
+				name(v.Workspace, "deployment "+k.Scope+"/"+k.ID)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read deployments: %w", err)
+	}
+	for _, n := range slices.SortedFunc(maps.Keys(seen), func(a, b nodeName) int {
+		return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.node, b.node))
+	}) {
+		if shown[n.cluster] != nil {
+			for workspace := range seen[n].holders {
+				name(workspace, "the last report of "+n.cluster+"/"+n.node)
+			}
+		}
+	}
+	for workspace, by := range namedBy {
+		detail := by[0]
+		if more := len(by) - 1; more > 0 {
+			detail += fmt.Sprintf(" and %d more", more)
+		}
+		inv.except(WorkspaceUnregistered, workspace, "named by "+detail+", and nobody registered it")
 	}
 	return nil
 }

@@ -135,6 +135,13 @@ func TestExceptions(t *testing.T) {
 		}
 		return domain.Envelope{Source: "reporter/" + node, Cluster: cluster, Time: i.To, Event: storetest.Sample(node, i, d...)}
 	}
+	holding := func(node string, from domain.Instant, workspaces ...string) domain.Envelope {
+		var d []storetest.Seen
+		for n, w := range workspaces {
+			d = append(d, storetest.Seen{ID: storetest.GPU("c1", node, n), Workspace: w, Activity: -1})
+		}
+		return domain.Envelope{Source: "reporter/" + node, Cluster: "c1", Time: from + minute, Event: storetest.Sample(node, domain.Interval{From: from, To: from + minute}, d...)}
+	}
 	stolen := storetest.Node("c1", "n2", "A100 40GB", 1, t0)
 	stolen.Event.(*domain.NodeRegistered).GPUs[0].ID = storetest.GPU("c1", "n1", 0)
 	gap := seen("c1", "n1", 0)
@@ -160,10 +167,23 @@ func TestExceptions(t *testing.T) {
 			cluster("c1"), storetest.Node("c1", "n2", "G2", 3, t0), seen("c1", "n2", 0, 1, 2), storetest.Node("c1", "n1", "G2", 1, t0), seen("c1", "n1", 0), storetest.Node("c1", "n3", "G3", 1, t0), seen("c1", "n3", 0),
 			cluster("c2"), storetest.Node("c2", "m1", "G2", 2, t0), seen("c2", "m1", 0, 1),
 		}, []string{"gpu_model_unknown G2: 2 GPUs in c2, the first in node m1", "gpu_model_unknown G2: 4 GPUs in c1, the first in node n1", "gpu_model_unknown G3: 1 GPUs in c1, the first in node n3"}},
+		{"workspaces that nobody registered", []domain.Envelope{
+			cluster("c1"), storetest.Cluster("c2", "owner", "p", "eu", t0), storetest.Cluster("c3", "owner", "p", "eu", t0),
+			storetest.Node("c1", "n1", "A100 40GB", 2, t0), storetest.Node("c1", "n2", "A100 40GB", 1, t0),
+			{Cluster: "c1", Workspace: "gone", Time: t0, Event: &domain.DeploymentChanged{Deployment: "d", Model: "m", Class: domain.ClassServing}},
+			{Cluster: "c1", Workspace: "gone", Time: t0 + minute, Event: &domain.DeploymentRemoved{Deployment: "d"}},
+			{Cluster: "c1", Workspace: "tenant", Time: t0, Event: &domain.DeploymentChanged{Deployment: "e", Model: "m", Class: domain.ClassServing}},
+			holding("n1", t0-minute, "past", "acme"), holding("n1", t0, "holder", "acme"), holding("n2", t0, "tenant"), holding("n2", at, "future"),
+		}, []string{
+			"workspace_unregistered holder: named by the last report of c1/n1, and nobody registered it",
+			"workspace_unregistered owner: named by cluster c2 and 1 more, and nobody registered it",
+			"workspace_unregistered tenant: named by deployment c1/e and 1 more, and nobody registered it",
+		}},
 		{"a gap", []domain.Envelope{cluster("c1"), storetest.Node("c1", "n1", "A100 40GB", 1, t0), gap}, []string{"stream_incomplete qm.telemetry/"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := storetest.NewLog()
+			l.Append(domain.Envelope{Workspace: "acme", Time: at + domain.Day, Event: &domain.WorkspaceRegistered{Name: "Acme"}}) // history may be older
 			l.Append(c.log...)
 			var got []string
 			for _, e := range inventory(t, l, projections.InventoryFilter{At: at}).Exceptions {
@@ -182,6 +202,7 @@ func TestExceptions(t *testing.T) {
 	t.Run("clocks", func(t *testing.T) {
 		for _, ahead := range []domain.Instant{5 * minute, 60 * minute} {
 			l := storetest.NewLog()
+			l.Append(domain.Envelope{Workspace: "acme", Time: t0, Event: &domain.WorkspaceRegistered{Name: "Acme"}})
 			env := cluster("c1")
 			env.Time += ahead
 			l.AppendAt(env, t0)

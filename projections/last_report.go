@@ -12,6 +12,8 @@ type lastSeen struct {
 	at  domain.Instant
 	mig map[domain.GPUID][]string
 	gpu map[domain.GPUID]bool
+	// holders are the workspaces that held a device in the hour of the report.
+	holders map[string]bool
 }
 
 // lastReports returns the last report of each node before a time.
@@ -23,17 +25,24 @@ func lastReports(view View, at domain.Instant) (map[nodeName]*lastSeen, error) {
 		name := nodeName{k.Scope, k.ID}
 		s := out[name]
 		if s == nil {
-			s = &lastSeen{mig: map[domain.GPUID][]string{}, gpu: map[domain.GPUID]bool{}}
+			s = &lastSeen{mig: map[domain.GPUID][]string{}, gpu: map[domain.GPUID]bool{}, holders: map[string]bool{}}
 			out[name] = s
 		}
 		clear(s.mig)
 		clear(s.gpu)
-		ranks = ranked(ranks, row.(*UsageHour))
+		clear(s.holders)
+		u := row.(*UsageHour)
+		ranks = ranked(ranks, u)
 		for _, o := range ranks {
 			for i := range o.Devices {
 				segments := o.Devices[i].Segments
 				if n := len(segments); n > 0 {
 					s.at = max(s.at, min(at, hour+domain.Instant(segments[n-1].To)*nsPerMs))
+				}
+				for _, x := range segments {
+					if x.Holder > 0 && hour+domain.Instant(x.From)*nsPerMs < at {
+						s.holders[u.Holders[x.Holder-1].Workspace] = true
+					}
 				}
 				s.gpu[o.physical(&o.Devices[i])] = true
 			}
