@@ -47,6 +47,8 @@ func NewNames(view View) (*Names, error) {
 			return nil, fmt.Errorf("read %s: %w", t, err)
 		}
 	}
+	delete(workspaces, "")
+	delete(regions, "")
 	return &Names{
 		Workspaces: slices.Sorted(maps.Keys(workspaces)),
 		Clusters:   slices.Sorted(maps.Keys(clusters)),

@@ -21,18 +21,29 @@ func (a *app) fleetCommand() *cobra.Command {
 		Short: "What there is: clusters, nodes, GPUs, their health, and what does not fit together",
 		Long: `Fleet shows the clusters with their nodes and GPUs in service, and lists what
 does not fit together: a GPU declared in two nodes, a node seen but never
-registered, a registered one never seen, a cluster that nobody declared, GPU
-models that nobody knows, streams with holes or clocks that run ahead.
+registered, a registered one never seen, a cluster that nobody declared, a
+workspace that nobody registered, GPU models that nobody knows, streams with
+holes or clocks that run ahead.
 
-JSON keys: position, at, clusters (cluster, registered, workspace, name,
-provider, provider_class, region, country, certifications, nodes (node, sku,
-zone, resource_id, billing_account, billing_model, cpu_milli, memory_mib,
-fabric_domain, driver_version, cuda_version, dedicated_workspace,
-described_from, last_telemetry, health, gpus (uuid, uuid_derived, index, model,
-model_known, memory_mib, mig, failed))), gpu_counts (region, model,
-provider_class, gpus), assets, exceptions (kind, subject, detail), incomplete
-(events in quarantine that may concern this answer), missing (events that are
-known to exist and have not arrived).`,
+JSON keys: position, at;
+  clusters (cluster, registered, workspace, name, provider, provider_class,
+    region, country,
+    certifications (certification, from, valid_to, evidence),
+    nodes (node, provider (where it is not the cluster's), billing_account,
+      resource_id, sku, zone, billing_model, cpu_milli, memory_mib,
+      fabric_domain, driver_version, cuda_version, dedicated_workspace,
+      described_from, last_telemetry,
+      health (state: ok, failed or maintenance; since, reason; cordoned, drained
+        and faults since the node was last returned; maintenance: the window),
+      gpus (uuid, uuid_derived, index, model, model_known, memory_mib, mig,
+        failed)));
+  gpu_counts (region, model, provider_class, gpus);
+  assets (cluster, asset, description, nodes, capex and residual (amount,
+    currency), in_service_from, life_months, power_watts, site, space_units,
+    disposed);
+  exceptions (kind, subject, detail);
+  incomplete (events in quarantine that may concern this answer), missing
+    (events that are known to exist and have not arrived).`,
 		Example: "  quartermaster fleet\n  quartermaster fleet --cluster openb --nodes\n  quartermaster fleet --region eu-west --at 2026-05-01 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -44,16 +55,25 @@ known to exist and have not arrived).`,
 				}
 				filter.At = t
 			}
-			return a.with(cmd.Context(), func(h *home) error {
+			return a.read(cmd.Context(), func(h *home) error {
 				return h.view(cmd.Context(), func(v projections.View) error {
+					asked := asked{filter.Workspace, filter.Cluster, filter.Region}
+					if err := asked.known(v); err != nil {
+						return err
+					}
 					inv, err := projections.NewInventory(v, filter)
 					if err != nil {
 						return err
 					}
+					if len(inv.Clusters) == 0 {
+						if err := asked.empty(v); err != nil {
+							return err
+						}
+					}
 					if a.json {
 						return a.answerJSON(inv)
 					}
-					a.showFleet(inv, nodes)
+					a.showFleet(inv, nodes, asked)
 					return nil
 				})
 			})
@@ -68,8 +88,10 @@ known to exist and have not arrived).`,
 	return cmd
 }
 
-func (a *app) showFleet(inv *projections.Inventory, nodes bool) {
-	if len(inv.Clusters) == 0 {
+func (a *app) showFleet(inv *projections.Inventory, nodes bool, asked asked) {
+	if filters := asked.String(); len(inv.Clusters) == 0 && filters != "" {
+		fmt.Fprintf(a.out, "no clusters%s\n", filters)
+	} else if len(inv.Clusters) == 0 {
 		fmt.Fprintln(a.out, "no clusters yet: declare them with \"quartermaster apply -f FILE\"")
 	} else {
 		t := a.table("cluster", "workspace", "provider", "region", "nodes", "GPUs", "not ok", "last telemetry")
@@ -87,7 +109,7 @@ func (a *app) showFleet(inv *projections.Inventory, nodes bool) {
 			if !c.Registered {
 				provider = "not registered"
 			}
-			t.AppendRow(table.Row{c.Cluster, c.Workspace, provider, c.Region, comma(len(c.Nodes)), comma(gpus), comma(bad), seen(last)})
+			t.AppendRow(table.Row{clipped(c.Cluster), clipped(c.Workspace), clipped(provider), clipped(c.Region), comma(len(c.Nodes)), comma(gpus), comma(bad), seen(last)})
 		}
 		t.Render()
 	}
@@ -96,7 +118,7 @@ func (a *app) showFleet(inv *projections.Inventory, nodes bool) {
 		t := a.table("region", "GPU model", "supplier class", "GPUs")
 		total := 0
 		for _, c := range inv.Counts {
-			t.AppendRow(table.Row{c.Region, c.Model, c.ProviderClass, comma(c.GPUs)})
+			t.AppendRow(table.Row{clipped(c.Region), clipped(c.Model), c.ProviderClass, comma(c.GPUs)})
 			total += c.GPUs
 		}
 		t.AppendSeparator()
@@ -116,20 +138,13 @@ func (a *app) showFleet(inv *projections.Inventory, nodes bool) {
 				if n.Health.Reason != "" {
 					health += ": " + n.Health.Reason
 				}
-				t.AppendRow(table.Row{c.Cluster, n.Node, len(n.GPUs), model, n.CPUMilli / 1000, n.MemoryMiB / 1024, health, seen(n.LastTelemetry)})
+				t.AppendRow(table.Row{clipped(c.Cluster), clipped(n.Node), len(n.GPUs), clipped(model), n.CPUMilli / 1000, n.MemoryMiB / 1024, clipped(health), seen(n.LastTelemetry)})
 			}
 		}
 		t.Render()
 	}
 	a.showExceptions(inv.Exceptions)
 	a.showLacks(inv.Completeness)
-}
-
-// showLacks says under a table what it may lack.
-func (a *app) showLacks(c projections.Completeness) {
-	if note := c.Note(); note != "" {
-		fmt.Fprintf(a.out, "%s: see \"quartermaster quarantine list\" and \"quartermaster log stats\"\n", note)
-	}
 }
 
 // shownExceptions is how many exceptions of one kind are listed; JSON has all.
@@ -150,7 +165,7 @@ func (a *app) showExceptions(all []projections.Exception) {
 		shown[e.Kind]++
 		switch {
 		case shown[e.Kind] <= shownExceptions:
-			t.AppendRow(table.Row{e.Kind, e.Subject, e.Detail})
+			t.AppendRow(table.Row{e.Kind, clip(e.Subject, 2*widest), e.Detail})
 		case shown[e.Kind] == shownExceptions+1:
 			t.AppendRow(table.Row{e.Kind, fmt.Sprintf("and %s more", comma(counts[e.Kind]-shownExceptions)), "see --json"})
 		}

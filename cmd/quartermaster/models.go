@@ -49,16 +49,28 @@ missing (events that are known to exist and have not arrived).`,
 			if stale <= 0 {
 				return fmt.Errorf("--stale-after %s: want a positive time", stale)
 			}
-			return a.with(cmd.Context(), func(h *home) error {
+			if limit < 0 {
+				return fmt.Errorf("--limit %d: want 0 or more", limit)
+			}
+			return a.read(cmd.Context(), func(h *home) error {
 				return h.view(cmd.Context(), func(v projections.View) error {
+					asked := asked{workspace: filter.Workspace, cluster: filter.Cluster}
+					if err := asked.known(v); err != nil {
+						return err
+					}
 					m, err := projections.Models(v, t, domain.Instant(stale), filter)
 					if err != nil {
 						return err
 					}
+					if len(m.Deployments) == 0 {
+						if err := asked.empty(v); err != nil {
+							return err
+						}
+					}
 					if a.json {
 						return a.answerJSON(m)
 					}
-					a.showModels(m, limit)
+					a.showModels(m, limit, asked)
 					a.showLacks(m.Completeness)
 					return nil
 				})
@@ -74,9 +86,9 @@ missing (events that are known to exist and have not arrived).`,
 	return cmd
 }
 
-func (a *app) showModels(m *projections.ModelInventory, limit int) {
+func (a *app) showModels(m *projections.ModelInventory, limit int, asked asked) {
 	if len(m.Deployments) == 0 {
-		fmt.Fprintln(a.out, "no deployments yet: declare them with \"quartermaster apply -f FILE\" or import pods")
+		fmt.Fprintf(a.out, "no deployments at %s%s: declare them with \"quartermaster apply -f FILE\" or import pods\n", m.At, asked)
 		return
 	}
 	counts := map[projections.ModelStatus]int{}
@@ -90,7 +102,7 @@ func (a *app) showModels(m *projections.ModelInventory, limit int) {
 		if d.ReadyReplicas != nil {
 			replicas = comma(int(*d.ReadyReplicas)) + " of " + replicas
 		}
-		t.AppendRow(table.Row{d.Workspace, d.Cluster, d.Model, d.Tier, d.Deployment, d.Status, replicas, seen(d.LastSeen)})
+		t.AppendRow(table.Row{clipped(d.Workspace), clipped(d.Cluster), clipped(d.Model), clipped(d.Tier), clipped(d.Deployment), d.Status, replicas, seen(d.LastSeen)})
 	}
 	t.Render()
 	if n := len(m.Deployments) - limit; n > 0 {

@@ -55,6 +55,10 @@ time).`,
 			if end <= start {
 				return fmt.Errorf("--to %s is not after --from %s", to, from)
 			}
+			// Every hour of every node is walked, reported or not.
+			if end.Time().After(start.Time().AddDate(10, 0, 0)) {
+				return fmt.Errorf("--from %s to %s is more than ten years: ask for a part of it", from, to)
+			}
 			dims := make([]projections.Dimension, len(by))
 			for i, d := range by {
 				dims[i] = projections.Dimension(d)
@@ -62,11 +66,20 @@ time).`,
 					return fmt.Errorf("--by %q: no such dimension; there are %v", d, projections.Dimensions())
 				}
 			}
-			return a.with(cmd.Context(), func(h *home) error {
+			return a.read(cmd.Context(), func(h *home) error {
 				return h.view(cmd.Context(), func(v projections.View) error {
+					asked := asked{filter.Workspace, filter.Cluster, filter.Region}
+					if err := asked.known(v); err != nil {
+						return err
+					}
 					r, err := projections.Usage(v, start, end, filter, dims...)
 					if err != nil {
 						return err
+					}
+					if len(r.Groups) == 0 {
+						if err := asked.empty(v); err != nil {
+							return err
+						}
 					}
 					if a.json {
 						return a.answerJSON(r)
@@ -111,10 +124,14 @@ func (a *app) showUsage(r *projections.UsageReport) {
 		row := table.Row{}
 		for _, d := range r.By {
 			name := r.Groups[i].Key[d]
-			if name == "" {
+			switch {
+			case name != "":
+			case d == projections.ByWorkspace || d == projections.ByDeployment:
 				name = "(nobody)"
+			default:
+				name = "(none)"
 			}
-			row = append(row, name)
+			row = append(row, clipped(name))
 		}
 		t.AppendRow(append(row, cells(&r.Groups[i].GPUTime)...))
 	}
