@@ -141,7 +141,7 @@ func (v memoryView) Position() domain.Position {
 
 func (v memoryView) Get(k Key) (Row, error) {
 	for _, part := range v.m.parts {
-		if e := part.rows.tables[k.Table][k]; e != nil {
+		if e := part.rows.lookup(k); e != nil {
 			return e.read()
 		}
 	}
@@ -151,11 +151,11 @@ func (v memoryView) Get(k Key) (Row, error) {
 func (v memoryView) Scan(q Query, yield func(Key, Row) error) error {
 	var found []*entry
 	for _, part := range v.m.parts {
-		for k, e := range part.rows.tables[q.Table] {
-			if q.Holds(k) {
+		part.rows.each(q.Table, func(e *entry) {
+			if q.Holds(e.key) {
 				found = append(found, e)
 			}
-		}
+		})
 	}
 	slices.SortFunc(found, func(a, b *entry) int { return a.key.Compare(b.key) })
 	for i, e := range found {

@@ -220,7 +220,10 @@ func (e *entry) read() (Row, error) {
 // changes. It is not safe for concurrent use; a [Store] hands it out inside a
 // transaction.
 type Rows struct {
-	tables  [tableEnd]map[Key]*entry
+	tables [tableEnd]map[Key]*entry
+	// hours holds the usage hours that are not sealed, which tables does not: a
+	// map that stays small is looked up in a third of the time.
+	hours   map[Key]*entry
 	changed []*entry
 	batch   uint64
 	// declared, when not nil, is what the fold announced that it would touch;
@@ -230,24 +233,61 @@ type Rows struct {
 	// names holds one copy of each name that rows keep, since thousands of rows
 	// keep the same few.
 	names map[string]string
-	// open holds the usage hours that are not sealed, newest is the latest of
-	// their hours, and kept how many stayed open when some were last sealed.
-	open   []*entry
+	// newest is the latest usage hour, and kept how many stayed open when some
+	// were last sealed.
 	newest int64
 	kept   int
 	least  int // how many may stay open in any case
+	// spare are usage hours whose memory the next ones take over.
+	spare []*UsageHour
 	// err is the first failure to open a sealed row.
 	err error
 }
 
 // NewRows returns an empty working set.
-func NewRows() *Rows { return &Rows{batch: 1, least: leastOpen} }
+func NewRows() *Rows { return &Rows{batch: 1, least: leastOpen, hours: make(map[Key]*entry)} }
+
+// lookup returns the entry of a key, nil when there is none.
+func (r *Rows) lookup(k Key) *entry {
+	if k.Table == TableUsage {
+		if e := r.hours[k]; e != nil {
+			return e
+		}
+	}
+	return r.tables[k.Table][k]
+}
+
+// enter puts an entry where it belongs.
+func (r *Rows) enter(e *entry) {
+	if e.key.Table == TableUsage && e.row != nil {
+		r.hours[e.key] = e
+		r.newest = max(r.newest, e.key.Hour)
+		return
+	}
+	t := &r.tables[e.key.Table]
+	if *t == nil {
+		*t = make(map[Key]*entry)
+	}
+	(*t)[e.key] = e
+}
+
+// each calls yield with every entry of a table, in no order.
+func (r *Rows) each(t Table, yield func(*entry)) {
+	for _, e := range r.tables[t] {
+		yield(e)
+	}
+	if t == TableUsage {
+		for _, e := range r.hours {
+			yield(e)
+		}
+	}
+}
 
 func (r *Rows) find(k Key) *entry {
 	if r.declared != nil && !r.declared[k] {
 		r.trespass = append(r.trespass, k.clone())
 	}
-	e := r.tables[k.Table][k]
+	e := r.lookup(k)
 	if e == nil || e.row != nil {
 		return e
 	}
@@ -257,15 +297,9 @@ func (r *Rows) find(k Key) *entry {
 		row = newRow(k.Table)
 	}
 	e.row, e.raw = row, nil
-	r.opened(e)
+	delete(r.tables[k.Table], k)
+	r.enter(e)
 	return e
-}
-
-func (r *Rows) opened(e *entry) {
-	if e.key.Table == TableUsage {
-		r.open = append(r.open, e)
-		r.newest = max(r.newest, e.key.Hour)
-	}
 }
 
 // leastOpen is how many usage hours may stay open before any is sealed.
@@ -276,23 +310,23 @@ const leastOpen = 1024
 // the garbage collector does not look into it; a late sample opens it again.
 // So the cost of folding does not grow with history.
 func (r *Rows) seal() {
-	if len(r.open) <= max(r.least, 2*r.kept) {
+	if len(r.hours) <= max(r.least, 2*r.kept) {
 		return
 	}
 	last := r.batch - 1
-	still := r.open[:0]
 	var b []byte
-	for _, e := range r.open {
+	for k, e := range r.hours {
 		u, ok := e.row.(*UsageHour)
-		if !ok || e.mark == last || e.key.Hour >= r.newest-1 {
-			still = append(still, e)
+		if !ok || e.mark == last || k.Hour >= r.newest-1 {
 			continue
 		}
 		b = appendUsage(b[:0], u)
 		e.row, e.raw = nil, bytes.Clone(b)
+		r.spare = append(r.spare, u)
+		delete(r.hours, k)
+		r.enter(e)
 	}
-	clear(r.open[len(still):])
-	r.open, r.kept = still, len(still)
+	r.kept = len(r.hours)
 }
 
 // Get returns a row for reading, nil when there is none.
@@ -304,21 +338,20 @@ func (r *Rows) Get(k Key) Row {
 }
 
 // Add puts a row that is already stored into the working set.
-func (r *Rows) Add(k Key, row Row) {
-	if r.tables[k.Table] == nil {
-		r.tables[k.Table] = make(map[Key]*entry)
-	}
-	e := &entry{key: k, row: row}
-	r.tables[k.Table][k] = e
-	r.opened(e)
-}
+func (r *Rows) Add(k Key, row Row) { r.enter(&entry{key: k, row: row}) }
 
 // addSealed puts a stored row into the working set as it is encoded.
-func (r *Rows) addSealed(k Key, raw []byte) {
-	if r.tables[k.Table] == nil {
-		r.tables[k.Table] = make(map[Key]*entry)
+func (r *Rows) addSealed(k Key, raw []byte) { r.enter(&entry{key: k, raw: raw}) }
+
+// fresh returns an empty row, in the memory of a sealed one where it can.
+func (r *Rows) fresh(t Table) Row {
+	if n := len(r.spare); t == TableUsage && n > 0 {
+		u := r.spare[n-1]
+		r.spare = r.spare[:n-1]
+		u.Holders, u.Observers = u.Holders[:0], u.Observers[:0]
+		return u
 	}
-	r.tables[k.Table][k] = &entry{key: k, raw: raw}
+	return newRow(t)
 }
 
 // maxNames bounds the memory of names that are no longer used.
@@ -338,11 +371,14 @@ func (r *Rows) keep(name string) string {
 }
 
 // Remove takes rows out of the working set; it does not delete them.
-func (r *Rows) Remove(k Key) { delete(r.tables[k.Table], k) }
+func (r *Rows) Remove(k Key) {
+	delete(r.tables[k.Table], k)
+	delete(r.hours, k)
+}
 
 // Len returns the number of rows in the working set.
 func (r *Rows) Len() int {
-	n := 0
+	n := len(r.hours)
 	for _, t := range r.tables {
 		n += len(t)
 	}
@@ -371,12 +407,8 @@ func change[R Row](r *Rows, k Key) R {
 	e := r.find(k)
 	if e == nil {
 		k.Scope, k.ID = r.keep(k.Scope), r.keep(k.ID)
-		e = &entry{key: k, row: newRow(k.Table)}
-		if r.tables[k.Table] == nil {
-			r.tables[k.Table] = make(map[Key]*entry)
-		}
-		r.tables[k.Table][k] = e
-		r.opened(e)
+		e = &entry{key: k, row: r.fresh(k.Table)}
+		r.enter(e)
 	}
 	if e.mark != r.batch {
 		e.mark = r.batch

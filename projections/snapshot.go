@@ -83,10 +83,8 @@ func (d *Digest) Sum() [32]byte { return [32]byte(d.total.Sum(nil)) }
 // section encodes the rows of a partition in order.
 func (p *memoryPartition) section() ([]byte, int, error) {
 	entries := make([]*entry, 0, p.rows.Len())
-	for _, t := range p.rows.tables {
-		for _, e := range t {
-			entries = append(entries, e)
-		}
+	for _, t := range Tables() {
+		p.rows.each(t, func(e *entry) { entries = append(entries, e) })
 	}
 	slices.SortFunc(entries, func(a, b *entry) int { return a.key.Compare(b.key) })
 	var b []byte

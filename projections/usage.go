@@ -1,6 +1,8 @@
 package projections
 
 import (
+	"slices"
+
 	"quartermaster/domain"
 )
 
@@ -104,8 +106,21 @@ func (u *UsageHour) observer(rows *Rows, source string) *Observer {
 			return &u.Observers[i]
 		}
 	}
-	u.Observers = append(u.Observers, Observer{Source: rows.keep(source)})
-	return &u.Observers[len(u.Observers)-1]
+	n := len(u.Observers)
+	u.Observers = slices.Grow(u.Observers, 1)[:n+1]
+	o := &u.Observers[n]
+	*o = Observer{Source: rows.keep(source), Cuts: o.Cuts[:0], Devices: o.Devices[:0], Others: o.Others[:0]}
+	return o
+}
+
+// add adds a device. Like observer it takes over the memory that a sealed
+// hour left behind the end of the slice.
+func (o *Observer) add(id domain.GPUID, replica uint32) *Device {
+	n := len(o.Devices)
+	o.Devices = slices.Grow(o.Devices, 1)[:n+1]
+	d := &o.Devices[n]
+	*d = Device{ID: id, Replica: replica, Segments: d.Segments[:0]}
+	return d
 }
 
 func (u *UsageHour) holder(rows *Rows, workspace, deployment, unit string) uint32 {
@@ -149,13 +164,13 @@ func (u *UsageHour) add(rows *Rows, source string, s *domain.NodeSampled, from, 
 	o.Samples++
 	o.ActivityField = s.ActivityField
 	n := s.Entries()
-	if o.Devices == nil {
+	if cap(o.Devices) == 0 {
 		o.Devices = make([]Device, 0, n)
 	}
 	// The event's holders, as the row numbers them.
 	var few [32]uint32
 	holders := few[:0]
-	if u.Holders == nil && len(s.HolderWorkspace) > 0 {
+	if cap(u.Holders) == 0 && len(s.HolderWorkspace) > 0 {
 		u.Holders = make([]Holder, 0, len(s.HolderWorkspace))
 	}
 	for i := range s.HolderWorkspace {
@@ -163,7 +178,7 @@ func (u *UsageHour) add(rows *Rows, source string, s *domain.NodeSampled, from, 
 	}
 	fresh := n - len(o.Devices)
 	var slab []Segment
-	if fresh > 0 {
+	if fresh > 0 && cap(o.Devices[:cap(o.Devices)][0].Segments) == 0 {
 		slab = make([]Segment, 2*fresh)
 	}
 	ms := to - from
@@ -175,9 +190,8 @@ func (u *UsageHour) add(rows *Rows, source string, s *domain.NodeSampled, from, 
 		}
 		d := o.device(i, id, replica)
 		if d == nil {
-			o.Devices = append(o.Devices, Device{ID: id, Replica: replica})
-			d = &o.Devices[len(o.Devices)-1]
-			if len(slab) >= 2 {
+			d = o.add(id, replica)
+			if cap(d.Segments) == 0 && len(slab) >= 2 {
 				d.Segments, slab = slab[:0:2], slab[2:]
 			}
 		}
