@@ -151,11 +151,7 @@ func (v memoryView) Get(k Key) (Row, error) {
 func (v memoryView) Scan(q Query, yield func(Key, Row) error) error {
 	var found []*entry
 	for _, part := range v.m.parts {
-		part.rows.each(q.Table, func(e *entry) {
-			if q.Holds(e.key) {
-				found = append(found, e)
-			}
-		})
+		part.rows.each(q, func(e *entry) { found = append(found, e) })
 	}
 	slices.SortFunc(found, func(a, b *entry) int { return a.key.Compare(b.key) })
 	for i, e := range found {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"quartermaster/domain"
@@ -204,6 +205,32 @@ type entry struct {
 	mark uint64 // the batch that changed it last
 }
 
+// shelf holds the sealed usage hours of a node, by hour. It is one object for
+// hundreds of rows, so that neither lookups nor the garbage collector slow down
+// with history.
+type shelf struct {
+	hours []int64 // ascending
+	raws  [][]byte
+}
+
+type shelfKey struct {
+	scope, id string
+	month     int64
+}
+
+// shelfHours is how many hours a shelf spans: about a month.
+const shelfHours = 31 * 24
+
+func shelfOf(k Key) shelfKey { return shelfKey{k.Scope, k.ID, k.Hour / shelfHours} }
+
+// find returns where an hour is or would be.
+func (s *shelf) find(hour int64) (int, bool) {
+	if n := len(s.hours); n == 0 || hour > s.hours[n-1] {
+		return n, false
+	}
+	return slices.BinarySearch(s.hours, hour)
+}
+
 // read returns the row without opening the entry, so that several may read.
 func (e *entry) read() (Row, error) {
 	if e.row != nil {
@@ -221,9 +248,11 @@ func (e *entry) read() (Row, error) {
 // transaction.
 type Rows struct {
 	tables [tableEnd]map[Key]*entry
-	// hours holds the usage hours that are not sealed, which tables does not: a
-	// map that stays small is looked up in a third of the time.
+	// Usage hours are not in tables: hours holds those that are open, shelves
+	// those that are sealed.
 	hours   map[Key]*entry
+	shelves map[shelfKey]*shelf
+	sealed  int // hours on shelves
 	changed []*entry
 	batch   uint64
 	// declared, when not nil, is what the fold announced that it would touch;
@@ -245,21 +274,33 @@ type Rows struct {
 }
 
 // NewRows returns an empty working set.
-func NewRows() *Rows { return &Rows{batch: 1, least: leastOpen, hours: make(map[Key]*entry)} }
+func NewRows() *Rows {
+	return &Rows{batch: 1, least: leastOpen, hours: make(map[Key]*entry), shelves: make(map[shelfKey]*shelf)}
+}
 
 // lookup returns the entry of a key, nil when there is none.
 func (r *Rows) lookup(k Key) *entry {
-	if k.Table == TableUsage {
-		if e := r.hours[k]; e != nil {
-			return e
+	if k.Table != TableUsage {
+		return r.tables[k.Table][k]
+	}
+	if e := r.hours[k]; e != nil {
+		return e
+	}
+	if s := r.shelves[shelfOf(k)]; s != nil {
+		if i, ok := s.find(k.Hour); ok {
+			return &entry{key: k, raw: s.raws[i]}
 		}
 	}
-	return r.tables[k.Table][k]
+	return nil
 }
 
 // enter puts an entry where it belongs.
 func (r *Rows) enter(e *entry) {
-	if e.key.Table == TableUsage && e.row != nil {
+	if e.key.Table == TableUsage {
+		if e.row == nil {
+			r.shelve(e.key, e.raw)
+			return
+		}
 		r.hours[e.key] = e
 		r.newest = max(r.newest, e.key.Hour)
 		return
@@ -271,14 +312,53 @@ func (r *Rows) enter(e *entry) {
 	(*t)[e.key] = e
 }
 
-// each calls yield with every entry of a table, in no order.
-func (r *Rows) each(t Table, yield func(*entry)) {
-	for _, e := range r.tables[t] {
-		yield(e)
+// shelve puts a sealed hour on its shelf.
+func (r *Rows) shelve(k Key, raw []byte) {
+	at := shelfOf(k)
+	s := r.shelves[at]
+	if s == nil {
+		s = &shelf{}
+		r.shelves[at] = s
 	}
-	if t == TableUsage {
-		for _, e := range r.hours {
+	i, ok := s.find(k.Hour)
+	if ok {
+		s.raws[i] = raw
+		return
+	}
+	s.hours, s.raws = slices.Insert(s.hours, i, k.Hour), slices.Insert(s.raws, i, raw)
+	r.sealed++
+}
+
+// unshelve takes an hour off its shelf, if it is on one.
+func (r *Rows) unshelve(k Key) {
+	if s := r.shelves[shelfOf(k)]; s != nil {
+		if i, ok := s.find(k.Hour); ok {
+			s.hours, s.raws = slices.Delete(s.hours, i, i+1), slices.Delete(s.raws, i, i+1)
+			r.sealed--
+		}
+	}
+}
+
+// each calls yield with every entry of a table that a query names, in no order.
+func (r *Rows) each(q Query, yield func(*entry)) {
+	if q.Table != TableUsage {
+		for k, e := range r.tables[q.Table] {
+			if q.Holds(k) {
+				yield(e)
+			}
+		}
+		return
+	}
+	for k, e := range r.hours {
+		if q.Holds(k) {
 			yield(e)
+		}
+	}
+	for at, s := range r.shelves {
+		for i, hour := range s.hours {
+			if k := (Key{TableUsage, at.scope, at.id, hour}); q.Holds(k) {
+				yield(&entry{key: k, raw: s.raws[i]})
+			}
 		}
 	}
 }
@@ -296,8 +376,11 @@ func (r *Rows) find(k Key) *entry {
 		r.err = errors.Join(r.err, err)
 		row = newRow(k.Table)
 	}
-	e.row, e.raw = row, nil
-	delete(r.tables[k.Table], k)
+	// The entry was made for this lookup, with a key that may share memory with a
+	// record.
+	r.unshelve(k)
+	k.Scope, k.ID = r.keep(k.Scope), r.keep(k.ID)
+	e.key, e.row, e.raw = k, row, nil
 	r.enter(e)
 	return e
 }
@@ -321,10 +404,9 @@ func (r *Rows) seal() {
 			continue
 		}
 		b = appendUsage(b[:0], u)
-		e.row, e.raw = nil, bytes.Clone(b)
-		r.spare = append(r.spare, u)
 		delete(r.hours, k)
-		r.enter(e)
+		r.shelve(k, bytes.Clone(b))
+		r.spare = append(r.spare, u)
 	}
 	r.kept = len(r.hours)
 }
@@ -373,12 +455,15 @@ func (r *Rows) keep(name string) string {
 // Remove takes rows out of the working set; it does not delete them.
 func (r *Rows) Remove(k Key) {
 	delete(r.tables[k.Table], k)
-	delete(r.hours, k)
+	if k.Table == TableUsage {
+		delete(r.hours, k)
+		r.unshelve(k)
+	}
 }
 
 // Len returns the number of rows in the working set.
 func (r *Rows) Len() int {
-	n := len(r.hours)
+	n := len(r.hours) + r.sealed
 	for _, t := range r.tables {
 		n += len(t)
 	}

@@ -84,7 +84,7 @@ func (d *Digest) Sum() [32]byte { return [32]byte(d.total.Sum(nil)) }
 func (p *memoryPartition) section() ([]byte, int, error) {
 	entries := make([]*entry, 0, p.rows.Len())
 	for _, t := range Tables() {
-		p.rows.each(t, func(e *entry) { entries = append(entries, e) })
+		p.rows.each(Query{Table: t}, func(e *entry) { entries = append(entries, e) })
 	}
 	slices.SortFunc(entries, func(a, b *entry) int { return a.key.Compare(b.key) })
 	var b []byte
