@@ -243,6 +243,13 @@ func TestStoppedOwner(t *testing.T) {
 	if err := a.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	// The signal is sent; the parent is told once every thread has stopped.
+	var status syscall.WaitStatus
+	for !status.Stopped() {
+		if _, err := syscall.Wait4(a.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil && !errors.Is(err, syscall.EINTR) {
+			t.Fatal(err)
+		}
+	}
 	_, err := Open(t.Context(), Config{Dir: dir, Wait: 200 * time.Millisecond})
 	if !errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), fmt.Sprintf("pid %d", a.cmd.Process.Pid)) {
 		t.Fatalf("got %v", err)
