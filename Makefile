@@ -16,7 +16,7 @@ RUN      ?=
 BENCH    ?= .
 COUNT    ?= 1
 FUZZTIME ?= 5s
-# Only dcgm-collector needs C, and it is left out of the build without it.
+# The programs need no C.
 CGO      ?= 0
 
 RACE := $(if $(shell command -v $$($(GO) env CC) 2>/dev/null),-race)
@@ -35,7 +35,6 @@ help: ## List the targets
 	@echo '  BENCH=.      benchmarks to run'
 	@echo '  COUNT=1      runs of each benchmark;  OLD=FILE compares with an earlier bin/bench.txt'
 	@echo '  FUZZTIME=5s  time for each fuzz target'
-	@echo '  CGO=0        1 builds dcgm-collector too'
 
 .PHONY: build
 build: ## Build every command under cmd/ into bin/

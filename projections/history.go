@@ -59,7 +59,7 @@ func (h *History) At(t domain.Instant) *Version {
 func (h *History) Latest() *Version { return &h.Versions[len(h.Versions)-1] }
 
 // insert puts a version in its place. With collapse, a version that says just
-// what the one before it says is only noted there: agents declare themselves at
+// what the one before it says is only noted there: reporters declare themselves at
 // every start, and that is no change.
 func (h *History) insert(v Version, collapse bool) error {
 	i := sort.Search(len(h.Versions), func(i int) bool { return h.Versions[i].Order.After(v.Order) })

@@ -20,7 +20,7 @@ import (
 // A snapshot is a file of rows at a position, in this order:
 //
 //	magic     8 bytes, "QMSNAP1\n"
-//	header    length and CBOR map: method version, position, partitions
+//	header    length and CBOR map: method version, log, position, number of rows
 //	sections  for each partition in order: length and bytes, a CBOR sequence
 //	          (RFC 8742) of [table, scope, id, hour, row] ordered by key
 //	digest    32 bytes: the digest of the rows
@@ -119,23 +119,27 @@ func (m *Memory) sections(yield func(section) error) error {
 	out := make([]chan result, len(tps))
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
 	stop := make(chan struct{})
+	// Whoever called holds the rows still, and lets go when this returns: no
+	// encoder may be at work then.
+	var wg sync.WaitGroup
+	defer wg.Wait()
 	defer close(stop)
 	for i := range out {
 		out[i] = make(chan result, 1)
 	}
-	go func() {
+	wg.Go(func() {
 		for i, tp := range tps {
 			select {
 			case slots <- struct{}{}:
 			case <-stop:
 				return
 			}
-			go func() {
+			wg.Go(func() {
 				data, n, err := m.parts[tp].section()
 				out[i] <- result{section{tp, data, n, sha256.Sum256(data)}, err}
-			}()
+			})
 		}
-	}()
+	})
 	for i := range out {
 		r := <-out[i]
 		if r.err == nil {

@@ -80,7 +80,7 @@ type Other struct {
 
 // Observer is what one source reported of a node in one hour. Two sources are
 // never added up: which of them counts where they overlap is decided when the
-// row is read, by rank and then by name.
+// row is read: by rank, and within a rank for whoever came later.
 type Observer struct {
 	Source        string
 	ActivityField uint32 // DCGM field of the activity, of the last sample

@@ -98,7 +98,8 @@ type DeviceHour struct {
 //
 // Where several observers reported a GPU at the same moment, the first by rank
 // decides about the whole GPU, how it was cut included: sources that begin with
-// "reporter/", then "prometheus/", then others, and by name within a rank.
+// "reporter/", then "prometheus/", then others, and within a rank whoever came
+// into the hour later.
 // [domain.UsageCorrected] overrides all of them; of two corrections the later
 // holds.
 //

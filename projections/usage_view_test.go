@@ -74,7 +74,7 @@ func TestUsageStates(t *testing.T) {
 		{"the nearer observer counts, the other fills in", []domain.Envelope{one,
 			sampled("import/x", 0, 60, held("c")), sampled("prometheus/p", 0, 40, held("b")), sampled("reporter/n", 10, 20, held(""))},
 			"0-10 allocated b 600000, 10-20 idle 600000, 20-40 allocated b 1200000, 40-60 allocated c 1200000"},
-		{"by name within a rank", []domain.Envelope{one, sampled("import/y", 0, 60, held("y")), sampled("import/x", 0, 30, held("x"))},
+		{"the later within a rank", []domain.Envelope{one, sampled("import/y", 0, 60, held("y")), sampled("import/x", 0, 30, held("x"))},
 			"0-30 allocated x 1800000, 30-60 allocated y 1800000"},
 		{"a correction overrides, the later one wins", []domain.Envelope{one, sampled("reporter/n", 0, 60, held("a")),
 			corrected(10, 30, gpu(0), "b"), corrected(20, 40, gpu(0), "")},

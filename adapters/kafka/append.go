@@ -151,6 +151,7 @@ func (l *Log) appendTo(ctx context.Context, tp domain.TopicPartition, recs []dom
 		enc = &batchEncoder{}
 	}
 	enc.codec, enc.zstd = l.cfg.Codec, l.zstd
+	given := false
 	for acked < len(which) {
 		if ctx.Err() != nil {
 			return acked, context.Cause(ctx)
@@ -176,6 +177,10 @@ func (l *Log) appendTo(ctx context.Context, tp domain.TopicPartition, recs []dom
 			if err := wait.sleep(ctx, err); err != nil {
 				return acked, err
 			}
+			given = true
+		}
+		if given { // an attempt that was given up may still read the batch
+			enc, given = &batchEncoder{codec: l.cfg.Codec, zstd: l.zstd}, false
 		}
 		acked += n
 	}

@@ -265,7 +265,8 @@ func temporary(err error) bool {
 }
 
 // leaders returns the addresses of the brokers that lead the topics' partitions,
-// from metadata at most metadataTTL old. It asks for no topic to be created.
+// every one of them, from metadata at most metadataTTL old. While a partition
+// has no leader it fails, temporarily. It asks for no topic to be created.
 func (l *Log) leaders(ctx context.Context, topics ...string) (map[domain.TopicPartition]string, error) {
 	md, err := l.client.Metadata(ctx, &kafkago.MetadataRequest{Topics: topics})
 	if err != nil {
@@ -277,10 +278,11 @@ func (l *Log) leaders(ctx context.Context, topics ...string) (map[domain.TopicPa
 			return nil, fmt.Errorf("read metadata of topic %s: %w", t.Name, t.Error)
 		}
 		for _, p := range t.Partitions {
-			if p.Leader.Host != "" {
-				at[domain.TopicPartition{Topic: domain.Topic(t.Name), Partition: p.ID}] =
-					net.JoinHostPort(p.Leader.Host, strconv.Itoa(p.Leader.Port))
+			if p.Leader.Host == "" {
+				return nil, fmt.Errorf("%s/%d: %w", t.Name, p.ID, kafkago.LeaderNotAvailable)
 			}
+			at[domain.TopicPartition{Topic: domain.Topic(t.Name), Partition: p.ID}] =
+				net.JoinHostPort(p.Leader.Host, strconv.Itoa(p.Leader.Port))
 		}
 	}
 	return at, nil

@@ -520,7 +520,7 @@ func (d *Decoder) names(text []byte, size int) error {
 	first, last := unsafe.Pointer(unsafe.SliceData(text)), len(text)-block // a block can be read from there
 	tail := 0
 	for i := range names {
-		shared, rest := int(parts[0]), int(parts[1])
+		shared, rest := int(min(parts[0], maxSample)), int(min(parts[1], maxSample))
 		parts = parts[2:]
 		if shared > length || rest > size-tail || shared+rest > maxName {
 			return fmt.Errorf("field name_parts: name %d is longer than there is text, or than %d bytes", i, maxName)

@@ -27,7 +27,7 @@ var pods = []struct{ workspace, deployment, pod string }{
 	{"ml-research", "whisper-finetune", "whisper-finetune-86d5f7c4f9-n7g2k"},
 }
 
-// table collects names in the order in which an agent meets them.
+// table collects names in the order in which a reporter meets them.
 type table []string
 
 func (t *table) ref(s string) uint32 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -132,6 +133,11 @@ func (a *app) apply(ctx context.Context, files []string, dryRun bool, key string
 		if !a.json {
 			a.showChanges(ans)
 		}
+		if len(todo) > 0 && dryRun {
+			if err := h.tryOut(ctx, key, todo); err != nil {
+				return err
+			}
+		}
 		if len(todo) > 0 && !dryRun {
 			s, err := h.signer(ctx, key)
 			if err != nil {
@@ -155,6 +161,32 @@ func (a *app) apply(ctx context.Context, files []string, dryRun bool, key string
 		}
 		return nil
 	})
+}
+
+// tryOut says of a dry run what appending would be refused for. A home without
+// operators has nobody yet whose rights could be asked.
+func (h *home) tryOut(ctx context.Context, key string, todo []domain.Envelope) error {
+	none := false
+	if err := h.view(ctx, func(v projections.View) error {
+		auth, err := projections.NewAuthority(v)
+		none = err == nil && auth.Root() == ""
+		return err
+	}); err != nil {
+		return err
+	}
+	if none {
+		h.app.note("this home has no operator yet; the first one will decide everything but money")
+		return nil
+	}
+	s, err := h.signer(ctx, key)
+	if err != nil {
+		return err
+	}
+	ptrs, err := s.signAll(slices.Clone(todo))
+	if err != nil {
+		return err
+	}
+	return h.view(ctx, func(v projections.View) error { return refused(v, ptrs) })
 }
 
 // resolve refuses names that are declared neither in the files nor in the log:

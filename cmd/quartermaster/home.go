@@ -127,7 +127,7 @@ func (h *home) snapshots() string { return filepath.Join(h.app.dir, "snapshots",
 func (h *home) load() error {
 	paths, err := archive.List(h.snapshots())
 	if err != nil {
-		return err
+		h.app.note("snapshots cannot be read, so the log is folded from its beginning: %v", err)
 	}
 	for _, path := range paths {
 		at, err := h.loadFile(path)
@@ -232,9 +232,13 @@ func (h *home) save() error {
 	return nil
 }
 
-// close ends the use of the home, leaving a snapshot behind if it is worth it.
+// close ends the use of the home, leaving a snapshot behind if it is worth it. A
+// snapshot that cannot be written costs time later, and no answer now.
 func (h *home) close() error {
-	return errors.Join(h.save(), h.log.Close(), h.closeBroker())
+	if err := h.save(); err != nil {
+		h.app.note("no snapshot is left behind: %v", err)
+	}
+	return errors.Join(h.log.Close(), h.closeBroker())
 }
 
 func (h *home) closeBroker() error {

@@ -38,6 +38,25 @@ func (s signer) sign(env *domain.Envelope) error {
 	return wire.Sign(env, s.name, s.key)
 }
 
+// signAll makes events ready to be appended.
+func (s signer) signAll(envs []domain.Envelope) ([]*domain.Envelope, error) {
+	ptrs := make([]*domain.Envelope, len(envs))
+	for i := range envs {
+		env := &envs[i]
+		if domain.NeedsSignature(env.Event.Type()) {
+			env.Time = now() // a decision is made now, whenever it takes effect
+		}
+		if err := domain.Validate(env); err != nil {
+			return nil, err
+		}
+		if err := s.sign(env); err != nil {
+			return nil, err
+		}
+		ptrs[i] = env
+	}
+	return ptrs, nil
+}
+
 func (a *app) keyPath() string { return filepath.Join(a.dir, "operator.pem") }
 
 // signer returns who signs this command's decisions. In a home without any
@@ -133,19 +152,9 @@ func firstName() string {
 // decide signs and appends events, and folds them. Nothing is appended when any
 // of them would take no effect.
 func (h *home) decide(ctx context.Context, command string, s signer, envs []domain.Envelope) error {
-	ptrs := make([]*domain.Envelope, len(envs))
-	for i := range envs {
-		env := &envs[i]
-		if domain.NeedsSignature(env.Event.Type()) {
-			env.Time = now() // a decision is made now, whenever it takes effect
-		}
-		if err := domain.Validate(env); err != nil {
-			return err
-		}
-		if err := s.sign(env); err != nil {
-			return err
-		}
-		ptrs[i] = env
+	ptrs, err := s.signAll(envs)
+	if err != nil {
+		return err
 	}
 	if err := h.view(ctx, func(v projections.View) error { return refused(v, ptrs) }); err != nil {
 		return err

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// TestScript plays sessions of users. Each script says why it exists.
+// TestScript plays what users do. Each script says why it exists.
 func TestScript(t *testing.T) {
 	data := os.Getenv("QUARTERMASTER_DATA")
 	if data == "" {

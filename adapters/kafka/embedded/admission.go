@@ -65,7 +65,9 @@ func (g *guard) judgeProduce(frame, body []byte, version int16) (request, []byte
 			a := appended{topicPartition: topicPartition{topic, w.int32()}}
 			a.fault = batchFault(w.take(max(0, int(w.int32())))) // -1 is null
 			faulty = faulty || a.fault != ""
-			all = append(all, a)
+			if all = append(all, a); len(all) > maxPartitions {
+				return request{}, nil, fmt.Errorf("request Produce names more than %d partitions", maxPartitions)
+			}
 		}
 	}
 	if w.bad || len(w.b) > 0 {
