@@ -109,6 +109,8 @@ func TestHostileFrames(t *testing.T) {
 		{"http", []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), "bytes, 10 to"},
 		{"Produce without body", frame(0, 7), "does not have the form"},
 		{"Produce of 2^31 topics", frame(0, 7, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff), "does not have the form"},
+		{"Produce to 1,025 partitions", frame(0, 7, append([]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 't', 0, 0, 4, 1},
+			bytes.Repeat([]byte{0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}, 1025)...)...), "more than 1024 partitions"},
 		{"Produce in a transaction", frame(0, 7, 0, 1, 'x', 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0), "transaction"},
 		{"InitProducerID with one", frame(22, 0, 0, 1, 'x', 0, 0, 0, 1), "transaction"},
 		{"CreateTopics without body", frame(19, 2), "CreateTopics"},
