@@ -263,7 +263,7 @@ func (h *home) importFile(ctx context.Context, kind importer.Kind, path string, 
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
 			return importer.Summary{}, fmt.Errorf("import %s: %w", path, err)
 		}
-		return importer.Run(ctx, kind, io.TeeReader(f, again), path, opts, emit, bad)
+		return importer.Run(ctx, kind, sips{io.TeeReader(f, again)}, path, opts, emit, bad)
 	}
 	if strict {
 		sum, err := pass(func(*domain.Envelope) error { return nil })
@@ -310,6 +310,12 @@ func (h *home) importFile(ctx context.Context, kind importer.Kind, path string, 
 	}
 	return ans, nil
 }
+
+// sips reads a little at a time, so that the place in a file says how far its
+// rows are: a compressed file of a month is no larger than a buffer.
+type sips struct{ r io.Reader }
+
+func (s sips) Read(p []byte) (int, error) { return s.r.Read(p[:min(len(p), 4096)]) }
 
 // appender appends the events of a source that were not appended before.
 type appender struct {
