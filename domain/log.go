@@ -174,6 +174,15 @@ func (p Position) Covers(q Position) bool {
 	return true
 }
 
+// Records returns how many records lie before the position.
+func (p Position) Records() int64 {
+	var n int64
+	for _, next := range p {
+		n += next
+	}
+	return n
+}
+
 // Clone returns an independent copy.
 func (p Position) Clone() Position {
 	c := make(Position, len(p))

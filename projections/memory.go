@@ -62,13 +62,11 @@ type memoryTx struct {
 	p      *memoryPartition
 	strict bool
 	done   bool
-	loaded bool
 }
 
 func (t *memoryTx) Next() int64 { return t.p.next }
 
 func (t *memoryTx) Load(_ context.Context, keys iter.Seq[Key]) (*Rows, error) {
-	t.loaded = true
 	t.p.rows.declared, t.p.rows.trespass = nil, nil
 	if t.strict {
 		t.p.rows.least = 0

@@ -452,15 +452,6 @@ func (r *Rows) keep(name string) string {
 	return name
 }
 
-// Remove takes rows out of the working set; it does not delete them.
-func (r *Rows) Remove(k Key) {
-	delete(r.tables[k.Table], k)
-	if k.Table == TableUsage {
-		delete(r.hours, k)
-		r.unshelve(k)
-	}
-}
-
 // Len returns the number of rows in the working set.
 func (r *Rows) Len() int {
 	n := len(r.hours) + r.sealed

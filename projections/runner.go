@@ -32,8 +32,6 @@ type Runner struct {
 	Topics []domain.TopicSpec
 	// NewDecoder returns a decoder for one partition.
 	NewDecoder func() Decoder
-	// Workers bounds how many partitions are caught up at a time; 0 means all.
-	Workers int
 
 	folded, repeats, quarantined, records atomic.Int64
 	mu                                    sync.Mutex
@@ -86,19 +84,11 @@ func (r *Runner) Follow(ctx context.Context) error {
 func (r *Runner) each(ctx context.Context, work func(context.Context, domain.TopicPartition) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var slots chan struct{}
-	if r.Workers > 0 {
-		slots = make(chan struct{}, r.Workers)
-	}
 	var wg sync.WaitGroup
 	for _, t := range r.Topics {
 		for i := range t.Partitions {
 			tp := domain.TopicPartition{Topic: t.Topic, Partition: i}
 			wg.Go(func() {
-				if slots != nil {
-					slots <- struct{}{}
-					defer func() { <-slots }()
-				}
 				if err := work(ctx, tp); err != nil {
 					cancel(fmt.Errorf("fold %s: %w", tp, err))
 				}

@@ -20,7 +20,7 @@ import (
 // A snapshot is a file of rows at a position, in this order:
 //
 //	magic     8 bytes, "QMSNAP1\n"
-//	header    length and CBOR map: method version, log, position, number of rows
+//	header    length and CBOR map: method version, log, position
 //	sections  for each partition in order: length and bytes, a CBOR sequence
 //	          (RFC 8742) of [table, scope, id, hour, row] ordered by key
 //	digest    32 bytes: the digest of the rows
@@ -37,7 +37,6 @@ type snapshotHeader struct {
 	Method   string `cbor:"method"`
 	Log      string `cbor:"log"`
 	Position string `cbor:"position"`
-	Rows     int64  `cbor:"rows"`
 }
 
 // AppendRow appends a row with its key as sections and digests have it.
@@ -81,7 +80,7 @@ func (d *Digest) Add(tp domain.TopicPartition, section [32]byte) {
 func (d *Digest) Sum() [32]byte { return [32]byte(d.total.Sum(nil)) }
 
 // section encodes the rows of a partition in order.
-func (p *memoryPartition) section() ([]byte, int, error) {
+func (p *memoryPartition) section() ([]byte, error) {
 	entries := make([]*entry, 0, p.rows.Len())
 	for _, t := range Tables() {
 		p.rows.each(Query{Table: t}, func(e *entry) { entries = append(entries, e) })
@@ -95,16 +94,15 @@ func (p *memoryPartition) section() ([]byte, int, error) {
 		}
 		var err error
 		if b, err = AppendRow(b, e.key, e.row); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 	}
-	return b, len(entries), nil
+	return b, nil
 }
 
 type section struct {
 	tp   domain.TopicPartition
 	data []byte
-	rows int
 	sum  [32]byte
 }
 
@@ -135,8 +133,8 @@ func (m *Memory) sections(yield func(section) error) error {
 				return
 			}
 			wg.Go(func() {
-				data, n, err := m.parts[tp].section()
-				out[i] <- result{section{tp, data, n, sha256.Sum256(data)}, err}
+				data, err := m.parts[tp].section()
+				out[i] <- result{section{tp, data, sha256.Sum256(data)}, err}
 			})
 		}
 	})
@@ -174,11 +172,7 @@ func (m *Memory) WriteSnapshot(w io.Writer, log string) (sum [32]byte, at domain
 	err = m.View(context.Background(), func(v View) error {
 		at = v.Position()
 		bw := bufio.NewWriterSize(w, 1<<20)
-		var rows int64
-		for _, p := range m.parts {
-			rows += int64(p.rows.Len())
-		}
-		head, err := canonical.Marshal(snapshotHeader{Method, log, at.String(), rows})
+		head, err := canonical.Marshal(snapshotHeader{Method, log, at.String()})
 		if err != nil {
 			return fmt.Errorf("encode snapshot header: %w", err)
 		}

@@ -55,11 +55,7 @@ func Save(dir string, at domain.Position, write func(io.Writer) error) (path str
 
 // name orders snapshots by how many records they stand for.
 func name(at domain.Position) string {
-	var n int64
-	for _, next := range at {
-		n += next
-	}
-	return fmt.Sprintf("%020d%s", n, suffix)
+	return fmt.Sprintf("%020d%s", at.Records(), suffix)
 }
 
 // List returns the paths of the snapshots in a directory, newest first. A

@@ -59,9 +59,7 @@ func (a *app) open(ctx context.Context) (*home, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := h.load(); err != nil {
-		return nil, errors.Join(err, h.log.Close(), h.closeBroker())
-	}
+	h.load()
 	if err := h.catchUp(ctx); err != nil {
 		return nil, errors.Join(err, h.log.Close(), h.closeBroker())
 	}
@@ -124,7 +122,7 @@ func (h *home) snapshots() string { return filepath.Join(h.app.dir, "snapshots",
 
 // load fills the store from the newest snapshot that is sound. Without one the
 // log is folded from its beginning, which gives the same.
-func (h *home) load() error {
+func (h *home) load() {
 	paths, err := archive.List(h.snapshots())
 	if err != nil {
 		h.app.note("snapshots cannot be read, so the log is folded from its beginning: %v", err)
@@ -133,7 +131,7 @@ func (h *home) load() error {
 		at, err := h.loadFile(path)
 		if err == nil {
 			h.saved = at
-			return nil
+			return
 		}
 		h.reset()
 		if !errors.Is(err, os.ErrNotExist) {
@@ -141,7 +139,6 @@ func (h *home) load() error {
 			h.app.note("%s is left aside: %v", path, err)
 		}
 	}
-	return nil
 }
 
 func (h *home) loadFile(path string) (domain.Position, error) {
@@ -182,11 +179,7 @@ func (h *home) catchUp(ctx context.Context) error {
 			return fmt.Errorf("%w: %s ends at offset %d, but a snapshot was made of its first %d records: restore the log, or remove %s to begin again from what is left", kafka.ErrTrimmed, tp, end[tp], at, h.snapshots())
 		}
 	}
-	var todo int64
-	for tp, next := range end {
-		todo += next - h.saved[tp]
-	}
-	bar := h.app.bar("fold", todo, "events")
+	bar := h.app.bar("fold", end.Records()-h.saved.Records(), "events")
 	defer bar.stop()
 	stop := bar.follow(func() int64 { return h.runner.Progress().Records })
 	defer stop()
@@ -214,11 +207,8 @@ func (h *home) save() error {
 	}); err != nil {
 		return err
 	}
-	var folded, total int64
-	for tp, next := range at {
-		folded += next - h.saved[tp]
-		total += next
-	}
+	total := at.Records()
+	folded := total - h.saved.Records()
 	if folded == 0 || folded < min(snapshotEvery, total/snapshotShare) {
 		return nil
 	}

@@ -172,7 +172,7 @@ func (a *app) importFiles(ctx context.Context, kind importer.Kind, files []strin
 		return h.catchUp(ctx)
 	})
 	if err == nil && bad {
-		return &failed{shown: true, why: "some rows are bad"}
+		return &failed{why: "some rows are bad"}
 	}
 	return err
 }

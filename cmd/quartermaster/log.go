@@ -388,10 +388,10 @@ replay; the first hundred).`,
 				return err
 			}
 			if ans.Equal != nil && !*ans.Equal {
-				return &failed{shown: true, why: "the live rows are not what the log says"}
+				return &failed{why: "the live rows are not what the log says"}
 			}
 			if len(ans.LeftAside) > 0 {
-				return &failed{shown: true, why: "a snapshot could not be used"}
+				return &failed{why: "a snapshot could not be used"}
 			}
 			return nil
 		},
@@ -414,11 +414,7 @@ func (h *home) replay(ctx context.Context, verify bool) (replayAnswer, error) {
 	}
 	fresh := projections.NewMemory(domain.TopicSpecs())
 	r := newRunner(h.log, fresh)
-	var total int64
-	for _, next := range end {
-		total += next
-	}
-	b := h.app.bar("replay", total, "events")
+	b := h.app.bar("replay", end.Records(), "events")
 	stop := b.follow(func() int64 { return r.Progress().Records })
 	start := time.Now()
 	err = r.CatchUp(ctx, end)

@@ -44,7 +44,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return 0
 	}
 	var failed *failed
-	if errors.As(err, &failed) && failed.shown {
+	if errors.As(err, &failed) {
 		return 1
 	}
 	if app.json {
@@ -59,10 +59,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 
 // failed is the error of a command whose answer is already written but is not
 // good: a verification that failed, rows that were refused.
-type failed struct {
-	shown bool
-	why   string
-}
+type failed struct{ why string }
 
 func (f *failed) Error() string { return f.why }
 

@@ -150,9 +150,7 @@ func (a *app) serve(ctx context.Context, listen string) (err error) {
 	log.Info("listening", "address", ln.Addr().String(), "home", a.dir)
 
 	start := time.Now()
-	if err := h.load(); err != nil {
-		return err
-	}
+	h.load()
 	if err := h.catchUp(ctx); err != nil {
 		if ctx.Err() != nil {
 			return stopped(ctx)
