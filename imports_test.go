@@ -39,6 +39,7 @@ const rules = `
 domain:                 pure  github.com/shopspring/decimal
 domain/linear:          pure  domain  github.com/shopspring/decimal
 domain/plan:            pure  domain/...  github.com/shopspring/decimal
+domain/procurement/check: pure  domain  domain/procurement  github.com/shopspring/decimal
 domain/*:               pure  domain  domain/linear  github.com/shopspring/decimal
 
 projections/storetest:  pure  domain/...  projections/...  github.com/shopspring/decimal  pgregory.net/rapid
