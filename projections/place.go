@@ -118,9 +118,9 @@ func place(env *domain.Envelope, scope string) (placement, bool) {
 
 	// Ledger.
 	case *domain.BillingLineRecorded:
-		return at(TableBillingLines, ev.Line.LineID), true
+		return billed(scope, &ev.Line), true
 	case *domain.BillingLineCorrected:
-		return at(TableBillingLines, ev.Line.LineID), true
+		return billed(scope, &ev.Line), true
 	case *domain.InvoiceReceived:
 		return state(TableInvoices, ev.InvoiceID, 0), true
 	case *domain.BillingPeriodClosed:
@@ -181,4 +181,10 @@ func place(env *domain.Envelope, scope string) (placement, bool) {
 		return monthly(TableDenials, ev.Principal, 0), true
 	}
 	return placement{}, false
+}
+
+// billed places a line under the month in which its billing period begins, so
+// that a period's lines are found without reading history.
+func billed(scope string, l *domain.BillingLine) placement {
+	return placement{key: Key{Table: TableBillingLines, Scope: scope, ID: l.LineID, Hour: monthOf(l.BillingPeriodStart)}}
 }
