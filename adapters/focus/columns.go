@@ -1,0 +1,167 @@
+package focus
+
+import (
+	"fmt"
+	"strings"
+
+	"quartermaster/domain"
+)
+
+// Names of the datasets that are read.
+const (
+	CostAndUsage   = "Cost and Usage"
+	InvoiceDetails = "Invoice Detail"
+)
+
+// Columns of ours, which any reader of FOCUS takes for custom ones.
+const (
+	columnLineID       = "x_LineId"
+	columnCorrects     = "x_CorrectsLineId"
+	columnReason       = "x_CorrectionReason"
+	columnFocusVersion = "x_FocusVersion"
+	columnGenerated    = "x_Generated"
+)
+
+type line = domain.BillingLine
+
+// field is a column of Cost and Usage and its place in a billing line: exactly
+// one of text, number, cost and time is set.
+type field struct {
+	name      string
+	since     int  // 12: introduced by FOCUS 1.2, or there before 1.0
+	mandatory bool // to FOCUS
+	needed    bool // to attribution: a file without the column is not read, a row where it is null is bad
+	json      bool
+	text      func(*line) *string
+	number    func(*line) *domain.NullDecimal
+	cost      func(*line) *domain.Decimal
+	time      func(*line) *domain.Instant
+}
+
+// fields are the columns of Cost and Usage in the order of FOCUS 1.4.
+// Source: FinOps Open Cost and Usage Specification 1.4, Cost and Usage.
+var fields = []field{
+	{name: "AllocatedMethodDetails", since: 13, json: true, text: func(l *line) *string { return &l.AllocatedMethodDetails }},
+	{name: "AllocatedMethodId", since: 13, text: func(l *line) *string { return &l.AllocatedMethodID }},
+	{name: "AllocatedResourceId", since: 13, text: func(l *line) *string { return &l.AllocatedResourceID }},
+	{name: "AllocatedResourceName", since: 13, text: func(l *line) *string { return &l.AllocatedResourceName }},
+	{name: "AllocatedTags", since: 13, json: true, text: func(l *line) *string { return &l.AllocatedTags }},
+	{name: "AvailabilityZone", since: 10, text: func(l *line) *string { return &l.AvailabilityZone }},
+	{name: "BilledCost", since: 10, mandatory: true, cost: func(l *line) *domain.Decimal { return &l.BilledCost }, needed: true},
+	{name: "BillingAccountId", since: 10, mandatory: true, text: func(l *line) *string { return &l.BillingAccountID }, needed: true},
+	{name: "BillingAccountName", since: 10, mandatory: true, text: func(l *line) *string { return &l.BillingAccountName }},
+	{name: "BillingAccountType", since: 12, text: func(l *line) *string { return &l.BillingAccountType }},
+	{name: "BillingCurrency", since: 10, mandatory: true, text: func(l *line) *string { return &l.BillingCurrency }, needed: true},
+	{name: "BillingPeriodEnd", since: 10, mandatory: true, time: func(l *line) *domain.Instant { return &l.BillingPeriodEnd }, needed: true},
+	{name: "BillingPeriodStart", since: 10, mandatory: true, time: func(l *line) *domain.Instant { return &l.BillingPeriodStart }, needed: true},
+	{name: "CapacityReservationId", since: 11, text: func(l *line) *string { return &l.CapacityReservationID }},
+	{name: "CapacityReservationStatus", since: 11, text: func(l *line) *string { return &l.CapacityReservationStatus }},
+	{name: "ChargeCategory", since: 10, mandatory: true, text: func(l *line) *string { return &l.ChargeCategory }, needed: true},
+	{name: "ChargeClass", since: 10, mandatory: true, text: func(l *line) *string { return &l.ChargeClass }},
+	{name: "ChargeDescription", since: 10, mandatory: true, text: func(l *line) *string { return &l.ChargeDescription }},
+	{name: "ChargeFrequency", since: 10, text: func(l *line) *string { return &l.ChargeFrequency }},
+	{name: "ChargePeriodEnd", since: 10, mandatory: true, time: func(l *line) *domain.Instant { return &l.ChargePeriodEnd }, needed: true},
+	{name: "ChargePeriodStart", since: 10, mandatory: true, time: func(l *line) *domain.Instant { return &l.ChargePeriodStart }, needed: true},
+	{name: "CommitmentDiscountCategory", since: 10, text: func(l *line) *string { return &l.CommitmentDiscountCategory }},
+	{name: "CommitmentDiscountId", since: 10, text: func(l *line) *string { return &l.CommitmentDiscountID }},
+	{name: "CommitmentDiscountName", since: 10, text: func(l *line) *string { return &l.CommitmentDiscountName }},
+	{name: "CommitmentDiscountQuantity", since: 11, number: func(l *line) *domain.NullDecimal { return &l.CommitmentDiscountQuantity }},
+	{name: "CommitmentDiscountStatus", since: 10, text: func(l *line) *string { return &l.CommitmentDiscountStatus }},
+	{name: "CommitmentDiscountType", since: 10, text: func(l *line) *string { return &l.CommitmentDiscountType }},
+	{name: "CommitmentDiscountUnit", since: 11, text: func(l *line) *string { return &l.CommitmentDiscountUnit }},
+	{name: "CommitmentProgramEligibilityDetails", since: 14, json: true, text: func(l *line) *string { return &l.CommitmentProgramEligibilityDetails }},
+	{name: "ConsumedQuantity", since: 10, number: func(l *line) *domain.NullDecimal { return &l.ConsumedQuantity }},
+	{name: "ConsumedUnit", since: 10, text: func(l *line) *string { return &l.ConsumedUnit }},
+	{name: "ContractApplied", since: 13, json: true, text: func(l *line) *string { return &l.ContractApplied }},
+	{name: "ContractedCost", since: 10, mandatory: true, number: func(l *line) *domain.NullDecimal { return &l.ContractedCost }},
+	{name: "ContractedUnitPrice", since: 10, number: func(l *line) *domain.NullDecimal { return &l.ContractedUnitPrice }},
+	{name: "EffectiveCost", since: 10, mandatory: true, number: func(l *line) *domain.NullDecimal { return &l.EffectiveCost }},
+	{name: "HostProviderName", since: 13, mandatory: true, text: func(l *line) *string { return &l.HostProviderName }},
+	{name: "InvoiceDetailId", since: 14, text: func(l *line) *string { return &l.InvoiceDetailID }},
+	{name: "InvoiceId", since: 12, text: func(l *line) *string { return &l.InvoiceID }},
+	{name: "InvoiceIssuerName", since: 10, mandatory: true, text: func(l *line) *string { return &l.InvoiceIssuerName }},
+	{name: "ListCost", since: 10, mandatory: true, number: func(l *line) *domain.NullDecimal { return &l.ListCost }},
+	{name: "ListUnitPrice", since: 10, number: func(l *line) *domain.NullDecimal { return &l.ListUnitPrice }},
+	{name: "PricingCategory", since: 10, text: func(l *line) *string { return &l.PricingCategory }},
+	{name: "PricingCurrency", since: 12, text: func(l *line) *string { return &l.PricingCurrency }},
+	{name: "PricingCurrencyContractedUnitPrice", since: 12, number: func(l *line) *domain.NullDecimal { return &l.PricingCurrencyContractedUnitPrice }},
+	{name: "PricingCurrencyEffectiveCost", since: 12, number: func(l *line) *domain.NullDecimal { return &l.PricingCurrencyEffectiveCost }},
+	{name: "PricingCurrencyListUnitPrice", since: 12, number: func(l *line) *domain.NullDecimal { return &l.PricingCurrencyListUnitPrice }},
+	{name: "PricingQuantity", since: 10, mandatory: true, number: func(l *line) *domain.NullDecimal { return &l.PricingQuantity }},
+	{name: "PricingUnit", since: 10, mandatory: true, text: func(l *line) *string { return &l.PricingUnit }},
+	{name: "RegionId", since: 10, text: func(l *line) *string { return &l.RegionID }},
+	{name: "RegionName", since: 10, text: func(l *line) *string { return &l.RegionName }},
+	{name: "ResourceId", since: 10, text: func(l *line) *string { return &l.ResourceID }},
+	{name: "ResourceName", since: 10, text: func(l *line) *string { return &l.ResourceName }},
+	{name: "ResourceType", since: 10, text: func(l *line) *string { return &l.ResourceType }},
+	{name: "ServiceCategory", since: 10, mandatory: true, text: func(l *line) *string { return &l.ServiceCategory }},
+	{name: "ServiceName", since: 10, mandatory: true, text: func(l *line) *string { return &l.ServiceName }},
+	{name: "ServiceProviderName", since: 13, mandatory: true, text: func(l *line) *string { return &l.ServiceProviderName }},
+	{name: "ServiceSubcategory", since: 11, text: func(l *line) *string { return &l.ServiceSubcategory }},
+	{name: "SkuId", since: 10, text: func(l *line) *string { return &l.SKUID }},
+	{name: "SkuMeter", since: 11, text: func(l *line) *string { return &l.SKUMeter }},
+	{name: "SkuPriceDetails", since: 11, json: true, text: func(l *line) *string { return &l.SKUPriceDetails }},
+	{name: "SkuPriceId", since: 10, text: func(l *line) *string { return &l.SKUPriceID }},
+	{name: "SubAccountId", since: 10, text: func(l *line) *string { return &l.SubAccountID }},
+	{name: "SubAccountName", since: 10, text: func(l *line) *string { return &l.SubAccountName }},
+	{name: "SubAccountType", since: 12, text: func(l *line) *string { return &l.SubAccountType }},
+	{name: "Tags", since: 10, json: true, text: func(l *line) *string { return &l.Tags }},
+}
+
+// Columns of Cost and Usage that 1.3 deprecated and 1.4 dropped.
+const (
+	columnProvider  = "ProviderName"
+	columnPublisher = "PublisherName"
+)
+
+// versions are those that FOCUS released and that are read.
+var versions = []string{"1.0", "1.1", "1.2", "1.3", "1.4"}
+
+func versionName(v int) string { return fmt.Sprintf("%d.%d", v/10, v%10) }
+
+// versionOf returns the oldest version that has all the columns of FOCUS that
+// are there. A column that 1.4 dropped keeps a file below 1.4.
+func versionOf(has func(string) bool) int {
+	v := 10
+	for i := range fields {
+		if fields[i].since > v && has(fields[i].name) {
+			v = fields[i].since
+		}
+	}
+	if v == 14 && (has(columnProvider) || has(columnPublisher)) {
+		v = 13
+	}
+	return v
+}
+
+// missingOf returns the columns that attribution cannot do without, and those
+// that the version makes mandatory besides, where they are missing.
+func missingOf(version int, has func(string) bool) (needed, wanted []string) {
+	if !has("InvoiceIssuerName") && !has(columnProvider) && !has(columnPublisher) {
+		needed = append(needed, "InvoiceIssuerName (or, before 1.4, "+columnProvider+")")
+	}
+	for i := range fields {
+		f := &fields[i]
+		switch {
+		case has(f.name):
+		case f.needed:
+			needed = append(needed, f.name)
+		case f.mandatory && f.since <= version && (f.name != "InvoiceIssuerName" || len(needed) == 0):
+			wanted = append(wanted, f.name)
+		}
+	}
+	return needed, wanted
+}
+
+// invoiceColumns are the columns of Invoice Detail in the order of FOCUS 1.4.
+// Source: FinOps Open Cost and Usage Specification 1.4, Invoice Detail.
+var invoiceColumns = []string{
+	"BilledCost", "BillingAccountId", "BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart", "ChargeCategory",
+	"InvoiceDetailCreated", "InvoiceDetailDescription", "InvoiceDetailGrain", "InvoiceDetailId", "InvoiceDetailLastUpdated",
+	"InvoiceId", "InvoiceIssueDate", "InvoiceIssueStatus", "InvoiceIssuerName", "PaymentCurrency",
+	"PaymentCurrencyBilledCost", "PaymentCurrencyInvoiceDetailId", "PaymentDueDate", "PaymentTerms", "PurchaseOrderNumber",
+	"ReferenceInvoiceId",
+}
+
+// fold is how names of columns are compared: warehouses change their case.
+func fold(name string) string { return strings.ToLower(strings.TrimSpace(name)) }
