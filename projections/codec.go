@@ -48,8 +48,11 @@ func EncodeRow(row Row) ([]byte, error) {
 func DecodeRow(t Table, b []byte) (Row, error) {
 	row := newRow(t)
 	unmarshal := func() error { return lenient.Unmarshal(b, row) }
-	if u, ok := row.(*UsageHour); ok {
-		unmarshal = func() error { return u.UnmarshalCBOR(b) }
+	switch row := row.(type) {
+	case *UsageHour:
+		unmarshal = func() error { return row.UnmarshalCBOR(b) }
+	case *DemandMonth:
+		unmarshal = func() error { return row.UnmarshalCBOR(b) }
 	}
 	if err := unmarshal(); err != nil {
 		return nil, fmt.Errorf("decode row of %s: %w", t, err)

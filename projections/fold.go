@@ -89,6 +89,8 @@ func (f *Folder) Keys(rec *domain.Record, yield func(Key) bool) bool {
 		return usageKeys(f.scope, ev, yield)
 	case *domain.ServingSampled:
 		return yield(servingKey(f.scope, ev))
+	case *domain.DemandObserved:
+		return yield(demandKey(f.scope, ev))
 	default:
 		p, ok := place(env, f.scope)
 		return !ok || yield(p.key)
@@ -159,6 +161,13 @@ func (f *Folder) Apply(rows *Rows, rec *domain.Record) error {
 		return nil
 	case *domain.ServingSampled:
 		foldServing(rows, f.scope, env.Source, ev)
+		return nil
+	case *domain.DemandObserved:
+		known := env.Recorded
+		if known == 0 {
+			known = rec.Time
+		}
+		foldDemand(rows, f.scope, env.Workspace, known, ev)
 		return nil
 	}
 	p, ok := place(env, f.scope)

@@ -21,9 +21,6 @@ type placement struct {
 // instead (see usage.go).
 func place(env *domain.Envelope, scope string) (placement, bool) {
 	at := func(t Table, id string) placement { return placement{key: Key{Table: t, Scope: scope, ID: id}} }
-	from := func(t Table, id string, effective domain.Instant) placement {
-		return placement{key: Key{Table: t, Scope: scope, ID: id}, effective: effective}
-	}
 	state := func(t Table, id string, effective domain.Instant) placement {
 		return placement{key: Key{Table: t, Scope: scope, ID: id}, effective: effective, collapse: true}
 	}
@@ -99,10 +96,6 @@ func place(env *domain.Envelope, scope string) (placement, bool) {
 		return at(TableJobs, ev.Job), true
 	case *domain.JobFinished:
 		return at(TableJobs, ev.Job), true
-	case *domain.DemandObserved:
-		p := from(TableDemand, ev.Pool+"|"+ev.Model+"|"+ev.Unit, ev.Interval.From)
-		p.key.Hour = hourOf(ev.Interval.From)
-		return p, true
 	case *domain.EnergyMetered:
 		return monthly(TableEnergy, ev.Meter, ev.Interval.From), true
 	case *domain.UsageCorrected:

@@ -91,7 +91,7 @@ var tableNames = [tableEnd]string{
 	TableClusters: "clusters", TableClusterKeys: "cluster_keys", TableNodes: "nodes",
 	TableAssets: "assets", TableMaintenance: "maintenance",
 	TableUsage: "usage_hours", TableServing: "serving_hours", TableJobs: "jobs",
-	TableDemand: "demand_hours", TableEnergy: "energy", TableUsageCorrections: "usage_corrections",
+	TableDemand: "demand_months", TableEnergy: "energy", TableUsageCorrections: "usage_corrections",
 	TableFaults: "faults", TableHealth: "health",
 	TableDeployments: "deployments", TableReplicas: "replicas",
 	TableBillingLines: "billing_lines", TableInvoices: "invoices", TableBillingPeriods: "billing_periods",
@@ -180,7 +180,7 @@ func monthOf(t domain.Instant) int64 {
 }
 
 // Row is what folds keep: one of [*Stream], [*Quarantined], [*History],
-// [*UsageHour] and [*ServingHour]. Its key is not part of it.
+// [*UsageHour], [*ServingHour] and [*DemandMonth]. Its key is not part of it.
 type Row interface{ row() }
 
 func newRow(t Table) Row {
@@ -193,6 +193,8 @@ func newRow(t Table) Row {
 		return &UsageHour{}
 	case TableServing:
 		return &ServingHour{}
+	case TableDemand:
+		return &DemandMonth{}
 	default:
 		return &History{}
 	}

@@ -42,8 +42,11 @@ type snapshotHeader struct {
 // AppendRow appends a row with its key as sections and digests have it.
 func AppendRow(b []byte, k Key, row Row) ([]byte, error) {
 	b = appendKey(b, k)
-	if u, ok := row.(*UsageHour); ok {
-		return appendUsage(b, u), nil
+	switch row := row.(type) {
+	case *UsageHour:
+		return appendUsage(b, row), nil
+	case *DemandMonth:
+		return appendDemand(b, row), nil
 	}
 	enc, err := EncodeRow(row)
 	if err != nil {
@@ -332,6 +335,13 @@ func (p *memoryPartition) fill(data []byte) error {
 			continue
 		}
 		row := newRow(k.Table)
+		if m, ok := row.(*DemandMonth); ok {
+			if r.demand(m); r.err != nil {
+				return fmt.Errorf("%s: %w", k, r.err)
+			}
+			p.rows.Add(k, row)
+			continue
+		}
 		rest, err := lenient.UnmarshalFirst(r.b, row)
 		if err != nil {
 			return fmt.Errorf("%s: %w", k, err)

@@ -80,7 +80,7 @@ func drawTime(t *rapid.T) domain.Instant {
 func DrawEvent(t *rapid.T) domain.Envelope {
 	cluster := rapid.SampledFrom([]string{"c1", "c2"}).Draw(t, "cluster")
 	node := rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node")
-	return drawEvent(t, cluster, node, rapid.IntRange(0, 17).Draw(t, "event"))
+	return drawEvent(t, cluster, node, rapid.IntRange(0, 18).Draw(t, "event"))
 }
 
 // DrawUsage returns a random log about one node: what its few observers saw,
@@ -135,11 +135,35 @@ func drawEvent(t *rapid.T, cluster, node string, kind int) domain.Envelope {
 		return rapid.SampledFrom([]Operator{Root, NewOperator("mallory", 1)}).Draw(t, "operator").Sign(env)
 	case 12:
 		env.Event = &domain.ServingSampled{Deployment: "d1", Model: "llama", Engine: "vllm", Interval: interval, PromptTokens: 7}
+	case 13:
+		drawDemand(t, &env, interval)
 	default:
 		env.Time = interval.To
 		env.Event = Sample(node, interval, drawDevices(t, cluster, node)...)
 	}
 	return env
+}
+
+// drawDemand makes env an observation of demand: of few series and few
+// intervals, so that some are stated again, alike or not, late, and laid over
+// each other, across the ends of hours and of a month.
+func drawDemand(t *rapid.T, env *domain.Envelope, interval domain.Interval) {
+	if rapid.Bool().Draw(t, "whole hours") {
+		interval.From = Start + domain.Instant(rapid.IntRange(-3, 3).Draw(t, "hour"))*domain.Hour
+		interval.To = interval.From + domain.Instant(rapid.IntRange(1, 2).Draw(t, "hours"))*domain.Hour
+	}
+	env.Time = interval.To
+	env.Workspace = rapid.SampledFrom([]string{"", "acme"}).Draw(t, "wants")
+	if rapid.Bool().Draw(t, "recorded") {
+		env.Recorded = interval.To + domain.Instant(rapid.IntRange(0, 3).Draw(t, "recorded after"))*domain.Hour
+	}
+	env.Event = &domain.DemandObserved{
+		Pool:     rapid.SampledFrom([]string{"p", "p|m"}).Draw(t, "pool"),
+		Model:    rapid.SampledFrom([]string{"", "m", "m|m"}).Draw(t, "demanded"),
+		Region:   rapid.SampledFrom([]string{"", "eu"}).Draw(t, "demand region"),
+		Unit:     "gpu",
+		Interval: interval, RunningMilli: rapid.Uint64Range(0, 2).Draw(t, "running"), PendingMilli: rapid.Uint64Range(0, 1).Draw(t, "pending"),
+	}
 }
 
 // drawDevices returns what a sample may say of a node: GPUs that are whole,
