@@ -1,0 +1,326 @@
+package projections
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+)
+
+// costFleet is the fleet and what it did, in the terms of attribution. Its
+// size follows nodes and deployments; hours pass through it one by one.
+type costFleet struct {
+	view        View
+	fleet       *fleet
+	nodes       []attribution.Node
+	index       map[nodeName][]int // into nodes, by time
+	deployments map[deploymentName]*History
+	names       map[string]string
+}
+
+type deploymentName struct{ cluster, deployment string }
+
+// readCostFleet describes every node that was in service or reported within a
+// span of time.
+func readCostFleet(view View, span domain.Interval) (*costFleet, error) {
+	f, err := readFleet(view)
+	if err != nil {
+		return nil, err
+	}
+	c := &costFleet{view: view, fleet: f, index: map[nodeName][]int{}, deployments: map[deploymentName]*History{}, names: map[string]string{}}
+	seen, err := c.reporting(span)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range f.nodes {
+		c.describe(n, span)
+		if _, ok := seen[n.nodeName]; !ok && len(n.corrections) > 0 {
+			seen[n.nodeName] = 0
+		}
+	}
+	for name, gpus := range seen {
+		c.undeclared(name, gpus, span)
+	}
+	slices.SortFunc(c.nodes, func(a, b attribution.Node) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Service.From, b.Service.From))
+	})
+	for i := range c.nodes {
+		name := nodeName{c.nodes[i].Cluster, c.nodes[i].Node}
+		c.index[name] = append(c.index[name], i)
+	}
+	err = view.Scan(Query{Table: TableDeployments}, func(k Key, row Row) error {
+		c.deployments[deploymentName{k.Scope, k.ID}] = row.(*History)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read deployments: %w", err)
+	}
+	return c, nil
+}
+
+// reporting returns the nodes that reported within a span, with the number of
+// GPUs in their last report of it.
+func (c *costFleet) reporting(span domain.Interval) (map[nodeName]int, error) {
+	out := map[nodeName]int{}
+	if span.Empty() {
+		return out, nil
+	}
+	err := c.view.Scan(Query{Table: TableUsage, From: hourOf(span.From), To: hourOf(span.To-1) + 1, Last: true}, func(k Key, row Row) error {
+		gpus := map[domain.GPUID]bool{}
+		for i := range row.(*UsageHour).Observers {
+			o := &row.(*UsageHour).Observers[i]
+			for j := range o.Devices {
+				gpus[o.physical(&o.Devices[j])] = true
+			}
+		}
+		out[nodeName{strings.Clone(k.Scope), strings.Clone(k.ID)}] = len(gpus)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read usage: %w", err)
+	}
+	return out, nil
+}
+
+// describe enters the descriptions of a node. What a node does not say of
+// itself is its cluster's, so that a cluster described anew cuts its nodes, at
+// the next full hour: a cluster is one thing for an hour, as in
+// [EachDeviceHour].
+func (c *costFleet) describe(n *nodeTime, span domain.Interval) {
+	for i := range n.service {
+		s := &n.service[i]
+		within := s.Intersect(span)
+		if within.Empty() {
+			continue
+		}
+		for from := within.From; from < within.To; {
+			node := attribution.Node{
+				Cluster: n.cluster, Node: n.node, Provider: s.node.Provider, Account: s.node.BillingAccount,
+				SKU: s.node.SKU, Resource: s.node.ResourceID, Billing: s.node.BillingModel,
+				GPUs: len(s.gpus), CPUMilli: s.node.CPUMilli, MemoryMiB: s.node.MemoryMiB, Registered: true,
+			}
+			if r, _ := c.fleet.cluster(n.cluster, from.HourStart()); r != nil {
+				node.Provider, node.Account, node.Region = cmp.Or(node.Provider, r.Provider), cmp.Or(node.Account, r.BillingAccount), r.Region
+			}
+			to := min(within.To, c.changed(n.cluster, from))
+			node.Service = domain.Interval{From: from, To: to}
+			if last := len(c.nodes) - 1; last >= 0 && from > within.From {
+				before := c.nodes[last]
+				if before.Service = node.Service; before == node {
+					c.nodes[last].Service.To = to
+					from = to
+					continue
+				}
+			}
+			c.nodes = append(c.nodes, node)
+			from = to
+		}
+	}
+}
+
+// changed returns the first full hour after t from which a cluster is described
+// by another version than at t.
+func (c *costFleet) changed(cluster string, t domain.Instant) domain.Instant {
+	if h := c.fleet.clusters[cluster]; h != nil {
+		for i := range h.Versions[1:] {
+			if at := (h.Versions[i+1].Order.Effective + domain.Hour - 1).HourStart(); at > t {
+				return at
+			}
+		}
+	}
+	return forever
+}
+
+// undeclared enters the times in which a node that reported, or that a
+// correction is about, was in no service: nobody declared it then.
+func (c *costFleet) undeclared(name nodeName, gpus int, span domain.Interval) {
+	var service []service
+	if n := c.fleet.index[name]; n != nil {
+		service = n.service
+	}
+	gap := func(from, to domain.Instant) {
+		if i := (domain.Interval{From: from, To: to}).Intersect(span); !i.Empty() {
+			node := attribution.Node{Cluster: name.cluster, Node: name.node, GPUs: gpus, Service: i}
+			if r, _ := c.fleet.cluster(name.cluster, i.From.HourStart()); r != nil {
+				node.Provider, node.Account, node.Region = r.Provider, r.BillingAccount, r.Region
+			}
+			c.nodes = append(c.nodes, node)
+		}
+	}
+	from := span.From
+	for i := range service {
+		gap(from, service[i].From)
+		from = service[i].To
+	}
+	gap(from, span.To)
+}
+
+// at returns the description of a node that holds at a time. Times of usage
+// are whole milliseconds, and so a description begins with the millisecond that
+// it begins in.
+func (c *costFleet) at(name nodeName, t domain.Instant) (int, bool) {
+	for _, i := range c.index[name] {
+		if s := c.nodes[i].Service; wholeMs(s.From) <= t && t < wholeMs(s.To) {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+func wholeMs(t domain.Instant) domain.Instant { return t - t%nsPerMs }
+
+// componentOf maps what a GPU was in to what becomes of its cost.
+var componentOf = [stateEnd]attribution.Component{
+	Allocated: attribution.Allocated, Failed: attribution.Failed, Maintenance: attribution.Maintenance,
+	Idle: attribution.Idle, Unprovisioned: attribution.Unprovisioned, Unobserved: attribution.Unobserved,
+}
+
+// usage calls yield with the hours of the spans, span after span, and in each
+// by cluster, node and hour. It is the Usage of an [attribution.Input].
+func (c *costFleet) usage(spans []domain.Interval, yield func(*attribution.NodeHour) error) error {
+	for _, span := range spans {
+		h := nodeHours{fleet: c, yield: yield}
+		err := EachDeviceHour(c.view, span.From, span.To, h.add)
+		if err == nil {
+			err = h.flush()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nodeHours gathers the GPUs of a node's hour.
+type nodeHours struct {
+	fleet *costFleet
+	yield func(*attribution.NodeHour) error
+	open  bool
+	out   attribution.NodeHour
+	held  [][]msRange // of each part
+}
+
+type msRange struct{ from, to uint32 }
+
+func (h *nodeHours) add(d *DeviceHour) error {
+	i, ok := h.fleet.at(nodeName{d.Cluster, d.Node}, d.Hour+domain.Instant(d.Segments[0].From)*nsPerMs)
+	if !ok {
+		return fmt.Errorf("usage of node %s/%s at %s is outside the time that was asked for", d.Cluster, d.Node, d.Hour)
+	}
+	if !h.open || h.out.Node != i || h.out.Hour != d.Hour {
+		if err := h.flush(); err != nil {
+			return err
+		}
+		h.open = true
+		h.out.Node, h.out.Hour, h.out.Owner = i, d.Hour, d.Owner
+	}
+	for j := range d.Segments {
+		h.segment(&d.Segments[j])
+	}
+	return nil
+}
+
+func (h *nodeHours) segment(s *DeviceSegment) {
+	key := attribution.Part{Component: componentOf[s.State]}
+	if s.Holder != nil {
+		key.Workspace, key.Deployment, key.Unit = s.Holder.Workspace, s.Holder.Deployment, s.Holder.Unit
+	}
+	i := slices.IndexFunc(h.out.Parts, func(p attribution.Part) bool {
+		return p.Component == key.Component && p.Unit == key.Unit && p.Deployment == key.Deployment && p.Workspace == key.Workspace
+	})
+	if i < 0 {
+		i = len(h.out.Parts)
+		h.out.Parts = append(h.out.Parts, h.fleet.part(h.out.Node, h.out.Hour, key))
+		if i == len(h.held) {
+			h.held = append(h.held, nil)
+		}
+		h.held[i] = h.held[i][:0]
+	}
+	p := &h.out.Parts[i]
+	p.GPUMs += s.GPUMs
+	if s.State == Allocated {
+		p.KnownMs += s.Known
+		if !s.WhileFailed {
+			p.UsefulMs += s.Active // per mille until flush
+		}
+	}
+	if p.Unit == "" {
+		return
+	}
+	held := h.held[i]
+	if n := len(held); n > 0 && held[n-1].from <= s.From && s.From <= held[n-1].to {
+		held[n-1].to = max(held[n-1].to, s.To)
+		return
+	}
+	h.held[i] = append(held, msRange{s.From, s.To})
+}
+
+// part returns an empty part of a node's hour with what its unit asks for: what
+// the deployment of that name asks for one replica, where the holder is its
+// workspace.
+func (c *costFleet) part(node int, hour domain.Instant, key attribution.Part) attribution.Part {
+	key.Workspace, key.Deployment = c.name(key.Workspace), c.name(key.Deployment)
+	if key.Unit == "" || key.Deployment == "" {
+		return key
+	}
+	h := c.deployments[deploymentName{c.nodes[node].Cluster, key.Deployment}]
+	if h == nil {
+		return key
+	}
+	// Of what was declared within the hour, the first counts for all of it.
+	v := h.At(hour)
+	if v == nil {
+		v = h.At(hour + domain.Hour - 1)
+	}
+	if v == nil || v.Workspace != key.Workspace {
+		return key
+	}
+	if ev, ok := v.Event.(*domain.DeploymentChanged); ok {
+		key.CPUMilli, key.MemoryMiB = ev.Need.CPUMilli, ev.Need.RAMMiB
+	}
+	return key
+}
+
+// name returns a copy of a name that shares no memory with a row.
+func (c *costFleet) name(s string) string {
+	if kept, ok := c.names[s]; ok {
+		return kept
+	}
+	s = strings.Clone(s)
+	c.names[s] = s
+	return s
+}
+
+func (h *nodeHours) flush() error {
+	if !h.open {
+		return nil
+	}
+	h.open = false
+	for i := range h.out.Parts {
+		p := &h.out.Parts[i]
+		p.UsefulMs /= 1000
+		if p.Unit != "" {
+			p.HeldMs = covered(h.held[i])
+		}
+	}
+	err := h.yield(&h.out)
+	h.out.Parts = h.out.Parts[:0]
+	return err
+}
+
+// covered returns the length of what ranges cover together. It reorders them.
+func covered(ranges []msRange) int64 {
+	slices.SortFunc(ranges, func(a, b msRange) int { return cmp.Compare(a.from, b.from) })
+	var total int64
+	var end uint32
+	for _, r := range ranges {
+		if r.to > end {
+			total += int64(r.to - max(r.from, end))
+			end = r.to
+		}
+	}
+	return total
+}

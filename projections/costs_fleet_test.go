@@ -1,0 +1,197 @@
+package projections_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+	"quartermaster/projections"
+	"quartermaster/projections/storetest"
+)
+
+var stateOf = map[attribution.Component]projections.State{
+	attribution.Allocated: projections.Allocated, attribution.Idle: projections.Idle, attribution.Unprovisioned: projections.Unprovisioned,
+	attribution.Failed: projections.Failed, attribution.Maintenance: projections.Maintenance, attribution.Unobserved: projections.Unobserved,
+}
+
+// Whatever happened to a fleet, attribution gets every second of every GPU, in
+// the state and the hands that usage says, under one description of its node.
+func TestCostHoursAreUsage(t *testing.T) {
+	check(t, func(t *rapid.T) {
+		draw := rapid.SampledFrom([]func(*rapid.T) *storetest.Log{storetest.Draw, storetest.DrawUsage}).Draw(t, "log")
+		l := draw(t)
+		var spans []domain.Interval
+		at := storetest.Start - domain.Hour
+		for range rapid.IntRange(1, 3).Draw(t, "spans") {
+			from := at + domain.Instant(rapid.IntRange(0, 120).Draw(t, "from"))*minute
+			at = from + domain.Instant(rapid.IntRange(1, 300).Draw(t, "length"))*minute
+			spans = append(spans, domain.Interval{From: from, To: at})
+		}
+		look(t, fold(t, l), func(v projections.View) error {
+			type key struct {
+				state              projections.State
+				workspace, cluster string
+			}
+			got, want := map[key]int64{}, map[key]int64{}
+			for _, s := range spans {
+				err := projections.EachDeviceHour(v, s.From, s.To, func(d *projections.DeviceHour) error {
+					for _, s := range d.Segments {
+						k := key{s.State, "", d.Cluster}
+						if s.Holder != nil {
+							k.workspace = s.Holder.Workspace
+						}
+						want[k] += s.GPUMs
+					}
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+			}
+			type hourOf struct {
+				node int
+				hour domain.Instant
+			}
+			type seen struct {
+				hourOf
+				part attribution.Part
+			}
+			var hours []seen
+			order := []hourOf{}
+			nodes, err := projections.CostHours(v, spans, func(h *attribution.NodeHour) error {
+				at := hourOf{h.Node, h.Hour}
+				order = append(order, at)
+				for _, p := range h.Parts {
+					hours = append(hours, seen{at, p})
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			for i, n := range nodes {
+				if n.Service.Empty() || i > 0 && nodes[i-1].Cluster == n.Cluster && nodes[i-1].Node == n.Node && n.Service.From < nodes[i-1].Service.To {
+					t.Errorf("descriptions overlap: %+v", nodes)
+				}
+			}
+			for _, h := range hours {
+				n, p := nodes[h.node], h.part
+				got[key{stateOf[p.Component], p.Workspace, n.Cluster}] += p.GPUMs
+				if p.UsefulMs > p.KnownMs || p.KnownMs > p.GPUMs || p.HeldMs > 3_600_000 || (p.Workspace != "") != (p.Component == attribution.Allocated) {
+					t.Errorf("part %+v of %+v", p, n)
+				}
+				if (domain.Interval{From: h.hour, To: h.hour + domain.Hour}).Intersect(n.Service).Empty() {
+					t.Errorf("%s is outside the service of %+v", h.hour, n)
+				}
+			}
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("got  %v\nwant %v", got, want)
+			}
+			// The parts of an hour come together, but in the next span.
+			slices.SortFunc(order, func(a, b hourOf) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+			if n := len(slices.Compact(slices.Clone(order))); len(order)-n >= len(spans)*len(nodes)+1 {
+				t.Errorf("%d of %d hours came in pieces", len(order)-n, n)
+			}
+			return nil
+		})
+	})
+}
+
+func TestCostNodes(t *testing.T) {
+	const day = domain.Day
+	month := domain.Interval{From: t0, To: t0 + 31*day}
+	register := func(at domain.Instant, region, account string) domain.Envelope {
+		return domain.Envelope{Cluster: "c", Workspace: "owner", Time: at, Event: &domain.ClusterRegistered{
+			Provider: "p", ProviderClass: domain.Neocloud, Region: region, BillingAccount: account,
+		}}
+	}
+	own := storetest.Node("c", "n", "H100 80GB", 2, t0+day)
+	own.Event.(*domain.NodeRegistered).BillingAccount = "own"
+	l := storetest.NewLog()
+	l.Append(
+		register(t0, "eu", "1"), storetest.Node("c", "n", "H100 80GB", 1, t0-day), own,
+		register(t0+2*day+30*minute, "us", "2"), register(t0+3*day, "us", "2"),
+		hardware(5*24*60, &domain.NodeRetired{Node: "n"}),
+		storetest.Node("c", "later", "H100 80GB", 1, month.To), storetest.Node("c", "quiet", "H100 80GB", 1, t0+20*day),
+	)
+	l.Append(sampled("reporter/n", 6*24*60, 6*24*60+10, held("a")))
+	l.Append(domain.Envelope{Source: "reporter/x", Cluster: "x", Time: t0 + domain.Hour, Event: storetest.Sample("m", span(0, 60),
+		storetest.Seen{ID: storetest.GPU("x", "m", 0), Activity: -1}, storetest.Seen{ID: storetest.GPU("x", "m", 1), Activity: -1})})
+	var got []string
+	view(t, l, func(v projections.View) {
+		nodes, err := projections.CostHours(v, []domain.Interval{month}, func(*attribution.NodeHour) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range nodes {
+			days := func(at domain.Instant) float64 { return float64(at-t0) / float64(day) }
+			got = append(got, fmt.Sprintf("%s/%s %s %q %s %d %v %.2f-%.2f", n.Cluster, n.Node, n.Provider, n.Account, n.Region, n.GPUs, n.Registered, days(n.Service.From), days(n.Service.To)))
+		}
+	})
+	want := []string{
+		`c/n p "1" eu 1 true 0.00-1.00`,
+		`c/n p "own" eu 2 true 1.00-2.04`, // the cluster moves within an hour: from the next on
+		`c/n p "own" us 2 true 2.04-5.00`,
+		`c/n p "2" us 1 false 5.00-31.00`, // it reported after it was retired
+		`c/quiet p "2" us 1 true 20.00-31.00`,
+		`x/m  ""  2 false 0.00-31.00`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// A unit counts once for as long as it was on a node, however many of its GPUs
+// it held, and asks for what its deployment asks for one replica.
+func TestCostParts(t *testing.T) {
+	deploy := func(minutes int, workspace string, cpu uint64) domain.Envelope {
+		return domain.Envelope{Cluster: "c", Workspace: workspace, Time: t0 + domain.Instant(minutes)*minute, Event: &domain.DeploymentChanged{
+			Deployment: "d", Class: domain.ClassServing, Replicas: 1, Need: domain.GPUNeed{Count: 2, CPUMilli: cpu, RAMMiB: 1024},
+		}}
+	}
+	pod := func(i int, workspace, unit string) storetest.Seen {
+		return storetest.Seen{ID: gpu(i), Workspace: workspace, Deployment: "d", Unit: unit, Activity: 500}
+	}
+	l := storetest.NewLog()
+	l.Append(storetest.Cluster("c", "owner", "p", "eu", t0), storetest.Node("c", "n", "H100 80GB", 3, t0), deploy(30, "a", 8000), deploy(60, "a", 16_000))
+	l.Append(
+		sampled("reporter/n", 0, 20, pod(0, "a", "u"), pod(1, "a", "u"), pod(2, "b", "u")),
+		sampled("reporter/n", 20, 40, pod(0, "a", "u"), pod(1, "", ""), pod(2, "a", "")),
+		sampled("reporter/n", 60, 90, pod(0, "a", "u"), storetest.Seen{ID: gpu(1), Activity: 900}, pod(2, "a", "v")),
+		hardware(80, &domain.GPUFaultObserved{Node: "n", GPU: gpu(2), Kind: domain.FaultXID, Code: 79, Fatal: true}),
+	)
+	var got []string
+	view(t, l, func(v projections.View) {
+		_, err := projections.CostHours(v, []domain.Interval{span(0, 120)}, func(h *attribution.NodeHour) error {
+			for _, p := range h.Parts {
+				got = append(got, fmt.Sprintf("%d %s %d %s/%s/%s gpu %d useful %d known %d held %d cpu %d mem %d", (h.Hour-t0)/domain.Hour, h.Owner, p.Component,
+					p.Workspace, p.Deployment, p.Unit, p.GPUMs/60_000, p.UsefulMs/60_000, p.KnownMs/60_000, p.HeldMs/60_000, p.CPUMilli, p.MemoryMiB))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	slices.Sort(got)
+	want := []string{
+		"0 owner 1 a/d/ gpu 20 useful 10 known 20 held 0 cpu 0 mem 0",
+		"0 owner 1 a/d/u gpu 60 useful 30 known 60 held 40 cpu 8000 mem 1024",
+		"0 owner 1 b/d/u gpu 20 useful 10 known 20 held 20 cpu 0 mem 0",
+		"0 owner 2 // gpu 20 useful 0 known 0 held 0 cpu 0 mem 0",
+		"0 owner 6 // gpu 60 useful 0 known 0 held 0 cpu 0 mem 0",
+		"1 owner 1 a/d/u gpu 30 useful 15 known 30 held 30 cpu 16000 mem 1024",
+		"1 owner 1 a/d/v gpu 30 useful 10 known 30 held 30 cpu 16000 mem 1024",
+		"1 owner 2 // gpu 30 useful 0 known 0 held 0 cpu 0 mem 0",
+		"1 owner 4 // gpu 30 useful 0 known 0 held 0 cpu 0 mem 0",
+		"1 owner 6 // gpu 60 useful 0 known 0 held 0 cpu 0 mem 0",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
