@@ -1,0 +1,90 @@
+package projections
+
+import (
+	"fmt"
+
+	"quartermaster/domain"
+)
+
+// BillingMonth returns the calendar month, in UTC, that a time lies in. A
+// line belongs to the month in which its billing period begins, whether
+// invoices come by the week or by the quarter.
+func BillingMonth(t domain.Instant) domain.Interval {
+	from := domain.Instant(monthOf(t)) * domain.Hour
+	return domain.Interval{From: from, To: domain.InstantOf(from.Time().AddDate(0, 1, 0))}
+}
+
+// LedgerLine is one line of a supplier's bill, and which event recorded it.
+type LedgerLine struct {
+	domain.BillingLine
+	Corrects string // the line that it corrects, "" for none
+	Reason   string // of the correction
+	Event    LedgerEvent
+	Stated   int // how often the line was stated; the last statement counts
+}
+
+// LedgerEvent is where an event stands in the log.
+type LedgerEvent struct {
+	Type        domain.Type    `json:"type"`
+	Topic       domain.Topic   `json:"topic"`
+	Partition   int            `json:"partition"`
+	Key         string         `json:"key"` // of the record
+	Source      string         `json:"source"`
+	Incarnation uint64         `json:"incarnation"`
+	Sequence    uint64         `json:"sequence"`
+	Time        domain.Instant `json:"time"`
+	Appended    domain.Instant `json:"appended"`
+}
+
+func ledgerEvent(k Key, v *Version) LedgerEvent {
+	return LedgerEvent{
+		Type: v.Event.Type(), Topic: domain.TopicBilling, Partition: domain.PartitionOf([]byte(k.Scope), domain.TopicBilling.Partitions()), Key: k.Scope,
+		Source: v.Order.Source, Incarnation: v.Order.Incarnation, Sequence: v.Order.Sequence, Time: v.Order.Time, Appended: v.Order.Appended,
+	}
+}
+
+func ledgerLine(k Key, h *History) *LedgerLine {
+	v := h.Latest()
+	l := &LedgerLine{Event: ledgerEvent(k, v), Stated: len(h.Versions)}
+	switch ev := v.Event.(type) {
+	case *domain.BillingLineRecorded:
+		l.BillingLine = ev.Line
+	case *domain.BillingLineCorrected:
+		l.BillingLine, l.Corrects, l.Reason = ev.Line, ev.Corrects, ev.Reason
+	}
+	return l
+}
+
+// EachLine calls yield with every line whose billing period begins in a month,
+// by issuer and account and then by line id, until it returns an error. Every
+// line id counts once, with what was stated of it last; a correction is a line
+// of its own. What yield gets is not to be changed.
+func EachLine(view View, month domain.Interval, yield func(*LedgerLine) error) error {
+	if month != BillingMonth(month.From) {
+		return fmt.Errorf("read lines from %s to %s: want a calendar month in UTC", month.From, month.To)
+	}
+	at := monthOf(month.From)
+	err := view.Scan(Query{Table: TableBillingLines, From: at, To: at + 1}, func(k Key, row Row) error {
+		return yield(ledgerLine(k, row.(*History)))
+	})
+	if err != nil {
+		return fmt.Errorf("read billing lines: %w", err)
+	}
+	return nil
+}
+
+// findLine returns a line, nil when the ledger has none of that name. The same
+// id in two months, which the ids of importers rule out, is the later month's.
+func findLine(view View, issuer, account, id string) (*LedgerLine, error) {
+	var found *LedgerLine
+	err := view.Scan(Query{Table: TableBillingLines, Scope: issuer + "|" + account}, func(k Key, row Row) error {
+		if k.ID == id {
+			found = ledgerLine(k, row.(*History))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read billing lines: %w", err)
+	}
+	return found, nil
+}
