@@ -37,9 +37,25 @@ type demandPool struct {
 	line int            // of that hour
 }
 
+// renamed returns the name that is given for a name, else the name itself.
+func renamed(names map[string]string, name string) string {
+	if other := names[name]; other != "" {
+		return other
+	}
+	return name
+}
+
+// unnamed warns of a series whose name is missing where others are renamed: it
+// may be mistyped there.
+func (d *demandReader) unnamed(reason string, names map[string]string, name string) {
+	if len(names) > 0 && name != "" && names[name] == "" {
+		d.warn(reason, name)
+	}
+}
+
 func (d *demandReader) row(c *cells) error {
 	hour := c.hour(d.hour)
-	key := demandKey{c.text(d.pool), c.text(d.region), c.text(d.model), c.text(d.unit)}
+	key := demandKey{c.text(d.pool), renamed(d.opts.Regions, c.text(d.region)), renamed(d.opts.Models, c.text(d.model)), c.text(d.unit)}
 	switch {
 	case key.pool == "" && key.region == "":
 		if d.pool.at >= 0 {
@@ -79,6 +95,8 @@ func (d *demandReader) row(c *cells) error {
 			}
 		}
 		d.pools[key] = series
+		d.unnamed("the region is in none of the names that are given, and is kept as written", d.opts.Regions, c.text(d.region))
+		d.unnamed("the model is in none of the names that are given, and is kept as written", d.opts.Models, c.text(d.model))
 	}
 	series.last, series.line = hour.From, c.line
 

@@ -43,7 +43,7 @@
 // answer. A share of one GPU is Need.Milli; a whole GPU is Need.Count alone.
 // pod_phase and scheduled_time say what one scheduler did and are left out.
 //
-// # usage, version 1
+// # usage, version 2
 //
 // Hourly means per virtual cluster as derived from the Helios traces: hour, vc,
 // total_gpu, running_gpu_mean, pending_gpu_mean; running_gpu_max and the rest
@@ -53,7 +53,9 @@
 //   - the virtual cluster has total_gpu devices on nodes of
 //     [Options.NodeGPUs], named vc-000, vc-001 and so on, the last perhaps
 //     smaller, each registered (NodeRegistered, derived ids) when first seen or
-//     grown; nodes beyond total_gpu are not reported in that hour;
+//     grown, with its name as resource id, [Options.SKU], [Options.Account] and
+//     its share of [Options.CPUMilli] and [Options.MemoryMiB]; nodes beyond
+//     total_gpu are not reported in that hour;
 //   - in interval k of the hour's n, with mean m, the number of devices held is
 //     round(k·m) − round((k−1)·m), half to even, so that the intervals sum to
 //     round(n·m) and none exceeds the mean rounded up;
@@ -69,8 +71,11 @@
 // region_num), model (or instance_type; optional), demand (or count,
 // norm_usage), optional pending, owned and unit (gpu or vm). Without a pool it
 // is "region/model". Without a unit it is vm when the column is instance_type
-// and gpu otherwise. Hours of a pool ascend. Each row is a DemandObserved. The
-// columns of Snowflake's Shaved Ice data set work as they are.
+// and gpu otherwise. [Options.Regions] and [Options.Models] rename what the file
+// calls by numbers or letters, before anything else is made of it; two that
+// become one are one series. Hours of a pool ascend. Each row is a
+// DemandObserved. The columns of Snowflake's Shaved Ice data set work as they
+// are.
 //
 // # prices, version 1
 //

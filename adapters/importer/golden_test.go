@@ -26,7 +26,7 @@ var goldens = []struct {
 }{
 	{importer.Nodes, "nodes", importer.Options{Cluster: "c1", Epoch: epoch, Zone: "Europe/Berlin"}},
 	{importer.Pods, "pods", importer.Options{Cluster: "c1", Workspace: "research", Epoch: epoch}},
-	{importer.Usage, "usage", importer.Options{Cluster: "c1", Zone: "UTC", GPUModel: "V100M32", NodeGPUs: 4, Interval: 20 * time.Minute, Workspaces: map[string]string{"vcB": "beta"}}},
+	{importer.Usage, "usage", importer.Options{Cluster: "c1", Zone: "UTC", GPUModel: "V100M32", NodeGPUs: 4, Interval: 20 * time.Minute, Workspaces: map[string]string{"vcB": "beta"}, SKU: "v100.quad", Account: "1234", CPUMilli: 64_000, MemoryMiB: 262_145}},
 	{importer.Demand, "demand", importer.Options{Cluster: "c1", Historical: true}},
 	{importer.Demand, "shavedice", importer.Options{Cluster: "c1", Zone: "UTC", Shift: 24 * time.Hour}},
 	{importer.Prices, "prices", importer.Options{}},

@@ -196,6 +196,9 @@ func TestOptionsAreChecked(t *testing.T) {
 		{importer.Usage, func(o *importer.Options) { o.Interval = 7 * time.Minute }, "divide an hour"},
 		{importer.Usage, func(o *importer.Options) { o.Interval = -time.Minute }, "divide an hour"},
 		{importer.Usage, func(o *importer.Options) { o.Shift = time.Minute }, "whole number of hours"},
+		{importer.Usage, func(o *importer.Options) { o.SKU = "a\nb" }, "SKU"},
+		{importer.Usage, func(o *importer.Options) { o.MemoryMiB = 1 << 60 }, "not credible"},
+		{importer.Demand, func(o *importer.Options) { o.Regions = map[string]string{"1": "\x00"} }, "region of 1"},
 		{importer.Demand, func(o *importer.Options) { o.Zone = "Middle/Earth" }, "Middle/Earth"},
 		{importer.Demand, func(o *importer.Options) { o.Zone = "Local" }, "Local"},
 	} {
@@ -331,7 +334,7 @@ func (b *blankLines) Read(p []byte) (int, error) {
 func TestSourceNameHoldsWhatChangesEvents(t *testing.T) {
 	sum := [32]byte{1}
 	base := importer.SourceName(importer.Usage, sum, options)
-	if want := "sha256:01" + strings.Repeat("0", 62) + "/usage.v1?cluster=c1&gpu_model=V100&interval=10m0s&node_gpus=8"; base != want {
+	if want := "sha256:01" + strings.Repeat("0", 62) + "/usage.v2?cluster=c1&gpu_model=V100&interval=10m0s&node_gpus=8"; base != want {
 		t.Errorf("source %s, want %s", base, want)
 	}
 	same := options
@@ -348,12 +351,64 @@ func TestSourceNameHoldsWhatChangesEvents(t *testing.T) {
 		"model":      func(o *importer.Options) { o.GPUModel = "A100" },
 		"workspaces": func(o *importer.Options) { o.Workspaces = map[string]string{"a&b=c": "x"} },
 		"historical": func(o *importer.Options) { o.Historical = true },
+		"sku":        func(o *importer.Options) { o.SKU = "p3" },
+		"account":    func(o *importer.Options) { o.Account = "1" },
+		"cpu":        func(o *importer.Options) { o.CPUMilli = 1 },
+		"memory":     func(o *importer.Options) { o.MemoryMiB = 1 },
 	} {
 		o := options
 		change(&o)
 		if got := importer.SourceName(importer.Usage, sum, o); got == base {
 			t.Errorf("%s changes the events and not the source", name)
 		}
+	}
+	demand := importer.SourceName(importer.Demand, sum, options)
+	if want := "sha256:01" + strings.Repeat("0", 62) + "/demand.v1?cluster=c1"; demand != want {
+		t.Errorf("source %s, want %s", demand, want)
+	}
+	named := options
+	named.Regions, named.Models = map[string]string{"1": "us-east-1"}, map[string]string{"A": "p5.48xlarge"}
+	if got, want := importer.SourceName(importer.Demand, sum, named), demand+"&model.A=p5.48xlarge&region.1=us-east-1"; got != want {
+		t.Errorf("source %s, want %s", got, want)
+	}
+	if got := importer.SourceName(importer.Usage, sum, named); got != base {
+		t.Errorf("source %s: names of demand change no usage", got)
+	}
+}
+
+func TestDemandIsRenamed(t *testing.T) {
+	opts := options
+	opts.Regions = map[string]string{"1": "us-east-1", "3": "us-east-1", "4": ""}
+	opts.Models = map[string]string{"A": "p5.48xlarge", "H": "NVIDIA H100 80GB HBM3"}
+	const header = "hour,region_num,model,demand,unit\n"
+	sum, events, bad, err := run(t, importer.Demand, header+
+		"2026-05-01T00:00:00Z,1,A,5,vm\n"+
+		"2026-05-01T00:00:00Z,2,H,6,gpu\n"+
+		"2026-05-01T00:00:00Z,4,B,7,vm\n"+
+		"2026-05-01T00:00:00Z,3,A,8,vm\n"+
+		"2026-05-01T01:00:00Z,4,B,9,vm\n", opts)
+	if err != nil || len(events) != 4 {
+		t.Fatalf("%d events, error %v", len(events), err)
+	}
+	for i, want := range []string{
+		`"pool":"us-east-1/p5.48xlarge","region":"us-east-1","model":"p5.48xlarge"`,
+		`"pool":"2/NVIDIA H100 80GB HBM3","region":"2","model":"H100 SXM 80GB"`,
+		`"pool":"4/B","region":"4","model":"B"`,
+	} {
+		if !strings.Contains(events[i], want) {
+			t.Errorf("event %d is %s, want %s", i, events[i], want)
+		}
+	}
+	// Two regions that become one must not overwrite each other.
+	if len(bad) != 1 || bad[0].Line != 5 || !strings.Contains(bad[0].Reason, "does not come after the hour of pool us-east-1/p5.48xlarge in line 2") {
+		t.Errorf("bad rows %+v", bad)
+	}
+	values := []string{}
+	for _, w := range sum.Warnings {
+		values = append(values, w.Value)
+	}
+	if got := strings.Join(values, " "); got != "2 4 B" {
+		t.Errorf("warned of %q, want of the names that are not given: 2 4 B", got)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/url"
 	"slices"
@@ -32,9 +33,14 @@ const (
 // Kinds returns every kind in a fixed order.
 func Kinds() []Kind { return []Kind{Nodes, Pods, Usage, Prices, Demand} }
 
-// version is the version of every kind's mapping. It is part of the source's
-// name: a changed mapping is another source.
-const version = "v1"
+// version returns the version of a kind's mapping. It is part of the source's
+// name: a changed mapping is another source, and the others stay what they are.
+func version(kind Kind) string {
+	if kind == Usage {
+		return "v2" // v1 gave nodes no resource_id
+	}
+	return "v1"
+}
 
 // Options say what a file does not. Fields that a kind does not name are
 // ignored by it.
@@ -61,6 +67,18 @@ type Options struct {
 	Interval time.Duration
 	// GPUModel is the model of the GPUs of usage. Required for it.
 	GPUModel string
+	// SKU is the instance type of the nodes of usage and Account the billing
+	// account that pays for them, as bills name them. With the nodes' names,
+	// which stand as their resource ids, they are how a bill finds the nodes.
+	SKU, Account string
+	// CPUMilli, thousandths of a CPU, and MemoryMiB are what a full node of usage
+	// has beside GPUs, below 2⁵⁰ each; a smaller node has its share, rounded
+	// down. 0: not known.
+	CPUMilli, MemoryMiB uint64
+	// Regions and Models give the regions and the models (or machine types) of
+	// demand other names, as "1" the name "us-east-1". A name that is not in
+	// them stays, with a warning where others are.
+	Regions, Models map[string]string
 	// Historical declares that every fact was known when it became true, so
 	// that backtests may use it; otherwise it is known from when it is appended.
 	Historical bool
@@ -138,8 +156,24 @@ func SourceName(kind Kind, sum [32]byte, o Options) string {
 		set("node_gpus", strconv.Itoa(o.NodeGPUs))
 		set("interval", o.Interval.String())
 		set("gpu_model", o.GPUModel)
+		set("sku", o.SKU)
+		set("billing_account", o.Account)
+		if o.CPUMilli != 0 {
+			set("cpu_milli", strconv.FormatUint(o.CPUMilli, 10))
+		}
+		if o.MemoryMiB != 0 {
+			set("memory_mib", strconv.FormatUint(o.MemoryMiB, 10))
+		}
 		for vc, ws := range o.Workspaces {
 			set("workspace."+vc, ws)
+		}
+	}
+	if kind == Demand {
+		for from, to := range o.Regions {
+			set("region."+from, to)
+		}
+		for from, to := range o.Models {
+			set("model."+from, to)
 		}
 	}
 	if o.Shift != 0 {
@@ -148,7 +182,7 @@ func SourceName(kind Kind, sum [32]byte, o Options) string {
 	if o.Historical {
 		set("historical", "true")
 	}
-	name := "sha256:" + hex.EncodeToString(sum[:]) + "/" + string(kind) + "." + version
+	name := "sha256:" + hex.EncodeToString(sum[:]) + "/" + string(kind) + "." + version(kind)
 	if len(q) > 0 {
 		name += "?" + q.Encode()
 	}
@@ -184,22 +218,34 @@ func (o Options) check(kind Kind) error {
 		return fmt.Errorf("import usage: nodes of %d GPUs, want 1 to 64", o.NodeGPUs)
 	case kind == Usage && (o.Interval < time.Second || o.Interval%time.Second != 0 || time.Hour%o.Interval != 0):
 		return fmt.Errorf("import usage: interval %v is not whole seconds that divide an hour", o.Interval)
+	case kind == Usage && (o.CPUMilli > maxNodeSize || o.MemoryMiB > maxNodeSize):
+		return fmt.Errorf("import usage: nodes of %d thousandths of a CPU and %d MiB are not credible", o.CPUMilli, o.MemoryMiB)
 	case (kind == Usage || kind == Demand) && o.Shift%time.Hour != 0:
 		return fmt.Errorf("import %s: shift %v is not a whole number of hours", kind, o.Shift)
 	case o.Epoch != 0 && (o.Epoch < minInstant || o.Epoch > maxInstant):
 		return fmt.Errorf("import %s: epoch %s is outside the years 1971 to 2259", kind, o.Epoch)
 	}
-	names := map[string]string{"cluster": o.Cluster, "workspace": o.Workspace, "GPU model": o.GPUModel}
-	for vc, ws := range o.Workspaces {
-		names["workspace of "+vc] = ws
+	names := []struct{ what, name string }{
+		{"cluster", o.Cluster}, {"workspace", o.Workspace}, {"GPU model", o.GPUModel}, {"SKU", o.SKU}, {"billing account", o.Account},
 	}
-	for what, name := range names {
-		if reason := checkName(name); reason != "" {
-			return fmt.Errorf("import %s: %s %q %s", kind, what, clip(name), reason)
+	for _, m := range []struct {
+		what  string
+		names map[string]string
+	}{{"workspace of ", o.Workspaces}, {"region of ", o.Regions}, {"model of ", o.Models}} {
+		for _, from := range slices.Sorted(maps.Keys(m.names)) {
+			names = append(names, struct{ what, name string }{m.what + clip(from), m.names[from]})
+		}
+	}
+	for _, n := range names {
+		if reason := checkName(n.name); reason != "" {
+			return fmt.Errorf("import %s: %s %q %s", kind, n.what, clip(n.name), reason)
 		}
 	}
 	return nil
 }
+
+// maxNodeSize bounds the size of a node, so that shares of it can be computed.
+const maxNodeSize = 1 << 50
 
 // importer is one run over one file.
 type importer struct {

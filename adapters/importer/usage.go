@@ -114,7 +114,11 @@ func (u *usageReader) register(pool *usagePool, name string, total int, at domai
 		if len(node.ids) >= 16*devices {
 			continue
 		}
-		ev := &domain.NodeRegistered{Node: node.name, IDsDerived: true, GPUs: make([]domain.GPUDeclared, devices)}
+		ev := &domain.NodeRegistered{
+			Node: node.name, ResourceID: node.name, SKU: u.opts.SKU, BillingAccount: u.opts.Account,
+			CPUMilli: u.opts.CPUMilli * uint64(devices) / uint64(size), MemoryMiB: u.opts.MemoryMiB * uint64(devices) / uint64(size),
+			IDsDerived: true, GPUs: make([]domain.GPUDeclared, devices),
+		}
 		node.ids = make([]byte, 0, 16*devices)
 		for d := range devices {
 			id := domain.DeriveGPUID(u.opts.Cluster, node.name, d)
