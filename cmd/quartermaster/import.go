@@ -27,6 +27,8 @@ import (
 type importAnswer struct {
 	File     string              `json:"file"`
 	Source   string              `json:"source"`
+	Dataset  string              `json:"dataset,omitempty"`       // of FOCUS
+	Version  string              `json:"focus_version,omitempty"` // of FOCUS
 	Rows     int                 `json:"rows"`
 	Events   int                 `json:"events"`
 	Types    map[domain.Type]int `json:"types"`
@@ -57,9 +59,10 @@ as events. A file is a source named by its SHA-256: importing it again, whole
 or from where a crash stopped it, changes nothing. Rows that are no good are
 reported with file, line and field while the rest goes in.
 
-JSON keys, one object per file: file, source, rows, events, types (events by
-type), appended, known, bad (file, line, field, value, reason), bad_rows,
-refused, warnings (reason, value, rows, line), seconds.`,
+JSON keys, one object per file: file, source, dataset and focus_version (of
+import focus alone), rows, events, types (events by type), appended, known, bad
+(file, line, field, value, reason), bad_rows, refused, warnings (reason, value,
+rows, line), seconds.`,
 	}
 	kinds := []struct {
 		kind                  importer.Kind
@@ -95,7 +98,13 @@ as_of, source.`,
 			Example: k.usage,
 			Args:    cobra.MinimumNArgs(1),
 			RunE: func(cmd *cobra.Command, files []string) error {
-				return a.importFiles(cmd.Context(), k.kind, files, fl)
+				opts, err := fl.options()
+				if err != nil {
+					return err
+				}
+				return a.importFiles(cmd.Context(), files, fl.strict, columnsOf(k.kind, opts), func(h *home) error {
+					return h.checkDeclared(cmd.Context(), opts)
+				})
 			},
 		}
 		f := sub.Flags()
@@ -127,7 +136,35 @@ as_of, source.`,
 		}
 		cmd.AddCommand(sub)
 	}
+	cmd.AddCommand(a.importFocusCommand())
 	return cmd
+}
+
+// reader is how files of one sort are read.
+type reader struct {
+	// source names a file as a source of events, by its SHA-256.
+	source func(sum [32]byte) string
+	// run hands out the events of a file, and each row that became none.
+	run func(ctx context.Context, file io.Reader, name string, emit func(*domain.Envelope) error, bad func(importer.BadRow)) (fileRead, error)
+}
+
+// fileRead is what became of a file.
+type fileRead struct {
+	dataset, version  string
+	rows, events, bad int
+	types             map[domain.Type]int
+	warnings          []importer.Warning
+}
+
+// columnsOf reads public files in their own columns.
+func columnsOf(kind importer.Kind, opts importer.Options) reader {
+	return reader{
+		source: func(sum [32]byte) string { return importer.SourceName(kind, sum, opts) },
+		run: func(ctx context.Context, file io.Reader, name string, emit func(*domain.Envelope) error, bad func(importer.BadRow)) (fileRead, error) {
+			s, err := importer.Run(ctx, kind, file, name, opts, emit, bad)
+			return fileRead{rows: s.Rows, events: s.Events, bad: s.Bad, types: s.Types, warnings: s.Warnings}, err
+		},
+	}
 }
 
 // must is for what only a mistake in this program can make fail.
@@ -149,18 +186,15 @@ func (fl *importFlags) options() (importer.Options, error) {
 	return opts, nil
 }
 
-func (a *app) importFiles(ctx context.Context, kind importer.Kind, files []string, fl importFlags) error {
-	opts, err := fl.options()
-	if err != nil {
-		return err
-	}
+// importFiles imports files one after the other, once check found nothing amiss.
+func (a *app) importFiles(ctx context.Context, files []string, strict bool, rd reader, check func(*home) error) error {
 	bad := false
-	err = a.with(ctx, func(h *home) error {
-		if err := h.checkDeclared(ctx, opts); err != nil {
+	err := a.with(ctx, func(h *home) error {
+		if err := check(h); err != nil {
 			return err
 		}
 		for _, file := range files {
-			ans, err := h.importFile(ctx, kind, file, opts, fl.strict)
+			ans, err := h.importFile(ctx, file, strict, rd)
 			bad = bad || ans.BadRows > 0
 			if err == nil || ans.Appended > 0 { // whoever is interrupted learns how far it got
 				err = errors.Join(err, a.showImport(ans))
@@ -188,7 +222,11 @@ func (a *app) showImport(ans importAnswer) error {
 		fmt.Fprintf(a.err, "%s: %s more bad rows\n", ans.File, comma(n))
 	}
 	for _, w := range ans.Warnings {
-		fmt.Fprintf(a.err, "%s:%d: %s %q (%s rows)\n", ans.File, w.Line, w.Reason, w.Value, comma(w.Rows))
+		value := ""
+		if w.Value != "" {
+			value = fmt.Sprintf(" %q", w.Value)
+		}
+		fmt.Fprintf(a.err, "%s:%d: %s%s (%s rows)\n", ans.File, w.Line, w.Reason, value, comma(w.Rows))
 	}
 	if ans.Refused {
 		fmt.Fprintf(a.out, "%s: refused whole, %s of %s rows are bad\n", ans.File, comma(ans.BadRows), comma(ans.Rows))
@@ -232,7 +270,7 @@ func (h *home) checkDeclared(ctx context.Context, opts importer.Options) error {
 // appendBatch is how many events are appended at a time.
 const appendBatch = 4000
 
-func (h *home) importFile(ctx context.Context, kind importer.Kind, path string, opts importer.Options, strict bool) (importAnswer, error) {
+func (h *home) importFile(ctx context.Context, path string, strict bool, rd reader) (importAnswer, error) {
 	ans := importAnswer{File: path, Types: map[domain.Type]int{}, Bad: []importer.BadRow{}, Warnings: []importer.Warning{}}
 	start := time.Now()
 	f, err := os.Open(path)
@@ -251,7 +289,7 @@ func (h *home) importFile(ctx context.Context, kind importer.Kind, path string, 
 	if _, err := io.Copy(sum, f); err != nil {
 		return ans, fmt.Errorf("import %s: %w", path, err)
 	}
-	ans.Source = importer.SourceName(kind, [32]byte(sum.Sum(nil)), opts)
+	ans.Source = rd.source([32]byte(sum.Sum(nil)))
 	again := sha256.New() // of what is read the second time
 	bad := func(b importer.BadRow) {
 		ans.BadRows++
@@ -259,19 +297,20 @@ func (h *home) importFile(ctx context.Context, kind importer.Kind, path string, 
 			ans.Bad = append(ans.Bad, b)
 		}
 	}
-	pass := func(emit func(*domain.Envelope) error) (importer.Summary, error) {
+	pass := func(emit func(*domain.Envelope) error) (fileRead, error) {
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
-			return importer.Summary{}, fmt.Errorf("import %s: %w", path, err)
+			return fileRead{}, fmt.Errorf("import %s: %w", path, err)
 		}
-		return importer.Run(ctx, kind, sips{io.TeeReader(f, again)}, path, opts, emit, bad)
+		return rd.run(ctx, sips{io.TeeReader(f, again)}, path, emit, bad)
 	}
 	if strict {
-		sum, err := pass(func(*domain.Envelope) error { return nil })
+		read, err := pass(func(*domain.Envelope) error { return nil })
 		if err != nil {
 			return ans, err
 		}
-		if sum.Bad > 0 {
-			ans.Rows, ans.Warnings = sum.Rows, append(ans.Warnings, sum.Warnings...)
+		if read.bad > 0 {
+			ans.Dataset, ans.Version = read.dataset, read.version
+			ans.Rows, ans.Warnings = read.rows, append(ans.Warnings, read.warnings...)
 			ans.Refused, ans.Seconds = true, time.Since(start).Seconds()
 			return ans, nil
 		}
@@ -290,13 +329,14 @@ func (h *home) importFile(ctx context.Context, kind importer.Kind, path string, 
 		return at
 	})
 	again.Reset()
-	sumry, err := pass(ap.add)
+	read, err := pass(ap.add)
 	stop()
 	if err == nil {
 		err = ap.flush(ctx)
 	}
-	ans.Rows, ans.Events, ans.Types = sumry.Rows, sumry.Events, sumry.Types
-	ans.Warnings = append(ans.Warnings, sumry.Warnings...)
+	ans.Dataset, ans.Version = read.dataset, read.version
+	ans.Rows, ans.Events, ans.Types = read.rows, read.events, read.types
+	ans.Warnings = append(ans.Warnings, read.warnings...)
 	ans.Appended, ans.Known = ap.appended, ap.known
 	ans.Seconds = time.Since(start).Seconds()
 	if err != nil {

@@ -1,0 +1,319 @@
+package focus
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"quartermaster/domain"
+)
+
+// invoices reads Invoice Detail. An invoice is complete only at the end of the
+// file, since its rows may stand anywhere in it.
+type invoices struct {
+	*run
+	names []string       // of the columns, as in the file
+	at    map[string]int // place of a column, by its folded name
+	cells []string       // values of the row at hand, trimmed, "" for null
+	held  int64          // bytes held, about
+	list  []*invoice
+	named map[[3]string]*invoice
+	lost  bool // a bad row did not say which invoice it is of
+}
+
+// head is what all rows of an invoice say alike.
+type head struct {
+	currency, status                 string
+	issued, due                      domain.Instant
+	period                           domain.Interval
+	paidIn, terms, order, referenced string
+	generated                        bool
+}
+
+type invoice struct {
+	key     [3]string // issuer, account, id
+	head    head
+	total   domain.Decimal
+	details []domain.InvoiceDetail
+	lines   []int
+	seen    map[rowKey]int // line of each detail
+	at      domain.Instant // when it came to be as it is
+	refused int            // line for which it is refused, 0 when it is not
+}
+
+// neededOfInvoice are the columns without which there is no invoice; the others
+// that FOCUS makes mandatory may be missing, with a warning.
+var (
+	neededOfInvoice = []string{
+		"BilledCost", "BillingAccountId", "BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart", "ChargeCategory",
+		"InvoiceDetailId", "InvoiceId", "InvoiceIssueStatus", "InvoiceIssuerName",
+	}
+	wantedOfInvoice = []string{"InvoiceDetailLastUpdated", "InvoiceIssueDate", "PaymentDueDate", "PaymentTerms", "ReferenceInvoiceId"}
+)
+
+// maxDetails bounds the breakdown that an event carries.
+const (
+	maxDetails     = 10_000
+	maxDetailBytes = 1 << 20
+)
+
+func (r *run) openInvoices(header []string, has func(string) bool) (dataset, error) {
+	if v := r.opts.FocusVersion; v != "" && v != "1.4" {
+		return nil, fmt.Errorf("this is Invoice Detail, which FOCUS %s does not have: it came with 1.4", v)
+	}
+	var needed, wanted []string
+	for _, name := range neededOfInvoice {
+		if !has(name) {
+			needed = append(needed, name)
+		}
+	}
+	if len(needed) > 0 {
+		return nil, columnsError(header, has, needed)
+	}
+	for _, name := range wantedOfInvoice {
+		if !has(name) {
+			wanted = append(wanted, name)
+		}
+	}
+	r.sum.FocusVersion = "1.4"
+	if len(wanted) > 0 {
+		r.warnOfFile("columns that FOCUS 1.4 makes mandatory are missing and read as null", strings.Join(wanted, ", "))
+	}
+	iv := &invoices{run: r, at: map[string]int{}, names: header, cells: make([]string, len(header)), named: map[[3]string]*invoice{}}
+	known := map[string]bool{fold(columnGenerated): true}
+	for _, name := range invoiceColumns {
+		known[fold(name)] = true
+	}
+	for i, name := range header {
+		iv.at[fold(name)] = i
+		if !known[fold(name)] {
+			r.warnOfFile("a column is not one of Invoice Detail and is left out", name)
+		}
+	}
+	return iv, nil
+}
+
+func (iv *invoices) value(column string) string {
+	if i, ok := iv.at[fold(column)]; ok {
+		return iv.cells[i]
+	}
+	return ""
+}
+
+func (iv *invoices) row(values []string) error {
+	for i, v := range values {
+		v = strings.TrimSpace(v)
+		if isNull(v) {
+			iv.warn("the text "+v+" is read as null", iv.names[i])
+			v = ""
+		}
+		iv.cells[i] = v
+	}
+	key := [3]string{iv.value("InvoiceIssuerName"), iv.value("BillingAccountId"), iv.value("InvoiceId")}
+	for i, column := range []string{"InvoiceIssuerName", "BillingAccountId", "InvoiceId"} {
+		if key[i] == "" {
+			iv.lost = true
+			return &refusal{field: column, reason: "is null, so that the row is of no invoice"}
+		}
+	}
+	inv := iv.named[key]
+	if inv == nil {
+		for i := range key {
+			key[i] = strings.Clone(key[i])
+		}
+		inv = &invoice{key: key, seen: map[rowKey]int{}}
+		iv.named[key] = inv
+		iv.list = append(iv.list, inv)
+		iv.held += int64(len(key[0])+len(key[1])+len(key[2])) + 512
+	}
+	err := iv.add(inv)
+	var why *refusal
+	if errors.As(err, &why) && inv.refused == 0 {
+		inv.refused = iv.line
+	}
+	if iv.held > iv.opts.Limits.InvoiceBytes {
+		return fmt.Errorf("%w: its invoices take more than %d bytes", ErrTooLarge, iv.opts.Limits.InvoiceBytes)
+	}
+	return err
+}
+
+// add adds the row at hand to its invoice.
+func (iv *invoices) add(inv *invoice) error {
+	h, updated, err := iv.head()
+	if err != nil {
+		return err
+	}
+	d := domain.InvoiceDetail{
+		InvoiceDetailID: iv.value("InvoiceDetailId"), ChargeCategory: iv.value("ChargeCategory"),
+		Description: iv.value("InvoiceDetailDescription"), Grain: iv.value("InvoiceDetailGrain"),
+	}
+	if d.InvoiceDetailID == "" {
+		return &refusal{field: "InvoiceDetailId", reason: "is null"}
+	}
+	cost := iv.value("BilledCost")
+	reason := "is null"
+	if cost != "" {
+		d.BilledCost, reason = parseDecimal(cost)
+	}
+	if reason != "" {
+		return &refusal{field: "BilledCost", value: cost, reason: reason}
+	}
+	if d.Grain != "" && !json.Valid([]byte(d.Grain)) {
+		iv.warn("the column holds something that is not JSON and is kept as written", "InvoiceDetailGrain")
+	}
+	if len(inv.lines) == 0 {
+		h.currency, h.status = strings.Clone(h.currency), strings.Clone(h.status)
+		h.paidIn, h.terms, h.order, h.referenced = strings.Clone(h.paidIn), strings.Clone(h.terms), strings.Clone(h.order), strings.Clone(h.referenced)
+		inv.head = h
+		iv.held += int64(len(h.terms) + len(h.order) + len(h.referenced))
+	} else if column := h.unlike(&inv.head); column != "" {
+		return &refusal{field: column, value: iv.value(column), reason: fmt.Sprintf("is not what line %d says of the same invoice", inv.lines[0])}
+	}
+	id := keyOf([]byte(d.InvoiceDetailID + "\x00" + d.ChargeCategory + "\x00" + d.Grain))
+	if first, twice := inv.seen[id]; twice {
+		return &refusal{field: "InvoiceDetailId", value: d.InvoiceDetailID, reason: fmt.Sprintf("is also the detail of line %d, in the same category and grain", first)}
+	}
+	inv.seen[id] = iv.line
+	inv.lines = append(inv.lines, iv.line)
+	inv.total = inv.total.Add(d.BilledCost)
+	inv.at = max(inv.at, updated)
+	d.InvoiceDetailID, d.ChargeCategory = strings.Clone(d.InvoiceDetailID), strings.Clone(d.ChargeCategory)
+	d.Description, d.Grain = strings.Clone(d.Description), strings.Clone(d.Grain)
+	inv.details = append(inv.details, d)
+	iv.held += int64(len(d.InvoiceDetailID)+len(d.ChargeCategory)+len(d.Description)+len(d.Grain)) + 256
+	return nil
+}
+
+// head reads what concerns the invoice, and when this row last changed.
+func (iv *invoices) head() (head, domain.Instant, error) {
+	h := head{
+		currency: iv.value("BillingCurrency"), status: iv.value("InvoiceIssueStatus"),
+		paidIn: iv.value("PaymentCurrency"), terms: iv.value("PaymentTerms"), order: iv.value("PurchaseOrderNumber"),
+		referenced: iv.value("ReferenceInvoiceId"), generated: strings.EqualFold(iv.value(columnGenerated), "true"),
+	}
+	var created, updated domain.Instant
+	for _, t := range []struct {
+		column string
+		into   *domain.Instant
+		needed bool
+	}{
+		{"BillingPeriodStart", &h.period.From, true}, {"BillingPeriodEnd", &h.period.To, true},
+		{"InvoiceIssueDate", &h.issued, false}, {"PaymentDueDate", &h.due, false},
+		{"InvoiceDetailCreated", &created, false}, {"InvoiceDetailLastUpdated", &updated, false},
+	} {
+		v := iv.value(t.column)
+		if v == "" {
+			if t.needed {
+				return h, 0, &refusal{field: t.column, reason: "is null"}
+			}
+			continue
+		}
+		at, reason := iv.clock.parse(v)
+		if reason != "" {
+			return h, 0, &refusal{field: t.column, value: v, reason: reason}
+		}
+		*t.into = at
+	}
+	switch mark := iv.value(columnGenerated); {
+	case mark != "" && !h.generated && !strings.EqualFold(mark, "false"):
+		return h, 0, &refusal{field: columnGenerated, value: mark, reason: "is neither true nor false"}
+	case h.period.Empty():
+		return h, 0, &refusal{field: "BillingPeriodEnd", value: iv.value("BillingPeriodEnd"), reason: "is not after BillingPeriodStart " + h.period.From.String()}
+	case iv.opts.Currency != "" && h.currency != iv.opts.Currency:
+		return h, 0, &refusal{field: "BillingCurrency", value: h.currency, reason: "is not " + iv.opts.Currency + ", in which the file is expected to be billed"}
+	}
+	if h.paidIn != "" && h.paidIn != h.currency {
+		iv.warn("the invoice is paid in another currency; its amounts in that are not kept", h.paidIn)
+	}
+	return h, max(created, updated), nil
+}
+
+// unlike returns the column in which two rows of an invoice differ, "" when
+// they do not.
+func (h *head) unlike(first *head) string {
+	switch {
+	case h.currency != first.currency:
+		return "BillingCurrency"
+	case h.status != first.status:
+		return "InvoiceIssueStatus"
+	case h.issued != first.issued:
+		return "InvoiceIssueDate"
+	case h.due != first.due:
+		return "PaymentDueDate"
+	case h.period.From != first.period.From:
+		return "BillingPeriodStart"
+	case h.period.To != first.period.To:
+		return "BillingPeriodEnd"
+	case h.paidIn != first.paidIn:
+		return "PaymentCurrency"
+	case h.terms != first.terms:
+		return "PaymentTerms"
+	case h.order != first.order:
+		return "PurchaseOrderNumber"
+	case h.referenced != first.referenced:
+		return "ReferenceInvoiceId"
+	case h.generated != first.generated:
+		return columnGenerated
+	}
+	return ""
+}
+
+// end hands out the invoices in the order in which they first appeared.
+func (iv *invoices) end() error {
+	for _, inv := range iv.list {
+		if err := iv.ctx.Err(); err != nil {
+			return err
+		}
+		if len(inv.lines) == 0 {
+			continue // none of its rows was good
+		}
+		iv.line = inv.lines[0]
+		why := &refusal{field: "InvoiceId", value: inv.key[2], reason: fmt.Sprintf("is an invoice that is refused whole, for line %d", inv.refused)}
+		if inv.refused == 0 {
+			err := iv.hand(inv)
+			if err == nil {
+				continue
+			}
+			if !errors.As(err, &why) {
+				return fmt.Errorf("line %d: %w", inv.lines[0], err)
+			}
+			why.reason += "; the invoice is refused whole"
+		}
+		for _, line := range inv.lines {
+			iv.bad(line, why)
+		}
+	}
+	if iv.lost {
+		iv.warn("rows that name no invoice were not imported: the invoices of this file may lack them", "")
+	}
+	return nil
+}
+
+// hand hands out one invoice.
+func (iv *invoices) hand(inv *invoice) error {
+	h := &inv.head
+	e := &domain.InvoiceReceived{
+		InvoiceIssuerName: inv.key[0], BillingAccountID: inv.key[1], InvoiceID: inv.key[2],
+		Total:     domain.Money{Amount: inv.total, Currency: h.currency},
+		IssueDate: h.issued, Status: h.status, PaymentDueDate: h.due, PaymentCurrency: h.paidIn, PaymentTerms: h.terms,
+		PurchaseOrder: h.order, ReferenceInvoiceID: h.referenced, BillingPeriod: h.period,
+		Details: inv.details, Generated: h.generated,
+	}
+	size := 0
+	for _, d := range inv.details {
+		size += len(d.InvoiceDetailID) + len(d.ChargeCategory) + len(d.Description) + len(d.Grain) + 32
+	}
+	if len(e.Details) > maxDetails || size > maxDetailBytes {
+		iv.warn(fmt.Sprintf("an invoice has more than %d details or %d bytes of them: only its total is kept", maxDetails, maxDetailBytes), e.InvoiceID)
+		e.Details = nil
+	}
+	at := inv.at
+	if at == 0 {
+		at = h.issued
+	}
+	if at == 0 {
+		at = h.period.To
+	}
+	return iv.emit(at, e.InvoiceID, e)
+}

@@ -1,0 +1,180 @@
+package focus
+
+import (
+	"math/big"
+	"strconv"
+	"strings"
+	"time"
+	_ "time/tzdata" // zones must mean the same on every machine
+	"unicode/utf8"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+)
+
+// isNull reports whether a value that is not empty stands for null. FOCUS
+// leaves null fields empty; the sample data of its own project do not.
+func isNull(v string) bool { return v == "NULL" || v == "null" || v == "(null)" }
+
+// What a number may have, as domain.Validate holds it.
+const (
+	maxDecimals = 18
+	maxDigits   = 24 // before the point
+)
+
+// parseDecimal reads a number exactly, or says why it cannot. FOCUS allows no
+// exponent; exports that went through floating point have one, and it is read
+// where the number that it writes has no more decimals than any other may.
+func parseDecimal(s string) (domain.Decimal, string) {
+	zero := domain.Decimal{}
+	if len(s) > 80 {
+		return zero, "is not a number: it has more than 80 characters"
+	}
+	mantissa, exponent := s, 0
+	if i := strings.IndexAny(s, "eE"); i >= 0 {
+		e, err := strconv.ParseInt(s[i+1:], 10, 16)
+		if err != nil {
+			return zero, notANumber(s)
+		}
+		mantissa, exponent = s[:i], int(e)
+	}
+	digits, negative := strings.CutPrefix(mantissa, "-")
+	whole, fraction, _ := strings.Cut(digits, ".")
+	if whole+fraction == "" || !isDigits(whole) || !isDigits(fraction) {
+		return zero, notANumber(s)
+	}
+	// The number is coefficient × 10^-scale, without zeros in front of it or
+	// behind it.
+	coefficient := strings.TrimLeft(whole+fraction, "0")
+	if coefficient == "" {
+		return zero, ""
+	}
+	scale := len(fraction) - exponent
+	trimmed := strings.TrimRight(coefficient, "0")
+	scale -= len(coefficient) - len(trimmed)
+	switch {
+	case len(trimmed)-scale > maxDigits:
+		return zero, "is 1e" + strconv.Itoa(maxDigits) + " or more"
+	case scale > maxDecimals:
+		return zero, "has " + strconv.Itoa(scale) + " digits behind the point, at most " + strconv.Itoa(maxDecimals) + " are kept exactly"
+	case scale < 0:
+		trimmed += strings.Repeat("0", -scale)
+		scale = 0
+	}
+	if negative {
+		trimmed = "-" + trimmed
+	}
+	if n, err := strconv.ParseInt(trimmed, 10, 64); err == nil {
+		return decimal.New(n, -int32(scale)), ""
+	}
+	n, ok := new(big.Int).SetString(trimmed, 10)
+	if !ok {
+		return zero, notANumber(s)
+	}
+	return decimal.NewFromBigInt(n, -int32(scale)), ""
+}
+
+func isDigits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// notANumber names the commonest reasons.
+func notANumber(s string) string {
+	switch {
+	case strings.HasPrefix(s, "+"):
+		return "has a plus sign, which FOCUS does not allow"
+	case strings.ContainsRune(s, ',') && strings.Trim(s, "-.,0123456789") == "":
+		return "has a comma: FOCUS writes numbers without thousands separators, with a point before the decimals"
+	case strings.ContainsAny(s, "$€£¥"):
+		return "has a currency sign: FOCUS names the currency in a column of its own"
+	}
+	return "is not a number"
+}
+
+// clock reads the times of a file: RFC 3339, or local times of one zone.
+type clock struct {
+	zone *time.Location // nil: times without a zone are refused
+}
+
+// layouts of times with a zone besides RFC 3339, after a blank was made a T:
+// Azure writes no seconds.
+const withoutSeconds = "2006-01-02T15:04Z07:00"
+
+// parse reads a time, or says why it cannot.
+func (k clock) parse(s string) (domain.Instant, string) {
+	const want = "is not a time such as 2026-05-01T00:00:00Z"
+	if len(s) > 40 {
+		return 0, want
+	}
+	if utc, ok := strings.CutSuffix(s, " UTC"); ok { // as BigQuery writes it
+		s = utc + "Z"
+	}
+	s = strings.Replace(s, " ", "T", 1)
+	for _, layout := range []string{time.RFC3339Nano, withoutSeconds} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return instantOf(t)
+		}
+	}
+	for _, layout := range []string{"2006-01-02T15:04:05.999999999", "2006-01-02T15:04", "2006-01-02"} {
+		naive, err := time.Parse(layout, s)
+		if err != nil {
+			continue
+		}
+		if k.zone == nil {
+			return 0, "has no time zone: say which zone the file's times are in, or write them with a trailing Z"
+		}
+		return inZone(naive, k.zone)
+	}
+	return 0, want
+}
+
+func instantOf(t time.Time) (domain.Instant, string) {
+	if y := t.UTC().Year(); y < 1970 || y > 2260 {
+		return 0, "is outside the years 1970 to 2260"
+	}
+	return domain.InstantOf(t), ""
+}
+
+// inZone finds the one moment at which clocks in the zone showed a local time.
+// Where clocks are put forward there is none, where they are put back there are
+// two; either is refused, because a guess moves a charge by an hour.
+func inZone(naive time.Time, zone *time.Location) (domain.Instant, string) {
+	var first time.Time
+	found := 0
+	for _, around := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
+		_, offset := naive.Add(around).In(zone).Zone()
+		t := naive.Add(-time.Duration(offset) * time.Second)
+		if _, at := t.In(zone).Zone(); at == offset && (found == 0 || !t.Equal(first)) {
+			first = t
+			found++
+		}
+	}
+	switch found {
+	case 0:
+		return 0, "does not exist in " + zone.String() + ": clocks were put forward over it"
+	case 1:
+		return instantOf(first)
+	default:
+		return 0, "happened twice in " + zone.String() + ": clocks were put back over it; write it with its offset"
+	}
+}
+
+// clip shortens a value for display to whole characters of UTF-8.
+func clip(s string) string {
+	const most = 120
+	s = strings.ToValidUTF8(s, "�")
+	if len(s) <= most {
+		return s
+	}
+	cut := most
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}
