@@ -93,6 +93,19 @@ func DrawUsage(t *rapid.T) *Log {
 	return l
 }
 
+// DrawDemand returns a random log about one cluster, which may be registered
+// and move, and its demand.
+func DrawDemand(t *rapid.T) *Log {
+	l := NewLog()
+	for i := range rapid.IntRange(0, 2).Draw(t, "places") {
+		l.Append(Cluster("c1", []string{"acme", "beta"}[i], "p", []string{"us", "ap"}[i], Start+domain.Instant(2*i)*domain.Hour))
+	}
+	for range rapid.IntRange(1, 40).Draw(t, "events") {
+		l.Append(drawEvent(t, "c1", "n1", 13))
+	}
+	return l
+}
+
 // drawEvent returns an event of a kind, which is a number below; above them it
 // is a sample.
 func drawEvent(t *rapid.T, cluster, node string, kind int) domain.Envelope {
