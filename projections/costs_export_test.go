@@ -13,3 +13,12 @@ func CostHours(view View, spans []domain.Interval, yield func(*attribution.NodeH
 	}
 	return c.nodes, c.usage(spans, yield)
 }
+
+// MonthTerms shows the tests what a month is divided by.
+func MonthTerms(view View, month domain.Interval) ([]CostPolicy, []attribution.Commitment, []attribution.Invoice, []Exception, error) {
+	l, err := readLedger(view, month)
+	if err != nil {
+		return nil, nil, nil, nil, err
+	}
+	return l.policies, l.commitments, l.invoices, sortExceptions(l.exceptions), nil
+}

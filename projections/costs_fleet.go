@@ -2,7 +2,9 @@ package projections
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -24,8 +26,11 @@ type costFleet struct {
 type deploymentName struct{ cluster, deployment string }
 
 // readCostFleet describes every node that was in service or reported within a
-// span of time.
+// span of time, in whole hours.
 func readCostFleet(view View, span domain.Interval) (*costFleet, error) {
+	if !span.Empty() {
+		span = domain.Interval{From: span.From.HourStart(), To: (span.To - 1).HourStart() + domain.Hour}
+	}
 	f, err := readFleet(view)
 	if err != nil {
 		return nil, err
@@ -178,20 +183,107 @@ var componentOf = [stateEnd]attribution.Component{
 	Idle: attribution.Idle, Unprovisioned: attribution.Unprovisioned, Unobserved: attribution.Unobserved,
 }
 
-// usage calls yield with the hours of the spans, span after span, and in each
-// by cluster, node and hour. It is the Usage of an [attribution.Input].
+// walks is how many stretches of time usage is read in at once. What lies
+// between spans in one stretch is read and passed over.
+const walks = 8
+
+// usage calls yield with every hour that overlaps one of the spans, whole, by
+// cluster, node and hour. It is the Usage of an [attribution.Input]. Spans are
+// ascending and disjoint: months, as a rule, and a few hours long ago that a
+// correction is for. Each stretch is a walk of its own, and the walks take turns
+// so that a node's hours come together.
 func (c *costFleet) usage(spans []domain.Interval, yield func(*attribution.NodeHour) error) error {
-	for _, span := range spans {
-		h := nodeHours{fleet: c, yield: yield}
-		err := EachDeviceHour(c.view, span.From, span.To, h.add)
-		if err == nil {
-			err = h.flush()
+	hours, stretches := wholeHours(spans)
+	if len(stretches) == 1 {
+		return c.walk(stretches[0], hours, yield)
+	}
+	next := make([]func() (*attribution.NodeHour, bool), len(stretches))
+	failed := make([]error, len(stretches))
+	heads := make([]*attribution.NodeHour, len(stretches))
+	for i, s := range stretches {
+		pull, stop := iter.Pull(func(take func(*attribution.NodeHour) bool) {
+			failed[i] = c.walk(s, hours, func(h *attribution.NodeHour) error {
+				if !take(h) {
+					return errStopped
+				}
+				return nil
+			})
+		})
+		defer stop()
+		next[i] = pull
+		heads[i], _ = pull()
+	}
+	for {
+		// Nodes are numbered by name and then by time, and so are stretches.
+		first := -1
+		for i, h := range heads {
+			if failed[i] != nil {
+				return failed[i]
+			}
+			if h != nil && (first < 0 || h.Node < heads[first].Node) {
+				first = i
+			}
 		}
-		if err != nil {
+		if first < 0 {
+			return nil
+		}
+		if err := yield(heads[first]); err != nil {
 			return err
 		}
+		heads[first], _ = next[first]()
 	}
-	return nil
+}
+
+// errStopped ends a walk that nobody listens to any more.
+var errStopped = errors.New("stopped")
+
+// wholeHours rounds spans out to whole hours, and joins them into at most so
+// many stretches, across the shortest gaps.
+func wholeHours(spans []domain.Interval) (hours, stretches []domain.Interval) {
+	for _, s := range spans {
+		if s.Empty() {
+			continue
+		}
+		s = domain.Interval{From: s.From.HourStart(), To: (s.To - 1).HourStart() + domain.Hour}
+		if n := len(hours); n > 0 && s.From <= hours[n-1].To {
+			hours[n-1].To = max(hours[n-1].To, s.To)
+			continue
+		}
+		hours = append(hours, s)
+	}
+	stretches = slices.Clone(hours)
+	for len(stretches) > walks {
+		at := 1
+		for i := 2; i < len(stretches); i++ {
+			if stretches[i].From-stretches[i-1].To < stretches[at].From-stretches[at-1].To {
+				at = i
+			}
+		}
+		stretches[at-1].To = stretches[at].To
+		stretches = slices.Delete(stretches, at, at+1)
+	}
+	return hours, stretches
+}
+
+// walk calls yield with the hours within a stretch.
+func (c *costFleet) walk(stretch domain.Interval, hours []domain.Interval, yield func(*attribution.NodeHour) error) error {
+	h := nodeHours{fleet: c, yield: yield}
+	err := EachDeviceHour(c.view, stretch.From, stretch.To, func(d *DeviceHour) error {
+		i, _ := slices.BinarySearchFunc(hours, d.Hour, func(s domain.Interval, t domain.Instant) int {
+			if s.To <= t {
+				return -1
+			}
+			return 1
+		})
+		if d.Hour < hours[i].From {
+			return nil
+		}
+		return h.add(d)
+	})
+	if err != nil {
+		return err
+	}
+	return h.flush()
 }
 
 // nodeHours gathers the GPUs of a node's hour.
