@@ -91,43 +91,8 @@ func (a *app) apply(ctx context.Context, files []string, dryRun bool, key string
 		envs, refs = append(envs, got.Envelopes...), append(refs, got.References...)
 	}
 	return a.with(ctx, func(h *home) error {
-		ans := applyAnswer{Changes: []change{}}
-		var todo []domain.Envelope
-		if err := h.view(ctx, func(v projections.View) error {
-			if err := resolve(v, envs, refs); err != nil {
-				return err
-			}
-			auth, err := projections.NewAuthority(v)
-			if err != nil {
-				return err
-			}
-			for i := range envs {
-				before, err := projections.Declared(v, auth, &envs[i])
-				if err != nil {
-					return err
-				}
-				// It takes effect when the file says, unless that would leave it
-				// behind what holds already.
-				if before != nil && before.Order.Effective > envs[i].Time {
-					envs[i].Time = now()
-				}
-				c := change{Action: "add", Type: envs[i].Event.Type(), Of: scopeOf(&envs[i]), Name: envs[i].Subject, After: envs[i].Event}
-				if before != nil {
-					same, err := projections.SameEvent(before.Event, envs[i].Event)
-					if err != nil {
-						return err
-					}
-					if same && before.Workspace == envs[i].Workspace {
-						ans.Unchanged++
-						continue
-					}
-					c.Action, c.Before = "change", before.Event
-				}
-				ans.Changes = append(ans.Changes, c)
-				todo = append(todo, envs[i])
-			}
-			return nil
-		}); err != nil {
+		ans, todo, err := h.changes(ctx, envs, refs)
+		if err != nil {
 			return err
 		}
 		if !a.json {
@@ -161,6 +126,49 @@ func (a *app) apply(ctx context.Context, files []string, dryRun bool, key string
 		}
 		return nil
 	})
+}
+
+// changes compares declarations with what the log says, and returns those that
+// are to be appended.
+func (h *home) changes(ctx context.Context, envs []domain.Envelope, refs []manifest.Reference) (applyAnswer, []domain.Envelope, error) {
+	ans := applyAnswer{Changes: []change{}}
+	var todo []domain.Envelope
+	err := h.view(ctx, func(v projections.View) error {
+		if err := resolve(v, envs, refs); err != nil {
+			return err
+		}
+		auth, err := projections.NewAuthority(v)
+		if err != nil {
+			return err
+		}
+		for i := range envs {
+			before, err := projections.Declared(v, auth, &envs[i])
+			if err != nil {
+				return err
+			}
+			// It takes effect when the file says, unless that would leave it
+			// behind what holds already.
+			if before != nil && before.Order.Effective > envs[i].Time {
+				envs[i].Time = now()
+			}
+			c := change{Action: "add", Type: envs[i].Event.Type(), Of: scopeOf(&envs[i]), Name: envs[i].Subject, After: envs[i].Event}
+			if before != nil {
+				same, err := projections.SameEvent(before.Event, envs[i].Event)
+				if err != nil {
+					return err
+				}
+				if same && before.Workspace == envs[i].Workspace {
+					ans.Unchanged++
+					continue
+				}
+				c.Action, c.Before = "change", before.Event
+			}
+			ans.Changes = append(ans.Changes, c)
+			todo = append(todo, envs[i])
+		}
+		return nil
+	})
+	return ans, todo, err
 }
 
 // tryOut says of a dry run what appending would be refused for. A home without
