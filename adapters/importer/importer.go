@@ -79,6 +79,9 @@ type Options struct {
 	// demand other names, as "1" the name "us-east-1". A name that is not in
 	// them stays, with a warning where others are.
 	Regions, Models map[string]string
+	// Standing takes pods for a mix that stands from the epoch on and never ends,
+	// whatever the file says of their times: something to pack, not a schedule.
+	Standing bool
 	// Historical declares that every fact was known when it became true, so
 	// that backtests may use it; otherwise it is known from when it is appended.
 	Historical bool
@@ -148,6 +151,9 @@ func SourceName(kind Kind, sum [32]byte, o Options) string {
 	}
 	if kind == Nodes || kind == Pods {
 		set("epoch", o.Epoch.String())
+	}
+	if kind == Pods && o.Standing {
+		set("standing", "true")
 	}
 	if kind != Pods && kind != Prices {
 		set("zone", o.Zone)

@@ -72,6 +72,10 @@ func (p *podReader) row(c *cells) error {
 		return c.refused
 	}
 	p.names[ev.Deployment] = c.line
+	if p.opts.Standing {
+		created, _ = shifted(p.opts.Epoch, domain.Instant(p.opts.Shift))
+		ends = false
+	}
 	for model := range strings.SplitSeq(spec, "|") {
 		if model = strings.TrimSpace(model); model == "" {
 			continue

@@ -127,7 +127,15 @@ as_of, source.`,
 			must(sub.MarkFlagRequired("workspace"))
 			f.StringVar(&fl.epoch, "epoch", "", "time that second 0 of the file stands for (required)")
 			must(sub.MarkFlagRequired("epoch"))
+			f.BoolVar(&fl.opts.Standing, "standing", false, "take the file for a mix that stands from --epoch on and never ends, whatever it says of times")
+		case importer.Demand:
+			f.StringToStringVar(&fl.opts.Regions, "region-of", nil, "names for regions, as 1=us-east-1")
+			f.StringToStringVar(&fl.opts.Models, "model-of", nil, "names for models or machine types, as A=p4d.24xlarge")
 		case importer.Usage:
+			f.StringVar(&fl.opts.SKU, "sku", "", "instance type of the nodes, as bills name it")
+			f.StringVar(&fl.opts.Account, "account", "", "billing account that pays for the nodes")
+			f.Uint64Var(&fl.opts.CPUMilli, "node-cpu-milli", 0, "thousandths of a CPU in a full node")
+			f.Uint64Var(&fl.opts.MemoryMiB, "node-memory-mib", 0, "memory of a full node")
 			f.StringVar(&fl.opts.GPUModel, "gpu-model", "", "GPU model of the nodes (required)")
 			must(sub.MarkFlagRequired("gpu-model"))
 			f.IntVar(&fl.opts.NodeGPUs, "node-gpus", 8, "GPUs in a node")
