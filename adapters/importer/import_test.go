@@ -430,9 +430,9 @@ func TestLocalTimesFollowTheClocksOfTheirZone(t *testing.T) {
 // Standing pods are a mix to pack: all of them are there from the epoch on.
 func TestStandingPods(t *testing.T) {
 	text := "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time\na,1000,1024,1,1000,50,70\nb,1000,1024,0,0,60,90\n"
-	opts := Options{Cluster: "lab", Workspace: "research", Epoch: domain.Instant(1_700_000_000) * domain.Second, Standing: true}
+	opts := importer.Options{Cluster: "lab", Workspace: "research", Epoch: domain.Instant(1_700_000_000) * domain.Second, Standing: true}
 	got := 0
-	sum, err := Run(context.Background(), Pods, strings.NewReader(text), "pods.csv", opts, func(env *domain.Envelope) error {
+	sum, err := importer.Run(context.Background(), importer.Pods, strings.NewReader(text), "pods.csv", opts, func(env *domain.Envelope) error {
 		if _, ok := env.Event.(*domain.DeploymentChanged); !ok || env.Time != opts.Epoch {
 			t.Errorf("%T at %s", env.Event, env.Time)
 		}
@@ -442,7 +442,7 @@ func TestStandingPods(t *testing.T) {
 	if err != nil || got != 2 || sum.Bad != 0 {
 		t.Fatalf("%d events, %+v, %v", got, sum, err)
 	}
-	if a, b := SourceName(Pods, [32]byte{}, opts), SourceName(Pods, [32]byte{}, Options{Cluster: "lab", Workspace: "research", Epoch: opts.Epoch}); a == b {
+	if a, b := importer.SourceName(importer.Pods, [32]byte{}, opts), importer.SourceName(importer.Pods, [32]byte{}, importer.Options{Cluster: "lab", Workspace: "research", Epoch: opts.Epoch}); a == b {
 		t.Error("a standing mix and a schedule are one source")
 	}
 }
