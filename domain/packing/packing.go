@@ -4,10 +4,35 @@
 // needed at least, what did not fit and which constraint was in the way, and
 // how many GPUs are stranded: free, and of no use to the workloads that there
 // are.
+//
+// [Pack] is given the machines, [Need] the kinds of machines. Both try a fixed
+// list of greedy orders and keep the best outcome, which is a heuristic: how
+// far it can be from the optimum is for [Result.LowerBound] to say, which is
+// proven. [Fragmentation] judges machines as they are.
+//
+// What always holds: no machine is filled beyond what it has, in CPU, in memory
+// or on any one GPU; every replica is placed or counted as unplaced; every
+// machine that did not take an unplaced replica is counted under the constraint
+// that ruled it out. Results are in the order of ids, and the same nodes and
+// workloads in any order give the same result.
+//
+// Equal workloads are placed together and so are equal machines: with W
+// different workloads and S different states of machines, an order takes
+// O(W·S) weighings, however many replicas and machines there are. Under the
+// orders that weigh fragmentation a weighing looks at up to 256 workloads.
+//
+// Not covered: gangs (replicas that must start together on several nodes of one
+// fabric), MIG layouts (a slice is packed as the part of a GPU that it is,
+// whatever profiles are beside it), priorities and eviction.
 package packing
+
+import "slices"
 
 // Method is the version of this package's method. A plan names it.
 const Method = "packing/1"
+
+// Unlimited stands for a bound that is not there.
+const Unlimited = -1
 
 // Node is a machine, or a kind of machine of which there are several.
 type Node struct {
@@ -22,9 +47,22 @@ type Node struct {
 	MemoryMiB      int64
 	Certifications []string
 	Dedicated      string // workspace that alone may use it, "" for any
+	Held           Held   // what is in use already, by whom does not matter
+}
+
+// Held is the part of a machine that is in use and stays so. A machine of which
+// something is held takes no dedicated workload.
+type Held struct {
+	GPUMilli  []int64 // of each GPU, 0 to 1000; missing ones are free
+	CPUMilli  int64
+	MemoryMiB int64
 }
 
 // Workload is a number of equal replicas.
+//
+// An id under ApartNode or ApartCluster keeps the two workloads apart whichever
+// of them names it. The workload's own id keeps its replicas apart from each
+// other. An id that no workload has means nothing.
 type Workload struct {
 	ID         string
 	Workspace  string
@@ -41,7 +79,7 @@ type Workload struct {
 	Countries      []string // residency; none: any
 	Certifications []string // all needed
 	Clusters       []string // clusters allowed; none: any
-	Dedicated      bool     // shares no node with anyone
+	Dedicated      bool     // shares no node with another workload
 	MaxPerNode     int      // replicas on a node at most; 0: no bound
 	ApartNode      []string // ids of workloads with which it shares no node
 	ApartCluster   []string // ids of workloads with which it shares no cluster
@@ -64,3 +102,93 @@ const (
 	CPUConstraint           Constraint = "cpu"
 	MemoryConstraint        Constraint = "memory"
 )
+
+// Options say how much effort to make.
+type Options struct {
+	// Work is the number of weighings (see the package comment) after which no
+	// further order is begun; the first order is always finished. 0 stands for
+	// DefaultWork.
+	Work int64
+}
+
+// DefaultWork is some seconds of one core.
+const DefaultWork = 50_000_000
+
+// Pack places workloads on machines. Of all orders it keeps the outcome with
+// the most GPUs placed, then the most replicas, then the fewest machines used,
+// then the fewest stranded GPUs.
+//
+// It fails when an id is used twice and when a quantity has no meaning or is
+// beyond what is counted exactly: negative, a count below 1, more than one GPU
+// but not whole ones.
+func Pack(nodes []Node, workloads []Workload, opts Options) (*Result, error) {
+	p, err := compile(nodes, workloads, false)
+	if err != nil {
+		return nil, err
+	}
+	return p.best(packOrders, opts).result(), nil
+}
+
+// Need says how many machines of the given kinds hold all workloads. A kind's
+// Count is the most there can be; 0 and Unlimited both stand for any number. A
+// machine is opened when no opened one takes the replica. Of all orders it
+// keeps the outcome with the most GPUs placed, then the most replicas, then the
+// fewest machines, then the fewest GPUs in them. Machines of different kinds
+// count alike: what they cost is for the caller to weigh, kind by kind.
+//
+// It fails as [Pack] does, and when a kind has something held.
+func Need(kinds []Node, workloads []Workload, opts Options) (*Result, error) {
+	p, err := compile(kinds, workloads, true)
+	if err != nil {
+		return nil, err
+	}
+	return p.best(needOrders, opts).result(), nil
+}
+
+// best runs orders until the work is spent, and returns the best outcome.
+func (p *problem) best(orders []order, opts Options) *run {
+	left := opts.Work
+	if left <= 0 {
+		left = DefaultWork
+	}
+	var best *run
+	for i := range orders {
+		r := p.run(&orders[i])
+		if best == nil || r.better(best) {
+			best = r
+		}
+		if left -= r.work; left <= 0 {
+			break
+		}
+	}
+	return best
+}
+
+// better reports whether r is strictly the better outcome: on a tie the earlier
+// order stays.
+func (r *run) better(than *run) bool {
+	if c := slices.Compare(r.worth(), than.worth()); c != 0 {
+		return c < 0
+	}
+	return r.stranded().Cmp(than.stranded()) < 0
+}
+
+// worth lists what an outcome is judged by, smaller being better.
+func (r *run) worth() []int64 {
+	var milli, replicas int64
+	for i, n := range r.left {
+		milli += int64(n) * r.p.demands[i].gpuMilli()
+		replicas += int64(n)
+	}
+	used, gpus := int64(0), int64(0)
+	for _, g := range r.groups {
+		if g.used && g.n > 0 {
+			used += int64(g.n)
+			gpus += int64(g.n) * int64(len(g.free))
+		}
+	}
+	if !r.p.open {
+		gpus = 0
+	}
+	return []int64{milli, replicas, used, gpus}
+}

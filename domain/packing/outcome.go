@@ -1,0 +1,235 @@
+package packing
+
+import (
+	"cmp"
+	"slices"
+)
+
+// result spells an outcome out in ids.
+func (r *run) result() *Result {
+	res := &Result{Method: Method, Order: r.order.name, Machines: []Machine{}, Used: []Used{}, Unplaced: []Unplaced{}, Stranded: r.fragmentation()}
+	for i := range r.p.demands {
+		d := &r.p.demands[i]
+		res.GPUMilliNeeded += int64(d.replicas) * d.gpuMilli()
+		res.GPUMilliPlaced += int64(d.replicas-r.left[i]) * d.gpuMilli()
+	}
+	for _, s := range res.Stranded {
+		res.GPUMilliTotal += s.TotalMilli
+	}
+	r.spell(res)
+	used := make(map[string]int, len(r.p.nodes))
+	for _, m := range res.Machines {
+		used[m.Node] += m.Machines
+		res.NodesUsed += m.Machines
+	}
+	for i := range r.p.nodes {
+		res.Used = append(res.Used, Used{Node: r.p.nodes[i].ID, Machines: used[r.p.nodes[i].ID]})
+	}
+	for i := range r.p.demands {
+		if r.left[i] > 0 {
+			r.explain(res, i)
+		}
+	}
+	slices.SortFunc(res.Unplaced, func(a, b Unplaced) int { return cmp.Compare(a.Workload, b.Workload) })
+	res.LowerBound = r.p.lowerBound()
+	return res
+}
+
+// filled is machines of a class with the same demands on the same GPUs.
+type filled struct {
+	class, n int
+	on       []seat // by demand, then by GPU
+}
+
+type seat struct {
+	demand int
+	gpus   []int // ascending
+}
+
+func (s seat) compare(t seat) int {
+	return cmp.Or(cmp.Compare(s.demand, t.demand), slices.Compare(s.gpus, t.gpus))
+}
+
+func (f *filled) compare(g *filled) int {
+	return cmp.Or(cmp.Compare(f.class, g.class), slices.CompareFunc(f.on, g.on, seat.compare))
+}
+
+// spell lists machines and what is on them. Equal machines are taken, and equal
+// workloads are handed out, in the order of their ids.
+func (r *run) spell(res *Result) {
+	var all []filled
+	for _, g := range r.groups {
+		for _, b := range g.batches {
+			if b.on != nil {
+				all = append(all, filled{g.class, b.n, r.p.seat(g.class, b.on)})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b filled) int { return a.compare(&b) })
+	// Machines of equal contents are told at once.
+	merged := all[:0]
+	for _, f := range all {
+		if last := len(merged) - 1; last >= 0 && merged[last].compare(&f) == 0 {
+			merged[last].n += f.n
+		} else {
+			merged = append(merged, f)
+		}
+	}
+
+	nodes := make([]stock, len(r.p.classes))
+	for c := range r.p.classes {
+		for _, i := range r.p.classes[c].nodes {
+			n := r.p.nodes[i].Count
+			if n <= 0 {
+				n = unbounded
+			}
+			nodes[c].add(r.p.nodes[i].ID, n)
+		}
+	}
+	loads := make([]stock, len(r.p.demands))
+	for d := range r.p.demands {
+		for _, i := range r.p.demands[d].loads {
+			loads[d].add(r.p.loads[i].ID, r.p.loads[i].Replicas)
+		}
+	}
+	for _, f := range merged {
+		for f.n > 0 {
+			// As many machines as are of one node and hold the same workloads.
+			n := nodes[f.class].most(1, f.n)
+			for i := 0; i < len(f.on); {
+				same := i
+				for same < len(f.on) && f.on[same].demand == f.on[i].demand {
+					same++
+				}
+				n = loads[f.on[i].demand].most(same-i, n)
+				i = same
+			}
+			m := Machine{Node: nodes[f.class].take(n), Machines: n}
+			for _, s := range f.on {
+				id := loads[s.demand].take(n)
+				last := len(m.On) - 1
+				if last < 0 || m.On[last].Workload != id {
+					m.On = append(m.On, Share{Workload: id})
+					last++
+				}
+				m.On[last].Replicas++
+				m.On[last].GPUs = append(m.On[last].GPUs, s.gpus...)
+			}
+			slices.SortFunc(m.On, func(a, b Share) int { return cmp.Compare(a.Workload, b.Workload) })
+			res.Machines = append(res.Machines, m)
+			f.n -= n
+		}
+	}
+	slices.SortStableFunc(res.Machines, func(a, b Machine) int { return cmp.Compare(a.Node, b.Node) })
+}
+
+// stock hands out ids, each as often as it was added.
+type stock struct {
+	ids []string
+	n   []int
+}
+
+func (s *stock) add(id string, n int) {
+	if n > 0 {
+		s.ids, s.n = append(s.ids, id), append(s.n, n)
+	}
+}
+
+// most returns for how many machines, up to a limit and at least one, the next
+// each times as many ids are the same.
+func (s *stock) most(each, limit int) int { return max(1, min(limit, s.n[0]/each)) }
+
+// take takes an id n times and returns it.
+func (s *stock) take(n int) string {
+	id := s.ids[0]
+	if s.n[0] -= n; s.n[0] == 0 {
+		s.ids, s.n = s.ids[1:], s.n[1:]
+	}
+	return id
+}
+
+// seat says on which GPUs of an empty machine of the class its contents sit:
+// always the lowest of those that will do.
+func (p *problem) seat(class int, on *content) []seat {
+	var list []*content
+	for ; on != nil; on = on.below {
+		list = append(list, on)
+	}
+	free := freeGPUs(p.classes[class].node)
+	seats := make([]seat, 0, len(list))
+	for _, c := range slices.Backward(list) {
+		d := &p.demands[c.demand]
+		s := seat{demand: c.demand}
+		switch {
+		case d.part > 0:
+			i := slices.Index(free, c.from)
+			free[i] -= d.part
+			s.gpus = []int{i}
+		case d.whole > 0:
+			for i := 0; len(s.gpus) < d.whole; i++ {
+				if free[i] == 1000 {
+					free[i] = 0
+					s.gpus = append(s.gpus, i)
+				}
+			}
+		}
+		seats = append(seats, s)
+	}
+	slices.SortFunc(seats, seat.compare)
+	return seats
+}
+
+// tried lists the constraints in their order.
+var tried = []Constraint{
+	ModelConstraint, PlacementConstraint, ResidencyConstraint, CertificationConstraint, DedicatedConstraint,
+	ApartConstraint, MaxPerNodeConstraint, GPUConstraint, CPUConstraint, MemoryConstraint,
+}
+
+// told returns for how many machines a group stands where machines are counted:
+// what is not open of a kind without a bound counts once.
+func (r *run) told(g *group) int {
+	if g.n < unbounded {
+		return g.n
+	}
+	opened := 0
+	for _, h := range r.groups {
+		if h.class == g.class && h.used {
+			opened += h.n
+		}
+	}
+	n := 0
+	for _, i := range r.p.classes[g.class].nodes {
+		if c := r.p.nodes[i].Count; c > 0 { // taken in this order, as in spell
+			n += max(0, c-opened)
+			opened -= min(opened, c)
+		} else {
+			n++
+			opened = 0
+		}
+	}
+	return n
+}
+
+// explain says of a demand that was not placed wholly what ruled machines out.
+func (r *run) explain(res *Result, demand int) {
+	machines := map[Constraint]int{}
+	for _, g := range r.groups {
+		if g.n > 0 {
+			machines[r.refuses(&g.state, demand)] += r.told(g)
+		}
+	}
+	by := []RuledOut{}
+	for _, c := range tried {
+		if machines[c] > 0 {
+			by = append(by, RuledOut{c, machines[c]})
+		}
+	}
+	left := r.left[demand]
+	for _, i := range slices.Backward(r.p.demands[demand].loads) {
+		w := &r.p.loads[i]
+		if n := min(left, w.Replicas); n > 0 {
+			res.Unplaced = append(res.Unplaced, Unplaced{w.ID, n, slices.Clone(by)})
+			left -= n
+		}
+	}
+}

@@ -1,0 +1,282 @@
+package packing
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Quantities beyond these cannot be added up in 64 bits.
+const (
+	maxAmount   = 1 << 32 // CPU milli, memory MiB of a machine or a replica
+	maxGPUs     = 1 << 10 // of a machine
+	maxReplicas = 1 << 28 // of all workloads
+	maxMachines = 1 << 28 // of all nodes
+)
+
+// problem is nodes and workloads with equal ones put together.
+type problem struct {
+	open    bool // machines are opened as needed
+	nodes   []Node
+	loads   []Workload
+	classes []class
+	demands []demand
+	ruled   [][]Constraint // by demand and class: what never changes
+	// The largest of any machine, at least 1, by which amounts are compared.
+	refGPU, refCPU, refMem int64
+
+	room   []int64   // GPUs, in milli, of the machines that take a demand
+	scarce [3]int64  // by resource: how far it is asked for, the most 1001
+	mix    []mixture // by class
+}
+
+// class is machines that no workload can tell apart.
+type class struct {
+	node    *Node // any of them
+	nodes   []int // into problem.nodes, ascending
+	n       int   // machines; unbounded stands for any number
+	cluster int   // a number for the cluster
+	empty   state
+}
+
+const unbounded = 1 << 40
+
+// demand is workloads that no machine can tell apart. Where it matters which
+// one is where, there is one to a demand.
+type demand struct {
+	load     *Workload // any of them
+	loads    []int     // into problem.loads, ascending
+	replicas int
+	whole    int    // GPUs
+	part     uint16 // thousandths of one
+	cpu, mem int64
+
+	dedicated    bool
+	counted      bool // how many there are on a machine is part of its state
+	maxPerNode   int  // 0: no bound
+	apartNode    []int
+	apartCluster []int
+}
+
+func (d *demand) gpuMilli() int64 { return int64(d.whole)*1000 + int64(d.part) }
+
+func (n *Node) check(open bool) error {
+	switch {
+	case n.Count < Unlimited || n.Count < 1 && !open:
+		return fmt.Errorf("node %q: count %d", n.ID, n.Count)
+	case n.GPUs < 0 || n.GPUs > maxGPUs:
+		return fmt.Errorf("node %q: %d GPUs", n.ID, n.GPUs)
+	case n.CPUMilli < 0 || n.CPUMilli > maxAmount:
+		return fmt.Errorf("node %q: CPU of %d milli", n.ID, n.CPUMilli)
+	case n.MemoryMiB < 0 || n.MemoryMiB > maxAmount:
+		return fmt.Errorf("node %q: memory of %d MiB", n.ID, n.MemoryMiB)
+	case open && (len(n.Held.GPUMilli) > 0 || n.Held.CPUMilli != 0 || n.Held.MemoryMiB != 0):
+		return fmt.Errorf("kind %q has something held", n.ID)
+	case len(n.Held.GPUMilli) > n.GPUs:
+		return fmt.Errorf("node %q: %d GPUs held of %d", n.ID, len(n.Held.GPUMilli), n.GPUs)
+	case n.Held.CPUMilli < 0 || n.Held.CPUMilli > n.CPUMilli:
+		return fmt.Errorf("node %q: CPU of %d milli held of %d", n.ID, n.Held.CPUMilli, n.CPUMilli)
+	case n.Held.MemoryMiB < 0 || n.Held.MemoryMiB > n.MemoryMiB:
+		return fmt.Errorf("node %q: memory of %d MiB held of %d", n.ID, n.Held.MemoryMiB, n.MemoryMiB)
+	}
+	for i, h := range n.Held.GPUMilli {
+		if h < 0 || h > 1000 {
+			return fmt.Errorf("node %q: GPU %d has %d milli held", n.ID, i, h)
+		}
+	}
+	return nil
+}
+
+func (w *Workload) check() error {
+	switch {
+	case w.Replicas < 0 || w.Replicas > maxReplicas:
+		return fmt.Errorf("workload %q: %d replicas", w.ID, w.Replicas)
+	case w.GPUMilli < 0 || w.GPUMilli > 1000*maxGPUs || w.GPUMilli > 1000 && w.GPUMilli%1000 != 0:
+		return fmt.Errorf("workload %q: %d milli of GPU", w.ID, w.GPUMilli)
+	case w.CPUMilli < 0 || w.CPUMilli > maxAmount:
+		return fmt.Errorf("workload %q: CPU of %d milli", w.ID, w.CPUMilli)
+	case w.MemoryMiB < 0 || w.MemoryMiB > maxAmount:
+		return fmt.Errorf("workload %q: memory of %d MiB", w.ID, w.MemoryMiB)
+	case w.MaxPerNode < 0:
+		return fmt.Errorf("workload %q: at most %d replicas a node", w.ID, w.MaxPerNode)
+	}
+	return nil
+}
+
+func compile(nodes []Node, loads []Workload, open bool) (*problem, error) {
+	p := &problem{open: open, refGPU: 1, refCPU: 1, refMem: 1}
+	p.nodes, p.loads = slices.Clone(nodes), slices.Clone(loads)
+	slices.SortFunc(p.nodes, func(a, b Node) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(p.loads, func(a, b Workload) int { return cmp.Compare(a.ID, b.ID) })
+	if err := p.addNodes(); err != nil {
+		return nil, err
+	}
+	if err := p.addLoads(); err != nil {
+		return nil, err
+	}
+	p.ruled = make([][]Constraint, len(p.demands))
+	for d := range p.demands {
+		p.ruled[d] = make([]Constraint, len(p.classes))
+		for c := range p.classes {
+			p.ruled[d][c] = neverOn(p.demands[d].load, p.classes[c].node)
+		}
+	}
+	p.prepare()
+	return p, nil
+}
+
+func (p *problem) addNodes() error {
+	classes, clusters := map[string]int{}, map[string]int{}
+	machines := 0
+	for i := range p.nodes {
+		n := &p.nodes[i]
+		if err := n.check(p.open); err != nil {
+			return err
+		}
+		if i > 0 && n.ID == p.nodes[i-1].ID {
+			return fmt.Errorf("two nodes have the id %q", n.ID)
+		}
+		n.Certifications = set(n.Certifications)
+		count := n.Count
+		if count <= 0 {
+			count = unbounded
+		} else if machines += count; machines > maxMachines || count > maxMachines {
+			return errors.New("too many machines")
+		}
+		empty := emptyState(n)
+		key := fmt.Sprintf("%q %q %q %q %q %v %d %d %v %d %d", n.Cluster, n.Country, n.Model, n.Certifications, n.Dedicated,
+			freeGPUs(n), n.CPUMilli, n.MemoryMiB, empty.held, empty.cpu, empty.mem)
+		c, ok := classes[key]
+		if !ok {
+			c = len(p.classes)
+			classes[key] = c
+			if _, ok := clusters[n.Cluster]; !ok {
+				clusters[n.Cluster] = len(clusters)
+			}
+			empty.class = c
+			p.classes = append(p.classes, class{node: n, cluster: clusters[n.Cluster], empty: empty})
+		}
+		k := &p.classes[c]
+		k.nodes = append(k.nodes, i)
+		k.n = min(k.n+count, unbounded)
+		p.refGPU = max(p.refGPU, int64(n.GPUs)*1000)
+		p.refCPU = max(p.refCPU, n.CPUMilli)
+		p.refMem = max(p.refMem, n.MemoryMiB)
+	}
+	return nil
+}
+
+func (p *problem) addLoads() error {
+	at := make(map[string]int, len(p.loads))
+	replicas := 0
+	for i := range p.loads {
+		w := &p.loads[i]
+		if err := w.check(); err != nil {
+			return err
+		}
+		if i > 0 && w.ID == p.loads[i-1].ID {
+			return fmt.Errorf("two workloads have the id %q", w.ID)
+		}
+		if replicas += w.Replicas; replicas > maxReplicas {
+			return errors.New("too many replicas")
+		}
+		w.Models, w.Countries, w.Certifications, w.Clusters = set(w.Models), set(w.Countries), set(w.Certifications), set(w.Clusters)
+		at[w.ID] = i
+	}
+	apartNode, apartCluster := make([][]int, len(p.loads)), make([][]int, len(p.loads))
+	both := func(apart [][]int, i int, ids []string) {
+		for _, id := range ids {
+			if j, ok := at[id]; ok {
+				apart[i] = append(apart[i], j)
+				apart[j] = append(apart[j], i)
+			}
+		}
+	}
+	for i := range p.loads {
+		both(apartNode, i, p.loads[i].ApartNode)
+		both(apartCluster, i, p.loads[i].ApartCluster)
+	}
+
+	hosts := map[string]bool{} // workspaces that have machines of their own
+	for i := range p.nodes {
+		hosts[p.nodes[i].Dedicated] = true
+	}
+	demands, of := map[string]int{}, make([]int, len(p.loads))
+	for i := range p.loads {
+		w := &p.loads[i]
+		key := w.ID
+		alone := w.Dedicated || w.MaxPerNode > 0 || len(apartNode[i]) > 0 || len(apartCluster[i]) > 0
+		if !alone {
+			workspace := w.Workspace
+			if !hosts[workspace] {
+				workspace = ""
+			}
+			key = fmt.Sprintf("%d %d %d %q %q %q %q %q", w.GPUMilli, w.CPUMilli, w.MemoryMiB,
+				w.Models, w.Countries, w.Certifications, w.Clusters, workspace)
+		}
+		key = fmt.Sprint(alone, " ", key)
+		d, ok := demands[key]
+		if !ok {
+			d = len(p.demands)
+			demands[key] = d
+			p.demands = append(p.demands, demand{
+				load: w, cpu: w.CPUMilli, mem: w.MemoryMiB,
+				whole: int(w.GPUMilli / 1000), part: uint16(w.GPUMilli % 1000),
+				dedicated: w.Dedicated, maxPerNode: w.MaxPerNode,
+				counted: w.MaxPerNode > 0 || len(apartNode[i]) > 0,
+			})
+		}
+		of[i] = d
+		p.demands[d].loads = append(p.demands[d].loads, i)
+		p.demands[d].replicas += w.Replicas
+	}
+	for i := range p.loads {
+		d := &p.demands[of[i]]
+		for _, j := range apartNode[i] {
+			d.apartNode = append(d.apartNode, of[j])
+		}
+		for _, j := range apartCluster[i] {
+			d.apartCluster = append(d.apartCluster, of[j])
+		}
+		d.apartNode, d.apartCluster = set(d.apartNode), set(d.apartCluster)
+	}
+	return nil
+}
+
+// set sorts and drops what is there twice; the argument stays as it is.
+func set[T cmp.Ordered](xs []T) []T {
+	xs = slices.Clone(xs)
+	slices.Sort(xs)
+	return slices.Compact(xs)
+}
+
+// neverOn returns the first constraint that keeps a workload from a node
+// whatever else is on it, "" when there is none. Lists are sorted.
+func neverOn(w *Workload, n *Node) Constraint {
+	allowed := func(list []string, x string) bool {
+		if len(list) == 0 {
+			return true
+		}
+		_, ok := slices.BinarySearch(list, x)
+		return ok
+	}
+	if !allowed(w.Models, n.Model) {
+		return ModelConstraint
+	}
+	if !allowed(w.Clusters, n.Cluster) {
+		return PlacementConstraint
+	}
+	if !allowed(w.Countries, n.Country) {
+		return ResidencyConstraint
+	}
+	for _, c := range w.Certifications {
+		if _, ok := slices.BinarySearch(n.Certifications, c); !ok {
+			return CertificationConstraint
+		}
+	}
+	if n.Dedicated != "" && n.Dedicated != w.Workspace {
+		return DedicatedConstraint
+	}
+	return ""
+}

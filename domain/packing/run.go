@@ -1,0 +1,217 @@
+package packing
+
+import (
+	"cmp"
+	"container/heap"
+	"math/big"
+)
+
+// run is one order at work: machines by state, and what is left to place.
+type run struct {
+	p      *problem
+	order  *order
+	groups []*group
+	byKey  map[string]*group
+	left   []int // replicas, by demand
+	// clusters says which cluster holds a demand that must stay apart from
+	// another in its cluster.
+	clusters map[clusterHolds]bool
+	// arrivals lists groups in the order in which they came to have machines,
+	// again for each time. lanes holds, by demand, the choices among them.
+	arrivals []*group
+	lanes    []lane
+	work     int64
+	lost     *big.Int // what stranded returned
+	key      []byte
+}
+
+type clusterHolds struct{ cluster, demand int }
+
+// group is machines in the same state. It may have come to have none.
+type group struct {
+	state
+	n       int // machines; unbounded stands for any number
+	batches []batch
+}
+
+// batch is machines with the same contents.
+type batch struct {
+	on *content
+	n  int
+}
+
+// content is what was placed on a machine, the last first.
+type content struct {
+	below  *content
+	demand int
+	from   uint16 // what was free of the GPU of which a part was taken
+}
+
+func (p *problem) start(o *order) *run {
+	r := &run{p: p, order: o, byKey: map[string]*group{}, clusters: map[clusterHolds]bool{}, left: make([]int, len(p.demands)), lanes: make([]lane, len(p.demands))}
+	for c := range p.classes {
+		g := r.group(&p.classes[c].empty)
+		g.n = p.classes[c].n
+		g.batches = append(g.batches, batch{n: g.n})
+		r.arrivals = append(r.arrivals, g)
+	}
+	for d := range p.demands {
+		r.left[d] = p.demands[d].replicas
+	}
+	return r
+}
+
+// group returns the group of a state, which it may have to found.
+func (r *run) group(s *state) *group {
+	r.key = s.key(r.key[:0])
+	g, ok := r.byKey[string(r.key)]
+	if !ok {
+		g = &group{state: *s}
+		r.byKey[string(r.key)] = g
+		r.groups = append(r.groups, g)
+	}
+	return g
+}
+
+// choice is a machine for one replica of a demand.
+type choice struct {
+	group *group // whose machine it is; nil when it was chosen a moment ago
+	at    *state
+	from  uint16
+	tier  int      // the lower first
+	score [2]int64 // then the lower
+}
+
+// before orders choices, without ties unless the machines are in equal states.
+func (c *choice) before(d *choice) bool {
+	if k := cmp.Or(cmp.Compare(c.tier, d.tier), cmp.Compare(c.score[0], d.score[0]), cmp.Compare(c.score[1], d.score[1])); k != 0 {
+		return k < 0
+	}
+	if k := c.at.compare(d.at); k != 0 {
+		return k < 0
+	}
+	return c.from < d.from
+}
+
+type choices []choice
+
+func (h choices) Len() int           { return len(h) }
+func (h choices) Less(i, j int) bool { return h[i].before(&h[j]) }
+func (h choices) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *choices) Push(x any)        { *h = append(*h, x.(choice)) }
+func (h *choices) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+// lane is the choices of a demand, as a heap.
+type lane struct {
+	open choices
+	seen int // arrivals that were weighed
+}
+
+// catchUp weighs the groups that arrived since. What a choice is worth does not
+// change while its machines stay in their state, but for demands that clusters
+// matter to, which start anew whenever a cluster is taken.
+func (r *run) catchUp(demand int) *lane {
+	l := &r.lanes[demand]
+	for _, g := range r.arrivals[l.seen:] {
+		if g.n == 0 {
+			continue
+		}
+		if c, ok := r.weigh(&g.state, demand); ok {
+			c.group = g
+			heap.Push(&l.open, c)
+		}
+	}
+	l.seen = len(r.arrivals)
+	return l
+}
+
+// place puts n replicas of a demand on machines, each on the one that is then
+// best, and returns how many no machine took.
+//
+// Replicas are moved in bulk, and the outcome is that of placing them one by
+// one: as long as a machine stays the best of all after taking one it takes the
+// next; the others of its group, being equal, then take as many each.
+func (r *run) place(demand, n int) int {
+	d := &r.p.demands[demand]
+	if len(d.apartCluster) > 0 {
+		r.lanes[demand] = lane{}
+	}
+	for n > 0 {
+		l := r.catchUp(demand)
+		if len(l.open) == 0 {
+			break
+		}
+		first := heap.Pop(&l.open).(choice)
+		g := first.group
+		if g.n == 0 {
+			continue // if machines come back to it, it arrives again
+		}
+		taken := []uint16{first.from}
+		end := g.with(demand, d, first.from)
+		if newly := r.hold(&g.state, demand); newly {
+			r.move(g, &end, 1, demand, taken)
+			n--
+			r.lanes[demand] = lane{}
+			continue
+		}
+		g.n-- // the machine that is being filled
+		for len(taken) < n {
+			next, ok := r.weigh(&end, demand)
+			if !ok || g.n > 0 && !next.before(&first) || len(l.open) > 0 && !next.before(&l.open[0]) {
+				break
+			}
+			taken = append(taken, next.from)
+			end = end.with(demand, d, next.from)
+		}
+		g.n++
+		machines := min(g.n, n/len(taken))
+		r.move(g, &end, machines, demand, taken)
+		n -= machines * len(taken)
+		if g.n > 0 {
+			heap.Push(&l.open, first)
+		}
+	}
+	return n
+}
+
+// move moves machines of a group on to a state, to which replicas of a demand
+// have brought them.
+func (r *run) move(g *group, end *state, machines, demand int, taken []uint16) {
+	to := r.group(end)
+	if to.n == 0 {
+		r.arrivals = append(r.arrivals, to)
+	}
+	if g.n < unbounded {
+		g.n -= machines
+	}
+	to.n += machines
+	for machines > 0 {
+		last := &g.batches[len(g.batches)-1]
+		b := batch{on: last.on, n: min(last.n, machines)}
+		if last.n < unbounded {
+			if last.n -= b.n; last.n == 0 {
+				g.batches = g.batches[:len(g.batches)-1]
+			}
+		}
+		machines -= b.n
+		for _, from := range taken {
+			b.on = &content{below: b.on, demand: demand, from: from}
+		}
+		to.batches = append(to.batches, b)
+	}
+}
+
+// hold notes that the cluster of a machine holds a demand, if that matters to
+// any other, and reports whether it did not before.
+func (r *run) hold(s *state, demand int) (newly bool) {
+	at := clusterHolds{r.p.classes[s.class].cluster, demand}
+	if len(r.p.demands[demand].apartCluster) == 0 || r.clusters[at] {
+		return false
+	}
+	r.clusters[at] = true
+	return true
+}

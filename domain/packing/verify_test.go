@@ -1,0 +1,331 @@
+package packing_test
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+
+	"quartermaster/domain/packing"
+)
+
+// box is one machine as the verifier sees it: a node and how many replicas of
+// which workload are on it.
+type box struct {
+	node *packing.Node
+	on   map[string]int
+	gpu  []int64 // free, by index
+	cpu  int64
+	mem  int64
+}
+
+func newBox(n *packing.Node) *box {
+	b := &box{node: n, on: map[string]int{}, cpu: n.CPUMilli - n.Held.CPUMilli, mem: n.MemoryMiB - n.Held.MemoryMiB}
+	for i := range n.GPUs {
+		free := int64(1000)
+		if i < len(n.Held.GPUMilli) {
+			free -= n.Held.GPUMilli[i]
+		}
+		b.gpu = append(b.gpu, free)
+	}
+	return b
+}
+
+func (b *box) held() bool {
+	h := b.node.Held
+	return h.CPUMilli > 0 || h.MemoryMiB > 0 || slices.Max(append([]int64{0}, h.GPUMilli...)) > 0
+}
+
+// put puts one replica on the machine, on the GPUs named.
+func (b *box) put(w *packing.Workload, gpus []int) error {
+	b.on[w.ID]++
+	b.cpu -= w.CPUMilli
+	b.mem -= w.MemoryMiB
+	if b.cpu < 0 || b.mem < 0 {
+		return fmt.Errorf("%s: CPU %d and memory %d left after %s", b.node.ID, b.cpu, b.mem, w.ID)
+	}
+	each := w.GPUMilli
+	if each > 1000 {
+		each = 1000
+	}
+	if int64(len(gpus))*each != w.GPUMilli {
+		return fmt.Errorf("%s needs %d milli and sits on GPUs %v", w.ID, w.GPUMilli, gpus)
+	}
+	for _, i := range gpus {
+		if i < 0 || i >= len(b.gpu) {
+			return fmt.Errorf("%s has no GPU %d", b.node.ID, i)
+		}
+		if b.gpu[i] -= each; b.gpu[i] < 0 {
+			return fmt.Errorf("%s: GPU %d is over by %d after %s", b.node.ID, i, -b.gpu[i], w.ID)
+		}
+	}
+	return nil
+}
+
+func listed(list []string, x string) bool { return len(list) == 0 || slices.Contains(list, x) }
+
+func names(list []string, x string) bool { return slices.Contains(list, x) }
+
+// refusal is the first constraint that keeps one more replica off a machine,
+// given all machines. It is slow and written apart from the packer.
+func refusal(b *box, w *packing.Workload, all []*box, loads map[string]*packing.Workload) packing.Constraint {
+	if !listed(w.Models, b.node.Model) {
+		return packing.ModelConstraint
+	}
+	if !listed(w.Clusters, b.node.Cluster) {
+		return packing.PlacementConstraint
+	}
+	if !listed(w.Countries, b.node.Country) {
+		return packing.ResidencyConstraint
+	}
+	for _, c := range w.Certifications {
+		if !slices.Contains(b.node.Certifications, c) {
+			return packing.CertificationConstraint
+		}
+	}
+	if b.node.Dedicated != "" && b.node.Dedicated != w.Workspace {
+		return packing.DedicatedConstraint
+	}
+	if w.Dedicated && b.held() {
+		return packing.DedicatedConstraint
+	}
+	for id := range b.on {
+		if id != w.ID && (w.Dedicated || loads[id].Dedicated) {
+			return packing.DedicatedConstraint
+		}
+	}
+	for id := range b.on {
+		if names(w.ApartNode, id) || names(loads[id].ApartNode, w.ID) {
+			return packing.ApartConstraint
+		}
+	}
+	for _, other := range all {
+		if other.node.Cluster == b.node.Cluster {
+			for id := range other.on {
+				if names(w.ApartCluster, id) || names(loads[id].ApartCluster, w.ID) {
+					return packing.ApartConstraint
+				}
+			}
+		}
+	}
+	if w.MaxPerNode > 0 && b.on[w.ID] >= w.MaxPerNode {
+		return packing.MaxPerNodeConstraint
+	}
+	whole, most := int64(0), int64(0)
+	for _, f := range b.gpu {
+		if f == 1000 {
+			whole++
+		}
+		most = max(most, f)
+	}
+	switch {
+	case w.GPUMilli >= 1000 && whole*1000 < w.GPUMilli, w.GPUMilli < 1000 && most < w.GPUMilli:
+		return packing.GPUConstraint
+	case b.cpu < w.CPUMilli:
+		return packing.CPUConstraint
+	case b.mem < w.MemoryMiB:
+		return packing.MemoryConstraint
+	}
+	return ""
+}
+
+// boxes lays a result out machine by machine, in Need with an empty one for
+// every machine that could still be opened (one for a kind without a bound).
+func boxes(nodes []packing.Node, byID map[string]*packing.Workload, r *packing.Result, open bool) ([]*box, error) {
+	var all []*box
+	left := map[string]int{}
+	for i := range nodes {
+		left[nodes[i].ID] = nodes[i].Count
+		if open && nodes[i].Count <= 0 {
+			left[nodes[i].ID] = 1 << 40
+		}
+	}
+	for _, m := range r.Machines {
+		i := slices.IndexFunc(nodes, func(n packing.Node) bool { return n.ID == m.Node })
+		if i < 0 || m.Machines < 1 || len(m.On) == 0 {
+			return nil, fmt.Errorf("machines %+v", m)
+		}
+		if left[m.Node] -= m.Machines; left[m.Node] < 0 {
+			return nil, fmt.Errorf("%s is used more often than it is there", m.Node)
+		}
+		for range m.Machines {
+			b := newBox(&nodes[i])
+			for _, s := range m.On {
+				w := byID[s.Workload]
+				if w == nil || s.Replicas < 1 || len(s.GPUs)%s.Replicas != 0 {
+					return nil, fmt.Errorf("share %+v", s)
+				}
+				each := len(s.GPUs) / s.Replicas
+				for k := range s.Replicas {
+					if err := b.put(w, s.GPUs[k*each:(k+1)*each]); err != nil {
+						return nil, err
+					}
+				}
+			}
+			all = append(all, b)
+		}
+	}
+	for i := range nodes {
+		n := left[nodes[i].ID]
+		if n > 1<<30 {
+			n = 1
+		}
+		for range n {
+			all = append(all, newBox(&nodes[i]))
+		}
+	}
+	return all, nil
+}
+
+// verify holds a result against its input.
+func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, open bool) error {
+	byID := map[string]*packing.Workload{}
+	for i := range loads {
+		byID[loads[i].ID] = &loads[i]
+	}
+	all, err := boxes(nodes, byID, r, open)
+	if err != nil {
+		return err
+	}
+
+	// Constraints: take one replica off, and it must be allowed back.
+	placed, used := map[string]int{}, map[string]int{}
+	for _, b := range all {
+		if len(b.on) > 0 {
+			used[b.node.ID]++
+		}
+		for id, n := range b.on {
+			placed[id] += n
+			w := *byID[id]
+			w.GPUMilli, w.CPUMilli, w.MemoryMiB = 0, 0, 0
+			if b.on[id]--; b.on[id] == 0 {
+				delete(b.on, id)
+			}
+			if why := refusal(b, &w, all, byID); why != "" {
+				return fmt.Errorf("%s is on %s against %s", id, b.node.ID, why)
+			}
+			b.on[id] = n
+		}
+	}
+
+	// Nothing is lost, and what is left over is explained by every machine.
+	unplaced := map[string]packing.Unplaced{}
+	var need, put, total int64
+	for i, u := range r.Unplaced {
+		if unplaced[u.Workload].Replicas != 0 || u.Replicas <= 0 || i > 0 && r.Unplaced[i-1].Workload >= u.Workload {
+			return fmt.Errorf("unplaced %+v", r.Unplaced)
+		}
+		unplaced[u.Workload] = u
+	}
+	hopeless := true
+	for id, w := range byID {
+		u := unplaced[id]
+		if placed[id]+u.Replicas != w.Replicas {
+			return fmt.Errorf("%s: %d placed and %d not, of %d", id, placed[id], u.Replicas, w.Replicas)
+		}
+		need += w.GPUMilli * int64(w.Replicas)
+		put += w.GPUMilli * int64(placed[id])
+		if u.Replicas == 0 {
+			continue
+		}
+		why := map[packing.Constraint]int{}
+		for _, b := range all {
+			why[refusal(b, w, all, byID)]++
+			alone := newBox(b.node)
+			hopeless = hopeless && refusal(alone, w, nil, byID) != ""
+		}
+		for _, c := range u.RuledOut {
+			if c.Machines != why[c.Constraint] || c.Machines == 0 {
+				return fmt.Errorf("%s: %s rules out %d machines, not %d", id, c.Constraint, why[c.Constraint], c.Machines)
+			}
+			delete(why, c.Constraint)
+		}
+		if len(why) > 0 {
+			return fmt.Errorf("%s is also ruled out by %v", id, why)
+		}
+	}
+
+	machines := 0
+	for _, n := range used {
+		machines += n
+	}
+	for _, b := range all {
+		if !open || len(b.on) > 0 {
+			total += 1000 * int64(len(b.gpu))
+		}
+	}
+	if machines != r.NodesUsed || need != r.GPUMilliNeeded || put != r.GPUMilliPlaced || total != r.GPUMilliTotal || len(r.Used) != len(nodes) {
+		return fmt.Errorf("%d machines, %d needed, %d placed of %d GPUs; %+v", machines, need, put, total, r)
+	}
+	for _, u := range r.Used {
+		if used[u.Node] != u.Machines {
+			return fmt.Errorf("%d of %s are used, not %d", used[u.Node], u.Node, u.Machines)
+		}
+	}
+	if hopeless && r.LowerBound > r.NodesUsed {
+		return fmt.Errorf("%d machines hold what the bound says needs %d", r.NodesUsed, r.LowerBound)
+	}
+	if open {
+		all = slices.DeleteFunc(all, func(b *box) bool { return len(b.on) == 0 })
+	}
+	return verifyStranded(all, loads, byID, r.Stranded)
+}
+
+// verifyStranded draws every workload on every machine.
+func verifyStranded(all []*box, loads []packing.Workload, byID map[string]*packing.Workload, got []packing.Stranded) error {
+	drawn := int64(0)
+	for _, w := range loads {
+		if w.GPUMilli > 0 {
+			drawn += int64(w.Replicas)
+		}
+	}
+	free, stranded := map[string]int64{}, map[string]int64{}
+	for _, b := range all {
+		sum := int64(0)
+		for _, f := range b.gpu {
+			sum += f
+		}
+		free[b.node.Model] += sum
+		for _, w := range loads {
+			if w.GPUMilli == 0 {
+				continue
+			}
+			w.ApartNode, w.ApartCluster, w.MaxPerNode = nil, nil, 0
+			bare := map[string]*packing.Workload{}
+			for id, w := range byID {
+				bare[id] = &packing.Workload{Dedicated: w.Dedicated}
+			}
+			lost := sum
+			if refusal(b, &w, nil, bare) == "" {
+				lost = 0
+				for _, f := range b.gpu {
+					if f < min(w.GPUMilli, 1000) {
+						lost += f
+					}
+				}
+			}
+			stranded[b.node.Model] += lost * int64(w.Replicas)
+		}
+	}
+	for i, s := range got {
+		if i > 0 && got[i-1].Model >= s.Model {
+			return fmt.Errorf("stranded GPUs are not in order: %+v", got)
+		}
+		if s.FreeMilli != free[s.Model] {
+			return fmt.Errorf("%d milli of %q are free, not %d", free[s.Model], s.Model, s.FreeMilli)
+		}
+		off := new(big.Rat).SetInt64(s.StrandedMilli)
+		if drawn > 0 {
+			off.Sub(off, big.NewRat(stranded[s.Model], drawn))
+		}
+		if off.Abs(off).Cmp(big.NewRat(1, 2)) > 0 {
+			return fmt.Errorf("%+v: %d over %d are stranded", s, stranded[s.Model], drawn)
+		}
+		delete(free, s.Model)
+	}
+	for model, f := range free {
+		if f > 0 {
+			return fmt.Errorf("%d milli of %q are free and not told", f, model)
+		}
+	}
+	return nil
+}
