@@ -12,8 +12,28 @@
 // covers needs no quota. A price-only commitment makes on-demand use free of
 // further charge, and that use still needs on-demand quota.
 //
+// # Method
+//
+// With d the demand of an hour, g the guaranteed units, p the price-only units,
+// S what spot may carry and Q the quota, an hour costs
+//
+//	A(g + min(p, Q)) + B(g)
+//
+// where A and B are sums of terms k·max(0, b − x) with k ≥ 0 (see curve.go), so
+// both are convex and an epoch is their sum over its hours.
+//
+// While in every epoch only one of the two kinds can be bought, or the quota
+// carries all demand, an epoch's cost is a convex function of the units bought.
+// Purchases of consecutive epochs are then arcs of a network, and a minimum-cost
+// flow decides exactly (flow.go). Otherwise three overlapping purchases can form
+// an odd cycle, and the linear program has fractional optima: a simplex proposes
+// prices and a mix, flows make it whole, and what was proven is the answer's
+// Bound (mixed.go). Floating point proposes there and decides nothing: cost and
+// bound are evaluated in integers.
+//
 // All amounts are integers (see [Nano]), so costs, bounds and gaps are exact.
-// Equal pools give equal solutions, byte for byte.
+// Equal pools give equal solutions, byte for byte. Package check, which shares
+// no code with this one, proves a solution again.
 package procurement
 
 import (
@@ -30,6 +50,16 @@ type Nano int64
 // Unlimited stands for a bound that is not there.
 const Unlimited = -1
 
+// Limits of a pool, so that no sum of prices leaves 64 bits and no product of
+// price and units 128. [Pool.Validate] refuses what is beyond them.
+const (
+	MaxUnits = 1_000_000_000 // demand, quota, holdings, units of a start
+	MaxHours = 1_000_000_000 // of one epoch
+	// MaxWorth bounds the cost of a start, and what a unit costs that is short in
+	// every hour of the horizon: 10⁹ of the currency.
+	MaxWorth Nano = 1_000_000_000_000_000_000
+)
+
 // Step says in how many hours of an epoch demand was exactly Units.
 type Step struct {
 	Units int
@@ -42,7 +72,8 @@ type Epoch struct {
 	Demand []Step // by ascending units, each once; hours without demand may be left out
 	// OnDemand, Spot and Shortage are what one unit for one hour costs. Spot
 	// includes the overhead of interruptions: what it takes to serve one unit.
-	// Negative: there is none. Shortage is never negative and above both.
+	// Negative: there is none; without on-demand, price-only commitments serve
+	// nothing. Shortage is never negative and below neither.
 	OnDemand Nano
 	Spot     Nano
 	Shortage Nano
@@ -89,13 +120,44 @@ type Purchase struct {
 
 // Certificate proves a lower bound. For each epoch it names what one unit of
 // coverage is worth over the epoch, and what one unit of guaranteed capacity is
-// worth on top of that. Whatever is bought costs at least
+// worth on top of that, both not negative. Whatever is bought costs at least
 //
-//	Σ epochs  min over (total, guaranteed) of: serving cost + worth of what is covered
+//	Σ epochs  min over g, p ≥ 0 of: cost of serving with g guaranteed and p
+//	          price-only units beside those held + Cover·(g + p) + Guarantee·g
 //	+ Σ starts  Max × min(0, cost − worth of the epochs covered)
 //
-// by weak duality, whichever prices are named; good ones make it the optimum.
+// because a plan's purchases cost the worth of what they cover, and then cost −
+// worth for each unit (weak duality). That holds whichever prices are named;
+// good ones make it the optimum. What is held pays no price. The prices of a
+// solution never exceed the cost of a start that is Unlimited: there the second
+// sum would have no bound.
 type Certificate struct {
 	Cover     []Nano `json:"cover"`
 	Guarantee []Nano `json:"guarantee"`
+}
+
+// Worth returns what a unit of an offer, bought at one of its starts (an index
+// into Starts), is worth at the certificate's prices. A start that costs more is
+// not bought in a solution that is exact, and the difference is what it would
+// have to get cheaper by.
+func (c *Certificate) Worth(p *Pool, offer, start int) Nano {
+	o := &p.Offers[offer]
+	from := o.Starts[start].Epoch
+	var w Nano
+	for m := from; m < o.end(from, len(p.Epochs)); m++ {
+		w += c.Cover[m]
+		if o.Guaranteed {
+			w += c.Guarantee[m]
+		}
+	}
+	return w
+}
+
+// end returns the epoch before which a purchase ends that begins in epoch from,
+// within a horizon of so many epochs.
+func (o *Offer) end(from, epochs int) int {
+	if o.Term >= epochs-from {
+		return epochs
+	}
+	return from + o.Term
 }

@@ -1,0 +1,102 @@
+package procurement
+
+import (
+	"math/big"
+	"math/bits"
+	"sort"
+)
+
+// bound evaluates a certificate in integers. It is the formula in the comment
+// of [Certificate], with the minimum over each epoch found on its curves.
+func (s *solver) bound(c *Certificate) wide {
+	var sum wide
+	for m := range s.epochs {
+		s.boundEpoch(&sum, m, c.Cover[m], c.Guarantee[m])
+	}
+	cover, guarantee := prefix(c.Cover), prefix(c.Guarantee)
+	for i := range s.arcs {
+		a := &s.arcs[i]
+		worth := cover[a.to] - cover[a.from]
+		if a.guaranteed {
+			worth += guarantee[a.to] - guarantee[a.from]
+		}
+		if worth > a.cost {
+			sum.add(a.cost-worth, a.max)
+		}
+	}
+	return sum
+}
+
+func prefix(prices []Nano) []Nano {
+	out := make([]Nano, len(prices)+1)
+	for i, v := range prices {
+		out[i+1] = out[i] + v
+	}
+	return out
+}
+
+// boundEpoch adds the least that an epoch costs at prices of cover and
+// guarantee. With g guaranteed units bought, it is best to cover in total what
+// the curve of A says at the price of cover, as far as price-only units can make
+// up the rest; so the cost by g alone is convex, and a search finds its least.
+func (s *solver) boundEpoch(sum *wide, m int, cover, guarantee Nano) {
+	e := &s.epochs[m]
+	c := &s.costs[m]
+	total, guaranteed := newCurve(shift(c.total, e.HeldGuaranteed, MaxUnits)), newCurve(shift(c.guaranteed, e.HeldGuaranteed, MaxUnits))
+	least := min(e.HeldPriceOnly, c.quota)
+	want := total.reach(cover)
+	change := func(g int) Nano { // of the cost, from g to g+1
+		d := cover + guarantee - guaranteed.at(g)
+		switch {
+		case g+c.quota < want: // the quota lets no more price-only units work
+			d -= total.at(g + c.quota)
+		case g+least < want: // one price-only unit less
+			d -= cover
+		default:
+			d -= total.at(g + least)
+		}
+		return d
+	}
+	top := max(total.top(), guaranteed.top())
+	g := sort.Search(top, func(g int) bool { return change(g) >= 0 })
+	covered := min(max(want, g+least), g+c.quota)
+	guaranteed.addCost(sum, g)
+	total.addCost(sum, covered)
+	sum.add(cover+guarantee, g)
+	sum.add(cover, covered-g-least)
+}
+
+// affordable lowers the prices until no start that is Unlimited is worth more
+// than it costs. Prices that are close to that change by a hair.
+func (s *solver) affordable(c *Certificate) {
+	for i := range s.arcs {
+		a := &s.arcs[i]
+		if a.max != Unlimited {
+			continue
+		}
+		worth := Nano(0)
+		for m := a.from; m < a.to; m++ {
+			worth += c.Cover[m]
+			if a.guaranteed {
+				worth += c.Guarantee[m]
+			}
+		}
+		if worth <= a.cost {
+			continue
+		}
+		lower := func(v Nano) Nano { // by cost/worth, rounded down
+			hi, lo := bits.Mul64(uint64(v), uint64(a.cost))
+			q, _ := bits.Div64(hi, lo, uint64(worth))
+			return Nano(q)
+		}
+		for m := a.from; m < a.to; m++ {
+			c.Cover[m] = lower(c.Cover[m])
+			if a.guaranteed {
+				c.Guarantee[m] = lower(c.Guarantee[m])
+			}
+		}
+	}
+}
+
+// gap returns cost − bound.
+func gap(cost, bound *big.Int) *big.Int { return new(big.Int).Sub(cost, bound) }

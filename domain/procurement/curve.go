@@ -1,0 +1,171 @@
+package procurement
+
+import "sort"
+
+// hinge is one term of a convex cost: saves × max(0, at − covered).
+type hinge struct {
+	at    int
+	saves Nano
+}
+
+// epochCost is what serving an epoch costs, A(g + min(p, quota)) + B(g), as
+// sums of hinges by ascending at.
+//
+// Of an hour with demand d, let S = ⌊d·SpotPermille/1000⌋, s the spot price, o
+// on-demand and h shortage, and Q the quota. Guaranteed units serve first, since
+// they use nothing that others could, then price-only units, at most Q of them.
+// What they leave is served cheapest first. Where spot is cheaper:
+//
+//	A(c) = s·(d−c)⁺ + (o−s)·(d−S−c)⁺       B(g) = (h−o)·(d−S−Q−g)⁺
+//
+// and where on-demand is:
+//
+//	A(c) = o·(d−c)⁺       B(g) = (s−o)·(d−Q−g)⁺ + (h−s)·(d−Q−S−g)⁺
+//
+// The shortage is (d−g−S−Q)⁺ in both, however many price-only units there are:
+// each takes the quota that on-demand would have had.
+type epochCost struct {
+	total      []hinge // A
+	guaranteed []hinge // B
+	quota      int     // bound on price-only and on-demand; never Unlimited
+	top        int     // highest demand
+}
+
+func newEpochCost(e *Epoch) epochCost {
+	c := epochCost{quota: e.Quota}
+	if n := len(e.Demand); n > 0 {
+		c.top = e.Demand[n-1].Units
+	}
+	onDemand, spot, permille := e.OnDemand, e.Spot, e.SpotPermille
+	if onDemand < 0 { // as if the quota for it were zero
+		onDemand, c.quota = 0, 0
+	}
+	if c.quota == Unlimited {
+		c.quota = max(c.top, MaxUnits)
+	}
+	if spot < 0 || permille == 0 {
+		spot, permille = e.Shortage, 0
+	}
+	share := func(d int) int { return d * permille / 1000 }
+	all := func(d int) int { return d }
+	if spot < onDemand {
+		c.total = merge(
+			hinges(e.Demand, spot, all),
+			hinges(e.Demand, onDemand-spot, func(d int) int { return d - share(d) }))
+		c.guaranteed = hinges(e.Demand, e.Shortage-onDemand, func(d int) int { return d - share(d) - c.quota })
+		return c
+	}
+	c.total = hinges(e.Demand, onDemand, all)
+	c.guaranteed = merge(
+		hinges(e.Demand, spot-onDemand, func(d int) int { return d - c.quota }),
+		hinges(e.Demand, e.Shortage-spot, func(d int) int { return d - c.quota - share(d) }))
+	return c
+}
+
+// hinges returns price × hours at the place of each step, which must not
+// descend as demand ascends.
+func hinges(demand []Step, price Nano, place func(units int) int) []hinge {
+	if price == 0 {
+		return nil
+	}
+	hs := make([]hinge, 0, len(demand))
+	for _, s := range demand {
+		at, saves := place(s.Units), price*Nano(s.Hours)
+		switch n := len(hs); {
+		case at <= 0:
+		case n > 0 && hs[n-1].at == at:
+			hs[n-1].saves += saves
+		default:
+			hs = append(hs, hinge{at, saves})
+		}
+	}
+	return hs
+}
+
+func merge(a, b []hinge) []hinge {
+	if len(a) == 0 {
+		return b
+	}
+	if len(b) == 0 {
+		return a
+	}
+	hs := make([]hinge, 0, len(a)+len(b))
+	for len(a) > 0 || len(b) > 0 {
+		switch {
+		case len(b) == 0 || len(a) > 0 && a[0].at < b[0].at:
+			hs, a = append(hs, a[0]), a[1:]
+		case len(a) == 0 || b[0].at < a[0].at:
+			hs, b = append(hs, b[0]), b[1:]
+		default:
+			hs = append(hs, hinge{a[0].at, a[0].saves + b[0].saves})
+			a, b = a[1:], b[1:]
+		}
+	}
+	return hs
+}
+
+// shift returns the hinges as they look once by units are covered. Coverage
+// beyond limit saves nothing.
+func shift(hs []hinge, by, limit int) []hinge {
+	out := make([]hinge, 0, len(hs))
+	for _, h := range hs {
+		at := min(h.at-by, limit)
+		switch n := len(out); {
+		case at <= 0:
+		case n > 0 && out[n-1].at == at:
+			out[n-1].saves += h.saves
+		default:
+			out = append(out, hinge{at, h.saves})
+		}
+	}
+	return out
+}
+
+// byGuaranteed is the cost by guaranteed units, beside some price-only units.
+func (c *epochCost) byGuaranteed(guaranteed, priceOnly int) curve {
+	return newCurve(merge(
+		shift(c.total, guaranteed+min(priceOnly, c.quota), MaxUnits),
+		shift(c.guaranteed, guaranteed, MaxUnits)))
+}
+
+// byPriceOnly is the cost by price-only units, less what they cannot change.
+func (c *epochCost) byPriceOnly(guaranteed, priceOnly int) curve {
+	return newCurve(shift(c.total, guaranteed+priceOnly, c.quota-priceOnly))
+}
+
+// curve is a convex cost by units covered: at from[i] and above, up to the next,
+// each further unit saves saves[i]. Both descend to the last, which saves
+// nothing, and from[0] is 0.
+type curve struct {
+	from  []int
+	saves []Nano
+}
+
+func newCurve(hs []hinge) curve {
+	c := curve{make([]int, len(hs)+1), make([]Nano, len(hs)+1)}
+	for i := len(hs) - 1; i >= 0; i-- {
+		c.from[i+1] = hs[i].at
+		c.saves[i] = c.saves[i+1] + hs[i].saves
+	}
+	return c
+}
+
+// top is the coverage from which on more saves nothing.
+func (c *curve) top() int { return c.from[len(c.from)-1] }
+
+// at returns what one more unit saves when units are covered.
+func (c *curve) at(units int) Nano {
+	return c.saves[sort.SearchInts(c.from, units+1)-1]
+}
+
+// reach returns the least coverage at which one more unit saves at most price.
+func (c *curve) reach(price Nano) int {
+	return c.from[sort.Search(len(c.saves)-1, func(i int) bool { return c.saves[i] <= price })]
+}
+
+// addCost adds what it costs to cover only units.
+func (c *curve) addCost(sum *wide, units int) {
+	for i := len(c.from) - 2; i >= 0 && c.from[i+1] > units; i-- {
+		sum.add(c.saves[i], c.from[i+1]-max(units, c.from[i]))
+	}
+}

@@ -1,0 +1,201 @@
+package procurement
+
+import (
+	"math"
+	"slices"
+)
+
+// mixed answers a pool in which the quota may bind price-only commitments that
+// compete with guaranteed units. The bound is that of the linear program, whose
+// prices become the certificate; the mix is the cheapest of those that flows
+// make of its solution.
+func (s *solver) mixed() {
+	s.flow()
+	if s.best.cost == s.best.bound {
+		return
+	}
+	l := s.linear()
+	l.solve(20*len(l.vars) + 1000)
+	s.work.Pivots += l.pivots
+	s.prove(s.prices(l))
+	s.wholes(l)
+}
+
+// linear states the relaxation. With cover the units bought that cover an epoch,
+// guaranteed those of them that are, and t and g what the two curves are read at,
+// a mixed epoch has the rows
+//
+//	t + slack        = held price-only + cover
+//	g                = guaranteed
+//	t + slack        = quota + guaranteed
+//
+// (t, g and guaranteed count beside the guaranteed units held), and any other
+// epoch has t = cover, with t on the curve of the flow.
+func (s *solver) linear() *program {
+	epochs := len(s.epochs)
+	mixed := make([]int, epochs+1) // epochs before that mix
+	for m, mixes := range s.mixes {
+		mixed[m+1] = mixed[m]
+		if mixes {
+			mixed[m+1]++
+		}
+	}
+	n := mixed[epochs]
+	p := &program{rows: epochs + 2*n}
+	p.rhs, p.basic = make([]float64, p.rows), make([]int, p.rows)
+	p.price, p.column = make([]float64, p.rows), make([]float64, p.rows)
+
+	scale := s.scale()
+	for _, a := range s.arcs {
+		v := variable{slope: []float64{float64(a.cost) / scale}, from: []float64{0}, upper: math.Inf(1), row: -1}
+		if a.max != Unlimited {
+			v.upper = float64(a.max)
+		}
+		v.blocks[0] = block{a.from, a.to, -1}
+		rows := a.to - a.from
+		if a.guaranteed {
+			v.blocks[1] = block{epochs + mixed[a.from], epochs + mixed[a.to], -1}
+			v.blocks[2] = block{epochs + n + mixed[a.from], epochs + n + mixed[a.to], -1}
+			rows += 2 * (mixed[a.to] - mixed[a.from])
+		}
+		v.weight = 1 / math.Sqrt(float64(1+rows))
+		p.vars = append(p.vars, v)
+	}
+	add := func(c curve, basicIn int, blocks ...block) {
+		v := variable{upper: math.Inf(1), row: -1, weight: 0.7}
+		for i, at := range c.from {
+			v.from = append(v.from, float64(at))
+			v.slope = append(v.slope, -float64(c.saves[i])/scale)
+		}
+		copy(v.blocks[:], blocks)
+		if basicIn >= 0 {
+			p.basic[basicIn], v.row = len(p.vars), basicIn
+		}
+		p.vars = append(p.vars, v)
+	}
+	none := newCurve(nil)
+	for m := range s.epochs {
+		if !s.mixes[m] {
+			add(s.curve(m), m, block{m, m + 1, 1})
+			continue
+		}
+		e, c := &s.epochs[m], &s.costs[m]
+		second, third := epochs+mixed[m], epochs+n+mixed[m]
+		p.rhs[m], p.rhs[third] = float64(e.HeldPriceOnly), float64(c.quota)
+		// At first nothing is bought, and the lesser of the two bounds t.
+		bySecond, byThird := m, third
+		slackFirst, slackThird := -1, third
+		if e.HeldPriceOnly > c.quota {
+			bySecond, slackFirst, slackThird = byThird, m, -1
+		}
+		add(newCurve(shift(c.total, e.HeldGuaranteed, MaxUnits)), bySecond, block{m, m + 1, 1}, block{third, third + 1, 1})
+		add(newCurve(shift(c.guaranteed, e.HeldGuaranteed, MaxUnits)), second, block{second, second + 1, 1})
+		add(none, slackFirst, block{m, m + 1, 1})
+		add(none, slackThird, block{third, third + 1, 1})
+	}
+	p.start()
+	return p
+}
+
+// start finds the pieces that the first basis stands on.
+func (p *program) start() {
+	p.factor()
+	for _, j := range p.basic {
+		v := &p.vars[j]
+		for v.piece+1 < len(v.from) && v.from[v.piece+1] <= v.value {
+			v.piece++
+		}
+	}
+}
+
+// scale makes the steepest slope 1.
+func (s *solver) scale() float64 {
+	steepest := Nano(1)
+	for m := range s.epochs {
+		steepest = max(steepest, s.most(m))
+	}
+	return float64(steepest)
+}
+
+// prices reads the certificate from the prices of the rows.
+func (s *solver) prices(p *program) Certificate {
+	epochs := len(s.epochs)
+	c := Certificate{make([]Nano, epochs), make([]Nano, epochs)}
+	scale := s.scale()
+	nano := func(y float64) Nano {
+		v := math.RoundToEven(-y * scale)
+		return Nano(min(max(v, 0), float64(MaxWorth)))
+	}
+	n := (p.rows - epochs) / 2
+	k := epochs
+	for m := range s.epochs {
+		c.Cover[m] = nano(p.price[m])
+		switch {
+		case s.mixes[m]:
+			c.Guarantee[m] = nano(p.price[k] + p.price[k+n])
+			k++
+		case s.kinds[m].priceOnly && !s.kinds[m].guaranteed:
+			c.Guarantee[m] = max(0, s.most(m)-c.Cover[m])
+		}
+	}
+	return c
+}
+
+// wholes makes whole mixes of a fractional one and improves each.
+func (s *solver) wholes(p *program) {
+	for _, add := range []float64{1e-6, 0.5, 1 - 1e-6} {
+		units := make([]int, len(s.arcs))
+		for i, a := range s.arcs {
+			units[i] = max(0, int(math.Floor(p.vars[i].value+add)))
+			if a.max != Unlimited {
+				units[i] = min(units[i], a.max)
+			}
+		}
+		s.offer(units)
+		for _, guaranteed := range []bool{false, true} {
+			if s.best.cost == s.best.bound {
+				return
+			}
+			s.improve(units, guaranteed)
+		}
+	}
+}
+
+// improve finds the best purchases of one kind beside those of the other, and
+// in turn, while that gets cheaper.
+func (s *solver) improve(units []int, guaranteed bool) {
+	units = slices.Clone(units)
+	for range 8 {
+		s.rest(units, guaranteed)
+		better := s.offer(units)
+		guaranteed = !guaranteed
+		s.rest(units, guaranteed)
+		if !s.offer(units) && !better {
+			return
+		}
+		guaranteed = !guaranteed
+	}
+}
+
+// rest replaces the purchases of one kind by the best beside the others.
+func (s *solver) rest(units []int, guaranteed bool) {
+	for i := range units {
+		if s.arcs[i].guaranteed == guaranteed {
+			units[i] = 0
+		}
+	}
+	curves := make([]curve, len(s.epochs))
+	for m, h := range s.have(units) {
+		if guaranteed {
+			curves[m] = s.costs[m].byGuaranteed(h.guaranteed, h.priceOnly)
+		} else {
+			curves[m] = s.costs[m].byPriceOnly(h.guaranteed, h.priceOnly)
+		}
+	}
+	s.run(curves, func(a *purchase) bool { return a.guaranteed == guaranteed })
+	for i := range units {
+		if s.arcs[i].guaranteed == guaranteed {
+			units[i] = s.net.arcs[i].units
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package procurement
+
+import (
+	"fmt"
+	"math/big"
+
+	"quartermaster/domain"
+)
+
+// Serving says what served one epoch, in unit-hours. Demand is the sum of
+// Guaranteed, PriceOnly, Spot, OnDemand and Shortage.
+type Serving struct {
+	Demand     int64 `json:"demand"`
+	Guaranteed int64 `json:"guaranteed"`
+	PriceOnly  int64 `json:"price_only"`
+	Spot       int64 `json:"spot"`
+	OnDemand   int64 `json:"on_demand"`
+	Shortage   int64 `json:"shortage"`
+	// What was held or bought and served nothing, over the hours of the span, or
+	// of the demand where those are more.
+	UnusedGuaranteed int64 `json:"unused_guaranteed"`
+	UnusedPriceOnly  int64 `json:"unused_price_only"`
+}
+
+// Evaluation is what a set of purchases comes to, in Nano.
+type Evaluation struct {
+	Epochs       []Serving `json:"epochs"`
+	Purchases    *big.Int  `json:"purchases"`
+	SpotCost     *big.Int  `json:"spot_cost"`
+	OnDemandCost *big.Int  `json:"on_demand_cost"`
+	ShortageCost *big.Int  `json:"shortage_cost"`
+	Cost         *big.Int  `json:"cost"` // the sum of the four
+}
+
+// Evaluate serves every hour with what is held and bought, cheapest first. It
+// refuses a pool that is invalid, and purchases that the pool does not offer.
+func Evaluate(p *Pool, purchases []Purchase) (*Evaluation, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	have, spent, err := p.coverage(purchases)
+	if err != nil {
+		return nil, fmt.Errorf("pool %q: %w", p.ID, err)
+	}
+	ev := &Evaluation{Epochs: make([]Serving, len(p.Epochs)), Purchases: spent.big()}
+	var spot, onDemand, shortage wide
+	for m := range p.Epochs {
+		e, s := &p.Epochs[m], &ev.Epochs[m]
+		*s = e.serve(have[m])
+		spot.addUnitHours(e.Spot, s.Spot)
+		onDemand.addUnitHours(e.OnDemand, s.OnDemand)
+		shortage.addUnitHours(e.Shortage, s.Shortage)
+	}
+	ev.SpotCost, ev.OnDemandCost, ev.ShortageCost = spot.big(), onDemand.big(), shortage.big()
+	ev.Cost = new(big.Int).Add(ev.Purchases, ev.SpotCost)
+	ev.Cost.Add(ev.Cost, ev.OnDemandCost).Add(ev.Cost, ev.ShortageCost)
+	return ev, nil
+}
+
+func (w *wide) addUnitHours(price Nano, n int64) {
+	if n > 0 { // a price may be negative only where nothing is served by it
+		w.add(price, int(n))
+	}
+}
+
+// maxCovered keeps the unit-hours of an epoch within 64 bits. What is useful is
+// far less: minimal purchases overlap at most twice for each unit of demand.
+const maxCovered = 8 * MaxUnits
+
+// held is what there is in an epoch, bought before or now.
+type held struct{ guaranteed, priceOnly int }
+
+// coverage adds purchases to what is held, and says what they cost.
+func (p *Pool) coverage(purchases []Purchase) (have []held, spent wide, err error) {
+	have = make([]held, len(p.Epochs))
+	for m := range p.Epochs {
+		have[m] = held{p.Epochs[m].HeldGuaranteed, p.Epochs[m].HeldPriceOnly}
+	}
+	bought := make(map[[2]int]int, len(purchases))
+	for i, b := range purchases {
+		if b.Offer < 0 || b.Offer >= len(p.Offers) {
+			return nil, spent, fmt.Errorf("purchase %d: there is no offer %d", i, b.Offer)
+		}
+		o := &p.Offers[b.Offer]
+		s := o.startIn(b.Epoch)
+		if s == nil {
+			return nil, spent, fmt.Errorf("purchase %d: offer %d (%q) does not start in epoch %d", i, b.Offer, o.ID, b.Epoch)
+		}
+		most := MaxUnits
+		if s.Max != Unlimited {
+			most = s.Max
+		}
+		key := [2]int{b.Offer, b.Epoch}
+		if b.Units < 1 || b.Units > most-bought[key] {
+			return nil, spent, fmt.Errorf("purchase %d: %d units of offer %d (%q) from epoch %d: below 1, or above the %d that there are", i, b.Units, b.Offer, o.ID, b.Epoch, most)
+		}
+		bought[key] += b.Units
+		spent.add(s.Cost, b.Units)
+		for m := b.Epoch; m < o.end(b.Epoch, len(p.Epochs)); m++ {
+			if o.Guaranteed {
+				have[m].guaranteed += b.Units
+			} else {
+				have[m].priceOnly += b.Units
+			}
+			if have[m].guaranteed+have[m].priceOnly > maxCovered {
+				return nil, spent, fmt.Errorf("purchase %d: more than %d units would cover epoch %d", i, maxCovered, m)
+			}
+		}
+	}
+	return have, spent, nil
+}
+
+func (o *Offer) startIn(epoch int) *Start {
+	for i := range o.Starts {
+		if o.Starts[i].Epoch == epoch {
+			return &o.Starts[i]
+		}
+	}
+	return nil
+}
+
+// serve adds up the hours of an epoch.
+func (e *Epoch) serve(have held) Serving {
+	var out Serving
+	quota := e.Quota
+	if e.OnDemand < 0 {
+		quota = 0
+	} else if quota == Unlimited {
+		quota = MaxUnits
+	}
+	hours := int64(0)
+	for _, step := range e.Demand {
+		left, n := step.Units, int64(step.Hours)
+		take := func(most int) int {
+			units := min(left, most)
+			left -= units
+			return units
+		}
+		spot := 0
+		if e.Spot >= 0 {
+			spot = step.Units * e.SpotPermille / 1000
+		}
+		guaranteed := take(have.guaranteed)
+		priceOnly := take(min(have.priceOnly, quota))
+		var spotUnits, onDemand int
+		if e.Spot < e.OnDemand {
+			spotUnits = take(spot)
+			onDemand = take(quota - priceOnly)
+		} else {
+			onDemand = take(quota - priceOnly)
+			spotUnits = take(spot)
+		}
+		hours += n
+		out.Demand += int64(step.Units) * n
+		out.Guaranteed += int64(guaranteed) * n
+		out.PriceOnly += int64(priceOnly) * n
+		out.Spot += int64(spotUnits) * n
+		out.OnDemand += int64(onDemand) * n
+		out.Shortage += int64(left) * n
+	}
+	hours = max(hours, min(int64(e.Span.To/domain.Hour-e.Span.From/domain.Hour), MaxHours))
+	out.UnusedGuaranteed = int64(have.guaranteed)*hours - out.Guaranteed
+	out.UnusedPriceOnly = int64(have.priceOnly)*hours - out.PriceOnly
+	return out
+}
