@@ -1,7 +1,218 @@
 package attribution
 
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"math/big"
+	"math/bits"
+	"strings"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+)
+
+const (
+	// amountDigits is how many digits after the point an Amount has.
+	amountDigits = 18
+	// wholeDigits bounds what is read: below 10¹⁵. A sum of 170,000 such amounts
+	// still fits; [Run] checks the sums of its lines once, and Add each sum.
+	wholeDigits = 15
+	one18       = 1e18
+)
+
 // Amount is money, exact: a signed 128-bit integer in 10⁻¹⁸ of the currency.
+// The zero Amount is zero, and == compares.
 type Amount struct {
 	hi int64
 	lo uint64
+}
+
+// Whole returns n units, for example of the currency or of a weight.
+func Whole(n int64) Amount {
+	hi, lo := bits.Mul64(magnitude(n), one18)
+	return signed(u128{hi, lo}, n < 0)
+}
+
+// AmountOf converts a decimal. It is an error if that has more than 18 digits
+// after the point, or is 10¹⁵ or more in magnitude: nothing is rounded.
+func AmountOf(d domain.Decimal) (Amount, error) {
+	exp := int64(d.Exponent())
+	if d.IsZero() {
+		return Amount{}, nil
+	}
+	// The magnitude is known from the digits, so no hostile exponent is expanded.
+	digits := int64(d.NumDigits())
+	if digits+exp > wholeDigits {
+		return Amount{}, fmt.Errorf("amount of %d digits before the point: want less than 1e%d", digits+exp, wholeDigits)
+	}
+	c := d.Coefficient()
+	if exp < -amountDigits {
+		if digits <= -exp-amountDigits {
+			return Amount{}, fmt.Errorf("amount has more than %d digits after the point", amountDigits)
+		}
+		var rest big.Int
+		c.QuoRem(c, pow10(-exp-amountDigits), &rest)
+		if rest.Sign() != 0 {
+			return Amount{}, fmt.Errorf("amount has more than %d digits after the point", amountDigits)
+		}
+	} else if exp != -amountDigits {
+		c.Mul(c, pow10(exp+amountDigits))
+	}
+	var b [16]byte
+	negative := c.Sign() < 0
+	c.Abs(c).FillBytes(b[:])
+	return signed(u128{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}, negative), nil
+}
+
+func pow10(n int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(n), nil) }
+
+// ParseAmount reads a plain decimal as FOCUS has them: an optional minus sign,
+// digits, and at most 18 digits after a point. No exponent, plus sign or
+// separator is accepted, and 10¹⁵ or more is refused.
+func ParseAmount(s string) (Amount, error) {
+	digits, negative := strings.CutPrefix(s, "-")
+	whole, fraction, point := strings.Cut(digits, ".")
+	if whole == "" || point && fraction == "" || len(fraction) > amountDigits {
+		return Amount{}, fmt.Errorf("amount %q is not a plain decimal with at most %d digits after the point", s, amountDigits)
+	}
+	whole = strings.TrimLeft(whole, "0")
+	if len(whole) > wholeDigits {
+		return Amount{}, fmt.Errorf("amount %q is not below 1e%d", s, wholeDigits)
+	}
+	w, ok := digitsOf(whole)
+	f, ok2 := digitsOf(fraction + strings.Repeat("0", amountDigits-len(fraction)))
+	if !ok || !ok2 {
+		return Amount{}, fmt.Errorf("amount %q is not a plain decimal", s)
+	}
+	hi, lo := bits.Mul64(w, one18)
+	lo, carry := bits.Add64(lo, f, 0)
+	return signed(u128{hi + carry, lo}, negative), nil
+}
+
+// digitsOf reads at most 18 digits.
+func digitsOf(s string) (n uint64, ok bool) {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+		n = 10*n + uint64(s[i]-'0')
+	}
+	return n, true
+}
+
+// Decimal returns the same amount as a decimal.
+func (a Amount) Decimal() domain.Decimal {
+	m, negative := a.parts()
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], m.hi)
+	binary.BigEndian.PutUint64(b[8:], m.lo)
+	c := new(big.Int).SetBytes(b[:])
+	if negative {
+		c.Neg(c)
+	}
+	return decimal.NewFromBigInt(c, -amountDigits)
+}
+
+// String returns a plain decimal without trailing zeros, for example -12.5.
+func (a Amount) String() string {
+	m, negative := a.parts()
+	whole, fraction := m.divMod(one18)
+	var b strings.Builder
+	if negative {
+		b.WriteByte('-')
+	}
+	if q, r := whole.divMod(one18); q.lo != 0 {
+		fmt.Fprintf(&b, "%d%018d", q.lo, r)
+	} else {
+		fmt.Fprintf(&b, "%d", r)
+	}
+	if fraction != 0 {
+		b.WriteString(strings.TrimRight(fmt.Sprintf(".%018d", fraction), "0"))
+	}
+	return b.String()
+}
+
+// MarshalText writes what [Amount.String] returns.
+func (a Amount) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads what [ParseAmount] does.
+func (a *Amount) UnmarshalText(b []byte) (err error) {
+	*a, err = ParseAmount(string(b))
+	return err
+}
+
+// IsZero reports whether a is zero.
+func (a Amount) IsZero() bool { return a == Amount{} }
+
+// Sign returns -1, 0 or 1.
+func (a Amount) Sign() int {
+	switch {
+	case a.hi < 0:
+		return -1
+	case a.IsZero():
+		return 0
+	}
+	return 1
+}
+
+// Cmp returns -1, 0 or 1 as a is less than, equal to or greater than b.
+func (a Amount) Cmp(b Amount) int {
+	return cmp.Or(cmp.Compare(a.hi, b.hi), cmp.Compare(a.lo, b.lo))
+}
+
+// Neg returns -a.
+func (a Amount) Neg() Amount {
+	lo, borrow := bits.Sub64(0, a.lo, 0)
+	return Amount{-a.hi - int64(borrow), lo}
+}
+
+// Abs returns the magnitude of a.
+func (a Amount) Abs() Amount {
+	if a.hi < 0 {
+		return a.Neg()
+	}
+	return a
+}
+
+// Add returns a+b. It panics beyond 1.7·10²⁰, which no sum of less than 170,000
+// amounts that were read can reach.
+func (a Amount) Add(b Amount) Amount {
+	s, ok := a.add(b)
+	if !ok {
+		panic("attribution: a sum of amounts is beyond 1.7e20")
+	}
+	return s
+}
+
+func (a Amount) add(b Amount) (sum Amount, ok bool) {
+	lo, carry := bits.Add64(a.lo, b.lo, 0)
+	hi := a.hi + b.hi + int64(carry)
+	// The sign is wrong only where both have the other one.
+	return Amount{hi, lo}, (a.hi^hi)&(b.hi^hi) >= 0
+}
+
+// Sub returns a-b, and panics as Add does.
+func (a Amount) Sub(b Amount) Amount { return a.Add(b.Neg()) }
+
+// parts returns the magnitude and whether the amount is below zero.
+func (a Amount) parts() (u128, bool) {
+	m := a.Abs()
+	return u128{uint64(m.hi), m.lo}, a.hi < 0
+}
+
+func signed(m u128, negative bool) Amount {
+	a := Amount{int64(m.hi), m.lo}
+	if negative {
+		return a.Neg()
+	}
+	return a
+}
+
+func magnitude(n int64) uint64 {
+	if n < 0 {
+		return -uint64(n)
+	}
+	return uint64(n)
 }

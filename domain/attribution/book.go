@@ -1,0 +1,256 @@
+package attribution
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"quartermaster/domain"
+)
+
+// The book holds every line while usage is read. A line in it takes some 150
+// bytes beside its id, because text that lines repeat is a number.
+
+// name is a text in the book's table. After [book.seal] names compare as their
+// texts do; 0 is "".
+type name uint32
+
+// record is one line of the book.
+type record struct {
+	id                                                       string
+	issuer, account, invoice, detail, currency               name
+	category, provider, resource, region, sku, commit, fixes name
+	billing, charge                                          domain.Interval
+	billed, effective                                        Amount
+	nodeMs, gpuMs                                            int64
+
+	class                        Class
+	unused, recurring, generated bool
+
+	// What was found out about it.
+	course course
+	rung   Rung
+	match  int32 // index into matches, for what is divided by use
+	follow int32 // index into tallies, for what follows others
+	tie    int32 // index into ties
+}
+
+// course is the way in which a line is divided.
+type course uint8
+
+const (
+	byUse     course = iota + 1 // among those who used what it matched
+	bySponsor                   // among those who answer for a commitment
+	byCovered                   // after the lines that the commitment covered
+	byPrepaid                   // carried until the term consumes it
+	byOthers                    // after the charges that it belongs to
+	byNobody
+)
+
+type book struct {
+	ids     map[string]name
+	texts   []string
+	records []record
+	repeats int // lines that were given again
+}
+
+func (b *book) name(s string) name {
+	if n, ok := b.ids[s]; ok {
+		return n
+	}
+	s = strings.Clone(s) // the line's buffer may be large, and is reused
+	n := name(len(b.texts))
+	b.ids[s] = n
+	b.texts = append(b.texts, s)
+	return n
+}
+
+// lookup returns the name of a text that lines mentioned.
+func (b *book) lookup(s string) (name, bool) {
+	n, ok := b.ids[s]
+	return n, ok
+}
+
+// readBook reads all lines, once each. Of lines with one id that differ, the
+// first by content counts and the others are exceptions.
+func readBook(lines func(func(*Line) error) error, ex *exceptions) (*book, error) {
+	b := &book{ids: map[string]name{"": 0}, texts: []string{""}}
+	if lines == nil {
+		return b, nil
+	}
+	// A total of all magnitudes that fits bounds every sum over lines and leaves.
+	var total Amount
+	err := lines(func(l *Line) error {
+		if l.Class < Committed || l.Class > Rounding {
+			return fmt.Errorf("line %q of account %q: class %d is unknown", l.ID, l.Account, l.Class)
+		}
+		if l.Currency == "" {
+			return fmt.Errorf("line %q of account %q: has no currency", l.ID, l.Account)
+		}
+		if max(magnitude(l.NodeMs), magnitude(l.GPUMs)) > maxMs {
+			return fmt.Errorf("line %q of account %q: %d ms of machines and %d ms of GPUs are beyond all reason", l.ID, l.Account, l.NodeMs, l.GPUMs)
+		}
+		for _, a := range []Amount{l.Billed, l.Effective} {
+			var ok bool
+			if a.hi == math.MinInt64 {
+				return errTooMuch
+			}
+			if total, ok = total.add(a.Abs()); !ok {
+				return errTooMuch
+			}
+		}
+		b.records = append(b.records, b.record(l))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	b.seal()
+	b.dedupe(ex)
+	return b, nil
+}
+
+var errTooMuch = errors.New("the magnitudes of the lines' amounts add up to more than 1.7e20")
+
+func (b *book) record(l *Line) record {
+	return record{
+		id:     strings.Clone(l.ID),
+		issuer: b.name(l.Issuer), account: b.name(l.Account), invoice: b.name(l.Invoice), detail: b.name(l.Detail), currency: b.name(l.Currency),
+		category: b.name(l.Category), provider: b.name(l.Provider), resource: b.name(l.Resource), region: b.name(l.Region), sku: b.name(l.SKU),
+		commit: b.name(l.Commitment), fixes: b.name(l.Corrects),
+		billing: l.BillingPeriod, charge: l.ChargePeriod,
+		billed: l.Billed, effective: l.Effective, nodeMs: l.NodeMs, gpuMs: l.GPUMs,
+		class: l.Class, unused: l.Unused, recurring: l.Recurring, generated: l.Generated,
+		match: -1, follow: -1,
+	}
+}
+
+// line writes a record out again.
+func (b *book) line(r *record, l *Line) {
+	*l = Line{
+		Issuer: b.texts[r.issuer], Account: b.texts[r.account], ID: r.id,
+		Invoice: b.texts[r.invoice], Detail: b.texts[r.detail], Currency: b.texts[r.currency],
+		BillingPeriod: r.billing, ChargePeriod: r.charge,
+		Class: r.class, Category: b.texts[r.category], Provider: b.texts[r.provider],
+		Resource: b.texts[r.resource], Region: b.texts[r.region], SKU: b.texts[r.sku],
+		Commitment: b.texts[r.commit], Unused: r.unused, Recurring: r.recurring,
+		Billed: r.billed, Effective: r.effective, NodeMs: r.nodeMs, GPUMs: r.gpuMs,
+		Corrects: b.texts[r.fixes], Generated: r.generated,
+	}
+}
+
+// seal numbers the names in the order of their texts, so that numbers compare
+// as texts do and nothing remembers the order in which lines came.
+func (b *book) seal() {
+	old := b.texts
+	b.texts = slices.Sorted(slices.Values(old))
+	renamed := make([]name, len(old))
+	for i, s := range b.texts {
+		renamed[b.ids[s]] = name(i)
+	}
+	for i, s := range b.texts {
+		b.ids[s] = name(i)
+	}
+	for i := range b.records {
+		for _, n := range b.records[i].names() {
+			*n = renamed[*n]
+		}
+	}
+}
+
+func (r *record) names() [12]*name {
+	return [...]*name{&r.issuer, &r.account, &r.invoice, &r.detail, &r.currency, &r.category, &r.provider, &r.resource, &r.region, &r.sku, &r.commit, &r.fixes}
+}
+
+// byID is the order of lines in every report.
+func byID(a, b *record) int {
+	return cmp.Or(cmp.Compare(a.issuer, b.issuer), cmp.Compare(a.account, b.account), strings.Compare(a.id, b.id))
+}
+
+// byContent orders by everything but the id.
+func byContent(a, b *record) int {
+	x, y := a.names(), b.names()
+	for i := range x {
+		if c := cmp.Compare(*x[i], *y[i]); c != 0 {
+			return c
+		}
+	}
+	return cmp.Or(
+		byPeriod(a.charge, b.charge), byPeriod(a.billing, b.billing),
+		a.billed.Cmp(b.billed), a.effective.Cmp(b.effective),
+		cmp.Compare(a.nodeMs, b.nodeMs), cmp.Compare(a.gpuMs, b.gpuMs), cmp.Compare(a.class, b.class),
+		compareBool(a.unused, b.unused), compareBool(a.recurring, b.recurring), compareBool(a.generated, b.generated))
+}
+
+func byPeriod(a, b domain.Interval) int {
+	return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// dedupe sorts the records and leaves one of each id.
+func (b *book) dedupe(ex *exceptions) {
+	slices.SortFunc(b.records, func(x, y record) int { return cmp.Or(byID(&x, &y), byContent(&x, &y)) })
+	kept := b.records[:0]
+	for i := range b.records {
+		r := &b.records[i]
+		if n := len(kept); n > 0 && byID(&kept[n-1], r) == 0 {
+			// All of one id stand together, and equal ones beside each other.
+			if byContent(&b.records[i-1], r) == 0 {
+				b.repeats++
+			} else {
+				ex.money(LineConflict, b.texts[r.issuer]+"/"+b.texts[r.account]+"/"+r.id, "another line has this id: this one is not counted", b, r, 0)
+			}
+			continue
+		}
+		kept = append(kept, *r)
+	}
+	clear(b.records[len(kept):])
+	b.records = kept
+}
+
+// lookalikes reports lines that differ in nothing but their id.
+func (b *book) lookalikes(ex *exceptions) {
+	order := make([]int32, len(b.records))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(x, y int32) int {
+		return cmp.Or(byContent(&b.records[x], &b.records[y]), cmp.Compare(x, y))
+	})
+	for i := 1; i < len(order); i++ {
+		first, r := &b.records[order[i-1]], &b.records[order[i]]
+		if byContent(first, r) == 0 && !(r.billed.IsZero() && r.effective.IsZero()) {
+			ex.money(DuplicateLooking, b.subject(r), "differs from another line in nothing but its id; both are counted", b, r, 0)
+		}
+	}
+}
+
+// subject names what a line is for.
+func (b *book) subject(r *record) string {
+	parts := []string{b.texts[r.account]}
+	if r.resource != 0 {
+		parts = append(parts, b.texts[r.resource])
+	} else {
+		for _, n := range []name{r.region, r.sku} {
+			if n != 0 {
+				parts = append(parts, b.texts[n])
+			}
+		}
+	}
+	if len(parts) == 1 && r.category != 0 {
+		parts = append(parts, b.texts[r.category])
+	}
+	return strings.Join(parts, "/")
+}

@@ -1,0 +1,130 @@
+package attribution
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// CommitmentUse is what a commitment cost and what it was for, over the lines of
+// the input. Over its whole term, Purchased is Used and Unused together (FOCUS,
+// EffectiveCost of commitment discounts); over less, the difference is prepaid
+// or accrued.
+type CommitmentUse struct {
+	Issuer     string `json:"issuer"`
+	Commitment string `json:"commitment"`
+	Currency   string `json:"currency"`
+	Purchases  int    `json:"purchases"` // lines
+	Purchased  Amount `json:"purchased"` // billed cost of them
+	UsedLines  int    `json:"used_lines"`
+	Used       Amount `json:"used"` // effective cost of what was covered
+	IdleLines  int    `json:"unused_lines"`
+	Unused     Amount `json:"unused"` // effective cost of what was not used
+	Sponsored  bool   `json:"sponsored"`
+}
+
+// sponsors knows who answers for commitments.
+type sponsors struct {
+	shares map[string][]share
+	uses   map[[3]string]*CommitmentUse
+}
+
+type share struct {
+	workspace string
+	part      u128
+}
+
+func newSponsors(cs []Commitment) (*sponsors, error) {
+	s := &sponsors{shares: map[string][]share{}, uses: map[[3]string]*CommitmentUse{}}
+	for _, c := range cs {
+		parts := make([]share, 0, len(c.Sponsors))
+		var total Amount
+		for _, p := range c.Sponsors {
+			a, err := AmountOf(p.Share)
+			if err != nil {
+				return nil, fmt.Errorf("commitment %q: share of %q: %w", c.ID, p.Workspace, err)
+			}
+			if a.Sign() <= 0 || p.Workspace == "" {
+				return nil, fmt.Errorf("commitment %q: share %s of %q is no share", c.ID, p.Share, p.Workspace)
+			}
+			total = total.Add(a)
+			m, _ := a.parts()
+			parts = append(parts, share{p.Workspace, m})
+		}
+		if len(parts) > 0 && total != Whole(1) {
+			return nil, fmt.Errorf("commitment %q: shares add up to %s, want 1", c.ID, total)
+		}
+		slices.SortFunc(parts, func(a, b share) int {
+			return cmp.Or(strings.Compare(a.workspace, b.workspace), cmp.Compare(a.part.hi, b.part.hi), cmp.Compare(a.part.lo, b.part.lo))
+		})
+		for i := len(parts) - 1; i > 0; i-- {
+			if parts[i].workspace == parts[i-1].workspace {
+				parts[i-1].part = parts[i-1].part.add(parts[i].part)
+				parts = slices.Delete(parts, i, i+1)
+			}
+		}
+		if before, ok := s.shares[c.ID]; ok && !slices.Equal(before, parts) {
+			return nil, fmt.Errorf("commitment %q is given twice, with different sponsors", c.ID)
+		}
+		s.shares[c.ID] = parts
+	}
+	return s, nil
+}
+
+// account notes what a line says of its commitment.
+func (s *sponsors) account(b *book, r *record) {
+	if r.commit == 0 || r.class.follows() {
+		return
+	}
+	k := [3]string{b.texts[r.issuer], b.texts[r.commit], b.texts[r.currency]}
+	u := s.uses[k]
+	if u == nil {
+		u = &CommitmentUse{Issuer: k[0], Commitment: k[1], Currency: k[2], Sponsored: len(s.shares[k[1]]) > 0}
+		s.uses[k] = u
+	}
+	switch {
+	case b.texts[r.category] == categoryPurchase:
+		u.Purchases++
+		u.Purchased = u.Purchased.Add(r.billed)
+	case r.unused:
+		u.IdleLines++
+		u.Unused = u.Unused.Add(r.effective)
+	default:
+		u.UsedLines++
+		u.Used = u.Used.Add(r.effective)
+	}
+}
+
+func (s *sponsors) sorted() []CommitmentUse {
+	all := make([]CommitmentUse, 0, len(s.uses))
+	for _, u := range s.uses {
+		all = append(all, *u)
+	}
+	slices.SortFunc(all, func(a, b CommitmentUse) int {
+		return cmp.Or(strings.Compare(a.Issuer, b.Issuer), strings.Compare(a.Commitment, b.Commitment), strings.Compare(a.Currency, b.Currency))
+	})
+	return all
+}
+
+// sponsored divides the current record among its commitment's sponsors, for the
+// charge period as a whole.
+func (r *run) sponsored(rec *record) error {
+	shares := r.spons.shares[r.line.Commitment]
+	if len(shares) == 0 {
+		return r.all(rec, 0, ByCommitment, leafKey{workspace: Platform, component: UnusedCommitment}, 0)
+	}
+	b, e := divisionOf(rec.billed), divisionOf(rec.effective)
+	whole, _ := Whole(1).parts()
+	r.out.Hour, r.out.Rung, r.out.Of = 0, ByCommitment, Whole(1)
+	var at u128
+	for _, s := range shares {
+		at = at.add(s.part)
+		r.out.Weight = signed(s.part, false)
+		key := r.keys.id(leafKey{workspace: s.workspace, component: UnusedCommitment})
+		if err := r.give(key, b.next(at, whole), e.next(at, whole)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,316 @@
+package attribution
+
+import (
+	"fmt"
+	"slices"
+
+	"quartermaster/domain"
+)
+
+// divideByUse reads usage once and divides each line as soon as the last
+// machine of its match is behind.
+func (r *run) divideByUse(in *Input, order []int32) error {
+	spans := spans(r.book.records)
+	mt := &meter{keys: r.keys, ex: r.ex, idleToPlatform: in.Policy.IdleToPlatform}
+	current, hour := int32(0), domain.Instant(0)
+	// done divides what matches no machine from current on before the next.
+	done := func(next int32) error {
+		for len(order) > 0 && r.matches[order[0]].last < next {
+			if err := r.divideMatch(&r.matches[order[0]]); err != nil {
+				return err
+			}
+			order = order[1:]
+		}
+		current, hour = next, 0
+		return nil
+	}
+	if len(spans) > 0 && in.Usage != nil {
+		err := in.Usage(spans, func(h *NodeHour) error {
+			if h.Node < 0 || h.Node >= len(r.fleet.index) {
+				return fmt.Errorf("usage is of node %d, of %d", h.Node, len(r.fleet.index))
+			}
+			d := &r.fleet.descs[r.fleet.index[h.Node]]
+			if d.machine < current || d.machine == current && h.Hour < hour || h.Hour != h.Hour.HourStart() {
+				return fmt.Errorf("usage of node %s/%s at %s is not in the order of cluster, node and hour", d.Cluster, d.Node.Node, h.Hour)
+			}
+			if d.machine > current {
+				if err := done(d.machine); err != nil {
+					return err
+				}
+			}
+			hour = h.Hour
+			uses, seen, err := mt.read(h, d)
+			if err != nil {
+				return err
+			}
+			r.use(h.Hour, d, uses, seen)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := done(int32(len(r.fleet.machines))); err != nil {
+		return err
+	}
+	r.machines(spans)
+	return nil
+}
+
+// use enters an hour into the matches of its node.
+func (r *run) use(hour domain.Instant, d *desc, uses []use, seen bool) {
+	held := within(hour, d)
+	m := &r.fleet.machines[d.machine]
+	m.seen = m.seen || seen
+	bought := domain.Instant(0)
+	for _, id := range d.matches {
+		x := &r.matches[id]
+		r.open(x)
+		covered := x.grid.add(held, uses, r.keys)
+		if x.buys {
+			bought = max(bought, covered)
+		}
+	}
+	if d.billed && bought < held.Length() {
+		var ms int64
+		for _, u := range uses {
+			ms += u.gpuMs
+		}
+		m.unbilledMs += int64(u128{0, uint64(ms)}.scale64(uint64(held.Length()-bought), uint64(held.Length())).lo)
+	}
+}
+
+// open makes the slots of a match when they are first needed.
+func (r *run) open(x *match) {
+	if x.grid.slots == nil {
+		periods := make([]domain.Interval, 0, len(x.lines))
+		for _, i := range x.lines {
+			if p := r.book.records[i].charge; len(periods) == 0 || periods[len(periods)-1] != p {
+				periods = append(periods, p)
+			}
+		}
+		x.grid = newGrid(periods, !x.whole)
+	}
+}
+
+// cell is the lines of one match and one charge period.
+type cell struct {
+	match  *match
+	grid   *grid // what it is divided by
+	period domain.Interval
+	lines  []int32
+	bought []int64 // GPU time that each line buys
+	net    int64   // their sum
+}
+
+// divideMatch divides the lines of a match and forgets its usage.
+func (r *run) divideMatch(x *match) error {
+	r.open(x)
+	sum := matchSum{seen: x.grid.sum()}
+	lines := x.lines
+	if x.sponsorsFirst {
+		var err error
+		if lines, err = r.divideSponsors(x, &sum); err != nil {
+			return err
+		}
+	}
+	for len(lines) > 0 {
+		n := r.samePeriod(lines)
+		if err := r.divideCell(&cell{match: x, grid: &x.grid, lines: lines[:n]}, &sum); err != nil {
+			return err
+		}
+		lines = lines[n:]
+	}
+	r.foundOut(x, &sum)
+	x.grid = grid{}
+	return nil
+}
+
+// samePeriod returns how many lines from the first on have its charge period.
+func (r *run) samePeriod(lines []int32) int {
+	n := 1
+	for n < len(lines) && r.book.records[lines[n]].charge == r.book.records[lines[0]].charge {
+		n++
+	}
+	return n
+}
+
+// buy works out the GPU time that the lines of a cell buy.
+func (r *run) buy(c *cell) error {
+	c.period = r.book.records[c.lines[0]].charge
+	c.bought = make([]int64, len(c.lines))
+	for i, l := range c.lines {
+		rec := &r.book.records[l]
+		ms := rec.gpuMs
+		if ms == 0 && rec.nodeMs != 0 {
+			var err error
+			if ms, err = r.fleet.gpuMs(rec.nodeMs, c.match.descs, c.period); err != nil {
+				return fmt.Errorf("line %q: %w", rec.id, err)
+			}
+		}
+		if !c.match.buys || !rec.class.buys() {
+			ms = 0 // a machine without GPUs, or none
+		}
+		c.bought[i] = ms
+		// Each is below 2⁶⁰, and the sum is checked.
+		if sum := c.net + ms; (sum > c.net) == (ms > 0) || ms == 0 {
+			c.net = sum
+		} else {
+			return fmt.Errorf("line %q: the GPU time of its charge period is beyond all reason", rec.id)
+		}
+	}
+	return nil
+}
+
+// matchSum is what the cells of a match come to.
+type matchSum struct {
+	bought     int64 // net, of lines that buy machines
+	excess     int64 // beyond the time in service, cell by cell
+	unreported int64 // bought of cells of which nothing was observed
+	unmeasured bool  // some line buys time without saying how much
+	seen       int64 // time in service, in all cells together
+	billed     Amount
+	effective  Amount
+	lines      int
+}
+
+// divideCell divides the lines of a cell by the GPU time of its machines, and by
+// what was bought beyond it. Lines that were reversed in the cell buy nothing;
+// a cell of reversals alone is divided as the cell that it reverses.
+//
+// Where nothing at all is known of the machines in the period, all of it is
+// Unseen, spread evenly. Lines that buy no machines have no Unseen part: there,
+// the platform carries them as Unmatched.
+func (r *run) divideCell(c *cell, sum *matchSum) error {
+	if c.bought == nil {
+		if err := r.buy(c); err != nil {
+			return err
+		}
+	}
+	r.weights = c.grid.weights(c.period, c.match.whole, r.keys, r.weights[:0])
+	var seen, unobserved int64
+	for _, w := range r.weights {
+		seen += w.gpuMs
+		if r.keys.all[w.key].component == Unobserved {
+			unobserved += w.gpuMs
+		}
+	}
+	excess := int64(magnitude(c.net)) - seen
+	if seen == 0 && c.net == 0 {
+		if !c.match.buys {
+			return r.withoutUsers(c)
+		}
+		excess = max(1, int64(c.period.Length()/millisecond))
+	}
+	if excess > 0 {
+		key := r.keys.id(leafKey{PlatformUnobserved, r.clusterOf(c.match), "", Unseen})
+		from := len(r.weights)
+		r.weights = overHours(c.period, c.match.whole, key, excess, r.weights)
+		r.mergeHours(from)
+		if c.net != 0 {
+			sum.excess += excess
+		}
+	}
+	if seen == unobserved {
+		sum.unreported += c.net
+	}
+	for i, l := range c.lines {
+		rec := &r.book.records[l]
+		if rec.class.buys() {
+			sum.bought += c.bought[i]
+			sum.unmeasured = sum.unmeasured || c.bought[i] == 0
+			sum.lines++
+			sum.billed, sum.effective = sum.billed.Add(rec.billed), sum.effective.Add(rec.effective)
+		}
+		r.begin(rec)
+		if err := r.divideLine(rec, c.bought[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mergeHours brings the weights from an index on, which are by hour, in order
+// among those before it.
+func (r *run) mergeHours(from int) {
+	if from == 0 {
+		return
+	}
+	slices.SortStableFunc(r.weights, func(a, b weight) int {
+		if a.hour != b.hour {
+			if a.hour < b.hour {
+				return -1
+			}
+			return 1
+		}
+		return r.keys.compare(a.key, b.key)
+	})
+}
+
+// divideLine divides one line by the current weights.
+func (r *run) divideLine(rec *record, bought int64) error {
+	var total, at uint64
+	for i := range r.weights {
+		total += uint64(r.weights[i].gpuMs)
+	}
+	billed, effective, time := divisionOf(rec.billed), divisionOf(rec.effective), divisionOfMs(bought)
+	r.out.Rung, r.out.Of = rec.rung, Whole(int64(total))
+	for i := range r.weights {
+		w := &r.weights[i]
+		if w.gpuMs == 0 {
+			continue
+		}
+		at += uint64(w.gpuMs)
+		r.out.Hour, r.out.Weight = w.hour, Whole(w.gpuMs)
+		r.out.BoughtMs, r.out.AllocatedMs, r.out.UsefulMs = time.nextMs(at, total), 0, 0
+		if r.keys.all[w.key].component == Allocated {
+			r.out.AllocatedMs = r.out.BoughtMs
+			useful := divisionOfMs(r.out.BoughtMs)
+			r.out.UsefulMs = useful.nextMs(uint64(w.usefuls), uint64(w.gpuMs))
+		}
+		if err := r.give(w.key, billed.next64(at, total), effective.next64(at, total)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withoutUsers leaves the lines of a cell with the platform.
+func (r *run) withoutUsers(c *cell) error {
+	for _, l := range c.lines {
+		rec := &r.book.records[l]
+		r.begin(rec)
+		if err := r.unmatched(rec, "nothing was used in the charge period that it could be divided by"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clusterOf returns the cluster of a match, "" where there are several.
+func (r *run) clusterOf(x *match) string {
+	cluster := r.fleet.descs[x.descs[0]].Cluster
+	for _, d := range x.descs {
+		if r.fleet.descs[d].Cluster != cluster {
+			return ""
+		}
+	}
+	return cluster
+}
+
+// subjectOf names a match: its machine, or what its machines have in common.
+func (r *run) subjectOf(x *match) string {
+	first := &r.fleet.descs[x.descs[0]]
+	if x.rung == ByPool {
+		rec := &r.book.records[x.lines[0]]
+		region := r.book.texts[rec.region]
+		if region == "" {
+			region = first.Region
+		}
+		return first.Account + "/" + region + "/" + first.SKU
+	}
+	if r.fleet.descs[x.descs[len(x.descs)-1]].machine != first.machine {
+		return r.book.subject(&r.book.records[x.lines[0]])
+	}
+	return r.fleet.machines[first.machine].subject(r.fleet)
+}

@@ -1,0 +1,249 @@
+package attribution_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/shopspring/decimal"
+	"pgregory.net/rapid"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+)
+
+// An estate is everything that a division is made of, held in memory.
+type estate struct {
+	lines       []attribution.Line
+	nodes       []attribution.Node
+	hours       []attribution.NodeHour
+	commitments []attribution.Commitment
+	invoices    []attribution.Invoice
+	policy      attribution.Policy
+}
+
+func (e *estate) input() *attribution.Input {
+	order := make([]int, len(e.hours))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int {
+		a, b := &e.hours[i], &e.hours[j]
+		x, y := &e.nodes[a.Node], &e.nodes[b.Node]
+		return cmp.Or(strings.Compare(x.Cluster, y.Cluster), strings.Compare(x.Node, y.Node), cmp.Compare(a.Hour, b.Hour), cmp.Compare(x.Service.From, y.Service.From))
+	})
+	return &attribution.Input{
+		Lines: func(yield func(*attribution.Line) error) error {
+			var reused attribution.Line
+			for _, l := range e.lines {
+				reused = l
+				if err := yield(&reused); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		Nodes: e.nodes,
+		Usage: func(spans []domain.Interval, yield func(*attribution.NodeHour) error) error {
+			for i := 1; i < len(spans); i++ {
+				if spans[i].From <= spans[i-1].To {
+					return fmt.Errorf("spans %v are not ascending and disjoint", spans)
+				}
+			}
+			for _, i := range order {
+				h := e.hours[i]
+				hour := domain.Interval{From: h.Hour, To: h.Hour + domain.Hour}
+				if slices.ContainsFunc(spans, func(s domain.Interval) bool { return !s.Intersect(hour).Empty() }) {
+					if err := yield(&h); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		},
+		Commitments: e.commitments, Invoices: e.invoices, Policy: e.policy,
+	}
+}
+
+// leaf is a leaf with its line's own text, kept.
+type leaf struct {
+	attribution.Leaf
+	line attribution.Line
+}
+
+func (e *estate) run() ([]leaf, *attribution.Result, error) {
+	var all []leaf
+	res, err := attribution.Run(e.input(), func(l *attribution.Leaf) error {
+		kept := leaf{*l, *l.Line}
+		kept.Leaf.Line = nil
+		all = append(all, kept)
+		return nil
+	})
+	return all, res, err
+}
+
+const (
+	start = domain.Instant(1_777_593_600) * domain.Second // 2026-05-01T00:00:00Z
+	ms    = domain.Second / 1000
+	hour  = int64(domain.Hour / ms)
+)
+
+var month = domain.Interval{From: start, To: start + 31*domain.Day}
+
+// drawing says what estates may hold.
+type drawing struct {
+	aligned bool // no charge period or service begins or ends within an hour
+	plain   bool // nothing weighs by CPU or memory
+}
+
+func drawEstate(t *rapid.T, d drawing) *estate {
+	e := &estate{}
+	step := domain.Hour
+	if !d.aligned && rapid.Bool().Draw(t, "cut hours") {
+		step = 20 * domain.Second * 60
+	}
+	const hours = 3
+	cuts := int(hours * domain.Hour / step)
+	period := func(name string) domain.Interval {
+		if rapid.IntRange(0, 2).Draw(t, name+" is all") > 0 {
+			return domain.Interval{From: start, To: start + hours*domain.Hour}
+		}
+		from := rapid.IntRange(0, cuts-1).Draw(t, name+" from")
+		to := rapid.IntRange(from+1, cuts).Draw(t, name+" to")
+		return domain.Interval{From: start + domain.Instant(from)*step, To: start + domain.Instant(to)*step}
+	}
+	pick := func(name string, of ...string) string { return rapid.SampledFrom(of).Draw(t, name) }
+	workspace := func(name string) string { return pick(name, "ada", "bob", "cyd") }
+
+	for i := range rapid.IntRange(0, 4).Draw(t, "machines") {
+		n := attribution.Node{
+			Cluster: pick("cluster", "c1", "c2"), Node: fmt.Sprintf("n%d", i), Account: pick("node account", "x", "x", "y", ""),
+			Region: "r", SKU: pick("node SKU", "big", "big", "small"), Resource: pick("node resource", "", fmt.Sprintf("i-%d", i), fmt.Sprintf("i-%d", i)),
+			Billing: domain.BillingModel(pick("model", "", "reserved", "on_demand", "spot", "owned")),
+			GPUs:    rapid.SampledFrom([]int{0, 1, 2, 8}).Draw(t, "GPUs"), Registered: rapid.Bool().Draw(t, "registered"),
+			Service: period("service"),
+		}
+		if !d.plain && rapid.Bool().Draw(t, "has CPU") {
+			n.CPUMilli, n.MemoryMiB = 8000, 1000
+		}
+		descs := []attribution.Node{n}
+		if length := n.Service.Length(); length > step && rapid.Bool().Draw(t, "described anew") {
+			again := n
+			again.GPUs = rapid.SampledFrom([]int{1, n.GPUs}).Draw(t, "GPUs later")
+			again.Resource = pick("resource later", n.Resource, "", "i-other")
+			descs[0].Service.To = n.Service.From + length/step/2*step
+			again.Service.From = descs[0].Service.To
+			descs = append(descs, again)
+		}
+		owner := pick("owner", "", "ada", "bob")
+		for _, n := range descs {
+			e.nodes = append(e.nodes, n)
+			for h := n.Service.From.HourStart(); h < n.Service.To && n.GPUs > 0; h += domain.Hour {
+				if rapid.IntRange(0, 9).Draw(t, "unknown") == 0 {
+					continue
+				}
+				held := n.Service.Intersect(domain.Interval{From: h, To: h + domain.Hour}).Length()
+				nh := attribution.NodeHour{Node: len(e.nodes) - 1, Hour: h, Owner: owner}
+				left := int64(n.GPUs) * int64(held/ms)
+				for left > 0 {
+					p := attribution.Part{
+						Component: rapid.SampledFrom([]attribution.Component{
+							attribution.Allocated, attribution.Allocated, attribution.Allocated, attribution.Idle,
+							attribution.Unprovisioned, attribution.Failed, attribution.Maintenance, attribution.Unobserved,
+						}).Draw(t, "component"),
+						GPUMs: min(left, int64(rapid.SampledFrom([]int{1, 977, 600_000, int(hour), int(hour), 8 * int(hour)}).Draw(t, "GPU time"))),
+					}
+					left -= p.GPUMs
+					if p.Component == attribution.Allocated {
+						p.Workspace, p.Deployment, p.Unit = workspace("holder"), pick("deployment", "", "d"), pick("unit", "", "u1", "u2")
+						p.UsefulMs = p.GPUMs * int64(rapid.IntRange(0, 4).Draw(t, "activity")) / 4
+						p.KnownMs = p.GPUMs
+						if !d.plain && rapid.Bool().Draw(t, "asks") {
+							p.HeldMs = int64(held / ms)
+							p.CPUMilli, p.MemoryMiB = uint64(rapid.IntRange(0, 8000).Draw(t, "CPU")), uint64(rapid.IntRange(0, 1000).Draw(t, "memory"))
+						}
+					}
+					nh.Parts = append(nh.Parts, p)
+				}
+				e.hours = append(e.hours, nh)
+			}
+		}
+	}
+
+	amount := func(name string) attribution.Amount {
+		a, err := attribution.AmountOf(decimal.New(rapid.SampledFrom([]int64{0, 1, 5, 7, 100, 123, 99999}).Draw(t, name), rapid.SampledFrom([]int32{0, -2, -2, -11, -18}).Draw(t, name+" scale")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rapid.IntRange(0, 5).Draw(t, name+" below zero") == 0 {
+			a = a.Neg()
+		}
+		return a
+	}
+	classes := []attribution.Class{
+		attribution.OnDemand, attribution.OnDemand, attribution.Committed, attribution.Committed, attribution.Spot, attribution.Owned,
+		attribution.Shared, attribution.Credit, attribution.Tax, attribution.Rounding,
+	}
+	for i := range rapid.IntRange(0, 8).Draw(t, "lines") {
+		l := attribution.Line{
+			Issuer: "S", Account: pick("account", "x", "x", "y"), ID: fmt.Sprintf("l%d", i),
+			Invoice: pick("invoice", "", "v1", "v1", "v2"), Detail: pick("detail", "", "d1"),
+			Currency: pick("currency", "USD", "USD", "USD", "JPY"), BillingPeriod: month, ChargePeriod: period("charge"),
+			Class: rapid.SampledFrom(classes).Draw(t, "class"), Category: "Usage",
+			Resource: pick("resource", "", "", "i-0", "i-1", "i-2", "i-other"), Region: pick("region", "r", "r", ""), SKU: pick("SKU", "", "big", "small"),
+			Billed: amount("billed"), Effective: amount("effective"),
+		}
+		switch l.Class {
+		case attribution.Tax, attribution.Credit:
+			l.Category = l.Class.String()
+			l.Category = strings.ToUpper(l.Category[:1]) + l.Category[1:]
+		case attribution.Rounding:
+			l.Category = "Adjustment"
+		case attribution.Committed:
+			l.Commitment = pick("commitment", "k1", "k2")
+			switch rapid.IntRange(0, 4).Draw(t, "kind") {
+			case 0:
+				l.Category = "Purchase"
+			case 1:
+				l.Category, l.Recurring = "Purchase", true
+			case 2:
+				l.Unused = true
+			}
+		}
+		switch rapid.IntRange(0, 3).Draw(t, "quantity") {
+		case 1:
+			l.NodeMs = rapid.SampledFrom([]int64{1, hour / 2, hour, 3 * hour, 5 * hour}).Draw(t, "machine time")
+		case 2:
+			l.GPUMs = rapid.SampledFrom([]int64{1, hour, 8 * hour, 24 * hour}).Draw(t, "GPU time bought")
+		}
+		e.lines = append(e.lines, l)
+	}
+
+	if rapid.Bool().Draw(t, "sponsored") {
+		e.commitments = []attribution.Commitment{{ID: "k1", Sponsors: []domain.Share{{Workspace: "ada", Share: decimal.New(7, -1)}, {Workspace: "bob", Share: decimal.New(3, -1)}}}, {ID: "k2"}}
+	}
+	for _, id := range []string{"v1", "v2"} {
+		if rapid.Bool().Draw(t, "invoice came") {
+			var total attribution.Amount
+			for _, l := range e.lines {
+				if l.Account == "x" && l.Currency == "USD" && l.Invoice == id {
+					total = total.Add(l.Billed)
+				}
+			}
+			if rapid.Bool().Draw(t, "invoice is rounded") {
+				total, _ = attribution.AmountOf(total.Decimal().Round(2))
+			}
+			if rapid.IntRange(0, 4).Draw(t, "invoice is wrong") == 0 {
+				total = total.Add(attribution.Whole(3))
+			}
+			e.invoices = append(e.invoices, attribution.Invoice{Issuer: "S", Account: "x", ID: id, Currency: "USD", Total: total, Details: rapid.IntRange(0, 5).Draw(t, "rows"),
+				Status: pick("status", "Issued", "Issued", "Voided")})
+		}
+	}
+	e.policy = attribution.Policy{
+		Discount:       attribution.Discount(pick("discount", "", "as_supplied", "sponsors_first", "pool_rate")),
+		IdleToPlatform: rapid.Bool().Draw(t, "idle to platform"),
+	}
+	return e
+}

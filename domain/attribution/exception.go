@@ -1,0 +1,94 @@
+package attribution
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Kind is what an exception is about.
+type Kind string
+
+// The kinds of exceptions.
+const (
+	// BilledNeverSeen: money for a machine that the fleet does not know, that
+	// never reported, or for more time than it was in service.
+	BilledNeverSeen Kind = "billed_never_seen"
+	// SeenNeverBilled: a machine of a billed account was in service and no line
+	// bought that time.
+	SeenNeverBilled Kind = "seen_never_billed"
+	// RegisteredNeither: declared, and neither did it report nor was it billed.
+	RegisteredNeither Kind = "registered_neither"
+	// UnmatchedLine: nothing was found that the line could be for.
+	UnmatchedLine Kind = "unmatched_line"
+	// LineConflict: several lines of one id that differ; the first by content
+	// is counted, this amount is not.
+	LineConflict Kind = "line_conflict"
+	// InvoiceConflict: as LineConflict, for invoices.
+	InvoiceConflict Kind = "invoice_conflict"
+	// DuplicateLooking: lines that differ in nothing but their id. They count.
+	DuplicateLooking Kind = "duplicate_looking"
+	// OwnerMissing: time that nobody held in a cluster that nobody owned, or
+	// that was held by nobody known; the platform carries it.
+	OwnerMissing Kind = "owner_missing"
+)
+
+// Exception is something that somebody should look into. What is alike is one
+// exception with its sum.
+type Exception struct {
+	Kind    Kind   `json:"kind"`
+	Subject string `json:"subject"` // for example account/resource or cluster/node
+	Detail  string `json:"detail"`
+	// GPUMs is the GPU time in question, in milliseconds.
+	GPUMs int64 `json:"gpu_ms,omitempty"`
+	// Lines are how many lines are in question, and what they cost. Currency is
+	// "" where no money is in question.
+	Lines     int    `json:"lines,omitempty"`
+	Currency  string `json:"currency,omitempty"`
+	Billed    Amount `json:"billed"`
+	Effective Amount `json:"effective"`
+}
+
+type exceptionKey struct {
+	kind                      Kind
+	subject, detail, currency string
+}
+
+type exceptions struct{ sums map[exceptionKey]*Exception }
+
+func (e *exceptions) at(k Kind, subject, detail, currency string) *Exception {
+	key := exceptionKey{k, subject, detail, currency}
+	x := e.sums[key]
+	if x == nil {
+		x = &Exception{Kind: k, Subject: subject, Detail: detail, Currency: currency}
+		if e.sums == nil {
+			e.sums = map[exceptionKey]*Exception{}
+		}
+		e.sums[key] = x
+	}
+	return x
+}
+
+// time notes GPU time.
+func (e *exceptions) time(k Kind, subject, detail string, ms int64) {
+	e.at(k, subject, detail, "").GPUMs += ms
+}
+
+// money notes a line, and the GPU time that is wrong with it.
+func (e *exceptions) money(k Kind, subject, detail string, b *book, r *record, ms int64) {
+	x := e.at(k, subject, detail, b.texts[r.currency])
+	x.Lines++
+	x.GPUMs += ms
+	x.Billed, x.Effective = x.Billed.Add(r.billed), x.Effective.Add(r.effective)
+}
+
+func (e *exceptions) sorted() []Exception {
+	all := make([]Exception, 0, len(e.sums))
+	for _, x := range e.sums {
+		all = append(all, *x)
+	}
+	slices.SortFunc(all, func(a, b Exception) int {
+		return cmp.Or(strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.Subject, b.Subject), strings.Compare(a.Detail, b.Detail), strings.Compare(a.Currency, b.Currency))
+	})
+	return all
+}

@@ -1,0 +1,164 @@
+package attribution
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"quartermaster/domain"
+)
+
+// maxGPUs bounds the GPUs of one machine, far above any that is sold.
+const maxGPUs = 1024
+
+// fleet is the machines and how they are found.
+type fleet struct {
+	// descs are the descriptions, once each, by cluster, node and service.
+	descs    []desc
+	machines []machine
+	index    []int32 // Input.Nodes to descs
+
+	byResource map[[2]string][]int32 // (account, resource)
+	bySKU      map[[2]string][]int32 // (account, SKU)
+	byAccount  map[string][]int32
+}
+
+// desc is one description of a machine.
+type desc struct {
+	Node
+	machine int32
+	matches []int32 // those that it takes part in
+	billed  bool    // some line buys machines in its account
+}
+
+// machine is a (cluster, node) under all of its descriptions.
+type machine struct {
+	first, end int32 // range of descs
+	seen       bool  // in some state other than unobserved
+	billed     bool  // some line that buys machines is matched to it
+	unbilledMs int64 // GPU time that no line that buys machines covers
+}
+
+func (m *machine) subject(f *fleet) string {
+	n := &f.descs[m.first].Node
+	return n.Cluster + "/" + n.Node
+}
+
+func newFleet(nodes []Node) (*fleet, error) {
+	f := &fleet{index: make([]int32, len(nodes)), byResource: map[[2]string][]int32{}, bySKU: map[[2]string][]int32{}, byAccount: map[string][]int32{}}
+	order := make([]int32, len(nodes))
+	for i := range nodes {
+		if n := &nodes[i]; n.GPUs < 0 || n.GPUs > maxGPUs {
+			return nil, fmt.Errorf("node %s/%s: has %d GPUs, want 0 to %d", n.Cluster, n.Node, n.GPUs, maxGPUs)
+		}
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(a, b int32) int { return compareNodes(&nodes[a], &nodes[b]) })
+	for _, i := range order {
+		n := nodes[i]
+		if n.Service.To == 0 {
+			n.Service.To = math.MaxInt64 // in service still
+		}
+		if last := len(f.descs) - 1; last < 0 || f.descs[last].Node != n {
+			if last < 0 || f.descs[last].Cluster != n.Cluster || f.descs[last].Node.Node != n.Node {
+				f.machines = append(f.machines, machine{first: int32(len(f.descs))})
+			}
+			f.descs = append(f.descs, desc{Node: n, machine: int32(len(f.machines) - 1)})
+			f.machines[len(f.machines)-1].end = int32(len(f.descs))
+		}
+		f.index[i] = int32(len(f.descs) - 1)
+	}
+	for i := range f.descs {
+		d, at := &f.descs[i], int32(i)
+		if d.Account == "" {
+			continue
+		}
+		if d.Resource != "" {
+			k := [2]string{d.Account, d.Resource}
+			f.byResource[k] = append(f.byResource[k], at)
+		}
+		if d.GPUs == 0 {
+			continue // no GPU time to divide by
+		}
+		f.byAccount[d.Account] = append(f.byAccount[d.Account], at)
+		if d.SKU != "" {
+			k := [2]string{d.Account, d.SKU}
+			f.bySKU[k] = append(f.bySKU[k], at)
+		}
+	}
+	return f, nil
+}
+
+func compareNodes(a, b *Node) int {
+	return cmp.Or(
+		strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Node, b.Node), byPeriod(a.Service, b.Service),
+		strings.Compare(a.Account, b.Account), strings.Compare(a.Resource, b.Resource), strings.Compare(a.Region, b.Region), strings.Compare(a.SKU, b.SKU),
+		strings.Compare(a.Provider, b.Provider), strings.Compare(string(a.Billing), string(b.Billing)),
+		cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.CPUMilli, b.CPUMilli), cmp.Compare(a.MemoryMiB, b.MemoryMiB), compareBool(a.Registered, b.Registered))
+}
+
+// named returns the descriptions of the machines that a resource names. A
+// machine described anew stays the machine, unless the description names
+// another resource or another account: then it is other hardware under the same
+// name.
+func (f *fleet) named(account, resource string) []int32 {
+	named := f.byResource[[2]string{account, resource}]
+	var all []int32
+	last := int32(-1)
+	for _, i := range named {
+		m := f.descs[i].machine
+		if m == last {
+			continue
+		}
+		last = m
+		for at := f.machines[m].first; at < f.machines[m].end; at++ {
+			d := &f.descs[at]
+			if (d.Resource == resource || d.Resource == "") && (d.Account == account || d.Account == "") {
+				all = append(all, at)
+			}
+		}
+	}
+	return all
+}
+
+// inService reports whether one of the descriptions held during a period.
+func (f *fleet) inService(descs []int32, period domain.Interval) bool {
+	return slices.ContainsFunc(descs, func(i int32) bool { return !f.descs[i].Service.Intersect(period).Empty() })
+}
+
+// gpuMs converts machine time on descriptions into GPU time: by their number of
+// GPUs, weighted by how long each was in service during the period where they
+// differ, and rounded towards zero.
+func (f *fleet) gpuMs(nodeMs int64, descs []int32, period domain.Interval) (int64, error) {
+	var time, gpuTime uint64
+	gpus, same := -1, true
+	for _, i := range descs {
+		d := &f.descs[i]
+		ms := uint64(d.Service.Intersect(period).Length() / millisecond)
+		if ms == 0 {
+			continue
+		}
+		same = same && (gpus < 0 || gpus == d.GPUs)
+		gpus = d.GPUs
+		time += ms
+		gpuTime += ms * uint64(d.GPUs)
+	}
+	if gpus < 0 {
+		gpus = f.descs[descs[0]].GPUs
+	}
+	n := u128{0, magnitude(nodeMs)}
+	if same {
+		n = n.scale64(uint64(gpus), 1)
+	} else {
+		n = n.scale64(gpuTime, time)
+	}
+	if n.hi != 0 || n.lo > maxMs*maxGPUs {
+		return 0, fmt.Errorf("%d ms of machines with %d GPUs is beyond all reason", nodeMs, gpus)
+	}
+	if nodeMs < 0 {
+		return -int64(n.lo), nil
+	}
+	return int64(n.lo), nil
+}

@@ -1,0 +1,332 @@
+package attribution
+
+import (
+	"cmp"
+	"slices"
+
+	"quartermaster/domain"
+)
+
+// following knows which lines follow which. What a line follows is decided
+// before anything is divided, so that only what somebody follows is summed.
+//
+// A tax, credit, rounding or adjustment follows the charges of the first scope
+// that has any whose amounts are not zero: those that name its resource in the
+// same account and billing period; those of its invoice detail; those of its
+// invoice; those of its account and billing period. A scope has one issuer and
+// currency. What follows is never followed: tax on a credited charge goes by
+// the charge, not by the charge less its credit.
+//
+// Within the scope, what is billed follows the billed cost and what is effective
+// the effective cost, or the other where that is zero throughout. A leaf key
+// counts with its net cost over all charges of the scope, if that has the sign
+// of the scope's whole; so an invoice that only takes back is followed as the
+// one that it takes back was.
+type following struct {
+	tallies []tally
+	scopes  map[scope]int32
+	covers  map[coverKey]*covers
+}
+
+// scope is a set of charges that lines follow together.
+type scope struct {
+	kind                      uint8
+	issuer, account, currency name
+	invoice, object           name
+	period                    domain.Interval
+}
+
+const (
+	ofResource = iota
+	ofDetail
+	ofInvoice
+	ofAccount
+)
+
+// scopesOf appends the scopes of a line, nearest first.
+func scopesOf(r *record, to []scope) []scope {
+	s := scope{issuer: r.issuer, account: r.account, currency: r.currency}
+	if r.resource != 0 {
+		x := s
+		x.kind, x.object, x.period = ofResource, r.resource, r.billing
+		to = append(to, x)
+	}
+	if r.detail != 0 {
+		x := s
+		x.kind, x.invoice, x.object = ofDetail, r.invoice, r.detail
+		to = append(to, x)
+	}
+	if r.invoice != 0 {
+		x := s
+		x.kind, x.invoice = ofInvoice, r.invoice
+		to = append(to, x)
+	}
+	s.kind, s.period = ofAccount, r.billing
+	return append(to, s)
+}
+
+// covers are the purchases of one commitment that follow what it covered: used
+// and unused, whose charge period begins within the purchase's.
+type covers struct {
+	of      []cover // by period
+	longest domain.Instant
+}
+
+type cover struct {
+	period domain.Interval
+	tally  int32
+}
+
+type coverKey struct{ issuer, commit, currency name }
+
+func newFollowing(b *book) *following {
+	f := &following{scopes: map[scope]int32{}, covers: map[coverKey]*covers{}}
+	const wanted, found = -2, -1
+	var at []scope
+	for i := range b.records {
+		if r := &b.records[i]; r.course == byOthers {
+			for _, s := range scopesOf(r, at[:0]) {
+				f.scopes[s] = wanted
+			}
+		}
+	}
+	if len(f.scopes) > 0 {
+		for i := range b.records {
+			if r := &b.records[i]; r.course != byOthers && !(r.billed.IsZero() && r.effective.IsZero()) {
+				at = scopesOf(r, at[:0])
+				for _, s := range at {
+					if _, ok := f.scopes[s]; ok {
+						f.scopes[s] = found
+					}
+				}
+			}
+		}
+	}
+	for i := range b.records {
+		switch r := &b.records[i]; r.course {
+		case byOthers:
+			at = scopesOf(r, at[:0])
+			for _, s := range at {
+				id := f.scopes[s]
+				if id == wanted {
+					continue
+				}
+				if id == found {
+					id = f.tally()
+					f.scopes[s] = id
+				}
+				r.follow = id
+				if s.kind == ofResource && r.class == Credit && b.texts[r.category] == categoryCredit {
+					f.tallies[id].credit(r)
+				}
+				break
+			}
+		case byCovered:
+			k := coverKey{r.issuer, r.commit, r.currency}
+			c := f.covers[k]
+			if c == nil {
+				c = &covers{}
+				f.covers[k] = c
+			}
+			n, ok := slices.BinarySearchFunc(c.of, r.charge, func(c cover, p domain.Interval) int { return byPeriod(c.period, p) })
+			if !ok {
+				c.of = slices.Insert(c.of, n, cover{r.charge, f.tally()})
+				c.longest = max(c.longest, r.charge.Length())
+			}
+			r.follow = c.of[n].tally
+		}
+	}
+	// What nobody follows needs no sum.
+	for s, id := range f.scopes {
+		if id < 0 {
+			delete(f.scopes, s)
+		}
+	}
+	return f
+}
+
+func (f *following) tally() int32 {
+	f.tallies = append(f.tallies, tally{sums: map[uint32]costs{}})
+	return int32(len(f.tallies) - 1)
+}
+
+// feeds appends the tallies that a line's leaves are added to.
+func (f *following) feeds(r *record, to []int32) []int32 {
+	if r.course == byOthers {
+		return to
+	}
+	if len(f.scopes) > 0 {
+		var space [4]scope
+		for _, s := range scopesOf(r, space[:0]) {
+			if id, ok := f.scopes[s]; ok {
+				to = append(to, id)
+			}
+		}
+	}
+	if r.commit != 0 && (r.course == byUse || r.course == bySponsor || r.course == byNobody) {
+		if c := f.covers[coverKey{r.issuer, r.commit, r.currency}]; c != nil {
+			from := r.charge.From
+			n, _ := slices.BinarySearchFunc(c.of, from, func(c cover, t domain.Instant) int { return cmp.Or(cmp.Compare(c.period.From, t), -1) })
+			for n--; n >= 0 && c.of[n].period.From+c.longest > from; n-- {
+				if c.of[n].period.To > from {
+					to = append(to, c.of[n].tally)
+				}
+			}
+		}
+	}
+	return to
+}
+
+// tally is what the charges of a scope came to, by leaf key.
+type tally struct {
+	sums map[uint32]costs
+	// What credits that name a resource come to, net and in magnitude.
+	net, gross costs
+
+	ordered []uint32 // the keys in the order of leaves, once sums are complete
+}
+
+type costs struct{ billed, effective Amount }
+
+func (t *tally) add(key uint32, billed, effective Amount) {
+	c := t.sums[key]
+	t.sums[key] = costs{c.billed.Add(billed), c.effective.Add(effective)}
+}
+
+func (t *tally) credit(r *record) {
+	t.net = costs{t.net.billed.Add(r.billed), t.net.effective.Add(r.effective)}
+	t.gross = costs{t.gross.billed.Add(r.billed.Abs()), t.gross.effective.Add(r.effective.Abs())}
+}
+
+func (t *tally) order(k *keys) []uint32 {
+	if t.ordered == nil {
+		for key := range t.sums {
+			t.ordered = append(t.ordered, key)
+		}
+		slices.SortFunc(t.ordered, k.compare)
+	}
+	return t.ordered
+}
+
+// ledger picks one of two costs.
+type ledger func(costs) Amount
+
+func ofBilled(c costs) Amount    { return c.billed }
+func ofEffective(c costs) Amount { return c.effective }
+
+// weights returns what each key weighs in the order of leaves, by the first
+// ledger that has any cost; nil if none has.
+func (t *tally) weights(k *keys, ledgers ...ledger) []u128 {
+	order := t.order(k)
+	for _, of := range ledgers {
+		var sum Amount
+		for _, key := range order {
+			sum = sum.Add(of(t.sums[key]))
+		}
+		w := make([]u128, len(order))
+		some := false
+		for i, key := range order {
+			cost := of(t.sums[key])
+			if sum.IsZero() || cost.Sign() == sum.Sign() {
+				w[i], _ = cost.parts()
+				some = some || !cost.IsZero()
+			}
+		}
+		if some {
+			return w
+		}
+	}
+	return nil
+}
+
+// netting lets credits pay first for what failed or was maintained, up to what
+// that cost; the rest follows the other keys. All credits of a scope together
+// are up to it, and are divided alike, so that a credit taken back cancels.
+func (t *tally) netting(k *keys, w []u128, of ledger) []u128 {
+	credits, _ := of(t.net).parts()
+	if credits.isZero() {
+		credits, _ = of(t.gross).parts()
+	}
+	if credits.isZero() || w == nil {
+		return w
+	}
+	var down, up u128
+	first := make([]bool, len(w))
+	for i, key := range t.ordered {
+		c := k.all[key].component
+		if first[i] = c == Failed || c == Maintenance; first[i] {
+			down = down.add(w[i])
+		} else {
+			up = up.add(w[i])
+		}
+	}
+	switch {
+	case down.isZero() || up.isZero():
+		return w
+	case !down.less(credits):
+		for i := range w {
+			if !first[i] {
+				w[i] = u128{}
+			}
+		}
+		return w
+	}
+	rest := division{whole: credits.sub(down)}
+	var at u128
+	for i := range w {
+		if !first[i] {
+			at = at.add(w[i])
+			w[i], _ = rest.next(at, up).parts()
+		}
+	}
+	return w
+}
+
+// others divides a line that follows charges.
+func (r *run) others(rec *record) error {
+	if rec.follow < 0 {
+		return r.unmatched(rec, "there is no charge that it could follow")
+	}
+	t := &r.follow.tallies[rec.follow]
+	billed, effective := t.weights(r.keys, ofBilled, ofEffective), t.weights(r.keys, ofEffective, ofBilled)
+	if r.line.Class == Credit && r.line.Category == categoryCredit {
+		// Only scopes of a resource have such credits noted.
+		billed, effective = t.netting(r.keys, billed, ofBilled), t.netting(r.keys, effective, ofEffective)
+	}
+	if billed == nil {
+		return r.unmatched(rec, "the charges that it follows cancel out")
+	}
+	return r.after(rec, t, ByFollowing, billed, effective)
+}
+
+// covered divides a recurring purchase of a commitment after what it covered, by
+// effective cost; where nothing is known of that, its sponsors carry it.
+func (r *run) covered(rec *record) error {
+	t := &r.follow.tallies[rec.follow]
+	w := t.weights(r.keys, ofEffective, ofBilled)
+	if w == nil {
+		return r.sponsored(rec)
+	}
+	return r.after(rec, t, ByCommitment, w, w)
+}
+
+// after divides the current record by weights of a tally, for each ledger.
+func (r *run) after(rec *record, t *tally, rung Rung, billed, effective []u128) error {
+	var totalB, totalE, atB, atE u128
+	for i := range billed {
+		totalB, totalE = totalB.add(billed[i]), totalE.add(effective[i])
+	}
+	b, e := divisionOf(rec.billed), divisionOf(rec.effective)
+	r.out.Hour, r.out.Rung, r.out.Of = 0, rung, signed(totalB, false)
+	for i, key := range t.ordered {
+		if billed[i].isZero() && effective[i].isZero() {
+			continue
+		}
+		atB, atE = atB.add(billed[i]), atE.add(effective[i])
+		r.out.Weight = signed(billed[i], false)
+		if err := r.give(key, b.next(atB, totalB), e.next(atE, totalE)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package attribution
+
+import "quartermaster/domain"
+
+// What a division finds out about machines: both what was billed and not seen,
+// and what was seen and not billed.
+
+// noteworthy reports whether GPU time is more than the rounding of a bill's
+// quantities: a minute of one GPU, and a thousandth of what it is part of.
+func noteworthy(ms, of int64) bool {
+	return ms >= 60_000 && ms/1000 >= of/1_000_000
+}
+
+// foundOut reports what the lines of a match bought beside what was there.
+func (r *run) foundOut(x *match, sum *matchSum) {
+	if !x.buys {
+		return
+	}
+	subject := r.subjectOf(x)
+	if over := max(sum.excess, sum.bought-sum.seen); noteworthy(over, sum.bought) && sum.bought > 0 {
+		r.ex.time(BilledNeverSeen, subject, "bought for longer than it was in service", over)
+	}
+	if noteworthy(sum.unreported, sum.bought) {
+		r.ex.time(BilledNeverSeen, subject, "bought, in service and not reported", sum.unreported)
+	}
+	if under := sum.seen - sum.bought; !sum.unmeasured && sum.bought > 0 && noteworthy(under, sum.seen) && r.alone(x) {
+		r.ex.time(SeenNeverBilled, subject, "in service for longer than was bought", under)
+	}
+}
+
+// alone reports whether no other match buys time of a match's machines. Where
+// one does, what each leaves over says nothing.
+func (r *run) alone(x *match) bool {
+	for _, d := range x.descs {
+		buying := 0
+		for _, id := range r.fleet.descs[d].matches {
+			if r.matches[id].buys {
+				buying++
+			}
+		}
+		if buying > 1 {
+			return false
+		}
+	}
+	return true
+}
+
+// machines reports machines that no line is for.
+func (r *run) machines(spans []domain.Interval) {
+	for i := range r.fleet.machines {
+		m := &r.fleet.machines[i]
+		if m.seen && noteworthy(m.unbilledMs, 0) {
+			r.ex.time(SeenNeverBilled, m.subject(r.fleet), "in service, and no line of its account covers the time", m.unbilledMs)
+		}
+		if m.seen || m.billed {
+			continue
+		}
+		var ms int64
+		for at := m.first; at < m.end; at++ {
+			if d := &r.fleet.descs[at]; d.Registered {
+				for _, s := range spans {
+					ms += int64(d.Service.Intersect(s).Length()/millisecond) * int64(d.GPUs)
+				}
+			}
+		}
+		if ms > 0 {
+			r.ex.time(RegisteredNeither, m.subject(r.fleet), "registered, and neither reported nor billed", ms)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package attribution
+
+import (
+	"slices"
+	"sort"
+
+	"quartermaster/domain"
+)
+
+// grid collects the use of a match in the slots that its charge periods need.
+// No charge period begins or ends within a slot, and where leaves are by hour
+// no slot reaches over an hour's end.
+type grid struct {
+	slots []slot
+}
+
+type slot struct {
+	from, to domain.Instant
+	uses     []use
+	full     int // length at which repeated keys are added up
+	settled  bool
+}
+
+// newGrid makes the slots for ascending periods.
+func newGrid(periods []domain.Interval, hourly bool) grid {
+	spans := merge(slices.Clone(periods))
+	var cuts []domain.Instant
+	for _, p := range periods {
+		cuts = append(cuts, p.From, p.To)
+	}
+	if hourly {
+		for _, s := range spans {
+			for h := s.From.HourStart() + domain.Hour; h < s.To; h += domain.Hour {
+				cuts = append(cuts, h)
+			}
+		}
+	}
+	slices.Sort(cuts)
+	cuts = slices.Compact(cuts)
+	g := grid{slots: make([]slot, 0, len(cuts))}
+	for i := 1; i < len(cuts); i++ {
+		for len(spans) > 0 && spans[0].To <= cuts[i-1] {
+			spans = spans[1:]
+		}
+		if len(spans) > 0 && spans[0].From <= cuts[i-1] {
+			g.slots = append(g.slots, slot{from: cuts[i-1], to: cuts[i]})
+		}
+	}
+	return g
+}
+
+// find returns the first slot that ends after t.
+func (g *grid) find(t domain.Instant) int {
+	return sort.Search(len(g.slots), func(i int) bool { return g.slots[i].to > t })
+}
+
+// add enters what was used within an interval. Where slots cut it, each gets
+// its part by length, rounded cumulatively. It reports how much of the
+// interval's length the slots cover.
+func (g *grid) add(held domain.Interval, uses []use, k *keys) (covered domain.Instant) {
+	for i := g.find(held.From); i < len(g.slots) && g.slots[i].from < held.To; i++ {
+		s := &g.slots[i]
+		from, to := max(s.from, held.From), min(s.to, held.To)
+		covered += to - from
+		for _, u := range uses {
+			if to-from < held.Length() {
+				part := func(ms int64) int64 {
+					whole, length := u128{0, uint64(ms)}, uint64(held.Length())
+					return int64(whole.scale64(uint64(to-held.From), length).lo - whole.scale64(uint64(from-held.From), length).lo)
+				}
+				u.gpuMs, u.usefuls = part(u.gpuMs), part(u.usefuls)
+				u.usefuls = min(u.usefuls, u.gpuMs)
+			}
+			if u.gpuMs > 0 {
+				s.uses = append(s.uses, u)
+			}
+		}
+		if len(s.uses) > max(64, s.full) {
+			s.settle(k)
+			s.full = 2 * len(s.uses)
+			s.settled = false
+		}
+	}
+	return covered
+}
+
+// sum returns all GPU time in the slots.
+func (g *grid) sum() (ms int64) {
+	for i := range g.slots {
+		for _, u := range g.slots[i].uses {
+			ms += u.gpuMs
+		}
+	}
+	return ms
+}
+
+// settle orders what was used by leaf key, each key once.
+func (s *slot) settle(k *keys) {
+	if !s.settled {
+		s.uses = settle(s.uses, k)
+		s.settled = true
+	}
+}
+
+func settle(uses []use, k *keys) []use {
+	slices.SortFunc(uses, func(a, b use) int { return k.compare(a.key, b.key) })
+	out := uses[:0]
+	for _, u := range uses {
+		if n := len(out); n > 0 && out[n-1].key == u.key {
+			out[n-1].gpuMs += u.gpuMs
+			out[n-1].usefuls += u.usefuls
+			continue
+		}
+		out = append(out, u)
+	}
+	return out
+}
+
+// weight is what one leaf of a cell weighs.
+type weight struct {
+	hour domain.Instant
+	use
+}
+
+// weights appends what each leaf key weighs in each hour of a period, in the
+// order of leaves. With whole, hours are not told apart.
+func (g *grid) weights(period domain.Interval, whole bool, k *keys, to []weight) []weight {
+	var pending []use
+	var hour domain.Instant
+	slots := 0
+	flush := func() {
+		if slots > 1 {
+			pending = settle(pending, k)
+		}
+		for _, u := range pending {
+			to = append(to, weight{hour, u})
+		}
+		pending, slots = nil, 0
+	}
+	for i := g.find(period.From); i < len(g.slots) && g.slots[i].from < period.To; i++ {
+		s := &g.slots[i]
+		s.settle(k)
+		at := s.from.HourStart()
+		if whole {
+			at = 0
+		}
+		if at != hour {
+			flush()
+			hour = at
+		}
+		if slots == 0 {
+			pending = s.uses // read only while it is the hour's only slot
+		} else {
+			pending = append(slices.Clip(pending), s.uses...)
+		}
+		slots++
+	}
+	flush()
+	return to
+}
+
+// overHours appends ms of one key, spread evenly over a period. With whole it is
+// one weight.
+func overHours(period domain.Interval, whole bool, key uint32, ms int64, to []weight) []weight {
+	if whole {
+		return append(to, weight{0, use{key: key, gpuMs: ms}})
+	}
+	d := divisionOfMs(ms)
+	for h := period.From.HourStart(); h < period.To; h += domain.Hour {
+		end := min(h+domain.Hour, period.To)
+		to = append(to, weight{h, use{key: key, gpuMs: d.nextMs(uint64(end-period.From), uint64(period.Length()))}})
+	}
+	return to
+}

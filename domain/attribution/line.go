@@ -1,0 +1,192 @@
+package attribution
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"quartermaster/domain"
+)
+
+// The values of FOCUS columns that decide.
+const (
+	categoryUsage      = "Usage"
+	categoryPurchase   = "Purchase"
+	categoryTax        = "Tax"
+	categoryCredit     = "Credit"
+	categoryAdjustment = "Adjustment"
+
+	unused = "Unused"
+)
+
+// Columns of ours that an importer may fill in, by name in BillingLine.Other.
+const (
+	// columnBilling holds a domain.BillingModel, and decides the class of usage
+	// where it stands: FOCUS has no word for hardware of one's own, and few
+	// smaller suppliers fill in PricingCategory.
+	columnBilling = "x_BillingModel"
+	// columnInstance holds the machine's type as the fleet spells it.
+	columnInstance = "x_InstanceType"
+)
+
+// LineOf takes from a billing line what attribution needs. EffectiveCost is as
+// billed where it is null. SKU is x_InstanceType, else the InstanceType of
+// SkuPriceDetails (FOCUS 1.2 and later), else SkuId; so a node is found by the
+// type that it was registered with, even where the supplier's SkuId means
+// something else. Corrects is the caller's to fill in, because another event
+// says it.
+//
+// It is an error if an amount does not fit (see [AmountOf]), a quantity of time
+// is beyond all reason, or the charge period is empty.
+func LineOf(b *domain.BillingLine) (Line, error) {
+	l := Line{
+		Issuer: b.InvoiceIssuerName, Account: b.BillingAccountID, ID: b.LineID,
+		Invoice: b.InvoiceID, Detail: b.InvoiceDetailID,
+		Currency:      b.BillingCurrency,
+		BillingPeriod: domain.Interval{From: b.BillingPeriodStart, To: b.BillingPeriodEnd},
+		ChargePeriod:  domain.Interval{From: b.ChargePeriodStart, To: b.ChargePeriodEnd},
+		Class:         Classify(b),
+		Category:      b.ChargeCategory,
+		Provider:      b.ServiceProviderName,
+		Resource:      b.ResourceID,
+		Region:        b.RegionID,
+		SKU:           instanceType(b),
+		Commitment:    b.CommitmentDiscountID,
+		Unused:        isUnused(b),
+		Recurring:     b.ChargeFrequency == "Recurring",
+		Generated:     b.Generated,
+	}
+	if l.Commitment == "" {
+		l.Commitment = b.CapacityReservationID
+	}
+	if l.Region == "" {
+		l.Region = b.RegionName
+	}
+	if l.ChargePeriod.Empty() {
+		return Line{}, fmt.Errorf("line %q: charge period from %s to %s is empty", b.LineID, b.ChargePeriodStart, b.ChargePeriodEnd)
+	}
+	var err error
+	if l.Billed, err = AmountOf(b.BilledCost); err != nil {
+		return Line{}, fmt.Errorf("line %q: billed cost: %w", b.LineID, err)
+	}
+	l.Effective = l.Billed
+	if b.EffectiveCost.Valid {
+		if l.Effective, err = AmountOf(b.EffectiveCost.Decimal); err != nil {
+			return Line{}, fmt.Errorf("line %q: effective cost: %w", b.LineID, err)
+		}
+	}
+	if l.NodeMs, l.GPUMs, err = boughtTime(b); err != nil {
+		return Line{}, fmt.Errorf("line %q: %w", b.LineID, err)
+	}
+	return l, nil
+}
+
+// Classify says what kind of charge a line is. The first that applies counts:
+//
+//   - ChargeCategory Tax and Credit are what they say.
+//   - An Adjustment is Rounding where its description, SkuId, SkuMeter or an x_
+//     column says "rounding". One that has a quantity of machine time is classed
+//     as usage is. Any other is a Credit, whatever its sign: it follows what it
+//     adjusts.
+//   - What stayed unused of a commitment is Committed.
+//   - x_BillingModel decides, for example "owned".
+//   - Usage, and a Purchase without a commitment, of what is no machine is
+//     Shared: another ServiceCategory than Compute and AI and Machine Learning,
+//     or a unit that is neither time nor a count of machines, as GB is.
+//   - PricingCategory Committed, a CommitmentDiscountId, or the Purchase of a
+//     commitment is Committed; PricingCategory Dynamic is Spot.
+//   - What is left is OnDemand.
+func Classify(b *domain.BillingLine) Class {
+	commitment := b.CommitmentDiscountID != "" || b.ChargeCategory == categoryPurchase && b.CapacityReservationID != ""
+	switch b.ChargeCategory {
+	case categoryTax:
+		return Tax
+	case categoryCredit:
+		return Credit
+	case categoryAdjustment:
+		switch {
+		case saysRounding(b):
+			return Rounding
+		case !hasTime(b):
+			return Credit
+		}
+	case categoryPurchase:
+		if commitment {
+			return Committed
+		}
+	}
+	if isUnused(b) {
+		return Committed
+	}
+	switch domain.BillingModel(b.Other[columnBilling]) {
+	case domain.BillingOwned:
+		return Owned
+	case domain.BillingReserved, domain.BillingCapacityBlock:
+		return Committed
+	case domain.BillingSpot:
+		return Spot
+	case domain.BillingOnDemand:
+		return OnDemand
+	}
+	switch {
+	case !isMachine(b):
+		return Shared
+	case commitment || b.PricingCategory == "Committed":
+		return Committed
+	case b.PricingCategory == "Dynamic":
+		return Spot
+	}
+	return OnDemand
+}
+
+func isUnused(b *domain.BillingLine) bool {
+	return b.CommitmentDiscountStatus == unused || b.CapacityReservationStatus == unused
+}
+
+// isMachine reports whether a line is for the use of machines.
+func isMachine(b *domain.BillingLine) bool {
+	switch b.ServiceCategory {
+	case "", "Compute", "AI and Machine Learning":
+	default:
+		return false
+	}
+	if hasTime(b) {
+		return true
+	}
+	for _, u := range []string{b.PricingUnit, b.ConsumedUnit} {
+		if u != "" {
+			return countsMachines(u)
+		}
+	}
+	// A purchase that says nothing of a machine is a subscription or a fee.
+	return b.ChargeCategory != categoryPurchase
+}
+
+func saysRounding(b *domain.BillingLine) bool {
+	for _, s := range []string{b.ChargeDescription, b.SKUID, b.SKUMeter} {
+		if strings.Contains(strings.ToLower(s), "rounding") {
+			return true
+		}
+	}
+	for name, s := range b.Other {
+		if strings.HasPrefix(name, "x_") && strings.Contains(strings.ToLower(s), "rounding") {
+			return true
+		}
+	}
+	return false
+}
+
+// instanceType returns the name by which a machine of the line is found.
+func instanceType(b *domain.BillingLine) string {
+	if s := b.Other[columnInstance]; s != "" {
+		return s
+	}
+	if b.SKUPriceDetails != "" {
+		// What is no JSON says nothing of the machine, and the charge still counts.
+		var d struct{ InstanceType string }
+		if json.Unmarshal([]byte(b.SKUPriceDetails), &d) == nil && d.InstanceType != "" {
+			return d.InstanceType
+		}
+	}
+	return b.SKUID
+}

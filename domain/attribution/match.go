@@ -1,0 +1,294 @@
+package attribution
+
+import (
+	"cmp"
+	"slices"
+
+	"quartermaster/domain"
+)
+
+// maxPeriod bounds the charge period of what is divided hour by hour.
+const maxPeriod = 10 * 366 * domain.Day
+
+// match is machines that lines are for. Lines of one match and one charge
+// period are divided alike.
+type match struct {
+	rung  Rung
+	descs []int32 // ascending
+	last  int32   // the last machine
+	whole bool    // divided over the charge period as a whole, not by hours
+	buys  bool    // lines that buy machines are among its lines
+	// sponsorsFirst: what commitments bought of it goes to their sponsors first.
+	sponsorsFirst bool
+	// lines are its records, by charge period and then in the order of lines.
+	lines []int32
+	grid  grid
+}
+
+// matchKey says what a match was found by.
+type matchKey struct {
+	rung    Rung
+	account name
+	what    string // resource, or SKU
+	region  string
+	billing domain.BillingModel // pool narrowed to it
+	all     bool                // pool with the machines that lines name
+}
+
+// matcher finds what lines are for.
+type matcher struct {
+	book  *book
+	fleet *fleet
+	rule  Discount
+
+	matches []match
+	ids     map[matchKey]int32
+	named   []bool // descriptions that a line which buys machines names
+	served  map[servedKey]bool
+}
+
+type servedKey struct {
+	match  int32
+	period domain.Interval
+}
+
+// buys reports whether a class buys machines.
+func (c Class) buys() bool { return c == Committed || c == OnDemand || c == Spot || c == Owned }
+
+// follows reports whether a class has no object of its own.
+func (c Class) follows() bool { return c == Tax || c == Credit || c == Rounding }
+
+// run decides the course of every line. What is said of a line depends on
+// the set of lines, never on their order.
+func (m *matcher) run() {
+	b := m.book
+	m.named = make([]bool, len(m.fleet.descs))
+	m.ids = map[matchKey]int32{}
+	m.served = map[servedKey]bool{}
+	for i := range b.records {
+		r := &b.records[i]
+		r.course = courseOf(r, b)
+		if r.course == byUse && r.class.buys() && r.resource != 0 {
+			if id, ok := m.resource(r); ok {
+				for _, d := range m.matches[id].descs {
+					m.named[d] = true
+				}
+			}
+		}
+	}
+	// The account matches of the first pass do not count: lines join them here.
+	for i := range b.records {
+		r := &b.records[i]
+		if r.course != byUse {
+			continue
+		}
+		id, ok := m.find(r)
+		if !ok {
+			r.course, r.rung = byNobody, ByNothing
+			continue
+		}
+		x := &m.matches[id]
+		r.match, r.rung = id, x.rung
+		x.lines = append(x.lines, int32(i))
+		x.buys = x.buys || r.class.buys() && x.rung != ByAccount
+	}
+	for id := range m.matches {
+		x := &m.matches[id]
+		if len(x.lines) == 0 {
+			continue
+		}
+		slices.SortStableFunc(x.lines, func(i, j int32) int { return byPeriod(b.records[i].charge, b.records[j].charge) })
+		for _, d := range x.descs {
+			m.fleet.descs[d].matches = append(m.fleet.descs[d].matches, int32(id))
+			if x.buys {
+				m.fleet.machines[m.fleet.descs[d].machine].billed = true
+			}
+		}
+	}
+}
+
+func courseOf(r *record, b *book) course {
+	switch category := b.texts[r.category]; {
+	case r.class.follows():
+		return byOthers
+	case r.class == Committed && category == categoryPurchase && r.recurring:
+		return byCovered
+	case r.class == Committed && category == categoryPurchase:
+		return byPrepaid
+	case r.class == Committed && r.unused:
+		return bySponsor
+	case r.charge.Empty() || r.charge.Length() > maxPeriod:
+		return byNobody
+	}
+	return byUse
+}
+
+// find returns the match of the first rung that has a machine in service during
+// the charge period.
+func (m *matcher) find(r *record) (int32, bool) {
+	if (m.rule == PoolRate || m.rule == SponsorsFirst) && (r.class == Committed || r.class == OnDemand || r.class == Spot) {
+		if id, ok := m.wholePool(r); ok {
+			return id, true
+		}
+	}
+	bare := false // it names a machine without GPUs
+	if r.resource != 0 {
+		id, ok := m.resource(r)
+		if ok {
+			return id, true
+		}
+		bare = m.fleet.inService(m.fleet.byResource[[2]string{m.book.texts[r.account], m.book.texts[r.resource]}], r.charge)
+	}
+	if r.class == Shared || bare {
+		return m.account(r)
+	}
+	return m.pool(r)
+}
+
+func (m *matcher) resource(r *record) (int32, bool) {
+	account, resource := m.book.texts[r.account], m.book.texts[r.resource]
+	return m.served1(matchKey{rung: ByResource, account: r.account, what: resource}, r.charge, func() []int32 {
+		return m.withGPUs(m.fleet.named(account, resource))
+	})
+}
+
+func (m *matcher) account(r *record) (int32, bool) {
+	return m.served1(matchKey{rung: ByAccount, account: r.account}, r.charge, func() []int32 {
+		return m.fleet.byAccount[m.book.texts[r.account]]
+	})
+}
+
+// models are the billing models that a class of lines pays for.
+var models = map[Class][]domain.BillingModel{
+	Committed: {domain.BillingReserved, domain.BillingCapacityBlock},
+	OnDemand:  {domain.BillingOnDemand},
+	Spot:      {domain.BillingSpot},
+	Owned:     {domain.BillingOwned},
+}
+
+// pool returns the account's machines of the SKU that no line names: those that
+// are declared as what the line pays for where there are any, else all.
+func (m *matcher) pool(r *record) (int32, bool) {
+	if r.sku == 0 {
+		return 0, false
+	}
+	key := matchKey{rung: ByPool, account: r.account, what: m.book.texts[r.sku], region: m.book.texts[r.region]}
+	for _, declared := range []bool{true, false} {
+		k := key
+		if declared {
+			k.billing = models[r.class][0]
+		}
+		id, ok := m.served1(k, r.charge, func() []int32 {
+			return m.inPool(r.account, k.what, k.region, func(i int32) bool {
+				return !m.named[i] && (!declared || slices.Contains(models[r.class], m.fleet.descs[i].Billing))
+			})
+		})
+		if ok {
+			return id, true
+		}
+	}
+	return 0, false
+}
+
+// wholePool returns all of the account's machines of the SKU that are not its
+// own, named or not: of the SKU and region of the machine that the line names,
+// else of the line's.
+func (m *matcher) wholePool(r *record) (int32, bool) {
+	sku, region := m.book.texts[r.sku], m.book.texts[r.region]
+	for _, i := range m.fleet.byResource[[2]string{m.book.texts[r.account], m.book.texts[r.resource]}] {
+		if d := &m.fleet.descs[i]; d.SKU != "" && !d.Service.Intersect(r.charge).Empty() {
+			sku, region = d.SKU, d.Region
+			break
+		}
+	}
+	if sku == "" {
+		return 0, false
+	}
+	return m.served1(matchKey{rung: ByPool, account: r.account, what: sku, region: region, all: true}, r.charge, func() []int32 {
+		return m.inPool(r.account, sku, region, func(i int32) bool { return m.fleet.descs[i].Billing != domain.BillingOwned })
+	})
+}
+
+// inPool returns an account's machines of a SKU, in any region if that is "".
+func (m *matcher) inPool(account name, sku, region string, which func(int32) bool) []int32 {
+	var in []int32
+	for _, i := range m.fleet.bySKU[[2]string{m.book.texts[account], sku}] {
+		if (region == "" || m.fleet.descs[i].Region == region) && which(i) {
+			in = append(in, i)
+		}
+	}
+	return in
+}
+
+func (m *matcher) withGPUs(descs []int32) []int32 {
+	return slices.DeleteFunc(descs, func(i int32) bool { return m.fleet.descs[i].GPUs == 0 })
+}
+
+// served1 returns the match of a key, made when first asked for, if one of its
+// machines was in service during the period.
+func (m *matcher) served1(k matchKey, period domain.Interval, descs func() []int32) (int32, bool) {
+	id, ok := m.ids[k]
+	if !ok {
+		id = -1
+		if d := descs(); len(d) > 0 {
+			id = int32(len(m.matches))
+			x := match{rung: k.rung, descs: d, whole: k.rung == ByAccount, sponsorsFirst: k.all && m.rule == SponsorsFirst}
+			for _, i := range d {
+				x.last = max(x.last, m.fleet.descs[i].machine)
+			}
+			m.matches = append(m.matches, x)
+		}
+		m.ids[k] = id
+	}
+	if id < 0 {
+		return 0, false
+	}
+	at := servedKey{id, period}
+	served, ok := m.served[at]
+	if !ok {
+		served = m.fleet.inService(m.matches[id].descs, period)
+		m.served[at] = served
+	}
+	return id, served
+}
+
+// spans returns the merged charge periods of the lines that are divided by use.
+func spans(records []record) []domain.Interval {
+	var all []domain.Interval
+	for i := range records {
+		if records[i].course == byUse {
+			all = append(all, records[i].charge)
+		}
+	}
+	slices.SortFunc(all, byPeriod)
+	return merge(all)
+}
+
+// merge joins ascending intervals that touch, in place.
+func merge(all []domain.Interval) []domain.Interval {
+	merged := all[:0]
+	for _, i := range all {
+		if n := len(merged); n > 0 && i.From <= merged[n-1].To {
+			merged[n-1].To = max(merged[n-1].To, i.To)
+			continue
+		}
+		merged = append(merged, i)
+	}
+	return merged
+}
+
+// order returns the matches that have lines in the order in which their lines
+// are divided: by last machine, rung, and then by their first line.
+func (m *matcher) order() []int32 {
+	var ids []int32
+	for i := range m.matches {
+		if len(m.matches[i].lines) > 0 {
+			ids = append(ids, int32(i))
+		}
+	}
+	slices.SortFunc(ids, func(i, j int32) int {
+		a, b := &m.matches[i], &m.matches[j]
+		return cmp.Or(cmp.Compare(a.last, b.last), cmp.Compare(a.rung, b.rung), cmp.Compare(slices.Min(a.lines), slices.Min(b.lines)))
+	})
+	return ids
+}

@@ -1,0 +1,76 @@
+package attribution
+
+import (
+	"fmt"
+	"slices"
+)
+
+// The names under which classes, rungs and components stand in reports. They
+// outlive the program: a name is never given to something else.
+var (
+	classNames     = []string{Committed: "committed", OnDemand: "on_demand", Spot: "spot", Owned: "owned", Shared: "shared", Credit: "credit", Tax: "tax", Rounding: "rounding"}
+	rungNames      = []string{ByResource: "by_resource", ByPool: "by_pool", ByAccount: "by_account", ByCommitment: "by_commitment", ByFollowing: "by_following", ByNothing: "by_nothing"}
+	componentNames = []string{Allocated: "allocated", Idle: "idle", Unprovisioned: "unprovisioned", Failed: "failed", Maintenance: "maintenance", Unobserved: "unobserved",
+		Unseen: "unseen", UnusedCommitment: "unused_commitment", Prepaid: "prepaid", Unmatched: "unmatched", Bridge: "bridge"}
+)
+
+func nameOf[T ~uint8](names []string, v T) string {
+	if v > 0 && int(v) < len(names) {
+		return names[v]
+	}
+	return fmt.Sprintf("unknown(%d)", v)
+}
+
+func parseName[T ~uint8](names []string, what, s string) (T, error) {
+	if i := slices.Index(names, s); i > 0 {
+		return T(i), nil
+	}
+	return 0, fmt.Errorf("%s %q is unknown", what, s)
+}
+
+// ParseClass reads a name that [Class.String] returns.
+func ParseClass(s string) (Class, error) { return parseName[Class](classNames, "class", s) }
+
+// String returns the class's name, for example on_demand.
+func (c Class) String() string { return nameOf(classNames, c) }
+
+// MarshalText writes the name.
+func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads a name.
+func (c *Class) UnmarshalText(b []byte) (err error) {
+	*c, err = ParseClass(string(b))
+	return err
+}
+
+// ParseRung reads a name that [Rung.String] returns.
+func ParseRung(s string) (Rung, error) { return parseName[Rung](rungNames, "rung", s) }
+
+// String returns the rung's name, for example by_resource.
+func (r Rung) String() string { return nameOf(rungNames, r) }
+
+// MarshalText writes the name.
+func (r Rung) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads a name.
+func (r *Rung) UnmarshalText(b []byte) (err error) {
+	*r, err = ParseRung(string(b))
+	return err
+}
+
+// ParseComponent reads a name that [Component.String] returns.
+func ParseComponent(s string) (Component, error) {
+	return parseName[Component](componentNames, "component", s)
+}
+
+// String returns the component's name, for example unused_commitment.
+func (c Component) String() string { return nameOf(componentNames, c) }
+
+// MarshalText writes the name.
+func (c Component) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads a name.
+func (c *Component) UnmarshalText(b []byte) (err error) {
+	*c, err = ParseComponent(string(b))
+	return err
+}

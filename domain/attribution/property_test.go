@@ -1,0 +1,324 @@
+package attribution_test
+
+import (
+	"flag"
+	"math/big"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+)
+
+// check runs a property on 10,000 estates, or on as many as -rapid.checks says.
+func check(t *testing.T, property func(*rapid.T)) {
+	t.Helper()
+	cases := 10_000
+	if testing.Short() {
+		cases = 500
+	}
+	if os.Getenv("QM_LONG") != "" {
+		cases = 100_000
+	}
+	f := flag.Lookup("rapid.checks")
+	if f.Value.String() != f.DefValue {
+		rapid.Check(t, property)
+		return
+	}
+	if err := f.Value.Set(strconv.Itoa(cases)); err != nil {
+		t.Fatal(err)
+	}
+	defer f.Value.Set(f.DefValue)
+	rapid.Check(t, property)
+}
+
+func must(t *rapid.T, e *estate) ([]leaf, *attribution.Result) {
+	t.Helper()
+	leaves, res, err := e.run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leaves, res
+}
+
+// units returns an amount in 10⁻¹⁸.
+func units(a attribution.Amount) *big.Int { return a.Decimal().Shift(18).BigInt() }
+
+type costs struct{ billed, effective attribution.Amount }
+
+func (c costs) add(b, e attribution.Amount) costs { return costs{c.billed.Add(b), c.effective.Add(e)} }
+
+func less(a, b *leaf) bool {
+	for _, c := range []int{
+		int(min(1, max(-1, a.Hour-b.Hour))), compare(a.Workspace, b.Workspace), compare(a.Cluster, b.Cluster), compare(a.Deployment, b.Deployment), int(a.Component) - int(b.Component),
+	} {
+		if c != 0 {
+			return c < 0
+		}
+	}
+	return false
+}
+
+func compare(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// TestEverythingFoots holds a division to what it promises of sums.
+func TestEverythingFoots(t *testing.T) {
+	check(t, func(t *rapid.T) {
+		e := drawEstate(t, drawing{})
+		leaves, res := must(t, e)
+		byLine := map[string]costs{}
+		byTie := map[[4]string]attribution.Amount{}
+		totals := map[string]costs{}
+		for i := range leaves {
+			l := &leaves[i]
+			id := l.line.Account + " " + l.line.ID
+			byLine[id] = byLine[id].add(l.Billed, l.Effective)
+			totals[l.line.Currency] = totals[l.line.Currency].add(l.Billed, l.Effective)
+			k := [4]string{l.line.Account, l.line.Invoice, l.line.Currency, l.Workspace}
+			byTie[k] = byTie[k].Add(l.Billed)
+			if i > 0 && leaves[i-1].line == l.line && !less(&leaves[i-1], l) {
+				t.Fatalf("leaf %s comes after %s", ref(l), ref(&leaves[i-1]))
+			}
+			checkLeaf(t, l)
+		}
+		for _, l := range e.lines {
+			if got := byLine[l.Account+" "+l.ID]; got != (costs{l.Billed, l.Effective}) {
+				t.Fatalf("the leaves of %+v add up to %v", l, got)
+			}
+		}
+		if res.Leaves != len(leaves) || res.Lines != len(e.lines) {
+			t.Fatalf("%d leaves of %d lines are counted as %d of %d", len(leaves), len(e.lines), res.Leaves, res.Lines)
+		}
+		for _, sum := range res.Totals {
+			if totals[sum.Currency] != (costs{sum.Billed, sum.Effective}) || sum.LinesBilled.Add(sum.Bridges) != sum.Billed || sum.LinesEffective != sum.Effective {
+				t.Fatalf("the leaves add up to %v, the totals are %+v", totals[sum.Currency], sum)
+			}
+		}
+		lines := 0
+		for _, m := range res.Matches {
+			lines += m.Lines
+		}
+		if lines != len(e.lines) {
+			t.Fatalf("%d of %d lines have a rung", lines, len(e.lines))
+		}
+		checkInvoices(t, res, byTie)
+	})
+}
+
+func ref(l *leaf) string {
+	whole := l.Leaf
+	whole.Line = &l.line
+	return whole.Ref()
+}
+
+// checkLeaf holds a leaf to its explanation of itself.
+func checkLeaf(t *rapid.T, l *leaf) {
+	sign := int64(1)
+	if l.BoughtMs < 0 {
+		sign = -1
+	}
+	if b, a, u := sign*l.BoughtMs, sign*l.AllocatedMs, sign*l.UsefulMs; u < 0 || u > a || a > b {
+		t.Fatalf("leaf %s: %d ms are useful of %d allocated of %d bought", ref(l), l.UsefulMs, l.AllocatedMs, l.BoughtMs)
+	}
+	if l.AllocatedMs != 0 && l.Component != attribution.Allocated {
+		t.Fatalf("leaf %s: %d ms are allocated", ref(l), l.AllocatedMs)
+	}
+	if l.Weight.Sign() < 0 || l.Of.Cmp(l.Weight) < 0 {
+		t.Fatalf("leaf %s weighs %s of %s", ref(l), l.Weight, l.Of)
+	}
+	amounts := [][2]attribution.Amount{{l.Billed, l.line.Billed}, {l.Effective, l.line.Effective}}
+	if l.Rung == attribution.ByFollowing {
+		amounts = amounts[:1] // the other has weights of its own
+	}
+	of, weight := units(l.Of), units(l.Weight)
+	for _, a := range amounts {
+		if weight.Sign() == 0 && !a[0].IsZero() {
+			t.Fatalf("leaf %s weighs nothing and costs %s", ref(l), a[0])
+		}
+		off := new(big.Int).Mul(units(a[0]), of)
+		off.Sub(off, new(big.Int).Mul(units(a[1]), weight))
+		if off.CmpAbs(of) >= 0 && of.Sign() != 0 {
+			t.Fatalf("leaf %s costs %s, which is not %s of %s of %s", ref(l), a[0], l.Weight, l.Of, a[1])
+		}
+	}
+}
+
+func checkInvoices(t *rapid.T, res *attribution.Result, byWorkspace map[[4]string]attribution.Amount) {
+	for _, v := range res.Invoices {
+		if v.Attributed != v.Billed {
+			t.Fatalf("%s is attributed of %+v", v.Attributed, v)
+		}
+		target := v.Attributed
+		switch v.Status {
+		case attribution.Tied, attribution.Bridged:
+			target = v.Received
+			if v.Attributed.Add(v.Bridge) != v.Received {
+				t.Fatalf("%+v does not tie", v)
+			}
+		case attribution.Differs, attribution.NoInvoice, attribution.NoLines, attribution.Voided:
+			if !v.Bridge.IsZero() {
+				t.Fatalf("%+v is bridged", v)
+			}
+		}
+		var exact, minor attribution.Amount
+		of := 0
+		for _, s := range res.Statements {
+			if s.Issuer != v.Issuer || s.Account != v.Account || s.Invoice != v.Invoice || s.Currency != v.Currency || s.Period != v.Period {
+				continue
+			}
+			of++
+			if got := byWorkspace[[4]string{s.Account, s.Invoice, s.Currency, s.Workspace}]; got != s.Billed {
+				t.Fatalf("the leaves of %+v add up to %s", s, got)
+			}
+			places := int32(domain.MinorUnits(s.Currency))
+			if d := s.Amount.Decimal(); !d.Equal(d.Truncate(places)) {
+				t.Fatalf("%+v cannot be paid", s)
+			}
+			if off := s.Amount.Sub(s.Billed).Abs().Decimal().Shift(places); off.Cmp(attribution.Whole(1).Decimal()) >= 0 {
+				t.Fatalf("%+v is rounded by a minor unit or more", s)
+			}
+			exact, minor = exact.Add(s.Billed), minor.Add(s.Amount)
+		}
+		if v.Status == attribution.NoLines {
+			if of > 0 {
+				t.Fatalf("%+v has statements", v)
+			}
+			continue
+		}
+		if exact != v.Attributed.Add(v.Bridge) {
+			t.Fatalf("the statements of %+v come to %s", v, exact)
+		}
+		if want := target.Decimal().Round(int32(domain.MinorUnits(v.Currency))); !minor.Decimal().Equal(want) {
+			t.Fatalf("the statements of %+v are for %s in all, want %s", v, minor, want)
+		}
+	}
+}
+
+// TestOrderAndRepetition gives the same facts in another order, lines several
+// times over, and wants the same leaves byte for byte.
+func TestOrderAndRepetition(t *testing.T) {
+	check(t, func(t *rapid.T) {
+		e := drawEstate(t, drawing{})
+		leaves, res := must(t, e)
+
+		other := *e
+		other.lines = rapid.Permutation(append(slices.Clone(e.lines), e.lines[:len(e.lines)/2]...)).Draw(t, "lines again")
+		other.invoices = rapid.Permutation(append(slices.Clone(e.invoices), e.invoices...)).Draw(t, "invoices again")
+		other.commitments = rapid.Permutation(append(slices.Clone(e.commitments), e.commitments...)).Draw(t, "commitments again")
+		var index []int
+		for i := range e.nodes {
+			index = append(index, i, i)
+		}
+		index = rapid.Permutation(index).Draw(t, "nodes again")
+		other.nodes, other.hours = nil, nil
+		at := map[int][]int{}
+		for i, n := range index {
+			other.nodes = append(other.nodes, e.nodes[n])
+			at[n] = append(at[n], i)
+		}
+		for _, h := range e.hours {
+			h.Node = rapid.SampledFrom(at[h.Node]).Draw(t, "node")
+			h.Parts = rapid.Permutation(h.Parts).Draw(t, "parts")
+			other.hours = append(other.hours, h)
+		}
+		again, res2 := must(t, &other)
+		if !slices.Equal(leaves, again) {
+			t.Fatalf("leaves\n%v\nare otherwise\n%v", leaves, again)
+		}
+		if res2.Repeats != len(e.lines)/2 {
+			t.Fatalf("%d lines of %d were repeats", res2.Repeats, len(e.lines)/2)
+		}
+		res2.Repeats = 0
+		if a, b := text(t, res), text(t, res2); a != b {
+			t.Fatalf("the result\n%s\nis otherwise\n%s", a, b)
+		}
+	})
+}
+
+// reversed returns a line that takes back another.
+func reversed(l attribution.Line) attribution.Line {
+	l.Billed, l.Effective = l.Billed.Neg(), l.Effective.Neg()
+	l.NodeMs, l.GPUMs = -l.NodeMs, -l.GPUMs
+	return l
+}
+
+// TestNegationMirrors takes back a whole bill: every leaf is the opposite.
+func TestNegationMirrors(t *testing.T) {
+	check(t, func(t *rapid.T) {
+		e := drawEstate(t, drawing{})
+		leaves, res := must(t, e)
+		other := *e
+		other.lines, other.invoices = nil, nil
+		for _, l := range e.lines {
+			other.lines = append(other.lines, reversed(l))
+		}
+		for _, v := range e.invoices {
+			v.Total = v.Total.Neg()
+			other.invoices = append(other.invoices, v)
+		}
+		mirrored, res2 := must(t, &other)
+		for i := range mirrored {
+			l := &mirrored[i]
+			l.Billed, l.Effective, l.line = l.Billed.Neg(), l.Effective.Neg(), reversed(l.line)
+			l.BoughtMs, l.AllocatedMs, l.UsefulMs = -l.BoughtMs, -l.AllocatedMs, -l.UsefulMs
+		}
+		if !slices.Equal(leaves, mirrored) {
+			t.Fatalf("leaves\n%v\nare mirrored\n%v", leaves, mirrored)
+		}
+		for i := range res2.Statements {
+			s := &res2.Statements[i]
+			s.Billed, s.Amount = s.Billed.Neg(), s.Amount.Neg()
+		}
+		if !slices.Equal(res.Statements, res2.Statements) {
+			t.Fatalf("statements\n%v\nare mirrored\n%v", res.Statements, res2.Statements)
+		}
+	})
+}
+
+// TestReversalCancels takes back each line in the bill that has it.
+func TestReversalCancels(t *testing.T) {
+	check(t, func(t *rapid.T) {
+		e := drawEstate(t, drawing{})
+		for _, l := range e.lines {
+			l = reversed(l)
+			l.Corrects = l.ID
+			l.ID += "-back"
+			e.lines = append(e.lines, l)
+		}
+		leaves, _ := must(t, e)
+		type key struct {
+			line, workspace, cluster, deployment string
+			hour                                 domain.Instant
+			component                            attribution.Component
+		}
+		sums := map[key]costs{}
+		for i := range leaves {
+			l := &leaves[i]
+			line := l.line.ID
+			if l.line.Corrects != "" {
+				line = l.line.Corrects
+			}
+			k := key{line + l.line.Account, l.Workspace, l.Cluster, l.Deployment, l.Hour, l.Component}
+			if l.Component != attribution.Bridge {
+				sums[k] = sums[k].add(l.Billed, l.Effective)
+			}
+		}
+		for k, sum := range sums {
+			if sum != (costs{}) {
+				t.Fatalf("%v is left with %v", k, sum)
+			}
+		}
+	})
+}

@@ -1,0 +1,127 @@
+package attribution
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+)
+
+const (
+	hourMs = int64(domain.Hour / millisecond)
+
+	millisecond = domain.Second / 1000
+
+	// maxMs bounds the time on one line: 31,700 years of one machine.
+	maxMs = 1e15
+)
+
+// unitMs are the lengths of units of time, by the singular in lower case. A
+// month has no length of its own and is not among them.
+var unitMs = map[string]int64{
+	"s": 1000, "sec": 1000, "second": 1000,
+	"min": 60_000, "minute": 60_000,
+	"h": hourMs, "hr": hourMs, "hour": hourMs,
+	"d": 24 * hourMs, "day": 24 * hourMs,
+	"week": 168 * hourMs,
+}
+
+// machineUnits count machines, or time whose length is not fixed.
+var machineUnits = map[string]bool{
+	"": true, "each": true, "gpu": true, "instance": true, "machine": true, "month": true, "node": true, "server": true, "unit": true, "vm": true, "year": true,
+}
+
+// unit splits a unit of FOCUS into how many of it are counted as one, its last
+// word and what stands before, all in singular and lower case: "100 Hours" is
+// 100, "hour", ""; "GPU-Hours" is 1, "hour", "gpu".
+func unit(s string) (block int64, word, of string) {
+	words := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return r == ' ' || r == '-' || r == '_' || r == '*' })
+	block = 1
+	for len(words) > 0 {
+		n, err := strconv.ParseInt(words[0], 10, 64)
+		if err != nil || n <= 0 || n > 1e6 || block > 1e6 {
+			break
+		}
+		block *= n
+		words = words[1:]
+	}
+	for i, w := range words {
+		words[i] = strings.TrimSuffix(w, "s")
+		if words[i] == "" {
+			words[i] = w // the second
+		}
+	}
+	if len(words) == 0 {
+		return block, "", ""
+	}
+	return block, words[len(words)-1], strings.Join(words[:len(words)-1], " ")
+}
+
+// timeOf returns the milliseconds in one of a unit of time, and whether it is
+// time of a GPU rather than of a machine; 0 for what is no time of either.
+func timeOf(s string) (ms int64, gpu bool) {
+	block, word, of := unit(s)
+	switch of {
+	case "", "instance", "machine", "node", "server", "vm", "compute":
+	case "gpu", "accelerator":
+		gpu = true
+	default:
+		return 0, false // GB-Hours and the like
+	}
+	return block * unitMs[word], gpu
+}
+
+// countsMachines reports whether a unit that is no time may still be of machines.
+func countsMachines(s string) bool {
+	_, word, of := unit(s)
+	return machineUnits[word] && machineUnits[of]
+}
+
+// quantity is one of the two that a line may have. What is priced comes first:
+// it is what was bought; what was consumed differs from it for some suppliers.
+type quantity struct {
+	amount domain.NullDecimal
+	unit   string
+}
+
+func quantities(b *domain.BillingLine) [2]quantity {
+	return [2]quantity{{b.PricingQuantity, b.PricingUnit}, {b.ConsumedQuantity, b.ConsumedUnit}}
+}
+
+func hasTime(b *domain.BillingLine) bool {
+	for _, q := range quantities(b) {
+		if ms, _ := timeOf(q.unit); ms != 0 && q.amount.Valid {
+			return true
+		}
+	}
+	return false
+}
+
+// boughtTime returns the first quantity that is time, rounded to milliseconds
+// half away from zero: of a machine, or of a GPU.
+func boughtTime(b *domain.BillingLine) (nodeMs, gpuMs int64, err error) {
+	for _, q := range quantities(b) {
+		ms, gpu := timeOf(q.unit)
+		if ms == 0 || !q.amount.Valid {
+			continue
+		}
+		d := q.amount.Decimal
+		// The magnitude is known from the digits, so no hostile exponent is expanded.
+		if order := int64(d.NumDigits()) + int64(d.Exponent()); order > 15 && !d.IsZero() {
+			return 0, 0, fmt.Errorf("quantity of %d digits %s is beyond %d years", order, q.unit, int64(maxMs)/hourMs/8766)
+		} else if order < -15 {
+			return 0, 0, nil
+		}
+		if d = d.Mul(decimal.NewFromInt(ms)).Round(0); d.Abs().Cmp(decimal.NewFromInt(maxMs)) > 0 {
+			return 0, 0, fmt.Errorf("quantity %s %s is beyond %d years", q.amount.Decimal, q.unit, int64(maxMs)/hourMs/8766)
+		}
+		if gpu {
+			return 0, d.IntPart(), nil
+		}
+		return d.IntPart(), 0, nil
+	}
+	return 0, 0, nil
+}

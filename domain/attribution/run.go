@@ -1,0 +1,213 @@
+package attribution
+
+import (
+	"fmt"
+
+	"quartermaster/domain"
+)
+
+// run is one division on its way.
+type run struct {
+	book   *book
+	fleet  *fleet
+	keys   *keys
+	ex     *exceptions
+	ties   *ties
+	spons  *sponsors
+	follow *following
+	result *Result
+	policy Policy
+
+	matches []match
+	leaf    func(*Leaf) error
+	line    Line // of the current record
+	out     Leaf
+	feeds   []int32 // tallies that the current record feeds
+	tie     *tie
+	sum     *Total
+	counted bool // the current record is among Result.Matches
+	weights []weight
+}
+
+// Run divides every line of the input among those who used what was billed, and
+// calls leaf with each part. The leaf is reused after leaf returns; so is its
+// line. The same input gives the same leaves in the same order:
+//
+//  1. Lines that are divided by use, as soon as the usage of the last machine
+//     that they match was read: by that machine (cluster, node), rung, match
+//     (by its first line), charge period, and line.
+//  2. Unused commitments, prepaid purchases and lines that match nothing, by line.
+//  3. Recurring purchases of commitments, by line.
+//  4. Taxes, credits and adjustments, by line.
+//  5. The bridges of invoices, by invoice; see [Tie]. Their line is none of the
+//     input's: its id is "invoice:" and the invoice's, and it is Rounding.
+//
+// "By line" is by issuer, account and id. Of one line, leaves come by hour,
+// workspace, cluster, deployment and component, each at most once.
+//
+// A line that is given again, equal in all fields, counts once. Of lines that
+// share issuer, account and id and differ, the first by content counts, and the
+// others are exceptions of kind [LineConflict]. Account ids are taken to be
+// unique across suppliers.
+//
+// Memory is bounded by the lines (some 150 bytes each and their ids), the use
+// of one machine, and by the distinct leaf keys of each hour for what is shared
+// by several machines: pools, and once per charge period, accounts.
+//
+// Run returns an error for input that contradicts its contract, and the first
+// error of Lines, Usage or leaf.
+func Run(in *Input, leaf func(*Leaf) error) (*Result, error) {
+	switch in.Policy.Discount {
+	case "", AsSupplied, SponsorsFirst, PoolRate:
+	default:
+		return nil, fmt.Errorf("discount rule %q is unknown, want %s, %s or %s", in.Policy.Discount, AsSupplied, SponsorsFirst, PoolRate)
+	}
+	r := &run{policy: in.Policy, leaf: leaf, keys: newKeys(), ex: &exceptions{}, result: &Result{Method: Method}}
+	var err error
+	if r.book, err = readBook(in.Lines, r.ex); err != nil {
+		return nil, err
+	}
+	if r.fleet, err = newFleet(in.Nodes); err != nil {
+		return nil, err
+	}
+	if r.spons, err = newSponsors(in.Commitments); err != nil {
+		return nil, err
+	}
+	if r.ties, err = newTies(r.book, in.Invoices, r.ex); err != nil {
+		return nil, err
+	}
+	r.book.lookalikes(r.ex)
+	m := &matcher{book: r.book, fleet: r.fleet, rule: in.Policy.Discount}
+	m.run()
+	r.billedAccounts()
+	order := m.order()
+	r.matches = m.matches
+	*m = matcher{}
+	r.unknownMachines()
+	r.follow = newFollowing(r.book)
+
+	if err := r.divideByUse(in, order); err != nil {
+		return nil, err
+	}
+	for _, step := range []struct {
+		courses []course
+		divide  func(*record) error
+	}{
+		{[]course{bySponsor, byPrepaid, byNobody}, r.withoutUse},
+		{[]course{byCovered}, r.covered},
+		{[]course{byOthers}, r.others},
+	} {
+		for i := range r.book.records {
+			rec := &r.book.records[i]
+			for _, c := range step.courses {
+				if rec.course == c {
+					r.begin(rec)
+					if err := step.divide(rec); err != nil {
+						return nil, err
+					}
+				}
+			}
+		}
+	}
+	if err := r.bridge(); err != nil {
+		return nil, err
+	}
+	r.finish()
+	return r.result, nil
+}
+
+// begin makes a record the current one.
+func (r *run) begin(rec *record) {
+	r.book.line(rec, &r.line)
+	r.out = Leaf{Line: &r.line}
+	r.feeds = r.follow.feeds(rec, r.feeds[:0])
+	r.tie = &r.ties.all[rec.tie]
+	r.sum = r.result.total(r.line.Currency)
+	r.sum.Lines++
+	r.sum.LinesBilled, r.sum.LinesEffective = r.sum.LinesBilled.Add(rec.billed), r.sum.LinesEffective.Add(rec.effective)
+	r.result.Lines++
+	r.counted = false
+	r.spons.account(r.book, rec)
+}
+
+// give hands out the current leaf under a key. Whoever calls it has filled in
+// the hour, rung, weights and times of r.out.
+func (r *run) give(key uint32, billed, effective Amount) error {
+	k := &r.keys.all[key]
+	r.out.Workspace, r.out.Cluster, r.out.Deployment, r.out.Component = k.workspace, k.cluster, k.deployment, k.component
+	r.out.Billed, r.out.Effective = billed, effective
+	r.result.Leaves++
+	if !r.counted {
+		r.result.matched(r.out.Rung, r.line.Currency, &r.line)
+		r.counted = true
+	}
+	r.sum.Billed, r.sum.Effective = r.sum.Billed.Add(billed), r.sum.Effective.Add(effective)
+	r.tie.attributed = r.tie.attributed.Add(billed)
+	if r.tie.parts == nil {
+		r.tie.parts = map[uint32]Amount{}
+	}
+	w := r.keys.workspace[key]
+	r.tie.parts[w] = r.tie.parts[w].Add(billed)
+	for _, f := range r.feeds {
+		r.follow.tallies[f].add(key, billed, effective)
+	}
+	return r.leaf(&r.out)
+}
+
+// all gives the whole of the current record to one key.
+func (r *run) all(rec *record, hour domain.Instant, rung Rung, k leafKey, boughtMs int64) error {
+	r.out.Hour, r.out.Rung = hour, rung
+	r.out.Weight, r.out.Of = Whole(1), Whole(1)
+	r.out.BoughtMs, r.out.AllocatedMs, r.out.UsefulMs = boughtMs, 0, 0
+	return r.give(r.keys.id(k), rec.billed, rec.effective)
+}
+
+// withoutUse divides what no usage is needed for.
+func (r *run) withoutUse(rec *record) error {
+	switch rec.course {
+	case bySponsor:
+		return r.sponsored(rec)
+	case byPrepaid:
+		return r.all(rec, 0, ByCommitment, leafKey{workspace: PlatformPrepaid, component: Prepaid}, 0)
+	}
+	return r.unmatched(rec, "nothing in the fleet is known that it could be for")
+}
+
+// unmatched leaves the current record with the platform.
+func (r *run) unmatched(rec *record, why string) error {
+	r.ex.money(UnmatchedLine, r.book.subject(rec), why, r.book, rec, rec.gpuMs)
+	return r.all(rec, 0, ByNothing, leafKey{workspace: Platform, component: Unmatched}, rec.gpuMs)
+}
+
+// unknownMachines reports lines that name a machine which the fleet does not
+// know, or not in their charge period, whatever rung they were divided by.
+func (r *run) unknownMachines() {
+	for i := range r.book.records {
+		rec := &r.book.records[i]
+		if rec.resource == 0 || !rec.class.buys() || rec.course != byUse && rec.course != byNobody || rec.rung == ByResource {
+			continue
+		}
+		known := r.fleet.byResource[[2]string{r.book.texts[rec.account], r.book.texts[rec.resource]}]
+		switch {
+		case len(known) == 0:
+			r.ex.money(BilledNeverSeen, r.book.subject(rec), "no machine of the account has this resource id", r.book, rec, rec.gpuMs)
+		case !r.fleet.inService(known, rec.charge):
+			r.ex.money(BilledNeverSeen, r.book.subject(rec), "the machine was not in service in the charge period", r.book, rec, rec.gpuMs)
+		}
+	}
+}
+
+// billedAccounts marks the machines whose account some line buys machines in:
+// of the others, no bill was given, and nothing can be missing from it.
+func (r *run) billedAccounts() {
+	billed := map[string]bool{}
+	for i := range r.book.records {
+		if rec := &r.book.records[i]; rec.class.buys() && (rec.course == byUse || rec.course == byNobody) {
+			billed[r.book.texts[rec.account]] = true
+		}
+	}
+	for i := range r.fleet.descs {
+		d := &r.fleet.descs[i]
+		d.billed = billed[d.Account]
+	}
+}

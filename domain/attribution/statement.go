@@ -1,0 +1,296 @@
+package attribution
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"quartermaster/domain"
+)
+
+// TieStatus says how an invoice compares with its lines.
+type TieStatus string
+
+// The outcomes.
+const (
+	Tied      TieStatus = "tied"       // equal to the last digit
+	Bridged   TieStatus = "bridged"    // apart by no more than its rounding
+	Differs   TieStatus = "differs"    // apart by more
+	NoInvoice TieStatus = "no_invoice" // lines without an invoice
+	NoLines   TieStatus = "no_lines"   // an invoice without lines
+	Voided    TieStatus = "voided"     // the invoice was withdrawn
+)
+
+// Tie compares an invoice with its lines and with what came of them.
+//
+// An invoice is rounded to what can be paid, each row of its breakdown for
+// itself; its lines are not. A difference of at most half a minor unit for each
+// row, and always of one, is that rounding: it is bridged by one more leaf, on
+// the platform, in the billed ledger alone.
+type Tie struct {
+	Issuer   string `json:"issuer"`
+	Account  string `json:"account"`
+	Invoice  string `json:"invoice"` // "" for lines that name none
+	Currency string `json:"currency"`
+	// Period is the billing period of lines that name no invoice.
+	Period     domain.Interval `json:"period,omitzero"`
+	Status     TieStatus       `json:"status"`
+	Lines      int             `json:"lines"`
+	Billed     Amount          `json:"billed"`     // by the lines
+	Attributed Amount          `json:"attributed"` // by their leaves, summed apart
+	Received   Amount          `json:"received"`   // total of the invoice, 0 if there is none
+	Difference Amount          `json:"difference"` // received less attributed, before the bridge; 0 without an invoice
+	// DifferenceMinor is the difference of both when each is rounded to minor
+	// units, half away from zero.
+	DifferenceMinor Amount `json:"difference_minor"`
+	Bridge          Amount `json:"bridge"`
+	Generated       bool   `json:"generated,omitempty"` // some line, or the invoice, was made by a generator
+}
+
+// Statement is what one workspace or account of the platform bears of an
+// invoice.
+type Statement struct {
+	Issuer    string          `json:"issuer"`
+	Account   string          `json:"account"`
+	Invoice   string          `json:"invoice"`
+	Currency  string          `json:"currency"`
+	Period    domain.Interval `json:"period,omitzero"`
+	Workspace string          `json:"workspace"`
+	Billed    Amount          `json:"billed"` // exact, with the bridge
+	// Amount is in whole minor units, rounded once. The statements of an invoice
+	// add up to its total where it ties, else to the rounded sum of its lines.
+	Amount Amount `json:"amount"`
+}
+
+type tie struct {
+	Tie
+	invoice    bool
+	voided     bool
+	rows       int
+	attributed Amount
+	parts      map[uint32]Amount // by workspace
+}
+
+type ties struct{ all []tie }
+
+// invoiceKey is what invoices and lines are joined by.
+type invoiceKey struct {
+	issuer, account, invoice, currency string
+	period                             domain.Interval
+}
+
+func newTies(b *book, invoices []Invoice, ex *exceptions) (*ties, error) {
+	byKey := map[invoiceKey]*tie{}
+	at := func(k invoiceKey) *tie {
+		t := byKey[k]
+		if t == nil {
+			t = &tie{Tie: Tie{Issuer: k.issuer, Account: k.account, Invoice: k.invoice, Currency: k.currency, Period: k.period}}
+			byKey[k] = t
+		}
+		return t
+	}
+	invoices = slices.Clone(invoices)
+	slices.SortFunc(invoices, compareInvoices)
+	invoices = slices.Compact(invoices)
+	var total Amount
+	for i := range invoices {
+		v := &invoices[i]
+		if v.ID == "" || v.Currency == "" || v.Details < 0 {
+			return nil, fmt.Errorf("invoice %q of account %q: needs an id, a currency and no less than 0 rows", v.ID, v.Account)
+		}
+		var ok bool
+		if total, ok = total.add(v.Total.Abs()); !ok {
+			return nil, errors.New("the invoices add up to more than 1.7e20")
+		}
+		t := at(invoiceKey{v.Issuer, v.Account, v.ID, v.Currency, domain.Interval{}})
+		if t.invoice {
+			x := ex.at(InvoiceConflict, v.Issuer+"/"+v.Account+"/"+v.ID, "another invoice has this id: this one is not counted", v.Currency)
+			x.Billed = x.Billed.Add(v.Total)
+			continue
+		}
+		t.invoice, t.voided, t.rows, t.Generated = true, v.Status == "Voided", v.Details, v.Generated
+		t.Received = v.Total
+	}
+	joined := make([]*tie, len(b.records))
+	for i := range b.records {
+		r := &b.records[i]
+		k := invoiceKey{b.texts[r.issuer], b.texts[r.account], b.texts[r.invoice], b.texts[r.currency], domain.Interval{}}
+		if r.invoice == 0 {
+			k.period = r.billing
+		}
+		t := at(k)
+		t.Lines++
+		t.Billed = t.Billed.Add(r.billed)
+		t.Generated = t.Generated || r.generated
+		joined[i] = t
+	}
+	ordered := make([]*tie, 0, len(byKey))
+	for _, t := range byKey {
+		ordered = append(ordered, t)
+	}
+	slices.SortFunc(ordered, func(a, b *tie) int {
+		return cmp.Or(strings.Compare(a.Issuer, b.Issuer), strings.Compare(a.Account, b.Account), strings.Compare(a.Invoice, b.Invoice),
+			strings.Compare(a.Currency, b.Currency), byPeriod(a.Period, b.Period))
+	})
+	numbers := make(map[*tie]int32, len(ordered))
+	ts := &ties{all: make([]tie, len(ordered))}
+	for i, t := range ordered {
+		numbers[t] = int32(i)
+		ts.all[i] = *t
+	}
+	for i, t := range joined {
+		b.records[i].tie = numbers[t]
+	}
+	return ts, nil
+}
+
+func compareInvoices(a, b Invoice) int {
+	return cmp.Or(
+		strings.Compare(a.Issuer, b.Issuer), strings.Compare(a.Account, b.Account), strings.Compare(a.ID, b.ID), strings.Compare(a.Currency, b.Currency),
+		a.Total.Cmp(b.Total), cmp.Compare(a.Details, b.Details), strings.Compare(a.Status, b.Status), compareBool(a.Generated, b.Generated))
+}
+
+// bridge compares every invoice with its leaves, and gives out what is its
+// rounding.
+func (r *run) bridge() error {
+	for i := range r.ties.all {
+		t := &r.ties.all[i]
+		t.Attributed = t.attributed
+		sum := r.result.total(t.Currency)
+		if t.invoice {
+			if !t.voided {
+				sum.Received = sum.Received.Add(t.Received)
+				t.Difference = t.Received.Sub(t.attributed)
+				t.DifferenceMinor = roundMinor(t.Received, t.Currency).Sub(roundMinor(t.attributed, t.Currency))
+			} else {
+				t.Difference = t.attributed.Neg()
+				t.DifferenceMinor = roundMinor(t.attributed, t.Currency).Neg()
+			}
+		}
+		switch {
+		case !t.invoice:
+			t.Status = NoInvoice
+		case t.voided:
+			t.Status = Voided
+		case t.Lines == 0:
+			t.Status = NoLines
+		case t.Difference.IsZero():
+			t.Status = Tied
+		case t.Difference.Abs().Cmp(tolerance(t.Currency, t.rows)) > 0:
+			t.Status = Differs
+		default:
+			t.Status, t.Bridge = Bridged, t.Difference
+			r.line = Line{Issuer: t.Issuer, Account: t.Account, ID: "invoice:" + t.Invoice, Invoice: t.Invoice, Currency: t.Currency,
+				Class: Rounding, Billed: t.Bridge, Generated: t.Generated}
+			r.out = Leaf{Line: &r.line, Rung: ByFollowing, Weight: Whole(1), Of: Whole(1)}
+			r.feeds, r.tie, r.sum, r.counted = nil, t, sum, true
+			sum.Bridges = sum.Bridges.Add(t.Bridge)
+			if err := r.give(r.keys.id(leafKey{workspace: Platform, component: Bridge}), t.Bridge, Amount{}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tolerance is how far the rounding of an invoice's rows may reach.
+func tolerance(currency string, rows int) Amount {
+	half := signed(u128{0, minorUnit(currency) / 2}, false)
+	m, _ := half.parts()
+	return signed(m.scale64(uint64(max(2, rows)), 1), false)
+}
+
+// minorUnit is a minor unit in 10⁻¹⁸.
+func minorUnit(currency string) uint64 {
+	unit := uint64(one18)
+	for range domain.MinorUnits(currency) {
+		unit /= 10
+	}
+	return unit
+}
+
+// roundMinor rounds to whole minor units, half away from zero.
+func roundMinor(a Amount, currency string) Amount {
+	unit := minorUnit(currency)
+	m, negative := a.parts()
+	m = m.add(u128{0, unit / 2})
+	_, rest := m.divMod(unit)
+	return signed(m.sub(u128{0, rest}), negative)
+}
+
+// statements returns what each workspace bears of each invoice.
+func (t *tie) statements(k *keys) []Statement {
+	all := make([]Statement, 0, len(t.parts))
+	for w, a := range t.parts {
+		all = append(all, Statement{Issuer: t.Issuer, Account: t.Account, Invoice: t.Invoice, Currency: t.Currency, Period: t.Period, Workspace: k.workspaces[w], Billed: a})
+	}
+	slices.SortFunc(all, func(a, b Statement) int { return strings.Compare(a.Workspace, b.Workspace) })
+	exact := make([]Amount, len(all))
+	for i := range all {
+		exact[i] = all[i].Billed
+	}
+	for i, a := range apportion(exact, minorUnit(t.Currency)) {
+		all[i].Amount = a
+	}
+	return all
+}
+
+// apportion rounds amounts to whole units so that they add up to their rounded
+// sum (half away from zero), by largest remainder: each is rounded down, and the
+// units that are missing go to the largest remainders, the first of equal ones
+// first. Where the sum is negative, or zero and the first amount that is not
+// zero is negative, the mirror image is rounded, so that a bill and its
+// cancellation come out as each other's opposite.
+func apportion(exact []Amount, unit uint64) []Amount {
+	var sum Amount
+	mirror := 0
+	for _, a := range exact {
+		sum = sum.Add(a)
+		if mirror == 0 {
+			mirror = a.Sign()
+		}
+	}
+	if sum.Sign() != 0 {
+		mirror = sum.Sign()
+	}
+	one := Amount{0, unit}
+	flip := func(a Amount) Amount {
+		if mirror < 0 {
+			return a.Neg()
+		}
+		return a
+	}
+	out, rest := make([]Amount, len(exact)), make([]uint64, len(exact))
+	order := make([]int, len(exact))
+	var floors Amount
+	for i, a := range exact {
+		a = flip(a)
+		m, negative := a.parts()
+		_, r := m.divMod(unit)
+		if negative && r > 0 {
+			r = unit - r
+		}
+		rest[i] = r
+		out[i] = a.Sub(Amount{0, r})
+		floors = floors.Add(out[i])
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rest[b], rest[a]) })
+	m, _ := sum.parts()
+	m = m.add(u128{0, unit / 2})
+	_, r := m.divMod(unit)
+	missing := signed(m.sub(u128{0, r}), false).Sub(floors)
+	for _, i := range order {
+		if missing.Sign() <= 0 {
+			break
+		}
+		out[i] = out[i].Add(one)
+		missing = missing.Sub(one)
+	}
+	for i := range out {
+		out[i] = flip(out[i])
+	}
+	return out
+}
