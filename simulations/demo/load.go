@@ -1,0 +1,217 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"quartermaster/domain"
+)
+
+// LoadPeriod is the time that [Load] covers: May 2026, UTC.
+var LoadPeriod = domain.Interval{
+	From: domain.InstantOf(time.Date(2026, time.May, 1, 0, 0, 0, 0, time.UTC)),
+	To:   domain.InstantOf(time.Date(2026, time.June, 1, 0, 0, 0, 0, time.UTC)),
+}
+
+// queue is a virtual cluster: its GPUs, and the work that is submitted to it in
+// per mille of what they could do. Work waits for room and for Monday, so that
+// what runs is less.
+type queue struct {
+	name string
+	gpus int
+	load int
+}
+
+// 888 GPUs. Sizes and loads are invented; their spread is that of the sixteen
+// virtual clusters of Helios Earth, which had 8 to 208 GPUs and ran 1 % to 91 %
+// of them.
+var queues = []queue{
+	{"vc-a01", 192, 1060}, {"vc-a02", 104, 760}, {"vc-a03", 80, 960}, {"vc-a04", 72, 720},
+	{"vc-a05", 64, 520}, {"vc-a06", 64, 1250}, {"vc-a07", 56, 620}, {"vc-a08", 48, 820},
+	{"vc-a09", 48, 540}, {"vc-a10", 40, 1350}, {"vc-a11", 32, 460}, {"vc-a12", 24, 780},
+	{"vc-a13", 24, 500}, {"vc-a14", 16, 300}, {"vc-a15", 16, 20}, {"vc-a16", 8, 1200},
+}
+
+// Queues are simulated in ticks of six minutes, from a few days before the
+// period, so that it begins with work in progress.
+const (
+	tick         = domain.Hour / ticksPerHour
+	ticksPerHour = 10
+	ticksPerDay  = 24 * ticksPerHour
+	warmDays     = 5
+	patience     = ticksPerDay // what waited this long is cancelled
+	// Nobody submits to a queue in which this part of its GPUs, in percent, is
+	// waited for already.
+	discouraging = 40
+)
+
+// Job sizes: mean 2.2 GPUs, three quarters have one. Helios Earth: mean 2.10,
+// median 1 (Hu et al., SC'21, and the summary of its trace).
+var jobGPUs = []share[int]{{760, 1}, {80, 2}, {50, 4}, {95, 8}, {12, 16}, {3, 32}}
+
+// Run times in ticks, from and to: median below 12 minutes, mean 1.6 hours.
+// Helios Earth: median 234 s, mean 5,131 s.
+var jobTicks = []share[[2]int]{
+	{650, [2]int{1, 2}}, {190, [2]int{3, 10}}, {110, [2]int{11, 59}}, {43, [2]int{60, 240}}, {7, [2]int{241, 720}},
+}
+
+// Jobs of eight GPUs and more run this much longer, in halves. In Helios Earth
+// the mean of GPUs × run time is 2.5 times the product of the means.
+const (
+	largeJob        = 8
+	largeJobsLonger = 5
+)
+
+// How many equal jobs of less than eight GPUs are submitted at once: pending
+// work comes in bursts.
+var jobBurst = []share[int]{{88, 1}, {10, 3}, {2, 8}}
+
+// Submissions by hour of the day and by day of the week from Sunday, in percent
+// of the mean: working hours, a dip at noon and in the evening, quiet Sundays,
+// as Hu et al. show for submissions and utilisation, and as the weekdays of
+// Earth's load in May 2020.
+var (
+	submittedByHour = [24]int{85, 80, 75, 70, 70, 70, 75, 80, 90, 110, 120, 115, 100, 112, 122, 126, 122, 116, 104, 106, 112, 112, 106, 96}
+	submittedByDay  = [7]int{55, 104, 112, 112, 110, 107, 100}
+)
+
+type job struct {
+	gpus, ticks int
+	submitted   int // tick
+}
+
+// virtualCluster is a queue in motion.
+type virtualCluster struct {
+	queue
+	dice    dice
+	free    int
+	rate    int // submissions in a tick, in millionths
+	ending  [][]int
+	waiting []job
+	pending int // GPUs that waiting jobs ask for
+}
+
+// Load writes hourly usage in the columns of Helios' virtual clusters: for each
+// of sixteen queues and each hour of [LoadPeriod] the GPUs owned, running and
+// pending, mean and maximum over the hour. Running never exceeds owned. Hours
+// are written with a trailing Z.
+func Load(w io.Writer, draw func() uint64) error {
+	t := newTable(w, "hour", "vc", "total_gpu", "running_gpu_mean", "running_gpu_max", "pending_gpu_mean", "pending_gpu_max")
+	for _, q := range queues {
+		vc := newVirtualCluster(q, dice{draw})
+		start := LoadPeriod.From - warmDays*domain.Day
+		at := 0
+		for hour := start; hour < LoadPeriod.To; hour += domain.Hour {
+			var running, pending, mostRunning, mostPending int
+			for range ticksPerHour {
+				vc.step(at, start+domain.Instant(at)*tick)
+				at++
+				busy := vc.gpus - vc.free
+				running, mostRunning = running+busy, max(mostRunning, busy)
+				pending, mostPending = pending+vc.pending, max(mostPending, vc.pending)
+			}
+			if hour < LoadPeriod.From {
+				continue
+			}
+			t.row(hour.Time().Format(time.RFC3339), vc.name, strconv.Itoa(vc.gpus),
+				tenths(running), strconv.Itoa(mostRunning), tenths(pending), strconv.Itoa(mostPending))
+		}
+	}
+	if err := t.close(); err != nil {
+		return fmt.Errorf("write load: %w", err)
+	}
+	return nil
+}
+
+// tenths prints the mean of the ticks of an hour from their sum.
+func tenths(sum int) string { return fmt.Sprintf("%d.%d", sum/ticksPerHour, sum%ticksPerHour) }
+
+func newVirtualCluster(q queue, d dice) *virtualCluster {
+	// The work in one submission, in GPU-ticks: each sum over a table is
+	// weighted by its shares, per mille and for bursts in percent.
+	var ticks, burst, work int
+	for _, s := range jobTicks {
+		ticks += s.weight * (s.value[0] + s.value[1]) / 2
+	}
+	for _, s := range jobBurst {
+		burst += s.weight * s.value
+	}
+	for _, s := range jobGPUs {
+		if gpus := q.most(s.value); gpus >= largeJob {
+			work += s.weight * gpus * ticks * largeJobsLonger / 2
+		} else {
+			work += s.weight * gpus * ticks * burst / 100
+		}
+	}
+	return &virtualCluster{
+		queue: q, dice: d, free: q.gpus,
+		rate:   q.gpus * q.load * 1000 / (work / 1_000_000),
+		ending: make([][]int, 1+720*largeJobsLonger/2),
+	}
+}
+
+// most is what a job may take of a queue: half of it.
+func (q queue) most(gpus int) int { return min(gpus, q.gpus/2) }
+
+// step is one tick: what ends ends, what arrives waits, what fits starts.
+func (vc *virtualCluster) step(at int, now domain.Instant) {
+	slot := &vc.ending[at%len(vc.ending)]
+	for _, gpus := range *slot {
+		vc.free += gpus
+	}
+	*slot = (*slot)[:0]
+
+	when := now.Time()
+	rate := vc.rate * submittedByHour[when.Hour()] / 100 * submittedByDay[when.Weekday()] / 100
+	// Arrivals within a tick: many tries with small chances, which is nearly a
+	// Poisson process.
+	const tries = 20
+	for range tries {
+		if vc.dice.chance(rate / tries) {
+			vc.submit(at)
+		}
+	}
+	vc.start(at)
+}
+
+func (vc *virtualCluster) submit(at int) {
+	if vc.pending*100 > vc.gpus*discouraging {
+		return
+	}
+	j := job{gpus: vc.most(pick(vc.dice, jobGPUs)), submitted: at}
+	span := pick(vc.dice, jobTicks)
+	jobs := 1
+	if j.gpus < largeJob {
+		jobs = pick(vc.dice, jobBurst)
+	}
+	for range jobs {
+		j.ticks = span[0] + vc.dice.below(span[1]-span[0]+1)
+		if j.gpus >= largeJob {
+			j.ticks = j.ticks * largeJobsLonger / 2
+		}
+		vc.waiting = append(vc.waiting, j)
+		vc.pending += j.gpus
+	}
+}
+
+// start runs what waits, in the order of submission, each job that fits into
+// what the ones before it left free.
+func (vc *virtualCluster) start(at int) {
+	kept := vc.waiting[:0]
+	for _, j := range vc.waiting {
+		switch {
+		case j.gpus <= vc.free:
+			vc.free -= j.gpus
+			vc.pending -= j.gpus
+			slot := (at + j.ticks) % len(vc.ending)
+			vc.ending[slot] = append(vc.ending[slot], j.gpus)
+		case at-j.submitted >= patience:
+			vc.pending -= j.gpus
+		default:
+			kept = append(kept, j)
+		}
+	}
+	vc.waiting = kept
+}
