@@ -4,8 +4,9 @@
 //
 // What always holds:
 //
-//   - Nothing here is a measurement. Names begin with gen- or vc-a, billing
-//     lines and invoices carry x_Generated.
+//   - Nothing here is a measurement. Nodes and pods are named gen-, virtual
+//     clusters vc-a, billing lines and invoices carry x_Generated. The columns of
+//     [Demand] have no room for such a mark: whoever shows it must say it.
 //   - The exception is [Prices]: every row is a price that a provider
 //     published, with its date and where it was compiled. A price that was not
 //     found is not there.
