@@ -3,24 +3,25 @@ package procurement_test
 import (
 	"fmt"
 	"math"
+	"math/big"
 	"testing"
 
 	"quartermaster/domain"
 	"quartermaster/domain/procurement"
 )
 
-// realistic is a pool of three years' hourly demand: growth from hundreds to
-// 2,000 units, a day and a week, and noise from a fixed linear congruence.
-// Twelve offers have terms of 1, 3, 6, 12, 24 and 36 months with three levels of
-// payment, each to begin in any month after its lead time.
-func realistic(seed uint64, perDay int) (hours [][]int, pool func([][]procurement.Step) *procurement.Pool) {
+// realistic is the hourly demand of three years, cut into epochs, and a pool for
+// it: growth from hundreds to some 2,000 units, a day and a week, and noise from
+// a fixed congruence. Twelve offers have terms of 1 to 36 months at several
+// levels of payment, and begin in any epoch after a lead of up to two months. In
+// a pool that mixes, every other offer is price-only at 88% of the price, and the
+// quota is well below demand.
+func realistic(seed uint64, epochs int, mixes bool) (hours [][]int, pool func([][]procurement.Step) *procurement.Pool) {
 	const days = 1095
+	hours = make([][]int, epochs)
 	noise := seed
 	for d := range days {
-		if perDay == 1 || d == 0 || d*36/days != (d-1)*36/days {
-			hours = append(hours, nil)
-		}
-		last := &hours[len(hours)-1]
+		e := &hours[d*epochs/days]
 		for h := range 24 {
 			noise = noise*6364136223846793005 + 1442695040888963407
 			level := 400 + 1000*float64(d)/days + 200*math.Sin(float64(d)/60)
@@ -28,7 +29,7 @@ func realistic(seed uint64, perDay int) (hours [][]int, pool func([][]procuremen
 			if d%7 >= 5 {
 				day *= 0.85
 			}
-			*last = append(*last, int(level*day)+int(noise>>58))
+			*e = append(*e, int(level*day)+int(noise>>58))
 		}
 	}
 	pool = func(steps [][]procurement.Step) *procurement.Pool {
@@ -36,24 +37,30 @@ func realistic(seed uint64, perDay int) (hours [][]int, pool func([][]procuremen
 		month := len(steps) / 36
 		at := domain.Instant(0)
 		for m, st := range steps {
-			n := len(hours[m])
-			p.Epochs = append(p.Epochs, procurement.Epoch{
-				Span: domain.Interval{From: at, To: at + domain.Instant(n)*domain.Hour}, Demand: st,
-				OnDemand: 2_500_000_000 - 5_000_000*procurement.Nano(m/month), Spot: 1_300_000_000, Shortage: 20_000_000_000,
-				SpotPermille: 150, Quota: 600, HeldGuaranteed: max(0, 200-10*(m/month)),
-			})
-			at += domain.Instant(n) * domain.Hour
+			end := at + domain.Instant(len(hours[m]))*domain.Hour
+			e := procurement.Epoch{
+				Span: domain.Interval{From: at, To: end}, Demand: st,
+				OnDemand: 2_500_000_000 - procurement.Nano(5_000_000*m/month), Spot: 1_300_000_000, Shortage: 20_000_000_000,
+				SpotPermille: 150, Quota: 600, HeldGuaranteed: max(0, 200-10*m/month),
+			}
+			if mixes {
+				e.Quota, e.HeldPriceOnly = 300+m/month*11%150, 50
+			}
+			p.Epochs = append(p.Epochs, e)
+			at = end
 		}
 		for i, o := range []struct{ months, permille int }{
 			{1, 900}, {1, 950}, {3, 850}, {3, 820}, {6, 760}, {6, 740}, {12, 644}, {12, 550}, {12, 539}, {24, 480}, {36, 445}, {36, 357},
 		} {
 			offer := procurement.Offer{ID: fmt.Sprintf("offer-%02d", i), Guaranteed: true, Term: o.months * month}
+			price := procurement.Nano(2_500_000 * o.permille)
+			if mixes && i%2 == 1 {
+				offer.Guaranteed = false
+				price = price * 88 / 100
+			}
 			for e := i % 3 * month; e < len(steps); e++ {
-				hours := procurement.Nano(0)
-				for m := e; m < min(e+offer.Term, len(steps)); m++ {
-					hours += procurement.Nano((p.Epochs[m].Span.To - p.Epochs[m].Span.From) / domain.Hour)
-				}
-				offer.Starts = append(offer.Starts, procurement.Start{Epoch: e, Cost: hours * 2_500_000 * procurement.Nano(o.permille), Max: procurement.Unlimited})
+				span := p.Epochs[min(e+offer.Term, len(steps))-1].Span.To - p.Epochs[e].Span.From
+				offer.Starts = append(offer.Starts, procurement.Start{Epoch: e, Cost: procurement.Nano(span/domain.Hour) * price, Max: procurement.Unlimited})
 			}
 			p.Offers = append(p.Offers, offer)
 		}
@@ -70,18 +77,24 @@ func steps(hours [][]int) [][]procurement.Step {
 	return out
 }
 
+// BenchmarkSolve takes hourly demand, compresses it and solves.
 func BenchmarkSolve(b *testing.B) {
-	for _, perDay := range []int{0, 1} {
-		b.Run(fmt.Sprint(perDay), func(b *testing.B) {
-			hours, pool := realistic(1, perDay)
+	for _, z := range []struct {
+		name   string
+		epochs int
+		mixes  bool
+	}{{"36 months", 36, false}, {"1095 days", 1095, false}, {"36 months, mixed", 36, true}, {"156 weeks, mixed", 156, true}, {"1095 days, mixed", 1095, true}} {
+		b.Run(z.name, func(b *testing.B) {
+			hours, pool := realistic(1, z.epochs, z.mixes)
 			b.ReportAllocs()
+			var s *procurement.Solution
 			for b.Loop() {
-				s, err := procurement.Solve(pool(steps(hours)))
-				if err != nil {
-					b.Fatal(err)
-				}
-				b.ReportMetric(float64(s.Work.Pushes), "pushes")
+				s = solve(b, pool(steps(hours)))
 			}
+			gap, _ := new(big.Rat).SetFrac(s.Gap(), s.Cost).Float64()
+			b.ReportMetric(100*gap, "gap-%")
+			b.ReportMetric(float64(s.Work.Pushes), "pushes")
+			b.ReportMetric(float64(s.Work.Pivots), "pivots")
 		})
 	}
 }

@@ -42,7 +42,7 @@ func prefix(prices []Nano) []Nano {
 func (s *solver) boundEpoch(sum *wide, m int, cover, guarantee Nano) {
 	e := &s.epochs[m]
 	c := &s.costs[m]
-	total, guaranteed := newCurve(shift(c.total, e.HeldGuaranteed, MaxUnits)), newCurve(shift(c.guaranteed, e.HeldGuaranteed, MaxUnits))
+	total, guaranteed := c.parts(e.HeldGuaranteed)
 	least := min(e.HeldPriceOnly, c.quota)
 	want := total.reach(cover)
 	change := func(g int) Nano { // of the cost, from g to g+1

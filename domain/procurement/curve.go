@@ -107,6 +107,9 @@ func merge(a, b []hinge) []hinge {
 // shift returns the hinges as they look once by units are covered. Coverage
 // beyond limit saves nothing.
 func shift(hs []hinge, by, limit int) []hinge {
+	if by == 0 && (len(hs) == 0 || hs[len(hs)-1].at <= limit) {
+		return hs
+	}
 	out := make([]hinge, 0, len(hs))
 	for _, h := range hs {
 		at := min(h.at-by, limit)
@@ -126,6 +129,11 @@ func (c *epochCost) byGuaranteed(guaranteed, priceOnly int) curve {
 	return newCurve(merge(
 		shift(c.total, guaranteed+min(priceOnly, c.quota), MaxUnits),
 		shift(c.guaranteed, guaranteed, MaxUnits)))
+}
+
+// parts are A and B themselves, beside what is held guaranteed.
+func (c *epochCost) parts(guaranteed int) (total, alone curve) {
+	return newCurve(shift(c.total, guaranteed, MaxUnits)), newCurve(shift(c.guaranteed, guaranteed, MaxUnits))
 }
 
 // byPriceOnly is the cost by price-only units, less what they cannot change.

@@ -88,8 +88,9 @@ func (s *solver) linear() *program {
 		if e.HeldPriceOnly > c.quota {
 			bySecond, slackFirst, slackThird = byThird, m, -1
 		}
-		add(newCurve(shift(c.total, e.HeldGuaranteed, MaxUnits)), bySecond, block{m, m + 1, 1}, block{third, third + 1, 1})
-		add(newCurve(shift(c.guaranteed, e.HeldGuaranteed, MaxUnits)), second, block{second, second + 1, 1})
+		total, guaranteed := c.parts(e.HeldGuaranteed)
+		add(total, bySecond, block{m, m + 1, 1}, block{third, third + 1, 1})
+		add(guaranteed, second, block{second, second + 1, 1})
 		add(none, slackFirst, block{m, m + 1, 1})
 		add(none, slackThird, block{third, third + 1, 1})
 	}
@@ -159,7 +160,39 @@ func (s *solver) wholes(p *program) {
 			s.improve(units, guaranteed)
 		}
 	}
+	s.nudge(p)
 }
+
+// nudge changes one purchase of the best mix and finds the rest beside it: first
+// those that are fractional in the linear program, to the whole units below and
+// above, then every one by a unit.
+func (s *solver) nudge(p *program) {
+	before := s.work.Flows
+	try := func(i, n int) {
+		a := &s.arcs[i]
+		if n < 0 || a.max != Unlimited && n > a.max || s.best.units[i] == n ||
+			s.best.cost == s.best.bound || s.work.Flows-before > mostFlows {
+			return
+		}
+		units := slices.Clone(s.best.units)
+		units[i] = n
+		s.improve(units, !a.guaranteed)
+	}
+	for i := range s.arcs {
+		x := p.vars[i].value
+		if low := math.Floor(x); x-low > 1e-6 && low+1-x > 1e-6 {
+			try(i, int(low))
+			try(i, int(low)+1)
+		}
+	}
+	for i := range s.arcs {
+		try(i, s.best.units[i]-1)
+		try(i, s.best.units[i]+1)
+	}
+}
+
+// mostFlows bounds the work of nudge.
+const mostFlows = 400
 
 // improve finds the best purchases of one kind beside those of the other, and
 // in turn, while that gets cheaper.

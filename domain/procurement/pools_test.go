@@ -128,7 +128,7 @@ func draw(n numbers, z size) *procurement.Pool {
 }
 
 // solve also holds what is true of every solution.
-func solve(t testing.TB, p *procurement.Pool) *procurement.Solution {
+func solve(t rapid.TB, p *procurement.Pool) *procurement.Solution {
 	t.Helper()
 	s, err := procurement.Solve(p)
 	if err != nil {
@@ -138,7 +138,7 @@ func solve(t testing.TB, p *procurement.Pool) *procurement.Solution {
 }
 
 // cheapest tries every mix that the starts' Max allow.
-func cheapest(t testing.TB, p *procurement.Pool) (best *big.Int, tried int) {
+func cheapest(t rapid.TB, p *procurement.Pool) (best *big.Int, tried int) {
 	var purchases []procurement.Purchase
 	var try func(offer, start int)
 	try = func(offer, start int) {
