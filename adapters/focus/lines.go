@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"quartermaster/domain"
 )
@@ -314,11 +315,11 @@ func (ls *lines) identify(l *line) (rowKey, rowSeen, error) {
 		case f == nil || f.text != nil:
 			b = append(b, c.value...)
 		case f.number != nil:
-			b = append(b, f.number(l).Decimal.String()...)
+			b = appendPlain(b, f.number(l).Decimal)
 		case f.cost != nil:
-			b = append(b, f.cost(l).String()...)
+			b = appendPlain(b, *f.cost(l))
 		default:
-			b = append(b, f.time(l).String()...)
+			b = f.time(l).Time().AppendFormat(b, time.RFC3339Nano)
 		}
 		// The length behind each value keeps two rows from reading alike.
 		b = append(strconv.AppendInt(append(b, ' '), int64(len(b)-from), 10), '\n')

@@ -1,6 +1,7 @@
 package focus
 
 import (
+	"bytes"
 	"math/big"
 	"strconv"
 	"strings"
@@ -41,38 +42,75 @@ func parseDecimal(s string) (domain.Decimal, string) {
 	}
 	digits, negative := strings.CutPrefix(mantissa, "-")
 	whole, fraction, _ := strings.Cut(digits, ".")
-	if whole+fraction == "" || !isDigits(whole) || !isDigits(fraction) {
+	if len(whole)+len(fraction) == 0 || !isDigits(whole) || !isDigits(fraction) {
 		return zero, notANumber(s)
 	}
-	// The number is coefficient × 10^-scale, without zeros in front of it or
-	// behind it.
-	coefficient := strings.TrimLeft(whole+fraction, "0")
-	if coefficient == "" {
+	// The number is digits × 10^-scale, without zeros in front of them or behind.
+	var room [80]byte
+	number := append(append(room[:0], whole...), fraction...)
+	number = bytes.TrimLeft(number, "0")
+	if len(number) == 0 {
 		return zero, ""
 	}
-	scale := len(fraction) - exponent
-	trimmed := strings.TrimRight(coefficient, "0")
-	scale -= len(coefficient) - len(trimmed)
+	scale := len(fraction) - exponent + len(bytes.TrimRight(number, "0")) - len(number)
+	number = bytes.TrimRight(number, "0")
 	switch {
-	case len(trimmed)-scale > maxDigits:
+	case len(number)-scale > maxDigits:
 		return zero, "is 1e" + strconv.Itoa(maxDigits) + " or more"
 	case scale > maxDecimals:
 		return zero, "has " + strconv.Itoa(scale) + " digits behind the point, at most " + strconv.Itoa(maxDecimals) + " are kept exactly"
-	case scale < 0:
-		trimmed += strings.Repeat("0", -scale)
-		scale = 0
 	}
-	if negative {
-		trimmed = "-" + trimmed
+	for ; scale < 0; scale++ {
+		number = append(number, '0')
 	}
-	if n, err := strconv.ParseInt(trimmed, 10, 64); err == nil {
+	if len(number) <= maxInt64Digits {
+		n := int64(0)
+		for _, d := range number {
+			n = 10*n + int64(d-'0')
+		}
+		if negative {
+			n = -n
+		}
 		return decimal.New(n, -int32(scale)), ""
 	}
-	n, ok := new(big.Int).SetString(trimmed, 10)
+	n, ok := new(big.Int).SetString(string(number), 10)
 	if !ok {
 		return zero, notANumber(s)
 	}
+	if negative {
+		n.Neg(n)
+	}
 	return decimal.NewFromBigInt(n, -int32(scale)), ""
+}
+
+// maxInt64Digits is how many digits always fit an int64.
+const maxInt64Digits = 18
+
+// appendPlain appends a number that parseDecimal gave, as its String method
+// would write it.
+func appendPlain(b []byte, d domain.Decimal) []byte {
+	scale := -int(d.Exponent())
+	if scale < 0 || scale > maxDecimals || d.NumDigits() > maxInt64Digits {
+		return append(b, d.String()...)
+	}
+	n := d.CoefficientInt64()
+	if n < 0 {
+		b, n = append(b, '-'), -n
+	}
+	power := int64(1)
+	for range scale {
+		power *= 10
+	}
+	b = strconv.AppendInt(b, n/power, 10)
+	if scale == 0 {
+		return b
+	}
+	b = append(b, '.')
+	rest := n % power
+	for power /= 10; power > 0; power /= 10 {
+		b = append(b, '0'+byte(rest/power%10))
+	}
+	return b
 }
 
 func isDigits(s string) bool {
@@ -102,13 +140,12 @@ type clock struct {
 	zone *time.Location // nil: times without a zone are refused
 }
 
-// layouts of times with a zone besides RFC 3339, after a blank was made a T:
-// Azure writes no seconds.
+// withoutSeconds is how Azure writes times.
 const withoutSeconds = "2006-01-02T15:04Z07:00"
 
 // parse reads a time, or says why it cannot.
 func (k clock) parse(s string) (domain.Instant, string) {
-	const want = "is not a time such as 2026-05-01T00:00:00Z"
+	want := "is not a time such as 2026-05-01T00:00:00Z"
 	if len(s) > 40 {
 		return 0, want
 	}
@@ -130,6 +167,9 @@ func (k clock) parse(s string) (domain.Instant, string) {
 			return 0, "has no time zone: say which zone the file's times are in, or write them with a trailing Z"
 		}
 		return inZone(naive, k.zone)
+	}
+	if strings.Count(s, "/") == 2 {
+		want += "; 5/1/26 is May to some and January to others"
 	}
 	return 0, want
 }

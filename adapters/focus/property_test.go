@@ -1,0 +1,296 @@
+package focus_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/big"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shopspring/decimal"
+	"pgregory.net/rapid"
+
+	"quartermaster/adapters/focus"
+	"quartermaster/domain"
+)
+
+func asJSON(t testing.TB, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// texts are what CSV and trimming leave as they are.
+var texts = rapid.Custom(func(t *rapid.T) string {
+	s := rapid.OneOf(
+		rapid.SampledFrom([]string{"", "a", "i-1", `"quoted"`, "a,b", "two\nlines", "ünïcödé €", `{"k":"v"}`, "tab\tbed", "=1+1", "nullable", "-"}),
+		rapid.StringMatching(`[ -~]{0,20}`),
+	).Draw(t, "text")
+	s = strings.TrimSpace(s)
+	if s == "NULL" || s == "null" {
+		return ""
+	}
+	return s
+})
+
+// numbers have up to 24 digits before and 18 behind the point.
+var numbers = rapid.Custom(func(t *rapid.T) domain.Decimal {
+	n := new(big.Int)
+	n.SetString(rapid.StringMatching(`-?[0-9]{1,24}`).Draw(t, "digits"), 10)
+	return decimal.NewFromBigInt(n, -rapid.Int32Range(0, 18).Draw(t, "scale"))
+})
+
+// drawLine fills every field of a line with what Validate accepts.
+func drawLine(t *rapid.T) domain.BillingLine {
+	var l domain.BillingLine
+	v := reflect.ValueOf(&l).Elem()
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Name
+		switch p := v.Field(i).Addr().Interface().(type) {
+		case *string:
+			*p = texts.Draw(t, name)
+		case *domain.Decimal:
+			*p = numbers.Draw(t, name)
+		case *domain.NullDecimal:
+			if p.Valid = rapid.Bool().Draw(t, name); p.Valid {
+				p.Decimal = numbers.Draw(t, name)
+			}
+		case *bool:
+			*p = rapid.Bool().Draw(t, name)
+		}
+	}
+	id := rapid.StringMatching(`[a-zA-Z0-9 ,"|.-]{0,9}[a-z]`)
+	l.LineID, l.BillingAccountID, l.InvoiceIssuerName, l.FocusVersion = id.Draw(t, "id"), id.Draw(t, "account"), id.Draw(t, "issuer"), "1.2"
+	for _, s := range []*string{&l.LineID, &l.BillingAccountID, &l.InvoiceIssuerName} {
+		*s = strings.TrimSpace(*s)
+	}
+	l.BillingCurrency = rapid.StringMatching(`[A-Z]{3}`).Draw(t, "currency")
+	l.ChargeClass = "Correction" // of which FOCUS allows everything
+	one := func(values ...string) string { return rapid.SampledFrom(values).Draw(t, "value") }
+	l.ChargeCategory = one("Usage", "Purchase", "Tax", "Credit", "Adjustment")
+	l.ChargeFrequency = one("", "One-Time", "Recurring", "Usage-Based")
+	l.PricingCategory = one("", "Standard", "Dynamic", "Committed", "Other")
+	l.CommitmentDiscountCategory = one("", "Spend", "Usage")
+	l.CommitmentDiscountStatus, l.CapacityReservationStatus = one("", "Used", "Unused"), one("", "Used", "Unused")
+	for _, n := range []*domain.NullDecimal{&l.ContractedUnitPrice, &l.ListUnitPrice, &l.PricingCurrencyContractedUnitPrice, &l.PricingCurrencyListUnitPrice} {
+		n.Decimal = n.Decimal.Abs()
+	}
+	at := func(name string) domain.Instant {
+		return domain.Instant(rapid.Int64Range(1, 9_000_000_000).Draw(t, name)) * domain.Second
+	}
+	l.BillingPeriodStart, l.ChargePeriodStart = at("billing"), at("charge")
+	l.BillingPeriodEnd, l.ChargePeriodEnd = l.BillingPeriodStart+31*domain.Day, l.ChargePeriodStart+1
+	if v := texts.Draw(t, "other"); v != "" {
+		l.Other = map[string]string{"x_Other": v}
+	}
+	return l
+}
+
+// TestLinesComeBackAsWritten holds writer and reader against each other: no
+// digit, text or time of any column is lost.
+func TestLinesComeBackAsWritten(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		l := drawLine(rt)
+		if err := domain.Validate(&domain.Envelope{Time: 1, Event: &domain.BillingLineRecorded{Line: l}}); err != nil {
+			rt.Fatalf("the drawn line is invalid: %v", err)
+		}
+		corrects := rapid.SampledFrom([]string{"", "l-0 "}).Draw(rt, "corrects")
+		var b bytes.Buffer
+		w := focus.NewWriter(&b, "x_Other")
+		var want domain.Event = &domain.BillingLineRecorded{Line: l}
+		err := error(nil)
+		if corrects == "" {
+			err = w.WriteLine(&l)
+		} else {
+			c := &domain.BillingLineCorrected{Line: l, Corrects: strings.TrimSpace(corrects), Reason: "why, then"}
+			want, err = c, w.WriteCorrection(c)
+		}
+		if err == nil {
+			err = w.Flush()
+		}
+		if err != nil {
+			rt.Fatal(err)
+		}
+		r := read(t, b.String(), focus.Options{})
+		if r.err != nil || len(r.events) != 1 {
+			rt.Fatalf("bad %v, error %v in\n%s", r.bad, r.err, b.String())
+		}
+		// What is filled in where it is null cannot be null again.
+		if got, want := asJSON(t, r.events[0].Event), asJSON(t, want); got != want {
+			rt.Fatalf("came back as\n%s, was\n%s", got, want)
+		}
+	})
+}
+
+// TestNumbersAreReadExactly holds the reader of numbers against rationals.
+func TestNumbersAreReadExactly(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		text := rapid.StringMatching(`-?[0-9]{0,14}(\.[0-9]{0,14})?([eE][+-]?[0-9]{1,2})?`).Draw(rt, "number")
+		want, isNumber := new(big.Rat).SetString(text)
+		var r result
+		r = read(t, bill([]string{"BilledCost=" + text}), focus.Options{})
+		if !isNumber {
+			if len(r.bad) != 1 {
+				rt.Fatalf("%q is read as %v", text, r.events)
+			}
+			return
+		}
+		fine := new(big.Rat).Mul(want, new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(18), nil)))
+		large := new(big.Rat).Abs(want).Cmp(new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(24), nil))) >= 0
+		if readable := fine.IsInt() && !large; readable != (len(r.events) == 1) {
+			rt.Fatalf("%q: readable %v, events %d, bad %v", text, readable, len(r.events), r.bad)
+		}
+		if len(r.events) == 1 && r.line(0).BilledCost.Rat().Cmp(want) != 0 {
+			rt.Fatalf("%q is read as %s", text, r.line(0).BilledCost)
+		}
+	})
+}
+
+// FuzzRead feeds damaged files: whatever comes in, every event is valid, every
+// row that is none is reported, and a second run gives the same.
+func FuzzRead(f *testing.F) {
+	for _, s := range []string{
+		bill(nil, []string{"ResourceId=NULL", "Tags={}", "x_Plan=p"}),
+		bill([]string{"ProviderName=a", "InvoiceIssuerName="}, []string{"ProviderName=a", "ListCost=1e-3"}),
+		bill([]string{"x_LineId=l1", "x_CorrectsLineId=l0", "x_Generated=true"}, []string{"x_LineId=l1"}),
+		bill([]string{"ChargePeriodStart=2026-03-08 02:00", "ChargePeriodEnd=2026-11-01 01:00"}),
+		invoiceHeader + detail("I", "d", "1") + detail("I", "e", "-1", "ChargeCategory=Tax") + detail("J", "d", "1"),
+		"\"\n\"\n\"\n\"", "a\"b\n", ",,,\n", "\xef\xbb\xbfBilledCost\n",
+	} {
+		f.Add([]byte(s))
+		f.Add([]byte(zipped(f, s)))
+	}
+	opts := focus.Options{Zone: "America/New_York", Limits: focus.Limits{LineBytes: 4096, DecodedBytes: 1 << 20, InvoiceBytes: 1 << 20}}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		once := func(out io.Writer) (focus.Summary, string) {
+			events, bads := 0, 0
+			sum, err := focus.Run(context.Background(), bytes.NewReader(in), "f", opts, func(e *domain.Envelope) error {
+				events++
+				if err := domain.Validate(e); err != nil {
+					t.Fatalf("invalid event: %v", err)
+				}
+				if _, err := e.Key(); err != nil {
+					t.Fatal(err)
+				}
+				_, err := fmt.Fprintf(out, "%s %s %s\n", e.Time, e.Subject, asJSON(t, e.Event))
+				return err
+			}, func(b focus.BadRow) {
+				bads++
+				if b.Line < 2 || b.Reason == "" || len(b.Value) > 140 || len(b.Field) > 140 {
+					t.Fatalf("bad row %+v", b)
+				}
+				fmt.Fprintln(out, b)
+			})
+			if sum.Bad != bads || sum.Events != events || sum.Bad > sum.Rows || len(sum.Warnings) > 202 {
+				t.Fatalf("summary %+v beside %d events and %d bad rows", sum, events, bads)
+			}
+			if err == nil && sum.Dataset == focus.CostAndUsage && sum.Events+sum.Bad != sum.Rows {
+				t.Fatalf("%d rows became %d events and %d bad rows", sum.Rows, sum.Events, sum.Bad)
+			}
+			return sum, fmt.Sprint(err)
+		}
+		var one, two bytes.Buffer
+		sum1, err1 := once(&one)
+		sum2, err2 := once(&two)
+		if !bytes.Equal(one.Bytes(), two.Bytes()) || err1 != err2 || fmt.Sprint(sum1) != fmt.Sprint(sum2) {
+			t.Fatalf("two runs differ: %+v %s and %+v %s", sum1, err1, sum2, err2)
+		}
+	})
+}
+
+// month writes a bill of n machine-hours in the columns of 1.2, as hyperscalers
+// send them.
+func month(t testing.TB, n int) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := focus.NewWriter(&b)
+	l := machine()
+	l.Other, l.LineID, l.FocusVersion = nil, "", "1.2"
+	l.BillingAccountName, l.ChargeDescription, l.ChargeFrequency, l.PricingCategory, l.PricingUnit = "Research", "GPU machine, on demand, 8 × H100", "Usage-Based", "Standard", "Hours"
+	l.RegionID, l.RegionName, l.ResourceName, l.ResourceType, l.ServiceSubcategory = "us-east-1", "US East", "trainer", "Machine", "Virtual Machines"
+	l.SKUID, l.SKUPriceID, l.SubAccountID, l.SubAccountName = "SKU-1", "SKU-1-1", "sub-1", "Search"
+	one := decimal.NewNullDecimal(decimal.New(1, 0))
+	l.PricingQuantity, l.ConsumedQuantity, l.ConsumedUnit = one, one, "Hours"
+	for i := range n {
+		l.ResourceID = fmt.Sprintf("i-%06d", i%2000)
+		l.ChargePeriodStart = may2026 + domain.Instant(i/2000)*domain.Hour
+		l.ChargePeriodEnd = l.ChargePeriodStart + domain.Hour
+		l.BilledCost = decimal.New(98_320_000_000_00+int64(i), -11)
+		cost := decimal.NewNullDecimal(l.BilledCost)
+		l.EffectiveCost, l.ListCost, l.ContractedCost, l.ListUnitPrice, l.ContractedUnitPrice = cost, cost, cost, cost, cost
+		if err := w.WriteLine(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// Memory follows the number of rows by a hash for each, not by their size.
+func TestMemoryOfAMonth(t *testing.T) {
+	const n = 20_000
+	text := month(t, n)
+	runtime.GC()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	most := uint64(0)
+	rows := 0
+	_, err := focus.Run(context.Background(), bytes.NewReader(text), "f", focus.Options{}, func(*domain.Envelope) error {
+		if rows++; rows == n {
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			most = after.HeapAlloc - min(before.HeapAlloc, after.HeapAlloc)
+		}
+		return nil
+	}, nil)
+	if err != nil || rows != n || most > 4<<20 {
+		t.Errorf("%d rows of %d bytes hold %d bytes, error %v", rows, len(text)/n, most, err)
+	}
+}
+
+func BenchmarkRead(b *testing.B) {
+	text := month(b, 20_000)
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	rows := 0
+	for b.Loop() {
+		sum, err := focus.Run(context.Background(), bytes.NewReader(text), "f", focus.Options{}, func(*domain.Envelope) error { return nil }, nil)
+		if err != nil || sum.Bad > 0 {
+			b.Fatal(sum, err)
+		}
+		rows += sum.Rows
+	}
+	b.ReportMetric(float64(rows)/b.Elapsed().Seconds(), "rows/s")
+	var plain time.Duration
+	for range b.N {
+		plain += plainCSV(b, text)
+	}
+	b.ReportMetric(b.Elapsed().Seconds()/plain.Seconds(), "×csv")
+}
+
+// plainCSV is how long encoding/csv takes for the same file.
+func plainCSV(b *testing.B, text []byte) time.Duration {
+	b.Helper()
+	start := time.Now()
+	r := csv.NewReader(bytes.NewReader(text))
+	r.ReuseRecord = true
+	for {
+		if _, err := r.Read(); err == io.EOF {
+			return time.Since(start)
+		} else if err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package focus
+
+import (
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+// readAll reads rows to their end: the good ones, the lines of the others.
+func readAll(t testing.TB, r io.Reader, max int) (rows [][]string, broken []int, err error) {
+	t.Helper()
+	rs := newRows(r, max)
+	last := 0
+	for {
+		rec, err := rs.next()
+		if errors.Is(err, io.EOF) {
+			return rows, broken, nil
+		}
+		if err != nil {
+			return rows, broken, err
+		}
+		if rec.line <= last {
+			t.Fatalf("a row in line %d comes after one in line %d", rec.line, last)
+		}
+		if len(rs.buf) > max+2 {
+			t.Fatalf("%d bytes are held where a row may have %d", len(rs.buf), max)
+		}
+		last = rec.line
+		if rec.broken != nil {
+			broken = append(broken, rec.line)
+			continue
+		}
+		row := make([]string, len(rec.fields))
+		for i, f := range rec.fields {
+			row[i] = strings.Clone(f)
+		}
+		rows = append(rows, row)
+	}
+}
+
+func flat(rows [][]string) string {
+	var s []string
+	for _, row := range rows {
+		s = append(s, strings.Join(row, "|"))
+	}
+	return strings.Join(s, "/")
+}
+
+func TestRowsResumeInTheNextLine(t *testing.T) {
+	long := strings.Repeat("x", 200)
+	for _, c := range []struct {
+		name, in, rows string
+		broken         []int
+	}{
+		{"plain", "a,b\n1,2\n", "a|b/1|2", nil},
+		{"no line end at the end", "a,b\r\n1,2", "a|b/1|2", nil},
+		{"blank lines", "\n\r\na,b\n\n1,2\n\n", "a|b/1|2", nil},
+		{"line end in quotes", "\"a\nb\",c\nd,e\n", "a\nb|c/d|e", nil},
+		{"quote in the middle", "a\"b\",c\nd,e\nf,g\n", "d|e/f|g", []int{1}},
+		{"odd quote in the middle", "a\"b,c\nd,e\nf,g\n", "d|e/f|g", []int{1}},
+		{"text behind a quote", "\"a\"b,c\nd,e\n", "d|e", []int{1}},
+		{"quote never closed", "a,b\n\"c,d\ne,f\n", "a|b/e|f", []int{2}},
+		{"two quotes never closed", "\"a\nb\n\"c,d\ne\n", "b/e", []int{1, 3}},
+		{"long line", "a\n" + long + "\nb\n", "a/b", []int{2}},
+		{"long line at the end", "a\n" + long, "a", []int{2}},
+		{"quote open for too long", "a\n\"b\n" + strings.Repeat("c\n", 60) + "d\n", "a" + strings.Repeat("/c", 60) + "/d", []int{2}},
+		{"nothing", "", "", nil},
+	} {
+		for name, r := range map[string]io.Reader{"at once": strings.NewReader(c.in), "bytewise": iotest.OneByteReader(strings.NewReader(c.in))} {
+			rows, broken, err := readAll(t, r, 100)
+			if flat(rows) != c.rows || err != nil || len(broken) != len(c.broken) || len(broken) > 0 && broken[0] != c.broken[0] {
+				t.Errorf("%s, %s: rows %q, broken %v, error %v, want %q, %v", c.name, name, flat(rows), broken, err, c.rows, c.broken)
+			}
+		}
+	}
+	gone := errors.New("the disk is gone")
+	rows, _, err := readAll(t, io.MultiReader(strings.NewReader("a,b\n1,58"), iotest.ErrReader(gone)), 100)
+	if len(rows) != 1 || !errors.Is(err, gone) {
+		t.Errorf("rows %q, error %v: want the header alone and the error", rows, err)
+	}
+}
+
+// FuzzRows holds the reader of rows to encoding/csv wherever that reads the
+// whole text, and everywhere to its bounds.
+func FuzzRows(f *testing.F) {
+	for _, s := range []string{"a,b\n1,2\n", "\"a\nb\",\"c\"\"\"\r\n", "a\"b\n", "\"a", "\"a\"b,\n\n\nc", ",\r\r\n,\r", "\"\n\"\n\"\n\"", "\"\r\n\"", strings.Repeat("x", 300) + "\n\"" + strings.Repeat("y\n", 200)} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		rows, broken, err := readAll(t, bytes.NewReader(in), 128)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := csv.NewReader(bytes.NewReader(in))
+		r.FieldsPerRecord = -1
+		whole, err := r.ReadAll()
+		if err != nil || len(in) > 128 || bytes.Contains(in, []byte("\r\r")) { // where "\r\r\n" is a row to encoding/csv, it is blank here
+			return
+		}
+		if len(broken) > 0 || !slices.EqualFunc(rows, whole, slices.Equal) {
+			t.Fatalf("%q: rows %q, broken %v, want %q", in, rows, broken, whole)
+		}
+	})
+}
+
+// The canonical form of a number is what its String method writes, and every
+// number that is read has no needless zeros.
+func TestAppendPlain(t *testing.T) {
+	for _, text := range []string{"0", "1", "-1", "0.1", "-0.000000000000000001", "1500", "12.50", "999999999999999999", "1000000000000000000", "123456789012345678901234.123456789012345678", "-0.05", "5e3", "1e-5", "100.001"} {
+		d, reason := parseDecimal(text)
+		if got := string(appendPlain(nil, d)); reason != "" || got != d.String() || d.Exponent() > 0 {
+			t.Errorf("%s is appended as %s, want %s %s", text, got, d, reason)
+		}
+	}
+}
