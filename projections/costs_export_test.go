@@ -1,6 +1,8 @@
 package projections
 
 import (
+	"slices"
+
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 )
@@ -20,5 +22,6 @@ func MonthTerms(view View, month domain.Interval) ([]CostPolicy, []attribution.C
 	if err != nil {
 		return nil, nil, nil, nil, err
 	}
-	return l.policies, l.commitments, l.invoices, sortExceptions(l.exceptions), nil
+	err = l.lines(view, func(*attribution.Line) error { return nil })
+	return l.policies, l.commitments, l.invoices, sortExceptions(slices.Concat(l.exceptions, l.unusable)), err
 }

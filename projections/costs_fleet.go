@@ -105,7 +105,7 @@ func (c *costFleet) describe(n *nodeTime, span domain.Interval) {
 			node := attribution.Node{
 				Cluster: n.cluster, Node: n.node, Provider: s.node.Provider, Account: s.node.BillingAccount,
 				SKU: s.node.SKU, Resource: s.node.ResourceID, Billing: s.node.BillingModel,
-				GPUs: len(s.gpus), CPUMilli: s.node.CPUMilli, MemoryMiB: s.node.MemoryMiB, Registered: true,
+				GPUs: min(len(s.gpus), maxNodeGPUs), CPUMilli: s.node.CPUMilli, MemoryMiB: s.node.MemoryMiB, Registered: true,
 			}
 			if r, _ := c.fleet.cluster(n.cluster, from.HourStart()); r != nil {
 				node.Provider, node.Account, node.Region = cmp.Or(node.Provider, r.Provider), cmp.Or(node.Account, r.BillingAccount), r.Region
@@ -148,7 +148,7 @@ func (c *costFleet) undeclared(name nodeName, gpus int, span domain.Interval) {
 	}
 	gap := func(from, to domain.Instant) {
 		if i := (domain.Interval{From: from, To: to}).Intersect(span); !i.Empty() {
-			node := attribution.Node{Cluster: name.cluster, Node: name.node, GPUs: gpus, Service: i}
+			node := attribution.Node{Cluster: name.cluster, Node: name.node, GPUs: min(gpus, maxNodeGPUs), Service: i}
 			if r, _ := c.fleet.cluster(name.cluster, i.From.HourStart()); r != nil {
 				node.Provider, node.Account, node.Region = r.Provider, r.BillingAccount, r.Region
 			}
@@ -295,6 +295,13 @@ type nodeHours struct {
 	held  [][]msRange // of each part
 }
 
+// What attribution takes for one machine, and for one part of its hour. A
+// report may claim more; it must not stop the books of the whole house.
+const (
+	maxNodeGPUs = 1024
+	maxPart     = maxNodeGPUs * msPerHour
+)
+
 type msRange struct{ from, to uint32 }
 
 func (h *nodeHours) add(d *DeviceHour) error {
@@ -321,7 +328,8 @@ func (h *nodeHours) segment(s *DeviceSegment) {
 		key.Workspace, key.Deployment, key.Unit = s.Holder.Workspace, s.Holder.Deployment, s.Holder.Unit
 	}
 	i := slices.IndexFunc(h.out.Parts, func(p attribution.Part) bool {
-		return p.Component == key.Component && p.Unit == key.Unit && p.Deployment == key.Deployment && p.Workspace == key.Workspace
+		return p.Component == key.Component && p.Unit == key.Unit && p.Deployment == key.Deployment && p.Workspace == key.Workspace &&
+			p.GPUMs <= maxPart-s.GPUMs
 	})
 	if i < 0 {
 		i = len(h.out.Parts)

@@ -163,7 +163,9 @@ func TestMonthInvoices(t *testing.T) {
 	l.Append(
 		recorded(billLine("l1", "1")), recorded(billLine("l2", "1", func(l *domain.BillingLine) { l.InvoiceID = "i-april" })),
 		recorded(billLine("l3", "1e15")),
-		recorded(billLine("l4", "1", func(l *domain.BillingLine) { l.PricingQuantity, l.PricingUnit = decimal.NewNullDecimal(dec("1e14")), "Hours" })),
+		recorded(billLine("l4", "1", func(l *domain.BillingLine) {
+			l.PricingQuantity, l.PricingUnit = decimal.NewNullDecimal(dec("1e14")), "Hours"
+		})),
 		received("i-1", "10", "Open", mayBill, mayBill.To), received("i-1", "12.5", "Issued", mayBill, mayBill.To+domain.Day),
 		received("i-2", "1e15", "Issued", mayBill, mayBill.To), received("i-3", "3", "Voided", mayBill, mayBill.To),
 		received("i-april", "7", "Issued", april, mayBill.To), received("i-april-2", "7", "Issued", april, mayBill.To),

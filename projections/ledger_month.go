@@ -23,13 +23,6 @@ const (
 	DecisionVoid            = "decision_void"             // a policy or a purchase that takes no effect, and why
 )
 
-// attributable turns a line of the ledger into what attribution divides.
-func attributable(l *LedgerLine) (attribution.Line, error) {
-	line, err := attribution.LineOf(&l.BillingLine)
-	line.Corrects = l.Corrects
-	return line, err
-}
-
 // ledger is what the books say about a billing month, but for its lines.
 type ledger struct {
 	month       domain.Interval
@@ -39,6 +32,7 @@ type ledger struct {
 	policies    []CostPolicy
 	policy      attribution.Policy
 	exceptions  []Exception
+	unusable    []Exception // of lines, once they were read
 	generated   bool
 }
 
@@ -58,19 +52,15 @@ func readLedger(view View, month domain.Interval) (*ledger, error) {
 		if line.InvoiceID != "" {
 			named[invoiceName{line.InvoiceIssuerName, line.BillingAccountID, line.InvoiceID}] = true
 		}
-		at, err := attributable(line)
-		if err != nil {
-			l.except(LineUnusable, lineSubject(line), "%s %s: %v", line.BilledCost, line.BillingCurrency, err)
-			return nil
-		}
-		l.charged = hull(l.charged, at.ChargePeriod)
-		if at.Commitment != "" {
-			c := charges[at.Commitment]
-			c.any = hull(c.any, at.ChargePeriod)
+		charge := domain.Interval{From: line.ChargePeriodStart, To: line.ChargePeriodEnd}
+		l.charged = hull(l.charged, charge)
+		if id := cmp.Or(line.CommitmentDiscountID, line.CapacityReservationID); id != "" {
+			c := charges[id]
+			c.any = hull(c.any, charge)
 			if line.ChargeCategory == "Usage" {
-				c.usage = hull(c.usage, at.ChargePeriod)
+				c.usage = hull(c.usage, charge)
 			}
-			charges[at.Commitment] = c
+			charges[id] = c
 		}
 		return nil
 	})
@@ -105,8 +95,22 @@ func hull(a, b domain.Interval) domain.Interval {
 	return domain.Interval{From: min(a.From, b.From), To: max(a.To, b.To)}
 }
 
-func lineSubject(l *LedgerLine) string {
-	return l.InvoiceIssuerName + "|" + l.BillingAccountID + "|" + l.LineID
+// lines calls yield with every line of the month that can be divided, and
+// notes the others. It is the Lines of an [attribution.Input].
+func (l *ledger) lines(view View, yield func(*attribution.Line) error) error {
+	l.unusable = l.unusable[:0]
+	return EachLine(view, l.month, func(line *LedgerLine) error {
+		at, err := attribution.LineOf(&line.BillingLine)
+		if err != nil {
+			l.unusable = append(l.unusable, Exception{
+				LineUnusable, line.InvoiceIssuerName + "|" + line.BillingAccountID + "|" + line.LineID,
+				fmt.Sprintf("%s %s: %v", line.BilledCost, line.BillingCurrency, err),
+			})
+			return nil
+		}
+		at.Corrects = line.Corrects
+		return yield(&at)
+	})
 }
 
 // readInvoices reads what was received for the month, as it was stated last,

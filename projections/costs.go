@@ -1,0 +1,304 @@
+package projections
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+)
+
+// CostDimension is what costs are grouped by.
+type CostDimension string
+
+// The dimensions. Workspace may be one of the platform's accounts. Region is
+// the cluster's, else the line's. Day and hour are empty where a line's charge
+// period was not spread over time.
+const (
+	CostByWorkspace  CostDimension = "workspace"
+	CostByComponent  CostDimension = "component"
+	CostByClass      CostDimension = "class"
+	CostByCluster    CostDimension = "cluster"
+	CostByDeployment CostDimension = "deployment"
+	CostByRegion     CostDimension = "region"
+	CostByInvoice    CostDimension = "invoice"
+	CostByLine       CostDimension = "line"
+	CostByDay        CostDimension = "day"
+	CostByHour       CostDimension = "hour"
+	CostByRung       CostDimension = "rung"
+)
+
+// CostDimensions returns every dimension.
+func CostDimensions() []CostDimension {
+	return []CostDimension{
+		CostByWorkspace, CostByComponent, CostByClass, CostByCluster, CostByDeployment, CostByRegion,
+		CostByInvoice, CostByLine, CostByDay, CostByHour, CostByRung,
+	}
+}
+
+// CostQuery is what is asked of the books.
+type CostQuery struct {
+	// Month is the billing period: see [BillingMonth].
+	Month domain.Interval
+	// Workspace narrows groups, totals and statements to what one workspace
+	// carries. What ties to the supplier's figures (invoices, commitments,
+	// matches, exceptions) stays whole, because a part of a bill ties to nothing.
+	Workspace string
+	By        []CostDimension
+}
+
+// Cost is money in the two ledgers, exact, with the GPU time that it bought, in
+// milliseconds of a whole GPU.
+type Cost struct {
+	Currency  string             `json:"currency"`  // ISO 4217
+	Billed    attribution.Amount `json:"billed"`    // ties to invoices
+	Effective attribution.Amount `json:"effective"` // ties to commitments over their term
+	Bought    int64              `json:"bought_gpu_ms"`
+	Allocated int64              `json:"allocated_gpu_ms"`
+	Useful    int64              `json:"useful_gpu_ms"`
+	// PerUseful is Effective per hour of Useful, rounded half away from zero to
+	// six places; null where nothing useful was done.
+	PerUseful *domain.Decimal `json:"effective_per_useful_gpu_hour"`
+}
+
+// CostGroup is the cost of one group. Key has a value for each dimension that
+// was asked for.
+type CostGroup struct {
+	Key map[CostDimension]string `json:"key"`
+	Cost
+}
+
+// CostReport is a billing month divided among those who used what was billed.
+//
+// Billed and effective are two ledgers. What was billed adds up to the lines of
+// the bill and the bridges of its invoices, and ties to totals that were
+// received apart from them. What was consumed (effective) spreads commitments
+// over their terms.
+type CostReport struct {
+	Position  string          `json:"position"`
+	Month     domain.Interval `json:"period"`
+	Workspace string          `json:"workspace,omitempty"` // that groups, totals and statements are narrowed to
+	Note      string          `json:"note,omitempty"`      // what stays whole beside that
+	Methods   CostMethods     `json:"methods"`
+	Policies  []CostPolicy    `json:"policies"`
+	By        []CostDimension `json:"by"`
+	Groups    []CostGroup     `json:"groups"` // by their keys, in the order of By, then currency
+	Totals    []Cost          `json:"totals"` // one for each currency
+	// What each workspace carries of each invoice, rounded once to what can be
+	// paid, so that an invoice's statements add up to it.
+	Statements []attribution.Statement `json:"statements"`
+
+	Invoices    []attribution.Tie           `json:"invoices"`
+	Commitments []attribution.CommitmentUse `json:"commitments"`
+	Matches     []attribution.Matched       `json:"matches"`
+	Exceptions  []attribution.Exception     `json:"exceptions"` // by kind, subject and detail
+	Lines       int                         `json:"lines"`
+	Leaves      int                         `json:"leaves"`
+	Generated   bool                        `json:"generated"` // something of it was made by a generator, and no supplier sent it
+	Completeness
+}
+
+// Untied counts the invoices that were received and do not equal what was
+// attributed to the cent. Lines that name no invoice have nothing to tie to.
+func (r *CostReport) Untied() int {
+	n := 0
+	for i := range r.Invoices {
+		switch r.Invoices[i].Status {
+		case attribution.Differs, attribution.NoLines, attribution.Voided:
+			if !r.Invoices[i].Difference.IsZero() {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// CostMethods are the versions that computed a report.
+type CostMethods struct {
+	Folds       string `json:"folds"`
+	Attribution string `json:"attribution"`
+}
+
+var costMethods = CostMethods{Folds: Method, Attribution: attribution.Method}
+
+// checkDimensions refuses what costs cannot be grouped by.
+func checkDimensions(by []CostDimension) error {
+	for i, d := range by {
+		if !slices.Contains(CostDimensions(), d) {
+			return fmt.Errorf("costs by %q: want some of %v", d, CostDimensions())
+		}
+		if slices.Contains(by[:i], d) {
+			return fmt.Errorf("costs by %q twice", d)
+		}
+	}
+	return nil
+}
+
+// costKey is a group's key with no more in it than was asked for.
+type costKey struct {
+	workspace, cluster, deployment, region, issuer, account, invoice, line, currency string
+
+	component attribution.Component
+	class     attribution.Class
+	rung      attribution.Rung
+	hour      domain.Instant // 0: not spread over time
+}
+
+func (k *costKey) value(d CostDimension) string {
+	switch d {
+	case CostByWorkspace:
+		return k.workspace
+	case CostByComponent:
+		return k.component.String()
+	case CostByClass:
+		return k.class.String()
+	case CostByCluster:
+		return k.cluster
+	case CostByDeployment:
+		return k.deployment
+	case CostByRegion:
+		return k.region
+	case CostByInvoice:
+		return k.issuer + "|" + k.account + "|" + k.invoice
+	case CostByLine:
+		return k.issuer + "|" + k.account + "|" + k.line
+	case CostByRung:
+		return k.rung.String()
+	case CostByDay:
+		if k.hour != 0 {
+			return k.hour.Time().Format(time.DateOnly)
+		}
+	case CostByHour:
+		return k.hour.String()
+	}
+	return ""
+}
+
+func (k *costKey) compare(l *costKey, d CostDimension) int {
+	switch d {
+	case CostByComponent:
+		return cmp.Compare(k.component, l.component)
+	case CostByClass:
+		return cmp.Compare(k.class, l.class)
+	case CostByRung:
+		return cmp.Compare(k.rung, l.rung)
+	case CostByDay, CostByHour:
+		return cmp.Compare(k.hour, l.hour)
+	default:
+		return strings.Compare(k.value(d), l.value(d))
+	}
+}
+
+func (c *Cost) add(l *attribution.Leaf) {
+	c.Billed, c.Effective = c.Billed.Add(l.Billed), c.Effective.Add(l.Effective)
+	c.Bought += l.BoughtMs
+	c.Allocated += l.AllocatedMs
+	c.Useful += l.UsefulMs
+}
+
+func (c *Cost) finish() {
+	if c.Useful != 0 {
+		rate := c.Effective.Decimal().Mul(decimal.NewFromInt(msPerHour)).DivRound(decimal.NewFromInt(c.Useful), 6)
+		c.PerUseful = &rate
+	}
+}
+
+// Costs divides a billing month. Its memory follows lines, nodes and groups;
+// hours of usage pass through it.
+func Costs(view View, q CostQuery) (*CostReport, error) {
+	if err := checkDimensions(q.By); err != nil {
+		return nil, err
+	}
+	b, err := openBooks(view, q.Month)
+	if err != nil {
+		return nil, err
+	}
+	groups, totals := map[costKey]*Cost{}, map[string]*Cost{}
+	var last costKey
+	var sum, total *Cost
+	result, err := b.divide(func(l *attribution.Leaf) error {
+		if q.Workspace != "" && l.Workspace != q.Workspace {
+			return nil
+		}
+		k := b.key(l, q.By)
+		if sum == nil || k != last {
+			if sum = groups[k]; sum == nil {
+				sum = &Cost{Currency: k.currency}
+				groups[k] = sum
+			}
+			if total = totals[k.currency]; total == nil {
+				total = &Cost{Currency: k.currency}
+				totals[k.currency] = total
+			}
+			last = k
+		}
+		sum.add(l)
+		total.add(l)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := &CostReport{
+		Position: view.Position().String(), Month: q.Month, Workspace: q.Workspace, Methods: costMethods, Policies: b.policies,
+		By: append([]CostDimension{}, q.By...), Groups: make([]CostGroup, 0, len(groups)), Totals: []Cost{},
+		Statements: []attribution.Statement{}, Invoices: orEmpty(result.Invoices), Commitments: orEmpty(result.Commitments),
+		Matches: orEmpty(result.Matches), Exceptions: b.findings(result), Lines: result.Lines, Leaves: result.Leaves, Generated: b.generated,
+	}
+	if q.Workspace != "" {
+		r.Note = "groups, totals and statements are what " + q.Workspace + " carries; invoices, commitments, matches, exceptions, lines and leaves are of the whole period"
+	}
+	for _, s := range result.Statements {
+		if q.Workspace == "" || s.Workspace == q.Workspace {
+			r.Statements = append(r.Statements, s)
+		}
+	}
+	r.groups(groups, totals)
+	r.Completeness, err = completeness(view, "", costTopics...)
+	return r, err
+}
+
+// costTopics are the topics that costs are made of. Whatever is missing in one
+// of them may concern every workspace, because a bill is divided as a whole.
+var costTopics = []domain.Topic{domain.TopicBilling, domain.TopicFleet, domain.TopicTelemetry, domain.TopicHardware, domain.TopicDeployments, domain.TopicProcurement, domain.TopicWorkspaces}
+
+func orEmpty[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+// groups enters what was added up, in order.
+func (r *CostReport) groups(groups map[costKey]*Cost, totals map[string]*Cost) {
+	keys := make([]costKey, 0, len(groups))
+	for k := range groups {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b costKey) int {
+		for _, d := range r.By {
+			if c := a.compare(&b, d); c != 0 {
+				return c
+			}
+		}
+		return strings.Compare(a.currency, b.currency)
+	})
+	for _, k := range keys {
+		g := CostGroup{Key: make(map[CostDimension]string, len(r.By)), Cost: *groups[k]}
+		for _, d := range r.By {
+			g.Key[d] = k.value(d)
+		}
+		g.finish()
+		r.Groups = append(r.Groups, g)
+	}
+	for _, currency := range slices.Sorted(maps.Keys(totals)) {
+		totals[currency].finish()
+		r.Totals = append(r.Totals, *totals[currency])
+	}
+}

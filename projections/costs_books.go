@@ -1,0 +1,91 @@
+package projections
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+)
+
+// books is what a billing month is divided from, at the position of a view.
+type books struct {
+	*ledger
+	*costFleet
+}
+
+// openBooks reads what a month is divided from, but for its lines and hours.
+func openBooks(view View, month domain.Interval) (*books, error) {
+	l, err := readLedger(view, month)
+	if err != nil {
+		return nil, err
+	}
+	f, err := readCostFleet(view, l.charged)
+	if err != nil {
+		return nil, err
+	}
+	return &books{l, f}, nil
+}
+
+// divide calls leaf with every part of every line; see [attribution.Run].
+func (b *books) divide(leaf func(*attribution.Leaf) error) (*attribution.Result, error) {
+	return attribution.Run(&attribution.Input{
+		Lines: func(yield func(*attribution.Line) error) error { return b.lines(b.view, yield) },
+		Nodes: b.nodes, Usage: b.usage,
+		Commitments: b.commitments, Invoices: b.invoices, Policy: b.policy,
+	}, leaf)
+}
+
+// key returns the group that a leaf belongs to.
+func (b *books) key(l *attribution.Leaf, by []CostDimension) costKey {
+	k := costKey{currency: l.Line.Currency}
+	for _, d := range by {
+		switch d {
+		case CostByWorkspace:
+			k.workspace = l.Workspace
+		case CostByComponent:
+			k.component = l.Component
+		case CostByClass:
+			k.class = l.Line.Class
+		case CostByCluster:
+			k.cluster = l.Cluster
+		case CostByDeployment:
+			k.deployment = l.Deployment
+		case CostByRegion:
+			k.region = b.region(l)
+		case CostByInvoice:
+			k.issuer, k.account, k.invoice = l.Line.Issuer, l.Line.Account, l.Line.Invoice
+		case CostByLine:
+			k.issuer, k.account, k.line = l.Line.Issuer, l.Line.Account, l.Line.ID
+		case CostByDay:
+			k.hour = max(k.hour, l.Hour.DayStart()) // beside the hour, the hour says it
+		case CostByHour:
+			k.hour = max(k.hour, l.Hour)
+		case CostByRung:
+			k.rung = l.Rung
+		}
+	}
+	return k
+}
+
+// region returns the region of a leaf's cluster in its hour, else that of its
+// line as the supplier spells it.
+func (b *books) region(l *attribution.Leaf) string {
+	if c, _ := b.fleet.cluster(l.Cluster, cmp.Or(l.Hour, l.Line.ChargePeriod.From)); c != nil {
+		return c.Region
+	}
+	return l.Line.Region
+}
+
+// findings returns the exceptions of the ledger with those of a division.
+func (b *books) findings(result *attribution.Result) []attribution.Exception {
+	all := slices.Clone(result.Exceptions)
+	for _, e := range sortExceptions(slices.Concat(b.exceptions, b.unusable)) {
+		all = append(all, attribution.Exception{Kind: attribution.Kind(e.Kind), Subject: e.Subject, Detail: e.Detail})
+	}
+	slices.SortStableFunc(all, func(x, y attribution.Exception) int {
+		return cmp.Or(strings.Compare(string(x.Kind), string(y.Kind)), strings.Compare(x.Subject, y.Subject), strings.Compare(x.Detail, y.Detail))
+	})
+	return orEmpty(all)
+}

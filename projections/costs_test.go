@@ -1,0 +1,291 @@
+package projections_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/shopspring/decimal"
+	"pgregory.net/rapid"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+	"quartermaster/projections"
+	"quartermaster/projections/storetest"
+)
+
+func costs(t *testing.T, l *storetest.Log, q projections.CostQuery) (r *projections.CostReport) {
+	t.Helper()
+	view(t, l, func(v projections.View) {
+		var err error
+		if r, err = projections.Costs(v, q); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return r
+}
+
+// house is a log of a month with something of everything; see houseEvents.
+func house() *storetest.Log {
+	l := storetest.NewLog()
+	l.Append(houseEvents()...)
+	return l
+}
+
+// houseEvents are two nodes of two GPUs that lines name, a pool of two, a
+// commitment with sponsors, tax, a credit, and machines that one side alone
+// knows. The first is the operator's registration.
+func houseEvents() (l logged) {
+	const day = domain.Day
+	limit := usd("1000000")
+	node := func(name, resource string, billing domain.BillingModel) domain.Envelope {
+		env := storetest.Node("c", name, "H100 80GB", 2, t0-day)
+		r := env.Event.(*domain.NodeRegistered)
+		r.ResourceID, r.SKU, r.BillingModel = resource, "gpu-2", billing
+		return env
+	}
+	l.Append(
+		root.Register(root, "home", domain.RoleAdmin, limit, t0-10*day),
+		domain.Envelope{Workspace: "own", Cluster: "c", Time: t0 - day, Event: &domain.ClusterRegistered{
+			Provider: "p", ProviderClass: domain.Neocloud, Region: "eu", BillingAccount: "1",
+		}},
+		node("n1", "r-1", domain.BillingOnDemand), node("n2", "r-2", domain.BillingReserved), node("n3", "", domain.BillingOnDemand), node("n4", "r-4", domain.BillingOnDemand),
+		root.Sign(domain.Envelope{Workspace: "home", Time: t0 - day, Event: &domain.CommitmentPurchased{
+			Commitment: "res", Market: domain.Market{Provider: "p"}, BillingAccount: "1", Kind: domain.OfferReserved, SKU: "gpu-2", GPUModel: "H100 80GB",
+			GPUsPerUnit: 2, Units: 1, Term: domain.Interval{From: t0 - day, To: t0 + 364*day}, Hourly: *usd("4"),
+			Sponsors: []domain.Share{{Workspace: "a", Share: dec("0.7")}, {Workspace: "b", Share: dec("0.3")}},
+		}}),
+		root.Sign(domain.Envelope{Workspace: "home", Time: t0 - day, Event: &domain.PolicySet{Policy: "idle", Kind: domain.PolicyIdleCost, Value: "owner", EffectiveFrom: t0 - day}}),
+	)
+	seen := func(node string, i int, by, deployment string, activity int) storetest.Seen {
+		return storetest.Seen{ID: storetest.GPU("c", node, i), Workspace: by, Deployment: deployment, Activity: activity}
+	}
+	report := func(node string, from, to int, devices ...storetest.Seen) {
+		i := span(from, to)
+		l.Append(domain.Envelope{Source: "reporter/" + node, Cluster: "c", Time: i.To, Event: storetest.Sample(node, i, devices...)})
+	}
+	report("n1", 0, 60, seen("n1", 0, "a", "chat", 500), seen("n1", 1, "b", "train", 900))
+	report("n1", 60, 120, seen("n1", 0, "a", "chat", 500), seen("n1", 1, "", "", 0))
+	report("n2", 0, 120, seen("n2", 0, "b", "train", 800), seen("n2", 1, "b", "train", 800))
+	report("n3", 0, 120, seen("n3", 0, "a", "chat", 100), seen("n3", 1, "", "", 0))
+	report("x1", 0, 120, seen("x1", 0, "b", "train", 100))
+	hours := func(from, to int, resource string) func(*domain.BillingLine) {
+		return func(l *domain.BillingLine) {
+			l.ChargePeriodStart, l.ChargePeriodEnd, l.ResourceID = span(60*from, 60*to).From, span(60*from, 60*to).To, resource
+			l.PricingQuantity, l.PricingUnit = decimal.NewNullDecimal(decimal.NewFromInt(int64(to-from))), "Hours"
+			l.ServiceCategory, l.RegionID, l.SKUID = "Compute", "eu", "gpu-2"
+		}
+	}
+	committed := func(status string) func(*domain.BillingLine) {
+		return func(l *domain.BillingLine) {
+			l.CommitmentDiscountID, l.CommitmentDiscountStatus, l.PricingCategory = "res", status, "Committed"
+			l.EffectiveCost = decimal.NewNullDecimal(l.BilledCost)
+			l.BilledCost = decimal.Zero
+		}
+	}
+	purchase := func(l *domain.BillingLine) {
+		l.ChargeCategory, l.ChargeFrequency, l.CommitmentDiscountID, l.PricingCategory = "Purchase", "Recurring", "res", "Committed"
+		l.EffectiveCost = decimal.NewNullDecimal(decimal.Zero)
+	}
+	category := func(c string) func(*domain.BillingLine) { return func(l *domain.BillingLine) { l.ChargeCategory = c } }
+	for _, line := range []domain.BillingLine{
+		billLine("01-n1", "10.01", hours(0, 2, "r-1")),
+		billLine("02-n2", "8", hours(0, 2, "r-2"), committed("Used")),
+		billLine("03-unused", "0.5", hours(2, 3, ""), committed("Unused")),
+		billLine("04-purchase", "8.5", purchase),
+		billLine("05-pool", "3.333", hours(0, 2, "")),
+		billLine("06-unknown", "2", hours(0, 1, "r-9"), func(l *domain.BillingLine) { l.SKUID = "other" }),
+		billLine("07-tax", "4.53", category("Tax")),
+		billLine("08-credit", "-1", category("Credit")),
+		billLine("09-eur", "7", hours(0, 1, "r-1"), func(l *domain.BillingLine) { l.BillingCurrency, l.InvoiceID = "EUR", "i-eur" }),
+		billLine("10-open", "0.1", hours(0, 1, "r-1"), func(l *domain.BillingLine) { l.InvoiceID = "" }),
+	} {
+		l.Append(recorded(line))
+	}
+	l.Append(
+		domain.Envelope{Source: "focus/p", Time: mayBill.To, Event: &domain.BillingLineCorrected{Line: billLine("11-fix", "-0.01", hours(0, 2, "r-1")), Corrects: "01-n1", Reason: "price"}},
+		domain.Envelope{Source: "focus/i", Time: mayBill.To, Event: &domain.InvoiceReceived{InvoiceIssuerName: "p", BillingAccountID: "1", InvoiceID: "i-1", Total: *usd("27.36"), Status: "Issued", BillingPeriod: mayBill}},
+		domain.Envelope{Source: "focus/i", Time: mayBill.To, Event: &domain.InvoiceReceived{InvoiceIssuerName: "p", BillingAccountID: "1", InvoiceID: "i-eur", Total: domain.Money{Amount: dec("7.5"), Currency: "EUR"}, Status: "Issued", BillingPeriod: mayBill}},
+	)
+	return l
+}
+
+// logged gathers what a log will hold.
+type logged []domain.Envelope
+
+func (l *logged) Append(envs ...domain.Envelope) { *l = append(*l, envs...) }
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares text with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s is otherwise; go test -run %s -update writes it anew\n%s", path, t.Name(), got)
+	}
+}
+
+func reportText(t *testing.T, r *projections.CostReport) string {
+	t.Helper()
+	b, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b) + "\n"
+}
+
+func TestCostsGolden(t *testing.T) {
+	r := costs(t, house(), projections.CostQuery{Month: mayBill, By: []projections.CostDimension{projections.CostByWorkspace, projections.CostByComponent}})
+	golden(t, "costs.json", reportText(t, r))
+}
+
+// The order in which partitions are read, the order of events within them and
+// repeats change no byte of a report but its position.
+func TestCostsKnowNoOrder(t *testing.T) {
+	all := projections.CostDimensions()
+	text := func(t *rapid.T, l *storetest.Log, m *projections.Memory) string {
+		var text string
+		look(t, m, func(v projections.View) error {
+			r, err := projections.Costs(v, projections.CostQuery{Month: mayBill, By: all})
+			if err != nil {
+				return err
+			}
+			r.Position = ""
+			b, err := json.Marshal(r)
+			text = string(b)
+			return err
+		})
+		return text
+	}
+	var want string
+	check(t, func(t *rapid.T) {
+		if want == "" {
+			want = text(t, house(), fold(t, house()))
+		}
+		events := houseEvents()
+		l := storetest.NewLog()
+		l.Append(events[0]) // whoever registers first decides
+		for _, i := range rapid.Permutation(indices(len(events)-1)).Draw(t, "order") {
+			l.Append(events[1+i])
+			if rapid.IntRange(0, 9).Draw(t, "repeat") == 0 {
+				tp := rapid.SampledFrom(domain.AllPartitions()).Draw(t, "partition")
+				if n := len(l.Records(tp)); n > 0 {
+					l.Repeat(tp, int64(n-1))
+				}
+			}
+		}
+		m := projections.NewMemory(domain.TopicSpecs())
+		for _, i := range rapid.Permutation(indices(len(domain.AllPartitions()))).Draw(t, "partitions") {
+			tp := domain.AllPartitions()[i]
+			for {
+				n, err := storetest.Step(context.Background(), l, m, tp, rapid.IntRange(1, 5).Draw(t, "records"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n == 0 {
+					break
+				}
+			}
+		}
+		if got := text(t, l, m); got != want {
+			t.Fatalf("got  %s\nwant %s", got, want)
+		}
+	})
+}
+
+// However a bill is cut, its parts add up to it: groups to totals, totals to
+// lines and bridges, workspaces to the whole, statements to what was received.
+func TestCostsAddUp(t *testing.T) {
+	m, err := house().Fold(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, func(t *rapid.T) {
+		by := rapid.SliceOfNDistinct(rapid.SampledFrom(projections.CostDimensions()), 0, 4, rapid.ID).Draw(t, "by")
+		look(t, m, func(v projections.View) error {
+			r, err := projections.Costs(v, projections.CostQuery{Month: mayBill, By: by})
+			if err != nil {
+				return err
+			}
+			for _, total := range r.Totals {
+				sum := projections.Cost{}
+				for _, g := range r.Groups {
+					if g.Currency == total.Currency {
+						sum.Billed, sum.Effective = sum.Billed.Add(g.Billed), sum.Effective.Add(g.Effective)
+						sum.Bought, sum.Allocated, sum.Useful = sum.Bought+g.Bought, sum.Allocated+g.Allocated, sum.Useful+g.Useful
+						if g.Useful > g.Allocated || g.Allocated > g.Bought || (g.PerUseful == nil) != (g.Useful == 0) {
+							t.Errorf("GPU time of %+v", g)
+						}
+					}
+				}
+				var lines, statements attribution.Amount
+				for _, i := range r.Invoices {
+					if i.Currency == total.Currency {
+						lines = lines.Add(i.Billed).Add(i.Bridge)
+					}
+				}
+				for _, s := range r.Statements {
+					if s.Currency == total.Currency {
+						statements = statements.Add(s.Billed)
+					}
+				}
+				if sum.Billed != total.Billed || sum.Effective != total.Effective || sum.Bought != total.Bought || sum.Allocated != total.Allocated || sum.Useful != total.Useful {
+					t.Errorf("by %v: groups add up to %+v, total %+v", by, sum, total)
+				}
+				if lines != total.Billed || statements != total.Billed {
+					t.Errorf("lines and bridges are %s, statements %s, total %s", lines, statements, total.Billed)
+				}
+			}
+			parts := map[string]attribution.Amount{}
+			for _, w := range []string{"a", "b", "own", "platform", "platform:unobserved", "nobody"} {
+				part, err := projections.Costs(v, projections.CostQuery{Month: mayBill, Workspace: w, By: by})
+				if err != nil {
+					return err
+				}
+				for _, total := range part.Totals {
+					parts[total.Currency] = parts[total.Currency].Add(total.Billed)
+				}
+				if len(part.Invoices) != len(r.Invoices) || part.Note == "" {
+					t.Errorf("the invoices of %s are not whole: %+v", w, part.Invoices)
+				}
+			}
+			for _, total := range r.Totals {
+				if parts[total.Currency] != total.Billed {
+					t.Errorf("workspaces add up to %s, total %s", parts[total.Currency], total.Billed)
+				}
+			}
+			return nil
+		})
+	})
+}
+
+func TestCostsRefuse(t *testing.T) {
+	view(t, house(), func(v projections.View) {
+		for _, q := range []projections.CostQuery{
+			{Month: mayBill, By: []projections.CostDimension{"colour"}},
+			{Month: mayBill, By: []projections.CostDimension{projections.CostByLine, projections.CostByLine}},
+			{Month: domain.Interval{From: t0, To: t0 + domain.Day}},
+		} {
+			if _, err := projections.Costs(v, q); err == nil {
+				t.Errorf("%+v was answered", q)
+			}
+		}
+		r, err := projections.Costs(v, projections.CostQuery{Month: projections.BillingMonth(mayBill.To)})
+		if err != nil || len(r.Groups)+len(r.Totals)+len(r.Invoices)+len(r.Exceptions) != 0 {
+			t.Errorf("June has nothing, and is %+v, %v", r, err)
+		}
+	})
+}
