@@ -1,9 +1,12 @@
 package packing_test
 
 import (
+	"compress/gzip"
 	"encoding/csv"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,7 +27,13 @@ func openb(t testing.TB, name string) []map[string]string {
 		t.Skipf("the public data sets are not here (set QUARTERMASTER_DATA): %v", err)
 	}
 	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
+	text := io.Reader(f)
+	if strings.HasSuffix(name, ".gz") {
+		if text, err = gzip.NewReader(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, err := csv.NewReader(text).ReadAll()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,8 +69,7 @@ func openbNodes(t testing.TB) []packing.Node {
 	return nodes
 }
 
-// openbPods reads the pods of a trace, each as a workload of its own. Models are
-// kept only where asked for: the paper's default trace has none.
+// openbPods reads the pods of a trace, each as a workload of its own.
 func openbPods(t testing.TB, trace string) []packing.Workload {
 	t.Helper()
 	var loads []packing.Workload
@@ -78,4 +86,106 @@ func openbPods(t testing.TB, trace string) []packing.Workload {
 		loads = append(loads, w)
 	}
 	return loads
+}
+
+// published returns the mean GPU allocation, in percent of the fleet, that the
+// paper's simulator reached with a policy once so many percent of the fleet's
+// GPUs had been asked for.
+func published(t testing.TB, trace, policy, asked string) float64 {
+	t.Helper()
+	sum, n := 0.0, 0.0
+	for _, row := range openb(t, "fgd_expected_allo_discrete.csv.gz") {
+		if row["workload"] == "openb_pod_list_"+trace && row["sc_policy"] == policy {
+			x, err := strconv.ParseFloat(row[asked], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum, n = sum+x, n+1
+		}
+	}
+	if n == 0 {
+		t.Fatalf("nothing is published of %s under %s", trace, policy)
+	}
+	return sum / n
+}
+
+// Machines of 96 cores, 384 GiB and 8 GPUs for all pods with GPUs that fit on
+// one. The figures to meet are from a study of these traces: the best of many
+// greedy runs in random order, and the bound proven by column generation. More
+// traces with QM_LONG=1.
+func TestOpenbNeed(t *testing.T) {
+	kind := []packing.Node{{ID: "node", GPUs: 8, CPUMilli: 96_000, MemoryMiB: 384 << 10}}
+	for i, c := range []struct {
+		trace         string
+		greedy, bound int // 0: not known
+	}{{"default", 796, 785}, {"gpushare100", 572, 561}, {"gpushare40", 0, 0}, {"multigpu20", 0, 0}} {
+		if i > 0 && os.Getenv("QM_LONG") != "1" {
+			break
+		}
+		t.Run(c.trace, func(t *testing.T) {
+			pods := slices.DeleteFunc(openbPods(t, c.trace), func(w packing.Workload) bool {
+				return w.GPUMilli == 0 || w.CPUMilli > kind[0].CPUMilli
+			})
+			r, err := packing.Need(kind, pods, packing.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := verify(kind, pods, r, true); err != nil {
+				t.Fatal(err)
+			}
+			first := firstFitByGPU(kind[0], pods)
+			t.Logf("%d pods on %d machines by %q, at least %d; first fit decreasing by GPU %d; stranded %+v",
+				len(pods), r.NodesUsed, r.Order, r.LowerBound, first, r.Stranded)
+			if len(r.Unplaced) > 0 || r.LowerBound > r.NodesUsed || r.NodesUsed >= first {
+				t.Errorf("%d workloads unplaced, at least %d machines", len(r.Unplaced), r.LowerBound)
+			}
+			if c.greedy > 0 && (r.NodesUsed > c.greedy || r.NodesUsed < c.bound || r.LowerBound > c.bound) {
+				t.Errorf("%d machines, at least %d; the study has %d and %d", r.NodesUsed, r.LowerBound, c.greedy, c.bound)
+			}
+		})
+	}
+}
+
+// The real fleet, asked for all pods and for 130% of its GPUs. Pods come all at
+// once here and one by one in the paper, so its policy is the least to expect.
+// Where there are parts of GPUs alone it is met to a tenth of a percent. More
+// traces with QM_LONG=1.
+func TestOpenbPack(t *testing.T) {
+	nodes := openbNodes(t)
+	for i, trace := range []string{"default", "gpuspec10", "gpushare100", "multigpu20"} {
+		if i > 1 && os.Getenv("QM_LONG") != "1" {
+			break
+		}
+		t.Run(trace, func(t *testing.T) {
+			pods := openbPods(t, trace)
+			r, err := packing.Pack(nodes, pods, packing.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := verify(nodes, pods, r, false); err != nil {
+				t.Fatal(err)
+			}
+			share := func(r *packing.Result) float64 { return 100 * float64(r.GPUMilliPlaced) / float64(r.GPUMilliTotal) }
+			t.Logf("asked for %.2f%%, placed %.2f%% by %q; at least %d machines for all; stranded %+v",
+				100*float64(r.GPUMilliNeeded)/float64(r.GPUMilliTotal), share(r), r.Order, r.LowerBound, r.Stranded)
+
+			// As many of each pod more, evenly over the list.
+			owed := int64(0)
+			for i := range pods {
+				owed += 1300*r.GPUMilliTotal/r.GPUMilliNeeded - 1000
+				pods[i].Replicas += int(owed / 1000)
+				owed %= 1000
+			}
+			more, err := packing.Pack(nodes, pods, packing.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := published(t, trace, "06-FGD", "130")
+			t.Logf("asked for %.2f%%, placed %.2f%% by %q; published %.2f%%",
+				100*float64(more.GPUMilliNeeded)/float64(more.GPUMilliTotal), share(more), more.Order, want)
+			if share(more) < want-0.1 {
+				t.Errorf("%.2f%% of the GPUs are placed, the paper has %.2f%%", share(more), want)
+			}
+		})
+	}
 }

@@ -126,12 +126,17 @@ type step struct {
 	late      int64 // how far down the sequence, of one
 }
 
-// pieces is into how many steps a demand is cut at most.
-const pieces = 1 << 13
+// pieces is into about how many steps all replicas are cut at most, lest time
+// grow with their number.
+const pieces = 1 << 14
 
 // steps lists what to place in an order, first things first.
 func (p *problem) steps(o *order) []step {
 	var steps []step
+	all := 0
+	for i := range p.demands {
+		all += p.demands[i].replicas
+	}
 	for i := range p.demands {
 		d := &p.demands[i]
 		s := step{demand: i, n: d.replicas, late: -1}
@@ -152,7 +157,7 @@ func (p *problem) steps(o *order) []step {
 		// Demands start at different points, or all would meet at each turn:
 		// multiples of the golden ratio fall evenly wherever one stops.
 		phase := int64(i) * 20251 % one
-		n := min(pieces, d.replicas)
+		n := (d.replicas-1)/(all/pieces+1) + 1
 		for k := range n {
 			s.n = d.replicas*(k+1)/n - d.replicas*k/n
 			s.late = (int64(k)*one + phase) / int64(n)

@@ -44,10 +44,11 @@ type filled struct {
 type seat struct {
 	demand int
 	gpus   []int // ascending
+	n      int   // replicas, 1 if they need GPUs
 }
 
 func (s seat) compare(t seat) int {
-	return cmp.Or(cmp.Compare(s.demand, t.demand), slices.Compare(s.gpus, t.gpus))
+	return cmp.Or(cmp.Compare(s.demand, t.demand), slices.Compare(s.gpus, t.gpus), cmp.Compare(s.n, t.n))
 }
 
 func (f *filled) compare(g *filled) int {
@@ -97,23 +98,26 @@ func (r *run) spell(res *Result) {
 			// As many machines as are of one node and hold the same workloads.
 			n := nodes[f.class].most(1, f.n)
 			for i := 0; i < len(f.on); {
-				same := i
-				for same < len(f.on) && f.on[same].demand == f.on[i].demand {
-					same++
+				demand, each := f.on[i].demand, 0
+				for ; i < len(f.on) && f.on[i].demand == demand; i++ {
+					each += f.on[i].n
 				}
-				n = loads[f.on[i].demand].most(same-i, n)
-				i = same
+				n = loads[demand].most(each, n)
 			}
-			m := Machine{Node: nodes[f.class].take(n), Machines: n}
+			node, _ := nodes[f.class].take(1, n)
+			m := Machine{Node: node, Machines: n}
 			for _, s := range f.on {
-				id := loads[s.demand].take(n)
-				last := len(m.On) - 1
-				if last < 0 || m.On[last].Workload != id {
-					m.On = append(m.On, Share{Workload: id})
-					last++
+				for left := s.n; left > 0; {
+					id, k := loads[s.demand].take(left, n)
+					last := len(m.On) - 1
+					if last < 0 || m.On[last].Workload != id {
+						m.On = append(m.On, Share{Workload: id})
+						last++
+					}
+					m.On[last].Replicas += k
+					m.On[last].GPUs = append(m.On[last].GPUs, s.gpus...)
+					left -= k
 				}
-				m.On[last].Replicas++
-				m.On[last].GPUs = append(m.On[last].GPUs, s.gpus...)
 			}
 			slices.SortFunc(m.On, func(a, b Share) int { return cmp.Compare(a.Workload, b.Workload) })
 			res.Machines = append(res.Machines, m)
@@ -139,13 +143,14 @@ func (s *stock) add(id string, n int) {
 // each times as many ids are the same.
 func (s *stock) most(each, limit int) int { return max(1, min(limit, s.n[0]/each)) }
 
-// take takes an id n times and returns it.
-func (s *stock) take(n int) string {
-	id := s.ids[0]
-	if s.n[0] -= n; s.n[0] == 0 {
+// take takes the next id for a number of machines, for each as often as wanted
+// or as there is.
+func (s *stock) take(wanted, machines int) (id string, each int) {
+	id, each = s.ids[0], min(wanted, s.n[0]/machines)
+	if s.n[0] -= each * machines; s.n[0] == 0 {
 		s.ids, s.n = s.ids[1:], s.n[1:]
 	}
-	return id
+	return id, each
 }
 
 // seat says on which GPUs of an empty machine of the class its contents sit:
@@ -159,21 +164,25 @@ func (p *problem) seat(class int, on *content) []seat {
 	seats := make([]seat, 0, len(list))
 	for _, c := range slices.Backward(list) {
 		d := &p.demands[c.demand]
-		s := seat{demand: c.demand}
-		switch {
-		case d.part > 0:
-			i := slices.Index(free, c.from)
-			free[i] -= d.part
-			s.gpus = []int{i}
-		case d.whole > 0:
+		if d.gpuMilli() == 0 {
+			seats = append(seats, seat{demand: c.demand, n: c.n})
+			continue
+		}
+		for range c.n {
+			s := seat{demand: c.demand, n: 1}
+			if d.part > 0 {
+				i := slices.Index(free, c.from)
+				free[i] -= d.part
+				s.gpus = []int{i}
+			}
 			for i := 0; len(s.gpus) < d.whole; i++ {
 				if free[i] == 1000 {
 					free[i] = 0
 					s.gpus = append(s.gpus, i)
 				}
 			}
+			seats = append(seats, s)
 		}
-		seats = append(seats, s)
 	}
 	slices.SortFunc(seats, seat.compare)
 	return seats

@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// Quantities beyond these cannot be added up in 64 bits.
+// Quantities up to these can be added up and compared in 64 bits.
 const (
 	maxAmount   = 1 << 32 // CPU milli, memory MiB of a machine or a replica
 	maxGPUs     = 1 << 10 // of a machine
-	maxReplicas = 1 << 28 // of all workloads
-	maxMachines = 1 << 28 // of all nodes
+	maxReplicas = 1 << 24 // of all workloads
+	maxMachines = 1 << 24 // of all nodes
 )
 
 // problem is nodes and workloads with equal ones put together.

@@ -44,7 +44,13 @@ type batch struct {
 type content struct {
 	below  *content
 	demand int
-	from   uint16 // what was free of the GPU of which a part was taken
+	took
+}
+
+// took is replicas that came one after the other and took the same.
+type took struct {
+	from uint16 // what was free of the GPU of which a part was taken
+	n    int
 }
 
 func (p *problem) start(o *order) *run {
@@ -150,7 +156,7 @@ func (r *run) place(demand, n int) int {
 		if g.n == 0 {
 			continue // if machines come back to it, it arrives again
 		}
-		taken := []uint16{first.from}
+		taken, each := []took{{first.from, 1}}, 1
 		end := g.with(demand, d, first.from)
 		if newly := r.hold(&g.state, demand); newly {
 			r.move(g, &end, 1, demand, taken)
@@ -159,18 +165,23 @@ func (r *run) place(demand, n int) int {
 			continue
 		}
 		g.n-- // the machine that is being filled
-		for len(taken) < n {
+		for each < n {
 			next, ok := r.weigh(&end, demand)
 			if !ok || g.n > 0 && !next.before(&first) || len(l.open) > 0 && !next.before(&l.open[0]) {
 				break
 			}
-			taken = append(taken, next.from)
+			if last := len(taken) - 1; taken[last].from == next.from {
+				taken[last].n++
+			} else {
+				taken = append(taken, took{next.from, 1})
+			}
+			each++
 			end = end.with(demand, d, next.from)
 		}
 		g.n++
-		machines := min(g.n, n/len(taken))
+		machines := min(g.n, n/each)
 		r.move(g, &end, machines, demand, taken)
-		n -= machines * len(taken)
+		n -= machines * each
 		if g.n > 0 {
 			heap.Push(&l.open, first)
 		}
@@ -180,7 +191,7 @@ func (r *run) place(demand, n int) int {
 
 // move moves machines of a group on to a state, to which replicas of a demand
 // have brought them.
-func (r *run) move(g *group, end *state, machines, demand int, taken []uint16) {
+func (r *run) move(g *group, end *state, machines, demand int, taken []took) {
 	to := r.group(end)
 	if to.n == 0 {
 		r.arrivals = append(r.arrivals, to)
@@ -198,8 +209,8 @@ func (r *run) move(g *group, end *state, machines, demand int, taken []uint16) {
 			}
 		}
 		machines -= b.n
-		for _, from := range taken {
-			b.on = &content{below: b.on, demand: demand, from: from}
+		for _, t := range taken {
+			b.on = &content{below: b.on, demand: demand, took: t}
 		}
 		to.batches = append(to.batches, b)
 	}

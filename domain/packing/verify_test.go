@@ -182,14 +182,18 @@ func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, o
 	for i := range loads {
 		byID[loads[i].ID] = &loads[i]
 	}
-	all, err := boxes(nodes, byID, r, open)
+	machines, err := boxes(nodes, byID, r, open)
 	if err != nil {
 		return err
+	}
+	all := machines
+	if !slices.ContainsFunc(loads, func(w packing.Workload) bool { return len(w.ApartCluster) > 0 }) {
+		all = nil // where nothing is apart, other machines do not matter
 	}
 
 	// Constraints: take one replica off, and it must be allowed back.
 	placed, used := map[string]int{}, map[string]int{}
-	for _, b := range all {
+	for _, b := range machines {
 		if len(b.on) > 0 {
 			used[b.node.ID]++
 		}
@@ -216,7 +220,11 @@ func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, o
 		}
 		unplaced[u.Workload] = u
 	}
-	hopeless := true
+	hopeless := true // to place any of what is left
+	empty := map[string]*box{}
+	for i := range nodes {
+		empty[nodes[i].ID] = newBox(&nodes[i])
+	}
 	for id, w := range byID {
 		u := unplaced[id]
 		if placed[id]+u.Replicas != w.Replicas {
@@ -228,10 +236,11 @@ func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, o
 			continue
 		}
 		why := map[packing.Constraint]int{}
-		for _, b := range all {
+		for _, b := range machines {
 			why[refusal(b, w, all, byID)]++
-			alone := newBox(b.node)
-			hopeless = hopeless && refusal(alone, w, nil, byID) != ""
+		}
+		for _, b := range empty {
+			hopeless = hopeless && refusal(b, w, nil, byID) != ""
 		}
 		for _, c := range u.RuledOut {
 			if c.Machines != why[c.Constraint] || c.Machines == 0 {
@@ -244,17 +253,17 @@ func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, o
 		}
 	}
 
-	machines := 0
+	count := 0
 	for _, n := range used {
-		machines += n
+		count += n
 	}
-	for _, b := range all {
+	for _, b := range machines {
 		if !open || len(b.on) > 0 {
 			total += 1000 * int64(len(b.gpu))
 		}
 	}
-	if machines != r.NodesUsed || need != r.GPUMilliNeeded || put != r.GPUMilliPlaced || total != r.GPUMilliTotal || len(r.Used) != len(nodes) {
-		return fmt.Errorf("%d machines, %d needed, %d placed of %d GPUs; %+v", machines, need, put, total, r)
+	if count != r.NodesUsed || need != r.GPUMilliNeeded || put != r.GPUMilliPlaced || total != r.GPUMilliTotal || len(r.Used) != len(nodes) {
+		return fmt.Errorf("%d machines, %d needed, %d placed of %d GPUs; %+v", count, need, put, total, r)
 	}
 	for _, u := range r.Used {
 		if used[u.Node] != u.Machines {
@@ -265,18 +274,34 @@ func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, o
 		return fmt.Errorf("%d machines hold what the bound says needs %d", r.NodesUsed, r.LowerBound)
 	}
 	if open {
-		all = slices.DeleteFunc(all, func(b *box) bool { return len(b.on) == 0 })
+		machines = slices.DeleteFunc(machines, func(b *box) bool { return len(b.on) == 0 })
 	}
-	return verifyStranded(all, loads, byID, r.Stranded)
+	return verifyStranded(machines, loads, byID, r.Stranded)
 }
 
 // verifyStranded draws every workload on every machine.
 func verifyStranded(all []*box, loads []packing.Workload, byID map[string]*packing.Workload, got []packing.Stranded) error {
 	drawn := int64(0)
+	alike := map[string]*packing.Workload{} // the same for every machine
 	for _, w := range loads {
-		if w.GPUMilli > 0 {
-			drawn += int64(w.Replicas)
+		if w.GPUMilli == 0 {
+			continue
 		}
+		drawn += int64(w.Replicas)
+		w.ApartNode, w.ApartCluster, w.MaxPerNode = nil, nil, 0
+		key := fmt.Sprint(w.Workspace, w.GPUMilli, w.CPUMilli, w.MemoryMiB, w.Models, w.Countries, w.Certifications, w.Clusters)
+		if w.Dedicated {
+			key = "dedicated " + w.ID
+		}
+		if alike[key] == nil {
+			alike[key] = &w
+		} else {
+			alike[key].Replicas += w.Replicas
+		}
+	}
+	bare := map[string]*packing.Workload{}
+	for id, w := range byID {
+		bare[id] = &packing.Workload{Dedicated: w.Dedicated}
 	}
 	free, stranded := map[string]int64{}, map[string]int64{}
 	for _, b := range all {
@@ -285,17 +310,9 @@ func verifyStranded(all []*box, loads []packing.Workload, byID map[string]*packi
 			sum += f
 		}
 		free[b.node.Model] += sum
-		for _, w := range loads {
-			if w.GPUMilli == 0 {
-				continue
-			}
-			w.ApartNode, w.ApartCluster, w.MaxPerNode = nil, nil, 0
-			bare := map[string]*packing.Workload{}
-			for id, w := range byID {
-				bare[id] = &packing.Workload{Dedicated: w.Dedicated}
-			}
+		for _, w := range alike {
 			lost := sum
-			if refusal(b, &w, nil, bare) == "" {
+			if refusal(b, w, nil, bare) == "" {
 				lost = 0
 				for _, f := range b.gpu {
 					if f < min(w.GPUMilli, 1000) {
