@@ -106,7 +106,7 @@ func houseEvents() (l logged) {
 		l.Append(recorded(line))
 	}
 	l.Append(
-		domain.Envelope{Source: "focus/p", Time: mayBill.To, Event: &domain.BillingLineCorrected{Line: billLine("11-fix", "-0.01", hours(0, 2, "r-1")), Corrects: "01-n1", Reason: "price"}},
+		domain.Envelope{Source: "focus/p", Time: mayBill.To, Event: &domain.BillingLineCorrected{Line: billLine("11-fix", "-0.01", hours(0, 2, "r-1"), func(l *domain.BillingLine) { l.PricingQuantity = decimal.NullDecimal{} }), Corrects: "01-n1", Reason: "price"}},
 		domain.Envelope{Source: "focus/i", Time: mayBill.To, Event: &domain.InvoiceReceived{InvoiceIssuerName: "p", BillingAccountID: "1", InvoiceID: "i-1", Total: *usd("27.36"), Status: "Issued", BillingPeriod: mayBill}},
 		domain.Envelope{Source: "focus/i", Time: mayBill.To, Event: &domain.InvoiceReceived{InvoiceIssuerName: "p", BillingAccountID: "1", InvoiceID: "i-eur", Total: domain.Money{Amount: dec("7.5"), Currency: "EUR"}, Status: "Issued", BillingPeriod: mayBill}},
 	)
