@@ -15,7 +15,7 @@
 //   - Every event satisfies domain.Validate.
 //   - Memory follows the longest row and, for Cost and Usage, 16 bytes of hash
 //     and a count for each row, so that rows that are there twice are noticed:
-//     some 60 bytes a row. Invoice Detail is held until the end of the file,
+//     some 50 bytes a row. Invoice Detail is held until the end of the file,
 //     within [Limits].
 //
 // # Columns
@@ -61,7 +61,8 @@
 // the first 16 bytes, in hexadecimal, of the SHA-256 over its columns that are
 // not null in the order of their names, each as name, '=', value, ' ', length of
 // the value in bytes, '\n', with numbers written plainly without needless zeros
-// and times in UTC. So a row that is in two exports is one line of the ledger.
+// and times in UTC. So a row that is in two exports is one line of the ledger, unless a
+// column says when it was exported.
 // Rows of one file that are equal are different charges: the second gets "-2"
 // behind its id, and a warning names both, for only the invoice can tell.
 //

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,8 +36,8 @@ type lines struct {
 type rowKey [16]byte
 
 type rowSeen struct {
-	line  int // of the first
-	times int
+	line  int32 // of the first
+	times int32
 }
 
 // cell is one column of the file and its value in the row at hand.
@@ -144,8 +145,11 @@ func (ls *lines) row(values []string) error {
 	if err := ls.emit(trueAt(l), l.LineID, event); err != nil {
 		var why *refusal
 		if errors.As(err, &why) {
-			if why.field == "corrects" {
+			switch why.field {
+			case "corrects":
 				why.field = columnCorrects
+			case "Other":
+				why.field = ls.wrongOther(l)
 			}
 			why.value = ls.value(why.field)
 			why.reason = strings.TrimPrefix(why.reason, strconv.Quote(why.value)+" ")
@@ -154,6 +158,20 @@ func (ls *lines) row(values []string) error {
 	}
 	ls.remember(l, id, first)
 	return nil
+}
+
+// wrongOther returns which of the other columns is why a line is refused.
+func (ls *lines) wrongOther(l *line) string {
+	for _, c := range ls.order {
+		if v, ok := l.Other[c.name]; ok {
+			alone := *l
+			alone.Other = map[string]string{c.name: v}
+			if domain.Validate(&domain.Envelope{Time: 1, Event: &domain.BillingLineRecorded{Line: alone}}) != nil {
+				return c.name
+			}
+		}
+	}
+	return "" // it is their number
 }
 
 // read puts the value of one column into the line.
@@ -329,7 +347,7 @@ func (ls *lines) identify(l *line) (rowKey, rowSeen, error) {
 	first := ls.seen[key]
 	l.LineID = hex.EncodeToString(key[:])
 	if first.times > 0 {
-		l.LineID += "-" + strconv.Itoa(first.times+1)
+		l.LineID += "-" + strconv.Itoa(int(first.times)+1)
 	}
 	return key, first, nil
 }
@@ -346,7 +364,7 @@ func (ls *lines) remember(l *line, key rowKey, first rowSeen) {
 		ls.warn(fmt.Sprintf("this row equals the one in line %d, and both count: the invoice must tell whether that is one charge too many", first.line), "")
 		first.times++
 	} else {
-		first = rowSeen{line: ls.line, times: 1}
+		first = rowSeen{line: int32(min(ls.line, math.MaxInt32)), times: 1}
 	}
 	ls.seen[key] = first
 

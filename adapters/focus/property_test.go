@@ -108,7 +108,7 @@ func TestLinesComeBackAsWritten(t *testing.T) {
 		var b bytes.Buffer
 		w := focus.NewWriter(&b, "x_Other")
 		var want domain.Event = &domain.BillingLineRecorded{Line: l}
-		err := error(nil)
+		var err error
 		if corrects == "" {
 			err = w.WriteLine(&l)
 		} else {
@@ -137,8 +137,7 @@ func TestNumbersAreReadExactly(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		text := rapid.StringMatching(`-?[0-9]{0,14}(\.[0-9]{0,14})?([eE][+-]?[0-9]{1,2})?`).Draw(rt, "number")
 		want, isNumber := new(big.Rat).SetString(text)
-		var r result
-		r = read(t, bill([]string{"BilledCost=" + text}), focus.Options{})
+		r := read(t, bill([]string{"BilledCost=" + text}), focus.Options{})
 		if !isNumber {
 			if len(r.bad) != 1 {
 				rt.Fatalf("%q is read as %v", text, r.events)
@@ -240,7 +239,7 @@ func month(t testing.TB, n int) []byte {
 
 // Memory follows the number of rows by a hash for each, not by their size.
 func TestMemoryOfAMonth(t *testing.T) {
-	const n = 20_000
+	const n = 5_000
 	text := month(t, n)
 	runtime.GC()
 	var before, after runtime.MemStats
@@ -255,7 +254,7 @@ func TestMemoryOfAMonth(t *testing.T) {
 		}
 		return nil
 	}, nil)
-	if err != nil || rows != n || most > 4<<20 {
+	if err != nil || rows != n || most > 1<<20 {
 		t.Errorf("%d rows of %d bytes hold %d bytes, error %v", rows, len(text)/n, most, err)
 	}
 }

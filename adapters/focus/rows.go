@@ -40,8 +40,8 @@ type record struct {
 	broken *refusal
 }
 
-func newRows(r io.Reader, max int) *rows {
-	rs := &rows{r: r, max: max, buf: make([]byte, min(64<<10, max+2)), line: 1}
+func newRows(r io.Reader, most int) *rows {
+	rs := &rows{r: r, max: most, buf: make([]byte, min(64<<10, most+2)), line: 1}
 	rs.resetCSV()
 	return rs
 }
