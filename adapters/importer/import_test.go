@@ -446,3 +446,11 @@ func TestStandingPods(t *testing.T) {
 		t.Error("a standing mix and a schedule are one source")
 	}
 }
+
+// Two series of one pool under one name would replace each other hour by hour.
+func TestModelsKeepTheirSeries(t *testing.T) {
+	opts := importer.Options{Cluster: "lab", Zone: "UTC", Models: map[string]string{"A": "big", "B": "big"}}
+	if _, err := importer.Run(context.Background(), importer.Demand, strings.NewReader(""), "demand.csv", opts, nil, nil); err == nil || !strings.Contains(err.Error(), `"A" and "B" are both called "big"`) {
+		t.Errorf("two names for one model: %v", err)
+	}
+}

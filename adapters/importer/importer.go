@@ -242,6 +242,14 @@ func (o Options) check(kind Kind) error {
 			names = append(names, struct{ what, name string }{m.what + clip(from), m.names[from]})
 		}
 	}
+	models := map[string]string{}
+	for _, from := range slices.Sorted(maps.Keys(o.Models)) {
+		to := o.Models[from]
+		if first, twice := models[to]; twice {
+			return fmt.Errorf("import %s: models %q and %q are both called %q, so that of two series one would replace the other", kind, clip(first), clip(from), clip(to))
+		}
+		models[to] = from
+	}
 	for _, n := range names {
 		if reason := checkName(n.name); reason != "" {
 			return fmt.Errorf("import %s: %s %q %s", kind, n.what, clip(n.name), reason)

@@ -81,7 +81,7 @@ func TestGolden(t *testing.T) {
 		"pods":   "470abc7d4faf04d2c50da9d151a2a86e1f5bccdafd52d208cb22e27de6f10d98",
 		"load":   "469e18597acd7c28c1f3e3cb068fa3293c72b2f7dbcb5191ef6bca4013303ffb",
 		"demand": "360cc6838602500dcfbcd49afca3e9cbae284b6142e966fcd41c1b4966908005",
-		"prices": "6e796faa855b5d388124b81a8cbf4ceeaa3b603020fecfe9c63148d1ae3c1bee",
+		"prices": "870c843941d8ad5ffd67b07ce2cc2886451343a8823729766a14ae25825dd0c0",
 	}
 	for name, file := range generated(t) {
 		if dir := os.Getenv("QM_DEMO_OUT"); dir != "" { // to look at them

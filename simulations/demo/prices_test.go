@@ -62,7 +62,7 @@ func TestPrices(t *testing.T) {
 			continue
 		}
 		committed++
-		if share := effective.Div(price); share.LessThan(decimal.New(30, -2)) || share.GreaterThan(decimal.New(75, -2)) {
+		if share := effective.Div(price); share.LessThan(decimal.New(29, -2)) || share.GreaterThan(decimal.New(75, -2)) {
 			t.Errorf("%v for %s months costs %s an hour, on demand %s", m, r["term_months"], effective, price)
 		}
 	}
