@@ -7,18 +7,48 @@ import (
 
 // mixed answers a pool in which the quota may bind price-only commitments that
 // compete with guaranteed units. The bound is that of the linear program, whose
-// prices become the certificate; the mix is the cheapest of those that flows
-// make of its solution.
+// prices become the certificate, or close to it for a large pool; the mix is the
+// cheapest of those that flows make of its solution.
 func (s *solver) mixed() {
-	s.flow()
-	if s.best.cost == s.best.bound {
-		return
+	s.flow() // takes every unit for a guaranteed one: often that is all
+	switch {
+	case s.best.cost == s.best.bound:
+	case s.rows() > mostRows:
+		s.large()
+	default:
+		s.simplex()
 	}
+}
+
+// mostRows bounds the dense simplex: some 200 epochs that mix.
+const mostRows = 600
+
+func (s *solver) simplex() {
+	s.best.algorithm = Linear
 	l := s.linear()
 	l.solve(20*len(l.vars) + 1000)
 	s.work.Pivots += l.pivots
 	s.prove(s.prices(l))
 	s.wholes(l)
+}
+
+func (s *solver) large() {
+	s.best.algorithm = Lagrange
+	for _, guaranteed := range []bool{false, true} {
+		s.improve(s.best.units, guaranteed)
+	}
+	s.ascend()
+}
+
+// rows returns how many rows the linear program has.
+func (s *solver) rows() int {
+	n := len(s.epochs)
+	for _, mixes := range s.mixes {
+		if mixes {
+			n += 2
+		}
+	}
+	return n
 }
 
 // linear states the relaxation. With cover the units bought that cover an epoch,
@@ -123,17 +153,17 @@ func (s *solver) prices(p *program) Certificate {
 	epochs := len(s.epochs)
 	c := Certificate{make([]Nano, epochs), make([]Nano, epochs)}
 	scale := s.scale()
-	nano := func(y float64) Nano {
-		v := math.RoundToEven(-y * scale)
-		return Nano(min(max(v, 0), float64(MaxWorth)))
+	nano := func(m int, y float64) Nano {
+		most := s.most(m)
+		return min(Nano(min(max(math.RoundToEven(-y*scale), 0), float64(most))), most)
 	}
 	n := (p.rows - epochs) / 2
 	k := epochs
 	for m := range s.epochs {
-		c.Cover[m] = nano(p.price[m])
+		c.Cover[m] = nano(m, p.price[m])
 		switch {
 		case s.mixes[m]:
-			c.Guarantee[m] = nano(p.price[k] + p.price[k+n])
+			c.Guarantee[m] = nano(m, p.price[k]+p.price[k+n])
 			k++
 		case s.kinds[m].priceOnly && !s.kinds[m].guaranteed:
 			c.Guarantee[m] = max(0, s.most(m)-c.Cover[m])

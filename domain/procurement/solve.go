@@ -11,11 +11,13 @@ import (
 type Algorithm string
 
 const (
-	// Flow is a minimum-cost flow over all offers, which is exact.
+	// Flow is a minimum-cost flow over all offers. Its solutions are exact.
 	Flow Algorithm = "flow"
-	// Linear is a linear program made whole by flows: the cost is within the
-	// stated bound.
+	// Linear is a linear program made whole by flows.
 	Linear Algorithm = "linear"
+	// Lagrange, for pools too large for that, is a sequence of flows at prices of
+	// guaranteed capacity that each corrects.
+	Lagrange Algorithm = "lagrange"
 )
 
 // Solution is what to buy, what that costs, and the proof of how little anything
@@ -49,11 +51,10 @@ func Solve(p *Pool) (*Solution, error) {
 		return nil, err
 	}
 	s := newSolver(p)
+	s.best.algorithm = Flow
 	if s.simple() {
-		s.best.algorithm = Flow
 		s.flow()
 	} else {
-		s.best.algorithm = Linear
 		s.mixed()
 	}
 	return s.solution()
@@ -186,11 +187,17 @@ func (s *solver) flow() {
 	s.offer(s.units())
 }
 
-// most is what a unit can save in an epoch.
+// most is what a unit can save in an epoch: no price above it proves more.
 func (s *solver) most(m int) Nano {
-	e := &s.epochs[m]
-	c := s.costs[m].byGuaranteed(e.HeldGuaranteed, 0)
-	return c.at(0)
+	sum := Nano(0)
+	for _, hs := range [][]hinge{s.costs[m].total, s.costs[m].guaranteed} {
+		for _, h := range hs {
+			if h.at > s.epochs[m].HeldGuaranteed {
+				sum += h.saves
+			}
+		}
+	}
+	return sum
 }
 
 // run solves a flow over the purchases that may be used.

@@ -63,7 +63,7 @@ func TestMixedAgainstEveryMix(t *testing.T) {
 	one := func(seed uint64, epochs, offers, units int) {
 		p := contested(even(seed), epochs, offers, units, 1)
 		s := solve(t, p)
-		if s.Algorithm != procurement.Linear {
+		if s.Algorithm == procurement.Flow {
 			return
 		}
 		n++
@@ -74,11 +74,11 @@ func TestMixedAgainstEveryMix(t *testing.T) {
 			proven++
 		}
 	}
-	for seed := range uint64(300) {
+	for seed := range uint64(150) {
 		one(seed, 4, 3, 4)
 	}
 	t.Logf("%d contested pools: %d solved at least cost, %d of them proven", n, best, proven)
-	if n < 200 || best < n-1 || proven < n-3 {
+	if n < 100 || best < n-1 || proven < n-3 {
 		t.Errorf("that is not good enough")
 	}
 
@@ -172,7 +172,11 @@ func TestEqualPoolsEqualBytes(t *testing.T) {
 func TestAlgorithm(t *testing.T) {
 	const m = procurement.Unlimited
 	offer := func(guaranteed bool, epoch int) procurement.Offer {
-		return procurement.Offer{Guaranteed: guaranteed, Term: 1, Starts: []procurement.Start{{Epoch: epoch, Cost: 1, Max: m}}}
+		cost := procurement.Nano(1)
+		if guaranteed {
+			cost = 2
+		}
+		return procurement.Offer{Guaranteed: guaranteed, Term: 1, Starts: []procurement.Start{{Epoch: epoch, Cost: cost, Max: m}}}
 	}
 	for _, c := range []struct {
 		name   string
@@ -185,7 +189,7 @@ func TestAlgorithm(t *testing.T) {
 		{"both, without quota", m, []procurement.Offer{offer(true, 0), offer(false, 0)}, procurement.Flow},
 		{"both, with quota for all demand", 9, []procurement.Offer{offer(true, 0), offer(false, 0)}, procurement.Flow},
 		{"both, in different epochs", 3, []procurement.Offer{offer(true, 0), offer(false, 1)}, procurement.Flow},
-		{"both, with quota for less than demand", 8, []procurement.Offer{offer(true, 0), offer(false, 0)}, procurement.Linear},
+		{"both, with quota for less than demand", 5, []procurement.Offer{offer(true, 0), offer(false, 0)}, procurement.Linear},
 	} {
 		e := procurement.Epoch{Demand: []procurement.Step{{Units: 9, Hours: 1}}, OnDemand: 2, Spot: -1, Shortage: 3, Quota: c.quota, HeldGuaranteed: 1, HeldPriceOnly: 1}
 		p := &procurement.Pool{ID: c.name, Epochs: []procurement.Epoch{e, e}, Offers: c.offers}

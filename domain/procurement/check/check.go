@@ -92,7 +92,7 @@ func recompute(p *procurement.Pool, s *procurement.Solution) (Report, error) {
 		return Report{}, fmt.Errorf("exact is %t, with cost %d and bound %d", s.Exact, cost, bound)
 	}
 	switch s.Algorithm {
-	case procurement.Flow, procurement.Linear:
+	case procurement.Flow, procurement.Linear, procurement.Lagrange:
 	default:
 		return Report{}, fmt.Errorf("there is no algorithm %q", s.Algorithm)
 	}

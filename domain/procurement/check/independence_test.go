@@ -1,0 +1,103 @@
+package check_test
+
+import (
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const solver = "quartermaster/domain/procurement"
+
+// The checker takes the solver's types and constants and calls nothing of it:
+// a mistake that both share would prove itself.
+func TestSharesNoCodeWithTheSolver(t *testing.T) {
+	for _, name := range called(t, "check.go", nil) {
+		t.Errorf("check.go uses %s", name)
+	}
+	bad := `package check
+import "quartermaster/domain/procurement"
+func f(p *procurement.Pool, s *procurement.Solution) { _ = p.Validate(); _, _ = procurement.Solve(p); g := s.Gap; _ = g }`
+	if got := strings.Join(called(t, "bad.go", bad), " "); got != "Validate Solve Gap" {
+		t.Errorf("of Validate, Solve and Gap this test sees %q", got)
+	}
+}
+
+// solverOnly imports the solver from its source and nothing else: what other
+// packages declare is of no interest, and to the type checker an error that is
+// passed over.
+type solverOnly struct {
+	t    *testing.T
+	fset *token.FileSet
+}
+
+func config(i types.Importer) *types.Config {
+	return &types.Config{Importer: i, Error: func(error) {}}
+}
+
+func (i solverOnly) Import(path string) (*types.Package, error) {
+	if path != solver {
+		return nil, errors.New("not imported")
+	}
+	names, err := filepath.Glob("../*.go")
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	var files []*ast.File
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(i.fset, name, nil, 0)
+		if err != nil {
+			i.t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	pkg, _ := config(i).Check(path, i.fset, files, nil)
+	pkg.MarkComplete()
+	return pkg, nil
+}
+
+// called lists what a file uses of the solver besides types, fields and
+// constants.
+func called(t *testing.T, file string, source any) (names []string) {
+	t.Helper()
+	fset := token.NewFileSet()
+	syntax, err := parser.ParseFile(fset, file, source, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
+	_, _ = config(solverOnly{t, fset}).Check("check", fset, []*ast.File{syntax}, info)
+	seen := 0
+	ast.Inspect(syntax, func(n ast.Node) bool {
+		id, ok := n.(*ast.Ident)
+		if !ok {
+			return true
+		}
+		obj := info.Uses[id]
+		if obj == nil || obj.Pkg() == nil || obj.Pkg().Path() != solver {
+			return true
+		}
+		seen++
+		switch o := obj.(type) {
+		case *types.TypeName, *types.Const:
+		case *types.Var:
+			if !o.IsField() {
+				names = append(names, id.Name)
+			}
+		default:
+			names = append(names, id.Name)
+		}
+		return true
+	})
+	if seen == 0 {
+		t.Fatalf("%s uses nothing of %s: this test sees nothing", file, solver)
+	}
+	return names
+}

@@ -1,0 +1,45 @@
+package procurement
+
+import "math/big"
+
+// SolveLarge solves a pool the way that pools too large for the simplex are.
+func SolveLarge(p *Pool) (*Solution, error) {
+	s := newSolver(p)
+	s.best.algorithm = Flow
+	s.flow()
+	if s.best.cost != s.best.bound {
+		s.large()
+	}
+	return s.solution()
+}
+
+// CurveCost is what an epoch costs by the curves: A(g + min(p, Q)) + B(g).
+func CurveCost(e *Epoch, guaranteed, priceOnly int) *big.Int {
+	c := newEpochCost(e)
+	total, alone := c.parts(0)
+	var sum wide
+	total.addCost(&sum, guaranteed+min(priceOnly, c.quota))
+	alone.addCost(&sum, guaranteed)
+	return sum.big()
+}
+
+// PricedCost is what an epoch costs by units bought of either kind where using
+// them as guaranteed ones costs their worth: first by the curve, less what none
+// can save, then by trying every split.
+func PricedCost(e *Epoch, worth Nano, units int) (byCurve, bySplit *big.Int) {
+	s := newSolver(&Pool{Epochs: []Epoch{*e}})
+	curve, use := s.pricedCurve(0, worth)
+	cost := func(g int) *big.Int {
+		v := CurveCost(e, e.HeldGuaranteed+g, e.HeldPriceOnly+units-g)
+		return v.Add(v, new(big.Int).Mul(big.NewInt(int64(worth)), big.NewInt(int64(g))))
+	}
+	bySplit = cost(use(units))
+	for g := range units + 1 {
+		if v := cost(g); v.Cmp(bySplit) < 0 {
+			bySplit = v
+		}
+	}
+	var sum wide
+	curve.addCost(&sum, units)
+	return sum.big(), bySplit
+}

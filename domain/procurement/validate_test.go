@@ -1,0 +1,92 @@
+package procurement_test
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"quartermaster/domain"
+	"quartermaster/domain/procurement"
+)
+
+func TestValidateNamesTheField(t *testing.T) {
+	const most = procurement.MaxUnits
+	for want, change := range map[string]func(*procurement.Pool, *procurement.Epoch, *procurement.Offer){
+		"Epochs: none":                       func(p *procurement.Pool, _ *procurement.Epoch, _ *procurement.Offer) { p.Epochs = nil },
+		"epoch 1: Span: ends before":         func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Span.To = e.Span.From - 1 },
+		"epoch 1: Demand[0].Units -1":        func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Demand[0].Units = -1 },
+		"Demand[1].Units 2: not above the 2": func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Demand[1].Units = 2 },
+		"Demand[1].Units 1: not above the 2": func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Demand[1].Units = 1 },
+		"Demand[1].Units 1000000001":         func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Demand[1].Units = most + 1 },
+		"Demand[0].Hours 0":                  func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Demand[0].Hours = 0 },
+		"Demand[1].Hours 1000000000": func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) {
+			e.Demand[1].Hours = procurement.MaxHours
+		},
+		"Shortage -1: negative": func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) {
+			e.Shortage, e.OnDemand, e.Spot = -1, -1, -1
+		},
+		"Shortage 3: below OnDemand 5": func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Shortage = 3 },
+		"Shortage 9: below Spot 10":    func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Spot = 10 },
+		"Shortage 100000000000000001: a unit that is short": func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) {
+			e.Shortage = procurement.MaxWorth/10 + 1
+		},
+		"epoch 1: Shortage 100000000000000000: a unit that is short": func(p *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) {
+			p.Epochs[0].Shortage, e.Shortage = procurement.MaxWorth/10, procurement.MaxWorth/10
+		},
+		"SpotPermille 1001":                    func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.SpotPermille = 1001 },
+		"Quota -2":                             func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Quota = -2 },
+		"HeldGuaranteed -1":                    func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.HeldGuaranteed = -1 },
+		"HeldPriceOnly 1000000001":             func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.HeldPriceOnly = most + 1 },
+		`offer 0 ("o"): Term 0`:                func(_ *procurement.Pool, _ *procurement.Epoch, o *procurement.Offer) { o.Term = 0 },
+		"Starts[1].Epoch 2: not within 0 to 1": func(_ *procurement.Pool, _ *procurement.Epoch, o *procurement.Offer) { o.Starts[1].Epoch = 2 },
+		"Starts[1].Epoch 0: not after the 0":   func(_ *procurement.Pool, _ *procurement.Epoch, o *procurement.Offer) { o.Starts[1].Epoch = 0 },
+		"Starts[0].Cost -1":                    func(_ *procurement.Pool, _ *procurement.Epoch, o *procurement.Offer) { o.Starts[0].Cost = -1 },
+		"Starts[0].Cost 1000000000000000001": func(_ *procurement.Pool, _ *procurement.Epoch, o *procurement.Offer) {
+			o.Starts[0].Cost = procurement.MaxWorth + 1
+		},
+		"Starts[0].Max -2: neither Unlimited nor": func(_ *procurement.Pool, _ *procurement.Epoch, o *procurement.Offer) { o.Starts[0].Max = -2 },
+	} {
+		epoch := func() procurement.Epoch {
+			return procurement.Epoch{Span: domain.Interval{To: 10 * domain.Hour}, Demand: []procurement.Step{{Units: 2, Hours: 4}, {Units: 3, Hours: 6}}, OnDemand: 5, Spot: 2, Shortage: 9, SpotPermille: 1000}
+		}
+		p := &procurement.Pool{ID: "p", Epochs: []procurement.Epoch{epoch(), epoch()}, Offers: []procurement.Offer{
+			{ID: "o", Term: math.MaxInt, Starts: []procurement.Start{{Epoch: 0, Max: procurement.Unlimited}, {Epoch: 1, Max: 1}}},
+		}}
+		if err := p.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		change(p, &p.Epochs[1], &p.Offers[0])
+		if err := p.Validate(); err == nil || !strings.HasPrefix(err.Error(), `pool "p": `) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+		if _, err := procurement.Solve(p); err == nil {
+			t.Errorf("solved, despite %s", want)
+		}
+	}
+}
+
+// Steps count hours, whatever their order and range.
+func TestSteps(t *testing.T) {
+	check(t, 500, func(t *rapid.T) {
+		high := rapid.SampledFrom([]int{1, 9, 2000, 1 << 40}).Draw(t, "high")
+		hours := rapid.SliceOf(rapid.IntRange(0, high)).Draw(t, "hours")
+		steps := procurement.Steps(hours)
+		var back []int
+		for i, s := range steps {
+			if i > 0 && s.Units <= steps[i-1].Units {
+				t.Fatalf("%v does not ascend", steps)
+			}
+			back = append(back, slices.Repeat([]int{s.Units}, s.Hours)...)
+		}
+		want := slices.DeleteFunc(slices.Sorted(slices.Values(hours)), func(u int) bool { return u == 0 })
+		if !slices.Equal(back, want) {
+			t.Fatalf("%v from %v", steps, hours)
+		}
+	})
+	if s := procurement.Steps([]int{3, -1, 0}); len(s) != 2 || s[0].Units != -1 {
+		t.Errorf("negative demand became %v", s)
+	}
+}
