@@ -1,0 +1,527 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/shopspring/decimal"
+	"github.com/spf13/cobra"
+
+	"quartermaster/domain"
+	"quartermaster/domain/plan"
+	"quartermaster/domain/procurement/check"
+	"quartermaster/projections"
+)
+
+// planKeys names the keys of a plan, for the help of every command that shows one.
+const planKeys = `A plan has plan (its id), position, methods, at, horizon, assumptions (months,
+lookback_weeks, monthly_growth, annual_rate, salvage, spot_overhead,
+shortage_factor, currency), regions, total, expiry_ladder (commitment, provider,
+region, kind, sku, gpu_model, gpus_per_unit, units, term, notice_by, hourly,
+guarantees_capacity) and left_out (region, kind, unit, reason).
+
+total, each region and each of its pools have cost, current_course_cost,
+on_demand_cost, lower_bound and gap. A region has region, purchases (provider,
+offer, kind, sku, gpu_model, units, gpus, term, order_by, upfront, hourly, cost,
+guarantees_capacity, generated, citation), pools and packing (order, nodes_used,
+nodes_lower_bound, gpu_milli_needed, gpu_milli_placed, gpu_milli_total, stranded,
+unplaced). A pool has kind, unit, sku, gpus_per_unit, note, demand
+(observed_from, observed_to, missing_hours, sources, hours, unit_hours,
+peak_units, packing_nodes, packing_gpus), purchases, served_unit_hours
+(held_and_bought, bought_unused, spot, on_demand, shortage, guaranteed,
+price_only), binding (constraint, detail, months), offers_left_out (reason,
+offers, first), on_demand and spot (provider, offer, hourly, generated,
+citation), quota_gpus, refused_unit_hours, solver, certificate (cover, guarantee:
+one price a month, in billionths of the currency) and sensitivity (salvage, cost,
+purchases).`
+
+type planFlags struct {
+	at, region         string
+	months, weeks      int
+	growth, rate       string
+	salvage, overhead  string
+	shortage, currency string
+	workspace          string
+	dryRun             bool
+}
+
+func (a *app) planCommand() *cobra.Command {
+	var fl planFlags
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "What to buy: the cheapest mix of reserved, on-demand and spot, with its proof",
+		Long: `Plan repeats the demand that was observed over a horizon, grows it as you say,
+and finds for every pool (machines of one kind in one region) the purchases that
+serve it at least net present cost: exactly, with a lower bound that proves it
+and a checker that shares no code with the solver. Price commitments and
+guaranteed capacity are kept apart: a price commitment still needs on-demand
+quota.
+
+Amounts are net present values at the start of the horizon, which is the next
+month. What is bought already is paid in every course and in none of the amounts;
+on_demand_cost is everything at the on-demand price, as if no quota refused any.
+The plan is recorded as an event; nothing is bought. The same plan is recorded
+once.
+
+` + planKeys,
+		Example: "  quartermaster plan --growth 0.02\n" +
+			"  quartermaster plan --region us-east-1 --months 12 --salvage 0 --dry-run --json\n" +
+			"  quartermaster plan list\n  quartermaster plan show plan-0f3a9c81d2e4",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			as, err := fl.assumptions()
+			if err != nil {
+				return err
+			}
+			at := now()
+			if fl.at != "" {
+				if at, err = instantFlag(fl.at); err != nil {
+					return fmt.Errorf("--at: %w", err)
+				}
+			}
+			return a.read(cmd.Context(), func(h *home) error {
+				p, recorded, err := h.plan(cmd.Context(), at, fl.region, fl.workspace, as, !fl.dryRun)
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.answerJSON(p)
+				}
+				a.showPlan(p)
+				switch {
+				case fl.dryRun:
+					fmt.Fprintln(a.out, "not recorded: this was a dry run")
+				case recorded:
+					fmt.Fprintf(a.out, "recorded as %s\n", p.ID)
+				default:
+					fmt.Fprintf(a.out, "%s was recorded before\n", p.ID)
+				}
+				return nil
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&fl.region, "region", "", "only this region")
+	f.StringVar(&fl.at, "at", "", "offers, quotas and demand as of this time; the horizon begins with the next month (default now)")
+	f.IntVar(&fl.months, "months", 36, "length of the horizon")
+	f.IntVar(&fl.weeks, "weeks", 4, "weeks of observed demand that are repeated")
+	f.StringVar(&fl.growth, "growth", "0", "growth of demand per month, 0.02 is two percent")
+	f.StringVar(&fl.rate, "rate", "", "annual rate that payments are discounted with (default the policy cost_of_capital, else 0.08)")
+	f.StringVar(&fl.salvage, "salvage", "0.5", "share of its cost beyond the horizon that a purchase is taken to be worth, 0 to 1")
+	f.StringVar(&fl.overhead, "spot-overhead", "0.05", "share of spot time lost to interruptions")
+	f.StringVar(&fl.shortage, "shortage-factor", "10", "an hour unserved costs so many times the on-demand price")
+	f.StringVar(&fl.currency, "currency", "USD", "currency of the plan; offers in others are left out")
+	f.StringVar(&fl.workspace, "workspace", platform, "workspace whose plan it is")
+	f.BoolVar(&fl.dryRun, "dry-run", false, "compute and show, record nothing")
+	cmd.AddCommand(a.planListCommand(), a.planShowCommand())
+	return cmd
+}
+
+func (fl *planFlags) assumptions() (plan.Assumptions, error) {
+	as := plan.Assumptions{Months: fl.months, Weeks: fl.weeks, Currency: fl.currency}
+	for _, n := range []struct {
+		flag, text string
+		into       *domain.Decimal
+	}{
+		{"growth", fl.growth, &as.MonthlyGrowth}, {"rate", fl.rate, &as.AnnualRate}, {"salvage", fl.salvage, &as.Salvage},
+		{"spot-overhead", fl.overhead, &as.SpotOverhead}, {"shortage-factor", fl.shortage, &as.ShortageFactor},
+	} {
+		if n.text == "" {
+			*n.into = decimal.NewFromInt(-1) // to be taken from policy
+			continue
+		}
+		d, err := decimal.NewFromString(n.text)
+		if err != nil || len(n.text) > 20 {
+			return as, fmt.Errorf("--%s %q is not a number such as 0.05", n.flag, n.text)
+		}
+		*n.into = d
+	}
+	return as, nil
+}
+
+// plan computes a plan and records it, unless it was recorded before.
+func (h *home) plan(ctx context.Context, at domain.Instant, region, workspace string, as plan.Assumptions, record bool) (*plan.Plan, bool, error) {
+	var p *plan.Plan
+	known := false
+	if err := h.view(ctx, func(v projections.View) error {
+		if err := (asked{region: region, workspace: workspace}).known(v); err != nil {
+			return err
+		}
+		q, err := projections.PlanQuestion(v, at, region, as)
+		if err != nil {
+			return err
+		}
+		if p, err = plan.Compute(q); errors.Is(err, check.ErrRejected) {
+			return fmt.Errorf("the checker refuses the solver's answer, so there is no plan; please report this: %w", err)
+		} else if err != nil {
+			return err
+		}
+		if len(p.Regions) == 0 && len(p.Left) == 0 {
+			return errors.New("there is nothing to plan: no demand was observed before " + at.String() + "; import some with \"quartermaster import usage\" or \"quartermaster import demand\"")
+		}
+		row, err := v.Get(projections.Key{Table: projections.TablePlans, Scope: workspace, ID: p.ID})
+		known = row != nil
+		return err
+	}); err != nil {
+		return nil, false, err
+	}
+	if known || !record {
+		return p, false, nil
+	}
+	document, err := json.Marshal(p)
+	if err != nil {
+		return nil, false, err
+	}
+	sum := sha256.Sum256(document)
+	ev := &domain.PlanComputed{
+		Plan: p.ID, Position: p.Position, Method: strings.Join(p.Methods, " "), Horizon: p.Horizon,
+		Cost: domain.Money{Amount: p.Total.Cost, Currency: as.Currency}, LowerBound: domain.Money{Amount: p.Total.LowerBound, Currency: as.Currency},
+		Digest: sum[:], Document: document,
+	}
+	for i := range p.Regions {
+		ev.Regions = append(ev.Regions, p.Regions[i].Region)
+	}
+	env := &domain.Envelope{Time: now(), Subject: p.ID, Workspace: workspace, Event: ev}
+	if err := domain.Validate(env); err != nil {
+		return nil, false, fmt.Errorf("record plan: %w", err)
+	}
+	if err := h.stream("plan").Append(ctx, env); err != nil {
+		return nil, false, fmt.Errorf("record plan: append to the log: %w", err)
+	}
+	return p, true, h.catchUp(ctx)
+}
+
+func (a *app) showPlan(p *plan.Plan) {
+	fmt.Fprintf(a.out, "plan %s for %s to %s\n", p.ID, day(p.Horizon.From), day(p.Horizon.To))
+	as := p.Assumptions
+	fmt.Fprintf(a.out, "taken as given: the last %d weeks repeat and grow by %s a month; %s a year discounts; %s of what reaches beyond the horizon is worth its cost\n",
+		as.Weeks, percent(as.MonthlyGrowth), percent(as.AnnualRate), percent(as.Salvage))
+	t := a.table("region", "pool", "peak", "cost", "current course", "all on-demand", "lower bound", "gap")
+	t.SetColumnConfigs(rightFrom(3, 8))
+	for i := range p.Regions {
+		r := &p.Regions[i]
+		for j := range r.Pools {
+			q := &r.Pools[j]
+			t.AppendRow(append(table.Row{r.Region, q.Kind, comma(q.Demand.Peak)}, amounts(&q.Amounts)...))
+		}
+	}
+	t.AppendSeparator()
+	t.AppendRow(append(table.Row{"total", "", ""}, amounts(&p.Total)...))
+	t.Render()
+	for i := range p.Regions {
+		a.showRegion(&p.Regions[i], as.Currency)
+	}
+	if len(p.Expiry) > 0 {
+		fmt.Fprintln(a.out, "\nWhat is bought already, by the end of its term:")
+		t := a.table("ends", "commitment", "provider", "region", "sku", "units", "GPUs", "capacity", "notice by")
+		t.SetColumnConfigs(rightFrom(6, 7))
+		for _, h := range p.Expiry {
+			t.AppendRow(table.Row{day(h.Term.To), clipped(h.Commitment), h.Provider, h.Region, h.SKU, comma(h.Units), comma(h.Units * h.GPUs), capacity(h.Guaranteed), day(h.NoticeBy)})
+		}
+		t.Render()
+	}
+	a.showLeft(p.Left)
+	fmt.Fprintf(a.out, "methods %s\nposition %s\n", strings.Join(p.Methods, " "), p.Position)
+}
+
+func (a *app) showRegion(r *plan.RegionPlan, currency string) {
+	fmt.Fprintf(a.out, "\n%s\n", r.Region)
+	if len(r.Purchases) > 0 {
+		t := a.table("buy", "GPUs", "of", "offer", "from", "to", "upfront", "per hour", "cost", "capacity")
+		t.SetColumnConfigs(append(rightFrom(1, 2), rightFrom(7, 9)...))
+		for _, b := range r.Purchases {
+			t.AppendRow(table.Row{comma(b.Units), comma(b.GPUs), clipped(b.Provider + " " + b.SKU), clipped(terms(b.Offer)), day(b.Term.From), day(b.Term.To),
+				money(b.Upfront), money(b.Hourly), money(b.Cost), capacity(b.Guaranteed)})
+		}
+		t.Render()
+	} else if len(r.Pools) > 0 {
+		fmt.Fprintln(a.out, "buy nothing")
+	}
+	for j := range r.Pools {
+		q := &r.Pools[j]
+		s := &q.Served
+		fmt.Fprintf(a.out, "%s: of %s unit-hours, commitments serve %s (and stand idle %s), spot %s, on-demand %s at %s %s, nobody %s; proof by %s\n",
+			q.Kind, comma(int(q.Demand.UnitHours)), comma(int(s.Held)), comma(int(s.Unused)), comma(int(s.Spot)), comma(int(s.OnDemand)),
+			q.OnDemand.Hourly, currency, comma(int(s.Shortage)), q.Solver)
+		if q.Note != "" {
+			fmt.Fprintf(a.out, "  %s\n", q.Note)
+		}
+		if q.QuotaGPUs != nil {
+			fmt.Fprintf(a.out, "  all on-demand: the quota of %s GPUs would refuse %s unit-hours\n", comma(int(*q.QuotaGPUs)), comma(int(q.Refused)))
+		}
+		for _, b := range q.Binding {
+			fmt.Fprintf(a.out, "  binds: %s (%s)\n", b.Constraint, b.Detail)
+		}
+		for _, l := range q.LeftOut {
+			fmt.Fprintf(a.out, "  left out: %s offers, %s (%s)\n", comma(l.Offers), l.Reason, clipped(l.First))
+		}
+	}
+	if k := r.Packing; k != nil {
+		a.showPacking(k)
+	}
+}
+
+func (a *app) showPacking(k *plan.PackingReport) {
+	fmt.Fprintf(a.out, "what is declared: %s of %s GPUs needed find a place on %s GPUs, using %s nodes (at least %s are needed); packed by %s\n",
+		gpus(k.GPUMilliPlaced), gpus(k.GPUMilliNeeded), gpus(k.GPUMilliTotal), comma(k.NodesUsed), comma(k.NodesNeeded), k.Order)
+	free, stranded := int64(0), int64(0)
+	for _, s := range k.Stranded {
+		free, stranded = free+s.FreeMilli, stranded+s.StrandedMilli
+	}
+	fmt.Fprintf(a.out, "%s GPUs stay free, of which %s are stranded: of no use to this mix\n", gpus(free), gpus(stranded))
+	if u := k.Unplaced; u.Replicas > 0 {
+		ruled := make([]string, 0, len(u.RuledOut))
+		for _, r := range u.RuledOut {
+			ruled = append(ruled, fmt.Sprintf("%s %s", r.Constraint, comma(r.Machines)))
+		}
+		fmt.Fprintf(a.out, "%s replicas of %s workloads find none; machines ruled out by %s\n", comma(u.Replicas), comma(u.Workloads), strings.Join(ruled, ", "))
+	}
+}
+
+// terms is what an offer's id says beside the machine.
+func terms(id string) string {
+	if parts := strings.SplitN(id, "/", 3); len(parts) == 3 {
+		return parts[2]
+	}
+	return id
+}
+
+// showLeft names the pools that were left out, by reason.
+func (a *app) showLeft(left []plan.LeftPool) {
+	const named = 6
+	byReason := map[string][]string{}
+	for _, l := range left {
+		byReason[l.Reason] = append(byReason[l.Reason], strings.TrimSpace(l.Region+" "+l.Kind))
+	}
+	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
+		pools := byReason[reason]
+		more := ""
+		if n := len(pools) - named; n > 0 {
+			pools, more = pools[:named], fmt.Sprintf(" and %s more", comma(n))
+		}
+		fmt.Fprintf(a.out, "left out: %s%s: %s\n", clip(strings.Join(pools, ", "), 4*widest), more, reason)
+	}
+}
+
+func amounts(m *plan.Amounts) []any {
+	return []any{money(m.Cost), money(m.Current), money(m.OnDemand), money(m.LowerBound), m.Gap.String()}
+}
+
+// money shows an amount to cents, in groups of three.
+func money(d domain.Decimal) string {
+	s := d.StringFixed(2)
+	whole, cents, _ := strings.Cut(s, ".")
+	n, ok := new(big.Int).SetString(whole, 10)
+	if !ok {
+		return s
+	}
+	sign := ""
+	if n.Sign() == 0 && strings.HasPrefix(whole, "-") {
+		sign = "-"
+	}
+	return sign + humanize.BigComma(n) + "." + cents
+}
+
+// gpus shows thousandths of a GPU as GPUs.
+func gpus(milli int64) string {
+	s := comma(int(milli / 1000))
+	if part := milli % 1000; part != 0 {
+		s += "." + strings.TrimRight(fmt.Sprintf("%03d", part), "0")
+	}
+	return s
+}
+
+func percent(d domain.Decimal) string { return d.Shift(2).String() + "%" }
+
+func capacity(guaranteed bool) string {
+	if guaranteed {
+		return "guaranteed"
+	}
+	return "price only"
+}
+
+// day shows the date of an instant, "" for none.
+func day(t domain.Instant) string {
+	if t == 0 {
+		return ""
+	}
+	return t.Time().Format("2006-01-02")
+}
+
+func rightFrom(first, last int) []table.ColumnConfig {
+	out := make([]table.ColumnConfig, 0, last-first+1)
+	for i := first; i <= last; i++ {
+		out = append(out, table.ColumnConfig{Number: i, Align: text.AlignRight, AlignHeader: text.AlignRight, AlignFooter: text.AlignRight})
+	}
+	return out
+}
+
+// planEntry is a recorded plan in a list.
+type planEntry struct {
+	Plan       string          `json:"plan"`
+	Workspace  string          `json:"workspace"`
+	Recorded   domain.Instant  `json:"recorded"`
+	Horizon    domain.Interval `json:"horizon"`
+	Regions    []string        `json:"regions"`
+	Cost       domain.Money    `json:"cost"`
+	LowerBound domain.Money    `json:"lower_bound"`
+	Method     string          `json:"method"`
+	Position   string          `json:"position"`
+	Digest     string          `json:"digest"` // SHA-256 of the document
+
+	document []byte
+}
+
+// plans returns every recorded plan, the newest first.
+func (h *home) plans(ctx context.Context) ([]planEntry, error) {
+	out := []planEntry{}
+	err := h.view(ctx, func(v projections.View) error {
+		return v.Scan(projections.Query{Table: projections.TablePlans}, func(k projections.Key, row projections.Row) error {
+			version := row.(*projections.History).Latest()
+			ev := version.Event.(*domain.PlanComputed)
+			out = append(out, planEntry{
+				Plan: ev.Plan, Workspace: k.Scope, Recorded: version.Order.Time, Horizon: ev.Horizon, Regions: ev.Regions, Cost: ev.Cost,
+				LowerBound: ev.LowerBound, Method: ev.Method, Position: ev.Position, Digest: fmt.Sprintf("%x", ev.Digest), document: ev.Document,
+			})
+			return nil
+		})
+	})
+	slices.SortFunc(out, func(a, b planEntry) int {
+		return cmp.Or(cmp.Compare(b.Recorded, a.Recorded), cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Plan, b.Plan))
+	})
+	return out, err
+}
+
+func (a *app) planListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the plans that were recorded",
+		Long: `List shows every recorded plan, the newest first.
+
+JSON keys, one object per plan: plan, workspace, recorded, horizon (from, to),
+regions, cost and lower_bound (amount, currency), method, position, digest
+(SHA-256 of the recorded document).`,
+		Example: "  quartermaster plan list",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.read(cmd.Context(), func(h *home) error {
+				plans, err := h.plans(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.answerJSON(plans)
+				}
+				if len(plans) == 0 {
+					fmt.Fprintln(a.out, "no plans yet: \"quartermaster plan\" makes one")
+					return nil
+				}
+				t := a.table("plan", "workspace", "recorded", "horizon", "regions", "cost", "lower bound", "currency")
+				t.SetColumnConfigs(rightFrom(6, 7))
+				for _, p := range plans {
+					t.AppendRow(table.Row{p.Plan, clipped(p.Workspace), p.Recorded.Time().Format("2006-01-02 15:04:05"), day(p.Horizon.From) + " to " + day(p.Horizon.To),
+						clipped(strings.Join(p.Regions, " ")), money(p.Cost.Amount), money(p.LowerBound.Amount), p.Cost.Currency})
+				}
+				t.Render()
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) planShowCommand() *cobra.Command {
+	var verify bool
+	cmd := &cobra.Command{
+		Use:   "show PLAN",
+		Short: "Show a recorded plan, and compute it again if asked",
+		Long: `Show prints a plan as it was recorded. With --verify the log is folded again up
+to the plan's position, the plan is computed again from that, and the two must
+be equal byte for byte; exit status 1 when they are not. A plan of another method
+version cannot be verified by this program, which says so.
+
+With --json the recorded document is printed as it is.
+
+` + planKeys,
+		Example: "  quartermaster plan show plan-0f3a9c81d2e4\n  quartermaster plan show plan-0f3a9c81d2e4 --verify",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.read(cmd.Context(), func(h *home) error {
+				plans, err := h.plans(cmd.Context())
+				if err != nil {
+					return err
+				}
+				i := slices.IndexFunc(plans, func(p planEntry) bool { return p.Plan == args[0] })
+				if i < 0 {
+					return fmt.Errorf("no plan %q; \"quartermaster plan list\" names those recorded", args[0])
+				}
+				e := &plans[i]
+				var p plan.Plan
+				if err := json.Unmarshal(e.document, &p); err != nil {
+					return fmt.Errorf("plan %s: its document cannot be read: %w", e.Plan, err)
+				}
+				if a.json {
+					if _, err := fmt.Fprintln(a.out, string(e.document)); err != nil {
+						return err
+					}
+				} else {
+					a.showPlan(&p)
+				}
+				if !verify {
+					return nil
+				}
+				return h.verifyPlan(cmd.Context(), e, &p)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&verify, "verify", false, "compute the plan again from the log, and compare; exit 1 when it differs")
+	return cmd
+}
+
+// verifyPlan folds the log up to a plan's position and computes it again.
+func (h *home) verifyPlan(ctx context.Context, e *planEntry, p *plan.Plan) error {
+	if now := strings.Join(plan.Methods(projections.Method), " "); e.Method != now {
+		return fmt.Errorf("plan %s was computed by %s, this program computes by %s: verify it with that version", e.Plan, e.Method, now)
+	}
+	until, err := domain.ParsePosition(p.Position)
+	if err != nil {
+		return fmt.Errorf("plan %s: position: %w", e.Plan, err)
+	}
+	fresh := projections.NewMemory(domain.TopicSpecs())
+	if err := newRunner(h.log, fresh).CatchUp(ctx, until); err != nil {
+		return fmt.Errorf("replay the log to %s: %w", p.Position, err)
+	}
+	var again []byte
+	if err := fresh.View(ctx, func(v projections.View) error {
+		q, err := projections.PlanQuestion(v, p.At, p.Region, p.Assumptions)
+		if err != nil {
+			return err
+		}
+		computed, err := plan.Compute(q)
+		if err != nil {
+			return err
+		}
+		again, err = json.Marshal(computed)
+		return err
+	}); err != nil {
+		return err
+	}
+	sum := sha256.Sum256(again)
+	if !bytes.Equal(again, e.document) || fmt.Sprintf("%x", sum) != e.Digest {
+		fmt.Fprintf(h.app.err, "DIFFERENT: recorded %s, computed again %x\n", e.Digest, sum)
+		return &failed{why: "the plan is not what the log says"}
+	}
+	h.app.note("equal: computed again from the log at %s, digest %s", p.Position, e.Digest)
+	return nil
+}

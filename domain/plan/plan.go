@@ -1,0 +1,331 @@
+// Package plan composes what to buy: it takes what was observed and offered,
+// turns demand into machines, prices into present values, asks procurement for
+// the cheapest purchases of each pool, and lets the checker decide whether the
+// answer may be shown.
+//
+// A pool is machines of one shape in one region, whoever sells them. Demand of
+// the future is the demand of the last weeks, repeated week by week and grown
+// at a rate that the planner names: an assumption, stated in the answer, and no
+// forecast. Amounts are net present values at the start of the horizon; a
+// purchase that outlives the horizon is credited with a stated share of what it
+// is still worth.
+//
+// What always holds:
+//
+//   - Equal questions give equal plans, byte for byte, and so equal ids.
+//   - A pool's plan passed a checker that shares no code with the solver; one
+//     that does not is an error, not a plan.
+//   - Lower bound ≤ cost. Whatever is bought costs at least the lower bound.
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"quartermaster/domain"
+	"quartermaster/domain/packing"
+	"quartermaster/domain/procurement"
+)
+
+// Method is the version of this package's method. A plan names it.
+const Method = "plan/1"
+
+// Assumptions are what a plan takes as given without having observed it.
+type Assumptions struct {
+	// Months is the length of the horizon.
+	Months int `json:"months"`
+	// Weeks of observed demand before the horizon are repeated over it.
+	Weeks int `json:"lookback_weeks"`
+	// MonthlyGrowth multiplies demand by 1 + it for every month since it was observed.
+	MonthlyGrowth domain.Decimal `json:"monthly_growth"`
+	// AnnualRate discounts payments: upfront ones from their day, hourly ones
+	// from the middle of their month.
+	AnnualRate domain.Decimal `json:"annual_rate"`
+	// Salvage is the share of the cost of the months beyond the horizon that a
+	// purchase reaching beyond it is taken to be worth, 0 to 1.
+	Salvage domain.Decimal `json:"salvage"`
+	// SpotOverhead is the share of spot time lost to interruptions: restarts and
+	// lost work. Serving one hour takes 1/(1 − overhead) hours of spot.
+	SpotOverhead domain.Decimal `json:"spot_overhead"`
+	// ShortageFactor says how many times the on-demand price an hour unserved costs.
+	ShortageFactor domain.Decimal `json:"shortage_factor"`
+	// Currency of all amounts, ISO 4217. Offers in others are left out.
+	Currency string `json:"currency"`
+}
+
+// Question is everything that a plan is computed from.
+type Question struct {
+	At          domain.Instant // offers and quotas are those in force then; the horizon begins with the next month
+	Position    string
+	Region      string // that the question is narrowed to, "" for none
+	Folds       string // method version of the rows
+	Assumptions Assumptions
+	Pools       []Pool
+	Held        []Held
+	// Packings are the fleets of regions and what should run on them.
+	Packings []Packing
+}
+
+// Packing is the fleet of a region and what should run on it.
+type Packing struct {
+	Region    string
+	Nodes     []packing.Node
+	Workloads []packing.Workload
+}
+
+// Pool is demand for machines of one shape in one region.
+type Pool struct {
+	Region string
+	// Kind is the GPU model where demand is counted in GPUs (Unit "gpu"), and the
+	// instance type where it is counted in machines (Unit "vm").
+	Kind, Unit string
+	// Series are the demands that add up to the pool's.
+	Series []Series
+	Offers []domain.OfferQuoted // of the region, for the kind
+	// Quotas bound on-demand use; providers that are not in it have no known bound.
+	Quotas []Quota
+	// SpotShare is the share of demand that may run on spot, 0 to 1.
+	SpotShare domain.Decimal
+	// NodeGPUs is how many GPUs a machine of the fleet has there, 0 when there is none.
+	NodeGPUs int
+	// Mix is what runs in the pool, to learn how many machines its GPUs need; none:
+	// GPUs fill machines.
+	Mix []packing.Workload
+	// Note is what must be known of the demand.
+	Note string
+}
+
+// Series is hourly demand, running and pending.
+type Series struct {
+	Source string
+	From   domain.Instant // start of a UTC hour
+	// Milli is in thousandths of a unit per hour; −1 where nothing was observed.
+	Milli []int64
+}
+
+// To is the end of the last hour.
+func (s *Series) To() domain.Instant { return s.From + domain.Instant(len(s.Milli))*domain.Hour }
+
+// Quota bounds on-demand use of a provider.
+type Quota struct {
+	Provider string
+	GPUs     uint64
+}
+
+// Held is a commitment that is bought already.
+type Held struct {
+	Commitment string           `json:"commitment"`
+	Provider   string           `json:"provider"`
+	Region     string           `json:"region"`
+	Kind       domain.OfferKind `json:"kind"`
+	SKU        string           `json:"sku"`
+	GPUModel   string           `json:"gpu_model"`
+	GPUs       int              `json:"gpus_per_unit"`
+	Units      int              `json:"units"`
+	Term       domain.Interval  `json:"term"`
+	NoticeBy   domain.Instant   `json:"notice_by,omitempty"`
+	Hourly     domain.Money     `json:"hourly"` // per unit
+	Guaranteed bool             `json:"guarantees_capacity"`
+}
+
+// Plan is what to buy, with what it rests on and what proves it. All amounts
+// are net present values in Currency, as decimal strings.
+type Plan struct {
+	ID          string          `json:"plan"`
+	Position    string          `json:"position"`
+	Methods     []string        `json:"methods"`
+	At          domain.Instant  `json:"at"`
+	Region      string          `json:"region,omitempty"` // that it is narrowed to
+	Horizon     domain.Interval `json:"horizon"`
+	Assumptions Assumptions     `json:"assumptions"`
+	Regions     []RegionPlan    `json:"regions"`
+	Total       Amounts         `json:"total"`
+	// Expiry is what is bought already, by the end of its term.
+	Expiry []Held `json:"expiry_ladder"`
+	// Left names the pools that are not in the answer, and why.
+	Left []LeftPool `json:"left_out"`
+}
+
+// LeftPool is a pool that could not be planned.
+type LeftPool struct {
+	Region string `json:"region"`
+	Kind   string `json:"kind"`
+	Unit   string `json:"unit"`
+	Reason string `json:"reason"`
+}
+
+// Amounts compares courses. Cost is the plan's: new purchases and what serves
+// the rest. Held commitments are paid in every course but OnDemand, and in none
+// of the amounts.
+type Amounts struct {
+	Cost domain.Decimal `json:"cost"`
+	// Current is to buy nothing new.
+	Current domain.Decimal `json:"current_course_cost"`
+	// OnDemand is every hour at the on-demand price, as if no quota refused any.
+	OnDemand   domain.Decimal `json:"on_demand_cost"`
+	LowerBound domain.Decimal `json:"lower_bound"`
+	// Gap is (Cost − LowerBound) ÷ LowerBound to twelve digits, 0 when both are 0.
+	Gap domain.Decimal `json:"gap"`
+}
+
+// RegionPlan is the plan of a region.
+type RegionPlan struct {
+	Region string `json:"region"`
+	Amounts
+	Purchases []Purchase     `json:"purchases"`
+	Pools     []PoolPlan     `json:"pools"`
+	Packing   *PackingReport `json:"packing,omitempty"`
+}
+
+// Purchase is some units of an offer for a term.
+type Purchase struct {
+	Provider   string           `json:"provider"`
+	Offer      string           `json:"offer"`
+	Kind       domain.OfferKind `json:"kind"`
+	SKU        string           `json:"sku"`
+	GPUModel   string           `json:"gpu_model"`
+	Units      int              `json:"units"`
+	GPUs       int              `json:"gpus"`
+	Term       domain.Interval  `json:"term"`
+	OrderBy    domain.Instant   `json:"order_by,omitempty"` // the lead time before the term begins
+	Upfront    domain.Decimal   `json:"upfront"`            // of all units, nominal
+	Hourly     domain.Decimal   `json:"hourly"`             // of all units, nominal
+	Cost       domain.Decimal   `json:"cost"`               // of all units within the horizon, after salvage
+	Guaranteed bool             `json:"guarantees_capacity"`
+	Generated  bool             `json:"generated,omitempty"` // the offer is made up
+	Citation   string           `json:"citation,omitempty"`
+}
+
+// PoolPlan is the plan of one pool.
+type PoolPlan struct {
+	Kind        string `json:"kind"`
+	Unit        string `json:"unit"`
+	SKU         string `json:"sku"` // whose on-demand price applies
+	GPUsPerUnit int    `json:"gpus_per_unit"`
+	Note        string `json:"note,omitempty"`
+	Amounts
+	Demand    DemandSummary `json:"demand"`
+	Purchases []Purchase    `json:"purchases"`
+	// Served is how many unit-hours each course of the plan serves.
+	Served    Served    `json:"served_unit_hours"`
+	Binding   []Binding `json:"binding"`
+	LeftOut   []LeftOut `json:"offers_left_out"`
+	OnDemand  Price     `json:"on_demand"`
+	Spot      *Price    `json:"spot,omitempty"`
+	QuotaGPUs *uint64   `json:"quota_gpus,omitempty"`
+	// Refused is how many unit-hours of an all on-demand course the quota refuses.
+	Refused     int64                   `json:"refused_unit_hours"`
+	Solver      string                  `json:"solver"`
+	Certificate procurement.Certificate `json:"certificate"`
+	// Sensitivity is what would be bought if purchases beyond the horizon were
+	// worth nothing, and everything.
+	Sensitivity []Sensitivity `json:"sensitivity"`
+}
+
+// Price is a price of one unit for an hour, nominal.
+type Price struct {
+	Provider  string         `json:"provider"`
+	Offer     string         `json:"offer"`
+	Hourly    domain.Decimal `json:"hourly"`
+	Generated bool           `json:"generated,omitempty"` // the offer is made up
+	Citation  string         `json:"citation,omitempty"`
+}
+
+// DemandSummary describes the demand that a pool's plan serves, in units.
+type DemandSummary struct {
+	ObservedFrom domain.Instant `json:"observed_from"`
+	ObservedTo   domain.Instant `json:"observed_to"`
+	MissingHours int            `json:"missing_hours"` // of those observed; taken from another week
+	Sources      []string       `json:"sources"`
+	Hours        int            `json:"hours"` // of the horizon
+	UnitHours    int64          `json:"unit_hours"`
+	Peak         int            `json:"peak_units"`
+	// Nodes machines hold GPUs of demand, by packing what runs there.
+	Nodes int64 `json:"packing_nodes"`
+	GPUs  int64 `json:"packing_gpus"`
+}
+
+// Served is unit-hours by how they are served.
+type Served struct {
+	Held       int64 `json:"held_and_bought"`
+	Unused     int64 `json:"bought_unused"`
+	Spot       int64 `json:"spot"`
+	OnDemand   int64 `json:"on_demand"`
+	Shortage   int64 `json:"shortage"`
+	Guaranteed int64 `json:"guaranteed"`
+	PriceOnly  int64 `json:"price_only"`
+}
+
+// Binding is a bound that the plan runs into.
+type Binding struct {
+	Constraint string           `json:"constraint"` // on_demand_quota, spot_share, max_units, lead_time, shortage
+	Detail     string           `json:"detail"`
+	Months     []domain.Instant `json:"months,omitempty"`
+}
+
+// LeftOut counts offers that could not be considered.
+type LeftOut struct {
+	Reason string `json:"reason"`
+	Offers int    `json:"offers"`
+	First  string `json:"first"`
+}
+
+// Sensitivity is the purchases under another salvage.
+type Sensitivity struct {
+	Salvage   domain.Decimal `json:"salvage"`
+	Cost      domain.Decimal `json:"cost"`
+	Purchases []Purchase     `json:"purchases"`
+}
+
+// PackingReport says whether what is declared in a region fits its fleet.
+type PackingReport struct {
+	Order          string             `json:"order"`
+	NodesUsed      int                `json:"nodes_used"`
+	NodesNeeded    int                `json:"nodes_lower_bound"`
+	GPUMilliNeeded int64              `json:"gpu_milli_needed"`
+	GPUMilliPlaced int64              `json:"gpu_milli_placed"`
+	GPUMilliTotal  int64              `json:"gpu_milli_total"`
+	Stranded       []packing.Stranded `json:"stranded"`
+	Unplaced       Unplaced           `json:"unplaced"`
+}
+
+// Unplaced adds up what found no place.
+type Unplaced struct {
+	Workloads int `json:"workloads"`
+	Replicas  int `json:"replicas"`
+	// RuledOut adds up, over those workloads, the machines that each constraint
+	// was the first to rule out.
+	RuledOut []packing.RuledOut `json:"ruled_out"`
+	// First are the first few of them.
+	First []packing.Unplaced `json:"first"`
+}
+
+// listedUnplaced is how many workloads a plan names; "quartermaster fleet
+// packing" has all of them.
+const listedUnplaced = 10
+
+func newPackingReport(r *packing.Result) *PackingReport {
+	out := &PackingReport{
+		Order: r.Order, NodesUsed: r.NodesUsed, NodesNeeded: r.LowerBound, GPUMilliNeeded: r.GPUMilliNeeded,
+		GPUMilliPlaced: r.GPUMilliPlaced, GPUMilliTotal: r.GPUMilliTotal, Stranded: r.Stranded,
+		Unplaced: Unplaced{Workloads: len(r.Unplaced), RuledOut: []packing.RuledOut{}, First: []packing.Unplaced{}},
+	}
+	for i, u := range r.Unplaced {
+		out.Unplaced.Replicas += u.Replicas
+		if i < listedUnplaced {
+			out.Unplaced.First = append(out.Unplaced.First, u)
+		}
+		for _, ruled := range u.RuledOut {
+			at := slices.IndexFunc(out.Unplaced.RuledOut, func(x packing.RuledOut) bool { return x.Constraint == ruled.Constraint })
+			if at < 0 {
+				out.Unplaced.RuledOut = append(out.Unplaced.RuledOut, ruled)
+			} else {
+				out.Unplaced.RuledOut[at].Machines += ruled.Machines
+			}
+		}
+	}
+	slices.SortFunc(out.Unplaced.RuledOut, func(a, b packing.RuledOut) int {
+		return cmp.Or(cmp.Compare(b.Machines, a.Machines), cmp.Compare(a.Constraint, b.Constraint))
+	})
+	return out
+}

@@ -1,0 +1,329 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/shopspring/decimal"
+	"pgregory.net/rapid"
+
+	"quartermaster/domain"
+)
+
+func at(s string) domain.Instant {
+	t, err := domain.ParseInstant(s + "T00:00:00Z")
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+func dec(s string) domain.Decimal { return decimal.RequireFromString(s) }
+
+// pool is a pool whose demand is base machines of eight GPUs, and four more in
+// the working hours of weekdays.
+func pool(region string, base int64) Pool {
+	s := Series{Source: "lab " + region, From: at("2026-04-06"), Milli: make([]int64, 4*week)}
+	for i := range s.Milli {
+		s.Milli[i] = base * 8000
+		if h := i % week; h < 5*24 && h%24 >= 8 && h%24 < 18 {
+			s.Milli[i] += 4 * 8000
+		}
+	}
+	market := domain.Market{Provider: "aws", Region: region}
+	offer := func(id string, kind domain.OfferKind, months uint32, upfront, hourly string) domain.OfferQuoted {
+		return domain.OfferQuoted{Market: market, Offer: id, SKU: "big.8x", GPUModel: "A100 80GB", GPUCount: 8, Kind: kind, TermMonths: months,
+			Upfront: dec(upfront), Hourly: dec(hourly), Currency: "USD", ValidFrom: at("2026-01-01")}
+	}
+	return Pool{
+		Region: region, Kind: "A100 80GB", Unit: "gpu", Series: []Series{s},
+		Offers: []domain.OfferQuoted{
+			offer("od", domain.OfferOnDemand, 0, "0", "30"),
+			offer("1y", domain.OfferReserved, 12, "0", "20"),
+			offer("3y", domain.OfferReserved, 36, "300000", "0"),
+			offer("spot", domain.OfferSpot, 0, "0", "10"),
+		},
+	}
+}
+
+func question() *Question {
+	return &Question{
+		At: at("2026-05-04"), Position: "qm.telemetry/0=1", Folds: "folds/1",
+		Assumptions: Assumptions{
+			Months: 12, Weeks: 4, MonthlyGrowth: dec("0"), AnnualRate: dec("0.08"), Salvage: dec("0.5"),
+			SpotOverhead: dec("0.05"), ShortageFactor: dec("10"), Currency: "USD",
+		},
+		Pools: []Pool{pool("west", 10), pool("east", 20)},
+	}
+}
+
+func compute(t *testing.T, q *Question) *Plan {
+	t.Helper()
+	p, err := Compute(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Without discounting, growth, salvage and spot the answer can be worked out by
+// hand: a machine that is needed all year costs 8,760 h × 20 reserved against
+// × 30 on demand, and one that is needed in 50 of 168 hours does not pay.
+func TestByHand(t *testing.T) {
+	q := question()
+	q.Pools = q.Pools[:1]
+	q.Pools[0].Offers = slices.DeleteFunc(q.Pools[0].Offers, func(o domain.OfferQuoted) bool { return o.Offer == "3y" })
+	q.Assumptions.AnnualRate = dec("0")
+	p := compute(t, q)
+	r := p.Regions[0]
+	if len(r.Purchases) != 1 || r.Purchases[0].Units != 10 || r.Purchases[0].GPUs != 80 || r.Purchases[0].Offer != "1y" {
+		t.Fatalf("purchases: %+v", r.Purchases)
+	}
+	if want := dec("20").Mul(dec("10")).Mul(dec("8760")); !r.Purchases[0].Cost.Equal(want) {
+		t.Errorf("reserved cost %s, want %s", r.Purchases[0].Cost, want)
+	}
+	// June 2026 to May 2027, Mondays to Fridays from 8 to 18 o'clock.
+	busy := int64(0)
+	for h := p.Horizon.From; h < p.Horizon.To; h += domain.Hour {
+		if u := h.Time(); u.Weekday() != time.Saturday && u.Weekday() != time.Sunday && u.Hour() >= 8 && u.Hour() < 18 {
+			busy++
+		}
+	}
+	if want := dec("30").Mul(decimal.NewFromInt(4 * busy)); !r.Cost.Sub(r.Purchases[0].Cost).Equal(want) {
+		t.Errorf("on demand %s, want %s", r.Cost.Sub(r.Purchases[0].Cost), want)
+	}
+	if want := dec("30").Mul(decimal.NewFromInt(10*8760 + 4*busy)); !r.OnDemand.Equal(want) || !r.Current.Equal(want) {
+		t.Errorf("all on demand %s and current course %s, want %s", r.OnDemand, r.Current, want)
+	}
+	if !r.LowerBound.Equal(r.Cost) || !r.Gap.IsZero() {
+		t.Errorf("bound %s, cost %s, gap %s", r.LowerBound, r.Cost, r.Gap)
+	}
+}
+
+// Equal questions give equal bytes, whatever the order of what they are made of,
+// and the id does not depend on the position.
+func TestEqualBytes(t *testing.T) {
+	want, err := json.Marshal(compute(t, question()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := question()
+	slices.Reverse(q.Pools)
+	for i := range q.Pools {
+		slices.Reverse(q.Pools[i].Offers)
+	}
+	got, err := json.Marshal(compute(t, q))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("another order:\n%s\nwant\n%s", got, want)
+	}
+	q.Position = "qm.telemetry/0=2"
+	if later := compute(t, q); later.ID != compute(t, question()).ID {
+		t.Error("the id changed with the position")
+	}
+	q.Assumptions.MonthlyGrowth = dec("0.01")
+	if grown := compute(t, q); grown.ID == compute(t, question()).ID {
+		t.Error("another assumption gave the same id")
+	}
+}
+
+// A quota that demand exceeds makes an all on-demand course impossible, and
+// binds where only price commitments are for sale.
+func TestQuota(t *testing.T) {
+	q := question()
+	q.Pools = q.Pools[:1]
+	q.Pools[0].Quotas = []Quota{{Provider: "aws", GPUs: 96}} // 12 machines of 14
+	p := compute(t, q)
+	pool := p.Regions[0].Pools[0]
+	if pool.Refused == 0 || pool.Served.Shortage == 0 {
+		t.Fatalf("refused %d, short %d", pool.Refused, pool.Served.Shortage)
+	}
+	if !slices.ContainsFunc(pool.Binding, func(b Binding) bool { return b.Constraint == "on_demand_quota" }) {
+		t.Errorf("binding: %+v", pool.Binding)
+	}
+	for i := range q.Pools[0].Offers {
+		q.Pools[0].Offers[i].GuaranteesCapacity = q.Pools[0].Offers[i].Kind == domain.OfferReserved
+	}
+	if pool := compute(t, q).Regions[0].Pools[0]; pool.Served.Shortage != 0 {
+		t.Errorf("guaranteed capacity leaves %d unit-hours short", pool.Served.Shortage)
+	}
+}
+
+// What is held is not bought again, and stands in the ladder until it ends.
+func TestHeld(t *testing.T) {
+	q := question()
+	q.Pools = q.Pools[:1]
+	held := Held{Commitment: "c1", Provider: "aws", Region: "west", Kind: domain.OfferReserved, SKU: "big.8x", GPUModel: "A100 80GB", GPUs: 8, Units: 10,
+		Term: domain.Interval{From: at("2025-11-15"), To: at("2026-11-15")}}
+	q.Held = []Held{held}
+	p := compute(t, q)
+	if len(p.Expiry) != 1 || p.Expiry[0].Commitment != "c1" {
+		t.Fatalf("ladder: %+v", p.Expiry)
+	}
+	for _, b := range p.Regions[0].Purchases {
+		if b.Term.From < at("2026-11-01") {
+			t.Errorf("bought from %s on, when c1 covers everything that pays", b.Term.From)
+		}
+	}
+	q.Held[0].Term.To = at("2026-05-04")
+	if p := compute(t, q); len(p.Expiry) != 0 {
+		t.Errorf("an ended commitment stands in the ladder: %+v", p.Expiry)
+	}
+}
+
+// An offer with a least order is bought in that number or not at all, and the
+// bound stays below the cost.
+func TestLeastOrder(t *testing.T) {
+	q := question()
+	q.Pools = q.Pools[:1]
+	for i := range q.Pools[0].Offers {
+		q.Pools[0].Offers[i].MinUnits = 11
+	}
+	p := compute(t, q)
+	for _, b := range p.Regions[0].Purchases {
+		if b.Units < 11 {
+			t.Errorf("%d units of %s", b.Units, b.Offer)
+		}
+	}
+	if r := p.Regions[0]; r.LowerBound.GreaterThan(r.Cost) {
+		t.Errorf("bound %s above cost %s", r.LowerBound, r.Cost)
+	}
+}
+
+// The whole term is paid for, or credited: at salvage 1 what lies beyond the
+// horizon costs nothing, at 0 everything, and nothing else changes.
+func TestSalvage(t *testing.T) {
+	o := &domain.OfferQuoted{TermMonths: 36, Upfront: dec("360000"), Hourly: dec("1")}
+	all := months(at("2026-05-04"), 60)
+	d, err := newDiscount(dec("0"), 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hours := decimal.Zero
+	for _, m := range all[:36] {
+		hours = hours.Add(decimal.NewFromInt(hoursOf(m)))
+	}
+	whole, total := purchaseCost(o, 0, 12, all, d, dec("0"))
+	if want := dec("360000").Add(hours); !whole.Round(9).Equal(want) || !total.Round(9).Equal(want) {
+		t.Errorf("whole term %s, total %s, want %s", whole, total, want)
+	}
+	none, _ := purchaseCost(o, 0, 12, all, d, dec("1"))
+	half, _ := purchaseCost(o, 0, 12, all, d, dec("0.5"))
+	if !half.Mul(dec("2")).Sub(none).Sub(whole).Abs().LessThan(dec("1e-15")) {
+		t.Errorf("half %s is not between %s and %s", half, none, whole)
+	}
+}
+
+// Twelve months of discount are the annual rate, to 25 digits.
+func TestDiscount(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rate := decimal.New(rapid.Int64Range(0, 10_000).Draw(t, "rate"), -4)
+		d, err := newDiscount(rate, 24)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []int{12, 24} {
+			want := decimal.NewFromInt(1)
+			for range n / 12 {
+				want = want.Mul(decimal.NewFromInt(1).Add(rate))
+			}
+			if off := d.month[n].Mul(want).Sub(decimal.NewFromInt(1)).Abs(); off.GreaterThan(dec("1e-25")) {
+				t.Fatalf("rate %s, %d months: off by %s", rate, n, off)
+			}
+		}
+		if off := d.half.Mul(d.half).Sub(d.month[1]).Abs(); off.GreaterThan(dec("1e-25")) {
+			t.Fatalf("half a month twice is not a month: off by %s", off)
+		}
+	})
+}
+
+// Every hour of the horizon has the demand of the same hour of the week.
+func TestRepeat(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		start := at("2026-03-01") + domain.Instant(rapid.IntRange(0, 2000).Draw(t, "start"))*domain.Hour
+		s := Series{Source: "s", From: start, Milli: make([]int64, rapid.IntRange(week, 6*week).Draw(t, "hours"))}
+		for i := range s.Milli {
+			// A value that tells the hour of the week.
+			h := int64((start+domain.Instant(i)*domain.Hour)/domain.Hour) % week
+			s.Milli[i] = h * 1000
+			if rapid.IntRange(0, 20).Draw(t, "gap") == 0 {
+				s.Milli[i] = -1
+			}
+		}
+		p := &Pool{Region: "r", Kind: "k", Series: []Series{s}}
+		as := &Assumptions{Weeks: rapid.IntRange(1, 8).Draw(t, "weeks")}
+		span := months(s.To(), 2)
+		f, err := repeat(p, as, span, 1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for m, month := range span {
+			counts := map[int]int{}
+			for h := month.From; h < month.To; h += domain.Hour {
+				counts[int(int64(h/domain.Hour)%week)]++
+			}
+			got := map[int]int{}
+			for _, step := range f.steps[m] {
+				got[step.Units] += step.Hours
+			}
+			lost := 0
+			for u, n := range counts {
+				if got[u] > n && u != 0 {
+					t.Fatalf("month %d: %d hours at %d, want %d", m, got[u], u, n)
+				}
+				if u != 0 {
+					lost += n - got[u]
+				}
+			}
+			// An hour of the week that no week of the series observed is nothing.
+			if lost > 0 && f.summary.MissingHours == 0 {
+				t.Fatalf("month %d: %d hours lost and none missing", m, lost)
+			}
+		}
+	})
+}
+
+func TestMachinesRoundUp(t *testing.T) {
+	for _, c := range []struct {
+		milli, nodes, gpus int64
+		want               int
+	}{{0, 1, 8, 0}, {1, 1, 8, 1}, {8000, 1, 8, 1}, {8001, 1, 8, 2}, {16000, 3, 16, 3}} {
+		got, err := machines(c.milli, grown, c.nodes, c.gpus)
+		if err != nil || got != c.want {
+			t.Errorf("machines(%d, %d/%d) = %d, %v, want %d", c.milli, c.nodes, c.gpus, got, err, c.want)
+		}
+	}
+	if _, err := machines(1<<62, grown, 1, 1); err == nil {
+		t.Error("a demand of 4e15 machines was planned for")
+	}
+}
+
+// What a plan says may not depend on a mistake in an assumption going unnoticed.
+func TestRefusals(t *testing.T) {
+	for name, spoil := range map[string]func(*Question){
+		"months":   func(q *Question) { q.Assumptions.Months = 0 },
+		"weeks":    func(q *Question) { q.Assumptions.Weeks = 0 },
+		"growth":   func(q *Question) { q.Assumptions.MonthlyGrowth = dec("1.1") },
+		"rate":     func(q *Question) { q.Assumptions.AnnualRate = dec("-0.01") },
+		"salvage":  func(q *Question) { q.Assumptions.Salvage = dec("1.01") },
+		"overhead": func(q *Question) { q.Assumptions.SpotOverhead = dec("1") },
+		"shortage": func(q *Question) { q.Assumptions.ShortageFactor = dec("0.9") },
+		"history":  func(q *Question) { q.Pools[0].Series[0].Milli = q.Pools[0].Series[0].Milli[:100] },
+	} {
+		q := question()
+		spoil(q)
+		if _, err := Compute(q); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	q := question()
+	q.Pools[0].Offers = nil
+	if p := compute(t, q); len(p.Left) != 1 || len(p.Regions) != 1 {
+		t.Errorf("a pool without offers: %v, %d regions", p.Left, len(p.Regions))
+	}
+}

@@ -1,0 +1,99 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/procurement"
+)
+
+// digits is the precision of discount factors: far below a nano-unit of any price.
+const digits = 30
+
+// discount returns present values at the start of the horizon.
+type discount struct {
+	month []domain.Decimal // factor of payments at the start of month i
+	half  domain.Decimal   // and of the half month from there to its middle
+}
+
+// newDiscount prepares factors for a number of months at an annual rate:
+// (1 + rate)^(−m/12), the twelfth root taken to 30 digits.
+func newDiscount(rate domain.Decimal, months int) (discount, error) {
+	one := decimal.NewFromInt(1)
+	if rate.IsNegative() || rate.GreaterThan(one) {
+		return discount{}, fmt.Errorf("annual rate %s is not from 0 to 1", rate)
+	}
+	growth, half := one, one
+	if !rate.IsZero() {
+		var err error
+		if growth, err = one.Add(rate).PowWithPrecision(one.DivRound(decimal.NewFromInt(12), digits), digits); err != nil {
+			return discount{}, fmt.Errorf("annual rate %s: %w", rate, err)
+		}
+		if half, err = one.Add(rate).PowWithPrecision(one.DivRound(decimal.NewFromInt(24), digits), digits); err != nil {
+			return discount{}, fmt.Errorf("annual rate %s: %w", rate, err)
+		}
+	}
+	d := discount{month: make([]domain.Decimal, months+1), half: one.DivRound(half, digits)}
+	monthly := one.DivRound(growth, digits)
+	d.month[0] = one
+	for i := 1; i <= months; i++ {
+		d.month[i] = d.month[i-1].Mul(monthly).Round(digits)
+	}
+	return d, nil
+}
+
+// middle is the factor of what is paid hour by hour in month i.
+func (d discount) middle(i int) domain.Decimal { return d.month[i].Mul(d.half) }
+
+// nano rounds an amount to the unit in which procurement counts, half away from zero.
+func nano(amount domain.Decimal) (procurement.Nano, error) {
+	n := amount.Shift(9).Round(0).BigInt()
+	if !n.IsInt64() {
+		return 0, fmt.Errorf("amount %s is too large for a plan", amount)
+	}
+	return procurement.Nano(n.Int64()), nil
+}
+
+// months returns n consecutive months, the first beginning at or after t.
+func months(t domain.Instant, n int) []domain.Interval {
+	u := t.Time()
+	first := time.Date(u.Year(), u.Month(), 1, 0, 0, 0, 0, time.UTC)
+	if first.Before(u) {
+		first = first.AddDate(0, 1, 0)
+	}
+	out := make([]domain.Interval, n)
+	for i := range out {
+		out[i] = domain.Interval{From: domain.InstantOf(first.AddDate(0, i, 0)), To: domain.InstantOf(first.AddDate(0, i+1, 0))}
+	}
+	return out
+}
+
+func hoursOf(i domain.Interval) int64 { return int64((i.To - i.From) / domain.Hour) }
+
+// purchaseCost is what one unit of an offer costs that begins in month s of the
+// horizon of n months: what is paid within it, and of what its months beyond
+// are worth, all but the salvage. all are the months that any term can reach.
+func purchaseCost(o *domain.OfferQuoted, s, n int, all []domain.Interval, d discount, salvage domain.Decimal) (within, total domain.Decimal) {
+	term := int(o.TermMonths)
+	hours := int64(0)
+	for m := s; m < s+term; m++ {
+		hours += hoursOf(all[m])
+	}
+	upfront := o.Upfront.Mul(d.month[s])
+	kept := decimal.NewFromInt(1).Sub(salvage)
+	for m := s; m < s+term; m++ {
+		h := decimal.NewFromInt(hoursOf(all[m]))
+		// The upfront payment is spread over the term's hours, so that months
+		// beyond the horizon carry their part of it.
+		cost := o.Hourly.Mul(h).Mul(d.middle(m)).Add(upfront.Mul(h).DivRound(decimal.NewFromInt(hours), digits))
+		total = total.Add(cost)
+		if m >= n {
+			cost = cost.Mul(kept)
+		}
+		within = within.Add(cost)
+	}
+	return within, total
+}

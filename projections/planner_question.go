@@ -1,0 +1,253 @@
+package projections
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/packing"
+	"quartermaster/domain/plan"
+)
+
+// planLookback is how far before the plan's time demand is looked for. What a
+// plan repeats is the end of what is found.
+const planLookback = 400 * domain.Day
+
+// FromPolicy stands for an annual rate that is to be taken from the policy
+// cost_of_capital in force, or defaultRate without one.
+var FromPolicy = decimal.NewFromInt(-1)
+
+var defaultRate = decimal.New(8, -2)
+
+// PlanQuestion gathers what a plan is computed from, as it stands at a time: the
+// demand observed before it, the offers, quotas, commitments and policies in
+// force, the fleet and what should run on it. region narrows it to one region;
+// "" is all.
+//
+// Demand of one kind and unit in one region is one pool, whichever clusters and
+// workspaces it comes from. Demand that names no region, because its cluster is
+// not registered, is a pool of region "" that nobody sells to, and shows as left
+// out.
+func PlanQuestion(view View, at domain.Instant, region string, as plan.Assumptions) (*plan.Question, error) {
+	a, err := NewAuthority(view)
+	if err != nil {
+		return nil, err
+	}
+	shares, rate, err := planPolicies(view, a, at)
+	if err != nil {
+		return nil, err
+	}
+	if as.AnnualRate.Equal(FromPolicy) {
+		as.AnnualRate = rate
+	}
+	q := &plan.Question{At: at, Region: region, Position: view.Position().String(), Folds: Method, Assumptions: as}
+	if q.Held, err = planHeld(view, a, at, region); err != nil {
+		return nil, err
+	}
+	series, err := Demand(view, at-planLookback, at, DemandFilter{Region: region, KnownBy: 0})
+	if err != nil {
+		return nil, err
+	}
+	quotas, err := OnDemandQuotas(view, a, at)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := PackingNodes(view, a, at, NodeFilter{Region: region})
+	if err != nil {
+		return nil, err
+	}
+	loads := map[string][]packing.Workload{}
+	fleets := map[string][]packing.Node{}
+	for _, n := range nodes {
+		fleets[n.Region] = append(fleets[n.Region], n)
+	}
+	for _, r := range slices.Sorted(maps.Keys(fleets)) {
+		if loads[r], _, err = Workloads(view, a, at, WorkloadFilter{Region: r}); err != nil {
+			return nil, err
+		}
+		if len(loads[r]) > 0 {
+			q.Packings = append(q.Packings, plan.Packing{Region: r, Nodes: fleets[r], Workloads: loads[r]})
+		}
+	}
+	pools := map[poolKey][]PoolDemand{}
+	for _, s := range series {
+		k := poolKey{s.Region, s.Model, s.Unit}
+		pools[k] = append(pools[k], s)
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(pools), poolKey.compare) {
+		p, err := k.pool(view, at, pools[k], quotas, shares)
+		if err != nil {
+			return nil, fmt.Errorf("pool %s %s: %w", k.region, k.kind, err)
+		}
+		p.NodeGPUs = usualSize(fleets[k.region], k.kind)
+		for _, w := range loads[k.region] {
+			if w.GPUMilli > 0 && (len(w.Models) == 0 || slices.Contains(w.Models, k.kind)) {
+				p.Mix = append(p.Mix, w)
+			}
+		}
+		q.Pools = append(q.Pools, *p)
+	}
+	return q, nil
+}
+
+// poolKey names a pool.
+type poolKey struct{ region, kind, unit string }
+
+func (k poolKey) compare(l poolKey) int {
+	return cmp.Or(cmp.Compare(k.region, l.region), cmp.Compare(k.kind, l.kind), cmp.Compare(k.unit, l.unit))
+}
+
+func (k poolKey) pool(view View, at domain.Instant, series []PoolDemand, quotas []OnDemandQuotaEntry, shares []spotShare) (*plan.Pool, error) {
+	p := &plan.Pool{Region: k.region, Kind: k.kind, Unit: k.unit}
+	filter := OfferFilter{Region: k.region, GPUModel: k.kind}
+	if k.unit == "vm" {
+		filter.GPUModel, filter.SKU = "", k.kind
+		p.Note = "the demand counts machines, which are taken for " + k.kind
+	}
+	model := k.kind
+	if k.region != "" {
+		offers, err := Offers(view, at, filter)
+		if err != nil {
+			return nil, err
+		}
+		for i := range offers {
+			o := offers[i].OfferQuoted
+			o.GPUModel = offers[i].Model
+			if k.unit == "vm" && i == 0 {
+				model = o.GPUModel
+			}
+			p.Offers = append(p.Offers, o)
+		}
+	}
+	limits := map[string]uint64{}
+	for i := range quotas {
+		if q := &quotas[i]; q.Market.Region == k.region && (q.Model == "" || q.Model == model) {
+			limits[q.Market.Provider] += q.LimitGPUs
+		}
+	}
+	for _, provider := range slices.Sorted(maps.Keys(limits)) {
+		p.Quotas = append(p.Quotas, plan.Quota{Provider: provider, GPUs: limits[provider]})
+	}
+	wanted, onSpot := decimal.Zero, decimal.Zero
+	for i := range series {
+		s := &series[i]
+		out := plan.Series{Source: s.Cluster + "/" + s.Pool, From: s.From, Milli: make([]int64, s.Hours())}
+		total := uint64(0)
+		for h := range out.Milli {
+			out.Milli[h] = -1
+			if s.ObservedMs[h] > 0 {
+				milli := s.Running[h] + s.Pending[h]
+				out.Milli[h] = clampInt64(milli)
+				total += milli
+			}
+		}
+		p.Series = append(p.Series, out)
+		d := decimal.NewFromUint64(total)
+		wanted, onSpot = wanted.Add(d), onSpot.Add(d.Mul(shareOf(shares, s.Workspace)))
+	}
+	if wanted.IsPositive() {
+		p.SpotShare = onSpot.DivRound(wanted, 12)
+	}
+	return p, nil
+}
+
+// usualSize returns how many GPUs most nodes of a model have, the more of equals.
+func usualSize(nodes []packing.Node, model string) int {
+	counts := map[int]int{}
+	for i := range nodes {
+		if nodes[i].Model == model {
+			counts[nodes[i].GPUs] += nodes[i].Count
+		}
+	}
+	best := 0
+	for size, n := range counts {
+		if best == 0 || n > counts[best] || n == counts[best] && size > best {
+			best = size
+		}
+	}
+	return best
+}
+
+// spotShare is a policy: at most Share of a workspace's demand runs on spot.
+type spotShare struct {
+	workspace string // "" for every
+	share     domain.Decimal
+}
+
+// shareOf returns the least share that a policy allows a workspace, 0 where none
+// allows any: spot is for what may be interrupted, and nobody said that.
+func shareOf(shares []spotShare, workspace string) domain.Decimal {
+	least, ok := decimal.Zero, false
+	for _, s := range shares {
+		if (s.workspace == "" || s.workspace == workspace) && (!ok || s.share.LessThan(least)) {
+			least, ok = s.share, true
+		}
+	}
+	return least
+}
+
+// planPolicies returns the policies about spot that can be applied to the demand
+// of workspaces, and the cost of capital. A policy about classes, deployments,
+// clusters or tiers says nothing about demand that does not name them.
+func planPolicies(view View, a *Authority, at domain.Instant) (shares []spotShare, rate domain.Decimal, err error) {
+	rate = defaultRate
+	var order domain.Order
+	err = view.Scan(Query{Table: TablePolicies}, func(k Key, row Row) error {
+		v := a.At(k, row.(*History), at)
+		if v == nil {
+			return nil
+		}
+		p := v.Event.(*domain.PolicySet)
+		if p.EffectiveTo != 0 && at >= p.EffectiveTo || !p.Share.Valid {
+			return nil
+		}
+		switch p.Kind {
+		case domain.PolicyCostOfCapital:
+			if k.Scope == a.Root() && v.Order.After(order) {
+				rate, order = p.Share.Decimal, v.Order
+			}
+		case domain.PolicySpotShare:
+			s := p.Selector
+			s.Workspace = ""
+			if s != (domain.Selector{}) {
+				return nil
+			}
+			who := p.Selector.Workspace
+			if k.Scope != a.Root() {
+				if who != "" && who != k.Scope {
+					return nil
+				}
+				who = k.Scope
+			}
+			shares = append(shares, spotShare{who, p.Share.Decimal})
+		}
+		return nil
+	})
+	return shares, rate, err
+}
+
+// planHeld returns the terms of commitments that are not over.
+func planHeld(view View, a *Authority, at domain.Instant, region string) ([]plan.Held, error) {
+	entries, err := CommitmentsHeld(view, a, at)
+	if err != nil {
+		return nil, err
+	}
+	var out []plan.Held
+	for i := range entries {
+		e := &entries[i]
+		if region != "" && e.Market.Region != region {
+			continue
+		}
+		for _, t := range e.Terms {
+			out = append(out, plan.Held{
+				Commitment: e.Commitment, Provider: e.Market.Provider, Region: e.Market.Region, Kind: e.Kind, SKU: e.SKU, GPUModel: e.Model,
+				GPUs: int(e.GPUsPerUnit), Units: int(t.Units), Term: t.Term, NoticeBy: t.NoticeBy, Hourly: t.Hourly, Guaranteed: e.GuaranteesCapacity,
+			})
+		}
+	}
+	return out, nil
+}
