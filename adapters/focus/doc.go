@@ -61,10 +61,10 @@
 // the first 16 bytes, in hexadecimal, of the SHA-256 over its columns that are
 // not null in the order of their names, each as name, '=', value, ' ', length of
 // the value in bytes, '\n', with numbers written plainly without needless zeros
-// and times in UTC. So a row that is in two exports is one line of the ledger, unless a
-// column says when it was exported.
-// Rows of one file that are equal are different charges: the second gets "-2"
-// behind its id, and a warning names both, for only the invoice can tell.
+// and times in UTC. So a row that is in two exports is one line of the ledger,
+// unless a column says when it was exported. Rows of one file that are equal are
+// different charges: the second gets "-2" behind its id, and a warning names
+// both, for only the invoice can tell.
 //
 // A supplier who rewrites a month that is not closed changes rows, and a changed
 // row without x_LineId is another line beside the old one. Import such a month
