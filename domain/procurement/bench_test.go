@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"sort"
 	"testing"
+	"time"
+
+	"pgregory.net/rapid"
 
 	"quartermaster/domain"
 	"quartermaster/domain/procurement"
@@ -91,10 +95,72 @@ func BenchmarkSolve(b *testing.B) {
 			for b.Loop() {
 				s = solve(b, pool(steps(hours)))
 			}
-			gap, _ := new(big.Rat).SetFrac(s.Gap(), s.Cost).Float64()
-			b.ReportMetric(100*gap, "gap-%")
+			b.ReportMetric(100*ratio(s.Gap(), s.Cost), "gap-%")
+			b.ReportMetric(ratio(constant(b, pool(steps(hours))), s.Cost), "constant/cost")
 			b.ReportMetric(float64(s.Work.Pushes), "pushes")
 			b.ReportMetric(float64(s.Work.Pivots), "pivots")
 		})
 	}
+}
+
+func ratio(a, b *big.Int) float64 {
+	q, _ := new(big.Rat).SetFrac(a, b).Float64()
+	return q
+}
+
+// constant is what the usual rule costs: of one offer, the best number of units,
+// bought as soon as it can be and again whenever it ends.
+func constant(t rapid.TB, p *procurement.Pool) *big.Int {
+	var best *big.Int
+	for i, o := range p.Offers {
+		cost := func(units int) *big.Int {
+			var purchases []procurement.Purchase
+			for m := o.Starts[0].Epoch; m < len(p.Epochs) && units > 0; m += o.Term {
+				purchases = append(purchases, procurement.Purchase{Offer: i, Epoch: m, Units: units})
+			}
+			ev, err := procurement.Evaluate(p, purchases)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if best == nil || ev.Cost.Cmp(best) < 0 {
+				best = ev.Cost
+			}
+			return ev.Cost
+		}
+		// The cost is convex in the units.
+		cost(sort.Search(4000, func(units int) bool { return cost(units+1).Cmp(cost(units)) >= 0 }))
+	}
+	return best
+}
+
+// BenchmarkBeside solves the same pool by a flow and by a general linear solver,
+// process and file included, and compares what they find. Demand is rounded up
+// to lots of 20 units, for the linear solver's sake.
+func BenchmarkBeside(b *testing.B) {
+	hours, pool := realistic(1, 36, false)
+	for _, h := range hours {
+		for i := range h {
+			h[i] = (h[i] + 19) / 20 * 20
+		}
+	}
+	p := pool(steps(hours))
+	s := solve(b, p)
+	var ours time.Duration
+	b.Run("flow", func(b *testing.B) {
+		for b.Loop() {
+			s = solve(b, p)
+		}
+		ours = b.Elapsed() / time.Duration(b.N)
+	})
+	b.Run("glpsol", func(b *testing.B) {
+		var cost float64
+		for b.Loop() {
+			cost = glpsol(b, []*procurement.Pool{p})[0]
+		}
+		b.ReportMetric(float64(b.Elapsed()/time.Duration(b.N))/float64(max(ours, 1)), "times-flow")
+		exact, _ := s.Cost.Float64()
+		if d := cost*million/exact - 1; d > 1e-9 || d < -1e-9 {
+			b.Errorf("a flow costs %d, the linear program %.9f millions: apart by %g", s.Cost, cost, d)
+		}
+	})
 }
