@@ -454,3 +454,20 @@ func TestModelsKeepTheirSeries(t *testing.T) {
 		t.Errorf("two names for one model: %v", err)
 	}
 }
+
+// A source's name fits into an event, however many options there are, and still
+// tells one set of them from another.
+func TestSourceNamesFit(t *testing.T) {
+	opts := importer.Options{Cluster: "lab", Zone: "UTC", GPUModel: "V100 32GB", Workspaces: map[string]string{}}
+	for i := range 40 {
+		opts.Workspaces[strings.Repeat("v", i+1)] = "w"
+	}
+	long := importer.SourceName(importer.Usage, [32]byte{1}, opts)
+	if len(long) > 256 {
+		t.Errorf("%d bytes", len(long))
+	}
+	opts.Workspaces["v"] = "other"
+	if other := importer.SourceName(importer.Usage, [32]byte{1}, opts); other == long {
+		t.Error("other options, the same name")
+	}
+}

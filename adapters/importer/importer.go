@@ -2,6 +2,7 @@ package importer
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -134,7 +135,8 @@ type Summary struct {
 
 // SourceName returns the name under which a file is a source of events: its
 // SHA-256, the kind with the version of its mapping, and the options that
-// change its events, sorted. Options that Run would refuse give a name too.
+// change its events, sorted, or their SHA-256 where they would not fit. Options
+// that Run would refuse give a name too.
 func SourceName(kind Kind, sum [32]byte, o Options) string {
 	o = o.withDefaults()
 	q := url.Values{}
@@ -190,7 +192,11 @@ func SourceName(kind Kind, sum [32]byte, o Options) string {
 	}
 	name := "sha256:" + hex.EncodeToString(sum[:]) + "/" + string(kind) + "." + version(kind)
 	if len(q) > 0 {
-		name += "?" + q.Encode()
+		options := q.Encode()
+		if len(name)+1+len(options) > maxName {
+			options = fmt.Sprintf("options=%x", sha256.Sum256([]byte(options)))
+		}
+		name += "?" + options
 	}
 	return name
 }
