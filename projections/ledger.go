@@ -2,6 +2,7 @@ package projections
 
 import (
 	"fmt"
+	"slices"
 
 	"quartermaster/domain"
 )
@@ -87,4 +88,23 @@ func findLine(view View, issuer, account, id string) (*LedgerLine, error) {
 		return nil, fmt.Errorf("read billing lines: %w", err)
 	}
 	return found, nil
+}
+
+// BillingMonths returns the months that the ledger has lines of, in order.
+func BillingMonths(view View) ([]domain.Interval, error) {
+	var hours []int64
+	err := view.Scan(Query{Table: TableBillingLines}, func(k Key, _ Row) error {
+		if at, known := slices.BinarySearch(hours, k.Hour); !known {
+			hours = slices.Insert(hours, at, k.Hour)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read billing lines: %w", err)
+	}
+	months := make([]domain.Interval, len(hours))
+	for i, h := range hours {
+		months[i] = BillingMonth(domain.Instant(h) * domain.Hour)
+	}
+	return months, nil
 }

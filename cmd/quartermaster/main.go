@@ -113,6 +113,8 @@ signs your decisions.
 		a.fleetCommand(),
 		a.modelsCommand(),
 		a.usageCommand(),
+		a.costsCommand(),
+		a.planCommand(),
 		a.logCommand(),
 		a.quarantineCommand(),
 		a.serveCommand(),

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+	"quartermaster/projections"
+)
+
+func (a *app) costsCommand() *cobra.Command {
+	var (
+		period, workspace string
+		by                []string
+		requireTie        bool
+	)
+	cmd := &cobra.Command{
+		Use:   "costs",
+		Short: "Who carries what of a month's bills, to the cent",
+		Long: `Costs divides a month's bills among those who used what was billed, and shows
+that nothing is lost on the way: the lines add up to the invoices, the parts of
+a line to the line, and what nobody used, what was broken and what nobody saw
+are parts of their own. A line belongs to the month in which its billing period
+begins.
+
+There are two ledgers. Billed ties to the totals of invoices, which are received
+apart from their lines (import both with "quartermaster import focus"). Effective
+spreads commitments over their terms. An invoice that differs from its lines by
+no more than its own rounding is bridged, in sight; one that differs by more is
+shown with its difference, and with --require-tie makes the command fail.
+
+Tables show whole cents: where a workspace's total is shown it is rounded once
+for each invoice, so that statements add up to what is paid; other amounts are
+rounded each by itself. JSON has every digit.
+
+With --workspace, groups, totals and statements are what this workspace carries.
+Invoices, commitments, matches and exceptions stay whole, because a part of a
+bill ties to nothing.
+
+Dimensions for --by: workspace, component, class, cluster, deployment, region,
+invoice, line, day, hour, rung.
+  workspace   who carries it, or platform, platform:reliability (what failed or
+              was maintained), platform:unobserved (what nobody saw) or
+              platform:prepaid (paid now for a term)
+  component   allocated, idle, unprovisioned, failed, maintenance, unobserved,
+              unseen (bought beyond the time in service), unused_commitment,
+              prepaid, unmatched, bridge
+  class       committed, on_demand, spot, owned, shared, credit, tax, rounding
+  rung        how a line found its machines: by_resource, by_pool, by_account,
+              by_commitment, by_following, by_nothing
+
+JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
+  position, period (from, to), workspace, note (what stays whole), methods
+    (folds, attribution), lines, leaves, generated (true when something of it was
+    made by a generator and no supplier sent it);
+  policies (kind, value, policy, workspace, effective_from, operator): the
+    default where policy is missing;
+  by, groups (key with a value per dimension) and totals, each with currency,
+    billed, effective, bought_gpu_ms, allocated_gpu_ms, useful_gpu_ms and
+    effective_per_useful_gpu_hour (null where nothing useful was done);
+  statements (issuer, account, invoice, currency, period where there is no
+    invoice, workspace, billed, amount: billed in whole cents);
+  invoices (issuer, account, invoice, currency, period, status: tied, bridged,
+    differs, no_invoice, no_lines or voided; lines, billed by lines, attributed
+    by leaves, received, difference, difference_minor in whole cents, bridge,
+    generated);
+  commitments (issuer, commitment, currency, purchases, purchased, used_lines,
+    used, unused_lines, unused, sponsored);
+  matches (rung, currency, lines, billed, effective);
+  exceptions (kind, subject, detail, gpu_ms, lines, currency, billed,
+    effective);
+  incomplete (events in quarantine that may concern this answer), missing
+    (events that are known to exist and have not arrived).`,
+		Example: "  quartermaster costs --period 2026-05\n" +
+			"  quartermaster costs --period 2026-05 --by workspace,component --json\n" +
+			"  quartermaster costs --period 2026-05 --workspace research --by deployment,day\n" +
+			"  quartermaster costs --period 2026-05 --require-tie\n" +
+			"  quartermaster costs leaves --period 2026-05 --line LINE\n" +
+			"  quartermaster costs explain LEAF",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q := projections.CostQuery{Workspace: workspace, By: make([]projections.CostDimension, len(by))}
+			var err error
+			if q.Month, err = monthFlag(period); err != nil {
+				return err
+			}
+			for i, d := range by {
+				q.By[i] = projections.CostDimension(d)
+				if !slices.Contains(projections.CostDimensions(), q.By[i]) {
+					return fmt.Errorf("--by %q: no such dimension; there are %v", d, projections.CostDimensions())
+				}
+			}
+			return a.read(cmd.Context(), func(h *home) error {
+				return h.view(cmd.Context(), func(v projections.View) error {
+					r, err := projections.Costs(v, q)
+					if err != nil {
+						return err
+					}
+					if len(r.Groups) == 0 {
+						if err := carries(v, workspace); err != nil {
+							return err
+						}
+					}
+					if a.json {
+						err = a.answerJSON(r)
+					} else {
+						err = a.showCosts(v, r)
+					}
+					if n := r.Untied(); err == nil && requireTie && n > 0 {
+						return &failed{fmt.Sprintf("%d invoices do not tie", n)}
+					}
+					return err
+				})
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&period, "period", "", "billing month in UTC, for example 2026-05 (required)")
+	f.StringVar(&workspace, "workspace", "", "only what this workspace carries; invoices stay whole")
+	f.StringSliceVar(&by, "by", []string{"workspace"}, "dimensions to group by, separated by commas")
+	f.BoolVar(&requireTie, "require-tie", false, "fail when an invoice differs from what was attributed by more than its rounding")
+	must(cmd.MarkFlagRequired("period"))
+	cmd.AddCommand(a.costLeavesCommand(), a.costExplainCommand())
+	return cmd
+}
+
+// monthFlag reads a billing month on the command line.
+func monthFlag(s string) (domain.Interval, error) {
+	t, err := time.ParseInLocation("2006-01", s, time.UTC)
+	if err != nil || t.Year() < 1970 || t.Year() > 2261 {
+		return domain.Interval{}, fmt.Errorf("--period %q is not a billing month, for example 2026-05", s)
+	}
+	return projections.BillingMonth(domain.InstantOf(t)), nil
+}
+
+// monthName is what the flag calls a month.
+func monthName(m domain.Interval) string { return m.From.Time().Format("2006-01") }
+
+// carries refuses a workspace that there is not.
+func carries(v projections.View, workspace string) error {
+	if workspace == "" {
+		return nil
+	}
+	names, err := projections.NewNames(v)
+	if err != nil {
+		return err
+	}
+	all := append(names.Workspaces, attribution.Platform, attribution.PlatformPrepaid, attribution.PlatformReliability, attribution.PlatformUnobserved)
+	slices.Sort(all)
+	return among("workspace", workspace, slices.Compact(all))
+}
+
+// noBills says where bills would come from.
+func (a *app) noBills(v projections.View, month domain.Interval) error {
+	months, err := projections.BillingMonths(v)
+	if err != nil {
+		return err
+	}
+	if len(months) == 0 {
+		fmt.Fprintf(a.out, "no bills in %s, and none at all yet: import them with \"quartermaster import focus FILE\"\n", monthName(month))
+		return nil
+	}
+	names := make([]string, len(months))
+	for i, m := range months {
+		names[i] = monthName(m)
+	}
+	fmt.Fprintf(a.out, "no bills in %s; there are some in %s\n", monthName(month), strings.Join(names, ", "))
+	return nil
+}

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+	"quartermaster/projections"
+)
+
+// cents shows an amount in whole minor units of its currency, rounded half away
+// from zero, in groups of three.
+func cents(amount attribution.Amount, currency string) string {
+	s := amount.Decimal().StringFixed(int32(domain.MinorUnits(currency)))
+	sign := ""
+	if rest, negative := strings.CutPrefix(s, "-"); negative {
+		if s = rest; strings.Trim(s, "0.") != "" {
+			sign = "-"
+		}
+	}
+	whole, fraction, point := strings.Cut(s, ".")
+	var b strings.Builder
+	b.WriteString(sign)
+	for i := range len(whole) {
+		if i > 0 && (len(whole)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte(whole[i])
+	}
+	if point {
+		b.WriteString("." + fraction)
+	}
+	return b.String()
+}
+
+// amountText is cents with the currency behind.
+func amountText(amount attribution.Amount, currency string) string {
+	return cents(amount, currency) + " " + currency
+}
+
+// alignRight aligns the columns from a number on, counted from 1, to the right.
+func alignRight(t table.Writer, first, last int) {
+	columns := []table.ColumnConfig{}
+	for i := first; i <= last; i++ {
+		columns = append(columns, table.ColumnConfig{Number: i, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	}
+	t.SetColumnConfigs(columns)
+}
+
+const generatedNote = "generated: some of these figures were made by a generator, and no supplier sent them"
+
+func (a *app) showCosts(v projections.View, r *projections.CostReport) error {
+	fmt.Fprintf(a.out, "costs of %s", monthName(r.Month))
+	if r.Workspace != "" {
+		fmt.Fprintf(a.out, ", what %s carries", clipped(r.Workspace))
+	}
+	fmt.Fprintln(a.out)
+	if r.Generated {
+		fmt.Fprintln(a.out, generatedNote)
+	}
+	if r.Lines == 0 && len(r.Invoices) == 0 {
+		if err := a.noBills(v, r.Month); err != nil {
+			return err
+		}
+	} else {
+		a.showCostGroups(r)
+		a.showStatements(r)
+		a.showInvoices(r)
+		a.showCommitments(r)
+		a.showMatches(r)
+	}
+	a.showExceptions(costExceptions(r.Exceptions))
+	fmt.Fprintln(a.out)
+	for _, p := range r.Policies {
+		fmt.Fprintln(a.out, policyText(p))
+	}
+	fmt.Fprintf(a.out, "method: %s on %s\nposition: %s\n", r.Methods.Attribution, r.Methods.Folds, r.Position)
+	a.showLacks(r.Completeness)
+	return nil
+}
+
+func policyText(p projections.CostPolicy) string {
+	if p.Policy == "" {
+		return fmt.Sprintf("policy: %s %s, the default", p.Kind, p.Value)
+	}
+	return fmt.Sprintf("policy: %s %s, by %s/%s of %s, decided by %s", p.Kind, p.Value, p.Workspace, p.Policy, p.From, p.Operator)
+}
+
+// paid returns what statements add up to, by workspace ("" for all) and
+// currency: the amounts that were rounded once.
+func paid(r *projections.CostReport) map[[2]string]attribution.Amount {
+	sums := map[[2]string]attribution.Amount{}
+	for _, s := range r.Statements {
+		for _, k := range [][2]string{{s.Workspace, s.Currency}, {"", s.Currency}} {
+			sums[k] = sums[k].Add(s.Amount)
+		}
+	}
+	return sums
+}
+
+func (a *app) showCostGroups(r *projections.CostReport) {
+	header := table.Row{}
+	for _, d := range r.By {
+		header = append(header, string(d))
+	}
+	header = append(header, "currency", "billed", "effective", "bought", "allocated", "useful", "effective per useful GPU-hour")
+	t := a.table(header...)
+	alignRight(t, len(r.By)+2, len(header))
+	sums := paid(r)
+	cells := func(c *projections.Cost, billed attribution.Amount) []any {
+		rate := ""
+		if c.PerUseful != nil {
+			rate = c.PerUseful.StringFixed(4)
+		}
+		return []any{c.Currency, cents(billed, c.Currency), cents(c.Effective, c.Currency), gpuHours(c.Bought), gpuHours(c.Allocated), gpuHours(c.Useful), rate}
+	}
+	byWorkspace := len(r.By) == 1 && r.By[0] == projections.CostByWorkspace
+	groups := r.Groups
+	if len(r.By) == 0 {
+		groups = nil // the totals say it
+	}
+	for i := range groups {
+		g := &groups[i]
+		row := table.Row{}
+		for _, d := range r.By {
+			name := g.Key[d]
+			if name == "" {
+				name = "(none)"
+				if d == projections.CostByDay || d == projections.CostByHour {
+					name = "(whole period)"
+				}
+			}
+			row = append(row, clipped(name))
+		}
+		billed := g.Billed
+		if byWorkspace {
+			billed = sums[[2]string{g.Key[projections.CostByWorkspace], g.Currency}]
+		}
+		t.AppendRow(append(row, cells(&g.Cost, billed)...))
+	}
+	if len(r.By) > 0 {
+		t.AppendSeparator()
+	}
+	for i := range r.Totals {
+		c := &r.Totals[i]
+		row := table.Row{}
+		for j := range r.By {
+			row = append(row, map[bool]string{true: "total"}[j == 0])
+		}
+		t.AppendRow(append(row, cells(c, sums[[2]string{"", c.Currency}])...))
+	}
+	fmt.Fprintln(a.out, "\nGPU time in hours")
+	t.Render()
+	if !byWorkspace && len(r.By) > 0 {
+		fmt.Fprintln(a.out, "billed and effective of a row are rounded by themselves; see --json for every digit")
+	}
+}
+
+// shownRows is how many statements and invoices a table lists; JSON has all.
+const shownRows = 40
+
+func (a *app) more(n int) {
+	if n > shownRows {
+		fmt.Fprintf(a.out, "and %s more; see --json\n", comma(n-shownRows))
+	}
+}
+
+func (a *app) showStatements(r *projections.CostReport) {
+	if len(r.Statements) == 0 {
+		return
+	}
+	fmt.Fprintln(a.out, "\nstatements, rounded once so that they add up to the invoice")
+	t := a.table("workspace", "issuer", "account", "invoice", "amount")
+	alignRight(t, 5, 5)
+	for i, s := range r.Statements {
+		if i < shownRows {
+			t.AppendRow(table.Row{clipped(s.Workspace), clipped(s.Issuer), clipped(s.Account), invoiceText(s.Invoice), amountText(s.Amount, s.Currency)})
+		}
+	}
+	t.Render()
+	a.more(len(r.Statements))
+}
+
+func invoiceText(id string) string {
+	if id == "" {
+		return "(none yet)"
+	}
+	return clipped(id)
+}
+
+func (a *app) showInvoices(r *projections.CostReport) {
+	fmt.Fprintln(a.out, "\ninvoices")
+	t := a.table("issuer", "account", "invoice", "lines", "attributed", "rounding", "received", "difference", "status")
+	alignRight(t, 4, 8)
+	for i, x := range r.Invoices {
+		if i >= shownRows {
+			break
+		}
+		received, difference := "", ""
+		if x.Status != attribution.NoInvoice {
+			received = amountText(x.Received, x.Currency)
+			difference = cents(x.Difference.Sub(x.Bridge), x.Currency)
+		}
+		t.AppendRow(table.Row{
+			clipped(x.Issuer), clipped(x.Account), invoiceText(x.Invoice), comma(x.Lines),
+			cents(x.Attributed.Add(x.Bridge), x.Currency) + " " + x.Currency, x.Bridge, received, difference, statusText(&x),
+		})
+	}
+	t.Render()
+	a.more(len(r.Invoices))
+}
+
+func statusText(t *attribution.Tie) string {
+	status := strings.ReplaceAll(string(t.Status), "_", " ")
+	if t.Generated {
+		status += ", generated"
+	}
+	return status
+}
+
+func (a *app) showCommitments(r *projections.CostReport) {
+	if len(r.Commitments) == 0 {
+		return
+	}
+	fmt.Fprintln(a.out, "\ncommitments")
+	t := a.table("issuer", "commitment", "purchased", "used", "unused", "sponsors")
+	alignRight(t, 3, 5)
+	for _, c := range r.Commitments {
+		sponsors := "declared"
+		if !c.Sponsored {
+			sponsors = "none: the platform"
+		}
+		t.AppendRow(table.Row{clipped(c.Issuer), clipped(c.Commitment), amountText(c.Purchased, c.Currency), amountText(c.Used, c.Currency), amountText(c.Unused, c.Currency), sponsors})
+	}
+	t.Render()
+}
+
+func (a *app) showMatches(r *projections.CostReport) {
+	if len(r.Matches) == 0 {
+		return
+	}
+	fmt.Fprintln(a.out, "\nhow lines found what they are for")
+	t := a.table("rung", "lines", "billed", "effective")
+	alignRight(t, 2, 4)
+	for _, m := range r.Matches {
+		t.AppendRow(table.Row{m.Rung.String(), comma(m.Lines), amountText(m.Billed, m.Currency), amountText(m.Effective, m.Currency)})
+	}
+	t.Render()
+}
+
+// costExceptions puts what is in question into words.
+func costExceptions(all []attribution.Exception) []projections.Exception {
+	out := make([]projections.Exception, len(all))
+	for i, e := range all {
+		detail := e.Detail
+		if e.Currency != "" {
+			detail += "; " + amountText(e.Billed, e.Currency)
+			if e.Lines > 1 {
+				detail += fmt.Sprintf(" in %s lines", comma(e.Lines))
+			}
+		}
+		if e.GPUMs > 0 {
+			detail += "; " + gpuHours(e.GPUMs) + " GPU-hours"
+		}
+		out[i] = projections.Exception{Kind: string(e.Kind), Subject: e.Subject, Detail: detail}
+	}
+	return out
+}
