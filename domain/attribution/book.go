@@ -68,12 +68,6 @@ func (b *book) name(s string) name {
 	return n
 }
 
-// lookup returns the name of a text that lines mentioned.
-func (b *book) lookup(s string) (name, bool) {
-	n, ok := b.ids[s]
-	return n, ok
-}
-
 // readBook reads all lines, once each. Of lines with one id that differ, the
 // first by content counts and the others are exceptions.
 func readBook(lines func(func(*Line) error) error, ex *exceptions) (*book, error) {

@@ -66,7 +66,7 @@ func (r *run) use(hour domain.Instant, d *desc, uses []use, seen bool) {
 	for _, id := range d.matches {
 		x := &r.matches[id]
 		r.open(x)
-		covered := x.grid.add(held, uses, r.keys)
+		covered := x.grid.add(held, uses)
 		if x.buys {
 			bought = max(bought, covered)
 		}

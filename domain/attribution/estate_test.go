@@ -116,7 +116,7 @@ func drawEstate(t *rapid.T, d drawing) *estate {
 	pick := func(name string, of ...string) string { return rapid.SampledFrom(of).Draw(t, name) }
 	workspace := func(name string) string { return pick(name, "ada", "bob", "cyd") }
 
-	for i := range rapid.IntRange(0, 4).Draw(t, "machines") {
+	for i := range rapid.IntRange(0, 3).Draw(t, "machines") {
 		n := attribution.Node{
 			Cluster: pick("cluster", "c1", "c2"), Node: fmt.Sprintf("n%d", i), Account: pick("node account", "x", "x", "y", ""),
 			Region: "r", SKU: pick("node SKU", "big", "big", "small"), Resource: pick("node resource", "", fmt.Sprintf("i-%d", i), fmt.Sprintf("i-%d", i)),
@@ -152,7 +152,10 @@ func drawEstate(t *rapid.T, d drawing) *estate {
 							attribution.Allocated, attribution.Allocated, attribution.Allocated, attribution.Idle,
 							attribution.Unprovisioned, attribution.Failed, attribution.Maintenance, attribution.Unobserved,
 						}).Draw(t, "component"),
-						GPUMs: min(left, int64(rapid.SampledFrom([]int{1, 977, 600_000, int(hour), int(hour), 8 * int(hour)}).Draw(t, "GPU time"))),
+						GPUMs: min(left, rapid.SampledFrom([]int64{1, 977, 600_000, hour, hour, 8 * hour}).Draw(t, "GPU time")),
+					}
+					if len(nh.Parts) == 3 {
+						p.GPUMs = left
 					}
 					left -= p.GPUMs
 					if p.Component == attribution.Allocated {
@@ -185,7 +188,7 @@ func drawEstate(t *rapid.T, d drawing) *estate {
 		attribution.OnDemand, attribution.OnDemand, attribution.Committed, attribution.Committed, attribution.Spot, attribution.Owned,
 		attribution.Shared, attribution.Credit, attribution.Tax, attribution.Rounding,
 	}
-	for i := range rapid.IntRange(0, 8).Draw(t, "lines") {
+	for i := range rapid.IntRange(0, 6).Draw(t, "lines") {
 		l := attribution.Line{
 			Issuer: "S", Account: pick("account", "x", "x", "y"), ID: fmt.Sprintf("l%d", i),
 			Invoice: pick("invoice", "", "v1", "v1", "v2"), Detail: pick("detail", "", "d1"),

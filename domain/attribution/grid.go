@@ -1,6 +1,7 @@
 package attribution
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 
@@ -57,7 +58,7 @@ func (g *grid) find(t domain.Instant) int {
 // add enters what was used within an interval. Where slots cut it, each gets
 // its part by length, rounded cumulatively. It reports how much of the
 // interval's length the slots cover.
-func (g *grid) add(held domain.Interval, uses []use, k *keys) (covered domain.Instant) {
+func (g *grid) add(held domain.Interval, uses []use) (covered domain.Instant) {
 	for i := g.find(held.From); i < len(g.slots) && g.slots[i].from < held.To; i++ {
 		s := &g.slots[i]
 		from, to := max(s.from, held.From), min(s.to, held.To)
@@ -76,9 +77,9 @@ func (g *grid) add(held domain.Interval, uses []use, k *keys) (covered domain.In
 			}
 		}
 		if len(s.uses) > max(64, s.full) {
-			s.settle(k)
+			// The numbers of keys compare faster than their texts.
+			s.uses = addUp(s.uses, func(a, b uint32) int { return cmp.Compare(a, b) })
 			s.full = 2 * len(s.uses)
-			s.settled = false
 		}
 	}
 	return covered
@@ -102,8 +103,11 @@ func (s *slot) settle(k *keys) {
 	}
 }
 
-func settle(uses []use, k *keys) []use {
-	slices.SortFunc(uses, func(a, b use) int { return k.compare(a.key, b.key) })
+func settle(uses []use, k *keys) []use { return addUp(uses, k.compare) }
+
+// addUp sorts uses and makes one of those of one key, in place.
+func addUp(uses []use, compare func(a, b uint32) int) []use {
+	slices.SortFunc(uses, func(a, b use) int { return compare(a.key, b.key) })
 	out := uses[:0]
 	for _, u := range uses {
 		if n := len(out); n > 0 && out[n-1].key == u.key {

@@ -2,6 +2,7 @@ package attribution
 
 import (
 	"cmp"
+	"encoding/binary"
 	"slices"
 
 	"quartermaster/domain"
@@ -43,6 +44,7 @@ type matcher struct {
 
 	matches []match
 	ids     map[matchKey]int32
+	sets    map[string]int32
 	named   []bool // descriptions that a line which buys machines names
 	served  map[servedKey]bool
 }
@@ -63,7 +65,7 @@ func (c Class) follows() bool { return c == Tax || c == Credit || c == Rounding 
 func (m *matcher) run() {
 	b := m.book
 	m.named = make([]bool, len(m.fleet.descs))
-	m.ids = map[matchKey]int32{}
+	m.ids, m.sets = map[matchKey]int32{}, map[string]int32{}
 	m.served = map[servedKey]bool{}
 	for i := range b.records {
 		r := &b.records[i]
@@ -147,13 +149,13 @@ func (m *matcher) find(r *record) (int32, bool) {
 
 func (m *matcher) resource(r *record) (int32, bool) {
 	account, resource := m.book.texts[r.account], m.book.texts[r.resource]
-	return m.served1(matchKey{rung: ByResource, account: r.account, what: resource}, r.charge, func() []int32 {
+	return m.serving(matchKey{rung: ByResource, account: r.account, what: resource}, r.charge, func() []int32 {
 		return m.withGPUs(m.fleet.named(account, resource))
 	})
 }
 
 func (m *matcher) account(r *record) (int32, bool) {
-	return m.served1(matchKey{rung: ByAccount, account: r.account}, r.charge, func() []int32 {
+	return m.serving(matchKey{rung: ByAccount, account: r.account}, r.charge, func() []int32 {
 		return m.fleet.byAccount[m.book.texts[r.account]]
 	})
 }
@@ -178,7 +180,7 @@ func (m *matcher) pool(r *record) (int32, bool) {
 		if declared {
 			k.billing = models[r.class][0]
 		}
-		id, ok := m.served1(k, r.charge, func() []int32 {
+		id, ok := m.serving(k, r.charge, func() []int32 {
 			return m.inPool(r.account, k.what, k.region, func(i int32) bool {
 				return !m.named[i] && (!declared || slices.Contains(models[r.class], m.fleet.descs[i].Billing))
 			})
@@ -204,7 +206,7 @@ func (m *matcher) wholePool(r *record) (int32, bool) {
 	if sku == "" {
 		return 0, false
 	}
-	return m.served1(matchKey{rung: ByPool, account: r.account, what: sku, region: region, all: true}, r.charge, func() []int32 {
+	return m.serving(matchKey{rung: ByPool, account: r.account, what: sku, region: region, all: true}, r.charge, func() []int32 {
 		return m.inPool(r.account, sku, region, func(i int32) bool { return m.fleet.descs[i].Billing != domain.BillingOwned })
 	})
 }
@@ -224,19 +226,14 @@ func (m *matcher) withGPUs(descs []int32) []int32 {
 	return slices.DeleteFunc(descs, func(i int32) bool { return m.fleet.descs[i].GPUs == 0 })
 }
 
-// served1 returns the match of a key, made when first asked for, if one of its
+// serving returns the match of a key, made when first asked for, if one of its
 // machines was in service during the period.
-func (m *matcher) served1(k matchKey, period domain.Interval, descs func() []int32) (int32, bool) {
+func (m *matcher) serving(k matchKey, period domain.Interval, descs func() []int32) (int32, bool) {
 	id, ok := m.ids[k]
 	if !ok {
 		id = -1
 		if d := descs(); len(d) > 0 {
-			id = int32(len(m.matches))
-			x := match{rung: k.rung, descs: d, whole: k.rung == ByAccount, sponsorsFirst: k.all && m.rule == SponsorsFirst}
-			for _, i := range d {
-				x.last = max(x.last, m.fleet.descs[i].machine)
-			}
-			m.matches = append(m.matches, x)
+			id = m.add(match{rung: k.rung, descs: d, whole: k.rung == ByAccount, sponsorsFirst: k.all && m.rule == SponsorsFirst})
 		}
 		m.ids[k] = id
 	}
@@ -250,6 +247,27 @@ func (m *matcher) served1(k matchKey, period domain.Interval, descs func() []int
 		m.served[at] = served
 	}
 	return id, served
+}
+
+// add returns the match of a set of machines, whatever words led to it: lines
+// for the same machines are divided alike.
+func (m *matcher) add(x match) int32 {
+	set := make([]byte, 0, 4*len(x.descs)+2)
+	set = append(set, byte(x.rung), 0)
+	if x.sponsorsFirst {
+		set[1] = 1
+	}
+	for _, i := range x.descs {
+		x.last = max(x.last, m.fleet.descs[i].machine)
+		set = binary.BigEndian.AppendUint32(set, uint32(i))
+	}
+	id, ok := m.sets[string(set)]
+	if !ok {
+		id = int32(len(m.matches))
+		m.sets[string(set)] = id
+		m.matches = append(m.matches, x)
+	}
+	return id
 }
 
 // spans returns the merged charge periods of the lines that are divided by use.

@@ -3,7 +3,9 @@ package attribution_test
 import (
 	"flag"
 	"math/big"
+	"math/rand/v2"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"testing"
@@ -14,26 +16,22 @@ import (
 	"quartermaster/domain/attribution"
 )
 
-// check runs a property on 10,000 estates, or on as many as -rapid.checks says.
-func check(t *testing.T, property func(*rapid.T)) {
+// cases sets how many cases a property is tried on, unless -rapid.checks or a
+// long campaign (QM_LONG) says otherwise.
+func cases(t *testing.T, n int) {
 	t.Helper()
-	cases := 10_000
-	if testing.Short() {
-		cases = 500
-	}
-	if os.Getenv("QM_LONG") != "" {
-		cases = 100_000
-	}
 	f := flag.Lookup("rapid.checks")
-	if f.Value.String() != f.DefValue {
-		rapid.Check(t, property)
+	before := f.Value.String()
+	if before != f.DefValue {
 		return
 	}
-	if err := f.Value.Set(strconv.Itoa(cases)); err != nil {
+	if os.Getenv("QM_LONG") != "" {
+		n *= 20
+	}
+	if err := f.Value.Set(strconv.Itoa(n)); err != nil {
 		t.Fatal(err)
 	}
-	defer f.Value.Set(f.DefValue)
-	rapid.Check(t, property)
+	t.Cleanup(func() { f.Value.Set(before) })
 }
 
 func must(t *rapid.T, e *estate) ([]leaf, *attribution.Result) {
@@ -73,48 +71,63 @@ func compare(a, b string) int {
 	return 0
 }
 
-// TestEverythingFoots holds a division to what it promises of sums.
-func TestEverythingFoots(t *testing.T) {
-	check(t, func(t *rapid.T) {
-		e := drawEstate(t, drawing{})
-		leaves, res := must(t, e)
-		byLine := map[string]costs{}
-		byTie := map[[4]string]attribution.Amount{}
-		totals := map[string]costs{}
-		for i := range leaves {
-			l := &leaves[i]
-			id := l.line.Account + " " + l.line.ID
-			byLine[id] = byLine[id].add(l.Billed, l.Effective)
-			totals[l.line.Currency] = totals[l.line.Currency].add(l.Billed, l.Effective)
-			k := [4]string{l.line.Account, l.line.Invoice, l.line.Currency, l.Workspace}
-			byTie[k] = byTie[k].Add(l.Billed)
-			if i > 0 && leaves[i-1].line == l.line && !less(&leaves[i-1], l) {
-				t.Fatalf("leaf %s comes after %s", ref(l), ref(&leaves[i-1]))
-			}
-			checkLeaf(t, l)
+// TestPromises holds divisions of drawn estates to what the package promises.
+// All of it is asked of one estate, because drawing one takes as long. It runs
+// in two halves, side by side.
+func TestPromises(t *testing.T) {
+	cases(t, 5_000)
+	for _, half := range []string{"half", "other half"} {
+		t.Run(half, func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) {
+				e := drawEstate(t, drawing{})
+				leaves, res := must(t, e)
+				everythingFoots(t, e, leaves, res)
+				orderAndRepetition(t, e, leaves, res)
+				negationMirrors(t, e, leaves, res)
+				reversalCancels(t, e)
+			})
+		})
+	}
+}
+
+func everythingFoots(t *rapid.T, e *estate, leaves []leaf, res *attribution.Result) {
+	byLine := map[string]costs{}
+	byTie := map[[4]string]attribution.Amount{}
+	totals := map[string]costs{}
+	for i := range leaves {
+		l := &leaves[i]
+		id := l.line.Account + " " + l.line.ID
+		byLine[id] = byLine[id].add(l.Billed, l.Effective)
+		totals[l.line.Currency] = totals[l.line.Currency].add(l.Billed, l.Effective)
+		k := [4]string{l.line.Account, l.line.Invoice, l.line.Currency, l.Workspace}
+		byTie[k] = byTie[k].Add(l.Billed)
+		if i > 0 && leaves[i-1].line == l.line && !less(&leaves[i-1], l) {
+			t.Fatalf("leaf %s comes after %s", ref(l), ref(&leaves[i-1]))
 		}
-		for _, l := range e.lines {
-			if got := byLine[l.Account+" "+l.ID]; got != (costs{l.Billed, l.Effective}) {
-				t.Fatalf("the leaves of %+v add up to %v", l, got)
-			}
+		checkLeaf(t, l)
+	}
+	for _, l := range e.lines {
+		if got := byLine[l.Account+" "+l.ID]; got != (costs{l.Billed, l.Effective}) {
+			t.Fatalf("the leaves of %+v add up to %v", l, got)
 		}
-		if res.Leaves != len(leaves) || res.Lines != len(e.lines) {
-			t.Fatalf("%d leaves of %d lines are counted as %d of %d", len(leaves), len(e.lines), res.Leaves, res.Lines)
+	}
+	if res.Leaves != len(leaves) || res.Lines != len(e.lines) {
+		t.Fatalf("%d leaves of %d lines are counted as %d of %d", len(leaves), len(e.lines), res.Leaves, res.Lines)
+	}
+	for _, sum := range res.Totals {
+		if totals[sum.Currency] != (costs{sum.Billed, sum.Effective}) || sum.LinesBilled.Add(sum.Bridges) != sum.Billed || sum.LinesEffective != sum.Effective {
+			t.Fatalf("the leaves add up to %v, the totals are %+v", totals[sum.Currency], sum)
 		}
-		for _, sum := range res.Totals {
-			if totals[sum.Currency] != (costs{sum.Billed, sum.Effective}) || sum.LinesBilled.Add(sum.Bridges) != sum.Billed || sum.LinesEffective != sum.Effective {
-				t.Fatalf("the leaves add up to %v, the totals are %+v", totals[sum.Currency], sum)
-			}
-		}
-		lines := 0
-		for _, m := range res.Matches {
-			lines += m.Lines
-		}
-		if lines != len(e.lines) {
-			t.Fatalf("%d of %d lines have a rung", lines, len(e.lines))
-		}
-		checkInvoices(t, res, byTie)
-	})
+	}
+	lines := 0
+	for _, m := range res.Matches {
+		lines += m.Lines
+	}
+	if lines != len(e.lines) {
+		t.Fatalf("%d of %d lines have a rung", lines, len(e.lines))
+	}
+	checkInvoices(t, res, byTie)
 }
 
 func ref(l *leaf) string {
@@ -206,45 +219,47 @@ func checkInvoices(t *rapid.T, res *attribution.Result, byWorkspace map[[4]strin
 	}
 }
 
-// TestOrderAndRepetition gives the same facts in another order, lines several
+// orderAndRepetition gives the same facts in another order, lines several
 // times over, and wants the same leaves byte for byte.
-func TestOrderAndRepetition(t *testing.T) {
-	check(t, func(t *rapid.T) {
-		e := drawEstate(t, drawing{})
-		leaves, res := must(t, e)
+func orderAndRepetition(t *rapid.T, e *estate, leaves []leaf, res *attribution.Result) {
 
-		other := *e
-		other.lines = rapid.Permutation(append(slices.Clone(e.lines), e.lines[:len(e.lines)/2]...)).Draw(t, "lines again")
-		other.invoices = rapid.Permutation(append(slices.Clone(e.invoices), e.invoices...)).Draw(t, "invoices again")
-		other.commitments = rapid.Permutation(append(slices.Clone(e.commitments), e.commitments...)).Draw(t, "commitments again")
-		var index []int
-		for i := range e.nodes {
-			index = append(index, i, i)
-		}
-		index = rapid.Permutation(index).Draw(t, "nodes again")
-		other.nodes, other.hours = nil, nil
-		at := map[int][]int{}
-		for i, n := range index {
-			other.nodes = append(other.nodes, e.nodes[n])
-			at[n] = append(at[n], i)
-		}
-		for _, h := range e.hours {
-			h.Node = rapid.SampledFrom(at[h.Node]).Draw(t, "node")
-			h.Parts = rapid.Permutation(h.Parts).Draw(t, "parts")
-			other.hours = append(other.hours, h)
-		}
-		again, res2 := must(t, &other)
-		if !slices.Equal(leaves, again) {
-			t.Fatalf("leaves\n%v\nare otherwise\n%v", leaves, again)
-		}
-		if res2.Repeats != len(e.lines)/2 {
-			t.Fatalf("%d lines of %d were repeats", res2.Repeats, len(e.lines)/2)
-		}
-		res2.Repeats = 0
-		if a, b := text(t, res), text(t, res2); a != b {
-			t.Fatalf("the result\n%s\nis otherwise\n%s", a, b)
-		}
-	})
+	other := *e
+	draws := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0))
+	other.lines = shuffled(draws, append(slices.Clone(e.lines), e.lines[:len(e.lines)/2]...))
+	other.invoices = shuffled(draws, append(slices.Clone(e.invoices), e.invoices...))
+	other.commitments = shuffled(draws, append(slices.Clone(e.commitments), e.commitments...))
+	var index []int
+	for i := range e.nodes {
+		index = append(index, i, i)
+	}
+	index = shuffled(draws, index)
+	other.nodes, other.hours = nil, nil
+	at := map[int][]int{}
+	for i, n := range index {
+		other.nodes = append(other.nodes, e.nodes[n])
+		at[n] = append(at[n], i)
+	}
+	for _, h := range e.hours {
+		h.Node = at[h.Node][draws.IntN(2)]
+		h.Parts = shuffled(draws, slices.Clone(h.Parts))
+		other.hours = append(other.hours, h)
+	}
+	again, res2 := must(t, &other)
+	if !slices.Equal(leaves, again) {
+		t.Fatalf("leaves\n%v\nare otherwise\n%v", leaves, again)
+	}
+	if res2.Repeats != len(e.lines)/2 {
+		t.Fatalf("%d lines of %d were repeats", res2.Repeats, len(e.lines)/2)
+	}
+	res2.Repeats = 0
+	if !reflect.DeepEqual(res, res2) {
+		t.Fatalf("the result\n%s\nis otherwise\n%s", text(t, res), text(t, res2))
+	}
+}
+
+func shuffled[T any](draws *rand.Rand, s []T) []T {
+	draws.Shuffle(len(s), func(i, j int) { s[i], s[j] = s[j], s[i] })
+	return s
 }
 
 // reversed returns a line that takes back another.
@@ -254,71 +269,64 @@ func reversed(l attribution.Line) attribution.Line {
 	return l
 }
 
-// TestNegationMirrors takes back a whole bill: every leaf is the opposite.
-func TestNegationMirrors(t *testing.T) {
-	check(t, func(t *rapid.T) {
-		e := drawEstate(t, drawing{})
-		leaves, res := must(t, e)
-		other := *e
-		other.lines, other.invoices = nil, nil
-		for _, l := range e.lines {
-			other.lines = append(other.lines, reversed(l))
-		}
-		for _, v := range e.invoices {
-			v.Total = v.Total.Neg()
-			other.invoices = append(other.invoices, v)
-		}
-		mirrored, res2 := must(t, &other)
-		for i := range mirrored {
-			l := &mirrored[i]
-			l.Billed, l.Effective, l.line = l.Billed.Neg(), l.Effective.Neg(), reversed(l.line)
-			l.BoughtMs, l.AllocatedMs, l.UsefulMs = -l.BoughtMs, -l.AllocatedMs, -l.UsefulMs
-		}
-		if !slices.Equal(leaves, mirrored) {
-			t.Fatalf("leaves\n%v\nare mirrored\n%v", leaves, mirrored)
-		}
-		for i := range res2.Statements {
-			s := &res2.Statements[i]
-			s.Billed, s.Amount = s.Billed.Neg(), s.Amount.Neg()
-		}
-		if !slices.Equal(res.Statements, res2.Statements) {
-			t.Fatalf("statements\n%v\nare mirrored\n%v", res.Statements, res2.Statements)
-		}
-	})
+// negationMirrors takes back a whole bill: every leaf is the opposite.
+func negationMirrors(t *rapid.T, e *estate, leaves []leaf, res *attribution.Result) {
+	other := *e
+	other.lines, other.invoices = nil, nil
+	for _, l := range e.lines {
+		other.lines = append(other.lines, reversed(l))
+	}
+	for _, v := range e.invoices {
+		v.Total = v.Total.Neg()
+		other.invoices = append(other.invoices, v)
+	}
+	mirrored, res2 := must(t, &other)
+	for i := range mirrored {
+		l := &mirrored[i]
+		l.Billed, l.Effective, l.line = l.Billed.Neg(), l.Effective.Neg(), reversed(l.line)
+		l.BoughtMs, l.AllocatedMs, l.UsefulMs = -l.BoughtMs, -l.AllocatedMs, -l.UsefulMs
+	}
+	if !slices.Equal(leaves, mirrored) {
+		t.Fatalf("leaves\n%v\nare mirrored\n%v", leaves, mirrored)
+	}
+	for i := range res2.Statements {
+		s := &res2.Statements[i]
+		s.Billed, s.Amount = s.Billed.Neg(), s.Amount.Neg()
+	}
+	if !slices.Equal(res.Statements, res2.Statements) {
+		t.Fatalf("statements\n%v\nare mirrored\n%v", res.Statements, res2.Statements)
+	}
 }
 
-// TestReversalCancels takes back each line in the bill that has it.
-func TestReversalCancels(t *testing.T) {
-	check(t, func(t *rapid.T) {
-		e := drawEstate(t, drawing{})
-		for _, l := range e.lines {
-			l = reversed(l)
-			l.Corrects = l.ID
-			l.ID += "-back"
-			e.lines = append(e.lines, l)
+// reversalCancels takes back each line in the bill that has it.
+func reversalCancels(t *rapid.T, e *estate) {
+	for _, l := range e.lines {
+		l = reversed(l)
+		l.Corrects = l.ID
+		l.ID += "-back"
+		e.lines = append(e.lines, l)
+	}
+	leaves, _ := must(t, e)
+	type key struct {
+		line, workspace, cluster, deployment string
+		hour                                 domain.Instant
+		component                            attribution.Component
+	}
+	sums := map[key]costs{}
+	for i := range leaves {
+		l := &leaves[i]
+		line := l.line.ID
+		if l.line.Corrects != "" {
+			line = l.line.Corrects
 		}
-		leaves, _ := must(t, e)
-		type key struct {
-			line, workspace, cluster, deployment string
-			hour                                 domain.Instant
-			component                            attribution.Component
+		k := key{line + l.line.Account, l.Workspace, l.Cluster, l.Deployment, l.Hour, l.Component}
+		if l.Component != attribution.Bridge {
+			sums[k] = sums[k].add(l.Billed, l.Effective)
 		}
-		sums := map[key]costs{}
-		for i := range leaves {
-			l := &leaves[i]
-			line := l.line.ID
-			if l.line.Corrects != "" {
-				line = l.line.Corrects
-			}
-			k := key{line + l.line.Account, l.Workspace, l.Cluster, l.Deployment, l.Hour, l.Component}
-			if l.Component != attribution.Bridge {
-				sums[k] = sums[k].add(l.Billed, l.Effective)
-			}
+	}
+	for k, sum := range sums {
+		if sum != (costs{}) {
+			t.Fatalf("%v is left with %v", k, sum)
 		}
-		for k, sum := range sums {
-			if sum != (costs{}) {
-				t.Fatalf("%v is left with %v", k, sum)
-			}
-		}
-	})
+	}
 }

@@ -74,8 +74,11 @@ func timeOf(s string) (ms int64, gpu bool) {
 	return block * unitMs[word], gpu
 }
 
-// countsMachines reports whether a unit that is no time may still be of machines.
+// countsMachines reports whether a unit may be of machines or their time.
 func countsMachines(s string) bool {
+	if ms, _ := timeOf(s); ms != 0 {
+		return true
+	}
 	_, word, of := unit(s)
 	return machineUnits[word] && machineUnits[of]
 }

@@ -1,0 +1,394 @@
+package attribution_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+)
+
+func money(s string) attribution.Amount {
+	a, err := attribution.ParseAmount(s)
+	if err != nil {
+		panic(err)
+	}
+	return a
+}
+
+// pool is two machines of one GPU in a pool: ada holds n1, bob n2, for two hours.
+func pool() *estate {
+	e := &estate{}
+	for i, holder := range []string{"ada", "bob"} {
+		e.nodes = append(e.nodes, attribution.Node{Cluster: "c", Node: "n" + string(rune('1'+i)), Account: "x", Region: "r", SKU: "big", Resource: "i-" + string(rune('1'+i)),
+			GPUs: 1, CPUMilli: 8000, MemoryMiB: 1000, Registered: true, Service: domain.Interval{From: start, To: start + 2*domain.Hour}})
+		for h := range 2 {
+			e.hours = append(e.hours, attribution.NodeHour{Node: i, Hour: start + domain.Instant(h)*domain.Hour, Owner: "own",
+				Parts: []attribution.Part{{Component: attribution.Allocated, Workspace: holder, Deployment: "d", Unit: "u", GPUMs: hour, UsefulMs: hour / 2}}})
+		}
+	}
+	return e
+}
+
+func (e *estate) add(id string, class attribution.Class, resource, cost string, machineHours int64) *attribution.Line {
+	e.lines = append(e.lines, attribution.Line{Issuer: "S", Account: "x", ID: id, Currency: "USD", BillingPeriod: month, Category: "Usage", Class: class,
+		ChargePeriod: domain.Interval{From: start, To: start + 2*domain.Hour}, Resource: resource, Region: "r", SKU: "big", Billed: money(cost), Effective: money(cost), NodeMs: machineHours * hour})
+	return &e.lines[len(e.lines)-1]
+}
+
+// shares returns what each workspace bears of a line, billed.
+func shares(t *testing.T, e *estate, line string) map[string]string {
+	t.Helper()
+	leaves, _, err := e.run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := map[string]attribution.Amount{}
+	for i := range leaves {
+		if l := &leaves[i]; l.line.ID == line {
+			sums[l.Workspace] = sums[l.Workspace].Add(l.Billed)
+		}
+	}
+	got := map[string]string{}
+	for w, a := range sums {
+		if !a.IsZero() {
+			got[w] = a.String()
+		}
+	}
+	return got
+}
+
+func wantShares(t *testing.T, e *estate, line string, want ...string) {
+	t.Helper()
+	got := shares(t, e, line)
+	for _, w := range want {
+		workspace, cost, _ := strings.Cut(w, "=")
+		if got[workspace] != cost {
+			t.Errorf("%s bears %q of %s, want %s (all: %v)", workspace, got[workspace], line, cost, got)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%s is borne by %v, want %v", line, got, want)
+	}
+}
+
+// A commitment of one machine that the supplier applied to ada's, and bob
+// sponsors.
+func TestDiscountRules(t *testing.T) {
+	e := pool()
+	e.add("ri", attribution.Committed, "i-1", "2", 2).Commitment = "k"
+	e.add("od", attribution.OnDemand, "i-2", "6", 2)
+	e.commitments = []attribution.Commitment{{ID: "k", Sponsors: []domain.Share{{Workspace: "bob", Share: decimal.NewFromInt(1)}}}}
+	wantShares(t, e, "ri", "ada=2")
+	wantShares(t, e, "od", "bob=6")
+
+	e.policy.Discount = attribution.PoolRate
+	wantShares(t, e, "ri", "ada=1", "bob=1")
+	wantShares(t, e, "od", "ada=3", "bob=3")
+
+	e.policy.Discount = attribution.SponsorsFirst
+	wantShares(t, e, "ri", "bob=2")
+	wantShares(t, e, "od", "ada=6")
+
+	// A commitment of one machine and a half: what bob does not need serves ada.
+	e.lines[0].NodeMs, e.lines[0].Billed = 3*hour, money("3")
+	e.lines[1].NodeMs, e.lines[1].Billed = hour, money("3")
+	wantShares(t, e, "ri", "ada=1", "bob=2")
+	wantShares(t, e, "od", "ada=3")
+
+	// And more than the pool has is not seen.
+	e.lines[0].NodeMs, e.lines[0].Billed = 5*hour, money("5")
+	e.lines[1].NodeMs, e.lines[1].Billed = hour, money("1")
+	wantShares(t, e, "ri", "ada=2", "bob=2", "platform:unobserved=1")
+	wantShares(t, e, "od", "platform:unobserved=1")
+
+	e.policy.Discount = "cheapest_first"
+	if _, _, err := e.run(); err == nil || !strings.Contains(err.Error(), "cheapest_first") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestRungs(t *testing.T) {
+	// A line without a resource is for the machine that no line names.
+	e := pool()
+	e.add("named", attribution.OnDemand, "i-1", "4", 2)
+	e.add("pooled", attribution.OnDemand, "", "6", 2)
+	wantShares(t, e, "named", "ada=4")
+	wantShares(t, e, "pooled", "bob=6")
+
+	// Of the machines that no line names, those declared as what it pays for.
+	e = pool()
+	e.nodes[1].Billing = domain.BillingSpot
+	e.add("spot", attribution.Spot, "", "6", 2)
+	e.add("any", attribution.OnDemand, "", "6", 2)
+	wantShares(t, e, "spot", "bob=6")
+	wantShares(t, e, "any", "ada=3", "bob=3")
+
+	// A machine without GPUs serves everybody in the account.
+	e = pool()
+	e.nodes = append(e.nodes, attribution.Node{Cluster: "c", Node: "head", Account: "x", Resource: "i-head", SKU: "cpu", Service: month})
+	e.add("head", attribution.OnDemand, "i-head", "6", 2)
+	wantShares(t, e, "head", "ada=3", "bob=3")
+
+	// Another account's machines are nobody's.
+	e = pool()
+	e.add("other", attribution.OnDemand, "i-1", "6", 2).Account = "y"
+	wantShares(t, e, "other", "platform=6")
+
+	// Machine time that was bought twice over is half unseen; a line that takes
+	// the surplus back leaves none.
+	e = pool()
+	e.add("twice", attribution.OnDemand, "i-1", "8", 4)
+	wantShares(t, e, "twice", "ada=4", "platform:unobserved=4")
+	e.add("back", attribution.OnDemand, "i-1", "-4", -2)
+	wantShares(t, e, "twice", "ada=8")
+	wantShares(t, e, "back", "ada=-4")
+
+	// A charge period that cuts an hour takes its part of it.
+	e = pool()
+	e.hours[0].Parts[0].Workspace = "cyd"
+	e.add("cut", attribution.OnDemand, "i-1", "6", 0).ChargePeriod.From += domain.Hour / 2
+	wantShares(t, e, "cut", "cyd=2", "ada=4")
+
+	// A machine that took another's name is another machine.
+	e = pool()
+	later := e.nodes[0]
+	e.nodes[0].Service.To, later.Service.From, later.Resource = start+domain.Hour, start+domain.Hour, "i-new"
+	e.nodes = append(e.nodes, later)
+	e.hours[1].Node, e.hours[1].Parts[0].Workspace = 2, "cyd"
+	e.add("old", attribution.OnDemand, "i-1", "6", 1)
+	e.add("new", attribution.OnDemand, "i-new", "6", 1)
+	wantShares(t, e, "old", "ada=6")
+	wantShares(t, e, "new", "cyd=6")
+	// One that was described anew is not.
+	e.nodes[2].Resource, e.nodes[2].CPUMilli = "", 1
+	wantShares(t, e, "old", "ada=3", "cyd=3")
+}
+
+func TestDominantShare(t *testing.T) {
+	const gpus = 4
+	node := func(parts ...attribution.Part) *estate {
+		e := pool()
+		e.nodes, e.hours = e.nodes[:1], e.hours[:1]
+		e.nodes[0].GPUs, e.nodes[0].Service.To = gpus, start+domain.Hour
+		left := gpus * hour
+		for i := range parts {
+			parts[i].Component, parts[i].HeldMs = attribution.Allocated, hour
+			left -= parts[i].GPUMs
+		}
+		e.hours[0].Parts = append(parts, attribution.Part{Component: attribution.Idle, GPUMs: left})
+		e.add("l", attribution.OnDemand, "i-1", "40", 1).ChargePeriod.To = start + domain.Hour
+		return e
+	}
+	// One GPU and half of the CPU is half of the node.
+	wantShares(t, node(attribution.Part{Workspace: "ada", Unit: "a", GPUMs: hour, CPUMilli: 4000}), "l", "ada=20", "own=20")
+	// Two parts of one unit ask once.
+	wantShares(t, node(
+		attribution.Part{Workspace: "ada", Unit: "a", GPUMs: hour, CPUMilli: 6000},
+		attribution.Part{Workspace: "ada", Unit: "a", GPUMs: hour, CPUMilli: 6000}), "l", "ada=30", "own=10")
+	// Two units ask twice: 3 and 2 of 4, and both shrink.
+	wantShares(t, node(
+		attribution.Part{Workspace: "ada", Unit: "a", GPUMs: hour, CPUMilli: 6000},
+		attribution.Part{Workspace: "bob", Unit: "b", GPUMs: hour, MemoryMiB: 500}), "l", "ada=24", "bob=16")
+	// What holds no GPU counts by what it does hold.
+	wantShares(t, node(attribution.Part{Workspace: "ada", Unit: "a", MemoryMiB: 250}), "l", "ada=10", "own=30")
+	// A unit may not ask for more than the node.
+	wantShares(t, node(attribution.Part{Workspace: "ada", Unit: "a", CPUMilli: 1 << 63}), "l", "ada=40")
+}
+
+func TestFollowing(t *testing.T) {
+	follower := func(e *estate, id, category, resource, cost string) *attribution.Line {
+		class := attribution.Tax
+		if category != "Tax" {
+			class = attribution.Credit
+		}
+		l := e.add(id, class, resource, cost, 0)
+		l.Category, l.Invoice = category, "v"
+		return l
+	}
+	e := pool()
+	e.add("a", attribution.OnDemand, "i-1", "30", 2).Invoice = "v"
+	e.add("b", attribution.OnDemand, "i-2", "10", 2).Invoice = "w"
+	follower(e, "resource", "Tax", "i-2", "4")
+	follower(e, "invoice", "Tax", "", "4")
+	follower(e, "account", "Tax", "", "4").Invoice = ""
+	follower(e, "nothing", "Tax", "", "4").Account = "y"
+	wantShares(t, e, "resource", "bob=4")
+	wantShares(t, e, "invoice", "ada=4")
+	wantShares(t, e, "account", "ada=3", "bob=1")
+	wantShares(t, e, "nothing", "platform=4")
+
+	// An invoice detail comes before the invoice.
+	e.lines[1].Invoice, e.lines[1].Detail = "v", "7"
+	follower(e, "detail", "Tax", "", "4").Detail = "7"
+	wantShares(t, e, "detail", "bob=4")
+
+	// Credits pay first for what failed, all of them together up to its cost.
+	e = pool()
+	e.hours[1].Parts[0].Component = attribution.Failed
+	e.add("a", attribution.OnDemand, "i-1", "20", 2)
+	follower(e, "c", "Credit", "i-1", "-4")
+	wantShares(t, e, "c", "platform:reliability=-4")
+	follower(e, "d", "Credit", "i-1", "-8")
+	wantShares(t, e, "c", "ada=-0.666666666666666666", "platform:reliability=-3.333333333333333334")
+	wantShares(t, e, "d", "ada=-1.333333333333333333", "platform:reliability=-6.666666666666666667")
+	follower(e, "adjusted", "Adjustment", "i-1", "-4")
+	wantShares(t, e, "adjusted", "platform:reliability=-2", "ada=-2")
+}
+
+func TestCommitments(t *testing.T) {
+	e := pool()
+	commit := func(id, category, cost string) *attribution.Line {
+		l := e.add(id, attribution.Committed, "", cost, 0)
+		l.Category, l.Commitment = category, "k"
+		return l
+	}
+	commit("upfront", "Purchase", "100")
+	commit("fee", "Purchase", "10").Recurring = true
+	commit("idle", "Usage", "8").Unused = true
+	wantShares(t, e, "upfront", "platform:prepaid=100")
+	wantShares(t, e, "idle", "platform=8")
+	wantShares(t, e, "fee", "platform=10")
+	e.commitments = []attribution.Commitment{{ID: "k", Sponsors: []domain.Share{{Workspace: "ada", Share: decimal.RequireFromString("0.25")}, {Workspace: "bob", Share: decimal.RequireFromString("0.75")}}}}
+	wantShares(t, e, "idle", "ada=2", "bob=6")
+	wantShares(t, e, "fee", "ada=2.5", "bob=7.5")
+	used := commit("used", "Usage", "8")
+	used.Resource = "i-1"
+	wantShares(t, e, "fee", "ada=6.25", "bob=3.75")
+	// Another charge period is another fee's.
+	e.lines[3].ChargePeriod = domain.Interval{From: start + 3*domain.Hour, To: start + 4*domain.Hour}
+	wantShares(t, e, "fee", "ada=2.5", "bob=7.5")
+	// A fee that covered nothing falls to the sponsors.
+	e.lines[2].ChargePeriod = e.lines[3].ChargePeriod
+	wantShares(t, e, "fee", "ada=2.5", "bob=7.5")
+}
+
+func TestExceptions(t *testing.T) {
+	e := pool()
+	e.add("a", attribution.OnDemand, "i-1", "30", 2)
+	same := e.add("a2", attribution.OnDemand, "i-1", "30", 2)
+	same.NodeMs = 2 * hour
+	e.add("gone", attribution.OnDemand, "i-9", "1", 2).SKU = ""
+	conflict := *e.add("once", attribution.Shared, "", "5", 0)
+	conflict.Billed = money("7")
+	e.lines = append(e.lines, conflict)
+	e.nodes = append(e.nodes, attribution.Node{Cluster: "c", Node: "n3", Account: "x", Resource: "i-3", GPUs: 2, Registered: true, Service: e.nodes[0].Service})
+	e.hours[0].Parts = append(e.hours[0].Parts, attribution.Part{Component: attribution.Idle, GPUMs: hour})
+	e.hours[0].Owner = ""
+	_, res, err := e.run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type x struct {
+		kind    attribution.Kind
+		subject string
+		hours   int64
+		lines   int
+		billed  string
+	}
+	var got []x
+	for _, g := range res.Exceptions {
+		got = append(got, x{g.Kind, g.Subject, g.GPUMs / hour, g.Lines, g.Billed.String()})
+	}
+	want := []x{
+		{attribution.BilledNeverSeen, "c/n1", 1, 0, "0"}, // twice two hours bought, three there
+		{attribution.BilledNeverSeen, "x/i-9", 0, 1, "1"},
+		{attribution.DuplicateLooking, "x/i-1", 0, 1, "30"},
+		{attribution.LineConflict, "S/x/once", 0, 1, "7"},
+		{attribution.OwnerMissing, "c", 1, 0, "0"},
+		{attribution.RegisteredNeither, "c/n3", 4, 0, "0"},
+		{attribution.SeenNeverBilled, "c/n2", 2, 0, "0"},
+		{attribution.UnmatchedLine, "x/i-9", 0, 1, "1"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("exceptions %v\nwant %v", got, want)
+	}
+}
+
+func TestTies(t *testing.T) {
+	for _, c := range []struct {
+		total  string
+		rows   int
+		status attribution.TieStatus
+		bridge string
+		void   bool
+	}{
+		{total: "10.004", status: attribution.Tied, bridge: "0"},
+		{total: "10.00", status: attribution.Bridged, bridge: "-0.004"},
+		{total: "10.014", status: attribution.Bridged, bridge: "0.01"},
+		{total: "10.0141", status: attribution.Differs, bridge: "0"},
+		{total: "10.019", rows: 3, status: attribution.Bridged, bridge: "0.015"},
+		{total: "10.02", rows: 3, status: attribution.Differs, bridge: "0"},
+		{total: "10", void: true, status: attribution.Voided, bridge: "0"},
+	} {
+		e := pool()
+		e.add("a", attribution.OnDemand, "i-1", "10.004", 2).Invoice = "v"
+		e.invoices = []attribution.Invoice{{Issuer: "S", Account: "x", ID: "v", Currency: "USD", Total: money(c.total), Details: c.rows}}
+		if c.void {
+			e.invoices[0].Status = "Voided"
+		}
+		_, res, err := e.run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := res.Invoices[0]; v.Status != c.status || v.Bridge.String() != c.bridge {
+			t.Errorf("invoice of %s in %d rows is %s with a bridge of %s, want %s and %s", c.total, c.rows, v.Status, v.Bridge, c.status, c.bridge)
+		}
+	}
+}
+
+func TestInputRefused(t *testing.T) {
+	boom := errors.New("boom")
+	for want, spoil := range map[string]func(*estate){
+		"class 0":          func(e *estate) { e.lines[0].Class = 0 },
+		"has no currency":  func(e *estate) { e.lines[0].Currency = "" },
+		"ms of machines":   func(e *estate) { e.lines[0].NodeMs = 1 << 62 },
+		"GPUs, want":       func(e *estate) { e.nodes[0].GPUs = -1 },
+		"2000 GPUs":        func(e *estate) { e.nodes[0].GPUs = 2000 },
+		"makes no sense":   func(e *estate) { e.hours[0].Parts[0].UsefulMs = hour + 1 },
+		"time cannot be":   func(e *estate) { e.hours[0].Parts[0].Component = attribution.Prepaid },
+		"not in the order": func(e *estate) { e.hours[0].Hour++ },
+		"shares add up to": func(e *estate) {
+			e.commitments = []attribution.Commitment{{ID: "k", Sponsors: []domain.Share{{Workspace: "a", Share: decimal.New(5, -1)}}}}
+		},
+		"is no share": func(e *estate) {
+			e.commitments = []attribution.Commitment{{ID: "k", Sponsors: []domain.Share{{Workspace: "a"}}}}
+		},
+		"is given twice": func(e *estate) {
+			e.commitments = []attribution.Commitment{{ID: "k"}, {ID: "k", Sponsors: []domain.Share{{Workspace: "a", Share: decimal.New(1, 0)}}}}
+		},
+		"needs an id":         func(e *estate) { e.invoices = []attribution.Invoice{{Currency: "USD"}} },
+		"add up to more than": func(e *estate) { e.lines = tooMuch(e.lines[0]) },
+	} {
+		e := pool()
+		e.add("a", attribution.OnDemand, "i-1", "10", 2)
+		spoil(e)
+		if _, _, err := e.run(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one of %q", err, want)
+		}
+	}
+	e := pool()
+	e.add("a", attribution.OnDemand, "i-1", "10", 2)
+	if _, err := attribution.Run(e.input(), func(*attribution.Leaf) error { return boom }); !errors.Is(err, boom) {
+		t.Errorf("error %v, want that of the leaf's receiver", err)
+	}
+	in := e.input()
+	in.Usage = func(_ []domain.Interval, yield func(*attribution.NodeHour) error) error {
+		return yield(&attribution.NodeHour{Node: 9, Hour: start})
+	}
+	if _, err := attribution.Run(in, nil); err == nil || !strings.Contains(err.Error(), "node 9") {
+		t.Errorf("error %v, want one of node 9", err)
+	}
+}
+
+func tooMuch(l attribution.Line) (all []attribution.Line) {
+	l.Billed, l.Effective = money("999999999999999"), money("-999999999999999")
+	for range 90_000 {
+		all = append(all, l)
+	}
+	return all
+}
