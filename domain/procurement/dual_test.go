@@ -13,7 +13,7 @@ import (
 // The curve on which guaranteed capacity has a worth is the least over all
 // splits of the units into the two kinds, up to what no unit can save.
 func TestPricedCurve(t *testing.T) {
-	check(t, 150, func(t *rapid.T) {
+	check(t, 60, func(t *rapid.T) {
 		n := drawn(t)
 		e := contested(n, 2, 2, 12, 0).Epochs[0]
 		e.HeldPriceOnly = n(0, 12, "held price-only")

@@ -181,7 +181,7 @@ func TestAgainstLinearSolver(t *testing.T) {
 			seed := uint64(batch*10 + i)
 			pools = append(pools,
 				enlarge(draw(even(seed), wide)),
-				enlarge(contested(even(seed), 8, 5, 30, []int{0, 0, 3}[seed%3])))
+				enlarge(contested(even(seed), 6, 5, 20, []int{0, 0, 3}[seed%3])))
 		}
 		if batch == 0 {
 			for _, seed := range fractional {

@@ -3,6 +3,7 @@ package procurement_test
 import (
 	"flag"
 	"fmt"
+	"math"
 	"math/big"
 	"math/rand/v2"
 	"os"
@@ -137,34 +138,62 @@ func solve(t rapid.TB, p *procurement.Pool) *procurement.Solution {
 	return s
 }
 
-// cheapest tries every mix that the starts' Max allow.
-func cheapest(t rapid.TB, p *procurement.Pool) (best *big.Int, tried int) {
-	var purchases []procurement.Purchase
-	var try func(offer, start int)
-	try = func(offer, start int) {
+// cheapest tries every mix that the starts' Max allow. Each epoch's cost is
+// evaluated once for each number of units of either kind.
+func cheapest(t rapid.TB, p *procurement.Pool) *big.Int {
+	const many = 64
+	type cover [many][many]int64 // cost + 1; 0: not known
+	costs := make([]cover, len(p.Epochs))
+	serving := func(m, guaranteed, priceOnly int) int64 {
+		known := &costs[m][guaranteed][priceOnly]
+		if *known > 0 {
+			return *known - 1
+		}
+		e := p.Epochs[m]
+		e.HeldGuaranteed += guaranteed
+		e.HeldPriceOnly += priceOnly
+		ev, err := procurement.Evaluate(&procurement.Pool{Epochs: []procurement.Epoch{e}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*known = ev.Cost.Int64() + 1
+		return *known - 1
+	}
+	guaranteed, priceOnly := make([]int, len(p.Epochs)), make([]int, len(p.Epochs))
+	best := int64(math.MaxInt64)
+	var try func(offer, start int, spent int64)
+	try = func(offer, start int, spent int64) {
 		for offer < len(p.Offers) && start == len(p.Offers[offer].Starts) {
 			offer, start = offer+1, 0
 		}
 		if offer == len(p.Offers) {
-			ev, err := procurement.Evaluate(p, purchases)
-			if err != nil {
-				t.Fatal(err)
+			for m := range p.Epochs {
+				spent += serving(m, guaranteed[m], priceOnly[m])
 			}
-			if tried++; best == nil || ev.Cost.Cmp(best) < 0 {
-				best = ev.Cost
-			}
+			best = min(best, spent)
 			return
 		}
-		try(offer, start+1)
-		s := p.Offers[offer].Starts[start]
-		for units := 1; units <= s.Max; units++ {
-			purchases = append(purchases, procurement.Purchase{Offer: offer, Epoch: s.Epoch, Units: units})
-			try(offer, start+1)
-			purchases = purchases[:len(purchases)-1]
+		o := &p.Offers[offer]
+		s := o.Starts[start]
+		covered := priceOnly
+		if o.Guaranteed {
+			covered = guaranteed
+		}
+		covered = covered[s.Epoch:min(s.Epoch+o.Term, len(p.Epochs))]
+		for units := range s.Max + 1 {
+			if units > 0 {
+				for m := range covered {
+					covered[m]++
+				}
+			}
+			try(offer, start+1, spent+int64(s.Cost)*int64(units))
+		}
+		for m := range covered {
+			covered[m] -= s.Max
 		}
 	}
-	try(0, 0)
-	return best, tried
+	try(0, 0, 0)
+	return big.NewInt(best)
 }
 
 // contested draws a pool in which it is hard to choose: every epoch has demand

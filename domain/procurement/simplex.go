@@ -173,13 +173,11 @@ func (p *program) move(q int, up bool, rate float64, first bool) (moved float64)
 			}
 			v := &p.vars[p.basic[i]]
 			r := -sign * a
-			room := 0.0
+			limit := v.from[v.piece]
 			if r > 0 {
-				room = (v.end(v.piece) - v.value) / r
-			} else {
-				room = (v.from[v.piece] - v.value) / r
+				limit = v.end(v.piece)
 			}
-			room = max(room, 0)
+			room := max((limit-v.value)/r, 0)
 			switch {
 			case room < step-1e-12:
 			case room > step+1e-12 || out < 0:

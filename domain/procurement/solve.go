@@ -15,8 +15,8 @@ const (
 	Flow Algorithm = "flow"
 	// Linear is a linear program made whole by flows.
 	Linear Algorithm = "linear"
-	// Lagrange, for pools too large for that, is a sequence of flows at prices of
-	// guaranteed capacity that each corrects.
+	// Lagrange is a sequence of flows at prices of guaranteed capacity that each
+	// corrects, for pools too large for the simplex.
 	Lagrange Algorithm = "lagrange"
 )
 

@@ -15,39 +15,39 @@ import (
 func TestValidateNamesTheField(t *testing.T) {
 	const most = procurement.MaxUnits
 	for want, change := range map[string]func(*procurement.Pool, *procurement.Epoch, *procurement.Offer){
-		"Epochs: none":                       func(p *procurement.Pool, _ *procurement.Epoch, _ *procurement.Offer) { p.Epochs = nil },
-		"epoch 1: Span: ends before":         func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Span.To = e.Span.From - 1 },
-		"epoch 1: Demand[0].Units -1":        func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Demand[0].Units = -1 },
-		"Demand[1].Units 2: not above the 2": func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Demand[1].Units = 2 },
-		"Demand[1].Units 1: not above the 2": func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Demand[1].Units = 1 },
-		"Demand[1].Units 1000000001":         func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Demand[1].Units = most + 1 },
-		"Demand[0].Hours 0":                  func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Demand[0].Hours = 0 },
-		"Demand[1].Hours 1000000000": func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) {
+		"epochs: none":                       func(p *procurement.Pool, _ *procurement.Epoch, _ *procurement.Offer) { p.Epochs = nil },
+		"epoch 1: span: ends before":         func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Span.To = e.Span.From - 1 },
+		"epoch 1: demand[0].units -1":        func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Demand[0].Units = -1 },
+		"demand[1].units 2: not above the 2": func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Demand[1].Units = 2 },
+		"demand[1].units 1: not above the 2": func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Demand[1].Units = 1 },
+		"demand[1].units 1000000001":         func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Demand[1].Units = most + 1 },
+		"demand[0].hours 0":                  func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Demand[0].Hours = 0 },
+		"demand[1].hours 1000000000": func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) {
 			e.Demand[1].Hours = procurement.MaxHours
 		},
-		"Shortage -1: negative": func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) {
+		"shortage -1: negative": func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) {
 			e.Shortage, e.OnDemand, e.Spot = -1, -1, -1
 		},
-		"Shortage 3: below OnDemand 5": func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Shortage = 3 },
-		"Shortage 9: below Spot 10":    func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Spot = 10 },
-		"Shortage 100000000000000001: a unit that is short": func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) {
+		"shortage 3: below on-demand 5": func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Shortage = 3 },
+		"shortage 9: below spot 10":     func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Spot = 10 },
+		"shortage 100000000000000001: a unit that is short": func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) {
 			e.Shortage = procurement.MaxWorth/10 + 1
 		},
-		"epoch 1: Shortage 100000000000000000: a unit that is short": func(p *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) {
+		"epoch 1: shortage 100000000000000000: a unit that is short": func(p *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) {
 			p.Epochs[0].Shortage, e.Shortage = procurement.MaxWorth/10, procurement.MaxWorth/10
 		},
-		"SpotPermille 1001":                    func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.SpotPermille = 1001 },
-		"Quota -2":                             func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Quota = -2 },
-		"HeldGuaranteed -1":                    func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.HeldGuaranteed = -1 },
-		"HeldPriceOnly 1000000001":             func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.HeldPriceOnly = most + 1 },
-		`offer 0 ("o"): Term 0`:                func(_ *procurement.Pool, _ *procurement.Epoch, o *procurement.Offer) { o.Term = 0 },
-		"Starts[1].Epoch 2: not within 0 to 1": func(_ *procurement.Pool, _ *procurement.Epoch, o *procurement.Offer) { o.Starts[1].Epoch = 2 },
-		"Starts[1].Epoch 0: not after the 0":   func(_ *procurement.Pool, _ *procurement.Epoch, o *procurement.Offer) { o.Starts[1].Epoch = 0 },
-		"Starts[0].Cost -1":                    func(_ *procurement.Pool, _ *procurement.Epoch, o *procurement.Offer) { o.Starts[0].Cost = -1 },
-		"Starts[0].Cost 1000000000000000001": func(_ *procurement.Pool, _ *procurement.Epoch, o *procurement.Offer) {
+		"spot permille 1001":                   func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.SpotPermille = 1001 },
+		"quota -2":                             func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Quota = -2 },
+		"held guaranteed -1":                   func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.HeldGuaranteed = -1 },
+		"held price-only 1000000001":           func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.HeldPriceOnly = most + 1 },
+		`offer 0 ("o"): term 0`:                func(_ *procurement.Pool, _ *procurement.Epoch, o *procurement.Offer) { o.Term = 0 },
+		"starts[1].epoch 2: not within 0 to 1": func(_ *procurement.Pool, _ *procurement.Epoch, o *procurement.Offer) { o.Starts[1].Epoch = 2 },
+		"starts[1].epoch 0: not after the 0":   func(_ *procurement.Pool, _ *procurement.Epoch, o *procurement.Offer) { o.Starts[1].Epoch = 0 },
+		"starts[0].cost -1":                    func(_ *procurement.Pool, _ *procurement.Epoch, o *procurement.Offer) { o.Starts[0].Cost = -1 },
+		"starts[0].cost 1000000000000000001": func(_ *procurement.Pool, _ *procurement.Epoch, o *procurement.Offer) {
 			o.Starts[0].Cost = procurement.MaxWorth + 1
 		},
-		"Starts[0].Max -2: neither Unlimited nor": func(_ *procurement.Pool, _ *procurement.Epoch, o *procurement.Offer) { o.Starts[0].Max = -2 },
+		"starts[0].max -2: neither Unlimited nor": func(_ *procurement.Pool, _ *procurement.Epoch, o *procurement.Offer) { o.Starts[0].Max = -2 },
 	} {
 		epoch := func() procurement.Epoch {
 			return procurement.Epoch{Span: domain.Interval{To: 10 * domain.Hour}, Demand: []procurement.Step{{Units: 2, Hours: 4}, {Units: 3, Hours: 6}}, OnDemand: 5, Spot: 2, Shortage: 9, SpotPermille: 1000}
