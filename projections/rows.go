@@ -256,6 +256,7 @@ type Rows struct {
 	shelves map[shelfKey]*shelf
 	sealed  int // hours on shelves
 	changed []*entry
+	settled []*entry // stored, and to be sealed at once
 	batch   uint64
 	// declared, when not nil, is what the fold announced that it would touch;
 	// touching anything else is a programming error, which strict stores report.
@@ -378,14 +379,21 @@ func (r *Rows) find(k Key) *entry {
 		r.err = errors.Join(r.err, err)
 		row = newRow(k.Table)
 	}
-	// The entry was made for this lookup, with a key that may share memory with a
-	// record.
-	r.unshelve(k)
+	if k.Table == TableUsage {
+		r.unshelve(k)
+	}
+	// The entry may have been made for this lookup, with a key that shares memory
+	// with a record.
 	k.Scope, k.ID = r.keep(k.Scope), r.keep(k.ID)
 	e.key, e.row, e.raw = k, row, nil
 	r.enter(e)
 	return e
 }
+
+// sealsAtOnce reports whether rows of a table are sealed as soon as they are
+// stored: a line of a bill is written once, read when its month is, and takes a
+// quarter of the memory encoded.
+func sealsAtOnce(t Table) bool { return t == TableBillingLines }
 
 // leastOpen is how many usage hours may stay open before any is sealed.
 const leastOpen = 1024
@@ -395,6 +403,19 @@ const leastOpen = 1024
 // the garbage collector does not look into it; a late sample opens it again.
 // So the cost of folding does not grow with history.
 func (r *Rows) seal() {
+	for _, e := range r.settled {
+		if e.row == nil {
+			continue
+		}
+		raw, err := EncodeRow(e.row)
+		if err != nil {
+			r.err = errors.Join(r.err, fmt.Errorf("%s: %w", e.key, err))
+			continue
+		}
+		e.row, e.raw = nil, raw
+	}
+	clear(r.settled)
+	r.settled = r.settled[:0]
 	if len(r.hours) <= max(r.least, 2*r.kept) {
 		return
 	}
@@ -475,6 +496,11 @@ func (r *Rows) Changed(yield func(Key, Row) bool) {
 
 // Settle forgets what changed, after it was stored.
 func (r *Rows) Settle() {
+	for _, e := range r.changed {
+		if sealsAtOnce(e.key.Table) {
+			r.settled = append(r.settled, e)
+		}
+	}
 	r.changed = r.changed[:0]
 	r.batch++
 }

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/fxamacker/cbor/v2"
+
 	"quartermaster/domain"
 )
 
@@ -332,6 +334,16 @@ func (p *memoryPartition) fill(data []byte) error {
 			}
 			raw := from[:len(from)-len(r.b)]
 			p.rows.addSealed(k, raw[:len(raw):len(raw)])
+			continue
+		}
+		if sealsAtOnce(k.Table) {
+			var raw cbor.RawMessage
+			rest, err := lenient.UnmarshalFirst(r.b, &raw)
+			if err != nil {
+				return fmt.Errorf("%s: %w", k, err)
+			}
+			r.b = rest
+			p.rows.addSealed(k, raw)
 			continue
 		}
 		row := newRow(k.Table)
