@@ -65,7 +65,7 @@ func plainDemand(l *storetest.Log, from, to domain.Instant, f projections.Demand
 	var out []projections.PoolDemand
 	for k, all := range series {
 		p := projections.PoolDemand{Cluster: k.cluster, Pool: k.pool, Model: k.model, Unit: k.unit, Region: region, Workspace: owner, From: from}
-		any := false
+		seen := false
 		for h := from; h < to; h += domain.Hour {
 			start, end := int64(h/1e6), int64((h+domain.Hour)/1e6)
 			edges := []int64{start, end}
@@ -99,14 +99,14 @@ func plainDemand(l *storetest.Log, from, to domain.Instant, f projections.Demand
 			for j, to := range []*[]uint64{&p.Running, &p.Pending, &p.Owned} {
 				var mean uint64
 				if ms > 0 {
-					any = true
+					seen = true
 					mean = new(big.Int).Div(sums[j], big.NewInt(ms)).Uint64()
 				}
 				*to = append(*to, mean)
 			}
 			p.ObservedMs = append(p.ObservedMs, uint32(ms))
 		}
-		if any && (f.Region == "" || f.Region == p.Region) && (f.Workspace == "" || f.Workspace == p.Workspace) &&
+		if seen && (f.Region == "" || f.Region == p.Region) && (f.Workspace == "" || f.Workspace == p.Workspace) &&
 			(f.Pool == "" || f.Pool == p.Pool) && (f.Model == "" || f.Model == p.Model) {
 			out = append(out, p)
 		}

@@ -25,5 +25,6 @@
 // Things that are declared (workspaces, clusters, nodes, deployments, offers,
 // commitments, bills and so on) are [History] rows: every version in
 // [domain.Order]. Measurements are added up per hour: [UsageHour] for who held
-// which device, [ServingHour] for model servers. [Table] lists them by topic.
+// which device, [ServingHour] for model servers. Demand, which comes as means
+// over hours, stands by the month: [DemandMonth]. [Table] lists them by topic.
 package projections

@@ -263,7 +263,7 @@ func TestPackingNodes(t *testing.T) {
 func TestPlannerViewsOfAnything(t *testing.T) {
 	check(t, func(t *rapid.T) {
 		l := storetest.Draw(t)
-		for range rapid.IntRange(0, 10).Draw(t, "more") {
+		for range rapid.IntRange(0, 3).Draw(t, "more") {
 			workspace := rapid.SampledFrom([]string{"home", "acme"}).Draw(t, "rules")
 			kind := rapid.SampledFrom([]domain.PolicyKind{domain.PolicyResidency, domain.PolicyPlacement, domain.PolicyApart, domain.PolicyDedicated, domain.PolicyCertification}).Draw(t, "policy")
 			l.Append(policy(storetest.Root, workspace, domain.PolicySet{
