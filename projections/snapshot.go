@@ -14,8 +14,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/fxamacker/cbor/v2"
-
 	"quartermaster/domain"
 )
 
@@ -91,7 +89,11 @@ func (p *memoryPartition) section() ([]byte, error) {
 		p.rows.each(Query{Table: t}, func(e *entry) { entries = append(entries, e) })
 	}
 	slices.SortFunc(entries, func(a, b *entry) int { return a.key.Compare(b.key) })
-	var b []byte
+	size := 0
+	for _, e := range entries {
+		size += len(e.raw) + len(e.key.Scope) + len(e.key.ID) + 32
+	}
+	b := make([]byte, 0, size)
 	for _, e := range entries {
 		if e.row == nil {
 			b = append(appendKey(b, e.key), e.raw...)
@@ -104,6 +106,11 @@ func (p *memoryPartition) section() ([]byte, error) {
 	}
 	return b, nil
 }
+
+// wellFormed takes any CBOR and keeps nothing of it.
+type wellFormed struct{}
+
+func (*wellFormed) UnmarshalCBOR([]byte) error { return nil }
 
 type section struct {
 	tp   domain.TopicPartition
@@ -337,13 +344,13 @@ func (p *memoryPartition) fill(data []byte) error {
 			continue
 		}
 		if sealsAtOnce(k.Table) {
-			var raw cbor.RawMessage
-			rest, err := lenient.UnmarshalFirst(r.b, &raw)
+			rest, err := lenient.UnmarshalFirst(r.b, new(wellFormed))
 			if err != nil {
 				return fmt.Errorf("%s: %w", k, err)
 			}
+			raw := r.b[:len(r.b)-len(rest)]
 			r.b = rest
-			p.rows.addSealed(k, raw)
+			p.rows.addSealed(k, raw[:len(raw):len(raw)])
 			continue
 		}
 		row := newRow(k.Table)
