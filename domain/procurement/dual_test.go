@@ -19,9 +19,12 @@ func TestPricedCurve(t *testing.T) {
 		e.HeldPriceOnly = n(0, 12, "held price-only")
 		worth := procurement.Nano(n(0, 2000, "worth"))
 		const many = 40 // more than can be of use
-		floorCurve, floorSplit := procurement.PricedCost(&e, worth, many)
+		floorCurve, _, floorSplit := procurement.PricedCost(&e, worth, many)
 		for units := range many {
-			curve, split := procurement.PricedCost(&e, worth, units)
+			curve, use, split := procurement.PricedCost(&e, worth, units)
+			if use.Cmp(split) != 0 {
+				t.Fatalf("%d units at %d: used so they cost %d, at best %d: %+v", units, worth, use, split, e)
+			}
 			if curve.Sub(curve, floorCurve).Cmp(new(big.Int).Sub(split, floorSplit)) != 0 {
 				t.Fatalf("%d units at %d: %d by the curve, %d by splitting %+v", units, worth, curve, new(big.Int).Sub(split, floorSplit), e)
 			}

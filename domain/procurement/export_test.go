@@ -25,21 +25,21 @@ func CurveCost(e *Epoch, guaranteed, priceOnly int) *big.Int {
 
 // PricedCost is what an epoch costs by units bought of either kind where using
 // them as guaranteed ones costs their worth: first by the curve, less what none
-// can save, then by trying every split.
-func PricedCost(e *Epoch, worth Nano, units int) (byCurve, bySplit *big.Int) {
+// can save, then by the split that it says, then by trying every split.
+func PricedCost(e *Epoch, worth Nano, units int) (byCurve, byUse, bySplit *big.Int) {
 	s := newSolver(&Pool{Epochs: []Epoch{*e}})
 	curve, use := s.pricedCurve(0, worth)
 	cost := func(g int) *big.Int {
 		v := CurveCost(e, e.HeldGuaranteed+g, e.HeldPriceOnly+units-g)
 		return v.Add(v, new(big.Int).Mul(big.NewInt(int64(worth)), big.NewInt(int64(g))))
 	}
-	bySplit = cost(use(units))
+	byUse = cost(use(units))
 	for g := range units + 1 {
-		if v := cost(g); v.Cmp(bySplit) < 0 {
+		if v := cost(g); bySplit == nil || v.Cmp(bySplit) < 0 {
 			bySplit = v
 		}
 	}
 	var sum wide
 	curve.addCost(&sum, units)
-	return sum.big(), bySplit
+	return sum.big(), byUse, bySplit
 }
