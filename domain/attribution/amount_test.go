@@ -199,3 +199,61 @@ func FuzzParseAmount(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkShare compares the division of one amount by a thousand weights with
+// the two obvious ways that are as exact.
+func BenchmarkShare(b *testing.B) {
+	const parts = 1000
+	weights := make([]int64, parts)
+	var total int64
+	for i := range weights {
+		weights[i] = int64(i*7919%3_600_000) + 1
+		total += weights[i]
+	}
+	amount, _ := ParseAmount("20179.851851016")
+	measure := func(name string, divide func(*testing.B)) {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				divide(b)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/parts, "ns/part")
+		})
+	}
+	measure("integer", func(b *testing.B) {
+		d, at, sum := divisionOf(amount), int64(0), Amount{}
+		for _, w := range weights {
+			at += w
+			sum = sum.Add(d.next64(uint64(at), uint64(total)))
+		}
+		if sum != amount {
+			b.Fatal("not exact")
+		}
+	})
+	measure("rational", func(b *testing.B) {
+		at, done, sum, whole := int64(0), new(big.Int), new(big.Int), new(big.Rat).SetInt(amount.int())
+		for _, w := range weights {
+			at += w
+			share := big.NewRat(at, total)
+			share.Mul(share, whole)
+			upTo := new(big.Int).Quo(share.Num(), share.Denom())
+			sum.Add(sum, new(big.Int).Sub(upTo, done))
+			done = upTo
+		}
+		if sum.Cmp(amount.int()) != 0 {
+			b.Fatal("not exact")
+		}
+	})
+	measure("decimal", func(b *testing.B) {
+		at, done, sum := int64(0), decimal.Zero, decimal.Zero
+		whole, of := amount.Decimal(), decimal.NewFromInt(total)
+		for _, w := range weights {
+			at += w
+			upTo, _ := whole.Mul(decimal.NewFromInt(at)).QuoRem(of, amountDigits)
+			sum = sum.Add(upTo.Sub(done))
+			done = upTo
+		}
+		if !sum.Equal(whole) {
+			b.Fatal("not exact")
+		}
+	})
+}

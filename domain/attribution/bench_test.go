@@ -2,12 +2,9 @@ package attribution_test
 
 import (
 	"fmt"
-	"math/big"
 	"runtime"
 	"runtime/debug"
 	"testing"
-
-	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
@@ -169,59 +166,4 @@ func BenchmarkRun(b *testing.B) {
 			b.ReportMetric(float64(peak)/(1<<20), "peak-MiB")
 		})
 	}
-}
-
-// BenchmarkShare compares the division of one line among the parts of its hours
-// with the two obvious ways that are as exact.
-func BenchmarkShare(b *testing.B) {
-	const parts = 1000
-	weights := make([]int64, parts)
-	var total int64
-	for i := range weights {
-		weights[i] = int64(i*7919%3_600_000) + 1
-		total += weights[i]
-	}
-	amount, _ := attribution.ParseAmount("20179.851851016")
-	b.Run("integer", func(b *testing.B) {
-		for b.Loop() {
-			if attribution.Divide(amount, weights, func(int, attribution.Amount) {}) != nil {
-				b.Fatal("not divided")
-			}
-		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/parts, "ns/part")
-	})
-	b.Run("rational", func(b *testing.B) {
-		whole := new(big.Int).Set(units(amount))
-		for b.Loop() {
-			at, done := int64(0), new(big.Int)
-			for _, w := range weights {
-				at += w
-				share := big.NewRat(at, total)
-				share.Mul(share, new(big.Rat).SetInt(whole))
-				upTo := new(big.Int).Quo(share.Num(), share.Denom())
-				_ = new(big.Int).Sub(upTo, done)
-				done = upTo
-			}
-			if done.Cmp(whole) != 0 {
-				b.Fatal("not exact")
-			}
-		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/parts, "ns/part")
-	})
-	b.Run("decimal", func(b *testing.B) {
-		whole, of := amount.Decimal(), decimal.NewFromInt(total)
-		for b.Loop() {
-			at, done := int64(0), decimal.Zero
-			for _, w := range weights {
-				at += w
-				upTo, _ := whole.Mul(decimal.NewFromInt(at)).QuoRem(of, 18)
-				_ = upTo.Sub(done)
-				done = upTo
-			}
-			if !done.Equal(whole) {
-				b.Fatal("not exact")
-			}
-		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/parts, "ns/part")
-	})
 }

@@ -117,7 +117,8 @@ func newFollowing(b *book) *following {
 				}
 				r.follow = id
 				if s.kind == ofResource && r.class == Credit && b.texts[r.category] == categoryCredit {
-					f.tallies[id].credit(r)
+					t := &f.tallies[id]
+					t.credits = costs{t.credits.billed.Add(r.billed), t.credits.effective.Add(r.effective)}
 				}
 				break
 			}
@@ -179,9 +180,8 @@ func (f *following) feeds(r *record, to []int32) []int32 {
 
 // tally is what the charges of a scope came to, by leaf key.
 type tally struct {
-	sums map[uint32]costs
-	// What credits that name a resource come to, net and in magnitude.
-	net, gross costs
+	sums    map[uint32]costs
+	credits costs // what credits that name a resource come to
 
 	ordered []uint32 // the keys in the order of leaves, once sums are complete
 }
@@ -191,11 +191,6 @@ type costs struct{ billed, effective Amount }
 func (t *tally) add(key uint32, billed, effective Amount) {
 	c := t.sums[key]
 	t.sums[key] = costs{c.billed.Add(billed), c.effective.Add(effective)}
-}
-
-func (t *tally) credit(r *record) {
-	t.net = costs{t.net.billed.Add(r.billed), t.net.effective.Add(r.effective)}
-	t.gross = costs{t.gross.billed.Add(r.billed.Abs()), t.gross.effective.Add(r.effective.Abs())}
 }
 
 func (t *tally) order(k *keys) []uint32 {
@@ -243,10 +238,7 @@ func (t *tally) weights(k *keys, ledgers ...ledger) []u128 {
 // that cost; the rest follows the other keys. All credits of a scope together
 // are up to it, and are divided alike, so that a credit taken back cancels.
 func (t *tally) netting(k *keys, w []u128, of ledger) []u128 {
-	credits, _ := of(t.net).parts()
-	if credits.isZero() {
-		credits, _ = of(t.gross).parts()
-	}
+	credits, _ := of(t.credits).parts()
 	if credits.isZero() || w == nil {
 		return w
 	}

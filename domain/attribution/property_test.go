@@ -93,12 +93,16 @@ func TestPromises(t *testing.T) {
 
 func everythingFoots(t *rapid.T, e *estate, leaves []leaf, res *attribution.Result) {
 	byLine := map[string]costs{}
+	bought := map[string]int64{}
 	byTie := map[[4]string]attribution.Amount{}
 	totals := map[string]costs{}
 	for i := range leaves {
 		l := &leaves[i]
 		id := l.line.Account + " " + l.line.ID
 		byLine[id] = byLine[id].add(l.Billed, l.Effective)
+		if l.Rung == attribution.ByResource || l.Rung == attribution.ByPool {
+			bought[id] += l.BoughtMs
+		}
 		totals[l.line.Currency] = totals[l.line.Currency].add(l.Billed, l.Effective)
 		k := [4]string{l.line.Account, l.line.Invoice, l.line.Currency, l.Workspace}
 		byTie[k] = byTie[k].Add(l.Billed)
@@ -107,9 +111,19 @@ func everythingFoots(t *rapid.T, e *estate, leaves []leaf, res *attribution.Resu
 		}
 		checkLeaf(t, l)
 	}
+	if len(leaves) > 0 {
+		l := &leaves[len(leaves)/2]
+		r, err := attribution.ParseRef(ref(l))
+		if err != nil || r.Line != l.line.ID || r.Component != l.Component || r.Hour != l.Hour || r.Workspace != l.Workspace {
+			t.Fatalf("leaf %+v is called %+v (%v)", l, r, err)
+		}
+	}
 	for _, l := range e.lines {
 		if got := byLine[l.Account+" "+l.ID]; got != (costs{l.Billed, l.Effective}) {
 			t.Fatalf("the leaves of %+v add up to %v", l, got)
+		}
+		if ms, ok := bought[l.Account+" "+l.ID]; ok && l.GPUMs != 0 && buys(l.Class) && ms != l.GPUMs {
+			t.Fatalf("the leaves of %+v buy %d ms", l, ms)
 		}
 	}
 	if res.Leaves != len(leaves) || res.Lines != len(e.lines) {

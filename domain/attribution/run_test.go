@@ -76,6 +76,22 @@ func wantShares(t *testing.T, e *estate, line string, want ...string) {
 	}
 }
 
+// wantUseful wants no useful time counted twice.
+func wantUseful(t *testing.T, e *estate, want int64) {
+	t.Helper()
+	leaves, _, err := e.run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	useful := int64(0)
+	for i := range leaves {
+		useful += leaves[i].UsefulMs
+	}
+	if useful != want {
+		t.Errorf("%d ms are useful, want %d", useful, want)
+	}
+}
+
 // A commitment of one machine that the supplier applied to ada's, and bob
 // sponsors.
 func TestDiscountRules(t *testing.T) {
@@ -99,6 +115,7 @@ func TestDiscountRules(t *testing.T) {
 	e.lines[1].NodeMs, e.lines[1].Billed = hour, money("3")
 	wantShares(t, e, "ri", "ada=1", "bob=2")
 	wantShares(t, e, "od", "ada=3")
+	wantUseful(t, e, 2*hour)
 
 	// And more than the pool has is not seen.
 	e.lines[0].NodeMs, e.lines[0].Billed = 5*hour, money("5")
@@ -167,6 +184,15 @@ func TestRungs(t *testing.T) {
 	// One that was described anew is not.
 	e.nodes[2].Resource, e.nodes[2].CPUMilli = "", 1
 	wantShares(t, e, "old", "ada=3", "cyd=3")
+	// Nor is one that moved to another account the same.
+	e.nodes[2].Account = "y"
+	wantShares(t, e, "old", "ada=6")
+
+	// What is held by nobody known is the platform's.
+	e = pool()
+	e.hours[0].Parts[0].Workspace = ""
+	e.add("l", attribution.OnDemand, "i-1", "6", 2)
+	wantShares(t, e, "l", "ada=3", "platform=3")
 }
 
 func TestDominantShare(t *testing.T) {
@@ -196,6 +222,21 @@ func TestDominantShare(t *testing.T) {
 		attribution.Part{Workspace: "bob", Unit: "b", GPUMs: hour, MemoryMiB: 500}), "l", "ada=24", "bob=16")
 	// What holds no GPU counts by what it does hold.
 	wantShares(t, node(attribution.Part{Workspace: "ada", Unit: "a", MemoryMiB: 250}), "l", "ada=10", "own=30")
+	// What it takes comes from idle and unprovisioned time alike.
+	e := node(attribution.Part{Workspace: "ada", Unit: "a", GPUMs: hour, CPUMilli: 4000})
+	idle := &e.hours[0].Parts[1]
+	idle.GPUMs = hour
+	e.hours[0].Parts = append(e.hours[0].Parts, attribution.Part{Component: attribution.Unprovisioned, GPUMs: 2 * hour})
+	wantShares(t, e, "l", "ada=20", "own=20")
+	leaves, _, err := e.run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"20", "6.666666666666666666", "13.333333333333333334"} {
+		if l := leaves[i]; l.Component != attribution.Component(i+1) || l.Billed.String() != want {
+			t.Errorf("%s costs %s, want %s", l.Component, l.Billed, want)
+		}
+	}
 	// A unit may not ask for more than the node.
 	wantShares(t, node(attribution.Part{Workspace: "ada", Unit: "a", CPUMilli: 1 << 63}), "l", "ada=40")
 }
@@ -262,6 +303,14 @@ func TestCommitments(t *testing.T) {
 	// Another charge period is another fee's.
 	e.lines[3].ChargePeriod = domain.Interval{From: start + 3*domain.Hour, To: start + 4*domain.Hour}
 	wantShares(t, e, "fee", "ada=2.5", "bob=7.5")
+	// Nor is it that of a shorter one beside it.
+	short := e.lines[1]
+	short.ID, short.ChargePeriod.To = "short", start+domain.Hour/2
+	e.lines = append(e.lines, short)
+	e.lines[3].ChargePeriod = domain.Interval{From: start + domain.Hour, To: start + 2*domain.Hour}
+	wantShares(t, e, "fee", "ada=6.25", "bob=3.75")
+	wantShares(t, e, "short", "ada=2.5", "bob=7.5")
+	e.lines[3].ChargePeriod = domain.Interval{From: start + 3*domain.Hour, To: start + 4*domain.Hour}
 	// A fee that covered nothing falls to the sponsors.
 	e.lines[2].ChargePeriod = e.lines[3].ChargePeriod
 	wantShares(t, e, "fee", "ada=2.5", "bob=7.5")
@@ -275,13 +324,16 @@ func TestExceptions(t *testing.T) {
 	e.add("gone", attribution.OnDemand, "i-9", "1", 2).SKU = ""
 	conflict := *e.add("once", attribution.Shared, "", "5", 0)
 	conflict.Billed = money("7")
-	e.lines = append(e.lines, conflict)
+	e.lines = append(e.lines, conflict, conflict)
 	e.nodes = append(e.nodes, attribution.Node{Cluster: "c", Node: "n3", Account: "x", Resource: "i-3", GPUs: 2, Registered: true, Service: e.nodes[0].Service})
 	e.hours[0].Parts = append(e.hours[0].Parts, attribution.Part{Component: attribution.Idle, GPUMs: hour})
 	e.hours[0].Owner = ""
 	_, res, err := e.run()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if res.Repeats != 1 {
+		t.Errorf("%d repeats, want that of the conflict", res.Repeats)
 	}
 	type x struct {
 		kind    attribution.Kind
@@ -306,6 +358,37 @@ func TestExceptions(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("exceptions %v\nwant %v", got, want)
+	}
+}
+
+// Two lines of different charge periods for one machine: neither buys more than
+// there was in its own, and both together do.
+func TestOverlappingPeriods(t *testing.T) {
+	e := pool()
+	e.add("both", attribution.OnDemand, "i-1", "2", 2)
+	e.add("first", attribution.Spot, "i-1", "1", 1).ChargePeriod.To = start + domain.Hour
+	e.add("other", attribution.OnDemand, "i-2", "2", 2)
+	_, res, err := e.run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res.Exceptions) != 1 || res.Exceptions[0].Kind != attribution.BilledNeverSeen || res.Exceptions[0].Subject != "c/n1" || res.Exceptions[0].GPUMs != hour {
+		t.Errorf("exceptions %+v, want an hour too many for c/n1", res.Exceptions)
+	}
+
+	// Lines of two classes that share machines: what one leaves over, the other
+	// buys.
+	e = pool()
+	e.nodes[1].Billing = domain.BillingSpot
+	e.add("spot", attribution.Spot, "", "2", 2)
+	e.add("rest", attribution.OnDemand, "", "2", 2)
+	if _, res, err = e.run(); err != nil || len(res.Exceptions) != 0 {
+		t.Errorf("exceptions %+v (%v), want none", res.Exceptions, err)
+	}
+	e.lines[0].NodeMs = hour
+	e.lines = e.lines[:1]
+	if _, res, err = e.run(); err != nil || len(res.Exceptions) != 2 || res.Exceptions[0].Detail != "in service, and no line of its account covers the time" || res.Exceptions[1].Subject != "x/r/big" || res.Exceptions[1].GPUMs != hour {
+		t.Errorf("exceptions %+v (%v), want n1 and an hour of the pool", res.Exceptions, err)
 	}
 }
 

@@ -1,10 +1,6 @@
 package attribution
 
-import (
-	"errors"
-	"fmt"
-	"math/bits"
-)
+import "math/bits"
 
 // u128 is an unsigned 128-bit integer.
 type u128 struct{ hi, lo uint64 }
@@ -152,29 +148,4 @@ func (d *division) nextMs(sum, total uint64) int64 {
 
 func divisionOfMs(n int64) division {
 	return division{whole: u128{0, magnitude(n)}, negative: n < 0}
-}
-
-// Divide hands out an amount in proportion to weights by cumulative rounding in
-// the finest unit, in their order: the parts add up to the amount, each is
-// within 10⁻¹⁸ of its exact value, no weight gets nothing, and the parts of -a
-// are those of a with the other sign. It is an error if a weight is negative or
-// none is above zero.
-func Divide(a Amount, weights []int64, part func(i int, share Amount)) error {
-	var total u128
-	for i, w := range weights {
-		if w < 0 {
-			return fmt.Errorf("weight %d is %d, below zero", i, w)
-		}
-		total = total.add(u128{0, uint64(w)})
-	}
-	if total.isZero() {
-		return errors.New("nothing has any weight")
-	}
-	d := divisionOf(a)
-	var at u128
-	for i, w := range weights {
-		at = at.add(u128{0, uint64(w)})
-		part(i, d.next(at, total))
-	}
-	return nil
 }
