@@ -112,6 +112,12 @@ func ratio(a, b *big.Int) float64 {
 // bought as soon as it can be and again whenever it ends.
 func constant(t rapid.TB, p *procurement.Pool) *big.Int {
 	var best *big.Int
+	top := 0
+	for _, e := range p.Epochs {
+		if n := len(e.Demand); n > 0 {
+			top = max(top, e.Demand[n-1].Units)
+		}
+	}
 	for i, o := range p.Offers {
 		cost := func(units int) *big.Int {
 			var purchases []procurement.Purchase
@@ -128,7 +134,7 @@ func constant(t rapid.TB, p *procurement.Pool) *big.Int {
 			return ev.Cost
 		}
 		// The cost is convex in the units.
-		cost(sort.Search(4000, func(units int) bool { return cost(units+1).Cmp(cost(units)) >= 0 }))
+		cost(sort.Search(top, func(units int) bool { return cost(units+1).Cmp(cost(units)) >= 0 }))
 	}
 	return best
 }

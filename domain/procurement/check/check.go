@@ -14,6 +14,7 @@ package check
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
 	"sort"
@@ -176,50 +177,43 @@ func product(a, b int64) *big.Int { return new(big.Int).Mul(big.NewInt(a), big.N
 
 // source is something that serves demand.
 type source struct {
-	price procurement.Nano
-	units func(demand int) int
-	quota bool // uses the quota
-	used  int64
+	price    procurement.Nano
+	units    int
+	permille int  // of the hour's demand; not 0: instead of units
+	quota    bool // uses the quota
+	used     int64
 }
 
 // serve is what an epoch costs. Each hour takes from the cheapest source first,
 // and what needs quota from what is left of it. That is best because only the
 // quota is shared, and every source that shares it takes one for a unit.
 func serve(e *procurement.Epoch, guaranteed, priceOnly int) *big.Int {
-	all := func(demand int) int { return demand }
-	sources := []*source{
-		{units: func(int) int { return guaranteed }},
-		{units: func(int) int { return priceOnly }, quota: true},
-	}
+	sources := make([]source, 0, 5)
+	sources = append(sources, source{units: guaranteed}, source{units: priceOnly, quota: true})
 	if e.OnDemand >= 0 {
-		sources = append(sources, &source{price: e.OnDemand, units: all, quota: true})
+		sources = append(sources, source{price: e.OnDemand, units: math.MaxInt, quota: true})
 	}
-	if e.Spot >= 0 {
-		sources = append(sources, &source{price: e.Spot, units: func(demand int) int {
-			return int(int64(demand) * int64(e.SpotPermille) / 1000)
-		}})
+	if e.Spot >= 0 && e.SpotPermille > 0 {
+		sources = append(sources, source{price: e.Spot, permille: e.SpotPermille})
 	}
-	sources = append(sources, &source{price: e.Shortage, units: all})
-	// Held and bought first and the shortage last, whatever costs the same.
-	slices.SortStableFunc(sources[2:len(sources)-1], func(a, b *source) int {
-		switch {
-		case a.price < b.price:
-			return -1
-		case a.price > b.price:
-			return 1
-		}
-		return 0
-	})
+	if n := len(sources); n == 4 && sources[3].price < sources[2].price {
+		sources[2], sources[3] = sources[3], sources[2]
+	}
+	sources = append(sources, source{price: e.Shortage, units: math.MaxInt})
 	for _, hour := range e.Demand {
 		left, quota := hour.Units, e.Quota
-		if e.Quota == procurement.Unlimited {
-			quota = hour.Units
-		}
 		if e.OnDemand < 0 {
 			quota = 0
+		} else if e.Quota == procurement.Unlimited {
+			quota = hour.Units
 		}
-		for _, s := range sources {
-			n := min(left, s.units(hour.Units))
+		for i := range sources {
+			s := &sources[i]
+			n := s.units
+			if s.permille > 0 {
+				n = hour.Units * s.permille / 1000
+			}
+			n = min(n, left)
 			if s.quota {
 				n = min(n, quota)
 				quota -= n
@@ -230,7 +224,9 @@ func serve(e *procurement.Epoch, guaranteed, priceOnly int) *big.Int {
 	}
 	sum := new(big.Int)
 	for _, s := range sources {
-		sum.Add(sum, product(int64(s.price), s.used))
+		if s.price != 0 && s.used != 0 {
+			sum.Add(sum, product(int64(s.price), s.used))
+		}
 	}
 	return sum
 }
