@@ -111,6 +111,9 @@ func (p *problem) prepare() {
 
 const heaviest = 256
 
+// fragWork is how many weighings more a look at fragmentation counts as.
+const fragWork = 15
+
 func (s *state) freeMilli() int64 {
 	var free int64
 	for _, f := range s.free {
@@ -207,6 +210,7 @@ func (r *run) weigh(s *state, demand int) (choice, bool) {
 	case fitNorm:
 		c.score[0] = r.norm(s, demand)
 	case fitFrag:
+		r.work += fragWork
 		c.from, c.score[0] = r.frag(s, demand)
 	}
 	return c, true

@@ -106,8 +106,8 @@ const (
 // Options say how much effort to make.
 type Options struct {
 	// Work is the number of weighings (see the package comment) after which no
-	// further order is begun; the first order is always finished. 0 stands for
-	// DefaultWork.
+	// further order is begun; the first order is always finished. One that looks
+	// at fragmentation counts as sixteen. 0 stands for DefaultWork.
 	Work int64
 }
 

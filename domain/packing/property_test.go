@@ -11,7 +11,8 @@ import (
 	"quartermaster/domain/packing"
 )
 
-// drawing draws cases in which every constraint has a chance to matter.
+// drawNodes and drawLoads draw cases in which every constraint has a chance to
+// matter.
 func drawNodes(t *rapid.T, most int, open bool) []packing.Node {
 	var nodes []packing.Node
 	for i := range rapid.IntRange(1, most).Draw(t, "nodes") {
@@ -25,7 +26,7 @@ func drawNodes(t *rapid.T, most int, open bool) []packing.Node {
 			MemoryMiB: rapid.SampledFrom([]int64{16, 32, 64, 64}).Draw(t, "memory"),
 		}
 		if rapid.IntRange(0, 3).Draw(t, "certified") > 0 {
-			n.Certifications = []string{"iso", "soc"}
+			n.Certifications = rapid.SampledFrom([][]string{{"iso", "soc"}, {"soc", "iso"}, {"soc"}}).Draw(t, "certifications")
 		}
 		if rapid.IntRange(0, 5).Draw(t, "dedicated") == 0 {
 			n.Dedicated = "w1"
@@ -37,10 +38,15 @@ func drawNodes(t *rapid.T, most int, open bool) []packing.Node {
 		}
 		if !open && rapid.IntRange(0, 3).Draw(t, "held") == 0 {
 			for range rapid.IntRange(0, n.GPUs).Draw(t, "held GPUs") {
-				n.Held.GPUMilli = append(n.Held.GPUMilli, rapid.SampledFrom([]int64{0, 300, 1000}).Draw(t, "held milli"))
+				n.Held.GPUMilli = append(n.Held.GPUMilli, rapid.SampledFrom([]int64{0, 5, 300, 1000}).Draw(t, "held milli"))
 			}
 			n.Held.CPUMilli = rapid.Int64Range(0, n.CPUMilli).Draw(t, "held CPU")
 			n.Held.MemoryMiB = rapid.Int64Range(0, n.MemoryMiB).Draw(t, "held memory")
+		}
+		if i > 0 && rapid.IntRange(0, 3).Draw(t, "twin") == 0 { // equal but for its id and count
+			id, count := n.ID, n.Count
+			n = nodes[i-1]
+			n.ID, n.Count = id, count
 		}
 		nodes = append(nodes, n)
 	}
@@ -75,10 +81,10 @@ func drawLoads(t *rapid.T, most, replicas int) []packing.Workload {
 		if rapid.IntRange(0, 4).Draw(t, "bounded") == 0 {
 			w.MaxPerNode = rapid.IntRange(1, 2).Draw(t, "max per node")
 		}
-		if i > 0 && rapid.IntRange(0, 3).Draw(t, "twin") == 0 { // equal but for its id
-			id := w.ID
+		if i > 0 && rapid.IntRange(0, 3).Draw(t, "twin") == 0 { // equal but for its id and perhaps its workspace
+			id, workspace := w.ID, w.Workspace
 			w = loads[i-1]
-			w.ID = id
+			w.ID, w.Workspace = id, workspace
 		}
 		loads = append(loads, w)
 	}

@@ -20,6 +20,7 @@ type run struct {
 	// again for each time. lanes holds, by demand, the choices among them.
 	arrivals []*group
 	lanes    []lane
+	kept     int // choices in all lanes
 	work     int64
 	lost     *big.Int // what stranded returned
 	key      []byte
@@ -114,7 +115,9 @@ func (h *choices) Pop() any {
 // lane is the choices of a demand, as a heap.
 type lane struct {
 	open choices
-	seen int // arrivals that were weighed
+	seen int  // arrivals that were weighed
+	kept int  // choices that run.kept counts
+	shut bool // no machine took it; as machines only fill, none ever will
 }
 
 // catchUp weighs the groups that arrived since. What a choice is worth does not
@@ -135,6 +138,21 @@ func (r *run) catchUp(demand int) *lane {
 	return l
 }
 
+// mostKept is about 200 MB of choices. Beyond it they are weighed anew.
+const mostKept = 1 << 22
+
+// leave lets go of the choices of a demand that will not be needed again or are
+// too many to keep.
+func (r *run) leave(demand int, last bool) {
+	l := &r.lanes[demand]
+	r.kept += len(l.open) - l.kept
+	l.kept = len(l.open)
+	if last || r.kept > mostKept {
+		r.kept -= l.kept
+		*l = lane{}
+	}
+}
+
 // place puts n replicas of a demand on machines, each on the one that is then
 // best, and returns how many no machine took.
 //
@@ -143,8 +161,12 @@ func (r *run) catchUp(demand int) *lane {
 // next; the others of its group, being equal, then take as many each.
 func (r *run) place(demand, n int) int {
 	d := &r.p.demands[demand]
+	if r.lanes[demand].shut {
+		return n
+	}
+	asked := n
 	if len(d.apartCluster) > 0 {
-		r.lanes[demand] = lane{}
+		r.leave(demand, true)
 	}
 	for n > 0 {
 		l := r.catchUp(demand)
@@ -161,7 +183,7 @@ func (r *run) place(demand, n int) int {
 		if newly := r.hold(&g.state, demand); newly {
 			r.move(g, &end, 1, demand, taken)
 			n--
-			r.lanes[demand] = lane{}
+			r.leave(demand, true)
 			continue
 		}
 		g.n-- // the machine that is being filled
@@ -186,6 +208,8 @@ func (r *run) place(demand, n int) int {
 			heap.Push(&l.open, first)
 		}
 	}
+	r.leave(demand, n > 0 || r.left[demand] == asked)
+	r.lanes[demand].shut = n > 0
 	return n
 }
 

@@ -2,6 +2,7 @@ package packing_test
 
 import (
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 
@@ -220,6 +221,8 @@ func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, o
 		}
 		unplaced[u.Workload] = u
 	}
+	apart := slices.ContainsFunc(loads, func(w packing.Workload) bool { return len(w.ApartNode) > 0 || len(w.ApartCluster) > 0 })
+	told := map[string]map[packing.Constraint]int{}
 	hopeless := true // to place any of what is left
 	empty := map[string]*box{}
 	for i := range nodes {
@@ -235,13 +238,20 @@ func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, o
 		if u.Replicas == 0 {
 			continue
 		}
-		why := map[packing.Constraint]int{}
-		for _, b := range machines {
-			why[refusal(b, w, all, byID)]++
+		kind := alike(w)
+		if apart { // others may name it
+			kind = w.ID
 		}
-		for _, b := range empty {
-			hopeless = hopeless && refusal(b, w, nil, byID) != ""
+		if told[kind] == nil {
+			told[kind] = map[packing.Constraint]int{}
+			for _, b := range machines {
+				told[kind][refusal(b, w, all, byID)]++
+			}
+			for _, b := range empty {
+				hopeless = hopeless && refusal(b, w, nil, byID) != ""
+			}
 		}
+		why := maps.Clone(told[kind])
 		for _, c := range u.RuledOut {
 			if c.Machines != why[c.Constraint] || c.Machines == 0 {
 				return fmt.Errorf("%s: %s rules out %d machines, not %d", id, c.Constraint, why[c.Constraint], c.Machines)
@@ -279,24 +289,28 @@ func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, o
 	return verifyStranded(machines, loads, byID, r.Stranded)
 }
 
+// alike is the same for workloads that every machine treats the same.
+func alike(w *packing.Workload) string {
+	if w.Dedicated || w.MaxPerNode > 0 || len(w.ApartNode) > 0 || len(w.ApartCluster) > 0 {
+		return "only " + w.ID
+	}
+	return fmt.Sprintf("%q %d %d %d %q %q %q %q", w.Workspace, w.GPUMilli, w.CPUMilli, w.MemoryMiB, w.Models, w.Countries, w.Certifications, w.Clusters)
+}
+
 // verifyStranded draws every workload on every machine.
 func verifyStranded(all []*box, loads []packing.Workload, byID map[string]*packing.Workload, got []packing.Stranded) error {
 	drawn := int64(0)
-	alike := map[string]*packing.Workload{} // the same for every machine
+	kinds := map[string]*packing.Workload{}
 	for _, w := range loads {
 		if w.GPUMilli == 0 {
 			continue
 		}
 		drawn += int64(w.Replicas)
 		w.ApartNode, w.ApartCluster, w.MaxPerNode = nil, nil, 0
-		key := fmt.Sprint(w.Workspace, w.GPUMilli, w.CPUMilli, w.MemoryMiB, w.Models, w.Countries, w.Certifications, w.Clusters)
-		if w.Dedicated {
-			key = "dedicated " + w.ID
-		}
-		if alike[key] == nil {
-			alike[key] = &w
+		if key := alike(&w); kinds[key] == nil {
+			kinds[key] = &w
 		} else {
-			alike[key].Replicas += w.Replicas
+			kinds[key].Replicas += w.Replicas
 		}
 	}
 	bare := map[string]*packing.Workload{}
@@ -310,7 +324,7 @@ func verifyStranded(all []*box, loads []packing.Workload, byID map[string]*packi
 			sum += f
 		}
 		free[b.node.Model] += sum
-		for _, w := range alike {
+		for _, w := range kinds {
 			lost := sum
 			if refusal(b, w, nil, bare) == "" {
 				lost = 0
