@@ -12,6 +12,7 @@ GO   ?= go
 TOOL := $(GO) tool -modfile=tools.mod
 
 PKG      ?= ./...
+DATA     ?=
 RUN      ?=
 BENCH    ?= .
 COUNT    ?= 1
@@ -31,6 +32,7 @@ help: ## List the targets
 	@echo
 	@echo 'Variables, with their defaults:'
 	@echo '  PKG=./...    packages of test, integration and bench'
+	@echo '  DATA=        folder of public files for demo'
 	@echo '  RUN=         tests to run, a regular expression'
 	@echo '  BENCH=.      benchmarks to run'
 	@echo '  COUNT=1      runs of each benchmark;  OLD=FILE compares with an earlier bin/bench.txt'
@@ -41,9 +43,12 @@ build: ## Build every command under cmd/ into bin/
 	@mkdir -p bin
 	CGO_ENABLED=$(CGO) $(GO) build -trimpath -o bin/ ./cmd/...
 
+# The demo keeps its home between runs, so that it can be killed and gone on with.
+DEMO_HOME = $${QUARTERMASTER_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/quartermaster}
+
 .PHONY: demo
-demo: build ## Play a user's first hour from end to end, on made-up files, in a home that is thrown away
-	@deploy/demo/first-hour.sh
+demo: build ## Show all of it on a made-up fleet; with DATA=DIR on the public files of README's last part
+	@bin/quartermaster demo --once $(if $(DATA),--from '$(DATA)' --data "$(DEMO_HOME)-public")
 
 .PHONY: test
 test: ## Run the tests, under the race detector where a C compiler is found

@@ -63,6 +63,9 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
   by, groups (key with a value per dimension) and totals, each with currency,
     billed, effective, bought_gpu_ms, allocated_gpu_ms, useful_gpu_ms and
     effective_per_useful_gpu_hour (null where nothing useful was done);
+  activity_coverage_permille: of the time held in the hours billed, for how much
+    activity was measured (null where nothing was held); what was not measured
+    is not counted as useful;
   statements (issuer, account, invoice, currency, period where there is no
     invoice, workspace, billed, amount: billed in whole cents);
   invoices (issuer, account, invoice, currency, period, status: tied, bridged,

@@ -155,6 +155,9 @@ func (a *app) showCostGroups(r *projections.CostReport) {
 	}
 	fmt.Fprintln(a.out, "\nGPU time in hours")
 	t.Render()
+	if c := r.Coverage; c != nil && *c < 1000 {
+		fmt.Fprintf(a.out, "activity was measured for %d.%d%% of the time held; the rest is not counted as useful\n", *c/10, *c%10)
+	}
 	if !byWorkspace && len(r.By) > 0 {
 		fmt.Fprintln(a.out, "billed and effective of a row are rounded by themselves; see --json for every digit")
 	}

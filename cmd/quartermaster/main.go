@@ -118,6 +118,7 @@ signs your decisions.
 		a.logCommand(),
 		a.quarantineCommand(),
 		a.serveCommand(),
+		a.demoCommand(),
 	)
 	return root
 }

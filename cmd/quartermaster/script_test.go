@@ -37,7 +37,7 @@ func TestScript(t *testing.T) {
 		t.Logf("the public data are not at %s: scripts that need them are skipped (set QUARTERMASTER_DATA)", data)
 		data = ""
 	}
-	demo, err := filepath.Abs(filepath.Join("..", "..", "deploy", "demo", "first-hour"))
+	demo, err := filepath.Abs(filepath.Join("testdata", "first-hour"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// shownTenants is how many workspaces the demo lists.
+const shownTenants = 20
+
+// show answers who has what, who used it and who owes what.
+func (d *demoRun) show(v projections.View) error {
+	inv, err := projections.NewInventory(v, projections.InventoryFilter{At: demoNow - domain.Hour})
+	if err != nil {
+		return err
+	}
+	used, err := projections.Usage(v, demoMonth.From, demoMonth.To, projections.UsageFilter{Cluster: d.billed}, projections.ByWorkspace)
+	if err != nil {
+		return err
+	}
+	models, err := projections.Models(v, demoNow-domain.Hour, domain.Hour, projections.ModelFilter{})
+	if err != nil {
+		return err
+	}
+	costs, err := projections.Costs(v, demoCosts)
+	if err != nil {
+		return err
+	}
+	if err := d.owed(costs); err != nil || d.app.json {
+		return err
+	}
+	out := d.app.out
+	fmt.Fprintf(out, "\n== What there is on %s (%s)\n", day(inv.At), d.label)
+	short := *inv
+	short.Exceptions = nil
+	d.app.showFleet(&short, false, asked{})
+	counts := map[string]int{}
+	for _, e := range inv.Exceptions {
+		counts[e.Kind]++
+	}
+	var parts []string
+	for _, k := range sorted(counts) {
+		parts = append(parts, fmt.Sprintf("%s %s", comma(counts[k]), k))
+	}
+	if len(parts) > 0 {
+		fmt.Fprintf(out, "exceptions: %s\n", strings.Join(parts, ", "))
+	}
+
+	fmt.Fprintf(out, "\n== Who used %s in May 2026\n", d.billed)
+	if len(used.Groups) > shownTenants {
+		used.Groups = used.Groups[:shownTenants]
+	}
+	d.app.showUsage(used)
+	status := map[string]int{}
+	for _, m := range models.Deployments {
+		status[string(m.Status)]++
+	}
+	parts = parts[:0]
+	for _, k := range sorted(status) {
+		parts = append(parts, fmt.Sprintf("%s %s", comma(status[k]), k))
+	}
+	fmt.Fprintf(out, "deployments: %s\n", strings.Join(parts, ", "))
+
+	fmt.Fprintf(out, "\n== Who owes what for May 2026 (the bill is generated)\n")
+	if err := d.app.showCosts(v, costs); err != nil {
+		return err
+	}
+	return nil
+}
+
+// demoCosts asks who bears what of the demo's month, and for what.
+var demoCosts = projections.CostQuery{Month: demoMonth, By: []projections.CostDimension{projections.CostByWorkspace, projections.CostByComponent}}
+
+// owed notes the totals, and fails when the invoice is not what was attributed:
+// that would be a defect, because the two were computed apart.
+func (d *demoRun) owed(r *projections.CostReport) error {
+	received, attributed := decimal.Zero, decimal.Zero
+	for i := range r.Invoices {
+		t := &r.Invoices[i]
+		received = received.Add(t.Received.Decimal())
+		attributed = attributed.Add(t.Attributed.Decimal()).Add(t.Bridge.Decimal())
+	}
+	d.ans.InvoiceTotal, d.ans.AttributedTotal = received.StringFixed(2), attributed.StringFixed(2)
+	d.ans.Difference, d.ans.Exceptions = received.Sub(attributed).StringFixed(2), len(r.Exceptions)
+	if !received.Sub(attributed).IsZero() {
+		return fmt.Errorf("the invoices are %s and %s was attributed: they do not tie", received, attributed)
+	}
+	return nil
+}
+
+func sorted(counts map[string]int) []string { return slices.Sorted(maps.Keys(counts)) }
