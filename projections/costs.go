@@ -93,6 +93,11 @@ type CostReport struct {
 	// What each workspace carries of each invoice, rounded once to what can be
 	// paid, so that an invoice's statements add up to it.
 	Statements []attribution.Statement `json:"statements"`
+	// Coverage is how much of the time that was held in the hours billed, by
+	// the workspace or by all, activity was measured for; per mille, rounded
+	// down, null where nothing was held. What was not measured is not counted as
+	// useful, so below 1000 the cost per useful hour is an upper bound.
+	Coverage *int64 `json:"activity_coverage_permille"`
 
 	Invoices    []attribution.Tie           `json:"invoices"`
 	Commitments []attribution.CommitmentUse `json:"commitments"`
@@ -222,7 +227,8 @@ func Costs(view View, q CostQuery) (*CostReport, error) {
 	groups, totals := map[costKey]*Cost{}, map[string]*Cost{}
 	var last costKey
 	var sum, total *Cost
-	result, err := b.divide(func(l *attribution.Leaf) error {
+	var held, known int64
+	result, err := b.divideSeen(func(l *attribution.Leaf) error {
 		if q.Workspace != "" && l.Workspace != q.Workspace {
 			return nil
 		}
@@ -241,6 +247,13 @@ func Costs(view View, q CostQuery) (*CostReport, error) {
 		sum.add(l)
 		total.add(l)
 		return nil
+	}, func(h *attribution.NodeHour) {
+		for i := range h.Parts {
+			if p := &h.Parts[i]; p.Component == attribution.Allocated && (q.Workspace == "" || p.Workspace == q.Workspace) {
+				held += p.GPUMs
+				known += p.KnownMs
+			}
+		}
 	})
 	if err != nil {
 		return nil, err
@@ -253,6 +266,10 @@ func Costs(view View, q CostQuery) (*CostReport, error) {
 	}
 	if q.Workspace != "" {
 		r.Note = "groups, totals and statements are what " + q.Workspace + " carries; invoices, commitments, matches, exceptions, lines and leaves are of the whole period"
+	}
+	if held > 0 {
+		coverage := permille(known, held)
+		r.Coverage = &coverage
 	}
 	for _, s := range result.Statements {
 		if q.Workspace == "" || s.Workspace == q.Workspace {

@@ -39,6 +39,9 @@ func TestExplainEveryLeaf(t *testing.T) {
 			if x.CostLeaf != l || x.Month != mayBill || x.Event == nil || (x.Charge == nil) != strings.HasPrefix(l.Line, "invoice:") || len(x.Why) < 3 {
 				t.Errorf("%s is explained as %+v", l.Leaf, x)
 			}
+			if x.Invoice != nil && l.Invoice == "" && x.Invoice.Period != (domain.Interval{From: x.Charge.BillingPeriodStart, To: x.Charge.BillingPeriodEnd}) {
+				t.Errorf("%s is in the invoice of %+v", l.Leaf, x.Invoice.Period)
+			}
 			if x.Invoice == nil || x.Invoice.Invoice != l.Invoice || x.Statement == nil || x.Statement.Workspace != l.Workspace || x.Statement.Invoice != l.Invoice || x.Statement.Currency != l.Currency {
 				t.Errorf("%s is in %+v and %+v", l.Leaf, x.Invoice, x.Statement)
 			}
@@ -91,7 +94,7 @@ func TestExplain(t *testing.T) {
 		}
 		for ref, want := range map[string]string{
 			"issuer=q;account=1;line=01-n1;hour=;workspace=a;cluster=;deployment=;component=idle":           `no line of issuer "q" and account "1"; there are: p|1`,
-			"issuer=p;account=1;line=01-n2;hour=;workspace=a;cluster=;deployment=;component=idle":           `have 11 lines and none is "01-n2"; such as 01-n1, 02-n2`,
+			"issuer=p;account=1;line=01-n2;hour=;workspace=a;cluster=;deployment=;component=idle":           `have 12 lines and none is "01-n2"; such as 01-n1, 02-n2`,
 			"issuer=p;account=1;line=01-n1;hour=;workspace=a;cluster=c;deployment=chat;component=allocated": `line "01-n1" has 4 leaves, such as`,
 			"issuer=p;account=1;line=invoice:i-2;hour=;workspace=a;cluster=;deployment=;component=bridge":   `none is "invoice:i-2"`,
 		} {

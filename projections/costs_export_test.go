@@ -22,6 +22,11 @@ func MonthTerms(view View, month domain.Interval) ([]CostPolicy, []attribution.C
 	if err != nil {
 		return nil, nil, nil, nil, err
 	}
-	err = l.lines(view, func(*attribution.Line) error { return nil })
+	err = l.lines(view, func(line *attribution.Line) error {
+		if line.Corrects != "" {
+			l.except("corrects", line.ID, "%s", line.Corrects)
+		}
+		return nil
+	})
 	return l.policies, l.commitments, l.invoices, sortExceptions(slices.Concat(l.exceptions, l.unusable)), err
 }

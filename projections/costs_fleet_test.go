@@ -125,6 +125,8 @@ func TestCostNodes(t *testing.T) {
 		register(t0, "eu", "1"), storetest.Node("c", "n", "H100 80GB", 1, t0-day), own,
 		register(t0+2*day+30*minute, "us", "2"), register(t0+3*day, "us", "2"),
 		hardware(5*24*60, &domain.NodeRetired{Node: "n"}),
+		// Usage is in whole milliseconds, and so begins before this node does.
+		storetest.Cluster("z", "owner", "q", "eu", t0), storetest.Node("z", "odd", "H100 80GB", 1, t0+2*day+1),
 		storetest.Node("c", "later", "H100 80GB", 1, month.To), storetest.Node("c", "quiet", "H100 80GB", 1, t0+20*day),
 	)
 	l.Append(sampled("reporter/n", 6*24*60, 6*24*60+10, held("a")))
@@ -148,6 +150,7 @@ func TestCostNodes(t *testing.T) {
 		`c/n p "2" us 1 false 5.00-31.00`, // it reported after it was retired
 		`c/quiet p "2" us 1 true 20.00-31.00`,
 		`x/m  ""  2 false 0.00-31.00`,
+		`z/odd q "" eu 1 true 2.00-31.00`,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

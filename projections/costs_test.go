@@ -6,6 +6,8 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/shopspring/decimal"
@@ -97,11 +99,12 @@ func houseEvents() (l logged) {
 		billLine("03-unused", "0.5", hours(2, 3, ""), committed("Unused")),
 		billLine("04-purchase", "8.5", purchase),
 		billLine("05-pool", "3.333", hours(0, 2, "")),
-		billLine("06-unknown", "2", hours(0, 1, "r-9"), func(l *domain.BillingLine) { l.SKUID = "other" }),
+		billLine("06-unknown", "2", hours(0, 1, "r-9"), func(l *domain.BillingLine) { l.SKUID, l.RegionID = "other", "far" }),
 		billLine("07-tax", "4.53", category("Tax")),
 		billLine("08-credit", "-1", category("Credit")),
 		billLine("09-eur", "7", hours(0, 1, "r-1"), func(l *domain.BillingLine) { l.BillingCurrency, l.InvoiceID = "EUR", "i-eur" }),
 		billLine("10-open", "0.1", hours(0, 1, "r-1"), func(l *domain.BillingLine) { l.InvoiceID = "" }),
+		billLine("12-week", "0.2", hours(0, 1, "r-1"), func(l *domain.BillingLine) { l.InvoiceID, l.BillingPeriodEnd = "", t0+7*domain.Day }),
 	} {
 		l.Append(recorded(line))
 	}
@@ -249,6 +252,9 @@ func TestCostsAddUp(t *testing.T) {
 					t.Errorf("lines and bridges are %s, statements %s, total %s", lines, statements, total.Billed)
 				}
 			}
+			if r.Untied() != 1 || r.Coverage == nil || *r.Coverage != 1000 {
+				t.Errorf("%d invoices differ, want the one in EUR; coverage %v", r.Untied(), r.Coverage)
+			}
 			parts := map[string]attribution.Amount{}
 			for _, w := range []string{"a", "b", "own", "platform", "platform:unobserved", "nobody"} {
 				part, err := projections.Costs(v, projections.CostQuery{Month: mayBill, Workspace: w, By: by})
@@ -257,6 +263,9 @@ func TestCostsAddUp(t *testing.T) {
 				}
 				for _, total := range part.Totals {
 					parts[total.Currency] = parts[total.Currency].Add(total.Billed)
+				}
+				if slices.ContainsFunc(part.Statements, func(s attribution.Statement) bool { return s.Workspace != w }) || (part.Coverage == nil) != (w != "a" && w != "b") {
+					t.Errorf("%s is shown the statements of others, or coverage %v", w, part.Coverage)
 				}
 				if len(part.Invoices) != len(r.Invoices) || part.Note == "" {
 					t.Errorf("the invoices of %s are not whole: %+v", w, part.Invoices)
@@ -270,6 +279,85 @@ func TestCostsAddUp(t *testing.T) {
 			return nil
 		})
 	})
+}
+
+// The policies of the house decide who carries idle time and who enjoys a
+// discount, and what a generator made says so.
+func TestCostsFollowPolicies(t *testing.T) {
+	l := house()
+	by := []projections.CostDimension{projections.CostByWorkspace, projections.CostByComponent, projections.CostByRung}
+	has := func(r *projections.CostReport, workspace, component, rung string) bool {
+		return slices.ContainsFunc(r.Groups, func(g projections.CostGroup) bool {
+			return g.Key[projections.CostByWorkspace] == workspace && g.Key[projections.CostByComponent] == component && g.Key[projections.CostByRung] == rung
+		})
+	}
+	r := costs(t, l, projections.CostQuery{Month: mayBill, By: by})
+	if !has(r, "own", "idle", "by_resource") || has(r, "platform", "idle", "by_resource") || r.Generated || r.Policies[1].Policy != "idle" {
+		t.Errorf("as supplied, idle to the owner: %+v", r.Groups)
+	}
+	regions := costs(t, l, projections.CostQuery{Month: mayBill, By: []projections.CostDimension{projections.CostByRegion}})
+	for _, g := range regions.Groups {
+		// Of what no cluster is known for, the supplier's word counts: tax and
+		// sponsors have none.
+		if key := g.Key[projections.CostByRegion]; key != "eu" && key != "far" && key != "" || key == "far" && g.Billed.String() != "2" {
+			t.Errorf("region %q has %+v", key, g.Cost)
+		}
+	}
+	if len(regions.Groups) != 4 { // eu in two currencies
+		t.Errorf("regions: %+v", regions.Groups)
+	}
+	decide := func(policy string, kind domain.PolicyKind, value string) domain.Envelope {
+		return root.Sign(domain.Envelope{Workspace: "home", Time: t0, Event: &domain.PolicySet{Policy: policy, Kind: kind, Value: value, EffectiveFrom: t0 - domain.Day}})
+	}
+	l.Append(decide("idle", domain.PolicyIdleCost, "platform"), decide("rate", domain.PolicyCommitmentDiscount, "pool_rate"))
+	l.Append(recorded(billLine("14-made", "1", func(l *domain.BillingLine) { l.Generated = true })))
+	r = costs(t, l, projections.CostQuery{Month: mayBill, By: by})
+	if has(r, "own", "idle", "by_pool") || !has(r, "platform", "idle", "by_pool") || has(r, "a", "allocated", "by_resource") || !r.Generated || r.Policies[0].Value != "pool_rate" {
+		t.Errorf("one rate, idle to the platform: %+v, policies %+v", r.Groups, r.Policies)
+	}
+	view(t, l, func(v projections.View) {
+		made := 0
+		err := projections.EachLeaf(v, mayBill, projections.LeafFilter{}, func(l *projections.CostLeaf) error {
+			if l.Generated {
+				made++
+			}
+			if l.Generated && l.Line != "14-made" && !strings.HasPrefix(l.Line, "invoice:") {
+				t.Errorf("a supplier sent %s", l.Line)
+			}
+			return nil
+		})
+		if err != nil || made == 0 {
+			t.Errorf("%d generated leaves, %v", made, err)
+		}
+	})
+}
+
+// What quarantine holds may be of any bill, so it counts for every workspace.
+func TestCostsLack(t *testing.T) {
+	l := house()
+	l.AppendRaw(domain.TopicPartition{Topic: domain.TopicBilling}, []byte("k"), []byte("no event"), t0)
+	late := recorded(billLine("13-late", "1"))
+	late.Source, late.Sequence = "focus/late", 3
+	l.Append(late)
+	m, err := l.Fold(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = m.View(context.Background(), func(v projections.View) error {
+		for _, w := range []string{"", "a"} {
+			r, err := projections.Costs(v, projections.CostQuery{Month: mayBill, Workspace: w})
+			if err != nil {
+				return err
+			}
+			if r.Incomplete != 1 || r.Missing != 2 {
+				t.Errorf("costs of %q lack %+v", w, r.Completeness)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestCostsRefuse(t *testing.T) {

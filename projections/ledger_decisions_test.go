@@ -166,6 +166,7 @@ func TestMonthInvoices(t *testing.T) {
 		recorded(billLine("l4", "1", func(l *domain.BillingLine) {
 			l.PricingQuantity, l.PricingUnit = decimal.NewNullDecimal(dec("1e14")), "Hours"
 		})),
+		domain.Envelope{Time: mayBill.To, Event: &domain.BillingLineCorrected{Line: billLine("l5", "-1"), Corrects: "l1"}},
 		received("i-1", "10", "Open", mayBill, mayBill.To), received("i-1", "12.5", "Issued", mayBill, mayBill.To+domain.Day),
 		received("i-2", "1e15", "Issued", mayBill, mayBill.To), received("i-3", "3", "Voided", mayBill, mayBill.To),
 		received("i-april", "7", "Issued", april, mayBill.To), received("i-april-2", "7", "Issued", april, mayBill.To),
@@ -175,6 +176,7 @@ idle_cost owner default
 invoice i-1 12.5 USD Issued
 invoice i-3 3 USD Voided
 invoice i-april 7 USD Issued
+corrects l5: l1
 invoice_of_other_period p|1|i-april: it is for 2026-04-01T00:00:00Z to 2026-05-01T00:00:00Z, and lines of 2026-05 name it
 invoice_unusable p|1|i-2: 1000000000000000 USD: amount of 16 digits before the point: want less than 1e15
 line_unusable p|1|l3: 1000000000000000 USD: line "l3": billed cost: amount of 16 digits before the point: want less than 1e15
