@@ -77,7 +77,7 @@ func TestDivisionIsExact(t *testing.T) {
 		var at uint64
 		for _, w := range weights {
 			at += w
-			part, mirrored := Amount{}, Amount{}
+			var part, mirrored Amount
 			if wide {
 				part, mirrored = d.next(wider(at), wider(total)), m.next(wider(at), wider(total))
 			} else {

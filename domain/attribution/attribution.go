@@ -23,12 +23,15 @@
 //  2. It is matched to nodes, by the first rung of [Rung] that finds any.
 //  3. It is spread over the UTC hours of its charge period and divided among
 //     the parts of those hours in one step: a part weighs the GPU time that it
-//     had. Lines of one match and one charge period are divided alike.
+//     had. Lines of one match and one charge period are divided alike. Lines for
+//     all nodes of an account buy no node's time, and are divided over the
+//     charge period as a whole.
 //  4. What was bought beyond the time that the nodes were in service weighs as
-//     the component [Unseen].
+//     the component [Unseen], spread evenly. Lines and their reversals net.
 //  5. Lines that buy no time (tax, credits, rounding, recurring fees of a
 //     commitment) follow the lines that they belong to, in the proportion in
-//     which those were divided.
+//     which those were divided. A credit for a node pays first for what of it
+//     failed or was maintained.
 //
 // Division is by cumulative rounding in the finest unit, in the order of leaf
 // keys, on the magnitude of the amount: exact in sum, each part within one unit
@@ -176,9 +179,13 @@ type Discount string
 
 // The rules for floating discounts.
 const (
-	AsSupplied    Discount = "as_supplied"    // whoever the supplier applied it to
-	SponsorsFirst Discount = "sponsors_first" // its sponsors' usage in the pool first
-	PoolRate      Discount = "pool_rate"      // everyone in the pool pays one rate
+	AsSupplied Discount = "as_supplied" // whoever the supplier applied it to
+	// SponsorsFirst gives what a commitment bought in a pool, hour by hour, to its
+	// sponsors' use of the pool first. What other lines bought is divided among
+	// what is left. A pool is the account's nodes of a region and SKU, named by
+	// lines or not, without its own.
+	SponsorsFirst Discount = "sponsors_first"
+	PoolRate      Discount = "pool_rate" // everyone in the pool pays one rate
 )
 
 // Policy is what was decided about the division.
@@ -225,8 +232,8 @@ type Leaf struct {
 	Rung       Rung
 
 	Billed, Effective Amount
-	// Weight is this leaf's part of Of: GPU milliseconds, or money for a line
-	// that follows others (then the weights of Billed).
+	// Weight is this leaf's part of Of: GPU milliseconds, a sponsor's share, or
+	// money for a line that follows others (then the weights of Billed).
 	Weight, Of Amount
 	// What the line bought of GPU time, in milliseconds: 0 for lines that buy
 	// none.

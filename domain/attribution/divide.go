@@ -1,6 +1,7 @@
 package attribution
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -43,7 +44,7 @@ func (r *run) divideByUse(in *Input, order []int32) error {
 			if err != nil {
 				return err
 			}
-			r.use(h.Hour, d, uses, seen)
+			r.use(h.Hour, d, uses, seen, spans)
 			return nil
 		})
 		if err != nil {
@@ -57,8 +58,9 @@ func (r *run) divideByUse(in *Input, order []int32) error {
 	return nil
 }
 
-// use enters an hour into the matches of its node.
-func (r *run) use(hour domain.Instant, d *desc, uses []use, seen bool) {
+// use enters an hour into the matches of its node, and notes what of it, within
+// the spans that were asked for, no line covers.
+func (r *run) use(hour domain.Instant, d *desc, uses []use, seen bool, spans []domain.Interval) {
 	held := within(hour, d)
 	m := &r.fleet.machines[d.machine]
 	m.seen = m.seen || seen
@@ -71,13 +73,22 @@ func (r *run) use(hour domain.Instant, d *desc, uses []use, seen bool) {
 			bought = max(bought, covered)
 		}
 	}
-	if d.billed && bought < held.Length() {
-		var ms int64
-		for _, u := range uses {
-			ms += u.gpuMs
-		}
-		m.unbilledMs += int64(u128{0, uint64(ms)}.scale64(uint64(held.Length()-bought), uint64(held.Length())).lo)
+	if !d.billed || bought == held.Length() {
+		return
 	}
+	asked := domain.Instant(0)
+	first, _ := slices.BinarySearchFunc(spans, held.From, func(s domain.Interval, t domain.Instant) int { return cmp.Compare(s.To, t) })
+	for _, s := range spans[first:] {
+		if s.From >= held.To {
+			break
+		}
+		asked += s.Intersect(held).Length()
+	}
+	var ms int64
+	for _, u := range uses {
+		ms += u.gpuMs
+	}
+	m.unbilledMs += int64(u128{0, uint64(ms)}.scale64(uint64(asked-bought), uint64(held.Length())).lo)
 }
 
 // open makes the slots of a match when they are first needed.
@@ -151,13 +162,12 @@ func (r *run) buy(c *cell) error {
 		if !c.match.buys || !rec.class.buys() {
 			ms = 0 // a machine without GPUs, or none
 		}
-		c.bought[i] = ms
-		// Each is below 2⁶⁰, and the sum is checked.
-		if sum := c.net + ms; (sum > c.net) == (ms > 0) || ms == 0 {
-			c.net = sum
-		} else {
-			return fmt.Errorf("line %q: the GPU time of its charge period is beyond all reason", rec.id)
+		// What bounds the sum of all bounds every other.
+		if r.bought += magnitude(ms); r.bought > 1<<62 {
+			return fmt.Errorf("line %q: the lines buy more than %d years of GPUs in all", rec.id, (1<<62)/hourMs/8766)
 		}
+		c.bought[i] = ms
+		c.net += ms
 	}
 	return nil
 }

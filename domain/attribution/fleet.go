@@ -154,7 +154,7 @@ func (f *fleet) gpuMs(nodeMs int64, descs []int32, period domain.Interval) (int6
 	} else {
 		n = n.scale64(gpuTime, time)
 	}
-	if n.hi != 0 || n.lo > maxMs*maxGPUs {
+	if n.hi != 0 || n.lo > maxMs {
 		return 0, fmt.Errorf("%d ms of machines with %d GPUs is beyond all reason", nodeMs, gpus)
 	}
 	if nodeMs < 0 {

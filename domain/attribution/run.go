@@ -27,6 +27,7 @@ type run struct {
 	sum     *Total
 	counted bool // the current record is among Result.Matches
 	weights []weight
+	bought  uint64 // GPU time of all lines, in magnitude
 }
 
 // Run divides every line of the input among those who used what was billed, and

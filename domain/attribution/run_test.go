@@ -385,6 +385,15 @@ func TestOverlappingPeriods(t *testing.T) {
 	if _, res, err = e.run(); err != nil || len(res.Exceptions) != 0 {
 		t.Errorf("exceptions %+v (%v), want none", res.Exceptions, err)
 	}
+	// The half of an hour before a bill begins is not missing from it.
+	for i := range e.lines {
+		e.lines[i].ChargePeriod.From += domain.Hour / 2
+		e.lines[i].NodeMs = 3 * hour / 2
+	}
+	if _, res, err = e.run(); err != nil || len(res.Exceptions) != 0 {
+		t.Errorf("exceptions %+v (%v), want none", res.Exceptions, err)
+	}
+	e.lines[0].ChargePeriod.From = start
 	e.lines[0].NodeMs = hour
 	e.lines = e.lines[:1]
 	if _, res, err = e.run(); err != nil || len(res.Exceptions) != 2 || res.Exceptions[0].Detail != "in service, and no line of its account covers the time" || res.Exceptions[1].Subject != "x/r/big" || res.Exceptions[1].GPUMs != hour {
