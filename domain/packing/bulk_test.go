@@ -84,11 +84,12 @@ func TestBulkIsOneByOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range packOrders {
-			o := &packOrders[i]
-			if open {
-				o = &needOrders[i]
-			}
+		orders := packOrders
+		if open {
+			orders = needOrders
+		}
+		for i := range orders {
+			o := &orders[i]
 			bulk, single := p.run(o), p.oneByOne(o)
 			if fmt.Sprint(bulk.left) != fmt.Sprint(single.left) || fmt.Sprint(bulk.machines()) != fmt.Sprint(single.machines()) {
 				t.Fatalf("%s: %v left, %s\none by one %v left, %s", o.name, bulk.left, fmt.Sprintf("%q", fmt.Sprint(bulk.machines())), single.left, fmt.Sprintf("%q", fmt.Sprint(single.machines())))

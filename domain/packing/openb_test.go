@@ -171,8 +171,8 @@ func TestOpenbPack(t *testing.T) {
 				if err := verify(nodes, pods, r, false); err != nil {
 					t.Fatal(err)
 				}
-				t.Logf("asked for %.2f%%, placed %.2f%% by %q; at least %d machines for all; stranded %+v",
-					share(r.GPUMilliNeeded), share(r.GPUMilliPlaced), r.Order, r.LowerBound, r.Stranded)
+				t.Logf("asked for %.2f%%, placed %.2f%% on %d machines by %q; at least %d machines for all; stranded %+v",
+					share(r.GPUMilliNeeded), share(r.GPUMilliPlaced), r.NodesUsed, r.Order, r.LowerBound, r.Stranded)
 				return r
 			}
 			if long {

@@ -17,8 +17,7 @@ type order struct {
 	// resource meets what is large in another. Otherwise one follows the other.
 	mixed bool
 	fit   fit
-	// opened: a machine that holds something comes before one that does not.
-	opened bool
+	open  open
 }
 
 // fit is how the machine is chosen.
@@ -28,6 +27,15 @@ const (
 	fitSnug fit = iota // the least left, scarce resources weighing more
 	fitNorm            // the least sum of squares left
 	fitFrag            // the least growth of what is stranded
+)
+
+// open is when a machine is opened on which nothing was placed yet.
+type open int
+
+const (
+	openAny   open = iota // whenever it is the best
+	openSnug              // when no opened one takes the replica, then the best
+	openLarge             // then the one with the most left
 )
 
 func byShare(p *problem, a, b int) int { return cmp.Compare(p.share(b), p.share(a)) }
@@ -192,7 +200,7 @@ func (r *run) weigh(s *state, demand int) (choice, bool) {
 	}
 	d := &r.p.demands[demand]
 	c := choice{at: s}
-	if r.order.opened && !s.used {
+	if r.order.open != openAny && !s.used {
 		c.tier = 1
 	}
 	if len(d.apartCluster) > 0 && !r.clusters[clusterHolds{r.p.classes[s.class].cluster, demand}] {
@@ -212,6 +220,9 @@ func (r *run) weigh(s *state, demand int) (choice, bool) {
 	case fitFrag:
 		r.work += fragWork
 		c.from, c.score[0] = r.frag(s, demand)
+	}
+	if r.order.open == openLarge && !s.used {
+		c.score = [2]int64{-c.score[1], c.score[0]}
 	}
 	return c, true
 }
@@ -255,25 +266,26 @@ func (r *run) frag(s *state, demand int) (from uint16, growth int64) {
 
 // The orders, in the order in which they are tried: what is cheap first.
 var (
-	packOrders = []order{
-		{name: "share, snug", by: byShare, fit: fitSnug},
-		{name: "gpu, snug", by: byGPU, fit: fitSnug},
-		{name: "room and share, snug", by: byRoomAndShare, fit: fitSnug},
-		{name: "share, frag", by: byShare, fit: fitFrag},
-		{name: "gpu, frag", by: byGPU, fit: fitFrag},
-		{name: "room and share, frag", by: byRoomAndShare, fit: fitFrag},
-		{name: "mixed, snug", by: byNothing, mixed: true, fit: fitSnug},
-		{name: "mixed, norm", by: byNothing, mixed: true, fit: fitNorm},
-		{name: "mixed, frag", by: byNothing, mixed: true, fit: fitFrag},
-		{name: "room and mixed, frag", by: byRoom, mixed: true, fit: fitFrag},
+	packOrders = append(ordersThatOpen(openAny), ordersThatOpenLarge...)
+	needOrders = append(ordersThatOpen(openSnug), ordersThatOpenLarge...)
+
+	ordersThatOpenLarge = []order{
+		{name: "mixed, snug, large first", by: byNothing, mixed: true, fit: fitSnug, open: openLarge},
+		{name: "room and mixed, frag, large first", by: byRoom, mixed: true, fit: fitFrag, open: openLarge},
 	}
-	needOrders = opened(packOrders)
 )
 
-func opened(os []order) []order {
-	os = slices.Clone(os)
-	for i := range os {
-		os[i].opened = true
+func ordersThatOpen(o open) []order {
+	return []order{
+		{name: "share, snug", by: byShare, fit: fitSnug, open: o},
+		{name: "gpu, snug", by: byGPU, fit: fitSnug, open: o},
+		{name: "room and share, snug", by: byRoomAndShare, fit: fitSnug, open: o},
+		{name: "share, frag", by: byShare, fit: fitFrag, open: o},
+		{name: "gpu, frag", by: byGPU, fit: fitFrag, open: o},
+		{name: "room and share, frag", by: byRoomAndShare, fit: fitFrag, open: o},
+		{name: "mixed, snug", by: byNothing, mixed: true, fit: fitSnug, open: o},
+		{name: "mixed, norm", by: byNothing, mixed: true, fit: fitNorm, open: o},
+		{name: "mixed, frag", by: byNothing, mixed: true, fit: fitFrag, open: o},
+		{name: "room and mixed, frag", by: byRoom, mixed: true, fit: fitFrag, open: o},
 	}
-	return os
 }

@@ -3,7 +3,11 @@ package packing
 // Result is who is where, what is left over and how good that is.
 type Result struct {
 	Method string `json:"method"`
-	Order  string `json:"order"` // the order that won
+	// Order is the order that won: what comes first (the largest share of a
+	// machine, the most GPUs, what the fewest GPUs may take, or a mix), and
+	// which machine takes it (the snuggest, the one least out of proportion, the
+	// one where least gets stranded). "Large first" is for the machines to open.
+	Order string `json:"order"`
 	// Machines lists the machines on which something was placed, by node and
 	// contents.
 	Machines []Machine `json:"machines"`
