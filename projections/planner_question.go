@@ -76,6 +76,9 @@ func PlanQuestion(view View, at domain.Instant, region string, as plan.Assumptio
 	pools := map[poolKey][]PoolDemand{}
 	for _, s := range series {
 		k := poolKey{s.Region, s.Model, s.Unit}
+		if s.Unit == "gpu" {
+			k.kind = modelName(s.Model)
+		}
 		pools[k] = append(pools[k], s)
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(pools), poolKey.compare) {
@@ -135,13 +138,21 @@ func (k poolKey) pool(view View, at domain.Instant, series []PoolDemand, quotas 
 	wanted, onSpot := decimal.Zero, decimal.Zero
 	for i := range series {
 		s := &series[i]
-		out := plan.Series{Source: s.Cluster + "/" + s.Pool, From: s.From, Milli: make([]int64, s.Hours())}
+		first := slices.IndexFunc(s.ObservedMs, func(ms uint32) bool { return ms > 0 })
+		if first < 0 {
+			continue
+		}
+		last := s.Hours() - 1
+		for s.ObservedMs[last] == 0 {
+			last--
+		}
+		out := plan.Series{Source: s.Cluster + "/" + s.Pool, From: s.From + domain.Instant(first)*domain.Hour, Milli: make([]int64, last+1-first)}
 		total := uint64(0)
-		for h := range out.Milli {
-			out.Milli[h] = -1
+		for h := first; h <= last; h++ {
+			out.Milli[h-first] = -1
 			if s.ObservedMs[h] > 0 {
 				milli := s.Running[h] + s.Pending[h]
-				out.Milli[h] = clampInt64(milli)
+				out.Milli[h-first] = clampInt64(milli)
 				total += milli
 			}
 		}
