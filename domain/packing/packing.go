@@ -17,9 +17,11 @@
 // workloads in any order give the same result.
 //
 // Equal workloads are placed together and so are equal machines: with W
-// different workloads and S different states of machines, an order takes
-// O(W·S) weighings, however many replicas and machines there are. Under the
-// orders that weigh fragmentation a weighing looks at up to 256 workloads.
+// different workloads and S different states that machines go through, an order
+// takes O(W·S) weighings, and one for each replica on the way to a state. S grows
+// with the steps into which an order cuts the replicas: W, or about 16,000 at
+// most. In the orders that look at fragmentation a weighing looks at up to 256
+// workloads.
 //
 // Not covered: gangs (replicas that must start together on several nodes of one
 // fabric), MIG layouts (a slice is packed as the part of a GPU that it is,
