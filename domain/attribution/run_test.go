@@ -165,6 +165,11 @@ func TestRungs(t *testing.T) {
 	wantShares(t, e, "twice", "ada=8")
 	wantShares(t, e, "back", "ada=-4")
 
+	// What is charged for longer than anybody plans is for no hour.
+	e = pool()
+	e.add("long", attribution.OnDemand, "i-1", "6", 2).ChargePeriod.To += 11 * 366 * domain.Day
+	wantShares(t, e, "long", "platform=6")
+
 	// A charge period that cuts an hour takes its part of it.
 	e = pool()
 	e.hours[0].Parts[0].Workspace = "cyd"
@@ -385,6 +390,17 @@ func TestOverlappingPeriods(t *testing.T) {
 	if _, res, err = e.run(); err != nil || len(res.Exceptions) != 0 {
 		t.Errorf("exceptions %+v (%v), want none", res.Exceptions, err)
 	}
+	// A line that does not say how much it buys, for a time of which nothing is
+	// known, buys no time too much.
+	unmeasured := e.lines[0]
+	unmeasured.ID, unmeasured.NodeMs, unmeasured.ChargePeriod = "unmeasured", 0, domain.Interval{From: start - domain.Hour, To: start}
+	e.nodes[1].Service.From -= domain.Hour
+	e.lines = append(e.lines, unmeasured)
+	if _, res, err = e.run(); err != nil || len(res.Exceptions) != 0 {
+		t.Errorf("exceptions %+v (%v), want none", res.Exceptions, err)
+	}
+	e.lines = e.lines[:2]
+
 	// The half of an hour before a bill begins is not missing from it.
 	for i := range e.lines {
 		e.lines[i].ChargePeriod.From += domain.Hour / 2
