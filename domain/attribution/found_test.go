@@ -1,0 +1,137 @@
+package attribution_test
+
+import (
+	"slices"
+	"testing"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+)
+
+func TestExceptions(t *testing.T) {
+	e := pool()
+	e.add("a", attribution.OnDemand, "i-1", "30", 2)
+	same := e.add("a2", attribution.OnDemand, "i-1", "30", 2)
+	same.NodeMs = 2 * hour
+	e.add("gone", attribution.OnDemand, "i-9", "1", 2).SKU = ""
+	conflict := *e.add("once", attribution.Shared, "", "5", 0)
+	conflict.Billed = money("7")
+	e.lines = append(e.lines, conflict, conflict)
+	e.nodes = append(e.nodes, attribution.Node{Cluster: "c", Node: "n3", Account: "x", Resource: "i-3", GPUs: 2, Registered: true, Service: e.nodes[0].Service})
+	e.hours[0].Parts = append(e.hours[0].Parts, attribution.Part{Component: attribution.Idle, GPUMs: hour})
+	e.hours[0].Owner = ""
+	_, res, err := e.run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Repeats != 1 {
+		t.Errorf("%d repeats, want that of the conflict", res.Repeats)
+	}
+	type x struct {
+		kind    attribution.Kind
+		subject string
+		hours   int64
+		lines   int
+		billed  string
+	}
+	var got []x
+	for _, g := range res.Exceptions {
+		got = append(got, x{g.Kind, g.Subject, g.GPUMs / hour, g.Lines, g.Billed.String()})
+	}
+	want := []x{
+		{attribution.BilledNeverSeen, "c/n1", 1, 0, "0"}, // twice two hours bought, three there
+		{attribution.BilledNeverSeen, "x/i-9", 0, 1, "1"},
+		{attribution.DuplicateLooking, "x/i-1", 0, 1, "30"},
+		{attribution.LineConflict, "S/x/once", 0, 1, "7"},
+		{attribution.OwnerMissing, "c", 1, 0, "0"},
+		{attribution.RegisteredNeither, "c/n3", 4, 0, "0"},
+		{attribution.SeenNeverBilled, "c/n2", 2, 0, "0"},
+		{attribution.UnmatchedLine, "x/i-9", 0, 1, "1"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("exceptions %v\nwant %v", got, want)
+	}
+}
+
+// Two lines of different charge periods for one machine: neither buys more than
+// there was in its own, and both together do.
+func TestOverlappingPeriods(t *testing.T) {
+	e := pool()
+	e.add("both", attribution.OnDemand, "i-1", "2", 2)
+	e.add("first", attribution.Spot, "i-1", "1", 1).ChargePeriod.To = start + domain.Hour
+	e.add("other", attribution.OnDemand, "i-2", "2", 2)
+	_, res, err := e.run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res.Exceptions) != 1 || res.Exceptions[0].Kind != attribution.BilledNeverSeen || res.Exceptions[0].Subject != "c/n1" || res.Exceptions[0].GPUMs != hour {
+		t.Errorf("exceptions %+v, want an hour too many for c/n1", res.Exceptions)
+	}
+
+	// Lines of two classes that share machines: what one leaves over, the other
+	// buys.
+	e = pool()
+	e.nodes[1].Billing = domain.BillingSpot
+	e.add("spot", attribution.Spot, "", "2", 2)
+	e.add("rest", attribution.OnDemand, "", "2", 2)
+	if _, res, err = e.run(); err != nil || len(res.Exceptions) != 0 {
+		t.Errorf("exceptions %+v (%v), want none", res.Exceptions, err)
+	}
+	// A line that does not say how much it buys, for a time of which nothing is
+	// known, buys no time too much.
+	unmeasured := e.lines[0]
+	unmeasured.ID, unmeasured.NodeMs, unmeasured.ChargePeriod = "unmeasured", 0, domain.Interval{From: start - domain.Hour, To: start}
+	e.nodes[1].Service.From -= domain.Hour
+	e.lines = append(e.lines, unmeasured)
+	if _, res, err = e.run(); err != nil || len(res.Exceptions) != 0 {
+		t.Errorf("exceptions %+v (%v), want none", res.Exceptions, err)
+	}
+	e.lines = e.lines[:2]
+
+	// The half of an hour before a bill begins is not missing from it.
+	for i := range e.lines {
+		e.lines[i].ChargePeriod.From += domain.Hour / 2
+		e.lines[i].NodeMs = 3 * hour / 2
+	}
+	if _, res, err = e.run(); err != nil || len(res.Exceptions) != 0 {
+		t.Errorf("exceptions %+v (%v), want none", res.Exceptions, err)
+	}
+	e.lines[0].ChargePeriod.From = start
+	e.lines[0].NodeMs = hour
+	e.lines = e.lines[:1]
+	if _, res, err = e.run(); err != nil || len(res.Exceptions) != 2 || res.Exceptions[0].Detail != "in service, and no line of its account covers the time" || res.Exceptions[1].Subject != "x/r/big" || res.Exceptions[1].GPUMs != hour {
+		t.Errorf("exceptions %+v (%v), want n1 and an hour of the pool", res.Exceptions, err)
+	}
+}
+
+func TestTies(t *testing.T) {
+	for _, c := range []struct {
+		total  string
+		rows   int
+		status attribution.TieStatus
+		bridge string
+		void   bool
+	}{
+		{total: "10.004", status: attribution.Tied, bridge: "0"},
+		{total: "10.00", status: attribution.Bridged, bridge: "-0.004"},
+		{total: "10.014", status: attribution.Bridged, bridge: "0.01"},
+		{total: "10.0141", status: attribution.Differs, bridge: "0"},
+		{total: "10.019", rows: 3, status: attribution.Bridged, bridge: "0.015"},
+		{total: "10.02", rows: 3, status: attribution.Differs, bridge: "0"},
+		{total: "10", void: true, status: attribution.Voided, bridge: "0"},
+	} {
+		e := pool()
+		e.add("a", attribution.OnDemand, "i-1", "10.004", 2).Invoice = "v"
+		e.invoices = []attribution.Invoice{{Issuer: "S", Account: "x", ID: "v", Currency: "USD", Total: money(c.total), Details: c.rows}}
+		if c.void {
+			e.invoices[0].Status = "Voided"
+		}
+		_, res, err := e.run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := res.Invoices[0]; v.Status != c.status || v.Bridge.String() != c.bridge {
+			t.Errorf("invoice of %s in %d rows is %s with a bridge of %s, want %s and %s", c.total, c.rows, v.Status, v.Bridge, c.status, c.bridge)
+		}
+	}
+}
