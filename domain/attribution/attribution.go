@@ -61,6 +61,11 @@ const (
 )
 
 // Rung is how a line found what it is for. The first that applies counts.
+//
+// A line that names a machine which the fleet does not know joins a pool only
+// where no line names any machine of that SKU and region by its resource id:
+// then bill and fleet name machines differently. Otherwise names can be compared,
+// this one is nobody's, and those who used the others do not pay for it.
 type Rung uint8
 
 // The rungs.

@@ -47,7 +47,10 @@ type matcher struct {
 	sets    map[string]int32
 	named   []bool // descriptions that a line which buys machines names
 	served  map[servedKey]bool
+	known   map[comparableKey]bool
 }
+
+type comparableKey struct{ account, sku, region name }
 
 type servedKey struct {
 	match  int32
@@ -66,7 +69,7 @@ func (m *matcher) run() {
 	b := m.book
 	m.named = make([]bool, len(m.fleet.descs))
 	m.ids, m.sets = map[matchKey]int32{}, map[string]int32{}
-	m.served = map[servedKey]bool{}
+	m.served, m.known = map[servedKey]bool{}, map[comparableKey]bool{}
 	for i := range b.records {
 		r := &b.records[i]
 		r.course = courseOf(r, b)
@@ -144,7 +147,27 @@ func (m *matcher) find(r *record) (int32, bool) {
 	if r.class == Shared || bare {
 		return m.account(r)
 	}
+	if r.resource != 0 && m.comparable(r) {
+		return 0, false
+	}
 	return m.pool(r)
+}
+
+// comparable reports whether the names of machines on the bill are those of the
+// fleet: some machine that the line could be for is named by a line. Then a name
+// that no machine has is no machine of the fleet, and those who used the others
+// do not pay for it.
+func (m *matcher) comparable(r *record) bool {
+	if r.sku == 0 {
+		return false
+	}
+	at := comparableKey{r.account, r.sku, r.region}
+	known, ok := m.known[at]
+	if !ok {
+		known = len(m.inPool(r.account, m.book.texts[r.sku], m.book.texts[r.region], func(i int32) bool { return m.named[i] })) > 0
+		m.known[at] = known
+	}
+	return known
 }
 
 func (m *matcher) resource(r *record) (int32, bool) {

@@ -95,6 +95,9 @@ func (n naive) match(l *attribution.Line) ([]int, attribution.Rung) {
 	var pool, declared []int
 	for i := range n.nodes {
 		x := &n.nodes[i]
+		if l.Resource != "" && named[i] && l.SKU != "" && x.SKU == l.SKU && x.Account == l.Account && (l.Region == "" || l.Region == x.Region) {
+			return nil, attribution.ByNothing // names can be compared, and this one is nobody's
+		}
 		if named[i] || l.SKU == "" || x.SKU != l.SKU || x.Account != l.Account || x.GPUs == 0 || l.Region != "" && l.Region != x.Region {
 			continue
 		}
