@@ -403,7 +403,7 @@ func (d *demoRun) answer(ctx context.Context) error {
 	}
 	if !d.app.json {
 		fmt.Fprintln(d.app.out)
-		d.app.showPlan(p)
+		d.app.showPlan(p, 10)
 	}
 	replay, err := d.home.replay(ctx, true)
 	if err != nil {

@@ -99,7 +99,7 @@ once.
 				if a.json {
 					return a.answerJSON(p)
 				}
-				a.showPlan(p)
+				a.showPlan(p, 0)
 				switch {
 				case fl.dryRun:
 					fmt.Fprintln(a.out, "not recorded: this was a dry run")
@@ -203,7 +203,8 @@ func (h *home) plan(ctx context.Context, at domain.Instant, region, workspace st
 	return p, true, h.catchUp(ctx)
 }
 
-func (a *app) showPlan(p *plan.Plan) {
+// showPlan shows a plan, and of each region's purchases the first few; 0 is all.
+func (a *app) showPlan(p *plan.Plan, few int) {
 	fmt.Fprintf(a.out, "plan %s for %s to %s\n", p.ID, day(p.Horizon.From), day(p.Horizon.To))
 	as := p.Assumptions
 	fmt.Fprintf(a.out, "taken as given: the last %d weeks repeat and grow by %s a month; %s a year discounts; %s of what reaches beyond the horizon is worth its cost\n",
@@ -221,7 +222,7 @@ func (a *app) showPlan(p *plan.Plan) {
 	t.AppendRow(append(table.Row{"total", "", ""}, amounts(&p.Total)...))
 	t.Render()
 	for i := range p.Regions {
-		a.showRegion(&p.Regions[i], as.Currency)
+		a.showRegion(&p.Regions[i], as.Currency, few)
 	}
 	if len(p.Expiry) > 0 {
 		fmt.Fprintln(a.out, "\nWhat is bought already, by the end of its term:")
@@ -236,12 +237,16 @@ func (a *app) showPlan(p *plan.Plan) {
 	fmt.Fprintf(a.out, "methods %s\nposition %s\n", strings.Join(p.Methods, " "), p.Position)
 }
 
-func (a *app) showRegion(r *plan.RegionPlan, currency string) {
+func (a *app) showRegion(r *plan.RegionPlan, currency string, few int) {
 	fmt.Fprintf(a.out, "\n%s\n", r.Region)
 	if len(r.Purchases) > 0 {
 		t := a.table("buy", "GPUs", "of", "offer", "from", "to", "upfront", "per hour", "cost", "capacity")
 		t.SetColumnConfigs(append(rightFrom(1, 2), rightFrom(7, 9)...))
-		for _, b := range r.Purchases {
+		for i, b := range r.Purchases {
+			if i == few && few > 0 {
+				t.AppendRow(table.Row{"...", "", fmt.Sprintf("and %s more", comma(len(r.Purchases)-few)), "see \"plan show\""})
+				break
+			}
 			t.AppendRow(table.Row{comma(b.Units), comma(b.GPUs), clipped(b.Provider + " " + b.SKU), clipped(terms(b.Offer)), day(b.Term.From), day(b.Term.To),
 				money(b.Upfront), money(b.Hourly), money(b.Cost), capacity(b.Guaranteed)})
 		}
@@ -476,7 +481,7 @@ With --json the recorded document is printed as it is.
 						return err
 					}
 				} else {
-					a.showPlan(&p)
+					a.showPlan(&p, 0)
 				}
 				if !verify {
 					return nil
