@@ -92,7 +92,9 @@ goes on. Without --once the demo then keeps the log open for other commands.
 
 JSON keys: input, events, imported, import_seconds, events_per_second, currency,
 invoice_total, attributed_total, difference, exceptions, position, live_digest,
-replay_digest, plan (plan, regions (region, purchases, cost, current_course_cost,
+replay_digest, plan (plan, regions (region, purchases (provider, offer, kind, sku,
+gpu_model, units, gpus, term (from, to), order_by, upfront, hourly, cost,
+guarantees_capacity, generated, citation), cost, current_course_cost,
 on_demand_cost, lower_bound, gap)), seconds, files (file, events, appended,
 bad_rows, seconds). Money is decimal text.`,
 		Example: "  quartermaster demo --once\n  quartermaster demo --once --from data --data /tmp/public-demo\n  quartermaster demo --once --json",

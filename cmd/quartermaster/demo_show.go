@@ -58,6 +58,9 @@ func (d *demoRun) show(v projections.View) error {
 		used.Groups = used.Groups[:shownTenants]
 	}
 	d.app.showUsage(used)
+	if t := &used.Total; t.Service > 0 {
+		fmt.Fprintf(out, "utilization: %d.%d%% of the time in service was held\n", t.Allocated*1000/t.Service/10, t.Allocated*1000/t.Service%10)
+	}
 	status := map[string]int{}
 	for _, m := range models.Deployments {
 		status[string(m.Status)]++

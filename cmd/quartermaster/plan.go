@@ -29,15 +29,16 @@ import (
 const planKeys = `A plan has plan (its id), position, methods, at, horizon, assumptions (months,
 lookback_weeks, monthly_growth, annual_rate, salvage, spot_overhead,
 shortage_factor, currency), regions, total, expiry_ladder (commitment, provider,
-region, kind, sku, gpu_model, gpus_per_unit, units, term, notice_by, hourly,
-guarantees_capacity) and left_out (region, kind, unit, reason).
+region, kind, sku, gpu_model, gpus_per_unit, units, term (from, to), notice_by,
+hourly (amount, currency), guarantees_capacity) and left_out (region, kind, unit, reason).
 
 total, each region and each of its pools have cost, current_course_cost,
 on_demand_cost, lower_bound and gap. A region has region, purchases (provider,
 offer, kind, sku, gpu_model, units, gpus, term, order_by, upfront, hourly, cost,
 guarantees_capacity, generated, citation), pools and packing (order, nodes_used,
-nodes_lower_bound, gpu_milli_needed, gpu_milli_placed, gpu_milli_total, stranded,
-unplaced). A pool has kind, unit, sku, gpus_per_unit, note, demand
+nodes_lower_bound, gpu_milli_needed, gpu_milli_placed, gpu_milli_total, stranded
+(model, total_milli, free_milli, stranded_milli), unplaced (workloads, replicas,
+ruled_out (constraint, machines), first (workload, replicas, ruled_out))). A pool has kind, unit, sku, gpus_per_unit, note, demand
 (observed_from, observed_to, missing_hours, sources, hours, unit_hours,
 peak_units, packing_nodes, packing_gpus), purchases, served_unit_hours
 (held_and_bought, bought_unused, spot, on_demand, shortage, guaranteed,
@@ -248,7 +249,7 @@ func (a *app) showRegion(r *plan.RegionPlan, currency string, few int) {
 				break
 			}
 			t.AppendRow(table.Row{comma(b.Units), comma(b.GPUs), clipped(b.Provider + " " + b.SKU), clipped(terms(b.Offer)), day(b.Term.From), day(b.Term.To),
-				money(b.Upfront), money(b.Hourly), money(b.Cost), capacity(b.Guaranteed)})
+				money(b.Upfront), money(b.Hourly), money(b.Cost), capacity(b.Guaranteed) + made(b.Generated)})
 		}
 		t.Render()
 	} else if len(r.Pools) > 0 {
@@ -259,7 +260,10 @@ func (a *app) showRegion(r *plan.RegionPlan, currency string, few int) {
 		s := &q.Served
 		fmt.Fprintf(a.out, "%s: of %s unit-hours, commitments serve %s (and stand idle %s), spot %s, on-demand %s at %s %s, nobody %s; proof by %s\n",
 			q.Kind, comma(int(q.Demand.UnitHours)), comma(int(s.Held)), comma(int(s.Unused)), comma(int(s.Spot)), comma(int(s.OnDemand)),
-			q.OnDemand.Hourly, currency, comma(int(s.Shortage)), q.Solver)
+			q.OnDemand.Hourly, currency+made(q.OnDemand.Generated), comma(int(s.Shortage)), q.Solver)
+		if q.Spot != nil {
+			fmt.Fprintf(a.out, "  spot at %s %s%s before interruptions\n", q.Spot.Hourly, currency, made(q.Spot.Generated))
+		}
 		if q.Note != "" {
 			fmt.Fprintf(a.out, "  %s\n", q.Note)
 		}
@@ -349,6 +353,14 @@ func gpus(milli int64) string {
 }
 
 func percent(d domain.Decimal) string { return d.Shift(2).String() + "%" }
+
+// made marks what a generator made up.
+func made(generated bool) string {
+	if generated {
+		return ", generated"
+	}
+	return ""
+}
 
 func capacity(guaranteed bool) string {
 	if guaranteed {
