@@ -157,8 +157,13 @@ func (h *home) plan(ctx context.Context, at domain.Instant, region, workspace st
 	var p *plan.Plan
 	known := false
 	if err := h.view(ctx, func(v projections.View) error {
-		if err := (asked{region: region, workspace: workspace}).known(v); err != nil {
+		if err := (asked{region: region}).known(v); err != nil {
 			return err
+		}
+		if workspace != platform { // which a home has even before it is registered
+			if err := (asked{workspace: workspace}).empty(v); err != nil {
+				return err
+			}
 		}
 		q, err := projections.PlanQuestion(v, at, region, as)
 		if err != nil {
