@@ -153,18 +153,22 @@ func (a *app) markDemo(input string) error {
 }
 
 // writeWhole writes a file that is either there as a whole or not at all.
-func writeWhole(path string, write func(io.Writer) error) error {
+func writeWhole(path string, write func(io.Writer) error) (err error) {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tmp.Name())
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(tmp.Name()))
+		}
+	}()
 	w := bufio.NewWriterSize(tmp, 1<<20)
 	if err := write(w); err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", path, err), tmp.Close())
+		return errors.Join(err, tmp.Close())
 	}
-	if err := errors.Join(w.Flush(), tmp.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+	if err := errors.Join(w.Flush(), tmp.Sync(), tmp.Close()); err != nil {
+		return err
 	}
 	return os.Rename(tmp.Name(), path)
 }

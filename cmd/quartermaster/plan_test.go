@@ -66,8 +66,8 @@ func TestMoneyIsShownToCents(t *testing.T) {
 		"0": "0.00", "0.005": "0.01", "-0.004": "0.00", "-0.5": "-0.50", "1234567.891": "1,234,567.89", "-1234": "-1,234.00",
 		"123456789012345678901234.5": "123,456,789,012,345,678,901,234.50",
 	} {
-		d, err := domain.Decimal{}, error(nil)
-		if err = d.UnmarshalText([]byte(in)); err != nil {
+		var d domain.Decimal
+		if err := d.UnmarshalText([]byte(in)); err != nil {
 			t.Fatal(err)
 		}
 		if got := money(d); got != want {
