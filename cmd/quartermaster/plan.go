@@ -30,17 +30,18 @@ const planKeys = `A plan has plan (its id), position, methods, at, horizon, assu
 lookback_weeks, monthly_growth, annual_rate, salvage, spot_overhead,
 shortage_factor, currency), regions, total, expiry_ladder (commitment, provider,
 region, kind, sku, gpu_model, gpus_per_unit, units, term (from, to), notice_by,
-hourly (amount, currency), guarantees_capacity) and left_out (region, kind, unit, reason).
+hourly (amount, currency), guarantees_capacity, counts_for, not_counted) and left_out (region, kind, unit, reason).
 
-total, each region and each of its pools have cost, current_course_cost,
-on_demand_cost, lower_bound and gap. A region has region, purchases (provider,
+total, each region and each of its pools have cost, held_cost and shortage_penalty
+(parts of it), current_course_cost, current_course_penalty, on_demand_cost,
+lower_bound and gap. A region has region, purchases (provider,
 offer, kind, sku, gpu_model, units, gpus, term, order_by, upfront, hourly, cost,
 guarantees_capacity, generated, citation), pools and packing (order, nodes_used,
 nodes_lower_bound, gpu_milli_needed, gpu_milli_placed, gpu_milli_total, stranded
 (model, total_milli, free_milli, stranded_milli), unplaced (workloads, replicas,
-ruled_out (constraint, machines), first (workload, replicas, ruled_out))). A pool has kind, unit, sku, gpus_per_unit, note, demand
+ruled_out (constraint, machines), first (workload, replicas, ruled_out))). A pool has kind, unit, sku, gpus_per_unit, notes, demand
 (observed_from, observed_to, missing_hours, sources, hours, unit_hours,
-peak_units, packing_nodes, packing_gpus), purchases, served_unit_hours
+peak_units, packing_nodes, packing_gpus, packing_basis), purchases, served_unit_hours
 (held_and_bought, bought_unused, spot, on_demand, shortage, guaranteed,
 price_only), binding (constraint, detail, months), offers_left_out (reason,
 offers, first), on_demand and spot (provider, offer, hourly, generated,
@@ -269,8 +270,8 @@ func (a *app) showRegion(r *plan.RegionPlan, currency string, few int) {
 		if q.Spot != nil {
 			fmt.Fprintf(a.out, "  spot at %s %s%s before interruptions\n", q.Spot.Hourly, currency, made(q.Spot.Generated))
 		}
-		if q.Note != "" {
-			fmt.Fprintf(a.out, "  %s\n", q.Note)
+		for _, n := range q.Notes {
+			fmt.Fprintf(a.out, "  %s\n", n)
 		}
 		if q.QuotaGPUs != nil {
 			fmt.Fprintf(a.out, "  all on-demand: the quota of %s GPUs would refuse %s unit-hours\n", comma(int(*q.QuotaGPUs)), comma(int(q.Refused)))

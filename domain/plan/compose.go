@@ -111,7 +111,8 @@ func (p *Plan) region(name string) *RegionPlan {
 }
 
 func (a *Amounts) add(b *Amounts) {
-	a.Cost, a.Current = a.Cost.Add(b.Cost), a.Current.Add(b.Current)
+	a.Cost, a.Held, a.Penalty = a.Cost.Add(b.Cost), a.Held.Add(b.Held), a.Penalty.Add(b.Penalty)
+	a.Current, a.CurrentPenalty = a.Current.Add(b.Current), a.CurrentPenalty.Add(b.CurrentPenalty)
 	a.OnDemand, a.LowerBound = a.OnDemand.Add(b.OnDemand), a.LowerBound.Add(b.LowerBound)
 }
 
@@ -163,7 +164,7 @@ func (c *composer) pool(p *Pool) (*PoolPlan, string, error) {
 		return nil, "", err
 	}
 	out := &PoolPlan{
-		Kind: p.Kind, Unit: p.Unit, SKU: s.onDemand.SKU, GPUsPerUnit: s.gpus, Note: p.Note, Demand: f.summary,
+		Kind: p.Kind, Unit: p.Unit, SKU: s.onDemand.SKU, GPUsPerUnit: s.gpus, Notes: []string{}, Demand: f.summary,
 		Binding: []Binding{}, LeftOut: s.left, OnDemand: priceOf(s.onDemand), QuotaGPUs: s.quota,
 	}
 	if s.spot != nil && p.SpotShare.IsPositive() {

@@ -126,6 +126,10 @@ type Held struct {
 	NoticeBy   domain.Instant   `json:"notice_by,omitempty"`
 	Hourly     domain.Money     `json:"hourly"` // per unit
 	Guaranteed bool             `json:"guarantees_capacity"`
+	// CountsFor is the pool that it serves in the plan, as "region kind", and
+	// NotCounted why it serves none.
+	CountsFor  string `json:"counts_for,omitempty"`
+	NotCounted string `json:"not_counted,omitempty"`
 }
 
 // Plan is what to buy, with what it rests on and what proves it. All amounts
@@ -154,15 +158,22 @@ type LeftPool struct {
 	Reason string `json:"reason"`
 }
 
-// Amounts compares courses. Cost is the plan's: new purchases and what serves
-// the rest. Held commitments are paid in every course but OnDemand, and in none
-// of the amounts.
+// Amounts compares courses. What is still owed on held commitments within the
+// horizon is in Cost and in Current, because they serve demand in both; OnDemand
+// is a yardstick without them.
 type Amounts struct {
-	Cost domain.Decimal `json:"cost"`
-	// Current is to buy nothing new.
-	Current domain.Decimal `json:"current_course_cost"`
+	// Cost is the plan's: what is held, new purchases, spot, on-demand, and the
+	// penalty for what stays unserved. Held and Penalty are those parts of it; the
+	// rest is money that the plan spends.
+	Cost    domain.Decimal `json:"cost"`
+	Held    domain.Decimal `json:"held_cost"`
+	Penalty domain.Decimal `json:"shortage_penalty"`
+	// Current is to buy nothing new, with the penalty that is in it.
+	Current        domain.Decimal `json:"current_course_cost"`
+	CurrentPenalty domain.Decimal `json:"current_course_penalty"`
 	// OnDemand is every hour at the on-demand price, as if no quota refused any.
-	OnDemand   domain.Decimal `json:"on_demand_cost"`
+	OnDemand domain.Decimal `json:"on_demand_cost"`
+	// LowerBound is proven: no purchases of the offers considered make Cost less.
 	LowerBound domain.Decimal `json:"lower_bound"`
 	// Gap is (Cost − LowerBound) ÷ LowerBound to twelve digits, 0 when both are 0.
 	Gap domain.Decimal `json:"gap"`
@@ -202,7 +213,10 @@ type PoolPlan struct {
 	Unit        string `json:"unit"`
 	SKU         string `json:"sku"` // whose on-demand price applies
 	GPUsPerUnit int    `json:"gpus_per_unit"`
-	Note        string `json:"note,omitempty"`
+	// Notes say what must be known to read the plan of the pool: that demand is of
+	// machines, that no quota or no commitment is known, that one supplier's
+	// on-demand price was taken.
+	Notes []string `json:"notes"`
 	Amounts
 	Demand    DemandSummary `json:"demand"`
 	Purchases []Purchase    `json:"purchases"`
@@ -243,6 +257,8 @@ type DemandSummary struct {
 	// Nodes machines hold GPUs of demand, by packing what runs there.
 	Nodes int64 `json:"packing_nodes"`
 	GPUs  int64 `json:"packing_gpus"`
+	// Packing says how Nodes and GPUs were found, or why by division alone.
+	Packing string `json:"packing_basis"`
 }
 
 // Served is unit-hours by how they are served.
