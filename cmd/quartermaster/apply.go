@@ -51,6 +51,9 @@ operator.`,
 		Example: "  quartermaster apply -f estate.yaml --dry-run\n  quartermaster apply -f estate.yaml -f prices.json --key ana.pem",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.notDemo(); err != nil {
+				return err
+			}
 			return a.apply(cmd.Context(), files, dryRun, key)
 		},
 	}

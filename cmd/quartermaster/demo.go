@@ -121,6 +121,18 @@ bad_rows, seconds). Money is decimal text.`,
 	return cmd
 }
 
+// notDemo keeps somebody's own facts out of the demo's home, where they would
+// land by leaving out --home. Whoever means it names the home.
+func (a *app) notDemo() error {
+	if a.named || len(a.brokers) > 0 {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(a.dir, demoMark)); err == nil {
+		return fmt.Errorf("%s holds the demo: name a home for what is yours with --home or QUARTERMASTER_HOME (or this one, to add to the demo)", a.dir)
+	}
+	return nil
+}
+
 // demoMark is the file that tells a home of the demo from one that is somebody's.
 const demoMark = "demo.json"
 
@@ -241,7 +253,6 @@ type demoRun struct {
 	usage, demands string
 	prices         string
 	options        map[string]importer.Options // by file
-	planned        *plan.Plan
 }
 
 // The calendar of the demo: one month of May 2026, looked back on from its end.
@@ -270,7 +281,7 @@ func (d *demoRun) generate() error {
 		return err
 	}
 	d.label, d.billed, d.owned, d.wanted = "GENERATED: a made-up fleet, not a measurement", "gen-rented", "gen-owned", "gen-wanted"
-	d.demandNote = "generated demand"
+	d.demandNote = "generated in the shape of a published demand for CPU machines"
 	d.nodes, d.pods = filepath.Join(dir, "nodes.csv"), filepath.Join(dir, "pods.csv")
 	d.usage, d.demands, d.prices = filepath.Join(dir, "usage.csv"), filepath.Join(dir, "demand.csv"), filepath.Join(dir, "prices.csv")
 	begin := time.Now()
@@ -308,7 +319,7 @@ func (d *demoRun) generate() error {
 // public names the public files and how their dates are moved.
 func (d *demoRun) public(dir string) error {
 	d.label, d.billed, d.owned, d.wanted = "PUBLIC DATA, moved to one calendar; the bill and the incidents are generated", "helios-earth", "openb", "shavedice"
-	d.demandNote = "the shape of a demand for CPU machines, taken as if for this type"
+	d.demandNote = "a published demand for CPU machines (Shaved Ice), used as a shape"
 	d.nodes, d.pods = filepath.Join(dir, "openb", "openb_node_list_gpu_node.csv"), filepath.Join(dir, "openb", "openb_pod_list_default.csv")
 	d.usage, d.demands = filepath.Join(dir, "helios", "earth_vc_hourly.csv.gz"), filepath.Join(dir, "demand", "shavedice_regions_1_2.csv.gz")
 	d.prices = filepath.Join(dir, "prices", "gpu_offers.csv")
@@ -398,7 +409,6 @@ func (d *demoRun) answer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.planned = p
 	d.ans.Plan = demoPlan{Plan: p.ID, Regions: []demoPlanRegion{}}
 	for i := range p.Regions {
 		r := &p.Regions[i]
@@ -408,7 +418,7 @@ func (d *demoRun) answer(ctx context.Context) error {
 		})
 	}
 	if !d.app.json {
-		fmt.Fprintln(d.app.out)
+		fmt.Fprintf(d.app.out, "\n== What to buy: prices are public list prices, what is marked generated is not; demand of %s is of the month above, the rest is %s\n", d.billed, d.demandNote)
 		d.app.showPlan(p, 10)
 	}
 	replay, err := d.home.replay(ctx, true)

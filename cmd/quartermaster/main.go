@@ -68,6 +68,7 @@ type app struct {
 	out, err io.Writer
 
 	dir     string
+	named   bool // somebody chose dir
 	brokers []string
 	json    bool
 	quiet   bool
@@ -94,6 +95,7 @@ signs your decisions.
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			a.named = cmd.Flags().Changed("home") || os.Getenv("QUARTERMASTER_HOME") != ""
 			if cmd.Flags().Changed("brokers") && (len(a.brokers) == 0 || slices.Contains(a.brokers, "")) {
 				return errors.New("--brokers is empty: name host:port, or leave the flag out to use the embedded log")
 			}

@@ -208,6 +208,9 @@ JSON keys: operator, workspace, role, limit, public_key, key_file.`,
 			"  quartermaster operator add ci --role operator --public-key-of ci.pub.pem --key admin.pem",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.notDemo(); err != nil {
+				return err
+			}
 			reg := &domain.OperatorRegistered{Operator: args[0], Role: domain.Role(role)}
 			ans := operatorAnswer{Operator: args[0], Workspace: workspace, Role: role, Limit: limit}
 			if limit != "" {

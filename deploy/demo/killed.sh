@@ -5,26 +5,34 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 home=$(mktemp -d)
-trap 'rm -rf "$home"' EXIT
-answer="$home.json"
+answer=$(mktemp)
 trap 'rm -rf "$home" "$answer"' EXIT
 
-for after in 1 2.5 4; do
+size() { # KiB of log, 0 before there is one
+  local kib
+  kib=$(du -sk "$home/log" 2>/dev/null | cut -f1) || true
+  echo "${kib:-0}"
+}
+killed=0
+for kib in 500 3000 6000; do # of log on disk; all of it is some 11,000
   bin/quartermaster demo --once --quiet --data "$home" "$@" >"$answer" 2>&1 &
   demo=$!
-  sleep "$after"
-  if kill -9 "$demo" 2>/dev/null; then echo "killed after $after s"; else echo "done before $after s"; fi
+  while kill -0 "$demo" 2>/dev/null && [ "$(size)" -lt "$kib" ]; do sleep 0.02; done
+  if kill -9 "$demo" 2>/dev/null; then killed=$((killed + 1)); echo "killed with $(size) KiB of log"; fi
   wait "$demo" 2>/dev/null || true
 done
+[ "$killed" -gt 0 ] || { echo 'nothing was killed in the middle'; exit 1; }
 
 value() { sed -nE "s/^  \"$1\": \"?([^\",]*)\"?,?\$/\\1/p" "$answer"; }
 hold() { # hold WHAT HAVE WANT
-  if [ "$2" = "$3" ]; then echo "$1: $2"; else echo "$1: $2, want $3"; exit 1; fi
+  if [ -n "$2" ] && [ "$2" = "$3" ]; then echo "$1: $2"; else echo "$1: '$2', want '$3'"; exit 1; fi
 }
 bin/quartermaster demo --once --json --quiet --data "$home" "$@" >"$answer"
-echo "went on: $(value imported) events imported of $(value events)"
 events=$(value events)
+rest=$(value imported)
 digest=$(value live_digest)
+echo "went on: $rest events imported of $events"
+[ "$rest" -gt 0 ] || { echo 'every kill came too late to interrupt anything'; exit 1; }
 hold 'difference between invoices and what was attributed' "$(value difference)" 0.00
 hold 'digest of a replay' "$(value replay_digest)" "$digest"
 bin/quartermaster demo --once --json --quiet --data "$home" "$@" >"$answer"

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/plan"
+)
+
+// showPlan shows a plan, and of each region's purchases the first few; 0 is all.
+func (a *app) showPlan(p *plan.Plan, few int) {
+	fmt.Fprintf(a.out, "plan %s for %s to %s\n", p.ID, day(p.Horizon.From), day(p.Horizon.To))
+	as := p.Assumptions
+	fmt.Fprintf(a.out, "taken as given: the last %d weeks of demand repeat and grow by %s a month; %s a year discounts; of what a purchase costs beyond the horizon %s is credited; %s of spot time is lost; an hour unserved costs %s times on-demand. Amounts are in %s, at their value on the first day\n",
+		as.Weeks, percent(as.MonthlyGrowth), percent(as.AnnualRate), percent(as.Salvage), percent(as.SpotOverhead), as.ShortageFactor, as.Currency)
+	t := a.table("region", "pool", "peak", "cost", "of it held", "of it penalty", "current course", "all on-demand", "lower bound", "gap")
+	t.SetColumnConfigs(rightFrom(3, 10))
+	for i := range p.Regions {
+		r := &p.Regions[i]
+		for j := range r.Pools {
+			q := &r.Pools[j]
+			t.AppendRow(append(table.Row{r.Region, q.Kind, comma(q.Demand.Peak)}, amounts(&q.Amounts)...))
+		}
+	}
+	t.AppendSeparator()
+	t.AppendRow(append(table.Row{"total", "", ""}, amounts(&p.Total)...))
+	t.Render()
+	fmt.Fprintf(a.out, "cost and current course hold what is still owed and a penalty for hours that nobody serves (%s in the current course); all on-demand has neither\n", money(p.Total.CurrentPenalty))
+	for i := range p.Regions {
+		a.showRegion(&p.Regions[i], as.Currency, few)
+	}
+	if len(p.Expiry) > 0 {
+		fmt.Fprintln(a.out, "\nWhat is bought already, by the end of its term:")
+		t := a.table("ends", "commitment", "provider", "region", "sku", "units", "GPUs", "capacity", "notice by", "serves")
+		t.SetColumnConfigs(rightFrom(6, 7))
+		for _, h := range p.Expiry {
+			t.AppendRow(table.Row{day(h.Term.To), clipped(h.Commitment), h.Provider, h.Region, h.SKU, comma(h.Units), comma(h.Units * h.GPUs), capacity(h.Guaranteed), day(h.NoticeBy), cmp.Or(h.CountsFor, "nothing: "+h.NotCounted)})
+		}
+		t.Render()
+	}
+	a.showLeft(p.Left)
+	fmt.Fprintf(a.out, "methods %s\nposition %s\n", strings.Join(p.Methods, " "), p.Position)
+}
+
+func (a *app) showRegion(r *plan.RegionPlan, currency string, few int) {
+	fmt.Fprintf(a.out, "\n%s\n", r.Region)
+	if len(r.Purchases) > 0 {
+		upfront := decimal.Zero
+		for _, b := range r.Purchases {
+			upfront = upfront.Add(b.Upfront)
+		}
+		t := a.table("buy", "GPUs", "of", "offer", "order by", "from", "to", "upfront", "per hour", "cost", "capacity")
+		t.SetColumnConfigs(append(rightFrom(1, 2), rightFrom(8, 10)...))
+		for i, b := range r.Purchases {
+			if i == few && few > 0 {
+				t.AppendRow(table.Row{"...", "", fmt.Sprintf("and %s more", comma(len(r.Purchases)-few)), "see \"plan show\""})
+				break
+			}
+			t.AppendRow(table.Row{comma(b.Units), comma(b.GPUs), clipped(b.Provider + " " + b.SKU), clipped(terms(b.Offer)), day(cmp.Or(b.OrderBy, b.Term.From)), day(b.Term.From), day(b.Term.To),
+				money(b.Upfront), money(b.Hourly), money(b.Cost), capacity(b.Guaranteed) + made(b.Generated)})
+		}
+		t.Render()
+		fmt.Fprintf(a.out, "upfront payments in all: %s %s\n", money(upfront), currency)
+	} else if len(r.Pools) > 0 {
+		fmt.Fprintln(a.out, "buy nothing")
+	}
+	for j := range r.Pools {
+		q := &r.Pools[j]
+		s := &q.Served
+		fmt.Fprintf(a.out, "%s: of %s unit-hours, commitments serve %s (and stand idle %s), spot %s, on-demand %s at %s %s, nobody %s; proof by %s\n",
+			q.Kind, comma(int(q.Demand.UnitHours)), comma(int(s.Held)), comma(int(s.Unused)), comma(int(s.Spot)), comma(int(s.OnDemand)),
+			q.OnDemand.Hourly, currency+made(q.OnDemand.Generated), comma(int(s.Shortage)), q.Solver)
+		if q.Spot != nil {
+			fmt.Fprintf(a.out, "  spot at %s %s before interruptions%s\n", q.Spot.Hourly, currency, made(q.Spot.Generated))
+		}
+		fmt.Fprintf(a.out, "  demand observed from %s to %s, %s hours missing\n", day(q.Demand.ObservedFrom), day(q.Demand.ObservedTo), comma(q.Demand.MissingHours))
+		for _, s := range q.Sensitivity {
+			fmt.Fprintf(a.out, "  with %s credited beyond the horizon: %s units would be bought, cost %s\n", percent(s.Salvage), comma(unitsOf(s.Purchases)), money(s.Cost))
+		}
+		for _, n := range q.Notes {
+			fmt.Fprintf(a.out, "  %s\n", n)
+		}
+		if q.QuotaGPUs != nil {
+			fmt.Fprintf(a.out, "  all on-demand: the quota of %s GPUs would refuse %s unit-hours\n", comma(int(*q.QuotaGPUs)), comma(int(q.Refused)))
+		}
+		for _, b := range q.Binding {
+			fmt.Fprintf(a.out, "  binds: %s (%s)\n", b.Constraint, b.Detail)
+		}
+		for _, l := range q.LeftOut {
+			fmt.Fprintf(a.out, "  left out: %s offers, %s (%s)\n", comma(l.Offers), l.Reason, clipped(l.First))
+		}
+	}
+	if k := r.Packing; k != nil {
+		a.showPacking(k)
+	}
+}
+
+func (a *app) showPacking(k *plan.PackingReport) {
+	fmt.Fprintf(a.out, "what is declared: %s of %s GPUs needed find a place on %s GPUs, using %s nodes (all of it needs at least %s); packed by %s\n",
+		gpus(k.GPUMilliPlaced), gpus(k.GPUMilliNeeded), gpus(k.GPUMilliTotal), comma(k.NodesUsed), comma(k.NodesNeeded), k.Order)
+	free, stranded := int64(0), int64(0)
+	for _, s := range k.Stranded {
+		free, stranded = free+s.FreeMilli, stranded+s.StrandedMilli
+	}
+	fmt.Fprintf(a.out, "%s GPUs stay free, of which %s are stranded: of no use to this mix\n", gpus(free), gpus(stranded))
+	if u := k.Unplaced; u.Replicas > 0 {
+		ruled := make([]string, 0, len(u.RuledOut))
+		for _, r := range u.RuledOut {
+			ruled = append(ruled, fmt.Sprintf("%s %s", r.Constraint, comma(r.Machines)))
+		}
+		fmt.Fprintf(a.out, "%s replicas of %s workloads find none; machines ruled out by %s\n", comma(u.Replicas), comma(u.Workloads), strings.Join(ruled, ", "))
+	}
+}
+
+// terms is what an offer's id says beside the machine.
+func terms(id string) string {
+	if parts := strings.SplitN(id, "/", 3); len(parts) == 3 {
+		return parts[2]
+	}
+	return id
+}
+
+// showLeft names the pools that were left out, by reason.
+func (a *app) showLeft(left []plan.LeftPool) {
+	const named = 6
+	byReason := map[string][]string{}
+	for _, l := range left {
+		byReason[l.Reason] = append(byReason[l.Reason], strings.TrimSpace(l.Region+" "+l.Kind))
+	}
+	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
+		pools := byReason[reason]
+		more := ""
+		if n := len(pools) - named; n > 0 {
+			pools, more = pools[:named], fmt.Sprintf(" and %s more", comma(n))
+		}
+		fmt.Fprintf(a.out, "left out: %s%s: %s\n", clip(strings.Join(pools, ", "), 4*widest), more, reason)
+	}
+}
+
+func unitsOf(bought []plan.Purchase) int {
+	n := 0
+	for i := range bought {
+		n += bought[i].Units
+	}
+	return n
+}
+
+func amounts(m *plan.Amounts) []any {
+	return []any{money(m.Cost), money(m.Held), money(m.Penalty), money(m.Current), money(m.OnDemand), money(m.LowerBound), m.Gap.String()}
+}
+
+// money shows an amount to cents, in groups of three.
+func money(d domain.Decimal) string {
+	s := d.StringFixed(2)
+	whole, cents, _ := strings.Cut(s, ".")
+	n, ok := new(big.Int).SetString(whole, 10)
+	if !ok {
+		return s
+	}
+	sign := ""
+	if n.Sign() == 0 && strings.HasPrefix(whole, "-") {
+		sign = "-"
+	}
+	return sign + humanize.BigComma(n) + "." + cents
+}
+
+// gpus shows thousandths of a GPU as GPUs.
+func gpus(milli int64) string {
+	s := comma(int(milli / 1000))
+	if part := milli % 1000; part != 0 {
+		s += "." + strings.TrimRight(fmt.Sprintf("%03d", part), "0")
+	}
+	return s
+}
+
+func percent(d domain.Decimal) string { return d.Shift(2).String() + "%" }
+
+// made marks what a generator made up.
+func made(generated bool) string {
+	if generated {
+		return ", generated"
+	}
+	return ""
+}
+
+func capacity(guaranteed bool) string {
+	if guaranteed {
+		return "guaranteed"
+	}
+	return "price only"
+}
+
+// day shows the date of an instant, "" for none.
+func day(t domain.Instant) string {
+	if t == 0 {
+		return ""
+	}
+	return t.Time().Format("2006-01-02")
+}
+
+func rightFrom(first, last int) []table.ColumnConfig {
+	out := make([]table.ColumnConfig, 0, last-first+1)
+	for i := first; i <= last; i++ {
+		out = append(out, table.ColumnConfig{Number: i, Align: text.AlignRight, AlignHeader: text.AlignRight, AlignFooter: text.AlignRight})
+	}
+	return out
+}
