@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Event is one fact in the past tense. The set is closed: every event type
@@ -73,13 +74,13 @@ func (e *Envelope) Key() (string, error) {
 	default:
 		switch ev := e.Event.(type) {
 		case *BillingLineRecorded:
-			key, what = accountKey(ev.Line.InvoiceIssuerName, ev.Line.BillingAccountID), "invoice issuer and billing account"
+			key, what = AccountKey(ev.Line.InvoiceIssuerName, ev.Line.BillingAccountID), "invoice issuer and billing account"
 		case *BillingLineCorrected:
-			key, what = accountKey(ev.Line.InvoiceIssuerName, ev.Line.BillingAccountID), "invoice issuer and billing account"
+			key, what = AccountKey(ev.Line.InvoiceIssuerName, ev.Line.BillingAccountID), "invoice issuer and billing account"
 		case *InvoiceReceived:
-			key, what = accountKey(ev.InvoiceIssuerName, ev.BillingAccountID), "invoice issuer and billing account"
+			key, what = AccountKey(ev.InvoiceIssuerName, ev.BillingAccountID), "invoice issuer and billing account"
 		case *BillingPeriodClosed:
-			key, what = accountKey(ev.InvoiceIssuerName, ev.BillingAccountID), "invoice issuer and billing account"
+			key, what = AccountKey(ev.InvoiceIssuerName, ev.BillingAccountID), "invoice issuer and billing account"
 		case *OfferQuoted:
 			key, what = ev.Market.Key(), "provider"
 		case *OfferWithdrawn:
@@ -116,12 +117,17 @@ func (e *Envelope) Key() (string, error) {
 	return key, nil
 }
 
-func accountKey(issuer, account string) string {
+// AccountKey returns the key of what is billed to an account by an issuer:
+// both, with a bar between. A bar or a backslash within either has a backslash
+// before it, so that two accounts never share a key. It is "" if either is.
+func AccountKey(issuer, account string) string {
 	if issuer == "" || account == "" {
 		return ""
 	}
-	return issuer + "|" + account
+	return barEscaper.Replace(issuer) + "|" + barEscaper.Replace(account)
 }
+
+var barEscaper = strings.NewReplacer(`\`, `\\`, `|`, `\|`)
 
 func pairKey(base, quote string) string {
 	if base == "" || quote == "" {

@@ -44,7 +44,7 @@ func CostDimensions() []CostDimension {
 
 // CostQuery is what is asked of the books.
 type CostQuery struct {
-	// Month is the billing period: see [BillingMonth].
+	// Month is the billing period: see [MonthOf].
 	Month domain.Interval
 	// Workspace narrows groups, totals and statements to what one workspace
 	// carries. What ties to the supplier's figures (invoices, commitments,
@@ -170,9 +170,9 @@ func (k *costKey) value(d CostDimension) string {
 	case CostByRegion:
 		return k.region
 	case CostByInvoice:
-		return k.issuer + "|" + k.account + "|" + k.invoice
+		return ledgerName(k.issuer, k.account, k.invoice)
 	case CostByLine:
-		return k.issuer + "|" + k.account + "|" + k.line
+		return ledgerName(k.issuer, k.account, k.line)
 	case CostByRung:
 		return k.rung.String()
 	case CostByDay:

@@ -146,7 +146,7 @@ const offeredLeaves = 8
 
 // find looks up the line of a leaf, and so the month.
 func (x *LeafExplanation) find(view View, ref attribution.Ref) error {
-	scope := ref.Issuer + "|" + ref.Account
+	scope := domain.AccountKey(ref.Issuer, ref.Account)
 	if id, bridge := strings.CutPrefix(ref.Line, bridgePrefix); bridge {
 		k := Key{Table: TableInvoices, Scope: scope, ID: id}
 		row, err := view.Get(k)
@@ -156,7 +156,7 @@ func (x *LeafExplanation) find(view View, ref attribution.Ref) error {
 		if h, ok := row.(*History); ok {
 			v := h.Latest()
 			event := ledgerEvent(k, v)
-			x.Month, x.Event = BillingMonth(v.Event.(*domain.InvoiceReceived).BillingPeriod.From), &event
+			x.Month, x.Event = MonthOf(v.Event.(*domain.InvoiceReceived).BillingPeriod), &event
 			return nil
 		}
 	}
@@ -165,7 +165,7 @@ func (x *LeafExplanation) find(view View, ref attribution.Ref) error {
 		return err
 	}
 	if line != nil {
-		x.Month, x.Event, x.Charge = BillingMonth(line.BillingPeriodStart), &line.Event, &line.BillingLine
+		x.Month, x.Event, x.Charge = MonthOf(line.Period()), &line.Event, &line.BillingLine
 		x.Whole = &LeafLine{Corrects: line.Corrects, Reason: line.Reason, Stated: line.Stated}
 		return nil
 	}

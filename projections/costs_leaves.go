@@ -41,12 +41,12 @@ func costLeaf(l *attribution.Leaf) CostLeaf {
 // LeafFilter picks leaves; empty fields match all.
 type LeafFilter struct {
 	Workspace string
-	Line      string // its id, or as groups name it: issuer|account|id
+	Line      string // its id, or as groups name it: issuer|account|id, a bar within the first two as \|
 }
 
 func (f *LeafFilter) accepts(l *attribution.Leaf) bool {
 	return (f.Workspace == "" || l.Workspace == f.Workspace) &&
-		(f.Line == "" || l.Line.ID == f.Line || strings.HasSuffix(f.Line, l.Line.ID) && f.Line == l.Line.Issuer+"|"+l.Line.Account+"|"+l.Line.ID)
+		(f.Line == "" || l.Line.ID == f.Line || strings.HasSuffix(f.Line, l.Line.ID) && f.Line == ledgerName(l.Line.Issuer, l.Line.Account, l.Line.ID))
 }
 
 // EachLeaf calls yield with every leaf of a month that the filter picks, in the

@@ -174,6 +174,9 @@ func (f *Folder) Apply(rows *Rows, rec *domain.Record) error {
 	if !ok {
 		return fmt.Errorf("no fold for %s", env.Event.Type())
 	}
+	if p.stated {
+		p.effective = rec.Time
+	}
 	v := Version{Order: env.Order(p.effective), Recorded: env.Recorded, Workspace: env.Workspace, Event: env.Event}
 	v.Order.Appended = rec.Time
 	if s := env.Signature; s != nil {

@@ -7,13 +7,18 @@ import (
 	"quartermaster/domain"
 )
 
-// BillingMonth returns the calendar month, in UTC, that a time lies in. A
-// line belongs to the month in which its billing period begins, whether
-// invoices come by the week or by the quarter.
+// BillingMonth returns the calendar month, in UTC, that a time lies in.
 func BillingMonth(t domain.Instant) domain.Interval {
 	from := domain.Instant(monthOf(t)) * domain.Hour
 	return domain.Interval{From: from, To: domain.InstantOf(from.Time().AddDate(0, 1, 0))}
 }
+
+// MonthOf returns the month that a billing period belongs to: the one that its
+// middle lies in, whether bills come by the week or by the quarter, and
+// whichever zone the issuer's months begin in.
+func MonthOf(period domain.Interval) domain.Interval { return BillingMonth(middle(period)) }
+
+func middle(i domain.Interval) domain.Instant { return i.From + (i.To-i.From)/2 }
 
 // LedgerLine is one line of a supplier's bill, and which event recorded it.
 type LedgerLine struct {
@@ -56,8 +61,21 @@ func ledgerLine(k Key, h *History) *LedgerLine {
 	return l
 }
 
-// EachLine calls yield with every line whose billing period begins in a month,
-// by issuer and account and then by line id, until it returns an error. Every
+// ledgerName names a line or an invoice in reports.
+func ledgerName(issuer, account, id string) string {
+	return domain.AccountKey(issuer, account) + "|" + id
+}
+
+func (l *LedgerLine) name() string {
+	return ledgerName(l.InvoiceIssuerName, l.BillingAccountID, l.LineID)
+}
+
+// Period is the billing period of the line.
+func (l *LedgerLine) Period() domain.Interval {
+	return domain.Interval{From: l.BillingPeriodStart, To: l.BillingPeriodEnd}
+}
+
+// EachLine calls yield with every line of a billing month (see [MonthOf]), by issuer and account and then by line id, until it returns an error. Every
 // line id counts once, with what was stated of it last; a correction is a line
 // of its own. What yield gets is not to be changed.
 func EachLine(view View, month domain.Interval, yield func(*LedgerLine) error) error {
@@ -78,7 +96,7 @@ func EachLine(view View, month domain.Interval, yield func(*LedgerLine) error) e
 // id in two months, which the ids of importers rule out, is the later month's.
 func findLine(view View, issuer, account, id string) (*LedgerLine, error) {
 	var found *LedgerLine
-	err := view.Scan(Query{Table: TableBillingLines, Scope: issuer + "|" + account}, func(k Key, row Row) error {
+	err := view.Scan(Query{Table: TableBillingLines, Scope: domain.AccountKey(issuer, account)}, func(k Key, row Row) error {
 		if k.ID == id {
 			found = ledgerLine(k, row.(*History))
 		}

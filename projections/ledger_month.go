@@ -103,7 +103,7 @@ func (l *ledger) lines(view View, yield func(*attribution.Line) error) error {
 		at, err := attribution.LineOf(&line.BillingLine)
 		if err != nil {
 			l.unusable = append(l.unusable, Exception{
-				LineUnusable, line.InvoiceIssuerName + "|" + line.BillingAccountID + "|" + line.LineID,
+				LineUnusable, line.name(),
 				fmt.Sprintf("%s %s: %v", line.BilledCost, line.BillingCurrency, err),
 			})
 			return nil
@@ -119,7 +119,7 @@ func (l *ledger) readInvoices(view View, named map[invoiceName]bool) error {
 	err := view.Scan(Query{Table: TableInvoices}, func(k Key, row Row) error {
 		ev := row.(*History).Latest().Event.(*domain.InvoiceReceived)
 		name := invoiceName{ev.InvoiceIssuerName, ev.BillingAccountID, ev.InvoiceID}
-		own := l.month.From <= ev.BillingPeriod.From && ev.BillingPeriod.From < l.month.To
+		own := MonthOf(ev.BillingPeriod) == l.month
 		if !own && !named[name] {
 			return nil
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
+	"quartermaster/domain/attribution"
 	"quartermaster/projections"
 	"quartermaster/projections/storetest"
 )
@@ -47,7 +48,7 @@ func TestEachLine(t *testing.T) {
 	again.Time += domain.Hour
 	l := storetest.NewLog()
 	l.Append(
-		recorded(billLine("april", "1", week(-1))), recorded(billLine("last", "1", week(30))), recorded(billLine("june", "1", week(31))),
+		recorded(billLine("april", "1", week(-4))), recorded(billLine("last", "1", week(27))), recorded(billLine("june", "1", week(28))),
 		recorded(billLine("l1", "1")), again, recorded(billLine("l1", "2", other)),
 		domain.Envelope{Time: mayBill.To, Event: &domain.BillingLineCorrected{Line: billLine("l2", "-0.5"), Corrects: "l1", Reason: "credit"}},
 	)
@@ -81,6 +82,94 @@ func TestEachLine(t *testing.T) {
 		for _, bad := range []domain.Interval{{From: t0, To: t0 + domain.Day}, {From: t0 + 1, To: mayBill.To}, {}} {
 			if err := projections.EachLine(v, bad, func(*projections.LedgerLine) error { return nil }); err == nil {
 				t.Errorf("%v is no month, and was read", bad)
+			}
+		}
+	})
+}
+
+// What was stated last counts, whatever time it is about.
+func TestLastStatementCounts(t *testing.T) {
+	l := storetest.NewLog()
+	line := recorded(billLine("l1", "1"))
+	restated := recorded(billLine("l1", "3"))
+	restated.Time -= 20 * domain.Day // its charge ended earlier
+	invoice := domain.Envelope{Source: "focus/i", Time: mayBill.To, Event: &domain.InvoiceReceived{InvoiceIssuerName: "p", BillingAccountID: "1", InvoiceID: "i-1", Total: *usd("1"), Status: "Issued", BillingPeriod: mayBill}}
+	voided := invoice
+	voided.Time = mayBill.From // nobody said when
+	again := *invoice.Event.(*domain.InvoiceReceived)
+	again.Status = "Voided"
+	voided.Event = &again
+	for i, env := range []domain.Envelope{line, invoice, restated, voided} {
+		l.AppendAt(env, mayBill.To+domain.Instant(i)*domain.Day)
+	}
+	view(t, l, func(v projections.View) {
+		err := projections.EachLine(v, mayBill, func(l *projections.LedgerLine) error {
+			if l.BilledCost.String() != "3" || l.Stated != 2 || l.Event.Appended != mayBill.To+2*domain.Day {
+				t.Errorf("the line counts as %s, stated %d times, by %+v", l.BilledCost, l.Stated, l.Event)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	if r := costs(t, l, projections.CostQuery{Month: mayBill}); len(r.Invoices) != 1 || r.Invoices[0].Status != attribution.Voided {
+		t.Errorf("the invoice counts as %+v", r.Invoices)
+	}
+}
+
+// A month of a zone is the month of that name, and a week that of most of it.
+func TestMonthOf(t *testing.T) {
+	berlin := domain.Interval{From: t0 - 2*domain.Hour, To: mayBill.To - 2*domain.Hour}
+	l := storetest.NewLog()
+	l.Append(recorded(billLine("l1", "1", func(l *domain.BillingLine) { l.BillingPeriodStart, l.BillingPeriodEnd = berlin.From, berlin.To })))
+	if r := costs(t, l, projections.CostQuery{Month: mayBill}); r.Lines != 1 {
+		t.Errorf("May has %d lines", r.Lines)
+	}
+	for _, c := range []struct {
+		from, to domain.Instant
+		want     string
+	}{
+		{berlin.From, berlin.To, "2026-05"},
+		{t0 + 7*domain.Hour, mayBill.To + 7*domain.Hour, "2026-05"},
+		{t0 - 4*domain.Day, t0 + 3*domain.Day, "2026-04"},
+		{t0 - 3*domain.Day, t0 + 4*domain.Day, "2026-05"},
+		{t0, t0, "2026-05"},
+	} {
+		if got := projections.MonthOf(domain.Interval{From: c.from, To: c.to}); got.From.Time().Format("2006-01") != c.want || got != projections.BillingMonth(got.From) {
+			t.Errorf("%s to %s is of %v, want %s", c.from, c.to, got, c.want)
+		}
+	}
+}
+
+// Accounts whose names differ by where a bar stands are two.
+func TestAccountsWithBars(t *testing.T) {
+	line := func(issuer, account, billed string) domain.Envelope {
+		return recorded(billLine("l1", billed, func(l *domain.BillingLine) { l.InvoiceIssuerName, l.BillingAccountID = issuer, account }))
+	}
+	l := storetest.NewLog()
+	l.Append(line("a|b", "42", "1"), line("a", "b|42", "2"), line(`a\`, "b|42", "4"))
+	r := costs(t, l, projections.CostQuery{Month: mayBill, By: []projections.CostDimension{projections.CostByLine}})
+	if len(r.Groups) != 3 || r.Lines != 3 || r.Totals[0].Billed.String() != "7" {
+		t.Fatalf("%d lines of %v in %+v", r.Lines, r.Totals, r.Groups)
+	}
+	view(t, l, func(v projections.View) {
+		for _, g := range r.Groups {
+			n, name := 0, g.Key[projections.CostByLine]
+			err := projections.EachLeaf(v, mayBill, projections.LeafFilter{Line: name}, func(leaf *projections.CostLeaf) error {
+				n++
+				ref, err := attribution.ParseRef(leaf.Leaf)
+				if err != nil {
+					return err
+				}
+				x, err := projections.ExplainLeaf(v, ref)
+				if err != nil || x.Billed != g.Billed {
+					t.Errorf("%s is explained as %+v, %v", leaf.Leaf, x, err)
+				}
+				return nil
+			})
+			if n != 1 || err != nil {
+				t.Errorf("%s has %d leaves, %v", name, n, err)
 			}
 		}
 	})

@@ -11,6 +11,10 @@ type placement struct {
 	key Key
 	// effective is when it takes effect; zero: at the event's time.
 	effective domain.Instant
+	// stated: what was said of it last counts, whatever time it is about, so that
+	// it takes effect when it is appended. A bill is restated for a charge that
+	// ended earlier, and an invoice voided without a date.
+	stated bool
 	// collapse leaves out what says nothing new.
 	collapse bool
 }
@@ -115,7 +119,9 @@ func place(env *domain.Envelope, scope string) (placement, bool) {
 	case *domain.BillingLineCorrected:
 		return billed(scope, &ev.Line), true
 	case *domain.InvoiceReceived:
-		return state(TableInvoices, ev.InvoiceID, 0), true
+		p := state(TableInvoices, ev.InvoiceID, 0)
+		p.stated = true
+		return p, true
 	case *domain.BillingPeriodClosed:
 		return at(TableBillingPeriods, ev.Period.From.String()), true
 
@@ -176,8 +182,9 @@ func place(env *domain.Envelope, scope string) (placement, bool) {
 	return placement{}, false
 }
 
-// billed places a line under the month in which its billing period begins, so
-// that a period's lines are found without reading history.
+// billed places a line under its billing month, so that a period's lines are
+// found without reading history.
 func billed(scope string, l *domain.BillingLine) placement {
-	return placement{key: Key{Table: TableBillingLines, Scope: scope, ID: l.LineID, Hour: monthOf(l.BillingPeriodStart)}}
+	month := monthOf(middle(domain.Interval{From: l.BillingPeriodStart, To: l.BillingPeriodEnd}))
+	return placement{key: Key{Table: TableBillingLines, Scope: scope, ID: l.LineID, Hour: month}, stated: true}
 }

@@ -25,8 +25,9 @@ func (a *app) costsCommand() *cobra.Command {
 		Long: `Costs divides a month's bills among those who used what was billed, and shows
 that nothing is lost on the way: the lines add up to the invoices, the parts of
 a line to the line, and what nobody used, what was broken and what nobody saw
-are parts of their own. A line belongs to the month in which its billing period
-begins.
+are parts of their own. A line belongs to the month, in UTC, that the middle of
+its billing period lies in. Of a line or an invoice that was stated more than
+once, what was stated last counts.
 
 There are two ledgers. Billed ties to the totals of invoices, which are received
 apart from their lines (import both with "quartermaster import focus"). Effective

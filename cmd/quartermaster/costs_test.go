@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -145,6 +146,20 @@ func TestCents(t *testing.T) {
 		}
 		if got := cents(amount, c.currency); got != c.want {
 			t.Errorf("%s %s is shown as %s, want %s", c.amount, c.currency, got, c.want)
+		}
+	}
+}
+
+func TestGPUHours(t *testing.T) {
+	for _, c := range []struct {
+		ms   int64
+		want string
+	}{
+		{0, "0.00"}, {17_999, "0.00"}, {18_000, "0.01"}, {-17_999, "0.00"}, {-18_000, "-0.01"}, {-57_564_000, "-15.99"},
+		{3_600_000, "1.00"}, {-4_446_000_000, "-1,235.00"}, {math.MinInt64, "-2,562,047,788,015.22"},
+	} {
+		if got := gpuHours(c.ms); got != c.want {
+			t.Errorf("%d ms are shown as %s, want %s", c.ms, got, c.want)
 		}
 	}
 }

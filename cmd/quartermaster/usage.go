@@ -155,8 +155,15 @@ func (a *app) showUsage(r *projections.UsageReport) {
 // gpuHours shows milliseconds as hours with two places, rounded half away from
 // zero, in groups of three.
 func gpuHours(ms int64) string {
-	hundredths := (ms + 18_000) / 36_000
-	return fmt.Sprintf("%s.%02d", comma(int(hundredths/100)), hundredths%100)
+	magnitude, sign := uint64(ms), ""
+	if ms < 0 {
+		magnitude, sign = -magnitude, "-"
+	}
+	hundredths := (magnitude + 18_000) / 36_000
+	if hundredths == 0 {
+		sign = ""
+	}
+	return fmt.Sprintf("%s%s.%02d", sign, comma(int(hundredths/100)), hundredths%100)
 }
 
 func activity(g *projections.GPUTime) string {
