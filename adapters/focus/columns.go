@@ -31,6 +31,7 @@ type field struct {
 	since     int  // 12: introduced by FOCUS 1.2, or there before 1.0
 	mandatory bool // to FOCUS
 	needed    bool // to attribution: a file without the column is not read, a row where it is null is bad
+	divided   bool // an amount that attribution divides
 	json      bool
 	text      func(*line) *string
 	number    func(*line) *domain.NullDecimal
@@ -47,7 +48,7 @@ var fields = []field{
 	{name: "AllocatedResourceName", since: 13, text: func(l *line) *string { return &l.AllocatedResourceName }},
 	{name: "AllocatedTags", since: 13, json: true, text: func(l *line) *string { return &l.AllocatedTags }},
 	{name: "AvailabilityZone", since: 10, text: func(l *line) *string { return &l.AvailabilityZone }},
-	{name: "BilledCost", since: 10, mandatory: true, cost: func(l *line) *domain.Decimal { return &l.BilledCost }, needed: true},
+	{name: "BilledCost", since: 10, mandatory: true, cost: func(l *line) *domain.Decimal { return &l.BilledCost }, needed: true, divided: true},
 	{name: "BillingAccountId", since: 10, mandatory: true, text: func(l *line) *string { return &l.BillingAccountID }, needed: true},
 	{name: "BillingAccountName", since: 10, mandatory: true, text: func(l *line) *string { return &l.BillingAccountName }},
 	{name: "BillingAccountType", since: 12, text: func(l *line) *string { return &l.BillingAccountType }},
@@ -75,7 +76,7 @@ var fields = []field{
 	{name: "ContractApplied", since: 13, json: true, text: func(l *line) *string { return &l.ContractApplied }},
 	{name: "ContractedCost", since: 10, mandatory: true, number: func(l *line) *domain.NullDecimal { return &l.ContractedCost }},
 	{name: "ContractedUnitPrice", since: 10, number: func(l *line) *domain.NullDecimal { return &l.ContractedUnitPrice }},
-	{name: "EffectiveCost", since: 10, mandatory: true, number: func(l *line) *domain.NullDecimal { return &l.EffectiveCost }},
+	{name: "EffectiveCost", since: 10, mandatory: true, number: func(l *line) *domain.NullDecimal { return &l.EffectiveCost }, divided: true},
 	{name: "HostProviderName", since: 13, mandatory: true, text: func(l *line) *string { return &l.HostProviderName }},
 	{name: "InvoiceDetailId", since: 14, text: func(l *line) *string { return &l.InvoiceDetailID }},
 	{name: "InvoiceId", since: 12, text: func(l *line) *string { return &l.InvoiceID }},

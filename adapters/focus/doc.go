@@ -10,6 +10,11 @@
 //   - A row of Cost and Usage is one event or one [BadRow], which names line and
 //     column; the rest goes on. Rows of one invoice are one event or none.
 //   - Amounts keep every digit. Nothing passes through floating point.
+//   - A file of gzip that is damaged is noticed, by [Whole] before anything of it
+//     goes in. Plain CSV does not tell where it should end: a row that was cut
+//     off is a bad row where it lacks columns, else there is a warning that the
+//     file does not end in a line end; rows that are missing only the invoice
+//     shows.
 //   - Nothing is guessed: a time without a zone, a number with separators, a
 //     category that FOCUS does not have are bad rows.
 //   - Every event satisfies domain.Validate.
@@ -47,6 +52,12 @@
 // in place of the T, a missing seconds part and " UTC" in place of Z are
 // accepted. Times and dates without a zone need [Options.Zone]. Columns of JSON
 // are kept as written, with a warning when they are not JSON.
+//
+// What could be kept but not divided is refused, for every report would have to
+// leave it out: BilledCost and EffectiveCost of 10¹⁵ or more in magnitude, and
+// an invoice that comes to as much; PricingQuantity and ConsumedQuantity of time
+// of a machine or a GPU that come to more than 200,000,000 hours; and usage with
+// a charge period of more than 13 months, where purchases may have any.
 //
 // Refused too are a period that ends before it begins, usage that begins after
 // its billing period ends, and a negative quantity of usage or purchase, unless

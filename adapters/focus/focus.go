@@ -139,8 +139,9 @@ type dataset interface {
 // emit MUST copy what it keeps.
 //
 // Run returns an error wrapping [ErrColumns] when the file is no such dataset,
-// [ErrTooLarge] when it asks for more than the limits, [io.ErrUnexpectedEOF]
-// when a gzip file is cut off, and what emit, the context or the file returned;
+// [ErrTooLarge] when it asks for more than the limits, [ErrDamaged] when a gzip
+// file cannot be unpacked (and [io.ErrUnexpectedEOF] when it is cut off; see
+// [Whole]), and what emit, the context or the file returned;
 // the events of the rows before are out by then. The invoices of Invoice Detail
 // come out only when the whole file was read. The Summary tells what was done
 // in every case.
@@ -214,6 +215,9 @@ func (r *run) read(file io.Reader) error {
 		refused := rec.broken
 		if refused == nil && len(rec.fields) != len(header) {
 			refused = &refusal{reason: fmt.Sprintf("has %d fields where the header has %d", len(rec.fields), len(header))}
+			if rec.open {
+				refused.reason += ", and the file ends without a line end, as one that was cut off does"
+			}
 		}
 		if refused == nil {
 			if err := set.row(rec.fields); err != nil && !errors.As(err, &refused) {
@@ -222,6 +226,8 @@ func (r *run) read(file io.Reader) error {
 		}
 		if refused != nil {
 			r.bad(rec.line, refused)
+		} else if rec.open {
+			r.warn("the file does not end in a line end: if it was cut off, this row lacks the end of its last value", "")
 		}
 	}
 	if r.sum.Rows == 0 {

@@ -12,9 +12,11 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"quartermaster/adapters/focus"
 	"quartermaster/domain"
+	"quartermaster/domain/attribution"
 )
 
 // The columns that must be there, and a row under them in which cells can be
@@ -109,6 +111,9 @@ func read(t testing.TB, text string, opts focus.Options) result {
 		}
 		kept := *e
 		kept.Event = copied(t, e.Event)
+		if err := dividable(e.Event); err != nil {
+			t.Errorf("an event cannot be divided: %v", err)
+		}
 		r.events = append(r.events, kept)
 		return nil
 	}, func(b focus.BadRow) { r.bad = append(r.bad, b) })
@@ -116,6 +121,20 @@ func read(t testing.TB, text string, opts focus.Options) result {
 		t.Errorf("summary %+v beside %d events and %d bad rows", r.Summary, len(r.events), len(r.bad))
 	}
 	return r
+}
+
+// dividable says why attribution cannot take an event: what was imported must
+// never be left out of the books.
+func dividable(e domain.Event) (err error) {
+	switch e := e.(type) {
+	case *domain.BillingLineRecorded:
+		_, err = attribution.LineOf(&e.Line)
+	case *domain.BillingLineCorrected:
+		_, err = attribution.LineOf(&e.Line)
+	case *domain.InvoiceReceived:
+		_, err = attribution.AmountOf(e.Total.Amount)
+	}
+	return err
 }
 
 // copied copies an event by way of JSON, which keeps every field of these.
@@ -165,8 +184,18 @@ func TestBadRowsAreLocatedAndTheRestGoesIn(t *testing.T) {
 		{utc, "BilledCost=NaN", "BilledCost", "is not a number"},
 		{utc, "BilledCost=Infinity", "BilledCost", "is not a number"},
 		{utc, "BilledCost=1e999999999", "BilledCost", "is not a number"},
-		{utc, "BilledCost=1e24", "BilledCost", "is 1e24 or more"},
-		{utc, "BilledCost=1000000000000000000000000", "BilledCost", "is 1e24 or more"},
+		{utc, "BilledCost=1e15", "BilledCost", "is 1e15 or more, which is more than can be divided"},
+		{utc, "BilledCost=-1000000000000000", "BilledCost", "is 1e15 or more"},
+		{utc, "EffectiveCost=1000000000000000.01", "EffectiveCost", "is 1e15 or more"},
+		{utc, "ListCost=1e24", "ListCost", "is 1e24 or more"},
+		{utc, "ListCost=1000000000000000000000000", "ListCost", "is 1e24 or more"},
+		{utc, "PricingQuantity=200000001;PricingUnit=Hours", "PricingQuantity", `of "Hours" is more than 200000000 machine-hours`},
+		{utc, "PricingQuantity=2000001;PricingUnit=100 Hours", "PricingQuantity", "is more than 200000000 machine-hours"},
+		{utc, "ConsumedQuantity=8333333.4;ConsumedUnit=GPU-Days", "ConsumedQuantity", "is more than 200000000 machine-hours"},
+		{utc, "PricingQuantity=-1e12;PricingUnit=Seconds;BilledCost=-1", "PricingQuantity", "is more than 200000000 machine-hours"},
+		{utc, "PricingQuantity=1;PricingUnit=1000000 1000000 Weeks", "PricingQuantity", "is more than 200000000 machine-hours"},
+		{utc, "ChargePeriodStart=2025-04-03T23:59:59Z;BillingPeriodEnd=2026-06-01T00:00:00Z", "ChargePeriodEnd", "is more than 13 months after ChargePeriodStart 2025-04-03T23:59:59Z"},
+		{utc, "ChargePeriodStart=2024-01-01T00:00:00Z;ChargeClass=Correction", "ChargePeriodEnd", "is more than 13 months"},
 		{utc, "BilledCost=0.1234567890123456789", "BilledCost", "has 19 digits behind the point"},
 		{utc, "BilledCost=1e-19", "BilledCost", "has 19 digits behind the point"},
 		{utc, "BilledCost=" + strings.Repeat("0", 81), "BilledCost", "more than 80 characters"},
@@ -221,22 +250,28 @@ func TestBadRowsAreLocatedAndTheRestGoesIn(t *testing.T) {
 
 func TestWhatFocusAllowsIsRead(t *testing.T) {
 	for change, want := range map[string]string{
-		"BilledCost=0.00000080000":                         `"BilledCost":"0.0000008"`,
-		"BilledCost=123456789012345678.123456789012345678": `"BilledCost":"123456789012345678.123456789012345678"`,
-		"BilledCost=-0":                                    `"BilledCost":"0"`,
-		"BilledCost=0.00 ":                                 `"BilledCost":"0"`,
-		"BilledCost=1.00000000000000000000000":             `"BilledCost":"1"`,
-		"BilledCost=35.2E-7":                               `"BilledCost":"0.00000352"`,
-		"BilledCost=1.5e+3":                                `"BilledCost":"1500"`,
-		"BilledCost=999999999999999999999999":              `"BilledCost":"999999999999999999999999"`,
-		"ChargePeriodStart=2026-05-03T02:00:00+02:00":      `"ChargePeriodStart":"2026-05-03T00:00:00Z"`,
-		"ChargePeriodStart=2026-05-03T00:00Z":              `"ChargePeriodStart":"2026-05-03T00:00:00Z"`,
-		"ChargePeriodStart=2026-05-03 00:00:00 UTC":        `"ChargePeriodStart":"2026-05-03T00:00:00Z"`,
-		"ChargePeriodStart=2026-05-03 01:02:03.5Z":         `"ChargePeriodStart":"2026-05-03T01:02:03.5Z"`,
-		"ChargeClass=Correction;ConsumedQuantity=-5":       `"ConsumedQuantity":"-5"`,
-		"BilledCost=-5;PricingQuantity=-1":                 `"PricingQuantity":"-1"`,
-		"ListCost=-5;PricingQuantity=-1":                   `"PricingQuantity":"-1"`,
-		"ChargeCategory=Credit;PricingQuantity=-1":         `"PricingQuantity":"-1"`,
+		"BilledCost=0.00000080000":                       `"BilledCost":"0.0000008"`,
+		"BilledCost=-999999999999999.999999999999999999": `"BilledCost":"-999999999999999.999999999999999999"`,
+		"ListCost=123456789012345678.123456789012345678": `"ListCost":"123456789012345678.123456789012345678"`,
+		"BilledCost=-0":                                                `"BilledCost":"0"`,
+		"BilledCost=0.00 ":                                             `"BilledCost":"0"`,
+		"BilledCost=1.00000000000000000000000":                         `"BilledCost":"1"`,
+		"BilledCost=35.2E-7":                                           `"BilledCost":"0.00000352"`,
+		"BilledCost=1.5e+3":                                            `"BilledCost":"1500"`,
+		"ListCost=999999999999999999999999":                            `"ListCost":"999999999999999999999999"`,
+		"PricingQuantity=200000000;PricingUnit=Hours":                  `"PricingQuantity":"200000000"`,
+		"PricingQuantity=1e18;PricingUnit=GB-Hours":                    `"PricingQuantity":"1000000000000000000"`,
+		"ConsumedQuantity=720000000000;ConsumedUnit=Seconds":           `"ConsumedQuantity":"720000000000"`,
+		"ChargePeriodStart=2025-04-04T00:00:00Z":                       `"ChargePeriodStart":"2025-04-04T00:00:00Z"`,
+		"ChargeCategory=Purchase;ChargePeriodEnd=2029-05-03T00:00:00Z": `"ChargePeriodEnd":"2029-05-03T00:00:00Z"`,
+		"ChargePeriodStart=2026-05-03T02:00:00+02:00":                  `"ChargePeriodStart":"2026-05-03T00:00:00Z"`,
+		"ChargePeriodStart=2026-05-03T00:00Z":                          `"ChargePeriodStart":"2026-05-03T00:00:00Z"`,
+		"ChargePeriodStart=2026-05-03 00:00:00 UTC":                    `"ChargePeriodStart":"2026-05-03T00:00:00Z"`,
+		"ChargePeriodStart=2026-05-03 01:02:03.5Z":                     `"ChargePeriodStart":"2026-05-03T01:02:03.5Z"`,
+		"ChargeClass=Correction;ConsumedQuantity=-5":                   `"ConsumedQuantity":"-5"`,
+		"BilledCost=-5;PricingQuantity=-1":                             `"PricingQuantity":"-1"`,
+		"ListCost=-5;PricingQuantity=-1":                               `"PricingQuantity":"-1"`,
+		"ChargeCategory=Credit;PricingQuantity=-1":                     `"PricingQuantity":"-1"`,
 		"ChargeClass=Correction;ChargePeriodStart=2025-05-03T00:00:00Z;ChargePeriodEnd=2025-05-04T00:00:00Z":  `"ChargeClass":"Correction"`,
 		"ChargeCategory=Purchase;ChargePeriodStart=2026-06-01T00:00:00Z;ChargePeriodEnd=2027-06-01T00:00:00Z": `"ChargePeriodEnd":"2027-06-01T00:00:00Z"`,
 		"RESOURCEID=i-1":               `"ResourceId":"i-1"`,
@@ -517,8 +552,61 @@ func TestGzipAndByteOrderMark(t *testing.T) {
 	}
 	damaged := []byte(packed)
 	damaged[len(damaged)/2] ^= 0x40
-	if r := read(t, string(damaged), focus.Options{}); r.err == nil {
-		t.Error("a damaged gzip file is read to its end")
+	if r := read(t, string(damaged), focus.Options{}); !errors.Is(r.err, focus.ErrDamaged) {
+		t.Errorf("a damaged gzip file: error %v", r.err)
+	}
+}
+
+func TestWholeFindsWhatRunWouldStopAt(t *testing.T) {
+	packed := zipped(t, bill(nil, nil))
+	flipped := []byte(packed)
+	flipped[len(flipped)-6] ^= 1 // of the checksum
+	for _, c := range []struct {
+		name, text string
+		limits     focus.Limits
+		want       error
+	}{
+		{"plain", bill(nil), focus.Limits{}, nil},
+		{"empty", "", focus.Limits{}, nil},
+		{"gzip", packed, focus.Limits{}, nil},
+		{"two members", packed + packed, focus.Limits{}, nil},
+		{"cut off", packed[:len(packed)-1], focus.Limits{}, focus.ErrDamaged},
+		{"cut off in the header", packed[:5], focus.Limits{}, focus.ErrDamaged},
+		{"another checksum", string(flipped), focus.Limits{}, focus.ErrDamaged},
+		{"rubbish behind", packed + "x", focus.Limits{}, focus.ErrDamaged},
+		{"a bomb", zipped(t, strings.Repeat(" ", 32<<20)), focus.Limits{}, focus.ErrTooLarge},
+		{"a large file", bill(nil), focus.Limits{DecodedBytes: 9}, focus.ErrTooLarge},
+		{"a spreadsheet", "PK\x03\x04....", focus.Limits{}, focus.ErrColumns},
+	} {
+		if err := focus.Whole(context.Background(), strings.NewReader(c.text), c.limits); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+			t.Errorf("%s: error %v, want %v", c.name, err, c.want)
+		}
+	}
+	// A file that cannot be read is not called damaged.
+	gone := errors.New("the disk is gone")
+	if err := focus.Whole(context.Background(), io.MultiReader(strings.NewReader(packed[:30]), iotest.ErrReader(gone)), focus.Limits{}); !errors.Is(err, gone) || errors.Is(err, focus.ErrDamaged) {
+		t.Errorf("a file that cannot be read: error %v", err)
+	}
+}
+
+func TestFilesWithoutALastLineEnd(t *testing.T) {
+	text := bill(nil, nil)
+	for name, c := range map[string]struct {
+		text      string
+		bad, warn int
+	}{
+		"whole":                  {text, 0, 0},
+		"without the line end":   {text[:len(text)-1], 0, 1},
+		"within the last column": {text[:len(text)-3], 0, 1},
+		"within another":         {text[:len(text)-20], 1, 0},
+	} {
+		r := read(t, c.text, focus.Options{})
+		if _, rows := r.warned("does not end in a line end"); rows != c.warn || len(r.bad) != c.bad {
+			t.Errorf("%s: bad %v, %+v", name, r.bad, r.Warnings)
+		}
+		if c.bad == 1 && !strings.Contains(r.bad[0].Reason, "as one that was cut off does") {
+			t.Errorf("%s: %v", name, r.bad)
+		}
 	}
 }
 

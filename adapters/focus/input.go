@@ -3,6 +3,7 @@ package focus
 import (
 	"bufio"
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -13,6 +14,10 @@ import (
 // ErrTooLarge is wrapped by the error of a file that asks for more than the
 // limits allow. Whoever trusts the file raises [Limits] and imports it again.
 var ErrTooLarge = errors.New("file is larger than allowed")
+
+// ErrDamaged is wrapped by the error of a gzip file that cannot be unpacked to
+// its end: fetch it again from where it came.
+var ErrDamaged = errors.New("the file is damaged: fetch it again")
 
 // Limits bound what a file may cost. Zero fields take the defaults.
 type Limits struct {
@@ -109,10 +114,28 @@ func (m *meter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// damaged says what is wrong with a gzip file, and names the commonest.
+// damaged says what is wrong with a gzip file, and names the commonest. Other
+// errors are of reading, and the file may be as it should.
 func damaged(err error) error {
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		return fmt.Errorf("unpack gzip: the file ends in the middle: %w", io.ErrUnexpectedEOF)
+	var corrupt flate.CorruptInputError
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return fmt.Errorf("%w: unpack gzip: the file ends in the middle: %w", ErrDamaged, io.ErrUnexpectedEOF)
+	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.As(err, &corrupt):
+		return fmt.Errorf("%w: unpack gzip: %w", ErrDamaged, err)
 	}
 	return fmt.Errorf("unpack gzip: %w", err)
+}
+
+// Whole reads a file to its end, unpacking it, and returns the error of a file
+// that is damaged or beyond the limits, or that [Run] could not read as text. It
+// is for callers that take a file whole or not at all: Run finds damage only
+// where it is, when the events of the rows before are out.
+func Whole(ctx context.Context, file io.Reader, limits Limits) error {
+	text, err := unpack(ctx, file, limits.withDefaults())
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, text)
+	return err
 }

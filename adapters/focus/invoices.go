@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"quartermaster/domain"
+	"quartermaster/domain/attribution"
 )
 
 // invoices reads Invoice Detail. An invoice is complete only at the end of the
@@ -154,7 +155,7 @@ func (iv *invoices) add(inv *invoice) error {
 	cost := iv.value("BilledCost")
 	reason := "is null"
 	if cost != "" {
-		d.BilledCost, reason = parseDecimal(cost)
+		d.BilledCost, reason = parseAmount(cost)
 	}
 	if reason != "" {
 		return &refusal{field: "BilledCost", value: cost, reason: reason}
@@ -299,6 +300,9 @@ func (iv *invoices) hand(inv *invoice) error {
 		IssueDate: h.issued, Status: h.status, PaymentDueDate: h.due, PaymentCurrency: h.paidIn, PaymentTerms: h.terms,
 		PurchaseOrder: h.order, ReferenceInvoiceID: h.referenced, BillingPeriod: h.period,
 		Details: inv.details, Generated: h.generated,
+	}
+	if _, err := attribution.AmountOf(inv.total); err != nil {
+		return &refusal{field: "BilledCost", value: inv.total.String(), reason: "is the sum of an invoice, and more than can be held against divided lines"}
 	}
 	size := 0
 	for _, d := range inv.details {

@@ -78,6 +78,7 @@ func TestInvoicesAreRefusedWhole(t *testing.T) {
 		{detail("I-1", "d2", "1", "ReferenceInvoiceId=I-0"), "ReferenceInvoiceId", "is not what line 2 says"},
 		{detail("I-1", "d2", "one"), "BilledCost", "is not a number"},
 		{detail("I-1", "d2", ""), "BilledCost", "is null"},
+		{detail("I-1", "d2", "1e15"), "BilledCost", "is 1e15 or more"},
 		{detail("I-1", "", "1"), "InvoiceDetailId", "is null"},
 		{detail("I-1", "d1", "1"), "InvoiceDetailId", "is also the detail of line 2"},
 		{detail("I-1", "d2", "1", "BillingPeriodEnd=2026-05-01T00:00:00Z"), "BillingPeriodEnd", "is not after"},
@@ -103,7 +104,11 @@ func TestInvoicesAreRefusedWhole(t *testing.T) {
 			t.Errorf("%s: %+v, bad %+v", changes, r.Summary, r.bad)
 		}
 	}
-	r := read(t, invoiceHeader+detail("", "d1", "1")+detail("I-2", "d1", "1"), focus.Options{})
+	r := read(t, invoiceHeader+detail("I-1", "d1", "9e14")+detail("I-1", "d2", "1e14")+detail("I-2", "d1", "9e14"), focus.Options{})
+	if len(r.bad) != 2 || r.bad[0].Field != "BilledCost" || r.bad[0].Value != "1000000000000000" || len(r.events) != 1 || r.events[0].Subject != "I-2" {
+		t.Errorf("a sum too large: %+v, bad %+v", r.Summary, r.bad)
+	}
+	r = read(t, invoiceHeader+detail("", "d1", "1")+detail("I-2", "d1", "1"), focus.Options{})
 	if _, rows := r.warned("rows that name no invoice"); rows != 1 || len(r.bad) != 1 || len(r.events) != 1 {
 		t.Errorf("a row of no invoice: %+v, bad %v", r.Summary, r.bad)
 	}

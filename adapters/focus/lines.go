@@ -31,6 +31,8 @@ type lines struct {
 	seen map[rowKey]rowSeen
 	// currencies is the first currency of each invoice, by its key.
 	currencies map[string]string
+	// most is the largest quantity of each unit of machine time that was seen.
+	most map[string]domain.NullDecimal
 }
 
 type rowKey [16]byte
@@ -57,7 +59,7 @@ const maxInvoicesWatched = 1 << 16
 func (r *run) openLines(header []string, has func(string) bool) *lines {
 	ls := &lines{
 		run: r, named: map[string]*cell{}, other: map[string]string{},
-		seen: map[rowKey]rowSeen{}, currencies: map[string]string{},
+		seen: map[rowKey]rowSeen{}, currencies: map[string]string{}, most: map[string]domain.NullDecimal{},
 	}
 	known := map[string]*field{}
 	for i := range fields {
@@ -202,7 +204,11 @@ func (ls *lines) read(l *line, c *cell) error {
 		}
 		*f.time(l) = c.lastTime
 	default:
-		d, reason := parseDecimal(c.value)
+		parse := parseDecimal
+		if f.divided {
+			parse = parseAmount
+		}
+		d, reason := parse(c.value)
 		if reason != "" {
 			return &refusal{field: c.name, value: c.value, reason: reason}
 		}
@@ -266,6 +272,9 @@ func (ls *lines) plausible(l *line) error {
 		return ls.refuse("ChargePeriodStart", "is usage after the end of the billing period "+l.BillingPeriodEnd.String()+", before it can have happened")
 	case l.ChargePeriodEnd <= l.BillingPeriodStart:
 		ls.warn("usage from before its billing period, without ChargeClass Correction: it was billed late", "")
+	}
+	if err := ls.dividable(l); err != nil {
+		return err
 	}
 	if correction || l.ChargeCategory != "Usage" && l.ChargeCategory != "Purchase" || takenBack(l) {
 		return nil

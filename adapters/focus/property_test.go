@@ -50,6 +50,13 @@ var numbers = rapid.Custom(func(t *rapid.T) domain.Decimal {
 	return decimal.NewFromBigInt(n, -rapid.Int32Range(0, 18).Draw(t, "scale"))
 })
 
+// amounts have up to 15 digits before the point: they can be divided.
+var amounts = rapid.Custom(func(t *rapid.T) domain.Decimal {
+	digits := rapid.StringMatching(`-?[0-9]{1,33}`).Draw(t, "digits")
+	scale := rapid.Int32Range(max(0, int32(len(digits))-15), 18).Draw(t, "scale")
+	return decimal.RequireFromString(digits).Shift(-scale)
+})
+
 // drawLine fills every field of a line with what Validate accepts.
 func drawLine(t *rapid.T) domain.BillingLine {
 	var l domain.BillingLine
@@ -84,6 +91,19 @@ func drawLine(t *rapid.T) domain.BillingLine {
 	l.CommitmentDiscountStatus, l.CapacityReservationStatus = one("", "Used", "Unused"), one("", "Used", "Unused")
 	for _, n := range []*domain.NullDecimal{&l.ContractedUnitPrice, &l.ListUnitPrice, &l.PricingCurrencyContractedUnitPrice, &l.PricingCurrencyListUnitPrice} {
 		n.Decimal = n.Decimal.Abs()
+	}
+	l.BilledCost = amounts.Draw(t, "billed")
+	if l.EffectiveCost.Valid {
+		l.EffectiveCost.Decimal = amounts.Draw(t, "effective")
+	}
+	l.PricingUnit, l.ConsumedUnit = one("", "GB", "Hours"), one("", "Months", "GPU-Hours")
+	for _, q := range []struct {
+		unit string
+		n    *domain.NullDecimal
+	}{{l.PricingUnit, &l.PricingQuantity}, {l.ConsumedUnit, &l.ConsumedQuantity}} {
+		if q.n.Valid && strings.HasSuffix(q.unit, "Hours") {
+			q.n.Decimal = decimal.New(rapid.Int64Range(-2e8, 2e8).Draw(t, "hours"), -rapid.Int32Range(0, 9).Draw(t, "scale"))
+		}
 	}
 	at := func(name string) domain.Instant {
 		return domain.Instant(rapid.Int64Range(1, 9_000_000_000).Draw(t, name)) * domain.Second
@@ -145,7 +165,7 @@ func TestNumbersAreReadExactly(t *testing.T) {
 			return
 		}
 		fine := new(big.Rat).Mul(want, new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(18), nil)))
-		large := new(big.Rat).Abs(want).Cmp(new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(24), nil))) >= 0
+		large := new(big.Rat).Abs(want).Cmp(new(big.Rat).SetInt64(1e15)) >= 0
 		if readable := fine.IsInt() && !large; readable != (len(r.events) == 1) {
 			rt.Fatalf("%q: readable %v, events %d, bad %v", text, readable, len(r.events), r.bad)
 		}
@@ -162,6 +182,7 @@ func FuzzRead(f *testing.F) {
 		bill(nil, []string{"ResourceId=NULL", "Tags={}", "x_Plan=p"}),
 		bill([]string{"ProviderName=a", "InvoiceIssuerName="}, []string{"ProviderName=a", "ListCost=1e-3"}),
 		bill([]string{"x_LineId=l1", "x_CorrectsLineId=l0", "x_Generated=true"}, []string{"x_LineId=l1"}),
+		bill([]string{"PricingQuantity=1e8", "PricingUnit=3 Hours", "EffectiveCost=1e14"}, []string{"ConsumedQuantity=9", "ConsumedUnit=1000000 1000000 Weeks"}),
 		bill([]string{"ChargePeriodStart=2026-03-08 02:00", "ChargePeriodEnd=2026-11-01 01:00"}),
 		invoiceHeader + detail("I", "d", "1") + detail("I", "e", "-1", "ChargeCategory=Tax") + detail("J", "d", "1"),
 		"\"\n\"\n\"\n\"", "a\"b\n", ",,,\n", "\xef\xbb\xbfBilledCost\n",
@@ -177,6 +198,9 @@ func FuzzRead(f *testing.F) {
 				events++
 				if err := domain.Validate(e); err != nil {
 					t.Fatalf("invalid event: %v", err)
+				}
+				if err := dividable(e.Event); err != nil {
+					t.Fatalf("an event cannot be divided: %v", err)
 				}
 				if _, err := e.Key(); err != nil {
 					t.Fatal(err)

@@ -37,6 +37,7 @@ type rows struct {
 type record struct {
 	line   int // where it starts
 	fields []string
+	open   bool // the file ends before the row's line does
 	broken *refusal
 }
 
@@ -70,6 +71,7 @@ func (rs *rows) next() (record, error) {
 			return rec, nil
 		}
 		raw := rs.buf[rs.pos : rs.pos+length]
+		rec.open = raw[length-1] != '\n'
 		if len(bytes.TrimRight(raw, "\r\n")) == 0 {
 			rs.advance(length)
 			continue

@@ -27,7 +27,13 @@ const (
 // parseDecimal reads a number exactly, or says why it cannot. FOCUS allows no
 // exponent; exports that went through floating point have one, and it is read
 // where the number that it writes has no more decimals than any other may.
-func parseDecimal(s string) (domain.Decimal, string) {
+func parseDecimal(s string) (domain.Decimal, string) { return parseBelow(s, maxDigits) }
+
+// parseAmount reads a number that attribution divides.
+func parseAmount(s string) (domain.Decimal, string) { return parseBelow(s, maxAmountDigits) }
+
+// parseBelow reads a number with at most so many digits before the point.
+func parseBelow(s string, most int) (domain.Decimal, string) {
 	zero := domain.Decimal{}
 	if len(s) > 80 {
 		return zero, "is not a number: it has more than 80 characters"
@@ -55,8 +61,12 @@ func parseDecimal(s string) (domain.Decimal, string) {
 	scale := len(fraction) - exponent + len(bytes.TrimRight(number, "0")) - len(number)
 	number = bytes.TrimRight(number, "0")
 	switch {
-	case len(number)-scale > maxDigits:
-		return zero, "is 1e" + strconv.Itoa(maxDigits) + " or more"
+	case len(number)-scale > most:
+		reason := "is 1e" + strconv.Itoa(most) + " or more"
+		if most == maxAmountDigits {
+			reason += ", which is more than can be divided"
+		}
+		return zero, reason
 	case scale > maxDecimals:
 		return zero, "has " + strconv.Itoa(scale) + " digits behind the point, at most " + strconv.Itoa(maxDecimals) + " are kept exactly"
 	}

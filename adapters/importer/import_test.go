@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"quartermaster/adapters/importer"
@@ -252,6 +253,35 @@ func TestTruncatedGzipEndsWithAnErrorAfterWhatWasRead(t *testing.T) {
 	}
 	if _, _, _, err := run(t, importer.Nodes, string(packed[:5]), options); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("cut in the gzip header: error %v", err)
+	}
+}
+
+func TestWholeFindsWhatRunWouldStopAt(t *testing.T) {
+	packed := zipped(t, nodeHeader+"n1,1000,1024,0,,\n")
+	flipped := bytes.Clone(packed)
+	flipped[len(flipped)-6] ^= 1 // of the checksum
+	for _, c := range []struct {
+		name, text string
+		want       error
+	}{
+		{"plain", nodeHeader, nil},
+		{"empty", "", nil},
+		{"gzip", string(packed), nil},
+		{"cut off", string(packed[:len(packed)-1]), importer.ErrDamaged},
+		{"cut off in the header", string(packed[:5]), importer.ErrDamaged},
+		{"another checksum", string(flipped), importer.ErrDamaged},
+		{"a bomb", string(zipped(t, strings.Repeat(" ", 32<<20))), importer.ErrTooLarge},
+		{"a spreadsheet", "PK\x03\x04....", importer.ErrColumns},
+	} {
+		if err := importer.Whole(context.Background(), strings.NewReader(c.text), importer.Limits{}); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+			t.Errorf("%s: error %v, want %v", c.name, err, c.want)
+		}
+	}
+	// A file that cannot be read is not called damaged.
+	gone := errors.New("the disk is gone")
+	file := io.MultiReader(bytes.NewReader(packed[:30]), iotest.ErrReader(gone))
+	if err := importer.Whole(context.Background(), file, importer.Limits{}); !errors.Is(err, gone) || errors.Is(err, importer.ErrDamaged) {
+		t.Errorf("a file that cannot be read: error %v", err)
 	}
 }
 

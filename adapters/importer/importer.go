@@ -312,8 +312,9 @@ func formatOf(k Kind) format {
 //
 // Run returns an error wrapping [ErrColumns] when the file is no table of this
 // kind, [ErrTooLarge] when it unpacks to more than the limits,
-// [io.ErrUnexpectedEOF] when a gzip file is cut off, and what emit, the
-// context or the file returned; the events of the rows before are out by then.
+// [ErrDamaged] when a gzip file cannot be unpacked (and [io.ErrUnexpectedEOF]
+// when it is cut off; see [Whole]), and what emit, the context or the file
+// returned; the events of the rows before are out by then.
 // The Summary tells what was done in every case.
 func Run(ctx context.Context, kind Kind, file io.Reader, name string, opts Options, emit func(*domain.Envelope) error, bad func(BadRow)) (Summary, error) {
 	opts = opts.withDefaults()

@@ -3,6 +3,7 @@ package importer
 import (
 	"bufio"
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -13,6 +14,10 @@ import (
 // ErrTooLarge is wrapped by the error of a file that unpacks to more than the
 // limits allow. Whoever trusts the file raises [Limits] and imports it again.
 var ErrTooLarge = errors.New("file unpacks to more than allowed")
+
+// ErrDamaged is wrapped by the error of a gzip file that cannot be unpacked to
+// its end: fetch it again from where it came.
+var ErrDamaged = errors.New("the file is damaged: fetch it again")
 
 // Limits bound what a file may cost. Zero fields take the defaults.
 type Limits struct {
@@ -48,7 +53,7 @@ func open(ctx context.Context, file io.Reader, limits Limits) (io.Reader, error)
 	if magic, _ := br.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		zr, err := gzip.NewReader(br)
 		if err != nil {
-			return nil, fmt.Errorf("unpack gzip: %w", truncated(err))
+			return nil, damaged(err)
 		}
 		bounded.gzip = true
 		text = zr
@@ -106,15 +111,33 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 		return 0, fmt.Errorf("%w: %d bytes of gzip hold more than %d times as much", ErrTooLarge, b.packed.n, b.limits.Ratio)
 	}
 	if b.gzip && err != nil && !errors.Is(err, io.EOF) {
-		err = fmt.Errorf("unpack gzip: %w", truncated(err))
+		err = damaged(err)
 	}
 	return n, err
 }
 
-// truncated names the commonest damage of a gzip file.
-func truncated(err error) error {
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		return fmt.Errorf("the file ends in the middle: %w", io.ErrUnexpectedEOF)
+// damaged says what is wrong with a gzip file, and names the commonest. Other
+// errors are of reading, and the file may be as it should.
+func damaged(err error) error {
+	var corrupt flate.CorruptInputError
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return fmt.Errorf("%w: unpack gzip: the file ends in the middle: %w", ErrDamaged, io.ErrUnexpectedEOF)
+	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.As(err, &corrupt):
+		return fmt.Errorf("%w: unpack gzip: %w", ErrDamaged, err)
 	}
+	return fmt.Errorf("unpack gzip: %w", err)
+}
+
+// Whole reads a file to its end, unpacking it, and returns the error of a file
+// that is damaged or beyond the limits, or that [Run] could not read as text. It
+// is for callers that take a file whole or not at all: Run finds damage only
+// where it is, when the events of the rows before are out.
+func Whole(ctx context.Context, file io.Reader, limits Limits) error {
+	text, err := open(ctx, file, limits.withDefaults())
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, text)
 	return err
 }

@@ -1,0 +1,77 @@
+package focus
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+)
+
+// What a row may say at most. A line beyond it could be kept but not divided,
+// so that every report of its month would have to leave it out; a slip of the
+// pen or a wrong unit is far likelier than such a charge.
+const (
+	// maxAmountDigits is how many digits before the point an amount may have
+	// that is divided. See attribution.AmountOf.
+	maxAmountDigits = 15
+	// maxMachineHours is the machine time of one line: 268,000 machines for a
+	// month. It is less than attribution.LineOf takes.
+	maxMachineHours = 200_000_000
+	// maxUsageMonths is the length of a charge period of usage: a year and the
+	// month in which it is settled. Purchases are for terms of any length.
+	maxUsageMonths = 13
+)
+
+const millisecond = domain.Second / 1000
+
+// maxUnits bounds the memory for units; those beyond are worked out each time.
+const maxUnits = 1 << 10
+
+// dividable refuses a line that attribution could not divide over hours, but
+// for its amounts, which parseAmount refuses.
+func (ls *lines) dividable(l *line) error {
+	// Thirteen months are longer than this, so that most rows need no calendar.
+	if length := l.ChargePeriodEnd - l.ChargePeriodStart; l.ChargeCategory == "Usage" && length > 366*domain.Day {
+		if last := l.ChargePeriodStart.Time().AddDate(0, maxUsageMonths, 0); l.ChargePeriodEnd.Time().After(last) {
+			return ls.refuse("ChargePeriodEnd", fmt.Sprintf("is more than %d months after ChargePeriodStart %s, which no usage is", maxUsageMonths, l.ChargePeriodStart))
+		}
+	}
+	for _, q := range []struct {
+		column, unit string
+		value        domain.NullDecimal
+	}{
+		{"PricingQuantity", l.PricingUnit, l.PricingQuantity}, {"ConsumedQuantity", l.ConsumedUnit, l.ConsumedQuantity},
+	} {
+		if !q.value.Valid || q.unit == "" {
+			continue
+		}
+		if most := ls.mostOf(q.unit); most.Valid && q.value.Decimal.Abs().Cmp(most.Decimal) > 0 {
+			return ls.refuse(q.column, fmt.Sprintf("of %q is more than %d machine-hours, which no line has", clip(q.unit), maxMachineHours))
+		}
+	}
+	return nil
+}
+
+// mostOf returns the largest quantity that a line may have of a unit; null for
+// what is no machine time.
+func (ls *lines) mostOf(unit string) domain.NullDecimal {
+	if most, ok := ls.most[unit]; ok {
+		return most
+	}
+	most := domain.NullDecimal{}
+	one := domain.BillingLine{ChargePeriodEnd: 1, PricingQuantity: decimal.NewNullDecimal(decimal.New(1, 0)), PricingUnit: unit}
+	switch at, err := attribution.LineOf(&one); {
+	case err != nil: // one of it is too much
+		most.Valid = true
+	case max(at.NodeMs, at.GPUMs) > 0:
+		ms := decimal.New(max(at.NodeMs, at.GPUMs), 0)
+		most = decimal.NewNullDecimal(decimal.New(maxMachineHours*int64(domain.Hour/millisecond), 0).Div(ms))
+	}
+	if len(ls.most) < maxUnits {
+		ls.most[strings.Clone(unit)] = most
+	}
+	return most
+}
