@@ -29,10 +29,18 @@ ChargePeriodStart, ChargePeriodEnd and InvoiceIssuerName (or ProviderName before
 are kept.
 
 Numbers are read to the last of up to 18 decimals. Times without a zone need
---zone. A row that is in two files counts once; a row that is twice in one file
-counts twice, with a warning. A month that is exported again after rows of it
-changed is not a correction: import a month when it is closed, or one whose rows
-carry x_LineId.
+--zone. What could not be divided is a bad row: BilledCost or EffectiveCost of
+1e15 or more, PricingQuantity or ConsumedQuantity of more than 200,000,000 hours
+of machines or GPUs, and usage over more than 13 months.
+
+A gzip file that is damaged or cut off is refused whole. A plain CSV file does
+not tell where it should end: a last row that was cut off is a bad row where it
+lacks columns, and a warning says when a file does not end in a line end.
+
+A row that is in two files counts once; a row that is twice in one file counts
+twice, with a warning. A month that is exported again after rows of it changed is
+not a correction: import a month when it is closed, or one whose rows carry
+x_LineId.
 
 JSON keys, one object per file: file, source, dataset, focus_version, rows,
 events, types (events by type), appended, known, bad (file, line, field, value,
@@ -58,6 +66,7 @@ reason), bad_rows, refused, warnings (reason, value, rows, line), seconds.`,
 func billsOf(opts focus.Options) reader {
 	return reader{
 		source: func(sum [32]byte) string { return focus.SourceName(sum, opts) },
+		whole:  func(ctx context.Context, file io.Reader) error { return focus.Whole(ctx, file, opts.Limits) },
 		run: func(ctx context.Context, file io.Reader, name string, emit func(*domain.Envelope) error, bad func(importer.BadRow)) (fileRead, error) {
 			s, err := focus.Run(ctx, file, name, opts, emit, func(b focus.BadRow) { bad(importer.BadRow(b)) })
 			read := fileRead{dataset: s.Dataset, version: s.FocusVersion, rows: s.Rows, events: s.Events, bad: s.Bad, types: s.Types}

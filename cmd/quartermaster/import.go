@@ -57,7 +57,8 @@ func (a *app) importCommand() *cobra.Command {
 		Long: `Import reads files in their publishers' own columns and appends what they say
 as events. A file is a source named by its SHA-256: importing it again, whole
 or from where a crash stopped it, changes nothing. Rows that are no good are
-reported with file, line and field while the rest goes in.
+reported with file, line and field while the rest goes in; a gzip file that is
+damaged or cut off is refused whole.
 
 JSON keys, one object per file: file, source, dataset and focus_version (of
 import focus alone), rows, events, types (events by type), appended, known, bad
@@ -152,6 +153,8 @@ as_of, source.`,
 type reader struct {
 	// source names a file as a source of events, by its SHA-256.
 	source func(sum [32]byte) string
+	// whole reads a file to its end and says why it cannot be unpacked.
+	whole func(ctx context.Context, file io.Reader) error
 	// run hands out the events of a file, and each row that became none.
 	run func(ctx context.Context, file io.Reader, name string, emit func(*domain.Envelope) error, bad func(importer.BadRow)) (fileRead, error)
 }
@@ -168,6 +171,7 @@ type fileRead struct {
 func columnsOf(kind importer.Kind, opts importer.Options) reader {
 	return reader{
 		source: func(sum [32]byte) string { return importer.SourceName(kind, sum, opts) },
+		whole:  func(ctx context.Context, file io.Reader) error { return importer.Whole(ctx, file, opts.Limits) },
 		run: func(ctx context.Context, file io.Reader, name string, emit func(*domain.Envelope) error, bad func(importer.BadRow)) (fileRead, error) {
 			s, err := importer.Run(ctx, kind, file, name, opts, emit, bad)
 			return fileRead{rows: s.Rows, events: s.Events, bad: s.Bad, types: s.Types, warnings: s.Warnings}, err
@@ -294,6 +298,11 @@ func (h *home) importFile(ctx context.Context, path string, strict bool, rd read
 		return ans, fmt.Errorf("import %s: not a regular file; a file is read twice, first for its SHA-256", path)
 	}
 	sum := sha256.New()
+	// Half a bill in the books is worse than none, so a file that cannot be
+	// unpacked to its end is refused before anything of it is appended.
+	if err := rd.whole(ctx, io.TeeReader(f, sum)); err != nil {
+		return ans, fmt.Errorf("import %s: nothing of it was imported: %w", path, err)
+	}
 	if _, err := io.Copy(sum, f); err != nil {
 		return ans, fmt.Errorf("import %s: %w", path, err)
 	}
