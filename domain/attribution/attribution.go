@@ -113,8 +113,8 @@ type Line struct {
 	BillingPeriod       domain.Interval
 	ChargePeriod        domain.Interval
 	Class               Class
+	ClassReason         string // which columns decided the class; see [Classify]
 	Category            string // ChargeCategory
-	Provider            string
 	Resource            string
 	Region              string
 	SKU                 string
@@ -222,6 +222,8 @@ type Input struct {
 	Commitments []Commitment
 	Invoices    []Invoice
 	Policy      Policy
+	// Trace names a leaf that [Result.Trace] explains; nil for none.
+	Trace *Ref
 }
 
 // Leaf is one line's part for one hour, workspace, cluster, deployment and

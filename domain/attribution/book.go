@@ -20,12 +20,12 @@ type name uint32
 
 // record is one line of the book.
 type record struct {
-	id                                                       string
-	issuer, account, invoice, detail, currency               name
-	category, provider, resource, region, sku, commit, fixes name
-	billing, charge                                          domain.Interval
-	billed, effective                                        Amount
-	nodeMs, gpuMs                                            int64
+	id                                                     string
+	issuer, account, invoice, detail, currency             name
+	category, reason, resource, region, sku, commit, fixes name
+	billing, charge                                        domain.Interval
+	billed, effective                                      Amount
+	nodeMs, gpuMs                                          int64
 
 	class                        Class
 	unused, recurring, generated bool
@@ -33,6 +33,7 @@ type record struct {
 	// What was found out about it.
 	course course
 	rung   Rung
+	how    how
 	match  int32 // index into matches, for what is divided by use
 	follow int32 // index into tallies, for what follows others
 	tie    int32 // index into ties
@@ -113,7 +114,7 @@ func (b *book) record(l *Line) record {
 	return record{
 		id:     strings.Clone(l.ID),
 		issuer: b.name(l.Issuer), account: b.name(l.Account), invoice: b.name(l.Invoice), detail: b.name(l.Detail), currency: b.name(l.Currency),
-		category: b.name(l.Category), provider: b.name(l.Provider), resource: b.name(l.Resource), region: b.name(l.Region), sku: b.name(l.SKU),
+		category: b.name(l.Category), reason: b.name(l.ClassReason), resource: b.name(l.Resource), region: b.name(l.Region), sku: b.name(l.SKU),
 		commit: b.name(l.Commitment), fixes: b.name(l.Corrects),
 		billing: l.BillingPeriod, charge: l.ChargePeriod,
 		billed: l.Billed, effective: l.Effective, nodeMs: l.NodeMs, gpuMs: l.GPUMs,
@@ -128,7 +129,7 @@ func (b *book) line(r *record, l *Line) {
 		Issuer: b.texts[r.issuer], Account: b.texts[r.account], ID: r.id,
 		Invoice: b.texts[r.invoice], Detail: b.texts[r.detail], Currency: b.texts[r.currency],
 		BillingPeriod: r.billing, ChargePeriod: r.charge,
-		Class: r.class, Category: b.texts[r.category], Provider: b.texts[r.provider],
+		Class: r.class, ClassReason: b.texts[r.reason], Category: b.texts[r.category],
 		Resource: b.texts[r.resource], Region: b.texts[r.region], SKU: b.texts[r.sku],
 		Commitment: b.texts[r.commit], Unused: r.unused, Recurring: r.recurring,
 		Billed: r.billed, Effective: r.effective, NodeMs: r.nodeMs, GPUMs: r.gpuMs,
@@ -156,7 +157,7 @@ func (b *book) seal() {
 }
 
 func (r *record) names() [12]*name {
-	return [...]*name{&r.issuer, &r.account, &r.invoice, &r.detail, &r.currency, &r.category, &r.provider, &r.resource, &r.region, &r.sku, &r.commit, &r.fixes}
+	return [...]*name{&r.issuer, &r.account, &r.invoice, &r.detail, &r.currency, &r.category, &r.reason, &r.resource, &r.region, &r.sku, &r.commit, &r.fixes}
 }
 
 // byID is the order of lines in every report.

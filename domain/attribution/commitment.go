@@ -111,9 +111,15 @@ func (s *sponsors) sorted() []CommitmentUse {
 // charge period as a whole.
 func (r *run) sponsored(rec *record) error {
 	shares := r.spons.shares[r.line.Commitment]
+	what := "the unused part"
+	if rec.course == byCovered {
+		what = "a fee, and nothing is known that it covered,"
+	}
 	if len(shares) == 0 {
+		r.trace.because("it is %s of commitment %q, for which nobody answers", what, r.line.Commitment)
 		return r.all(rec, 0, ByCommitment, leafKey{workspace: Platform, component: UnusedCommitment}, 0)
 	}
+	r.trace.because("it is %s of commitment %q, for which its sponsors answer", what, r.line.Commitment)
 	b, e := divisionOf(rec.billed), divisionOf(rec.effective)
 	whole, _ := Whole(1).parts()
 	r.out.Hour, r.out.Rung, r.out.Of = 0, ByCommitment, Whole(1)

@@ -44,7 +44,7 @@ func (r *run) divideByUse(in *Input, order []int32) error {
 			if err != nil {
 				return err
 			}
-			r.use(h.Hour, d, uses, seen, spans)
+			r.use(h, d, uses, seen, spans)
 			return nil
 		})
 		if err != nil {
@@ -60,15 +60,19 @@ func (r *run) divideByUse(in *Input, order []int32) error {
 
 // use enters an hour into the matches of its node, and notes what of it, within
 // the spans that were asked for, no line covers.
-func (r *run) use(hour domain.Instant, d *desc, uses []use, seen bool, spans []domain.Interval) {
-	held := within(hour, d)
+func (r *run) use(h *NodeHour, d *desc, uses []use, seen bool, spans []domain.Interval) {
+	held, node := within(h.Hour, d), h.Node
 	m := &r.fleet.machines[d.machine]
 	m.seen = m.seen || seen
 	bought := domain.Instant(0)
 	for _, id := range d.matches {
 		x := &r.matches[id]
 		r.open(x)
-		covered := x.grid.add(held, uses)
+		var entered func(*slot, use)
+		if r.trace != nil && r.trace.match == id {
+			entered = func(s *slot, u use) { r.trace.use(r.fleet.index[node], s, u, x.whole) }
+		}
+		covered := x.grid.add(held, uses, entered)
 		if x.buys {
 			bought = max(bought, covered)
 		}
@@ -233,6 +237,9 @@ func (r *run) divideCell(c *cell, sum *matchSum) error {
 			sum.billed, sum.effective = sum.billed.Add(rec.billed), sum.effective.Add(rec.effective)
 		}
 		r.begin(rec)
+		if excess > 0 && r.trace != nil && r.trace.current {
+			r.trace.unseen = excess
+		}
 		if err := r.divideLine(rec, c.bought[i]); err != nil {
 			return err
 		}

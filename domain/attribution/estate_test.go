@@ -21,6 +21,7 @@ type estate struct {
 	commitments []attribution.Commitment
 	invoices    []attribution.Invoice
 	policy      attribution.Policy
+	trace       *attribution.Ref
 }
 
 func (e *estate) input() *attribution.Input {
@@ -62,7 +63,7 @@ func (e *estate) input() *attribution.Input {
 			}
 			return nil
 		},
-		Commitments: e.commitments, Invoices: e.invoices, Policy: e.policy,
+		Commitments: e.commitments, Invoices: e.invoices, Policy: e.policy, Trace: e.trace,
 	}
 }
 

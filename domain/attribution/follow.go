@@ -41,6 +41,7 @@ const (
 	ofDetail
 	ofInvoice
 	ofAccount
+	ofCommitment // of a recurring purchase: what the commitment covered
 )
 
 // scopesOf appends the scopes of a line, nearest first.
@@ -112,7 +113,7 @@ func newFollowing(b *book) *following {
 					continue
 				}
 				if id == found {
-					id = f.tally()
+					id = f.tally(s)
 					f.scopes[s] = id
 				}
 				r.follow = id
@@ -131,7 +132,7 @@ func newFollowing(b *book) *following {
 			}
 			n, ok := slices.BinarySearchFunc(c.of, r.charge, func(c cover, p domain.Interval) int { return byPeriod(c.period, p) })
 			if !ok {
-				c.of = slices.Insert(c.of, n, cover{r.charge, f.tally()})
+				c.of = slices.Insert(c.of, n, cover{r.charge, f.tally(scope{kind: ofCommitment, issuer: r.issuer, currency: r.currency, object: r.commit, period: r.charge})})
 				c.longest = max(c.longest, r.charge.Length())
 			}
 			r.follow = c.of[n].tally
@@ -146,8 +147,8 @@ func newFollowing(b *book) *following {
 	return f
 }
 
-func (f *following) tally() int32 {
-	f.tallies = append(f.tallies, tally{sums: map[uint32]costs{}})
+func (f *following) tally(of scope) int32 {
+	f.tallies = append(f.tallies, tally{of: of, sums: map[uint32]costs{}})
 	return int32(len(f.tallies) - 1)
 }
 
@@ -180,6 +181,8 @@ func (f *following) feeds(r *record, to []int32) []int32 {
 
 // tally is what the charges of a scope came to, by leaf key.
 type tally struct {
+	of      scope
+	lines   int // that were added
 	sums    map[uint32]costs
 	credits costs // what credits that name a resource come to
 
@@ -304,6 +307,7 @@ func (r *run) covered(rec *record) error {
 
 // after divides the current record by weights of a tally, for each ledger.
 func (r *run) after(rec *record, t *tally, rung Rung, billed, effective []u128) error {
+	r.followed(rec, t)
 	var totalB, totalE, atB, atE u128
 	for i := range billed {
 		totalB, totalE = totalB.add(billed[i]), totalE.add(effective[i])

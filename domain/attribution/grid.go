@@ -57,8 +57,9 @@ func (g *grid) find(t domain.Instant) int {
 
 // add enters what was used within an interval. Where slots cut it, each gets
 // its part by length, rounded cumulatively. It reports how much of the
-// interval's length the slots cover.
-func (g *grid) add(held domain.Interval, uses []use) (covered domain.Instant) {
+// interval's length the slots cover. Unless it is nil, entered is called with
+// what each slot got.
+func (g *grid) add(held domain.Interval, uses []use, entered func(*slot, use)) (covered domain.Instant) {
 	for i := g.find(held.From); i < len(g.slots) && g.slots[i].from < held.To; i++ {
 		s := &g.slots[i]
 		from, to := max(s.from, held.From), min(s.to, held.To)
@@ -74,6 +75,9 @@ func (g *grid) add(held domain.Interval, uses []use) (covered domain.Instant) {
 			}
 			if u.gpuMs > 0 {
 				s.uses = append(s.uses, u)
+				if entered != nil {
+					entered(s, u)
+				}
 			}
 		}
 		if len(s.uses) > max(64, s.full) {

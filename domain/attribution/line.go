@@ -45,9 +45,7 @@ func LineOf(b *domain.BillingLine) (Line, error) {
 		Currency:      b.BillingCurrency,
 		BillingPeriod: domain.Interval{From: b.BillingPeriodStart, To: b.BillingPeriodEnd},
 		ChargePeriod:  domain.Interval{From: b.ChargePeriodStart, To: b.ChargePeriodEnd},
-		Class:         Classify(b),
 		Category:      b.ChargeCategory,
-		Provider:      b.ServiceProviderName,
 		Resource:      b.ResourceID,
 		Region:        b.RegionID,
 		SKU:           instanceType(b),
@@ -56,6 +54,7 @@ func LineOf(b *domain.BillingLine) (Line, error) {
 		Recurring:     b.ChargeFrequency == "Recurring",
 		Generated:     b.Generated,
 	}
+	l.Class, l.ClassReason = Classify(b)
 	if l.Commitment == "" {
 		l.Commitment = b.CapacityReservationID
 	}
@@ -96,84 +95,102 @@ func LineOf(b *domain.BillingLine) (Line, error) {
 //   - PricingCategory Committed, a CommitmentDiscountId, or the Purchase of a
 //     commitment is Committed; PricingCategory Dynamic is Spot.
 //   - What is left is OnDemand.
-func Classify(b *domain.BillingLine) Class {
-	commitment := b.CommitmentDiscountID != "" || b.ChargeCategory == categoryPurchase && b.CapacityReservationID != ""
+//
+// The reason names the columns that decided, and their values where those are
+// of a fixed vocabulary or short.
+func Classify(b *domain.BillingLine) (class Class, reason string) {
 	switch b.ChargeCategory {
 	case categoryTax:
-		return Tax
+		return Tax, "ChargeCategory is Tax"
 	case categoryCredit:
-		return Credit
+		return Credit, "ChargeCategory is Credit"
 	case categoryAdjustment:
-		switch {
-		case saysRounding(b):
-			return Rounding
+		switch column := saysRounding(b); {
+		case column != "":
+			return Rounding, "ChargeCategory is Adjustment, and " + column + " says rounding"
 		case !hasTime(b):
-			return Credit
+			return Credit, "ChargeCategory is Adjustment, and no quantity is machine time"
 		}
 	case categoryPurchase:
-		if commitment {
-			return Committed
+		switch {
+		case b.CommitmentDiscountID != "":
+			return Committed, "ChargeCategory is Purchase, and CommitmentDiscountId names a commitment"
+		case b.CapacityReservationID != "":
+			return Committed, "ChargeCategory is Purchase, and CapacityReservationId names a reservation"
 		}
 	}
-	if isUnused(b) {
-		return Committed
-	}
-	switch domain.BillingModel(b.Other[columnBilling]) {
-	case domain.BillingOwned:
-		return Owned
-	case domain.BillingReserved, domain.BillingCapacityBlock:
-		return Committed
-	case domain.BillingSpot:
-		return Spot
-	case domain.BillingOnDemand:
-		return OnDemand
-	}
 	switch {
-	case !isMachine(b):
-		return Shared
-	case commitment || b.PricingCategory == "Committed":
-		return Committed
-	case b.PricingCategory == "Dynamic":
-		return Spot
+	case b.CommitmentDiscountStatus == unused:
+		return Committed, "CommitmentDiscountStatus is Unused"
+	case b.CapacityReservationStatus == unused:
+		return Committed, "CapacityReservationStatus is Unused"
 	}
-	return OnDemand
+	if class, ok := ofModel[domain.BillingModel(b.Other[columnBilling])]; ok {
+		return class, columnBilling + " is " + b.Other[columnBilling]
+	}
+	switch why := isNoMachine(b); {
+	case why != "":
+		return Shared, why
+	case b.CommitmentDiscountID != "":
+		return Committed, "CommitmentDiscountId names a commitment"
+	case b.PricingCategory == "Committed":
+		return Committed, "PricingCategory is Committed"
+	case b.PricingCategory == "Dynamic":
+		return Spot, "PricingCategory is Dynamic"
+	}
+	return OnDemand, "no column says that it is another"
+}
+
+var ofModel = map[domain.BillingModel]Class{
+	domain.BillingOwned: Owned, domain.BillingReserved: Committed, domain.BillingCapacityBlock: Committed,
+	domain.BillingSpot: Spot, domain.BillingOnDemand: OnDemand,
 }
 
 func isUnused(b *domain.BillingLine) bool {
 	return b.CommitmentDiscountStatus == unused || b.CapacityReservationStatus == unused
 }
 
-// isMachine reports whether a line is for the use of machines.
-func isMachine(b *domain.BillingLine) bool {
+// isNoMachine returns why a line is not for the use of machines, "" if it is.
+func isNoMachine(b *domain.BillingLine) string {
 	switch b.ServiceCategory {
 	case "", "Compute", "AI and Machine Learning":
 	default:
-		return false
+		return "ServiceCategory is " + b.ServiceCategory
 	}
 	if hasTime(b) {
-		return true
+		return ""
 	}
-	for _, u := range []string{b.PricingUnit, b.ConsumedUnit} {
-		if u != "" {
-			return countsMachines(u)
+	for _, u := range [...]struct{ column, unit string }{{"PricingUnit", b.PricingUnit}, {"ConsumedUnit", b.ConsumedUnit}} {
+		if u.unit == "" {
+			continue
 		}
+		if countsMachines(u.unit) {
+			return ""
+		}
+		return u.column + " is " + u.unit + ", which counts no machines"
 	}
 	// A purchase that says nothing of a machine is a subscription or a fee.
-	return b.ChargeCategory != categoryPurchase
+	if b.ChargeCategory == categoryPurchase {
+		return "ChargeCategory is Purchase, and no unit counts machines"
+	}
+	return ""
 }
 
-func saysRounding(b *domain.BillingLine) bool {
-	for _, s := range []string{b.ChargeDescription, b.SKUID, b.SKUMeter} {
-		if strings.Contains(strings.ToLower(s), "rounding") {
-			return true
+// saysRounding returns the column that says so, the first in the alphabet of
+// several of ours.
+func saysRounding(b *domain.BillingLine) string {
+	for _, c := range [...]struct{ column, text string }{{"ChargeDescription", b.ChargeDescription}, {"SkuId", b.SKUID}, {"SkuMeter", b.SKUMeter}} {
+		if strings.Contains(strings.ToLower(c.text), "rounding") {
+			return c.column
 		}
 	}
+	said := ""
 	for name, s := range b.Other {
-		if strings.HasPrefix(name, "x_") && strings.Contains(strings.ToLower(s), "rounding") {
-			return true
+		if strings.HasPrefix(name, "x_") && strings.Contains(strings.ToLower(s), "rounding") && (said == "" || name < said) {
+			said = name
 		}
 	}
-	return false
+	return said
 }
 
 // instanceType returns the name by which a machine of the line is found.

@@ -52,7 +52,7 @@ func TestClassify(t *testing.T) {
 		{"an adjustment", domain.BillingLine{ChargeCategory: "Adjustment", PricingCategory: "Committed"}, attribution.Credit},
 		{"an adjustment of machine time", domain.BillingLine{ChargeCategory: "Adjustment", PricingCategory: "Committed", PricingUnit: "Hours", PricingQuantity: null("-3")}, attribution.Committed},
 	} {
-		if got := attribution.Classify(&c.line); got != c.want {
+		if got, why := attribution.Classify(&c.line); got != c.want || why == "" {
 			t.Errorf("%s is %s, want %s", c.name, got, c.want)
 		}
 	}

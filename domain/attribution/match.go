@@ -72,7 +72,7 @@ func (m *matcher) run() {
 	m.served, m.known = map[servedKey]bool{}, map[comparableKey]bool{}
 	for i := range b.records {
 		r := &b.records[i]
-		r.course = courseOf(r, b)
+		r.course, r.how = courseOf(r, b)
 		if r.course == byUse && r.class.buys() && r.resource != 0 {
 			if id, ok := m.resource(r); ok {
 				for _, d := range m.matches[id].descs {
@@ -87,8 +87,9 @@ func (m *matcher) run() {
 		if r.course != byUse {
 			continue
 		}
-		id, ok := m.find(r)
-		if !ok {
+		id, how := m.find(r)
+		r.how = how
+		if id < 0 {
 			r.course, r.rung = byNobody, ByNothing
 			continue
 		}
@@ -112,43 +113,52 @@ func (m *matcher) run() {
 	}
 }
 
-func courseOf(r *record, b *book) course {
+func courseOf(r *record, b *book) (course, how) {
 	switch category := b.texts[r.category]; {
 	case r.class.follows():
-		return byOthers
+		return byOthers, howNotByUse
 	case r.class == Committed && category == categoryPurchase && r.recurring:
-		return byCovered
+		return byCovered, howNotByUse
 	case r.class == Committed && category == categoryPurchase:
-		return byPrepaid
+		return byPrepaid, howNotByUse
 	case r.class == Committed && r.unused:
-		return bySponsor
-	case r.charge.Empty() || r.charge.Length() > maxPeriod:
-		return byNobody
+		return bySponsor, howNotByUse
+	case r.charge.Empty():
+		return byNobody, howNoPeriod
+	case r.charge.Length() > maxPeriod:
+		return byNobody, howLongPeriod
 	}
-	return byUse
+	return byUse, howNotByUse
 }
 
 // find returns the match of the first rung that has a machine in service during
-// the charge period.
-func (m *matcher) find(r *record) (int32, bool) {
+// the charge period, -1 if none has, and how that came.
+func (m *matcher) find(r *record) (int32, how) {
 	if (m.rule == PoolRate || m.rule == SponsorsFirst) && (r.class == Committed || r.class == OnDemand || r.class == Spot) {
 		if id, ok := m.wholePool(r); ok {
-			return id, true
+			return id, howWholePool
 		}
 	}
 	bare := false // it names a machine without GPUs
 	if r.resource != 0 {
 		id, ok := m.resource(r)
 		if ok {
-			return id, true
+			return id, howNamed
 		}
 		bare = m.fleet.inService(m.fleet.byResource[[2]string{m.book.texts[r.account], m.book.texts[r.resource]}], r.charge)
 	}
 	if r.class == Shared || bare {
-		return m.account(r)
+		id, ok := m.account(r)
+		switch {
+		case !ok:
+			return -1, howNoMachine
+		case bare:
+			return id, howBare
+		}
+		return id, howShared
 	}
 	if r.resource != 0 && m.comparable(r) {
-		return 0, false
+		return -1, howUnknownName
 	}
 	return m.pool(r)
 }
@@ -193,13 +203,13 @@ var models = map[Class][]domain.BillingModel{
 
 // pool returns the account's machines of the SKU that no line names: those that
 // are declared as what the line pays for where there are any, else all.
-func (m *matcher) pool(r *record) (int32, bool) {
+func (m *matcher) pool(r *record) (int32, how) {
 	if r.sku == 0 {
-		return 0, false
+		return -1, howNoMachine
 	}
 	key := matchKey{rung: ByPool, account: r.account, what: m.book.texts[r.sku], region: m.book.texts[r.region]}
-	for _, declared := range []bool{true, false} {
-		k := key
+	for _, how := range []how{howDeclared, howPool} {
+		k, declared := key, how == howDeclared
 		if declared {
 			k.billing = models[r.class][0]
 		}
@@ -209,10 +219,10 @@ func (m *matcher) pool(r *record) (int32, bool) {
 			})
 		})
 		if ok {
-			return id, true
+			return id, how
 		}
 	}
-	return 0, false
+	return -1, howNoMachine
 }
 
 // wholePool returns all of the account's machines of the SKU that are not its

@@ -19,6 +19,9 @@ type Result struct {
 	Statements  []Statement     `json:"statements"`
 	Commitments []CommitmentUse `json:"commitments"`
 	Exceptions  []Exception     `json:"exceptions"`
+	// Trace is of the leaf that [Input.Trace] names; nil where the division has
+	// no such leaf.
+	Trace *Trace `json:"trace,omitempty"`
 }
 
 // Total is all money of one currency. Billed is LinesBilled and Bridges,
@@ -81,4 +84,5 @@ func (r *run) finish() {
 	}
 	out.Commitments = r.spons.sorted()
 	out.Exceptions = r.ex.sorted()
+	out.Trace = r.trace.done(r.fleet)
 }

@@ -28,6 +28,7 @@ type run struct {
 	counted bool // the current record is among Result.Matches
 	weights []weight
 	bought  uint64 // GPU time of all lines, in magnitude
+	trace   *trace // nil when no leaf is to be explained
 }
 
 // Run divides every line of the input among those who used what was billed, and
@@ -86,6 +87,7 @@ func Run(in *Input, leaf func(*Leaf) error) (*Result, error) {
 	*m = matcher{}
 	r.unknownMachines()
 	r.follow = newFollowing(r.book)
+	r.trace = r.newTrace(in.Trace)
 
 	if err := r.divideByUse(in, order); err != nil {
 		return nil, err
@@ -122,6 +124,12 @@ func (r *run) begin(rec *record) {
 	r.book.line(rec, &r.line)
 	r.out = Leaf{Line: &r.line}
 	r.feeds = r.follow.feeds(rec, r.feeds[:0])
+	for _, f := range r.feeds {
+		r.follow.tallies[f].lines++
+	}
+	if r.trace != nil {
+		r.trace.current = r.trace.record >= 0 && rec == &r.book.records[r.trace.record]
+	}
 	r.tie = &r.ties.all[rec.tie]
 	r.sum = r.result.total(r.line.Currency)
 	r.sum.Lines++
@@ -152,6 +160,9 @@ func (r *run) give(key uint32, billed, effective Amount) error {
 	for _, f := range r.feeds {
 		r.follow.tallies[f].add(key, billed, effective)
 	}
+	if r.trace != nil && r.trace.key == key {
+		r.trace.given(&r.out)
+	}
 	return r.leaf(&r.out)
 }
 
@@ -169,6 +180,7 @@ func (r *run) withoutUse(rec *record) error {
 	case bySponsor:
 		return r.sponsored(rec)
 	case byPrepaid:
+		r.trace.because("it pays in advance for the term of commitment %q", r.line.Commitment)
 		return r.all(rec, 0, ByCommitment, leafKey{workspace: PlatformPrepaid, component: Prepaid}, 0)
 	}
 	return r.unmatched(rec, "nothing in the fleet is known that it could be for")
@@ -176,6 +188,9 @@ func (r *run) withoutUse(rec *record) error {
 
 // unmatched leaves the current record with the platform.
 func (r *run) unmatched(rec *record, why string) error {
+	if rec.how < howUnknownName {
+		r.trace.because("%s", why) // else the matcher knows better
+	}
 	r.ex.money(UnmatchedLine, r.book.subject(rec), why, r.book, rec, rec.gpuMs)
 	return r.all(rec, 0, ByNothing, leafKey{workspace: Platform, component: Unmatched}, rec.gpuMs)
 }

@@ -97,7 +97,7 @@ func TestDiscountRules(t *testing.T) {
 	e := pool()
 	e.add("ri", attribution.Committed, "i-1", "2", 2).Commitment = "k"
 	e.add("od", attribution.OnDemand, "i-2", "6", 2)
-	e.commitments = []attribution.Commitment{{ID: "k", Sponsors: []domain.Share{{Workspace: "bob", Share: decimal.NewFromInt(1)}}}}
+	e.commitments = []attribution.Commitment{{ID: "k", Sponsors: sponsor("bob")}}
 	wantShares(t, e, "ri", "ada=2")
 	wantShares(t, e, "od", "bob=6")
 
@@ -126,6 +126,11 @@ func TestDiscountRules(t *testing.T) {
 	if _, _, err := e.run(); err == nil || !strings.Contains(err.Error(), "cheapest_first") {
 		t.Errorf("error %v", err)
 	}
+}
+
+// sponsor answers for all of a commitment.
+func sponsor(workspace string) []domain.Share {
+	return []domain.Share{{Workspace: workspace, Share: decimal.NewFromInt(1)}}
 }
 
 func TestRungs(t *testing.T) {

@@ -183,10 +183,13 @@ func (r *run) bridge() error {
 		default:
 			t.Status, t.Bridge = Bridged, t.Difference
 			r.line = Line{Issuer: t.Issuer, Account: t.Account, ID: "invoice:" + t.Invoice, Invoice: t.Invoice, Currency: t.Currency,
-				Class: Rounding, Billed: t.Bridge, Generated: t.Generated}
+				Class: Rounding, ClassReason: "it is no line of the bill, and makes up for the rounding of the invoice", Billed: t.Bridge, Generated: t.Generated}
 			r.out = Leaf{Line: &r.line, Rung: ByFollowing, Weight: Whole(1), Of: Whole(1)}
 			r.feeds, r.tie, r.sum, r.counted = nil, t, sum, true
 			sum.Bridges = sum.Bridges.Add(t.Bridge)
+			if r.trace != nil && r.trace.record < 0 {
+				r.trace.reason = "the invoice and its lines differ by the rounding of the invoice"
+			}
 			if err := r.give(r.keys.id(leafKey{workspace: Platform, component: Bridge}), t.Bridge, Amount{}); err != nil {
 				return err
 			}

@@ -1,0 +1,242 @@
+package attribution
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"quartermaster/domain"
+)
+
+// Trace explains one leaf. It is written down by what divided the leaf's line,
+// while it did so, and so tells what was divided by and nothing else.
+type Trace struct {
+	// Leaf is the leaf, with a line of its own.
+	Leaf Leaf `json:"leaf"`
+	// ClassReason is the line's: the columns that decided its class. RungReason
+	// is why the line was divided by the leaf's rung.
+	ClassReason string `json:"class_reason"`
+	RungReason  string `json:"rung_reason"`
+	// Machines are those that the line was matched to and that were in service
+	// or used in its charge period, by index; empty for what is not divided by
+	// use.
+	Machines []MachineWeight `json:"machines"`
+	// UnseenMs is the part of the leaf's Of that was bought beyond what the
+	// machines had in the charge period, in GPU milliseconds.
+	UnseenMs int64 `json:"unseen_ms"`
+	// Followed is what the line followed; nil for a line that followed none.
+	Followed *Followed `json:"followed,omitempty"`
+}
+
+// MachineWeight is what one machine, under one description, weighs in a traced
+// leaf and in the charge period of its line, in GPU milliseconds. Time counts as
+// it was divided by: cut to the charge period, and by dominant shares.
+type MachineWeight struct {
+	// Node is an index into Input.Nodes: the first with the description.
+	Node int `json:"node"`
+	// WeightMs add up to the leaf's Weight, unless the leaf is Unseen, which no
+	// machine has. UsefulMs is the part of it that was useful.
+	WeightMs int64 `json:"weight_ms"`
+	UsefulMs int64 `json:"useful_ms"`
+	// PeriodMs is all of the machine's time in the charge period, in whatever
+	// hands. With UnseenMs they add up to the leaf's Of; under SponsorsFirst to
+	// no less, because a commitment takes a part of the time and leaves the rest
+	// to other lines. WeightMs is then the machine's part of what was left or
+	// taken, in proportion to its time under the leaf's key.
+	PeriodMs int64 `json:"period_ms"`
+}
+
+// Followed is the charges that a line was divided after.
+type Followed struct {
+	// Scope is resource, invoice_detail, invoice, account or commitment, and Name
+	// what is meant by it. Period is the billing period of a resource or an
+	// account, and the charge period of a commitment's fee.
+	Scope  string          `json:"scope"`
+	Name   string          `json:"name"`
+	Period domain.Interval `json:"period,omitzero"`
+	Lines  int             `json:"lines"` // that were followed
+	// Billed and Effective are what the lines cost, net. The leaf's Of adds up
+	// only the leaf keys whose cost has the sign of the whole, and of a credit
+	// for a resource, only what credits pay for.
+	Billed    Amount `json:"billed"`
+	Effective Amount `json:"effective"`
+}
+
+// how says by what a line found its match, or why it found none.
+type how uint8
+
+const (
+	howNotByUse how = iota
+	howNamed
+	howShared
+	howBare
+	howDeclared
+	howPool
+	howWholePool
+	howUnknownName
+	howNoMachine
+	howNoPeriod
+	howLongPeriod
+)
+
+var howTexts = [...]string{
+	howNamed:       "ResourceId names machines of the billing account",
+	howShared:      "it is for no machine, and all machines of the billing account share it",
+	howBare:        "ResourceId names a machine without GPUs, which serves all machines of the billing account",
+	howDeclared:    "it is for the account's machines of the SKU and region that no line names, and that are declared as what it pays for",
+	howPool:        "it is for the account's machines of the SKU and region that no line names",
+	howWholePool:   "the discount rule divides it among all of the account's machines of the SKU and region but its own, named by lines or not",
+	howUnknownName: "ResourceId names no machine of the fleet, and other lines do name machines that it could be for",
+	howNoMachine:   "nothing in the fleet is known that it could be for",
+	howNoPeriod:    "its charge period is empty",
+	howLongPeriod:  "its charge period is longer than ten years",
+}
+
+// trace is a Trace on its way.
+type trace struct {
+	ref    Ref
+	record int32 // of the leaf's line; -1 for a bridge, whose line is none of the book's
+	match  int32 // of that record; -1 for none
+	period domain.Interval
+	key    uint32
+	had    map[int32]*MachineWeight // by description
+
+	current  bool   // the line that is being divided is the leaf's
+	reason   string // for the rung
+	unseen   int64
+	followed *Followed
+	found    *Trace
+	line     Line
+}
+
+// newTrace returns nil when nothing is to be traced.
+func (r *run) newTrace(ref *Ref) *trace {
+	if ref == nil {
+		return nil
+	}
+	t := &trace{ref: *ref, record: -1, match: -1, had: map[int32]*MachineWeight{}}
+	t.key = r.keys.id(leafKey{ref.Workspace, ref.Cluster, ref.Deployment, ref.Component})
+	for i := range r.book.records {
+		if rec := &r.book.records[i]; t.names(r.book.texts[rec.issuer], r.book.texts[rec.account], rec.id) {
+			t.record, t.match, t.period, t.reason = int32(i), rec.match, rec.charge, howTexts[rec.how]
+		}
+	}
+	if t.match < 0 {
+		return t
+	}
+	for _, d := range r.matches[t.match].descs {
+		if !r.fleet.descs[d].Service.Intersect(t.period).Empty() {
+			t.at(d)
+		}
+	}
+	return t
+}
+
+func (t *trace) names(issuer, account, id string) bool {
+	return id == t.ref.Line && account == t.ref.Account && issuer == t.ref.Issuer
+}
+
+func (t *trace) at(desc int32) *MachineWeight {
+	m := t.had[desc]
+	if m == nil {
+		m = &MachineWeight{}
+		t.had[desc] = m
+	}
+	return m
+}
+
+// use notes what a machine enters into a slot of the traced line's match.
+func (t *trace) use(desc int32, s *slot, u use, whole bool) {
+	if s.from < t.period.From || s.from >= t.period.To {
+		return
+	}
+	m := t.at(desc)
+	m.PeriodMs += u.gpuMs
+	if u.key == t.key && (whole || s.from.HourStart() == t.ref.Hour) {
+		m.WeightMs += u.gpuMs
+		m.UsefulMs += u.usefuls
+	}
+}
+
+// followed notes what the current line is divided after.
+func (r *run) followed(rec *record, t *tally) {
+	if r.trace == nil || !r.trace.current {
+		return
+	}
+	b, s := r.book, &t.of
+	f := &Followed{Scope: scopeNames[s.kind], Name: b.texts[s.object], Period: s.period, Lines: t.lines}
+	switch s.kind {
+	case ofInvoice:
+		f.Name = b.texts[s.invoice]
+	case ofAccount:
+		f.Name = b.texts[s.account]
+	}
+	for _, c := range t.sums {
+		f.Billed, f.Effective = f.Billed.Add(c.billed), f.Effective.Add(c.effective)
+	}
+	r.trace.followed = f
+	r.trace.reason = fmt.Sprintf("it follows the charges of %s %q, the nearest that cost anything", f.Scope, f.Name)
+	if rec.course == byCovered {
+		r.trace.reason = fmt.Sprintf("it is a fee for commitment %q, and follows what that covered and what stayed unused", f.Name)
+	}
+}
+
+var scopeNames = [...]string{ofResource: "resource", ofDetail: "invoice_detail", ofInvoice: "invoice", ofAccount: "account", ofCommitment: "commitment"}
+
+// because notes why the current line has its rung.
+func (t *trace) because(format string, args ...any) {
+	if t != nil && t.current {
+		t.reason = fmt.Sprintf(format, args...)
+	}
+}
+
+// given notes the leaf, if it is the one that is traced.
+func (t *trace) given(l *Leaf) {
+	if l.Hour != t.ref.Hour || !t.names(l.Line.Issuer, l.Line.Account, l.Line.ID) {
+		return
+	}
+	t.line = *l.Line
+	t.found = &Trace{Leaf: *l}
+	t.found.Leaf.Line = &t.line
+}
+
+// done returns the trace once everything was divided.
+func (t *trace) done(f *fleet) *Trace {
+	if t == nil || t.found == nil {
+		return nil
+	}
+	x := t.found
+	x.ClassReason, x.RungReason, x.UnseenMs, x.Followed = t.line.ClassReason, t.reason, t.unseen, t.followed
+	x.Machines = make([]MachineWeight, 0, len(t.had))
+	if x.Leaf.Rung > ByAccount {
+		return x
+	}
+	first := make([]int, len(f.descs))
+	for i := len(f.index) - 1; i >= 0; i-- {
+		first[f.index[i]] = i
+	}
+	var measured uint64
+	for d, m := range t.had {
+		m.Node = first[d]
+		x.Machines = append(x.Machines, *m)
+		measured += uint64(m.WeightMs)
+	}
+	slices.SortFunc(x.Machines, func(a, b MachineWeight) int { return cmp.Compare(a.Node, b.Node) })
+	weight, _ := x.Leaf.Weight.parts()
+	whole, _ := weight.divMod(one18)
+	if x.Leaf.Component == Unseen || whole.lo == measured || measured == 0 {
+		return x
+	}
+	// Sponsors took a part of what was measured, or left it.
+	parts, at := division{whole: whole}, uint64(0)
+	for i := range x.Machines {
+		m := &x.Machines[i]
+		if m.WeightMs > 0 {
+			at += uint64(m.WeightMs)
+			part := parts.nextMs(at, measured)
+			m.UsefulMs = int64(u128{0, uint64(m.UsefulMs)}.scale64(uint64(part), uint64(m.WeightMs)).lo)
+			m.WeightMs = part
+		}
+	}
+	return x
+}

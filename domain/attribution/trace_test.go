@@ -1,0 +1,145 @@
+package attribution_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+)
+
+// explained traces a leaf of an estate.
+func explained(t fataler, e *estate, l *leaf) ([]leaf, *attribution.Trace) {
+	t.Helper()
+	r, err := attribution.ParseRef(ref(l))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := *e
+	other.trace = &r
+	leaves, res, err := other.run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leaves, res.Trace
+}
+
+// machinesFoot holds the trace of a leaf that is divided by use to the leaf.
+func machinesFoot(t *rapid.T, e *estate, l *leaf, x *attribution.Trace) {
+	var weight, useful, period int64
+	for i, m := range x.Machines {
+		weight, useful, period = weight+m.WeightMs, useful+m.UsefulMs, period+m.PeriodMs
+		if m.WeightMs < 0 || m.UsefulMs > m.WeightMs || m.WeightMs > m.PeriodMs || i > 0 && x.Machines[i-1].Node >= m.Node {
+			t.Fatalf("leaf %s: machine %+v of %+v", ref(l), m, x)
+		}
+		if n := &e.nodes[m.Node]; l.Rung == attribution.ByResource && n.Resource != l.line.Resource && n.Resource != "" {
+			t.Fatalf("leaf %s: machine %+v is not named", ref(l), n)
+		}
+	}
+	if l.Component != attribution.Unseen && attribution.Whole(weight) != l.Weight || l.Component == attribution.Unseen && weight != 0 {
+		t.Fatalf("leaf %s weighs %s, and its machines %d: %+v", ref(l), l.Weight, weight, x)
+	}
+	if of := attribution.Whole(period + x.UnseenMs); of.Cmp(l.Of) < 0 || of != l.Of && e.policy.Discount != attribution.SponsorsFirst {
+		t.Fatalf("leaf %s is of %s, and its machines and what was unseen %d and %d: %+v", ref(l), l.Of, period, x.UnseenMs, x)
+	}
+}
+
+// TestTrace traces leaves of drawn estates: the trace is of that leaf, adds up
+// to it, and changes nothing.
+func TestTrace(t *testing.T) {
+	reached := map[attribution.Rung]int{}
+	cases(t, 2_000)
+	rapid.Check(t, func(t *rapid.T) {
+		e := drawEstate(t, drawing{})
+		leaves, _ := must(t, e)
+		if len(leaves) == 0 {
+			return
+		}
+		l := &leaves[rapid.IntRange(0, len(leaves)-1).Draw(t, "leaf")]
+		again, x := explained(t, e, l)
+		if !slices.Equal(leaves, again) {
+			t.Fatalf("the trace of %s changes leaves", ref(l))
+		}
+		if x == nil {
+			t.Fatalf("leaf %s is not traced", ref(l))
+		}
+		same := x.Leaf
+		same.Line = nil
+		if same != l.Leaf || *x.Leaf.Line != l.line || x.RungReason == "" || x.ClassReason != l.line.ClassReason {
+			t.Fatalf("leaf %s is traced as %+v", ref(l), x)
+		}
+		reached[l.Rung]++
+		switch follows := l.Rung == attribution.ByFollowing && l.Component != attribution.Bridge; {
+		case l.Rung <= attribution.ByAccount:
+			machinesFoot(t, e, l, x)
+		case len(x.Machines) > 0 || x.UnseenMs != 0:
+			t.Fatalf("leaf %s has machines %+v", ref(l), x)
+		case follows && (x.Followed == nil || x.Followed.Lines == 0), x.Followed != nil && !follows && l.Rung != attribution.ByCommitment:
+			t.Fatalf("leaf %s follows %+v", ref(l), x.Followed)
+		}
+	})
+	for r := attribution.ByResource; r <= attribution.ByNothing; r++ {
+		if reached[r] == 0 {
+			t.Errorf("no leaf was divided %s", r)
+		}
+	}
+}
+
+func TestTraceInWords(t *testing.T) {
+	trace := func(e *estate, line, workspace string) *attribution.Trace {
+		t.Helper()
+		leaves, _, err := e.run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range leaves {
+			if l := &leaves[i]; l.line.ID == line && l.Workspace == workspace {
+				if _, x := explained(t, e, l); x != nil {
+					return x
+				}
+			}
+		}
+		t.Fatalf("%s has no leaf of %s", line, workspace)
+		return nil
+	}
+	e := pool()
+	e.add("pooled", attribution.OnDemand, "", "8", 5).Invoice = "v"
+	e.add("tax", attribution.Tax, "", "2", 0).Invoice = "v"
+	e.add("gone", attribution.OnDemand, "i-9", "2", 0).SKU = ""
+	e.lines[2].ClassReason = "PricingCategory is Standard"
+	x := trace(e, "pooled", "bob")
+	want := []attribution.MachineWeight{{Node: 0, PeriodMs: 2 * hour}, {Node: 1, WeightMs: hour, UsefulMs: hour / 2, PeriodMs: 2 * hour}}
+	if !slices.Equal(x.Machines, want) || x.UnseenMs != hour || !strings.Contains(x.RungReason, "that no line names") {
+		t.Errorf("%+v", x)
+	}
+	x = trace(e, "tax", "bob")
+	if f := (attribution.Followed{Scope: "invoice", Name: "v", Lines: 1, Billed: money("8"), Effective: money("8")}); x.Followed == nil || *x.Followed != f || !strings.Contains(x.RungReason, `invoice "v"`) {
+		t.Errorf("%+v follows %+v", x, x.Followed)
+	}
+	x = trace(e, "gone", "platform")
+	if x.ClassReason != "PricingCategory is Standard" || x.RungReason != "nothing in the fleet is known that it could be for" || len(x.Machines) > 0 {
+		t.Errorf("%+v", x)
+	}
+	// A leaf that there is not is not explained.
+	e.trace = &attribution.Ref{Issuer: "S", Account: "x", Line: "pooled", Workspace: "cyd", Hour: start, Component: attribution.Allocated}
+	if _, res, err := e.run(); err != nil || res.Trace != nil {
+		t.Errorf("%+v, %v", res.Trace, err)
+	}
+	e.trace.Line, e.trace.Hour = "pooled", start+100*domain.Hour
+	if _, res, err := e.run(); err != nil || res.Trace != nil {
+		t.Errorf("%+v, %v", res.Trace, err)
+	}
+	// What sponsors' commitments took is told from what they left.
+	e = pool()
+	e.add("ri", attribution.Committed, "", "3", 1).Commitment = "k"
+	e.add("od", attribution.OnDemand, "", "6", 3)
+	e.commitments = []attribution.Commitment{{ID: "k", Sponsors: sponsor("bob")}}
+	e.policy.Discount = attribution.SponsorsFirst
+	x = trace(e, "ri", "bob")
+	if m := x.Machines; len(m) != 2 || m[1].WeightMs != hour/2 || m[1].UsefulMs != hour/4 || m[1].PeriodMs != 2*hour || m[0].WeightMs != 0 {
+		t.Errorf("%+v", x)
+	}
+}
