@@ -48,12 +48,27 @@ func (ls *lines) dividable(l *line) error {
 		if !q.value.Valid || q.unit == "" {
 			continue
 		}
-		if most := ls.mostOf(q.unit); most.Valid && q.value.Decimal.Abs().Cmp(most.Decimal) > 0 {
+		if most := ls.mostOf(q.unit); most.Valid && above(q.value.Decimal, most.Decimal) {
 			return ls.refuse(q.column, fmt.Sprintf("of %q is more than %d machine-hours, which no line has", clip(q.unit), maxMachineHours))
 		}
 	}
 	return nil
 }
+
+// above reports whether a quantity is larger in magnitude than a bound, which
+// its digits show for all but a few.
+func above(d, bound domain.Decimal) bool {
+	if bound.IsZero() {
+		return !d.IsZero()
+	}
+	if order(d) < order(bound) {
+		return false
+	}
+	return d.Abs().Cmp(bound) > 0
+}
+
+// order returns how many digits a number that is not zero has before the point.
+func order(d domain.Decimal) int64 { return int64(d.NumDigits()) + int64(d.Exponent()) }
 
 // mostOf returns the largest quantity that a line may have of a unit; null for
 // what is no machine time.

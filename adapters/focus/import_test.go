@@ -193,6 +193,7 @@ func TestBadRowsAreLocatedAndTheRestGoesIn(t *testing.T) {
 		{utc, "PricingQuantity=2000001;PricingUnit=100 Hours", "PricingQuantity", "is more than 200000000 machine-hours"},
 		{utc, "ConsumedQuantity=8333333.4;ConsumedUnit=GPU-Days", "ConsumedQuantity", "is more than 200000000 machine-hours"},
 		{utc, "PricingQuantity=-1e12;PricingUnit=Seconds;BilledCost=-1", "PricingQuantity", "is more than 200000000 machine-hours"},
+		{utc, "PricingQuantity=0.5;PricingUnit=1000000 1000000 Weeks", "PricingQuantity", "is more than 200000000 machine-hours"},
 		{utc, "PricingQuantity=1;PricingUnit=1000000 1000000 Weeks", "PricingQuantity", "is more than 200000000 machine-hours"},
 		{utc, "ChargePeriodStart=2025-04-03T23:59:59Z;BillingPeriodEnd=2026-06-01T00:00:00Z", "ChargePeriodEnd", "is more than 13 months after ChargePeriodStart 2025-04-03T23:59:59Z"},
 		{utc, "ChargePeriodStart=2024-01-01T00:00:00Z;ChargeClass=Correction", "ChargePeriodEnd", "is more than 13 months"},

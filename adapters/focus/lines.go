@@ -20,8 +20,9 @@ type lines struct {
 	*run
 	cells []*cell
 	// order lists the columns by name, for the id of a row.
-	order []*cell
-	named map[string]*cell
+	order  []*cell
+	named  map[string]*cell
+	billed *cell // of BilledCost
 
 	event     domain.BillingLineRecorded
 	corrected domain.BillingLineCorrected
@@ -48,10 +49,16 @@ type cell struct {
 	field *field // nil for columns that FOCUS 1.4 does not define
 	ours  bool   // not to be kept in Other
 	value string // trimmed, "" for null
-	// What was read of the value before, because times repeat.
-	lastText string
-	lastTime domain.Instant
+	// What was read last, because times and quantities repeat from row to row
+	// and costs from column to column.
+	last   []byte // as written
+	time   domain.Instant
+	number domain.Decimal
+	plain  []byte // as the id of a row has it
 }
+
+// repeats reports whether the value was read last.
+func (c *cell) repeats() bool { return len(c.last) > 0 && string(c.last) == c.value }
 
 // maxInvoicesWatched bounds the memory for currencies of invoices.
 const maxInvoicesWatched = 1 << 16
@@ -89,6 +96,7 @@ func (r *run) openLines(header []string, has func(string) bool) *lines {
 			ls.order = append(ls.order, c)
 		}
 	}
+	ls.billed = ls.named["BilledCost"]
 	slices.SortFunc(ls.order, func(a, b *cell) int { return strings.Compare(a.name, b.name) })
 	return ls
 }
@@ -195,30 +203,49 @@ func (ls *lines) read(l *line, c *cell) error {
 			ls.warn("the column holds something that is not JSON and is kept as written", c.name)
 		}
 	case f.time != nil:
-		if c.value != c.lastText {
+		if !c.repeats() {
 			t, reason := ls.clock.parse(c.value)
 			if reason != "" {
 				return &refusal{field: c.name, value: c.value, reason: reason}
 			}
-			c.lastText, c.lastTime = strings.Clone(c.value), t
+			c.last, c.time = append(c.last[:0], c.value...), t
+			c.plain = t.Time().AppendFormat(c.plain[:0], time.RFC3339Nano)
 		}
-		*f.time(l) = c.lastTime
+		*f.time(l) = c.time
 	default:
+		if reason := ls.readNumber(c); reason != "" {
+			return &refusal{field: c.name, value: c.value, reason: reason}
+		}
+		if f.cost != nil {
+			*f.cost(l) = c.number
+		} else {
+			*f.number(l) = domain.NullDecimal{Decimal: c.number, Valid: true}
+		}
+	}
+	return nil
+}
+
+// readNumber reads the number in a cell, or says why it cannot.
+func (ls *lines) readNumber(c *cell) string {
+	if c.repeats() {
+		return ""
+	}
+	// Most costs of a line are what is billed, whose bounds are the narrowest.
+	if billed := ls.billed; string(billed.last) == c.value {
+		c.number, c.plain = billed.number, append(c.plain[:0], billed.plain...)
+	} else {
 		parse := parseDecimal
-		if f.divided {
+		if c.field.divided {
 			parse = parseAmount
 		}
 		d, reason := parse(c.value)
 		if reason != "" {
-			return &refusal{field: c.name, value: c.value, reason: reason}
+			return reason
 		}
-		if f.cost != nil {
-			*f.cost(l) = d
-		} else {
-			*f.number(l) = domain.NullDecimal{Decimal: d, Valid: true}
-		}
+		c.number, c.plain = d, appendPlain(c.plain[:0], d)
 	}
-	return nil
+	c.last = append(c.last[:0], c.value...)
+	return ""
 }
 
 // derive fills in what older versions say in other columns, and what only we
@@ -338,15 +365,10 @@ func (ls *lines) identify(l *line) (rowKey, rowSeen, error) {
 		}
 		b = append(append(b, c.name...), '=')
 		from := len(b)
-		switch f := c.field; {
-		case f == nil || f.text != nil:
+		if f := c.field; f == nil || f.text != nil {
 			b = append(b, c.value...)
-		case f.number != nil:
-			b = appendPlain(b, f.number(l).Decimal)
-		case f.cost != nil:
-			b = appendPlain(b, *f.cost(l))
-		default:
-			b = f.time(l).Time().AppendFormat(b, time.RFC3339Nano)
+		} else {
+			b = append(b, c.plain...)
 		}
 		// The length behind each value keeps two rows from reading alike.
 		b = append(strconv.AppendInt(append(b, ' '), int64(len(b)-from), 10), '\n')
