@@ -1,0 +1,127 @@
+package focus_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"quartermaster/adapters/focus"
+)
+
+func zipped(t testing.TB, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := io.WriteString(w, text); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestGzipAndByteOrderMark(t *testing.T) {
+	text := bill(nil, []string{"BilledCost=1"})
+	plain := read(t, text, focus.Options{})
+	for name, other := range map[string]string{"gzip": zipped(t, text), "mark": "\xef\xbb\xbf" + text, "both": zipped(t, "\xef\xbb\xbf"+text), "CRLF": strings.ReplaceAll(text, "\n", "\r\n")} {
+		r := read(t, other, focus.Options{})
+		if r.err != nil || len(r.events) != 2 || r.line(0).LineID != plain.line(0).LineID || r.line(1).LineID != plain.line(1).LineID {
+			t.Errorf("%s: %+v, error %v", name, r.Summary, r.err)
+		}
+	}
+	var rows [][]string
+	for i := range 5000 {
+		rows = append(rows, []string{fmt.Sprintf("BilledCost=%d", i*i*7919)})
+	}
+	packed := zipped(t, bill(rows...))
+	r := read(t, packed[:len(packed)/2], focus.Options{})
+	if !errors.Is(r.err, io.ErrUnexpectedEOF) || len(r.events) == 0 || r.Bad != 0 || r.Rows != len(r.events) {
+		t.Errorf("cut off: %+v, error %v, want some rows and an error", r.Summary, r.err)
+	}
+	damaged := []byte(packed)
+	damaged[len(damaged)/2] ^= 0x40
+	if r := read(t, string(damaged), focus.Options{}); !errors.Is(r.err, focus.ErrDamaged) {
+		t.Errorf("a damaged gzip file: error %v", r.err)
+	}
+}
+
+func TestWholeFindsWhatRunWouldStopAt(t *testing.T) {
+	packed := zipped(t, bill(nil, nil))
+	flipped := []byte(packed)
+	flipped[len(flipped)-6] ^= 1 // of the checksum
+	for _, c := range []struct {
+		name, text string
+		limits     focus.Limits
+		want       error
+	}{
+		{"plain", bill(nil), focus.Limits{}, nil},
+		{"empty", "", focus.Limits{}, nil},
+		{"gzip", packed, focus.Limits{}, nil},
+		{"two members", packed + packed, focus.Limits{}, nil},
+		{"cut off", packed[:len(packed)-1], focus.Limits{}, focus.ErrDamaged},
+		{"cut off in the header", packed[:5], focus.Limits{}, focus.ErrDamaged},
+		{"another checksum", string(flipped), focus.Limits{}, focus.ErrDamaged},
+		{"rubbish behind", packed + "x", focus.Limits{}, focus.ErrDamaged},
+		{"a bomb", zipped(t, strings.Repeat(" ", 32<<20)), focus.Limits{}, focus.ErrTooLarge},
+		{"a large file", bill(nil), focus.Limits{DecodedBytes: 9}, focus.ErrTooLarge},
+		{"a spreadsheet", "PK\x03\x04....", focus.Limits{}, focus.ErrColumns},
+	} {
+		if err := focus.Whole(context.Background(), strings.NewReader(c.text), c.limits); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+			t.Errorf("%s: error %v, want %v", c.name, err, c.want)
+		}
+	}
+	// A file that cannot be read is not called damaged.
+	gone := errors.New("the disk is gone")
+	if err := focus.Whole(context.Background(), io.MultiReader(strings.NewReader(packed[:30]), iotest.ErrReader(gone)), focus.Limits{}); !errors.Is(err, gone) || errors.Is(err, focus.ErrDamaged) {
+		t.Errorf("a file that cannot be read: error %v", err)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	bomb := zipped(t, bill(nil)+strings.Repeat(strings.Repeat(" ", 9999)+"\n", 2000))
+	if r := read(t, bomb, focus.Options{}); !errors.Is(r.err, focus.ErrTooLarge) || len(r.events) != 1 {
+		t.Errorf("a bomb: %+v, error %v", r.Summary, r.err)
+	}
+	if r := read(t, bill(nil)+strings.Repeat("\n", 2000), focus.Options{Limits: focus.Limits{DecodedBytes: 1000}}); !errors.Is(r.err, focus.ErrTooLarge) {
+		t.Errorf("a large file: error %v", r.err)
+	}
+	row := strings.Join(cells, ",") + "\n"
+	for name, long := range map[string]string{
+		"longer than 1048576": strings.Repeat("x", 3<<20) + "\n",
+		"not closed within":   `"` + strings.Repeat(strings.Repeat("x", 9999)+"\n", 110),
+		"never closed":        "\"x\n",
+	} {
+		r := read(t, bill(nil)+row+long, focus.Options{})
+		if r.err != nil || len(r.events) != 2 || len(r.bad) == 0 || r.bad[0].Line != 4 || !strings.Contains(r.bad[0].Reason, name) {
+			t.Errorf("%s: %+v, error %v, bad %.200v", name, r.Summary, r.err, r.bad)
+		}
+	}
+}
+
+func TestFilesWithoutALastLineEnd(t *testing.T) {
+	text := bill(nil, nil)
+	for name, c := range map[string]struct {
+		text      string
+		bad, warn int
+	}{
+		"whole":                  {text, 0, 0},
+		"without the line end":   {text[:len(text)-1], 0, 1},
+		"within the last column": {text[:len(text)-3], 0, 1},
+		"within another":         {text[:len(text)-20], 1, 0},
+	} {
+		r := read(t, c.text, focus.Options{})
+		if _, rows := r.warned("does not end in a line end"); rows != c.warn || len(r.bad) != c.bad {
+			t.Errorf("%s: bad %v, %+v", name, r.bad, r.Warnings)
+		}
+		if c.bad == 1 && !strings.Contains(r.bad[0].Reason, "as one that was cut off does") {
+			t.Errorf("%s: %v", name, r.bad)
+		}
+	}
+}
