@@ -128,17 +128,20 @@ func commitmentOf(a *Authority, k Key, h *History, at domain.Instant) (e *Commit
 
 // Expiry is units of a commitment that run out at a time.
 type Expiry struct {
-	At                 domain.Instant `json:"at"`
-	Workspace          string         `json:"workspace"`
-	Commitment         string         `json:"commitment"`
-	Market             domain.Market  `json:"market"`
-	SKU                string         `json:"sku"`
-	Model              string         `json:"model"`
-	Units              uint32         `json:"units"`
-	GPUs               uint64         `json:"gpus"`
-	Hourly             domain.Money   `json:"hourly"` // per unit, as it was paid
-	GuaranteesCapacity bool           `json:"guarantees_capacity"`
-	NoticeBy           domain.Instant `json:"notice_by,omitempty"` // until when a renewal can be stopped or asked for
+	From               domain.Instant   `json:"from"` // of the term that runs out
+	At                 domain.Instant   `json:"at"`
+	Workspace          string           `json:"workspace"`
+	Commitment         string           `json:"commitment"`
+	Market             domain.Market    `json:"market"`
+	Kind               domain.OfferKind `json:"kind"`
+	SKU                string           `json:"sku"`
+	Model              string           `json:"model"`
+	Units              uint32           `json:"units"`
+	GPUsPerUnit        uint32           `json:"gpus_per_unit"`
+	GPUs               uint64           `json:"gpus"`
+	Hourly             domain.Money     `json:"hourly"` // per unit, as it was paid
+	GuaranteesCapacity bool             `json:"guarantees_capacity"`
+	NoticeBy           domain.Instant   `json:"notice_by,omitempty"` // until when a renewal can be stopped or asked for
 }
 
 // ExpiryLadder returns what runs out of commitments and when, by time, then
@@ -159,8 +162,8 @@ func ExpiryLadder(held []CommitmentEntry) []Expiry {
 				units -= next
 			}
 			out = append(out, Expiry{
-				At: t.Term.To, Workspace: e.Workspace, Commitment: e.Commitment, Market: e.Market, SKU: e.SKU, Model: e.Model,
-				Units: units, GPUs: uint64(units) * uint64(e.GPUsPerUnit), Hourly: t.Hourly,
+				From: t.Term.From, At: t.Term.To, Workspace: e.Workspace, Commitment: e.Commitment, Market: e.Market, Kind: e.Kind,
+				SKU: e.SKU, Model: e.Model, Units: units, GPUsPerUnit: e.GPUsPerUnit, GPUs: uint64(units) * uint64(e.GPUsPerUnit), Hourly: t.Hourly,
 				GuaranteesCapacity: e.GuaranteesCapacity, NoticeBy: t.NoticeBy,
 			})
 		}

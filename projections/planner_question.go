@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/shopspring/decimal"
@@ -25,7 +27,7 @@ var defaultRate = decimal.New(8, -2)
 
 // PlanQuestion gathers what a plan is computed from, as it stands at a time: the
 // demand observed before it, the offers, quotas, commitments and policies in
-// force, the fleet and what should run on it. region narrows it to one region;
+// force, the machines that are owned, the fleet and what should run on it. region narrows it to one region;
 // "" is all.
 //
 // Demand of one kind and unit in one region is one pool, whichever clusters and
@@ -45,9 +47,14 @@ func PlanQuestion(view View, at domain.Instant, region string, as plan.Assumptio
 		as.AnnualRate = rate
 	}
 	q := &plan.Question{At: at, Region: region, Position: view.Position().String(), Folds: Method, Assumptions: as}
-	if q.Held, err = planHeld(view, a, at, region); err != nil {
+	if q.Held, q.Expiry, err = planHeld(view, a, at, region); err != nil {
 		return nil, err
 	}
+	owned, err := planOwned(view, at, region)
+	if err != nil {
+		return nil, err
+	}
+	q.Held = append(q.Held, owned...)
 	series, err := Demand(view, at-planLookback, at, DemandFilter{Region: region, KnownBy: 0})
 	if err != nil {
 		return nil, err
@@ -126,15 +133,7 @@ func (k poolKey) pool(view View, at domain.Instant, series []PoolDemand, quotas 
 			p.Offers = append(p.Offers, o)
 		}
 	}
-	limits := map[string]uint64{}
-	for i := range quotas {
-		if q := &quotas[i]; q.Market.Region == k.region && (q.Model == "" || q.Model == model) {
-			limits[q.Market.Provider] += q.LimitGPUs
-		}
-	}
-	for _, provider := range slices.Sorted(maps.Keys(limits)) {
-		p.Quotas = append(p.Quotas, plan.Quota{Provider: provider, GPUs: limits[provider]})
-	}
+	p.Quotas = planQuotas(quotas, k.region, model)
 	wanted, onSpot := decimal.Zero, decimal.Zero
 	for i := range series {
 		s := &series[i]
@@ -241,24 +240,94 @@ func planPolicies(view View, a *Authority, at domain.Instant) (shares []spotShar
 	return shares, rate, err
 }
 
-// planHeld returns the terms of commitments that are not over.
-func planHeld(view View, a *Authority, at domain.Instant, region string) ([]plan.Held, error) {
-	entries, err := CommitmentsHeld(view, a, at)
-	if err != nil {
-		return nil, err
-	}
-	var out []plan.Held
-	for i := range entries {
-		e := &entries[i]
-		if region != "" && e.Market.Region != region {
+// planQuotas returns what on-demand quotas allow of a model in a region, by
+// provider. A quota of an account for the model and one for all models together
+// both bound it, so the lesser does; accounts add up.
+func planQuotas(quotas []OnDemandQuotaEntry, region, model string) []plan.Quota {
+	var out []plan.Quota
+	for i := 0; i < len(quotas); {
+		// Quotas of a market are together, by account.
+		first := &quotas[i]
+		least, shared, bound := uint64(math.MaxUint64), false, false
+		for ; i < len(quotas) && quotas[i].Market == first.Market && quotas[i].Account == first.Account; i++ {
+			if q := &quotas[i]; q.Model == "" || q.Model == model {
+				least, shared, bound = min(least, q.LimitGPUs), shared || q.Model == "", true
+			}
+		}
+		if first.Market.Region != region || !bound {
 			continue
 		}
+		n := len(out)
+		if n == 0 || out[n-1].Provider != first.Market.Provider {
+			out = append(out, plan.Quota{Provider: first.Market.Provider})
+			n++
+		}
+		q := &out[n-1]
+		sum, carry := bits.Add64(q.GPUs, least, 0)
+		if carry != 0 {
+			sum = math.MaxUint64
+		}
+		q.GPUs, q.Shared = sum, q.Shared || shared
+	}
+	return out
+}
+
+// planHeld returns the terms of commitments that are not over, and what runs out
+// of them.
+func planHeld(view View, a *Authority, at domain.Instant, region string) (held, expiry []plan.Held, err error) {
+	entries, err := CommitmentsHeld(view, a, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	entries = slices.DeleteFunc(entries, func(e CommitmentEntry) bool { return region != "" && e.Market.Region != region })
+	for i := range entries {
+		e := &entries[i]
 		for _, t := range e.Terms {
-			out = append(out, plan.Held{
+			held = append(held, plan.Held{
 				Commitment: e.Commitment, Provider: e.Market.Provider, Region: e.Market.Region, Kind: e.Kind, SKU: e.SKU, GPUModel: e.Model,
 				GPUs: int(e.GPUsPerUnit), Units: int(t.Units), Term: t.Term, NoticeBy: t.NoticeBy, Hourly: t.Hourly, Guaranteed: e.GuaranteesCapacity,
 			})
 		}
+	}
+	for _, x := range ExpiryLadder(entries) {
+		expiry = append(expiry, plan.Held{
+			Commitment: x.Commitment, Provider: x.Market.Provider, Region: x.Market.Region, Kind: x.Kind, SKU: x.SKU, GPUModel: x.Model,
+			GPUs: int(x.GPUsPerUnit), Units: int(x.Units), Term: domain.Interval{From: x.From, To: x.At}, NoticeBy: x.NoticeBy, Hourly: x.Hourly,
+			Guaranteed: x.GuaranteesCapacity,
+		})
+	}
+	return held, expiry, nil
+}
+
+// planOwned returns the healthy machines of clusters of owned hardware, equal
+// ones of a cluster together: capacity that is there and needs no purchase. Its
+// cost is in the books, whatever the plan.
+func planOwned(view View, at domain.Instant, region string) ([]plan.Held, error) {
+	fleet, err := readFleet(view)
+	if err != nil {
+		return nil, err
+	}
+	var out []plan.Held
+	for _, n := range fleet.nodes { // by cluster
+		s := n.at(at)
+		c, _ := fleet.cluster(n.cluster, at)
+		if s == nil || c == nil || c.ProviderClass != domain.Owned || region != "" && c.Region != region || n.healthAt(at).State != "ok" {
+			continue
+		}
+		model, gpus := mostGPUs(s.gpus)
+		h := plan.Held{
+			Commitment: n.cluster, Provider: cmp.Or(s.node.Provider, c.Provider), Region: c.Region, Kind: domain.OfferOwned, SKU: s.node.SKU,
+			GPUModel: model, GPUs: gpus, Units: 1, Term: domain.Interval{From: s.From}, Guaranteed: true,
+		}
+		same := slices.IndexFunc(out, func(x plan.Held) bool {
+			return x.Commitment == h.Commitment && x.Provider == h.Provider && x.SKU == h.SKU && x.GPUModel == h.GPUModel && x.GPUs == h.GPUs
+		})
+		if same < 0 {
+			out = append(out, h)
+			continue
+		}
+		out[same].Units++
+		out[same].Term.From = max(out[same].Term.From, h.Term.From)
 	}
 	return out, nil
 }

@@ -2,6 +2,8 @@ package projections_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -83,6 +85,76 @@ func TestPlanQuestion(t *testing.T) {
 		b, _ := json.Marshal(again)
 		if string(a) != string(b) {
 			t.Error("asked twice, two answers")
+		}
+	})
+}
+
+// Healthy machines of owned clusters are held, equal ones together, without end
+// and without cost; those of others are not.
+func TestPlanQuestionOwned(t *testing.T) {
+	const h100 = "NVIDIA H100 80GB HBM3"
+	l := storetest.NewLog()
+	l.Append(buyer(t0)...)
+	own := storetest.Cluster("lab", "acme", "own", "home", t0)
+	own.Event.(*domain.ClusterRegistered).ProviderClass = domain.Owned
+	l.Append(
+		own, storetest.Node("lab", "n1", h100, 8, t0), storetest.Node("lab", "n2", h100, 8, t0+domain.Hour), storetest.Node("lab", "n3", h100, 4, t0),
+		storetest.Node("lab", "sick", h100, 8, t0),
+		domain.Envelope{Cluster: "lab", Time: t0 + domain.Hour, Event: &domain.NodeCordoned{Node: "sick", Reason: "broken"}},
+		storetest.Cluster("rented", "acme", "aws", "home", t0), storetest.Node("rented", "n1", h100, 8, t0),
+		wanted("lab", "a", "acme", "", h100, 0, 3000, 0),
+	)
+	view(t, l, func(v projections.View) {
+		q, err := projections.PlanQuestion(v, t0+domain.Day, "", plan.Assumptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []plan.Held{
+			{Commitment: "lab", Provider: "own", Region: "home", Kind: domain.OfferOwned, GPUModel: "H100 SXM 80GB", GPUs: 8, Units: 2, Term: domain.Interval{From: t0 + domain.Hour}, Guaranteed: true},
+			{Commitment: "lab", Provider: "own", Region: "home", Kind: domain.OfferOwned, GPUModel: "H100 SXM 80GB", GPUs: 4, Units: 1, Term: domain.Interval{From: t0}, Guaranteed: true},
+		}
+		if !reflect.DeepEqual(q.Held, want) || len(q.Expiry) != 0 {
+			t.Errorf("held: %+v, running out: %+v", q.Held, q.Expiry)
+		}
+		if q, err = projections.PlanQuestion(v, t0+domain.Day, "mars", plan.Assumptions{}); err != nil || len(q.Held) != 0 {
+			t.Errorf("of mars: %+v, %v", q.Held, err)
+		}
+	})
+}
+
+// Of the quotas of an account the lesser bounds, and accounts add up. A renewal
+// goes on with a commitment: what runs out is the units that it lacks.
+func TestPlanQuestionQuotasAndExpiry(t *testing.T) {
+	const h100 = "NVIDIA H100 80GB HBM3"
+	quota := func(provider, account, model string, gpus uint64) domain.Envelope {
+		return root.Sign(domain.Envelope{Workspace: "home", Time: t0, Event: &domain.OnDemandQuotaSet{
+			Market: domain.Market{Provider: provider, Region: frankfurt.Region}, Account: account, GPUModel: model, LimitGPUs: gpus, EffectiveFrom: t0,
+		}})
+	}
+	l := storetest.NewLog()
+	l.Append(buyer(t0)...)
+	l.Append(
+		storetest.Cluster("c1", "acme", "aws", frankfurt.Region, t0), storetest.Node("c1", "n1", h100, 8, t0),
+		wanted("c1", "a", "acme", "", h100, 0, 3000, 0),
+		quota("aws", "1", "", 100), quota("aws", "1", h100, 64), quota("aws", "1", "L4", 8),
+		quota("aws", "2", "", 32), quota("aws", "2", h100, 64), quota("aws", "3", h100, 16), quota("aws", "4", "L4", 16),
+		quota("gcp", "1", h100, 24),
+		purchased(root, "home", "c-1", 10, days(-10, 90), 0), renewed(root, "home", "c-1", 4, days(90, 200), 0),
+	)
+	view(t, l, func(v projections.View) {
+		q, err := projections.PlanQuestion(v, t0+domain.Day, "", plan.Assumptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := []plan.Quota{{Provider: "aws", GPUs: 64 + 32 + 16, Shared: true}, {Provider: "gcp", GPUs: 24}}; len(q.Pools) != 1 || !slices.Equal(q.Pools[0].Quotas, want) {
+			t.Errorf("%d pools, quotas %+v, want %+v", len(q.Pools), q.Pools[0].Quotas, want)
+		}
+		var rungs []string
+		for _, x := range q.Expiry {
+			rungs = append(rungs, fmt.Sprintf("%s %d×%d %d-%d", x.Commitment, x.Units, x.GPUs, (x.Term.From-t0)/domain.Day, (x.Term.To-t0)/domain.Day))
+		}
+		if want := []string{"c-1 6×8 -10-90", "c-1 4×8 90-200"}; !slices.Equal(rungs, want) {
+			t.Errorf("running out: %v, want %v", rungs, want)
 		}
 	})
 }

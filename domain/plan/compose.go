@@ -5,72 +5,65 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
 	"quartermaster/domain/packing"
 	"quartermaster/domain/procurement"
+	"quartermaster/domain/procurement/check"
 )
 
 // MaxMonths bounds the horizon.
 const MaxMonths = 120
 
+// latest is the last time that a plan is made for: 240 months later instants end.
+var latest = domain.InstantOf(time.Date(2240, 1, 1, 0, 0, 0, 0, time.UTC))
+
 // Compute answers a question. It returns an error when an assumption is out of
 // range, or wrapping check.ErrRejected when the checker refuses what the
 // solver found: then there is no plan, and the solver is at fault.
 func Compute(q *Question) (*Plan, error) {
-	a := &q.Assumptions
-	if a.Months < 1 || a.Months > MaxMonths {
-		return nil, fmt.Errorf("horizon of %d months, want 1 to %d", a.Months, MaxMonths)
-	}
-	if a.Weeks < 1 || a.Weeks > 520 {
-		return nil, fmt.Errorf("lookback of %d weeks, want 1 to 520", a.Weeks)
-	}
-	if a.Salvage.IsNegative() || a.Salvage.GreaterThan(decimal.NewFromInt(1)) {
-		return nil, fmt.Errorf("salvage %s is not from 0 to 1", a.Salvage)
-	}
-	if a.SpotOverhead.IsNegative() || a.SpotOverhead.GreaterThan(decimal.New(99, -2)) {
-		return nil, fmt.Errorf("spot overhead %s is not from 0 to 0.99", a.SpotOverhead)
-	}
-	if a.ShortageFactor.LessThan(decimal.NewFromInt(1)) || a.ShortageFactor.GreaterThan(decimal.NewFromInt(1000)) {
-		return nil, fmt.Errorf("shortage factor %s is not from 1 to 1000", a.ShortageFactor)
-	}
-	c := &composer{q: q, a: a}
-	var err error
-	if c.discount, err = newDiscount(a.AnnualRate, 2*MaxMonths); err != nil {
+	c, err := newComposer(q)
+	if err != nil {
 		return nil, err
 	}
-	c.all = months(q.At, 2*MaxMonths)
-	c.span = c.all[:a.Months]
 	p := &Plan{
-		Position: q.Position, At: q.At, Horizon: domain.Interval{From: c.span[0].From, To: c.span[a.Months-1].To}, Assumptions: *a,
-		Methods: Methods(q.Folds), Region: q.Region,
-		Regions: []RegionPlan{}, Expiry: ladder(q.Held, q.At), Left: []LeftPool{},
+		Position: q.Position, At: q.At, Horizon: domain.Interval{From: c.span[0].From, To: c.end()}, Assumptions: q.Assumptions,
+		Methods: Methods(q.Folds), Region: q.Region, Regions: []RegionPlan{}, Left: []LeftPool{},
 	}
 	pools := slices.Clone(q.Pools)
 	slices.SortFunc(pools, func(x, y Pool) int {
 		return cmp.Or(cmp.Compare(x.Region, y.Region), cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Unit, y.Unit))
 	})
 	for i := range pools {
-		pool, left, err := c.pool(&pools[i])
-		if err != nil {
-			return nil, err
-		}
-		if left != "" {
-			p.Left = append(p.Left, LeftPool{pools[i].Region, pools[i].Kind, pools[i].Unit, left})
-			continue
-		}
-		r := p.region(pools[i].Region)
-		r.Pools = append(r.Pools, *pool)
-		r.Purchases = append(r.Purchases, pool.Purchases...)
-		r.add(&pool.Amounts)
+		c.pools = append(c.pools, c.prepare(&pools[i]))
 	}
-	if err := c.pack(p); err != nil {
-		return nil, err
+	c.assign()
+	for _, k := range c.pools {
+		if k.left == "" {
+			pool, err := c.plan(k)
+			switch {
+			case errors.Is(err, check.ErrRejected):
+				return nil, fmt.Errorf("%s %s: %w", k.Region, k.Kind, err)
+			case err != nil:
+				c.leave(k, err)
+			default:
+				r := p.region(k.Region)
+				r.Pools = append(r.Pools, *pool)
+				r.Purchases = append(r.Purchases, pool.Purchases...)
+				r.add(&pool.Amounts)
+				continue
+			}
+		}
+		p.Left = append(p.Left, LeftPool{k.Region, k.Kind, k.Unit, k.left})
 	}
+	p.Expiry = c.ladder()
+	c.pack(p)
 	for i := range p.Regions {
 		r := &p.Regions[i]
 		r.Gap = gap(r.Cost, r.LowerBound)
@@ -78,6 +71,62 @@ func Compute(q *Question) (*Plan, error) {
 	}
 	p.Total.Gap = gap(p.Total.Cost, p.Total.LowerBound)
 	return p, p.name()
+}
+
+// composer holds a question on its way to a plan.
+type composer struct {
+	q        *Question
+	a        *Assumptions
+	discount discount
+	growth   growth
+	all      []domain.Interval // months from the start of the horizon on
+	span     []domain.Interval // those of the horizon
+	pools    []*candidate      // by region, kind and unit
+	held     []Held            // with what each serves
+}
+
+// newComposer refuses assumptions that are out of range.
+func newComposer(q *Question) (*composer, error) {
+	a := &q.Assumptions
+	one := decimal.NewFromInt(1)
+	switch {
+	case q.At < 0 || q.At > latest:
+		return nil, fmt.Errorf("plan at %s, want 1970 to 2240", q.At)
+	case a.Months < 1 || a.Months > MaxMonths:
+		return nil, fmt.Errorf("horizon of %d months, want 1 to %d", a.Months, MaxMonths)
+	case a.Weeks < 1 || a.Weeks > 520:
+		return nil, fmt.Errorf("lookback of %d weeks, want 1 to 520", a.Weeks)
+	case a.Salvage.IsNegative() || a.Salvage.GreaterThan(one):
+		return nil, fmt.Errorf("salvage %s is not from 0 to 1", a.Salvage)
+	case a.SpotOverhead.IsNegative() || a.SpotOverhead.GreaterThan(decimal.New(99, -2)):
+		return nil, fmt.Errorf("spot overhead %s is not from 0 to 0.99", a.SpotOverhead)
+	case a.ShortageFactor.LessThan(one) || a.ShortageFactor.GreaterThan(decimal.NewFromInt(1000)):
+		return nil, fmt.Errorf("shortage factor %s is not from 1 to 1000", a.ShortageFactor)
+	}
+	c := &composer{q: q, a: a, all: months(q.At, 2*MaxMonths)}
+	c.span = c.all[:a.Months]
+	var err error
+	if c.discount, err = newDiscount(a.AnnualRate, 2*MaxMonths); err != nil {
+		return nil, err
+	}
+	// From staleAfter before At to the horizon three months begin at most.
+	if c.growth, err = newGrowth(a.MonthlyGrowth, a.Months+2); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// end is the end of the horizon.
+func (c *composer) end() domain.Instant { return c.span[len(c.span)-1].To }
+
+// leave takes a pool out of the plan, and with it what is held for it.
+func (c *composer) leave(k *candidate, why error) {
+	k.left = why.Error()
+	for i := range c.held {
+		if h := &c.held[i]; h.CountsFor == k.name() {
+			h.CountsFor, h.NotCounted = "", "its pool is left out of the plan"
+		}
+	}
 }
 
 // Methods names the versions of everything that a plan is computed by, given that
@@ -121,94 +170,4 @@ func gap(cost, bound domain.Decimal) domain.Decimal {
 		return decimal.Zero
 	}
 	return cost.Sub(bound).DivRound(bound, 12)
-}
-
-// ladder returns what is bought and has not ended, the first to end first.
-func ladder(held []Held, at domain.Instant) []Held {
-	out := []Held{}
-	for _, h := range held {
-		if h.Term.To > at {
-			out = append(out, h)
-		}
-	}
-	slices.SortFunc(out, func(x, y Held) int {
-		return cmp.Or(cmp.Compare(x.Term.To, y.Term.To), cmp.Compare(x.Commitment, y.Commitment))
-	})
-	return out
-}
-
-type composer struct {
-	q        *Question
-	a        *Assumptions
-	discount discount
-	all      []domain.Interval // months from the start of the horizon on
-	span     []domain.Interval // those of the horizon
-}
-
-// pool plans one pool. What cannot be planned is left out with a reason.
-func (c *composer) pool(p *Pool) (*PoolPlan, string, error) {
-	name := p.Region + " " + p.Kind
-	s := stock(p, c.a, c.q.At, c.span[len(c.span)-1].To)
-	if s.onDemand == nil {
-		return nil, "nobody offers it on demand there, so there is no price to plan against", nil
-	}
-	var err error
-	nodes, gpus := int64(1), int64(1)
-	if p.Unit == "gpu" {
-		if nodes, gpus, err = c.perMachine(p, s); err != nil {
-			return nil, "", fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	f, err := repeat(p, c.a, c.span, nodes, gpus)
-	if err != nil {
-		return nil, "", err
-	}
-	out := &PoolPlan{
-		Kind: p.Kind, Unit: p.Unit, SKU: s.onDemand.SKU, GPUsPerUnit: s.gpus, Notes: []string{}, Demand: f.summary,
-		Binding: []Binding{}, LeftOut: s.left, OnDemand: priceOf(s.onDemand), QuotaGPUs: s.quota,
-	}
-	if s.spot != nil && p.SpotShare.IsPositive() {
-		price := priceOf(s.spot)
-		out.Spot = &price
-	}
-	if out.LeftOut == nil {
-		out.LeftOut = []LeftOut{}
-	}
-	problem, err := c.problem(p, s, f, c.a.Salvage)
-	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w", name, err)
-	}
-	sol, err := solve(problem, s)
-	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w", name, err)
-	}
-	if out.Purchases, err = c.purchases(problem, s, sol.Purchases, c.a.Salvage); err != nil {
-		return nil, "", fmt.Errorf("%s: %w", name, err)
-	}
-	out.Solver, out.Certificate = string(sol.Algorithm), sol.Certificate
-	out.Cost, out.LowerBound = money(sol.Cost), money(sol.Bound)
-	out.Gap = gap(out.Cost, out.LowerBound)
-	if err := c.courses(out, problem, s, sol); err != nil {
-		return nil, "", fmt.Errorf("%s: %w", name, err)
-	}
-	out.Sensitivity = []Sensitivity{}
-	for _, salvage := range []domain.Decimal{decimal.Zero, decimal.NewFromInt(1)} {
-		if salvage.Equal(c.a.Salvage) {
-			continue
-		}
-		other, err := c.problem(p, s, f, salvage)
-		if err != nil {
-			return nil, "", fmt.Errorf("%s: %w", name, err)
-		}
-		sol, err := solve(other, s)
-		if err != nil {
-			return nil, "", fmt.Errorf("%s: %w", name, err)
-		}
-		bought, err := c.purchases(other, s, sol.Purchases, salvage)
-		if err != nil {
-			return nil, "", fmt.Errorf("%s: %w", name, err)
-		}
-		out.Sensitivity = append(out.Sensitivity, Sensitivity{Salvage: salvage, Cost: money(sol.Cost), Purchases: bought})
-	}
-	return out, "", nil
 }

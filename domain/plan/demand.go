@@ -1,10 +1,13 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"math/big"
 	"slices"
+	"strings"
 
 	"github.com/shopspring/decimal"
 
@@ -14,90 +17,120 @@ import (
 
 const week = 168 // hours
 
-// future is demand over the horizon.
-type future struct {
-	steps   [][]procurement.Step // per month
-	summary DemandSummary
+// staleAfter is how long before a plan's time the last observation of a series
+// may lie. Imports of demand come weekly or monthly, so eight weeks are one that
+// was missed; what has not been seen for longer is taken to have ended, and
+// nothing is bought for it.
+const staleAfter = 8 * week * domain.Hour
+
+// history is the demand of a pool that is laid over the horizon.
+type history struct {
+	milli    []int64 // thousandths of a unit by the hour, whole weeks
+	from, to domain.Instant
+	missing  int
+	sources  []string
+	notes    []string
 }
 
-// repeat lays the last weeks of history over the months of the horizon, hour of
-// the week on hour of the week, grown month by month, and counts in machines:
-// nodes of them hold gpus units of demand.
+// observe takes the last weeks of a pool's demand before a time. Its error says
+// why there are none.
 //
-// An hour that was not observed is taken from the same hour of the nearest week
-// that has it, an earlier one before a later one.
-func repeat(p *Pool, a *Assumptions, span []domain.Interval, nodes, gpus int64) (*future, error) {
-	f := &future{summary: DemandSummary{Sources: []string{}, Nodes: nodes, GPUs: gpus}}
-	var first, last domain.Instant
-	for i := range p.Series {
-		s := &p.Series[i]
-		f.summary.Sources = append(f.summary.Sources, s.Source)
-		if i == 0 || s.From < first {
+// The weeks end with the newest series. An hour that was not observed is taken
+// from the same hour of the nearest week that has it, an earlier one before a
+// later one, and so is what a series lags behind. Before its first observation
+// a series is nothing: it had not begun.
+func observe(p *Pool, a *Assumptions, at domain.Instant) (*history, error) {
+	series := slices.Clone(p.Series)
+	slices.SortStableFunc(series, func(x, y Series) int {
+		return cmp.Or(cmp.Compare(x.Source, y.Source), cmp.Compare(x.From, y.From), slices.Compare(x.Milli, y.Milli))
+	})
+	h := &history{}
+	var first, newest domain.Instant
+	var stale, young []string
+	series = slices.DeleteFunc(series, func(s Series) bool {
+		end := s.observedTo()
+		newest = max(newest, end)
+		if end == 0 || end < at-staleAfter {
+			stale = append(stale, fmt.Sprintf("%s (%s)", s.Source, cmp.Or(end.String(), "never")))
+			return true
+		}
+		if first == 0 || s.From < first {
 			first = s.From
 		}
-		last = max(last, s.To())
+		h.to = max(h.to, end)
+		h.sources = append(h.sources, s.Source)
+		return false
+	})
+	switch {
+	case newest == 0:
+		return nil, fmt.Errorf("its demand was never observed")
+	case len(series) == 0:
+		return nil, fmt.Errorf("its demand was last observed at %s, more than %d weeks before", newest, staleAfter/(week*domain.Hour))
 	}
-	weeks := min(a.Weeks, int((last-first)/domain.Hour)/week)
+	h.sources = slices.Compact(h.sources)
+	weeks := min(a.Weeks, int((h.to-first)/domain.Hour)/week)
 	if weeks < 1 {
-		return nil, fmt.Errorf("pool %s %s: at least a week of observed demand is needed", p.Region, p.Kind)
+		return nil, fmt.Errorf("at least a week of observed demand is needed, and it begins at %s and ends at %s", first, h.to)
 	}
-	hours := weeks * week
-	f.summary.ObservedFrom, f.summary.ObservedTo = last-domain.Instant(hours)*domain.Hour, last
-	window := make([]int64, hours)
-	for i := range p.Series {
-		f.summary.MissingHours += p.Series[i].addTo(window, f.summary.ObservedFrom)
-	}
-	growth, err := growthFactors(a.MonthlyGrowth, last, span)
-	if err != nil {
-		return nil, err
-	}
-	counts, units := map[int64]int{}, map[int]int{}
-	for m, month := range span {
-		clear(counts)
-		for h := month.From; h < month.To; h += domain.Hour {
-			at := int64((h-f.summary.ObservedFrom)/domain.Hour) % int64(hours)
-			if at < 0 {
-				at += int64(hours)
-			}
-			counts[window[at]]++
+	h.milli = make([]int64, weeks*week)
+	h.from = h.to - domain.Instant(len(h.milli))*domain.Hour
+	for i := range series {
+		h.missing += series[i].addTo(h.milli, h.from)
+		if series[i].From > h.from {
+			young = append(young, fmt.Sprintf("%s (%s)", series[i].Source, series[i].From))
 		}
-		clear(units)
-		for milli, n := range counts {
-			u, err := machines(milli, growth[m], nodes, gpus)
-			if err != nil {
-				return nil, fmt.Errorf("pool %s %s: %w", p.Region, p.Kind, err)
-			}
-			units[u] += n
-		}
-		steps := make([]procurement.Step, 0, len(units))
-		for _, u := range slices.Sorted(maps.Keys(units)) {
-			n := units[u]
-			steps = append(steps, procurement.Step{Units: u, Hours: n})
-			f.summary.UnitHours += int64(u) * int64(n)
-			f.summary.Hours += n
-			f.summary.Peak = max(f.summary.Peak, u)
-		}
-		f.steps = append(f.steps, steps)
 	}
-	return f, nil
+	if len(stale) > 0 {
+		h.notes = append(h.notes, fmt.Sprintf("left out because last observed more than %d weeks before: %s", staleAfter/(week*domain.Hour), listed(stale)))
+	}
+	if len(young) > 0 {
+		h.notes = append(h.notes, "first observed within the weeks that are repeated, so in a part of them only: "+listed(young))
+	}
+	if weeks < a.Weeks {
+		h.notes = append(h.notes, fmt.Sprintf("only %d whole weeks were observed and are repeated", weeks))
+	}
+	return h, nil
 }
 
-// addTo adds the part of a series that lies in a window, and returns how many
-// hours within the series' own span it had to take from another week. Outside
-// of its span a series is nothing: it had not begun, or had ended.
+// listed names the first few.
+func listed(names []string) string {
+	const few = 6
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+}
+
+// observedTo is the end of the last hour that was observed, 0 when none was.
+func (s *Series) observedTo() domain.Instant {
+	for i, milli := range slices.Backward(s.Milli) {
+		if milli >= 0 {
+			return s.From + domain.Instant(i+1)*domain.Hour
+		}
+	}
+	return 0
+}
+
+// addTo adds a series to the hours of a window, and returns how many it had to
+// take from another week.
 func (s *Series) addTo(window []int64, from domain.Instant) (missing int) {
 	shift := int((from - s.From) / domain.Hour)
 	for i := range window {
 		at := i + shift
-		if at < 0 || at >= len(s.Milli) {
+		if at < 0 {
 			continue
 		}
-		v := s.Milli[at]
+		v := int64(-1)
+		if at < len(s.Milli) {
+			v = s.Milli[at]
+		}
 		if v < 0 {
 			missing++
 			v = s.nearest(at)
 		}
-		window[i] += v
+		if window[i] += v; window[i] < 0 { // beyond what 64 bits count
+			window[i] = math.MaxInt64
+		}
 	}
 	return missing
 }
@@ -105,43 +138,96 @@ func (s *Series) addTo(window []int64, from domain.Instant) (missing int) {
 // nearest returns the value of the same hour in the nearest week that has one,
 // 0 when none has.
 func (s *Series) nearest(at int) int64 {
-	for d := week; d < len(s.Milli); d += week {
-		if at-d >= 0 && s.Milli[at-d] >= 0 {
+	observed := func(at int) bool { return at >= 0 && at < len(s.Milli) && s.Milli[at] >= 0 }
+	for d := week; at-d >= 0 || at+d < len(s.Milli); d += week {
+		if observed(at - d) {
 			return s.Milli[at-d]
 		}
-		if at+d < len(s.Milli) && s.Milli[at+d] >= 0 {
+		if observed(at + d) {
 			return s.Milli[at+d]
 		}
 	}
 	return 0
 }
 
+// future is demand over the horizon, in machines.
+type future struct {
+	steps   [][]procurement.Step // per month
+	summary DemandSummary
+}
+
+// repeat lays history over the months of the horizon, hour of the week on hour
+// of the week, grown month by month, and counts in machines.
+func (h *history) repeat(span []domain.Interval, growth growth, f fit) (*future, error) {
+	out := &future{summary: DemandSummary{
+		ObservedFrom: h.from, ObservedTo: h.to, MissingHours: h.missing, Sources: h.sources,
+		Nodes: f.nodes, GPUs: f.gpus, Packing: f.basis,
+	}}
+	counts, units := map[int64]int{}, map[int]int{}
+	for _, month := range span {
+		clear(counts)
+		for t := month.From; t < month.To; t += domain.Hour {
+			at := int64((t-h.from)/domain.Hour) % int64(len(h.milli))
+			if at < 0 {
+				at += int64(len(h.milli))
+			}
+			counts[h.milli[at]]++
+		}
+		clear(units)
+		factor := growth.between(h.to, month.From)
+		for _, milli := range slices.Sorted(maps.Keys(counts)) {
+			u, err := machines(milli, factor, f.nodes, f.gpus)
+			if err != nil {
+				return nil, err
+			}
+			units[u] += counts[milli]
+		}
+		steps := make([]procurement.Step, 0, len(units))
+		for _, u := range slices.Sorted(maps.Keys(units)) {
+			n := units[u]
+			steps = append(steps, procurement.Step{Units: u, Hours: n})
+			out.summary.UnitHours += int64(u) * int64(n)
+			out.summary.Hours += n
+			out.summary.Peak = max(out.summary.Peak, u)
+		}
+		out.steps = append(out.steps, steps)
+	}
+	return out, nil
+}
+
 // grown is the scale of growth factors.
 const grown = 1_000_000_000
 
-// growthFactors returns by what demand is multiplied in each month, in
-// billionths: one step for every month begun since the end of what was observed.
-func growthFactors(rate domain.Decimal, observed domain.Instant, span []domain.Interval) ([]int64, error) {
+// growth is by what demand is multiplied after so many months, in billionths.
+type growth []int64
+
+// newGrowth prepares factors for a number of months at a monthly rate.
+func newGrowth(rate domain.Decimal, n int) (growth, error) {
 	one := decimal.NewFromInt(1)
 	if rate.LessThan(decimal.New(-5, -1)) || rate.GreaterThan(one) {
 		return nil, fmt.Errorf("monthly growth %s is not from -0.5 to 1", rate)
 	}
-	out := make([]int64, len(span))
-	step := one.Add(rate)
-	factor := one
-	at := months(observed, 1)[0].From
-	for i, m := range span {
-		for at <= m.From {
-			factor = factor.Mul(step).Round(digits)
-			at = months(at+1, 1)[0].From
-		}
+	out := make(growth, n+1)
+	step, factor := one.Add(rate), one
+	for i := range out {
 		v := factor.Mul(decimal.NewFromInt(grown)).Round(0)
 		if v.GreaterThan(decimal.New(1, 15)) {
-			return nil, fmt.Errorf("monthly growth %s over %d months is beyond a millionfold", rate, len(span))
+			return nil, fmt.Errorf("monthly growth %s comes to more than a millionfold within the horizon", rate)
 		}
 		out[i] = v.IntPart()
+		factor = factor.Mul(step).Round(digits)
 	}
 	return out, nil
+}
+
+// between returns the factor of a month: one step for every month that begins
+// from the end of what was observed to the month's own beginning, both included.
+func (g growth) between(observed, month domain.Instant) int64 {
+	n := 0
+	for at := months(observed, 1)[0].From; at <= month; at = months(at+1, 1)[0].From {
+		n++
+	}
+	return g[min(n, len(g)-1)]
 }
 
 // maxUnits bounds the machines of a pool.
@@ -154,7 +240,9 @@ func machines(milli, factor, nodes, gpus int64) (int, error) {
 	per := new(big.Int).Mul(big.NewInt(gpus), big.NewInt(1000*grown))
 	d.Add(d, per).Sub(d, big.NewInt(1)).Quo(d, per)
 	if !d.IsInt64() || d.Int64() > maxUnits {
-		return 0, fmt.Errorf("demand of %s machines, at most %d are planned for", d, maxUnits)
+		return 0, fmt.Errorf("its demand is %s machines, at most %d are planned for", d, maxUnits)
 	}
 	return int(d.Int64()), nil
 }
+
+func clamped(v uint64) int64 { return int64(min(v, math.MaxInt64)) }

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
+
+	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
 )
@@ -13,16 +16,27 @@ type shelf struct {
 	gpus     int // of a machine
 	onDemand *domain.OfferQuoted
 	spot     *domain.OfferQuoted
-	terms    []*domain.OfferQuoted // reserved and capacity blocks, by provider, offer and zone
-	quota    *uint64               // GPUs, of the on-demand provider
+	terms    []term // by provider, offer and zone
+	quota    *Quota // of the on-demand provider
+	others   int    // suppliers on demand that are not used
 	left     []LeftOut
 }
+
+// term is an offer of a reservation or capacity block, and the months of the
+// horizon in which it can begin; at least one.
+type term struct {
+	*domain.OfferQuoted
+	starts []int
+}
+
+// least is the fewest units of an order.
+func (t *term) least() int { return int(max(1, t.MinUnits)) }
 
 // stock sorts the offers of a pool. Machines of several sizes are not mixed: a
 // pool counted in GPUs takes the size of the fleet's machines there, else the
 // largest that is sold on demand. Of several on-demand or spot offers the
-// cheapest is taken.
-func stock(p *Pool, a *Assumptions, at, end domain.Instant) *shelf {
+// cheapest is taken. Its error says why there is no price to plan against.
+func (c *composer) stock(p *Pool) (*shelf, error) {
 	s := &shelf{}
 	offers := make([]*domain.OfferQuoted, 0, len(p.Offers))
 	for i := range p.Offers {
@@ -32,44 +46,138 @@ func stock(p *Pool, a *Assumptions, at, end domain.Instant) *shelf {
 		return cmp.Or(cmp.Compare(x.Market.Provider, y.Market.Provider), cmp.Compare(x.Offer, y.Offer), cmp.Compare(x.Zone, y.Zone))
 	})
 	s.gpus = p.NodeGPUs
-	if p.Unit == "gpu" && s.gpus == 0 {
+	if p.inGPUs() && s.gpus == 0 {
 		for _, o := range offers {
-			if o.Kind == domain.OfferOnDemand && o.Currency == a.Currency {
+			if o.Kind == domain.OfferOnDemand && o.Currency == c.a.Currency {
 				s.gpus = max(s.gpus, int(o.GPUCount))
 			}
 		}
 	}
+	suppliers := map[string]bool{}
 	for _, o := range offers {
 		switch {
-		case o.Currency != a.Currency:
-			s.leave("priced in "+o.Currency, o)
-		case p.Unit == "gpu" && (s.gpus == 0 || int(o.GPUCount) != s.gpus):
+		case o.Currency != c.a.Currency:
+			s.leave(c.foreign(o.Currency), o)
+		case p.inGPUs() && (s.gpus == 0 || int(o.GPUCount) != s.gpus):
 			s.leave(fmt.Sprintf("machines of %d GPUs, the pool is planned in machines of %d", o.GPUCount, s.gpus), o)
-		case o.ValidTo != 0 && o.ValidTo <= at, o.ValidFrom >= end:
+		case o.ValidTo != 0 && o.ValidTo <= c.q.At, o.ValidFrom >= c.end():
 			s.leave("not valid within the horizon", o)
 		case o.Kind == domain.OfferOnDemand:
+			suppliers[o.Market.Provider] = true
 			s.onDemand = s.cheaper(s.onDemand, o)
 		case o.Kind == domain.OfferSpot:
 			s.spot = s.cheaper(s.spot, o)
-		case (o.Kind == domain.OfferReserved || o.Kind == domain.OfferCapacityBlock) && o.TermMonths > 0:
-			s.terms = append(s.terms, o)
 		case o.Kind == domain.OfferReserved || o.Kind == domain.OfferCapacityBlock:
-			s.leave("a term of less than a month", o)
+			c.consider(s, o)
 		default:
 			s.leave(string(o.Kind)+" spans pools and is not planned yet", o)
 		}
 	}
-	if s.onDemand != nil {
-		if p.Unit == "vm" {
-			s.gpus = int(s.onDemand.GPUCount)
-		}
-		for i := range p.Quotas {
-			if q := &p.Quotas[i]; q.Provider == s.onDemand.Market.Provider {
-				s.quota = &q.GPUs
-			}
+	if s.onDemand == nil {
+		return nil, c.unpriced(p, s, offers)
+	}
+	s.others = len(suppliers) - 1
+	if !p.inGPUs() {
+		s.gpus = int(s.onDemand.GPUCount)
+	}
+	for i := range p.Quotas {
+		// A quota counts GPUs, and bounds no machine that has none.
+		if q := &p.Quotas[i]; q.Provider == s.onDemand.Market.Provider && s.gpus > 0 && (s.quota == nil || q.GPUs < s.quota.GPUs) {
+			s.quota = q
 		}
 	}
-	return s
+	s.terms = slices.DeleteFunc(s.terms, func(t term) bool {
+		if !s.uses(t.Market.Provider, t.GuaranteesCapacity) {
+			s.leave("price only, and of another provider than the on-demand price whose quota bounds it", t.OfferQuoted)
+			return true
+		}
+		return false
+	})
+	if s.spot != nil {
+		// Spot that is no cheaper than not to serve would serve nobody.
+		one := decimal.NewFromInt(1)
+		if !s.spot.Hourly.LessThan(s.onDemand.Hourly.Mul(c.a.ShortageFactor).Mul(one.Sub(c.a.SpotOverhead))) {
+			s.leave("no cheaper, with interruptions, than to leave demand unserved", s.spot)
+			s.spot = nil
+		}
+	}
+	return s, nil
+}
+
+// uses reports whether a commitment of a provider can serve the pool. One to a
+// price alone serves as on-demand use does, so where a quota bounds that, only
+// one of the same provider is within it.
+func (s *shelf) uses(provider string, guaranteed bool) bool {
+	return guaranteed || s.quota == nil || provider == s.onDemand.Market.Provider
+}
+
+// consider puts a reservation on the shelf, or says why not.
+func (c *composer) consider(s *shelf, o *domain.OfferQuoted) {
+	switch {
+	case o.TermMonths == 0:
+		s.leave("a term of less than a month", o)
+		return
+	case o.TermMonths > MaxMonths:
+		s.leave(fmt.Sprintf("a term of more than %d months", MaxMonths), o)
+		return
+	case o.MaxUnits > 0 && o.MinUnits > o.MaxUnits:
+		s.leave("the least that it sells is more than the most", o)
+		return
+	case o.MinUnits > maxUnits:
+		s.leave(fmt.Sprintf("the least that it sells is more than %d machines", maxUnits), o)
+		return
+	}
+	t := term{OfferQuoted: o}
+	for m := range c.span {
+		from := c.span[m].From
+		if from >= c.ready(o) && from >= o.ValidFrom && (o.ValidTo == 0 || from < o.ValidTo) {
+			t.starts = append(t.starts, m)
+		}
+	}
+	if len(t.starts) == 0 {
+		s.leave("cannot be there within the horizon", o)
+		return
+	}
+	s.terms = append(s.terms, t)
+}
+
+// ready is when an offer that is ordered at once is there.
+func (c *composer) ready(o *domain.OfferQuoted) domain.Instant {
+	const longest = 240 * 31 * 24 // beyond every horizon, and far within an instant
+	return c.q.At + domain.Instant(min(o.LeadTimeHours, longest))*domain.Hour
+}
+
+func (c *composer) foreign(currency string) string {
+	return fmt.Sprintf("priced in %s, the plan is in %s", currency, c.a.Currency)
+}
+
+// unpriced says why a pool has no on-demand price.
+func (c *composer) unpriced(p *Pool, s *shelf, offers []*domain.OfferQuoted) error {
+	if p.Region == "" {
+		return fmt.Errorf("its region is not known, so there is no price to plan against")
+	}
+	var currencies, sizes []string
+	here := slices.ContainsFunc(offers, func(o *domain.OfferQuoted) bool { return o.Currency == c.a.Currency })
+	for _, o := range offers {
+		switch {
+		case here && o.Kind != domain.OfferOnDemand:
+		case o.Currency != c.a.Currency:
+			currencies = append(currencies, o.Currency)
+		case p.inGPUs() && int(o.GPUCount) != s.gpus:
+			sizes = append(sizes, fmt.Sprint(o.GPUCount))
+		}
+	}
+	joined := func(names []string) string {
+		slices.Sort(names)
+		return strings.Join(slices.Compact(names), " and ")
+	}
+	switch {
+	case len(sizes) > 0:
+		return fmt.Errorf("offered on demand in machines of %s GPUs, the fleet there has machines of %d", joined(sizes), s.gpus)
+	case len(currencies) > 0:
+		return fmt.Errorf("%s", c.foreign(joined(currencies)))
+	}
+	return fmt.Errorf("nobody offers it on demand there, so there is no price to plan against")
 }
 
 // cheaper keeps the cheaper of two offers of a kind, the first of equals.

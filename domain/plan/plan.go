@@ -16,19 +16,19 @@
 //   - A pool's plan passed a checker that shares no code with the solver; one
 //     that does not is an error, not a plan.
 //   - Lower bound ≤ cost. Whatever is bought costs at least the lower bound.
+//   - A pool that cannot be planned is named with the reason, and the others are
+//     planned without it.
+//   - What is held, bought or owned, serves one pool at most.
 package plan
 
 import (
-	"cmp"
-	"slices"
-
 	"quartermaster/domain"
 	"quartermaster/domain/packing"
 	"quartermaster/domain/procurement"
 )
 
 // Method is the version of this package's method. A plan names it.
-const Method = "plan/1"
+const Method = "plan/2"
 
 // Assumptions are what a plan takes as given without having observed it.
 type Assumptions struct {
@@ -61,7 +61,12 @@ type Question struct {
 	Folds       string // method version of the rows
 	Assumptions Assumptions
 	Pools       []Pool
-	Held        []Held
+	// Held is what is bought already, each term of a commitment by itself, and the
+	// machines that are owned (Kind owned, a term without end).
+	Held []Held
+	// Expiry is what runs out of commitments, each with the units that no later
+	// term goes on with. A plan passes it on.
+	Expiry []Held
 	// Packings are the fleets of regions and what should run on them.
 	Packings []Packing
 }
@@ -95,6 +100,9 @@ type Pool struct {
 	Note string
 }
 
+// inGPUs reports whether demand is counted in GPUs, and not in machines.
+func (p *Pool) inGPUs() bool { return p.Unit == "gpu" }
+
 // Series is hourly demand, running and pending.
 type Series struct {
 	Source string
@@ -110,9 +118,12 @@ func (s *Series) To() domain.Instant { return s.From + domain.Instant(len(s.Mill
 type Quota struct {
 	Provider string
 	GPUs     uint64
+	// Shared: a quota for all models together is in it, which other pools use too.
+	Shared bool
 }
 
-// Held is a commitment that is bought already.
+// Held is a term of a commitment that is bought already, or machines that are
+// owned. A Term.To of 0 is no end.
 type Held struct {
 	Commitment string           `json:"commitment"`
 	Provider   string           `json:"provider"`
@@ -159,8 +170,8 @@ type LeftPool struct {
 }
 
 // Amounts compares courses. What is still owed on held commitments within the
-// horizon is in Cost and in Current, because they serve demand in both; OnDemand
-// is a yardstick without them.
+// horizon is in Cost, in Current and in LowerBound, because they serve demand in
+// each; OnDemand is a yardstick without them.
 type Amounts struct {
 	// Cost is the plan's: what is held, new purchases, spot, on-demand, and the
 	// penalty for what stays unserved. Held and Penalty are those parts of it; the
@@ -174,6 +185,7 @@ type Amounts struct {
 	// OnDemand is every hour at the on-demand price, as if no quota refused any.
 	OnDemand domain.Decimal `json:"on_demand_cost"`
 	// LowerBound is proven: no purchases of the offers considered make Cost less.
+	// A pool's certificate proves it but for Held.
 	LowerBound domain.Decimal `json:"lower_bound"`
 	// Gap is (Cost − LowerBound) ÷ LowerBound to twelve digits, 0 when both are 0.
 	Gap domain.Decimal `json:"gap"`
@@ -249,7 +261,7 @@ type Price struct {
 type DemandSummary struct {
 	ObservedFrom domain.Instant `json:"observed_from"`
 	ObservedTo   domain.Instant `json:"observed_to"`
-	MissingHours int            `json:"missing_hours"` // of those observed; taken from another week
+	MissingHours int            `json:"missing_hours"` // of those observed, over all sources; taken from another week
 	Sources      []string       `json:"sources"`
 	Hours        int            `json:"hours"` // of the horizon
 	UnitHours    int64          `json:"unit_hours"`
@@ -274,7 +286,7 @@ type Served struct {
 
 // Binding is a bound that the plan runs into.
 type Binding struct {
-	Constraint string           `json:"constraint"` // on_demand_quota, spot_share, max_units, lead_time, shortage
+	Constraint string           `json:"constraint"` // on_demand_quota, spot_share, max_units, min_units, lead_time, shortage
 	Detail     string           `json:"detail"`
 	Months     []domain.Instant `json:"months,omitempty"`
 }
@@ -286,62 +298,9 @@ type LeftOut struct {
 	First  string `json:"first"`
 }
 
-// Sensitivity is the purchases under another salvage.
+// Sensitivity is the purchases under another salvage, and what they make of Cost.
 type Sensitivity struct {
 	Salvage   domain.Decimal `json:"salvage"`
 	Cost      domain.Decimal `json:"cost"`
 	Purchases []Purchase     `json:"purchases"`
-}
-
-// PackingReport says whether what is declared in a region fits its fleet.
-type PackingReport struct {
-	Order          string             `json:"order"`
-	NodesUsed      int                `json:"nodes_used"`
-	NodesNeeded    int                `json:"nodes_lower_bound"`
-	GPUMilliNeeded int64              `json:"gpu_milli_needed"`
-	GPUMilliPlaced int64              `json:"gpu_milli_placed"`
-	GPUMilliTotal  int64              `json:"gpu_milli_total"`
-	Stranded       []packing.Stranded `json:"stranded"`
-	Unplaced       Unplaced           `json:"unplaced"`
-}
-
-// Unplaced adds up what found no place.
-type Unplaced struct {
-	Workloads int `json:"workloads"`
-	Replicas  int `json:"replicas"`
-	// RuledOut adds up, over those workloads, the machines that each constraint
-	// was the first to rule out.
-	RuledOut []packing.RuledOut `json:"ruled_out"`
-	// First are the first few of them.
-	First []packing.Unplaced `json:"first"`
-}
-
-// listedUnplaced is how many workloads a plan names; "quartermaster fleet
-// packing" has all of them.
-const listedUnplaced = 10
-
-func newPackingReport(r *packing.Result) *PackingReport {
-	out := &PackingReport{
-		Order: r.Order, NodesUsed: r.NodesUsed, NodesNeeded: r.LowerBound, GPUMilliNeeded: r.GPUMilliNeeded,
-		GPUMilliPlaced: r.GPUMilliPlaced, GPUMilliTotal: r.GPUMilliTotal, Stranded: r.Stranded,
-		Unplaced: Unplaced{Workloads: len(r.Unplaced), RuledOut: []packing.RuledOut{}, First: []packing.Unplaced{}},
-	}
-	for i, u := range r.Unplaced {
-		out.Unplaced.Replicas += u.Replicas
-		if i < listedUnplaced {
-			out.Unplaced.First = append(out.Unplaced.First, u)
-		}
-		for _, ruled := range u.RuledOut {
-			at := slices.IndexFunc(out.Unplaced.RuledOut, func(x packing.RuledOut) bool { return x.Constraint == ruled.Constraint })
-			if at < 0 {
-				out.Unplaced.RuledOut = append(out.Unplaced.RuledOut, ruled)
-			} else {
-				out.Unplaced.RuledOut[at].Machines += ruled.Machines
-			}
-		}
-	}
-	slices.SortFunc(out.Unplaced.RuledOut, func(a, b packing.RuledOut) int {
-		return cmp.Or(cmp.Compare(b.Machines, a.Machines), cmp.Compare(a.Constraint, b.Constraint))
-	})
-	return out
 }

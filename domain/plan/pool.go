@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"math/big"
 	"slices"
@@ -9,24 +10,111 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/procurement"
-	"quartermaster/domain/procurement/check"
 )
 
+// candidate is a pool on its way into a plan.
+type candidate struct {
+	*Pool
+	shelf                 *shelf
+	future                *future
+	held                  []holding
+	guaranteed, priceOnly []int // machines held, by month
+	owed                  domain.Decimal
+	notes                 []string
+	left                  string // why it is not in the plan, "" while it is
+}
+
+// prepare gathers what is for sale to a pool and what it needs.
+func (c *composer) prepare(p *Pool) *candidate {
+	k := &candidate{Pool: p, notes: []string{}}
+	refuse := func(err error) *candidate {
+		k.left = err.Error()
+		return k
+	}
+	var err error
+	if k.shelf, err = c.stock(p); err != nil {
+		return refuse(err)
+	}
+	h, err := observe(p, c.a, c.q.At)
+	if err != nil {
+		return refuse(err)
+	}
+	f, err := perMachine(p, k.shelf)
+	if err != nil {
+		return refuse(err)
+	}
+	if k.future, err = h.repeat(c.span, c.growth, f); err != nil {
+		return refuse(err)
+	}
+	if p.Note != "" {
+		k.notes = append(k.notes, p.Note)
+	}
+	k.notes = append(k.notes, h.notes...)
+	return k
+}
+
+// note says what must be known to read the plan of a pool.
+func (c *composer) note(k *candidate) {
+	s := k.shelf
+	note := func(text string, args ...any) { k.notes = append(k.notes, fmt.Sprintf(text, args...)) }
+	switch {
+	case len(s.terms) == 0 && len(s.left) == 0:
+		note("no commitment is offered for it there")
+	case len(s.terms) == 0:
+		note("no commitment that could be considered is offered for it there")
+	}
+	if s.others > 0 {
+		note("%d other on-demand suppliers are not used, so the bound is for %s alone", s.others, s.onDemand.Market.Provider)
+	}
+	if s.quota == nil {
+		note("no on-demand quota is known, so nothing is taken as refused")
+	} else if s.quota.Shared {
+		var with []string
+		for _, other := range c.pools {
+			if q := other.quota(); other != k && other.Region == k.Region && q != nil && q.Shared && q.Provider == s.quota.Provider {
+				with = append(with, other.Kind)
+			}
+		}
+		if len(with) > 0 {
+			note("the on-demand quota of %s is for all models together, shared with %s; each pool is planned as if it had all of it", s.quota.Provider, listed(with))
+		}
+	}
+	bound := 0
+	for i := range k.Mix {
+		if w := &k.Mix[i]; len(w.Countries)+len(w.Certifications)+len(w.Clusters)+len(w.ApartCluster) > 0 {
+			bound++
+		}
+	}
+	if bound > 0 {
+		note("the plan moves no demand between regions, and takes the %d workloads that residency, certifications or placement bind to be allowed here", bound)
+	}
+}
+
+func (k *candidate) quota() *Quota {
+	if k.left != "" {
+		return nil
+	}
+	return k.shelf.quota
+}
+
 // problem states a pool for procurement.
-func (c *composer) problem(p *Pool, s *shelf, f *future, salvage domain.Decimal) (*procurement.Pool, error) {
-	n := len(c.span)
-	out := &procurement.Pool{ID: p.Region + "|" + p.Kind}
+func (c *composer) problem(k *candidate, salvage domain.Decimal) (*procurement.Pool, error) {
+	s := k.shelf
+	out := &procurement.Pool{ID: k.Region + "|" + k.Kind}
 	one := decimal.NewFromInt(1)
 	spotPermille := 0
 	if s.spot != nil {
-		spotPermille = int(p.SpotShare.Shift(3).IntPart())
+		spotPermille = int(k.SpotShare.Shift(3).IntPart())
 	}
 	quota := procurement.Unlimited
 	if s.quota != nil {
-		quota = int(min(*s.quota/uint64(max(1, s.gpus)), maxUnits))
+		quota = int(min(s.quota.GPUs/uint64(s.gpus), maxUnits))
 	}
 	for m, span := range c.span {
-		e := procurement.Epoch{Span: span, Demand: f.steps[m], Spot: -1, SpotPermille: spotPermille, Quota: quota}
+		e := procurement.Epoch{
+			Span: span, Demand: k.future.steps[m], Spot: -1, SpotPermille: spotPermille, Quota: quota,
+			HeldGuaranteed: k.guaranteed[m], HeldPriceOnly: k.priceOnly[m],
+		}
 		var err error
 		if e.OnDemand, err = nano(s.onDemand.Hourly.Mul(c.discount.middle(m))); err != nil {
 			return nil, err
@@ -39,36 +127,18 @@ func (c *composer) problem(p *Pool, s *shelf, f *future, salvage domain.Decimal)
 			if e.Spot, err = nano(price.Mul(c.discount.middle(m))); err != nil {
 				return nil, err
 			}
-			// Spot that is dearer than not to serve serves nobody.
-			e.Shortage = max(e.Shortage, e.Spot)
-		}
-		// A commitment counts in the months that it covers to the end.
-		for i := range c.q.Held {
-			h := &c.q.Held[i]
-			if h.Region != p.Region || h.GPUs != s.gpus || !s.sells(p, h) || h.Term.From > span.From || h.Term.To < span.To {
-				continue
-			}
-			if h.Guaranteed {
-				e.HeldGuaranteed += h.Units
-			} else {
-				e.HeldPriceOnly += h.Units
-			}
 		}
 		out.Epochs = append(out.Epochs, e)
 	}
-	for _, o := range s.terms {
+	for i := range s.terms {
+		o := &s.terms[i]
 		offer := procurement.Offer{ID: o.Market.Provider + "|" + o.Offer, Guaranteed: o.GuaranteesCapacity, Term: int(o.TermMonths)}
 		bound := procurement.Unlimited
 		if o.MaxUnits > 0 {
-			bound = int(o.MaxUnits)
+			bound = int(min(o.MaxUnits, procurement.MaxUnits))
 		}
-		ready := c.q.At + domain.Instant(o.LeadTimeHours)*domain.Hour
-		for m := 0; m < n && m+offer.Term <= len(c.all); m++ {
-			if c.span[m].From < ready || c.span[m].From < o.ValidFrom || o.ValidTo != 0 && c.span[m].From >= o.ValidTo {
-				continue
-			}
-			within, _ := purchaseCost(o, m, n, c.all, c.discount, salvage)
-			cost, err := nano(within)
+		for _, m := range o.starts {
+			cost, err := nano(purchaseCost(o.OfferQuoted, m, len(c.span), c.all, c.discount, salvage))
 			if err != nil {
 				return nil, err
 			}
@@ -79,69 +149,79 @@ func (c *composer) problem(p *Pool, s *shelf, f *future, salvage domain.Decimal)
 	return out, nil
 }
 
-// sells reports whether a commitment is for machines of the pool.
-func (s *shelf) sells(p *Pool, h *Held) bool {
-	if p.Unit == "vm" {
-		return h.SKU == p.Kind
+// plan plans a pool. Its error wraps check.ErrRejected when the solver is at
+// fault, and otherwise says what about the pool cannot be planned.
+func (c *composer) plan(k *candidate) (*PoolPlan, error) {
+	s := k.shelf
+	out := &PoolPlan{
+		Kind: k.Kind, Unit: k.Unit, SKU: s.onDemand.SKU, GPUsPerUnit: s.gpus, Notes: k.notes, Demand: k.future.summary,
+		Binding: []Binding{}, LeftOut: s.left, OnDemand: priceOf(s.onDemand), Sensitivity: []Sensitivity{},
 	}
-	return h.GPUModel == p.Kind
-}
-
-// solve finds the purchases and has them checked. A start of which fewer units
-// would be bought than its offer's least order is taken away and the rest
-// solved anew, so that the bound stays that of all offers.
-func solve(p *procurement.Pool, s *shelf) (*procurement.Solution, error) {
-	sol, err := procurement.Solve(p)
-	if err != nil {
-		return nil, err
+	if out.LeftOut == nil {
+		out.LeftOut = []LeftOut{}
 	}
-	if _, err := check.Check(p, sol); err != nil {
-		return nil, err
+	if s.quota != nil {
+		out.QuotaGPUs = &s.quota.GPUs
 	}
-	bound, certificate := sol.Bound, sol.Certificate
-	for {
-		tooFew := slices.IndexFunc(sol.Purchases, func(b procurement.Purchase) bool {
-			return b.Units < int(s.terms[b.Offer].MinUnits)
-		})
-		if tooFew < 0 {
-			break
+	if s.spot != nil && k.SpotShare.IsPositive() {
+		price := priceOf(s.spot)
+		out.Spot = &price
+	}
+	least := make([]int, len(s.terms))
+	for i := range s.terms {
+		least[i] = s.terms[i].least()
+	}
+	// What is bought at one salvage can be bought at a higher one, for less: each
+	// answer is one that the next has to beat.
+	salvages := []domain.Decimal{decimal.Zero, c.a.Salvage, decimal.NewFromInt(1)}
+	var known []procurement.Purchase
+	for i, salvage := range salvages {
+		if i != 1 && salvage.Equal(c.a.Salvage) {
+			continue
 		}
-		b := sol.Purchases[tooFew]
-		fewer := *p
-		fewer.Offers = slices.Clone(p.Offers)
-		o := &fewer.Offers[b.Offer]
-		o.Starts = slices.DeleteFunc(slices.Clone(o.Starts), func(at procurement.Start) bool { return at.Epoch == b.Epoch })
-		p = &fewer
-		if sol, err = procurement.Solve(p); err != nil {
+		problem, err := c.problem(k, salvage)
+		if err != nil {
 			return nil, err
 		}
-		if _, err := check.Check(p, sol); err != nil {
+		answer, err := solve(problem, least, known)
+		if err != nil {
+			return nil, err
+		}
+		known = answer.Purchases
+		bought := c.purchases(problem, s, known)
+		if i != 1 {
+			out.Sensitivity = append(out.Sensitivity, Sensitivity{Salvage: salvage, Cost: money(answer.Cost).Add(k.owed), Purchases: bought})
+			continue
+		}
+		out.Purchases, out.Solver, out.Certificate = bought, string(answer.Algorithm), answer.Certificate
+		out.Held = k.owed
+		out.Cost, out.LowerBound = money(answer.Cost).Add(k.owed), money(answer.Bound).Add(k.owed)
+		out.Gap = gap(out.Cost, out.LowerBound)
+		if err := c.courses(out, problem, k, answer); err != nil {
 			return nil, err
 		}
 	}
-	sol.Bound, sol.Certificate = bound, certificate
-	return sol, nil
+	return out, nil
 }
 
 // money turns nano-units into the currency.
 func money(n *big.Int) domain.Decimal { return decimal.NewFromBigInt(n, -9) }
 
-func (c *composer) purchases(p *procurement.Pool, s *shelf, bought []procurement.Purchase, salvage domain.Decimal) ([]Purchase, error) {
+// purchases shows what is bought. A solution that was checked buys at starts of
+// the problem alone.
+func (c *composer) purchases(p *procurement.Pool, s *shelf, bought []procurement.Purchase) []Purchase {
 	out := []Purchase{}
 	for _, b := range bought {
 		o := s.terms[b.Offer]
 		units := decimal.NewFromInt(int64(b.Units))
 		from := c.all[b.Epoch].From
-		i := slices.IndexFunc(p.Offers[b.Offer].Starts, func(at procurement.Start) bool { return at.Epoch == b.Epoch })
-		if i < 0 {
-			return nil, fmt.Errorf("%s was bought from month %d on, when it is not sold", p.Offers[b.Offer].ID, b.Epoch)
-		}
-		cost := big.NewInt(int64(p.Offers[b.Offer].Starts[i].Cost))
+		starts := p.Offers[b.Offer].Starts
+		i := slices.IndexFunc(starts, func(at procurement.Start) bool { return at.Epoch == b.Epoch })
 		x := Purchase{
 			Provider: o.Market.Provider, Offer: o.Offer, Kind: o.Kind, SKU: o.SKU, GPUModel: o.GPUModel,
 			Units: b.Units, GPUs: b.Units * s.gpus,
 			Term:    domain.Interval{From: from, To: c.all[b.Epoch+int(o.TermMonths)-1].To},
-			Upfront: o.Upfront.Mul(units), Hourly: o.Hourly.Mul(units), Cost: money(cost.Mul(cost, big.NewInt(int64(b.Units)))),
+			Upfront: o.Upfront.Mul(units), Hourly: o.Hourly.Mul(units), Cost: decimal.New(int64(starts[i].Cost), -9).Mul(units),
 			Guaranteed: o.GuaranteesCapacity, Generated: o.Generated, Citation: o.Citation,
 		}
 		if o.LeadTimeHours > 0 {
@@ -150,5 +230,9 @@ func (c *composer) purchases(p *procurement.Pool, s *shelf, bought []procurement
 		out = append(out, x)
 	}
 	slices.SortFunc(out, comparePurchases)
-	return out, nil
+	return out
+}
+
+func comparePurchases(x, y Purchase) int {
+	return cmp.Or(cmp.Compare(x.Term.From, y.Term.From), cmp.Compare(x.Provider, y.Provider), cmp.Compare(x.Offer, y.Offer), cmp.Compare(x.Term.To, y.Term.To))
 }

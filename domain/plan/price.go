@@ -76,24 +76,23 @@ func hoursOf(i domain.Interval) int64 { return int64((i.To - i.From) / domain.Ho
 // purchaseCost is what one unit of an offer costs that begins in month s of the
 // horizon of n months: what is paid within it, and of what its months beyond
 // are worth, all but the salvage. all are the months that any term can reach.
-func purchaseCost(o *domain.OfferQuoted, s, n int, all []domain.Interval, d discount, salvage domain.Decimal) (within, total domain.Decimal) {
-	term := int(o.TermMonths)
-	hours := int64(0)
-	for m := s; m < s+term; m++ {
-		hours += hoursOf(all[m])
-	}
+//
+// The upfront payment is discounted from the day on which the term begins, and
+// spread over the term's hours, so that months beyond the horizon carry their
+// part of it.
+func purchaseCost(o *domain.OfferQuoted, s, n int, all []domain.Interval, d discount, salvage domain.Decimal) domain.Decimal {
+	term := all[s : s+int(o.TermMonths)]
+	hours := decimal.NewFromInt(hoursOf(domain.Interval{From: term[0].From, To: term[len(term)-1].To}))
 	upfront := o.Upfront.Mul(d.month[s])
 	kept := decimal.NewFromInt(1).Sub(salvage)
-	for m := s; m < s+term; m++ {
-		h := decimal.NewFromInt(hoursOf(all[m]))
-		// The upfront payment is spread over the term's hours, so that months
-		// beyond the horizon carry their part of it.
-		cost := o.Hourly.Mul(h).Mul(d.middle(m)).Add(upfront.Mul(h).DivRound(decimal.NewFromInt(hours), digits))
-		total = total.Add(cost)
-		if m >= n {
+	sum := decimal.Zero
+	for i := range term {
+		h := decimal.NewFromInt(hoursOf(term[i]))
+		cost := o.Hourly.Mul(h).Mul(d.middle(s + i)).Add(upfront.Mul(h).DivRound(hours, digits))
+		if s+i >= n {
 			cost = cost.Mul(kept)
 		}
-		within = within.Add(cost)
+		sum = sum.Add(cost)
 	}
-	return within, total
+	return sum
 }

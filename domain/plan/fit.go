@@ -1,0 +1,122 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"quartermaster/domain/packing"
+)
+
+// fit is how many machines hold how many GPUs of demand, and how that was found.
+type fit struct {
+	nodes, gpus int64
+	basis       string
+}
+
+// perMachine packs what runs in a pool onto machines like those for sale, where
+// both are known; else a machine holds as many GPUs as it has.
+func perMachine(p *Pool, s *shelf) (fit, error) {
+	if !p.inGPUs() {
+		return fit{1, 1, "demand counts machines"}, nil
+	}
+	divided := func(why string, args ...any) (fit, error) {
+		return fit{1, int64(s.gpus), fmt.Sprintf("%d GPUs fill a machine: ", s.gpus) + fmt.Sprintf(why, args...)}, nil
+	}
+	if len(p.Mix) == 0 {
+		return divided("no deployments are declared for it")
+	}
+	if s.onDemand.CPUMilli == 0 || s.onDemand.MemoryMiB == 0 {
+		return divided("CPU and memory of %s are not known", s.onDemand.SKU)
+	}
+	machine := packing.Node{
+		ID: s.onDemand.SKU, Count: packing.Unlimited, Region: p.Region, Model: s.onDemand.GPUModel, GPUs: s.gpus,
+		CPUMilli: clamped(s.onDemand.CPUMilli), MemoryMiB: clamped(s.onDemand.MemoryMiB),
+	}
+	mix := make([]packing.Workload, 0, len(p.Mix))
+	for _, w := range p.Mix {
+		// What binds a workload to places binds the choice of a pool, which is
+		// made already; what is left is its shape.
+		w.Models, w.Countries, w.Certifications, w.Clusters, w.ApartCluster = nil, nil, nil, nil, nil
+		mix = append(mix, w)
+	}
+	r, err := packing.Need([]packing.Node{machine}, mix, packing.Options{})
+	switch {
+	case err != nil:
+		return fit{}, fmt.Errorf("its deployments could not be packed: %w", err)
+	case len(r.Unplaced) > 0:
+		return divided("%d of %d workloads fit no machine of this kind", len(r.Unplaced), len(mix))
+	case r.NodesUsed == 0 || r.GPUMilliNeeded < 1000:
+		return divided("what is declared needs less than a GPU")
+	}
+	return fit{int64(r.NodesUsed), r.GPUMilliNeeded / 1000,
+		fmt.Sprintf("packed %d workloads on machines like %s", len(mix), s.onDemand.SKU)}, nil
+}
+
+// pack says for each region whether what is declared fits the fleet there.
+func (c *composer) pack(p *Plan) {
+	packings := slices.Clone(c.q.Packings)
+	slices.SortFunc(packings, func(x, y Packing) int { return cmp.Compare(x.Region, y.Region) })
+	for i := range packings {
+		k := &packings[i]
+		r, err := packing.Pack(k.Nodes, k.Workloads, packing.Options{})
+		if err != nil {
+			p.Left = append(p.Left, LeftPool{Region: k.Region, Reason: "what is declared there could not be packed onto the fleet: " + err.Error()})
+			continue
+		}
+		p.region(k.Region).Packing = newPackingReport(r)
+	}
+}
+
+// PackingReport says whether what is declared in a region fits its fleet.
+type PackingReport struct {
+	Order          string             `json:"order"`
+	NodesUsed      int                `json:"nodes_used"`
+	NodesNeeded    int                `json:"nodes_lower_bound"`
+	GPUMilliNeeded int64              `json:"gpu_milli_needed"`
+	GPUMilliPlaced int64              `json:"gpu_milli_placed"`
+	GPUMilliTotal  int64              `json:"gpu_milli_total"`
+	Stranded       []packing.Stranded `json:"stranded"`
+	Unplaced       Unplaced           `json:"unplaced"`
+}
+
+// Unplaced adds up what found no place.
+type Unplaced struct {
+	Workloads int `json:"workloads"`
+	Replicas  int `json:"replicas"`
+	// RuledOut adds up, over those workloads, the machines that each constraint
+	// was the first to rule out.
+	RuledOut []packing.RuledOut `json:"ruled_out"`
+	// First are the first few of them.
+	First []packing.Unplaced `json:"first"`
+}
+
+// listedUnplaced is how many workloads a plan names; "quartermaster fleet
+// packing" has all of them.
+const listedUnplaced = 10
+
+func newPackingReport(r *packing.Result) *PackingReport {
+	out := &PackingReport{
+		Order: r.Order, NodesUsed: r.NodesUsed, NodesNeeded: r.LowerBound, GPUMilliNeeded: r.GPUMilliNeeded,
+		GPUMilliPlaced: r.GPUMilliPlaced, GPUMilliTotal: r.GPUMilliTotal, Stranded: r.Stranded,
+		Unplaced: Unplaced{Workloads: len(r.Unplaced), RuledOut: []packing.RuledOut{}, First: []packing.Unplaced{}},
+	}
+	for i, u := range r.Unplaced {
+		out.Unplaced.Replicas += u.Replicas
+		if i < listedUnplaced {
+			out.Unplaced.First = append(out.Unplaced.First, u)
+		}
+		for _, ruled := range u.RuledOut {
+			at := slices.IndexFunc(out.Unplaced.RuledOut, func(x packing.RuledOut) bool { return x.Constraint == ruled.Constraint })
+			if at < 0 {
+				out.Unplaced.RuledOut = append(out.Unplaced.RuledOut, ruled)
+			} else {
+				out.Unplaced.RuledOut[at].Machines += ruled.Machines
+			}
+		}
+	}
+	slices.SortFunc(out.Unplaced.RuledOut, func(a, b packing.RuledOut) int {
+		return cmp.Or(cmp.Compare(b.Machines, a.Machines), cmp.Compare(a.Constraint, b.Constraint))
+	})
+	return out
+}
