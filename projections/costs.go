@@ -99,7 +99,9 @@ type CostReport struct {
 	// useful, so below 1000 the cost per useful hour is an upper bound.
 	Coverage *int64 `json:"activity_coverage_permille"`
 
-	Invoices    []attribution.Tie           `json:"invoices"`
+	Invoices    []InvoiceTie                `json:"invoices"`
+	Untied      []Untied                    `json:"untied"` // empty when every invoice ties, and every line that names one
+	UntiedCount int                         `json:"untied_count"`
 	Commitments []attribution.CommitmentUse `json:"commitments"`
 	Matches     []attribution.Matched       `json:"matches"`
 	Exceptions  []attribution.Exception     `json:"exceptions"` // by kind, subject and detail
@@ -107,21 +109,6 @@ type CostReport struct {
 	Leaves      int                         `json:"leaves"`
 	Generated   bool                        `json:"generated"` // something of it was made by a generator, and no supplier sent it
 	Completeness
-}
-
-// Untied counts the invoices that were received and do not equal what was
-// attributed to the cent. Lines that name no invoice have nothing to tie to.
-func (r *CostReport) Untied() int {
-	n := 0
-	for i := range r.Invoices {
-		switch r.Invoices[i].Status {
-		case attribution.Differs, attribution.NoLines, attribution.Voided:
-			if !r.Invoices[i].Difference.IsZero() {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 // CostMethods are the versions that computed a report.
@@ -261,7 +248,7 @@ func Costs(view View, q CostQuery) (*CostReport, error) {
 	r := &CostReport{
 		Position: view.Position().String(), Month: q.Month, Workspace: q.Workspace, Methods: costMethods, Policies: b.policies,
 		By: append([]CostDimension{}, q.By...), Groups: make([]CostGroup, 0, len(groups)), Totals: []Cost{},
-		Statements: []attribution.Statement{}, Invoices: orEmpty(result.Invoices), Commitments: orEmpty(result.Commitments),
+		Statements: []attribution.Statement{}, Invoices: b.ties(result), Commitments: orEmpty(result.Commitments),
 		Matches: orEmpty(result.Matches), Exceptions: b.findings(result), Lines: result.Lines, Leaves: result.Leaves, Generated: b.generated,
 	}
 	if q.Workspace != "" {
@@ -276,6 +263,8 @@ func Costs(view View, q CostQuery) (*CostReport, error) {
 			r.Statements = append(r.Statements, s)
 		}
 	}
+	r.Untied = untied(r.Invoices, r.Exceptions)
+	r.UntiedCount = len(r.Untied)
 	r.groups(groups, totals)
 	r.Completeness, err = completeness(view, "", costTopics...)
 	return r, err

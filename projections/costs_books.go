@@ -2,8 +2,6 @@ package projections
 
 import (
 	"cmp"
-	"slices"
-	"strings"
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
@@ -87,16 +85,4 @@ func (b *books) region(l *attribution.Leaf) string {
 		return c.Region
 	}
 	return l.Line.Region
-}
-
-// findings returns the exceptions of the ledger with those of a division.
-func (b *books) findings(result *attribution.Result) []attribution.Exception {
-	all := slices.Clone(result.Exceptions)
-	for _, e := range sortExceptions(slices.Concat(b.exceptions, b.unusable)) {
-		all = append(all, attribution.Exception{Kind: attribution.Kind(e.Kind), Subject: e.Subject, Detail: e.Detail})
-	}
-	slices.SortStableFunc(all, func(x, y attribution.Exception) int {
-		return cmp.Or(strings.Compare(string(x.Kind), string(y.Kind)), strings.Compare(x.Subject, y.Subject), strings.Compare(x.Detail, y.Detail))
-	})
-	return orEmpty(all)
 }

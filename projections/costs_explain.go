@@ -39,7 +39,7 @@ type LeafExplanation struct {
 	Whole  *LeafLine           `json:"whole"`
 	Event  *LedgerEvent        `json:"event"` // that recorded the line, or for a bridge the invoice
 
-	Invoice   *attribution.Tie       `json:"invoice_tie"`
+	Invoice   *InvoiceTie            `json:"invoice_tie"`
 	Statement *attribution.Statement `json:"statement"` // that the leaf is in, rounded once
 	Completeness
 }
@@ -119,8 +119,9 @@ func ExplainLeaf(view View, ref attribution.Ref) (*LeafExplanation, error) {
 	if leaf.Hour != 0 {
 		x.Interval = x.Interval.Intersect(domain.Interval{From: leaf.Hour, To: leaf.Hour + domain.Hour})
 	}
-	for i := range result.Invoices {
-		t := &result.Invoices[i]
+	ties := b.ties(result)
+	for i := range ties {
+		t := &ties[i]
 		if t.Issuer == line.Issuer && t.Account == line.Account && t.Invoice == line.Invoice && t.Currency == line.Currency && (t.Invoice != "" || t.Period == line.BillingPeriod) {
 			x.Invoice = t
 		}

@@ -17,7 +17,7 @@ func CostHours(view View, spans []domain.Interval, yield func(*attribution.NodeH
 }
 
 // MonthTerms shows the tests what a month is divided by.
-func MonthTerms(view View, month domain.Interval) ([]CostPolicy, []attribution.Commitment, []attribution.Invoice, []Exception, error) {
+func MonthTerms(view View, month domain.Interval) ([]CostPolicy, []attribution.Commitment, []attribution.Invoice, []attribution.Exception, error) {
 	l, err := readLedger(view, month)
 	if err != nil {
 		return nil, nil, nil, nil, err

@@ -252,8 +252,8 @@ func TestCostsAddUp(t *testing.T) {
 					t.Errorf("lines and bridges are %s, statements %s, total %s", lines, statements, total.Billed)
 				}
 			}
-			if r.Untied() != 1 || r.Coverage == nil || *r.Coverage != 1000 {
-				t.Errorf("%d invoices differ, want the one in EUR; coverage %v", r.Untied(), r.Coverage)
+			if r.UntiedCount != 1 || len(r.Untied) != 1 || r.Coverage == nil || *r.Coverage != 1000 {
+				t.Errorf("%d invoices differ, want the one in EUR; coverage %v", r.UntiedCount, r.Coverage)
 			}
 			parts := map[string]attribution.Amount{}
 			for _, w := range []string{"a", "b", "own", "platform", "platform:unobserved", "nobody"} {

@@ -27,6 +27,8 @@ type LedgerLine struct {
 	Reason   string // of the correction
 	Event    LedgerEvent
 	Stated   int // how often the line was stated; the last statement counts
+	// Before is what was stated last of another amount, nil for none.
+	Before *domain.BillingLine
 }
 
 // LedgerEvent is where an event stands in the log.
@@ -52,13 +54,23 @@ func ledgerEvent(k Key, v *Version) LedgerEvent {
 func ledgerLine(k Key, h *History) *LedgerLine {
 	v := h.Latest()
 	l := &LedgerLine{Event: ledgerEvent(k, v), Stated: len(h.Versions)}
-	switch ev := v.Event.(type) {
-	case *domain.BillingLineRecorded:
-		l.BillingLine = ev.Line
-	case *domain.BillingLineCorrected:
-		l.BillingLine, l.Corrects, l.Reason = ev.Line, ev.Corrects, ev.Reason
+	if ev, ok := v.Event.(*domain.BillingLineCorrected); ok {
+		l.Corrects, l.Reason = ev.Corrects, ev.Reason
+	}
+	l.BillingLine = *billingLine(v)
+	for i := len(h.Versions) - 2; i >= 0 && l.Before == nil; i-- {
+		if b := billingLine(&h.Versions[i]); !sameAmounts(b, &l.BillingLine) {
+			l.Before = b
+		}
 	}
 	return l
+}
+
+func billingLine(v *Version) *domain.BillingLine {
+	if ev, ok := v.Event.(*domain.BillingLineCorrected); ok {
+		return &ev.Line
+	}
+	return &v.Event.(*domain.BillingLineRecorded).Line
 }
 
 // ledgerName names a line or an invoice in reports.

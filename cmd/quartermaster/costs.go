@@ -33,11 +33,17 @@ There are two ledgers. Billed ties to the totals of invoices, which are received
 apart from their lines (import both with "quartermaster import focus"). Effective
 spreads commitments over their terms. An invoice that differs from its lines by
 no more than its own rounding is bridged, in sight; one that differs by more is
-shown with its difference, and with --require-tie makes the command fail.
+shown with its difference. Lines of several months may name one invoice: then it
+is compared with all of them, and each month shows its part.
+
+With --require-tie the command fails, and says why, when an invoice differs from
+its lines, has none, or was voided and has some; when lines name an invoice that
+nobody received; and when a line or an invoice cannot be used. Lines that name
+no invoice yet have nothing to tie to.
 
 Tables show whole cents: where a workspace's total is shown it is rounded once
-for each invoice, so that statements add up to what is paid; other amounts are
-rounded each by itself. JSON has every digit.
+for each invoice, so that statements add up to what is paid; the cents of other
+rows are apportioned so that a column adds up to its total. JSON has every digit.
 
 With --workspace, groups, totals and statements are what this workspace carries.
 Invoices, commitments, matches and exceptions stay whole, because a part of a
@@ -70,14 +76,19 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
   statements (issuer, account, invoice, currency, period where there is no
     invoice, workspace, billed, amount: billed in whole cents);
   invoices (issuer, account, invoice, currency, period, status: tied, bridged,
-    differs, no_invoice, no_lines or voided; lines, billed by lines, attributed
-    by leaves, received, difference, difference_minor in whole cents, bridge,
-    generated);
+    spans_months, differs, no_invoice, no_lines or voided; lines, billed by
+    lines, attributed by leaves, received, difference (received less attributed,
+    before the bridge), difference_minor in whole cents, bridge, generated;
+    elsewhere: period, lines and billed of each other month whose lines name it,
+    and then received and difference are of all months);
+  untied (subject: an invoice or a line; why) and untied_count, what --require-tie
+    fails for;
   commitments (issuer, commitment, currency, purchases, purchased, used_lines,
     used, unused_lines, unused, sponsored);
   matches (rung, currency, lines, billed, effective);
   exceptions (kind, subject, detail, gpu_ms, lines, currency, billed,
-    effective);
+    effective), of these kinds:
+` + kindsText() + `;
   incomplete (events in quarantine that may concern this answer), missing
     (events that are known to exist and have not arrived).`,
 		Example: "  quartermaster costs --period 2026-05\n" +
@@ -115,8 +126,10 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
 					} else {
 						err = a.showCosts(v, r)
 					}
-					if n := r.Untied(); err == nil && requireTie && n > 0 {
-						return &failed{fmt.Sprintf("%d invoices do not tie", n)}
+					if err == nil && requireTie && r.UntiedCount > 0 {
+						why := untiedText(r.Untied)
+						fmt.Fprintln(a.err, "quartermaster: "+why)
+						return &failed{why}
 					}
 					return err
 				})
@@ -127,10 +140,43 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
 	f.StringVar(&period, "period", "", "billing month in UTC, for example 2026-05 (required)")
 	f.StringVar(&workspace, "workspace", "", "only what this workspace carries; invoices stay whole")
 	f.StringSliceVar(&by, "by", []string{"workspace"}, "dimensions to group by, separated by commas")
-	f.BoolVar(&requireTie, "require-tie", false, "fail when an invoice differs from what was attributed by more than its rounding")
+	f.BoolVar(&requireTie, "require-tie", false, "fail, and say why, when the bills do not tie")
 	must(cmd.MarkFlagRequired("period"))
 	cmd.AddCommand(a.costLeavesCommand(), a.costExplainCommand())
 	return cmd
+}
+
+// kindsText lists what may be in question about costs, in lines.
+func kindsText() string {
+	b, column := strings.Builder{}, 0
+	for i, k := range projections.CostExceptionKinds() {
+		switch {
+		case i == 0:
+			b.WriteString("    ")
+		case column+len(k) > 76:
+			b.WriteString(",\n    ")
+			column = 0
+		default:
+			b.WriteString(", ")
+		}
+		b.WriteString(string(k))
+		column += len(k) + 2
+	}
+	return b.String()
+}
+
+// untiedText says what does not tie, and why; of very many the first.
+func untiedText(all []projections.Untied) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s of the bills do not tie:", comma(len(all)))
+	for i, u := range all {
+		if i == shownRows {
+			fmt.Fprintf(&b, "\n  and %s more; see --json", comma(len(all)-i))
+			break
+		}
+		fmt.Fprintf(&b, "\n  %s: %s", u.Subject, u.Why)
+	}
+	return b.String()
 }
 
 // monthFlag reads a billing month on the command line.

@@ -220,9 +220,12 @@ func (a *app) showLeaf(x *projections.LeafExplanation) {
 
 	fmt.Fprintln(a.out)
 	if i := x.Invoice; i != nil {
-		fmt.Fprintf(a.out, "invoice: %s %s, attributed %s", invoiceText(i.Invoice), statusText(i), amountText(i.Attributed.Add(i.Bridge), i.Currency))
+		fmt.Fprintf(a.out, "invoice: %s %s, attributed %s", invoiceText(i.Invoice, i.Period), statusText(i), amountText(i.Attributed, i.Currency))
+		if other := elsewhereText(i); other != "" {
+			fmt.Fprintf(a.out, ", in other months %s", other)
+		}
 		if i.Status != attribution.NoInvoice {
-			fmt.Fprintf(a.out, ", received %s, difference %s", amountText(i.Received, i.Currency), cents(i.Difference.Sub(i.Bridge), i.Currency))
+			fmt.Fprintf(a.out, ", received %s, difference %s, bridge %s", amountText(i.Received, i.Currency), i.Difference, i.Bridge)
 		}
 		fmt.Fprintln(a.out)
 	}

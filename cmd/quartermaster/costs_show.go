@@ -2,10 +2,13 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
@@ -15,7 +18,11 @@ import (
 // cents shows an amount in whole minor units of its currency, rounded half away
 // from zero, in groups of three.
 func cents(amount attribution.Amount, currency string) string {
-	s := amount.Decimal().StringFixed(int32(domain.MinorUnits(currency)))
+	return minorText(amount.Decimal(), currency)
+}
+
+func minorText(amount domain.Decimal, currency string) string {
+	s := amount.StringFixed(int32(domain.MinorUnits(currency)))
 	sign := ""
 	if rest, negative := strings.CutPrefix(s, "-"); negative {
 		if s = rest; strings.Trim(s, "0.") != "" {
@@ -111,17 +118,31 @@ func (a *app) showCostGroups(r *projections.CostReport) {
 	t := a.table(header...)
 	alignRight(t, len(r.By)+2, len(header))
 	sums := paid(r)
-	cells := func(c *projections.Cost, billed attribution.Amount) []any {
+	cells := func(c *projections.Cost, billed, effective domain.Decimal) []any {
 		rate := ""
 		if c.PerUseful != nil {
 			rate = c.PerUseful.StringFixed(4)
 		}
-		return []any{c.Currency, cents(billed, c.Currency), cents(c.Effective, c.Currency), gpuHours(c.Bought), gpuHours(c.Allocated), gpuHours(c.Useful), rate}
+		return []any{c.Currency, minorText(billed, c.Currency), minorText(effective, c.Currency), gpuHours(c.Bought), gpuHours(c.Allocated), gpuHours(c.Useful), rate}
 	}
 	byWorkspace := len(r.By) == 1 && r.By[0] == projections.CostByWorkspace
 	groups := r.Groups
 	if len(r.By) == 0 {
 		groups = nil // the totals say it
+	}
+	billed, effective := make([]domain.Decimal, len(groups)), make([]domain.Decimal, len(groups))
+	for i := range groups {
+		g := &groups[i]
+		billed[i], effective[i] = g.Billed.Decimal(), g.Effective.Decimal()
+		if byWorkspace {
+			billed[i] = sums[[2]string{g.Key[projections.CostByWorkspace], g.Currency}].Decimal()
+		}
+	}
+	for i := range r.Totals {
+		c := &r.Totals[i]
+		which := func(j int) bool { return groups[j].Currency == c.Currency }
+		foot(billed, which, sums[[2]string{"", c.Currency}].Decimal(), c.Currency)
+		foot(effective, which, c.Effective.Decimal(), c.Currency)
 	}
 	for i := range groups {
 		g := &groups[i]
@@ -136,11 +157,7 @@ func (a *app) showCostGroups(r *projections.CostReport) {
 			}
 			row = append(row, clipped(name))
 		}
-		billed := g.Billed
-		if byWorkspace {
-			billed = sums[[2]string{g.Key[projections.CostByWorkspace], g.Currency}]
-		}
-		t.AppendRow(append(row, cells(&g.Cost, billed)...))
+		t.AppendRow(append(row, cells(&g.Cost, billed[i], effective[i])...))
 	}
 	if len(r.By) > 0 {
 		t.AppendSeparator()
@@ -151,15 +168,47 @@ func (a *app) showCostGroups(r *projections.CostReport) {
 		for j := range r.By {
 			row = append(row, map[bool]string{true: "total"}[j == 0])
 		}
-		t.AppendRow(append(row, cells(c, sums[[2]string{"", c.Currency}])...))
+		t.AppendRow(append(row, cells(c, sums[[2]string{"", c.Currency}].Decimal(), c.Effective.Decimal())...))
 	}
 	fmt.Fprintln(a.out, "\nGPU time in hours")
 	t.Render()
 	if c := r.Coverage; c != nil && *c < 1000 {
 		fmt.Fprintf(a.out, "activity was measured for %d.%d%% of the time held; the rest is not counted as useful\n", *c/10, *c%10)
 	}
-	if !byWorkspace && len(r.By) > 0 {
-		fmt.Fprintln(a.out, "billed and effective of a row are rounded by themselves; see --json for every digit")
+	if len(groups) > 0 {
+		fmt.Fprintln(a.out, "cents of rows are apportioned so that they add up to the total; see --json for every digit")
+	}
+}
+
+// foot rounds those of the amounts that which picks to whole minor units so
+// that they add up to a total: each down, and then the largest remainders up,
+// the first of equal ones first.
+func foot(amounts []domain.Decimal, which func(int) bool, total domain.Decimal, currency string) {
+	places := int32(domain.MinorUnits(currency))
+	missing := total.Round(places)
+	var order []int
+	rest := make([]domain.Decimal, len(amounts))
+	for i := range amounts {
+		if which(i) {
+			floor := amounts[i].RoundFloor(places)
+			rest[i], amounts[i] = amounts[i].Sub(floor), floor
+			missing = missing.Sub(floor)
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return rest[j].Cmp(rest[i]) })
+	unit := decimal.New(1, -places)
+	for len(order) > 0 && !missing.IsZero() {
+		step := unit
+		if missing.IsNegative() { // statements were rounded up by more than the rows can be
+			step = unit.Neg()
+		}
+		for _, i := range order {
+			if missing.IsZero() {
+				break
+			}
+			amounts[i], missing = amounts[i].Add(step), missing.Sub(step)
+		}
 	}
 }
 
@@ -181,24 +230,25 @@ func (a *app) showStatements(r *projections.CostReport) {
 	alignRight(t, 5, 5)
 	for i, s := range r.Statements {
 		if i < shownRows {
-			t.AppendRow(table.Row{clipped(s.Workspace), clipped(s.Issuer), clipped(s.Account), invoiceText(s.Invoice), amountText(s.Amount, s.Currency)})
+			t.AppendRow(table.Row{clipped(s.Workspace), clipped(s.Issuer), clipped(s.Account), invoiceText(s.Invoice, s.Period), amountText(s.Amount, s.Currency)})
 		}
 	}
 	t.Render()
 	a.more(len(r.Statements))
 }
 
-func invoiceText(id string) string {
+// invoiceText names an invoice, or the period of lines that name none.
+func invoiceText(id string, period domain.Interval) string {
 	if id == "" {
-		return "(none yet)"
+		return fmt.Sprintf("(none yet, for %s to %s)", dayText(period.From), dayText(period.To))
 	}
 	return clipped(id)
 }
 
 func (a *app) showInvoices(r *projections.CostReport) {
 	fmt.Fprintln(a.out, "\ninvoices")
-	t := a.table("issuer", "account", "invoice", "lines", "attributed", "rounding", "received", "difference", "status")
-	alignRight(t, 4, 8)
+	t := a.table("issuer", "account", "invoice", "lines", "attributed", "other months", "received", "difference", "bridge", "status")
+	alignRight(t, 4, 9)
 	for i, x := range r.Invoices {
 		if i >= shownRows {
 			break
@@ -206,18 +256,38 @@ func (a *app) showInvoices(r *projections.CostReport) {
 		received, difference := "", ""
 		if x.Status != attribution.NoInvoice {
 			received = amountText(x.Received, x.Currency)
-			difference = cents(x.Difference.Sub(x.Bridge), x.Currency)
+			difference = x.Difference.String()
 		}
 		t.AppendRow(table.Row{
-			clipped(x.Issuer), clipped(x.Account), invoiceText(x.Invoice), comma(x.Lines),
-			cents(x.Attributed.Add(x.Bridge), x.Currency) + " " + x.Currency, x.Bridge, received, difference, statusText(&x),
+			clipped(x.Issuer), clipped(x.Account), invoiceText(x.Invoice, x.Period), comma(x.Lines),
+			amountText(x.Attributed, x.Currency), elsewhereText(&x), received, difference, x.Bridge, statusText(&x),
 		})
 	}
 	t.Render()
 	a.more(len(r.Invoices))
 }
 
-func statusText(t *attribution.Tie) string {
+// dayText is a date where a time is the start of one, else the whole time.
+func dayText(t domain.Instant) string {
+	if t == t.DayStart() {
+		return t.Time().Format(time.DateOnly)
+	}
+	return t.String()
+}
+
+// elsewhereText is what the lines of other months come to.
+func elsewhereText(t *projections.InvoiceTie) string {
+	if len(t.Elsewhere) == 0 {
+		return ""
+	}
+	var sum attribution.Amount
+	for _, p := range t.Elsewhere {
+		sum = sum.Add(p.Billed)
+	}
+	return amountText(sum, t.Currency)
+}
+
+func statusText(t *projections.InvoiceTie) string {
 	status := strings.ReplaceAll(string(t.Status), "_", " ")
 	if t.Generated {
 		status += ", generated"

@@ -112,7 +112,7 @@ func TestCostsShown(t *testing.T) {
 	}{
 		{[]string{"costs", "--period", "2026-05", "--by", ""}, "──\n USD        16.00      18.00   16.00       4.00    0.00 "},
 		{[]string{"costs", "--period", "2026-05", "--by", "hour"}, "(whole period)"},
-		{[]string{"costs", "--period", "2026-05"}, "(none yet)"},
+		{[]string{"costs", "--period", "2026-05"}, "(none yet, for 2026-05-01 to 2026-06-01)"},
 		{[]string{"costs", "--period", "2026-05"}, "none: the platform"},
 		{[]string{"costs", "leaves", "--period", "2026-05", "--limit", "2"}, "and 7 more; see --limit"},
 		{[]string{"costs", "leaves", "--period", "2026-04"}, "no bills in 2026-04; there are some in 2026-05"},
@@ -129,7 +129,7 @@ func TestCostsShown(t *testing.T) {
 	}
 	var b strings.Builder
 	a := &app{out: &b}
-	r := &projections.CostReport{Generated: true, Lines: 1, Invoices: []attribution.Tie{{Status: attribution.Tied, Generated: true}}}
+	r := &projections.CostReport{Generated: true, Lines: 1, Invoices: []projections.InvoiceTie{{Tie: attribution.Tie{Status: attribution.Tied, Generated: true}}}}
 	if err := a.showCosts(nil, r); err != nil || !strings.Contains(b.String(), generatedNote) || !strings.Contains(b.String(), "tied, generated") {
 		t.Errorf("a generated bill is shown as\n%s", b.String())
 	}
@@ -162,4 +162,28 @@ func TestGPUHours(t *testing.T) {
 			t.Errorf("%d ms are shown as %s, want %s", c.ms, got, c.want)
 		}
 	}
+}
+
+// Rows add up to what stands below them, with the cents where most is missing.
+func TestFoot(t *testing.T) {
+	check := func(total string, amounts, want []string) {
+		t.Helper()
+		got := make([]decimal.Decimal, len(amounts))
+		for i, a := range amounts {
+			got[i] = decimal.RequireFromString(a)
+		}
+		foot(got, func(int) bool { return true }, decimal.RequireFromString(total), "USD")
+		for i := range got {
+			if got[i].StringFixed(2) != want[i] {
+				t.Errorf("%v are shown as %v, want %v", amounts, got, want)
+				return
+			}
+		}
+	}
+	check("0.01", []string{"0.003", "0.004", "0.003"}, []string{"0.00", "0.01", "0.00"})
+	check("0.999", []string{"0.333", "0.333", "0.333"}, []string{"0.34", "0.33", "0.33"})
+	check("-1", []string{"-0.666", "-0.334"}, []string{"-0.67", "-0.33"})
+	check("5.03", []string{"2.5", "2.5"}, []string{"2.52", "2.51"})
+	check("4.99", []string{"2.5", "2.5"}, []string{"2.49", "2.50"})
+	check("0", nil, nil)
 }

@@ -1,0 +1,165 @@
+package projections_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+	"quartermaster/projections"
+	"quartermaster/projections/storetest"
+)
+
+// billFor is a line of invoice i-1 with the billing period of a month.
+func billFor(id, billed string, month domain.Interval, edit ...func(*domain.BillingLine)) domain.Envelope {
+	return recorded(billLine(id, billed, append([]func(*domain.BillingLine){func(l *domain.BillingLine) {
+		l.BillingPeriodStart, l.BillingPeriodEnd, l.ChargePeriodStart, l.ChargePeriodEnd = month.From, month.To, month.From, month.To
+	}}, edit...)...))
+}
+
+func invoiced(id, total, status string, period domain.Interval) domain.Envelope {
+	return domain.Envelope{Source: "focus/i", Time: period.To, Event: &domain.InvoiceReceived{
+		InvoiceIssuerName: "p", BillingAccountID: "1", InvoiceID: id, Total: *usd(total), Status: status, BillingPeriod: period,
+	}}
+}
+
+// An invoice ties to its lines whatever months they are of: each month says
+// what is its own and what is not, and what the months print adds up to it.
+func TestInvoiceSpansMonths(t *testing.T) {
+	april, june := projections.BillingMonth(mayBill.From-1), projections.BillingMonth(mayBill.To)
+	july := projections.BillingMonth(june.To)
+	for _, c := range []struct {
+		name    string
+		total   string
+		period  domain.Interval
+		lines   []domain.Envelope
+		want    map[domain.Interval]string
+		untied  bool
+		bridges string // of all months
+	}{
+		{"two months", "10", mayBill, []domain.Envelope{billFor("l1", "6.665", mayBill), billFor("l2", "3.335", june)},
+			map[domain.Interval]string{mayBill: "spans_months 10 -> 6.665 0", june: "spans_months 10 -> 3.335 0"}, false, "0"},
+		{"its own month has none", "10", july, []domain.Envelope{billFor("l1", "6.664", april), billFor("l2", "3.333", june)},
+			map[domain.Interval]string{april: "spans_months 10 -> 6.664 0.003", june: "spans_months 10 -> 3.333 0.003", july: "spans_months 10 -> 0 0.003"}, false, "0.003"},
+		{"a quarter", "9", domain.Interval{From: april.From, To: june.To}, []domain.Envelope{billFor("l1", "3", april), billFor("l2", "3", mayBill), billFor("l3", "3", june)},
+			map[domain.Interval]string{april: "spans_months 9 -> 3 0", mayBill: "spans_months 9 -> 3 0", june: "spans_months 9 -> 3 0"}, false, "0"},
+		{"more than its lines", "12", mayBill, []domain.Envelope{billFor("l1", "6", mayBill), billFor("l2", "3", june)},
+			map[domain.Interval]string{mayBill: "differs 12 -> 6 3", june: "differs 12 -> 3 3"}, true, "0"},
+		{"a line too many elsewhere", "6", mayBill, []domain.Envelope{billFor("l1", "6", mayBill), billFor("l2", "3", june)},
+			map[domain.Interval]string{mayBill: "differs 6 -> 6 -3", june: "differs 6 -> 3 -3"}, true, "0"},
+		{"one other month", "6", april, []domain.Envelope{billFor("l1", "6", june)},
+			map[domain.Interval]string{april: "spans_months 6 -> 0 0", june: "tied 6 -> 6 0"}, false, "0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := storetest.NewLog()
+			l.Append(c.lines...)
+			l.Append(invoiced("i-1", c.total, "Issued", c.period))
+			var printed, bridges, billed attribution.Amount
+			for month, want := range c.want {
+				r := costs(t, l, projections.CostQuery{Month: month})
+				if len(r.Invoices) != 1 {
+					t.Fatalf("%v has %+v", month, r.Invoices)
+				}
+				x := r.Invoices[0]
+				if got := fmt.Sprintf("%s %s -> %s %s", x.Status, x.Received, x.Attributed, x.Difference); got != want {
+					t.Errorf("%v ties as %s, want %s", month.From, got, want)
+				}
+				if (r.UntiedCount != 0) != c.untied || len(r.Untied) != r.UntiedCount {
+					t.Errorf("%v is untied for %v", month.From, r.Untied)
+				}
+				if !slices.ContainsFunc(r.Exceptions, func(e attribution.Exception) bool {
+					return e.Kind == projections.InvoiceSpansMonths || e.Kind == projections.InvoiceOfOtherPeriod
+				}) {
+					t.Errorf("%v says nothing: %+v", month.From, r.Exceptions)
+				}
+				for _, s := range r.Statements {
+					printed = printed.Add(s.Amount)
+				}
+				bridges = bridges.Add(x.Bridge)
+				for _, sum := range r.Totals {
+					billed = billed.Add(sum.Billed)
+				}
+			}
+			if !c.untied && (printed.String() != c.total || billed.String() != c.total) || bridges.String() != c.bridges {
+				t.Errorf("months print %s, bridge %s and bill %s of %s", printed, bridges, billed, c.total)
+			}
+		})
+	}
+}
+
+// Whatever keeps a bill from its invoices is listed with its reason.
+func TestUntied(t *testing.T) {
+	unnamed := func(l *domain.BillingLine) { l.InvoiceID = "" }
+	for _, c := range []struct {
+		name string
+		log  []domain.Envelope
+		want string // beginnings, by line
+	}{
+		{"tied, and not yet invoiced", []domain.Envelope{billFor("l1", "6", mayBill), invoiced("i-1", "6", "Issued", mayBill), billFor("l2", "1", mayBill, unnamed)}, ""},
+		{"bridged", []domain.Envelope{billFor("l1", "6.004", mayBill), invoiced("i-1", "6", "Issued", mayBill)}, ""},
+		{"differs", []domain.Envelope{billFor("l1", "6", mayBill), invoiced("i-1", "7", "Issued", mayBill)}, "p|1|i-1 received 7, and its lines come to 6 USD"},
+		{"never received", []domain.Envelope{billFor("l1", "6", mayBill)}, "p|1|i-1 it was not received in this currency, and lines that name it come to 6 USD"},
+		{"without lines", []domain.Envelope{invoiced("i-1", "7", "Issued", mayBill)}, "p|1|i-1 received 7, and no line names it USD"},
+		{"voided", []domain.Envelope{billFor("l1", "6", mayBill), invoiced("i-1", "6", "Voided", mayBill)}, "p|1|i-1 it was voided, and lines that name it come to 6 USD"},
+		{"a line left out", []domain.Envelope{billFor("l1", "6", mayBill), billFor("l2", "1e15", mayBill), invoiced("i-1", "6", "Issued", mayBill)}, "p|1|l2 line_unusable: "},
+		{"no total", []domain.Envelope{billFor("l1", "6", mayBill, unnamed), invoiced("i-1", "1e15", "Issued", mayBill)}, "p|1|i-1 invoice_unusable: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := storetest.NewLog()
+			l.Append(c.log...)
+			r := costs(t, l, projections.CostQuery{Month: mayBill})
+			var got []string
+			for _, u := range r.Untied {
+				got = append(got, u.Subject+" "+u.Why)
+			}
+			if text := strings.Join(got, "\n"); !strings.HasPrefix(text, c.want) || c.want == "" && text != "" || r.UntiedCount != len(r.Untied) {
+				t.Errorf("untied for %q, want %q", text, c.want)
+			}
+		})
+	}
+}
+
+// What was stated anew, counts twice, or corrects nothing is in question.
+func TestRestatedAndUnknown(t *testing.T) {
+	april, june := projections.BillingMonth(mayBill.From-1), projections.BillingMonth(mayBill.To)
+	year := projections.BillingMonth(mayBill.From - 400*domain.Day)
+	corrects := func(id, what string) domain.Envelope {
+		return domain.Envelope{Source: "focus/c", Time: mayBill.To, Event: &domain.BillingLineCorrected{Line: billLine(id, "-1"), Corrects: what}}
+	}
+	l := storetest.NewLog()
+	for i, env := range []domain.Envelope{
+		billFor("l1", "6", mayBill), billFor("l1", "5", mayBill), billFor("l1", "7", mayBill), billFor("l1", "7", mayBill),
+		billFor("same", "6", mayBill), billFor("same", "6", mayBill),
+		billFor("moved", "1", april), billFor("moved", "1", mayBill), billFor("april", "1", april), billFor("old", "1", year), billFor("new", "1", june),
+		corrects("c1", "l1"), corrects("c2", "april"), corrects("c3", "old"), corrects("c4", "new"), corrects("c5", "lost"),
+		invoiced("i-2", "5", "Open", mayBill), invoiced("i-2", "5", "Issued", mayBill),
+		invoiced("i-3", "5", "Open", mayBill), invoiced("i-3", "6", "Issued", mayBill), invoiced("i-3", "6", "Voided", mayBill),
+	} {
+		l.AppendAt(env, june.To+domain.Instant(i))
+	}
+	r := costs(t, l, projections.CostQuery{Month: mayBill})
+	var got []string
+	for _, e := range r.Exceptions {
+		switch e.Kind {
+		case projections.LineRestated, projections.LineInTwoMonths, projections.InvoiceRestated, projections.CorrectionOfUnknownLine:
+			got = append(got, fmt.Sprintf("%s %s: %s", e.Kind, e.Subject, e.Detail))
+		}
+		if !slices.Contains(projections.CostExceptionKinds(), e.Kind) {
+			t.Errorf("%s is on no list of kinds", e.Kind)
+		}
+	}
+	want := []string{
+		`correction_of_unknown_line p|1|c5: it corrects line "lost", which nobody has`,
+		"invoice_restated p|1|i-3: 6 USD, Voided; before 6 USD, Issued",
+		"line_in_two_months p|1|moved: it counts in 2026-04 and in 2026-05: its billing period was restated, or two lines have one id",
+		"line_restated p|1|l1: 7 USD; before 5 USD; stated 4 times",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if n := len(projections.CostExceptionKinds()); n != len(slices.Compact(projections.CostExceptionKinds())) || n < 21 {
+		t.Errorf("%d kinds", n)
+	}
+}
