@@ -125,8 +125,12 @@ type Line struct {
 	// NodeMs is how long a machine was bought, GPUMs how much GPU time, both in
 	// milliseconds and as billed; 0 where the line's unit says neither.
 	NodeMs, GPUMs int64
-	Corrects      string // the line that this one corrects, "" for none
-	Generated     bool   // made by a generator; no supplier ever sent it
+	// UnusableQuantity says which quantity the line states and why nobody can
+	// mean it, "" where there is none such. NodeMs and GPUMs are 0 then, and the
+	// line is an exception of kind [QuantityUnusable].
+	UnusableQuantity string
+	Corrects         string // the line that this one corrects, "" for none
+	Generated        bool   // made by a generator; no supplier ever sent it
 }
 
 // Node is a machine under one description. A node described anew is several
@@ -243,6 +247,7 @@ type Leaf struct {
 	// money for a line that follows others (then the weights of Billed).
 	Weight, Of Amount
 	// What the line bought of GPU time, in milliseconds: 0 for lines that buy
-	// none.
+	// none, that do not say how much, or for machines that nobody knows, whether
+	// their unit is time of machines or of GPUs.
 	BoughtMs, AllocatedMs, UsefulMs int64
 }

@@ -23,14 +23,16 @@ type record struct {
 	id                                                     string
 	issuer, account, invoice, detail, currency             name
 	category, reason, resource, region, sku, commit, fixes name
+	badQuantity                                            name
 	billing, charge                                        domain.Interval
 	billed, effective                                      Amount
-	nodeMs, gpuMs                                          int64
+	nodeMs, gpuMs                                          int64 // as stated
 
 	class                        Class
 	unused, recurring, generated bool
 
 	// What was found out about it.
+	bought int64 // GPU time; see [run.buyTime]
 	course course
 	rung   Rung
 	how    how
@@ -85,9 +87,6 @@ func readBook(lines func(func(*Line) error) error, ex *exceptions) (*book, error
 		if l.Currency == "" {
 			return fmt.Errorf("line %q of account %q: has no currency", l.ID, l.Account)
 		}
-		if max(magnitude(l.NodeMs), magnitude(l.GPUMs)) > maxMs {
-			return fmt.Errorf("line %q of account %q: %d ms of machines and %d ms of GPUs are beyond all reason", l.ID, l.Account, l.NodeMs, l.GPUMs)
-		}
 		for _, a := range []Amount{l.Billed, l.Effective} {
 			var ok bool
 			if a.hi == math.MinInt64 {
@@ -115,7 +114,7 @@ func (b *book) record(l *Line) record {
 		id:     strings.Clone(l.ID),
 		issuer: b.name(l.Issuer), account: b.name(l.Account), invoice: b.name(l.Invoice), detail: b.name(l.Detail), currency: b.name(l.Currency),
 		category: b.name(l.Category), reason: b.name(l.ClassReason), resource: b.name(l.Resource), region: b.name(l.Region), sku: b.name(l.SKU),
-		commit: b.name(l.Commitment), fixes: b.name(l.Corrects),
+		commit: b.name(l.Commitment), fixes: b.name(l.Corrects), badQuantity: b.name(l.UnusableQuantity),
 		billing: l.BillingPeriod, charge: l.ChargePeriod,
 		billed: l.Billed, effective: l.Effective, nodeMs: l.NodeMs, gpuMs: l.GPUMs,
 		class: l.Class, unused: l.Unused, recurring: l.Recurring, generated: l.Generated,
@@ -132,7 +131,7 @@ func (b *book) line(r *record, l *Line) {
 		Class: r.class, ClassReason: b.texts[r.reason], Category: b.texts[r.category],
 		Resource: b.texts[r.resource], Region: b.texts[r.region], SKU: b.texts[r.sku],
 		Commitment: b.texts[r.commit], Unused: r.unused, Recurring: r.recurring,
-		Billed: r.billed, Effective: r.effective, NodeMs: r.nodeMs, GPUMs: r.gpuMs,
+		Billed: r.billed, Effective: r.effective, NodeMs: r.nodeMs, GPUMs: r.gpuMs, UnusableQuantity: b.texts[r.badQuantity],
 		Corrects: b.texts[r.fixes], Generated: r.generated,
 	}
 }
@@ -156,8 +155,8 @@ func (b *book) seal() {
 	}
 }
 
-func (r *record) names() [12]*name {
-	return [...]*name{&r.issuer, &r.account, &r.invoice, &r.detail, &r.currency, &r.category, &r.reason, &r.resource, &r.region, &r.sku, &r.commit, &r.fixes}
+func (r *record) names() [13]*name {
+	return [...]*name{&r.issuer, &r.account, &r.invoice, &r.detail, &r.currency, &r.category, &r.reason, &r.resource, &r.region, &r.sku, &r.commit, &r.fixes, &r.badQuantity}
 }
 
 // byID is the order of lines in every report.
@@ -205,7 +204,7 @@ func (b *book) dedupe(ex *exceptions) {
 			if byContent(&b.records[i-1], r) == 0 {
 				b.repeats++
 			} else {
-				ex.money(LineConflict, b.texts[r.issuer]+"/"+b.texts[r.account]+"/"+r.id, "another line has this id: this one is not counted", b, r, 0)
+				ex.money(LineConflict, b.texts[r.issuer]+"/"+b.texts[r.account]+"/"+r.id, "another line has this id: this one is not counted", b, r)
 			}
 			continue
 		}
@@ -227,7 +226,7 @@ func (b *book) lookalikes(ex *exceptions) {
 	for i := 1; i < len(order); i++ {
 		first, r := &b.records[order[i-1]], &b.records[order[i]]
 		if byContent(first, r) == 0 && !(r.billed.IsZero() && r.effective.IsZero()) {
-			ex.money(DuplicateLooking, b.subject(r), "differs from another line in nothing but its id; both are counted", b, r, 0)
+			ex.money(DuplicateLooking, b.subject(r), "differs from another line in nothing but its id; both are counted", b, r)
 		}
 	}
 }

@@ -117,16 +117,16 @@ func (r *run) sponsored(rec *record) error {
 	}
 	if len(shares) == 0 {
 		r.trace.because("it is %s of commitment %q, for which nobody answers", what, r.line.Commitment)
-		return r.all(rec, 0, ByCommitment, leafKey{workspace: Platform, component: UnusedCommitment}, 0)
+		return r.all(rec, 0, ByCommitment, leafKey{workspace: Platform, component: UnusedCommitment}, rec.bought)
 	}
 	r.trace.because("it is %s of commitment %q, for which its sponsors answer", what, r.line.Commitment)
-	b, e := divisionOf(rec.billed), divisionOf(rec.effective)
+	b, e, time := divisionOf(rec.billed), divisionOf(rec.effective), divisionOfMs(rec.bought)
 	whole, _ := Whole(1).parts()
 	r.out.Hour, r.out.Rung, r.out.Of = 0, ByCommitment, Whole(1)
 	var at u128
 	for _, s := range shares {
 		at = at.add(s.part)
-		r.out.Weight = signed(s.part, false)
+		r.out.Weight, r.out.BoughtMs = signed(s.part, false), int64(time.next(at, whole).lo)
 		key := r.keys.id(leafKey{workspace: s.workspace, component: UnusedCommitment})
 		if err := r.give(key, b.next(at, whole), e.next(at, whole)); err != nil {
 			return err

@@ -114,8 +114,15 @@ type cell struct {
 	grid   *grid // what it is divided by
 	period domain.Interval
 	lines  []int32
-	bought []int64 // GPU time that each line buys
-	net    int64   // their sum
+	net    int64 // GPU time that they buy in all
+}
+
+func (r *run) cell(x *match, lines []int32) *cell {
+	c := &cell{match: x, grid: &x.grid, period: r.book.records[lines[0]].charge, lines: lines}
+	for _, l := range lines {
+		c.net += r.book.records[l].bought
+	}
+	return c
 }
 
 // divideMatch divides the lines of a match and forgets its usage.
@@ -131,7 +138,7 @@ func (r *run) divideMatch(x *match) error {
 	}
 	for len(lines) > 0 {
 		n := r.samePeriod(lines)
-		if err := r.divideCell(&cell{match: x, grid: &x.grid, lines: lines[:n]}, &sum); err != nil {
+		if err := r.divideCell(r.cell(x, lines[:n]), &sum); err != nil {
 			return err
 		}
 		lines = lines[n:]
@@ -150,32 +157,6 @@ func (r *run) samePeriod(lines []int32) int {
 	return n
 }
 
-// buy works out the GPU time that the lines of a cell buy.
-func (r *run) buy(c *cell) error {
-	c.period = r.book.records[c.lines[0]].charge
-	c.bought = make([]int64, len(c.lines))
-	for i, l := range c.lines {
-		rec := &r.book.records[l]
-		ms := rec.gpuMs
-		if ms == 0 && rec.nodeMs != 0 {
-			var err error
-			if ms, err = r.fleet.gpuMs(rec.nodeMs, c.match.descs, c.period); err != nil {
-				return fmt.Errorf("line %q: %w", rec.id, err)
-			}
-		}
-		if !c.match.buys || !rec.class.buys() {
-			ms = 0 // a machine without GPUs, or none
-		}
-		// What bounds the sum of all bounds every other.
-		if r.bought += magnitude(ms); r.bought > 1<<62 {
-			return fmt.Errorf("line %q: the lines buy more than %d years of GPUs in all", rec.id, (1<<62)/hourMs/8766)
-		}
-		c.bought[i] = ms
-		c.net += ms
-	}
-	return nil
-}
-
 // matchSum is what the cells of a match come to.
 type matchSum struct {
 	bought     int64 // net, of lines that buy machines
@@ -183,9 +164,6 @@ type matchSum struct {
 	unreported int64 // bought of cells of which nothing was observed
 	unmeasured bool  // some line buys time without saying how much
 	seen       int64 // time in service, in all cells together
-	billed     Amount
-	effective  Amount
-	lines      int
 }
 
 // divideCell divides the lines of a cell by the GPU time of its machines, and by
@@ -196,11 +174,6 @@ type matchSum struct {
 // Unseen, spread evenly. Lines that buy no machines have no Unseen part: there,
 // the platform carries them as Unmatched.
 func (r *run) divideCell(c *cell, sum *matchSum) error {
-	if c.bought == nil {
-		if err := r.buy(c); err != nil {
-			return err
-		}
-	}
 	r.weights = c.grid.weights(c.period, c.match.whole, r.keys, r.weights[:0])
 	var seen, unobserved int64
 	for _, w := range r.weights {
@@ -228,19 +201,17 @@ func (r *run) divideCell(c *cell, sum *matchSum) error {
 	if seen == unobserved {
 		sum.unreported += c.net
 	}
-	for i, l := range c.lines {
+	for _, l := range c.lines {
 		rec := &r.book.records[l]
 		if rec.class.buys() {
-			sum.bought += c.bought[i]
-			sum.unmeasured = sum.unmeasured || c.bought[i] == 0
-			sum.lines++
-			sum.billed, sum.effective = sum.billed.Add(rec.billed), sum.effective.Add(rec.effective)
+			sum.bought += rec.bought
+			sum.unmeasured = sum.unmeasured || rec.bought == 0
 		}
 		r.begin(rec)
 		if excess > 0 && r.trace != nil && r.trace.current {
 			r.trace.unseen = excess
 		}
-		if err := r.divideLine(rec, c.bought[i]); err != nil {
+		if err := r.divideLine(rec); err != nil {
 			return err
 		}
 	}
@@ -265,12 +236,12 @@ func (r *run) mergeHours(from int) {
 }
 
 // divideLine divides one line by the current weights.
-func (r *run) divideLine(rec *record, bought int64) error {
+func (r *run) divideLine(rec *record) error {
 	var total, at uint64
 	for i := range r.weights {
 		total += uint64(r.weights[i].gpuMs)
 	}
-	billed, effective, time := divisionOf(rec.billed), divisionOf(rec.effective), divisionOfMs(bought)
+	billed, effective, time := divisionOf(rec.billed), divisionOf(rec.effective), divisionOfMs(rec.bought)
 	r.out.Rung, r.out.Of = rec.rung, Whole(int64(total))
 	for i := range r.weights {
 		w := &r.weights[i]

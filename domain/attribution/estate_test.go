@@ -122,7 +122,7 @@ func drawEstate(t *rapid.T, d drawing) *estate {
 			Cluster: pick("cluster", "c1", "c2"), Node: fmt.Sprintf("n%d", i), Account: pick("node account", "x", "x", "y", ""),
 			Region: "r", SKU: pick("node SKU", "big", "big", "small"), Resource: pick("node resource", "", fmt.Sprintf("i-%d", i), fmt.Sprintf("i-%d", i)),
 			Billing: domain.BillingModel(pick("model", "", "reserved", "on_demand", "spot", "owned")),
-			GPUs:    rapid.SampledFrom([]int{0, 1, 2, 8}).Draw(t, "GPUs"), Registered: rapid.Bool().Draw(t, "registered"),
+			GPUs:    rapid.SampledFrom([]int{0, 1, 2, 8, 1, 2, 8, 5000}).Draw(t, "GPUs"), Registered: rapid.Bool().Draw(t, "registered"),
 			Service: period("service"),
 		}
 		if !d.plain && rapid.Bool().Draw(t, "has CPU") {
@@ -146,7 +146,7 @@ func drawEstate(t *rapid.T, d drawing) *estate {
 				}
 				held := n.Service.Intersect(domain.Interval{From: h, To: h + domain.Hour}).Length()
 				nh := attribution.NodeHour{Node: len(e.nodes) - 1, Hour: h, Owner: owner}
-				left := int64(n.GPUs) * int64(held/ms)
+				left := int64(min(n.GPUs, 8)) * int64(held/ms)
 				for left > 0 {
 					p := attribution.Part{
 						Component: rapid.SampledFrom([]attribution.Component{
@@ -217,9 +217,11 @@ func drawEstate(t *rapid.T, d drawing) *estate {
 		}
 		switch rapid.IntRange(0, 3).Draw(t, "quantity") {
 		case 1:
-			l.NodeMs = rapid.SampledFrom([]int64{1, hour / 2, hour, 3 * hour, 5 * hour}).Draw(t, "machine time")
+			l.NodeMs = rapid.SampledFrom([]int64{1, hour / 2, hour, 3 * hour, 5 * hour, 900_000_000_000_000, 1 << 60}).Draw(t, "machine time")
 		case 2:
-			l.GPUMs = rapid.SampledFrom([]int64{1, hour, 8 * hour, 24 * hour}).Draw(t, "GPU time bought")
+			l.GPUMs = rapid.SampledFrom([]int64{1, hour, 8 * hour, 24 * hour, 1 << 60}).Draw(t, "GPU time bought")
+		case 3:
+			l.UnusableQuantity = pick("unusable", "", "", "quantity 1e99 Hours")
 		}
 		e.lines = append(e.lines, l)
 	}

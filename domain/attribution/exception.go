@@ -28,6 +28,10 @@ const (
 	InvoiceConflict Kind = "invoice_conflict"
 	// DuplicateLooking: lines that differ in nothing but their id. They count.
 	DuplicateLooking Kind = "duplicate_looking"
+	// QuantityUnusable: a quantity of machine time that nobody can mean, on a
+	// line or as the GPUs of a machine. It counts as not stated; the line's money
+	// is divided as usual.
+	QuantityUnusable Kind = "quantity_unusable"
 	// OwnerMissing: time that nobody held in a cluster that nobody owned, or
 	// that was held by nobody known; the platform carries it.
 	OwnerMissing Kind = "owner_missing"
@@ -74,11 +78,10 @@ func (e *exceptions) time(k Kind, subject, detail string, ms int64) {
 	e.at(k, subject, detail, "").GPUMs += ms
 }
 
-// money notes a line, and the GPU time that is wrong with it.
-func (e *exceptions) money(k Kind, subject, detail string, b *book, r *record, ms int64) {
+// money notes a line.
+func (e *exceptions) money(k Kind, subject, detail string, b *book, r *record) {
 	x := e.at(k, subject, detail, b.texts[r.currency])
 	x.Lines++
-	x.GPUMs += ms
 	x.Billed, x.Effective = x.Billed.Add(r.billed), x.Effective.Add(r.effective)
 }
 

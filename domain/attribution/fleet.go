@@ -10,7 +10,9 @@ import (
 	"quartermaster/domain"
 )
 
-// maxGPUs bounds the GPUs of one machine, far above any that is sold.
+// maxGPUs bounds the GPUs of one machine, far above any that is sold. A machine
+// that is said to have more, or less than none, has GPUs and nobody knows how
+// many: what is measured of them counts.
 const maxGPUs = 1024
 
 // fleet is the machines and how they are found.
@@ -41,18 +43,23 @@ type machine struct {
 	unbilledMs int64 // GPU time that no line that buys machines covers
 }
 
+// counted returns the number of GPUs, -1 where nobody can mean it.
+func (n *Node) counted() int {
+	if n.GPUs < 0 || n.GPUs > maxGPUs {
+		return -1
+	}
+	return n.GPUs
+}
+
 func (m *machine) subject(f *fleet) string {
 	n := &f.descs[m.first].Node
 	return n.Cluster + "/" + n.Node
 }
 
-func newFleet(nodes []Node) (*fleet, error) {
+func newFleet(nodes []Node, ex *exceptions) *fleet {
 	f := &fleet{index: make([]int32, len(nodes)), byResource: map[[2]string][]int32{}, bySKU: map[[2]string][]int32{}, byAccount: map[string][]int32{}}
 	order := make([]int32, len(nodes))
 	for i := range nodes {
-		if n := &nodes[i]; n.GPUs < 0 || n.GPUs > maxGPUs {
-			return nil, fmt.Errorf("node %s/%s: has %d GPUs, want 0 to %d", n.Cluster, n.Node, n.GPUs, maxGPUs)
-		}
 		order[i] = int32(i)
 	}
 	slices.SortFunc(order, func(a, b int32) int { return compareNodes(&nodes[a], &nodes[b]) })
@@ -72,6 +79,9 @@ func newFleet(nodes []Node) (*fleet, error) {
 	}
 	for i := range f.descs {
 		d, at := &f.descs[i], int32(i)
+		if d.counted() < 0 {
+			ex.at(QuantityUnusable, f.machines[d.machine].subject(f), fmt.Sprintf("%d GPUs in one machine, of 0 to %d: their number counts as not stated", d.GPUs, maxGPUs), "")
+		}
 		if d.Account == "" {
 			continue
 		}
@@ -88,7 +98,7 @@ func newFleet(nodes []Node) (*fleet, error) {
 			f.bySKU[k] = append(f.bySKU[k], at)
 		}
 	}
-	return f, nil
+	return f
 }
 
 func compareNodes(a, b *Node) int {
@@ -130,8 +140,9 @@ func (f *fleet) inService(descs []int32, period domain.Interval) bool {
 
 // gpuMs converts machine time on descriptions into GPU time: by their number of
 // GPUs, weighted by how long each was in service during the period where they
-// differ, and rounded towards zero.
-func (f *fleet) gpuMs(nodeMs int64, descs []int32, period domain.Interval) (int64, error) {
+// differ, and rounded towards zero. It is not known where nobody knows how many
+// GPUs one of them has, or nobody can mean that much.
+func (f *fleet) gpuMs(nodeMs int64, descs []int32, period domain.Interval) (ms int64, known bool) {
 	var time, gpuTime uint64
 	gpus, same := -1, true
 	for _, i := range descs {
@@ -140,13 +151,18 @@ func (f *fleet) gpuMs(nodeMs int64, descs []int32, period domain.Interval) (int6
 		if ms == 0 {
 			continue
 		}
+		if d.counted() < 0 {
+			return 0, false
+		}
 		same = same && (gpus < 0 || gpus == d.GPUs)
 		gpus = d.GPUs
 		time += ms
 		gpuTime += ms * uint64(d.GPUs)
 	}
 	if gpus < 0 {
-		gpus = f.descs[descs[0]].GPUs
+		if gpus = f.descs[descs[0]].counted(); gpus < 0 {
+			return 0, false
+		}
 	}
 	n := u128{0, magnitude(nodeMs)}
 	if same {
@@ -155,10 +171,10 @@ func (f *fleet) gpuMs(nodeMs int64, descs []int32, period domain.Interval) (int6
 		n = n.scale64(gpuTime, time)
 	}
 	if n.hi != 0 || n.lo > maxMs {
-		return 0, fmt.Errorf("%d ms of machines with %d GPUs is beyond all reason", nodeMs, gpus)
+		return 0, false
 	}
 	if nodeMs < 0 {
-		return -int64(n.lo), nil
+		return -int64(n.lo), true
 	}
-	return int64(n.lo), nil
+	return int64(n.lo), true
 }

@@ -58,8 +58,12 @@ func (r *run) machines(spans []domain.Interval) {
 		var ms int64
 		for at := m.first; at < m.end; at++ {
 			if d := &r.fleet.descs[at]; d.Registered {
+				gpus := int64(d.counted())
+				if gpus < 0 {
+					gpus = 1 // at least
+				}
 				for _, s := range spans {
-					ms += int64(d.Service.Intersect(s).Length()/millisecond) * int64(d.GPUs)
+					ms += int64(d.Service.Intersect(s).Length()/millisecond) * gpus
 				}
 			}
 		}

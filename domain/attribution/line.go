@@ -36,8 +36,9 @@ const (
 // something else. Corrects is the caller's to fill in, because another event
 // says it.
 //
-// It is an error if an amount does not fit (see [AmountOf]), a quantity of time
-// is beyond all reason, or the charge period is empty.
+// It is an error if an amount does not fit (see [AmountOf]), and nothing else
+// is: of a quantity that nobody can mean, [Line.UnusableQuantity] tells, and a
+// line with an empty charge period matches nothing.
 func LineOf(b *domain.BillingLine) (Line, error) {
 	l := Line{
 		Issuer: b.InvoiceIssuerName, Account: b.BillingAccountID, ID: b.LineID,
@@ -61,9 +62,6 @@ func LineOf(b *domain.BillingLine) (Line, error) {
 	if l.Region == "" {
 		l.Region = b.RegionName
 	}
-	if l.ChargePeriod.Empty() {
-		return Line{}, fmt.Errorf("line %q: charge period from %s to %s is empty", b.LineID, b.ChargePeriodStart, b.ChargePeriodEnd)
-	}
 	var err error
 	if l.Billed, err = AmountOf(b.BilledCost); err != nil {
 		return Line{}, fmt.Errorf("line %q: billed cost: %w", b.LineID, err)
@@ -74,9 +72,7 @@ func LineOf(b *domain.BillingLine) (Line, error) {
 			return Line{}, fmt.Errorf("line %q: effective cost: %w", b.LineID, err)
 		}
 	}
-	if l.NodeMs, l.GPUMs, err = boughtTime(b); err != nil {
-		return Line{}, fmt.Errorf("line %q: %w", b.LineID, err)
-	}
+	l.NodeMs, l.GPUMs, l.UnusableQuantity = boughtTime(b)
 	return l, nil
 }
 

@@ -127,19 +127,40 @@ func TestLineOf(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 	for want, spoil := range map[string]func(*domain.BillingLine){
-		"billed cost: amount":       func(b *domain.BillingLine) { b.BilledCost = decimal.New(1, 15) },
-		"effective cost: amount":    func(b *domain.BillingLine) { b.EffectiveCost = null("0.0000000000000000001") },
-		"charge period":             func(b *domain.BillingLine) { b.ChargePeriodEnd = b.ChargePeriodStart },
-		"quantity 1000000000 Hours": func(b *domain.BillingLine) { b.PricingQuantity, b.PricingUnit = null("1000000000"), "Hours" },
-		"quantity of 1000001 digits": func(b *domain.BillingLine) {
-			b.PricingQuantity, b.PricingUnit = domain.NullDecimal{Decimal: decimal.New(1, 1_000_000), Valid: true}, "Hours"
-		},
+		"billed cost: amount":    func(b *domain.BillingLine) { b.BilledCost = decimal.New(1, 15) },
+		"effective cost: amount": func(b *domain.BillingLine) { b.EffectiveCost = null("0.0000000000000000001") },
 	} {
 		b := billingLine()
 		spoil(&b)
 		if _, err := attribution.LineOf(&b); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one of %q", err, want)
 		}
+	}
+}
+
+// Nothing but an amount makes a line unusable.
+func TestLineOfUnusableQuantity(t *testing.T) {
+	for _, c := range []struct {
+		quantity   domain.NullDecimal
+		unit, want string
+	}{
+		{null("1000000000"), "Hours", "quantity 1000000000 Hours is beyond 31688 years"},
+		{null("-1000000000"), "GPU-Hours", "quantity -1000000000 GPU-Hours is beyond 31688 years"},
+		{domain.NullDecimal{Decimal: decimal.New(1, 1_000_000), Valid: true}, "Hours", "quantity of 1000001 digits Hours is beyond 31688 years"},
+		{null("2"), "1000000 Weeks", "quantity 2 1000000 Weeks is beyond 31688 years"},
+		{null("2"), "1000000 1000000 Weeks", ""}, // no unit of time
+	} {
+		b := billingLine()
+		b.PricingQuantity, b.PricingUnit = c.quantity, c.unit
+		l, err := attribution.LineOf(&b)
+		if err != nil || l.UnusableQuantity != c.want || l.NodeMs != 0 || l.GPUMs != 0 || l.Billed.String() != "1.5" {
+			t.Errorf("%+v (%v), want %q", l, err, c.want)
+		}
+	}
+	b := billingLine()
+	b.ChargePeriodEnd = b.ChargePeriodStart
+	if _, err := attribution.LineOf(&b); err != nil {
+		t.Errorf("a line without a charge period: %v", err)
 	}
 }
 

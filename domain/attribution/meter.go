@@ -96,7 +96,7 @@ func (m *meter) read(h *NodeHour, d *desc) (uses []use, seen bool, err error) {
 		case Allocated:
 			m.parts = append(m.parts, p)
 			allocated += p.GPUMs
-			dominant = dominant || p.HeldMs > 0 && (p.CPUMilli > 0 && d.CPUMilli > 0 || p.MemoryMiB > 0 && d.MemoryMiB > 0)
+			dominant = dominant || p.HeldMs > 0 && d.counted() >= 0 && (p.CPUMilli > 0 && d.CPUMilli > 0 || p.MemoryMiB > 0 && d.MemoryMiB > 0)
 		case Idle:
 			idle += p.GPUMs
 		case Unprovisioned:

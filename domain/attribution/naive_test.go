@@ -117,7 +117,7 @@ func (n naive) match(l *attribution.Line) ([]int, attribution.Rung) {
 
 // bought is the GPU time that a line buys of some nodes.
 func (n naive) bought(l *attribution.Line, nodes []int) *big.Rat {
-	if !buys(l.Class) {
+	if !buys(l.Class) || l.UnusableQuantity != "" || !plausible(l.NodeMs) || !plausible(l.GPUMs) {
 		return new(big.Rat)
 	}
 	if l.GPUMs != 0 {
@@ -126,11 +126,18 @@ func (n naive) bought(l *attribution.Line, nodes []int) *big.Rat {
 	var time, gpus int64
 	for _, i := range nodes {
 		held := int64(n.nodes[i].Service.Intersect(l.ChargePeriod).Length() / ms)
+		if held > 0 && (n.nodes[i].GPUs < 0 || n.nodes[i].GPUs > 1024) && l.NodeMs != 0 {
+			return new(big.Rat) // nobody knows how many
+		}
 		time += held
 		gpus += held * int64(n.nodes[i].GPUs)
 	}
 	b := new(big.Rat).Mul(big.NewRat(l.NodeMs, 1), big.NewRat(gpus, time))
-	return new(big.Rat).SetInt(new(big.Int).Quo(b.Num(), b.Denom()))
+	whole := new(big.Int).Quo(b.Num(), b.Denom())
+	if !plausible(whole.Int64()) {
+		return new(big.Rat)
+	}
+	return new(big.Rat).SetInt(whole)
 }
 
 // weights returns what every part of a line weighs.

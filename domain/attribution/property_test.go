@@ -93,16 +93,15 @@ func TestPromises(t *testing.T) {
 
 func everythingFoots(t *rapid.T, e *estate, leaves []leaf, res *attribution.Result) {
 	byLine := map[string]costs{}
-	bought := map[string]int64{}
+	bought, rungs := map[string]int64{}, map[string]attribution.Rung{}
 	byTie := map[[4]string]attribution.Amount{}
 	totals := map[string]costs{}
 	for i := range leaves {
 		l := &leaves[i]
 		id := l.line.Account + " " + l.line.ID
 		byLine[id] = byLine[id].add(l.Billed, l.Effective)
-		if l.Rung == attribution.ByResource || l.Rung == attribution.ByPool {
-			bought[id] += l.BoughtMs
-		}
+		bought[id] += l.BoughtMs
+		rungs[id] = l.Rung
 		totals[l.line.Currency] = totals[l.line.Currency].add(l.Billed, l.Effective)
 		k := [4]string{l.line.Account, l.line.Invoice, l.line.Currency, l.Workspace}
 		byTie[k] = byTie[k].Add(l.Billed)
@@ -122,8 +121,16 @@ func everythingFoots(t *rapid.T, e *estate, leaves []leaf, res *attribution.Resu
 		if got := byLine[l.Account+" "+l.ID]; got != (costs{l.Billed, l.Effective}) {
 			t.Fatalf("the leaves of %+v add up to %v", l, got)
 		}
-		if ms, ok := bought[l.Account+" "+l.ID]; ok && l.GPUMs != 0 && buys(l.Class) && ms != l.GPUMs {
-			t.Fatalf("the leaves of %+v buy %d ms", l, ms)
+		ms, rung := bought[l.Account+" "+l.ID], rungs[l.Account+" "+l.ID]
+		if (rung == attribution.ByResource || rung == attribution.ByPool || l.Unused) && buys(l.Class) && l.Category != "Purchase" {
+			if l.GPUMs != 0 && plausible(l.GPUMs) && ms != l.GPUMs {
+				t.Fatalf("the leaves of %+v buy %d ms", l, ms)
+			}
+		} else if ms != 0 {
+			t.Fatalf("the leaves of %+v buy %d ms by %s", l, ms, rung)
+		}
+		if (!plausible(l.NodeMs) || !plausible(l.GPUMs) || l.UnusableQuantity != "") && (ms != 0 || !hasUnusable(res, "S/"+l.Account+"/"+l.ID)) {
+			t.Fatalf("the leaves of %+v buy %d ms, and the exceptions are %+v", l, ms, res.Exceptions)
 		}
 	}
 	if res.Leaves != len(leaves) || res.Lines != len(e.lines) {
@@ -142,6 +149,15 @@ func everythingFoots(t *rapid.T, e *estate, leaves []leaf, res *attribution.Resu
 		t.Fatalf("%d of %d lines have a rung", lines, len(e.lines))
 	}
 	checkInvoices(t, res, byTie)
+}
+
+// plausible is what counts as stated of a line's time.
+func plausible(ms int64) bool { return ms <= 1e15 && ms >= -1e15 }
+
+func hasUnusable(res *attribution.Result, line string) bool {
+	return slices.ContainsFunc(res.Exceptions, func(x attribution.Exception) bool {
+		return x.Kind == attribution.QuantityUnusable && x.Subject == line && x.Lines == 1
+	})
 }
 
 func ref(l *leaf) string {

@@ -15,8 +15,10 @@ const (
 
 	millisecond = domain.Second / 1000
 
-	// maxMs bounds the time on one line: 31,700 years of one machine.
+	// maxMs bounds the time on one line: 31,688 years of one machine.
 	maxMs = 1e15
+
+	maxYears = int64(maxMs) / hourMs / 8766
 )
 
 // unitMs are the lengths of units of time, by the singular in lower case. A
@@ -34,6 +36,9 @@ var machineUnits = map[string]bool{
 	"": true, "each": true, "gpu": true, "instance": true, "machine": true, "month": true, "node": true, "server": true, "unit": true, "vm": true, "year": true,
 }
 
+// maxBlock bounds how many units are counted as one.
+const maxBlock = 1_000_000
+
 // unit splits a unit of FOCUS into how many of it are counted as one, its last
 // word and what stands before, all in singular and lower case: "100 Hours" is
 // 100, "hour", ""; "GPU-Hours" is 1, "hour", "gpu".
@@ -42,7 +47,7 @@ func unit(s string) (block int64, word, of string) {
 	block = 1
 	for len(words) > 0 {
 		n, err := strconv.ParseInt(words[0], 10, 64)
-		if err != nil || n <= 0 || n > 1e6 || block > 1e6 {
+		if err != nil || n <= 0 || n > maxBlock/block {
 			break
 		}
 		block *= n
@@ -104,8 +109,9 @@ func hasTime(b *domain.BillingLine) bool {
 }
 
 // boughtTime returns the first quantity that is time, rounded to milliseconds
-// half away from zero: of a machine, or of a GPU.
-func boughtTime(b *domain.BillingLine) (nodeMs, gpuMs int64, err error) {
+// half away from zero: of a machine, or of a GPU. Where nobody can mean it,
+// unusable says what it is.
+func boughtTime(b *domain.BillingLine) (nodeMs, gpuMs int64, unusable string) {
 	for _, q := range quantities(b) {
 		ms, gpu := timeOf(q.unit)
 		if ms == 0 || !q.amount.Valid {
@@ -114,17 +120,17 @@ func boughtTime(b *domain.BillingLine) (nodeMs, gpuMs int64, err error) {
 		d := q.amount.Decimal
 		// The magnitude is known from the digits, so no hostile exponent is expanded.
 		if order := int64(d.NumDigits()) + int64(d.Exponent()); order > 15 && !d.IsZero() {
-			return 0, 0, fmt.Errorf("quantity of %d digits %s is beyond %d years", order, q.unit, int64(maxMs)/hourMs/8766)
+			return 0, 0, fmt.Sprintf("quantity of %d digits %s is beyond %d years", order, q.unit, maxYears)
 		} else if order < -15 {
-			return 0, 0, nil
+			return 0, 0, ""
 		}
 		if d = d.Mul(decimal.NewFromInt(ms)).Round(0); d.Abs().Cmp(decimal.NewFromInt(maxMs)) > 0 {
-			return 0, 0, fmt.Errorf("quantity %s %s is beyond %d years", q.amount.Decimal, q.unit, int64(maxMs)/hourMs/8766)
+			return 0, 0, fmt.Sprintf("quantity %s %s is beyond %d years", q.amount.Decimal, q.unit, maxYears)
 		}
 		if gpu {
-			return 0, d.IntPart(), nil
+			return 0, d.IntPart(), ""
 		}
-		return d.IntPart(), 0, nil
+		return d.IntPart(), 0, ""
 	}
-	return 0, 0, nil
+	return 0, 0, ""
 }

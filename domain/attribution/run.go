@@ -27,7 +27,6 @@ type run struct {
 	sum     *Total
 	counted bool // the current record is among Result.Matches
 	weights []weight
-	bought  uint64 // GPU time of all lines, in magnitude
 	trace   *trace // nil when no leaf is to be explained
 }
 
@@ -52,7 +51,7 @@ type run struct {
 // others are exceptions of kind [LineConflict]. Account ids are taken to be
 // unique across suppliers.
 //
-// Memory is bounded by the lines (some 150 bytes each and their ids), the use
+// Memory is bounded by the lines (some 190 bytes each and their ids), the use
 // of one machine, and by the distinct leaf keys of each hour for what is shared
 // by several machines: pools, and once per charge period, accounts.
 //
@@ -69,9 +68,7 @@ func Run(in *Input, leaf func(*Leaf) error) (*Result, error) {
 	if r.book, err = readBook(in.Lines, r.ex); err != nil {
 		return nil, err
 	}
-	if r.fleet, err = newFleet(in.Nodes); err != nil {
-		return nil, err
-	}
+	r.fleet = newFleet(in.Nodes, r.ex)
 	if r.spons, err = newSponsors(in.Commitments); err != nil {
 		return nil, err
 	}
@@ -85,6 +82,7 @@ func Run(in *Input, leaf func(*Leaf) error) (*Result, error) {
 	order := m.order()
 	r.matches = m.matches
 	*m = matcher{}
+	r.buyTime()
 	r.unknownMachines()
 	r.follow = newFollowing(r.book)
 	r.trace = r.newTrace(in.Trace)
@@ -183,7 +181,7 @@ func (r *run) withoutUse(rec *record) error {
 		r.trace.because("it pays in advance for the term of commitment %q", r.line.Commitment)
 		return r.all(rec, 0, ByCommitment, leafKey{workspace: PlatformPrepaid, component: Prepaid}, 0)
 	}
-	return r.unmatched(rec, "nothing in the fleet is known that it could be for")
+	return r.unmatched(rec, howTexts[rec.how])
 }
 
 // unmatched leaves the current record with the platform.
@@ -191,8 +189,8 @@ func (r *run) unmatched(rec *record, why string) error {
 	if rec.how < howUnknownName {
 		r.trace.because("%s", why) // else the matcher knows better
 	}
-	r.ex.money(UnmatchedLine, r.book.subject(rec), why, r.book, rec, rec.gpuMs)
-	return r.all(rec, 0, ByNothing, leafKey{workspace: Platform, component: Unmatched}, rec.gpuMs)
+	r.ex.money(UnmatchedLine, r.book.subject(rec), why, r.book, rec)
+	return r.all(rec, 0, ByNothing, leafKey{workspace: Platform, component: Unmatched}, 0)
 }
 
 // unknownMachines reports lines that name a machine which the fleet does not
@@ -206,9 +204,9 @@ func (r *run) unknownMachines() {
 		known := r.fleet.byResource[[2]string{r.book.texts[rec.account], r.book.texts[rec.resource]}]
 		switch {
 		case len(known) == 0:
-			r.ex.money(BilledNeverSeen, r.book.subject(rec), "no machine of the account has this resource id", r.book, rec, rec.gpuMs)
+			r.ex.money(BilledNeverSeen, r.book.subject(rec), "no machine of the account has this resource id", r.book, rec)
 		case !r.fleet.inService(known, rec.charge):
-			r.ex.money(BilledNeverSeen, r.book.subject(rec), "the machine was not in service in the charge period", r.book, rec, rec.gpuMs)
+			r.ex.money(BilledNeverSeen, r.book.subject(rec), "the machine was not in service in the charge period", r.book, rec)
 		}
 	}
 }

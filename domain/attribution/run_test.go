@@ -2,6 +2,8 @@ package attribution_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -330,9 +332,6 @@ func TestInputRefused(t *testing.T) {
 	for want, spoil := range map[string]func(*estate){
 		"class 0":          func(e *estate) { e.lines[0].Class = 0 },
 		"has no currency":  func(e *estate) { e.lines[0].Currency = "" },
-		"ms of machines":   func(e *estate) { e.lines[0].NodeMs = 1 << 62 },
-		"GPUs, want":       func(e *estate) { e.nodes[0].GPUs = -1 },
-		"2000 GPUs":        func(e *estate) { e.nodes[0].GPUs = 2000 },
 		"makes no sense":   func(e *estate) { e.hours[0].Parts[0].UsefulMs = hour + 1 },
 		"time cannot be":   func(e *estate) { e.hours[0].Parts[0].Component = attribution.Prepaid },
 		"not in the order": func(e *estate) { e.hours[0].Hour++ },
@@ -367,6 +366,109 @@ func TestInputRefused(t *testing.T) {
 	if _, err := attribution.Run(in, nil); err == nil || !strings.Contains(err.Error(), "node 9") {
 		t.Errorf("error %v, want one of node 9", err)
 	}
+}
+
+// What nobody can mean does not stop the rest: it counts as not stated.
+func TestUnusableQuantities(t *testing.T) {
+	for want, spoil := range map[string]func(*estate){
+		"S/x/a: 4611686018427387904 ms of machines and 0 ms of GPUs are beyond 31688 years": func(e *estate) { e.lines[0].NodeMs = 1 << 62 },
+		"S/x/a: 0 ms of machines and -9223372036854775808 ms of GPUs are beyond":            func(e *estate) { e.lines[0].NodeMs, e.lines[0].GPUMs = 0, -1<<63 },
+		"S/x/a: quantity 1e99 Hours": func(e *estate) { e.lines[0].NodeMs, e.lines[0].UnusableQuantity = 0, "quantity 1e99 Hours" },
+		"S/x/a: 900000000000000 ms of machines with the GPUs that they have": func(e *estate) {
+			e.nodes[0].GPUs, e.lines[0].NodeMs = 8, 900_000_000_000_000
+		},
+		"c/n1: 2000 GPUs in one machine": func(e *estate) { e.nodes[0].GPUs = 2000 },
+		"c/n1: -1 GPUs in one machine":   func(e *estate) { e.nodes[0].GPUs = -1 },
+	} {
+		e := pool()
+		e.add("a", attribution.OnDemand, "i-1", "10", 2)
+		e.add("b", attribution.OnDemand, "i-2", "6", 4)
+		spoil(e)
+		wantShares(t, e, "a", "ada=10")
+		wantShares(t, e, "b", "bob=3", "platform:unobserved=3")
+		leaves, res, err := e.run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range leaves {
+			if l := &leaves[i]; l.line.ID == "a" && l.BoughtMs != 0 {
+				t.Errorf("%s: buys %d ms", want, l.BoughtMs)
+			}
+		}
+		var said []string
+		for _, x := range res.Exceptions {
+			if x.Kind == attribution.QuantityUnusable {
+				said = append(said, x.Subject+": "+x.Detail)
+				if x.Lines == 1 && x.Billed != money("10") {
+					t.Errorf("%+v", x)
+				}
+			}
+		}
+		if !slices.ContainsFunc(said, func(s string) bool { return strings.HasPrefix(s, want) }) {
+			t.Errorf("exceptions %q, want %q", said, want)
+		}
+	}
+	// Lines that only together buy too much: those that come last buy nothing.
+	e := pool()
+	for i := range 5000 {
+		e.add(fmt.Sprintf("l%04d", i), attribution.OnDemand, "i-1", "10", 0).GPUMs = 1e15
+	}
+	leaves, res, err := e.run()
+	if err != nil || len(res.Exceptions) == 0 {
+		t.Fatalf("%d exceptions (%v)", len(res.Exceptions), err)
+	}
+	var bought int64
+	for i := range leaves {
+		if bought += leaves[i].BoughtMs; leaves[i].line.ID == "l4999" && leaves[i].BoughtMs != 0 {
+			t.Errorf("%+v", leaves[i])
+		}
+	}
+	if bought != 4611e15 {
+		t.Errorf("the lines buy %d ms", bought)
+	}
+}
+
+// Time that is bought of nobody's machines is no GPU time in any unit, and that
+// of a commitment that was not used is.
+func TestBoughtWithoutUse(t *testing.T) {
+	e := pool()
+	e.nodes[0].GPUs, e.nodes[1].GPUs = 8, 8
+	unused := func(id, sku string, nodes, gpus int64) *attribution.Line {
+		l := e.add(id, attribution.Committed, "", "3", nodes)
+		l.Unused, l.SKU, l.GPUMs, l.Commitment = true, sku, gpus*hour, "k"
+		return l
+	}
+	e.add("hours", attribution.OnDemand, "i-9", "1", 2).SKU = "other"
+	e.add("gpu-hours", attribution.OnDemand, "i-9", "1", 0).SKU = "other"
+	e.lines[1].GPUMs = 2 * hour
+	unused("stated", "", 0, 4)
+	unused("pool", "big", 3, 0)
+	unused("unknown", "other", 3, 0)
+	e.commitments = []attribution.Commitment{{ID: "k", Sponsors: []domain.Share{{Workspace: "ada", Share: decimal.New(5, -1)}, {Workspace: "bob", Share: decimal.New(5, -1)}}}}
+	wantBought := func(want map[string]int64) {
+		t.Helper()
+		leaves, _, err := e.run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]int64{}
+		for i := range leaves {
+			got[leaves[i].line.ID] += leaves[i].BoughtMs
+		}
+		for id, hours := range want {
+			if got[id] != hours*hour {
+				t.Errorf("%s buys %d ms, want %d hours", id, got[id], hours)
+			}
+		}
+	}
+	wantBought(map[string]int64{"hours": 0, "gpu-hours": 0, "stated": 4, "pool": 24, "unknown": 0})
+	// The machines that the commitment covered tell it too.
+	e.add("used", attribution.Committed, "i-1", "3", 2).Commitment = "k"
+	wantBought(map[string]int64{"pool": 24, "unknown": 24, "used": 16})
+	// Not where they differ.
+	e.nodes[1].GPUs = 4
+	e.add("used too", attribution.Committed, "i-2", "3", 2).Commitment = "k"
+	wantBought(map[string]int64{"pool": 0, "unknown": 0, "used": 16, "used too": 8})
 }
 
 func tooMuch(l attribution.Line) (all []attribution.Line) {

@@ -18,7 +18,7 @@ func (r *run) divideSponsors(x *match, sum *matchSum) (rest []int32, err error) 
 	var first []int32
 	for _, l := range x.lines {
 		rec := &r.book.records[l]
-		if rec.class == Committed && rec.nodeMs|rec.gpuMs != 0 && len(r.spons.shares[r.book.texts[rec.commit]]) > 0 {
+		if rec.class == Committed && rec.bought != 0 && len(r.spons.shares[r.book.texts[rec.commit]]) > 0 {
 			first = append(first, l)
 		} else {
 			rest = append(rest, l)
@@ -32,10 +32,7 @@ func (r *run) divideSponsors(x *match, sum *matchSum) (rest []int32, err error) 
 		for end := r.samePeriod(first); n < end && r.book.records[first[n]].commit == commit; {
 			n++
 		}
-		c := &cell{match: x, lines: first[:n]}
-		if err := r.buy(c); err != nil {
-			return nil, err
-		}
+		c := r.cell(x, first[:n])
 		c.grid = r.take(&x.grid, c, r.spons.shares[r.book.texts[commit]])
 		if err := r.divideCell(c, sum); err != nil {
 			return nil, err

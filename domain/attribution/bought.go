@@ -1,0 +1,115 @@
+package attribution
+
+import "fmt"
+
+// maxBought bounds the GPU time of all lines together, in magnitude. What
+// bounds the sum of all bounds every other.
+const maxBought = 1 << 62
+
+// buyTime works out the GPU time that every line buys:
+//
+//   - of machines that it was matched to, what it states in GPU time, else its
+//     machine time by their GPUs;
+//   - of a commitment that was not used, what it states in GPU time, else its
+//     machine time by the GPUs of the account's machines of its SKU and region,
+//     else of the machines that the commitment's other lines are for, where those
+//     have the same number each;
+//   - of machines that nobody knows, for no machine, and in advance, none.
+//
+// A quantity that nobody can mean counts as not stated, so that one line does
+// not stop the rest: its money is divided as usual, and it is an exception.
+func (r *run) buyTime() {
+	per := r.gpusOfCommitments()
+	var all uint64
+	for i := range r.book.records {
+		rec := &r.book.records[i]
+		if rec.badQuantity != 0 {
+			r.unusable(rec, r.book.texts[rec.badQuantity])
+			continue
+		}
+		if max(magnitude(rec.nodeMs), magnitude(rec.gpuMs)) > maxMs {
+			r.unusable(rec, fmt.Sprintf("%d ms of machines and %d ms of GPUs are beyond %d years", rec.nodeMs, rec.gpuMs, maxYears))
+			continue
+		}
+		ms, known := rec.gpuMs, true
+		switch {
+		case rec.course == byUse && rec.class.buys() && r.matches[rec.match].buys:
+			if ms == 0 && rec.nodeMs != 0 {
+				ms, known = r.fleet.gpuMs(rec.nodeMs, r.matches[rec.match].descs, rec.charge)
+			}
+		case rec.course == bySponsor:
+			if ms == 0 && rec.nodeMs != 0 {
+				// 1024 GPUs for maxMs is far from the end of 64 bits.
+				ms = rec.nodeMs * int64(r.gpusPerMachine(rec, per))
+				known = magnitude(ms) <= maxMs
+			}
+		default:
+			ms = 0
+		}
+		switch {
+		case !known:
+			r.unusable(rec, fmt.Sprintf("%d ms of machines with the GPUs that they have are not between 0 and %d years", rec.nodeMs, maxYears))
+		case all+magnitude(ms) > maxBought:
+			r.unusable(rec, fmt.Sprintf("%d ms of GPUs are more than the lines before it leave of the %d years that can be added up", ms, maxBought/hourMs/8766))
+		default:
+			all += magnitude(ms)
+			rec.bought = ms
+		}
+	}
+}
+
+func (r *run) unusable(rec *record, why string) {
+	r.ex.money(QuantityUnusable, r.book.texts[rec.issuer]+"/"+r.book.texts[rec.account]+"/"+rec.id, why+": the line's quantity counts as not stated", r.book, rec)
+}
+
+// same joins counts of GPUs: 0 is not known, -1 not the same.
+func same(have, gpus int) int {
+	if have == 0 || have == gpus {
+		return gpus
+	}
+	return -1
+}
+
+type commitKey struct{ issuer, commit name }
+
+// gpusOfCommitments returns how many GPUs each machine has that lines of a
+// commitment are for, -1 where they differ.
+func (r *run) gpusOfCommitments() map[commitKey]int {
+	type use struct {
+		commitKey
+		match int32
+	}
+	per, done := map[commitKey]int{}, map[use]bool{}
+	for i := range r.book.records {
+		rec := &r.book.records[i]
+		if rec.commit == 0 || rec.course != byUse || !rec.class.buys() || !r.matches[rec.match].buys {
+			continue
+		}
+		k := commitKey{rec.issuer, rec.commit}
+		if u := (use{k, rec.match}); !done[u] {
+			done[u] = true
+			for _, d := range r.matches[rec.match].descs {
+				per[k] = same(per[k], r.fleet.descs[d].counted())
+			}
+		}
+	}
+	return per
+}
+
+// gpusPerMachine returns the GPUs of a machine of an unused commitment, 0 where
+// that is not known.
+func (r *run) gpusPerMachine(rec *record, per map[commitKey]int) int {
+	pool := 0
+	if rec.sku != 0 {
+		region := r.book.texts[rec.region]
+		for _, i := range r.fleet.bySKU[[2]string{r.book.texts[rec.account], r.book.texts[rec.sku]}] {
+			if d := &r.fleet.descs[i]; (region == "" || d.Region == region) && !d.Service.Intersect(rec.charge).Empty() {
+				pool = same(pool, d.counted())
+			}
+		}
+	}
+	if pool > 0 {
+		return pool
+	}
+	return max(0, per[commitKey{rec.issuer, rec.commit}])
+}
