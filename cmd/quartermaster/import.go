@@ -200,6 +200,9 @@ func (fl *importFlags) options() (importer.Options, error) {
 
 // importFiles imports files one after the other, once check found nothing amiss.
 func (a *app) importFiles(ctx context.Context, files []string, strict bool, rd reader, check func(*home) error) error {
+	if err := a.notDemo(); err != nil {
+		return err
+	}
 	bad := false
 	err := a.with(ctx, func(h *home) error {
 		if err := check(h); err != nil {
