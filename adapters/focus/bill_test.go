@@ -3,6 +3,7 @@ package focus_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -117,14 +118,20 @@ func read(t testing.TB, text string, opts focus.Options) result {
 
 // dividable says why attribution cannot take an event: what was imported must
 // never be left out of the books.
-func dividable(e domain.Event) (err error) {
+func dividable(e domain.Event) error {
+	var line *domain.BillingLine
 	switch e := e.(type) {
 	case *domain.BillingLineRecorded:
-		_, err = attribution.LineOf(&e.Line)
+		line = &e.Line
 	case *domain.BillingLineCorrected:
-		_, err = attribution.LineOf(&e.Line)
+		line = &e.Line
 	case *domain.InvoiceReceived:
-		_, err = attribution.AmountOf(e.Total.Amount)
+		_, err := attribution.AmountOf(e.Total.Amount)
+		return err
+	}
+	l, err := attribution.LineOf(line)
+	if err == nil && l.UnusableQuantity != "" {
+		err = errors.New(l.UnusableQuantity)
 	}
 	return err
 }

@@ -10,15 +10,15 @@ import (
 	"quartermaster/domain/attribution"
 )
 
-// What a row may say at most. A line beyond it could be kept but not divided,
-// so that every report of its month would have to leave it out; a slip of the
-// pen or a wrong unit is far likelier than such a charge.
+// What a row may say at most. A line beyond it could be kept but not divided as
+// it stands, so that every report of its month would have to make an exception
+// of it; a slip of the pen or a wrong unit is far likelier than such a charge.
 const (
 	// maxAmountDigits is how many digits before the point an amount may have
 	// that is divided. See attribution.AmountOf.
 	maxAmountDigits = 15
 	// maxMachineHours is the machine time of one line: 268,000 machines for a
-	// month. It is less than attribution.LineOf takes.
+	// month. It is less than attribution.LineOf takes for meant.
 	maxMachineHours = 200_000_000
 	// maxUsageMonths is the length of a charge period of usage: a year and the
 	// month in which it is settled. Purchases are for terms of any length.
@@ -79,7 +79,7 @@ func (ls *lines) mostOf(unit string) domain.NullDecimal {
 	most := domain.NullDecimal{}
 	one := domain.BillingLine{ChargePeriodEnd: 1, PricingQuantity: decimal.NewNullDecimal(decimal.New(1, 0)), PricingUnit: unit}
 	switch at, err := attribution.LineOf(&one); {
-	case err != nil: // one of it is too much
+	case err != nil || at.UnusableQuantity != "": // one of it is too much
 		most.Valid = true
 	case max(at.NodeMs, at.GPUMs) > 0:
 		ms := decimal.New(max(at.NodeMs, at.GPUMs), 0)

@@ -53,8 +53,8 @@
 // accepted. Times and dates without a zone need [Options.Zone]. Columns of JSON
 // are kept as written, with a warning when they are not JSON.
 //
-// What could be kept but not divided is refused, for every report would have to
-// leave it out: BilledCost and EffectiveCost of 10¹⁵ or more in magnitude, and
+// What could be kept but not divided as it stands is refused, for every report
+// would have to make an exception of it: BilledCost and EffectiveCost of 10¹⁵ or more in magnitude, and
 // an invoice that comes to as much; PricingQuantity and ConsumedQuantity of time
 // of a machine or a GPU that come to more than 200,000,000 hours; and usage with
 // a charge period of more than 13 months, where purchases may have any.

@@ -69,7 +69,7 @@ func TestWholeFindsWhatRunWouldStopAt(t *testing.T) {
 		{"cut off in the header", packed[:5], focus.Limits{}, focus.ErrDamaged},
 		{"another checksum", string(flipped), focus.Limits{}, focus.ErrDamaged},
 		{"rubbish behind", packed + "x", focus.Limits{}, focus.ErrDamaged},
-		{"a bomb", zipped(t, strings.Repeat(" ", 32<<20)), focus.Limits{}, focus.ErrTooLarge},
+		{"a bomb", zipped(t, strings.Repeat(" ", 17<<20)), focus.Limits{}, focus.ErrTooLarge},
 		{"a large file", bill(nil), focus.Limits{DecodedBytes: 9}, focus.ErrTooLarge},
 		{"a spreadsheet", "PK\x03\x04....", focus.Limits{}, focus.ErrColumns},
 	} {

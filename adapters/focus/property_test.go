@@ -186,7 +186,7 @@ func FuzzRead(f *testing.F) {
 		bill(nil, []string{"ResourceId=NULL", "Tags={}", "x_Plan=p"}),
 		bill([]string{"ProviderName=a", "InvoiceIssuerName="}, []string{"ProviderName=a", "ListCost=1e-3"}),
 		bill([]string{"x_LineId=l1", "x_CorrectsLineId=l0", "x_Generated=true"}, []string{"x_LineId=l1"}),
-		bill([]string{"PricingQuantity=1e8", "PricingUnit=3 Hours", "EffectiveCost=1e14"}, []string{"ConsumedQuantity=9", "ConsumedUnit=1000000 1000000 Weeks"}),
+		bill([]string{"PricingQuantity=1e8", "PricingUnit=3 Hours", "EffectiveCost=1e14"}, []string{"ConsumedQuantity=9", "ConsumedUnit=1000000 Weeks"}),
 		bill([]string{"ChargePeriodStart=2026-03-08 02:00", "ChargePeriodEnd=2026-11-01 01:00"}),
 		invoiceHeader + detail("I", "d", "1") + detail("I", "e", "-1", "ChargeCategory=Tax") + detail("J", "d", "1"),
 		"\"\n\"\n\"\n\"", "a\"b\n", ",,,\n", "\xef\xbb\xbfBilledCost\n",
