@@ -328,6 +328,9 @@ func (c *checker) decimal(field string, d Decimal) bool {
 		c.bad(field, "has %d digits after the point, at most %d are allowed", -int64(d.Exponent()), maxScale)
 		return false
 	}
+	if int64(d.NumDigits())+int64(d.Exponent()) <= maxInteger {
+		return true // fewer digits than the limit has, without a copy of them
+	}
 	coefficient := d.Coefficient()
 	if d.Exponent() > maxInteger || coefficient.BitLen() > maxCoefficientBits || d.Abs().BigInt().Cmp(maxAmount) >= 0 {
 		c.bad(field, "is 1e%d or more", maxInteger)
