@@ -215,7 +215,7 @@ func Costs(view View, q CostQuery) (*CostReport, error) {
 	var last costKey
 	var sum, total *Cost
 	var held, known int64
-	result, err := b.divideSeen(func(l *attribution.Leaf) error {
+	result, err := b.divideSeen(nil, func(l *attribution.Leaf) error {
 		if q.Workspace != "" && l.Workspace != q.Workspace {
 			return nil
 		}

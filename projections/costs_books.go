@@ -28,21 +28,24 @@ func openBooks(view View, month domain.Interval) (*books, error) {
 
 // divide calls leaf with every part of every line; see [attribution.Run].
 func (b *books) divide(leaf func(*attribution.Leaf) error) (*attribution.Result, error) {
-	return b.divideSeen(leaf, func(*attribution.NodeHour) {})
+	return b.divideSeen(nil, leaf, nil)
 }
 
-// divideSeen is divide that also shows the hours that usage is read of.
-func (b *books) divideSeen(leaf func(*attribution.Leaf) error, hour func(*attribution.NodeHour)) (*attribution.Result, error) {
+// divideSeen is divide that traces a leaf, and shows hour, which may be nil, the
+// hours that usage is read of.
+func (b *books) divideSeen(trace *attribution.Ref, leaf func(*attribution.Leaf) error, hour func(*attribution.NodeHour)) (*attribution.Result, error) {
 	return attribution.Run(&attribution.Input{
 		Lines: func(yield func(*attribution.Line) error) error { return b.lines(b.view, yield) },
 		Nodes: b.nodes,
 		Usage: func(spans []domain.Interval, yield func(*attribution.NodeHour) error) error {
 			return b.usage(spans, func(h *attribution.NodeHour) error {
-				hour(h)
+				if hour != nil {
+					hour(h)
+				}
 				return yield(h)
 			})
 		},
-		Commitments: b.commitments, Invoices: b.invoices, Policy: b.policy,
+		Commitments: b.commitments, Invoices: b.invoices, Policy: b.policy, Trace: trace,
 	}, leaf)
 }
 

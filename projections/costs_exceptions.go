@@ -31,7 +31,7 @@ const (
 func CostExceptionKinds() []attribution.Kind {
 	all := []attribution.Kind{
 		attribution.BilledNeverSeen, attribution.SeenNeverBilled, attribution.RegisteredNeither, attribution.UnmatchedLine,
-		attribution.LineConflict, attribution.InvoiceConflict, attribution.DuplicateLooking, attribution.OwnerMissing,
+		attribution.LineConflict, attribution.InvoiceConflict, attribution.DuplicateLooking, attribution.OwnerMissing, attribution.QuantityUnusable,
 		LineUnusable, LineRestated, LineInTwoMonths, CorrectionOfUnknownLine, InvoiceUnusable, InvoiceRestated, InvoiceOfOtherPeriod,
 		InvoiceSpansMonths, CommitmentOutOfTerm, CommitmentDeclaredTwice, PolicyNotApplied, PolicyChangedInPeriod, DecisionVoid,
 	}

@@ -45,15 +45,19 @@ func TestExplainEveryLeaf(t *testing.T) {
 			if x.Invoice == nil || x.Invoice.Invoice != l.Invoice || x.Statement == nil || x.Statement.Workspace != l.Workspace || x.Statement.Invoice != l.Invoice || x.Statement.Currency != l.Currency {
 				t.Errorf("%s is in %+v and %+v", l.Leaf, x.Invoice, x.Statement)
 			}
-			var ms int64
+			var ms, period int64
 			for _, u := range x.Usage {
 				ms += u.GPUMs
+				period += u.PeriodMs
+			}
+			if x.WeightUnit == "gpu_ms" && attribution.Whole(period+x.UnseenMs) != x.Of || (x.WeightUnit == "money") != (x.Followed != nil) {
+				t.Errorf("%s is of %s, and its machines had %d ms, %d unseen; it follows %+v", l.Leaf, x.Of, period, x.UnseenMs, x.Followed)
 			}
 			if x.WeightUnit == "gpu_ms" && l.Component != attribution.Unseen && attribution.Whole(ms) != x.Weight {
 				t.Errorf("%s weighs %s, and its machines had %d ms: %v", l.Leaf, x.Weight, ms, x.Why)
 			}
-			if (x.WeightUnit != "gpu_ms" || l.Component == attribution.Unseen) && len(x.Usage) > 0 {
-				t.Errorf("%s weighs %s, and lists machines", l.Leaf, x.WeightUnit)
+			if (x.WeightUnit == "gpu_ms") != (len(x.Usage) > 0) || l.Component == attribution.Unseen && ms != 0 {
+				t.Errorf("%s weighs %s, and lists %+v", l.Leaf, x.WeightUnit, x.Usage)
 			}
 		}
 		if len(leaves) < 40 || units["gpu_ms"] < 10 || units["money"] < 5 || units["share"] != 2 || units["whole"] < 2 {

@@ -104,22 +104,6 @@ func EachLine(view View, month domain.Interval, yield func(*LedgerLine) error) e
 	return nil
 }
 
-// findLine returns a line, nil when the ledger has none of that name. The same
-// id in two months, which the ids of importers rule out, is the later month's.
-func findLine(view View, issuer, account, id string) (*LedgerLine, error) {
-	var found *LedgerLine
-	err := view.Scan(Query{Table: TableBillingLines, Scope: domain.AccountKey(issuer, account)}, func(k Key, row Row) error {
-		if k.ID == id {
-			found = ledgerLine(k, row.(*History))
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read billing lines: %w", err)
-	}
-	return found, nil
-}
-
 // BillingMonths returns the months that the ledger has lines of, in order.
 func BillingMonths(view View) ([]domain.Interval, error) {
 	var hours []int64

@@ -117,8 +117,13 @@ JSON keys, beside those of a leaf
   weight, of and weight_unit: the leaf gets weight of of of its line, in gpu_ms,
     money (what it follows cost), share (of a sponsor) or whole; why;
   interval (from, to): the part of the charge period that it is for;
-  usage: the machines that the weight was measured on (cluster, node,
-    resource_id, sku, registered, gpu_ms, useful_gpu_ms);
+  usage: the machines that the line was divided by (cluster, node, resource_id,
+    sku, registered; gpu_ms, what each weighs here, and useful_gpu_ms of it;
+    period_gpu_ms, all of its time in the charge period) and unseen_gpu_ms, what
+    was bought beyond their time;
+  followed: what the line was divided after (scope: resource, invoice_detail,
+    invoice, account or commitment; name, period, lines, billed, effective), or
+    null;
   charge: the line in the columns of FOCUS, with x_LineId, x_FocusVersion,
     x_Generated and Other, the columns that FOCUS does not define;
   whole: the line divided (billed, effective, leaves, corrects, reason, stated:
@@ -181,11 +186,11 @@ func (a *app) showLeaf(x *projections.LeafExplanation) {
 
 	if len(x.Usage) > 0 {
 		fmt.Fprintln(a.out, "\nmachines")
-		t := a.table("cluster", "node", "resource id", "type", "GPU-hours", "useful")
-		alignRight(t, 5, 6)
+		t := a.table("cluster", "node", "resource id", "type", "GPU-hours", "useful", "of")
+		alignRight(t, 5, 7)
 		for i, u := range x.Usage {
 			if i < shownRows {
-				t.AppendRow(table.Row{clipped(u.Cluster), clipped(u.Node), clipped(u.Resource), clipped(u.SKU), gpuHours(u.GPUMs), gpuHours(u.UsefulMs)})
+				t.AppendRow(table.Row{clipped(u.Cluster), clipped(u.Node), clipped(u.Resource), clipped(u.SKU), gpuHours(u.GPUMs), gpuHours(u.UsefulMs), gpuHours(u.PeriodMs)})
 			}
 		}
 		t.Render()

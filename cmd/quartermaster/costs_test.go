@@ -110,7 +110,7 @@ func TestCostsShown(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"costs", "--period", "2026-05", "--by", ""}, "──\n USD        16.00      18.00   16.00       4.00    0.00 "},
+		{[]string{"costs", "--period", "2026-05", "--by", ""}, "──\n USD        16.00      18.00   24.00       4.00    0.00 "},
 		{[]string{"costs", "--period", "2026-05", "--by", "hour"}, "(whole period)"},
 		{[]string{"costs", "--period", "2026-05"}, "(none yet, for 2026-05-01 to 2026-06-01)"},
 		{[]string{"costs", "--period", "2026-05"}, "none: the platform"},
