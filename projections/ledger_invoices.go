@@ -66,6 +66,8 @@ type receivedInvoice struct {
 	name  invoiceName
 	total attribution.Amount
 	own   bool // of the month that is read
+
+	details []attribution.InvoiceDetail
 }
 
 func (r *receivedInvoice) subject() string {
@@ -90,6 +92,15 @@ func (l *ledger) readInvoices(view View) error {
 		if r.total, err = attribution.AmountOf(ev.Total.Amount); err != nil {
 			l.except(InvoiceUnusable, r.subject(), "%s: %v", ev.Total, err)
 			return nil
+		}
+		for i := range ev.Details {
+			d := &ev.Details[i]
+			amount, err := attribution.AmountOf(d.BilledCost)
+			if err != nil {
+				l.except(InvoiceUnusable, r.subject(), "row %q of %s: %v", d.InvoiceDetailID, d.BilledCost, err)
+				return nil
+			}
+			r.details = append(r.details, attribution.InvoiceDetail{ID: d.InvoiceDetailID, Amount: amount})
 		}
 		l.generated = l.generated || ev.Generated
 		all = append(all, r)
@@ -159,11 +170,10 @@ func (l *ledger) readFurther(view View, all []receivedInvoice) error {
 	return nil
 }
 
-// rounds reports whether a difference may be the rounding of the invoice: half
-// a minor unit for each row of it, and always one whole.
+// rounds reports whether a difference may be the rounding of an invoice as a
+// whole: see [attribution.Tie].
 func (r *receivedInvoice) rounds(difference attribution.Amount) bool {
-	half := decimal.New(5, int32(-domain.MinorUnits(r.name.currency)-1))
-	return difference.Abs().Decimal().Cmp(half.Mul(decimal.NewFromInt(int64(max(2, len(r.Details)))))) <= 0
+	return difference.Abs().Decimal().Cmp(decimal.New(1, int32(-domain.MinorUnits(r.name.currency)))) <= 0
 }
 
 func roundMinor(a attribution.Amount, currency string) attribution.Amount {
@@ -177,27 +187,29 @@ func roundMinor(a attribution.Amount, currency string) attribution.Amount {
 // enterInvoice enters an invoice, or the month's part of it. The part is what
 // the lines of the month come to, in whole minor units. One month, the
 // invoice's own or else the first that has lines of it, has what is left: the
-// rounding is there once.
+// rounding is there once. Rows of the invoice are not compared then, because
+// lines of several months may name one.
 func (l *ledger) enterInvoice(r *receivedInvoice) {
 	at := monthOf(l.month.From)
 	in := attribution.Invoice{
 		Issuer: r.name.issuer, Account: r.name.account, ID: r.name.id, Currency: r.name.currency,
-		Total: r.total, Details: len(r.Details), Status: r.Status, Generated: r.Generated,
+		Total: r.total, Status: r.Status, Generated: r.Generated,
 	}
 	parts := l.named[r.name]
 	var elsewhere []InvoicePart
-	var sum, rounded attribution.Amount
+	var sum attribution.Amount
 	months := slices.Sorted(maps.Keys(parts))
 	for _, m := range months {
 		if m != at {
 			elsewhere = append(elsewhere, parts[m])
-			sum, rounded = sum.Add(parts[m].Billed), rounded.Add(roundMinor(parts[m].Billed, r.name.currency))
+			sum = sum.Add(parts[m].Billed)
 		}
 	}
 	if r.Status == voided || len(elsewhere) == 0 {
 		if !r.own {
 			l.except(InvoiceOfOtherPeriod, r.subject(), "it is for %s to %s, and lines of %s name it", r.BillingPeriod.From, r.BillingPeriod.To, monthText(l.month))
 		}
+		in.Details = r.details()
 		l.invoices = append(l.invoices, in)
 		return
 	}
@@ -205,23 +217,38 @@ func (l *ledger) enterInvoice(r *receivedInvoice) {
 	if _, ok := parts[home]; !ok {
 		home = months[0]
 	}
-	here := parts[at].Billed
-	difference := r.total.Sub(sum).Sub(here)
-	in.Total = roundMinor(here, r.name.currency)
-	if home == at {
-		in.Total = r.total.Sub(rounded)
-		in.Details += 2 * len(elsewhere) // each part was rounded too
+	left := r.total // for the home of the invoice
+	for _, m := range months {
+		if m != home {
+			left = left.Sub(roundMinor(parts[m].Billed, r.name.currency))
+		}
+	}
+	if in.Total, in.Details = left, nil; home != at {
+		in.Total = roundMinor(parts[at].Billed, r.name.currency)
 	}
 	l.invoices = append(l.invoices, in)
 	if l.spans == nil {
 		l.spans = map[invoiceName]span{}
 	}
-	l.spans[r.name] = span{received: r.total, elsewhere: elsewhere, sum: sum, ties: r.rounds(difference)}
+	difference := r.total.Sub(sum).Sub(parts[at].Billed)
+	l.spans[r.name] = span{received: r.total, elsewhere: elsewhere, sum: sum, ties: r.rounds(left.Sub(parts[home].Billed))}
 	var text []string
 	for _, m := range months {
 		text = append(text, fmt.Sprintf("%s in %s", parts[m].Billed, monthText(parts[m].Month)))
 	}
 	l.except(InvoiceSpansMonths, r.subject(), "of %s received, lines come to %s; %s is left", r.Total, strings.Join(text, ", "), difference)
+}
+
+// details returns the rows of an invoice. One whose amount attribution cannot
+// hold is left out: the total is compared without it.
+func (r *receivedInvoice) details() []attribution.InvoiceDetail {
+	var rows []attribution.InvoiceDetail
+	for _, d := range r.Details {
+		if amount, err := attribution.AmountOf(d.BilledCost); err == nil && d.InvoiceDetailID != "" {
+			rows = append(rows, attribution.InvoiceDetail{ID: d.InvoiceDetailID, Amount: amount})
+		}
+	}
+	return rows
 }
 
 func monthText(m domain.Interval) string { return m.From.Time().Format("2006-01") }
@@ -248,6 +275,7 @@ func (l *ledger) ties(result *attribution.Result) []InvoiceTie {
 		x.Elsewhere = s.elsewhere
 		whole := t.Attributed.Add(s.sum)
 		x.Received, x.Difference = s.received, s.received.Sub(whole)
+		x.After = x.Difference
 		x.DifferenceMinor = roundMinor(s.received, t.Currency).Sub(roundMinor(whole, t.Currency))
 		if x.Status = attribution.Differs; s.ties {
 			x.Status = SpansMonths

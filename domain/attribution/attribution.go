@@ -208,9 +208,14 @@ type Invoice struct {
 	Issuer, Account, ID string
 	Currency            string
 	Total               Amount
-	Details             int    // rows of its breakdown, 0 when it has none
-	Status              string // Open, Issued, Voided
-	Generated           bool
+	Details             []InvoiceDetail // its breakdown, in any order
+	// Parts is how many parts of the invoice, each rounded to minor units, are
+	// billed elsewhere and left out of Total. Each may add half a minor unit to
+	// what is bridged. Details of such an invoice cannot be compared, and must be
+	// left out.
+	Parts     int
+	Status    string // Open, Issued, Voided
+	Generated bool
 }
 
 // Input is what a division is made of.

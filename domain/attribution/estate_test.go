@@ -243,7 +243,23 @@ func drawEstate(t *rapid.T, d drawing) *estate {
 			if rapid.IntRange(0, 4).Draw(t, "invoice is wrong") == 0 {
 				total = total.Add(attribution.Whole(3))
 			}
-			e.invoices = append(e.invoices, attribution.Invoice{Issuer: "S", Account: "x", ID: id, Currency: "USD", Total: total, Details: rapid.IntRange(0, 5).Draw(t, "rows"),
+			var rows []attribution.InvoiceDetail
+			for range rapid.IntRange(0, 2).Draw(t, "rows") {
+				d := attribution.InvoiceDetail{ID: pick("row", "d1", "d1", "d2", "")}
+				for _, l := range e.lines {
+					if l.Account == "x" && l.Currency == "USD" && l.Invoice == id && l.Detail == d.ID {
+						d.Amount = d.Amount.Add(l.Billed)
+					}
+				}
+				if rapid.Bool().Draw(t, "row is rounded") {
+					d.Amount, _ = attribution.AmountOf(d.Amount.Decimal().Round(2))
+				}
+				if rapid.IntRange(0, 4).Draw(t, "row is wrong") == 0 {
+					d.Amount = d.Amount.Add(attribution.Whole(3))
+				}
+				rows = append(rows, d)
+			}
+			e.invoices = append(e.invoices, attribution.Invoice{Issuer: "S", Account: "x", ID: id, Currency: "USD", Total: total, Details: rows,
 				Status: pick("status", "Issued", "Issued", "Voided")})
 		}
 	}

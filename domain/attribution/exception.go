@@ -26,6 +26,9 @@ const (
 	LineConflict Kind = "line_conflict"
 	// InvoiceConflict: as LineConflict, for invoices.
 	InvoiceConflict Kind = "invoice_conflict"
+	// DetailDiffers: a row of an invoice and the lines that name it are apart by
+	// more than its rounding.
+	DetailDiffers Kind = "detail_differs"
 	// DuplicateLooking: lines that differ in nothing but their id. They count.
 	DuplicateLooking Kind = "duplicate_looking"
 	// QuantityUnusable: a quantity of machine time that nobody can mean, on a
@@ -38,7 +41,9 @@ const (
 )
 
 // Exception is something that somebody should look into. What is alike is one
-// exception with its sum.
+// exception with its sum, but charges are not added to credits, in either
+// ledger: those are two exceptions, so that an amount and its reversal do not
+// hide each other.
 type Exception struct {
 	Kind    Kind   `json:"kind"`
 	Subject string `json:"subject"` // for example account/resource or cluster/node
@@ -56,15 +61,19 @@ type Exception struct {
 type exceptionKey struct {
 	kind                      Kind
 	subject, detail, currency string
+	billed, effective         int // 1, or -1 for what is below zero
 }
 
 type exceptions struct{ sums map[exceptionKey]*Exception }
 
 func (e *exceptions) at(k Kind, subject, detail, currency string) *Exception {
-	key := exceptionKey{k, subject, detail, currency}
+	return e.of(exceptionKey{k, subject, detail, currency, 1, 1})
+}
+
+func (e *exceptions) of(key exceptionKey) *Exception {
 	x := e.sums[key]
 	if x == nil {
-		x = &Exception{Kind: k, Subject: subject, Detail: detail, Currency: currency}
+		x = &Exception{Kind: key.kind, Subject: key.subject, Detail: key.detail, Currency: key.currency}
 		if e.sums == nil {
 			e.sums = map[exceptionKey]*Exception{}
 		}
@@ -80,9 +89,16 @@ func (e *exceptions) time(k Kind, subject, detail string, ms int64) {
 
 // money notes a line.
 func (e *exceptions) money(k Kind, subject, detail string, b *book, r *record) {
-	x := e.at(k, subject, detail, b.texts[r.currency])
-	x.Lines++
-	x.Billed, x.Effective = x.Billed.Add(r.billed), x.Effective.Add(r.effective)
+	e.amount(k, subject, detail, b.texts[r.currency], 1, r.billed, r.effective)
+}
+
+// amount notes money. What is zero in one ledger goes with the sign of the
+// other.
+func (e *exceptions) amount(k Kind, subject, detail, currency string, lines int, billed, effective Amount) {
+	b, f := billed.Sign(), effective.Sign()
+	x := e.of(exceptionKey{k, subject, detail, currency, cmp.Or(b, f, 1), cmp.Or(f, b, 1)})
+	x.Lines += lines
+	x.Billed, x.Effective = x.Billed.Add(billed), x.Effective.Add(effective)
 }
 
 func (e *exceptions) sorted() []Exception {
@@ -91,7 +107,8 @@ func (e *exceptions) sorted() []Exception {
 		all = append(all, *x)
 	}
 	slices.SortFunc(all, func(a, b Exception) int {
-		return cmp.Or(strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.Subject, b.Subject), strings.Compare(a.Detail, b.Detail), strings.Compare(a.Currency, b.Currency))
+		return cmp.Or(strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.Subject, b.Subject), strings.Compare(a.Detail, b.Detail), strings.Compare(a.Currency, b.Currency),
+			b.Billed.Cmp(a.Billed), b.Effective.Cmp(a.Effective), cmp.Compare(a.Lines, b.Lines))
 	})
 	return all
 }

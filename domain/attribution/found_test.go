@@ -1,6 +1,7 @@
 package attribution_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -105,24 +106,48 @@ func TestOverlappingPeriods(t *testing.T) {
 }
 
 func TestTies(t *testing.T) {
+	row := func(id, amount string) attribution.InvoiceDetail {
+		return attribution.InvoiceDetail{ID: id, Amount: money(amount)}
+	}
 	for _, c := range []struct {
 		total  string
-		rows   int
+		rows   []attribution.InvoiceDetail
 		status attribution.TieStatus
 		bridge string
+		wrong  string
 		void   bool
+		parts  int
 	}{
-		{total: "10.004", status: attribution.Tied, bridge: "0"},
-		{total: "10.00", status: attribution.Bridged, bridge: "-0.004"},
-		{total: "10.014", status: attribution.Bridged, bridge: "0.01"},
-		{total: "10.0141", status: attribution.Differs, bridge: "0"},
-		{total: "10.019", rows: 3, status: attribution.Bridged, bridge: "0.015"},
-		{total: "10.02", rows: 3, status: attribution.Differs, bridge: "0"},
-		{total: "10", void: true, status: attribution.Voided, bridge: "0"},
+		{total: "30.032", parts: 2, status: attribution.Bridged, bridge: "0.02"},
+		{total: "30.0321", parts: 2, status: attribution.Differs, bridge: "0"},
+		{total: "30.012", status: attribution.Tied, bridge: "0"},
+		{total: "30.01", status: attribution.Bridged, bridge: "-0.002"},
+		{total: "30.022", status: attribution.Bridged, bridge: "0.01"},
+		{total: "30.0221", status: attribution.Differs, bridge: "0"},
+		// Rows that no line names make no difference.
+		{total: "30.022", rows: []attribution.InvoiceDetail{row("c", "15"), row("d", "15")}, status: attribution.Bridged, bridge: "0.01"},
+		{total: "30.03", rows: []attribution.InvoiceDetail{row("c", "15"), row("d", "15"), row("e", "0"), row("f", "0")}, status: attribution.Differs, bridge: "0"},
+		// Each row for itself.
+		{total: "30.01", rows: []attribution.InvoiceDetail{row("a", "10"), row("b", "20.01")}, status: attribution.Bridged, bridge: "-0.002"},
+		{total: "30.012", rows: []attribution.InvoiceDetail{row("a", "10.004"), row("b", "20.008")}, status: attribution.Tied, bridge: "0"},
+		{total: "30.012", rows: []attribution.InvoiceDetail{row("a", "10.008"), row("b", "20.004")}, status: attribution.Bridged, bridge: "0"},
+		{total: "30.01", rows: []attribution.InvoiceDetail{row("a", "10.01"), row("b", "20")}, status: attribution.Differs, bridge: "0",
+			wrong: `detail "a" is received as 10.01, and its 1 lines add up to 10.004`},
+		{total: "30.012", rows: []attribution.InvoiceDetail{row("a", "20.008"), row("b", "10.004")}, status: attribution.Differs, bridge: "0",
+			wrong: `detail "a" is received as 20.008, and its 1 lines add up to 10.004`},
+		// What is left of the total is compared as a whole.
+		{total: "30.02", rows: []attribution.InvoiceDetail{row("a", "10")}, status: attribution.Differs, bridge: "0"},
+		{total: "30.01", rows: []attribution.InvoiceDetail{row("a", "10")}, status: attribution.Bridged, bridge: "-0.002"},
+		// Two rows of one detail are rounded twice.
+		{total: "30.014", rows: []attribution.InvoiceDetail{row("a", "5"), row("a", "5.014")}, status: attribution.Bridged, bridge: "0.002"},
+		{total: "30", void: true, status: attribution.Voided, bridge: "0"},
 	} {
 		e := pool()
-		e.add("a", attribution.OnDemand, "i-1", "10.004", 2).Invoice = "v"
-		e.invoices = []attribution.Invoice{{Issuer: "S", Account: "x", ID: "v", Currency: "USD", Total: money(c.total), Details: c.rows}}
+		a := e.add("a", attribution.OnDemand, "i-1", "10.004", 2)
+		a.Invoice, a.Detail = "v", "a"
+		b := e.add("b", attribution.OnDemand, "i-2", "20.008", 2)
+		b.Invoice, b.Detail = "v", "b"
+		e.invoices = []attribution.Invoice{{Issuer: "S", Account: "x", ID: "v", Currency: "USD", Total: money(c.total), Details: c.rows, Parts: c.parts}}
 		if c.void {
 			e.invoices[0].Status = "Voided"
 		}
@@ -130,8 +155,37 @@ func TestTies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v := res.Invoices[0]; v.Status != c.status || v.Bridge.String() != c.bridge {
-			t.Errorf("invoice of %s in %d rows is %s with a bridge of %s, want %s and %s", c.total, c.rows, v.Status, v.Bridge, c.status, c.bridge)
+		v := res.Invoices[0]
+		if v.Status != c.status || v.Bridge.String() != c.bridge || v.After != v.Difference.Sub(v.Bridge) {
+			t.Errorf("invoice of %s in %v is %+v, want %s and a bridge of %s", c.total, c.rows, v, c.status, c.bridge)
 		}
+		said := slices.ContainsFunc(res.Exceptions, func(x attribution.Exception) bool {
+			return x.Kind == attribution.DetailDiffers && x.Subject == "S/x/v" && x.Detail == c.wrong && x.Lines == 1 && x.Currency == "USD"
+		})
+		if said != (c.wrong != "") {
+			t.Errorf("invoice of %s in %v: exceptions %+v, want %q", c.total, c.rows, res.Exceptions, c.wrong)
+		}
+	}
+}
+
+// A charge and a credit of the same kind do not hide each other.
+func TestExceptionsDoNotNet(t *testing.T) {
+	e := pool()
+	for i, cost := range []string{"5", "-5", "2", "-1"} {
+		e.add(string(rune('a'+i)), attribution.OnDemand, "i-9", cost, 0).SKU = ""
+	}
+	e.lines[2].Effective = money("-2")
+	_, res, err := e.run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, x := range res.Exceptions {
+		if x.Kind == attribution.UnmatchedLine {
+			got = append(got, fmt.Sprintf("%d %s %s", x.Lines, x.Billed, x.Effective))
+		}
+	}
+	if want := []string{"1 5 5", "1 2 -2", "2 -6 -6"}; !slices.Equal(got, want) {
+		t.Errorf("exceptions %q, want %q", got, want)
 	}
 }

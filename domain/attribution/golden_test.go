@@ -184,7 +184,7 @@ func readEstate(t *testing.T, sections map[string]string) *estate {
 		e.commitments = append(e.commitments, c)
 	}
 	for _, f := range rows(sections["invoice"]) {
-		e.invoices = append(e.invoices, attribution.Invoice{Issuer: "Cloud", Account: "a-1", ID: "may", Currency: "USD", Total: amount(f[0]), Details: 8, Status: "Issued"})
+		e.invoices = append(e.invoices, attribution.Invoice{Issuer: "Cloud", Account: "a-1", ID: "may", Currency: "USD", Total: amount(f[0]), Status: "Issued"})
 	}
 	return e
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/shopspring/decimal"
 	"pgregory.net/rapid"
 
 	"quartermaster/domain"
@@ -149,6 +150,9 @@ func everythingFoots(t *rapid.T, e *estate, leaves []leaf, res *attribution.Resu
 		t.Fatalf("%d of %d lines have a rung", lines, len(e.lines))
 	}
 	checkInvoices(t, res, byTie)
+	for _, v := range res.Invoices {
+		checkDetails(t, e, res, &v)
+	}
 }
 
 // plausible is what counts as stated of a line's time.
@@ -249,6 +253,76 @@ func checkInvoices(t *rapid.T, res *attribution.Result, byWorkspace map[[4]strin
 	}
 }
 
+// checkDetails compares an invoice row by row, in decimals and without the
+// package's own comparison.
+func checkDetails(t *rapid.T, e *estate, res *attribution.Result, v *attribution.Tie) {
+	i := slices.IndexFunc(e.invoices, func(o attribution.Invoice) bool {
+		return o.ID == v.Invoice && o.Account == v.Account && o.Currency == v.Currency && o.Status != "Voided"
+	})
+	if i < 0 || v.Lines == 0 {
+		if len(v.Details) > 0 {
+			t.Fatalf("%+v has details", v)
+		}
+		return
+	}
+	half := decimal.New(5, -int32(domain.MinorUnits(v.Currency))-1)
+	type side struct {
+		lines, rows  decimal.Decimal
+		nLines, nRow int64
+	}
+	rows := map[string]*side{}
+	for _, d := range e.invoices[i].Details {
+		if rows[d.ID] == nil {
+			rows[d.ID] = &side{}
+		}
+		rows[d.ID].rows, rows[d.ID].nRow = rows[d.ID].rows.Add(d.Amount.Decimal()), rows[d.ID].nRow+1
+	}
+	rest := e.invoices[i].Total.Decimal()
+	for _, l := range e.lines {
+		if l.Account != v.Account || l.Invoice != v.Invoice || l.Currency != v.Currency {
+			continue
+		}
+		if r := rows[l.Detail]; r != nil && l.Detail != "" {
+			r.lines, r.nLines = r.lines.Add(l.Billed.Decimal()), r.nLines+1
+		} else {
+			rest = rest.Sub(l.Billed.Decimal())
+		}
+	}
+	differs, wrong := false, 0
+	for _, r := range rows {
+		if r.nLines == 0 {
+			continue
+		}
+		rest = rest.Sub(r.rows)
+		if r.rows.Sub(r.lines).Abs().Cmp(half.Mul(decimal.NewFromInt(r.nRow))) > 0 {
+			differs, wrong = true, wrong+1
+		}
+	}
+	differs = differs || rest.Abs().Cmp(half.Add(half)) > 0
+	if differs != (v.Status == attribution.Differs) {
+		t.Fatalf("%+v differs: %t", v, differs)
+	}
+	for _, x := range res.Exceptions {
+		if x.Kind == attribution.DetailDiffers && x.Subject == v.Issuer+"/"+v.Account+"/"+v.Invoice {
+			wrong--
+		}
+	}
+	if wrong != 0 {
+		t.Fatalf("%+v has %d rows that differ and are no exceptions, or the other way round: %+v", v, wrong, res.Exceptions)
+	}
+	var bridges, after attribution.Amount
+	lines := 0
+	for _, d := range v.Details {
+		if d.Difference != d.Received.Sub(d.Billed) || d.Difference != d.Bridge.Add(d.After) {
+			t.Fatalf("%+v does not foot", d)
+		}
+		bridges, after, lines = bridges.Add(d.Bridge), after.Add(d.After), lines+d.Lines
+	}
+	if bridges.Add(after) != v.Difference || lines != v.Lines || v.Bridge.Add(v.After) != v.Difference || v.Status == attribution.Bridged && bridges != v.Bridge {
+		t.Fatalf("%+v does not foot", v)
+	}
+}
+
 // orderAndRepetition gives the same facts in another order, lines several
 // times over, and wants the same leaves byte for byte.
 func orderAndRepetition(t *rapid.T, e *estate, leaves []leaf, res *attribution.Result) {
@@ -257,6 +331,9 @@ func orderAndRepetition(t *rapid.T, e *estate, leaves []leaf, res *attribution.R
 	draws := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0))
 	other.lines = shuffled(draws, append(slices.Clone(e.lines), e.lines[:len(e.lines)/2]...))
 	other.invoices = shuffled(draws, append(slices.Clone(e.invoices), e.invoices...))
+	for i := range other.invoices {
+		other.invoices[i].Details = shuffled(draws, slices.Clone(other.invoices[i].Details))
+	}
 	other.commitments = shuffled(draws, append(slices.Clone(e.commitments), e.commitments...))
 	var index []int
 	for i := range e.nodes {
@@ -307,7 +384,10 @@ func negationMirrors(t *rapid.T, e *estate, leaves []leaf, res *attribution.Resu
 		other.lines = append(other.lines, reversed(l))
 	}
 	for _, v := range e.invoices {
-		v.Total = v.Total.Neg()
+		v.Total, v.Details = v.Total.Neg(), slices.Clone(v.Details)
+		for i := range v.Details {
+			v.Details[i].Amount = v.Details[i].Amount.Neg()
+		}
 		other.invoices = append(other.invoices, v)
 	}
 	mirrored, res2 := must(t, &other)

@@ -15,9 +15,9 @@ type TieStatus string
 
 // The outcomes.
 const (
-	Tied      TieStatus = "tied"       // equal to the last digit
+	Tied      TieStatus = "tied"       // equal to the last digit, in every row
 	Bridged   TieStatus = "bridged"    // apart by no more than its rounding
-	Differs   TieStatus = "differs"    // apart by more
+	Differs   TieStatus = "differs"    // apart by more, in a row or as a whole
 	NoInvoice TieStatus = "no_invoice" // lines without an invoice
 	NoLines   TieStatus = "no_lines"   // an invoice without lines
 	Voided    TieStatus = "voided"     // the invoice was withdrawn
@@ -26,9 +26,17 @@ const (
 // Tie compares an invoice with its lines and with what came of them.
 //
 // An invoice is rounded to what can be paid, each row of its breakdown for
-// itself; its lines are not. A difference of at most half a minor unit for each
-// row, and always of one, is that rounding: it is bridged by one more leaf, on
+// itself; its lines are not. Each row that lines name is compared with those
+// lines: a difference of at most half a minor unit is its rounding. What is left
+// of the invoice, and an invoice whose lines name no rows as a whole, may be
+// apart by one minor unit, however many rows there are, and by half of one for
+// each of its Parts. That much is bridged by one more leaf for the invoice, on
 // the platform, in the billed ledger alone.
+//
+// Where a row differs by more, nothing is bridged and the invoice differs, even
+// if its total ties: two rows that were mixed up are an error of the bill. Each
+// such row is an exception of kind [DetailDiffers]. Details list every row that
+// was compared and every bridge.
 type Tie struct {
 	Issuer   string `json:"issuer"`
 	Account  string `json:"account"`
@@ -45,8 +53,13 @@ type Tie struct {
 	// DifferenceMinor is the difference of both when each is rounded to minor
 	// units, half away from zero.
 	DifferenceMinor Amount `json:"difference_minor"`
-	Bridge          Amount `json:"bridge"`
-	Generated       bool   `json:"generated,omitempty"` // some line, or the invoice, was made by a generator
+	Bridge          Amount `json:"bridge"` // the sum of those of Details; 0 unless Status is bridged
+	After           Amount `json:"after"`  // the difference less the bridge
+	// Details are the rows that lines name, by id, and then what is left; empty
+	// where there is no invoice, no line, or it was voided. The bridges in it are
+	// given out only where Status is bridged.
+	Details   []DetailTie `json:"details,omitempty"`
+	Generated bool        `json:"generated,omitempty"` // some line, or the invoice, was made by a generator
 }
 
 // Statement is what one workspace or account of the platform bears of an
@@ -68,7 +81,8 @@ type tie struct {
 	Tie
 	invoice    bool
 	voided     bool
-	rows       int
+	rows       []DetailTie // of the invoice, by id, with the lines that name them
+	parted     int         // Parts of the invoice
 	attributed Amount
 	parts      map[uint32]Amount // by workspace
 }
@@ -92,25 +106,30 @@ func newTies(b *book, invoices []Invoice, ex *exceptions) (*ties, error) {
 		return t
 	}
 	invoices = slices.Clone(invoices)
+	for i := range invoices {
+		invoices[i].Details = sortedDetails(invoices[i].Details)
+	}
 	slices.SortFunc(invoices, compareInvoices)
-	invoices = slices.Compact(invoices)
+	invoices = slices.CompactFunc(invoices, func(a, b Invoice) bool { return compareInvoices(a, b) == 0 })
 	var total Amount
 	for i := range invoices {
 		v := &invoices[i]
-		if v.ID == "" || v.Currency == "" || v.Details < 0 {
-			return nil, fmt.Errorf("invoice %q of account %q: needs an id, a currency and no less than 0 rows", v.ID, v.Account)
+		if v.ID == "" || v.Currency == "" || v.Parts < 0 || v.Parts > 0 && len(v.Details) > 0 {
+			return nil, fmt.Errorf("invoice %q of account %q: needs an id, a currency, and no more than one of %d parts elsewhere and details", v.ID, v.Account, v.Parts)
 		}
-		var ok bool
-		if total, ok = total.add(v.Total.Abs()); !ok {
-			return nil, errors.New("the invoices add up to more than 1.7e20")
+		for _, a := range append([]InvoiceDetail{{Amount: v.Total}}, v.Details...) {
+			var ok bool
+			if total, ok = total.add(a.Amount.Abs()); !ok {
+				return nil, errors.New("the magnitudes of the invoices and their rows add up to more than 1.7e20")
+			}
 		}
 		t := at(invoiceKey{v.Issuer, v.Account, v.ID, v.Currency, domain.Interval{}})
 		if t.invoice {
-			x := ex.at(InvoiceConflict, v.Issuer+"/"+v.Account+"/"+v.ID, "another invoice has this id: this one is not counted", v.Currency)
-			x.Billed = x.Billed.Add(v.Total)
+			ex.amount(InvoiceConflict, v.Issuer+"/"+v.Account+"/"+v.ID, "another invoice has this id: this one is not counted", v.Currency, 0, v.Total, Amount{})
 			continue
 		}
-		t.invoice, t.voided, t.rows, t.Generated = true, v.Status == "Voided", v.Details, v.Generated
+		t.invoice, t.voided, t.rows, t.Generated = true, v.Status == "Voided", rowsOf(v.Details), v.Generated
+		t.parted = v.Parts
 		t.Received = v.Total
 	}
 	joined := make([]*tie, len(b.records))
@@ -123,6 +142,7 @@ func newTies(b *book, invoices []Invoice, ex *exceptions) (*ties, error) {
 		t := at(k)
 		t.Lines++
 		t.Billed = t.Billed.Add(r.billed)
+		t.count(b.texts[r.detail], r.billed)
 		t.Generated = t.Generated || r.generated
 		joined[i] = t
 	}
@@ -149,7 +169,7 @@ func newTies(b *book, invoices []Invoice, ex *exceptions) (*ties, error) {
 func compareInvoices(a, b Invoice) int {
 	return cmp.Or(
 		strings.Compare(a.Issuer, b.Issuer), strings.Compare(a.Account, b.Account), strings.Compare(a.ID, b.ID), strings.Compare(a.Currency, b.Currency),
-		a.Total.Cmp(b.Total), cmp.Compare(a.Details, b.Details), strings.Compare(a.Status, b.Status), compareBool(a.Generated, b.Generated))
+		a.Total.Cmp(b.Total), slices.CompareFunc(a.Details, b.Details, compareDetails), cmp.Compare(a.Parts, b.Parts), strings.Compare(a.Status, b.Status), compareBool(a.Generated, b.Generated))
 }
 
 // bridge compares every invoice with its leaves, and gives out what is its
@@ -168,6 +188,7 @@ func (r *run) bridge() error {
 				t.Difference = t.attributed.Neg()
 				t.DifferenceMinor = roundMinor(t.attributed, t.Currency).Neg()
 			}
+			t.After = t.Difference
 		}
 		switch {
 		case !t.invoice:
@@ -176,12 +197,15 @@ func (r *run) bridge() error {
 			t.Status = Voided
 		case t.Lines == 0:
 			t.Status = NoLines
-		case t.Difference.IsZero():
-			t.Status = Tied
-		case t.Difference.Abs().Cmp(tolerance(t.Currency, t.rows)) > 0:
+		case !t.compare(r.ex):
 			t.Status = Differs
+		case !slices.ContainsFunc(t.Details, func(d DetailTie) bool { return !d.Bridge.IsZero() }):
+			t.Status = Tied
 		default:
-			t.Status, t.Bridge = Bridged, t.Difference
+			t.Status, t.Bridge, t.After = Bridged, t.Difference, Amount{}
+			if t.Bridge.IsZero() {
+				continue // the bridges of its rows cancel
+			}
 			r.line = Line{Issuer: t.Issuer, Account: t.Account, ID: "invoice:" + t.Invoice, Invoice: t.Invoice, Currency: t.Currency,
 				Class: Rounding, ClassReason: "it is no line of the bill, and makes up for the rounding of the invoice", Billed: t.Bridge, Generated: t.Generated}
 			r.out = Leaf{Line: &r.line, Rung: ByFollowing, Weight: Whole(1), Of: Whole(1)}
@@ -196,13 +220,6 @@ func (r *run) bridge() error {
 		}
 	}
 	return nil
-}
-
-// tolerance is how far the rounding of an invoice's rows may reach.
-func tolerance(currency string, rows int) Amount {
-	half := signed(u128{0, minorUnit(currency) / 2}, false)
-	m, _ := half.parts()
-	return signed(m.scale64(uint64(max(2, rows)), 1), false)
 }
 
 // minorUnit is a minor unit in 10⁻¹⁸.

@@ -1,0 +1,105 @@
+package attribution
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// InvoiceDetail is a row of an invoice's breakdown, as it was received.
+type InvoiceDetail struct {
+	ID     string // what lines name as their Detail
+	Amount Amount
+}
+
+// DetailTie compares rows of an invoice with their lines.
+type DetailTie struct {
+	// Detail is the id of the rows. "" is what is left: the invoice's total
+	// without the rows that lines name, and the lines that name none of its rows.
+	Detail     string `json:"detail"`
+	Rows       int    `json:"rows"` // that have the id
+	Lines      int    `json:"lines"`
+	Billed     Amount `json:"billed"`     // by the lines
+	Received   Amount `json:"received"`   // by the rows
+	Difference Amount `json:"difference"` // received less billed, before the bridge
+	Bridge     Amount `json:"bridge"`     // what of it is the rounding of the rows
+	After      Amount `json:"after"`      // the difference less the bridge
+}
+
+// rowsOf adds up the rows of an invoice by id, in order.
+func rowsOf(details []InvoiceDetail) []DetailTie {
+	var rows []DetailTie
+	for _, d := range details {
+		n := len(rows)
+		if n == 0 || rows[n-1].Detail != d.ID {
+			rows = append(rows, DetailTie{Detail: d.ID})
+			n++
+		}
+		rows[n-1].Rows++
+		rows[n-1].Received = rows[n-1].Received.Add(d.Amount)
+	}
+	return rows
+}
+
+// sortedDetails returns an invoice's rows in an order of their own, so that
+// invoices with the same rows are the same.
+func sortedDetails(details []InvoiceDetail) []InvoiceDetail {
+	details = slices.Clone(details)
+	slices.SortFunc(details, compareDetails)
+	return details
+}
+
+func compareDetails(a, b InvoiceDetail) int {
+	return cmp.Or(strings.Compare(a.ID, b.ID), a.Amount.Cmp(b.Amount))
+}
+
+// count enters a line that names a row.
+func (t *tie) count(detail string, billed Amount) {
+	i, ok := slices.BinarySearchFunc(t.rows, detail, func(d DetailTie, id string) int { return strings.Compare(d.Detail, id) })
+	if ok && detail != "" {
+		t.rows[i].Lines++
+		t.rows[i].Billed = t.rows[i].Billed.Add(billed)
+	}
+}
+
+// compare works out what of the difference of an invoice is the rounding of its
+// rows, and reports whether that is all of it.
+func (t *tie) compare(ex *exceptions) (bridged bool) {
+	half, one := Amount{0, minorUnit(t.Currency) / 2}, Amount{0, minorUnit(t.Currency)}
+	rest := DetailTie{Lines: t.Lines, Billed: t.Attributed, Received: t.Received}
+	bridged = true
+	for _, d := range t.rows {
+		if d.Lines == 0 {
+			continue
+		}
+		bridged = d.bridge(halves(half, d.Rows)) && bridged
+		t.Details = append(t.Details, d)
+		rest.Lines, rest.Billed, rest.Received = rest.Lines-d.Lines, rest.Billed.Sub(d.Billed), rest.Received.Sub(d.Received)
+		if !d.After.IsZero() {
+			ex.amount(DetailDiffers, t.Issuer+"/"+t.Account+"/"+t.Invoice,
+				fmt.Sprintf("detail %q is received as %s, and its %d lines add up to %s", d.Detail, d.Received, d.Lines, d.Billed), t.Currency, d.Lines, d.Billed, Amount{})
+		}
+	}
+	bridged = rest.bridge(one.Add(halves(half, t.parted))) && bridged
+	if rest.Lines > 0 || !rest.Difference.IsZero() || len(t.Details) == 0 {
+		t.Details = append(t.Details, rest)
+	}
+	return bridged
+}
+
+// halves is n half minor units, of no more rows than any invoice has.
+func halves(half Amount, n int) Amount {
+	return signed(u128{0, half.lo}.scale64(uint64(min(n, 1_000_000)), 1), false)
+}
+
+// bridge works out the difference, and makes it the bridge if it is at most
+// most. It reports whether nothing is left.
+func (d *DetailTie) bridge(most Amount) bool {
+	d.Difference = d.Received.Sub(d.Billed)
+	if d.Difference.Abs().Cmp(most) <= 0 {
+		d.Bridge = d.Difference
+	}
+	d.After = d.Difference.Sub(d.Bridge)
+	return d.After.IsZero()
+}
