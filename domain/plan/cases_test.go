@@ -1,0 +1,243 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"quartermaster/domain"
+	"quartermaster/domain/packing"
+)
+
+// even is demand of GPUs in machines of one, the same in every hour of the four
+// weeks until a day, sold on demand for 10 an hour.
+func even(until string, units int64) Pool {
+	s := Series{Source: "lab", From: at(until) - 4*week*domain.Hour, Milli: make([]int64, 4*week)}
+	for i := range s.Milli {
+		s.Milli[i] = units * 1000
+	}
+	return Pool{Region: "r", Kind: "K", Unit: "gpu", NodeGPUs: 1, Series: []Series{s}, Offers: []domain.OfferQuoted{sold("od", domain.OfferOnDemand, "10", 0)}}
+}
+
+// sold is an offer of machines of one GPU.
+func sold(id string, kind domain.OfferKind, hourly string, months uint32, edits ...func(*domain.OfferQuoted)) domain.OfferQuoted {
+	o := domain.OfferQuoted{
+		Market: domain.Market{Provider: "aws", Region: "r"}, Offer: id, SKU: "small", GPUModel: "K", GPUCount: 1, Kind: kind, TermMonths: months,
+		Hourly: dec(hourly), Currency: "USD", ValidFrom: at("2026-01-01"), GuaranteesCapacity: kind == domain.OfferReserved,
+	}
+	for _, edit := range edits {
+		edit(&o)
+	}
+	return o
+}
+
+// over asks on 1 June 2026 for some months: June has 720 hours, July 744.
+func over(months int, pools ...Pool) *Question {
+	return &Question{
+		At: at("2026-06-01"), Position: "p", Folds: "folds/1", Pools: pools,
+		Assumptions: Assumptions{
+			Months: months, Weeks: 4, MonthlyGrowth: dec("0"), AnnualRate: dec("0"), Salvage: dec("1"),
+			SpotOverhead: dec("0.2"), ShortageFactor: dec("10"), Currency: "USD",
+		},
+	}
+}
+
+// one computes a plan of one pool.
+func one(t *testing.T, q *Question) *PoolPlan {
+	t.Helper()
+	p := compute(t, q)
+	if len(p.Left) > 0 || len(p.Regions) != 1 || len(p.Regions[0].Pools) != 1 {
+		t.Fatalf("left out %v, %d regions", p.Left, len(p.Regions))
+	}
+	return &p.Regions[0].Pools[0]
+}
+
+func equal(t *testing.T, what string, got domain.Decimal, want string) {
+	t.Helper()
+	if !got.Equal(dec(want)) {
+		t.Errorf("%s: %s, want %s", what, got, want)
+	}
+}
+
+// bought is purchases in one line each.
+func bought(p *PoolPlan) string {
+	var lines []string
+	for _, b := range p.Purchases {
+		lines = append(lines, fmt.Sprintf("%d %s from %s to %s", b.Units, b.Offer, b.Term.From.Time().Format("01-02"), b.Term.To.Time().Format("01-02")))
+	}
+	return strings.Join(lines, ", ")
+}
+
+func binds(p *PoolPlan, constraint string) bool {
+	return slices.ContainsFunc(p.Binding, func(b Binding) bool { return b.Constraint == constraint && len(b.Months) > 0 })
+}
+
+func notes(p *PoolPlan, text string) bool {
+	return slices.ContainsFunc(p.Notes, func(n string) bool { return strings.Contains(n, text) })
+}
+
+// Of ten machines half may run on spot, which at 4 an hour and a fifth of it
+// lost comes to 5; the quota lets three run on demand; two stay unserved at ten
+// times 10.
+func TestSpotAndQuota(t *testing.T) {
+	p := even("2026-06-01", 10)
+	p.Offers = append(p.Offers, sold("spot", domain.OfferSpot, "4", 0))
+	p.SpotShare = dec("0.5")
+	p.Quotas = []Quota{{Provider: "aws", GPUs: 3}}
+	got := one(t, over(1, p))
+	equal(t, "cost", got.Cost, "183600") // 720 × (5×5 + 3×10 + 2×100)
+	equal(t, "penalty", got.Penalty, "144000")
+	equal(t, "penalty of the current course", got.CurrentPenalty, "144000")
+	equal(t, "on demand", got.Amounts.OnDemand, "72000")
+	equal(t, "bound", got.LowerBound, "183600")
+	if !binds(got, "on_demand_quota") || !binds(got, "shortage") || got.Served.Spot != 3600 {
+		t.Errorf("binding %v, served %+v", got.Binding, got.Served)
+	}
+}
+
+// Spot that costs as much as a shortage is not used, and leaves the price of a
+// shortage as it is.
+func TestDearSpot(t *testing.T) {
+	p := even("2026-06-01", 10)
+	p.Offers = append(p.Offers, sold("spot", domain.OfferSpot, "80", 0)) // 100 with what is lost
+	p.SpotShare = dec("1")
+	p.Quotas = []Quota{{Provider: "aws", GPUs: 3}}
+	got := one(t, over(1, p))
+	equal(t, "cost", got.Cost, "525600") // 720 × (3×10 + 7×100)
+	if len(got.LeftOut) != 1 || got.Spot != nil || got.Served.Spot != 0 {
+		t.Errorf("left out %v, served %+v", got.LeftOut, got.Served)
+	}
+	p.Offers[1].Hourly = dec("79")
+	equal(t, "cost with spot below a shortage", one(t, over(1, p)).Cost, "519300") // 720 × (3×10 + 7×98.75)
+}
+
+// What takes 20 days to come cannot begin before July, and is to be ordered on
+// 11 June. At 8 % a year its upfront payment is worth 1000 × 1.08^(−1/12) a unit
+// and its hours 744 × 1.08^(−1.5/12); June on demand is at 1.08^(−0.5/12).
+func TestLeadTimeAndDiscount(t *testing.T) {
+	late := func(o *domain.OfferQuoted) { o.LeadTimeHours, o.Upfront = 480, dec("1000") }
+	p := even("2026-06-01", 10)
+	p.Offers = append(p.Offers, sold("1m", domain.OfferReserved, "1", 1, late))
+	q := over(2, p)
+	got := one(t, q)
+	if bought(got) != "10 1m from 07-01 to 08-01" || got.Purchases[0].OrderBy != at("2026-06-11") || !binds(got, "lead_time") {
+		t.Fatalf("bought %s, order by %s, binding %v", bought(got), got.Purchases[0].OrderBy, got.Binding)
+	}
+	equal(t, "cost", got.Cost, "89440") // 720×10×10 + 10×(1000 + 744)
+	q.Assumptions.AnnualRate = dec("0.08")
+	got = one(t, q)
+	equal(t, "purchase at 8 %", got.Purchases[0].Cost, "17304.84042477")
+	equal(t, "on demand at 8 %", got.Cost.Sub(got.Purchases[0].Cost), "71769.486672")
+	// Nothing that comes after the horizon is sold in it.
+	q.Pools[0].Offers[1].LeadTimeHours = 24 * 31
+	got = one(t, q)
+	if len(got.Purchases) > 0 || len(got.LeftOut) != 1 || got.LeftOut[0].Reason != "cannot be there within the horizon" {
+		t.Errorf("bought %s, left out %v", bought(got), got.LeftOut)
+	}
+	if !notes(got, "no commitment that could be considered") {
+		t.Errorf("notes %q", got.Notes)
+	}
+}
+
+// Demand until 1 June has grown once in June and twice in July.
+func TestGrowth(t *testing.T) {
+	for _, until := range []string{"2026-06-01", "2026-05-28"} {
+		q := over(2, even(until, 100))
+		q.Assumptions.MonthlyGrowth = dec("0.5")
+		equal(t, "cost", one(t, q).Cost, "2754000") // 10 × (720×150 + 744×225)
+	}
+}
+
+// An hour that was not observed is that of the week before: nine on a Monday,
+// and there are five in June.
+func TestGap(t *testing.T) {
+	p := even("2026-06-01", 1)
+	milli := p.Series[0].Milli
+	milli[2*week], milli[3*week] = 9000, -1
+	q := over(1, p)
+	q.Assumptions.Weeks = 1
+	got := one(t, q)
+	if d := got.Demand; d.UnitHours != 720+5*8 || d.Peak != 9 || d.MissingHours != 1 {
+		t.Errorf("%d unit-hours, peak %d, %d hours missing", d.UnitHours, d.Peak, d.MissingHours)
+	}
+}
+
+func TestMostUnits(t *testing.T) {
+	p := even("2026-06-01", 10)
+	p.Offers = append(p.Offers, sold("1m", domain.OfferReserved, "5", 1, func(o *domain.OfferQuoted) { o.MaxUnits = 3 }))
+	got := one(t, over(1, p))
+	equal(t, "cost", got.Cost, "61200") // 720 × (3×5 + 7×10)
+	if !binds(got, "max_units") || bought(got) != "3 1m from 06-01 to 07-01" {
+		t.Errorf("bought %s, binding %v", bought(got), got.Binding)
+	}
+}
+
+// Six machines are needed. Of an offer at half the price eight pay, and twenty
+// do not; the bound is that of six.
+func TestLeastUnits(t *testing.T) {
+	for _, c := range []struct {
+		least, most     uint32
+		cost, purchases string
+	}{{1, 0, "21600", "6 1m from 06-01 to 07-01"}, {8, 0, "28800", "8 1m from 06-01 to 07-01"}, {8, 8, "28800", "8 1m from 06-01 to 07-01"}, {20, 0, "43200", ""}} {
+		p := even("2026-06-01", 6)
+		p.Offers = append(p.Offers, sold("1m", domain.OfferReserved, "5", 1, func(o *domain.OfferQuoted) { o.MinUnits, o.MaxUnits = c.least, c.most }))
+		got := one(t, over(1, p))
+		equal(t, "cost", got.Cost, c.cost)
+		equal(t, "bound", got.LowerBound, "21600")
+		if bought(got) != c.purchases || binds(got, "min_units") != (c.least > 1) {
+			t.Errorf("least %d: bought %q, binding %v", c.least, bought(got), got.Binding)
+		}
+	}
+	p := even("2026-06-01", 6)
+	p.Offers = append(p.Offers, sold("1m", domain.OfferReserved, "5", 1, func(o *domain.OfferQuoted) { o.MinUnits, o.MaxUnits = 5, 4 }))
+	if got := one(t, over(1, p)); len(got.LeftOut) != 1 || len(got.Purchases) > 0 {
+		t.Errorf("least above most: bought %s, left out %v", bought(got), got.LeftOut)
+	}
+}
+
+// Machines are demanded as they are sold, whatever GPUs they have.
+func TestMachines(t *testing.T) {
+	p := even("2026-06-01", 3)
+	p.Kind, p.Unit, p.NodeGPUs, p.Note = "small", "vm", 0, "the demand counts machines, which are taken for small"
+	p.Quotas = []Quota{{Provider: "aws", GPUs: 4}}
+	for i := range p.Offers {
+		p.Offers[i].GPUCount = 2
+	}
+	got := one(t, over(1, p))
+	if got.GPUsPerUnit != 2 || got.Demand.Peak != 3 || !notes(got, "taken for small") || got.Demand.Packing == "" {
+		t.Errorf("%d GPUs a unit, peak %d, notes %q", got.GPUsPerUnit, got.Demand.Peak, got.Notes)
+	}
+	equal(t, "cost", got.Cost, "86400") // the quota is of two machines: 720 × (2×10 + 100)
+}
+
+// Four replicas of one GPU and half of a machine's processors need two machines
+// for four GPUs, wherever they may be.
+func TestMix(t *testing.T) {
+	p := even("2026-06-01", 8)
+	p.NodeGPUs = 8
+	p.Offers[0].GPUCount, p.Offers[0].CPUMilli, p.Offers[0].MemoryMiB = 8, 64_000, 1<<20
+	p.Mix = []packing.Workload{
+		{ID: "a", Replicas: 2, GPUMilli: 1000, CPUMilli: 32_000, Clusters: []string{"elsewhere"}, ApartCluster: []string{"b"}},
+		{ID: "b", Replicas: 2, GPUMilli: 1000, CPUMilli: 32_000, Countries: []string{"DE"}},
+	}
+	got := one(t, over(1, p))
+	if d := got.Demand; d.Nodes != 2 || d.GPUs != 4 || d.Peak != 4 || d.Packing != "packed 2 workloads on machines like small" {
+		t.Errorf("%d machines hold %d GPUs (%s), peak %d", d.Nodes, d.GPUs, d.Packing, d.Peak)
+	}
+	if !notes(got, "moves no demand between regions") {
+		t.Errorf("notes %q", got.Notes)
+	}
+	p.Mix[1].CPUMilli = 65_000
+	if d := one(t, over(1, p)).Demand; d.Nodes != 1 || d.GPUs != 8 || !strings.Contains(d.Packing, "1 of 2 workloads fit no machine") {
+		t.Errorf("%d machines hold %d GPUs (%s)", d.Nodes, d.GPUs, d.Packing)
+	}
+	p.Mix = nil
+	if d := one(t, over(1, p)).Demand; d.Peak != 1 || !strings.Contains(d.Packing, "no deployments") {
+		t.Errorf("peak %d (%s)", d.Peak, d.Packing)
+	}
+	p.Mix = []packing.Workload{{ID: "a", Replicas: -1}}
+	if plan := compute(t, over(1, p)); len(plan.Left) != 1 || !strings.Contains(plan.Left[0].Reason, "could not be packed") {
+		t.Errorf("left out %v", plan.Left)
+	}
+}

@@ -1,0 +1,181 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/shopspring/decimal"
+	"pgregory.net/rapid"
+
+	"quartermaster/domain"
+	"quartermaster/domain/packing"
+)
+
+// anyQuestion draws a question of two regions, with offers, holdings and demand
+// that may or may not fit each other.
+func anyQuestion(t *rapid.T) *Question {
+	ints := func(label string, from, to int) int { return rapid.IntRange(from, to).Draw(t, label) }
+	pick := func(label string, of ...string) string { return rapid.SampledFrom(of).Draw(t, label) }
+	cents := func(label string, to int) domain.Decimal { return decimal.New(int64(ints(label, 0, to)), -2) }
+	q := &Question{
+		At: at(pick("at", "2026-06-01", "2026-06-17", "2027-02-28")) + domain.Instant(ints("minutes", 0, 1))*61*domain.Second, Position: "p", Folds: "folds/1",
+		Assumptions: Assumptions{
+			Months: ints("months", 1, 6), Weeks: ints("weeks", 1, 3), MonthlyGrowth: cents("growth", 20).Sub(dec("0.1")), AnnualRate: cents("rate", 20),
+			Salvage: cents("salvage", 100), SpotOverhead: cents("overhead", 50), ShortageFactor: decimal.NewFromInt(int64(ints("shortage", 1, 20))), Currency: "USD",
+		},
+	}
+	day := func(label string, from, to int) domain.Instant {
+		return q.At.DayStart() + domain.Instant(ints(label, from, to))*domain.Day
+	}
+	kinds := []Pool{{Region: "a", Kind: "K", Unit: "gpu"}, {Region: "a", Kind: "sku0", Unit: "vm"}, {Region: "b", Kind: "K", Unit: "gpu"}}
+	for _, p := range kinds[:ints("pools", 1, 3)] {
+		p.NodeGPUs = rapid.SampledFrom([]int{0, 1, 1, 2, 4}).Draw(t, "node")
+		for i := range max(1, ints("series", 0, 3)) {
+			s := Series{Source: fmt.Sprint("s", i), From: day("from", -70, -5), Milli: make([]int64, ints("hours", 10, 80)*12)}
+			base := ints("base", 0, 8)
+			for h := range s.Milli {
+				s.Milli[h] = int64(base*1000 + (h%24)/8*900)
+				if h%37 == i {
+					s.Milli[h] = -1
+				}
+			}
+			p.Series = append(p.Series, s)
+		}
+		for i := range ints("offers", 0, 9) {
+			o := sold(fmt.Sprint("o", i), rapid.SampledFrom([]domain.OfferKind{
+				domain.OfferOnDemand, domain.OfferOnDemand, domain.OfferReserved, domain.OfferReserved, domain.OfferReserved, domain.OfferSpot, domain.OfferSpendCommitment,
+			}).Draw(t, "kind"), "0", 0)
+			o.Market = domain.Market{Provider: pick("provider", "aws", "aws", "gcp"), Region: p.Region}
+			o.Hourly, o.Upfront = cents("hourly", 2000), decimal.NewFromInt(int64(ints("upfront", 0, 2)*1000))
+			if i == 0 && rapid.IntRange(0, 9).Draw(t, "unpriced") > 0 {
+				o.Kind, o.Hourly = domain.OfferOnDemand, o.Hourly.Add(decimal.NewFromInt(20))
+			}
+			o.GPUCount, o.Currency = uint32(max(1, p.NodeGPUs, ints("gpus", 0, 4))), pick("currency", "USD", "USD", "USD", "EUR")
+			o.GuaranteesCapacity = rapid.Bool().Draw(t, "guaranteed")
+			o.TermMonths = uint32(ints("term", 0, 7))
+			o.LeadTimeHours = uint32(ints("lead", 0, 3) * 500)
+			o.MinUnits, o.MaxUnits = uint32(ints("min", 0, 9)), uint32(ints("max", 0, 12))
+			o.CPUMilli, o.MemoryMiB = 64_000, 1<<20
+			p.Offers = append(p.Offers, o)
+		}
+		for _, provider := range []string{"aws", "gcp"} {
+			if rapid.Bool().Draw(t, "quota") {
+				p.Quotas = append(p.Quotas, Quota{provider, uint64(ints("limit", 0, 12)), rapid.Bool().Draw(t, "shared")})
+			}
+		}
+		p.SpotShare = cents("share", 100)
+		for i := range ints("mix", 0, 2) {
+			p.Mix = append(p.Mix, packing.Workload{ID: fmt.Sprint("w", i), Replicas: ints("replicas", 1, 3), GPUMilli: int64(ints("need", 0, 4) * 500), CPUMilli: int64(ints("cpu", 1, 5) * 16_000)})
+			if m := &p.Mix[i]; m.GPUMilli > 1000 {
+				m.GPUMilli = m.GPUMilli / 1000 * 1000
+			}
+		}
+		q.Pools = append(q.Pools, p)
+	}
+	for i := range ints("held", 0, 3) {
+		h := Held{
+			Commitment: fmt.Sprint("c", i/2), Provider: pick("by", "aws", "gcp"), Region: pick("where", "a", "a", "b"), SKU: "sku0", GPUModel: "K",
+			Kind: rapid.SampledFrom([]domain.OfferKind{domain.OfferReserved, domain.OfferOwned, domain.OfferSpendCommitment}).Draw(t, "held kind"),
+			GPUs: ints("size", 0, 4), Units: ints("units", 0, 6), Guaranteed: rapid.Bool().Draw(t, "held guaranteed"),
+			Term:   domain.Interval{From: day("term from", -60, 90), To: day("term to", 91, 250)},
+			Hourly: domain.Money{Amount: cents("held hourly", 500), Currency: pick("held currency", "USD", "EUR")},
+		}
+		if h.Kind == domain.OfferOwned {
+			h.Term.To, h.Hourly = 0, domain.Money{}
+		} else {
+			q.Expiry = append(q.Expiry, h)
+		}
+		q.Held = append(q.Held, h)
+	}
+	return q
+}
+
+// Whatever is asked, there is a plan that passed the checker: its parts add up,
+// its bound is a bound, least and most orders hold, what salvage is worth makes
+// it no dearer, and another order of the question gives the same bytes.
+func TestAnyQuestion(t *testing.T) {
+	pools, purchases, least := 0, 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		q := anyQuestion(t)
+		p, err := Compute(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(p.Left) + planned(p); n != len(q.Pools) {
+			t.Fatalf("%d pools of %d are in the plan or left out", n, len(q.Pools))
+		}
+		pools += planned(p)
+		limits := map[string]*domain.OfferQuoted{}
+		for i := range q.Pools {
+			for j := range q.Pools[i].Offers {
+				o := &q.Pools[i].Offers[j]
+				limits[q.Pools[i].Region+q.Pools[i].Kind+o.Market.Provider+o.Offer] = o
+			}
+		}
+		for _, r := range p.Regions {
+			for i := range r.Pools {
+				k := &r.Pools[i]
+				purchases += len(k.Purchases)
+				if binds(k, "min_units") {
+					least++
+				}
+				if k.LowerBound.GreaterThan(k.Cost) || k.Cost.GreaterThan(k.Current) || k.Held.Add(k.Penalty).GreaterThan(k.Cost) || k.CurrentPenalty.LessThan(k.Penalty) {
+					t.Fatalf("%s %s: amounts %+v", r.Region, k.Kind, k.Amounts)
+				}
+				if s := k.Served; s.Held+s.Spot+s.OnDemand+s.Shortage != k.Demand.UnitHours {
+					t.Fatalf("served %+v of %d", s, k.Demand.UnitHours)
+				}
+				courses := []Sensitivity{{q.Assumptions.Salvage, k.Cost, k.Purchases}}
+				courses = append(courses, k.Sensitivity...)
+				slices.SortFunc(courses, func(a, b Sensitivity) int { return a.Salvage.Cmp(b.Salvage) })
+				for j, course := range courses {
+					if j > 0 && course.Cost.GreaterThan(courses[j-1].Cost) {
+						t.Fatalf("cost %s at salvage %s, %s at %s", course.Cost, course.Salvage, courses[j-1].Cost, courses[j-1].Salvage)
+					}
+					for _, b := range course.Purchases {
+						o := limits[r.Region+k.Kind+b.Provider+b.Offer]
+						if b.Units < int(o.MinUnits) || o.MaxUnits > 0 && b.Units > int(o.MaxUnits) || b.OrderBy != 0 && b.OrderBy < q.At || b.Term.From < q.At {
+							t.Fatalf("%d units of %+v, order by %s", b.Units, o, b.OrderBy)
+						}
+					}
+				}
+			}
+		}
+		want, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := *q
+		other.Pools = slices.Clone(q.Pools)
+		for i := range other.Pools {
+			k := &other.Pools[i]
+			k.Offers, k.Series, k.Quotas, k.Mix = backward(k.Offers), backward(k.Series), backward(k.Quotas), backward(k.Mix)
+		}
+		other.Pools, other.Held, other.Expiry = backward(other.Pools), backward(q.Held), backward(q.Expiry)
+		p, err = Compute(&other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := json.Marshal(p); string(got) != string(want) {
+			t.Fatalf("another order:\n%s\nwant\n%s", got, want)
+		}
+	})
+	if t.Logf("%d pools, %d purchases, %d pools with least orders", pools, purchases, least); pools == 0 || purchases == 0 || least == 0 {
+		t.Error("the questions say nothing")
+	}
+}
+
+func backward[T any](of []T) []T {
+	out := slices.Clone(of)
+	slices.Reverse(out)
+	return out
+}
+
+func planned(p *Plan) (n int) {
+	for i := range p.Regions {
+		n += len(p.Regions[i].Pools)
+	}
+	return n
+}
