@@ -66,8 +66,6 @@ type receivedInvoice struct {
 	name  invoiceName
 	total attribution.Amount
 	own   bool // of the month that is read
-
-	details []attribution.InvoiceDetail
 }
 
 func (r *receivedInvoice) subject() string {
@@ -92,15 +90,6 @@ func (l *ledger) readInvoices(view View) error {
 		if r.total, err = attribution.AmountOf(ev.Total.Amount); err != nil {
 			l.except(InvoiceUnusable, r.subject(), "%s: %v", ev.Total, err)
 			return nil
-		}
-		for i := range ev.Details {
-			d := &ev.Details[i]
-			amount, err := attribution.AmountOf(d.BilledCost)
-			if err != nil {
-				l.except(InvoiceUnusable, r.subject(), "row %q of %s: %v", d.InvoiceDetailID, d.BilledCost, err)
-				return nil
-			}
-			r.details = append(r.details, attribution.InvoiceDetail{ID: d.InvoiceDetailID, Amount: amount})
 		}
 		l.generated = l.generated || ev.Generated
 		all = append(all, r)
@@ -223,7 +212,7 @@ func (l *ledger) enterInvoice(r *receivedInvoice) {
 			left = left.Sub(roundMinor(parts[m].Billed, r.name.currency))
 		}
 	}
-	if in.Total, in.Details = left, nil; home != at {
+	if in.Total = left; home != at {
 		in.Total = roundMinor(parts[at].Billed, r.name.currency)
 	}
 	l.invoices = append(l.invoices, in)
@@ -272,13 +261,12 @@ func (l *ledger) ties(result *attribution.Result) []InvoiceTie {
 			continue
 		}
 		x := &out[i]
-		x.Elsewhere = s.elsewhere
+		x.Elsewhere, x.Details = s.elsewhere, nil // what was compared is this month's part
 		whole := t.Attributed.Add(s.sum)
 		x.Received, x.Difference = s.received, s.received.Sub(whole)
-		x.After = x.Difference
 		x.DifferenceMinor = roundMinor(s.received, t.Currency).Sub(roundMinor(whole, t.Currency))
-		if x.Status = attribution.Differs; s.ties {
-			x.Status = SpansMonths
+		if x.Status, x.After = attribution.Differs, x.Difference; s.ties {
+			x.Status, x.After = SpansMonths, attribution.Amount{}
 		}
 	}
 	return out
