@@ -31,7 +31,7 @@ const (
 func CostExceptionKinds() []attribution.Kind {
 	all := []attribution.Kind{
 		attribution.BilledNeverSeen, attribution.SeenNeverBilled, attribution.RegisteredNeither, attribution.UnmatchedLine,
-		attribution.LineConflict, attribution.InvoiceConflict, attribution.DuplicateLooking, attribution.OwnerMissing, attribution.QuantityUnusable,
+		attribution.LineConflict, attribution.InvoiceConflict, attribution.DetailDiffers, attribution.DuplicateLooking, attribution.OwnerMissing, attribution.QuantityUnusable,
 		LineUnusable, LineRestated, LineInTwoMonths, CorrectionOfUnknownLine, InvoiceUnusable, InvoiceRestated, InvoiceOfOtherPeriod,
 		InvoiceSpansMonths, CommitmentOutOfTerm, CommitmentDeclaredTwice, PolicyNotApplied, PolicyChangedInPeriod, DecisionVoid,
 	}
@@ -56,6 +56,11 @@ func untied(ties []InvoiceTie, all []attribution.Exception) []Untied {
 		switch whole := t.Received.Sub(t.Difference); {
 		case t.Status == attribution.Differs:
 			why = "received " + t.Received.String() + ", and its lines come to " + whole.String()
+			for _, d := range t.Details {
+				if d.Detail != "" && !d.After.IsZero() {
+					why += "; of row " + d.Detail + ", received " + d.Received.String() + " and its lines " + d.Billed.String()
+				}
+			}
 		case t.Status == attribution.NoLines && !t.Difference.IsZero():
 			why = "received " + t.Received.String() + ", and no line names it"
 		case t.Status == attribution.Voided && !t.Difference.IsZero():

@@ -78,7 +78,10 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
   invoices (issuer, account, invoice, currency, period, status: tied, bridged,
     spans_months, differs, no_invoice, no_lines or voided; lines, billed by
     lines, attributed by leaves, received, difference (received less attributed,
-    before the bridge), difference_minor in whole cents, bridge, generated;
+    before the bridge), difference_minor in whole cents, bridge, after (the
+    difference less the bridge), generated; details: for each row of the invoice
+    that lines name, and for the rest, detail (its id), rows, lines, billed,
+    received, difference, bridge and after;
     elsewhere: period, lines and billed of each other month whose lines name it,
     and then received and difference are of all months);
   untied (subject: an invoice or a line; why) and untied_count, what --require-tie
