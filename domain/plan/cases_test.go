@@ -209,6 +209,11 @@ func TestMachines(t *testing.T) {
 		t.Errorf("%d GPUs a unit, peak %d, notes %q", got.GPUsPerUnit, got.Demand.Peak, got.Notes)
 	}
 	equal(t, "cost", got.Cost, "86400") // the quota is of two machines: 720 × (2×10 + 100)
+	// A quota of GPUs bounds no machine without any.
+	p.Offers[0].GPUCount = 0
+	if got = one(t, over(1, p)); got.QuotaGPUs != nil || got.Refused != 0 {
+		t.Errorf("a quota of %d GPUs refuses %d hours of machines without", *got.QuotaGPUs, got.Refused)
+	}
 }
 
 // Four replicas of one GPU and half of a machine's processors need two machines
