@@ -103,12 +103,12 @@ func (c *costFleet) describe(n *nodeTime, span domain.Interval) {
 		}
 		for from := within.From; from < within.To; {
 			node := attribution.Node{
-				Cluster: n.cluster, Node: n.node, Provider: s.node.Provider, Account: s.node.BillingAccount,
+				Cluster: n.cluster, Node: n.node, Account: s.node.BillingAccount,
 				SKU: s.node.SKU, Resource: s.node.ResourceID, Billing: s.node.BillingModel,
 				GPUs: min(len(s.gpus), maxNodeGPUs), CPUMilli: s.node.CPUMilli, MemoryMiB: s.node.MemoryMiB, Registered: true,
 			}
 			if r, _ := c.fleet.cluster(n.cluster, from.HourStart()); r != nil {
-				node.Provider, node.Account, node.Region = cmp.Or(node.Provider, r.Provider), cmp.Or(node.Account, r.BillingAccount), r.Region
+				node.Account, node.Region = cmp.Or(node.Account, r.BillingAccount), r.Region
 			}
 			to := min(within.To, c.changed(n.cluster, from))
 			node.Service = domain.Interval{From: from, To: to}
@@ -150,7 +150,7 @@ func (c *costFleet) undeclared(name nodeName, gpus int, span domain.Interval) {
 		if i := (domain.Interval{From: from, To: to}).Intersect(span); !i.Empty() {
 			node := attribution.Node{Cluster: name.cluster, Node: name.node, GPUs: min(gpus, maxNodeGPUs), Service: i}
 			if r, _ := c.fleet.cluster(name.cluster, i.From.HourStart()); r != nil {
-				node.Provider, node.Account, node.Region = r.Provider, r.BillingAccount, r.Region
+				node.Account, node.Region = r.BillingAccount, r.Region
 			}
 			c.nodes = append(c.nodes, node)
 		}

@@ -140,17 +140,17 @@ func TestCostNodes(t *testing.T) {
 		}
 		for _, n := range nodes {
 			days := func(at domain.Instant) float64 { return float64(at-t0) / float64(day) }
-			got = append(got, fmt.Sprintf("%s/%s %s %q %s %d %v %.2f-%.2f", n.Cluster, n.Node, n.Provider, n.Account, n.Region, n.GPUs, n.Registered, days(n.Service.From), days(n.Service.To)))
+			got = append(got, fmt.Sprintf("%s/%s %q %s %d %v %.2f-%.2f", n.Cluster, n.Node, n.Account, n.Region, n.GPUs, n.Registered, days(n.Service.From), days(n.Service.To)))
 		}
 	})
 	want := []string{
-		`c/n p "1" eu 1 true 0.00-1.00`,
-		`c/n p "own" eu 2 true 1.00-2.04`, // the cluster moves within an hour: from the next on
-		`c/n p "own" us 2 true 2.04-5.00`,
-		`c/n p "2" us 1 false 5.00-31.00`, // it reported after it was retired
-		`c/quiet p "2" us 1 true 20.00-31.00`,
-		`x/m  ""  2 false 0.00-31.00`,
-		`z/odd q "" eu 1 true 2.00-31.00`,
+		`c/n "1" eu 1 true 0.00-1.00`,
+		`c/n "own" eu 2 true 1.00-2.04`, // the cluster moves within an hour: from the next on
+		`c/n "own" us 2 true 2.04-5.00`,
+		`c/n "2" us 1 false 5.00-31.00`, // it reported after it was retired
+		`c/quiet "2" us 1 true 20.00-31.00`,
+		`x/m ""  2 false 0.00-31.00`,
+		`z/odd "" eu 1 true 2.00-31.00`,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

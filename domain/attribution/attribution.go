@@ -137,7 +137,6 @@ type Line struct {
 // of these, with disjoint Service.
 type Node struct {
 	Cluster, Node string
-	Provider      string
 	Account       string // billing account
 	Region        string
 	SKU           string
@@ -209,13 +208,8 @@ type Invoice struct {
 	Currency            string
 	Total               Amount
 	Details             []InvoiceDetail // its breakdown, in any order
-	// Parts is how many parts of the invoice, each rounded to minor units, are
-	// billed elsewhere and left out of Total. Each may add half a minor unit to
-	// what is bridged. Details of such an invoice cannot be compared, and must be
-	// left out.
-	Parts     int
-	Status    string // Open, Issued, Voided
-	Generated bool
+	Status              string          // Open, Issued, Voided
+	Generated           bool
 }
 
 // Input is what a division is made of.

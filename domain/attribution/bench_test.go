@@ -24,7 +24,7 @@ func newFleetOf(machines, lines int) *fleetOf {
 	f := &fleetOf{machines: machines, lines: lines, workspaces: 1000}
 	for i := range machines {
 		n := attribution.Node{
-			Cluster: fmt.Sprintf("cluster-%02d", i*20/machines), Node: fmt.Sprintf("node-%04d", i), Provider: "cloud", Account: "123456789012",
+			Cluster: fmt.Sprintf("cluster-%02d", i*20/machines), Node: fmt.Sprintf("node-%04d", i), Account: "123456789012",
 			Region: fmt.Sprintf("region-%d", i%2), SKU: "gpu.8x", Billing: domain.BillingOnDemand, GPUs: 8, CPUMilli: 192_000, MemoryMiB: 2 << 20, Registered: true, Service: month,
 		}
 		if i/2%10 != 0 {

@@ -57,7 +57,6 @@ type book struct {
 	ids     map[string]name
 	texts   []string
 	records []record
-	repeats int // lines that were given again
 }
 
 func (b *book) name(s string) name {
@@ -201,9 +200,7 @@ func (b *book) dedupe(ex *exceptions) {
 		r := &b.records[i]
 		if n := len(kept); n > 0 && byID(&kept[n-1], r) == 0 {
 			// All of one id stand together, and equal ones beside each other.
-			if byContent(&b.records[i-1], r) == 0 {
-				b.repeats++
-			} else {
+			if byContent(&b.records[i-1], r) != 0 {
 				ex.money(LineConflict, b.texts[r.issuer]+"/"+b.texts[r.account]+"/"+r.id, "another line has this id: this one is not counted", b, r)
 			}
 			continue

@@ -81,7 +81,7 @@ func (t *tie) compare(ex *exceptions) (bridged bool) {
 				fmt.Sprintf("detail %q is received as %s, and its %d lines add up to %s", d.Detail, d.Received, d.Lines, d.Billed), t.Currency, d.Lines, d.Billed, Amount{})
 		}
 	}
-	bridged = rest.bridge(one.Add(halves(half, t.parted))) && bridged
+	bridged = rest.bridge(one) && bridged
 	if rest.Lines > 0 || !rest.Difference.IsZero() || len(t.Details) == 0 {
 		t.Details = append(t.Details, rest)
 	}

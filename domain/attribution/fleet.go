@@ -105,7 +105,7 @@ func compareNodes(a, b *Node) int {
 	return cmp.Or(
 		strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Node, b.Node), byPeriod(a.Service, b.Service),
 		strings.Compare(a.Account, b.Account), strings.Compare(a.Resource, b.Resource), strings.Compare(a.Region, b.Region), strings.Compare(a.SKU, b.SKU),
-		strings.Compare(a.Provider, b.Provider), strings.Compare(string(a.Billing), string(b.Billing)),
+		strings.Compare(string(a.Billing), string(b.Billing)),
 		cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.CPUMilli, b.CPUMilli), cmp.Compare(a.MemoryMiB, b.MemoryMiB), compareBool(a.Registered, b.Registered))
 }
 

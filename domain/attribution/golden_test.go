@@ -54,9 +54,6 @@ func TestEstate(t *testing.T) {
 			}
 		})},
 		{Name: "result", Data: table(func(w *tabwriter.Writer) {
-			for _, s := range res.Totals {
-				fmt.Fprintf(w, "total\t%s\tlines %s %s\tleaves %s %s\tbridges %s\treceived %s\n", s.Currency, s.LinesBilled, s.LinesEffective, s.Billed, s.Effective, s.Bridges, s.Received)
-			}
 			for _, m := range res.Matches {
 				fmt.Fprintf(w, "matched\t%s\t%d\t%s\t%s\n", m.Rung, m.Lines, m.Billed, m.Effective)
 			}

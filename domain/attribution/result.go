@@ -8,12 +8,9 @@ import (
 
 // Result is what a division comes to, beside its leaves.
 type Result struct {
-	Method  string `json:"method"`
-	Lines   int    `json:"lines"`
-	Repeats int    `json:"repeats"` // lines that were given again and not counted
-	Leaves  int    `json:"leaves"`
+	Lines  int `json:"lines"`
+	Leaves int `json:"leaves"`
 	// Each is sorted by its leading fields.
-	Totals      []Total         `json:"totals"`
 	Matches     []Matched       `json:"matches"`
 	Invoices    []Tie           `json:"invoices"`
 	Statements  []Statement     `json:"statements"`
@@ -24,19 +21,6 @@ type Result struct {
 	Trace *Trace `json:"trace,omitempty"`
 }
 
-// Total is all money of one currency. Billed is LinesBilled and Bridges,
-// Effective is LinesEffective.
-type Total struct {
-	Currency       string `json:"currency"`
-	Lines          int    `json:"lines"`
-	LinesBilled    Amount `json:"lines_billed"`
-	LinesEffective Amount `json:"lines_effective"`
-	Billed         Amount `json:"billed"`    // by leaves
-	Effective      Amount `json:"effective"` // by leaves
-	Bridges        Amount `json:"bridges"`
-	Received       Amount `json:"received"` // by invoices that were not voided
-}
-
 // Matched is what was divided by one rung.
 type Matched struct {
 	Rung      Rung   `json:"rung"`
@@ -44,18 +28,6 @@ type Matched struct {
 	Lines     int    `json:"lines"`
 	Billed    Amount `json:"billed"`
 	Effective Amount `json:"effective"`
-}
-
-// total returns the sums of a currency. The pointer is valid until the next new
-// currency.
-func (r *Result) total(currency string) *Total {
-	for i := range r.Totals {
-		if r.Totals[i].Currency == currency {
-			return &r.Totals[i]
-		}
-	}
-	r.Totals = append(r.Totals, Total{Currency: currency})
-	return &r.Totals[len(r.Totals)-1]
 }
 
 func (r *Result) matched(g Rung, currency string, rec *Line) {
@@ -72,8 +44,6 @@ func (r *Result) matched(g Rung, currency string, rec *Line) {
 // finish fills in what is known once every leaf was given out.
 func (r *run) finish() {
 	out := r.result
-	out.Repeats = r.book.repeats
-	slices.SortFunc(out.Totals, func(a, b Total) int { return strings.Compare(a.Currency, b.Currency) })
 	slices.SortFunc(out.Matches, func(a, b Matched) int {
 		return cmp.Or(cmp.Compare(a.Rung, b.Rung), strings.Compare(a.Currency, b.Currency))
 	})

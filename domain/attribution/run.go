@@ -24,7 +24,6 @@ type run struct {
 	out     Leaf
 	feeds   []int32 // tallies that the current record feeds
 	tie     *tie
-	sum     *Total
 	counted bool // the current record is among Result.Matches
 	weights []weight
 	trace   *trace // nil when no leaf is to be explained
@@ -63,7 +62,7 @@ func Run(in *Input, leaf func(*Leaf) error) (*Result, error) {
 	default:
 		return nil, fmt.Errorf("discount rule %q is unknown, want %s, %s or %s", in.Policy.Discount, AsSupplied, SponsorsFirst, PoolRate)
 	}
-	r := &run{policy: in.Policy, leaf: leaf, keys: newKeys(), ex: &exceptions{}, result: &Result{Method: Method}}
+	r := &run{policy: in.Policy, leaf: leaf, keys: newKeys(), ex: &exceptions{}, result: &Result{}}
 	var err error
 	if r.book, err = readBook(in.Lines, r.ex); err != nil {
 		return nil, err
@@ -129,9 +128,6 @@ func (r *run) begin(rec *record) {
 		r.trace.current = r.trace.record >= 0 && rec == &r.book.records[r.trace.record]
 	}
 	r.tie = &r.ties.all[rec.tie]
-	r.sum = r.result.total(r.line.Currency)
-	r.sum.Lines++
-	r.sum.LinesBilled, r.sum.LinesEffective = r.sum.LinesBilled.Add(rec.billed), r.sum.LinesEffective.Add(rec.effective)
 	r.result.Lines++
 	r.counted = false
 	r.spons.account(r.book, rec)
@@ -148,7 +144,6 @@ func (r *run) give(key uint32, billed, effective Amount) error {
 		r.result.matched(r.out.Rung, r.line.Currency, &r.line)
 		r.counted = true
 	}
-	r.sum.Billed, r.sum.Effective = r.sum.Billed.Add(billed), r.sum.Effective.Add(effective)
 	r.tie.attributed = r.tie.attributed.Add(billed)
 	if r.tie.parts == nil {
 		r.tie.parts = map[uint32]Amount{}

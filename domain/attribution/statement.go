@@ -29,9 +29,8 @@ const (
 // itself; its lines are not. Each row that lines name is compared with those
 // lines: a difference of at most half a minor unit is its rounding. What is left
 // of the invoice, and an invoice whose lines name no rows as a whole, may be
-// apart by one minor unit, however many rows there are, and by half of one for
-// each of its Parts. That much is bridged by one more leaf for the invoice, on
-// the platform, in the billed ledger alone.
+// apart by one minor unit, however many rows there are. That much is bridged by
+// one more leaf for the invoice, on the platform, in the billed ledger alone.
 //
 // Where a row differs by more, nothing is bridged and the invoice differs, even
 // if its total ties: two rows that were mixed up are an error of the bill. Each
@@ -82,7 +81,6 @@ type tie struct {
 	invoice    bool
 	voided     bool
 	rows       []DetailTie // of the invoice, by id, with the lines that name them
-	parted     int         // Parts of the invoice
 	attributed Amount
 	parts      map[uint32]Amount // by workspace
 }
@@ -114,8 +112,8 @@ func newTies(b *book, invoices []Invoice, ex *exceptions) (*ties, error) {
 	var total Amount
 	for i := range invoices {
 		v := &invoices[i]
-		if v.ID == "" || v.Currency == "" || v.Parts < 0 || v.Parts > 0 && len(v.Details) > 0 {
-			return nil, fmt.Errorf("invoice %q of account %q: needs an id, a currency, and no more than one of %d parts elsewhere and details", v.ID, v.Account, v.Parts)
+		if v.ID == "" || v.Currency == "" {
+			return nil, fmt.Errorf("invoice %q of account %q: needs an id and a currency", v.ID, v.Account)
 		}
 		for _, a := range append([]InvoiceDetail{{Amount: v.Total}}, v.Details...) {
 			var ok bool
@@ -129,7 +127,6 @@ func newTies(b *book, invoices []Invoice, ex *exceptions) (*ties, error) {
 			continue
 		}
 		t.invoice, t.voided, t.rows, t.Generated = true, v.Status == "Voided", rowsOf(v.Details), v.Generated
-		t.parted = v.Parts
 		t.Received = v.Total
 	}
 	joined := make([]*tie, len(b.records))
@@ -169,7 +166,7 @@ func newTies(b *book, invoices []Invoice, ex *exceptions) (*ties, error) {
 func compareInvoices(a, b Invoice) int {
 	return cmp.Or(
 		strings.Compare(a.Issuer, b.Issuer), strings.Compare(a.Account, b.Account), strings.Compare(a.ID, b.ID), strings.Compare(a.Currency, b.Currency),
-		a.Total.Cmp(b.Total), slices.CompareFunc(a.Details, b.Details, compareDetails), cmp.Compare(a.Parts, b.Parts), strings.Compare(a.Status, b.Status), compareBool(a.Generated, b.Generated))
+		a.Total.Cmp(b.Total), slices.CompareFunc(a.Details, b.Details, compareDetails), strings.Compare(a.Status, b.Status), compareBool(a.Generated, b.Generated))
 }
 
 // bridge compares every invoice with its leaves, and gives out what is its
@@ -178,10 +175,8 @@ func (r *run) bridge() error {
 	for i := range r.ties.all {
 		t := &r.ties.all[i]
 		t.Attributed = t.attributed
-		sum := r.result.total(t.Currency)
 		if t.invoice {
 			if !t.voided {
-				sum.Received = sum.Received.Add(t.Received)
 				t.Difference = t.Received.Sub(t.attributed)
 				t.DifferenceMinor = roundMinor(t.Received, t.Currency).Sub(roundMinor(t.attributed, t.Currency))
 			} else {
@@ -209,8 +204,7 @@ func (r *run) bridge() error {
 			r.line = Line{Issuer: t.Issuer, Account: t.Account, ID: "invoice:" + t.Invoice, Invoice: t.Invoice, Currency: t.Currency,
 				Class: Rounding, ClassReason: "it is no line of the bill, and makes up for the rounding of the invoice", Billed: t.Bridge, Generated: t.Generated}
 			r.out = Leaf{Line: &r.line, Rung: ByFollowing, Weight: Whole(1), Of: Whole(1)}
-			r.feeds, r.tie, r.sum, r.counted = nil, t, sum, true
-			sum.Bridges = sum.Bridges.Add(t.Bridge)
+			r.feeds, r.tie, r.counted = nil, t, true
 			if r.trace != nil && r.trace.record < 0 {
 				r.trace.reason = "the invoice and its lines differ by the rounding of the invoice"
 			}
