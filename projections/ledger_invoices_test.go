@@ -163,3 +163,37 @@ func TestRestatedAndUnknown(t *testing.T) {
 		t.Errorf("%d kinds", n)
 	}
 }
+
+// A line that counts in two months is found in each by what it became there, and
+// the bridge of an invoice that spans months in the month that has it.
+func TestExplainTriesEachMonth(t *testing.T) {
+	april, june := projections.BillingMonth(mayBill.From-1), projections.BillingMonth(mayBill.To)
+	l := storetest.NewLog()
+	l.Append(
+		billFor("l1", "1", april), billFor("l1", "2", june, func(l *domain.BillingLine) { l.ChargeCategory, l.CommitmentDiscountID = "Purchase", "res" }), billFor("l2", "0.004", june),
+		invoiced("i-1", "3", "Issued", mayBill),
+	)
+	seen := 0
+	view(t, l, func(v projections.View) {
+		for _, month := range []domain.Interval{april, june} {
+			err := projections.EachLeaf(v, month, projections.LeafFilter{}, func(leaf *projections.CostLeaf) error {
+				ref, err := attribution.ParseRef(leaf.Leaf)
+				if err != nil {
+					return err
+				}
+				x, err := projections.ExplainLeaf(v, ref)
+				if err != nil || x.Month != month || x.Billed != leaf.Billed {
+					t.Errorf("%s of %v is explained as %+v, %v", leaf.Leaf, month.From, x, err)
+				}
+				seen++
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if seen < 4 {
+		t.Errorf("%d leaves", seen)
+	}
+}
