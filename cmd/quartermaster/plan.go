@@ -68,8 +68,9 @@ guaranteed capacity are kept apart: a price commitment still needs on-demand
 quota.
 
 Amounts are net present values at the start of the horizon, which is the next
-month. What is bought already is paid in every course and in none of the amounts;
-on_demand_cost is everything at the on-demand price, as if no quota refused any.
+month. Cost and current course hold what is still owed on commitments that serve
+the demand, and a penalty for hours that nobody serves; on_demand_cost is
+everything at the on-demand price, as if no quota refused any, and has neither.
 The plan is recorded as an event; nothing is bought. The same plan is recorded
 once.
 
