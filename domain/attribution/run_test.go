@@ -408,8 +408,24 @@ func TestUnusableQuantities(t *testing.T) {
 			t.Errorf("exceptions %q, want %q", said, want)
 		}
 	}
-	// Lines that only together buy too much: those that come last buy nothing.
+	// A share of the CPU of a machine whose GPUs nobody knows is no time of them.
 	e := pool()
+	e.nodes[0].GPUs = 2000
+	part := &e.hours[0].Parts[0]
+	part.HeldMs, part.CPUMilli = hour, 4000
+	e.hours[0].Parts = append(e.hours[0].Parts, attribution.Part{Component: attribution.Idle, GPUMs: hour})
+	e.add("a", attribution.OnDemand, "i-1", "9", 0)
+	wantShares(t, e, "a", "ada=6", "own=3")
+	// What was not used of a commitment may be beyond reason too.
+	e = pool()
+	e.nodes[0].GPUs, e.nodes[1].GPUs = 8, 8
+	e.add("a", attribution.Committed, "", "9", 0).Unused = true
+	e.lines[0].NodeMs = 900_000_000_000_000
+	if _, res, err := e.run(); err != nil || !hasUnusable(res, "S/x/a") {
+		t.Errorf("%+v (%v), want an unusable quantity", res, err)
+	}
+	// Lines that only together buy too much: those that come last buy nothing.
+	e = pool()
 	for i := range 5000 {
 		e.add(fmt.Sprintf("l%04d", i), attribution.OnDemand, "i-1", "10", 0).GPUMs = 1e15
 	}

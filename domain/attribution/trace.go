@@ -99,6 +99,7 @@ type trace struct {
 	match  int32 // of that record; -1 for none
 	period domain.Interval
 	key    uint32
+	taken  bool                     // a part of what was measured went to sponsors, and a part to others
 	had    map[int32]*MachineWeight // by description
 
 	current  bool   // the line that is being divided is the leaf's
@@ -124,6 +125,7 @@ func (r *run) newTrace(ref *Ref) *trace {
 	if t.match < 0 {
 		return t
 	}
+	t.taken = r.matches[t.match].sponsorsFirst
 	for _, d := range r.matches[t.match].descs {
 		if !r.fleet.descs[d].Service.Intersect(t.period).Empty() {
 			t.at(d)
@@ -224,10 +226,9 @@ func (t *trace) done(f *fleet) *Trace {
 	slices.SortFunc(x.Machines, func(a, b MachineWeight) int { return cmp.Compare(a.Node, b.Node) })
 	weight, _ := x.Leaf.Weight.parts()
 	whole, _ := weight.divMod(one18)
-	if x.Leaf.Component == Unseen || whole.lo == measured || measured == 0 {
+	if !t.taken || measured == 0 {
 		return x
 	}
-	// Sponsors took a part of what was measured, or left it.
 	parts, at := division{whole: whole}, uint64(0)
 	for i := range x.Machines {
 		m := &x.Machines[i]

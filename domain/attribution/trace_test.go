@@ -51,7 +51,7 @@ func machinesFoot(t *rapid.T, e *estate, l *leaf, x *attribution.Trace) {
 // to it, and changes nothing.
 func TestTrace(t *testing.T) {
 	reached := map[attribution.Rung]int{}
-	cases(t, 2_000)
+	cases(t, 1_000)
 	rapid.Check(t, func(t *rapid.T) {
 		e := drawEstate(t, drawing{})
 		leaves, _ := must(t, e)
