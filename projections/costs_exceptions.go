@@ -53,28 +53,29 @@ func untied(ties []InvoiceTie, all []attribution.Exception) []Untied {
 	for i := range ties {
 		t := &ties[i]
 		why := ""
-		switch whole := t.Received.Sub(t.Difference); {
+		money := func(a attribution.Amount) string { return a.String() + " " + t.Currency }
+		switch {
 		case t.Status == attribution.Differs:
-			why = "received " + t.Received.String() + ", and its lines come to " + whole.String()
+			why = "received " + money(t.Received) + ", and its lines come to " + money(t.Received.Sub(t.Difference))
 			for _, d := range t.Details {
 				if d.Detail != "" && !d.After.IsZero() {
-					why += "; of row " + d.Detail + ", received " + d.Received.String() + " and its lines " + d.Billed.String()
+					why += "; of row " + d.Detail + ", received " + money(d.Received) + " and its lines " + money(d.Billed)
 				}
 			}
 		case t.Status == attribution.NoLines && !t.Difference.IsZero():
-			why = "received " + t.Received.String() + ", and no line names it"
+			why = "received " + money(t.Received) + ", and no line names it"
 		case t.Status == attribution.Voided && !t.Difference.IsZero():
-			why = "it was voided, and lines that name it come to " + t.Attributed.String()
+			why = "it was voided, and lines that name it come to " + money(t.Attributed)
 		case t.Status == attribution.NoInvoice && t.Invoice != "":
-			why = "it was not received in this currency, and lines that name it come to " + t.Attributed.String()
+			why = "no invoice in " + t.Currency + " was received, and lines that name it come to " + money(t.Attributed)
 		}
 		if why != "" {
-			out = append(out, Untied{ledgerName(t.Issuer, t.Account, t.Invoice), why + " " + t.Currency})
+			out = append(out, Untied{ledgerName(t.Issuer, t.Account, t.Invoice), why})
 		}
 	}
 	for _, e := range all {
 		switch e.Kind {
-		case LineUnusable, InvoiceUnusable, attribution.LineConflict, attribution.InvoiceConflict:
+		case LineUnusable, InvoiceUnusable, LineInTwoMonths, attribution.LineConflict, attribution.InvoiceConflict:
 			out = append(out, Untied{e.Subject, string(e.Kind) + ": " + e.Detail})
 		}
 	}

@@ -99,9 +99,9 @@ func TestUntied(t *testing.T) {
 	}{
 		{"tied, and not yet invoiced", []domain.Envelope{billFor("l1", "6", mayBill), invoiced("i-1", "6", "Issued", mayBill), billFor("l2", "1", mayBill, unnamed)}, ""},
 		{"bridged", []domain.Envelope{billFor("l1", "6.004", mayBill), invoiced("i-1", "6", "Issued", mayBill)}, ""},
-		{"differs", []domain.Envelope{billFor("l1", "6", mayBill), invoiced("i-1", "7", "Issued", mayBill)}, "p|1|i-1 received 7, and its lines come to 6 USD"},
-		{"never received", []domain.Envelope{billFor("l1", "6", mayBill)}, "p|1|i-1 it was not received in this currency, and lines that name it come to 6 USD"},
-		{"without lines", []domain.Envelope{invoiced("i-1", "7", "Issued", mayBill)}, "p|1|i-1 received 7, and no line names it USD"},
+		{"differs", []domain.Envelope{billFor("l1", "6", mayBill), invoiced("i-1", "7", "Issued", mayBill)}, "p|1|i-1 received 7 USD, and its lines come to 6 USD"},
+		{"never received", []domain.Envelope{billFor("l1", "6", mayBill)}, "p|1|i-1 no invoice in USD was received, and lines that name it come to 6 USD"},
+		{"without lines", []domain.Envelope{invoiced("i-1", "7", "Issued", mayBill)}, "p|1|i-1 received 7 USD, and no line names it"},
 		{"voided", []domain.Envelope{billFor("l1", "6", mayBill), invoiced("i-1", "6", "Voided", mayBill)}, "p|1|i-1 it was voided, and lines that name it come to 6 USD"},
 		{"a line left out", []domain.Envelope{billFor("l1", "6", mayBill), billFor("l2", "1e15", mayBill), invoiced("i-1", "6", "Issued", mayBill)}, "p|1|l2 line_unusable: "},
 		{"no total", []domain.Envelope{billFor("l1", "6", mayBill, unnamed), invoiced("i-1", "1e15", "Issued", mayBill)}, "p|1|i-1 invoice_unusable: "},

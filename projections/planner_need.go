@@ -19,7 +19,7 @@ const Nowhere = "\x00nowhere"
 //     rules out models on which that part, or one whole GPU, has less.
 //   - A MIG profile is the larger of its shares of compute and memory, rounded
 //     up, on the model where that is most; models without the profile are ruled
-//     out. A profile that the catalogue does not have takes a whole GPU, and so
+//     out. Where no model is named, those present in the fleet are meant. A profile that the catalogue does not have takes a whole GPU, and so
 //     does any on a model whose profiles it does not have.
 //   - Memory alone is the share of a GPU that has it, rounded up, or as many
 //     whole ones, on the model where that is most. Where no model is named, it
@@ -28,7 +28,7 @@ const Nowhere = "\x00nowhere"
 // A model that the catalogue does not know, or whose memory it does not know,
 // is taken at its word where it is named, and left out where it is not; of
 // memory alone, one that it does not know gives a whole GPU.
-func gpuNeed(n *domain.GPUNeed) (milli int64, models []string) {
+func gpuNeed(n *domain.GPUNeed, present []string) (milli int64, models []string) {
 	models = allowedModels(n.Models)
 	// within keeps the models for which fits holds; unknown ones stay if named.
 	within := func(fits func(domain.GPUModel) bool) {
@@ -51,7 +51,7 @@ func gpuNeed(n *domain.GPUNeed) (milli int64, models []string) {
 	}
 	switch {
 	case n.MIGProfile != "" && hasProfile(n.MIGProfile):
-		return migNeed(n, models)
+		return migNeed(n, models, present)
 	case n.MIGProfile != "":
 		milli = 1000
 	case n.Count == 1 && n.Milli > 0 && n.Milli < 1000:
@@ -78,8 +78,15 @@ func hasProfile(name string) bool {
 	})
 }
 
-func migNeed(n *domain.GPUNeed, models []string) (milli int64, fit []string) {
+func migNeed(n *domain.GPUNeed, models, present []string) (milli int64, fit []string) {
 	named := models
+	if len(named) == 0 {
+		named = slices.DeleteFunc(slices.Clone(present), func(name string) bool {
+			m, _ := domain.LookupGPU(name)
+			_, ok := m.MIG.Profile(n.MIGProfile)
+			return !ok
+		})
+	}
 	if len(named) == 0 {
 		for _, m := range domain.GPUModels() {
 			named = append(named, m.Name)

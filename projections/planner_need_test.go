@@ -44,7 +44,7 @@ func TestGPUNeed(t *testing.T) {
 		{"memory of several", domain.GPUNeed{MemoryMiB: 100 << 10, Models: []string{"A100 40GB"}}, 3000, "A100 40GB"},
 		{"memory of several of the largest", domain.GPUNeed{MemoryMiB: 500 << 10}, 2000, "B300, MI325X"},
 	} {
-		milli, models := gpuNeed(&c.need)
+		milli, models := gpuNeed(&c.need, nil)
 		if got := strings.Join(models, ", "); milli != c.milli || got != c.models {
 			t.Errorf("%s: %d of %q, want %d of %q", c.name, milli, got, c.milli, c.models)
 		}
@@ -76,7 +76,7 @@ func TestGPUNeedHasTheMemory(t *testing.T) {
 				n.Milli = rapid.Uint32Range(0, 1000).Draw(t, "milli")
 			}
 		}
-		milli, models := gpuNeed(&n)
+		milli, models := gpuNeed(&n, nil)
 		if milli < 0 || milli > 1000 && milli%1000 != 0 || !slices.IsSorted(models) {
 			t.Fatalf("%+v needs %d of %v", n, milli, models)
 		}
@@ -98,4 +98,14 @@ func TestGPUNeedHasTheMemory(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A slice weighs what it weighs on the machines that there are.
+func TestGPUNeedOnWhatIsThere(t *testing.T) {
+	need := domain.GPUNeed{MIGProfile: "1g.10gb"}
+	anywhere, _ := gpuNeed(&need, nil)
+	there, models := gpuNeed(&need, []string{"H100 SXM 80GB", "T4"})
+	if anywhere != 250 || there != 143 || len(models) != 1 || models[0] != "H100 SXM 80GB" {
+		t.Errorf("a slice weighs %d anywhere, %d there on %v", anywhere, there, models)
+	}
 }

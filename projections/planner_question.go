@@ -285,7 +285,7 @@ func planHeld(view View, a *Authority, at domain.Instant, region string) (held, 
 		for _, t := range e.Terms {
 			held = append(held, plan.Held{
 				Commitment: e.Commitment, Provider: e.Market.Provider, Region: e.Market.Region, Kind: e.Kind, SKU: e.SKU, GPUModel: e.Model,
-				GPUs: int(e.GPUsPerUnit), Units: int(t.Units), Term: t.Term, NoticeBy: t.NoticeBy, Hourly: t.Hourly, Guaranteed: e.GuaranteesCapacity,
+				GPUs: int(e.GPUsPerUnit), Units: int(t.Units), Term: t.Term, NoticeBy: t.NoticeBy, Hourly: t.Hourly, Upfront: t.Upfront, Guaranteed: e.GuaranteesCapacity,
 			})
 		}
 	}

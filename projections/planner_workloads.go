@@ -3,6 +3,7 @@ package projections
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"quartermaster/domain"
@@ -92,6 +93,10 @@ func readWorkloads(view View, at domain.Instant, f WorkloadFilter) ([]workload, 
 	if err != nil {
 		return nil, err
 	}
+	present, err := modelsPresent(view, at)
+	if err != nil {
+		return nil, err
+	}
 	var out []workload
 	err = view.Scan(Query{Table: TableDeployments}, func(k Key, row Row) error {
 		v := row.(*History).At(at)
@@ -111,7 +116,7 @@ func readWorkloads(view View, at domain.Instant, f WorkloadFilter) ([]workload, 
 			},
 			selects: domain.Selector{Workspace: v.Workspace, Class: d.Class, Deployment: d.Deployment, Cluster: k.Scope, Tier: d.Tier},
 		}
-		w.GPUMilli, w.Models = gpuNeed(&d.Need)
+		w.GPUMilli, w.Models = gpuNeed(&d.Need, present)
 		if g := uint64(d.Need.GangNodes); g > 1 {
 			if w.MaxPerNode == 0 || w.MaxPerNode > w.Replicas {
 				w.MaxPerNode = w.Replicas
@@ -138,6 +143,25 @@ func readWorkloads(view View, at domain.Instant, f WorkloadFilter) ([]workload, 
 		}
 	}
 	return out, nil
+}
+
+// modelsPresent returns the GPU models of the nodes declared at a time, sorted.
+func modelsPresent(view View, at domain.Instant) ([]string, error) {
+	models := map[string]bool{}
+	err := view.Scan(Query{Table: TableNodes}, func(_ Key, row Row) error {
+		if v := row.(*History).At(at); v != nil {
+			if n, ok := v.Event.(*domain.NodeRegistered); ok {
+				for i := range n.GPUs {
+					models[modelName(n.GPUs[i].Model)] = true
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read nodes: %w", err)
+	}
+	return slices.Sorted(maps.Keys(models)), nil
 }
 
 // rule applies a policy to the workloads that it binds: those of a workspace,

@@ -27,7 +27,7 @@ that nothing is lost on the way: the lines add up to the invoices, the parts of
 a line to the line, and what nobody used, what was broken and what nobody saw
 are parts of their own. A line belongs to the month, in UTC, that the middle of
 its billing period lies in. Of a line or an invoice that was stated more than
-once, what was stated last counts.
+once, what was stated last counts; a line id in two months counts in both, and is listed.
 
 There are two ledgers. Billed ties to the totals of invoices, which are received
 apart from their lines (import both with "quartermaster import focus"). Effective
@@ -78,7 +78,7 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
   invoices (issuer, account, invoice, currency, period, status: tied, bridged,
     spans_months, differs, no_invoice, no_lines or voided; lines, billed by
     lines, attributed by leaves, received, difference (received less attributed,
-    before the bridge), difference_minor in whole cents, bridge, after (the
+    before the bridge; of a voided invoice nothing counts as received), difference_minor in whole cents, bridge, after (the
     difference less the bridge), generated; details: for each row of the invoice
     that lines name, and for the rest, detail (its id), rows, lines, billed,
     received, difference, bridge and after;

@@ -225,7 +225,7 @@ func (a *app) showStatements(r *projections.CostReport) {
 	if len(r.Statements) == 0 {
 		return
 	}
-	fmt.Fprintln(a.out, "\nstatements, rounded once so that they add up to the invoice")
+	fmt.Fprintln(a.out, "\nstatements, rounded once so that they add up to the lines of each invoice, and to the invoice where it ties")
 	t := a.table("workspace", "issuer", "account", "invoice", "amount")
 	alignRight(t, 5, 5)
 	for i, s := range r.Statements {

@@ -37,8 +37,10 @@ A gzip file that is damaged or cut off is refused whole. A plain CSV file does
 not tell where it should end: a last row that was cut off is a bad row where it
 lacks columns, and a warning says when a file does not end in a line end.
 
-A row that is in two files counts once; a row that is twice in one file counts
-twice, with a warning. A month that is exported again after rows of it changed is
+A row that is in two files counts once. A row that is twice in one file counts
+twice, with a warning; with one x_LineId the second is a bad row, and an invoice
+with a detail twice is refused whole. A file that was imported with another --zone is
+refused, because its rows would count again. A month that is exported again after rows of it changed is
 not a correction: import a month when it is closed, or one whose rows carry
 x_LineId.
 
@@ -65,8 +67,9 @@ reason), bad_rows, refused, warnings (reason, value, rows, line), seconds.`,
 // billsOf reads bills in the columns of FOCUS.
 func billsOf(opts focus.Options) reader {
 	return reader{
-		source: func(sum [32]byte) string { return focus.SourceName(sum, opts) },
-		whole:  func(ctx context.Context, file io.Reader) error { return focus.Whole(ctx, file, opts.Limits) },
+		source:  func(sum [32]byte) string { return focus.SourceName(sum, opts) },
+		oneZone: true,
+		whole:   func(ctx context.Context, file io.Reader) error { return focus.Whole(ctx, file, opts.Limits) },
 		run: func(ctx context.Context, file io.Reader, name string, emit func(*domain.Envelope) error, bad func(importer.BadRow)) (fileRead, error) {
 			s, err := focus.Run(ctx, file, name, opts, emit, func(b focus.BadRow) { bad(importer.BadRow(b)) })
 			read := fileRead{dataset: s.Dataset, version: s.FocusVersion, rows: s.Rows, events: s.Events, bad: s.Bad, types: s.Types}

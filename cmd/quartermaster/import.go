@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -153,6 +154,8 @@ as_of, source.`,
 type reader struct {
 	// source names a file as a source of events, by its SHA-256.
 	source func(sum [32]byte) string
+	// oneZone: in another zone the file would count again, and is refused.
+	oneZone bool
 	// whole reads a file to its end and says why it cannot be unpacked.
 	whole func(ctx context.Context, file io.Reader) error
 	// run hands out the events of a file, and each row that became none.
@@ -310,6 +313,11 @@ func (h *home) importFile(ctx context.Context, path string, strict bool, rd read
 		return ans, fmt.Errorf("import %s: %w", path, err)
 	}
 	ans.Source = rd.source([32]byte(sum.Sum(nil)))
+	if rd.oneZone {
+		if err := h.oneZone(ctx, path, ans.Source); err != nil {
+			return ans, err
+		}
+	}
 	again := sha256.New() // of what is read the second time
 	bad := func(b importer.BadRow) {
 		ans.BadRows++
@@ -369,6 +377,33 @@ func (h *home) importFile(ctx context.Context, path string, strict bool, rd read
 		return ans, fmt.Errorf("import %s: the file changed while it was read, so what went in as %s is not what that name says; import the file again, and look at what it was", path, shortSource(ans.Source))
 	}
 	return ans, nil
+}
+
+// oneZone refuses a file whose times were read in another zone before: its rows
+// would be other rows, and count again.
+func (h *home) oneZone(ctx context.Context, path, source string) error {
+	file, zone := zoneOf(source)
+	if zone == "" {
+		return nil
+	}
+	return h.view(ctx, func(v projections.View) error {
+		return v.Scan(projections.Query{Table: projections.TableStreams}, func(k projections.Key, _ projections.Row) error {
+			if name, before := zoneOf(k.ID); name == file && before != "" && before != zone {
+				return fmt.Errorf("import %s: the log has this file with its times in zone %s; read in %s its rows would be others, and count again", path, before, zone)
+			}
+			return nil
+		})
+	})
+}
+
+// zoneOf takes the name of a file's source apart.
+func zoneOf(source string) (file, zone string) {
+	file, options, _ := strings.Cut(source, "?")
+	values, err := url.ParseQuery(options)
+	if err != nil {
+		return file, ""
+	}
+	return file, values.Get("zone")
 }
 
 // sips reads a little at a time, so that the place in a file says how far its

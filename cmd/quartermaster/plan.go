@@ -100,6 +100,8 @@ once.
 				}
 				a.showPlan(p, 0)
 				switch {
+				case len(p.Regions) == 0:
+					fmt.Fprintln(a.out, "nothing could be planned, for the reasons above, and nothing is recorded")
 				case fl.dryRun:
 					fmt.Fprintln(a.out, "not recorded: this was a dry run")
 				case recorded:
@@ -113,7 +115,7 @@ once.
 	}
 	f := cmd.Flags()
 	f.StringVar(&fl.region, "region", "", "only this region")
-	f.StringVar(&fl.at, "at", "", "offers, quotas and demand as of this time; the horizon begins with the next month (default now)")
+	f.StringVar(&fl.at, "at", "", "offers, quotas, demand and decisions as of this time, so that a commitment decided and begun later is not known; the horizon begins with the next month (default now)")
 	f.IntVar(&fl.months, "months", 36, "length of the horizon")
 	f.IntVar(&fl.weeks, "weeks", 4, "weeks of observed demand that are repeated")
 	f.StringVar(&fl.growth, "growth", "0", "growth of demand per month, 0.02 is two percent")
@@ -155,7 +157,7 @@ func (fl *planFlags) assumptions() (plan.Assumptions, error) {
 // plan computes a plan and records it, unless it was recorded before.
 func (h *home) plan(ctx context.Context, at domain.Instant, region, workspace string, as plan.Assumptions, record bool) (*plan.Plan, bool, error) {
 	var p *plan.Plan
-	known := false
+	known, empty := false, false
 	if err := h.view(ctx, func(v projections.View) error {
 		if err := (asked{region: region}).known(v); err != nil {
 			return err
@@ -175,15 +177,16 @@ func (h *home) plan(ctx context.Context, at domain.Instant, region, workspace st
 			return err
 		}
 		if len(p.Regions) == 0 && len(p.Left) == 0 {
-			return errors.New("there is nothing to plan: no demand was observed before " + at.String() + "; import some with \"quartermaster import usage\" or \"quartermaster import demand\"")
+			return fmt.Errorf("there is nothing to plan%s: no demand was observed before %s; import some with \"quartermaster import usage\" or \"quartermaster import demand\"", asked{region: region}, at)
 		}
+		empty = len(p.Regions) == 0
 		row, err := v.Get(projections.Key{Table: projections.TablePlans, Scope: workspace, ID: p.ID})
 		known = row != nil
 		return err
 	}); err != nil {
 		return nil, false, err
 	}
-	if known || !record {
+	if known || empty || !record {
 		return p, false, nil
 	}
 	document, err := json.Marshal(p)

@@ -23,6 +23,7 @@ type heldTerm struct {
 	domain.Interval // To math.MaxInt64: no end
 	units           int
 	hourly          domain.Decimal // of all units
+	upfront         domain.Decimal // paid when the term begins
 }
 
 // name is what CountsFor calls a pool.
@@ -94,6 +95,8 @@ func (c *composer) serves(h *Held, k *candidate) (units int, reason string) {
 	switch {
 	case !h.Hourly.Amount.IsZero() && h.Hourly.Currency != c.a.Currency:
 		return 0, fmt.Sprintf("paid in %s, the plan is in %s", h.Hourly.Currency, c.a.Currency)
+	case !h.Upfront.Amount.IsZero() && h.Upfront.Currency != c.a.Currency:
+		return 0, fmt.Sprintf("paid in %s, the plan is in %s", h.Upfront.Currency, c.a.Currency)
 	case !s.uses(h.Provider, h.Guaranteed):
 		return 0, fmt.Sprintf("price only, and the on-demand quota is that of %s", s.onDemand.Market.Provider)
 	case !k.inGPUs() || h.GPUs == s.gpus:
@@ -118,7 +121,7 @@ func (k *candidate) hold(h *Held, units int) {
 		i = len(k.held)
 		k.held = append(k.held, holding{of: *h, guaranteed: h.Guaranteed})
 	}
-	t := heldTerm{h.Term, units, h.Hourly.Amount.Mul(decimal.NewFromInt(int64(h.Units)))}
+	t := heldTerm{h.Term, units, h.Hourly.Amount.Mul(decimal.NewFromInt(int64(h.Units))), h.Upfront.Amount}
 	if t.To == 0 {
 		t.To = math.MaxInt64
 	}
@@ -180,13 +183,16 @@ func (k *candidate) machines(span []domain.Interval) (guaranteed, priceOnly []in
 	return guaranteed, priceOnly
 }
 
-// owed is what is still to be paid within the horizon for what serves a pool,
-// hour by hour, as present value to a nano-unit.
+// owed is what is still to be paid within the horizon for what serves a pool, as
+// present value to a nano-unit: hour by hour, and upfront for terms that begin.
 func (c *composer) owed(k *candidate) domain.Decimal {
 	sum := decimal.Zero
 	for i := range k.held {
 		for _, t := range k.held[i].terms {
 			for m, month := range c.span {
+				if month.From <= t.From && t.From < month.To {
+					sum = sum.Add(t.upfront.Mul(c.discount.month[m]))
+				}
 				within := min(t.To, month.To) - max(t.From, month.From)
 				if within <= 0 {
 					continue

@@ -132,3 +132,28 @@ func TestHeldServesOnePool(t *testing.T) {
 		}
 	}
 }
+
+// A term that begins within the horizon owes its upfront payment then; one that
+// has begun has paid it.
+func TestHeldOwesUpfront(t *testing.T) {
+	p := even("2026-06-01", 10)
+	q := over(6, p)
+	begun, later := held("2025-10-01", "2026-10-01"), held("2026-08-01", "2027-08-01")
+	begun.Upfront, later.Upfront = domain.Money{Amount: dec("5000"), Currency: "USD"}, domain.Money{Amount: dec("7000"), Currency: "USD"}
+	later.Commitment = "later"
+	q.Held = []Held{begun}
+	without := one(t, q).Held
+	q.Held = []Held{begun, later}
+	later.Upfront = domain.Money{Currency: "USD"}
+	with := one(t, q).Held
+	q.Held = []Held{begun, later}
+	equal(t, "upfront", with.Sub(one(t, q).Held), "7000")
+	if !with.GreaterThan(without) {
+		t.Errorf("a second commitment owes nothing: %s after %s", with, without)
+	}
+	q.Assumptions.AnnualRate = dec("0.08")
+	free := one(t, q).Held
+	later.Upfront = domain.Money{Amount: dec("7000"), Currency: "USD"}
+	q.Held = []Held{begun, later}
+	equal(t, "upfront at 8 %", one(t, q).Held.Sub(free), "6910.785511851") // 7000 × 1.08^(−2/12)
+}

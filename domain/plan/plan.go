@@ -136,7 +136,9 @@ type Held struct {
 	Term       domain.Interval  `json:"term"`
 	NoticeBy   domain.Instant   `json:"notice_by,omitempty"`
 	Hourly     domain.Money     `json:"hourly"` // per unit
-	Guaranteed bool             `json:"guarantees_capacity"`
+	// Upfront is what all units cost when the term begins.
+	Upfront    domain.Money `json:"upfront"`
+	Guaranteed bool         `json:"guarantees_capacity"`
 	// CountsFor is the pool that it serves in the plan, as "region kind", and
 	// NotCounted why it serves none.
 	CountsFor  string `json:"counts_for,omitempty"`
