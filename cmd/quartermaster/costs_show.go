@@ -44,6 +44,14 @@ func minorText(amount domain.Decimal, currency string) string {
 	return b.String()
 }
 
+// exactly is an amount to its last digit, nothing shown as 0.00.
+func exactly(amount attribution.Amount, currency string) string {
+	if amount.IsZero() {
+		return cents(amount, currency)
+	}
+	return amount.String()
+}
+
 // amountText is cents with the currency behind.
 func amountText(amount attribution.Amount, currency string) string {
 	return cents(amount, currency) + " " + currency
@@ -256,11 +264,11 @@ func (a *app) showInvoices(r *projections.CostReport) {
 		received, difference := "", ""
 		if x.Status != attribution.NoInvoice {
 			received = amountText(x.Received, x.Currency)
-			difference = x.Difference.String()
+			difference = exactly(x.Difference, x.Currency)
 		}
 		t.AppendRow(table.Row{
 			clipped(x.Issuer), clipped(x.Account), invoiceText(x.Invoice, x.Period), comma(x.Lines),
-			amountText(x.Attributed, x.Currency), elsewhereText(&x), received, difference, x.Bridge, statusText(&x),
+			amountText(x.Attributed, x.Currency), elsewhereText(&x), received, difference, exactly(x.Bridge, x.Currency), statusText(&x),
 		})
 	}
 	t.Render()
