@@ -53,6 +53,8 @@ schemas/...:
 
 adapters/wire/...:      domain/...  projections/...  simulations/...  own  schemas/...  any
 adapters/dcgm/...:      domain/...  projections/...  simulations/...  own  schemas/...  any
+adapters/focus/...:     domain/...  projections/...  simulations/...  own  adapters/rows  schemas  any
+adapters/importer/...:  domain/...  projections/...  simulations/...  own  adapters/rows  schemas  any
 adapters/*/...:         domain/...  projections/...  simulations/...  own  schemas  any
 
 cmd/*/...:              domain/...  projections/...  simulations/...  adapters/...  own  schemas  any

@@ -6,6 +6,7 @@ import (
 
 	"github.com/shopspring/decimal"
 
+	"quartermaster/adapters/rows"
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 )
@@ -49,7 +50,7 @@ func (ls *lines) dividable(l *line) error {
 			continue
 		}
 		if most := ls.mostOf(q.unit); most.Valid && above(q.value.Decimal, most.Decimal) {
-			return ls.refuse(q.column, fmt.Sprintf("of %q is more than %d machine-hours, which no line has", clip(q.unit), maxMachineHours))
+			return ls.refuse(q.column, fmt.Sprintf("of %q is more than %d machine-hours, which no line has", rows.Clip(q.unit), maxMachineHours))
 		}
 	}
 	return nil

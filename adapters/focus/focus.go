@@ -8,10 +8,10 @@ import (
 	"io"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"quartermaster/adapters/rows"
 	"quartermaster/domain"
 )
 
@@ -39,41 +39,10 @@ type Options struct {
 	Historical bool
 	// Limits bound what a hostile file may cost.
 	Limits Limits
+	// InvoiceBytes is the most that Invoice Detail may hold in memory, for an
+	// invoice is complete only when the file is; default 256 MiB.
+	InvoiceBytes int64
 }
-
-// BadRow is a row that was not imported.
-type BadRow struct {
-	File   string `json:"file"`
-	Line   int    `json:"line"`            // where the row starts, from 1
-	Field  string `json:"field,omitempty"` // column; empty when the row as a whole is wrong
-	Value  string `json:"value,omitempty"` // at most 120 bytes of it
-	Reason string `json:"reason"`
-}
-
-// String returns "file:line: field "value" reason".
-func (b BadRow) String() string {
-	s := b.File + ":" + strconv.Itoa(b.Line) + ": "
-	if b.Field != "" {
-		s += b.Field + " "
-	}
-	if b.Value != "" {
-		s += strconv.Quote(b.Value) + " "
-	}
-	return s + b.Reason
-}
-
-// Warning is something that was imported and deserves a look. Equal ones are
-// counted.
-type Warning struct {
-	Reason string `json:"reason"`
-	Value  string `json:"value,omitempty"`
-	Rows   int    `json:"rows"`
-	Line   int    `json:"line"` // of the first
-}
-
-// maxWarnings bounds the different warnings of a file; what is beyond is
-// counted as one.
-const maxWarnings = 200
 
 // Summary is what became of a file.
 type Summary struct {
@@ -116,9 +85,9 @@ type run struct {
 	badTo    func(BadRow)
 	env      domain.Envelope
 	sum      Summary
-	line     int             // of the row at hand
-	warnings map[Warning]int // by reason and value, to the index in sum.Warnings
-	ofFile   []int           // indexes of the warnings that concern all rows
+	line     int           // of the row at hand
+	warnings rows.Warnings // whose list is sum.Warnings
+	ofFile   []int         // indexes of the warnings that concern all rows
 }
 
 // dataset reads the rows of one dataset. row returns a *refusal for a bad row,
@@ -146,8 +115,11 @@ type dataset interface {
 // come out only when the whole file was read. The Summary tells what was done
 // in every case.
 func Run(ctx context.Context, file io.Reader, name string, opts Options, emit func(*domain.Envelope) error, bad func(BadRow)) (Summary, error) {
-	opts.Limits = opts.Limits.withDefaults()
-	r := &run{ctx: ctx, opts: opts, name: name, emitTo: emit, badTo: bad, warnings: map[Warning]int{}}
+	opts.Limits = opts.Limits.WithDefaults()
+	if opts.InvoiceBytes <= 0 {
+		opts.InvoiceBytes = 256 << 20
+	}
+	r := &run{ctx: ctx, opts: opts, name: name, emitTo: emit, badTo: bad}
 	r.sum.Types = map[domain.Type]int{}
 	err := r.check()
 	if err == nil {
@@ -166,10 +138,10 @@ func Run(ctx context.Context, file io.Reader, name string, opts Options, emit fu
 func (r *run) check() error {
 	o := &r.opts
 	if v := o.FocusVersion; v != "" && !slices.Contains(versions, v) {
-		return fmt.Errorf("FOCUS version %q is none of %s", clip(v), strings.Join(versions, ", "))
+		return fmt.Errorf("FOCUS version %q is none of %s", rows.Clip(v), strings.Join(versions, ", "))
 	}
 	if c := o.Currency; c != "" && (len(c) != 3 || strings.Trim(c, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "") {
-		return fmt.Errorf("currency %q is not an ISO 4217 code of three capital letters, for example USD", clip(c))
+		return fmt.Errorf("currency %q is not an ISO 4217 code of three capital letters, for example USD", rows.Clip(c))
 	}
 	switch o.Zone {
 	case "":
@@ -178,7 +150,7 @@ func (r *run) check() error {
 	default:
 		zone, err := time.LoadLocation(o.Zone)
 		if err != nil {
-			return fmt.Errorf("zone %q: %w", clip(o.Zone), err)
+			return fmt.Errorf("zone %q: %w", rows.Clip(o.Zone), err)
 		}
 		r.clock.zone = zone
 	}
@@ -186,11 +158,11 @@ func (r *run) check() error {
 }
 
 func (r *run) read(file io.Reader) error {
-	text, err := unpack(r.ctx, file, r.opts.Limits)
+	text, err := rows.Open(r.ctx, file, r.opts.Limits, ErrColumns)
 	if err != nil {
 		return err
 	}
-	rs := newRows(text, r.opts.Limits.LineBytes)
+	rs := newTable(text, r.opts.Limits.LineBytes)
 	header, err := r.header(rs)
 	if err != nil {
 		return err
@@ -201,7 +173,7 @@ func (r *run) read(file io.Reader) error {
 	}
 	for {
 		if err := r.ctx.Err(); err != nil {
-			return fmt.Errorf("stopped at line %d: %w", rs.line, err)
+			return fmt.Errorf("stopped at line %d: %w", rs.frames.Line, err)
 		}
 		rec, err := rs.next()
 		if errors.Is(err, io.EOF) {
@@ -237,7 +209,7 @@ func (r *run) read(file io.Reader) error {
 }
 
 // header reads the names of the columns, in their own spelling.
-func (r *run) header(rs *rows) ([]string, error) {
+func (r *run) header(rs *table) ([]string, error) {
 	rec, err := rs.next()
 	if errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%w: the file is empty", ErrColumns)
@@ -253,7 +225,7 @@ func (r *run) header(rs *rows) ([]string, error) {
 	for i, f := range rec.fields {
 		header[i] = strings.TrimSpace(f)
 		if j, twice := at[fold(f)]; twice && fold(f) != "" {
-			return nil, fmt.Errorf("%w: column %q stands twice in the header, as number %d and %d", ErrColumns, clip(header[i]), j+1, i+1)
+			return nil, fmt.Errorf("%w: column %q stands twice in the header, as number %d and %d", ErrColumns, rows.Clip(header[i]), j+1, i+1)
 		}
 		at[fold(f)] = i
 	}
@@ -305,7 +277,7 @@ func columnsError(header []string, has func(string) bool, missing []string) erro
 	case len(header) == 1 && strings.ContainsAny(header[0], ";\t|"):
 		hint = "; columns must be separated by commas"
 	}
-	return fmt.Errorf("%w: missing %s; found %s%s", ErrColumns, strings.Join(missing, ", "), clip(strings.Join(header, ", ")), hint)
+	return fmt.Errorf("%w: missing %s; found %s%s", ErrColumns, strings.Join(missing, ", "), rows.Clip(strings.Join(header, ", ")), hint)
 }
 
 // emit hands out one event, or refuses what the ledger would quarantine.
@@ -332,28 +304,17 @@ func (r *run) emit(at domain.Instant, subject string, event domain.Event) error 
 func (r *run) bad(line int, why *refusal) {
 	r.sum.Bad++
 	if r.badTo != nil {
-		r.badTo(BadRow{File: r.name, Line: line, Field: clip(why.field), Value: clip(why.value), Reason: why.reason})
+		r.badTo(BadRow{File: r.name, Line: line, Field: rows.Clip(why.field), Value: rows.Clip(why.value), Reason: why.reason})
 	}
 }
 
-func (r *run) warn(reason, value string) {
-	key := Warning{Reason: reason, Value: clip(value)}
-	i, ok := r.warnings[key]
-	if !ok && len(r.sum.Warnings) >= maxWarnings {
-		key = Warning{Reason: "further warnings"}
-		i, ok = r.warnings[key]
-	}
-	if !ok {
-		i = len(r.sum.Warnings)
-		r.warnings[key] = i
-		key.Value, key.Line = strings.Clone(key.Value), r.line
-		r.sum.Warnings = append(r.sum.Warnings, key)
-	}
-	r.sum.Warnings[i].Rows++
+func (r *run) warn(reason, value string) int {
+	i := r.warnings.Add(reason, value, r.line)
+	r.sum.Warnings = r.warnings.List
+	return i
 }
 
 // warnOfFile warns of something that concerns every row.
 func (r *run) warnOfFile(reason, value string) {
-	r.warn(reason, value)
-	r.ofFile = append(r.ofFile, len(r.sum.Warnings)-1)
+	r.ofFile = append(r.ofFile, r.warn(reason, value))
 }

@@ -133,8 +133,8 @@ func (iv *invoices) row(values []string) error {
 	if errors.As(err, &why) && inv.refused == 0 {
 		inv.refused = iv.line
 	}
-	if iv.held > iv.opts.Limits.InvoiceBytes {
-		return fmt.Errorf("%w: its invoices take more than %d bytes", ErrTooLarge, iv.opts.Limits.InvoiceBytes)
+	if iv.held > iv.opts.InvoiceBytes {
+		return fmt.Errorf("%w: its invoices take more than %d bytes", ErrTooLarge, iv.opts.InvoiceBytes)
 	}
 	return err
 }

@@ -194,7 +194,7 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(s))
 		f.Add([]byte(zipped(f, s)))
 	}
-	opts := focus.Options{Zone: "America/New_York", Limits: focus.Limits{LineBytes: 4096, DecodedBytes: 1 << 20, InvoiceBytes: 1 << 20}}
+	opts := focus.Options{Zone: "America/New_York", Limits: focus.Limits{LineBytes: 4096, DecodedBytes: 1 << 20}, InvoiceBytes: 1 << 20}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		once := func(out io.Writer) (focus.Summary, string) {
 			events, bads := 0, 0

@@ -14,7 +14,7 @@ import (
 // readAll reads rows to their end: the good ones, the lines of the others.
 func readAll(t testing.TB, r io.Reader, most int) (rows [][]string, broken []int, err error) {
 	t.Helper()
-	rs := newRows(r, most)
+	rs := newTable(r, most)
 	last := 0
 	for {
 		rec, err := rs.next()
@@ -27,8 +27,8 @@ func readAll(t testing.TB, r io.Reader, most int) (rows [][]string, broken []int
 		if rec.line <= last {
 			t.Fatalf("a row in line %d comes after one in line %d", rec.line, last)
 		}
-		if len(rs.buf) > most+2 {
-			t.Fatalf("%d bytes are held where a row may have %d", len(rs.buf), most)
+		if rs.frames.Held() > most+2 {
+			t.Fatalf("%d bytes are held where a row may have %d", rs.frames.Held(), most)
 		}
 		last = rec.line
 		if rec.broken != nil {

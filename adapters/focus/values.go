@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 	_ "time/tzdata" // zones must mean the same on every machine
-	"unicode/utf8"
 
 	"github.com/shopspring/decimal"
 
+	"quartermaster/adapters/rows"
 	"quartermaster/domain"
 )
 
@@ -176,7 +176,11 @@ func (k clock) parse(s string) (domain.Instant, string) {
 		if k.zone == nil {
 			return 0, "has no time zone: say which zone the file's times are in, or write them with a trailing Z"
 		}
-		return inZone(naive, k.zone)
+		t, why := rows.InZone(naive, k.zone)
+		if why != "" {
+			return 0, why
+		}
+		return instantOf(t)
 	}
 	if strings.Count(s, "/") == 2 {
 		want += "; 5/1/26 is May to some and January to others"
@@ -189,42 +193,4 @@ func instantOf(t time.Time) (domain.Instant, string) {
 		return 0, "is outside the years 1970 to 2260"
 	}
 	return domain.InstantOf(t), ""
-}
-
-// inZone finds the one moment at which clocks in the zone showed a local time.
-// Where clocks are put forward there is none, where they are put back there are
-// two; either is refused, because a guess moves a charge by an hour.
-func inZone(naive time.Time, zone *time.Location) (domain.Instant, string) {
-	var first time.Time
-	found := 0
-	for _, around := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
-		_, offset := naive.Add(around).In(zone).Zone()
-		t := naive.Add(-time.Duration(offset) * time.Second)
-		if _, at := t.In(zone).Zone(); at == offset && (found == 0 || !t.Equal(first)) {
-			first = t
-			found++
-		}
-	}
-	switch found {
-	case 0:
-		return 0, "does not exist in " + zone.String() + ": clocks were put forward over it"
-	case 1:
-		return instantOf(first)
-	default:
-		return 0, "happened twice in " + zone.String() + ": clocks were put back over it; write it with its offset"
-	}
-}
-
-// clip shortens a value for display to whole characters of UTF-8.
-func clip(s string) string {
-	const most = 120
-	s = strings.ToValidUTF8(s, "�")
-	if len(s) <= most {
-		return s
-	}
-	cut := most
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "…"
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/shopspring/decimal"
 
+	"quartermaster/adapters/rows"
 	"quartermaster/domain"
 )
 
@@ -257,7 +258,11 @@ func (k *clock) parse(s string) (domain.Instant, string) {
 		if k.zone == nil {
 			return 0, "has no time zone: say which zone the file's times are in, or write them with a trailing Z"
 		}
-		return resolve(naive, k.zone)
+		t, why := rows.InZone(naive, k.zone)
+		if why != "" {
+			return 0, why
+		}
+		return instantOf(t)
 	}
 	return 0, "is not a time such as 2026-05-01T00:00:00Z"
 }
@@ -267,41 +272,4 @@ func instantOf(t time.Time) (domain.Instant, string) {
 		return 0, "is outside the years 1971 to 2259"
 	}
 	return domain.InstantOf(t), ""
-}
-
-// resolve finds the one moment at which clocks in the zone showed a local
-// time. Where clocks are put forward there is none, where they are put back
-// there are two; either is refused, because a guess moves usage by an hour.
-func resolve(naive time.Time, zone *time.Location) (domain.Instant, string) {
-	var found []time.Time
-	for _, around := range []time.Duration{-24 * time.Hour, 0, 24 * time.Hour} {
-		_, offset := naive.Add(around).In(zone).Zone()
-		t := naive.Add(-time.Duration(offset) * time.Second)
-		if _, at := t.In(zone).Zone(); at != offset || len(found) > 0 && found[0].Equal(t) || len(found) > 1 && found[1].Equal(t) {
-			continue
-		}
-		found = append(found, t)
-	}
-	switch len(found) {
-	case 0:
-		return 0, "does not exist in " + zone.String() + ": clocks were put forward over it"
-	case 1:
-		return instantOf(found[0])
-	default:
-		return 0, "happened twice in " + zone.String() + ": clocks were put back over it; write it with its offset"
-	}
-}
-
-// clip shortens a value for display to whole characters of UTF-8.
-func clip(s string) string {
-	const most = 120
-	s = strings.ToValidUTF8(s, "�")
-	if len(s) <= most {
-		return s
-	}
-	cut := most
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "…"
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 	_ "time/tzdata" // zones must mean the same on every machine
 
+	"quartermaster/adapters/rows"
 	"quartermaster/domain"
 )
 
@@ -89,39 +90,6 @@ type Options struct {
 	// Limits bound what a hostile file may cost.
 	Limits Limits
 }
-
-// BadRow is a row that was not imported.
-type BadRow struct {
-	File   string `json:"file"`
-	Line   int    `json:"line"`            // where the row starts, from 1
-	Field  string `json:"field,omitempty"` // column; empty when the row as a whole is wrong
-	Value  string `json:"value,omitempty"` // at most 120 bytes of it
-	Reason string `json:"reason"`
-}
-
-// String returns "file:line: field "value" reason".
-func (b BadRow) String() string {
-	s := b.File + ":" + strconv.Itoa(b.Line) + ": "
-	if b.Field != "" {
-		s += b.Field + " "
-	}
-	if b.Value != "" {
-		s += strconv.Quote(b.Value) + " "
-	}
-	return s + b.Reason
-}
-
-// Warning is something that was imported and deserves a look. Equal ones are counted.
-type Warning struct {
-	Reason string `json:"reason"`
-	Value  string `json:"value,omitempty"`
-	Rows   int    `json:"rows"`
-	Line   int    `json:"line"` // of the first
-}
-
-// maxWarnings bounds the different warnings of a file; what is beyond is
-// counted as one.
-const maxWarnings = 200
 
 // Summary is what became of a file.
 type Summary struct {
@@ -208,7 +176,7 @@ func (o Options) withDefaults() Options {
 	if o.Interval == 0 {
 		o.Interval = 10 * time.Minute
 	}
-	o.Limits = o.Limits.withDefaults()
+	o.Limits = o.Limits.WithDefaults()
 	return o
 }
 
@@ -245,20 +213,20 @@ func (o Options) check(kind Kind) error {
 		names map[string]string
 	}{{"workspace of ", o.Workspaces}, {"region of ", o.Regions}, {"model of ", o.Models}} {
 		for _, from := range slices.Sorted(maps.Keys(m.names)) {
-			names = append(names, struct{ what, name string }{m.what + clip(from), m.names[from]})
+			names = append(names, struct{ what, name string }{m.what + rows.Clip(from), m.names[from]})
 		}
 	}
 	models := map[string]string{}
 	for _, from := range slices.Sorted(maps.Keys(o.Models)) {
 		to := o.Models[from]
 		if first, twice := models[to]; twice {
-			return fmt.Errorf("import %s: models %q and %q are both called %q, so that of two series one would replace the other", kind, clip(first), clip(from), clip(to))
+			return fmt.Errorf("import %s: models %q and %q are both called %q, so that of two series one would replace the other", kind, rows.Clip(first), rows.Clip(from), rows.Clip(to))
 		}
 		models[to] = from
 	}
 	for _, n := range names {
 		if reason := checkName(n.name); reason != "" {
-			return fmt.Errorf("import %s: %s %q %s", kind, n.what, clip(n.name), reason)
+			return fmt.Errorf("import %s: %s %q %s", kind, n.what, rows.Clip(n.name), reason)
 		}
 	}
 	return nil
@@ -275,7 +243,7 @@ type importer struct {
 	env      domain.Envelope
 	sum      Summary
 	line     int
-	warnings map[Warning]int // by reason and value, to the index in sum.Warnings
+	warnings rows.Warnings // whose list is sum.Warnings
 }
 
 // format is how one kind is read. start is given the columns of the header and
@@ -318,7 +286,7 @@ func formatOf(k Kind) format {
 // The Summary tells what was done in every case.
 func Run(ctx context.Context, kind Kind, file io.Reader, name string, opts Options, emit func(*domain.Envelope) error, bad func(BadRow)) (Summary, error) {
 	opts = opts.withDefaults()
-	im := &importer{ctx: ctx, opts: opts, emitTo: emit, warnings: map[Warning]int{}}
+	im := &importer{ctx: ctx, opts: opts, emitTo: emit}
 	im.sum = Summary{Kind: kind, Types: map[domain.Type]int{}}
 	if err := opts.check(kind); err != nil {
 		return im.sum, err
@@ -342,7 +310,7 @@ func Run(ctx context.Context, kind Kind, file io.Reader, name string, opts Optio
 }
 
 func (im *importer) read(kind Kind, file io.Reader, name string, clk *clock, bad func(BadRow)) error {
-	text, err := open(im.ctx, file, im.opts.Limits)
+	text, err := rows.Open(im.ctx, file, im.opts.Limits, ErrColumns)
 	if err != nil {
 		return err
 	}
@@ -358,7 +326,7 @@ func (im *importer) read(kind Kind, file io.Reader, name string, clk *clock, bad
 	row := cells{clock: clk}
 	for {
 		if err := im.ctx.Err(); err != nil {
-			return fmt.Errorf("stopped at line %d: %w", t.line, err)
+			return fmt.Errorf("stopped at line %d: %w", t.frames.Line, err)
 		}
 		rec, err := t.next()
 		if errors.Is(err, io.EOF) {
@@ -379,7 +347,7 @@ func (im *importer) read(kind Kind, file io.Reader, name string, clk *clock, bad
 		if refused != nil {
 			im.sum.Bad++
 			if bad != nil {
-				bad(BadRow{File: name, Line: rec.line, Field: refused.Field, Value: clip(refused.Value), Reason: refused.Reason})
+				bad(BadRow{File: name, Line: rec.line, Field: refused.Field, Value: rows.Clip(refused.Value), Reason: refused.Reason})
 			}
 		}
 	}
@@ -404,19 +372,8 @@ func (im *importer) emit(at domain.Instant, subject, workspace string, event dom
 }
 
 func (im *importer) warn(reason, value string) {
-	key := Warning{Reason: reason, Value: clip(value)}
-	i, ok := im.warnings[key]
-	if !ok && len(im.sum.Warnings) >= maxWarnings {
-		key = Warning{Reason: "further warnings"}
-		i, ok = im.warnings[key]
-	}
-	if !ok {
-		i = len(im.sum.Warnings)
-		im.warnings[key] = i
-		key.Line = im.line
-		im.sum.Warnings = append(im.sum.Warnings, key)
-	}
-	im.sum.Warnings[i].Rows++
+	im.warnings.Add(reason, value, im.line)
+	im.sum.Warnings = im.warnings.List
 }
 
 // model returns the one spelling of a GPU model, or the source's own with a warning.
@@ -460,7 +417,7 @@ func columnsError(kind Kind, header, missing []string) error {
 	if hint == "" && len(header) == 1 && strings.ContainsAny(header[0], ";\t") {
 		hint = "; columns must be separated by commas"
 	}
-	return fmt.Errorf("%w: missing %s; found %s%s", ErrColumns, strings.Join(missing, ", "), clip(strings.Join(header, ", ")), hint)
+	return fmt.Errorf("%w: missing %s; found %s%s", ErrColumns, strings.Join(missing, ", "), rows.Clip(strings.Join(header, ", ")), hint)
 }
 
 // after adds seconds to the epoch.

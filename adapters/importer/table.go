@@ -7,26 +7,18 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"quartermaster/adapters/rows"
 )
 
 // ErrColumns is wrapped by the error of a file that is no table of the kind
 // asked for. Nothing of it was imported; the text says what is missing.
 var ErrColumns = errors.New("not the columns of this kind")
 
-// table reads CSV (RFC 4180: comma, double quotes, CRLF or LF) row by row in
-// memory bounded by the longest row allowed.
-//
-// A row that cannot be read does not take its successors with it: after an
-// unbalanced quote reading resumes at the next line of the file.
+// table reads CSV row by row: package rows finds where a row ends, and split cuts
+// it into fields without a copy.
 type table struct {
-	r       io.Reader
-	max     int // bytes of a row
-	buf     []byte
-	pos     int   // start of the row to be read, in buf
-	end     int   // bytes in buf
-	err     error // why buf could not be filled further
-	line    int   // line of the file at pos, from 1
-	offset  int64 // byte of the unpacked file at pos
+	frames  *rows.Frames
 	header  []string
 	fields  [][]byte
 	scratch []byte
@@ -42,149 +34,30 @@ type record struct {
 }
 
 func newTable(r io.Reader, limits Limits) *table {
-	return &table{r: r, max: limits.LineBytes, buf: make([]byte, min(64<<10, limits.LineBytes+2)), line: 1}
+	return &table{frames: rows.NewFrames(r, limits.LineBytes)}
 }
 
-// fill reads more bytes behind those at hand, making room first. It reports
-// false when there are none left or the row at pos is as long as allowed.
-func (t *table) fill() bool {
-	if t.err != nil {
-		return false
-	}
-	if t.pos > 0 && t.end == len(t.buf) {
-		copy(t.buf, t.buf[t.pos:t.end])
-		t.end -= t.pos
-		t.pos = 0
-	}
-	if t.end == len(t.buf) {
-		if len(t.buf) >= t.max+2 {
-			return false
-		}
-		grown := make([]byte, min(2*len(t.buf), t.max+2))
-		copy(grown, t.buf[:t.end])
-		t.buf = grown
-	}
-	for range 100 {
-		n, err := t.r.Read(t.buf[t.end:])
-		t.end += n
-		if err != nil {
-			t.err = err
-		}
-		if n > 0 {
-			return true
-		}
-		if err != nil {
-			return false
-		}
-	}
-	t.err = io.ErrNoProgress
-	return false
-}
-
-// advance moves past n bytes of the file, counting lines.
-func (t *table) advance(n int) {
-	t.line += bytes.Count(t.buf[t.pos:t.pos+n], []byte{'\n'})
-	t.offset += int64(n)
-	t.pos += n
-}
-
-// next returns the next row that is not blank. It returns io.EOF after the
-// last, and any other error of the reader once the complete rows before it
-// were returned: a row cut off by an error is never returned as if whole.
+// next returns the next row that is not blank. Its errors are those of
+// [rows.Frames.Next].
 func (t *table) next() (record, error) {
 	for {
-		rec := record{line: t.line, offset: t.offset}
-		length, why := t.extent()
-		switch why {
-		case "":
-			raw := trimEOL(t.buf[t.pos : t.pos+length])
-			if len(raw) == 0 {
-				t.advance(length)
-				continue
-			}
-			rec.fields, rec.broken = t.split(raw)
-			if rec.broken != nil {
-				length = t.firstLine(length)
-			}
-			t.advance(length)
-			return rec, nil
-		case endOfFile:
-			return rec, t.err
-		default:
-			rec.broken = &refusal{Reason: why, Value: string(t.buf[t.pos:min(t.pos+80, t.end)])}
-			t.skipLine()
+		frame, err := t.frames.Next()
+		rec := record{line: frame.Line, offset: frame.Offset}
+		if err != nil {
+			return rec, err
+		}
+		if frame.Broken != "" {
+			rec.broken = &refusal{Reason: frame.Broken, Value: string(frame.Raw)}
 			return rec, nil
 		}
-	}
-}
-
-const endOfFile = "end of file"
-
-// extent finds the end of the row at pos: its length with the line end, or why
-// there is none.
-func (t *table) extent() (length int, why string) {
-	quotes := 0
-	scanned := 0 // from pos
-	for {
-		for {
-			i := bytes.IndexByte(t.buf[t.pos+scanned:t.end], '\n')
-			if i < 0 {
-				break
-			}
-			quotes += bytes.Count(t.buf[t.pos+scanned:t.pos+scanned+i], []byte{'"'})
-			scanned += i + 1
-			if quotes%2 == 0 {
-				if scanned > t.max+1 {
-					return 0, t.tooLong(scanned)
-				}
-				return scanned, ""
-			}
-		}
-		quotes += bytes.Count(t.buf[t.pos+scanned:t.end], []byte{'"'})
-		scanned = t.end - t.pos
-		if t.fill() {
+		raw := trimEOL(frame.Raw)
+		if len(raw) == 0 {
 			continue
 		}
-		switch {
-		case scanned > t.max:
-			return 0, t.tooLong(scanned)
-		case !errors.Is(t.err, io.EOF) || scanned == 0:
-			return 0, endOfFile
-		case quotes%2 == 1:
-			return 0, "a quoted field is never closed"
-		default:
-			return scanned, "" // the last row need not end in a line end
+		if rec.fields, rec.broken = t.split(raw); rec.broken != nil {
+			t.frames.FirstLineOnly()
 		}
-	}
-}
-
-func (t *table) tooLong(scanned int) string {
-	if bytes.IndexByte(t.buf[t.pos:t.pos+min(scanned, t.max)], '\n') >= 0 {
-		return fmt.Sprintf("a quoted field is not closed within %d bytes", t.max)
-	}
-	return fmt.Sprintf("the line is longer than %d bytes", t.max)
-}
-
-// firstLine returns the length of the first line of the file within a row.
-func (t *table) firstLine(length int) int {
-	if i := bytes.IndexByte(t.buf[t.pos:t.pos+length], '\n'); i >= 0 {
-		return i + 1
-	}
-	return length
-}
-
-// skipLine moves to the next line of the file, however long this one is.
-func (t *table) skipLine() {
-	for {
-		if i := bytes.IndexByte(t.buf[t.pos:t.end], '\n'); i >= 0 {
-			t.advance(i + 1)
-			return
-		}
-		t.offset += int64(t.end - t.pos)
-		t.pos, t.end = 0, 0
-		if !t.fill() {
-			return
-		}
+		return rec, nil
 	}
 }
 

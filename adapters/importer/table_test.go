@@ -14,7 +14,7 @@ import (
 // readAll reads a table to its end: the good rows, the lines of the others.
 func readAll(t testing.TB, r io.Reader, limits Limits) (rows [][]string, broken []int, err error) {
 	t.Helper()
-	tab := newTable(r, limits.withDefaults())
+	tab := newTable(r, limits.WithDefaults())
 	for {
 		rec, err := tab.next()
 		if err != nil {
@@ -104,7 +104,7 @@ func FuzzTable(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		limits := Limits{LineBytes: 128}
-		tab := newTable(bytes.NewReader(in), limits.withDefaults())
+		tab := newTable(bytes.NewReader(in), limits.WithDefaults())
 		lastLine := 0
 		for {
 			rec, err := tab.next()
@@ -122,11 +122,11 @@ func FuzzTable(f *testing.F) {
 				t.Fatal("a broken row without a reason")
 			}
 		}
-		if tab.offset != int64(len(in)) {
-			t.Fatalf("stopped at byte %d of %d", tab.offset, len(in))
+		if tab.frames.Offset != int64(len(in)) {
+			t.Fatalf("stopped at byte %d of %d", tab.frames.Offset, len(in))
 		}
-		if len(tab.buf) > limits.LineBytes+2 {
-			t.Fatalf("holds %d bytes for rows of at most %d", len(tab.buf), limits.LineBytes)
+		if tab.frames.Held() > limits.LineBytes+2 {
+			t.Fatalf("holds %d bytes for rows of at most %d", tab.frames.Held(), limits.LineBytes)
 		}
 
 		cr := csv.NewReader(bytes.NewReader(in))

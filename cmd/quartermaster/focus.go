@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/focus"
-	"quartermaster/adapters/importer"
+	"quartermaster/adapters/rows"
 	"quartermaster/domain"
 )
 
@@ -70,13 +70,11 @@ func billsOf(opts focus.Options) reader {
 		source:  func(sum [32]byte) string { return focus.SourceName(sum, opts) },
 		oneZone: true,
 		whole:   func(ctx context.Context, file io.Reader) error { return focus.Whole(ctx, file, opts.Limits) },
-		run: func(ctx context.Context, file io.Reader, name string, emit func(*domain.Envelope) error, bad func(importer.BadRow)) (fileRead, error) {
-			s, err := focus.Run(ctx, file, name, opts, emit, func(b focus.BadRow) { bad(importer.BadRow(b)) })
-			read := fileRead{dataset: s.Dataset, version: s.FocusVersion, rows: s.Rows, events: s.Events, bad: s.Bad, types: s.Types}
-			for _, w := range s.Warnings {
-				read.warnings = append(read.warnings, importer.Warning(w))
-			}
-			return read, err
+		run: func(ctx context.Context, file io.Reader, name string, emit func(*domain.Envelope) error, bad func(rows.BadRow)) (fileRead, error) {
+			s, err := focus.Run(ctx, file, name, opts, emit, bad)
+			return fileRead{
+				dataset: s.Dataset, version: s.FocusVersion, rows: s.Rows, events: s.Events, bad: s.Bad, types: s.Types, warnings: s.Warnings,
+			}, err
 		},
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"quartermaster/adapters/importer"
 	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/rows"
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -35,10 +36,10 @@ type importAnswer struct {
 	Types    map[domain.Type]int `json:"types"`
 	Appended int                 `json:"appended"`
 	Known    int                 `json:"known"` // events that were in the log already
-	Bad      []importer.BadRow   `json:"bad"`   // the first hundred
+	Bad      []rows.BadRow       `json:"bad"`   // the first hundred
 	BadRows  int                 `json:"bad_rows"`
 	Refused  bool                `json:"refused"` // whole, by --strict
-	Warnings []importer.Warning  `json:"warnings"`
+	Warnings []rows.Warning      `json:"warnings"`
 	Seconds  float64             `json:"seconds"`
 }
 
@@ -159,7 +160,7 @@ type reader struct {
 	// whole reads a file to its end and says why it cannot be unpacked.
 	whole func(ctx context.Context, file io.Reader) error
 	// run hands out the events of a file, and each row that became none.
-	run func(ctx context.Context, file io.Reader, name string, emit func(*domain.Envelope) error, bad func(importer.BadRow)) (fileRead, error)
+	run func(ctx context.Context, file io.Reader, name string, emit func(*domain.Envelope) error, bad func(rows.BadRow)) (fileRead, error)
 }
 
 // fileRead is what became of a file.
@@ -167,7 +168,7 @@ type fileRead struct {
 	dataset, version  string
 	rows, events, bad int
 	types             map[domain.Type]int
-	warnings          []importer.Warning
+	warnings          []rows.Warning
 }
 
 // columnsOf reads public files in their own columns.
@@ -175,7 +176,7 @@ func columnsOf(kind importer.Kind, opts importer.Options) reader {
 	return reader{
 		source: func(sum [32]byte) string { return importer.SourceName(kind, sum, opts) },
 		whole:  func(ctx context.Context, file io.Reader) error { return importer.Whole(ctx, file, opts.Limits) },
-		run: func(ctx context.Context, file io.Reader, name string, emit func(*domain.Envelope) error, bad func(importer.BadRow)) (fileRead, error) {
+		run: func(ctx context.Context, file io.Reader, name string, emit func(*domain.Envelope) error, bad func(rows.BadRow)) (fileRead, error) {
 			s, err := importer.Run(ctx, kind, file, name, opts, emit, bad)
 			return fileRead{rows: s.Rows, events: s.Events, bad: s.Bad, types: s.Types, warnings: s.Warnings}, err
 		},
@@ -289,7 +290,7 @@ func (h *home) checkDeclared(ctx context.Context, opts importer.Options) error {
 const appendBatch = 4000
 
 func (h *home) importFile(ctx context.Context, path string, strict bool, rd reader) (importAnswer, error) {
-	ans := importAnswer{File: path, Types: map[domain.Type]int{}, Bad: []importer.BadRow{}, Warnings: []importer.Warning{}}
+	ans := importAnswer{File: path, Types: map[domain.Type]int{}, Bad: []rows.BadRow{}, Warnings: []rows.Warning{}}
 	start := time.Now()
 	f, err := os.Open(path)
 	if err != nil {
@@ -319,7 +320,7 @@ func (h *home) importFile(ctx context.Context, path string, strict bool, rd read
 		}
 	}
 	again := sha256.New() // of what is read the second time
-	bad := func(b importer.BadRow) {
+	bad := func(b rows.BadRow) {
 		ans.BadRows++
 		if len(ans.Bad) < listedBad {
 			ans.Bad = append(ans.Bad, b)

@@ -1,0 +1,108 @@
+package rows
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// BadRow is a row that was not imported.
+type BadRow struct {
+	File   string `json:"file"`
+	Line   int    `json:"line"`            // where the row starts, from 1
+	Field  string `json:"field,omitempty"` // column; empty when the row as a whole is wrong
+	Value  string `json:"value,omitempty"` // at most 120 bytes of it
+	Reason string `json:"reason"`
+}
+
+// String returns "file:line: field "value" reason".
+func (b BadRow) String() string {
+	s := b.File + ":" + strconv.Itoa(b.Line) + ": "
+	if b.Field != "" {
+		s += b.Field + " "
+	}
+	if b.Value != "" {
+		s += strconv.Quote(b.Value) + " "
+	}
+	return s + b.Reason
+}
+
+// Warning is something that was imported and deserves a look. Equal ones are
+// counted.
+type Warning struct {
+	Reason string `json:"reason"`
+	Value  string `json:"value,omitempty"`
+	Rows   int    `json:"rows"`
+	Line   int    `json:"line"` // of the first
+}
+
+// maxWarnings bounds the different warnings of a file; what is beyond is counted
+// as one.
+const maxWarnings = 200
+
+// Warnings counts equal warnings. The zero value is ready to use.
+type Warnings struct {
+	List []Warning
+	at   map[Warning]int // by reason and value, to the index in List
+}
+
+// Add counts a warning about a line, and returns where in List it stands.
+func (w *Warnings) Add(reason, value string, line int) int {
+	key := Warning{Reason: reason, Value: Clip(value)}
+	i, ok := w.at[key]
+	if !ok && len(w.List) >= maxWarnings {
+		key = Warning{Reason: "further warnings"}
+		i, ok = w.at[key]
+	}
+	if !ok {
+		if w.at == nil {
+			w.at = map[Warning]int{}
+		}
+		key.Value = strings.Clone(key.Value)
+		i = len(w.List)
+		w.at[key] = i
+		key.Line = line
+		w.List = append(w.List, key)
+	}
+	w.List[i].Rows++
+	return i
+}
+
+// InZone finds the one moment at which clocks in a zone showed a local time, or
+// says why there is none. Where clocks are put forward there is none, where they
+// are put back there are two; either is refused, because a guess moves what
+// happened by an hour.
+func InZone(naive time.Time, zone *time.Location) (t time.Time, why string) {
+	var found []time.Time
+	for _, around := range []time.Duration{-24 * time.Hour, 0, 24 * time.Hour} {
+		_, offset := naive.Add(around).In(zone).Zone()
+		t := naive.Add(-time.Duration(offset) * time.Second)
+		if _, at := t.In(zone).Zone(); at == offset && !slices.ContainsFunc(found, t.Equal) {
+			found = append(found, t)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return naive, "does not exist in " + zone.String() + ": clocks were put forward over it"
+	case 1:
+		return found[0], ""
+	default:
+		return naive, "happened twice in " + zone.String() + ": clocks were put back over it; write it with its offset"
+	}
+}
+
+// Clip shortens a value for display to whole characters of UTF-8.
+func Clip(s string) string {
+	const most = 120
+	s = strings.ToValidUTF8(s, "�")
+	if len(s) <= most {
+		return s
+	}
+	cut := most
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}
