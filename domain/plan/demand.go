@@ -3,7 +3,6 @@ package plan
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"math/big"
 	"slices"
@@ -163,34 +162,32 @@ func (h *history) repeat(span []domain.Interval, growth growth, f fit) (*future,
 		ObservedFrom: h.from, ObservedTo: h.to, MissingHours: h.missing, Sources: h.sources,
 		Nodes: f.nodes, GPUs: f.gpus, Packing: f.basis,
 	}}
-	counts, units := map[int64]int{}, map[int]int{}
+	units := map[int64]int{} // of a demand, in one month
+	var hours []int
 	for _, month := range span {
-		clear(counts)
+		clear(units)
+		hours = hours[:0]
+		factor := growth.between(h.to, month.From)
 		for t := month.From; t < month.To; t += domain.Hour {
 			at := int64((t-h.from)/domain.Hour) % int64(len(h.milli))
 			if at < 0 {
 				at += int64(len(h.milli))
 			}
-			counts[h.milli[at]]++
-		}
-		clear(units)
-		factor := growth.between(h.to, month.From)
-		for _, milli := range slices.Sorted(maps.Keys(counts)) {
-			u, err := machines(milli, factor, f.nodes, f.gpus)
-			if err != nil {
-				return nil, err
+			milli := h.milli[at]
+			u, ok := units[milli]
+			if !ok {
+				var err error
+				if u, err = machines(milli, factor, f.nodes, f.gpus); err != nil {
+					return nil, err
+				}
+				units[milli] = u
 			}
-			units[u] += counts[milli]
-		}
-		steps := make([]procurement.Step, 0, len(units))
-		for _, u := range slices.Sorted(maps.Keys(units)) {
-			n := units[u]
-			steps = append(steps, procurement.Step{Units: u, Hours: n})
-			out.summary.UnitHours += int64(u) * int64(n)
-			out.summary.Hours += n
+			hours = append(hours, u)
+			out.summary.UnitHours += int64(u)
 			out.summary.Peak = max(out.summary.Peak, u)
 		}
-		out.steps = append(out.steps, steps)
+		out.summary.Hours += len(hours)
+		out.steps = append(out.steps, procurement.Steps(hours))
 	}
 	return out, nil
 }
