@@ -82,14 +82,10 @@ func (l *LedgerLine) name() string {
 	return ledgerName(l.InvoiceIssuerName, l.BillingAccountID, l.LineID)
 }
 
-// Period is the billing period of the line.
-func (l *LedgerLine) Period() domain.Interval {
-	return domain.Interval{From: l.BillingPeriodStart, To: l.BillingPeriodEnd}
-}
-
-// EachLine calls yield with every line of a billing month (see [MonthOf]), by issuer and account and then by line id, until it returns an error. Every
-// line id counts once, with what was stated of it last; a correction is a line
-// of its own. What yield gets is not to be changed.
+// EachLine calls yield with every line of a billing month (see [MonthOf]), by
+// issuer and account and then by line id, until it returns an error. Every line
+// id counts once, with what was stated of it last; a correction is a line of its
+// own. What yield gets is not to be changed.
 func EachLine(view View, month domain.Interval, yield func(*LedgerLine) error) error {
 	if month != BillingMonth(month.From) {
 		return fmt.Errorf("read lines from %s to %s: want a calendar month in UTC", month.From, month.To)
