@@ -146,6 +146,14 @@ func (v memoryView) Get(k Key) (Row, error) {
 	return nil, nil
 }
 
+func (v memoryView) Scopes(t Table) ([]string, error) {
+	scopes := map[string]bool{}
+	for _, part := range v.m.parts {
+		part.rows.each(Query{Table: t}, func(e *entry) { scopes[e.key.Scope] = true })
+	}
+	return slices.Sorted(maps.Keys(scopes)), nil
+}
+
 func (v memoryView) Scan(q Query, yield func(Key, Row) error) error {
 	var found []*entry
 	for _, part := range v.m.parts {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -504,6 +505,26 @@ func (r *Rows) Settle() {
 	r.changed = r.changed[:0]
 	r.batch++
 }
+
+// Evict forgets the rows that the last batch did not change, once there are more
+// than limit, and twice as many as were left the last time. It is for stores that
+// can load them again, after [Rows.Settle].
+func (r *Rows) Evict(limit int) {
+	clear(r.settled)
+	r.settled = r.settled[:0]
+	if r.Len() <= max(limit, 2*r.kept) {
+		return
+	}
+	stale := func(_ Key, e *entry) bool { return e.mark < r.batch-1 }
+	for _, t := range r.tables {
+		maps.DeleteFunc(t, stale)
+	}
+	maps.DeleteFunc(r.hours, stale)
+	r.kept = r.Len()
+}
+
+// Holds reports whether the working set has a row under k.
+func (r *Rows) Holds(k Key) bool { return r.lookup(k) != nil }
 
 // change returns the row under k to be changed, a fresh one when there is none.
 // Whoever calls it has made sure that the event is good.

@@ -79,6 +79,21 @@ func (r *Runner) Follow(ctx context.Context) error {
 	return err
 }
 
+// FollowPartition folds one partition as it grows, until ctx ends or it cannot
+// be folded on. It is for processes that share the partitions: once it returns,
+// [Runner.Progress] no longer names the partition.
+func (r *Runner) FollowPartition(ctx context.Context, tp domain.TopicPartition) error {
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.next, tp)
+	}()
+	if err := r.run(ctx, tp, endless); err != nil {
+		return fmt.Errorf("fold %s: %w", tp, err)
+	}
+	return nil
+}
+
 // each runs work for every partition and returns the first failure, after all
 // have stopped.
 func (r *Runner) each(ctx context.Context, work func(context.Context, domain.TopicPartition) error) error {

@@ -27,7 +27,8 @@ type Tx interface {
 	// Next is the offset of the first record that is not yet folded.
 	Next() int64
 	// Load returns a working set that holds at least the stored rows under
-	// keys. A store that keeps every row at hand need not look at keys.
+	// keys. A store that keeps every row at hand need not look at keys. It may
+	// be called again, for more keys, until Commit.
 	Load(ctx context.Context, keys iter.Seq[Key]) (*Rows, error)
 	// Commit stores what changed in the working set and moves the partition's
 	// position to next, both or neither. It fails with ErrFenced, storing
@@ -50,6 +51,8 @@ type View interface {
 	Scan(q Query, yield func(Key, Row) error) error
 	// Get returns one row, nil when there is none.
 	Get(k Key) (Row, error)
+	// Scopes returns the scopes that a table has rows of, in order.
+	Scopes(t Table) ([]string, error)
 }
 
 // Query names rows of a table.

@@ -35,6 +35,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -83,9 +84,22 @@ type Config struct {
 	// ClientID names this program in the broker's logs; "quartermaster" when empty.
 	ClientID string
 
+	// Batch is about how many records Read and Follow collect from what a broker
+	// sent before they hand them out, 1000 when zero. A large one is for readers
+	// to whom each batch costs a transaction.
+	Batch int
+
 	// Patience is how long Append, Read and Bounds go on trying while the
 	// broker fails or is away, before they return its error; 30 s when zero.
 	Patience time.Duration
+
+	// MinBytes and MaxWait let Follow gather: the broker answers once a
+	// partition has MinBytes of new records, or MaxWait after it was asked.
+	// Whoever follows many partitions and pays for each batch (a transaction,
+	// say) sets for example 64 KiB and 250 ms. 1 byte and 5 s when zero: every
+	// record is handed out as soon as it is there.
+	MinBytes int
+	MaxWait  time.Duration
 }
 
 const (
@@ -107,8 +121,11 @@ type Log struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 
+	byID bool // the brokers tell topic ids and are asked for records by them
+
 	mu    sync.Mutex
 	lanes map[domain.TopicPartition]lane
+	ids   map[domain.Topic]topicID // as first seen
 }
 
 // Open checks the configuration and that a broker answers.
@@ -131,12 +148,25 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	if cfg.Patience == 0 {
 		cfg.Patience = 30 * time.Second
 	}
+	if cfg.Batch == 0 {
+		cfg.Batch = yieldRecords
+	}
+	if cfg.MinBytes < 0 || cfg.MinBytes > fetchBytes {
+		return nil, fmt.Errorf("open log: MinBytes is %d, must be at most %d", cfg.MinBytes, fetchBytes)
+	}
+	if cfg.MaxWait < 0 || cfg.MaxWait > time.Minute {
+		return nil, fmt.Errorf("open log: MaxWait is %s, must be at most a minute", cfg.MaxWait)
+	}
+	if cfg.MaxWait == 0 {
+		cfg.MaxWait = fetchWait
+	}
+	cfg.MinBytes = max(cfg.MinBytes, 1)
 	cfg.Replication = max(cfg.Replication, 1)
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest))
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	l := &Log{cfg: cfg, zstd: enc, lanes: map[domain.TopicPartition]lane{}}
+	l := &Log{cfg: cfg, zstd: enc, lanes: map[domain.TopicPartition]lane{}, ids: map[domain.Topic]topicID{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.transport = &kafkago.Transport{
 		Dial:        cfg.Dial,
@@ -153,10 +183,25 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 		Transport: l.transport,
 	}
 	if err := l.retry(ctx, func(ctx context.Context) error {
-		_, err := l.client.Metadata(ctx, &kafkago.MetadataRequest{})
-		return err
+		if _, err := l.client.Metadata(ctx, &kafkago.MetadataRequest{}); err != nil {
+			return err
+		}
+		res, err := l.client.ApiVersions(ctx, &kafkago.ApiVersionsRequest{})
+		if err == nil {
+			err = res.Error
+		}
+		if err != nil {
+			return err
+		}
+		top := map[int]int{}
+		for _, k := range res.ApiKeys {
+			top[k.ApiKey] = k.MaxVersion
+		}
+		l.byID = top[fetchKey] >= fetchByID && top[metadataKey] >= metadataWithIDs
+		return nil
 	}); err != nil {
-		return nil, errors.Join(fmt.Errorf("open log at %v: %w", cfg.Brokers, err), l.Close())
+		return nil, errors.Join(fmt.Errorf("open log: no Kafka broker answered at %s: %w; start Kafka, or correct the addresses",
+			strings.Join(cfg.Brokers, ", "), err), l.Close())
 	}
 	return l, nil
 }
@@ -234,7 +279,7 @@ func (b *backoff) sleep(ctx context.Context, err error) error {
 		b.since = now
 	}
 	if now.Sub(b.since) >= b.patience {
-		return err
+		return fmt.Errorf("tried for %s: %w", b.patience, err)
 	}
 	b.step = min(max(2*b.step, 20*time.Millisecond), time.Second)
 	t := time.NewTimer(b.step)

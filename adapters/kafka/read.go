@@ -41,8 +41,9 @@ const (
 	fetchBytes   = 4 << 20
 	fetchWait    = 5 * time.Second // how long the broker holds a request when there is nothing new
 	maxFrame     = 512 << 20       // an answer larger than this is not one
-	yieldRecords = 1000            // records collected from small batches before they are handed out
-	yieldBytes   = 1 << 20
+	keptBytes    = 16 << 20        // memory for answers and batches that is kept for the next
+	yieldRecords = 1000            // see Config.Batch
+	yieldBytes   = 1 << 20         // of records, for every yieldRecords
 )
 
 // Read hands out the records of a partition with from <= offset < to, in
@@ -104,6 +105,7 @@ type reader struct {
 	refused  error // what yield returned
 	dec      *batchDecoder
 	wait     backoff
+	topic    topicID // unless the log asks for records by name
 	request  []byte
 	frame    []byte
 	id       int32 // correlation
@@ -129,6 +131,13 @@ func (r *reader) connected(ctx context.Context) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 
+	if r.log.byID {
+		ids, err := r.log.identify(conn, r.tp.Topic)
+		if err != nil {
+			return err
+		}
+		r.topic = ids[r.tp.Topic]
+	}
 	if err := r.send(conn, r.next); err != nil {
 		return err
 	}
@@ -160,28 +169,60 @@ func (r *reader) connected(ctx context.Context) error {
 	}
 }
 
-// send asks for records from an offset on: Fetch, version 10, which is the
-// first that knows zstd and which every broker from 2.1 on speaks.
+const (
+	fetchKey = 1
+	// fetchByName is the first Fetch that knows zstd; brokers from 2.1 on speak it.
+	fetchByName = 10
+	// fetchByID is the first that names a topic by its id, so that a topic that
+	// was deleted and created again cannot answer for the one before; 3.1.
+	fetchByID = 13
+)
+
+// send asks for records from an offset on.
 func (r *reader) send(conn net.Conn, from int64) error {
 	r.id++
-	b := requestHead(r.request[:0], 1, 10, r.id, r.log.cfg.ClientID)
+	byID, version := r.log.byID, uint16(fetchByName)
+	if byID {
+		version = fetchByID
+	}
+	minBytes, maxWait := 1, fetchWait
+	if r.to == math.MaxInt64 {
+		minBytes, maxWait = r.log.cfg.MinBytes, r.log.cfg.MaxWait
+	}
+	b := requestHead(r.request[:0], fetchKey, version, r.id, r.log.cfg.ClientID)
+	if byID {
+		b = append(b, 0) // no tagged fields, here and below
+	}
 	be := binary.BigEndian
 	b = be.AppendUint32(b, 0xffffffff) // not a replica
-	b = be.AppendUint32(b, uint32(fetchWait.Milliseconds()))
-	b = be.AppendUint32(b, 1)          // answer as soon as there is a byte
+	b = be.AppendUint32(b, uint32(maxWait.Milliseconds()))
+	b = be.AppendUint32(b, uint32(minBytes))
 	b = be.AppendUint32(b, fetchBytes) // but the first batch always comes whole
 	b = append(b, 0)                   // read uncommitted: there are no transactions
 	b = be.AppendUint32(b, 0)
 	b = be.AppendUint32(b, 0xffffffff) // no fetch session
-	b = be.AppendUint32(b, 1)
-	b = appendString(b, string(r.tp.Topic))
-	b = be.AppendUint32(b, 1)
+	if byID {
+		b = append(b, 2) // compact arrays count from 1
+		b = append(b, r.topic[:]...)
+		b = append(b, 2)
+	} else {
+		b = be.AppendUint32(b, 1)
+		b = appendString(b, string(r.tp.Topic))
+		b = be.AppendUint32(b, 1)
+	}
 	b = be.AppendUint32(b, uint32(r.tp.Partition))
 	b = be.AppendUint32(b, 0xffffffff) // any leader epoch
 	b = be.AppendUint64(b, uint64(from))
+	if byID {
+		b = be.AppendUint32(b, 0xffffffff) // epoch of the last record, unknown
+	}
 	b = be.AppendUint64(b, math.MaxUint64) // log start, known to replicas only
 	b = be.AppendUint32(b, fetchBytes)
-	b = be.AppendUint32(b, 0) // nothing to forget
+	if byID {
+		b = append(b, 0, 0, 1, 1, 0) // ends of partition and topic, nothing to forget, no rack
+	} else {
+		b = be.AppendUint32(b, 0) // nothing to forget
+	}
 	r.request = finishRequest(b)
 	return writeRequest(conn, r.request)
 }
@@ -189,12 +230,19 @@ func (r *reader) send(conn net.Conn, from int64) error {
 // receive reads the answer to send: the record batches, which are valid until
 // the next call, and the end of the log.
 func (r *reader) receive(ctx context.Context, conn net.Conn) (set []byte, end int64, err error) {
-	c, frame, err := readAnswer(conn, r.frame, r.id, fetchWait+requestTimeout)
+	if cap(r.frame) > keptBytes {
+		r.frame = nil
+	}
+	c, frame, err := readAnswer(conn, r.frame, r.id, max(fetchWait, r.log.cfg.MaxWait)+requestTimeout)
 	r.frame = frame
 	if err != nil {
 		return nil, 0, err
 	}
-	set, end, code := r.parse(&c)
+	parse := r.parse
+	if r.log.byID {
+		parse = r.parseByID
+	}
+	set, end, code := parse(&c)
 	switch {
 	case c.bad:
 		return nil, 0, errors.New("fetch answer is cut short or for another partition")
@@ -217,7 +265,7 @@ func (r *reader) receive(ctx context.Context, conn net.Conn) (set []byte, end in
 	return set, end, nil
 }
 
-// parse takes an answer to Fetch apart. The cursor is bad when it is not one.
+// parse takes an answer to Fetch by name apart. The cursor is bad when it is not one.
 func (r *reader) parse(c *cursor) (set []byte, end int64, code kafkago.Error) {
 	c.int32() // throttled for; the broker has waited already
 	code = kafkago.Error(c.int16())
@@ -236,6 +284,36 @@ func (r *reader) parse(c *cursor) (set []byte, end int64, code kafkago.Error) {
 			c.bad = c.bad || name != string(r.tp.Topic) || partition != r.tp.Partition
 		}
 	}
+	return set, end, code
+}
+
+// parseByID is parse for an answer to Fetch by id.
+func (r *reader) parseByID(c *cursor) (set []byte, end int64, code kafkago.Error) {
+	c.tags()  // of the head
+	c.int32() // throttled for; the broker has waited already
+	code = kafkago.Error(c.int16())
+	c.int32() // session
+	for range c.compactCount() {
+		id := c.uuid()
+		for range c.compactCount() {
+			partition := int(c.int32())
+			if partitionCode := kafkago.Error(c.int16()); partitionCode != 0 {
+				code = partitionCode
+			}
+			end = c.int64()
+			c.skip(16) // last stable offset, start of the log
+			for range c.compactCount() {
+				c.skip(16) // aborted transaction
+				c.tags()
+			}
+			c.int32() // replica to prefer
+			set = c.compactBytes()
+			c.tags()
+			c.bad = c.bad || id != r.topic || partition != r.tp.Partition
+		}
+		c.tags()
+	}
+	c.tags()
 	return set, end, code
 }
 
@@ -277,7 +355,7 @@ func (r *reader) handOut(set []byte, next int64) error {
 		}
 		at = h.last + 1
 		set = set[h.size:]
-		if n := len(r.dec.records); n >= yieldRecords || len(r.dec.plain) >= yieldBytes || at >= min(next, r.to) {
+		if n := len(r.dec.records); n >= r.log.cfg.Batch || len(r.dec.plain) >= max(1, r.log.cfg.Batch/yieldRecords)*yieldBytes || at >= min(next, r.to) {
 			if r.refused = r.yield(r.dec.records); r.refused != nil {
 				return r.refused
 			}

@@ -1,0 +1,72 @@
+-- +goose Up
+
+-- What the rows are of, who folds them and what was run. Rows themselves stand
+-- in a schema of their own for each generation: see generation.sql.
+
+create table quartermaster.log (
+	one boolean primary key default true check (one),
+	log_id text not null
+);
+comment on table quartermaster.log is 'The Kafka cluster whose log the rows are folded from. Rows of another are of no use.';
+
+create table quartermaster.topics (
+	topic text primary key,
+	topic_id text not null,
+	partitions integer not null
+);
+comment on table quartermaster.topics is 'The topics as they were first met. One that was deleted and created again has another id.';
+
+create table quartermaster.generations (
+	name text primary key,
+	method text not null,
+	state text not null check (state in ('building', 'live')),
+	created timestamptz not null default now()
+);
+comment on table quartermaster.generations is 'Complete sets of rows, each in the schema "rows_" and its name. A building one is folded by the rebuild that makes it, a live one by every instance of its method.';
+comment on column quartermaster.generations.method is 'Version of the folds that make the rows.';
+
+create table quartermaster.active (
+	one boolean primary key default true check (one),
+	generation text not null references quartermaster.generations (name)
+);
+comment on table quartermaster.active is 'The generation that is read: one row, which a switch changes.';
+
+create table quartermaster.sessions (
+	token text primary key,
+	instance text not null,
+	method text not null,
+	started timestamptz not null default now(),
+	alive_until timestamptz not null
+);
+create index sessions_instance on quartermaster.sessions (instance);
+comment on table quartermaster.sessions is 'Running processes. One whose alive_until is past holds nothing any more, whatever it believes.';
+
+create table quartermaster.partitions (
+	generation text not null references quartermaster.generations (name) on delete cascade,
+	topic text not null,
+	partition integer not null,
+	next_offset bigint not null default 0,
+	epoch bigint not null default 0,
+	owner text,
+	primary key (generation, topic, partition)
+) with (fillfactor = 50);
+comment on table quartermaster.partitions is 'How far each partition is folded, and by whom. Every change of rows moves next_offset in the same transaction, and only where epoch is still that of the claim.';
+comment on column quartermaster.partitions.next_offset is 'Offset of the first record that is not folded yet.';
+comment on column quartermaster.partitions.epoch is 'Counts the claims: whoever holds an older one is fenced.';
+comment on column quartermaster.partitions.owner is 'Token of the session that folds the partition; null: nobody.';
+
+create table quartermaster.runs (
+	job text not null,
+	input text not null,
+	owner text not null,
+	attempts integer not null default 1,
+	started timestamptz not null default now(),
+	finished timestamptz,
+	outcome text not null default '',
+	error text not null default '',
+	primary key (job, input)
+);
+comment on table quartermaster.runs is 'What was run on schedule, each job once for an input, such as a day.';
+
+-- +goose Down
+drop table quartermaster.runs, quartermaster.partitions, quartermaster.sessions, quartermaster.active, quartermaster.generations, quartermaster.topics, quartermaster.log;

@@ -1,0 +1,171 @@
+// Package postgres keeps the rows of the folds in Postgres, for several
+// instances that share the partitions of one log. It implements
+// [projections.Store].
+//
+// What always holds:
+//
+//   - Rows, stream state, quarantine and position move in one transaction, and
+//     its first statement moves the position only from where it was and only
+//     under the epoch of the claim. No row changed: the claim is gone, nothing
+//     is stored, and the caller is told [projections.ErrFenced].
+//   - A partition is folded by at most one session at a time that counts. A
+//     session lives as long as its heartbeat; time is the database's alone, so
+//     that no instance's clock matters. Locks of the server fence nobody: they
+//     order migrations, and nothing else.
+//   - A reader sees rows and position of one moment: a repeatable read.
+//   - Rows of a generation are in a schema of their own. Which one is read says
+//     one row of quartermaster.active.
+//
+// # Schemas and tables
+//
+// Schema quartermaster holds the control tables (migrations) and the views for
+// people (views.sql); schema rows_NAME the rows of generation NAME, one table
+// for each [projections.Table].
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/lib/pq"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Config says how to reach the database. Only DSN is needed.
+type Config struct {
+	// DSN is a connection string as libpq takes it: a URL, or key=value pairs.
+	DSN string
+
+	// MaxConns bounds the connections; 16 when zero.
+	MaxConns int
+
+	// Readers are roles that may read every table and view: the people and
+	// programs of finance. They must exist.
+	Readers []string
+}
+
+// ErrSchema means that the database's schema is not this program's: older, newer
+// or missing. An operator runs "quartermaster projection migrate", or upgrades
+// the program.
+var ErrSchema = errors.New("database schema is not this program's")
+
+// DB is a database of rows. It is safe for concurrent use.
+type DB struct {
+	*sql.DB
+	readers []string
+}
+
+// connect opens the database without looking at its schema.
+func connect(ctx context.Context, cfg Config) (*sql.DB, error) {
+	connector, err := pq.NewConnector(cfg.DSN)
+	if err != nil {
+		return nil, fmt.Errorf("read the database's connection string: %w", err)
+	}
+	db := sql.OpenDB(connector)
+	if cfg.MaxConns == 0 {
+		cfg.MaxConns = 16
+	}
+	db.SetMaxOpenConns(cfg.MaxConns)
+	db.SetMaxIdleConns(cfg.MaxConns)
+	db.SetConnMaxIdleTime(time.Minute)
+	if err := db.PingContext(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("connect to the database: %w", err), db.Close())
+	}
+	return db, nil
+}
+
+// Open connects and checks that the schema is this program's.
+func Open(ctx context.Context, cfg Config) (*DB, error) {
+	db, err := connect(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	have, want, err := versions(ctx, db)
+	if err == nil && have != want {
+		switch {
+		case have == 0:
+			err = fmt.Errorf("%w: it has none yet; \"quartermaster projection migrate\" makes it", ErrSchema)
+		case have < want:
+			err = fmt.Errorf("%w: it is version %d, this program needs %d; stop older instances, then run \"quartermaster projection migrate\"", ErrSchema, have, want)
+		default:
+			err = fmt.Errorf("%w: it is version %d, this program knows %d; upgrade this program", ErrSchema, have, want)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &DB{db, cfg.Readers}, nil
+}
+
+// Migrate brings the schema to this program's version. Several may run it at
+// once. It returns the versions before and after.
+func Migrate(ctx context.Context, cfg Config) (before, after int64, err error) {
+	db, err := connect(ctx, cfg)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if _, err := db.ExecContext(ctx, `create schema if not exists quartermaster`); err != nil {
+		return 0, 0, fmt.Errorf("create schema quartermaster: %w", err)
+	}
+	if before, _, err = versions(ctx, db); err != nil {
+		return 0, 0, err
+	}
+	p, err := provider(db)
+	if err != nil {
+		return 0, 0, err
+	}
+	if _, err := p.Up(ctx); err != nil {
+		return before, 0, fmt.Errorf("migrate the database: %w", err)
+	}
+	_, after, err = versions(ctx, db)
+	return before, after, err
+}
+
+const versionTable = "quartermaster.schema_version"
+
+func provider(db *sql.DB) (*goose.Provider, error) {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return nil, fmt.Errorf("read migrations: %w", err)
+	}
+	locker, err := lock.NewPostgresSessionLocker()
+	if err != nil {
+		return nil, fmt.Errorf("prepare migrations: %w", err)
+	}
+	p, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithTableName(versionTable), goose.WithSessionLocker(locker))
+	if err != nil {
+		return nil, fmt.Errorf("prepare migrations: %w", err)
+	}
+	return p, nil
+}
+
+// versions returns the schema's version, 0 when there is none, and this program's.
+func versions(ctx context.Context, db *sql.DB) (have, want int64, err error) {
+	p, err := provider(db)
+	if err != nil {
+		return 0, 0, err
+	}
+	sources := p.ListSources()
+	want = sources[len(sources)-1].Version
+	var there bool
+	if err := db.QueryRowContext(ctx, `select to_regclass($1) is not null`, versionTable).Scan(&there); err != nil {
+		return 0, 0, fmt.Errorf("read the schema's version: %w", err)
+	}
+	if !there {
+		return 0, want, nil
+	}
+	if err := db.QueryRowContext(ctx, `select coalesce(max(version_id), 0) from `+versionTable+` where is_applied`).Scan(&have); err != nil {
+		return 0, 0, fmt.Errorf("read the schema's version: %w", err)
+	}
+	return have, want, nil
+}
