@@ -190,6 +190,9 @@ func newBatchDecoder() (*batchDecoder, error) {
 }
 
 func (d *batchDecoder) reset() {
+	if cap(d.plain) > keptBytes && len(d.plain) < cap(d.plain)/4 {
+		d.plain = nil // one large record is no reason to stay large
+	}
 	d.records, d.headers, d.plain = d.records[:0], d.headers[:0], d.plain[:0]
 }
 
@@ -361,6 +364,45 @@ func (c *cursor) count() int {
 
 // string reads a string with a 16-bit length; null is "".
 func (c *cursor) string() string { return string(c.skip(max(0, int(c.int16())))) }
+
+// compactCount, compactString, compactBytes and tags read the fields of flexible
+// versions, whose lengths are one more than what they count; 0 is null.
+func (c *cursor) compactCount() int {
+	u, n := binary.Uvarint(c.b)
+	if n <= 0 || u > uint64(len(c.b)) {
+		c.b, c.bad = nil, true
+		return 0
+	}
+	c.b = c.b[n:]
+	return max(0, int(u)-1)
+}
+
+func (c *cursor) compactString() string { return string(c.compactBytes()) }
+
+func (c *cursor) compactBytes() []byte { return c.skip(c.compactCount()) }
+
+func (c *cursor) tags() {
+	fields, n := binary.Uvarint(c.b)
+	if n <= 0 || fields > uint64(len(c.b)) {
+		c.b, c.bad = nil, true
+		return
+	}
+	c.b = c.b[n:]
+	for range fields {
+		_, n := binary.Uvarint(c.b)
+		size, m := binary.Uvarint(c.b[max(0, n):])
+		if n <= 0 || m <= 0 || size > uint64(len(c.b)) {
+			c.b, c.bad = nil, true
+			return
+		}
+		c.skip(n + m + int(size))
+	}
+}
+
+func (c *cursor) uuid() (id topicID) {
+	copy(id[:], c.skip(len(id)))
+	return id
+}
 
 func (c *cursor) varint() int64 {
 	if len(c.b) > 0 && c.b[0] < 0x80 {

@@ -181,7 +181,7 @@ func serve(c *kfake.Cluster, tp domain.TopicPartition, end int64, set []byte) {
 		c.KeepControl()
 		res := kreq.ResponseKind().(*kmsg.FetchResponse)
 		rt := kmsg.NewFetchResponseTopic()
-		rt.Topic = string(tp.Topic)
+		rt.Topic, rt.TopicID = string(tp.Topic), kreq.(*kmsg.FetchRequest).Topics[0].TopicID
 		rp := kmsg.NewFetchResponseTopicPartition()
 		rp.Partition, rp.HighWatermark, rp.RecordBatches = int32(tp.Partition), end, set
 		rt.Partitions = append(rt.Partitions, rp)

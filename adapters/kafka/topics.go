@@ -2,9 +2,12 @@ package kafka
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"strconv"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -65,6 +68,14 @@ func (l *Log) EnsureTopics(ctx context.Context, specs []domain.TopicSpec) error 
 			return fmt.Errorf("create topic %s: %w", spec.Topic, err)
 		}
 	}
+	return l.CheckTopics(ctx, specs)
+}
+
+// CheckTopics is EnsureTopics without creating any. It takes one request, so a
+// long-running program calls it now and then to learn that partitions were
+// added or a setting was changed. A topic that does not exist is an error once
+// patience has run out.
+func (l *Log) CheckTopics(ctx context.Context, specs []domain.TopicSpec) error {
 	names := make([]string, len(specs))
 	for i, s := range specs {
 		names[i] = string(s.Topic)
@@ -166,4 +177,157 @@ func (s setting) accepts(value string) bool {
 	found, err := strconv.ParseInt(value, 10, 64)
 	wanted, err2 := strconv.ParseInt(s.value, 10, 64)
 	return err == nil && err2 == nil && found >= wanted
+}
+
+// RecreatedError is an [ErrTrimmed]: a topic was deleted and created again, so
+// that its offsets, however many there are, no longer count what they did.
+type RecreatedError struct {
+	Topic   domain.Topic
+	Was, Is string // ids, as [Log.TopicIDs] returns them
+}
+
+func (e *RecreatedError) Error() string {
+	return fmt.Sprintf("%v: topic %s was deleted and created again: its id was %s and is %s", ErrTrimmed, e.Topic, e.Was, e.Is)
+}
+
+func (e *RecreatedError) Unwrap() error { return ErrTrimmed }
+
+// topicID is what the cluster names a topic by, for as long as it exists.
+type topicID [16]byte
+
+// String is how Kafka's own tools show it.
+func (id topicID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }
+
+// TopicIDs returns the ids of the topics named, of [domain.TopicSpecs] when
+// none are. A topic keeps its id until it is deleted; one of the same name that
+// is created after it has another. Whoever computes from the log keeps the ids
+// beside its position, and MUST NOT go on from there when one has changed.
+//
+// Within the life of a Log a changed id is found without that: this call, Read
+// and Follow return a [*RecreatedError], whatever the new topic holds. Append
+// knows topics by name only.
+//
+// A log whose brokers tell no ids has none: the embedded one, which deletes no
+// topic and is told from another by [Log.ID], and Apache Kafka before 3.1.
+func (l *Log) TopicIDs(ctx context.Context, topics ...domain.Topic) (map[domain.Topic]string, error) {
+	if !l.byID {
+		return map[domain.Topic]string{}, nil
+	}
+	if len(topics) == 0 {
+		for _, s := range domain.TopicSpecs() {
+			topics = append(topics, s.Topic)
+		}
+	}
+	ids := map[domain.Topic]string{}
+	err := l.retry(ctx, func(ctx context.Context) error {
+		md, err := l.client.Metadata(ctx, &kafkago.MetadataRequest{Topics: []string{}})
+		if err != nil {
+			return fmt.Errorf("read metadata: %w", err)
+		}
+		for i, broker := range md.Brokers { // any of them knows
+			found, err := l.askTopicIDs(ctx, net.JoinHostPort(broker.Host, strconv.Itoa(broker.Port)), topics)
+			if err != nil && temporary(err) && i < len(md.Brokers)-1 {
+				continue
+			}
+			for topic, id := range found {
+				ids[topic] = id.String()
+			}
+			return err
+		}
+		return kafkago.BrokerNotAvailable
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ask for the ids of topics: %w", err)
+	}
+	return ids, nil
+}
+
+func (l *Log) askTopicIDs(ctx context.Context, address string, topics []domain.Topic) (map[domain.Topic]topicID, error) {
+	conn, err := l.dial(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	return l.identify(conn, topics...)
+}
+
+const (
+	metadataKey     = 3
+	metadataWithIDs = 12
+)
+
+// identify asks a broker for the ids of topics, which must be those that this
+// Log has seen before: Metadata, version 12.
+func (l *Log) identify(conn net.Conn, topics ...domain.Topic) (map[domain.Topic]topicID, error) {
+	b := requestHead(nil, metadataKey, metadataWithIDs, 0, l.cfg.ClientID)
+	b = append(b, 0) // no tagged fields, here and below
+	b = binary.AppendUvarint(b, uint64(len(topics))+1)
+	for _, t := range topics {
+		b = append(b, make([]byte, len(topicID{}))...) // by name
+		b = binary.AppendUvarint(b, uint64(len(t))+1)
+		b = append(append(b, t...), 0)
+	}
+	b = append(b, 0, 0, 0) // neither create topics nor tell who may do what
+	if err := writeRequest(conn, finishRequest(b)); err != nil {
+		return nil, err
+	}
+	c, _, err := readAnswer(conn, nil, 0, requestTimeout)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := parseTopicIDs(&c)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range topics {
+		id, found := ids[t]
+		if !found {
+			return nil, fmt.Errorf("metadata answer lacks topic %s", t)
+		}
+		if was, seen := l.ids[t]; seen && was != id {
+			return nil, &RecreatedError{t, was.String(), id.String()}
+		}
+		l.ids[t] = id
+	}
+	return ids, nil
+}
+
+func parseTopicIDs(c *cursor) (map[domain.Topic]topicID, error) {
+	c.tags()  // of the head
+	c.int32() // throttled for; the broker has waited already
+	for range c.compactCount() {
+		c.int32() // broker
+		c.compactString()
+		c.int32()
+		c.compactString()
+		c.tags()
+	}
+	c.compactString() // cluster
+	c.int32()         // controller
+	ids := map[domain.Topic]topicID{}
+	for range c.compactCount() {
+		code := kafkago.Error(c.int16())
+		name := c.compactString()
+		if code != 0 && !c.bad {
+			return nil, fmt.Errorf("read metadata of topic %s: %w", name, code)
+		}
+		ids[domain.Topic(name)] = c.uuid()
+		c.skip(1) // internal
+		for range c.compactCount() {
+			c.skip(2 + 4 + 4 + 4) // error, partition, leader and its epoch
+			for range 3 {         // replicas: all, in sync, offline
+				c.skip(4 * c.compactCount())
+			}
+			c.tags()
+		}
+		c.int32() // what the client may do
+		c.tags()
+	}
+	if c.tags(); c.bad || len(c.b) > 0 {
+		return nil, errors.New("metadata answer does not have the form of one")
+	}
+	return ids, nil
 }
