@@ -33,13 +33,14 @@ comment on table quartermaster.active is 'The generation that is read: one row, 
 
 create table quartermaster.sessions (
 	token text primary key,
-	instance text not null,
+	instance text not null unique,
 	method text not null,
+	sharing boolean not null default false,
 	started timestamptz not null default now(),
 	alive_until timestamptz not null
 );
-create index sessions_instance on quartermaster.sessions (instance);
 comment on table quartermaster.sessions is 'Running processes. One whose alive_until is past holds nothing any more, whatever it believes.';
+comment on column quartermaster.sessions.sharing is 'Whether partitions are dealt to it: a rebuild and a process that is stopping take none.';
 
 create table quartermaster.partitions (
 	generation text not null references quartermaster.generations (name) on delete cascade,
@@ -58,15 +59,19 @@ comment on column quartermaster.partitions.owner is 'Token of the session that f
 create table quartermaster.runs (
 	job text not null,
 	input text not null,
-	owner text not null,
+	owner text,
 	attempts integer not null default 1,
+	failures integer not null default 0,
 	started timestamptz not null default now(),
+	next_try timestamptz,
 	finished timestamptz,
 	outcome text not null default '',
 	error text not null default '',
 	primary key (job, input)
 );
 comment on table quartermaster.runs is 'What was run on schedule, each job once for an input, such as a day.';
+comment on column quartermaster.runs.owner is 'Token of the session that runs it or has finished it; null: it failed, or was left.';
+comment on column quartermaster.runs.next_try is 'When it may be tried again after a failure.';
 
 -- +goose Down
 drop table quartermaster.runs, quartermaster.partitions, quartermaster.sessions, quartermaster.active, quartermaster.generations, quartermaster.topics, quartermaster.log;
