@@ -40,7 +40,8 @@ type cloudEvent struct {
 // specification and, in lower case, the extensions that the package comment
 // lists; data is the event with the keys of its struct in package domain, GPU
 // ids and references of NodeSampled written out. It cannot be turned back into
-// a record: what counts, and what signatures cover, are the bytes in the log.
+// the same record: what counts, and what signatures cover, are the bytes in the
+// log. [ReadCloudEvent] makes a new event of it.
 func CloudEvent(env *domain.Envelope) ([]byte, error) {
 	if env.Event == nil {
 		return nil, fmt.Errorf("show event: %w: it holds no event", domain.ErrIncomplete)
