@@ -26,6 +26,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"embed"
 	"errors"
 	"fmt"
@@ -48,6 +49,10 @@ type Config struct {
 	// MaxConns bounds the connections; 16 when zero.
 	MaxConns int
 
+	// Wrap, when set, is put around what opens connections: to trace them, and for
+	// tests that cut them.
+	Wrap func(driver.Connector) driver.Connector
+
 	// Readers are roles that may read every table and view: the people and
 	// programs of finance. They must exist.
 	Readers []string
@@ -66,9 +71,13 @@ type DB struct {
 
 // connect opens the database without looking at its schema.
 func connect(ctx context.Context, cfg Config) (*sql.DB, error) {
+	var connector driver.Connector
 	connector, err := pq.NewConnector(cfg.DSN)
 	if err != nil {
 		return nil, fmt.Errorf("read the database's connection string: %w", err)
+	}
+	if cfg.Wrap != nil {
+		connector = cfg.Wrap(connector)
 	}
 	db := sql.OpenDB(connector)
 	if cfg.MaxConns == 0 {
