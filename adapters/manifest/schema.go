@@ -92,7 +92,7 @@ func (l *loader) explain(doc *node, raw any, e *jsonschema.ValidationError) {
 	case *kind.AdditionalProperties:
 		known := names(def["properties"])
 		for _, p := range k.Properties {
-			l.fault(n.key(p), join(append(slices.Clone(e.InstanceLocation), p)), "unknown field; %s", suggest(p, known))
+			l.fault(n.key(p), join(append(slices.Clone(e.InstanceLocation), p)), "unknown field; %s", Suggest(p, known))
 		}
 	case *kind.Required:
 		l.fault(n, field, "lacks %s, which it needs", strings.Join(k.Missing, ", "))
@@ -103,7 +103,7 @@ func (l *loader) explain(doc *node, raw any, e *jsonschema.ValidationError) {
 		for i, w := range k.Want {
 			want[i] = fmt.Sprint(w)
 		}
-		l.fault(n, field, "%s is unknown; %s", n.describe(), suggest(n.text, want))
+		l.fault(n, field, "%s is unknown; %s", n.describe(), Suggest(n.text, want))
 	case *kind.Const:
 		l.fault(n, field, "is %s, want %v", n.describe(), k.Want)
 	case *kind.Pattern:
@@ -195,8 +195,8 @@ func example(def map[string]any) string {
 	return "; write for example " + string(b)
 }
 
-// suggest names the nearest known word, or all of them.
-func suggest(word string, known []string) string {
+// Suggest names the nearest known word, or all of them.
+func Suggest(word string, known []string) string {
 	best, at := len(word)/3+2, ""
 	for _, k := range known {
 		if d := distance(word, k); d < best {

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	"quartermaster/adapters/manifest"
+)
+
+var (
+	plainName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+	roleName    = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
+	typeName    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]{0,99}$`)
+	notRoles    = []string{"public", "none", "current_user", "current_role", "session_user"}
+	codecs      = []string{"zstd", "lz4"}
+	mechanisms  = []string{"SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"}
+	neverBefore = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // any time will do to see whether a schedule has a next
+)
+
+// validate fills in what defaults cannot say, makes the paths of files those
+// that the program opens, and refuses what could not work.
+func (c *config) validate(f *faults, dir string) {
+	if c.Instance == "" {
+		c.Instance, _ = os.Hostname() // when the host has none, the next line says what to do
+	}
+	if !plainName.MatchString(c.Instance) {
+		f.add("instance", "%q is no name: use letters, digits, dots, dashes and underscores, at most 100", clip(c.Instance, shown))
+	}
+	for _, file := range c.files() {
+		if *file.path != "" && c.from[file.field].kind == fromFile && !filepath.IsAbs(*file.path) {
+			*file.path = filepath.Join(dir, *file.path)
+		}
+	}
+	c.Kafka.validate(f)
+	c.Postgres.validate(f)
+	if problem := hostPort(c.Listen, true); problem != "" {
+		f.add("listen", "%s", problem)
+	}
+	within(f, "lease", c.Lease, time.Second, time.Minute)
+	c.Schedules.validate(f)
+	if c.Schedules.Snapshot != "" && c.Snapshots == "" {
+		f.add("schedules.snapshot", "has no directory to write to; set snapshots")
+	}
+	names := map[string]bool{}
+	for i := range c.Webhooks {
+		c.Webhooks[i].validate(f, fmt.Sprintf("webhooks[%d]", i), names)
+	}
+}
+
+// namedFile is a field that names a file or directory.
+type namedFile struct {
+	field  string
+	path   *string
+	secret bool
+}
+
+// files returns every field that names a file.
+func (c *config) files() []namedFile {
+	out := []namedFile{
+		{"kafka.tls.ca_file", &c.Kafka.TLS.CAFile, false},
+		{"kafka.tls.cert_file", &c.Kafka.TLS.CertFile, false},
+		{"kafka.tls.key_file", &c.Kafka.TLS.KeyFile, true},
+		{"kafka.sasl.password_file", &c.Kafka.SASL.PasswordFile, true},
+		{"postgres.dsn_file", &c.Postgres.DSNFile, true},
+		{"postgres.password_file", &c.Postgres.PasswordFile, true},
+		{"snapshots", &c.Snapshots, false},
+		{"schedules.checkpoint_key_file", &c.Schedules.CheckpointKeyFile, true},
+	}
+	for i := range c.Webhooks {
+		out = append(out, namedFile{fmt.Sprintf("webhooks[%d].secret_file", i), &c.Webhooks[i].SecretFile, true})
+	}
+	return out
+}
+
+func (k *kafkaConfig) validate(f *faults) {
+	if len(k.Brokers) == 0 {
+		f.add("kafka.brokers", "is needed: name host:port of the brokers to ask first")
+	}
+	for i, b := range k.Brokers {
+		at := fmt.Sprintf("kafka.brokers[%d]", i)
+		if f.from[at].kind == "" {
+			f.from[at] = f.from["kafka.brokers"]
+		}
+		if problem := hostPort(b, false); problem != "" {
+			f.add(at, "%s", problem)
+		} else if slices.Contains(k.Brokers[:i], b) {
+			f.add(at, "%s stands there twice", b)
+		}
+	}
+	within(f, "kafka.replication", k.Replication, 1, 9)
+	among := func(path, value string, known []string) {
+		if !slices.Contains(known, value) {
+			f.add(path, "%q is unknown; %s", clip(value, shown), manifest.Suggest(value, known))
+		}
+	}
+	among("kafka.codec", k.Codec, codecs)
+	within(f, "kafka.batch", k.Batch, 1, 200_000)
+	if t := k.TLS; t.Enabled {
+		if (t.CertFile == "") != (t.KeyFile == "") {
+			f.add("kafka.tls", "cert_file and key_file belong together; give both or neither")
+		}
+	} else if t != (tlsConfig{}) {
+		f.add("kafka.tls", "is described but not enabled; set kafka.tls.enabled to true, or leave the rest out")
+	}
+	switch s := k.SASL; {
+	case s == saslConfig{}:
+	case s.Mechanism == "":
+		f.add("kafka.sasl.mechanism", "is needed with a user or password; known are %s", strings.Join(mechanisms, ", "))
+	default:
+		among("kafka.sasl.mechanism", s.Mechanism, mechanisms)
+		if s.User == "" {
+			f.add("kafka.sasl.user", "is needed with kafka.sasl.mechanism")
+		}
+		if s.PasswordFile == "" {
+			f.add("kafka.sasl.password_file", "is needed with kafka.sasl.mechanism: name a file that holds the password")
+		}
+		if s.Mechanism == "PLAIN" && !k.TLS.Enabled {
+			f.add("kafka.sasl.mechanism", "PLAIN sends the password as it is; set kafka.tls.enabled to true, or use SCRAM-SHA-512")
+		}
+	}
+}
+
+func (p *postgresConfig) validate(f *faults) {
+	if p.DSN != "" && p.DSNFile != "" {
+		// What the environment says overrides the file, also in its other form.
+		dsn, file := f.from["postgres.dsn"].kind, f.from["postgres.dsn_file"].kind
+		switch {
+		case dsn == file:
+			f.add("postgres.dsn_file", "stands beside postgres.dsn; give one of the two")
+		case dsn == fromEnvironment:
+			p.DSNFile, f.from["postgres.dsn_file"] = "", origin{kind: fromDefault}
+		default:
+			p.DSN, f.from["postgres.dsn"] = "", origin{kind: fromDefault}
+		}
+	}
+	if p.DSN == "" && p.DSNFile == "" {
+		f.add("postgres.dsn", "is needed, for example postgres://quartermaster@db:5432/quartermaster; or name a file that holds it: postgres.dsn_file")
+	}
+	if p.DSN != "" {
+		if withPassword, err := readDSN(p.DSN); err != nil {
+			f.add("postgres.dsn", "%v", err)
+		} else if withPassword {
+			f.add("postgres.dsn", "holds a password; put the password into a file that postgres.password_file names, or all of it into one that postgres.dsn_file names")
+		}
+	}
+	within(f, "postgres.max_conns", p.MaxConns, 4, 1000)
+	for i, r := range p.Readers {
+		at := fmt.Sprintf("postgres.readers[%d]", i)
+		if f.from[at].kind == "" {
+			f.from[at] = f.from["postgres.readers"]
+		}
+		switch {
+		case !roleName.MatchString(r):
+			f.add(at, "%q is no plain role: use small letters, digits and underscores", clip(r, shown))
+		case slices.Contains(notRoles, r) || strings.HasPrefix(r, "pg_"):
+			f.add(at, "%s is no role of yours; name the roles that may read", r)
+		case slices.Contains(p.Readers[:i], r):
+			f.add(at, "%s stands there twice", r)
+		}
+	}
+}
+
+// schedule is a name of a schedule and what stands there.
+type schedule struct{ name, text string }
+
+func (s *schedulesConfig) all() []schedule {
+	return []schedule{{"plan", s.Plan}, {"snapshot", s.Snapshot}, {"close_reminder", s.CloseReminder}, {"checkpoint", s.Checkpoint}}
+}
+
+func (s *schedulesConfig) validate(f *faults) {
+	for _, each := range s.all() {
+		if each.text == "" {
+			continue
+		}
+		if _, err := parseSchedule(each.text); err != nil {
+			f.add("schedules."+each.name, "%v", err)
+		}
+	}
+	if s.Checkpoint != "" && s.CheckpointKeyFile == "" {
+		f.add("schedules.checkpoint_key_file", "is needed with schedules.checkpoint: name the key that signs checkpoints")
+	}
+}
+
+// parseSchedule reads cron's five fields, or @daily and its like. Times are UTC.
+func parseSchedule(text string) (cron.Schedule, error) {
+	const want = "want cron's five fields in UTC (minute, hour, day of month, month, day of week), for example 30 2 * * *"
+	if strings.Contains(text, "TZ=") || strings.HasPrefix(text, "@every") {
+		// A zone's clock leaps, and what counts from the start is not the same for two instances.
+		return nil, fmt.Errorf("%q names a zone or an interval; %s", clip(text, shown), want)
+	}
+	s, err := cron.ParseStandard(text)
+	if err != nil {
+		return nil, fmt.Errorf("%q is no schedule: %v; %s", clip(text, shown), err, want)
+	}
+	if s.Next(neverBefore).IsZero() {
+		return nil, fmt.Errorf("%q never comes; %s", clip(text, shown), want)
+	}
+	return utc{s}, nil
+}
+
+// utc is a schedule whose times are UTC whatever the machine's zone.
+type utc struct{ cron.Schedule }
+
+func (s utc) Next(t time.Time) time.Time { return s.Schedule.Next(t.UTC()) }
+
+func (w *webhookConfig) validate(f *faults, path string, names map[string]bool) {
+	if !plainName.MatchString(w.Name) {
+		f.add(path+".name", "%q is no name: use letters, digits, dots, dashes and underscores, at most 100", clip(w.Name, shown))
+	} else if names[w.Name] {
+		f.add(path+".name", "%s stands there twice; each webhook has a name of its own", w.Name)
+	}
+	names[w.Name] = true
+	// An address may be a secret, so it is not quoted.
+	switch u, err := url.Parse(w.URL); {
+	case w.URL == "":
+		f.add(path+".url", "is needed: name the http or https address to tell")
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		f.add(path+".url", "is no http or https address")
+	case u.User != nil:
+		f.add(path+".url", "holds a user or password; sign with secret_file instead")
+	case u.Fragment != "":
+		f.add(path+".url", "ends in a fragment, which is not sent; leave out # and what follows")
+	}
+	for i, t := range w.Types {
+		if !typeName.MatchString(t) {
+			f.add(fmt.Sprintf("%s.types[%d]", path, i), "%q is no event type", clip(t, shown))
+		}
+	}
+}
+
+// hostPort returns what is wrong with an address, "" when nothing is. One to
+// listen on may leave out the host and ask for any port.
+func hostPort(address string, listen bool) string {
+	host, port, err := net.SplitHostPort(address)
+	n, err2 := strconv.ParseUint(port, 10, 16)
+	if err != nil || err2 != nil || !listen && (n == 0 || host == "") || strings.ContainsAny(host, " \t/@,") {
+		return fmt.Sprintf("%q is no host:port", clip(address, shown))
+	}
+	return ""
+}
+
+// within refuses a value outside its bounds.
+func within[T int | time.Duration](f *faults, path string, v, least, most T) {
+	if v < least || v > most {
+		f.add(path, "is %v, want %v to %v", v, least, most)
+	}
+}
