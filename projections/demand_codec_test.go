@@ -51,7 +51,7 @@ func TestDemandMonthEncoding(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := &memoryPartition{rows: NewRows()}
-		if err := p.fill(section); err != nil {
+		if err := p.fill([][]byte{section}); err != nil {
 			t.Fatal(err)
 		}
 		if got := p.rows.Get(k); !reflect.DeepEqual(got, m) {

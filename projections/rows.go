@@ -121,6 +121,33 @@ func Tables() []Table {
 	return ts
 }
 
+// Topic returns the topic whose events make the table's rows, "" for streams
+// and quarantine, which every topic has.
+func (t Table) Topic() domain.Topic {
+	switch {
+	case t <= TableQuarantine:
+		return ""
+	case t <= TableMappingRules:
+		return domain.TopicWorkspaces
+	case t <= TableMaintenance:
+		return domain.TopicFleet
+	case t <= TableUsageCorrections:
+		return domain.TopicTelemetry
+	case t <= TableHealth:
+		return domain.TopicHardware
+	case t <= TableReplicas:
+		return domain.TopicDeployments
+	case t <= TableBillingPeriods:
+		return domain.TopicBilling
+	case t <= TableFXRates:
+		return domain.TopicMarket
+	case t <= TableCommitments:
+		return domain.TopicProcurement
+	default:
+		return domain.TopicBooks
+	}
+}
+
 func tableNamed(name string) (Table, bool) {
 	for t, n := range tableNames {
 		if n == name && n != "" {

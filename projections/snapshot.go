@@ -2,7 +2,7 @@ package projections
 
 import (
 	"bufio"
-	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"quartermaster/domain"
@@ -19,19 +21,25 @@ import (
 
 // A snapshot is a file of rows at a position, in this order:
 //
-//	magic     8 bytes, "QMSNAP1\n"
+//	magic     8 bytes, "QMSNAP2\n"
 //	header    length and CBOR map: method version, log, position
-//	sections  for each partition in order: length and bytes, a CBOR sequence
-//	          (RFC 8742) of [table, scope, id, hour, row] ordered by key
+//	sections  for each partition in order its chunks, each length and bytes, and
+//	          a length of 0 after the last
 //	digest    32 bytes: the digest of the rows
 //	seal      32 bytes: the SHA-256 of header and digest
 //
-// Lengths are 8 bytes, big-endian. The digest of a partition is the SHA-256 of
-// its section; the digest of the rows is the SHA-256 of every partition's name
-// and digest in order, so that equal rows have equal digests wherever they
-// live.
+// Lengths are 8 bytes, big-endian. The chunks of a section make up a CBOR
+// sequence (RFC 8742) of [table, scope, id, hour, row], ordered by key. A chunk
+// holds whole rows and ends with the one that brings it to chunkSize. The digest
+// of a partition is the SHA-256 of its sequence, which chunks have no part in;
+// the digest of the rows is the SHA-256 of every partition's name and digest in
+// order, so that equal rows have equal digests wherever they live. Equal rows at
+// one position in one log are equal files.
 
-const snapshotMagic = "QMSNAP1\n"
+const (
+	snapshotMagic = "QMSNAP2\n"
+	chunkSize     = 1 << 20
+)
 
 type snapshotHeader struct {
 	Method   string `cbor:"method"`
@@ -65,78 +73,257 @@ func appendKey(b []byte, k Key) []byte {
 	return appendHead(b, majorNegative, uint64(-1-k.Hour))
 }
 
-// Digest is a running digest of rows: feed it each partition's rows by key,
-// partitions in order.
-type Digest struct {
-	total hash.Hash
-}
+// digest is a running digest of rows: it is fed partitions in order.
+type digest struct{ total hash.Hash }
 
-// NewDigest returns an empty digest.
-func NewDigest() *Digest { return &Digest{total: sha256.New()} }
+func newDigest() digest { return digest{sha256.New()} }
 
-// Add enters a partition with the SHA-256 of its section.
-func (d *Digest) Add(tp domain.TopicPartition, section [32]byte) {
+// add enters a partition with the SHA-256 of its section.
+func (d digest) add(tp domain.TopicPartition, section [32]byte) {
 	fmt.Fprintf(d.total, "%s %x\n", tp, section)
 }
 
-// Sum returns the digest of everything added.
-func (d *Digest) Sum() [32]byte { return [32]byte(d.total.Sum(nil)) }
+func (d digest) sum() [32]byte { return [32]byte(d.total.Sum(nil)) }
 
-// section encodes the rows of a partition in order.
-func (p *memoryPartition) section() ([]byte, error) {
-	entries := make([]*entry, 0, p.rows.Len())
-	for _, t := range Tables() {
-		p.rows.each(Query{Table: t}, func(e *entry) { entries = append(entries, e) })
+// DigestOf returns the digest of a view's rows.
+func DigestOf(v View) ([32]byte, error) {
+	d := newDigest()
+	if err := sections(v, nil, func(tp domain.TopicPartition, sum [32]byte) error {
+		d.add(tp, sum)
+		return nil
+	}); err != nil {
+		return [32]byte{}, fmt.Errorf("digest rows: %w", err)
 	}
-	slices.SortFunc(entries, func(a, b *entry) int { return a.key.Compare(b.key) })
-	size := 0
-	for _, e := range entries {
-		size += len(e.raw) + len(e.key.Scope) + len(e.key.ID) + 32
-	}
-	b := make([]byte, 0, size)
-	for _, e := range entries {
-		if e.row == nil {
-			b = append(appendKey(b, e.key), e.raw...)
-			continue
-		}
-		var err error
-		if b, err = AppendRow(b, e.key, e.row); err != nil {
-			return nil, err
-		}
-	}
-	return b, nil
+	return d.sum(), nil
 }
 
-// wellFormed takes any CBOR and keeps nothing of it.
-type wellFormed struct{}
-
-func (*wellFormed) UnmarshalCBOR([]byte) error { return nil }
-
-type section struct {
-	tp   domain.TopicPartition
-	data []byte
-	sum  [32]byte
+// WriteSnapshot writes the rows of a view and their position, and returns their
+// digest. log names the log that they were folded from; a snapshot is of no use
+// to another. It holds a few chunks in memory and the keys of one table, however
+// many rows there are.
+func WriteSnapshot(w io.Writer, v View, log string) ([32]byte, error) {
+	sum, err := writeSnapshot(w, v, log)
+	if err != nil {
+		return sum, fmt.Errorf("write snapshot: %w", err)
+	}
+	return sum, nil
 }
 
-// sections encodes every partition and hands each out in order, encoding a few
-// ahead so that two cores are busy and memory stays bounded.
-func (m *Memory) sections(yield func(section) error) error {
+func writeSnapshot(w io.Writer, v View, log string) (sum [32]byte, err error) {
+	head, err := canonical.Marshal(snapshotHeader{Method, log, v.Position().String()})
+	if err != nil {
+		return sum, fmt.Errorf("encode header: %w", err)
+	}
+	bw := bufio.NewWriterSize(w, 1<<16)
+	block := func(b []byte) error {
+		if _, err := bw.Write(binary.BigEndian.AppendUint64(nil, uint64(len(b)))); err != nil {
+			return err
+		}
+		_, err := bw.Write(b)
+		return err
+	}
+	if _, err := bw.WriteString(snapshotMagic); err != nil {
+		return sum, err
+	}
+	if err := block(head); err != nil {
+		return sum, err
+	}
+	d := newDigest()
+	if err := sections(v, block, func(tp domain.TopicPartition, section [32]byte) error {
+		d.add(tp, section)
+		return block(nil)
+	}); err != nil {
+		return sum, err
+	}
+	sum = d.sum()
+	seal := sha256.Sum256(append(head, sum[:]...))
+	bw.Write(sum[:]) // what fails, Flush says
+	bw.Write(seal[:])
+	return sum, bw.Flush()
+}
+
+// Digest returns the digest of the rows and the position that they stand for.
+func (m *Memory) Digest() (sum [32]byte, at domain.Position, err error) {
+	err = m.View(context.Background(), func(v View) (err error) {
+		at = v.Position()
+		sum, err = DigestOf(v)
+		return err
+	})
+	return sum, at, err
+}
+
+// WriteSnapshot is [WriteSnapshot] of everything in the store.
+func (m *Memory) WriteSnapshot(w io.Writer, log string) (sum [32]byte, at domain.Position, err error) {
+	err = m.View(context.Background(), func(v View) (err error) {
+		at = v.Position()
+		sum, err = WriteSnapshot(w, v, log)
+		return err
+	})
+	return sum, at, err
+}
+
+// sections encodes every partition in order. It calls chunk with each chunk of
+// a section, unless it is nil, and end after the last of them.
+func sections(v View, chunk func([]byte) error, end func(domain.TopicPartition, [32]byte) error) error {
+	if mv, ok := v.(memoryView); ok {
+		return mv.m.sections(chunk, end)
+	}
+	scopes := scopesByPartition{v: v}
+	hand := func(b []byte) ([]byte, error) {
+		if chunk == nil {
+			return b, nil
+		}
+		return b, chunk(b)
+	}
+	for _, tp := range domain.AllPartitions() {
+		sum, err := section(func(yield rowYield) error { return scopes.rows(tp, yield) }, hand)
+		if err != nil {
+			return err
+		}
+		if err := end(tp, sum); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rowYield takes a row: as it is, or where row is nil as it is encoded.
+type rowYield func(k Key, row Row, raw []byte) error
+
+// section encodes rows that come in order. hand takes each chunk, and returns
+// memory for the next.
+func section(each func(rowYield) error, hand func([]byte) ([]byte, error)) (sum [32]byte, err error) {
+	h := sha256.New()
+	var b []byte
+	flush := func() (err error) {
+		h.Write(b)
+		b, err = hand(b)
+		b = b[:0]
+		return err
+	}
+	if err := each(func(k Key, row Row, raw []byte) error {
+		if row == nil {
+			b = append(appendKey(b, k), raw...)
+		} else if b, err = AppendRow(b, k, row); err != nil {
+			return err
+		}
+		if len(b) < chunkSize {
+			return nil
+		}
+		return flush()
+	}); err != nil {
+		return sum, err
+	}
+	if len(b) > 0 {
+		if err := flush(); err != nil {
+			return sum, err
+		}
+	}
+	return [32]byte(h.Sum(nil)), nil
+}
+
+// scopesByPartition finds the rows of a partition in a view that does not know
+// partitions: those of its topic's tables whose scope hashes to it, and what
+// tells of the partition itself.
+type scopesByPartition struct {
+	v     View
+	topic domain.Topic
+	of    map[Table][]string // of the tables of topic, every scope
+}
+
+func (s *scopesByPartition) rows(tp domain.TopicPartition, yield rowYield) error {
+	if s.topic != tp.Topic {
+		s.topic, s.of = tp.Topic, map[Table][]string{}
+	}
+	for _, t := range tablesByName() {
+		scopes := []string{streamScope(tp)}
+		if t.Topic() != "" {
+			if t.Topic() != tp.Topic {
+				continue
+			}
+			all, ok := s.of[t]
+			if !ok {
+				var err error
+				if all, err = s.v.Scopes(t); err != nil {
+					return fmt.Errorf("list the scopes of %s: %w", t, err)
+				}
+				s.of[t] = all
+			}
+			scopes = nil
+			for _, scope := range all {
+				if domain.PartitionOf([]byte(scope), tp.Topic.Partitions()) == tp.Partition {
+					scopes = append(scopes, scope)
+				}
+			}
+			slices.Sort(scopes)
+		}
+		for _, scope := range scopes {
+			var last *Key
+			if err := s.v.Scan(Query{Table: t, Scope: scope}, func(k Key, row Row) error {
+				// A database that sorts text by a language would make another digest.
+				if last != nil && last.Compare(k) >= 0 {
+					return fmt.Errorf("scan %s: %s comes after %s", t, k, last)
+				}
+				last = &k
+				return yield(k, row, nil)
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tablesByName returns the tables in the order of [Key.Compare].
+func tablesByName() []Table {
+	return slices.SortedFunc(slices.Values(Tables()), func(a, b Table) int { return strings.Compare(a.String(), b.String()) })
+}
+
+// How many partitions are encoded at a time at most, and how many chunks of each
+// may wait for those before it: the bound of memory while a snapshot is written.
+const (
+	encoders    = 4
+	chunksAhead = 8
+)
+
+// sections is [sections] with several partitions encoded at a time.
+func (m *Memory) sections(chunk func([]byte) error, end func(domain.TopicPartition, [32]byte) error) error {
+	type encoded struct {
+		chunks chan []byte
+		sum    [32]byte // and err, once chunks is closed
+		err    error
+	}
 	tps := m.partitions()
-	type result struct {
-		section
-		err error
+	out := make([]encoded, len(tps))
+	for i := range out {
+		out[i].chunks = make(chan []byte, chunksAhead)
 	}
-	out := make([]chan result, len(tps))
-	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	slots := make(chan struct{}, min(encoders, runtime.GOMAXPROCS(0)))
+	spare := make(chan []byte, cap(slots)*(chunksAhead+2))
 	stop := make(chan struct{})
+	hand := func(chunks chan []byte) func([]byte) ([]byte, error) {
+		return func(b []byte) ([]byte, error) {
+			if chunk == nil {
+				return b, nil
+			}
+			select {
+			case chunks <- b:
+			case <-stop:
+				return nil, errors.New("nobody takes the rows any more")
+			}
+			select {
+			case b = <-spare:
+				return b, nil
+			default:
+				return make([]byte, 0, chunkSize+chunkSize/16), nil
+			}
+		}
+	}
 	// Whoever called holds the rows still, and lets go when this returns: no
 	// encoder may be at work then.
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer close(stop)
-	for i := range out {
-		out[i] = make(chan result, 1)
-	}
 	wg.Go(func() {
 		for i, tp := range tps {
 			select {
@@ -145,228 +332,93 @@ func (m *Memory) sections(yield func(section) error) error {
 				return
 			}
 			wg.Go(func() {
-				data, err := m.parts[tp].section()
-				out[i] <- result{section{tp, data, sha256.Sum256(data)}, err}
+				o := &out[i]
+				defer close(o.chunks)
+				o.sum, o.err = section(m.parts[tp].each, hand(o.chunks))
 			})
 		}
 	})
-	for i := range out {
-		r := <-out[i]
-		if r.err == nil {
-			r.err = yield(r.section)
+	for i, tp := range tps {
+		for b := range out[i].chunks {
+			if err := chunk(b); err != nil {
+				return err
+			}
+			select {
+			case spare <- b:
+			default:
+			}
 		}
-		if r.err != nil {
-			return r.err
+		if err := out[i].err; err != nil {
+			return err
+		}
+		if err := end(tp, out[i].sum); err != nil {
+			return err
 		}
 		<-slots
 	}
 	return nil
 }
 
-// Digest returns the digest of the rows and the position that they stand for.
-func (m *Memory) Digest() (sum [32]byte, at domain.Position, err error) {
-	err = m.View(context.Background(), func(v View) error {
-		d := NewDigest()
-		at = v.Position()
-		err := m.sections(func(s section) error {
-			d.Add(s.tp, s.sum)
-			return nil
-		})
-		sum = d.Sum()
-		return err
+// each calls yield with every row of the partition, by key.
+func (p *memoryPartition) each(yield rowYield) error {
+	take := func(e *entry) error { return yield(e.key, e.row, e.raw) }
+	var found []*entry
+	for _, t := range tablesByName() {
+		if t == TableUsage {
+			if err := p.rows.eachHour(take); err != nil {
+				return err
+			}
+			continue
+		}
+		found = found[:0]
+		p.rows.each(Query{Table: t}, func(e *entry) { found = append(found, e) })
+		slices.SortFunc(found, func(a, b *entry) int { return a.key.Compare(b.key) })
+		for _, e := range found {
+			if err := take(e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// eachHour calls yield with every usage hour by key, holding the keys of shelves
+// rather than of hours.
+func (r *Rows) eachHour(yield func(*entry) error) error {
+	open := map[shelfKey][]*entry{}
+	for k, e := range r.hours {
+		open[shelfOf(k)] = append(open[shelfOf(k)], e)
+	}
+	places := slices.Collect(maps.Keys(r.shelves))
+	for at := range open {
+		if r.shelves[at] == nil {
+			places = append(places, at)
+		}
+	}
+	slices.SortFunc(places, func(a, b shelfKey) int {
+		return cmp.Or(strings.Compare(a.scope, b.scope), strings.Compare(a.id, b.id), cmp.Compare(a.month, b.month))
 	})
-	return sum, at, err
-}
-
-// WriteSnapshot writes the rows and their position. log names the log that they
-// were folded from; a snapshot is of no use to another.
-func (m *Memory) WriteSnapshot(w io.Writer, log string) (sum [32]byte, at domain.Position, err error) {
-	err = m.View(context.Background(), func(v View) error {
-		at = v.Position()
-		bw := bufio.NewWriterSize(w, 1<<20)
-		head, err := canonical.Marshal(snapshotHeader{Method, log, at.String()})
-		if err != nil {
-			return fmt.Errorf("encode snapshot header: %w", err)
-		}
-		bw.WriteString(snapshotMagic)
-		bw.Write(binary.BigEndian.AppendUint64(nil, uint64(len(head))))
-		bw.Write(head)
-		d := NewDigest()
-		if err := m.sections(func(s section) error {
-			d.Add(s.tp, s.sum)
-			bw.Write(binary.BigEndian.AppendUint64(nil, uint64(len(s.data))))
-			_, err := bw.Write(s.data)
-			return err
-		}); err != nil {
-			return err
-		}
-		sum = d.Sum()
-		bw.Write(sum[:])
-		seal := sha256.Sum256(append(head, sum[:]...))
-		bw.Write(seal[:])
-		return bw.Flush()
-	})
-	if err != nil {
-		return sum, at, fmt.Errorf("write snapshot: %w", err)
-	}
-	return sum, at, nil
-}
-
-// ErrSnapshotMethod means that a snapshot was made by another version of the
-// folds: it is sound, but its rows cannot be folded on. The log can be
-// replayed instead.
-var ErrSnapshotMethod = errors.New("snapshot was made by another version of the folds")
-
-// ErrSnapshotLog means that a snapshot is of another log. The log at hand can be
-// replayed instead.
-var ErrSnapshotLog = errors.New("snapshot is of another log")
-
-// ErrSnapshotDamaged means that a snapshot is not what was written. The log can
-// be replayed instead.
-var ErrSnapshotDamaged = errors.New("snapshot is damaged")
-
-// ReadSnapshot fills an empty store from a snapshot of size bytes, and checks
-// every byte of it against its digest, and that it is of the log named. The
-// store is unusable after an error.
-func (m *Memory) ReadSnapshot(r io.Reader, size int64, log string) (domain.Position, error) {
-	br := bufio.NewReaderSize(r, 1<<20)
-	left := size
-	read := func(n uint64, what string) ([]byte, error) {
-		if int64(n) < 0 || int64(n) > left {
-			return nil, fmt.Errorf("%w: %s of %d bytes, %d are left", ErrSnapshotDamaged, what, n, left)
-		}
-		b := make([]byte, n)
-		if _, err := io.ReadFull(br, b); err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", ErrSnapshotDamaged, what, err)
-		}
-		left -= int64(n)
-		return b, nil
-	}
-	block := func(what string) ([]byte, error) {
-		b, err := read(8, what)
-		if err != nil {
-			return nil, err
-		}
-		return read(binary.BigEndian.Uint64(b), what)
-	}
-	magic, err := read(uint64(len(snapshotMagic)), "magic")
-	if err != nil {
-		return nil, err
-	}
-	if string(magic) != snapshotMagic {
-		return nil, fmt.Errorf("%w: it does not start with %q", ErrSnapshotDamaged, snapshotMagic)
-	}
-	head, err := block("header")
-	if err != nil {
-		return nil, err
-	}
-	var h snapshotHeader
-	if err := lenient.Unmarshal(head, &h); err != nil {
-		return nil, fmt.Errorf("%w: header: %w", ErrSnapshotDamaged, err)
-	}
-	if h.Method != Method {
-		return nil, fmt.Errorf("%w: %q, these are %q", ErrSnapshotMethod, h.Method, Method)
-	}
-	if h.Log != log {
-		return nil, fmt.Errorf("%w: %q, this is %q", ErrSnapshotLog, h.Log, log)
-	}
-	at, err := domain.ParsePosition(h.Position)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrSnapshotDamaged, err)
-	}
-	tps := m.partitions()
-	sums := make([][32]byte, len(tps))
-	errs := make([]error, len(tps))
-	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
-	var wg sync.WaitGroup
-	for i, tp := range tps {
-		data, err := block("section " + tp.String())
-		if err != nil {
-			wg.Wait()
-			return nil, err
-		}
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			sums[i] = sha256.Sum256(data)
-			errs[i] = m.parts[tp].fill(data)
-		})
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrSnapshotDamaged, err)
-	}
-	d := NewDigest()
-	for i, tp := range tps {
-		d.Add(tp, sums[i])
-		m.parts[tp].next = at[tp]
-	}
-	want, err := read(32, "digest")
-	if err != nil {
-		return nil, err
-	}
-	if sum := d.Sum(); !bytes.Equal(sum[:], want) {
-		return nil, fmt.Errorf("%w: digest is %x, want %x", ErrSnapshotDamaged, sum, want)
-	}
-	// The digest is of the rows alone; the position is part of the seal.
-	seal, err := read(sha256.Size, "seal")
-	if err != nil {
-		return nil, err
-	}
-	if sum := sha256.Sum256(append(head, want...)); !bytes.Equal(sum[:], seal) || left != 0 {
-		return nil, fmt.Errorf("%w: the header is not what was written, or %d bytes follow", ErrSnapshotDamaged, left)
-	}
-	return at, nil
-}
-
-// fill reads the rows of a section.
-func (p *memoryPartition) fill(data []byte) error {
-	r := cborReader{b: data, names: make(map[string]string)}
-	for len(r.b) > 0 {
-		var k Key
-		r.tuple(5)
-		name := r.text()
-		k.Scope, k.ID, k.Hour = r.text(), r.text(), r.integer()
-		if r.err != nil {
-			return r.err
-		}
-		var ok bool
-		if k.Table, ok = tableNamed(name); !ok {
-			return fmt.Errorf("table %q is not known", name)
-		}
-		if k.Table == TableUsage {
-			from := r.b
-			if r.skip(maxDepth); r.err != nil {
-				return fmt.Errorf("%s: %w", k, r.err)
+	for _, at := range places {
+		hours := open[at]
+		slices.SortFunc(hours, func(a, b *entry) int { return cmp.Compare(a.key.Hour, b.key.Hour) })
+		if s := r.shelves[at]; s != nil {
+			for i, hour := range s.hours {
+				for len(hours) > 0 && hours[0].key.Hour < hour {
+					if err := yield(hours[0]); err != nil {
+						return err
+					}
+					hours = hours[1:]
+				}
+				if err := yield(&entry{key: Key{TableUsage, at.scope, at.id, hour}, raw: s.raws[i]}); err != nil {
+					return err
+				}
 			}
-			raw := from[:len(from)-len(r.b)]
-			p.rows.addSealed(k, raw[:len(raw):len(raw)])
-			continue
 		}
-		if sealsAtOnce(k.Table) {
-			rest, err := lenient.UnmarshalFirst(r.b, new(wellFormed))
-			if err != nil {
-				return fmt.Errorf("%s: %w", k, err)
+		for _, e := range hours {
+			if err := yield(e); err != nil {
+				return err
 			}
-			raw := r.b[:len(r.b)-len(rest)]
-			r.b = rest
-			p.rows.addSealed(k, raw[:len(raw):len(raw)])
-			continue
 		}
-		row := newRow(k.Table)
-		if m, ok := row.(*DemandMonth); ok {
-			if r.demand(m); r.err != nil {
-				return fmt.Errorf("%s: %w", k, r.err)
-			}
-			p.rows.Add(k, row)
-			continue
-		}
-		rest, err := lenient.UnmarshalFirst(r.b, row)
-		if err != nil {
-			return fmt.Errorf("%s: %w", k, err)
-		}
-		r.b = rest
-		p.rows.Add(k, row)
 	}
 	return nil
 }

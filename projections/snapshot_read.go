@@ -1,0 +1,306 @@
+package projections
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+
+	"quartermaster/domain"
+)
+
+// ErrSnapshotMethod means that a snapshot was made by another version of the
+// folds: it is sound, but its rows cannot be folded on. The log can be
+// replayed instead.
+var ErrSnapshotMethod = errors.New("snapshot was made by another version of the folds")
+
+// ErrSnapshotLog means that a snapshot is of another log. The log at hand can be
+// replayed instead.
+var ErrSnapshotLog = errors.New("snapshot is of another log")
+
+// ErrSnapshotDamaged means that a snapshot is not what was written. The log can
+// be replayed instead.
+var ErrSnapshotDamaged = errors.New("snapshot is damaged")
+
+// SnapshotInfo says what a snapshot is of.
+type SnapshotInfo struct {
+	Method   string          // of the folds that made its rows
+	Log      string          // that they were folded from
+	Position domain.Position // in that log
+	Digest   [32]byte        // of the rows
+}
+
+// ReadSnapshotInfo reads what a snapshot of size bytes is of, and checks that
+// this is what was written of it. It reads a few hundred bytes: that the rows
+// are sound is for [CheckSnapshot] to say.
+func ReadSnapshotInfo(r io.ReaderAt, size int64) (SnapshotInfo, error) {
+	s := newSnapshotReader(io.NewSectionReader(r, 0, size), size)
+	info, err := s.info()
+	if err != nil {
+		return info, err
+	}
+	if s.left < 2*sha256.Size {
+		return info, fmt.Errorf("%w: it ends after its header", ErrSnapshotDamaged)
+	}
+	s.Reader, s.left = bufio.NewReader(io.NewSectionReader(r, size-2*sha256.Size, 2*sha256.Size)), 2*sha256.Size
+	return info, s.end(&info)
+}
+
+// CheckSnapshot reads a snapshot of size bytes through, and fails with
+// [ErrSnapshotDamaged] unless every byte is what was written. It keeps nothing
+// of the rows, and reads those of other logs and methods too.
+func CheckSnapshot(r io.Reader, size int64) (SnapshotInfo, error) {
+	s := newSnapshotReader(r, size)
+	info, err := s.info()
+	if err != nil {
+		return info, err
+	}
+	d := newDigest()
+	for _, tp := range domain.AllPartitions() {
+		h := sha256.New()
+		for {
+			n, err := s.length("section " + tp.String())
+			if err != nil {
+				return info, err
+			}
+			if n == 0 {
+				break
+			}
+			if _, err := io.CopyN(h, s.Reader, n); err != nil {
+				return info, fmt.Errorf("%w: section %s: %w", ErrSnapshotDamaged, tp, err)
+			}
+			s.left -= n
+		}
+		d.add(tp, [32]byte(h.Sum(nil)))
+	}
+	return info, s.matches(&info, d)
+}
+
+// ReadSnapshot fills an empty store from a snapshot of size bytes, and checks
+// every byte of it against its digest, and that it is of the log named. The
+// store is unusable after an error.
+func (m *Memory) ReadSnapshot(r io.Reader, size int64, log string) (domain.Position, error) {
+	s := newSnapshotReader(r, size)
+	info, err := s.info()
+	if err != nil {
+		return nil, err
+	}
+	if info.Method != Method {
+		return nil, fmt.Errorf("%w: %q, these are %q", ErrSnapshotMethod, info.Method, Method)
+	}
+	if info.Log != log {
+		return nil, fmt.Errorf("%w: %q, this is %q", ErrSnapshotLog, info.Log, log)
+	}
+	tps := m.partitions()
+	sums := make([][32]byte, len(tps))
+	errs := make([]error, len(tps))
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var wg sync.WaitGroup
+	for i, tp := range tps {
+		chunks, err := s.section(tp)
+		if err != nil {
+			wg.Wait()
+			return nil, err
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			h := sha256.New()
+			for _, chunk := range chunks {
+				h.Write(chunk)
+			}
+			sums[i] = [32]byte(h.Sum(nil))
+			errs[i] = m.parts[tp].fill(chunks)
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSnapshotDamaged, err)
+	}
+	d := newDigest()
+	for i, tp := range tps {
+		d.add(tp, sums[i])
+		m.parts[tp].next = info.Position[tp]
+	}
+	return info.Position, s.matches(&info, d)
+}
+
+// snapshotReader reads a snapshot from its front.
+type snapshotReader struct {
+	*bufio.Reader
+	left int64
+	head []byte // the header
+}
+
+func newSnapshotReader(r io.Reader, size int64) *snapshotReader {
+	return &snapshotReader{Reader: bufio.NewReaderSize(r, 1<<16), left: size}
+}
+
+func (s *snapshotReader) take(n int64, what string) ([]byte, error) {
+	if n < 0 || n > s.left {
+		return nil, fmt.Errorf("%w: %s of %d bytes, %d are left", ErrSnapshotDamaged, what, n, s.left)
+	}
+	b := make([]byte, n)
+	if _, err := io.ReadFull(s, b); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrSnapshotDamaged, what, err)
+	}
+	s.left -= n
+	return b, nil
+}
+
+// length reads the length of what follows, which is not beyond the end.
+func (s *snapshotReader) length(what string) (int64, error) {
+	b, err := s.take(8, what)
+	if err != nil {
+		return 0, err
+	}
+	n := int64(binary.BigEndian.Uint64(b))
+	if n < 0 || n > s.left {
+		return 0, fmt.Errorf("%w: %s of %d bytes, %d are left", ErrSnapshotDamaged, what, uint64(n), s.left)
+	}
+	return n, nil
+}
+
+// info reads magic and header. The digest is not known yet.
+func (s *snapshotReader) info() (info SnapshotInfo, err error) {
+	magic, err := s.take(int64(len(snapshotMagic)), "magic")
+	if err != nil {
+		return info, err
+	}
+	if string(magic) != snapshotMagic {
+		return info, fmt.Errorf("%w: it does not start with %q", ErrSnapshotDamaged, snapshotMagic)
+	}
+	n, err := s.length("header")
+	if err != nil {
+		return info, err
+	}
+	if s.head, err = s.take(n, "header"); err != nil {
+		return info, err
+	}
+	var h snapshotHeader
+	if err := lenient.Unmarshal(s.head, &h); err != nil {
+		return info, fmt.Errorf("%w: header: %w", ErrSnapshotDamaged, err)
+	}
+	info.Method, info.Log = h.Method, h.Log
+	if info.Position, err = domain.ParsePosition(h.Position); err != nil {
+		return info, fmt.Errorf("%w: %w", ErrSnapshotDamaged, err)
+	}
+	return info, nil
+}
+
+// section reads the chunks of a partition.
+func (s *snapshotReader) section(tp domain.TopicPartition) (chunks [][]byte, err error) {
+	what := "section " + tp.String()
+	for {
+		n, err := s.length(what)
+		if n == 0 || err != nil {
+			return chunks, err
+		}
+		b, err := s.take(n, what)
+		if err != nil {
+			return nil, err
+		}
+		chunks = append(chunks, b)
+	}
+}
+
+// matches reads the end, and checks that the rows have the digest that stands
+// there.
+func (s *snapshotReader) matches(info *SnapshotInfo, d digest) error {
+	if err := s.end(info); err != nil {
+		return err
+	}
+	if sum := d.sum(); sum != info.Digest {
+		return fmt.Errorf("%w: digest is %x, want %x", ErrSnapshotDamaged, sum, info.Digest)
+	}
+	return nil
+}
+
+// end reads digest and seal. The digest is of the rows alone; the position is
+// part of the seal.
+func (s *snapshotReader) end(info *SnapshotInfo) error {
+	sum, err := s.take(sha256.Size, "digest")
+	if err != nil {
+		return err
+	}
+	info.Digest = [32]byte(sum)
+	seal, err := s.take(sha256.Size, "seal")
+	if err != nil {
+		return err
+	}
+	if want := sha256.Sum256(append(s.head, sum...)); !bytes.Equal(seal, want[:]) || s.left != 0 {
+		return fmt.Errorf("%w: header or digest is not what was written, or %d bytes follow", ErrSnapshotDamaged, s.left)
+	}
+	return nil
+}
+
+// wellFormed takes any CBOR and keeps nothing of it.
+type wellFormed struct{}
+
+func (*wellFormed) UnmarshalCBOR([]byte) error { return nil }
+
+// fill reads the rows of a section.
+func (p *memoryPartition) fill(chunks [][]byte) error {
+	r := cborReader{names: make(map[string]string)}
+	for _, r.b = range chunks {
+		for len(r.b) > 0 {
+			if err := p.fillRow(&r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *memoryPartition) fillRow(r *cborReader) error {
+	var k Key
+	r.tuple(5)
+	name := r.text()
+	k.Scope, k.ID, k.Hour = r.text(), r.text(), r.integer()
+	if r.err != nil {
+		return r.err
+	}
+	var ok bool
+	if k.Table, ok = tableNamed(name); !ok {
+		return fmt.Errorf("table %q is not known", name)
+	}
+	if k.Table == TableUsage {
+		from := r.b
+		if r.skip(maxDepth); r.err != nil {
+			return fmt.Errorf("%s: %w", k, r.err)
+		}
+		raw := from[:len(from)-len(r.b)]
+		p.rows.addSealed(k, raw[:len(raw):len(raw)])
+		return nil
+	}
+	if sealsAtOnce(k.Table) {
+		rest, err := lenient.UnmarshalFirst(r.b, new(wellFormed))
+		if err != nil {
+			return fmt.Errorf("%s: %w", k, err)
+		}
+		raw := r.b[:len(r.b)-len(rest)]
+		r.b = rest
+		p.rows.addSealed(k, raw[:len(raw):len(raw)])
+		return nil
+	}
+	row := newRow(k.Table)
+	if m, ok := row.(*DemandMonth); ok {
+		if r.demand(m); r.err != nil {
+			return fmt.Errorf("%s: %w", k, r.err)
+		}
+		p.rows.Add(k, row)
+		return nil
+	}
+	rest, err := lenient.UnmarshalFirst(r.b, row)
+	if err != nil {
+		return fmt.Errorf("%s: %w", k, err)
+	}
+	r.b = rest
+	p.rows.Add(k, row)
+	return nil
+}

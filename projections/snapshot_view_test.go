@@ -1,0 +1,60 @@
+package projections_test
+
+import (
+	"bytes"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/storetest"
+)
+
+// plain is a view that shows no more than the interface, as a database does.
+type plain struct{ projections.View }
+
+// A snapshot is the same bytes, and rows have the same digest, whether they come
+// from a store that knows its partitions and keeps rows encoded, or from a view
+// that is only asked; and again when they were read from it.
+func TestSnapshotsOfAnyView(t *testing.T) {
+	check(t, func(t *rapid.T) {
+		draw := rapid.SampledFrom([]func(*rapid.T) *storetest.Log{storetest.Draw, storetest.DrawUsage}).Draw(t, "log")
+		l := draw(t)
+		if rapid.Bool().Draw(t, "every type") {
+			l.Append(storetest.Examples()...)
+		}
+		if rapid.Bool().Draw(t, "broken") {
+			tp := rapid.SampledFrom(domain.AllPartitions()).Draw(t, "partition")
+			l.AppendRaw(tp, []byte("key"), []byte("broken"), storetest.Start)
+		}
+		m := fold(t, l) // strict: as much as can be is sealed
+		var store, view bytes.Buffer
+		sum, _, err := m.WriteSnapshot(&store, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		look(t, m, func(v projections.View) error {
+			if got, err := projections.WriteSnapshot(&view, plain{v}, "test"); err != nil || got != sum {
+				t.Errorf("the digest of the view is %x: %v; want %x", got, err, sum)
+			}
+			got, err := projections.DigestOf(plain{v})
+			if got != sum || digest(t, m) != sum {
+				t.Errorf("digests are %x and %x, want %x", got, digest(t, m), sum)
+			}
+			return err
+		})
+		if !bytes.Equal(store.Bytes(), view.Bytes()) {
+			t.Errorf("%d bytes of the store and %d of the view differ", store.Len(), view.Len())
+		}
+		again := reopened(t, store.Bytes())
+		view.Reset()
+		look(t, again, func(v projections.View) error {
+			_, err := projections.WriteSnapshot(&view, plain{v}, "test")
+			return err
+		})
+		if !bytes.Equal(store.Bytes(), view.Bytes()) {
+			t.Error("what was read again is written otherwise")
+		}
+	})
+}
