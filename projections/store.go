@@ -60,7 +60,8 @@ type Query struct {
 	Table Table
 	Scope string // "" means every scope
 	// From and To bound [Key.Hour], half-open, in tables that are cut up by
-	// time; To 0 means no end.
+	// time; From 0 means no beginning, To 0 no end. The incarnation of a stream
+	// is any 64 bits, and stands there as a signed number.
 	From, To int64
 	// Last asks for the row of the greatest hour alone, of each scope and id.
 	Last bool
@@ -68,5 +69,5 @@ type Query struct {
 
 // Holds reports whether a key of the table is among those named.
 func (q *Query) Holds(k Key) bool {
-	return (q.Scope == "" || k.Scope == q.Scope) && k.Hour >= q.From && (q.To == 0 || k.Hour < q.To)
+	return (q.Scope == "" || k.Scope == q.Scope) && (q.From == 0 || k.Hour >= q.From) && (q.To == 0 || k.Hour < q.To)
 }
