@@ -63,22 +63,25 @@ resolved_by, note), open, incomplete (all, workspaces), rejected_decisions
 			})
 		},
 	}
+	var event bool
 	show := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show a quarantined record byte for byte",
 		Long: `Show prints a quarantined record with its headers and value as they stand in
-the log.
+the log. With --event it prints nothing but the event in it, in JSON, to be
+edited and given to "quarantine reappend".
 
 JSON keys: those of an entry of "quarantine list", and record (topic,
 partition, offset, appended, key, headers, value: headers and value in
 hexadecimal) and event where it can be decoded.`,
-		Example: "  quartermaster quarantine show qm.fleet/3@17",
+		Example: "  quartermaster quarantine show qm.fleet/3@17\n  quartermaster quarantine show qm.fleet/3@17 --event > event.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.read(cmd.Context(), func(h *home) error { return h.showQuarantined(cmd.Context(), args[0]) })
+			return a.read(cmd.Context(), func(h *home) error { return h.showQuarantined(cmd.Context(), args[0], event) })
 		},
 	}
-	cmd.AddCommand(list, show)
+	show.Flags().BoolVar(&event, "event", false, "print only the event, in JSON, as \"quarantine reappend\" reads it")
+	cmd.AddCommand(list, show, a.reappendCommand(), a.resolveCommand())
 	return cmd
 }
 
@@ -126,7 +129,7 @@ type shownHeader struct {
 	Value string `json:"value"`
 }
 
-func (h *home) showQuarantined(ctx context.Context, id string) error {
+func (h *home) showQuarantined(ctx context.Context, id string, event bool) error {
 	tp, offset, err := parseRecordID(id)
 	if err != nil {
 		return err
@@ -145,6 +148,9 @@ func (h *home) showQuarantined(ctx context.Context, id string) error {
 		return nil
 	}); err != nil {
 		return err
+	}
+	if event {
+		return h.showEvent(ctx, &entry)
 	}
 	ans := quarantineShow{QuarantineEntry: entry}
 	if err := h.log.Read(ctx, tp, offset, offset+1, func(recs []domain.Record) error {
@@ -173,6 +179,23 @@ func (h *home) showQuarantined(ctx context.Context, id string) error {
 	b, _ := hex.DecodeString(ans.Record.Value) // encoded above
 	fmt.Fprintf(w, "value    %d bytes\n%s", len(b), hex.Dump(b))
 	return nil
+}
+
+// showEvent prints the event of a quarantined record, even when it contradicts
+// the record or is not valid, for people to mend.
+func (h *home) showEvent(ctx context.Context, e *projections.QuarantineEntry) error {
+	return h.log.Read(ctx, domain.TopicPartition{Topic: e.Topic, Partition: e.Partition}, e.Offset, e.Offset+1, func(recs []domain.Record) error {
+		env := asFarAsRead(&recs[0])
+		if env == nil {
+			return fmt.Errorf("%s holds nothing that can be read as an event (%s): ask whoever appended it what it was to say, and write that in the form of the key \"event\" of \"quartermaster log export --topic %s\"", e.ID, e.Reason, e.Topic)
+		}
+		doc, err := wire.CloudEvent(env)
+		if err != nil {
+			return fmt.Errorf("%s cannot be shown as an event: %w", e.ID, err)
+		}
+		fmt.Fprintln(h.app.out, indentJSON(doc))
+		return nil
+	})
 }
 
 // parseRecordID reads "topic/partition@offset".

@@ -64,6 +64,7 @@ func TestScript(t *testing.T) {
 			"repeat": repeatText,
 			"gzbomb": gzipBomb,
 			"flip":   flip,
+			"poison": poison,
 		},
 	})
 }

@@ -1,0 +1,505 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/wire"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// mendAnswer is what quarantine reappend answers.
+type mendAnswer struct {
+	ID         string          `json:"id"`
+	Appended   string          `json:"appended,omitempty"` // the record of the mended event
+	Event      json.RawMessage `json:"event"`
+	Resolution string          `json:"resolution"`
+	Reason     string          `json:"reason"`
+	Operator   string          `json:"operator,omitempty"`
+	Resumed    bool            `json:"resumed"` // an earlier run had appended the event
+	DryRun     bool            `json:"dry_run"`
+}
+
+// resolveAnswer is what quarantine resolve answers.
+type resolveAnswer struct {
+	Resolved   []string `json:"resolved"`
+	Resolution string   `json:"resolution"`
+	Reason     string   `json:"reason"`
+	Operator   string   `json:"operator,omitempty"`
+	DryRun     bool     `json:"dry_run"`
+}
+
+func (a *app) reappendCommand() *cobra.Command {
+	var (
+		file, reason, key string
+		dryRun            bool
+	)
+	cmd := &cobra.Command{
+		Use:   "reappend ID --event FILE --reason TEXT",
+		Short: "Append the mended event of a quarantined record",
+		Long: `Reappend appends an event again whose content was mended, to its own topic and
+citing the record in quarantine, and resolves that record. Reports then hold
+the event, and no longer call themselves incomplete for it.
+
+FILE is one CloudEvents 1.0 event in JSON, as "quarantine show ID --event" and
+the key "event" of "log export" have it; - is standard input. Content may change,
+place may not: the topic must be that of the record, and the key (the cluster,
+workspace, account or market) that of the record or, where the two contradict
+each other, of the event in it. Keys are read as they are spelt; what is not
+known, or there twice, is refused with its line.
+
+The event becomes a new one, of a stream of its own: source, id, incarnation and
+sequence in FILE do not count, nor do cites and a signature, which covers the old
+bytes. A decision is decided again: now, and by you, who must have the right to.
+So is the resolution, for which an admin's or operator's signature is enough.
+
+However often the command is run or interrupted, one event is appended. When
+an earlier run got no further than that, the same command finishes its work, and
+so it does without --event.
+
+JSON keys: id, appended (the new record), event, resolution, reason, operator,
+resumed (the event had been appended by an earlier run), dry_run.`,
+		Example: "  quartermaster quarantine show qm.fleet/3@17 --event > event.json\n" +
+			"  quartermaster quarantine reappend qm.fleet/3@17 --event event.json --reason \"the serial number was cut off\" --dry-run\n" +
+			"  quartermaster quarantine reappend qm.fleet/3@17 --event event.json --reason \"the serial number was cut off\"",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.notDemo(); err != nil {
+				return err
+			}
+			if err := checkReason(reason); err != nil {
+				return err
+			}
+			var mended *domain.Envelope
+			if cmd.Flags().Changed("event") {
+				var err error
+				if mended, err = readEvent(file, cmd.InOrStdin()); err != nil {
+					return err
+				}
+			}
+			return a.read(cmd.Context(), func(h *home) error {
+				ans, err := h.reappend(cmd.Context(), args[0], mended, file, reason, key, dryRun)
+				if err != nil {
+					return err
+				}
+				return a.showMended(ans)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&file, "event", "", "file with the mended event, - for standard input")
+	reasonFlag(cmd, &reason, &dryRun)
+	keyFlag(cmd, &key)
+	return cmd
+}
+
+func (a *app) resolveCommand() *cobra.Command {
+	var (
+		reason, key     string
+		discard, dryRun bool
+	)
+	cmd := &cobra.Command{
+		Use:   "resolve ID... --discard --reason TEXT",
+		Short: "Say of quarantined records that they are not to be counted",
+		Long: `Resolve ends the quarantine of records that hold nothing to be mended: they stay
+in the log and in the list, with who discarded them and why, and reports no
+longer call themselves incomplete for them. All are resolved or none.
+
+An admin's or operator's signature is enough. What can be mended is appended
+again with "quarantine reappend".
+
+JSON keys: resolved, resolution, reason, operator, dry_run.`,
+		Example: "  quartermaster quarantine resolve qm.telemetry/0@3 qm.telemetry/0@4 --discard --reason \"a port scan, no events\"",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.notDemo(); err != nil {
+				return err
+			}
+			if !discard {
+				return errors.New("say what becomes of it: --discard leaves it out of every report; \"quarantine reappend\" appends it mended")
+			}
+			if err := checkReason(reason); err != nil {
+				return err
+			}
+			return a.read(cmd.Context(), func(h *home) error { return h.discard(cmd.Context(), args, reason, key, dryRun) })
+		},
+	}
+	cmd.Flags().BoolVar(&discard, "discard", false, "leave the records out of every report")
+	reasonFlag(cmd, &reason, &dryRun)
+	keyFlag(cmd, &key)
+	return cmd
+}
+
+func reasonFlag(cmd *cobra.Command, reason *string, dryRun *bool) {
+	cmd.Flags().StringVar(reason, "reason", "", "why, for whoever reads the list later (required)")
+	must(cmd.MarkFlagRequired("reason"))
+	cmd.Flags().BoolVar(dryRun, "dry-run", false, "check everything and append nothing")
+}
+
+func checkReason(reason string) error {
+	if strings.TrimSpace(reason) == "" {
+		return errors.New("--reason is empty: say why, for whoever reads the list later")
+	}
+	return nil
+}
+
+// readEvent reads a mended event from a file, "-" for standard input.
+func readEvent(path string, stdin io.Reader) (*domain.Envelope, error) {
+	in, name := stdin, "standard input"
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("read event: %w", err)
+		}
+		defer f.Close()
+		in, name = f, path
+	}
+	doc, err := io.ReadAll(io.LimitReader(in, wire.MaxDocument+1))
+	if err != nil {
+		return nil, fmt.Errorf("read event: %w", err)
+	}
+	env, err := wire.ReadCloudEvent(doc)
+	var wrong *wire.DocumentError
+	switch {
+	case errors.As(err, &wrong) && wrong.Field == "":
+		return nil, fmt.Errorf("%s:%d: %s", name, wrong.Line, wrong.Problem)
+	case errors.As(err, &wrong):
+		return nil, fmt.Errorf("%s:%d: %s: %s", name, wrong.Line, wrong.Field, wrong.Problem)
+	}
+	return env, err
+}
+
+// quarantined returns the entry of a record in quarantine that is not resolved.
+func quarantined(l *projections.QuarantineList, id string) (*projections.QuarantineEntry, error) {
+	if _, _, err := parseRecordID(id); err != nil {
+		return nil, err
+	}
+	switch e := l.Find(id); {
+	case e == nil:
+		return nil, fmt.Errorf("%s is not in quarantine; see \"quartermaster quarantine list\"", id)
+	case e.Resolution != "":
+		return nil, fmt.Errorf("%s is resolved already: %s by %s at %s, because %q", id, e.Resolution, e.ResolvedBy, e.Resolved, e.Note)
+	default:
+		return e, nil
+	}
+}
+
+// resolution is the event that ends a record's quarantine.
+func resolution(e *projections.QuarantineEntry, what, reason string) domain.Envelope {
+	return domain.Envelope{Time: now(), Subject: e.ID, Event: &domain.QuarantineResolved{
+		Entity: platform, Topic: e.Topic, Partition: uint32(e.Partition), Offset: e.Offset, Resolution: what, Reason: reason,
+	}}
+}
+
+// mendSource names the source of the event that mends a record. It is the same
+// in every run, and the event its first and only one: so an event that is
+// appended twice is a repeat, which every fold leaves out. It begins with the
+// source of the record, as far as that could be read, since by that samples are
+// ranked.
+func mendSource(e *projections.QuarantineEntry) string {
+	source := cmp.Or(e.Source, "quartermaster")
+	if len(source) > 200 || !utf8.ValidString(source) || strings.ContainsFunc(source, unicode.IsControl) {
+		source = "quartermaster"
+	}
+	return source + "/mended/" + e.ID
+}
+
+const mendIncarnation = 1
+
+// mending is how far the mending of a record has come.
+type mending struct {
+	entry  projections.QuarantineEntry
+	source string
+	at     *domain.TopicPartition // where its event is in the log already, nil when it is not
+	from   domain.Position        // what is folded
+}
+
+func (h *home) mending(ctx context.Context, id string) (*mending, error) {
+	var m *mending
+	err := h.view(ctx, func(v projections.View) error {
+		l, err := projections.Quarantine(v)
+		if err != nil {
+			return err
+		}
+		e, err := quarantined(l, id)
+		if err != nil {
+			return err
+		}
+		m = &mending{entry: *e, source: mendSource(e), from: v.Position().Clone()}
+		for p := range e.Topic.Partitions() {
+			tp := domain.TopicPartition{Topic: e.Topic, Partition: p}
+			row, err := v.Get(projections.StreamKey(tp, m.source, mendIncarnation))
+			if err != nil {
+				return fmt.Errorf("look for what mends %s: %w", id, err)
+			}
+			if row != nil {
+				m.at = &tp
+			}
+		}
+		return nil
+	})
+	return m, err
+}
+
+// reappend appends a mended event and then resolves the record that it mends.
+// mended is nil to finish what an earlier run began.
+func (h *home) reappend(ctx context.Context, id string, mended *domain.Envelope, file, reason, key string, dryRun bool) (*mendAnswer, error) {
+	m, err := h.mending(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	ans := &mendAnswer{ID: id, Resolution: "reappended", Reason: reason, DryRun: dryRun, Resumed: m.at != nil}
+	if mended != nil {
+		mended.Source, mended.Incarnation, mended.Sequence = m.source, mendIncarnation, 1
+		mended.PreviousIncarnation, mended.PreviousSequence, mended.Cites = 0, 0, id
+		if err := h.checkPlace(ctx, &m.entry, mended); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		if _, err := wire.Encode(mended); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	todo := []domain.Envelope{resolution(&m.entry, ans.Resolution, reason)}
+	switch {
+	case m.at != nil:
+		if err := h.confirm(ctx, m, *m.at, 0, mended, ans); err != nil {
+			return nil, err
+		}
+	case mended == nil:
+		return nil, fmt.Errorf("--event is missing: nothing has been appended for %s yet; begin with \"quartermaster quarantine show %s --event > event.json\"", id, id)
+	default:
+		todo = append(todo, *mended)
+	}
+	if dryRun {
+		if ans.Event == nil {
+			if ans.Event, err = wire.CloudEvent(mended); err != nil {
+				return nil, err
+			}
+		}
+		return ans, h.tryOut(ctx, key, todo)
+	}
+	s, err := h.signer(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	ans.Operator = s.name
+	ptrs, err := s.signAll(todo)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.view(ctx, func(v projections.View) error { return refused(v, ptrs) }); err != nil {
+		return nil, err
+	}
+	if m.at == nil {
+		if err := h.appendMended(ctx, m, ptrs[1], ans); err != nil {
+			return nil, err
+		}
+	}
+	// Somebody else may have been at it in the meantime.
+	if _, err := h.mending(ctx, id); err != nil {
+		return nil, err
+	}
+	return ans, h.decide(ctx, "quarantine-reappend", s, todo[:1])
+}
+
+// checkPlace holds that a mended event is for the place of the record: its topic,
+// and a key that the record has or states.
+func (h *home) checkPlace(ctx context.Context, e *projections.QuarantineEntry, mended *domain.Envelope) error {
+	if t := mended.Topic(); t != e.Topic {
+		return fmt.Errorf("%s is an event of %s, and %s of %s: content may change, place may not", mended.Event.Type(), t, e.ID, e.Topic)
+	}
+	key, err := mended.Key()
+	if err != nil {
+		return err
+	}
+	var keys []string
+	if err := h.log.Read(ctx, domain.TopicPartition{Topic: e.Topic, Partition: e.Partition}, e.Offset, e.Offset+1, func(recs []domain.Record) error {
+		if len(recs[0].Key) > 0 {
+			keys = append(keys, string(recs[0].Key))
+		}
+		if env := asFarAsRead(&recs[0]); env != nil {
+			if k, err := env.Key(); err == nil && !slices.Contains(keys, k) {
+				keys = append(keys, strings.Clone(k))
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if len(keys) > 0 && !slices.Contains(keys, key) {
+		return fmt.Errorf("the event's key is %q, that of %s %.200q: content may change, place may not", key, e.ID, keys)
+	}
+	return nil
+}
+
+// asFarAsRead returns the event of a record in quarantine, nil when it cannot be
+// read. It may contradict the record; its memory is that of rec.
+func asFarAsRead(rec *domain.Record) *domain.Envelope {
+	var env domain.Envelope
+	var dec wire.Decoder
+	if err := dec.Decode(rec, &env); env.Event == nil || err != nil && env.Event.Type() == domain.TypeNodeSampled {
+		return nil
+	}
+	return &env
+}
+
+// appendMended appends the event that mends a record, and looks that it is the
+// one that counts.
+func (h *home) appendMended(ctx context.Context, m *mending, env *domain.Envelope, ans *mendAnswer) error {
+	stream := kafka.NewStream(h.log, kafka.StreamConfig{Source: m.source, Incarnation: mendIncarnation, Encode: wire.Encode})
+	if err := stream.Append(ctx, env); err != nil {
+		return fmt.Errorf("append to the log: %w", err)
+	}
+	if err := h.catchUp(ctx); err != nil {
+		return err
+	}
+	key, err := env.Key()
+	if err != nil {
+		return err
+	}
+	tp := domain.TopicPartition{Topic: env.Topic(), Partition: domain.PartitionOf([]byte(key), env.Topic().Partitions())}
+	return h.confirm(ctx, m, tp, m.from[tp], env, ans)
+}
+
+var errFound = errors.New("found")
+
+// confirm finds the first event that mends a record, which is the one that
+// counts, and holds that it says what mended does, if that is not nil.
+func (h *home) confirm(ctx context.Context, m *mending, tp domain.TopicPartition, from int64, mended *domain.Envelope, ans *mendAnswer) error {
+	if tp.Partition == m.entry.Partition {
+		from = max(from, m.entry.Offset+1)
+	}
+	end, err := h.end(ctx)
+	if err != nil {
+		return err
+	}
+	var dec wire.Decoder
+	err = h.log.Read(ctx, tp, from, end[tp], func(recs []domain.Record) error {
+		for i := range recs {
+			var env domain.Envelope
+			if dec.Decode(&recs[i], &env) != nil || env.Source != m.source || env.Incarnation != mendIncarnation || env.Sequence != 1 {
+				continue
+			}
+			ans.Appended = fmt.Sprintf("%s@%d", tp, recs[i].Offset)
+			if ans.Event, err = wire.CloudEvent(&env); err != nil {
+				return err
+			}
+			if mended != nil {
+				same, err := sameStatement(&env, mended)
+				if err != nil {
+					return err
+				}
+				if !same {
+					return fmt.Errorf("another event was appended for %s before, %s, and that one counts: \"quartermaster quarantine reappend %s --reason TEXT\" without --event leaves it at that", m.entry.ID, ans.Appended, m.entry.ID)
+				}
+			}
+			return errFound
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errFound):
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("the rows know an event of source %q, but %s does not hold it", m.source, tp)
+}
+
+// sameStatement reports whether two events say the same, of the same time; a
+// decision is decided anew each time.
+func sameStatement(a, b *domain.Envelope) (bool, error) {
+	if a.Subject != b.Subject || a.Workspace != b.Workspace || a.Cluster != b.Cluster || a.Recorded != b.Recorded || a.Cites != b.Cites ||
+		a.Time != b.Time && !domain.NeedsSignature(a.Event.Type()) {
+		return false, nil
+	}
+	return projections.SameEvent(a.Event, b.Event)
+}
+
+func (a *app) showMended(ans *mendAnswer) error {
+	if a.json {
+		return a.answerJSON(ans)
+	}
+	switch {
+	case ans.DryRun && ans.Resumed:
+		fmt.Fprintf(a.out, "an earlier run appended %s; %s would now be resolved\nnothing appended: this was a dry run\n", ans.Appended, ans.ID)
+	case ans.DryRun:
+		fmt.Fprintf(a.out, "would append\n%s\nnothing appended: this was a dry run\n", indentJSON(ans.Event))
+	case ans.Resumed:
+		fmt.Fprintf(a.out, "an earlier run had appended %s; %s is now resolved, signed by %s\n", ans.Appended, ans.ID, ans.Operator)
+	default:
+		fmt.Fprintf(a.out, "appended %s, which mends %s; resolved, signed by %s\n", ans.Appended, ans.ID, ans.Operator)
+	}
+	return nil
+}
+
+// indentJSON lays a document out for people to read and edit.
+func indentJSON(doc []byte) string {
+	var b bytes.Buffer
+	if json.Indent(&b, doc, "", "  ") != nil {
+		return string(doc)
+	}
+	return b.String()
+}
+
+// discard resolves records that are not to be counted.
+func (h *home) discard(ctx context.Context, ids []string, reason, key string, dryRun bool) error {
+	ans := resolveAnswer{Resolved: ids, Resolution: "discarded", Reason: reason, DryRun: dryRun}
+	var (
+		todo []domain.Envelope
+		errs []error
+	)
+	for i, id := range ids {
+		m, err := h.mending(ctx, id)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case slices.Contains(ids[:i], id):
+			errs = append(errs, fmt.Errorf("%s is named twice", id))
+		case m.at != nil:
+			errs = append(errs, fmt.Errorf("%s was appended again in part: \"quartermaster quarantine reappend %s --reason TEXT\" finishes that", id, id))
+		default:
+			todo = append(todo, resolution(&m.entry, ans.Resolution, reason))
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(append(errs, errors.New("nothing was resolved"))...)
+	}
+	if dryRun {
+		if err := h.tryOut(ctx, key, todo); err != nil {
+			return err
+		}
+	} else {
+		s, err := h.signer(ctx, key)
+		if err != nil {
+			return err
+		}
+		if err := h.decide(ctx, "quarantine-resolve", s, todo); err != nil {
+			return err
+		}
+		ans.Operator = s.name
+	}
+	if h.app.json {
+		return h.app.answerJSON(ans)
+	}
+	if dryRun {
+		fmt.Fprintf(h.app.out, "would discard %s\nnothing appended: this was a dry run\n", strings.Join(ids, " "))
+		return nil
+	}
+	fmt.Fprintf(h.app.out, "discarded %s, signed by %s\n", strings.Join(ids, " "), ans.Operator)
+	return nil
+}
