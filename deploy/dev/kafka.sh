@@ -34,6 +34,9 @@ Options, each also an environment variable
                                     $home_default
   --version V        KAFKA_VERSION  ${versions[*]}
   --heap SIZE        KAFKA_HEAP     memory of a broker's heap, default 512m
+  --session SECONDS  KAFKA_SESSION  after how long a silent broker counts as dead, default 9 as
+                                    Kafka's own. For so long the partitions of a killed broker
+                                    have no leader, and it cannot come back itself
   --wait SECONDS     KAFKA_WAIT     how long start and stop may take, default 120
 
 Port, brokers and version are chosen by the first start in a directory and remembered
@@ -68,11 +71,12 @@ plugin=org.apache.maven.plugins:maven-dependency-plugin:3.8.1
 
 port=${PORT:-} brokers=${BROKERS:-} dir=${DIR:-} home=${QM_DEV_HOME:-$home_default}
 version=${KAFKA_VERSION:-} heap=${KAFKA_HEAP:-512m} patience=${KAFKA_WAIT:-120}
+session=${KAFKA_SESSION:-9}
 command='' ids=()
 while [ $# -gt 0 ]; do
 	case $1 in
 	--help | -h) usage; exit ;;
-	--port | --brokers | --dir | --home | --version | --heap | --wait)
+	--port | --brokers | --dir | --home | --version | --heap | --session | --wait)
 		[ $# -ge 2 ] || die "$1 needs a value"
 		case $1 in
 		--port) port=$2 ;;
@@ -81,10 +85,11 @@ while [ $# -gt 0 ]; do
 		--home) home=$2 ;;
 		--version) version=$2 ;;
 		--heap) heap=$2 ;;
+		--session) session=$2 ;;
 		--wait) patience=$2 ;;
 		esac
 		shift ;;
-	--port=* | --brokers=* | --dir=* | --home=* | --version=* | --heap=* | --wait=*)
+	--port=* | --brokers=* | --dir=* | --home=* | --version=* | --heap=* | --session=* | --wait=*)
 		set -- "${1%%=*}" "${1#*=}" "${@:2}"
 		continue ;;
 	-*) die "unknown option $1; see $self --help" ;;
@@ -98,6 +103,7 @@ install | start | stop | kill | restart | pause | resume | check | brokers | cle
 *) die "unknown command $command; see $self --help" ;;
 esac
 [[ $patience =~ ^[1-9][0-9]*$ ]] || die "--wait $patience is not a number of seconds"
+[[ $session =~ ^[1-9][0-9]*$ ]] || die "--session $session is not a number of seconds"
 
 absolute() { # a path that means the same from anywhere, whether or not it exists
 	case $1 in /*) echo "$1" ;; *) echo "$PWD/$1" ;; esac
@@ -140,9 +146,10 @@ addresses() {
 # ---- Installation --------------------------------------------------------------
 
 java_fits() {
-	local major
-	major=$("${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1 | sed -nE 's/.* version "([0-9]+).*/\1/p') || return 1
-	[ -n "$major" ] && [ "$major" -ge 17 ]
+	local full
+	full=$("${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1 | sed -nE 's/.* version "([0-9][^"]*)".*/\1/p') || return 1
+	[ -n "$full" ] && [ "${full%%.*}" -ge 17 ] || return 1
+	classes=$home/kafka-$version-java-$full.classes
 }
 
 tools() { # tools JAVA [MAVEN]: installs what is missing, or says what to install
@@ -208,10 +215,18 @@ install() {
 properties() { echo "$dir/broker-$1/server.properties"; }
 
 pid_of() { # the process of a broker, nothing if there is none; a reused number is not it
-	local pid
+	local pid try arguments
 	pid=$(cat "$dir/broker-$1/pid" 2>/dev/null) && [ -n "$pid" ] || return 1
-	grep -zqxF -e "$(properties "$1")" "/proc/$pid/cmdline" 2>/dev/null || return 1
-	echo "$pid"
+	for try in 1 2 3 4 5; do
+		arguments=$(tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline") || return 1
+		if [ -n "$arguments" ]; then
+			grep -qxF -e "$(properties "$1")" <<<"$arguments" || return 1
+			echo "$pid"
+			return
+		fi
+		sleep 0.0$try # it has no arguments while it becomes Java, and none once it is dead
+	done
+	return 1
 }
 
 # What is not set here is Kafka's own default, above all that data is flushed by
@@ -242,6 +257,9 @@ transaction.state.log.min.isr=$((replicas / 2 + 1))
 share.coordinator.state.topic.replication.factor=$replicas
 share.coordinator.state.topic.min.isr=$((replicas / 2 + 1))
 
+broker.session.timeout.ms=$((session * 1000))
+broker.heartbeat.interval.ms=$((session * 2000 / 9))
+
 # Fewer internal partitions, and groups that do not wait 3 s for more members.
 offsets.topic.num.partitions=10
 transaction.state.log.num.partitions=10
@@ -271,13 +289,21 @@ java_line() { # sets line to the Java command that runs something of Kafka's for
 launch() { # in a session of its own, so that a Ctrl-C meant for a test does not reach it
 	local id=$1
 	java_line "$id"
+	# Half of what a start costs is the loading of classes. The first broker that
+	# stops in order leaves them in a form that Java maps into memory.
+	rm -f "$dir/broker-$id/classes"
+	if [ -f "$classes" ]; then
+		line+=("-XX:SharedArchiveFile=$classes")
+	else
+		line+=("-XX:ArchiveClassesAtExit=$dir/broker-$id/classes")
+	fi
 	# The process writes its number before it becomes Java: there is no moment at
 	# which a broker runs that nobody knows of.
 	rm -f "$dir/broker-$id/pid"
 	# shellcheck disable=SC2016 # expanded by the inner shell
 	setsid bash -c 'echo $$ >"$1/pid"; shift; exec "$@"' start "$dir/broker-$id" \
 		"${line[@]}" "-Xms$heap" "-Xmx$heap" -XX:+UseG1GC -XX:MaxGCPauseMillis=20 \
-		-XX:InitiatingHeapOccupancyPercent=35 -XX:+ExitOnOutOfMemoryError kafka.Kafka "$(properties "$id")" \
+		-XX:InitiatingHeapOccupancyPercent=35 -XX:+ExitOnOutOfMemoryError -Xlog:cds=off -Xlog:cds+dynamic=off kafka.Kafka "$(properties "$id")" \
 		</dev/null >"$dir/broker-$id/logs/output.log" 2>&1 9>&- &
 }
 
@@ -375,6 +401,7 @@ gone() { # waits until the processes have ended
 
 stop() {
 	[ -d "$dir" ] || return 0
+	local id
 	lock
 	signal TERM
 	signal CONT >/dev/null # a frozen one must go on to hear it
@@ -383,6 +410,13 @@ stop() {
 		gone 10 || die "brokers in $dir do not end"
 		die "brokers in $dir did not stop within $patience s and were killed"
 	fi
+	for id in "${ids[@]}"; do
+		if java_fits && [ ! -f "$classes" ] && [ -f "$dir/broker-$id/classes" ] && [ -w "$home" ]; then
+			mv "$dir/broker-$id/classes" "$classes.$$"
+			mv "$classes.$$" "$classes"
+		fi
+		rm -f "$dir/broker-$id/classes"
+	done
 }
 
 check() {
