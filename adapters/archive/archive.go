@@ -1,11 +1,15 @@
 // Package archive keeps snapshots of rows as files in a directory.
 //
-// What always holds: a file under its final name is complete and synced, the
-// newest has the greatest name, and a snapshot is only removed once a newer
-// one is in place. Any number of processes may read while one writes.
+// What always holds: a file under its final name is complete and synced, and of
+// the files of one kind the newest has the greatest name. What is kept stays
+// until a person removes it; of what a home saves for itself the newest two
+// stay, and one is only removed once a newer one is in place. Any number of
+// processes may read and write at a time.
 package archive
 
 import (
+	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -14,19 +18,43 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"quartermaster/domain"
+	"quartermaster/projections"
 )
 
 const (
-	suffix = ".snapshot"
-	// keep is how many snapshots stay: the newest, and the one before in case
-	// the newest is damaged.
-	keep = 2
+	// Suffix is how the name of every snapshot ends.
+	Suffix = ".snapshot"
+	// saved is how many of the snapshots stay that a home saves for itself: the
+	// newest, and the one before in case the newest is damaged.
+	saved = 2
+	// abandoned is when a file that is being written has not been for so long that
+	// nobody can be at it any more.
+	abandoned = 24 * time.Hour
 )
 
-// Save writes a snapshot taken at a position.
+// Save writes a snapshot taken at a position for the home itself, to open faster
+// the next time, and removes those that it replaces.
 func Save(dir string, at domain.Position, write func(io.Writer) error) (path string, err error) {
+	path, err = put(dir, fmt.Sprintf("%020d", at.Records()), write)
+	if err != nil {
+		return "", err
+	}
+	return path, prune(dir)
+}
+
+// Keep writes a snapshot taken at a position that stays. One of the same
+// position and method is replaced, by the same bytes.
+func Keep(dir string, at domain.Position, write func(io.Writer) error) (path string, err error) {
+	// Positions of equal length need not be equal.
+	sum := sha256.Sum256([]byte(projections.Method + "\n" + at.String()))
+	return put(dir, fmt.Sprintf("%020d-%x", at.Records(), sum[:6]), write)
+}
+
+// put writes a file. Names begin with how many records a snapshot stands for.
+func put(dir, name string, write func(io.Writer) error) (path string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("save snapshot: %w", err)
 	}
@@ -43,20 +71,15 @@ func Save(dir string, at domain.Position, write func(io.Writer) error) (path str
 	if err != nil {
 		return "", fmt.Errorf("save snapshot: %w", err)
 	}
-	path = filepath.Join(dir, name(at))
+	path = filepath.Join(dir, name+Suffix)
 	if err := os.Rename(f.Name(), path); err != nil {
 		return "", fmt.Errorf("save snapshot: %w", err)
 	}
-	if err := syncDir(dir); err != nil {
-		return "", fmt.Errorf("save snapshot: %w", err)
-	}
-	return path, prune(dir)
+	return path, syncDir(dir)
 }
 
-// name orders snapshots by how many records they stand for.
-func name(at domain.Position) string {
-	return fmt.Sprintf("%020d%s", at.Records(), suffix)
-}
+// kept reports whether a snapshot stays.
+func kept(path string) bool { return strings.Contains(filepath.Base(path), "-") }
 
 // List returns the paths of the snapshots in a directory, newest first. A
 // directory that does not exist has none.
@@ -70,7 +93,7 @@ func List(dir string) ([]string, error) {
 	}
 	var paths []string
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), suffix) && e.Type().IsRegular() {
+		if strings.HasSuffix(e.Name(), Suffix) && e.Type().IsRegular() {
 			paths = append(paths, filepath.Join(dir, e.Name()))
 		}
 	}
@@ -79,12 +102,89 @@ func List(dir string) ([]string, error) {
 	return paths, nil
 }
 
+// Info is what is known of a snapshot without reading its rows.
+type Info struct {
+	Path string
+	Kept bool // it stays until a person removes it
+	Size int64
+	Made domain.Instant // when the file was last written
+	projections.SnapshotInfo
+	// Err says why it cannot be used: its header or end are damaged, or it cannot
+	// be read. What it is of is unknown then.
+	Err error
+}
+
+// InfoOf returns what is known of a file.
+func InfoOf(path string) Info {
+	in := Info{Path: path, Kept: kept(path)}
+	in.Err = func() error {
+		f, size, err := Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		in.Size = size
+		if st, err := f.Stat(); err == nil {
+			in.Made = domain.InstantOf(st.ModTime())
+		}
+		in.SnapshotInfo, err = projections.ReadSnapshotInfo(f, size)
+		return err
+	}()
+	return in
+}
+
+// Open opens a snapshot for reading.
+func Open(path string) (f *os.File, size int64, err error) {
+	if f, err = os.Open(path); err != nil {
+		return nil, 0, err
+	}
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a file", path)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, st.Size(), nil
+}
+
+// Infos returns what is known of every snapshot in a directory, newest first.
+func Infos(dir string) ([]Info, error) {
+	paths, err := List(dir)
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]Info, 0, len(paths))
+	for _, path := range paths {
+		if in := InfoOf(path); !errors.Is(in.Err, fs.ErrNotExist) { // replaced just now
+			infos = append(infos, in)
+		}
+	}
+	return infos, nil
+}
+
+// Nearest returns the snapshots of a log that are at or before a position and can
+// be folded on to it, the one with most records first. There is more than one
+// because the nearest may turn out to be damaged.
+func Nearest(dir, log string, to domain.Position) ([]Info, error) {
+	infos, err := Infos(dir)
+	if err != nil {
+		return nil, err
+	}
+	infos = slices.DeleteFunc(infos, func(in Info) bool {
+		return in.Err != nil || in.Log != log || in.Method != projections.Method || !to.Covers(in.Position)
+	})
+	slices.SortStableFunc(infos, func(a, b Info) int { return cmp.Compare(b.Position.Records(), a.Position.Records()) })
+	return infos, nil
+}
+
 func prune(dir string) error {
 	paths, err := List(dir)
-	if err != nil || len(paths) <= keep {
+	if err != nil {
 		return err
 	}
-	for _, p := range paths[keep:] {
+	paths = slices.DeleteFunc(paths, kept)
+	for _, p := range paths[min(saved, len(paths)):] {
 		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove old snapshot: %w", err)
 		}
@@ -95,7 +195,11 @@ func prune(dir string) error {
 		return fmt.Errorf("list half-written snapshots: %w", err)
 	}
 	for _, p := range stale {
-		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		st, err := os.Stat(p)
+		if err == nil && time.Since(st.ModTime()) > abandoned {
+			err = os.Remove(p)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove half-written snapshot: %w", err)
 		}
 	}
@@ -105,7 +209,10 @@ func prune(dir string) error {
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
-		return err
+		return fmt.Errorf("save snapshot: %w", err)
 	}
-	return errors.Join(d.Sync(), d.Close())
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("save snapshot: %w", err)
+	}
+	return nil
 }
