@@ -376,8 +376,44 @@ func (l *Log) Bounds(ctx context.Context, tp domain.TopicPartition) (first, next
 // AllBounds is [Log.Bounds] for many partitions, with two requests to each
 // broker that leads any of them.
 func (l *Log) AllBounds(ctx context.Context, tps []domain.TopicPartition) (first, next domain.Position, err error) {
-	err = l.retry(ctx, func(ctx context.Context) error {
-		first, next = domain.Position{}, domain.Position{}
+	first, next = domain.Position{}, domain.Position{}
+	err = l.allOffsets(ctx, tps, offsets{kafkago.FirstOffset, first}, offsets{kafkago.LastOffset, next})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read bounds: %w", err)
+	}
+	return first, next, nil
+}
+
+// Before returns, for each partition, the offset of the first record that was
+// appended at t or later, by the clock of whoever appended it; where there is
+// none, the offset that the next record will get. Records with earlier times
+// that follow such a record, because clocks disagree, lie beyond.
+func (l *Log) Before(ctx context.Context, tps []domain.TopicPartition, t domain.Instant) (domain.Position, error) {
+	// The end is asked first: what is appended meanwhile may be of t or later.
+	next, at := domain.Position{}, domain.Position{}
+	ms := (int64(t) + 1e6 - 1) / 1e6
+	if err := l.allOffsets(ctx, tps, offsets{kafkago.LastOffset, next}, offsets{ms, at}); err != nil {
+		return nil, fmt.Errorf("find the records before %s: %w", t, err)
+	}
+	for tp, end := range next {
+		if at[tp] < 0 || at[tp] > end {
+			at[tp] = end
+		}
+	}
+	return at, nil
+}
+
+// offsets is what ListOffsets is asked for: the first offset of a time in
+// milliseconds or later, or one of Kafka's names for another.
+type offsets struct {
+	time int64
+	into domain.Position
+}
+
+// allOffsets asks every broker that leads any of the partitions, one question
+// after the other.
+func (l *Log) allOffsets(ctx context.Context, tps []domain.TopicPartition, asked ...offsets) error {
+	return l.retry(ctx, func(ctx context.Context) error {
 		var topics []string
 		for _, tp := range tps {
 			topics = append(topics, string(tp.Topic))
@@ -394,20 +430,16 @@ func (l *Log) AllBounds(ctx context.Context, tps []domain.TopicPartition) (first
 			led[at[tp]] = append(led[at[tp]], tp)
 		}
 		for address, tps := range led {
-			if err := l.listOffsets(ctx, address, tps, first, next); err != nil {
+			if err := l.listOffsets(ctx, address, tps, asked); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("read bounds: %w", err)
-	}
-	return first, next, nil
 }
 
 // listOffsets asks one broker: ListOffsets, version 2.
-func (l *Log) listOffsets(ctx context.Context, address string, tps []domain.TopicPartition, first, next domain.Position) error {
+func (l *Log) listOffsets(ctx context.Context, address string, tps []domain.TopicPartition, asked []offsets) error {
 	conn, err := l.dial(ctx, address)
 	if err != nil {
 		return err
@@ -415,10 +447,7 @@ func (l *Log) listOffsets(ctx context.Context, address string, tps []domain.Topi
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	be := binary.BigEndian
-	for id, ask := range []struct {
-		time int64
-		into domain.Position
-	}{{kafkago.FirstOffset, first}, {kafkago.LastOffset, next}} {
+	for id, ask := range asked {
 		b := requestHead(nil, 2, 2, int32(id), l.cfg.ClientID)
 		b = be.AppendUint32(b, 0xffffffff) // not a replica
 		b = append(b, 0)                   // read uncommitted
