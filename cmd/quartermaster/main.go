@@ -73,6 +73,8 @@ type app struct {
 	json    bool
 	quiet   bool
 	ownWait time.Duration // how long serve waits for the log
+
+	configPath string // of a production home
 }
 
 func (a *app) root() *cobra.Command {
@@ -106,6 +108,7 @@ signs your decisions.
 	f := root.PersistentFlags()
 	f.StringVar(&a.dir, "home", defaultHome(), "directory of the embedded log and of snapshots (environment: QUARTERMASTER_HOME)")
 	f.StringSliceVar(&a.brokers, "brokers", nil, "addresses of a Kafka cluster to use instead of the embedded log")
+	f.StringVar(&a.configPath, "config", os.Getenv("QUARTERMASTER_CONFIG"), "configuration of a home on Kafka and Postgres (environment: QUARTERMASTER_CONFIG)")
 	f.BoolVar(&a.json, "json", false, "answer in JSON; the keys of each answer are in the command's help")
 	f.BoolVar(&a.quiet, "quiet", false, "no progress bars and notes on standard error")
 	root.AddCommand(
@@ -120,6 +123,7 @@ signs your decisions.
 		a.logCommand(),
 		a.quarantineCommand(),
 		a.serveCommand(),
+		a.configCommand(),
 		a.demoCommand(),
 	)
 	return root

@@ -1,0 +1,439 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lib/pq"
+	kafkago "github.com/segmentio/kafka-go"
+
+	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/postgres"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// ofKubernetes are the variables that Kubernetes sets in every container for a
+// service whose name begins with quartermaster.
+var ofKubernetes = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_|$)|_PORT(_[0-9]+_(TCP|UDP|SCTP).*)?$`)
+
+const (
+	// A check gives a server that does not answer this long: whoever checks waits.
+	checkPatience = 3 * time.Second
+	checkAtMost   = time.Minute
+	// farApart is from where on clocks confuse a person who compares logs. Nothing
+	// depends on them: leases go by the database's clock.
+	farApart = 5 * time.Second
+)
+
+// checker tries what a config names.
+type checker struct {
+	c    *config
+	list []configCheck
+}
+
+func (k *checker) note(check, result, found, next string) {
+	k.list = append(k.list, configCheck{check, result, found, next})
+}
+
+func (k *checker) ok(check, format string, args ...any) {
+	k.note(check, checkOK, fmt.Sprintf(format, args...), "")
+}
+
+func (k *checker) failed(check string, err error, next string) {
+	k.note(check, checkFailed, err.Error(), next)
+}
+
+// checkConfig reads a configuration and tries what it names. Without offline it
+// connects.
+func checkConfig(ctx context.Context, path string, offline bool) []configCheck {
+	k := &checker{}
+	c, err := readConfig(path, os.Getenv)
+	if err != nil {
+		for _, e := range each(err) {
+			k.failed("configuration", e, "")
+		}
+		return k.list
+	}
+	k.c = c
+	given := map[string]int{}
+	for _, f := range c.fields() {
+		given[c.from[f.path].kind]++
+	}
+	k.ok("configuration", "%d fields from the file, %d from the environment, %d by default", given[fromFile], given[fromEnvironment], given[fromDefault])
+	for _, name := range environmentFaults(os.Environ()) {
+		k.note("environment", checkWarning, name+" names no field and is ignored", "correct its name, or unset it")
+	}
+	ready := k.secrets()
+	k.snapshots()
+	k.schedules(time.Now())
+	k.webhooks()
+	switch {
+	case offline:
+		k.note("kafka", checkSkipped, "--offline", "")
+		k.note("postgres", checkSkipped, "--offline", "")
+	case !ready:
+		k.note("kafka", checkSkipped, "a secret is missing", "")
+		k.note("postgres", checkSkipped, "a secret is missing", "")
+	default:
+		ctx, cancel := context.WithTimeout(ctx, checkAtMost)
+		defer cancel()
+		id, topics := k.kafka(ctx)
+		k.postgres(ctx, id, topics)
+	}
+	return k.list
+}
+
+func (k *checker) secrets() (ready bool) {
+	if err := k.c.checkSecrets(); err != nil {
+		for _, e := range each(err) {
+			k.failed("secret", e, "")
+		}
+		return false
+	}
+	n := 0
+	for _, f := range k.c.files() {
+		if f.secret && *f.path != "" {
+			n++
+		}
+	}
+	k.ok("secrets", "all %d are there, and open to nobody else", n)
+	return true
+}
+
+// snapshots writes a file into the directory, and removes it.
+func (k *checker) snapshots() {
+	dir := k.c.Snapshots
+	if dir == "" {
+		k.ok("snapshots", "none are made: no directory is configured")
+		return
+	}
+	f, err := os.CreateTemp(dir, ".config-check-*")
+	if err == nil {
+		_, err = f.WriteString("quartermaster config check\n")
+		err = errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
+	}
+	if err != nil {
+		k.failed("snapshots", err, fmt.Sprintf("make %s, and let this user (%d) write to it", dir, os.Getuid()))
+		return
+	}
+	k.ok("snapshots", "%s can be written", dir)
+}
+
+func (k *checker) schedules(now time.Time) {
+	for _, s := range k.c.Schedules.all() {
+		if s.text == "" {
+			k.ok("schedule "+s.name, "never")
+			continue
+		}
+		next, err := parseSchedule(s.text)
+		if err != nil {
+			k.failed("schedule "+s.name, err, "")
+			continue
+		}
+		k.ok("schedule "+s.name, "%s, next at %s", s.text, next.Next(now).Format(time.RFC3339))
+	}
+}
+
+func (k *checker) webhooks() {
+	for _, w := range k.c.Webhooks {
+		what := "all alerts"
+		if len(w.Types) > 0 {
+			what = strings.Join(w.Types, ", ")
+		}
+		signed := "unsigned"
+		if w.SecretFile != "" {
+			signed = "signed"
+		}
+		k.ok("webhook "+w.Name, "%s to %s, %s; it was not called", what, hiddenURL(w.URL), signed)
+	}
+}
+
+// kafka tries the brokers one by one, then the log. It returns the log's id and
+// its topics', as far as they are known.
+func (k *checker) kafka(ctx context.Context) (id string, topics map[domain.Topic]string) {
+	cfg, err := k.c.kafka()
+	if err != nil {
+		k.failed("kafka", err, "")
+		return "", nil
+	}
+	cfg.Patience = checkPatience
+	found := make([]error, len(cfg.Brokers))
+	var wg sync.WaitGroup
+	for i, b := range cfg.Brokers {
+		wg.Go(func() {
+			one := cfg
+			one.Brokers = []string{b}
+			log, err := kafka.Open(ctx, one)
+			if err == nil {
+				err = log.Close()
+			}
+			found[i] = err
+		})
+	}
+	wg.Wait()
+	how := "plain text"
+	if cfg.TLS != nil {
+		how = "TLS"
+	}
+	if cfg.SASL != nil {
+		how += ", " + cfg.SASL.Name()
+	}
+	for i, b := range cfg.Brokers {
+		if found[i] != nil {
+			k.failed("broker "+b, found[i], k.brokerAdvice(found[i]))
+			continue
+		}
+		k.ok("broker "+b, "answers (%s)", how)
+	}
+	if !slices.Contains(found, nil) {
+		k.note("log", checkSkipped, "no broker answers", "")
+		return "", nil
+	}
+	log, err := kafka.Open(ctx, cfg)
+	if err != nil {
+		k.failed("log", err, k.brokerAdvice(err))
+		return "", nil
+	}
+	defer func() { _ = log.Close() }() // nothing is in progress
+	if id, err = log.ID(ctx); err != nil {
+		k.failed("log", err, "")
+		return "", nil
+	}
+	k.ok("log", "id %s", id)
+	if !k.topics(ctx, log) {
+		return id, nil
+	}
+	first, next, err := log.AllBounds(ctx, domain.AllPartitions())
+	if err != nil {
+		k.failed("partitions", err, "every broker must be reached at the address it advertises: see advertised.listeners, and that all of them run")
+		return id, nil
+	}
+	trimmed := false
+	for tp, at := range first {
+		if at != 0 {
+			trimmed = true
+			k.failed("partitions", fmt.Errorf("%w: %s begins at offset %d", kafka.ErrTrimmed, tp, at), "history was deleted; restore the log")
+		}
+	}
+	if !trimmed {
+		k.ok("partitions", "%d are led by brokers that answer; they hold %d events from offset 0 on", len(next), next.Records())
+	}
+	if topics, err = log.TopicIDs(ctx); err != nil {
+		k.failed("topics", err, "")
+	}
+	return id, topics
+}
+
+// topics checks each topic by itself, so that each failure names its own.
+func (k *checker) topics(ctx context.Context, log *kafka.Log) (exist bool) {
+	specs := domain.TopicSpecs()
+	found := make([]error, len(specs))
+	var wg sync.WaitGroup
+	for i := range specs {
+		wg.Go(func() { found[i] = log.CheckTopics(ctx, specs[i:i+1]) })
+	}
+	wg.Wait()
+	var missing []string
+	for i, s := range specs {
+		name := "topic " + string(s.Topic)
+		switch err := found[i]; {
+		case err == nil:
+			k.ok(name, "%d partitions, kept for ever", s.Partitions)
+		case errors.Is(err, kafkago.UnknownTopicOrPartition):
+			missing = append(missing, string(s.Topic))
+		default:
+			for _, e := range each(err) {
+				k.failed(name, e, topicAdvice(e))
+			}
+		}
+	}
+	switch {
+	case len(missing) == len(specs):
+		k.failed("topics", errors.New("there are none yet"), "\"quartermaster serve\" makes them at its first start; if it ran before, this is another Kafka: correct kafka.brokers")
+	case len(missing) > 0:
+		k.failed("topics", fmt.Errorf("these do not exist: %s", strings.Join(missing, ", ")), "if they never did, \"quartermaster serve\" makes them; if they were deleted, restore them")
+	}
+	return len(missing) == 0
+}
+
+func topicAdvice(err error) string {
+	var s *kafka.SettingError
+	switch {
+	case !errors.As(err, &s):
+		return ""
+	case s.Setting == "partitions":
+		return "the number of partitions is fixed, because keys would move: restore the topic as it was"
+	default:
+		value, _, _ := strings.Cut(s.Wanted, " ")
+		return fmt.Sprintf("kafka-configs.sh --alter --entity-type topics --entity-name %s --add-config %s=%s", s.Topic, s.Setting, value)
+	}
+}
+
+// brokerAdvice says what to do about a broker that did not answer as it should.
+func (k *checker) brokerAdvice(err error) string {
+	var (
+		unknown  x509.UnknownAuthorityError
+		hostname x509.HostnameError
+		record   tls.RecordHeaderError
+		dns      *net.DNSError
+	)
+	switch {
+	case errors.As(err, &unknown):
+		return "name the authority that signed the broker's certificate: kafka.tls.ca_file"
+	case errors.As(err, &hostname):
+		return "name the broker as its certificate does, or set kafka.tls.server_name"
+	case errors.As(err, &record):
+		return "it does not speak TLS on this port: name its TLS port, or leave kafka.tls out"
+	case errors.Is(err, kafkago.SASLAuthenticationFailed):
+		return "it refused the login: correct kafka.sasl.user, or the password in " + k.c.Kafka.SASL.PasswordFile
+	case errors.Is(err, kafkago.UnsupportedSASLMechanism):
+		return "it does not know this kafka.sasl.mechanism on this port"
+	case errors.Is(err, kafkago.IllegalSASLState):
+		return "it asks for no login on this port: leave kafka.sasl out, or name the port that does"
+	case errors.As(err, &dns):
+		return "no such host is known: correct kafka.brokers"
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return "it hung up: perhaps the port wants TLS (kafka.tls) or a login (kafka.sasl)"
+	}
+	return "" // the error says it
+}
+
+func (k *checker) postgres(ctx context.Context, logID string, topics map[domain.Topic]string) {
+	cfg, err := k.c.postgres()
+	if err != nil {
+		k.failed("postgres", err, "")
+		return
+	}
+	if host, plain := sentInPlain(cfg.DSN); plain {
+		k.note("postgres", checkWarning, "connections to "+host+" are not encrypted: sslmode=disable", "leave sslmode out, or set sslmode=verify-full")
+	}
+	before := time.Now()
+	s, err := postgres.Inspect(ctx, cfg)
+	if err != nil {
+		k.failed("postgres", err, postgresAdvice(err))
+		return
+	}
+	version := fmt.Sprintf("%d.%d", s.Version/10000, s.Version%10000)
+	switch {
+	case s.Version < postgres.MinVersion:
+		k.failed("postgres", fmt.Errorf("it is version %s", version), "upgrade it to 15 or newer")
+	case s.Standby:
+		k.failed("postgres", errors.New("it is a standby, which takes no writes"), "name the primary, or add target_session_attrs=read-write")
+	default:
+		k.ok("postgres", "version %s", version)
+	}
+	k.clock(s.Clock, before, time.Now())
+	switch {
+	case s.Schema == 0:
+		k.failed("schema", errors.New("there is none yet"), "\"quartermaster projection migrate\" makes it")
+	case s.Schema < s.Wanted:
+		k.failed("schema", fmt.Errorf("it is version %d, this program needs %d", s.Schema, s.Wanted), "stop older instances, then run \"quartermaster projection migrate\"")
+	case s.Schema > s.Wanted:
+		k.failed("schema", fmt.Errorf("it is version %d, this program knows %d", s.Schema, s.Wanted), "upgrade this program")
+	default:
+		k.ok("schema", "version %d", s.Schema)
+		k.rows(s, logID, topics)
+	}
+}
+
+// rows checks what the rows were made by and of.
+func (k *checker) rows(s postgres.State, logID string, topics map[domain.Topic]string) {
+	switch {
+	case s.Active == "":
+		k.ok("generation", "none yet; the first instance makes one")
+	case s.ActiveMethod != projections.Method:
+		k.failed("generation", fmt.Errorf("%s was made by %s, this program folds by %s", s.Active, s.ActiveMethod, projections.Method),
+			fmt.Sprintf("run the program that has %s, or \"quartermaster projection rebuild\" with this one", s.ActiveMethod))
+	default:
+		k.ok("generation", "%s, made by %s", s.Active, s.ActiveMethod)
+	}
+	bound := true
+	switch {
+	case s.LogID == "":
+		k.ok("rows", "are of no log yet")
+		return
+	case logID == "":
+		k.note("rows", checkSkipped, "are of log "+s.LogID+", and no log answers", "")
+		return
+	case s.LogID != logID:
+		bound = false
+		k.failed("rows", fmt.Errorf("are of log %s, and the brokers' is %s", s.LogID, logID), "correct kafka.brokers or postgres.dsn: the two do not belong together")
+	}
+	for _, spec := range domain.TopicSpecs() {
+		if was, is := s.Topics[spec.Topic].ID, topics[spec.Topic]; was != "" && is != "" && was != is {
+			bound = false
+			k.failed("rows", fmt.Errorf("are of topic %s with id %s, and now its id is %s: it was deleted and created again", spec.Topic, was, is), "restore the topic")
+		}
+	}
+	if bound {
+		k.ok("rows", "are of this log")
+	}
+}
+
+// clock compares this machine's clock with the database's, which was read
+// between two times here.
+func (k *checker) clock(database, before, after time.Time) {
+	apart := before.Add(after.Sub(before) / 2).Sub(database).Round(time.Millisecond)
+	how := fmt.Sprintf("this machine's is %s ahead of the database's, give or take %s", apart, (after.Sub(before) / 2).Round(time.Millisecond))
+	if apart.Abs() >= farApart {
+		k.note("clock", checkWarning, how, "let both follow NTP; leases go by the database's clock and are not touched, times in events and logs are")
+		return
+	}
+	k.ok("clock", "%s", how)
+}
+
+// sentInPlain returns a host to which the connection would cross a network
+// without encryption.
+func sentInPlain(dsn string) (host string, plain bool) {
+	cfg, err := pq.NewConfig(dsn)
+	if err != nil || cfg.SSLMode != pq.SSLModeDisable {
+		return "", false
+	}
+	hosts := []string{cfg.Host}
+	if cfg.Hostaddr.IsValid() {
+		hosts[0] = cfg.Hostaddr.String()
+	}
+	for _, m := range cfg.Multi {
+		hosts = append(hosts, m.Host)
+	}
+	for _, h := range hosts {
+		ip := net.ParseIP(h)
+		if h != "" && h != "localhost" && !strings.HasPrefix(h, "/") && !strings.HasPrefix(h, "@") && (ip == nil || !ip.IsLoopback()) {
+			return h, true
+		}
+	}
+	return "", false
+}
+
+func postgresAdvice(err error) string {
+	var answer *pq.Error
+	if !errors.As(err, &answer) {
+		if strings.Contains(err.Error(), "SSL is not enabled") {
+			return "the server does not encrypt: switch it on there, or add sslmode=disable if it is on this machine"
+		}
+		return "start it, or correct postgres.dsn"
+	}
+	switch answer.Code {
+	case "28P01", "28000":
+		return "it refused the login: correct the user and the password, and see pg_hba.conf"
+	case "3D000":
+		return "create the database, or correct its name in postgres.dsn"
+	case "42501":
+		return "let the user read and make tables: it should own the database"
+	case "53300":
+		return "raise max_connections, or lower postgres.max_conns"
+	}
+	return ""
+}

@@ -1,0 +1,269 @@
+package main
+
+import (
+	"bytes"
+	_ "embed" // the example
+	"fmt"
+	"net/url"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+)
+
+// The example that deploy/ has for operators, of the same bytes.
+//
+//go:embed quartermaster.yaml
+var exampleConfig []byte
+
+func (a *app) configCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Check and show the configuration of a production home",
+		Long: `A production home keeps its log in Apache Kafka and its rows in Postgres. One
+file describes it, which every command takes with --config; "quartermaster
+config example" prints it with its manual.
+
+Every field but webhooks can be set in the environment instead, as QUARTERMASTER_
+and the path of its key in capitals, lists separated by commas:
+QUARTERMASTER_KAFKA_BROKERS, QUARTERMASTER_POSTGRES_DSN_FILE. The environment
+overrides the file; an empty variable is one that is not set.
+
+Secrets stand in files of their own, open to their owner alone.`,
+	}
+	cmd.AddCommand(a.configCheckCommand(), a.configShowCommand(), a.configExampleCommand())
+	return cmd
+}
+
+func (a *app) configExampleCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "example",
+		Short: "Print a configuration with its manual, to begin from",
+		Long: `Example prints a configuration that explains every field. With --json it is one
+document with the key example.`,
+		Example: "  quartermaster config example > quartermaster.yaml",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if a.json {
+				return a.answerJSON(map[string]string{"example": string(exampleConfig)})
+			}
+			_, err := a.out.Write(exampleConfig)
+			return err
+		},
+	}
+}
+
+// configValue is one value that is in effect.
+type configValue struct {
+	Key   string `json:"key"`
+	Value any    `json:"value"`
+	From  string `json:"from"` // file, environment or default
+	At    string `json:"at,omitempty"`
+}
+
+type configShowAnswer struct {
+	Config string        `json:"config"`
+	Values []configValue `json:"values"`
+}
+
+func (a *app) configShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show",
+		Short: "Print the configuration in effect, and where each value came from",
+		Long: `Show prints every field with the value that is in effect and where it came
+from: a place in the file, a variable of the environment, or the default. It
+opens no file with a secret; of the addresses of webhooks, which may be secrets
+themselves, it shows the host.
+
+JSON keys: config (the file), values (key, value, from: file, environment or
+default, at: file:line:column or the variable).`,
+		Example: "  quartermaster config show --config quartermaster.yaml\n  quartermaster config show --config quartermaster.yaml --json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			c, err := readConfig(a.configPath, os.Getenv)
+			if err != nil {
+				return err
+			}
+			ans := configShowAnswer{a.configPath, c.values()}
+			if a.json {
+				return a.answerJSON(ans)
+			}
+			text, err := ans.yaml()
+			if err != nil {
+				return err
+			}
+			_, err = a.out.Write(text)
+			return err
+		},
+	}
+}
+
+// values returns what is in effect, fit to be shown.
+func (c *config) values() []configValue {
+	var out []configValue
+	for _, f := range c.fields() {
+		v := configValue{Key: f.path, Value: f.value.Interface(), From: c.from[f.path].kind, At: c.from[f.path].at}
+		switch value := v.Value.(type) {
+		case time.Duration:
+			v.Value = value.String()
+		case []string:
+			v.Value = append([]string{}, value...)
+		case []webhookConfig:
+			shown := []webhookConfig{}
+			for _, w := range value {
+				w.URL = hiddenURL(w.URL)
+				shown = append(shown, w)
+			}
+			v.Value = shown
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// hiddenURL leaves of an address what is no secret.
+func hiddenURL(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "…"
+	}
+	if u.Path == "" && u.RawQuery == "" {
+		return u.Scheme + "://" + u.Host
+	}
+	return u.Scheme + "://" + u.Host + "/…"
+}
+
+// yaml writes the values as a configuration, with a comment on each.
+func (s configShowAnswer) yaml() ([]byte, error) {
+	var out bytes.Buffer
+	var open []string // mappings that the line stands in
+	for _, v := range s.Values {
+		keys := strings.Split(v.Key, ".")
+		above, key := keys[:len(keys)-1], keys[len(keys)-1]
+		for i, k := range above {
+			if i >= len(open) || open[i] != k || !slices.Equal(open[:i], above[:i]) {
+				fmt.Fprintf(&out, "%s%s:\n", strings.Repeat("  ", i), k)
+			}
+		}
+		open = above
+		text, err := yaml.MarshalWithOptions(v.Value, yaml.Flow(true))
+		if err != nil {
+			return nil, fmt.Errorf("show %s: %w", v.Key, err)
+		}
+		from := v.From
+		if v.At != "" {
+			from = v.At
+		}
+		fmt.Fprintf(&out, "%s%s: %s # %s\n", strings.Repeat("  ", len(above)), key, bytes.TrimSpace(text), from)
+	}
+	return out.Bytes(), nil
+}
+
+// The results of a check.
+const (
+	checkOK      = "ok"
+	checkFailed  = "failed"
+	checkWarning = "warning" // works, and somebody should know
+	checkSkipped = "skipped"
+)
+
+// configCheck is what came of one check.
+type configCheck struct {
+	Check  string `json:"check"`
+	Result string `json:"result"`
+	Found  string `json:"found"`
+	Next   string `json:"next,omitempty"` // what to do
+}
+
+type configCheckAnswer struct {
+	Config string        `json:"config"`
+	OK     bool          `json:"ok"`
+	Checks []configCheck `json:"checks"`
+}
+
+func (a *app) configCheckCommand() *cobra.Command {
+	var offline bool
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Try everything that the configuration names, and change nothing",
+		Long: `Check reads the configuration and tries what it names, as serve will: secrets
+are there and closed to others; every broker answers, encrypted and logged in
+as configured; every topic exists with the settings and the number of
+partitions that the log needs; every partition has a leader that can be reached;
+Postgres answers, is 15 or newer, takes writes, and its schema and active
+generation are this program's and were made of this log; snapshots can be
+written. It says how far the clocks are apart, when each schedule comes next,
+and whom webhooks would tell, without calling them.
+
+Nothing is created or changed: before the first start, topics and schema are
+reported as missing, with the command that makes them.
+
+One line a check: ok, WARNING, skipped or FAILED, what was found, and what to do
+next. Exit 1 if any failed. --offline connects to nothing.
+
+JSON keys: config, ok, checks (check, result: ok, warning, failed or skipped,
+found, next).`,
+		Example: "  quartermaster config check --config quartermaster.yaml\n  quartermaster config check --config quartermaster.yaml --offline --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ans := configCheckAnswer{Config: a.configPath, OK: true, Checks: checkConfig(cmd.Context(), a.configPath, offline)}
+			for _, c := range ans.Checks {
+				ans.OK = ans.OK && c.Result != checkFailed
+			}
+			if err := a.showConfigCheck(ans); err != nil {
+				return err
+			}
+			if !ans.OK {
+				return &failed{why: "the configuration does not work"}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&offline, "offline", false, "look at files alone and connect to nothing")
+	return cmd
+}
+
+func (a *app) showConfigCheck(ans configCheckAnswer) error {
+	if a.json {
+		return a.answerJSON(ans)
+	}
+	label := map[string]string{checkOK: "ok", checkFailed: "FAILED", checkWarning: "WARNING", checkSkipped: "skipped"}
+	for _, c := range ans.Checks {
+		fmt.Fprintf(a.out, "%-8s %s: %s\n", label[c.Result], c.Check, c.Found)
+		if c.Next != "" {
+			fmt.Fprintf(a.out, "         -> %s\n", c.Next)
+		}
+	}
+	return nil
+}
+
+// each returns the errors that were joined into one.
+func each(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // what is asked is its own shape, not what it wraps
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
+// environmentFaults finds variables that look like fields and are none: a
+// misspelt one would go unnoticed.
+func environmentFaults(environ []string) (unknown []string) {
+	known := []string{"QUARTERMASTER_HOME", "QUARTERMASTER_CONFIG", "QUARTERMASTER_DATA"}
+	for _, f := range new(config).fields() {
+		if f.value.Type() != reflect.TypeFor[[]webhookConfig]() {
+			known = append(known, variable(f.path))
+		}
+	}
+	for _, e := range environ {
+		name, _, _ := strings.Cut(e, "=")
+		if strings.HasPrefix(name, "QUARTERMASTER_") && !slices.Contains(known, name) && !ofKubernetes.MatchString(name) {
+			unknown = append(unknown, name)
+		}
+	}
+	slices.Sort(unknown)
+	return unknown
+}
