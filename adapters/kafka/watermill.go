@@ -96,7 +96,8 @@ type SubscriberConfig struct {
 	Group string
 
 	// Start gives the offset to begin at without a Group; nil means the first
-	// there is. A group begins there when it has no place yet.
+	// there is. A group begins there when it has no place yet, and that is its
+	// place from then on.
 	Start func(domain.TopicPartition) int64
 
 	// NackDelay is how long a refused message rests before it comes again; 100 ms when zero.
@@ -128,8 +129,18 @@ const (
 // Each partition delivers one message at a time, in offset order: the next
 // comes once the last was acknowledged, so the place committed never passes a
 // message that is not done. A refused message comes again. After a rebalance
-// or a crash, messages since the last commit come again. A trimmed log delivers
-// nothing and is logged as an error.
+// or a crash, messages since the last commit come again.
+//
+// Once the group has told this member that a rebalance begins, nothing more of
+// the old assignment is delivered: no reader's queue outlives it. The messages
+// that handlers hold then have an ended context and their acknowledgement
+// counts for nothing; they come again, here or at another member. A member that
+// was cut off or frozen learns of it late, at the latest when it wakes, and may
+// until then handle what another member handles too: every message at least
+// once, and a handler that must not repeat itself keys what it does by the
+// message.
+//
+// A trimmed log delivers nothing and is logged as an error.
 type Subscriber struct {
 	log       *Log
 	cfg       SubscriberConfig
@@ -348,7 +359,11 @@ func (s *subscription) runGeneration(ctx, taking, life context.Context, gen *kaf
 // when messages in handlers' hands are given up.
 func (s *subscription) consume(ctx, taking context.Context, tp domain.TopicPartition, from int64, acked func(next int64)) {
 	for {
+		fresh := from < 0
 		err := s.start(taking, tp, &from)
+		if err == nil && fresh {
+			acked(from) // a group that has kept its place once does not begin anew, whatever Start says then
+		}
 		if err == nil {
 			err = s.log.Follow(taking, tp, from, func(recs []domain.Record) error {
 				for i := range recs {
@@ -430,6 +445,9 @@ const (
 )
 
 func (s *subscription) handle(ctx, taking context.Context, m *message.Message) outcome {
+	if taking.Err() != nil { // a handler may be waiting as well, and select would toss a coin
+		return gone
+	}
 	select {
 	case <-taking.Done():
 		return gone
