@@ -189,6 +189,16 @@ func parseType(s string) (domain.Type, error) {
 	return domain.Type(name), nil
 }
 
+// TypeOf returns the type that a record's header names, "" when it names none that
+// this program knows. Whether the record is an event of it, [Decoder.Decode] says.
+func TypeOf(rec *domain.Record) domain.Type {
+	typ, err := parseType(string(rec.Header(typeHeader)))
+	if err != nil {
+		return ""
+	}
+	return typ
+}
+
 // checkContext holds what is true of the attributes of every event, whether
 // it is about to be written or was just read.
 func checkContext(env *domain.Envelope) error {

@@ -55,8 +55,12 @@ type planFlags struct {
 	dryRun             bool
 }
 
+// usualPlan is what is asked where nothing else is said, by a person or by a
+// schedule.
+var usualPlan = planFlags{months: 36, weeks: 4, growth: "0", salvage: "0.5", overhead: "0.05", shortage: "10", currency: "USD", workspace: platform}
+
 func (a *app) planCommand() *cobra.Command {
-	var fl planFlags
+	fl := usualPlan
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "What to buy: the cheapest mix of reserved, on-demand and spot, with its proof",
@@ -116,15 +120,15 @@ once.
 	f := cmd.Flags()
 	f.StringVar(&fl.region, "region", "", "only this region")
 	f.StringVar(&fl.at, "at", "", "offers, quotas, demand and decisions as of this time, so that a commitment decided and begun later is not known; the horizon begins with the next month (default now)")
-	f.IntVar(&fl.months, "months", 36, "length of the horizon")
-	f.IntVar(&fl.weeks, "weeks", 4, "weeks of observed demand that are repeated")
-	f.StringVar(&fl.growth, "growth", "0", "growth of demand per month, 0.02 is two percent")
+	f.IntVar(&fl.months, "months", fl.months, "length of the horizon")
+	f.IntVar(&fl.weeks, "weeks", fl.weeks, "weeks of observed demand that are repeated")
+	f.StringVar(&fl.growth, "growth", fl.growth, "growth of demand per month, 0.02 is two percent")
 	f.StringVar(&fl.rate, "rate", "", "annual rate that payments are discounted with (default the policy cost_of_capital, else 0.08)")
-	f.StringVar(&fl.salvage, "salvage", "0.5", "share of its cost beyond the horizon that a purchase is taken to be worth, 0 to 1")
-	f.StringVar(&fl.overhead, "spot-overhead", "0.05", "share of spot time lost to interruptions")
-	f.StringVar(&fl.shortage, "shortage-factor", "10", "an hour unserved costs so many times the on-demand price")
-	f.StringVar(&fl.currency, "currency", "USD", "currency of the plan; offers in others are left out")
-	f.StringVar(&fl.workspace, "workspace", platform, "workspace whose plan it is")
+	f.StringVar(&fl.salvage, "salvage", fl.salvage, "share of its cost beyond the horizon that a purchase is taken to be worth, 0 to 1")
+	f.StringVar(&fl.overhead, "spot-overhead", fl.overhead, "share of spot time lost to interruptions")
+	f.StringVar(&fl.shortage, "shortage-factor", fl.shortage, "an hour unserved costs so many times the on-demand price")
+	f.StringVar(&fl.currency, "currency", fl.currency, "currency of the plan; offers in others are left out")
+	f.StringVar(&fl.workspace, "workspace", fl.workspace, "workspace whose plan it is")
 	f.BoolVar(&fl.dryRun, "dry-run", false, "compute and show, record nothing")
 	cmd.AddCommand(a.planListCommand(), a.planShowCommand())
 	return cmd
@@ -154,11 +158,32 @@ func (fl *planFlags) assumptions() (plan.Assumptions, error) {
 	return as, nil
 }
 
+// errNothingToPlan means that no demand was observed that a plan could serve.
+var errNothingToPlan = errors.New("there is nothing to plan")
+
 // plan computes a plan and records it, unless it was recorded before.
 func (h *home) plan(ctx context.Context, at domain.Instant, region, workspace string, as plan.Assumptions, record bool) (*plan.Plan, bool, error) {
-	var p *plan.Plan
-	known, empty := false, false
-	if err := h.view(ctx, func(v projections.View) error {
+	p, known, err := h.computePlan(ctx, at, region, workspace, as)
+	if err != nil {
+		return nil, false, err
+	}
+	if known || len(p.Regions) == 0 || !record {
+		return p, false, nil
+	}
+	env, err := planComputed(p, workspace, as)
+	if err != nil {
+		return nil, false, fmt.Errorf("record plan: %w", err)
+	}
+	if err := h.stream("plan").Append(ctx, env); err != nil {
+		return nil, false, fmt.Errorf("record plan: append to the log: %w", err)
+	}
+	return p, true, h.catchUp(ctx)
+}
+
+// computePlan computes a plan and tells whether the same was recorded before.
+// One without regions is not worth recording: nothing could be planned.
+func (h *home) computePlan(ctx context.Context, at domain.Instant, region, workspace string, as plan.Assumptions) (p *plan.Plan, known bool, err error) {
+	err = h.view(ctx, func(v projections.View) error {
 		if err := (asked{region: region}).known(v); err != nil {
 			return err
 		}
@@ -177,21 +202,20 @@ func (h *home) plan(ctx context.Context, at domain.Instant, region, workspace st
 			return err
 		}
 		if len(p.Regions) == 0 && len(p.Left) == 0 {
-			return fmt.Errorf("there is nothing to plan%s: no demand was observed before %s; import some with \"quartermaster import usage\" or \"quartermaster import demand\"", asked{region: region}, at)
+			return fmt.Errorf("%w%s: no demand was observed before %s; import some with \"quartermaster import usage\" or \"quartermaster import demand\"", errNothingToPlan, asked{region: region}, at)
 		}
-		empty = len(p.Regions) == 0
 		row, err := v.Get(projections.Key{Table: projections.TablePlans, Scope: workspace, ID: p.ID})
 		known = row != nil
 		return err
-	}); err != nil {
-		return nil, false, err
-	}
-	if known || empty || !record {
-		return p, false, nil
-	}
+	})
+	return p, known, err
+}
+
+// planComputed is the event that records a plan.
+func planComputed(p *plan.Plan, workspace string, as plan.Assumptions) (*domain.Envelope, error) {
 	document, err := json.Marshal(p)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	sum := sha256.Sum256(document)
 	ev := &domain.PlanComputed{
@@ -203,13 +227,7 @@ func (h *home) plan(ctx context.Context, at domain.Instant, region, workspace st
 		ev.Regions = append(ev.Regions, p.Regions[i].Region)
 	}
 	env := &domain.Envelope{Time: now(), Subject: p.ID, Workspace: workspace, Event: ev}
-	if err := domain.Validate(env); err != nil {
-		return nil, false, fmt.Errorf("record plan: %w", err)
-	}
-	if err := h.stream("plan").Append(ctx, env); err != nil {
-		return nil, false, fmt.Errorf("record plan: append to the log: %w", err)
-	}
-	return p, true, h.catchUp(ctx)
+	return env, domain.Validate(env)
 }
 
 // planEntry is a recorded plan in a list.

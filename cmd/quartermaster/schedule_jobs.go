@@ -1,0 +1,346 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"quartermaster/adapters/archive"
+	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/keyfile"
+	"quartermaster/adapters/wire"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// dayOf and minuteOf are inputs of scheduled work.
+func dayOf(tick time.Time) string    { return tick.Format(time.DateOnly) }
+func minuteOf(tick time.Time) string { return tick.Format("2006-01-02T15:04Z") }
+
+// jobs returns what the configuration schedules.
+func (h *home) jobs(cfg *config, log *slog.Logger) ([]*job, error) {
+	var jobs []*job
+	var errs []error
+	add := func(name, at string, missed time.Duration, input func(time.Time) string, do func(context.Context, time.Time) (string, error)) {
+		if at == "" {
+			return
+		}
+		times, err := parseSchedule(at)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("schedule %s: %w", name, err))
+			return
+		}
+		jobs = append(jobs, &job{name: name, times: times, missed: missed, input: input, do: do})
+	}
+	s := &cfg.Schedules
+	add("plan", s.Plan, missedDay, dayOf, func(ctx context.Context, tick time.Time) (string, error) {
+		return h.planOnce(ctx, "quartermaster/schedule/plan", domain.InstantOf(tick).DayStart(), now())
+	})
+	add("snapshot", s.Snapshot, missedDay, dayOf, func(ctx context.Context, _ time.Time) (string, error) {
+		return h.snapshot(ctx)
+	})
+	// The day is part of the input: who asks to be reminded on five days is.
+	remind := func(tick time.Time) string {
+		return monthBefore(tick).From.Time().Format("2006-01") + " on " + dayOf(tick)
+	}
+	add("close_reminder", s.CloseReminder, missedMonth, remind, func(ctx context.Context, tick time.Time) (string, error) {
+		return h.remind(ctx, tick, func(entity string, period domain.Interval) error {
+			log.Warn("the month before is not closed", "alert", reminderType, "entity", entity, "period", period.From.Time().Format("2006-01"))
+			return nil
+		})
+	})
+	hooks, err := newWebhooks(cfg.Webhooks)
+	errs = append(errs, err)
+	for _, w := range hooks {
+		if !w.reminded() {
+			continue
+		}
+		// Each on its own, so that one that fails does not have the others told again.
+		add("close_reminder webhook "+w.name, s.CloseReminder, missedMonth, remind, func(ctx context.Context, tick time.Time) (string, error) {
+			return h.remind(ctx, tick, func(entity string, period domain.Interval) error {
+				r, err := newReminder(entity, period, tick)
+				if err != nil {
+					return err
+				}
+				return w.post(ctx, r.source, r.id, r.body)
+			})
+		})
+	}
+	if s.Checkpoint != "" {
+		key, err := keyfile.Load(s.CheckpointKeyFile)
+		errs = append(errs, err)
+		add("checkpoint", s.Checkpoint, missedDay, minuteOf, func(ctx context.Context, tick time.Time) (string, error) {
+			return h.checkpoint(ctx, key, domain.InstantOf(tick), now())
+		})
+	}
+	return jobs, errors.Join(errs...)
+}
+
+// recordOnce appends an event that is the only one of its stream: source, life,
+// sequence 1. Another that is appended by the same name, after a crash between
+// this and the note that it was done, is a repeat, which the folds drop: the
+// first counts.
+func (h *home) recordOnce(ctx context.Context, source string, life domain.Instant, env *domain.Envelope) error {
+	s := kafka.NewStream(h.log, kafka.StreamConfig{Source: source, Incarnation: lifeOf(life), Encode: wire.Encode})
+	if err := s.Append(ctx, env); err != nil {
+		return fmt.Errorf("append %s to the log: %w", env.Event.Type(), err)
+	}
+	return nil
+}
+
+// lifeOf numbers the incarnation that a time stands for.
+func lifeOf(t domain.Instant) uint64 { return uint64(t / domain.Second) }
+
+// recorded tells whether the rows know an event that recordOnce appended. They may
+// not know it yet.
+func (h *home) recorded(ctx context.Context, topic domain.Topic, key, source string, life domain.Instant) (known bool, err error) {
+	tp := domain.TopicPartition{Topic: topic, Partition: domain.PartitionOf([]byte(key), topic.Partitions())}
+	err = h.view(ctx, func(v projections.View) error {
+		row, err := v.Get(projections.StreamKey(tp, source, lifeOf(life)))
+		known = row != nil
+		return err
+	})
+	return known, err
+}
+
+// planOnce computes the usual plan at the present position and records it, once
+// for a source and life.
+func (h *home) planOnce(ctx context.Context, source string, life, at domain.Instant) (outcome string, err error) {
+	const before = "a plan was recorded before"
+	if known, err := h.recorded(ctx, domain.TopicProcurement, usualPlan.workspace, source, life); err != nil || known {
+		return before, err
+	}
+	as, err := usualPlan.assumptions()
+	if err != nil {
+		return "", err
+	}
+	p, known, err := h.computePlan(ctx, at, usualPlan.region, usualPlan.workspace, as)
+	switch {
+	case errors.Is(err, errNothingToPlan):
+		return "nothing to plan: no demand was observed", nil
+	case err != nil:
+		return "", err
+	case len(p.Regions) == 0:
+		return "nothing could be planned", nil
+	case known:
+		return p.ID + " was recorded before", nil
+	}
+	env, err := planComputed(p, usualPlan.workspace, as)
+	if err != nil {
+		return "", fmt.Errorf("record plan %s: %w", p.ID, err)
+	}
+	if err := h.recordOnce(ctx, source, life, env); err != nil {
+		return "", fmt.Errorf("record plan %s: %w", p.ID, err)
+	}
+	return p.ID, nil
+}
+
+// snapshot writes the rows as they are now into a snapshot that stays.
+func (h *home) snapshot(ctx context.Context) (outcome string, err error) {
+	var path string
+	var sum [32]byte
+	err = h.view(ctx, func(v projections.View) error {
+		path, err = archive.Keep(h.snapshots(), v.Position(), func(w io.Writer) error {
+			sum, err = projections.WriteSnapshot(w, v, h.id)
+			return err
+		})
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s, digest %x", path, sum), nil
+}
+
+// monthBefore returns the month before that of a time.
+func monthBefore(t time.Time) domain.Interval {
+	return projections.BillingMonth(projections.BillingMonth(domain.InstantOf(t)).From - 1)
+}
+
+// remind calls tell for every ledger entity whose books of the month before are
+// not closed.
+func (h *home) remind(ctx context.Context, tick time.Time, tell func(entity string, period domain.Interval) error) (outcome string, err error) {
+	month := monthBefore(tick)
+	var open []string
+	if err := h.view(ctx, func(v projections.View) error {
+		open, err = openBooks(v, month)
+		return err
+	}); err != nil {
+		return "", err
+	}
+	var errs []error
+	for _, entity := range open {
+		errs = append(errs, tell(entity, month))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return "", err
+	}
+	if len(open) == 0 {
+		return "nothing to close", nil
+	}
+	return "open: " + strings.Join(open, ", "), nil
+}
+
+// openBooks returns the ledger entities whose books of a period no close in force
+// covers, in order. Entities are known by what was closed or exported for them.
+// A house that never did either, but has bills of that month, is reminded for
+// its platform workspace.
+func openBooks(v projections.View, period domain.Interval) (open []string, err error) {
+	entities := map[string]bool{} // whether closed
+	for _, t := range []projections.Table{projections.TableCloses, projections.TableExports} {
+		scopes, err := v.Scopes(t)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range scopes {
+			entities[s] = false
+		}
+	}
+	if len(entities) == 0 {
+		errFound := errors.New("there are bills")
+		err := projections.EachLine(v, period, func(*projections.LedgerLine) error { return errFound })
+		if !errors.Is(err, errFound) {
+			return nil, err
+		}
+		return []string{platform}, nil
+	}
+	authority, err := projections.NewAuthority(v)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.Scan(projections.Query{Table: projections.TableCloses}, func(k projections.Key, row projections.Row) error {
+		history := row.(*projections.History)
+		for i := range history.Versions {
+			if c, ok := history.Versions[i].Event.(*domain.BooksClosed); ok && c.Period.From <= period.From && c.Period.To >= period.To && authority.Judge(k, history, i) == "" {
+				entities[k.Scope] = true
+			}
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	for _, entity := range slices.Sorted(maps.Keys(entities)) {
+		if !entities[entity] {
+			open = append(open, entity)
+		}
+	}
+	return open, nil
+}
+
+// reminder is what webhooks are told of books that are not closed: a CloudEvents
+// JSON event that stands in no log.
+type reminder struct {
+	source, id string
+	body       []byte
+}
+
+func newReminder(entity string, period domain.Interval, tick time.Time) (*reminder, error) {
+	r := &reminder{source: "quartermaster/schedule/close_reminder", id: entity + "/" + period.From.Time().Format("2006-01") + "/" + dayOf(tick)}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(struct {
+		SpecVersion     string         `json:"specversion"`
+		ID              string         `json:"id"`
+		Source          string         `json:"source"`
+		Type            string         `json:"type"`
+		Time            domain.Instant `json:"time"`
+		Subject         string         `json:"subject"`
+		DataContentType string         `json:"datacontenttype"`
+		Data            any            `json:"data"`
+	}{"1.0", r.id, r.source, reminderType, domain.InstantOf(tick), entity, "application/json", struct {
+		Entity string          `json:"entity"`
+		Period domain.Interval `json:"period"`
+	}{entity, period}})
+	r.body = bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return r, err
+}
+
+// checkpoint appends a signed statement of what the rows were at a position: a
+// C2SP signed note (https://c2sp.org/signed-note) whose text has these lines:
+//
+//	quartermaster.checkpoint/LOG   the name of the key too; LOG is the log's id
+//	records N                      that the position stands for
+//	position POSITION
+//	method METHOD                  version of the folds
+//	rows sha256 HEX                digest of the rows; see projections/snapshot.go
+//
+// It shows that the holder of the key said, no later than the log's own time of
+// the event, that folding these N records by this method gives these rows: who
+// folds the log to the position and finds another digest has another log, or
+// other folds. It does not name the records by their hash, proves nothing of a
+// single one, and is no checkpoint of a Merkle tree, which is why its text does
+// not have the form of one. And whoever holds the key and can write over the log
+// can sign another history: only a copy kept elsewhere tells.
+func (h *home) checkpoint(ctx context.Context, key ed25519.PrivateKey, life, at domain.Instant) (outcome string, err error) {
+	const source = "quartermaster/schedule/checkpoint"
+	if known, err := h.recorded(ctx, domain.TopicBooks, platform, source, life); err != nil || known {
+		return "a checkpoint was signed before", err
+	}
+	var sum [32]byte
+	var pos domain.Position
+	if err := h.view(ctx, func(v projections.View) error {
+		pos = v.Position()
+		sum, err = projections.DigestOf(v)
+		return err
+	}); err != nil {
+		return "", err
+	}
+	signer, err := newNoteSigner("quartermaster.checkpoint/"+h.id, key)
+	if err != nil {
+		return "", fmt.Errorf("sign checkpoint: %w", err)
+	}
+	signed, err := note.Sign(&note.Note{Text: fmt.Sprintf("%s\nrecords %d\nposition %s\nmethod %s\nrows sha256 %x\n",
+		signer.name, pos.Records(), pos, projections.Method, sum)}, signer)
+	if err != nil {
+		return "", fmt.Errorf("sign checkpoint: %w", err)
+	}
+	env := &domain.Envelope{
+		Time: at, Subject: h.id,
+		Event: &domain.CheckpointSigned{Entity: platform, Position: pos.String(), Note: signed},
+	}
+	if err := domain.Validate(env); err != nil {
+		return "", fmt.Errorf("sign checkpoint: %w", err)
+	}
+	if err := h.recordOnce(ctx, source, life, env); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d records, rows %x", pos.Records(), sum), nil
+}
+
+// noteSigner signs notes with a key of [keyfile].
+type noteSigner struct {
+	name string
+	hash uint32
+	key  ed25519.PrivateKey
+}
+
+// newNoteSigner fails when the name cannot be that of a note's key.
+func newNoteSigner(name string, key ed25519.PrivateKey) (*noteSigner, error) {
+	text, err := note.NewEd25519VerifierKey(name, key.Public().(ed25519.PublicKey))
+	if err != nil {
+		return nil, err
+	}
+	v, err := note.NewVerifier(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", strconv.Quote(name), err)
+	}
+	return &noteSigner{name, v.KeyHash(), key}, nil
+}
+
+// Name, KeyHash and Sign implement [note.Signer].
+func (s *noteSigner) Name() string                    { return s.name }
+func (s *noteSigner) KeyHash() uint32                 { return s.hash }
+func (s *noteSigner) Sign(msg []byte) ([]byte, error) { return ed25519.Sign(s.key, msg), nil }
