@@ -71,8 +71,15 @@ type DB struct {
 
 // connect opens the database without looking at its schema.
 func connect(ctx context.Context, cfg Config) (*sql.DB, error) {
+	params, err := pq.NewConfig(cfg.DSN)
+	if err != nil {
+		return nil, fmt.Errorf("read the database's connection string: %w", err)
+	}
+	// Rows travel as they are, not as hexadecimal digits, and a query takes one
+	// round trip instead of two.
+	params.BinaryParameters = true
 	var connector driver.Connector
-	connector, err := pq.NewConnector(cfg.DSN)
+	connector, err = pq.NewConnectorConfig(params)
 	if err != nil {
 		return nil, fmt.Errorf("read the database's connection string: %w", err)
 	}

@@ -1,0 +1,59 @@
+package postgres
+
+import (
+	"encoding/json"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// version is a [projections.Version] as the column facts shows it.
+type version struct {
+	Effective domain.Instant `json:"effective"`
+	Appended  domain.Instant `json:"appended"`
+	Recorded  domain.Instant `json:"recorded,omitzero"`
+	Workspace string         `json:"workspace,omitempty"`
+	SignedBy  string         `json:"signed_by,omitempty"`
+	Type      domain.Type    `json:"type"`
+	Event     domain.Event   `json:"event"`
+}
+
+// facts returns a row as JSON for people who ask in SQL, nil when it cannot be
+// shown: the row itself says the same, so that is no reason to fold no further.
+func facts(row projections.Row) []byte {
+	var show any = row
+	if h, ok := row.(*projections.History); ok {
+		versions := make([]version, len(h.Versions))
+		for i := range h.Versions {
+			v := &h.Versions[i]
+			versions[i] = version{
+				Effective: v.Order.Effective, Appended: v.Order.Appended, Recorded: v.Recorded,
+				Workspace: v.Workspace, Type: v.Event.Type(), Event: withoutDocument(v.Event),
+			}
+			if v.Signer != nil {
+				versions[i].SignedBy = v.Signer.Operator
+			}
+		}
+		show = versions
+	}
+	b, err := json.Marshal(show)
+	if err != nil {
+		return nil
+	}
+	return jsonText(b)
+}
+
+// withoutDocument leaves out what is long and not to be asked in SQL.
+func withoutDocument(e domain.Event) domain.Event {
+	switch e := e.(type) {
+	case *domain.PlanComputed:
+		short := *e
+		short.Document = nil
+		return &short
+	case *domain.ScenarioFrozen:
+		short := *e
+		short.Document = nil
+		return &short
+	}
+	return e
+}

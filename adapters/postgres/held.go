@@ -1,0 +1,130 @@
+package postgres
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// heldRow is a row of usage_held. Times are in milliseconds, activity in
+// thousandths of them.
+type heldRow struct {
+	workspace, cluster, deployment, node, source string
+	hour                                         int64
+	whole, part, known, active                   uint64
+	fresh                                        bool
+}
+
+// appendHeld appends what each workspace held in a usage hour. A holder stays in
+// the list of its hour for ever, so replacing the rows of every holder listed
+// replaces all; a holder whose time was given to others has a row of zeros.
+func appendHeld(out []heldRow, k projections.Key, u *projections.UsageHour, fresh bool) []heldRow {
+	first := len(out)
+	cluster, _ := columnText(k.Scope, maxHeld)
+	node, _ := columnText(k.ID, maxHeld)
+	for i := range u.Observers {
+		o := &u.Observers[i]
+		source, _ := columnText(o.Source, maxHeld)
+		// The row of each holder, of which several may be pods of one deployment.
+		start := len(out)
+		rows := make([]int, len(u.Holders))
+		for h, holder := range u.Holders {
+			workspace, _ := columnText(holder.Workspace, maxHeld)
+			deployment, _ := columnText(holder.Deployment, maxHeld)
+			rows[h] = start
+			for rows[h] < len(out) && (out[rows[h]].workspace != workspace || out[rows[h]].deployment != deployment) {
+				rows[h]++
+			}
+			if rows[h] == len(out) {
+				out = append(out, heldRow{workspace: workspace, cluster: cluster, deployment: deployment, node: node, source: source, hour: k.Hour, fresh: fresh})
+			}
+		}
+		for j := range o.Devices {
+			d := &o.Devices[j]
+			for _, s := range d.Segments {
+				if s.Holder == 0 {
+					continue
+				}
+				r := &out[rows[s.Holder-1]]
+				if d.Cut > 0 || d.Replica > 0 {
+					r.part += uint64(s.To - s.From)
+				} else {
+					r.whole += uint64(s.To - s.From)
+				}
+				r.known += uint64(s.Known)
+				r.active += s.Active
+			}
+		}
+	}
+	if !fresh {
+		return out
+	}
+	// Nothing is there that zeros would have to replace.
+	kept := out[:first]
+	for _, r := range out[first:] {
+		if r.whole+r.part > 0 {
+			kept = append(kept, r)
+		}
+	}
+	return kept
+}
+
+func (r *heldRow) compare(s *heldRow) int {
+	return cmp.Or(strings.Compare(r.workspace, s.workspace), strings.Compare(r.cluster, s.cluster), strings.Compare(r.deployment, s.deployment),
+		strings.Compare(r.node, s.node), cmp.Compare(r.hour, s.hour), strings.Compare(r.source, s.source))
+}
+
+const (
+	heldColumnNames = heldKey + ", gpu_seconds, slice_seconds, measured_seconds, active_seconds"
+	heldConflict    = "on conflict (" + heldKey + ") do update set gpu_seconds = excluded.gpu_seconds, slice_seconds = excluded.slice_seconds, " +
+		"measured_seconds = excluded.measured_seconds, active_seconds = excluded.active_seconds"
+)
+
+func heldInsertSQL(schema string) string {
+	return fmt.Sprintf(`insert into %s.%s (%s)
+		select u.workspace, u.cluster, u.deployment, u.node, to_timestamp(u.hour * 3600), u.source,
+			u.whole * 0.001, u.part * 0.001, u.known * 0.001, u.active * 0.000001
+		from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[])
+			u(workspace, cluster, deployment, node, hour, source, whole, part, known, active)
+		%s`, schema, held, heldColumnNames, heldConflict)
+}
+
+func heldArrays(rows []heldRow) []any {
+	n := len(rows)
+	text := func(of func(*heldRow) string) []byte {
+		a := newArray(oidText, 24*n)
+		for i := range rows {
+			a.text(of(&rows[i]))
+		}
+		return a.value()
+	}
+	number := func(of func(*heldRow) int64) []byte {
+		a := newArray(oidInt8, 12*n)
+		for i := range rows {
+			a.int(of(&rows[i]))
+		}
+		return a.value()
+	}
+	return []any{
+		text(func(r *heldRow) string { return r.workspace }), text(func(r *heldRow) string { return r.cluster }),
+		text(func(r *heldRow) string { return r.deployment }), text(func(r *heldRow) string { return r.node }),
+		number(func(r *heldRow) int64 { return r.hour }), text(func(r *heldRow) string { return r.source }),
+		number(func(r *heldRow) int64 { return int64(r.whole) }), number(func(r *heldRow) int64 { return int64(r.part) }),
+		number(func(r *heldRow) int64 { return int64(r.known) }), number(func(r *heldRow) int64 { return int64(r.active) }),
+	}
+}
+
+func copyHeld(r *heldRow) []any {
+	return []any{r.workspace, r.cluster, r.deployment, r.node, hourText(r.hour), r.source,
+		thousandths(r.whole), thousandths(r.part), thousandths(r.known), fmt.Sprintf("%d.%06d", r.active/1e6, r.active%1e6)}
+}
+
+func thousandths(n uint64) string { return fmt.Sprintf("%d.%03d", n/1000, n%1000) }
+
+// hourText returns an hour as the server reads it.
+func hourText(hour int64) string {
+	return (domain.Instant(hour) * domain.Hour).Time().Format("2006-01-02 15:04:05+00")
+}

@@ -1,0 +1,100 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+
+	"quartermaster/projections"
+)
+
+// Load implements [projections.Tx]. It reads the rows that are not in memory,
+// with one query for each table. Records that are to be folded cannot be in
+// quarantine yet, so their quarantine rows are not looked for.
+//
+// It needs no transaction: had anybody else written these rows, Commit would be
+// refused.
+func (t *tx) Load(ctx context.Context, keys iter.Seq[projections.Key]) (*projections.Rows, error) {
+	p := t.part
+	var missing [len(tableOf)][]projections.Key
+	for k := range keys {
+		if k.Table == projections.TableQuarantine || p.absent[k] || p.rows.Holds(k) {
+			continue
+		}
+		// The key may share memory with a record.
+		k.Scope, k.ID = strings.Clone(k.Scope), strings.Clone(k.ID)
+		if p.absent == nil {
+			p.absent = map[projections.Key]bool{}
+		}
+		p.absent[k] = true // until it is found
+		missing[k.Table] = append(missing[k.Table], k)
+	}
+	for _, spec := range tables {
+		for rest := missing[spec.of]; len(rest) > 0; {
+			n := min(len(rest), t.store.tuning.array)
+			if err := t.store.load(ctx, spec, rest[:n], p); err != nil {
+				t.failed = true
+				return nil, fmt.Errorf("load %d rows of %s: %w", n, spec.name(), err)
+			}
+			rest = rest[n:]
+		}
+	}
+	return p.rows, nil
+}
+
+// load reads the rows of one table that are there.
+func (s *Store) load(ctx context.Context, t *table, keys []projections.Key, p *part) error {
+	scopes, ids, hours := newArray(oidText, 32*len(keys)), newArray(oidText, 32*len(keys)), newArray(oidInt8, 12*len(keys))
+	least, most := keys[0].Hour, keys[0].Hour
+	for _, k := range keys {
+		text, _ := columnText(k.Scope, maxKey)
+		scopes.text(text)
+		text, _ = columnText(k.ID, maxKey)
+		ids.text(text)
+		hours.int(k.Hour)
+		least, most = min(least, k.Hour), max(most, k.Hour)
+	}
+	args := []any{scopes.value(), ids.value(), hours.value()}
+	if t.kind == byHour {
+		args = append(args, least, most)
+	}
+	rows, err := s.db.QueryContext(ctx, t.loadSQL(s.schema), args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	var i int
+	var raw []byte
+	for rows.Next() {
+		if err := rows.Scan(&i, &raw); err != nil {
+			return err
+		}
+		k := keys[i-1]
+		row, err := projections.DecodeRow(k.Table, raw)
+		if err != nil {
+			return fmt.Errorf("%s: %w", k, err)
+		}
+		p.rows.Add(k, row)
+		delete(p.absent, k)
+	}
+	return rows.Err()
+}
+
+// loadSQL selects the rows of $1, $2, $3 (scope, id, number), each with its
+// place in these arrays from 1.
+func (t *table) loadSQL(schema string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `select k.i, t.row from unnest($1::text[], $2::text[], $3::bigint[]) with ordinality k(scope, id, number, i) join %s.%s t on t.%s = k.scope`, schema, t.name(), t.scope.name)
+	if t.id.name != "" {
+		fmt.Fprintf(&b, " and t.%s = k.id", t.id.name)
+	}
+	if t.at.name != "" {
+		fmt.Fprintf(&b, " and t.%s = %s", t.at.name, t.number("k.number"))
+	}
+	if t.kind == byHour {
+		// So that only the partitions of these months are looked at.
+		fmt.Fprintf(&b, " where t.%[1]s >= to_timestamp($4::bigint * 3600) and t.%[1]s <= to_timestamp($5::bigint * 3600)", t.at.name)
+	}
+	return b.String()
+}

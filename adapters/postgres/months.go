@@ -1,0 +1,109 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
+
+	"quartermaster/domain"
+)
+
+// month counts calendar months from the year 0 on.
+type month int
+
+// Each month from firstMonth to before endMonth has a partition of its own once
+// it has a row; what lies before or after shares one.
+const (
+	firstMonth month = 2010 * 12
+	endMonth   month = 2100 * 12
+)
+
+func monthOf(hour int64) month {
+	t := (domain.Instant(hour) * domain.Hour).Time()
+	return month(t.Year()*12 + int(t.Month()) - 1)
+}
+
+func (m month) start() time.Time {
+	return time.Date(int(m)/12, time.Month(m%12)+1, 1, 0, 0, 0, 0, time.UTC)
+}
+
+// String returns for example "2026-05".
+func (m month) String() string { return m.start().Format("2006-01") }
+
+// monthBound returns the beginning of a month as SQL text.
+func monthBound(m month) string { return m.start().Format("2006-01-02 15:04:05+00") }
+
+// ensureMonths makes the partitions of months that have none yet. Several may
+// do so at once, and nobody who reads or writes waits for it: the partition is
+// made beside its table and then attached.
+func (s *Store) ensureMonths(ctx context.Context, months map[month]bool) error {
+	for m := range months {
+		if m < firstMonth || m >= endMonth {
+			continue
+		}
+		s.mu.Lock()
+		known := s.months[m]
+		s.mu.Unlock()
+		if known {
+			continue
+		}
+		if err := s.createMonth(ctx, m); err != nil {
+			return fmt.Errorf("make the partitions of %s in generation %q: %w", m, s.generation, err)
+		}
+		s.mu.Lock()
+		s.months[m] = true
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+func (s *Store) createMonth(ctx context.Context, m month) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	// Orders those who make the same; whether it is there is looked up below.
+	if _, err := tx.ExecContext(ctx, `select pg_advisory_xact_lock(hashtextextended($1, 0))`, "quartermaster months "+s.generation); err != nil {
+		return err
+	}
+	for _, t := range monthly() {
+		parent := s.schema + "." + t
+		name := fmt.Sprintf("%s_%s", parent, m.start().Format("2006_01"))
+		var there bool
+		if err := tx.QueryRowContext(ctx, `select to_regclass($1) is not null`, name).Scan(&there); err != nil {
+			return err
+		}
+		if there {
+			continue
+		}
+		from, to := pq.QuoteLiteral(monthBound(m)), pq.QuoteLiteral(monthBound(m+1))
+		statements := []string{
+			fmt.Sprintf("create table %s (like %s including all)%s", name, parent, partitionStorage(t)),
+			// Spares the server the scan by which it would check the same.
+			fmt.Sprintf("alter table %s add constraint bounds check (hour >= %s and hour < %s)", name, from, to),
+			fmt.Sprintf("alter table %s attach partition %s for values from (%s) to (%s)", parent, name, from, to),
+			fmt.Sprintf("alter table %s drop constraint bounds", name),
+			fmt.Sprintf("comment on table %s is %s", name, pq.QuoteLiteral("Rows of "+t+" in "+m.String()+".")),
+		}
+		for _, role := range s.db.readers {
+			statements = append(statements, fmt.Sprintf("grant select on %s to %s", name, pq.QuoteIdentifier(role)))
+		}
+		for _, q := range statements {
+			if _, err := tx.ExecContext(ctx, q); err != nil {
+				return err
+			}
+		}
+	}
+	return tx.Commit()
+}
+
+// isCode reports whether err is the server's of a code.
+func isCode(err error, code pqerror.Code) bool {
+	e, ok := errors.AsType[*pq.Error](err)
+	return ok && e.Code == code
+}

@@ -1,0 +1,270 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// Store is the rows of one generation. It implements [projections.Store] for a
+// session, which folds the partitions that it has claimed. It is safe for
+// concurrent use.
+//
+// While a claim lasts, the rows that a partition touched stay in memory, up to
+// a bound, so that hot rows are not read again for every batch. A transaction
+// that fails, or whose outcome is not known, forgets them all; the next one
+// begins at the position that the database has.
+type Store struct {
+	db         *DB
+	generation string
+	schema     string
+	token      string
+	tuning     tuning
+
+	mu     sync.Mutex
+	parts  map[domain.TopicPartition]*part
+	months map[month]bool // whose partitions are known to be there
+}
+
+// tuning bounds what a Store keeps and sends at a time.
+type tuning struct {
+	keep  int // rows of a partition in memory; of more, those that the last batch did not change are forgotten
+	array int // rows of a table that are sent as one array
+	copy  int // from how many rows of a table on they are sent by COPY and merged
+	fresh int // from how many new rows of a table on they are sent by COPY without a merge; 0: never
+	page  int // rows that a scan reads at a time
+}
+
+var usual = tuning{keep: 16_384, array: 2_000, copy: 5_000, page: 256}
+
+// part is a partition's claim and working set. Whoever holds the gate uses the rest.
+type part struct {
+	gate    chan struct{}
+	claimed bool
+	epoch   int64
+	next    int64
+	rows    *projections.Rows // nil: to be read anew, with the position
+	// absent are the keys that were asked for in this transaction and have no row.
+	absent map[projections.Key]bool
+}
+
+// Store returns the rows of a generation, for the session of a token to fold.
+// Nothing is folded before [Store.Claim].
+func (db *DB) Store(generation, token string) *Store {
+	return &Store{
+		db: db, generation: generation, schema: schemaOf(generation), token: token, tuning: usual,
+		parts: map[domain.TopicPartition]*part{}, months: map[month]bool{},
+	}
+}
+
+// enter waits until no transaction is open on a partition. leave lets the next in.
+func (s *Store) enter(ctx context.Context, tp domain.TopicPartition) (*part, error) {
+	s.mu.Lock()
+	p := s.parts[tp]
+	if p == nil {
+		p = &part{gate: make(chan struct{}, 1)}
+		s.parts[tp] = p
+	}
+	s.mu.Unlock()
+	select {
+	case p.gate <- struct{}{}:
+		return p, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for the transaction on %s: %w", tp, context.Cause(ctx))
+	}
+}
+
+func (p *part) leave() { <-p.gate }
+
+// forget drops the working set.
+func (p *part) forget() { p.rows, p.absent = nil, nil }
+
+// lose drops the claim.
+func (p *part) lose() {
+	p.claimed = false
+	p.forget()
+}
+
+// Claim takes a partition for the session and reports whether it could: a
+// partition is free when nobody holds it, or a session that is no longer alive.
+// To claim again what is held starts a new epoch.
+func (s *Store) Claim(ctx context.Context, tp domain.TopicPartition) (bool, error) {
+	p, err := s.enter(ctx, tp)
+	if err != nil {
+		return false, err
+	}
+	defer p.leave()
+	p.lose()
+	err = s.db.QueryRowContext(ctx, `
+		update quartermaster.partitions p set owner = $4, epoch = epoch + 1
+		where generation = $1 and topic = $2 and partition = $3 and (owner is null or owner = $4 or not exists (
+			select from quartermaster.sessions s where s.token = p.owner and s.alive_until > now()))
+		returning epoch, next_offset`,
+		s.generation, string(tp.Topic), tp.Partition, s.token).Scan(&p.epoch, &p.next)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("claim %s of generation %q: %w", tp, s.generation, err)
+	}
+	p.claimed, p.rows = true, projections.NewRows()
+	return true, nil
+}
+
+// Release gives a partition back, after the transaction on it if one is open.
+// Where another holds it by now, that is left alone.
+func (s *Store) Release(ctx context.Context, tp domain.TopicPartition) error {
+	p, err := s.enter(ctx, tp)
+	if err != nil {
+		return err
+	}
+	defer p.leave()
+	if !p.claimed {
+		return nil
+	}
+	p.lose()
+	_, err = s.db.ExecContext(ctx, `
+		update quartermaster.partitions set owner = null
+		where generation = $1 and topic = $2 and partition = $3 and owner = $4 and epoch = $5`,
+		s.generation, string(tp.Topic), tp.Partition, s.token, p.epoch)
+	if err != nil {
+		return fmt.Errorf("release %s of generation %q: %w", tp, s.generation, err)
+	}
+	return nil
+}
+
+// Begin implements [projections.Store]. It fails with [projections.ErrFenced]
+// for a partition that the session has not claimed, or that was taken over.
+func (s *Store) Begin(ctx context.Context, tp domain.TopicPartition) (projections.Tx, error) {
+	p, err := s.enter(ctx, tp)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.resume(ctx, tp, p); err != nil {
+		p.leave()
+		return nil, fmt.Errorf("fold %s of generation %q: %w", tp, s.generation, err)
+	}
+	return &tx{store: s, tp: tp, part: p}, nil
+}
+
+// resume makes sure that the claim stands and the position is known.
+func (s *Store) resume(ctx context.Context, tp domain.TopicPartition, p *part) error {
+	if !p.claimed {
+		return fmt.Errorf("this process has not claimed it: %w", projections.ErrFenced)
+	}
+	if p.rows != nil {
+		return nil
+	}
+	err := s.db.QueryRowContext(ctx, `
+		select next_offset from quartermaster.partitions
+		where generation = $1 and topic = $2 and partition = $3 and owner = $4 and epoch = $5`,
+		s.generation, string(tp.Topic), tp.Partition, s.token, p.epoch).Scan(&p.next)
+	if errors.Is(err, sql.ErrNoRows) {
+		p.lose()
+		return fmt.Errorf("claim %d: %w", p.epoch, projections.ErrFenced)
+	}
+	if err != nil {
+		return fmt.Errorf("read its position: %w", err)
+	}
+	p.rows = projections.NewRows()
+	return nil
+}
+
+// tx implements [projections.Tx]. Nothing is open on the server before Commit.
+type tx struct {
+	store *Store
+	tp    domain.TopicPartition
+	part  *part
+	done  bool
+	// failed is set when rows that were announced could not all be read, so that
+	// the fold may believe them absent.
+	failed bool
+}
+
+func (t *tx) Next() int64 { return t.part.next }
+
+// Commit implements [projections.Tx].
+func (t *tx) Commit(ctx context.Context, next int64) error {
+	if t.done {
+		return errors.New("commit: the transaction has ended")
+	}
+	if t.failed {
+		return errors.New("commit: rows could not be read")
+	}
+	p := t.part
+	if next < p.next {
+		return fmt.Errorf("commit: position would move back from %d to %d", p.next, next)
+	}
+	err := t.store.commit(ctx, t.tp, p, next)
+	t.done = true
+	defer p.leave()
+	switch {
+	case errors.Is(err, projections.ErrFenced):
+		p.lose()
+	case err != nil:
+		p.forget()
+	default:
+		p.next = next
+		p.absent = nil
+		p.rows.Settle()
+		p.rows.Evict(t.store.tuning.keep)
+		return nil
+	}
+	return fmt.Errorf("commit %s of generation %q from %d to %d: %w", t.tp, t.store.generation, p.next, next, err)
+}
+
+// Rollback implements [projections.Tx]. A working set that was changed is
+// forgotten.
+func (t *tx) Rollback() {
+	if t.done {
+		return
+	}
+	t.done = true
+	t.part.absent = nil
+	changed := t.failed
+	for range t.part.rows.Changed {
+		changed = true
+		break
+	}
+	if changed {
+		t.part.forget()
+	}
+	t.part.leave()
+}
+
+// commit stores what changed and moves the position, both or neither.
+func (s *Store) commit(ctx context.Context, tp domain.TopicPartition, p *part, next int64) error {
+	w, err := s.prepare(ctx, p)
+	if err != nil {
+		return err
+	}
+	if err := s.ensureMonths(ctx, w.months); err != nil {
+		return err
+	}
+	sqlTx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sqlTx.Rollback() }()
+	res, err := sqlTx.ExecContext(ctx, `
+		update quartermaster.partitions set next_offset = $6
+		where generation = $1 and topic = $2 and partition = $3 and next_offset = $4 and epoch = $5`,
+		s.generation, string(tp.Topic), tp.Partition, p.next, p.epoch, next)
+	if err != nil {
+		return fmt.Errorf("move the position: %w", err)
+	}
+	if n, err := res.RowsAffected(); err != nil {
+		return fmt.Errorf("move the position: %w", err)
+	} else if n == 0 {
+		return fmt.Errorf("it is not at %d under claim %d: %w", p.next, p.epoch, projections.ErrFenced)
+	}
+	if err := w.write(ctx, sqlTx); err != nil {
+		return err
+	}
+	return sqlTx.Commit()
+}

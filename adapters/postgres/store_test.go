@@ -1,0 +1,158 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"sync/atomic"
+	"testing"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/storetest"
+)
+
+var databases atomic.Int64
+
+// database returns the DSN of a new, empty database on the server that
+// QM_POSTGRES_DSN names; it is dropped when the test ends.
+func database(t testing.TB) string {
+	t.Helper()
+	dsn := os.Getenv("QM_POSTGRES_DSN")
+	if dsn == "" {
+		t.Skip("QM_POSTGRES_DSN names no server")
+	}
+	u, err := url.Parse(dsn)
+	if err != nil || u.Scheme == "" {
+		t.Fatalf("QM_POSTGRES_DSN is not a URL: %v", err)
+	}
+	server, err := connect(t.Context(), Config{DSN: dsn, MaxConns: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("qm_test_%d_%d", os.Getpid(), databases.Add(1))
+	if _, err := server.ExecContext(t.Context(), "create database "+name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := server.ExecContext(context.Background(), "drop database "+name+" with (force)"); err != nil {
+			t.Error(err)
+		}
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	u.Path = "/" + name
+	return u.String()
+}
+
+// opened returns a database with this program's schema.
+func opened(t testing.TB, readers ...string) *DB {
+	t.Helper()
+	cfg := Config{DSN: database(t), Readers: readers}
+	if _, _, err := Migrate(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	db, err := Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+var generations atomic.Int64
+
+// generation makes an empty generation of rows and returns its name.
+func generation(t testing.TB, db *DB) string {
+	t.Helper()
+	name := fmt.Sprintf("g%d", generations.Add(1))
+	inTx(t, db, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(t.Context(), `insert into quartermaster.generations (name, method, state) values ($1, $2, 'live')`, name, projections.Method); err != nil {
+			return err
+		}
+		if err := db.createTables(t.Context(), tx, name); err != nil {
+			return err
+		}
+		for _, tp := range domain.AllPartitions() {
+			if _, err := tx.ExecContext(t.Context(), `insert into quartermaster.partitions (generation, topic, partition) values ($1, $2, $3)`, name, string(tp.Topic), tp.Partition); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return name
+}
+
+func inTx(t testing.TB, db *DB, do func(*sql.Tx) error) {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if err := do(tx); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// claimed returns a store that has claimed every partition.
+func claimed(t testing.TB, db *DB, generation string, tune func(*tuning)) *Store {
+	t.Helper()
+	s := db.Store(generation, fmt.Sprintf("session-%s-%d", generation, databases.Add(1)))
+	if tune != nil {
+		tune(&s.tuning)
+	}
+	if _, err := db.ExecContext(t.Context(), `
+		insert into quartermaster.sessions (token, instance, method, alive_until) values ($1, $1, $2, now() + interval '1 hour')`,
+		s.token, projections.Method); err != nil {
+		t.Fatal(err)
+	}
+	for _, tp := range domain.AllPartitions() {
+		if ok, err := s.Claim(t.Context(), tp); err != nil || !ok {
+			t.Fatalf("claim %s: %v, error %v", tp, ok, err)
+		}
+	}
+	return s
+}
+
+// reopening is a store whose partitions another session takes over.
+type reopening struct {
+	*Store
+	tune func(*tuning)
+}
+
+func (r reopening) Reopen(t *testing.T) projections.Store {
+	for _, tp := range domain.AllPartitions() {
+		if err := r.Release(t.Context(), tp); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return reopening{claimed(t, r.db, r.generation, r.tune), r.tune}
+}
+
+func TestStore(t *testing.T) {
+	db := opened(t)
+	for name, tune := range map[string]func(*tuning){
+		"Usual":   nil,
+		"Copy":    func(h *tuning) { h.copy = 1 },
+		"Fresh":   func(h *tuning) { h.fresh, h.copy = 1, 1 },
+		"NoCache": func(h *tuning) { h.keep = 0; h.array = 3; h.page = 2 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			storetest.Run(t, func(t *testing.T) projections.Store {
+				return reopening{claimed(t, db, generation(t, db), tune), tune}
+			})
+		})
+	}
+}
+

@@ -1,0 +1,115 @@
+package postgres
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"strings"
+	"unicode/utf8"
+)
+
+// How many bytes of a name a column holds: a key's must fit an index entry of the
+// server, which has 2,700, and a key has two names, that of usage_held five.
+const (
+	maxKey  = 1200
+	maxHeld = 400
+)
+
+// standIn begins what stands for a name that no column can hold.
+const standIn = "\uFFFD"
+
+// columnText returns a name as a column can hold it: the name itself, or what
+// stands for it when it has bytes that Postgres takes for no text, is very long,
+// or looks like a stand-in itself. Different names have different texts.
+func columnText(name string, most int) (text string, exact bool) {
+	if len(name) <= most && utf8.ValidString(name) && strings.IndexByte(name, 0) < 0 && !strings.HasPrefix(name, standIn) {
+		return name, true
+	}
+	sum := sha256.Sum256([]byte(name))
+	short := name[:min(len(name), 64)]
+	return standIn + strings.ReplaceAll(strings.ToValidUTF8(short, standIn), "\x00", standIn) + " " + hex.EncodeToString(sum[:]), false
+}
+
+// jsonText makes JSON what the server's jsonb takes: its text has no NUL.
+func jsonText(b []byte) []byte {
+	out := b
+	for i := 0; i+6 <= len(out); i++ {
+		if out[i] != '\\' {
+			continue
+		}
+		if string(out[i:i+6]) == `\u0000` {
+			copy(out[i:], `\ufffd`)
+		}
+		i++ // what is escaped begins no escape
+	}
+	return out
+}
+
+// Parameters are sent in the server's binary form, so that neither side spends
+// time on hexadecimal digits.
+
+const (
+	oidBytea = 17
+	oidInt8  = 20
+	oidText  = 25
+	oidJSONB = 3802
+)
+
+// array builds a one-dimensional array in the server's binary form: dimensions,
+// whether there are nulls, type, length, lower bound, then each element behind
+// its length.
+type array struct {
+	b []byte
+	n int
+}
+
+const arrayHead = 20
+
+func newArray(oid uint32, bytes int) *array {
+	a := &array{b: make([]byte, arrayHead, arrayHead+bytes)}
+	binary.BigEndian.PutUint32(a.b[0:], 1)
+	binary.BigEndian.PutUint32(a.b[4:], 1)
+	binary.BigEndian.PutUint32(a.b[8:], oid)
+	binary.BigEndian.PutUint32(a.b[16:], 1)
+	return a
+}
+
+func (a *array) text(s string) {
+	a.n++
+	a.b = append(binary.BigEndian.AppendUint32(a.b, uint32(len(s))), s...)
+}
+
+func (a *array) bytes(p []byte) {
+	if p == nil {
+		a.null()
+		return
+	}
+	a.n++
+	a.b = append(binary.BigEndian.AppendUint32(a.b, uint32(len(p))), p...)
+}
+
+func (a *array) int(v int64) {
+	a.n++
+	a.b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(a.b, 8), uint64(v))
+}
+
+// json adds JSON text, behind the version of the server's form.
+func (a *array) json(p []byte) {
+	if p == nil {
+		a.null()
+		return
+	}
+	a.n++
+	a.b = append(append(binary.BigEndian.AppendUint32(a.b, uint32(len(p)+1)), 1), p...)
+}
+
+func (a *array) null() {
+	a.n++
+	a.b = binary.BigEndian.AppendUint32(a.b, 0xffffffff)
+}
+
+// value returns the array as a parameter; it needs binary_parameters.
+func (a *array) value() []byte {
+	binary.BigEndian.PutUint32(a.b[12:], uint32(a.n))
+	return a.b
+}

@@ -1,0 +1,382 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// ErrMethod means that the rows that are read were made by another version of
+// the folds. The program of that version reads them, or a rebuild makes those of
+// this one.
+var ErrMethod = errors.New("rows were made by another version of the program")
+
+// View implements [projections.Store] on the rows of the store's generation.
+func (s *Store) View(ctx context.Context, read func(projections.View) error) error {
+	return s.db.view(ctx, s.generation, read)
+}
+
+// View calls read with a consistent snapshot of the generation that is active.
+// It fails with [ErrMethod] when that was made by other folds than this program's.
+func (db *DB) View(ctx context.Context, read func(projections.View) error) error {
+	return db.view(ctx, "", read)
+}
+
+// view calls read with a snapshot of a generation, "" for the active one.
+func (db *DB) view(ctx context.Context, generation string, read func(projections.View) error) error {
+	for {
+		v, err := db.openView(ctx, generation)
+		if isCode(err, pqerror.UndefinedTable) || isCode(err, pqerror.InvalidSchemaName) {
+			// The generation was dropped between the look at the pointer and the look
+			// at its rows. Whoever did that has switched to another.
+			if generation == "" {
+				if ctx.Err() == nil {
+					continue
+				}
+			}
+			return fmt.Errorf("generation %q is no more: %w", generation, err)
+		}
+		if err != nil {
+			return err
+		}
+		err = read(v)
+		return errors.Join(err, v.close())
+	}
+}
+
+// openView begins a transaction in which all that is read is of one moment.
+func (db *DB) openView(ctx context.Context, generation string) (_ *view, err error) {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return nil, fmt.Errorf("begin to read: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = tx.Rollback()
+		}
+	}()
+	if generation == "" {
+		var method string
+		err := tx.QueryRowContext(ctx, `
+			select g.name, g.method from quartermaster.active a join quartermaster.generations g on g.name = a.generation`).Scan(&generation, &method)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return nil, errors.New("the database has no active generation of rows; \"quartermaster serve\" makes the first")
+		case err != nil:
+			return nil, fmt.Errorf("look up the active generation: %w", err)
+		case method != projections.Method:
+			return nil, fmt.Errorf("%w: the active generation %q has method %q, this program %q; use the program of that version, or build and switch with \"quartermaster projection rebuild\"",
+				ErrMethod, generation, method, projections.Method)
+		}
+	}
+	v := &view{ctx: ctx, tx: tx, schema: schemaOf(generation), position: domain.Position{}, exact: map[projections.Table]bool{}}
+	// The lock of this table, held until the end, keeps the generation from being
+	// dropped while it is read.
+	rows, err := tx.QueryContext(ctx, fmt.Sprintf(`
+		select topic, partition, next_offset from quartermaster.partitions
+		where generation = $1 and (select count(*) from (select from %s.streams limit 0) t) = 0`, v.schema), generation)
+	if err != nil {
+		return nil, fmt.Errorf("read the position of generation %q: %w", generation, err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var topic string
+		var partition int
+		var next int64
+		if err := rows.Scan(&topic, &partition, &next); err != nil {
+			return nil, fmt.Errorf("read the position of generation %q: %w", generation, err)
+		}
+		v.position[domain.TopicPartition{Topic: domain.Topic(topic), Partition: partition}] = next
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read the position of generation %q: %w", generation, err)
+	}
+	return v, nil
+}
+
+// view implements [projections.View] on one connection, which several may use at
+// once: a scan holds a cursor, and mu for no longer than it takes to read a page.
+type view struct {
+	ctx      context.Context
+	schema   string
+	position domain.Position
+
+	mu      sync.Mutex
+	tx      *sql.Tx
+	cursors int
+	exact   map[projections.Table]bool // whether a table has keys that its columns do not hold; absent: not looked up
+}
+
+func (v *view) close() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.tx.Rollback()
+}
+
+func (v *view) Position() domain.Position { return v.position.Clone() }
+
+func (v *view) Get(k projections.Key) (projections.Row, error) {
+	t := tableOf[k.Table]
+	scope, _ := columnText(k.Scope, maxKey)
+	id, _ := columnText(k.ID, maxKey)
+	where, args := "t."+t.scope.name+" = $1", []any{scope}
+	if t.id.name != "" {
+		args = append(args, id)
+		where += fmt.Sprintf(" and t.%s = $%d", t.id.name, len(args))
+	} else if id != "" {
+		return nil, nil
+	}
+	if t.at.name != "" {
+		args = append(args, k.Hour)
+		where += fmt.Sprintf(" and t.%s = %s", t.at.name, t.number(fmt.Sprintf("$%d::bigint", len(args))))
+	} else if k.Hour != 0 {
+		return nil, nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var raw []byte
+	err := v.tx.QueryRowContext(v.ctx, fmt.Sprintf("select t.row from %s.%s t where %s", v.schema, t.name(), where), args...).Scan(&raw)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", k, err)
+	}
+	row, err := projections.DecodeRow(k.Table, raw)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", k, err)
+	}
+	return row, nil
+}
+
+func (v *view) Scopes(of projections.Table) ([]string, error) {
+	t := tableOf[of]
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	exact, err := v.hasExact(t)
+	if err != nil {
+		return nil, err
+	}
+	// Steps from scope to scope along the index instead of reading every row.
+	q := fmt.Sprintf(`
+		with recursive s as (
+			(select t.%[3]s scope from %[1]s.%[2]s t order by 1 limit 1)
+			union all
+			select (select t.%[3]s from %[1]s.%[2]s t where t.%[3]s > s.scope order by 1 limit 1) from s where s.scope is not null
+		)
+		select scope, null from s where scope is not null`, v.schema, t.name(), t.scope.name)
+	if exact {
+		q = fmt.Sprintf(`select %s, exact[1] from %s.%s t group by 1, 2 order by coalesce(exact[1], convert_to(%[1]s, 'UTF8'))`, t.scope.name, v.schema, t.name())
+	}
+	rows, err := v.tx.QueryContext(v.ctx, q)
+	if err != nil {
+		return nil, fmt.Errorf("read the scopes of %s: %w", of, err)
+	}
+	defer func() { _ = rows.Close() }()
+	var scopes []string
+	for rows.Next() {
+		var scope string
+		var bytes []byte
+		if err := rows.Scan(&scope, &bytes); err != nil {
+			return nil, fmt.Errorf("read the scopes of %s: %w", of, err)
+		}
+		if bytes != nil {
+			scope = string(bytes)
+		}
+		// One scope has both forms where only some of its ids are no text.
+		if n := len(scopes); n == 0 || scopes[n-1] != scope {
+			scopes = append(scopes, scope)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read the scopes of %s: %w", of, err)
+	}
+	return scopes, nil
+}
+
+// hasExact reports whether any key of a table is not what its columns hold.
+func (v *view) hasExact(t *table) (bool, error) {
+	has, known := v.exact[t.of]
+	if known {
+		return has, nil
+	}
+	err := v.tx.QueryRowContext(v.ctx, fmt.Sprintf("select exists (select from %s.%s where exact is not null)", v.schema, t.name())).Scan(&has)
+	if err != nil {
+		return false, fmt.Errorf("read %s: %w", t.name(), err)
+	}
+	v.exact[t.of] = has
+	return has, nil
+}
+
+func (v *view) Scan(q projections.Query, yield func(projections.Key, projections.Row) error) error {
+	t := tableOf[q.Table]
+	cursor, err := v.open(t, &q)
+	if err != nil {
+		return fmt.Errorf("scan %s: %w", q.Table, err)
+	}
+	names := map[string]string{}
+	for {
+		page, err := v.page(t, cursor, names)
+		if err != nil {
+			return fmt.Errorf("scan %s: %w", q.Table, err)
+		}
+		for i := range page {
+			if err := yield(page[i].key, page[i].row); err != nil {
+				return errors.Join(err, v.done(cursor))
+			}
+		}
+		if len(page) < usual.page {
+			return v.done(cursor)
+		}
+	}
+}
+
+// open declares a cursor.
+func (v *view) open(t *table, q *projections.Query) (string, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	exact, err := v.hasExact(t)
+	if err != nil {
+		return "", err
+	}
+	v.cursors++
+	cursor := fmt.Sprintf("c%d", v.cursors)
+	sql, args := t.scanSQL(v.schema, q, exact)
+	_, err = v.tx.ExecContext(v.ctx, "declare "+cursor+" no scroll cursor for "+sql, args...)
+	return cursor, err
+}
+
+func (v *view) done(cursor string) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	_, err := v.tx.ExecContext(v.ctx, "close "+cursor)
+	return err
+}
+
+// scanSQL selects the rows that a query names, in the order of keys. exact says
+// that the key columns alone are not the key in some rows.
+func (t *table) scanSQL(schema string, q *projections.Query, exact bool) (string, []any) {
+	var where []string
+	var args []any
+	add := func(cond string, arg any) {
+		args = append(args, arg)
+		where = append(where, fmt.Sprintf(cond, len(args)))
+	}
+	if q.Scope != "" {
+		scope, _ := columnText(q.Scope, maxKey)
+		add("t."+t.scope.name+" = $%d", scope)
+	}
+	at := "0"
+	if t.at.name != "" {
+		at = "t." + t.at.name
+		if q.From != 0 || t.kind == incarnation {
+			add(at+" >= "+t.number("$%d::bigint"), q.From)
+		}
+		if q.To != 0 {
+			add(at+" < "+t.number("$%d::bigint"), q.To)
+		}
+	}
+	scope, id := "t."+t.scope.name, "''"
+	if t.id.name != "" {
+		id = "t." + t.id.name
+	}
+	order := func(dir string) string {
+		keys := []string{scope}
+		if exact {
+			keys = []string{"coalesce(t.exact[1], convert_to(" + scope + ", 'UTF8'))"}
+		}
+		if t.id.name != "" {
+			if exact {
+				keys = append(keys, "coalesce(t.exact[2], convert_to("+id+", 'UTF8'))")
+			} else {
+				keys = append(keys, id)
+			}
+		}
+		s := strings.Join(keys, ", ")
+		if q.Last {
+			s = "distinct:" + s
+		}
+		if t.at.name != "" {
+			s += ", " + at + dir
+		}
+		return s
+	}
+	number := at
+	switch t.kind {
+	case byHour, byMonth:
+		number = "(extract(epoch from " + at + ") / 3600)::bigint"
+	case offset:
+		number = at + " + 1"
+	case timeless, incarnation:
+	}
+	distinct, by := "", order("")
+	if q.Last {
+		by = strings.TrimPrefix(order(" desc"), "distinct:")
+		distinct = "distinct on (" + strings.TrimSuffix(by, ", "+at+" desc") + ") "
+	}
+	s := fmt.Sprintf("select %s%s, %s, %s, t.exact, t.row from %s.%s t", distinct, scope, id, number, schema, t.name())
+	if len(where) > 0 {
+		s += " where " + strings.Join(where, " and ")
+	}
+	return s + " order by " + by, args
+}
+
+type found struct {
+	key projections.Key
+	row projections.Row
+}
+
+// page reads the next rows of a cursor. names keeps one copy of each name.
+func (v *view) page(t *table, cursor string, names map[string]string) ([]found, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	rows, err := v.tx.QueryContext(v.ctx, fmt.Sprintf("fetch %d from %s", usual.page, cursor))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	keep := func(b []byte) string {
+		s, ok := names[string(b)]
+		if !ok {
+			s = string(b)
+			if len(names) > 1<<16 {
+				clear(names)
+			}
+			names[s] = s
+		}
+		return s
+	}
+	var page []found
+	for rows.Next() {
+		var scope, id, raw sql.RawBytes
+		var exact []byte
+		k := projections.Key{Table: t.of}
+		if err := rows.Scan(&scope, &id, &k.Hour, &exact, &raw); err != nil {
+			return nil, err
+		}
+		k.Scope, k.ID = keep(scope), keep(id)
+		if exact != nil {
+			var parts pq.ByteaArray
+			if err := parts.Scan(exact); err != nil || len(parts) != 2 {
+				return nil, fmt.Errorf("column exact of %s is not a pair", k)
+			}
+			k.Scope, k.ID = string(parts[0]), string(parts[1])
+		}
+		row, err := projections.DecodeRow(t.of, raw)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", k, err)
+		}
+		page = append(page, found{k, row})
+	}
+	return page, rows.Err()
+}
+

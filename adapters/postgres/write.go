@@ -1,0 +1,254 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lib/pq"
+
+	"quartermaster/projections"
+)
+
+// write is what a transaction stores, ready to be sent.
+type write struct {
+	store  *Store
+	rows   [len(tableOf)][]stored
+	held   []heldRow
+	months map[month]bool
+}
+
+// stored is a row as the columns of its table have it.
+type stored struct {
+	key       projections.Key
+	scope, id string
+	plain     bool // the columns hold the key itself
+	row       []byte
+	facts     []byte // nil: none
+	fresh     bool   // there is no row under this key yet
+}
+
+// prepare encodes what changed in a working set.
+func (s *Store) prepare(_ context.Context, p *part) (*write, error) {
+	w := &write{store: s, months: map[month]bool{}}
+	for k, row := range p.rows.Changed {
+		t := tableOf[k.Table]
+		raw, err := projections.EncodeRow(row)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", k, err)
+		}
+		scope, scopePlain := columnText(k.Scope, maxKey)
+		id, idPlain := columnText(k.ID, maxKey)
+		r := stored{
+			key: k, scope: scope, id: id, plain: scopePlain && idPlain, row: raw,
+			fresh: p.absent[k] || k.Table == projections.TableQuarantine,
+		}
+		if t.facts != "" {
+			r.facts = facts(row)
+		}
+		if t.kind == byHour {
+			w.months[monthOf(k.Hour)] = true
+		}
+		if u, ok := row.(*projections.UsageHour); ok {
+			w.held = appendHeld(w.held, k, u, r.fresh)
+		}
+		w.rows[k.Table] = append(w.rows[k.Table], r)
+	}
+	return w, nil
+}
+
+// write sends everything.
+func (w *write) write(ctx context.Context, tx *sql.Tx) error {
+	for _, t := range tables {
+		rows := w.rows[t.of]
+		if len(rows) == 0 {
+			continue
+		}
+		// Neighbours stand together on the pages of table and index.
+		slices.SortFunc(rows, func(a, b stored) int { return a.key.Compare(b.key) })
+		if err := writeRows(ctx, tx, w.store.tuning, target[stored]{
+			table: w.store.schema + "." + t.name(), columns: t.columns(), conflict: t.conflict(),
+			insert: t.insertSQL(w.store.schema), arrays: t.arrays, copy: t.copyRow,
+			fresh: func(r *stored) bool { return r.fresh },
+		}, rows); err != nil {
+			return fmt.Errorf("write %d rows of %s: %w", len(rows), t.name(), err)
+		}
+	}
+	if len(w.held) > 0 {
+		slices.SortFunc(w.held, func(a, b heldRow) int { return a.compare(&b) })
+		if err := writeRows(ctx, tx, w.store.tuning, target[heldRow]{
+			table: w.store.schema + "." + held, columns: heldColumnNames, conflict: heldConflict,
+			insert: heldInsertSQL(w.store.schema), arrays: heldArrays, copy: copyHeld,
+			fresh: func(r *heldRow) bool { return r.fresh },
+		}, w.held); err != nil {
+			return fmt.Errorf("write %d rows of %s: %w", len(w.held), held, err)
+		}
+	}
+	return nil
+}
+
+// target is a table that rows of a kind are written to, in each of three ways.
+type target[R any] struct {
+	table    string
+	columns  string               // as COPY fills them
+	conflict string               // what becomes of rows that are there
+	insert   string               // inserts rows from arrays
+	arrays   func(rows []R) []any // the arguments of insert
+	copy     func(r *R) []any     // a row as COPY takes it
+	fresh    func(r *R) bool      // whether the row cannot be there
+}
+
+func writeRows[R any](ctx context.Context, tx *sql.Tx, how tuning, t target[R], rows []R) error {
+	if how.fresh > 0 {
+		// The new ones to the end.
+		i := 0
+		isFresh := make([]R, 0, len(rows))
+		for j := range rows {
+			if t.fresh(&rows[j]) {
+				isFresh = append(isFresh, rows[j])
+			} else {
+				rows[i] = rows[j]
+				i++
+			}
+		}
+		if copy(rows[i:], isFresh); len(isFresh) >= how.fresh {
+			if err := copyRows(ctx, tx, t.table, t, isFresh); err != nil {
+				return err
+			}
+			rows = rows[:i]
+		}
+	}
+	if len(rows) >= how.copy {
+		// The name goes with the transaction.
+		merge := "merge_" + t.table[strings.LastIndexByte(t.table, '.')+1:]
+		if _, err := tx.ExecContext(ctx, fmt.Sprintf("create temp table %s on commit drop as select %s from %s with no data", merge, t.columns, t.table)); err != nil {
+			return err
+		}
+		if err := copyRows(ctx, tx, merge, t, rows); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, fmt.Sprintf("insert into %s (%s) select %[2]s from %[3]s %[4]s", t.table, t.columns, merge, t.conflict))
+		return err
+	}
+	for chunk := range slices.Chunk(rows, how.array) {
+		if _, err := tx.ExecContext(ctx, t.insert, t.arrays(chunk)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func copyRows[R any](ctx context.Context, tx *sql.Tx, into string, t target[R], rows []R) (err error) {
+	stmt, err := tx.PrepareContext(ctx, fmt.Sprintf("copy %s (%s) from stdin", into, t.columns))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := stmt.Close(); err == nil {
+			err = e
+		}
+	}()
+	for i := range rows {
+		if _, err := stmt.ExecContext(ctx, t.copy(&rows[i])...); err != nil {
+			return err
+		}
+	}
+	_, err = stmt.ExecContext(ctx)
+	return err
+}
+
+// columns returns the columns that are written, key first.
+func (t *table) columns() string {
+	c := strings.Join(t.key(), ", ") + ", exact, row"
+	if t.facts != "" {
+		c += ", facts"
+	}
+	return c
+}
+
+func (t *table) conflict() string {
+	set := "row = excluded.row"
+	if t.facts != "" {
+		set += ", facts = excluded.facts"
+	}
+	return fmt.Sprintf("on conflict (%s) do update set %s", strings.Join(t.key(), ", "), set)
+}
+
+// insertSQL inserts the rows of arrays, or replaces those that are there.
+func (t *table) insertSQL(schema string) string {
+	values := "u.scope"
+	if t.id.name != "" {
+		values += ", u.id"
+	}
+	if t.at.name != "" {
+		values += ", " + t.number("u.number")
+	}
+	values += ", case when u.exact_scope is not null then array[u.exact_scope, u.exact_id] end, u.row"
+	if t.facts != "" {
+		values += ", u.facts"
+	}
+	return fmt.Sprintf(`insert into %s.%s (%s) select %s
+		from unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[], $7::jsonb[]) u(scope, id, number, exact_scope, exact_id, row, facts)
+		%s`, schema, t.name(), t.columns(), values, t.conflict())
+}
+
+func (t *table) arrays(rows []stored) []any {
+	size, facts := 0, 0
+	for i := range rows {
+		size += len(rows[i].row)
+		facts += len(rows[i].facts)
+	}
+	n := len(rows)
+	scopes, ids, numbers := newArray(oidText, 32*n), newArray(oidText, 32*n), newArray(oidInt8, 12*n)
+	exactScopes, exactIDs := newArray(oidBytea, 4*n), newArray(oidBytea, 4*n)
+	raws, jsons := newArray(oidBytea, size+4*n), newArray(oidJSONB, facts+5*n)
+	for i := range rows {
+		r := &rows[i]
+		scopes.text(r.scope)
+		ids.text(r.id)
+		numbers.int(r.key.Hour)
+		if r.plain {
+			exactScopes.null()
+			exactIDs.null()
+		} else {
+			exactScopes.text(r.key.Scope)
+			exactIDs.text(r.key.ID)
+		}
+		raws.bytes(r.row)
+		jsons.json(r.facts)
+	}
+	return []any{scopes.value(), ids.value(), numbers.value(), exactScopes.value(), exactIDs.value(), raws.value(), jsons.value()}
+}
+
+func (t *table) copyRow(r *stored) []any {
+	row := make([]any, 0, 6)
+	row = append(row, r.scope)
+	if t.id.name != "" {
+		row = append(row, r.id)
+	}
+	switch t.kind {
+	case byHour, byMonth:
+		row = append(row, hourText(r.key.Hour))
+	case incarnation:
+		row = append(row, r.key.Hour)
+	case offset:
+		row = append(row, r.key.Hour-1)
+	case timeless:
+	}
+	if r.plain {
+		row = append(row, nil)
+	} else {
+		row = append(row, pq.ByteaArray{[]byte(r.key.Scope), []byte(r.key.ID)})
+	}
+	row = append(row, r.row)
+	if t.facts != "" {
+		if r.facts == nil {
+			row = append(row, nil)
+		} else {
+			row = append(row, string(r.facts))
+		}
+	}
+	return row
+}
