@@ -200,7 +200,7 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 		l.byID = top[fetchKey] >= fetchByID && top[metadataKey] >= metadataWithIDs
 		return nil
 	}); err != nil {
-		return nil, errors.Join(fmt.Errorf("open log: no Kafka broker answered at %s: %w; start Kafka, or correct the addresses",
+		return nil, errors.Join(fmt.Errorf("open log: no Kafka broker answered at %s: %w; start Kafka, or correct the addresses, TLS or SASL",
 			strings.Join(cfg.Brokers, ", "), err), l.Close())
 	}
 	return l, nil
