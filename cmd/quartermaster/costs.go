@@ -15,9 +15,9 @@ import (
 
 func (a *app) costsCommand() *cobra.Command {
 	var (
-		period, workspace string
-		by                []string
-		requireTie        bool
+		period, workspace, asOf string
+		by                      []string
+		requireTie              bool
 	)
 	cmd := &cobra.Command{
 		Use:   "costs",
@@ -113,7 +113,7 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
 					return fmt.Errorf("--by %q: no such dimension; there are %v", d, projections.CostDimensions())
 				}
 			}
-			return a.read(cmd.Context(), func(h *home) error {
+			return a.readAt(cmd.Context(), asOf, func(h *home) error {
 				return h.view(cmd.Context(), func(v projections.View) error {
 					r, err := projections.Costs(v, q)
 					if err != nil {
@@ -144,6 +144,7 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
 	f.StringVar(&workspace, "workspace", "", "only what this workspace carries; invoices stay whole")
 	f.StringSliceVar(&by, "by", []string{"workspace"}, "dimensions to group by, separated by commas")
 	f.BoolVar(&requireTie, "require-tie", false, "fail, and say why, when the bills do not tie")
+	asOfFlag(cmd, &asOf)
 	must(cmd.MarkFlagRequired("period"))
 	cmd.AddCommand(a.costLeavesCommand(), a.costExplainCommand())
 	return cmd

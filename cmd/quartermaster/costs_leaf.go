@@ -20,6 +20,7 @@ func (a *app) costLeavesCommand() *cobra.Command {
 		period string
 		filter projections.LeafFilter
 		limit  int
+		asOf   string
 	)
 	cmd := &cobra.Command{
 		Use:   "leaves",
@@ -41,7 +42,7 @@ JSON keys, one object per line:
 			if limit < 0 {
 				return fmt.Errorf("--limit %d: want 0 or more", limit)
 			}
-			return a.read(cmd.Context(), func(h *home) error {
+			return a.readAt(cmd.Context(), asOf, func(h *home) error {
 				return h.view(cmd.Context(), func(v projections.View) error {
 					t := a.table("hour", "workspace", "component", "currency", "billed", "effective", "leaf")
 					alignRight(t, 5, 6)
@@ -96,12 +97,14 @@ JSON keys, one object per line:
 	f.StringVar(&filter.Workspace, "workspace", "", "only what this workspace carries")
 	f.StringVar(&filter.Line, "line", "", "only this line: its id, or issuer|account|id")
 	f.IntVar(&limit, "limit", 100, "leaves to list; 0 is all")
+	asOfFlag(cmd, &asOf)
 	must(cmd.MarkFlagRequired("period"))
 	return cmd
 }
 
 func (a *app) costExplainCommand() *cobra.Command {
-	return &cobra.Command{
+	var asOf string
+	cmd := &cobra.Command{
 		Use:   "explain LEAF",
 		Short: "Where a cent comes from: its line, interval, machines, rule and event",
 		Long: `Explain traces one leaf, as "quartermaster costs leaves" lists them: to the line
@@ -140,7 +143,7 @@ JSON keys, beside those of a leaf
 			if err != nil {
 				return fmt.Errorf("%w; \"quartermaster costs leaves --period MONTH\" lists leaves, and each goes between quotes", err)
 			}
-			return a.read(cmd.Context(), func(h *home) error {
+			return a.readAt(cmd.Context(), asOf, func(h *home) error {
 				return h.view(cmd.Context(), func(v projections.View) error {
 					x, err := projections.ExplainLeaf(v, ref)
 					if err != nil {
@@ -155,6 +158,8 @@ JSON keys, beside those of a leaf
 			})
 		},
 	}
+	asOfFlag(cmd, &asOf)
+	return cmd
 }
 
 // telling are the columns of a line that say what it is for, in the order in

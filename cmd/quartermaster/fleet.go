@@ -14,6 +14,7 @@ func (a *app) fleetCommand() *cobra.Command {
 	var (
 		filter projections.InventoryFilter
 		at     string
+		asOf   string
 		nodes  bool
 	)
 	cmd := &cobra.Command{
@@ -44,10 +45,9 @@ JSON keys: position, at;
   exceptions (kind, subject, detail);
   incomplete (events in quarantine that may concern this answer), missing
     (events that are known to exist and have not arrived).`,
-		Example: "  quartermaster fleet\n  quartermaster fleet --cluster openb --nodes\n  quartermaster fleet --region eu-west --at 2026-05-01 --json",
+		Example: "  quartermaster fleet\n  quartermaster fleet --cluster openb --nodes\n  quartermaster fleet --region eu-west --at 2026-05-01 --json\n  quartermaster fleet --as-of 2026-06-01",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			filter.At = now()
 			if at != "" {
 				t, err := instantFlag(at)
 				if err != nil {
@@ -55,7 +55,12 @@ JSON keys: position, at;
 				}
 				filter.At = t
 			}
-			return a.read(cmd.Context(), func(h *home) error {
+			return a.readAt(cmd.Context(), asOf, func(h *home) (err error) {
+				if at == "" {
+					if filter.At, err = h.now(cmd.Context()); err != nil {
+						return err
+					}
+				}
 				return h.view(cmd.Context(), func(v projections.View) error {
 					asked := asked{filter.Workspace, filter.Cluster, filter.Region}
 					if err := asked.known(v); err != nil {
@@ -85,6 +90,7 @@ JSON keys: position, at;
 	f.StringVar(&filter.Region, "region", "", "only clusters in this region")
 	f.StringVar(&at, "at", "", "time to look at: RFC 3339, a date or a month in UTC (default now)")
 	f.BoolVar(&nodes, "nodes", false, "list every node")
+	asOfFlag(cmd, &asOf)
 	return cmd
 }
 

@@ -36,6 +36,7 @@ type home struct {
 	id     string          // of the log
 	saved  domain.Position // of the newest snapshot
 	aside  []string        // snapshots that could not be used, and why
+	asOf   domain.Position // the past position that the rows are of; nil: they are the present
 }
 
 // errNoHome means that a command that only reads was pointed at nothing.

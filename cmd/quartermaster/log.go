@@ -202,7 +202,8 @@ func (h *home) tail(ctx context.Context, tps []domain.TopicPartition, n int, fol
 }
 
 func (a *app) logStatsCommand() *cobra.Command {
-	return &cobra.Command{
+	var asOf string
+	cmd := &cobra.Command{
 		Use:   "stats",
 		Short: "Count what the log and the rows hold, and what is missing",
 		Long: `Stats shows, per partition, how many records there are, from how many streams,
@@ -215,7 +216,7 @@ events, missing, lost, last, ahead_ms), rows (by table).`,
 		Example: "  quartermaster log stats\n  quartermaster log stats --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.read(cmd.Context(), func(h *home) error {
+			return a.readAt(cmd.Context(), asOf, func(h *home) error {
 				return h.view(cmd.Context(), func(v projections.View) error {
 					s, err := projections.NewLogStats(v)
 					if err != nil {
@@ -230,6 +231,8 @@ events, missing, lost, last, ahead_ms), rows (by table).`,
 			})
 		},
 	}
+	asOfFlag(cmd, &asOf)
+	return cmd
 }
 
 func (a *app) logExportCommand() *cobra.Command {

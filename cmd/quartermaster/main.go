@@ -122,6 +122,7 @@ signs your decisions.
 		a.planCommand(),
 		a.logCommand(),
 		a.quarantineCommand(),
+		a.snapshotCommand(),
 		a.serveCommand(),
 		a.configCommand(),
 		a.demoCommand(),

@@ -16,6 +16,7 @@ func (a *app) modelsCommand() *cobra.Command {
 	var (
 		filter projections.ModelFilter
 		at     string
+		asOf   string
 		stale  time.Duration
 		limit  int
 	)
@@ -39,7 +40,7 @@ missing (events that are known to exist and have not arrived).`,
 		Example: "  quartermaster models --stale-after 2h\n  quartermaster models --workspace research --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			t := now()
+			var t domain.Instant
 			if at != "" {
 				var err error
 				if t, err = instantFlag(at); err != nil {
@@ -52,7 +53,12 @@ missing (events that are known to exist and have not arrived).`,
 			if limit < 0 {
 				return fmt.Errorf("--limit %d: want 0 or more", limit)
 			}
-			return a.read(cmd.Context(), func(h *home) error {
+			return a.readAt(cmd.Context(), asOf, func(h *home) (err error) {
+				if at == "" {
+					if t, err = h.now(cmd.Context()); err != nil {
+						return err
+					}
+				}
 				return h.view(cmd.Context(), func(v projections.View) error {
 					asked := asked{workspace: filter.Workspace, cluster: filter.Cluster}
 					if err := asked.known(v); err != nil {
@@ -82,6 +88,7 @@ missing (events that are known to exist and have not arrived).`,
 	f.StringVar(&filter.Cluster, "cluster", "", "only this cluster")
 	f.StringVar(&at, "at", "", "time to look at: RFC 3339, a date or a month in UTC (default now)")
 	f.DurationVar(&stale, "stale-after", time.Hour, "how long something may go unseen")
+	asOfFlag(cmd, &asOf)
 	f.IntVar(&limit, "limit", 40, "deployments to list; JSON has all")
 	return cmd
 }

@@ -23,6 +23,7 @@ type quarantineAnswer struct {
 
 func (a *app) quarantineCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "quarantine", Short: "Records that could not be folded, and decisions that took no effect"}
+	var asOf string
 	list := &cobra.Command{
 		Use:   "list",
 		Short: "List what could not be folded, and why",
@@ -37,7 +38,7 @@ resolved_by, note), open, incomplete (all, workspaces), rejected_decisions
 		Example: "  quartermaster quarantine list --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.read(cmd.Context(), func(h *home) error {
+			return a.readAt(cmd.Context(), asOf, func(h *home) error {
 				return h.view(cmd.Context(), func(v projections.View) error {
 					l, err := projections.Quarantine(v)
 					if err != nil {
@@ -77,10 +78,12 @@ hexadecimal) and event where it can be decoded.`,
 		Example: "  quartermaster quarantine show qm.fleet/3@17\n  quartermaster quarantine show qm.fleet/3@17 --event > event.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.read(cmd.Context(), func(h *home) error { return h.showQuarantined(cmd.Context(), args[0], event) })
+			return a.readAt(cmd.Context(), asOf, func(h *home) error { return h.showQuarantined(cmd.Context(), args[0], event) })
 		},
 	}
 	show.Flags().BoolVar(&event, "event", false, "print only the event, in JSON, as \"quarantine reappend\" reads it")
+	asOfFlag(list, &asOf)
+	asOfFlag(show, &asOf)
 	cmd.AddCommand(list, show, a.reappendCommand(), a.resolveCommand())
 	return cmd
 }

@@ -17,6 +17,7 @@ func (a *app) usageCommand() *cobra.Command {
 	var (
 		by       []string
 		from, to string
+		asOf     string
 		filter   projections.UsageFilter
 	)
 	cmd := &cobra.Command{
@@ -66,7 +67,7 @@ time).`,
 					return fmt.Errorf("--by %q: no such dimension; there are %v", d, projections.Dimensions())
 				}
 			}
-			return a.read(cmd.Context(), func(h *home) error {
+			return a.readAt(cmd.Context(), asOf, func(h *home) error {
 				return h.view(cmd.Context(), func(v projections.View) error {
 					asked := asked{filter.Workspace, filter.Cluster, filter.Region}
 					if err := asked.known(v); err != nil {
@@ -97,6 +98,7 @@ time).`,
 	f.StringVar(&filter.Workspace, "workspace", "", "only what this workspace held, and what nobody held in its clusters")
 	f.StringVar(&filter.Cluster, "cluster", "", "only this cluster")
 	f.StringVar(&filter.Region, "region", "", "only this region")
+	asOfFlag(cmd, &asOf)
 	must(cmd.MarkFlagRequired("from"))
 	must(cmd.MarkFlagRequired("to"))
 	return cmd

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/archive"
+	"quartermaster/adapters/kafka"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// asOfFlag lets a command that reads answer as of a point in the past.
+func asOfFlag(cmd *cobra.Command, asOf *string) {
+	cmd.Flags().StringVar(asOf, "as-of", "", "answer as of a position, the name of a snapshot or a time, from the log as it was then; \"quartermaster snapshot --help\" says more (default now)")
+}
+
+// readAt is read as of a point in the past, or now where none is asked for. Of
+// the past only the log and the snapshots are used: the nearest snapshot before
+// it, and what follows in the log up to it, folded in memory.
+func (a *app) readAt(ctx context.Context, asOf string, work func(*home) error) error {
+	if asOf == "" {
+		return a.read(ctx, work)
+	}
+	if err := a.reading(); err != nil {
+		return err
+	}
+	return a.withLog(ctx, func(h *home) error {
+		if err := h.goBack(ctx, asOf); err != nil {
+			return err
+		}
+		return work(h)
+	})
+}
+
+// goBack gives a home whose log is open the rows of a point in the past.
+func (h *home) goBack(ctx context.Context, asOf string) error {
+	end, err := h.end(ctx)
+	if err != nil {
+		return err
+	}
+	to, file, err := h.pointInLog(ctx, asOf)
+	if err != nil {
+		return fmt.Errorf("--as-of: %w", err)
+	}
+	if !end.Covers(to) {
+		return fmt.Errorf("--as-of %s lies beyond the log, which ends at %s", to, end)
+	}
+	m, from, err := h.rowsAt(ctx, to, file)
+	if err != nil {
+		return err
+	}
+	h.store, h.asOf = m, to
+	base := "the beginning of the log"
+	if from != nil {
+		base = filepath.Base(from.Path)
+		to = sub(to, from.Position)
+	}
+	h.app.note("as of %s: %s and %s events since", h.asOf, base, comma(int(to.Records())))
+	return nil
+}
+
+// sub returns what lies between two positions, as a position.
+func sub(a, b domain.Position) domain.Position {
+	out := a.Clone()
+	for tp, n := range b {
+		out[tp] -= n
+	}
+	return out
+}
+
+// pointInLog reads what --as-of was given: a position, a snapshot or a time. file
+// is the snapshot that was named.
+func (h *home) pointInLog(ctx context.Context, asOf string) (to domain.Position, file *archive.Info, err error) {
+	switch {
+	case strings.HasSuffix(asOf, archive.Suffix):
+		in := archive.InfoOf(h.snapshotPath(asOf))
+		if errors.Is(in.Err, os.ErrNotExist) {
+			return nil, nil, fmt.Errorf("there is no snapshot %s: \"quartermaster snapshot list\" names those there are", in.Path)
+		}
+		if in.Err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", in.Path, in.Err)
+		}
+		if in.Log != h.id {
+			return nil, nil, fmt.Errorf("%s: %w: %q, this is %q", in.Path, projections.ErrSnapshotLog, in.Log, h.id)
+		}
+		if in.Method != projections.Method {
+			h.app.note("%s has rows of %s; the answer is computed by %s from the log up to the same position", in.Path, in.Method, projections.Method)
+			return in.Position, nil, nil
+		}
+		return in.Position, &in, nil
+	case asOf == "0" || strings.ContainsAny(asOf, "=/"):
+		to, err = domain.ParsePosition(asOf)
+	default:
+		var t domain.Instant
+		if t, err = instantFlag(asOf); err != nil {
+			break
+		}
+		if t > now() {
+			return nil, nil, fmt.Errorf("%s is in the future, and more may be appended before it: leave --as-of out for all there is", t)
+		}
+		if to, err = h.log.Before(ctx, domain.AllPartitions(), t); err != nil {
+			return nil, nil, err
+		}
+		return to, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%q is no point in the log: want a position such as qm.fleet/0=12,qm.telemetry/3=4711 (every answer has its own under \"position\"), the name of a snapshot, or a time such as 2026-05-01T00:00:00Z: %w", asOf, err)
+	}
+	return to, nil, nil
+}
+
+// rowsAt returns the rows at a position of the log, and the snapshot that they
+// were folded on from, nil where that was the beginning of the log. A snapshot
+// that was asked for is tried first.
+func (h *home) rowsAt(ctx context.Context, to domain.Position, first *archive.Info) (*projections.Memory, *archive.Info, error) {
+	near, err := archive.Nearest(h.snapshots(), h.id, to)
+	if err != nil {
+		h.app.note("snapshots cannot be read, so the log is folded from its beginning: %v", err)
+	}
+	if first != nil {
+		near = slices.Insert(near, 0, *first)
+	}
+	m := projections.NewMemory(domain.TopicSpecs())
+	var from *archive.Info
+	for i := range near {
+		if err = readSnapshot(m, near[i].Path, h.id); err == nil {
+			from = &near[i]
+			break
+		}
+		m = projections.NewMemory(domain.TopicSpecs())
+		if !errors.Is(err, os.ErrNotExist) {
+			h.app.note("%s is left aside: %v", near[i].Path, err)
+		}
+	}
+	total := to.Records()
+	if from != nil {
+		total -= from.Position.Records()
+	}
+	r := newRunner(h.log, m)
+	bar := h.app.bar("fold", total, "events")
+	defer bar.stop()
+	defer bar.follow(func() int64 { return r.Progress().Records })()
+	if err := r.CatchUp(ctx, to); err != nil {
+		return nil, nil, fmt.Errorf("fold the log up to %s: %w", to, err)
+	}
+	return m, from, nil
+}
+
+// readSnapshot fills an empty store from a file.
+func readSnapshot(m *projections.Memory, path, log string) error {
+	f, size, err := archive.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = m.ReadSnapshot(f, size, log)
+	return err
+}
+
+// now is what a report is about that names no time: the present; as of a point in
+// the past, when the last record before it was appended, so that the same
+// question has the same answer for ever.
+func (h *home) now(ctx context.Context) (domain.Instant, error) {
+	if h.asOf == nil {
+		return now(), nil
+	}
+	var last domain.Instant
+	for tp, next := range h.asOf {
+		if next == 0 {
+			continue
+		}
+		if err := h.log.Read(ctx, tp, next-1, next, func(recs []domain.Record) error {
+			for i := range recs {
+				last = max(last, recs[i].Time)
+			}
+			return nil
+		}); err != nil {
+			return 0, fmt.Errorf("read when the last record was appended: %w", err)
+		}
+	}
+	return last, nil
+}
+
+// replayThrough folds the log from its beginning into fresh rows, and calls at
+// whenever it has come to the next of the positions, each of which must cover
+// the one before.
+func replayThrough(ctx context.Context, log *kafka.Log, stops []domain.Position, at func(i int, m *projections.Memory, r *projections.Runner) error) error {
+	m := projections.NewMemory(domain.TopicSpecs())
+	r := newRunner(log, m)
+	for i, to := range stops {
+		if err := r.CatchUp(ctx, to); err != nil {
+			return fmt.Errorf("replay the log to %s: %w", to, err)
+		}
+		if err := at(i, m, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
