@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -229,10 +231,16 @@ func loadConfig(path string, getenv func(string) string) (*config, error) {
 // maxConfig bounds the file. A long one has two hundred lines.
 const maxConfig = 64 << 10
 
+var errNoConfig = errors.New("no configuration is named: give --config FILE, or everything in the environment; \"quartermaster config example\" prints one to begin from")
+
 // readConfig is loadConfig without opening the files that the config names.
 func readConfig(path string, getenv func(string) string) (*config, error) {
 	var data []byte
-	if path != "" {
+	if path == "" {
+		if !slices.ContainsFunc(new(config).fields(), func(f field) bool { return getenv(variable(f.path)) != "" }) {
+			return nil, errNoConfig
+		}
+	} else {
 		var err error
 		if data, err = readSmall(path, maxConfig); err != nil {
 			return nil, fmt.Errorf("read the configuration: %w", err)
@@ -248,6 +256,7 @@ func parseConfig(path string, data []byte, getenv func(string) string) (*config,
 	(&configReader{f}).read(data, reflect.ValueOf(c).Elem())
 	for _, field := range c.fields() {
 		if name := variable(field.path); field.path != "webhooks" && getenv(name) != "" {
+			maps.DeleteFunc(c.from, func(p string, _ origin) bool { return strings.HasPrefix(p, field.path+"[") })
 			c.from[field.path] = origin{fromEnvironment, name}
 			if err := set(field.value, getenv(name)); err != nil {
 				f.add(field.path, "%v", err)
@@ -307,12 +316,15 @@ type faults struct {
 }
 
 // add notes a fault of a field. The message begins with where its value came
-// from, and never quotes a value that may be a secret.
+// from, or the mapping that lacks it, and never quotes a value that may be a
+// secret.
 func (f *faults) add(path, format string, args ...any) {
 	at := f.file
-	switch o := f.from[path]; o.kind {
-	case fromFile, fromEnvironment:
-		at = o.at
+	for p := path; p != ""; p = p[:max(0, strings.LastIndexAny(p, ".["))] {
+		if o := f.from[p]; o.at != "" {
+			at = o.at
+			break
+		}
 	}
 	f.addAt(at, path, format, args...)
 }

@@ -130,6 +130,9 @@ func (r *configReader) mapping(n ast.Node, path string, into reflect.Value) {
 			r.addAt(r.at(t), keyPath, "stands on line %d already; keep one of them", first[key].Position.Line)
 		default:
 			first[key] = t
+			if v.Kind() == reflect.Struct {
+				r.from[keyPath] = origin{fromFile, r.at(t)}
+			}
 			r.value(p.Value, keyPath, v)
 		}
 	}
@@ -150,7 +153,7 @@ func (r *configReader) value(n ast.Node, path string, v reflect.Value) {
 	if v.Kind() != reflect.Slice {
 		text, ok := scalar(n)
 		if !ok {
-			r.addAt(at, path, "is %s, want one value", shapeOf(n))
+			r.addAt(at, path, "is %s, want one value%s", shapeOf(n), hint(n))
 		} else if err := set(v, text); err != nil {
 			r.addAt(at, path, "%v", err)
 		}
@@ -164,13 +167,31 @@ func (r *configReader) value(n ast.Node, path string, v reflect.Value) {
 	v.Set(reflect.MakeSlice(v.Type(), len(list.Values), len(list.Values)))
 	for i, e := range list.Values {
 		entry := fmt.Sprintf("%s[%d]", path, i)
-		r.from[entry] = origin{fromFile, r.at(e.GetToken())}
+		r.from[entry] = origin{fromFile, r.at(start(e))}
 		if _, null := e.(*ast.NullNode); null {
 			r.add(entry, "is empty")
 			continue
 		}
 		r.value(e, entry, v.Index(i))
 	}
+}
+
+// start returns where a value begins: the parser gives the place of a block's
+// first colon.
+func start(n ast.Node) *token.Token {
+	if m, ok := n.(*ast.MappingNode); ok && !m.IsFlowStyle && len(m.Values) > 0 {
+		return m.Values[0].Key.GetToken()
+	}
+	return n.GetToken()
+}
+
+// hint tells what a mapping may have been meant as: within braces the parser
+// reads host:port as one.
+func hint(n ast.Node) string {
+	if shapeOf(n) == "a mapping" {
+		return "; quote it if it holds a colon"
+	}
+	return ""
 }
 
 // scalar returns the text of a single value.

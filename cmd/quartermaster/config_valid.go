@@ -88,9 +88,6 @@ func (k *kafkaConfig) validate(f *faults) {
 	}
 	for i, b := range k.Brokers {
 		at := fmt.Sprintf("kafka.brokers[%d]", i)
-		if f.from[at].kind == "" {
-			f.from[at] = f.from["kafka.brokers"]
-		}
 		if problem := hostPort(b, false); problem != "" {
 			f.add(at, "%s", problem)
 		} else if slices.Contains(k.Brokers[:i], b) {
@@ -156,9 +153,6 @@ func (p *postgresConfig) validate(f *faults) {
 	within(f, "postgres.max_conns", p.MaxConns, 4, 1000)
 	for i, r := range p.Readers {
 		at := fmt.Sprintf("postgres.readers[%d]", i)
-		if f.from[at].kind == "" {
-			f.from[at] = f.from["postgres.readers"]
-		}
 		switch {
 		case !roleName.MatchString(r):
 			f.add(at, "%q is no plain role: use small letters, digits and underscores", clip(r, shown))

@@ -1,0 +1,460 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func noEnvironment(string) string { return "" }
+
+func environment(vars map[string]string) func(string) string {
+	return func(name string) string { return vars[name] }
+}
+
+// minimal is the least that a configuration says.
+const minimal = "kafka: {brokers: ['k:9092']}\npostgres: {dsn: postgres://u@db/rows}\n"
+
+func TestConfigDefaults(t *testing.T) {
+	c, err := parseConfig("q.yaml", []byte(minimal), noEnvironment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.from = nil
+	want := &config{
+		Instance: host,
+		Kafka:    kafkaConfig{Brokers: []string{"k:9092"}, Replication: 3, Codec: "zstd", Batch: 20_000},
+		Postgres: postgresConfig{DSN: "postgres://u@db/rows", MaxConns: 16},
+		Listen:   "127.0.0.1:7070", Lease: 4 * time.Second,
+	}
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("%+v", c)
+	}
+}
+
+// Every fault names file, line, column and field, and what to do.
+func TestConfigFaults(t *testing.T) {
+	// with adds to what is needed.
+	with := func(text string) string { return minimal + text }
+	for name, c := range map[string]struct {
+		text string
+		want []string // the lines of the error
+	}{
+		"nothing": {"", []string{
+			"q.yaml: kafka.brokers: is needed: name host:port of the brokers to ask first",
+			"q.yaml: postgres.dsn: is needed, for example postgres://quartermaster@db:5432/quartermaster; or name a file that holds it: postgres.dsn_file",
+		}},
+		"no values": {"kafka:\npostgres: ~\nwebhooks:\n", []string{
+			"q.yaml:1:1: kafka.brokers: is needed: name host:port of the brokers to ask first",
+			"q.yaml:2:1: postgres.dsn: is needed, for example postgres://quartermaster@db:5432/quartermaster; or name a file that holds it: postgres.dsn_file",
+		}},
+		"unknown key":     {with("instnace: a\n"), []string{"q.yaml:3:1: instnace: unknown field; did you mean instance?"}},
+		"unknown below":   {"kafka:\n  tls:\n    ca: x\n", []string{"q.yaml:3:5: kafka.tls.ca: unknown field; known are enabled, ca_file, cert_file, key_file, server_name"}},
+		"unknown in list": {with("webhooks:\n- name: a\n  adress: b\n"), []string{"q.yaml:5:3: webhooks[0].adress: unknown field; known are name, url, types, secret_file"}},
+		"long key":        {with(strings.Repeat("x", 200) + ": 1\n"), []string{"q.yaml:3:1: " + strings.Repeat("x", 63) + "…: unknown field; known are instance, kafka, postgres, listen, snapshots, lease, schedules, webhooks"}},
+		"twice":           {with("lease: 4s\nlease: 5s\n"), []string{"q.yaml:4:1: lease: stands on line 3 already; keep one of them"}},
+		"all at once": {"kafka:\n  batch: many\n  brokers: k:1\n  tls: on\nlease: 4\n", []string{
+			`q.yaml:2:10: kafka.batch: "many" is no whole number`,
+			"q.yaml:3:12: kafka.brokers: is a single value, want a list: begin each entry with a dash",
+			"q.yaml:4:8: kafka.tls: is a single value, want keys with values",
+			`q.yaml:5:8: lease: "4" is no duration; write for example 4s or 250ms`,
+		}},
+		"a list at the top":    {"- a\n", []string{"q.yaml:1:1: is a list, want keys with values"}},
+		"a word at the top":    {"hunter2\n", []string{"q.yaml:1:1: is a single value, want keys with values"}},
+		"a list for one value": {with("listen: [a]\n"), []string{"q.yaml:3:9: listen: is a list, want one value"}},
+		"a hole in a list":     {"kafka:\n  brokers:\n  - k:1\n  -\n", []string{"q.yaml:4:5: kafka.brokers[1]: is empty"}},
+		"a list in a list":     {"kafka: {brokers: [[k]]}\n", []string{"q.yaml:1:19: kafka.brokers[0]: is a list, want one value"}},
+		"a hole in webhooks":   {with("webhooks: [~]\n"), []string{"q.yaml:3:12: webhooks[0]: is empty"}},
+		"a complex key":        {"~: b\n", []string{"q.yaml:1:1: a key is a word"}},
+		"an odd key":           {"[a]: b\n", []string{"q.yaml:1:4: is not YAML: found an invalid key for this map"}},
+		"a colon":              {"kafka: {brokers: [k:1]}\n", []string{"q.yaml:1:20: kafka.brokers[0]: is a mapping, want one value; quote it if it holds a colon"}},
+		"no YAML":              {"kafka: {\n", []string{"q.yaml:1:8: is not YAML: could not find flow mapping end token '}'"}},
+		"tabs":                 {"kafka:\n\tbatch: 1\n", []string{"q.yaml:2:1: is not YAML: found character ' ' that cannot start any token"}},
+		"an anchor":            {"a: &a [b]\n", []string{"q.yaml:1:4: anchors, aliases and merges are not read; write the value out"}},
+		"a merge":              {"<<: {a: b}\n", []string{"q.yaml:1:1: anchors, aliases and merges are not read; write the value out"}},
+		"a tag":                {"instance: !!str a\n", []string{"q.yaml:1:11: tags, directives and complex keys are not read; leave them out"}},
+		"deep brackets":        {"kafka: " + strings.Repeat("[", 9) + "\n", []string{"q.yaml:1:16: nests too deep for a configuration"}},
+		"deep dashes":          {strings.Repeat("- ", 40) + "a\n", []string{"q.yaml:1:61: nests too deep for a configuration"}},
+		"long":                 {strings.Repeat("a: 1\n", 10_000), []string{"q.yaml:3334:4: is too long for a configuration"}},
+		"two documents":        {minimal + "---\nlease: 4s\n", []string{"q.yaml:4:6: is a second document; a configuration is one"}},
+		"no text":              {"instance: \xff\n", []string{"q.yaml: is not text in UTF-8"}},
+		"NUL":                  {"instance: \x00\n", []string{"q.yaml: is not text in UTF-8"}},
+		"a control character":  {with("snapshots: \"a\\nb\"\n"), []string{"q.yaml:3:12: snapshots: holds a control character, such as the end of a line; leave it out"}},
+
+		"instance":            {with("instance: a/b\n"), []string{`q.yaml:3:11: instance: "a/b" is no name: use letters, digits, dots, dashes and underscores, at most 100`}},
+		"a broker's port":     {"kafka: {brokers: ['k:9092', k]}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:29: kafka.brokers[1]: "k" is no host:port`}},
+		"a broker's host":     {"kafka: {brokers: [':9092']}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:19: kafka.brokers[0]: ":9092" is no host:port`}},
+		"a broker at 0":       {"kafka: {brokers: ['k:0']}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:19: kafka.brokers[0]: "k:0" is no host:port`}},
+		"a broker as URL":     {"kafka: {brokers: ['kafka://k:1']}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:19: kafka.brokers[0]: "kafka://k:1" is no host:port`}},
+		"a broker twice":      {"kafka: {brokers: ['k:1', 'k:1']}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:26: kafka.brokers[1]: k:1 stands there twice`}},
+		"replication":         {"kafka: {brokers: ['k:1'], replication: 0}\npostgres: {dsn: postgres://u@db/rows}\n", []string{"q.yaml:1:40: kafka.replication: is 0, want 1 to 9"}},
+		"codec":               {"kafka: {brokers: ['k:1'], codec: gzip}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:34: kafka.codec: "gzip" is unknown; known are zstd, lz4`}},
+		"batch":               {"kafka: {brokers: ['k:1'], batch: 1000000}\npostgres: {dsn: postgres://u@db/rows}\n", []string{"q.yaml:1:34: kafka.batch: is 1000000, want 1 to 200000"}},
+		"tls half":            {"kafka: {brokers: ['k:1'], tls: {enabled: true, cert_file: a}}\npostgres: {dsn: postgres://u@db/rows}\n", []string{"q.yaml:1:27: kafka.tls: cert_file and key_file belong together; give both or neither"}},
+		"tls off":             {"kafka: {brokers: ['k:1'], tls: {ca_file: a}}\npostgres: {dsn: postgres://u@db/rows}\n", []string{"q.yaml:1:27: kafka.tls: is described but not enabled; set kafka.tls.enabled to true, or leave the rest out"}},
+		"tls neither":         {"kafka: {brokers: ['k:1'], tls: {enabled: yes}}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:42: kafka.tls.enabled: "yes" is neither true nor false`}},
+		"sasl of no kind":     {"kafka: {brokers: ['k:1'], sasl: {user: a}}\npostgres: {dsn: postgres://u@db/rows}\n", []string{"q.yaml:1:27: kafka.sasl.mechanism: is needed with a user or password; known are SCRAM-SHA-512, SCRAM-SHA-256, PLAIN"}},
+		"sasl of another":     {"kafka: {brokers: ['k:1'], sasl: {mechanism: SCRAM-SHA-1, user: a, password_file: b}}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:45: kafka.sasl.mechanism: "SCRAM-SHA-1" is unknown; did you mean SCRAM-SHA-512?`}},
+		"sasl without all":    {"kafka: {brokers: ['k:1'], sasl: {mechanism: SCRAM-SHA-512}}\npostgres: {dsn: postgres://u@db/rows}\n", []string{"q.yaml:1:27: kafka.sasl.user: is needed with kafka.sasl.mechanism", "q.yaml:1:27: kafka.sasl.password_file: is needed with kafka.sasl.mechanism: name a file that holds the password"}},
+		"sasl in plain":       {"kafka: {brokers: ['k:1'], sasl: {mechanism: PLAIN, user: a, password_file: b}}\npostgres: {dsn: postgres://u@db/rows}\n", []string{"q.yaml:1:45: kafka.sasl.mechanism: PLAIN sends the password as it is; set kafka.tls.enabled to true, or use SCRAM-SHA-512"}},
+		"a password in a URL": {"kafka: {brokers: ['k:1']}\npostgres: {dsn: 'postgres://u:hunter2@db/rows'}\n", []string{"q.yaml:2:17: postgres.dsn: holds a password; put the password into a file that postgres.password_file names, or all of it into one that postgres.dsn_file names"}},
+		"a password behind":   {"kafka: {brokers: ['k:1']}\npostgres: {dsn: 'postgres://u@db/rows?password=hunter2'}\n", []string{"q.yaml:2:17: postgres.dsn: holds a password; put the password into a file that postgres.password_file names, or all of it into one that postgres.dsn_file names"}},
+		"a password in pairs": {"kafka: {brokers: ['k:1']}\npostgres: {dsn: 'host=db  password = hunter2'}\n", []string{"q.yaml:2:17: postgres.dsn: holds a password; put the password into a file that postgres.password_file names, or all of it into one that postgres.dsn_file names"}},
+		"an empty password":   {"kafka: {brokers: ['k:1']}\npostgres: {dsn: 'host=db password='}\n", []string{"q.yaml:2:17: postgres.dsn: holds a password; put the password into a file that postgres.password_file names, or all of it into one that postgres.dsn_file names"}},
+		"no dsn":              {"kafka: {brokers: ['k:1']}\npostgres: {dsn: hunter2}\n", []string{"q.yaml:2:17: postgres.dsn: is no connection string; write postgres://user@host:5432/database, or host=… user=… dbname=…"}},
+		"a dsn of odd mode":   {"kafka: {brokers: ['k:1']}\npostgres: {dsn: 'postgres://u@db/rows?sslmode=hunter2'}\n", []string{"q.yaml:2:17: postgres.dsn: is no connection string; write postgres://user@host:5432/database, or host=… user=… dbname=…"}},
+		"a broken URL":        {"kafka: {brokers: ['k:1']}\npostgres: {dsn: 'postgres://u:hunter2%@db/rows'}\n", []string{"q.yaml:2:17: postgres.dsn: is no connection string; write postgres://user@host:5432/database, or host=… user=… dbname=…"}},
+		"two dsns":            {"kafka: {brokers: ['k:1']}\npostgres:\n  dsn: host=db\n  dsn_file: a\n", []string{"q.yaml:4:13: postgres.dsn_file: stands beside postgres.dsn; give one of the two"}},
+		"max_conns":           {"kafka: {brokers: ['k:1']}\npostgres: {dsn: host=db, max_conns: 3}\n", []string{"q.yaml:2:37: postgres.max_conns: is 3, want 4 to 1000"}},
+		"readers": {"kafka: {brokers: ['k:1']}\npostgres: {dsn: host=db, readers: [finance, 'bi; drop', public, pg_monitor, finance]}\n", []string{
+			`q.yaml:2:45: postgres.readers[1]: "bi; drop" is no plain role: use small letters, digits and underscores`,
+			"q.yaml:2:57: postgres.readers[2]: public is no role of yours; name the roles that may read",
+			"q.yaml:2:65: postgres.readers[3]: pg_monitor is no role of yours; name the roles that may read",
+			"q.yaml:2:77: postgres.readers[4]: finance stands there twice",
+		}},
+		"listen":            {with("listen: 7070\n"), []string{`q.yaml:3:9: listen: "7070" is no host:port`}},
+		"lease short":       {with("lease: 10ms\n"), []string{"q.yaml:3:8: lease: is 10ms, want 1s to 1m0s"}},
+		"lease long":        {with("lease: 1h\n"), []string{"q.yaml:3:8: lease: is 1h0m0s, want 1s to 1m0s"}},
+		"a schedule":        {with("schedules: {plan: 0 25 * * *}\n"), []string{`q.yaml:3:19: schedules.plan: "0 25 * * *" is no schedule: end of range (25) above maximum (23): 25; want cron's five fields in UTC (minute, hour, day of month, month, day of week), for example 30 2 * * *`}},
+		"a zone":            {with("schedules: {plan: CRON_TZ=Europe/Berlin 0 5 * * *}\n"), []string{`q.yaml:3:19: schedules.plan: "CRON_TZ=Europe/Berlin 0 5 * * *" names a zone or an interval; want cron's five fields in UTC (minute, hour, day of month, month, day of week), for example 30 2 * * *`}},
+		"an interval":       {with("schedules: {plan: '@every 5m'}\n"), []string{`q.yaml:3:19: schedules.plan: "@every 5m" names a zone or an interval; want cron's five fields in UTC (minute, hour, day of month, month, day of week), for example 30 2 * * *`}},
+		"the 30th February": {with("schedules: {plan: 0 5 30 2 *}\n"), []string{`q.yaml:3:19: schedules.plan: "0 5 30 2 *" never comes; want cron's five fields in UTC (minute, hour, day of month, month, day of week), for example 30 2 * * *`}},
+		"nowhere to write":  {with("schedules: {snapshot: 0 5 * * *}\n"), []string{"q.yaml:3:23: schedules.snapshot: has no directory to write to; set snapshots"}},
+		"nothing to sign":   {with("schedules: {checkpoint: 0 5 * * *}\n"), []string{"q.yaml:3:1: schedules.checkpoint_key_file: is needed with schedules.checkpoint: name the key that signs checkpoints"}},
+		"webhooks": {with("webhooks:\n- {name: a, url: 'http://x/'}\n- {name: a, url: ftp://hunter2}\n- {url: 'http://u:hunter2@x'}\n- {name: d}\n- {name: e, url: 'https://x/#hunter2', types: [a b]}\n"), []string{
+			"q.yaml:5:10: webhooks[1].name: a stands there twice; each webhook has a name of its own",
+			"q.yaml:5:18: webhooks[1].url: is no http or https address",
+			`q.yaml:6:3: webhooks[2].name: "" is no name: use letters, digits, dots, dashes and underscores, at most 100`,
+			"q.yaml:6:9: webhooks[2].url: holds a user or password; sign with secret_file instead",
+			"q.yaml:7:3: webhooks[3].url: is needed: name the http or https address to tell",
+			"q.yaml:8:18: webhooks[4].url: ends in a fragment, which is not sent; leave out # and what follows",
+			`q.yaml:8:48: webhooks[4].types[0]: "a b" is no event type`,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := parseConfig("q.yaml", []byte(c.text), noEnvironment)
+			if want := strings.Join(c.want, "\n"); err == nil || err.Error() != want {
+				t.Errorf("got\n%v\nwant\n%s", err, want)
+			}
+			if err != nil && strings.Contains(err.Error(), "hunter2") {
+				t.Error("a secret is shown")
+			}
+		})
+	}
+	many := minimal
+	for i := range 30 {
+		many += fmt.Sprintf("k%d: 1\n", i)
+	}
+	if _, err := parseConfig("q.yaml", []byte(many), noEnvironment); err == nil || !strings.HasSuffix(err.Error(), "\nand 10 more") || strings.Count(err.Error(), "\n") != 20 {
+		t.Errorf("of many faults twenty are shown and the rest is counted: %v", err)
+	}
+}
+
+// The files themselves.
+func TestConfigFileFaults(t *testing.T) {
+	dir := t.TempDir()
+	large := filepath.Join(dir, "large.yaml")
+	if err := os.WriteFile(large, bytes.Repeat([]byte("#"), maxConfig+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"":                           "no configuration is named",
+		filepath.Join(dir, "nosuch"): "nosuch: no such file or directory",
+		dir:                          "is not a regular file",
+		"/dev/zero":                  "is not a regular file",
+		large:                        "is larger than 64 KiB",
+	} {
+		if _, err := loadConfig(path, noEnvironment); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", path, err, want)
+		}
+	}
+}
+
+// samples is a value for every field, other than its default.
+var samples = map[string]string{
+	"instance":                      "other",
+	"kafka.brokers":                 "k1:9092, k2:9092",
+	"kafka.replication":             "2",
+	"kafka.codec":                   "lz4",
+	"kafka.batch":                   "7",
+	"kafka.tls.enabled":             "true",
+	"kafka.tls.ca_file":             "/f/ca",
+	"kafka.tls.cert_file":           "/f/cert",
+	"kafka.tls.key_file":            "/f/key",
+	"kafka.tls.server_name":         "kafka",
+	"kafka.sasl.mechanism":          "PLAIN",
+	"kafka.sasl.user":               "u",
+	"kafka.sasl.password_file":      "/f/kp",
+	"postgres.dsn":                  "host=db",
+	"postgres.dsn_file":             "/f/dsn",
+	"postgres.password_file":        "/f/pp",
+	"postgres.max_conns":            "8",
+	"postgres.readers":              "finance,bi",
+	"listen":                        ":8080",
+	"snapshots":                     "/f/s",
+	"lease":                         "9s",
+	"schedules.plan":                "1 2 * * *",
+	"schedules.snapshot":            "2 2 * * *",
+	"schedules.close_reminder":      "3 2 * * *",
+	"schedules.checkpoint":          "@hourly",
+	"schedules.checkpoint_key_file": "/f/ck",
+}
+
+// Every field can be set in the environment, which overrides the file, and a new
+// field cannot be forgotten.
+func TestConfigFromEnvironment(t *testing.T) {
+	file, err := parseConfig("q.yaml", exampleConfig, noEnvironment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := map[string]configValue{}
+	for _, v := range file.values() {
+		before[v.Key] = v
+	}
+	vars := map[string]string{"QUARTERMASTER_WEBHOOKS": "not read"}
+	for path, text := range samples {
+		vars[variable(path)] = text
+	}
+	delete(vars, variable("postgres.dsn")) // see TestConfigDSNFromEnvironment
+	c, err := parseConfig("q.yaml", exampleConfig, environment(vars))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range c.values() {
+		switch v.Key {
+		case "webhooks":
+			if v.From != fromDefault {
+				t.Errorf("webhooks come from the %s", v.From)
+			}
+			continue
+		case "postgres.dsn":
+			continue
+		}
+		text, ok := samples[v.Key]
+		if !ok {
+			t.Errorf("%s has no sample: add one", v.Key)
+			continue
+		}
+		if v.From != fromEnvironment || v.At != variable(v.Key) {
+			t.Errorf("%s comes from %s %s", v.Key, v.From, v.At)
+		}
+		got := fmt.Sprint(v.Value)
+		if list, ok := v.Value.([]string); ok {
+			got = strings.Join(list, ",")
+		}
+		if got != strings.ReplaceAll(text, ", ", ",") || reflect.DeepEqual(v.Value, before[v.Key].Value) {
+			t.Errorf("%s is %s, want %s, and not what it was", v.Key, got, text)
+		}
+	}
+	names := map[string]string{"QUARTERMASTER_HOME": "home", "QUARTERMASTER_CONFIG": "config", "QUARTERMASTER_DATA": "test data"}
+	for _, f := range c.fields() {
+		if other, taken := names[variable(f.path)]; taken {
+			t.Errorf("%s and %s share %s", f.path, other, variable(f.path))
+		}
+		names[variable(f.path)] = f.path
+	}
+
+	// What is wrong there is said with the variable's name.
+	_, err = parseConfig("q.yaml", []byte(minimal), environment(map[string]string{
+		"QUARTERMASTER_KAFKA_BATCH": "x", "QUARTERMASTER_LEASE": "1", "QUARTERMASTER_KAFKA_TLS_ENABLED": "1",
+	}))
+	if want := `QUARTERMASTER_KAFKA_BATCH: kafka.batch: "x" is no whole number
+QUARTERMASTER_KAFKA_TLS_ENABLED: kafka.tls.enabled: "1" is neither true nor false
+QUARTERMASTER_LEASE: lease: "1" is no duration; write for example 4s or 250ms`; err == nil || err.Error() != want {
+		t.Errorf("got\n%v", err)
+	}
+	text := "kafka:\n  brokers: ['a:1', 'b:1', 'c:1']\npostgres: {dsn: host=file}\n"
+	_, err = parseConfig("q.yaml", []byte(text), environment(map[string]string{"QUARTERMASTER_KAFKA_BROKERS": "k:1,,x", "QUARTERMASTER_POSTGRES_DSN": "host=db password=hunter2"}))
+	if want := `QUARTERMASTER_KAFKA_BROKERS: kafka.brokers[1]: "" is no host:port
+QUARTERMASTER_KAFKA_BROKERS: kafka.brokers[2]: "x" is no host:port
+QUARTERMASTER_POSTGRES_DSN: postgres.dsn: holds a password; put the password into a file that postgres.password_file names, or all of it into one that postgres.dsn_file names`; err == nil || err.Error() != want {
+		t.Errorf("got\n%v", err)
+	}
+
+	// It is enough by itself, without a file.
+	c, err = readConfig("", environment(map[string]string{"QUARTERMASTER_KAFKA_BROKERS": "k:1", "QUARTERMASTER_POSTGRES_DSN": "host=db"}))
+	if err != nil || c.Kafka.Brokers[0] != "k:1" {
+		t.Errorf("without a file: %v", err)
+	}
+}
+
+// The environment's way to name the database replaces the file's, in both forms.
+func TestConfigDSNFromEnvironment(t *testing.T) {
+	inFile := map[string]string{"dsn": "kafka: {brokers: ['k:1']}\npostgres: {dsn: host=file}\n", "dsn_file": "kafka: {brokers: ['k:1']}\npostgres: {dsn_file: /file}\n"}
+	for in, text := range inFile {
+		for _, name := range []string{"dsn", "dsn_file"} {
+			c, err := parseConfig("q.yaml", []byte(text), environment(map[string]string{variable("postgres." + name): samples["postgres."+name]}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := postgresConfig{DSN: "host=db", MaxConns: 16}
+			if name == "dsn_file" {
+				want = postgresConfig{DSNFile: "/f/dsn", MaxConns: 16}
+			}
+			if !reflect.DeepEqual(c.Postgres, want) {
+				t.Errorf("%s in the file, %s in the environment: %+v", in, name, c.Postgres)
+			}
+		}
+	}
+	if _, err := parseConfig("", nil, environment(map[string]string{
+		"QUARTERMASTER_KAFKA_BROKERS": "k:1", "QUARTERMASTER_POSTGRES_DSN": "host=db", "QUARTERMASTER_POSTGRES_DSN_FILE": "f",
+	})); err == nil || err.Error() != "QUARTERMASTER_POSTGRES_DSN_FILE: postgres.dsn_file: stands beside postgres.dsn; give one of the two" {
+		t.Error(err)
+	}
+}
+
+// A path counts from the file in which it stands.
+func TestConfigPaths(t *testing.T) {
+	c, err := parseConfig("/etc/qm/q.yaml", []byte("kafka: {brokers: ['k:1']}\npostgres: {dsn: host=db, password_file: db.password}\nsnapshots: /var/s\nwebhooks: [{name: a, url: 'http://x', secret_file: ../hook}]\n"),
+		environment(map[string]string{"QUARTERMASTER_SCHEDULES_CHECKPOINT_KEY_FILE": "key"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{c.Postgres.PasswordFile, c.Snapshots, c.Webhooks[0].SecretFile, c.Schedules.CheckpointKeyFile}
+	if want := []string{"/etc/qm/db.password", "/var/s", "/etc/hook", "key"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
+// Every field that names a file is known to be one, and every secret as a secret.
+func TestConfigFilesAreKnown(t *testing.T) {
+	known := map[string]bool{}
+	c := &config{Webhooks: make([]webhookConfig, 1)}
+	for _, f := range c.files() {
+		known[f.field] = f.secret
+	}
+	paths := []string{}
+	for _, f := range c.fields() {
+		paths = append(paths, f.path)
+	}
+	for _, f := range fieldsOf(reflect.ValueOf(&c.Webhooks[0]).Elem(), "webhooks[0].") {
+		paths = append(paths, f.path)
+	}
+	for _, p := range paths {
+		secret, ok := known[p]
+		if strings.HasSuffix(p, "_file") != ok && p != "snapshots" {
+			t.Errorf("%s is a file: %t", p, ok)
+		}
+		if secret != regexp.MustCompile(`(dsn|password|key|secret)_file$`).MatchString(p) {
+			t.Errorf("%s is a secret: %t", p, secret)
+		}
+	}
+}
+
+var commented = regexp.MustCompile(`(?m)^( *)#([a-z_]+:|- )`)
+
+// The example is the one that operators are given, it works as it stands, and
+// shows every field with what holds without it.
+func TestConfigExample(t *testing.T) {
+	deployed, err := os.ReadFile(filepath.Join("..", "..", "deploy", "quartermaster.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(deployed, exampleConfig) {
+		t.Error("deploy/quartermaster.yaml is another than quartermaster.yaml here: copy one over the other")
+	}
+	if _, err := parseConfig("q.yaml", exampleConfig, noEnvironment); err != nil {
+		t.Error(err)
+	}
+	all := commented.ReplaceAll(exampleConfig, []byte("$1$2"))
+	all = bytes.Replace(all, []byte("\n  dsn: "), []byte("\n  #dsn: "), 1)
+	// All of it at once: webhooks are a list, so that what follows a dash is deeper by two.
+	c, err := parseConfig("q.yaml", all, noEnvironment)
+	if err != nil {
+		// TLS is described and not enabled there, which is the one thing that does not go together.
+		all = bytes.Replace(all, []byte("enabled: false"), []byte("enabled: true"), 1)
+		if c, err = parseConfig("q.yaml", all, noEnvironment); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range c.fields() {
+		if c.from[f.path].kind != fromFile && f.path != "postgres.dsn" {
+			t.Errorf("%s is not in the example", f.path)
+		}
+		if f.standard != "" && f.path != "kafka.tls.enabled" {
+			v := reflect.New(f.value.Type()).Elem()
+			if err := set(v, f.standard); err != nil || !reflect.DeepEqual(v.Interface(), f.value.Interface()) {
+				t.Errorf("the example shows %v for %s, and it is %s", f.value, f.path, f.standard)
+			}
+		}
+	}
+	for _, f := range fieldsOf(reflect.ValueOf(&c.Webhooks[0]).Elem(), "webhooks[0].") {
+		if c.from[f.path].kind != fromFile {
+			t.Errorf("%s is not in the example", f.path)
+		}
+	}
+}
+
+// What is shown is a configuration, of the same meaning.
+func TestConfigShowReadsBack(t *testing.T) {
+	text := minimal + "instance: 'yes'\nsnapshots: \"a b: #c\"\nschedules: {plan: '*/5 * * * *'}\nwebhooks: [{name: a, url: 'http://x', types: [B, C]}]\n"
+	c, err := parseConfig("/d/q.yaml", []byte(text), noEnvironment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	readsBack(t, c)
+}
+
+func readsBack(t *testing.T, c *config) {
+	t.Helper()
+	shown, err := configShowAnswer{Values: c.values()}.yaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := parseConfig("/d/q.yaml", shown, noEnvironment)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, shown)
+	}
+	for i, v := range again.values() {
+		if was := c.values()[i]; !reflect.DeepEqual(v.Value, was.Value) {
+			t.Errorf("%s was %#v and is read back as %#v from\n%s", v.Key, was.Value, v.Value, shown)
+		}
+	}
+}
+
+func FuzzLoadConfig(f *testing.F) {
+	f.Add([]byte(minimal), "9s")
+	f.Add(exampleConfig, "")
+	f.Add(commented.ReplaceAll(exampleConfig, []byte("$1$2")), "1h")
+	f.Add([]byte("kafka: {brokers: [[[[[[[["), "x")
+	f.Add([]byte("? a\n: *b\n"), "")
+	f.Add([]byte("webhooks:\n- {name: a, url: 'http://x/y?z', types: [a]}\n"), "")
+	f.Fuzz(func(t *testing.T, text []byte, lease string) {
+		if len(text) > maxConfig {
+			return
+		}
+		vars := map[string]string{"QUARTERMASTER_LEASE": lease, "QUARTERMASTER_INSTANCE": "i"}
+		c, err := parseConfig("/d/q.yaml", text, environment(vars))
+		if err != nil {
+			return
+		}
+		readsBack(t, c)
+	})
+}
+
+// A misspelt variable would go unnoticed, and Kubernetes' own are none.
+func TestEnvironmentFaults(t *testing.T) {
+	environ := []string{
+		"PATH=/bin", "QUARTERMASTER_HOME=x", "QUARTERMASTER_KAFKA_BROKER=k:1", "QUARTERMASTER_KAFKA_BROKERS=k:1",
+		"QUARTERMASTER_WEBHOOKS=x", "QUARTERMASTER_PORT=tcp://10.0.0.1:7070", "QUARTERMASTER_PORT_7070_TCP_ADDR=10.0.0.1",
+		"QUARTERMASTER_SERVICE_HOST=10.0.0.1", "QUARTERMASTER_SERVICE_PORT_HTTP=7070", "QUARTERMASTER_DB_SERVICE_PORT=5432",
+	}
+	for _, f := range new(config).fields() {
+		environ = append(environ, variable(f.path)+"=x")
+	}
+	got := environmentFaults(environ)
+	if want := []string{"QUARTERMASTER_KAFKA_BROKER", "QUARTERMASTER_WEBHOOKS", "QUARTERMASTER_WEBHOOKS"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
