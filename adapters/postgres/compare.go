@@ -1,0 +1,285 @@
+package postgres
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/lib/pq"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// Comparison is what two generations have alike at one position.
+type Comparison struct {
+	A, B     Generation // as they stood when the comparison began
+	Position domain.Position
+	Tables   []TableComparison // those that either has rows of, in order
+
+	// RowByRow says that rows were compared. Rows of another version of the folds
+	// mean something else: of them only numbers are told.
+	RowByRow    bool
+	Differences []projections.Difference // the first hundred, by table and key
+	DigestA     [32]byte                 // of the rows, when compared row by row
+	DigestB     [32]byte
+}
+
+// TableComparison is what two generations have alike in a table.
+type TableComparison struct {
+	Table        string
+	RowsA, RowsB int64
+	Changed      int64 // in both, and not the same
+	OnlyA, OnlyB int64
+}
+
+// Equal reports whether every row is the same in both.
+func (c *Comparison) Equal() bool {
+	for _, t := range c.Tables {
+		if t.Changed+t.OnlyA+t.OnlyB > 0 {
+			return false
+		}
+	}
+	return c.RowByRow && c.DigestA == c.DigestB
+}
+
+// ErrBehind means that two generations cannot be compared at one position,
+// because the first has not come as far as the second. An instance that folds
+// the first brings it there.
+var ErrBehind = errors.New("generation has not come as far as the one that it is compared with")
+
+// shownDifferences bounds what a comparison lists.
+const shownDifferences = 100
+
+// Compare compares the rows of two generations at the position that a has when
+// it is called. It reads a as of that moment, calls fold, which MUST bring b to
+// exactly that position and keep it there, and reads b. Rows are read side by
+// side in the order of their keys, so memory does not grow with them. Neither
+// generation changes.
+func (db *DB) Compare(ctx context.Context, a, b string, fold func(context.Context, domain.Position) error) (*Comparison, error) {
+	c, err := db.compare(ctx, a, b, fold)
+	if err != nil {
+		return nil, fmt.Errorf("compare generations %s and %s: %w", a, b, err)
+	}
+	return c, nil
+}
+
+func (db *DB) compare(ctx context.Context, a, b string, fold func(context.Context, domain.Position) error) (*Comparison, error) {
+	ga, err := db.Generation(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	gb, err := db.Generation(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	c := &Comparison{A: *ga, B: *gb, RowByRow: ga.Method == projections.Method && gb.Method == projections.Method}
+	if !c.RowByRow {
+		return c, db.compareCounts(ctx, c, fold)
+	}
+	return c, db.Store(a, "").View(ctx, func(va projections.View) error {
+		if err := c.meet(ctx, va.Position(), fold); err != nil {
+			return err
+		}
+		return db.Store(b, "").View(ctx, func(vb projections.View) error {
+			if at := vb.Position(); at.String() != c.Position.String() {
+				return fmt.Errorf("the second stands at %s, not at %s", at, c.Position)
+			}
+			return c.views(va, vb)
+		})
+	})
+}
+
+// meet has b folded to where a stands.
+func (c *Comparison) meet(ctx context.Context, at domain.Position, fold func(context.Context, domain.Position) error) error {
+	if !at.Covers(c.B.Position()) {
+		return fmt.Errorf("%w: %s stands at %s, %s at %s", ErrBehind, c.A.Name, at, c.B.Name, c.B.Position())
+	}
+	c.Position = at.Clone()
+	return fold(ctx, at.Clone())
+}
+
+// views compares row by row.
+func (c *Comparison) views(a, b projections.View) (err error) {
+	for _, t := range projections.Tables() {
+		tc := TableComparison{Table: t.String()}
+		err := merge(encoded(a, t), encoded(b, t), func(k projections.Key, x, y []byte) error {
+			switch {
+			case x == nil:
+				tc.RowsB++
+				tc.OnlyB++
+			case y == nil:
+				tc.RowsA++
+				tc.OnlyA++
+			default:
+				tc.RowsA++
+				tc.RowsB++
+				if bytes.Equal(x, y) {
+					return nil
+				}
+				tc.Changed++
+			}
+			if len(c.Differences) < shownDifferences {
+				c.Differences = append(c.Differences, projections.Difference{Key: k, InA: x != nil, InB: y != nil})
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if tc.RowsA+tc.RowsB > 0 {
+			c.Tables = append(c.Tables, tc)
+		}
+	}
+	if c.DigestA, err = projections.DigestOf(a); err != nil {
+		return err
+	}
+	c.DigestB, err = projections.DigestOf(b)
+	return err
+}
+
+// encodedRow is a row as it is digested, or why it cannot be read.
+type encodedRow struct {
+	key   projections.Key
+	bytes []byte
+	err   error
+}
+
+// encoded returns the rows of a table by key. bytes are good until the next.
+func encoded(v projections.View, t projections.Table) iter.Seq[encodedRow] {
+	return func(yield func(encodedRow) bool) {
+		var buf []byte
+		var last *projections.Key
+		stop := errors.New("enough")
+		err := v.Scan(projections.Query{Table: t}, func(k projections.Key, row projections.Row) (err error) {
+			if last != nil && last.Compare(k) >= 0 {
+				return fmt.Errorf("rows are out of order: %s comes after %s", k, *last)
+			}
+			last = &k
+			if buf, err = projections.AppendRow(buf[:0], k, row); err != nil {
+				return err
+			}
+			if !yield(encodedRow{key: k, bytes: buf}) {
+				return stop
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, stop) {
+			yield(encodedRow{err: fmt.Errorf("read table %s: %w", t, err)})
+		}
+	}
+}
+
+// merge calls yield with each key that either side has, in order, and what each
+// has under it, nil when nothing.
+func merge(a, b iter.Seq[encodedRow], yield func(k projections.Key, x, y []byte) error) error {
+	nextA, stopA := iter.Pull(a)
+	defer stopA()
+	nextB, stopB := iter.Pull(b)
+	defer stopB()
+	x, okA := nextA()
+	y, okB := nextB()
+	for okA || okB {
+		if err := cmp.Or(x.err, y.err); err != nil {
+			return err
+		}
+		var order int
+		switch {
+		case !okB:
+			order = -1
+		case !okA:
+			order = 1
+		default:
+			order = x.key.Compare(y.key)
+		}
+		var err error
+		switch {
+		case order < 0:
+			err = yield(x.key, x.bytes, nil)
+		case order > 0:
+			err = yield(y.key, nil, y.bytes)
+		default:
+			err = yield(x.key, x.bytes, y.bytes)
+		}
+		if err != nil {
+			return err
+		}
+		if order <= 0 {
+			x, okA = nextA()
+		}
+		if order >= 0 {
+			y, okB = nextB()
+		}
+	}
+	return nil
+}
+
+// compareCounts compares how many rows there are.
+func (db *DB) compareCounts(ctx context.Context, c *Comparison, fold func(context.Context, domain.Position) error) error {
+	at, rowsA, err := db.counts(ctx, c.A.Name)
+	if err != nil {
+		return err
+	}
+	if err := c.meet(ctx, at, fold); err != nil {
+		return err
+	}
+	at, rowsB, err := db.counts(ctx, c.B.Name)
+	if err != nil {
+		return err
+	}
+	if at.String() != c.Position.String() {
+		return fmt.Errorf("the second stands at %s, not at %s", at, c.Position)
+	}
+	names := maps.Clone(rowsA)
+	maps.Copy(names, rowsB) // either may have tables that the other has not
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if rowsA[name]+rowsB[name] > 0 {
+			c.Tables = append(c.Tables, TableComparison{Table: name, RowsA: rowsA[name], RowsB: rowsB[name]})
+		}
+	}
+	return nil
+}
+
+// counts returns how many rows each table of a generation has, and its position
+// at that moment. It knows nothing of what the rows mean.
+func (db *DB) counts(ctx context.Context, name string) (at domain.Position, rows map[string]int64, err error) {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = tx.Rollback() }()
+	found, err := tx.QueryContext(ctx, `select topic, partition, next_offset from quartermaster.partitions where generation = $1`, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	parts, err := collect(found, func(rows *sql.Rows, p *Partition) error { return rows.Scan(&p.Topic, &p.Partition, &p.Next) })
+	if err != nil {
+		return nil, nil, err
+	}
+	g := Generation{Partitions: parts}
+	found, err = tx.QueryContext(ctx, `
+		select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
+		where n.nspname = $1 and c.relkind in ('r', 'p') and not c.relispartition order by 1`, schemaOf(name))
+	if err != nil {
+		return nil, nil, err
+	}
+	tables, err := collect(found, func(rows *sql.Rows, t *string) error { return rows.Scan(t) })
+	if err != nil {
+		return nil, nil, err
+	}
+	rows = map[string]int64{}
+	for _, t := range tables {
+		var n int64
+		if err := tx.QueryRowContext(ctx, fmt.Sprintf(`select count(*) from %s.%s`, schemaOf(name), pq.QuoteIdentifier(t))).Scan(&n); err != nil {
+			return nil, nil, fmt.Errorf("count rows of table %s: %w", t, err)
+		}
+		rows[t] = n
+	}
+	return g.Position(), rows, nil
+}

@@ -1,0 +1,390 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lib/pq"
+
+	"quartermaster/domain"
+)
+
+// GenerationState says who folds a generation.
+type GenerationState string
+
+// The states of a generation.
+const (
+	Building GenerationState = "building" // the rebuild that makes it
+	Live     GenerationState = "live"     // every instance of its method
+)
+
+// Generation is a complete set of rows.
+type Generation struct {
+	Name    string
+	Method  string // version of the folds that make the rows
+	State   GenerationState
+	Created time.Time
+	Active  bool  // it is the one that is read
+	Bytes   int64 // on disk, with indexes
+	// Partitions are in order.
+	Partitions []Partition
+}
+
+// Partition is how far a partition of a generation is folded, and by whom.
+type Partition struct {
+	domain.TopicPartition
+	Next  int64  // offset of the first record that is not folded
+	Owner string // instance that folds it; "" when nobody alive does
+}
+
+// Position is how far into the log the rows go.
+func (g *Generation) Position() domain.Position {
+	at := domain.Position{}
+	for _, p := range g.Partitions {
+		at[p.TopicPartition] = p.Next
+	}
+	return at
+}
+
+// Instance is a process that joined.
+type Instance struct {
+	Name    string
+	Method  string
+	Sharing bool // partitions are dealt to it
+	Alive   bool
+	Started time.Time
+	Until   time.Time // by when it must be heard of again, or was
+}
+
+// What may be wrong with a generation. Each is wrapped with its name.
+var (
+	ErrNoGeneration = errors.New("there is no such generation; \"quartermaster projection status\" lists them")
+	ErrGeneration   = errors.New("generation cannot be changed so")
+)
+
+// ErrOtherLog means that the rows were folded from another log than the one at
+// hand, or from topics that are gone. Folding on would mix the two: whoever gets
+// it MUST stop. An operator connects the right log, or begins a new database.
+var ErrOtherLog = errors.New("the rows are of another log")
+
+// change runs work in a transaction in which nobody else changes generations.
+func (db *DB) change(ctx context.Context, work func(*sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(ctx, `lock table quartermaster.generations in share row exclusive mode`); err != nil {
+		return err
+	}
+	if err := work(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// Create makes an empty generation, to be folded by a rebuild.
+func (db *DB) Create(ctx context.Context, name, method string) error {
+	if err := checkGeneration(name); err != nil {
+		return err
+	}
+	if err := db.change(ctx, func(tx *sql.Tx) error { return db.create(ctx, tx, name, method, Building) }); err != nil {
+		return fmt.Errorf("create generation %s: %w", name, err)
+	}
+	return nil
+}
+
+func (db *DB) create(ctx context.Context, tx *sql.Tx, name, method string, state GenerationState) error {
+	var topics []string
+	var partitions []int64
+	for _, tp := range domain.AllPartitions() {
+		topics, partitions = append(topics, string(tp.Topic)), append(partitions, int64(tp.Partition))
+	}
+	res, err := tx.ExecContext(ctx, `insert into quartermaster.generations (name, method, state) values ($1, $2, $3) on conflict do nothing`, name, method, state)
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil {
+		return err
+	} else if n == 0 {
+		return fmt.Errorf("%w: it exists", ErrGeneration)
+	}
+	if _, err := tx.ExecContext(ctx, `insert into quartermaster.partitions (generation, topic, partition) select $1, * from unnest($2::text[], $3::integer[])`,
+		name, pq.Array(topics), pq.Array(partitions)); err != nil {
+		return err
+	}
+	return db.createTables(ctx, tx, name)
+}
+
+// First makes the generation "a", live and active, when there is none at all.
+func (db *DB) First(ctx context.Context, method string) (made bool, err error) {
+	err = db.change(ctx, func(tx *sql.Tx) error {
+		var some bool
+		if err := tx.QueryRowContext(ctx, `select exists (select from quartermaster.generations)`).Scan(&some); err != nil || some {
+			return err
+		}
+		made = true
+		if err := db.create(ctx, tx, "a", method, Live); err != nil {
+			return err
+		}
+		return db.activate(ctx, tx, "a")
+	})
+	if err != nil {
+		return false, fmt.Errorf("create the first generation: %w", err)
+	}
+	return made, nil
+}
+
+func (db *DB) activate(ctx context.Context, tx *sql.Tx, name string) error {
+	if _, err := tx.ExecContext(ctx, `insert into quartermaster.active (generation) values ($1) on conflict (one) do update set generation = excluded.generation`, name); err != nil {
+		return err
+	}
+	if v, ok := any(db).(interface {
+		refreshViews(ctx context.Context, tx *sql.Tx) error
+	}); ok {
+		return v.refreshViews(ctx, tx)
+	}
+	return nil
+}
+
+// state returns the state of a generation and whether it is active.
+func state(ctx context.Context, tx *sql.Tx, name string) (st GenerationState, active bool, err error) {
+	err = tx.QueryRowContext(ctx, `
+		select state, exists (select from quartermaster.active where generation = name)
+		from quartermaster.generations where name = $1`, name).Scan(&st, &active)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ErrNoGeneration
+	}
+	return st, active, err
+}
+
+// SetLive hands a generation from its rebuild to the instances of its method.
+// Setting a live one live changes nothing.
+func (db *DB) SetLive(ctx context.Context, name string) error {
+	err := db.change(ctx, func(tx *sql.Tx) error {
+		if _, _, err := state(ctx, tx, name); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, `update quartermaster.generations set state = $2 where name = $1`, name, Live)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("set generation %s live: %w", name, err)
+	}
+	return nil
+}
+
+// Switch makes a live generation the one that is read. The one before stays and
+// is folded on, so that a switch can be taken back.
+func (db *DB) Switch(ctx context.Context, name string) error {
+	err := db.change(ctx, func(tx *sql.Tx) error {
+		st, active, err := state(ctx, tx, name)
+		switch {
+		case err != nil || active:
+			return err
+		case st != Live:
+			return fmt.Errorf("%w: it is still building; \"quartermaster projection rebuild %s\" goes on with it", ErrGeneration, name)
+		}
+		return db.activate(ctx, tx, name)
+	})
+	if err != nil {
+		return fmt.Errorf("switch to generation %s: %w", name, err)
+	}
+	return nil
+}
+
+// Drop removes a generation and its rows: never the active one, and one that is
+// folded at the moment only by force. Instances that fold it find it gone, and
+// stop folding it.
+func (db *DB) Drop(ctx context.Context, name string, force bool) error {
+	err := db.change(ctx, func(tx *sql.Tx) error {
+		_, active, err := state(ctx, tx, name)
+		switch {
+		case err != nil:
+			return err
+		case active:
+			return fmt.Errorf("%w: it is the one that is read; switch to another first", ErrGeneration)
+		}
+		// Folds take the row of their partition first and then rows of the
+		// generation; whoever took them the other way round could meet one half-way.
+		rows, err := tx.QueryContext(ctx, `
+			select coalesce((select instance from quartermaster.sessions s where s.token = p.owner and s.alive_until > now()), '')
+			from quartermaster.partitions p where generation = $1 order by topic, partition for update`, name)
+		if err != nil {
+			return err
+		}
+		owners, err := collect(rows, func(rows *sql.Rows, owner *string) error { return rows.Scan(owner) })
+		if err != nil {
+			return err
+		}
+		slices.Sort(owners)
+		owners = slices.DeleteFunc(slices.Compact(owners), func(o string) bool { return o == "" })
+		if len(owners) > 0 && !force {
+			return fmt.Errorf("%w: it is folded by %v; stop them, or force it", ErrGeneration, owners)
+		}
+		if err := db.dropTables(ctx, tx, name); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `delete from quartermaster.generations where name = $1`, name)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("drop generation %s: %w", name, err)
+	}
+	return nil
+}
+
+// Active returns the name of the generation that is read.
+func (db *DB) Active(ctx context.Context) (name string, err error) {
+	err = db.QueryRowContext(ctx, `select generation from quartermaster.active`).Scan(&name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", fmt.Errorf("%w; \"quartermaster projection migrate\" makes one", ErrNoGeneration)
+	}
+	if err != nil {
+		return "", fmt.Errorf("ask which generation is read: %w", err)
+	}
+	return name, nil
+}
+
+// Generations returns every generation, by age.
+func (db *DB) Generations(ctx context.Context) ([]Generation, error) {
+	out, err := db.generations(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list generations: %w", err)
+	}
+	return out, nil
+}
+
+func (db *DB) generations(ctx context.Context) ([]Generation, error) {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback() }()
+	rows, err := tx.QueryContext(ctx, `
+		select name, method, state, created, exists (select from quartermaster.active where generation = name), coalesce((
+			select sum(pg_total_relation_size(c.oid)) from pg_class c join pg_namespace n on n.oid = c.relnamespace
+			where n.nspname = 'rows_' || name and c.relkind in ('r', 'm')), 0)::bigint
+		from quartermaster.generations order by created, name collate "C"`)
+	if err != nil {
+		return nil, err
+	}
+	out, err := collect(rows, func(rows *sql.Rows, g *Generation) error {
+		err := rows.Scan(&g.Name, &g.Method, &g.State, &g.Created, &g.Active, &g.Bytes)
+		g.Created = g.Created.UTC()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range out {
+		rows, err := tx.QueryContext(ctx, `
+			select p.topic, p.partition, p.next_offset, coalesce(s.instance, '')
+			from quartermaster.partitions p left join quartermaster.sessions s on s.token = p.owner and s.alive_until > now()
+			where p.generation = $1 order by p.topic collate "C", p.partition`, out[i].Name)
+		if err != nil {
+			return nil, err
+		}
+		if out[i].Partitions, err = collect(rows, func(rows *sql.Rows, p *Partition) error {
+			return rows.Scan(&p.Topic, &p.Partition, &p.Next, &p.Owner)
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Generation returns one generation.
+func (db *DB) Generation(ctx context.Context, name string) (*Generation, error) {
+	all, err := db.Generations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(g Generation) bool { return g.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("generation %s: %w", name, ErrNoGeneration)
+	}
+	return &all[i], nil
+}
+
+// Instances returns the processes that joined, the dead of the last minutes
+// among them, by name.
+func (db *DB) Instances(ctx context.Context) ([]Instance, error) {
+	rows, err := db.QueryContext(ctx, `
+		select instance, method, sharing, alive_until > now(), started, alive_until
+		from quartermaster.sessions order by instance collate "C"`)
+	if err != nil {
+		return nil, fmt.Errorf("list instances: %w", err)
+	}
+	out, err := collect(rows, func(rows *sql.Rows, in *Instance) error {
+		err := rows.Scan(&in.Name, &in.Method, &in.Sharing, &in.Alive, &in.Started, &in.Until)
+		in.Started, in.Until = in.Started.UTC(), in.Until.UTC()
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list instances: %w", err)
+	}
+	return out, nil
+}
+
+// Bind checks that the rows are of this log, or says so when there are none yet.
+// topics are the ids of topics, as far as the log has any.
+func (db *DB) Bind(ctx context.Context, logID string, topics map[domain.Topic]string) error {
+	err := db.change(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `insert into quartermaster.log (log_id) values ($1) on conflict do nothing`, logID); err != nil {
+			return err
+		}
+		var bound string
+		if err := tx.QueryRowContext(ctx, `select log_id from quartermaster.log`).Scan(&bound); err != nil {
+			return err
+		}
+		if bound != logID {
+			return fmt.Errorf("%w: they are of log %s, this is %s: check the brokers in the configuration, or use a database of its own for this log", ErrOtherLog, bound, logID)
+		}
+		var wrong []error
+		for _, spec := range domain.TopicSpecs() {
+			id := topics[spec.Topic]
+			if id == "" {
+				continue
+			}
+			if _, err := tx.ExecContext(ctx, `insert into quartermaster.topics (topic, topic_id, partitions) values ($1, $2, $3) on conflict do nothing`,
+				string(spec.Topic), id, spec.Partitions); err != nil {
+				return err
+			}
+			var known string
+			var partitions int
+			if err := tx.QueryRowContext(ctx, `select topic_id, partitions from quartermaster.topics where topic = $1`, string(spec.Topic)).Scan(&known, &partitions); err != nil {
+				return err
+			}
+			if known != id {
+				wrong = append(wrong, fmt.Errorf("%w: topic %s was deleted and created again (its id was %s and is %s): restore the log from before, or begin a new database", ErrOtherLog, spec.Topic, known, id))
+			}
+			if partitions != spec.Partitions {
+				wrong = append(wrong, fmt.Errorf("%w: topic %s had %d partitions, this program knows %d", ErrOtherLog, spec.Topic, partitions, spec.Partitions))
+			}
+		}
+		return errors.Join(wrong...)
+	})
+	if err != nil {
+		return fmt.Errorf("bind the database to the log: %w", err)
+	}
+	return nil
+}
+
+// collect reads every row and closes rows.
+func collect[T any](rows *sql.Rows, scan func(*sql.Rows, *T) error) ([]T, error) {
+	defer func() { _ = rows.Close() }()
+	var out []T
+	for rows.Next() {
+		var v T
+		if err := scan(rows, &v); err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, rows.Err()
+}

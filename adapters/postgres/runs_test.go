@@ -1,0 +1,178 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"quartermaster/projections"
+)
+
+func TestOnce(t *testing.T) {
+	t.Parallel()
+	db, _ := migrated(t)
+	ctx := t.Context()
+	var runs, told atomic.Int32
+	var wg sync.WaitGroup
+	for i := range 8 {
+		s := join(t, db, fmt.Sprintf("i%d", i))
+		wg.Go(func() {
+			for _, input := range []string{"2026-05-01", "2026-05-02"} {
+				ran, err := s.Once(ctx, "plan", input, func(context.Context) (string, error) {
+					runs.Add(1)
+					return "plan of " + input, nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				if ran {
+					told.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if runs.Load() != 2 || told.Load() != 2 {
+		t.Errorf("two runs were done %d times and reported %d times", runs.Load(), told.Load())
+	}
+	list, err := db.Runs(ctx, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 2 {
+		t.Fatalf("%d runs are listed", len(list))
+	}
+	for _, r := range list {
+		if r.State != RunFinished || r.Job != "plan" || r.Outcome != "plan of "+r.Input || r.Attempts != 1 || r.Finished.IsZero() {
+			t.Errorf("listed is %+v", r)
+		}
+	}
+	if list, err = db.Runs(ctx, 1); err != nil || len(list) != 1 {
+		t.Errorf("asked for one: %v, %v", list, err)
+	}
+}
+
+// A run is taken over once its process is dead, and not before.
+func TestOnceAfterDeath(t *testing.T) {
+	t.Parallel()
+	db, _ := migrated(t)
+	ctx := t.Context()
+	first, second := join(t, db, "first"), join(t, db, "second")
+	never := func(context.Context) (string, error) {
+		t.Error("it was run beside another")
+		return "", nil
+	}
+	var firstErr error
+	ran, err := first.Once(ctx, "close", "2026-05", func(ctx context.Context) (string, error) {
+		if ran, err := second.Once(t.Context(), "close", "2026-05", never); ran || err != nil {
+			t.Errorf("while it ran: %t, %v", ran, err)
+		}
+		list, err := db.Runs(t.Context(), 1)
+		if err != nil || list[0].State != RunRunning || list[0].Instance != "first" {
+			t.Errorf("while it ran: %+v, %v", list, err)
+		}
+		// The process dies, and another does it all.
+		if _, err := db.Exec(`delete from quartermaster.sessions where instance = 'first'`); err != nil {
+			t.Error(err)
+		}
+		<-ctx.Done() // it learns of it
+		if list, err := db.Runs(t.Context(), 1); err != nil || list[0].State != RunOrphaned {
+			t.Errorf("after its death: %+v, %v", list, err)
+		}
+		ran, err := second.Once(t.Context(), "close", "2026-05", func(context.Context) (string, error) { return "by the second", nil })
+		if !ran || err != nil {
+			t.Errorf("after its death: %t, %v", ran, err)
+		}
+		return "by the first", nil // too late
+	})
+	firstErr = err
+	if !ran || !errors.Is(firstErr, projections.ErrFenced) {
+		t.Errorf("the dead one ended with %t, %v", ran, firstErr)
+	}
+	list, err := db.Runs(ctx, 1)
+	if err != nil || list[0].State != RunFinished || list[0].Outcome != "by the second" || list[0].Attempts != 2 || list[0].Instance != "second" {
+		t.Errorf("in the end %+v, %v", list, err)
+	}
+}
+
+func TestOnceFails(t *testing.T) {
+	t.Parallel()
+	db, _ := migrated(t)
+	ctx := t.Context()
+	s := join(t, db, "s")
+	broken := errors.New("broken")
+	due := func() {
+		t.Helper()
+		if _, err := db.Exec(`update quartermaster.runs set next_try = now()`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look := func() Run {
+		t.Helper()
+		list, err := db.Runs(ctx, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list[0]
+	}
+	var pauses []float64
+	for i := range maxFailures {
+		ran, err := s.Once(ctx, "snapshot", "x", func(context.Context) (string, error) { return "", broken })
+		if !ran || !errors.Is(err, broken) {
+			t.Fatalf("attempt %d: %t, %v", i, ran, err)
+		}
+		var pause float64
+		if err := db.QueryRow(`select round(extract(epoch from next_try - started)) from quartermaster.runs`).Scan(&pause); err != nil {
+			t.Fatal(err)
+		}
+		pauses = append(pauses, pause)
+		if r := look(); r.Failures != i+1 || r.Error != "broken" || (i < maxFailures-1) != (r.State == RunWaiting) {
+			t.Errorf("after attempt %d: %+v", i, r)
+		}
+		// Not before its time.
+		if ran, err := s.Once(ctx, "snapshot", "x", nil); ran || err != nil {
+			t.Errorf("at once after attempt %d: %t, %v", i, ran, err)
+		}
+		due()
+	}
+	if fmt.Sprint(pauses) != "[60 120 240 480 960]" {
+		t.Errorf("pauses are %v", pauses)
+	}
+	if ran, err := s.Once(ctx, "snapshot", "x", nil); ran || err != nil || look().State != RunGivenUp {
+		t.Errorf("after the last attempt: %t, %v, %+v", ran, err, look())
+	}
+
+	// To be told to stop is no failure, and the next may go on at once.
+	stopping, stop := context.WithCancel(ctx)
+	ran, err := s.Once(stopping, "snapshot", "y", func(ctx context.Context) (string, error) {
+		stop()
+		return "", ctx.Err()
+	})
+	if !ran || !errors.Is(err, context.Canceled) {
+		t.Errorf("told to stop: %t, %v", ran, err)
+	}
+	ran, err = s.Once(ctx, "snapshot", "y", func(context.Context) (string, error) { return "done", nil })
+	if r := look(); !ran || err != nil || r.Failures != 0 || r.Attempts != 2 || r.State != RunFinished {
+		t.Errorf("gone on: %t, %v, %+v", ran, err, r)
+	}
+
+	// A job that kills every process that runs it ends some time.
+	for i := range maxAttempts {
+		if _, err := db.Exec(`insert into quartermaster.runs (job, input, owner) values ('killer', 'z', 'dead')
+			on conflict (job, input) do update set owner = 'dead'`); err != nil {
+			t.Fatal(err)
+		}
+		ran, err := s.Once(ctx, "killer", "z", func(context.Context) (string, error) {
+			if _, err := db.Exec(`update quartermaster.runs set owner = 'dead' where job = 'killer'`); err != nil {
+				t.Error(err)
+			}
+			return "", errors.New("dies")
+		})
+		if want := i < maxAttempts-1; ran != want {
+			t.Fatalf("attempt %d: %t, %v", i+2, ran, err)
+		}
+	}
+}

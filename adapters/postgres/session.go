@@ -1,0 +1,246 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// SessionConfig says who joins.
+type SessionConfig struct {
+	// Instance names the process. No two that are alive have the same name.
+	Instance string
+
+	// Method is the version of the folds that the process has. It shares the
+	// partitions of live generations of that method.
+	Method string
+
+	// Lease is how long the process may be silent before others take over; 4s
+	// when zero. It is heard of four times as often.
+	Lease time.Duration
+
+	// Fatal tells which errors of work end [Session.Share]: those that trying
+	// again cannot mend. None does when nil.
+	Fatal func(error) bool
+
+	// Log is told of takeovers and failures; nobody is when nil.
+	Log *slog.Logger
+}
+
+// beats is how often a session is heard of, and looks around, in a lease.
+const beats = 4
+
+// forgotten is how long the row of a dead session is kept, for people to see.
+const forgotten = "10 minutes"
+
+// ErrInstanceTaken means that another live process has the same instance name.
+// One of the two must be stopped or be given another name.
+var ErrInstanceTaken = errors.New("instance runs already")
+
+// Session is a process among those that share the partitions. It lives as long
+// as the database hears of it in time, which the database's clock alone
+// decides. Once it was silent for longer, frozen or cut off, it is lost for
+// ever and whoever held it joins anew.
+type Session struct {
+	db    *DB
+	cfg   SessionConfig
+	token string
+	log   *slog.Logger
+	ctx   context.Context
+	end   context.CancelCauseFunc
+
+	mu             sync.Mutex
+	held           map[Holding]context.CancelCauseFunc // what is worked on, until its work has returned
+	claims, losses int64
+}
+
+// Holding is a partition that a session folds.
+type Holding struct {
+	Generation string
+	domain.TopicPartition
+}
+
+func (h Holding) String() string { return h.Generation + " " + h.TopicPartition.String() }
+
+// Stats is what a session holds and what befell it.
+type Stats struct {
+	Held   []Holding // in order
+	Claims int64     // partitions taken so far
+	Losses int64     // of these, how many were taken away by others
+}
+
+// Join registers the process. While another live one has the same instance
+// name, it waits for as long as one that was killed needs to expire, then fails
+// with [ErrInstanceTaken].
+func (db *DB) Join(ctx context.Context, cfg SessionConfig) (*Session, error) {
+	if cfg.Lease == 0 {
+		cfg.Lease = 4 * time.Second
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Instance == "" || cfg.Method == "" || cfg.Lease < beats*time.Millisecond {
+		return nil, fmt.Errorf("join as instance %q with method %q and lease %s: all three are needed", cfg.Instance, cfg.Method, cfg.Lease)
+	}
+	s := &Session{db: db, cfg: cfg, token: rand.Text(), held: map[Holding]context.CancelCauseFunc{},
+		log: cfg.Log.With("instance", cfg.Instance)}
+	last, err := s.register(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("join as instance %q: %w", cfg.Instance, err)
+	}
+	s.ctx, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	go s.beat(last)
+	return s, nil
+}
+
+// register takes the instance's name and returns when it asked for it.
+func (s *Session) register(ctx context.Context) (asked time.Time, err error) {
+	var deadline time.Time // by when a dead holder of the name has expired
+	for {
+		asked = time.Now()
+		res, err := s.db.ExecContext(ctx, `
+			with gone as (delete from quartermaster.sessions where alive_until < now() - interval '`+forgotten+`' and instance <> $2)
+			insert into quartermaster.sessions as s (token, instance, method, alive_until)
+			values ($1, $2, $3, now() + $4 * interval '1 microsecond')
+			on conflict (instance) do update
+			set token = excluded.token, method = excluded.method, sharing = false, started = now(), alive_until = excluded.alive_until
+			where s.alive_until <= now()`,
+			s.token, s.cfg.Instance, s.cfg.Method, s.cfg.Lease.Microseconds())
+		if err != nil {
+			return asked, err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 1 {
+			return asked, err
+		}
+		var since, until time.Time
+		var micros int64
+		err = s.db.QueryRowContext(ctx, `
+			select started, alive_until, (extract(epoch from alive_until - now()) * 1e6)::bigint
+			from quartermaster.sessions where instance = $1`, s.cfg.Instance).Scan(&since, &until, &micros)
+		if errors.Is(err, sql.ErrNoRows) {
+			continue // it has just left
+		}
+		if err != nil {
+			return asked, err
+		}
+		left := time.Duration(max(0, micros))*time.Microsecond + time.Millisecond
+		pause := s.cfg.Lease / beats
+		if deadline.IsZero() {
+			deadline = time.Now().Add(min(left, s.cfg.Lease) + pause)
+			s.log.Info("another process has this instance's name; waiting to see whether it is dead", "since", since.UTC(), "until", until.UTC())
+		} else if time.Now().After(deadline) {
+			return asked, fmt.Errorf("%w: since %s, and it is heard of still, so it counts until %s; stop it, or give this one another name (\"instance\" in the configuration)",
+				ErrInstanceTaken, since.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339))
+		}
+		select {
+		case <-ctx.Done():
+			return asked, context.Cause(ctx)
+		case <-time.After(min(left, pause)):
+		}
+	}
+}
+
+// beat lets the database hear of the session until it ends. last is when it was
+// last asked to, successfully.
+func (s *Session) beat(last time.Time) {
+	// A statement that hangs on a dead network must not keep the session alive.
+	watch := time.AfterFunc(s.cfg.Lease-time.Since(last), func() {
+		s.end(fmt.Errorf("the database has not answered instance %q for %s: %w", s.cfg.Instance, s.cfg.Lease, projections.ErrFenced))
+	})
+	defer watch.Stop()
+	tick := time.NewTicker(s.cfg.Lease / beats)
+	defer tick.Stop()
+	// A connection of its own, so that no fold can make it wait for one.
+	var conn *sql.Conn
+	drop := func() {
+		if conn != nil {
+			_ = conn.Close() // it may be broken
+			conn = nil
+		}
+	}
+	defer drop()
+	var failing bool
+	for {
+		asked := time.Now()
+		alive, err := func() (bool, error) {
+			if conn == nil {
+				c, err := s.db.Conn(s.ctx)
+				if err != nil {
+					return false, err
+				}
+				conn = c
+			}
+			res, err := conn.ExecContext(s.ctx, `
+				update quartermaster.sessions set alive_until = now() + $2 * interval '1 microsecond'
+				where token = $1 and alive_until > now()`, s.token, s.cfg.Lease.Microseconds())
+			if err != nil {
+				return false, err
+			}
+			n, err := res.RowsAffected()
+			return n == 1, err
+		}()
+		switch {
+		case s.ctx.Err() != nil:
+			return
+		case err != nil:
+			drop()
+			if !failing {
+				s.log.Warn("the database does not answer", "error", err)
+			}
+			failing = true
+		case !alive:
+			s.end(fmt.Errorf("instance %q was not heard of for %s, so that others may have taken over: %w", s.cfg.Instance, s.cfg.Lease, projections.ErrFenced))
+			return
+		default:
+			failing = false
+			watch.Reset(s.cfg.Lease - time.Since(asked))
+		}
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Context ends when the session is lost, with a cause that wraps
+// [projections.ErrFenced], or closed.
+func (s *Session) Context() context.Context { return s.ctx }
+
+// Close ends the session, so that a successor need not wait for it to expire.
+func (s *Session) Close() error {
+	s.end(nil)
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Lease)
+	defer cancel()
+	if _, err := s.db.ExecContext(ctx, `delete from quartermaster.sessions where token = $1`, s.token); err != nil {
+		return fmt.Errorf("leave as instance %q: %w", s.cfg.Instance, err)
+	}
+	return nil
+}
+
+// Store returns the rows of a generation, written under the session's claims.
+func (s *Session) Store(generation string) *Store { return s.db.Store(generation, s.token) }
+
+// Stats returns what the session holds and what befell it.
+func (s *Session) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := slices.SortedFunc(maps.Keys(s.held), func(a, b Holding) int {
+		if c := strings.Compare(a.Generation, b.Generation); c != 0 {
+			return c
+		}
+		return a.Compare(b.TopicPartition)
+	})
+	return Stats{held, s.claims, s.losses}
+}

@@ -1,0 +1,550 @@
+package postgres
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// migrated returns a database with a first generation, and how to reach it. What
+// setup says is done to it first, with DATABASE for its name.
+func migrated(t *testing.T, setup ...string) (*DB, Config) {
+	t.Helper()
+	cfg := Config{DSN: database(t), MaxConns: 24}
+	if len(setup) > 0 {
+		db, err := connect(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		u, err := url.Parse(cfg.DSN)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range setup {
+			if _, err := db.Exec(strings.ReplaceAll(q, "DATABASE", strings.TrimPrefix(u.Path, "/"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, _, err := Migrate(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	db, err := Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	if made, err := db.First(t.Context(), projections.Method); err != nil || !made {
+		t.Fatalf("made a first generation: %t, %v", made, err)
+	}
+	return db, cfg
+}
+
+// lease is short, so that tests are; nothing asserts how long anything takes.
+const lease = 600 * time.Millisecond
+
+func join(t *testing.T, db *DB, instance string) *Session {
+	t.Helper()
+	s, err := db.Join(t.Context(), SessionConfig{Instance: instance, Method: projections.Method, Lease: lease})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.end(nil) })
+	return s
+}
+
+// house is a number of sessions that share. It knows who works on what.
+type house struct {
+	t  *testing.T
+	db *DB
+
+	mu      sync.Mutex
+	at      map[Holding]string // who works on it now
+	clashes []string
+	changed chan struct{}
+}
+
+func newHouse(t *testing.T, db *DB) *house {
+	return &house{t: t, db: db, at: map[Holding]string{}, changed: make(chan struct{}, 1)}
+}
+
+func (h *house) note() {
+	select {
+	case h.changed <- struct{}{}:
+	default:
+	}
+}
+
+// member is a session that shares.
+type member struct {
+	*Session
+	stop context.CancelFunc
+	done chan error
+}
+
+func (h *house) join(instance string) *member {
+	h.t.Helper()
+	s := join(h.t, h.db, instance)
+	ctx, cancel := context.WithCancel(h.t.Context())
+	m := &member{s, cancel, make(chan error, 1)}
+	go func() {
+		m.done <- s.Share(ctx, func(ctx context.Context, store *Store, tp domain.TopicPartition) error {
+			k := Holding{store.generation, tp}
+			h.mu.Lock()
+			if other := h.at[k]; other != "" {
+				h.clashes = append(h.clashes, fmt.Sprintf("%s works on %s while %s does", instance, k, other))
+			}
+			h.at[k] = instance
+			h.mu.Unlock()
+			h.note()
+			<-ctx.Done()
+			h.mu.Lock()
+			if h.at[k] == instance {
+				delete(h.at, k)
+			}
+			h.mu.Unlock()
+			h.note()
+			return ctx.Err()
+		})
+		h.note()
+	}()
+	return m
+}
+
+// settled waits until the members share evenly.
+func (h *house) settled(members ...string) {
+	h.t.Helper()
+	for {
+		h.mu.Lock()
+		count := map[string]int{}
+		for _, who := range h.at {
+			count[who]++
+		}
+		all, clashes := len(h.at), slices.Clone(h.clashes)
+		h.mu.Unlock()
+		if len(clashes) > 0 {
+			h.t.Fatal(strings.Join(clashes, "\n"))
+		}
+		want := len(domain.AllPartitions())
+		even := all == want && len(count) == len(members)
+		for _, m := range members {
+			n := count[m]
+			even = even && (n == want/len(members) || n == want/len(members)+1)
+		}
+		if even {
+			return
+		}
+		select {
+		case <-h.changed:
+		case <-h.t.Context().Done():
+			h.t.Fatalf("members %v came to hold %v of %d", members, count, want)
+		}
+	}
+}
+
+// clocks are databases whose clock is an hour off that of the processes.
+var clocks = map[string][]string{
+	"SameClock":   nil,
+	"HourBehind":  shifted("+ interval '1 hour'"),
+	"HourAhead":   shifted("- interval '1 hour'"),
+	"DecadeAhead": shifted("- interval '10 years'"),
+}
+
+func shifted(by string) []string {
+	return []string{
+		`create schema shifted`,
+		`create function shifted.now() returns timestamptz stable language sql as 'select pg_catalog.now() ` + strings.ReplaceAll(by, "'", "''") + `'`,
+		`alter database DATABASE set search_path = shifted, pg_catalog, public`,
+	}
+}
+
+func TestShare(t *testing.T) {
+	for name, setup := range clocks {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, _ := migrated(t, setup...)
+			h := newHouse(t, db)
+			a := h.join("a")
+			h.settled("a")
+			b := h.join("b")
+			h.settled("a", "b")
+			c := h.join("c")
+			h.settled("a", "b", "c")
+			d, e := h.join("d"), h.join("e")
+			h.settled("a", "b", "c", "d", "e")
+
+			// One leaves in order: the others have its partitions without waiting
+			// for a lease to end, and its name is free at once.
+			b.stop()
+			if err := <-b.done; err != nil {
+				t.Error(err)
+			}
+			h.settled("a", "c", "d", "e")
+			if held := b.Stats().Held; len(held) > 0 {
+				t.Errorf("b stopped and still holds %v", held)
+			}
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+			b = h.join("b")
+			h.settled("a", "b", "c", "d", "e")
+
+			// Two are killed: nobody says goodbye for them.
+			killed := fmt.Errorf("killed: %w", projections.ErrFenced)
+			for _, m := range []*member{c, e} {
+				m.end(killed)
+				if err := <-m.done; !errors.Is(err, projections.ErrFenced) {
+					t.Errorf("a killed one ended with %v", err)
+				}
+				if s := m.Stats(); s.Losses == 0 {
+					t.Errorf("a killed one counts %d losses of %d claims", s.Losses, s.Claims)
+				}
+			}
+			h.settled("a", "b", "d")
+
+			// The heavy topic is spread, not dealt to one.
+			for who, n := range h.countOf(domain.TopicTelemetry) {
+				if n < 2 || n > 3 {
+					t.Errorf("%s has %d of the 8 partitions of telemetry", who, n)
+				}
+			}
+			for _, m := range []*member{a, b, d} {
+				m.stop()
+				if err := <-m.done; err != nil {
+					t.Error(err)
+				}
+			}
+			g, err := db.Generation(t.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range g.Partitions {
+				if p.Owner != "" {
+					t.Errorf("%s still owns %s", p.Owner, p.TopicPartition)
+				}
+			}
+		})
+	}
+}
+
+func (h *house) countOf(topic domain.Topic) map[string]int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	count := map[string]int{}
+	for k, who := range h.at {
+		if k.Topic == topic {
+			count[who]++
+		}
+	}
+	return count
+}
+
+// Two live generations of one method are both folded; one that is dropped stops
+// being folded, and nothing else.
+func TestShareGenerations(t *testing.T) {
+	t.Parallel()
+	db, _ := migrated(t)
+	if err := db.Create(t.Context(), "b", projections.Method); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Create(t.Context(), "other", "another method"); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.SetLive(t.Context(), "other"); err != nil {
+		t.Fatal(err)
+	}
+	h := newHouse(t, db)
+	m, n := h.join("m"), h.join("n")
+	h.settled("m", "n") // "b" is building, and "other" is of another method
+	if err := db.SetLive(t.Context(), "b"); err != nil {
+		t.Fatal(err)
+	}
+	both := func(want map[string]int) {
+		t.Helper()
+		for {
+			h.mu.Lock()
+			got := map[string]int{}
+			for k := range h.at {
+				got[k.Generation]++
+			}
+			h.mu.Unlock()
+			if maps.Equal(got, want) {
+				return
+			}
+			select {
+			case <-h.changed:
+			case <-t.Context().Done():
+				t.Fatalf("folded are %v, want %v", got, want)
+			}
+		}
+	}
+	all := len(domain.AllPartitions())
+	both(map[string]int{"a": all, "b": all})
+	if err := db.Drop(t.Context(), "b", false); !errors.Is(err, ErrGeneration) {
+		t.Errorf("dropped while it was folded: %v", err)
+	}
+	if err := db.Drop(t.Context(), "b", true); err != nil {
+		t.Fatal(err)
+	}
+	both(map[string]int{"a": all})
+	for _, m := range []*member{m, n} {
+		m.stop()
+		if err := <-m.done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestSecondOfAName runs two processes of one name.
+func TestSecondOfAName(t *testing.T) {
+	t.Parallel()
+	db, _ := migrated(t)
+	first := join(t, db, "twin")
+	cfg := SessionConfig{Instance: "twin", Method: projections.Method, Lease: lease}
+	_, err := db.Join(t.Context(), cfg)
+	if !errors.Is(err, ErrInstanceTaken) || !strings.Contains(err.Error(), "since 2") {
+		t.Errorf("a second one joined beside the first: %v", err)
+	}
+	if first.Context().Err() != nil {
+		t.Errorf("the first ended: %v", context.Cause(first.Context()))
+	}
+	// A killed one makes room when its lease is over, by itself.
+	first.end(errors.New("killed"))
+	second, err := db.Join(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Many at once: one has the name.
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var joined atomic.Int32
+	var wg sync.WaitGroup
+	for range 6 {
+		wg.Go(func() {
+			s, err := db.Join(t.Context(), cfg)
+			switch {
+			case err == nil:
+				joined.Add(1)
+				t.Cleanup(func() { s.end(nil) })
+			case !errors.Is(err, ErrInstanceTaken):
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if joined.Load() != 1 {
+		t.Errorf("%d have one name", joined.Load())
+	}
+}
+
+// TestLostSession takes a session's life away in the database.
+func TestLostSession(t *testing.T) {
+	t.Parallel()
+	for name, q := range map[string]string{
+		"Expired": `update quartermaster.sessions set alive_until = now() - interval '1 second' where instance = $1`,
+		"Gone":    `delete from quartermaster.sessions where instance = $1`,
+		"Renamed": `update quartermaster.sessions set token = 'another' where instance = $1`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, _ := migrated(t)
+			h := newHouse(t, db)
+			m := h.join("m")
+			h.settled("m")
+			if _, err := db.Exec(q, "m"); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-m.done; !errors.Is(err, projections.ErrFenced) {
+				t.Errorf("sharing ended with %v", err)
+			}
+			if err := context.Cause(m.Context()); !errors.Is(err, projections.ErrFenced) {
+				t.Errorf("the session ended with %v", err)
+			}
+			ran, err := m.Once(t.Context(), "job", "input", func(context.Context) (string, error) { return "", nil })
+			if ran || !errors.Is(err, projections.ErrFenced) {
+				t.Errorf("a lost session ran a job: %t, %v", ran, err)
+			}
+		})
+	}
+}
+
+// TestUnreachable stops the database for a session: its connections hang.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	db, cfg := migrated(t)
+	other, err := Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	s := join(t, db, "cut-off")
+	// The row of the session is locked, so that its heartbeat hangs.
+	tx, err := other.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.Exec(`select from quartermaster.sessions for update`); err != nil {
+		t.Fatal(err)
+	}
+	<-s.Context().Done()
+	if err := context.Cause(s.Context()); !errors.Is(err, projections.ErrFenced) || !strings.Contains(err.Error(), "has not answered") {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// TestFrozen freezes a process, lets another take over, and wakes it.
+func TestFrozen(t *testing.T) {
+	t.Parallel()
+	db, cfg := migrated(t)
+	zombie := exec.Command(os.Args[0], "-test.run=^TestZombie$", "-test.v")
+	zombie.Env = append(os.Environ(), "QM_ZOMBIE="+cfg.DSN)
+	out, err := zombie.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	zombie.Stderr = os.Stderr
+	if err := zombie.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer zombie.Process.Kill()
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && lines.Text() != "zombie holds all" {
+	}
+	if err := zombie.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	h := newHouse(t, db)
+	m := h.join("heir")
+	h.settled("heir")
+	if err := zombie.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	var last string
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "zombie ") {
+			last = lines.Text()
+		}
+	}
+	if err := zombie.Wait(); err != nil || last != "zombie is fenced, and stored nothing" {
+		t.Errorf("the process that was frozen ended with %v, and said %q", err, last)
+	}
+	h.settled("heir")
+	if s := m.Stats(); s.Losses > 0 {
+		t.Errorf("the heir lost %d partitions", s.Losses)
+	}
+}
+
+// TestZombie is the other process of TestFrozen.
+func TestZombie(t *testing.T) {
+	dsn := os.Getenv("QM_ZOMBIE")
+	if dsn == "" {
+		t.Skip("it is a process of TestFrozen")
+	}
+	db, err := Open(t.Context(), Config{DSN: dsn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	s := join(t, db, "zombie")
+	var working atomic.Int32
+	var stored atomic.Bool
+	err = s.Share(t.Context(), func(ctx context.Context, store *Store, tp domain.TopicPartition) error {
+		if int(working.Add(1)) == len(domain.AllPartitions()) {
+			io.WriteString(os.Stdout, "\nzombie holds all\n")
+		}
+		// It works on as if nothing had happened, however its context fares.
+		<-ctx.Done()
+		tx, err := store.Begin(context.WithoutCancel(ctx), tp)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		if err := tx.Commit(context.WithoutCancel(ctx), 1); !errors.Is(err, projections.ErrFenced) {
+			stored.Store(true)
+			t.Errorf("%s: stored by a fenced process: %v", tp, err)
+		}
+		return err
+	})
+	if errors.Is(err, projections.ErrFenced) && !stored.Load() {
+		io.WriteString(os.Stdout, "\nzombie is fenced, and stored nothing\n")
+	}
+}
+
+// TestWorkFails ends the work on partitions in every way.
+func TestWorkFails(t *testing.T) {
+	t.Parallel()
+	db, _ := migrated(t)
+	fatal := errors.New("nothing mends this")
+	s, err := db.Join(t.Context(), SessionConfig{Instance: "m", Method: projections.Method, Lease: lease,
+		Fatal: func(err error) bool { return errors.Is(err, fatal) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	all := domain.AllPartitions()
+	var mu sync.Mutex
+	starts := map[domain.TopicPartition]int{}
+	err = s.Share(t.Context(), func(ctx context.Context, store *Store, tp domain.TopicPartition) error {
+		mu.Lock()
+		starts[tp]++
+		failed, fenced := starts[all[0]], starts[all[1]]
+		mu.Unlock()
+		switch tp {
+		case all[0]:
+			return errors.New("it may be better next time")
+		case all[1]:
+			return fmt.Errorf("as if: %w", projections.ErrFenced)
+		case all[2]:
+			return nil
+		case all[3]:
+			for failed < 2 || fenced < 2 {
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(time.Millisecond):
+				}
+				mu.Lock()
+				failed, fenced = starts[all[0]], starts[all[1]]
+				mu.Unlock()
+			}
+			return fatal
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	if !errors.Is(err, fatal) || !strings.Contains(err.Error(), all[3].String()) {
+		t.Errorf("sharing ended with %v", err)
+	}
+	if n := starts[all[2]]; n != 1 {
+		t.Errorf("work that had no more to do was started %d times", n)
+	}
+	if st := s.Stats(); len(st.Held) > 0 || st.Losses == 0 || st.Claims < int64(len(all))+st.Losses-1 {
+		t.Errorf("in the end %+v", st)
+	}
+	var owned int
+	if err := db.QueryRow(`select count(*) from quartermaster.partitions where owner is not null`).Scan(&owned); err != nil {
+		t.Fatal(err)
+	}
+	if owned > 1 { // the one that was fenced is left to whom it belongs
+		t.Errorf("%d partitions are owned after the end", owned)
+	}
+}
