@@ -225,14 +225,14 @@ func (rt *reactor) run(ctx context.Context, list []reaction) error {
 
 // ends returns where the log ends now: where a reaction begins that has no place yet.
 func (rt *reactor) ends(ctx context.Context, list []reaction) (domain.Position, error) {
-	var tps []domain.TopicPartition
+	topics := map[domain.Topic]bool{}
 	for i := range list {
 		for _, t := range list[i].topics() {
-			for p := range t.Partitions() {
-				tps = append(tps, domain.TopicPartition{Topic: t, Partition: p})
-			}
+			topics[t] = true
 		}
 	}
+	tps := domain.AllPartitions()
+	tps = slices.DeleteFunc(tps, func(tp domain.TopicPartition) bool { return !topics[tp.Topic] })
 	_, next, err := rt.log.AllBounds(ctx, tps)
 	return next, err
 }

@@ -1,0 +1,506 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/cenkalti/backoff/v5"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/wire"
+	"quartermaster/domain"
+)
+
+// brokered opens a log on a broker in memory that knows consumer groups.
+func brokered(t *testing.T) func() *kafka.Log {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	open := func() *kafka.Log {
+		l, err := kafka.Open(t.Context(), kafka.Config{Brokers: c.ListenAddrs(), Patience: 5 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return l
+	}
+	if err := open().EnsureTopics(t.Context(), domain.TopicSpecs()); err != nil {
+		t.Fatal(err)
+	}
+	return open
+}
+
+// started is a reactor that runs.
+type started struct {
+	metrics *workMetrics
+	logged  *syncBuffer
+	stop    func()
+}
+
+// fast is the retries of a test: three, at once.
+var fast = middleware.Retry{MaxRetries: 3, InitialInterval: time.Millisecond, Multiplier: 1, MaxInterval: time.Millisecond}
+
+// startReactions returns once the reactions have been started. stop, which may be
+// called twice, returns once they have ended.
+func startReactions(t *testing.T, log *kafka.Log, retries middleware.Retry, list ...reaction) *started {
+	t.Helper()
+	s := &started{metrics: newWorkMetrics(), logged: &syncBuffer{}}
+	ready := make(chan struct{})
+	rt := &reactor{log: log, retries: retries, nackDelay: time.Millisecond, metrics: s.metrics, slog: slog.New(slog.NewTextHandler(s.logged, nil)), ready: ready}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := rt.run(ctx, list); err != nil {
+			t.Errorf("reactions: %v", err)
+		}
+	}()
+	s.stop = func() { cancel(); <-ended }
+	t.Cleanup(s.stop)
+	select {
+	case <-ready:
+	case <-ended:
+		t.Fatal("the reactions ended at once")
+	}
+	return s
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// cordoned is a failed node; subject tells it from others.
+func cordoned(cluster, subject string) domain.Envelope {
+	return domain.Envelope{Time: may, Cluster: cluster, Subject: subject, Event: &domain.NodeCordoned{Node: subject, Repair: true}}
+}
+
+// appendEvents appends what one life of a source says.
+func appendEvents(t *testing.T, log *kafka.Log, envs ...domain.Envelope) {
+	t.Helper()
+	s := kafka.NewStream(log, kafka.StreamConfig{Source: "test", Incarnation: uint64(time.Now().UnixNano()), Encode: wire.Encode})
+	for i := range envs {
+		if err := s.Append(t.Context(), &envs[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// told is what a receiver got of an event.
+type told struct {
+	Subject, Cluster, Sequence, Type, ID, Source string
+	header                                       http.Header
+	body                                         []byte
+}
+
+// receiver answers every event with what answer says, and hands it on.
+func receiver(t *testing.T, answer func(told) int) (url string, got <-chan told) {
+	t.Helper()
+	ch := make(chan told, 10_000)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var e told
+		e.body, _ = io.ReadAll(r.Body)
+		e.header = r.Header
+		if err := json.Unmarshal(e.body, &e); err != nil {
+			t.Errorf("a body that is no event: %v", err)
+		}
+		status := answer(e)
+		if status/100 == 3 {
+			w.Header().Set("Location", "/elsewhere")
+		}
+		w.WriteHeader(status)
+		ch <- e
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL, ch
+}
+
+func hook(t *testing.T, c webhookConfig) *webhook {
+	t.Helper()
+	hooks, err := newWebhooks([]webhookConfig{c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hooks[0]
+}
+
+func secretFile(t *testing.T, secret string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Two instances share a webhook, one of them comes later and the other goes: every
+// event is told at least once and, of each cluster, in order.
+func TestWebhookIsSharedInOrder(t *testing.T) {
+	open := brokered(t)
+	const clusters = 6
+	seen := map[string]int{}
+	var mu sync.Mutex
+	calls := 0
+	url, got := receiver(t, func(told) int {
+		mu.Lock()
+		defer mu.Unlock()
+		if calls++; calls%7 == 0 {
+			return http.StatusServiceUnavailable
+		}
+		return http.StatusNoContent
+	})
+	w := hook(t, webhookConfig{Name: "shared", URL: url, SecretFile: secretFile(t, "s3cret")})
+	said := 0 // events of each cluster
+	say := func(log *kafka.Log, n int) {
+		for range n {
+			for c := range clusters {
+				appendEvents(t, log, cordoned(fmt.Sprint("c", c), strconv.Itoa(said)))
+			}
+			said++
+		}
+	}
+	wait := func(n int) {
+		t.Helper()
+		for done := 0; done < clusters; {
+			e := <-got
+			i, err := strconv.Atoi(e.Subject)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i > seen[e.Cluster] {
+				t.Fatalf("cluster %s: event %d came before event %d", e.Cluster, i, seen[e.Cluster])
+			}
+			if i == seen[e.Cluster] {
+				seen[e.Cluster]++
+			}
+			done = 0
+			for c := range clusters {
+				if seen[fmt.Sprint("c", c)] >= n {
+					done++
+				}
+			}
+			mac := hmac.New(sha256.New, []byte("s3cret"))
+			mac.Write(e.body)
+			key := sha256.Sum256([]byte(e.Source + "\n" + e.ID))
+			for name, want := range map[string]string{
+				"Content-Type":            "application/cloudevents+json",
+				"Quartermaster-Signature": "sha256=" + hex.EncodeToString(mac.Sum(nil)),
+				"Idempotency-Key":         hex.EncodeToString(key[:]),
+			} {
+				if have := e.header.Get(name); have != want {
+					t.Fatalf("%s is %q, want %q", name, have, want)
+				}
+			}
+		}
+	}
+	log := open()
+	first := startReactions(t, log, fast, w.reaction())
+	say(log, 10)
+	wait(5) // the first is in the middle of it
+	second := startReactions(t, open(), fast, w.reaction())
+	// Until partitions were handed over.
+	for handled(second, "webhook.shared", "handled") == 0 {
+		say(log, 1)
+		wait(said)
+	}
+	say(log, 10)
+	first.stop()
+	say(log, 10)
+	wait(said)
+}
+
+func handled(s *started, reaction, outcome string) int {
+	return int(testutil.ToFloat64(s.metrics.reactions.WithLabelValues(reaction, outcome)))
+}
+
+// What became of an event that was not handled at once: tried again, or set aside
+// with its reason, and the next of its partition is handled.
+func TestPoisonTopic(t *testing.T) {
+	log := brokered(t)()
+	var mu sync.Mutex
+	tries := map[string]int{}
+	url, got := receiver(t, func(e told) int {
+		mu.Lock()
+		defer mu.Unlock()
+		tries[e.Subject]++
+		switch {
+		case e.Subject == "hiccup" && tries[e.Subject] < 3:
+			return http.StatusBadGateway
+		case e.Subject == "down":
+			return http.StatusInternalServerError
+		case e.Subject == "unwanted":
+			return http.StatusUnprocessableEntity
+		case e.Subject == "moved":
+			return http.StatusMovedPermanently
+		}
+		return http.StatusOK
+	})
+	panics := reaction{name: "panics", group: "panics", types: []domain.Type{domain.TypeNodeCordoned}, do: func(_ context.Context, _ *domain.Record, env *domain.Envelope) error {
+		if env.Subject == "hiccup" {
+			panic("out of order")
+		}
+		return nil
+	}}
+	alerts := &syncBuffer{}
+	w := hook(t, webhookConfig{Name: "w", URL: url, Types: []string{"NodeCordoned", "GPUFaultObserved", "CommitmentEnded"}})
+	s := startReactions(t, log, fast, w.reaction(), panics, alertReaction(slog.New(slog.NewTextHandler(alerts, nil))))
+
+	const cluster = "lab"
+	tp := domain.TopicPartition{Topic: domain.TopicHardware, Partition: domain.PartitionOf([]byte(cluster), domain.TopicHardware.Partitions())}
+	broken, err := wire.Encode(&domain.Envelope{Source: "x", Incarnation: 1, Sequence: 1, Time: may, Cluster: cluster, Event: &domain.NodeCordoned{Node: "n"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken.Value = []byte{0xff, 0xff}
+	unknown := domain.Record{Topic: tp.Topic, Partition: tp.Partition, Key: []byte(cluster), Headers: []domain.Header{{Key: "ce_type", Value: []byte("quartermaster.NodePainted.v1")}}}
+	if err := log.Append(t.Context(), []domain.Record{broken, unknown}); err != nil {
+		t.Fatal(err)
+	}
+	appendEvents(t, log, cordoned(cluster, "hiccup"), cordoned(cluster, "down"), cordoned(cluster, "unwanted"), cordoned(cluster, "moved"),
+		domain.Envelope{Time: may, Cluster: cluster, Subject: "fault", Event: &domain.GPUFaultObserved{Node: "n", Kind: domain.FaultXID, Code: 79, Count: 1}})
+	unsigned := domain.Envelope{Time: may, Workspace: platform, Subject: "c-1", Event: &domain.CommitmentEnded{Commitment: "c-1", At: may}}
+	appendEvents(t, log, unsigned, domain.Envelope{Time: may, Cluster: cluster, Subject: "last", Event: &domain.NodeCordoned{Node: "last", Repair: true}})
+
+	poisoned := func() (out []string) {
+		t.Helper()
+		_, end, err := log.Bounds(t.Context(), domain.TopicPartition{Topic: TopicPoison})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := log.Read(t.Context(), domain.TopicPartition{Topic: TopicPoison}, 0, end, func(recs []domain.Record) error {
+			for i := range recs {
+				r := &recs[i]
+				out = append(out, fmt.Sprintf("%s %s/%s@%s %s: %s", r.Header(poisonHandler), r.Header(poisonTopic), r.Header(poisonPartition), r.Header(poisonOffset), r.Header("ce_subject"), r.Header(poisonReason)))
+				if string(r.Key) != cluster && string(r.Key) != platform {
+					t.Errorf("a poison message has key %q", r.Key)
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	for e := range got {
+		if e.Subject == "last" {
+			break
+		}
+	}
+	counter := func(name, outcome string) int { return handled(s, name, outcome) }
+	until(t, func() bool {
+		return len(poisoned()) >= 9 && counter("alerts", "handled") == 6 && counter("panics", "handled") == 4
+	})
+	at := func(offset int) string { return fmt.Sprintf("%s@%d", tp, offset) }
+	have := poisoned()
+	for _, want := range []string{
+		"webhook.w qm.hardware " + at(0) + " : decode NodeCordoned: ",
+		"panics qm.hardware " + at(0) + " : decode NodeCordoned: ",
+		"alerts qm.hardware " + at(0) + " : decode NodeCordoned: ",
+		"panics qm.hardware " + at(2) + " hiccup: panic occurred: ",
+		"webhook.w qm.hardware " + at(3) + " down: webhook w answered 500 Internal Server Error",
+		"webhook.w qm.hardware " + at(4) + " unwanted: webhook w answered 422 ",
+		"webhook.w qm.hardware " + at(5) + " moved: webhook w answered 301 ",
+		"webhook.w qm.procurement qm.procurement/0@0 c-1: CommitmentEnded: signature does not verify",
+		"alerts qm.procurement qm.procurement/0@0 c-1: CommitmentEnded: signature does not verify",
+	} {
+		if !slices.ContainsFunc(have, func(s string) bool { return strings.HasPrefix(s, want) }) {
+			t.Errorf("no poison message says %q", want)
+		}
+	}
+	if len(have) != 9 {
+		t.Errorf("%d poison messages, want 9:\n%s", len(have), strings.Join(have, "\n"))
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for subject, want := range map[string]int{"hiccup": 3, "down": 4, "unwanted": 1, "moved": 1, "fault": 1, "last": 1} {
+		if tries[subject] != want {
+			t.Errorf("%s was told %d times, want %d", subject, tries[subject], want)
+		}
+	}
+	for outcome, want := range map[string]int{"handled": 3, "retried": 2 + 4, "poisoned": 5} {
+		if n := counter("webhook.w", outcome); n != want {
+			t.Errorf("the webhook counts %d %s, want %d", n, outcome, want)
+		}
+	}
+	if n := strings.Count(alerts.String(), "alert=NodeCordoned"); n != 5 {
+		t.Errorf("%d alerts of nodes, want 5:\n%s", n, alerts)
+	}
+	if strings.Contains(alerts.String(), "alert=GPUFaultObserved") {
+		t.Error("a fault that is not fatal is an alert")
+	}
+	if strings.Contains(s.logged.String()+strings.Join(have, ""), url) {
+		t.Error("the address, which may be a secret, is shown")
+	}
+}
+
+// until waits for something that other goroutines bring about.
+func until(t *testing.T, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-t.Context().Done():
+			t.Fatal("it did not come about")
+		case <-tick.C:
+		}
+	}
+}
+
+// A webhook begins with what comes after its first start, and goes on where it
+// was: also in a partition where nothing had come, and with an event that a stop
+// interrupted between two tries.
+func TestWebhookGoesOn(t *testing.T) {
+	log := brokered(t)()
+	// Two clusters of two partitions.
+	busy, quiet := "c0", ""
+	n := domain.TopicHardware.Partitions()
+	for i := 1; quiet == ""; i++ {
+		if c := fmt.Sprint("c", i); domain.PartitionOf([]byte(c), n) != domain.PartitionOf([]byte(busy), n) {
+			quiet = c
+		}
+	}
+	appendEvents(t, log, cordoned(busy, "history"), cordoned(quiet, "history"))
+	var mu sync.Mutex
+	down := false
+	url, got := receiver(t, func(e told) int {
+		mu.Lock()
+		defer mu.Unlock()
+		if down {
+			return http.StatusBadGateway
+		}
+		return http.StatusOK
+	})
+	w := hook(t, webhookConfig{Name: "w", URL: url})
+	next := func(want ...string) {
+		t.Helper()
+		var have []string
+		for range want {
+			have = append(have, (<-got).Subject)
+		}
+		slices.Sort(have)
+		if !slices.Equal(have, want) {
+			t.Fatalf("told of %v, want %v", have, want)
+		}
+	}
+	patient := middleware.Retry{MaxRetries: 10, InitialInterval: time.Hour, MaxInterval: time.Hour, Multiplier: 1}
+	first := startReactions(t, log, patient, w.reaction())
+	appendEvents(t, log, cordoned(busy, "1"))
+	next("1")
+	mu.Lock()
+	down = true
+	mu.Unlock()
+	appendEvents(t, log, cordoned(busy, "2"))
+	next("2")
+	first.stop() // within the hour until the next try
+	mu.Lock()
+	down = false
+	mu.Unlock()
+	appendEvents(t, log, cordoned(busy, "3"), cordoned(quiet, "3 quiet"))
+	second := startReactions(t, log, patient, w.reaction())
+	next("2", "3", "3 quiet")
+	second.stop()
+	if _, end, err := log.Bounds(t.Context(), domain.TopicPartition{Topic: TopicPoison}); err != nil || end != 0 {
+		t.Errorf("%d poison messages: %v", end, err)
+	}
+}
+
+// A record that leaves no room for the reason goes without its value.
+func TestPoisonOfTheLargestRecord(t *testing.T) {
+	log := brokered(t)()
+	s := startReactions(t, log, fast, reaction{name: "no", group: "no", types: []domain.Type{domain.TypeNodeCordoned}, do: nil})
+	tp := domain.TopicPartition{Topic: domain.TopicHardware, Partition: domain.PartitionOf([]byte("k"), domain.TopicHardware.Partitions())}
+	header := domain.Header{Key: "ce_type", Value: []byte("quartermaster.NodeCordoned.v1")}
+	size := kafka.MaxRecordBytes - len("k") - len(header.Key) - len(header.Value)
+	if err := log.Append(t.Context(), []domain.Record{{Topic: tp.Topic, Partition: tp.Partition, Key: []byte("k"), Value: make([]byte, size), Headers: []domain.Header{header}}}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() bool { return handled(s, "no", "poisoned") == 1 })
+	if err := log.Read(t.Context(), domain.TopicPartition{Topic: TopicPoison}, 0, 1, func(recs []domain.Record) error {
+		r := &recs[0]
+		if len(r.Value) != 0 || string(r.Header(poisonLeftOut)) != "too large" || string(r.Header(poisonTopic)) != string(tp.Topic) || string(r.Header(poisonOffset)) != "0" {
+			t.Errorf("the poison message has %d bytes and headers %v", len(r.Value), r.Headers)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Duration{
+		"": 0, "soon": 0, "-1": 0, "0": 0, "7": 7 * time.Second, "86400": maxRetryAfter, "99999999999999": 0,
+		"Fri, 01 May 2026 00:00:30 GMT": 30 * time.Second, "Thu, 30 Apr 2026 00:00:00 GMT": 0,
+	} {
+		if got := retryAfter(text, now); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "30")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	defer srv.Close()
+	var after *backoff.RetryAfterError
+	if err := hook(t, webhookConfig{Name: "w", URL: srv.URL}).post(t.Context(), "s", "1", nil); !errors.As(err, &after) || after.Duration != 30*time.Second {
+		t.Errorf("429 with Retry-After: %v", err)
+	}
+	srv.Close()
+	if err := hook(t, webhookConfig{Name: "w", URL: srv.URL + "/t0ken"}).post(t.Context(), "s", "1", nil); err == nil || strings.Contains(err.Error(), "t0ken") {
+		t.Errorf("nobody listens: %v", err)
+	}
+}
+
+func TestWebhookConfig(t *testing.T) {
+	for want, cfgs := range map[string][]webhookConfig{
+		"name of its own":   {{Name: "a"}, {Name: "a"}},
+		"no event type":     {{Name: "a", Types: []string{"NodePainted"}}},
+		"there is no file":  {{Name: "a", SecretFile: "nowhere"}},
+		"secret is empty; ": {{Name: "a", SecretFile: secretFile(t, "")}},
+	} {
+		if _, err := newWebhooks(cfgs); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", cfgs, err, want)
+		}
+	}
+	w := hook(t, webhookConfig{Name: "a", Types: []string{reminderType}})
+	if !w.reminded() || len(w.eventTypes()) != 0 {
+		t.Error("a webhook for reminders alone is told of events")
+	}
+}
