@@ -246,7 +246,9 @@ func checkGeneration(name string) error {
 // schemaOf returns the schema of a generation's rows, which needs no quotes.
 func schemaOf(generation string) string { return "rows_" + generation }
 
-// createTables makes the schema of a generation with its empty tables.
+// createTables makes the schema of a generation with its empty tables, and the
+// views for people anew, over this generation too. Its row in
+// quartermaster.generations is there already.
 func (db *DB) createTables(ctx context.Context, tx *sql.Tx, name string) error {
 	if err := checkGeneration(name); err != nil {
 		return err
@@ -272,12 +274,16 @@ func (db *DB) createTables(ctx context.Context, tx *sql.Tx, name string) error {
 	if _, err := tx.ExecContext(ctx, b.String()); err != nil {
 		return fmt.Errorf("create the tables of generation %q: %w", name, err)
 	}
-	return nil
+	return db.makeViews(ctx, tx, "")
 }
 
-// dropTables drops the schema of a generation with all its rows.
+// dropTables drops the schema of a generation with all its rows, and takes it out
+// of the views for people.
 func (db *DB) dropTables(ctx context.Context, tx *sql.Tx, name string) error {
 	if err := checkGeneration(name); err != nil {
+		return err
+	}
+	if err := db.makeViews(ctx, tx, name); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, "drop schema if exists "+schemaOf(name)+" cascade"); err != nil {

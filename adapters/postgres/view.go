@@ -22,19 +22,19 @@ var ErrMethod = errors.New("rows were made by another version of the program")
 
 // View implements [projections.Store] on the rows of the store's generation.
 func (s *Store) View(ctx context.Context, read func(projections.View) error) error {
-	return s.db.view(ctx, s.generation, read)
+	return s.db.view(ctx, s.generation, s.tuning.page, read)
 }
 
 // View calls read with a consistent snapshot of the generation that is active.
 // It fails with [ErrMethod] when that was made by other folds than this program's.
 func (db *DB) View(ctx context.Context, read func(projections.View) error) error {
-	return db.view(ctx, "", read)
+	return db.view(ctx, "", usual.page, read)
 }
 
 // view calls read with a snapshot of a generation, "" for the active one.
-func (db *DB) view(ctx context.Context, generation string, read func(projections.View) error) error {
+func (db *DB) view(ctx context.Context, generation string, page int, read func(projections.View) error) error {
 	for {
-		v, err := db.openView(ctx, generation)
+		v, err := db.openView(ctx, generation, page)
 		if isCode(err, pqerror.UndefinedTable) || isCode(err, pqerror.InvalidSchemaName) {
 			// The generation was dropped between the look at the pointer and the look
 			// at its rows. Whoever did that has switched to another.
@@ -54,7 +54,7 @@ func (db *DB) view(ctx context.Context, generation string, read func(projections
 }
 
 // openView begins a transaction in which all that is read is of one moment.
-func (db *DB) openView(ctx context.Context, generation string) (_ *view, err error) {
+func (db *DB) openView(ctx context.Context, generation string, page int) (_ *view, err error) {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
 		return nil, fmt.Errorf("begin to read: %w", err)
@@ -78,7 +78,7 @@ func (db *DB) openView(ctx context.Context, generation string) (_ *view, err err
 				ErrMethod, generation, method, projections.Method)
 		}
 	}
-	v := &view{ctx: ctx, tx: tx, schema: schemaOf(generation), position: domain.Position{}, exact: map[projections.Table]bool{}}
+	v := &view{ctx: ctx, tx: tx, size: page, schema: schemaOf(generation), position: domain.Position{}, exact: map[projections.Table]bool{}}
 	// The lock of this table, held until the end, keeps the generation from being
 	// dropped while it is read.
 	rows, err := tx.QueryContext(ctx, fmt.Sprintf(`
@@ -108,6 +108,7 @@ func (db *DB) openView(ctx context.Context, generation string) (_ *view, err err
 type view struct {
 	ctx      context.Context
 	schema   string
+	size     int // of a page, in rows
 	position domain.Position
 
 	mu      sync.Mutex
@@ -234,7 +235,7 @@ func (v *view) Scan(q projections.Query, yield func(projections.Key, projections
 				return errors.Join(err, v.done(cursor))
 			}
 		}
-		if len(page) < usual.page {
+		if len(page) < v.size {
 			return v.done(cursor)
 		}
 	}
@@ -265,69 +266,66 @@ func (v *view) done(cursor string) error {
 // scanSQL selects the rows that a query names, in the order of keys. exact says
 // that the key columns alone are not the key in some rows.
 func (t *table) scanSQL(schema string, q *projections.Query, exact bool) (string, []any) {
-	var where []string
-	var args []any
-	add := func(cond string, arg any) {
-		args = append(args, arg)
-		where = append(where, fmt.Sprintf(cond, len(args)))
-	}
-	if q.Scope != "" {
-		scope, _ := columnText(q.Scope, maxKey)
-		add("t."+t.scope.name+" = $%d", scope)
-	}
-	at := "0"
-	if t.at.name != "" {
-		at = "t." + t.at.name
-		if q.From != 0 || t.kind == incarnation {
-			add(at+" >= "+t.number("$%d::bigint"), q.From)
-		}
-		if q.To != 0 {
-			add(at+" < "+t.number("$%d::bigint"), q.To)
-		}
-	}
-	scope, id := "t."+t.scope.name, "''"
+	from := schema + "." + t.name() + " t"
+	scope, id, number := "t."+t.scope.name, "''", "0"
 	if t.id.name != "" {
 		id = "t." + t.id.name
 	}
-	order := func(dir string) string {
-		keys := []string{scope}
-		if exact {
-			keys = []string{"coalesce(t.exact[1], convert_to(" + scope + ", 'UTF8'))"}
-		}
-		if t.id.name != "" {
-			if exact {
-				keys = append(keys, "coalesce(t.exact[2], convert_to("+id+", 'UTF8'))")
-			} else {
-				keys = append(keys, id)
-			}
-		}
-		s := strings.Join(keys, ", ")
-		if q.Last {
-			s = "distinct:" + s
-		}
-		if t.at.name != "" {
-			s += ", " + at + dir
-		}
-		return s
+	var args []any
+	arg := func(v any) string {
+		args = append(args, v)
+		return fmt.Sprintf("$%d", len(args))
 	}
-	number := at
+	where, within := "true", "true" // by scope, by time
+	if q.Scope != "" {
+		name, _ := columnText(q.Scope, maxKey)
+		where = scope + " = " + arg(name)
+	}
+	keys := []string{scope}
+	if t.id.name != "" {
+		keys = append(keys, id)
+	}
+	if exact {
+		for i, k := range keys {
+			keys[i] = fmt.Sprintf("coalesce(t.exact[%d], convert_to(%s, 'UTF8'))", i+1, k)
+		}
+	}
+	thing := strings.Join(keys, ", ")
+	if t.at.name == "" {
+		return fmt.Sprintf("select %s, %s, %s, t.exact, t.row from %s where %s order by %s", scope, id, number, from, where, thing), args
+	}
+	at := "t." + t.at.name
 	switch t.kind {
 	case byHour, byMonth:
 		number = "(extract(epoch from " + at + ") / 3600)::bigint"
 	case offset:
 		number = at + " + 1"
 	case timeless, incarnation:
+		number = at
 	}
-	distinct, by := "", order("")
-	if q.Last {
-		by = strings.TrimPrefix(order(" desc"), "distinct:")
-		distinct = "distinct on (" + strings.TrimSuffix(by, ", "+at+" desc") + ") "
+	within = at + " >= " + t.number(arg(q.From)+"::bigint")
+	if q.To != 0 {
+		within += " and " + at + " < " + t.number(arg(q.To)+"::bigint")
 	}
-	s := fmt.Sprintf("select %s%s, %s, %s, t.exact, t.row from %s.%s t", distinct, scope, id, number, schema, t.name())
-	if len(where) > 0 {
-		s += " where " + strings.Join(where, " and ")
+	columns := fmt.Sprintf("%s, %s, %s, t.exact, t.row", scope, id, number)
+	switch {
+	case !q.Last:
+		return fmt.Sprintf("select %s from %s where %s and %s order by %s, %s", columns, from, where, within, thing, at), args
+	case t.kind != byHour || exact:
+		return fmt.Sprintf("select distinct on (%[5]s) %[1]s from %[2]s where %[3]s and %[4]s order by %[5]s, %[6]s desc", columns, from, where, within, thing, at), args
 	}
-	return s + " order by " + by, args
+	// From thing to thing along the index, and of each the last row: what is read
+	// does not grow with how far history goes back.
+	return fmt.Sprintf(`
+		with recursive k(scope, id) as (
+			(select %[5]s from %[2]s where %[3]s order by %[5]s limit 1)
+			union all
+			select n.* from k cross join lateral (
+				select %[5]s from %[2]s where %[3]s and (%[5]s) > (k.scope, k.id) order by %[5]s limit 1) n
+		)
+		select %[1]s from k cross join lateral (
+			select * from %[2]s where %[7]s = k.scope and %[8]s = k.id and %[4]s order by %[6]s desc limit 1) t
+		order by %[5]s`, columns, from, where, within, thing, at, scope, id), args
 }
 
 type found struct {
@@ -339,7 +337,7 @@ type found struct {
 func (v *view) page(t *table, cursor string, names map[string]string) ([]found, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	rows, err := v.tx.QueryContext(v.ctx, fmt.Sprintf("fetch %d from %s", usual.page, cursor))
+	rows, err := v.tx.QueryContext(v.ctx, fmt.Sprintf("fetch %d from %s", v.size, cursor))
 	if err != nil {
 		return nil, err
 	}
@@ -379,4 +377,3 @@ func (v *view) page(t *table, cursor string, names map[string]string) ([]found, 
 	}
 	return page, rows.Err()
 }
-

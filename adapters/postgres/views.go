@@ -1,0 +1,180 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
+)
+
+//go:embed views.sql
+var viewsSQL string
+
+// statements are those of views.sql, without comments.
+var statements = func() []string {
+	text := regexp.MustCompile(`(?m)^--.*\n`).ReplaceAllString(viewsSQL, "")
+	var out []string
+	for s := range strings.SplitSeq(text, ";\n") {
+		if s = strings.TrimSpace(s); s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}()
+
+var (
+	viewHead = regexp.MustCompile(`^create view quartermaster\.(\w+) as\n`)
+	inEffect = regexp.MustCompile(`in_effect\((\w+)(?:, (\w+))?\)`)
+)
+
+// viewNames returns the names of the views for people.
+func viewNames() []string {
+	var names []string
+	for _, s := range statements {
+		if m := viewHead.FindStringSubmatch(s); m != nil {
+			names = append(names, m[1])
+		}
+	}
+	return names
+}
+
+// viewSQL makes a statement of views.sql one over the generations that there are,
+// of which there is at least one.
+func viewSQL(statement string, generations []string) string {
+	m := viewHead.FindStringSubmatch(statement)
+	if m == nil {
+		return statement
+	}
+	body := inEffect.ReplaceAllStringFunc(statement[len(m[0]):], func(s string) string {
+		m := inEffect.FindStringSubmatch(s)
+		of := ""
+		if m[2] != "" {
+			of = "v->>'type' = " + pq.QuoteLiteral(m[2]) + " and "
+		}
+		return `rows.` + m[1] + ` t cross join lateral (
+	select v->'event' as event, v->>'type' as type, v->>'workspace' as workspace, (v->>'effective')::timestamptz as effective
+	from jsonb_array_elements(t.facts) with ordinality as x(v, n)
+	where ` + of + `(v->>'effective')::timestamptz <= now() order by n desc limit 1
+) e`
+	})
+	// Whoever asks does so with their own rights.
+	head := "create or replace view quartermaster." + m[1] + " with (security_invoker = true) as\n"
+	if !strings.Contains(body, "rows.") {
+		return head + body
+	}
+	branches := make([]string, len(generations))
+	for i, g := range generations {
+		// The server looks at the pointer once and leaves out the other branches.
+		branches[i] = "select * from (\n" + strings.ReplaceAll(body, "rows.", schemaOf(g)+".") +
+			"\n) b where (select generation from quartermaster.active) = " + pq.QuoteLiteral(g)
+	}
+	return head + strings.Join(branches, "\nunion all\n")
+}
+
+// How long a change of the views waits for those who read them, and how often it
+// tries: whoever comes behind it waits as long.
+const (
+	viewsWait  = 200 * time.Millisecond
+	viewsTries = 50
+)
+
+// makeViews makes the views for people over the generations that there are as tx
+// sees them, but for one that is about to be dropped, if any. Readers wait for it
+// for a moment at most. Others who do the same wait until tx ends.
+func (db *DB) makeViews(ctx context.Context, tx *sql.Tx, without string) error {
+	if _, err := tx.ExecContext(ctx, `select pg_advisory_xact_lock(hashtextextended('quartermaster views', 0))`); err != nil {
+		return fmt.Errorf("make the views: %w", err)
+	}
+	generations, err := collectText(tx.QueryContext(ctx, `select name from quartermaster.generations where name <> $1 order by created, name`, without))
+	if err != nil {
+		return fmt.Errorf("list the generations: %w", err)
+	}
+	var make, drop strings.Builder
+	for _, s := range slices.Backward(statements) {
+		if m := viewHead.FindStringSubmatch(s); m != nil {
+			fmt.Fprintf(&drop, "drop view if exists quartermaster.%s;\n", m[1])
+		}
+	}
+	if len(generations) > 0 {
+		for _, s := range statements {
+			fmt.Fprintf(&make, "%s;\n", viewSQL(s, generations))
+		}
+		for _, role := range db.readers {
+			fmt.Fprintf(&make, "grant usage on schema quartermaster to %s;\n", pq.QuoteIdentifier(role))
+			for _, name := range readable() {
+				fmt.Fprintf(&make, "grant select on quartermaster.%s to %s;\n", name, pq.QuoteIdentifier(role))
+			}
+		}
+	} else {
+		make = drop
+	}
+	err = db.patiently(ctx, tx, make.String())
+	if isCode(err, pqerror.InvalidTableDefinition) {
+		// Columns are others than before: an older program made the views.
+		err = db.patiently(ctx, tx, drop.String()+make.String())
+	}
+	if err != nil {
+		return fmt.Errorf("make the views: %w", err)
+	}
+	return nil
+}
+
+// readable are the tables and views of schema quartermaster that readers may read.
+func readable() []string {
+	return append(viewNames(), "active", "generations", "partitions", "log", "topics", "runs")
+}
+
+// patiently runs statements that lock what others read: it waits a little for the
+// locks, lets those go first who came behind it, and tries again.
+func (db *DB) patiently(ctx context.Context, tx *sql.Tx, statements string) error {
+	var before string
+	if err := tx.QueryRowContext(ctx, "select current_setting('lock_timeout')").Scan(&before); err != nil {
+		return err
+	}
+	for try := 1; ; try++ {
+		if _, err := tx.ExecContext(ctx, fmt.Sprintf("savepoint patiently; set local lock_timeout = %d", viewsWait.Milliseconds())); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, statements)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, "set local lock_timeout = "+pq.QuoteLiteral(before)+"; release savepoint patiently")
+			return err
+		}
+		if _, e := tx.ExecContext(ctx, "rollback to savepoint patiently"); e != nil {
+			return errors.Join(err, e)
+		}
+		if !isCode(err, pqerror.LockNotAvailable) || try == viewsTries {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(viewsWait):
+		}
+	}
+}
+
+// collectText returns the values of a query of one column.
+func collectText(rows *sql.Rows, err error) ([]string, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	var out []string
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, rows.Err()
+}

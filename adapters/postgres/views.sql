@@ -1,0 +1,270 @@
+-- The views for people, over the rows of the active generation. They stay when
+-- tables change and when another generation becomes the active one.
+--
+-- Written for one generation, whose schema is called "rows" here. The program
+-- makes each view of a branch for every generation that there is, and lets that
+-- of the active one through, so that a switch is one row. Two shorthands:
+--
+--	in_effect(T)       every row t of T with e, its version in effect now
+--	in_effect(T, TYPE) the same, of the versions of one type of event
+--
+-- A view shows what the log says. Whether whoever signed a decision had the
+-- right to is answered by the program, not here.
+
+create view quartermaster.workspaces as
+select t.workspace, e.event->>'name' as name, e.event->>'parent' as parent, e.event->>'currency' as currency, e.effective
+from in_effect(workspaces);
+comment on view quartermaster.workspaces is 'Workspaces: customers, teams and business units, as they are now.';
+comment on column quartermaster.workspaces.parent is 'Workspace that this one reports to.';
+comment on column quartermaster.workspaces.currency is 'Currency of the reports to it (ISO 4217).';
+comment on column quartermaster.workspaces.effective is 'Since when this holds.';
+
+create view quartermaster.clusters as
+select t.cluster, e.workspace as owner, e.event->>'name' as name, e.event->>'provider' as provider,
+	e.event->>'provider_class' as provider_class, e.event->>'region' as region,
+	e.event->>'billing_account' as billing_account, e.effective
+from in_effect(clusters);
+comment on view quartermaster.clusters is 'Clusters as they are now.';
+comment on column quartermaster.clusters.owner is 'Workspace that owns the cluster; others may run there.';
+comment on column quartermaster.clusters.effective is 'Since when this holds.';
+
+create view quartermaster.nodes as
+select t.cluster, t.node, l.type = 'NodeRetired' as retired, e.event->>'sku' as sku, e.event->>'provider' as provider,
+	e.event->>'billing_account' as billing_account, e.event->>'resource_id' as resource_id, e.event->>'zone' as zone,
+	e.event->>'billing_model' as billing_model, jsonb_array_length(e.event->'gpus') as gpus,
+	e.event->'gpus'->0->>'model' as gpu_model, e.effective, l.effective as changed
+from in_effect(nodes, NodeRegistered)
+cross join lateral (
+	select v->>'type' as type, (v->>'effective')::timestamptz as effective
+	from jsonb_array_elements(t.facts) with ordinality as x(v, n)
+	where (v->>'effective')::timestamptz <= now() order by n desc limit 1
+) l;
+comment on view quartermaster.nodes is 'Machines as they are now.';
+comment on column quartermaster.nodes.retired is 'Whether the machine was taken out of the fleet for good.';
+comment on column quartermaster.nodes.sku is 'Instance type.';
+comment on column quartermaster.nodes.resource_id is 'Id on the bill of the supplier.';
+comment on column quartermaster.nodes.gpus is 'Number of GPUs.';
+comment on column quartermaster.nodes.gpu_model is 'Model of the first GPU.';
+comment on column quartermaster.nodes.effective is 'Since when this description holds.';
+comment on column quartermaster.nodes.changed is 'When the machine was last described or retired.';
+
+create view quartermaster.deployments as
+select t.cluster, t.deployment, e.workspace, e.type = 'DeploymentRemoved' as removed, e.event->>'class' as class,
+	e.event->>'model' as model, e.event->>'tier' as tier, e.event->>'environment' as environment,
+	(e.event->>'replicas')::bigint as replicas, (e.event->'need'->>'count')::bigint as gpus_per_replica, e.effective
+from in_effect(deployments);
+comment on view quartermaster.deployments is 'Models and jobs that workspaces run, as they are now.';
+comment on column quartermaster.deployments.gpus_per_replica is 'Whole GPUs that one replica needs.';
+comment on column quartermaster.deployments.effective is 'Since when this holds.';
+
+create view quartermaster.usage as
+select t.workspace, t.cluster, t.deployment, t.node, t.hour, t.source,
+	t.gpu_seconds, t.slice_seconds, t.measured_seconds, t.active_seconds
+from rows.usage_held t
+where t.gpu_seconds + t.slice_seconds > 0;
+comment on view quartermaster.usage is 'Seconds for which each workspace held GPUs, for each deployment, machine, hour and observer, as that observer reported it. Where two observers saw the same hour both have rows here, and corrections are not applied: sum one source at a time, or ask "quartermaster usage", which resolves both.';
+comment on column quartermaster.usage.hour is 'The UTC hour, by its beginning.';
+comment on column quartermaster.usage.source is 'Observer that reported it.';
+comment on column quartermaster.usage.gpu_seconds is 'Seconds for which whole GPUs were held, of each GPU.';
+comment on column quartermaster.usage.slice_seconds is 'Seconds for which parts of GPUs (MIG instances, time-slice replicas) were held, of each part, not weighted by its size.';
+comment on column quartermaster.usage.measured_seconds is 'For how many of these seconds activity was measured.';
+comment on column quartermaster.usage.active_seconds is 'Measured seconds times activity: 0.5 for a device that was half busy for a second.';
+
+create view quartermaster.serving as
+select t.cluster, left(t.server, -length('|' || (s->>'model') || '|' || coalesce(s->>'tier', ''))) as deployment,
+	s->>'model' as model, s->>'tier' as tier, t.hour, s->>'source' as source, s->>'engine' as engine,
+	(s->>'requests_ok')::numeric as requests_ok, (s->>'requests_failed')::numeric as requests_failed,
+	(s->>'prompt_tokens')::numeric as prompt_tokens, (s->>'generation_tokens')::numeric as generation_tokens,
+	(s->>'known_ms')::numeric * 0.001 as measured_seconds,
+	round((s->>'queue_depth_milli_ms')::numeric / nullif((s->>'known_ms')::numeric, 0) * 0.001, 3) as queue_depth,
+	round((s->>'batch_size_milli_ms')::numeric / nullif((s->>'known_ms')::numeric, 0) * 0.001, 3) as batch_size,
+	round((s->>'kv_cache_permille_ms')::numeric / nullif((s->>'known_ms')::numeric, 0) * 0.001, 3) as kv_cache
+from rows.serving_hours t cross join lateral jsonb_array_elements(t.facts->'sources') s;
+comment on view quartermaster.serving is 'What model servers did in each hour, as each source reported it.';
+comment on column quartermaster.serving.measured_seconds is 'Seconds that were reported, summed over the units of the server.';
+comment on column quartermaster.serving.queue_depth is 'Mean number of requests that waited, for each unit.';
+comment on column quartermaster.serving.batch_size is 'Mean number of requests that were worked on at once.';
+comment on column quartermaster.serving.kv_cache is 'Mean share of the KV cache in use, 0 to 1.';
+
+create view quartermaster.faults as
+select t.cluster, t.node, (e.v->>'effective')::timestamptz as at, e.v->'event'->>'gpu' as gpu, e.v->'event'->>'kind' as kind,
+	(e.v->'event'->>'code')::bigint as code, (e.v->'event'->>'fatal')::boolean as fatal,
+	(e.v->'event'->>'count')::numeric as count, e.v->'event'->>'class' as class, e.v->'event'->>'action' as action,
+	e.v->'event'->>'detail' as detail
+from rows.faults t cross join lateral jsonb_array_elements(t.facts) e(v);
+comment on view quartermaster.faults is 'Faults of GPUs.';
+comment on column quartermaster.faults.code is 'XID number, or health code of DCGM.';
+comment on column quartermaster.faults.fatal is 'Whether the device cannot work until it is repaired.';
+
+create view quartermaster.billing_lines as
+select t.account, t.line, t.month,
+	l.line->>'x_LineId' as "x_LineId",
+	l.line->>'AllocatedMethodDetails' as "AllocatedMethodDetails",
+	l.line->>'AllocatedMethodId' as "AllocatedMethodId",
+	l.line->>'AllocatedResourceId' as "AllocatedResourceId",
+	l.line->>'AllocatedResourceName' as "AllocatedResourceName",
+	l.line->>'AllocatedTags' as "AllocatedTags",
+	l.line->>'AvailabilityZone' as "AvailabilityZone",
+	(l.line->>'BilledCost')::numeric as "BilledCost",
+	l.line->>'BillingAccountId' as "BillingAccountId",
+	l.line->>'BillingAccountName' as "BillingAccountName",
+	l.line->>'BillingAccountType' as "BillingAccountType",
+	l.line->>'BillingCurrency' as "BillingCurrency",
+	nullif(l.line->>'BillingPeriodEnd', '')::timestamptz as "BillingPeriodEnd",
+	nullif(l.line->>'BillingPeriodStart', '')::timestamptz as "BillingPeriodStart",
+	l.line->>'CapacityReservationId' as "CapacityReservationId",
+	l.line->>'CapacityReservationStatus' as "CapacityReservationStatus",
+	l.line->>'ChargeCategory' as "ChargeCategory",
+	l.line->>'ChargeClass' as "ChargeClass",
+	l.line->>'ChargeDescription' as "ChargeDescription",
+	l.line->>'ChargeFrequency' as "ChargeFrequency",
+	nullif(l.line->>'ChargePeriodEnd', '')::timestamptz as "ChargePeriodEnd",
+	nullif(l.line->>'ChargePeriodStart', '')::timestamptz as "ChargePeriodStart",
+	l.line->>'CommitmentDiscountCategory' as "CommitmentDiscountCategory",
+	l.line->>'CommitmentDiscountId' as "CommitmentDiscountId",
+	l.line->>'CommitmentDiscountName' as "CommitmentDiscountName",
+	(l.line->>'CommitmentDiscountQuantity')::numeric as "CommitmentDiscountQuantity",
+	l.line->>'CommitmentDiscountStatus' as "CommitmentDiscountStatus",
+	l.line->>'CommitmentDiscountType' as "CommitmentDiscountType",
+	l.line->>'CommitmentDiscountUnit' as "CommitmentDiscountUnit",
+	l.line->>'CommitmentProgramEligibilityDetails' as "CommitmentProgramEligibilityDetails",
+	(l.line->>'ConsumedQuantity')::numeric as "ConsumedQuantity",
+	l.line->>'ConsumedUnit' as "ConsumedUnit",
+	l.line->>'ContractApplied' as "ContractApplied",
+	(l.line->>'ContractedCost')::numeric as "ContractedCost",
+	(l.line->>'ContractedUnitPrice')::numeric as "ContractedUnitPrice",
+	(l.line->>'EffectiveCost')::numeric as "EffectiveCost",
+	l.line->>'HostProviderName' as "HostProviderName",
+	l.line->>'InvoiceDetailId' as "InvoiceDetailId",
+	l.line->>'InvoiceId' as "InvoiceId",
+	l.line->>'InvoiceIssuerName' as "InvoiceIssuerName",
+	(l.line->>'ListCost')::numeric as "ListCost",
+	(l.line->>'ListUnitPrice')::numeric as "ListUnitPrice",
+	l.line->>'PricingCategory' as "PricingCategory",
+	l.line->>'PricingCurrency' as "PricingCurrency",
+	(l.line->>'PricingCurrencyContractedUnitPrice')::numeric as "PricingCurrencyContractedUnitPrice",
+	(l.line->>'PricingCurrencyEffectiveCost')::numeric as "PricingCurrencyEffectiveCost",
+	(l.line->>'PricingCurrencyListUnitPrice')::numeric as "PricingCurrencyListUnitPrice",
+	(l.line->>'PricingQuantity')::numeric as "PricingQuantity",
+	l.line->>'PricingUnit' as "PricingUnit",
+	l.line->>'RegionId' as "RegionId",
+	l.line->>'RegionName' as "RegionName",
+	l.line->>'ResourceId' as "ResourceId",
+	l.line->>'ResourceName' as "ResourceName",
+	l.line->>'ResourceType' as "ResourceType",
+	l.line->>'ServiceCategory' as "ServiceCategory",
+	l.line->>'ServiceName' as "ServiceName",
+	l.line->>'ServiceProviderName' as "ServiceProviderName",
+	l.line->>'ServiceSubcategory' as "ServiceSubcategory",
+	l.line->>'SkuId' as "SkuId",
+	l.line->>'SkuMeter' as "SkuMeter",
+	l.line->>'SkuPriceDetails' as "SkuPriceDetails",
+	l.line->>'SkuPriceId' as "SkuPriceId",
+	l.line->>'SubAccountId' as "SubAccountId",
+	l.line->>'SubAccountName' as "SubAccountName",
+	l.line->>'SubAccountType' as "SubAccountType",
+	l.line->>'Tags' as "Tags",
+	l.line->>'x_FocusVersion' as "x_FocusVersion",
+	coalesce((l.line->>'x_Generated')::boolean, false) as "x_Generated",
+	l.line->'Other' as "x_Other",
+	l.appended as "x_Appended",
+	l.type = 'BillingLineCorrected' as "x_Correction"
+from rows.billing_lines t
+cross join lateral (
+	select t.facts->-1->'event'->'line' as line, t.facts->-1->>'type' as type, (t.facts->-1->>'appended')::timestamptz as appended
+) l;
+comment on view quartermaster.billing_lines is 'Lines of suppliers'' bills as they came, in the columns of FOCUS 1.4. A line that was stated again shows as it was stated last. Amounts are exact.';
+comment on column quartermaster.billing_lines.month is 'Billing month that the line is filed under, by its beginning.';
+comment on column quartermaster.billing_lines."x_Other" is 'Columns that FOCUS does not define, by name.';
+comment on column quartermaster.billing_lines."x_Appended" is 'When the line came into the log.';
+comment on column quartermaster.billing_lines."x_Correction" is 'Whether the line corrects an earlier one; it is added to that, not put in its place.';
+
+create view quartermaster.invoices as
+select t.account, t.invoice, l.event->>'InvoiceIssuerName' as issuer, l.event->>'BillingAccountId' as billing_account,
+	(l.event->'total'->>'amount')::numeric as total, l.event->'total'->>'currency' as currency,
+	l.event->>'InvoiceIssueStatus' as status, nullif(l.event->>'InvoiceIssueDate', '')::timestamptz as issued,
+	nullif(l.event->>'PaymentDueDate', '')::timestamptz as due,
+	nullif(l.event->'billing_period'->>'from', '')::timestamptz as period_from,
+	nullif(l.event->'billing_period'->>'to', '')::timestamptz as period_to
+from rows.invoices t cross join lateral (select t.facts->-1->'event' as event) l;
+comment on view quartermaster.invoices is 'Invoices, received independently of their lines, as each was stated last.';
+comment on column quartermaster.invoices.total is 'To be paid, tax included.';
+comment on column quartermaster.invoices.period_to is 'End of the billing period, which is no part of it.';
+
+create view quartermaster.offers as
+select t.market, t.offer, (e.v->>'effective')::timestamptz as effective, e.v->>'type' = 'OfferWithdrawn' as withdrawn,
+	e.v->'event'->>'sku' as sku, e.v->'event'->>'gpu_model' as gpu_model, (e.v->'event'->>'gpu_count')::bigint as gpus,
+	e.v->'event'->>'kind' as kind, (e.v->'event'->>'term_months')::bigint as term_months,
+	(e.v->'event'->>'upfront')::numeric as upfront, (e.v->'event'->>'hourly')::numeric as hourly,
+	e.v->'event'->>'currency' as currency, (e.v->'event'->>'guarantees_capacity')::boolean as guarantees_capacity,
+	nullif(e.v->'event'->>'valid_to', '')::timestamptz as valid_to, e.v->'event'->>'citation' as citation
+from rows.offers t cross join lateral jsonb_array_elements(t.facts) e(v);
+comment on view quartermaster.offers is 'What suppliers sell: every price that was quoted, and every withdrawal.';
+comment on column quartermaster.offers.effective is 'Since when this holds: until the next row of the offer.';
+comment on column quartermaster.offers.gpus is 'Whole GPUs of one unit.';
+comment on column quartermaster.offers.upfront is 'For each unit.';
+comment on column quartermaster.offers.hourly is 'For each unit and hour.';
+
+create view quartermaster.commitments as
+select t.workspace, t.commitment, e.event->>'contract' as contract, e.event->>'billing_account' as billing_account,
+	e.event->'market'->>'provider' as provider, e.event->'market'->>'region' as region, e.event->>'kind' as kind,
+	e.event->>'sku' as sku, e.event->>'gpu_model' as gpu_model, (e.event->>'gpus_per_unit')::bigint as gpus_per_unit,
+	(l.event->>'units')::bigint as units, nullif(l.event->'term'->>'from', '')::timestamptz as term_from,
+	nullif(l.event->'term'->>'to', '')::timestamptz as term_to, (l.event->'hourly'->>'amount')::numeric as hourly,
+	(l.event->'upfront'->>'amount')::numeric as upfront, l.event->'hourly'->>'currency' as currency,
+	(e.event->>'guarantees_capacity')::boolean as guarantees_capacity, e.event->'sponsors' as sponsors,
+	(select min(nullif(v->'event'->>'at', '')::timestamptz) from jsonb_array_elements(t.facts) v where v->>'type' = 'CommitmentEnded') as ended
+from in_effect(commitments, CommitmentPurchased)
+cross join lateral (
+	select v->'event' as event from jsonb_array_elements(t.facts) with ordinality as x(v, n)
+	where v->>'type' in ('CommitmentPurchased', 'CommitmentRenewed') and (v->>'effective')::timestamptz <= now()
+	order by n desc limit 1
+) l;
+comment on view quartermaster.commitments is 'Contracts with suppliers, on the terms that hold now.';
+comment on column quartermaster.commitments.commitment is 'Id on the bill: CommitmentDiscountId or CapacityReservationId.';
+comment on column quartermaster.commitments.hourly is 'For each unit and hour.';
+comment on column quartermaster.commitments.upfront is 'In all.';
+comment on column quartermaster.commitments.sponsors is 'Workspaces that carry what stays unused, with their shares.';
+comment on column quartermaster.commitments.ended is 'When it was ended before its term; null: it was not.';
+
+create view quartermaster.plans as
+select t.workspace, t.plan, (l.v->>'effective')::timestamptz as computed, l.v->'event'->>'position' as position,
+	l.v->'event'->>'method' as method, nullif(l.v->'event'->'horizon'->>'from', '')::timestamptz as horizon_from,
+	nullif(l.v->'event'->'horizon'->>'to', '')::timestamptz as horizon_to,
+	(l.v->'event'->'cost'->>'amount')::numeric as cost, (l.v->'event'->'lower_bound'->>'amount')::numeric as lower_bound,
+	l.v->'event'->'cost'->>'currency' as currency
+from rows.plans t cross join lateral (select t.facts->-1 as v) l;
+comment on view quartermaster.plans is 'Plans that were computed.';
+comment on column quartermaster.plans.position is 'How much of the log the plan knew.';
+comment on column quartermaster.plans.lower_bound is 'No plan can cost less.';
+
+create view quartermaster.quarantine as
+select t.log_partition, t.record_offset, t.facts->>'reason' as reason, t.facts->>'type' as type, t.facts->>'source' as source,
+	t.facts->>'workspace' as workspace, t.facts->>'cluster' as cluster,
+	nullif(t.facts->>'appended', '')::timestamptz as appended, r.resolution
+from rows.quarantine t left join lateral (
+	select x.facts->-1->'event'->>'resolution' as resolution from rows.quarantine_resolutions x
+	where x.record = t.log_partition || '@' || t.record_offset
+	order by (x.facts->-1->>'effective')::timestamptz desc limit 1
+) r on true;
+comment on view quartermaster.quarantine is 'Records of the log that could not be used. Reports that may lack them say so.';
+comment on column quartermaster.quarantine.workspace is 'Whom it concerns; empty: not known, so that it may be anybody.';
+comment on column quartermaster.quarantine.resolution is 'What was decided: reappended or discarded; null: it is open.';
+
+create view quartermaster.streams as
+select t.log_partition, t.source, t.incarnation, (t.facts->>'mark')::numeric as mark,
+	coalesce((t.facts->>'lost')::numeric, 0) + coalesce((
+		select sum((g->>'last')::numeric - (g->>'first')::numeric + 1) from jsonb_array_elements(t.facts->'gaps') g), 0) as missing,
+	nullif(t.facts->>'last', '')::timestamptz as last
+from rows.streams t;
+comment on view quartermaster.streams is 'How far each reporting program has come.';
+comment on column quartermaster.streams.mark is 'Highest number of an event that arrived.';
+comment on column quartermaster.streams.missing is 'How many events up to there have not arrived.';
+comment on column quartermaster.streams.last is 'Time of the latest event.';
+
+create view quartermaster.positions as
+select p.topic, p.partition, p.next_offset
+from quartermaster.partitions p
+where p.generation = (select generation from quartermaster.active);
+comment on view quartermaster.positions is 'How much of the log the rows stand for. What is read in one transaction (repeatable read) stands for one position.';
+comment on column quartermaster.positions.next_offset is 'Number of the first record of the partition that is not in the rows yet.';
