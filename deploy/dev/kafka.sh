@@ -170,20 +170,21 @@ tools() { # tools JAVA [MAVEN]: installs what is missing, or says what to instal
 	java_fits || die "Java 17 or later is needed; found: $("${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1 | head -n 1)"
 }
 
-# Compares a folder with the list, both ways: a jar that is missing, one that is
-# not in the list, and one whose bytes differ.
+# Compares a folder with the list, both ways.
 verify() {
-	local have
-	have=$(cd "$1" && find . -name '*.jar' -printf '%P\n' | LC_ALL=C sort | xargs -r sha256sum --) || return 1
-	diff <(LC_ALL=C sort -k 2 "$sums") <(echo "$have") | sed -nE \
-		-e "s/^< [0-9a-f]+  (.*)/$self: \1 is not the jar that the list names/p" \
-		-e "s/^> ([0-9a-f]+)  (.*)/$self: \2 has SHA-256 \1/p" >&2
-	[ "${PIPESTATUS[0]}" = 0 ]
+	(cd "$1" && find . -name '*.jar' -printf '%P\n' | LC_ALL=C sort | xargs -r sha256sum --) |
+		awk -v self="$self" '
+			function say(jar, what) { print self ": " jar " " what >"/dev/stderr"; bad = 1 }
+			NR == FNR { want[$2] = $1; next }
+			!($2 in want) { say($2, "is not in the list"); next }
+			want[$2] != $1 { say($2, "has SHA-256 " $1 ", not " want[$2]) }
+			{ delete want[$2] }
+			END { for (jar in want) say(jar, "is missing"); exit bad }' "$sums" -
 }
 
 install() {
-	tools java
 	if [ -d "$libs" ]; then
+		tools java
 		verify "$libs" || die "the jars in $libs are not those of $sums: remove that folder and install again"
 		return
 	fi
@@ -199,7 +200,7 @@ install() {
 		local arguments=(-q -B -C -Dstyle.color=never -f "$here/kafka/pom.xml" "$plugin:copy-dependencies"
 			"-Dkafka.version=$version" -DincludeScope=runtime "-DoutputDirectory=$fresh")
 		case $version in 3.*) arguments+=(-Dreload4j) ;; esac
-		mvn "${arguments[@]}" 8>&- || die "Maven could not fetch Kafka $version; its settings name the repository"
+		mvn "${arguments[@]}" 2>&1 8>&- | sed $'s/\e\\[0m//g' >&2 || die "Maven could not fetch Kafka $version; its settings name the repository"
 		if ! verify "$fresh"; then
 			rm -rf "$fresh"
 			die "what Maven fetched are not the jars of $sums: nothing was installed"
