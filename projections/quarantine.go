@@ -74,19 +74,32 @@ func completeness(view View, workspace string, topics ...domain.Topic) (Complete
 	if err != nil {
 		return Completeness{}, err
 	}
+	missing, err := Missing(view)
+	if err != nil {
+		return Completeness{}, err
+	}
 	c := Completeness{Incomplete: q.Incomplete.For(workspace)}
-	err = view.Scan(Query{Table: TableStreams}, func(k Key, row Row) error {
+	for _, t := range topics {
+		// Anybody may claim any sequence, so the sum may overflow.
+		c.Missing += min(missing[t], math.MaxUint64-c.Missing)
+	}
+	return c, nil
+}
+
+// Missing returns how many events of each topic are known to exist, by the gaps
+// in their streams, and have not arrived.
+func Missing(view View) (map[domain.Topic]uint64, error) {
+	missing := map[domain.Topic]uint64{}
+	err := view.Scan(Query{Table: TableStreams}, func(k Key, row Row) error {
 		topic, _, _ := strings.Cut(k.Scope, "/")
-		if slices.Contains(topics, domain.Topic(topic)) {
-			// Anybody may claim any sequence, so the sum may overflow.
-			c.Missing += min(row.(*Stream).Missing(), math.MaxUint64-c.Missing)
-		}
+		t := domain.Topic(topic)
+		missing[t] += min(row.(*Stream).Missing(), math.MaxUint64-missing[t])
 		return nil
 	})
 	if err != nil {
-		return Completeness{}, fmt.Errorf("read streams: %w", err)
+		return nil, fmt.Errorf("read streams: %w", err)
 	}
-	return c, nil
+	return missing, nil
 }
 
 // Note returns for example "incomplete: 3 events; 7 events have not arrived",

@@ -62,6 +62,9 @@ func (db *DB) Store(generation, token string) *Store {
 	}
 }
 
+// Generation returns the name of the generation whose rows these are.
+func (s *Store) Generation() string { return s.generation }
+
 // enter waits until no transaction is open on a partition. leave lets the next in.
 func (s *Store) enter(ctx context.Context, tp domain.TopicPartition) (*part, error) {
 	s.mu.Lock()

@@ -124,7 +124,7 @@ bad_rows, seconds). Money is decimal text.`,
 // notDemo keeps somebody's own facts out of the demo's home, where they would
 // land by leaving out --home. Whoever means it names the home.
 func (a *app) notDemo() error {
-	if a.named || len(a.brokers) > 0 {
+	if a.named || !a.embedded() {
 		return nil
 	}
 	if _, err := os.Stat(filepath.Join(a.dir, demoMark)); err == nil {

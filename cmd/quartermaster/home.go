@@ -14,6 +14,7 @@ import (
 	"quartermaster/adapters/archive"
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/kafka/embedded"
+	"quartermaster/adapters/postgres"
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -26,17 +27,20 @@ const (
 	snapshotShare = 20
 )
 
-// home is an open home: the log, and the rows folded from it.
+// home is an open home: the log, and the rows folded from it. The rows are in
+// memory, folded by this process, or with --config in a database, folded by the
+// instances of "quartermaster serve" (production.go).
 type home struct {
 	app    *app
-	broker *embedded.Broker // nil with --brokers
+	broker *embedded.Broker // nil with --brokers and --config
 	log    *kafka.Log
-	store  *projections.Memory
-	runner *projections.Runner
-	id     string          // of the log
-	saved  domain.Position // of the newest snapshot
-	aside  []string        // snapshots that could not be used, and why
-	asOf   domain.Position // the past position that the rows are of; nil: they are the present
+	db     *postgres.DB        // nil without --config
+	store  *projections.Memory // nil with --config
+	runner *projections.Runner // nil with --config
+	id     string              // of the log
+	saved  domain.Position     // of the newest snapshot
+	aside  []string            // snapshots that could not be used, and why
+	asOf   domain.Position     // the past position that the rows are of; nil: they are the present
 }
 
 // errNoHome means that a command that only reads was pointed at nothing.
@@ -45,7 +49,7 @@ var errNoHome = errors.New("there is no home here yet: \"quartermaster apply\" o
 // reading refuses to make a home only to answer that it is empty: the path is
 // probably mistyped.
 func (a *app) reading() error {
-	if len(a.brokers) > 0 {
+	if !a.embedded() {
 		return nil
 	}
 	if _, err := os.Stat(filepath.Join(a.dir, "log")); errors.Is(err, os.ErrNotExist) {
@@ -54,29 +58,52 @@ func (a *app) reading() error {
 	return nil
 }
 
-// open opens the home and folds what the log holds so far.
+// open opens the home with rows of everything that the log holds so far.
 func (a *app) open(ctx context.Context) (*home, error) {
 	h, err := a.openLog(ctx)
 	if err != nil {
 		return nil, err
 	}
-	h.load()
-	if err := h.catchUp(ctx); err != nil {
-		return nil, errors.Join(err, h.log.Close(), h.closeBroker())
+	if a.config != nil {
+		err = h.openRows(ctx)
+	} else {
+		h.load()
+	}
+	if err == nil {
+		err = h.catchUp(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, h.shut())
 	}
 	return h, nil
+}
+
+// embedded reports whether the log is in a directory of this machine.
+func (a *app) embedded() bool { return len(a.brokers) == 0 && a.config == nil }
+
+// logConfig says how to reach the log, when it is not embedded.
+func (a *app) logConfig() (kafka.Config, error) {
+	if a.config != nil {
+		cfg, err := a.config.kafka()
+		cfg.Patience = patience
+		return cfg, err
+	}
+	for _, b := range a.brokers {
+		if _, _, err := net.SplitHostPort(b); err != nil {
+			return kafka.Config{}, fmt.Errorf("--brokers %q: want host:port, separated by commas", b)
+		}
+	}
+	return kafka.Config{Brokers: a.brokers, Patience: patience}, nil
 }
 
 // openLog opens the log alone.
 func (a *app) openLog(ctx context.Context) (*home, error) {
 	h := &home{app: a}
-	cfg := kafka.Config{Brokers: a.brokers, Patience: patience}
-	for _, b := range a.brokers {
-		if _, _, err := net.SplitHostPort(b); err != nil {
-			return nil, fmt.Errorf("--brokers %q: want host:port, separated by commas", b)
-		}
+	cfg, err := a.logConfig()
+	if err != nil {
+		return nil, err
 	}
-	if len(a.brokers) == 0 {
+	if a.embedded() {
 		b, err := embedded.Open(ctx, embedded.Config{Dir: a.dir})
 		if err != nil {
 			return nil, fmt.Errorf("open home %s: %w", a.dir, err)
@@ -93,12 +120,14 @@ func (a *app) openLog(ctx context.Context) (*home, error) {
 	}
 	h.log = log
 	if h.id, err = log.ID(ctx); err != nil {
-		return nil, errors.Join(err, log.Close(), h.closeBroker())
+		return nil, errors.Join(err, h.shut())
 	}
 	if err := log.EnsureTopics(ctx, domain.TopicSpecs()); err != nil {
-		return nil, errors.Join(fmt.Errorf("check topics: %w", err), log.Close(), h.closeBroker())
+		return nil, errors.Join(fmt.Errorf("check topics: %w", err), h.shut())
 	}
-	h.reset()
+	if a.config == nil {
+		h.reset()
+	}
 	return h, nil
 }
 
@@ -119,7 +148,13 @@ func newRunner(log *kafka.Log, store projections.Store) *projections.Runner {
 const patience = 10 * time.Second
 
 // snapshots is where the snapshots of this log are.
-func (h *home) snapshots() string { return filepath.Join(h.app.dir, "snapshots", h.id) }
+func (h *home) snapshots() string {
+	dir := filepath.Join(h.app.dir, "snapshots")
+	if h.app.config != nil && h.app.config.Snapshots != "" {
+		dir = h.app.config.Snapshots
+	}
+	return filepath.Join(dir, h.id)
+}
 
 // load fills the store from the newest snapshot that is sound. Without one the
 // log is folded from its beginning, which gives the same.
@@ -169,11 +204,14 @@ func (h *home) end(ctx context.Context) (domain.Position, error) {
 	return next, nil
 }
 
-// catchUp folds everything that is in the log now.
+// catchUp sees to it that everything that is in the log now is folded.
 func (h *home) catchUp(ctx context.Context) error {
 	end, err := h.end(ctx)
 	if err != nil {
 		return err
+	}
+	if h.db != nil {
+		return h.await(ctx, end)
 	}
 	for tp, at := range h.saved {
 		if end[tp] < at {
@@ -192,13 +230,16 @@ func (h *home) catchUp(ctx context.Context) error {
 
 // view reads the rows.
 func (h *home) view(ctx context.Context, read func(projections.View) error) error {
+	if h.db != nil {
+		return h.db.View(ctx, read)
+	}
 	return h.store.View(ctx, read)
 }
 
 // save writes a snapshot when enough was folded since the last one. Only the
 // log's owner does: others would write over it.
 func (h *home) save() error {
-	if h.broker != nil && !h.broker.Owner() {
+	if h.db != nil || h.broker != nil && !h.broker.Owner() {
 		return nil
 	}
 	var at domain.Position
@@ -229,7 +270,16 @@ func (h *home) close() error {
 	if err := h.save(); err != nil {
 		h.app.note("no snapshot is left behind: %v", err)
 	}
-	return errors.Join(h.log.Close(), h.closeBroker())
+	return h.shut()
+}
+
+// shut closes what is open.
+func (h *home) shut() error {
+	err := errors.Join(h.log.Close(), h.closeBroker())
+	if h.db != nil {
+		err = errors.Join(err, h.db.Close())
+	}
+	return err
 }
 
 func (h *home) closeBroker() error {

@@ -367,7 +367,7 @@ events were first folded, and what was appended since.
 
 JSON keys: events, seconds, events_per_second, folded, repeats, quarantined,
 method, position, replay_digest; with --verify live_digest, live_from (the
-position of the snapshot, "0" without one), left_aside (snapshots that could
+position of the snapshot, "0" without one, none with --config), left_aside (snapshots that could
 not be used, and why), equal and, when they differ, differences (row, live,
 replay; the first hundred).`,
 		Example: "  quartermaster log replay\n  quartermaster log replay --verify --json",
@@ -411,7 +411,7 @@ func (h *home) replay(ctx context.Context, verify bool) (replayAnswer, error) {
 	}
 	var live [32]byte
 	if verify {
-		if live, end, err = h.store.Digest(); err != nil {
+		if live, end, err = h.digest(ctx); err != nil {
 			return ans, err
 		}
 	}
@@ -440,9 +440,11 @@ func (h *home) replay(ctx context.Context, verify bool) (replayAnswer, error) {
 	if verify {
 		equal := live == sum
 		ans.LiveDigest, ans.Equal = fmt.Sprintf("%x", live), &equal
-		ans.LiveFrom, ans.LeftAside = h.saved.String(), h.aside
+		if h.db == nil {
+			ans.LiveFrom, ans.LeftAside = h.saved.String(), h.aside
+		}
 		if !equal {
-			if ans.Differences, err = differences(ctx, h.store, fresh); err != nil {
+			if ans.Differences, err = differences(ctx, h.view, fresh.View); err != nil {
 				return ans, err
 			}
 		}
@@ -450,10 +452,13 @@ func (h *home) replay(ctx context.Context, verify bool) (replayAnswer, error) {
 	return ans, nil
 }
 
-// differences names the rows in which two stores differ, the first hundred.
-func differences(ctx context.Context, live, replay projections.Store) (out []rowDifference, err error) {
-	err = live.View(ctx, func(lv projections.View) error {
-		return replay.View(ctx, func(rv projections.View) error {
+// differences names the rows in which two sets of rows differ, the first hundred.
+func differences(ctx context.Context, live, replay func(context.Context, func(projections.View) error) error) (out []rowDifference, err error) {
+	err = live(ctx, func(lv projections.View) error {
+		return replay(ctx, func(rv projections.View) error {
+			if lv.Position().String() != rv.Position().String() {
+				return nil // rows in a database go on
+			}
 			diffs, err := projections.Differences(lv, rv, 100)
 			for _, d := range diffs {
 				out = append(out, rowDifference{d.Key.String(), d.InA, d.InB})
@@ -475,7 +480,10 @@ func (a *app) showReplay(ans replayAnswer) error {
 	if ans.Equal == nil {
 		return nil
 	}
-	fmt.Fprintf(a.out, "live      %s\n          from the snapshot at %s and the log since\n", ans.LiveDigest, ans.LiveFrom)
+	fmt.Fprintf(a.out, "live      %s\n", ans.LiveDigest)
+	if ans.LiveFrom != "" {
+		fmt.Fprintf(a.out, "          from the snapshot at %s and the log since\n", ans.LiveFrom)
+	}
 	for _, s := range ans.LeftAside {
 		fmt.Fprintf(a.out, "LEFT ASIDE: %s\n", s)
 	}

@@ -74,7 +74,8 @@ type app struct {
 	quiet   bool
 	ownWait time.Duration // how long serve waits for the log
 
-	configPath string // of a production home
+	configPath string  // of a production home
+	config     *config // what it says; nil without
 }
 
 func (a *app) root() *cobra.Command {
@@ -87,7 +88,9 @@ from that log and can be computed again.
 
 A home is a directory. The first command that appends something creates it; the
 first decision makes a workspace "platform" and a first operator, whose key
-signs your decisions.
+signs your decisions. With --config the home is in production: the log is an
+Apache Kafka, the rows are in Postgres, and the instances of "quartermaster
+serve" fold them.
 
   quartermaster apply -f estate.yaml             declare clusters, policies, prices ...
   quartermaster import nodes nodes.csv --cluster lab
@@ -101,7 +104,16 @@ signs your decisions.
 			if cmd.Flags().Changed("brokers") && (len(a.brokers) == 0 || slices.Contains(a.brokers, "")) {
 				return errors.New("--brokers is empty: name host:port, or leave the flag out to use the embedded log")
 			}
-			return nil
+			// "quartermaster config" says itself what is wrong with the file.
+			if a.configPath == "" || cmd.Parent().Name() == "config" {
+				return nil
+			}
+			if len(a.brokers) > 0 {
+				return errors.New("--brokers and --config both name a log: leave one out")
+			}
+			var err error
+			a.config, err = loadConfig(a.configPath, os.Getenv)
+			return err
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true

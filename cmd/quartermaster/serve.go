@@ -5,16 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/httpapi"
-	"quartermaster/domain"
 	"quartermaster/projections"
 )
 
@@ -27,15 +29,28 @@ func (a *app) serveCommand() *cobra.Command {
 socket in the home, and folds new events as they come. It stops cleanly on
 SIGINT and SIGTERM.
 
+With --config it is one of any number of instances, on one machine or several,
+that share the partitions of an Apache Kafka and keep the rows in one Postgres.
+When an instance dies others take over what it folded within seconds; none
+counts an event twice. It also tells webhooks of events and runs what is
+scheduled, each once however many instances there are. See "quartermaster
+config" for the file, and "quartermaster projection status" for who folds what.
+
   GET /healthz   200 while it works
   GET /readyz    200 once the rows have caught up with the log
   GET /metrics   Prometheus metrics
 
 With --json it logs JSON lines: time, level, msg and what the message names.`,
-		Example: "  quartermaster serve\n  quartermaster serve --listen 0.0.0.0:7070",
+		Example: "  quartermaster serve\n  quartermaster serve --listen 0.0.0.0:7070\n  quartermaster serve --config /etc/quartermaster.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.serve(cmd.Context(), listen)
+			if a.config == nil {
+				return a.serve(cmd.Context(), listen)
+			}
+			if !cmd.Flags().Changed("listen") {
+				listen = a.config.Listen
+			}
+			return a.serveProduction(cmd.Context(), listen)
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:7070", "address of the HTTP endpoints")
@@ -70,69 +85,68 @@ func (a *app) own(ctx context.Context, log *slog.Logger) (*home, error) {
 	}
 }
 
-// How often serve looks how long the log is, and whether a snapshot is due.
+// How often serve looks how long the log is, counts what is in quarantine and
+// missing, and asks whether a snapshot is due.
 const (
-	lookEvery = 5 * time.Second
-	saveEvery = 10 * time.Minute
+	lookEvery  = 5 * time.Second
+	countEvery = 30 * time.Second
+	saveEvery  = 10 * time.Minute
 )
 
-func (a *app) serve(ctx context.Context, listen string) (err error) {
+// service is what both kinds of serve have in common: what it says of itself.
+type service struct {
+	app     *app
+	log     *slog.Logger
+	home    *home // nil until it is open
+	failure atomic.Pointer[error]
+	ready   atomic.Bool
+	// progress is what was folded, by generation of rows.
+	progress func() map[string]projections.Progress
+	more     []prometheus.Collector
+
+	mu   sync.Mutex
+	seen httpapi.Seen
+}
+
+func (a *app) newService() *service {
 	var handler slog.Handler = slog.NewTextHandler(a.err, nil)
 	if a.json {
 		handler = slog.NewJSONHandler(a.err, nil)
 	}
-	log := slog.New(handler)
+	s := &service{app: a, log: slog.New(handler)}
+	s.seen.Quarantined = -1
+	return s
+}
 
-	h, err := a.own(ctx, log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, h.close()) }()
+// answer serves the HTTP endpoints until ctx ends. It returns once it listens;
+// wait returns when it has stopped. What makes it fail ends ctx by cancel.
+func (s *service) answer(ctx context.Context, cancel context.CancelCauseFunc, listen string) (wait func(), err error) {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
 	if err != nil {
-		return fmt.Errorf("serve: %w", err)
+		return nil, fmt.Errorf("serve: %w", err)
 	}
-	var (
-		caughtUp atomic.Bool
-		failure  atomic.Pointer[error]
-		mu       sync.Mutex
-		end      domain.Position
-	)
 	srv := &http.Server{
 		ReadHeaderTimeout: 10 * time.Second,
 		Handler: httpapi.Handler(httpapi.Status{
 			Failure: func() error {
-				if e := failure.Load(); e != nil {
+				if e := s.failure.Load(); e != nil {
 					return *e
 				}
 				return nil
 			},
-			CaughtUp: caughtUp.Load,
-			Progress: h.runner.Progress,
-			Quarantined: func() int {
-				n := 0
-				if err := h.store.View(context.Background(), func(v projections.View) error {
-					l, err := projections.Quarantine(v)
-					if err == nil {
-						n = l.Open
-					}
-					return err
-				}); err != nil {
-					return -1
-				}
-				return n
+			CaughtUp: s.ready.Load,
+			Progress: s.progress,
+			Seen: func() httpapi.Seen {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				seen := s.seen
+				seen.End, seen.Missing = s.seen.End.Clone(), maps.Clone(s.seen.Missing)
+				return seen
 			},
-			End: func() domain.Position {
-				mu.Lock()
-				defer mu.Unlock()
-				return end.Clone()
-			},
+			More: s.more,
 		}),
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	var wg sync.WaitGroup
-	defer wg.Wait()
 	wg.Go(func() {
 		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			cancel(fmt.Errorf("serve: %w", err))
@@ -143,11 +157,94 @@ func (a *app) serve(ctx context.Context, listen string) (err error) {
 		bound, stop := context.WithTimeout(context.Background(), 5*time.Second)
 		defer stop()
 		if err := srv.Shutdown(bound); err != nil {
-			log.Warn("some requests were cut off", "error", err)
+			s.log.Warn("some requests were cut off", "error", err)
 		}
 	})
+	s.log.Info("listening", "address", ln.Addr().String(), "home", s.app.place())
+	return wg.Wait, nil
+}
+
+// place names the home, for people.
+func (a *app) place() string {
+	switch {
+	case a.config != nil:
+		return a.configPath
+	case len(a.brokers) > 0:
+		return strings.Join(a.brokers, ",")
+	default:
+		return a.dir
+	}
+}
+
+// look looks at the log and the rows, until ctx ends.
+func (s *service) look(ctx context.Context) {
+	log, rows := time.NewTicker(lookEvery), time.NewTicker(countEvery)
+	defer log.Stop()
+	defer rows.Stop()
+	s.count(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-log.C:
+			end, err := s.home.end(ctx)
+			if err != nil {
+				continue // folding meets the same failure, and says so
+			}
+			s.mu.Lock()
+			s.seen.End = end
+			s.mu.Unlock()
+		case <-rows.C:
+			s.count(ctx)
+		}
+	}
+}
+
+// count counts what is in quarantine and what is missing.
+func (s *service) count(ctx context.Context) {
+	err := s.home.view(ctx, func(v projections.View) error {
+		q, err := projections.Quarantine(v)
+		if err != nil {
+			return err
+		}
+		missing, err := projections.Missing(v)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.seen.Quarantined, s.seen.Missing = q.Open, missing
+		return nil
+	})
+	if err != nil && ctx.Err() == nil {
+		s.log.Warn("cannot count what is in quarantine and what is missing", "error", err)
+	}
+}
+
+// serve holds the embedded log.
+func (a *app) serve(ctx context.Context, listen string) (err error) {
+	s := a.newService()
+	h, err := a.own(ctx, s.log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.close()) }()
+	s.home = h
+	s.progress = func() map[string]projections.Progress {
+		return map[string]projections.Progress{"": h.runner.Progress()}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	log.Info("listening", "address", ln.Addr().String(), "home", a.dir)
+	wait, err := s.answer(ctx, cancel, listen)
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	defer func() {
+		cancel(nil)
+		wg.Wait()
+		wait()
+	}()
 
 	start := time.Now()
 	h.load()
@@ -157,37 +254,29 @@ func (a *app) serve(ctx context.Context, listen string) (err error) {
 		}
 		return err
 	}
-	caughtUp.Store(true)
-	log.Info("caught up", "events", h.runner.Progress().Records, "seconds", time.Since(start).Seconds())
+	s.ready.Store(true)
+	s.log.Info("caught up", "events", h.runner.Progress().Records, "seconds", time.Since(start).Seconds())
 
+	wg.Go(func() { s.look(ctx) })
 	wg.Go(func() {
-		look, save := time.NewTicker(lookEvery), time.NewTicker(saveEvery)
-		defer look.Stop()
+		save := time.NewTicker(saveEvery)
 		defer save.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-look.C:
-				e, err := h.end(ctx)
-				if err != nil {
-					continue // folding meets the same failure, and says so
-				}
-				mu.Lock()
-				end = e
-				mu.Unlock()
 			case <-save.C:
 				if err := h.save(); err != nil {
-					log.Error("cannot write a snapshot", "error", err)
+					s.log.Error("cannot write a snapshot", "error", err)
 				}
 			}
 		}
 	})
 	if err := h.runner.Follow(ctx); err != nil {
-		failure.Store(&err)
+		s.failure.Store(&err)
 		return err
 	}
-	log.Info("stopping", "position", h.runner.Progress().Position.String())
+	s.log.Info("stopping", "position", h.runner.Progress().Position.String())
 	return stopped(ctx)
 }
 

@@ -263,7 +263,7 @@ func (c *snapshotCheck) compareWith(ctx context.Context, replay *projections.Mem
 		c.Why = err.Error()
 		return nil
 	}
-	diffs, err := differences(ctx, was, replay)
+	diffs, err := differences(ctx, was.View, replay.View)
 	for _, d := range diffs {
 		c.Differences = append(c.Differences, snapshotDifference{d.Row, d.Live, d.Replay})
 	}

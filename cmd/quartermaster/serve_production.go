@@ -1,0 +1,321 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lib/pq"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/postgres"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// instance is one of the processes that share a production home.
+type instance struct {
+	*service
+	session atomic.Pointer[postgres.Session] // nil while there is none
+	beside  *workMetrics
+
+	mu      sync.Mutex
+	runners map[string]*projections.Runner // of this session, by generation
+	before  map[string]projections.Counts  // what earlier sessions folded
+	records map[string]int64               // the same
+}
+
+// errNoSession means that this instance has just lost its session and has no new
+// one yet. Whoever gets it tries again.
+var errNoSession = errors.New("the database does not hold a session of this instance at the moment")
+
+// serveProduction folds its share of the partitions, tells webhooks and keeps
+// schedules, until ctx ends or something is wrong that time does not mend.
+func (a *app) serveProduction(ctx context.Context, listen string) error {
+	in := &instance{
+		service: a.newService(), beside: newWorkMetrics(),
+		runners: map[string]*projections.Runner{}, before: map[string]projections.Counts{}, records: map[string]int64{},
+	}
+	in.progress = in.folded
+	in.more = in.metrics()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	wait, err := in.answer(ctx, cancel, listen)
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	defer func() {
+		cancel(nil)
+		wg.Wait()
+		wait()
+	}()
+	if err := in.openPatiently(ctx); err != nil {
+		if ctx.Err() != nil {
+			return stopped(ctx)
+		}
+		return err
+	}
+	defer func() {
+		if err := in.home.shut(); err != nil {
+			in.log.Warn("closing", "error", err)
+		}
+	}()
+	// Before the home is closed all that uses it has ended.
+	defer func() {
+		cancel(nil)
+		wg.Wait()
+	}()
+	wg.Go(func() { in.look(ctx) })
+	wg.Go(func() { in.awaitReady(ctx) })
+	part := func(name string, run func() error) {
+		wg.Go(func() {
+			if err := run(); err != nil && ctx.Err() == nil {
+				cancel(fmt.Errorf("%s: %w", name, err))
+			}
+		})
+	}
+	part("watch the topics", func() error { return in.watchTopics(ctx) })
+	part("reactions", func() error { return in.home.react(ctx, a.config, in.once, in.beside, in.log) })
+	part("schedules", func() error { return in.home.schedule(ctx, a.config, in.once, in.beside, in.log) })
+	part("fold", func() error { return in.fold(ctx) })
+	<-ctx.Done()
+	wg.Wait()
+	if err := stopped(ctx); err != nil {
+		in.failure.Store(&err)
+		return err
+	}
+	in.log.Info("stopped")
+	return nil
+}
+
+// patiently calls do until it succeeds, ctx ends, or it fails for a reason that
+// waiting does not mend. It waits from 1 s doubling to 15 s.
+func (in *instance) patiently(ctx context.Context, what string, do func() error) error {
+	for wait := time.Second; ; wait = min(2*wait, 15*time.Second) {
+		err := do()
+		if err == nil || ctx.Err() != nil || !passes(err) {
+			return err
+		}
+		in.log.Warn(what+" failed; trying again", "in", wait.String(), "error", err)
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return context.Cause(ctx)
+		case <-t.C:
+		}
+	}
+}
+
+// passes reports whether an error may pass by itself: a server that is down or
+// starts, a connection that was cut.
+func passes(err error) bool {
+	if lasting(err) {
+		return false
+	}
+	var answer *pq.Error
+	if errors.As(err, &answer) {
+		switch answer.Code.Class() {
+		case "08", "53", "57", "58": // connection, resources, operator, system
+			return true
+		}
+		return false
+	}
+	return true
+}
+
+// lasting reports whether an error means that the log, the rows or the
+// configuration are not what they must be, which only a person can mend.
+func lasting(err error) bool {
+	var setting *kafka.SettingError
+	return errors.As(err, &setting) || errors.Is(err, kafka.ErrTrimmed) || errors.Is(err, kafka.ErrCorrupt) ||
+		errors.Is(err, postgres.ErrSchema) || errors.Is(err, postgres.ErrOtherLog)
+}
+
+// openPatiently opens log and rows, waiting for servers that are down.
+func (in *instance) openPatiently(ctx context.Context) error {
+	return in.patiently(ctx, "opening log and database", func() error {
+		h, err := in.app.openLog(ctx)
+		if err != nil {
+			return err
+		}
+		if err := h.openRows(ctx); err != nil {
+			return errors.Join(err, h.shut())
+		}
+		in.home = h
+		return nil
+	})
+}
+
+// fold joins the others and folds this instance's share, again and again: a
+// process that was frozen comes back fenced, and joins anew.
+func (in *instance) fold(ctx context.Context) error {
+	name := in.app.config.Instance
+	for {
+		var s *postgres.Session
+		if err := in.patiently(ctx, "joining the other instances", func() (err error) {
+			s, err = in.home.db.Join(ctx, postgres.SessionConfig{
+				Instance: name, Method: projections.Method, Lease: in.app.config.Lease, Log: in.log, Fatal: lasting,
+			})
+			return err
+		}); err != nil {
+			return err
+		}
+		in.session.Store(s)
+		in.log.Info("joined", "instance", name)
+		err := s.Share(ctx, in.work)
+		in.session.Store(nil)
+		in.settle()
+		if closing := s.Close(); closing != nil {
+			in.log.Warn("leaving the other instances", "error", closing)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !errors.Is(err, projections.ErrFenced) && !passes(err) {
+			return err
+		}
+		in.log.Warn("this instance lost its session, and what it folded went to others; joining again", "error", err)
+	}
+}
+
+// work folds one partition as it grows.
+func (in *instance) work(ctx context.Context, store *postgres.Store, tp domain.TopicPartition) error {
+	in.mu.Lock()
+	r := in.runners[store.Generation()]
+	if r == nil {
+		r = newRunner(in.home.log, store)
+		in.runners[store.Generation()] = r
+	}
+	in.mu.Unlock()
+	return r.FollowPartition(ctx, tp)
+}
+
+// settle keeps the counts of a session that ended.
+func (in *instance) settle() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for generation, r := range in.runners {
+		p := r.Progress()
+		in.before[generation] = plus(in.before[generation], p.Counts)
+		in.records[generation] += p.Records
+	}
+	clear(in.runners)
+}
+
+func plus(a, b projections.Counts) projections.Counts {
+	return projections.Counts{Folded: a.Folded + b.Folded, Repeats: a.Repeats + b.Repeats, Quarantined: a.Quarantined + b.Quarantined}
+}
+
+// folded is what this process folded since its start.
+func (in *instance) folded() map[string]projections.Progress {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	out := map[string]projections.Progress{}
+	for generation, c := range in.before {
+		out[generation] = projections.Progress{Counts: c, Records: in.records[generation]}
+	}
+	for generation, r := range in.runners {
+		p := r.Progress()
+		p.Counts, p.Records = plus(p.Counts, in.before[generation]), p.Records+in.records[generation]
+		out[generation] = p
+	}
+	return out
+}
+
+// awaitReady waits until the rows have reached what was the end of the log when
+// this instance started, whoever folded them.
+func (in *instance) awaitReady(ctx context.Context) {
+	start := time.Now()
+	var end domain.Position
+	tick := time.NewTicker(awaitEvery)
+	defer tick.Stop()
+	for {
+		if end == nil {
+			end, _ = in.home.end(ctx) // asked again; folding meets the same failure, and says so
+		}
+		if end != nil {
+			var at domain.Position
+			err := in.home.view(ctx, func(v projections.View) error { at = v.Position(); return nil })
+			if err == nil && at.Covers(end) {
+				in.ready.Store(true)
+				in.log.Info("caught up", "events", at.Records(), "seconds", time.Since(start).Seconds())
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// watchEvery is how often the topics are looked at: whether somebody added
+// partitions, changed a setting, or deleted one and created it again.
+const watchEvery = 30 * time.Second
+
+func (in *instance) watchTopics(ctx context.Context) error {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		err := in.home.log.CheckTopics(ctx, domain.TopicSpecs())
+		if err == nil {
+			err = in.home.bind(ctx)
+		}
+		if lasting(err) {
+			return err
+		}
+	}
+}
+
+// once runs what must run once among all instances.
+func (in *instance) once(ctx context.Context, job, input string, do func(context.Context) (string, error)) (bool, error) {
+	s := in.session.Load()
+	if s == nil {
+		return false, errNoSession
+	}
+	return s.Once(ctx, job, input, do)
+}
+
+// metrics are those of an instance among others.
+func (in *instance) metrics() []prometheus.Collector {
+	stat := func(of func(postgres.Stats) float64) func() float64 {
+		return func() float64 {
+			if s := in.session.Load(); s != nil {
+				return of(s.Stats())
+			}
+			return 0
+		}
+	}
+	return []prometheus.Collector{
+		in.beside,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "quartermaster_partitions_held", Help: "Partitions that this process folds, over all generations of rows.",
+		}, stat(func(s postgres.Stats) float64 { return float64(len(s.Held)) })),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "quartermaster_partitions_claimed", Help: "Partitions that this process took over in its present session.",
+		}, stat(func(s postgres.Stats) float64 { return float64(s.Claims) })),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "quartermaster_partitions_lost", Help: "Partitions that others took from this process in its present session.",
+		}, stat(func(s postgres.Stats) float64 { return float64(s.Losses) })),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "quartermaster_session", Help: "1 while this process has a session among the instances, 0 while it has none.",
+		}, func() float64 {
+			if in.session.Load() == nil {
+				return 0
+			}
+			return 1
+		}),
+	}
+}

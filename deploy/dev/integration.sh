@@ -1,0 +1,154 @@
+#!/usr/bin/env bash
+# Production on one machine: starts a real Apache Kafka and a real Postgres, runs
+# the tests that need them, then the demo through three instances while broker,
+# database and instances are stopped and killed, compares the rows with those
+# that a fold of the same log in memory gives, and cleans up.
+#
+#   integration.sh            all of it
+#   integration.sh tests      the tests alone
+#   integration.sh demo       the demo alone
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+what=${1:-all}
+go=${GO:-go}
+kafka_port=${KAFKA_PORT:-29092} postgres_port=${POSTGRES_PORT:-25432}
+
+run=$(mktemp -d)
+chmod 755 "$run" # the database's user must reach its folder
+kafka() { deploy/dev/kafka.sh "$@" --dir "$run/kafka" --port "$kafka_port"; }
+postgres() { deploy/dev/postgres.sh "$@" --dir "$run/postgres" --port "$postgres_port"; }
+declare -A serving=() # process ids by instance
+
+cleanup() {
+	local status=$?
+	set +e
+	for name in "${!serving[@]}"; do kill -9 "${serving[$name]}" 2>/dev/null; done
+	if [ "$status" != 0 ]; then
+		for log in "$run"/*.log; do echo "--- the end of ${log##*/}"; tail -n 25 "$log"; done
+	fi
+	kafka clean >/dev/null 2>&1
+	postgres clean >/dev/null 2>&1
+	rm -rf "$run"
+	exit "$status"
+}
+trap cleanup EXIT
+
+say() { printf '%4d s  %s\n' "$SECONDS" "$*"; }
+fail() { say "FAILED: $*"; exit 1; }
+
+say 'starting Apache Kafka and Postgres'
+kafka start >"$run/kafka.log" 2>&1 || fail 'Apache Kafka did not start'
+postgres start >"$run/postgres.log" 2>&1 || fail 'Postgres did not start'
+QM_KAFKA_BROKERS=$(kafka brokers)
+QM_POSTGRES_DSN=$(postgres dsn)
+QM_KAFKA_SH=$PWD/deploy/dev/kafka.sh
+QM_POSTGRES_SH=$PWD/deploy/dev/postgres.sh
+export QM_KAFKA_BROKERS QM_POSTGRES_DSN QM_KAFKA_SH QM_POSTGRES_SH
+
+if [ "$what" != demo ]; then
+	say 'tests against both servers'
+	# One package at a time: each has a server's whole attention.
+	"$go" test -count=1 -p 1 -timeout 20m ./adapters/kafka ./adapters/postgres
+	"$go" test -count=1 -timeout 20m -run '^TestProduction' ./cmd/quartermaster
+fi
+[ "$what" != tests ] || exit 0
+
+# ---- The demo through three instances --------------------------------------------
+
+say 'three instances on an empty log'
+umask 077
+printf '%s' "$QM_POSTGRES_DSN" >"$run/dsn"
+cat >"$run/quartermaster.yaml" <<YAML
+kafka:
+  brokers: [$QM_KAFKA_BROKERS]
+  replication: 1
+postgres:
+  dsn_file: $run/dsn
+snapshots: $run/snapshots
+lease: 2s
+YAML
+qm() { QUARTERMASTER_HOME=$run/home bin/quartermaster "$@" --config "$run/quartermaster.yaml"; }
+qm projection migrate
+qm config check || true # topics are made by the first to start
+start() { # start NAME...
+	for name in "$@"; do
+		QUARTERMASTER_HOME=$run/home QUARTERMASTER_INSTANCE=$name \
+			bin/quartermaster serve --config "$run/quartermaster.yaml" --listen 127.0.0.1:0 >>"$run/$name.log" 2>&1 &
+		serving[$name]=$!
+	done
+}
+end() { # end SIGNAL NAME: and wait for it
+	kill "-$1" "${serving[$2]}"
+	wait "${serving[$2]}" 2>/dev/null || [ "$1" = KILL ] || fail "instance $2 did not end well"
+	unset "serving[$2]"
+}
+owners() { # the instances that fold something, one a line
+	qm projection status --json | python3 -c '
+import json, sys
+status = json.load(sys.stdin)
+for g in status["generations"]:
+    for p in g["partitions"]: print(p.get("instance") or "nobody")'
+}
+# taken over: every partition is folded, and by nobody but those named.
+folded_by() { # folded_by NAME...
+	local want deadline=$((SECONDS + 20))
+	want=$(printf '%s\n' "$@" | sort | tr '\n' ' ')
+	until [ "$(owners 2>/dev/null | sort -u | tr '\n' ' ')" = "$want" ]; do
+		[ $SECONDS -lt $deadline ] || fail "partitions are not folded by $want but by $(owners | sort | uniq -c | tr '\n' ' ')"
+		sleep 0.2
+	done
+	say "folded by $want"
+}
+start a b c
+folded_by a b c
+
+say 'the demo, with trouble in the middle'
+trouble() {
+	sleep 3
+	end KILL a
+	say 'killed a'
+	start a
+	sleep 2
+	kafka restart >>"$run/kafka.log" 2>&1
+	say 'restarted Apache Kafka'
+	sleep 2
+	postgres immediate >>"$run/postgres.log" 2>&1
+	postgres start >>"$run/postgres.log" 2>&1
+	say 'stopped Postgres at once and started it'
+	kill -STOP "${serving[b]}"
+	sleep 4
+	kill -CONT "${serving[b]}"
+	say 'froze b for longer than its lease'
+}
+qm demo --once --quiet --data "$run/demo" >"$run/demo.log" 2>&1 &
+demo=$!
+trouble
+runs=1
+# What was cut off goes on where it was: nothing is counted twice.
+until wait "$demo"; do
+	[ $runs -lt 5 ] || fail 'the demo does not come to its end'
+	runs=$((runs + 1))
+	tail -n 1 "$run/demo.log"
+	qm demo --once --quiet --data "$run/demo" >"$run/demo.log" 2>&1 &
+	demo=$!
+done
+say "the demo came to its end in $runs runs"
+grep -E 'difference|equal' "$run/demo.log" || true
+
+say 'the instances take over from one another'
+folded_by a b c
+end KILL a
+folded_by b c
+end KILL b
+folded_by c
+start a b
+folded_by a b c
+end TERM c
+folded_by a b
+
+say 'rows in Postgres beside a fold of the same log in memory'
+qm log replay --verify
+qm costs --period 2026-05 --by workspace >/dev/null
+end TERM a
+end TERM b
+say 'all of it went well'
