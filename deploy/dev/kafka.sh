@@ -173,13 +173,13 @@ tools() { # tools JAVA [MAVEN]: installs what is missing, or says what to instal
 # Compares a folder with the list, both ways.
 verify() {
 	(cd "$1" && find . -name '*.jar' -printf '%P\n' | LC_ALL=C sort | xargs -r sha256sum --) |
-		awk -v self="$self" '
+		awk -v self="$self" -v list="$sums" '
 			function say(jar, what) { print self ": " jar " " what >"/dev/stderr"; bad = 1 }
-			NR == FNR { want[$2] = $1; next }
-			!($2 in want) { say($2, "is not in the list"); next }
+			BEGIN { while ((getline line <list) > 0) { split(line, part); want[part[2]] = part[1] } }
+			!($2 in want) { say($2, "with SHA-256 " $1 " is not in the list"); next }
 			want[$2] != $1 { say($2, "has SHA-256 " $1 ", not " want[$2]) }
 			{ delete want[$2] }
-			END { for (jar in want) say(jar, "is missing"); exit bad }' "$sums" -
+			END { for (jar in want) say(jar, "is missing"); exit bad }'
 }
 
 install() {
