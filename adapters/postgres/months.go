@@ -83,7 +83,7 @@ func (s *Store) createMonth(ctx context.Context, m month) error {
 		}
 		from, to := pq.QuoteLiteral(monthBound(m)), pq.QuoteLiteral(monthBound(m+1))
 		statements := []string{
-			fmt.Sprintf("create table %s (like %s including all)%s", name, parent, partitionStorage(t)),
+			fmt.Sprintf("create table %s (like %s including all) with (%s)", name, parent, hotStorage),
 			// Spares the server the scan by which it would check the same.
 			fmt.Sprintf("alter table %s add constraint bounds check (hour >= %s and hour < %s)", name, from, to),
 			fmt.Sprintf("alter table %s attach partition %s for values from (%s) to (%s)", parent, name, from, to),

@@ -262,8 +262,10 @@ func (db *DB) createTables(ctx context.Context, tx *sql.Tx, name string) error {
 	createHeld(&b, schema)
 	for _, t := range monthly() {
 		// What lies far off shares a partition, so that nobody can make many.
-		fmt.Fprintf(&b, "create table %s.%s_before partition of %[1]s.%[2]s for values from (minvalue) to ('%s')%s;\n", schema, t, monthBound(firstMonth), partitionStorage(t))
-		fmt.Fprintf(&b, "create table %s.%s_after partition of %[1]s.%[2]s for values from ('%s') to (maxvalue)%s;\n", schema, t, monthBound(endMonth), partitionStorage(t))
+		for _, far := range [][3]string{{"before", "minvalue", pq.QuoteLiteral(monthBound(firstMonth))}, {"after", pq.QuoteLiteral(monthBound(endMonth)), "maxvalue"}} {
+			fmt.Fprintf(&b, "create table %s.%s_%s (like %[1]s.%[2]s including all) with (%[4]s);\n", schema, t, far[0], hotStorage)
+			fmt.Fprintf(&b, "alter table %s.%s attach partition %[1]s.%[2]s_%s for values from (%s) to (%s);\n", schema, t, far[0], far[1], far[2])
+		}
 		fmt.Fprintf(&b, "comment on table %s.%s_before is 'Rows of %[2]s before %s.';\n", schema, t, firstMonth)
 		fmt.Fprintf(&b, "comment on table %s.%s_after is 'Rows of %[2]s from %s on.';\n", schema, t, endMonth)
 	}
@@ -350,8 +352,6 @@ func createHeld(b *strings.Builder, schema string) {
 // Room is left on each page of the hot tables, so that a row that changes stays
 // on its page and no index has to be told.
 const hotStorage = "fillfactor = 50"
-
-func partitionStorage(string) string { return " with (" + hotStorage + ")" }
 
 // tableNames returns the names of a generation's tables.
 func tableNames() []string {
