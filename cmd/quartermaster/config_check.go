@@ -30,7 +30,7 @@ var ofKubernetes = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_|$)|_PORT(_
 
 const (
 	// A check gives a server that does not answer this long: whoever checks waits.
-	checkPatience = 3 * time.Second
+	checkPatience = time.Second
 	checkAtMost   = time.Minute
 	// farApart is from where on clocks confuse a person who compares logs. Nothing
 	// depends on them: leases go by the database's clock.
@@ -305,7 +305,7 @@ func (k *checker) brokerAdvice(err error) string {
 	case errors.As(err, &dns):
 		return "no such host is known: correct kafka.brokers"
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-		return "it hung up: perhaps the port wants TLS (kafka.tls) or a login (kafka.sasl)"
+		return "it hung up: perhaps the port wants TLS (kafka.tls) or a login (kafka.sasl), or the login is wrong"
 	}
 	return "" // the error says it
 }
@@ -409,6 +409,7 @@ func sentInPlain(dsn string) (host string, plain bool) {
 		hosts = append(hosts, m.Host)
 	}
 	for _, h := range hosts {
+		h = strings.Trim(h, "[]")
 		ip := net.ParseIP(h)
 		if h != "" && h != "localhost" && !strings.HasPrefix(h, "/") && !strings.HasPrefix(h, "@") && (ip == nil || !ip.IsLoopback()) {
 			return h, true

@@ -1,0 +1,400 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lib/pq"
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/postgres"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// checked runs config check and returns its lines by their checks.
+func checked(t *testing.T, path string) (code int, checks map[string][]configCheck) {
+	t.Helper()
+	code, out := command(t, t.TempDir(), "config", "check", "--json", "--config", path)
+	var ans configCheckAnswer
+	if err := json.Unmarshal([]byte(out), &ans); err != nil || ans.OK != (code == 0) || ans.Config != path {
+		t.Fatalf("exit %d, %v\n%s", code, err, out)
+	}
+	checks = map[string][]configCheck{}
+	for _, c := range ans.Checks {
+		checks[c.Check] = append(checks[c.Check], c)
+	}
+	return code, checks
+}
+
+// expect fails unless a check has the result, and says and advises so.
+func expect(t *testing.T, checks map[string][]configCheck, check, result, found, next string) {
+	t.Helper()
+	if !slices.ContainsFunc(checks[check], func(c configCheck) bool {
+		return c.Result == result && strings.Contains(c.Found, found) && strings.Contains(c.Next, next)
+	}) {
+		t.Errorf("%s: %+v\nwant %s, %q and %q", check, checks[check], result, found, next)
+	}
+}
+
+// writeConfig writes a configuration; the brokers stand in its first line.
+func writeConfig(t *testing.T, format string, args ...any) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "q.yaml")
+	if err := os.WriteFile(path, fmt.Appendf(nil, format, args...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func writeSecret(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// broker is one that speaks Kafka's protocol over TCP.
+func broker(t *testing.T, opts ...kfake.Opt) string {
+	t.Helper()
+	c, err := kfake.NewCluster(append(opts, kfake.NumBrokers(1))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c.ListenAddrs()[0]
+}
+
+// noDatabase is one that answers nobody.
+const noDatabase = "postgres: {dsn: 'postgres://u@127.0.0.1:1/rows?sslmode=disable'}\n"
+
+// What is wrong with topics is said topic by topic, and nothing is created.
+func TestConfigCheckTopics(t *testing.T) {
+	t.Parallel()
+	address := broker(t)
+	path := writeConfig(t, "kafka: {replication: 1, brokers: ['%s', '127.0.0.1:1']}\n%s", address, noDatabase)
+	code, checks := checked(t, path)
+	if code != 1 {
+		t.Errorf("exit %d", code)
+	}
+	expect(t, checks, "broker "+address, checkOK, "answers (plain text)", "")
+	expect(t, checks, "broker 127.0.0.1:1", checkFailed, "connection refused", "")
+	expect(t, checks, "log", checkOK, "id ", "")
+	expect(t, checks, "topics", checkFailed, "there are none yet", "serve\" makes them")
+	expect(t, checks, "postgres", checkFailed, "connection refused", "start it, or correct postgres.dsn")
+	path = writeConfig(t, "kafka: {replication: 1, brokers: ['%s']}\n%s", address, noDatabase)
+
+	log, err := kafka.Open(t.Context(), kafka.Config{Brokers: []string{address}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close() //nolint:errcheck // nothing is in progress
+	specs := domain.TopicSpecs()
+	if err := log.EnsureTopics(t.Context(), specs[:2]); err != nil {
+		t.Fatal(err)
+	}
+	_, checks = checked(t, path) // which would find what the first one made
+	expect(t, checks, "topic "+string(specs[0].Topic), checkOK, "partitions, kept for ever", "")
+	expect(t, checks, "topics", checkFailed, "these do not exist: "+string(specs[2].Topic)+", ", "")
+	if err := log.EnsureTopics(t.Context(), specs); err != nil {
+		t.Fatal(err)
+	}
+	_, checks = checked(t, path)
+	expect(t, checks, "partitions", checkOK, fmt.Sprintf("%d are led by brokers that answer; they hold 0 events", len(domain.AllPartitions())), "")
+}
+
+// Other settings, and more partitions, are what serve refuses too.
+func TestConfigCheckSettings(t *testing.T) {
+	t.Parallel()
+	spec := domain.TopicSpecs()[0]
+	address := broker(t, kfake.SeedTopics(int32(spec.Partitions)+1, string(spec.Topic)))
+	_, checks := checked(t, writeConfig(t, "kafka: {brokers: ['%s']}\n%s", address, noDatabase))
+	name := "topic " + string(spec.Topic)
+	expect(t, checks, name, checkFailed, fmt.Sprintf("partitions is %d, must be %d", spec.Partitions+1, spec.Partitions), "restore the topic as it was")
+	expect(t, checks, name, checkFailed, "retention.ms is ", "kafka-configs.sh --alter --entity-type topics --entity-name "+string(spec.Topic)+" --add-config retention.ms=-1")
+}
+
+// Encryption and logins that do not fit are told apart.
+func TestConfigCheckConnections(t *testing.T) {
+	t.Parallel()
+	cert, key := certificate(t)
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secure := broker(t, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}),
+		kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "u", "right"), kfake.Superuser("PLAIN", "u", "right"))
+	ca := writeSecret(t, string(cert))
+	right, wrong := writeSecret(t, "right\n"), writeSecret(t, "hunter2")
+	for name, c := range map[string]struct{ address, tls, sasl, result, found, next string }{
+		"right":             {secure, "{enabled: true, ca_file: " + ca + "}", "{mechanism: SCRAM-SHA-512, user: u, password_file: " + right + "}", checkOK, "answers (TLS, SCRAM-SHA-512)", ""},
+		"right as it is":    {secure, "{enabled: true, ca_file: " + ca + "}", "{mechanism: PLAIN, user: u, password_file: " + right + "}", checkOK, "answers (TLS, PLAIN)", ""},
+		"wrong password":    {secure, "{enabled: true, ca_file: " + ca + "}", "{mechanism: SCRAM-SHA-512, user: u, password_file: " + wrong + "}", checkFailed, "", "the login is wrong"}, // this broker hangs up, where Apache Kafka says so
+		"unknown mechanism": {secure, "{enabled: true, ca_file: " + ca + "}", "{mechanism: SCRAM-SHA-256, user: u, password_file: " + right + "}", checkFailed, "", "it hung up"},
+		"no login":          {secure, "{enabled: true, ca_file: " + ca + "}", "{}", checkFailed, "", "it hung up"},
+		"no encryption":     {secure, "{}", "{}", checkFailed, "", "it hung up"},
+		"unknown authority": {secure, "{enabled: true}", "{}", checkFailed, "unknown authority", "kafka.tls.ca_file"},
+		"another name":      {secure, "{enabled: true, ca_file: " + ca + ", server_name: elsewhere}", "{}", checkFailed, "elsewhere", "kafka.tls.server_name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, checks := checked(t, writeConfig(t, "kafka: {brokers: ['%s'], tls: %s, sasl: %s}\n%s", c.address, c.tls, c.sasl, noDatabase))
+			expect(t, checks, "broker "+c.address, c.result, c.found, c.next)
+			for _, list := range checks {
+				for _, c := range list {
+					if strings.Contains(c.Found+c.Next, "hunter2") {
+						t.Errorf("a secret is shown: %+v", c)
+					}
+				}
+			}
+		})
+	}
+}
+
+// What a broker does says what to do next.
+func TestConfigCheckBrokerAdvice(t *testing.T) {
+	k := &checker{c: &config{Kafka: kafkaConfig{SASL: saslConfig{PasswordFile: "/f/p"}}}}
+	for want, err := range map[string]error{
+		"correct kafka.sasl.user, or the password in /f/p": kafkago.SASLAuthenticationFailed,
+		"does not know this kafka.sasl.mechanism":          kafkago.UnsupportedSASLMechanism,
+		"asks for no login on this port":                   kafkago.IllegalSASLState,
+		"does not speak TLS on this port":                  tls.RecordHeaderError{},
+		"no such host is known":                            &net.DNSError{},
+		"it hung up":                                       io.EOF,
+		"":                                                 syscall.ECONNREFUSED,
+	} {
+		if got := k.brokerAdvice(fmt.Errorf("ask: %w", err)); !strings.Contains(got, want) || (want == "") != (got == "") {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+}
+
+// Clocks, hosts and times that need no server.
+func TestConfigCheckNotes(t *testing.T) {
+	at := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		database time.Duration
+		result   string
+		found    string
+	}{
+		{50 * time.Millisecond, checkOK, "0s ahead of the database's, give or take 50ms"},
+		{2 * time.Second, checkOK, "-1.95s ahead"},
+		{-time.Hour, checkWarning, "1h0m0.05s ahead"},
+		{time.Hour, checkWarning, "-59m59.95s ahead"},
+	} {
+		k := &checker{}
+		k.clock(at.Add(c.database), at, at.Add(100*time.Millisecond))
+		if got := k.list[0]; got.Result != c.result || !strings.Contains(got.Found, c.found) {
+			t.Errorf("%s: %+v", c.database, got)
+		}
+	}
+	for dsn, host := range map[string]string{
+		"host=db sslmode=disable":                    "db",
+		"host=10.0.0.1 sslmode=disable":              "10.0.0.1",
+		"host=localhost,db sslmode=disable":          "db",
+		"host=db hostaddr=127.0.0.1 sslmode=disable": "",
+		"host=db":                                          "",
+		"host=db sslmode=verify-full":                      "",
+		"host=localhost sslmode=disable":                   "",
+		"postgres://127.0.0.1/d?sslmode=disable":           "",
+		"postgres://[::1]/d?sslmode=disable":               "",
+		"host=/run/postgresql sslmode=disable":             "",
+		"host=localhost hostaddr=10.1.1.1 sslmode=disable": "10.1.1.1",
+	} {
+		if got, plain := sentInPlain(dsn); got != host || plain != (host != "") {
+			t.Errorf("%s: %q, %t", dsn, got, plain)
+		}
+	}
+	// Schedules are in UTC, wherever the machine is.
+	s, err := parseSchedule("30 2 * * *")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next := s.Next(at.In(time.FixedZone("", 5*3600))); !next.Equal(at.Add(150 * time.Minute)) {
+		t.Errorf("next at %s", next)
+	}
+}
+
+// A directory of snapshots that cannot be written is found, and nothing is left in one that can.
+func TestConfigCheckSnapshots(t *testing.T) {
+	dir := t.TempDir()
+	file := writeSecret(t, "x")
+	for path, result := range map[string]string{dir: checkOK, filepath.Join(dir, "nosuch"): checkFailed, file: checkFailed} {
+		k := &checker{c: &config{Snapshots: path}}
+		k.snapshots()
+		if k.list[0].Result != result {
+			t.Errorf("%s: %+v", path, k.list[0])
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// database makes an empty one on the server that QM_POSTGRES_DSN names.
+func database(t *testing.T) (dsn string, db *sql.DB) {
+	t.Helper()
+	server := os.Getenv("QM_POSTGRES_DSN")
+	if server == "" {
+		t.Skip("QM_POSTGRES_DSN names no server")
+	}
+	open := func(dsn string) *sql.DB {
+		c, err := pq.NewConnector(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sql.OpenDB(c)
+	}
+	admin := open(server)
+	name := fmt.Sprintf("config_check_%d", time.Now().UnixNano())
+	if _, err := admin.ExecContext(t.Context(), "create database "+pq.QuoteIdentifier(name)); err != nil {
+		t.Fatal(err)
+	}
+	dsn = server + " dbname=" + name
+	if u, err := url.Parse(server); err == nil && isURL(server) {
+		u.Path = "/" + name
+		dsn = u.String()
+	}
+	db = open(dsn)
+	t.Cleanup(func() {
+		_, err := admin.ExecContext(context.Background(), "drop database "+pq.QuoteIdentifier(name)+" with (force)")
+		if err != nil {
+			t.Error(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := admin.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return dsn, db
+}
+
+// What a database holds is compared with this program and with the log.
+func TestConfigCheckPostgres(t *testing.T) {
+	dsn, db := database(t)
+	address := os.Getenv("QM_KAFKA_BROKERS")
+	if address == "" {
+		address = broker(t)
+	}
+	address, _, _ = strings.Cut(address, ",")
+	log, err := kafka.Open(t.Context(), kafka.Config{Brokers: []string{address}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close() //nolint:errcheck // nothing is in progress
+	id, err := log.ID(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.EnsureTopics(t.Context(), domain.TopicSpecs()); err != nil {
+		t.Fatal(err)
+	}
+	topics, err := log.TopicIDs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec := func(query string, args ...any) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), query, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := writeConfig(t, "kafka: {replication: 1, brokers: ['%s']}\npostgres: {dsn_file: %s}\n", address, writeSecret(t, dsn))
+	code, checks := checked(t, path)
+	expect(t, checks, "postgres", checkOK, "version ", "")
+	expect(t, checks, "clock", checkOK, "ahead of the database's", "")
+	expect(t, checks, "schema", checkFailed, "there is none yet", "projection migrate")
+	if code != 1 || checks["generation"] != nil {
+		t.Errorf("exit %d, %+v", code, checks)
+	}
+
+	_, version, err := postgres.Migrate(t.Context(), postgres.Config{DSN: dsn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, checks = checked(t, path); code != 0 {
+		t.Errorf("all is well, and it exits %d: %+v", code, checks)
+	}
+	expect(t, checks, "schema", checkOK, fmt.Sprint("version ", version), "")
+	expect(t, checks, "generation", checkOK, "none yet", "")
+	expect(t, checks, "rows", checkOK, "are of no log yet", "")
+
+	exec(`insert into quartermaster.generations (name, method, state) values ('g', 'folds/0', 'live')`)
+	exec(`insert into quartermaster.active (generation) values ('g')`)
+	exec(`insert into quartermaster.log (log_id) values ('another')`)
+	code, checks = checked(t, path)
+	expect(t, checks, "generation", checkFailed, "g was made by folds/0, this program folds by "+projections.Method, "projection rebuild")
+	expect(t, checks, "rows", checkFailed, "are of log another, and the brokers' is "+id, "do not belong together")
+	if code != 1 {
+		t.Errorf("exit %d", code)
+	}
+
+	exec(`update quartermaster.generations set method = $1`, projections.Method)
+	exec(`update quartermaster.log set log_id = $1`, id)
+	for topic, id := range topics {
+		exec(`insert into quartermaster.topics (topic, topic_id, partitions) values ($1, $2, 1)`, string(topic), id)
+	}
+	code, checks = checked(t, path)
+	expect(t, checks, "generation", checkOK, "g, made by "+projections.Method, "")
+	expect(t, checks, "rows", checkOK, "are of this log", "")
+	if code != 0 {
+		t.Errorf("exit %d", code)
+	}
+
+	if topic := string(domain.TopicSpecs()[0].Topic); topics[domain.Topic(topic)] != "" {
+		exec(`update quartermaster.topics set topic_id = 'was' where topic = $1`, topic)
+		_, checks = checked(t, path)
+		expect(t, checks, "rows", checkFailed, "topic "+topic+" with id was, and now its id is", "restore the topic")
+	}
+	for _, v := range []struct {
+		version int64
+		advice  string
+	}{{version + 1, "upgrade this program"}, {version - 1, "projection migrate"}} {
+		exec(`delete from quartermaster.schema_version where version_id > 0`)
+		exec(`insert into quartermaster.schema_version (version_id, is_applied) values ($1, true)`, v.version)
+		_, checks = checked(t, path)
+		if v.version > 0 {
+			expect(t, checks, "schema", checkFailed, fmt.Sprintf("version %d, this program", v.version), v.advice)
+		}
+	}
+}
+
+// A server that refuses is told from one that is away.
+func TestConfigCheckPostgresRefuses(t *testing.T) {
+	dsn, _ := database(t)
+	cfg, err := pq.NewConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := fmt.Sprintf("host=%s port=%d sslmode=disable ", cfg.Host, cfg.Port)
+	for _, c := range []struct{ dsn, found, next string }{
+		{at + "user=" + cfg.User + " dbname=" + cfg.Database + " password=hunter2", "password authentication failed", "it refused the login"},
+		{at + "user=" + cfg.User + " dbname=nosuch password='" + strings.ReplaceAll(cfg.Password, "'", `\'`) + "'", "nosuch", "create the database"},
+		{"host=" + cfg.Host + " port=1 sslmode=disable user=u dbname=d", "connection refused", "start it"},
+	} {
+		_, checks := checked(t, writeConfig(t, "kafka: {brokers: ['127.0.0.1:1']}\npostgres: {dsn_file: %s}\n", writeSecret(t, c.dsn)))
+		expect(t, checks, "postgres", checkFailed, c.found, c.next)
+		if strings.Contains(fmt.Sprint(checks), "hunter2") {
+			t.Error("a secret is shown")
+		}
+	}
+}

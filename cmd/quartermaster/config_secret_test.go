@@ -1,0 +1,290 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lib/pq"
+	"pgregory.net/rapid"
+
+	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/keyfile"
+)
+
+// hunter2 stands in every secret of a secretHome.
+const hunter2 = "hunter2-'\\ %"
+
+// certificate returns one for localhost, signed by itself, and its key, in PEM.
+func certificate(t *testing.T) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+}
+
+// secretHome writes a configuration with every secret there can be.
+func secretHome(t *testing.T) (path string, secrets map[string]string) {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name, content string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cert, key := certificate(t)
+	write("cert.pem", string(cert))
+	write("tls.key", string(key))
+	write("kafka.password", hunter2+"\n")
+	write("dsn", "host=127.0.0.1 port=1 user=u dbname=rows")
+	write("db.password", hunter2+"\r\n")
+	write("hook.secret", hunter2)
+	if _, err := keyfile.Create(filepath.Join(dir, "checkpoint.key")); err != nil {
+		t.Fatal(err)
+	}
+	write("q.yaml", `
+kafka:
+  brokers: [127.0.0.1:1]
+  tls: {enabled: true, ca_file: cert.pem, cert_file: cert.pem, key_file: tls.key}
+  sasl: {mechanism: SCRAM-SHA-512, user: u, password_file: kafka.password}
+postgres:
+  dsn_file: dsn
+  password_file: db.password
+schedules: {checkpoint: 0 1 * * *, checkpoint_key_file: checkpoint.key}
+webhooks: [{name: a, url: "https://example.com/hunter2", secret_file: hook.secret}]
+`)
+	return filepath.Join(dir, "q.yaml"), map[string]string{
+		"kafka.tls.key_file": "tls.key", "kafka.sasl.password_file": "kafka.password",
+		"postgres.dsn_file": "dsn", "postgres.password_file": "db.password",
+		"schedules.checkpoint_key_file": "checkpoint.key", "webhooks[0].secret_file": "hook.secret",
+	}
+}
+
+// Nothing starts without each of its secrets, or with one that others can read.
+func TestSecretsAreNeeded(t *testing.T) {
+	path, secrets := secretHome(t)
+	c, err := loadConfig(path, noEnvironment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range c.files() {
+		if f.secret && secrets[f.field] == "" {
+			t.Errorf("%s is not put to the test: give it a file", f.field)
+		}
+	}
+	for field, name := range secrets {
+		file := filepath.Join(filepath.Dir(path), name)
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused := func(what, want string) {
+			t.Helper()
+			_, err := loadConfig(path, noEnvironment)
+			if err == nil {
+				t.Errorf("%s: %s, and it starts", field, what)
+				return
+			}
+			for _, part := range []string{path + ":", field + ": ", file, want} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%s: %s: %v\nlacks %q", field, what, err, part)
+				}
+			}
+			if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "PRIVATE") {
+				t.Errorf("%s: %s: a secret is shown", field, what)
+			}
+		}
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		must(os.Remove(file))
+		refused("missing", "there is no file")
+		must(os.Mkdir(file, 0o700))
+		refused("a directory", "is not a regular file")
+		must(os.Remove(file))
+		for _, empty := range []string{"", "\n", "\r\n\n"} {
+			must(os.WriteFile(file, []byte(empty), 0o600))
+			refused("empty", "is empty; write the secret into it")
+		}
+		must(os.WriteFile(file, []byte(strings.Repeat("hunter2 ", 4000)), 0o600))
+		refused("large", "is larger than 16 KiB")
+		must(os.WriteFile(file, content, 0o600))
+		for _, mode := range []fs.FileMode{0o604, 0o606, 0o620, 0o602} {
+			must(os.Chmod(file, mode))
+			refused("open", fmt.Sprintf("is open to others than its owner (mode %04o); if nobody read it: chmod 600 ", mode))
+		}
+		must(os.Chmod(file, 0o600))
+		if _, err := loadConfig(path, noEnvironment); err != nil {
+			t.Fatalf("%s is as it was, and is refused: %v", field, err)
+		}
+	}
+}
+
+// info is a file of root's or another's.
+type info struct {
+	fs.FileInfo
+	mode fs.FileMode
+	uid  uint32
+}
+
+func (i info) Mode() fs.FileMode { return i.mode }
+func (i info) Sys() any          { return &syscall.Stat_t{Uid: i.uid} }
+
+// Who may open a secret: its owner, a group of root's choice, and all within a
+// container when its engine laid the secret there.
+func TestSecretsAreClosed(t *testing.T) {
+	for _, c := range []struct {
+		path    string
+		mode    fs.FileMode
+		uid     uint32
+		exposed bool
+	}{
+		{"/etc/s", 0o600, 1000, false},
+		{"/etc/s", 0o400, 1000, false},
+		{"/etc/s", 0o400, 0, false},
+		{"/etc/s", 0o640, 1000, true},
+		{"/etc/s", 0o440, 1000, true},
+		{"/etc/s", 0o440, 0, false},
+		{"/etc/s", 0o640, 0, false},
+		{"/etc/s", 0o660, 0, true},
+		{"/etc/s", 0o444, 0, true},
+		{"/etc/s", 0o604, 0, true},
+		{"/run/secrets/s", 0o444, 0, false},
+		{"/var/run/secrets/a/s", 0o644, 0, false},
+		{"/run/secrets/../s", 0o444, 0, true},
+		{"/run/secrets/s", 0o666, 0, true},
+		{"/run/secrets/s", 0o444, 1000, true},
+	} {
+		if got := exposed(c.path, info{mode: c.mode, uid: c.uid}); got != c.exposed {
+			t.Errorf("%s, mode %04o of user %d: exposed %t", c.path, c.mode, c.uid, got)
+		}
+	}
+}
+
+// Secrets reach what needs them.
+func TestConfigForAdapters(t *testing.T) {
+	path, _ := secretHome(t)
+	c, err := loadConfig(path, environment(map[string]string{"QUARTERMASTER_INSTANCE": "i1", "QUARTERMASTER_KAFKA_CODEC": "lz4", "QUARTERMASTER_POSTGRES_READERS": "bi"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := c.kafka()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k.Codec != kafka.LZ4 || k.Replication != 3 || k.Batch != 20_000 || k.ClientID != "quartermaster-i1" || k.MinBytes != 65536 || k.MaxWait != 250*time.Millisecond ||
+		k.TLS == nil || k.TLS.RootCAs == nil || len(k.TLS.Certificates) != 1 || k.SASL == nil || k.SASL.Name() != "SCRAM-SHA-512" {
+		t.Errorf("%+v", k)
+	}
+	p, err := c.postgres()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := pq.NewConfig(p.DSN)
+	if err != nil || cfg.Password != hunter2 || cfg.ApplicationName != "quartermaster i1" || cfg.Database != "rows" || p.MaxConns != 16 || len(p.Readers) != 1 {
+		t.Errorf("%v: %s %s, %d connections, readers %q", err, cfg.ApplicationName, cfg.Database, p.MaxConns, p.Readers)
+	}
+	for mechanism, name := range map[string]string{"PLAIN": "PLAIN", "SCRAM-SHA-256": "SCRAM-SHA-256"} {
+		c.Kafka.SASL.Mechanism = mechanism
+		if k, err := c.kafka(); err != nil || k.SASL.Name() != name {
+			t.Errorf("%s: %v", mechanism, err)
+		}
+	}
+
+	// What is there and unfit is named, and not quoted.
+	dir := filepath.Dir(path)
+	for name, want := range map[string]string{
+		"cert.pem":       "kafka.tls.ca_file: " + filepath.Join(dir, "cert.pem") + " holds no certificate in PEM",
+		"tls.key":        "kafka.tls.cert_file: ",
+		"kafka.password": "kafka.sasl.password_file: user or password holds characters that SCRAM forbids",
+		"dsn":            "postgres.dsn_file: is no connection string; write postgres://",
+		"checkpoint.key": "schedules.checkpoint_key_file: ",
+	} {
+		file := filepath.Join(dir, name)
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte("hunter2\x01\u0627x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := loadConfig(path, noEnvironment); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "dsn"), []byte("postgres://u:hunter2@db/rows"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loadConfig(path, noEnvironment); err == nil || !strings.Contains(err.Error(), "postgres.password_file: stands beside a password in") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("two passwords: %v", err)
+	}
+}
+
+// Any password reaches Postgres as it is, whatever the form of the connection
+// string, and is told from none.
+func TestDSNHoldsAnyPassword(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		password := rapid.StringN(1, 20, -1).Filter(func(s string) bool { return !strings.ContainsRune(s, 0) }).Draw(t, "password")
+		for _, dsn := range []string{
+			"postgres://u@h:1/d", "postgresql://u@h/d?sslmode=disable&connect_timeout=3", "postgres:///d?host=/run/x", "host=h user=u", "host='h' dbname = 'a b'", "",
+		} {
+			if with, err := readDSN(dsn); with || err != nil {
+				t.Fatalf("%s holds a password: %t, %v", dsn, with, err)
+			}
+			full := addToDSN(dsn, map[string]string{"password": password})
+			cfg, err := pq.NewConfig(full)
+			if err != nil || cfg.Password != password {
+				t.Fatalf("%s and %q: %q, %v", dsn, password, cfg.Password, err)
+			}
+			if with, err := readDSN(full); !with || err != nil {
+				t.Fatalf("%q holds no password: %v", full, err)
+			}
+		}
+	})
+}
+
+// No command shows a secret, whatever fails.
+func TestSecretsAreNotShown(t *testing.T) {
+	path, _ := secretHome(t)
+	for _, args := range [][]string{{"show"}, {"show", "--json"}, {"check"}, {"check", "--json"}, {"check", "--offline"}} {
+		_, out := command(t, t.TempDir(), append([]string{"config", "--config", path}, args...)...)
+		if strings.Contains(out, "hunter2") || strings.Contains(out, "PRIVATE") || !strings.Contains(out, "https://example.com/…") {
+			t.Errorf("%v:\n%s", args, out)
+		}
+	}
+}
