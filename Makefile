@@ -31,7 +31,7 @@ help: ## List the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r t d; do printf '  %-12s %s\n' "$$t" "$$d"; done
 	@echo
 	@echo 'Variables, with their defaults:'
-	@echo '  PKG=./...    packages of test, integration and bench'
+	@echo '  PKG=./...    packages of test, long and bench'
 	@echo '  DATA=        folder of public files for demo'
 	@echo '  RUN=         tests to run, a regular expression'
 	@echo '  BENCH=.      benchmarks to run'
@@ -56,7 +56,11 @@ test: ## Run the tests, under the race detector where a C compiler is found
 	$(TEST) $(PKG)
 
 .PHONY: integration
-integration: ## Run the long campaigns as well: kills, interleavings, the full Watermill suite
+integration: build ## Start a real Kafka and a real Postgres, test against them and run the demo through them
+	deploy/dev/integration.sh
+
+.PHONY: long
+long: ## Run the long campaigns as well: kills, interleavings, the full Watermill suite
 	QM_LONG=1 $(GO) test -count=1 -timeout 60m $(if $(RUN),-run '$(RUN)') $(PKG)
 
 .PHONY: bench

@@ -83,15 +83,11 @@ end() { # end SIGNAL NAME: and wait for it
 	unset "serving[$2]"
 }
 owners() { # the instances that fold something, one a line
-	qm projection status --json | python3 -c '
-import json, sys
-status = json.load(sys.stdin)
-for g in status["generations"]:
-    for p in g["partitions"]: print(p.get("instance") or "nobody")'
+	qm projection status --json | sed -nE 's/^ *"owner": "(.*)",?$/\1/p' | sed 's/^$/nobody/'
 }
 # taken over: every partition is folded, and by nobody but those named.
 folded_by() { # folded_by NAME...
-	local want deadline=$((SECONDS + 20))
+	local want deadline=$((SECONDS + 60))
 	want=$(printf '%s\n' "$@" | sort | tr '\n' ' ')
 	until [ "$(owners 2>/dev/null | sort -u | tr '\n' ' ')" = "$want" ]; do
 		[ $SECONDS -lt $deadline ] || fail "partitions are not folded by $want but by $(owners | sort | uniq -c | tr '\n' ' ')"
