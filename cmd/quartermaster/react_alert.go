@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -119,7 +118,7 @@ func (r *replanner) do(ctx context.Context, rec *domain.Record, env *domain.Enve
 	}
 	input := hour.Time().Format("2006-01-02T15Z")
 	ran, err := r.once(ctx, replanJob, input, func(ctx context.Context) (string, error) {
-		if err := r.home.foldedDecisions(ctx); err != nil {
+		if err := r.folded(ctx); err != nil {
 			return "", err
 		}
 		return r.home.planOnce(ctx, "quartermaster/react/plan", hour, r.now())
@@ -135,28 +134,33 @@ func (r *replanner) do(ctx context.Context, rec *domain.Record, env *domain.Enve
 	return nil
 }
 
-// errBehind means that rows are to be read of what is not folded yet.
-var errBehind = errors.New("the rows are behind the log")
+// foldedEvery is how often a replanner looks whether the rows know enough.
+const foldedEvery = time.Second
 
-// foldedDecisions returns nil when the rows hold every decision that is in the
-// log now.
-func (h *home) foldedDecisions(ctx context.Context) error {
-	end, err := h.end(ctx)
+// folded waits until the rows hold every decision that is in the log now.
+func (r *replanner) folded(ctx context.Context) error {
+	end, err := r.home.end(ctx)
 	if err != nil {
 		return err
 	}
-	return h.view(ctx, func(v projections.View) error {
-		at := v.Position()
-		for tp, next := range end {
-			switch tp.Topic {
-			case domain.TopicWorkspaces, domain.TopicMarket, domain.TopicProcurement:
-				if at[tp] < next {
-					return fmt.Errorf("%w: %s is folded up to %d of %d", errBehind, tp, at[tp], next)
+	for {
+		behind := false
+		if err := r.home.view(ctx, func(v projections.View) error {
+			at := v.Position()
+			for _, t := range (&reaction{types: replanTypes}).topics() {
+				for p := range t.Partitions() {
+					tp := domain.TopicPartition{Topic: t, Partition: p}
+					behind = behind || at[tp] < end[tp]
 				}
 			}
+			return nil
+		}); err != nil || !behind {
+			return err
 		}
-		return nil
-	})
+		if err := r.wait(ctx, foldedEvery); err != nil {
+			return err
+		}
+	}
 }
 
 // sleep waits, or returns why ctx ended.

@@ -1,0 +1,568 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	"golang.org/x/mod/sumdb/note"
+
+	"quartermaster/adapters/archive"
+	"quartermaster/adapters/keyfile"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// runBook is a onceFunc in memory, as adapters/postgres keeps one.
+type runBook struct {
+	mu       sync.Mutex
+	state    map[string]string // by job and input: running or finished
+	crashing bool              // the next run is done and not noted
+}
+
+var errCrashed = errors.New("crashed before it was noted")
+
+func (b *runBook) once(ctx context.Context, job, input string, do func(context.Context) (string, error)) (bool, error) {
+	key := job + " " + input
+	b.mu.Lock()
+	if b.state == nil {
+		b.state = map[string]string{}
+	}
+	if b.state[key] != "" {
+		b.mu.Unlock()
+		return false, nil
+	}
+	b.state[key] = "running"
+	b.mu.Unlock()
+	_, err := do(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.crashing:
+		b.crashing, err = false, errCrashed
+		fallthrough
+	case err != nil:
+		delete(b.state, key)
+		return true, err
+	}
+	b.state[key] = "finished"
+	return true, nil
+}
+
+var silent = slog.New(slog.DiscardHandler)
+
+func cronOf(t *testing.T, text string) cron.Schedule {
+	t.Helper()
+	s, err := parseSchedule(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// The run that is due is the last one, in UTC, whatever the clocks of the place do.
+func TestLastTick(t *testing.T) {
+	york, err := time.LoadLocation("America/New_York")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		times string
+		now   time.Time
+		ago   time.Duration
+		want  string
+	}{
+		{"30 4 * * *", time.Date(2026, 5, 2, 4, 29, 59, 0, time.UTC), missedDay, "2026-05-01T04:30:00Z"},
+		{"30 4 * * *", time.Date(2026, 5, 2, 4, 30, 0, 0, time.UTC), missedDay, "2026-05-02T04:30:00Z"},
+		{"0 0 * * 1", time.Date(2026, 5, 5, 2, 0, 0, 0, time.UTC), missedDay, ""}, // Monday was 26 hours ago
+		{"0 0 * * 1", time.Date(2026, 5, 5, 0, 59, 0, 0, time.UTC), missedDay, "2026-05-04T00:00:00Z"},
+		{"0 8 1-5 * *", time.Date(2026, 5, 20, 0, 0, 0, 0, time.UTC), missedMonth, "2026-05-05T08:00:00Z"},
+		{"0 0 29 2 *", time.Date(2028, 3, 31, 0, 0, 0, 0, time.UTC), missedMonth, "2028-02-29T00:00:00Z"},
+		// New York skips the hour from 2 to 3 on 8 March 2026 and has that from 1 to 2 twice on 1 November.
+		{"30 2 * * *", time.Date(2026, 3, 8, 12, 0, 0, 0, york), missedDay, "2026-03-08T02:30:00Z"},
+		{"30 1 * * *", time.Date(2026, 11, 1, 12, 0, 0, 0, york), missedDay, "2026-11-01T01:30:00Z"},
+		{"*/15 * * * *", time.Date(2026, 11, 1, 1, 50, 0, 0, york), missedDay, "2026-11-01T05:45:00Z"},
+	} {
+		tick, due := lastTick(cronOf(t, c.times), c.now, c.ago)
+		got := ""
+		if due {
+			got = tick.Format(time.RFC3339)
+		}
+		if got != c.want {
+			t.Errorf("%q at %s: %q, want %q", c.times, c.now, got, c.want)
+		}
+	}
+}
+
+// Two instances with one book run each input once, a third makes up for the run
+// that nobody was there for, and a job that fails or panics is tried again and
+// stops no other.
+func TestScheduler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// The bubble's clock begins at midnight of 2000-01-01.
+		var mu sync.Mutex
+		var ran []string
+		note := func(name string) func(context.Context, time.Time) (string, error) {
+			return func(_ context.Context, tick time.Time) (string, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				ran = append(ran, name+" "+tick.Format("01-02T15:04"))
+				return "", nil
+			}
+		}
+		fails := 0
+		jobs := func() []*job {
+			return []*job{
+				{name: "daily", times: cronOf(t, "30 4 * * *"), missed: missedDay, input: dayOf, do: note("daily")},
+				{name: "weekly", times: cronOf(t, "0 0 * * 0"), missed: missedDay, input: dayOf, do: note("weekly")},
+				{name: "flaky", times: cronOf(t, "0 12 * * *"), missed: missedDay, input: dayOf, do: func(ctx context.Context, tick time.Time) (string, error) {
+					mu.Lock()
+					fails++
+					n := fails
+					mu.Unlock()
+					switch n {
+					case 1:
+						return "", errors.New("not today")
+					case 2:
+						panic("out of order")
+					}
+					return note("flaky")(ctx, tick)
+				}},
+			}
+		}
+		book := &runBook{}
+		start := func() (metrics *workMetrics, stop func()) {
+			ctx, cancel := context.WithCancel(context.Background())
+			metrics = newWorkMetrics()
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				(&scheduler{once: book.once, now: time.Now, metrics: metrics, log: silent}).run(ctx, jobs())
+			}()
+			return metrics, func() { cancel(); <-ended }
+		}
+		take := func() []string {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			out := ran
+			ran = nil
+			slices.Sort(out)
+			return out
+		}
+		expect := func(want ...string) {
+			t.Helper()
+			if got := take(); !slices.Equal(got, want) {
+				t.Errorf("at %s ran %v, want %v", time.Now().UTC().Format(time.RFC3339), got, want)
+			}
+		}
+		_, stop1 := start()
+		_, stop2 := start()
+		time.Sleep(time.Second)
+		// The runs of the day before were missed: nobody was there.
+		expect("daily 12-31T04:30")
+		time.Sleep(2 * lookEveryJob)
+		expect("flaky 12-31T12:00")
+		time.Sleep(48 * time.Hour)
+		expect("daily 01-01T04:30", "daily 01-02T04:30", "flaky 01-01T12:00", "flaky 01-02T12:00", "weekly 01-02T00:00")
+		stop1()
+		stop2()
+		// Nobody is there for three days: the last of each is made up for, no more.
+		time.Sleep(72 * time.Hour)
+		expect()
+		_, stop3 := start()
+		time.Sleep(time.Second)
+		expect("daily 01-05T04:30", "flaky 01-05T12:00")
+		// A restart does nothing twice.
+		stop3()
+		_, stop4 := start()
+		time.Sleep(time.Hour)
+		expect()
+		stop4()
+	})
+}
+
+// plannedHome is a home with demand in May 2026 and prices.
+func plannedHome(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	usage := &strings.Builder{}
+	usage.WriteString("hour,vc,total_gpu,running_gpu_mean,running_gpu_max,pending_gpu_mean,pending_gpu_max\n")
+	for day := range 28 {
+		for hour := range 24 {
+			fmt.Fprintf(usage, "2026-05-%02d %02d:00,search,48,32,32,0,0\n", day+1, hour)
+		}
+	}
+	for _, args := range [][]string{
+		{"apply", "-f", write("estate.yaml", `apiVersion: quartermaster/v1
+kind: Estate
+workspace: platform
+effective_from: 2025-01-01
+workspaces:
+  - {id: search}
+regions:
+  - {id: us-east-1, country: US}
+clusters:
+  - {id: earth, provider: aws, provider_class: hyperscaler, region: us-east-1, billing_account: acct}
+`)},
+		{"import", "prices", write("prices.csv", `provider,region,instance_type,gpu_model,gpu_count,gpu_memory,vcpu,memory,offer,term_months,upfront,hourly,effective_hourly,currency,as_of,source
+aws,us-east-1,p3dn.24xlarge,NVIDIA V100,8,32 GB HBM2,96,768 GB,on_demand,0,0,31.212,31.212,USD,2026-01,public list price
+aws,us-east-1,p3dn.24xlarge,NVIDIA V100,8,32 GB HBM2,96,768 GB,reserved_standard_no_upfront,12,0,19.215,19.215,USD,2026-01,public list price
+`)},
+		{"import", "usage", write("usage.csv", usage.String()), "--cluster", "earth", "--zone", "UTC", "--gpu-model", "V100 32GB", "--sku", "p3dn.24xlarge", "--account", "acct", "--historical"},
+	} {
+		if code, out := command(t, filepath.Join(dir, "home"), append(args, "--quiet")...); code != 0 {
+			t.Fatalf("%v: %s", args, out)
+		}
+	}
+	return filepath.Join(dir, "home")
+}
+
+// plansAt is when plannedHome knows four weeks of demand.
+var plansAt = may + 28*domain.Day
+
+// A plan that was appended and not noted, because the process died between the
+// two, is appended again and counts once; one that the rows know is not computed
+// again.
+func TestPlanOnce(t *testing.T) {
+	h, _ := openTest(t, plannedHome(t))
+	defer closeTest(t, h)
+	ctx := t.Context()
+	book := &runBook{crashing: true}
+	const source = "quartermaster/schedule/plan"
+	run := func(at domain.Instant) (outcome string, ran bool, err error) {
+		ran, err = book.once(ctx, "plan", "2026-05-29", func(ctx context.Context) (string, error) {
+			outcome, err = h.planOnce(ctx, source, plansAt, at)
+			return outcome, err
+		})
+		return outcome, ran, err
+	}
+	first, _, err := run(plansAt)
+	if !errors.Is(err, errCrashed) || !strings.HasPrefix(first, "plan-") {
+		t.Fatalf("%q, %v", first, err)
+	}
+	// The rows do not know it yet, and what is asked has changed: a different plan.
+	second, ran, err := run(plansAt + domain.Hour)
+	if err != nil || !ran || second == first {
+		t.Fatalf("the second run: %q, ran %t, %v", second, ran, err)
+	}
+	if _, ran, err := run(plansAt); ran || err != nil {
+		t.Errorf("it was done and ran again: %v", err)
+	}
+	before := h.runner.Progress()
+	if err := h.catchUp(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if p := h.runner.Progress(); p.Repeats-before.Repeats != 1 || p.Folded-before.Folded != 1 {
+		t.Errorf("%d folded and %d repeats, want one of each", p.Folded-before.Folded, p.Repeats-before.Repeats)
+	}
+	plans, err := h.plans(ctx)
+	if err != nil || len(plans) != 1 || plans[0].Plan != first {
+		t.Errorf("plans are %v, want %s alone: %v", plans, first, err)
+	}
+	if outcome, err := h.planOnce(ctx, source, plansAt, plansAt); err != nil || outcome != "a plan was recorded before" {
+		t.Errorf("with rows that know it: %q, %v", outcome, err)
+	}
+	if outcome, err := h.planOnce(ctx, source, plansAt+domain.Day, plansAt); err != nil || outcome != first+" was recorded before" {
+		t.Errorf("the same plan on another day: %q, %v", outcome, err)
+	}
+	if outcome, err := h.planOnce(ctx, source, plansAt+domain.Day, may-400*domain.Day); err != nil || !strings.HasPrefix(outcome, "nothing to plan") {
+		t.Errorf("before there was any demand: %q, %v", outcome, err)
+	}
+}
+
+// A burst of decisions makes one plan, when its hour is over, and decisions that
+// do not bear on plans make none.
+func TestReplan(t *testing.T) {
+	h, _ := openTest(t, plannedHome(t))
+	defer closeTest(t, h)
+	var waited []time.Duration
+	clock := plansAt + 20*domain.Instant(time.Minute)
+	book := &runBook{}
+	folds := 0
+	r := &replanner{home: h, once: book.once, now: func() domain.Instant { return clock }, wait: func(ctx context.Context, d time.Duration) error {
+		if d == foldedEvery { // which another goroutine does meanwhile
+			folds++
+			return h.catchUp(ctx)
+		}
+		waited = append(waited, d)
+		if d > 0 {
+			clock += domain.Instant(d)
+		}
+		return nil
+	}}
+	event := func(at domain.Instant, ev domain.Event) {
+		t.Helper()
+		if err := r.do(t.Context(), &domain.Record{Time: at}, &domain.Envelope{Event: ev}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	event(clock, &domain.PolicySet{Kind: domain.PolicyIdleCost})
+	if len(waited) != 0 {
+		t.Error("a policy of accounting makes a plan")
+	}
+	burst := clock
+	event(burst, &domain.CommitmentPurchased{})
+	event(burst+domain.Second, &domain.OnDemandQuotaSet{})
+	event(burst+domain.Second, &domain.PolicySet{Kind: domain.PolicyResidency})
+	if want := []time.Duration{40 * time.Minute, 0, 0}; !slices.Equal(waited, want) {
+		t.Errorf("waited %v, want %v", waited, want)
+	}
+	// A producer's clock that runs ahead makes nobody wait for longer than an hour.
+	event(clock+domain.Day, &domain.CommitmentEnded{})
+	if last := waited[len(waited)-1]; last > time.Hour {
+		t.Errorf("waited %s", last)
+	}
+	want := map[string]string{"replan 2026-05-29T00Z": "finished", "replan 2026-05-29T01Z": "finished"}
+	if fmt.Sprint(book.state) != fmt.Sprint(want) {
+		t.Errorf("ran %v, want %v", book.state, want)
+	}
+	// A decision that is not folded yet is waited for, and a run that failed here is
+	// not taken for one that was done elsewhere.
+	appendEvents(t, h.log, domain.Envelope{Time: may, Workspace: platform, Event: &domain.RegionDefined{Region: "eu", Country: "NL"}})
+	clock += domain.Hour
+	due := func() error {
+		return r.do(t.Context(), &domain.Record{Time: clock - domain.Hour}, &domain.Envelope{Event: &domain.CommitmentEnded{}})
+	}
+	before := folds
+	if err := due(); err != nil || folds == before {
+		t.Errorf("it planned without knowing what had been decided: %v", err)
+	}
+	clock += domain.Hour
+	asked := 0
+	r.once = func(context.Context, string, string, func(context.Context) (string, error)) (bool, error) {
+		if asked++; asked == 1 {
+			return true, errors.New("no database")
+		}
+		return false, nil // it rests
+	}
+	if err := due(); err == nil {
+		t.Error("a run that failed is taken for done")
+	}
+	if err := due(); err == nil {
+		t.Error("a run that rests is taken for done")
+	}
+	r.once = book.once
+	if err := due(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A checkpoint says what the rows were, under a key that anybody can check, once.
+func TestCheckpoint(t *testing.T) {
+	h, _ := openTest(t, smallHome(t))
+	defer closeTest(t, h)
+	key, err := keyfile.Create(filepath.Join(t.TempDir(), "key.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, at, err := h.store.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second without knowing of the first
+		if _, err := h.checkpoint(t.Context(), key, may, now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.catchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if outcome, err := h.checkpoint(t.Context(), key, may, now()); err != nil || outcome != "a checkpoint was signed before" {
+		t.Errorf("a third: %q, %v", outcome, err)
+	}
+	var found []*domain.CheckpointSigned
+	if err := h.view(t.Context(), func(v projections.View) error {
+		return v.Scan(projections.Query{Table: projections.TableCheckpoints}, func(_ projections.Key, row projections.Row) error {
+			for _, version := range row.(*projections.History).Versions {
+				found = append(found, version.Event.(*domain.CheckpointSigned))
+			}
+			return nil
+		})
+	}); err != nil || len(found) != 1 {
+		t.Fatalf("%d checkpoints, want 1: %v", len(found), err)
+	}
+	name := "quartermaster.checkpoint/" + h.id
+	vkey, err := note.NewEd25519VerifierKey(name, key.Public().(ed25519.PublicKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifier, err := note.NewVerifier(vkey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := note.Open(found[0].Note, note.VerifierList(verifier))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("%s\nrecords %d\nposition %s\nmethod %s\nrows sha256 %x\n", name, at.Records(), at, projections.Method, sum)
+	if n.Text != want || found[0].Position != at.String() {
+		t.Errorf("the note says\n%s\nwant\n%s", n.Text, want)
+	}
+	altered := bytes.Replace(found[0].Note, []byte("records "), []byte("records 1"), 1)
+	if _, err := note.Open(altered, note.VerifierList(verifier)); err == nil {
+		t.Error("an altered note verifies")
+	}
+}
+
+// A reminder is told for every ledger entity whose month nobody closed with
+// effect, to the log and to each webhook that asked, and nothing is appended.
+func TestCloseReminder(t *testing.T) {
+	h, _ := openTest(t, smallHome(t))
+	defer closeTest(t, h)
+	url, got := receiver(t, func(told) int { return http.StatusOK })
+	logged := &syncBuffer{}
+	tick := time.Date(2026, 6, 3, 8, 0, 0, 0, time.UTC)
+	remind := func() (outcomes []string) {
+		t.Helper()
+		jobs, err := h.jobs(&config{
+			Schedules: schedulesConfig{CloseReminder: "0 8 1-5 * *"},
+			Webhooks: []webhookConfig{{Name: "all", URL: url}, {Name: "faults", URL: url, Types: []string{"GPUFaultObserved"}},
+				{Name: "reminders", URL: url, Types: []string{reminderType}}},
+		}, slog.New(slog.NewTextHandler(logged, nil)))
+		if err != nil || len(jobs) != 3 {
+			t.Fatalf("%d jobs, want 3: %v", len(jobs), err)
+		}
+		for _, j := range jobs {
+			if input := j.input(tick); input != "2026-05 on 2026-06-03" {
+				t.Errorf("%s has input %q", j.name, input)
+			}
+			outcome, err := j.do(t.Context(), tick)
+			if err != nil {
+				t.Fatal(err)
+			}
+			outcomes = append(outcomes, outcome)
+		}
+		return outcomes
+	}
+	month := domain.Interval{From: may, To: may + 31*domain.Day}
+	usage := domain.Interval{From: may - 61*domain.Day, To: may - 30*domain.Day}
+	same := func(want string) {
+		t.Helper()
+		if o := remind(); o[0] != want || o[1] != want || o[2] != want {
+			t.Errorf("%q, want %q thrice", o, want)
+		}
+	}
+	same("nothing to close") // there is neither a bill nor an entity
+	digest := make([]byte, 32)
+	s, err := h.firstOperator(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := func(entity string, period domain.Interval) domain.Envelope {
+		return domain.Envelope{Time: now(), Subject: entity, Event: &domain.BooksClosed{Entity: entity, Period: period, Position: "0", Method: "m", Digest: digest}}
+	}
+	stranger, err := keyfile.Create(filepath.Join(t.TempDir(), "stranger.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, early, void := closed("gmbh", month), closed("inc", usage), closed("inc", month)
+	if err := errors.Join(s.sign(&ours), s.sign(&early), signer{"stranger", stranger}.sign(&void)); err != nil {
+		t.Fatal(err)
+	}
+	appendEvents(t, h.log, ours, early, void)
+	if err := h.catchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	end, err := h.end(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	same("open: inc")
+	if after, err := h.end(t.Context()); err != nil || after.String() != end.String() {
+		t.Errorf("reminding appended to the log: %v", err)
+	}
+	for range 2 {
+		e := <-got
+		var body struct {
+			SpecVersion string `json:"specversion"`
+			Subject     string `json:"subject"`
+			Data        struct {
+				Entity string          `json:"entity"`
+				Period domain.Interval `json:"period"`
+			} `json:"data"`
+		}
+		if err := json.Unmarshal(e.body, &body); err != nil {
+			t.Fatal(err)
+		}
+		if e.Type != reminderType || e.ID != "inc/2026-05/2026-06-03" || body.SpecVersion != "1.0" || body.Data.Entity != "inc" || body.Data.Period != month || e.header.Get("Idempotency-Key") == "" {
+			t.Errorf("told of %s", e.body)
+		}
+	}
+	if n := strings.Count(logged.String(), "entity=inc period=2026-05"); n != 1 {
+		t.Errorf("logged %d reminders, want 1:\n%s", n, logged)
+	}
+	if len(got) != 0 {
+		t.Errorf("%d webhooks too many were told", len(got))
+	}
+}
+
+// A scheduled snapshot stays, and holds what the rows were.
+func TestScheduledSnapshot(t *testing.T) {
+	h, _ := openTest(t, smallHome(t))
+	defer closeTest(t, h)
+	sum, at, err := h.store.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome, err := h.snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, digest, _ := strings.Cut(outcome, ", digest ")
+	if digest != fmt.Sprintf("%x", sum) || !strings.HasSuffix(path, archive.Suffix) {
+		t.Errorf("outcome %q, want digest %x", outcome, sum)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := projections.NewMemory(domain.TopicSpecs())
+	if got, err := fresh.ReadSnapshot(f, size, h.id); err != nil || got.String() != at.String() {
+		t.Errorf("the snapshot is of %s, want %s: %v", got, at, err)
+	}
+}
+
+// What the configuration gets wrong is said at once, all of it.
+func TestScheduleConfig(t *testing.T) {
+	h := &home{}
+	_, err := h.jobs(&config{Schedules: schedulesConfig{Plan: "4 30 * * *", Snapshot: "@every 1h", CloseReminder: "TZ=CET 0 8 1 * *", Checkpoint: "0 * * * *", CheckpointKeyFile: "nowhere.pem"}}, silent)
+	for _, want := range []string{"schedule plan: ", "schedule snapshot: ", "schedule close_reminder: ", "nowhere.pem"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: lacks %q", err, want)
+		}
+	}
+	if jobs, err := h.jobs(&config{}, silent); err != nil || len(jobs) != 0 {
+		t.Errorf("nothing is scheduled, and there are %d jobs: %v", len(jobs), err)
+	}
+}
