@@ -137,6 +137,7 @@ serve" fold them.
 		a.snapshotCommand(),
 		a.serveCommand(),
 		a.configCommand(),
+		a.projectionCommand(),
 		a.demoCommand(),
 	)
 	return root

@@ -11,10 +11,12 @@ import (
 	"quartermaster/projections"
 )
 
+var errNoProduction = errors.New("this needs a production home: name its file with --config or QUARTERMASTER_CONFIG")
+
 // database opens the rows of a production home.
 func (a *app) database(ctx context.Context) (*postgres.DB, error) {
 	if a.config == nil {
-		return nil, errors.New("this needs a production home: name its file with --config or QUARTERMASTER_CONFIG")
+		return nil, errNoProduction
 	}
 	cfg, err := a.config.postgres()
 	if err != nil {

@@ -54,6 +54,8 @@ func TestScript(t *testing.T) {
 			switch cond {
 			case "data":
 				return data != "", nil
+			case "postgres":
+				return os.Getenv("QM_POSTGRES_DSN") != "", nil
 			case "long":
 				return os.Getenv("QM_LONG") != "", nil
 			}
@@ -65,6 +67,11 @@ func TestScript(t *testing.T) {
 			"gzbomb": gzipBomb,
 			"flip":   flip,
 			"poison": poison,
+
+			"production":  production,
+			"foldrows":    foldRows,
+			"execsql":     execSQL,
+			"killrebuild": killRebuild,
 		},
 	})
 }
