@@ -303,7 +303,9 @@ func (e *passing) Unwrap() error { return e.err }
 func temporary(err error) bool {
 	var answer kafkago.Error
 	if errors.As(err, &answer) {
-		return answer.Temporary()
+		// kafka-go holds the first two to be final, and says the first itself of
+		// a broker that is gone from the metadata it has just read.
+		return answer == kafkago.BrokerNotAvailable || answer == kafkago.ReplicaNotAvailable || answer.Temporary()
 	}
 	var p *passing
 	return errors.As(err, &p) || !errors.Is(err, ErrTrimmed) && !errors.Is(err, ErrCorrupt)
