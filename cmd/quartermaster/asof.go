@@ -192,9 +192,10 @@ func (h *home) now(ctx context.Context) (domain.Instant, error) {
 // replayThrough folds the log from its beginning into fresh rows, and calls at
 // whenever it has come to the next of the positions, each of which must cover
 // the one before.
-func replayThrough(ctx context.Context, log *kafka.Log, stops []domain.Position, at func(i int, m *projections.Memory, r *projections.Runner) error) error {
+func replayThrough(ctx context.Context, log *kafka.Log, stops []domain.Position, b *bar, at func(i int, m *projections.Memory, r *projections.Runner) error) error {
 	m := projections.NewMemory(domain.TopicSpecs())
 	r := newRunner(log, m)
+	defer b.follow(func() int64 { return r.Progress().Records })()
 	for i, to := range stops {
 		if err := r.CatchUp(ctx, to); err != nil {
 			return fmt.Errorf("replay the log to %s: %w", to, err)

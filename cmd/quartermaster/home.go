@@ -170,7 +170,8 @@ func (h *home) load() {
 			return
 		}
 		h.reset()
-		if !errors.Is(err, os.ErrNotExist) {
+		// One of another version was right in its time, and stays if it was kept.
+		if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, projections.ErrSnapshotMethod) {
 			h.aside = append(h.aside, fmt.Sprintf("%s: %v", path, err))
 			h.app.note("%s is left aside: %v", path, err)
 		}

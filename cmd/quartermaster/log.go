@@ -16,6 +16,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/archive"
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -343,7 +344,12 @@ type replayAnswer struct {
 	// into them: the position of a snapshot, or "0".
 	LiveFrom string `json:"live_from,omitempty"`
 	// LeftAside are snapshots that could not be used, and why.
-	LeftAside   []string        `json:"left_aside,omitempty"`
+	LeftAside []string `json:"left_aside,omitempty"`
+	// SnapshotsChecked counts those that were compared with the log on the way, and
+	// SnapshotsFailed has those that are not what it says.
+	SnapshotsChecked *int             `json:"snapshots_checked,omitempty"`
+	SnapshotsFailed  []*snapshotCheck `json:"snapshots_failed,omitempty"`
+
 	Equal       *bool           `json:"equal,omitempty"`
 	Differences []rowDifference `json:"differences,omitempty"`
 }
@@ -363,13 +369,19 @@ func (a *app) logReplayCommand() *cobra.Command {
 shows what the log says without trusting anything computed before. With
 --verify it compares them with the live rows at the same position, and fails
 when a single byte differs. The live rows are the newest snapshot, made when
-events were first folded, and what was appended since.
+events were first folded, and what was appended since. On the way every
+snapshot is compared with what the log says at its position, and one that
+differs or is damaged fails the command too; those of another version of the
+folds are left to that version ("quartermaster snapshot verify" names them).
 
 JSON keys: events, seconds, events_per_second, folded, repeats, quarantined,
 method, position, replay_digest; with --verify live_digest, live_from (the
-position of the snapshot, "0" without one, none with --config), left_aside (snapshots that could
-not be used, and why), equal and, when they differ, differences (row, live,
-replay; the first hundred).`,
+position of the snapshot, "0" without one, none with --config), left_aside
+(snapshots that could not be used, and why), snapshots_checked (how many were
+compared), snapshots_failed (those that are not what the log says: file, result,
+position, digest, log_digest, why, differences, as "quartermaster snapshot
+verify" has them), equal and, when they differ, differences (row, live, replay;
+the first hundred).`,
 		Example: "  quartermaster log replay\n  quartermaster log replay --verify --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -393,6 +405,9 @@ replay; the first hundred).`,
 			if ans.Equal != nil && !*ans.Equal {
 				return &failed{why: "the live rows are not what the log says"}
 			}
+			if len(ans.SnapshotsFailed) > 0 {
+				return &failed{why: "a snapshot is not what the log says"}
+			}
 			if len(ans.LeftAside) > 0 {
 				return &failed{why: "a snapshot could not be used"}
 			}
@@ -409,47 +424,79 @@ func (h *home) replay(ctx context.Context, verify bool) (replayAnswer, error) {
 	if err != nil {
 		return ans, err
 	}
-	var live [32]byte
-	if verify {
-		if live, end, err = h.digest(ctx); err != nil {
-			return ans, err
-		}
+	if !verify {
+		_, err := h.replayTo(ctx, end, nil, &ans)
+		return ans, err
 	}
-	fresh := projections.NewMemory(domain.TopicSpecs())
-	r := newRunner(h.log, fresh)
-	b := h.app.bar("replay", end.Records(), "events")
-	stop := b.follow(func() int64 { return r.Progress().Records })
-	start := time.Now()
-	err = r.CatchUp(ctx, end)
-	took := time.Since(start)
-	stop()
-	b.stop()
-	if err != nil {
-		return ans, fmt.Errorf("replay the log: %w", err)
-	}
-	sum, at, err := fresh.Digest()
+	infos, err := archive.Infos(h.snapshots())
 	if err != nil {
 		return ans, err
 	}
-	p := r.Progress()
-	ans = replayAnswer{
-		Events: p.Records, Seconds: took.Seconds(), EventsPerSecond: float64(p.Records) / max(took.Seconds(), 1e-9),
-		Folded: p.Folded, Repeats: p.Repeats, Quarantined: p.Quarantined,
-		Method: projections.Method, Position: at.String(), ReplayDigest: fmt.Sprintf("%x", sum),
+	checks := h.readThrough(infos, end)
+	passes := unchecked(checks)
+	live, end, err := h.digest(ctx)
+	if err != nil {
+		return ans, err
 	}
-	if verify {
-		equal := live == sum
-		ans.LiveDigest, ans.Equal = fmt.Sprintf("%x", live), &equal
-		if h.db == nil {
-			ans.LiveFrom, ans.LeftAside = h.saved.String(), h.aside
-		}
-		if !equal {
-			if ans.Differences, err = differences(ctx, h.view, fresh.View); err != nil {
-				return ans, err
-			}
+	// The first pass over the snapshots is on the way, if it does not go further.
+	var way []*snapshotCheck
+	if len(passes) > 0 && end.Covers(passes[0][len(passes[0])-1].info.Position) {
+		way, passes = passes[0], passes[1:]
+	}
+	fresh, err := h.replayTo(ctx, end, way, &ans)
+	if err != nil {
+		return ans, err
+	}
+	liveDigest := fmt.Sprintf("%x", live)
+	equal := liveDigest == ans.ReplayDigest
+	ans.LiveDigest, ans.Equal = liveDigest, &equal
+	if h.db == nil {
+		ans.LiveFrom, ans.LeftAside = h.saved.String(), h.aside
+	}
+	if !equal {
+		if ans.Differences, err = differences(ctx, h.view, fresh.View); err != nil {
+			return ans, err
 		}
 	}
+	if err := h.checkAgainstLog(ctx, passes); err != nil {
+		return ans, err
+	}
+	checked := 0
+	for _, c := range checks {
+		if c.Result == snapshotEqual || c.Result == snapshotDifferent {
+			checked++
+		}
+		if c.bad() {
+			ans.SnapshotsFailed = append(ans.SnapshotsFailed, c)
+		}
+	}
+	ans.SnapshotsChecked = &checked
 	return ans, nil
+}
+
+// replayTo folds the log from its beginning to a position, comparing the
+// snapshots on the way with it, and says how that went.
+func (h *home) replayTo(ctx context.Context, end domain.Position, way []*snapshotCheck, ans *replayAnswer) (fresh *projections.Memory, err error) {
+	b := h.app.bar("replay", end.Records(), "events")
+	defer b.stop()
+	took, start := time.Duration(0), time.Now()
+	err = replayThrough(ctx, h.log, append(positionsOf(way), end), b, func(i int, m *projections.Memory, r *projections.Runner) error {
+		took += time.Since(start) // which comparing is no part of
+		defer func() { start = time.Now() }()
+		if i < len(way) {
+			return way[i].compareWith(ctx, m)
+		}
+		fresh = m
+		sum, at, err := m.Digest()
+		p := r.Progress()
+		*ans = replayAnswer{
+			Events: p.Records, Seconds: took.Seconds(), EventsPerSecond: float64(p.Records) / max(took.Seconds(), 1e-9),
+			Folded: p.Folded, Repeats: p.Repeats, Quarantined: p.Quarantined,
+			Method: projections.Method, Position: at.String(), ReplayDigest: fmt.Sprintf("%x", sum),
+		}
+		return err
+	})
+	return fresh, err
 }
 
 // differences names the rows in which two sets of rows differ, the first hundred.
@@ -486,6 +533,10 @@ func (a *app) showReplay(ans replayAnswer) error {
 	}
 	for _, s := range ans.LeftAside {
 		fmt.Fprintf(a.out, "LEFT ASIDE: %s\n", s)
+	}
+	fmt.Fprintf(a.out, "snapshots %s compared on the way, %s are not what the log says\n", comma(*ans.SnapshotsChecked), comma(len(ans.SnapshotsFailed)))
+	for _, c := range ans.SnapshotsFailed {
+		fmt.Fprintf(a.out, "SNAPSHOT %s\n", c)
 	}
 	if *ans.Equal {
 		fmt.Fprintln(a.out, "equal: the live rows are what the log says")

@@ -60,7 +60,7 @@ type planFlags struct {
 var usualPlan = planFlags{months: 36, weeks: 4, growth: "0", salvage: "0.5", overhead: "0.05", shortage: "10", currency: "USD", workspace: platform}
 
 func (a *app) planCommand() *cobra.Command {
-	fl := usualPlan
+	fl, asOf := usualPlan, ""
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "What to buy: the cheapest mix of reserved, on-demand and spot, with its proof",
@@ -88,13 +88,21 @@ once.
 			if err != nil {
 				return err
 			}
-			at := now()
+			var at domain.Instant
 			if fl.at != "" {
 				if at, err = instantFlag(fl.at); err != nil {
 					return fmt.Errorf("--at: %w", err)
 				}
 			}
-			return a.read(cmd.Context(), func(h *home) error {
+			if asOf != "" && !fl.dryRun {
+				return errors.New("--as-of computes a plan from the past, which is not recorded: add --dry-run")
+			}
+			return a.readAt(cmd.Context(), asOf, func(h *home) error {
+				if fl.at == "" {
+					if at, err = h.now(cmd.Context()); err != nil {
+						return err
+					}
+				}
 				p, recorded, err := h.plan(cmd.Context(), at, fl.region, fl.workspace, as, !fl.dryRun)
 				if err != nil {
 					return err
@@ -130,6 +138,7 @@ once.
 	f.StringVar(&fl.currency, "currency", fl.currency, "currency of the plan; offers in others are left out")
 	f.StringVar(&fl.workspace, "workspace", fl.workspace, "workspace whose plan it is")
 	f.BoolVar(&fl.dryRun, "dry-run", false, "compute and show, record nothing")
+	asOfFlag(cmd, &asOf)
 	cmd.AddCommand(a.planListCommand(), a.planShowCommand())
 	return cmd
 }
@@ -267,7 +276,8 @@ func (h *home) plans(ctx context.Context) ([]planEntry, error) {
 }
 
 func (a *app) planListCommand() *cobra.Command {
-	return &cobra.Command{
+	var asOf string
+	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the plans that were recorded",
 		Long: `List shows every recorded plan, the newest first.
@@ -278,7 +288,7 @@ regions, cost and lower_bound (amount, currency), method, position, digest
 		Example: "  quartermaster plan list",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.read(cmd.Context(), func(h *home) error {
+			return a.readAt(cmd.Context(), asOf, func(h *home) error {
 				plans, err := h.plans(cmd.Context())
 				if err != nil {
 					return err
@@ -301,10 +311,15 @@ regions, cost and lower_bound (amount, currency), method, position, digest
 			})
 		},
 	}
+	asOfFlag(cmd, &asOf)
+	return cmd
 }
 
 func (a *app) planShowCommand() *cobra.Command {
-	var verify bool
+	var (
+		verify bool
+		asOf   string
+	)
 	cmd := &cobra.Command{
 		Use:   "show PLAN",
 		Short: "Show a recorded plan, and compute it again if asked",
@@ -319,7 +334,7 @@ With --json the recorded document is printed as it is.
 		Example: "  quartermaster plan show plan-0f3a9c81d2e4\n  quartermaster plan show plan-0f3a9c81d2e4 --verify",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.read(cmd.Context(), func(h *home) error {
+			return a.readAt(cmd.Context(), asOf, func(h *home) error {
 				plans, err := h.plans(cmd.Context())
 				if err != nil {
 					return err
@@ -347,6 +362,7 @@ With --json the recorded document is printed as it is.
 			})
 		},
 	}
+	asOfFlag(cmd, &asOf)
 	cmd.Flags().BoolVar(&verify, "verify", false, "compute the plan again from the log, and compare; exit 1 when it differs")
 	return cmd
 }

@@ -309,8 +309,7 @@ func (h *home) checkAgainstLog(ctx context.Context, passes [][]*snapshotCheck) e
 	for _, pass := range passes {
 		stops := positionsOf(pass)
 		bar := h.app.bar("replay", stops[len(stops)-1].Records(), "events")
-		err := replayThrough(ctx, h.log, stops, func(i int, m *projections.Memory, r *projections.Runner) error {
-			bar.set(r.Progress().Records)
+		err := replayThrough(ctx, h.log, stops, bar, func(i int, m *projections.Memory, _ *projections.Runner) error {
 			return pass[i].compareWith(ctx, m)
 		})
 		bar.stop()
