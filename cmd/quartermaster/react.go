@@ -148,10 +148,20 @@ func (h *home) react(ctx context.Context, cfg *config, once onceFunc, m *workMet
 		list = append(list, (&replanner{home: h, once: once, now: now, wait: sleep}).reaction())
 	}
 	rt := &reactor{log: h.log, retries: retries, nackDelay: time.Second, metrics: m, slog: log}
-	if err := rt.run(ctx, list); err != nil {
-		return fmt.Errorf("reactions: %w", err)
+	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+		err := rt.run(ctx, list)
+		switch {
+		case ctx.Err() != nil:
+			return nil // what was interrupted comes again
+		case lasting(err):
+			return fmt.Errorf("reactions: %w", err)
+		}
+		// Folding goes on meanwhile, if it can.
+		log.Warn("reactions have stopped; starting them again", "in", wait.String(), "error", err)
+		if sleep(ctx, wait) != nil {
+			return nil
+		}
 	}
-	return nil
 }
 
 // reactor runs reactions on a Watermill router.
@@ -164,7 +174,11 @@ type reactor struct {
 	ready     chan<- struct{} // closed once every reaction has been started; may be nil
 }
 
+// run returns once ctx has ended and what was in hand is finished, or with why it
+// cannot go on.
 func (rt *reactor) run(ctx context.Context, list []reaction) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	if err := rt.log.EnsureTopics(ctx, []domain.TopicSpec{{Topic: TopicPoison, Partitions: 1}}); err != nil {
 		return err
 	}
@@ -214,13 +228,12 @@ func (rt *reactor) run(ctx context.Context, list []reaction) error {
 			close(rt.ready)
 		}()
 	}
-	if err := router.Run(context.WithoutCancel(ctx)); err != nil {
-		return err
+	err = router.Run(context.WithoutCancel(ctx))
+	if err == nil && ctx.Err() == nil {
+		err = errors.New("every subscription has ended")
 	}
-	if ctx.Err() == nil {
-		return errors.New("every subscription has ended")
-	}
-	return <-stopped
+	cancel()
+	return errors.Join(err, <-stopped)
 }
 
 // ends returns where the log ends now: where a reaction begins that has no place yet.

@@ -504,3 +504,29 @@ func TestWebhookConfig(t *testing.T) {
 		t.Error("a webhook for reminders alone is told of events")
 	}
 }
+
+// What the configuration names is started, and ends with the program.
+func TestReact(t *testing.T) {
+	url, got := receiver(t, func(told) int { return http.StatusOK })
+	h := &home{log: brokered(t)()}
+	cfg := &config{Schedules: schedulesConfig{Plan: "30 4 * * *"}, Webhooks: []webhookConfig{
+		{Name: "all", URL: url}, {Name: "books", URL: url, Types: []string{"ClosePrepared"}}, {Name: "reminders", URL: url, Types: []string{reminderType}},
+	}}
+	ctx, stop := context.WithCancel(t.Context())
+	logged := &syncBuffer{}
+	ended := make(chan error)
+	go func() {
+		ended <- h.react(ctx, cfg, (&runBook{}).once, newWorkMetrics(), slog.New(slog.NewTextHandler(logged, nil)))
+	}()
+	// Its groups begin at the end of the log, which is somewhere in between.
+	for i := 0; len(got) == 0 || !strings.Contains(logged.String(), "alert=NodeCordoned"); i++ {
+		appendEvents(t, h.log, cordoned("lab", strconv.Itoa(i)))
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := h.react(t.Context(), &config{Webhooks: []webhookConfig{{}}}, nil, newWorkMetrics(), silent); err == nil || !strings.Contains(err.Error(), "name of its own") {
+		t.Errorf("a webhook without a name: %v", err)
+	}
+}

@@ -171,27 +171,32 @@ func TestScheduler(t *testing.T) {
 				t.Errorf("at %s ran %v, want %v", time.Now().UTC().Format(time.RFC3339), got, want)
 			}
 		}
+		pass := func(d time.Duration) { // the bubble's time
+			if err := sleep(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+		}
 		_, stop1 := start()
 		_, stop2 := start()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		// The runs of the day before were missed: nobody was there.
 		expect("daily 12-31T04:30")
-		time.Sleep(2 * lookEveryJob)
+		pass(2 * lookEveryJob)
 		expect("flaky 12-31T12:00")
-		time.Sleep(48 * time.Hour)
+		pass(48 * time.Hour)
 		expect("daily 01-01T04:30", "daily 01-02T04:30", "flaky 01-01T12:00", "flaky 01-02T12:00", "weekly 01-02T00:00")
 		stop1()
 		stop2()
 		// Nobody is there for three days: the last of each is made up for, no more.
-		time.Sleep(72 * time.Hour)
+		pass(72 * time.Hour)
 		expect()
 		_, stop3 := start()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		expect("daily 01-05T04:30", "flaky 01-05T12:00")
 		// A restart does nothing twice.
 		stop3()
 		_, stop4 := start()
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		expect()
 		stop4()
 	})
