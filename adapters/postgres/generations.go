@@ -131,7 +131,7 @@ func (db *DB) First(ctx context.Context, method string) (made bool, err error) {
 		if err := db.create(ctx, tx, "a", method, Live); err != nil {
 			return err
 		}
-		return db.activate(ctx, tx, "a")
+		return setActive(ctx, tx, "a")
 	})
 	if err != nil {
 		return false, fmt.Errorf("create the first generation: %w", err)
@@ -139,16 +139,9 @@ func (db *DB) First(ctx context.Context, method string) (made bool, err error) {
 	return made, nil
 }
 
-func (db *DB) activate(ctx context.Context, tx *sql.Tx, name string) error {
-	if _, err := tx.ExecContext(ctx, `insert into quartermaster.active (generation) values ($1) on conflict (one) do update set generation = excluded.generation`, name); err != nil {
-		return err
-	}
-	if v, ok := any(db).(interface {
-		refreshViews(ctx context.Context, tx *sql.Tx) error
-	}); ok {
-		return v.refreshViews(ctx, tx)
-	}
-	return nil
+func setActive(ctx context.Context, tx *sql.Tx, name string) error {
+	_, err := tx.ExecContext(ctx, `insert into quartermaster.active (generation) values ($1) on conflict (one) do update set generation = excluded.generation`, name)
+	return err
 }
 
 // state returns the state of a generation and whether it is active.
@@ -189,7 +182,7 @@ func (db *DB) Switch(ctx context.Context, name string) error {
 		case st != Live:
 			return fmt.Errorf("%w: it is still building; \"quartermaster projection rebuild %s\" goes on with it", ErrGeneration, name)
 		}
-		return db.activate(ctx, tx, name)
+		return setActive(ctx, tx, name)
 	})
 	if err != nil {
 		return fmt.Errorf("switch to generation %s: %w", name, err)

@@ -78,11 +78,12 @@ func connect(ctx context.Context, cfg Config) (*sql.DB, error) {
 	// Rows travel as they are, not as hexadecimal digits, and a query takes one
 	// round trip instead of two.
 	params.BinaryParameters = true
-	var connector driver.Connector
-	connector, err = pq.NewConnectorConfig(params)
+	direct, err := pq.NewConnectorConfig(params)
 	if err != nil {
 		return nil, fmt.Errorf("read the database's connection string: %w", err)
 	}
+	direct.Dialer(newDialer())
+	var connector driver.Connector = direct
 	if cfg.Wrap != nil {
 		connector = cfg.Wrap(connector)
 	}

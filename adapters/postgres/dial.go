@@ -1,0 +1,42 @@
+package postgres
+
+import (
+	"context"
+	"net"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A server that fell silent is given up after this long. Left to the system that
+// takes a quarter of an hour, in which a query that waits for its answer cannot
+// be ended: the driver ends one by asking the server.
+const silence = 15 * time.Second
+
+// dialer opens connections that notice a dead peer.
+type dialer struct{ net.Dialer }
+
+func newDialer() *dialer {
+	return &dialer{net.Dialer{
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silence / 3, Interval: silence / 3, Count: 2},
+		Control: func(network, _ string, c syscall.RawConn) (err error) {
+			if network == "unix" {
+				return nil
+			}
+			if cerr := c.Control(func(fd uintptr) {
+				err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(silence.Milliseconds()))
+			}); cerr != nil {
+				return cerr
+			}
+			return err
+		},
+	}}
+}
+
+// DialTimeout is what the driver asks for in place of a context.
+func (d *dialer) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return d.DialContext(ctx, network, address)
+}
