@@ -216,18 +216,16 @@ install() {
 properties() { echo "$dir/broker-$1/server.properties"; }
 
 pid_of() { # the process of a broker, nothing if there is none; a reused number is not it
-	local pid try arguments
+	local pid arguments
 	pid=$(cat "$dir/broker-$1/pid" 2>/dev/null) && [ -n "$pid" ] || return 1
-	for try in 1 2 3 4 5; do
-		arguments=$(tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline") || return 1
-		if [ -n "$arguments" ]; then
-			grep -qxF -e "$(properties "$1")" <<<"$arguments" || return 1
-			echo "$pid"
-			return
-		fi
-		sleep 0.0$try # it has no arguments while it becomes Java, and none once it is dead
+	# A process shows no arguments once it is dead (a zombie), and for a moment while
+	# it becomes Java: on a busy machine that moment is long.
+	until arguments=$(tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline") && [ -n "$arguments" ]; do
+		grep -q '^State:[[:space:]]*[^ZX[:space:]]' "/proc/$pid/status" 2>/dev/null || return 1
+		sleep 0.02
 	done
-	return 1
+	grep -qxF -e "$(properties "$1")" <<<"$arguments" || return 1
+	echo "$pid"
 }
 
 # What is not set here is Kafka's own default, above all that data is flushed by
@@ -306,6 +304,7 @@ launch() { # in a session of its own, so that a Ctrl-C meant for a test does not
 		"${line[@]}" "-Xms$heap" "-Xmx$heap" -XX:+UseG1GC -XX:MaxGCPauseMillis=20 \
 		-XX:InitiatingHeapOccupancyPercent=35 -XX:+ExitOnOutOfMemoryError -Xlog:cds=off -Xlog:cds+dynamic=off kafka.Kafka "$(properties "$id")" \
 		</dev/null >"$dir/broker-$id/logs/output.log" 2>&1 9>&- &
+	launched+=($!) # setsid does not fork here, so this is the broker
 }
 
 # Asks a broker for the brokers of its cluster (Metadata, version 1, no topics) and
@@ -350,6 +349,7 @@ start() {
 		mv "$dir/settings.fresh" "$dir/settings"
 	fi
 	local id started=() begin=$SECONDS
+	launched=()
 	for id in "${ids[@]}"; do
 		if pid_of "$id" >/dev/null; then continue; fi
 		if (exec 3<>"/dev/tcp/127.0.0.1/$(port_of "$id")") 2>/dev/null; then
@@ -358,28 +358,31 @@ start() {
 		configure "$id"
 		started+=("$id")
 	done
+	trap undo EXIT
 	for id in "${started[@]}"; do launch "$id"; done
 	# All that were named must answer, also those that ran already.
 	for id in "${ids[@]}"; do
 		until answers "$id"; do
-			if ! pid_of "$id" >/dev/null && [ -s "$dir/broker-$id/pid" ]; then
+			if [ -s "$dir/broker-$id/pid" ] && ! pid_of "$id" >/dev/null; then
 				tail -n 5 "$dir/broker-$id/logs/output.log" "$dir/broker-$id/logs/server.log" >&2 || true
-				undo "${started[@]}"
 				die "broker $id ended at once; what it said is in $dir/broker-$id/logs"
 			fi
 			if [ $((SECONDS - begin)) -ge "$patience" ]; then
-				undo "${started[@]}"
 				die "broker $id did not answer within $patience s; see $dir/broker-$id/logs"
 			fi
 			sleep 0.1
 		done
 	done
+	trap - EXIT
 	echo "Kafka $version answers at $(addresses)"
 }
 
-undo() { # a start that failed leaves nothing behind
-	local id pid
-	for id in "$@"; do if pid=$(pid_of "$id"); then kill -9 "$pid" 2>/dev/null || true; fi; done
+undo() { # a start that failed, or was interrupted, leaves nothing behind
+	local pid
+	for pid in "${launched[@]}"; do
+		kill -9 "$pid" 2>/dev/null || true
+		wait "$pid" 2>/dev/null || true
+	done
 }
 
 signal() { # signal NAME: to those that run; says which did not

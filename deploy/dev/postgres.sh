@@ -232,6 +232,8 @@ SETTINGS
 	mv "$dir/fresh" "$dir/data"
 }
 
+undo() { as "$bin/pg_ctl" -D "$dir/data" -m immediate stop >/dev/null 2>&1 || true; } # what failed or was interrupted leaves nothing behind
+
 start() {
 	install
 	owner
@@ -241,8 +243,8 @@ start() {
 		if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
 			die "port $port is taken by another program: choose another --port"
 		fi
+		trap undo EXIT
 		as "$bin/pg_ctl" -D "$dir/data" -l "$dir/log/postgres.log" -t "$patience" -w start >"$dir/start.log" 2>&1 9>&- || {
-			as "$bin/pg_ctl" -D "$dir/data" -m immediate stop >/dev/null 2>&1 || true
 			tail -n 5 "$dir/log/postgres.log" >&2
 			die "Postgres did not start; see $dir/log and $dir/start.log"
 		}
@@ -256,6 +258,7 @@ where not exists (select from pg_roles where rolname = 'quartermaster') \gexec
 select 'create database quartermaster owner quartermaster'
 where not exists (select from pg_database where datname = 'quartermaster') \gexec
 SQL
+	trap - EXIT
 	echo "Postgres $version answers at 127.0.0.1:$port; dsn in $dir/dsn"
 }
 
