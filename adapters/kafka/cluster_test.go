@@ -47,14 +47,16 @@ func startCluster(t *testing.T) *cluster {
 		}
 		c.run(t, "clean")
 	})
-	c.run(t, "start")
+	if c.run(t, "start"); t.Failed() {
+		t.FailNow()
+	}
 	return c
 }
 
 // freePorts finds the first of n ports in a row that nobody listens at.
 func freePorts(t *testing.T, n int) int {
 	t.Helper()
-	for base := 19300; base < 29300; base += n {
+	for base := 19392 + os.Getpid()%1000*n; base < 32000; base += n {
 		free := true
 		for p := base; p < base+n && free; p++ {
 			l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p)))
@@ -89,10 +91,12 @@ func (c *cluster) config() Config {
 // leader returns the number of the broker that leads a partition.
 func (c *cluster) leader(t *testing.T, l *Log, tp domain.TopicPartition) string {
 	t.Helper()
-	at, err := l.leaders(t.Context(), string(tp.Topic))
-	if err != nil {
-		t.Fatal(err)
-	}
+	var at map[domain.TopicPartition]string
+	until(t, func() bool {
+		var err error
+		at, err = l.leaders(t.Context(), string(tp.Topic))
+		return err == nil // while there is none it fails
+	})
 	_, port, _ := net.SplitHostPort(at[tp])
 	n, _ := strconv.Atoi(port)
 	return strconv.Itoa((n-c.port)/2 + 1)
@@ -103,16 +107,11 @@ func (c *cluster) whole(t *testing.T, topic domain.Topic) {
 	t.Helper()
 	l := open(t, c.config())
 	defer l.Close()
-	for {
+	until(t, func() bool {
 		md, err := l.client.Metadata(t.Context(), &kafkago.MetadataRequest{Topics: []string{string(topic)}})
-		if err == nil && len(md.Topics) == 1 && !slices.ContainsFunc(md.Topics[0].Partitions, func(p kafkago.Partition) bool { return len(p.Isr) < 3 }) {
-			return
-		}
-		if t.Context().Err() != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		return err == nil && len(md.Topics) == 1 &&
+			!slices.ContainsFunc(md.Topics[0].Partitions, func(p kafkago.Partition) bool { return len(p.Isr) < 3 })
+	})
 }
 
 // TestLeaderKilled kills and freezes the broker that leads a partition while a
@@ -168,6 +167,14 @@ func TestLeaderKilled(t *testing.T) {
 			}
 		})
 	}
+	total := func() (n uint64) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, m := range marks {
+			n += m
+		}
+		return n
+	}
 	enc, scribble := encode()
 	s := NewStream(l, StreamConfig{Source: "s", Incarnation: 1, Encode: enc})
 	sent := 0
@@ -192,16 +199,18 @@ func TestLeaderKilled(t *testing.T) {
 		}
 	}
 	for round, harm := range []string{"kill", "pause", "stop"} {
-		id := c.leader(t, l, domain.TopicPartition{Topic: domain.TopicFleet, Partition: round % 4})
+		tp := domain.TopicPartition{Topic: domain.TopicFleet, Partition: round}
+		id := c.leader(t, l, tp)
 		mu.Lock()
 		longest, last = 0, time.Now()
 		mu.Unlock()
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
-			time.Sleep(time.Second)
 			c.run(t, harm, id)
-			time.Sleep(15 * time.Second)
+			until(t, func() bool { return c.leader(t, l, tp) != id })
+			from := total()
+			until(t, func() bool { return total() > from+1000 })
 			c.run(t, map[string]string{"kill": "start", "pause": "resume", "stop": "start"}[harm], id)
 			if !t.Failed() {
 				c.whole(t, domain.TopicFleet)
@@ -215,17 +224,7 @@ func TestLeaderKilled(t *testing.T) {
 		t.Logf("%s %s: appends stood still for at most %s, readers for %s", harm, id, stall.Round(10*time.Millisecond), longest.Round(10*time.Millisecond))
 		mu.Unlock()
 	}
-	total := func() (n uint64) {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, m := range marks {
-			n += m
-		}
-		return n
-	}
-	for total() < uint64(sent) {
-		time.Sleep(10 * time.Millisecond)
-	}
+	until(t, func() bool { return total() >= uint64(sent) })
 	cancel()
 	wg.Wait()
 	if total() != uint64(sent) {

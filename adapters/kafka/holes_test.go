@@ -56,6 +56,20 @@ import (
 // long says whether tests run at full size.
 func long() bool { return os.Getenv("QM_LONG") != "" }
 
+// until waits for something to come true.
+func until(t *testing.T, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-t.Context().Done():
+			t.Fatal(context.Cause(t.Context()))
+		}
+	}
+}
+
 // follow is Follow for tests that ask no more of yield.
 func follow(ctx context.Context, l *Log, tp domain.TopicPartition, from int64, yield func([]domain.Record) error) error {
 	return l.Follow(ctx, tp, from, yield)
@@ -305,17 +319,17 @@ func TestCheckTopics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for { // metadata are up to metadataTTL old
+	until(t, func() bool { // metadata are up to metadataTTL old
 		err := l.CheckTopics(t.Context(), specs)
 		var refused *SettingError
 		if errors.As(err, &refused) && *refused == (SettingError{topic, "partitions", "3", "2"}) {
-			break
+			return true
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		return false
+	})
 	missing := open(t, Config{Brokers: l.cfg.Brokers, Patience: time.Millisecond})
 	if err := missing.CheckTopics(t.Context(), []domain.TopicSpec{{Topic: "no-such-topic", Partitions: 1}}); !errors.Is(err, kafkago.UnknownTopicOrPartition) || !strings.Contains(err.Error(), "no-such-topic") {
 		t.Fatalf("a topic that does not exist: %v", err)
@@ -344,9 +358,7 @@ func TestMovedLeader(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for seen.Load() < 12 {
-		time.Sleep(time.Millisecond)
-	}
+	until(t, func() bool { return seen.Load() == 12 })
 	cancel()
 	if err := <-followed; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
@@ -450,25 +462,18 @@ func TestBrokerIsDown(t *testing.T) {
 	for i := range 30 {
 		if i%10 == 5 {
 			b.Close()
-			go func() {
-				time.Sleep(100 * time.Millisecond)
-				b.start(t)
-			}()
+			time.AfterFunc(100*time.Millisecond, func() { b.start(t) })
 		}
 		if err := l.Append(t.Context(), numbered(tp, i, i+1)); err != nil {
 			t.Fatal(err)
 		}
 		want = append(want, text(i))
 	}
-	for {
+	until(t, func() bool {
 		mu.Lock()
-		n := len(dropRepeats(got))
-		mu.Unlock()
-		if n == len(want) {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+		defer mu.Unlock()
+		return len(dropRepeats(got)) == len(want)
+	})
 	cancel()
 	if err := <-followed; !errors.Is(err, context.Canceled) {
 		t.Error(err)
@@ -505,7 +510,7 @@ func TestClockAnHourOff(t *testing.T) {
 		}
 		return nil
 	})
-	if err != io.EOF {
+	if !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 }
@@ -564,7 +569,6 @@ func TestBatchThatUnpacksToTooMuch(t *testing.T) {
 	b = l.zstd.EncodeAll(plain, slices.Clone(b[:headSize]))
 	binary.BigEndian.PutUint32(b[headLength:], uint32(len(b)-headMagic+4))
 	binary.BigEndian.PutUint16(b[headAttributes:], uint16(compress.Zstd))
-	plain = nil
 	seal(b)
 	serve(c, tp, 50, fill(b, 0))
 	var before, after runtime.MemStats
@@ -605,7 +609,7 @@ func TestFollowGathers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := <-followed; err != io.EOF {
+	if err := <-followed; !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 	if batches > 4 {
@@ -617,7 +621,7 @@ func TestFollowGathersNoLongerThanMaxWait(t *testing.T) {
 	l := openAny(t)
 	l.cfg.MinBytes, l.cfg.MaxWait = fetchBytes, 50*time.Millisecond
 	tp := fill50(t, l, 1)
-	if err := follow(t.Context(), l, tp, 49, func([]domain.Record) error { return io.EOF }); err != io.EOF {
+	if err := follow(t.Context(), l, tp, 49, func([]domain.Record) error { return io.EOF }); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 	for _, bad := range []Config{{MinBytes: -1}, {MinBytes: fetchBytes + 1}, {MaxWait: -1}, {MaxWait: time.Hour}} {
@@ -674,7 +678,7 @@ func TestRebalances(t *testing.T) {
 						t.Errorf("member %d gets offset %d of partition %d, %d is not done", member, r.Offset, p, next[p])
 					}
 					mu.Unlock()
-					time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
+					<-time.After(time.Duration(rand.IntN(3)) * time.Millisecond) // work
 					mu.Lock()
 					defer mu.Unlock()
 					if m.Context().Err() != nil { // too late: it comes again
@@ -706,7 +710,7 @@ func TestRebalances(t *testing.T) {
 			if err := l.Append(t.Context(), recs); err != nil {
 				t.Error(err)
 			}
-			time.Sleep(2 * time.Millisecond)
+			<-time.After(2 * time.Millisecond)
 		}
 	}()
 	done := func() (n int64) {
@@ -724,18 +728,15 @@ func TestRebalances(t *testing.T) {
 		from := next
 		clear(worked)
 		mu.Unlock()
-		for {
+		until(t, func() bool {
 			mu.Lock()
+			defer mu.Unlock()
 			ok := len(worked) == len(members)
 			for p := range next {
 				ok = ok && next[p] > from[p]
 			}
-			mu.Unlock()
-			if ok {
-				return
-			}
-			time.Sleep(time.Millisecond)
-		}
+			return ok
+		})
 	}
 	settled()
 	for i := range changes {
@@ -749,9 +750,7 @@ func TestRebalances(t *testing.T) {
 	}
 	cancel()
 	<-published
-	for done() < int64(sent) {
-		time.Sleep(time.Millisecond)
-	}
+	until(t, func() bool { return done() == int64(sent) })
 	for _, s := range members {
 		s.Close()
 	}
