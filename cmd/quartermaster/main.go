@@ -134,6 +134,7 @@ serve" fold them.
 		a.planCommand(),
 		a.logCommand(),
 		a.quarantineCommand(),
+		a.poisonCommand(),
 		a.snapshotCommand(),
 		a.serveCommand(),
 		a.configCommand(),

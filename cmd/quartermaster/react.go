@@ -45,6 +45,9 @@ import (
 // key, headers and value, and the headers named below.
 const TopicPoison = "qm.poison"
 
+// poisonTopics is how the poison topic is made, which keeps what it has for ever.
+var poisonTopics = []domain.TopicSpec{{Topic: TopicPoison, Partitions: 1}}
+
 // The headers that the poison topic adds; the first three are Watermill's names.
 const (
 	poisonReason    = middleware.ReasonForPoisonedKey
@@ -179,7 +182,7 @@ type reactor struct {
 func (rt *reactor) run(ctx context.Context, list []reaction) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := rt.log.EnsureTopics(ctx, []domain.TopicSpec{{Topic: TopicPoison, Partitions: 1}}); err != nil {
+	if err := rt.log.EnsureTopics(ctx, poisonTopics); err != nil {
 		return err
 	}
 	ends, err := rt.ends(ctx, list)
@@ -206,7 +209,7 @@ func (rt *reactor) run(ctx context.Context, list []reaction) error {
 				NackDelay: rt.nackDelay, Drain: reactionDrain, Logger: logger,
 			})
 			subscribers = append(subscribers, s)
-			router.AddConsumerHandler(r.name+" "+string(topic), string(topic), undisturbed{s}, rt.handle(r)).AddMiddleware(
+			router.AddConsumerHandler(handlerOf(r, topic), string(topic), undisturbed{s}, rt.handle(r)).AddMiddleware(
 				rt.interruptible(ctx, r), poison, rt.retries.Middleware, rt.attempt(r), middleware.Recoverer)
 		}
 	}
@@ -269,6 +272,11 @@ func recordKey(_ string, m *message.Message) []byte {
 // errInterrupted means that an event was not done with when the program stopped
 // or its partition went to another instance. It comes again.
 var errInterrupted = errors.New("interrupted; the event comes again")
+
+// handlerOf names a reaction's handler of a topic, and reactionOf its reaction.
+func handlerOf(r *reaction, topic domain.Topic) string { return r.name + " " + string(topic) }
+
+func reactionOf(handler string) string { return handler[:max(0, strings.LastIndexByte(handler, ' '))] }
 
 // heldKey is where a message's context keeps the one that ends when the event is
 // no longer this instance's to handle.
@@ -399,8 +407,7 @@ func (p *poisonPublisher) Publish(topic string, messages ...*message.Message) er
 		if err != nil {
 			return err
 		}
-		name := m.Metadata.Get(poisonHandler) // reaction and topic
-		name = name[:max(0, strings.LastIndexByte(name, ' '))]
+		name := reactionOf(m.Metadata.Get(poisonHandler))
 		p.metrics.reactions.WithLabelValues(name, "poisoned").Inc()
 		p.slog.Error("an event could not be handled and went to the poison topic", "reaction", name, "event", placeOf(m.Context()), "topic", topic, "error", reason)
 	}
