@@ -203,16 +203,18 @@ func BenchmarkSnapshot(b *testing.B) {
 		for name, of := range map[string]func(View) View{"store": func(v View) View { return v }, "view": func(v View) View { return plainView{v} }} {
 			b.Run(fmt.Sprintf("write/%s/%d", name, hours), func(b *testing.B) {
 				var n int64
-				var above uint64
+				write := func() {
+					n = 0
+					if err := m.View(context.Background(), func(v View) error {
+						_, err := WriteSnapshot(countTo{&n}, of(v), "test")
+						return err
+					}); err != nil {
+						b.Fatal(err)
+					}
+				}
+				above := peak(write)
 				for b.Loop() {
-					n, above = 0, max(above, peak(func() {
-						if err := m.View(context.Background(), func(v View) error {
-							_, err := WriteSnapshot(countTo{&n}, of(v), "test")
-							return err
-						}); err != nil {
-							b.Fatal(err)
-						}
-					}))
+					write()
 				}
 				b.SetBytes(n)
 				b.ReportMetric(float64(above)/1e6, "above-MB")

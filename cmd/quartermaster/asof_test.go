@@ -1,0 +1,217 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"quartermaster/adapters/archive"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// A snapshot that is sound and not what the log says is found by its name, by
+// its row, and by a replay on the way; one of another log or of more than there
+// is too.
+func TestSnapshotThatLies(t *testing.T) {
+	dir := t.TempDir()
+	h, _ := openTest(t, dir)
+	e := newEstate(6, 10*time.Minute)
+	keep := func(of *home, log string, at domain.Position) string {
+		t.Helper()
+		var path string
+		if err := of.view(t.Context(), func(v projections.View) (err error) {
+			if at == nil {
+				at = v.Position()
+			}
+			path, err = archive.Keep(h.snapshots(), at, func(w io.Writer) error {
+				_, err := projections.WriteSnapshot(w, v, log)
+				return err
+			})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Base(path)
+	}
+	if err := errors.Join(e.fill(t.Context(), h, 30), h.catchUp(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	good := keep(h, h.id, nil)
+
+	// Rows of another estate, of as many records, under this log's name.
+	other, _ := openTest(t, t.TempDir())
+	liar := newEstate(6, 10*time.Minute)
+	liar.start += domain.Hour
+	if err := errors.Join(liar.fill(t.Context(), other, 60), other.catchUp(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	lie := keep(other, h.id, nil)
+	foreign := keep(other, "another", domain.Position{{Topic: domain.TopicFleet}: 1})
+	if err := errors.Join(liar.fill(t.Context(), other, 60), other.catchUp(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	beyond := keep(other, h.id, nil)
+	closeTest(t, other)
+
+	if err := errors.Join(e.fill(t.Context(), h, 40), h.catchUp(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	h.saved = h.runner.Progress().Position // nothing is saved beside
+	closeTest(t, h)
+
+	want := map[string]string{good: "equal", lie: "different", foreign: "other_log", beyond: "beyond_log"}
+	code, out := command(t, dir, "snapshot", "verify", "--json")
+	var checks []snapshotCheck
+	if err := json.Unmarshal([]byte(out), &checks); code != 1 || err != nil || len(checks) != len(want) {
+		t.Fatalf("exit %d, %d checks, %v\n%s", code, len(checks), err, out)
+	}
+	for _, c := range checks {
+		if name := filepath.Base(c.File); c.Result != want[name] {
+			t.Errorf("%s is said to be %s, want %s: %s", name, c.Result, want[name], c.Why)
+		}
+		if c.Result == "different" && (len(c.Differences) == 0 || !strings.HasPrefix(c.Differences[0].Row, "streams ") && !strings.HasPrefix(c.Differences[0].Row, "usage_hours ") || c.Digest == c.LogDigest) {
+			t.Errorf("it differs in %+v", c.Differences)
+		}
+	}
+	if code, out := command(t, dir, "snapshot", "verify", good, good); code != 0 || !strings.Contains(out, "2 of 2 snapshots are what the log says") {
+		t.Errorf("the good one: exit %d\n%s", code, out)
+	}
+	// Opening a home takes the newest snapshot that covers no more than the log, so
+	// the rows are those of the lie: replaying tells.
+	for name := range want {
+		if name != good && name != lie {
+			if err := removeSnapshot(dir, name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	code, out = command(t, dir, "log", "replay", "--verify")
+	if code != 1 || !strings.Contains(out, "SNAPSHOT "+lie+": different") || !strings.Contains(out, "DIFFERENT: the live rows") || strings.Contains(out, "SNAPSHOT "+good) {
+		t.Errorf("replay: exit %d\n%s", code, out)
+	}
+	// Closing saved what was folded on from it, which is no better.
+	if err := errors.Join(removeSnapshot(dir, lie), removeSnapshot(dir, strings.Repeat("[0-9]", 20)+archive.Suffix)); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := command(t, dir, "log", "replay", "--verify", "--json"); code != 0 || !strings.Contains(out, `"snapshots_checked": 1`) {
+		t.Errorf("replay without the lie: exit %d\n%s", code, out)
+	}
+}
+
+func removeSnapshot(dir, name string) error {
+	paths, err := filepath.Glob(filepath.Join(dir, "snapshots", "*", name))
+	if err == nil && len(paths) != 1 {
+		err = errors.New(name + " is not there")
+	}
+	for _, p := range paths {
+		err = errors.Join(err, os.Remove(p))
+	}
+	return err
+}
+
+// As of the past, a report that names no time is about when the last record
+// before it was appended.
+func TestNowInThePast(t *testing.T) {
+	h, _ := openTest(t, t.TempDir())
+	defer closeTest(t, h)
+	e := newEstate(2, 10*time.Minute)
+	if err := e.fill(t.Context(), h, 8); err != nil {
+		t.Fatal(err)
+	}
+	at := func(asOf string) domain.Instant {
+		t.Helper()
+		if err := h.goBack(t.Context(), asOf); err != nil {
+			t.Fatal(err)
+		}
+		got, err := h.now(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	all, err := h.end(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	third := e.start + 3*e.interval
+	if got := at(all.String()); got != e.start+4*e.interval {
+		t.Errorf("after everything it is %s", got)
+	}
+	if got := at((third + 1).String()); got != third {
+		t.Errorf("after three rounds it is %s, want %s", got, third)
+	}
+	if got := at("0"); got != 0 {
+		t.Errorf("before everything it is %s", got)
+	}
+	h.asOf = nil
+	if got, err := h.now(t.Context()); err != nil || got < third {
+		t.Errorf("now it is %s: %v", got, err)
+	}
+}
+
+// Snapshots whose positions do not cover one another are checked in passes of
+// their own.
+func TestPasses(t *testing.T) {
+	a, b := domain.TopicPartition{Topic: domain.TopicFleet}, domain.TopicPartition{Topic: domain.TopicFleet, Partition: 1}
+	check := func(name string, at domain.Position) *snapshotCheck {
+		return &snapshotCheck{File: name, Result: snapshotUnchecked, info: archive.Info{SnapshotInfo: projections.SnapshotInfo{Position: at}}}
+	}
+	done := check("done", domain.Position{})
+	done.Result = snapshotDamaged
+	passes := unchecked([]*snapshotCheck{
+		check("both", domain.Position{a: 2, b: 2}), check("b", domain.Position{b: 3}), check("a", domain.Position{a: 2}), done,
+		check("none", domain.Position{}), check("a again", domain.Position{a: 2}),
+	})
+	got := [][]string{}
+	for _, pass := range passes {
+		names := []string{}
+		for _, c := range pass {
+			names = append(names, c.File)
+		}
+		got = append(got, names)
+	}
+	if len(got) != 2 || !slices.Equal(got[0], []string{"none", "a", "a again", "both"}) || !slices.Equal(got[1], []string{"b"}) {
+		t.Errorf("passes are %v", got)
+	}
+}
+
+// Every command that reads has --as-of, and every key of what "snapshot" answers
+// is in its help.
+func TestAsOfEverywhere(t *testing.T) {
+	dir := smallHome(t)
+	for _, c := range [][]string{
+		{"fleet"}, {"models"}, {"usage"}, {"costs"}, {"costs", "leaves"}, {"costs", "explain"}, {"plan"}, {"plan", "list"}, {"plan", "show"},
+		{"quarantine", "list"}, {"quarantine", "show"}, {"log", "stats"}, {"snapshot", "make"},
+	} {
+		if _, help := command(t, dir, append(c, "--help")...); !strings.Contains(help, "--as-of ") {
+			t.Errorf("%v does not take --as-of", c)
+		}
+	}
+	for _, c := range []string{"make", "list", "verify"} {
+		code, out := command(t, dir, "snapshot", c, "--json")
+		var answer any
+		if err := json.Unmarshal([]byte(out), &answer); code != 0 || err != nil {
+			t.Fatalf("snapshot %s: exit %d, %v\n%s", c, code, err, out)
+		}
+		keys := map[string]bool{}
+		keysUnder(answer, keys)
+		if !keys["file"] || !keys["position"] {
+			t.Errorf("snapshot %s answers %s", c, out)
+		}
+		_, help := command(t, dir, "snapshot", c, "--help")
+		for _, k := range slices.Sorted(maps.Keys(keys)) {
+			if !regexp.MustCompile(`\b` + regexp.QuoteMeta(k) + `\b`).MatchString(help) {
+				t.Errorf("the help of snapshot %s does not name %q", c, k)
+			}
+		}
+	}
+}
