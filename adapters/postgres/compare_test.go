@@ -108,6 +108,37 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// The generation compared with is folded on meanwhile: what counts is where it
+// stood when the comparison began.
+func TestCompareWhileFolded(t *testing.T) {
+	t.Parallel()
+	l := storetest.Fleet(2, 3, storetest.Start)
+	db, _ := migrated(t)
+	ctx := t.Context()
+	if err := db.Create(ctx, "b", projections.Method); err != nil {
+		t.Fatal(err)
+	}
+	s := join(t, db, "folder")
+	a, b := claimAll(t, s, "a"), claimAll(t, s, "b")
+	if err := l.Runner(a).CatchUp(ctx, l.End()); err != nil {
+		t.Fatal(err)
+	}
+	was := l.End()
+	c, err := db.Compare(ctx, "a", "b", func(ctx context.Context, to domain.Position) error {
+		l.Append(storetest.Examples()...)
+		if err := l.Runner(a).CatchUp(ctx, l.End()); err != nil {
+			return err
+		}
+		return l.Runner(b).CatchUp(ctx, to)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !c.Equal() || c.Position.String() != was.String() {
+		t.Errorf("compared at %s, not at %s: %v", c.Position, was, c.Differences)
+	}
+}
+
 // Rows of another method are counted, not compared.
 func TestCompareMethods(t *testing.T) {
 	t.Parallel()
