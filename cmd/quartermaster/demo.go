@@ -137,7 +137,7 @@ func (a *app) notDemo() error {
 const demoMark = "demo.json"
 
 // markDemo refuses a home that is not the demo's, or that of other input.
-func (a *app) markDemo(input string) error {
+func (a *app) markDemo(ctx context.Context, input string) error {
 	path := filepath.Join(a.dir, demoMark)
 	want, err := json.Marshal(map[string]string{"input": input})
 	if err != nil {
@@ -152,7 +152,18 @@ func (a *app) markDemo(input string) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	if a.reading() == nil {
+	if a.config != nil {
+		err = a.withLog(ctx, func(h *home) error {
+			end, err := h.end(ctx)
+			if err == nil && end.Records() > 0 {
+				err = fmt.Errorf("the log holds %s events that the demo of %s did not make, and would be mixed with it; the demo needs a log of its own", comma(int(end.Records())), a.dir)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	} else if a.reading() == nil {
 		return fmt.Errorf("%s holds a home that the demo did not make, and would be mixed with it; give another directory with --data", a.dir)
 	}
 	if err := os.MkdirAll(a.dir, 0o700); err != nil {
@@ -195,7 +206,7 @@ func (a *app) demo(ctx context.Context, from string) error {
 		}
 		input = abs
 	}
-	if err := a.markDemo(input); err != nil {
+	if err := a.markDemo(ctx, input); err != nil {
 		return err
 	}
 	d := &demoRun{app: a, say: func(format string, args ...any) {
@@ -229,6 +240,10 @@ func (a *app) demo(ctx context.Context, from string) error {
 			"fleet --at 2026-06-01", "usage --by workspace --from 2026-05 --to 2026-06", "costs --period 2026-05 --by workspace,component",
 			"plan --at 2026-06-01 --growth 0.02 --dry-run", "log replay --verify",
 		} {
+			if a.config != nil {
+				d.say("  quartermaster %s --config %s", next, a.configPath)
+				continue
+			}
 			d.say("  quartermaster %s --home %s", next, a.dir)
 		}
 		return nil

@@ -83,7 +83,7 @@ end() { # end SIGNAL NAME: and wait for it
 	unset "serving[$2]"
 }
 owners() { # the instances that fold something, one a line
-	qm projection status --json | sed -nE 's/^ *"owner": "(.*)",?$/\1/p' | sed 's/^$/nobody/'
+	qm projection status --json | sed -nE 's/^ *"instance": "(.*)",?$/\1/p' | sed 's/^$/nobody/'
 }
 # taken over: every partition is folded, and by nobody but those named.
 folded_by() { # folded_by NAME...
