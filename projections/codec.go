@@ -28,6 +28,8 @@ func modes() (cbor.UserBufferEncMode, cbor.DecMode) {
 		MaxArrayElements:  1 << 24,
 		MaxMapPairs:       1 << 24,
 		DupMapKey:         cbor.DupMapKeyEnforcedAPF,
+		// What was written can be read, whatever bytes some source calls itself by.
+		UTF8: cbor.UTF8DecodeInvalid,
 	}.DecMode()
 	if err != nil {
 		panic(err)

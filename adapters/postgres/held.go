@@ -83,6 +83,15 @@ const (
 		"measured_seconds = excluded.measured_seconds, active_seconds = excluded.active_seconds"
 )
 
+// heldTarget is how usage_held is written in a schema.
+func heldTarget(schema string) target[heldRow] {
+	return target[heldRow]{
+		table: schema + "." + held, columns: heldColumnNames, conflict: heldConflict,
+		insert: heldInsertSQL(schema), arrays: heldArrays, copy: copyHeld,
+		fresh: func(r *heldRow) bool { return r.fresh },
+	}
+}
+
 func heldInsertSQL(schema string) string {
 	return fmt.Sprintf(`insert into %s.%s (%s)
 		select u.workspace, u.cluster, u.deployment, u.node, to_timestamp(u.hour * 3600), u.source,

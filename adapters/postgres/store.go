@@ -242,7 +242,7 @@ func (t *tx) Rollback() {
 
 // commit stores what changed and moves the position, both or neither.
 func (s *Store) commit(ctx context.Context, tp domain.TopicPartition, p *part, next int64) error {
-	w, err := s.prepare(ctx, p)
+	w, err := s.prepare(p)
 	if err != nil {
 		return err
 	}

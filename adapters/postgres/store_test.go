@@ -47,15 +47,20 @@ func database(t testing.TB) string {
 	u.Path = "/" + name
 	// Nothing here stops the server.
 	q := u.Query()
-	q.Set("options", "-c synchronous_commit=off")
+	q.Set("options", "-c synchronous_commit=off -c timezone=UTC")
 	u.RawQuery = q.Encode()
 	return u.String()
 }
 
 // opened returns a database with this program's schema.
-func opened(t testing.TB, readers ...string) *DB {
+func opened(t testing.TB) *DB {
 	t.Helper()
-	cfg := Config{DSN: database(t), Readers: readers}
+	return openedAt(t, database(t))
+}
+
+func openedAt(t testing.TB, dsn string, readers ...string) *DB {
+	t.Helper()
+	cfg := Config{DSN: dsn, Readers: readers}
 	if _, _, err := Migrate(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}

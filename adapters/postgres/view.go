@@ -292,6 +292,9 @@ func (t *table) scanSQL(schema string, q *projections.Query, exact bool) (string
 	}
 	thing := strings.Join(keys, ", ")
 	if t.at.name == "" {
+		if !q.Holds(projections.Key{Scope: q.Scope}) {
+			where = "false"
+		}
 		return fmt.Sprintf("select %s, %s, %s, t.exact, t.row from %s where %s order by %s", scope, id, number, from, where, thing), args
 	}
 	at := "t." + t.at.name
@@ -303,7 +306,9 @@ func (t *table) scanSQL(schema string, q *projections.Query, exact bool) (string
 	case timeless, incarnation:
 		number = at
 	}
-	within = at + " >= " + t.number(arg(q.From)+"::bigint")
+	if q.From != 0 {
+		within = at + " >= " + t.number(arg(q.From)+"::bigint")
+	}
 	if q.To != 0 {
 		within += " and " + at + " < " + t.number(arg(q.To)+"::bigint")
 	}

@@ -31,32 +31,37 @@ type stored struct {
 }
 
 // prepare encodes what changed in a working set.
-func (s *Store) prepare(_ context.Context, p *part) (*write, error) {
+func (s *Store) prepare(p *part) (*write, error) {
 	w := &write{store: s, months: map[month]bool{}}
 	for k, row := range p.rows.Changed {
-		t := tableOf[k.Table]
-		raw, err := projections.EncodeRow(row)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", k, err)
+		if err := w.add(k, row, p.absent[k] || k.Table == projections.TableQuarantine); err != nil {
+			return nil, err
 		}
-		scope, scopePlain := columnText(k.Scope, maxKey)
-		id, idPlain := columnText(k.ID, maxKey)
-		r := stored{
-			key: k, scope: scope, id: id, plain: scopePlain && idPlain, row: raw,
-			fresh: p.absent[k] || k.Table == projections.TableQuarantine,
-		}
-		if t.facts != "" {
-			r.facts = facts(row)
-		}
-		if t.kind == byHour {
-			w.months[monthOf(k.Hour)] = true
-		}
-		if u, ok := row.(*projections.UsageHour); ok {
-			w.held = appendHeld(w.held, k, u, r.fresh)
-		}
-		w.rows[k.Table] = append(w.rows[k.Table], r)
 	}
 	return w, nil
+}
+
+// add adds a row, and what hangs on it.
+func (w *write) add(k projections.Key, row projections.Row, fresh bool) error {
+	t := tableOf[k.Table]
+	raw, err := projections.EncodeRow(row)
+	if err != nil {
+		return fmt.Errorf("%s: %w", k, err)
+	}
+	scope, scopePlain := columnText(k.Scope, maxKey)
+	id, idPlain := columnText(k.ID, maxKey)
+	r := stored{key: k, scope: scope, id: id, plain: scopePlain && idPlain, row: raw, fresh: fresh}
+	if t.facts != "" {
+		r.facts = facts(row)
+	}
+	if t.kind == byHour {
+		w.months[monthOf(k.Hour)] = true
+	}
+	if u, ok := row.(*projections.UsageHour); ok {
+		w.held = appendHeld(w.held, k, u, fresh)
+	}
+	w.rows[k.Table] = append(w.rows[k.Table], r)
+	return nil
 }
 
 // write sends everything.
@@ -68,21 +73,13 @@ func (w *write) write(ctx context.Context, tx *sql.Tx) error {
 		}
 		// Neighbours stand together on the pages of table and index.
 		slices.SortFunc(rows, func(a, b stored) int { return a.key.Compare(b.key) })
-		if err := writeRows(ctx, tx, w.store.tuning, target[stored]{
-			table: w.store.schema + "." + t.name(), columns: t.columns(), conflict: t.conflict(),
-			insert: t.insertSQL(w.store.schema), arrays: t.arrays, copy: t.copyRow,
-			fresh: func(r *stored) bool { return r.fresh },
-		}, rows); err != nil {
+		if err := writeRows(ctx, tx, w.store.tuning, t.target(w.store.schema), rows); err != nil {
 			return fmt.Errorf("write %d rows of %s: %w", len(rows), t.name(), err)
 		}
 	}
 	if len(w.held) > 0 {
 		slices.SortFunc(w.held, func(a, b heldRow) int { return a.compare(&b) })
-		if err := writeRows(ctx, tx, w.store.tuning, target[heldRow]{
-			table: w.store.schema + "." + held, columns: heldColumnNames, conflict: heldConflict,
-			insert: heldInsertSQL(w.store.schema), arrays: heldArrays, copy: copyHeld,
-			fresh: func(r *heldRow) bool { return r.fresh },
-		}, w.held); err != nil {
+		if err := writeRows(ctx, tx, w.store.tuning, heldTarget(w.store.schema), w.held); err != nil {
 			return fmt.Errorf("write %d rows of %s: %w", len(w.held), held, err)
 		}
 	}
@@ -157,6 +154,15 @@ func copyRows[R any](ctx context.Context, tx *sql.Tx, into string, t target[R], 
 	}
 	_, err = stmt.ExecContext(ctx)
 	return err
+}
+
+// target is how the table is written in a schema.
+func (t *table) target(schema string) target[stored] {
+	return target[stored]{
+		table: schema + "." + t.name(), columns: t.columns(), conflict: t.conflict(),
+		insert: t.insertSQL(schema), arrays: t.arrays, copy: t.copyRow,
+		fresh: func(r *stored) bool { return r.fresh },
+	}
 }
 
 // columns returns the columns that are written, key first.

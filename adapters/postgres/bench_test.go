@@ -1,0 +1,242 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/storetest"
+)
+
+// hours returns n usage hours of nodes of eight GPUs, half an hour of samples in
+// each, as a fold leaves them.
+func hours(b *testing.B, n int) *projections.Memory {
+	b.Helper()
+	l := storetest.NewLog()
+	for i := range n {
+		node := fmt.Sprintf("node-%05d", i)
+		for at := storetest.Start; at < storetest.Start+domain.Hour; at += 300 * domain.Second {
+			devices := make([]storetest.Seen, 8)
+			for d := range devices {
+				devices[d] = storetest.Seen{ID: storetest.GPU("c1", node, d), Activity: (i*7 + d*13) % 1001}
+				if who := (i + d + int(at/(900*domain.Second))) % 4; who > 0 {
+					devices[d].Workspace, devices[d].Deployment = fmt.Sprintf("team-%d", who), fmt.Sprintf("job-%d", (i+d)%3)
+				}
+			}
+			l.Append(domain.Envelope{
+				Source: "reporter/c1/" + node, Cluster: "c1", Time: at + 300*domain.Second,
+				Event: storetest.Sample(node, domain.Interval{From: at, To: at + 300*domain.Second}, devices...),
+			})
+		}
+	}
+	m, err := l.Fold(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	return m
+}
+
+// BenchmarkCommit stores usage hours with what hangs on them, in each way, beside
+// a COPY of the same usage rows alone. "new" are rows that were not there; the
+// others replace rows.
+func BenchmarkCommit(b *testing.B) {
+	db := opened(b)
+	g := generation(b, db)
+	for _, n := range []int{100, 1000, 10_000} {
+		m := hours(b, n)
+		for _, way := range []struct {
+			name string
+			tune tuning
+			new  bool
+		}{
+			{"arrays/new", tuning{array: 2000, copy: 1 << 30}, true},
+			{"merge/new", tuning{array: 2000, copy: 1}, true},
+			{"copy/new", tuning{array: 2000, copy: 1 << 30, fresh: 1}, true},
+			{"arrays/again", tuning{array: 2000, copy: 1 << 30}, false},
+			{"merge/again", tuning{array: 2000, copy: 1}, false},
+		} {
+			b.Run(fmt.Sprintf("%d/%s", n, way.name), func(b *testing.B) {
+				truncate(b, db, g)
+				s := db.Store(g, "")
+				s.tuning = way.tune
+				w := writeOf(b, s, m)
+				if err := s.ensureMonths(b.Context(), w.months); err != nil {
+					b.Fatal(err)
+				}
+				if !way.new {
+					store(b, db, w)
+				}
+				b.ResetTimer()
+				before := cpu(b, db)
+				for range b.N {
+					if way.new {
+						b.StopTimer()
+						truncate(b, db, g)
+						b.StartTimer()
+					}
+					store(b, db, w)
+				}
+				b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "hours/s")
+				b.ReportMetric(float64((cpu(b, db)-before).Microseconds())/float64(n)/float64(b.N), "cpu-us/hour")
+				b.ReportMetric(float64(n+len(w.held))*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+			})
+		}
+		b.Run(fmt.Sprintf("%d/plain-copy", n), func(b *testing.B) {
+			s := db.Store(g, "")
+			w := writeOf(b, s, m)
+			t := tableOf[projections.TableUsage]
+			b.ResetTimer()
+			before := cpu(b, db)
+			for range b.N {
+				b.StopTimer()
+				truncate(b, db, g)
+				b.StartTimer()
+				inTx(b, db, func(tx *sql.Tx) error {
+					return copyRows(b.Context(), tx, s.schema+"."+t.name(), t.target(s.schema), w.rows[t.of])
+				})
+			}
+			b.ReportMetric(float64((cpu(b, db)-before).Microseconds())/float64(n)/float64(b.N), "cpu-us/hour")
+			b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "hours/s")
+		})
+	}
+}
+
+func truncate(b *testing.B, db *DB, g string) {
+	b.Helper()
+	schema := schemaOf(g)
+	if _, err := db.ExecContext(b.Context(), fmt.Sprintf("truncate %s.usage_hours, %[1]s.usage_held, %[1]s.streams", schema)); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func store(b *testing.B, db *DB, w *write) {
+	b.Helper()
+	tx, err := db.BeginTx(b.Context(), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if err := w.write(b.Context(), tx); err != nil {
+		b.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// writeOf returns the usage rows of a memory store, all as new ones.
+func writeOf(b *testing.B, s *Store, m *projections.Memory) *write {
+	b.Helper()
+	w := &write{store: s, months: map[month]bool{}}
+	err := m.View(b.Context(), func(v projections.View) error {
+		return v.Scan(projections.Query{Table: projections.TableUsage}, func(k projections.Key, row projections.Row) error {
+			return w.add(k, row, true)
+		})
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return w
+}
+
+// BenchmarkFold is the whole way of samples that are in memory into rows: loading,
+// folding and storing, in batches of a few sizes.
+func BenchmarkFold(b *testing.B) {
+	db := opened(b)
+	g := generation(b, db)
+	for _, batch := range []int{500, 2000, 10_000} {
+		b.Run(fmt.Sprint(batch), func(b *testing.B) {
+			l := storetest.Fleet(500, 6, storetest.Start)
+			l.Batch = batch
+			before := cpu(b, db)
+			for range b.N {
+				b.StopTimer()
+				truncate(b, db, g)
+				s := claimed(b, db, emptied(b, db, g), nil)
+				b.StartTimer()
+				if err := l.Runner(s).CatchUp(b.Context(), l.End()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64((cpu(b, db)-before).Microseconds())/float64(l.End().Records())/float64(b.N), "cpu-us/event")
+			b.ReportMetric(float64(l.End().Records())*float64(b.N)/b.Elapsed().Seconds(), "events/s")
+		})
+	}
+}
+
+// BenchmarkLoad reads rows by key from a month of them.
+func BenchmarkLoad(b *testing.B) {
+	db := opened(b)
+	s := claimed(b, db, generation(b, db), nil)
+	l := storetest.Fleet(200, 100, storetest.Start)
+	if err := l.Runner(s).CatchUp(b.Context(), l.End()); err != nil {
+		b.Fatal(err)
+	}
+	tp := domain.TopicPartition{Topic: domain.TopicTelemetry, Partition: domain.PartitionOf([]byte("c1"), domain.TopicTelemetry.Partitions())}
+	for _, n := range []int{1, 100, 1000, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			var keys []projections.Key
+			for i := range n {
+				keys = append(keys, projections.Key{Table: projections.TableUsage, Scope: "c1", ID: fmt.Sprintf("n%05d", i%200), Hour: int64(storetest.Start/domain.Hour) + int64(i/200)})
+			}
+			b.ResetTimer()
+			before := cpu(b, db)
+			for range b.N {
+				b.StopTimer()
+				if _, err := s.Claim(b.Context(), tp); err != nil {
+					b.Fatal(err)
+				}
+				tx, err := s.Begin(b.Context(), tp)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+				rows, err := tx.Load(context.WithoutCancel(b.Context()), slices.Values(keys))
+				if err != nil || rows.Len() != n {
+					b.Fatalf("%d rows, error %v", rows.Len(), err)
+				}
+				tx.Rollback()
+			}
+			b.ReportMetric(float64((cpu(b, db)-before).Microseconds())/float64(n)/float64(b.N), "cpu-us/row")
+			b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+		})
+	}
+}
+
+// cpu returns how long this process and, where it runs on the same Linux machine,
+// the server's connections to this database have computed: a machine that is busy
+// with other things makes a benchmark slow, but not this.
+func cpu(b *testing.B, db *DB) time.Duration {
+	b.Helper()
+	pids := []string{"self"}
+	more, err := collectText(db.QueryContext(b.Context(), `select pid::text from pg_stat_activity where datname = current_database() and backend_type = 'client backend'`))
+	if err != nil {
+		b.Fatal(err)
+	}
+	var ticks int64
+	for _, pid := range append(pids, more...) {
+		stat, err := os.ReadFile("/proc/" + pid + "/stat")
+		if err != nil {
+			continue
+		}
+		// The name of the program, in brackets, may hold anything.
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		for _, f := range fields[11:13] { // utime, stime
+			n, err := strconv.ParseInt(f, 10, 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			ticks += n
+		}
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
