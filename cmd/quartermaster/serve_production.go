@@ -134,7 +134,7 @@ func passes(err error) bool {
 func lasting(err error) bool {
 	var setting *kafka.SettingError
 	return errors.As(err, &setting) || errors.Is(err, kafka.ErrTrimmed) || errors.Is(err, kafka.ErrCorrupt) ||
-		errors.Is(err, postgres.ErrSchema) || errors.Is(err, postgres.ErrOtherLog)
+		errors.Is(err, postgres.ErrSchema) || errors.Is(err, postgres.ErrOtherLog) || errors.Is(err, postgres.ErrInstanceTaken)
 }
 
 // openPatiently opens log and rows, waiting for servers that are down.
@@ -237,7 +237,9 @@ func (in *instance) awaitReady(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if end == nil {
-			end, _ = in.home.end(ctx) // asked again; folding meets the same failure, and says so
+			if at, err := in.home.end(ctx); err == nil { // else folding meets the same failure, and says so
+				end = at
+			}
 		}
 		if end != nil {
 			var at domain.Position

@@ -49,7 +49,7 @@ if [ "$what" != demo ]; then
 	say 'tests against both servers'
 	# One package at a time: each has a server's whole attention.
 	"$go" test -count=1 -p 1 -timeout 20m ./adapters/kafka ./adapters/postgres
-	"$go" test -count=1 -timeout 20m -run '^TestProduction' ./cmd/quartermaster
+	"$go" test -count=1 -timeout 20m -run '^TestProduction|^TestProjection|^TestScript$/^projection$' ./cmd/quartermaster
 fi
 [ "$what" != tests ] || exit 0
 
