@@ -105,7 +105,7 @@ func TestConfigCheckTopics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close() //nolint:errcheck // nothing is in progress
+	defer log.Close()
 	specs := domain.TopicSpecs()
 	if err := log.EnsureTopics(t.Context(), specs[:2]); err != nil {
 		t.Fatal(err)
@@ -300,7 +300,7 @@ func TestConfigCheckPostgres(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close() //nolint:errcheck // nothing is in progress
+	defer log.Close()
 	id, err := log.ID(t.Context())
 	if err != nil {
 		t.Fatal(err)

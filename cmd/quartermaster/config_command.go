@@ -243,7 +243,7 @@ func (a *app) showConfigCheck(ans configCheckAnswer) error {
 
 // each returns the errors that were joined into one.
 func each(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // what is asked is its own shape, not what it wraps
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()
 	}
 	return []error{err}

@@ -240,12 +240,11 @@ func readDSN(dsn string) (withPassword bool, err error) {
 	if cfg.Password != none {
 		return true, nil
 	}
-	u, err := url.Parse(dsn)
-	if !isURL(dsn) || err != nil {
-		return false, nil
+	if u, err := url.Parse(dsn); err == nil && isURL(dsn) {
+		_, withPassword = u.User.Password()
+		withPassword = withPassword || u.Query().Has("password")
 	}
-	_, withPassword = u.User.Password()
-	return withPassword || u.Query().Has("password"), nil
+	return withPassword, nil
 }
 
 func isURL(dsn string) bool {

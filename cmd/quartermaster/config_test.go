@@ -61,7 +61,7 @@ func TestConfigFaults(t *testing.T) {
 		}},
 		"unknown key":     {with("instnace: a\n"), []string{"q.yaml:3:1: instnace: unknown field; did you mean instance?"}},
 		"unknown below":   {"kafka:\n  tls:\n    ca: x\n", []string{"q.yaml:3:5: kafka.tls.ca: unknown field; known are enabled, ca_file, cert_file, key_file, server_name"}},
-		"unknown in list": {with("webhooks:\n- name: a\n  adress: b\n"), []string{"q.yaml:5:3: webhooks[0].adress: unknown field; known are name, url, types, secret_file"}},
+		"unknown in list": {with("webhooks:\n- name: a\n  addr: b\n"), []string{"q.yaml:5:3: webhooks[0].addr: unknown field; known are name, url, types, secret_file"}},
 		"long key":        {with(strings.Repeat("x", 200) + ": 1\n"), []string{"q.yaml:3:1: " + strings.Repeat("x", 63) + "…: unknown field; known are instance, kafka, postgres, listen, snapshots, lease, schedules, webhooks"}},
 		"twice":           {with("lease: 4s\nlease: 5s\n"), []string{"q.yaml:4:1: lease: stands on line 3 already; keep one of them"}},
 		"all at once": {"kafka:\n  batch: many\n  brokers: k:1\n  tls: on\nlease: 4\n", []string{

@@ -130,11 +130,10 @@ func (k *kafkaConfig) validate(f *faults) {
 func (p *postgresConfig) validate(f *faults) {
 	if p.DSN != "" && p.DSNFile != "" {
 		// What the environment says overrides the file, also in its other form.
-		dsn, file := f.from["postgres.dsn"].kind, f.from["postgres.dsn_file"].kind
-		switch {
-		case dsn == file:
+		switch f.from["postgres.dsn"].kind {
+		case f.from["postgres.dsn_file"].kind:
 			f.add("postgres.dsn_file", "stands beside postgres.dsn; give one of the two")
-		case dsn == fromEnvironment:
+		case fromEnvironment:
 			p.DSNFile, f.from["postgres.dsn_file"] = "", origin{kind: fromDefault}
 		default:
 			p.DSN, f.from["postgres.dsn"] = "", origin{kind: fromDefault}
