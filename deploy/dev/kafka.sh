@@ -459,7 +459,8 @@ check) check ;;
 brokers) addresses ;;
 clean)
 	[ -e "$dir" ] || exit 0
-	[ -f "$dir/settings" ] || [ -z "$(ls -A "$dir")" ] || die "$dir was not made by this script: not removed"
+	[ -f "$dir/settings" ] || [ -z "$(ls -A "$dir")" ] || [ "$(ls -A "$dir")" = lock ] ||
+		die "$dir was not made by this script: not removed"
 	lock
 	signal KILL
 	gone 10 || die "brokers in $dir do not end"

@@ -191,7 +191,7 @@ prepare() { # the directory, before the cluster is in it
 	[ $((${#dir} + ${#port} + 17)) -le 107 ] || die "$dir is too long a path for a unix socket: choose a shorter --dir"
 	lock
 	chmod 755 "$dir"
-	as true 2>/dev/null || die "user $user cannot enter $dir: Postgres does not run as root, so every folder on the way needs x for all (chmod a+x)"
+	as test -x "$dir" || die "user $user cannot enter $dir: Postgres does not run as root, so every folder on the way needs x for all (chmod a+x)"
 	if [ -f "$dir/settings" ]; then return; fi
 	local word admin_word
 	word=$(secret) admin_word=$(secret)
@@ -232,7 +232,12 @@ SETTINGS
 	mv "$dir/fresh" "$dir/data"
 }
 
-undo() { as "$bin/pg_ctl" -D "$dir/data" -m immediate stop >/dev/null 2>&1 || true; } # what failed or was interrupted leaves nothing behind
+undo() { # a start that failed, or was interrupted, leaves nothing behind
+	for _ in {1..20}; do # a server that has only just begun is not known to pg_ctl yet
+		if as "$bin/pg_ctl" -D "$dir/data" -m immediate stop >/dev/null 2>&1; then return; fi
+		sleep 0.1
+	done
+}
 
 start() {
 	install
@@ -306,7 +311,8 @@ psql)
 	;;
 clean)
 	[ -e "$dir" ] || exit 0
-	[ -f "$dir/settings" ] || [ -z "$(ls -A "$dir")" ] || die "$dir was not made by this script: not removed"
+	[ -f "$dir/settings" ] || [ -z "$(ls -A "$dir")" ] || [ "$(ls -A "$dir")" = lock ] ||
+		die "$dir was not made by this script: not removed"
 	stop immediate
 	rm -rf "$dir"
 	;;
