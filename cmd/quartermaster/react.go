@@ -151,20 +151,19 @@ func (h *home) react(ctx context.Context, cfg *config, once onceFunc, m *workMet
 		list = append(list, (&replanner{home: h, once: once, now: now, wait: sleep}).reaction())
 	}
 	rt := &reactor{log: h.log, retries: retries, nackDelay: time.Second, metrics: m, slog: log}
-	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+	for wait := time.Second; ctx.Err() == nil; wait = min(2*wait, time.Minute) {
 		err := rt.run(ctx, list)
-		switch {
-		case ctx.Err() != nil:
-			return nil // what was interrupted comes again
-		case lasting(err):
+		if ctx.Err() != nil {
+			break // what was interrupted comes again
+		}
+		if lasting(err) {
 			return fmt.Errorf("reactions: %w", err)
 		}
 		// Folding goes on meanwhile, if it can.
 		log.Warn("reactions have stopped; starting them again", "in", wait.String(), "error", err)
-		if sleep(ctx, wait) != nil {
-			return nil
-		}
+		_ = sleep(ctx, wait) // the loop looks at ctx
 	}
+	return nil
 }
 
 // reactor runs reactions on a Watermill router.
