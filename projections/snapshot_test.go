@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -257,21 +256,26 @@ func peak(work func()) uint64 {
 	var most, before runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	var done atomic.Bool
-	ended := make(chan struct{})
+	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		for !done.Load() {
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for {
 			var s runtime.MemStats
 			runtime.ReadMemStats(&s)
 			if s.HeapAlloc > most.HeapAlloc {
 				most = s
 			}
-			time.Sleep(time.Millisecond)
+			select {
+			case <-tick.C:
+			case <-done:
+				return
+			}
 		}
 	}()
 	work()
-	done.Store(true)
+	close(done)
 	<-ended
 	return max(most.HeapAlloc, before.HeapAlloc) - before.HeapAlloc
 }

@@ -260,8 +260,7 @@ func (c *snapshotCheck) compareWith(ctx context.Context, replay *projections.Mem
 	c.Result = snapshotDifferent
 	was := projections.NewMemory(domain.TopicSpecs())
 	if err := readSnapshot(was, c.File, c.info.Log); err != nil {
-		c.Why = err.Error()
-		return nil
+		return fmt.Errorf("%s is not what the log says, and cannot be read again: %w", c.File, err)
 	}
 	diffs, err := differences(ctx, was.View, replay.View)
 	for _, d := range diffs {
