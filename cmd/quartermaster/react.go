@@ -152,16 +152,15 @@ func (h *home) react(ctx context.Context, cfg *config, once onceFunc, m *workMet
 	}
 	rt := &reactor{log: h.log, retries: retries, nackDelay: time.Second, metrics: m, slog: log}
 	for wait := time.Second; ctx.Err() == nil; wait = min(2*wait, time.Minute) {
-		err := rt.run(ctx, list)
-		if ctx.Err() != nil {
-			break // what was interrupted comes again
-		}
-		if lasting(err) {
+		switch err := rt.run(ctx, list); {
+		case ctx.Err() != nil: // what was interrupted comes again
+		case lasting(err):
 			return fmt.Errorf("reactions: %w", err)
+		default:
+			// Folding goes on meanwhile, if it can.
+			log.Warn("reactions have stopped; starting them again", "in", wait.String(), "error", err)
+			sleep(ctx, wait) //nolint:errcheck // the loop looks at ctx
 		}
-		// Folding goes on meanwhile, if it can.
-		log.Warn("reactions have stopped; starting them again", "in", wait.String(), "error", err)
-		_ = sleep(ctx, wait) // the loop looks at ctx
 	}
 	return nil
 }
