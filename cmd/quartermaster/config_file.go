@@ -81,10 +81,10 @@ func refuseTokens(tokens token.Tokens) (*token.Token, string) {
 		case token.SequenceStartType, token.MappingStartType:
 			flows++
 		case token.SequenceEndType, token.MappingEndType:
-			flows--
+			flows = max(0, flows-1)
 		}
 		isKey := t.Type == token.SequenceEntryType || i+1 < len(tokens) && tokens[i+1].Type == token.MappingValueType
-		if flows > mostFlows || flows <= 0 && isKey && t.Position.Column > mostColumn {
+		if flows > mostFlows || flows == 0 && isKey && t.Position.Column > mostColumn {
 			return t, "nests too deep for a configuration"
 		}
 		if i > mostTokens {
