@@ -136,10 +136,10 @@ func store(b *testing.B, db *DB, w *write) {
 // writeOf returns the usage rows of a memory store, all as new ones.
 func writeOf(b *testing.B, s *Store, m *projections.Memory) *write {
 	b.Helper()
-	w := &write{store: s, months: map[month]bool{}}
+	w := newWrite(s)
 	err := m.View(b.Context(), func(v projections.View) error {
 		return v.Scan(projections.Query{Table: projections.TableUsage}, func(k projections.Key, row projections.Row) error {
-			return w.add(k, row, true)
+			return w.add(k, row, true, nil)
 		})
 	})
 	if err != nil {

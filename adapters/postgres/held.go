@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"quartermaster/domain"
@@ -18,19 +19,17 @@ type heldRow struct {
 	fresh                                        bool
 }
 
-// appendHeld appends what each workspace held in a usage hour. A holder stays in
-// the list of its hour for ever, so replacing the rows of every holder listed
-// replaces all; a holder whose time was given to others has a row of zeros.
-func appendHeld(out []heldRow, k projections.Key, u *projections.UsageHour, fresh bool) []heldRow {
-	first := len(out)
+// heldOf returns what each workspace held in a usage hour, with every holder that
+// the hour lists. One whose time was given to others later is listed still.
+func heldOf(k projections.Key, u *projections.UsageHour) []heldRow {
+	var out []heldRow
 	cluster, _ := columnText(k.Scope, maxHeld)
 	node, _ := columnText(k.ID, maxHeld)
+	rows := make([]int, len(u.Holders)) // of each holder; several may be pods of one deployment
 	for i := range u.Observers {
 		o := &u.Observers[i]
 		source, _ := columnText(o.Source, maxHeld)
-		// The row of each holder, of which several may be pods of one deployment.
 		start := len(out)
-		rows := make([]int, len(u.Holders))
 		for h, holder := range u.Holders {
 			workspace, _ := columnText(holder.Workspace, maxHeld)
 			deployment, _ := columnText(holder.Deployment, maxHeld)
@@ -39,7 +38,7 @@ func appendHeld(out []heldRow, k projections.Key, u *projections.UsageHour, fres
 				rows[h]++
 			}
 			if rows[h] == len(out) {
-				out = append(out, heldRow{workspace: workspace, cluster: cluster, deployment: deployment, node: node, source: source, hour: k.Hour, fresh: fresh})
+				out = append(out, heldRow{workspace: workspace, cluster: cluster, deployment: deployment, node: node, source: source, hour: k.Hour})
 			}
 		}
 		for j := range o.Devices {
@@ -59,17 +58,24 @@ func appendHeld(out []heldRow, k projections.Key, u *projections.UsageHour, fres
 			}
 		}
 	}
-	if !fresh {
-		return out
-	}
-	// Nothing is there that zeros would have to replace.
-	kept := out[:first]
-	for _, r := range out[first:] {
-		if r.whole+r.part > 0 {
-			kept = append(kept, r)
+	return out
+}
+
+// appendChanged appends the rows of an hour that are to be stored, given those
+// that it was stored with: what is not listed there, or is the same, is left out.
+// fresh says that the hour was not stored at all.
+func appendChanged(out, now, before []heldRow, fresh bool) []heldRow {
+	for _, r := range now {
+		i := slices.IndexFunc(before, func(b heldRow) bool {
+			return b.deployment == r.deployment && b.workspace == r.workspace && b.source == r.source
+		})
+		if i >= 0 && before[i] == r || i < 0 && r.whole+r.part == 0 {
+			continue
 		}
+		r.fresh = fresh
+		out = append(out, r)
 	}
-	return kept
+	return out
 }
 
 func (r *heldRow) compare(s *heldRow) int {

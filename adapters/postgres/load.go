@@ -76,6 +76,9 @@ func (s *Store) load(ctx context.Context, t *table, keys []projections.Key, p *p
 			return fmt.Errorf("%s: %w", k, err)
 		}
 		p.rows.Add(k, row)
+		if u, ok := row.(*projections.UsageHour); ok {
+			p.held[k] = heldOf(k, u)
+		}
 		delete(p.absent, k)
 	}
 	return rows.Err()

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 
 	"quartermaster/domain"
@@ -49,6 +50,8 @@ type part struct {
 	epoch   int64
 	next    int64
 	rows    *projections.Rows // nil: to be read anew, with the position
+	// held is what usage_held has of the usage hours in rows.
+	held map[projections.Key][]heldRow
 	// absent are the keys that were asked for in this transaction and have no row.
 	absent map[projections.Key]bool
 }
@@ -85,7 +88,12 @@ func (s *Store) enter(ctx context.Context, tp domain.TopicPartition) (*part, err
 func (p *part) leave() { <-p.gate }
 
 // forget drops the working set.
-func (p *part) forget() { p.rows, p.absent = nil, nil }
+func (p *part) forget() { p.rows, p.held, p.absent = nil, nil, nil }
+
+// start begins an empty working set.
+func (p *part) start() {
+	p.rows, p.held, p.absent = projections.NewRows(), map[projections.Key][]heldRow{}, nil
+}
 
 // lose drops the claim.
 func (p *part) lose() {
@@ -115,7 +123,8 @@ func (s *Store) Claim(ctx context.Context, tp domain.TopicPartition) (bool, erro
 	if err != nil {
 		return false, fmt.Errorf("claim %s of generation %q: %w", tp, s.generation, err)
 	}
-	p.claimed, p.rows = true, projections.NewRows()
+	p.claimed = true
+	p.start()
 	return true, nil
 }
 
@@ -174,7 +183,7 @@ func (s *Store) resume(ctx context.Context, tp domain.TopicPartition, p *part) e
 	if err != nil {
 		return fmt.Errorf("read its position: %w", err)
 	}
-	p.rows = projections.NewRows()
+	p.start()
 	return nil
 }
 
@@ -215,7 +224,11 @@ func (t *tx) Commit(ctx context.Context, next int64) error {
 		p.next = next
 		p.absent = nil
 		p.rows.Settle()
+		before := p.rows.Len()
 		p.rows.Evict(t.store.tuning.keep)
+		if p.rows.Len() < before {
+			maps.DeleteFunc(p.held, func(k projections.Key, _ []heldRow) bool { return !p.rows.Holds(k) })
+		}
 		return nil
 	}
 	return fmt.Errorf("commit %s of generation %q from %d to %d: %w", t.tp, t.store.generation, p.next, next, err)
@@ -269,5 +282,9 @@ func (s *Store) commit(ctx context.Context, tp domain.TopicPartition, p *part, n
 	if err := w.write(ctx, sqlTx); err != nil {
 		return err
 	}
-	return sqlTx.Commit()
+	if err := sqlTx.Commit(); err != nil {
+		return err
+	}
+	maps.Copy(p.held, w.hours)
+	return nil
 }

@@ -167,18 +167,7 @@ func (v *view) Scopes(of projections.Table) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Steps from scope to scope along the index instead of reading every row.
-	q := fmt.Sprintf(`
-		with recursive s as (
-			(select t.%[3]s scope from %[1]s.%[2]s t order by 1 limit 1)
-			union all
-			select (select t.%[3]s from %[1]s.%[2]s t where t.%[3]s > s.scope order by 1 limit 1) from s where s.scope is not null
-		)
-		select scope, null from s where scope is not null`, v.schema, t.name(), t.scope.name)
-	if exact {
-		q = fmt.Sprintf(`select %s, exact[1] from %s.%s t group by 1, 2 order by coalesce(exact[1], convert_to(%[1]s, 'UTF8'))`, t.scope.name, v.schema, t.name())
-	}
-	rows, err := v.tx.QueryContext(v.ctx, q)
+	rows, err := v.tx.QueryContext(v.ctx, t.scopesSQL(v.schema, exact))
 	if err != nil {
 		return nil, fmt.Errorf("read the scopes of %s: %w", of, err)
 	}
@@ -202,6 +191,22 @@ func (v *view) Scopes(of projections.Table) ([]string, error) {
 		return nil, fmt.Errorf("read the scopes of %s: %w", of, err)
 	}
 	return scopes, nil
+}
+
+// scopesSQL selects the scopes of a table, each as its column has it and, where
+// that is not all of it, in bytes.
+func (t *table) scopesSQL(schema string, exact bool) string {
+	if exact {
+		return fmt.Sprintf(`select %s, exact[1] from %s.%s t group by 1, 2 order by coalesce(exact[1], convert_to(%[1]s, 'UTF8'))`, t.scope.name, schema, t.name())
+	}
+	// Steps from scope to scope along the index instead of reading every row.
+	return fmt.Sprintf(`
+		with recursive s as (
+			(select t.%[3]s scope from %[1]s.%[2]s t order by 1 limit 1)
+			union all
+			select (select t.%[3]s from %[1]s.%[2]s t where t.%[3]s > s.scope order by 1 limit 1) from s where s.scope is not null
+		)
+		select scope, null from s where scope is not null`, schema, t.name(), t.scope.name)
 }
 
 // hasExact reports whether any key of a table is not what its columns hold.

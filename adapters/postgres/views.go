@@ -97,7 +97,7 @@ func (db *DB) makeViews(ctx context.Context, tx *sql.Tx, without string) error {
 	if err != nil {
 		return fmt.Errorf("list the generations: %w", err)
 	}
-	var make, drop strings.Builder
+	var create, drop strings.Builder
 	for _, s := range slices.Backward(statements) {
 		if m := viewHead.FindStringSubmatch(s); m != nil {
 			fmt.Fprintf(&drop, "drop view if exists quartermaster.%s;\n", m[1])
@@ -105,21 +105,21 @@ func (db *DB) makeViews(ctx context.Context, tx *sql.Tx, without string) error {
 	}
 	if len(generations) > 0 {
 		for _, s := range statements {
-			fmt.Fprintf(&make, "%s;\n", viewSQL(s, generations))
+			fmt.Fprintf(&create, "%s;\n", viewSQL(s, generations))
 		}
 		for _, role := range db.readers {
-			fmt.Fprintf(&make, "grant usage on schema quartermaster to %s;\n", pq.QuoteIdentifier(role))
+			fmt.Fprintf(&create, "grant usage on schema quartermaster to %s;\n", pq.QuoteIdentifier(role))
 			for _, name := range readable() {
-				fmt.Fprintf(&make, "grant select on quartermaster.%s to %s;\n", name, pq.QuoteIdentifier(role))
+				fmt.Fprintf(&create, "grant select on quartermaster.%s to %s;\n", name, pq.QuoteIdentifier(role))
 			}
 		}
 	} else {
-		make = drop
+		create = drop
 	}
-	err = db.patiently(ctx, tx, make.String())
+	err = db.patiently(ctx, tx, create.String())
 	if isCode(err, pqerror.InvalidTableDefinition) {
 		// Columns are others than before: an older program made the views.
-		err = db.patiently(ctx, tx, drop.String()+make.String())
+		err = db.patiently(ctx, tx, drop.String()+create.String())
 	}
 	if err != nil {
 		return fmt.Errorf("make the views: %w", err)

@@ -17,6 +17,7 @@ type write struct {
 	store  *Store
 	rows   [len(tableOf)][]stored
 	held   []heldRow
+	hours  map[projections.Key][]heldRow // what usage_held has of each changed hour, once this is stored
 	months map[month]bool
 }
 
@@ -30,19 +31,23 @@ type stored struct {
 	fresh     bool   // there is no row under this key yet
 }
 
+func newWrite(s *Store) *write {
+	return &write{store: s, hours: map[projections.Key][]heldRow{}, months: map[month]bool{}}
+}
+
 // prepare encodes what changed in a working set.
 func (s *Store) prepare(p *part) (*write, error) {
-	w := &write{store: s, months: map[month]bool{}}
+	w := newWrite(s)
 	for k, row := range p.rows.Changed {
-		if err := w.add(k, row, p.absent[k] || k.Table == projections.TableQuarantine); err != nil {
+		if err := w.add(k, row, p.absent[k] || k.Table == projections.TableQuarantine, p.held[k]); err != nil {
 			return nil, err
 		}
 	}
 	return w, nil
 }
 
-// add adds a row, and what hangs on it.
-func (w *write) add(k projections.Key, row projections.Row, fresh bool) error {
+// add adds a row, and what of usage_held is others than before.
+func (w *write) add(k projections.Key, row projections.Row, fresh bool, before []heldRow) error {
 	t := tableOf[k.Table]
 	raw, err := projections.EncodeRow(row)
 	if err != nil {
@@ -58,7 +63,8 @@ func (w *write) add(k projections.Key, row projections.Row, fresh bool) error {
 		w.months[monthOf(k.Hour)] = true
 	}
 	if u, ok := row.(*projections.UsageHour); ok {
-		w.held = appendHeld(w.held, k, u, fresh)
+		w.hours[k] = heldOf(k, u)
+		w.held = appendChanged(w.held, w.hours[k], before, fresh)
 	}
 	w.rows[k.Table] = append(w.rows[k.Table], r)
 	return nil
