@@ -305,6 +305,41 @@ func FuzzTopicIDs(f *testing.F) {
 	})
 }
 
+func FuzzFetchAnswerByID(f *testing.F) {
+	tp := domain.TopicPartition{Topic: "t"}
+	b, _, err := testEncoder(Zstd).encode(numbered(tp, 0, 3), indexes(3), 0)
+	if err != nil {
+		f.Fatal(err)
+	}
+	r := &reader{tp: tp, to: 100, topic: topicID{3: 1}}
+	res := kmsg.NewPtrFetchResponse()
+	res.SetVersion(fetchByID)
+	rt := kmsg.NewFetchResponseTopic()
+	rt.TopicID = r.topic
+	rp := kmsg.NewFetchResponseTopicPartition()
+	rp.HighWatermark, rp.RecordBatches = 3, b
+	rp.DivergingEpoch.Epoch = 4 // a tagged field
+	rp.AbortedTransactions = []kmsg.FetchResponseTopicPartitionAbortedTransaction{{}}
+	rt.Partitions = append(rt.Partitions, rp)
+	res.Topics = append(res.Topics, rt)
+	answer := append([]byte{0}, res.AppendTo(nil)...) // no tagged fields in the head
+	c := cursor{b: answer}
+	if set, end, code := r.parseByID(&c); c.bad || len(c.b) > 0 || len(set) != len(b) || end != 3 || code != 0 {
+		f.Fatal("the seed is not an answer")
+	}
+	f.Add(answer)
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		c := cursor{b: answer}
+		set, _, _ := r.parseByID(&c)
+		if c.bad {
+			return
+		}
+		if next, err := r.check(set); err == nil && next < r.next {
+			t.Fatalf("goes back to offset %d", next)
+		}
+	})
+}
+
 func TestCheckTopics(t *testing.T) {
 	l := openAny(t)
 	topic := newTopic(t, l, 2)
@@ -383,21 +418,42 @@ func freePort(t *testing.T) int {
 type restartable struct {
 	port int
 	dir  string
-	*kfake.Cluster
+
+	mu      sync.Mutex
+	cluster *kfake.Cluster
 }
 
-func (r *restartable) start(t testing.TB) {
-	t.Helper()
-	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(r.port), kfake.DataDir(r.dir), kfake.SyncWrites())
+func newRestartable(t *testing.T) *restartable {
+	b := &restartable{port: freePort(t), dir: t.TempDir()}
+	t.Cleanup(b.stop)
+	return b
+}
+
+func (b *restartable) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(b.port)) }
+
+func (b *restartable) start(t *testing.T) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(b.port), kfake.DataDir(b.dir), kfake.SyncWrites())
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return
 	}
-	r.Cluster = c
+	b.cluster = c
+}
+
+func (b *restartable) stop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.cluster != nil {
+		b.cluster.Close()
+		b.cluster = nil
+	}
 }
 
 func TestBrokerIsDown(t *testing.T) {
-	b := &restartable{port: freePort(t), dir: t.TempDir()}
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(b.port))
+	b := newRestartable(t)
+	address := b.address()
 
 	_, err := Open(t.Context(), Config{Brokers: []string{address}, Patience: time.Millisecond})
 	for _, say := range []string{"no Kafka broker answered at " + address, "tried for 1ms", "refused", "start Kafka"} {
@@ -426,7 +482,6 @@ func TestBrokerIsDown(t *testing.T) {
 	}()
 	<-failed
 	b.start(t)
-	defer func() { b.Close() }()
 	l := <-opened
 	if l == nil {
 		return
@@ -461,7 +516,7 @@ func TestBrokerIsDown(t *testing.T) {
 	var want []string
 	for i := range 30 {
 		if i%10 == 5 {
-			b.Close()
+			b.stop()
 			time.AfterFunc(100*time.Millisecond, func() { b.start(t) })
 		}
 		if err := l.Append(t.Context(), numbered(tp, i, i+1)); err != nil {
@@ -762,11 +817,10 @@ func TestRebalances(t *testing.T) {
 // all arrive. (Watermill's own TestReconnect compares with what has been noted
 // as published so far, and fails when the last few are received first.)
 func TestReconnect(t *testing.T) {
-	b := &restartable{port: freePort(t), dir: t.TempDir()}
+	b := newRestartable(t)
 	b.start(t)
-	defer func() { b.Close() }()
-	reconnect(t, Config{Brokers: []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(b.port))}}, func() {
-		b.Close()
+	reconnect(t, Config{Brokers: []string{b.address()}}, func() {
+		b.stop()
 		b.start(t)
 	})
 }
@@ -788,12 +842,18 @@ func reconnect(t *testing.T, cfg Config, restart func()) {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
-	ids := make(chan string)
+	ids, due := make(chan string), make(chan bool, 2)
+	wg.Go(func() {
+		for range due {
+			restart()
+		}
+	})
 	go func() {
 		defer close(ids)
+		defer close(due)
 		for i := range messages {
 			if i == messages/3 || i == messages/2 {
-				wg.Go(restart)
+				due <- true
 			}
 			ids <- fmt.Sprint(i)
 		}
