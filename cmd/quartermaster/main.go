@@ -33,7 +33,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	defer stop()
 	// The first signal asks for a clean end, the second kills.
 	context.AfterFunc(ctx, stop)
-	app := &app{out: stdout, err: stderr, ownWait: ownWait}
+	app := &app{out: stdout, err: stderr, ownWait: ownWait, watch: watchEvery}
 	root := app.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -73,6 +73,7 @@ type app struct {
 	json    bool
 	quiet   bool
 	ownWait time.Duration // how long serve waits for the log
+	watch   time.Duration // how often serve looks at the topics
 
 	configPath string  // of a production home
 	config     *config // what it says; nil without

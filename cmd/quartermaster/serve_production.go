@@ -190,6 +190,9 @@ func (in *instance) work(ctx context.Context, store *postgres.Store, tp domain.T
 	r := in.runners[store.Generation()]
 	if r == nil {
 		r = newRunner(in.home.log, store)
+		if d := in.app.config.decoder; d != nil {
+			r.NewDecoder = d
+		}
 		in.runners[store.Generation()] = r
 	}
 	in.mu.Unlock()
@@ -263,7 +266,7 @@ func (in *instance) awaitReady(ctx context.Context) {
 const watchEvery = 30 * time.Second
 
 func (in *instance) watchTopics(ctx context.Context) error {
-	tick := time.NewTicker(watchEvery)
+	tick := time.NewTicker(in.app.watch)
 	defer tick.Stop()
 	for {
 		select {

@@ -199,7 +199,7 @@ prepare() { # the directory, before the cluster is in it
 		umask 077
 		echo "$word" >"$dir/password"
 		printf '*:*:*:%s:%s\n' quartermaster "$word" postgres "$admin_word" >"$dir/pgpass"
-		echo "host=127.0.0.1 port=$port user=quartermaster password=$word dbname=quartermaster sslmode=disable" >"$dir/dsn"
+		echo "postgres://quartermaster:$word@127.0.0.1:$port/quartermaster?sslmode=disable" >"$dir/dsn"
 		echo "host=$dir/socket port=$port user=quartermaster password=$word dbname=quartermaster sslmode=disable" >"$dir/dsn-socket"
 	)
 	printf '%s\n' "port=$port" "version=$version" >"$dir/settings.fresh"

@@ -1,0 +1,527 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/postgres"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// site is a production home for tests: a broker that can be stopped and started,
+// and a database of its own on the server that QM_POSTGRES_DSN names, behind a
+// gate that can be shut.
+type site struct {
+	t      *testing.T
+	config string // the file
+	port   int
+	data   string
+	broker *kfake.Cluster
+	gate   *gate
+	estate *estate
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	dsn, _ := database(t)
+	s := &site{t: t, data: t.TempDir(), estate: newEstate(6, 10*time.Minute)}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.port = ln.Addr().(*net.TCPAddr).Port
+	ln.Close()
+	u, err := url.Parse(dsn)
+	if err != nil || !isURL(dsn) {
+		t.Fatalf("QM_POSTGRES_DSN is no URL: %v", err)
+	}
+	s.gate = newGate(t, u.Host)
+	u.Host = s.gate.address
+	s.config = writeConfig(t, "kafka: {brokers: ['127.0.0.1:%d'], replication: 1}\npostgres: {dsn_file: %q}\nsnapshots: %q\nlease: 1s\n",
+		s.port, writeSecret(t, u.String()), t.TempDir())
+	if code, out := s.command("projection", "migrate"); code != 0 {
+		t.Fatal(out)
+	}
+	return s
+}
+
+// start starts the broker, with what it held before.
+func (s *site) start() {
+	s.t.Helper()
+	var err error
+	s.broker, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(s.port), kfake.DataDir(s.data), kfake.SyncWrites())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(s.broker.Close)
+}
+
+// command runs a command on the site.
+func (s *site) command(args ...string) (int, string) {
+	var out strings.Builder
+	code := run(append(args, "--config", s.config, "--home", s.data), strings.NewReader(""), &out, &out)
+	return code, out.String()
+}
+
+// log opens the site's log.
+func (s *site) log() *kafka.Log {
+	s.t.Helper()
+	l, err := kafka.Open(s.t.Context(), kafka.Config{Brokers: []string{fmt.Sprint("127.0.0.1:", s.port)}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// fill appends some samples.
+func (s *site) fill(n int) {
+	s.t.Helper()
+	l := s.log()
+	if err := errors.Join(l.EnsureTopics(s.t.Context(), domain.TopicSpecs()), s.estate.fill(s.t.Context(), &home{log: l}, n)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// verified waits until the rows are those of the whole log.
+func (s *site) verified() {
+	s.t.Helper()
+	if code, out := s.command("log", "replay", "--verify"); code != 0 || !strings.Contains(out, "equal: the live rows are what the log says") || strings.Contains(out, "not folded") {
+		s.t.Fatalf("exit %d\n%s", code, out)
+	}
+}
+
+// instance is a serve on a site.
+type running struct {
+	t    *testing.T
+	stop context.CancelFunc
+	done chan error
+
+	mu    sync.Mutex
+	lines strings.Builder
+	more  chan struct{}
+}
+
+func (r *running) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines.Write(p)
+	close(r.more)
+	r.more = make(chan struct{})
+	return len(p), nil
+}
+
+// serve starts an instance.
+func (s *site) serve(name string) *running {
+	s.t.Helper()
+	c, err := loadConfig(s.config, func(key string) string {
+		if key == "QUARTERMASTER_INSTANCE" {
+			return name
+		}
+		return ""
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r := &running{t: s.t, done: make(chan error, 1), more: make(chan struct{})}
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	a := &app{out: io.Discard, err: r, dir: s.data, config: c, configPath: s.config, watch: 50 * time.Millisecond}
+	go func() { r.done <- a.serveProduction(ctx, "127.0.0.1:0") }()
+	s.t.Cleanup(stop)
+	return r
+}
+
+// says waits until the instance logged a text n times in all.
+func (r *running) says(n int, text string) {
+	r.t.Helper()
+	late := time.After(2 * time.Minute)
+	for {
+		r.mu.Lock()
+		said, more := r.lines.String(), r.more
+		r.mu.Unlock()
+		if strings.Count(said, text) >= n {
+			return
+		}
+		select {
+		case <-more:
+		case err := <-r.done:
+			r.done <- err
+			r.t.Fatalf("it ended with %v before it said %q %d times:\n%s", err, text, n, said)
+		case <-late:
+			r.t.Fatalf("it does not say %q %d times:\n%s", text, n, said)
+		}
+	}
+}
+
+// address returns where the instance answers HTTP.
+func (r *running) address() string {
+	r.t.Helper()
+	r.says(1, "msg=listening")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(r.lines.String())[1]
+}
+
+// get asks the instance.
+func (r *running) get(path string) (int, string) {
+	r.t.Helper()
+	resp, err := http.Get("http://" + r.address() + path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+// ends stops the instance, which must end well.
+func (r *running) ends() {
+	r.t.Helper()
+	r.stop()
+	if err := <-r.done; err != nil {
+		r.t.Errorf("serve: %v", err)
+	}
+}
+
+// fails waits until the instance ends by itself, with an error that says all of this.
+func (r *running) fails(target error, texts ...string) {
+	r.t.Helper()
+	err := <-r.done
+	if target != nil && !errors.Is(err, target) {
+		r.t.Fatalf("it ended with %v, want %v", err, target)
+	}
+	for _, text := range texts {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			r.t.Errorf("it ended with %q, which does not say %q", err, text)
+		}
+	}
+}
+
+// gate hands connections on to an address while it is open.
+type gate struct {
+	address string
+
+	mu    sync.Mutex
+	shut  bool
+	conns map[net.Conn]bool
+}
+
+func newGate(t *testing.T, to string) *gate {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	g := &gate{address: ln.Addr().String(), conns: map[net.Conn]bool{}}
+	go func() {
+		for {
+			in, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", to)
+			g.mu.Lock()
+			if err != nil || g.shut {
+				in.Close()
+				if err == nil {
+					out.Close()
+				}
+				g.mu.Unlock()
+				continue
+			}
+			g.conns[in], g.conns[out] = true, true
+			g.mu.Unlock()
+			pass := func(to, from net.Conn) {
+				io.Copy(to, from)
+				g.mu.Lock()
+				defer g.mu.Unlock()
+				for _, c := range []net.Conn{to, from} {
+					c.Close()
+					delete(g.conns, c)
+				}
+			}
+			go pass(out, in)
+			go pass(in, out)
+		}
+	}()
+	return g
+}
+
+// set opens the gate, or shuts it and cuts what goes through.
+func (g *gate) set(open bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = !open
+	if g.shut {
+		for c := range g.conns {
+			c.Close()
+		}
+	}
+}
+
+func TestProduction(t *testing.T) {
+	s := newSite(t)
+	s.start()
+	s.fill(300)
+	a := s.serve("a")
+	a.says(1, "caught up")
+	b := s.serve("b")
+	b.says(1, "caught up")
+	s.fill(300)
+	s.verified()
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if code, body := b.get(path); code != http.StatusOK {
+			t.Errorf("GET %s: %d %s", path, code, body)
+		}
+	}
+	_, metrics := a.get("/metrics")
+	for _, name := range []string{
+		`quartermaster_records_total{generation="a",outcome="folded"}`, `quartermaster_records_total{generation="a",outcome="repeat"}`,
+		"quartermaster_partition_lag_records", "quartermaster_partitions_held", "quartermaster_session 1",
+	} {
+		if !strings.Contains(metrics, name) {
+			t.Errorf("metrics lack %s:\n%s", name, metrics)
+		}
+	}
+	b.ends()
+	s.fill(60)
+	s.verified()
+	a.ends()
+	if code, out := s.command("fleet", "--json"); code != 0 {
+		t.Errorf("without an instance, rows that are whole cannot be read: %s", out)
+	}
+}
+
+func TestProductionKafkaDown(t *testing.T) {
+	s := newSite(t)
+	a := s.serve("a")
+	a.says(1, "opening log and database failed; trying again")
+	if code, body := a.get("/readyz"); code != http.StatusServiceUnavailable {
+		t.Errorf("ready without a log: %d %s", code, body)
+	}
+	s.start()
+	a.says(1, "caught up")
+	s.fill(120)
+	s.verified()
+	s.broker.Close()
+	s.start()
+	s.fill(120)
+	s.verified()
+	a.ends()
+}
+
+func TestProductionPostgresDown(t *testing.T) {
+	s := newSite(t)
+	s.start()
+	s.fill(60)
+	s.gate.set(false)
+	a := s.serve("a")
+	a.says(1, "opening log and database failed; trying again")
+	s.gate.set(true)
+	a.says(1, "caught up")
+	s.gate.set(false) // for longer than a lease
+	a.says(1, "lost its session")
+	s.fill(120)
+	s.gate.set(true)
+	s.verified()
+	a.ends()
+}
+
+func TestProductionSecondOfAName(t *testing.T) {
+	s := newSite(t)
+	s.start()
+	a := s.serve("twin")
+	a.says(1, "caught up")
+	s.serve("twin").fails(postgres.ErrInstanceTaken, `"twin"`)
+	s.fill(60)
+	s.verified()
+	a.ends()
+}
+
+// admin changes topics behind the program's back.
+func (s *site) admin() *kadm.Client {
+	s.t.Helper()
+	c, err := kgo.NewClient(kgo.SeedBrokers(fmt.Sprint("127.0.0.1:", s.port)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(c.Close)
+	return kadm.NewClient(c)
+}
+
+func TestProductionPartitionsAdded(t *testing.T) {
+	s := newSite(t)
+	s.start()
+	s.fill(60)
+	a := s.serve("a")
+	a.says(1, "caught up")
+	if _, err := s.admin().CreatePartitions(t.Context(), 1, string(domain.TopicMarket)); err != nil {
+		t.Fatal(err)
+	}
+	a.fails(nil, "qm.market", "partitions is 5, must be 4")
+	s.serve("a").fails(nil, "qm.market", "partitions is 5, must be 4")
+}
+
+func TestProductionTopicRecreated(t *testing.T) {
+	s := newSite(t)
+	s.start()
+	s.fill(60)
+	a := s.serve("a")
+	a.says(1, "caught up")
+	a.ends()
+	if _, err := s.admin().DeleteTopics(t.Context(), string(domain.TopicTelemetry)); err != nil {
+		t.Fatal(err)
+	}
+	s.estate = newEstate(6, 10*time.Minute)
+	s.fill(90) // further than before
+	s.serve("a").fails(postgres.ErrOtherLog, "qm.telemetry", "deleted and created again")
+	if code, out := s.command("fleet"); code == 0 || !strings.Contains(out, "deleted and created again") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+}
+
+// TestProductionNewer meets events that a later version of the program wrote:
+// they are set aside until this one is upgraded, and hold up nothing.
+func TestProductionNewer(t *testing.T) {
+	s := newSite(t)
+	s.start()
+	s.fill(60)
+	l := s.log()
+	records, err := s.estate.round()
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := records[0]
+	newer.Headers = nil
+	for _, h := range records[0].Headers {
+		if h.Key == "ce_type" {
+			h.Value = []byte("NodeDreamed")
+		}
+		newer.Headers = append(newer.Headers, h)
+	}
+	records[0] = newer
+	if err := l.Append(t.Context(), records); err != nil {
+		t.Fatal(err)
+	}
+	a := s.serve("a")
+	a.says(1, "caught up")
+	s.verified()
+	if code, out := s.command("quarantine", "list"); code != 0 || !strings.Contains(out, "NodeDreamed") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+	a.ends()
+}
+
+// TestProductionDiskFull fills the disk under a Postgres of its own, in memory.
+func TestProductionDiskFull(t *testing.T) {
+	script := os.Getenv("QM_POSTGRES_SH")
+	if script == "" {
+		t.Skip("QM_POSTGRES_SH does not name deploy/dev/postgres.sh")
+	}
+	dir := t.TempDir()
+	for p := dir; p != "/"; p = filepath.Dir(p) { // the database's user must get there
+		if info, err := os.Stat(p); err == nil && info.Mode()&0o005 != 0o005 {
+			if err := os.Chmod(p, info.Mode()|0o055); err != nil {
+				t.Skip(err)
+			}
+		}
+	}
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=160m,mode=755", "tmpfs", dir).CombinedOutput(); err != nil {
+		t.Skipf("a disk to fill cannot be mounted here: %s", out)
+	}
+	t.Cleanup(func() { exec.Command("umount", "-l", dir).Run() })
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
+	ln.Close()
+	server := func(command string) string {
+		out, err := exec.Command(script, command, "--dir", filepath.Join(dir, "pg"), "--port", port).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %s", command, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	server("start")
+	t.Cleanup(func() { server("clean") })
+	t.Setenv("QM_POSTGRES_DSN", server("dsn"))
+
+	s := newSite(t)
+	s.start()
+	s.fill(60)
+	a := s.serve("a")
+	a.says(1, "caught up")
+	filler := filepath.Join(dir, "filler")
+	f, err := os.Create(filler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for b := make([]byte, 1<<16); err == nil; {
+		_, err = f.Write(b)
+	}
+	f.Close()
+	s.estate = newEstate(3000, 10*time.Minute)
+	s.fill(9000)
+	a.says(1, "No space left on device")
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	// Without room for its own log a server ends; somebody starts it again.
+	if exec.Command(script, "check", "--dir", filepath.Join(dir, "pg"), "--port", port).Run() != nil {
+		server("start")
+	}
+	s.verified()
+	a.ends()
+}
+
+// The rows say which program they need, when it is not this one.
+func TestProductionOtherMethod(t *testing.T) {
+	s := newSite(t)
+	s.start()
+	s.fill(60)
+	cfg := postgres.Config{DSN: ""}
+	c, err := loadConfig(s.config, func(string) string { return "" })
+	if err == nil {
+		cfg, err = c.postgres()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := postgres.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), `update quartermaster.generations set method = 'folds/99'`); err != nil {
+		t.Fatal(err)
+	}
+	code, out := s.command("fleet")
+	if code == 0 || !strings.Contains(out, "folds/99") || !strings.Contains(out, projections.Method) {
+		t.Errorf("exit %d: %s", code, out)
+	}
+}
