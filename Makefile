@@ -37,6 +37,8 @@ help: ## List the targets
 	@echo '  BENCH=.      benchmarks to run'
 	@echo '  COUNT=1      runs of each benchmark;  OLD=FILE compares with an earlier bin/bench.txt'
 	@echo '  FUZZTIME=5s  time for each fuzz target'
+	@echo '  PLAN=short   how much crash does: short (minutes) or long (an hour or two)'
+	@echo '  RESULTS=     file that crash adds its counts to, deploy/dev/crash-results.json'
 
 .PHONY: build
 build: ## Build every command under cmd/ into bin/
@@ -62,6 +64,16 @@ integration: build ## Start a real Kafka and a real Postgres, test against them 
 .PHONY: long
 long: ## Run the long campaigns as well: kills, interleavings, the full Watermill suite
 	QM_LONG=1 $(GO) test -count=1 -timeout 60m $(if $(RUN),-run '$(RUN)') $(PKG)
+
+# Ports and seed are in the environment: QM_CRASH_POSTGRES_PORT, QM_CRASH_KAFKA_PORT,
+# QM_CRASH_SEED.
+PLAN    ?= short
+RESULTS ?= deploy/dev/crash-results.json
+
+.PHONY: crash
+crash: ## Kill, freeze and cut off instances on a real Kafka and Postgres, compare rows, add counts to RESULTS
+	QM_CRASH=$(PLAN) QM_CRASH_RESULTS=$(if $(RESULTS),$(abspath $(RESULTS))) \
+	$(GO) test -count=1 -timeout 4h -v -run '^TestCrashCampaign$$' ./cmd/quartermaster
 
 .PHONY: bench
 bench: ## Run the benchmarks into bin/bench.txt and sum them up

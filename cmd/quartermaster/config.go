@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"quartermaster/projections"
 )
 
 // config is the file of a production home: the log is an Apache Kafka, the rows
@@ -56,6 +59,11 @@ type config struct {
 	Webhooks []webhookConfig `yaml:"webhooks"`
 
 	from map[string]origin // where the value of each field came from, by its path
+
+	// Tests put these between the program and its database, and in place of what
+	// decodes records.
+	wrap    func(driver.Connector) driver.Connector
+	decoder func() projections.Decoder
 }
 
 // kafkaConfig says how to reach the log.

@@ -223,7 +223,7 @@ func (c *config) postgres() (postgres.Config, error) {
 			return postgres.Config{}, c.wrong("postgres.password_file", "%v", err)
 		}
 	}
-	return postgres.Config{DSN: addToDSN(dsn, extra), MaxConns: p.MaxConns, Readers: p.Readers}, nil
+	return postgres.Config{DSN: addToDSN(dsn, extra), MaxConns: p.MaxConns, Readers: p.Readers, Wrap: c.wrap}, nil
 }
 
 // readDSN checks a connection string and tells whether it holds a password. Its
