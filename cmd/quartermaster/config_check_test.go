@@ -249,7 +249,7 @@ func TestConfigCheckSnapshots(t *testing.T) {
 }
 
 // database makes an empty one on the server that QM_POSTGRES_DSN names.
-func database(t *testing.T) (dsn string, db *sql.DB) {
+func database(t testing.TB) (dsn string, db *sql.DB) {
 	t.Helper()
 	server := os.Getenv("QM_POSTGRES_DSN")
 	if server == "" {

@@ -104,8 +104,14 @@ func (e *estate) round() ([]domain.Record, error) {
 	return recs, nil
 }
 
-// fill appends n samples to the log of a home.
+// fill brings the log of a home to the first n samples of the estate at least, so
+// that one that was filled before, or half, can be used again.
 func (e *estate) fill(ctx context.Context, h *home, n int) error {
+	there, err := h.end(ctx)
+	if err != nil {
+		return err
+	}
+	at := domain.Position{}
 	var batch []domain.Record
 	for n > 0 {
 		recs, err := e.round()
@@ -114,7 +120,12 @@ func (e *estate) fill(ctx context.Context, h *home, n int) error {
 		}
 		recs = recs[:min(n, len(recs))]
 		n -= len(recs)
-		batch = append(batch, recs...)
+		for i := range recs {
+			tp := domain.TopicPartition{Topic: recs[i].Topic, Partition: recs[i].Partition}
+			if at[tp]++; at[tp] > there[tp] {
+				batch = append(batch, recs[i])
+			}
+		}
 		if len(batch) >= 8000 || n == 0 {
 			if err := h.log.Append(ctx, batch); err != nil {
 				return err
