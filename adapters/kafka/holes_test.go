@@ -51,7 +51,7 @@ import (
 //	  first commits (LastOffset)
 //	A moved leader is seen after MetadataTTL     transport.go:526         tries on within Patience; reads resume    TestMovedLeader, TestLeaderKilled
 //	  only, errors of refreshing are dropped                                at the offset that is next
-//	Keys are spread by FNV-1a                    balancer.go:163          murmur2, as every other client            domain: TestPartitionOf
+//	Keys are spread by FNV-1a                    balancer.go:163          murmur2, as every other client            TestKeysAreSpreadAsByOthers
 
 // long says whether tests run at full size.
 func long() bool { return os.Getenv("QM_LONG") != "" }
@@ -368,6 +368,19 @@ func TestCheckTopics(t *testing.T) {
 	missing := open(t, Config{Brokers: l.cfg.Brokers, Patience: time.Millisecond})
 	if err := missing.CheckTopics(t.Context(), []domain.TopicSpec{{Topic: "no-such-topic", Partitions: 1}}); !errors.Is(err, kafkago.UnknownTopicOrPartition) || !strings.Contains(err.Error(), "no-such-topic") {
 		t.Fatalf("a topic that does not exist: %v", err)
+	}
+}
+
+func TestKeysAreSpreadAsByOthers(t *testing.T) {
+	other := kgo.StickyKeyPartitioner(nil).ForTopic("t") // as Java's
+	for i := range 1000 {
+		key := make([]byte, i%40+1)
+		for j := range key {
+			key[j] = byte(rand.Uint32())
+		}
+		if got, want := domain.PartitionOf(key, 7), other.Partition(&kgo.Record{Key: key}, 7); got != want {
+			t.Fatalf("key %x goes to partition %d, elsewhere to %d", key, got, want)
+		}
 	}
 }
 
