@@ -177,7 +177,9 @@ type batchDecoder struct {
 	zstd    *zstd.Decoder
 	records []domain.Record
 	headers []domain.Header
-	plain   []byte
+	plain   [][]byte // unpacked batches, each in memory of its own, so that none moves when another follows
+	used    int      // how many of them since reset
+	size    int      // bytes in these
 	names   []string // header names by place in the record: they hardly ever differ
 }
 
@@ -190,10 +192,14 @@ func newBatchDecoder() (*batchDecoder, error) {
 }
 
 func (d *batchDecoder) reset() {
-	if cap(d.plain) > keptBytes && len(d.plain) < cap(d.plain)/4 {
+	held := 0
+	for _, b := range d.plain {
+		held += cap(b)
+	}
+	if held > keptBytes && d.size < held/4 {
 		d.plain = nil // one large record is no reason to stay large
 	}
-	d.records, d.headers, d.plain = d.records[:0], d.headers[:0], d.plain[:0]
+	d.records, d.headers, d.used, d.size = d.records[:0], d.headers[:0], 0, 0
 }
 
 // decode appends the records of a whole batch with from <= offset < to. They
@@ -267,19 +273,20 @@ func gapWithin(base, found int64, wanted int) error {
 	return fmt.Errorf("%w: batch at offset %d is not dense: found record %d where %d belongs", ErrTrimmed, base, found, wanted)
 }
 
-// unpack decompresses into the decoder's memory. Earlier records keep theirs
-// when that memory has to move.
-func (d *batchDecoder) unpack(code compress.Compression, in []byte) ([]byte, error) {
-	start := len(d.plain)
-	switch code {
-	case compress.None:
+// unpack decompresses into the decoder's memory.
+func (d *batchDecoder) unpack(code compress.Compression, in []byte) (out []byte, err error) {
+	if code == compress.None {
 		return in, nil
+	}
+	if d.used == len(d.plain) {
+		d.plain = append(d.plain, nil)
+	}
+	into := d.plain[d.used][:0]
+	switch code {
 	case compress.Zstd:
-		out, err := d.zstd.DecodeAll(in, d.plain)
-		if err != nil {
+		if out, err = d.zstd.DecodeAll(in, into); err != nil {
 			return nil, err
 		}
-		d.plain = out
 	default:
 		codec := code.Codec()
 		if codec == nil {
@@ -287,13 +294,16 @@ func (d *batchDecoder) unpack(code compress.Compression, in []byte) ([]byte, err
 		}
 		r := codec.NewReader(bytes.NewReader(in))
 		defer r.Close()
-		b := bytes.NewBuffer(d.plain)
+		b := bytes.NewBuffer(into)
 		if n, err := b.ReadFrom(io.LimitReader(r, maxPlainBytes)); err != nil || n == maxPlainBytes {
 			return nil, errors.Join(err, fmt.Errorf("unpacked to %d bytes", n))
 		}
-		d.plain = b.Bytes()
+		out = b.Bytes()
 	}
-	return d.plain[start:], nil
+	d.plain[d.used] = out
+	d.used++
+	d.size += len(out)
+	return out, nil
 }
 
 // name returns b as a string, without allocating when the header in the same

@@ -355,7 +355,7 @@ func (r *reader) handOut(set []byte, next int64) error {
 		}
 		at = h.last + 1
 		set = set[h.size:]
-		if n := len(r.dec.records); n >= r.log.cfg.Batch || len(r.dec.plain) >= max(1, r.log.cfg.Batch/yieldRecords)*yieldBytes || at >= min(next, r.to) {
+		if n := len(r.dec.records); n >= r.log.cfg.Batch || r.dec.size >= max(1, r.log.cfg.Batch/yieldRecords)*yieldBytes || at >= min(next, r.to) {
 			if r.refused = r.yield(r.dec.records); r.refused != nil {
 				return r.refused
 			}
