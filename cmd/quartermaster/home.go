@@ -84,9 +84,7 @@ func (a *app) embedded() bool { return len(a.brokers) == 0 && a.config == nil }
 // logConfig says how to reach the log, when it is not embedded.
 func (a *app) logConfig() (kafka.Config, error) {
 	if a.config != nil {
-		cfg, err := a.config.kafka()
-		cfg.Patience = patience
-		return cfg, err
+		return a.config.kafka()
 	}
 	for _, b := range a.brokers {
 		if _, _, err := net.SplitHostPort(b); err != nil {
@@ -144,7 +142,8 @@ func newRunner(log *kafka.Log, store projections.Store) *projections.Runner {
 	}
 }
 
-// patience is how long a command waits for a broker that does not answer.
+// patience is how long a command waits for a broker that does not answer. In
+// production it is the longer time that brokers take to replace one another.
 const patience = 10 * time.Second
 
 // snapshots is where the snapshots of this log are.

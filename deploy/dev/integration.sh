@@ -69,7 +69,6 @@ lease: 2s
 YAML
 qm() { QUARTERMASTER_HOME=$run/home bin/quartermaster "$@" --config "$run/quartermaster.yaml"; }
 qm projection migrate
-qm config check || true # topics are made by the first to start
 start() { # start NAME...
 	for name in "$@"; do
 		QUARTERMASTER_HOME=$run/home QUARTERMASTER_INSTANCE=$name \
@@ -95,8 +94,10 @@ folded_by() { # folded_by NAME...
 	done
 	say "folded by $want"
 }
+mkdir "$run/snapshots"
 start a b c
 folded_by a b c
+qm config check
 
 say 'the demo, with trouble in the middle'
 trouble() {
