@@ -46,8 +46,8 @@ func hours(b *testing.B, n int) *projections.Memory {
 }
 
 // BenchmarkCommit stores usage hours with what hangs on them, in each way, beside
-// a COPY of the same usage rows alone. "new" are rows that were not there; the
-// others replace rows.
+// a COPY of the same usage rows alone. "new" rows were not there; "again" replaces
+// rows.
 func BenchmarkCommit(b *testing.B) {
 	db := opened(b)
 	g := generation(b, db)
@@ -58,17 +58,16 @@ func BenchmarkCommit(b *testing.B) {
 			tune tuning
 			new  bool
 		}{
-			{"arrays/new", tuning{array: 2000, copy: 1 << 30}, true},
-			{"merge/new", tuning{array: 2000, copy: 1}, true},
-			{"copy/new", tuning{array: 2000, copy: 1 << 30, fresh: 1}, true},
-			{"arrays/again", tuning{array: 2000, copy: 1 << 30}, false},
-			{"merge/again", tuning{array: 2000, copy: 1}, false},
+			{"new/insert", tuning{array: 2000, fresh: 1 << 30, copy: 1 << 30}, true},
+			{"new/copy", tuning{array: 2000, fresh: 1, copy: 1 << 30}, true},
+			{"again/upsert", tuning{array: 2000, fresh: 1 << 30, copy: 1 << 30}, false},
+			{"again/merge", tuning{array: 2000, fresh: 1 << 30, copy: 1}, false},
 		} {
 			b.Run(fmt.Sprintf("%d/%s", n, way.name), func(b *testing.B) {
 				truncate(b, db, g)
 				s := db.Store(g, "")
 				s.tuning = way.tune
-				w := writeOf(b, s, m)
+				w := writeOf(b, s, m, way.new)
 				if err := s.ensureMonths(b.Context(), w.months); err != nil {
 					b.Fatal(err)
 				}
@@ -92,7 +91,7 @@ func BenchmarkCommit(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("%d/plain-copy", n), func(b *testing.B) {
 			s := db.Store(g, "")
-			w := writeOf(b, s, m)
+			w := writeOf(b, s, m, true)
 			t := tableOf[projections.TableUsage]
 			b.ResetTimer()
 			before := cpu(b, db)
@@ -133,10 +132,11 @@ func store(b *testing.B, db *DB, w *write) {
 	}
 }
 
-// writeOf returns the usage rows of a memory store, all as new ones.
-func writeOf(b *testing.B, s *Store, m *projections.Memory) *write {
+// writeOf returns the usage rows of a memory store, as new ones or not.
+func writeOf(b *testing.B, s *Store, m *projections.Memory, fresh bool) *write {
 	b.Helper()
 	w := newWrite(s)
+	w.careful = !fresh
 	err := m.View(b.Context(), func(v projections.View) error {
 		return v.Scan(projections.Query{Table: projections.TableUsage}, func(k projections.Key, row projections.Row) error {
 			return w.add(k, row, true, nil)

@@ -62,8 +62,8 @@ func heldOf(k projections.Key, u *projections.UsageHour) []heldRow {
 }
 
 // appendChanged appends the rows of an hour that are to be stored, given those
-// that it was stored with: what is not listed there, or is the same, is left out.
-// fresh says that the hour was not stored at all.
+// that it was stored with: what is the same is left out.
+// fresh says that what it was not stored with can be relied on to be new.
 func appendChanged(out, now, before []heldRow, fresh bool) []heldRow {
 	for _, r := range now {
 		i := slices.IndexFunc(before, func(b heldRow) bool {
@@ -72,7 +72,8 @@ func appendChanged(out, now, before []heldRow, fresh bool) []heldRow {
 		if i >= 0 && before[i] == r || i < 0 && r.whole+r.part == 0 {
 			continue
 		}
-		r.fresh = fresh
+		// What was never listed was never stored.
+		r.fresh = fresh && i < 0
 		out = append(out, r)
 	}
 	return out
@@ -103,8 +104,8 @@ func heldInsertSQL(schema string) string {
 		select u.workspace, u.cluster, u.deployment, u.node, to_timestamp(u.hour * 3600), u.source,
 			u.whole * 0.001, u.part * 0.001, u.known * 0.001, u.active * 0.000001
 		from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[])
-			u(workspace, cluster, deployment, node, hour, source, whole, part, known, active)
-		%s`, schema, held, heldColumnNames, heldConflict)
+			u(workspace, cluster, deployment, node, hour, source, whole, part, known, active)`,
+		schema, held, heldColumnNames)
 }
 
 func heldArrays(rows []heldRow) []any {

@@ -177,7 +177,7 @@ func TestSameAsMemory(t *testing.T) {
 			h.keep = rapid.SampledFrom([]int{0, 3, 1 << 20}).Draw(r, "keep")
 			h.array = rapid.SampledFrom([]int{1, 5, 2000}).Draw(r, "array")
 			h.copy = rapid.SampledFrom([]int{1, 4, 1 << 20}).Draw(r, "copy")
-			h.fresh = rapid.SampledFrom([]int{0, 1, 3}).Draw(r, "fresh")
+			h.fresh = rapid.SampledFrom([]int{1, 3, 1 << 20}).Draw(r, "fresh")
 			h.page = rapid.SampledFrom([]int{1, 3, 256}).Draw(r, "page")
 		})
 		for _, tp := range domain.AllPartitions() {

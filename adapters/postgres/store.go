@@ -37,11 +37,11 @@ type tuning struct {
 	keep  int // rows of a partition in memory; of more, those that the last batch did not change are forgotten
 	array int // rows of a table that are sent as one array
 	copy  int // from how many rows of a table on they are sent by COPY and merged
-	fresh int // from how many new rows of a table on they are sent by COPY without a merge; 0: never
+	fresh int // from how many rows of a table that are new on they are sent by COPY
 	page  int // rows that a scan reads at a time
 }
 
-var usual = tuning{keep: 16_384, array: 2_000, copy: 5_000, page: 256}
+var usual = tuning{keep: 16_384, array: 2_000, copy: 20_000, fresh: 20_000, page: 256}
 
 // part is a partition's claim and working set. Whoever holds the gate uses the rest.
 type part struct {
@@ -52,6 +52,8 @@ type part struct {
 	rows    *projections.Rows // nil: to be read anew, with the position
 	// held is what usage_held has of the usage hours in rows.
 	held map[projections.Key][]heldRow
+	// careful is set after a failure: what is believed new may be there.
+	careful bool
 	// absent are the keys that were asked for in this transaction and have no row.
 	absent map[projections.Key]bool
 }
@@ -102,7 +104,9 @@ func (p *part) lose() {
 }
 
 // Claim takes a partition for the session and reports whether it could: a
-// partition is free when nobody holds it, or a session that is no longer alive.
+// partition is free when nobody holds it, or a session that is no longer alive,
+// and no transaction of an earlier claim is open on it. It waits for none, since
+// whoever left one open may be frozen, and others wait for this session.
 // To claim again what is held starts a new epoch.
 func (s *Store) Claim(ctx context.Context, tp domain.TopicPartition) (bool, error) {
 	p, err := s.enter(ctx, tp)
@@ -112,10 +116,15 @@ func (s *Store) Claim(ctx context.Context, tp domain.TopicPartition) (bool, erro
 	defer p.leave()
 	p.lose()
 	err = s.db.QueryRowContext(ctx, `
-		update quartermaster.partitions p set owner = $4, epoch = epoch + 1
-		where generation = $1 and topic = $2 and partition = $3 and (owner is null or owner = $4 or not exists (
-			select from quartermaster.sessions s where s.token = p.owner and s.alive_until > now()))
-		returning epoch, next_offset`,
+		with free as materialized (
+			select generation, topic, partition from quartermaster.partitions p
+			where generation = $1 and topic = $2 and partition = $3 and (owner is null or owner = $4 or not exists (
+				select from quartermaster.sessions s where s.token = p.owner and s.alive_until > now()))
+			for update skip locked
+		)
+		update quartermaster.partitions p set owner = $4, epoch = epoch + 1 from free
+		where p.generation = free.generation and p.topic = free.topic and p.partition = free.partition
+		returning p.epoch, p.next_offset`,
 		s.generation, string(tp.Topic), tp.Partition, s.token).Scan(&p.epoch, &p.next)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
@@ -219,9 +228,10 @@ func (t *tx) Commit(ctx context.Context, next int64) error {
 	case errors.Is(err, projections.ErrFenced):
 		p.lose()
 	case err != nil:
+		p.careful = true
 		p.forget()
 	default:
-		p.next = next
+		p.next, p.careful = next, false
 		p.absent = nil
 		p.rows.Settle()
 		before := p.rows.Len()
@@ -253,6 +263,15 @@ func (t *tx) Rollback() {
 	t.part.leave()
 }
 
+// giveUp makes the server end a transaction whose client leaves it waiting: one
+// that is frozen, or whose machine is gone, holds the lock of its partition so
+// long, and nobody can take it over.
+const giveUp = `set_config('idle_in_transaction_session_timeout', '5s', true)`
+
+const moveSQL = `
+	update quartermaster.partitions set next_offset = $6
+	where generation = $1 and topic = $2 and partition = $3 and next_offset = $4 and epoch = $5 and ` + giveUp + ` is not null`
+
 // commit stores what changed and moves the position, both or neither.
 func (s *Store) commit(ctx context.Context, tp domain.TopicPartition, p *part, next int64) error {
 	w, err := s.prepare(p)
@@ -267,10 +286,7 @@ func (s *Store) commit(ctx context.Context, tp domain.TopicPartition, p *part, n
 		return err
 	}
 	defer func() { _ = sqlTx.Rollback() }()
-	res, err := sqlTx.ExecContext(ctx, `
-		update quartermaster.partitions set next_offset = $6
-		where generation = $1 and topic = $2 and partition = $3 and next_offset = $4 and epoch = $5`,
-		s.generation, string(tp.Topic), tp.Partition, p.next, p.epoch, next)
+	res, err := sqlTx.ExecContext(ctx, moveSQL, s.generation, string(tp.Topic), tp.Partition, p.next, p.epoch, next)
 	if err != nil {
 		return fmt.Errorf("move the position: %w", err)
 	}

@@ -19,6 +19,8 @@ type write struct {
 	held   []heldRow
 	hours  map[projections.Key][]heldRow // what usage_held has of each changed hour, once this is stored
 	months map[month]bool
+	// careful replaces even what is believed new.
+	careful bool
 }
 
 // stored is a row as the columns of its table have it.
@@ -38,8 +40,10 @@ func newWrite(s *Store) *write {
 // prepare encodes what changed in a working set.
 func (s *Store) prepare(p *part) (*write, error) {
 	w := newWrite(s)
+	w.careful = p.careful
 	for k, row := range p.rows.Changed {
-		if err := w.add(k, row, p.absent[k] || k.Table == projections.TableQuarantine, p.held[k]); err != nil {
+		fresh := p.absent[k] || k.Table == projections.TableQuarantine
+		if err := w.add(k, row, fresh, p.held[k]); err != nil {
 			return nil, err
 		}
 	}
@@ -55,7 +59,7 @@ func (w *write) add(k projections.Key, row projections.Row, fresh bool, before [
 	}
 	scope, scopePlain := columnText(k.Scope, maxKey)
 	id, idPlain := columnText(k.ID, maxKey)
-	r := stored{key: k, scope: scope, id: id, plain: scopePlain && idPlain, row: raw, fresh: fresh}
+	r := stored{key: k, scope: scope, id: id, plain: scopePlain && idPlain, row: raw, fresh: fresh && !w.careful}
 	if t.facts != "" {
 		r.facts = facts(row)
 	}
@@ -64,7 +68,7 @@ func (w *write) add(k projections.Key, row projections.Row, fresh bool, before [
 	}
 	if u, ok := row.(*projections.UsageHour); ok {
 		w.hours[k] = heldOf(k, u)
-		w.held = appendChanged(w.held, w.hours[k], before, fresh)
+		w.held = appendChanged(w.held, w.hours[k], before, !w.careful)
 	}
 	w.rows[k.Table] = append(w.rows[k.Table], r)
 	return nil
@@ -103,40 +107,45 @@ type target[R any] struct {
 	fresh    func(r *R) bool      // whether the row cannot be there
 }
 
+// writeRows writes rows of a table: those that are new are appended, the others
+// put in the place of what is there. Should a row that is believed new be there
+// after all, that is an error, and the transaction changes nothing.
 func writeRows[R any](ctx context.Context, tx *sql.Tx, how tuning, t target[R], rows []R) error {
-	if how.fresh > 0 {
-		// The new ones to the end.
-		i := 0
-		isFresh := make([]R, 0, len(rows))
-		for j := range rows {
-			if t.fresh(&rows[j]) {
-				isFresh = append(isFresh, rows[j])
-			} else {
-				rows[i] = rows[j]
-				i++
-			}
-		}
-		if copy(rows[i:], isFresh); len(isFresh) >= how.fresh {
-			if err := copyRows(ctx, tx, t.table, t, isFresh); err != nil {
-				return err
-			}
-			rows = rows[:i]
+	var fresh, changed []R
+	for i := range rows {
+		if t.fresh(&rows[i]) {
+			fresh = append(fresh, rows[i])
+		} else {
+			changed = append(changed, rows[i])
 		}
 	}
-	if len(rows) >= how.copy {
-		// The name goes with the transaction.
+	if len(fresh) >= how.fresh {
+		if err := copyRows(ctx, tx, t.table, t, fresh); err != nil {
+			return err
+		}
+		fresh = nil
+	}
+	if len(changed) >= how.copy {
+		// The temporary table goes with the transaction.
 		merge := "merge_" + t.table[strings.LastIndexByte(t.table, '.')+1:]
 		if _, err := tx.ExecContext(ctx, fmt.Sprintf("create temp table %s on commit drop as select %s from %s with no data", merge, t.columns, t.table)); err != nil {
 			return err
 		}
-		if err := copyRows(ctx, tx, merge, t, rows); err != nil {
+		if err := copyRows(ctx, tx, merge, t, changed); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, fmt.Sprintf("insert into %s (%s) select %[2]s from %[3]s %[4]s", t.table, t.columns, merge, t.conflict))
-		return err
+		if _, err := tx.ExecContext(ctx, fmt.Sprintf("insert into %s (%s) select %[2]s from %[3]s %[4]s", t.table, t.columns, merge, t.conflict)); err != nil {
+			return err
+		}
+		changed = nil
 	}
-	for chunk := range slices.Chunk(rows, how.array) {
+	for chunk := range slices.Chunk(fresh, how.array) {
 		if _, err := tx.ExecContext(ctx, t.insert, t.arrays(chunk)...); err != nil {
+			return err
+		}
+	}
+	for chunk := range slices.Chunk(changed, how.array) {
+		if _, err := tx.ExecContext(ctx, t.insert+" "+t.conflict, t.arrays(chunk)...); err != nil {
 			return err
 		}
 	}
@@ -188,7 +197,7 @@ func (t *table) conflict() string {
 	return fmt.Sprintf("on conflict (%s) do update set %s", strings.Join(t.key(), ", "), set)
 }
 
-// insertSQL inserts the rows of arrays, or replaces those that are there.
+// insertSQL inserts the rows of arrays.
 func (t *table) insertSQL(schema string) string {
 	values := "u.scope"
 	if t.id.name != "" {
@@ -202,8 +211,8 @@ func (t *table) insertSQL(schema string) string {
 		values += ", u.facts"
 	}
 	return fmt.Sprintf(`insert into %s.%s (%s) select %s
-		from unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[], $7::jsonb[]) u(scope, id, number, exact_scope, exact_id, row, facts)
-		%s`, schema, t.name(), t.columns(), values, t.conflict())
+		from unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[], $7::jsonb[]) u(scope, id, number, exact_scope, exact_id, row, facts)`,
+		schema, t.name(), t.columns(), values)
 }
 
 func (t *table) arrays(rows []stored) []any {
