@@ -33,6 +33,7 @@ type estate struct {
 	held     [][]uint32 // per node and GPU: 0 nobody, or workspace number
 	seq      []uint64
 	t        int
+	at       domain.Position // of what was filled in so far
 }
 
 func newEstate(nodes int, interval time.Duration) *estate {
@@ -40,7 +41,7 @@ func newEstate(nodes int, interval time.Duration) *estate {
 		nodes: nodes, clusters: 16, interval: domain.Instant(interval),
 		start: domain.InstantOf(time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)),
 		rng:   rand.New(rand.NewPCG(20260501, 8)),
-		held:  make([][]uint32, nodes), seq: make([]uint64, nodes),
+		held:  make([][]uint32, nodes), seq: make([]uint64, nodes), at: domain.Position{},
 	}
 	for i := range 24 {
 		e.strings = append(e.strings, fmt.Sprintf("workspace-%02d", i))
@@ -104,14 +105,14 @@ func (e *estate) round() ([]domain.Record, error) {
 	return recs, nil
 }
 
-// fill brings the log of a home to the first n samples of the estate at least, so
-// that one that was filled before, or half, can be used again.
+// fill appends the next n samples of the estate to the log of a home, but for
+// those that are there already, so that a log that another run filled, or half,
+// can be used again.
 func (e *estate) fill(ctx context.Context, h *home, n int) error {
 	there, err := h.end(ctx)
 	if err != nil {
 		return err
 	}
-	at := domain.Position{}
 	var batch []domain.Record
 	for n > 0 {
 		recs, err := e.round()
@@ -122,7 +123,7 @@ func (e *estate) fill(ctx context.Context, h *home, n int) error {
 		n -= len(recs)
 		for i := range recs {
 			tp := domain.TopicPartition{Topic: recs[i].Topic, Partition: recs[i].Partition}
-			if at[tp]++; at[tp] > there[tp] {
+			if e.at[tp]++; e.at[tp] > there[tp] {
 				batch = append(batch, recs[i])
 			}
 		}
