@@ -403,7 +403,12 @@ func (s *subscription) pause(ctx context.Context, doing string, err error) bool 
 	if ctx.Err() != nil {
 		return false
 	}
-	s.logger.Error(doing, err, nil)
+	var answer kafkago.Error
+	if errors.As(err, &answer) && answer.Temporary() { // a group that forms or moves
+		s.logger.Info(doing+": "+answer.Title()+"; trying again", nil)
+	} else {
+		s.logger.Error(doing, err, nil)
+	}
 	select {
 	case <-ctx.Done():
 		return false
