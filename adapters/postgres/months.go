@@ -68,7 +68,7 @@ func (s *Store) createMonth(ctx context.Context, m month) error {
 	}
 	defer func() { _ = tx.Rollback() }()
 	// Orders those who make the same; whether it is there is looked up below.
-	if _, err := tx.ExecContext(ctx, `select pg_advisory_xact_lock(hashtextextended($1, 0))`, "quartermaster months "+s.generation); err != nil {
+	if _, err := tx.ExecContext(ctx, `select `+giveUp+`, pg_advisory_xact_lock(hashtextextended($1, 0))`, "quartermaster months "+s.generation); err != nil {
 		return err
 	}
 	for _, t := range monthly() {

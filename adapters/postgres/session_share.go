@@ -91,6 +91,11 @@ func (s *Session) Share(ctx context.Context, work Work) error {
 		}
 	}
 	wg.Wait()
+	if s.ctx.Err() == nil {
+		if err := s.abandon(ctx); err != nil {
+			s.log.Warn("cannot let go of all partitions", "error", err)
+		}
+	}
 	switch {
 	case fatal != nil:
 		return fatal
@@ -104,6 +109,15 @@ func (s *Session) Share(ctx context.Context, work Work) error {
 // share says whether partitions are dealt to this session.
 func (s *Session) share(ctx context.Context, sharing bool) error {
 	_, err := s.db.ExecContext(ctx, `update quartermaster.sessions set sharing = $2 where token = $1`, s.token, sharing)
+	return err
+}
+
+// abandon lets go of what the session owns without working on it: a claim that
+// was interrupted may have been made.
+func (s *Session) abandon(ctx context.Context) error {
+	bound, stop := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Lease)
+	defer stop()
+	_, err := s.db.ExecContext(bound, `update quartermaster.partitions set owner = null where owner = $1`, s.token)
 	return err
 }
 

@@ -453,6 +453,53 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
+// A process that is frozen in the middle of a transaction keeps its lock. Nobody
+// waits for that: other partitions are taken over at once, and this one when the
+// server has ended the transaction.
+func TestFrozenInTransaction(t *testing.T) {
+	db, _ := migrated(t)
+	frozen, other := join(t, db, "frozen"), join(t, db, "other")
+	tps := domain.AllPartitions()[:2]
+	for _, tp := range tps {
+		if ok, err := frozen.Store("a").Claim(t.Context(), tp); err != nil || !ok {
+			t.Fatalf("claim %s: %t, %v", tp, ok, err)
+		}
+	}
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	res, err := tx.Exec(moveSQL, "a", string(tps[0].Topic), tps[0].Partition, 0, 1, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := res.RowsAffected(); err != nil || n != 1 {
+		t.Fatalf("moved %d positions: %v", n, err)
+	}
+	var bound string
+	if err := tx.QueryRow(`show idle_in_transaction_session_timeout`).Scan(&bound); err != nil || bound != "5s" {
+		t.Errorf("the server waits %q for a frozen client: %v", bound, err)
+	}
+	frozen.end(fmt.Errorf("frozen: %w", projections.ErrFenced))
+	for taken := false; !taken; {
+		if taken, err = other.Store("a").Claim(t.Context(), tps[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if taken, err := other.Store("a").Claim(t.Context(), tps[0]); err != nil || taken {
+		t.Errorf("took over %s while a transaction is open on it: %t, %v", tps[0], taken, err)
+	}
+	for taken := false; !taken; {
+		if taken, err = other.Store("a").Claim(t.Context(), tps[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(); err == nil {
+		t.Error("a transaction that others did not wait for was committed")
+	}
+}
+
 // TestZombie is the other process of TestFrozen.
 func TestZombie(t *testing.T) {
 	dsn := os.Getenv("QM_ZOMBIE")
