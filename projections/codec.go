@@ -39,6 +39,12 @@ func modes() (cbor.UserBufferEncMode, cbor.DecMode) {
 
 // EncodeRow returns the canonical bytes of a row.
 func EncodeRow(row Row) ([]byte, error) {
+	switch row := row.(type) {
+	case *UsageHour:
+		return appendUsage(nil, row), nil
+	case *DemandMonth:
+		return appendDemand(nil, row), nil
+	}
 	b, err := canonical.Marshal(row)
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", row, err)
