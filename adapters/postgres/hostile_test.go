@@ -176,8 +176,8 @@ func TestSameAsMemory(t *testing.T) {
 		s := claimed(t, db, emptied(t, db, g), func(h *tuning) {
 			h.keep = rapid.SampledFrom([]int{0, 3, 1 << 20}).Draw(r, "keep")
 			h.array = rapid.SampledFrom([]int{1, 5, 2000}).Draw(r, "array")
-			h.copy = rapid.SampledFrom([]int{1, 4, 1 << 20}).Draw(r, "copy")
-			h.fresh = rapid.SampledFrom([]int{1, 3, 1 << 20}).Draw(r, "fresh")
+			h.copy = rapid.SampledFrom([]int{1, 4, never}).Draw(r, "copy")
+			h.fresh = rapid.SampledFrom([]int{1, 3, never}).Draw(r, "fresh")
 			h.page = rapid.SampledFrom([]int{1, 3, 256}).Draw(r, "page")
 		})
 		for _, tp := range domain.AllPartitions() {

