@@ -123,7 +123,7 @@ func runRival() {
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	a := &app{out: os.Stdout, err: os.Stderr, config: cfg, configPath: r.order.Config, ownWait: ownWait}
+	a := &app{out: os.Stdout, err: os.Stderr, config: cfg, configPath: r.order.Config, ownWait: ownWait, watch: watchEvery}
 	if err := a.serveProduction(ctx, "127.0.0.1:0"); err != nil {
 		fail(err)
 	}
@@ -184,7 +184,10 @@ func (r *rival) choose() {
 	default:
 		r.act = "cut"
 	}
-	r.skip, r.patient = r.rng.IntN(8), 40
+	if r.place == "before compare-and-set" && r.act != "freeze" && r.rng.IntN(2) == 0 {
+		r.act = "freeze" // what wakes up here has everything ready, and must be refused
+	}
+	r.skip, r.patient = r.rng.IntN(4), 40
 	switch r.order.Control {
 	case controlFencing:
 		r.place, r.act, r.skip = "before compare-and-set", "stall", 3+r.rng.IntN(10)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -180,7 +181,8 @@ func (c *campaign) script(ctx context.Context, name string, args ...string) (str
 		port = c.ports[1]
 	}
 	args = append([]string{filepath.Join("..", "..", "deploy", "dev", name+".sh")}, args...)
-	cmd := exec.CommandContext(ctx, "bash", append(args, "--dir", filepath.Join(c.dir, name), "--port", strconv.Itoa(port))...)
+	// A broker that was killed comes back once its session is over.
+	cmd := exec.CommandContext(ctx, "env", append([]string{"KAFKA_SESSION=3", "bash"}, append(args, "--dir", filepath.Join(c.dir, name), "--port", strconv.Itoa(port))...)...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
@@ -270,7 +272,12 @@ func (c *campaign) database(ctx context.Context, name string) *rowsOf {
 		if err := errors.Join(err, admin.Close()); err != nil {
 			t.Fatal(err)
 		}
-		dsn = strings.Replace(dsn, "dbname=quartermaster", "dbname="+name, 1)
+		u, err := url.Parse(c.dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.Path = "/" + name
+		dsn = u.String()
 	}
 	if _, _, err := postgres.Migrate(ctx, postgres.Config{DSN: dsn}); err != nil {
 		t.Fatal(err)
@@ -315,9 +322,14 @@ func (c *campaign) keep(ctx context.Context, rows *rowsOf, name, control string,
 	// A rival dies with the thread that started it, should this process die.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	for ctx.Err() == nil {
-		if err := c.rival(ctx, rows, name, control, calm); err != nil {
-			c.t.Errorf("rival %s: %v", name, err)
+	for i := 0; ctx.Err() == nil; i++ {
+		instance := name
+		if c.draw(2) == 0 {
+			// A new name need not wait until the one before is known to be dead.
+			instance = fmt.Sprintf("%s-%d", name, i)
+		}
+		if err := c.rival(ctx, rows, name, instance, control, calm); err != nil {
+			c.t.Errorf("rival %s: %v", instance, err)
 			text := err.Error()
 			c.failedRival.Store(&text)
 			return
@@ -326,8 +338,9 @@ func (c *campaign) keep(ctx context.Context, rows *rowsOf, name, control string,
 	}
 }
 
-// rival runs one until it ends. It is an error that it ends by itself.
-func (c *campaign) rival(ctx context.Context, rows *rowsOf, name, control string, calm bool) error {
+// rival runs one until it ends; what it says goes to a log of the given name. It
+// is an error that it ends by itself.
+func (c *campaign) rival(ctx context.Context, rows *rowsOf, name, instance, control string, calm bool) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -343,12 +356,12 @@ func (c *campaign) rival(ctx context.Context, rows *rowsOf, name, control string
 	}
 	defer said.Close()
 	c.mu.Lock()
-	order, err := json.Marshal(rivalOrder{Config: rows.config, Instance: name, Lease: crashLease, Seed: c.rng.Uint64(), Control: control, Calm: calm, Ports: c.ports})
+	order, err := json.Marshal(rivalOrder{Config: rows.config, Instance: instance, Lease: crashLease, Seed: c.rng.Uint64(), Control: control, Calm: calm, Ports: c.ports})
 	c.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	p := &process{name: name, cmd: &exec.Cmd{
+	p := &process{name: instance, cmd: &exec.Cmd{
 		Path: self, Args: []string{rivalName}, Env: append(os.Environ(), rivalVariable+"="+string(order), "GOMAXPROCS=2"),
 		Stdout: said, Stderr: said, ExtraFiles: []*os.File{tell}, SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
 	}}
@@ -426,7 +439,7 @@ func owned(ctx context.Context, rows *rowsOf, instance string) (n int, err error
 func (c *campaign) thaw(ctx context.Context, rows *rowsOf, p *process, place string) {
 	before, err := owned(ctx, rows, p.name)
 	left := before
-	for deadline := time.Now().Add(6 * crashLease); left > 0 && time.Now().Before(deadline) && rest(ctx, crashLease/4); {
+	for deadline := time.Now().Add(9 * crashLease); left > 0 && time.Now().Before(deadline) && rest(ctx, crashLease/4); {
 		var now int
 		if now, err = owned(ctx, rows, p.name); err == nil {
 			left = now
@@ -452,7 +465,7 @@ func (c *campaign) thaw(ctx context.Context, rows *rowsOf, p *process, place str
 
 // befall does something to a random rival at random times.
 func (c *campaign) befall(ctx context.Context, rows *rowsOf) {
-	for rest(ctx, 200*time.Millisecond+c.draw(2500*time.Millisecond)) {
+	for rest(ctx, 300*time.Millisecond+c.draw(4*time.Second)) {
 		var p *process
 		c.mu.Lock()
 		if n := len(c.rivals); n > 0 {
