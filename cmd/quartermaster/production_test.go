@@ -436,6 +436,39 @@ func TestProductionNewer(t *testing.T) {
 	a.ends()
 }
 
+// TestProductionHuge meets a record of 20 MB, which another program wrote where
+// somebody had raised the broker's limit.
+func TestProductionHuge(t *testing.T) {
+	s := newSite(t)
+	s.start()
+	s.fill(60)
+	limit := strconv.Itoa(32 << 20)
+	admin := s.admin()
+	if _, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &limit}}, string(domain.TopicTelemetry)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := kgo.NewClient(kgo.SeedBrokers(fmt.Sprint("127.0.0.1:", s.port)), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerBatchMaxBytes(32<<20), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.ProduceSync(t.Context(), &kgo.Record{
+		Topic: string(domain.TopicTelemetry), Partition: 3, Key: []byte("cluster-00"), Value: make([]byte, 20<<20),
+		Headers: []kgo.RecordHeader{{Key: "ce_type", Value: []byte("NodeSampled")}},
+	}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	a := s.serve("a")
+	a.says(1, "caught up")
+	s.fill(60)
+	s.verified()
+	if code, out := s.command("quarantine", "list"); code != 0 || !strings.Contains(out, "qm.telemetry/3@") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+	a.ends()
+}
+
 // TestProductionDiskFull fills the disk under a Postgres of its own, in memory.
 func TestProductionDiskFull(t *testing.T) {
 	script := os.Getenv("QM_POSTGRES_SH")
