@@ -190,7 +190,7 @@ func (r *rival) choose() {
 	r.skip, r.patient = r.rng.IntN(4), 40
 	switch r.order.Control {
 	case controlFencing:
-		r.place, r.act, r.skip = "before compare-and-set", "stall", 3+r.rng.IntN(10)
+		r.place, r.act, r.skip = "before compare-and-set", "stall", 2+r.rng.IntN(5)
 	case controlPosition:
 		r.place, r.act = "before commit", "kill"
 	case controlRepeats:
