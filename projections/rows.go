@@ -298,6 +298,7 @@ type Rows struct {
 	newest int64
 	kept   int
 	least  int // how many may stay open in any case
+	open   int // usage hours that were left when some were last forgotten
 	// spare are usage hours whose memory the next ones take over.
 	spare []*UsageHour
 	// err is the first failure to open a sealed row.
@@ -533,12 +534,19 @@ func (r *Rows) Settle() {
 	r.batch++
 }
 
-// Evict forgets the rows that the last batch did not change, once there are more
-// than limit, and twice as many as were left the last time. It is for stores that
-// can load them again, after [Rows.Settle].
+// Evict forgets rows that the last batch did not change. Usage hours that are
+// behind the present one go as soon as there are more than leastOpen: they are
+// hardly ever asked for again, and memory would grow with history by them. Others
+// go once there are more than limit. Both wait until there are twice as many as
+// were left the last time. It is for stores that can load rows again, after
+// [Rows.Settle].
 func (r *Rows) Evict(limit int) {
 	clear(r.settled)
 	r.settled = r.settled[:0]
+	if len(r.hours) > max(r.least, 2*r.open) {
+		maps.DeleteFunc(r.hours, func(k Key, e *entry) bool { return e.mark < r.batch-1 && k.Hour < r.newest-1 })
+		r.open = len(r.hours)
+	}
 	if r.Len() <= max(limit, 2*r.kept) {
 		return
 	}
