@@ -293,7 +293,7 @@ func compareNow(ctx context.Context, db *sql.DB, brokers []string, ref *referenc
 		if err == nil || ctx.Err() != nil || errors.Is(err, errReference) {
 			return d, at, err
 		}
-		time.Sleep(time.Second)
+		rest(ctx, time.Second)
 	}
 	return nil, nil, errors.Join(errors.New("rows and log could not be compared"), err)
 }

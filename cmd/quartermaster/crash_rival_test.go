@@ -226,7 +226,7 @@ func (r *rival) at(place string, c *tapped) (acted string) {
 	}
 	r.mu.Unlock()
 	if !now {
-		time.Sleep(pause)
+		rest(context.Background(), pause)
 		return ""
 	}
 	r.do(act, place, c)
@@ -247,7 +247,7 @@ func (r *rival) do(act, place string, c *tapped) {
 	case "freeze":
 		r.say(e)
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-		time.Sleep(5 * time.Millisecond) // the stop may reach another thread first
+		rest(context.Background(), 5*time.Millisecond) // the stop may reach another thread first
 		e.Event = "thawed"
 		r.say(e)
 	case "cut":
@@ -271,10 +271,10 @@ func (r *rival) stall(c *tapped) {
 	_, _ = own.(driver.ExecerContext).ExecContext(ctx, `
 		update quartermaster.sessions set alive_until = now() - interval '1 second' where instance = $1`, named(r.order.Instance))
 	_ = own.Close()
-	time.Sleep(3 * r.order.Lease)
+	rest(context.Background(), 3*r.order.Lease)
 	c.fold.stalled = true
 	go func() {
-		time.Sleep(r.order.Lease)
+		rest(context.Background(), r.order.Lease)
 		r.stalled.Store(false)
 	}()
 }
@@ -471,7 +471,7 @@ func (c *tapped) QueryContext(ctx context.Context, query string, args []driver.N
 		c.r.at("load", c)
 	case strings.Contains(query, "with sharers as"):
 		for c.r.stalled.Load() {
-			time.Sleep(10 * time.Millisecond)
+			rest(context.Background(), 10*time.Millisecond)
 		}
 	}
 	return c.pqConn.QueryContext(ctx, query, args)

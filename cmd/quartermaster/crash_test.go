@@ -212,7 +212,7 @@ func (c *campaign) start() {
 	if c.dir, err = os.MkdirTemp("", "qm-crash-"); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(c.dir, 0o755); err != nil { //nolint:gosec // see above; secrets in it have modes of their own
+	if err := os.Chmod(c.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -511,7 +511,7 @@ func (c *campaign) crashPostgres(ctx context.Context) {
 		c.servers.Lock()
 		_, err := c.script(context.Background(), "postgres", "immediate")
 		if err == nil {
-			time.Sleep(c.draw(2 * time.Second))
+			rest(context.Background(), c.draw(2*time.Second))
 			_, err = c.script(context.Background(), "postgres", "start")
 		}
 		c.servers.Unlock()
@@ -529,7 +529,7 @@ func (c *campaign) crashKafka(ctx context.Context) {
 		if i%3 == 2 {
 			_, err = c.script(context.Background(), "kafka", "restart")
 		} else if _, err = c.script(context.Background(), "kafka", "kill"); err == nil {
-			time.Sleep(c.draw(2 * time.Second))
+			rest(context.Background(), c.draw(2*time.Second))
 			_, err = c.script(context.Background(), "kafka", "start")
 		}
 		if err != nil {
@@ -740,5 +740,5 @@ func addResult(path string, run *crashRun) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(b, '\n'), 0o644) //nolint:gosec // a file of the repository
+	return os.WriteFile(path, append(b, '\n'), 0o644)
 }

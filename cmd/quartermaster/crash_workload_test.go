@@ -136,10 +136,7 @@ func (w *workload) run(ctx context.Context, pace time.Duration, behind func() bo
 		if err == nil && w.wanted.CompareAndSwap(true, false) {
 			err = w.burst(ctx, 6500)
 		}
-		if ctx.Err() != nil {
-			break
-		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			return err
 		}
 		for wait := true; wait && ctx.Err() == nil; wait = behind() {
