@@ -156,7 +156,7 @@ func (in *instance) openPatiently(ctx context.Context) error {
 // process that was frozen comes back fenced, and joins anew.
 func (in *instance) fold(ctx context.Context) error {
 	name := in.app.config.Instance
-	for {
+	for ctx.Err() == nil {
 		var s *postgres.Session
 		if err := in.patiently(ctx, "joining the other instances", func() (err error) {
 			s, err = in.home.db.Join(ctx, postgres.SessionConfig{
@@ -175,13 +175,14 @@ func (in *instance) fold(ctx context.Context) error {
 			in.log.Warn("leaving the other instances", "error", closing)
 		}
 		if ctx.Err() != nil {
-			return nil
+			break
 		}
 		if !errors.Is(err, projections.ErrFenced) && !passes(err) {
 			return err
 		}
 		in.log.Warn("this instance lost its session, and what it folded went to others; joining again", "error", err)
 	}
+	return nil
 }
 
 // work folds one partition as it grows.
