@@ -28,7 +28,7 @@ TEST := $(if $(RACE),CGO_ENABLED=1 )$(GO) test $(RACE) $(if $(RUN),-run '$(RUN)'
 .PHONY: help
 help: ## List the targets
 	@echo 'Targets:'
-	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r t d; do printf '  %-12s %s\n' "$$t" "$$d"; done
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r t d; do printf '  %-16s %s\n' "$$t" "$$d"; done
 	@echo
 	@echo 'Variables, with their defaults:'
 	@echo '  PKG=./...    packages of test, long and bench'
@@ -78,8 +78,21 @@ crash: ## Kill, freeze and cut off instances on a real Kafka and Postgres, compa
 .PHONY: bench
 bench: ## Run the benchmarks into bin/bench.txt and sum them up
 	@mkdir -p bin
+	@[ -n "$${QM_KAFKA_BROKERS:-}" -a -n "$${QM_POSTGRES_DSN:-}" ] || \
+		echo 'QM_KAFKA_BROKERS and QM_POSTGRES_DSN name no servers: Kafka and Postgres are not measured; make bench-production starts both and does'
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 60m $(PKG) | tee bin/bench.txt
 	@$(TOOL) benchstat $(OLD) bin/bench.txt
+
+# A million events, in two minutes; QM_BENCH_EVENTS=10000000 is what the README reports.
+.PHONY: bench-production
+bench-production: ## Start a real Kafka and a real Postgres and measure folding, take-over and restart
+	@run=$$(mktemp -d); chmod 755 "$$run"; \
+	kafka="deploy/dev/kafka.sh --dir $$run/kafka --port $${KAFKA_PORT:-39092}"; \
+	postgres="deploy/dev/postgres.sh --dir $$run/postgres --port $${POSTGRES_PORT:-35432}"; \
+	trap '$$kafka clean; $$postgres clean; rm -rf "$$run"' EXIT; \
+	$$kafka start; $$postgres start; \
+	QM_KAFKA_BROKERS=$$($$kafka brokers) QM_KAFKA_PID=$$(cat "$$run/kafka/broker-1/pid") QM_POSTGRES_DSN=$$($$postgres dsn) \
+		$(GO) test -run '^$$' -bench Production -timeout 120m ./cmd/quartermaster
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME
