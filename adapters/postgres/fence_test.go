@@ -65,7 +65,7 @@ func TestTakenOver(t *testing.T) {
 		t.Errorf("committed under a claim that is lost: %v", err)
 	}
 	if _, err := first.Begin(ctx, fleet); !errors.Is(err, projections.ErrFenced) {
-		t.Errorf("began under a claim that is lost: %v", err)
+		t.Fatalf("began under a claim that is lost: %v", err)
 	}
 	if err := first.Release(ctx, fleet); err != nil {
 		t.Error(err)
@@ -99,6 +99,22 @@ func emptyOwners(t *testing.T, db *DB, g string) string {
 		t.Fatal(err)
 	}
 	return g
+}
+
+// What stands elsewhere than where the transaction began is not written over.
+func TestPositionMoved(t *testing.T) {
+	db, ctx, l := opened(t), t.Context(), examples()
+	g := generation(t, db)
+	s := claimed(t, db, g, nil)
+	if _, err := storetest.Step(ctx, l, s, fleet, 2); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(ctx, `update quartermaster.partitions set next_offset = next_offset + 1 where generation = $1`, g); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := storetest.Step(ctx, l, s, fleet, 2); !errors.Is(err, projections.ErrFenced) {
+		t.Errorf("committed at another position: %v", err)
+	}
 }
 
 // cutter passes connections on to a server, and cuts one when it commits.

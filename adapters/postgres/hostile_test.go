@@ -3,6 +3,8 @@ package postgres
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -164,36 +166,51 @@ func TestHostileNamesStopNothing(t *testing.T) {
 	}
 }
 
+// TestSameAsMemory folds random logs in random steps, under every way of keeping
+// and writing, and forgets the working set now and then.
 func TestSameAsMemory(t *testing.T) {
 	db := opened(t)
 	g := generation(t, db)
-	rapid.Check(t, func(r *rapid.T) {
-		l := storetest.Draw(r)
+	n := 5
+	if os.Getenv("QM_LONG") != "" {
+		n = 200
+	}
+	draw, event := rapid.Custom(storetest.Draw), rapid.Custom(storetest.DrawEvent)
+	for seed := range n {
+		l := draw.Example(seed)
+		for i := range 100 {
+			l.Append(event.Example(1000*seed + i))
+		}
 		want, err := l.Fold(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
+		r := rand.New(rand.NewPCG(uint64(seed), 1))
 		s := claimed(t, db, emptied(t, db, g), func(h *tuning) {
-			h.keep = rapid.SampledFrom([]int{0, 3, 1 << 20}).Draw(r, "keep")
-			h.array = rapid.SampledFrom([]int{1, 5, 2000}).Draw(r, "array")
-			h.copy = rapid.SampledFrom([]int{1, 4, never}).Draw(r, "copy")
-			h.fresh = rapid.SampledFrom([]int{1, 3, never}).Draw(r, "fresh")
-			h.page = rapid.SampledFrom([]int{1, 3, 256}).Draw(r, "page")
+			h.keep = []int{0, 3, 1 << 20}[r.IntN(3)]
+			h.array = []int{1, 5, 2000}[r.IntN(3)]
+			h.copy = []int{1, 4, never}[r.IntN(3)]
+			h.fresh = []int{1, 3, never}[r.IntN(3)]
+			h.page = []int{1, 3, 256}[r.IntN(3)]
 		})
 		for _, tp := range domain.AllPartitions() {
-			for {
-				n, err := storetest.Step(t.Context(), l, s, tp, rapid.IntRange(1, 30).Draw(r, "step"))
+			for done := false; !done; {
+				if r.IntN(2) == 0 {
+					s.parts[tp].forget()
+				}
+				n, err := storetest.Step(t.Context(), l, s, tp, 1+r.IntN(3))
 				if err != nil {
-					t.Fatal(err)
+					t.Fatalf("log %d: %v", seed, err)
 				}
-				if n == 0 {
-					break
-				}
+				done = n == 0
 			}
 		}
 		same(t, s, want)
 		heldAddsUp(t, db, s, want)
-	})
+		if t.Failed() {
+			t.Fatalf("log %d, kept and written by %+v", seed, s.tuning)
+		}
+	}
 }
 
 // heldAddsUp compares usage_held with the usage hours.
