@@ -203,6 +203,9 @@ func (p *productionHome) fold(b *testing.B) {
 		own := cpuOf(s.cmd.Process.Pid)
 		s.kill()
 		after, written := cpuOf(servers...), p.wal(b)-wal
+		if counted := p.counted(b); counted != events {
+			b.Fatalf("of %d events %d were counted: the log holds repeats, or events of others; give a broker of its own", events, counted)
+		}
 		rows, copied := p.copyRows(b)
 
 		million := float64(events) / 1e6
@@ -237,7 +240,7 @@ func (p *productionHome) settle(b *testing.B, instances ...string) (out []*serve
 	}
 	p.await(b, out[0], nil)
 	for owners := 0; owners != len(instances); {
-		time.Sleep(20 * time.Millisecond)
+		<-time.After(20 * time.Millisecond)
 		if err := p.db.QueryRowContext(b.Context(), `select count(distinct owner) from quartermaster.partitions where owner is not null`).Scan(&owners); err != nil {
 			b.Fatal(err)
 		}
@@ -321,15 +324,28 @@ func (p *productionHome) drain(b *testing.B) time.Duration {
 	return time.Since(start)
 }
 
+// counted returns how many events the rows count: every stream is dense from 1.
+func (p *productionHome) counted(b *testing.B) (n int64) {
+	if err := p.db.QueryRowContext(b.Context(), fmt.Sprintf(`select coalesce(sum((facts ->> 'mark')::bigint), 0)::bigint from %s.streams`, p.schema(b))).Scan(&n); err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// schema returns where the active generation's rows are.
+func (p *productionHome) schema(b *testing.B) (name string) {
+	if err := p.db.QueryRowContext(b.Context(), `select 'rows_' || generation from quartermaster.active`).Scan(&name); err != nil {
+		b.Fatal(err)
+	}
+	return name
+}
+
 // copyRows copies every row of the active generation into empty tables of the
 // same shape, by COPY in one transaction, and returns their number and how long
 // that took.
 func (p *productionHome) copyRows(b *testing.B) (rows int, took time.Duration) {
 	ctx := b.Context()
-	var schema string
-	if err := p.db.QueryRowContext(ctx, `select 'rows_' || generation from quartermaster.active`).Scan(&schema); err != nil {
-		b.Fatal(err)
-	}
+	schema := p.schema(b)
 	// Tables with rows of their own: of a partitioned one, its partitions.
 	tables := p.texts(b, `select relname::text from pg_class where relnamespace = $1::regnamespace and relkind = 'r' order by 1`, schema)
 	if _, err := p.db.ExecContext(ctx, `create schema copied`); err != nil {
