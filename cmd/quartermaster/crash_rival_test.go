@@ -44,6 +44,7 @@ type rivalOrder struct {
 	Seed     uint64
 	Control  string // "" or one of the defects that the campaign must find
 	Calm     bool   // nothing befalls it by its own hand
+	Unfrozen bool   // it does not freeze itself
 	Ports    [2]int // of Postgres and Kafka, to cut on SIGUSR1 and SIGUSR2
 }
 
@@ -186,6 +187,9 @@ func (r *rival) choose() {
 	}
 	if r.place == "before compare-and-set" && r.act != "freeze" && r.rng.IntN(2) == 0 {
 		r.act = "freeze" // what wakes up here has everything ready, and must be refused
+	}
+	if r.act == "freeze" && r.order.Unfrozen {
+		r.act = "kill"
 	}
 	r.skip, r.patient = r.rng.IntN(4), 40
 	switch r.order.Control {
