@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -562,7 +563,10 @@ func (c *campaign) crashKafka(ctx context.Context) {
 
 func (c *campaign) campaign() {
 	t := c.t
-	ctx, cancel := context.WithTimeout(context.Background(), c.plan.most)
+	// Whoever stops it is not left with two servers.
+	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer release()
+	ctx, cancel := context.WithTimeout(ctx, c.plan.most)
 	defer cancel()
 	appending, stopAppending := context.WithCancel(ctx)
 	defer stopAppending()
@@ -623,7 +627,7 @@ func (c *campaign) campaign() {
 		t.Errorf("append: %v", err)
 	}
 	if ctx.Err() != nil {
-		t.Errorf("not all of the plan %+v befell the rivals within %s", c.plan, c.plan.most)
+		t.Errorf("it was stopped, or not all of the plan %+v befell the rivals within %s", c.plan, c.plan.most)
 		return
 	}
 	if t.Failed() {
