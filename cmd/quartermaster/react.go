@@ -122,7 +122,8 @@ type reaction struct {
 	group string // consumer group; its place in the log is kept under this name
 	types []domain.Type
 	// do handles an event. It may be called twice for the same. An error of
-	// [backoff.Permanent] is not tried again.
+	// [backoff.Permanent] is not tried again; [notYet] has it called again later,
+	// as if for the first time.
 	do func(ctx context.Context, rec *domain.Record, env *domain.Envelope) error
 }
 
@@ -208,7 +209,7 @@ func (rt *reactor) run(ctx context.Context, list []reaction) error {
 			})
 			subscribers = append(subscribers, s)
 			router.AddConsumerHandler(handlerOf(r, topic), string(topic), undisturbed{s}, rt.handle(r)).AddMiddleware(
-				rt.interruptible(ctx, r), poison, rt.retries.Middleware, rt.attempt(r), middleware.Recoverer)
+				rt.interruptible(ctx, r), poison, patient, rt.retries.Middleware, rt.attempt(r), middleware.Recoverer)
 		}
 	}
 	stopped := make(chan error, 1)
@@ -308,6 +309,30 @@ func (rt *reactor) interruptible(stop context.Context, r *reaction) message.Hand
 				err = fmt.Errorf("%w: %w", err, context.Canceled) // which the router does not call an error
 			}
 			return nil, err
+		}
+	}
+}
+
+// notYet returns an error that says that it is too early to handle an event.
+func notYet(wait time.Duration) error { return backoff.Permanent(&tooEarly{wait}) }
+
+type tooEarly struct{ wait time.Duration }
+
+func (e *tooEarly) Error() string { return "it is too early by " + e.wait.String() }
+
+// patient waits until an event can be handled. It stands outside of the retries,
+// whose time begins when the waiting is over.
+func patient(next message.HandlerFunc) message.HandlerFunc {
+	return func(m *message.Message) ([]*message.Message, error) {
+		for {
+			_, err := next(m)
+			var early *tooEarly
+			if !errors.As(err, &early) {
+				return nil, err
+			}
+			if err := sleep(m.Context(), early.wait); err != nil {
+				return nil, err
+			}
 		}
 	}
 }

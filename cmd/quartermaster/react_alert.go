@@ -91,8 +91,17 @@ func replans(ev domain.Event) bool {
 // replanJob names the runs that decisions ask for; their input is an hour.
 const replanJob = "replan"
 
+// replanSource is the source of the plans that decisions ask for; the incarnation
+// is the hour.
+const replanSource = "quartermaster/react/plan"
+
 // replanner plans again after decisions: once for all that were appended in an
 // hour, when the hour is over, so that the plan knows all of them.
+//
+// A decision counts as handled only when a plan of this kind goes further in the
+// log than it. What comes late, or from a producer whose clock is slow, so that the
+// run of its hour was over without it, is handled by the run of the hour in which
+// that was noticed.
 type replanner struct {
 	home *home
 	once onceFunc
@@ -100,6 +109,9 @@ type replanner struct {
 	wait func(context.Context, time.Duration) error
 
 	failed sync.Map // inputs whose run failed here last
+
+	mu      sync.Mutex
+	planned []domain.Position // how far plans went, as far as it was looked at; none covers another
 }
 
 func (r *replanner) reaction() reaction {
@@ -113,35 +125,100 @@ func (r *replanner) do(ctx context.Context, rec *domain.Record, env *domain.Enve
 	// A record's time is its producer's clock: it may run ahead.
 	now := r.now()
 	hour := min(rec.Time, now).HourStart()
-	if err := r.wait(ctx, time.Duration(hour+domain.Hour-now)); err != nil {
-		return err
+	if over := hour + domain.Hour; over > now {
+		return notYet(time.Duration(over - now))
 	}
+	over := now.HourStart() // of the last hour that is
+	if r.knows(rec) {
+		return nil
+	}
+	if hour < over-domain.Hour {
+		if known, err := r.look(ctx, rec); err != nil || known {
+			return err
+		}
+	}
+	hour = over - domain.Hour
 	input := hour.Time().Format("2006-01-02T15Z")
-	ran, err := r.once(ctx, replanJob, input, func(ctx context.Context) (string, error) {
-		if err := r.folded(ctx); err != nil {
+	_, err := r.once(ctx, replanJob, input, func(ctx context.Context) (string, error) {
+		end, err := r.folded(ctx)
+		if err != nil {
 			return "", err
 		}
-		return r.home.planOnce(ctx, "quartermaster/react/plan", hour, r.now())
+		outcome, err := r.home.planOnce(ctx, replanSource, hour, r.now())
+		if err == nil && outcome != plannedBefore {
+			r.reached(end)
+		}
+		return outcome, err
 	})
 	if err != nil {
 		r.failed.Store(input, true)
 		return fmt.Errorf("plan for the decisions of %s: %w", input, err)
 	}
-	if _, failed := r.failed.Load(input); failed && !ran {
+	known := r.knows(rec)
+	if !known { // another instance did it, or is at it
+		if known, err = r.look(ctx, rec); err != nil {
+			return err
+		}
+	}
+	if known {
+		r.failed.Delete(input)
+		return nil
+	}
+	if _, failed := r.failed.Load(input); failed {
 		return fmt.Errorf("plan for the decisions of %s: it failed, and is not to be tried again yet", input)
 	}
-	r.failed.Delete(input)
-	return nil
+	return notYet(time.Duration(over + domain.Hour - r.now()))
+}
+
+// knows reports whether a plan that was looked at goes further than a record.
+func (r *replanner) knows(rec *domain.Record) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	tp := domain.TopicPartition{Topic: rec.Topic, Partition: rec.Partition}
+	return slices.ContainsFunc(r.planned, func(p domain.Position) bool { return p[tp] > rec.Offset })
+}
+
+// reached notes how far a plan goes.
+func (r *replanner) reached(at domain.Position) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.ContainsFunc(r.planned, func(p domain.Position) bool { return p.Covers(at) }) {
+		r.planned = append(slices.DeleteFunc(r.planned, at.Covers), at)
+	}
+}
+
+// look looks at the plans that were recorded, those of schedules among them, for
+// one that goes further than a record.
+func (r *replanner) look(ctx context.Context, rec *domain.Record) (known bool, err error) {
+	err = r.home.view(ctx, func(v projections.View) error {
+		return v.Scan(projections.Query{Table: projections.TablePlans, Scope: usualPlan.workspace}, func(k projections.Key, row projections.Row) error {
+			for _, version := range row.(*projections.History).Versions {
+				if s := version.Order.Source; s != replanSource && s != planSource {
+					continue // a person's, who may have asked something else
+				}
+				at, err := domain.ParsePosition(version.Event.(*domain.PlanComputed).Position)
+				if err != nil {
+					return fmt.Errorf("position of plan %s: %w", k.ID, err)
+				}
+				r.reached(at)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return false, fmt.Errorf("look for a plan that knows %s: %w", placeOfRecord(rec), err)
+	}
+	return r.knows(rec), nil
 }
 
 // foldedEvery is how often a replanner looks whether the rows know enough.
 const foldedEvery = time.Second
 
-// folded waits until the rows hold every decision that is in the log now.
-func (r *replanner) folded(ctx context.Context) error {
-	end, err := r.home.end(ctx)
-	if err != nil {
-		return err
+// folded waits until the rows hold every decision that is in the log now, and
+// returns the log's end.
+func (r *replanner) folded(ctx context.Context) (end domain.Position, err error) {
+	if end, err = r.home.end(ctx); err != nil {
+		return nil, err
 	}
 	for {
 		behind := false
@@ -155,10 +232,10 @@ func (r *replanner) folded(ctx context.Context) error {
 			}
 			return nil
 		}); err != nil || !behind {
-			return err
+			return end, err
 		}
 		if err := r.wait(ctx, foldedEvery); err != nil {
-			return err
+			return nil, err
 		}
 	}
 }

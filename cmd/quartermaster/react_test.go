@@ -20,8 +20,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/cenkalti/backoff/v5"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -455,6 +457,39 @@ func TestPoisonOfTheLargestRecord(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// The time within which an event is tried again begins when it may be handled at
+// all, and whatever comes later is still tried again.
+func TestWaitingIsNoTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := &reactor{metrics: newWorkMetrics(), slog: slog.New(slog.DiscardHandler)}
+		start, tries := time.Now(), 0
+		do := func(*message.Message) ([]*message.Message, error) {
+			if wait := 50*time.Minute - time.Since(start); wait > 0 {
+				return nil, notYet(wait)
+			}
+			if tries++; tries < 4 {
+				return nil, errors.New("the database was restarting")
+			}
+			return nil, nil
+		}
+		h := patient(retries.Middleware(rt.attempt(&reaction{name: "r"})(do)))
+		if _, err := h(message.NewMessage("1", nil)); err != nil || tries != 4 {
+			t.Errorf("after %d tries: %v, want 4 and none", tries, err)
+		}
+		if n := testutil.ToFloat64(rt.metrics.reactions.WithLabelValues("r", "retried")); n != 3 {
+			t.Errorf("%v count as tried again, want 3", n)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		start = time.Now()
+		time.AfterFunc(time.Minute, func() { cancel(errInterrupted) })
+		m := message.NewMessage("2", nil)
+		m.SetContext(ctx)
+		if _, err := h(m); !errors.Is(err, errInterrupted) || time.Since(start) != time.Minute {
+			t.Errorf("interrupted: %v after %s", err, time.Since(start))
+		}
+	})
 }
 
 func TestRetryAfter(t *testing.T) {

@@ -46,7 +46,7 @@ func (h *home) jobs(cfg *config, log *slog.Logger) ([]*job, error) {
 	}
 	s := &cfg.Schedules
 	add("plan", s.Plan, missedDay, dayOf, func(ctx context.Context, tick time.Time) (string, error) {
-		return h.planOnce(ctx, "quartermaster/schedule/plan", domain.InstantOf(tick).DayStart(), now())
+		return h.planOnce(ctx, planSource, domain.InstantOf(tick).DayStart(), now())
 	})
 	add("snapshot", s.Snapshot, missedDay, dayOf, func(ctx context.Context, _ time.Time) (string, error) {
 		return h.snapshot(ctx)
@@ -115,12 +115,18 @@ func (h *home) recorded(ctx context.Context, topic domain.Topic, key, source str
 	return known, err
 }
 
+// planSource is the source of the plans of the schedule.
+const planSource = "quartermaster/schedule/plan"
+
+// plannedBefore is the outcome of a run that finds its plan recorded by an earlier
+// attempt, which ended before that was noted.
+const plannedBefore = "a plan was recorded before"
+
 // planOnce computes the usual plan at the present position and records it, once
 // for a source and life.
 func (h *home) planOnce(ctx context.Context, source string, life, at domain.Instant) (outcome string, err error) {
-	const before = "a plan was recorded before"
 	if known, err := h.recorded(ctx, domain.TopicProcurement, usualPlan.workspace, source, life); err != nil || known {
-		return before, err
+		return plannedBefore, err
 	}
 	as, err := usualPlan.assumptions()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -299,62 +300,107 @@ func TestPlanOnce(t *testing.T) {
 }
 
 // A burst of decisions makes one plan, when its hour is over, and decisions that
-// do not bear on plans make none.
+// do not bear on plans make none. No decision is taken for handled before a plan
+// knows it.
 func TestReplan(t *testing.T) {
 	h, _ := openTest(t, plannedHome(t))
 	defer closeTest(t, h)
-	var waited []time.Duration
 	clock := plansAt + 20*domain.Instant(time.Minute)
 	book := &runBook{}
 	folds := 0
-	r := &replanner{home: h, once: book.once, now: func() domain.Instant { return clock }, wait: func(ctx context.Context, d time.Duration) error {
-		if d == foldedEvery { // which another goroutine does meanwhile
-			folds++
+	instance := func() *replanner {
+		return &replanner{home: h, once: book.once, now: func() domain.Instant { return clock }, wait: func(ctx context.Context, d time.Duration) error {
+			if d != foldedEvery {
+				t.Errorf("waited %s within an attempt", d)
+			}
+			folds++ // which another goroutine does meanwhile
 			return h.catchUp(ctx)
-		}
-		waited = append(waited, d)
-		if d > 0 {
-			clock += domain.Instant(d)
-		}
-		return nil
-	}}
-	event := func(at domain.Instant, ev domain.Event) {
+		}}
+	}
+	r, other := instance(), instance()
+	tp := domain.TopicPartition{Topic: domain.TopicWorkspaces, Partition: domain.PartitionOf([]byte(platform), domain.TopicWorkspaces.Partitions())}
+	// decided appends a decision by a clock that says at.
+	decided := func(at domain.Instant) *domain.Record {
 		t.Helper()
-		if err := r.do(t.Context(), &domain.Record{Time: at}, &domain.Envelope{Event: ev}); err != nil {
+		appendEvents(t, h.log, domain.Envelope{Time: may, Workspace: platform, Event: &domain.RegionDefined{Region: "eu", Country: "NL"}})
+		end, err := h.end(t.Context())
+		if err != nil {
 			t.Fatal(err)
 		}
+		return &domain.Record{Topic: tp.Topic, Partition: tp.Partition, Offset: end[tp] - 1, Time: at}
 	}
-	event(clock, &domain.PolicySet{Kind: domain.PolicyIdleCost})
-	if len(waited) != 0 {
+	ran := func(want ...string) {
+		t.Helper()
+		if have := slices.Sorted(maps.Keys(book.state)); !slices.Equal(have, want) {
+			t.Errorf("ran %q, want %q", have, want)
+		}
+	}
+	// do returns how long is to be waited before the event is looked at again.
+	do := func(r *replanner, rec *domain.Record, ev domain.Event) time.Duration {
+		t.Helper()
+		err := r.do(t.Context(), rec, &domain.Envelope{Event: ev})
+		var early *tooEarly
+		if errors.As(err, &early) {
+			return early.wait
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return 0
+	}
+	if wait := do(r, decided(clock), &domain.PolicySet{Kind: domain.PolicyIdleCost}); wait != 0 {
 		t.Error("a policy of accounting makes a plan")
 	}
-	burst := clock
-	event(burst, &domain.CommitmentPurchased{})
-	event(burst+domain.Second, &domain.OnDemandQuotaSet{})
-	event(burst+domain.Second, &domain.PolicySet{Kind: domain.PolicyResidency})
-	if want := []time.Duration{40 * time.Minute, 0, 0}; !slices.Equal(waited, want) {
-		t.Errorf("waited %v, want %v", waited, want)
-	}
+	burst := []*domain.Record{decided(clock), decided(clock + domain.Second), decided(clock + domain.Second)}
 	// A producer's clock that runs ahead makes nobody wait for longer than an hour.
-	event(clock+domain.Day, &domain.CommitmentEnded{})
-	if last := waited[len(waited)-1]; last > time.Hour {
-		t.Errorf("waited %s", last)
+	for _, rec := range append(burst, decided(clock+domain.Day)) {
+		if wait := do(r, rec, &domain.CommitmentPurchased{}); wait != 40*time.Minute {
+			t.Errorf("waits %s, want 40 minutes", wait)
+		}
 	}
-	want := map[string]string{"replan 2026-05-29T00Z": "finished", "replan 2026-05-29T01Z": "finished"}
-	if fmt.Sprint(book.state) != fmt.Sprint(want) {
-		t.Errorf("ran %v, want %v", book.state, want)
+	ran()
+	clock += 40 * domain.Instant(time.Minute)
+	for i, ev := range []domain.Event{&domain.CommitmentPurchased{}, &domain.OnDemandQuotaSet{}, &domain.PolicySet{Kind: domain.PolicyResidency}} {
+		if wait := do(r, burst[i], ev); wait != 0 {
+			t.Errorf("the burst waits %s", wait)
+		}
 	}
-	// A decision that is not folded yet is waited for, and a run that failed here is
-	// not taken for one that was done elsewhere.
-	appendEvents(t, h.log, domain.Envelope{Time: may, Workspace: platform, Event: &domain.RegionDefined{Region: "eu", Country: "NL"}})
+	if folds == 0 {
+		t.Error("it planned without knowing what had been decided")
+	}
+	ran("replan 2026-05-29T00Z")
+
+	// The same decisions, given to another instance, are in a plan.
+	if err := h.catchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, rec := range burst {
+		if wait := do(other, rec, &domain.CommitmentPurchased{}); wait != 0 {
+			t.Errorf("another instance waits %s", wait)
+		}
+	}
+	// What comes after the run of its hour, or by a slow clock, is not lost.
+	late, slow := decided(clock-domain.Second), decided(clock-5*domain.Hour)
+	for _, rec := range []*domain.Record{late, slow} {
+		for _, r := range []*replanner{r, other} {
+			if wait := do(r, rec, &domain.CommitmentEnded{}); wait != time.Hour {
+				t.Errorf("what came late waits %s, want an hour", wait)
+			}
+		}
+	}
 	clock += domain.Hour
-	due := func() error {
-		return r.do(t.Context(), &domain.Record{Time: clock - domain.Hour}, &domain.Envelope{Event: &domain.CommitmentEnded{}})
+	for _, rec := range []*domain.Record{late, slow} {
+		if wait := do(r, rec, &domain.CommitmentEnded{}); wait != 0 {
+			t.Errorf("what came late waits %s once more", wait)
+		}
 	}
-	before := folds
-	if err := due(); err != nil || folds == before {
-		t.Errorf("it planned without knowing what had been decided: %v", err)
+	ran("replan 2026-05-29T00Z", "replan 2026-05-29T01Z")
+	if at := r.planned; len(at) != 1 || at[0][tp] <= slow.Offset {
+		t.Errorf("what came late is in no plan: %v", at)
 	}
+
+	// A run that failed here is not taken for one that was done elsewhere.
+	rec := decided(clock)
 	clock += domain.Hour
 	asked := 0
 	r.once = func(context.Context, string, string, func(context.Context) (string, error)) (bool, error) {
@@ -363,11 +409,13 @@ func TestReplan(t *testing.T) {
 		}
 		return false, nil // it rests
 	}
+	due := func() error { return r.do(t.Context(), rec, &domain.Envelope{Event: &domain.CommitmentEnded{}}) }
 	if err := due(); err == nil {
 		t.Error("a run that failed is taken for done")
 	}
-	if err := due(); err == nil {
-		t.Error("a run that rests is taken for done")
+	var early *tooEarly
+	if err := due(); err == nil || errors.As(err, &early) {
+		t.Errorf("a run that rests is taken for done, or for another's: %v", err)
 	}
 	r.once = book.once
 	if err := due(); err != nil {
