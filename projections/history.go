@@ -38,8 +38,8 @@ type Version struct {
 
 // History is the row of a thing that is declared: everything that was said of
 // it, in [domain.Order]. The last version in effect at a time is what held
-// then. Tables whose things change for ever are cut up by month, so that a row
-// stays small.
+// then. Tables whose things change for ever are cut up by day or month, so that a
+// row stays small.
 type History struct {
 	Versions []Version `json:"versions"`
 }

@@ -183,7 +183,7 @@ func SpotRates(view View, from, to domain.Instant) ([]SpotRate, error) {
 	if span.Empty() {
 		return nil, fmt.Errorf("spot rates from %s to %s: there is no time between", from, to)
 	}
-	err := view.Scan(Query{Table: TableSpotInterruptions, From: monthOf(max(0, from)), To: hourOf(to-1) + 1}, func(_ Key, row Row) error {
+	err := view.Scan(Query{Table: TableSpotInterruptions, From: dayOf(max(0, from)), To: hourOf(to-1) + 1}, func(_ Key, row Row) error {
 		h := row.(*History)
 		for i := range h.Versions {
 			if at := h.Versions[i].Order.Effective; at < from || at >= to {

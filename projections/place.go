@@ -34,6 +34,14 @@ func place(env *domain.Envelope, scope string) (placement, bool) {
 		}
 		return placement{key: Key{Table: t, Scope: scope, ID: id, Hour: monthOf(effective)}, effective: effective}
 	}
+	// What is observed again and again, and always counts, is cut up by day: with
+	// each observation a store writes the whole row again.
+	daily := func(t Table, id string, effective domain.Instant) placement {
+		if effective == 0 {
+			effective = env.Time
+		}
+		return placement{key: Key{Table: t, Scope: scope, ID: id, Hour: dayOf(effective)}, effective: effective}
+	}
 	switch ev := env.Event.(type) {
 	// Registry.
 	case *domain.WorkspaceRegistered:
@@ -81,17 +89,17 @@ func place(env *domain.Envelope, scope string) (placement, bool) {
 
 	// Health: every fault counts, however alike.
 	case *domain.GPUFaultObserved:
-		return monthly(TableFaults, ev.Node, 0), true
+		return daily(TableFaults, ev.Node, 0), true
 	case *domain.NodeCordoned:
-		return monthly(TableHealth, ev.Node, 0), true
+		return daily(TableHealth, ev.Node, 0), true
 	case *domain.NodeDrained:
-		return monthly(TableHealth, ev.Node, 0), true
+		return daily(TableHealth, ev.Node, 0), true
 	case *domain.NodeReturned:
-		return monthly(TableHealth, ev.Node, 0), true
+		return daily(TableHealth, ev.Node, 0), true
 	case *domain.CollectorSilent:
-		return monthly(TableHealth, ev.Node, 0), true
+		return daily(TableHealth, ev.Node, 0), true
 	case *domain.SpoolDropped:
-		return monthly(TableHealth, ev.Node, 0), true
+		return daily(TableHealth, ev.Node, 0), true
 
 	// Telemetry that is stated rather than added up.
 	case *domain.JobQueued:
@@ -101,9 +109,9 @@ func place(env *domain.Envelope, scope string) (placement, bool) {
 	case *domain.JobFinished:
 		return at(TableJobs, ev.Job), true
 	case *domain.EnergyMetered:
-		return monthly(TableEnergy, ev.Meter, ev.Interval.From), true
+		return daily(TableEnergy, ev.Meter, ev.Interval.From), true
 	case *domain.UsageCorrected:
-		return monthly(TableUsageCorrections, ev.Node, 0), true
+		return daily(TableUsageCorrections, ev.Node, 0), true
 
 	// Deployments.
 	case *domain.DeploymentChanged:
@@ -111,7 +119,7 @@ func place(env *domain.Envelope, scope string) (placement, bool) {
 	case *domain.DeploymentRemoved:
 		return state(TableDeployments, ev.Deployment, 0), true
 	case *domain.ReplicasObserved:
-		return monthly(TableReplicas, ev.Deployment+"|"+ev.Model+"|"+ev.Tier, 0), true
+		return daily(TableReplicas, ev.Deployment+"|"+ev.Model+"|"+ev.Tier, 0), true
 
 	// Ledger.
 	case *domain.BillingLineRecorded:
@@ -135,7 +143,7 @@ func place(env *domain.Envelope, scope string) (placement, bool) {
 	case *domain.OnDemandQuotaSet:
 		return state(TableOnDemandQuotas, ev.Account+"|"+ev.GPUModel, ev.EffectiveFrom), true
 	case *domain.SpotInterrupted:
-		return monthly(TableSpotInterruptions, ev.SKU+"|"+ev.Zone, 0), true
+		return daily(TableSpotInterruptions, ev.SKU+"|"+ev.Zone, 0), true
 	case *domain.TariffSet:
 		return state(TableTariffs, ev.Market.Region, ev.EffectiveFrom), true
 	case *domain.FXRateSet:
@@ -177,7 +185,7 @@ func place(env *domain.Envelope, scope string) (placement, bool) {
 	case *domain.QuarantineResolved:
 		return at(TableResolutions, string(ev.Topic)+"/"+strconv.Itoa(int(ev.Partition))+"@"+strconv.FormatInt(ev.Offset, 10)), true
 	case *domain.AccessDenied:
-		return monthly(TableDenials, ev.Principal, 0), true
+		return daily(TableDenials, ev.Principal, 0), true
 	}
 	return placement{}, false
 }

@@ -202,6 +202,8 @@ func (k Key) clone() Key {
 
 func hourOf(t domain.Instant) int64 { return int64(t.HourStart() / domain.Hour) }
 
+func dayOf(t domain.Instant) int64 { return int64(t.DayStart() / domain.Hour) }
+
 func monthOf(t domain.Instant) int64 {
 	u := t.Time()
 	return int64(domain.InstantOf(u.AddDate(0, 0, 1-u.Day())).DayStart() / domain.Hour)

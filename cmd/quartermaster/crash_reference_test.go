@@ -637,11 +637,12 @@ type refVersion struct {
 	again     *domain.Order
 }
 
-// refPlace says to which table and thing a statement belongs, what month it is
-// filed under (0: none), since when it holds, and whether one that says nothing
+// refPlace says to which table and thing a statement belongs, whether it is
+// filed under its day or its month, since when it holds, and whether one that says nothing
 // new is only noted.
 type refPlace struct {
 	table, id string
+	daily     bool
 	monthly   bool
 	effective domain.Instant // 0: the event's time
 	collapse  bool
@@ -662,11 +663,11 @@ func refPlaceOf(env *domain.Envelope, appended domain.Instant) (refPlace, bool) 
 	case *domain.MaintenanceScheduled:
 		return refPlace{table: "maintenance", id: ev.Maintenance, collapse: true}, true
 	case *domain.GPUFaultObserved:
-		return refPlace{table: "faults", id: ev.Node, monthly: true}, true
+		return refPlace{table: "faults", id: ev.Node, daily: true}, true
 	case *domain.NodeCordoned:
-		return refPlace{table: "health", id: ev.Node, monthly: true}, true
+		return refPlace{table: "health", id: ev.Node, daily: true}, true
 	case *domain.NodeReturned:
-		return refPlace{table: "health", id: ev.Node, monthly: true}, true
+		return refPlace{table: "health", id: ev.Node, daily: true}, true
 	case *domain.JobQueued:
 		return refPlace{table: "jobs", id: ev.Job}, true
 	case *domain.JobStarted:
@@ -674,15 +675,15 @@ func refPlaceOf(env *domain.Envelope, appended domain.Instant) (refPlace, bool) 
 	case *domain.JobFinished:
 		return refPlace{table: "jobs", id: ev.Job}, true
 	case *domain.EnergyMetered:
-		return refPlace{table: "energy", id: ev.Meter, monthly: true, effective: ev.Interval.From}, true
+		return refPlace{table: "energy", id: ev.Meter, daily: true, effective: ev.Interval.From}, true
 	case *domain.UsageCorrected:
-		return refPlace{table: "usage_corrections", id: ev.Node, monthly: true}, true
+		return refPlace{table: "usage_corrections", id: ev.Node, daily: true}, true
 	case *domain.DeploymentChanged:
 		return refPlace{table: "deployments", id: ev.Deployment, collapse: true}, true
 	case *domain.DeploymentRemoved:
 		return refPlace{table: "deployments", id: ev.Deployment, collapse: true}, true
 	case *domain.ReplicasObserved:
-		return refPlace{table: "replicas", id: ev.Deployment + "|" + ev.Model + "|" + ev.Tier, monthly: true}, true
+		return refPlace{table: "replicas", id: ev.Deployment + "|" + ev.Model + "|" + ev.Tier, daily: true}, true
 	case *domain.InvoiceReceived:
 		return refPlace{table: "invoices", id: ev.InvoiceID, effective: appended, collapse: true}, true
 	case *domain.OfferQuoted:
@@ -690,7 +691,7 @@ func refPlaceOf(env *domain.Envelope, appended domain.Instant) (refPlace, bool) 
 	case *domain.OfferWithdrawn:
 		return refPlace{table: "offers", id: ev.Offer, monthly: true, effective: ev.At}, true
 	case *domain.SpotInterrupted:
-		return refPlace{table: "spot_interruptions", id: ev.SKU + "|" + ev.Zone, monthly: true}, true
+		return refPlace{table: "spot_interruptions", id: ev.SKU + "|" + ev.Zone, daily: true}, true
 	case *domain.FXRateSet:
 		return refPlace{table: "fx_rates", id: string(ev.Kind), monthly: true, effective: ev.Effective.From}, true
 	case *domain.RecommendationMade:
@@ -698,7 +699,7 @@ func refPlaceOf(env *domain.Envelope, appended domain.Instant) (refPlace, bool) 
 	case *domain.OutcomeRecorded:
 		return refPlace{table: "recommendations", id: ev.Recommendation}, true
 	case *domain.AccessDenied:
-		return refPlace{table: "denials", id: ev.Principal, monthly: true}, true
+		return refPlace{table: "denials", id: ev.Principal, daily: true}, true
 	}
 	return refPlace{}, false
 }
@@ -718,7 +719,10 @@ func (r *reference) state(scope string, env *domain.Envelope, rec *domain.Record
 	if p.effective == 0 {
 		p.effective = env.Time
 	}
-	if p.monthly {
+	switch {
+	case p.daily:
+		name.number = int64(p.effective / domain.Day * 24)
+	case p.monthly:
 		name.number = refMonth(p.effective)
 	}
 	event, err := refCBOR.Marshal(env.Event)
