@@ -25,6 +25,8 @@ type QuarantineList struct {
 	Entries    []QuarantineEntry `json:"entries"` // by topic, partition, offset
 	Open       int               `json:"open"`
 	Incomplete Incomplete        `json:"incomplete"`
+
+	places map[string]int // of the entries, by id; made when one is looked for
 }
 
 // Incomplete says how many open records may concern whom. A report about a
@@ -70,7 +72,7 @@ type Completeness struct {
 // completeness returns what a report about a workspace ("" for all) that is
 // made of the given topics may lack.
 func completeness(view View, workspace string, topics ...domain.Topic) (Completeness, error) {
-	q, err := Quarantine(view)
+	open, err := Open(view)
 	if err != nil {
 		return Completeness{}, err
 	}
@@ -78,7 +80,7 @@ func completeness(view View, workspace string, topics ...domain.Topic) (Complete
 	if err != nil {
 		return Completeness{}, err
 	}
-	c := Completeness{Incomplete: q.Incomplete.For(workspace)}
+	c := Completeness{Incomplete: open.For(workspace)}
 	for _, t := range topics {
 		// Anybody may claim any sequence, so the sum may overflow.
 		c.Missing += min(missing[t], math.MaxUint64-c.Missing)
@@ -119,26 +121,70 @@ func (c Completeness) Note() string {
 	return note + "; " + missing
 }
 
-// Quarantine lists what could not be folded. A resolution counts when whoever
-// signed it had the right to; of several the latest.
-func Quarantine(view View) (*QuarantineList, error) {
+// eachResolution calls yield with the resolutions that whoever signed them had the
+// right to make, by the record that they resolve. Of one there may be several.
+func eachResolution(view View, yield func(id string, v *Version)) error {
 	a, err := NewAuthority(view)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	resolutions := map[string]*Version{}
-	err = view.Scan(Query{Table: TableResolutions}, func(k Key, row Row) error {
-		v := a.Latest(k, row.(*History))
-		if have := resolutions[k.ID]; v != nil && (have == nil || v.Order.After(have.Order)) {
-			resolutions[k.ID] = v
+	if err := view.Scan(Query{Table: TableResolutions}, func(k Key, row Row) error {
+		if v := a.Latest(k, row.(*History)); v != nil {
+			yield(k.ID, v)
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read quarantine resolutions: %w", err)
+	}
+	return nil
+}
+
+// Open counts what is in quarantine and not resolved. What it keeps in memory is
+// the place of each record that was resolved, and not the records.
+func Open(view View) (Incomplete, error) {
+	resolved := map[string]struct{}{}
+	if err := eachResolution(view, func(id string, _ *Version) { resolved[id] = struct{}{} }); err != nil {
+		return Incomplete{}, err
+	}
+	open := Incomplete{Workspaces: map[string]int{}}
+	var id []byte
+	err := view.Scan(Query{Table: TableQuarantine}, func(_ Key, row Row) error {
+		q := row.(*Quarantined)
+		id = fmt.Appendf(id[:0], "%s/%d@%d", q.Topic, q.Partition, q.Offset)
+		if _, done := resolved[string(id)]; !done {
+			open.add(q)
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read quarantine resolutions: %w", err)
+		return Incomplete{}, fmt.Errorf("read quarantine: %w", err)
+	}
+	return open, nil
+}
+
+// add counts an open record.
+func (i *Incomplete) add(q *Quarantined) {
+	if q.Workspace == "" {
+		i.All++
+	} else {
+		i.Workspaces[q.Workspace]++
+	}
+}
+
+// Quarantine lists what could not be folded. A resolution counts when whoever
+// signed it had the right to; of several the latest. It holds every record that
+// was ever in quarantine: where their number is enough, see [Open].
+func Quarantine(view View) (*QuarantineList, error) {
+	resolutions := map[string]*Version{}
+	if err := eachResolution(view, func(id string, v *Version) {
+		if have := resolutions[id]; have == nil || v.Order.After(have.Order) {
+			resolutions[id] = v
+		}
+	}); err != nil {
+		return nil, err
 	}
 	list := &QuarantineList{Position: view.Position().String(), Entries: []QuarantineEntry{}, Incomplete: Incomplete{Workspaces: map[string]int{}}}
-	err = view.Scan(Query{Table: TableQuarantine}, func(_ Key, row Row) error {
+	err := view.Scan(Query{Table: TableQuarantine}, func(_ Key, row Row) error {
 		q := row.(*Quarantined)
 		tp := domain.TopicPartition{Topic: q.Topic, Partition: q.Partition}
 		e := QuarantineEntry{ID: fmt.Sprintf("%s@%d", tp, q.Offset), Quarantined: *q}
@@ -148,11 +194,7 @@ func Quarantine(view View) (*QuarantineList, error) {
 			e.Resolution, e.Note, e.Resolved, e.ResolvedBy = ev.Resolution, ev.Reason, v.Order.Effective, v.Signer.Operator
 		} else {
 			list.Open++
-			if q.Workspace == "" {
-				list.Incomplete.All++
-			} else {
-				list.Incomplete.Workspaces[q.Workspace]++
-			}
+			list.Incomplete.add(q)
 		}
 		list.Entries = append(list.Entries, e)
 		return nil
@@ -166,10 +208,14 @@ func Quarantine(view View) (*QuarantineList, error) {
 // Find returns the entry of an id such as "qm.fleet/3@17", nil when that record
 // is not in quarantine.
 func (l *QuarantineList) Find(id string) *QuarantineEntry {
-	for i := range l.Entries {
-		if l.Entries[i].ID == id {
-			return &l.Entries[i]
+	if l.places == nil {
+		l.places = make(map[string]int, len(l.Entries))
+		for i := range l.Entries {
+			l.places[l.Entries[i].ID] = i
 		}
+	}
+	if i, ok := l.places[id]; ok {
+		return &l.Entries[i]
 	}
 	return nil
 }

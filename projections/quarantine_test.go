@@ -3,6 +3,7 @@ package projections_test
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"testing"
 
 	"quartermaster/domain"
@@ -38,6 +39,9 @@ func TestQuarantineAndStats(t *testing.T) {
 		}
 		if len(q.Entries) != 4 || q.Open != 3 {
 			t.Fatalf("%d in quarantine, %d open; want 4 and 3", len(q.Entries), q.Open)
+		}
+		if open, err := projections.Open(v); err != nil || !reflect.DeepEqual(open, q.Incomplete) {
+			t.Errorf("counted %+v, listed %+v: %v", open, q.Incomplete, err)
 		}
 		e := q.Find("qm.market/2@0")
 		if e == nil || e.Resolution != "discarded" || e.ResolvedBy != "root" || e.Note != "seen to" || e.Resolved != t0+domain.Hour || len(e.SHA256) != 32 {

@@ -229,30 +229,44 @@ type mending struct {
 }
 
 func (h *home) mending(ctx context.Context, id string) (*mending, error) {
-	var m *mending
-	err := h.view(ctx, func(v projections.View) error {
+	list, err := h.mendings(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return list[0], nil
+}
+
+// mendings is mending of many records, which are read once. Its error is of every
+// id that is not to be mended.
+func (h *home) mendings(ctx context.Context, ids ...string) (list []*mending, err error) {
+	err = h.view(ctx, func(v projections.View) error {
 		l, err := projections.Quarantine(v)
 		if err != nil {
 			return err
 		}
-		e, err := quarantined(l, id)
-		if err != nil {
-			return err
-		}
-		m = &mending{entry: *e, source: mendSource(e), from: v.Position().Clone()}
-		for p := range e.Topic.Partitions() {
-			tp := domain.TopicPartition{Topic: e.Topic, Partition: p}
-			row, err := v.Get(projections.StreamKey(tp, m.source, mendIncarnation))
+		var wrong []error
+		for _, id := range ids {
+			e, err := quarantined(l, id)
 			if err != nil {
-				return fmt.Errorf("look for what mends %s: %w", id, err)
+				wrong = append(wrong, err)
+				continue
 			}
-			if row != nil {
-				m.at = &tp
+			m := &mending{entry: *e, source: mendSource(e), from: v.Position().Clone()}
+			for p := range e.Topic.Partitions() {
+				tp := domain.TopicPartition{Topic: e.Topic, Partition: p}
+				row, err := v.Get(projections.StreamKey(tp, m.source, mendIncarnation))
+				if err != nil {
+					return fmt.Errorf("look for what mends %s: %w", id, err)
+				}
+				if row != nil {
+					m.at = &tp
+				}
 			}
+			list = append(list, m)
 		}
-		return nil
+		return errors.Join(wrong...)
 	})
-	return m, err
+	return list, err
 }
 
 // reappend appends a mended event and then resolves the record that it mends.
@@ -463,18 +477,22 @@ func (h *home) discard(ctx context.Context, ids []string, reason, key string, dr
 		todo []domain.Envelope
 		errs []error
 	)
-	for i, id := range ids {
-		m, err := h.mending(ctx, id)
-		switch {
-		case err != nil:
-			errs = append(errs, err)
-		case slices.Contains(ids[:i], id):
+	seen := map[string]bool{}
+	for _, id := range ids {
+		if seen[id] {
 			errs = append(errs, fmt.Errorf("%s is named twice", id))
-		case m.at != nil:
-			errs = append(errs, fmt.Errorf("%s was appended again in part: \"quartermaster quarantine reappend %s --reason TEXT\" finishes that", id, id))
-		default:
-			todo = append(todo, resolution(&m.entry, ans.Resolution, reason))
 		}
+		seen[id] = true
+	}
+	list, err := h.mendings(ctx, ids...)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	for _, m := range list {
+		if id := m.entry.ID; m.at != nil {
+			errs = append(errs, fmt.Errorf("%s was appended again in part: \"quartermaster quarantine reappend %s --reason TEXT\" finishes that", id, id))
+		}
+		todo = append(todo, resolution(&m.entry, ans.Resolution, reason))
 	}
 	if len(errs) > 0 {
 		return errors.Join(append(errs, errors.New("nothing was resolved"))...)

@@ -86,11 +86,13 @@ func (a *app) own(ctx context.Context, log *slog.Logger) (*home, error) {
 }
 
 // How often serve looks how long the log is, counts what is in quarantine and
-// missing, and asks whether a snapshot is due.
+// missing, and asks whether a snapshot is due. The count reads every stream, which
+// rows in a database make every instance pay for.
 const (
-	lookEvery  = 5 * time.Second
-	countEvery = 30 * time.Second
-	saveEvery  = 10 * time.Minute
+	lookEvery      = 5 * time.Second
+	countEvery     = 30 * time.Second
+	countRowsEvery = 5 * time.Minute
+	saveEvery      = 10 * time.Minute
 )
 
 // service is what both kinds of serve have in common: what it says of itself.
@@ -178,7 +180,11 @@ func (a *app) place() string {
 
 // look looks at the log and the rows, until ctx ends.
 func (s *service) look(ctx context.Context) {
-	log, rows := time.NewTicker(lookEvery), time.NewTicker(countEvery)
+	every := countEvery
+	if s.home.db != nil {
+		every = countRowsEvery
+	}
+	log, rows := time.NewTicker(lookEvery), time.NewTicker(every)
 	defer log.Stop()
 	defer rows.Stop()
 	s.count(ctx)
@@ -203,7 +209,7 @@ func (s *service) look(ctx context.Context) {
 // count counts what is in quarantine and what is missing.
 func (s *service) count(ctx context.Context) {
 	err := s.home.view(ctx, func(v projections.View) error {
-		q, err := projections.Quarantine(v)
+		open, err := projections.Open(v)
 		if err != nil {
 			return err
 		}
@@ -213,7 +219,7 @@ func (s *service) count(ctx context.Context) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.seen.Quarantined, s.seen.Missing = q.Open, missing
+		s.seen.Quarantined, s.seen.Missing = open.For(""), missing
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
