@@ -55,6 +55,7 @@ const (
 
 // productionHome is a filled log and, once something was folded, rows.
 type productionHome struct {
+	whole  *testing.B // databases stay until its end
 	home   *home
 	estate *estate
 	dir    string
@@ -75,7 +76,7 @@ func newProduction(b *testing.B) *productionHome {
 		}
 		events = n
 	}
-	p := &productionHome{estate: newEstate(estateNodes, estateInterval), dir: b.TempDir()}
+	p := &productionHome{whole: b, estate: newEstate(estateNodes, estateInterval), dir: b.TempDir()}
 	p.estate.clusters = estateClusters
 	if err := os.WriteFile(p.config(), fmt.Appendf(nil, "kafka: {brokers: ['%s'], replication: 1}\npostgres: {dsn_file: dsn}\nlisten: 127.0.0.1:0\n",
 		strings.ReplaceAll(brokers, ",", "', '")), 0o600); err != nil {
@@ -105,7 +106,7 @@ func (p *productionHome) config() string { return filepath.Join(p.dir, "quarterm
 
 // empty makes the home's rows those of a new database.
 func (p *productionHome) empty(b *testing.B) {
-	p.dsn, p.db = database(b)
+	p.dsn, p.db = database(p.whole)
 	if err := os.WriteFile(filepath.Join(p.dir, "dsn"), []byte(p.dsn), 0o600); err != nil {
 		b.Fatal(err)
 	}
