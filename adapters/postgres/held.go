@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"quartermaster/domain"
 	"quartermaster/projections"
 )
 
@@ -93,8 +92,10 @@ const (
 // heldTarget is how usage_held is written in a schema.
 func heldTarget(schema string) target[heldRow] {
 	return target[heldRow]{
-		table: schema + "." + held, columns: heldColumnNames, conflict: heldConflict,
-		insert: heldInsertSQL(schema), arrays: heldArrays, copy: copyHeld,
+		insert: heldInsertSQL(schema), conflict: heldConflict, arrays: heldArrays,
+		size: func(r *heldRow) int {
+			return len(r.workspace) + len(r.cluster) + len(r.deployment) + len(r.node) + len(r.source) + 80
+		},
 		fresh: func(r *heldRow) bool { return r.fresh },
 	}
 }
@@ -131,16 +132,4 @@ func heldArrays(rows []heldRow) []any {
 		number(func(r *heldRow) int64 { return int64(r.whole) }), number(func(r *heldRow) int64 { return int64(r.part) }),
 		number(func(r *heldRow) int64 { return int64(r.known) }), number(func(r *heldRow) int64 { return int64(r.active) }),
 	}
-}
-
-func copyHeld(r *heldRow) []any {
-	return []any{r.workspace, r.cluster, r.deployment, r.node, hourText(r.hour), r.source,
-		thousandths(r.whole), thousandths(r.part), thousandths(r.known), fmt.Sprintf("%d.%06d", r.active/1e6, r.active%1e6)}
-}
-
-func thousandths(n uint64) string { return fmt.Sprintf("%d.%03d", n/1000, n%1000) }
-
-// hourText returns an hour as the server reads it.
-func hourText(hour int64) string {
-	return (domain.Instant(hour) * domain.Hour).Time().Format("2006-01-02 15:04:05+00")
 }

@@ -152,9 +152,9 @@ func TestHostileNamesStopNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tune := range map[string]func(*tuning){
-		"arrays": nil,
-		"merge":  func(h *tuning) { h.copy = 1 },
-		"fresh":  func(h *tuning) { h.fresh, h.keep, h.page = 1, 0, 1 },
+		"usual":     nil,
+		"few bytes": func(h *tuning) { h.bytes = 1000 },
+		"no cache":  func(h *tuning) { h.keep, h.page = 0, 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := claimed(t, db, emptied(t, db, g), tune)
@@ -189,8 +189,7 @@ func TestSameAsMemory(t *testing.T) {
 		s := claimed(t, db, emptied(t, db, g), func(h *tuning) {
 			h.keep = []int{0, 3, 1 << 20}[r.IntN(3)]
 			h.array = []int{1, 5, 2000}[r.IntN(3)]
-			h.copy = []int{1, 4, never}[r.IntN(3)]
-			h.fresh = []int{1, 3, never}[r.IntN(3)]
+			h.bytes = []int{1, 300, 16 << 20}[r.IntN(3)]
 			h.page = []int{1, 3, 256}[r.IntN(3)]
 		})
 		for _, tp := range domain.AllPartitions() {

@@ -169,7 +169,7 @@ func TestStore(t *testing.T) {
 	g := generation(t, db)
 	for name, tune := range map[string]func(*tuning){
 		"Usual":   nil,
-		"Copy":    func(h *tuning) { h.copy, h.fresh = 1, 1 },
+		"Bytes":   func(h *tuning) { h.bytes = 500 },
 		"NoCache": func(h *tuning) { h.keep = 0; h.array = 3; h.page = 2 },
 	} {
 		t.Run(name, func(t *testing.T) {

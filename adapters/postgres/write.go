@@ -4,10 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
-
-	"github.com/lib/pq"
 
 	"quartermaster/projections"
 )
@@ -31,6 +30,14 @@ type stored struct {
 	row       []byte
 	facts     []byte // nil: none
 	fresh     bool   // there is no row under this key yet
+}
+
+func (r *stored) size() int {
+	n := len(r.scope) + len(r.id) + len(r.row) + len(r.facts) + 32
+	if !r.plain {
+		n += len(r.key.Scope) + len(r.key.ID)
+	}
+	return n
 }
 
 func newWrite(s *Store) *write {
@@ -96,14 +103,12 @@ func (w *write) write(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// target is a table that rows of a kind are written to, in each of three ways.
+// target is a table that rows of a kind are written to.
 type target[R any] struct {
-	table    string
-	columns  string               // as COPY fills them
-	conflict string               // what becomes of rows that are there
 	insert   string               // inserts rows from arrays
+	conflict string               // what becomes of rows that are there
 	arrays   func(rows []R) []any // the arguments of insert
-	copy     func(r *R) []any     // a row as COPY takes it
+	size     func(r *R) int       // about how many bytes of a message a row takes
 	fresh    func(r *R) bool      // whether the row cannot be there
 }
 
@@ -119,32 +124,12 @@ func writeRows[R any](ctx context.Context, tx *sql.Tx, how tuning, t target[R], 
 			changed = append(changed, rows[i])
 		}
 	}
-	if len(fresh) >= how.fresh {
-		if err := copyRows(ctx, tx, t.table, t, fresh); err != nil {
-			return err
-		}
-		fresh = nil
-	}
-	if len(changed) >= how.copy {
-		// The temporary table goes with the transaction.
-		merge := "merge_" + t.table[strings.LastIndexByte(t.table, '.')+1:]
-		if _, err := tx.ExecContext(ctx, fmt.Sprintf("create temp table %s on commit drop as select %s from %s with no data", merge, t.columns, t.table)); err != nil {
-			return err
-		}
-		if err := copyRows(ctx, tx, merge, t, changed); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, fmt.Sprintf("insert into %s (%s) select %[2]s from %[3]s %[4]s", t.table, t.columns, merge, t.conflict)); err != nil {
-			return err
-		}
-		changed = nil
-	}
-	for chunk := range slices.Chunk(fresh, how.array) {
+	for chunk := range messages(fresh, how, t.size) {
 		if _, err := tx.ExecContext(ctx, t.insert, t.arrays(chunk)...); err != nil {
 			return err
 		}
 	}
-	for chunk := range slices.Chunk(changed, how.array) {
+	for chunk := range messages(changed, how, t.size) {
 		if _, err := tx.ExecContext(ctx, t.insert+" "+t.conflict, t.arrays(chunk)...); err != nil {
 			return err
 		}
@@ -152,30 +137,32 @@ func writeRows[R any](ctx context.Context, tx *sql.Tx, how tuning, t target[R], 
 	return nil
 }
 
-func copyRows[R any](ctx context.Context, tx *sql.Tx, into string, t target[R], rows []R) (err error) {
-	stmt, err := tx.PrepareContext(ctx, fmt.Sprintf("copy %s (%s) from stdin", into, t.columns))
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if e := stmt.Close(); err == nil {
-			err = e
+// messages cuts rows up into what is sent at a time. A row that is larger than a
+// message should be goes alone.
+func messages[R any](rows []R, how tuning, size func(*R) int) iter.Seq[[]R] {
+	return func(yield func([]R) bool) {
+		start, bytes := 0, 0
+		for i := range rows {
+			n := size(&rows[i])
+			if i > start && (i-start == how.array || bytes+n > how.bytes) {
+				if !yield(rows[start:i]) {
+					return
+				}
+				start, bytes = i, 0
+			}
+			bytes += n
 		}
-	}()
-	for i := range rows {
-		if _, err := stmt.ExecContext(ctx, t.copy(&rows[i])...); err != nil {
-			return err
+		if start < len(rows) {
+			yield(rows[start:])
 		}
 	}
-	_, err = stmt.ExecContext(ctx)
-	return err
 }
 
 // target is how the table is written in a schema.
 func (t *table) target(schema string) target[stored] {
 	return target[stored]{
-		table: schema + "." + t.name(), columns: t.columns(), conflict: t.conflict(),
-		insert: t.insertSQL(schema), arrays: t.arrays, copy: t.copyRow,
+		insert: t.insertSQL(schema), conflict: t.conflict(), arrays: t.arrays,
+		size:  (*stored).size,
 		fresh: func(r *stored) bool { return r.fresh },
 	}
 }
@@ -241,35 +228,4 @@ func (t *table) arrays(rows []stored) []any {
 		jsons.json(r.facts)
 	}
 	return []any{scopes.value(), ids.value(), numbers.value(), exactScopes.value(), exactIDs.value(), raws.value(), jsons.value()}
-}
-
-func (t *table) copyRow(r *stored) []any {
-	row := make([]any, 0, 6)
-	row = append(row, r.scope)
-	if t.id.name != "" {
-		row = append(row, r.id)
-	}
-	switch t.kind {
-	case byHour, byMonth:
-		row = append(row, hourText(r.key.Hour))
-	case incarnation:
-		row = append(row, r.key.Hour)
-	case offset:
-		row = append(row, r.key.Hour-1)
-	case timeless:
-	}
-	if r.plain {
-		row = append(row, nil)
-	} else {
-		row = append(row, pq.ByteaArray{[]byte(r.key.Scope), []byte(r.key.ID)})
-	}
-	row = append(row, r.row)
-	if t.facts != "" {
-		if r.facts == nil {
-			row = append(row, nil)
-		} else {
-			row = append(row, string(r.facts))
-		}
-	}
-	return row
 }
