@@ -23,6 +23,8 @@ type State struct {
 	LogID  string                         // the log that the rows are of; "" before the first instance ran
 	Topics map[domain.Topic]TopicIdentity // as first met
 
+	MissingReaders []string // configured, and no roles of the server
+
 	Active       string // the generation that is read; "" when there is none
 	ActiveMethod string
 }
@@ -50,6 +52,9 @@ func Inspect(ctx context.Context, cfg Config) (s State, err error) {
 		return s, fmt.Errorf("ask the database for its version: %w", err)
 	}
 	if s.Schema, s.Wanted, err = versions(ctx, db); err != nil || s.Schema != s.Wanted {
+		return s, err
+	}
+	if _, s.MissingReaders, err = readersOf(ctx, db, cfg.Readers); err != nil {
 		return s, err
 	}
 	if err := s.bindings(ctx, db); err != nil {

@@ -61,14 +61,23 @@ func (s *Store) ensureMonths(ctx context.Context, months map[month]bool) error {
 	return nil
 }
 
+// lockMonths orders those who make the same month; whether it is there is looked
+// up once it is held.
+const lockMonths = `select ` + giveUp + `, pg_advisory_xact_lock(hashtextextended($1, 0))`
+
+func monthsOf(generation string) string { return "quartermaster months " + generation }
+
 func (s *Store) createMonth(ctx context.Context, m month) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	// Orders those who make the same; whether it is there is looked up below.
-	if _, err := tx.ExecContext(ctx, `select `+giveUp+`, pg_advisory_xact_lock(hashtextextended($1, 0))`, "quartermaster months "+s.generation); err != nil {
+	if _, err := tx.ExecContext(ctx, lockMonths, monthsOf(s.generation)); err != nil {
+		return err
+	}
+	readers, _, err := readersOf(ctx, tx, s.db.readers)
+	if err != nil {
 		return err
 	}
 	for _, t := range monthly() {
@@ -90,7 +99,7 @@ func (s *Store) createMonth(ctx context.Context, m month) error {
 			fmt.Sprintf("alter table %s drop constraint bounds", name),
 			fmt.Sprintf("comment on table %s is %s", name, pq.QuoteLiteral("Rows of "+t+" in "+m.String()+".")),
 		}
-		for _, role := range s.db.readers {
+		for _, role := range readers {
 			statements = append(statements, fmt.Sprintf("grant select on %s to %s", name, pq.QuoteIdentifier(role)))
 		}
 		for _, q := range statements {

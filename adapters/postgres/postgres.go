@@ -54,7 +54,8 @@ type Config struct {
 	Wrap func(driver.Connector) driver.Connector
 
 	// Readers are roles that may read every table and view: the people and
-	// programs of finance. They must exist.
+	// programs of finance. What is made while one does not exist as a role it may
+	// not read until [DB.Grant] is called again.
 	Readers []string
 }
 

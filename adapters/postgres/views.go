@@ -107,12 +107,11 @@ func (db *DB) makeViews(ctx context.Context, tx *sql.Tx, without string) error {
 		for _, s := range statements {
 			fmt.Fprintf(&create, "%s;\n", viewSQL(s, generations))
 		}
-		for _, role := range db.readers {
-			fmt.Fprintf(&create, "grant usage on schema quartermaster to %s;\n", pq.QuoteIdentifier(role))
-			for _, name := range readable() {
-				fmt.Fprintf(&create, "grant select on quartermaster.%s to %s;\n", name, pq.QuoteIdentifier(role))
-			}
+		readers, _, err := readersOf(ctx, tx, db.readers)
+		if err != nil {
+			return err
 		}
+		create.WriteString(grantViews(readers))
 	} else {
 		create = drop
 	}

@@ -224,7 +224,7 @@ func (k *checker) kafka(ctx context.Context) (id string, topics map[domain.Topic
 	for tp, at := range first {
 		if at != 0 {
 			trimmed = true
-			k.failed("partitions", fmt.Errorf("%w: %s begins at offset %d", kafka.ErrTrimmed, tp, at), "history was deleted; restore the log")
+			k.failed("partitions", fmt.Errorf("%w: %s begins at offset %d", kafka.ErrTrimmed, tp, at), "history was deleted, and Kafka does not bring it back: "+anew)
 		}
 	}
 	if !trimmed {
@@ -263,10 +263,14 @@ func (k *checker) topics(ctx context.Context, log *kafka.Log) (exist bool) {
 	case len(missing) == len(specs):
 		k.failed("topics", errors.New("there are none yet"), "\"quartermaster serve\" makes them at its first start; if it ran before, this is another Kafka: correct kafka.brokers")
 	case len(missing) > 0:
-		k.failed("topics", fmt.Errorf("these do not exist: %s", strings.Join(missing, ", ")), "if they never did, \"quartermaster serve\" makes them; if they were deleted, restore them")
+		k.failed("topics", fmt.Errorf("these do not exist: %s", strings.Join(missing, ", ")), "if they never did, \"quartermaster serve\" makes them; if they were deleted, they do not come back: "+anew)
 	}
 	return len(missing) == 0
 }
+
+// anew is what is left to do once a topic is not what it was: nothing in Kafka
+// gives a topic its partitions, its id or its records back.
+const anew = "make the log anew in another Kafka, from a mirror or a backup of the records, and begin a new database for it"
 
 func topicAdvice(err error) string {
 	var s *kafka.SettingError
@@ -274,7 +278,8 @@ func topicAdvice(err error) string {
 	case !errors.As(err, &s):
 		return ""
 	case s.Setting == "partitions":
-		return "the number of partitions is fixed, because keys would move: restore the topic as it was"
+		return fmt.Sprintf("the number of partitions is fixed, because keys would move, and Kafka takes no partition away. "+
+			"If %s is empty still, delete it and create it with %s; else %s", s.Topic, s.Wanted, anew)
 	default:
 		value, _, _ := strings.Cut(s.Wanted, " ")
 		return fmt.Sprintf("kafka-configs.sh --alter --entity-type topics --entity-name %s --add-config %s=%s", s.Topic, s.Setting, value)
@@ -289,13 +294,14 @@ func (k *checker) brokerAdvice(err error) string {
 		record   tls.RecordHeaderError
 		dns      *net.DNSError
 	)
+	hungUp := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 	switch {
 	case errors.As(err, &unknown):
 		return "name the authority that signed the broker's certificate: kafka.tls.ca_file"
 	case errors.As(err, &hostname):
 		return "name the broker as its certificate does, or set kafka.tls.server_name"
 	case errors.As(err, &record):
-		return "it does not speak TLS on this port: name its TLS port, or leave kafka.tls out"
+		return "it does not speak TLS on this port: name its TLS port, or set kafka.tls.enabled: false"
 	case errors.Is(err, kafkago.SASLAuthenticationFailed):
 		return "it refused the login: correct kafka.sasl.user, or the password in " + k.c.Kafka.SASL.PasswordFile
 	case errors.Is(err, kafkago.UnsupportedSASLMechanism):
@@ -304,8 +310,10 @@ func (k *checker) brokerAdvice(err error) string {
 		return "it asks for no login on this port: leave kafka.sasl out, or name the port that does"
 	case errors.As(err, &dns):
 		return "no such host is known: correct kafka.brokers"
-	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-		return "it hung up: perhaps the port wants TLS (kafka.tls) or a login (kafka.sasl), or the login is wrong"
+	case hungUp && k.c.Kafka.TLS.Enabled:
+		return "it hung up: perhaps the port is without TLS (name its TLS port, or set kafka.tls.enabled: false), wants a login (kafka.sasl), or the login is wrong"
+	case hungUp:
+		return "it hung up: perhaps the port wants TLS (kafka.tls.enabled: true) or a login (kafka.sasl), or the login is wrong"
 	}
 	return "" // the error says it
 }
@@ -344,6 +352,12 @@ func (k *checker) postgres(ctx context.Context, logID string, topics map[domain.
 		k.failed("schema", fmt.Errorf("it is version %d, this program knows %d", s.Schema, s.Wanted), "upgrade this program")
 	default:
 		k.ok("schema", "version %d", s.Schema)
+		if len(s.MissingReaders) > 0 {
+			k.note("readers", checkWarning, "no roles of the server, so they may read nothing: "+strings.Join(s.MissingReaders, ", "),
+				"create role NAME login …, then \"quartermaster projection migrate\"; or take them out of postgres.readers")
+		} else if len(cfg.Readers) > 0 {
+			k.ok("readers", "all %d are roles of the server", len(cfg.Readers))
+		}
 		k.rows(s, logID, topics)
 	}
 }
@@ -374,7 +388,7 @@ func (k *checker) rows(s postgres.State, logID string, topics map[domain.Topic]s
 	for _, spec := range domain.TopicSpecs() {
 		if was, is := s.Topics[spec.Topic].ID, topics[spec.Topic]; was != "" && is != "" && was != is {
 			bound = false
-			k.failed("rows", fmt.Errorf("are of topic %s with id %s, and now its id is %s: it was deleted and created again", spec.Topic, was, is), "restore the topic")
+			k.failed("rows", fmt.Errorf("are of topic %s with id %s, and now its id is %s: it was deleted and created again", spec.Topic, was, is), "a topic that was deleted does not come back: "+anew)
 		}
 	}
 	if bound {

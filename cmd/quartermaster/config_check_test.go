@@ -127,7 +127,7 @@ func TestConfigCheckSettings(t *testing.T) {
 	address := broker(t, kfake.SeedTopics(int32(spec.Partitions)+1, string(spec.Topic)))
 	_, checks := checked(t, writeConfig(t, "kafka: {brokers: ['%s']}\n%s", address, noDatabase))
 	name := "topic " + string(spec.Topic)
-	expect(t, checks, name, checkFailed, fmt.Sprintf("partitions is %d, must be %d", spec.Partitions+1, spec.Partitions), "restore the topic as it was")
+	expect(t, checks, name, checkFailed, fmt.Sprintf("partitions is %d, must be %d", spec.Partitions+1, spec.Partitions), "Kafka takes no partition away")
 	expect(t, checks, name, checkFailed, "retention.ms is ", "kafka-configs.sh --alter --entity-type topics --entity-name "+string(spec.Topic)+" --add-config retention.ms=-1")
 }
 
@@ -182,6 +182,12 @@ func TestConfigCheckBrokerAdvice(t *testing.T) {
 	} {
 		if got := k.brokerAdvice(fmt.Errorf("ask: %w", err)); !strings.Contains(got, want) || (want == "") != (got == "") {
 			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+	for tls, want := range map[bool]string{true: "the port is without TLS", false: "the port wants TLS"} {
+		k.c.Kafka.TLS.Enabled = tls
+		if got := k.brokerAdvice(io.ErrUnexpectedEOF); !strings.Contains(got, want) {
+			t.Errorf("hung up with TLS %t: %q, want %q", tls, got, want)
 		}
 	}
 }
@@ -363,7 +369,7 @@ func TestConfigCheckPostgres(t *testing.T) {
 	if topic := string(domain.TopicSpecs()[0].Topic); topics[domain.Topic(topic)] != "" {
 		exec(`update quartermaster.topics set topic_id = 'was' where topic = $1`, topic)
 		_, checks = checked(t, path)
-		expect(t, checks, "rows", checkFailed, "topic "+topic+" with id was, and now its id is", "restore the topic")
+		expect(t, checks, "rows", checkFailed, "topic "+topic+" with id was, and now its id is", "make the log anew in another Kafka")
 	}
 	for _, v := range []struct {
 		version int64

@@ -53,6 +53,9 @@ type migrateAnswer struct {
 	Before     int64  `json:"before"`
 	After      int64  `json:"after"`
 	Generation string `json:"generation,omitempty"`
+	// Readers may read everything now; MissingReaders are configured and no roles.
+	Readers        []string `json:"readers"`
+	MissingReaders []string `json:"missing_readers"`
 }
 
 func (a *app) projectionMigrateCommand() *cobra.Command {
@@ -60,11 +63,15 @@ func (a *app) projectionMigrateCommand() *cobra.Command {
 		Use:   "migrate",
 		Short: "Bring the database's schema to this program's version",
 		Long: `Migrate makes or changes the control tables, and the first generation, "a",
-where there is none. Run it once before the first start and after an upgrade;
-several may run it at once, and again does nothing.
+where there is none. It lets the roles of postgres.readers read all rows and
+views; run it again when a reader was added to the configuration, or its role
+was created later. Nobody loses a right: that is SQL's REVOKE. Run it once before
+the first start and after an upgrade; several may run it at once, and again
+changes nothing.
 
 JSON keys: before, after (versions of the schema; 0 is none), generation (the
-first one, when it was made).`,
+first one, when it was made), readers (roles that may read), missing_readers
+(configured, and no roles of the server).`,
 		Example: "  quartermaster projection migrate --config quartermaster.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -81,12 +88,20 @@ first one, when it was made).`,
 			}
 			if err := a.withDatabase(cmd.Context(), func(db *postgres.DB) error {
 				made, err := db.First(cmd.Context(), projections.Method)
-				if made {
+				if err == nil && made {
 					ans.Generation, err = db.Active(cmd.Context())
 				}
+				if err != nil {
+					return err
+				}
+				ans.Readers, ans.MissingReaders, err = db.Grant(cmd.Context())
 				return err
 			}); err != nil {
 				return err
+			}
+			ans.Readers, ans.MissingReaders = slices.Concat([]string{}, ans.Readers), slices.Concat([]string{}, ans.MissingReaders)
+			for _, role := range ans.MissingReaders {
+				a.note("the reader %s does not exist as a role, and may read nothing: create it, and run this again", role)
 			}
 			if a.json {
 				return a.answerJSON(ans)
@@ -98,6 +113,9 @@ first one, when it was made).`,
 			}
 			if ans.Generation != "" {
 				fmt.Fprintf(a.out, "made the first generation of rows, %q\n", ans.Generation)
+			}
+			if len(ans.Readers) > 0 {
+				fmt.Fprintf(a.out, "all rows and views may be read by %s\n", strings.Join(ans.Readers, ", "))
 			}
 			return nil
 		},

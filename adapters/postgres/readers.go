@@ -1,0 +1,93 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lib/pq"
+)
+
+// querier is a database or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// readersOf tells which of the configured readers the server has as roles. A role
+// that is not there can be granted nothing, and MUST NOT keep rows from being
+// written: whoever grants does so to those that exist.
+func readersOf(ctx context.Context, q querier, configured []string) (exist, missing []string, err error) {
+	if len(configured) == 0 {
+		return nil, nil, nil
+	}
+	exist, err = collectText(q.QueryContext(ctx, `select rolname from pg_roles where rolname = any ($1::text[]) order by rolname`, pq.Array(configured)))
+	if err != nil {
+		return nil, nil, fmt.Errorf("look for the readers: %w", err)
+	}
+	for _, role := range configured {
+		if !slices.Contains(exist, role) {
+			missing = append(missing, role)
+		}
+	}
+	return exist, missing, nil
+}
+
+// grantViews is SQL that lets roles read the views and tables of schema quartermaster.
+func grantViews(roles []string) string {
+	var b strings.Builder
+	for _, role := range roles {
+		role = pq.QuoteIdentifier(role)
+		fmt.Fprintf(&b, "grant usage on schema quartermaster to %s;\n", role)
+		for _, name := range readable() {
+			fmt.Fprintf(&b, "grant select on quartermaster.%s to %s;\n", name, role)
+		}
+	}
+	return b.String()
+}
+
+// grantRows is SQL that lets roles read the tables of a generation that there are.
+func grantRows(generation string, roles []string) string {
+	var b strings.Builder
+	for _, role := range roles {
+		fmt.Fprintf(&b, "grant usage on schema %s to %s;\ngrant select on all tables in schema %[1]s to %[2]s;\n", schemaOf(generation), pq.QuoteIdentifier(role))
+	}
+	return b.String()
+}
+
+// Grant lets the configured readers read every generation, months and all, and
+// every view: those who were configured after these were made cannot yet. It
+// takes no right from anybody. It returns who may read, and the configured roles
+// that do not exist.
+func (db *DB) Grant(ctx context.Context) (granted, missing []string, err error) {
+	err = db.change(ctx, func(tx *sql.Tx) error {
+		if granted, missing, err = readersOf(ctx, tx, db.readers); err != nil || len(granted) == 0 {
+			return err
+		}
+		generations, err := collectText(tx.QueryContext(ctx, `select name from quartermaster.generations order by created, name`))
+		if err != nil || len(generations) == 0 {
+			return err
+		}
+		for _, g := range generations {
+			// Else a month that is made just now could be left out.
+			if _, err := tx.ExecContext(ctx, lockMonths, monthsOf(g)); err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(ctx, grantRows(g, granted)); err != nil {
+				return err
+			}
+		}
+		return db.patiently(ctx, tx, grantViews(granted))
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("let %s read: %w", strings.Join(db.readers, ", "), err)
+	}
+	return granted, missing, nil
+}
+
+// MissingReaders returns the configured readers that do not exist as roles.
+func (db *DB) MissingReaders(ctx context.Context) ([]string, error) {
+	_, missing, err := readersOf(ctx, db, db.readers)
+	return missing, err
+}
