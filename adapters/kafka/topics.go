@@ -91,6 +91,45 @@ func (l *Log) CheckTopics(ctx context.Context, specs []domain.TopicSpec) error {
 	return errors.Join(refused...)
 }
 
+// MissingTopics returns those topics that do not exist, in the order of specs. It
+// does not wait for any.
+func (l *Log) MissingTopics(ctx context.Context, specs []domain.TopicSpec) (missing []domain.Topic, err error) {
+	there := map[string]bool{}
+	if err := l.retry(ctx, func(ctx context.Context) error {
+		md, err := l.client.Metadata(ctx, &kafkago.MetadataRequest{}) // of all topics
+		if err != nil {
+			return err
+		}
+		for _, t := range md.Topics {
+			there[t.Name] = true
+		}
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("list topics: %w", err)
+	}
+	for _, s := range specs {
+		if !there[string(s.Topic)] {
+			missing = append(missing, s.Topic)
+		}
+	}
+	return missing, nil
+}
+
+// Brokers returns how many brokers the cluster has at the moment.
+func (l *Log) Brokers(ctx context.Context) (n int, err error) {
+	err = l.retry(ctx, func(ctx context.Context) error {
+		md, err := l.client.Metadata(ctx, &kafkago.MetadataRequest{Topics: []string{}})
+		if err == nil {
+			n = len(md.Brokers)
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count the brokers: %w", err)
+	}
+	return n, nil
+}
+
 func (l *Log) createTopic(ctx context.Context, spec domain.TopicSpec) error {
 	create := func(optional bool) error {
 		var entries []kafkago.ConfigEntry

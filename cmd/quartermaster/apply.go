@@ -93,7 +93,11 @@ func (a *app) apply(ctx context.Context, files []string, dryRun bool, key string
 		}
 		envs, refs = append(envs, got.Envelopes...), append(refs, got.References...)
 	}
-	return a.with(ctx, func(h *home) error {
+	why := appending
+	if dryRun {
+		why = reading
+	}
+	return a.use(ctx, why, func(h *home) error {
 		ans, todo, err := h.changes(ctx, envs, refs)
 		if err != nil {
 			return err

@@ -160,7 +160,7 @@ func (a *app) markDemo(ctx context.Context, input string) error {
 			}
 			return err
 		})
-		if err != nil {
+		if err != nil && !errors.Is(err, errNoTopics) {
 			return err
 		}
 	} else if a.reading() == nil {

@@ -58,21 +58,19 @@ func (a *app) reading() error {
 	return nil
 }
 
-// open opens the home with rows of everything that the log holds so far.
-func (a *app) open(ctx context.Context) (*home, error) {
-	h, err := a.openLog(ctx)
+// open opens the home with rows of everything that the log holds so far, to append.
+func (a *app) open(ctx context.Context) (*home, error) { return a.openFor(ctx, appending) }
+
+func (a *app) openFor(ctx context.Context, why purpose) (h *home, err error) {
+	if a.config != nil {
+		h, err = a.openProduction(ctx, why)
+	} else if h, err = a.openLog(ctx); err == nil {
+		h.load()
+	}
 	if err != nil {
 		return nil, err
 	}
-	if a.config != nil {
-		err = h.openRows(ctx)
-	} else {
-		h.load()
-	}
-	if err == nil {
-		err = h.catchUp(ctx)
-	}
-	if err != nil {
+	if err := h.catchUp(ctx); err != nil {
 		return nil, errors.Join(err, h.shut())
 	}
 	return h, nil
@@ -94,8 +92,26 @@ func (a *app) logConfig() (kafka.Config, error) {
 	return kafka.Config{Brokers: a.brokers, Patience: patience}, nil
 }
 
-// openLog opens the log alone.
+// openLog opens the log alone. In production it makes no topics.
 func (a *app) openLog(ctx context.Context) (*home, error) {
+	h, err := a.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if a.config != nil {
+		err = h.haveTopics(ctx)
+	} else {
+		err = h.log.EnsureTopics(ctx, domain.TopicSpecs())
+		h.reset()
+	}
+	if err != nil {
+		return nil, errors.Join(err, h.shut())
+	}
+	return h, nil
+}
+
+// dial reaches the log, and leaves its topics as they are.
+func (a *app) dial(ctx context.Context) (*home, error) {
 	h := &home{app: a}
 	cfg, err := a.logConfig()
 	if err != nil {
@@ -114,17 +130,11 @@ func (a *app) openLog(ctx context.Context) (*home, error) {
 	}
 	log, err := kafka.Open(ctx, cfg)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open log: %w", err), h.closeBroker())
+		return nil, errors.Join(err, h.closeBroker())
 	}
 	h.log = log
 	if h.id, err = log.ID(ctx); err != nil {
 		return nil, errors.Join(err, h.shut())
-	}
-	if err := log.EnsureTopics(ctx, domain.TopicSpecs()); err != nil {
-		return nil, errors.Join(fmt.Errorf("check topics: %w", err), h.shut())
-	}
-	if a.config == nil {
-		h.reset()
 	}
 	return h, nil
 }
@@ -289,9 +299,13 @@ func (h *home) closeBroker() error {
 	return h.broker.Close()
 }
 
-// with opens the home, runs work and closes it.
-func (a *app) with(ctx context.Context, work func(*home) error) (err error) {
-	h, err := a.open(ctx)
+// with opens the home, runs work, which may append, and closes it.
+func (a *app) with(ctx context.Context, work func(*home) error) error {
+	return a.use(ctx, appending, work)
+}
+
+func (a *app) use(ctx context.Context, why purpose, work func(*home) error) (err error) {
+	h, err := a.openFor(ctx, why)
 	if err != nil {
 		return err
 	}
@@ -299,12 +313,12 @@ func (a *app) with(ctx context.Context, work func(*home) error) (err error) {
 	return work(h)
 }
 
-// read is with for commands that change nothing.
+// read is with for commands that change nothing, or only what is there.
 func (a *app) read(ctx context.Context, work func(*home) error) error {
 	if err := a.reading(); err != nil {
 		return err
 	}
-	return a.with(ctx, work)
+	return a.use(ctx, reading, work)
 }
 
 // now is the program's clock.

@@ -390,7 +390,7 @@ the first hundred).`,
 			}
 			open := a.withLog
 			if verify {
-				open = a.with
+				open = a.read
 			}
 			var ans replayAnswer
 			if err := open(cmd.Context(), func(h *home) (err error) {

@@ -99,7 +99,10 @@ func (h *home) firstOperator(ctx context.Context) (signer, error) {
 	path := h.app.keyPath()
 	key, err := keyfile.Load(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		key, err = keyfile.Create(path)
+		// In production nothing else needs the directory, and nothing has made it.
+		if err = os.MkdirAll(h.app.dir, 0o700); err == nil {
+			key, err = keyfile.Create(path)
+		}
 	}
 	if err != nil {
 		return signer{}, fmt.Errorf("make the first operator's key: %w", err)

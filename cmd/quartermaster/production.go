@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
 
 	"quartermaster/adapters/postgres"
 	"quartermaster/domain"
@@ -25,12 +28,96 @@ func (a *app) database(ctx context.Context) (*postgres.DB, error) {
 	return postgres.Open(ctx, cfg)
 }
 
-// openRows opens the rows and makes sure that they are of this log.
-func (h *home) openRows(ctx context.Context) (err error) {
+// purpose is what a home is opened for.
+type purpose int
+
+// Whoever only reads makes nothing; whoever appends makes the topics of a log
+// that no rows are of yet.
+const (
+	reading purpose = iota
+	appending
+)
+
+// errNoTopics means that a Kafka has no topics of ours: it is new, or another.
+var errNoTopics = errors.New("this Kafka has no topics of Quartermaster's yet: start \"quartermaster serve\", which makes them, or correct kafka.brokers")
+
+// openProduction opens log and rows. Rows of another log are refused before
+// anything is made.
+func (a *app) openProduction(ctx context.Context, why purpose) (*home, error) {
+	h, err := a.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.openRows(ctx, why); err != nil {
+		return nil, errors.Join(err, h.shut())
+	}
+	return h, nil
+}
+
+func (h *home) openRows(ctx context.Context, why purpose) (err error) {
 	if h.db, err = h.app.database(ctx); err != nil {
 		return err
 	}
+	cfg, err := h.app.config.postgres()
+	if err != nil {
+		return err
+	}
+	state, err := postgres.Inspect(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	if state.LogID != "" {
+		if err := h.db.Bind(ctx, h.id, nil); err != nil {
+			return err
+		}
+	}
+	if why == reading {
+		err = h.haveTopics(ctx)
+	} else {
+		err = h.makeTopics(ctx, state.Topics)
+	}
+	if err != nil || state.LogID == "" && why == reading {
+		return err // rows that are of no log yet are none: whoever folds the first says of which
+	}
 	return h.bind(ctx)
+}
+
+// haveTopics makes sure that the topics are there and as they must be.
+func (h *home) haveTopics(ctx context.Context) error {
+	specs := domain.TopicSpecs()
+	missing, err := h.log.MissingTopics(ctx, specs)
+	switch {
+	case err != nil:
+		return err
+	case len(missing) == len(specs):
+		return errNoTopics
+	case len(missing) > 0:
+		return fmt.Errorf("this Kafka lacks topics %v: if they were never there, start \"quartermaster serve\", which makes them; if they were deleted, restore them", missing)
+	}
+	return h.log.CheckTopics(ctx, specs)
+}
+
+// makeTopics makes those topics that the rows know nothing of and checks all. One
+// that rows were folded from is never made again: it would be empty.
+func (h *home) makeTopics(ctx context.Context, known map[domain.Topic]postgres.TopicIdentity) error {
+	specs := domain.TopicSpecs()
+	fresh := slices.DeleteFunc(slices.Clone(specs), func(s domain.TopicSpec) bool { _, ok := known[s.Topic]; return ok })
+	err := h.log.EnsureTopics(ctx, fresh)
+	if errors.Is(err, kafkago.InvalidReplicationFactor) {
+		has := "fewer"
+		if n, err := h.log.Brokers(ctx); err == nil {
+			has = fmt.Sprint(n)
+		}
+		return fmt.Errorf("%w: kafka.replication is %d and the cluster has %s brokers: start the others, or set kafka.replication to what it has", err, h.app.config.Kafka.Replication, has)
+	}
+	if err != nil {
+		return err
+	}
+	err = h.log.CheckTopics(ctx, specs)
+	if errors.Is(err, kafkago.UnknownTopicOrPartition) {
+		return fmt.Errorf("%w: a topic that they were folded from is gone; restore it: %w", postgres.ErrOtherLog, err)
+	}
+	return err
 }
 
 // bind refuses rows of another log, and a log whose topics were made anew.

@@ -88,7 +88,10 @@ func newProduction(b *testing.B) *productionHome {
 		b.Fatal(err)
 	}
 	a := &app{out: io.Discard, err: io.Discard, quiet: true, config: config}
-	if p.home, err = a.openLog(b.Context()); err != nil {
+	if p.home, err = a.dial(b.Context()); err == nil {
+		err = p.home.log.EnsureTopics(b.Context(), domain.TopicSpecs())
+	}
+	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {

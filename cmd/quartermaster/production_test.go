@@ -19,8 +19,10 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/postgres"
@@ -371,6 +373,87 @@ func (s *site) admin() *kadm.Client {
 	}
 	s.t.Cleanup(c.Close)
 	return kadm.NewClient(c)
+}
+
+// topics are those that the site's Kafka has.
+func (s *site) topics() []string {
+	s.t.Helper()
+	list, err := s.admin().ListTopics(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return list.Names()
+}
+
+// A new home takes a decision before anything else: its directory and its topics
+// are made by that, and by nothing that only reads.
+func TestProductionFirstCommands(t *testing.T) {
+	s := newSite(t)
+	s.start()
+	for _, args := range [][]string{{"fleet"}, {"log", "stats"}, {"log", "replay", "--verify"}, {"projection", "rebuild", "b"}} {
+		if code, out := s.command(args...); code == 0 || !strings.Contains(out, `start "quartermaster serve"`) {
+			t.Errorf("%v: exit %d: %s", args, code, out)
+		}
+	}
+	if made := s.topics(); len(made) > 0 {
+		t.Errorf("commands that only read made topics %v", made)
+	}
+	file := filepath.Join(t.TempDir(), "x.yaml")
+	if err := os.WriteFile(file, []byte("apiVersion: quartermaster/v1\nkind: Estate\nworkspace: platform\neffective_from: 2026-01-01\nregions: [{id: us-east, country: US}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.data = filepath.Join(t.TempDir(), "a", "home")
+	if code, out := s.command("apply", "-f", file); code != 0 || !strings.Contains(out, "applied 1 changes") {
+		t.Fatalf("exit %d: %s", code, out)
+	}
+	for path, mode := range map[string]os.FileMode{s.data: 0o700, filepath.Join(s.data, "operator.pem"): 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v %v", path, info, err)
+		}
+	}
+}
+
+// Rows of another log keep every command, and serve, from making topics there.
+func TestProductionOtherKafka(t *testing.T) {
+	s := newSite(t)
+	s.start()
+	s.fill(60)
+	a := s.serve("a")
+	a.says(1, "caught up")
+	a.ends()
+	s.broker.Close()
+	s.data = t.TempDir()
+	var err error
+	if s.broker, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(s.port), kfake.ClusterID("another")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.broker.Close)
+	for _, args := range [][]string{{"fleet"}, {"operator", "add", "ana", "--role", "planner", "--new-key", filepath.Join(t.TempDir(), "k")}} {
+		if code, out := s.command(args...); code == 0 || !strings.Contains(out, postgres.ErrOtherLog.Error()) {
+			t.Errorf("%v: exit %d: %s", args, code, out)
+		}
+	}
+	s.serve("a").fails(postgres.ErrOtherLog)
+	if made := s.topics(); len(made) > 0 {
+		t.Errorf("topics %v were made", made)
+	}
+}
+
+// More replicas than brokers is for a person to mend.
+func TestProductionReplication(t *testing.T) {
+	s := newSite(t)
+	s.start()
+	s.broker.ControlKey(int16(kmsg.CreateTopics), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		s.broker.KeepControl()
+		resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+		for _, topic := range req.(*kmsg.CreateTopicsRequest).Topics {
+			one := kmsg.NewCreateTopicsResponseTopic()
+			one.Topic, one.ErrorCode = topic.Topic, kerr.InvalidReplicationFactor.Code
+			resp.Topics = append(resp.Topics, one)
+		}
+		return resp, nil, true
+	})
+	s.serve("a").fails(nil, "kafka.replication is 1 and the cluster has 1 brokers", "set kafka.replication")
 }
 
 func TestProductionPartitionsAdded(t *testing.T) {

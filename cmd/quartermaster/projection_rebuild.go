@@ -89,14 +89,11 @@ state, switched.`,
 }
 
 func (a *app) rebuild(ctx context.Context, name string, change bool) (err error) {
-	h, err := a.openLog(ctx)
+	h, err := a.openProduction(ctx, reading)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.shut()) }()
-	if err := h.openRows(ctx); err != nil {
-		return err
-	}
 	r := &rebuild{app: a, db: h.db, log: h.log, name: name}
 	if err := r.run(ctx, change); err != nil {
 		return err
@@ -133,7 +130,7 @@ func (r *rebuild) run(ctx context.Context, change bool) (err error) {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
-	s, err := r.db.Join(ctx, postgres.SessionConfig{Instance: "rebuild-" + r.name, Method: projections.Method, Lease: r.app.config.Lease})
+	s, err := r.db.Join(ctx, postgres.SessionConfig{Instance: rebuildPrefix + r.name, Method: projections.Method, Lease: r.app.config.Lease})
 	if err != nil {
 		return err
 	}

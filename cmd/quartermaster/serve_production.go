@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
 	"github.com/prometheus/client_golang/prometheus"
+	kafkago "github.com/segmentio/kafka-go"
 
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/postgres"
@@ -27,6 +30,7 @@ type instance struct {
 	runners map[string]*projections.Runner // of this session, by generation
 	before  map[string]projections.Counts  // what earlier sessions folded
 	records map[string]int64               // the same
+	failed  map[postgres.Holding]time.Time // when folding a partition failed last
 }
 
 // errNoSession means that this instance has just lost its session and has no new
@@ -38,7 +42,7 @@ var errNoSession = errors.New("the database does not hold a session of this inst
 func (a *app) serveProduction(ctx context.Context, listen string) error {
 	in := &instance{
 		service: a.newService(), beside: newWorkMetrics(),
-		runners: map[string]*projections.Runner{}, before: map[string]projections.Counts{}, records: map[string]int64{},
+		runners: map[string]*projections.Runner{}, before: map[string]projections.Counts{}, records: map[string]int64{}, failed: map[postgres.Holding]time.Time{},
 	}
 	in.progress = in.folded
 	in.more = in.metrics()
@@ -113,7 +117,7 @@ func (in *instance) patiently(ctx context.Context, what string, do func() error)
 }
 
 // passes reports whether an error may pass by itself: a server that is down or
-// starts, a connection that was cut.
+// starts, a connection that was cut, others who were first or kept a lock.
 func passes(err error) bool {
 	if lasting(err) {
 		return false
@@ -121,10 +125,11 @@ func passes(err error) bool {
 	var answer *pq.Error
 	if errors.As(err, &answer) {
 		switch answer.Code.Class() {
-		case "08", "53", "57", "58": // connection, resources, operator, system
+		case "08", "40", "53", "57", "58": // connection, rolled back for others' sake, resources, operator, system
 			return true
 		}
-		return false
+		// A lock was not to be had in time; a transaction rested for too long.
+		return answer.Code == pqerror.LockNotAvailable || answer.Code == pqerror.IdleInTransactionSessionTimeout
 	}
 	return true
 }
@@ -133,22 +138,19 @@ func passes(err error) bool {
 // configuration are not what they must be, which only a person can mend.
 func lasting(err error) bool {
 	var setting *kafka.SettingError
-	return errors.As(err, &setting) || errors.Is(err, kafka.ErrTrimmed) || errors.Is(err, kafka.ErrCorrupt) ||
+	return errors.As(err, &setting) || errors.Is(err, kafkago.InvalidReplicationFactor) || errors.Is(err, kafka.ErrTrimmed) || errors.Is(err, kafka.ErrCorrupt) ||
 		errors.Is(err, postgres.ErrSchema) || errors.Is(err, postgres.ErrOtherLog) || errors.Is(err, postgres.ErrInstanceTaken)
 }
 
 // openPatiently opens log and rows, waiting for servers that are down.
 func (in *instance) openPatiently(ctx context.Context) error {
+	in.log.Info("opening log and database", "brokers", in.app.config.Kafka.Brokers)
 	return in.patiently(ctx, "opening log and database", func() error {
-		h, err := in.app.openLog(ctx)
-		if err != nil {
-			return err
+		h, err := in.app.openProduction(ctx, appending)
+		if err == nil {
+			in.home = h
 		}
-		if err := h.openRows(ctx); err != nil {
-			return errors.Join(err, h.shut())
-		}
-		in.home = h
-		return nil
+		return err
 	})
 }
 
@@ -197,7 +199,25 @@ func (in *instance) work(ctx context.Context, store *postgres.Store, tp domain.T
 		in.runners[store.Generation()] = r
 	}
 	in.mu.Unlock()
-	return r.FollowPartition(ctx, tp)
+	err := r.FollowPartition(ctx, tp)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, projections.ErrFenced) {
+		in.mu.Lock()
+		in.failed[postgres.Holding{Generation: store.Generation(), TopicPartition: tp}] = time.Now()
+		in.mu.Unlock()
+	}
+	return err
+}
+
+// failingFor is how long after a failure a partition counts as failing: longer
+// than the pause after which it is tried again.
+const failingFor = time.Minute
+
+// failing returns how many partitions failed a short while ago.
+func (in *instance) failing(now time.Time) int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	maps.DeleteFunc(in.failed, func(_ postgres.Holding, at time.Time) bool { return now.Sub(at) > failingFor })
+	return len(in.failed)
 }
 
 // settle keeps the counts of a session that ended.
@@ -315,6 +335,9 @@ func (in *instance) metrics() []prometheus.Collector {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "quartermaster_partitions_lost", Help: "Partitions that others took from this process in its present session.",
 		}, stat(func(s postgres.Stats) float64 { return float64(s.Losses) })),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "quartermaster_partitions_failing", Help: "Partitions that this process failed to fold within the last minute, and tries again.",
+		}, func() float64 { return float64(in.failing(time.Now())) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "quartermaster_session", Help: "1 while this process has a session among the instances, 0 while it has none.",
 		}, func() float64 {
