@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -27,6 +28,10 @@ type onceFunc func(ctx context.Context, job, input string, do func(context.Conte
 // lookEveryJob is how often the scheduler looks for work that was due and is not
 // finished: what failed, and what another instance left when it died.
 const lookEveryJob = time.Minute
+
+// sessionPause is how often the scheduler looks whether this instance has a
+// session, without which no work is begun: at a start it has none for a moment.
+const sessionPause = 100 * time.Millisecond
 
 // How long after its time work is still done, when no instance was there to do
 // it: daily work until the next is near, a month's reminder until the month is
@@ -85,15 +90,28 @@ func (s *scheduler) run(ctx context.Context, jobs []*job) {
 	starting.Wait()
 }
 
-// look does the run that was due last, unless it was done.
+// look does the run that was due last, unless it was done. Without a session it
+// waits for one, which is no failure, and then does what is due by then.
 func (s *scheduler) look(ctx context.Context, j *job) {
+	for errors.Is(s.doLast(ctx, j), errNoSession) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(sessionPause):
+		}
+	}
+}
+
+// doLast does the run that was due last, unless it was done. It returns why it
+// could not be tried.
+func (s *scheduler) doLast(ctx context.Context, j *job) error {
 	tick, due := lastTick(j.times, s.now(), j.missed)
 	if !due || ctx.Err() != nil {
-		return
+		return nil
 	}
 	input := j.input(tick)
 	if input == j.settled {
-		return
+		return nil
 	}
 	start := s.now()
 	outcome := ""
@@ -109,6 +127,8 @@ func (s *scheduler) look(ctx context.Context, j *job) {
 	})
 	switch {
 	case err != nil && ctx.Err() != nil: // stopping, and done by whoever goes on
+	case errors.Is(err, errNoSession):
+		return err
 	case err != nil:
 		s.metrics.runs.WithLabelValues(j.name, "failed").Inc()
 		s.log.Error("scheduled work failed; it is tried again", "job", j.name, "input", input, "error", err)
@@ -118,6 +138,7 @@ func (s *scheduler) look(ctx context.Context, j *job) {
 		s.metrics.last.WithLabelValues(j.name).Set(float64(s.now().Unix()))
 		s.log.Info("scheduled work is done", "job", j.name, "input", input, "outcome", outcome, "seconds", s.now().Sub(start).Seconds())
 	}
+	return nil
 }
 
 // lastTick returns the last time that is not after now and at most so long ago.

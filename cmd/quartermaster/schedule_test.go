@@ -110,6 +110,35 @@ func TestLastTick(t *testing.T) {
 	}
 }
 
+// Without a session a run waits for one, fails nothing, and is then the one that
+// is due: what was due before has been superseded.
+func TestScheduleAwaitsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged bytes.Buffer
+		var done []string
+		joined := time.Now().Add(90 * time.Minute)
+		s := &scheduler{now: time.Now, metrics: newWorkMetrics(), log: slog.New(slog.NewTextHandler(&logged, nil)),
+			once: func(ctx context.Context, _, input string, do func(context.Context) (string, error)) (bool, error) {
+				if time.Now().Before(joined) {
+					return false, errNoSession
+				}
+				done = append(done, input)
+				_, err := do(ctx)
+				return true, err
+			}}
+		want := joined.UTC().Truncate(time.Hour).Format(time.RFC3339)
+		s.look(t.Context(), &job{name: "hourly", times: cronOf(t, "0 * * * *"), missed: missedDay,
+			input: func(tick time.Time) string { return tick.Format(time.RFC3339) },
+			do:    func(context.Context, time.Time) (string, error) { return "", nil }})
+		if !slices.Equal(done, []string{want}) {
+			t.Errorf("done %v, want %s", done, want)
+		}
+		if strings.Contains(logged.String(), "ERROR") || strings.Count(logged.String(), "\n") != 1 {
+			t.Errorf("logged:\n%s", logged.String())
+		}
+	})
+}
+
 // Two instances with one book run each input once, a third makes up for the run
 // that nobody was there for, and a job that fails or panics is tried again and
 // stops no other.
