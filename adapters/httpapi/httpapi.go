@@ -2,7 +2,8 @@
 // is ready, and its metrics in the Prometheus exposition format.
 //
 //	GET /healthz  200 while the process works, 503 once folding has failed
-//	GET /readyz   200 once the rows have caught up with the log, else 503
+//	GET /readyz   200 once the rows have caught up with the log, as long as
+//	              this process can keep them so, else 503 and why
 //	GET /metrics  counters of the folds, lag per partition, quarantine, gaps
 package httpapi
 
@@ -26,6 +27,9 @@ type Status struct {
 	Failure func() error
 	// CaughtUp reports whether the rows have once reached the end of the log.
 	CaughtUp func() bool
+	// Hindrance returns why this process does not fold at the moment what it
+	// should, though it may again; nil while it does.
+	Hindrance func() error
 	// Progress is what this process folded since its start, by generation of
 	// rows; positions are of the partitions that it folds now.
 	Progress func() map[string]projections.Progress
@@ -56,7 +60,11 @@ func Handler(s Status) http.Handler {
 		fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		switch err := s.Failure(); {
+		err := s.Failure()
+		if err == nil {
+			err = s.Hindrance()
+		}
+		switch {
 		case err != nil:
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		case !s.CaughtUp():

@@ -200,6 +200,23 @@ func (r *running) get(path string) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
+// becomes waits until the instance answers so.
+func (r *running) becomes(path string, code int, text string) {
+	r.t.Helper()
+	for {
+		got, body := r.get(path)
+		if got == code && strings.Contains(body, text) {
+			return
+		}
+		select {
+		case err := <-r.done:
+			r.done <- err
+			r.t.Fatalf("it ended with %v; GET %s: %d %s", err, path, got, body)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
 // ends stops the instance, which must end well.
 func (r *running) ends() {
 	r.t.Helper()
@@ -347,6 +364,10 @@ func TestProductionPostgresDown(t *testing.T) {
 	a.says(1, "caught up")
 	s.gate.set(false) // for longer than a lease
 	a.says(1, "lost its session")
+	a.becomes("/readyz", http.StatusServiceUnavailable, "does not hold a session")
+	if code, body := a.get("/healthz"); code != http.StatusOK {
+		t.Errorf("not alive without a database: %d %s", code, body)
+	}
 	s.fill(120)
 	s.gate.set(true)
 	s.verified()
@@ -613,6 +634,73 @@ func TestProductionDiskFull(t *testing.T) {
 	}
 	s.verified()
 	a.ends()
+}
+
+// An instance whose folds made no live generation has nothing to do, and says so;
+// one whose database is migrated under it ends.
+func TestProductionUpgradeUnderIt(t *testing.T) {
+	s := newSite(t)
+	s.start()
+	s.fill(60)
+	a := s.serve("a")
+	a.says(1, "caught up")
+	a.becomes("/readyz", http.StatusOK, "ok")
+	c, err := loadConfig(s.config, func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := c.postgres()
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := postgres.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, method := range []string{"folds/99", projections.Method} {
+		if _, err := db.ExecContext(t.Context(), `update quartermaster.generations set method = $1`, method); err != nil {
+			t.Fatal(err)
+		}
+		if method != projections.Method {
+			a.says(1, "no generation of "+projections.Method+" is live: folding nothing")
+			a.becomes("/readyz", http.StatusServiceUnavailable, "no generation of "+projections.Method+" is live")
+			continue
+		}
+		a.becomes("/readyz", http.StatusOK, "ok")
+	}
+	if _, err := db.ExecContext(t.Context(), `insert into quartermaster.schema_version (version_id, is_applied) values (99, true)`); err != nil {
+		t.Fatal(err)
+	}
+	a.fails(postgres.ErrSchema, "version 99", "upgrade this program")
+}
+
+// A partition that stands still before the end of the log for longer than a
+// minute is named, and no other.
+func TestReadinessStuck(t *testing.T) {
+	all := domain.AllPartitions()[:3]
+	held := []postgres.Holding{{Generation: "a", TopicPartition: all[0]}, {Generation: "a", TopicPartition: all[1]}, {Generation: "a", TopicPartition: all[2]}}
+	end := domain.Position{all[0]: 9, all[1]: 9, all[2]: 9}
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	r := readiness{stuck: time.Minute, heard: start}
+	var err error
+	for i := range 8 {
+		now := start.Add(time.Duration(i) * 10 * time.Second)
+		at := map[string]domain.Position{"a": {all[0]: 4, all[1]: int64(i), all[2]: 9}}
+		err = r.look(now, held, at, end, now)
+		if i < 7 && err != nil {
+			t.Fatalf("after %s: %v", now.Sub(start), err)
+		}
+	}
+	if err == nil || !strings.Contains(err.Error(), all[0].String()+" of generation a stands at 4") || strings.Contains(err.Error(), all[1].String()) {
+		t.Errorf("it says %v", err)
+	}
+	if err := r.look(start.Add(3*time.Minute), nil, nil, end, start.Add(70*time.Second)); err == nil || !strings.Contains(err.Error(), "how long the log is") {
+		t.Errorf("a silent log: %v", err)
+	}
+	if err := r.look(start.Add(3*time.Minute), held, map[string]domain.Position{"a": end}, end, start.Add(3*time.Minute)); err != nil {
+		t.Errorf("once all is folded: %v", err)
+	}
 }
 
 // The rows say which program they need, when it is not this one.

@@ -37,7 +37,11 @@ scheduled, each once however many instances there are. See "quartermaster
 config" for the file, and "quartermaster projection status" for who folds what.
 
   GET /healthz   200 while it works
-  GET /readyz    200 once the rows have caught up with the log
+  GET /readyz    200 once the rows have caught up with the log; with --config also
+                 503, and why, while this instance has no session, while no
+                 generation of its folds is live, and when the log was silent, or
+                 a partition that it folds stood still before the log's end, for
+                 longer than a minute
   GET /metrics   Prometheus metrics
 
 With --json it logs JSON lines: time, level, msg and what the message names.`,
@@ -106,8 +110,11 @@ type service struct {
 	progress func() map[string]projections.Progress
 	more     []prometheus.Collector
 
-	mu   sync.Mutex
-	seen httpapi.Seen
+	hindrance atomic.Pointer[error] // why nothing, or not all, is folded at the moment
+
+	mu     sync.Mutex
+	seen   httpapi.Seen
+	seenAt time.Time // when the log was last heard of
 }
 
 func (a *app) newService() *service {
@@ -137,6 +144,12 @@ func (s *service) answer(ctx context.Context, cancel context.CancelCauseFunc, li
 				return nil
 			},
 			CaughtUp: s.ready.Load,
+			Hindrance: func() error {
+				if e := s.hindrance.Load(); e != nil {
+					return *e
+				}
+				return nil
+			},
 			Progress: s.progress,
 			Seen: func() httpapi.Seen {
 				s.mu.Lock()
@@ -198,7 +211,7 @@ func (s *service) look(ctx context.Context) {
 				continue // folding meets the same failure, and says so
 			}
 			s.mu.Lock()
-			s.seen.End = end
+			s.seen.End, s.seenAt = end, time.Now()
 			s.mu.Unlock()
 		case <-rows.C:
 			s.count(ctx)

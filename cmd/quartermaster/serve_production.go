@@ -76,6 +76,7 @@ func (a *app) serveProduction(ctx context.Context, listen string) error {
 	}()
 	wg.Go(func() { in.look(ctx) })
 	wg.Go(func() { in.awaitReady(ctx) })
+	wg.Go(func() { in.keepReady(ctx) })
 	part := func(name string, run func() error) {
 		wg.Go(func() {
 			if err := run(); err != nil && ctx.Err() == nil {
@@ -282,8 +283,9 @@ func (in *instance) awaitReady(ctx context.Context) {
 	}
 }
 
-// watchEvery is how often the topics are looked at: whether somebody added
-// partitions, changed a setting, or deleted one and created it again.
+// watchEvery is how often topics and schema are looked at: whether somebody added
+// partitions, changed a setting, deleted a topic and created it again, or migrated
+// the database.
 const watchEvery = 30 * time.Second
 
 func (in *instance) watchTopics(ctx context.Context) error {
@@ -299,10 +301,22 @@ func (in *instance) watchTopics(ctx context.Context) error {
 		if err == nil {
 			err = in.home.bind(ctx)
 		}
+		if !lasting(err) {
+			err = in.checkSchema(ctx)
+		}
 		if lasting(err) {
 			return err
 		}
 	}
+}
+
+// checkSchema notices that somebody has migrated the database to another version.
+func (in *instance) checkSchema(ctx context.Context) error {
+	db, err := in.app.database(ctx)
+	if err != nil {
+		return err
+	}
+	return db.Close()
 }
 
 // once runs what must run once among all instances.
