@@ -105,9 +105,7 @@ esac
 [[ $patience =~ ^[1-9][0-9]*$ ]] || die "--wait $patience is not a number of seconds"
 [[ $session =~ ^[1-9][0-9]*$ ]] || die "--session $session is not a number of seconds"
 
-absolute() { # a path that means the same from anywhere, whether or not it exists
-	case $1 in /*) echo "$1" ;; *) echo "$PWD/$1" ;; esac
-}
+absolute() { realpath -m -- "$1"; } # one spelling from anywhere, whether or not it exists
 home=$(absolute "$home")
 [ -z "$dir" ] && dir=$home/run/kafka-${port:-19092}
 dir=$(absolute "$dir")
@@ -224,7 +222,8 @@ pid_of() { # the process of a broker, nothing if there is none; a reused number 
 		grep -q '^State:[[:space:]]*[^ZX[:space:]]' "/proc/$pid/status" 2>/dev/null || return 1
 		sleep 0.02
 	done
-	grep -qxF -e "$(properties "$1")" <<<"$arguments" || return 1
+	# The last is the file of settings, as whoever started it spelt it.
+	[ "$(realpath -m -- "${arguments##*$'\n'}")" = "$(properties "$1")" ] || return 1
 	echo "$pid"
 }
 
@@ -399,8 +398,24 @@ gone() { # waits until the processes have ended
 			[ $((SECONDS - begin)) -lt "$1" ] || return 1
 			sleep 0.05
 		done
+		known "$id"
 		rm -f "$dir/broker-$id/pid"
 	done
+}
+
+# Stops before anything is forgotten or removed while a broker that the numbers in
+# the directory do not lead to may run there: one that was moved or started otherwise.
+known() {
+	local id=$1 pid arguments
+	for pid in /proc/[0-9]*; do
+		arguments=$(tr '\0' '\n' 2>/dev/null <"$pid/cmdline") || continue
+		case $arguments in *kafka.Kafka*) ;; *) continue ;; esac
+		[ "$(realpath -m -- "${arguments##*$'\n'}")" != "$(properties "$id")" ] ||
+			die "broker $id runs as process ${pid#/proc/}, which $dir/broker-$id/pid does not say: nothing was removed; stop that process first"
+	done
+	if [ -e "$dir/broker-$id/pid" ] && answers "$id"; then
+		die "a broker $id answers at port $(port_of "$id"), and the process in $dir/broker-$id/pid does not run: nothing was removed; stop what listens there first"
+	fi
 }
 
 stop() {

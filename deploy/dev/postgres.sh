@@ -95,9 +95,7 @@ esac
 [ ${#rest[@]} -eq 0 ] || [ "$command" = psql ] || die "arguments after -- are for psql"
 [[ $patience =~ ^[1-9][0-9]*$ ]] || die "--wait $patience is not a number of seconds"
 
-absolute() { # a path that means the same from anywhere, whether or not it exists
-	case $1 in /*) echo "$1" ;; *) echo "$PWD/$1" ;; esac
-}
+absolute() { realpath -m -- "$1"; } # one spelling from anywhere, whether or not it exists
 home=$(absolute "$home")
 [ -n "$dir" ] || dir=$home/run/postgres-${port:-15432}
 dir=$(absolute "$dir")
@@ -178,7 +176,8 @@ runs() { [ -f "$dir/data/postmaster.pid" ] && as "$bin/pg_ctl" -D "$dir/data" st
 ask() { # ask ROLE DATABASE ARGUMENT...: psql over the socket
 	local role=$1 database=$2
 	shift 2
-	PGPASSFILE=$dir/pgpass "$bin/psql" -X -h "$dir/socket" -p "$port" -U "$role" -d "$database" "$@"
+	# What the environment says of other servers is not meant here.
+	env -u PGPASSWORD -u PGSERVICE -u PGHOST -u PGHOSTADDR -u PGOPTIONS -u PGSSLMODE PGPASSFILE="$dir/pgpass" "$bin/psql" -X -h "$dir/socket" -p "$port" -U "$role" -d "$database" "$@"
 }
 
 secret() { head -c 24 /dev/urandom | base64 | tr '+/' 'ab'; }
@@ -274,6 +273,8 @@ stop() { # stop MODE
 	lock
 	if runs; then
 		as "$bin/pg_ctl" -D "$dir/data" -m "$1" -t "$patience" -w stop >/dev/null || die "Postgres in $dir does not stop"
+	elif "$bin/pg_isready" -q -h "$dir/socket" -p "$port"; then
+		die "a server answers in $dir/socket, and $dir/data/postmaster.pid does not name it: nothing was removed; stop it first"
 	fi
 	exec 9>&-
 }
