@@ -35,7 +35,8 @@ import (
 // is the manual for operators, of the same content as the comments here.
 type config struct {
 	// Instance names this process among those that share the work; the host's
-	// name when empty. No two that run at once may have the same.
+	// name when empty. No two that run at once may have the same, and none begins
+	// with rebuild-, which "quartermaster projection rebuild" goes by.
 	Instance string `yaml:"instance"`
 
 	Kafka    kafkaConfig    `yaml:"kafka"`
@@ -44,9 +45,10 @@ type config struct {
 	// Listen is the address of the HTTP endpoints.
 	Listen string `yaml:"listen" default:"127.0.0.1:7070"`
 
-	// Snapshots is the directory of snapshots of the rows; none are made when
-	// empty. Instances on several machines need one that all of them reach, or a
-	// plan to copy from each.
+	// Snapshots is the directory of snapshots of the rows. When empty none can be
+	// scheduled, and those that a person makes are in the home's directory (--home).
+	// Instances on several machines need one that all of them reach, or a plan to
+	// copy from each. Nothing that is kept there is ever removed.
 	Snapshots string `yaml:"snapshots"`
 
 	// Lease is how long an instance may be silent before others take over what it

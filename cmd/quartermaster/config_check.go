@@ -116,7 +116,7 @@ func (k *checker) secrets() (ready bool) {
 func (k *checker) snapshots() {
 	dir := k.c.Snapshots
 	if dir == "" {
-		k.ok("snapshots", "none are made: no directory is configured")
+		k.ok("snapshots", "none are scheduled: no directory is configured")
 		return
 	}
 	f, err := os.CreateTemp(dir, ".config-check-*")
@@ -366,7 +366,7 @@ func (k *checker) postgres(ctx context.Context, logID string, topics map[domain.
 func (k *checker) rows(s postgres.State, logID string, topics map[domain.Topic]string) {
 	switch {
 	case s.Active == "":
-		k.ok("generation", "none yet; the first instance makes one")
+		k.ok("generation", "none yet; \"quartermaster projection migrate\" makes the first")
 	case s.ActiveMethod != projections.Method:
 		k.failed("generation", fmt.Errorf("%s was made by %s, this program folds by %s", s.Active, s.ActiveMethod, projections.Method),
 			fmt.Sprintf("run the program that has %s, or \"quartermaster projection rebuild\" with this one", s.ActiveMethod))

@@ -92,6 +92,7 @@ func TestConfigFaults(t *testing.T) {
 		"NUL":                  {"instance: \x00\n", []string{"q.yaml: is not text in UTF-8"}},
 		"a control character":  {with("snapshots: \"a\\nb\"\n"), []string{"q.yaml:3:12: snapshots: holds a control character, such as the end of a line; leave it out"}},
 
+		"instance of rebuild": {with("instance: rebuild-b\n"), []string{`q.yaml:3:11: instance: rebuild-b begins with rebuild-, which "quartermaster projection rebuild" goes by: choose another`}},
 		"instance":            {with("instance: a/b\n"), []string{`q.yaml:3:11: instance: "a/b" is no name: use letters, digits, dots, dashes and underscores, at most 100`}},
 		"a broker's port":     {"kafka: {brokers: ['k:9092', k]}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:29: kafka.brokers[1]: "k" is no host:port`}},
 		"a broker's host":     {"kafka: {brokers: [':9092']}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:19: kafka.brokers[0]: ":9092" is no host:port`}},

@@ -27,6 +27,9 @@ var (
 	neverBefore = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // any time will do to see whether a schedule has a next
 )
 
+// rebuildPrefix begins the names by which rebuilds take part among the instances.
+const rebuildPrefix = "rebuild-"
+
 // validate fills in what defaults cannot say, makes the paths of files those
 // that the program opens, and refuses what could not work.
 func (c *config) validate(f *faults, dir string) {
@@ -35,6 +38,9 @@ func (c *config) validate(f *faults, dir string) {
 	}
 	if !plainName.MatchString(c.Instance) {
 		f.add("instance", "%q is no name: use letters, digits, dots, dashes and underscores, at most 100", clip(c.Instance, shown))
+	}
+	if strings.HasPrefix(c.Instance, rebuildPrefix) {
+		f.add("instance", "%s begins with %s, which \"quartermaster projection rebuild\" goes by: choose another", clip(c.Instance, shown), rebuildPrefix)
 	}
 	for _, file := range c.files() {
 		if *file.path != "" && c.from[file.field].kind == fromFile && !filepath.IsAbs(*file.path) {
