@@ -3,7 +3,8 @@
 // What always holds: a file under its final name is complete and synced, and of
 // the files of one kind the newest has the greatest name. What is kept stays
 // until a person removes it; of what a home saves for itself the newest two
-// stay, and one is only removed once a newer one is in place. Any number of
+// stay, and one is only removed once a newer one is in place. What a crash left
+// half-written goes when another is written a day later or more. Any number of
 // processes may read and write at a time.
 package archive
 
@@ -42,7 +43,7 @@ func Save(dir string, at domain.Position, write func(io.Writer) error) (path str
 	if err != nil {
 		return "", err
 	}
-	return path, prune(dir)
+	return path, errors.Join(prune(dir), sweep(dir))
 }
 
 // Keep writes a snapshot taken at a position that stays. One of the same
@@ -50,7 +51,11 @@ func Save(dir string, at domain.Position, write func(io.Writer) error) (path str
 func Keep(dir string, at domain.Position, write func(io.Writer) error) (path string, err error) {
 	// Positions of equal length need not be equal.
 	sum := sha256.Sum256([]byte(projections.Method + "\n" + at.String()))
-	return put(dir, fmt.Sprintf("%020d-%x", at.Records(), sum[:6]), write)
+	path, err = put(dir, fmt.Sprintf("%020d-%x", at.Records(), sum[:6]), write)
+	if err != nil {
+		return "", err
+	}
+	return path, sweep(dir)
 }
 
 // put writes a file. Names begin with how many records a snapshot stands for.
@@ -189,7 +194,11 @@ func prune(dir string) error {
 			return fmt.Errorf("remove old snapshot: %w", err)
 		}
 	}
-	// What a crash left half-written is of no use to anyone.
+	return nil
+}
+
+// sweep removes what a crash left half-written, which is of no use to anyone.
+func sweep(dir string) error {
 	stale, err := filepath.Glob(filepath.Join(dir, "new-*"))
 	if err != nil {
 		return fmt.Errorf("list half-written snapshots: %w", err)

@@ -172,16 +172,24 @@ func TestHalfWritten(t *testing.T) {
 		}
 	}
 	longAgo := time.Now().Add(-2 * abandoned)
-	if err := os.Chtimes(old, longAgo, longAgo); err != nil {
-		t.Fatal(err)
-	}
 	l, at := logOf(1)
-	path, err := Save(dir, at, writer(t, l, at, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	left, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil || !slices.Equal(left, []string{path, busy}) {
-		t.Errorf("there are %v: %v", left, err)
+	for _, put := range []func(string, domain.Position, func(io.Writer) error) (string, error){Save, Keep} {
+		if err := os.WriteFile(old, []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(old, longAgo, longAgo); err != nil {
+			t.Fatal(err)
+		}
+		path, err := put(dir, at, writer(t, l, at, "log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		left, err := filepath.Glob(filepath.Join(dir, "*"))
+		if err != nil || !slices.Equal(left, []string{path, busy}) {
+			t.Errorf("there are %v: %v", left, err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
