@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 )
 
@@ -54,19 +55,30 @@ func Create(path string) (ed25519.PrivateKey, error) {
 // one Ed25519 key. The error wraps [os.ErrNotExist] when there is no such file
 // and [ErrExposed] when others may read it.
 func Load(path string) (ed25519.PrivateKey, error) {
+	return load(path, func(info fs.FileInfo) bool { return info.Mode().Perm()&0o077 != 0 })
+}
+
+// LoadFor is [Load] for a key that belongs to a program: who may have it is for
+// exposed to say, which reports whether others than those it is meant for may read
+// or write the file.
+func LoadFor(path string, exposed func(path string, info fs.FileInfo) bool) (ed25519.PrivateKey, error) {
+	return load(path, func(info fs.FileInfo) bool { return exposed(path, info) })
+}
+
+func load(path string, exposed func(fs.FileInfo) bool) (ed25519.PrivateKey, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("load key file: %w", err)
 	}
 	defer f.Close()
-	key, err := read(f)
+	key, err := read(f, exposed)
 	if err != nil {
 		return nil, fmt.Errorf("load key file %s: %w", path, err)
 	}
 	return key, nil
 }
 
-func read(f *os.File) (ed25519.PrivateKey, error) {
+func read(f *os.File, exposed func(fs.FileInfo) bool) (ed25519.PrivateKey, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -74,7 +86,7 @@ func read(f *os.File) (ed25519.PrivateKey, error) {
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("not a regular file")
 	}
-	if info.Mode().Perm()&0o077 != 0 {
+	if exposed(info) {
 		return nil, fmt.Errorf("%w: its mode is %04o, want 0600", ErrExposed, info.Mode().Perm())
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))

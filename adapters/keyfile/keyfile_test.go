@@ -88,6 +88,17 @@ func TestLoadRefuses(t *testing.T) {
 			t.Errorf("%s: %v, ErrExposed wanted: %v", c.name, err, exposed)
 		}
 	}
+	if err := os.Chmod(good, 0o440); err != nil {
+		t.Fatal(err)
+	}
+	for _, exposed := range []bool{false, true} {
+		_, err := LoadFor(good, func(path string, info os.FileInfo) bool {
+			return exposed || path != good || info.Mode().Perm() != 0o440
+		})
+		if errors.Is(err, ErrExposed) != exposed || err != nil && !exposed {
+			t.Errorf("a program's key, exposed %t: %v", exposed, err)
+		}
+	}
 	if _, err := Load(dir); err == nil {
 		t.Error("a directory was loaded as a key")
 	}

@@ -101,7 +101,7 @@ func (c *config) checkSecrets() error {
 			f.list = append(f.list, err)
 		}
 		if path := c.Schedules.CheckpointKeyFile; path != "" {
-			if _, err := keyfile.Load(path); err != nil {
+			if _, err := keyfile.LoadFor(path, exposed); err != nil {
 				f.add("schedules.checkpoint_key_file", "%v", err)
 			}
 		}

@@ -86,6 +86,7 @@ const (
 type workMetrics struct {
 	reactions, runs *prometheus.CounterVec
 	last            *prometheus.GaugeVec
+	poisonWrong     prometheus.Gauge
 }
 
 func newWorkMetrics() *workMetrics {
@@ -99,6 +100,9 @@ func newWorkMetrics() *workMetrics {
 		last: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "quartermaster_scheduled_last_success_timestamp_seconds", Help: "When this instance last finished scheduled work.",
 		}, []string{"job"}),
+		poisonWrong: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "quartermaster_poison_topic_misconfigured", Help: "1 when the poison topic's settings were not what they should be when this instance started its reactions.",
+		}),
 	}
 }
 
@@ -107,6 +111,7 @@ func (m *workMetrics) Describe(ch chan<- *prometheus.Desc) {
 	m.reactions.Describe(ch)
 	m.runs.Describe(ch)
 	m.last.Describe(ch)
+	m.poisonWrong.Describe(ch)
 }
 
 // Collect implements [prometheus.Collector].
@@ -114,6 +119,7 @@ func (m *workMetrics) Collect(ch chan<- prometheus.Metric) {
 	m.reactions.Collect(ch)
 	m.runs.Collect(ch)
 	m.last.Collect(ch)
+	m.poisonWrong.Collect(ch)
 }
 
 // reaction is what is done about events of some types.
@@ -181,7 +187,7 @@ type reactor struct {
 func (rt *reactor) run(ctx context.Context, list []reaction) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := rt.log.EnsureTopics(ctx, poisonTopics); err != nil {
+	if err := rt.ensurePoison(ctx); err != nil {
 		return err
 	}
 	ends, err := rt.ends(ctx, list)
@@ -236,6 +242,20 @@ func (rt *reactor) run(ctx context.Context, list []reaction) error {
 	}
 	cancel()
 	return errors.Join(err, <-stopped)
+}
+
+// ensurePoison makes the poison topic. One whose settings are not what they should
+// be is used all the same: it is no part of the log, and no reason to stop.
+func (rt *reactor) ensurePoison(ctx context.Context) error {
+	err := rt.log.EnsureTopics(ctx, poisonTopics)
+	var setting *kafka.SettingError
+	if !errors.As(err, &setting) {
+		rt.metrics.poisonWrong.Set(0)
+		return err
+	}
+	rt.metrics.poisonWrong.Set(1)
+	rt.slog.Warn("the poison topic may lose what reactions could not handle; correct its settings", "topic", TopicPoison, "error", err)
+	return nil
 }
 
 // ends returns where the log ends now: where a reaction begins that has no place yet.
@@ -413,7 +433,7 @@ func (p *poisonPublisher) Publish(topic string, messages ...*message.Message) er
 	for _, m := range messages {
 		reason := m.Metadata.Get(poisonReason)
 		if len(reason) > maxReason {
-			reason = reason[:maxReason]
+			reason = strings.ToValidUTF8(reason[:maxReason], "") // not within a character
 			m.Metadata.Set(poisonReason, reason)
 		}
 		err := p.Publisher.Publish(topic, m)

@@ -5,14 +5,18 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +26,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
@@ -492,6 +497,45 @@ func TestWaitingIsNoTry(t *testing.T) {
 	})
 }
 
+// What somebody else wrote into the poison topic hides nothing, a reason ends with
+// a whole character, looking makes no topic, and one that is not as it should be
+// stops nothing.
+func TestPoisonTopicOfOthers(t *testing.T) {
+	log := brokered(t)()
+	if list, err := poisoned(t.Context(), log, 10); err != nil || len(list) != 0 {
+		t.Fatalf("%v: %v", list, err)
+	}
+	if missing, err := log.MissingTopics(t.Context(), poisonTopics); err != nil || len(missing) != 1 {
+		t.Fatalf("looking made the topic: %v", err)
+	}
+	if err := log.EnsureTopics(t.Context(), []domain.TopicSpec{{Topic: TopicPoison, Partitions: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Append(t.Context(), []domain.Record{{Topic: TopicPoison, Value: []byte("lunch?")}}); err != nil {
+		t.Fatal(err)
+	}
+	s := startReactions(t, log, fast, reaction{name: "no", group: "no", types: []domain.Type{domain.TypeNodeCordoned}, do: func(context.Context, *domain.Record, *domain.Envelope) error {
+		return backoff.Permanent(errors.New("x" + strings.Repeat("é", maxReason)))
+	}})
+	if n := testutil.ToFloat64(s.metrics.poisonWrong); n != 1 {
+		t.Error("a poison topic of two partitions is not noticed")
+	}
+	cluster := "lab"
+	for domain.PartitionOf([]byte(cluster), 2) != 0 {
+		cluster += "s"
+	}
+	appendEvents(t, log, cordoned(cluster, "n"))
+	until(t, func() bool { return handled(s, "no", "poisoned") == 1 })
+	list, err := poisoned(t.Context(), log, 10)
+	if err != nil || len(list) == 0 || list[0].Reaction != "" || list[0].Topic != TopicPoison || !strings.HasPrefix(list[0].Reason, "no reaction wrote") {
+		t.Fatalf("%+v: %v", list, err)
+	}
+	last := list[len(list)-1].Reason
+	if len(list) != 2 || !utf8.ValidString(last) || !strings.HasSuffix(last, "é") || len(last) > maxReason {
+		t.Errorf("%d messages, the last with %d bytes that end with %q", len(list), len(last), last[max(0, len(last)-4):])
+	}
+}
+
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	for text, want := range map[string]time.Duration{
@@ -511,9 +555,60 @@ func TestRetryAfter(t *testing.T) {
 	if err := hook(t, webhookConfig{Name: "w", URL: srv.URL}).post(t.Context(), "s", "1", nil); !errors.As(err, &after) || after.Duration != 30*time.Second {
 		t.Errorf("429 with Retry-After: %v", err)
 	}
-	srv.Close()
-	if err := hook(t, webhookConfig{Name: "w", URL: srv.URL + "/t0ken"}).post(t.Context(), "s", "1", nil); err == nil || strings.Contains(err.Error(), "t0ken") {
-		t.Errorf("nobody listens: %v", err)
+}
+
+// Whatever fails, no part of an address is in the error.
+func TestAddressIsNotShown(t *testing.T) {
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	defer secure.Close()
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	reset, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reset.Close()
+	go func() {
+		for {
+			c, err := reset.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	}()
+	for address, want := range map[string]string{
+		gone.URL:                                 "connection refused",
+		"http://s3cret.invalid":                  "its host",
+		strings.Replace(plain.URL, "p", "ps", 1): "HTTP response to HTTPS client",
+		secure.URL:                               "certificate",
+		"http://" + reset.Addr().String():        "",
+	} {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = hook(t, webhookConfig{Name: "w", URL: address + "/t0ken?k3y"}).post(t.Context(), "s", "1", nil)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", address, err, want)
+			continue
+		}
+		for _, part := range []string{u.Host, u.Hostname(), "t0ken", "k3y"} {
+			if strings.Contains(err.Error(), part) {
+				t.Errorf("%s is in %q", part, err)
+			}
+		}
+	}
+	slow := &url.Error{Op: "Post", URL: "http://s3cret/", Err: context.DeadlineExceeded}
+	if text := noAnswer(slow, &url.URL{Host: "s3cret"}); text != "no answer within 10s" {
+		t.Error(text)
+	}
+	other := &url.Error{Op: "Post", URL: "http://s3cret/", Err: x509.HostnameError{Certificate: &x509.Certificate{DNSNames: []string{"a"}}, Host: "s3cret"}}
+	if text := noAnswer(other, &url.URL{Host: "s3cret"}); strings.Contains(text, "s3cret") {
+		t.Error(text)
 	}
 }
 

@@ -5,10 +5,12 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -127,7 +129,8 @@ func (w *webhook) reaction() reaction {
 
 // post tells the receiver of one event. Errors are of [backoff.Permanent] or
 // wrap a [backoff.RetryAfterError] where trying again is of no use, or only later.
-// They never hold the address, which may be a secret.
+// They never hold the address, which may be a secret, nor a part of it, unless the
+// receiver's own answer does.
 func (w *webhook) post(ctx context.Context, source, id string, body []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
 	if err != nil {
@@ -144,10 +147,7 @@ func (w *webhook) post(ctx context.Context, source, id string, body []byte) erro
 	}
 	res, err := w.client.Do(req)
 	if err != nil {
-		if u := new(url.Error); errors.As(err, &u) {
-			err = u.Err
-		}
-		return fmt.Errorf("webhook %s: %w", w.name, err)
+		return fmt.Errorf("webhook %s: %s", w.name, noAnswer(err, req.URL))
 	}
 	defer res.Body.Close()
 	answer, _ := io.ReadAll(io.LimitReader(res.Body, mostAnswer)) // whatever it is, the status has been said
@@ -167,6 +167,37 @@ func (w *webhook) post(ctx context.Context, source, id string, body []byte) erro
 		return backoff.Permanent(fmt.Errorf("%w: redirects are not followed; give the final address as url", err))
 	}
 	return backoff.Permanent(err)
+}
+
+// noAnswer says why there is no answer of an address, without any part of it.
+func noAnswer(err error, address *url.URL) string {
+	var (
+		dns      *net.DNSError
+		dial     *net.OpError
+		hostname x509.HostnameError
+		u        *url.Error
+	)
+	switch {
+	case errors.As(err, &u) && u.Timeout():
+		return fmt.Sprintf("no answer within %s", webhookTimeout)
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return "its host is not known"
+	case errors.As(err, &dns):
+		return "its host cannot be looked up"
+	case errors.As(err, &hostname):
+		return "its certificate is for another host"
+	case errors.As(err, &dial):
+		err = fmt.Errorf("%s: %w", dial.Op, dial.Err)
+	case u != nil:
+		err = u.Err
+	}
+	text := err.Error()
+	for _, part := range []string{address.String(), address.RequestURI(), address.Host, address.Hostname()} {
+		if len(part) > 1 { // not the path /
+			text = strings.ReplaceAll(text, part, "…")
+		}
+	}
+	return text
 }
 
 // retryAfter reads the header of that name (RFC 9110, 10.2.3), bounded; 0 when it

@@ -79,7 +79,7 @@ func (h *home) jobs(cfg *config, log *slog.Logger) ([]*job, error) {
 		})
 	}
 	if s.Checkpoint != "" {
-		key, err := keyfile.Load(s.CheckpointKeyFile)
+		key, err := keyfile.LoadFor(s.CheckpointKeyFile, exposed)
 		errs = append(errs, err)
 		add("checkpoint", s.Checkpoint, missedDay, minuteOf, func(ctx context.Context, tick time.Time) (string, error) {
 			return h.checkpoint(ctx, key, domain.InstantOf(tick), now())
@@ -323,7 +323,9 @@ func (h *home) checkpoint(ctx context.Context, key ed25519.PrivateKey, life, at 
 	if err := h.recordOnce(ctx, source, life, env); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d records, rows %x", pos.Records(), sum), nil
+	// An attempt that ended before it was noted may have appended one that the rows
+	// did not know above.
+	return fmt.Sprintf("%d records, rows %x; where an earlier attempt appended one, that one counts", pos.Records(), sum), nil
 }
 
 // noteSigner signs notes with a key of [keyfile].
