@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/archive"
@@ -117,10 +118,20 @@ func (h *home) pointInLog(ctx context.Context, asOf string) (to domain.Position,
 	return to, nil, nil
 }
 
+// What the rows of the past take in memory: nodeHourBytes for each hour of a node
+// with eight GPUs, measured; it is said from manyRecords on.
+const (
+	nodeHourBytes = 700
+	manyRecords   = 50_000_000
+)
+
 // rowsAt returns the rows at a position of the log, and the snapshot that they
 // were folded on from, nil where that was the beginning of the log. A snapshot
 // that was asked for is tried first.
 func (h *home) rowsAt(ctx context.Context, to domain.Position, first *archive.Info) (*projections.Memory, *archive.Info, error) {
+	if n := to.Records(); n >= manyRecords {
+		h.app.note("the rows of %s events are held in memory: about %s where nodes of eight GPUs report once a minute", comma(int(n)), humanize.Bytes(uint64(n)*nodeHourBytes/60))
+	}
 	near, err := archive.Nearest(h.snapshots(), h.id, to)
 	if err != nil {
 		h.app.note("snapshots cannot be read, so the log is folded from its beginning: %v", err)

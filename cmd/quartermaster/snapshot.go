@@ -30,7 +30,8 @@ in it follows from the log, "snapshot verify" and "log replay --verify" prove
 that, and a home without any answers the same, only later.
 
 Those that "snapshot make" and the nightly schedule write stay until you remove
-them. An embedded home also saves some for itself, of which the newest two stay.
+them: nothing bounds how many there are, so remove old ones where disk is short.
+An embedded home also saves some for itself, of which the newest two stay.
 
 Every command that reads takes --as-of and answers from the log as it was then,
 computed from the nearest snapshot before and the events since. It takes
@@ -43,6 +44,9 @@ computed from the nearest snapshot before and the events since. It takes
                and follows such an event is left out. Until each partition has an
                event appended at that time or later, a slow clock may still add
                one before it: keep the position that the answer names
+The rows of the past are held in memory, also where those of the present are in a
+database: about 700 B for each hour of a node with eight GPUs, so 6 GB for a year
+of 1,000 such nodes.
 The same question as of the same point has the same answer for ever, under one
 version of the program: a report on "now" is then one on the moment at which the
 last event before that point was appended.`,
