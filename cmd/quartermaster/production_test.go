@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -673,6 +674,82 @@ func TestProductionUpgradeUnderIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.fails(postgres.ErrSchema, "version 99", "upgrade this program")
+}
+
+// A rebuild beside an instance hands its generation over before it is read, while
+// events come in; without one it folds to the end itself.
+func TestProductionRebuild(t *testing.T) {
+	s := newSite(t)
+	s.start()
+	s.fill(300)
+	a := s.serve("a")
+	a.says(1, "caught up")
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	l := s.log()
+	go func() {
+		for {
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			default:
+			}
+			if err := s.estate.fill(t.Context(), &home{log: l}, 12); err != nil {
+				stopped <- err
+				return
+			}
+		}
+	}()
+	rebuilt := func(name string) {
+		t.Helper()
+		code, out := s.command("projection", "rebuild", name, "--json", "--quiet")
+		var ans rebuildAnswer
+		if err := json.Unmarshal([]byte(out), &ans); err != nil || code != 0 || !ans.Equal || !ans.Switched || !ans.HandedOver {
+			t.Fatalf("exit %d, %v: %s", code, err, out)
+		}
+	}
+	rebuilt("b")
+	code, out := s.command("projection", "status", "--json", "--partitions")
+	var status projectionStatus
+	if err := json.Unmarshal([]byte(out), &status); err != nil || code != 0 || status.Active != "b" {
+		t.Fatalf("exit %d, %v: %s", code, err, out)
+	}
+	for _, g := range status.Generations {
+		for _, p := range g.Partitions {
+			if p.Instance != "a" {
+				t.Errorf("%s/%d of generation %s is folded by %q after the switch", p.Topic, p.Partition, g.Name, p.Instance)
+			}
+		}
+	}
+	close(stop)
+	if err := <-stopped; err != nil {
+		t.Fatal(err)
+	}
+	s.verified()
+	a.ends()
+	rebuilt("c")
+	s.verified()
+}
+
+// Progress without a terminal is a line every ten seconds.
+func TestPlainBar(t *testing.T) {
+	var out strings.Builder
+	a := &app{err: &out}
+	b := a.bar("fold", 4*worthABar, "events")
+	start := b.plain.start
+	for i := range 31 {
+		b.plain.set(int64(i)*worthABar/10, start.Add(time.Duration(i)*time.Second))
+	}
+	want := "fold: 50,000 of 200,000 events (25 %), 5,000 a second, 30s left\n" +
+		"fold: 100,000 of 200,000 events (50 %), 5,000 a second, 20s left\n" +
+		"fold: 150,000 of 200,000 events (75 %), 5,000 a second, 10s left\n"
+	if out.String() != want {
+		t.Errorf("it says\n%s", out.String())
+	}
+	a.quiet = true
+	if b := a.bar("fold", 4*worthABar, "events"); b.plain != nil || b.bar != nil {
+		t.Error("--quiet does not silence it")
+	}
 }
 
 // A partition that stands still before the end of the log for longer than a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -34,6 +35,7 @@ type rebuildAnswer struct {
 	Differences     []rebuiltDifference `json:"differences"`
 	State           string              `json:"state"`
 	Switched        bool                `json:"switched"`
+	HandedOver      bool                `json:"handed_over"`
 }
 
 type rebuiltTable struct {
@@ -61,7 +63,8 @@ active one stands, while instances go on and everything can be read. Then it
 compares the two at a common position.
 
 When both are of one version of the folds, not a row may differ: then the new one
-is set live and becomes active. If a row differs, the rows of one of them are
+is set live, the running instances take it over, and it becomes active once they
+have it no more than a second behind; after a minute the switch is left to you. If a row differs, the rows of one of them are
 damaged: nothing is switched, the first hundred are listed, and it fails. Rows of
 another version may well differ; how many rows each table has is shown, and
 "projection switch NAME" is left to you.
@@ -74,7 +77,8 @@ seconds, events_per_second, position (where they were compared), compared_with,
 compared_method, row_by_row (whether rows were compared, or only counted), equal,
 digest, active_digest, tables (table, active_rows, rebuilt_rows, changed,
 only_active, only_rebuilt), differences (row, active, rebuilt: which has it),
-state, switched.`,
+state, switched, handed_over (whether the running instances, or the rebuild where
+none runs, brought it to within a second of the active one before the switch).`,
 		Example: "  quartermaster projection rebuild b --config quartermaster.yaml\n  quartermaster projection rebuild b --config quartermaster.yaml --no-switch",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -157,7 +161,9 @@ func (r *rebuild) run(ctx context.Context, change bool) (err error) {
 		return r.failed(ctx, err)
 	}
 	r.app.note("comparing generations %s and %s", r.active, r.name)
+	stop := r.app.still(fmt.Sprintf("comparing generations %s and %s", r.active, r.name))
 	c, err := r.db.Compare(ctx, r.active, r.name, fold)
+	stop()
 	if err != nil {
 		return r.failed(ctx, err)
 	}
@@ -166,12 +172,11 @@ func (r *rebuild) run(ctx context.Context, change bool) (err error) {
 		return nil
 	}
 	// The active one has moved on while they were compared.
-	at, err := r.position(ctx, r.active)
-	if err != nil {
-		return err
-	}
-	if err := r.runner.CatchUp(ctx, at); err != nil {
+	if err := r.near(ctx, fold); err != nil {
 		return r.failed(ctx, err)
+	}
+	if err := r.reach(ctx); err != nil {
+		return err
 	}
 	if err := r.db.SetLive(ctx, r.name); err != nil {
 		return err
@@ -180,11 +185,108 @@ func (r *rebuild) run(ctx context.Context, change bool) (err error) {
 	if !change || !c.RowByRow {
 		return nil
 	}
+	if r.ans.HandedOver, err = r.handOver(ctx, store); err != nil || !r.ans.HandedOver {
+		return err
+	}
 	if err := r.db.Switch(ctx, r.name); err != nil {
 		return err
 	}
 	r.ans.Switched = true
 	return nil
+}
+
+// reach folds up to where the active generation stands now.
+func (r *rebuild) reach(ctx context.Context) error {
+	at, err := r.position(ctx, r.active)
+	if err == nil {
+		err = r.runner.CatchUp(ctx, at)
+	}
+	if err != nil {
+		return r.failed(ctx, err)
+	}
+	return nil
+}
+
+const (
+	// handOverWait is how long a rebuild waits for the instances to fold its
+	// generation, before it leaves the switch to a person.
+	handOverWait = time.Minute
+	// handOverLag is how much older than the active rows the new ones may be when
+	// they begin to be read: both are folded on, neither waits for the other.
+	handOverLag = time.Second
+)
+
+// handOver lets the instances take over a generation that is live, and waits until
+// they have it and it is as new as the active one. Where none runs, it is folded
+// here to where the active one stands.
+func (r *rebuild) handOver(ctx context.Context, store *postgres.Store) (done bool, err error) {
+	if alone, err := r.alone(ctx); err != nil || alone {
+		return true, errors.Join(err, r.reach(ctx))
+	}
+	for _, tp := range domain.AllPartitions() {
+		if err := store.Release(ctx, tp); err != nil {
+			return false, err
+		}
+	}
+	type seen struct {
+		when   time.Time
+		active domain.Position
+	}
+	var past []seen // where the active one stood, the oldest first
+	tick := time.NewTicker(awaitEvery)
+	defer tick.Stop()
+	for start := time.Now(); time.Since(start) < handOverWait; {
+		asked := time.Now()
+		active, fresh, err := r.both(ctx)
+		if err != nil {
+			return false, err
+		}
+		past = append(past, seen{asked, active.Position()})
+		at := fresh.Position()
+		unowned := slices.ContainsFunc(fresh.Partitions, func(p postgres.Partition) bool { return p.Owner == "" })
+		for i := len(past) - 1; i >= 0 && !unowned; i-- {
+			if at.Covers(past[i].active) {
+				if i == len(past)-1 || time.Since(past[i].when) <= handOverLag {
+					return true, nil
+				}
+				past = past[i:]
+				break
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+	r.app.note("generation %s is live, and after %s the running instances have not brought it to where %s stands: see \"quartermaster projection status\", then \"quartermaster projection switch %s\"",
+		r.name, handOverWait, r.active, r.name)
+	return false, nil
+}
+
+// alone reports whether no instance runs that folds this program's generations.
+func (r *rebuild) alone(ctx context.Context) (bool, error) {
+	instances, err := r.db.Instances(ctx)
+	return !slices.ContainsFunc(instances, func(in postgres.Instance) bool {
+		return in.Alive && in.Sharing && in.Method == projections.Method
+	}), err
+}
+
+// both returns the active generation and the new one, as of one moment.
+func (r *rebuild) both(ctx context.Context) (active, fresh *postgres.Generation, err error) {
+	all, err := r.db.Generations(ctx)
+	for i := range all {
+		switch all[i].Name {
+		case r.active:
+			active = &all[i]
+		case r.name:
+			fresh = &all[i]
+		}
+	}
+	if err == nil && (active == nil || fresh == nil) {
+		err = fmt.Errorf("generations %s and %s: %w", r.active, r.name, postgres.ErrNoGeneration)
+	}
+	return active, fresh, err
 }
 
 // failed says why folding ended, when it was because the session was lost.
