@@ -97,6 +97,59 @@ func DigestOf(v View) ([32]byte, error) {
 	return d.sum(), nil
 }
 
+// Digester makes the digest of rows that are at hand anyway, in the order of
+// [Key.Compare]. Its zero value has none.
+type Digester struct {
+	sections map[domain.TopicPartition]hash.Hash
+}
+
+// Add enters a row as [AppendRow] has it.
+func (d *Digester) Add(k Key, encoded []byte) {
+	if d.sections == nil {
+		d.sections = map[domain.TopicPartition]hash.Hash{}
+	}
+	tp, ok := sectionOf(k)
+	if !ok {
+		return // no partition tells of itself so
+	}
+	h := d.sections[tp]
+	if h == nil {
+		h = sha256.New()
+		d.sections[tp] = h
+	}
+	h.Write(encoded)
+}
+
+// Sum returns the digest: that of [DigestOf] for a view with these rows.
+func (d *Digester) Sum() [32]byte {
+	total := newDigest()
+	for _, tp := range domain.AllPartitions() {
+		sum := sha256.Sum256(nil)
+		if h := d.sections[tp]; h != nil {
+			sum = [32]byte(h.Sum(nil))
+		}
+		total.add(tp, sum)
+	}
+	return total.sum()
+}
+
+// sectionOf returns the partition whose section has a row.
+func sectionOf(k Key) (domain.TopicPartition, bool) {
+	if topic := k.Table.Topic(); topic != "" {
+		return domain.TopicPartition{Topic: topic, Partition: domain.PartitionOf([]byte(k.Scope), topic.Partitions())}, true
+	}
+	tp, ok := sectionOfStream[k.Scope]
+	return tp, ok
+}
+
+var sectionOfStream = func() map[string]domain.TopicPartition {
+	m := map[string]domain.TopicPartition{}
+	for _, tp := range domain.AllPartitions() {
+		m[streamScope(tp)] = tp
+	}
+	return m
+}()
+
 // WriteSnapshot writes the rows of a view and their position, and returns their
 // digest. log names the log that they were folded from; a snapshot is of no use
 // to another. It holds a few chunks in memory and the keys of one table, however

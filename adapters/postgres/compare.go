@@ -105,24 +105,32 @@ func (c *Comparison) meet(ctx context.Context, at domain.Position, fold func(con
 	return fold(ctx, at.Clone())
 }
 
-// views compares row by row.
-func (c *Comparison) views(a, b projections.View) (err error) {
-	for _, t := range projections.Tables() {
+// views compares row by row, and digests what it reads.
+func (c *Comparison) views(a, b projections.View) error {
+	var digestA, digestB projections.Digester
+	compared := map[projections.Table]TableComparison{}
+	inOrder := slices.SortedFunc(slices.Values(projections.Tables()), func(x, y projections.Table) int {
+		return projections.Key{Table: x}.Compare(projections.Key{Table: y})
+	})
+	for _, t := range inOrder {
 		tc := TableComparison{Table: t.String()}
 		err := merge(encoded(a, t), encoded(b, t), func(k projections.Key, x, y []byte) error {
+			if x != nil {
+				tc.RowsA++
+				digestA.Add(k, x)
+			}
+			if y != nil {
+				tc.RowsB++
+				digestB.Add(k, y)
+			}
 			switch {
 			case x == nil:
-				tc.RowsB++
 				tc.OnlyB++
 			case y == nil:
-				tc.RowsA++
 				tc.OnlyA++
+			case bytes.Equal(x, y):
+				return nil
 			default:
-				tc.RowsA++
-				tc.RowsB++
-				if bytes.Equal(x, y) {
-					return nil
-				}
 				tc.Changed++
 			}
 			if len(c.Differences) < shownDifferences {
@@ -133,15 +141,15 @@ func (c *Comparison) views(a, b projections.View) (err error) {
 		if err != nil {
 			return err
 		}
-		if tc.RowsA+tc.RowsB > 0 {
+		compared[t] = tc
+	}
+	for _, t := range projections.Tables() {
+		if tc := compared[t]; tc.RowsA+tc.RowsB > 0 {
 			c.Tables = append(c.Tables, tc)
 		}
 	}
-	if c.DigestA, err = projections.DigestOf(a); err != nil {
-		return err
-	}
-	c.DigestB, err = projections.DigestOf(b)
-	return err
+	c.DigestA, c.DigestB = digestA.Sum(), digestB.Sum()
+	return nil
 }
 
 // encodedRow is a row as it is digested, or why it cannot be read.
@@ -263,13 +271,9 @@ func (db *DB) counts(ctx context.Context, name string) (at domain.Position, rows
 		return nil, nil, err
 	}
 	g := Generation{Partitions: parts}
-	found, err = tx.QueryContext(ctx, `
+	tables, err := collectText(tx.QueryContext(ctx, `
 		select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
-		where n.nspname = $1 and c.relkind in ('r', 'p') and not c.relispartition order by 1`, schemaOf(name))
-	if err != nil {
-		return nil, nil, err
-	}
-	tables, err := collect(found, func(rows *sql.Rows, t *string) error { return rows.Scan(t) })
+		where n.nspname = $1 and c.relkind in ('r', 'p') and not c.relispartition order by 1`, schemaOf(name)))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -29,7 +29,12 @@ func examples() *storetest.Log {
 
 func TestUnclaimed(t *testing.T) {
 	db := opened(t)
-	s := db.Store(generation(t, db), "nobody")
+	s := claimed(t, db, generation(t, db), nil)
+	for _, tp := range domain.AllPartitions() {
+		if err := s.Release(t.Context(), tp); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if _, err := s.Begin(t.Context(), fleet); !errors.Is(err, projections.ErrFenced) {
 		t.Errorf("began without a claim: %v", err)
 	}
@@ -47,6 +52,12 @@ func TestTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	rival := db.Store(g, "rival")
+	if ok, err := rival.Claim(ctx, fleet); ok || !errors.Is(err, projections.ErrFenced) {
+		t.Fatalf("a session that the database has not heard of claimed: %v, %v", ok, err)
+	}
+	if _, err := db.ExecContext(ctx, `insert into quartermaster.sessions (token, instance, method, alive_until) values ('rival', 'rival', 'm', now() + interval '1 hour')`); err != nil {
+		t.Fatal(err)
+	}
 	if ok, err := rival.Claim(ctx, fleet); ok || err != nil {
 		t.Fatalf("claimed what a living session holds: %v, %v", ok, err)
 	}
@@ -54,7 +65,7 @@ func TestTakenOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.ExecContext(ctx, `update quartermaster.sessions set alive_until = now() - interval '1 second'`); err != nil {
+	if _, err := db.ExecContext(ctx, `update quartermaster.sessions set alive_until = now() - interval '1 second' where token <> 'rival'`); err != nil {
 		t.Fatal(err)
 	}
 	if ok, err := rival.Claim(ctx, fleet); !ok || err != nil {

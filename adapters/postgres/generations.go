@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
 
 	"quartermaster/domain"
 )
@@ -71,6 +72,14 @@ var (
 // it MUST stop. An operator connects the right log, or begins a new database.
 var ErrOtherLog = errors.New("the rows are of another log")
 
+// changeWait is how long a change of generations waits for another, and for the
+// folds that are about to write: longer than any of them takes.
+const changeWait = "30s"
+
+// ErrChanging means that another change of generations did not end in time.
+// Whoever wants one tries again.
+var ErrChanging = errors.New("another program changes generations, or writes rows, and does not end; try again")
+
 // change runs work in a transaction in which nobody else changes generations.
 func (db *DB) change(ctx context.Context, work func(*sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, nil)
@@ -78,10 +87,18 @@ func (db *DB) change(ctx context.Context, work func(*sql.Tx) error) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(ctx, `lock table quartermaster.generations in share row exclusive mode`); err != nil {
+	// Whoever freezes in here must not keep every other from starting.
+	if _, err := tx.ExecContext(ctx, `select `+giveUp+`, set_config('lock_timeout', $1, true)`, changeWait); err != nil {
 		return err
 	}
-	if err := work(tx); err != nil {
+	_, err = tx.ExecContext(ctx, `lock table quartermaster.generations in share row exclusive mode`)
+	if err == nil {
+		err = work(tx)
+	}
+	if isCode(err, pqerror.LockNotAvailable) && !errors.Is(err, ErrRead) {
+		err = fmt.Errorf("%w: %w", ErrChanging, err)
+	}
+	if err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -122,21 +139,24 @@ func (db *DB) create(ctx context.Context, tx *sql.Tx, name, method string, state
 
 // First makes the generation "a", live and active, when there is none at all.
 func (db *DB) First(ctx context.Context, method string) (made bool, err error) {
-	err = db.change(ctx, func(tx *sql.Tx) error {
-		var some bool
-		if err := tx.QueryRowContext(ctx, `select exists (select from quartermaster.generations)`).Scan(&some); err != nil || some {
-			return err
-		}
-		made = true
-		if err := db.create(ctx, tx, "a", method, Live); err != nil {
-			return err
-		}
-		return setActive(ctx, tx, "a")
-	})
+	const look = `select exists (select from quartermaster.generations)`
+	var some bool
+	err = db.QueryRowContext(ctx, look).Scan(&some)
+	if err == nil && !some {
+		err = db.change(ctx, func(tx *sql.Tx) error {
+			if err := tx.QueryRowContext(ctx, look).Scan(&some); err != nil || some {
+				return err
+			}
+			if err := db.create(ctx, tx, "a", method, Live); err != nil {
+				return err
+			}
+			return setActive(ctx, tx, "a")
+		})
+	}
 	if err != nil {
 		return false, fmt.Errorf("create the first generation: %w", err)
 	}
-	return made, nil
+	return !some, nil
 }
 
 func setActive(ctx context.Context, tx *sql.Tx, name string) error {
@@ -204,13 +224,9 @@ func (db *DB) Drop(ctx context.Context, name string, force bool) error {
 		}
 		// Folds take the row of their partition first and then rows of the
 		// generation; whoever took them the other way round could meet one half-way.
-		rows, err := tx.QueryContext(ctx, `
+		owners, err := collectText(tx.QueryContext(ctx, `
 			select coalesce((select instance from quartermaster.sessions s where s.token = p.owner and s.alive_until > now()), '')
-			from quartermaster.partitions p where generation = $1 order by topic, partition for update`, name)
-		if err != nil {
-			return err
-		}
-		owners, err := collect(rows, func(rows *sql.Rows, owner *string) error { return rows.Scan(owner) })
+			from quartermaster.partitions p where generation = $1 order by topic, partition for update`, name))
 		if err != nil {
 			return err
 		}
@@ -325,47 +341,103 @@ func (db *DB) Instances(ctx context.Context) ([]Instance, error) {
 }
 
 // Bind checks that the rows are of this log, or says so when there are none yet.
-// topics are the ids of topics, as far as the log has any.
+// topics are the ids of topics, as far as the log has any. It writes, and waits
+// for others who change generations, only where something is new.
 func (db *DB) Bind(ctx context.Context, logID string, topics map[domain.Topic]string) error {
-	err := db.change(ctx, func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `insert into quartermaster.log (log_id) values ($1) on conflict do nothing`, logID); err != nil {
-			return err
-		}
-		var bound string
-		if err := tx.QueryRowContext(ctx, `select log_id from quartermaster.log`).Scan(&bound); err != nil {
-			return err
-		}
-		if bound != logID {
-			return fmt.Errorf("%w: they are of log %s, this is %s: check the brokers in the configuration, or use a database of its own for this log", ErrOtherLog, bound, logID)
-		}
-		var wrong []error
-		for _, spec := range domain.TopicSpecs() {
-			id := topics[spec.Topic]
-			if id == "" {
-				continue
-			}
-			if _, err := tx.ExecContext(ctx, `insert into quartermaster.topics (topic, topic_id, partitions) values ($1, $2, $3) on conflict do nothing`,
-				string(spec.Topic), id, spec.Partitions); err != nil {
-				return err
-			}
-			var known string
-			var partitions int
-			if err := tx.QueryRowContext(ctx, `select topic_id, partitions from quartermaster.topics where topic = $1`, string(spec.Topic)).Scan(&known, &partitions); err != nil {
-				return err
-			}
-			if known != id {
-				wrong = append(wrong, fmt.Errorf("%w: topic %s was deleted and created again (its id was %s and is %s): restore the log from before, or begin a new database", ErrOtherLog, spec.Topic, known, id))
-			}
-			if partitions != spec.Partitions {
-				wrong = append(wrong, fmt.Errorf("%w: topic %s had %d partitions, this program knows %d", ErrOtherLog, spec.Topic, partitions, spec.Partitions))
-			}
-		}
-		return errors.Join(wrong...)
-	})
+	known, err := bound(ctx, db.DB)
+	var fresh bool
+	if err == nil {
+		fresh, err = known.check(logID, topics)
+	}
+	if err == nil && fresh {
+		err = db.change(ctx, func(tx *sql.Tx) error { return bind(ctx, tx, logID, topics) })
+	}
 	if err != nil {
 		return fmt.Errorf("bind the database to the log: %w", err)
 	}
 	return nil
+}
+
+// bind writes what is new, unless somebody else has just written otherwise.
+func bind(ctx context.Context, tx *sql.Tx, logID string, topics map[domain.Topic]string) error {
+	known, err := bound(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if _, err := known.check(logID, topics); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `insert into quartermaster.log (log_id) values ($1) on conflict do nothing`, logID); err != nil {
+		return err
+	}
+	for _, spec := range domain.TopicSpecs() {
+		if id := topics[spec.Topic]; id != "" {
+			if _, err := tx.ExecContext(ctx, `insert into quartermaster.topics (topic, topic_id, partitions) values ($1, $2, $3) on conflict do nothing`,
+				string(spec.Topic), id, spec.Partitions); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// binding is the log that rows are of.
+type binding struct {
+	logID  string // "" before the first instance ran
+	topics map[domain.Topic]TopicIdentity
+}
+
+// bound reads it, from a database or within a transaction.
+func bound(ctx context.Context, q interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+},
+) (b binding, err error) {
+	if err := q.QueryRowContext(ctx, `select coalesce((select log_id from quartermaster.log), '')`).Scan(&b.logID); err != nil {
+		return b, err
+	}
+	rows, err := q.QueryContext(ctx, `select topic, topic_id, partitions from quartermaster.topics`)
+	if err != nil {
+		return b, err
+	}
+	b.topics = map[domain.Topic]TopicIdentity{}
+	_, err = collect(rows, func(rows *sql.Rows, _ *struct{}) error {
+		var topic domain.Topic
+		var id TopicIdentity
+		if err := rows.Scan(&topic, &id.ID, &id.Partitions); err != nil {
+			return err
+		}
+		b.topics[topic] = id
+		return nil
+	})
+	return b, err
+}
+
+// check compares with the log at hand, and reports whether anything of that is new.
+func (b binding) check(logID string, topics map[domain.Topic]string) (fresh bool, err error) {
+	if b.logID != "" && b.logID != logID {
+		return false, fmt.Errorf("%w: they are of log %s, this is %s: check the brokers in the configuration, or use a database of its own for this log", ErrOtherLog, b.logID, logID)
+	}
+	fresh = b.logID == ""
+	var wrong []error
+	for _, spec := range domain.TopicSpecs() {
+		id := topics[spec.Topic]
+		if id == "" {
+			continue
+		}
+		known, ok := b.topics[spec.Topic]
+		if !ok {
+			fresh = true
+			continue
+		}
+		if known.ID != id {
+			wrong = append(wrong, fmt.Errorf("%w: topic %s was deleted and created again (its id was %s and is %s): restore the log from before, or begin a new database", ErrOtherLog, spec.Topic, known.ID, id))
+		}
+		if known.Partitions != spec.Partitions {
+			wrong = append(wrong, fmt.Errorf("%w: topic %s had %d partitions, this program knows %d", ErrOtherLog, spec.Topic, known.Partitions, spec.Partitions))
+		}
+	}
+	return fresh, errors.Join(wrong...)
 }
 
 // collect reads every row and closes rows.

@@ -63,27 +63,15 @@ func Inspect(ctx context.Context, cfg Config) (s State, err error) {
 	return s, nil
 }
 
-func (s *State) bindings(ctx context.Context, db *sql.DB) (err error) {
-	if err := db.QueryRowContext(ctx, `select coalesce((select log_id from quartermaster.log), '')`).Scan(&s.LogID); err != nil {
-		return err
-	}
-	err = db.QueryRowContext(ctx, `select name, method from quartermaster.active join quartermaster.generations on name = generation`).Scan(&s.Active, &s.ActiveMethod)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return err
-	}
-	rows, err := db.QueryContext(ctx, `select topic, topic_id, partitions from quartermaster.topics`)
+func (s *State) bindings(ctx context.Context, db *sql.DB) error {
+	b, err := bound(ctx, db)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	s.Topics = map[domain.Topic]TopicIdentity{}
-	for rows.Next() {
-		var topic domain.Topic
-		var id TopicIdentity
-		if err := rows.Scan(&topic, &id.ID, &id.Partitions); err != nil {
-			return err
-		}
-		s.Topics[topic] = id
+	s.LogID, s.Topics = b.logID, b.topics
+	err = db.QueryRowContext(ctx, `select name, method from quartermaster.active join quartermaster.generations on name = generation`).Scan(&s.Active, &s.ActiveMethod)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
 	}
-	return rows.Err()
+	return err
 }

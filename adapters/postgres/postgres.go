@@ -31,6 +31,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lib/pq"
@@ -70,15 +72,49 @@ type DB struct {
 	readers []string
 }
 
+// settings are those of the server on every connection, whatever the database or
+// the role has. A client that is cut off is noticed by the server as fast as the
+// other way round: until then it keeps the locks of what it was sending. A
+// transaction sees what was committed before each of its statements: who waited
+// for a row goes on with what is there now.
+var settings = map[string]string{
+	"tcp_keepalives_idle":           seconds(silence / 3),
+	"tcp_keepalives_interval":       seconds(silence / 3),
+	"tcp_keepalives_count":          "2",
+	"tcp_user_timeout":              strconv.FormatInt(silence.Milliseconds(), 10),
+	"default_transaction_isolation": "read committed",
+}
+
+func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
+
+// parse reads a connection string. What is wrong with one that cannot be taken
+// apart is not quoted: nobody knows which part of it is the password.
+func parse(dsn string) (pq.Config, error) {
+	params, err := pq.NewConfig(dsn)
+	if err == nil {
+		if params.Runtime == nil {
+			params.Runtime = map[string]string{}
+		}
+		return params, nil
+	}
+	if !strings.HasPrefix(err.Error(), "pq: ") {
+		err = errors.New(`it is neither a URL ("postgres://USER:PASSWORD@HOST:PORT/DATABASE", with special characters as %XX) nor pairs ("host=HOST user=USER dbname=DATABASE", with values in single quotes where they have spaces)`)
+	}
+	return params, err
+}
+
 // connect opens the database without looking at its schema.
 func connect(ctx context.Context, cfg Config) (*sql.DB, error) {
-	params, err := pq.NewConfig(cfg.DSN)
+	params, err := parse(cfg.DSN)
 	if err != nil {
 		return nil, fmt.Errorf("read the database's connection string: %w", err)
 	}
 	// Rows travel as they are, not as hexadecimal digits, and a query takes one
 	// round trip instead of two.
 	params.BinaryParameters = true
+	for name, value := range settings {
+		params.Runtime[name] = value
+	}
 	direct, err := pq.NewConnectorConfig(params)
 	if err != nil {
 		return nil, fmt.Errorf("read the database's connection string: %w", err)

@@ -5,7 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/lib/pq"
 
 	"quartermaster/projections"
 )
@@ -87,7 +90,7 @@ func (s *Session) Once(ctx context.Context, job, input string, do func(context.C
 	}
 	outcome, err := do(ctx)
 	left := err != nil && ctx.Err() != nil // it was told to stop
-	if rerr := s.record(ctx, job, input, outcome, err, left); rerr != nil {
+	if rerr := s.record(ctx, job, input, attempt, outcome, err, left); rerr != nil {
 		rerr = fmt.Errorf("record the run of %s for %s: %w", job, input, rerr)
 		return true, errors.Join(err, rerr)
 	}
@@ -97,34 +100,70 @@ func (s *Session) Once(ctx context.Context, job, input string, do func(context.C
 	return true, nil
 }
 
-// record notes how a run ended. It keeps trying while the session lives, even
-// when the caller is to stop: a run that finished should not be done again.
-func (s *Session) record(ctx context.Context, job, input, outcome string, failure error, left bool) error {
+// maxNote bounds what is kept of an outcome or an error, in bytes.
+const maxNote = 64 << 10
+
+// noteText makes what a job says text that a column takes.
+func noteText(s string) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, standIn), "\x00", standIn)
+	if len(s) <= maxNote {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxNote], "") + fmt.Sprintf(" … (%d bytes)", len(s))
+}
+
+// record notes how an attempt ended. It keeps trying while the session lives,
+// even when the caller is to stop: a run that finished should not be done again.
+func (s *Session) record(ctx context.Context, job, input string, attempt int, outcome string, failure error, left bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*s.cfg.Lease)
 	defer cancel()
-	query, args := `
-		update quartermaster.runs set finished = now(), outcome = $4, error = ''
-		where job = $1 and input = $2 and owner = $3 and finished is null`, []any{job, input, s.token, outcome}
-	switch {
-	case left:
-		query, args = `
-			update quartermaster.runs set owner = null, next_try = now()
-			where job = $1 and input = $2 and owner = $3 and finished is null`, []any{job, input, s.token}
-	case failure != nil:
-		query, args = `
-			update quartermaster.runs set owner = null, failures = failures + 1, error = $4,
-				next_try = now() + least($5 * 2.0 ^ failures, $6) * interval '1 second'
-			where job = $1 and input = $2 and owner = $3 and finished is null`,
-			[]any{job, input, s.token, failure.Error(), firstRetry.Seconds(), lastRetry.Seconds()}
+	note := noteText(outcome)
+	if failure != nil {
+		note = noteText(failure.Error())
+	}
+	write := func() error {
+		args := []any{job, input, s.token, attempt}
+		var set string
+		switch {
+		case left:
+			set = `owner = null, next_try = now()`
+		case failure != nil:
+			set = `owner = null, failures = failures + 1, error = $5, next_try = now() + least($6 * 2.0 ^ failures, $7) * interval '1 second'`
+			args = append(args, note, firstRetry.Seconds(), lastRetry.Seconds())
+		default:
+			set = `finished = now(), outcome = $5, error = ''`
+			args = append(args, note)
+		}
+		res, err := s.db.ExecContext(ctx, `
+			update quartermaster.runs set `+set+` where job = $1 and input = $2 and owner = $3 and attempts = $4 and finished is null`, args...)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 1 {
+			return err
+		}
+		// Whoever takes it over counts an attempt. Else it was stored before, and the
+		// answer to that was lost.
+		var stored bool
+		err = s.db.QueryRowContext(ctx, `
+			select exists (select from quartermaster.runs
+			where job = $1 and input = $2 and attempts = $4 and (owner is null or owner = $3 and finished is not null))`,
+			job, input, s.token, attempt).Scan(&stored)
+		if err == nil && !stored {
+			err = fmt.Errorf("another process took it over: %w", projections.ErrFenced)
+		}
+		return err
 	}
 	for {
-		res, err := s.db.ExecContext(ctx, query, args...)
-		if err == nil {
-			n, err := res.RowsAffected()
-			if err == nil && n == 0 {
-				return fmt.Errorf("another process took it over: %w", projections.ErrFenced)
-			}
+		err := write()
+		if err == nil || errors.Is(err, projections.ErrFenced) {
 			return err
+		}
+		const unfit = "what the job said cannot be stored in this database; it is in the log of the process that ran it"
+		if e, ok := errors.AsType[*pq.Error](err); ok && e.Code.Class() == "22" && note != unfit {
+			s.log.Warn("what a job said cannot be stored", "job", job, "input", input, "said", note, "error", err)
+			note = unfit
+			continue
 		}
 		select {
 		case <-ctx.Done():
@@ -146,15 +185,12 @@ func (db *DB) Runs(ctx context.Context, limit int) ([]Run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list runs: %w", err)
 	}
-	defer func() { _ = rows.Close() }()
-	var out []Run
-	for rows.Next() {
-		var r Run
+	out, err := collect(rows, func(rows *sql.Rows, r *Run) error {
 		var alive sql.NullBool
 		var owned bool
 		var next, finished sql.NullTime
 		if err := rows.Scan(&r.Job, &r.Input, &r.Instance, &alive, &owned, &r.Attempts, &r.Failures, &r.Started, &next, &finished, &r.Outcome, &r.Error); err != nil {
-			return nil, fmt.Errorf("list runs: %w", err)
+			return err
 		}
 		r.Started, r.NextTry, r.Finished = r.Started.UTC(), next.Time.UTC(), finished.Time.UTC()
 		switch {
@@ -169,9 +205,9 @@ func (db *DB) Runs(ctx context.Context, limit int) ([]Run, error) {
 		default:
 			r.State = RunWaiting
 		}
-		out = append(out, r)
-	}
-	if err := rows.Err(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return nil, fmt.Errorf("list runs: %w", err)
 	}
 	return out, nil

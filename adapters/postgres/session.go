@@ -230,7 +230,11 @@ func (s *Session) Close() error {
 }
 
 // Store returns the rows of a generation, written under the session's claims.
-func (s *Session) Store(generation string) *Store { return s.db.Store(generation, s.token) }
+func (s *Session) Store(generation string) *Store {
+	store := s.db.Store(generation, s.token)
+	store.log = s.log
+	return store
+}
 
 // Stats returns what the session holds and what befell it.
 func (s *Session) Stats() Stats {

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
@@ -146,16 +147,9 @@ func (s *Session) look(ctx context.Context) ([]dealt, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }()
-	var out []dealt
-	for rows.Next() {
-		var d dealt
-		if err := rows.Scan(&d.Generation, &d.Topic, &d.Partition, &d.mine, &d.own, &d.free); err != nil {
-			return nil, err
-		}
-		out = append(out, d)
-	}
-	return out, rows.Err()
+	return collect(rows, func(rows *sql.Rows, d *dealt) error {
+		return rows.Scan(&d.Generation, &d.Topic, &d.Partition, &d.mine, &d.own, &d.free)
+	})
 }
 
 // rearrange claims what is dealt to this session and lets go of what is not.

@@ -2,11 +2,13 @@ package postgres
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -20,6 +22,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/storetest"
 )
 
 // migrated returns a database with a first generation, and how to reach it. What
@@ -470,7 +473,7 @@ func TestFrozenInTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	res, err := tx.Exec(moveSQL, "a", string(tps[0].Topic), tps[0].Partition, 0, 1, 10)
+	res, err := tx.Exec(moveSQL, "a", string(tps[0].Topic), tps[0].Partition, 0, 1, 10, applicationName(frozen.token))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -482,10 +485,9 @@ func TestFrozenInTransaction(t *testing.T) {
 		t.Errorf("the server waits %q for a frozen client: %v", bound, err)
 	}
 	frozen.end(fmt.Errorf("frozen: %w", projections.ErrFenced))
-	for taken := false; !taken; {
-		if taken, err = other.Store("a").Claim(t.Context(), tps[1]); err != nil {
-			t.Fatal(err)
-		}
+	die(t, db, "frozen")
+	if taken, err := other.Store("a").Claim(t.Context(), tps[1]); err != nil || !taken {
+		t.Errorf("%s, on which nothing is open: %t, %v", tps[1], taken, err)
 	}
 	if taken, err := other.Store("a").Claim(t.Context(), tps[0]); err != nil || taken {
 		t.Errorf("took over %s while a transaction is open on it: %t, %v", tps[0], taken, err)
@@ -497,6 +499,112 @@ func TestFrozenInTransaction(t *testing.T) {
 	}
 	if err := tx.Commit(); err == nil {
 		t.Error("a transaction that others did not wait for was committed")
+	}
+}
+
+// die waits until the database takes an instance for dead.
+func die(t *testing.T, db *DB, instance string) {
+	t.Helper()
+	for alive := true; alive; {
+		if err := db.QueryRow(`select alive_until > now() from quartermaster.sessions where instance = $1`, instance).Scan(&alive); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A process that stops while the server reads what it sends is not idle, and no
+// limit of the server ends its transaction: whoever takes over does.
+func TestFrozenWhileSending(t *testing.T) {
+	t.Parallel()
+	db, cfg := migrated(t)
+	u, err := url.Parse(cfg.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	silent := make(chan struct{})
+	go func(server string) {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", server)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			t.Cleanup(func() { client.Close(); to.Close() })
+			go func() {
+				defer client.Close() // when the server has ended it
+				io.Copy(client, to)
+			}()
+			go func() {
+				left := 1 << 40 // bytes that pass before all is silent
+				for b := make([]byte, 16<<10); ; {
+					n, err := client.Read(b)
+					if err != nil {
+						return
+					}
+					if bytes.Contains(b[:n], []byte("set next_offset = $6")) {
+						left = 1 << 20
+					}
+					if left -= n; left < 0 {
+						close(silent) // the connection stays open
+						return
+					}
+					if _, err := to.Write(b[:n]); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}(u.Host)
+	u.Host = l.Addr().String()
+	via, err := Open(t.Context(), Config{DSN: u.String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	frozen, other := join(t, db, "frozen"), join(t, db, "other")
+	store := via.Store("a", frozen.token)
+	if ok, err := store.Claim(t.Context(), fleet); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	examples, log := storetest.Examples(), storetest.NewLog()
+	node := examples[slices.IndexFunc(examples, func(e domain.Envelope) bool { return e.Event.Type() == domain.TypeNodeRegistered })]
+	for i := range 2000 {
+		ev := *node.Event.(*domain.NodeRegistered)
+		ev.Node = fmt.Sprint(i, strings.Repeat("n", 900))
+		node.Event = &ev
+		log.Append(node)
+	}
+	committed := make(chan error, 1)
+	go func() {
+		_, err := storetest.Step(t.Context(), log, store, fleet, 2000)
+		committed <- err
+	}()
+	select {
+	case <-silent:
+	case err := <-committed:
+		t.Fatalf("ended before it was cut off: %v", err)
+	}
+	frozen.end(fmt.Errorf("frozen: %w", projections.ErrFenced))
+	die(t, db, "frozen")
+	heir := other.Store("a")
+	for taken := false; !taken; {
+		if taken, err = heir.Claim(t.Context(), fleet); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if at, err := db.Generation(t.Context(), "a"); err != nil || at.Position()[fleet] != 0 {
+		t.Errorf("what was half sent moved the position to %d: %v", at.Position()[fleet], err)
+	}
+	if err := <-committed; err == nil {
+		t.Error("what was half sent is said to be committed")
 	}
 }
 

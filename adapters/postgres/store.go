@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"sync"
 
@@ -26,6 +27,7 @@ type Store struct {
 	schema     string
 	token      string
 	tuning     tuning
+	log        *slog.Logger
 
 	mu     sync.Mutex
 	parts  map[domain.TopicPartition]*part
@@ -68,7 +70,7 @@ type part struct {
 // Nothing is folded before [Store.Claim].
 func (db *DB) Store(generation, token string) *Store {
 	return &Store{
-		db: db, generation: generation, schema: schemaOf(generation), token: token, tuning: usual,
+		db: db, generation: generation, schema: schemaOf(generation), token: token, tuning: usual, log: slog.New(slog.DiscardHandler),
 		parts: map[domain.TopicPartition]*part{}, months: map[month]bool{},
 	}
 }
@@ -112,8 +114,10 @@ func (p *part) lose() {
 // Claim takes a partition for the session and reports whether it could: a
 // partition is free when nobody holds it, or a session that is no longer alive,
 // and no transaction of an earlier claim is open on it. It waits for none, since
-// whoever left one open may be frozen, and others wait for this session.
-// To claim again what is held starts a new epoch.
+// whoever left one open may be frozen, and others wait for this session: it has
+// the server end what a dead session left open, so that the next call may find
+// the partition free. To claim again what is held starts a new epoch. It fails
+// with [projections.ErrFenced] when this session is not alive itself.
 func (s *Store) Claim(ctx context.Context, tp domain.TopicPartition) (bool, error) {
 	p, err := s.enter(ctx, tp)
 	if err != nil {
@@ -126,6 +130,7 @@ func (s *Store) Claim(ctx context.Context, tp domain.TopicPartition) (bool, erro
 			select generation, topic, partition from quartermaster.partitions p
 			where generation = $1 and topic = $2 and partition = $3 and (owner is null or owner = $4 or not exists (
 				select from quartermaster.sessions s where s.token = p.owner and s.alive_until > now()))
+				and exists (select from quartermaster.sessions s where s.token = $4 and s.alive_until > now())
 			for update skip locked
 		)
 		update quartermaster.partitions p set owner = $4, epoch = epoch + 1 from free
@@ -133,7 +138,10 @@ func (s *Store) Claim(ctx context.Context, tp domain.TopicPartition) (bool, erro
 		returning p.epoch, p.next_offset`,
 		s.generation, string(tp.Topic), tp.Partition, s.token).Scan(&p.epoch, &p.next)
 	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
+		err = s.evict(ctx, tp)
+		if err == nil {
+			return false, nil
+		}
 	}
 	if err != nil {
 		return false, fmt.Errorf("claim %s of generation %q: %w", tp, s.generation, err)
@@ -141,6 +149,43 @@ func (s *Store) Claim(ctx context.Context, tp domain.TopicPartition) (bool, erro
 	p.claimed = true
 	p.start()
 	return true, nil
+}
+
+// evict has the server end the transactions of the session that owns a partition
+// if that is dead: it may be frozen, or cut off, in the middle of what it sends,
+// where no time limit of the server holds.
+func (s *Store) evict(ctx context.Context, tp domain.TopicPartition) error {
+	var alive bool
+	var dead sql.NullString
+	err := s.db.QueryRowContext(ctx, `
+		select exists (select from quartermaster.sessions s where s.token = $4 and s.alive_until > now()), (
+			select owner from quartermaster.partitions p
+			where generation = $1 and topic = $2 and partition = $3 and owner <> $4 and not exists (
+				select from quartermaster.sessions s where s.token = p.owner and s.alive_until > now()))`,
+		s.generation, string(tp.Topic), tp.Partition, s.token).Scan(&alive, &dead)
+	switch {
+	case err != nil:
+		return err
+	case !alive:
+		return fmt.Errorf("this session is not alive: %w", projections.ErrFenced)
+	case !dead.Valid:
+		return nil
+	}
+	// Only what runs under the same role is seen, and may be ended.
+	ended, err := collectText(s.db.QueryContext(ctx, `
+		with open as materialized (select pid from pg_stat_activity where datname = current_database() and application_name = $1)
+		select pid::text from open where pg_terminate_backend(pid)`, applicationName(dead.String)))
+	switch {
+	case err != nil:
+		s.log.Warn("cannot end the transactions of a session that is dead; its partition is free when the server ends them by itself",
+			"generation", s.generation, "partition", tp.String(), "error", err)
+	case len(ended) == 0:
+		s.log.Info("the partition of a session that is dead is locked still, by a transaction of another session or of another role",
+			"generation", s.generation, "partition", tp.String())
+	default:
+		s.log.Info("had the server end what a session that is dead left open", "generation", s.generation, "partition", tp.String(), "processes", ended)
+	}
+	return nil
 }
 
 // Release gives a partition back, after the transaction on it if one is open.
@@ -274,9 +319,15 @@ func (t *tx) Rollback() {
 // long, and nobody can take it over.
 const giveUp = `set_config('idle_in_transaction_session_timeout', '5s', true)`
 
+// applicationName is what a transaction calls itself that folds for a session, so
+// that whoever takes over finds it: one whose client stops while the server reads
+// what it sends is not idle, and waits for ever.
+func applicationName(token string) string { return "quartermaster " + token }
+
 const moveSQL = `
 	update quartermaster.partitions set next_offset = $6
-	where generation = $1 and topic = $2 and partition = $3 and next_offset = $4 and epoch = $5 and ` + giveUp + ` is not null`
+	where generation = $1 and topic = $2 and partition = $3 and next_offset = $4 and epoch = $5
+		and ` + giveUp + ` is not null and set_config('application_name', $7, true) is not null`
 
 // commit stores what changed and moves the position, both or neither.
 func (s *Store) commit(ctx context.Context, tp domain.TopicPartition, p *part, next int64) error {
@@ -292,7 +343,7 @@ func (s *Store) commit(ctx context.Context, tp domain.TopicPartition, p *part, n
 		return err
 	}
 	defer func() { _ = sqlTx.Rollback() }()
-	res, err := sqlTx.ExecContext(ctx, moveSQL, s.generation, string(tp.Topic), tp.Partition, p.next, p.epoch, next)
+	res, err := sqlTx.ExecContext(ctx, moveSQL, s.generation, string(tp.Topic), tp.Partition, p.next, p.epoch, next, applicationName(s.token))
 	if err != nil {
 		return fmt.Errorf("move the position: %w", err)
 	}

@@ -298,9 +298,6 @@ func (db *DB) dropTables(ctx context.Context, tx *sql.Tx, name string) error {
 		return err
 	}
 	if err := db.makeViews(ctx, tx, name); err != nil {
-		return err
-	}
-	if _, err := tx.ExecContext(ctx, "drop schema if exists "+schemaOf(name)+" cascade"); err != nil {
 		return fmt.Errorf("drop the tables of generation %q: %w", name, err)
 	}
 	return nil

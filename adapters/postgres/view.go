@@ -33,17 +33,16 @@ func (db *DB) View(ctx context.Context, read func(projections.View) error) error
 
 // view calls read with a snapshot of a generation, "" for the active one.
 func (db *DB) view(ctx context.Context, generation string, page int, read func(projections.View) error) error {
-	for {
-		v, err := db.openView(ctx, generation, page)
+	for missing := ""; ; {
+		v, name, err := db.openView(ctx, generation, page)
 		if isCode(err, pqerror.UndefinedTable) || isCode(err, pqerror.InvalidSchemaName) {
 			// The generation was dropped between the look at the pointer and the look
 			// at its rows. Whoever did that has switched to another.
-			if generation == "" {
-				if ctx.Err() == nil {
-					continue
-				}
+			if generation == "" && name != missing {
+				missing = name
+				continue
 			}
-			return fmt.Errorf("generation %q is no more: %w", generation, err)
+			return fmt.Errorf("the rows of generation %q are gone: %w", name, err)
 		}
 		if err != nil {
 			return err
@@ -53,11 +52,12 @@ func (db *DB) view(ctx context.Context, generation string, page int, read func(p
 	}
 }
 
-// openView begins a transaction in which all that is read is of one moment.
-func (db *DB) openView(ctx context.Context, generation string, page int) (_ *view, err error) {
+// openView begins a transaction in which all that is read is of one moment. It
+// returns the name of the generation, even when its rows are gone.
+func (db *DB) openView(ctx context.Context, generation string, page int) (_ *view, name string, err error) {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
-		return nil, fmt.Errorf("begin to read: %w", err)
+		return nil, generation, fmt.Errorf("begin to read: %w", err)
 	}
 	defer func() {
 		if err != nil {
@@ -70,11 +70,11 @@ func (db *DB) openView(ctx context.Context, generation string, page int) (_ *vie
 			select g.name, g.method from quartermaster.active a join quartermaster.generations g on g.name = a.generation`).Scan(&generation, &method)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
-			return nil, errors.New("the database has no active generation of rows; \"quartermaster serve\" makes the first")
+			return nil, generation, errors.New("the database has no active generation of rows; \"quartermaster serve\" makes the first")
 		case err != nil:
-			return nil, fmt.Errorf("look up the active generation: %w", err)
+			return nil, generation, fmt.Errorf("look up the active generation: %w", err)
 		case method != projections.Method:
-			return nil, fmt.Errorf("%w: the active generation %q has method %q, this program %q; use the program of that version, or build and switch with \"quartermaster projection rebuild\"",
+			return nil, generation, fmt.Errorf("%w: the active generation %q has method %q, this program %q; use the program of that version, or build and switch with \"quartermaster projection rebuild\"",
 				ErrMethod, generation, method, projections.Method)
 		}
 	}
@@ -85,7 +85,7 @@ func (db *DB) openView(ctx context.Context, generation string, page int) (_ *vie
 		select topic, partition, next_offset from quartermaster.partitions
 		where generation = $1 and (select count(*) from (select from %s.streams limit 0) t) = 0`, v.schema), generation)
 	if err != nil {
-		return nil, fmt.Errorf("read the position of generation %q: %w", generation, err)
+		return nil, generation, fmt.Errorf("read the position of generation %q: %w", generation, err)
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
@@ -93,14 +93,14 @@ func (db *DB) openView(ctx context.Context, generation string, page int) (_ *vie
 		var partition int
 		var next int64
 		if err := rows.Scan(&topic, &partition, &next); err != nil {
-			return nil, fmt.Errorf("read the position of generation %q: %w", generation, err)
+			return nil, generation, fmt.Errorf("read the position of generation %q: %w", generation, err)
 		}
 		v.position[domain.TopicPartition{Topic: domain.Topic(topic), Partition: partition}] = next
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("read the position of generation %q: %w", generation, err)
+		return nil, generation, fmt.Errorf("read the position of generation %q: %w", generation, err)
 	}
-	return v, nil
+	return v, generation, nil
 }
 
 // view implements [projections.View] on one connection, which several may use at

@@ -86,9 +86,17 @@ const (
 	viewsTries = 50
 )
 
+// ErrRead means that a generation, or the views over all of them, could not be
+// changed because somebody reads them for long. Whoever wants it tries again once
+// these have ended; pg_stat_activity shows them.
+var ErrRead = errors.New("rows are being read for long; try again when the queries that read them have ended")
+
 // makeViews makes the views for people over the generations that there are as tx
-// sees them, but for one that is about to be dropped, if any. Readers wait for it
-// for a moment at most. Others who do the same wait until tx ends.
+// sees them, but for one that is dropped, if any, with its rows: whoever still
+// reads these must not make those wait who read the views, so both are done at
+// once or, for now, neither. Readers wait for it for a moment at most. Others who
+// do the same wait until tx ends. It fails with [ErrRead] when readers do not end
+// in time.
 func (db *DB) makeViews(ctx context.Context, tx *sql.Tx, without string) error {
 	if _, err := tx.ExecContext(ctx, `select pg_advisory_xact_lock(hashtextextended('quartermaster views', 0))`); err != nil {
 		return fmt.Errorf("make the views: %w", err)
@@ -113,12 +121,18 @@ func (db *DB) makeViews(ctx context.Context, tx *sql.Tx, without string) error {
 		}
 		create.WriteString(grantViews(readers))
 	} else {
-		create = drop
+		create.WriteString(drop.String())
+	}
+	if without != "" {
+		fmt.Fprintf(&create, "drop schema if exists %s cascade;\n", schemaOf(without))
 	}
 	err = db.patiently(ctx, tx, create.String())
 	if isCode(err, pqerror.InvalidTableDefinition) {
 		// Columns are others than before: an older program made the views.
 		err = db.patiently(ctx, tx, drop.String()+create.String())
+	}
+	if isCode(err, pqerror.LockNotAvailable) {
+		err = fmt.Errorf("%w: %w", ErrRead, err)
 	}
 	if err != nil {
 		return fmt.Errorf("make the views: %w", err)
@@ -166,14 +180,5 @@ func collectText(rows *sql.Rows, err error) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }()
-	var out []string
-	for rows.Next() {
-		var s string
-		if err := rows.Scan(&s); err != nil {
-			return nil, err
-		}
-		out = append(out, s)
-	}
-	return out, rows.Err()
+	return collect(rows, func(rows *sql.Rows, s *string) error { return rows.Scan(s) })
 }
