@@ -41,6 +41,8 @@ const (
 type checker struct {
 	c    *config
 	list []configCheck
+
+	missing int // what list says of missing topics, counted from 1; 0: nothing
 }
 
 func (k *checker) note(check, result, found, next string) {
@@ -212,6 +214,7 @@ func (k *checker) kafka(ctx context.Context) (id string, topics map[domain.Topic
 		return "", nil
 	}
 	k.ok("log", "id %s", id)
+	k.replication(ctx, log)
 	if !k.topics(ctx, log) {
 		return id, nil
 	}
@@ -236,6 +239,30 @@ func (k *checker) kafka(ctx context.Context) (id string, topics map[domain.Topic
 	return id, topics
 }
 
+// replication compares how many replicas new topics get with how many brokers
+// there are to hold them.
+func (k *checker) replication(ctx context.Context, log *kafka.Log) {
+	n, err := log.Brokers(ctx)
+	switch want := k.c.Kafka.Replication; {
+	case err != nil:
+		k.failed("replication", err, "")
+	case want > n:
+		k.failed("replication", fmt.Errorf("kafka.replication is %d, and %d brokers are there", want, n),
+			fmt.Sprintf("start the others, or set kafka.replication: %d", n))
+	default:
+		k.ok("replication", "%d, with %d brokers", want, n)
+	}
+}
+
+// notYet says that missing topics are as it should be: the rows are of no log, so
+// none was deleted.
+func (k *checker) notYet() {
+	if k.missing > 0 {
+		c := &k.list[k.missing-1]
+		c.Result, c.Next = checkWarning, "\"quartermaster serve\" makes them at its first start"
+	}
+}
+
 // topics checks each topic by itself, so that each failure names its own.
 func (k *checker) topics(ctx context.Context, log *kafka.Log) (exist bool) {
 	specs := domain.TopicSpecs()
@@ -255,9 +282,17 @@ func (k *checker) topics(ctx context.Context, log *kafka.Log) (exist bool) {
 			missing = append(missing, string(s.Topic))
 		default:
 			for _, e := range each(err) {
-				k.failed(name, e, topicAdvice(e))
+				var s *kafka.SettingError
+				advice := topicAdvice(e)
+				if errors.As(e, &s) { // whose text names the topic, as the check does
+					e = errors.New(strings.TrimPrefix(s.Error(), name+": "))
+				}
+				k.failed(name, e, advice)
 			}
 		}
+	}
+	if len(missing) > 0 {
+		k.missing = len(k.list) + 1
 	}
 	switch {
 	case len(missing) == len(specs):
@@ -345,6 +380,7 @@ func (k *checker) postgres(ctx context.Context, logID string, topics map[domain.
 	k.clock(s.Clock, before, time.Now())
 	switch {
 	case s.Schema == 0:
+		k.notYet()
 		k.failed("schema", errors.New("there is none yet"), "\"quartermaster projection migrate\" makes it")
 	case s.Schema < s.Wanted:
 		k.failed("schema", fmt.Errorf("it is version %d, this program needs %d", s.Schema, s.Wanted), "stop older instances, then run \"quartermaster projection migrate\"")
@@ -377,6 +413,7 @@ func (k *checker) rows(s postgres.State, logID string, topics map[domain.Topic]s
 	switch {
 	case s.LogID == "":
 		k.ok("rows", "are of no log yet")
+		k.notYet()
 		return
 	case logID == "":
 		k.note("rows", checkSkipped, "are of log "+s.LogID+", and no log answers", "")

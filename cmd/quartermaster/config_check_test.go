@@ -120,6 +120,32 @@ func TestConfigCheckTopics(t *testing.T) {
 	expect(t, checks, "partitions", checkOK, fmt.Sprintf("%d are led by brokers that answer; they hold 0 events", len(domain.AllPartitions())), "")
 }
 
+// Before the first start topics are missing as they should be, and more replicas
+// than brokers are found before serve meets them.
+func TestConfigCheckFirstStart(t *testing.T) {
+	dsn, _ := database(t)
+	path := writeConfig(t, "kafka: {replication: 3, brokers: ['%s']}\npostgres: {dsn_file: %q}\n", broker(t), writeSecret(t, dsn))
+	_, checks := checked(t, path)
+	expect(t, checks, "replication", checkFailed, "kafka.replication is 3, and 1 brokers are there", "set kafka.replication: 1")
+	expect(t, checks, "topics", checkWarning, "there are none yet", "serve\" makes them")
+	expect(t, checks, "schema", checkFailed, "there is none yet", "projection migrate")
+	if _, _, err := postgres.Migrate(t.Context(), postgres.Config{DSN: dsn}); err != nil {
+		t.Fatal(err)
+	}
+	_, checks = checked(t, path)
+	expect(t, checks, "topics", checkWarning, "there are none yet", "serve\" makes them")
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Bind(t.Context(), "another", nil); err != nil {
+		t.Fatal(err)
+	}
+	_, checks = checked(t, path)
+	expect(t, checks, "topics", checkFailed, "there are none yet", "correct kafka.brokers")
+}
+
 // Other settings, and more partitions, are what serve refuses too.
 func TestConfigCheckSettings(t *testing.T) {
 	t.Parallel()

@@ -228,7 +228,7 @@ func (a *app) demo(ctx context.Context, from string) error {
 		d.home = h
 		for _, step := range []func(context.Context) error{d.estate, d.imports, d.incidents, d.market, d.bill, d.answer} {
 			if err := step(ctx); err != nil {
-				return err
+				return fmt.Errorf("%w; the demo can be run again, and goes on where it stopped", err)
 			}
 		}
 		d.ans.Seconds = time.Since(start).Seconds()

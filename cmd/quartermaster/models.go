@@ -31,7 +31,7 @@ func (a *app) modelsCommand() *cobra.Command {
   pending  declared just now, not seen yet
   stopped  declared with no replicas
 
-JSON keys: position, at, stale_after, deployments (workspace, cluster, model,
+JSON keys: position, at (not there as of a log without events), stale_after, deployments (workspace, cluster, model,
 tier, deployment, class, environment, status, declared, declared_replicas,
 declared_at, ready_replicas, units, last_seen, seen_by, last_update), models
 (model, clusters, workspaces, deployments, shadow, stale, declared_replicas,

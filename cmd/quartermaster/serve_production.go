@@ -80,14 +80,17 @@ func (a *app) serveProduction(ctx context.Context, listen string) error {
 	part := func(name string, run func() error) {
 		wg.Go(func() {
 			if err := run(); err != nil && ctx.Err() == nil {
-				cancel(fmt.Errorf("%s: %w", name, err))
+				if name != "" {
+					err = fmt.Errorf("%s: %w", name, err)
+				}
+				cancel(err)
 			}
 		})
 	}
 	part("watch the topics", func() error { return in.watchTopics(ctx) })
 	part("reactions", func() error { return in.home.react(ctx, a.config, in.once, in.beside, in.log) })
 	part("schedules", func() error { return in.home.schedule(ctx, a.config, in.once, in.beside, in.log) })
-	part("fold", func() error { return in.fold(ctx) })
+	part("", func() error { return in.fold(ctx) })
 	<-ctx.Done()
 	wg.Wait()
 	if err := stopped(ctx); err != nil {
