@@ -5,8 +5,10 @@
 # that a fold of the same log in memory gives, and cleans up.
 #
 #   integration.sh            all of it
-#   integration.sh tests      the tests alone
+#   integration.sh tests      the tests and a short crash campaign alone
 #   integration.sh demo       the demo alone
+#
+# With QM_LONG=1 the tests also start three brokers and kill them.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 what=${1:-all}
@@ -41,15 +43,17 @@ kafka start >"$run/kafka.log" 2>&1 || fail 'Apache Kafka did not start'
 postgres start >"$run/postgres.log" 2>&1 || fail 'Postgres did not start'
 QM_KAFKA_BROKERS=$(kafka brokers)
 QM_POSTGRES_DSN=$(postgres dsn)
-QM_KAFKA_SH=$PWD/deploy/dev/kafka.sh
 QM_POSTGRES_SH=$PWD/deploy/dev/postgres.sh
-export QM_KAFKA_BROKERS QM_POSTGRES_DSN QM_KAFKA_SH QM_POSTGRES_SH
+export QM_KAFKA_BROKERS QM_POSTGRES_DSN QM_POSTGRES_SH
+if [ -n "${QM_LONG:-}" ]; then export QM_KAFKA_SH=$PWD/deploy/dev/kafka.sh; fi
 
 if [ "$what" != demo ]; then
 	say 'tests against both servers'
 	# One package at a time: each has a server's whole attention.
 	"$go" test -count=1 -p 1 -timeout 20m ./adapters/kafka ./adapters/postgres
 	"$go" test -count=1 -timeout 20m -run '^TestProduction|^TestProjection|^TestScript$/^projection$' ./cmd/quartermaster
+	say 'a short crash campaign, on servers of its own'
+	make crash RESULTS=
 fi
 [ "$what" != tests ] || exit 0
 
