@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"quartermaster/domain"
-	"quartermaster/projections"
 )
 
 // SessionConfig says who joins.
@@ -63,6 +62,7 @@ type Session struct {
 	mu             sync.Mutex
 	held           map[Holding]context.CancelCauseFunc // what is worked on, until its work has returned
 	claims, losses int64
+	dropped        int // of the losses, those that came with the session's own
 }
 
 // Holding is a partition that a session folds.
@@ -156,7 +156,7 @@ func (s *Session) register(ctx context.Context) (asked time.Time, err error) {
 func (s *Session) beat(last time.Time) {
 	// A statement that hangs on a dead network must not keep the session alive.
 	watch := time.AfterFunc(s.cfg.Lease-time.Since(last), func() {
-		s.end(fmt.Errorf("the database has not answered instance %q for %s: %w", s.cfg.Instance, s.cfg.Lease, projections.ErrFenced))
+		s.end(lostError(fmt.Sprintf("the database has not answered instance %q for %s", s.cfg.Instance, s.cfg.Lease)))
 	})
 	defer watch.Stop()
 	tick := time.NewTicker(s.cfg.Lease / beats)
@@ -200,7 +200,7 @@ func (s *Session) beat(last time.Time) {
 			}
 			failing = true
 		case !alive:
-			s.end(fmt.Errorf("instance %q was not heard of for %s, so that others may have taken over: %w", s.cfg.Instance, s.cfg.Lease, projections.ErrFenced))
+			s.end(lostError(fmt.Sprintf("instance %q was not heard of for %s, so that others may have taken over", s.cfg.Instance, s.cfg.Lease)))
 			return
 		default:
 			failing = false

@@ -15,6 +15,14 @@ import (
 // errTaken is why work on a partition ends that another session owns now.
 var errTaken = fmt.Errorf("its owner is another session: %w", projections.ErrFenced)
 
+// lostError is why a session was lost. It is a [projections.ErrFenced] and does not
+// speak as one: nobody need have taken over what the session held.
+type lostError string
+
+func (e lostError) Error() string { return string(e) }
+
+func (lostError) Unwrap() error { return projections.ErrFenced }
+
 // After a failure, work on a partition starts again after this pause, twice as
 // long each time.
 const (
@@ -92,6 +100,9 @@ func (s *Session) Share(ctx context.Context, work Work) error {
 		}
 	}
 	wg.Wait()
+	if s.dropped > 0 {
+		s.log.Info("lost partitions with the session", "partitions", s.dropped, "why", context.Cause(s.ctx))
+	}
 	if s.ctx.Err() == nil {
 		if err := s.abandon(ctx); err != nil {
 			s.log.Warn("cannot let go of all partitions", "error", err)
@@ -222,11 +233,15 @@ func (s *Session) hold(ctx context.Context, h Holding, store *Store, work Work) 
 	}
 	s.mu.Lock()
 	delete(s.held, h)
+	together := s.ctx.Err() != nil // with the session all are lost, and Share says so once
 	if lost {
 		s.losses++
+		if together {
+			s.dropped++
+		}
 	}
 	s.mu.Unlock()
-	if lost {
+	if lost && !together {
 		s.log.Info("lost a partition", "generation", h.Generation, "partition", h.TopicPartition.String(), "why", err)
 	}
 	if lost || ctx.Err() != nil {

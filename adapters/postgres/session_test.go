@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/url"
@@ -398,7 +399,23 @@ func TestUnreachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	s := join(t, db, "cut-off")
+	var logged bytes.Buffer
+	s, err := db.Join(t.Context(), SessionConfig{Instance: "cut-off", Method: projections.Method, Lease: lease,
+		Log: slog.New(slog.NewTextHandler(&logged, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	work, shared := make(chan Holding, len(domain.AllPartitions())), make(chan error)
+	go func() {
+		shared <- s.Share(t.Context(), func(ctx context.Context, store *Store, tp domain.TopicPartition) error {
+			work <- Holding{store.generation, tp}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	}()
+	for range cap(work) {
+		<-work
+	}
 	// The row of the session is locked, so that its heartbeat hangs.
 	tx, err := other.Begin()
 	if err != nil {
@@ -411,6 +428,14 @@ func TestUnreachable(t *testing.T) {
 	<-s.Context().Done()
 	if err := context.Cause(s.Context()); !errors.Is(err, projections.ErrFenced) || !strings.Contains(err.Error(), "has not answered") {
 		t.Errorf("it ended with %v", err)
+	}
+	if err := <-shared; !errors.Is(err, projections.ErrFenced) {
+		t.Errorf("sharing ended with %v", err)
+	}
+	// Nobody took anything: it is said once how many partitions went, and why.
+	if text := logged.String(); strings.Count(text, "lost") != 1 || strings.Contains(text, "taken over") ||
+		!strings.Contains(text, fmt.Sprintf("partitions=%d", cap(work))) || !strings.Contains(text, "has not answered") {
+		t.Errorf("logged:\n%s", text)
 	}
 }
 
