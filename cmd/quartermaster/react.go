@@ -334,11 +334,11 @@ func (rt *reactor) interruptible(stop context.Context, r *reaction) message.Hand
 }
 
 // notYet returns an error that says that it is too early to handle an event.
-func notYet(wait time.Duration) error { return backoff.Permanent(&tooEarly{wait}) }
+func notYet(wait time.Duration) error { return backoff.Permanent(&earlyError{wait}) }
 
-type tooEarly struct{ wait time.Duration }
+type earlyError struct{ wait time.Duration }
 
-func (e *tooEarly) Error() string { return "it is too early by " + e.wait.String() }
+func (e *earlyError) Error() string { return "it is too early by " + e.wait.String() }
 
 // patient waits until an event can be handled. It stands outside of the retries,
 // whose time begins when the waiting is over.
@@ -346,7 +346,7 @@ func patient(next message.HandlerFunc) message.HandlerFunc {
 	return func(m *message.Message) ([]*message.Message, error) {
 		for {
 			_, err := next(m)
-			var early *tooEarly
+			var early *earlyError
 			if !errors.As(err, &early) {
 				return nil, err
 			}

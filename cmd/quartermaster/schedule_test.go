@@ -368,7 +368,7 @@ func TestReplan(t *testing.T) {
 	do := func(r *replanner, rec *domain.Record, ev domain.Event) time.Duration {
 		t.Helper()
 		err := r.do(t.Context(), rec, &domain.Envelope{Event: ev})
-		var early *tooEarly
+		var early *earlyError
 		if errors.As(err, &early) {
 			return early.wait
 		}
@@ -442,7 +442,7 @@ func TestReplan(t *testing.T) {
 	if err := due(); err == nil {
 		t.Error("a run that failed is taken for done")
 	}
-	var early *tooEarly
+	var early *earlyError
 	if err := due(); err == nil || errors.As(err, &early) {
 		t.Errorf("a run that rests is taken for done, or for another's: %v", err)
 	}
