@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"net"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -37,5 +38,44 @@ func TestDialer(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s is %d, want %d", name, got, c.want)
 		}
+	}
+}
+
+// The server has the same limits, and transactions see what others have committed,
+// whatever the database is set to.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	db, _ := migrated(t, `alter database DATABASE set default_transaction_isolation = 'serializable'`, `alter database DATABASE set tcp_user_timeout = 0`)
+	for name, want := range settings {
+		var got string
+		if err := db.QueryRow(`select setting from pg_settings where name = $1`, name).Scan(&got); err != nil || got != want {
+			t.Errorf("%s is %q, want %q: %v", name, got, want, err)
+		}
+	}
+}
+
+// No error shows a password.
+func TestSecretsOfDSN(t *testing.T) {
+	for _, dsn := range []string{
+		"postgres://u:hunter2%zz@h/d", "postgres://u:hunter2/x@h/d", "postgres://u:hunter2 x@h:1/d", "postgres://u:hunter2[@h/d", "postgres://u:hunter2@h:port/d",
+		"postgres://u:hunter2\x01@h/d", "host=h password=a hunter2", "host=h password='hunter2", "host=h password=hunter2\\", "hunter2", "hunter2://h/d",
+		"postgres://u:hunter2@127.0.0.1:1/d?sslmode=disable", "host=127.0.0.1 port=1 password=hunter2 sslmode=disable", "host=h password=hunter2 sslmode=maybe",
+	} {
+		_, err := connect(t.Context(), Config{DSN: dsn})
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: %v", dsn, err)
+		}
+	}
+}
+
+// A generation that is read and whose rows are gone is said to be, once.
+func TestViewOfNothing(t *testing.T) {
+	t.Parallel()
+	db, _ := migrated(t)
+	if _, err := db.Exec(`drop schema rows_a cascade`); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.View(t.Context(), nil); err == nil || !strings.Contains(err.Error(), `the rows of generation "a" are gone`) {
+		t.Error(err)
 	}
 }

@@ -136,6 +136,87 @@ func TestDropWhileFolded(t *testing.T) {
 	}
 }
 
+// TestDropWhileRead drops a generation that somebody reads for long: nobody who
+// reads the active one waits for that.
+func TestDropWhileRead(t *testing.T) {
+	t.Parallel()
+	db, _ := migrated(t)
+	ctx := t.Context()
+	if err := db.Create(ctx, "b", projections.Method); err != nil {
+		t.Fatal(err)
+	}
+	long, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = long.Rollback() }()
+	if _, err := long.Exec(`select from rows_b.nodes`); err != nil {
+		t.Fatal(err)
+	}
+	dropped := make(chan error, 1)
+	go func() { dropped <- db.Drop(ctx, "b", false) }()
+	for range 5 {
+		// It waits for the reader; while it does, others wait for it.
+		for waits := false; !waits; {
+			if err := db.QueryRow(`select exists (select from pg_locks where not granted and relation = 'rows_b.nodes'::regclass)`).Scan(&waits); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var n int
+		if err := db.QueryRow(`select count(*) from quartermaster.nodes`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case err := <-dropped:
+		t.Fatalf("dropped while it was read: %v", err)
+	default:
+	}
+	if err := long.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-dropped; err != nil {
+		t.Error(err)
+	}
+	if list, err := db.Generations(ctx); err != nil || len(list) != 1 {
+		t.Errorf("left are %+v, %v", list, err)
+	}
+}
+
+// Whoever freezes while it changes generations keeps nobody from starting, and is
+// ended.
+func TestFrozenChange(t *testing.T) {
+	t.Parallel()
+	db, _ := migrated(t)
+	ctx := t.Context()
+	ids := map[domain.Topic]string{domain.TopicFleet: "f1"}
+	if err := db.Bind(ctx, "L1", ids); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.change(ctx, func(frozen *sql.Tx) error {
+		var idle, lock string
+		if err := frozen.QueryRow(`select current_setting('idle_in_transaction_session_timeout'), current_setting('lock_timeout')`).Scan(&idle, &lock); err != nil || idle != "5s" || lock != changeWait {
+			t.Errorf("a change may rest for %q and waits for %q: %v", idle, lock, err)
+		}
+		if err := db.Bind(ctx, "L1", ids); err != nil {
+			t.Error(err)
+		}
+		if made, err := db.First(ctx, projections.Method); err != nil || made {
+			t.Errorf("made a first generation: %t, %v", made, err)
+		}
+		if err := db.Bind(ctx, "L2", ids); !errors.Is(err, ErrOtherLog) {
+			t.Error(err)
+		}
+		// Something new waits, until the server ends this.
+		if err := db.Bind(ctx, "L1", map[domain.Topic]string{domain.TopicBooks: "b1"}); err != nil {
+			t.Error(err)
+		}
+		return nil
+	}); err == nil {
+		t.Error("a change that rested for long was committed")
+	}
+}
+
 func claimAll(t *testing.T, s *Session, generation string) *Store {
 	t.Helper()
 	store := s.Store(generation)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -173,6 +174,79 @@ func TestOnceFails(t *testing.T) {
 		})
 		if want := i < maxAttempts-1; ran != want {
 			t.Fatalf("attempt %d: %t, %v", i+2, ran, err)
+		}
+	}
+}
+
+// What a job says is kept whatever it is, and a run does not stay as it was because
+// of it.
+func TestOnceSaysAnything(t *testing.T) {
+	t.Parallel()
+	db, _ := migrated(t)
+	ctx := t.Context()
+	s := join(t, db, "s")
+	long := strings.Repeat("é", maxNote)
+	for i, c := range []struct{ said, want string }{
+		{"a\x00b", "a\ufffdb"},
+		{"a\xffb", "a\ufffdb"},
+		{"x" + long, "x" + long[:maxNote-2] + fmt.Sprintf(" … (%d bytes)", len(long)+1)},
+	} {
+		for _, fails := range []bool{false, true} {
+			input := fmt.Sprint(i, fails)
+			ran, err := s.Once(ctx, "job", input, func(context.Context) (string, error) {
+				if fails {
+					return "", errors.New(c.said)
+				}
+				return c.said, nil
+			})
+			if !ran || fails != (err != nil) || fails && err.Error() != fmt.Sprintf("run job for %s: %s", input, c.said) {
+				t.Errorf("%s: ran %t, %.200v", input, ran, err)
+			}
+			list, err := db.Runs(ctx, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			state, said := RunFinished, list[0].Outcome
+			if fails {
+				state, said = RunWaiting, list[0].Error
+			}
+			if list[0].State != state || said != c.want {
+				t.Errorf("%s: it is %s, and said %.100q (%d bytes), want %.100q (%d bytes)", input, list[0].State, said, len(said), c.want, len(c.want))
+			}
+		}
+	}
+
+	// A column that takes none of it.
+	if _, err := db.Exec(`delete from quartermaster.runs; alter table quartermaster.runs alter outcome type varchar(110)`); err != nil {
+		t.Fatal(err)
+	}
+	if ran, err := s.Once(ctx, "job", "narrow", func(context.Context) (string, error) { return long, nil }); !ran || err != nil {
+		t.Errorf("an outcome that cannot be stored: %t, %v", ran, err)
+	}
+	if list, err := db.Runs(ctx, 1); err != nil || list[0].State != RunFinished || !strings.Contains(list[0].Outcome, "cannot be stored") {
+		t.Errorf("an outcome that cannot be stored: %+v, %v", list, err)
+	}
+}
+
+// The answer to what was stored may be lost: to find it stored is no takeover.
+func TestOnceStoredBefore(t *testing.T) {
+	t.Parallel()
+	db, _ := migrated(t)
+	ctx := t.Context()
+	s := join(t, db, "s")
+	failed := errors.New("failed")
+	for stored, do := range map[string]func() (string, error){
+		`finished = now(), outcome = 'done'`:                      func() (string, error) { return "done", nil },
+		`owner = null, failures = failures + 1, next_try = now()`: func() (string, error) { return "", failed },
+	} {
+		ran, err := s.Once(ctx, "job", stored, func(context.Context) (string, error) {
+			if _, err := db.Exec(`update quartermaster.runs set `+stored+` where input = $1`, stored); err != nil {
+				t.Error(err)
+			}
+			return do()
+		})
+		if _, want := do(); !ran || !errors.Is(err, want) || errors.Is(err, projections.ErrFenced) {
+			t.Errorf("%s: %t, %v", stored, ran, err)
 		}
 	}
 }
