@@ -67,7 +67,7 @@ var places = []struct {
 	share int
 }{
 	{"claim", 4}, {"load", 5}, {"before compare-and-set", 8}, {"after compare-and-set", 8}, {"between rows", 12},
-	{"during copy", 6}, {"before commit", 10}, {"commit sent", 12}, {"after commit", 8},
+	{"before commit", 10}, {"commit sent", 12}, {"after commit", 8},
 }
 
 // The defects of the negative controls.
@@ -479,25 +479,4 @@ func (c *tapped) QueryContext(ctx context.Context, query string, args []driver.N
 		}
 	}
 	return c.pqConn.QueryContext(ctx, query, args)
-}
-
-func (c *tapped) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	s, err := c.pqConn.PrepareContext(ctx, query)
-	if err != nil || c.fold == nil || !strings.HasPrefix(query, "copy ") {
-		return s, err
-	}
-	return &tappedCopy{Stmt: s, c: c}, nil
-}
-
-type tappedCopy struct {
-	driver.Stmt
-	c    *tapped
-	rows int
-}
-
-func (s *tappedCopy) Exec(args []driver.Value) (driver.Result, error) {
-	if s.rows++; s.rows%1000 == 500 {
-		s.c.r.at("during copy", s.c)
-	}
-	return s.Stmt.Exec(args) //nolint:staticcheck // COPY in lib/pq has no other form
 }

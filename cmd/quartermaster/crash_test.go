@@ -747,8 +747,8 @@ func (c *campaign) control(ctx context.Context, defect string) {
 }
 
 // TestCrashResults holds the file of results: nothing was lost, doubled or
-// different in any run that got to its end, and every control was caught. It
-// tells the sum over all runs, which README tells.
+// different in any run that got to its end, every control was caught, and the sum
+// over all runs is what production promises. README tells that sum.
 func TestCrashResults(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join("..", "..", "deploy", "dev", "crash-results.json"))
 	if err != nil {
@@ -777,6 +777,9 @@ func TestCrashResults(t *testing.T) {
 	}
 	t.Logf("%d runs: %d killed, %d frozen and resumed (%d overtaken, %d commits refused), %d crashes of Postgres, %d restarts of the broker, %d times cut off, %d events (%d repeats), %d comparisons",
 		len(runs), sum.Killed, sum.Frozen, sum.Overtaken, sum.Refused, sum.PostgresCrashes, sum.BrokerRestarts, sum.Cut, sum.Events, sum.Repeats, sum.Comparisons)
+	if sum.Killed < 1000 || sum.Frozen < 200 || sum.PostgresCrashes < 50 || sum.BrokerRestarts < 50 {
+		t.Error("promised are 1000 kills, 200 frozen and resumed, 50 crashes of Postgres and 50 restarts of the broker")
+	}
 }
 
 // addResult adds a run to the file of results.

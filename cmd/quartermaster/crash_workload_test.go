@@ -216,8 +216,8 @@ func (w *workload) step(ctx context.Context) error {
 	}
 	w.late = kept
 	// Repeats of whatever age.
-	for range len(out) / 60 {
-		if len(w.old) > 0 {
+	for range len(out) {
+		if w.rng.IntN(60) == 0 && len(w.old) > 0 {
 			out = append(out, w.old[w.rng.IntN(len(w.old))])
 		}
 	}
@@ -240,7 +240,8 @@ func (w *workload) step(ctx context.Context) error {
 	return nil
 }
 
-// burst appends so many statements at once that they are stored by COPY.
+// burst appends so many statements at once that one transaction sends them in
+// several messages.
 func (w *workload) burst(ctx context.Context, n int) error {
 	// The things of three bursts are the same, so that rows are also replaced.
 	first := w.bursts / 3 * n
