@@ -18,6 +18,10 @@ type version struct {
 	Event     domain.Event   `json:"event"`
 }
 
+// maxFacts is the most JSON that is kept beside a row: the server has a limit of
+// 256 MB for what it makes of it, which numbers make up to six times as long.
+const maxFacts = 32 << 20
+
 // facts returns a row as JSON for people who ask in SQL, nil when it cannot be
 // shown: the row itself says the same, so that is no reason to fold no further.
 func facts(row projections.Row) []byte {
@@ -37,7 +41,7 @@ func facts(row projections.Row) []byte {
 		show = versions
 	}
 	b, err := json.Marshal(show)
-	if err != nil {
+	if err != nil || len(b) > maxFacts {
 		return nil
 	}
 	return jsonText(b)

@@ -16,10 +16,12 @@ import (
 type month int
 
 // Each month from firstMonth to before endMonth has a partition of its own once
-// it has a row; what lies before or after shares one.
+// it has a row; what lies before or after shares one. Whatever times are reported,
+// a generation has 300 of them for a table, no more. Other bounds are for other
+// generations, so that a change of them needs another [projections.Method].
 const (
-	firstMonth month = 2010 * 12
-	endMonth   month = 2100 * 12
+	firstMonth month = 2015 * 12
+	endMonth   month = 2040 * 12
 )
 
 func monthOf(hour int64) month {

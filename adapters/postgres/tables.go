@@ -35,6 +35,7 @@ type timeKind int
 const (
 	timeless    timeKind = iota
 	byHour               // the hour, in partitions by month
+	byDay                // the day
 	byMonth              // the month
 	incarnation          // the number as it is
 	offset               // the number less one
@@ -49,6 +50,7 @@ var (
 	entityColumn    = column{"entity", "Ledger entity whose books these are."}
 	serverColumn    = column{"server", "Deployment, model and tier, with bars between."}
 	hourColumn      = column{"hour", "The UTC hour that the row covers, by its beginning."}
+	dayColumn       = column{"day", "The UTC day that the row is filed under, by its beginning."}
 	monthColumn     = column{"month", "The UTC month that the row is filed under, by its beginning."}
 )
 
@@ -113,19 +115,19 @@ var tables = []*table{
 		comment: "How many GPUs were wanted: one row for each series and month, in the encoding of the program.",
 		scope:   clusterColumn, id: column{"series", "Pool, model and unit, with bars between."}, at: monthColumn, kind: byMonth},
 	{of: projections.TableEnergy, comment: "Metered power.",
-		scope: clusterColumn, id: column{"meter", "Meter."}, at: monthColumn, kind: byMonth, facts: history},
+		scope: clusterColumn, id: column{"meter", "Meter."}, at: dayColumn, kind: byDay, facts: history},
 	{of: projections.TableUsageCorrections, comment: "Corrections of who held a GPU.",
-		scope: clusterColumn, id: nodeColumn, at: monthColumn, kind: byMonth, facts: history},
+		scope: clusterColumn, id: nodeColumn, at: dayColumn, kind: byDay, facts: history},
 
 	{of: projections.TableFaults, comment: "Faults of GPUs.",
-		scope: clusterColumn, id: nodeColumn, at: monthColumn, kind: byMonth, facts: history},
+		scope: clusterColumn, id: nodeColumn, at: dayColumn, kind: byDay, facts: history},
 	{of: projections.TableHealth, comment: "Machines taken out of service and back, and times without reports.",
-		scope: clusterColumn, id: nodeColumn, at: monthColumn, kind: byMonth, facts: history},
+		scope: clusterColumn, id: nodeColumn, at: dayColumn, kind: byDay, facts: history},
 
 	{of: projections.TableDeployments, comment: "Models and jobs that workspaces run.",
 		scope: clusterColumn, id: column{"deployment", "Deployment."}, facts: history},
 	{of: projections.TableReplicas, comment: "How many replicas of a model were seen.",
-		scope: clusterColumn, id: serverColumn, at: monthColumn, kind: byMonth, facts: history},
+		scope: clusterColumn, id: serverColumn, at: dayColumn, kind: byDay, facts: history},
 
 	{of: projections.TableBillingLines, comment: "Lines of suppliers' bills, as they came. Columns by their FOCUS names are in the view quartermaster.billing_lines.",
 		scope: accountColumn, id: column{"line", "The line's own id within the account."}, at: monthColumn, kind: byMonth, facts: history},
@@ -139,7 +141,7 @@ var tables = []*table{
 	{of: projections.TableOnDemandQuotas, comment: "How many GPUs an account may start on demand.",
 		scope: marketColumn, id: column{"quota", "Account and GPU model, with a bar between."}, facts: history},
 	{of: projections.TableSpotInterruptions, comment: "Spot capacity that suppliers took back.",
-		scope: marketColumn, id: column{"sku_zone", "Instance type and zone, with a bar between."}, at: monthColumn, kind: byMonth, facts: history},
+		scope: marketColumn, id: column{"sku_zone", "Instance type and zone, with a bar between."}, at: dayColumn, kind: byDay, facts: history},
 	{of: projections.TableTariffs, comment: "Prices of power.",
 		scope: marketColumn, id: column{"site", "Site."}, facts: history},
 	{of: projections.TableFXRates, comment: "Exchange rates.",
@@ -164,7 +166,7 @@ var tables = []*table{
 	{of: projections.TableResolutions, comment: "What became of quarantined records.",
 		scope: entityColumn, id: column{"record", "Topic, partition and offset of the record."}, facts: history},
 	{of: projections.TableDenials, comment: "Attempts that were refused.",
-		scope: entityColumn, id: column{"principal", "Who tried."}, at: monthColumn, kind: byMonth, facts: history},
+		scope: entityColumn, id: column{"principal", "Who tried."}, at: dayColumn, kind: byDay, facts: history},
 }
 
 // tableOf finds a specification by number.
@@ -191,7 +193,7 @@ func (t *table) key() []string {
 // number returns the SQL that makes the time column of a number as Key.Hour has it.
 func (t *table) number(expr string) string {
 	switch t.kind {
-	case byHour, byMonth:
+	case byHour, byDay, byMonth:
 		return "to_timestamp(" + expr + " * 3600)"
 	case offset:
 		return expr + " - 1"
@@ -310,7 +312,7 @@ func (t *table) create(b *strings.Builder, schema string) {
 		fmt.Fprintf(b, ",\n\t%s text collate \"C\" not null", t.id.name)
 	}
 	switch t.kind {
-	case byHour, byMonth:
+	case byHour, byDay, byMonth:
 		fmt.Fprintf(b, ",\n\t%s timestamptz not null", t.at.name)
 	case incarnation, offset:
 		fmt.Fprintf(b, ",\n\t%s bigint not null", t.at.name)

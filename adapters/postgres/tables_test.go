@@ -46,7 +46,7 @@ func TestCatalogue(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, role := range []string{reader, stranger} {
-		if _, err := admin.ExecContext(t.Context(), "create role "+role); err != nil && !isCode(err, "42710") {
+		if _, err := admin.ExecContext(t.Context(), "create role "+role+" role current_user"); err != nil && !isCode(err, "42710") {
 			t.Fatal(err)
 		}
 	}

@@ -304,7 +304,7 @@ func (t *table) scanSQL(schema string, q *projections.Query, exact bool) (string
 	}
 	at := "t." + t.at.name
 	switch t.kind {
-	case byHour, byMonth:
+	case byHour, byDay, byMonth:
 		number = "(extract(epoch from " + at + ") / 3600)::bigint"
 	case offset:
 		number = at + " + 1"

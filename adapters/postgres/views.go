@@ -32,6 +32,7 @@ var statements = func() []string {
 
 var (
 	viewHead = regexp.MustCompile(`^create view quartermaster\.(\w+) as\n`)
+	listOf   = regexp.MustCompile(`list\(([^()]+)\)`)
 	inEffect = regexp.MustCompile(`in_effect\((\w+)(?:, (\w+))?\)`)
 )
 
@@ -65,6 +66,7 @@ func viewSQL(statement string, generations []string) string {
 	where ` + of + `(v->>'effective')::timestamptz <= now() order by n desc limit 1
 ) e`
 	})
+	body = listOf.ReplaceAllString(body, `(case when jsonb_typeof($1) = 'array' then $1 else '[]' end)`)
 	// Whoever asks does so with their own rights.
 	head := "create or replace view quartermaster." + m[1] + " with (security_invoker = true) as\n"
 	if !strings.Contains(body, "rows.") {

@@ -3,10 +3,12 @@
 --
 -- Written for one generation, whose schema is called "rows" here. The program
 -- makes each view of a branch for every generation that there is, and lets that
--- of the active one through, so that a switch is one row. Two shorthands:
+-- of the active one through, so that a switch is one row. Three shorthands:
 --
 --	in_effect(T)       every row t of T with e, its version in effect now
 --	in_effect(T, TYPE) the same, of the versions of one type of event
+--	list(J)            J where it is a JSON array, else an empty one: a list
+--	                   without elements is written as null in some places
 --
 -- A view shows what the log says. Whether whoever signed a decision had the
 -- right to is answered by the program, not here.
@@ -31,7 +33,7 @@ comment on column quartermaster.clusters.effective is 'Since when this holds.';
 create view quartermaster.nodes as
 select t.cluster, t.node, l.type = 'NodeRetired' as retired, e.event->>'sku' as sku, e.event->>'provider' as provider,
 	e.event->>'billing_account' as billing_account, e.event->>'resource_id' as resource_id, e.event->>'zone' as zone,
-	e.event->>'billing_model' as billing_model, jsonb_array_length(e.event->'gpus') as gpus,
+	e.event->>'billing_model' as billing_model, jsonb_array_length(list(e.event->'gpus')) as gpus,
 	e.event->'gpus'->0->>'model' as gpu_model, e.effective, l.effective as changed
 from in_effect(nodes, NodeRegistered)
 cross join lateral (
@@ -79,7 +81,7 @@ select t.cluster, left(t.server, -length('|' || (s->>'model') || '|' || coalesce
 	round((s->>'queue_depth_milli_ms')::numeric / nullif((s->>'known_ms')::numeric, 0) * 0.001, 3) as queue_depth,
 	round((s->>'batch_size_milli_ms')::numeric / nullif((s->>'known_ms')::numeric, 0) * 0.001, 3) as batch_size,
 	round((s->>'kv_cache_permille_ms')::numeric / nullif((s->>'known_ms')::numeric, 0) * 0.001, 3) as kv_cache
-from rows.serving_hours t cross join lateral jsonb_array_elements(t.facts->'sources') s;
+from rows.serving_hours t cross join lateral jsonb_array_elements(list(t.facts->'sources')) s;
 comment on view quartermaster.serving is 'What model servers did in each hour, as each source reported it.';
 comment on column quartermaster.serving.measured_seconds is 'Seconds that were reported, summed over the units of the server.';
 comment on column quartermaster.serving.queue_depth is 'Mean number of requests that waited, for each unit.';
@@ -254,7 +256,7 @@ comment on column quartermaster.quarantine.resolution is 'What was decided: reap
 create view quartermaster.streams as
 select t.log_partition, t.source, t.incarnation, (t.facts->>'mark')::numeric as mark,
 	coalesce((t.facts->>'lost')::numeric, 0) + coalesce((
-		select sum((g->>'last')::numeric - (g->>'first')::numeric + 1) from jsonb_array_elements(t.facts->'gaps') g), 0) as missing,
+		select sum((g->>'last')::numeric - (g->>'first')::numeric + 1) from jsonb_array_elements(list(t.facts->'gaps')) g), 0) as missing,
 	nullif(t.facts->>'last', '')::timestamptz as last
 from rows.streams t;
 comment on view quartermaster.streams is 'How far each reporting program has come.';
