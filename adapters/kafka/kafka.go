@@ -33,6 +33,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -100,6 +101,10 @@ type Config struct {
 	// record is handed out as soon as it is there.
 	MinBytes int
 	MaxWait  time.Duration
+
+	// Logger is told once when those who read get no answer any more, and once
+	// when they get answers again; nothing is logged when nil.
+	Logger *slog.Logger
 }
 
 const (
@@ -126,6 +131,8 @@ type Log struct {
 	mu    sync.Mutex
 	lanes map[domain.TopicPartition]lane
 	ids   map[domain.Topic]topicID // as first seen
+
+	outage outage
 }
 
 // Open checks the configuration and that a broker answers.

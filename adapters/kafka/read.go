@@ -18,7 +18,8 @@ import (
 // ErrTrimmed means that the log does not hold the records it should: the
 // beginning was deleted, records within were, or the log was lost and begun
 // again. What was computed from it cannot be continued. The caller stops; an
-// operator restores the log or rebuilds from what is left, knowingly.
+// operator makes the log anew from a copy, in another Kafka and with new rows, or
+// rebuilds from what is left, knowingly: Kafka gives nothing back.
 var ErrTrimmed = errors.New("log is trimmed")
 
 // TrimmedError is an [ErrTrimmed] with its place.
@@ -79,6 +80,7 @@ func (l *Log) read(ctx context.Context, tp domain.TopicPartition, from, to int64
 	}
 	defer dec.zstd.Close()
 	r := &reader{log: l, tp: tp, next: from, to: to, yield: yield, dec: dec, wait: newBackoff(l.cfg.Patience)}
+	defer l.left(r)
 	for r.next < r.to {
 		err := r.connected(ctx)
 		switch {
@@ -88,6 +90,7 @@ func (l *Log) read(ctx context.Context, tp domain.TopicPartition, from, to int64
 		case ctx.Err() == nil && !temporary(err):
 			return fmt.Errorf("read %s at offset %d: %w", tp, r.next, err)
 		default:
+			l.away(r, r.wait.since, err)
 			if err := r.wait.sleep(ctx, err); err != nil {
 				return fmt.Errorf("read %s at offset %d: %w", tp, r.next, err)
 			}
@@ -155,6 +158,7 @@ func (r *reader) connected(ctx context.Context) error {
 			return &passing{&TrimmedError{r.tp, r.to, end}}
 		}
 		r.wait.reset()
+		r.log.back(r)
 		if next < r.to { // the broker works on the next answer while this one is handed out
 			if err := r.send(conn, next); err != nil {
 				return err

@@ -243,6 +243,7 @@ type subscription struct {
 	topic  domain.Topic
 	out    chan *message.Message
 	logger watermill.LoggerAdapter
+	failed failures // to join
 }
 
 // stopping returns a context that ends with ctx or when the subscriber begins to close.
@@ -264,7 +265,7 @@ func (s *subscription) runAll(ctx context.Context) {
 	defer cancel()
 	var at map[domain.TopicPartition]string
 	for err := errors.New("not asked yet"); err != nil; {
-		if at, err = s.log.leaders(taking, string(s.topic)); err != nil && !s.pause(taking, "find partitions", err) {
+		if at, err = s.log.leaders(taking, string(s.topic)); err != nil && !s.pause(taking, &s.failed, "find partitions", err) {
 			return
 		}
 	}
@@ -284,11 +285,12 @@ func (s *subscription) runGroup(ctx context.Context, group *kafkago.ConsumerGrou
 	for taking.Err() == nil {
 		gen, err := group.Next(taking)
 		if err != nil {
-			if !s.pause(taking, "join group", err) {
+			if !s.pause(taking, &s.failed, "join group", err) {
 				return
 			}
 			continue
 		}
+		s.again(&s.failed, "joined the group again")
 		ended := make(chan struct{})
 		gen.Start(func(life context.Context) {
 			defer close(ended)
@@ -358,6 +360,7 @@ func (s *subscription) runGeneration(ctx, taking, life context.Context, gen *kaf
 // consume delivers one partition's messages until taking ends. ctx ends later,
 // when messages in handlers' hands are given up.
 func (s *subscription) consume(ctx, taking context.Context, tp domain.TopicPartition, from int64, acked func(next int64)) {
+	var failed failures
 	for {
 		fresh := from < 0
 		err := s.start(taking, tp, &from)
@@ -366,6 +369,7 @@ func (s *subscription) consume(ctx, taking context.Context, tp domain.TopicParti
 		}
 		if err == nil {
 			err = s.log.Follow(taking, tp, from, func(recs []domain.Record) error {
+				s.again(&failed, "reads "+tp.String()+" again")
 				for i := range recs {
 					if !s.deliver(ctx, taking, &recs[i]) {
 						return context.Canceled
@@ -376,7 +380,7 @@ func (s *subscription) consume(ctx, taking context.Context, tp domain.TopicParti
 				return nil
 			})
 		}
-		if !s.pause(taking, "read "+tp.String(), err) {
+		if !s.pause(taking, &failed, "read "+tp.String(), err) {
 			return
 		}
 	}
@@ -398,16 +402,31 @@ func (s *subscription) start(ctx context.Context, tp domain.TopicPartition, from
 	return err
 }
 
-// pause logs a failure and waits a second. It is false when ctx has ended.
-func (s *subscription) pause(ctx context.Context, doing string, err error) bool {
+// again says that failures are over, if there were any.
+func (s *subscription) again(f *failures, what string) {
+	lasted := f.end(time.Now())
+	switch {
+	case lasted == 0:
+	case s.log.cfg.Logger != nil: // Watermill's may be told to keep such to itself
+		s.log.cfg.Logger.Info(what, "topic", string(s.topic), "group", s.cfg.Group, "after", lasted.Round(100*time.Millisecond).String())
+	default:
+		s.logger.Info(what, watermill.LogFields{"after": lasted.String()})
+	}
+}
+
+// pause waits a second after a failure, which it logs unless the same goes on and
+// was logged within the minute. It is false when ctx has ended.
+func (s *subscription) pause(ctx context.Context, f *failures, doing string, err error) bool {
 	if ctx.Err() != nil {
 		return false
 	}
 	var answer kafkago.Error
-	if errors.As(err, &answer) && answer.Temporary() { // a group that forms or moves
+	forms := errors.As(err, &answer) && answer.Temporary() // a group that forms or moves
+	switch say := f.fail(time.Now(), !forms); {
+	case say && forms:
 		s.logger.Info(doing+": "+answer.Title()+"; trying again", nil)
-	} else {
-		s.logger.Error(doing, err, nil)
+	case say:
+		s.logger.Error(doing+"; trying again", err, nil)
 	}
 	select {
 	case <-ctx.Done():

@@ -431,7 +431,7 @@ func (b binding) check(logID string, topics map[domain.Topic]string) (fresh bool
 			continue
 		}
 		if known.ID != id {
-			wrong = append(wrong, fmt.Errorf("%w: topic %s was deleted and created again (its id was %s and is %s): restore the log from before, or begin a new database", ErrOtherLog, spec.Topic, known.ID, id))
+			wrong = append(wrong, fmt.Errorf("%w: topic %s was deleted and created again (its id was %s and is %s): a topic that was deleted does not come back; connect the log that the rows are of, or begin a new database", ErrOtherLog, spec.Topic, known.ID, id))
 		}
 		if known.Partitions != spec.Partitions {
 			wrong = append(wrong, fmt.Errorf("%w: topic %s had %d partitions, this program knows %d", ErrOtherLog, spec.Topic, known.Partitions, spec.Partitions))

@@ -117,6 +117,7 @@ func (a *app) dial(ctx context.Context) (*home, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.Logger = a.logger
 	if a.embedded() {
 		b, err := embedded.Open(ctx, embedded.Config{Dir: a.dir})
 		if err != nil {
@@ -208,7 +209,7 @@ func (h *home) end(ctx context.Context) (domain.Position, error) {
 	}
 	for tp, at := range first {
 		if at != 0 {
-			return nil, fmt.Errorf("%w: %s begins at offset %d; history was deleted, and what was computed from it cannot be computed again: restore the log", kafka.ErrTrimmed, tp, at)
+			return nil, fmt.Errorf("%w: %s begins at offset %d; history was deleted, and what was computed from it cannot be computed again: %s", kafka.ErrTrimmed, tp, at, anew)
 		}
 	}
 	return next, nil
@@ -225,7 +226,7 @@ func (h *home) catchUp(ctx context.Context) error {
 	}
 	for tp, at := range h.saved {
 		if end[tp] < at {
-			return fmt.Errorf("%w: %s ends at offset %d, but a snapshot was made of its first %d records: restore the log, or remove %s to begin again from what is left", kafka.ErrTrimmed, tp, end[tp], at, h.snapshots())
+			return fmt.Errorf("%w: %s ends at offset %d, but a snapshot was made of its first %d records: connect the log that it was made of, or remove %s to begin again from what is left", kafka.ErrTrimmed, tp, end[tp], at, h.snapshots())
 		}
 	}
 	bar := h.app.bar("fold", end.Records()-h.saved.Records(), "events")

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -74,6 +75,7 @@ type app struct {
 	quiet   bool
 	ownWait time.Duration // how long serve waits for the log
 	watch   time.Duration // how often serve looks at the topics
+	logger  *slog.Logger  // of serve; nil in other commands
 
 	configPath string  // of a production home
 	config     *config // what it says; nil without

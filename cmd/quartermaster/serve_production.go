@@ -45,6 +45,7 @@ func (a *app) serveProduction(ctx context.Context, listen string) error {
 		runners: map[string]*projections.Runner{}, before: map[string]projections.Counts{}, records: map[string]int64{}, failed: map[postgres.Holding]time.Time{},
 	}
 	in.progress = in.folded
+	a.logger = in.log
 	in.more = in.metrics()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
