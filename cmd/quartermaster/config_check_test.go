@@ -307,6 +307,9 @@ func database(t testing.TB) (dsn string, db *sql.DB) {
 	db = open(dsn)
 	t.Cleanup(func() {
 		_, err := admin.ExecContext(context.Background(), "drop database "+pq.QuoteIdentifier(name)+" with (force)")
+		if err != nil { // an autovacuum is at work, which only waiting ends
+			_, err = admin.ExecContext(context.Background(), "drop database "+pq.QuoteIdentifier(name))
+		}
 		if err != nil {
 			t.Error(err)
 		}

@@ -70,6 +70,9 @@ func production(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Defer(func() {
 		_, err := server.Exec("drop database " + u.Path[1:] + " with (force)")
+		if err != nil { // an autovacuum is at work, which only waiting ends
+			_, err = server.Exec("drop database " + u.Path[1:])
+		}
 		if err = errors.Join(err, server.Close()); err != nil {
 			ts.Logf("%v", err)
 		}
