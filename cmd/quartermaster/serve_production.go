@@ -154,6 +154,9 @@ func (in *instance) openPatiently(ctx context.Context) error {
 		h, err := in.app.openProduction(ctx, appending)
 		if err == nil {
 			in.home = h
+		if missing, err := h.db.MissingReaders(ctx); err == nil && len(missing) > 0 {
+			in.log.Warn("configured readers are no roles of the server, and may read nothing; create them, then \"quartermaster projection migrate\"", "readers", missing)
+		}
 		}
 		return err
 	})
