@@ -3,6 +3,7 @@ package postgres
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -406,5 +407,16 @@ func TestLoadLooksAtItsMonths(t *testing.T) {
 	plan := strings.Join(texts(t, db, "explain (costs off) "+tableOf[projections.TableUsage].loadSQL(s.schema), scopes.value(), ids.value(), hours.value(), hour, hour), "\n")
 	if strings.Count(plan, " on usage_hours") != 1 || !strings.Contains(plan, "Index Scan using usage_hours_2026_05_pkey on usage_hours_2026_05") {
 		t.Errorf("loading one row does:\n%s", plan)
+	}
+}
+
+// What a transaction calls itself is found again whatever the instance is called.
+func TestApplicationName(t *testing.T) {
+	db := opened(t)
+	for _, token := range []string{rand.Text(), rand.Text() + " gpu-ledger-é-" + strings.Repeat("x", 200)} {
+		var kept bool
+		if err := db.QueryRowContext(t.Context(), `select set_config('application_name', $1, false) = $1`, applicationName(token)).Scan(&kept); err != nil || !kept {
+			t.Errorf("the server keeps another name than %q: %v", applicationName(token), err)
+		}
 	}
 }

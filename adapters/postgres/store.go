@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"strings"
 	"sync"
 
 	"quartermaster/domain"
@@ -321,8 +322,12 @@ const giveUp = `set_config('idle_in_transaction_session_timeout', '5s', true)`
 
 // applicationName is what a transaction calls itself that folds for a session, so
 // that whoever takes over finds it: one whose client stops while the server reads
-// what it sends is not idle, and waits for ever.
-func applicationName(token string) string { return "quartermaster " + token }
+// what it sends is not idle, and waits for ever. The server keeps 63 bytes of ASCII
+// of it, so it has no more than what makes the token unique.
+func applicationName(token string) string {
+	unique, _, _ := strings.Cut(token, " ")
+	return "quartermaster " + unique
+}
 
 const moveSQL = `
 	update quartermaster.partitions set next_offset = $6
