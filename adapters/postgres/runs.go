@@ -30,7 +30,7 @@ const (
 type Run struct {
 	Job, Input string
 	State      RunState
-	Instance   string // that runs it; "" when it is not known any more
+	Instance   string // that runs it or has finished it; "" while nobody does
 	Attempts   int
 	Failures   int
 	Started    time.Time // the latest attempt
@@ -178,7 +178,7 @@ func (s *Session) record(ctx context.Context, job, input string, attempt int, ou
 // Runs returns the latest runs, the newest first.
 func (db *DB) Runs(ctx context.Context, limit int) ([]Run, error) {
 	rows, err := db.QueryContext(ctx, `
-		select r.job, r.input, coalesce(s.instance, ''), s.alive_until > now(), r.owner is not null,
+		select r.job, r.input, coalesce(s.instance, substring(r.owner from ' (.*)$'), ''), s.alive_until > now(), r.owner is not null,
 			r.attempts, r.failures, r.started, r.next_try, r.finished, r.outcome, r.error
 		from quartermaster.runs r left join quartermaster.sessions s on s.token = r.owner
 		order by r.started desc, r.job, r.input limit $1`, limit)

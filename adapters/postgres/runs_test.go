@@ -93,7 +93,10 @@ func TestOnceAfterDeath(t *testing.T) {
 	if !ran || !errors.Is(firstErr, projections.ErrFenced) {
 		t.Errorf("the dead one ended with %t, %v", ran, firstErr)
 	}
-	list, err := db.Runs(ctx, 1)
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	list, err := db.Runs(ctx, 1) // who did it is known when its process has left
 	if err != nil || list[0].State != RunFinished || list[0].Outcome != "by the second" || list[0].Attempts != 2 || list[0].Instance != "second" {
 		t.Errorf("in the end %+v, %v", list, err)
 	}

@@ -54,7 +54,7 @@ var ErrInstanceTaken = errors.New("instance runs already")
 type Session struct {
 	db    *DB
 	cfg   SessionConfig
-	token string
+	token string // unique, and after a space the instance, so that what it did names who
 	log   *slog.Logger
 	ctx   context.Context
 	end   context.CancelCauseFunc
@@ -93,7 +93,7 @@ func (db *DB) Join(ctx context.Context, cfg SessionConfig) (*Session, error) {
 	if cfg.Instance == "" || cfg.Method == "" || cfg.Lease < beats*time.Millisecond {
 		return nil, fmt.Errorf("join as instance %q with method %q and lease %s: all three are needed", cfg.Instance, cfg.Method, cfg.Lease)
 	}
-	s := &Session{db: db, cfg: cfg, token: rand.Text(), held: map[Holding]context.CancelCauseFunc{},
+	s := &Session{db: db, cfg: cfg, token: rand.Text() + " " + cfg.Instance, held: map[Holding]context.CancelCauseFunc{},
 		log: cfg.Log.With("instance", cfg.Instance)}
 	last, err := s.register(ctx)
 	if err != nil {

@@ -66,7 +66,7 @@ func (s *Session) Share(ctx context.Context, work Work) error {
 		wg.Go(func() {
 			defer end(nil)
 			if err := s.hold(held, h, store, work); err != nil {
-				once.Do(func() { fatal = fmt.Errorf("fold %s of generation %s: %w", h.TopicPartition, h.Generation, err) })
+				once.Do(func() { fatal = fmt.Errorf("generation %s: %w", h.Generation, err) })
 				cancel(fatal)
 			}
 		})

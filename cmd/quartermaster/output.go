@@ -119,13 +119,15 @@ func (b *bar) stop() {
 	}
 }
 
+// isTerminal reports whether there is a terminal with room for a bar; one without
+// a size, such as a container's, shows none.
 func isTerminal(w any) bool {
 	f, ok := w.(*os.File)
 	if !ok {
 		return false
 	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	return err == nil && size.Col > 0
 }
 
 // table starts a table of plain lines.

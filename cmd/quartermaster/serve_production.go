@@ -184,10 +184,10 @@ func (in *instance) fold(ctx context.Context) error {
 		if closing := s.Close(); closing != nil {
 			in.log.Warn("leaving the other instances", "error", closing)
 		}
-		if ctx.Err() != nil {
-			break
-		}
-		if !errors.Is(err, projections.ErrFenced) && !passes(err) {
+		switch {
+		case ctx.Err() != nil:
+			continue
+		case !errors.Is(err, projections.ErrFenced) && !passes(err):
 			return err
 		}
 		in.log.Warn("this instance lost its session, and what it folded went to others; joining again", "error", err)
