@@ -82,7 +82,7 @@ func TestOutageIsSaidOnce(t *testing.T) {
 	b.stop()
 	logged.await(t, "the log does not answer")
 	logged.await(t, "join group; trying again")
-	time.Sleep(2500 * time.Millisecond) // in which more than one attempt fails
+	<-time.After(2500 * time.Millisecond) // in which more than one attempt fails
 	b.start(t)
 	logged.await(t, "the log answers again")
 	logged.await(t, "joined the group again")

@@ -70,7 +70,7 @@ func (db *DB) openView(ctx context.Context, generation string, page int) (_ *vie
 			select g.name, g.method from quartermaster.active a join quartermaster.generations g on g.name = a.generation`).Scan(&generation, &method)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
-			return nil, generation, errors.New("the database has no active generation of rows; \"quartermaster serve\" makes the first")
+			return nil, generation, errors.New("the database has no active generation of rows; \"quartermaster projection migrate\" makes the first")
 		case err != nil:
 			return nil, generation, fmt.Errorf("look up the active generation: %w", err)
 		case method != projections.Method:

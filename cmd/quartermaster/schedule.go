@@ -93,7 +93,7 @@ func (s *scheduler) run(ctx context.Context, jobs []*job) {
 // look does the run that was due last, unless it was done. Without a session it
 // waits for one, which is no failure, and then does what is due by then.
 func (s *scheduler) look(ctx context.Context, j *job) {
-	for errors.Is(s.doLast(ctx, j), errNoSession) {
+	for !s.doLast(ctx, j) {
 		select {
 		case <-ctx.Done():
 			return
@@ -102,16 +102,16 @@ func (s *scheduler) look(ctx context.Context, j *job) {
 	}
 }
 
-// doLast does the run that was due last, unless it was done. It returns why it
-// could not be tried.
-func (s *scheduler) doLast(ctx context.Context, j *job) error {
+// doLast does the run that was due last, unless it was done. It is false when
+// that could not be tried, because this instance has no session yet.
+func (s *scheduler) doLast(ctx context.Context, j *job) bool {
 	tick, due := lastTick(j.times, s.now(), j.missed)
 	if !due || ctx.Err() != nil {
-		return nil
+		return true
 	}
 	input := j.input(tick)
 	if input == j.settled {
-		return nil
+		return true
 	}
 	start := s.now()
 	outcome := ""
@@ -128,7 +128,7 @@ func (s *scheduler) doLast(ctx context.Context, j *job) error {
 	switch {
 	case err != nil && ctx.Err() != nil: // stopping, and done by whoever goes on
 	case errors.Is(err, errNoSession):
-		return err
+		return false
 	case err != nil:
 		s.metrics.runs.WithLabelValues(j.name, "failed").Inc()
 		s.log.Error("scheduled work failed; it is tried again", "job", j.name, "input", input, "error", err)
@@ -138,7 +138,7 @@ func (s *scheduler) doLast(ctx context.Context, j *job) error {
 		s.metrics.last.WithLabelValues(j.name).Set(float64(s.now().Unix()))
 		s.log.Info("scheduled work is done", "job", j.name, "input", input, "outcome", outcome, "seconds", s.now().Sub(start).Seconds())
 	}
-	return nil
+	return true
 }
 
 // lastTick returns the last time that is not after now and at most so long ago.

@@ -152,13 +152,14 @@ func (in *instance) openPatiently(ctx context.Context) error {
 	in.log.Info("opening log and database", "brokers", in.app.config.Kafka.Brokers)
 	return in.patiently(ctx, "opening log and database", func() error {
 		h, err := in.app.openProduction(ctx, appending)
-		if err == nil {
-			in.home = h
+		if err != nil {
+			return err
+		}
+		in.home = h
 		if missing, err := h.db.MissingReaders(ctx); err == nil && len(missing) > 0 {
 			in.log.Warn("configured readers are no roles of the server, and may read nothing; create them, then \"quartermaster projection migrate\"", "readers", missing)
 		}
-		}
-		return err
+		return nil
 	})
 }
 
@@ -192,7 +193,7 @@ func (in *instance) fold(ctx context.Context) error {
 		}
 		in.log.Warn("this instance lost its session, and what it folded went to others; joining again", "error", err)
 	}
-	return nil
+	return nil //nolint:nilerr // ctx ended, and what Share met on the way is no failure
 }
 
 // work folds one partition as it grows.
