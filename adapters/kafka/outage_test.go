@@ -3,8 +3,10 @@ package kafka
 import (
 	"context"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,7 +63,20 @@ func TestOutageIsSaidOnce(t *testing.T) {
 	b.start(t)
 	logged := &lines{more: make(chan struct{}, 1)}
 	logger := slog.New(slog.NewTextHandler(logged, nil))
-	l := open(t, Config{Brokers: []string{b.address()}, Logger: logger, MaxWait: 100 * time.Millisecond})
+	var failed atomic.Int64
+	fail := make(chan struct{}, 1)
+	l := open(t, Config{Brokers: []string{b.address()}, Logger: logger, MaxWait: 100 * time.Millisecond,
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := new(net.Dialer).DialContext(ctx, network, address)
+			if err != nil {
+				failed.Add(1)
+				select {
+				case fail <- struct{}{}:
+				default:
+				}
+			}
+			return c, err
+		}})
 	const partitions = 8
 	spec := []domain.TopicSpec{{Topic: "t", Partitions: partitions}}
 	if err := l.EnsureTopics(t.Context(), spec); err != nil {
@@ -82,7 +97,9 @@ func TestOutageIsSaidOnce(t *testing.T) {
 	b.stop()
 	logged.await(t, "the log does not answer")
 	logged.await(t, "join group; trying again")
-	<-time.After(2500 * time.Millisecond) // in which more than one attempt fails
+	for enough := failed.Load() + 3*partitions; failed.Load() < enough; { // everybody has tried once more
+		<-fail
+	}
 	b.start(t)
 	logged.await(t, "the log answers again")
 	logged.await(t, "joined the group again")
