@@ -84,11 +84,12 @@ func (f *failures) fail(now time.Time, grave bool) (say bool) {
 	return false
 }
 
-// end tells how long there were failures, zero when there were none.
+// end tells how long there were failures, zero when there were none or none grave:
+// that a group forms is no failure whose end anybody waits for.
 func (f *failures) end(now time.Time) (lasted time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.since.IsZero() {
+	if f.grave {
 		lasted = max(now.Sub(f.since), 1)
 	}
 	f.since, f.said, f.grave = time.Time{}, time.Time{}, false

@@ -191,7 +191,7 @@ func (in *instance) fold(ctx context.Context) error {
 		case !errors.Is(err, projections.ErrFenced) && !passes(err):
 			return err
 		}
-		in.log.Warn("this instance lost its session, and what it folded went to others; joining again", "error", err)
+		in.log.Warn("this instance lost its session, and others may take over what it folded; joining again", "error", err)
 	}
 	return nil //nolint:nilerr // ctx ended, and what Share met on the way is no failure
 }
