@@ -171,7 +171,7 @@ func (c *comparer) rows(ctx context.Context, table string, key []string, yield f
 	id, number := "''", "0"
 	for _, column := range key[1:] {
 		switch column {
-		case "hour", "month":
+		case "hour", "day", "month":
 			number = "(extract(epoch from " + column + ") / 3600)::bigint"
 		case "incarnation", "record_offset":
 			number = column

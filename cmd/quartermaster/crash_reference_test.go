@@ -43,7 +43,7 @@ type reference struct {
 }
 
 // rowName names a row as Postgres does: table, scope, id and number, where the
-// number is the hour, month (both in hours since 1970), incarnation or offset.
+// number is the hour, day, month (all in hours since 1970), incarnation or offset.
 type rowName struct {
 	table, scope, id string
 	number           int64

@@ -427,8 +427,9 @@ func (c *tapped) ExecContext(ctx context.Context, query string, args []driver.Na
 }
 
 // traceSQL stands before the compare-and-set, so that what is committed says
-// itself who did it, under which claim. Whoever is fenced leaves no trace.
-const traceSQL = `with trace as (insert into crash.trace (generation, topic, partition, from_offset, epoch, to_offset, rival) values ($1, $2, $3, $4, $5, $6, $7)) `
+// itself who did it, under which claim. Whoever is fenced leaves no trace. The
+// rival's name follows the seven values of the compare-and-set.
+const traceSQL = `with trace as (insert into crash.trace (generation, topic, partition, from_offset, epoch, to_offset, rival) values ($1, $2, $3, $4, $5, $6, $8)) `
 
 // fencedSQL is the compare-and-set's condition, which [controlFencing] leaves out.
 const fencedSQL = "and next_offset = $4 and epoch = $5"
