@@ -1,0 +1,139 @@
+package instance
+
+import (
+	"context"
+	"math/big"
+
+	"quartermaster/domain"
+	"quartermaster/domain/linear"
+)
+
+// AnswerFormat is the version of an answer's document.
+const AnswerFormat = "quartermaster.answer/1"
+
+// Answer is what to buy, what it comes to, and what proves it. Amounts are net
+// present values in the instance's currency unless they say otherwise.
+type Answer struct {
+	Format   string   `json:"format"`
+	Instance string   `json:"instance"` // SHA-256 of the instance's canonical JSON
+	Methods  []string `json:"methods"`
+	Currency string   `json:"currency"`
+
+	Purchases []Purchase `json:"purchases"`
+	// Cost is expected: Committed, Bought, Serving and Penalty are its parts.
+	Cost       domain.Decimal `json:"cost"`
+	Committed  domain.Decimal `json:"committed_cost"`
+	Bought     domain.Decimal `json:"purchase_cost"`
+	Serving    domain.Decimal `json:"serving_cost"` // on-demand, spot, transfer
+	Penalty    domain.Decimal `json:"shortage_penalty"`
+	LowerBound domain.Decimal `json:"lower_bound"`
+	Gap        domain.Decimal `json:"gap"` // (cost − lower_bound) ÷ lower_bound, twelve digits
+	// Nominal is the money without discount, without penalty.
+	Nominal domain.Decimal `json:"nominal_cost"`
+
+	Recourse  []Recourse     `json:"recourse"` // by epoch and scenario
+	Calendar  []MonthMoney   `json:"calendar"`
+	Scenarios []ScenarioCost `json:"scenarios"`
+	// Expected and CVaR are of Cost over the scenarios; CVaR is the mean of the
+	// worst tenth (Rockafellar and Uryasev, 2000).
+	CVaR domain.Decimal `json:"cvar_90"`
+	// Stranded is the cost of committed unit-hours that serve nothing in the
+	// scenario of least demand.
+	Stranded domain.Decimal `json:"stranded_at_low_demand"`
+	Binding  []Binding      `json:"binding"`
+	Proof    []Proof        `json:"certificate"` // by component
+	Notes    []string       `json:"notes,omitempty"`
+}
+
+// Purchase is some units of an offer from a day on.
+type Purchase struct {
+	Offer   string          `json:"offer"`
+	Pool    string          `json:"pool,omitempty"`
+	Epoch   int             `json:"epoch"`
+	Term    domain.Interval `json:"term"`
+	OrderBy domain.Instant  `json:"order_by"`
+	Units   int             `json:"units"` // of the offer
+	Covers  int             `json:"covers_units"`
+	Tier    int             `json:"tier,omitempty"` // least order of the tier whose price is paid
+	Cost    domain.Decimal  `json:"cost"`           // within the horizon, after salvage
+	Upfront domain.Decimal  `json:"upfront"`        // nominal, of all units
+	Hourly  domain.Decimal  `json:"hourly"`         // nominal, of all units
+	// Worth is what a unit is worth at the certificate's prices, and Reason says in
+	// words why it is bought.
+	Worth  domain.Decimal `json:"worth_per_unit"`
+	Reason string         `json:"reason"`
+}
+
+// Recourse is how an epoch is served in one scenario, in unit-hours of demand.
+type Recourse struct {
+	Epoch    int         `json:"epoch"`
+	Scenario string      `json:"scenario"`
+	Pools    []PoolHours `json:"pools"`
+}
+
+// PoolHours is unit-hours by what serves them.
+type PoolHours struct {
+	Pool            string `json:"pool"`
+	Demand          string `json:"demand"` // unit-hours, decimal: substitutes have fractions
+	Guaranteed      string `json:"guaranteed"`
+	PriceOnly       string `json:"price_only"`
+	Spot            string `json:"spot"`
+	OnDemand        string `json:"on_demand"`
+	SpillIn         string `json:"spill_in,omitempty"`
+	SpillOut        string `json:"spill_out,omitempty"`
+	Shortage        string `json:"shortage"`
+	UnusedCommitted string `json:"unused_committed"`
+}
+
+// MonthMoney is money in a month: when it is paid and what it is for, nominal
+// and expected.
+type MonthMoney struct {
+	Month   string         `json:"month"` // 2006-01
+	Cash    domain.Decimal `json:"cash"`
+	Accrual domain.Decimal `json:"accrual"` // the P&L
+}
+
+// ScenarioCost is what the purchases cost in one scenario.
+type ScenarioCost struct {
+	Scenario string         `json:"scenario"`
+	Weight   int            `json:"weight"`
+	Cost     domain.Decimal `json:"cost"`
+	Unserved string         `json:"unserved_unit_hours"`
+}
+
+// Binding is a constraint that holds the answer back, and what loosening it by a
+// unit is worth.
+type Binding struct {
+	Constraint string         `json:"constraint"`
+	Detail     string         `json:"detail"`
+	Price      domain.Decimal `json:"shadow_price"`
+	Epochs     []int          `json:"epochs,omitempty"`
+}
+
+// Proof is a component's certificate, as the package that solved it encodes it.
+type Proof struct {
+	Pools    []string `json:"pools"`
+	Solver   string   `json:"solver"`
+	Cost     *big.Int `json:"cost_nano"`
+	Bound    *big.Int `json:"bound_nano"`
+	Weight   int      `json:"weight"`
+	Document any      `json:"prices"`
+}
+
+// Solve answers an instance. lp may be nil: then an instance of which a component
+// needs a solver of linear programs is refused with linear.ErrUnavailable. The
+// answer passed the checker.
+func Solve(ctx context.Context, in *Instance, lp linear.Solver) (*Answer, error) {
+	panic("to be written")
+}
+
+// Evaluate says what given purchases come to, with Recourse, Calendar and
+// Scenarios, and no proof: LowerBound and Gap are zero. It needs no solver of
+// linear programs.
+func Evaluate(ctx context.Context, in *Instance, bought []Purchase) (*Answer, error) {
+	panic("to be written")
+}
+
+// Check proves an answer of an instance again, in exact arithmetic and without
+// the code that found it.
+func Check(in *Instance, a *Answer) error { panic("to be written") }
