@@ -1,6 +1,10 @@
 package procurement
 
-import "sort"
+import (
+	"cmp"
+	"slices"
+	"sort"
+)
 
 // hinge is one term of a convex cost: saves × max(0, at − covered).
 type hinge struct {
@@ -11,8 +15,9 @@ type hinge struct {
 // epochCost is what serving an epoch costs, A(g + min(p, quota)) + B(g), as
 // sums of hinges by ascending at.
 //
-// Of an hour with demand d, let S = ⌊d·SpotPermille/1000⌋, s the spot price, o
-// on-demand and h shortage, and Q the quota. Guaranteed units serve first, since
+// Of an hour with demand d, let S be the lesser of ⌊d·SpotPermille/1000⌋ and what
+// spot can carry in the scenario, s the spot price, o on-demand and h shortage,
+// and Q the quota. Guaranteed units serve first, since
 // they use nothing that others could, then price-only units, at most Q of them.
 // What they leave is served cheapest first. Where spot is cheaper:
 //
@@ -24,6 +29,12 @@ type hinge struct {
 //
 // The shortage is (d−g−S−Q)⁺ in both, however many price-only units there are:
 // each takes the quota that on-demand would have had.
+//
+// S depends on the hour and not on what is bought, so each term is convex in c
+// or g, whatever S is, and so is their sum over hours and over scenarios with
+// positive weights. The share is at most all of d, so S grows by 0 or 1 with each
+// unit of demand, below its bound or at it: d − S never falls, and the hinges of
+// ascending demand ascend.
 type epochCost struct {
 	total      []hinge // A
 	guaranteed []hinge // B
@@ -31,10 +42,12 @@ type epochCost struct {
 	top        int     // highest demand
 }
 
-func newEpochCost(e *Epoch) epochCost {
+func newEpochCost(e *Epoch, ways []way) epochCost {
 	c := epochCost{quota: e.Quota}
-	if n := len(e.Demand); n > 0 {
-		c.top = e.Demand[n-1].Units
+	for _, w := range ways {
+		if n := len(w.Demand); n > 0 {
+			c.top = max(c.top, w.Demand[n-1].Units)
+		}
 	}
 	onDemand, spot, permille := e.OnDemand, e.Spot, e.SpotPermille
 	if onDemand < 0 { // as if the quota for it were zero
@@ -46,40 +59,63 @@ func newEpochCost(e *Epoch) epochCost {
 	if spot < 0 || permille == 0 {
 		spot, permille = e.Shortage, 0
 	}
-	share := func(d int) int { return d * permille / 1000 }
-	all := func(d int) int { return d }
+	all := func(d, _ int) int { return d }
+	beside := func(d, spot int) int { return d - spot }
 	if spot < onDemand {
 		c.total = merge(
-			hinges(e.Demand, spot, all),
-			hinges(e.Demand, onDemand-spot, func(d int) int { return d - share(d) }))
-		c.guaranteed = hinges(e.Demand, e.Shortage-onDemand, func(d int) int { return d - share(d) - c.quota })
+			hinges(ways, permille, spot, all),
+			hinges(ways, permille, onDemand-spot, beside))
+		c.guaranteed = hinges(ways, permille, e.Shortage-onDemand, func(d, spot int) int { return d - spot - c.quota })
 		return c
 	}
-	c.total = hinges(e.Demand, onDemand, all)
+	c.total = hinges(ways, permille, onDemand, all)
 	c.guaranteed = merge(
-		hinges(e.Demand, spot-onDemand, func(d int) int { return d - c.quota }),
-		hinges(e.Demand, e.Shortage-spot, func(d int) int { return d - c.quota - share(d) }))
+		hinges(ways, permille, spot-onDemand, func(d, _ int) int { return d - c.quota }),
+		hinges(ways, permille, e.Shortage-spot, func(d, spot int) int { return d - c.quota - spot }))
 	return c
 }
 
-// hinges returns price × hours at the place of each step, which must not
+// hinges returns price × weight × hours at the place of each step of each way,
+// given its demand and what spot can carry of it. Within a way that must not
 // descend as demand ascends.
-func hinges(demand []Step, price Nano, place func(units int) int) []hinge {
+func hinges(ways []way, permille int, price Nano, place func(units, spot int) int) []hinge {
 	if price == 0 {
 		return nil
 	}
-	hs := make([]hinge, 0, len(demand))
-	for _, s := range demand {
-		at, saves := place(s.Units), price*Nano(s.Hours)
-		switch n := len(hs); {
-		case at <= 0:
-		case n > 0 && hs[n-1].at == at:
-			hs[n-1].saves += saves
-		default:
-			hs = append(hs, hinge{at, saves})
+	n, top := 0, 0
+	for i := range ways {
+		if k := len(ways[i].Demand); k > 0 {
+			n, top = n+k, max(top, ways[i].Demand[k-1].Units)
 		}
 	}
-	return hs
+	if len(ways) > 1 && top <= 8*n+1024 { // as in Steps
+		saves := make([]Nano, top+1)
+		eachHinge(ways, permille, price, place, func(at int, v Nano) { saves[at] += v })
+		hs := make([]hinge, 0, min(n, top))
+		for at, v := range saves {
+			if v > 0 {
+				hs = append(hs, hinge{at, v})
+			}
+		}
+		return hs
+	}
+	hs := make([]hinge, 0, n)
+	eachHinge(ways, permille, price, place, func(at int, saves Nano) { hs = append(hs, hinge{at, saves}) })
+	if len(ways) > 1 {
+		slices.SortFunc(hs, func(a, b hinge) int { return cmp.Compare(a.at, b.at) })
+	}
+	return gather(hs, 0, MaxUnits)
+}
+
+func eachHinge(ways []way, permille int, price Nano, place func(units, spot int) int, yield func(at int, saves Nano)) {
+	for i := range ways {
+		w := &ways[i]
+		for _, s := range w.Demand {
+			if at := place(s.Units, w.spot(s.Units, permille)); at > 0 {
+				yield(at, price*Nano(w.weight)*Nano(s.Hours))
+			}
+		}
+	}
 }
 
 func merge(a, b []hinge) []hinge {
@@ -110,6 +146,11 @@ func shift(hs []hinge, by, limit int) []hinge {
 	if by == 0 && (len(hs) == 0 || hs[len(hs)-1].at <= limit) {
 		return hs
 	}
+	return gather(hs, by, limit)
+}
+
+// gather shifts hinges and makes one of those at the same place.
+func gather(hs []hinge, by, limit int) []hinge {
 	out := make([]hinge, 0, len(hs))
 	for _, h := range hs {
 		at := min(h.at-by, limit)

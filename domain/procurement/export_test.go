@@ -15,7 +15,8 @@ func SolveLarge(p *Pool) (*Solution, error) {
 
 // CurveCost is what an epoch costs by the curves: A(g + min(p, Q)) + B(g).
 func CurveCost(e *Epoch, guaranteed, priceOnly int) *big.Int {
-	c := newEpochCost(e)
+	p := &Pool{Epochs: []Epoch{*e}}
+	c := newEpochCost(e, p.ways(0))
 	total, alone := c.parts(0)
 	var sum wide
 	total.addCost(&sum, guaranteed+min(priceOnly, c.quota))

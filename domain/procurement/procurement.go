@@ -8,19 +8,26 @@
 // a share of that hour's demand (where it is cheaper than on-demand), on-demand
 // up to the quota, and not at all at the price of a shortage.
 //
+// Demand and spot may go several ways: scenarios, each with an integer weight.
+// Purchases are made before it is known which comes true, and each scenario is
+// then served at its own least cost. What is minimised is the expectation, as a
+// sum: costs, bounds and prices of a pool are [Pool.Weight] times what they stand
+// for, so that no share of a scenario is ever rounded.
+//
 // Price and capacity are kept apart. A guaranteed purchase is capacity: what it
 // covers needs no quota. A price-only commitment makes on-demand use free of
 // further charge, and that use still needs on-demand quota.
 //
 // # Method
 //
-// With d the demand of an hour, g the guaranteed units, p the price-only units,
-// S what spot may carry and Q the quota, an hour costs
+// With d the demand of an hour in a scenario, g the guaranteed units, p the
+// price-only units, S what spot may carry and Q the quota, an hour costs
 //
 //	A(g + min(p, Q)) + B(g)
 //
 // where A and B are sums of terms k·max(0, b − x) with k ≥ 0 (see curve.go), so
-// both are convex and an epoch is their sum over its hours.
+// both are convex and an epoch is their sum over its hours in every scenario,
+// each times its weight. So a pool with scenarios is no harder than one without.
 //
 // While in every epoch only one of the two kinds can be bought, or the quota
 // carries all demand, an epoch's cost is a convex function of the units bought.
@@ -41,7 +48,7 @@ import (
 )
 
 // Method is the version of this package's method. A plan names it.
-const Method = "procurement/1"
+const Method = "procurement/2"
 
 // Nano is an amount of money in 10⁻⁹ of the currency. Prices of a pool are
 // already discounted to the start of the horizon.
@@ -54,9 +61,14 @@ const Unlimited = -1
 // price and units 128. [Pool.Validate] refuses what is beyond them.
 const (
 	MaxUnits = 1_000_000_000 // demand, quota, holdings, units of a start
-	MaxHours = 1_000_000_000 // of one epoch
-	// MaxWorth bounds the cost of a start, and what a unit costs that is short in
-	// every hour of the horizon: 10⁹ of the currency.
+	MaxHours = 1_000_000_000 // of one epoch, over all scenarios, each times its weight
+	// MaxWeight bounds the sum of the weights of scenarios.
+	MaxWeight = 1_000_000
+	// MaxWorth bounds the cost of a start times [Pool.Weight], and what a unit
+	// costs that is short in every hour of the horizon, over all scenarios, each
+	// times its weight: 10⁹ of the currency. Where that is too little, prices in a
+	// coarser unit than 10⁻⁹ of the currency serve as well: nothing here depends on
+	// what the unit is.
 	MaxWorth Nano = 1_000_000_000_000_000_000
 )
 
@@ -66,10 +78,21 @@ type Step struct {
 	Hours int
 }
 
+// Case is an epoch in one scenario.
+type Case struct {
+	Demand []Step // as Epoch.Demand
+	// SpotUnits is how many units spot can carry in an hour, besides what share of
+	// demand may run on it; Unlimited: no bound.
+	SpotUnits int
+}
+
 // Epoch is a stretch of time with constant prices.
 type Epoch struct {
 	Span   domain.Interval
 	Demand []Step // by ascending units, each once; hours without demand may be left out
+	// Cases, if any, say how the epoch goes in each scenario, in the order of
+	// Pool.Weights, and Demand is empty. None: it goes as Demand says in all.
+	Cases []Case
 	// OnDemand, Spot and Shortage are what one unit for one hour costs. Spot
 	// includes the overhead of interruptions: what it takes to serve one unit.
 	// Negative: there is none; without on-demand, price-only commitments serve
@@ -78,7 +101,7 @@ type Epoch struct {
 	Spot     Nano
 	Shortage Nano
 	// SpotPermille is the share of an hour's demand that may run on spot,
-	// rounded down to whole units.
+	// rounded down to whole units, where that can be had (Case.SpotUnits).
 	SpotPermille int
 	// Quota bounds the units that on-demand and price-only commitments serve in
 	// an hour; Unlimited: no bound.
@@ -106,9 +129,46 @@ type Start struct {
 
 // Pool is one problem.
 type Pool struct {
-	ID     string
-	Epochs []Epoch
-	Offers []Offer
+	ID string
+	// Weights of the scenarios, each at least 1. None: there is one, of weight 1.
+	Weights []int
+	Epochs  []Epoch
+	Offers  []Offer
+}
+
+// Weight is the sum of the scenarios' weights: what costs, bounds and the prices
+// of certificates are to be divided by.
+func (p *Pool) Weight() int {
+	if len(p.Weights) == 0 {
+		return 1
+	}
+	sum := 0
+	for _, w := range p.Weights {
+		sum += w
+	}
+	return sum
+}
+
+// way is how an epoch may go: in one scenario, or alike in several.
+type way struct {
+	weight int
+	Case
+}
+
+// ways returns how an epoch may go.
+func (p *Pool) ways(m int) []way {
+	e := &p.Epochs[m]
+	if len(e.Cases) == 0 {
+		return []way{{p.Weight(), Case{e.Demand, Unlimited}}}
+	}
+	out := make([]way, len(e.Cases))
+	for i, c := range e.Cases {
+		out[i] = way{1, c}
+		if len(p.Weights) > 0 {
+			out[i].weight = p.Weights[i]
+		}
+	}
+	return out
 }
 
 // Purchase is some units of an offer from an epoch on.
@@ -123,9 +183,11 @@ type Purchase struct {
 // worth on top of that, both not negative. Whatever is bought costs at least
 //
 //	Σ epochs  min over g, p ≥ 0 of: cost of serving with g guaranteed and p
-//	          price-only units beside those held + Cover·(g + p) + Guarantee·g
-//	+ Σ starts  Max × min(0, cost − worth of the epochs covered)
+//	          price-only units beside those held, over all scenarios, each times
+//	          its weight + Cover·(g + p) + Guarantee·g
+//	+ Σ starts  Max × min(0, weight × cost − worth of the epochs covered)
 //
+// where weight is the sum of the scenarios' weights, as it is in that cost,
 // because a plan's purchases cost the worth of what they cover, and then cost −
 // worth for each unit (weak duality). That holds whichever prices are named;
 // good ones make it the optimum. What is held pays no price. The prices of a
@@ -137,9 +199,9 @@ type Certificate struct {
 }
 
 // Worth returns what a unit of an offer, bought at one of its starts (an index
-// into Starts), is worth at the certificate's prices. A start that costs more is
-// not bought in a solution that is exact, and the difference is what it would
-// have to get cheaper by.
+// into Starts), is worth at the certificate's prices, times [Pool.Weight]. A
+// start whose cost, times that weight, is more is not bought in a solution that
+// is exact, and the difference is what it would have to get cheaper by.
 func (c *Certificate) Worth(p *Pool, offer, start int) Nano {
 	o := &p.Offers[offer]
 	from := o.Starts[start].Epoch

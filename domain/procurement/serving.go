@@ -22,7 +22,8 @@ type Serving struct {
 	UnusedPriceOnly  int64 `json:"unused_price_only"`
 }
 
-// Evaluation is what a set of purchases comes to, in Nano.
+// Evaluation is what a set of purchases comes to, in Nano. Everything is a sum
+// over the scenarios, each times its weight; purchases, made once, count in each.
 type Evaluation struct {
 	Epochs       []Serving `json:"epochs"`
 	Purchases    *big.Int  `json:"purchases"`
@@ -30,6 +31,9 @@ type Evaluation struct {
 	OnDemandCost *big.Int  `json:"on_demand_cost"`
 	ShortageCost *big.Int  `json:"shortage_cost"`
 	Cost         *big.Int  `json:"cost"` // the sum of the four
+	// Scenarios is what comes of each, as it is and not times its weight, in the
+	// order of Pool.Weights; none where the pool names none.
+	Scenarios []Evaluation `json:"scenarios,omitempty"`
 }
 
 // Evaluate serves every hour with what is held and bought, cheapest first. It
@@ -42,19 +46,40 @@ func Evaluate(p *Pool, purchases []Purchase) (*Evaluation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pool %q: %w", p.ID, err)
 	}
-	ev := &Evaluation{Epochs: make([]Serving, len(p.Epochs)), Purchases: spent.big()}
-	var spot, onDemand, shortage wide
+	served := make([]Serving, len(p.Epochs))
 	for m := range p.Epochs {
-		e, s := &p.Epochs[m], &ev.Epochs[m]
-		*s = e.serve(have[m])
+		served[m] = p.serve(m, have[m])
+	}
+	weight := big.NewInt(int64(p.Weight()))
+	ev := p.total(served, weight.Mul(weight, spent.big()))
+	for i := range p.Weights {
+		served := make([]Serving, len(p.Epochs))
+		for m := range p.Epochs {
+			e := &p.Epochs[m]
+			if len(e.Cases) == 0 {
+				served[m] = e.serve(have[m], &Case{e.Demand, Unlimited})
+			} else {
+				served[m] = e.serve(have[m], &e.Cases[i])
+			}
+		}
+		ev.Scenarios = append(ev.Scenarios, *p.total(served, spent.big()))
+	}
+	return ev, nil
+}
+
+// total prices what served the epochs.
+func (p *Pool) total(served []Serving, purchases *big.Int) *Evaluation {
+	var spot, onDemand, shortage wide
+	for m, s := range served {
+		e := &p.Epochs[m]
 		spot.addUnitHours(e.Spot, s.Spot)
 		onDemand.addUnitHours(e.OnDemand, s.OnDemand)
 		shortage.addUnitHours(e.Shortage, s.Shortage)
 	}
-	ev.SpotCost, ev.OnDemandCost, ev.ShortageCost = spot.big(), onDemand.big(), shortage.big()
+	ev := &Evaluation{Epochs: served, Purchases: purchases, SpotCost: spot.big(), OnDemandCost: onDemand.big(), ShortageCost: shortage.big()}
 	ev.Cost = new(big.Int).Add(ev.Purchases, ev.SpotCost)
 	ev.Cost.Add(ev.Cost, ev.OnDemandCost).Add(ev.Cost, ev.ShortageCost)
-	return ev, nil
+	return ev
 }
 
 func (w *wide) addUnitHours(price Nano, n int64) {
@@ -119,8 +144,25 @@ func (o *Offer) startIn(epoch int) *Start {
 	return nil
 }
 
-// serve adds up the hours of an epoch.
-func (e *Epoch) serve(have held) Serving {
+// serve adds up an epoch over the scenarios, each times its weight.
+func (p *Pool) serve(m int, have held) Serving {
+	var out Serving
+	for _, w := range p.ways(m) {
+		s, n := p.Epochs[m].serve(have, &w.Case), int64(w.weight)
+		out.Demand += n * s.Demand
+		out.Guaranteed += n * s.Guaranteed
+		out.PriceOnly += n * s.PriceOnly
+		out.Spot += n * s.Spot
+		out.OnDemand += n * s.OnDemand
+		out.Shortage += n * s.Shortage
+		out.UnusedGuaranteed += n * s.UnusedGuaranteed
+		out.UnusedPriceOnly += n * s.UnusedPriceOnly
+	}
+	return out
+}
+
+// serve adds up the hours of an epoch in one scenario.
+func (e *Epoch) serve(have held, c *Case) Serving {
 	var out Serving
 	quota := e.Quota
 	if e.OnDemand < 0 {
@@ -129,7 +171,7 @@ func (e *Epoch) serve(have held) Serving {
 		quota = MaxUnits
 	}
 	hours := int64(0)
-	for _, step := range e.Demand {
+	for _, step := range c.Demand {
 		left, n := step.Units, int64(step.Hours)
 		take := func(most int) int {
 			units := min(left, most)
@@ -138,7 +180,7 @@ func (e *Epoch) serve(have held) Serving {
 		}
 		spot := 0
 		if e.Spot >= 0 {
-			spot = step.Units * e.SpotPermille / 1000
+			spot = c.spot(step.Units, e.SpotPermille)
 		}
 		guaranteed := take(have.guaranteed)
 		priceOnly := take(min(have.priceOnly, quota))
@@ -158,8 +200,20 @@ func (e *Epoch) serve(have held) Serving {
 		out.OnDemand += int64(onDemand) * n
 		out.Shortage += int64(left) * n
 	}
-	hours = max(hours, min(int64(e.Span.To/domain.Hour-e.Span.From/domain.Hour), MaxHours))
+	hours = max(hours, e.hours())
 	out.UnusedGuaranteed = int64(have.guaranteed)*hours - out.Guaranteed
 	out.UnusedPriceOnly = int64(have.priceOnly)*hours - out.PriceOnly
 	return out
 }
+
+// spot is how many units of an hour's demand spot can carry.
+func (c *Case) spot(units, permille int) int {
+	share := units * permille / 1000
+	if c.SpotUnits != Unlimited {
+		share = min(share, c.SpotUnits)
+	}
+	return share
+}
+
+// hours is how long the span is.
+func (e *Epoch) hours() int64 { return int64(e.Span.To/domain.Hour - e.Span.From/domain.Hour) }

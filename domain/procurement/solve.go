@@ -22,7 +22,7 @@ const (
 
 // Solution is what to buy, what that costs, and the proof of how little anything
 // could. Cost is the price of the purchases and of serving what they leave, in
-// Nano; what is held costs nothing.
+// Nano and times [Pool.Weight]; what is held costs nothing.
 type Solution struct {
 	Purchases   []Purchase  `json:"purchases"` // by offer and epoch, each pair once
 	Cost        *big.Int    `json:"cost"`
@@ -88,22 +88,23 @@ type purchase struct {
 	offer, start int
 	from, to     int
 	guaranteed   bool
-	cost         Nano
+	cost         Nano // times the pool's weight
 	max          int
 }
 
 func newSolver(p *Pool) *solver {
 	s := &solver{pool: p, epochs: p.Epochs, costs: make([]epochCost, len(p.Epochs)), mixes: make([]bool, len(p.Epochs)), kinds: make([]kinds, len(p.Epochs))}
 	for m := range p.Epochs {
-		s.costs[m] = newEpochCost(&p.Epochs[m])
+		s.costs[m] = newEpochCost(&p.Epochs[m], p.ways(m))
 	}
+	weight := Nano(p.Weight())
 	for i := range p.Offers {
 		o := &p.Offers[i]
 		for j, st := range o.Starts {
 			if st.Max == 0 {
 				continue
 			}
-			s.arcs = append(s.arcs, purchase{i, j, st.Epoch, o.end(st.Epoch, len(p.Epochs)), o.Guaranteed, st.Cost, st.Max})
+			s.arcs = append(s.arcs, purchase{i, j, st.Epoch, o.end(st.Epoch, len(p.Epochs)), o.Guaranteed, weight * st.Cost, st.Max})
 		}
 	}
 	slices.SortFunc(s.arcs, s.compare)
@@ -282,7 +283,7 @@ func (s *solver) cost(units []int) wide {
 	}
 	for m, h := range s.have(units) {
 		e := &s.epochs[m]
-		v := e.serve(h)
+		v := s.pool.serve(m, h)
 		sum.addUnitHours(e.Spot, v.Spot)
 		sum.addUnitHours(e.OnDemand, v.OnDemand)
 		sum.addUnitHours(e.Shortage, v.Shortage)
