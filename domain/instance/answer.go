@@ -2,7 +2,9 @@ package instance
 
 import (
 	"context"
+	"encoding/json"
 	"math/big"
+	"strings"
 
 	"quartermaster/domain"
 	"quartermaster/domain/linear"
@@ -28,7 +30,8 @@ type Answer struct {
 	Penalty    domain.Decimal `json:"shortage_penalty"`
 	LowerBound domain.Decimal `json:"lower_bound"`
 	Gap        domain.Decimal `json:"gap"` // (cost − lower_bound) ÷ lower_bound, twelve digits
-	// Nominal is the money without discount, without penalty.
+	// Nominal is the money that is paid within the horizon, without discount and
+	// without penalty: the sum of Calendar's cash.
 	Nominal domain.Decimal `json:"nominal_cost"`
 
 	Recourse  []Recourse     `json:"recourse"` // by epoch and scenario
@@ -41,18 +44,42 @@ type Answer struct {
 	// scenario of least demand.
 	Stranded domain.Decimal `json:"stranded_at_low_demand"`
 	Binding  []Binding      `json:"binding"`
-	Proof    []Proof        `json:"certificate"` // by component
-	Notes    []string       `json:"notes,omitempty"`
+	// EndOfHorizon is how much of Cost rests on what terms beyond the horizon are
+	// taken to be worth: nothing, and all that they cost.
+	EndOfHorizon []Terminal `json:"end_of_horizon"`
+	Proof        []Proof    `json:"certificate"` // by component
+	Notes        []string   `json:"notes,omitempty"`
 }
 
-// Purchase is some units of an offer from a day on.
+// Terminal is what the same purchases come to under another salvage, and, where
+// it was solved again, what the best ones would.
+type Terminal struct {
+	Salvage domain.Decimal `json:"salvage"`
+	Cost    domain.Decimal `json:"cost"`
+	// Best and LowerBound are of the answer under this salvage, and Purchases those
+	// of it; without them it was not solved again.
+	Best       *domain.Decimal `json:"best_cost,omitempty"`
+	LowerBound *domain.Decimal `json:"lower_bound,omitempty"`
+	Purchases  []Order         `json:"purchases,omitempty"`
+}
+
+// Order is as much of a purchase as somebody has to decide: of an offer, or of a
+// commitment that renews, from which epoch on, and how many units.
+type Order struct {
+	Offer      string `json:"offer,omitempty"`
+	Commitment string `json:"commitment,omitempty"`
+	// Renewals is how many times a commitment goes on for another term.
+	Renewals int `json:"renewals,omitempty"`
+	Epoch    int `json:"epoch"`
+	Units    int `json:"units"` // of the offer; of a renewal those of the commitment
+}
+
+// Purchase is some units of an offer from a day on, or a commitment that goes on.
 type Purchase struct {
-	Offer   string          `json:"offer"`
+	Order
 	Pool    string          `json:"pool,omitempty"`
-	Epoch   int             `json:"epoch"`
 	Term    domain.Interval `json:"term"`
-	OrderBy domain.Instant  `json:"order_by"`
-	Units   int             `json:"units"` // of the offer
+	OrderBy domain.Instant  `json:"order_by"` // of a renewal: the day of notice
 	Covers  int             `json:"covers_units"`
 	Tier    int             `json:"tier,omitempty"` // least order of the tier whose price is paid
 	Cost    domain.Decimal  `json:"cost"`           // within the horizon, after salvage
@@ -112,12 +139,38 @@ type Binding struct {
 
 // Proof is a component's certificate, as the package that solved it encodes it.
 type Proof struct {
-	Pools    []string `json:"pools"`
-	Solver   string   `json:"solver"`
-	Cost     *big.Int `json:"cost_nano"`
-	Bound    *big.Int `json:"bound_nano"`
-	Weight   int      `json:"weight"`
-	Document any      `json:"prices"`
+	Pools    []string        `json:"pools"`
+	Solver   string          `json:"solver"`
+	Cost     *big.Int        `json:"cost_nano"`
+	Bound    *big.Int        `json:"bound_nano"`
+	Weight   int             `json:"weight"`
+	Document json.RawMessage `json:"prices"`
+}
+
+// Infeasible is the error of an instance that no purchases answer. Constraints
+// clash, and none of them could be left out of the clash.
+type Infeasible struct {
+	Constraints []Constraint `json:"clash"`
+}
+
+// Constraint is a constraint of an instance: where it is stated, and what it asks.
+type Constraint struct {
+	Path   string `json:"path"` // in the document, as JSON Pointer
+	Detail string `json:"detail"`
+}
+
+func (e *Infeasible) Error() string {
+	var b strings.Builder
+	b.WriteString("nothing that can be bought meets these constraints together")
+	for i, c := range e.Constraints {
+		if i == 0 {
+			b.WriteString(": ")
+		} else {
+			b.WriteString("; ")
+		}
+		b.WriteString(c.Path + ": " + c.Detail)
+	}
+	return b.String()
 }
 
 // Solve answers an instance. lp may be nil: then an instance of which a component
@@ -127,10 +180,10 @@ func Solve(ctx context.Context, in *Instance, lp linear.Solver) (*Answer, error)
 	panic("to be written")
 }
 
-// Evaluate says what given purchases come to, with Recourse, Calendar and
-// Scenarios, and no proof: LowerBound and Gap are zero. It needs no solver of
-// linear programs.
-func Evaluate(ctx context.Context, in *Instance, bought []Purchase) (*Answer, error) {
+// Evaluate says what given orders come to, with Recourse, Calendar and Scenarios,
+// and no proof: LowerBound and Gap are zero. It needs no solver of linear
+// programs.
+func Evaluate(ctx context.Context, in *Instance, orders []Order) (*Answer, error) {
 	panic("to be written")
 }
 

@@ -185,9 +185,11 @@ type Offer struct {
 	// price of its tier. Upfront and Hourly above hold below the first.
 	Tiers []Tier `json:"tiers,omitempty"`
 	// Ramp says how much of an order is there from which epoch of the term on,
-	// ascending, in thousandths; none: all of it from the start.
+	// ascending from epoch 0, in thousandths; none: all of it from the start. Hourly
+	// is paid for what is there, Upfront for all. A lot has to divide into whole
+	// units of the pool at each step.
 	Ramp []RampStep `json:"ramp,omitempty"`
-	// Exclusive: of all offers that share the name one at most is bought.
+	// Exclusive: of all offers that share the name one at most is bought, and once.
 	Exclusive string `json:"exclusive,omitempty"`
 	Owned     *Owned `json:"owned,omitempty"`
 	// Rates is, for a spend commitment, the committed on-demand price by pool.
