@@ -1,0 +1,225 @@
+// Package chart draws figures into files, as SVG or PNG.
+//
+// A figure is plain values with their labels; nothing is computed here but the
+// place of a point on paper, which is why amounts of money may come as floating
+// point here and nowhere else ([Point]). Equal figures give equal bytes: nothing
+// that is drawn depends on the clock or on chance. Points that are not numbers
+// are refused.
+package chart
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"image/color"
+	"io"
+	"math"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"quartermaster/domain"
+)
+
+// Format is a kind of file.
+type Format string
+
+// The formats that can be written.
+const (
+	SVG Format = "svg"
+	PNG Format = "png"
+)
+
+// FormatOf returns the format that the end of a file's name asks for.
+func FormatOf(name string) (Format, error) {
+	switch f := Format(strings.ToLower(strings.TrimPrefix(filepath.Ext(name), "."))); f {
+	case SVG, PNG:
+		return f, nil
+	}
+	return "", fmt.Errorf("%q names no chart that can be written: let the name end in .svg or .png", name)
+}
+
+// Point is the place of an amount on paper. Nothing is computed with it.
+func Point(d domain.Decimal) float64 {
+	f, _ := strconv.ParseFloat(d.String(), 64) // out of range is ±Inf, which is refused when drawn
+	return f
+}
+
+// Moment is the place of a time on an axis that shows time.
+func Moment(at domain.Instant) float64 { return float64(at / domain.Second) }
+
+// Figure is something that can be drawn.
+type Figure interface {
+	plot() (*plot.Plot, error)
+}
+
+// Size of every figure.
+const (
+	width  = 24 * vg.Centimeter
+	height = 13 * vg.Centimeter
+)
+
+// Write draws a figure.
+func Write(w io.Writer, format Format, f Figure) error {
+	p, err := f.plot()
+	if err != nil {
+		return fmt.Errorf("draw chart: %w", err)
+	}
+	var canvas interface {
+		vg.CanvasSizer
+		io.WriterTo
+	}
+	switch format {
+	case SVG:
+		canvas = vgsvg.New(width, height)
+	case PNG:
+		canvas = vgimg.PngCanvas{Canvas: vgimg.New(width, height)}
+	default:
+		return fmt.Errorf("draw chart: no format %q, want svg or png", format)
+	}
+	c := draw.New(canvas)
+	const margin = vg.Centimeter / 2
+	p.Draw(draw.Crop(c, margin, -margin, margin, -margin))
+	if _, err := canvas.WriteTo(w); err != nil {
+		return fmt.Errorf("write chart: %w", err)
+	}
+	return nil
+}
+
+// Colours that people who see few colours can tell apart (Okabe and Ito, 2008).
+var palette = []color.NRGBA{
+	{0, 114, 178, 255}, {230, 159, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255},
+	{213, 94, 0, 255}, {86, 180, 233, 255}, {240, 228, 66, 255}, {90, 90, 90, 255},
+}
+
+func colour(i int) color.NRGBA { return palette[i%len(palette)] }
+
+func faint(c color.NRGBA, alpha uint8) color.NRGBA { c.A = alpha; return c }
+
+// newPlot is an empty figure with title, axes and a grid.
+func newPlot(title, x, y string) *plot.Plot {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
+	for _, s := range []*font.Font{&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font, &p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font} {
+		s.Variant = "Sans"
+	}
+	p.Title.Padding = vg.Points(8)
+	p.Legend.Top = true
+	p.Legend.Padding = vg.Points(2)
+	p.X.Tick.Marker, p.Y.Tick.Marker = shortTicks{}, shortTicks{}
+	grid := plotter.NewGrid()
+	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{Y: 225}, color.Gray{Y: 225}
+	p.Add(grid)
+	return p
+}
+
+// shortTicks writes large numbers short: 1.5M for 1500000.
+type shortTicks struct{}
+
+func (shortTicks) Ticks(low, high float64) []plot.Tick {
+	ticks := plot.DefaultTicks{}.Ticks(low, high)
+	for i := range ticks {
+		if ticks[i].Label != "" {
+			ticks[i].Label = short(ticks[i].Value)
+		}
+	}
+	return ticks
+}
+
+func short(v float64) string {
+	a := math.Abs(v)
+	for _, s := range []struct {
+		scale float64
+		mark  string
+	}{{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
+		if a >= s.scale {
+			return strconv.FormatFloat(v/s.scale, 'g', 6, 64) + s.mark
+		}
+	}
+	if a < 1e-12 { // what is left of sums that should be 0
+		return "0"
+	}
+	return strconv.FormatFloat(v, 'g', 6, 64)
+}
+
+// dayTicks marks an axis of seconds since 1970 with days or months.
+type dayTicks struct{}
+
+func (dayTicks) Ticks(low, high float64) []plot.Tick {
+	const day = 86_400
+	format, every := "2006-01-02", float64(day)
+	if high-low < 3*day {
+		format, every = "01-02 15:04", day/4
+	}
+	for (high-low)/every > 8 {
+		every *= 2
+		if every == 8*day {
+			every = 7 * day
+		}
+	}
+	var ticks []plot.Tick
+	for at := math.Ceil(low/every) * every; at <= high; at += every {
+		ticks = append(ticks, plot.Tick{Value: at, Label: time.Unix(int64(at), 0).UTC().Format(format)})
+	}
+	return ticks
+}
+
+// nameTicks marks the places of bars with their names, from top to bottom.
+type nameTicks []string
+
+func (n nameTicks) Ticks(_, _ float64) []plot.Tick {
+	ticks := make([]plot.Tick, len(n))
+	for i, name := range n {
+		ticks[i] = plot.Tick{Value: n.place(i), Label: clip(name)}
+	}
+	return ticks
+}
+
+func (n nameTicks) place(i int) float64 { return float64(len(n) - 1 - i) }
+
+// clip keeps names from strangers from filling the paper.
+func clip(name string) string {
+	const most = 40
+	if r := []rune(name); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return name
+}
+
+// numbers refuses what cannot be placed.
+func numbers(what string, values ...float64) error {
+	for i, v := range values {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("%s: value %d is %v", what, i+1, v)
+		}
+	}
+	return nil
+}
+
+var errEmpty = errors.New("there is nothing to draw")
+
+func points(name string, x, y []float64) (plotter.XYs, error) {
+	switch {
+	case len(x) != len(y):
+		return nil, fmt.Errorf("%q: %d places for %d values", name, len(x), len(y))
+	case len(x) == 0:
+		return nil, fmt.Errorf("%q: %w", name, errEmpty)
+	}
+	if err := cmp.Or(numbers(name, x...), numbers(name, y...)); err != nil {
+		return nil, err
+	}
+	pts := make(plotter.XYs, len(x))
+	for i := range x {
+		pts[i] = plotter.XY{X: x[i], Y: y[i]}
+	}
+	return pts, nil
+}

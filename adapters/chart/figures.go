@@ -1,0 +1,402 @@
+package chart
+
+import (
+	"cmp"
+	"fmt"
+	"image/color"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// Lines are values over a common axis, with the bands they lie in: forecasts,
+// break-even.
+type Lines struct {
+	Title, X, Y string
+	Time        bool // X is a time, see Moment
+	Lines       []Line
+	Bands       []Band
+	Marks       []Mark
+	FromZero    bool // the axis of values begins at 0
+}
+
+// Line is one line of a figure.
+type Line struct {
+	Name   string
+	X, Y   []float64
+	Dashed bool
+	Steps  bool // a value holds until the next one
+}
+
+// Band is the area between two lines.
+type Band struct {
+	Name         string
+	X, Low, High []float64
+}
+
+// Mark is a place on the axis that is pointed out, such as where two lines cross.
+type Mark struct {
+	Name string
+	At   float64
+}
+
+func (f Lines) plot() (*plot.Plot, error) {
+	if len(f.Lines) == 0 {
+		return nil, errEmpty
+	}
+	p := newPlot(f.Title, f.X, f.Y)
+	if f.Time {
+		p.X.Tick.Marker = dayTicks{}
+	}
+	for i, b := range f.Bands {
+		low, err := points(b.Name, b.X, b.Low)
+		if err != nil {
+			return nil, err
+		}
+		high, err := points(b.Name, b.X, b.High)
+		if err != nil {
+			return nil, err
+		}
+		slices.Reverse(high)
+		area, err := plotter.NewPolygon(append(low, high...))
+		if err != nil {
+			return nil, err
+		}
+		area.Color, area.LineStyle.Width = faint(colour(i), 60), 0
+		p.Add(area)
+		p.Legend.Add(clip(b.Name), area)
+	}
+	for i, l := range f.Lines {
+		pts, err := points(l.Name, l.X, l.Y)
+		if err != nil {
+			return nil, err
+		}
+		line, err := plotter.NewLine(pts)
+		if err != nil {
+			return nil, err
+		}
+		line.Color, line.Width = colour(i), vg.Points(1.2)
+		if l.Dashed {
+			line.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
+		}
+		if l.Steps {
+			line.StepStyle = plotter.PostStep
+		}
+		p.Add(line)
+		p.Legend.Add(clip(l.Name), line)
+	}
+	if f.FromZero {
+		p.Y.Min = min(0, p.Y.Min)
+	}
+	leaveRoom(p, len(f.Bands)+len(f.Lines))
+	for _, m := range f.Marks {
+		if err := numbers(m.Name, m.At); err != nil {
+			return nil, err
+		}
+		line, err := plotter.NewLine(plotter.XYs{{X: m.At, Y: p.Y.Min}, {X: m.At, Y: p.Y.Max}})
+		if err != nil {
+			return nil, err
+		}
+		line.Color, line.Dashes = color.Gray{Y: 90}, []vg.Length{vg.Points(2), vg.Points(2)}
+		p.Add(line)
+		label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: m.At, Y: p.Y.Max}}, Labels: []string{clip(m.Name)}})
+		if err != nil {
+			return nil, err
+		}
+		label.TextStyle[0].Font = p.Legend.TextStyle.Font
+		label.TextStyle[0].YAlign = text.YTop
+		label.Offset.X = vg.Points(3)
+		p.Add(label)
+	}
+	return p, nil
+}
+
+// Bars compares values by name, from top to bottom, each with the interval that
+// it lies in: regret by course.
+type Bars struct {
+	Title, X string // X labels the axis of values
+	Bars     []Bar
+}
+
+// Bar is one value. Low = High = 0 draws no interval.
+type Bar struct {
+	Name             string
+	Value, Low, High float64
+}
+
+func (f Bars) plot() (*plot.Plot, error) {
+	if len(f.Bars) == 0 {
+		return nil, errEmpty
+	}
+	p := newPlot(f.Title, f.X, "")
+	names := make(nameTicks, len(f.Bars))
+	whiskers := intervals{}
+	for i, b := range f.Bars {
+		if err := numbers(b.Name, b.Value, b.Low, b.High); err != nil {
+			return nil, err
+		}
+		names[i] = b.Name
+		if err := addBlock(p, min(0, b.Value), max(0, b.Value), names.place(i), 0.3, colour(0)); err != nil {
+			return nil, err
+		}
+		if b.Low != 0 || b.High != 0 {
+			whiskers.XYs = append(whiskers.XYs, plotter.XY{X: b.Value, Y: names.place(i)})
+			whiskers.XErrors = append(whiskers.XErrors, struct{ Low, High float64 }{b.Low - b.Value, b.High - b.Value})
+		}
+	}
+	p.Y.Tick.Marker = names
+	p.Y.Min, p.Y.Max = -0.6, float64(len(f.Bars))-0.4
+	if len(whiskers.XYs) > 0 {
+		bars, err := plotter.NewXErrorBars(whiskers)
+		if err != nil {
+			return nil, err
+		}
+		bars.Width = vg.Points(1.2)
+		p.Add(bars)
+	}
+	return p, nil
+}
+
+type intervals struct {
+	plotter.XYs
+	plotter.XErrors
+}
+
+// Histogram shows how often values fall where, for one or more samples over the
+// same bins.
+type Histogram struct {
+	Title, X string
+	Bins     int // 0: 40
+	Samples  []Sample
+}
+
+// Sample is values of one kind.
+type Sample struct {
+	Name   string
+	Values []float64
+}
+
+func (f Histogram) plot() (*plot.Plot, error) {
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, s := range f.Samples {
+		if err := numbers(s.Name, s.Values...); err != nil {
+			return nil, err
+		}
+		for _, v := range s.Values {
+			low, high = min(low, v), max(high, v)
+		}
+	}
+	if low > high {
+		return nil, errEmpty
+	}
+	if low == high {
+		low, high = low-0.5, high+0.5
+	}
+	bins := cmp.Or(f.Bins, 40)
+	if bins < 1 || bins > 1000 {
+		return nil, fmt.Errorf("%d bins, want 1 to 1000", bins)
+	}
+	p := newPlot(f.Title, f.X, "draws")
+	size := (high - low) / float64(bins)
+	for i, s := range f.Samples {
+		if len(s.Values) == 0 {
+			continue
+		}
+		count := make([]float64, bins)
+		for _, v := range s.Values {
+			count[min(bins-1, int((v-low)/size))]++
+		}
+		outline := plotter.XYs{{X: low, Y: 0}}
+		for b, n := range count {
+			outline = append(outline, plotter.XY{X: low + float64(b)*size, Y: n}, plotter.XY{X: low + float64(b+1)*size, Y: n})
+		}
+		outline = append(outline, plotter.XY{X: high, Y: 0})
+		area, err := plotter.NewPolygon(outline)
+		if err != nil {
+			return nil, err
+		}
+		area.Color, area.LineStyle.Color, area.LineStyle.Width = faint(colour(i), 90), colour(i), vg.Points(1)
+		p.Add(area)
+		p.Legend.Add(clip(s.Name), area)
+	}
+	leaveRoom(p, len(f.Samples))
+	return p, nil
+}
+
+// Stack piles layers up over a common axis, each value holding until the next
+// place: a load-duration curve by what serves it. The last place is where the
+// last value ends, so that there is one place more than values.
+type Stack struct {
+	Title, X, Y string
+	Time        bool
+	At          []float64
+	Layers      []Layer // from the bottom up
+	Over        *Line   // drawn on top, such as the demand
+}
+
+// Layer is one layer of a stack.
+type Layer struct {
+	Name   string
+	Values []float64 // not negative
+}
+
+func (f Stack) plot() (*plot.Plot, error) {
+	if len(f.Layers) == 0 || len(f.At) < 2 {
+		return nil, errEmpty
+	}
+	if err := numbers("places", f.At...); err != nil {
+		return nil, err
+	}
+	p := newPlot(f.Title, f.X, f.Y)
+	if f.Time {
+		p.X.Tick.Marker = dayTicks{}
+	}
+	n := len(f.At) - 1
+	below := make([]float64, n)
+	for i, l := range f.Layers {
+		if len(l.Values) != n {
+			return nil, fmt.Errorf("layer %q: %d values between %d places", l.Name, len(l.Values), n+1)
+		}
+		if err := numbers(l.Name, l.Values...); err != nil {
+			return nil, err
+		}
+		top := slices.Clone(below)
+		for j, v := range l.Values {
+			if v < 0 {
+				return nil, fmt.Errorf("layer %q: value %d is %v, which cannot be piled up", l.Name, j+1, v)
+			}
+			top[j] += v
+		}
+		outline := steps(f.At, top)
+		back := steps(f.At, below)
+		slices.Reverse(back)
+		area, err := plotter.NewPolygon(append(outline, back...))
+		if err != nil {
+			return nil, err
+		}
+		area.Color, area.LineStyle.Width = faint(colour(i), 190), 0
+		p.Add(area)
+		p.Legend.Add(clip(l.Name), area)
+		below = top
+	}
+	if f.Over != nil {
+		pts, err := points(f.Over.Name, f.Over.X, f.Over.Y)
+		if err != nil {
+			return nil, err
+		}
+		line, err := plotter.NewLine(pts)
+		if err != nil {
+			return nil, err
+		}
+		line.Color, line.Width = color.Black, vg.Points(1.2)
+		if f.Over.Steps {
+			line.StepStyle = plotter.PostStep
+		}
+		p.Add(line)
+		p.Legend.Add(clip(f.Over.Name), line)
+	}
+	leaveRoom(p, len(f.Layers)+1)
+	return p, nil
+}
+
+// leaveRoom keeps what is drawn below a legend of so many lines.
+func leaveRoom(p *plot.Plot, lines int) {
+	if room := 0.045 * float64(min(lines, 12)); p.Y.Max > p.Y.Min {
+		p.Y.Max += (p.Y.Max - p.Y.Min) * room / (1 - room)
+	}
+}
+
+// steps is the outline of values that each hold between two places. Runs of equal
+// values are one step.
+func steps(at, values []float64) plotter.XYs {
+	var out plotter.XYs
+	for i, v := range values {
+		if n := len(out); n > 0 && out[n-1].Y == v {
+			out[n-1].X = at[i+1]
+			continue
+		}
+		out = append(out, plotter.XY{X: at[i], Y: v}, plotter.XY{X: at[i+1], Y: v})
+	}
+	return out
+}
+
+// Tornado shows what each driver makes of a value when it is low and when it is
+// high, in the order given; the widest first reads best ([Tornado.Sort]).
+type Tornado struct {
+	Title, X string
+	Base     float64 // the value when nothing moves
+	Swings   []Swing
+}
+
+// Swing is one driver: the value at its low and at its high end.
+type Swing struct {
+	Name      string
+	Low, High float64
+}
+
+// Sort puts the widest swing first, and equal ones by name.
+func (f Tornado) Sort() {
+	slices.SortStableFunc(f.Swings, func(a, b Swing) int {
+		return cmp.Or(cmp.Compare(math.Abs(b.High-b.Low), math.Abs(a.High-a.Low)), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+func (f Tornado) plot() (*plot.Plot, error) {
+	if len(f.Swings) == 0 {
+		return nil, errEmpty
+	}
+	if err := numbers("base", f.Base); err != nil {
+		return nil, err
+	}
+	p := newPlot(f.Title, f.X, "")
+	names := make(nameTicks, len(f.Swings))
+	for i, s := range f.Swings {
+		if err := numbers(s.Name, s.Low, s.High); err != nil {
+			return nil, err
+		}
+		names[i] = s.Name
+		for j, end := range []float64{s.Low, s.High} {
+			if err := addBlock(p, min(f.Base, end), max(f.Base, end), names.place(i), 0.3, colour(j)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	p.Y.Tick.Marker = names
+	p.Y.Min, p.Y.Max = -0.6, float64(len(f.Swings))-0.4
+	base, err := plotter.NewLine(plotter.XYs{{X: f.Base, Y: p.Y.Min}, {X: f.Base, Y: p.Y.Max}})
+	if err != nil {
+		return nil, err
+	}
+	p.Add(base)
+	p.Legend.Add("low", swatch{colour(0)})
+	p.Legend.Add("high", swatch{colour(1)})
+	return p, nil
+}
+
+// swatch is a colour in a legend.
+type swatch struct{ color.Color }
+
+func (s swatch) Thumbnail(c *draw.Canvas) {
+	c.FillPolygon(s.Color, c.ClipPolygonY([]vg.Point{
+		{X: c.Min.X, Y: c.Min.Y}, {X: c.Min.X, Y: c.Max.Y}, {X: c.Max.X, Y: c.Max.Y}, {X: c.Max.X, Y: c.Min.Y},
+	}))
+}
+
+// addBlock adds a rectangle around a place on the axis of names.
+func addBlock(p *plot.Plot, low, high, at, half float64, c color.Color) error {
+	if low == high {
+		return nil
+	}
+	b, err := plotter.NewPolygon(plotter.XYs{{X: low, Y: at - half}, {X: low, Y: at + half}, {X: high, Y: at + half}, {X: high, Y: at - half}})
+	if err != nil {
+		return err
+	}
+	b.Color, b.LineStyle.Width = c, 0
+	p.Add(b)
+	return nil
+}
