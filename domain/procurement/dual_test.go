@@ -15,13 +15,17 @@ import (
 func TestPricedCurve(t *testing.T) {
 	check(t, 60, func(t *rapid.T) {
 		n := drawn(t)
-		e := contested(n, 2, 2, 12, 0).Epochs[0]
+		p := contested(n, 2, 2, 12, 0)
+		if n(0, 1, "uncertain") == 1 {
+			uncertain(n, p)
+		}
+		e := &p.Epochs[0]
 		e.HeldPriceOnly = n(0, 12, "held price-only")
 		worth := procurement.Nano(n(0, 2000, "worth"))
 		const many = 40 // more than can be of use
-		floorCurve, _, floorSplit := procurement.PricedCost(&e, worth, many)
+		floorCurve, _, floorSplit := procurement.PricedCost(p, worth, many)
 		for units := range many {
-			curve, use, split := procurement.PricedCost(&e, worth, units)
+			curve, use, split := procurement.PricedCost(p, worth, units)
 			if use.Cmp(split) != 0 {
 				t.Fatalf("%d units at %d: used so they cost %d, at best %d: %+v", units, worth, use, split, e)
 			}
@@ -37,6 +41,9 @@ func TestLargeAgainstSimplex(t *testing.T) {
 	var gaps []float64
 	for seed := range uint64(60) {
 		p := enlarge(contested(even(seed), 12, 6, 60, []int{0, 0, 5}[seed%3]))
+		if seed%4 == 3 {
+			uncertain(even(seed), p)
+		}
 		s := solve(t, p)
 		large, err := procurement.SolveLarge(p)
 		if err != nil {

@@ -13,10 +13,10 @@ func SolveLarge(p *Pool) (*Solution, error) {
 	return s.solution()
 }
 
-// CurveCost is what an epoch costs by the curves: A(g + min(p, Q)) + B(g).
-func CurveCost(e *Epoch, guaranteed, priceOnly int) *big.Int {
-	p := &Pool{Epochs: []Epoch{*e}}
-	c := newEpochCost(e, p.ways(0))
+// CurveCost is what a pool's first epoch costs by the curves: A(g + min(p, Q)) +
+// B(g).
+func CurveCost(p *Pool, guaranteed, priceOnly int) *big.Int {
+	c := newEpochCost(&p.Epochs[0], p.ways(0))
 	total, alone := c.parts(0)
 	var sum wide
 	total.addCost(&sum, guaranteed+min(priceOnly, c.quota))
@@ -27,11 +27,13 @@ func CurveCost(e *Epoch, guaranteed, priceOnly int) *big.Int {
 // PricedCost is what an epoch costs by units bought of either kind where using
 // them as guaranteed ones costs their worth: first by the curve, less what none
 // can save, then by the split that it says, then by trying every split.
-func PricedCost(e *Epoch, worth Nano, units int) (byCurve, byUse, bySplit *big.Int) {
-	s := newSolver(&Pool{Epochs: []Epoch{*e}})
+func PricedCost(p *Pool, worth Nano, units int) (byCurve, byUse, bySplit *big.Int) {
+	p = &Pool{Weights: p.Weights, Epochs: p.Epochs[:1]}
+	e := &p.Epochs[0]
+	s := newSolver(p)
 	curve, use := s.pricedCurve(0, worth)
 	cost := func(g int) *big.Int {
-		v := CurveCost(e, e.HeldGuaranteed+g, e.HeldPriceOnly+units-g)
+		v := CurveCost(p, e.HeldGuaranteed+g, e.HeldPriceOnly+units-g)
 		return v.Add(v, new(big.Int).Mul(big.NewInt(int64(worth)), big.NewInt(int64(g))))
 	}
 	byUse = cost(use(units))

@@ -36,12 +36,25 @@ func bytesToPool(b []byte) *procurement.Pool {
 	price := func() procurement.Nano { return procurement.Nano(number()) }
 
 	p := &procurement.Pool{ID: "fuzz"}
-	for range 1 + list(8) {
-		e := procurement.Epoch{Span: domain.Interval{From: domain.Instant(number()), To: domain.Instant(number())}}
+	for range list(4) {
+		p.Weights = append(p.Weights, number())
+	}
+	demand := func() (out []procurement.Step) {
 		units := 0
 		for range list(5) {
 			units += number()
-			e.Demand = append(e.Demand, procurement.Step{Units: units, Hours: number()})
+			out = append(out, procurement.Step{Units: units, Hours: number()})
+		}
+		return out
+	}
+	for range 1 + list(8) {
+		e := procurement.Epoch{Span: domain.Interval{From: domain.Instant(number()), To: domain.Instant(number())}}
+		if list(2) == 0 {
+			e.Demand = demand()
+		} else {
+			for range max(1, len(p.Weights)) {
+				e.Cases = append(e.Cases, procurement.Case{Demand: demand(), SpotUnits: number()})
+			}
 		}
 		e.OnDemand, e.Spot = price(), price()
 		e.Shortage = max(e.OnDemand, e.Spot) + price()

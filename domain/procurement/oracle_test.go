@@ -58,23 +58,23 @@ func program(pools []*procurement.Pool) []byte {
 		for i, o := range p.Offers {
 			for _, s := range o.Starts {
 				name := fmt.Sprintf("x%d.%d.%d", k, i, s.Epoch)
-				fmt.Fprintf(&b, "\n - %d %s", price(s.Cost), name)
+				fmt.Fprintf(&b, "\n - %d %s", price(s.Cost)*int64(p.Weight()), name)
 				if s.Max != procurement.Unlimited {
 					fmt.Fprintf(&limits, " 0 <= %s <= %d\n", name, s.Max)
 				}
 			}
 		}
 		for m, e := range p.Epochs {
-			for i, s := range e.Demand {
+			for i, s := range hoursOf(p, m) {
 				at := fmt.Sprintf("%d.%d.%d", k, m, i)
 				if e.OnDemand >= 0 {
-					fmt.Fprintf(&b, "\n - %d o%s", price(e.OnDemand)*int64(s.Hours), at)
+					fmt.Fprintf(&b, "\n - %d o%s", price(e.OnDemand)*int64(s.hours), at)
 				}
 				if e.Spot >= 0 {
-					fmt.Fprintf(&b, " - %d s%s", price(e.Spot)*int64(s.Hours), at)
-					fmt.Fprintf(&limits, " 0 <= s%s <= %d\n", at, s.Units*e.SpotPermille/1000)
+					fmt.Fprintf(&b, " - %d s%s", price(e.Spot)*int64(s.hours), at)
+					fmt.Fprintf(&limits, " 0 <= s%s <= %d\n", at, s.spot)
 				}
-				fmt.Fprintf(&b, " - %d h%s", price(e.Shortage)*int64(s.Hours), at)
+				fmt.Fprintf(&b, " - %d h%s", price(e.Shortage)*int64(s.hours), at)
 			}
 		}
 		b.WriteString(" = 0\n")
@@ -87,7 +87,7 @@ func program(pools []*procurement.Pool) []byte {
 					}
 				}
 			}
-			for i, s := range e.Demand {
+			for i, s := range hoursOf(p, m) {
 				at := fmt.Sprintf("%d.%d.%d", k, m, i)
 				fmt.Fprintf(&b, " g%s + p%s + h%s", at, at, at)
 				if e.OnDemand >= 0 {
@@ -96,7 +96,7 @@ func program(pools []*procurement.Pool) []byte {
 				if e.Spot >= 0 {
 					fmt.Fprintf(&b, " + s%s", at)
 				}
-				fmt.Fprintf(&b, " = %d\n g%s%s <= %d\n p%s%s <= %d\n", s.Units, at, covering[1], e.HeldGuaranteed, at, covering[0], e.HeldPriceOnly)
+				fmt.Fprintf(&b, " = %d\n g%s%s <= %d\n p%s%s <= %d\n", s.units, at, covering[1], e.HeldGuaranteed, at, covering[0], e.HeldPriceOnly)
 				switch {
 				case e.OnDemand < 0:
 					fmt.Fprintf(&b, " p%s = 0\n", at)
@@ -110,6 +110,29 @@ func program(pools []*procurement.Pool) []byte {
 	b.Write(limits.Bytes())
 	b.WriteString("End\n")
 	return b.Bytes()
+}
+
+// hour is some equal hours of an epoch in one scenario, times its weight.
+type hour struct{ units, spot, hours int }
+
+func hoursOf(p *procurement.Pool, m int) (hs []hour) {
+	e := &p.Epochs[m]
+	add := func(demand []procurement.Step, spot, weight int) {
+		for _, s := range demand {
+			share := (s.Units*e.SpotPermille - s.Units*e.SpotPermille%1000) / 1000
+			if spot != procurement.Unlimited {
+				share = min(share, spot)
+			}
+			hs = append(hs, hour{s.Units, share, s.Hours * weight})
+		}
+	}
+	if len(e.Cases) == 0 {
+		add(e.Demand, procurement.Unlimited, p.Weight())
+	}
+	for i, c := range e.Cases {
+		add(c.Demand, c.SpotUnits, p.Weights[i])
+	}
+	return hs
 }
 
 func btoi(b bool) int {
@@ -182,6 +205,10 @@ func TestAgainstLinearSolver(t *testing.T) {
 			pools = append(pools,
 				enlarge(draw(even(seed), wide)),
 				enlarge(contested(even(seed), 6, 5, 20, []int{0, 0, 3}[seed%3])))
+			if seed%3 == 1 {
+				uncertain(even(seed), pools[len(pools)-1])
+				uncertain(even(seed+1), pools[len(pools)-2])
+			}
 		}
 		if batch == 0 {
 			for _, seed := range fractional {

@@ -144,6 +144,7 @@ func cheapest(t rapid.TB, p *procurement.Pool) *big.Int {
 	const many = 64
 	type cover [many][many]int64 // cost + 1; 0: not known
 	costs := make([]cover, len(p.Epochs))
+	weight := int64(p.Weight())
 	serving := func(m, guaranteed, priceOnly int) int64 {
 		known := &costs[m][guaranteed][priceOnly]
 		if *known > 0 {
@@ -152,7 +153,7 @@ func cheapest(t rapid.TB, p *procurement.Pool) *big.Int {
 		e := p.Epochs[m]
 		e.HeldGuaranteed += guaranteed
 		e.HeldPriceOnly += priceOnly
-		ev, err := procurement.Evaluate(&procurement.Pool{Epochs: []procurement.Epoch{e}}, nil)
+		ev, err := procurement.Evaluate(&procurement.Pool{Weights: p.Weights, Epochs: []procurement.Epoch{e}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +187,7 @@ func cheapest(t rapid.TB, p *procurement.Pool) *big.Int {
 					covered[m]++
 				}
 			}
-			try(offer, start+1, spent+int64(s.Cost)*int64(units))
+			try(offer, start+1, spent+weight*int64(s.Cost)*int64(units))
 		}
 		for m := range covered {
 			covered[m] -= s.Max
@@ -237,6 +238,32 @@ func contested(n numbers, epochs, offers, units, most int) *procurement.Pool {
 			o.Starts = append(o.Starts, s)
 		}
 		p.Offers = append(p.Offers, o)
+	}
+	return p
+}
+
+// uncertain lets a pool go up to three ways: epochs in which they differ leave
+// demand out or have more of it, and spot has a bound. It returns the pool.
+func uncertain(n numbers, p *procurement.Pool) *procurement.Pool {
+	for range n(1, 3, "scenarios") {
+		p.Weights = append(p.Weights, n(1, 4, "weight"))
+	}
+	for m := range p.Epochs {
+		e := &p.Epochs[m]
+		if n(0, 3, "alike") == 0 {
+			continue
+		}
+		for range p.Weights {
+			c := procurement.Case{SpotUnits: n(procurement.Unlimited, 3, "spot units")}
+			more := n(0, 2, "more")
+			for _, s := range e.Demand {
+				if n(0, 3, "left out") > 0 {
+					c.Demand = append(c.Demand, procurement.Step{Units: s.Units + more, Hours: s.Hours})
+				}
+			}
+			e.Cases = append(e.Cases, c)
+		}
+		e.Demand = nil
 	}
 	return p
 }

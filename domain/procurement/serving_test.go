@@ -56,13 +56,17 @@ func TestCurvesAreServing(t *testing.T) {
 	z.epochs, z.units, z.hours, z.price, z.kinds = 1, 30, 20, 100, anyKind
 	check(t, 3000, func(t *rapid.T) {
 		n := drawn(t)
-		e := draw(n, z).Epochs[0]
+		p := draw(n, z)
+		if n(0, 1, "uncertain") == 1 {
+			uncertain(n, p)
+		}
+		e := &p.Epochs[0]
 		e.HeldGuaranteed, e.HeldPriceOnly = n(0, 40, "guaranteed"), n(0, 40, "price-only")
-		ev, err := procurement.Evaluate(&procurement.Pool{Epochs: []procurement.Epoch{e}}, nil)
+		ev, err := procurement.Evaluate(p, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := procurement.CurveCost(&e, e.HeldGuaranteed, e.HeldPriceOnly); got.Cmp(ev.Cost) != 0 {
+		if got := procurement.CurveCost(p, e.HeldGuaranteed, e.HeldPriceOnly); got.Cmp(ev.Cost) != 0 {
 			t.Fatalf("curves cost %d, serving %d: %+v", got, ev.Cost, e)
 		}
 		s := ev.Epochs[0]

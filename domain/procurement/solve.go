@@ -131,6 +131,9 @@ func newSolver(p *Pool) *solver {
 // compare orders purchases by what they are, so that the order of offers does
 // not matter. A guaranteed one comes first, being at least as good.
 func (s *solver) compare(a, b purchase) int {
+	if c := cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to), cmp.Compare(a.cost, b.cost)); c != 0 {
+		return c // nearly always
+	}
 	first := func(g bool) int {
 		if g {
 			return 0
@@ -144,9 +147,6 @@ func (s *solver) compare(a, b purchase) int {
 		return n
 	}
 	return cmp.Or(
-		cmp.Compare(a.from, b.from),
-		cmp.Compare(a.to, b.to),
-		cmp.Compare(a.cost, b.cost),
 		cmp.Compare(first(a.guaranteed), first(b.guaranteed)),
 		cmp.Compare(unlimited(b.max), unlimited(a.max)),
 		cmp.Compare(s.pool.Offers[a.offer].ID, s.pool.Offers[b.offer].ID),

@@ -42,6 +42,9 @@ func TestFlowAgainstEveryMix(t *testing.T) {
 	z.kinds = oneKind
 	check(t, 3000, func(rt *rapid.T) {
 		p := draw(drawn(rt), z)
+		if rapid.Bool().Draw(rt, "uncertain") {
+			uncertain(drawn(rt), p)
+		}
 		if s := solve(rt, p); s.Algorithm != procurement.Flow {
 			rt.Fatalf("%s for offers of one kind: %+v", s.Algorithm, p)
 		} else {
@@ -57,7 +60,10 @@ func TestMixedAgainstEveryMix(t *testing.T) {
 	z.kinds = bothKinds
 	check(t, 2000, func(rt *rapid.T) {
 		p := draw(drawn(rt), z)
-		judge(t, p, solve(rt, p))
+		if rapid.Bool().Draw(rt, "uncertain") {
+			uncertain(drawn(rt), p)
+		}
+		judge(rt, p, solve(rt, p))
 	})
 	var n, proven, best int
 	one := func(seed uint64, epochs, offers, units int) {
@@ -145,6 +151,7 @@ func TestOrderOfOffersDoesNotMatter(t *testing.T) {
 	check(t, 300, func(t *rapid.T) {
 		same(t, draw(drawn(t), z))
 		same(t, contested(drawn(t), 6, 4, 12, 0))
+		same(t, uncertain(drawn(t), contested(drawn(t), 6, 4, 12, 0)))
 	})
 }
 
@@ -206,22 +213,35 @@ func TestLargestPools(t *testing.T) {
 		n := drawn(t)
 		epochs := n(1, 5, "epochs")
 		p := &procurement.Pool{ID: "large"}
+		weighted := n(0, 1, "weighted") == 1
+		if weighted {
+			p.Weights = []int{1, procurement.MaxWeight - 1}
+		}
 		for range epochs {
 			hours := n(1, 3, "hours")
+			weight := 1
 			e := procurement.Epoch{OnDemand: -1, Spot: -1, Quota: procurement.Unlimited}
-			e.Shortage = (procurement.MaxWorth/procurement.Nano(epochs) - procurement.Nano(n(0, 1000, "less"))) / procurement.Nano(2*hours)
+			if weighted {
+				weight = procurement.MaxWeight
+			}
+			e.Shortage = (procurement.MaxWorth/procurement.Nano(epochs) - procurement.Nano(n(0, 1000, "less"))) / procurement.Nano(2*hours*weight)
 			e.OnDemand = e.Shortage - procurement.Nano(n(0, 9, "below"))
 			for _, u := range []int{procurement.MaxUnits - n(2, 1000, "low"), procurement.MaxUnits - n(0, 1, "high")} {
 				e.Demand = append(e.Demand, procurement.Step{Units: u, Hours: hours})
 			}
 			e.HeldGuaranteed = n(0, 5, "held")
 			e.Quota = n(procurement.MaxUnits-5000, procurement.MaxUnits, "quota")
+			if weighted && n(0, 1, "cases") == 1 {
+				e.Cases = []procurement.Case{{Demand: e.Demand, SpotUnits: n(0, 9, "spot units")}, {Demand: e.Demand, SpotUnits: procurement.Unlimited}}
+				e.Demand = nil
+			}
 			p.Epochs = append(p.Epochs, e)
 		}
 		for i := range n(0, 3, "offers") {
 			o := procurement.Offer{Guaranteed: i%2 == 0, Term: n(1, epochs, "term")}
 			for m := range epochs {
 				cost := procurement.MaxWorth / procurement.Nano(epochs) * procurement.Nano(min(o.Term, epochs-m)) / procurement.Nano(n(1, 3, "cost"))
+				cost /= procurement.Nano(p.Weight())
 				most := []int{procurement.Unlimited, procurement.MaxUnits, procurement.MaxUnits / 3}[n(0, 2, "max")]
 				o.Starts = append(o.Starts, procurement.Start{Epoch: m, Cost: cost, Max: most})
 			}

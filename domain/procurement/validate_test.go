@@ -36,6 +36,35 @@ func TestValidateNamesTheField(t *testing.T) {
 		"epoch 1: shortage 100000000000000000: a unit that is short": func(p *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) {
 			p.Epochs[0].Shortage, e.Shortage = procurement.MaxWorth/10, procurement.MaxWorth/10
 		},
+		"weights[1] 0: below 1": func(p *procurement.Pool, _ *procurement.Epoch, _ *procurement.Offer) { p.Weights = []int{3, 0} },
+		"weights[1] 2: below 1, or the sum": func(p *procurement.Pool, _ *procurement.Epoch, _ *procurement.Offer) {
+			p.Weights = []int{procurement.MaxWeight - 1, 2}
+		},
+		"epoch 1: cases: 1, of 2 scenarios": func(p *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) {
+			p.Weights, e.Cases, e.Demand = []int{1, 1}, make([]procurement.Case, 1), nil
+		},
+		"epoch 1: cases: 2, of 1 scenarios": func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) {
+			e.Cases = make([]procurement.Case, 2)
+		},
+		"demand: there are cases too": func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) {
+			e.Cases = make([]procurement.Case, 1)
+		},
+		"epoch 1: cases[0]: spot units -2": func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) {
+			e.Cases, e.Demand = []procurement.Case{{SpotUnits: -2}}, nil
+		},
+		"cases[1]: demand[0].hours 100000001": func(p *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) {
+			p.Weights, e.Demand, e.Shortage, e.OnDemand, e.Spot = []int{1, 9}, nil, 0, 0, 0
+			e.Cases = []procurement.Case{{Demand: []procurement.Step{{Units: 1, Hours: most / 10}}}, {Demand: []procurement.Step{{Units: 1, Hours: most/10 + 1}}}}
+		},
+		"span: more than 1000000000 hours over all": func(p *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) {
+			p.Weights, e.Demand, e.Span.To = []int{1000}, nil, 1_000_001*domain.Hour
+		},
+		"epoch 1: shortage 50000000000000001: a unit that is short": func(p *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) {
+			p.Weights, e.Shortage = []int{1, 1}, procurement.MaxWorth/20+1
+		},
+		"starts[1].cost 500000000000000001: not within": func(p *procurement.Pool, _ *procurement.Epoch, o *procurement.Offer) {
+			p.Weights, o.Starts[1].Cost = []int{1, 1}, procurement.MaxWorth/2+1
+		},
 		"spot permille 1001":                   func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.SpotPermille = 1001 },
 		"quota -2":                             func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Quota = -2 },
 		"held guaranteed -1":                   func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.HeldGuaranteed = -1 },

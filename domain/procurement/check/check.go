@@ -3,8 +3,8 @@
 // functions (a test holds that), and computes in integers of any size:
 //
 //   - every purchase is offered, starts when it may, and stays within its Max;
-//   - every hour is served from what there is, one source after the other, and
-//     with the purchases that comes to the stated cost;
+//   - every hour of every scenario is served from what there is, one source after
+//     the other, and with the purchases that comes to the stated cost;
 //   - the certificate's prices prove the stated bound, by weak duality: see
 //     [procurement.Certificate] for the formula.
 //
@@ -27,7 +27,7 @@ import (
 var ErrRejected = errors.New("procurement solution rejected")
 
 // Report is what was proven: the purchases cost Cost, and nothing costs less
-// than Bound.
+// than Bound, both times the sum of the scenarios' weights.
 type Report struct {
 	Cost  *big.Int
 	Bound *big.Int
@@ -71,14 +71,14 @@ func recompute(p *procurement.Pool, s *procurement.Solution) (Report, error) {
 	if s.Cost == nil || s.Bound == nil {
 		return Report{}, fmt.Errorf("cost or bound is missing")
 	}
-	cost, err := cost(p, s.Purchases)
+	bought, cost, err := cost(p, s.Purchases)
 	if err != nil {
 		return Report{}, err
 	}
 	if cost.Cmp(s.Cost) != 0 {
 		return Report{}, fmt.Errorf("the purchases cost %d, not %d", cost, s.Cost)
 	}
-	bound, err := bound(p, &s.Certificate)
+	bound, err := bound(p, &s.Certificate, bought)
 	if err != nil {
 		return Report{}, err
 	}
@@ -102,13 +102,30 @@ func recompute(p *procurement.Pool, s *procurement.Solution) (Report, error) {
 
 // sane refuses a pool on which what follows would mean nothing.
 func sane(p *procurement.Pool) error {
+	sum := 0
+	for i, w := range p.Weights {
+		if w < 1 || w > procurement.MaxWeight-sum {
+			return fmt.Errorf("weight %d: %d", i, w)
+		}
+		sum += w
+	}
 	for m, e := range p.Epochs {
+		scenarios := max(1, len(p.Weights))
+		if len(e.Cases) > 0 && (len(e.Cases) != scenarios || len(e.Demand) > 0) {
+			return fmt.Errorf("epoch %d: %d cases beside %d steps of demand, of %d scenarios", m, len(e.Cases), len(e.Demand), scenarios)
+		}
 		hours := 0
-		for i, s := range e.Demand {
-			if s.Units < 0 || s.Units > procurement.MaxUnits || s.Hours < 1 || s.Hours > procurement.MaxHours-hours || i > 0 && s.Units <= e.Demand[i-1].Units {
-				return fmt.Errorf("epoch %d: demand %d is no ascending step", m, i)
+		for k := range scenarios {
+			demand, spot, weight := scenario(p, m, k)
+			if spot < procurement.Unlimited {
+				return fmt.Errorf("epoch %d: case %d has %d units of spot", m, k, spot)
 			}
-			hours += s.Hours
+			for i, s := range demand {
+				if s.Units < 0 || s.Units > procurement.MaxUnits || s.Hours < 1 || s.Hours > (procurement.MaxHours-hours)/weight || i > 0 && s.Units <= demand[i-1].Units {
+					return fmt.Errorf("epoch %d: demand %d is no ascending step", m, i)
+				}
+				hours += s.Hours * weight
+			}
 		}
 		if e.Shortage < max(0, e.OnDemand, e.Spot) || e.SpotPermille < 0 || e.SpotPermille > 1000 ||
 			e.Quota < procurement.Unlimited || e.HeldGuaranteed < 0 || e.HeldPriceOnly < 0 {
@@ -128,111 +145,146 @@ func sane(p *procurement.Pool) error {
 	return nil
 }
 
+// scenario returns how an epoch goes in a scenario: demand, the units that spot
+// can carry, and how much it counts.
+func scenario(p *procurement.Pool, epoch, k int) (demand []procurement.Step, spot, weight int) {
+	weight = 1
+	if len(p.Weights) > 0 {
+		weight = p.Weights[k]
+	}
+	if e := &p.Epochs[epoch]; len(e.Cases) > 0 {
+		return e.Cases[k].Demand, e.Cases[k].SpotUnits, weight
+	}
+	return p.Epochs[epoch].Demand, procurement.Unlimited, weight
+}
+
+// total is the sum of the weights.
+func total(p *procurement.Pool) int64 {
+	sum := int64(0)
+	for _, w := range p.Weights {
+		sum += int64(w)
+	}
+	return max(1, sum)
+}
+
+// load is an epoch's hours in all scenarios: demand, what spot can carry of it,
+// and how many hours that is, times the weight of the scenario.
+type load []struct{ units, spot, hours int }
+
+func newLoad(p *procurement.Pool, epoch int) load {
+	var out load
+	for k := range max(1, len(p.Weights)) {
+		demand, spot, weight := scenario(p, epoch, k)
+		for _, s := range demand {
+			most := s.Units * p.Epochs[epoch].SpotPermille / 1000
+			if spot >= 0 && spot < most {
+				most = spot
+			}
+			out = append(out, struct{ units, spot, hours int }{s.Units, most, s.Hours * weight})
+		}
+	}
+	return out
+}
+
 // last returns the epoch before which a purchase ends.
 func last(p *procurement.Pool, o procurement.Offer, epoch int) int {
 	return epoch + min(o.Term, len(p.Epochs)-epoch)
 }
 
-// cost is what the purchases cost and what serving costs beside them.
-func cost(p *procurement.Pool, purchases []procurement.Purchase) (*big.Int, error) {
-	guaranteed, priceOnly := make([]int, len(p.Epochs)), make([]int, len(p.Epochs))
-	for m, e := range p.Epochs {
-		guaranteed[m], priceOnly[m] = e.HeldGuaranteed, e.HeldPriceOnly
-	}
+// units is how many are bought that cover an epoch.
+type units struct{ guaranteed, priceOnly int }
+
+// cost is what the purchases cover, and what they and serving beside them cost.
+func cost(p *procurement.Pool, purchases []procurement.Purchase) ([]units, *big.Int, error) {
+	bought := make([]units, len(p.Epochs))
 	sum := new(big.Int)
 	for i, b := range purchases {
 		if i > 0 {
 			if a := purchases[i-1]; b.Offer < a.Offer || b.Offer == a.Offer && b.Epoch <= a.Epoch {
-				return nil, fmt.Errorf("purchase %d does not come after the one before", i)
+				return nil, nil, fmt.Errorf("purchase %d does not come after the one before", i)
 			}
 		}
 		if b.Offer < 0 || b.Offer >= len(p.Offers) {
-			return nil, fmt.Errorf("purchase %d: there is no offer %d", i, b.Offer)
+			return nil, nil, fmt.Errorf("purchase %d: there is no offer %d", i, b.Offer)
 		}
 		o := p.Offers[b.Offer]
 		at := slices.IndexFunc(o.Starts, func(s procurement.Start) bool { return s.Epoch == b.Epoch })
 		if at < 0 {
-			return nil, fmt.Errorf("purchase %d: offer %d does not start in epoch %d", i, b.Offer, b.Epoch)
+			return nil, nil, fmt.Errorf("purchase %d: offer %d does not start in epoch %d", i, b.Offer, b.Epoch)
 		}
 		start := o.Starts[at]
 		if b.Units < 1 || b.Units > 8*procurement.MaxUnits || start.Max != procurement.Unlimited && b.Units > start.Max {
-			return nil, fmt.Errorf("purchase %d: %d units, of %d", i, b.Units, start.Max)
+			return nil, nil, fmt.Errorf("purchase %d: %d units, of %d", i, b.Units, start.Max)
 		}
-		sum.Add(sum, product(int64(start.Cost), int64(b.Units)))
+		sum.Add(sum, product(int64(start.Cost), int64(b.Units)*total(p)))
 		for m := b.Epoch; m < last(p, o, b.Epoch); m++ {
 			if o.Guaranteed {
-				guaranteed[m] += b.Units
+				bought[m].guaranteed += b.Units
 			} else {
-				priceOnly[m] += b.Units
+				bought[m].priceOnly += b.Units
 			}
 		}
 	}
 	for m := range p.Epochs {
-		sum.Add(sum, serve(&p.Epochs[m], guaranteed[m], priceOnly[m]))
+		e := &p.Epochs[m]
+		sum.Add(sum, serve(e, newLoad(p, m), e.HeldGuaranteed+bought[m].guaranteed, e.HeldPriceOnly+bought[m].priceOnly))
 	}
-	return sum, nil
+	return bought, sum, nil
 }
 
 func product(a, b int64) *big.Int { return new(big.Int).Mul(big.NewInt(a), big.NewInt(b)) }
 
-// source is something that serves demand.
-type source struct {
-	price    procurement.Nano
-	units    int
-	permille int  // of the hour's demand; not 0: instead of units
-	quota    bool // uses the quota
-	used     int64
-}
-
 // serve is what an epoch costs. Each hour takes from the cheapest source first,
 // and what needs quota from what is left of it. That is best because only the
 // quota is shared, and every source that shares it takes one for a unit.
-func serve(e *procurement.Epoch, guaranteed, priceOnly int) *big.Int {
-	sources := make([]source, 0, 5)
-	sources = append(sources, source{units: guaranteed}, source{units: priceOnly, quota: true})
-	if e.OnDemand >= 0 {
-		sources = append(sources, source{price: e.OnDemand, units: math.MaxInt, quota: true})
+func serve(e *procurement.Epoch, hours load, guaranteed, priceOnly int) *big.Int {
+	quota := e.Quota
+	switch {
+	case e.OnDemand < 0:
+		quota = 0
+	case e.Quota == procurement.Unlimited:
+		quota = math.MaxInt
 	}
-	if e.Spot >= 0 && e.SpotPermille > 0 {
-		sources = append(sources, source{price: e.Spot, permille: e.SpotPermille})
-	}
-	if n := len(sources); n == 4 && sources[3].price < sources[2].price {
-		sources[2], sources[3] = sources[3], sources[2]
-	}
-	sources = append(sources, source{price: e.Shortage, units: math.MaxInt})
-	for _, hour := range e.Demand {
-		left, quota := hour.Units, e.Quota
-		if e.OnDemand < 0 {
-			quota = 0
-		} else if e.Quota == procurement.Unlimited {
-			quota = hour.Units
+	spotLast := e.OnDemand >= 0 && e.OnDemand <= e.Spot
+	var spot, onDemand, short int64 // unit-hours
+	for i := range hours {
+		hour := &hours[i]
+		left := hour.units - guaranteed
+		if left <= 0 {
+			continue
 		}
-		for i := range sources {
-			s := &sources[i]
-			n := s.units
-			if s.permille > 0 {
-				n = hour.Units * s.permille / 1000
-			}
-			n = min(n, left)
-			if s.quota {
-				n = min(n, quota)
-				quota -= n
-			}
+		room := quota // of on-demand
+		n := min(left, priceOnly, room)
+		left, room = left-n, room-n
+		if spotLast {
+			n = min(left, room)
 			left -= n
-			s.used += int64(n) * int64(hour.Hours)
+			onDemand += int64(n) * int64(hour.hours)
 		}
+		if e.Spot >= 0 {
+			n = min(left, hour.spot)
+			left -= n
+			spot += int64(n) * int64(hour.hours)
+		}
+		if !spotLast {
+			n = min(left, room)
+			left -= n
+			onDemand += int64(n) * int64(hour.hours)
+		}
+		short += int64(left) * int64(hour.hours)
 	}
-	sum := new(big.Int)
-	for _, s := range sources {
-		if s.price != 0 && s.used != 0 {
-			sum.Add(sum, product(int64(s.price), s.used))
-		}
+	sum := product(int64(e.Shortage), short)
+	if spot > 0 {
+		sum.Add(sum, product(int64(e.Spot), spot))
+	}
+	if onDemand > 0 {
+		sum.Add(sum, product(int64(e.OnDemand), onDemand))
 	}
 	return sum
 }
 
 // bound is what the certificate proves.
-func bound(p *procurement.Pool, c *procurement.Certificate) (*big.Int, error) {
+func bound(p *procurement.Pool, c *procurement.Certificate, bought []units) (*big.Int, error) {
 	if len(c.Cover) != len(p.Epochs) || len(c.Guarantee) != len(p.Epochs) {
 		return nil, fmt.Errorf("the certificate has prices for %d and %d epochs, of %d", len(c.Cover), len(c.Guarantee), len(p.Epochs))
 	}
@@ -241,16 +293,16 @@ func bound(p *procurement.Pool, c *procurement.Certificate) (*big.Int, error) {
 		if c.Cover[m] < 0 || c.Guarantee[m] < 0 {
 			return nil, fmt.Errorf("epoch %d: the certificate's prices %d and %d are negative", m, c.Cover[m], c.Guarantee[m])
 		}
-		sum.Add(sum, least(&p.Epochs[m], c.Cover[m], c.Guarantee[m]))
+		sum.Add(sum, least(&p.Epochs[m], newLoad(p, m), c.Cover[m], c.Guarantee[m], bought[m]))
 	}
+	cover, guarantee := before(c.Cover), before(c.Guarantee)
 	for i, o := range p.Offers {
 		for _, s := range o.Starts {
-			margin := big.NewInt(int64(s.Cost))
-			for m := s.Epoch; m < last(p, o, s.Epoch); m++ {
-				margin.Sub(margin, big.NewInt(int64(c.Cover[m])))
-				if o.Guaranteed {
-					margin.Sub(margin, big.NewInt(int64(c.Guarantee[m])))
-				}
+			margin := product(int64(s.Cost), total(p))
+			from, to := s.Epoch, last(p, o, s.Epoch)
+			margin.Add(margin, cover[from]).Sub(margin, cover[to])
+			if o.Guaranteed {
+				margin.Add(margin, guarantee[from]).Sub(margin, guarantee[to])
 			}
 			if margin.Sign() >= 0 {
 				continue
@@ -264,21 +316,35 @@ func bound(p *procurement.Pool, c *procurement.Certificate) (*big.Int, error) {
 	return sum, nil
 }
 
+// before returns the sum of the prices before each epoch, and of all.
+func before(prices []procurement.Nano) []*big.Int {
+	sums := []*big.Int{new(big.Int)}
+	for i, v := range prices {
+		sums = append(sums, new(big.Int).Add(sums[i], big.NewInt(int64(v))))
+	}
+	return sums
+}
+
 // least is the least that an epoch costs when coverage is bought at the
 // certificate's prices.
 //
 // Serving cost is the optimum of a linear program by its right-hand side, hence
 // convex in guaranteed and price-only units together, and so is the least over
 // one of them in the other. What cannot serve the highest demand is never worth
-// a price, so both lie between none and that.
-func least(e *procurement.Epoch, cover, guarantee procurement.Nano) *big.Int {
+// a price, so both lie between none and that. The search begins at what is
+// bought: where nothing is lost, that is where the least lies.
+func least(e *procurement.Epoch, hours load, cover, guarantee procurement.Nano, bought units) *big.Int {
 	top := 0
-	if n := len(e.Demand); n > 0 {
-		top = e.Demand[n-1].Units
+	for _, hour := range hours {
+		top = max(top, hour.units)
 	}
-	return lowest(top, func(guaranteed int) *big.Int {
-		v := lowest(top, func(priceOnly int) *big.Int {
-			v := serve(e, e.HeldGuaranteed+guaranteed, e.HeldPriceOnly+priceOnly)
+	most := top // price-only units
+	if guarantee == 0 {
+		most = 0 // a guaranteed unit serves whatever they do, for the same price
+	}
+	return lowest(top, bought.guaranteed, func(guaranteed int) *big.Int {
+		v := lowest(most, bought.priceOnly, func(priceOnly int) *big.Int {
+			v := serve(e, hours, e.HeldGuaranteed+guaranteed, e.HeldPriceOnly+priceOnly)
 			return v.Add(v, product(int64(cover), int64(priceOnly)))
 		})
 		v.Add(v, product(int64(cover), int64(guaranteed)))
@@ -286,8 +352,39 @@ func least(e *procurement.Epoch, cover, guarantee procurement.Nano) *big.Int {
 	})
 }
 
-// lowest returns the least of a convex function from 0 to top.
-func lowest(top int, f func(int) *big.Int) *big.Int {
-	at := sort.Search(top, func(x int) bool { return f(x+1).Cmp(f(x)) >= 0 })
-	return f(at)
+// lowest returns the least of a convex function from 0 to top. It begins near a
+// place and goes down from there in steps that double, then halves.
+func lowest(top, near int, f func(int) *big.Int) *big.Int {
+	known := map[int]*big.Int{}
+	at := func(x int) *big.Int {
+		if known[x] == nil {
+			known[x] = f(x)
+		}
+		return known[x]
+	}
+	falls := func(x int) bool { return x < top && at(x+1).Cmp(at(x)) < 0 } // behind x it is lower
+	low, high := min(max(0, near), top), top                               // the least lies from low to high
+	if falls(low) {
+		for step := 1; ; step *= 2 {
+			next := min(low+step, top)
+			if !falls(next) {
+				high = next
+				break
+			}
+			low = next
+		}
+		low++
+	} else {
+		high = low
+		for step := 1; low > 0; step *= 2 {
+			low = max(0, high-step)
+			if falls(low) {
+				low++
+				break
+			}
+			high = low
+		}
+	}
+	low += sort.Search(high-low, func(i int) bool { return !falls(low + i) })
+	return at(low)
 }

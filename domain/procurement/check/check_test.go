@@ -19,18 +19,32 @@ func pool(seed uint64) *procurement.Pool {
 	n := func(low, high int) int { return low + r.IntN(high-low+1) }
 	p := &procurement.Pool{ID: fmt.Sprintf("drawn-%d", seed)}
 	units := n(3, 40)
-	for range n(1, 8) {
+	if seed%2 == 0 {
+		for range n(1, 3) {
+			p.Weights = append(p.Weights, n(1, 9))
+		}
+	}
+	drawn := func() []procurement.Step {
 		hours := make([]int, 20)
 		for i := range hours {
 			hours[i] = n(0, units)
 		}
+		return procurement.Steps(hours)
+	}
+	for range n(1, 8) {
 		e := procurement.Epoch{
-			Demand:   procurement.Steps(hours),
+			Demand:   drawn(),
 			OnDemand: procurement.Nano(n(40, 100)), Spot: procurement.Nano(n(-10, 120)), Shortage: procurement.Nano(n(120, 400)),
 			SpotPermille: n(0, 3) * 150, Quota: n(-1, units), HeldGuaranteed: n(0, units/4), HeldPriceOnly: n(0, units/4),
 		}
 		if n(0, 9) == 0 {
 			e.OnDemand = -1
+		}
+		if seed%2 == 0 && n(0, 3) > 0 {
+			e.Demand = nil
+			for range p.Weights {
+				e.Cases = append(e.Cases, procurement.Case{Demand: drawn(), SpotUnits: n(-1, 4)})
+			}
 		}
 		p.Epochs = append(p.Epochs, e)
 	}
@@ -180,6 +194,64 @@ func TestChangedPools(t *testing.T) {
 		change(q)
 		if _, err := check.Check(q, s); !errors.Is(err, check.ErrRejected) || !strings.Contains(err.Error(), `"drawn-7"`) {
 			t.Errorf("%s changed: %v", what, err)
+		}
+	}
+}
+
+// Neither do changed scenarios.
+func TestChangedScenarios(t *testing.T) {
+	made := func() *procurement.Pool {
+		p := pool(7)
+		p.Weights = []int{3, 4}
+		for m := range p.Epochs {
+			e := &p.Epochs[m]
+			e.Cases = []procurement.Case{{Demand: e.Demand, SpotUnits: procurement.Unlimited}, {Demand: e.Demand[:2], SpotUnits: 1}}
+			e.Demand, e.Spot, e.SpotPermille = nil, 1, 900
+		}
+		return p
+	}
+	s := solve(t, made())
+	if _, err := check.Check(made(), s); err != nil {
+		t.Fatal(err)
+	}
+	for what, change := range map[string]func(p *procurement.Pool){
+		"weight":       func(p *procurement.Pool) { p.Weights[0]++ },
+		"no weight":    func(p *procurement.Pool) { p.Weights[0] = 0 },
+		"much weight":  func(p *procurement.Pool) { p.Weights[1] = procurement.MaxWeight },
+		"a scenario":   func(p *procurement.Pool) { p.Weights = append(p.Weights, 1) },
+		"a case":       func(p *procurement.Pool) { p.Epochs[0].Cases = p.Epochs[0].Cases[:1] },
+		"both":         func(p *procurement.Pool) { p.Epochs[0].Demand = p.Epochs[0].Cases[0].Demand },
+		"spot":         func(p *procurement.Pool) { p.Epochs[0].Cases[0].SpotUnits = 0 },
+		"no such spot": func(p *procurement.Pool) { p.Epochs[0].Cases[0].SpotUnits = -2 },
+		"hours":        func(p *procurement.Pool) { d := p.Epochs[0].Cases[0].Demand; d[len(d)-1].Hours += 9 },
+		"many hours":   func(p *procurement.Pool) { p.Epochs[0].Cases[1].Demand[0].Hours = procurement.MaxHours / 4 },
+		"order":        func(p *procurement.Pool) { slices.Reverse(p.Epochs[0].Cases[0].Demand) },
+		"swapped":      func(p *procurement.Pool) { slices.Reverse(p.Weights) },
+	} {
+		q := made()
+		change(q)
+		if _, err := check.Check(q, s); !errors.Is(err, check.ErrRejected) {
+			t.Errorf("%s changed: %v", what, err)
+		}
+	}
+}
+
+// The search for what an epoch costs at least finds it wherever it begins: a
+// solution that is not the best has the bound of its certificate all the same.
+func TestOtherPurchasesSameBound(t *testing.T) {
+	for seed := range uint64(100) {
+		p := pool(seed)
+		s := solve(t, p)
+		c := copyOf(s)
+		c.Purchases = nil
+		ev, err := procurement.Evaluate(p, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Cost, c.Exact = ev.Cost, ev.Cost.Cmp(s.Bound) == 0
+		r, err := check.Check(p, c)
+		if err != nil || r.Bound.Cmp(s.Bound) != 0 {
+			t.Errorf("seed %d: bound %v beside other purchases, %d before: %v", seed, r.Bound, s.Bound, err)
 		}
 	}
 }
