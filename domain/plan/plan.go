@@ -69,6 +69,10 @@ type Question struct {
 	Expiry []Held
 	// Packings are the fleets of regions and what should run on them.
 	Packings []Packing
+	// FX says how much of the plan's currency one unit of another is worth. An
+	// instance of the question is in one currency; a plan leaves out what is priced
+	// in others.
+	FX map[string]domain.Decimal
 }
 
 // Packing is the fleet of a region and what should run on it.

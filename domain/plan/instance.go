@@ -1,0 +1,228 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/instance"
+)
+
+// Instance states a question as a problem that needs no log: what of it can be
+// planned, in machines, with the demand of each hour of the horizon. What cannot
+// be planned is named in the notes, as a plan names it.
+//
+// Prices, quotas and offers are those in force at the question's time. A pool has
+// the name of its region and kind, and its one demand has the pool's name. Offers
+// are those that a plan considers; one that is ordered at once can begin when its
+// lead time is over. What is held serves the pool that it serves in a plan.
+//
+// In a currency other than the question's are only what [Question.FX] has a rate
+// for; without one they are left out, as a plan leaves them out.
+func (q *Question) Instance() (*instance.Instance, error) {
+	if len(q.FX) > 0 {
+		q = q.exchanged()
+	}
+	c, err := newComposer(q)
+	if err != nil {
+		return nil, err
+	}
+	one := decimal.NewFromInt(1)
+	in := &instance.Instance{
+		Format: instance.Format, Name: "plan", Currency: q.Assumptions.Currency, From: c.span[0].From, Epoch: instance.Months, Epochs: len(c.span),
+		AnnualRate: q.Assumptions.AnnualRate, Salvage: q.Assumptions.Salvage,
+		Regions: []instance.Region{}, Pools: []instance.Pool{}, Demands: []instance.Demand{}, Offers: []instance.Offer{},
+		Source: fmt.Sprintf("the log at %s, as of %s, by %s and %s", q.Position, q.At, q.Folds, Method),
+	}
+	if q.Region != "" {
+		in.Name += " " + q.Region
+	}
+	pools := slices.Clone(q.Pools)
+	slices.SortFunc(pools, func(x, y Pool) int {
+		return cmp.Or(cmp.Compare(x.Region, y.Region), cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Unit, y.Unit))
+	})
+	for i := range pools {
+		c.pools = append(c.pools, c.prepare(&pools[i]))
+	}
+	c.assign()
+	quotas := map[string]bool{}
+	for _, k := range c.pools {
+		if k.left != "" {
+			in.Notes = append(in.Notes, fmt.Sprintf("left out: %s: %s", k.name(), k.left))
+			continue
+		}
+		s, name := k.shelf, k.name()
+		if !slices.ContainsFunc(in.Regions, func(r instance.Region) bool { return r.ID == k.Region }) {
+			in.Regions = append(in.Regions, instance.Region{ID: k.Region})
+		}
+		if slices.ContainsFunc(in.Pools, func(p instance.Pool) bool { return p.ID == name }) {
+			in.Notes = append(in.Notes, fmt.Sprintf("left out: %s in %s: a pool of that name counts otherwise", name, k.Unit))
+			continue
+		}
+		p := instance.Pool{ID: name, Region: k.Region, Class: k.Kind, Unit: "vm", GPUs: s.gpus, OnDemand: &instance.Price{Hourly: s.onDemand.Hourly}}
+		if s.quota != nil {
+			p.Quota, p.QuotaPerUnit = quotaName(k), s.gpus
+			limit := int(min(s.quota.GPUs, uint64(maxUnits)*uint64(max(1, s.gpus))))
+			if !quotas[p.Quota] {
+				quotas[p.Quota] = true
+				in.Quotas = append(in.Quotas, instance.Quota{ID: p.Quota, Limit: limit})
+			}
+		}
+		if s.spot != nil {
+			p.Spot = &instance.Spot{Price: instance.Price{Hourly: s.spot.Hourly}, Overhead: q.Assumptions.SpotOverhead}
+		}
+		in.Pools = append(in.Pools, p)
+		hourly, err := c.hourly(k)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		in.Demands = append(in.Demands, instance.Demand{
+			ID: name, Pool: name, Hourly: hourly, Interruptible: decimal.Min(one, k.SpotShare),
+			Shortage: s.onDemand.Hourly.Mul(q.Assumptions.ShortageFactor),
+		})
+		for j := range s.terms {
+			in.Offers = append(in.Offers, c.offer(name, &s.terms[j]))
+		}
+		for j := range k.held {
+			in.Commitments = append(in.Commitments, commitmentsOf(name, &k.held[j])...)
+		}
+		for _, n := range k.notes {
+			in.Notes = append(in.Notes, name+": "+n)
+		}
+	}
+	distinct(in.Commitments)
+	return in, nil
+}
+
+// exchanged is the question with everything in its own currency.
+func (q *Question) exchanged() *Question {
+	out := *q
+	own := q.Assumptions.Currency
+	rate := func(currency string) (domain.Decimal, bool) {
+		r, ok := q.FX[currency]
+		return r, ok && currency != own
+	}
+	out.Pools = slices.Clone(q.Pools)
+	for i := range out.Pools {
+		p := &out.Pools[i]
+		p.Offers = slices.Clone(p.Offers)
+		for j := range p.Offers {
+			o := &p.Offers[j]
+			if r, ok := rate(o.Currency); ok {
+				o.Hourly, o.Upfront, o.Currency = o.Hourly.Mul(r), o.Upfront.Mul(r), own
+			}
+		}
+	}
+	out.Held = slices.Clone(q.Held)
+	for i := range out.Held {
+		h := &out.Held[i]
+		for _, m := range []*domain.Money{&h.Hourly, &h.Upfront} {
+			if r, ok := rate(m.Currency); ok {
+				m.Amount, m.Currency = m.Amount.Mul(r), own
+			}
+		}
+	}
+	return &out
+}
+
+// quotaName names a quota: one for all models together is the same for every
+// pool that it bounds by the same number.
+func quotaName(k *candidate) string {
+	q := k.shelf.quota
+	if q.Shared {
+		return fmt.Sprintf("%s %s all models %d", q.Provider, k.Region, q.GPUs)
+	}
+	return q.Provider + " " + k.name()
+}
+
+// hourly is the demand of a pool in each hour of the horizon, in machines, as
+// repeat lays it out.
+func (c *composer) hourly(k *candidate) ([]int, error) {
+	h, err := observe(k.Pool, c.a, c.q.At)
+	if err != nil {
+		return nil, err
+	}
+	f := k.future.summary
+	out := make([]int, 0, f.Hours)
+	units := map[int64]int{}
+	for _, month := range c.span {
+		clear(units)
+		factor := c.growth.between(h.to, month.From)
+		for t := month.From; t < month.To; t += domain.Hour {
+			at := int64((t-h.from)/domain.Hour) % int64(len(h.milli))
+			if at < 0 {
+				at += int64(len(h.milli))
+			}
+			u, ok := units[h.milli[at]]
+			if !ok {
+				if u, err = machines(h.milli[at], factor, f.Nodes, f.GPUs); err != nil {
+					return nil, err
+				}
+				units[h.milli[at]] = u
+			}
+			out = append(out, u)
+		}
+	}
+	return out, nil
+}
+
+// offer states what a plan considers for a pool. When a term may begin is in From
+// and To, its lead time among the rest.
+func (c *composer) offer(pool string, t *term) instance.Offer {
+	out := instance.Offer{
+		ID: OfferName(pool, t.OfferQuoted), Provider: t.Market.Provider, Kind: t.Kind, Pool: pool, Term: int(t.TermMonths),
+		Upfront: t.Upfront, Hourly: t.Hourly, GuaranteesCapacity: t.GuaranteesCapacity,
+		From: max(c.ready(t.OfferQuoted), t.ValidFrom), To: t.ValidTo,
+		MinUnits: int(t.MinUnits), MaxUnits: int(min(t.MaxUnits, maxUnits)), Citation: t.Citation, Generated: t.Generated,
+	}
+	if out.From <= c.span[0].From {
+		out.From = 0
+	}
+	return out
+}
+
+// OfferName is what an instance calls an offer to a pool.
+func OfferName(pool string, o *domain.OfferQuoted) string {
+	name := pool + "|" + o.Market.Provider + "|" + o.Offer
+	if o.Zone != "" {
+		name += "|" + o.Zone
+	}
+	return name
+}
+
+// distinct numbers what is held under one name.
+func distinct(held []instance.Commitment) {
+	seen := make(map[string]int, len(held))
+	for i := range held {
+		name := held[i].ID
+		if seen[name]++; seen[name] > 1 {
+			held[i].ID = fmt.Sprintf("%s (%d)", name, seen[name])
+		}
+	}
+}
+
+// commitmentsOf states the terms of what is held, in units of the pool.
+func commitmentsOf(pool string, h *holding) []instance.Commitment {
+	out := make([]instance.Commitment, 0, len(h.terms))
+	for i, t := range h.terms {
+		x := instance.Commitment{
+			ID: h.of.Commitment, Kind: h.of.Kind, Pool: pool, Units: t.units, Term: t.Interval, Upfront: t.upfront,
+			Hourly: t.hourly.DivRound(decimal.NewFromInt(int64(t.units)), 18), GuaranteesCapacity: h.guaranteed, NoticeBy: h.of.NoticeBy,
+		}
+		if i > 0 {
+			x.ID = fmt.Sprintf("%s, term %d", x.ID, i+1)
+		}
+		if h.of.Kind == domain.OfferOwned {
+			x.ID = fmt.Sprintf("owned %s %s", h.of.Commitment, h.of.SKU)
+		}
+		if x.Term.To == math.MaxInt64 {
+			x.Term.To = 0
+		}
+		out = append(out, x)
+	}
+	return out
+}
