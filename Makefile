@@ -40,8 +40,22 @@ help: ## List the targets
 	@echo '  PLAN=short   how much crash does: short (minutes) or long (an hour or two)'
 	@echo '  RESULTS=     file that crash adds its counts to, deploy/dev/crash-results.json'
 
+# HiGHS solves the planner's linear programs: WebAssembly that the build embeds.
+# A machine that cannot fetch it builds and tests without, and is told.
+HIGHS := adapters/highs/module/highs.wasm
+FETCH  = GOOS= GOARCH= $(GO) run ./adapters/highs/fetch
+
+.PHONY: highs
+highs: ## Fetch HiGHS, the solver of linear programs, in the version of adapters/highs/package-lock.json
+	@$(FETCH)
+
+.PHONY: solver
+solver:
+	@[ $(HIGHS) -nt adapters/highs/package-lock.json ] || $(FETCH) || \
+		echo 'HiGHS could not be fetched: going on without a solver of linear programs; make highs tries again'
+
 .PHONY: build
-build: ## Build every command under cmd/ into bin/
+build: solver ## Build every command under cmd/ into bin/
 	@mkdir -p bin
 	CGO_ENABLED=$(CGO) $(GO) build -trimpath -o bin/ ./cmd/...
 
@@ -53,7 +67,7 @@ demo: build ## Show all of it on a made-up fleet; with DATA=DIR on the public fi
 	@bin/quartermaster demo --once $(if $(DATA),--from '$(DATA)' --data "$(DEMO_HOME)-public")
 
 .PHONY: test
-test: ## Run the tests, under the race detector where a C compiler is found
+test: solver ## Run the tests, under the race detector where a C compiler is found
 	@$(if $(RACE),:,echo 'no C compiler: testing without the race detector')
 	$(TEST) $(PKG)
 
@@ -62,7 +76,7 @@ integration: build ## Start a real Kafka and a real Postgres, test against them 
 	deploy/dev/integration.sh
 
 .PHONY: long
-long: ## Run the long campaigns as well: kills, interleavings, the full Watermill suite
+long: solver ## Run the long campaigns as well: kills, interleavings, the full Watermill suite
 	QM_LONG=1 $(GO) test -count=1 -timeout 60m $(if $(RUN),-run '$(RUN)') $(PKG)
 
 # Ports and seed are in the environment: QM_CRASH_POSTGRES_PORT, QM_CRASH_KAFKA_PORT,
@@ -76,7 +90,7 @@ crash: ## Kill, freeze and cut off instances on a real Kafka and Postgres, compa
 	$(GO) test -count=1 -timeout 4h -v -run '^TestCrashCampaign$$' ./cmd/quartermaster
 
 .PHONY: bench
-bench: ## Run the benchmarks into bin/bench.txt and sum them up
+bench: solver ## Run the benchmarks into bin/bench.txt and sum them up
 	@mkdir -p bin
 	@[ -n "$${QM_KAFKA_BROKERS:-}" -a -n "$${QM_POSTGRES_DSN:-}" ] || \
 		echo 'QM_KAFKA_BROKERS and QM_POSTGRES_DSN name no servers: Kafka and Postgres are not measured; make bench-production starts both and does'
@@ -143,5 +157,5 @@ verify: ## Check generated code, module files, formats and schemas; changes noth
 		$(TOOL) buf breaking --against "$$(git rev-parse --git-common-dir)#tag=$$tag"; fi
 
 .PHONY: clean
-clean: ## Remove what was built
-	rm -rf bin
+clean: ## Remove what was built or fetched
+	rm -rf bin $(HIGHS) $(dir $(HIGHS))LICENSE

@@ -1,0 +1,194 @@
+package highs
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"golang.org/x/sys/unix"
+)
+
+// A child is this very program with one argument and one variable set. Both are
+// needed, so that no chance of a command line or an environment makes one.
+const (
+	childArgument = "solve-linear-programs"
+	childVariable = "QUARTERMASTER_HIGHS_CHILD"
+)
+
+// Whatever program imports this package can be its own child: it becomes one
+// before its main begins, and never gets there.
+func init() {
+	if len(os.Args) == 3 && os.Args[1] == childArgument && os.Getenv(childVariable) == moduleSum {
+		os.Exit(serve(os.Stdin, os.Stdout, os.Stderr, os.Args[2])) //nolint:revive // deep-exit: a child has no main
+	}
+}
+
+// plenty is what a buffer may keep between programs.
+const plenty = 64 << 20
+
+// serve answers programs until its input ends.
+func serve(in io.Reader, out, errs io.Writer, cacheDir string) int {
+	fail := func(err error) int {
+		fmt.Fprintln(errs, err)
+		return 1
+	}
+	begun := time.Now()
+	store := openCache(cacheDir)
+	ctx := context.Background()
+	m, err := newMachine(ctx, store.cache)
+	if err != nil {
+		return fail(err)
+	}
+	cached := store.seal()
+	hello, err := json.Marshal(Start{Took: time.Since(begun), Cached: cached})
+	if err != nil {
+		return fail(err)
+	}
+	if err := writeFrame(out, kindHello, hello); err != nil {
+		return fail(err)
+	}
+
+	// Whoever reads also notices that the parent is gone, in the middle of a solve.
+	type frame struct {
+		body []byte
+		done chan struct{}
+	}
+	frames := make(chan frame)
+	go func() {
+		r := bufio.NewReaderSize(in, 1<<20)
+		var buf []byte
+		for {
+			kind, body, err := readFrame(r, buf, maxProgram)
+			if err == nil && kind != kindProgram {
+				err = fmt.Errorf("%w: of kind %d", errFrame, kind)
+			}
+			if err != nil {
+				if errors.Is(err, io.EOF) {
+					os.Exit(0) //nolint:revive // deep-exit: a child has no main
+				}
+				fmt.Fprintln(errs, err)
+				os.Exit(1) //nolint:revive // deep-exit: a child has no main
+			}
+			f := frame{body, make(chan struct{})}
+			frames <- f
+			// The parent sends nothing until it has its answer, so what this reads
+			// before is the end.
+			if _, err := r.Peek(1); err != nil {
+				os.Exit(0) //nolint:revive // deep-exit: a child has no main
+			}
+			<-f.done
+			if buf = body; cap(buf) > plenty {
+				buf = nil
+			}
+		}
+	}()
+	var answer []byte
+	for f := range frames {
+		kind := uint32(kindFailure)
+		r, err := parseProgram(f.body)
+		if err == nil {
+			// A garbage collection would wait for the module, which stops for nothing,
+			// and everything else would wait with it.
+			percent := debug.SetGCPercent(-1)
+			s, serr := m.solve(ctx, r)
+			debug.SetGCPercent(percent)
+			if err = serr; err == nil {
+				kind, answer = kindSolution, appendSolution(answer[:0], s)
+			}
+		}
+		if err != nil {
+			text := err.Error()
+			answer = append(answer[:0], text[:min(len(text), maxText)]...)
+		}
+		close(f.done)
+		if err := writeFrame(out, kind, answer); err != nil {
+			return fail(err)
+		}
+		if cap(answer) > plenty {
+			answer = nil
+		}
+	}
+	return 0
+}
+
+// Compiling takes ten seconds, so the machine code is kept. It is executed as
+// it is found: a file of it counts only with its own SHA-256 beside it, and the
+// folder is its owner's alone. A file that does not match is removed and
+// compiled anew. One process compiles while the others wait for it.
+type store struct {
+	cache wazero.CompilationCache // nil when the folder cannot be used
+	dir   string
+	lock  *os.File
+	known map[string]bool // files that match
+}
+
+const sealed = ".sha256"
+
+func openCache(dir string) *store {
+	s := &store{dir: dir, known: make(map[string]bool)}
+	if dir == "" || os.MkdirAll(dir, 0o700) != nil {
+		return s
+	}
+	if f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600); err == nil {
+		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+			err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+		}
+		s.lock = f
+	}
+	walkCode(dir, func(file, sum string) {
+		if want, err := os.ReadFile(file + sealed); err == nil && string(want) == sum {
+			s.known[file] = true
+			return
+		}
+		_ = os.Remove(file)
+	})
+	// Without a cache every start compiles.
+	s.cache, _ = wazero.NewCompilationCacheWithDir(dir)
+	return s
+}
+
+// seal writes the digests of what was compiled since openCache, lets the other
+// processes in, and returns whether nothing had to be compiled.
+func (s *store) seal() (cached bool) {
+	if s.cache == nil {
+		return false
+	}
+	cached = true
+	walkCode(s.dir, func(file, sum string) {
+		if !s.known[file] {
+			cached = false
+			_ = os.WriteFile(file+sealed, []byte(sum), 0o600)
+		}
+	})
+	if s.lock != nil {
+		s.lock.Close()
+	}
+	return cached
+}
+
+// walkCode calls f for each file of code. What cannot be read is as good as not
+// there.
+func walkCode(dir string, f func(file, sum string)) {
+	_ = filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || strings.HasSuffix(file, sealed) || filepath.Dir(file) == dir {
+			return nil
+		}
+		if b, err := os.ReadFile(file); err == nil {
+			sum := sha256.Sum256(b)
+			f(file, hex.EncodeToString(sum[:]))
+		}
+		return nil
+	})
+}

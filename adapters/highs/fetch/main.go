@@ -1,0 +1,191 @@
+// Command fetch puts HiGHS for WebAssembly, and its licence, where the build
+// embeds them: "make highs" runs it. The version and the integrity hash of the npm
+// package that holds them stand in package-lock.json; npm itself is not needed.
+//
+//	go run ./adapters/highs/fetch                      from the registry that npm is set to use
+//	go run ./adapters/highs/fetch highs-1.15.3.tgz     from a file that "npm pack" or a browser fetched
+package main
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	dir         = "adapters/highs"
+	publicPlace = "https://registry.npmjs.org/"
+	most        = 64 << 20 // of the package, packed and unpacked; it has 2 and 4 MB
+)
+
+// wanted says which files of the package go where.
+var wanted = map[string]string{
+	"package/build/highs.wasm": "module/highs.wasm",
+	"package/LICENSE":          "module/LICENSE",
+}
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "fetch HiGHS: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	locked, err := readLock(filepath.Join(dir, "package-lock.json"))
+	if err != nil {
+		return err
+	}
+	var packed []byte
+	if len(args) > 0 {
+		packed, err = os.ReadFile(args[0])
+	} else {
+		packed, err = download(registry(os.Getenv) + "highs/-/highs-" + locked.Version + ".tgz")
+	}
+	if err != nil {
+		return err
+	}
+	sum := sha512.Sum512(packed)
+	if got := "sha512-" + base64.StdEncoding.EncodeToString(sum[:]); got != locked.Integrity {
+		return fmt.Errorf("the package's hash is %s, but package-lock.json says %s", got, locked.Integrity)
+	}
+	found, err := unpack(packed)
+	if err != nil {
+		return err
+	}
+	for from, to := range wanted {
+		if found[from] == nil {
+			return fmt.Errorf("the package has no %s", from)
+		}
+		if err := replace(filepath.Join(dir, to), found[from]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type lock struct {
+	Version   string `json:"version"`
+	Integrity string `json:"integrity"`
+}
+
+func readLock(file string) (lock, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return lock{}, fmt.Errorf("%w: run it at the top of the repository", err)
+	}
+	var all struct {
+		Packages map[string]lock `json:"packages"`
+	}
+	if err := json.Unmarshal(b, &all); err != nil {
+		return lock{}, fmt.Errorf("read %s: %w", file, err)
+	}
+	l := all.Packages["node_modules/highs"]
+	if l.Version == "" || !strings.HasPrefix(l.Integrity, "sha512-") {
+		return lock{}, fmt.Errorf("%s locks no version of highs with a sha512 hash", file)
+	}
+	return l, nil
+}
+
+// registry is the place that npm would use: its variable, the user's file, or the
+// public one.
+func registry(env func(string) string) string {
+	place := publicPlace
+	for _, name := range []string{"npm_config_registry", "NPM_CONFIG_REGISTRY"} {
+		if v := env(name); v != "" {
+			return strings.TrimSuffix(v, "/") + "/"
+		}
+	}
+	file := env("npm_config_userconfig")
+	if file == "" {
+		file = filepath.Join(env("HOME"), ".npmrc")
+	}
+	if f, err := os.Open(file); err == nil {
+		defer f.Close()
+		for lines := bufio.NewScanner(f); lines.Scan(); {
+			if key, value, ok := strings.Cut(lines.Text(), "="); ok && strings.TrimSpace(key) == "registry" {
+				place = strings.Trim(strings.TrimSpace(value), `"'`)
+			}
+		}
+	}
+	return strings.TrimSuffix(place, "/") + "/"
+}
+
+func download(url string) ([]byte, error) {
+	client := http.Client{Timeout: 2 * time.Minute}
+	answer, err := client.Get(url)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("get %s: %s", url, answer.Status)
+	}
+	b, err := io.ReadAll(io.LimitReader(answer.Body, most+1))
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", url, err)
+	}
+	if len(b) > most {
+		return nil, fmt.Errorf("get %s: more than %d MB", url, most>>20)
+	}
+	return b, nil
+}
+
+// unpack returns the files of a package that are wanted.
+func unpack(packed []byte) (map[string][]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string][]byte)
+	for t := tar.NewReader(io.LimitReader(z, most)); ; {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			return found, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if wanted[h.Name] != "" && h.Typeflag == tar.TypeReg {
+			if found[h.Name], err = io.ReadAll(t); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// replace writes a file whole or not at all.
+func replace(file string, b []byte) error {
+	if have, err := os.ReadFile(file); err == nil && bytes.Equal(have, b) {
+		now := time.Now()
+		return os.Chtimes(file, now, now)
+	}
+	f, err := os.CreateTemp(filepath.Dir(file), ".fetch-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	if _, err := f.Write(b); err != nil {
+		return err
+	}
+	if err := f.Chmod(0o644); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), file)
+}
