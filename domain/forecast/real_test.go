@@ -1,0 +1,156 @@
+package forecast_test
+
+import (
+	"compress/gzip"
+	"encoding/csv"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"quartermaster/domain"
+	"quartermaster/domain/forecast"
+)
+
+// shavedice reads three years of hourly demand in thousandths, "1" and "2" for all
+// machines of a region, and "1A" for a type. The machines have CPUs: a shape of
+// demand.
+func shavedice(t testing.TB) map[string][]int64 {
+	t.Helper()
+	dir := os.Getenv("QUARTERMASTER_DATA")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", "shared", "data")
+	}
+	f, err := os.Open(filepath.Join(dir, "demand", "shavedice_regions_1_2.csv.gz"))
+	if err != nil {
+		t.Skipf("the public data sets are not here (set QUARTERMASTER_DATA): %v", err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := csv.NewReader(z)
+	first := time.Date(2021, 2, 1, 0, 0, 0, 0, time.UTC)
+	out := map[string][]int64{}
+	for line := 0; ; line++ {
+		rec, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line == 0 {
+			continue
+		}
+		at, err := time.Parse("2006-01-02 15:04:05.000", rec[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.ParseInt(rec[3], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{rec[1] + rec[2], rec[1]} {
+			if out[name] == nil {
+				out[name] = make([]int64, 26_280)
+			}
+			out[name][int(at.Sub(first)/time.Hour)] += 1000 * n
+		}
+	}
+}
+
+var began = domain.InstantOf(time.Date(2021, 2, 1, 0, 0, 0, 0, time.UTC))
+
+func floats(v []int64) []float64 {
+	out := make([]float64, len(v))
+	for i := range v {
+		out[i] = float64(v[i])
+	}
+	return out
+}
+
+// score adds up what forecasts of four weeks were worth, from many origins.
+type score struct {
+	origins            int
+	mase, naiveMASE    float64
+	below10, below90   float64
+	below95, below99   float64
+	pinball90, naive90 float64
+	pinball95, naive95 float64
+}
+
+// rate forecasts four weeks from every so many hours on, with what was known then.
+func rate(t testing.TB, series []int64, every int) score {
+	const ahead = 4
+	var s score
+	for at := 16 * forecast.Week; at+ahead*forecast.Week <= len(series); at += every {
+		f := must(t, &forecast.Question{From: began, History: series[:at], Weeks: ahead})
+		past, actual := floats(series[:at]), floats(series[at:at+ahead*forecast.Week])
+		naive := make([]float64, len(actual))
+		for h := range naive {
+			naive[h] = past[len(past)-forecast.Week+h%forecast.Week]
+		}
+		s.origins++
+		s.mase += forecast.MASE(past, forecast.Week, actual, floats(f.Point))
+		s.naiveMASE += forecast.MASE(past, forecast.Week, actual, naive)
+		s.below10 += forecast.Coverage(actual, floats(f.At(100)))
+		s.below90 += forecast.Coverage(actual, floats(f.At(900)))
+		s.below95 += forecast.Coverage(actual, floats(f.At(950)))
+		s.below99 += forecast.Coverage(actual, floats(f.At(990)))
+		s.pinball90 += forecast.Pinball(0.9, actual, floats(f.At(900)))
+		s.naive90 += forecast.Pinball(0.9, actual, naive)
+		s.pinball95 += forecast.Pinball(0.95, actual, floats(f.At(950)))
+		s.naive95 += forecast.Pinball(0.95, actual, naive)
+	}
+	n := float64(s.origins)
+	for _, v := range []*float64{&s.mase, &s.naiveMASE, &s.below10, &s.below90, &s.below95, &s.below99, &s.pinball90, &s.naive90, &s.pinball95, &s.naive95} {
+		*v /= n
+	}
+	return s
+}
+
+// Four weeks ahead, in both regions: better than repeating the last week, and the
+// upper 90% quantile covers 88 to 94% of the hours. QM_LONG=1 takes an origin
+// every 25 hours, 917 a region, instead of every second week.
+func TestShavedice(t *testing.T) {
+	data := shavedice(t)
+	every := 2 * forecast.Week
+	if os.Getenv("QM_LONG") == "1" {
+		every = 25
+	}
+	for _, region := range []string{"1", "2"} {
+		s := rate(t, data[region], every)
+		t.Logf("region %s, all machine types (CPU machines), %d origins: MASE %.3f, seasonal naive %.3f; pinball loss in machines at 90%% %.2f, naive %.2f, at 95%% %.2f, naive %.2f; below the quantile of 10%% %.1f%%, 90%% %.1f%%, 95%% %.1f%%, 99%% %.1f%%",
+			region, s.origins, s.mase, s.naiveMASE, s.pinball90/1000, s.naive90/1000, s.pinball95/1000, s.naive95/1000, 100*s.below10, 100*s.below90, 100*s.below95, 100*s.below99)
+		if s.mase >= s.naiveMASE {
+			t.Errorf("region %s: MASE %.3f, seasonal naive %.3f", region, s.mase, s.naiveMASE)
+		}
+		if s.below90 < 0.88 || s.below90 > 0.94 {
+			t.Errorf("region %s: the 90%% quantile covers %.1f%%", region, 100*s.below90)
+		}
+		if s.pinball90 >= s.naive90 {
+			t.Errorf("region %s: pinball loss %.2f, seasonal naive %.2f", region, s.pinball90, s.naive90)
+		}
+	}
+}
+
+func BenchmarkForecast(b *testing.B) {
+	data := shavedice(b)["1"]
+	for b.Loop() {
+		must(b, &forecast.Question{From: began, History: data, Weeks: 4})
+	}
+}
+
+func BenchmarkScenarios(b *testing.B) {
+	f := must(b, &forecast.Question{From: began, History: shavedice(b)["1"], Weeks: 13})
+	for b.Loop() {
+		if _, err := f.Scenarios(&forecast.Spread{Hours: 26_280, Count: 20}, pcg(1)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

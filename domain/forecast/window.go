@@ -1,0 +1,180 @@
+package forecast
+
+import (
+	"fmt"
+	"slices"
+
+	"quartermaster/domain"
+)
+
+// window is the history that is looked at: whole weeks up to its end, without
+// what changes added, with what was not observed filled in.
+type window struct {
+	end     domain.Instant
+	value   []float64
+	known   []bool // observed, and not ignored
+	missing int
+}
+
+func newWindow(q *Question) (*window, error) {
+	first := slices.IndexFunc(q.History, func(v int64) bool { return v >= 0 })
+	if first < 0 {
+		return nil, fmt.Errorf("none of %d hours of history was observed", len(q.History))
+	}
+	weeks := min((len(q.History)-first)/Week, windowMax)
+	if weeks < MinWeeks {
+		return nil, fmt.Errorf("%d hours were observed from %s on: a forecast needs %d weeks of history", len(q.History)-first, q.From+domain.Instant(first)*domain.Hour, MinWeeks)
+	}
+	n := weeks * Week
+	skip := len(q.History) - n
+	w := &window{end: q.From + domain.Instant(len(q.History))*domain.Hour, value: make([]float64, n), known: make([]bool, n)}
+	from := q.From + domain.Instant(skip)*domain.Hour
+	for i, v := range q.History[skip:] {
+		w.value[i], w.known[i] = float64(v), v >= 0
+	}
+	for _, c := range q.Changes {
+		for i := range w.value {
+			if at := from + domain.Instant(i)*domain.Hour; at < c.Span.From || c.Span.To != 0 && at >= c.Span.To {
+				continue
+			}
+			if c.Ignored {
+				w.known[i] = false
+			} else if w.known[i] {
+				w.value[i] -= float64(c.Milli)
+			}
+		}
+	}
+	seen := 0
+	for i := range w.value {
+		if w.known[i] {
+			w.value[i] = max(0, w.value[i])
+			seen++
+		}
+	}
+	w.missing = n - seen
+	if seen < 2*Week {
+		return nil, fmt.Errorf("of the %d hours before %s, %d were observed and count: a forecast needs two weeks of them", n, w.end, seen)
+	}
+	w.fill()
+	return w, nil
+}
+
+// fill takes hours that are not known from the same hour of the nearest week that
+// is, an earlier one before a later one; where no week has it, from the hour
+// before.
+func (w *window) fill() {
+	n := len(w.value)
+	filled := slices.Clone(w.known)
+	for i := range w.value {
+		if filled[i] {
+			continue
+		}
+		for d := Week; i-d >= 0 || i+d < n; d += Week {
+			if i-d >= 0 && w.known[i-d] {
+				w.value[i], filled[i] = w.value[i-d], true
+				break
+			}
+			if i+d < n && w.known[i+d] {
+				w.value[i], filled[i] = w.value[i+d], true
+				break
+			}
+		}
+	}
+	last := slices.Index(filled, true)
+	for i := range w.value {
+		if filled[i] {
+			last = i
+		} else {
+			w.value[i] = w.value[last]
+		}
+	}
+}
+
+// shifts is what changes add to the hours from the end of the window on.
+func (w *window) shifts(changes []Change, hours int) []float64 {
+	out := make([]float64, hours)
+	for _, c := range changes {
+		for h := range out {
+			if at := w.end + domain.Instant(h)*domain.Hour; !c.Ignored && at >= c.Span.From && (c.Span.To == 0 || at < c.Span.To) {
+				out[h] += float64(c.Milli)
+			}
+		}
+	}
+	return out
+}
+
+// learn is what candidates learn from at an origin.
+func (w *window) learn(at int) []float64 { return w.value[max(0, at-learned*Week):at] }
+
+// floor is the least level that errors are taken relative to: half the mean of
+// the last four weeks, and a thousandth of a unit at least. Without it the error
+// of a time when there was hardly any demand would say that demand may become a
+// thousandfold.
+func (w *window) floor() float64 { return max(1, mean(w.value[len(w.value)-4*Week:])/2) }
+
+// tried is what was forecast from a past origin.
+type tried struct {
+	at       int // hours of the window before it
+	forecast [][]float64
+}
+
+// try forecasts from past origins a week apart, the oldest first.
+func (w *window) try(weeks int) []tried {
+	n := len(w.value)
+	var out []tried
+	for i := 1; i <= origins+weeks-1 && n-i*Week >= 2*Week; i++ {
+		at := n - i*Week
+		out = append(out, tried{at, candidates(w.learn(at), min(weeks*Week, n-at))})
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// choose returns the candidate that erred least from past origins, the first of
+// equals, and what each erred by.
+func (w *window) choose(past []tried) (best int, errors []float64) {
+	errors = make([]float64, len(names))
+	for c := range names {
+		sum, n := 0.0, 0
+		for _, p := range past {
+			for h, v := range p.forecast[c] {
+				if w.known[p.at+h] {
+					sum += abs(w.value[p.at+h] - v)
+					n++
+				}
+			}
+		}
+		if errors[c] = sum / float64(max(1, n)); errors[c] < errors[best] {
+			best = c
+		}
+	}
+	return best, errors
+}
+
+func abs(v float64) float64 {
+	if v < 0 {
+		return -v
+	}
+	return v
+}
+
+func mean(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	sum := 0.0
+	for _, x := range v {
+		sum += x
+	}
+	return sum / float64(len(v))
+}
+
+// median of values, which it reorders.
+func median(v []float64) float64 {
+	slices.Sort(v)
+	if n := len(v); n%2 == 1 {
+		return v[n/2]
+	} else {
+		return (v[n/2-1] + v[n/2]) / 2
+	}
+}
