@@ -41,6 +41,7 @@ domain/linear:          pure  domain  github.com/shopspring/decimal
 domain/plan:            pure  domain/...  github.com/shopspring/decimal
 domain/instance:        pure  domain/...  github.com/shopspring/decimal
 domain/procurement/joint: pure  domain  domain/linear  domain/procurement  github.com/shopspring/decimal
+domain/procurement/baseline: pure  domain  domain/procurement
 domain/procurement/check: pure  domain  domain/procurement  domain/procurement/joint  github.com/shopspring/decimal
 domain/*:               pure  domain  domain/linear  github.com/shopspring/decimal
 

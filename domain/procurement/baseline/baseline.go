@@ -1,0 +1,352 @@
+// Package baseline holds the courses that a plan is compared with: what is done
+// without a plan. Each is a rule that anybody can follow, stated exactly.
+//
+// A rule sees what was observed before the horizon and what is for sale, with the
+// prices and holdings of the pool. It never sees demand of the horizon, nor its
+// scenarios: a course would be the same whatever they were. What a course costs,
+// [Course.Evaluate] says.
+//
+// Rules that buy take offers as they are sold: from the first epoch in which one
+// can begin, and again whenever the term is over, as far as the offer can begin
+// there; else from the next epoch in which it can. Least orders are no part of a
+// pool and are not kept.
+package baseline
+
+import (
+	"cmp"
+	"fmt"
+	"math/big"
+	"slices"
+
+	"quartermaster/domain"
+	"quartermaster/domain/procurement"
+)
+
+// Rule is how a course is chosen.
+type Rule string
+
+const (
+	// Current goes on without deciding anything: nothing is bought, and what is
+	// held ends when it ends.
+	Current Rule = "current"
+	// OnDemand serves everything on demand, as far as the quota goes: as if nothing
+	// were held, bought or run on spot.
+	OnDemand Rule = "on_demand"
+	// Lookback buys the one commitment, of one offer, that would have saved most
+	// over the last days, had it been there: the rule of the clouds' own
+	// recommendations. AWS takes the on-demand usage of a period and simulates
+	// quantities to find the one that saves most (Cost Explorer API,
+	// GetReservationPurchaseRecommendation, LookbackPeriodInDays SEVEN_DAYS,
+	// THIRTY_DAYS or SIXTY_DAYS); Azure simulates the total cost for each term and
+	// lookback of 7, 30 or 60 days and highlights the commitment with the greatest
+	// savings (learn.microsoft.com, "Choose an Azure saving plan commitment amount").
+	//
+	// On-demand usage of an hour is its units less those held at the start and less
+	// what spot may carry of it, where spot is cheaper. A unit of commitment costs
+	// what a purchase costs over its term, on average an hour, and saves the average
+	// price of on-demand over the same epochs in each hour in which it would have
+	// been used. Of equal savings fewer units are taken, and of offers that save
+	// equally the one with the shorter term, then the lesser id, then index.
+	Lookback Rule = "lookback"
+	// Ladder buys what Lookback would, in equal parts that begin one after the
+	// other over a term, so that a part ends, and can be thought over, every so
+	// many epochs. Units that do not divide go to the first parts.
+	Ladder Rule = "ladder"
+	// Peak reserves the highest demand of the last days in every epoch of the
+	// horizon, beside what is held, as soon as that can begin: with guaranteed
+	// offers if there are any, else with commitments, the cheapest of an hour first
+	// (then the shorter term, the lesser id, and index).
+	Peak Rule = "peak"
+)
+
+// Course is what a rule does.
+type Course struct {
+	Rule      Rule
+	Days      int // that the rule looked back over; 0: none
+	Hours     int // observed in them
+	Offer     int // index of the one offer that it buys; -1: none, or several
+	Units     int // that it aims at
+	Parts     int // of Ladder
+	Purchases []procurement.Purchase
+}
+
+// Name tells courses apart.
+func (c *Course) Name() string {
+	if c.Days == 0 {
+		return string(c.Rule)
+	}
+	return fmt.Sprintf("%s_%dd", c.Rule, c.Days)
+}
+
+// Evaluate says what a course of a pool costs. Another pool may stand for what
+// happened then, as long as it sells the same.
+func (c *Course) Evaluate(p *procurement.Pool) (*procurement.Evaluation, error) {
+	if c.Rule == OnDemand {
+		p = bare(p)
+	}
+	ev, err := procurement.Evaluate(p, c.Purchases)
+	if err != nil {
+		return nil, fmt.Errorf("evaluate course %s: %w", c.Name(), err)
+	}
+	return ev, nil
+}
+
+// bare is a pool without holdings and spot.
+func bare(p *procurement.Pool) *procurement.Pool {
+	q := *p
+	q.Epochs = slices.Clone(p.Epochs)
+	for m := range q.Epochs {
+		e := &q.Epochs[m]
+		e.Spot, e.HeldGuaranteed, e.HeldPriceOnly = -1, 0, 0
+	}
+	return &q
+}
+
+// All returns the courses of a valid pool, always in the same order: current,
+// on demand, lookback of 7, 30 and 60 days, ladder and peak of 60 days.
+//
+// past is units by the hour, the last one that before the horizon; negative: not
+// observed. Rules look at observed hours alone, and buy nothing if there are none.
+func All(p *procurement.Pool, past []int) []Course {
+	out := []Course{
+		{Rule: Current, Offer: -1},
+		{Rule: OnDemand, Offer: -1},
+	}
+	for _, days := range []int{7, 30, 60} {
+		out = append(out, LookBack(p, past, days))
+	}
+	return append(out, Ladders(p, past, 60, 12), PeakReserved(p, past, 60))
+}
+
+// window returns the hours observed in the last days.
+func window(past []int, days int) []int {
+	var hours []int
+	for _, u := range past[max(0, len(past)-24*days):] {
+		if u >= 0 {
+			hours = append(hours, min(u, procurement.MaxUnits))
+		}
+	}
+	return hours
+}
+
+// LookBack is the course of rule [Lookback]. It takes the best of all offers.
+func LookBack(p *procurement.Pool, past []int, days int) Course {
+	hours := window(past, days)
+	c := Course{Rule: Lookback, Days: days, Hours: len(hours), Offer: -1}
+	var most *big.Rat
+	for i := range p.Offers {
+		units, saving := best(p, i, hours)
+		if units == 0 {
+			continue
+		}
+		better := c.Offer < 0
+		if !better {
+			a, b := &p.Offers[i], &p.Offers[c.Offer]
+			better = cmp.Or(saving.Cmp(most), cmp.Compare(b.Term, a.Term), cmp.Compare(b.ID, a.ID)) > 0
+		}
+		if better {
+			c.Offer, c.Units, most = i, units, saving
+		}
+	}
+	if c.Offer >= 0 {
+		c.Purchases = again(p, c.Offer, p.Offers[c.Offer].Starts[0].Epoch, c.Units)
+	}
+	return c
+}
+
+// LookBackOf is the course of rule [Lookback] with one offer to choose.
+func LookBackOf(p *procurement.Pool, past []int, days, offer int) Course {
+	hours := window(past, days)
+	c := Course{Rule: Lookback, Days: days, Hours: len(hours), Offer: -1}
+	if units, _ := best(p, offer, hours); units > 0 {
+		c.Offer, c.Units = offer, units
+		c.Purchases = again(p, offer, p.Offers[offer].Starts[0].Epoch, units)
+	}
+	return c
+}
+
+// best returns the units of an offer, from its first start, that would have saved
+// most over some hours, and that saving by the hour.
+//
+// With n hours of on-demand usage v, a unit's cost C over a term of H hours, and D
+// what on-demand costs a unit over the same H hours, x units save
+//
+//	(D·Σ min(v, x) − n·C·x) / (n·H)
+//
+// an hour. That is concave in x: the k-th unit is worth its price while it would
+// have been used in more than n·C/D hours, so the most is at the usage of the
+// hour that comes right after so many when they are sorted downwards.
+func best(p *procurement.Pool, offer int, hours []int) (units int, saving *big.Rat) {
+	o := &p.Offers[offer]
+	if len(o.Starts) == 0 || len(hours) == 0 {
+		return 0, nil
+	}
+	start := o.Starts[0]
+	onDemand, length := new(big.Int), int64(0)
+	for m := start.Epoch; m < end(p, o, start.Epoch); m++ {
+		e := &p.Epochs[m]
+		n := int64((e.Span.To - e.Span.From) / domain.Hour)
+		length += n
+		if e.OnDemand > 0 {
+			onDemand.Add(onDemand, product(int64(e.OnDemand), n))
+		}
+	}
+	if onDemand.Sign() == 0 {
+		return 0, nil
+	}
+	usage := make([]int, len(hours))
+	first := &p.Epochs[start.Epoch]
+	for i, u := range hours {
+		usage[i] = max(0, onDemandUsage(first, u))
+	}
+	slices.SortFunc(usage, func(a, b int) int { return cmp.Compare(b, a) })
+	cost := product(int64(len(hours)), int64(start.Cost))
+	enough := new(big.Int).Quo(cost, onDemand) // used in more hours than so many, a unit pays
+	if !enough.IsInt64() || enough.Int64() >= int64(len(usage)) {
+		return 0, nil
+	}
+	units = usage[enough.Int64()]
+	if start.Max != procurement.Unlimited {
+		units = min(units, start.Max)
+	}
+	if units == 0 {
+		return 0, nil
+	}
+	used := int64(0)
+	for _, v := range usage {
+		used += int64(min(v, units))
+	}
+	gain := new(big.Int).Mul(onDemand, big.NewInt(used))
+	gain.Sub(gain, cost.Mul(cost, big.NewInt(int64(units))))
+	return units, new(big.Rat).SetFrac(gain, product(int64(len(hours)), length))
+}
+
+// onDemandUsage is what of an hour's units would have run on demand beside what
+// is held in an epoch.
+func onDemandUsage(e *procurement.Epoch, units int) int {
+	spot := 0
+	if e.Spot >= 0 && e.Spot < e.OnDemand {
+		spot = units * e.SpotPermille / 1000
+	}
+	return units - spot - e.HeldGuaranteed - e.HeldPriceOnly
+}
+
+func product(a, b int64) *big.Int { return new(big.Int).Mul(big.NewInt(a), big.NewInt(b)) }
+
+func end(p *procurement.Pool, o *procurement.Offer, from int) int {
+	return from + min(o.Term, len(p.Epochs)-from)
+}
+
+// again buys units of an offer from the first epoch on in which it can begin, not
+// before from, and again whenever the term is over. A start sells at most its Max.
+func again(p *procurement.Pool, offer, from, units int) (out []procurement.Purchase) {
+	o := &p.Offers[offer]
+	for _, s := range o.Starts {
+		if s.Epoch < from {
+			continue
+		}
+		n := units
+		if s.Max != procurement.Unlimited {
+			n = min(n, s.Max)
+		}
+		if n > 0 {
+			out = append(out, procurement.Purchase{Offer: offer, Epoch: s.Epoch, Units: n})
+		}
+		from = end(p, o, s.Epoch)
+	}
+	return out
+}
+
+// Ladders is the course of rule [Ladder], in so many parts, or as many as the
+// term has epochs.
+func Ladders(p *procurement.Pool, past []int, days, parts int) Course {
+	c := LookBack(p, past, days)
+	c.Rule, c.Purchases = Ladder, nil
+	if c.Offer < 0 {
+		return c
+	}
+	o := &p.Offers[c.Offer]
+	c.Parts = max(1, min(parts, o.Term, c.Units))
+	bought := map[int]int{} // units by epoch
+	for i := range c.Parts {
+		units := c.Units / c.Parts
+		if i < c.Units%c.Parts {
+			units++
+		}
+		after := o.Term/c.Parts*i + o.Term%c.Parts*i/c.Parts
+		for _, b := range again(p, c.Offer, o.Starts[0].Epoch+after, units) {
+			bought[b.Epoch] += b.Units
+		}
+	}
+	for _, s := range o.Starts {
+		n := bought[s.Epoch]
+		if s.Max != procurement.Unlimited {
+			n = min(n, s.Max)
+		}
+		if n > 0 {
+			c.Purchases = append(c.Purchases, procurement.Purchase{Offer: c.Offer, Epoch: s.Epoch, Units: n})
+		}
+	}
+	return c
+}
+
+// PeakReserved is the course of rule [Peak].
+func PeakReserved(p *procurement.Pool, past []int, days int) Course {
+	hours := window(past, days)
+	c := Course{Rule: Peak, Days: days, Hours: len(hours), Offer: -1}
+	if len(hours) == 0 {
+		return c
+	}
+	c.Units = slices.Max(hours)
+	guaranteed := slices.ContainsFunc(p.Offers, func(o procurement.Offer) bool { return o.Guaranteed && len(o.Starts) > 0 })
+	covered := make([]int, len(p.Epochs))
+	for m := range p.Epochs {
+		covered[m] = p.Epochs[m].HeldGuaranteed
+		if !guaranteed {
+			covered[m] += p.Epochs[m].HeldPriceOnly
+		}
+	}
+	for m := range p.Epochs {
+		for _, s := range cheapest(p, m, guaranteed) {
+			units := c.Units - covered[m]
+			if s.most != procurement.Unlimited {
+				units = min(units, s.most)
+			}
+			if units <= 0 {
+				continue
+			}
+			c.Purchases = append(c.Purchases, procurement.Purchase{Offer: s.offer, Epoch: m, Units: units})
+			for e := m; e < s.end; e++ {
+				covered[e] += units
+			}
+		}
+	}
+	slices.SortFunc(c.Purchases, func(a, b procurement.Purchase) int {
+		return cmp.Or(cmp.Compare(a.Offer, b.Offer), cmp.Compare(a.Epoch, b.Epoch))
+	})
+	return c
+}
+
+type start struct {
+	offer, end, most int
+	hourly           *big.Rat
+}
+
+// cheapest returns what can begin in an epoch, by what an hour of it costs.
+func cheapest(p *procurement.Pool, m int, guaranteed bool) (out []start) {
+	for i := range p.Offers {
+		o := &p.Offers[i]
+		at, ok := slices.BinarySearchFunc(o.Starts, m, func(s procurement.Start, m int) int { return cmp.Compare(s.Epoch, m) })
+		if !ok || o.Guaranteed != guaranteed {
+			continue
+		}
+		to := end(p, o, m)
+		length := max(1, int64((p.Epochs[to-1].Span.To-p.Epochs[m].Span.From)/domain.Hour))
+		out = append(out, start{i, to, o.Starts[at].Max, big.NewRat(int64(o.Starts[at].Cost), length)})
+	}
+	slices.SortFunc(out, func(a, b start) int {
+		x, y := &p.Offers[a.offer], &p.Offers[b.offer]
+		return cmp.Or(a.hourly.Cmp(b.hourly), cmp.Compare(x.Term, y.Term), cmp.Compare(x.ID, y.ID), cmp.Compare(a.offer, b.offer))
+	})
+	return out
+}
