@@ -16,11 +16,18 @@ func (r *run) result() *Result {
 	for _, s := range res.Stranded {
 		res.GPUMilliTotal += s.TotalMilli
 	}
+	if r.improved {
+		res.Order = "columns, then " + res.Order
+	}
+	res.Columns.State = ColumnsNotAsked
 	r.spell(res)
 	used := make(map[string]int, len(r.p.nodes))
 	for _, m := range res.Machines {
 		used[m.Node] += m.Machines
 		res.NodesUsed += m.Machines
+		if at := slices.IndexFunc(r.p.nodes, func(n Node) bool { return n.ID == m.Node }); r.p.priced {
+			res.Cost += int64(m.Machines) * r.p.nodes[at].Cost
+		}
 	}
 	for i := range r.p.nodes {
 		res.Used = append(res.Used, Used{Node: r.p.nodes[i].ID, Machines: used[r.p.nodes[i].ID]})
@@ -32,6 +39,13 @@ func (r *run) result() *Result {
 	}
 	slices.SortFunc(res.Unplaced, func(a, b Unplaced) int { return cmp.Compare(a.Workload, b.Workload) })
 	res.LowerBound = r.p.lowerBound()
+	if r.p.priced {
+		least := r.p.classes[0].node.Cost
+		for c := range r.p.classes {
+			least = min(least, r.p.classes[c].node.Cost)
+		}
+		res.CostLowerBound = least * int64(res.LowerBound)
+	}
 	return res
 }
 

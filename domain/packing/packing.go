@@ -28,10 +28,15 @@
 // whatever profiles are beside it), priorities and eviction.
 package packing
 
-import "slices"
+import (
+	"context"
+	"slices"
+
+	"quartermaster/domain/linear"
+)
 
 // Method is the version of this package's method. A plan names it.
-const Method = "packing/1"
+const Method = "packing/2"
 
 // Unlimited stands for a bound that is not there.
 const Unlimited = -1
@@ -50,6 +55,9 @@ type Node struct {
 	Certifications []string
 	Dedicated      string // workspace that alone may use it, "" for any
 	Held           Held   // what is in use already, by whom does not matter
+	// Cost is what a machine of a kind costs, in any unit. Where a kind has one,
+	// Need looks for the least cost instead of the fewest machines.
+	Cost int64
 }
 
 // Held is the part of a machine that is in use and stays so. A machine of which
@@ -111,6 +119,10 @@ type Options struct {
 	// further order is begun; the first order is always finished. One that looks
 	// at fragmentation counts as sixteen. 0 stands for DefaultWork.
 	Work int64
+	// LP solves linear programs for [Need], which improves the best greedy
+	// outcome by column generation and proves a better bound. nil: greedy orders
+	// and bounds of single resources only, and the result says so.
+	LP linear.Solver
 }
 
 // DefaultWork is some seconds of one core.
@@ -128,7 +140,8 @@ func Pack(nodes []Node, workloads []Workload, opts Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.best(packOrders, opts).result(), nil
+	best, _ := p.best(packOrders, opts)
+	return best.result(), nil
 }
 
 // Need says how many machines of the given kinds hold all workloads. A kind's
@@ -136,26 +149,49 @@ func Pack(nodes []Node, workloads []Workload, opts Options) (*Result, error) {
 // machine is opened when no opened one takes the replica. Of all orders it
 // keeps the outcome with the most GPUs placed, then the most replicas, then the
 // fewest machines, then the fewest GPUs in them. Machines of different kinds
-// count alike: what they cost is for the caller to weigh, kind by kind.
+// count alike unless a kind has a Cost; then the least cost comes before the
+// fewest machines.
 //
 // It fails as [Pack] does, and when a kind has something held.
 func Need(kinds []Node, workloads []Workload, opts Options) (*Result, error) {
+	return NeedContext(context.Background(), kinds, workloads, opts)
+}
+
+// NeedContext is Need with a context for the solver of linear programs, whose
+// errors it returns, but for [linear.ErrUnavailable]: then it does without.
+func NeedContext(ctx context.Context, kinds []Node, workloads []Workload, opts Options) (*Result, error) {
 	p, err := compile(kinds, workloads, true)
 	if err != nil {
 		return nil, err
 	}
-	return p.best(needOrders, opts).result(), nil
+	best, starts := p.best(needOrders, opts)
+	if opts.LP == nil {
+		return best.result(), nil
+	}
+	best, bound, told, err := p.improve(ctx, best, starts, opts.LP)
+	if err != nil {
+		return nil, err
+	}
+	r := best.result()
+	r.Columns = *told
+	if n := ceil(bound); p.priced {
+		r.CostLowerBound = max(r.CostLowerBound, n)
+	} else {
+		r.LowerBound = max(r.LowerBound, int(n))
+	}
+	return r, nil
 }
 
-// best runs orders until the work is spent, and returns the best outcome.
-func (p *problem) best(orders []order, opts Options) *run {
+// best runs orders until the work is spent, and returns the best outcome and
+// all of them.
+func (p *problem) best(orders []order, opts Options) (best *run, all []*run) {
 	left := opts.Work
 	if left <= 0 {
 		left = DefaultWork
 	}
-	var best *run
 	for i := range orders {
 		r := p.run(&orders[i])
+		all = append(all, r)
 		if best == nil || r.better(best) {
 			best = r
 		}
@@ -163,7 +199,7 @@ func (p *problem) best(orders []order, opts Options) *run {
 			break
 		}
 	}
-	return best
+	return best, all
 }
 
 // better reports whether r is strictly the better outcome: on a tie the earlier
@@ -182,15 +218,16 @@ func (r *run) worth() []int64 {
 		milli += int64(n) * r.p.demands[i].gpuMilli()
 		replicas += int64(n)
 	}
-	used, gpus := int64(0), int64(0)
+	used, gpus, cost := int64(0), int64(0), int64(0)
 	for _, g := range r.groups {
 		if g.used && g.n > 0 {
 			used += int64(g.n)
+			cost += int64(g.n) * r.p.classes[g.class].node.Cost
 			gpus += int64(g.n) * int64(len(g.free))
 		}
 	}
 	if !r.p.open {
-		gpus = 0
+		gpus, cost = 0, 0
 	}
-	return []int64{milli, replicas, used, gpus}
+	return []int64{milli, replicas, cost, used, gpus}
 }

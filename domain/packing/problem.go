@@ -13,11 +13,13 @@ const (
 	maxGPUs     = 1 << 10 // of a machine
 	maxReplicas = 1 << 24 // of all workloads
 	maxMachines = 1 << 24 // of all nodes
+	maxCost     = 1 << 38 // of a machine
 )
 
 // problem is nodes and workloads with equal ones put together.
 type problem struct {
 	open    bool // machines are opened as needed
+	priced  bool // and cost is what counts
 	nodes   []Node
 	loads   []Workload
 	classes []class
@@ -71,6 +73,8 @@ func (n *Node) check(open bool) error {
 		return fmt.Errorf("node %q: CPU of %d milli", n.ID, n.CPUMilli)
 	case n.MemoryMiB < 0 || n.MemoryMiB > maxAmount:
 		return fmt.Errorf("node %q: memory of %d MiB", n.ID, n.MemoryMiB)
+	case n.Cost < 0 || n.Cost > maxCost:
+		return fmt.Errorf("node %q: cost %d", n.ID, n.Cost)
 	case open && (len(n.Held.GPUMilli) > 0 || n.Held.CPUMilli != 0 || n.Held.MemoryMiB != 0):
 		return fmt.Errorf("kind %q has something held", n.ID)
 	case len(n.Held.GPUMilli) > n.GPUs:
@@ -145,7 +149,8 @@ func (p *problem) addNodes() error {
 			return errors.New("too many machines")
 		}
 		empty := emptyState(n)
-		key := fmt.Sprintf("%q %q %q %q %q %v %d %d %v %d %d", n.Cluster, n.Country, n.Model, n.Certifications, n.Dedicated,
+		p.priced = p.priced || p.open && n.Cost > 0
+		key := fmt.Sprintf("%d %q %q %q %q %q %v %d %d %v %d %d", n.Cost, n.Cluster, n.Country, n.Model, n.Certifications, n.Dedicated,
 			freeGPUs(n), n.CPUMilli, n.MemoryMiB, empty.held, empty.cpu, empty.mem)
 		c, ok := classes[key]
 		if !ok {

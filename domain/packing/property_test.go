@@ -200,6 +200,17 @@ func TestMachineMore(t *testing.T) {
 // optimum is the fewest machines that hold all replicas, by trying everything;
 // false when none do. There are as many machines as there are boxes.
 func optimum(all []*box, loads []packing.Workload) (int, bool) {
+	n, ok := least(all, loads, func(*packing.Node) int64 { return 1 })
+	return int(n), ok
+}
+
+// leastCost is the least cost of machines that hold all replicas.
+func leastCost(all []*box, loads []packing.Workload) int64 {
+	n, _ := least(all, loads, func(n *packing.Node) int64 { return n.Cost })
+	return n
+}
+
+func least(all []*box, loads []packing.Workload, cost func(*packing.Node) int64) (int64, bool) {
 	byID := map[string]*packing.Workload{}
 	var queue []*packing.Workload
 	for i := range loads {
@@ -208,13 +219,13 @@ func optimum(all []*box, loads []packing.Workload) (int, bool) {
 			queue = append(queue, &loads[i])
 		}
 	}
-	best, found := len(all)+1, false
+	best, found := int64(1)<<60, false
 	var try func(k int)
 	try = func(k int) {
-		used := 0
+		used := int64(0)
 		for _, b := range all {
 			if len(b.on) > 0 {
-				used++
+				used += cost(b.node)
 			}
 		}
 		if used >= best {

@@ -22,6 +22,12 @@ type Result struct {
 	// bound above the number of machines that there are proves that not
 	// everything fits.
 	LowerBound int `json:"lower_bound"`
+	// Cost is what the machines used cost, and no placement of all replicas costs
+	// less than CostLowerBound; both 0 where no kind has a cost.
+	Cost           int64 `json:"cost"`
+	CostLowerBound int64 `json:"cost_lower_bound"`
+	// Columns says whether the greedy outcome was improved upon.
+	Columns Columns `json:"columns"`
 
 	// In thousandths of a GPU: what all replicas need, what those placed need,
 	// and what the machines have, all of them in Pack and the opened ones in
@@ -33,6 +39,25 @@ type Result struct {
 	// Stranded is about the same machines as GPUMilliTotal, by GPU model.
 	Stranded []Stranded `json:"stranded"`
 }
+
+// Columns is what column generation did.
+type Columns struct {
+	State    ColumnsState `json:"state"`
+	Rounds   int          `json:"rounds"`   // of pricing
+	Patterns int          `json:"patterns"` // machines that were chosen among
+	Programs int          `json:"programs"` // linear programs solved
+}
+
+// ColumnsState is how column generation ended.
+type ColumnsState string
+
+// The states. In all but ColumnsDone the bound may be weaker than it could be.
+const (
+	ColumnsNotAsked    ColumnsState = "not_asked"   // no solver was given
+	ColumnsUnavailable ColumnsState = "unavailable" // the solver is not built in
+	ColumnsStopped     ColumnsState = "stopped"     // the work ran out
+	ColumnsDone        ColumnsState = "done"        // no pattern is lacking
+)
 
 // Machine is a number of machines with the same contents.
 type Machine struct {

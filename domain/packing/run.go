@@ -23,6 +23,7 @@ type run struct {
 	kept     int // choices in all lanes
 	work     int64
 	lost     *big.Int // what stranded returned
+	improved bool     // by columns, see columns.go
 	key      []byte
 }
 
