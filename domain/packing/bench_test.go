@@ -129,3 +129,33 @@ func BenchmarkPack(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkNeed packs two traces of openb onto standard machines, greedily and by
+// column generation; "of-first-fit" is over first fit decreasing by GPU. The time
+// of the solver's first start, which may compile it, is left out.
+func BenchmarkNeed(b *testing.B) {
+	for _, trace := range []string{"default", "gpushare100"} {
+		for _, columns := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/columns=%v", trace, columns), func(b *testing.B) {
+				pods := forStandard(b, trace)
+				opts := packing.Options{}
+				if columns {
+					opts.LP = lp(b)
+					if _, err := packing.Need(standard, pods[:1], opts); err != nil {
+						b.Fatal(err)
+					}
+				}
+				var r *packing.Result
+				var err error
+				for b.Loop() {
+					if r, err = packing.Need(standard, pods, opts); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(r.NodesUsed), "machines")
+				b.ReportMetric(float64(r.LowerBound), "bound")
+				b.ReportMetric(float64(r.NodesUsed)/float64(firstFitByGPU(standard[0], pods)), "of-first-fit")
+			})
+		}
+	}
+}

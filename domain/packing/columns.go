@@ -507,9 +507,12 @@ func (m *master) round(best *run, s *linear.Solution) (*run, error) {
 			done.finish()
 			if done.better(best) {
 				best, done.improved = done, true
+				if m.proven(best) {
+					return best, nil
+				}
 			}
 		}
-		if !grew || m.proven(best) || slices.Max(left) == 0 {
+		if !grew || slices.Max(left) == 0 {
 			break
 		}
 		var err error
