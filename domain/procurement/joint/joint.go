@@ -6,6 +6,28 @@
 // All amounts are integers in [procurement.Nano], already discounted; the
 // expectation over scenarios is a sum with integer weights, so cost and bound are
 // Problem.Weight times what they stand for and exact.
+//
+// # The hour
+//
+// With d units wanted of demand i, G guaranteed and P price-only units held and
+// bought in pool p, Z units of spot there, Q the quota, S the money committed to
+// spend, an hour is the least of
+//
+//	Σ pools on-demand·y + spot·z + Σ routes extra·(f + s) + Σ demands shortage·h
+//
+//	demand i:  Σ its routes (f + s) + h ≥ d
+//	           Σ its routes s ≤ ⌊d·Interruptible/1000⌋
+//	pool p:    Σ routes to it Num/Den·f ≤ G + b + y + w
+//	           Σ routes to it Num/Den·s ≤ z ≤ Z
+//	           b ≤ P
+//	quota q:   Σ its pools QuotaPerUnit·(b + y + w) ≤ Q
+//	spend c:   Σ its pools SpendPrice·w ≤ S
+//
+// over f and s (firm and spot units of demand along a route), b, y, w (units of a
+// pool on price-only commitments, on demand, and on demand paid by a commitment
+// to spend), z and h, none negative. Where a pool has no on-demand there is no b,
+// y or w, and where it has no spot no z. Units may be fractions: a substitute's
+// are.
 package joint
 
 import (
@@ -47,7 +69,7 @@ type Demand struct {
 // unit of demand.
 type Route struct {
 	Demand, Pool int
-	Num, Den     int
+	Num, Den     int // 1 to MaxRatio
 }
 
 // Epoch is a stretch of time with constant prices.
@@ -90,7 +112,7 @@ type Slot struct {
 	Units []int // by demand
 }
 
-// Choice is something that can be bought, in lots of one unit.
+// Choice is something that can be bought.
 type Choice struct {
 	ID    string // of the offer and start, for a reader
 	Cost  procurement.Nano
@@ -139,8 +161,11 @@ type Limit struct {
 	// Most, times Problem.Weight, is the bound.
 	Most procurement.Nano
 	// By epoch, how much of the limit one Nano of serving cost takes, in
-	// thousandths (1000 undoes no discount); nil: serving takes nothing.
+	// thousandths (1000 undoes no discount); nil: serving takes nothing. Serving
+	// costs on-demand, spot and routes; a shortage's price is no money.
 	Serving []int64
-	// Unserved counts demand that is not served, in unit-hours, instead of money.
-	Unserved bool
+	// Unserved counts unit-hours of demand that is not served instead of money, and
+	// Spot unit-hours of pools that spot serves: Most and Choice.Spent are in
+	// unit-hours then. One of the two at most.
+	Unserved, Spot bool
 }

@@ -1,0 +1,491 @@
+package joint
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"slices"
+
+	"quartermaster/domain/procurement"
+)
+
+// Evaluate serves every slot at least cost with what is held and bought: units by
+// choice. Where that would break a limit, it looks for the cheapest way that
+// keeps it (Evaluation.Multipliers), and names what stays broken. It needs no
+// solver of linear programs, and refuses units that the choices do not allow.
+func Evaluate(p *Problem, units []int) (*Evaluation, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	if err := p.allowed(units); err != nil {
+		return nil, fmt.Errorf("problem %q: %w", p.ID, err)
+	}
+	var work Work
+	ev, err := p.evaluate(context.Background(), newPricer(p, p.blocks(), &work), units)
+	if err != nil {
+		return nil, fmt.Errorf("problem %q: %w", p.ID, err)
+	}
+	return ev, nil
+}
+
+// allowed says which unit of which choice cannot be bought.
+func (p *Problem) allowed(units []int) error {
+	if len(units) != len(p.Choices) {
+		return fmt.Errorf("units of %d choices, there are %d", len(units), len(p.Choices))
+	}
+	taken := map[string]string{}
+	for j, x := range units {
+		c := &p.Choices[j]
+		switch {
+		case x == 0:
+			continue
+		case x < 0 || x < c.Least || x > c.most():
+			return fmt.Errorf("%d units of choice %d (%q): neither none nor within %d to %d", x, j, c.ID, max(1, c.Least), c.most())
+		case x%c.Lot != 0:
+			return fmt.Errorf("%d units of choice %d (%q): no multiple of %d", x, j, c.ID, c.Lot)
+		case c.Group != "" && taken[c.Group] != "":
+			return fmt.Errorf("choices %q and %q: of group %q one at most", taken[c.Group], c.ID, c.Group)
+		}
+		if c.Group != "" {
+			taken[c.Group] = c.ID
+		}
+	}
+	return nil
+}
+
+// most is how many units can be bought.
+func (c *Choice) most() int {
+	if c.Max == procurement.Unlimited {
+		return MaxUnits
+	}
+	return c.Max
+}
+
+// evaluate is Evaluate of a valid problem, the pricer's blocks being all.
+func (p *Problem) evaluate(ctx context.Context, pr *pricer, units []int) (*Evaluation, error) {
+	multipliers, err := p.keep(ctx, pr, units)
+	if err != nil {
+		return nil, err
+	}
+	ev := &Evaluation{
+		Purchases: new(big.Rat), OnDemand: new(big.Rat), Spot: new(big.Rat), Routes: new(big.Rat), Shortage: new(big.Rat),
+		Multipliers: multipliers, Limits: p.spent(units),
+	}
+	for j, x := range units {
+		ev.Purchases.Add(ev.Purchases, product(int64(p.Choices[j].Cost), int64(x), int64(p.Weight)))
+	}
+	have := p.cover(wholes(units), 1)
+	for m := range p.Epochs {
+		e := &p.Epochs[m]
+		var cases []Served
+		for c := range e.Cases {
+			s, err := p.served(ctx, pr, m, c, multipliers, have)
+			if err != nil {
+				return nil, err
+			}
+			p.charge(ev, m, c, s)
+			cases = append(cases, *s)
+		}
+		ev.Cases = append(ev.Cases, cases)
+	}
+	sum := new(big.Rat)
+	for _, part := range []*big.Rat{ev.Purchases, ev.OnDemand, ev.Spot, ev.Routes, ev.Shortage} {
+		sum.Add(sum, part)
+	}
+	ev.Cost = ceil(sum)
+	for i := range p.Needs {
+		if !p.Needs[i].kept(p, have) {
+			ev.Broken = append(ev.Broken, p.Needs[i].ID)
+		}
+	}
+	for l := range p.Limits {
+		if ev.Limits[l].Cmp(p.bound(l)) > 0 {
+			ev.Broken = append(ev.Broken, p.Limits[l].ID)
+		}
+	}
+	return ev, nil
+}
+
+func wholes(units []int) []int64 {
+	out := make([]int64, len(units))
+	for j, x := range units {
+		out[j] = int64(x)
+	}
+	return out
+}
+
+func product(factors ...int64) *big.Rat {
+	z := big.NewInt(1)
+	for _, f := range factors {
+		z.Mul(z, big.NewInt(f))
+	}
+	return new(big.Rat).SetInt(z)
+}
+
+func ceil(r *big.Rat) *big.Int {
+	z, rest := new(big.Int).DivMod(r.Num(), r.Denom(), new(big.Int))
+	if rest.Sign() > 0 {
+		z.Add(z, big.NewInt(1))
+	}
+	return z
+}
+
+func floor(r *big.Rat) *big.Int { return new(big.Int).Div(r.Num(), r.Denom()) }
+
+// bound is what a limit bounds, times the problem's weight.
+func (p *Problem) bound(l int) *big.Rat { return product(int64(p.Limits[l].Most), int64(p.Weight)) }
+
+// spent is what units take of each limit, times the problem's weight.
+func (p *Problem) spent(units []int) []*big.Rat {
+	out := make([]*big.Rat, len(p.Limits))
+	for l := range out {
+		out[l] = new(big.Rat)
+	}
+	for j, x := range units {
+		for l, v := range p.Choices[j].Spent {
+			if x != 0 && v != 0 {
+				out[l].Add(out[l], product(int64(v), int64(x), int64(p.Weight)))
+			}
+		}
+	}
+	return out
+}
+
+// kept reports whether what there is keeps a need.
+func (n *Need) kept(p *Problem, have *cover) bool {
+	for _, m := range n.Epochs {
+		sum := new(big.Int)
+		for _, t := range n.Terms {
+			sum.Add(sum, new(big.Int).Mul(big.NewInt(int64(t.PerUnit)), big.NewInt(have.guaranteed[m][t.Pool])))
+		}
+		if sum.Cmp(big.NewInt(int64(n.Least))) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// charge adds what served a case to the evaluation.
+func (p *Problem) charge(ev *Evaluation, m, c int, s *Served) {
+	e := &p.Epochs[m]
+	weight := int64(e.Cases[c].Weight)
+	var money, spot, short big.Rat // of limits
+	cost := func(to *big.Rat, units *big.Rat, price procurement.Nano, limited *big.Rat) {
+		if units.Sign() == 0 {
+			return
+		}
+		v := product(int64(price), weight)
+		v.Mul(v, units)
+		to.Add(to, v)
+		if limited != nil {
+			limited.Add(limited, v)
+		}
+	}
+	for i := range s.Pools {
+		cost(ev.OnDemand, s.Pools[i].OnDemand, e.Pools[i].OnDemand, &money)
+		cost(ev.Spot, s.Pools[i].Spot, e.Pools[i].Spot, &money)
+		cost(&spot, s.Pools[i].Spot, 1, nil)
+	}
+	for i := range s.Routes {
+		cost(ev.Routes, s.Routes[i].Firm, e.Routes[i], &money)
+		cost(ev.Routes, s.Routes[i].Spot, e.Routes[i], &money)
+	}
+	for i := range s.Demands {
+		cost(ev.Shortage, s.Demands[i].Shortage, e.Shortage[i], nil)
+		cost(&short, s.Demands[i].Shortage, 1, nil)
+	}
+	for l := range p.Limits {
+		limit := &p.Limits[l]
+		if limit.Serving == nil || limit.Serving[m] == 0 {
+			continue
+		}
+		of := &money
+		if limit.Unserved {
+			of = &short
+		} else if limit.Spot {
+			of = &spot
+		}
+		ev.Limits[l].Add(ev.Limits[l], new(big.Rat).Mul(of, big.NewRat(limit.Serving[m], 1000)))
+	}
+}
+
+// served serves a case, and says by what.
+func (p *Problem) served(ctx context.Context, pr *pricer, m, c int, multipliers []int64, have *cover) (*Served, error) {
+	zero := new(big.Rat)
+	s := &Served{Pools: make([]PoolServed, len(p.Pools)), Demands: make([]DemandServed, len(p.Demands)), Routes: make([]RouteServed, len(p.Routes))}
+	for i := range s.Pools {
+		s.Pools[i] = PoolServed{zero, zero, zero, zero, zero}
+	}
+	for i := range s.Demands {
+		s.Demands[i] = DemandServed{new(big.Int), zero}
+	}
+	for i := range s.Routes {
+		s.Routes[i] = RouteServed{zero, zero}
+	}
+	for b, block := range pr.blocks {
+		// By entry and pool: guaranteed, price-only, committed, on demand.
+		split := map[*entry][][4]*big.Int{}
+		visit := func(g *regime, e *entry, q *query, slot []int64, rows []int, hours int64) {
+			if split[e] == nil {
+				split[e] = make([][4]*big.Int, g.pools)
+				for i := range g.pools {
+					split[e][i] = [4]*big.Int{new(big.Int), new(big.Int), new(big.Int), new(big.Int)}
+				}
+			}
+			g.divide(e, q, slot, rows, hours, split[e])
+		}
+		if len(block.Demands) == 0 {
+			continue
+		}
+		pd, err := pr.price(ctx, b, m, c, multipliers, have, visit)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range pd.entries {
+			for i, of := range split[e] {
+				to := &s.Pools[block.Pools[i]]
+				for k, at := range []**big.Rat{&to.Guaranteed, &to.PriceOnly, &to.Committed, &to.OnDemand} {
+					if of[k].Sign() != 0 {
+						*at = new(big.Rat).Add(*at, new(big.Rat).SetFrac(of[k], e.det))
+					}
+				}
+			}
+		}
+		for j, x := range pd.amounts() {
+			if x.Sign() == 0 {
+				continue
+			}
+			switch k := &pd.regime.columns[j]; k.kind {
+			case firmRoute, spotRoute:
+				to := &s.Routes[block.routes[k.of]]
+				units := new(big.Rat).Mul(x, big.NewRat(block.den[k.of], 1))
+				if k.kind == firmRoute {
+					to.Firm = units
+					break
+				}
+				to.Spot = units
+				pool := &s.Pools[block.Pools[block.poolOf[k.of]]]
+				pool.Spot = new(big.Rat).Add(pool.Spot, x.Mul(x, big.NewRat(block.num[k.of], 1)))
+			case shortage:
+				s.Demands[block.Demands[k.of]].Shortage = x
+			}
+		}
+		v := &block.views[m][c]
+		for i, d := range block.Demands {
+			var sum exact
+			for k, hours := range v.hours {
+				sum.add(v.units[k*len(block.Demands)+i], hours)
+			}
+			s.Demands[d].Demand = sum.big()
+		}
+	}
+	return s, nil
+}
+
+// divide says what of a slot's firm units in each pool is guaranteed, price-only,
+// committed and on demand, in this order as far as there is of each, and adds it
+// times hours and the entry's determinant.
+func (g *regime) divide(e *entry, q *query, slot []int64, rows []int, hours int64, to [][4]*big.Int) {
+	firm := make([]*big.Int, g.pools)
+	var other [3][]*big.Int // price-only, committed, on demand
+	for k := range other {
+		other[k] = make([]*big.Int, g.pools)
+	}
+	for i, j := range e.columns {
+		if j >= len(g.columns) {
+			continue
+		}
+		c := &g.columns[j]
+		if c.kind == spotRoute || c.kind == shortage {
+			continue
+		}
+		x := g.at(e, q, slot, rows, i)
+		switch c.kind {
+		case firmRoute:
+			p := g.block.poolOf[c.of]
+			x.Mul(x, big.NewInt(g.block.num[c.of]))
+			if firm[p] != nil {
+				x.Add(x, firm[p])
+			}
+			firm[p] = x
+		case priceOnly:
+			other[0][c.of] = x
+		case committed:
+			other[1][c.of] = x
+		case onDemand:
+			other[2][c.of] = x
+		}
+	}
+	n := big.NewInt(hours)
+	for p, left := range firm {
+		if left == nil {
+			continue
+		}
+		have := new(big.Int).Mul(big.NewInt(q.r[g.demands+p]), e.det)
+		for k := range 4 {
+			if k > 0 {
+				if have = other[k-1][p]; have == nil {
+					continue
+				}
+			}
+			if have.Cmp(left) > 0 {
+				have = left
+			}
+			left = new(big.Int).Sub(left, have)
+			to[p][k].Add(to[p][k], new(big.Int).Mul(have, n))
+		}
+	}
+}
+
+// keep finds multipliers of limits at which serving keeps them, each as low as a
+// search finds that goes through the limits one after the other; what no
+// multiplier keeps has the highest.
+func (p *Problem) keep(ctx context.Context, pr *pricer, units []int) ([]int64, error) {
+	multipliers := make([]int64, len(p.Limits))
+	if !slices.ContainsFunc(p.Limits, func(l Limit) bool { return l.Serving != nil }) {
+		return multipliers, nil
+	}
+	have := p.cover(wholes(units), 1)
+	bought := p.spent(units)
+	over := func(l int) (bool, error) {
+		took, err := p.takes(ctx, pr, multipliers, have, bought, l)
+		return err == nil && took.Cmp(p.bound(l)) > 0, err
+	}
+	const rounds = 4 // a limit may take what another has let go
+	for range rounds {
+		changed := false
+		for l := range p.Limits {
+			if p.Limits[l].Serving == nil {
+				continue
+			}
+			is, err := over(l)
+			if err != nil {
+				return nil, err
+			}
+			if !is {
+				continue
+			}
+			changed = true
+			low, high := multipliers[l], p.highest(l)
+			for step := int64(1_000); ; step = min(step, high/16) * 16 { // by magnitude first
+				multipliers[l] = min(high, low+step)
+				if is, err = over(l); err != nil {
+					return nil, err
+				}
+				if !is {
+					high = multipliers[l]
+					break
+				}
+				low = multipliers[l]
+				if low >= high {
+					break
+				}
+			}
+			for high-low > max(1, low>>20) {
+				multipliers[l] = low + (high-low)/2
+				if is, err = over(l); err != nil {
+					return nil, err
+				} else if is {
+					low = multipliers[l]
+				} else {
+					high = multipliers[l]
+				}
+			}
+			multipliers[l] = high
+		}
+		if !changed {
+			break
+		}
+	}
+	return multipliers, nil
+}
+
+// highest is the greatest multiplier of a limit at which no price of an hour
+// leaves 64 bits.
+func (p *Problem) highest(l int) int64 {
+	limit := &p.Limits[l]
+	serving, price, ratio := int64(1), int64(1), int64(1)
+	for m := range p.Epochs {
+		serving = max(serving, limit.Serving[m])
+		e := &p.Epochs[m]
+		for i := range e.Pools {
+			price = max(price, int64(e.Pools[i].OnDemand))
+		}
+		for i, r := range p.Routes {
+			ratio = max(ratio, int64(r.Num), int64(r.Den))
+			price = max(price, int64(e.Routes[i])*int64(r.Den), int64(e.Pools[r.Pool].Spot)*int64(r.Num))
+		}
+	}
+	// Limits share the room that Validate leaves.
+	room := maxVector / 2 / int64(len(p.Limits))
+	if limit.Unserved || limit.Spot {
+		return min(1_000_000_000_000_000_000, scale(room/ratio, 1000, serving))
+	}
+	return min(1_000_000_000_000_000_000, scale(room/price, 1_000_000_000_000, serving))
+}
+
+// takes is what is taken of a limit at the multipliers.
+func (p *Problem) takes(ctx context.Context, pr *pricer, multipliers []int64, have *cover, bought []*big.Rat, l int) (*big.Rat, error) {
+	sum := new(big.Rat).Set(bought[l])
+	for m := range p.Epochs {
+		if p.Limits[l].Serving[m] == 0 {
+			continue
+		}
+		for c := range p.Epochs[m].Cases {
+			for b := range pr.blocks {
+				if len(pr.blocks[b].Demands) == 0 {
+					continue
+				}
+				pd, err := pr.price(ctx, b, m, c, multipliers, have, nil)
+				if err != nil {
+					return nil, err
+				}
+				sum.Add(sum, p.taken(pr.blocks[b], pd, m, c, l))
+			}
+		}
+	}
+	return sum, nil
+}
+
+// taken is what a block's serving takes of a limit in a case, times its weight.
+func (p *Problem) taken(b *block, pd *priced, m, c, l int) *big.Rat {
+	limit, e := &p.Limits[l], &p.Epochs[m]
+	sum := new(big.Rat)
+	if limit.Serving == nil || limit.Serving[m] == 0 {
+		return sum
+	}
+	for j, x := range pd.amounts() {
+		if x.Sign() == 0 {
+			continue
+		}
+		of := big.NewInt(0)
+		switch k := &pd.regime.columns[j]; k.kind {
+		case firmRoute, spotRoute:
+			r := k.of
+			if !limit.Unserved && !limit.Spot {
+				of.Mul(big.NewInt(int64(e.Routes[b.routes[r]])), big.NewInt(b.den[r]))
+			}
+			if k.kind == spotRoute {
+				price := int64(e.Pools[b.Pools[b.poolOf[r]]].Spot)
+				if limit.Spot {
+					price = 1
+				} else if limit.Unserved {
+					price = 0
+				}
+				of.Add(of, new(big.Int).Mul(big.NewInt(price), big.NewInt(b.num[r])))
+			}
+		case onDemand:
+			if !limit.Unserved && !limit.Spot {
+				of.SetInt64(int64(e.Pools[b.Pools[k.of]].OnDemand))
+			}
+		case shortage:
+			if limit.Unserved {
+				of.SetInt64(1)
+			}
+		}
+		if of.Sign() != 0 {
+			sum.Add(sum, x.Mul(x, new(big.Rat).SetInt(of)))
+		}
+	}
+	return sum.Mul(sum, new(big.Rat).Mul(big.NewRat(limit.Serving[m], 1000), product(int64(e.Cases[c].Weight))))
+}

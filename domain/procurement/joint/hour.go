@@ -1,0 +1,612 @@
+package joint
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/big"
+	"math/bits"
+	"slices"
+
+	"quartermaster/domain/procurement"
+)
+
+// shape is the hour of a block as a linear program in columns, without prices:
+//
+//	M·x + s = r,  x, s ≥ 0
+//
+// with r the demand (negative), and what there is of everything else. A route's
+// columns are in Den units of demand, so that M is whole. Bases of a shape serve
+// every epoch and case that has it.
+type shape struct {
+	demands, pools int
+	// Rows: a demand's at its place, a pool's at demands + place, and these, −1 for
+	// none: of what may be interrupted, of spot and price-only units by pool, of
+	// quotas and spends.
+	spotShare, spot, priceOnly, quota, spend []int
+	rows                                     int
+	columns                                  []column
+	bases                                    map[string]*basis
+	memory                                   int
+	slack                                    *basis
+}
+
+type columnKind uint8
+
+const (
+	firmRoute columnKind = iota // f
+	spotRoute                   // s
+	onDemand                    // y
+	priceOnly                   // b
+	committed                   // w
+	shortage                    // h
+)
+
+type column struct {
+	kind columnKind
+	of   int // the place of the route, pool or demand in the block
+	row  []int
+	val  []int64
+}
+
+// basis is rows columns of [M I] with the inverse of their matrix, in integers:
+// inverse = adjugate/det, det > 0. One of small and large is set.
+type basis struct {
+	columns []int // by row of the inverse; len(shape.columns) + k is the slack of row k
+	in      []bool
+	small   []int64 // rows × rows
+	norm    int64   // the greatest sum of magnitudes of a row of small
+	large   []*big.Int
+	approx  []float64 // of large/det
+	det     *big.Int
+	det64   int64 // if small
+}
+
+const maxBases = 96 << 20 // bytes of a shape's bases, before they are forgotten
+
+func (s *shape) start() *basis {
+	if s.slack == nil {
+		b := &basis{columns: make([]int, s.rows), small: make([]int64, s.rows*s.rows), norm: 1, det: big.NewInt(1), det64: 1}
+		for i := range s.rows {
+			b.columns[i] = len(s.columns) + i
+			b.small[i*s.rows+i] = 1
+		}
+		s.slack = s.keep(b)
+	}
+	return s.slack
+}
+
+func (s *shape) keep(b *basis) *basis {
+	b.in = make([]bool, len(s.columns)+s.rows)
+	for _, j := range b.columns {
+		b.in[j] = true
+	}
+	if s.memory > maxBases {
+		clear(s.bases)
+		s.memory = 0
+	}
+	s.bases[key(b.columns)] = b
+	s.memory += 8*s.rows*s.rows + 32*s.rows
+	if b.large != nil {
+		s.memory += 64 * s.rows * s.rows
+	}
+	return b
+}
+
+func key(columns []int) string {
+	c := slices.Sorted(slices.Values(columns))
+	out := make([]byte, 2*len(c))
+	for i, v := range c {
+		binary.BigEndian.PutUint16(out[2*i:], uint16(v))
+	}
+	return string(out)
+}
+
+// into returns row i of the inverse times column j, times det.
+func (s *shape) into(b *basis, i, j int) *big.Int {
+	if j >= len(s.columns) {
+		return b.at(i, j-len(s.columns), s.rows)
+	}
+	sum, c := new(big.Int), &s.columns[j]
+	var t big.Int
+	for k, row := range c.row {
+		sum.Add(sum, t.Mul(b.at(i, row, s.rows), big.NewInt(c.val[k])))
+	}
+	return sum
+}
+
+func (b *basis) at(i, k, rows int) *big.Int {
+	if b.small != nil {
+		return big.NewInt(b.small[i*rows+k])
+	}
+	return b.large[i*rows+k]
+}
+
+// pivot returns the basis in which column j is instead of the one in row i.
+func (s *shape) pivot(b *basis, i, j int) *basis {
+	columns := slices.Clone(b.columns)
+	columns[i] = j
+	if have := s.bases[key(columns)]; have != nil {
+		return have
+	}
+	n := s.rows
+	a := make([]*big.Int, n) // the column
+	for k := range n {
+		a[k] = s.into(b, k, j)
+	}
+	next := &basis{columns: columns, large: make([]*big.Int, n*n), det: new(big.Int).Set(a[i])}
+	var t big.Int
+	for k := range n {
+		for l := range n {
+			v := new(big.Int)
+			if k == i {
+				v.Set(b.at(i, l, n))
+			} else {
+				v.Mul(a[i], b.at(k, l, n))
+				v.Sub(v, t.Mul(a[k], b.at(i, l, n)))
+				v.Quo(v, b.det)
+			}
+			next.large[k*n+l] = v
+		}
+	}
+	if next.det.Sign() < 0 {
+		next.det.Neg(next.det)
+		for _, v := range next.large {
+			v.Neg(v)
+		}
+	}
+	next.shrink(n)
+	return s.keep(next)
+}
+
+// shrink keeps the inverse in 64 bits if it fits with much room.
+func (b *basis) shrink(n int) {
+	const most = 1 << 40
+	b.approx = make([]float64, n*n)
+	det := new(big.Float).SetInt(b.det)
+	for k, v := range b.large {
+		b.approx[k], _ = new(big.Float).Quo(new(big.Float).SetInt(v), det).Float64()
+	}
+	if !b.det.IsInt64() || b.det.Int64() > most {
+		return
+	}
+	small, norm := make([]int64, n*n), int64(0)
+	for k := range n {
+		sum := int64(0)
+		for l := range n {
+			v := b.large[k*n+l]
+			if !v.IsInt64() || v.Int64() > most || v.Int64() < -most {
+				return
+			}
+			small[k*n+l] = v.Int64()
+			sum += max(v.Int64(), -v.Int64())
+		}
+		norm = max(norm, sum)
+	}
+	b.small, b.norm, b.det64, b.large, b.approx = small, norm, b.det.Int64(), nil, nil
+}
+
+// regime is a shape with prices.
+type regime struct {
+	*shape
+	block   *block
+	prices  hourPrices
+	cost    []int64 // by column
+	entries []*entry
+	of      map[*basis]*entry
+	pivots  *int
+	scratch []int64
+	dots    []float64
+}
+
+// hourPrices are what a block's hour is priced with, after the multipliers of
+// limits; −1: there is none.
+type hourPrices struct {
+	onDemand, spot, quotaUse []int64 // by pool; quotaUse is QuotaPerUnit
+	quotaOf, spendOf         []int   // by pool: the place of its quota and spend, −1: none
+	spendPrice               []int64 // by pool
+	extra                    []int64 // by route
+	shortage                 []int64 // by demand
+	quota                    []bool  // by quota: bounded
+	spotBound                []bool  // by pool: bounded
+}
+
+// entry is a basis that is dual feasible at the regime's prices: optimal wherever
+// it is primal feasible.
+type entry struct {
+	*basis
+	dual   []*big.Int // of the rows, times det; none positive
+	value  []float64  // dual/det
+	vector Vector
+	worth  *worth
+
+	uses int
+	// For one query: what does not change from slot to slot.
+	query        int
+	base         []int64
+	rough, error []float64 // base by approx, and the magnitudes that went into it
+	floor        float64
+}
+
+// enter makes an entry of a basis, nil if it is not dual feasible.
+func (g *regime) enter(b *basis) *entry {
+	if e := g.of[b]; e != nil {
+		return e
+	}
+	e := &entry{basis: b, dual: make([]*big.Int, g.rows), value: make([]float64, g.rows)}
+	det, _ := new(big.Float).SetInt(b.det).Float64()
+	var t big.Int
+	for k := range g.rows {
+		sum := new(big.Int)
+		for i, j := range b.columns {
+			if j < len(g.columns) && g.cost[j] != 0 {
+				sum.Add(sum, t.Mul(b.at(i, k, g.rows), big.NewInt(g.cost[j])))
+			}
+		}
+		if sum.Sign() > 0 {
+			return nil
+		}
+		e.dual[k] = sum
+		v, _ := new(big.Float).SetInt(sum).Float64()
+		e.value[k] = v / det
+	}
+	for j := range g.columns {
+		if !b.in[j] && g.reduced(e, j).Sign() < 0 {
+			return nil
+		}
+	}
+	e.vector = g.vector(e)
+	e.worth = g.prices.worth(g.block, &e.vector)
+	g.of[b] = e
+	g.entries = append(g.entries, e)
+	return e
+}
+
+// reduced returns the reduced cost of a column outside the basis, times det.
+func (g *regime) reduced(e *entry, j int) *big.Int {
+	if j >= len(g.columns) {
+		return new(big.Int).Neg(e.dual[j-len(g.columns)])
+	}
+	c := &g.columns[j]
+	d := big.NewInt(g.cost[j])
+	d.Mul(d, e.det)
+	var t big.Int
+	for k, row := range c.row {
+		d.Sub(d, t.Mul(e.dual[row], big.NewInt(c.val[k])))
+	}
+	return d
+}
+
+// vector rounds an entry's prices to whole Nano.
+func (g *regime) vector(e *entry) Vector {
+	price := func(row int) int64 {
+		if row < 0 || e.dual[row].Sign() == 0 {
+			return 0
+		}
+		v := new(big.Int).Neg(e.dual[row])
+		v.Add(v.Lsh(v, 1), e.det)
+		v.Quo(v, new(big.Int).Lsh(e.det, 1))
+		if !v.IsInt64() || v.Int64() > maxVector {
+			return maxVector
+		}
+		return v.Int64()
+	}
+	v := Vector{Firm: make([]procurement.Nano, g.pools)}
+	spot, quota := make([]procurement.Nano, g.pools), make([]procurement.Nano, len(g.quota))
+	some, any := false, false
+	for i := range g.pools {
+		v.Firm[i] = procurement.Nano(price(g.demands + i))
+		if g.prices.spot[i] >= 0 {
+			spot[i] = procurement.Nano(min(maxVector, g.prices.spot[i]+price(g.spot[i])))
+			some = some || spot[i] > 0
+		}
+	}
+	for i := range g.quota {
+		quota[i] = procurement.Nano(price(g.quota[i]))
+		any = any || quota[i] > 0
+	}
+	if some {
+		v.Spot = spot
+	}
+	if any {
+		v.Quota = quota
+	}
+	return v
+}
+
+// maxVector bounds a vector's prices: none above what MaxPrice and MaxRatio allow
+// is of use.
+const maxVector = 4_000_000_000_000_000_000
+
+// worth is all prices of an hour that follow from a vector; see [Leaf].
+type worth struct {
+	lambda, mu     []int64 // by demand
+	pi, beta, zeta []int64 // by pool
+	kappa          []int64 // by quota
+	rho            []*big.Int
+}
+
+func (h *hourPrices) worth(b *block, v *Vector) *worth {
+	w := &worth{
+		lambda: slices.Clone(h.shortage), mu: make([]int64, len(h.shortage)),
+		pi: make([]int64, len(h.onDemand)), beta: make([]int64, len(h.onDemand)), zeta: make([]int64, len(h.onDemand)),
+		kappa: make([]int64, len(h.quota)), rho: make([]*big.Int, len(b.Spends)),
+	}
+	for q := range h.quota {
+		if h.quota[q] && v.Quota != nil {
+			w.kappa[q] = int64(v.Quota[q])
+		}
+	}
+	for i := range w.rho {
+		w.rho[i] = new(big.Int)
+	}
+	sigma := make([]int64, len(h.spot))
+	for i := range w.pi {
+		use := int64(0)
+		if q := h.quotaOf[i]; q >= 0 {
+			use = scale(w.kappa[q], h.quotaUse[i], 1)
+		}
+		w.pi[i] = int64(v.Firm[i])
+		if h.onDemand[i] >= 0 {
+			w.pi[i] = min(w.pi[i], add(h.onDemand[i], use))
+			w.beta[i] = max(0, w.pi[i]-use)
+			if s := h.spendOf[i]; s >= 0 && w.beta[i] > 0 {
+				r := new(big.Int).Mul(big.NewInt(w.beta[i]), big.NewInt(1_000_000_000))
+				r.Add(r, big.NewInt(h.spendPrice[i]-1)).Quo(r, big.NewInt(h.spendPrice[i]))
+				if r.Cmp(w.rho[s]) > 0 {
+					w.rho[s] = r
+				}
+			}
+		}
+		if h.spot[i] >= 0 {
+			if v.Spot != nil {
+				sigma[i] = int64(v.Spot[i])
+			}
+			if !h.spotBound[i] {
+				sigma[i] = min(sigma[i], h.spot[i])
+			}
+			w.zeta[i] = max(0, sigma[i]-h.spot[i])
+		}
+	}
+	for r := range b.routes {
+		d, p := b.demandOf[r], b.poolOf[r]
+		w.lambda[d] = min(w.lambda[d], add(scale(w.pi[p], b.num[r], b.den[r]), h.extra[r]))
+	}
+	for r := range b.routes {
+		d, p := b.demandOf[r], b.poolOf[r]
+		if h.spot[p] >= 0 {
+			w.mu[d] = max(w.mu[d], w.lambda[d]-add(scale(sigma[p], b.num[r], b.den[r]), h.extra[r]))
+		}
+	}
+	return w
+}
+
+// scale returns ⌊a·num/den⌋, add the sum of two numbers, of none negative, at most
+// the greatest there is: prices as high as that are above all others.
+func scale(a, num, den int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(num))
+	if hi >= uint64(den) {
+		return math.MaxInt64
+	}
+	q, _ := bits.Div64(hi, lo, uint64(den))
+	return int64(min(q, math.MaxInt64))
+}
+
+func add(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// query is the hours of one case at one coverage: r is what a slot's right-hand
+// side has beside its demand, grid the fraction in which all of r is counted.
+type query struct {
+	number int
+	grid   int64
+	r      []int64
+	most   int64 // the greatest magnitude that any slot's r has
+}
+
+// prepare computes what does not change from slot to slot.
+func (g *regime) prepare(e *entry, q *query) {
+	if e.query == q.number {
+		return
+	}
+	e.query = q.number
+	e.floor = 0
+	for k, v := range q.r {
+		e.floor += float64(e.value[k] * float64(v))
+	}
+	if e.small == nil || q.most > (1<<62)/max(1, e.norm) {
+		e.base = nil
+		if e.approx != nil {
+			e.rough, e.error = make([]float64, g.rows), make([]float64, g.rows)
+			for i := range g.rows {
+				for k, a := range e.approx[i*g.rows : (i+1)*g.rows] {
+					v := float64(a * float64(q.r[k]))
+					e.rough[i] += v
+					e.error[i] += math.Abs(v)
+				}
+			}
+		}
+		return
+	}
+	if e.base == nil {
+		e.base = make([]int64, g.rows)
+	}
+	for i := range g.rows {
+		sum := int64(0)
+		for k, a := range e.small[i*g.rows : (i+1)*g.rows] {
+			sum += a * q.r[k]
+		}
+		e.base[i] = sum
+	}
+}
+
+// holds reports whether an entry serves the slot: no x is negative. slot is the
+// right-hand side of demands and of what may be interrupted, by rows.
+func (g *regime) holds(e *entry, q *query, slot []int64, rows []int) bool {
+	g.prepare(e, q)
+	if e.base == nil {
+		for i := range g.rows {
+			if e.approx != nil {
+				x, m := e.rough[i], e.error[i]
+				for k, row := range rows {
+					v := float64(e.approx[i*g.rows+row] * float64(slot[k]))
+					x += v
+					m += math.Abs(v)
+				}
+				if x > 1e-12*m { // far beyond what rounding does
+					continue
+				} else if x < -1e-12*m {
+					return false
+				}
+			}
+			if g.at(e, q, slot, rows, i).Sign() < 0 {
+				return false
+			}
+		}
+		return true
+	}
+	n := g.rows
+	for i, x := range e.base {
+		a := e.small[i*n : (i+1)*n]
+		for k, row := range rows {
+			x += a[row] * slot[k]
+		}
+		if x < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// at returns x of the entry's i-th column at the slot, times det and grid.
+func (g *regime) at(e *entry, q *query, slot []int64, rows []int, i int) *big.Int {
+	if e.base != nil {
+		x := e.base[i]
+		for k, row := range rows {
+			x += e.small[i*g.rows+row] * slot[k]
+		}
+		return big.NewInt(x)
+	}
+	x := new(big.Int)
+	var t big.Int
+	for k, v := range q.r {
+		if v != 0 {
+			x.Add(x, t.Mul(e.basis.at(i, k, g.rows), big.NewInt(v)))
+		}
+	}
+	for k, row := range rows {
+		if slot[k] != 0 {
+			x.Add(x, t.Mul(e.basis.at(i, row, g.rows), big.NewInt(slot[k])))
+		}
+	}
+	return x
+}
+
+// scan bounds how many entries are looked at for a slot.
+const scan = 192
+
+// begin readies the regime for a query.
+func (g *regime) begin() {
+	if len(g.entries) == 0 {
+		g.enter(g.start())
+	}
+	if len(g.entries) > scan {
+		slices.SortStableFunc(g.entries, func(a, b *entry) int { return b.uses - a.uses })
+		for _, e := range g.entries {
+			e.uses /= 2
+		}
+	}
+}
+
+// solve returns the entry that serves a slot at least cost, trying the one before
+// first.
+func (g *regime) solve(q *query, before *entry, slot []int64, rows []int) (*entry, error) {
+	if before != nil && g.holds(before, q, slot, rows) {
+		before.uses++
+		return before, nil
+	}
+	var best *entry
+	most := math.Inf(-1)
+	look := func(es []*entry) {
+		for _, e := range es {
+			if e.query != q.number {
+				g.prepare(e, q)
+			}
+			v := e.floor
+			for k, row := range rows {
+				v += float64(e.value[row] * float64(slot[k]))
+			}
+			if v > most {
+				most, best = v, e
+			}
+		}
+	}
+	if n := len(g.entries); n <= 2*scan {
+		look(g.entries)
+	} else {
+		look(g.entries[:scan])
+		look(g.entries[n-scan:])
+	}
+	for step := 0; ; step++ {
+		if g.holds(best, q, slot, rows) {
+			best.uses++
+			return best, nil
+		}
+		if step > 20_000 {
+			return nil, fmt.Errorf("an hour's linear program took more than %d steps: the solver is wrong", step)
+		}
+		next, err := g.step(best, q, slot, rows, step > 50)
+		if err != nil {
+			return nil, err
+		}
+		best = next
+	}
+}
+
+// step is one of the dual simplex. By Bland's rule it cannot go in circles;
+// before that it takes what is missing most.
+func (g *regime) step(e *entry, q *query, slot []int64, rows []int, bland bool) (*entry, error) {
+	*g.pivots++
+	g.prepare(e, q)
+	leave := -1
+	var least *big.Int
+	for i, j := range e.columns {
+		x := g.at(e, q, slot, rows, i)
+		switch {
+		case x.Sign() >= 0:
+		case leave < 0,
+			bland && j < e.columns[leave],
+			!bland && x.Cmp(least) < 0,
+			!bland && x.Cmp(least) == 0 && j < e.columns[leave]:
+			leave, least = i, x
+		}
+	}
+	enter := -1
+	var num, den *big.Int // the least ratio
+	var a, b big.Int
+	for j := range len(g.columns) + g.rows {
+		if e.in[j] {
+			continue
+		}
+		alpha := g.into(e.basis, leave, j)
+		if alpha.Sign() >= 0 {
+			continue
+		}
+		d, m := g.reduced(e, j), new(big.Int).Neg(alpha)
+		if enter < 0 || a.Mul(d, den).Cmp(b.Mul(num, m)) < 0 {
+			enter, num, den = j, d, m
+		}
+	}
+	if enter < 0 {
+		return nil, fmt.Errorf("an hour's linear program has no solution: the solver is wrong")
+	}
+	next := g.enter(g.pivot(e.basis, leave, enter))
+	if next == nil {
+		return nil, fmt.Errorf("a step of an hour's linear program left what is dual feasible: the solver is wrong")
+	}
+	return next, nil
+}
