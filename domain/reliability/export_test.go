@@ -1,0 +1,8 @@
+package reliability
+
+import "quartermaster/domain"
+
+// Reaches decides in whole numbers.
+func Reaches(n, s int, unavailability, level domain.Decimal) bool {
+	return reaches(n, s, unavailability, level)
+}
