@@ -39,10 +39,11 @@ const rules = `
 domain:                 pure  github.com/shopspring/decimal
 domain/linear:          pure  domain  github.com/shopspring/decimal
 domain/plan:            pure  domain/...  github.com/shopspring/decimal
-domain/instance:        pure  domain/...  github.com/shopspring/decimal
+domain/instance:        pure  domain/...  github.com/shopspring/decimal  github.com/go-json-experiment/json/...
 domain/procurement/joint: pure  domain  domain/linear  domain/procurement  github.com/shopspring/decimal
 domain/procurement/baseline: pure  domain  domain/procurement
 domain/procurement/check: pure  domain  domain/procurement  domain/procurement/joint  github.com/shopspring/decimal
+domain/packing/online:  pure  domain  domain/packing
 domain/*:               pure  domain  domain/linear  github.com/shopspring/decimal
 
 projections/storetest:  pure  domain/...  projections/...  github.com/shopspring/decimal  pgregory.net/rapid

@@ -1,0 +1,233 @@
+package online
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Policy says which of the machines that can take a replica takes it.
+type Policy string
+
+// The policies. All but the last are those of Weng et al., "Beware of
+// Fragmentation", USENIX ATC 2023, as their simulator
+// (hkust-adsl/kubernetes-scheduler-simulator, Apache-2.0) scores: from 0 to 100
+// in whole steps, so that many machines tie.
+const (
+	// Random takes any machine, and any GPU.
+	Random Policy = "random"
+	// DotProd takes the machine whose free CPU and GPUs are the least in line
+	// with what is needed.
+	DotProd Policy = "dotprod"
+	// Clustering takes a machine with replicas of the same kind (a part of a
+	// GPU, one, two and so on) and no others, then one with others too, then an
+	// empty one; the fuller the better.
+	Clustering Policy = "clustering"
+	// Packing takes GPUs that are shared already, then GPUs of machines in use,
+	// then an empty machine.
+	Packing Policy = "packing"
+	// BestFit takes the machine that has the least CPU and GPUs left over.
+	BestFit Policy = "bestfit"
+	// FGD, fragmentation gradient descent, takes the machine and GPU where the
+	// free GPUs of which the mix cannot make use grow least. Memory is left out,
+	// as in the original.
+	FGD Policy = "fgd"
+	// Balanced descends without steps, counts memory too, and counts as lost what
+	// the next replica could still use but the ones after it will not: GPUs for
+	// which CPU or memory run out first if what comes needs as much of them per
+	// GPU as the mix does. Replicas that need little CPU so go where there is
+	// little, and what needs CPU alone goes where that is of no use to GPUs.
+	Balanced Policy = "balanced"
+)
+
+// Policies lists the policies by name.
+func Policies() []Policy {
+	return []Policy{Balanced, BestFit, Clustering, DotProd, FGD, Packing, Random}
+}
+
+// policy is how a policy weighs a shape on the machines of a group: the larger
+// score is the better, and a part of a GPU is taken from one of which from
+// thousandths are free.
+type policy struct {
+	score  func(f *Fleet, g *group, sh *shape) (score int64, from uint16)
+	chance bool // equal machines and GPUs are drawn from
+	kinds  bool // the kinds of replicas that are there matter
+}
+
+var policies = map[Policy]*policy{
+	Random:     {score: func(_ *Fleet, g *group, sh *shape) (int64, uint16) { return 0, g.tightest(sh) }, chance: true},
+	BestFit:    {score: bestFit},
+	DotProd:    {score: dotProd},
+	Clustering: {score: clustering, kinds: true},
+	Packing:    {score: packed},
+	FGD:        {score: descent},
+	Balanced:   {score: balanced},
+}
+
+func policyOf(p Policy) (*policy, error) {
+	if x, ok := policies[p]; ok {
+		return x, nil
+	}
+	names := []string{}
+	for _, p := range Policies() {
+		names = append(names, string(p))
+	}
+	return nil, fmt.Errorf("there is no policy %q: the policies are %s", p, strings.Join(names, ", "))
+}
+
+// tightest returns the least that is free of a GPU that takes the shape's part,
+// 0 when it needs none.
+func (s *state) tightest(sh *shape) uint16 {
+	if sh.part > 0 {
+		for _, free := range slices.Backward(s.free) {
+			if free >= sh.part {
+				return free
+			}
+		}
+	}
+	return 0
+}
+
+func bestFit(f *Fleet, g *group, sh *shape) (int64, uint16) {
+	unit := 2 * f.maxCPU * f.maxGPU
+	left := (g.cpu-sh.cpu)*f.maxGPU + (g.freeMilli()-sh.milli())*f.maxCPU
+	return 100 * (unit - left) / unit, g.tightest(sh)
+}
+
+func dotProd(f *Fleet, g *group, sh *shape) (int64, uint16) {
+	share := func(n, of int64) float64 { return float64(n) / float64(of) }
+	cpu := float64(share(g.cpu, f.maxCPU) * share(sh.cpu, f.maxCPU))
+	gpu := float64(share(g.freeMilli(), f.maxGPU) * share(sh.milli(), f.maxGPU))
+	return int64(100 * (1 - (cpu+gpu)/2)), g.tightest(sh)
+}
+
+func clustering(f *Fleet, g *group, sh *shape) (int64, uint16) {
+	if sh.milli() == 0 {
+		return 0, 0
+	}
+	full := 25 * (f.maxGPU - g.freeMilli()) / f.maxGPU
+	same := uint64(1) << sh.kind
+	switch {
+	case g.kinds == same:
+		full += 75
+	case g.kinds&same != 0:
+		full += 50
+	case g.kinds == 0:
+		full += 25
+	}
+	return full, g.tightest(sh)
+}
+
+func packed(_ *Fleet, g *group, sh *shape) (int64, uint16) {
+	if sh.milli() == 0 {
+		return 0, 0
+	}
+	whole := int64(0)
+	for _, free := range g.free {
+		if free == 1000 {
+			whole++
+		}
+	}
+	from := g.tightest(sh)
+	switch {
+	case whole == int64(len(g.free)):
+		return max(33-whole, whole), from
+	case sh.whole > 0:
+		return max(50-int64(sh.whole), 33), from
+	case from == 1000:
+		return 49, from
+	}
+	return 100 - int64(from)/10/10, from
+}
+
+// after hands out every state in which the group's machines can be once they
+// have taken the shape, and of which GPU they took a part: one of which from
+// thousandths were free. The state is good until each returns.
+func (f *Fleet) after(g *group, sh *shape, each func(s *state, from uint16)) {
+	s := &f.state
+	*s = state{class: g.class, cpu: g.cpu - sh.cpu, mem: g.mem - sh.mem, free: s.free, owner: g.owner, busy: true}
+	if sh.dedicated {
+		s.owner = sh.load.ID
+	}
+	if sh.part == 0 { // the freest are first, and so are wholly free
+		s.free = append(s.free[:0], g.free[sh.whole:]...)
+		for range sh.whole {
+			s.free = append(s.free, 0)
+		}
+		each(s, 0)
+		return
+	}
+	for i, from := range g.free {
+		if from < sh.part {
+			break
+		}
+		if i+1 < len(g.free) && g.free[i+1] == from {
+			continue
+		}
+		s.free = append(s.free[:0], g.free...)
+		for i++; i < len(s.free) && s.free[i] > from-sh.part; i++ {
+			s.free[i-1] = s.free[i]
+		}
+		s.free[i-1] = from - sh.part
+		each(s, from)
+	}
+}
+
+// descend returns the least that a state after the shape is worse than the one
+// before, with its sign turned; of equals the one that takes of the GPU with
+// the least free.
+func (f *Fleet) descend(g *group, sh *shape, lost func(*state) int64, score func(better int64) int64) (best int64, at uint16) {
+	if !g.lostKnown {
+		g.lost, g.lostKnown = lost(&g.state), true
+	}
+	first := true
+	f.after(g, sh, func(s *state, from uint16) {
+		if x := score(g.lost - lost(s)); first || x >= best {
+			best, at, first = x, from, false
+		}
+	})
+	return best, at
+}
+
+func descent(f *Fleet, g *group, sh *shape) (int64, uint16) {
+	mx, total := &f.classes[g.class].mixture, f.mix.total
+	return f.descend(g, sh, func(s *state) int64 { return mx.stranded(s, false) }, func(better int64) int64 {
+		return sigmoid(floorDiv(better*1000, max(total, 1)))
+	})
+}
+
+// sigmoid returns 100/(1+exp(-x)) rounded down, of millionths, without a
+// floating point that could round otherwise on another machine.
+func sigmoid(millionths int64) int64 {
+	i, _ := slices.BinarySearch(sigmoidSteps[:], millionths+1)
+	if millionths >= 0 {
+		return 50 + int64(i)
+	}
+	// At -x is what is missing at x, and no step ends in a whole millionth.
+	i, _ = slices.BinarySearch(sigmoidSteps[:], -millionths+1)
+	return 49 - int64(i)
+}
+
+// sigmoidSteps are the millionths from which on 100/(1+exp(-x)) is 51, 52 and
+// on to 99: the logarithms of 51/49, 52/48 and on, rounded up.
+var sigmoidSteps = [...]int64{
+	40006, 80043, 120145, 160343, 200671, 241163, 281852, 322774, 363966, 405466,
+	447313, 489549, 532217, 575365, 619040, 663295, 708186, 753772, 800120, 847298,
+	895385, 944462, 994623, 1045969, 1098613, 1152680, 1208312, 1265667, 1324926, 1386295,
+	1450011, 1516348, 1585628, 1658229, 1734602, 1815290, 1900959, 1992431, 2090742, 2197225,
+	2313635, 2442348, 2586690, 2751536, 2944439, 3178054, 3476099, 3891821, 4595120,
+}
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
+
+func balanced(f *Fleet, g *group, sh *shape) (int64, uint16) {
+	mx, total := &f.classes[g.class].mixture, max(f.mix.total, 1)
+	lost := func(s *state) int64 { return mx.stranded(s, true)*1000/total + mx.short(s) }
+	return f.descend(g, sh, lost, func(better int64) int64 { return better })
+}

@@ -1,0 +1,206 @@
+package online
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+
+	"quartermaster/domain/packing"
+)
+
+// Arrivals returns replicas in the order in which they arrive: those of all
+// workloads in a random order and, until they ask for so many thousandths of a
+// fleet's GPUs, more of them drawn with replacement. When all ask for more than
+// that, random ones are left out instead. The draws are those of the simulator
+// of the paper (see [FGD]), so that with a source seeded alike its arrivals are
+// repeated one by one.
+//
+// Workloads count by their order, and each is to have one replica; see [Each].
+func Arrivals(pods []packing.Workload, fleetMilli, perMille int64, draws Draws) ([]packing.Workload, error) {
+	var asked, most int64
+	for i := range pods {
+		if err := pods[i].Check(); err != nil {
+			return nil, err
+		}
+		asked += pods[i].GPUMilli
+		most = max(most, pods[i].GPUMilli)
+	}
+	if most == 0 {
+		return nil, fmt.Errorf("none of %d workloads needs a GPU, so no number of them loads the fleet", len(pods))
+	}
+	goal := fleetMilli * perMille // in millionths
+	draws.Int()                   // which the simulator prints
+	seq := slices.Clone(pods)
+	draws.Shuffle(len(seq), func(i, j int) { seq[i], seq[j] = seq[j], seq[i] })
+	for asked*1000 > goal {
+		i := draws.Intn(len(seq))
+		asked -= seq[i].GPUMilli
+		seq = slices.Delete(seq, i, i+1)
+	}
+	for asked*1000 < goal {
+		w := pods[draws.Intn(len(pods))]
+		// A replica counts by what it needs of one GPU here, so that the last may
+		// ask for more than the goal.
+		if (asked+min(w.GPUMilli, 1000))*1000 > goal {
+			break
+		}
+		if len(seq) == maxArrivals {
+			return nil, fmt.Errorf("more than %d arrivals ask for %d.%d%% of the GPUs", maxArrivals, perMille/10, perMille%10)
+		}
+		asked += w.GPUMilli
+		seq = append(seq, w)
+	}
+	return seq, nil
+}
+
+const maxArrivals = 1 << 22
+
+// Each returns every replica of workloads as a workload with one, called as its
+// workload, so that constraints on the workload still hold.
+func Each(loads []packing.Workload) []packing.Workload {
+	var out []packing.Workload
+	for i := range loads {
+		for range loads[i].Replicas {
+			w := loads[i]
+			w.Replicas = 1
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// Series is a share of the fleet's GPUs, in hundredths of a percent, by the
+// arrived load in percent of the fleet's GPUs.
+type Series []Point
+
+// Point is the value of a series at a load.
+type Point struct {
+	Percent    int
+	Hundredths int64
+}
+
+// At returns the value at a load, false when there is none.
+func (s Series) At(percent int) (hundredths int64, ok bool) {
+	i, ok := slices.BinarySearchFunc(s, percent, func(p Point, at int) int { return p.Percent - at })
+	if !ok {
+		return 0, false
+	}
+	return s[i].Hundredths, true
+}
+
+// Last returns the value at the highest load, 0 of no series.
+func (s Series) Last() int64 {
+	if len(s) == 0 {
+		return 0
+	}
+	return s[len(s)-1].Hundredths
+}
+
+// MarshalJSON writes an object of percentages by load, the least load first.
+func (s Series) MarshalJSON() ([]byte, error) {
+	b := []byte{'{'}
+	for i, p := range s {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendQuote(b, strconv.Itoa(p.Percent))
+		b = fmt.Appendf(b, ":%d.%02d", p.Hundredths/100, p.Hundredths%100)
+	}
+	return append(b, '}'), nil
+}
+
+// Run is what became of arrivals.
+type Run struct {
+	Arrived      int   // replicas
+	Placed       int   // of them
+	ArrivedMilli int64 // thousandths of GPUs
+	PlacedMilli  int64
+	FleetMilli   int64
+	// Allocation is the share of GPUs that is allocated once so much has
+	// arrived: the mean over the arrivals that bring the load to within half a
+	// percent of it.
+	Allocation Series
+}
+
+// Replay places arrivals on nodes, one after another.
+func Replay(nodes []packing.Node, arrivals []packing.Workload, mix *Mix, by Policy, draws Draws) (*Run, error) {
+	f, err := New(nodes, mix, by, draws)
+	if err != nil {
+		return nil, err
+	}
+	r := &Run{Arrived: len(arrivals)}
+	for i := range f.machines {
+		r.FleetMilli += int64(len(f.machines[i].free)) * 1000
+	}
+	if r.FleetMilli == 0 {
+		return nil, fmt.Errorf("none of %d machines has a GPU", len(f.machines))
+	}
+	for i := range f.machines {
+		r.PlacedMilli += int64(len(f.machines[i].free))*1000 - f.machines[i].group.freeMilli()
+	}
+	held := r.PlacedMilli
+	type mean struct{ sum, n int64 }
+	by100 := map[int]mean{}
+	last := -1
+	for i := range arrivals {
+		w := &arrivals[i]
+		_, ok, err := f.Arrive(strconv.Itoa(i), w)
+		if err != nil {
+			return nil, err
+		}
+		r.ArrivedMilli += w.GPUMilli
+		if ok {
+			r.Placed++
+			r.PlacedMilli += w.GPUMilli
+		}
+		last = nearest(r.ArrivedMilli*100, r.FleetMilli)
+		m := by100[last]
+		by100[last] = mean{m.sum + r.PlacedMilli, m.n + 1}
+	}
+	for k := 0; k <= last; k++ {
+		m := by100[k]
+		if m.n == 0 { // a replica of several GPUs may skip a step of a small fleet
+			for _, near := range []int{k - 1, k + 1} {
+				m.sum, m.n = m.sum+by100[near].sum, m.n+by100[near].n
+			}
+		}
+		if m.n > 0 {
+			whole := new(big.Int).Mul(big.NewInt(2*m.n), big.NewInt(r.FleetMilli))
+			part := new(big.Int).Mul(big.NewInt(m.sum), big.NewInt(20_000))
+			part.Add(part, big.NewInt(m.n*r.FleetMilli)).Quo(part, whole)
+			r.Allocation = append(r.Allocation, Point{k, part.Int64()})
+		}
+	}
+	r.PlacedMilli -= held
+	return r, nil
+}
+
+// nearest returns a/b to the nearest, halves to even.
+func nearest(a, b int64) int {
+	q, rest := a/b, a%b
+	if rest*2 > b || rest*2 == b && q%2 == 1 {
+		q++
+	}
+	return int(q)
+}
+
+// Mean returns the mean of series, to the nearest, at the loads that all have.
+func Mean(of []Series) Series {
+	if len(of) == 0 {
+		return nil
+	}
+	var out Series
+	for _, p := range of[0] {
+		sum, all := int64(0), true
+		for _, s := range of {
+			v, ok := s.At(p.Percent)
+			sum, all = sum+v, all && ok
+		}
+		if all {
+			n := int64(len(of))
+			out = append(out, Point{p.Percent, (2*sum + n) / (2 * n)})
+		}
+	}
+	return out
+}
