@@ -1,20 +1,25 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/highs"
 	"quartermaster/adapters/importer"
 	"quartermaster/adapters/rows"
 	"quartermaster/domain"
+	"quartermaster/domain/linear"
 	"quartermaster/domain/packing"
 )
 
@@ -31,7 +36,33 @@ func (a *app) planPackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pack --pods PODS.csv {--nodes NODES.csv | --node-shape SHAPE}",
 		Short: "Pack pods onto nodes, from files alone",
-		Args:  cobra.NoArgs,
+		Long: `Pack puts pods onto nodes and proves how good that is. It reads two CSV files in
+the columns of the openb trace, changes nothing and needs no home.
+
+With --node-shape it says how many nodes of one size hold the pods (bins), and
+how many at least any packing needs (lower_bound): column generation over greedy
+starts, where this build has a solver of linear programs. The bound is proven in
+whole numbers. Pods without GPUs are left out unless --every-pod is given,
+because machines with GPUs are not bought for them; a shape without a GPU model
+stands for every model. With --nodes alone it packs all pods onto the nodes of
+the file and says what did not fit, and why.
+
+Columns of nodes: sn, cpu_milli, memory_mib, gpu, model. Columns of pods: name,
+cpu_milli, memory_mib, num_gpu, gpu_milli (thousandths of each GPU) and perhaps
+gpu_spec (models allowed, separated by |). A file with a bad row is refused, with
+file, line and column.
+
+JSON keys: method, order, shape (cpu_milli, memory_mib, gpus, model), pods,
+left_out, bins, lower_bound, gap (bins less lower_bound), columns (state, rounds,
+patterns, programs), gpu_milli_needed, gpu_milli_placed, gpu_milli_total, stranded
+(model, total_milli, free_milli, stranded_milli), patterns (machines, on (pod of
+each kind: cpu_milli, memory_mib, gpu_milli, models, replicas)), unplaced_pods,
+constraints (constraint, pods, machines: how many unplaced pods it ruled machines
+out for, and how many in all), unplaced (workload, replicas, ruled_out
+(constraint, machines)).`,
+		Example: "  quartermaster plan pack --pods openb_pod_list_default.csv --node-shape 96000m,393216MiB,8\n" +
+			"  quartermaster plan pack --pods openb_pod_list_default.csv --nodes openb_node_list_gpu_node.csv --json",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := fl.check(); err != nil {
 				return err
@@ -49,7 +80,15 @@ func (a *app) planPackCommand() *cobra.Command {
 			if fl.online.policy != "" {
 				return a.packOnline(cmd.Context(), &fl.online, nodes, pods)
 			}
-			return errors.New("plan pack: offline packing is not there yet")
+			ans, err := packFiles(cmd.Context(), &fl, nodes, pods)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerJSON(ans)
+			}
+			a.showPack(ans)
+			return nil
 		},
 	}
 	f := cmd.Flags()
@@ -118,6 +157,204 @@ func readPods(ctx context.Context, path string) ([]packing.Workload, error) {
 		return nil
 	})
 	return pods, err
+}
+
+// packAnswer is what "plan pack" answers.
+type packAnswer struct {
+	Method         string             `json:"method"`
+	Order          string             `json:"order"`
+	Shape          *packShape         `json:"shape,omitempty"`
+	Pods           int                `json:"pods"`     // that were to be packed
+	LeftOut        int                `json:"left_out"` // without GPUs, not to be packed
+	Bins           int                `json:"bins"`
+	LowerBound     int                `json:"lower_bound"`
+	Gap            int                `json:"gap"`
+	Columns        packing.Columns    `json:"columns"`
+	GPUMilliNeeded int64              `json:"gpu_milli_needed"`
+	GPUMilliPlaced int64              `json:"gpu_milli_placed"`
+	GPUMilliTotal  int64              `json:"gpu_milli_total"`
+	Stranded       []packing.Stranded `json:"stranded"`
+	Patterns       []packPattern      `json:"patterns"`
+	UnplacedPods   int                `json:"unplaced_pods"`
+	Constraints    []packConstraint   `json:"constraints"`
+	Unplaced       []packing.Unplaced `json:"unplaced"`
+}
+
+type packShape struct {
+	CPUMilli  int64  `json:"cpu_milli"`
+	MemoryMiB int64  `json:"memory_mib"`
+	GPUs      int    `json:"gpus"`
+	Model     string `json:"model,omitempty"`
+}
+
+// packPattern is machines that hold the same numbers of pods of the same sizes.
+type packPattern struct {
+	Machines int       `json:"machines"`
+	On       []packPod `json:"on"`
+}
+
+type packPod struct {
+	CPUMilli  int64    `json:"cpu_milli"`
+	MemoryMiB int64    `json:"memory_mib"`
+	GPUMilli  int64    `json:"gpu_milli"`
+	Models    []string `json:"models,omitempty"`
+	Replicas  int      `json:"replicas"`
+}
+
+type packConstraint struct {
+	Constraint packing.Constraint `json:"constraint"`
+	Pods       int                `json:"pods"`
+	Machines   int                `json:"machines"`
+}
+
+// packFiles packs what files say.
+func packFiles(ctx context.Context, fl *packFlags, nodes []packing.Node, pods []packing.Workload) (*packAnswer, error) {
+	ans := &packAnswer{Patterns: []packPattern{}, Constraints: []packConstraint{}}
+	var r *packing.Result
+	var err error
+	if fl.shape == "" {
+		r, err = packing.Pack(nodes, pods, packing.Options{})
+	} else {
+		var shape packing.Node
+		if shape, err = parseShape(fl.shape); err != nil {
+			return nil, err
+		}
+		ans.Shape = &packShape{shape.CPUMilli, shape.MemoryMiB, shape.GPUs, shape.Model}
+		kept := pods[:0]
+		for _, p := range pods {
+			if p.GPUMilli == 0 && !fl.everyPod {
+				ans.LeftOut++
+				continue
+			}
+			if shape.Model == "" {
+				p.Models = nil
+			}
+			kept = append(kept, p)
+		}
+		pods = kept
+		var opts packing.Options
+		solver, openErr := highs.Open(highs.Options{})
+		switch {
+		case openErr == nil:
+			defer solver.Close()
+			opts.LP = solver
+		case !errors.Is(openErr, linear.ErrUnavailable):
+			return nil, openErr
+		}
+		r, err = packing.NeedContext(ctx, []packing.Node{shape}, pods, opts)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pack the pods of %s: %w", fl.pods, err)
+	}
+	ans.Method, ans.Order, ans.Pods = r.Method, r.Order, len(pods)
+	ans.Bins, ans.LowerBound, ans.Gap, ans.Columns = r.NodesUsed, r.LowerBound, max(0, r.NodesUsed-r.LowerBound), r.Columns
+	ans.GPUMilliNeeded, ans.GPUMilliPlaced, ans.GPUMilliTotal = r.GPUMilliNeeded, r.GPUMilliPlaced, r.GPUMilliTotal
+	ans.Stranded, ans.Unplaced = r.Stranded, r.Unplaced
+	if fl.shape != "" {
+		ans.Patterns = packPatterns(r, pods)
+	}
+	for _, u := range r.Unplaced {
+		ans.UnplacedPods += u.Replicas
+		for _, ruled := range u.RuledOut {
+			at := slices.IndexFunc(ans.Constraints, func(c packConstraint) bool { return c.Constraint == ruled.Constraint })
+			if at < 0 {
+				at = len(ans.Constraints)
+				ans.Constraints = append(ans.Constraints, packConstraint{Constraint: ruled.Constraint})
+			}
+			ans.Constraints[at].Pods += u.Replicas
+			ans.Constraints[at].Machines += u.Replicas * ruled.Machines
+		}
+	}
+	slices.SortFunc(ans.Constraints, func(x, y packConstraint) int { return cmp.Compare(x.Constraint, y.Constraint) })
+	return ans, nil
+}
+
+// packPatterns counts machines by the sizes of the pods on them, the most
+// machines first.
+func packPatterns(r *packing.Result, pods []packing.Workload) []packPattern {
+	byID := make(map[string]*packing.Workload, len(pods))
+	for i := range pods {
+		byID[pods[i].ID] = &pods[i]
+	}
+	bySize := func(x, y packPod) int {
+		return cmp.Or(cmp.Compare(y.GPUMilli, x.GPUMilli), cmp.Compare(y.CPUMilli, x.CPUMilli), cmp.Compare(y.MemoryMiB, x.MemoryMiB), slices.Compare(x.Models, y.Models))
+	}
+	all := make([]packPattern, 0, len(r.Machines))
+	for _, m := range r.Machines {
+		p := packPattern{Machines: m.Machines}
+		for _, s := range m.On {
+			w := byID[s.Workload]
+			p.On = append(p.On, packPod{w.CPUMilli, w.MemoryMiB, w.GPUMilli, w.Models, s.Replicas})
+		}
+		slices.SortFunc(p.On, bySize)
+		on := p.On[:0]
+		for _, x := range p.On {
+			if last := len(on) - 1; last >= 0 && bySize(on[last], x) == 0 {
+				on[last].Replicas += x.Replicas
+			} else {
+				on = append(on, x)
+			}
+		}
+		p.On = on
+		all = append(all, p)
+	}
+	same := func(x, y packPattern) int {
+		return slices.CompareFunc(x.On, y.On, func(x, y packPod) int { return cmp.Or(bySize(x, y), cmp.Compare(y.Replicas, x.Replicas)) })
+	}
+	slices.SortFunc(all, same)
+	patterns := all[:0]
+	for _, p := range all {
+		if last := len(patterns) - 1; last >= 0 && same(patterns[last], p) == 0 {
+			patterns[last].Machines += p.Machines
+		} else {
+			patterns = append(patterns, p)
+		}
+	}
+	slices.SortStableFunc(patterns, func(x, y packPattern) int { return cmp.Compare(y.Machines, x.Machines) })
+	return patterns
+}
+
+func (a *app) showPack(ans *packAnswer) {
+	if s := ans.Shape; s != nil {
+		fmt.Fprintf(a.out, "%s pods on %s nodes of %s CPU milli, %s MiB and %d GPUs; no packing needs fewer than %s",
+			comma(ans.Pods-ans.UnplacedPods), comma(ans.Bins), comma(int(s.CPUMilli)), comma(int(s.MemoryMiB)), s.GPUs, comma(ans.LowerBound))
+	} else {
+		fmt.Fprintf(a.out, "%s of %s pods on %s nodes; all of them need at least %s",
+			comma(ans.Pods-ans.UnplacedPods), comma(ans.Pods), comma(ans.Bins), comma(ans.LowerBound))
+	}
+	fmt.Fprintf(a.out, "\npacked by %s, %s\n", ans.Method, ans.Order)
+	switch ans.Columns.State {
+	case packing.ColumnsDone:
+		fmt.Fprintf(a.out, "column generation: %d rounds, %s patterns, none is lacking\n", ans.Columns.Rounds, comma(ans.Columns.Patterns))
+	case packing.ColumnsStopped:
+		fmt.Fprintf(a.out, "column generation stopped on its limit of work after %d rounds and %s patterns: the bound could be better\n", ans.Columns.Rounds, comma(ans.Columns.Patterns))
+	case packing.ColumnsUnavailable:
+		fmt.Fprintln(a.out, "not improved by column generation: the solver of linear programs cannot run here")
+	case packing.ColumnsNotAsked:
+		if ans.Shape != nil {
+			fmt.Fprintln(a.out, "not improved by column generation: this build has no solver of linear programs")
+		}
+	}
+	if ans.LeftOut > 0 {
+		fmt.Fprintf(a.out, "%s pods without GPUs are left out (--every-pod packs them, too)\n", comma(ans.LeftOut))
+	}
+	free, stranded := int64(0), int64(0)
+	for _, s := range ans.Stranded {
+		free, stranded = free+s.FreeMilli, stranded+s.StrandedMilli
+	}
+	fmt.Fprintf(a.out, "%s of %s GPUs needed are placed on %s; %s stay free, of which %s are stranded: of no use to these pods\n",
+		gpus(ans.GPUMilliPlaced), gpus(ans.GPUMilliNeeded), gpus(ans.GPUMilliTotal), gpus(free), gpus(stranded))
+	if ans.UnplacedPods == 0 {
+		fmt.Fprintln(a.out, "every pod is placed")
+		return
+	}
+	fmt.Fprintf(a.out, "%s pods are not placed, because of:\n", comma(ans.UnplacedPods))
+	t := a.table("constraint", "pods", "nodes ruled out, over all pods")
+	t.SetColumnConfigs(rightFrom(2, 3))
+	for _, c := range ans.Constraints {
+		t.AppendRow(table.Row{c.Constraint, comma(c.Pods), comma(c.Machines)})
+	}
+	t.Render()
 }
 
 // filesCluster is where the nodes of a file stand: in one cluster.

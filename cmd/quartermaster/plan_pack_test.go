@@ -1,0 +1,167 @@
+package main
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"quartermaster/adapters/highs"
+)
+
+const (
+	fewNodes = "sn,cpu_milli,memory_mib,gpu,model\nn1,64000,262144,2,P100\nn2,8000,32768,1,T4\n"
+	fewPods  = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n" +
+		"half-1,4000,8192,1,500,\nhalf-2,4000,8192,1,500,P100|V100M16\nwhole,4000,8192,1,1000,\n" +
+		"wide,4000,8192,4,1000,\nplain,60000,1024,0,0,\nchosen,1000,1024,1,700,A10\n"
+)
+
+// packed runs plan pack on texts of nodes and pods.
+func packed(t *testing.T, nodes, pods string, args ...string) (code int, out, errs string) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"nodes.csv": nodes, "pods.csv": pods} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args = append([]string{"--home", dir, "plan", "pack", "--pods", filepath.Join(dir, "pods.csv")}, args...)
+	if nodes != "" {
+		args = append(args, "--nodes", filepath.Join(dir, "nodes.csv"))
+	}
+	var o, e strings.Builder
+	code = run(args, strings.NewReader(""), &o, &e)
+	return code, o.String(), e.String()
+}
+
+// Two halves and a whole GPU fill two of the four GPUs of a machine, so two
+// machines hold everything that fits; what needs more than one has says why.
+func TestPackShape(t *testing.T) {
+	code, out, errs := packed(t, "", fewPods, "--node-shape", "16,64GiB,4", "--json")
+	var ans packAnswer
+	if err := json.Unmarshal([]byte(out), &ans); code != 0 || err != nil {
+		t.Fatal(code, err, out, errs)
+	}
+	if ans.Pods != 5 || ans.LeftOut != 1 || ans.Bins != 2 || ans.LowerBound != 2 || ans.Gap != 0 || ans.UnplacedPods != 0 || len(ans.Patterns) != 2 {
+		t.Errorf("%s", out)
+	}
+	_, again, _ := packed(t, "", fewPods, "--node-shape", "16000m,65536MiB,4", "--json")
+	if again != out {
+		t.Errorf("the same question gives\n%s\nand\n%s", out, again)
+	}
+	// With a model, what asks for others finds no place; with every pod, the
+	// one without GPUs is told, too.
+	_, out, _ = packed(t, "", fewPods, "--node-shape", "16,64GiB,4,P100", "--every-pod", "--json")
+	ans = packAnswer{}
+	if err := json.Unmarshal([]byte(out), &ans); err != nil || ans.Pods != 6 || ans.UnplacedPods != 2 ||
+		!slices.Equal(ans.Constraints, []packConstraint{{"cpu", 1, 3}, {"gpu_model", 1, 3}}) {
+		t.Errorf("%v %s", err, out)
+	}
+	// For people: whether the bound is the best there is.
+	_, out, _ = packed(t, "", fewPods, "--node-shape", "16,64GiB,4")
+	want := "not improved by column generation: this build has no solver"
+	if highs.Available() {
+		want = "none is lacking"
+	}
+	if !strings.Contains(out, want) || !strings.Contains(out, "5 pods on 2 nodes") {
+		t.Errorf("%s", out)
+	}
+}
+
+func TestPackOnNodes(t *testing.T) {
+	code, out, errs := packed(t, fewNodes, fewPods, "--json")
+	var ans packAnswer
+	if err := json.Unmarshal([]byte(out), &ans); code != 0 || err != nil {
+		t.Fatal(code, err, out, errs)
+	}
+	var names []string
+	for _, u := range ans.Unplaced {
+		names = append(names, u.Workload)
+	}
+	if ans.Pods != 6 || ans.Bins != 1 || !slices.Equal(names, []string{"chosen", "plain", "wide"}) {
+		t.Errorf("%s", out)
+	}
+}
+
+func TestPackRefuses(t *testing.T) {
+	for _, c := range []struct {
+		nodes, pods string
+		args        []string
+		want        string
+	}{
+		{"", fewPods, nil, "--node-shape"},
+		{"", fewPods, []string{"--node-shape", "1,2"}, "has 2 parts"},
+		{"", fewPods, []string{"--node-shape", "x,2GiB,3"}, `CPU "x" is not`},
+		{"", fewPods, []string{"--node-shape", "1,2GB,3"}, `memory "2GB" is not`},
+		{"", fewPods, []string{"--node-shape", "1,2GiB,-3"}, `GPUs "-3" is not`},
+		{"", fewPods, []string{"--node-shape", "1,2GiB,3,"}, "GPU model"},
+		{"", fewPods, []string{"--node-shape", "1,2GiB,5000"}, "5000 GPUs"},
+		{"sn\n", fewPods, nil, "missing cpu_milli, memory_mib, gpu, model"},
+		{fewNodes + "n3,many,1,1,T4\n", fewPods, nil, `nodes.csv:4: cpu_milli "many" is not a number`},
+		{fewNodes, fewPods + "half-1,1,1,0,0,\n", nil, `pods.csv:8: name "half-1" is also the pod of line 2`},
+	} {
+		code, out, errs := packed(t, c.nodes, c.pods, c.args...)
+		if code == 0 || !strings.Contains(errs, c.want) {
+			t.Errorf("%v: exit %d, %s%s, want %q", c.args, code, out, errs, c.want)
+		}
+	}
+}
+
+// The help of plan pack names every key of its answers.
+func TestHelpNamesEveryKeyOfPacking(t *testing.T) {
+	keys := map[string]bool{}
+	jsonKeys(reflect.TypeFor[packAnswer](), keys)
+	_, help := command(t, t.TempDir(), "plan", "pack", "--help")
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		if !regexp.MustCompile(`\b` + regexp.QuoteMeta(k) + `\b`).MatchString(help) {
+			t.Errorf("the help does not name %q", k)
+		}
+	}
+}
+
+// No text is more than a shape or an error.
+func FuzzNodeShape(f *testing.F) {
+	f.Add("96000m,393216MiB,8")
+	f.Add("96,384GiB,8,A100")
+	f.Add("-1m,9999999999999999999GiB,+8")
+	f.Fuzz(func(t *testing.T, text string) {
+		n, err := parseShape(text)
+		if err == nil && (n.CPUMilli < 0 || n.MemoryMiB < 0 || n.GPUs < 0 || strings.Count(text, ",") < 2) {
+			t.Errorf("%q gives %+v", text, n)
+		}
+	})
+}
+
+// No file is more than nodes or pods that the packer takes, or an error.
+func FuzzPackFiles(f *testing.F) {
+	f.Add([]byte(fewNodes), []byte(fewPods))
+	f.Add([]byte("sn,cpu_milli,memory_mib,gpu,model\nn,1,1,0,\n"), []byte("name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,18446744073709551615,1,1,1\n"))
+	f.Fuzz(func(t *testing.T, nodes, pods []byte) {
+		if len(nodes)+len(pods) > 1<<12 {
+			return
+		}
+		dir := t.TempDir()
+		fl := packFlags{nodes: filepath.Join(dir, "nodes.csv"), pods: filepath.Join(dir, "pods.csv")}
+		for name, text := range map[string][]byte{fl.nodes: nodes, fl.pods: pods} {
+			if err := os.WriteFile(name, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n, err := readNodes(t.Context(), fl.nodes)
+		if err != nil {
+			return
+		}
+		p, err := readPods(t.Context(), fl.pods)
+		if err != nil {
+			return
+		}
+		if ans, err := packFiles(t.Context(), &fl, n, p); err == nil && ans.Pods != len(p) {
+			t.Errorf("%d of %d pods", ans.Pods, len(p))
+		}
+	})
+}
