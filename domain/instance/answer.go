@@ -1,13 +1,11 @@
 package instance
 
 import (
-	"context"
 	"encoding/json"
 	"math/big"
 	"strings"
 
 	"quartermaster/domain"
-	"quartermaster/domain/linear"
 )
 
 // AnswerFormat is the version of an answer's document.
@@ -110,6 +108,8 @@ type PoolHours struct {
 	SpillOut        string `json:"spill_out,omitempty"`
 	Shortage        string `json:"shortage"`
 	UnusedCommitted string `json:"unused_committed"`
+	// SpendCommitted is the part of OnDemand that a commitment to spend pays for.
+	SpendCommitted string `json:"spend_committed,omitempty"`
 }
 
 // MonthMoney is money in a month: when it is paid and what it is for, nominal
@@ -139,12 +139,15 @@ type Binding struct {
 
 // Proof is a component's certificate, as the package that solved it encodes it.
 type Proof struct {
-	Pools    []string        `json:"pools"`
-	Solver   string          `json:"solver"`
-	Cost     *big.Int        `json:"cost_nano"`
-	Bound    *big.Int        `json:"bound_nano"`
+	Pools  []string `json:"pools"`
+	Solver string   `json:"solver"`
+	// Cost and Bound are integers of 10⁻ᵈⁱᵍⁱᵗˢ of the currency, times Weight, the sum
+	// of the scenarios' weights. What is held is in neither.
+	Cost     *big.Int        `json:"cost_units"`
+	Bound    *big.Int        `json:"bound_units"`
+	Digits   int32           `json:"digits"`
 	Weight   int             `json:"weight"`
-	Document json.RawMessage `json:"prices"`
+	Document json.RawMessage `json:"solution"`
 }
 
 // Infeasible is the error of an instance that no purchases answer. Constraints
@@ -172,21 +175,3 @@ func (e *Infeasible) Error() string {
 	}
 	return b.String()
 }
-
-// Solve answers an instance. lp may be nil: then an instance of which a component
-// needs a solver of linear programs is refused with linear.ErrUnavailable. The
-// answer passed the checker.
-func Solve(ctx context.Context, in *Instance, lp linear.Solver) (*Answer, error) {
-	panic("to be written")
-}
-
-// Evaluate says what given orders come to, with Recourse, Calendar and Scenarios,
-// and no proof: LowerBound and Gap are zero. It needs no solver of linear
-// programs.
-func Evaluate(ctx context.Context, in *Instance, orders []Order) (*Answer, error) {
-	panic("to be written")
-}
-
-// Check proves an answer of an instance again, in exact arithmetic and without
-// the code that found it.
-func Check(in *Instance, a *Answer) error { panic("to be written") }

@@ -1,0 +1,574 @@
+package instance
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"slices"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/procurement"
+	"quartermaster/domain/procurement/joint"
+)
+
+// served is how a pool is used in an epoch of a scenario, in unit-hours of the
+// pool; demand, spill and shortage in those of the demand at home there.
+type served struct {
+	demand, guaranteed, priceOnly, spot, onDemand, shortage big.Rat
+	spent                                                   big.Rat // on demand, paid by a commitment to spend
+	in, out                                                 big.Rat
+}
+
+// outcome is what purchases come to in all components.
+type outcome struct {
+	by    [][][]served // by epoch, scenario and pool
+	extra [][]big.Rat  // by epoch and scenario: money of the ways of spill, nominal
+	short [][]big.Rat  // by epoch and scenario: the price of what is not served, discounted
+	cost  *big.Int     // in units, times weight, without what is held
+	// broken names bounds that the purchases do not keep.
+	broken []string
+}
+
+// answer says everything about purchases that a reader asks. Equal solutions give
+// equal answers.
+func (m *model) answer(s *solution) (*Answer, error) {
+	o, err := m.outcome(s.units)
+	if err != nil {
+		return nil, err
+	}
+	digest, err := m.in.Digest()
+	if err != nil {
+		return nil, err
+	}
+	a := &Answer{Format: AnswerFormat, Instance: digest, Methods: methods(), Currency: m.in.Currency, Notes: slices.Clone(m.notes), Binding: []Binding{}, EndOfHorizon: []Terminal{}, Proof: []Proof{}}
+	a.Committed = m.owed.RoundBank(m.digits)
+	bought := new(big.Int)
+	for i, n := range s.units {
+		bought.Add(bought, new(big.Int).Mul(big.NewInt(int64(m.choices[i].cost)), big.NewInt(int64(n))))
+	}
+	a.Bought = decimal.NewFromBigInt(bought, -m.digits)
+	a.Cost = a.Committed.Add(m.quotient(o.cost, true))
+	a.Penalty = m.penalty(o)
+	a.Serving = a.Cost.Sub(a.Committed).Sub(a.Bought).Sub(a.Penalty)
+	if err := m.certify(a, s); err != nil {
+		return nil, err
+	}
+	a.Purchases = m.purchases(s, o)
+	a.Recourse = m.recourse(s.units, o)
+	a.Calendar, a.Nominal = m.months(s.units, o)
+	a.Scenarios = m.perScenario(a, s.units, o)
+	a.CVaR = cvar(a.Scenarios)
+	a.Stranded = m.stranded(s.units, o)
+	if len(s.proofs) > 0 {
+		a.Binding = m.binding(s)
+	}
+	a.EndOfHorizon = m.terminal(a, s.units)
+	for _, b := range o.broken {
+		a.Notes = append(a.Notes, fmt.Sprintf("these purchases do not keep %q", b))
+	}
+	return a, nil
+}
+
+// certify puts the proofs of the components into an answer.
+func (m *model) certify(a *Answer, s *solution) error {
+	if len(s.proofs) == 0 {
+		return nil
+	}
+	bound := new(big.Int)
+	unchecked := false
+	for i, p := range s.proofs {
+		c := &m.components[i]
+		x := Proof{Digits: m.digits, Weight: m.weight}
+		for _, pool := range c.pools {
+			x.Pools = append(x.Pools, m.in.Pools[pool].ID)
+		}
+		var document any = p.alone
+		if p.alone != nil {
+			x.Solver, x.Cost, x.Bound = procurement.Method+" "+string(p.alone.Algorithm), p.alone.Cost, p.alone.Bound
+		} else {
+			x.Solver, x.Cost, x.Bound, document = joint.Method, p.joint.Cost, p.joint.Bound, p.joint
+			unchecked = unchecked || p.unchecked
+		}
+		text, err := json.Marshal(document)
+		if err != nil {
+			return fmt.Errorf("write certificate: %w", err)
+		}
+		x.Document = text
+		bound.Add(bound, x.Bound)
+		a.Proof = append(a.Proof, x)
+	}
+	if unchecked {
+		a.Notes = append(a.Notes, ErrUnchecked.Error()+": its cost was computed again, and its bound is what its solver says")
+	}
+	a.LowerBound = a.Committed.Add(m.quotient(bound, false))
+	switch {
+	case a.LowerBound.IsPositive():
+		a.Gap = a.Cost.Sub(a.LowerBound).DivRound(a.LowerBound, 12)
+	case a.Cost.IsPositive():
+		a.Gap = one
+	}
+	return nil
+}
+
+// outcome serves all demand beside purchases.
+func (m *model) outcome(units []int) (*outcome, error) {
+	o := &outcome{cost: new(big.Int)}
+	for range m.cal.n {
+		o.by = append(o.by, make([][]served, len(m.scenarios)))
+		o.extra = append(o.extra, make([]big.Rat, len(m.scenarios)))
+		o.short = append(o.short, make([]big.Rat, len(m.scenarios)))
+	}
+	for e := range o.by {
+		for s := range o.by[e] {
+			o.by[e][s] = make([]served, len(m.in.Pools))
+		}
+	}
+	for i := range m.components {
+		c := &m.components[i]
+		var err error
+		if c.alone != nil {
+			err = m.outcomeAlone(c, units, o)
+		} else {
+			err = m.outcomeJoint(c, units, o)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+func (m *model) outcomeAlone(c *component, units []int, o *outcome) error {
+	var bought []procurement.Purchase
+	for k := range c.alone.Offers {
+		for _, s := range c.alone.Offers[k].Starts {
+			if n := units[c.offers[[2]int{k, s.Epoch}]]; n > 0 {
+				bought = append(bought, procurement.Purchase{Offer: k, Epoch: s.Epoch, Units: n})
+			}
+		}
+	}
+	ev, err := procurement.Evaluate(c.alone, bought)
+	if err != nil {
+		return err
+	}
+	o.cost.Add(o.cost, ev.Cost)
+	for s := range m.scenarios {
+		for e := range m.cal.n {
+			x, y := &o.by[e][s][c.pools[0]], &ev.Scenarios[s].Epochs[e]
+			x.demand.SetInt64(y.Demand)
+			x.guaranteed.SetInt64(y.Guaranteed)
+			x.priceOnly.SetInt64(y.PriceOnly)
+			x.spot.SetInt64(y.Spot)
+			x.onDemand.SetInt64(y.OnDemand)
+			if err := m.isShort(o, c.demands[0], e, s, new(big.Rat).SetInt64(y.Shortage)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// isShort adds what is not served of a demand.
+func (m *model) isShort(o *outcome, demand, e, s int, units *big.Rat) error {
+	d := &m.in.Demands[demand]
+	price, err := m.discounted(d.Shortage, e)
+	if err != nil {
+		return fmt.Errorf("demand %q: shortage: %w", d.ID, err)
+	}
+	x := &o.by[e][s][m.pool[d.Pool]].shortage
+	x.Add(x, units)
+	o.short[e][s].Add(&o.short[e][s], new(big.Rat).Mul(units, m.inCurrency(price)))
+	return nil
+}
+
+func (m *model) outcomeJoint(c *component, units []int, o *outcome) error {
+	mine := make([]int, len(c.choices))
+	for j, i := range c.choices {
+		mine[j] = units[i]
+	}
+	ev, err := joint.Evaluate(c.joint, mine)
+	if err != nil {
+		return err
+	}
+	o.cost.Add(o.cost, ev.Cost)
+	o.broken = append(o.broken, ev.Broken...)
+	add := func(to *big.Rat, n *big.Rat) {
+		if n != nil {
+			to.Add(to, n)
+		}
+	}
+	for e := range m.cal.n {
+		for s := range m.scenarios {
+			from := &ev.Cases[e][s]
+			for j, p := range c.pools {
+				x, y := &o.by[e][s][p], &from.Pools[j]
+				add(&x.guaranteed, y.Guaranteed)
+				add(&x.priceOnly, y.PriceOnly)
+				add(&x.spot, y.Spot)
+				add(&x.onDemand, y.OnDemand)
+				add(&x.spent, y.Committed)
+			}
+			for j, d := range c.demands {
+				x := &o.by[e][s][m.pool[m.in.Demands[d].Pool]]
+				if y := &from.Demands[j]; y.Demand != nil {
+					x.demand.Add(&x.demand, new(big.Rat).SetInt(y.Demand))
+				}
+				if short := from.Demands[j].Shortage; short != nil && short.Sign() != 0 {
+					if err := m.isShort(o, d, e, s, short); err != nil {
+						return err
+					}
+				}
+			}
+			k := 0
+			for _, d := range c.demands {
+				home := m.pool[m.in.Demands[d].Pool]
+				for _, r := range m.ways[d] {
+					y := &from.Routes[k]
+					k++
+					if r.pool == home {
+						continue
+					}
+					sum := new(big.Rat)
+					add(sum, y.Firm)
+					add(sum, y.Spot)
+					add(&o.by[e][s][home].out, sum)
+					add(&o.by[e][s][r.pool].in, sum)
+					o.extra[e][s].Add(&o.extra[e][s], sum.Mul(sum, r.extra.Rat()))
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// penalty is the expected price of what is not served, half to even.
+func (m *model) penalty(o *outcome) domain.Decimal {
+	sum := new(big.Rat)
+	for s := range m.scenarios {
+		sum.Add(sum, new(big.Rat).Mul(m.penaltyIn(s, o), big.NewRat(int64(m.scenarios[s].Weight), int64(m.weight))))
+	}
+	return fixed(sum, m.digits)
+}
+
+// penaltyIn is the price of what is not served in a scenario.
+func (m *model) penaltyIn(s int, o *outcome) *big.Rat {
+	sum := new(big.Rat)
+	for e := range m.cal.n {
+		sum.Add(sum, &o.short[e][s])
+	}
+	return sum
+}
+
+func (m *model) inCurrency(n procurement.Nano) *big.Rat {
+	return decimal.New(int64(n), -m.digits).Rat()
+}
+
+// fixed writes a fraction as a decimal, half to even.
+func fixed(r *big.Rat, digits int32) domain.Decimal {
+	scale := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(digits)), nil)
+	num := new(big.Int).Mul(r.Num(), scale)
+	q, rest := new(big.Int).QuoRem(num, r.Denom(), new(big.Int))
+	twice := rest.Abs(rest.Lsh(rest, 1))
+	if c := twice.Cmp(r.Denom()); c > 0 || c == 0 && q.Bit(0) == 1 {
+		q.Add(q, big.NewInt(int64(num.Sign())))
+	}
+	return decimal.NewFromBigInt(q, -digits)
+}
+
+// unitHours writes unit-hours: whole where they are, else with six digits.
+func unitHours(r *big.Rat) string { return fixed(r, 6).String() }
+
+// purchases describes what is bought.
+func (m *model) purchases(s *solution, o *outcome) []Purchase {
+	out := []Purchase{}
+	worth, committed := m.worths(s), m.committed(s.units)
+	for i, n := range s.units {
+		if n == 0 {
+			continue
+		}
+		x := &m.choices[i]
+		p := Purchase{Order: x.order, Term: x.term, OrderBy: x.orderBy, Tier: x.tier, Upfront: x.upfront.Mul(whole(n)), Hourly: x.hourly.Mul(whole(n))}
+		p.Units *= n
+		p.Cost = decimal.New(int64(x.cost), -m.digits).Mul(whole(n))
+		if x.offer != nil {
+			p.Pool = x.offer.Pool
+		} else {
+			p.Pool = x.goes.Pool
+		}
+		for _, c := range x.covers {
+			p.Covers = max(p.Covers, c.Units*n)
+		}
+		if worth != nil {
+			p.Worth = fixed(new(big.Rat).Quo(worth[i], new(big.Rat).SetInt64(int64(x.order.Units))), m.digits)
+			p.Reason = m.reason(x, &p, o, committed)
+		}
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b Purchase) int {
+		return cmp.Or(cmp.Compare(a.Term.From, b.Term.From), cmp.Compare(a.Offer, b.Offer), cmp.Compare(a.Commitment, b.Commitment), cmp.Compare(a.Renewals, b.Renewals))
+	})
+	return out
+}
+
+// committed is the units held and bought in each pool and epoch.
+func (m *model) committed(units []int) [][]int64 {
+	out := make([][]int64, len(m.in.Pools))
+	for p := range out {
+		out[p] = make([]int64, m.cal.n)
+		for e := range m.cal.n {
+			out[p][e] = int64(m.heldGuaranteed[p][e] + m.heldPriceOnly[p][e])
+		}
+	}
+	for i, n := range units {
+		if n == 0 {
+			continue
+		}
+		for _, c := range m.choices[i].covers {
+			for e := c.From; e < c.To; e++ {
+				out[c.Pool][e] += int64(c.Units) * int64(n)
+			}
+		}
+	}
+	return out
+}
+
+func (m *model) recourse(units []int, o *outcome) []Recourse {
+	out := []Recourse{}
+	committed := m.committed(units)
+	for e := range m.cal.n {
+		for s := range m.scenarios {
+			r := Recourse{Epoch: e, Scenario: m.scenarios[s].ID, Pools: []PoolHours{}}
+			for p := range m.in.Pools {
+				x := &o.by[e][s][p]
+				h := PoolHours{
+					Pool: m.in.Pools[p].ID, Demand: unitHours(&x.demand), Guaranteed: unitHours(&x.guaranteed), PriceOnly: unitHours(&x.priceOnly),
+					Spot: unitHours(&x.spot), OnDemand: unitHours(new(big.Rat).Add(&x.onDemand, &x.spent)), Shortage: unitHours(&x.shortage),
+					UnusedCommitted: unitHours(m.unused(committed, o, e, s, p)),
+				}
+				if x.in.Sign() > 0 {
+					h.SpillIn = unitHours(&x.in)
+				}
+				if x.out.Sign() > 0 {
+					h.SpillOut = unitHours(&x.out)
+				}
+				if x.spent.Sign() > 0 {
+					h.SpendCommitted = unitHours(&x.spent)
+				}
+				r.Pools = append(r.Pools, h)
+			}
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// unused is the committed unit-hours of a pool that serve nothing.
+func (m *model) unused(committed [][]int64, o *outcome, e, s, p int) *big.Rat {
+	x := &o.by[e][s][p]
+	out := new(big.Rat).SetInt64(committed[p][e] * m.cal.hoursIn(e, e+1))
+	return out.Sub(out, &x.guaranteed).Sub(out, &x.priceOnly)
+}
+
+// serving is what serving costs in an epoch of a scenario, nominal: on demand beside
+// commitments to spend, spot with its overhead, and the ways of spill.
+func (m *model) serving(o *outcome, e, s int) *big.Rat {
+	sum := new(big.Rat).Set(&o.extra[e][s])
+	for p := range m.in.Pools {
+		x := &o.by[e][s][p]
+		if m.onDemand[p] != nil && x.onDemand.Sign() != 0 {
+			sum.Add(sum, new(big.Rat).Mul(&x.onDemand, m.onDemand[p][e].Rat()))
+		}
+		if m.spot[p] != nil && x.spot.Sign() != 0 {
+			sum.Add(sum, new(big.Rat).Mul(&x.spot, m.spot[p][e].Rat()))
+		}
+	}
+	return sum
+}
+
+// months is the calendar, and the cash in it.
+func (m *model) months(units []int, o *outcome) ([]MonthMoney, domain.Decimal) {
+	cash, accrual := make([]*big.Rat, m.cal.n), make([]*big.Rat, m.cal.n)
+	for e := range m.cal.n {
+		cash[e], accrual[e] = m.heldCash[e].Rat(), new(big.Rat)
+		for _, of := range m.heldAccrual {
+			accrual[e].Add(accrual[e], of[e].Rat())
+		}
+		for s := range m.scenarios {
+			x := m.serving(o, e, s)
+			x.Mul(x, big.NewRat(int64(m.scenarios[s].Weight), int64(m.weight)))
+			cash[e].Add(cash[e], x)
+			accrual[e].Add(accrual[e], x)
+		}
+	}
+	for i, n := range units {
+		if n == 0 {
+			continue
+		}
+		paid, charged := m.money(&m.choices[i])
+		for e := range m.cal.n {
+			cash[e].Add(cash[e], paid[e].Mul(whole(n)).Rat())
+			accrual[e].Add(accrual[e], charged[e].Mul(whole(n)).Rat())
+		}
+	}
+	var out []MonthMoney
+	nominal := decimal.Zero
+	for e := 0; e < m.cal.n; {
+		month := m.cal.spans[e].From.Time().Format("2006-01")
+		c, x := new(big.Rat), new(big.Rat)
+		for ; e < m.cal.n && m.cal.spans[e].From.Time().Format("2006-01") == month; e++ {
+			c.Add(c, cash[e])
+			x.Add(x, accrual[e])
+		}
+		y := MonthMoney{Month: month, Cash: fixed(c, m.digits), Accrual: fixed(x, m.digits)}
+		nominal = nominal.Add(y.Cash)
+		out = append(out, y)
+	}
+	return out, nominal
+}
+
+func (m *model) perScenario(a *Answer, units []int, o *outcome) []ScenarioCost {
+	out := make([]ScenarioCost, len(m.scenarios))
+	for s := range m.scenarios {
+		sum, short := m.penaltyIn(s, o), new(big.Rat)
+		for e := range m.cal.n {
+			for p := range m.in.Pools {
+				x := &o.by[e][s][p]
+				short.Add(short, &x.shortage)
+				onDemand, spot, err := m.supply(p, e)
+				if err != nil { // they were counted before
+					continue
+				}
+				if onDemand >= 0 {
+					sum.Add(sum, new(big.Rat).Mul(&x.onDemand, m.inCurrency(onDemand)))
+				}
+				if spot >= 0 {
+					sum.Add(sum, new(big.Rat).Mul(&x.spot, m.inCurrency(spot)))
+				}
+			}
+			sum.Add(sum, new(big.Rat).Mul(&o.extra[e][s], m.cal.middle[e].Rat()))
+		}
+		cost := a.Committed.Add(a.Bought).Add(fixed(sum, m.digits))
+		out[s] = ScenarioCost{Scenario: m.scenarios[s].ID, Weight: m.scenarios[s].Weight, Cost: cost, Unserved: unitHours(short)}
+	}
+	return out
+}
+
+// cvar is the mean cost of the worst tenth.
+func cvar(scenarios []ScenarioCost) domain.Decimal {
+	worst := slices.Clone(scenarios)
+	slices.SortStableFunc(worst, func(a, b ScenarioCost) int { return b.Cost.Cmp(a.Cost) })
+	total := 0
+	for _, s := range worst {
+		total += s.Weight
+	}
+	// In tenths of a weight, so that the tenth is whole.
+	left, sum := total, decimal.Zero
+	for _, s := range worst {
+		take := min(left, 10*s.Weight)
+		sum = sum.Add(s.Cost.Mul(whole(take)))
+		left -= take
+	}
+	return sum.DivRound(whole(total), 9)
+}
+
+// stranded is what committed unit-hours cost that serve nothing in the scenario of
+// least demand, nominal: each pool's charge for an epoch, by the share of its
+// unit-hours that is not used, and what is committed to spend and not spent.
+func (m *model) stranded(units []int, o *outcome) domain.Decimal {
+	least, of := new(big.Rat), -1
+	for s := range m.scenarios {
+		sum := new(big.Rat)
+		for e := range m.cal.n {
+			for p := range m.in.Pools {
+				sum.Add(sum, &o.by[e][s][p].demand)
+			}
+		}
+		if of < 0 || sum.Cmp(least) < 0 {
+			least, of = sum, s
+		}
+	}
+	charge := make([][]*big.Rat, len(m.in.Pools))
+	for p := range charge {
+		for e := range m.cal.n {
+			charge[p] = append(charge[p], m.heldAccrual[p][e].Rat())
+		}
+	}
+	promised := new(big.Rat) // to spend
+	for s := range m.spends {
+		for e := range m.cal.n {
+			promised.Add(promised, m.heldSpend[s][e].Mul(whole(m.cal.hoursIn(e, e+1))).Rat())
+		}
+	}
+	for i, n := range units {
+		if n == 0 {
+			continue
+		}
+		x := &m.choices[i]
+		if len(x.covers) > 0 {
+			_, charged := m.money(x)
+			for e := range m.cal.n {
+				p := x.covers[0].Pool
+				charge[p][e].Add(charge[p][e], charged[e].Mul(whole(n)).Rat())
+			}
+		}
+		for _, v := range x.spends {
+			perHour := new(big.Rat).Mul(m.inCurrency(v.PerHour), big.NewRat(int64(n), 1))
+			promised.Add(promised, perHour.Mul(perHour, new(big.Rat).SetInt64(m.cal.hoursIn(v.From, v.To))))
+		}
+	}
+	committed := m.committed(units)
+	sum := promised
+	for e := range m.cal.n {
+		for p := range m.in.Pools {
+			if m.rates[p].spend >= 0 {
+				sum.Sub(sum, new(big.Rat).Mul(&o.by[e][of][p].spent, m.rates[p].price.Rat()))
+			}
+			if committed[p][e] == 0 {
+				continue
+			}
+			share := m.unused(committed, o, e, of, p)
+			share.Quo(share, new(big.Rat).SetInt64(committed[p][e]*m.cal.hoursIn(e, e+1)))
+			sum.Add(sum, share.Mul(share, charge[p][e]))
+		}
+	}
+	return fixed(sum, m.digits)
+}
+
+// terminal is what the same purchases come to when terms beyond the horizon are
+// taken to be worth nothing, and everything; none where nothing sold outlives it.
+func (m *model) terminal(a *Answer, units []int) []Terminal {
+	out := []Terminal{}
+	if m.outlive == 0 {
+		return out
+	}
+	for _, salvage := range []domain.Decimal{decimal.Zero, one} {
+		other := *m
+		other.salvage, other.beyond = salvage, salvage
+		sum := decimal.Zero
+		for i, n := range units {
+			if n == 0 {
+				continue
+			}
+			x := &m.choices[i]
+			cost := decimal.Zero
+			if x.goes != nil {
+				for k := range x.order.Renewals {
+					cost = cost.Add(other.due(x.goes, x.goes.term(x.settled+k+1), true))
+				}
+			} else {
+				cost = other.worth(x.offer, prices{x.upfront, x.hourly}.of(x.order.Units), x.order.Epoch).Mul(whole(x.order.Units))
+			}
+			sum = sum.Add(cost.RoundBank(m.digits).Mul(whole(n)))
+		}
+		out = append(out, Terminal{Salvage: salvage, Cost: a.Cost.Sub(a.Bought).Add(sum)})
+	}
+	return out
+}
+
+// of is the price of one of so many units.
+func (p prices) of(units int) prices {
+	return prices{p.upfront.DivRound(whole(units), digits), p.hourly.DivRound(whole(units), digits)}
+}

@@ -1,0 +1,207 @@
+package instance
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+
+	"quartermaster/domain"
+	"quartermaster/domain/procurement"
+	"quartermaster/domain/procurement/joint"
+)
+
+// worths is what one unit of each choice is worth at the certificates' prices, nil
+// without proofs.
+func (m *model) worths(s *solution) []*big.Rat {
+	if len(s.proofs) == 0 {
+		return nil
+	}
+	out := make([]*big.Rat, len(m.choices))
+	for i := range out {
+		out[i] = new(big.Rat)
+	}
+	scale := new(big.Rat).SetInt(new(big.Int).Mul(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(m.digits)), nil), big.NewInt(int64(m.weight))))
+	for k, p := range s.proofs {
+		c := &m.components[k]
+		if p.alone != nil {
+			for offer := range c.alone.Offers {
+				for j, start := range c.alone.Offers[offer].Starts {
+					w := p.alone.Certificate.Worth(c.alone, offer, j)
+					out[c.offers[[2]int{offer, start.Epoch}]].Quo(new(big.Rat).SetInt64(int64(w)), scale)
+				}
+			}
+			continue
+		}
+		for j, i := range c.choices {
+			if j < len(p.joint.Prices.Worth) && p.joint.Prices.Worth[j] != nil {
+				out[i].Quo(new(big.Rat).SetInt(p.joint.Prices.Worth[j]), scale)
+			}
+		}
+	}
+	return out
+}
+
+// reason says in words why a purchase is made.
+func (m *model) reason(x *choice, p *Purchase, o *outcome, committed [][]int64) string {
+	var b strings.Builder
+	each := p.Cost.DivRound(whole(p.Units), 2)
+	fmt.Fprintf(&b, "one costs %s %s within the horizon and is worth %s at the certificate's prices", each, m.in.Currency, p.Worth.Round(2))
+	switch {
+	case x.goes != nil:
+		fmt.Fprintf(&b, "; to let it end, give notice by %s", day(x.orderBy))
+	case x.offer.Kind == domain.OfferSpendCommitment:
+		b.WriteString("; it pays for what runs on demand at the committed prices")
+	}
+	if len(x.covers) == 0 {
+		return b.String()
+	}
+	pool := x.covers[0].Pool
+	hours, used, there := int64(0), new(big.Rat), new(big.Rat)
+	for _, c := range x.covers {
+		for e := c.From; e < c.To; e++ {
+			hours += int64(c.Units) * m.cal.hoursIn(e, e+1)
+			if committed[pool][e] == 0 {
+				continue
+			}
+			there.Add(there, new(big.Rat).SetInt64(committed[pool][e]*m.cal.hoursIn(e, e+1)))
+			for s := range m.scenarios {
+				y := &o.by[e][s][pool]
+				sum := new(big.Rat).Add(&y.guaranteed, &y.priceOnly)
+				used.Add(used, sum.Mul(sum, big.NewRat(int64(m.scenarios[s].Weight), int64(m.weight))))
+			}
+		}
+	}
+	if prices := m.onDemand[pool]; prices != nil && hours > 0 {
+		sum := new(big.Rat)
+		for _, c := range x.covers {
+			for e := c.From; e < c.To; e++ {
+				sum.Add(sum, prices[e].Mul(m.cal.middle[e]).Mul(whole(int64(c.Units)*m.cal.hoursIn(e, e+1))).Rat())
+			}
+		}
+		if sum.Sign() > 0 {
+			cost := new(big.Rat).Quo(p.Cost.Rat(), new(big.Rat).SetInt64(int64(p.Units/x.order.Units)))
+			percent := cost.Quo(cost, sum)
+			fmt.Fprintf(&b, "; against the price on demand it pays from %s %% use on", fixed(percent.Mul(percent, big.NewRat(100, 1)), 1))
+		}
+	}
+	if there.Sign() > 0 {
+		used.Quo(used, there)
+		fmt.Fprintf(&b, "; what is committed in pool %q is used %s %% meanwhile", m.in.Pools[pool].ID, fixed(used.Mul(used, big.NewRat(100, 1)), 1))
+	}
+	if len(m.needs) > 0 && slices.ContainsFunc(m.components, func(c component) bool { return slices.Contains(c.pools, pool) && len(c.needs) > 0 }) && x.covers[0].Guaranteed {
+		b.WriteString("; it counts for what must be there when a region is lost")
+	}
+	return b.String()
+}
+
+// binding names what holds the answer back, with what loosening it by one is worth.
+func (m *model) binding(s *solution) []Binding {
+	out := []Binding{}
+	scale := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(m.digits)), nil)
+	scale.Mul(scale, big.NewInt(int64(m.weight)))
+	amount := func(n *big.Int) *big.Rat {
+		if n == nil {
+			return new(big.Rat)
+		}
+		return new(big.Rat).SetFrac(n, scale)
+	}
+	add := func(constraint, detail string, price *big.Rat, epochs []int) {
+		if price.Sign() > 0 {
+			out = append(out, Binding{Constraint: constraint, Detail: detail, Price: fixed(price, m.digits), Epochs: epochs})
+		}
+	}
+	worth := m.worths(s)
+	for i, n := range s.units {
+		x := &m.choices[i]
+		if x.offer == nil || x.max == procurement.Unlimited || n < x.max || x.offer.MaxUnits == 0 || x.offer.MaxUnits/max(1, x.offer.Lot) != x.max {
+			continue
+		}
+		price := new(big.Rat).Sub(worth[i], m.inCurrency(x.cost))
+		add("max_units", fmt.Sprintf("no more than %d units of offer %q are sold in an order, from %s on", x.offer.MaxUnits, x.offer.ID, day(x.term.From)),
+			price.Quo(price, new(big.Rat).SetInt64(int64(x.order.Units))), []int{x.order.Epoch})
+	}
+	for k, p := range s.proofs {
+		c := &m.components[k]
+		if p.alone != nil {
+			m.bindingAlone(c, s.units, add)
+			continue
+		}
+		list := func(prices []*big.Int, epochs func(int) int) (*big.Rat, []int) {
+			sum, at := new(big.Rat), []int{}
+			for e, n := range prices {
+				if n != nil && n.Sign() > 0 {
+					sum.Add(sum, amount(n))
+					at = append(at, epochs(e))
+				}
+			}
+			return sum, at
+		}
+		for q, prices := range p.joint.Prices.Quotas {
+			sum, at := list(prices, func(e int) int { return e })
+			add("quota", fmt.Sprintf("quota %q bounds what is served on demand; one more of it, in all these epochs", c.joint.Quotas[q]), sum, at)
+		}
+		for j, prices := range p.joint.Prices.Needs {
+			n := &c.joint.Needs[j]
+			sum, at := list(prices, func(e int) int { return n.Epochs[e] })
+			unit := sum
+			if len(n.Terms) > 0 && slices.MaxFunc(n.Terms, func(a, b joint.NeedTerm) int { return a.PerUnit - b.PerUnit }).PerUnit > 1 {
+				unit = sum.Mul(sum, big.NewRat(needScale, 1))
+			}
+			add("posture", fmt.Sprintf("%s must be there; one unit less, in all these epochs", n.ID), unit, at)
+		}
+		for j, price := range p.joint.Prices.Limits {
+			b := &m.bounds[c.bounds[j]]
+			switch {
+			case b.budget != nil:
+				add("budget", fmt.Sprintf("budget %q (%s) of %s %s; one %s more", b.budget.ID, b.budget.Basis, b.budget.Amount, m.in.Currency, m.in.Currency), amount(price), nil)
+			case b.Unserved:
+				add("max_unserved_share", fmt.Sprintf("at most %d unit-hours unserved; one more", b.Most), amount(price), nil)
+			default:
+				add("max_spot_share", fmt.Sprintf("at most %d unit-hours on spot; one more", b.Most), amount(price), nil)
+			}
+		}
+	}
+	return out
+}
+
+// bindingAlone says what one more unit of a pool's quota would save beside the same
+// purchases.
+func (m *model) bindingAlone(c *component, units []int, add func(string, string, *big.Rat, []int)) {
+	pool := &m.in.Pools[c.pools[0]]
+	if pool.Quota == "" {
+		return
+	}
+	var bought []procurement.Purchase
+	for k := range c.alone.Offers {
+		for _, s := range c.alone.Offers[k].Starts {
+			if n := units[c.offers[[2]int{k, s.Epoch}]]; n > 0 {
+				bought = append(bought, procurement.Purchase{Offer: k, Epoch: s.Epoch, Units: n})
+			}
+		}
+	}
+	more := *c.alone
+	more.Epochs = slices.Clone(c.alone.Epochs)
+	for e := range more.Epochs {
+		if more.Epochs[e].Quota != procurement.Unlimited {
+			more.Epochs[e].Quota++
+		}
+	}
+	before, err := procurement.Evaluate(c.alone, bought)
+	if err != nil {
+		return
+	}
+	after, err := procurement.Evaluate(&more, bought)
+	if err != nil {
+		return
+	}
+	var epochs []int
+	for e := range before.Epochs {
+		if before.Epochs[e].OnDemand+before.Epochs[e].PriceOnly != after.Epochs[e].OnDemand+after.Epochs[e].PriceOnly {
+			epochs = append(epochs, e)
+		}
+	}
+	saved := new(big.Rat).SetInt(new(big.Int).Sub(before.Cost, after.Cost))
+	saved.Quo(saved, new(big.Rat).SetInt64(int64(m.weight))).Mul(saved, m.inCurrency(1))
+	add("quota", fmt.Sprintf("quota %q bounds what is served on demand; one more unit, in all these epochs, beside the same purchases", pool.Quota), saved, epochs)
+}

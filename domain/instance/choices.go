@@ -1,0 +1,258 @@
+package instance
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/procurement"
+	"quartermaster/domain/procurement/joint"
+)
+
+// choice is something that can be bought: an offer from an epoch on, at the price
+// of a tier, or so many further terms of a commitment. Its unit is the smallest
+// part that can be bought alone: a lot of the offer, or all of a commitment.
+type choice struct {
+	order Order // Units is what one unit of the choice is
+	offer *Offer
+	goes  *Commitment // on
+	// settled is how many further terms of the commitment cannot be given notice of
+	// any more.
+	settled int
+	path    string // in the document
+	tier    int    // least order of the tier, 0 below the first
+	// least and max are in units of the choice; max procurement.Unlimited: no bound.
+	least, max int
+	term       domain.Interval
+	orderBy    domain.Instant
+	upfront    domain.Decimal // of one unit, in the instance's currency
+	hourly     domain.Decimal
+	// cost of one unit within the horizon, after what is left at its end.
+	cost   procurement.Nano
+	covers []joint.Cover
+	spends []joint.SpendCover
+	group  string
+}
+
+// span is a stretch of epochs [from, to) in which a part of an order is there.
+type span struct {
+	from, to, permille int
+}
+
+// ramp returns the parts of an order that begins in epoch s.
+func (o *Offer) ramp(s int) []span {
+	if len(o.Ramp) == 0 {
+		return []span{{s, s + o.Term, 1000}}
+	}
+	var out []span
+	for i, r := range o.Ramp {
+		to := o.Term
+		if i+1 < len(o.Ramp) {
+			to = o.Ramp[i+1].Epoch
+		}
+		if r.Permille > 0 {
+			out = append(out, span{s + r.Epoch, s + to, r.Permille})
+		}
+	}
+	return out
+}
+
+// prices are those of one unit of an offer in the instance's currency.
+type prices struct{ upfront, hourly domain.Decimal }
+
+// declined returns what is left of a price in each epoch of the horizon.
+func (o *Offer) declined(n int) []domain.Decimal {
+	out := make([]domain.Decimal, n)
+	out[0] = one
+	left := one.Sub(o.Decline)
+	for i := 1; i < n; i++ {
+		out[i] = out[i-1].Mul(left).Round(digits)
+	}
+	return out
+}
+
+// monthly is what part of a month each epoch is.
+func (m *model) monthly(i int) domain.Decimal {
+	if m.in.Epoch == Months {
+		return one
+	}
+	u := m.cal.spans[i].From.Time()
+	return one.DivRound(whole(int64(time.Date(u.Year(), u.Month()+1, 0, 0, 0, 0, 0, time.UTC).Day())), digits)
+}
+
+// running is what a unit of owned hardware costs by the hour and by the month, in
+// the instance's currency, besides its price by the hour.
+func (m *model) running(o *Offer) (hourly, month domain.Decimal) {
+	w, fx := o.Owned, m.in.fx(o.Currency)
+	return w.PowerKW.Mul(w.PUE).Mul(w.TariffKWh).Mul(fx), w.SpaceMonthly.Add(w.NetworkMonthly).Add(w.SupportMonthly).Mul(fx)
+}
+
+// worth is the present value of what a unit of an offer costs from epoch s on: what
+// is paid within the horizon, and of what its epochs beyond are worth all but the
+// salvage. The upfront payment is of the day on which the term begins, and spread
+// over its hours, so that epochs beyond the horizon carry their part of it.
+func (m *model) worth(o *Offer, p prices, s int) domain.Decimal {
+	c, n, end := m.cal, m.cal.n, s+o.Term
+	upfront := p.upfront.Mul(c.start[s])
+	if o.Owned != nil {
+		sum := upfront
+		perHour, perMonth := m.running(o)
+		inside := min(end, n)
+		sum = sum.Add(p.hourly.Add(perHour).Mul(c.paid[inside].Sub(c.paid[s])))
+		if !perMonth.IsZero() {
+			for i := s; i < inside; i++ {
+				sum = sum.Add(perMonth.Mul(m.monthly(i)).Mul(c.middle[i]))
+			}
+		}
+		left := p.upfront.Mul(o.Owned.Salvage)
+		if end <= n {
+			return sum.Sub(left.Mul(c.start[end]))
+		}
+		used := whole(c.hoursIn(s, n)).DivRound(whole(c.hoursIn(s, end)), digits)
+		book := p.upfront.Sub(p.upfront.Sub(left).Mul(used))
+		return sum.Sub(book.Mul(c.start[n]).Mul(m.beyond))
+	}
+	kept := one.Sub(m.salvage)
+	inside := min(end, n)
+	parts := whole(c.hoursIn(s, inside)).Add(kept.Mul(whole(c.hoursIn(inside, end)))).DivRound(whole(c.hoursIn(s, end)), digits)
+	sum := upfront.Mul(parts)
+	for _, r := range o.ramp(s) {
+		hours := decimal.Zero
+		if r.from < n {
+			hours = c.paid[min(r.to, n)].Sub(c.paid[r.from])
+		}
+		if r.to > n {
+			hours = hours.Add(kept.Mul(c.paid[r.to].Sub(c.paid[max(r.from, n)])))
+		}
+		sum = sum.Add(p.hourly.Mul(hours).Mul(decimal.New(int64(r.permille), -3)))
+	}
+	return sum
+}
+
+// money is what is paid for one unit of a choice in each epoch of the horizon, and
+// what the epoch is charged with. Without discount, in the instance's currency.
+func (m *model) money(x *choice) (cash, accrual []domain.Decimal) {
+	n := m.cal.n
+	cash, accrual = make([]domain.Decimal, n), make([]domain.Decimal, n)
+	if x.goes != nil {
+		for k := range x.order.Renewals {
+			m.pay(x.goes, x.goes.term(x.settled+k+1), cash, accrual)
+		}
+		return cash, accrual
+	}
+	o, s := x.offer, x.order.Epoch
+	end := s + o.Term
+	total := whole(m.cal.hoursIn(s, end))
+	spread := x.upfront
+	cash[s] = cash[s].Add(x.upfront)
+	if o.Owned != nil {
+		left := x.upfront.Mul(o.Owned.Salvage)
+		spread = x.upfront.Sub(left)
+		if end < n {
+			cash[end] = cash[end].Sub(left)
+		}
+	}
+	for i := s; i < min(end, n); i++ {
+		accrual[i] = accrual[i].Add(spread.Mul(whole(m.cal.hoursIn(i, i+1))).DivRound(total, digits))
+	}
+	add := func(i int, amount domain.Decimal) {
+		cash[i], accrual[i] = cash[i].Add(amount), accrual[i].Add(amount)
+	}
+	for _, r := range o.ramp(s) {
+		for i := r.from; i < min(r.to, n); i++ {
+			add(i, x.hourly.Mul(whole(m.cal.hoursIn(i, i+1))).Mul(decimal.New(int64(r.permille), -3)))
+		}
+	}
+	if o.Owned != nil {
+		perHour, perMonth := m.running(o)
+		units := whole(x.order.Units)
+		for i := s; i < min(end, n); i++ {
+			add(i, perHour.Mul(whole(m.cal.hoursIn(i, i+1))).Add(perMonth.Mul(m.monthly(i))).Mul(units))
+		}
+	}
+	return cash, accrual
+}
+
+// starts returns the epochs in which a term of an offer may begin: not before it
+// is sold, not before it can be delivered, and within the horizon.
+func (m *model) starts(o *Offer) (from, to int) {
+	first := max(o.From, m.in.From+domain.Instant(o.LeadHours)*domain.Hour)
+	for from = 0; from < m.cal.n && m.cal.spans[from].From < first; from++ {
+	}
+	for to = from; to < m.cal.n && (o.To.IsZero() || m.cal.spans[to].From < o.To); to++ {
+	}
+	return from, to
+}
+
+// offerChoices adds what can be bought of an offer.
+func (m *model) offerChoices(o *Offer, path string) error {
+	from, to := m.starts(o)
+	if from == to {
+		m.notes = append(m.notes, fmt.Sprintf("offer %q can begin in no epoch of the horizon", o.ID))
+		return nil
+	}
+	if to-1+o.Term > m.cal.n {
+		m.outlive++
+	}
+	fx, declined := m.in.fx(o.Currency), o.declined(to)
+	lot := max(1, o.Lot)
+	up := func(units int) int { return (units + lot - 1) / lot }
+	tiers := append([]Tier{{Units: 0, Upfront: o.Upfront, Hourly: o.Hourly}}, o.Tiers...)
+	for s := from; s < to; s++ {
+		group := o.Exclusive
+		if group != "" {
+			group = "exclusive " + group
+		} else if len(tiers) > 1 {
+			group = fmt.Sprintf("tiers of %s in epoch %d", o.ID, s)
+		}
+		for k, t := range tiers {
+			least := max(1, up(max(o.MinUnits, t.Units)))
+			most := procurement.Unlimited
+			if o.MaxUnits > 0 && o.MaxUnits < MaxUnits {
+				most = o.MaxUnits / lot
+			}
+			if k+1 < len(tiers) {
+				below := (tiers[k+1].Units - 1) / lot
+				if most == procurement.Unlimited || below < most {
+					most = below
+				}
+			}
+			if most != procurement.Unlimited && most < least {
+				continue
+			}
+			p := prices{t.Upfront.Mul(declined[s]).Mul(fx), t.Hourly.Mul(declined[s]).Mul(fx)}
+			units := whole(lot)
+			x := choice{
+				order: Order{Offer: o.ID, Epoch: s, Units: lot}, offer: o, path: path, tier: t.Units, least: least, max: most, group: group,
+				term:    domain.Interval{From: m.cal.spans[s].From, To: m.cal.spans[s+o.Term-1].To},
+				upfront: p.upfront.Mul(units), hourly: p.hourly.Mul(units),
+			}
+			x.orderBy = x.term.From - domain.Instant(o.LeadHours)*domain.Hour
+			var err error
+			if x.cost, err = m.nano(m.worth(o, p, s).Mul(units)); err != nil {
+				return fault(path, err, "a lot of offer %q from epoch %d: %v", o.ID, s, err)
+			}
+			for _, r := range o.ramp(s) {
+				if r.from >= m.cal.n {
+					continue
+				}
+				r.to = min(r.to, m.cal.n)
+				if o.Kind == domain.OfferSpendCommitment {
+					perHour, err := rounded(x.hourly.Mul(decimal.New(int64(r.permille), -3)), m.digits)
+					if err != nil {
+						return fault(path+"/hourly", err, "%v", err)
+					}
+					x.spends = append(x.spends, joint.SpendCover{Spend: m.spendOf[o.Spend], From: r.from, To: r.to, PerHour: perHour})
+					continue
+				}
+				x.covers = append(x.covers, joint.Cover{
+					Pool: m.pool[o.Pool], From: r.from, To: r.to, Units: lot * max(1, o.PerUnit) * r.permille / 1000, Guaranteed: o.GuaranteesCapacity,
+				})
+			}
+			m.choices = append(m.choices, x)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,669 @@
+package instance
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/procurement"
+	"quartermaster/domain/procurement/joint"
+)
+
+// model is an instance in order, with everything in it priced: what the problems
+// of its components are cut from.
+type model struct {
+	in *Instance
+	at places
+	// cal reaches as far as any term.
+	cal *calendar
+	// digits is the unit in which costs are counted, 10⁻ᵈⁱᵍⁱᵗˢ of the currency: nine,
+	// and fewer where amounts times weights would leave what the solvers count in.
+	digits int32
+	// salvage is what epochs beyond the horizon are worth, and beyond how much of its
+	// book value hardware is.
+	salvage, beyond domain.Decimal
+	scenarios       []Scenario
+	weight          int
+
+	region, pool, demand map[string]int
+	ways                 [][]route // by demand
+	rates                []rate    // by pool
+	spends               []string
+	spendOf              map[string]int
+	onDemand, spot       [][]domain.Decimal // by pool and epoch, nominal; spot with its overhead; nil: none
+	quotas               map[string][]int   // by epoch
+
+	heldGuaranteed, heldPriceOnly [][]int // by pool and epoch
+	heldSpend                     [][]domain.Decimal
+	heldCash                      []domain.Decimal
+	heldAccrual                   [][]domain.Decimal // by pool, and last what is of none
+	owed                          domain.Decimal     // present value of what is held
+
+	choices []choice
+	needs   []joint.Need
+	bounds  []bound
+	outlive int // offers whose terms reach beyond the horizon
+	notes   []string
+
+	components []component
+}
+
+// component is pools that have nothing to do with others.
+type component struct {
+	pools, demands, choices, needs, bounds []int
+	spends                                 []int
+	// alone is the problem of a single pool that procurement decides exactly, joint
+	// that of any other. One of them is nil.
+	alone *procurement.Pool
+	joint *joint.Problem
+	// offers gives, for alone, the choice of an offer's start, by offer and epoch.
+	offers map[[2]int]int
+}
+
+// newModel prepares an instance that was validated. terminal replaces what terms
+// beyond the horizon are taken to be worth; nil: as the instance says.
+func newModel(in *Instance, terminal *domain.Decimal) (*model, error) {
+	m := &model{digits: 9, salvage: in.Salvage, beyond: one}
+	if terminal != nil {
+		m.salvage, m.beyond = *terminal, *terminal
+	}
+	m.in, m.at = in.sorted()
+	in = m.in
+	m.scenarios = in.weighted()
+	for _, s := range m.scenarios {
+		m.weight += s.Weight
+	}
+	index := func(n int, id func(int) string) map[string]int {
+		out := make(map[string]int, n)
+		for i := range n {
+			out[id(i)] = i
+		}
+		return out
+	}
+	m.region = index(len(in.Regions), func(i int) string { return in.Regions[i].ID })
+	m.pool = index(len(in.Pools), func(i int) string { return in.Pools[i].ID })
+	m.demand = index(len(in.Demands), func(i int) string { return in.Demands[i].ID })
+	m.spendRates()
+	for i := range in.Demands {
+		m.ways = append(m.ways, m.routes(&in.Demands[i]))
+	}
+	reach := in.Epochs
+	for i := range in.Offers {
+		reach = max(reach, in.Epochs+in.Offers[i].Term)
+	}
+	end := in.epochs(in.Epochs)[in.Epochs-1].To
+	for i := range in.Commitments {
+		c := &in.Commitments[i]
+		settled, weighed := c.renewals(in.From, end)
+		if settled+weighed == 0 || settled+weighed > 2*mostRenewals {
+			continue
+		}
+		last := c.term(settled + weighed).To
+		for last > in.epochs(reach)[reach-1].To {
+			reach += 12
+		}
+	}
+	var err error
+	if m.cal, err = newCalendar(in, reach); err != nil {
+		return nil, err
+	}
+	m.market()
+	return m, nil
+}
+
+// market prices what pools sell by the hour.
+func (m *model) market() {
+	n, spans := m.cal.n, m.cal.spans[:m.cal.n]
+	m.quotas = map[string][]int{}
+	for i := range m.in.Quotas {
+		m.quotas[m.in.Quotas[i].ID] = m.in.Quotas[i].bounds(spans)
+	}
+	pools := len(m.in.Pools)
+	m.onDemand, m.spot = make([][]domain.Decimal, pools), make([][]domain.Decimal, pools)
+	m.heldGuaranteed, m.heldPriceOnly = make([][]int, pools), make([][]int, pools)
+	for i := range m.in.Pools {
+		p := &m.in.Pools[i]
+		m.heldGuaranteed[i], m.heldPriceOnly[i] = make([]int, n), make([]int, n)
+		if p.OnDemand != nil {
+			m.onDemand[i] = m.in.hourly(p.OnDemand, spans)
+		}
+		if p.Spot != nil {
+			m.spot[i] = m.in.hourly(&p.Spot.Price, spans)
+			for e, price := range m.spot[i] {
+				m.spot[i][e] = price.DivRound(one.Sub(p.Spot.Overhead), digits)
+			}
+		}
+	}
+	zeros := func() []domain.Decimal {
+		out := make([]domain.Decimal, n)
+		for i := range out {
+			out[i] = decimal.Zero
+		}
+		return out
+	}
+	m.heldCash = zeros()
+	for range pools + 1 {
+		m.heldAccrual = append(m.heldAccrual, zeros())
+	}
+	for range m.spends {
+		m.heldSpend = append(m.heldSpend, zeros())
+	}
+}
+
+// compile states the problems of an instance that was validated, in the finest
+// unit of the currency in which its amounts can be counted.
+func compile(in *Instance, terminal *domain.Decimal) (*model, error) {
+	for _, digits := range []int32{9, 8, 7, 6, 5, 4} {
+		m, err := newModel(in, terminal)
+		if err != nil {
+			return nil, err
+		}
+		m.digits = digits
+		if !m.fits() {
+			continue
+		}
+		if err = m.states(); !errors.Is(err, errLarge) {
+			return m, err
+		}
+	}
+	return nil, fmt.Errorf("instance %q: amounts times the scenarios' weights are too large to be computed: give fewer or smaller weights, or amounts in thousands", in.Name)
+}
+
+func (m *model) states() error {
+	if err := m.commitments(); err != nil {
+		return err
+	}
+	for i := range m.in.Offers {
+		if err := m.offerChoices(&m.in.Offers[i], fmt.Sprintf("/offers/%d", m.at.offers[i])); err != nil {
+			return err
+		}
+	}
+	if m.large() {
+		return errLarge
+	}
+	if err := m.posture(); err != nil {
+		return err
+	}
+	if err := m.limits(); err != nil {
+		return err
+	}
+	m.cut()
+	for i := range m.components {
+		if err := m.state(&m.components[i]); err != nil {
+			return err
+		}
+	}
+	m.remark()
+	return nil
+}
+
+// fits reports whether what a unit costs that is short all the time, over all
+// scenarios, is within what the solvers count in.
+func (m *model) fits() bool {
+	most := decimal.NewFromInt(int64(procurement.MaxWorth)).Shift(-m.digits)
+	for i := range m.in.Demands {
+		d := &m.in.Demands[i]
+		worth := d.Shortage.Mul(m.cal.paid[m.cal.n]).Mul(whole(m.weight))
+		if worth.GreaterThan(most) {
+			return false
+		}
+	}
+	return true
+}
+
+// large reports whether a choice costs more than the solvers count in.
+func (m *model) large() bool {
+	return slices.ContainsFunc(m.choices, func(x choice) bool { return x.cost > procurement.MaxWorth/procurement.Nano(m.weight) })
+}
+
+// cut finds the components.
+func (m *model) cut() {
+	with := m.blocks()
+	groups := map[string]int{}
+	spend := map[int]int{}
+	for i, r := range m.rates {
+		if r.spend >= 0 {
+			spend[r.spend] = i
+		}
+	}
+	home := func(x *choice) int { // a pool that it covers
+		switch {
+		case x.offer != nil && x.offer.Kind != domain.OfferSpendCommitment:
+			return m.pool[x.offer.Pool]
+		case x.goes != nil && x.goes.Kind != domain.OfferSpendCommitment:
+			return m.pool[x.goes.Pool]
+		case x.offer != nil:
+			return spend[m.spendOf[x.offer.Spend]]
+		}
+		return spend[m.spendOf[x.goes.Spend]]
+	}
+	for i := range m.choices {
+		x := &m.choices[i]
+		if x.group == "" {
+			continue
+		}
+		if j, ok := groups[x.group]; ok {
+			with.join(home(x), j)
+		}
+		groups[x.group] = home(x)
+	}
+	for _, n := range m.needs {
+		for _, t := range n.Terms {
+			with.join(n.Terms[0].Pool, t.Pool)
+		}
+	}
+	if len(m.bounds) > 0 {
+		for i := range m.in.Pools {
+			with.join(0, i)
+		}
+	}
+	of := map[int]int{} // component by the name of its set
+	for i := range m.in.Pools {
+		k := with.find(i)
+		c, ok := of[k]
+		if !ok {
+			c = len(m.components)
+			of[k] = c
+			m.components = append(m.components, component{})
+		}
+		m.components[c].pools = append(m.components[c].pools, i)
+	}
+	in := func(pool int) *component { return &m.components[of[with.find(pool)]] }
+	for i := range m.in.Demands {
+		c := in(m.pool[m.in.Demands[i].Pool])
+		c.demands = append(c.demands, i)
+	}
+	for i := range m.choices {
+		c := in(home(&m.choices[i]))
+		c.choices = append(c.choices, i)
+	}
+	for i := range m.needs {
+		c := in(m.needs[i].Terms[0].Pool)
+		c.needs = append(c.needs, i)
+	}
+	for i := range m.bounds {
+		m.components[0].bounds = append(m.components[0].bounds, i)
+	}
+	for s := range m.spends {
+		c := in(spend[s])
+		c.spends = append(c.spends, s)
+	}
+	// Nothing is decided where nothing is wanted and nothing has to be there.
+	m.components = slices.DeleteFunc(m.components, func(c component) bool { return len(c.demands)+len(c.needs)+len(c.bounds) == 0 })
+}
+
+// permille is a share in thousandths, rounded down.
+func permille(share domain.Decimal) int { return int(share.Shift(3).IntPart()) }
+
+// single reports whether a component is a problem of procurement's.
+func (m *model) single(c *component) bool {
+	if len(c.pools) != 1 || len(c.demands) != 1 || len(c.needs)+len(c.bounds)+len(c.spends) > 0 {
+		return false
+	}
+	return !slices.ContainsFunc(c.choices, func(i int) bool {
+		x := &m.choices[i]
+		return x.offer == nil || x.least > 1 || x.group != "" || len(x.offer.Ramp) > 0 || len(x.covers) != 1 || x.covers[0].Units != 1
+	})
+}
+
+// state states the problem of a component.
+func (m *model) state(c *component) error {
+	if m.single(c) {
+		return m.stateAlone(c)
+	}
+	return m.stateJoint(c)
+}
+
+// discounted is the price of an hour in an epoch, as an integer.
+func (m *model) discounted(price domain.Decimal, e int) (procurement.Nano, error) {
+	return rounded(price.Mul(m.cal.middle[e]), m.digits)
+}
+
+// supply prices what a pool sells in an epoch; −1: nothing.
+func (m *model) supply(pool, e int) (onDemand, spot procurement.Nano, err error) {
+	onDemand, spot = -1, -1
+	if p := m.onDemand[pool]; p != nil {
+		if onDemand, err = m.discounted(p[e], e); err != nil {
+			return 0, 0, fmt.Errorf("pool %q: on demand: %w", m.in.Pools[pool].ID, err)
+		}
+	}
+	if p := m.spot[pool]; p != nil {
+		if spot, err = m.discounted(p[e], e); err != nil {
+			return 0, 0, fmt.Errorf("pool %q: spot: %w", m.in.Pools[pool].ID, err)
+		}
+	}
+	return onDemand, spot, nil
+}
+
+// spotUnits is how many units of spot a pool has in a scenario.
+func (m *model) spotUnits(pool, scenario int) int {
+	p := &m.in.Pools[pool]
+	if n, ok := m.scenarios[scenario].Spot[p.ID]; ok {
+		return n
+	}
+	if p.Spot != nil && p.Spot.Available != nil {
+		return *p.Spot.Available
+	}
+	return procurement.Unlimited
+}
+
+func (m *model) stateAlone(c *component) error {
+	pool := c.pools[0]
+	d := &m.in.Demands[c.demands[0]]
+	out := &procurement.Pool{ID: m.in.Pools[pool].ID}
+	for _, s := range m.scenarios {
+		out.Weights = append(out.Weights, s.Weight)
+	}
+	share := permille(d.Interruptible)
+	for e := range m.cal.n {
+		x := procurement.Epoch{Span: m.cal.spans[e], SpotPermille: share, Quota: procurement.Unlimited, HeldGuaranteed: m.heldGuaranteed[pool][e], HeldPriceOnly: m.heldPriceOnly[pool][e]}
+		var err error
+		if x.OnDemand, x.Spot, err = m.supply(pool, e); err != nil {
+			return err
+		}
+		if x.Shortage, err = m.discounted(d.Shortage, e); err != nil {
+			return fmt.Errorf("demand %q: shortage: %w", d.ID, err)
+		}
+		if share == 0 || x.Spot > x.Shortage {
+			x.Spot, x.SpotPermille = -1, 0 // serves nobody
+		}
+		if q := m.in.Pools[pool].Quota; q != "" {
+			if n := m.quotas[q][e]; n != procurement.Unlimited {
+				x.Quota = n / max(1, m.in.Pools[pool].QuotaPerUnit)
+			}
+		}
+		out.Epochs = append(out.Epochs, x)
+	}
+	for s := range m.scenarios {
+		units, err := m.levels(c.demands[0], s)
+		if err != nil {
+			return err
+		}
+		for e := range m.cal.n {
+			steps := curve(units[m.cal.hours[e]:m.cal.hours[e+1]])
+			out.Epochs[e].Cases = append(out.Epochs[e].Cases, procurement.Case{Demand: steps, SpotUnits: m.spotUnits(pool, s)})
+		}
+	}
+	c.offers = map[[2]int]int{}
+	last := ""
+	for _, i := range c.choices {
+		x := &m.choices[i]
+		if len(out.Offers) == 0 || x.offer.ID != last {
+			out.Offers = append(out.Offers, procurement.Offer{ID: x.offer.ID, Guaranteed: x.offer.GuaranteesCapacity, Term: x.offer.Term})
+			last = x.offer.ID
+		}
+		o := &out.Offers[len(out.Offers)-1]
+		o.Starts = append(o.Starts, procurement.Start{Epoch: x.order.Epoch, Cost: x.cost, Max: x.max})
+		c.offers[[2]int{len(out.Offers) - 1, x.order.Epoch}] = i
+	}
+	c.alone = out
+	return nil
+}
+
+// curve counts the hours of each demand.
+func curve(units []int) []procurement.Step {
+	all := slices.Clone(units)
+	slices.Sort(all)
+	var out []procurement.Step
+	for _, n := range all {
+		switch {
+		case n == 0:
+		case len(out) > 0 && out[len(out)-1].Units == n:
+			out[len(out)-1].Hours++
+		default:
+			out = append(out, procurement.Step{Units: n, Hours: 1})
+		}
+	}
+	return out
+}
+
+func (m *model) stateJoint(c *component) error {
+	out := &joint.Problem{ID: m.in.Pools[c.pools[0]].ID, Weight: m.weight}
+	pool, spend := map[int]int{}, map[int]int{}
+	for i, p := range c.pools {
+		pool[p] = i
+		out.Pools = append(out.Pools, m.in.Pools[p].ID)
+	}
+	for i, s := range c.spends {
+		spend[s] = i
+		out.Spends = append(out.Spends, m.spends[s])
+	}
+	quota := map[string]int{}
+	for _, p := range c.pools {
+		if q := m.in.Pools[p].Quota; q != "" {
+			if _, ok := quota[q]; !ok {
+				quota[q] = len(out.Quotas)
+				out.Quotas = append(out.Quotas, q)
+			}
+		}
+	}
+	var extra []domain.Decimal
+	for i, d := range c.demands {
+		out.Demands = append(out.Demands, joint.Demand{ID: m.in.Demands[d].ID, Interruptible: permille(m.in.Demands[d].Interruptible)})
+		for _, r := range m.ways[d] {
+			out.Routes = append(out.Routes, joint.Route{Demand: i, Pool: pool[r.pool], Num: r.num, Den: r.den})
+			extra = append(extra, r.extra)
+		}
+	}
+	for e := range m.cal.n {
+		x, err := m.jointEpoch(c, e, extra, quota, spend, out.Quotas)
+		if err != nil {
+			return err
+		}
+		out.Epochs = append(out.Epochs, *x)
+	}
+	if err := m.slots(c, out); err != nil {
+		return err
+	}
+	for _, i := range c.choices {
+		x := &m.choices[i]
+		y := joint.Choice{ID: choiceID(x), Cost: x.cost, Least: x.least, Max: x.max, Lot: 1, Group: x.group}
+		for _, v := range x.covers {
+			v.Pool = pool[v.Pool]
+			y.Cover = append(y.Cover, v)
+		}
+		for _, v := range x.spends {
+			v.Spend = spend[v.Spend]
+			y.Spend = append(y.Spend, v)
+		}
+		if y.Least == 1 {
+			y.Least = 0
+		}
+		for _, b := range c.bounds {
+			spent, err := m.spent(x, &m.bounds[b])
+			if err != nil {
+				return err
+			}
+			y.Spent = append(y.Spent, spent)
+		}
+		out.Choices = append(out.Choices, y)
+	}
+	for _, i := range c.needs {
+		n := m.needs[i]
+		n.Terms = slices.Clone(n.Terms)
+		for j := range n.Terms {
+			n.Terms[j].Pool = pool[n.Terms[j].Pool]
+		}
+		out.Needs = append(out.Needs, n)
+	}
+	for _, i := range c.bounds {
+		out.Limits = append(out.Limits, m.bounds[i].Limit)
+	}
+	c.joint = out
+	return nil
+}
+
+func choiceID(x *choice) string {
+	if x.goes != nil {
+		return fmt.Sprintf("%s goes on %d times", x.goes.ID, x.order.Renewals)
+	}
+	if x.tier > 0 {
+		return fmt.Sprintf("%s from epoch %d, tier of %d", x.offer.ID, x.order.Epoch, x.tier)
+	}
+	return fmt.Sprintf("%s from epoch %d", x.offer.ID, x.order.Epoch)
+}
+
+// spent is what a unit of a choice takes of a bound, rounded up.
+func (m *model) spent(x *choice, b *bound) (procurement.Nano, error) {
+	if b.budget == nil {
+		return 0, nil
+	}
+	cash, accrual := m.money(x)
+	sum := decimal.Zero
+	for e := range m.cal.n {
+		switch {
+		case !m.inBudget(b.budget, e):
+		case b.budget.Basis == Cash:
+			sum = sum.Add(cash[e])
+		default:
+			sum = sum.Add(accrual[e])
+		}
+	}
+	return rounded(sum.Shift(m.digits).Ceil().Shift(-m.digits), m.digits)
+}
+
+func (m *model) jointEpoch(c *component, e int, extra []domain.Decimal, quota map[string]int, spend map[int]int, quotas []string) (*joint.Epoch, error) {
+	x := &joint.Epoch{Span: m.cal.spans[e]}
+	for _, p := range c.pools {
+		s := joint.Supply{Quota: -1, Spend: -1, HeldGuaranteed: m.heldGuaranteed[p][e], HeldPriceOnly: m.heldPriceOnly[p][e]}
+		var err error
+		if s.OnDemand, s.Spot, err = m.supply(p, e); err != nil {
+			return nil, err
+		}
+		if q := m.in.Pools[p].Quota; q != "" {
+			s.Quota, s.QuotaPerUnit = quota[q], max(1, m.in.Pools[p].QuotaPerUnit)
+		}
+		if r := m.rates[p]; r.spend >= 0 && s.OnDemand >= 0 {
+			s.Spend = spend[r.spend]
+			if s.SpendPrice, err = rounded(r.price, m.digits); err != nil {
+				return nil, fmt.Errorf("pool %q: committed price: %w", m.in.Pools[p].ID, err)
+			}
+			s.SpendPrice = max(1, s.SpendPrice)
+		}
+		x.Pools = append(x.Pools, s)
+	}
+	for _, price := range extra {
+		n, err := m.discounted(price, e)
+		if err != nil {
+			return nil, fmt.Errorf("spill: %w", err)
+		}
+		x.Routes = append(x.Routes, n)
+	}
+	for _, d := range c.demands {
+		n, err := m.discounted(m.in.Demands[d].Shortage, e)
+		if err != nil {
+			return nil, fmt.Errorf("demand %q: shortage: %w", m.in.Demands[d].ID, err)
+		}
+		x.Shortage = append(x.Shortage, n)
+	}
+	for _, q := range quotas {
+		x.Quotas = append(x.Quotas, m.quotas[q][e])
+	}
+	for _, s := range c.spends {
+		n, err := rounded(m.heldSpend[s][e], m.digits)
+		if err != nil {
+			return nil, fmt.Errorf("commitment to spend %q: %w", m.spends[s], err)
+		}
+		x.Spends = append(x.Spends, n)
+	}
+	for s := range m.scenarios {
+		k := joint.Case{Weight: m.scenarios[s].Weight}
+		for _, p := range c.pools {
+			k.Spot = append(k.Spot, m.spotUnits(p, s))
+		}
+		x.Cases = append(x.Cases, k)
+	}
+	return x, nil
+}
+
+// slots counts the hours of each mix of demand.
+func (m *model) slots(c *component, out *joint.Problem) error {
+	if len(c.demands) == 0 {
+		return nil
+	}
+	for s := range m.scenarios {
+		all := make([][]int, len(c.demands))
+		for i, d := range c.demands {
+			var err error
+			if all[i], err = m.levels(d, s); err != nil {
+				return err
+			}
+		}
+		for e := range m.cal.n {
+			from, to := m.cal.hours[e], m.cal.hours[e+1]
+			order := make([]int64, 0, to-from)
+			for h := from; h < to; h++ {
+				order = append(order, h)
+			}
+			compare := func(a, b int64) int {
+				for i := range all {
+					if c := cmp.Compare(all[i][a], all[i][b]); c != 0 {
+						return c
+					}
+				}
+				return 0
+			}
+			slices.SortFunc(order, compare)
+			k := &out.Epochs[e].Cases[s]
+			for i, h := range order {
+				if i > 0 && compare(order[i-1], h) == 0 {
+					if n := len(k.Slots); n > 0 {
+						k.Slots[n-1].Hours++
+					}
+					continue
+				}
+				units, some := make([]int, len(all)), false
+				for j := range all {
+					units[j] = all[j][h]
+					some = some || units[j] > 0
+				}
+				if some {
+					k.Slots = append(k.Slots, joint.Slot{Hours: 1, Units: units})
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// remark says what must be known to read the answer.
+func (m *model) remark() {
+	note := func(text string, args ...any) { m.notes = append(m.notes, fmt.Sprintf(text, args...)) }
+	if m.outlive > 0 {
+		note("%d offers have terms that reach beyond the horizon: of what they cost there %s counts as worth keeping; end_of_horizon says how much rests on that", m.outlive, m.salvage)
+	}
+	for i := range m.in.Pools {
+		p := &m.in.Pools[i]
+		if p.OnDemand == nil {
+			note("pool %q sells nothing on demand", p.ID)
+		} else if len(p.OnDemand.Path) > 0 {
+			note("where the price of pool %q changes within an epoch, the epoch's price is its mean over the hours", p.ID)
+		}
+	}
+	for i := range m.in.Demands {
+		d := &m.in.Demands[i]
+		if d.DeferHours > 0 && d.DeferrableShare.IsPositive() {
+			note("demand %q is levelled within windows of %d hours, work running no earlier than it came: that costs least for its pool alone, where hours of a window cost alike", d.ID, d.DeferHours)
+		}
+		if p := &m.in.Pools[m.pool[d.Pool]]; p.Quota == "" && p.OnDemand != nil {
+			note("no quota bounds what demand %q takes on demand of pool %q", d.ID, p.ID)
+		}
+	}
+	for i := range m.in.Spill {
+		if s := &m.in.Spill[i]; s.Estimated {
+			note("the round trip from %q to %q is estimated, %d ms", s.From, s.To, s.RoundTripMS)
+		}
+	}
+	for i := range m.in.Budgets {
+		note("budget %q counts what is served by the hour at up to a thousandth above what it costs, so it is never exceeded and may be left unused by as much", m.in.Budgets[i].ID)
+	}
+	if m.digits < 9 {
+		note("amounts are counted in 10⁻%d of the currency, because amounts times weights are large", m.digits)
+	}
+	slices.Sort(m.notes)
+	m.notes = slices.Compact(m.notes)
+}

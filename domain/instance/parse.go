@@ -1,0 +1,327 @@
+package instance
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+)
+
+// Bounds of a document, so that no file exhausts the memory of who reads it.
+const (
+	MaxBytes = 256 << 20
+	maxDepth = 24
+)
+
+// ErrSyntax says that a document is none: it cannot be read as JSON of its
+// format. What is wrong with it, and where, precedes it.
+var ErrSyntax = errors.New("not a document of this format")
+
+// Parse reads an instance and validates it. name is what errors call the
+// document. They name line, column and, as JSON Pointer, the place within it.
+//
+// It is strict: unknown and repeated keys, null, numbers beyond 64 bits, whatever
+// follows the document, and amounts that are not decimal strings are refused.
+func Parse(name string, data []byte) (*Instance, error) {
+	var in Instance
+	if err := decode(name, data, &in, false); err != nil {
+		return nil, err
+	}
+	if in.Format != Format {
+		return nil, fmt.Errorf("%s: %w", place(name, data, "/format"), wrongFormat(in.Format, Format))
+	}
+	if err := in.Validate(); err != nil {
+		return nil, located(name, data, err)
+	}
+	return &in, nil
+}
+
+// ParseAnswer reads an answer. Whether it is right, [Check] says.
+func ParseAnswer(name string, data []byte) (*Answer, error) {
+	var a Answer
+	if err := decode(name, data, &a, true); err != nil {
+		return nil, err
+	}
+	if a.Format != AnswerFormat {
+		return nil, fmt.Errorf("%s: %w", place(name, data, "/format"), wrongFormat(a.Format, AnswerFormat))
+	}
+	return &a, nil
+}
+
+func wrongFormat(have, want string) error {
+	if have == "" {
+		return fmt.Errorf("no format is given: this program reads %q", want)
+	}
+	return fmt.Errorf("format is %q: this program reads %q", have, want)
+}
+
+// decode reads one JSON document into v.
+func decode(name string, data []byte, v any, nulls bool) error {
+	if len(data) > MaxBytes {
+		return fmt.Errorf("%s: %d bytes, more than the %d that are read; cut the horizon or split the pools", name, len(data), MaxBytes)
+	}
+	if err := scan(data, nulls); err != nil {
+		return syntax(name, data, err)
+	}
+	err := json.Unmarshal(data, v, json.RejectUnknownMembers(true), json.WithUnmarshalers(json.UnmarshalFromFunc(readDecimal)))
+	if err != nil {
+		return syntax(name, data, err)
+	}
+	return nil
+}
+
+// scan refuses what no document has, before anything is made of it.
+func scan(data []byte, nulls bool) error {
+	dec := jsontext.NewDecoder(bytes.NewReader(data))
+	for {
+		refuse := func(text string, args ...any) error {
+			return &jsontext.SyntacticError{ByteOffset: dec.InputOffset(), JSONPointer: dec.StackPointer(), Err: fmt.Errorf(text, args...)}
+		}
+		t, err := dec.ReadToken()
+		if err != nil {
+			if dec.StackDepth() == 0 && dec.InputOffset() == 0 {
+				return refuse("the document is empty or no JSON: %w", err)
+			}
+			return err
+		}
+		switch {
+		case t.Kind() == 'n' && !nulls:
+			return refuse("null: leave the key out where nothing is to be said")
+		case dec.StackDepth() > maxDepth:
+			return refuse("nested more than %d deep", maxDepth)
+		}
+		if dec.StackDepth() == 0 {
+			break
+		}
+	}
+	if rest := bytes.TrimLeft(data[dec.InputOffset():], " \t\r\n"); len(rest) > 0 {
+		return &jsontext.SyntacticError{ByteOffset: int64(len(data) - len(rest)), Err: errors.New("something follows the document")}
+	}
+	return nil
+}
+
+// decimals are written plainly: no exponent, no plus, no leading zeros.
+var decimals = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,30})?$`)
+
+func readDecimal(dec *jsontext.Decoder, into *domain.Decimal) error {
+	t, err := dec.ReadToken()
+	if err != nil {
+		return err
+	}
+	if t.Kind() != '"' {
+		return fmt.Errorf("%s is not a decimal string: write it in quotes, for example \"1.25\", so that no program rounds it", clip(t.String()))
+	}
+	text := t.String()
+	if !decimals.MatchString(text) {
+		return fmt.Errorf("%q is not a decimal number such as \"1.25\", with at most 18 digits before the point, 30 after it and no exponent", clip(text))
+	}
+	d, err := decimal.NewFromString(text)
+	if err != nil {
+		return err
+	}
+	*into = d
+	return nil
+}
+
+func clip(s string) string {
+	const most = 60
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
+
+// syntax says where in a document an error of its decoder is.
+func syntax(name string, data []byte, err error) error {
+	var (
+		broken *jsontext.SyntacticError
+		wrong  *json.SemanticError
+	)
+	at, path, why := int64(0), jsontext.Pointer(""), err
+	switch {
+	case errors.As(err, &broken):
+		at, path, why = broken.ByteOffset, broken.JSONPointer, broken.Err
+		if errors.Is(why, jsontext.ErrDuplicateName) {
+			why = errors.New("the key is given twice")
+		}
+	case errors.As(err, &wrong):
+		at, path, why = wrong.ByteOffset, wrong.JSONPointer, wrong.Err
+		switch {
+		case errors.Is(why, json.ErrUnknownName):
+			why = errors.New("there is no such key")
+		case why == nil:
+			why = fmt.Errorf("%s is not what belongs here, which is %s", kindName(wrong.JSONKind), wanted(wrong))
+		case len(wrong.JSONValue) > 0 && wrong.GoType != nil && wrong.JSONKind == '0':
+			why = fmt.Errorf("%s is not what belongs here, which is %s", clip(string(wrong.JSONValue)), wanted(wrong))
+		}
+	}
+	// A value's offset may lie before the space in front of it.
+	for at < int64(len(data)) && bytes.IndexByte([]byte(" \t\r\n,:"), data[at]) >= 0 {
+		at++
+	}
+	return fmt.Errorf("%s%s: %v: %w", position(name, data, at), named(path), why, ErrSyntax)
+}
+
+func kindName(k jsontext.Kind) string {
+	switch k {
+	case '"':
+		return "a string"
+	case '0':
+		return "a number"
+	case '{':
+		return "an object"
+	case '[':
+		return "a list"
+	case 't', 'f':
+		return "true or false"
+	}
+	return "this"
+}
+
+func wanted(e *json.SemanticError) string {
+	if e.GoType == nil {
+		return "something else"
+	}
+	switch k := e.GoType.Kind().String(); {
+	case strings.HasPrefix(k, "int"):
+		return "a whole number of at most 64 bits, without point or exponent"
+	case k == "string":
+		return "a string"
+	case k == "bool":
+		return "true or false"
+	case k == "slice":
+		return "a list"
+	case k == "struct", k == "map":
+		return "an object"
+	}
+	return "something else"
+}
+
+func named(path jsontext.Pointer) string {
+	if path == "" {
+		return ""
+	}
+	return ": " + string(path)
+}
+
+// position is file, line and column of an offset.
+func position(name string, data []byte, at int64) string {
+	before := data[:min(at, int64(len(data)))]
+	line := bytes.Count(before, []byte("\n")) + 1
+	column := len([]rune(string(before[bytes.LastIndexByte(before, '\n')+1:]))) + 1
+	return fmt.Sprintf("%s:%d:%d", name, line, column)
+}
+
+// place is file, line, column and path of a value of a document that was read.
+// What is missing there is placed where its owner is.
+func place(name string, data []byte, path string) string {
+	dec := jsontext.NewDecoder(bytes.NewReader(data))
+	at, best := int64(0), -1
+	for {
+		before := dec.InputOffset()
+		if _, err := dec.ReadToken(); err != nil {
+			break
+		}
+		have := string(dec.StackPointer())
+		if len(have) > best && (have == path || have == "" || strings.HasPrefix(path, have+"/")) {
+			for before < int64(len(data)) && bytes.IndexByte([]byte(" \t\r\n,:"), data[before]) >= 0 {
+				before++
+			}
+			at, best = before, len(have)
+		}
+		if have == path {
+			break
+		}
+	}
+	return position(name, data, at) + named(jsontext.Pointer(path))
+}
+
+// located adds to the faults of a document where they are in it.
+func located(name string, data []byte, err error) error {
+	var faults *Faults
+	if !errors.As(err, &faults) {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	out := &Faults{More: faults.More}
+	for _, f := range faults.List {
+		out.List = append(out.List, Fault{f.Path, f.Detail, place(name, data, f.Path)})
+	}
+	return out
+}
+
+// Fault is a rule that an instance breaks.
+type Fault struct {
+	Path   string `json:"path"` // JSON Pointer
+	Detail string `json:"detail"`
+	// Place is file, line, column and Path where a document was read.
+	Place string `json:"place,omitempty"`
+}
+
+// Faults is the error of an instance that breaks rules: the first of them, and
+// how many more there are.
+type Faults struct {
+	List  []Fault
+	More  int
+	cause error
+}
+
+// fault is the error of one rule that is broken.
+func fault(path string, cause error, text string, args ...any) error {
+	return &Faults{List: []Fault{{Path: path, Detail: fmt.Sprintf(text, args...)}}, cause: cause}
+}
+
+// Unwrap returns what broke the rule, where an error did.
+func (e *Faults) Unwrap() error { return e.cause }
+
+// mostFaults is how many faults are told one by one.
+const mostFaults = 10
+
+func (e *Faults) Error() string {
+	var b strings.Builder
+	for i, f := range e.List {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		at := f.Place
+		if at == "" {
+			at = f.Path
+		}
+		b.WriteString(at + ": " + f.Detail)
+	}
+	if e.More > 0 {
+		fmt.Fprintf(&b, "\nand %d more", e.More)
+	}
+	return b.String()
+}
+
+// Canonical returns the one form in which an instance is compared and digested:
+// lists whose order says nothing are sorted, and JSON is written compactly with
+// keys as this package declares them.
+func (in *Instance) Canonical() ([]byte, error) {
+	out, _ := in.sorted()
+	b, err := stdjson.Marshal(out)
+	if err != nil {
+		return nil, fmt.Errorf("write instance %q: %w", in.Name, err)
+	}
+	return b, nil
+}
+
+// Digest is the SHA-256 of the canonical form, in hexadecimal.
+func (in *Instance) Digest() (string, error) {
+	b, err := in.Canonical()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), nil
+}

@@ -1,0 +1,351 @@
+package instance
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/procurement"
+	"quartermaster/domain/procurement/joint"
+)
+
+// mostGroups bounds the kinds of protected demand that are told apart by where it
+// may be served: every union of them is a need of its own.
+const mostGroups = 10
+
+// protected returns the demands that a posture protects.
+func (m *model) protected() []int {
+	var out []int
+	for i := range m.in.Demands {
+		d := &m.in.Demands[i]
+		if p := m.in.Posture; slices.Contains(p.Demands, d.ID) || len(p.Demands) == 0 && domain.WorkloadClass(d.Class) == domain.ClassServing {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// posture states what must be there when a region is lost.
+//
+// For each region that can be lost, and each set of protected demands, the
+// guaranteed capacity elsewhere that may serve any of the set must carry the peak
+// of their sum. That is necessary for each set, and for all of them together it is
+// enough (Hall, 1935; Gale, 1957), because then in every hour demand can be divided
+// among the pools. Demands that may go to the same pools are one.
+func (m *model) posture() error {
+	p := m.in.Posture
+	if p == nil || p.Share.IsZero() {
+		return nil
+	}
+	demands := m.protected()
+	lost := map[int][]int{} // homes by region
+	for _, i := range demands {
+		r := m.region[m.in.Pools[m.pool[m.in.Demands[i].Pool]].Region]
+		lost[r] = append(lost[r], i)
+	}
+	for r := range m.in.Regions {
+		var err error
+		switch {
+		case p.Kind == ActiveActive:
+			err = m.survive(r, demands, func(pool int) bool { return m.region[m.in.Pools[pool].Region] != r })
+		case len(lost[r]) == 0 || m.in.Regions[r].ID == p.Standby:
+		default:
+			standby := m.region[p.Standby]
+			there := func(pool int) bool { return m.region[m.in.Pools[pool].Region] == standby }
+			if p.Cold != nil {
+				err = m.cold(r, lost[r], there)
+			} else {
+				err = m.survive(r, slices.Concat(lost[r], lost[standby]), there)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// within is the least that a pool takes for a unit of any of these demands, and the
+// most, as routes have it, where it may serve one.
+func (m *model) most(pool int, demands []int) (num, den int, ok bool) {
+	for _, i := range demands {
+		for _, r := range m.ways[i] {
+			if r.pool == pool && (!ok || int64(r.num)*int64(den) > int64(num)*int64(r.den)) {
+				num, den, ok = r.num, r.den, true
+			}
+		}
+	}
+	return num, den, ok
+}
+
+// unprotected is the fault of a demand that nothing can take over.
+func (m *model) unprotected(demand, region int) error {
+	return fault(fmt.Sprintf("/demands/%d", m.at.demands[demand]), nil,
+		"it is protected, and when region %q is lost no pool elsewhere may serve it: see latency_budget_ms, countries, certifications, spill and substitutes", m.in.Regions[region].ID)
+}
+
+// survive adds the needs of demands when a region is lost and pools remain.
+func (m *model) survive(region int, demands []int, remains func(pool int) bool) error {
+	// Demands by the pools that remain to them.
+	var groups [][]int
+	byPools := map[string]int{}
+	for _, i := range demands {
+		var key strings.Builder
+		for _, r := range slices.SortedFunc(slices.Values(m.ways[i]), func(a, b route) int { return cmp.Compare(a.pool, b.pool) }) {
+			if remains(r.pool) {
+				fmt.Fprintf(&key, "%d ", r.pool)
+			}
+		}
+		if key.Len() == 0 {
+			return m.unprotected(i, region)
+		}
+		g, ok := byPools[key.String()]
+		if !ok {
+			g = len(groups)
+			byPools[key.String()] = g
+			groups = append(groups, nil)
+		}
+		groups[g] = append(groups[g], i)
+	}
+	if len(groups) > mostGroups {
+		return fault("/posture/demands", nil, "protected demand may go %d different ways when region %q is lost, more than the %d that are weighed", len(groups), m.in.Regions[region].ID, mostGroups)
+	}
+	peaks, err := m.peaks(groups)
+	if err != nil {
+		return err
+	}
+	type need struct {
+		pools []joint.NeedTerm
+		key   string
+		set   int
+	}
+	var needs []need
+	for set := 1; set < 1<<len(groups); set++ {
+		var of []int
+		for g := range groups {
+			if set&(1<<g) != 0 {
+				of = append(of, groups[g]...)
+			}
+		}
+		var n need
+		n.set = set
+		for pool := range m.in.Pools {
+			num, den, ok := m.most(pool, of)
+			if !ok || !remains(pool) {
+				continue
+			}
+			n.pools = append(n.pools, joint.NeedTerm{Pool: pool, PerUnit: needScale * den / num})
+			n.key += fmt.Sprintf("%d:%d ", pool, needScale*den/num)
+		}
+		needs = append(needs, n)
+	}
+	// Of sets with the same capacity the largest says all.
+	slices.SortStableFunc(needs, func(a, b need) int { return bits.OnesCount(uint(b.set)) - bits.OnesCount(uint(a.set)) })
+	seen := map[string][]int{}
+	for _, n := range needs {
+		if slices.ContainsFunc(seen[n.key], func(larger int) bool { return larger&n.set == n.set }) {
+			continue
+		}
+		seen[n.key] = append(seen[n.key], n.set)
+		m.need(region, n.set, n.pools, peaks[n.set])
+	}
+	return nil
+}
+
+// needScale is what a unit of demand counts in a need, so that a pool of which it
+// takes a fraction counts whole.
+const needScale = 1000
+
+// need adds a need, one for all epochs with the same peak.
+func (m *model) need(region, set int, terms []joint.NeedTerm, peaks []int) {
+	permille := int64(m.in.Posture.Share.Shift(3).Ceil().IntPart())
+	scale := needScale
+	if !slices.ContainsFunc(terms, func(t joint.NeedTerm) bool { return t.PerUnit != needScale }) {
+		scale, terms = 1, slices.Clone(terms)
+		for i := range terms {
+			terms[i].PerUnit = 1
+		}
+	}
+	by := map[int][]int{}
+	for e, peak := range peaks {
+		if n := int((int64(peak)*permille + 999) / 1000); n > 0 {
+			by[n*scale] = append(by[n*scale], e)
+		}
+	}
+	var least []int
+	for n := range by {
+		least = append(least, n)
+	}
+	slices.Sort(least)
+	for _, n := range least {
+		m.needs = append(m.needs, joint.Need{
+			ID: fmt.Sprintf("loss of %s, demand set %d, %d units", m.in.Regions[region].ID, set, n/scale), Epochs: by[n], Terms: terms, Least: n,
+		})
+	}
+}
+
+// peaks returns for each union of groups the most that they want in one hour of
+// each epoch, in any scenario.
+func (m *model) peaks(groups [][]int) ([][]int, error) {
+	out := make([][]int, 1<<len(groups))
+	for i := range out {
+		out[i] = make([]int, m.cal.n)
+	}
+	sums := make([][]int, len(groups))
+	for s := range m.scenarios {
+		for g, demands := range groups {
+			sums[g] = make([]int, m.cal.hours[m.cal.n])
+			for _, i := range demands {
+				units, err := m.levels(i, s)
+				if err != nil {
+					return nil, err
+				}
+				for h, n := range units {
+					sums[g][h] += n
+				}
+			}
+		}
+		total := make([]int, len(out))
+		for e := range m.cal.n {
+			for h := m.cal.hours[e]; h < m.cal.hours[e+1]; h++ {
+				for set := 1; set < len(out); set++ {
+					low := bits.TrailingZeros(uint(set))
+					total[set] = total[set&(set-1)] + sums[low][h]
+					out[set][e] = max(out[set][e], total[set])
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// cold is what it costs to keep a standby that is bought on demand when needed: the
+// cheapest pool there, for the peak of what is lost.
+func (m *model) cold(region int, demands []int, there func(pool int) bool) error {
+	p := m.in.Posture
+	permille := m.in.Posture.Share.Shift(3).Ceil()
+	for _, i := range demands {
+		both, err := m.peaks([][]int{{i}})
+		if err != nil {
+			return err
+		}
+		peaks := both[1]
+		d := &m.in.Demands[i]
+		sum, found := decimal.Zero, false
+		for e := range m.cal.n {
+			var best *domain.Decimal
+			for _, r := range m.ways[i] {
+				if pool := &m.in.Pools[r.pool]; there(r.pool) && pool.OnDemand != nil {
+					price := m.onDemand[r.pool][e].Mul(whole(r.num)).DivRound(whole(r.den), digits)
+					if best == nil || price.LessThan(*best) {
+						best = &price
+					}
+				}
+			}
+			if best == nil {
+				break
+			}
+			found = true
+			hourly := best.Mul(*p.Cold).Mul(whole(peaks[e])).Mul(permille).Shift(-3)
+			money := hourly.Mul(whole(m.cal.hoursIn(e, e+1)))
+			of := m.heldAccrual[len(m.in.Pools)]
+			m.heldCash[e], of[e] = m.heldCash[e].Add(money), of[e].Add(money)
+			sum = sum.Add(money.Mul(m.cal.middle[e]))
+		}
+		if !found {
+			return m.unprotected(i, region)
+		}
+		m.owed = m.owed.Add(sum)
+		m.notes = append(m.notes, fmt.Sprintf("demand %q keeps a cold standby in %q for the loss of %q, at %s of the price on demand: a cost, and no guarantee of capacity",
+			d.ID, p.Standby, m.in.Regions[region].ID, *p.Cold))
+	}
+	return nil
+}
+
+// limits states budgets and bounds of the answer as a whole.
+func (m *model) limits() error {
+	for i := range m.in.Budgets {
+		b := &m.in.Budgets[i]
+		l := joint.Limit{ID: "budget " + b.ID, Serving: make([]int64, m.cal.n)}
+		left := b.Amount
+		for e := range m.cal.n {
+			if !m.inBudget(b, e) {
+				continue
+			}
+			if b.Basis == Cash {
+				left = left.Sub(m.heldCash[e])
+			} else {
+				for _, of := range m.heldAccrual {
+					left = left.Sub(of[e])
+				}
+			}
+			// What undoes the discount, up to the next thousandth.
+			l.Serving[e] = thousand.DivRound(m.cal.middle[e], digits).Ceil().IntPart()
+		}
+		path := fmt.Sprintf("/budgets/%d", m.at.budgets[i])
+		if left.IsNegative() {
+			return &Infeasible{[]Constraint{
+				{path + "/amount", fmt.Sprintf("%s %s (%s)", b.Amount, m.in.Currency, b.Basis)},
+				{"/commitments", fmt.Sprintf("what is held already takes %s more than that", left.Neg().Round(2))},
+			}}
+		}
+		most, err := rounded(left.Shift(m.digits).Floor().Shift(-m.digits), m.digits)
+		if err != nil { // more than can be counted is no bound
+			m.notes = append(m.notes, fmt.Sprintf("budget %q is larger than any plan of this size and bounds nothing", b.ID))
+			continue
+		}
+		l.Most = most
+		m.bounds = append(m.bounds, bound{l, b, path})
+	}
+	total, counted := decimal.Zero, false
+	count := func(share *domain.Decimal, l joint.Limit, path string) error {
+		if share == nil {
+			return nil
+		}
+		for s := range m.scenarios {
+			for i := range m.in.Demands {
+				if counted {
+					break
+				}
+				units, err := m.levels(i, s)
+				if err != nil {
+					return err
+				}
+				sum := int64(0)
+				for _, n := range units {
+					sum += int64(n)
+				}
+				total = total.Add(whole(sum).Mul(whole(m.scenarios[s].Weight)))
+			}
+		}
+		counted = true
+		l.Most = procurement.Nano(share.Mul(total).DivRound(whole(m.weight), digits).Floor().IntPart())
+		l.Serving = make([]int64, m.cal.n)
+		for e := range l.Serving {
+			l.Serving[e] = 1000
+		}
+		m.bounds = append(m.bounds, bound{l, nil, path})
+		return nil
+	}
+	if err := count(m.in.Limits.MaxUnservedShare, joint.Limit{ID: "unserved share", Unserved: true}, "/limits/max_unserved_share"); err != nil {
+		return err
+	}
+	return count(m.in.Limits.MaxSpotShare, joint.Limit{ID: "spot share", Spot: true}, "/limits/max_spot_share")
+}
+
+// bound is a limit, and where it is from.
+type bound struct {
+	joint.Limit
+	budget *Budget
+	path   string
+}
+
+func (m *model) inBudget(b *Budget, e int) bool {
+	s := m.cal.spans[e]
+	return s.From >= b.Interval.From && (b.Interval.To == 0 || s.To <= b.Interval.To)
+}

@@ -1,0 +1,450 @@
+package instance
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/linear"
+	"quartermaster/domain/procurement"
+	"quartermaster/domain/procurement/check"
+	"quartermaster/domain/procurement/joint"
+	"quartermaster/domain/reliability"
+)
+
+// Method is the version of this package's method. An answer names it.
+const Method = "instance/1"
+
+func methods() []string {
+	return []string{Method, procurement.Method, joint.Method, reliability.Method}
+}
+
+// ErrUnchecked says that a part of an answer has no checker in this version: it was
+// evaluated, and its bound is what its solver says.
+var ErrUnchecked = errors.New("a part of several pools cannot be checked by this version")
+
+// Solve answers an instance. lp may be nil: then an instance of which a component
+// needs a solver of linear programs is refused with an error wrapping
+// [linear.ErrUnavailable]. One that nothing meets is refused with [Infeasible],
+// and one that breaks a rule with [Faults]. The answer passed the checker.
+func Solve(ctx context.Context, in *Instance, lp linear.Solver) (*Answer, error) {
+	if err := in.Validate(); err != nil {
+		return nil, err
+	}
+	m, err := compile(in, nil)
+	if err != nil {
+		return nil, err
+	}
+	solved, err := m.solve(ctx, lp)
+	if err != nil {
+		return nil, err
+	}
+	return m.answer(solved)
+}
+
+// EndOfHorizon solves an instance again with nothing, and with everything, of what
+// terms beyond the horizon cost taken to be worth keeping, and notes the results in
+// its answer. It does nothing where no purchase could outlive the horizon.
+func EndOfHorizon(ctx context.Context, in *Instance, a *Answer, lp linear.Solver) error {
+	for i := range a.EndOfHorizon {
+		t := &a.EndOfHorizon[i]
+		m, err := compile(in, &t.Salvage)
+		if err != nil {
+			return err
+		}
+		solved, err := m.solve(ctx, lp)
+		if err != nil {
+			return err
+		}
+		other, err := m.answer(solved)
+		if err != nil {
+			return err
+		}
+		t.Best, t.LowerBound, t.Purchases = &other.Cost, &other.LowerBound, []Order{}
+		for _, p := range other.Purchases {
+			t.Purchases = append(t.Purchases, p.Order)
+		}
+	}
+	return nil
+}
+
+// solution is what was bought of each choice, and what proves each component; none
+// where purchases are only evaluated.
+type solution struct {
+	units  []int // by choice
+	proofs []proof
+}
+
+type proof struct {
+	alone     *procurement.Solution
+	joint     *joint.Solution
+	unchecked bool
+}
+
+func (m *model) solve(ctx context.Context, lp linear.Solver) (*solution, error) {
+	out := &solution{units: make([]int, len(m.choices))}
+	for i := range m.components {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		c := &m.components[i]
+		var p proof
+		if c.alone != nil {
+			s, err := procurement.Solve(c.alone)
+			if err != nil {
+				return nil, err
+			}
+			if _, err := check.Check(c.alone, s); err != nil {
+				return nil, err
+			}
+			p.alone = s
+			for _, b := range s.Purchases {
+				out.units[c.offers[[2]int{b.Offer, b.Epoch}]] = b.Units
+			}
+		} else {
+			s, err := joint.Solve(ctx, c.joint, lp)
+			var clash *joint.Infeasible
+			if errors.As(err, &clash) {
+				return nil, m.clash(clash)
+			} else if err != nil {
+				return nil, err
+			}
+			if err := checkJoint(c.joint, s); errors.Is(err, ErrUnchecked) {
+				p.unchecked = true
+			} else if err != nil {
+				return nil, err
+			}
+			p.joint = s
+			for j, n := range s.Units {
+				out.units[c.choices[j]] = n
+			}
+		}
+		out.proofs = append(out.proofs, p)
+	}
+	return out, nil
+}
+
+// checkJoint proves a component of several pools again.
+func checkJoint(p *joint.Problem, s *joint.Solution) error {
+	ev, err := joint.Evaluate(p, s.Units)
+	if err != nil {
+		return fmt.Errorf("%w: %v", check.ErrRejected, err)
+	}
+	switch {
+	case s.Cost == nil || s.Bound == nil:
+		return fmt.Errorf("%w: cost or bound is missing", check.ErrRejected)
+	case ev.Cost.Cmp(s.Cost) != 0:
+		return fmt.Errorf("%w: the purchases cost %d, not %d", check.ErrRejected, ev.Cost, s.Cost)
+	case len(ev.Broken) > 0:
+		return fmt.Errorf("%w: the purchases do not keep %q", check.ErrRejected, ev.Broken)
+	case s.Bound.Cmp(s.Cost) > 0:
+		return fmt.Errorf("%w: the bound %d is above the cost %d", check.ErrRejected, s.Bound, s.Cost)
+	}
+	return ErrUnchecked
+}
+
+// clash says where in the document the constraints are that a component cannot
+// meet together.
+func (m *model) clash(e *joint.Infeasible) error {
+	out := &Infeasible{}
+	add := func(path, text string, args ...any) {
+		c := Constraint{path, fmt.Sprintf(text, args...)}
+		if !slices.Contains(out.Constraints, c) {
+			out.Constraints = append(out.Constraints, c)
+		}
+	}
+	for _, member := range e.Clash {
+		switch member.Kind {
+		case "need":
+			add("/posture", "%s must be there whatever happens: %s", "guaranteed capacity", member.ID)
+		case "limit":
+			i := slices.IndexFunc(m.bounds, func(b bound) bool { return b.ID == member.ID })
+			if i < 0 {
+				add("", "%s", member.ID)
+			} else if b := m.bounds[i].budget; b != nil {
+				add(m.bounds[i].path, "at most %s %s (%s) from %s to %s", b.Amount, m.in.Currency, b.Basis, day(b.Interval.From), day(b.Interval.To))
+			} else {
+				add(m.bounds[i].path, "at most %d unit-hours", m.bounds[i].Most)
+			}
+		default:
+			i := slices.IndexFunc(m.choices, func(x choice) bool { return choiceID(&x) == member.ID || x.group == member.ID })
+			if i < 0 {
+				add("", "%s %q", member.Kind, member.ID)
+				continue
+			}
+			x := &m.choices[i]
+			switch {
+			case x.goes != nil:
+				add(x.path, "commitment %q can go on for so many terms and no more", x.goes.ID)
+			case x.offer.MaxUnits > 0:
+				add(x.path, "of offer %q at most %d units can be bought in an order", x.offer.ID, x.offer.MaxUnits)
+			default:
+				add(x.path, "what can be bought of offer %q: least order, tiers, exclusive", x.offer.ID)
+			}
+		}
+	}
+	return out
+}
+
+// Evaluate says what given orders come to, with Recourse, Calendar and Scenarios,
+// and no proof: LowerBound and Gap are zero. It needs no solver of linear
+// programs. Orders that the instance does not sell are refused; those that do not
+// keep its posture, budgets and limits are told in Notes.
+func Evaluate(ctx context.Context, in *Instance, orders []Order) (*Answer, error) {
+	if err := in.Validate(); err != nil {
+		return nil, err
+	}
+	m, err := compile(in, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	units, err := m.place(orders)
+	if err != nil {
+		return nil, err
+	}
+	return m.answer(&solution{units: units})
+}
+
+// place finds the choices that orders are.
+func (m *model) place(orders []Order) ([]int, error) {
+	units := make([]int, len(m.choices))
+	type key struct {
+		offer, commitment string
+		renewals, epoch   int
+	}
+	by := map[key][]int{}
+	for i := range m.choices {
+		o := &m.choices[i].order
+		k := key{o.Offer, o.Commitment, o.Renewals, o.Epoch}
+		by[k] = append(by[k], i)
+	}
+	sum := map[key]int{}
+	for i, o := range orders {
+		k := key{o.Offer, o.Commitment, o.Renewals, o.Epoch}
+		if len(by[k]) == 0 {
+			return nil, fmt.Errorf("purchases/%d: nothing is sold as offer %q, commitment %q with %d renewals, from epoch %d on", i, o.Offer, o.Commitment, o.Renewals, o.Epoch)
+		}
+		if o.Units < 1 || o.Units > MaxUnits {
+			return nil, fmt.Errorf("purchases/%d: %d units", i, o.Units)
+		}
+		if sum[k] > 0 {
+			return nil, fmt.Errorf("purchases/%d: offer %q is ordered twice from epoch %d on: what begins together is one order", i, o.Offer, o.Epoch)
+		}
+		sum[k] = o.Units
+		found := false
+		for _, j := range by[k] {
+			x := &m.choices[j]
+			n := o.Units / x.order.Units
+			if o.Units%x.order.Units == 0 && n >= x.least && (x.max == procurement.Unlimited || n <= x.max) {
+				units[j], found = n, true
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("purchases/%d: %d units of %q from epoch %d on: not sold in such an order (see min_units, max_units and lot)", i, o.Units, o.Offer+o.Commitment, o.Epoch)
+		}
+	}
+	groups := map[string]int{}
+	for i, n := range units {
+		x := &m.choices[i]
+		if n == 0 || x.group == "" {
+			continue
+		}
+		if j, ok := groups[x.group]; ok {
+			return nil, fmt.Errorf("purchases: %q and %q are both bought, and of %s one may be at most", choiceID(&m.choices[j]), choiceID(x), x.group)
+		}
+		groups[x.group] = i
+	}
+	return units, nil
+}
+
+// Check proves an answer of an instance again: it states the problems anew, has
+// each solution proven by a checker that shares no code with its solver, in exact
+// arithmetic, and computes from them everything that the answer says. Its error
+// wraps [check.ErrRejected] for an answer that is not what it claims to be, and
+// [ErrUnchecked] where a part has no checker.
+func Check(in *Instance, a *Answer) error {
+	if err := in.Validate(); err != nil {
+		return err
+	}
+	digest, err := in.Digest()
+	if err != nil {
+		return err
+	}
+	if a.Instance != digest {
+		return fmt.Errorf("%w: it answers the instance %s, and this one is %s", check.ErrRejected, a.Instance, digest)
+	}
+	if !slices.Equal(a.Methods, methods()) {
+		return fmt.Errorf("%w: it was computed by %q, this program computes by %q: check it with that version", check.ErrRejected, a.Methods, methods())
+	}
+	m, err := compile(in, nil)
+	if err != nil {
+		return err
+	}
+	var orders []Order
+	for _, p := range a.Purchases {
+		orders = append(orders, p.Order)
+	}
+	units, err := m.place(orders)
+	if err != nil {
+		return fmt.Errorf("%w: %v", check.ErrRejected, err)
+	}
+	if len(a.Proof) != len(m.components) {
+		return fmt.Errorf("%w: %d certificates for %d components", check.ErrRejected, len(a.Proof), len(m.components))
+	}
+	s := &solution{units: units}
+	var unchecked error
+	for i := range m.components {
+		p, err := m.prove(&m.components[i], units, a.Proof[i].Document)
+		if errors.Is(err, ErrUnchecked) {
+			unchecked, err = fmt.Errorf("certificate/%d: %w", i, err), nil
+			p.unchecked = true
+		}
+		if err != nil {
+			return fmt.Errorf("certificate/%d: %w", i, err)
+		}
+		s.proofs = append(s.proofs, *p)
+	}
+	again, err := m.answer(s)
+	if err != nil {
+		return err
+	}
+	// How other salvages would be answered best is advice with a bound of its own
+	// that this answer does not prove.
+	if len(a.EndOfHorizon) == len(again.EndOfHorizon) {
+		for i := range a.EndOfHorizon {
+			t := &again.EndOfHorizon[i]
+			t.Best, t.LowerBound, t.Purchases = a.EndOfHorizon[i].Best, a.EndOfHorizon[i].LowerBound, a.EndOfHorizon[i].Purchases
+		}
+	}
+	if path, err := differs(a, again); err != nil {
+		return err
+	} else if path != "" {
+		return fmt.Errorf("%w: %s is not what follows from the purchases and the certificate", check.ErrRejected, path)
+	}
+	return unchecked
+}
+
+// prove has the solution of a component checked. With [ErrUnchecked] it returns
+// the proof too.
+func (m *model) prove(c *component, units []int, document json.RawMessage) (*proof, error) {
+	if c.alone != nil {
+		var s procurement.Solution
+		if err := json.Unmarshal(document, &s); err != nil {
+			return nil, fmt.Errorf("%w: solution: %v", check.ErrRejected, err)
+		}
+		bought := 0
+		for _, b := range s.Purchases {
+			i, ok := c.offers[[2]int{b.Offer, b.Epoch}]
+			if !ok || units[i] != b.Units {
+				return nil, fmt.Errorf("%w: it proves other purchases", check.ErrRejected)
+			}
+			bought++
+		}
+		for _, i := range c.choices {
+			if units[i] > 0 {
+				bought--
+			}
+		}
+		if bought != 0 {
+			return nil, fmt.Errorf("%w: it proves other purchases", check.ErrRejected)
+		}
+		_, err := check.Check(c.alone, &s)
+		return &proof{alone: &s}, err
+	}
+	var s joint.Solution
+	if err := json.Unmarshal(document, &s); err != nil {
+		return nil, fmt.Errorf("%w: solution: %v", check.ErrRejected, err)
+	}
+	if len(s.Units) != len(c.choices) {
+		return nil, fmt.Errorf("%w: it proves other purchases", check.ErrRejected)
+	}
+	for j, i := range c.choices {
+		if s.Units[j] != units[i] {
+			return nil, fmt.Errorf("%w: it proves other purchases", check.ErrRejected)
+		}
+	}
+	return &proof{joint: &s}, checkJoint(c.joint, &s)
+}
+
+// differs returns where two answers do, "" if nowhere.
+func differs(a, b *Answer) (string, error) {
+	var trees [2]any
+	for i, x := range []*Answer{a, b} {
+		text, err := json.Marshal(x)
+		if err != nil {
+			return "", fmt.Errorf("write answer: %w", err)
+		}
+		dec := json.NewDecoder(bytes.NewReader(text))
+		dec.UseNumber()
+		if err := dec.Decode(&trees[i]); err != nil {
+			return "", fmt.Errorf("read answer: %w", err)
+		}
+	}
+	return difference("", trees[0], trees[1]), nil
+}
+
+func difference(path string, a, b any) string {
+	switch x := a.(type) {
+	case map[string]any:
+		y, ok := b.(map[string]any)
+		if !ok {
+			return path
+		}
+		keys := make([]string, 0, len(x)+len(y))
+		for k := range x {
+			keys = append(keys, k)
+		}
+		for k := range y {
+			keys = append(keys, k)
+		}
+		slices.Sort(keys)
+		for _, k := range slices.Compact(keys) {
+			v, inA := x[k]
+			w, inB := y[k]
+			if inA != inB {
+				return path + "/" + escape(k)
+			}
+			if d := difference(path+"/"+escape(k), v, w); d != "" {
+				return d
+			}
+		}
+	case []any:
+		y, ok := b.([]any)
+		if !ok || len(x) != len(y) {
+			return path
+		}
+		for i := range x {
+			if d := difference(fmt.Sprintf("%s/%d", path, i), x[i], y[i]); d != "" {
+				return d
+			}
+		}
+	default:
+		if a != b {
+			return path
+		}
+	}
+	return ""
+}
+
+// quotient turns a sum of weighted integers into the currency, exactly where the
+// weight divides it.
+func (m *model) quotient(sum *big.Int, up bool) domain.Decimal {
+	q, r := new(big.Int).QuoRem(sum, big.NewInt(int64(m.weight)), new(big.Int))
+	switch {
+	case r.Sign() > 0 && up:
+		q.Add(q, big.NewInt(1))
+	case r.Sign() < 0 && !up:
+		q.Sub(q, big.NewInt(1))
+	}
+	return decimal.NewFromBigInt(q, -m.digits)
+}
