@@ -335,7 +335,7 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := fmt.Sprint(f.Candidate, f.Point[100:103], f.At(50)[100:103], f.At(990)[500:503], s[0][5000:5003], s[2][6000:6003])
-	const want = "mean of profile and smoothing[81641 73575 70486] [63914 57600 55181] [89000 96220 122047] [75504 79378 66397] [54498 64314 89751]"
+	const want = "mean of profile and smoothing[81641 73575 70486] [63914 57600 55181] [89000 96220 122047] [75299 79163 66217] [54031 63763 88982]"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -23,11 +23,15 @@ type Growth struct {
 type Spread struct {
 	Hours int // from the start of the forecast on; it may go beyond the forecast
 	Count int
-	// Growth is how the level goes on beyond the forecast. None: each quarter's
-	// step is drawn from those that the window saw, half as large, and from one
-	// that is none. That is an assumption, and to be shown as one.
+	// Growth is how the level goes on beyond the forecast. None: it walks at random
+	// without a direction, each quarter by one of the steps that the window saw, by
+	// the inverse of one, or not at all ([RandomWalk]). That is an assumption, and
+	// to be shown as one.
 	Growth []Growth
 }
+
+// RandomWalk says what is assumed of the level where no growth is stated.
+const RandomWalk = "the level walks without a direction: each quarter by a step that the last weeks saw, by the inverse of one, or not at all"
 
 // Bounds of a spread.
 const (
@@ -84,8 +88,11 @@ func (f *Forecast) Scenarios(s *Spread, draw func() uint64) ([][]int64, error) {
 	out := make([][]int64, s.Count)
 	for i := range out {
 		step := func() float64 {
-			if k := below(len(f.steps) + 1); k < len(f.steps) {
-				return 1 + (f.steps[k]-1)/2
+			switch k := below(2*len(f.steps) + 1); {
+			case k < len(f.steps):
+				return f.steps[k]
+			case k < 2*len(f.steps):
+				return 1 / f.steps[k-len(f.steps)]
 			}
 			return 1
 		}
