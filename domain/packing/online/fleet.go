@@ -167,7 +167,7 @@ func New(nodes []packing.Node, mix *Mix, by Policy, draws Draws) (*Fleet, error)
 	}
 	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, func(a, b packing.Node) int { return cmp.Compare(a.ID, b.ID) })
-	classes := map[string]int{}
+	classes, machines := map[string]int{}, 0
 	for i := range nodes {
 		n := &nodes[i]
 		if err := n.Check(); err != nil {
@@ -175,6 +175,9 @@ func New(nodes []packing.Node, mix *Mix, by Policy, draws Draws) (*Fleet, error)
 		}
 		if i > 0 && n.ID == nodes[i-1].ID {
 			return nil, fmt.Errorf("two nodes have the id %q", n.ID)
+		}
+		if machines += n.Count; n.Count > maxMachines || machines > maxMachines {
+			return nil, fmt.Errorf("more than %d machines", maxMachines)
 		}
 		f.maxGPU, f.maxCPU = max(f.maxGPU, int64(n.GPUs)*1000), max(f.maxCPU, n.CPUMilli)
 		certs := slices.Sorted(slices.Values(n.Certifications))
@@ -211,6 +214,9 @@ func New(nodes []packing.Node, mix *Mix, by Policy, draws Draws) (*Fleet, error)
 	}
 	return f, nil
 }
+
+// maxMachines of a fleet: each is held by itself.
+const maxMachines = 1 << 20
 
 func descending(free []uint16) []uint16 {
 	free = slices.Clone(free)
