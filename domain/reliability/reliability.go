@@ -155,3 +155,25 @@ func (l Levels) Buffers(top, unitsPerNode int, unavailability domain.Decimal) (m
 	}
 	return out, nil
 }
+
+// Counts says what counts as an interruption. It is data, because what interrupts
+// work depends on the work, and sources class faults differently.
+type Counts struct {
+	Fatal   bool     `json:"fatal"`             // faults after which a device cannot work until it is repaired
+	Repair  bool     `json:"repair"`            // a cordon for repair, whatever was seen before
+	Classes []string `json:"classes,omitempty"` // and faults of these classes
+	XIDs    []uint32 `json:"xids,omitempty"`    // and XIDs of these numbers
+	// Same is how long after one that takes no device away what comes next on the
+	// node belongs to it.
+	Same domain.Instant `json:"same_ns,omitempty"`
+}
+
+// DefaultCounts takes what takes a device or node away, so that every interruption
+// has a time to repair.
+func DefaultCounts() Counts { return Counts{Fatal: true, Repair: true, Same: domain.Hour} }
+
+// Fault reports whether a fault counts.
+func (c *Counts) Fault(e *domain.GPUFaultObserved) bool {
+	return c.Fatal && e.Fatal || e.Class != "" && slices.Contains(c.Classes, e.Class) ||
+		e.Kind == domain.FaultXID && slices.Contains(c.XIDs, e.Code)
+}
