@@ -224,6 +224,9 @@ func extensive(p *joint.Problem, units []int, whole bool) *linear.Program {
 			}
 		}
 	}
+	if len(g.Whole) == 0 {
+		g.Whole = nil
+	}
 	for len(g.Whole) > 0 && len(g.Whole) < len(g.Cost) {
 		g.Whole = append(g.Whole, false)
 	}

@@ -1,9 +1,27 @@
 package joint
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"slices"
 
 	"quartermaster/domain/linear"
+	"quartermaster/domain/procurement"
+)
+
+// How far it goes. All are counts, so that equal problems take equal work.
+const (
+	cutRounds    = 60   // masters of the first leaf
+	leafRounds   = 8    // masters of each further leaf
+	maxLeaves    = 60   // of branching
+	closeEnough  = 1e-6 // relative gap of the linear program at which cutting stops
+	goodEnough   = 1e-6 // relative gap of the answer at which nothing more is tried
+	polishRounds = 30   // times all slots, for what trying single units may price
+	fractions    = 1024 // of a unit, in which coverage is priced
 )
 
 // Solve finds purchases that serve all demand at little cost, and proves how
@@ -11,6 +29,1071 @@ import (
 // [Infeasible] for one that nothing solves, with the context's error when that
 // ends, and, when lp is nil and a part of the problem needs it, with an error
 // wrapping [linear.ErrUnavailable] that says which part.
+//
+// Parts that have nothing to do with each other are solved one by one, a pool
+// alone by a minimum-cost flow. Any other part is decomposed (Benders, 1962): a
+// linear program over what can be bought estimates what serving costs by cuts,
+// feasible points of the duals of the hours, and each of its solutions is priced
+// hour by hour and adds cuts where it was estimated too low. What is priced lies
+// halfway to the best that was found (in-out separation, Ben-Ameur and Neto,
+// 2007). Purchases are then rounded, tried exactly, and mended unit by unit.
+// Choices that are all or nothing are branched over.
 func Solve(ctx context.Context, p *Problem, lp linear.Solver) (*Solution, error) {
-	panic("to be written")
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	out := &Solution{Units: make([]int, len(p.Choices)), Bound: new(big.Int)}
+	out.Prices = Prices{Worth: bigs(len(p.Choices)), Limits: bigs(len(p.Limits)), Quotas: make([][]*big.Int, len(p.Quotas)), Needs: make([][]*big.Int, len(p.Needs))}
+	for q := range p.Quotas {
+		out.Prices.Quotas[q] = bigs(len(p.Epochs))
+	}
+	for n := range p.Needs {
+		out.Prices.Needs[n] = bigs(len(p.Needs[n].Epochs))
+	}
+	parts := p.parts()
+	out.Work.Parts = len(parts)
+	cost := new(big.Rat)
+	for i := range parts {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		c, err := p.solvePart(ctx, &parts[i], lp, out)
+		if err != nil {
+			var clash *Infeasible
+			if errors.As(err, &clash) || ctx.Err() != nil {
+				return nil, err
+			}
+			return nil, fmt.Errorf("problem %q: %w", p.ID, err)
+		}
+		cost.Add(cost, c)
+	}
+	out.Certificate.Parts = parts
+	out.Cost = ceil(cost)
+	if out.Cost.Cmp(out.Bound) < 0 {
+		return nil, fmt.Errorf("problem %q: the bound %d is above the cost %d: the solver is wrong", p.ID, out.Bound, out.Cost)
+	}
+	return out, nil
+}
+
+// solvePart solves a part into the solution, and returns what it costs.
+func (p *Problem) solvePart(ctx context.Context, part *Part, lp linear.Solver, out *Solution) (*big.Rat, error) {
+	if cost, ok, err := p.solveAlone(part, out); ok || err != nil {
+		return cost, err
+	}
+	s := &solver{ctx: ctx, p: p, part: part, lp: lp, work: &out.Work}
+	for _, b := range part.Blocks {
+		s.blocks = append(s.blocks, newBlock(p, b))
+	}
+	s.pr = newPricer(p, s.blocks, s.work)
+	for b := range s.blocks {
+		for m := range p.Epochs {
+			for c := range p.Epochs[m].Cases {
+				if len(s.blocks[b].views[m][c].hours) > 0 {
+					s.keys = append(s.keys, caseKey{b, m, c})
+				}
+			}
+		}
+	}
+	for _, l := range part.Limits {
+		if p.Limits[l].Serving != nil {
+			s.serving = append(s.serving, l)
+		}
+	}
+	// What costs nothing without any purchase needs no solver.
+	nothing, err := s.try(make([]int, len(p.Choices)))
+	if err != nil {
+		return nil, err
+	}
+	if nothing && s.best.cost.Sign() == 0 {
+		leaf := Leaf{Cases: []CaseProof{}, Limits: make([]int64, len(part.Limits))}
+		for _, n := range part.Needs {
+			leaf.Needs = append(leaf.Needs, make([]procurement.Nano, len(p.Needs[n].Epochs)))
+		}
+		part.Leaves = []Leaf{leaf}
+		return s.best.cost, nil
+	}
+	if lp == nil {
+		return nil, fmt.Errorf("%s: %w", p.coupling(part), linear.ErrUnavailable)
+	}
+	if err := s.solve(); err != nil {
+		return nil, err
+	}
+	for _, j := range part.Choices {
+		out.Units[j] = s.best.units[j]
+	}
+	return s.best.cost, s.write(out)
+}
+
+// solveAlone solves a part that is a pool alone, if it is.
+func (p *Problem) solveAlone(part *Part, out *Solution) (*big.Rat, bool, error) {
+	if len(part.Blocks) != 1 || len(part.Needs) > 0 || len(part.Limits) > 0 {
+		return nil, false, nil
+	}
+	b := &part.Blocks[0]
+	if len(b.Pools) != 1 || len(b.Demands) != 1 || len(b.Spends) > 0 {
+		return nil, false, nil
+	}
+	pool, ok := p.Alone(b.Pools[0])
+	if !ok {
+		return nil, false, nil
+	}
+	s, err := procurement.Solve(pool)
+	if err != nil {
+		return nil, false, err
+	}
+	var choices []int
+	for _, j := range part.Choices {
+		if len(p.Choices[j].Cover) > 0 {
+			choices = append(choices, j)
+		}
+	}
+	for _, x := range s.Purchases {
+		out.Units[choices[x.Offer]] = x.Units
+	}
+	for i, j := range choices {
+		out.Prices.Worth[j].SetInt64(int64(s.Certificate.Worth(pool, i, 0)))
+	}
+	out.Work.Alone++
+	out.Bound.Add(out.Bound, s.Bound)
+	part.Alone = &s.Certificate
+	return new(big.Rat).SetInt(s.Cost), true, nil
+}
+
+// coupling says why a part needs a solver of linear programs.
+func (p *Problem) coupling(part *Part) string {
+	pools := 0
+	for i := range part.Blocks {
+		pools += len(part.Blocks[i].Pools)
+	}
+	first := p.Pools[part.Blocks[0].Pools[0]]
+	by := "routes, a shared quota or a commitment to spend"
+	switch {
+	case len(part.Limits) > 0:
+		by = fmt.Sprintf("limit %q", p.Limits[part.Limits[0]].ID)
+	case len(part.Needs) > 0:
+		by = fmt.Sprintf("need %q", p.Needs[part.Needs[0]].ID)
+	case pools == 1:
+		by = "choices that are not any number of single units, or routes that are not one to one"
+	case len(part.Blocks) > 1:
+		by = "choices that cover several pools or exclude one another"
+	}
+	return fmt.Sprintf("pool %q and %d others are coupled by %s", first, pools-1, by)
+}
+
+// solver solves a part.
+type solver struct {
+	ctx     context.Context
+	p       *Problem
+	part    *Part
+	blocks  []*block
+	pr      *pricer
+	lp      linear.Solver
+	ms      *master
+	work    *Work
+	keys    []caseKey // with slots
+	serving []int     // limits that serving takes of
+
+	best struct {
+		units       []int
+		cost        *big.Rat
+		value       float64
+		multipliers []int64
+	}
+	center struct {
+		units []float64
+		value float64
+	}
+	keeps map[int]int64 // by limit: a multiplier at which it was kept
+	seen  map[caseKey]*spot
+	leafs []leafNode
+}
+
+// spot is what a block was last priced at in a case.
+type spot struct {
+	at          []int64
+	multipliers []int64
+	value       float64
+}
+
+type leafNode struct {
+	path  []Turn
+	pf    *proof
+	used  []*cut
+	bound *big.Int
+}
+
+// at lists what a block has in a case.
+func (s *solver) at(k caseKey, have *cover) []int64 {
+	var out []int64
+	b := s.blocks[k.block]
+	for _, i := range b.Pools {
+		out = append(out, have.guaranteed[k.epoch][i], have.priceOnly[k.epoch][i])
+	}
+	for _, i := range b.Spends {
+		out = append(out, have.spends[k.epoch][i])
+	}
+	return append(out, have.grid)
+}
+
+// value is what serving costs at the regime's prices, nearly.
+func (pd *priced) value() float64 {
+	sum := 0.0
+	n := len(pd.rows)
+	for at, e := range pd.entries {
+		x := 0.0
+		for k, v := range pd.r {
+			x += float64(e.value[k] * float64(v))
+		}
+		x *= float64(pd.hours[at]) / float64(pd.grid)
+		for k, row := range pd.rows {
+			x += float64(e.value[row] * float64(pd.sums[at*n+k]))
+		}
+		sum += x
+	}
+	return sum
+}
+
+// query prices all slots with what units cover, puts cuts into the master, and
+// returns what that costs (times the weight, in Nano): beside the multipliers'
+// part for what serving may take of limits.
+func (s *solver) query(units []float64, multipliers []int64) (float64, error) {
+	x := make([]int64, len(units))
+	value := 0.0
+	for j, v := range units {
+		x[j] = int64(math.Round(v * fractions))
+		value += float64(float64(x[j])/fractions*float64(s.p.Choices[j].Cost)) * float64(s.p.Weight)
+	}
+	have := s.p.cover(x, fractions)
+	var cuts []*cut
+	for _, k := range s.keys {
+		at := s.at(k, have)
+		if o := s.seen[k]; o != nil && slices.Equal(o.at, at) && slices.Equal(o.multipliers, multipliers) {
+			value += o.value
+			continue
+		}
+		pd, err := s.pr.price(s.ctx, k.block, k.epoch, k.c, multipliers, have, nil)
+		if err != nil {
+			return 0, err
+		}
+		v := pd.value() * float64(s.p.Epochs[k.epoch].Cases[k.c].Weight)
+		s.seen[k] = &spot{at, multipliers, v}
+		value += v
+		cuts = append(cuts, s.p.newCut(s.blocks, k, multipliers, pd))
+	}
+	s.ms.add(cuts, s.blocks)
+	return value, nil
+}
+
+// solve is Solve of the part.
+func (s *solver) solve() error {
+	err := s.search()
+	if errors.Is(err, errImpossible) || err == nil && s.best.units == nil {
+		return s.clash()
+	}
+	return err
+}
+
+func (s *solver) search() error {
+	p := s.p
+	s.seen, s.keeps = map[caseKey]*spot{}, map[int]int64{}
+	// The unit of money makes the cost of nothing bought a million.
+	s.ms = newMaster(p, s.part, s.blocks, 1, s.work)
+	zero := make([]float64, len(p.Choices))
+	value, err := s.query(zero, make([]int64, len(p.Limits)))
+	if err != nil {
+		return err
+	}
+	cuts := s.ms.cuts
+	least := 0.0
+	for _, j := range s.part.Choices {
+		least = max(least, float64(p.Choices[j].Cost))
+	}
+	s.ms = newMaster(p, s.part, s.blocks, max(1, max(value, least)/1e6), s.work)
+	s.work.Cuts -= len(cuts)
+	s.ms.add(cuts, s.blocks)
+
+	root, err := s.cut(nil, cutRounds)
+	if err != nil {
+		return err
+	}
+	if err := s.candidates(root); err != nil {
+		return err
+	}
+	if err := s.polish(); err != nil {
+		return err
+	}
+	if err := s.branch(root); err != nil || s.best.units != nil {
+		return err
+	}
+	return s.wholeMaster(nil)
+}
+
+// cut solves the master under a path and cuts, until little is between it and the
+// best, or for so many rounds.
+func (s *solver) cut(path []Turn, rounds int) (*answer, error) {
+	p := s.p
+	s.center.units, s.center.value = nil, math.Inf(1)
+	var a *answer
+	var err error
+	before, still := math.Inf(-1), 0
+	for round := 0; ; round++ {
+		if a, err = s.ms.solve(s.ctx, s.lp, path); err != nil {
+			return nil, err
+		}
+		if a.bound > before+1e-7*math.Abs(before) {
+			still = 0
+		} else {
+			still++
+		}
+		before = max(before, a.bound)
+		near := s.center.value-a.bound <= closeEnough*s.center.value && (len(s.serving) == 0 || still >= 3)
+		if round == rounds || still > 8 || near {
+			return a, nil
+		}
+		x := make([]float64, len(p.Choices))
+		for j, v := range a.units {
+			x[j] = v
+			if s.center.units != nil && still%3 != 2 {
+				x[j] = (v + s.center.units[j]) / 2
+			}
+		}
+		multipliers := s.ms.multipliers(a)
+		for l := range multipliers {
+			if p.Limits[l].Serving == nil {
+				multipliers[l] = 0
+			} else {
+				multipliers[l] = min(multipliers[l], p.highest(l))
+			}
+		}
+		value, err := s.query(x, multipliers)
+		if err != nil {
+			return nil, err
+		}
+		if len(s.serving) > 0 {
+			if value, err = s.dearer(x, multipliers, value); err != nil {
+				return nil, err
+			}
+		}
+		if value < s.center.value {
+			s.center.units, s.center.value = x, value
+		}
+	}
+}
+
+// dearer adds cuts at higher multipliers for limits that serving x breaks at
+// these, and returns the most that any of them says that x costs.
+func (s *solver) dearer(x []float64, multipliers []int64, value float64) (float64, error) {
+	p := s.p
+	scaled := make([]int64, len(x))
+	bought := make([]float64, len(p.Limits))
+	for j, v := range x {
+		scaled[j] = int64(math.Round(v * fractions))
+		for l, n := range p.Choices[j].Spent {
+			bought[l] += float64(v*float64(n)) * float64(p.Weight)
+		}
+	}
+	have := p.cover(scaled, fractions)
+	rats := make([]*big.Rat, len(p.Limits))
+	for l := range rats {
+		rats[l] = new(big.Rat).SetFloat64(bought[l])
+	}
+	// What the multipliers ask for what they limit is not paid.
+	less := func(v float64, at []int64) float64 {
+		for _, l := range s.serving {
+			most, _ := p.bound(l).Float64()
+			price := float64(at[l])
+			if !p.Limits[l].counts() {
+				price /= 1e9
+			}
+			v -= price * max(0, most-bought[l])
+		}
+		return v
+	}
+	most := less(value, multipliers)
+	now := slices.Clone(multipliers)
+	for _, l := range s.serving {
+		for try := 0; try < 12; try++ {
+			took, err := p.takes(s.ctx, s.pr, now, have, rats, l)
+			if err != nil {
+				return 0, err
+			}
+			if took.Cmp(p.bound(l)) <= 0 {
+				s.keeps[l] = now[l]
+				break
+			}
+			if now[l] >= p.highest(l) {
+				break
+			}
+			next := max(now[l], 10_000_000) * 4
+			if hi := s.keeps[l]; hi > now[l]+now[l]/1000 {
+				next = now[l] + (hi-now[l]+1)/2
+			}
+			now = slices.Clone(now)
+			now[l] = min(next, p.highest(l))
+			v, err := s.query(x, now)
+			if err != nil {
+				return 0, err
+			}
+			most = max(most, less(v, now))
+		}
+	}
+	return most, nil
+}
+
+// try evaluates units exactly, keeps the best, and reports whether they keep all
+// that is needed and limited.
+func (s *solver) try(units []int) (bool, error) {
+	p := s.p
+	s.work.Tried++
+	if p.allowed(units) != nil {
+		return false, nil
+	}
+	have := p.cover(wholes(units), 1)
+	for _, n := range s.part.Needs {
+		if !p.Needs[n].kept(p, have) {
+			return false, nil
+		}
+	}
+	bought := p.spent(units)
+	for _, l := range s.part.Limits {
+		if bought[l].Cmp(p.bound(l)) > 0 {
+			return false, nil
+		}
+	}
+	multipliers := make([]int64, len(p.Limits))
+	if len(s.serving) > 0 {
+		var err error
+		if multipliers, err = p.keep(s.ctx, s.pr, units); err != nil {
+			return false, err
+		}
+		for _, l := range s.serving {
+			took, err := p.takes(s.ctx, s.pr, multipliers, have, bought, l)
+			if err != nil {
+				return false, err
+			}
+			if took.Cmp(p.bound(l)) > 0 {
+				return false, nil
+			}
+		}
+	}
+	cost := new(big.Rat)
+	for j, x := range units {
+		if x != 0 {
+			cost.Add(cost, product(int64(p.Choices[j].Cost), int64(x), int64(p.Weight)))
+		}
+	}
+	for _, k := range s.keys {
+		pd, err := s.pr.price(s.ctx, k.block, k.epoch, k.c, multipliers, have, nil)
+		if err != nil {
+			return false, err
+		}
+		c := pd.cost()
+		if len(s.serving) > 0 {
+			c = p.money(s.blocks[k.block], pd, k.epoch)
+		}
+		cost.Add(cost, c.Mul(c, product(int64(p.Epochs[k.epoch].Cases[k.c].Weight))))
+	}
+	if s.best.units == nil || cost.Cmp(s.best.cost) < 0 {
+		s.best.units, s.best.cost, s.best.multipliers = slices.Clone(units), cost, multipliers
+		s.best.value, _ = cost.Float64()
+	}
+	return true, nil
+}
+
+// money is what serving costs at prices without multipliers.
+func (p *Problem) money(b *block, pd *priced, m int) *big.Rat {
+	e := &p.Epochs[m]
+	sum := new(big.Rat)
+	for j, x := range pd.amounts() {
+		if x.Sign() == 0 {
+			continue
+		}
+		of := new(big.Int)
+		switch k := &pd.regime.columns[j]; k.kind {
+		case firmRoute, spotRoute:
+			of.Mul(big.NewInt(int64(e.Routes[b.routes[k.of]])), big.NewInt(b.den[k.of]))
+			if k.kind == spotRoute {
+				of.Add(of, new(big.Int).Mul(big.NewInt(int64(e.Pools[b.Pools[b.poolOf[k.of]]].Spot)), big.NewInt(b.num[k.of])))
+			}
+		case onDemand:
+			of.SetInt64(int64(e.Pools[b.Pools[k.of]].OnDemand))
+		case shortage:
+			of.SetInt64(int64(e.Shortage[b.Demands[k.of]]))
+		}
+		sum.Add(sum, x.Mul(x, new(big.Rat).SetInt(of)))
+	}
+	return sum
+}
+
+// candidates rounds a solution in several ways, mends what rounding broke, and
+// tries what comes out.
+func (s *solver) candidates(a *answer) error {
+	points := []map[int]float64{a.units}
+	if s.center.units != nil {
+		c := map[int]float64{}
+		for _, j := range s.part.Choices {
+			c[j] = s.center.units[j]
+		}
+		points = append(points, c)
+	}
+	for _, x := range points {
+		for _, up := range []float64{0.5, 0.01, 0.8} {
+			units := s.round(x, up)
+			s.mend(units, x)
+			if _, err := s.try(units); err != nil {
+				return err
+			}
+		}
+	}
+	if s.best.units == nil && (len(s.part.Needs) > 0 || len(s.part.Limits) > 0) {
+		return s.wholeMaster(nil)
+	}
+	return nil
+}
+
+// round makes lots of units whole where their fraction is at least up, as least
+// orders and groups allow.
+func (s *solver) round(x map[int]float64, up float64) []int {
+	p := s.p
+	units := make([]int, len(p.Choices))
+	most := map[string]int{} // by group: of which most is bought
+	for _, j := range s.part.Choices {
+		if g := p.Choices[j].Group; g != "" {
+			if k, ok := most[g]; !ok || x[j]*float64(p.Choices[j].Cost) > x[k]*float64(p.Choices[k].Cost) {
+				most[g] = j
+			}
+		}
+	}
+	for _, j := range s.part.Choices {
+		c := &p.Choices[j]
+		v := x[j]
+		if c.Group != "" {
+			if most[c.Group] != j {
+				continue
+			}
+			for _, k := range s.part.Choices { // what it takes from the others
+				if o := &p.Choices[k]; k != j && o.Group == c.Group && slices.Equal(o.Cover, c.Cover) {
+					v += x[k]
+				}
+			}
+		}
+		lots := v / float64(c.Lot)
+		n := int(math.Floor(lots+1-up)) * c.Lot
+		if low := c.least(); n < low {
+			n = 0
+			if v >= up*float64(low) {
+				n = low
+			}
+		}
+		if high := c.most() / c.Lot * c.Lot; n > high {
+			n = high
+		}
+		if n < c.least() {
+			n = 0
+		}
+		units[j] = n
+	}
+	return units
+}
+
+// least is the smallest order.
+func (c *Choice) least() int { return (max(1, c.Least) + c.Lot - 1) / c.Lot * c.Lot }
+
+// more returns the next larger order, 0 if there is none.
+func (c *Choice) more(n int) int {
+	n = max(n+c.Lot, c.least())
+	if n > c.most() {
+		return 0
+	}
+	return n
+}
+
+// mend adds units until needs are kept: of what helps most for its cost, beside
+// what the solution wants of it.
+func (s *solver) mend(units []int, x map[int]float64) {
+	p := s.p
+	for range 10_000 {
+		have := p.cover(wholes(units), 1)
+		missing := map[[2]int]int64{} // by need and epoch
+		for _, n := range s.part.Needs {
+			need := &p.Needs[n]
+			for _, m := range need.Epochs {
+				left := int64(need.Least)
+				for _, t := range need.Terms {
+					left -= int64(t.PerUnit) * min(have.guaranteed[m][t.Pool], int64(need.Least))
+				}
+				if left > 0 {
+					missing[[2]int{n, m}] = left
+				}
+			}
+		}
+		if len(missing) == 0 {
+			return
+		}
+		best, most := -1, 0.0
+		for _, j := range s.part.Choices {
+			c := &p.Choices[j]
+			next := c.more(units[j])
+			if next == 0 || c.Group != "" && units[j] == 0 && slices.ContainsFunc(s.part.Choices, func(k int) bool { return units[k] > 0 && p.Choices[k].Group == c.Group }) {
+				continue
+			}
+			added := int64(next - units[j])
+			helps := 0.0
+			for _, n := range s.part.Needs {
+				for _, m := range p.Needs[n].Epochs {
+					left := missing[[2]int{n, m}]
+					if left <= 0 {
+						continue
+					}
+					for _, k := range c.Cover {
+						if k.Guaranteed && k.From <= m && m < k.To {
+							for _, t := range p.Needs[n].Terms {
+								if t.Pool == k.Pool {
+									helps += float64(min(left, added*int64(k.Units)*int64(t.PerUnit)))
+								}
+							}
+						}
+					}
+				}
+			}
+			if helps == 0 {
+				continue
+			}
+			cost := float64(c.Cost)*float64(added) + 1
+			if x[j] > float64(units[j]) {
+				cost /= 4
+			}
+			if v := helps / cost; v > most {
+				best, most = j, v
+			}
+		}
+		if best < 0 {
+			return
+		}
+		units[best] = p.Choices[best].more(units[best])
+	}
+}
+
+// wholeMaster asks the solver for whole units under the cuts that there are.
+func (s *solver) wholeMaster(path []Turn) error {
+	g, ok := s.ms.program(path)
+	if !ok {
+		return nil
+	}
+	s.p.makeWhole(g, s.part.Choices, s.ms.choice)
+	sol, err := s.lp.Solve(s.ctx, g, linear.Limits{Nodes: 2000, Gap: 1e-5})
+	if err != nil {
+		return err
+	}
+	s.work.Masters++
+	s.work.Iterations += sol.Iterations
+	if sol.X == nil {
+		return nil
+	}
+	units := make([]int, len(s.p.Choices))
+	for _, j := range s.part.Choices {
+		units[j] = int(math.Round(sol.X[s.ms.choice[j]]))
+	}
+	_, err = s.try(units)
+	return err
+}
+
+// makeWhole adds to a program what lots, least orders and groups demand.
+func (p *Problem) makeWhole(g *linear.Program, choices []int, column map[int]int) {
+	g.Warm = nil
+	g.Cost, g.Lower, g.Upper = slices.Clone(g.Cost), slices.Clone(g.Lower), slices.Clone(g.Upper)
+	g.Whole = make([]bool, len(g.Cost))
+	var rows []masterRow
+	groups := map[string]int{}
+	extra := func(upper float64) int {
+		g.Cost, g.Lower, g.Upper, g.Whole = append(g.Cost, 0), append(g.Lower, 0), append(g.Upper, upper), append(g.Whole, true)
+		return len(g.Cost) - 1
+	}
+	for _, j := range choices {
+		c := &p.Choices[j]
+		col := column[j]
+		g.Whole[col] = true
+		if c.Lot > 1 {
+			r := masterRow{}
+			r.put(col, 1)
+			r.put(extra(math.Inf(1)), -float64(c.Lot))
+			rows = append(rows, r)
+		}
+		if c.Least <= 1 && c.Group == "" {
+			continue
+		}
+		b := extra(1)
+		most := 1e5
+		if c.Max != procurement.Unlimited {
+			most = float64(c.Max)
+		}
+		r := masterRow{lower: math.Inf(-1)}
+		r.put(col, 1)
+		r.put(b, -most)
+		rows = append(rows, r)
+		r = masterRow{upper: math.Inf(1)}
+		r.put(col, 1)
+		r.put(b, -float64(c.Least))
+		rows = append(rows, r)
+		if c.Group != "" {
+			at, ok := groups[c.Group]
+			if !ok {
+				at = len(rows)
+				groups[c.Group] = at
+				rows = append(rows, masterRow{lower: math.Inf(-1), upper: 1})
+			}
+			rows[at].put(b, 1)
+		}
+	}
+	appendRows(g, rows)
+}
+
+// polish tries one lot more or less of each choice while the slopes of what
+// serving costs allow that it pays: the cost is convex in units, so a slope says
+// the most that a step can save.
+func (s *solver) polish() error {
+	if s.best.units == nil || len(s.serving) > 0 {
+		return nil
+	}
+	p := s.p
+	total := 0
+	for _, k := range s.keys {
+		total += len(s.blocks[k.block].views[k.epoch][k.c].hours)
+	}
+	end := s.work.Slots + polishRounds*total
+	zero := make([]int64, len(p.Limits))
+	units := slices.Clone(s.best.units)
+	have := p.cover(wholes(units), 1)
+	byEpoch := map[[2]int][]caseKey{} // by block and epoch
+	now := map[caseKey]*cut{}
+	values := map[caseKey]float64{}
+	priced := func(k caseKey, have *cover) (*cut, float64, error) {
+		pd, err := s.pr.price(s.ctx, k.block, k.epoch, k.c, zero, have, nil)
+		if err != nil {
+			return nil, 0, err
+		}
+		return p.newCut(s.blocks, k, zero, pd), pd.value() * float64(p.Epochs[k.epoch].Cases[k.c].Weight), nil
+	}
+	var cuts []*cut
+	for _, k := range s.keys {
+		byEpoch[[2]int{k.block, k.epoch}] = append(byEpoch[[2]int{k.block, k.epoch}], k)
+		c, v, err := priced(k, have)
+		if err != nil {
+			return err
+		}
+		now[k], values[k] = c, v
+		cuts = append(cuts, c)
+	}
+	s.ms.add(cuts, s.blocks)
+	blockOf := map[int]int{}
+	place := map[int]int{}
+	spendBlock, spendPlace := map[int]int{}, map[int]int{}
+	for b := range s.blocks {
+		for i, k := range s.blocks[b].Pools {
+			blockOf[k], place[k] = b, i
+		}
+		for i, k := range s.blocks[b].Spends {
+			spendBlock[k], spendPlace[k] = b, i
+		}
+	}
+	touched := func(j int) [][2]int { // blocks and epochs
+		var out [][2]int
+		c := &p.Choices[j]
+		for _, k := range c.Cover {
+			for m := k.From; m < k.To; m++ {
+				out = append(out, [2]int{blockOf[k.Pool], m})
+			}
+		}
+		for _, k := range c.Spend {
+			for m := k.From; m < k.To; m++ {
+				out = append(out, [2]int{spendBlock[k.Spend], m})
+			}
+		}
+		slices.SortFunc(out, func(a, b [2]int) int { return cmp.Or(a[0]-b[0], a[1]-b[1]) })
+		return slices.Compact(out)
+	}
+	// reduced is what a unit more costs, at the slopes.
+	reduced := func(j int) float64 {
+		c := &p.Choices[j]
+		r := float64(c.Cost) * float64(p.Weight)
+		for _, k := range c.Cover {
+			for m := k.From; m < k.To; m++ {
+				for _, key := range byEpoch[[2]int{blockOf[k.Pool], m}] {
+					v := now[key].beta[place[k.Pool]]
+					if k.Guaranteed {
+						v = now[key].pi[place[k.Pool]]
+					}
+					r -= float64(v * float64(k.Units))
+				}
+			}
+		}
+		for _, k := range c.Spend {
+			for m := k.From; m < k.To; m++ {
+				for _, key := range byEpoch[[2]int{spendBlock[k.Spend], m}] {
+					r -= float64(now[key].rho[spendPlace[k.Spend]] * float64(k.PerHour))
+				}
+			}
+		}
+		return r
+	}
+	type move struct {
+		choice, to int
+		saves      float64
+	}
+	for changed := true; changed; {
+		changed = false
+		var moves []move
+		for _, j := range s.part.Choices {
+			c := &p.Choices[j]
+			r := reduced(j)
+			if r < 0 {
+				if to := c.more(units[j]); to > 0 {
+					moves = append(moves, move{j, to, -r * float64(to-units[j])})
+				}
+			} else if units[j] > 0 {
+				to := units[j] - c.Lot
+				if to < c.least() {
+					to = 0
+				}
+				moves = append(moves, move{j, to, r * float64(units[j]-to)})
+			}
+		}
+		slices.SortStableFunc(moves, func(a, b move) int { return cmp.Compare(b.saves, a.saves) })
+		for _, mv := range moves {
+			if mv.saves < 1e-8*s.best.value || s.work.Slots > end {
+				break
+			}
+			before := units[mv.choice]
+			if units[mv.choice] = mv.to; !s.may(units) {
+				units[mv.choice] = before
+				continue
+			}
+			next := p.cover(wholes(units), 1)
+			d := float64(p.Choices[mv.choice].Cost) * float64(p.Weight) * float64(mv.to-before)
+			cuts, vs := map[caseKey]*cut{}, map[caseKey]float64{}
+			for _, at := range touched(mv.choice) {
+				for _, k := range byEpoch[at] {
+					c, v, err := priced(k, next)
+					if err != nil {
+						return err
+					}
+					d += v - values[k]
+					cuts[k], vs[k] = c, v
+				}
+			}
+			if d >= -1e-10*s.best.value {
+				units[mv.choice] = before
+				continue
+			}
+			changed = true
+			for k, c := range cuts {
+				now[k], values[k] = c, vs[k]
+			}
+		}
+	}
+	_, err := s.try(units)
+	return err
+}
+
+// may reports whether units keep what can be told without serving.
+func (s *solver) may(units []int) bool {
+	if s.p.allowed(units) != nil {
+		return false
+	}
+	if len(s.part.Needs) > 0 {
+		have := s.p.cover(wholes(units), 1)
+		for _, n := range s.part.Needs {
+			if !s.p.Needs[n].kept(s.p, have) {
+				return false
+			}
+		}
+	}
+	if len(s.part.Limits) > 0 {
+		bought := s.p.spent(units)
+		for _, l := range s.part.Limits {
+			if bought[l].Cmp(s.p.bound(l)) > 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// branch proves the root, and while choices that are all or nothing leave a gap,
+// both ways of each.
+func (s *solver) branch(root *answer) error {
+	type node struct {
+		leafNode
+		answer *answer
+	}
+	prove := func(a *answer, path []Turn) (node, error) {
+		pf, used := s.ms.prove(a, s.blocks, path)
+		b, possible, err := pf.bound()
+		if err != nil {
+			return node{}, err
+		}
+		if !possible {
+			b = nil
+		}
+		return node{leafNode{path, pf, used, b}, a}, nil
+	}
+	first, err := prove(root, nil)
+	if err != nil {
+		return err
+	}
+	open := []node{first}
+	var done []node
+	for leaves := 1; len(open) > 0; {
+		// The lowest bound first.
+		at := 0
+		for i := range open {
+			if open[i].bound.Cmp(open[at].bound) < 0 {
+				at = i
+			}
+		}
+		n := open[at]
+		j := s.undecided(n.answer)
+		low, _ := new(big.Float).SetInt(n.bound).Float64()
+		if j < 0 || leaves >= maxLeaves || s.best.units != nil && s.best.value-low <= goodEnough*s.best.value {
+			open = slices.Delete(open, at, at+1)
+			done = append(done, n)
+			if j >= 0 && leaves >= maxLeaves {
+				continue
+			}
+			continue
+		}
+		open = slices.Delete(open, at, at+1)
+		for _, bought := range []bool{true, false} {
+			path := append(slices.Clone(n.path), Turn{j, bought})
+			a, err := s.cut(path, leafRounds)
+			if errors.Is(err, errImpossible) {
+				// No proof is needed where the path contradicts itself, and otherwise what
+				// was proven before it still holds.
+				m := node{leafNode{path, nil, n.used, n.bound}, nil}
+				pf := *n.pf
+				pf.path = path
+				m.pf = &pf
+				b, possible, err := pf.bound()
+				if err != nil || !possible {
+					m.bound = nil
+				} else {
+					m.bound = b
+				}
+				if err != nil {
+					return err
+				}
+				done = append(done, m)
+				continue
+			} else if err != nil {
+				return err
+			}
+			if err := s.candidates(a); err != nil {
+				return err
+			}
+			m, err := prove(a, path)
+			if err != nil {
+				return err
+			}
+			if m.bound == nil {
+				done = append(done, m)
+			} else {
+				open = append(open, m)
+			}
+		}
+		leaves++
+	}
+	if len(done) > 1 {
+		if err := s.polish(); err != nil {
+			return err
+		}
+	}
+	for _, n := range done {
+		s.leafs = append(s.leafs, n.leafNode)
+	}
+	s.work.Leaves += len(done)
+	return nil
+}
+
+// undecided returns a choice of which the solution buys less than the least
+// order, or beside another of its group; −1: none.
+func (s *solver) undecided(a *answer) int {
+	p := s.p
+	best, most := -1, 0.0
+	group := map[string]int{}
+	for _, j := range s.part.Choices {
+		if a.units[j] > 1e-6 && p.Choices[j].Group != "" {
+			group[p.Choices[j].Group]++
+		}
+	}
+	for _, j := range s.part.Choices {
+		c := &p.Choices[j]
+		x := a.units[j]
+		if x <= 1e-6 || (x >= float64(c.Least)-1e-6 && group[c.Group] < 2) {
+			continue
+		}
+		if v := x * float64(c.Cost); best < 0 || v > most {
+			best, most = j, v
+		}
+	}
+	return best
+}
+
+// write puts the proof and its prices into the solution.
+func (s *solver) write(out *Solution) error {
+	p := s.p
+	var least *leafNode
+	for i := range s.leafs {
+		n := &s.leafs[i]
+		s.part.Leaves = append(s.part.Leaves, s.ms.leaf(n.pf, n.used))
+		if n.bound != nil && (least == nil || n.bound.Cmp(least.bound) < 0) {
+			least = n
+		}
+	}
+	if least == nil {
+		return s.clash()
+	}
+	out.Bound.Add(out.Bound, least.bound)
+	pf := least.pf
+	_, slope := pf.sum()
+	unit := new(big.Int).Mul(big.NewInt(One), giga)
+	for _, j := range s.part.Choices {
+		worth, _ := pf.worth(j, &slope)
+		out.Prices.Worth[j] = worth.Quo(worth, unit)
+	}
+	for i, n := range s.part.Needs {
+		for k, v := range pf.needs[i] {
+			out.Prices.Needs[n][k] = new(big.Int).Mul(big.NewInt(int64(v)), big.NewInt(int64(p.Weight)))
+		}
+	}
+	for _, l := range s.part.Limits {
+		out.Prices.Limits[l] = new(big.Int).Mul(big.NewInt(pf.limits[l]), big.NewInt(int64(p.Weight)))
+	}
+	place, share := map[caseKey]int{}, map[caseKey]int{}
+	for _, c := range least.used {
+		at, ok := place[c.caseKey]
+		if !ok {
+			at = len(place)
+			place[c.caseKey] = at
+		}
+		weight := pf.cases[at].shares[share[c.caseKey]].weight
+		share[c.caseKey]++
+		b := s.blocks[c.block]
+		for i, q := range b.Quotas {
+			sum := new(big.Int)
+			for at, e := range c.priced.entries {
+				addTo(sum, e.worth.kappa[i], c.priced.hours[at])
+			}
+			sum.Mul(sum, big.NewInt(weight)).Mul(sum, big.NewInt(int64(p.Epochs[c.epoch].Cases[c.c].Weight)))
+			to := out.Prices.Quotas[q][c.epoch]
+			to.Add(to, sum)
+		}
+	}
+	for i := range s.part.Blocks {
+		for _, q := range s.part.Blocks[i].Quotas {
+			for _, v := range out.Prices.Quotas[q] {
+				v.Quo(v, big.NewInt(One))
+			}
+		}
+	}
+	return nil
 }
