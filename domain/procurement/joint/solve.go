@@ -346,7 +346,7 @@ func (s *solver) cut(path []Turn, rounds int) (*answer, error) {
 			still++
 		}
 		before = max(before, a.bound)
-		near := s.center.value-a.bound <= closeEnough*s.center.value && (len(s.serving) == 0 || still >= 3)
+		near := s.center.units != nil && s.center.value-a.bound <= closeEnough*s.center.value && (len(s.serving) == 0 || still >= 3)
 		if round == rounds || still > 8 || near {
 			return a, nil
 		}

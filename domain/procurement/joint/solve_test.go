@@ -1,0 +1,100 @@
+package joint_test
+
+import (
+	"context"
+	"errors"
+	"math/big"
+	"slices"
+	"testing"
+
+	"quartermaster/domain/procurement/joint"
+)
+
+// relaxed is a problem whose choices come in any number.
+func relaxed(p *joint.Problem) *joint.Problem {
+	q := *p
+	q.Choices = slices.Clone(p.Choices)
+	for j := range q.Choices {
+		q.Choices[j].Least, q.Choices[j].Lot, q.Choices[j].Group = 0, 1, ""
+	}
+	return &q
+}
+
+// judge checks a solution by itself.
+func judge(t testing.TB, p *joint.Problem, s *joint.Solution) {
+	t.Helper()
+	ev, err := joint.Evaluate(p, s.Units)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(ev.Broken) > 0 {
+		t.Errorf("the solution breaks %q", ev.Broken)
+	}
+	if ev.Cost.Cmp(s.Cost) != 0 {
+		t.Errorf("cost %s, evaluated %s", s.Cost, ev.Cost)
+	}
+	if s.Cost.Cmp(s.Bound) < 0 {
+		t.Errorf("bound %s above cost %s", s.Bound, s.Cost)
+	}
+	// What the certificate says by itself, parts that are alone left out.
+	c, sum := s.Certificate, new(big.Int)
+	var coupled joint.Certificate
+	for _, part := range c.Parts {
+		if part.Alone == nil {
+			coupled.Parts = append(coupled.Parts, part)
+		}
+	}
+	if len(coupled.Parts) == len(c.Parts) {
+		b, err := coupled.Bound(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum.Add(sum, b).Cmp(s.Bound) != 0 {
+			t.Errorf("the certificate proves %s, the bound is %s", sum, s.Bound)
+		}
+	}
+}
+
+// The linear program over all slots lies between bound and cost; with whole
+// units, least orders and groups it does so too, and closely.
+func TestSolveAgainstLinearProgram(t *testing.T) {
+	var loose, whole []float64
+	infeasible := 0
+	for seed := range uint64(count(100, 2500)) {
+		p := draw(seeded(seed), everything)
+		s, err := joint.Solve(context.Background(), p, lp(t))
+		best, ok := optimum(t, p, nil, true)
+		var clash *joint.Infeasible
+		if errors.As(err, &clash) {
+			infeasible++
+			if ok {
+				t.Errorf("seed %d: %v, but the whole program costs %.0f", seed, err, best)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+			continue
+		}
+		judge(t, p, s)
+		linear, _ := optimum(t, relaxed(p), nil, false)
+		cost, bound := float(s.Cost), float(s.Bound)
+		switch {
+		case !ok:
+			t.Errorf("seed %d: cost %.0f, but the whole program has no solution", seed, cost)
+		case bound > best*(1+1e-9)+1, cost < best*(1-1e-9)-1:
+			t.Errorf("seed %d: the best costs %.0f, outside bound %.0f and cost %.0f", seed, best, bound, cost)
+		}
+		loose = append(loose, (linear-bound)/max(1, linear))
+		whole = append(whole, (cost-best)/max(1, best))
+		if loose[len(loose)-1] > 0.01 || whole[len(whole)-1] > 0.2 {
+			t.Logf("seed %d: bound %.0f linear %.0f best %.0f cost %.0f", seed, bound, linear, best, cost)
+		}
+	}
+	slices.Sort(loose)
+	slices.Sort(whole)
+	at := func(x []float64, q float64) float64 { return x[int(q*float64(len(x)-1))] }
+	t.Logf("%d solved, %d infeasible", len(loose), infeasible)
+	t.Logf("(linear − bound)/linear: median %.1e, 95%% %.1e, 99%% %.1e, most %.1e", at(loose, .5), at(loose, .95), at(loose, .99), at(loose, 1))
+	t.Logf("(cost − best)/best: median %.1e, 90%% %.1e, 95%% %.1e, 99%% %.1e, most %.1e", at(whole, .5), at(whole, .9), at(whole, .95), at(whole, .99), at(whole, 1))
+}
