@@ -146,11 +146,11 @@ func TestScenariosThatAreNone(t *testing.T) {
 		u := uncertain(n, p)
 		base = solve(t, u)
 		cut := *u
-		i, by := n(0, len(u.Weights)-1, "which"), 0
+		i := n(0, len(u.Weights)-1, "which")
 		if u.Weights[i] < 2 {
 			return
 		}
-		by = n(1, u.Weights[i]-1, "by")
+		by := n(1, u.Weights[i]-1, "by")
 		cut.Weights = slices.Insert(slices.Clone(u.Weights), i, by)
 		cut.Weights[i+1] -= by
 		cut.Epochs = slices.Clone(u.Epochs)

@@ -363,22 +363,15 @@ func lowest(top, near int, f func(int) *big.Int) *big.Int {
 		return known[x]
 	}
 	falls := func(x int) bool { return x < top && at(x+1).Cmp(at(x)) < 0 } // behind x it is lower
-	low, high := min(max(0, near), top), top                               // the least lies from low to high
+	low := min(max(0, near), top)
+	high := low // the least lies from low to high
 	if falls(low) {
-		for step := 1; ; step *= 2 {
-			next := min(low+step, top)
-			if !falls(next) {
-				high = next
-				break
-			}
-			low = next
+		for step := 1; falls(high); step *= 2 {
+			low, high = high+1, min(high+step, top)
 		}
-		low++
 	} else {
-		high = low
 		for step := 1; low > 0; step *= 2 {
-			low = max(0, high-step)
-			if falls(low) {
+			if low = max(0, high-step); falls(low) {
 				low++
 				break
 			}
