@@ -51,8 +51,7 @@ highs: ## Fetch HiGHS, the solver of linear programs, in the version of adapters
 
 .PHONY: solver
 solver:
-	@[ $(HIGHS) -nt adapters/highs/package-lock.json ] || $(FETCH) || \
-		echo 'HiGHS could not be fetched: going on without a solver of linear programs; make highs tries again'
+	@[ $(HIGHS) -nt adapters/highs/package-lock.json ] || $(FETCH) -try
 
 .PHONY: build
 build: solver ## Build every command under cmd/ into bin/
@@ -158,4 +157,4 @@ verify: ## Check generated code, module files, formats and schemas; changes noth
 
 .PHONY: clean
 clean: ## Remove what was built or fetched
-	rm -rf bin $(HIGHS) $(dir $(HIGHS))LICENSE
+	rm -rf bin $(HIGHS) $(dir $(HIGHS))LICENSE adapters/highs/testdata/highs.js

@@ -96,7 +96,7 @@ func readFrame(r io.Reader, buf []byte, most int) (kind uint32, body []byte, err
 //	rows, columns, entries, flags   uint32
 //	iterations, nodes               int32, 0 for no limit
 //	gap                             float64
-//	8 bytes of 0
+//	checks                          uint64, 0 for no limit
 //	cost, lower, upper              float64 by column
 //	row lower, row upper            float64 by row
 //	value                           float64 by entry
@@ -136,7 +136,7 @@ func appendProgram(b []byte, p *linear.Program, l linear.Limits) []byte {
 		b = u32(b, v)
 	}
 	b = binary.LittleEndian.AppendUint64(b, math.Float64bits(l.Gap))
-	b = binary.LittleEndian.AppendUint64(b, 0)
+	b = binary.LittleEndian.AppendUint64(b, uint64(l.Checks))
 	f64s(p.Cost)
 	f64s(p.Lower)
 	f64s(p.Upper)
@@ -197,6 +197,7 @@ type request struct {
 	rows, columns, entries       int
 	iterations, nodes            int32
 	gap                          float64
+	checks                       uint64
 	cost, lower, upper           int
 	rowLower, rowUpper, value    int
 	start, index                 int
@@ -217,6 +218,7 @@ func parseProgram(body []byte) (*request, error) {
 	r := &request{body: body, rows: int(u32(0)), columns: int(u32(4)), entries: int(u32(8))}
 	r.iterations, r.nodes = int32(u32(16)), int32(u32(20))
 	r.gap = math.Float64frombits(binary.LittleEndian.Uint64(body[24:]))
+	r.checks = binary.LittleEndian.Uint64(body[32:])
 	if r.iterations < 0 || r.nodes < 0 || !(r.gap >= 0) || math.IsInf(r.gap, 0) {
 		return nil, fmt.Errorf("%w: limits of %d iterations, %d nodes, gap %g", errFrame, r.iterations, r.nodes, r.gap)
 	}

@@ -129,8 +129,10 @@ func (s *Solver) Warm(ctx context.Context) error {
 	return s.with(ctx, func(*child) error { return nil })
 }
 
-// Solve solves a program. See linear.Solver for its errors. With whole variables
-// Limits.Iterations bounds nothing, since the solver counts nodes and gaps alone.
+// Solve solves a program. See linear.Solver for its errors. Without whole
+// variables Limits.Iterations alone bounds the work, with them the others do; a
+// Gap of 0 is then one of 1e-4. Values beyond 1e15 in the matrix are refused,
+// those within 1e-9 of 0 count as 0, and a bound from 1e20 on is none.
 func (s *Solver) Solve(ctx context.Context, p *linear.Program, l linear.Limits) (*linear.Solution, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
@@ -156,8 +158,8 @@ func (s *Solver) Solve(ctx context.Context, p *linear.Program, l linear.Limits) 
 }
 
 func checkLimits(l linear.Limits) error {
-	if l.Iterations < 0 || l.Nodes < 0 || !(l.Gap >= 0) || l.Gap > 1e9 {
-		return fmt.Errorf("limits of %d iterations, %d nodes and gap %g: none may be negative, and a gap is a number", l.Iterations, l.Nodes, l.Gap)
+	if l.Iterations < 0 || l.Nodes < 0 || l.Checks < 0 || !(l.Gap >= 0) || l.Gap > 1e9 {
+		return fmt.Errorf("limits of %d iterations, %d nodes, %d checks and gap %g: none may be negative, and a gap is a number", l.Iterations, l.Nodes, l.Checks, l.Gap)
 	}
 	return nil
 }

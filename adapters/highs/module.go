@@ -94,6 +94,9 @@ func embedded() ([]byte, error) {
 	return b, nil
 }
 
+// ticksPerSecond is how often the module asks for the time in a second of its own.
+const ticksPerSecond = 1_000_000
+
 const (
 	pageSize    = 64 << 10
 	memoryLimit = 2 << 30
@@ -163,12 +166,12 @@ func (m *machine) host(name string) api.GoModuleFunction {
 	case "emscripten_get_now", "emscripten_date_now": // milliseconds
 		return api.GoModuleFunc(func(_ context.Context, _ api.Module, stack []uint64) {
 			m.ticks++
-			stack[0] = api.EncodeF64(float64(m.ticks) / 1000)
+			stack[0] = api.EncodeF64(float64(m.ticks) * (1e3 / ticksPerSecond))
 		})
 	case "clock_time_get": // nanoseconds
 		return api.GoModuleFunc(func(_ context.Context, mod api.Module, stack []uint64) {
 			m.ticks++
-			mod.Memory().WriteUint64Le(uint32(stack[2]), m.ticks*1000)
+			mod.Memory().WriteUint64Le(uint32(stack[2]), m.ticks*(1e9/ticksPerSecond))
 			stack[0] = 0
 		})
 	case "emscripten_resize_heap":
@@ -343,6 +346,19 @@ const (
 	feasiblePoint = 2
 )
 
+func (x *instance) run() (status int32) {
+	x.call("Highs_run", x.highs)
+	return int32(x.call("Highs_getModelStatus", x.highs))
+}
+
+func answered(status int32) bool {
+	switch status {
+	case modelEmpty, modelOptimal, modelInfeasible, modelUnbounded, modelTimeLimit, modelIterationLimit, modelSolutionLimit:
+		return true
+	}
+	return false
+}
+
 // solve solves a program in a new instance.
 func (m *machine) solve(ctx context.Context, r *request) (s *linear.Solution, err error) {
 	defer func() {
@@ -377,8 +393,12 @@ func (m *machine) solve(ctx context.Context, r *request) (s *linear.Solution, er
 	x.option("parallel", "off")
 	x.option("time_limit", math.Inf(1))
 	if whole {
-		x.option("mip_rel_gap", r.gap)
-		x.option("mip_abs_gap", 0.0)
+		if r.gap > 0 {
+			x.option("mip_rel_gap", r.gap)
+		}
+		if r.checks > 0 {
+			x.option("time_limit", float64(r.checks)/ticksPerSecond)
+		}
 		if r.nodes > 0 {
 			x.option("mip_max_nodes", r.nodes)
 		}
@@ -407,8 +427,14 @@ func (m *machine) solve(ctx context.Context, r *request) (s *linear.Solution, er
 	}
 	x.call("free", p)
 
-	x.must("Highs_run")
-	status := int32(x.call("Highs_getModelStatus", x.highs))
+	status := x.run()
+	if !answered(status) {
+		// Rarely the simplex loses its footing. Without presolve and basis it takes
+		// another path.
+		x.must("Highs_clearSolver")
+		x.option("presolve", "off")
+		status = x.run()
+	}
 	s = &linear.Solution{
 		Iterations: int(max(int32(uint32(x.info("simplex_iteration_count"))), 0)),
 		Bound:      math.Inf(-1),

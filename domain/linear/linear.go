@@ -37,6 +37,9 @@ type Limits struct {
 	Iterations int     // of the simplex
 	Nodes      int     // of branch and bound
 	Gap        float64 // relative, at which branch and bound may stop
+	// Checks is how often branch and bound may ask whether to go on, which it does
+	// thousands of times a second, within a node too.
+	Checks int
 }
 
 // Status says what became of a program.
