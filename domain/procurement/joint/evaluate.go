@@ -3,6 +3,7 @@ package joint
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
 
@@ -400,28 +401,45 @@ func (p *Problem) keep(ctx context.Context, pr *pricer, units []int) ([]int64, e
 	return multipliers, nil
 }
 
-// highest is the greatest multiplier of a limit at which no price of an hour
-// leaves 64 bits.
+// highest is the greatest multiplier of a limit that can be of use: for a
+// unit-hour what any choice or shortage costs, several times; for money so much
+// that the cheapest of what is served costs several times as much as a shortage.
+// No price of an hour leaves 64 bits at it.
 func (p *Problem) highest(l int) int64 {
 	limit := &p.Limits[l]
 	serving, price, ratio := int64(1), int64(1), int64(1)
+	least, short, whole := int64(math.MaxInt64), int64(1), int64(1)
 	for m := range p.Epochs {
 		serving = max(serving, limit.Serving[m])
 		e := &p.Epochs[m]
 		for i := range e.Pools {
 			price = max(price, int64(e.Pools[i].OnDemand))
+			for _, v := range []int64{int64(e.Pools[i].OnDemand), int64(e.Pools[i].Spot)} {
+				if v > 0 {
+					least = min(least, v)
+				}
+			}
 		}
 		for i, r := range p.Routes {
 			ratio = max(ratio, int64(r.Num), int64(r.Den))
 			price = max(price, int64(e.Routes[i])*int64(r.Den), int64(e.Pools[r.Pool].Spot)*int64(r.Num))
+			if v := int64(e.Routes[i]); v > 0 {
+				least = min(least, v)
+			}
 		}
+		for _, v := range e.Shortage {
+			short = max(short, int64(v))
+		}
+	}
+	for j := range p.Choices {
+		whole = max(whole, int64(p.Choices[j].Cost))
 	}
 	// Limits share the room that Validate leaves.
 	room := maxVector / 2 / int64(len(p.Limits))
-	if limit.Unserved || limit.Spot {
-		return min(1_000_000_000_000_000_000, scale(room/ratio, 1000, serving))
+	if limit.counts() {
+		return min(scale(add(whole, scale(short, ratio, 1)), 16, 1), 1_000_000_000_000_000_000, scale(room/ratio, 1000, serving))
 	}
-	return min(1_000_000_000_000_000_000, scale(room/price, 1_000_000_000_000, serving))
+	return min(scale(scale(short, ratio, 1), 16_000_000_000, least), 1_000_000_000_000_000_000, scale(room/price, 1_000_000_000_000, serving))
 }
 
 // takes is what is taken of a limit at the multipliers.

@@ -380,8 +380,11 @@ func (s *solver) cut(path []Turn, rounds int) (*answer, error) {
 	}
 }
 
-// dearer adds cuts at higher multipliers for limits that serving x breaks at
-// these, and returns the most that any of them says that x costs.
+// dearer looks for the multipliers at which what serving x costs, less what they
+// ask for what the limits leave it, is most: its cost under the limits. It is
+// concave in each, and its slope is what is taken too much; between one that is too
+// low and one that is too high the next is where their tangents meet. Each adds
+// cuts. It returns the most that was found.
 func (s *solver) dearer(x []float64, multipliers []int64, value float64) (float64, error) {
 	p := s.p
 	scaled := make([]int64, len(x))
@@ -393,48 +396,112 @@ func (s *solver) dearer(x []float64, multipliers []int64, value float64) (float6
 		}
 	}
 	have := p.cover(scaled, fractions)
-	rats := make([]*big.Rat, len(p.Limits))
-	for l := range rats {
-		rats[l] = new(big.Rat).SetFloat64(bought[l])
+	none := make([]*big.Rat, len(p.Limits))
+	for l := range none {
+		none[l] = new(big.Rat)
 	}
-	// What the multipliers ask for what they limit is not paid.
-	less := func(v float64, at []int64) float64 {
-		for _, l := range s.serving {
-			most, _ := p.bound(l).Float64()
-			price := float64(at[l])
-			if !p.Limits[l].counts() {
-				price /= 1e9
-			}
-			v -= price * max(0, most-bought[l])
+	price := func(l int, v int64) float64 {
+		if p.Limits[l].counts() {
+			return float64(v)
 		}
-		return v
+		return float64(v) / 1e9
 	}
-	most := less(value, multipliers)
+	room := func(l int) float64 {
+		most, _ := p.bound(l).Float64()
+		return max(0, most-bought[l])
+	}
+	type point struct {
+		at    int64
+		value float64 // of the concave function
+		slope float64 // what is taken too much
+	}
 	now := slices.Clone(multipliers)
-	for _, l := range s.serving {
-		for try := 0; try < 12; try++ {
-			took, err := p.takes(s.ctx, s.pr, now, have, rats, l)
-			if err != nil {
-				return 0, err
-			}
-			if took.Cmp(p.bound(l)) <= 0 {
-				s.keeps[l] = now[l]
-				break
-			}
-			if now[l] >= p.highest(l) {
-				break
-			}
-			next := max(now[l], 10_000_000) * 4
-			if hi := s.keeps[l]; hi > now[l]+now[l]/1000 {
-				next = now[l] + (hi-now[l]+1)/2
-			}
+	cost := value
+	look := func(l int, at int64) (point, error) {
+		if at != now[l] {
 			now = slices.Clone(now)
-			now[l] = min(next, p.highest(l))
-			v, err := s.query(x, now)
+			now[l] = at
+			var err error
+			if cost, err = s.query(x, now); err != nil {
+				return point{}, err
+			}
+		}
+		took, err := p.takes(s.ctx, s.pr, now, have, none, l)
+		if err != nil {
+			return point{}, err
+		}
+		f, _ := took.Float64()
+		v := cost
+		for _, k := range s.serving {
+			v -= price(k, now[k]) * room(k)
+		}
+		return point{at, v, f - room(l)}, nil
+	}
+	most := math.Inf(-1)
+	for _, l := range s.serving {
+		top := p.highest(l)
+		here, err := look(l, now[l])
+		if err != nil {
+			return 0, err
+		}
+		most = max(most, here.value)
+		low, high := here, here
+		for try := 0; high.slope > 0 && high.at < top && try < 6; try++ {
+			next := scale(max(high.at, top>>14), 8, 1)
+			if k := s.keeps[l]; try == 0 && k > high.at {
+				next = k
+			}
+			low = high
+			if high, err = look(l, min(next, top)); err != nil {
+				return 0, err
+			}
+			most = max(most, high.value)
+		}
+		if high.slope > 0 {
+			continue
+		}
+		s.keeps[l] = high.at
+		if low.slope <= 0 {
+			if low.at == 0 {
+				continue
+			}
+			if low, err = look(l, 0); err != nil {
+				return 0, err
+			}
+			most = max(most, low.value)
+		}
+		best := low
+		if high.value > best.value {
+			best = high
+		}
+		for try := 0; low.slope > 0 && try < 12; try++ {
+			// In prices: low + (v(high) − v(low) − slope(high)·(high − low)) / (slope(low) − slope(high)).
+			d := price(l, high.at-low.at)
+			step := (high.value - low.value - high.slope*d) / (low.slope - high.slope)
+			next := low.at + int64(float64(high.at-low.at)*min(1, max(0, step/d)))
+			if next <= low.at || next >= high.at {
+				break
+			}
+			mid, err := look(l, next)
 			if err != nil {
 				return 0, err
 			}
-			most = max(most, less(v, now))
+			gain := mid.value - best.value
+			if gain > 0 {
+				best = mid
+			}
+			if mid.slope > 0 {
+				low = mid
+			} else {
+				high = mid
+			}
+			if gain <= closeEnough/10*math.Abs(best.value) && try > 1 {
+				break
+			}
+		}
+		most = max(most, best.value)
+		if _, err = look(l, best.at); err != nil { // the next limit's search begins there
+			return 0, err
 		}
 	}
 	return most, nil
