@@ -37,6 +37,7 @@ type Fleet struct {
 	draws    Draws
 	classes  []class
 	machines []machine
+	byID     []int    // machines by id
 	groups   []*group // those with machines, in an order that the history gives
 	byState  map[string]*group
 	shapes   map[shapeKey]*shape
@@ -209,9 +210,11 @@ func New(nodes []packing.Node, mix *Mix, by Policy, draws Draws) (*Fleet, error)
 				id = fmt.Sprintf("%s#%d", n.ID, k+1)
 			}
 			f.machines = append(f.machines, machine{id: id, free: slices.Clone(free)})
+			f.byID = append(f.byID, len(f.machines)-1)
 			f.enter(len(f.machines)-1, &s)
 		}
 	}
+	slices.SortFunc(f.byID, func(a, b int) int { return cmp.Compare(f.machines[a].id, f.machines[b].id) })
 	return f, nil
 }
 

@@ -62,6 +62,8 @@ var policies = map[Policy]*policy{
 	Packing:    {score: packed},
 	FGD:        {score: descent},
 	Balanced:   {score: balanced},
+
+	unstranding: {score: unstrand},
 }
 
 func policyOf(p Policy) (*policy, error) {

@@ -1,0 +1,412 @@
+package online
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"quartermaster/domain/packing"
+)
+
+// Sitting is a replica and where it is.
+type Sitting struct {
+	ID   string // of the replica
+	Load packing.Workload
+	At   Placement
+	// Stays is set for what may not be moved.
+	Stays bool
+}
+
+// Settled returns a fleet on which replicas sit where they are said to sit.
+func Settled(nodes []packing.Node, mix *Mix, by Policy, sitting []Sitting) (*Fleet, error) {
+	f, err := New(nodes, mix, by, nil)
+	if err != nil {
+		return nil, err
+	}
+	for i := range sitting {
+		s := &sitting[i]
+		if err := f.Place(s.ID, &s.Load, s.At); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// Place puts a replica where it is said to sit. It fails when the machine is not
+// there or cannot take it there.
+func (f *Fleet) Place(id string, w *packing.Workload, at Placement) error {
+	refuse := func(format string, args ...any) error {
+		return fmt.Errorf("place %q on %s: %s", id, at.Node, fmt.Sprintf(format, args...))
+	}
+	if _, ok := f.on[id]; ok {
+		return refuse("it is placed already")
+	}
+	m, ok := slices.BinarySearchFunc(f.byID, at.Node, func(m int, id string) int { return cmp.Compare(f.machines[m].id, id) })
+	if !ok {
+		return refuse("there is no such machine")
+	}
+	sh, err := f.shapeOf(w)
+	if err != nil {
+		return err
+	}
+	m = f.byID[m]
+	machine := &f.machines[m]
+	if why := cmp.Or(f.refuses(&machine.group.state, sh), f.company(machine, w)); why != "" {
+		return refuse("its %s does not allow that", why)
+	}
+	want, need := sh.whole, uint16(1000)
+	if sh.part > 0 {
+		want, need = 1, sh.part
+	}
+	gpus := slices.Sorted(slices.Values(at.GPUs))
+	if len(gpus) != want {
+		return refuse("it needs %d GPUs and is said to be on %v", want, gpus)
+	}
+	for i, g := range gpus {
+		if g < 0 || g >= len(machine.free) || i > 0 && g == gpus[i-1] || machine.free[g] < need {
+			return refuse("GPU %d is not free for it", g)
+		}
+	}
+	r := &resident{load: *w, shape: sh, machine: m, gpus: gpus}
+	for _, g := range gpus {
+		machine.free[g] -= need
+	}
+	f.settle(r, 1)
+	f.on[id] = r
+	return nil
+}
+
+// Move takes a replica from one machine to another.
+type Move struct {
+	Replica    string `json:"replica"`
+	Workload   string `json:"workload"`
+	From       string `json:"from"`
+	To         string `json:"to"`
+	GPUsBefore []int  `json:"gpus_before"`
+	GPUsAfter  []int  `json:"gpus_after"`
+	// FreesGPUs is how many GPUs more are wholly free after it.
+	FreesGPUs int `json:"frees_gpus"`
+	// GainMilli is how many thousandths of GPUs less are stranded after it, as
+	// expected over the mix; rounded down.
+	GainMilli int64 `json:"gain_milli"`
+}
+
+// Moves returns up to limit migrations, in order: each is feasible once those
+// before it are done, and is the one of all replicas and machines by which the
+// mix can use most of what is free. Of equals the one that frees more whole
+// GPUs is taken, then the first by replica, then by machine. It ends where no
+// single move gains anything, which more moves together still might.
+func Moves(nodes []packing.Node, mix *Mix, sitting []Sitting, limit int) ([]Move, error) {
+	f, err := Settled(nodes, mix, unstranding, sitting)
+	if err != nil {
+		return nil, err
+	}
+	stays := map[string]bool{}
+	for i := range sitting {
+		stays[sitting[i].ID] = sitting[i].Stays
+	}
+	out := []Move{}
+	for len(out) < limit {
+		m, gain, ok := f.bestMove(stays)
+		if !ok {
+			break
+		}
+		r := f.on[m.Replica]
+		load := r.load
+		before := f.whole()
+		if err := f.Depart(m.Replica); err != nil {
+			return nil, err
+		}
+		to, _ := slices.BinarySearchFunc(f.byID, m.To, func(m int, id string) int { return cmp.Compare(f.machines[m].id, id) })
+		at := f.byID[to]
+		p := f.put(m.Replica, &load, r.shape, at, f.weigh(f.machines[at].group, r.shape).from)
+		m.GPUsBefore, m.GPUsAfter = listed(r.gpus), listed(p.GPUs)
+		m.FreesGPUs = f.whole() - before
+		m.GainMilli = gain / max(mix.total, 1)
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+func listed(gpus []int) []int { return append([]int{}, gpus...) }
+
+// whole counts the GPUs that are wholly free.
+func (f *Fleet) whole() int {
+	n := 0
+	for _, g := range f.groups {
+		n += g.whole() * len(g.machines)
+	}
+	return n
+}
+
+func (s *state) whole() int {
+	n := 0
+	for _, free := range s.free {
+		if free == 1000 {
+			n++
+		}
+	}
+	return n
+}
+
+// bestMove returns the move by which stranded milli times the mix's weight fall
+// most, and by how much.
+func (f *Fleet) bestMove(stays map[string]bool) (best Move, gain int64, ok bool) {
+	ids := make([]string, 0, len(f.on))
+	for id := range f.on {
+		if !stays[id] {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	var freed int
+	targets := map[*shape][]*group{}
+	for _, id := range ids {
+		r := f.on[id]
+		from := &f.machines[r.machine]
+		mx := &f.classes[from.group.class].mixture
+		left := f.without(r)
+		away := f.lost(from.group, mx) - mx.stranded(left, true)
+		leaves := left.whole() - from.group.whole()
+		groups, known := targets[r.shape]
+		if !known {
+			groups = f.targets(r.shape)
+			targets[r.shape] = groups
+		}
+		for _, g := range groups {
+			a := f.weigh(g, r.shape)
+			total := away + a.score
+			if total <= 0 || ok && total < gain {
+				break // the groups after it are no better
+			}
+			frees := leaves
+			if r.shape.whole > 0 {
+				frees -= r.shape.whole
+			} else if a.from == 1000 {
+				frees--
+			}
+			to := f.firstOther(g, r)
+			if to < 0 {
+				continue
+			}
+			name := f.machines[to].id
+			if !ok || total > gain || frees > freed || frees == freed && id == best.Replica && name < best.To {
+				best = Move{Replica: id, Workload: r.load.ID, From: from.id, To: name}
+				gain, freed, ok = total, frees, true
+			}
+		}
+	}
+	return best, gain, ok
+}
+
+// targets lists the groups that take a shape, the best first.
+func (f *Fleet) targets(sh *shape) []*group {
+	var out []*group
+	for _, g := range f.groups {
+		if f.weigh(g, sh).fits {
+			out = append(out, g)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *group) int {
+		return cmp.Or(cmp.Compare(b.weighed[sh.n].score, a.weighed[sh.n].score), cmp.Compare(a.machines[0], b.machines[0]))
+	})
+	return out
+}
+
+// firstOther returns the first machine of a group but the one where the replica
+// is that takes it, -1 for none.
+func (f *Fleet) firstOther(g *group, r *resident) int {
+	for _, m := range g.machines {
+		if m == r.machine {
+			continue
+		}
+		// In the own cluster the replica is not in its own way.
+		f.bumpCluster(r, -1)
+		why := f.company(&f.machines[m], &r.load)
+		f.bumpCluster(r, 1)
+		if why == "" {
+			return m
+		}
+	}
+	return -1
+}
+
+func (f *Fleet) bumpCluster(r *resident, by int) {
+	cluster := f.classes[f.machines[r.machine].group.class].node.Cluster
+	bump(f.clusters, inCluster{cluster, r.load.ID, false}, by)
+	for _, id := range r.load.ApartCluster {
+		bump(f.clusters, inCluster{cluster, id, true}, by)
+	}
+}
+
+// without returns the state of a replica's machine once it is gone, good until
+// the next call of any method.
+func (f *Fleet) without(r *resident) *state {
+	m := &f.machines[r.machine]
+	g := m.group
+	s := &f.state
+	*s = state{class: g.class, cpu: g.cpu + r.shape.cpu, mem: g.mem + r.shape.mem, free: append(s.free[:0], m.free...), owner: g.owner}
+	for _, gpu := range r.gpus {
+		if r.shape.whole > 0 {
+			s.free[gpu] = 1000
+		} else {
+			s.free[gpu] += r.shape.part
+		}
+	}
+	if r.shape.dedicated && m.replicas[r.load.ID] == 1 {
+		s.owner = ""
+	}
+	slices.SortFunc(s.free, func(a, b uint16) int { return cmp.Compare(b, a) })
+	c := &f.classes[g.class].capacity
+	s.busy = len(m.replicas) > 1 || m.replicas[r.load.ID] > 1 || s.cpu < c.cpu || s.mem < c.mem || slices.Compare(s.free, c.free) != 0
+	return s
+}
+
+func (f *Fleet) lost(g *group, mx *mixture) int64 {
+	if !g.lostKnown {
+		g.lost, g.lostKnown = mx.stranded(&g.state, true), true
+	}
+	return g.lost
+}
+
+// unstranding is the policy of moves: the score is the exact fall of what is
+// stranded.
+const unstranding Policy = "unstranding"
+
+func unstrand(f *Fleet, g *group, sh *shape) (int64, uint16) {
+	mx := &f.classes[g.class].mixture
+	return f.descend(g, sh, func(s *state) int64 { return mx.stranded(s, true) }, func(better int64) int64 { return better })
+}
+
+// Idle is the free GPUs of a model and of how much of them nobody can make use.
+type Idle struct {
+	Model      string `json:"model"`
+	Machines   int    `json:"machines"`
+	TotalMilli int64  `json:"total_milli"`
+	FreeMilli  int64  `json:"free_milli"`
+	// StrandedMilli is what of the free a replica drawn from the mix cannot use,
+	// as expected and to the nearest.
+	StrandedMilli int64 `json:"stranded_milli"`
+	// Shapes says the same of each shape of the mix, the most frequent first.
+	Shapes []IdleShape `json:"shapes"`
+}
+
+// IdleShape is what of the free GPUs of a model is of no use to replicas of a
+// shape, and why: the machine is ruled out, or lacks GPUs, CPU or memory. Where
+// it has room, what is left of GPUs of which too little is free lacks GPUs.
+type IdleShape struct {
+	GPUMilli     int64    `json:"gpu_milli"`
+	CPUMilli     int64    `json:"cpu_milli"`
+	MemoryMiB    int64    `json:"memory_mib"`
+	Models       []string `json:"models"`
+	Replicas     int64    `json:"replicas"` // of the mix
+	UselessMilli int64    `json:"useless_milli"`
+	Lacks        []Lack   `json:"lacks"`
+}
+
+// Lack is the free milli of machines that a constraint is the first to rule out.
+type Lack struct {
+	Constraint packing.Constraint `json:"constraint"`
+	Milli      int64              `json:"milli"`
+}
+
+// Stranded reports the free GPUs by model and shape of the mix, the models by
+// name. Shapes that need no GPU are left out, but count as no use in what is
+// expected.
+func (f *Fleet) Stranded() []Idle {
+	out := []Idle{}
+	at := map[string]int{}
+	lost := []int64{}
+	order := slices.Clone(f.groups)
+	slices.SortFunc(order, func(a, b *group) int { return cmp.Compare(a.machines[0], b.machines[0]) })
+	for _, g := range order {
+		if len(g.free) == 0 {
+			continue
+		}
+		model := f.classes[g.class].node.Model
+		i, ok := at[model]
+		if !ok {
+			i = len(out)
+			at[model] = i
+			out, lost = append(out, Idle{Model: model, Shapes: f.idleShapes()}), append(lost, 0)
+		}
+		n, free := int64(len(g.machines)), g.freeMilli()
+		o := &out[i]
+		o.Machines += len(g.machines)
+		o.TotalMilli += n * int64(len(g.free)) * 1000
+		o.FreeMilli += n * free
+		lost[i] += n * f.classes[g.class].mixture.stranded(&g.state, true)
+		k := 0
+		for _, sh := range f.mix.shapes {
+			if sh.milli() == 0 {
+				continue
+			}
+			s := &o.Shapes[k]
+			k++
+			why, useless := f.uselessFor(g, sh)
+			if useless == 0 {
+				continue
+			}
+			s.UselessMilli += n * useless
+			j := slices.IndexFunc(s.Lacks, func(l Lack) bool { return l.Constraint == why })
+			if j < 0 {
+				j = len(s.Lacks)
+				s.Lacks = append(s.Lacks, Lack{Constraint: why})
+			}
+			s.Lacks[j].Milli += n * useless
+		}
+	}
+	for i := range out {
+		if f.mix.total > 0 {
+			out[i].StrandedMilli = (2*lost[i] + f.mix.total) / (2 * f.mix.total)
+		}
+		for k := range out[i].Shapes {
+			slices.SortStableFunc(out[i].Shapes[k].Lacks, func(a, b Lack) int {
+				return cmp.Or(cmp.Compare(b.Milli, a.Milli), strings.Compare(string(a.Constraint), string(b.Constraint)))
+			})
+		}
+	}
+	slices.SortFunc(out, func(a, b Idle) int { return cmp.Compare(a.Model, b.Model) })
+	return out
+}
+
+func (f *Fleet) idleShapes() []IdleShape {
+	out := []IdleShape{}
+	for i, sh := range f.mix.shapes {
+		if sh.milli() > 0 {
+			out = append(out, IdleShape{
+				GPUMilli: sh.milli(), CPUMilli: sh.cpu, MemoryMiB: sh.mem, Models: append([]string{}, sh.load.Models...),
+				Replicas: f.mix.weight[i], Lacks: []Lack{},
+			})
+		}
+	}
+	return out
+}
+
+// uselessFor returns how much of what is free of a machine of a group is of no
+// use to a shape, and why.
+func (f *Fleet) uselessFor(g *group, sh *shape) (packing.Constraint, int64) {
+	why := sh.load.RuledOut(&f.classes[g.class].node)
+	switch {
+	case why != "":
+	case g.owner != "" && (!sh.dedicated || g.owner != sh.load.ID) || sh.dedicated && g.owner == "" && g.busy:
+		why = packing.DedicatedConstraint
+	default:
+		why = g.lacks(sh)
+	}
+	if why != "" {
+		return why, g.freeMilli()
+	}
+	need := sh.part
+	if sh.whole > 0 {
+		need = 1000
+	}
+	var scraps int64
+	for _, free := range g.free {
+		if free < need {
+			scraps += int64(free)
+		}
+	}
+	return packing.GPUConstraint, scraps
+}
