@@ -11,3 +11,15 @@ import _ "embed"
 //
 //go:embed manifest/v1.schema.json
 var Manifest []byte
+
+// Instance is the JSON Schema (2020-12) of instances, format
+// quartermaster.instance/1. See domain/instance, whose parser refuses whatever
+// this does, and more.
+//
+//go:embed instance/v1.schema.json
+var Instance []byte
+
+// Answer is the JSON Schema (2020-12) of answers, format quartermaster.answer/1.
+//
+//go:embed instance/answer-v1.schema.json
+var Answer []byte

@@ -34,7 +34,7 @@ var ErrSyntax = errors.New("not a document of this format")
 // follows the document, and amounts that are not decimal strings are refused.
 func Parse(name string, data []byte) (*Instance, error) {
 	var in Instance
-	if err := decode(name, data, &in, false); err != nil {
+	if err := decode(name, data, &in, required); err != nil {
 		return nil, err
 	}
 	if in.Format != Format {
@@ -49,7 +49,7 @@ func Parse(name string, data []byte) (*Instance, error) {
 // ParseAnswer reads an answer. Whether it is right, [Check] says.
 func ParseAnswer(name string, data []byte) (*Answer, error) {
 	var a Answer
-	if err := decode(name, data, &a, true); err != nil {
+	if err := decode(name, data, &a, nil); err != nil {
 		return nil, err
 	}
 	if a.Format != AnswerFormat {
@@ -66,11 +66,11 @@ func wrongFormat(have, want string) error {
 }
 
 // decode reads one JSON document into v.
-func decode(name string, data []byte, v any, nulls bool) error {
+func decode(name string, data []byte, v any, need map[string][]string) error {
 	if len(data) > MaxBytes {
 		return fmt.Errorf("%s: %d bytes, more than the %d that are read; cut the horizon or split the pools", name, len(data), MaxBytes)
 	}
-	if err := scan(data, nulls); err != nil {
+	if err := scan(data, need); err != nil {
 		return syntax(name, data, err)
 	}
 	err := json.Unmarshal(data, v, json.RejectUnknownMembers(true), json.WithUnmarshalers(json.UnmarshalFromFunc(readDecimal)))
@@ -80,12 +80,49 @@ func decode(name string, data []byte, v any, nulls bool) error {
 	return nil
 }
 
-// scan refuses what no document has, before anything is made of it.
-func scan(data []byte, nulls bool) error {
+// required names the keys that objects of an instance must have, by where they
+// are. What else is missing, or must not be there, is a rule of [Instance.Validate].
+var required = map[string][]string{
+	"":                          {"format", "name", "currency", "from", "epoch", "epochs", "annual_rate", "salvage", "regions", "pools", "demands", "offers"},
+	"/regions/*":                {"id"},
+	"/pools/*":                  {"id", "region", "class", "unit"},
+	"/pools/*/on_demand":        {"hourly"},
+	"/pools/*/on_demand/path/*": {"from", "hourly"},
+	"/pools/*/spot":             {"hourly", "overhead"},
+	"/pools/*/spot/path/*":      {"from", "hourly"},
+	"/demands/*":                {"id", "pool", "interruptible_share", "shortage_hourly"},
+	"/demands/*/duration/*/*":   {"units", "hours"},
+	"/demands/*/buffer":         {"service_level", "failures_per_gpu_hour", "repair_hours"},
+	"/offers/*":                 {"id", "kind", "term_epochs", "upfront", "hourly", "guarantees_capacity"},
+	"/offers/*/tiers/*":         {"units", "upfront", "hourly"},
+	"/offers/*/ramp/*":          {"epoch", "permille"},
+	"/offers/*/owned":           {"power_kw", "pue", "tariff_kwh", "space_monthly", "network_monthly", "support_monthly", "salvage"},
+	"/commitments/*":            {"id", "kind", "units", "term", "upfront", "hourly", "guarantees_capacity"},
+	"/commitments/*/term":       {"from", "to"},
+	"/quotas/*":                 {"id", "limit"},
+	"/quotas/*/path/*":          {"from", "limit"},
+	"/spill/*":                  {"from", "to", "round_trip_ms", "hourly"},
+	"/substitutes/*":            {"for", "class", "units"},
+	"/posture":                  {"kind", "share"},
+	"/budgets/*":                {"id", "basis", "interval", "amount"},
+	"/budgets/*/interval":       {"from", "to"},
+	"/scenarios/*":              {"id", "weight"},
+}
+
+// scan refuses what no document has, before anything is made of it. need says
+// which keys objects must have; nil: none, and null may be written.
+func scan(data []byte, need map[string][]string) error {
 	dec := jsontext.NewDecoder(bytes.NewReader(data))
+	var open []map[string]bool // the keys of the objects around; nil for lists
 	for {
 		refuse := func(text string, args ...any) error {
 			return &jsontext.SyntacticError{ByteOffset: dec.InputOffset(), JSONPointer: dec.StackPointer(), Err: fmt.Errorf(text, args...)}
+		}
+		inside := dec.StackDepth()
+		name := false
+		if inside > 0 {
+			kind, n := dec.StackIndex(inside)
+			name = kind == '{' && n%2 == 0
 		}
 		t, err := dec.ReadToken()
 		if err != nil {
@@ -94,11 +131,28 @@ func scan(data []byte, nulls bool) error {
 			}
 			return err
 		}
-		switch {
-		case t.Kind() == 'n' && !nulls:
+		switch k := t.Kind(); {
+		case k == 'n' && need != nil:
 			return refuse("null: leave the key out where nothing is to be said")
 		case dec.StackDepth() > maxDepth:
 			return refuse("nested more than %d deep", maxDepth)
+		case k == '{' && need != nil:
+			open = append(open, map[string]bool{})
+		case k == '[' && need != nil:
+			open = append(open, nil)
+		case k == '"' && name && need != nil:
+			open[len(open)-1][t.String()] = true
+		case (k == '}' || k == ']') && need != nil:
+			have := open[len(open)-1]
+			open = open[:len(open)-1]
+			if have == nil {
+				break
+			}
+			for _, key := range need[shape(dec)] {
+				if !have[key] {
+					return refuse("%q is missing", key)
+				}
+			}
 		}
 		if dec.StackDepth() == 0 {
 			break
@@ -108,6 +162,22 @@ func scan(data []byte, nulls bool) error {
 		return &jsontext.SyntacticError{ByteOffset: int64(len(data) - len(rest)), Err: errors.New("something follows the document")}
 	}
 	return nil
+}
+
+// shape is where a decoder is, with * for places in lists.
+func shape(dec *jsontext.Decoder) string {
+	var b strings.Builder
+	i := 0
+	for token := range dec.StackPointer().Tokens() {
+		i++
+		b.WriteByte('/')
+		if kind, _ := dec.StackIndex(i); kind == '[' {
+			b.WriteByte('*')
+		} else {
+			b.WriteString(token)
+		}
+	}
+	return b.String()
 }
 
 // decimals are written plainly: no exponent, no plus, no leading zeros.
@@ -302,6 +372,25 @@ func (e *Faults) Error() string {
 		fmt.Fprintf(&b, "\nand %d more", e.More)
 	}
 	return b.String()
+}
+
+// MarshalJSON writes an instance, the lists that it must have as empty where they
+// are nil.
+func (in Instance) MarshalJSON() ([]byte, error) {
+	type plain Instance
+	if in.Regions == nil {
+		in.Regions = []Region{}
+	}
+	if in.Pools == nil {
+		in.Pools = []Pool{}
+	}
+	if in.Demands == nil {
+		in.Demands = []Demand{}
+	}
+	if in.Offers == nil {
+		in.Offers = []Offer{}
+	}
+	return stdjson.Marshal(plain(in))
 }
 
 // Canonical returns the one form in which an instance is compared and digested:
