@@ -135,6 +135,7 @@ serve" fold them.
 		a.usageCommand(),
 		a.costsCommand(),
 		a.planCommand(),
+		a.simulateCommand(),
 		a.logCommand(),
 		a.quarantineCommand(),
 		a.poisonCommand(),

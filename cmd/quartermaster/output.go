@@ -51,7 +51,15 @@ func (p *plainBar) set(done int64, now time.Time) {
 const worthABar = 50_000
 
 func (a *app) bar(name string, total int64, unit string) *bar {
-	if a.quiet || total < worthABar {
+	if total < worthABar {
+		return &bar{}
+	}
+	return a.barAlways(name, total, unit)
+}
+
+// barAlways is bar for work of which each part takes long.
+func (a *app) barAlways(name string, total int64, unit string) *bar {
+	if a.quiet {
 		return &bar{}
 	}
 	if !isTerminal(a.err) {

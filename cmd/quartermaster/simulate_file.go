@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+
+	"quartermaster/simulations/whatif"
+)
+
+// The bounds of a scenario file. They are looked at before a parser is.
+const (
+	scenarioBytes = 1 << 20
+	scenarioLines = 20_000
+	scenarioDepth = 16
+	scenarioMarks = 50_000 // colons, commas, brackets, dashes
+)
+
+// readScenario reads a scenario file. Errors name file, line and column.
+func readScenario(path string) (*whatif.Scenario, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, scenarioBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	s, err := parseScenario(data)
+	var faults whatif.Faults
+	if errors.As(err, &faults) {
+		lines := strings.Split(faults.Error(), "\n")
+		for i, l := range lines {
+			if !strings.HasPrefix(l, "and ") {
+				lines[i] = path + ":" + l
+			}
+		}
+		return nil, errors.New(strings.Join(lines, "\n"))
+	}
+	if err == nil && s.Base.Instance != "" && !filepath.IsAbs(s.Base.Instance) {
+		s.Base.Instance = filepath.Join(filepath.Dir(path), s.Base.Instance)
+	}
+	return s, err
+}
+
+// parseScenario reads a scenario from YAML. The error is [whatif.Faults].
+func parseScenario(data []byte) (s *whatif.Scenario, err error) {
+	fail := func(line, column int, format string, args ...any) error {
+		return whatif.Faults{{Line: line, Column: column, Problem: fmt.Sprintf(format, args...)}}
+	}
+	if len(data) > scenarioBytes {
+		return nil, fail(1, 1, "is larger than %d KiB, which no scenario needs", scenarioBytes>>10)
+	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	line, column, marks := 1, 1, 0
+	for i := 0; i < len(data); {
+		r, size := utf8.DecodeRune(data[i:])
+		switch {
+		case r == utf8.RuneError && size == 1, r < ' ' && r != '\t' && r != '\n' && r != '\r', r == 0x7f:
+			return nil, fail(line, column, "byte 0x%02x is not text in UTF-8; save the file as UTF-8", data[i])
+		case r == '\n':
+			line, column = line+1, 0
+		case strings.ContainsRune(":,[]{}-?&*!|>", r):
+			marks++
+		}
+		if line > scenarioLines {
+			return nil, fail(line, 1, "is a line too many: a scenario has at most %d", scenarioLines)
+		}
+		if marks > scenarioMarks {
+			return nil, fail(line, column, "is a mark too many: a scenario has at most %d colons, commas, dashes and brackets", scenarioMarks)
+		}
+		i += size
+		column++
+	}
+	// The parser is a stranger's and so is its input: a defect in it must not end
+	// the process.
+	defer func() {
+		if p := recover(); p != nil {
+			s, err = nil, fail(1, 1, "the YAML parser gave up on it: %v", p)
+		}
+	}()
+	tokens := lexer.Tokenize(string(data))
+	if t, problem := refuseYAML(tokens); t != nil {
+		return nil, fail(t.Position.Line, t.Position.Column, "%s", problem)
+	}
+	file, perr := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	if perr != nil {
+		var syntax *yaml.SyntaxError
+		if errors.As(perr, &syntax) && syntax.Token != nil {
+			return nil, fail(syntax.Token.Position.Line, syntax.Token.Position.Column, "is not YAML: %s", strings.Join(strings.Fields(syntax.Message), " "))
+		}
+		return nil, fail(1, 1, "is not YAML: %s", strings.Join(strings.Fields(perr.Error()), " "))
+	}
+	var doc *whatif.Node
+	for _, d := range file.Docs {
+		if d.Body == nil {
+			continue
+		}
+		n, err := scenarioNode(d.Body)
+		if err != nil {
+			return nil, err
+		}
+		if doc != nil {
+			return nil, fail(n.Line, n.Column, "a second scenario begins here: write one scenario to a file")
+		}
+		doc = n
+	}
+	if doc == nil {
+		return nil, fail(1, 1, "is empty; begin with apiVersion: %s and kind: %s", whatif.APIVersion, whatif.FileKind)
+	}
+	return whatif.Parse(doc)
+}
+
+// refuseYAML finds the first token of what scenarios leave out of YAML, and
+// nesting that would exhaust a parser that calls itself.
+func refuseYAML(tokens token.Tokens) (*token.Token, string) {
+	var columns []int // of the blocks that enclose the token
+	flows := 0
+	for i, t := range tokens {
+		switch t.Type {
+		case token.AnchorType, token.AliasType, token.MergeKeyType:
+			return t, "anchors, aliases and merges are not read; write the value out"
+		case token.TagType:
+			return t, "tags are not read; leave " + t.Value + " out"
+		case token.DirectiveType:
+			return t, "directives are not read; leave the line out"
+		case token.MappingKeyType:
+			return t, "complex keys are not read; write key: value"
+		case token.SequenceStartType, token.MappingStartType:
+			flows++
+		case token.SequenceEndType, token.MappingEndType:
+			flows = max(0, flows-1)
+		}
+		isKey := i+1 < len(tokens) && tokens[i+1].Type == token.MappingValueType
+		if flows == 0 && (isKey || t.Type == token.SequenceEntryType) {
+			at := t.Position.Column
+			for len(columns) > 0 && columns[len(columns)-1] > at {
+				columns = columns[:len(columns)-1]
+			}
+			if len(columns) == 0 || columns[len(columns)-1] < at {
+				columns = append(columns, at)
+			}
+		}
+		if flows+len(columns) > scenarioDepth {
+			return t, fmt.Sprintf("nests deeper than %d", scenarioDepth)
+		}
+	}
+	return nil, ""
+}
+
+// scenarioNode converts a tree of bounded depth.
+func scenarioNode(a ast.Node) (*whatif.Node, error) {
+	t := a.GetToken()
+	n := &whatif.Node{Line: t.Position.Line, Column: t.Position.Column, Shape: whatif.Scalar, Text: t.Value}
+	pair := func(p *ast.MappingValueNode) error {
+		k, err := scenarioNode(p.Key)
+		if err != nil {
+			return err
+		}
+		v, err := scenarioNode(p.Value)
+		if err != nil {
+			return err
+		}
+		if k.Shape != whatif.Scalar {
+			return whatif.Faults{{Line: k.Line, Column: k.Column, Problem: "a key is a word, not a list or mapping"}}
+		}
+		if len(n.Keys) == 0 {
+			n.Line, n.Column = k.Line, k.Column
+		}
+		n.Keys, n.Values = append(n.Keys, k), append(n.Values, v)
+		return nil
+	}
+	switch a := a.(type) {
+	case *ast.NullNode:
+		n.Shape = whatif.Null
+	case *ast.BoolNode, *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+	case *ast.StringNode:
+		n.Text, n.Quoted = a.Value, true
+	case *ast.LiteralNode:
+		n.Text, n.Quoted = strings.Join(strings.Fields(a.Value.Value), " "), true
+	case *ast.SequenceNode:
+		n.Shape = whatif.List
+		for _, v := range a.Values {
+			x, err := scenarioNode(v)
+			if err != nil {
+				return nil, err
+			}
+			n.Values = append(n.Values, x)
+		}
+	case *ast.MappingNode:
+		n.Shape = whatif.Mapping
+		for _, v := range a.Values {
+			if err := pair(v); err != nil {
+				return nil, err
+			}
+		}
+	case *ast.MappingValueNode:
+		n.Shape = whatif.Mapping
+		if err := pair(a); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, whatif.Faults{{Line: n.Line, Column: n.Column, Problem: "this part of YAML is not read; write plain lists, mappings and values"}}
+	}
+	return n, nil
+}

@@ -1,0 +1,614 @@
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/chart"
+	"quartermaster/domain"
+	"quartermaster/simulations/whatif"
+)
+
+// showSimulation shows an answer as tables.
+func (a *app) showSimulation(r *whatif.Result) {
+	fmt.Fprintf(a.out, "simulation %s: %s, %s to %s, %s draws, seed %d\n", r.ID, r.Name, day(r.Horizon.From), day(r.Horizon.To), comma(r.Runs), r.Seed)
+	if r.Question != "" {
+		fmt.Fprintf(a.out, "%s\n", r.Question)
+	}
+	fmt.Fprintf(a.out, "amounts are in %s, at their value on the first day\n\n", r.Currency)
+	t := a.table("alternative", "expected cost", "p5", "p50", "p95", "worst tenth", "of it penalty", "unserved", "spot", "stranded", "buys")
+	t.SetColumnConfigs(rightFrom(2, 11))
+	for i := range r.Alternatives {
+		x := &r.Alternatives[i]
+		n := 0
+		for _, p := range x.Purchases {
+			n += p.Units
+		}
+		t.AppendRow(table.Row{clipped(x.Alternative), money(x.Expected), money(x.P5), money(x.P50), money(x.P95), money(x.CVaR), money(x.Penalty),
+			percent(x.UnservedShare.Round(6)), percent(x.SpotShare.Round(4)), money(x.Stranded), comma(n)})
+	}
+	t.Render()
+	if len(r.Differences) > 0 {
+		fmt.Fprintf(a.out, "\nagainst %q, draw by draw\n", r.Differences[0].From)
+		t := a.table("alternative", "mean difference", "95 % interval", "p5", "p50", "p95", "cheaper in")
+		t.SetColumnConfigs(rightFrom(2, 7))
+		for _, d := range r.Differences {
+			t.AppendRow(table.Row{clipped(d.Alternative), money(d.Mean), money(d.Interval[0]) + " to " + money(d.Interval[1]), money(d.P5), money(d.P50), money(d.P95), percent(d.Cheaper.Round(3))})
+		}
+		t.Render()
+	}
+	for i := range r.Alternatives {
+		a.showOutcome(&r.Alternatives[i], r)
+	}
+	if len(r.BreakEven) > 0 {
+		fmt.Fprintf(a.out, "\nbuying against renting: from which utilization on an offer costs less than on demand\n")
+		t := a.table("pool", "offer", "all in, an hour", "on demand", "break-even")
+		t.SetColumnConfigs(rightFrom(3, 5))
+		for _, b := range r.BreakEven {
+			t.AppendRow(table.Row{clipped(b.Pool), clipped(terms(strings.TrimPrefix(b.Offer, b.Pool+"|"))) + made(b.Generated), b.Hourly.StringFixed(4), b.OnDemand.StringFixed(4), percent(b.Utilization.Round(3))})
+		}
+		t.Render()
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(a.out, "note: %s\n", clip(n, 4*widest))
+	}
+	fmt.Fprintf(a.out, "methods %s\n", strings.Join(r.Methods, " "))
+	if r.Position != "" {
+		fmt.Fprintf(a.out, "position %s\n", r.Position)
+	}
+}
+
+func (a *app) showOutcome(x *whatif.Outcome, r *whatif.Result) {
+	fmt.Fprintf(a.out, "\n%s\n", x.Alternative)
+	if len(x.Solvers) > 0 {
+		fmt.Fprintf(a.out, "bought for %d weighted scenarios: %s over them, at least %s, gap %s, by %s\n", len(x.Set), money(x.Solved), money(x.LowerBound), x.Gap, strings.Join(x.Solvers, " and "))
+	}
+	const few = 8
+	if len(x.Purchases) > 0 {
+		t := a.table("buy", "pool", "offer", "from", "to", "cost", "capacity")
+		t.SetColumnConfigs(append(rightFrom(1, 1), rightFrom(6, 6)...))
+		for i, p := range x.Purchases {
+			if i == few {
+				t.AppendRow(table.Row{"...", "", fmt.Sprintf("and %s more", comma(len(x.Purchases)-few))})
+				break
+			}
+			name := terms(strings.TrimPrefix(p.Offer, p.Pool+"|"))
+			if p.Commitment != "" {
+				name = "renew " + p.Commitment
+			}
+			t.AppendRow(table.Row{comma(p.Units), clipped(p.Pool), clipped(name), day(p.Term.From), day(p.Term.To), money(p.Cost), capacity(p.Guaranteed) + made(p.Generated)})
+		}
+		t.Render()
+	}
+	for _, k := range x.Kept {
+		fmt.Fprintf(a.out, "%s is kept in %s of the draws\n", k.Constraint, percent(k.Share.Round(3)))
+	}
+	if len(x.Tornado) > 0 {
+		t := a.table("driver", "at p5", "at p95", "cost then", "cost then", "swing")
+		t.SetColumnConfigs(rightFrom(2, 6))
+		for i, s := range x.Tornado {
+			if i == few {
+				break
+			}
+			t.AppendRow(table.Row{clipped(s.Driver), s.Low.Round(6), s.High.Round(6), money(s.LowCost), money(s.HighCost), money(s.HighCost.Sub(s.LowCost).Abs())})
+		}
+		t.Render()
+	}
+	for _, n := range x.Notes {
+		fmt.Fprintf(a.out, "note: %s\n", clip(n, 4*widest))
+	}
+}
+
+// writeSimulation writes an answer into a directory: the document, tables and
+// charts that the scenario asks for.
+func (a *app) writeSimulation(dir string, r *whatif.Result) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	write := func(name string, rows [][]string) error {
+		return writeWhole(filepath.Join(dir, name), func(w io.Writer) error { return csv.NewWriter(w).WriteAll(rows) })
+	}
+	if err := writeWhole(filepath.Join(dir, "result.json"), func(w io.Writer) error {
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		return enc.Encode(r)
+	}); err != nil {
+		return err
+	}
+	rows := [][]string{{"alternative", "expected_cost", "p5_cost", "p50_cost", "p95_cost", "cvar_90_cost", "shortage_penalty", "committed_cost", "stranded_cost", "unserved_share", "spot_share", "solved_cost", "lower_bound", "gap", "currency"}}
+	for i := range r.Alternatives {
+		x := &r.Alternatives[i]
+		rows = append(rows, []string{x.Alternative, x.Expected.String(), x.P5.String(), x.P50.String(), x.P95.String(), x.CVaR.String(), x.Penalty.String(), x.Committed.String(),
+			x.Stranded.String(), x.UnservedShare.String(), x.SpotShare.String(), x.Solved.String(), x.LowerBound.String(), x.Gap.String(), r.Currency})
+	}
+	errs := []error{write("alternatives.csv", rows)}
+	rows = [][]string{{"alternative", "from", "mean", "mean_low", "mean_high", "p5", "p50", "p95", "cheaper_share_of_draws", "currency"}}
+	for _, d := range r.Differences {
+		rows = append(rows, []string{d.Alternative, d.From, d.Mean.String(), d.Interval[0].String(), d.Interval[1].String(), d.P5.String(), d.P50.String(), d.P95.String(), d.Cheaper.String(), r.Currency})
+	}
+	errs = append(errs, write("differences.csv", rows))
+	for _, what := range r.Scenario.Report {
+		switch what {
+		case "purchases":
+			rows = [][]string{{"alternative", "offer", "commitment", "pool", "units", "from", "to", "cost", "guarantees_capacity", "generated", "citation"}}
+			for i := range r.Alternatives {
+				for _, p := range r.Alternatives[i].Purchases {
+					rows = append(rows, []string{r.Alternatives[i].Alternative, p.Offer, p.Commitment, p.Pool, strconv.Itoa(p.Units), p.Term.From.String(), p.Term.To.String(), p.Cost.String(), strconv.FormatBool(p.Guaranteed), strconv.FormatBool(p.Generated), p.Citation})
+				}
+			}
+			errs = append(errs, write("purchases.csv", rows))
+		case "draws":
+			rows = [][]string{{"alternative", "draw", "cost", "shortage_penalty", "stranded_cost", "unserved_unit_hours", "spot_unit_hours"}}
+			for i := range r.Alternatives {
+				for _, d := range r.DrawsOf(i) {
+					rows = append(rows, []string{r.Alternatives[i].Alternative, strconv.Itoa(d.Draw), d.Cost.String(), d.Penalty.String(), d.Stranded.String(), d.Unserved.String(), d.Spot.String()})
+				}
+			}
+			errs = append(errs, write("draws.csv", rows))
+		case "cost_distribution":
+			errs = append(errs, a.costDistribution(dir, r, write))
+		case "load_duration":
+			errs = append(errs, a.loadDuration(dir, r, write))
+		case "break_even":
+			errs = append(errs, a.breakEvenChart(dir, r, write))
+		case "tornado":
+			errs = append(errs, a.tornadoChart(dir, r, write))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	a.note("written: %s", dir)
+	return nil
+}
+
+type writeTable func(name string, rows [][]string) error
+
+func (a *app) draw(dir, name string, f chart.Figure) error {
+	path := filepath.Join(dir, name+".svg")
+	return writeWhole(path, func(w io.Writer) error { return chart.Write(w, chart.SVG, f) })
+}
+
+// fileName is a name that every file system takes.
+func fileName(s string) string {
+	return strings.Trim(strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '.':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		}
+		return '-'
+	}, s), "-.")
+}
+
+func (a *app) costDistribution(dir string, r *whatif.Result, write writeTable) error {
+	rows := [][]string{{"alternative", "from", "to", "draws"}}
+	f := chart.Histogram{Title: "Cost of " + r.Name, X: "net present cost, " + r.Currency}
+	for i := range r.Alternatives {
+		x := &r.Alternatives[i]
+		for _, b := range x.Histogram {
+			rows = append(rows, []string{x.Alternative, b.From.String(), b.To.String(), strconv.Itoa(b.Draws)})
+		}
+		s := chart.Sample{Name: x.Alternative}
+		for _, d := range r.DrawsOf(i) {
+			s.Values = append(s.Values, chart.Point(d.Cost))
+		}
+		f.Samples = append(f.Samples, s)
+	}
+	return errors.Join(write("cost-distribution.csv", rows), a.draw(dir, "cost-distribution", f))
+}
+
+// drawnPools bounds the load-duration charts of an alternative: those of the most
+// demand. The table has all.
+const drawnPools = 4
+
+func (a *app) loadDuration(dir string, r *whatif.Result, write writeTable) error {
+	rows := [][]string{{"alternative", "pool", "hours", "guaranteed", "price_only", "spot", "on_demand", "unserved", "committed"}}
+	var errs []error
+	for i := range r.Alternatives {
+		x := &r.Alternatives[i]
+		for j := range x.Stacks {
+			s := &x.Stacks[j]
+			for k := range s.Hours {
+				rows = append(rows, []string{x.Alternative, s.Pool, strconv.Itoa(s.Hours[k]), s.Guaranteed[k].String(), s.PriceOnly[k].String(), s.Spot[k].String(), s.OnDemand[k].String(), s.Unserved[k].String(), s.Committed[k].String()})
+			}
+		}
+		order := make([]*whatif.Stack, 0, len(x.Stacks))
+		for j := range x.Stacks {
+			order = append(order, &x.Stacks[j])
+		}
+		peak := func(s *whatif.Stack) domain.Decimal {
+			return s.Guaranteed[0].Add(s.PriceOnly[0]).Add(s.Spot[0]).Add(s.OnDemand[0]).Add(s.Unserved[0])
+		}
+		slices.SortStableFunc(order, func(s, t *whatif.Stack) int { return peak(t).Cmp(peak(s)) })
+		for _, s := range order[:min(len(order), drawnPools)] {
+			f := chart.Stack{Title: x.Alternative + ": " + s.Pool, X: "hours by falling demand", Y: "machines"}
+			for _, h := range s.Hours {
+				f.At = append(f.At, float64(h))
+			}
+			for _, l := range []struct {
+				name string
+				of   []domain.Decimal
+			}{{"guaranteed", s.Guaranteed}, {"price only", s.PriceOnly}, {"spot", s.Spot}, {"on demand", s.OnDemand}, {"unserved", s.Unserved}} {
+				layer := chart.Layer{Name: l.name}
+				for _, v := range l.of {
+					layer.Values = append(layer.Values, chart.Point(v))
+				}
+				f.Layers = append(f.Layers, layer)
+			}
+			errs = append(errs, a.draw(dir, "load-duration-"+fileName(x.Alternative)+"-"+fileName(s.Pool), f))
+		}
+	}
+	return errors.Join(append(errs, write("load-duration.csv", rows))...)
+}
+
+func (a *app) breakEvenChart(dir string, r *whatif.Result, write writeTable) error {
+	rows := [][]string{{"pool", "offer", "kind", "hourly", "on_demand_hourly", "break_even_utilization", "generated", "citation"}}
+	drawn := map[string]*chart.Lines{}
+	var pools []string
+	for _, b := range r.BreakEven {
+		rows = append(rows, []string{b.Pool, b.Offer, string(b.Kind), b.Hourly.String(), b.OnDemand.String(), b.Utilization.String(), strconv.FormatBool(b.Generated), b.Citation})
+		f := drawn[b.Pool]
+		if f == nil {
+			f = &chart.Lines{Title: "Buying against renting: " + b.Pool, X: "utilization, percent", Y: r.Currency + " for an hour that is there", FromZero: true}
+			f.Lines = append(f.Lines, chart.Line{Name: "on demand", X: []float64{0, 100}, Y: []float64{0, chart.Point(b.OnDemand)}})
+			drawn[b.Pool] = f
+			pools = append(pools, b.Pool)
+		}
+		if len(f.Lines) > 5 {
+			continue
+		}
+		at := chart.Point(b.Hourly)
+		f.Lines = append(f.Lines, chart.Line{Name: terms(strings.TrimPrefix(b.Offer, b.Pool+"|")), X: []float64{0, 100}, Y: []float64{at, at}, Dashed: true})
+		if u := chart.Point(b.Utilization.Shift(2)); u <= 100 {
+			f.Marks = append(f.Marks, chart.Mark{Name: b.Utilization.Shift(2).Round(0).String() + " %", At: u})
+		}
+	}
+	errs := []error{write("break-even.csv", rows)}
+	for _, p := range pools {
+		errs = append(errs, a.draw(dir, "break-even-"+fileName(p), *drawn[p]))
+	}
+	return errors.Join(errs...)
+}
+
+func (a *app) tornadoChart(dir string, r *whatif.Result, write writeTable) error {
+	rows := [][]string{{"alternative", "driver", "p5", "p95", "p5_cost", "p95_cost", "median_world_cost"}}
+	var errs []error
+	for i := range r.Alternatives {
+		x := &r.Alternatives[i]
+		if len(x.Tornado) == 0 {
+			continue
+		}
+		f := chart.Tornado{Title: x.Alternative + ": what moves the cost, each driver from its p5 to its p95", X: "net present cost, " + r.Currency, Base: chart.Point(x.Median)}
+		for _, s := range x.Tornado {
+			rows = append(rows, []string{x.Alternative, s.Driver, s.Low.String(), s.High.String(), s.LowCost.String(), s.HighCost.String(), x.Median.String()})
+			f.Swings = append(f.Swings, chart.Swing{Name: s.Driver, Low: chart.Point(s.LowCost), High: chart.Point(s.HighCost)})
+		}
+		errs = append(errs, a.draw(dir, "tornado-"+fileName(x.Alternative), f))
+	}
+	return errors.Join(append(errs, write("tornado.csv", rows))...)
+}
+
+func (a *app) simulateFreezeCommand() *cobra.Command {
+	workspace := platform
+	cmd := &cobra.Command{
+		Use:     "freeze FILE",
+		Short:   "Answer a scenario and record it, so that recommendations can cite it",
+		Long:    "Freeze answers a scenario as \"quartermaster simulate\" does and records the scenario with its\nanswer as an event. The same answer is recorded once. JSON keys are those of simulate.",
+		Example: "  quartermaster simulate freeze growth.yaml\n  quartermaster simulate show sim-0f3a9c81d2e4 --verify",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := readScenario(args[0])
+			if err != nil {
+				return err
+			}
+			return a.simulate(cmd.Context(), s, 0, func(ctx context.Context, h *home, r *whatif.Result) error {
+				if err := h.freeze(ctx, r, workspace); err != nil {
+					return err
+				}
+				if a.json {
+					return a.answerJSON(r)
+				}
+				fmt.Fprintln(a.out, r.ID)
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&workspace, "workspace", workspace, "workspace that it belongs to")
+	return cmd
+}
+
+func (a *app) simulateListCommand() *cobra.Command {
+	var asOf string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the scenarios that were frozen",
+		Long: `List shows every frozen scenario, the newest first.
+
+JSON keys, one object each: simulation, workspace, name, recorded, seed, runs,
+method, position, digest (SHA-256 of the recorded document).`,
+		Example: "  quartermaster simulate list",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.readAt(cmd.Context(), asOf, func(h *home) error {
+				all, err := h.simulations(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.answerJSON(all)
+				}
+				if len(all) == 0 {
+					fmt.Fprintln(a.out, "no scenarios yet: \"quartermaster simulate freeze FILE\" records one")
+					return nil
+				}
+				t := a.table("simulation", "workspace", "name", "recorded", "draws", "seed")
+				t.SetColumnConfigs(rightFrom(5, 6))
+				for _, e := range all {
+					t.AppendRow(table.Row{e.Simulation, clipped(e.Workspace), clipped(e.Name), e.Recorded.Time().Format("2006-01-02 15:04:05"), comma(e.Runs), e.Seed})
+				}
+				t.Render()
+				return nil
+			})
+		},
+	}
+	asOfFlag(cmd, &asOf)
+	return cmd
+}
+
+func (a *app) simulateShowCommand() *cobra.Command {
+	var (
+		verify bool
+		asOf   string
+	)
+	cmd := &cobra.Command{
+		Use:   "show SIMULATION",
+		Short: "Show a frozen scenario with its answer, and answer it again if asked",
+		Long: `Show prints a frozen scenario's answer as it was recorded. With --verify the log
+is folded again up to the recorded position, the scenario is answered again from
+that, and the two must be equal byte for byte; exit status 1 when they are not.
+With --json the recorded document is printed as it is.
+
+` + simulationKeys,
+		Example: "  quartermaster simulate show sim-0f3a9c81d2e4 --verify",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.readAt(cmd.Context(), asOf, func(h *home) error {
+				e, err := h.simulation(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				if a.json {
+					if _, err := fmt.Fprintln(a.out, string(e.document)); err != nil {
+						return err
+					}
+				} else {
+					a.showSimulation(&e.result)
+				}
+				if !verify {
+					return nil
+				}
+				return h.verifySimulation(cmd.Context(), e, 0)
+			})
+		},
+	}
+	asOfFlag(cmd, &asOf)
+	cmd.Flags().BoolVar(&verify, "verify", false, "answer the scenario again from the log, and compare; exit 1 when it differs")
+	return cmd
+}
+
+// simulationDiff compares two answers, alternative by alternative.
+type simulationDiff struct {
+	A            string               `json:"a"`
+	B            string               `json:"b"`
+	Alternatives []alternativeChanged `json:"alternatives"`
+	Notes        []string             `json:"notes"`
+}
+
+type alternativeChanged struct {
+	Alternative string         `json:"alternative"`
+	A           domain.Decimal `json:"a_expected_cost"`
+	B           domain.Decimal `json:"b_expected_cost"`
+	Change      domain.Decimal `json:"change"`
+	P95         domain.Decimal `json:"p95_change"`
+	Units       int            `json:"units_bought_change"`
+	Only        string         `json:"only_in,omitempty"` // a or b
+}
+
+func (a *app) simulateDiffCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "diff A B",
+		Short: "Compare two answers: frozen ones by id, or result.json of --out",
+		Long: `Diff compares the alternatives of two answers by name: expected cost, the 95th
+percentile, and how much is bought. What else differs (position, seed, draws,
+method, currency) is said, because it explains a difference that no change of
+course does.
+
+JSON keys: a, b, alternatives (alternative, a_expected_cost, b_expected_cost,
+change, p95_change, units_bought_change, only_in), notes.`,
+		Example: "  quartermaster simulate diff sim-0f3a9c81d2e4 sim-77aa01b2c3d4\n  quartermaster simulate diff before/result.json after/result.json",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var both [2]*whatif.Result
+			for i, arg := range args {
+				if strings.HasSuffix(arg, ".json") {
+					r, err := readResult(arg)
+					if err != nil {
+						return err
+					}
+					both[i] = r
+					continue
+				}
+				if err := a.read(cmd.Context(), func(h *home) error {
+					e, err := h.simulation(cmd.Context(), arg)
+					if err == nil {
+						both[i] = &e.result
+					}
+					return err
+				}); err != nil {
+					return err
+				}
+			}
+			d := diffSimulations(both[0], both[1])
+			if a.json {
+				return a.answerJSON(d)
+			}
+			t := a.table("alternative", d.A, d.B, "change", "change of p95", "units bought")
+			t.SetColumnConfigs(rightFrom(2, 6))
+			for _, x := range d.Alternatives {
+				if x.Only != "" {
+					t.AppendRow(table.Row{clipped(x.Alternative), "only in " + x.Only})
+					continue
+				}
+				t.AppendRow(table.Row{clipped(x.Alternative), money(x.A), money(x.B), money(x.Change), money(x.P95), fmt.Sprintf("%+d", x.Units)})
+			}
+			t.Render()
+			for _, n := range d.Notes {
+				fmt.Fprintln(a.out, n)
+			}
+			return nil
+		},
+	}
+	return cmd
+}
+
+func readResult(path string) (*whatif.Result, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &whatif.Result{}
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if r.Format != whatif.Format {
+		return nil, fmt.Errorf("%s is no answer of \"quartermaster simulate --out\": its format is %q", path, r.Format)
+	}
+	return r, nil
+}
+
+func diffSimulations(x, y *whatif.Result) *simulationDiff {
+	d := &simulationDiff{A: x.ID, B: y.ID, Alternatives: []alternativeChanged{}, Notes: []string{}}
+	bought := func(o *whatif.Outcome) (n int) {
+		for _, p := range o.Purchases {
+			n += p.Units
+		}
+		return n
+	}
+	for i := range x.Alternatives {
+		o := &x.Alternatives[i]
+		j := slices.IndexFunc(y.Alternatives, func(z whatif.Outcome) bool { return z.Alternative == o.Alternative })
+		if j < 0 {
+			d.Alternatives = append(d.Alternatives, alternativeChanged{Alternative: o.Alternative, A: o.Expected, Only: "a"})
+			continue
+		}
+		z := &y.Alternatives[j]
+		d.Alternatives = append(d.Alternatives, alternativeChanged{
+			Alternative: o.Alternative, A: o.Expected, B: z.Expected, Change: z.Expected.Sub(o.Expected), P95: z.P95.Sub(o.P95), Units: bought(z) - bought(o),
+		})
+	}
+	for i := range y.Alternatives {
+		z := &y.Alternatives[i]
+		if !slices.ContainsFunc(x.Alternatives, func(o whatif.Outcome) bool { return o.Alternative == z.Alternative }) {
+			d.Alternatives = append(d.Alternatives, alternativeChanged{Alternative: z.Alternative, B: z.Expected, Only: "b"})
+		}
+	}
+	for _, n := range []struct{ what, a, b string }{
+		{"position", x.Position, y.Position}, {"seed", fmt.Sprint(x.Seed), fmt.Sprint(y.Seed)}, {"draws", fmt.Sprint(x.Runs), fmt.Sprint(y.Runs)}, {"methods", strings.Join(x.Methods, " "), strings.Join(y.Methods, " ")},
+		{"currency", x.Currency, y.Currency}, {"horizon", day(x.Horizon.From) + " to " + day(x.Horizon.To), day(y.Horizon.From) + " to " + day(y.Horizon.To)}, {"time", x.At.String(), y.At.String()},
+	} {
+		if n.a != n.b {
+			d.Notes = append(d.Notes, fmt.Sprintf("another %s: %s, and %s", n.what, clip(n.a, 200), clip(n.b, 200)))
+		}
+	}
+	return d
+}
+
+func (a *app) simulateChangesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "changes [KIND]",
+		Short: "What a scenario can suppose: every kind of change with its fields",
+		Long: `Changes lists the kinds of changes, or the fields of one.
+
+JSON keys, one object for each kind: kind, doc, fields (name, form, needed, least,
+most, certain, one_of, doc).`,
+		Example: "  quartermaster simulate changes\n  quartermaster simulate changes demand_growth",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			type fieldDoc struct {
+				Name    string   `json:"name"`
+				Form    string   `json:"form"`
+				Needed  bool     `json:"needed"`
+				Least   string   `json:"least,omitempty"`
+				Most    string   `json:"most,omitempty"`
+				Certain bool     `json:"certain,omitempty"`
+				OneOf   []string `json:"one_of,omitempty"`
+				Doc     string   `json:"doc"`
+			}
+			type kindDoc struct {
+				Kind   whatif.Kind `json:"kind"`
+				Doc    string      `json:"doc"`
+				Fields []fieldDoc  `json:"fields"`
+			}
+			var out []kindDoc
+			for _, k := range whatif.Kinds() {
+				if len(args) > 0 && string(k) != args[0] {
+					continue
+				}
+				doc, fields := whatif.Fields(k)
+				d := kindDoc{Kind: k, Doc: doc}
+				for _, f := range fields {
+					d.Fields = append(d.Fields, fieldDoc{f.Name, string(f.Form), f.Need, f.Least, f.Most, f.Certain, f.OneOf, f.Doc})
+				}
+				out = append(out, d)
+			}
+			if len(out) == 0 {
+				return fmt.Errorf("no kind of change %q; known are %v", args[0], whatif.Kinds())
+			}
+			if a.json {
+				return a.answerJSON(out)
+			}
+			if len(args) == 0 {
+				t := a.table("kind", "what it supposes")
+				for _, k := range out {
+					t.AppendRow(table.Row{k.Kind, k.Doc})
+				}
+				t.Render()
+				fmt.Fprintln(a.out, "a number may be a distribution: 5, {fixed: 5}, {triangular: [0, 0.02, 0.05]}, {lognormal: {p50: 40, p95: 90}}, {poisson: 2}")
+				return nil
+			}
+			fmt.Fprintln(a.out, out[0].Doc)
+			t := a.table("field", "", "form", "bounds", "what it says")
+			for _, f := range out[0].Fields {
+				needed, bounds := "", ""
+				if f.Needed {
+					needed = "needed"
+				}
+				if f.Least != "" || f.Most != "" {
+					bounds = f.Least + " to " + f.Most
+				}
+				form := f.Form
+				if len(f.OneOf) > 0 {
+					form = strings.Join(f.OneOf, " | ")
+				}
+				t.AppendRow(table.Row{f.Name, needed, form, bounds, f.Doc})
+			}
+			t.Render()
+			return nil
+		},
+	}
+}

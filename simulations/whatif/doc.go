@@ -1,0 +1,36 @@
+// Package whatif answers "what if": it takes a scenario, forks the log at a
+// position, adds the events that the scenario supposes, runs the same folds and
+// the same planner over them, and compares courses of action over many draws of
+// what is uncertain.
+//
+// # From a file to an answer
+//
+//  1. [Parse] reads the tree of a file into a [Scenario]. Every fault has its
+//     place in the file.
+//  2. [Fork] lays hypothetical events over rows, without changing them. What the
+//     log has an event for (prices, offers, purchases, renewals, deployments,
+//     quotas, rates, maintenance) becomes one, at the median of what is uncertain
+//     about it, and is folded as any event is.
+//  3. The forked rows give the planner's question, and that an instance. What has
+//     no event (growth, efficiency, failures, interruptions, outages) changes the
+//     instance or its draws.
+//  4. The draws are reduced to a small weighted set of scenarios, and each
+//     alternative's purchases are solved once over that set.
+//  5. Each draw then says what the purchases come to: recourse alone.
+//
+// # What always holds
+//
+//   - The same scenario, position and method version give the same bytes.
+//   - A random number belongs to a variable's name and a draw's number, not to an
+//     order of calls. So alternatives share them: two equal alternatives differ by
+//     exactly nothing in every draw.
+//   - Floating point turns a uniform number into a value of a distribution, which
+//     is then rounded to nine decimals, with every operation that a processor may
+//     fuse kept apart. From there on all is integers and decimals.
+//   - What begins within an epoch counts from its first day if it is demand, and
+//     from the next epoch on if it is a price, a quota or an offer. Outages,
+//     maintenance and late deliveries are evaluated by the hour.
+package whatif
+
+// Method is the version of this package's method. A result names it.
+const Method = "whatif/1"

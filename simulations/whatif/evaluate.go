@@ -1,0 +1,415 @@
+package whatif
+
+import (
+	"sort"
+
+	"quartermaster/domain"
+)
+
+// outcome is what a course comes to in one draw. Hours are unit-hours in
+// millionths.
+type outcome struct {
+	cost, penalty, stranded int64
+	capacity                int64 // what is paid for what is held and bought
+	demand, served          int64
+	spot, unserved          int64
+}
+
+// supply is what a pool has in an epoch.
+type supply struct {
+	guaranteed, priced int64 // units, priced within the quota
+	more               int64 // quota that is left for on-demand
+	avail              int64
+	all, paid          int64 // units paid for, and what they cost
+	a, b               int64 // demand: times, and more
+}
+
+// evaluator evaluates draws of a course, one after another.
+type evaluator struct {
+	m      *compiled
+	supply []supply // by pool and epoch
+	late   []window
+}
+
+func newEvaluator(m *compiled) *evaluator {
+	return &evaluator{m: m, supply: make([]supply, len(m.pools)*len(m.spans))}
+}
+
+// evaluate says what a world comes to.
+func (v *evaluator) evaluate(w *world) outcome {
+	m := v.m
+	var out outcome
+	v.equip(w, &out)
+	for p := range m.pools {
+		for e := range m.spans {
+			v.epoch(w, p, e, &out)
+		}
+	}
+	if len(w.windows)+len(v.late) > 0 {
+		v.windows(w, &out)
+	}
+	out.cost += out.capacity + m.cold
+	return out
+}
+
+// equip says what capacity there is, and pays for it.
+func (v *evaluator) equip(w *world, out *outcome) {
+	m := v.m
+	clear(v.supply)
+	v.late = v.late[:0]
+	for i := range m.pays {
+		p := &m.pays[i]
+		by, from := int64(one), 0
+		switch {
+		case p.offer >= 0:
+			by, from = w.bought[p.offer], w.fxFrom[p.offer]
+			if late := w.late[p.offer]; late > 0 && p.from < p.to {
+				at := m.starts[p.from]
+				v.late = append(v.late, window{pool: p.pool, from: at, to: min(at+int(late), m.starts[p.to]), units: p.at(p.from)})
+			}
+		case p.held >= 0:
+			by, from = w.held[p.held], w.fxHeld[p.held]
+		}
+		amount := p.amount
+		if by != one {
+			amount = v.exchanged(p, by, from)
+		}
+		out.capacity += amount
+		n := int64(p.to - p.from)
+		for e := p.from; e < p.to; e++ {
+			s := &v.supply[p.pool*len(m.spans)+e]
+			units := p.at(e)
+			if p.guaranteed {
+				s.guaranteed += units
+			} else {
+				s.priced += units
+			}
+			s.all += units
+			s.paid += amount / n
+		}
+	}
+	for p := range m.pools {
+		x := &m.pools[p]
+		for e := range m.spans {
+			at := p*len(m.spans) + e
+			s := &v.supply[at]
+			s.a, s.b, s.avail = w.factor[at], w.added[at], w.avail[p]
+			s.guaranteed = mulDiv(s.guaranteed, one-w.down[p], one)
+			quota := int64(unlimited)
+			switch {
+			case x.epochs[e].onDemand < 0:
+				quota = 0
+			case x.quota >= 0:
+				quota = x.quotaOf(w.quota[x.quota*len(m.spans)+e])
+			}
+			s.priced = min(s.priced, quota)
+			s.more = quota
+			if quota != unlimited {
+				s.more = quota - s.priced
+			}
+		}
+	}
+}
+
+// exchanged is what a payment comes to when it is a factor dearer: all of it, or
+// where that is so from an epoch on, what is paid by the hour from then.
+func (v *evaluator) exchanged(p *payment, by int64, from int) int64 {
+	if from <= p.from {
+		return mulDiv(p.amount, by, one)
+	}
+	if from >= p.to || p.to == p.from {
+		return p.amount
+	}
+	part := mulDiv(mulDiv(p.amount, p.hourlyPart, one), int64(p.to-from), int64(p.to-p.from))
+	return p.amount - part + mulDiv(part, by, one)
+}
+
+// prices returns what a unit costs on demand and as spot for an hour.
+func (v *evaluator) prices(w *world, p, e int) (onDemand, spot, shortage int64) {
+	y := &v.m.pools[p].epochs[e]
+	at := p*len(v.m.spans) + e
+	onDemand, spot = y.onDemand, y.spot
+	if onDemand > 0 {
+		onDemand = mulDiv(onDemand, w.onDemand[at], one)
+	}
+	if spot > 0 {
+		spot = mulDiv(spot, w.spot[at], one)
+	}
+	return onDemand, spot, y.shortage
+}
+
+// epoch serves the hours of a pool in an epoch, cheapest first: with what is
+// guaranteed, what a price covers, then spot and on-demand in the order of their
+// prices, as procurement does. Each is a sum of what is above a level.
+func (v *evaluator) epoch(w *world, p, e int, out *outcome) {
+	c := &v.m.pools[p].epochs[e].curve
+	s := &v.supply[p*len(v.m.spans)+e]
+	onDemand, spot, shortage := v.prices(w, p, e)
+	n := len(c.units)
+	total := c.above(false, s.a, s.b, 0, 0, n)
+	x := s.guaranteed + s.priced
+	uncovered := c.above(false, s.a, s.b, x, 0, n)
+	// rest is what is above a level after spot took its part: hours in which spot
+	// is bounded by what can be had are those of most demand.
+	bounded := n
+	switch {
+	case spot < 0:
+		bounded = 0
+	case s.avail != noSpotBounds:
+		bounded = sort.Search(n, func(i int) bool { return mulDiv(c.units[i]-c.rest[i], s.a, 1) >= s.avail })
+	}
+	avail := s.avail
+	if spot < 0 {
+		avail = 0
+	}
+	rest := func(level int64) int64 {
+		sum := c.above(true, s.a, s.b, level, 0, bounded)
+		if bounded < n && level < unlimited/2 {
+			sum += c.above(false, s.a, s.b, level+avail, bounded, n)
+		}
+		return sum
+	}
+	full := int64(unlimited)
+	if s.more != unlimited {
+		full = x + s.more
+	}
+	short := rest(full)
+	var onSpot, rented int64
+	if spot >= 0 && (onDemand < 0 || spot < onDemand) {
+		left := rest(x)
+		onSpot, rented = uncovered-left, left-short
+	} else {
+		left := c.above(false, s.a, s.b, full, 0, n)
+		rented, onSpot = uncovered-left, left-short
+	}
+	penalty := cost(short, shortage)
+	out.penalty += penalty
+	out.cost += cost(onSpot, spot) + cost(rented, onDemand) + penalty
+	out.demand += total
+	out.spot += onSpot
+	out.unserved += short
+	out.served += total - short
+	if s.all > 0 && s.paid > 0 {
+		hours := c.hours[0]
+		idle := s.all*hours - (total - uncovered)
+		out.stranded += mulDiv(s.paid, max(0, idle)/1000, max(1, s.all*hours/1000))
+	}
+}
+
+// served is how an hour of a pool is served, in units.
+type served struct{ guaranteed, priced, spot, onDemand, short int64 }
+
+// hour serves one hour: demand of which some may run on spot.
+func serveHour(demand, spotPart, guaranteed, priced, more, avail int64, spotFirst, hasSpot bool) (s served) {
+	left := max(0, demand)
+	take := func(most int64) int64 {
+		n := min(left, max(0, most))
+		left -= n
+		return n
+	}
+	s.guaranteed = take(guaranteed)
+	s.priced = take(priced)
+	onSpot := min(spotPart, avail)
+	if !hasSpot {
+		onSpot = 0
+	}
+	if spotFirst {
+		s.spot = take(onSpot)
+		s.onDemand = take(more)
+	} else {
+		s.onDemand = take(more)
+		s.spot = take(onSpot)
+	}
+	s.short = left
+	return s
+}
+
+// windows corrects what the hours come to in which capacity is not there.
+func (v *evaluator) windows(w *world, out *outcome) {
+	m := v.m
+	all := append(append([]window{}, w.windows...), v.late...)
+	e := 0
+	for _, h := range hoursTouched(all) {
+		for m.starts[e+1] <= h {
+			e++
+		}
+		type hit struct {
+			pool  int
+			units int64
+			whole bool
+		}
+		var hits []hit
+		for i := range all {
+			x := &all[i]
+			if h < x.from || h >= x.to {
+				continue
+			}
+			k := -1
+			for j := range hits {
+				if hits[j].pool == x.pool {
+					k = j
+				}
+			}
+			if k < 0 {
+				k = len(hits)
+				hits = append(hits, hit{pool: x.pool})
+			}
+			hits[k].units += x.units
+			hits[k].whole = hits[k].whole || x.whole
+		}
+		taken := map[int]served{} // of pools that others fled to
+		gone := func(p int) bool {
+			for _, x := range hits {
+				if x.pool == p && x.whole {
+					return true
+				}
+			}
+			return false
+		}
+		for _, x := range hits {
+			onDemand, spot, shortage := v.prices(w, x.pool, e)
+			normal, demand := v.at(w, x.pool, e, h, 0, false)
+			now, _ := v.at(w, x.pool, e, h, x.units, x.whole)
+			pay := func(s served) int64 { return cost(s.spot, spot) + cost(s.onDemand, onDemand) }
+			out.cost += pay(now) - pay(normal)
+			out.spot += now.spot - normal.spot
+			short := now.short
+			if x.whole {
+				short -= v.flee(w, x.pool, e, h, min(short, mulDiv(demand, m.pools[x.pool].protected, one)), gone, taken, out)
+			}
+			more := short - normal.short
+			out.unserved += more
+			out.served -= more
+			penalty := cost(short, shortage) - cost(normal.short, shortage)
+			out.penalty += penalty
+			out.cost += penalty
+		}
+	}
+}
+
+// at serves an hour of a pool without some of its committed units, or with
+// nothing at all.
+func (v *evaluator) at(w *world, p, e, h int, without int64, whole bool) (served, int64) {
+	x := &v.m.pools[p]
+	s := &v.supply[p*len(v.m.spans)+e]
+	demand := max(0, s.a*int64(x.hourly[h])+s.b)
+	if whole {
+		return served{short: demand}, demand
+	}
+	onDemand, spot, _ := v.prices(w, p, e)
+	guaranteed := max(0, s.guaranteed-without)
+	priced := max(0, s.priced-max(0, without-s.guaranteed))
+	more := s.more
+	if more != unlimited {
+		more += s.priced - priced
+	}
+	return serveHour(demand, s.a*int64(x.spot[h]), guaranteed, priced, more, s.avail, spot < onDemand || onDemand < 0, spot >= 0), demand
+}
+
+// flee lets other regions take demand over whose pool is gone, and returns how
+// much they take: first with capacity that is there and idle, then on demand.
+func (v *evaluator) flee(w *world, p, e, h int, demand int64, gone func(int) bool, taken map[int]served, out *outcome) (took int64) {
+	m := v.m
+	for step := range 2 {
+		for _, r := range m.spill {
+			if r.from != p || gone(r.to) || took >= demand {
+				continue
+			}
+			own, _ := v.at(w, r.to, e, h, 0, false)
+			s := &v.supply[r.to*len(m.spans)+e]
+			used := taken[r.to]
+			onDemand, _, _ := v.prices(w, r.to, e)
+			var room int64
+			switch {
+			case step == 0:
+				room = s.guaranteed - own.guaranteed - used.guaranteed + s.priced - own.priced - used.priced
+			case onDemand < 0:
+			case s.more == unlimited:
+				room = unlimited / 4
+			default:
+				room = s.more - own.onDemand - used.onDemand
+			}
+			n := min(demand-took, mulDiv(max(0, room), one, r.overhead))
+			if n <= 0 {
+				continue
+			}
+			need := mulDiv(n, r.overhead, one)
+			if step == 0 {
+				used.guaranteed += need
+			} else {
+				used.onDemand += need
+				out.cost += cost(need, onDemand)
+			}
+			taken[r.to] = used
+			took += n
+			out.cost += cost(n, discounted(r.price, &m.pools[r.to].epochs[e]))
+		}
+	}
+	return took
+}
+
+func discounted(price int64, e *epochModel) int64 {
+	if price == 0 {
+		return 0
+	}
+	return mulDiv(price, scaled(e.discount), one)
+}
+
+// stackBins is in how many parts the hours of a load-duration curve are shown.
+const stackBins = 100
+
+// Stack is a pool's load-duration curve: hours of the horizon by falling demand,
+// in equal parts, and what serves them on average, in units.
+type Stack struct {
+	Pool       string           `json:"pool"`
+	Hours      []int            `json:"hours"` // at the end of each part
+	Guaranteed []domain.Decimal `json:"guaranteed"`
+	PriceOnly  []domain.Decimal `json:"price_only"`
+	Spot       []domain.Decimal `json:"spot"`
+	OnDemand   []domain.Decimal `json:"on_demand"`
+	Unserved   []domain.Decimal `json:"unserved"`
+	Committed  []domain.Decimal `json:"committed"` // capacity that there is
+}
+
+// stack shows how a pool is served in a world.
+func (v *evaluator) stack(w *world, p int) Stack {
+	m := v.m
+	type hour struct {
+		demand, have int64
+		served
+	}
+	hours := make([]hour, 0, len(m.pools[p].hourly))
+	for e := range m.spans {
+		s := &v.supply[p*len(m.spans)+e]
+		for h := m.starts[e]; h < m.starts[e+1]; h++ {
+			x, demand := v.at(w, p, e, h, 0, false)
+			hours = append(hours, hour{demand, s.guaranteed + s.priced, x})
+		}
+	}
+	sort.SliceStable(hours, func(i, j int) bool { return hours[i].demand > hours[j].demand })
+	out := Stack{Pool: m.in.Pools[p].ID}
+	for bin := range stackBins {
+		from, to := len(hours)*bin/stackBins, len(hours)*(bin+1)/stackBins
+		if from == to {
+			continue
+		}
+		var sum hour
+		for _, x := range hours[from:to] {
+			sum.have += x.have
+			sum.guaranteed += x.guaranteed
+			sum.priced += x.priced
+			sum.spot += x.spot
+			sum.onDemand += x.onDemand
+			sum.short += x.short
+		}
+		n := int64(to - from)
+		out.Hours = append(out.Hours, to)
+		for _, x := range []struct {
+			into *[]domain.Decimal
+			sum  int64
+		}{{&out.Guaranteed, sum.guaranteed}, {&out.PriceOnly, sum.priced}, {&out.Spot, sum.spot}, {&out.OnDemand, sum.onDemand}, {&out.Unserved, sum.short}, {&out.Committed, sum.have}} {
+			*x.into = append(*x.into, units(x.sum/n))
+		}
+	}
+	return out
+}

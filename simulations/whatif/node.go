@@ -1,0 +1,129 @@
+package whatif
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Node is a value as it stands in a file, whichever language it is in.
+type Node struct {
+	Shape        Shape
+	Text         string // of a scalar: its characters, escapes resolved
+	Quoted       bool   // of a scalar: it is text, whatever it looks like
+	Line, Column int
+	Keys         []*Node // of a mapping
+	Values       []*Node // of a mapping, one for each key; of a list, its entries
+}
+
+// Shape is what a node is.
+type Shape uint8
+
+// The shapes of nodes.
+const (
+	Null Shape = iota
+	Scalar
+	List
+	Mapping
+)
+
+func (n *Node) get(key string) *Node {
+	for i, k := range n.Keys {
+		if k.Text == key {
+			return n.Values[i]
+		}
+	}
+	return nil
+}
+
+// describe shows a value in a message, on one line.
+func (n *Node) describe() string {
+	const most = 48
+	switch n.Shape {
+	case List:
+		return "a list"
+	case Mapping:
+		return "a mapping"
+	case Null:
+		return "empty"
+	}
+	if text := []rune(n.Text); len(text) > most {
+		return fmt.Sprintf("%q…", string(text[:most]))
+	}
+	return fmt.Sprintf("%q", n.Text)
+}
+
+// Fault is one thing that is wrong with a file. Lines and columns count from 1.
+type Fault struct {
+	Line, Column int
+	Path         string // for example changes[2].monthly; "" is the file as a whole
+	Problem      string // what is wrong with which value, and what to do
+}
+
+func (f *Fault) Error() string {
+	at := fmt.Sprintf("%d:%d: ", f.Line, f.Column)
+	if f.Path != "" {
+		at += f.Path + ": "
+	}
+	return at + f.Problem
+}
+
+// Faults are all that is wrong with a file, in its order.
+type Faults []*Fault
+
+func (fs Faults) Error() string {
+	const most = 20
+	lines := make([]string, 0, min(len(fs), most+1))
+	for i, f := range fs {
+		if i == most {
+			lines = append(lines, fmt.Sprintf("and %d more", len(fs)-most))
+			break
+		}
+		lines = append(lines, f.Error())
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (fs Faults) sorted() Faults {
+	slices.SortStableFunc(fs, func(a, b *Fault) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column)) })
+	return fs
+}
+
+// nearest names the known word that is most like one, or all of them.
+func nearest(word string, known []string) string {
+	best, at := len(word)/3+2, ""
+	for _, k := range known {
+		if d := distance(word, k); d < best {
+			best, at = d, k
+		}
+	}
+	if at != "" {
+		return "did you mean " + at + "?"
+	}
+	return "known are " + strings.Join(known, ", ")
+}
+
+// distance is the number of letters to insert, delete or replace (Levenshtein).
+func distance(a, b string) int {
+	if len(a) > 64 {
+		return len(a)
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}
