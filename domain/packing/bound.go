@@ -149,22 +149,50 @@ func (p *problem) resourceBound(classes, demands []int) int64 {
 	}
 	best := max(lineBound(supplies(func(s *state) int64 { return s.cpu }), cpu.sizes()),
 		lineBound(supplies(func(s *state) int64 { return s.mem }), mem.sizes()))
-	for _, f := range duals(1000, parts.sizes()) {
+	// MIG instances count where sizes stay as they are: by the share of memory
+	// slices that they take, and by that of compute slices, where it is least.
+	functions := duals(1000, parts.sizes())
+	functions = append(functions, functions[0])
+	for k, f := range functions {
 		gpus := tally{}
 		for _, i := range demands {
 			d := &p.demands[i]
-			gpus[int64(d.whole)*f(1000)+f(int64(d.part))] += int64(d.replicas)
+			gpus[int64(d.whole)*f(1000)+f(int64(d.part))+p.instanceMilli(d, classes, k == 0, k == len(functions)-1)] += int64(d.replicas)
 		}
 		have := supplies(func(s *state) int64 {
 			var sum int64
 			for _, g := range s.free {
 				sum += f(int64(g))
 			}
-			return sum
+			return sum + int64(len(s.divided))*f(1000)
 		})
 		best = max(best, lineBound(have, gpus.sizes()))
 	}
 	return best
+}
+
+// instanceMilli is the least share of a GPU that an instance takes on machines of
+// some classes, of memory or of compute.
+func (p *problem) instanceMilli(d *demand, classes []int, memory, compute bool) int64 {
+	least := int64(0)
+	for _, c := range classes {
+		if d.profiles == nil || d.profiles[c] == nil {
+			continue
+		}
+		l := layoutOf(p.classes[c].node)
+		f, _ := l.Profile(d.load.Profile)
+		share := int64(0)
+		switch {
+		case memory:
+			share = int64(f.MemorySlices) * 1000 / int64(l.MemorySlices)
+		case compute:
+			share = int64(f.ComputeSlices) * 1000 / int64(l.ComputeSlices)
+		}
+		if least == 0 || share < least {
+			least = share
+		}
+	}
+	return least
 }
 
 // ownBound bounds the machines that hold one demand, by how many replicas an
@@ -187,10 +215,19 @@ func (p *problem) ownBound(demand int) int64 {
 		var gpus int64
 		for _, g := range s.free {
 			switch {
+			case d.profiles != nil:
+				if g == 1000 {
+					gpus += int64(d.profiles[c].room(0))
+				}
 			case d.part > 0:
 				gpus += int64(g / d.part)
 			case g == 1000:
 				gpus++
+			}
+		}
+		for _, on := range s.divided {
+			if d.profiles != nil {
+				gpus += int64(d.profiles[c].room(on))
 			}
 		}
 		if d.whole > 0 {

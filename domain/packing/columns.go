@@ -33,8 +33,9 @@ type column struct {
 }
 
 // put is one replica on its way onto a machine: parts with the same slot share a
-// GPU. Slots are numbered from 0 as they are taken.
-type put struct{ demand, slot int }
+// GPU, and so do instances, each of which has its start. Slots are numbered from
+// 0 as they are taken.
+type put struct{ demand, slot, start int }
 
 // master is the program and what it has found.
 type master struct {
@@ -145,11 +146,26 @@ func (p *problem) puts(class int, on *content) []put {
 		free[i] = 1000
 	}
 	slots, slotOf := 0, make([]int, len(free))
+	var divided []gpuMask // by slot
 	var puts []put
 	for _, c := range slices.Backward(list) {
 		d := &p.demands[c.demand]
 		for range c.n {
 			switch {
+			case d.profiles != nil:
+				start, before := decode(c.from)
+				slot := slots
+				if before == 0 {
+					free[slices.Index(free, 1000)] = 0
+					slots++
+				} else {
+					slot = slices.Index(divided, before)
+				}
+				for len(divided) <= slot {
+					divided = append(divided, 0)
+				}
+				divided[slot] = before | d.profiles[class].taken(start)
+				puts = append(puts, put{c.demand, slot, start})
 			case d.part > 0:
 				i := slices.Index(free, c.from)
 				if c.from == 1000 {
@@ -157,7 +173,7 @@ func (p *problem) puts(class int, on *content) []put {
 					slots++
 				}
 				free[i] -= d.part
-				puts = append(puts, put{c.demand, slotOf[i]})
+				puts = append(puts, put{c.demand, slotOf[i], 0})
 			case d.whole > 0:
 				for i, left := 0, d.whole; left > 0; i++ {
 					if free[i] == 1000 {
@@ -165,9 +181,9 @@ func (p *problem) puts(class int, on *content) []put {
 						left--
 					}
 				}
-				puts = append(puts, put{c.demand, nothing})
+				puts = append(puts, put{c.demand, nothing, 0})
 			default:
-				puts = append(puts, put{c.demand, nothing})
+				puts = append(puts, put{c.demand, nothing, 0})
 			}
 		}
 	}
@@ -179,12 +195,24 @@ func (p *problem) fillWith(class, demand int) []put {
 	d := &p.demands[demand]
 	s := p.classes[class].empty
 	free := make([]int, 0, 8) // by slot
+	var divided []gpuMask     // by slot
 	var puts []put
 	for n := 0; n < d.replicas && (d.maxPerNode == 0 || n < d.maxPerNode); n++ {
 		if n > 0 && slices.Contains(d.apartNode, demand) || s.lacks(d) != "" || s.owner != nobody && s.owner != demand {
 			break
 		}
-		slot, from := nothing, uint16(0)
+		slot, from, start := nothing, uint16(0), 0
+		if d.profiles != nil {
+			from, _ = s.wherever(d.profiles[class])
+			var before gpuMask
+			if start, before = decode(from); before == 0 {
+				slot = len(divided)
+				divided = append(divided, 0)
+			} else {
+				slot = slices.Index(divided, before)
+			}
+			divided[slot] = before | d.profiles[class].taken(start)
+		}
 		if d.part > 0 {
 			slot = slices.IndexFunc(free, func(f int) bool { return f >= int(d.part) })
 			if slot < 0 {
@@ -195,7 +223,7 @@ func (p *problem) fillWith(class, demand int) []put {
 			free[slot] -= int(d.part)
 		}
 		s = s.with(demand, d, from)
-		puts = append(puts, put{demand, slot})
+		puts = append(puts, put{demand, slot, start})
 	}
 	return puts
 }
@@ -371,23 +399,27 @@ func (m *master) pricing(class int, prices []int64) *pricing {
 		if d.dedicated || prices[i] == 0 || !m.p.takes(class, i) {
 			continue
 		}
-		q.items = append(q.items, item{demand: i, price: prices[i], cpu: d.cpu, mem: d.mem, gpus: d.whole, part: d.part, most: d.replicas})
+		it := item{demand: i, price: prices[i], cpu: d.cpu, mem: d.mem, gpus: d.whole, part: d.part, most: d.replicas}
+		if d.profiles != nil {
+			it.profile = d.profiles[class]
+		}
+		q.items = append(q.items, it)
 	}
 	return q
 }
 
 // puts turns sets of items by GPU into replicas on their way.
-func (q *pricing) puts(fills [][]int) []put {
+func (q *pricing) puts(fills [][]placed) []put {
 	slots := 0
 	var puts []put
 	for _, fill := range fills {
 		slot := nothing
-		if q.items[fill[0]].part > 0 {
+		if q.items[fill[0].item].shares() {
 			slot = slots
 			slots++
 		}
-		for _, i := range fill {
-			puts = append(puts, put{q.items[i].demand, slot})
+		for _, x := range fill {
+			puts = append(puts, put{q.items[x.item].demand, slot, x.start})
 		}
 	}
 	return puts
@@ -552,7 +584,7 @@ func (r *run) open(col *column, machines int) {
 		if n = min(n, g.n); n == 0 {
 			return
 		}
-		free := map[int]uint16{} // by slot
+		free, divided := map[int]uint16{}, map[int]gpuMask{} // by slot
 		opened := false
 		for _, x := range col.puts {
 			d := &r.p.demands[x.demand]
@@ -565,6 +597,13 @@ func (r *run) open(col *column, machines int) {
 			}
 			if r.left[x.demand] < n || d.part > 0 && from < d.part || r.refuses(&g.state, x.demand) != "" || d.part > 0 && !slices.Contains(g.free, from) {
 				continue
+			}
+			if d.profiles != nil {
+				from = encode(x.start, divided[x.slot])
+				if !g.can(d.profiles[col.class], from) {
+					continue
+				}
+				divided[x.slot] |= d.profiles[col.class].taken(x.start)
 			}
 			end := g.with(x.demand, d, from)
 			if d.part > 0 {

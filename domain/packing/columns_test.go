@@ -50,7 +50,7 @@ func TestColumnsHold(t *testing.T) {
 			return !slices.ContainsFunc(all, func(b *box) bool { return refusal(b, &w, nil, byID) == "" })
 		})
 		for i, total := 0, 0; i < len(loads); i++ {
-			loads[i].Replicas = min(loads[i].Replicas, 5-total)
+			loads[i].Replicas = min(loads[i].Replicas, 4-total)
 			total += loads[i].Replicas
 		}
 		var lp linear.Solver = simplex{}
@@ -92,6 +92,37 @@ func TestColumnsHold(t *testing.T) {
 			t.Fatalf("the bound of cost is %d, the optimum %d", r.CostLowerBound, cost)
 		}
 	})
+}
+
+// Instances of several profiles, with CPU that binds on some machines: patterns
+// that greedy orders miss are found, and the bound meets them.
+func TestColumnsOfInstances(t *testing.T) {
+	kinds := []packing.Node{{ID: "a100", Model: "A100 80GB", GPUs: 4, MIG: true, CPUMilli: 64, MemoryMiB: 500}}
+	loads := []packing.Workload{
+		{ID: "tiny", Profile: "1g.10gb", Replicas: 190, CPUMilli: 3, MemoryMiB: 10},
+		{ID: "small", Profile: "1g.20gb", Replicas: 60, CPUMilli: 1, MemoryMiB: 20},
+		{ID: "medium", Profile: "2g.20gb", Replicas: 70, CPUMilli: 5, MemoryMiB: 20},
+		{ID: "half", Profile: "3g.40gb", Replicas: 65, CPUMilli: 2, MemoryMiB: 60},
+		{ID: "more", Profile: "4g.40gb", Replicas: 24, CPUMilli: 9, MemoryMiB: 50},
+		{ID: "all", Profile: "7g.80gb", Replicas: 7, CPUMilli: 12, MemoryMiB: 100},
+		{ID: "part", GPUMilli: 400, Replicas: 11, CPUMilli: 4, MemoryMiB: 10},
+		{ID: "two", GPUMilli: 2000, Replicas: 5, CPUMilli: 20, MemoryMiB: 90},
+	}
+	greedy, err := packing.Need(kinds, loads, packing.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := packing.Need(kinds, loads, packing.Options{LP: simplex{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := verify(kinds, loads, r, true); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("greedy %d, at least %d; columns %d, at least %d; %+v", greedy.NodesUsed, greedy.LowerBound, r.NodesUsed, r.LowerBound, r.Columns)
+	if r.NodesUsed != r.LowerBound || len(r.Unplaced) > 0 {
+		t.Errorf("%d machines, at least %d", r.NodesUsed, r.LowerBound)
+	}
 }
 
 // A build without a solver says so and does the rest; another failure of the

@@ -54,7 +54,7 @@ func (p *problem) mixtures(of []int) []mixture {
 				m.useless += int64(d.replicas)
 			default:
 				need := d.part
-				if d.whole > 0 {
+				if d.whole > 0 || d.profiles != nil {
 					need = 1000
 				}
 				m.able = append(m.able, mixed{i, need, int64(d.replicas)})

@@ -45,9 +45,11 @@ func decode(data []byte) (nodes []packing.Node, loads []packing.Workload, wild b
 	for i := range head%8 + 1 {
 		n := packing.Node{
 			ID: fmt.Sprint("n", i), Count: int(b.next()%3) + 1, Cluster: fmt.Sprint("c", b.next()%3),
-			Model: fmt.Sprint("m", b.next()%2), GPUs: int(b.next() % 10), CPUMilli: amount(100), MemoryMiB: amount(10),
+			Model: []string{"m0", "A100 80GB"}[b.next()%2], GPUs: int(b.next() % 10), CPUMilli: amount(100), MemoryMiB: amount(10),
 		}
-		if kind := b.next(); kind > 200 {
+		kind := b.next()
+		n.MIG = kind&1 == 1
+		if kind > 200 {
 			n.Certifications, n.Country, n.Dedicated = b.list("x", "y"), fmt.Sprint("r", b.next()%2), fmt.Sprint("w", b.next()%2)
 			for range b.next() % int64(n.GPUs+1) {
 				n.Held.GPUMilli = append(n.Held.GPUMilli, b.next()*3)
@@ -69,7 +71,7 @@ func decode(data []byte) (nodes []packing.Node, loads []packing.Workload, wild b
 		}
 		switch kind := b.next(); kind % 16 {
 		case 0:
-			w.Models = b.list("m0", "m1", "m2")
+			w.Models = b.list("m0", "A100 80GB", "m2")
 		case 1:
 			w.Clusters = b.list("c0", "c1")
 		case 2:
@@ -82,6 +84,8 @@ func decode(data []byte) (nodes []packing.Node, loads []packing.Workload, wild b
 			w.ApartCluster = b.list("w0", "w1", "w2", "w3", "w4", "w5")
 		case 6:
 			w.MaxPerNode = int(b.next() % 5)
+		case 8, 9:
+			w.GPUMilli, w.Profile = 0, []string{"1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb", "1g.6gb"}[b.next()%8]
 		case 7:
 			w.ID = fmt.Sprint("w", b.next()%20)
 		}

@@ -206,6 +206,12 @@ func (r *run) weigh(s *state, demand int) (choice, bool) {
 	if len(d.apartCluster) > 0 && !r.clusters[clusterHolds{r.p.classes[s.class].cluster, demand}] {
 		c.tier += 2 // rather not close one more cluster to others
 	}
+	if d.profiles != nil {
+		c.from, _ = s.wherever(d.profiles[s.class])
+		if _, before := decode(c.from); before == 0 {
+			c.tier += 4 // rather not divide one GPU more
+		}
+	}
 	if d.part > 0 { // the fullest GPU that takes it
 		i := len(s.free) - 1
 		for s.free[i] < d.part {
@@ -219,7 +225,7 @@ func (r *run) weigh(s *state, demand int) (choice, bool) {
 		c.score[0] = r.norm(s, demand)
 	case fitFrag:
 		r.work += fragWork
-		c.from, c.score[0] = r.frag(s, demand)
+		c.from, c.score[0] = r.frag(s, demand, c.from)
 	}
 	if r.order.open == openLarge && !s.used {
 		c.score = [2]int64{-c.score[1], c.score[0]}
@@ -245,13 +251,14 @@ func (r *run) norm(s *state, demand int) int64 {
 }
 
 // frag returns by how much one replica more adds to what is stranded, and the
-// GPU to take so that it is least, the fullest on a tie.
-func (r *run) frag(s *state, demand int) (from uint16, growth int64) {
+// GPU to take so that it is least, the fullest on a tie. An instance goes where
+// it is said.
+func (r *run) frag(s *state, demand int, instance uint16) (from uint16, growth int64) {
 	d, m := &r.p.demands[demand], &r.p.mix[s.class]
 	was := r.p.strandedBy(s, m)
 	if d.part == 0 {
-		after := s.with(demand, d, 0)
-		return 0, r.p.strandedBy(&after, m) - was
+		after := s.with(demand, d, instance)
+		return instance, r.p.strandedBy(&after, m) - was
 	}
 	for i := len(s.free) - 1; i >= 0; i-- {
 		if f := s.free[i]; f >= d.part && f != from {

@@ -58,11 +58,12 @@ type filled struct {
 type seat struct {
 	demand int
 	gpus   []int // ascending
+	starts []int // of an instance, its first memory slice
 	n      int   // replicas, 1 if they need GPUs
 }
 
 func (s seat) compare(t seat) int {
-	return cmp.Or(cmp.Compare(s.demand, t.demand), slices.Compare(s.gpus, t.gpus), cmp.Compare(s.n, t.n))
+	return cmp.Or(cmp.Compare(s.demand, t.demand), slices.Compare(s.gpus, t.gpus), slices.Compare(s.starts, t.starts), cmp.Compare(s.n, t.n))
 }
 
 func (f *filled) compare(g *filled) int {
@@ -130,6 +131,7 @@ func (r *run) spell(res *Result) {
 					}
 					m.On[last].Replicas += k
 					m.On[last].GPUs = append(m.On[last].GPUs, s.gpus...)
+					m.On[last].Starts = append(m.On[last].Starts, s.starts...)
 					left -= k
 				}
 			}
@@ -174,7 +176,7 @@ func (p *problem) seat(class int, on *content) []seat {
 	for ; on != nil; on = on.below {
 		list = append(list, on)
 	}
-	free := freeGPUs(p.classes[class].node)
+	free, taken := freeGPUs(p.classes[class].node), masks(p.classes[class].node)
 	seats := make([]seat, 0, len(list))
 	for _, c := range slices.Backward(list) {
 		d := &p.demands[c.demand]
@@ -184,6 +186,16 @@ func (p *problem) seat(class int, on *content) []seat {
 		}
 		for range c.n {
 			s := seat{demand: c.demand, n: 1}
+			if d.profiles != nil {
+				start, before := decode(c.from)
+				i := slices.IndexFunc(free, func(f uint16) bool { return f == 1000 })
+				if before != 0 {
+					i = slices.Index(taken, before)
+				}
+				free[i] = 0
+				taken[i] |= d.profiles[class].taken(start)
+				s.gpus, s.starts = []int{i}, []int{start}
+			}
 			if d.part > 0 {
 				i := slices.Index(free, c.from)
 				free[i] -= d.part
@@ -204,7 +216,7 @@ func (p *problem) seat(class int, on *content) []seat {
 
 // tried lists the constraints in their order.
 var tried = []Constraint{
-	ModelConstraint, PlacementConstraint, ResidencyConstraint, CertificationConstraint, DedicatedConstraint,
+	ModelConstraint, ProfileConstraint, PlacementConstraint, ResidencyConstraint, CertificationConstraint, DedicatedConstraint,
 	ApartConstraint, MaxPerNodeConstraint, GPUConstraint, CPUConstraint, MemoryConstraint,
 }
 

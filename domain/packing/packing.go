@@ -58,6 +58,10 @@ type Node struct {
 	// Cost is what a machine of a kind costs, in any unit. Where a kind has one,
 	// Need looks for the least cost instead of the fewest machines.
 	Cost int64
+	// MIG says that its GPUs may be divided into MIG instances, as the catalogue
+	// knows them for the model. A GPU is divided once an instance is on it, and
+	// then holds nothing but instances.
+	MIG bool
 }
 
 // Held is the part of a machine that is in use and stays so. A machine of which
@@ -66,6 +70,14 @@ type Held struct {
 	GPUMilli  []int64 // of each GPU, 0 to 1000; missing ones are free
 	CPUMilli  int64
 	MemoryMiB int64
+	Instances []Instance // MIG instances in use
+}
+
+// Instance is a MIG instance on a GPU: its profile and its first memory slice.
+type Instance struct {
+	GPU     int
+	Profile string
+	Start   int
 }
 
 // Workload is a number of equal replicas.
@@ -84,6 +96,10 @@ type Workload struct {
 	GPUMilli  int64
 	CPUMilli  int64
 	MemoryMiB int64
+	// Profile is the MIG profile that a replica needs, as "1g.10gb", on a node
+	// whose GPUs may be divided; GPUMilli is 0 then. In sums it counts as the
+	// larger of its shares of compute and memory, where that is largest.
+	Profile string
 
 	Models         []string // GPU models allowed; none: any
 	Countries      []string // residency; none: any
@@ -102,6 +118,7 @@ type Constraint string
 // a node out is the one that is counted.
 const (
 	ModelConstraint         Constraint = "gpu_model"
+	ProfileConstraint       Constraint = "mig_profile"
 	PlacementConstraint     Constraint = "placement"
 	ResidencyConstraint     Constraint = "residency"
 	CertificationConstraint Constraint = "certification"

@@ -13,24 +13,34 @@ func TestRefusesNonsense(t *testing.T) {
 	node := packing.Node{ID: "n", Count: 1, GPUs: 2, CPUMilli: 1000, MemoryMiB: 1000}
 	load := packing.Workload{ID: "w", Replicas: 1, GPUMilli: 500}
 	for want, c := range map[string]func(n *packing.Node, w *packing.Workload){
-		`workload "w": 1500 milli of GPU`:           func(_ *packing.Node, w *packing.Workload) { w.GPUMilli = 1500 },
-		`workload "w": -1 milli of GPU`:             func(_ *packing.Node, w *packing.Workload) { w.GPUMilli = -1 },
-		`workload "w": -2 replicas`:                 func(_ *packing.Node, w *packing.Workload) { w.Replicas = -2 },
-		`workload "w": CPU of -5 milli`:             func(_ *packing.Node, w *packing.Workload) { w.CPUMilli = -5 },
-		`workload "w": memory of -5 MiB`:            func(_ *packing.Node, w *packing.Workload) { w.MemoryMiB = -5 },
-		`workload "w": at most -1 replicas a node`:  func(_ *packing.Node, w *packing.Workload) { w.MaxPerNode = -1 },
-		`node "n": count 0`:                         func(n *packing.Node, _ *packing.Workload) { n.Count = 0 },
-		`node "n": 5000 GPUs`:                       func(n *packing.Node, _ *packing.Workload) { n.GPUs = 5000 },
-		`node "n": CPU of 1099511627776 milli`:      func(n *packing.Node, _ *packing.Workload) { n.CPUMilli = 1 << 40 },
-		`node "n": memory of -1 MiB`:                func(n *packing.Node, _ *packing.Workload) { n.MemoryMiB = -1 },
-		`node "n": 3 GPUs held of 2`:                func(n *packing.Node, _ *packing.Workload) { n.Held.GPUMilli = make([]int64, 3) },
-		`node "n": GPU 1 has 1001 milli held`:       func(n *packing.Node, _ *packing.Workload) { n.Held.GPUMilli = []int64{0, 1001} },
-		`node "n": CPU of 1001 milli held of 1000`:  func(n *packing.Node, _ *packing.Workload) { n.Held.CPUMilli = 1001 },
-		`node "n": memory of 1001 MiB held of 1000`: func(n *packing.Node, _ *packing.Workload) { n.Held.MemoryMiB = 1001 },
-		`two nodes have the id "other"`:             func(n *packing.Node, _ *packing.Workload) { n.ID = "other" },
-		`two workloads have the id "other"`:         func(_ *packing.Node, w *packing.Workload) { w.ID = "other" },
-		`too many replicas`:                         func(_ *packing.Node, w *packing.Workload) { w.Replicas = 1 << 24 },
-		`too many machines`:                         func(n *packing.Node, _ *packing.Workload) { n.Count = 1 << 24 },
+		`workload "w": 1500 milli of GPU`:                  func(_ *packing.Node, w *packing.Workload) { w.GPUMilli = 1500 },
+		`workload "w": -1 milli of GPU`:                    func(_ *packing.Node, w *packing.Workload) { w.GPUMilli = -1 },
+		`workload "w": -2 replicas`:                        func(_ *packing.Node, w *packing.Workload) { w.Replicas = -2 },
+		`workload "w": CPU of -5 milli`:                    func(_ *packing.Node, w *packing.Workload) { w.CPUMilli = -5 },
+		`workload "w": memory of -5 MiB`:                   func(_ *packing.Node, w *packing.Workload) { w.MemoryMiB = -5 },
+		`workload "w": at most -1 replicas a node`:         func(_ *packing.Node, w *packing.Workload) { w.MaxPerNode = -1 },
+		`node "n": count 0`:                                func(n *packing.Node, _ *packing.Workload) { n.Count = 0 },
+		`node "n": 5000 GPUs`:                              func(n *packing.Node, _ *packing.Workload) { n.GPUs = 5000 },
+		`node "n": CPU of 1099511627776 milli`:             func(n *packing.Node, _ *packing.Workload) { n.CPUMilli = 1 << 40 },
+		`node "n": memory of -1 MiB`:                       func(n *packing.Node, _ *packing.Workload) { n.MemoryMiB = -1 },
+		`node "n": 3 GPUs held of 2`:                       func(n *packing.Node, _ *packing.Workload) { n.Held.GPUMilli = make([]int64, 3) },
+		`node "n": GPU 1 has 1001 milli held`:              func(n *packing.Node, _ *packing.Workload) { n.Held.GPUMilli = []int64{0, 1001} },
+		`node "n": CPU of 1001 milli held of 1000`:         func(n *packing.Node, _ *packing.Workload) { n.Held.CPUMilli = 1001 },
+		`node "n": memory of 1001 MiB held of 1000`:        func(n *packing.Node, _ *packing.Workload) { n.Held.MemoryMiB = 1001 },
+		`two nodes have the id "other"`:                    func(n *packing.Node, _ *packing.Workload) { n.ID = "other" },
+		`workload "w": a MIG profile and 500 milli of GPU`: func(_ *packing.Node, w *packing.Workload) { w.Profile = "1g.10gb" },
+		`workload "w": no GPU has a MIG profile "9g.1gb"`:  func(_ *packing.Node, w *packing.Workload) { w.GPUMilli, w.Profile = 0, "9g.1gb" },
+		`node "n": a MIG instance that is held is none of its GPUs`: func(n *packing.Node, _ *packing.Workload) {
+			n.Held.Instances = []packing.Instance{{GPU: 1, Profile: "1g.10gb"}}
+		},
+		`node "n": a MIG instance that is held cannot lie there`: func(n *packing.Node, _ *packing.Workload) {
+			n.MIG, n.Model = true, "A100 80GB"
+			n.Held.Instances = []packing.Instance{{GPU: 1, Profile: "3g.40gb", Start: 4}, {GPU: 1, Profile: "1g.20gb", Start: 6}}
+		},
+		`node "n": cost -1`:                 func(n *packing.Node, _ *packing.Workload) { n.Cost = -1 },
+		`two workloads have the id "other"`: func(_ *packing.Node, w *packing.Workload) { w.ID = "other" },
+		`too many replicas`:                 func(_ *packing.Node, w *packing.Workload) { w.Replicas = 1 << 24 },
+		`too many machines`:                 func(n *packing.Node, _ *packing.Workload) { n.Count = 1 << 24 },
 	} {
 		n, w, other, others := node, load, node, load
 		other.ID, others.ID = "other", "other"

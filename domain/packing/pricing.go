@@ -40,8 +40,15 @@ type item struct {
 	cpu, mem int64
 	gpus     int    // whole ones
 	part     uint16 // of one
-	most     int    // on one machine
+	profile  *profile
+	most     int // on one machine
 }
+
+// shares reports whether other replicas can be on the same GPU.
+func (it *item) shares() bool { return it.part > 0 || it.profile != nil }
+
+// bare reports whether it needs no GPU.
+func (it *item) bare() bool { return it.gpus == 0 && !it.shares() }
 
 // fine is the binary digits of multipliers behind the point. Prices are below
 // 1<<maxPrice each and for a whole machine, so that all of it fits into 64 bits.
@@ -56,6 +63,7 @@ type label struct {
 	cpu, mem, val int64
 	gain          int64 // val less what CPU and memory are worth, of 1<<fine
 	left, right   int32 // into made; -1 for nothing
+	start         int8  // of an instance
 }
 
 // origin is two sets that were put together, or an item that came to a set on
@@ -63,6 +71,7 @@ type label struct {
 type origin struct {
 	left, right int32
 	item        bool
+	start       int8 // of an instance
 }
 
 const nothing = -1
@@ -77,7 +86,14 @@ const (
 // found is a set of replicas for one machine, worth more than the threshold.
 type found struct {
 	val   int64
-	fills [][]int // items by GPU, those without a GPU or with whole ones one by one
+	fills [][]placed // by GPU, those without a GPU or with whole ones one by one
+}
+
+// placed is an item, and the memory slice where an instance starts.
+type placed struct{ item, start int }
+
+func (x placed) compare(y placed) int {
+	return cmp.Or(cmp.Compare(x.item, y.item), cmp.Compare(x.start, y.start))
 }
 
 // solve returns a number that no set of replicas on one machine is worth more
@@ -85,7 +101,7 @@ type found struct {
 // threshold.
 func (q *pricing) solve(most int) (bound int64, sets []found) {
 	q.items = slices.DeleteFunc(q.items, func(it item) bool {
-		return it.price <= 0 || it.most <= 0 || it.cpu > q.cpu || it.mem > q.mem || it.gpus > q.gpus || it.part > 0 && q.gpus == 0
+		return it.price <= 0 || it.most <= 0 || it.cpu > q.cpu || it.mem > q.mem || it.gpus > q.gpus || it.shares() && q.gpus == 0
 	})
 	slices.SortStableFunc(q.items, func(a, b item) int {
 		return cmp.Or(cmp.Compare(b.gpus, a.gpus), cmp.Compare(b.part, a.part), cmp.Compare(b.cpu, a.cpu), cmp.Compare(b.mem, a.mem))
@@ -93,7 +109,7 @@ func (q *pricing) solve(most int) (bound int64, sets []found) {
 	// What takes nothing can be on every machine, and the greedy orders place it.
 	gift, first := int64(0), len(q.items)
 	for i, it := range slices.Backward(q.items) {
-		if it.cpu == 0 && it.mem == 0 && it.gpus == 0 && it.part == 0 {
+		if it.cpu == 0 && it.mem == 0 && it.bare() {
 			gift, first = saturated(gift, it.price, int64(it.most)), i
 		}
 	}
@@ -142,7 +158,11 @@ func (q *pricing) coarse() int64 {
 		whole := int64(0) // what nothing of the resource is needed for
 		top := int64(0)
 		for _, it := range q.items {
-			have, need := []int64{q.cpu, q.mem, int64(q.gpus) * 1000}[r], []int64{it.cpu, it.mem, int64(it.gpus)*1000 + int64(it.part)}[r]
+			gpu := int64(it.gpus)*1000 + int64(it.part)
+			if it.profile != nil {
+				gpu = int64(it.profile.size) * 125 // of at most 8
+			}
+			have, need := []int64{q.cpu, q.mem, int64(q.gpus) * 1000}[r], []int64{it.cpu, it.mem, gpu}[r]
 			if need == 0 {
 				whole = saturated(whole, it.price, int64(it.most))
 				continue
@@ -163,10 +183,10 @@ func saturated(a, b, n int64) int64 {
 }
 
 // spell lists the items of two sets that were put together, fill by fill.
-func (q *pricing) spell(a, b int32) [][]int {
-	var fills [][]int
-	var walk func(at int32, fill *[]int)
-	walk = func(at int32, fill *[]int) {
+func (q *pricing) spell(a, b int32) [][]placed {
+	var fills [][]placed
+	var walk func(at int32, fill *[]placed)
+	walk = func(at int32, fill *[]placed) {
 		if at == nothing {
 			return
 		}
@@ -176,23 +196,21 @@ func (q *pricing) spell(a, b int32) [][]int {
 			walk(m.right, fill)
 			return
 		}
-		it := &q.items[m.right]
+		x := placed{int(m.right), int(m.start)}
 		switch {
 		case fill != nil:
-			*fill = append(*fill, int(m.right))
+			*fill = append(*fill, x)
 			walk(m.left, fill)
-		case it.part > 0: // the last that came onto a GPU; before it are the others there
-			f := []int{int(m.right)}
+		default: // the last that came onto a GPU; before it are the others there
+			f := []placed{x}
 			walk(m.left, &f)
-			slices.Sort(f)
+			slices.SortFunc(f, placed.compare)
 			fills = append(fills, f)
-		default:
-			fills = append(fills, []int{int(m.right)})
 		}
 	}
 	walk(a, nil)
 	walk(b, nil)
-	slices.SortFunc(fills, slices.Compare)
+	slices.SortFunc(fills, func(a, b []placed) int { return slices.CompareFunc(a, b, placed.compare) })
 	return fills
 }
 
@@ -203,7 +221,7 @@ func (q *pricing) keep(list []label, item bool) []label {
 		if l.left == nothing && l.right == nothing && !item {
 			continue
 		}
-		q.made = append(q.made, origin{l.left, l.right, item})
+		q.made = append(q.made, origin{l.left, l.right, item, l.start})
 		l.left, l.right = int32(len(q.made)-1), nothing
 	}
 	return list
@@ -247,7 +265,46 @@ func (q *pricing) fills() ([]label, bool) {
 		byPart[m] = q.keep(undominated(list), true)
 		all = append(all, byPart[m]...)
 	}
-	return undominated(all), true
+	divided, ok := q.dividedFills()
+	if !ok {
+		return nil, false
+	}
+	return undominated(append(all, divided...)), true
+}
+
+// dividedFills lists what a GPU divided into MIG instances can hold. Instances
+// come onto it from the first memory slice to the last.
+func (q *pricing) dividedFills() ([]label, bool) {
+	var all []label
+	by := make([][]label, 2*singleBit)
+	by[0] = []label{{left: nothing, right: nothing}}
+	for on := range by { // whatever comes onto a GPU makes its mask larger
+		if on > 0 && len(by[on]) > 0 {
+			by[on] = q.keep(undominated(by[on]), true)
+			all = append(all, by[on]...)
+		}
+		end := bits.Len16(uint16(on) & uint16(singleBit-1))
+		for i, it := range q.items {
+			if it.profile == nil {
+				continue
+			}
+			for _, start := range it.profile.starts {
+				if start < end || !it.profile.fits(start, gpuMask(on)) {
+					continue
+				}
+				after := gpuMask(on) | it.profile.taken(start)
+				for _, l := range by[on] {
+					if q.work--; q.work < 0 {
+						return nil, false
+					}
+					if l.cpu+it.cpu <= q.cpu && l.mem+it.mem <= q.mem {
+						by[after] = append(by[after], label{cpu: l.cpu + it.cpu, mem: l.mem + it.mem, val: l.val + it.price, left: l.id(), right: int32(i), start: int8(start)})
+					}
+				}
+			}
+		}
+	}
+	return all, true
 }
 
 // undominated drops the labels that another one is at least as good as in
@@ -255,7 +312,7 @@ func (q *pricing) fills() ([]label, bool) {
 func undominated(list []label) []label {
 	slices.SortFunc(list, func(a, b label) int {
 		return cmp.Or(cmp.Compare(a.cpu, b.cpu), cmp.Compare(a.mem, b.mem), cmp.Compare(b.val, a.val),
-			cmp.Compare(a.left, b.left), cmp.Compare(a.right, b.right))
+			cmp.Compare(a.left, b.left), cmp.Compare(a.right, b.right), cmp.Compare(a.start, b.start))
 	})
 	type stair struct{ mem, val int64 } // both ascend
 	var stairs []stair
@@ -306,7 +363,7 @@ func (q *pricing) multipliers(fills []label) int64 {
 	}
 	// What needs no GPU must not gain by being there, or it would without end.
 	for _, it := range q.items {
-		if it.gpus == 0 && it.part == 0 && it.mem == 0 {
+		if it.bare() && it.mem == 0 {
 			lcFrom = max(lcFrom, (it.price<<fine-1)/it.cpu+1)
 		}
 	}
@@ -316,7 +373,7 @@ func (q *pricing) multipliers(fills []label) int64 {
 			to = most/q.mem + 1
 		}
 		for _, it := range q.items {
-			if over := it.price<<fine - lc*it.cpu; it.gpus == 0 && it.part == 0 && it.mem > 0 && over > 0 {
+			if over := it.price<<fine - lc*it.cpu; it.bare() && it.mem > 0 && over > 0 {
 				from = max(from, (over-1)/it.mem+1)
 			}
 		}
@@ -557,7 +614,7 @@ func (q *pricing) cross(g *gather, as, bs []label, k int) bool {
 func (q *pricing) bare() ([]label, bool) {
 	all := []label{{left: nothing, right: nothing}}
 	for i, it := range q.items {
-		if it.gpus > 0 || it.part > 0 {
+		if !it.bare() {
 			continue
 		}
 		one := q.keep([]label{{cpu: it.cpu, mem: it.mem, val: it.price, left: nothing, right: int32(i)}}, true)

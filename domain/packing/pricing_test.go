@@ -95,7 +95,7 @@ func TestPricingIsExact(t *testing.T) {
 			for _, fill := range s.fills {
 				part := 0
 				for _, k := range fill {
-					it := q.items[k]
+					it := q.items[k.item]
 					cpu, mem, val = cpu+it.cpu, mem+it.mem, val+it.price
 					part += int(it.part)
 					gpus += it.gpus

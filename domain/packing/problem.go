@@ -53,6 +53,8 @@ type demand struct {
 	whole    int    // GPUs
 	part     uint16 // thousandths of one
 	cpu, mem int64
+	weight   int64      // of a MIG instance, in thousandths of a GPU
+	profiles []*profile // by class, of an instance; nil: none there
 
 	dedicated    bool
 	counted      bool // how many there are on a machine is part of its state
@@ -61,7 +63,7 @@ type demand struct {
 	apartCluster []int
 }
 
-func (d *demand) gpuMilli() int64 { return int64(d.whole)*1000 + int64(d.part) }
+func (d *demand) gpuMilli() int64 { return int64(d.whole)*1000 + int64(d.part) + d.weight }
 
 func (n *Node) check(open bool) error {
 	switch {
@@ -75,7 +77,7 @@ func (n *Node) check(open bool) error {
 		return fmt.Errorf("node %q: memory of %d MiB", n.ID, n.MemoryMiB)
 	case n.Cost < 0 || n.Cost > maxCost:
 		return fmt.Errorf("node %q: cost %d", n.ID, n.Cost)
-	case open && (len(n.Held.GPUMilli) > 0 || n.Held.CPUMilli != 0 || n.Held.MemoryMiB != 0):
+	case open && (len(n.Held.GPUMilli) > 0 || len(n.Held.Instances) > 0 || n.Held.CPUMilli != 0 || n.Held.MemoryMiB != 0):
 		return fmt.Errorf("kind %q has something held", n.ID)
 	case len(n.Held.GPUMilli) > n.GPUs:
 		return fmt.Errorf("node %q: %d GPUs held of %d", n.ID, len(n.Held.GPUMilli), n.GPUs)
@@ -83,6 +85,9 @@ func (n *Node) check(open bool) error {
 		return fmt.Errorf("node %q: CPU of %d milli held of %d", n.ID, n.Held.CPUMilli, n.CPUMilli)
 	case n.Held.MemoryMiB < 0 || n.Held.MemoryMiB > n.MemoryMiB:
 		return fmt.Errorf("node %q: memory of %d MiB held of %d", n.ID, n.Held.MemoryMiB, n.MemoryMiB)
+	}
+	if why := n.checkInstances(); why != "" {
+		return fmt.Errorf("node %q: a MIG instance that is held %s", n.ID, why)
 	}
 	for i, h := range n.Held.GPUMilli {
 		if h < 0 || h > 1000 {
@@ -102,6 +107,10 @@ func (w *Workload) check() error {
 		return fmt.Errorf("workload %q: CPU of %d milli", w.ID, w.CPUMilli)
 	case w.MemoryMiB < 0 || w.MemoryMiB > maxAmount:
 		return fmt.Errorf("workload %q: memory of %d MiB", w.ID, w.MemoryMiB)
+	case w.Profile != "" && w.GPUMilli != 0:
+		return fmt.Errorf("workload %q: a MIG profile and %d milli of GPU", w.ID, w.GPUMilli)
+	case w.Profile != "" && profileWeight(w.Profile, nil) == 0:
+		return fmt.Errorf("workload %q: no GPU has a MIG profile %q", w.ID, w.Profile)
 	case w.MaxPerNode < 0:
 		return fmt.Errorf("workload %q: at most %d replicas a node", w.ID, w.MaxPerNode)
 	}
@@ -124,6 +133,12 @@ func compile(nodes []Node, loads []Workload, open bool) (*problem, error) {
 		p.ruled[d] = make([]Constraint, len(p.classes))
 		for c := range p.classes {
 			p.ruled[d][c] = neverOn(p.demands[d].load, p.classes[c].node)
+		}
+		if name := p.demands[d].load.Profile; name != "" {
+			p.demands[d].weight = profileWeight(name, p.nodes)
+			for c := range p.classes {
+				p.demands[d].profiles = append(p.demands[d].profiles, profileOn(name, p.classes[c].node))
+			}
 		}
 	}
 	p.prepare()
@@ -150,7 +165,7 @@ func (p *problem) addNodes() error {
 		}
 		empty := emptyState(n)
 		p.priced = p.priced || p.open && n.Cost > 0
-		key := fmt.Sprintf("%d %q %q %q %q %q %v %d %d %v %d %d", n.Cost, n.Cluster, n.Country, n.Model, n.Certifications, n.Dedicated,
+		key := fmt.Sprintf("%t %v %d %q %q %q %q %q %v %d %d %v %d %d", n.MIG, masks(n), n.Cost, n.Cluster, n.Country, n.Model, n.Certifications, n.Dedicated,
 			freeGPUs(n), n.CPUMilli, n.MemoryMiB, empty.held, empty.cpu, empty.mem)
 		c, ok := classes[key]
 		if !ok {
@@ -217,7 +232,7 @@ func (p *problem) addLoads() error {
 			if !hosts[workspace] {
 				workspace = ""
 			}
-			key = fmt.Sprintf("%d %d %d %q %q %q %q %q", w.GPUMilli, w.CPUMilli, w.MemoryMiB,
+			key = fmt.Sprintf("%q %d %d %d %q %q %q %q %q", w.Profile, w.GPUMilli, w.CPUMilli, w.MemoryMiB,
 				w.Models, w.Countries, w.Certifications, w.Clusters, workspace)
 		}
 		key = fmt.Sprint(alone, " ", key)
@@ -268,6 +283,9 @@ func neverOn(w *Workload, n *Node) Constraint {
 	}
 	if !allowed(w.Models, n.Model) {
 		return ModelConstraint
+	}
+	if w.Profile != "" && profileOn(w.Profile, n) == nil {
+		return ProfileConstraint
 	}
 	if !allowed(w.Clusters, n.Cluster) {
 		return PlacementConstraint

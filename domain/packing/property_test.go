@@ -3,6 +3,7 @@ package packing_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -20,7 +21,8 @@ func drawNodes(t *rapid.T, most int, open bool) []packing.Node {
 			ID: fmt.Sprintf("n%d", i), Count: 1,
 			Cluster:   rapid.SampledFrom([]string{"c1", "c1", "c2"}).Draw(t, "cluster"),
 			Country:   rapid.SampledFrom([]string{"DE", "DE", "US", ""}).Draw(t, "country"),
-			Model:     rapid.SampledFrom([]string{"H100", "H100", "T4", ""}).Draw(t, "model"),
+			Model:     rapid.SampledFrom([]string{"H100", "H100", "T4", "", "A100 80GB", "A30"}).Draw(t, "model"),
+			MIG:       rapid.Bool().Draw(t, "MIG"),
 			GPUs:      rapid.SampledFrom([]int{0, 1, 2, 2, 4, 8}).Draw(t, "GPUs"),
 			CPUMilli:  rapid.SampledFrom([]int64{0, 4000, 8000, 8000, 16000}).Draw(t, "CPU"),
 			MemoryMiB: rapid.SampledFrom([]int64{16, 32, 64, 64}).Draw(t, "memory"),
@@ -39,6 +41,11 @@ func drawNodes(t *rapid.T, most int, open bool) []packing.Node {
 		if !open && rapid.IntRange(0, 3).Draw(t, "held") == 0 {
 			for range rapid.IntRange(0, n.GPUs).Draw(t, "held GPUs") {
 				n.Held.GPUMilli = append(n.Held.GPUMilli, rapid.SampledFrom([]int64{0, 5, 300, 1000}).Draw(t, "held milli"))
+			}
+			for i := len(n.Held.GPUMilli); i < n.GPUs && n.MIG && placements[n.Model] != nil; i++ {
+				name := rapid.SampledFrom(slices.Sorted(maps.Keys(placements[n.Model]))).Draw(t, "held instance")
+				n.Held.Instances = append(n.Held.Instances, packing.Instance{GPU: i, Profile: name,
+					Start: rapid.SampledFrom(placements[n.Model][name].starts).Draw(t, "held start")})
 			}
 			n.Held.CPUMilli = rapid.Int64Range(0, n.CPUMilli).Draw(t, "held CPU")
 			n.Held.MemoryMiB = rapid.Int64Range(0, n.MemoryMiB).Draw(t, "held memory")
@@ -77,6 +84,9 @@ func drawLoads(t *rapid.T, most, replicas int) []packing.Workload {
 			Dedicated:      rapid.IntRange(0, 7).Draw(t, "dedicated") == 0,
 			ApartNode:      some("apart on nodes", "w0", "w1", "w2", "w3", "none"),
 			ApartCluster:   some("apart in clusters", "w0", "w1", "w2", "none"),
+		}
+		if rapid.IntRange(0, 3).Draw(t, "instance") == 0 {
+			w.GPUMilli, w.Profile = 0, rapid.SampledFrom([]string{"1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb", "1g.6gb", "2g.12gb", "7g.40gb"}).Draw(t, "profile")
 		}
 		if rapid.IntRange(0, 4).Draw(t, "bounded") == 0 {
 			w.MaxPerNode = rapid.IntRange(1, 2).Draw(t, "max per node")
@@ -253,6 +263,23 @@ func least(all []*box, loads []packing.Workload, cost func(*packing.Node) int64)
 				copy(b.gpu, was)
 			}
 			switch {
+			case w.Profile != "":
+				for i := range b.gpu {
+					for s := range 8 {
+						if !b.may(w.Profile, i, s) {
+							continue
+						}
+						if err := b.put(w, []int{i}, s); err != nil {
+							panic(err)
+						}
+						try(k + 1)
+						if b.on[w.ID]--; b.on[w.ID] == 0 {
+							delete(b.on, w.ID)
+						}
+						b.cpu, b.mem = b.cpu+w.CPUMilli, b.mem+w.MemoryMiB
+						b.undivide(w.Profile, i, s)
+					}
+				}
 			case w.GPUMilli == 0:
 				put(nil)
 			case w.GPUMilli < 1000:

@@ -73,6 +73,8 @@ type Share struct {
 	// GPUs are the indices, from 0, of the GPUs on which the replicas sit: one
 	// for each replica that needs a part of a GPU, n for each that needs n.
 	GPUs []int `json:"gpus,omitempty"`
+	// Starts are, of replicas on MIG instances, the first memory slice of each.
+	Starts []int `json:"starts,omitempty"`
 }
 
 // Used is how many machines of a node or kind hold something that was placed.

@@ -9,12 +9,13 @@ import (
 // state is what matters of a machine for placing more on it.
 type state struct {
 	class    int
-	cpu, mem int64    // free
-	free     []uint16 // thousandths of each GPU, the freest first
-	used     bool     // something was placed on it
-	held     bool     // something was there before
-	owner    int      // the dedicated demand that it holds, or nobody
-	counts   []count  // of the demands that are counted, ascending
+	cpu, mem int64     // free
+	free     []uint16  // thousandths of each GPU, the freest first
+	divided  []gpuMask // GPUs divided into MIG instances, ascending; full as far as free goes
+	used     bool      // something was placed on it
+	held     bool      // something was there before
+	owner    int       // the dedicated demand that it holds, or nobody
+	counts   []count   // of the demands that are counted, ascending
 }
 
 const nobody = -1
@@ -28,11 +29,19 @@ func emptyState(n *Node) state {
 	for _, h := range n.Held.GPUMilli {
 		s.held = s.held || h > 0
 	}
+	for _, on := range masks(n) {
+		if on != 0 {
+			s.held = true
+			s.divided = append(s.divided, on)
+		}
+	}
+	slices.Sort(s.divided)
 	slices.SortFunc(s.free, func(a, b uint16) int { return cmp.Compare(b, a) })
 	return s
 }
 
-// freeGPUs returns what is free of each GPU of an empty node, by index.
+// freeGPUs returns what is free of each GPU of an empty node, by index. Of one
+// that is divided it is nothing.
 func freeGPUs(n *Node) []uint16 {
 	free := make([]uint16, n.GPUs)
 	for i := range free {
@@ -40,6 +49,9 @@ func freeGPUs(n *Node) []uint16 {
 		if i < len(n.Held.GPUMilli) {
 			free[i] -= uint16(n.Held.GPUMilli[i])
 		}
+	}
+	for _, h := range n.Held.Instances {
+		free[h.GPU] = 0
 	}
 	return free
 }
@@ -82,6 +94,15 @@ func (r *run) refuses(s *state, demand int) Constraint {
 
 // lacks returns the first resource of which a machine has too little left.
 func (s *state) lacks(d *demand) Constraint {
+	if d.profiles != nil {
+		f := d.profiles[s.class]
+		if f == nil {
+			return GPUConstraint
+		}
+		if _, ok := s.wherever(f); !ok {
+			return GPUConstraint
+		}
+	}
 	switch {
 	case d.whole > len(s.free) || d.whole > 0 && s.free[d.whole-1] < 1000:
 		return GPUConstraint
@@ -96,7 +117,8 @@ func (s *state) lacks(d *demand) Constraint {
 }
 
 // with returns the state of a machine that has taken one replica more. A part
-// of a GPU is taken from one of which from thousandths were free.
+// of a GPU is taken from one of which from thousandths were free; of an instance,
+// from says where it goes.
 func (s *state) with(demand int, d *demand, from uint16) state {
 	t := *s
 	t.used = true
@@ -106,6 +128,8 @@ func (s *state) with(demand int, d *demand, from uint16) state {
 		t.owner = demand
 	}
 	switch {
+	case d.profiles != nil:
+		t.divide(d.profiles[s.class], from)
 	case d.whole > 0: // the freest are first, and so are wholly free
 		t.free = append(slices.Clone(s.free[d.whole:]), make([]uint16, d.whole)...)
 	case d.part > 0:
@@ -140,7 +164,7 @@ func take(free []uint16, from, part uint16) []uint16 {
 // compare orders states. Only equal states are 0.
 func (s *state) compare(t *state) int {
 	if c := cmp.Or(cmp.Compare(s.class, t.class), cmp.Compare(s.cpu, t.cpu), cmp.Compare(s.mem, t.mem),
-		slices.Compare(s.free, t.free), cmp.Compare(s.owner, t.owner)); c != 0 {
+		slices.Compare(s.free, t.free), slices.Compare(s.divided, t.divided), cmp.Compare(s.owner, t.owner)); c != 0 {
 		return c
 	}
 	if s.used != t.used {
@@ -168,6 +192,10 @@ func (s *state) key(to []byte) []byte {
 	// The class says how many GPUs there are.
 	for _, f := range s.free {
 		to = binary.BigEndian.AppendUint16(to, f)
+	}
+	to = binary.AppendUvarint(to, uint64(len(s.divided)))
+	for _, on := range s.divided {
+		to = binary.BigEndian.AppendUint16(to, uint16(on))
 	}
 	for _, c := range s.counts {
 		to = binary.AppendUvarint(to, uint64(c.demand))

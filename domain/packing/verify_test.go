@@ -5,6 +5,8 @@ import (
 	"maps"
 	"math/big"
 	"slices"
+	"strconv"
+	"strings"
 
 	"quartermaster/domain/packing"
 )
@@ -15,8 +17,10 @@ type box struct {
 	node *packing.Node
 	on   map[string]int
 	gpu  []int64 // free, by index
-	cpu  int64
-	mem  int64
+	// by GPU, the instances on its memory slices; none has one that is not divided
+	mig []map[int]string
+	cpu int64
+	mem int64
 }
 
 func newBox(n *packing.Node) *box {
@@ -27,22 +31,102 @@ func newBox(n *packing.Node) *box {
 			free -= n.Held.GPUMilli[i]
 		}
 		b.gpu = append(b.gpu, free)
+		b.mig = append(b.mig, map[int]string{})
+	}
+	for _, h := range n.Held.Instances {
+		if err := b.divide(h.Profile, h.GPU, h.Start); err != nil {
+			panic(err)
+		}
 	}
 	return b
 }
 
-func (b *box) held() bool {
-	h := b.node.Held
-	return h.CPUMilli > 0 || h.MemoryMiB > 0 || slices.Max(append([]int64{0}, h.GPUMilli...)) > 0
+// placement is how NVIDIA's Multi-Instance GPU User Guide lets instances of a
+// profile lie.
+type placement struct {
+	starts []int
+	size   int
+	single bool
 }
 
-// put puts one replica on the machine, on the GPUs named.
-func (b *box) put(w *packing.Workload, gpus []int) error {
+var placements = map[string]map[string]placement{
+	"A100 80GB": {
+		"1g.10gb": {[]int{0, 1, 2, 3, 4, 5, 6}, 1, false}, "1g.10gb+me": {[]int{0, 1, 2, 3, 4, 5, 6}, 1, true},
+		"1g.20gb": {[]int{0, 2, 4, 6}, 2, false}, "2g.20gb": {[]int{0, 2, 4}, 2, false},
+		"3g.40gb": {[]int{0, 4}, 4, false}, "4g.40gb": {[]int{0}, 4, false}, "7g.80gb": {[]int{0}, 8, false},
+	},
+	"A100 40GB": {
+		"1g.5gb": {[]int{0, 1, 2, 3, 4, 5, 6}, 1, false}, "1g.5gb+me": {[]int{0, 1, 2, 3, 4, 5, 6}, 1, true},
+		"1g.10gb": {[]int{0, 2, 4, 6}, 2, false}, "2g.10gb": {[]int{0, 2, 4}, 2, false},
+		"3g.20gb": {[]int{0, 4}, 4, false}, "4g.20gb": {[]int{0}, 4, false}, "7g.40gb": {[]int{0}, 8, false},
+	},
+	"A30": {
+		"1g.6gb": {[]int{0, 1, 2, 3}, 1, false}, "1g.6gb+me": {[]int{0, 1, 2, 3}, 1, true},
+		"2g.12gb": {[]int{0, 2}, 2, false}, "2g.12gb+me": {[]int{0, 2}, 2, true}, "4g.24gb": {[]int{0}, 4, false},
+	},
+}
+
+// may reports whether an instance can lie on a GPU from a start on.
+func (b *box) may(profile string, gpu, start int) bool {
+	p, ok := placements[b.node.Model][profile]
+	if !ok || !b.node.MIG || !slices.Contains(p.starts, start) || len(b.mig[gpu]) == 0 && b.gpu[gpu] < 1000 {
+		return false
+	}
+	for i := range p.size {
+		if b.mig[gpu][start+i] != "" {
+			return false
+		}
+	}
+	for _, other := range b.mig[gpu] {
+		if p.single && strings.HasSuffix(other, "+me") {
+			return false
+		}
+	}
+	return true
+}
+
+func (b *box) divide(profile string, gpu, start int) error {
+	if gpu < 0 || gpu >= len(b.gpu) || !b.may(profile, gpu, start) {
+		return fmt.Errorf("%s: no %s at %d on GPU %d", b.node.ID, profile, start, gpu)
+	}
+	b.gpu[gpu] = 0
+	for i := range placements[b.node.Model][profile].size {
+		b.mig[gpu][start+i] = profile
+	}
+	return nil
+}
+
+func (b *box) undivide(profile string, gpu, start int) {
+	for i := range placements[b.node.Model][profile].size {
+		delete(b.mig[gpu], start+i)
+	}
+	if len(b.mig[gpu]) == 0 {
+		b.gpu[gpu] = 1000
+	}
+}
+
+func (b *box) held() bool {
+	h := b.node.Held
+	return len(h.Instances) > 0 || h.CPUMilli > 0 || h.MemoryMiB > 0 || slices.Max(append([]int64{0}, h.GPUMilli...)) > 0
+}
+
+// put puts one replica on the machine, on the GPUs named, an instance from a
+// start on.
+func (b *box) put(w *packing.Workload, gpus []int, starts ...int) error {
 	b.on[w.ID]++
 	b.cpu -= w.CPUMilli
 	b.mem -= w.MemoryMiB
 	if b.cpu < 0 || b.mem < 0 {
 		return fmt.Errorf("%s: CPU %d and memory %d left after %s", b.node.ID, b.cpu, b.mem, w.ID)
+	}
+	if w.Profile != "" {
+		if len(gpus) != 1 || len(starts) != 1 {
+			return fmt.Errorf("%s has instances on GPUs %v from %v on", w.ID, gpus, starts)
+		}
+		return b.divide(w.Profile, gpus[0], starts[0])
+	}
+	if len(starts) > 0 {
+		return fmt.Errorf("%s has no instance and starts at %v", w.ID, starts)
 	}
 	each := w.GPUMilli
 	if each > 1000 {
@@ -71,6 +155,9 @@ func names(list []string, x string) bool { return slices.Contains(list, x) }
 func refusal(b *box, w *packing.Workload, all []*box, loads map[string]*packing.Workload) packing.Constraint {
 	if !listed(w.Models, b.node.Model) {
 		return packing.ModelConstraint
+	}
+	if _, ok := placements[b.node.Model][w.Profile]; w.Profile != "" && (!ok || !b.node.MIG || len(b.gpu) == 0) {
+		return packing.ProfileConstraint
 	}
 	if !listed(w.Clusters, b.node.Cluster) {
 		return packing.PlacementConstraint
@@ -118,7 +205,15 @@ func refusal(b *box, w *packing.Workload, all []*box, loads map[string]*packing.
 		}
 		most = max(most, f)
 	}
+	instance := w.Profile == ""
+	for i := range b.gpu {
+		for s := range 8 {
+			instance = instance || b.may(w.Profile, i, s)
+		}
+	}
 	switch {
+	case !instance:
+		return packing.GPUConstraint
 	case w.GPUMilli >= 1000 && whole*1000 < w.GPUMilli, w.GPUMilli < 1000 && most < w.GPUMilli:
 		return packing.GPUConstraint
 	case b.cpu < w.CPUMilli:
@@ -155,9 +250,9 @@ func boxes(nodes []packing.Node, byID map[string]*packing.Workload, r *packing.R
 				if w == nil || s.Replicas < 1 || len(s.GPUs)%s.Replicas != 0 {
 					return nil, fmt.Errorf("share %+v", s)
 				}
-				each := len(s.GPUs) / s.Replicas
+				each, starts := len(s.GPUs)/s.Replicas, len(s.Starts)/s.Replicas
 				for k := range s.Replicas {
-					if err := b.put(w, s.GPUs[k*each:(k+1)*each]); err != nil {
+					if err := b.put(w, s.GPUs[k*each:(k+1)*each], s.Starts[k*starts:(k+1)*starts]...); err != nil {
 						return nil, err
 					}
 				}
@@ -201,7 +296,7 @@ func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, o
 		for id, n := range b.on {
 			placed[id] += n
 			w := *byID[id]
-			w.GPUMilli, w.CPUMilli, w.MemoryMiB = 0, 0, 0
+			w.GPUMilli, w.CPUMilli, w.MemoryMiB, w.Profile = 0, 0, 0, ""
 			if b.on[id]--; b.on[id] == 0 {
 				delete(b.on, id)
 			}
@@ -233,8 +328,8 @@ func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, o
 		if placed[id]+u.Replicas != w.Replicas {
 			return fmt.Errorf("%s: %d placed and %d not, of %d", id, placed[id], u.Replicas, w.Replicas)
 		}
-		need += w.GPUMilli * int64(w.Replicas)
-		put += w.GPUMilli * int64(placed[id])
+		need += weight(w, nodes) * int64(w.Replicas)
+		put += weight(w, nodes) * int64(placed[id])
 		if u.Replicas == 0 {
 			continue
 		}
@@ -289,12 +384,42 @@ func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, o
 	return verifyStranded(machines, loads, byID, r.Stranded)
 }
 
+// weight is what a replica counts for in sums.
+func weight(w *packing.Workload, nodes []packing.Node) int64 {
+	if w.Profile == "" {
+		return w.GPUMilli
+	}
+	share := func(model string) int64 {
+		p, ok := placements[model][w.Profile]
+		if !ok {
+			return 0
+		}
+		all, compute := 8, 7
+		if model == "A30" {
+			all, compute = 4, 4
+		}
+		g, _ := strconv.Atoi(w.Profile[:1])
+		up := func(x, all int) int64 { return int64((x*1000 + all - 1) / all) }
+		return max(up(p.size, all), up(g, compute))
+	}
+	most := int64(0)
+	for i := range nodes {
+		if nodes[i].MIG && nodes[i].GPUs > 0 {
+			most = max(most, share(nodes[i].Model))
+		}
+	}
+	if most == 0 {
+		most = max(share("A100 80GB"), share("A100 40GB"), share("A30"))
+	}
+	return most
+}
+
 // alike is the same for workloads that every machine treats the same.
 func alike(w *packing.Workload) string {
 	if w.Dedicated || w.MaxPerNode > 0 || len(w.ApartNode) > 0 || len(w.ApartCluster) > 0 {
 		return "only " + w.ID
 	}
-	return fmt.Sprintf("%q %d %d %d %q %q %q %q", w.Workspace, w.GPUMilli, w.CPUMilli, w.MemoryMiB, w.Models, w.Countries, w.Certifications, w.Clusters)
+	return fmt.Sprintf("%q %q %d %d %d %q %q %q %q", w.Profile, w.Workspace, w.GPUMilli, w.CPUMilli, w.MemoryMiB, w.Models, w.Countries, w.Certifications, w.Clusters)
 }
 
 // verifyStranded draws every workload on every machine.
@@ -302,7 +427,7 @@ func verifyStranded(all []*box, loads []packing.Workload, byID map[string]*packi
 	drawn := int64(0)
 	kinds := map[string]*packing.Workload{}
 	for _, w := range loads {
-		if w.GPUMilli == 0 {
+		if w.GPUMilli == 0 && w.Profile == "" {
 			continue
 		}
 		drawn += int64(w.Replicas)
@@ -329,7 +454,7 @@ func verifyStranded(all []*box, loads []packing.Workload, byID map[string]*packi
 			if refusal(b, w, nil, bare) == "" {
 				lost = 0
 				for _, f := range b.gpu {
-					if f < min(w.GPUMilli, 1000) {
+					if f < min(w.GPUMilli, 1000) || w.Profile != "" && f < 1000 {
 						lost += f
 					}
 				}
