@@ -237,7 +237,13 @@ func (b *block) shape(m int, h *hourPrices) (*shape, []int64) {
 
 // signature tells shapes apart.
 func (s *shape) signature() string {
-	out := binary.AppendUvarint(nil, uint64(s.rows))
+	out := binary.AppendUvarint(nil, uint64(s.demands))
+	for _, rows := range [][]int{{s.rows}, s.spotShare, s.spot, s.priceOnly, s.quota, s.spend} {
+		out = binary.AppendUvarint(out, uint64(len(rows)))
+		for _, row := range rows {
+			out = binary.AppendVarint(out, int64(row))
+		}
+	}
 	for _, c := range s.columns {
 		out = append(out, byte(c.kind))
 		out = binary.AppendUvarint(out, uint64(c.of))

@@ -95,7 +95,7 @@ func (pr *pricer) regime(b, m, c int, multipliers []int64) *regime {
 	}
 	h := pr.blocks[b].multiplied(m, c, multipliers)
 	s, cost := pr.blocks[b].shape(m, &h)
-	if have := pr.shapes[s.signature()]; have != nil && have.demands == s.demands {
+	if have := pr.shapes[s.signature()]; have != nil {
 		s = have
 	} else {
 		pr.shapes[s.signature()] = s

@@ -21,6 +21,9 @@ const (
 	closeEnough  = 1e-6 // relative gap of the linear program at which cutting stops
 	goodEnough   = 1e-6 // relative gap of the answer at which nothing more is tried
 	polishRounds = 30   // times all slots, for what trying single units may price
+	wholeRounds  = 12   // times a master is asked for whole units
+	wholeGap     = 2e-4 // relative gap of the answer from which on it is asked
+	wholeChoices = 300  // and so many choices at most, unless nothing was found
 	fractions    = 1024 // of a unit, in which coverage is priced
 )
 
@@ -322,10 +325,50 @@ func (s *solver) search() error {
 	if err := s.polish(); err != nil {
 		return err
 	}
-	if err := s.branch(root); err != nil || s.best.units != nil {
+	if err := s.branch(root); err != nil {
 		return err
 	}
-	return s.wholeMaster(nil)
+	return s.whole()
+}
+
+// whole asks for whole units, where rounding left much of a gap or found nothing:
+// each answer is tried, adds cuts, and is asked for again.
+func (s *solver) whole() error {
+	low := math.Inf(1)
+	for i := range s.leafs {
+		if b := s.leafs[i].bound; b != nil {
+			v, _ := new(big.Float).SetInt(b).Float64()
+			low = min(low, v)
+		}
+	}
+	for range wholeRounds {
+		if s.best.units != nil && (s.best.value-low <= wholeGap*s.best.value || len(s.part.Choices) > wholeChoices) {
+			return nil
+		}
+		before := s.best.value
+		units, err := s.wholeMaster(nil)
+		if err != nil || units == nil {
+			return err
+		}
+		x := make([]float64, len(units))
+		for j, v := range units {
+			x[j] = float64(v)
+		}
+		cuts := len(s.ms.cuts)
+		value, err := s.query(x, make([]int64, len(s.p.Limits)))
+		if err != nil {
+			return err
+		}
+		if len(s.serving) > 0 {
+			if _, err := s.dearer(x, make([]int64, len(s.p.Limits)), value); err != nil {
+				return err
+			}
+		}
+		if len(s.ms.cuts) == cuts && s.best.value == before {
+			return nil // it would say the same again
+		}
+	}
+	return nil
 }
 
 // cut solves the master under a path and cuts, until little is between it and the
@@ -613,7 +656,8 @@ func (s *solver) candidates(a *answer) error {
 		}
 	}
 	if s.best.units == nil && (len(s.part.Needs) > 0 || len(s.part.Limits) > 0) {
-		return s.wholeMaster(nil)
+		_, err := s.wholeMaster(nil)
+		return err
 	}
 	return nil
 }
@@ -742,27 +786,27 @@ func (s *solver) mend(units []int, x map[int]float64) {
 }
 
 // wholeMaster asks the solver for whole units under the cuts that there are.
-func (s *solver) wholeMaster(path []Turn) error {
+func (s *solver) wholeMaster(path []Turn) ([]int, error) {
 	g, ok := s.ms.program(path)
 	if !ok {
-		return nil
+		return nil, nil
 	}
 	s.p.makeWhole(g, s.part.Choices, s.ms.choice)
 	sol, err := s.lp.Solve(s.ctx, g, linear.Limits{Nodes: 2000, Gap: 1e-5})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.work.Masters++
 	s.work.Iterations += sol.Iterations
 	if sol.X == nil {
-		return nil
+		return nil, nil
 	}
 	units := make([]int, len(s.p.Choices))
 	for _, j := range s.part.Choices {
 		units[j] = int(math.Round(sol.X[s.ms.choice[j]]))
 	}
 	_, err = s.try(units)
-	return err
+	return units, err
 }
 
 // makeWhole adds to a program what lots, least orders and groups demand.
