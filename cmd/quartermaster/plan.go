@@ -139,7 +139,7 @@ once.
 	f.StringVar(&fl.workspace, "workspace", fl.workspace, "workspace whose plan it is")
 	f.BoolVar(&fl.dryRun, "dry-run", false, "compute and show, record nothing")
 	asOfFlag(cmd, &asOf)
-	cmd.AddCommand(a.planListCommand(), a.planShowCommand(), a.planPackCommand())
+	cmd.AddCommand(a.planListCommand(), a.planShowCommand(), a.planPackCommand(), a.planForecastCommand(), a.planBacktestCommand(), a.planSolveCommand(), a.planCheckCommand())
 	return cmd
 }
 

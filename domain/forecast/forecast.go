@@ -67,13 +67,13 @@ type Question struct {
 
 // Change is what is known of demand besides what was observed.
 type Change struct {
-	Span domain.Interval // To 0: for good
+	Span domain.Interval `json:"span"` // To 0: for good
 	// Milli is what demand is higher by meanwhile than without it: a launch, or, if
 	// negative, what is shut down.
-	Milli int64
+	Milli int64 `json:"milli"`
 	// Ignored: what was observed meanwhile is not learned from, because it was an
 	// outage or a fault of metering. Milli is then 0.
-	Ignored bool
+	Ignored bool `json:"ignored"`
 }
 
 // Levels are the quantiles of a question that names none, in per mille.

@@ -1,0 +1,410 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/shopspring/decimal"
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/chart"
+	"quartermaster/adapters/importer"
+	"quartermaster/domain"
+	"quartermaster/domain/forecast"
+	"quartermaster/projections"
+	"quartermaster/simulations/backtest"
+)
+
+type backtestFlags struct {
+	demandFlags
+	from, to, prices, group                string
+	months, scenarios                      int
+	growth, salvage, planSalvage, overhead string
+	shortage, spotShare, currency          string
+	seed                                   uint64
+	chart, table                           string
+	quota                                  int
+}
+
+func (a *app) planBacktestCommand() *cobra.Command {
+	fl := backtestFlags{}
+	cmd := &cobra.Command{
+		Use:   "backtest",
+		Short: "What the plan's advice would have been worth in the past",
+		Long: `Backtest goes back to the start of each month from --from to --to, plans with
+what was known then (when it was appended, or when its source says that it was
+recorded), buys what had to be decided at once, carries that on, and pays for the
+demand that came. Beside the plan stand, each deciding anew every month:
+
+  current                to buy nothing
+  on_demand              everything on demand, as far as the quota goes
+  lookback_7d, 30d, 60d  the one commitment that would have saved most over the
+                         last days, as the clouds' own recommendations have it
+  ladder_60d             a twelfth of that every month
+  peak_60d               the highest hour of the last days, reserved
+
+and perfect foresight, which is the exact optimum for what happened: no course
+costs less, and regret is what a course costs more. All pay the same prices and
+keep one terminal rule: of what a purchase costs beyond the last month, the share
+--salvage is not charged. Amounts are nominal. Low and high say how regret varies
+over the months: a bootstrap of blocks of three months.
+
+Demand and prices come from the log, or from files: --demand in the columns of
+"import demand", --prices in those of "import prices". Without prices, on-demand
+at 1 and commitments of one and three years at 0.644 and 0.445 are generated.
+Prices that were not known in their month are counted as synthetic.
+
+With --group region the kinds of a region count as one pool: a commitment that
+floats over machine types, as spend commitments do.
+
+JSON keys: methods, period (from, to), months, currency, horizon_months,
+scenarios, growth, salvage, shortage_factor, interval, notes, left_out (region,
+kind, reason), all and regions (region, foresight_cost,
+foresight_served_unit_hours, forecast (forecasts, hours,
+error_against_seasonal_naive, within_90_percent_quantile), courses (course, cost,
+shortage_penalty, regret, regret_low, regret_high, served_unit_hours (reserved,
+reserved_unused, spot, on_demand, shortage))), pools (region, kind,
+foresight_cost, plan_cost, on_demand_cost, plan_purchases (offer, month, units),
+missing_hours, months_with_synthetic_prices, months_without_forecast,
+why_no_forecast).`,
+		Example: "  quartermaster plan backtest --from 2025-06 --to 2026-06\n" +
+			"  quartermaster plan backtest --demand shavedice_regions_1_2.csv.gz --group region --chart regret.svg\n" +
+			"  quartermaster plan backtest --demand demand.csv --prices offers.csv --salvage 0.5 --table regret.csv --json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.backtest(cmd.Context(), &fl) },
+	}
+	fl.add(cmd)
+	f := cmd.Flags()
+	f.StringVar(&fl.from, "from", "", "first month of decisions (default a year before --to; of a file, half a year after its start)")
+	f.StringVar(&fl.to, "to", "", "month before which the test ends (default this month; of a file, the last that it covers)")
+	f.StringVar(&fl.prices, "prices", "", "with --demand: read offers from this file, in the columns of \"import prices\"")
+	f.StringVar(&fl.group, "group", "kind", "pools are of one \"kind\", or all kinds of a \"region\" together")
+	f.IntVar(&fl.months, "months", 36, "how many months each plan looks ahead")
+	f.IntVar(&fl.scenarios, "scenarios", 16, "ways in which demand may go, in each plan")
+	f.StringVar(&fl.growth, "growth", "", "monthly growth beyond 13 weeks, one or more that are equally likely, for example -0.02,0,0.03 (default a level that walks without a direction)")
+	f.StringVar(&fl.salvage, "salvage", "1", "terminal rule: share of the cost beyond the last month that is not charged, 0 to 1")
+	f.StringVar(&fl.planSalvage, "plan-salvage", "1", "the same share, as plans take it beyond their own horizon")
+	f.StringVar(&fl.overhead, "spot-overhead", "0.05", "share of spot time lost to interruptions")
+	f.StringVar(&fl.spotShare, "spot-share", "0", "share of demand that may run on spot, 0 to 1")
+	f.StringVar(&fl.shortage, "shortage-factor", "10", "an hour unserved costs so many times the on-demand price")
+	f.IntVar(&fl.quota, "quota", -1, "on-demand units of a pool that the quota allows; -1 is no bound")
+	f.StringVar(&fl.currency, "currency", "USD", "currency of the offers")
+	f.Uint64Var(&fl.seed, "seed", 1, "seed of scenarios and intervals: equal seeds give equal results")
+	f.StringVar(&fl.chart, "chart", "", "regret of every course: "+chartFlag)
+	f.StringVar(&fl.table, "table", "", "write regions and courses into this CSV file")
+	return cmd
+}
+
+// backtestAnswer is what backtest answers.
+type backtestAnswer struct {
+	*backtest.Result
+	Left []backtest.LeftOut `json:"left_out"`
+}
+
+func (a *app) backtest(ctx context.Context, fl *backtestFlags) error {
+	q, overhead, err := fl.question()
+	if err != nil {
+		return err
+	}
+	if err := checkChart(fl.chart); err != nil {
+		return err
+	}
+	left := []backtest.LeftOut{}
+	if fl.file != "" {
+		left, err = fl.fromFile(ctx, q, overhead)
+	} else {
+		err = a.read(ctx, func(h *home) error {
+			left, err = fl.fromLog(ctx, h, q, overhead)
+			return err
+		})
+	}
+	if err != nil {
+		return err
+	}
+	if len(q.Pools) == 0 {
+		return fmt.Errorf("backtest: no pool can be tested; the first, %s %s: %s", left[0].Region, left[0].Kind, left[0].Reason)
+	}
+	for i := range q.Pools {
+		p := &q.Pools[i]
+		p.SpotPermille = int(decimal.RequireFromString(fl.spotShare).Shift(3).IntPart())
+		if fl.quota >= 0 {
+			p.Markets = slices.Clone(p.Markets)
+			for m := range p.Markets {
+				p.Markets[m].Quota = fl.quota
+			}
+		}
+	}
+	// A bar counts what takes time: the hours that decisions are about.
+	const hoursAMonth = 730
+	bar := a.bar("backtest", int64(q.Decisions())*hoursAMonth, "hours")
+	q.Progress = func(done int) { bar.set(int64(done) * hoursAMonth) }
+	r, err := backtest.Run(ctx, q)
+	bar.stop()
+	if err != nil {
+		return fmt.Errorf("backtest: %w", err)
+	}
+	if fl.file != "" && fl.prices == "" {
+		r.Notes = append(r.Notes, "the price list is generated: on-demand at 1 an hour, commitments of one year at 0.644 and of three years at 0.445 of that, which are AWS's published shares for g5.48xlarge in cn-north-1")
+	}
+	return a.showBacktest(&backtestAnswer{r, left}, fl)
+}
+
+// question reads the flags that say how to test; pools are still missing.
+func (fl *backtestFlags) question() (q *backtest.Question, overhead domain.Decimal, err error) {
+	q = &backtest.Question{
+		Currency: fl.currency, Horizon: fl.months, Scenarios: fl.scenarios, Workers: runtime.GOMAXPROCS(0),
+		Draws: func(stream uint64) func() uint64 { return rand.NewPCG(fl.seed, stream).Uint64 },
+	}
+	spot := decimal.Zero
+	one := decimal.NewFromInt(1)
+	for _, n := range []struct {
+		flag, text string
+		into       *domain.Decimal
+		most       int64
+	}{
+		{"salvage", fl.salvage, &q.Salvage, 1}, {"plan-salvage", fl.planSalvage, &q.PlanSalvage, 1}, {"shortage-factor", fl.shortage, &q.Shortage, 1000},
+		{"spot-overhead", fl.overhead, &overhead, 1}, {"spot-share", fl.spotShare, &spot, 1},
+	} {
+		d, err := decimal.NewFromString(n.text)
+		if err != nil || len(n.text) > 20 || d.IsNegative() || d.GreaterThan(decimal.NewFromInt(n.most)) {
+			return nil, one, fmt.Errorf("--%s %q is not a number from 0 to %d", n.flag, n.text, n.most)
+		}
+		*n.into = d
+	}
+	if len(fl.currency) != 3 || strings.ToUpper(fl.currency) != fl.currency {
+		return nil, one, fmt.Errorf("--currency %q is not an ISO 4217 code of three capital letters, for example USD", fl.currency)
+	}
+	if fl.group != "kind" && fl.group != "region" {
+		return nil, one, fmt.Errorf("--group %q: want kind or region", fl.group)
+	}
+	if fl.prices != "" && fl.file == "" {
+		return nil, one, fmt.Errorf("--prices goes with --demand; of the log, its own offers count")
+	}
+	if fl.growth != "" {
+		for text := range strings.SplitSeq(fl.growth, ",") {
+			d, err := decimal.NewFromString(strings.TrimSpace(text))
+			if err != nil || len(text) > 20 || d.LessThan(one.Neg()) || d.GreaterThan(one) {
+				return nil, one, fmt.Errorf("--growth %q: %q is not a monthly growth from -1 to 1 such as 0.02", fl.growth, text)
+			}
+			factor := one.Add(d)
+			q.Growth = append(q.Growth, forecast.Growth{Weight: 1, Quarterly: factor.Mul(factor).Mul(factor).Shift(6).Round(0).IntPart()})
+		}
+	}
+	for _, n := range []struct {
+		flag, text string
+		into       *domain.Instant
+	}{{"from", fl.from, &q.From}, {"to", fl.to, &q.To}} {
+		if n.text == "" {
+			continue
+		}
+		if *n.into, err = instantFlag(n.text); err != nil {
+			return nil, one, fmt.Errorf("--%s: %w", n.flag, err)
+		}
+	}
+	return q, overhead, nil
+}
+
+// monthStart is the start of the month of a time, and of one so many months later.
+func monthStart(at domain.Instant, later int) domain.Instant {
+	t := at.DayStart().Time()
+	return domain.InstantOf(t.AddDate(0, later, 1-t.Day()))
+}
+
+// fromFile reads the pools of a test from files.
+func (fl *backtestFlags) fromFile(ctx context.Context, q *backtest.Question, overhead domain.Decimal) ([]backtest.LeftOut, error) {
+	histories, err := readDemand(ctx, &fl.demandFlags)
+	if err != nil {
+		return nil, err
+	}
+	begin := histories[0].From
+	end := begin + domain.Instant(len(histories[0].Milli))*domain.Hour
+	if q.From == 0 {
+		q.From = monthStart(begin+domain.Day*27, 6)
+		if begin == monthStart(begin, 0) {
+			q.From = monthStart(begin, 6)
+		}
+	}
+	q.To = cmp.Or(q.To, monthStart(end, 0))
+	months, err := backtest.Months(q.From, q.To)
+	if err != nil {
+		return nil, fmt.Errorf("backtest of demand from %s to %s: %w", begin, end, err)
+	}
+	if q.From < begin || q.To > end {
+		return nil, fmt.Errorf("backtest from %s to %s: the file has demand from %s to %s", q.From, q.To, begin, end)
+	}
+	for i := range histories {
+		h := &histories[i]
+		p := backtest.Pool{Region: h.Region, Kind: h.Kind, From: h.From, Milli: h.Milli, Markets: slices.Repeat([]backtest.Market{backtest.Generated()}, len(months))}
+		if fl.group == "region" {
+			if n := len(q.Pools); n > 0 && q.Pools[n-1].Region == h.Region {
+				addDemand(q.Pools[n-1].Milli, h.Milli)
+				continue
+			}
+			p.Kind = "all"
+		}
+		q.Pools = append(q.Pools, p)
+	}
+	if fl.prices == "" {
+		return []backtest.LeftOut{}, nil
+	}
+	offers, err := readPrices(ctx, fl.prices)
+	if err != nil {
+		return nil, err
+	}
+	var left []backtest.LeftOut
+	q.Pools, left, err = backtest.Priced(q.Pools, months, offers, fl.currency, overhead)
+	return left, err
+}
+
+// addDemand adds hour by hour; what one of both does not know, neither does.
+func addDemand(to, more []int64) {
+	for h := range to {
+		if to[h] < 0 || more[h] < 0 {
+			to[h] = -1
+		} else {
+			to[h] += more[h]
+		}
+	}
+}
+
+// readPrices reads a list of offers. Bad rows refuse the file.
+func readPrices(ctx context.Context, path string) ([]domain.OfferQuoted, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read prices: %w", err)
+	}
+	defer f.Close()
+	var offers []domain.OfferQuoted
+	var bad []string
+	_, err = importer.Run(ctx, importer.Prices, f, path, importer.Options{}, func(env *domain.Envelope) error {
+		if o, ok := env.Event.(*domain.OfferQuoted); ok {
+			offers = append(offers, *o)
+		}
+		return nil
+	}, func(b importer.BadRow) {
+		if len(bad) < 5 {
+			bad = append(bad, b.String())
+		}
+	})
+	if err == nil && len(bad) > 0 {
+		err = fmt.Errorf("read prices: the file has bad rows: %s", strings.Join(bad, "\n"))
+	}
+	return offers, err
+}
+
+// fromLog reads the pools of a test from the log.
+func (fl *backtestFlags) fromLog(ctx context.Context, h *home, q *backtest.Question, overhead domain.Decimal) (left []backtest.LeftOut, err error) {
+	if q.To == 0 {
+		at, err := h.now(ctx)
+		if err != nil {
+			return nil, err
+		}
+		q.To = monthStart(at, 0)
+	}
+	q.From = cmp.Or(q.From, monthStart(q.To, -12))
+	if fl.group == "region" {
+		return nil, fmt.Errorf("--group region goes with --demand: in the log, kinds have prices of their own")
+	}
+	err = h.view(ctx, func(v projections.View) error {
+		if err := (asked{region: fl.region}).known(v); err != nil {
+			return err
+		}
+		l := backtest.Log{From: q.From, To: q.To, Region: fl.region, Currency: fl.currency, Overhead: overhead}
+		var err error
+		q.Pools, left, err = l.Pools(v)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	q.Pools = slices.DeleteFunc(q.Pools, func(p backtest.Pool) bool { return fl.kind != "" && p.Kind != fl.kind })
+	left = slices.DeleteFunc(left, func(l backtest.LeftOut) bool { return fl.kind != "" && l.Kind != fl.kind })
+	if len(q.Pools)+len(left) == 0 {
+		return nil, fmt.Errorf("backtest from %s to %s: no demand%s%s was observed; import some with \"quartermaster import demand --historical\"", q.From, q.To, asked{region: fl.region}, named("kind", fl.kind))
+	}
+	return left, nil
+}
+
+func (a *app) showBacktest(r *backtestAnswer, fl *backtestFlags) error {
+	if fl.chart != "" {
+		if err := a.writeChart(fl.chart, regretFigure(r)); err != nil {
+			return err
+		}
+	}
+	if fl.table != "" {
+		if err := writeWhole(fl.table, func(w io.Writer) error { return regretTable(w, r) }); err != nil {
+			return err
+		}
+		a.note("written: %s", fl.table)
+	}
+	if a.json {
+		return a.answerJSON(r)
+	}
+	fmt.Fprintf(a.out, "%d months from %s to %s, amounts in %s, nominal; of what a purchase costs beyond the end %s is not charged\n",
+		r.Months, day(r.Period.From), day(r.Period.To), r.Currency, percent(r.Salvage))
+	regions := r.Regions
+	if len(regions) > 1 {
+		regions = append([]backtest.Region{r.All}, regions...)
+	}
+	for i := range regions {
+		g := &regions[i]
+		fmt.Fprintf(a.out, "\n%s: perfect foresight costs %s\n", cmp.Or(g.Region, "all regions"), money(g.Foresight))
+		t := a.table("course", "cost", "regret", "low", "high", "of it penalty", "reserved hours", "of them unused")
+		t.SetColumnConfigs(rightFrom(2, 8))
+		for _, c := range g.Courses {
+			t.AppendRow(table.Row{c.Course, money(c.Cost), percent(c.Regret), percent(c.Low), percent(c.High), money(c.Penalty),
+				comma(int(c.Served.Reserved + c.Served.Unused)), comma(int(c.Served.Unused))})
+		}
+		t.Render()
+		if g.Forecast.Forecasts > 0 {
+			fmt.Fprintf(a.out, "forecasts, first four weeks: error %s of seasonal naive's; %s of hours within the 90%% quantile\n", percent(g.Forecast.AgainstNaive), percent(g.Forecast.Covered90))
+		}
+	}
+	fmt.Fprintf(a.out, "\nlow and high: %s\nthe plan: %d scenarios over %d months; %s\n", r.Interval, r.Scenarios, r.Horizon, r.Growth)
+	for _, n := range r.Notes {
+		fmt.Fprintln(a.out, n)
+	}
+	for _, l := range r.Left {
+		fmt.Fprintf(a.out, "left out: %s %s: %s\n", l.Region, l.Kind, l.Reason)
+	}
+	return nil
+}
+
+// regretFigure draws the regret of every course over all regions.
+func regretFigure(r *backtestAnswer) chart.Figure {
+	f := chart.Bars{
+		Title: fmt.Sprintf("Regret, %s to %s", day(r.Period.From), day(r.Period.To)),
+		X:     "percent over perfect foresight, with the interval over months",
+	}
+	for _, c := range r.All.Courses {
+		f.Bars = append(f.Bars, chart.Bar{Name: c.Course, Value: chart.Point(c.Regret.Shift(2)), Low: chart.Point(c.Low.Shift(2)), High: chart.Point(c.High.Shift(2))})
+	}
+	return f
+}
+
+// regretTable writes regions and courses as CSV.
+func regretTable(w io.Writer, r *backtestAnswer) error {
+	out := csv.NewWriter(w)
+	err := out.Write([]string{"region", "course", "cost", "currency", "foresight_cost", "regret", "regret_low", "regret_high", "shortage_penalty",
+		"reserved_unit_hours", "reserved_unused_unit_hours", "spot_unit_hours", "on_demand_unit_hours", "shortage_unit_hours"})
+	for _, g := range append(slices.Clone(r.Regions), r.All) {
+		for _, c := range g.Courses {
+			if err != nil {
+				return err
+			}
+			err = out.Write([]string{g.Region, c.Course, c.Cost.String(), r.Currency, g.Foresight.String(), c.Regret.String(), c.Low.String(), c.High.String(), c.Penalty.String(),
+				fmt.Sprint(c.Served.Reserved), fmt.Sprint(c.Served.Unused), fmt.Sprint(c.Served.Spot), fmt.Sprint(c.Served.OnDemand), fmt.Sprint(c.Served.Shortage)})
+		}
+	}
+	out.Flush()
+	return cmp.Or(err, out.Error())
+}

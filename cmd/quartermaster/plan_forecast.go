@@ -1,0 +1,397 @@
+package main
+
+import (
+	"cmp"
+	"context"
+
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/shopspring/decimal"
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/chart"
+	"quartermaster/adapters/importer"
+	"quartermaster/domain"
+	"quartermaster/domain/forecast"
+	"quartermaster/projections"
+)
+
+// demandFlags say where hourly demand comes from: the log, or a file.
+type demandFlags struct {
+	file, zone   string
+	region, kind string
+}
+
+func (fl *demandFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&fl.file, "demand", "", "read demand from this file instead of the log, in the columns of \"import demand\"")
+	f.StringVar(&fl.zone, "zone", "UTC", "time zone of times in the file that name none")
+	f.StringVar(&fl.region, "region", "", "only this region")
+	f.StringVar(&fl.kind, "kind", "", "only this GPU model or machine type")
+}
+
+// wanted keeps the pools that were asked for.
+func (fl *demandFlags) wanted(pools []projections.PoolHistory) ([]projections.PoolHistory, error) {
+	pools = slices.DeleteFunc(pools, func(p projections.PoolHistory) bool {
+		return fl.region != "" && p.Region != fl.region || fl.kind != "" && p.Kind != fl.kind
+	})
+	if len(pools) == 0 {
+		where := "in the log: import some with \"quartermaster import demand\" or \"quartermaster import usage\", or name a file with --demand"
+		if fl.file != "" {
+			where = "in " + fl.file
+		}
+		return nil, fmt.Errorf("no demand%s%s was observed %s", asked{region: fl.region}, named("kind", fl.kind), where)
+	}
+	return pools, nil
+}
+
+func named(flag, value string) string {
+	if value == "" {
+		return ""
+	}
+	return fmt.Sprintf(" for --%s %s", flag, value)
+}
+
+// demandLimit is how many years of hours a file may span.
+const demandLimit = 20 * 366 * 24
+
+// readDemand reads a file of hourly demand, by region and kind. A kind without a
+// row in an hour in which its region has others wanted nothing then; an hour
+// without any row of a region was not observed there. Bad rows refuse the file.
+func readDemand(ctx context.Context, fl *demandFlags) ([]projections.PoolHistory, error) {
+	f, err := os.Open(fl.file)
+	if err != nil {
+		return nil, fmt.Errorf("read demand: %w", err)
+	}
+	defer f.Close()
+	type key struct{ region, kind, unit string }
+	type value struct {
+		at    domain.Instant
+		milli int64
+	}
+	series := map[key][]value{}
+	var first, last domain.Instant
+	var bad []string
+	_, err = importer.Run(ctx, importer.Demand, f, fl.file, importer.Options{Cluster: "file", Zone: fl.zone}, func(env *domain.Envelope) error {
+		d := env.Event.(*domain.DemandObserved)
+		k := key{cmp.Or(d.Region, d.Pool), cmp.Or(d.Model, d.Pool), d.Unit}
+		at := d.Interval.From
+		if first == 0 || at < first {
+			first = at
+		}
+		last = max(last, at)
+		if (last-first)/domain.Hour > demandLimit {
+			return fmt.Errorf("hours from %s to %s: a file may span %d years", first, last, demandLimit/366/24)
+		}
+		milli := d.RunningMilli + d.PendingMilli
+		if milli > forecast.MaxMilli {
+			return fmt.Errorf("demand of %d thousandths at %s is more than %d", milli, at, int64(forecast.MaxMilli))
+		}
+		series[k] = append(series[k], value{at, int64(milli)})
+		return nil
+	}, func(b importer.BadRow) {
+		if len(bad) < 5 {
+			bad = append(bad, b.String())
+		}
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(bad) > 0:
+		return nil, fmt.Errorf("read demand: %s\nthe file has bad rows; mend them, since hours that are missing would pass for hours without demand", strings.Join(bad, "\n"))
+	case len(series) == 0:
+		return nil, fmt.Errorf("read demand %s: there is no row in it", fl.file)
+	}
+	hours := int((last-first)/domain.Hour) + 1
+	observed := map[string][]bool{}
+	pools := []projections.PoolHistory{}
+	for k, values := range series {
+		p := projections.PoolHistory{Region: k.region, Kind: k.kind, Unit: k.unit, From: first, Milli: make([]int64, hours)}
+		if observed[k.region] == nil {
+			observed[k.region] = make([]bool, hours)
+		}
+		for _, v := range values {
+			h := int((v.at - first) / domain.Hour)
+			p.Milli[h] += v.milli
+			observed[k.region][h] = true
+		}
+		pools = append(pools, p)
+	}
+	for i := range pools {
+		for h, ok := range observed[pools[i].Region] {
+			if !ok {
+				pools[i].Milli[h] = -1
+			}
+		}
+	}
+	slices.SortFunc(pools, func(a, b projections.PoolHistory) int {
+		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Unit, b.Unit))
+	})
+	return fl.wanted(pools)
+}
+
+// forecastAnswer is what forecast answers, one for each pool.
+type forecastAnswer struct {
+	Region   string             `json:"region"`
+	Kind     string             `json:"kind"`
+	Unit     string             `json:"unit"`
+	Forecast *forecast.Forecast `json:"forecast,omitempty"`
+	// Known is what was known besides what was observed.
+	Known []forecast.Change `json:"known"`
+	Why   string            `json:"why_none,omitempty"`
+
+	history []int64
+}
+
+func (a *app) planForecastCommand() *cobra.Command {
+	var (
+		fl               demandFlags
+		weeks            int
+		when, file, asOf string
+		launches, ignore []string
+	)
+	cmd := &cobra.Command{
+		Use:   "forecast",
+		Short: "Demand of the next weeks by the hour, with how sure that is",
+		Long: `Forecast says what demand of each pool will be, hour by hour: quantiles, learned
+from at most 78 weeks of history, by the model that erred least when it forecast
+the past weeks from what was known before them. The intervals are those errors
+(conformal), so that a 90% quantile holds for about nine hours of ten. Beyond 13
+weeks growth is for you to say; see "quartermaster plan backtest" and scenarios.
+
+What is known is used: maintenance of whole clusters is not learned from, and
+neither is what --ignore names; --launch adds what begins or ends at a time.
+
+JSON keys, one object per pool: region, kind, unit, known (span, milli, ignored),
+why_none, and forecast: from, point and quantiles by level and hour in
+thousandths of a unit, levels in per mille, candidate, tried (candidate,
+mean_absolute_error_milli), window, missing_hours, origins.`,
+		Example: "  quartermaster plan forecast --region us-east-1\n" +
+			"  quartermaster plan forecast --region us-east-1 --kind 'NVIDIA H100' --weeks 8 --launch 2026-07-01=+16 --chart h100.svg\n" +
+			"  quartermaster plan forecast --demand demand.csv.gz --ignore 2026-05-03/2026-05-04 --json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkChart(file); err != nil {
+				return err
+			}
+			known, err := changes(launches, ignore)
+			if err != nil {
+				return err
+			}
+			var at domain.Instant
+			if when != "" {
+				if at, err = instantFlag(when); err != nil {
+					return fmt.Errorf("--at: %w", err)
+				}
+			}
+			show := func(pools []projections.PoolHistory) error {
+				answers := []forecastAnswer{}
+				for i := range pools {
+					answers = append(answers, forecastOf(&pools[i], at, weeks, known))
+				}
+				return a.showForecasts(answers, file)
+			}
+			if fl.file != "" {
+				pools, err := readDemand(cmd.Context(), &fl)
+				if err != nil {
+					return err
+				}
+				return show(pools)
+			}
+			return a.readAt(cmd.Context(), asOf, func(h *home) error {
+				if at == 0 {
+					if at, err = h.now(cmd.Context()); err != nil {
+						return err
+					}
+				}
+				at = at.HourStart()
+				var pools []projections.PoolHistory
+				if err := h.view(cmd.Context(), func(v projections.View) error {
+					if err := (asked{region: fl.region}).known(v); err != nil {
+						return err
+					}
+					if pools, err = projections.PoolHistories(v, at-79*forecast.Week*domain.Hour, at, projections.DemandFilter{Region: fl.region}); err != nil {
+						return err
+					}
+					pools, err = fl.wanted(pools)
+					return err
+				}); err != nil {
+					return err
+				}
+				return show(pools)
+			})
+		},
+	}
+	fl.add(cmd)
+	f := cmd.Flags()
+	f.IntVar(&weeks, "weeks", 4, "how far to look ahead, 1 to 13")
+	f.StringVar(&when, "at", "", "forecast from this time on, with what was observed before it (default now; of a file, its end)")
+	f.StringArrayVar(&launches, "launch", nil, "a known change of demand as TIME=UNITS, for example 2026-07-01=+16 or 2026-08-01=-4; may be repeated")
+	f.StringArrayVar(&ignore, "ignore", nil, "a time not to learn from as FROM/TO, for example 2026-05-03/2026-05-04; may be repeated")
+	f.StringVar(&file, "chart", "", chartFlag)
+	asOfFlag(cmd, &asOf)
+	return cmd
+}
+
+// changes reads what is known of demand from flags.
+func changes(launches, ignore []string) ([]forecast.Change, error) {
+	out := []forecast.Change{}
+	for _, text := range launches {
+		when, units, ok := strings.Cut(text, "=")
+		if !ok {
+			return nil, fmt.Errorf("--launch %q: want TIME=UNITS, for example 2026-07-01=+16", text)
+		}
+		at, err := instantFlag(when)
+		if err != nil {
+			return nil, fmt.Errorf("--launch %q: %w", text, err)
+		}
+		d, err := decimal.NewFromString(strings.TrimPrefix(units, "+"))
+		if err != nil || len(units) > 20 || d.Abs().GreaterThan(decimal.New(1, 12)) {
+			return nil, fmt.Errorf("--launch %q: %q is not a number of units such as +16", text, units)
+		}
+		out = append(out, forecast.Change{Span: domain.Interval{From: at}, Milli: d.Shift(3).Round(0).IntPart()})
+	}
+	for _, text := range ignore {
+		from, to, ok := strings.Cut(text, "/")
+		if !ok {
+			return nil, fmt.Errorf("--ignore %q: want FROM/TO, for example 2026-05-03/2026-05-04", text)
+		}
+		c := forecast.Change{Ignored: true}
+		var err error
+		if c.Span.From, err = instantFlag(from); err == nil {
+			c.Span.To, err = instantFlag(to)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--ignore %q: %w", text, err)
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// forecastOf forecasts a pool from a time on, 0 for the end of its history.
+func forecastOf(p *projections.PoolHistory, at domain.Instant, weeks int, known []forecast.Change) forecastAnswer {
+	out := forecastAnswer{Region: p.Region, Kind: p.Kind, Unit: p.Unit, Known: slices.Clone(known), history: p.Milli}
+	for _, o := range p.Outages {
+		out.Known = append(out.Known, forecast.Change{Span: o, Ignored: true})
+	}
+	if n := int((at - p.From) / domain.Hour); at != 0 && n < len(out.history) {
+		out.history = out.history[:max(0, n)]
+	}
+	var err error
+	if out.Forecast, err = forecast.Make(&forecast.Question{From: p.From, History: out.history, Changes: out.Known, Weeks: weeks}); err != nil {
+		out.Why = err.Error()
+	}
+	return out
+}
+
+func (a *app) showForecasts(answers []forecastAnswer, file string) error {
+	made := slices.DeleteFunc(slices.Clone(answers), func(f forecastAnswer) bool { return f.Forecast == nil })
+	if len(made) == 0 {
+		f := &answers[0]
+		return fmt.Errorf("forecast %s %s: %s", f.Region, f.Kind, f.Why)
+	}
+	if file != "" {
+		if len(made) > 1 {
+			return fmt.Errorf("--chart draws one pool, and there are %d: choose with --region and --kind", len(made))
+		}
+		if err := a.writeChart(file, made[0].figure()); err != nil {
+			return err
+		}
+	}
+	if a.json {
+		return a.answerJSON(answers)
+	}
+	for i := range answers {
+		f := &answers[i]
+		if f.Forecast == nil {
+			fmt.Fprintf(a.out, "%s %s: no forecast: %s\n\n", f.Region, f.Kind, f.Why)
+			continue
+		}
+		a.showForecast(f)
+	}
+	return nil
+}
+
+func (a *app) showForecast(f *forecastAnswer) {
+	made := f.Forecast
+	fmt.Fprintf(a.out, "%s %s, in units of %s, by %s\n", f.Region, f.Kind, f.Unit, made.Candidate)
+	t := a.table("week from", "mean", "10%", "median", "90%", "99%", "peak hour at 90%")
+	t.SetColumnConfigs(rightFrom(2, 7))
+	for h := 0; h < len(made.Point); h += forecast.Week {
+		end := h + forecast.Week
+		row := table.Row{day(made.From + domain.Instant(h)*domain.Hour), milliMean(made.Point[h:end])}
+		for _, l := range []int{100, 500, 900, 990} {
+			row = append(row, milliMean(made.At(l)[h:end]))
+		}
+		t.AppendRow(append(row, milliText(slices.Max(made.At(900)[h:end]))))
+	}
+	t.Render()
+	fmt.Fprintf(a.out, "learned from %s to %s, %s hours missing; errors of %d past weeks\n", day(made.Window.From), day(made.Window.To), comma(made.Missing), made.Origins)
+	for _, c := range made.Tried {
+		fmt.Fprintf(a.out, "  %s: off by %s on average\n", c.Candidate, milliText(c.Error))
+	}
+	for _, c := range f.Known {
+		if c.Ignored {
+			fmt.Fprintf(a.out, "  not learned from: %s to %s\n", c.Span.From, c.Span.To)
+		} else {
+			fmt.Fprintf(a.out, "  known: %s from %s on\n", milliText(c.Milli), c.Span.From)
+		}
+	}
+	fmt.Fprintln(a.out)
+}
+
+// milliText shows thousandths with a digit behind the point.
+func milliText(milli int64) string { return decimal.New(milli, -3).StringFixed(1) }
+
+func milliMean(milli []int64) string {
+	sum := decimal.Zero
+	for _, v := range milli {
+		sum = sum.Add(decimal.New(v, -3))
+	}
+	return sum.DivRound(decimal.NewFromInt(int64(max(1, len(milli)))), 1).StringFixed(1)
+}
+
+// figure draws the last four weeks and what is to come.
+func (f *forecastAnswer) figure() chart.Figure {
+	made := f.Forecast
+	place := func(from domain.Instant, n int) []float64 {
+		x := make([]float64, n)
+		for h := range x {
+			x[h] = chart.Moment(from + domain.Instant(h)*domain.Hour)
+		}
+		return x
+	}
+	thousandths := func(v []int64) []float64 {
+		y := make([]float64, len(v))
+		for h := range v {
+			y[h] = float64(v[h]) / 1000
+		}
+		return y
+	}
+	fig := chart.Lines{Title: strings.TrimSpace(f.Region + " " + f.Kind), X: "UTC", Y: f.Unit, Time: true, FromZero: true}
+	x := place(made.From, len(made.Point))
+	fig.Bands = []chart.Band{{Name: "10% to 90%", X: x, Low: thousandths(made.At(100)), High: thousandths(made.At(900))}}
+	fig.Lines = []chart.Line{{Name: "median", X: x, Y: thousandths(made.At(500))}}
+	past := f.history[max(0, len(f.history)-4*forecast.Week):]
+	seen := chart.Line{Name: "observed"}
+	for h, v := range past {
+		if v >= 0 {
+			seen.X = append(seen.X, chart.Moment(made.From-domain.Instant(len(past)-h)*domain.Hour))
+			seen.Y = append(seen.Y, float64(v)/1000)
+		}
+	}
+	if len(seen.X) > 0 {
+		fig.Lines = append(fig.Lines, seen)
+	}
+	for _, c := range f.Known {
+		if !c.Ignored && c.Span.From >= made.From && c.Span.From < made.From+domain.Instant(len(made.Point))*domain.Hour {
+			fig.Marks = append(fig.Marks, chart.Mark{Name: milliText(c.Milli), At: chart.Moment(c.Span.From)})
+		}
+	}
+	return fig
+}

@@ -1,0 +1,302 @@
+// Package backtest says what advice would have been worth. At the start of each
+// past month it plans with what was known then, buys what the plan says to decide
+// at once, carries that on, and pays for the demand that then came. Beside the plan
+// stand the courses that need none ([baseline]), each deciding anew every month by
+// its own rule, and perfect foresight.
+//
+// What always holds:
+//
+//   - Every course pays by one function, [procurement.Evaluate], on the same pool:
+//     what happened, at the prices of each month. Perfect foresight is that pool's
+//     optimum, so no course costs less; a checker that shares no code with the
+//     solver has proven it.
+//   - One terminal rule for all: of what a purchase costs beyond the last month, a
+//     stated share is not charged ([Question.Salvage]).
+//   - A decision sees demand that was known at its time and prices of its month.
+//     Prices that were not known then are counted as synthetic.
+//   - Equal questions with equal draws give equal results, byte for byte, however
+//     many workers share the work.
+//
+// Amounts are nominal: nothing is discounted. Least orders are not kept. What was
+// held at the start costs the same in every course and is not counted.
+package backtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/forecast"
+	"quartermaster/domain/procurement"
+	"quartermaster/domain/procurement/baseline"
+)
+
+// Method is the version of this package's method. A result names it.
+const Method = "backtest/1"
+
+// Question is what is to be tested.
+type Question struct {
+	From, To domain.Instant // starts of months; decisions are made in each of them
+	Pools    []Pool
+	Currency string
+	// Horizon is how many months each plan looks ahead.
+	Horizon int
+	// Scenarios is how many ways demand may go in each plan.
+	Scenarios int
+	// Growth is how the level goes beyond the forecast, see [forecast.Spread].
+	Growth []forecast.Growth
+	// Salvage is the share of the cost beyond the last month that is not charged,
+	// 0 to 1: the terminal rule. PlanSalvage is what plans take for it beyond
+	// their own horizon.
+	Salvage, PlanSalvage domain.Decimal
+	// Shortage says how many times the on-demand price an hour unserved costs.
+	Shortage domain.Decimal
+	// Draws returns a source of draws for a number; equal numbers give equal ones.
+	Draws func(stream uint64) func() uint64
+	// Workers share the pools; 0: one.
+	Workers int
+	// Progress, if any, is told how many decisions are done, never from two
+	// goroutines at once.
+	Progress func(done int)
+}
+
+// Pool is machines of one kind in one region.
+type Pool struct {
+	Region, Kind string
+	// From is the start of the first hour of Milli: demand in thousandths of what
+	// is bought, −1 where it was not observed, as it is known in the end.
+	From  domain.Instant
+	Milli []int64
+	// Known, if any, is what was known of that at each decision, by month: the hours
+	// from From on. An entry that is nil says that everything before it was.
+	Known [][]int64
+	// Markets is what was for sale in each month.
+	Markets []Market
+	// SpotPermille is the share of demand that may run on spot.
+	SpotPermille int
+	Held         []Held
+}
+
+// Market is what was for sale in a month.
+type Market struct {
+	OnDemand Price
+	Spot     *Price // including the overhead of interruptions
+	Terms    []Term // each ID once
+	Quota    int    // of on-demand units; procurement.Unlimited: no bound
+}
+
+// Price is what a unit costs an hour.
+type Price struct {
+	Hourly    domain.Decimal
+	Synthetic bool // made up, or not known at the time
+}
+
+// Term is a commitment for sale.
+type Term struct {
+	ID         string
+	Months     int // how long it lasts
+	Lead       int // months from the decision until it begins
+	Guaranteed bool
+	Upfront    domain.Decimal // of a unit
+	Hourly     domain.Decimal
+	Max        int // units; 0: no bound
+	Synthetic  bool
+}
+
+// Held is what was bought before.
+type Held struct {
+	Units      int
+	Guaranteed bool
+	Span       domain.Interval // To 0: without end
+}
+
+// Bounds of a question.
+const (
+	MaxMonths    = 120
+	MaxScenarios = 200
+)
+
+// Months returns the months from one time to another, which are starts of months.
+func Months(from, to domain.Instant) ([]domain.Interval, error) {
+	var out []domain.Interval
+	for at := from.Time(); domain.InstantOf(at) < to; at = at.AddDate(0, 1, 0) {
+		if at.Day() != 1 || from != from.DayStart() {
+			return nil, fmt.Errorf("%s is not the start of a month", from)
+		}
+		if len(out) == MaxMonths {
+			return nil, fmt.Errorf("from %s to %s: more than %d months", from, to, MaxMonths)
+		}
+		out = append(out, domain.Interval{From: domain.InstantOf(at), To: domain.InstantOf(at.AddDate(0, 1, 0))})
+	}
+	switch {
+	case len(out) == 0:
+		return nil, fmt.Errorf("from %s to %s: there is no month between", from, to)
+	case out[len(out)-1].To != to:
+		return nil, fmt.Errorf("%s is not the start of a month", to)
+	}
+	return out, nil
+}
+
+// following returns the next months after a time, which is the start of one.
+func following(at domain.Instant, n int) []domain.Interval {
+	out := make([]domain.Interval, n)
+	first := at.Time()
+	for i := range out {
+		out[i] = domain.Interval{From: domain.InstantOf(first.AddDate(0, i, 0)), To: domain.InstantOf(first.AddDate(0, i+1, 0))}
+	}
+	return out
+}
+
+func hoursOf(i domain.Interval) int { return int((i.To - i.From) / domain.Hour) }
+
+func (q *Question) check() ([]domain.Interval, error) {
+	months, err := Months(q.From, q.To)
+	if err != nil {
+		return nil, err
+	}
+	one := decimal.NewFromInt(1)
+	switch {
+	case q.Horizon < 1 || q.Horizon > MaxMonths:
+		return nil, fmt.Errorf("plans that look %d months ahead: want 1 to %d", q.Horizon, MaxMonths)
+	case q.Scenarios < 1 || q.Scenarios > MaxScenarios:
+		return nil, fmt.Errorf("%d scenarios: want 1 to %d", q.Scenarios, MaxScenarios)
+	case q.Salvage.IsNegative() || q.Salvage.GreaterThan(one) || q.PlanSalvage.IsNegative() || q.PlanSalvage.GreaterThan(one):
+		return nil, fmt.Errorf("salvage of %s and %s: want 0 to 1", q.Salvage, q.PlanSalvage)
+	case q.Shortage.LessThan(one) || q.Shortage.GreaterThan(decimal.NewFromInt(1000)):
+		return nil, fmt.Errorf("shortage at %s times on-demand: want 1 to 1000", q.Shortage)
+	case len(q.Pools) == 0:
+		return nil, fmt.Errorf("there is no pool to test")
+	}
+	seen := map[[2]string]bool{}
+	for i := range q.Pools {
+		p := &q.Pools[i]
+		name := [2]string{p.Region, p.Kind}
+		switch {
+		case seen[name]:
+			return nil, fmt.Errorf("pool %s is given twice", p.name())
+		case len(p.Markets) != len(months), p.Known != nil && len(p.Known) != len(months):
+			return nil, fmt.Errorf("pool %s: %d months of prices and %d of knowledge, want %d", p.name(), len(p.Markets), len(p.Known), len(months))
+		case p.From != p.From.HourStart():
+			return nil, fmt.Errorf("pool %s: demand from %s does not begin with an hour", p.name(), p.From)
+		}
+		seen[name] = true
+		for h, v := range p.Milli {
+			if v < -1 || v > 1000*procurement.MaxUnits {
+				return nil, fmt.Errorf("pool %s: demand of %d thousandths at %s: want 0 to %d, or -1 for an hour that was not observed", p.name(), v, p.From+domain.Instant(h)*domain.Hour, int64(1000*procurement.MaxUnits))
+			}
+		}
+	}
+	return months, nil
+}
+
+func (p *Pool) name() string { return p.Region + " " + p.Kind }
+
+// Run tests the courses. Its errors say what is wrong with the question, or are
+// the context's.
+func Run(ctx context.Context, q *Question) (*Result, error) {
+	months, err := q.check()
+	if err != nil {
+		return nil, err
+	}
+	tests := make([]*test, len(q.Pools))
+	for i := range q.Pools {
+		if tests[i], err = newTest(q, i, months); err != nil {
+			return nil, fmt.Errorf("pool %s: %w", q.Pools[i].name(), err)
+		}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var (
+		wait   sync.WaitGroup
+		lock   sync.Mutex
+		done   int
+		next   int
+		failed = make([]error, len(tests))
+	)
+	tell := func() {
+		lock.Lock()
+		defer lock.Unlock()
+		done++
+		if q.Progress != nil {
+			q.Progress(done)
+		}
+	}
+	take := func() int {
+		lock.Lock()
+		defer lock.Unlock()
+		next++
+		return next - 1
+	}
+	for range max(1, min(q.Workers, len(tests))) {
+		wait.Go(func() {
+			for i := take(); i < len(tests); i = take() {
+				if failed[i] = tests[i].run(ctx, tell); failed[i] != nil {
+					stop()
+				}
+			}
+		})
+	}
+	wait.Wait()
+	// What failed by itself says more than what was stopped because of it.
+	var stopped error
+	for i, err := range failed {
+		switch {
+		case err == nil:
+		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+			stopped = err
+		default:
+			return nil, fmt.Errorf("pool %s: %w", q.Pools[i].name(), err)
+		}
+	}
+	if stopped != nil {
+		return nil, stopped
+	}
+	return q.result(months, tests), nil
+}
+
+// Decisions is how many decisions a question has.
+func (q *Question) Decisions() int {
+	months, err := Months(q.From, q.To)
+	if err != nil {
+		return 0
+	}
+	return len(months) * len(q.Pools)
+}
+
+// rules are the courses that decide anew every month, after those that buy
+// nothing.
+var rules = []struct {
+	name string
+	days int
+	kind baseline.Rule
+}{
+	{"lookback_7d", 7, baseline.Lookback}, {"lookback_30d", 30, baseline.Lookback}, {"lookback_60d", 60, baseline.Lookback},
+	{"ladder_60d", 60, baseline.Ladder}, {"peak_60d", 60, baseline.Peak},
+}
+
+// Names of the courses, in the order in which results have them.
+const (
+	coursePlan     = "plan"
+	courseCurrent  = "current"
+	courseOnDemand = "on_demand"
+)
+
+// ladderParts is in how many parts a ladder is bought: one a month, so that each
+// month buys a part of what is then missing.
+const ladderParts = 12
+
+// Courses names the courses of a result in order. Perfect foresight is none.
+func Courses() []string {
+	out := []string{coursePlan, courseCurrent, courseOnDemand}
+	for _, r := range rules {
+		out = append(out, r.name)
+	}
+	return out
+}
+
+// month is the name of a month.
+func month(at domain.Instant) string { return at.Time().Format("2006-01") }

@@ -1,0 +1,442 @@
+package backtest
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/procurement"
+)
+
+func at(text string) domain.Instant {
+	t, err := time.Parse("2006-01-02", text)
+	if err != nil {
+		panic(err)
+	}
+	return domain.InstantOf(t)
+}
+
+func draws(stream uint64) func() uint64 { return rand.NewPCG(1, stream).Uint64 }
+
+// shavedice reads three years of hourly demand by region and machine type, in
+// thousandths. The machines have CPUs: a shape of demand.
+func shavedice(t testing.TB) []Pool {
+	t.Helper()
+	dir := os.Getenv("QUARTERMASTER_DATA")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", "shared", "data")
+	}
+	f, err := os.Open(filepath.Join(dir, "demand", "shavedice_regions_1_2.csv.gz"))
+	if err != nil {
+		t.Skipf("the public data sets are not here (set QUARTERMASTER_DATA): %v", err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := csv.NewReader(z)
+	var pools []Pool
+	for line := 0; ; line++ {
+		rec, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line == 0 {
+			continue
+		}
+		when, err := time.Parse("2006-01-02 15:04:05.000", rec[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.ParseInt(rec[3], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(pools, func(p Pool) bool { return p.Region == rec[1] && p.Kind == rec[2] })
+		if i < 0 {
+			i = len(pools)
+			pools = append(pools, Pool{Region: rec[1], Kind: rec[2], From: at("2021-02-01"), Milli: make([]int64, 26_280)})
+		}
+		pools[i].Milli[int((domain.InstantOf(when)-at("2021-02-01"))/domain.Hour)] += 1000 * n
+	}
+	slices.SortFunc(pools, func(a, b Pool) int {
+		if a.name() < b.name() {
+			return -1
+		}
+		return 1
+	})
+	return pools
+}
+
+func generated(months int) []Market { return slices.Repeat([]Market{Generated()}, months) }
+
+func question(from, to string, pools []Pool) *Question {
+	return &Question{
+		From: at(from), To: at(to), Pools: pools, Currency: "USD", Horizon: 36, Scenarios: 16,
+		Salvage: decimal.NewFromInt(1), PlanSalvage: decimal.New(5, -1), Shortage: decimal.NewFromInt(10), Draws: draws, Workers: 2,
+	}
+}
+
+// The prices are generated, one list for all months.
+func TestShavedice(t *testing.T) {
+	if os.Getenv("QM_LONG") != "1" {
+		t.Skip("two regions by machine type over 30 months: QM_LONG=1")
+	}
+	pools := shavedice(t)
+	for i := range pools {
+		pools[i].Markets = generated(30)
+	}
+	var together []Pool
+	for _, p := range pools {
+		if n := len(together); n == 0 || together[n-1].Region != p.Region {
+			together = append(together, Pool{Region: p.Region, Kind: "all", From: p.From, Milli: make([]int64, len(p.Milli)), Markets: p.Markets})
+		}
+		for h, v := range p.Milli {
+			together[len(together)-1].Milli[h] += v
+		}
+	}
+	for name, pools := range map[string][]Pool{"by machine type": pools, "types together": together} {
+		r := run(t, question("2021-08-01", "2024-02-01", pools))
+		for _, g := range append([]Region{r.All}, r.Regions...) {
+			t.Logf("%s, region %q (CPU machines, generated prices): foresight %s", name, g.Region, g.Foresight.StringFixed(0))
+			for _, c := range g.Courses {
+				t.Logf("  %-13s %s, regret %s (%s to %s)", c.Course, c.Cost.StringFixed(0), c.Regret, c.Low, c.High)
+			}
+			if plan := course(&g, "plan"); plan.Cost.GreaterThan(course(&g, "on_demand").Cost) || plan.Cost.GreaterThan(course(&g, "peak_60d").Cost) {
+				t.Errorf("%s, region %q: the plan costs more than all on demand, or than the peak reserved", name, g.Region)
+			}
+		}
+	}
+}
+
+func run(t testing.TB, q *Question) *Result {
+	t.Helper()
+	r, err := Run(context.Background(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func course(g *Region, name string) *Course {
+	i := slices.IndexFunc(g.Courses, func(c Course) bool { return c.Course == name })
+	return &g.Courses[i]
+}
+
+func text(t testing.TB, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// flat is a pool with the same demand in every hour from a time on.
+func flat(region string, from string, days int, milli int64) Pool {
+	p := Pool{Region: region, Kind: "a", From: at(from), Milli: make([]int64, days*24)}
+	for h := range p.Milli {
+		p.Milli[h] = milli
+	}
+	return p
+}
+
+// Ten machines in every hour: the plan buys ten for three years on the first day,
+// as perfect foresight does, and everything on demand costs 1/0.445 as much.
+func TestSteadyDemand(t *testing.T) {
+	p := flat("r", "2023-01-01", 2*365, 9_500) // 9.5 machines are ten
+	p.Markets = generated(12)
+	q := question("2024-01-01", "2025-01-01", []Pool{p})
+	p.Milli = append(p.Milli, slices.Repeat([]int64{9_500}, 24)...) // a leap year
+	q.Pools[0].Milli = p.Milli
+	r := run(t, q)
+	hours := decimal.NewFromInt(366 * 24 * 10)
+	if want := hours.Mul(decimal.RequireFromString("0.445")); !r.All.Foresight.Equal(want) {
+		t.Errorf("foresight costs %s, want %s", r.All.Foresight, want)
+	}
+	if c := course(&r.All, "plan"); !c.Cost.Equal(r.All.Foresight) || !c.Regret.IsZero() || !c.High.IsZero() {
+		t.Errorf("the plan costs %s, regret %s", c.Cost, c.Regret)
+	}
+	if c := course(&r.All, "on_demand"); !c.Cost.Equal(hours) || c.Regret.String() != "1.2472" || c.Low.String() != "1.2472" {
+		t.Errorf("on demand costs %s, regret %s from %s", c.Cost, c.Regret, c.Low)
+	}
+	if c := course(&r.All, "current"); !c.Cost.Equal(hours) {
+		t.Errorf("to buy nothing costs %s", c.Cost)
+	}
+	want := []Bought{{"generated/3y", "2024-01", 10}}
+	if got := r.Pools[0].Bought; !slices.Equal(got, want) {
+		t.Errorf("the plan buys %v, want %v", got, want)
+	}
+	if r.Pools[0].Synthetic != 12 || len(r.Notes) != 1 {
+		t.Errorf("synthetic in %d months, notes %v", r.Pools[0].Synthetic, r.Notes)
+	}
+}
+
+// wild is a pool whose demand and prices are drawn.
+func wild(d *rand.Rand, region string, from, testFrom string, days, months int) Pool {
+	p := Pool{Region: region, Kind: "a", From: at(from), Milli: make([]int64, days*24), SpotPermille: d.IntN(400)}
+	level := int64(d.IntN(20_000))
+	for h := range p.Milli {
+		if d.IntN(400) == 0 {
+			level = int64(d.IntN(20_000))
+		}
+		p.Milli[h] = max(0, level+int64(d.IntN(6000))-3000)
+		if d.IntN(50) == 0 {
+			p.Milli[h] = -1
+		}
+	}
+	price := func(low, high int) domain.Decimal { return decimal.New(int64(low+d.IntN(high-low)), -3) }
+	for range months {
+		m := Market{OnDemand: Price{Hourly: price(700, 1500)}, Quota: d.IntN(30) - 1}
+		if d.IntN(2) == 0 {
+			m.Spot = &Price{Hourly: price(200, 600)}
+		}
+		if d.IntN(4) > 0 {
+			m.Terms = append(m.Terms, Term{ID: "year", Months: 12, Hourly: price(400, 900), Upfront: price(1, 900_000)})
+		}
+		if d.IntN(4) > 0 {
+			m.Terms = append(m.Terms, Term{ID: "block", Months: 1, Lead: 1, Guaranteed: true, Hourly: price(500, 1100), Max: d.IntN(9)})
+		}
+		p.Markets = append(p.Markets, m)
+	}
+	if d.IntN(2) == 0 {
+		p.Held = []Held{{Units: d.IntN(6), Guaranteed: d.IntN(2) == 0, Span: domain.Interval{From: at(testFrom) - domain.Day, To: at(testFrom) + 60*domain.Day}}}
+	}
+	return p
+}
+
+func wildQuestion(seed uint64, pools int) *Question {
+	d := rand.New(rand.NewPCG(seed, 2))
+	q := question("2024-03-01", "2024-07-01", nil)
+	q.Horizon, q.Scenarios = 6, 3
+	q.Salvage, q.PlanSalvage = decimal.New(int64(d.IntN(11)), -1), decimal.New(int64(d.IntN(11)), -1)
+	for i := range pools {
+		q.Pools = append(q.Pools, wild(d, string(rune('a'+i%2))+string(rune('a'+i)), "2024-01-01", "2024-03-01", 31+29+31+30+31+30, 4))
+	}
+	return q
+}
+
+// Whatever is bought of what was for sale costs at least what perfect foresight
+// does, under every terminal rule; and Run refuses a course that seems to cost
+// less.
+func TestForesightIsLeast(t *testing.T) {
+	for seed := range uint64(12) {
+		q := wildQuestion(seed, 1)
+		months, err := q.check()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := run(t, q)
+		for _, c := range r.All.Courses {
+			if c.Cost.LessThan(r.All.Foresight) || c.Regret.IsNegative() {
+				t.Errorf("seed %d: course %s costs %s, foresight %s", seed, c.Course, c.Cost, r.All.Foresight)
+			}
+		}
+		tested, err := newTest(q, 0, months)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := rand.New(rand.NewPCG(seed, 3))
+		for range 200 {
+			var bought []procurement.Purchase
+			for o := range tested.past.Offers {
+				for _, s := range tested.past.Offers[o].Starts {
+					most := 12
+					if s.Max != procurement.Unlimited {
+						most = min(most, s.Max)
+					}
+					if n := d.IntN(most + 1); n > 0 && d.IntN(2) == 0 {
+						bought = append(bought, procurement.Purchase{Offer: o, Epoch: s.Epoch, Units: n})
+					}
+				}
+			}
+			ev, err := procurement.Evaluate(tested.past, bought)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if money(ev.Cost).LessThan(r.All.Foresight) {
+				t.Fatalf("seed %d: %v costs %s, foresight %s", seed, bought, money(ev.Cost), r.All.Foresight)
+			}
+		}
+	}
+}
+
+// Equal questions give equal bytes, however many workers share them.
+func TestSameBytes(t *testing.T) {
+	q := wildQuestion(5, 4)
+	q.Workers = 1
+	one := text(t, run(t, q))
+	q.Workers = 4
+	if four := text(t, run(t, q)); four != one {
+		t.Error("four workers come to something else than one")
+	}
+	q.Draws = func(stream uint64) func() uint64 { return rand.NewPCG(2, stream).Uint64 }
+	if other := text(t, run(t, q)); other == one {
+		t.Error("other draws come to the same")
+	}
+}
+
+// What happens later changes no earlier decision.
+func TestDecidesWithoutHindsight(t *testing.T) {
+	q := wildQuestion(7, 1)
+	before := run(t, q)
+	cut := at("2024-05-01")
+	p := &q.Pools[0]
+	for h := int((cut - p.From) / domain.Hour); h < len(p.Milli); h++ {
+		p.Milli[h] = 90_000
+	}
+	p.Markets[3].OnDemand.Hourly = decimal.NewFromInt(50)
+	after := run(t, q)
+	early := func(r *Result) []Bought {
+		return slices.DeleteFunc(slices.Clone(r.Pools[0].Bought), func(b Bought) bool { return b.Month > "2024-05" })
+	}
+	// What begins in May without waiting was decided on the first of it, and what
+	// begins a month later may have been decided by then.
+	if a, b := text(t, early(before)), text(t, early(after)); a != b {
+		t.Errorf("before %s\nafter  %s", a, b)
+	}
+	if before.All.Foresight.Equal(after.All.Foresight) {
+		t.Error("the later demand costs nothing")
+	}
+}
+
+// What became known late was not known: the plan buys nothing until it is.
+func TestKnownLate(t *testing.T) {
+	p := flat("r", "2023-09-01", 30+31+30+31+31+29+31, 5_000)
+	p.Markets = generated(2)
+	p.Known = [][]int64{{}, nil}
+	q := question("2024-02-01", "2024-04-01", []Pool{p})
+	r := run(t, q)
+	if got := r.Pools[0]; got.Blind != 1 || got.Bought[0] != (Bought{"generated/3y", "2024-03", 5}) || got.Why == "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Hours that were not observed cost nothing, and are counted.
+func TestMissingHours(t *testing.T) {
+	p := flat("r", "2024-01-01", 31+29+31, 1_000)
+	for h := 60*24 + 5; h < 60*24+15; h++ {
+		p.Milli[h] = -1
+	}
+	p.Markets = generated(1)
+	r := run(t, question("2024-03-01", "2024-04-01", []Pool{p}))
+	if c := course(&r.All, "on_demand"); !c.Cost.Equal(decimal.NewFromInt(31*24-10)) || r.Pools[0].Missing != 10 {
+		t.Errorf("on demand costs %s, %d hours are missing", c.Cost, r.Pools[0].Missing)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	q := wildQuestion(9, 4)
+	ctx, stop := context.WithCancel(context.Background())
+	q.Workers = 1
+	done := 0
+	q.Progress = func(n int) {
+		done = n
+		if n == 3 {
+			stop()
+		}
+	}
+	if _, err := Run(ctx, q); !errors.Is(err, context.Canceled) {
+		t.Errorf("stopped with %v", err)
+	}
+	if done != 3 {
+		t.Errorf("%d of %d decisions were made after it was stopped at the third", done, q.Decisions())
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	good := func() *Question {
+		p := flat("r", "2024-01-01", 91, 1_000)
+		p.Markets = generated(1)
+		return question("2024-03-01", "2024-04-01", []Pool{p})
+	}
+	for want, change := range map[string]func(q *Question){
+		"is not the start of a month":       func(q *Question) { q.From += domain.Day },
+		"there is no month between":         func(q *Question) { q.To = q.From },
+		"more than 120 months":              func(q *Question) { q.From = at("2001-01-01") },
+		"plans that look 0 months ahead":    func(q *Question) { q.Horizon = 0 },
+		"0 scenarios":                       func(q *Question) { q.Scenarios = 0 },
+		"salvage of 2 and":                  func(q *Question) { q.Salvage = decimal.NewFromInt(2) },
+		"shortage at 0 times":               func(q *Question) { q.Shortage = decimal.Zero },
+		"there is no pool":                  func(q *Question) { q.Pools = nil },
+		"is given twice":                    func(q *Question) { q.Pools = append(q.Pools, q.Pools[0]) },
+		"0 months of prices":                func(q *Question) { q.Pools[0].Markets = nil },
+		"demand of -7 thousandths":          func(q *Question) { q.Pools[0].Milli[3] = -7 },
+		"an amount of -1 cannot be planned": func(q *Question) { q.Pools[0].Markets[0].OnDemand.Hourly = decimal.NewFromInt(-1) },
+		"that is no offer":                  func(q *Question) { q.Pools[0].Markets[0].Terms[0].Months = 0 },
+	} {
+		q := good()
+		change(q)
+		if _, err := Run(context.Background(), q); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+}
+
+// Of a price list what was valid counts, and what was valid first only where no
+// price on demand was; the cheapest are taken, and spot pays for interruptions.
+func TestPriced(t *testing.T) {
+	offer := func(id string, kind domain.OfferKind, hourly, from string) domain.OfferQuoted {
+		return domain.OfferQuoted{
+			Market: domain.Market{Provider: "p", Region: "r"}, Offer: id, SKU: "a", Kind: kind, Currency: "USD",
+			Hourly: decimal.RequireFromString(hourly), ValidFrom: at(from), TermMonths: 12,
+		}
+	}
+	p := flat("r", "2024-01-01", 121, 1_000)
+	months, err := Months(at("2024-02-01"), at("2024-05-01"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pools, left, err := Priced([]Pool{p, flat("elsewhere", "2024-01-01", 121, 1_000)}, months, []domain.OfferQuoted{
+		offer("od", domain.OfferOnDemand, "2", "2024-03-01"), offer("od", domain.OfferOnDemand, "1.5", "2024-04-01"),
+		offer("dear", domain.OfferOnDemand, "9", "2024-01-01"), offer("spot", domain.OfferSpot, "0.95", "2024-01-01"),
+		offer("year", domain.OfferReserved, "1", "2024-04-01"),
+	}, "USD", decimal.New(5, -2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left) != 1 || left[0].Region != "elsewhere" || !strings.Contains(left[0].Reason, "no on-demand price is known") {
+		t.Errorf("left out: %+v", left)
+	}
+	for m, want := range []struct {
+		hourly string
+		terms  int
+	}{{"9", 0}, {"2", 0}, {"1.5", 1}} {
+		got := pools[0].Markets[m]
+		if got.OnDemand.Hourly.String() != want.hourly || got.OnDemand.Synthetic || len(got.Terms) != want.terms || got.Spot.Hourly.String() != "1" {
+			t.Errorf("month %d: %+v", m, got)
+		}
+	}
+	pools, _, err = Priced([]Pool{p}, months, []domain.OfferQuoted{
+		offer("od", domain.OfferOnDemand, "2", "2024-04-01"), offer("year", domain.OfferReserved, "1", "2024-04-01"),
+	}, "USD", decimal.Zero)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for m, synthetic := range []bool{true, true, false} {
+		if got := pools[0].Markets[m]; got.OnDemand.Synthetic != synthetic || got.Terms[0].Synthetic != synthetic {
+			t.Errorf("month %d: %+v", m, got)
+		}
+	}
+	if _, left, _ := Priced([]Pool{p}, months, []domain.OfferQuoted{offer("od", domain.OfferOnDemand, "2", "2024-03-01")}, "EUR", decimal.Zero); len(left) != 1 || !strings.Contains(left[0].Reason, "no on-demand price in EUR, only in others such as USD") {
+		t.Errorf("left out: %+v", left)
+	}
+}

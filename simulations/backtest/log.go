@@ -1,0 +1,257 @@
+package backtest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/forecast"
+	"quartermaster/projections"
+)
+
+// LeftOut is a pool that cannot be tested, and why.
+type LeftOut struct {
+	Region string `json:"region"`
+	Kind   string `json:"kind"`
+	Reason string `json:"reason"`
+}
+
+// lookback is how far before a decision demand is read: more than any forecast
+// looks at.
+const lookback = 79 * forecast.Week * domain.Hour
+
+// Log is what a test reads from the log.
+type Log struct {
+	From, To domain.Instant // starts of months
+	Region   string         // "" for all
+	Currency string
+	Overhead domain.Decimal // share of spot time lost to interruptions
+}
+
+// Pools reads the pools of a test: demand as it is known now and as it was known
+// at each decision, and what was for sale. A machine is as large as most that are
+// on sale on demand, where demand counts GPUs.
+//
+// What a source says that it recorded in time counts as known then; everything
+// else is known from when it was appended. Prices that were not known in a month
+// are taken from what is known now of that month, else from the first that are
+// known at all, and are synthetic.
+func (l *Log) Pools(view projections.View) ([]Pool, []LeftOut, error) {
+	months, err := Months(l.From, l.To)
+	if err != nil {
+		return nil, nil, err
+	}
+	from := l.From - lookback
+	now, err := projections.PoolHistories(view, from, l.To, projections.DemandFilter{Region: l.Region})
+	if err != nil {
+		return nil, nil, err
+	}
+	known := make([][]projections.PoolHistory, len(months))
+	quotes := make([][]Quote, len(months))
+	first, err := l.quotes(view, months)
+	if err != nil {
+		return nil, nil, err
+	}
+	for m, span := range months {
+		if known[m], err = projections.PoolHistories(view, from, span.From, projections.DemandFilter{Region: l.Region, KnownBy: span.From}); err != nil {
+			return nil, nil, err
+		}
+		quotes[m] = first[m]
+	}
+	var pools []Pool
+	left := []LeftOut{}
+	for i := range now {
+		h := &now[i]
+		leave := func(why string) { left = append(left, LeftOut{h.Region, h.Kind, why}) }
+		size := machine(quotes, h, l.Currency)
+		if size == 0 {
+			leave("no on-demand price in " + l.Currency + " was ever known for it")
+			continue
+		}
+		p := Pool{Region: h.Region, Kind: h.Kind, From: h.From, Milli: machines(h.Milli, size), Known: make([][]int64, len(months))}
+		why := ""
+		for m := range months {
+			k := slices.IndexFunc(known[m], func(o projections.PoolHistory) bool {
+				return o.Region == h.Region && o.Kind == h.Kind && o.Unit == h.Unit
+			})
+			p.Known[m] = []int64{}
+			if k >= 0 {
+				p.Known[m] = machines(known[m][k].Milli, size)
+				if slices.Equal(p.Known[m], p.Milli[:len(p.Known[m])]) {
+					p.Known[m] = nil
+				}
+			}
+			market, err := MarketOf(fitting(quotes[m], h, size), l.Currency, l.Overhead)
+			if err != nil {
+				why = fmt.Sprintf("%s: %v", month(months[m].From), err)
+				break
+			}
+			p.Markets = append(p.Markets, market)
+		}
+		if why != "" {
+			leave(why)
+			continue
+		}
+		pools = append(pools, p)
+	}
+	return pools, left, nil
+}
+
+// quotes returns what was for sale in each month.
+func (l *Log) quotes(view projections.View, months []domain.Interval) ([][]Quote, error) {
+	out := make([][]Quote, len(months))
+	var later []projections.OfferEntry
+	for m := len(months) - 1; m >= 0; m-- {
+		at := months[m].From
+		then, err := projections.Offers(view, at, projections.OfferFilter{Region: l.Region, KnownBy: at})
+		if err != nil {
+			return nil, err
+		}
+		since, err := projections.Offers(view, at, projections.OfferFilter{Region: l.Region})
+		if err != nil {
+			return nil, err
+		}
+		if m == len(months)-1 {
+			if later, err = projections.Offers(view, l.To, projections.OfferFilter{Region: l.Region}); err != nil {
+				return nil, err
+			}
+		}
+		seen := map[[4]string]bool{}
+		add := func(entries []projections.OfferEntry, synthetic bool) {
+			for i := range entries {
+				q := Quote{entries[i].OfferQuoted, synthetic}
+				q.GPUModel = entries[i].Model
+				id := [4]string{q.Market.Provider, q.Market.Region, q.Offer, q.Zone}
+				if !seen[id] {
+					seen[id] = true
+					out[m] = append(out[m], q)
+				}
+			}
+		}
+		add(then, false)
+		add(since, true)
+		if len(since) == 0 {
+			add(later, true)
+		} else {
+			later = since
+		}
+	}
+	return out, nil
+}
+
+// fits reports whether an offer is of a pool's kind.
+func fits(q *Quote, h *projections.PoolHistory) bool {
+	if q.Market.Region != h.Region {
+		return false
+	}
+	if h.Unit == "vm" {
+		return q.SKU == h.Kind
+	}
+	return q.GPUModel == h.Kind && q.GPUCount > 0
+}
+
+func fitting(quotes []Quote, h *projections.PoolHistory, size int64) []Quote {
+	var out []Quote
+	for i := range quotes {
+		if q := &quotes[i]; fits(q, h) && (h.Unit == "vm" || int64(q.GPUCount) == size) {
+			out = append(out, *q)
+		}
+	}
+	return out
+}
+
+// machine is how many units of demand a machine serves: the size that most offers
+// on demand have, the larger of equals; 0 without any.
+func machine(quotes [][]Quote, h *projections.PoolHistory, currency string) int64 {
+	counts := map[int64]int{}
+	for m := range quotes {
+		for i := range quotes[m] {
+			if q := &quotes[m][i]; fits(q, h) && q.Kind == domain.OfferOnDemand && q.Currency == currency {
+				if h.Unit == "vm" {
+					return 1
+				}
+				counts[int64(q.GPUCount)]++
+			}
+		}
+	}
+	best := int64(0)
+	for size, n := range counts { // the best does not depend on the order
+		if best == 0 || n > counts[best] || n == counts[best] && size > best {
+			best = size
+		}
+	}
+	return best
+}
+
+// machines counts demand in machines, in thousandths, rounded up.
+func machines(milli []int64, size int64) []int64 {
+	if size == 1 {
+		return milli
+	}
+	out := make([]int64, len(milli))
+	for i, v := range milli {
+		out[i] = v
+		if v > 0 {
+			out[i] = (v + size - 1) / size
+		}
+	}
+	return out
+}
+
+// Priced gives pools without prices those that stand in a list: of each month what
+// was valid then, else the first that was, which is synthetic. A list has no time
+// at which it was known but that from which it is valid.
+func Priced(pools []Pool, months []domain.Interval, offers []domain.OfferQuoted, currency string, overhead domain.Decimal) ([]Pool, []LeftOut, error) {
+	out, left := []Pool{}, []LeftOut{}
+	if overhead.IsNegative() || overhead.GreaterThanOrEqual(decimal.NewFromInt(1)) {
+		return nil, nil, fmt.Errorf("spot loses %s of its time: want 0 or more, and less than 1", overhead)
+	}
+	for _, p := range pools {
+		p.Markets = nil
+		why := ""
+		for _, span := range months {
+			m, err := MarketOf(listed(offers, &p, span.From), currency, overhead)
+			if err != nil {
+				why = fmt.Sprintf("%s: %v", month(span.From), err)
+				break
+			}
+			p.Markets = append(p.Markets, m)
+		}
+		if why != "" {
+			left = append(left, LeftOut{p.Region, p.Kind, why})
+			continue
+		}
+		out = append(out, p)
+	}
+	return out, left, nil
+}
+
+// listed is what a list has for a pool at a time: offers of its region or of none,
+// for its machine type or GPU model.
+func listed(offers []domain.OfferQuoted, p *Pool, at domain.Instant) []Quote {
+	type id struct{ provider, region, offer, zone string }
+	last := map[id]int{} // index into out
+	var out []Quote
+	for i := range offers {
+		o := &offers[i]
+		if o.Market.Region != "" && o.Market.Region != p.Region || o.SKU != p.Kind && o.GPUModel != p.Kind {
+			continue
+		}
+		k := id{o.Market.Provider, o.Market.Region, o.Offer, o.Zone}
+		q := Quote{*o, o.ValidFrom > at}
+		have, ok := last[k]
+		switch {
+		case !ok:
+			last[k] = len(out)
+			out = append(out, q)
+		// What is valid counts before what is not yet, the later of those that are,
+		// the earlier of those that are not.
+		case out[have].Synthetic && (!q.Synthetic || o.ValidFrom < out[have].ValidFrom),
+			!out[have].Synthetic && !q.Synthetic && o.ValidFrom > out[have].ValidFrom:
+			out[have] = q
+		}
+	}
+	return slices.DeleteFunc(out, func(q Quote) bool { return q.ValidTo != 0 && at >= q.ValidTo })
+}

@@ -1,0 +1,98 @@
+package backtest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/procurement"
+)
+
+// Quote is an offer as it stood at a time.
+type Quote struct {
+	domain.OfferQuoted
+	Synthetic bool // made up, or not known at the time
+}
+
+// Generated is what is for sale where no prices are given: on-demand at 1 an hour,
+// a commitment of one year at 0.644 and one of three at 0.445 of that, nothing
+// upfront, which are prices and guarantee no capacity. The shares are those of
+// g5.48xlarge in cn-north-1, for which AWS published its whole grid of terms. All
+// of it is synthetic.
+func Generated() Market {
+	price := func(milli int64) domain.Decimal { return decimal.New(milli, -3) }
+	return Market{
+		OnDemand: Price{price(1000), true},
+		Terms: []Term{
+			{ID: "generated/1y", Months: 12, Hourly: price(644), Synthetic: true},
+			{ID: "generated/3y", Months: 36, Hourly: price(445), Synthetic: true},
+		},
+		Quota: procurement.Unlimited,
+	}
+}
+
+// MarketOf sorts what was quoted for one size of machine into a market. The
+// cheapest on-demand and spot offers count; spot takes 1/(1 − overhead) hours for
+// an hour. Its error says why there is no price to test against.
+//
+// Where an on-demand price was known at the time, what was not known then does not
+// count; where none was, everything does, and is synthetic.
+//
+// A commitment to a price counts with whichever provider sells on demand. The
+// months until a commitment begins are the lead time, begun months as a whole.
+func MarketOf(quotes []Quote, currency string, overhead domain.Decimal) (Market, error) {
+	m := Market{Quota: procurement.Unlimited}
+	one := decimal.NewFromInt(1)
+	if overhead.IsNegative() || overhead.GreaterThanOrEqual(one) {
+		return m, fmt.Errorf("spot loses %s of its time: want 0 or more, and less than 1", overhead)
+	}
+	quotes = slices.Clone(quotes)
+	slices.SortStableFunc(quotes, func(a, b Quote) int {
+		return cmp.Or(cmp.Compare(a.Market.Provider, b.Market.Provider), cmp.Compare(a.Offer, b.Offer), cmp.Compare(a.Zone, b.Zone), a.Hourly.Cmp(b.Hourly))
+	})
+	if slices.ContainsFunc(quotes, func(q Quote) bool { return q.Kind == domain.OfferOnDemand && q.Currency == currency && !q.Synthetic }) {
+		quotes = slices.DeleteFunc(quotes, func(q Quote) bool { return q.Synthetic })
+	}
+	found, other := false, ""
+	for i := range quotes {
+		o := &quotes[i]
+		if o.Currency != currency {
+			other = o.Currency
+			continue
+		}
+		synthetic := o.Synthetic || o.Generated
+		switch o.Kind {
+		case domain.OfferOnDemand:
+			if !found || o.Hourly.LessThan(m.OnDemand.Hourly) {
+				m.OnDemand, found = Price{o.Hourly, synthetic}, true
+			}
+		case domain.OfferSpot:
+			p := Price{o.Hourly.DivRound(one.Sub(overhead), 9), synthetic}
+			if m.Spot == nil || p.Hourly.LessThan(m.Spot.Hourly) {
+				m.Spot = &p
+			}
+		case domain.OfferReserved, domain.OfferCapacityBlock:
+			t := Term{
+				ID: o.Market.Provider + " " + o.Offer, Months: int(o.TermMonths), Lead: (int(o.LeadTimeHours) + 729) / 730,
+				Guaranteed: o.GuaranteesCapacity, Upfront: o.Upfront, Hourly: o.Hourly, Max: int(min(o.MaxUnits, procurement.MaxUnits)), Synthetic: synthetic,
+			}
+			if o.Zone != "" {
+				t.ID += " " + o.Zone
+			}
+			if t.Months >= 1 && t.Months <= MaxMonths && t.Lead <= MaxMonths && (len(m.Terms) == 0 || m.Terms[len(m.Terms)-1].ID != t.ID) {
+				m.Terms = append(m.Terms, t)
+			}
+		}
+	}
+	switch {
+	case !found && other != "":
+		return m, fmt.Errorf("no on-demand price in %s, only in others such as %s", currency, other)
+	case !found:
+		return m, fmt.Errorf("no on-demand price is known")
+	}
+	slices.SortFunc(m.Terms, func(a, b Term) int { return cmp.Compare(a.ID, b.ID) })
+	return m, nil
+}
