@@ -50,6 +50,8 @@ type master struct {
 	costs   []int64 // of a machine by class, in whole prices
 	work    int64   // labels that pricing may still make
 	bound   *big.Rat
+	prices  []int64 // that prove the bound, by demand
+	worth   []int64 // what a machine holds at them at most, by class
 	told    Columns
 }
 
@@ -65,26 +67,26 @@ const (
 
 // improve looks for an outcome that is better than the best of the greedy ones,
 // and for a bound.
-func (p *problem) improve(ctx context.Context, best *run, starts []*run, lp linear.Solver) (*run, *big.Rat, *Columns, error) {
+func (p *problem) improve(ctx context.Context, best *run, starts []*run, lp linear.Solver) (*run, *master, error) {
 	m := &master{p: p, ctx: ctx, lp: lp, seen: map[string]bool{}, work: labelWork, bound: new(big.Rat)}
 	m.told.State = ColumnsDone
 	m.begin(starts)
 	if len(m.rows) == 0 {
-		return best, m.bound, &m.told, nil
+		return best, m, nil
 	}
 	x, err := m.generate()
 	if err == nil && x != nil {
-		best, err = m.round(best, x)
+		best, err = m.round(best, x, dives)
 	}
 	switch {
 	case err == nil:
 	case errors.Is(err, linear.ErrUnavailable):
 		m.told.State = ColumnsUnavailable
 	default:
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	m.told.Patterns = len(m.columns)
-	return best, m.bound, &m.told, nil
+	return best, m, nil
 }
 
 // begin takes the machines of the greedy orders for the first columns.
@@ -301,9 +303,8 @@ func (m *master) program(left []int, machines []int) *linear.Program {
 	return q
 }
 
-func (m *master) solve(left, machines []int, warm *linear.Basis) (*linear.Solution, error) {
+func (m *master) solve(left, machines []int) (*linear.Solution, error) {
 	q := m.program(left, machines)
-	q.Warm = warm
 	s, err := m.lp.Solve(m.ctx, q, linear.Limits{})
 	if err != nil {
 		return nil, fmt.Errorf("choose among %d patterns: %w", len(m.columns), err)
@@ -322,7 +323,7 @@ func (m *master) solve(left, machines []int, warm *linear.Basis) (*linear.Soluti
 func (m *master) generate() (*linear.Solution, error) {
 	left, machines := m.all()
 	for m.told.Rounds < mostRounds {
-		s, err := m.solve(left, machines, nil)
+		s, err := m.solve(left, machines)
 		if err != nil || s == nil {
 			return nil, err
 		}
@@ -337,7 +338,7 @@ func (m *master) generate() (*linear.Solution, error) {
 		}
 	}
 	m.told.State = ColumnsStopped
-	return m.solve(left, machines, nil)
+	return m.solve(left, machines)
 }
 
 // all is every replica and every machine.
@@ -463,7 +464,7 @@ func (m *master) prove(prices, worth []int64) {
 			}
 		}
 		if bound.Cmp(m.bound) > 0 {
-			m.bound = bound
+			m.bound, m.prices, m.worth = bound, prices, worth
 		}
 	}
 }
@@ -489,7 +490,7 @@ func ceil(r *big.Rat) int64 {
 // machine of are opened as often as it has whole ones, and what is left is chosen
 // anew, down to a remainder that the greedy orders pack. After every step they
 // pack what is left, and the best outcome stays.
-func (m *master) round(best *run, s *linear.Solution) (*run, error) {
+func (m *master) round(best *run, s *linear.Solution, dives int) (*run, error) {
 	p := m.p
 	type opened struct {
 		col *column
@@ -548,7 +549,7 @@ func (m *master) round(best *run, s *linear.Solution) (*run, error) {
 			break
 		}
 		var err error
-		if s, err = m.solve(left, machines, nil); err != nil {
+		if s, err = m.solve(left, machines); err != nil {
 			return best, err
 		}
 	}
@@ -628,5 +629,15 @@ func (r *run) finish() {
 		if n := min(s.n, r.left[s.demand]); n > 0 {
 			r.left[s.demand] += r.place(s.demand, n) - n
 		}
+	}
+}
+
+// tell states in a result what column generation did and proved.
+func (m *master) tell(r *Result) {
+	r.Columns = m.told
+	if n := ceil(m.bound); m.p.priced {
+		r.CostLowerBound = max(r.CostLowerBound, n)
+	} else {
+		r.LowerBound = max(r.LowerBound, int(n))
 	}
 }

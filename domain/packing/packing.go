@@ -185,17 +185,12 @@ func NeedContext(ctx context.Context, kinds []Node, workloads []Workload, opts O
 	if opts.LP == nil {
 		return best.result(), nil
 	}
-	best, bound, told, err := p.improve(ctx, best, starts, opts.LP)
+	best, m, err := p.improve(ctx, best, starts, opts.LP)
 	if err != nil {
 		return nil, err
 	}
 	r := best.result()
-	r.Columns = *told
-	if n := ceil(bound); p.priced {
-		r.CostLowerBound = max(r.CostLowerBound, n)
-	} else {
-		r.LowerBound = max(r.LowerBound, int(n))
-	}
+	m.tell(r)
 	return r, nil
 }
 

@@ -1,0 +1,168 @@
+package packing
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"slices"
+)
+
+// Point is what a demand of so many thousandths of a mix needs.
+type Point struct {
+	Level int64 `json:"level"` // of 1000; every workload's replicas are rounded up
+	// Nodes hold it, and none less than LowerBound do, which is proven. Neither
+	// falls as demand rises.
+	Nodes      int `json:"nodes"`
+	LowerBound int `json:"lower_bound"`
+	// The same in cost, 0 where no kind has one.
+	Cost           int64  `json:"cost"`
+	CostLowerBound int64  `json:"cost_lower_bound"`
+	Used           []Used `json:"used"`     // nodes by kind
+	Unplaced       int    `json:"unplaced"` // replicas for which there is no machine, which Nodes leaves out
+}
+
+// curvePoints is for how many levels a curve is packed at most.
+const curvePoints = 48
+
+// Curve says how many machines of given kinds a mix of workloads needs at each of
+// some levels of demand, in thousandths of the mix, ascending in the answer and
+// none twice. Columns and prices are found once, at the highest level, and serve
+// all. No more than 48 levels are packed, so that time does not grow with the
+// hours whose demand is asked for: others get the nodes of the next level above
+// that was packed, and the bound of the next below.
+//
+// It fails as [NeedContext] does, and when a level is negative or the replicas
+// are too many.
+func Curve(ctx context.Context, kinds []Node, mix []Workload, levels []int64, opts Options) ([]Point, error) {
+	levels = set(levels)
+	if len(levels) == 0 {
+		return []Point{}, nil
+	}
+	p, err := compile(kinds, mix, true)
+	if err != nil {
+		return nil, err
+	}
+	var replicas int64
+	for i := range p.loads {
+		replicas += int64(p.loads[i].Replicas)
+	}
+	top := levels[len(levels)-1]
+	if levels[0] < 0 || top > 0 && replicas > 0 && top/1000 > maxReplicas/replicas {
+		return nil, fmt.Errorf("levels of demand from %d to %d thousandths of %d replicas: none may be negative, or need more than %d replicas", levels[0], top, replicas, maxReplicas)
+	}
+	packed := levels
+	if len(levels) > curvePoints {
+		packed = make([]int64, 0, curvePoints)
+		for i := range curvePoints {
+			packed = append(packed, levels[i*(len(levels)-1)/(curvePoints-1)])
+		}
+	}
+	points := make([]Point, len(packed))
+	var above *master
+	for i, level := range slices.Backward(packed) {
+		q := p.scaled(level)
+		best, starts := q.best(needOrders, opts)
+		m := &master{bound: new(big.Rat)}
+		if opts.LP != nil {
+			if above == nil {
+				best, m, err = q.improve(ctx, best, starts, opts.LP)
+				above = m
+			} else {
+				best, m, err = q.improveBy(above, best)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		r := best.result()
+		if m.p != nil {
+			m.tell(r)
+		}
+		points[i] = Point{Level: level, Nodes: r.NodesUsed, LowerBound: r.LowerBound, Cost: r.Cost, CostLowerBound: r.CostLowerBound, Used: r.Used}
+		for _, u := range r.Unplaced {
+			points[i].Unplaced += u.Replicas
+		}
+	}
+	// What holds more demand holds less, and what needs so many nodes for less
+	// needs them for more.
+	for i := len(points) - 2; i >= 0; i-- {
+		a, b := &points[i], &points[i+1]
+		if b.Unplaced == 0 && (a.Unplaced > 0 || a.Cost > b.Cost || a.Cost == b.Cost && a.Nodes > b.Nodes) {
+			a.Nodes, a.Cost, a.Used, a.Unplaced = b.Nodes, b.Cost, slices.Clone(b.Used), 0
+		}
+	}
+	for i := 1; i < len(points); i++ {
+		a, b := &points[i-1], &points[i]
+		b.LowerBound, b.CostLowerBound = max(b.LowerBound, a.LowerBound), max(b.CostLowerBound, a.CostLowerBound)
+	}
+	if len(packed) == len(levels) {
+		return points, nil
+	}
+	all := make([]Point, 0, len(levels))
+	for _, level := range levels {
+		i, exact := slices.BinarySearch(packed, level)
+		point := points[i]
+		if !exact {
+			point.Level, point.Used = level, slices.Clone(point.Used)
+			point.LowerBound, point.CostLowerBound = points[i-1].LowerBound, points[i-1].CostLowerBound
+		}
+		all = append(all, point)
+	}
+	return all, nil
+}
+
+// scaled is the problem with so many thousandths of each workload's replicas,
+// rounded up.
+func (p *problem) scaled(level int64) *problem {
+	q := *p
+	q.loads, q.demands = slices.Clone(p.loads), slices.Clone(p.demands)
+	for i := range q.demands {
+		d := &q.demands[i]
+		d.replicas = 0
+		for _, w := range d.loads {
+			n := (int64(p.loads[w].Replicas)*level + 999) / 1000
+			q.loads[w].Replicas = int(n)
+			d.replicas += int(n)
+		}
+		d.load = &q.loads[d.loads[0]]
+	}
+	q.prepare()
+	return &q
+}
+
+// improveBy does what improve does with the columns and the prices of a like
+// problem that has no less of any demand.
+func (p *problem) improveBy(above *master, best *run) (*run, *master, error) {
+	m := &master{p: p, ctx: above.ctx, lp: above.lp, unit: above.unit, costs: above.costs, bound: new(big.Rat)}
+	m.told.State, m.rowOf = above.told.State, make([]int, len(p.demands))
+	for i := range p.demands {
+		m.rowOf[i] = -1
+		if above.rowOf[i] >= 0 && p.demands[i].replicas > 0 {
+			m.rowOf[i] = len(m.rows)
+			m.rows = append(m.rows, i)
+		}
+	}
+	if len(m.rows) == 0 || above.told.State == ColumnsUnavailable {
+		return best, m, nil
+	}
+	if above.prices != nil {
+		m.prove(above.prices, above.worth)
+	}
+	for _, col := range above.columns {
+		c := *col
+		c.sums = slices.DeleteFunc(slices.Clone(col.sums), func(x count) bool { return m.rowOf[x.demand] < 0 })
+		m.columns = append(m.columns, &c)
+	}
+	if m.proven(best) {
+		return best, m, nil
+	}
+	left, machines := m.all()
+	s, err := m.solve(left, machines)
+	if err == nil && s != nil {
+		best, err = m.round(best, s, curveDives)
+	}
+	return best, m, err
+}
+
+// curveDives is how often a level of a curve is rounded.
+const curveDives = 3
