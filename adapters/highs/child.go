@@ -31,7 +31,7 @@ const (
 // before its main begins, and never gets there.
 func init() {
 	if len(os.Args) == 3 && os.Args[1] == childArgument && os.Getenv(childVariable) == moduleSum {
-		os.Exit(serve(os.Stdin, os.Stdout, os.Stderr, os.Args[2])) //nolint:revive // deep-exit: a child has no main
+		os.Exit(serve(os.Stdin, os.Stdout, os.Stderr, os.Args[2]))
 	}
 }
 
@@ -182,12 +182,11 @@ func (s *store) seal() (cached bool) {
 // there.
 func walkCode(dir string, f func(file, sum string)) {
 	_ = filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() || strings.HasSuffix(file, sealed) || filepath.Dir(file) == dir {
-			return nil
-		}
-		if b, err := os.ReadFile(file); err == nil {
-			sum := sha256.Sum256(b)
-			f(file, hex.EncodeToString(sum[:]))
+		if err == nil && d.Type().IsRegular() && !strings.HasSuffix(file, sealed) && filepath.Dir(file) != dir {
+			if b, err := os.ReadFile(file); err == nil {
+				sum := sha256.Sum256(b)
+				f(file, hex.EncodeToString(sum[:]))
+			}
 		}
 		return nil
 	})

@@ -184,8 +184,6 @@ const (
 	basic   = 1
 	atUpper = 2
 	atZero  = 3
-	// nonbasic, at a bound that the solver chooses
-	atSome = 4
 )
 
 func count(n int) uint32 { return uint32(min(max(n, 0), math.MaxInt32)) }

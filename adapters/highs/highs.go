@@ -324,7 +324,7 @@ func (c *child) solve(p *linear.Program, l linear.Limits) (*linear.Solution, err
 		return nil, err
 	}
 	kind, body, err := readFrame(c.out, c.buf, maxAnswer)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = errors.New("it ended in the middle of a program")
 	}
 	if err != nil {

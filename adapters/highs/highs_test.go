@@ -675,31 +675,29 @@ func TestHostileFrames(t *testing.T) {
 // A program that does not fit into the module's memory is refused, and the next
 // one is solved.
 func TestMemory(t *testing.T) {
-	if os.Getenv("QM_LONG") != "1" {
-		t.Skip("takes gigabytes: QM_LONG=1 runs it")
-	}
 	s := open(t)
-	var p linear.Program
-	p.Start = []int{0}
-	for j := range 1 << 15 {
-		p.Cost = append(p.Cost, 1)
-		p.Lower = append(p.Lower, 0)
-		p.Upper = append(p.Upper, inf)
-		for i := range 500 {
-			p.Index = append(p.Index, i)
-			p.Value = append(p.Value, 1+math.Sin(float64(i*j)))
+	if err := s.Warm(t.Context()); err != nil { // and so the module is compiled
+		t.Fatal(err)
+	}
+	code := openCache(s.options.CacheDir)
+	m, err := newMachine(t.Context(), code.cache)
+	code.seal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.limit = 32 << 20
+	for _, c := range []struct {
+		hours int
+		fits  bool
+	}{{1, true}, {2000, false}, {1, true}} {
+		r, err := parseProgram(appendProgram(nil, spill(c.hours, 1), linear.Limits{}))
+		if err != nil {
+			t.Fatal(err)
 		}
-		p.Start = append(p.Start, len(p.Index))
-	}
-	for range 500 {
-		p.RowLower = append(p.RowLower, 1)
-		p.RowUpper = append(p.RowUpper, inf)
-	}
-	whole(&p)
-	_, err := s.Solve(t.Context(), &p, linear.Limits{Nodes: 1, Checks: 1000})
-	t.Log(err)
-	if got := solve(t, s, spill(1, 1), linear.Limits{}); got.Status != linear.Optimal {
-		t.Errorf("the next program: %+v", got)
+		got, err := m.solve(t.Context(), r)
+		if c.fits && err != nil || !c.fits && (err == nil || !strings.Contains(err.Error(), "memory")) {
+			t.Errorf("%d hours: %+v, %v", c.hours, got, err)
+		}
 	}
 }
 

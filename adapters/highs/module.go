@@ -108,6 +108,7 @@ const (
 type machine struct {
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
+	limit    uint64 // bytes of an instance's memory
 	ticks    uint64 // of the instance's clock
 }
 
@@ -123,7 +124,7 @@ func newMachine(ctx context.Context, cache wazero.CompilationCache) (*machine, e
 	if cache != nil {
 		config = config.WithCompilationCache(cache)
 	}
-	m := &machine{runtime: wazero.NewRuntimeWithConfig(ctx, config)}
+	m := &machine{limit: memoryLimit, runtime: wazero.NewRuntimeWithConfig(ctx, config)}
 	if m.compiled, err = m.runtime.CompileModule(ctx, wasm); err != nil {
 		return nil, fmt.Errorf("compile the solver: %w", err)
 	}
@@ -176,7 +177,7 @@ func (m *machine) host(name string) api.GoModuleFunction {
 		})
 	case "emscripten_resize_heap":
 		return api.GoModuleFunc(func(_ context.Context, mod api.Module, stack []uint64) {
-			stack[0] = grow(mod.Memory(), uint64(uint32(stack[0])))
+			stack[0] = grow(mod.Memory(), uint64(uint32(stack[0])), m.limit)
 		})
 	case "fd_write": // whatever it prints is gone
 		return api.GoModuleFunc(func(_ context.Context, mod api.Module, stack []uint64) {
@@ -209,12 +210,12 @@ func (m *machine) host(name string) api.GoModuleFunction {
 }
 
 // grow makes the memory at least want bytes long, and a fifth longer than it is.
-func grow(memory api.Memory, want uint64) uint64 {
+func grow(memory api.Memory, want, limit uint64) uint64 {
 	have := uint64(memory.Size())
-	if want > memoryLimit {
+	if want > limit {
 		return 0
 	}
-	want = min(max(want, have+have/5), memoryLimit)
+	want = min(max(want, have+have/5), limit)
 	if _, ok := memory.Grow(uint32((want - have + pageSize - 1) / pageSize)); !ok {
 		return 0
 	}

@@ -191,7 +191,7 @@ func replace(file string, b []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
+	defer func() { _ = os.Remove(f.Name()) }()
 	defer f.Close()
 	if _, err := f.Write(b); err != nil {
 		return err
