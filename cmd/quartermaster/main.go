@@ -132,6 +132,7 @@ serve" fold them.
 		a.importCommand(),
 		a.fleetCommand(),
 		a.modelsCommand(),
+		a.fragmentationCommand(),
 		a.usageCommand(),
 		a.costsCommand(),
 		a.planCommand(),
