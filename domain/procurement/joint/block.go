@@ -162,7 +162,7 @@ func (b *block) multiplied(m, c int, multipliers []int64) hourPrices {
 
 // shape returns the columns of an hour at these prices, and what they cost.
 func (b *block) shape(m int, h *hourPrices) (*shape, []int64) {
-	s := &shape{demands: len(b.Demands), pools: len(b.Pools), rows: len(b.Demands) + len(b.Pools), bases: map[string]*basis{}}
+	s := &shape{demands: len(b.Demands), pools: len(b.Pools), rows: len(b.Demands) + len(b.Pools), greatest: 1, bases: map[string]*basis{}}
 	var cost []int64
 	row := func(is bool) int {
 		if !is {
@@ -198,6 +198,7 @@ func (b *block) shape(m int, h *hourPrices) (*shape, []int64) {
 		for k := 0; k < len(at); k += 2 {
 			if at[k] >= 0 {
 				c.row, c.val = append(c.row, int(at[k])), append(c.val, at[k+1])
+				s.greatest = max(s.greatest, at[k+1], -at[k+1])
 			}
 		}
 		s.columns = append(s.columns, c)

@@ -26,6 +26,7 @@ type shape struct {
 	spotShare, spot, priceOnly, quota, spend []int
 	rows                                     int
 	columns                                  []column
+	greatest                                 int64 // magnitude in a column
 	bases                                    map[string]*basis
 	memory                                   int
 	slack                                    *basis
@@ -219,6 +220,8 @@ type entry struct {
 	value  []float64  // dual/det
 	vector Vector
 	worth  *worth
+
+	rates []float64 // reduced costs by column, nearly; nil: not known yet
 
 	uses int
 	// For one query: what does not change from slot to slot.
@@ -567,11 +570,68 @@ func (g *regime) solve(q *query, before *entry, slot []int64, rows []int) (*entr
 	}
 }
 
+// quickStep is a step in 64 bits, whose ratios are floats: where they mislead, the
+// basis is not dual feasible, and nil is returned.
+func (g *regime) quickStep(e *entry, slot []int64, rows []int) *entry {
+	leave, least := -1, int64(0)
+	for i, x := range e.base {
+		for k, row := range rows {
+			x += e.small[i*g.rows+row] * slot[k]
+		}
+		if x < least || x == least && x < 0 && e.columns[i] < e.columns[leave] {
+			leave, least = i, x
+		}
+	}
+	if leave < 0 {
+		return nil
+	}
+	if e.rates == nil {
+		e.rates = make([]float64, len(g.columns)+g.rows)
+		det := float64(e.det64)
+		for j := range e.rates {
+			if !e.in[j] {
+				v, _ := new(big.Float).SetInt(g.reduced(e, j)).Float64()
+				e.rates[j] = v / det
+			}
+		}
+	}
+	a := e.small[leave*g.rows : (leave+1)*g.rows]
+	enter, lowest := -1, math.Inf(1)
+	for j, d := range e.rates {
+		if e.in[j] {
+			continue
+		}
+		alpha := int64(0)
+		if j >= len(g.columns) {
+			alpha = a[j-len(g.columns)]
+		} else {
+			c := &g.columns[j]
+			for k, row := range c.row {
+				alpha += a[row] * c.val[k]
+			}
+		}
+		if alpha < 0 {
+			if ratio := d / float64(-alpha); ratio < lowest {
+				enter, lowest = j, ratio
+			}
+		}
+	}
+	if enter < 0 {
+		return nil
+	}
+	return g.enter(g.pivot(e.basis, leave, enter))
+}
+
 // step is one of the dual simplex. By Bland's rule it cannot go in circles;
 // before that it takes what is missing most.
 func (g *regime) step(e *entry, q *query, slot []int64, rows []int, bland bool) (*entry, error) {
 	*g.pivots++
 	g.prepare(e, q)
+	if !bland && e.base != nil && e.norm < (1<<62)/g.greatest {
+		if next := g.quickStep(e, slot, rows); next != nil {
+			return next, nil
+		}
+	}
 	leave := -1
 	var least *big.Int
 	for i, j := range e.columns {
