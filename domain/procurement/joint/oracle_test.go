@@ -36,12 +36,22 @@ func (g *program) row(lower, upper float64) map[int]float64 {
 }
 
 func (g *program) finish() *linear.Program {
-	g.Start = []int{0}
-	for j := range g.Cost {
-		for i, r := range g.rows {
-			if v := r[j]; v != 0 {
-				g.Index, g.Value = append(g.Index, i), append(g.Value, v)
+	type entry struct {
+		row   int
+		value float64
+	}
+	by := make([][]entry, len(g.Cost))
+	for i, r := range g.rows {
+		for j, v := range r {
+			if v != 0 {
+				by[j] = append(by[j], entry{i, v})
 			}
+		}
+	}
+	g.Start = []int{0}
+	for j := range by {
+		for _, e := range by[j] {
+			g.Index, g.Value = append(g.Index, e.row), append(g.Value, e.value)
 		}
 		g.Start = append(g.Start, len(g.Index))
 	}

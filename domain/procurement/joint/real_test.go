@@ -210,4 +210,57 @@ func BenchmarkSolve(b *testing.B) {
 			b.ReportMetric(gap(s), "gap")
 		}
 	})
+	best, err := joint.Solve(context.Background(), p, warm)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("4_regions_as_one_program_of_1080_buckets", func(b *testing.B) {
+		for b.Loop() {
+			g := extensive(bucketed(p, 30), nil, false)
+			s, err := warm.Solve(context.Background(), g, linear.Limits{})
+			if err != nil || s.Status != linear.Optimal {
+				b.Fatalf("%v: %v", s, err)
+			}
+			units := make([]int, len(p.Choices))
+			for j := range units {
+				units[j] = int(math.Round(s.X[j]))
+			}
+			ev, err := joint.Evaluate(p, units)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float(ev.Cost)/float(best.Bound)-1, "gap")
+		}
+	})
+}
+
+// bucketed is a problem with at most n slots in each epoch, the means of slots
+// that follow one another.
+func bucketed(p *joint.Problem, n int) *joint.Problem {
+	q := *p
+	q.Epochs = slices.Clone(p.Epochs)
+	for m := range q.Epochs {
+		e := &q.Epochs[m]
+		e.Cases = slices.Clone(e.Cases)
+		for c := range e.Cases {
+			slots := e.Cases[c].Slots
+			size := (len(slots) + n - 1) / n
+			var out []joint.Slot
+			for of := range slices.Chunk(slots, size) {
+				s := joint.Slot{Units: make([]int, len(p.Demands))}
+				for _, v := range of {
+					s.Hours += v.Hours
+					for d, u := range v.Units {
+						s.Units[d] += u * v.Hours
+					}
+				}
+				for d := range s.Units {
+					s.Units[d] = (s.Units[d] + s.Hours/2) / s.Hours
+				}
+				out = append(out, s)
+			}
+			e.Cases[c].Slots = out
+		}
+	}
+	return &q
 }
