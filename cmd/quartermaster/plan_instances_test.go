@@ -110,7 +110,7 @@ func demoInstances() map[string]*instances.Instance {
 	r, p := p4d("us-east-1", "US", "21.957642")
 	p.Spot = &instances.Spot{Price: instances.Price{Hourly: listed("9.83")}, Overhead: listed("0.05")}
 	one.Regions, one.Pools = []instances.Region{r}, []instances.Pool{p}
-	one.Quotas = []instances.Quota{{ID: "aws us-east-1", Limit: 24}}
+	one.Quotas = []instances.Quota{{ID: "aws us-east-1", Limit: 48}}
 	one.Demands = []instances.Demand{{
 		ID: "inference", Pool: p.ID, Class: "serving", Duration: durations(one, workday(one, 20, 16, 13, 20, 1)), Interruptible: listed("0.1"), Shortage: listed("220"),
 	}}
