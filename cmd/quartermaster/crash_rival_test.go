@@ -273,7 +273,7 @@ func (r *rival) stall(c *tapped) {
 		return
 	}
 	_, _ = own.(driver.ExecerContext).ExecContext(ctx, `
-		update quartermaster.sessions set alive_until = now() - interval '1 second' where instance = $1`, named(r.order.Instance))
+		update quartermaster.sessions set alive_until = now() - interval '1 second' where instance = $1`, arguments(r.order.Instance))
 	_ = own.Close()
 	rest(context.Background(), 3*r.order.Lease)
 	c.fold.stalled = true
@@ -283,7 +283,7 @@ func (r *rival) stall(c *tapped) {
 	}()
 }
 
-func named(values ...driver.Value) []driver.NamedValue {
+func arguments(values ...driver.Value) []driver.NamedValue {
 	out := make([]driver.NamedValue, len(values))
 	for i, v := range values {
 		out[i] = driver.NamedValue{Ordinal: i + 1, Value: v}
