@@ -329,7 +329,7 @@ func (fl *backtestFlags) fromLog(ctx context.Context, h *home, q *backtest.Quest
 	q.Pools = slices.DeleteFunc(q.Pools, func(p backtest.Pool) bool { return fl.kind != "" && p.Kind != fl.kind })
 	left = slices.DeleteFunc(left, func(l backtest.LeftOut) bool { return fl.kind != "" && l.Kind != fl.kind })
 	if len(q.Pools)+len(left) == 0 {
-		return nil, fmt.Errorf("backtest from %s to %s: no demand%s%s was observed; import some with \"quartermaster import demand --historical\"", q.From, q.To, asked{region: fl.region}, named("kind", fl.kind))
+		return nil, fmt.Errorf("backtest from %s to %s: no demand%s was observed; import some with \"quartermaster import demand --historical\"", q.From, q.To, &fl.demandFlags)
 	}
 	return left, nil
 }

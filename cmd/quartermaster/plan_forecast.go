@@ -44,16 +44,21 @@ func (fl *demandFlags) wanted(pools []projections.PoolHistory) ([]projections.Po
 		if fl.file != "" {
 			where = "in " + fl.file
 		}
-		return nil, fmt.Errorf("no demand%s%s was observed %s", asked{region: fl.region}, named("kind", fl.kind), where)
+		return nil, fmt.Errorf("no demand%s was observed %s", fl, where)
 	}
 	return pools, nil
 }
 
-func named(flag, value string) string {
-	if value == "" {
-		return ""
+// String returns what was asked for, for example " with --region north".
+func (fl *demandFlags) String() string {
+	s := asked{region: fl.region}.String()
+	if fl.kind != "" {
+		if s == "" {
+			s = " with"
+		}
+		s += " --kind " + fl.kind
 	}
-	return fmt.Sprintf(" for --%s %s", flag, value)
+	return s
 }
 
 // demandLimit is how many years of hours a file may span.
@@ -320,7 +325,7 @@ func (a *app) showForecasts(answers []forecastAnswer, file string) error {
 func (a *app) showForecast(f *forecastAnswer) {
 	made := f.Forecast
 	fmt.Fprintf(a.out, "%s %s, in units of %s, by %s\n", f.Region, f.Kind, f.Unit, made.Candidate)
-	t := a.table("week from", "mean", "10%", "median", "90%", "99%", "peak hour at 90%")
+	t := a.table("week from", "expected", "10%", "median", "90%", "99%", "peak hour at 90%")
 	t.SetColumnConfigs(rightFrom(2, 7))
 	for h := 0; h < len(made.Point); h += forecast.Week {
 		end := h + forecast.Week
