@@ -61,7 +61,12 @@ func (a *app) showSimulation(r *whatif.Result) {
 		}
 		t.Render()
 	}
-	for _, n := range r.Notes {
+	const notes = 6
+	for i, n := range r.Notes {
+		if i == notes {
+			fmt.Fprintf(a.out, "note: and %s more, see --json\n", comma(len(r.Notes)-notes))
+			break
+		}
 		fmt.Fprintf(a.out, "note: %s\n", clip(n, 4*widest))
 	}
 	fmt.Fprintf(a.out, "methods %s\n", strings.Join(r.Methods, " "))
@@ -236,7 +241,7 @@ func (a *app) loadDuration(dir string, r *whatif.Result, write writeTable) error
 		}
 		slices.SortStableFunc(order, func(s, t *whatif.Stack) int { return peak(t).Cmp(peak(s)) })
 		for _, s := range order[:min(len(order), drawnPools)] {
-			f := chart.Stack{Title: x.Alternative + ": " + s.Pool, X: "hours by falling demand", Y: "machines"}
+			f := chart.Stack{Title: x.Alternative + ": " + s.Pool, X: "hours by falling demand", Y: "machines", At: []float64{0}}
 			for _, h := range s.Hours {
 				f.At = append(f.At, float64(h))
 			}

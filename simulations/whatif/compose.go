@@ -466,7 +466,25 @@ func (c *course) decide(s *Scenario) error {
 	})
 	in.Limits = instance.Limits{MaxUnservedShare: s.Constraints.MaxUnserved, MaxSpotShare: s.Constraints.MaxSpotShare}
 	in.Budgets = s.Constraints.Budgets
-	in.Posture = alt.Posture
+	if alt.Posture != nil {
+		// Demand from the log says nothing of classes: all of it is protected, where
+		// none is named.
+		p := *alt.Posture
+		for i := range in.Demands {
+			if len(alt.Posture.Demands) == 0 && regionOf(in, in.Demands[i].Pool) != p.Standby {
+				p.Demands = append(p.Demands, in.Demands[i].ID)
+			}
+		}
+		for _, d := range p.Demands {
+			if !slices.ContainsFunc(in.Demands, func(x instance.Demand) bool { return x.ID == d }) {
+				return fmt.Errorf("alternative %q: posture: no demand %q; demands are %s", alt.Name, d, c.poolNames())
+			}
+		}
+		in.Posture = &p
+	}
+	if len(alt.Spill) > 0 {
+		c.notes = append(c.notes, "purchases take into account that demand may be served elsewhere every day; draws let it move only while its own region is gone")
+	}
 	widest := 0
 	for _, x := range alt.Spill {
 		widest = max(widest, x.RoundTripMS)

@@ -146,9 +146,14 @@ func (v *evaluator) epoch(w *world, p, e int, out *outcome) {
 	s := &v.supply[p*len(v.m.spans)+e]
 	onDemand, spot, shortage := v.prices(w, p, e)
 	n := len(c.units)
-	total := c.above(false, s.a, s.b, 0, 0, n)
+	all := line{a: s.a, b: s.b}
+	fixed := line{a: s.a, b: s.b, rest: true}
+	if s.a != one {
+		fixed.permille = v.m.pools[p].permille
+	}
+	total := c.above(all, 0, 0, n)
 	x := s.guaranteed + s.priced
-	uncovered := c.above(false, s.a, s.b, x, 0, n)
+	uncovered := c.above(all, x, 0, n)
 	// rest is what is above a level after spot took its part: hours in which spot
 	// is bounded by what can be had are those of most demand.
 	bounded := n
@@ -156,16 +161,16 @@ func (v *evaluator) epoch(w *world, p, e int, out *outcome) {
 	case spot < 0:
 		bounded = 0
 	case s.avail != noSpotBounds:
-		bounded = sort.Search(n, func(i int) bool { return mulDiv(c.units[i]-c.rest[i], s.a, 1) >= s.avail })
+		bounded = sort.Search(n, func(i int) bool { return v.onSpot(p, s.a, c.units[i], c.units[i]-c.rest[i]) >= s.avail })
 	}
 	avail := s.avail
 	if spot < 0 {
 		avail = 0
 	}
 	rest := func(level int64) int64 {
-		sum := c.above(true, s.a, s.b, level, 0, bounded)
+		sum := c.above(fixed, level, 0, bounded)
 		if bounded < n && level < unlimited/2 {
-			sum += c.above(false, s.a, s.b, level+avail, bounded, n)
+			sum += c.above(all, level+avail, bounded, n)
 		}
 		return sum
 	}
@@ -179,7 +184,7 @@ func (v *evaluator) epoch(w *world, p, e int, out *outcome) {
 		left := rest(x)
 		onSpot, rented = uncovered-left, left-short
 	} else {
-		left := c.above(false, s.a, s.b, full, 0, n)
+		left := c.above(all, full, 0, n)
 		rented, onSpot = uncovered-left, left-short
 	}
 	penalty := cost(short, shortage)
@@ -194,6 +199,15 @@ func (v *evaluator) epoch(w *world, p, e int, out *outcome) {
 		idle := s.all*hours - (total - uncovered)
 		out.stranded += mulDiv(s.paid, max(0, idle)/1000, max(1, s.all*hours/1000))
 	}
+}
+
+// onSpot is what of an hour's demand may run on spot, given what that is of the
+// demand in the log.
+func (v *evaluator) onSpot(p int, a, units, whole int64) int64 {
+	if a == one {
+		return whole * one
+	}
+	return mulDiv(a*v.m.pools[p].permille, units, 1000)
 }
 
 // served is how an hour of a pool is served, in units.
@@ -303,7 +317,7 @@ func (v *evaluator) at(w *world, p, e, h int, without int64, whole bool) (served
 	if more != unlimited {
 		more += s.priced - priced
 	}
-	return serveHour(demand, s.a*int64(x.spot[h]), guaranteed, priced, more, s.avail, spot < onDemand || onDemand < 0, spot >= 0), demand
+	return serveHour(demand, v.onSpot(p, s.a, int64(x.hourly[h]), int64(x.spot[h])), guaranteed, priced, more, s.avail, spot < onDemand || onDemand < 0, spot >= 0), demand
 }
 
 // flee lets other regions take demand over whose pool is gone, and returns how

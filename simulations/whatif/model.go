@@ -44,8 +44,10 @@ type compiled struct {
 
 type poolModel struct {
 	hourly []int32
-	spot   []int32 // of each hour's demand, what may run on spot
-	epochs []epochModel
+	spot   []int32 // of each hour's demand, what may run on spot, in whole units
+	// permille of demand may run on spot.
+	permille int64
+	epochs   []epochModel
 	// protected is the share of demand that another region takes over, in
 	// millionths; 0: none.
 	protected int64
@@ -77,10 +79,19 @@ type epochModel struct {
 // curve is the hours of an epoch by ascending demand. after[i] sums over the
 // hours from i on.
 type curve struct {
-	units, rest []int64 // demand, and what of it may not run on spot
+	units, rest []int64 // demand, and what of it may not run on spot, in whole units
 	hours       []int64 // suffix sums
 	sumUnits    []int64 // of units × hours
 	sumRest     []int64 // of rest × hours
+}
+
+// line is a level of demand to be cut off: of demand, or of what of it may not run
+// on spot. As the log has it that is whole units, rounded as procurement rounds;
+// grown demand is not rounded, and then it is so many thousandths of demand.
+type line struct {
+	a, b     int64
+	rest     bool
+	permille int64 // of demand that may run on spot; 0 where rest is whole units
 }
 
 // payment is what is paid for capacity, whatever it serves.
@@ -126,14 +137,13 @@ func newModel(in *instance.Instance, spans []domain.Interval) (*compiled, error)
 			x.quota, x.perUnit = quotas[pool.Quota], int64(max(1, pool.QuotaPerUnit))
 		}
 		d := slices.IndexFunc(in.Demands, func(d instance.Demand) bool { return d.Pool == pool.ID })
-		permille := int64(0)
 		shortage := decimal.Zero
 		if d >= 0 {
 			demand := &in.Demands[d]
 			if x.hourly, err = hourly(demand, m.starts); err != nil {
 				return nil, err
 			}
-			permille, shortage = demand.Interruptible.Shift(3).IntPart(), demand.Shortage
+			x.permille, shortage = demand.Interruptible.Shift(3).IntPart(), demand.Shortage
 			if in.Posture != nil && (len(in.Posture.Demands) == 0 || slices.Contains(in.Posture.Demands, demand.ID)) {
 				x.protected = scaled(in.Posture.Share)
 			}
@@ -145,7 +155,7 @@ func newModel(in *instance.Instance, spans []domain.Interval) (*compiled, error)
 			if u < 0 || u > maxUnits {
 				return nil, fmt.Errorf("pool %s: %d units wanted in an hour, at most %d are drawn", pool.ID, u, maxUnits)
 			}
-			x.spot[h] = int32(int64(u) * permille / 1000)
+			x.spot[h] = int32(int64(u) * x.permille / 1000)
 		}
 		for e := range spans {
 			y := &x.epochs[e]
@@ -343,21 +353,26 @@ func newCurve(units, spot []int32) curve {
 	return c
 }
 
-// above sums what is above x of a·units + b over the hours from lo to hi, in
-// unit-hours, and of a·rest + b where rest is asked for.
-func (c *curve) above(rest bool, a, b, x int64, lo, hi int) int64 {
-	of, sum := c.units, c.sumUnits
-	if rest {
-		of, sum = c.rest, c.sumRest
-	}
+// above sums what of a·units + b (or a·rest + b) is above x over the hours from lo
+// to hi, in unit-hours.
+func (c *curve) above(l line, x int64, lo, hi int) int64 {
 	if x >= unlimited/2 || lo >= hi {
 		return 0
 	}
-	i := lo + sort.Search(hi-lo, func(i int) bool { return a*of[lo+i] > x-b })
+	of, sum := c.units, c.sumUnits
+	if l.rest && l.permille == 0 {
+		of, sum = c.rest, c.sumRest
+	}
+	kept := int64(1000)
+	if l.rest {
+		kept -= l.permille
+	}
+	// a·kept is below 10¹², units below 10⁶.
+	i := lo + sort.Search(hi-lo, func(i int) bool { return mulDiv(l.a*kept, of[lo+i], 1000) > x-l.b })
 	if i >= hi {
 		return 0
 	}
-	return a*(sum[i]-sum[hi]) + (b-x)*(c.hours[i]-c.hours[hi])
+	return mulDiv(l.a*kept, sum[i]-sum[hi], 1000) + (l.b-x)*(c.hours[i]-c.hours[hi])
 }
 
 // mulDiv is a·b ÷ c of numbers that are not negative, rounded down, without

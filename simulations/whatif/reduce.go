@@ -101,8 +101,35 @@ func (e *experiment) reduce(ctx context.Context) (*scenarioSet, error) {
 		}
 		e.enter(set, part, parts, int64(to-from), s.factor, s.added, s.avail)
 	}
+	e.c.refuge(&in)
 	e.means(&in, int64(n), total.onDemand, total.spot, total.quota, total.bought, total.late)
 	return set, nil
+}
+
+// refuge lets protected demand go to other regions, where nobody said otherwise: at
+// the price of leaving it unserved, so that nothing moves on an ordinary day.
+func (c *course) refuge(in *instance.Instance) {
+	p := in.Posture
+	if p == nil || len(c.alt.Spill) > 0 {
+		return
+	}
+	in.Demands, in.Spill = slices.Clone(in.Demands), slices.Clone(in.Spill)
+	dearest := decimal.Zero
+	for i := range in.Demands {
+		d := &in.Demands[i]
+		if slices.Contains(p.Demands, d.ID) {
+			d.LatencyBudgetMS, dearest = max(1, d.LatencyBudgetMS), decimal.Max(dearest, d.Shortage)
+		}
+	}
+	for _, from := range in.Regions {
+		for _, to := range in.Regions {
+			known := slices.ContainsFunc(in.Spill, func(s instance.Spill) bool { return s.From == from.ID && s.To == to.ID })
+			if from.ID == to.ID || known || p.Standby != "" && to.ID != p.Standby {
+				continue
+			}
+			in.Spill = append(in.Spill, instance.Spill{From: from.ID, To: to.ID, RoundTripMS: 1, Estimated: true, Hourly: dearest})
+		}
+	}
 }
 
 // spotVaries reports whether what spot can be had differs between draws.
