@@ -11,6 +11,7 @@ import (
 // at all machines.
 func (p *problem) oneByOne(o *order) *run {
 	r := p.start(o)
+	r.placeGangs()
 	for _, s := range p.steps(o) {
 		for range s.n {
 			var best choice
@@ -80,7 +81,7 @@ func TestBulkIsOneByOne(t *testing.T) {
 			}
 			loads = append(loads, w)
 		}
-		p, err := compile(nodes, loads, open)
+		p, err := compile(nodes, loads, open, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

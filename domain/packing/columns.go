@@ -372,32 +372,66 @@ func (m *master) price(prices []float64) bool {
 			rent = int64(math.Ceil(min(max(0, -prices[row])*m.unit, 1<<(priceDigits+8))))
 			row++
 		}
-		q := m.pricing(c, whole)
-		q.threshold = m.costs[c] + rent + 1
-		q.work = m.work
-		bound, sets := q.solve(newColumns)
-		m.work = q.work
-		worth[c] = bound
+		for _, barred := range p.separated() {
+			q := m.pricing(c, whole, barred)
+			q.threshold = m.costs[c] + rent + 1
+			q.work = m.work
+			bound, sets := q.solve(newColumns)
+			m.work = q.work
+			worth[c] = max(worth[c], bound)
+			for _, set := range sets {
+				grown = m.add(c, q.puts(set.fills)) || grown
+			}
+		}
 		for _, i := range m.rows {
 			if d := &p.demands[i]; d.dedicated && p.takes(c, i) {
 				worth[c] = max(worth[c], saturated(0, whole[i], int64(len(p.fillWith(c, i)))))
 			}
-		}
-		for _, set := range sets {
-			grown = m.add(c, q.puts(set.fills)) || grown
 		}
 	}
 	m.prove(whole, worth)
 	return grown
 }
 
-// pricing states what one machine of a class can hold at prices.
-func (m *master) pricing(class int, prices []int64) *pricing {
+// separated lists sets of workloads' classes, as bits, such that on every machine
+// all of one set are absent and what is left may be together. Where that would be
+// too many sets it is left out that classes are apart.
+func (p *problem) separated() []uint64 {
+	sets := []uint64{0}
+	for i := range p.demands {
+		a := &p.demands[i]
+		for j := range p.demands[:i] {
+			if b := &p.demands[j]; a.against&b.tag != 0 {
+				var next []uint64
+				for _, s := range sets {
+					if s&(a.tag|b.tag) != 0 {
+						next = append(next, s)
+					} else {
+						next = append(next, s|a.tag, s|b.tag)
+					}
+				}
+				if sets = set(next); len(sets) > mostSeparated {
+					return []uint64{0}
+				}
+			}
+		}
+	}
+	// A set that holds another one whole leaves less and is not needed.
+	return slices.DeleteFunc(slices.Clone(sets), func(s uint64) bool {
+		return slices.ContainsFunc(sets, func(t uint64) bool { return t != s && t&s == t })
+	})
+}
+
+const mostSeparated = 8
+
+// pricing states what one machine of a class can hold at prices while some
+// workloads' classes are barred from it.
+func (m *master) pricing(class int, prices []int64, barred uint64) *pricing {
 	k := &m.p.classes[class]
 	q := &pricing{cpu: k.empty.cpu, mem: k.empty.mem, gpus: len(k.empty.free)}
 	for _, i := range m.rows {
 		d := &m.p.demands[i]
-		if d.dedicated || prices[i] == 0 || !m.p.takes(class, i) {
+		if d.dedicated || d.tag&barred != 0 || prices[i] == 0 || !m.p.takes(class, i) {
 			continue
 		}
 		it := item{demand: i, price: prices[i], cpu: d.cpu, mem: d.mem, gpus: d.whole, part: d.part, most: d.replicas}
@@ -498,6 +532,19 @@ func (m *master) round(best *run, s *linear.Solution, dives int) (*run, error) {
 	}
 	var fixed []opened
 	left, machines := m.all()
+	// Gangs are placed whole by the greedy orders, after columns are opened.
+	gangs := false
+	for _, i := range m.rows {
+		if p.demands[i].gang != "" {
+			left[i], gangs = 0, true
+		}
+	}
+	if gangs {
+		var err error
+		if s, err = m.solve(left, machines); err != nil {
+			return best, err
+		}
+	}
 	for dive := 0; dive < dives && s != nil; dive++ {
 		grew := false
 		take := func(col *column, n int) {
@@ -625,6 +672,7 @@ func (r *run) open(col *column, machines int) {
 
 // finish places by the order of the run what is left.
 func (r *run) finish() {
+	r.placeGangs()
 	for _, s := range r.p.steps(r.order) {
 		if n := min(s.n, r.left[s.demand]); n > 0 {
 			r.left[s.demand] += r.place(s.demand, n) - n

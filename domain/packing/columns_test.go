@@ -64,15 +64,19 @@ func TestColumnsHold(t *testing.T) {
 				unbounded[i].Count = packing.Unlimited
 			}
 		}
-		greedy, err := packing.Need(unbounded, loads, packing.Options{})
+		pairs := drawPairs(t)
+		for _, b := range all {
+			b.apart = pairs
+		}
+		greedy, err := packing.Need(unbounded, loads, packing.Options{ApartClasses: pairs})
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := packing.Need(unbounded, loads, packing.Options{LP: lp})
+		r, err := packing.Need(unbounded, loads, packing.Options{LP: lp, ApartClasses: pairs})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := verify(unbounded, loads, r, true); err != nil {
+		if err := verify(unbounded, loads, r, true, pairs...); err != nil {
 			t.Fatalf("%v\n%s", err, text(r))
 		}
 		if r.Columns.State == packing.ColumnsNotAsked || greedy.Columns.State != packing.ColumnsNotAsked {

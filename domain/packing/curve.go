@@ -38,7 +38,7 @@ func Curve(ctx context.Context, kinds []Node, mix []Workload, levels []int64, op
 	if len(levels) == 0 {
 		return []Point{}, nil
 	}
-	p, err := compile(kinds, mix, true)
+	p, err := compile(kinds, mix, true, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ import (
 //
 // It fails as [Pack] does.
 func Fragmentation(nodes []Node, workloads []Workload) ([]Stranded, error) {
-	p, err := compile(nodes, workloads, false)
+	p, err := compile(nodes, workloads, false, Options{})
 	if err != nil {
 		return nil, err
 	}

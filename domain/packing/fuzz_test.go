@@ -48,7 +48,7 @@ func decode(data []byte) (nodes []packing.Node, loads []packing.Workload, wild b
 			Model: []string{"m0", "A100 80GB"}[b.next()%2], GPUs: int(b.next() % 10), CPUMilli: amount(100), MemoryMiB: amount(10),
 		}
 		kind := b.next()
-		n.MIG = kind&1 == 1
+		n.MIG, n.Unshared, n.Fabric = kind&1 == 1, kind&14 == 2, []string{"f1", "", "f2", "f1"}[kind>>4&3]
 		if kind > 200 {
 			n.Certifications, n.Country, n.Dedicated = b.list("x", "y"), fmt.Sprint("r", b.next()%2), fmt.Sprint("w", b.next()%2)
 			for range b.next() % int64(n.GPUs+1) {
@@ -84,6 +84,12 @@ func decode(data []byte) (nodes []packing.Node, loads []packing.Workload, wild b
 			w.ApartCluster = b.list("w0", "w1", "w2", "w3", "w4", "w5")
 		case 6:
 			w.MaxPerNode = int(b.next() % 5)
+		case 10, 11:
+			w.Gang = fmt.Sprint("g", b.next()%2)
+		case 12:
+			w.Class = fmt.Sprint("c", b.next()%3)
+		case 13:
+			w.Isolated = true
 		case 8, 9:
 			w.GPUMilli, w.Profile = 0, []string{"1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb", "1g.6gb"}[b.next()%8]
 		case 7:
@@ -114,14 +120,15 @@ func FuzzPack(f *testing.F) {
 					}
 				}
 			}
-			r, err := pack(nodes, loads, packing.Options{})
+			pairs := [][2]string{{"c0", "c1"}, {"c2", "c1"}}
+			r, err := pack(nodes, loads, packing.Options{ApartClasses: pairs, LP: simplex{}})
 			if err != nil {
 				if !wild && distinct(loads) {
 					t.Fatal(err)
 				}
 				continue
 			}
-			if err := verify(nodes, loads, r, open); err != nil {
+			if err := verify(nodes, loads, r, open, pairs...); err != nil {
 				t.Fatalf("%v\n%s", err, text(r))
 			}
 		}

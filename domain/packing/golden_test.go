@@ -39,7 +39,24 @@ func readCase(t *testing.T, name string) (nodes []packing.Node, loads []packing.
 			case "country":
 				n.Country = value
 			case "model":
-				n.Model = value
+				n.Model = strings.ReplaceAll(value, "_", " ")
+			case "mig":
+				n.MIG = true
+			case "unshared":
+				n.Unshared = true
+			case "fabric":
+				n.Fabric = value
+			case "held_instance":
+				start, _ := strconv.Atoi(list[1])
+				n.Held.Instances = []packing.Instance{{GPU: 0, Profile: list[0], Start: start}}
+			case "class":
+				w.Class = value
+			case "profile":
+				w.Profile = value
+			case "isolated":
+				w.Isolated = true
+			case "gang":
+				w.Gang = value
 			case "gpus":
 				n.GPUs = int(number)
 			case "cpu":
@@ -98,6 +115,9 @@ func render(r *packing.Result) string {
 			if len(on.GPUs) > 0 {
 				fmt.Fprintf(&s, " on GPUs %v", on.GPUs)
 			}
+			if len(on.Starts) > 0 {
+				fmt.Fprintf(&s, " from memory slices %v on", on.Starts)
+			}
 			s.WriteString("\n")
 		}
 	}
@@ -119,7 +139,8 @@ func render(r *packing.Result) string {
 // Each constraint at work, on machines and on kinds.
 func TestGolden(t *testing.T) {
 	nodes, loads := readCase(t, filepath.Join("testdata", "constraints.txt"))
-	pack, err := packing.Pack(nodes, loads, packing.Options{})
+	opts := packing.Options{ApartClasses: [][2]string{{"training", "serving"}}}
+	pack, err := packing.Pack(nodes, loads, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,14 +149,15 @@ func TestGolden(t *testing.T) {
 		n.Count, n.Held = packing.Unlimited, packing.Held{}
 		kinds = append(kinds, n)
 	}
-	need, err := packing.Need(kinds, loads, packing.Options{})
+	opts.LP = simplex{}
+	need, err := packing.Need(kinds, loads, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := verify(nodes, loads, pack, false); err != nil {
+	if err := verify(nodes, loads, pack, false, opts.ApartClasses...); err != nil {
 		t.Error(err)
 	}
-	if err := verify(kinds, loads, need, true); err != nil {
+	if err := verify(kinds, loads, need, true, opts.ApartClasses...); err != nil {
 		t.Error(err)
 	}
 	got := "On these machines: " + render(pack) + "\nOn any number of empty machines of these kinds: " + render(need)

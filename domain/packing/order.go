@@ -6,7 +6,7 @@ import (
 )
 
 // order is one greedy way: which replicas come first and which machine takes
-// them. Dedicated demands, which need machines of their own, come before all,
+// them. Gangs come before all. Dedicated demands, which need machines of their own, come before all,
 // then those that keep clusters apart, and those without GPUs come last.
 type order struct {
 	name string
@@ -150,6 +150,9 @@ func (p *problem) steps(o *order) []step {
 	}
 	for i := range p.demands {
 		d := &p.demands[i]
+		if d.gang != "" {
+			continue // placed before all others
+		}
 		s := step{demand: i, n: d.replicas, late: -1}
 		switch {
 		case d.dedicated:
@@ -185,6 +188,7 @@ func (p *problem) steps(o *order) []step {
 // run places everything in an order.
 func (p *problem) run(o *order) *run {
 	r := p.start(o)
+	r.placeGangs()
 	for _, s := range p.steps(o) {
 		r.left[s.demand] += r.place(s.demand, s.n) - s.n
 	}

@@ -216,8 +216,8 @@ func (p *problem) seat(class int, on *content) []seat {
 
 // tried lists the constraints in their order.
 var tried = []Constraint{
-	ModelConstraint, ProfileConstraint, PlacementConstraint, ResidencyConstraint, CertificationConstraint, DedicatedConstraint,
-	ApartConstraint, MaxPerNodeConstraint, GPUConstraint, CPUConstraint, MemoryConstraint,
+	ModelConstraint, ProfileConstraint, SharingConstraint, PlacementConstraint, ResidencyConstraint, CertificationConstraint, DedicatedConstraint,
+	GangConstraint, ClassConstraint, ApartConstraint, MaxPerNodeConstraint, GPUConstraint, CPUConstraint, MemoryConstraint,
 }
 
 // told returns for how many machines a group stands where machines are counted:

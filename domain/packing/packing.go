@@ -1,17 +1,22 @@
-// Package packing puts workloads onto nodes: whole GPUs, parts of one, CPU and
-// memory, under the constraints of residency, certification, GPU model,
-// placement, anti-co-location and dedication. It says how many nodes are
-// needed at least, what did not fit and which constraint was in the way, and
-// how many GPUs are stranded: free, and of no use to the workloads that there
-// are.
+// Package packing puts workloads onto nodes: whole GPUs, parts of one, MIG
+// instances where they may lie, CPU and memory, under the constraints of
+// residency, certification, GPU model, placement, anti-co-location, dedication,
+// isolation, classes kept apart, and gangs that start together in one fabric. It
+// says how many nodes are needed at least, what did not fit and which constraint
+// was in the way, and how many GPUs are stranded: free, and of no use to the
+// workloads that there are.
 //
 // [Pack] is given the machines, [Need] the kinds of machines. Both try a fixed
 // list of greedy orders and keep the best outcome, which is a heuristic: how
 // far it can be from the optimum is for [Result.LowerBound] to say, which is
-// proven. [Fragmentation] judges machines as they are.
+// proven. With a solver of linear programs Need goes on by column generation,
+// which mostly closes the gap; the solver proposes, and the proof is in whole
+// numbers. [Curve] is Need at many levels of demand at once. [Fragmentation]
+// judges machines as they are.
 //
 // What always holds: no machine is filled beyond what it has, in CPU, in memory
-// or on any one GPU; every replica is placed or counted as unplaced; every
+// or on any one GPU, and instances lie where the maker lets them; a gang is there
+// whole or not at all; every replica is placed or counted as unplaced; every
 // machine that did not take an unplaced replica is counted under the constraint
 // that ruled it out. Results are in the order of ids, and the same nodes and
 // workloads in any order give the same result.
@@ -23,9 +28,11 @@
 // most. In the orders that look at fragmentation a weighing looks at up to 256
 // workloads.
 //
-// Not covered: gangs (replicas that must start together on several nodes of one
-// fabric), MIG layouts (a slice is packed as the part of a GPU that it is,
-// whatever profiles are beside it), priorities and eviction.
+// The bound leaves out what ties replicas to each other (apart, the most per node
+// in mixed company, gangs), so it can be below the optimum where they bind. A
+// divided GPU counts as full where fragmentation is told, whatever instances it
+// has left. Not covered: how many replicas share a GPU in time at most,
+// priorities and eviction.
 package packing
 
 import (
@@ -62,6 +69,12 @@ type Node struct {
 	// knows them for the model. A GPU is divided once an instance is on it, and
 	// then holds nothing but instances.
 	MIG bool
+	// Unshared says that its GPUs are not shared in time: a part of one is not to
+	// be had there, a whole one and an instance are.
+	Unshared bool
+	// Fabric is the domain within which its machines are joined by a fast
+	// network, "" for none. A gang needs one.
+	Fabric string
 }
 
 // Held is the part of a machine that is in use and stays so. A machine of which
@@ -100,6 +113,13 @@ type Workload struct {
 	// whose GPUs may be divided; GPUMilli is 0 then. In sums it counts as the
 	// larger of its shares of compute and memory, where that is largest.
 	Profile string
+	// Isolated keeps others off the GPU of which it needs a part: memory and
+	// faults are shared where GPUs are shared in time. It then takes the GPU
+	// whole, and counts for one. An instance is isolated as it is.
+	Isolated bool
+	// Gang names workloads whose replicas start together or not at all, on nodes
+	// of one fabric.
+	Gang string
 
 	Models         []string // GPU models allowed; none: any
 	Countries      []string // residency; none: any
@@ -119,10 +139,13 @@ type Constraint string
 const (
 	ModelConstraint         Constraint = "gpu_model"
 	ProfileConstraint       Constraint = "mig_profile"
+	SharingConstraint       Constraint = "sharing"
 	PlacementConstraint     Constraint = "placement"
 	ResidencyConstraint     Constraint = "residency"
 	CertificationConstraint Constraint = "certification"
 	DedicatedConstraint     Constraint = "dedicated"
+	GangConstraint          Constraint = "gang"
+	ClassConstraint         Constraint = "class"
 	ApartConstraint         Constraint = "apart"
 	MaxPerNodeConstraint    Constraint = "max_per_node"
 	GPUConstraint           Constraint = "gpu"
@@ -140,6 +163,9 @@ type Options struct {
 	// outcome by column generation and proves a better bound. nil: greedy orders
 	// and bounds of single resources only, and the result says so.
 	LP linear.Solver
+	// ApartClasses are pairs of workloads' classes that share no node. A class
+	// paired with itself means nothing.
+	ApartClasses [][2]string
 }
 
 // DefaultWork is some seconds of one core.
@@ -153,7 +179,7 @@ const DefaultWork = 50_000_000
 // beyond what is counted exactly: negative, a count below 1, more than one GPU
 // but not whole ones.
 func Pack(nodes []Node, workloads []Workload, opts Options) (*Result, error) {
-	p, err := compile(nodes, workloads, false)
+	p, err := compile(nodes, workloads, false, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +203,7 @@ func Need(kinds []Node, workloads []Workload, opts Options) (*Result, error) {
 // NeedContext is Need with a context for the solver of linear programs, whose
 // errors it returns, but for [linear.ErrUnavailable]: then it does without.
 func NeedContext(ctx context.Context, kinds []Node, workloads []Workload, opts Options) (*Result, error) {
-	p, err := compile(kinds, workloads, true)
+	p, err := compile(kinds, workloads, true, opts)
 	if err != nil {
 		return nil, err
 	}

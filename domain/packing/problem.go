@@ -20,6 +20,7 @@ const (
 type problem struct {
 	open    bool // machines are opened as needed
 	priced  bool // and cost is what counts
+	apart   [][2]string
 	nodes   []Node
 	loads   []Workload
 	classes []class
@@ -56,6 +57,8 @@ type demand struct {
 	weight   int64      // of a MIG instance, in thousandths of a GPU
 	profiles []*profile // by class, of an instance; nil: none there
 
+	gang         string
+	tag, against uint64 // bits for its class and those it shares no node with
 	dedicated    bool
 	counted      bool // how many there are on a machine is part of its state
 	maxPerNode   int  // 0: no bound
@@ -117,8 +120,8 @@ func (w *Workload) check() error {
 	return nil
 }
 
-func compile(nodes []Node, loads []Workload, open bool) (*problem, error) {
-	p := &problem{open: open, refGPU: 1, refCPU: 1, refMem: 1}
+func compile(nodes []Node, loads []Workload, open bool, opts Options) (*problem, error) {
+	p := &problem{open: open, apart: opts.ApartClasses, refGPU: 1, refCPU: 1, refMem: 1}
 	p.nodes, p.loads = slices.Clone(nodes), slices.Clone(loads)
 	slices.SortFunc(p.nodes, func(a, b Node) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(p.loads, func(a, b Workload) int { return cmp.Compare(a.ID, b.ID) })
@@ -165,7 +168,7 @@ func (p *problem) addNodes() error {
 		}
 		empty := emptyState(n)
 		p.priced = p.priced || p.open && n.Cost > 0
-		key := fmt.Sprintf("%t %v %d %q %q %q %q %q %v %d %d %v %d %d", n.MIG, masks(n), n.Cost, n.Cluster, n.Country, n.Model, n.Certifications, n.Dedicated,
+		key := fmt.Sprintf("%q %t %t %v %d %q %q %q %q %q %v %d %d %v %d %d", n.Fabric, n.Unshared, n.MIG, masks(n), n.Cost, n.Cluster, n.Country, n.Model, n.Certifications, n.Dedicated,
 			freeGPUs(n), n.CPUMilli, n.MemoryMiB, empty.held, empty.cpu, empty.mem)
 		c, ok := classes[key]
 		if !ok {
@@ -218,6 +221,10 @@ func (p *problem) addLoads() error {
 		both(apartCluster, i, p.loads[i].ApartCluster)
 	}
 
+	tags, against, err := p.tagClasses()
+	if err != nil {
+		return err
+	}
 	hosts := map[string]bool{} // workspaces that have machines of their own
 	for i := range p.nodes {
 		hosts[p.nodes[i].Dedicated] = true
@@ -226,13 +233,13 @@ func (p *problem) addLoads() error {
 	for i := range p.loads {
 		w := &p.loads[i]
 		key := w.ID
-		alone := w.Dedicated || w.MaxPerNode > 0 || len(apartNode[i]) > 0 || len(apartCluster[i]) > 0
+		alone := w.Gang != "" || w.Dedicated || w.MaxPerNode > 0 || len(apartNode[i]) > 0 || len(apartCluster[i]) > 0
 		if !alone {
 			workspace := w.Workspace
 			if !hosts[workspace] {
 				workspace = ""
 			}
-			key = fmt.Sprintf("%q %d %d %d %q %q %q %q %q", w.Profile, w.GPUMilli, w.CPUMilli, w.MemoryMiB,
+			key = fmt.Sprintf("%d %q %d %d %d %q %q %q %q %q", tags[w.Class], w.Profile, w.need(), w.CPUMilli, w.MemoryMiB,
 				w.Models, w.Countries, w.Certifications, w.Clusters, workspace)
 		}
 		key = fmt.Sprint(alone, " ", key)
@@ -242,7 +249,8 @@ func (p *problem) addLoads() error {
 			demands[key] = d
 			p.demands = append(p.demands, demand{
 				load: w, cpu: w.CPUMilli, mem: w.MemoryMiB,
-				whole: int(w.GPUMilli / 1000), part: uint16(w.GPUMilli % 1000),
+				whole: int(w.need() / 1000), part: uint16(w.need() % 1000),
+				gang: w.Gang, tag: tags[w.Class], against: against[w.Class],
 				dedicated: w.Dedicated, maxPerNode: w.MaxPerNode,
 				counted: w.MaxPerNode > 0 || len(apartNode[i]) > 0,
 			})
@@ -262,6 +270,36 @@ func (p *problem) addLoads() error {
 		d.apartNode, d.apartCluster = set(d.apartNode), set(d.apartCluster)
 	}
 	return nil
+}
+
+// need is what a replica takes of GPUs.
+func (w *Workload) need() int64 {
+	if w.Isolated && w.GPUMilli%1000 > 0 {
+		return 1000
+	}
+	return w.GPUMilli
+}
+
+// tagClasses gives a bit to every class that is apart from another, and says
+// from which.
+func (p *problem) tagClasses() (tags, against map[string]uint64, err error) {
+	tags, against = map[string]uint64{}, map[string]uint64{}
+	for _, pair := range p.apart {
+		if pair[0] == pair[1] {
+			continue
+		}
+		for _, c := range pair {
+			if _, ok := tags[c]; !ok {
+				if len(tags) == 64 {
+					return nil, nil, errors.New("more than 64 classes are kept apart")
+				}
+				tags[c] = 1 << len(tags)
+			}
+		}
+		against[pair[0]] |= tags[pair[1]]
+		against[pair[1]] |= tags[pair[0]]
+	}
+	return tags, against, nil
 }
 
 // set sorts and drops what is there twice; the argument stays as it is.
@@ -287,6 +325,9 @@ func neverOn(w *Workload, n *Node) Constraint {
 	if w.Profile != "" && profileOn(w.Profile, n) == nil {
 		return ProfileConstraint
 	}
+	if w.need()%1000 > 0 && n.Unshared {
+		return SharingConstraint
+	}
 	if !allowed(w.Clusters, n.Cluster) {
 		return PlacementConstraint
 	}
@@ -300,6 +341,9 @@ func neverOn(w *Workload, n *Node) Constraint {
 	}
 	if n.Dedicated != "" && n.Dedicated != w.Workspace {
 		return DedicatedConstraint
+	}
+	if w.Gang != "" && n.Fabric == "" {
+		return GangConstraint
 	}
 	return ""
 }

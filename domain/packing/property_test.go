@@ -22,6 +22,8 @@ func drawNodes(t *rapid.T, most int, open bool) []packing.Node {
 			Cluster:   rapid.SampledFrom([]string{"c1", "c1", "c2"}).Draw(t, "cluster"),
 			Country:   rapid.SampledFrom([]string{"DE", "DE", "US", ""}).Draw(t, "country"),
 			Model:     rapid.SampledFrom([]string{"H100", "H100", "T4", "", "A100 80GB", "A30"}).Draw(t, "model"),
+			Unshared:  rapid.IntRange(0, 5).Draw(t, "unshared") == 0,
+			Fabric:    rapid.SampledFrom([]string{"", "f1", "f1", "f2"}).Draw(t, "fabric"),
 			MIG:       rapid.Bool().Draw(t, "MIG"),
 			GPUs:      rapid.SampledFrom([]int{0, 1, 2, 2, 4, 8}).Draw(t, "GPUs"),
 			CPUMilli:  rapid.SampledFrom([]int64{0, 4000, 8000, 8000, 16000}).Draw(t, "CPU"),
@@ -72,6 +74,8 @@ func drawLoads(t *rapid.T, most, replicas int) []packing.Workload {
 	for i := range n {
 		w := packing.Workload{
 			ID:             fmt.Sprintf("w%d", i),
+			Class:          rapid.SampledFrom([]string{"serving", "training", "batch"}).Draw(t, "class"),
+			Isolated:       rapid.IntRange(0, 5).Draw(t, "isolated") == 0,
 			Workspace:      rapid.SampledFrom([]string{"w1", "w2"}).Draw(t, "workspace"),
 			Replicas:       rapid.IntRange(0, replicas).Draw(t, "replicas"),
 			GPUMilli:       rapid.SampledFrom([]int64{0, 200, 300, 500, 510, 700, 1000, 1000, 2000, 3000, 4000, 8000}).Draw(t, "GPU"),
@@ -88,6 +92,9 @@ func drawLoads(t *rapid.T, most, replicas int) []packing.Workload {
 		if rapid.IntRange(0, 3).Draw(t, "instance") == 0 {
 			w.GPUMilli, w.Profile = 0, rapid.SampledFrom([]string{"1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb", "1g.6gb", "2g.12gb", "7g.40gb"}).Draw(t, "profile")
 		}
+		if rapid.IntRange(0, 5).Draw(t, "in a gang") == 0 {
+			w.Gang = rapid.SampledFrom([]string{"g1", "g1", "g2"}).Draw(t, "gang")
+		}
 		if rapid.IntRange(0, 4).Draw(t, "bounded") == 0 {
 			w.MaxPerNode = rapid.IntRange(1, 2).Draw(t, "max per node")
 		}
@@ -99,6 +106,11 @@ func drawLoads(t *rapid.T, most, replicas int) []packing.Workload {
 		loads = append(loads, w)
 	}
 	return loads
+}
+
+// drawPairs draws classes that are kept apart.
+func drawPairs(t *rapid.T) [][2]string {
+	return rapid.SampledFrom([][][2]string{nil, {{"serving", "training"}}, {{"batch", "serving"}, {"training", "batch"}, {"batch", "batch"}}}).Draw(t, "apart classes")
 }
 
 type packer func([]packing.Node, []packing.Workload, packing.Options) (*packing.Result, error)
@@ -116,11 +128,12 @@ func TestResultHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pack, open := either(t)
 		nodes, loads := drawNodes(t, 8, open), drawLoads(t, 8, 12)
-		r, err := pack(nodes, loads, packing.Options{Work: rapid.SampledFrom([]int64{0, 1, 200}).Draw(t, "work")})
+		pairs := drawPairs(t)
+		r, err := pack(nodes, loads, packing.Options{Work: rapid.SampledFrom([]int64{0, 1, 200}).Draw(t, "work"), ApartClasses: pairs})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := verify(nodes, loads, r, open); err != nil {
+		if err := verify(nodes, loads, r, open, pairs...); err != nil {
 			t.Fatalf("%v\n%s", err, text(r))
 		}
 	})
@@ -282,16 +295,16 @@ func least(all []*box, loads []packing.Workload, cost func(*packing.Node) int64)
 				}
 			case w.GPUMilli == 0:
 				put(nil)
-			case w.GPUMilli < 1000:
+			case asked(w) < 1000:
 				for i, f := range was {
-					if f >= w.GPUMilli && slices.Index(was, f) == i {
+					if f >= asked(w) && slices.Index(was, f) == i {
 						put([]int{i})
 					}
 				}
 			default:
 				var gpus []int
 				for i, f := range was {
-					if f == 1000 && int64(len(gpus)) < w.GPUMilli/1000 {
+					if f == 1000 && int64(len(gpus)) < asked(w)/1000 {
 						gpus = append(gpus, i)
 					}
 				}
@@ -326,7 +339,11 @@ func TestBoundIsBelowOptimum(t *testing.T) {
 			loads[i].Replicas = min(loads[i].Replicas, 6-total)
 			total += loads[i].Replicas
 		}
-		r, err := pack(nodes, loads, packing.Options{})
+		pairs := drawPairs(t)
+		for _, b := range all {
+			b.apart = pairs
+		}
+		r, err := pack(nodes, loads, packing.Options{ApartClasses: pairs})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,8 @@ type run struct {
 	// clusters says which cluster holds a demand that must stay apart from
 	// another in its cluster.
 	clusters map[clusterHolds]bool
+	// gangs says in which fabric a gang is, or is being tried.
+	gangs map[string]string
 	// arrivals lists groups in the order in which they came to have machines,
 	// again for each time. lanes holds, by demand, the choices among them.
 	arrivals []*group
@@ -56,7 +58,7 @@ type took struct {
 }
 
 func (p *problem) start(o *order) *run {
-	r := &run{p: p, order: o, byKey: map[string]*group{}, clusters: map[clusterHolds]bool{}, left: make([]int, len(p.demands)), lanes: make([]lane, len(p.demands))}
+	r := &run{p: p, order: o, byKey: map[string]*group{}, clusters: map[clusterHolds]bool{}, gangs: map[string]string{}, left: make([]int, len(p.demands)), lanes: make([]lane, len(p.demands))}
 	for c := range p.classes {
 		g := r.group(&p.classes[c].empty)
 		g.n = p.classes[c].n

@@ -14,6 +14,7 @@ type state struct {
 	divided  []gpuMask // GPUs divided into MIG instances, ascending; full as far as free goes
 	used     bool      // something was placed on it
 	held     bool      // something was there before
+	tags     uint64    // of the classes on it
 	owner    int       // the dedicated demand that it holds, or nobody
 	counts   []count   // of the demands that are counted, ascending
 }
@@ -76,6 +77,12 @@ func (r *run) refuses(s *state, demand int) Constraint {
 	if s.owner != nobody && s.owner != demand || d.dedicated && s.owner != demand && (s.used || s.held) {
 		return DedicatedConstraint
 	}
+	if d.gang != "" && r.gangs[d.gang] != r.p.classes[s.class].node.Fabric {
+		return GangConstraint
+	}
+	if s.tags&d.against != 0 {
+		return ClassConstraint
+	}
 	for _, other := range d.apartNode {
 		if s.count(other) > 0 {
 			return ApartConstraint
@@ -122,6 +129,7 @@ func (s *state) lacks(d *demand) Constraint {
 func (s *state) with(demand int, d *demand, from uint16) state {
 	t := *s
 	t.used = true
+	t.tags |= d.tag
 	t.cpu -= d.cpu
 	t.mem -= d.mem
 	if d.dedicated {
@@ -164,7 +172,7 @@ func take(free []uint16, from, part uint16) []uint16 {
 // compare orders states. Only equal states are 0.
 func (s *state) compare(t *state) int {
 	if c := cmp.Or(cmp.Compare(s.class, t.class), cmp.Compare(s.cpu, t.cpu), cmp.Compare(s.mem, t.mem),
-		slices.Compare(s.free, t.free), slices.Compare(s.divided, t.divided), cmp.Compare(s.owner, t.owner)); c != 0 {
+		cmp.Compare(s.tags, t.tags), slices.Compare(s.free, t.free), slices.Compare(s.divided, t.divided), cmp.Compare(s.owner, t.owner)); c != 0 {
 		return c
 	}
 	if s.used != t.used {
@@ -184,6 +192,7 @@ func (s *state) key(to []byte) []byte {
 	to = binary.AppendVarint(to, s.cpu)
 	to = binary.AppendVarint(to, s.mem)
 	to = binary.AppendVarint(to, int64(s.owner))
+	to = binary.AppendUvarint(to, s.tags)
 	if s.used {
 		to = append(to, 1)
 	} else {

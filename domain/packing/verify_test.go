@@ -18,9 +18,10 @@ type box struct {
 	on   map[string]int
 	gpu  []int64 // free, by index
 	// by GPU, the instances on its memory slices; none has one that is not divided
-	mig []map[int]string
-	cpu int64
-	mem int64
+	mig   []map[int]string
+	cpu   int64
+	mem   int64
+	apart [][2]string // classes that share no machine
 }
 
 func newBox(n *packing.Node) *box {
@@ -128,11 +129,11 @@ func (b *box) put(w *packing.Workload, gpus []int, starts ...int) error {
 	if len(starts) > 0 {
 		return fmt.Errorf("%s has no instance and starts at %v", w.ID, starts)
 	}
-	each := w.GPUMilli
+	each := asked(w)
 	if each > 1000 {
 		each = 1000
 	}
-	if int64(len(gpus))*each != w.GPUMilli {
+	if int64(len(gpus))*each != asked(w) {
 		return fmt.Errorf("%s needs %d milli and sits on GPUs %v", w.ID, w.GPUMilli, gpus)
 	}
 	for _, i := range gpus {
@@ -144,6 +145,15 @@ func (b *box) put(w *packing.Workload, gpus []int, starts ...int) error {
 		}
 	}
 	return nil
+}
+
+// asked is what a replica takes of GPUs: a part of one is all of it where it
+// must be alone.
+func asked(w *packing.Workload) int64 {
+	if w.Isolated && w.GPUMilli > 0 && w.GPUMilli < 1000 {
+		return 1000
+	}
+	return w.GPUMilli
 }
 
 func listed(list []string, x string) bool { return len(list) == 0 || slices.Contains(list, x) }
@@ -159,6 +169,9 @@ func refusal(b *box, w *packing.Workload, all []*box, loads map[string]*packing.
 	if _, ok := placements[b.node.Model][w.Profile]; w.Profile != "" && (!ok || !b.node.MIG || len(b.gpu) == 0) {
 		return packing.ProfileConstraint
 	}
+	if g := asked(w); g > 0 && g < 1000 && b.node.Unshared {
+		return packing.SharingConstraint
+	}
 	if !listed(w.Clusters, b.node.Cluster) {
 		return packing.PlacementConstraint
 	}
@@ -173,12 +186,30 @@ func refusal(b *box, w *packing.Workload, all []*box, loads map[string]*packing.
 	if b.node.Dedicated != "" && b.node.Dedicated != w.Workspace {
 		return packing.DedicatedConstraint
 	}
+	if w.Gang != "" && b.node.Fabric == "" {
+		return packing.GangConstraint
+	}
 	if w.Dedicated && b.held() {
 		return packing.DedicatedConstraint
 	}
 	for id := range b.on {
 		if id != w.ID && (w.Dedicated || loads[id].Dedicated) {
 			return packing.DedicatedConstraint
+		}
+	}
+	for _, other := range all {
+		for id := range other.on {
+			if w.Gang != "" && loads[id].Gang == w.Gang && other.node.Fabric != b.node.Fabric {
+				return packing.GangConstraint
+			}
+		}
+	}
+	for id := range b.on {
+		for _, pair := range b.apart {
+			one, other := w.Class, loads[id].Class
+			if one != other && (pair == [2]string{one, other} || pair == [2]string{other, one}) {
+				return packing.ClassConstraint
+			}
 		}
 	}
 	for id := range b.on {
@@ -214,7 +245,7 @@ func refusal(b *box, w *packing.Workload, all []*box, loads map[string]*packing.
 	switch {
 	case !instance:
 		return packing.GPUConstraint
-	case w.GPUMilli >= 1000 && whole*1000 < w.GPUMilli, w.GPUMilli < 1000 && most < w.GPUMilli:
+	case asked(w) >= 1000 && whole*1000 < asked(w), asked(w) < 1000 && most < asked(w):
 		return packing.GPUConstraint
 	case b.cpu < w.CPUMilli:
 		return packing.CPUConstraint
@@ -273,7 +304,7 @@ func boxes(nodes []packing.Node, byID map[string]*packing.Workload, r *packing.R
 }
 
 // verify holds a result against its input.
-func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, open bool) error {
+func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, open bool, pairs ...[2]string) error {
 	byID := map[string]*packing.Workload{}
 	for i := range loads {
 		byID[loads[i].ID] = &loads[i]
@@ -282,8 +313,11 @@ func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, o
 	if err != nil {
 		return err
 	}
+	for _, b := range machines {
+		b.apart = pairs
+	}
 	all := machines
-	if !slices.ContainsFunc(loads, func(w packing.Workload) bool { return len(w.ApartCluster) > 0 }) {
+	if !slices.ContainsFunc(loads, func(w packing.Workload) bool { return len(w.ApartCluster) > 0 || w.Gang != "" }) {
 		all = nil // where nothing is apart, other machines do not matter
 	}
 
@@ -304,6 +338,18 @@ func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, o
 				return fmt.Errorf("%s is on %s against %s", id, b.node.ID, why)
 			}
 			b.on[id] = n
+		}
+	}
+
+	// A gang is there whole or not at all.
+	there, missing := map[string]bool{}, map[string]bool{}
+	for id, w := range byID {
+		there[w.Gang] = there[w.Gang] || placed[id] > 0
+		missing[w.Gang] = missing[w.Gang] || placed[id] < w.Replicas
+	}
+	for g := range there {
+		if g != "" && there[g] && missing[g] {
+			return fmt.Errorf("gang %s is there in part", g)
 		}
 	}
 
@@ -340,7 +386,11 @@ func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, o
 		if told[kind] == nil {
 			told[kind] = map[packing.Constraint]int{}
 			for _, b := range machines {
-				told[kind][refusal(b, w, all, byID)]++
+				why := refusal(b, w, all, byID)
+				if w.Gang != "" && !slices.Contains(static, why) {
+					why = packing.GangConstraint // for all of it there is no fabric
+				}
+				told[kind][why]++
 			}
 			for _, b := range empty {
 				hopeless = hopeless && refusal(b, w, nil, byID) != ""
@@ -387,7 +437,7 @@ func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, o
 // weight is what a replica counts for in sums.
 func weight(w *packing.Workload, nodes []packing.Node) int64 {
 	if w.Profile == "" {
-		return w.GPUMilli
+		return asked(w)
 	}
 	share := func(model string) int64 {
 		p, ok := placements[model][w.Profile]
@@ -414,12 +464,18 @@ func weight(w *packing.Workload, nodes []packing.Node) int64 {
 	return most
 }
 
+// static are constraints that a gang's absence comes after.
+var static = []packing.Constraint{
+	packing.ModelConstraint, packing.ProfileConstraint, packing.SharingConstraint, packing.PlacementConstraint,
+	packing.ResidencyConstraint, packing.CertificationConstraint, packing.DedicatedConstraint,
+}
+
 // alike is the same for workloads that every machine treats the same.
 func alike(w *packing.Workload) string {
-	if w.Dedicated || w.MaxPerNode > 0 || len(w.ApartNode) > 0 || len(w.ApartCluster) > 0 {
+	if w.Gang != "" || w.Dedicated || w.MaxPerNode > 0 || len(w.ApartNode) > 0 || len(w.ApartCluster) > 0 {
 		return "only " + w.ID
 	}
-	return fmt.Sprintf("%q %q %d %d %d %q %q %q %q", w.Profile, w.Workspace, w.GPUMilli, w.CPUMilli, w.MemoryMiB, w.Models, w.Countries, w.Certifications, w.Clusters)
+	return fmt.Sprintf("%q %q %q %d %d %d %q %q %q %q", w.Class, w.Profile, w.Workspace, asked(w), w.CPUMilli, w.MemoryMiB, w.Models, w.Countries, w.Certifications, w.Clusters)
 }
 
 // verifyStranded draws every workload on every machine.
@@ -431,7 +487,7 @@ func verifyStranded(all []*box, loads []packing.Workload, byID map[string]*packi
 			continue
 		}
 		drawn += int64(w.Replicas)
-		w.ApartNode, w.ApartCluster, w.MaxPerNode = nil, nil, 0
+		w.ApartNode, w.ApartCluster, w.MaxPerNode, w.Class = nil, nil, 0, ""
 		if key := alike(&w); kinds[key] == nil {
 			kinds[key] = &w
 		} else {
@@ -454,7 +510,7 @@ func verifyStranded(all []*box, loads []packing.Workload, byID map[string]*packi
 			if refusal(b, w, nil, bare) == "" {
 				lost = 0
 				for _, f := range b.gpu {
-					if f < min(w.GPUMilli, 1000) || w.Profile != "" && f < 1000 {
+					if f < min(asked(w), 1000) || w.Profile != "" && f < 1000 {
 						lost += f
 					}
 				}
