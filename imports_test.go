@@ -70,9 +70,9 @@ var testOnly = []string{
 	"github.com/rogpeppe/go-internal/...",
 }
 
-// solverOnly may be imported by the tests of whatever takes a solver of linear
-// programs: its port is domain/linear.
-var solverOnly = []string{"domain/linear", "adapters/highs"}
+// proving may be imported by the tests of what takes a solver of linear programs,
+// whose port is domain/linear, and of what the checker proves.
+var proving = []string{"domain/linear", "adapters/highs", "domain/procurement/check"}
 
 // impure is what a pure package does not import, because all that it knows is
 // passed in. The functions that read a clock are the linter's to refuse
@@ -148,7 +148,7 @@ func refuse(rs []rule, dir, imported string, test bool) string {
 	case first == module:
 		switch {
 		case test && ours == dir:
-		case test && matchAny(solverOnly, ours):
+		case test && matchAny(proving, ours):
 		case slices.Contains(words, "own") && strings.HasPrefix(ours+"/", root+"/"):
 		case !matchAny(words, ours):
 			return fmt.Sprintf("%s may not import it", rs[i].pattern)

@@ -26,10 +26,6 @@ func methods() []string {
 	return []string{Method, procurement.Method, joint.Method, reliability.Method}
 }
 
-// ErrUnchecked says that a part of an answer has no checker in this version: it was
-// evaluated, and its bound is what its solver says.
-var ErrUnchecked = errors.New("a part of several pools cannot be checked by this version")
-
 // Solve answers an instance. lp may be nil: then an instance of which a component
 // needs a solver of linear programs is refused with an error wrapping
 // [linear.ErrUnavailable]. One that nothing meets is refused with [Infeasible],
@@ -83,9 +79,8 @@ type solution struct {
 }
 
 type proof struct {
-	alone     *procurement.Solution
-	joint     *joint.Solution
-	unchecked bool
+	alone *procurement.Solution
+	joint *joint.Solution
 }
 
 func (m *model) solve(ctx context.Context, lp linear.Solver) (*solution, error) {
@@ -116,9 +111,7 @@ func (m *model) solve(ctx context.Context, lp linear.Solver) (*solution, error) 
 			} else if err != nil {
 				return nil, err
 			}
-			if err := checkJoint(c.joint, s); errors.Is(err, ErrUnchecked) {
-				p.unchecked = true
-			} else if err != nil {
+			if _, err := check.Joint(c.joint, s); err != nil {
 				return nil, err
 			}
 			p.joint = s
@@ -129,25 +122,6 @@ func (m *model) solve(ctx context.Context, lp linear.Solver) (*solution, error) 
 		out.proofs = append(out.proofs, p)
 	}
 	return out, nil
-}
-
-// checkJoint proves a component of several pools again.
-func checkJoint(p *joint.Problem, s *joint.Solution) error {
-	ev, err := joint.Evaluate(p, s.Units)
-	if err != nil {
-		return fmt.Errorf("%w: %v", check.ErrRejected, err)
-	}
-	switch {
-	case s.Cost == nil || s.Bound == nil:
-		return fmt.Errorf("%w: cost or bound is missing", check.ErrRejected)
-	case ev.Cost.Cmp(s.Cost) != 0:
-		return fmt.Errorf("%w: the purchases cost %d, not %d", check.ErrRejected, ev.Cost, s.Cost)
-	case len(ev.Broken) > 0:
-		return fmt.Errorf("%w: the purchases do not keep %q", check.ErrRejected, ev.Broken)
-	case s.Bound.Cmp(s.Cost) > 0:
-		return fmt.Errorf("%w: the bound %d is above the cost %d", check.ErrRejected, s.Bound, s.Cost)
-	}
-	return ErrUnchecked
 }
 
 // clash says where in the document the constraints are that a component cannot
@@ -270,8 +244,7 @@ func (m *model) place(orders []Order) ([]int, error) {
 // Check proves an answer of an instance again: it states the problems anew, has
 // each solution proven by a checker that shares no code with its solver, in exact
 // arithmetic, and computes from them everything that the answer says. Its error
-// wraps [check.ErrRejected] for an answer that is not what it claims to be, and
-// [ErrUnchecked] where a part has no checker.
+// wraps [check.ErrRejected] for an answer that is not what it claims to be.
 func Check(in *Instance, a *Answer) error {
 	if err := in.Validate(); err != nil {
 		return err
@@ -302,13 +275,8 @@ func Check(in *Instance, a *Answer) error {
 		return fmt.Errorf("%w: %d certificates for %d components", check.ErrRejected, len(a.Proof), len(m.components))
 	}
 	s := &solution{units: units}
-	var unchecked error
 	for i := range m.components {
 		p, err := m.prove(&m.components[i], units, a.Proof[i].Document)
-		if errors.Is(err, ErrUnchecked) {
-			unchecked, err = fmt.Errorf("certificate/%d: %w", i, err), nil
-			p.unchecked = true
-		}
 		if err != nil {
 			return fmt.Errorf("certificate/%d: %w", i, err)
 		}
@@ -331,11 +299,10 @@ func Check(in *Instance, a *Answer) error {
 	} else if path != "" {
 		return fmt.Errorf("%w: %s is not what follows from the purchases and the certificate", check.ErrRejected, path)
 	}
-	return unchecked
+	return nil
 }
 
-// prove has the solution of a component checked. With [ErrUnchecked] it returns
-// the proof too.
+// prove has the solution of a component checked.
 func (m *model) prove(c *component, units []int, document json.RawMessage) (*proof, error) {
 	if c.alone != nil {
 		var s procurement.Solution
@@ -373,7 +340,8 @@ func (m *model) prove(c *component, units []int, document json.RawMessage) (*pro
 			return nil, fmt.Errorf("%w: it proves other purchases", check.ErrRejected)
 		}
 	}
-	return &proof{joint: &s}, checkJoint(c.joint, &s)
+	_, err := check.Joint(c.joint, &s)
+	return &proof{joint: &s}, err
 }
 
 // differs returns where two answers do, "" if nowhere.

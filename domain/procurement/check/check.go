@@ -1,5 +1,6 @@
-// Package check proves a procurement solution again, so that nobody has to
-// trust the solver. It takes the types of package procurement and none of its
+// Package check proves procurement solutions again, of a pool by itself ([Check])
+// and of pools that are coupled ([Joint]), so that nobody has to trust the
+// solvers. It takes the types of packages procurement and joint and none of their
 // functions (a test holds that), and computes in integers of any size:
 //
 //   - every purchase is offered, starts when it may, and stays within its Max;

@@ -7,17 +7,27 @@ import (
 	"go/token"
 	"go/types"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
-const solver = "quartermaster/domain/procurement"
+// solvers are the packages that find solutions, and where their sources are.
+var solvers = map[string]string{
+	"quartermaster/domain/procurement":       "../*.go",
+	"quartermaster/domain/procurement/joint": "../joint/*.go",
+}
 
-// The checker takes the solver's types and constants and calls nothing of it:
+// The checker takes the solvers' types and constants and calls nothing of them:
 // a mistake that both share would prove itself.
 func TestSharesNoCodeWithTheSolver(t *testing.T) {
-	for _, name := range called(t, "check.go", nil) {
-		t.Errorf("check.go uses %s", name)
+	for _, file := range []string{"check.go", "joint.go", "hour.go"} {
+		for _, name := range called(t, file, nil) {
+			t.Errorf("%s uses %s", file, name)
+		}
+	}
+	if files, err := filepath.Glob("*.go"); err != nil || len(slices.DeleteFunc(files, func(f string) bool { return strings.HasSuffix(f, "_test.go") })) != 3 {
+		t.Errorf("there are other files: %q, %v", files, err)
 	}
 	bad := `package check
 import "quartermaster/domain/procurement"
@@ -25,9 +35,15 @@ func f(p *procurement.Pool, s *procurement.Solution) { _ = p.Validate(); _, _ = 
 	if got := strings.Join(called(t, "bad.go", bad), " "); got != "Validate Solve Gap" {
 		t.Errorf("of Validate, Solve and Gap this test sees %q", got)
 	}
+	bad = `package check
+import "quartermaster/domain/procurement/joint"
+func f(p *joint.Problem, s *joint.Solution) { _ = p.Validate(); _, _ = joint.Evaluate(p, s.Units); _, _ = s.Certificate.Bound(p) }`
+	if got := strings.Join(called(t, "bad.go", bad), " "); got != "Validate Evaluate Bound" {
+		t.Errorf("of Validate, Evaluate and Bound this test sees %q", got)
+	}
 }
 
-// solverOnly imports the solver from its source and nothing else: what other
+// solverOnly imports the solvers from their sources and nothing else: what other
 // packages declare is of no interest, and to the type checker an error that is
 // passed over.
 type solverOnly struct {
@@ -40,10 +56,11 @@ func config(i types.Importer) *types.Config {
 }
 
 func (i solverOnly) Import(path string) (*types.Package, error) {
-	if path != solver {
+	sources, is := solvers[path]
+	if !is {
 		return nil, errors.New("not imported")
 	}
-	names, err := filepath.Glob("../*.go")
+	names, err := filepath.Glob(sources)
 	if err != nil {
 		i.t.Fatal(err)
 	}
@@ -81,7 +98,7 @@ func called(t *testing.T, file string, source any) (names []string) {
 			return true
 		}
 		obj := info.Uses[id]
-		if obj == nil || obj.Pkg() == nil || obj.Pkg().Path() != solver {
+		if obj == nil || obj.Pkg() == nil || solvers[obj.Pkg().Path()] == "" {
 			return true
 		}
 		seen++
@@ -97,7 +114,7 @@ func called(t *testing.T, file string, source any) (names []string) {
 		return true
 	})
 	if seen == 0 {
-		t.Fatalf("%s uses nothing of %s: this test sees nothing", file, solver)
+		t.Fatalf("%s uses nothing of the solvers: this test sees nothing", file)
 	}
 	return names
 }

@@ -12,7 +12,7 @@ import (
 
 // Evaluate serves every slot at least cost with what is held and bought: units by
 // choice. Where that would break a limit, it looks for the cheapest way that
-// keeps it (Evaluation.Multipliers), and names what stays broken. It needs no
+// keeps it (Evaluation.Ways), and names what stays broken. It needs no
 // solver of linear programs, and refuses units that the choices do not allow.
 func Evaluate(p *Problem, units []int) (*Evaluation, error) {
 	if err := p.Validate(); err != nil {
@@ -64,13 +64,13 @@ func (c *Choice) most() int {
 
 // evaluate is Evaluate of a valid problem, the pricer's blocks being all.
 func (p *Problem) evaluate(ctx context.Context, pr *pricer, units []int) (*Evaluation, error) {
-	multipliers, err := p.keep(ctx, pr, units)
+	how, err := p.keep(ctx, pr, units)
 	if err != nil {
 		return nil, err
 	}
 	ev := &Evaluation{
 		Purchases: new(big.Rat), OnDemand: new(big.Rat), Spot: new(big.Rat), Routes: new(big.Rat), Shortage: new(big.Rat),
-		Multipliers: multipliers, Limits: p.spent(units),
+		Ways: how, Limits: p.spent(units),
 	}
 	for j, x := range units {
 		ev.Purchases.Add(ev.Purchases, product(int64(p.Choices[j].Cost), int64(x), int64(p.Weight)))
@@ -80,9 +80,13 @@ func (p *Problem) evaluate(ctx context.Context, pr *pricer, units []int) (*Evalu
 		e := &p.Epochs[m]
 		var cases []Served
 		for c := range e.Cases {
-			s, err := p.served(ctx, pr, m, c, multipliers, have)
-			if err != nil {
-				return nil, err
+			var s *Served
+			for _, w := range how.in(p, m) {
+				one, err := p.served(ctx, pr, m, c, w.multipliers, have)
+				if err != nil {
+					return nil, err
+				}
+				s = s.mix(one, w.share)
 			}
 			p.charge(ev, m, c, s)
 			cases = append(cases, *s)
@@ -338,14 +342,19 @@ func (g *regime) divide(e *entry, q *query, slot []int64, rows []int, hours int6
 	}
 }
 
-// keep finds multipliers of limits at which serving keeps them, each as low as a
-// search finds that goes through the limits one after the other; what no
+// keep finds ways of serving that keep the limits: multipliers, each as low as a
+// search finds that goes through the limits one after the other, and shares of
+// hours in which a limit's is a little lower, so that it is used up. What no
 // multiplier keeps has the highest.
-func (p *Problem) keep(ctx context.Context, pr *pricer, units []int) ([]int64, error) {
-	multipliers := make([]int64, len(p.Limits))
-	if !slices.ContainsFunc(p.Limits, func(l Limit) bool { return l.Serving != nil }) {
-		return multipliers, nil
+func (p *Problem) keep(ctx context.Context, pr *pricer, units []int) (*Ways, error) {
+	w := &Ways{Multipliers: make([]int64, len(p.Limits)), Lower: make([]int64, len(p.Limits)), Shares: make([]*big.Rat, len(p.Limits))}
+	for l := range w.Shares {
+		w.Shares[l] = new(big.Rat)
 	}
+	if !slices.ContainsFunc(p.Limits, func(l Limit) bool { return l.Serving != nil }) {
+		return w, nil
+	}
+	multipliers := w.Multipliers
 	have := p.cover(wholes(units), 1)
 	bought := p.spent(units)
 	over := func(l int) (bool, error) {
@@ -368,7 +377,7 @@ func (p *Problem) keep(ctx context.Context, pr *pricer, units []int) ([]int64, e
 			}
 			changed = true
 			low, high := multipliers[l], p.highest(l)
-			for step := int64(1_000); ; step = min(step, high/16) * 16 { // by magnitude first
+			for step := max(1, high>>40); ; step = min(step, high/16) * 16 { // by magnitude first
 				multipliers[l] = min(high, low+step)
 				if is, err = over(l); err != nil {
 					return nil, err
@@ -392,13 +401,153 @@ func (p *Problem) keep(ctx context.Context, pr *pricer, units []int) ([]int64, e
 					high = multipliers[l]
 				}
 			}
-			multipliers[l] = high
+			// One step away from where several ways cost the same, so that another who
+			// serves at these multipliers takes as much.
+			multipliers[l], w.Lower[l] = high+1, max(0, low-1)
 		}
 		if !changed {
 			break
 		}
 	}
-	return multipliers, nil
+	return w, p.useUp(ctx, pr, w, have, bought)
+}
+
+// useUp finds the shares.
+func (p *Problem) useUp(ctx context.Context, pr *pricer, w *Ways, have *cover, bought []*big.Rat) error {
+	took := make([]*big.Rat, len(p.Limits))
+	for l := range p.Limits {
+		took[l] = new(big.Rat)
+		if p.Limits[l].Serving == nil {
+			continue
+		}
+		var err error
+		if took[l], err = p.takes(ctx, pr, w.Multipliers, have, bought, l); err != nil {
+			return err
+		}
+		if took[l].Cmp(p.bound(l)) > 0 {
+			return nil // broken, and no mix mends it
+		}
+	}
+	left := make([]*big.Rat, len(p.Epochs)) // of an epoch's hours
+	for m := range left {
+		left[m] = big.NewRat(1, 1)
+	}
+	for l := range p.Limits {
+		if p.Limits[l].Serving == nil || w.Multipliers[l] == 0 || w.Lower[l] >= w.Multipliers[l] {
+			continue
+		}
+		share := big.NewRat(1, 1)
+		for m, v := range p.Limits[l].Serving {
+			if v > 0 && left[m].Cmp(share) < 0 {
+				share = left[m]
+			}
+		}
+		lower := slices.Clone(w.Multipliers)
+		lower[l] = w.Lower[l]
+		more := make([]*big.Rat, len(p.Limits))
+		for k := range p.Limits {
+			if p.Limits[k].Serving == nil {
+				continue
+			}
+			before, err := p.takes(ctx, pr, w.Multipliers, have, bought, k)
+			if err != nil {
+				return err
+			}
+			after, err := p.takes(ctx, pr, lower, have, bought, k)
+			if err != nil {
+				return err
+			}
+			more[k] = after.Sub(after, before)
+			if more[k].Sign() > 0 {
+				room := new(big.Rat).Sub(p.bound(k), took[k])
+				if room.Quo(room, more[k]).Cmp(share) < 0 {
+					share = room
+				}
+			}
+		}
+		if share.Sign() <= 0 {
+			continue
+		}
+		w.Shares[l] = new(big.Rat).Set(share)
+		for k, v := range more {
+			if v != nil {
+				took[k].Add(took[k], v.Mul(v, share))
+			}
+		}
+		for m, v := range p.Limits[l].Serving {
+			if v > 0 {
+				left[m] = new(big.Rat).Sub(left[m], share)
+			}
+		}
+	}
+	return nil
+}
+
+// way is multipliers at which a share of an epoch's hours is served.
+type way struct {
+	share       *big.Rat
+	multipliers []int64
+}
+
+// in returns the ways in which an epoch is served.
+func (w *Ways) in(p *Problem, m int) []way {
+	rest := big.NewRat(1, 1)
+	var out []way
+	for l, share := range w.Shares {
+		if s := p.Limits[l].Serving; share.Sign() == 0 || s == nil || s[m] == 0 {
+			continue
+		}
+		lower := slices.Clone(w.Multipliers)
+		lower[l] = w.Lower[l]
+		out = append(out, way{share, lower})
+		rest = new(big.Rat).Sub(rest, share)
+	}
+	if rest.Sign() > 0 {
+		out = append(out, way{rest, w.Multipliers})
+	}
+	return out
+}
+
+// mix adds a share of another serving of the same case.
+func (s *Served) mix(other *Served, share *big.Rat) *Served {
+	if s == nil && share.Cmp(big.NewRat(1, 1)) == 0 {
+		return other
+	}
+	if s == nil {
+		zero := new(big.Rat)
+		s = &Served{Pools: make([]PoolServed, len(other.Pools)), Demands: make([]DemandServed, len(other.Demands)), Routes: make([]RouteServed, len(other.Routes))}
+		for i := range s.Pools {
+			s.Pools[i] = PoolServed{zero, zero, zero, zero, zero}
+		}
+		for i := range s.Demands {
+			s.Demands[i] = DemandServed{other.Demands[i].Demand, zero}
+		}
+		for i := range s.Routes {
+			s.Routes[i] = RouteServed{zero, zero}
+		}
+	}
+	add := func(to **big.Rat, v *big.Rat) {
+		if v.Sign() != 0 {
+			t := new(big.Rat).Mul(v, share)
+			*to = t.Add(t, *to)
+		}
+	}
+	for i := range s.Pools {
+		to, of := &s.Pools[i], &other.Pools[i]
+		add(&to.Guaranteed, of.Guaranteed)
+		add(&to.PriceOnly, of.PriceOnly)
+		add(&to.Committed, of.Committed)
+		add(&to.OnDemand, of.OnDemand)
+		add(&to.Spot, of.Spot)
+	}
+	for i := range s.Demands {
+		add(&s.Demands[i].Shortage, other.Demands[i].Shortage)
+	}
+	for i := range s.Routes {
+		add(&s.Routes[i].Firm, other.Routes[i].Firm)
+		add(&s.Routes[i].Spot, other.Routes[i].Spot)
+	}
+	return s
 }
 
 // highest is the greatest multiplier of a limit that can be of use: for a

@@ -62,7 +62,7 @@ func TestEvaluateAgainstLinearProgram(t *testing.T) {
 			}
 		}
 		multiplied := false
-		for _, v := range ev.Multipliers {
+		for _, v := range ev.Ways.Multipliers {
 			multiplied = multiplied || v != 0
 		}
 		if multiplied {

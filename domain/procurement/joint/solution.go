@@ -15,8 +15,11 @@ type Solution struct {
 	Cost        *big.Int    `json:"cost"`  // as Evaluate finds, of Units
 	Bound       *big.Int    `json:"bound"` // what the certificate proves; never above Cost
 	Certificate Certificate `json:"certificate"`
-	Prices      Prices      `json:"prices"`
-	Work        Work        `json:"work"`
+	// Ways are how serving keeps the limits (see [Evaluation]); nil: serving takes
+	// nothing of any.
+	Ways   *Ways  `json:"ways,omitempty"`
+	Prices Prices `json:"prices"`
+	Work   Work   `json:"work"`
 }
 
 // Gap returns Cost − Bound: at most so much is lost.
@@ -58,12 +61,21 @@ type Evaluation struct {
 	Cases     [][]Served `json:"cases"` // by epoch and scenario, as they are and not times a weight
 	// Limits is what is taken of each limit, times Problem.Weight.
 	Limits []*big.Rat `json:"limits"`
-	// Multipliers are the limits' at which it was decided what is served and how
-	// (in their units, see [Leaf]): where the cheapest way would break a limit, a
-	// dearer one is taken that keeps it. All 0 if the cheapest does.
-	Multipliers []int64 `json:"multipliers"`
+	// Ways say at which multipliers of limits it was decided what is served and how:
+	// where the cheapest way would break a limit, dearer ones are mixed that keep it.
+	Ways *Ways `json:"ways"`
 	// Broken names the limits and needs that these purchases do not keep.
 	Broken []string `json:"broken,omitempty"`
+}
+
+// Ways are how limits are kept. In an epoch hours are served as is cheapest at the
+// multipliers of limits (in the units that [Leaf] names; all 0: as is cheapest),
+// but for a share of each hour, for each limit with Serving there: it is served as
+// at the limit's lower multiplier. That uses up what the limit leaves.
+type Ways struct {
+	Multipliers []int64    `json:"multipliers"` // by limit
+	Lower       []int64    `json:"lower"`       // by limit
+	Shares      []*big.Rat `json:"shares"`      // by limit
 }
 
 // Served is what served an epoch in a scenario, in unit-hours.

@@ -72,6 +72,13 @@ func Solve(ctx context.Context, p *Problem, lp linear.Solver) (*Solution, error)
 	}
 	out.Certificate.Parts = parts
 	out.Cost = ceil(cost)
+	if slices.ContainsFunc(p.Limits, func(l Limit) bool { return l.Serving != nil }) {
+		ev, err := Evaluate(p, out.Units)
+		if err != nil {
+			return nil, err
+		}
+		out.Ways = ev.Ways
+	}
 	if out.Cost.Cmp(out.Bound) < 0 {
 		return nil, fmt.Errorf("problem %q: the bound %d is above the cost %d: the solver is wrong", p.ID, out.Bound, out.Cost)
 	}
@@ -197,10 +204,9 @@ type solver struct {
 	serving []int     // limits that serving takes of
 
 	best struct {
-		units       []int
-		cost        *big.Rat
-		value       float64
-		multipliers []int64
+		units []int
+		cost  *big.Rat
+		value float64
 	}
 	center struct {
 		units []float64
@@ -570,20 +576,20 @@ func (s *solver) try(units []int) (bool, error) {
 			return false, nil
 		}
 	}
-	multipliers := make([]int64, len(p.Limits))
-	if len(s.serving) > 0 {
-		var err error
-		if multipliers, err = p.keep(s.ctx, s.pr, units); err != nil {
+	how, err := p.keep(s.ctx, s.pr, units)
+	if err != nil {
+		return false, err
+	}
+	for _, l := range s.serving {
+		if how.Shares[l].Sign() > 0 {
+			continue // it is used up and kept
+		}
+		took, err := p.takes(s.ctx, s.pr, how.Multipliers, have, bought, l)
+		if err != nil {
 			return false, err
 		}
-		for _, l := range s.serving {
-			took, err := p.takes(s.ctx, s.pr, multipliers, have, bought, l)
-			if err != nil {
-				return false, err
-			}
-			if took.Cmp(p.bound(l)) > 0 {
-				return false, nil
-			}
+		if took.Cmp(p.bound(l)) > 0 {
+			return false, nil
 		}
 	}
 	cost := new(big.Rat)
@@ -593,18 +599,21 @@ func (s *solver) try(units []int) (bool, error) {
 		}
 	}
 	for _, k := range s.keys {
-		pd, err := s.pr.price(s.ctx, k.block, k.epoch, k.c, multipliers, have, nil)
-		if err != nil {
-			return false, err
+		for _, w := range how.in(p, k.epoch) {
+			pd, err := s.pr.price(s.ctx, k.block, k.epoch, k.c, w.multipliers, have, nil)
+			if err != nil {
+				return false, err
+			}
+			c := pd.cost()
+			if len(s.serving) > 0 {
+				c = p.money(s.blocks[k.block], pd, k.epoch)
+			}
+			c.Mul(c, w.share)
+			cost.Add(cost, c.Mul(c, product(int64(p.Epochs[k.epoch].Cases[k.c].Weight))))
 		}
-		c := pd.cost()
-		if len(s.serving) > 0 {
-			c = p.money(s.blocks[k.block], pd, k.epoch)
-		}
-		cost.Add(cost, c.Mul(c, product(int64(p.Epochs[k.epoch].Cases[k.c].Weight))))
 	}
 	if s.best.units == nil || cost.Cmp(s.best.cost) < 0 {
-		s.best.units, s.best.cost, s.best.multipliers = slices.Clone(units), cost, multipliers
+		s.best.units, s.best.cost = slices.Clone(units), cost
 		s.best.value, _ = cost.Float64()
 	}
 	return true, nil

@@ -1,0 +1,809 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"slices"
+	"strings"
+
+	"quartermaster/domain/procurement"
+	"quartermaster/domain/procurement/joint"
+)
+
+// The hour is the linear program in the comment of package joint, for the pools
+// and demands that routes, quotas and commitments to spend hold together. It is
+// solved by a simplex in whole numbers (Edmonds' integer pivoting: every entry is
+// a determinant over a common denominator), by Bland's rule, which always ends.
+//
+// From slot to slot only the right-hand side changes, and with it seldom the
+// basis. A basis whose reduced costs are none negative serves every slot for
+// which its values are none negative at least cost, so those that were found are
+// tried before anything is solved.
+
+// serve holds the stated cost to what serving costs.
+func (c *coupled) serve() error {
+	components := c.components()
+	cheapest, err := c.served(components, make([]int64, len(c.p.Limits)))
+	if err != nil {
+		return err
+	}
+	room := c.room()
+	over := cheapest.over(c.p, room)
+	if len(over) == 0 {
+		cost := new(big.Rat).SetInt(c.paid)
+		for _, v := range cheapest.cost {
+			cost.Add(cost, v)
+		}
+		if up(cost.Num(), cost.Denom()).Cmp(c.s.Cost) != 0 {
+			return fmt.Errorf("the purchases cost %d, not %d", up(cost.Num(), cost.Denom()), c.s.Cost)
+		}
+		return nil
+	}
+	ways, err := c.ways()
+	if err != nil {
+		return err
+	}
+	if ways == nil {
+		return fmt.Errorf("serving takes more than there is of %s", strings.Join(over, ", "))
+	}
+	all := []*serving{cheapest}
+	for _, multipliers := range ways {
+		v, err := c.served(components, multipliers)
+		if err != nil {
+			return err
+		}
+		all = append(all, v)
+	}
+	return c.mix(all, room, over)
+}
+
+// room is what purchases leave of each limit, times the weight.
+func (c *coupled) room() []*big.Int {
+	p := c.p
+	weight := whole(int64(p.Weight))
+	out := make([]*big.Int, len(p.Limits))
+	for i := range p.Limits {
+		out[i] = nano(p.Limits[i].Most)
+		for j, units := range c.s.Units {
+			if i < len(p.Choices[j].Spent) {
+				minus(out[i], nano(p.Choices[j].Spent[i]), whole(int64(units)))
+			}
+		}
+		out[i].Mul(out[i], weight)
+	}
+	return out
+}
+
+// ways are the multipliers at which the solution says that it is served, and the
+// next ones above: where several ways of serving cost the same under some, the one
+// that takes less is the only one under those.
+func (c *coupled) ways() ([][]int64, error) {
+	w := c.s.Ways
+	if w == nil {
+		return nil, nil
+	}
+	n := len(c.p.Limits)
+	if len(w.Multipliers) != n || len(w.Lower) != n {
+		return nil, errors.New("it is served at multipliers of other limits")
+	}
+	for i := range n {
+		if min(w.Multipliers[i], w.Lower[i]) < 0 || max(w.Multipliers[i], w.Lower[i]) == math.MaxInt64 {
+			return nil, fmt.Errorf("limit %q: multipliers %d and %d", c.p.Limits[i].ID, w.Multipliers[i], w.Lower[i])
+		}
+	}
+	above := slices.Clone(w.Multipliers)
+	for i := range above {
+		if above[i] > 0 {
+			above[i]++
+		}
+	}
+	out := [][]int64{w.Multipliers, above}
+	for i := range n {
+		if w.Multipliers[i] > 0 {
+			lower := slices.Clone(w.Multipliers)
+			lower[i] = w.Lower[i]
+			out = append(out, lower)
+		}
+	}
+	return out, nil
+}
+
+// mix proves that the stated cost can be kept together with all limits. Any mix of
+// ways of serving, by shares of each epoch's hours, is a way of serving; the
+// cheapest that keeps the limits is a small linear program.
+func (c *coupled) mix(all []*serving, room []*big.Int, over []string) error {
+	p := c.p
+	var limits []int
+	for i := range p.Limits {
+		if p.Limits[i].Serving != nil {
+			limits = append(limits, i)
+		} else if room[i].Sign() < 0 {
+			return fmt.Errorf("purchases take more than there is of limit %q", p.Limits[i].ID)
+		}
+	}
+	// In whole numbers: times what makes all fractions whole.
+	scale := whole(1)
+	fractions := func(of *serving, m int) []*big.Rat {
+		out := []*big.Rat{of.cost[m]}
+		for _, i := range limits {
+			out = append(out, of.taken[m][i])
+		}
+		return out
+	}
+	for m := range p.Epochs {
+		for _, of := range all {
+			for _, v := range fractions(of, m) {
+				d := v.Denom()
+				scale = times(scale, new(big.Int).Quo(d, new(big.Int).GCD(nil, nil, scale, d)))
+			}
+		}
+	}
+	scaled := func(v *big.Rat) *big.Int { return new(big.Int).Quo(times(v.Num(), scale), v.Denom()) }
+	g := &program{rows: len(p.Epochs) + len(limits)}
+	dearest := whole(1)
+	for m := range p.Epochs {
+		for _, of := range all {
+			col := column{cost: scaled(of.cost[m])}
+			dearest = dearest.Add(dearest, col.cost)
+			col.rows, col.entries = append(col.rows, int64(m)), append(col.entries, whole(1))
+			for k, i := range limits {
+				if v := of.taken[m][i]; v.Sign() != 0 {
+					col.rows, col.entries = append(col.rows, int64(len(p.Epochs)+k)), append(col.entries, scaled(v))
+				}
+			}
+			g.columns = append(g.columns, col)
+		}
+	}
+	right := make([]*big.Int, g.rows)
+	for r := range g.rows {
+		col := column{rows: []int64{int64(r)}, entries: []*big.Int{whole(1)}, cost: new(big.Int)}
+		right[r] = whole(1)
+		if r < len(p.Epochs) {
+			col.cost = dearest // an epoch that is not served
+		} else if right[r] = times(room[limits[r-len(p.Epochs)]], scale); right[r].Sign() < 0 {
+			return fmt.Errorf("purchases take more than there is of limit %q", p.Limits[limits[r-len(p.Epochs)]].ID)
+		}
+		g.columns = append(g.columns, col)
+	}
+	t := newTableau(g, nil, right)
+	if err := t.primal(); err != nil {
+		return err
+	}
+	at := t.basis()
+	sum := new(big.Int)
+	for r, j := range at.columns {
+		v := at.value(r, right)
+		if j >= len(g.columns)-g.rows && j < len(g.columns)-len(limits) && v.Sign() != 0 {
+			return fmt.Errorf("at the multipliers serving takes more than there is of %s", strings.Join(over, ", "))
+		}
+		plus(sum, g.columns[j].cost, v)
+	}
+	sum = up(sum, times(at.denominator, scale))
+	if sum.Add(sum, c.paid).Cmp(c.s.Cost) > 0 {
+		return fmt.Errorf("at the multipliers, with all limits kept, the purchases cost %d, not %d", sum, c.s.Cost)
+	}
+	return nil
+}
+
+// serving is what serving everything comes to, by epoch and times the weights of
+// scenarios: what it costs, and what it takes of each limit.
+type serving struct {
+	cost  []*big.Rat
+	taken [][]*big.Rat
+}
+
+// over names the limits of which more is taken than there is.
+func (s *serving) over(p *joint.Problem, room []*big.Int) (names []string) {
+	for i := range p.Limits {
+		sum := new(big.Rat)
+		for m := range s.taken {
+			sum.Add(sum, s.taken[m][i])
+		}
+		if sum.Cmp(new(big.Rat).SetInt(room[i])) > 0 {
+			names = append(names, fmt.Sprintf("limit %q", p.Limits[i].ID))
+		}
+	}
+	return names
+}
+
+// served serves every slot at least cost under multipliers of limits.
+func (c *coupled) served(components []*component, multipliers []int64) (*serving, error) {
+	p := c.p
+	own := make([]*big.Int, len(multipliers))
+	for i, v := range multipliers {
+		own[i] = whole(v)
+	}
+	out := &serving{}
+	for m := range p.Epochs {
+		pr := c.priced(m, own)
+		cost, taken := new(big.Rat), make([]*big.Rat, len(p.Limits))
+		for i := range taken {
+			taken[i] = new(big.Rat)
+		}
+		for _, x := range components {
+			for k := range p.Epochs[m].Cases {
+				if err := c.serveCase(x, m, k, pr, cost, taken); err != nil {
+					return nil, fmt.Errorf("epoch %d, case %d: %w", m, k, err)
+				}
+			}
+		}
+		out.cost, out.taken = append(out.cost, cost), append(out.taken, taken)
+	}
+	return out, nil
+}
+
+// component is what an hour is served together with.
+type component struct {
+	pools, demands, routes, quotas, spends []int
+	bases                                  map[string][]*basis // by the program's shape
+}
+
+func (c *coupled) components() []*component {
+	p := c.p
+	// Pools, then demands.
+	root := make([]int, len(p.Pools)+len(p.Demands))
+	for i := range root {
+		root[i] = i
+	}
+	find := func(i int) int {
+		for root[i] != i {
+			i = root[i]
+		}
+		return i
+	}
+	union := func(a, b int) {
+		a, b = find(a), find(b)
+		root[max(a, b)] = min(a, b)
+	}
+	for _, r := range p.Routes {
+		union(r.Pool, len(p.Pools)+r.Demand)
+	}
+	quotas, spends := map[int]int{}, map[int]int{}
+	for m := range p.Epochs {
+		for i, s := range p.Epochs[m].Pools {
+			for _, shared := range []struct {
+				of map[int]int
+				n  int
+			}{{quotas, s.Quota}, {spends, s.Spend}} {
+				if shared.n < 0 {
+					continue
+				}
+				if first, known := shared.of[shared.n]; known {
+					union(first, i)
+				} else {
+					shared.of[shared.n] = i
+				}
+			}
+		}
+	}
+	of := map[int]*component{}
+	var out []*component
+	at := func(i int) *component {
+		i = find(i)
+		if of[i] == nil {
+			of[i] = &component{bases: map[string][]*basis{}}
+			out = append(out, of[i])
+		}
+		return of[i]
+	}
+	for i := range p.Pools {
+		x := at(i)
+		x.pools = append(x.pools, i)
+	}
+	for i := range p.Demands {
+		x := at(len(p.Pools) + i)
+		x.demands = append(x.demands, i)
+	}
+	for i, r := range p.Routes {
+		x := at(r.Pool)
+		x.routes = append(x.routes, i)
+	}
+	for i := range p.Quotas {
+		if pool, used := quotas[i]; used {
+			x := at(pool)
+			x.quotas = append(x.quotas, i)
+		}
+	}
+	for i := range p.Spends {
+		if pool, used := spends[i]; used {
+			x := at(pool)
+			x.spends = append(x.spends, i)
+		}
+	}
+	return out
+}
+
+// column is a variable of the hour.
+type column struct {
+	rows    []int64
+	entries []*big.Int
+	cost    *big.Int // under the multipliers
+	really  *big.Int // the cost, of which a shortage's price is no part of money
+	money   bool
+	short   int64 // units of demand not served
+	spot    int64 // units of pools that spot serves
+}
+
+// program is the hour of a component in an epoch: minimise cost·x such that the
+// columns make up the right-hand side. There is a column of its own for each
+// row, one in that row: what is short in the rows of demand, and what is left
+// over in the others.
+type program struct {
+	rows    int
+	columns []column
+	shape   string
+}
+
+// Rows come in this order.
+func (x *component) row(kind, i int) int64 {
+	n := 0
+	for k, size := range []int{len(x.demands), len(x.demands), len(x.pools), len(x.pools), len(x.pools), len(x.quotas), len(x.spends)} {
+		if k == kind {
+			return int64(n + i)
+		}
+		n += size
+	}
+	return int64(n)
+}
+
+const (
+	demandRow = iota
+	interruptibleRow
+	firmRow
+	spotRow
+	priceOnlyRow
+	quotaRow
+	spendRow
+	allRows
+)
+
+func (c *coupled) program(x *component, epoch int, pr *prices) *program {
+	p := c.p
+	e := &p.Epochs[epoch]
+	g := &program{rows: int(x.row(allRows, 0))}
+	add := func(cost, really *big.Int, spot int64, entries ...int64) {
+		col := column{cost: cost, really: really, money: true, spot: spot}
+		for i := 0; i < len(entries); i += 2 {
+			col.rows, col.entries = append(col.rows, entries[i]), append(col.entries, whole(entries[i+1]))
+		}
+		g.columns = append(g.columns, col)
+		g.shape += fmt.Sprint(entries)
+	}
+	for _, n := range x.routes {
+		// Counted in 1/Den of a unit of demand, all entries are whole.
+		r := &p.Routes[n]
+		num, den := int64(r.Num), int64(r.Den)
+		demand, pool := slices.Index(x.demands, r.Demand), slices.Index(x.pools, r.Pool)
+		extra, really := times(pr.extra[n], whole(den)), times(nano(e.Routes[n]), whole(den))
+		add(extra, really, 0, x.row(demandRow, demand), den, x.row(firmRow, pool), num)
+		if pr.spot[r.Pool] != nil {
+			cost, truly := new(big.Int).Set(extra), new(big.Int).Set(really)
+			plus(cost, pr.spot[r.Pool], whole(num))
+			plus(truly, nano(e.Pools[r.Pool].Spot), whole(num))
+			add(cost, truly, num, x.row(demandRow, demand), den, x.row(interruptibleRow, demand), den, x.row(spotRow, pool), num)
+		}
+	}
+	for i, n := range x.pools {
+		s := &e.Pools[n]
+		if pr.onDemand[n] == nil {
+			continue
+		}
+		var quota []int64
+		if s.Quota >= 0 {
+			quota = []int64{x.row(quotaRow, slices.Index(x.quotas, s.Quota)), int64(s.QuotaPerUnit)}
+		}
+		firm := []int64{x.row(firmRow, i), -1}
+		none := new(big.Int)
+		add(none, none, 0, slices.Concat(firm, quota, []int64{x.row(priceOnlyRow, i), 1})...)
+		add(pr.onDemand[n], nano(s.OnDemand), 0, slices.Concat(firm, quota)...)
+		if s.Spend >= 0 {
+			add(none, none, 0, slices.Concat(firm, quota, []int64{x.row(spendRow, slices.Index(x.spends, s.Spend)), int64(s.SpendPrice)})...)
+		}
+	}
+	for i := range g.rows {
+		col := column{rows: []int64{int64(i)}, entries: []*big.Int{whole(1)}, cost: new(big.Int), really: new(big.Int)}
+		if i < len(x.demands) {
+			col.cost, col.really, col.short = pr.shortage[x.demands[i]], nano(e.Shortage[x.demands[i]]), 1
+		}
+		g.columns = append(g.columns, col)
+	}
+	return g
+}
+
+// right is the right-hand side of a slot.
+func (c *coupled) right(x *component, epoch, k int, units []int) []*big.Int {
+	p := c.p
+	e := &p.Epochs[epoch]
+	out := make([]*big.Int, x.row(allRows, 0))
+	// More than can be used of anything, where there is no bound.
+	enough := whole(1)
+	for _, n := range x.routes {
+		r := &p.Routes[n]
+		d := whole(int64(units[slices.Index(x.demands, r.Demand)]))
+		enough = new(big.Int).Add(enough, up(times(d, whole(int64(r.Num))), whole(int64(r.Den))))
+	}
+	for i, n := range x.demands {
+		out[x.row(demandRow, i)] = whole(int64(units[i]))
+		out[x.row(interruptibleRow, i)] = whole(int64(units[i] * p.Demands[n].Interruptible / 1000))
+	}
+	perUnit := int64(1)
+	for i, n := range x.pools {
+		out[x.row(firmRow, i)] = whole(c.guaranteed[epoch][n])
+		out[x.row(priceOnlyRow, i)] = whole(c.priceOnly[epoch][n])
+		out[x.row(spotRow, i)] = enough
+		if spot := e.Cases[k].Spot[n]; spot != procurement.Unlimited {
+			out[x.row(spotRow, i)] = whole(int64(spot))
+		}
+		perUnit = max(perUnit, int64(e.Pools[n].QuotaPerUnit))
+	}
+	for i, n := range x.quotas {
+		out[x.row(quotaRow, i)] = times(enough, whole(perUnit))
+		if e.Quotas[n] != procurement.Unlimited {
+			out[x.row(quotaRow, i)] = whole(int64(e.Quotas[n]))
+		}
+	}
+	for i, n := range x.spends {
+		out[x.row(spendRow, i)] = c.spends[epoch][n]
+	}
+	return out
+}
+
+// serveCase adds what a component's hours of a case cost, and take of limits,
+// times its weight.
+func (c *coupled) serveCase(x *component, epoch, k int, pr *prices, cost *big.Rat, taken []*big.Rat) error {
+	p := c.p
+	hours := c.slots(x.demands, epoch, k)
+	if len(hours.hours) == 0 {
+		return nil
+	}
+	g := c.program(x, epoch, pr)
+	best := map[*basis]bool{} // whether a basis is of least cost in this epoch
+	sums := map[*basis][]*big.Int{}
+	var used []*basis
+	for i := range hours.hours {
+		b := c.right(x, epoch, k, hours.units[i])
+		at, err := x.solve(g, b, best)
+		if err != nil {
+			return err
+		}
+		if sums[at] == nil {
+			used = append(used, at)
+			sums[at] = make([]*big.Int, len(b))
+			for r := range b {
+				sums[at][r] = new(big.Int)
+			}
+		}
+		hour := whole(hours.hours[i])
+		for r := range b {
+			plus(sums[at][r], b[r], hour)
+		}
+	}
+	e := &p.Epochs[epoch]
+	weight := whole(int64(e.Cases[k].Weight))
+	for _, at := range used {
+		all, money, short, spot := new(big.Int), new(big.Int), new(big.Int), new(big.Int)
+		for r, j := range at.columns {
+			value := at.value(r, sums[at])
+			col := &g.columns[j]
+			plus(all, col.really, value)
+			if col.money {
+				plus(money, col.really, value)
+			}
+			plus(short, whole(col.short), value)
+			plus(spot, whole(col.spot), value)
+		}
+		share := func(n *big.Int, per int64) *big.Rat {
+			return new(big.Rat).SetFrac(times(n, weight), times(at.denominator, whole(per)))
+		}
+		cost.Add(cost, share(all, 1))
+		for i := range p.Limits {
+			l := &p.Limits[i]
+			if l.Serving == nil || l.Serving[epoch] == 0 {
+				continue
+			}
+			of := money
+			switch {
+			case l.Spot:
+				of = spot
+			case l.Unserved:
+				of = short
+			}
+			taken[i].Add(taken[i], share(times(of, whole(l.Serving[epoch])), 1000))
+		}
+	}
+	return nil
+}
+
+// basis is a choice of columns, one for each row, with its inverse.
+type basis struct {
+	columns     []int
+	inverse     [][]*big.Int // times the denominator
+	denominator *big.Int     // positive
+	// The inverse in floating point, if that is exact. Sums of whole numbers are
+	// exact as long as they stay below 2⁵³.
+	floats [][]float64
+}
+
+const exactly = 1 << 53
+
+// value returns the value of the column of a row, times the denominator.
+func (b *basis) value(row int, right []*big.Int) *big.Int {
+	sum := new(big.Int)
+	for i, v := range b.inverse[row] {
+		if v.Sign() != 0 {
+			plus(sum, v, right[i])
+		}
+	}
+	return sum
+}
+
+// serves reports whether no value is negative.
+func (b *basis) serves(right []*big.Int, floats []float64) bool {
+	for r := range b.columns {
+		if b.floats != nil && floats != nil {
+			sum, size := 0.0, 0.0
+			for i, v := range b.floats[r] {
+				product := v * floats[i]
+				sum += product
+				size += math.Abs(product)
+			}
+			if size < exactly {
+				if sum < 0 {
+					return false
+				}
+				continue
+			}
+		}
+		if b.value(r, right).Sign() < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func toFloats(list []*big.Int) []float64 {
+	out := make([]float64, len(list))
+	for i, v := range list {
+		if v.BitLen() > 53 {
+			return nil
+		}
+		out[i] = float64(v.Int64())
+	}
+	return out
+}
+
+// cheapest reports whether no reduced cost of a program is negative.
+func (b *basis) cheapest(g *program) bool {
+	row := make([]*big.Int, g.rows) // costs of the columns times the inverse
+	for i := range row {
+		row[i] = new(big.Int)
+	}
+	for r, j := range b.columns {
+		if cost := g.columns[j].cost; cost.Sign() != 0 {
+			for i, v := range b.inverse[r] {
+				plus(row[i], cost, v)
+			}
+		}
+	}
+	for j := range g.columns {
+		if reduced(&g.columns[j], row, b.denominator).Sign() < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func reduced(col *column, row []*big.Int, denominator *big.Int) *big.Int {
+	d := times(denominator, col.cost)
+	for i, r := range col.rows {
+		minus(d, row[r], col.entries[i])
+	}
+	return d
+}
+
+// solve returns a basis that serves a slot at least cost.
+func (x *component) solve(g *program, right []*big.Int, best map[*basis]bool) (*basis, error) {
+	floats := toFloats(right)
+	known := x.bases[g.shape]
+	var from *basis // of least cost, though it does not serve the slot
+	for i, b := range known {
+		serves := b.serves(right, floats)
+		if !serves && from != nil {
+			continue
+		}
+		is, asked := best[b]
+		if !asked {
+			is = b.cheapest(g)
+			best[b] = is
+		}
+		switch {
+		case is && serves:
+			copy(known[1:i+1], known[:i]) // the next slot is likely to be like this one
+			known[0] = b
+			return b, nil
+		case is:
+			from = b
+		}
+	}
+	t := newTableau(g, from, right)
+	var err error
+	if from != nil {
+		err = t.dual()
+	} else {
+		err = t.primal()
+	}
+	if err != nil {
+		return nil, err
+	}
+	b := t.basis()
+	if !b.serves(right, nil) || !b.cheapest(g) {
+		return nil, errors.New("the checker's simplex ended where it should not: please report this")
+	}
+	best[b] = true
+	x.bases[g.shape] = slices.Insert(known, 0, b)
+	return b, nil
+}
+
+// tableau is a program seen from a basis: entries, values (the last column) and
+// reduced costs (the last row), all times the denominator.
+type tableau struct {
+	cells       [][]*big.Int
+	columns     []int
+	denominator *big.Int
+	rows, width int
+}
+
+func newTableau(g *program, from *basis, right []*big.Int) *tableau {
+	if from == nil { // everything short and left over
+		from = &basis{denominator: whole(1)}
+		for r := range g.rows {
+			from.columns = append(from.columns, len(g.columns)-g.rows+r)
+			unit := make([]*big.Int, g.rows)
+			for i := range unit {
+				unit[i] = new(big.Int)
+			}
+			unit[r] = whole(1)
+			from.inverse = append(from.inverse, unit)
+		}
+	}
+	t := &tableau{columns: slices.Clone(from.columns), denominator: from.denominator, rows: g.rows, width: len(g.columns)}
+	costs := make([]*big.Int, g.rows)
+	for i := range costs {
+		costs[i] = new(big.Int)
+	}
+	for r := range g.rows {
+		line := make([]*big.Int, t.width+1)
+		for j := range g.columns {
+			v := new(big.Int)
+			for i, n := range g.columns[j].rows {
+				plus(v, from.inverse[r][n], g.columns[j].entries[i])
+			}
+			line[j] = v
+		}
+		line[t.width] = from.value(r, right)
+		t.cells = append(t.cells, line)
+		for i, v := range from.inverse[r] {
+			plus(costs[i], g.columns[from.columns[r]].cost, v)
+		}
+	}
+	line := make([]*big.Int, t.width+1)
+	for j := range g.columns {
+		line[j] = reduced(&g.columns[j], costs, t.denominator)
+	}
+	line[t.width] = new(big.Int)
+	t.cells = append(t.cells, line)
+	return t
+}
+
+// pivot brings a column into the basis in a row.
+func (t *tableau) pivot(row, column int) {
+	p := t.cells[row][column]
+	by := new(big.Int)
+	for i := range t.cells {
+		if i == row {
+			continue
+		}
+		factor := t.cells[i][column]
+		line := make([]*big.Int, t.width+1)
+		for j, v := range t.cells[i] {
+			n := times(v, p)
+			if factor.Sign() != 0 && t.cells[row][j].Sign() != 0 {
+				n.Sub(n, by.Mul(factor, t.cells[row][j]))
+			}
+			line[j] = n.Quo(n, t.denominator) // without a rest
+		}
+		t.cells[i] = line
+	}
+	t.columns[row] = column
+	if t.denominator = p; p.Sign() < 0 {
+		for i := range t.cells {
+			line := make([]*big.Int, t.width+1)
+			for j, v := range t.cells[i] {
+				line[j] = new(big.Int).Neg(v)
+			}
+			t.cells[i] = line
+		}
+		t.denominator = new(big.Int).Neg(p)
+	}
+}
+
+var errNoEnd = errors.New("the hour has no least cost")
+
+// primal goes on while a reduced cost is negative.
+func (t *tableau) primal() error {
+	for {
+		enter := slices.IndexFunc(t.cells[t.rows][:t.width], func(v *big.Int) bool { return v.Sign() < 0 })
+		if enter < 0 {
+			return nil
+		}
+		leave := -1
+		for r := range t.rows {
+			if t.cells[r][enter].Sign() <= 0 {
+				continue
+			}
+			if leave >= 0 {
+				a, b := times(t.cells[r][t.width], t.cells[leave][enter]), times(t.cells[leave][t.width], t.cells[r][enter])
+				if n := a.Cmp(b); n > 0 || n == 0 && t.columns[r] > t.columns[leave] {
+					continue
+				}
+			}
+			leave = r
+		}
+		if leave < 0 {
+			return errNoEnd
+		}
+		t.pivot(leave, enter)
+	}
+}
+
+// dual goes on while a value is negative.
+func (t *tableau) dual() error {
+	for {
+		leave := -1
+		for r := range t.rows {
+			if t.cells[r][t.width].Sign() < 0 && (leave < 0 || t.columns[r] < t.columns[leave]) {
+				leave = r
+			}
+		}
+		if leave < 0 {
+			return nil
+		}
+		enter := -1
+		for j := range t.width {
+			if t.cells[leave][j].Sign() >= 0 {
+				continue
+			}
+			if enter >= 0 { // the least of reduced cost ÷ −entry
+				a, b := times(t.cells[t.rows][j], t.cells[leave][enter]), times(t.cells[t.rows][enter], t.cells[leave][j])
+				if a.Cmp(b) <= 0 {
+					continue
+				}
+			}
+			enter = j
+		}
+		if enter < 0 {
+			return errNoEnd
+		}
+		t.pivot(leave, enter)
+	}
+}
+
+// basis reads the inverse from the columns of the rows' own.
+func (t *tableau) basis() *basis {
+	b := &basis{columns: t.columns, denominator: t.denominator}
+	for r := range t.rows {
+		line := slices.Clone(t.cells[r][t.width-t.rows : t.width])
+		b.inverse = append(b.inverse, line)
+	}
+	for r := range t.rows {
+		f := toFloats(b.inverse[r])
+		if f == nil {
+			b.floats = nil
+			break
+		}
+		b.floats = append(b.floats, f)
+	}
+	return b
+}

@@ -1,0 +1,943 @@
+package check
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+
+	"quartermaster/domain/procurement"
+	"quartermaster/domain/procurement/joint"
+)
+
+// Joint recomputes a solution of coupled pools, of a problem that is valid. Its
+// error wraps [ErrRejected]. What is proven, with functions of its own and in
+// integers and fractions of any size:
+//
+//   - purchases keep their bounds, lots, groups and all needs;
+//   - every slot of every epoch and scenario is served at the least cost there is
+//     (hour.go), which together with the purchases is the stated cost. Where the
+//     cheapest serving would take more than a limit allows, it is mixed, epoch by
+//     epoch, with what is cheapest under the solution's multipliers; a mix must
+//     keep every limit and cost no more than is stated;
+//   - the certificate proves the stated bound, by the formula in the comment of
+//     [joint.Leaf], and leaves nothing of the problem out.
+//
+// It does not prove the counts of work, nor that shadow prices are the best ones.
+func Joint(p *joint.Problem, s *joint.Solution) (Report, error) {
+	r, err := recomputeJoint(p, s)
+	if err != nil {
+		return Report{}, fmt.Errorf("%w: problem %q: %v", ErrRejected, p.ID, err)
+	}
+	return r, nil
+}
+
+func recomputeJoint(p *joint.Problem, s *joint.Solution) (Report, error) {
+	if s.Cost == nil || s.Bound == nil {
+		return Report{}, errors.New("cost or bound is missing")
+	}
+	c := &coupled{p: p, s: s}
+	if err := c.buy(); err != nil {
+		return Report{}, err
+	}
+	if err := c.serve(); err != nil {
+		return Report{}, err
+	}
+	bound, err := c.bound()
+	if err != nil {
+		return Report{}, err
+	}
+	if bound.Cmp(s.Bound) != 0 {
+		return Report{}, fmt.Errorf("the certificate proves %d, not %d", bound, s.Bound)
+	}
+	if bound.Cmp(s.Cost) > 0 {
+		return Report{}, fmt.Errorf("the bound %d is above the cost %d", bound, s.Cost)
+	}
+	return Report{Cost: new(big.Int).Set(s.Cost), Bound: bound}, nil
+}
+
+// coupled is a solution under examination.
+type coupled struct {
+	p *joint.Problem
+	s *joint.Solution
+	// By epoch, what is held and bought: units by pool, money an hour by spend.
+	guaranteed, priceOnly [][]int64
+	spends                [][]*big.Int
+	paid                  *big.Int // for purchases, times the weight
+}
+
+func whole(n int64) *big.Int { return big.NewInt(n) }
+
+func nano(n procurement.Nano) *big.Int { return big.NewInt(int64(n)) }
+
+func times(a, b *big.Int) *big.Int { return new(big.Int).Mul(a, b) }
+
+// plus adds a·b to a sum.
+func plus(sum, a, b *big.Int) { sum.Add(sum, times(a, b)) }
+
+func minus(sum, a, b *big.Int) { sum.Sub(sum, times(a, b)) }
+
+// down and up divide by a positive number and round.
+func down(a, b *big.Int) *big.Int { return new(big.Int).Div(a, b) }
+
+func up(a, b *big.Int) *big.Int {
+	q := new(big.Int).Neg(a)
+	return q.Neg(q.Div(q, b))
+}
+
+// lesser and greater choose.
+func lesser(a, b *big.Int) *big.Int {
+	if b.Cmp(a) < 0 {
+		return b
+	}
+	return a
+}
+
+func greater(a, b *big.Int) *big.Int {
+	if b.Cmp(a) > 0 {
+		return b
+	}
+	return a
+}
+
+// buy holds the purchases to what may be bought, and the needs to them.
+func (c *coupled) buy() error {
+	p := c.p
+	if len(c.s.Units) != len(p.Choices) {
+		return fmt.Errorf("units of %d choices, of %d", len(c.s.Units), len(p.Choices))
+	}
+	for m := range p.Epochs {
+		e := &p.Epochs[m]
+		g, o := make([]int64, len(p.Pools)), make([]int64, len(p.Pools))
+		for i, s := range e.Pools {
+			g[i], o[i] = int64(s.HeldGuaranteed), int64(s.HeldPriceOnly)
+		}
+		c.guaranteed, c.priceOnly = append(c.guaranteed, g), append(c.priceOnly, o)
+		spends := make([]*big.Int, len(p.Spends))
+		for i := range spends {
+			spends[i] = nano(e.Spends[i])
+		}
+		c.spends = append(c.spends, spends)
+	}
+	c.paid = new(big.Int)
+	groups := map[string]int{}
+	for j, n := range c.s.Units {
+		x := &p.Choices[j]
+		switch {
+		case n < 0 || x.Max != procurement.Unlimited && n > x.Max || n > joint.MaxUnits:
+			return fmt.Errorf("choice %d (%s): %d units, of %d", j, x.ID, n, x.Max)
+		case n == 0:
+			continue
+		case n < x.Least:
+			return fmt.Errorf("choice %d (%s): %d units, and %d at least are sold", j, x.ID, n, x.Least)
+		case n%max(1, x.Lot) != 0:
+			return fmt.Errorf("choice %d (%s): %d units are not in lots of %d", j, x.ID, n, x.Lot)
+		}
+		if first, bought := groups[x.Group]; x.Group != "" && bought {
+			return fmt.Errorf("choices %d and %d are both bought, and of group %q one may be", first, j, x.Group)
+		}
+		groups[x.Group] = j
+		plus(c.paid, nano(x.Cost), whole(int64(n)*int64(p.Weight)))
+		for _, v := range x.Cover {
+			for m := v.From; m < v.To; m++ {
+				if v.Guaranteed {
+					c.guaranteed[m][v.Pool] += int64(n) * int64(v.Units)
+				} else {
+					c.priceOnly[m][v.Pool] += int64(n) * int64(v.Units)
+				}
+			}
+		}
+		for _, v := range x.Spend {
+			for m := v.From; m < v.To; m++ {
+				plus(c.spends[m][v.Spend], nano(v.PerHour), whole(int64(n)))
+			}
+		}
+	}
+	for _, n := range p.Needs {
+		for _, m := range n.Epochs {
+			have := new(big.Int)
+			for _, t := range n.Terms {
+				plus(have, whole(int64(t.PerUnit)), whole(c.guaranteed[m][t.Pool]))
+			}
+			if have.Cmp(whole(int64(n.Least))) < 0 {
+				return fmt.Errorf("need %q: epoch %d has %d, of %d", n.ID, m, have, n.Least)
+			}
+		}
+	}
+	return nil
+}
+
+// ---- The bound
+
+// bound is what the certificate proves.
+func (c *coupled) bound() (*big.Int, error) {
+	parts := c.s.Certificate.Parts
+	if err := c.whole(parts); err != nil {
+		return nil, err
+	}
+	sum := new(big.Int)
+	for i := range parts {
+		part := &parts[i]
+		var v *big.Int
+		var err error
+		if part.Alone != nil {
+			v, err = c.alone(part)
+		} else {
+			v, err = c.branches(part)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("part %d of the certificate: %w", i, err)
+		}
+		sum.Add(sum, v)
+	}
+	return sum, nil
+}
+
+// whole holds the parts to cover the problem, with what belongs together in one.
+func (c *coupled) whole(parts []joint.Part) error {
+	p := c.p
+	type place struct{ part, block int }
+	places := func(n int) []place { return slices.Repeat([]place{{-1, -1}}, n) }
+	pools, demands, quotas, spends := places(len(p.Pools)), places(len(p.Demands)), places(len(p.Quotas)), places(len(p.Spends))
+	choices, needs, limits := places(len(p.Choices)), places(len(p.Needs)), places(len(p.Limits))
+	put := func(kind string, into []place, list []int, at place) error {
+		for i, n := range list {
+			switch {
+			case n < 0 || n >= len(into):
+				return fmt.Errorf("there is no %s %d", kind, n)
+			case into[n].part >= 0:
+				return fmt.Errorf("%s %d is in the certificate twice", kind, n)
+			case i > 0 && n <= list[i-1]:
+				return fmt.Errorf("%s %d does not come after the one before", kind, n)
+			}
+			into[n] = at
+		}
+		return nil
+	}
+	for i := range parts {
+		for k, b := range parts[i].Blocks {
+			at := place{i, k}
+			if err := errors.Join(put("pool", pools, b.Pools, at), put("demand", demands, b.Demands, at), put("quota", quotas, b.Quotas, at), put("spend", spends, b.Spends, at)); err != nil {
+				return err
+			}
+		}
+		at := place{i, -1}
+		if err := errors.Join(put("choice", choices, parts[i].Choices, at), put("need", needs, parts[i].Needs, at), put("limit", limits, parts[i].Limits, at)); err != nil {
+			return err
+		}
+	}
+	for kind, list := range map[string][]place{"pool": pools, "demand": demands, "quota": quotas, "spend": spends, "choice": choices, "need": needs, "limit": limits} {
+		if n := slices.Index(list, place{-1, -1}); n >= 0 {
+			return fmt.Errorf("%s %d is not in the certificate", kind, n)
+		}
+	}
+	for i, r := range p.Routes {
+		if demands[r.Demand] != pools[r.Pool] {
+			return fmt.Errorf("route %d leads out of its block", i)
+		}
+	}
+	for m := range p.Epochs {
+		for i, s := range p.Epochs[m].Pools {
+			if s.Quota >= 0 && quotas[s.Quota] != pools[i] || s.Spend >= 0 && spends[s.Spend] != pools[i] {
+				return fmt.Errorf("epoch %d: pool %d is not in the block of its quota or spend", m, i)
+			}
+		}
+	}
+	groups := map[string]int{}
+	for j, x := range p.Choices {
+		part := choices[j].part
+		for _, v := range x.Cover {
+			if pools[v.Pool].part != part {
+				return fmt.Errorf("choice %d covers pool %d of another part", j, v.Pool)
+			}
+		}
+		for _, v := range x.Spend {
+			if spends[v.Spend].part != part {
+				return fmt.Errorf("choice %d is of spend %d of another part", j, v.Spend)
+			}
+		}
+		for l, n := range x.Spent {
+			if n != 0 && limits[l].part != part {
+				return fmt.Errorf("choice %d takes of limit %d of another part", j, l)
+			}
+		}
+		if first, known := groups[x.Group]; x.Group != "" && known && first != part {
+			return fmt.Errorf("choice %d is in another part than others of group %q", j, x.Group)
+		}
+		groups[x.Group] = part
+	}
+	for i, n := range p.Needs {
+		for _, t := range n.Terms {
+			if pools[t.Pool].part != needs[i].part {
+				return fmt.Errorf("need %d is of pool %d of another part", i, t.Pool)
+			}
+		}
+	}
+	for i, l := range p.Limits {
+		if l.Serving == nil {
+			continue
+		}
+		for k := range pools {
+			if pools[k].part != limits[i].part {
+				return fmt.Errorf("serving takes of limit %d, and pool %d is of another part", i, k)
+			}
+		}
+		for k := range demands {
+			if demands[k].part != limits[i].part {
+				return fmt.Errorf("serving takes of limit %d, and demand %d is of another part", i, k)
+			}
+		}
+	}
+	return nil
+}
+
+// slots are a block's hours in a case: demand by the block's demands, and in how
+// many hours it is so.
+type slots struct {
+	units [][]int
+	hours []int64
+}
+
+func (c *coupled) slots(demands []int, epoch, k int) slots {
+	at := map[string]int{}
+	var out slots
+	var key []byte
+	for _, s := range c.p.Epochs[epoch].Cases[k].Slots {
+		key = key[:0]
+		some := false
+		for _, d := range demands {
+			key = binary.AppendVarint(key, int64(s.Units[d]))
+			some = some || s.Units[d] != 0
+		}
+		if !some {
+			continue
+		}
+		i, known := at[string(key)]
+		if !known {
+			i = len(out.hours)
+			at[string(key)] = i
+			units := make([]int, len(demands))
+			for n, d := range demands {
+				units[n] = s.Units[d]
+			}
+			out.units, out.hours = append(out.units, units), append(out.hours, 0)
+		}
+		out.hours[i] += int64(s.Hours)
+	}
+	order := make([]int, len(out.hours))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return slices.Compare(out.units[a], out.units[b]) })
+	sorted := slots{make([][]int, len(order)), make([]int64, len(order))}
+	for i, n := range order {
+		sorted.units[i], sorted.hours[i] = out.units[n], out.hours[n]
+	}
+	return sorted
+}
+
+// alone proves the bound of a part that is one pool.
+func (c *coupled) alone(part *joint.Part) (*big.Int, error) {
+	p := c.p
+	if len(part.Leaves) > 0 || len(part.Needs) > 0 || len(part.Limits) > 0 || len(part.Blocks) != 1 {
+		return nil, errors.New("it is proven as one pool, and has more")
+	}
+	b := &part.Blocks[0]
+	if len(b.Pools) != 1 || len(b.Demands) != 1 || len(b.Spends) > 0 || len(b.Quotas) > 1 {
+		return nil, errors.New("it is proven as one pool, and has more")
+	}
+	pool, demand := b.Pools[0], b.Demands[0]
+	routes := 0
+	for i, r := range p.Routes {
+		if r.Demand == demand || r.Pool == pool {
+			routes++
+			for m := range p.Epochs {
+				if r.Num != r.Den || p.Epochs[m].Routes[i] != 0 {
+					return nil, errors.New("it is proven as one pool, and its route changes units or costs")
+				}
+			}
+		}
+	}
+	if routes != 1 {
+		return nil, fmt.Errorf("it is proven as one pool, and has %d routes", routes)
+	}
+	q := &procurement.Pool{ID: p.Pools[pool]}
+	sum := 0
+	for _, k := range p.Epochs[0].Cases {
+		q.Weights = append(q.Weights, k.Weight)
+		sum += k.Weight
+	}
+	if sum != p.Weight {
+		return nil, fmt.Errorf("the weights of scenarios sum up to %d, not %d", sum, p.Weight)
+	}
+	for m := range p.Epochs {
+		e := &p.Epochs[m]
+		s := &e.Pools[pool]
+		out := procurement.Epoch{
+			Span: e.Span, OnDemand: s.OnDemand, Spot: s.Spot, Shortage: e.Shortage[demand], SpotPermille: p.Demands[demand].Interruptible,
+			Quota: procurement.Unlimited, HeldGuaranteed: s.HeldGuaranteed, HeldPriceOnly: s.HeldPriceOnly,
+		}
+		if s.Spend >= 0 {
+			return nil, errors.New("it is proven as one pool, and has a commitment to spend")
+		}
+		if s.Quota >= 0 && e.Quotas[s.Quota] != procurement.Unlimited {
+			if e.Quotas[s.Quota]%s.QuotaPerUnit != 0 {
+				return nil, errors.New("it is proven as one pool, and may use a part of its quota")
+			}
+			out.Quota = e.Quotas[s.Quota] / s.QuotaPerUnit
+		}
+		// What costs more than a shortage serves nobody; at the price of a shortage it
+		// may, at no difference.
+		out.OnDemand, out.Spot = min(out.OnDemand, out.Shortage), min(out.Spot, out.Shortage)
+		for k := range e.Cases {
+			if e.Cases[k].Weight != q.Weights[k] {
+				return nil, errors.New("it is proven as one pool, and its weights change")
+			}
+			hours := c.slots(b.Demands, m, k)
+			into := procurement.Case{SpotUnits: e.Cases[k].Spot[pool]}
+			for i, n := range hours.hours {
+				into.Demand = append(into.Demand, procurement.Step{Units: hours.units[i][0], Hours: int(n)})
+			}
+			out.Cases = append(out.Cases, into)
+		}
+		q.Epochs = append(q.Epochs, out)
+	}
+	bought := make([]units, len(p.Epochs))
+	for _, j := range part.Choices {
+		x := &p.Choices[j]
+		if len(x.Cover) != 1 || len(x.Spend) > 0 || x.Cover[0].Pool != pool || x.Cover[0].Units != 1 || x.Least > 1 || x.Lot > 1 || x.Group != "" {
+			return nil, fmt.Errorf("it is proven as one pool, and choice %d is no plain purchase of it", j)
+		}
+		v := &x.Cover[0]
+		q.Offers = append(q.Offers, procurement.Offer{ID: x.ID, Guaranteed: v.Guaranteed, Term: v.To - v.From, Starts: []procurement.Start{{Epoch: v.From, Cost: x.Cost, Max: x.Max}}})
+		for m := v.From; m < v.To; m++ {
+			if v.Guaranteed {
+				bought[m].guaranteed += c.s.Units[j]
+			} else {
+				bought[m].priceOnly += c.s.Units[j]
+			}
+		}
+	}
+	if err := sane(q); err != nil {
+		return nil, err
+	}
+	return bound(q, part.Alone, bought)
+}
+
+// branches proves the bound of a part by the leaves of its branching.
+func (c *coupled) branches(part *joint.Part) (*big.Int, error) {
+	if len(part.Leaves) == 0 {
+		return nil, errors.New("it has no proof")
+	}
+	paths := make([][]joint.Turn, len(part.Leaves))
+	for i := range part.Leaves {
+		paths[i] = part.Leaves[i].Path
+	}
+	if err := exhaustive(paths); err != nil {
+		return nil, err
+	}
+	t := &tangents{coupled: c, part: part, hours: map[[3]int]slots{}}
+	var least *big.Int
+	for i := range part.Leaves {
+		v, possible, err := t.leaf(&part.Leaves[i])
+		if err != nil {
+			return nil, fmt.Errorf("leaf %d: %w", i, err)
+		}
+		if possible && (least == nil || v.Cmp(least) < 0) {
+			least = v
+		}
+	}
+	if least == nil {
+		return nil, errors.New("its leaves leave no purchases that are possible")
+	}
+	return least, nil
+}
+
+// exhaustive holds that paths leave nothing out.
+func exhaustive(paths [][]joint.Turn) error {
+	for len(paths) > 0 {
+		if len(paths) == 1 && len(paths[0]) == 0 {
+			return nil
+		}
+		var with, without [][]joint.Turn
+		for _, path := range paths {
+			if len(path) == 0 || path[0].Choice != paths[0][0].Choice {
+				break
+			}
+			if path[0].Bought {
+				with = append(with, path[1:])
+			} else {
+				without = append(without, path[1:])
+			}
+		}
+		if len(with)+len(without) != len(paths) || len(with) == 0 {
+			return errors.New("its leaves leave something out")
+		}
+		if err := exhaustive(with); err != nil {
+			return err
+		}
+		paths = without
+	}
+	return errors.New("its leaves leave something out")
+}
+
+// tangents evaluates leaves of a part.
+type tangents struct {
+	*coupled
+	part  *joint.Part
+	hours map[[3]int]slots // by block, epoch, case
+}
+
+var (
+	one      = whole(joint.One)
+	billion  = whole(1_000_000_000)
+	trillion = whole(1_000_000_000_000)
+	// fraction is what amounts are counted in while they are summed up: in 1/One of
+	// 10⁻⁹.
+	fraction = times(one, billion)
+)
+
+// leaf returns what a leaf proves, and whether its path is possible at all.
+func (t *tangents) leaf(l *joint.Leaf) (*big.Int, bool, error) {
+	p, part := t.p, t.part
+	low, high, possible, err := t.ranges(l.Path)
+	if err != nil || !possible {
+		return nil, false, err
+	}
+	multipliers, err := t.multipliers(l.Limits)
+	if err != nil {
+		return nil, false, err
+	}
+	if len(l.Needs) != len(part.Needs) && l.Needs != nil {
+		return nil, false, errors.New("prices of other needs")
+	}
+	sum := new(big.Int)
+	epochs := len(p.Epochs)
+	// What a unit more is worth, in 1/One: by epoch, and pool or spend.
+	firm, priced, spend := grid(epochs, len(p.Pools)), grid(epochs, len(p.Pools)), grid(epochs, len(p.Spends))
+	seen := map[[3]int]bool{}
+	for i := range l.Cases {
+		proof := &l.Cases[i]
+		at := [3]int{proof.Block, proof.Epoch, proof.Case}
+		switch {
+		case proof.Block < 0 || proof.Block >= len(part.Blocks) || proof.Epoch < 0 || proof.Epoch >= epochs ||
+			proof.Case < 0 || proof.Case >= len(p.Epochs[proof.Epoch].Cases):
+			return nil, false, fmt.Errorf("case %d is of no block, epoch and scenario", i)
+		case seen[at]:
+			return nil, false, fmt.Errorf("case %d is there twice", i)
+		}
+		seen[at] = true
+		if err := t.prove(proof, multipliers, sum, firm[proof.Epoch], priced[proof.Epoch], spend[proof.Epoch]); err != nil {
+			return nil, false, fmt.Errorf("case %d: %w", i, err)
+		}
+	}
+	weight := whole(int64(p.Weight))
+	needs := grid(epochs, len(p.Pools)) // worth of a guaranteed unit to the needs, in Nano
+	for i, n := range part.Needs {
+		need := &p.Needs[n]
+		if l.Needs == nil {
+			break
+		}
+		if len(l.Needs[i]) != len(need.Epochs) && l.Needs[i] != nil {
+			return nil, false, fmt.Errorf("need %d has prices for other epochs", n)
+		}
+		for k, price := range l.Needs[i] {
+			if price < 0 {
+				return nil, false, fmt.Errorf("need %d has a negative price", n)
+			}
+			m := need.Epochs[k]
+			lacks := whole(int64(need.Least))
+			for _, term := range need.Terms {
+				minus(lacks, whole(int64(term.PerUnit)), whole(int64(p.Epochs[m].Pools[term.Pool].HeldGuaranteed)))
+				plus(needs[m][term.Pool], nano(price), whole(int64(term.PerUnit)))
+			}
+			plus(sum, times(times(nano(price), weight), fraction), lacks)
+		}
+	}
+	for _, n := range part.Limits {
+		minus(sum, times(times(multipliers[n], weight), t.unit(n)), nano(p.Limits[n].Most))
+	}
+	for _, j := range part.Choices {
+		x := &p.Choices[j]
+		r := times(times(nano(x.Cost), weight), fraction)
+		for n, spent := range x.Spent {
+			if spent != 0 {
+				plus(r, times(times(multipliers[n], weight), t.unit(n)), nano(spent))
+			}
+		}
+		for _, v := range x.Cover {
+			units := whole(int64(v.Units))
+			for m := v.From; m < v.To; m++ {
+				if v.Guaranteed {
+					minus(r, times(units, billion), firm[m][v.Pool])
+					minus(r, times(times(units, weight), fraction), needs[m][v.Pool])
+				} else {
+					minus(r, times(units, billion), priced[m][v.Pool])
+				}
+			}
+		}
+		for _, v := range x.Spend {
+			for m := v.From; m < v.To; m++ {
+				minus(r, nano(v.PerHour), spend[m][v.Spend])
+			}
+		}
+		switch {
+		case r.Sign() >= 0:
+			plus(sum, r, whole(int64(low[j])))
+		case high[j] == procurement.Unlimited:
+			return nil, false, fmt.Errorf("choice %d is worth more than it costs, without limit", j)
+		default:
+			plus(sum, r, whole(int64(high[j])))
+		}
+	}
+	return down(sum, fraction), true, nil
+}
+
+func grid(rows, columns int) [][]*big.Int {
+	g := make([][]*big.Int, rows)
+	for i := range g {
+		g[i] = make([]*big.Int, columns)
+		for k := range g[i] {
+			g[i][k] = new(big.Int)
+		}
+	}
+	return g
+}
+
+// unit is what one of a multiplier is, times one of what its limit counts, in
+// fractions: multipliers of money are in 10⁻⁹.
+func (t *tangents) unit(limit int) *big.Int {
+	if l := &t.p.Limits[limit]; l.Unserved || l.Spot {
+		return fraction
+	}
+	return one
+}
+
+// multipliers returns a list by Part.Limits by the problem's limits.
+func (t *tangents) multipliers(list []int64) ([]*big.Int, error) {
+	out := make([]*big.Int, len(t.p.Limits))
+	for i := range out {
+		out[i] = new(big.Int)
+	}
+	if list == nil {
+		return out, nil
+	}
+	if len(list) != len(t.part.Limits) {
+		return nil, errors.New("multipliers of other limits")
+	}
+	for i, v := range list {
+		if v < 0 {
+			return nil, fmt.Errorf("limit %d has a negative multiplier", t.part.Limits[i])
+		}
+		out[t.part.Limits[i]] = whole(v)
+	}
+	return out, nil
+}
+
+// ranges returns the least and the most units of each choice that a path leaves,
+// and whether it leaves any.
+func (t *tangents) ranges(path []joint.Turn) (low, high []int, possible bool, err error) {
+	p := t.p
+	low, high = make([]int, len(p.Choices)), make([]int, len(p.Choices))
+	for j := range p.Choices {
+		high[j] = p.Choices[j].Max
+	}
+	turned := map[int]bool{}
+	for _, turn := range path {
+		j := turn.Choice
+		if _, ok := slices.BinarySearch(t.part.Choices, j); !ok {
+			return nil, nil, false, fmt.Errorf("its path is by choice %d, which is not of the part", j)
+		}
+		if before, again := turned[j]; again && before != turn.Bought {
+			return nil, nil, false, nil // bought and not
+		}
+		turned[j] = turn.Bought
+	}
+	for j, bought := range turned {
+		if !bought {
+			high[j] = 0
+			continue
+		}
+		low[j] = max(1, p.Choices[j].Least)
+		for i := range p.Choices {
+			if i != j && p.Choices[j].Group != "" && p.Choices[i].Group == p.Choices[j].Group {
+				if turned[i] {
+					return nil, nil, false, nil
+				}
+				high[i] = 0
+			}
+		}
+	}
+	for j := range low {
+		if high[j] != procurement.Unlimited && low[j] > high[j] {
+			return nil, nil, false, nil
+		}
+	}
+	return low, high, true, nil
+}
+
+// prices are an epoch's, with multipliers of limits on them.
+type prices struct {
+	onDemand, spot  []*big.Int // by pool; nil: there is none
+	extra, shortage []*big.Int // by route, by demand
+}
+
+// priced is an epoch's prices under multipliers, by the problem's limits.
+func (c *coupled) priced(epoch int, multipliers []*big.Int) *prices {
+	p := c.p
+	e := &p.Epochs[epoch]
+	money, spot, unserved := new(big.Int), new(big.Int), new(big.Int)
+	for i := range p.Limits {
+		l := &p.Limits[i]
+		if l.Serving == nil {
+			continue
+		}
+		into := money
+		switch {
+		case l.Spot:
+			into = spot
+		case l.Unserved:
+			into = unserved
+		}
+		plus(into, multipliers[i], whole(l.Serving[epoch]))
+	}
+	thousand := whole(1000)
+	dearer := func(v procurement.Nano) *big.Int {
+		return down(times(nano(v), new(big.Int).Add(trillion, money)), trillion)
+	}
+	out := &prices{onDemand: make([]*big.Int, len(p.Pools)), spot: make([]*big.Int, len(p.Pools))}
+	for i, s := range e.Pools {
+		if s.OnDemand >= 0 {
+			out.onDemand[i] = dearer(s.OnDemand)
+		}
+		if s.Spot >= 0 {
+			v := dearer(s.Spot)
+			out.spot[i] = v.Add(v, down(spot, thousand))
+		}
+	}
+	for _, v := range e.Routes {
+		out.extra = append(out.extra, dearer(v))
+	}
+	for _, v := range e.Shortage {
+		h := nano(v)
+		out.shortage = append(out.shortage, h.Add(h, down(unserved, thousand)))
+	}
+	return out
+}
+
+// hourly is what an hour is worth at a vector: v of the comment of [joint.Leaf],
+// as what it is of demand less what it is of everything else. By the places of a
+// block's demands, pools, quotas and spends.
+type hourly struct {
+	lambda, mu []*big.Int // by demand
+	pi, beta   []*big.Int // by pool
+	rho        []*big.Int // by spend, in 10⁻⁹
+	held       *big.Int   // what is taken off at what is held, in 10⁻⁹ Nano
+}
+
+func (t *tangents) hourly(proof *joint.CaseProof, b *joint.Block, v *joint.Vector, pr *prices) (*hourly, error) {
+	p := t.p
+	e := &p.Epochs[proof.Epoch]
+	k := &e.Cases[proof.Case]
+	if len(v.Firm) != len(b.Pools) || v.Spot != nil && len(v.Spot) != len(b.Pools) || v.Quota != nil && len(v.Quota) != len(b.Quotas) {
+		return nil, errors.New("a vector has prices of other pools or quotas")
+	}
+	h := &hourly{held: new(big.Int)}
+	quota := map[int]*big.Int{}
+	for i, q := range b.Quotas {
+		quota[q] = new(big.Int)
+		if v.Quota != nil && e.Quotas[q] != procurement.Unlimited {
+			if v.Quota[i] < 0 {
+				return nil, errors.New("a vector has a negative price")
+			}
+			quota[q] = nano(v.Quota[i])
+			plus(h.held, times(quota[q], whole(int64(e.Quotas[q]))), billion)
+		}
+	}
+	place := map[int]int{} // of pools
+	sigma := make([]*big.Int, len(b.Pools))
+	spends := map[int]*big.Int{}
+	for i, n := range b.Pools {
+		place[n] = i
+		s := &e.Pools[n]
+		if v.Firm[i] < 0 || v.Spot != nil && v.Spot[i] < 0 {
+			return nil, errors.New("a vector has a negative price")
+		}
+		u := new(big.Int)
+		if s.Quota >= 0 {
+			u = times(quota[s.Quota], whole(int64(s.QuotaPerUnit)))
+		}
+		pi, beta := nano(v.Firm[i]), new(big.Int)
+		if pr.onDemand[n] != nil {
+			pi = lesser(pi, new(big.Int).Add(pr.onDemand[n], u))
+			beta = greater(beta, new(big.Int).Sub(pi, u))
+			if s.Spend >= 0 {
+				r := up(times(billion, new(big.Int).Sub(pi, u)), nano(s.SpendPrice))
+				if old, known := spends[s.Spend]; known {
+					r = greater(r, old)
+				}
+				spends[s.Spend] = r
+			}
+		}
+		sigma[i] = new(big.Int)
+		if v.Spot != nil {
+			sigma[i] = nano(v.Spot[i])
+		}
+		if pr.spot[n] != nil {
+			if k.Spot[n] == procurement.Unlimited {
+				sigma[i] = lesser(sigma[i], pr.spot[n])
+			} else {
+				zeta := greater(new(big.Int), new(big.Int).Sub(sigma[i], pr.spot[n]))
+				plus(h.held, times(zeta, whole(int64(k.Spot[n]))), billion)
+			}
+		}
+		h.pi, h.beta = append(h.pi, pi), append(h.beta, beta)
+		plus(h.held, times(pi, whole(int64(s.HeldGuaranteed))), billion)
+		plus(h.held, times(beta, whole(int64(s.HeldPriceOnly))), billion)
+	}
+	for _, n := range b.Spends {
+		r := new(big.Int)
+		if v, known := spends[n]; known {
+			r = greater(r, v)
+		}
+		h.rho = append(h.rho, r)
+		plus(h.held, r, nano(e.Spends[n]))
+	}
+	for _, d := range b.Demands {
+		lambda := pr.shortage[d]
+		for i, r := range p.Routes {
+			if r.Demand == d {
+				lambda = lesser(lambda, new(big.Int).Add(down(times(h.pi[place[r.Pool]], whole(int64(r.Num))), whole(int64(r.Den))), pr.extra[i]))
+			}
+		}
+		mu := new(big.Int)
+		for i, r := range p.Routes {
+			if r.Demand == d && pr.spot[r.Pool] != nil {
+				worth := new(big.Int).Sub(lambda, pr.extra[i])
+				mu = greater(mu, worth.Sub(worth, down(times(sigma[place[r.Pool]], whole(int64(r.Num))), whole(int64(r.Den)))))
+			}
+		}
+		h.lambda, h.mu = append(h.lambda, lambda), append(h.mu, mu)
+	}
+	return h, nil
+}
+
+// prove adds what a case proves to a sum, in fractions, and what units more are
+// worth in it to their pools and spends.
+func (t *tangents) prove(proof *joint.CaseProof, multipliers []*big.Int, sum *big.Int, firm, priced, spend []*big.Int) error {
+	p := t.p
+	b := &t.part.Blocks[proof.Block]
+	at := [3]int{proof.Block, proof.Epoch, proof.Case}
+	hours, known := t.hours[at]
+	if !known {
+		hours = t.slots(b.Demands, proof.Epoch, proof.Case)
+		t.hours[at] = hours
+	}
+	weights := new(big.Int)
+	used := make([]*big.Int, len(p.Limits)) // Σ weight·multiplier
+	for i := range used {
+		used[i] = new(big.Int)
+	}
+	caseWeight := whole(int64(p.Epochs[proof.Epoch].Cases[proof.Case].Weight))
+	for i := range proof.Shares {
+		share := &proof.Shares[i]
+		if share.Weight < 0 || share.Weight > joint.One {
+			return fmt.Errorf("share %d has weight %d", i, share.Weight)
+		}
+		weight := whole(share.Weight)
+		weights.Add(weights, weight)
+		own, err := t.multipliers(share.Limits)
+		if err != nil {
+			return fmt.Errorf("share %d: %w", i, err)
+		}
+		for n := range own {
+			if p.Limits[n].Serving == nil && own[n].Sign() != 0 {
+				return fmt.Errorf("share %d has a multiplier of limit %d, of which serving takes nothing", i, n)
+			}
+			plus(used[n], own[n], weight)
+		}
+		byVector, err := runs(share.Slots, len(proof.Vectors), len(hours.hours))
+		if err != nil {
+			return fmt.Errorf("share %d: %w", i, err)
+		}
+		pr := t.priced(proof.Epoch, own)
+		counted := times(weight, caseWeight)
+		for n, list := range byVector {
+			if len(list) == 0 {
+				continue
+			}
+			h, err := t.hourly(proof, b, &proof.Vectors[n], pr)
+			if err != nil {
+				return fmt.Errorf("vector %d: %w", n, err)
+			}
+			all := new(big.Int)
+			units, spotted := make([]*big.Int, len(b.Demands)), make([]*big.Int, len(b.Demands))
+			for d := range units {
+				units[d], spotted[d] = new(big.Int), new(big.Int)
+			}
+			for _, run := range list {
+				for s := run.from; s < run.to; s++ {
+					hour := whole(hours.hours[s])
+					all.Add(all, hour)
+					for d, u := range hours.units[s] {
+						plus(units[d], hour, whole(int64(u)))
+						plus(spotted[d], hour, whole(int64(u*p.Demands[b.Demands[d]].Interruptible/1000)))
+					}
+				}
+			}
+			worth := new(big.Int)
+			for d := range units {
+				plus(worth, h.lambda[d], units[d])
+				minus(worth, h.mu[d], spotted[d])
+			}
+			worth.Mul(worth, billion)
+			minus(worth, h.held, all)
+			plus(sum, worth, counted)
+			scale := times(all, counted)
+			for i, n := range b.Pools {
+				plus(firm[n], h.pi[i], scale)
+				plus(priced[n], h.beta[i], scale)
+			}
+			for i, n := range b.Spends {
+				plus(spend[n], h.rho[i], scale)
+			}
+		}
+	}
+	if weights.Cmp(one) > 0 {
+		return errors.New("the weights of shares are more than one")
+	}
+	for n := range used {
+		if used[n].Cmp(times(multipliers[n], one)) > 0 {
+			return fmt.Errorf("the shares' multipliers of limit %d are above that of the leaf", n)
+		}
+	}
+	return nil
+}
+
+// run is slots [from, to).
+type run struct{ from, to int }
+
+// runs decodes which slots have which vector.
+func runs(encoded []byte, vectors, slots int) ([][]run, error) {
+	out := make([][]run, vectors)
+	at := 0
+	for len(encoded) > 0 {
+		n, size := binary.Uvarint(encoded)
+		if size <= 0 || n == 0 || n > uint64(slots-at) {
+			return nil, errors.New("its runs of slots cannot be read")
+		}
+		encoded = encoded[size:]
+		v, size := binary.Uvarint(encoded)
+		if size <= 0 || v >= uint64(vectors) {
+			return nil, errors.New("its runs of slots name no vector")
+		}
+		encoded = encoded[size:]
+		out[v] = append(out[v], run{at, at + int(n)})
+		at += int(n)
+	}
+	if at != slots {
+		return nil, fmt.Errorf("its runs name %d slots, of %d", at, slots)
+	}
+	return out, nil
+}
