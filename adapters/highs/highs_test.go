@@ -103,6 +103,11 @@ func TestKnown(t *testing.T) {
 			status: linear.Infeasible, objective: inf},
 		{name: "unbounded", p: program([]float64{-1, 1}, zero, free, []float64{-inf, 3, -1, 1}),
 			status: linear.Unbounded, objective: -inf},
+		// HiGHS 1.15.1 calls it infeasible when it presolves.
+		{name: "unbounded, of which 0 is a point", p: program([]float64{0, 0, -1}, []float64{0, 0, 0}, []float64{inf, inf, inf}, []float64{-inf, 7, 4, 1, -3}, []float64{-inf, 2, -3, -4, 1}),
+			status: linear.Unbounded, objective: -inf},
+		{name: "whole, unbounded, of which 0 is a point", p: whole(program([]float64{0, 0, -1}, []float64{0, 0, 0}, []float64{inf, inf, inf}, []float64{-inf, 7, 4, 1, -3}, []float64{-inf, 2, -3, -4, 1})),
+			status: linear.Unbounded, objective: -inf},
 		{name: "whole", p: whole(program([]float64{-5, -4}, zero, free, []float64{-inf, 24, 6, 4}, []float64{-inf, 6, 1, 2})),
 			status: linear.Optimal, objective: -20, x: []float64{4, 0}},
 		{name: "whole and infeasible", p: whole(program([]float64{1}, []float64{0}, []float64{9}, []float64{1.2, 1.8, 1})),
@@ -371,6 +376,9 @@ func (g *glpk) compare(t *rapid.T, p *linear.Program, got *linear.Solution) {
 	os.Remove(out)
 	// Without presolving it says of every program what became of it.
 	said, err := exec.Command(g.path, "--freemps", in, "--nopresol", "--output", out).CombinedOutput()
+	if err != nil && p.Whole != nil && bytes.Contains(said, []byte("Assertion failed")) {
+		return // GLPK 5.0 gives up on some programs with whole variables
+	}
 	if err != nil {
 		t.Fatalf("glpsol: %v\n%s", err, said)
 	}
@@ -386,6 +394,9 @@ func (g *glpk) compare(t *rapid.T, p *linear.Program, got *linear.Solution) {
 		want = linear.Infeasible
 	case strings.Contains(text, "UNBOUNDED SOLUTION"), strings.Contains(text, "NO DUAL FEASIBLE"), strings.Contains(text, "UNBOUNDED PRIMAL"):
 		want = linear.Unbounded
+	case strings.Contains(text, "KKT.PB") && strings.Contains(text, "        SOLUTION IS INFEASIBLE") && p.Whole != nil:
+		// GLPK 5.0 rounds 3x between 1 and 2 to x = 1, and says itself that this is none.
+		return
 	case strings.Contains(text, "Status:     OPTIMAL"), strings.Contains(text, "Status:     INTEGER OPTIMAL"):
 		want = linear.Optimal
 	default:

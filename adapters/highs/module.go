@@ -34,25 +34,26 @@ const (
 )
 
 var exports = map[string]string{
-	"__wasm_call_ctors":          "v",
-	"malloc":                     "uc",
-	"free":                       "tc",
-	"Highs_create":               "F",
-	"Highs_passLp":               "U",
-	"Highs_passMip":              "V",
-	"Highs_run":                  "N",
-	"Highs_setBoolOptionValue":   "ia",
-	"Highs_setIntOptionValue":    "ja",
-	"Highs_setDoubleOptionValue": "ka",
-	"Highs_setStringOptionValue": "la",
-	"Highs_setBasis":             "Sa",
-	"Highs_clearSolver":          "ga",
-	"Highs_getSolution":          "Ea",
-	"Highs_getBasis":             "Fa",
-	"Highs_getModelStatus":       "Ga",
-	"Highs_getIntInfoValue":      "Aa",
-	"Highs_getDoubleInfoValue":   "Ba",
-	"Highs_getInt64InfoValue":    "Ca",
+	"__wasm_call_ctors":           "v",
+	"malloc":                      "uc",
+	"free":                        "tc",
+	"Highs_create":                "F",
+	"Highs_passLp":                "U",
+	"Highs_passMip":               "V",
+	"Highs_run":                   "N",
+	"Highs_setBoolOptionValue":    "ia",
+	"Highs_setIntOptionValue":     "ja",
+	"Highs_setDoubleOptionValue":  "ka",
+	"Highs_setStringOptionValue":  "la",
+	"Highs_setBasis":              "Sa",
+	"Highs_clearSolver":           "ga",
+	"Highs_changeColsCostByRange": "qb",
+	"Highs_getSolution":           "Ea",
+	"Highs_getBasis":              "Fa",
+	"Highs_getModelStatus":        "Ga",
+	"Highs_getIntInfoValue":       "Aa",
+	"Highs_getDoubleInfoValue":    "Ba",
+	"Highs_getInt64InfoValue":     "Ca",
 }
 
 var imports = map[string]string{
@@ -339,6 +340,7 @@ const (
 	modelEmpty          = 6
 	modelOptimal        = 7
 	modelInfeasible     = 8
+	modelEither         = 9 // unbounded or infeasible
 	modelUnbounded      = 10
 	modelTimeLimit      = 13
 	modelIterationLimit = 14
@@ -352,9 +354,24 @@ func (x *instance) run() (status int32) {
 	return int32(x.call("Highs_getModelStatus", x.highs))
 }
 
+// runWith solves the model anew with other costs.
+func (x *instance) runWith(cost uint64, columns int) (status int32) {
+	x.must("Highs_clearSolver")
+	x.must("Highs_changeColsCostByRange", 0, uint64(columns-1), cost)
+	return x.run()
+}
+
 func answered(status int32) bool {
 	switch status {
-	case modelEmpty, modelOptimal, modelInfeasible, modelUnbounded, modelTimeLimit, modelIterationLimit, modelSolutionLimit:
+	case modelEmpty, modelOptimal, modelInfeasible, modelUnbounded:
+		return true
+	}
+	return limited(status)
+}
+
+func limited(status int32) bool {
+	switch status {
+	case modelTimeLimit, modelIterationLimit, modelSolutionLimit:
 		return true
 	}
 	return false
@@ -426,15 +443,28 @@ func (m *machine) solve(ctx context.Context, r *request) (s *linear.Solution, er
 	if r.columnBasis != 0 {
 		x.call("Highs_setBasis", x.highs, at(r.columnBasis), at(r.rowBasis))
 	}
-	x.call("free", p)
 
 	status := x.run()
-	if !answered(status) {
+	if status == modelInfeasible || status == modelEither {
+		// Presolving, HiGHS 1.15.1 calls some programs infeasible that are unbounded.
+		// Without costs nothing is unbounded, so that answer is believed.
+		status = x.runWith(x.write(make([]byte, 8*r.columns)), r.columns)
+		switch {
+		case limited(status):
+			return &linear.Solution{Status: linear.Limited, Objective: math.Inf(1), Bound: math.Inf(-1)}, nil
+		case status != modelInfeasible:
+			x.option("presolve", "off")
+			if status = x.runWith(at(r.cost), r.columns); status == modelEither {
+				status = modelUnbounded
+			} else if status == modelInfeasible {
+				return nil, errors.New("the solver contradicts itself on whether the program is feasible")
+			}
+		}
+	} else if !answered(status) {
 		// Rarely the simplex loses its footing. Without presolve and basis it takes
 		// another path.
-		x.must("Highs_clearSolver")
 		x.option("presolve", "off")
-		status = x.run()
+		status = x.runWith(at(r.cost), r.columns)
 	}
 	s = &linear.Solution{
 		Iterations: int(max(int32(uint32(x.info("simplex_iteration_count"))), 0)),
