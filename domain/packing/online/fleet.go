@@ -13,8 +13,11 @@ import (
 // Draws is a source of chance, as *rand.Rand of math/rand is. The same draws
 // give the same answers.
 type Draws interface {
+	// Int returns any number that is not negative.
 	Int() int
+	// Intn returns one of [0, n).
 	Intn(n int) int
+	// Shuffle puts n things in a random order.
 	Shuffle(n int, swap func(i, j int))
 }
 
