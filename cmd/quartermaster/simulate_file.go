@@ -56,7 +56,16 @@ func readScenario(path string) (*whatif.Scenario, error) {
 }
 
 // parseScenario reads a scenario from YAML. The error is [whatif.Faults].
-func parseScenario(data []byte) (s *whatif.Scenario, err error) {
+func parseScenario(data []byte) (*whatif.Scenario, error) {
+	doc, err := scenarioTree(data)
+	if err != nil {
+		return nil, err
+	}
+	return whatif.Parse(doc)
+}
+
+// scenarioTree reads the one document of a file.
+func scenarioTree(data []byte) (doc *whatif.Node, err error) {
 	fail := func(line, column int, format string, args ...any) error {
 		return whatif.Faults{{Line: line, Column: column, Problem: fmt.Sprintf(format, args...)}}
 	}
@@ -88,7 +97,7 @@ func parseScenario(data []byte) (s *whatif.Scenario, err error) {
 	// the process.
 	defer func() {
 		if p := recover(); p != nil {
-			s, err = nil, fail(1, 1, "the YAML parser gave up on it: %v", p)
+			doc, err = nil, fail(1, 1, "the YAML parser gave up on it: %v", p)
 		}
 	}()
 	tokens := lexer.Tokenize(string(data))
@@ -103,7 +112,6 @@ func parseScenario(data []byte) (s *whatif.Scenario, err error) {
 		}
 		return nil, fail(1, 1, "is not YAML: %s", strings.Join(strings.Fields(perr.Error()), " "))
 	}
-	var doc *whatif.Node
 	for _, d := range file.Docs {
 		if d.Body == nil {
 			continue
@@ -120,7 +128,7 @@ func parseScenario(data []byte) (s *whatif.Scenario, err error) {
 	if doc == nil {
 		return nil, fail(1, 1, "is empty; begin with apiVersion: %s and kind: %s", whatif.APIVersion, whatif.FileKind)
 	}
-	return whatif.Parse(doc)
+	return doc, nil
 }
 
 // refuseYAML finds the first token of what scenarios leave out of YAML, and
