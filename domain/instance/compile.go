@@ -102,9 +102,11 @@ func newModel(in *Instance, terminal *domain.Decimal) (*model, error) {
 		if settled+weighed == 0 || settled+weighed > 2*mostRenewals {
 			continue
 		}
-		last := c.term(settled + weighed).To
-		for last > in.epochs(reach)[reach-1].To {
-			reach += 12
+		from, to := in.From.Time(), c.term(settled+weighed).To.Time()
+		if in.Epoch == Days {
+			reach = max(reach, int(to.Sub(from).Hours()/24)+1)
+		} else {
+			reach = max(reach, 12*(to.Year()-from.Year())+int(to.Month()-from.Month())+1)
 		}
 	}
 	var err error
