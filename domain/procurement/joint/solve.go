@@ -206,6 +206,7 @@ type solver struct {
 	best struct {
 		units []int
 		cost  *big.Rat
+		ways  *Ways
 		value float64
 	}
 	center struct {
@@ -613,7 +614,7 @@ func (s *solver) try(units []int) (bool, error) {
 		}
 	}
 	if s.best.units == nil || cost.Cmp(s.best.cost) < 0 {
-		s.best.units, s.best.cost = slices.Clone(units), cost
+		s.best.units, s.best.cost, s.best.ways = slices.Clone(units), cost, how
 		s.best.value, _ = cost.Float64()
 	}
 	return true, nil
@@ -872,7 +873,7 @@ func (p *Problem) makeWhole(g *linear.Program, choices []int, column map[int]int
 // serving costs allow that it pays: the cost is convex in units, so a slope says
 // the most that a step can save.
 func (s *solver) polish() error {
-	if s.best.units == nil || len(s.serving) > 0 {
+	if s.best.units == nil {
 		return nil
 	}
 	p := s.p
@@ -881,18 +882,30 @@ func (s *solver) polish() error {
 		total += len(s.blocks[k.block].views[k.epoch][k.c].hours)
 	}
 	end := s.work.Slots + polishRounds*total
-	zero := make([]int64, len(p.Limits))
+	// Under limits, at the multipliers that keep them now.
+	multipliers := s.best.ways.Multipliers
+	price := make([]float64, len(p.Choices))
+	for _, j := range s.part.Choices {
+		price[j] = float64(p.Choices[j].Cost) * float64(p.Weight)
+		for l, v := range p.Choices[j].Spent {
+			at := float64(multipliers[l])
+			if !p.Limits[l].counts() {
+				at /= 1e9
+			}
+			price[j] += float64(at*float64(v)) * float64(p.Weight)
+		}
+	}
 	units := slices.Clone(s.best.units)
 	have := p.cover(wholes(units), 1)
 	byEpoch := map[[2]int][]caseKey{} // by block and epoch
 	now := map[caseKey]*cut{}
 	values := map[caseKey]float64{}
 	priced := func(k caseKey, have *cover) (*cut, float64, error) {
-		pd, err := s.pr.price(s.ctx, k.block, k.epoch, k.c, zero, have, nil)
+		pd, err := s.pr.price(s.ctx, k.block, k.epoch, k.c, multipliers, have, nil)
 		if err != nil {
 			return nil, 0, err
 		}
-		return p.newCut(s.blocks, k, zero, pd), pd.value() * float64(p.Epochs[k.epoch].Cases[k.c].Weight), nil
+		return p.newCut(s.blocks, k, multipliers, pd), pd.value() * float64(p.Epochs[k.epoch].Cases[k.c].Weight), nil
 	}
 	var cuts []*cut
 	for _, k := range s.keys {
@@ -935,7 +948,7 @@ func (s *solver) polish() error {
 	// reduced is what a unit more costs, at the slopes.
 	reduced := func(j int) float64 {
 		c := &p.Choices[j]
-		r := float64(c.Cost) * float64(p.Weight)
+		r := price[j]
 		for _, k := range c.Cover {
 			for m := k.From; m < k.To; m++ {
 				for _, key := range byEpoch[[2]int{blockOf[k.Pool], m}] {
@@ -989,7 +1002,7 @@ func (s *solver) polish() error {
 				continue
 			}
 			next := p.cover(wholes(units), 1)
-			d := float64(p.Choices[mv.choice].Cost) * float64(p.Weight) * float64(mv.to-before)
+			d := price[mv.choice] * float64(mv.to-before)
 			cuts, vs := map[caseKey]*cut{}, map[caseKey]float64{}
 			for _, at := range touched(mv.choice) {
 				for _, k := range byEpoch[at] {
