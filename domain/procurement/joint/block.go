@@ -216,7 +216,7 @@ func (b *block) shape(m int, h *hourPrices) (*shape, []int64) {
 		if h.onDemand[i] < 0 {
 			continue
 		}
-		quota, spend := int64(-1), int64(-1)
+		quota := int64(-1)
 		if q := h.quotaOf[i]; q >= 0 {
 			quota = int64(s.quota[q])
 		}
@@ -226,8 +226,7 @@ func (b *block) shape(m int, h *hourPrices) (*shape, []int64) {
 			put(priceOnly, i, 0, pool, -1, quota, h.quotaUse[i], int64(s.priceOnly[i]), 1)
 		}
 		if c := h.spendOf[i]; c >= 0 && s.spend[c] >= 0 {
-			spend = int64(s.spend[c])
-			put(committed, i, 0, pool, -1, quota, h.quotaUse[i], spend, h.spendPrice[i])
+			put(committed, i, 0, pool, -1, quota, h.quotaUse[i], int64(s.spend[c]), h.spendPrice[i])
 		}
 	}
 	for i := range s.demands {

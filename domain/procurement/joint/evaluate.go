@@ -54,6 +54,9 @@ func (p *Problem) allowed(units []int) error {
 	return nil
 }
 
+// allows reports whether units can be bought.
+func (p *Problem) allows(units []int) bool { return p.allowed(units) == nil }
+
 // most is how many units can be bought.
 func (c *Choice) most() int {
 	if c.Max == procurement.Unlimited {
@@ -134,8 +137,6 @@ func ceil(r *big.Rat) *big.Int {
 	}
 	return z
 }
-
-func floor(r *big.Rat) *big.Int { return new(big.Int).Div(r.Num(), r.Denom()) }
 
 // bound is what a limit bounds, times the problem's weight.
 func (p *Problem) bound(l int) *big.Rat { return product(int64(p.Limits[l].Most), int64(p.Weight)) }

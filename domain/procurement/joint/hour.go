@@ -196,8 +196,6 @@ type regime struct {
 	entries []*entry
 	of      map[*basis]*entry
 	pivots  *int
-	scratch []int64
-	dots    []float64
 }
 
 // hourPrices are what a block's hour is priced with, after the multipliers of
@@ -296,22 +294,22 @@ func (g *regime) vector(e *entry) Vector {
 	}
 	v := Vector{Firm: make([]procurement.Nano, g.pools)}
 	spot, quota := make([]procurement.Nano, g.pools), make([]procurement.Nano, len(g.quota))
-	some, any := false, false
+	spots, quotas := false, false
 	for i := range g.pools {
 		v.Firm[i] = procurement.Nano(price(g.demands + i))
 		if g.prices.spot[i] >= 0 {
 			spot[i] = procurement.Nano(min(maxVector, g.prices.spot[i]+price(g.spot[i])))
-			some = some || spot[i] > 0
+			spots = spots || spot[i] > 0
 		}
 	}
 	for i := range g.quota {
 		quota[i] = procurement.Nano(price(g.quota[i]))
-		any = any || quota[i] > 0
+		quotas = quotas || quota[i] > 0
 	}
-	if some {
+	if spots {
 		v.Spot = spot
 	}
-	if any {
+	if quotas {
 		v.Quota = quota
 	}
 	return v

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -262,22 +261,32 @@ func TestMonotone(t *testing.T) {
 func TestCancel(t *testing.T) {
 	solver := lp(t)
 	p := regions(made())
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() {
-		_, err := joint.Solve(ctx, p, solver)
-		done <- err
-	}()
-	time.Sleep(50 * time.Millisecond)
-	cancel()
-	select {
-	case err := <-done:
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%v", err)
+	for _, after := range []int{0, 1, 3} {
+		ctx, cancel := context.WithCancel(context.Background())
+		counted := &canceling{Solver: solver, after: after, cancel: cancel}
+		if after == 0 {
+			cancel()
 		}
-	case <-time.After(20 * time.Second):
-		t.Error("still at work 20 s after it was canceled")
+		_, err := joint.Solve(ctx, p, counted)
+		cancel()
+		if !errors.Is(err, context.Canceled) || counted.calls > max(after, 1) {
+			t.Errorf("canceled in program %d: %v after %d programs", after, err, counted.calls)
+		}
 	}
+}
+
+// canceling ends the context while a program is being solved.
+type canceling struct {
+	linear.Solver
+	calls, after int
+	cancel       func()
+}
+
+func (s *canceling) Solve(ctx context.Context, p *linear.Program, l linear.Limits) (*linear.Solution, error) {
+	if s.calls++; s.calls == s.after {
+		s.cancel()
+	}
+	return s.Solver.Solve(ctx, p, l)
 }
 
 // Whatever numbers a problem holds, it is refused or solved, and what comes out

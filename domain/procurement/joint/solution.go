@@ -110,7 +110,7 @@ type RouteServed struct {
 // Infeasible means that no purchases keep all of what Clash names, needs, limits,
 // and choices by their least orders, groups and bounds; without any one of them
 // some do, as far as linear programs tell.
-type Infeasible struct{ Clash []Member }
+type Infeasible struct{ Clash []Member } //nolint:errname // it says what a problem is, and reads as joint.Infeasible
 
 // Member is one of what clashes: need, limit or choice, by its id.
 type Member struct{ Kind, ID string }

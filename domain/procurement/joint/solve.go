@@ -562,7 +562,7 @@ func (s *solver) dearer(x []float64, multipliers []int64, value float64) (float6
 func (s *solver) try(units []int) (bool, error) {
 	p := s.p
 	s.work.Tried++
-	if p.allowed(units) != nil {
+	if !p.allows(units) {
 		return false, nil
 	}
 	have := p.cover(wholes(units), 1)
@@ -1030,7 +1030,7 @@ func (s *solver) polish() error {
 
 // may reports whether units keep what can be told without serving.
 func (s *solver) may(units []int) bool {
-	if s.p.allowed(units) != nil {
+	if !s.p.allows(units) {
 		return false
 	}
 	if len(s.part.Needs) > 0 {
