@@ -236,7 +236,7 @@ func packFiles(ctx context.Context, fl *packFlags, nodes []packing.Node, pods []
 		solver, openErr := highs.Open(highs.Options{})
 		switch {
 		case openErr == nil:
-			defer solver.Close()
+			defer func() { _ = solver.Close() }() // it ends a process that has nothing to say
 			opts.LP = solver
 		case !errors.Is(openErr, linear.ErrUnavailable):
 			return nil, openErr

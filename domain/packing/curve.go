@@ -9,7 +9,7 @@ import (
 
 // Point is what a demand of so many thousandths of a mix needs.
 type Point struct {
-	Level int64 `json:"level"` // of 1000; every workload's replicas are rounded up
+	Level int64 `json:"level"` // of 1000; replicas, those of equal workloads together, are rounded up
 	// Nodes hold it, and none less than LowerBound do, which is proven. Neither
 	// falls as demand rises.
 	Nodes      int `json:"nodes"`
@@ -111,18 +111,23 @@ func Curve(ctx context.Context, kinds []Node, mix []Workload, levels []int64, op
 	return all, nil
 }
 
-// scaled is the problem with so many thousandths of each workload's replicas,
+// scaled is the problem with so many thousandths of each demand's replicas,
 // rounded up.
 func (p *problem) scaled(level int64) *problem {
 	q := *p
 	q.loads, q.demands = slices.Clone(p.loads), slices.Clone(p.demands)
 	for i := range q.demands {
 		d := &q.demands[i]
-		d.replicas = 0
+		all := int64(d.replicas)
+		n := (all*level + 999) / 1000
+		d.replicas = int(n)
+		before := int64(0) // replicas of the workloads before, which share in order
 		for _, w := range d.loads {
-			n := (int64(p.loads[w].Replicas)*level + 999) / 1000
-			q.loads[w].Replicas = int(n)
-			d.replicas += int(n)
+			after := before + int64(p.loads[w].Replicas)
+			if all > 0 {
+				q.loads[w].Replicas = int(after*n/all - before*n/all)
+			}
+			before = after
 		}
 		d.load = &q.loads[d.loads[0]]
 	}

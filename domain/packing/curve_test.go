@@ -15,6 +15,9 @@ import (
 func TestCurve(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kinds, mix := drawNodes(t, 3, true), drawLoads(t, 5, 6)
+		for i := range mix {
+			mix[i].CPUMilli += int64(i) // no two are equal, or they would be scaled together
+		}
 		priced := rapid.Bool().Draw(t, "priced")
 		for i := range kinds {
 			kinds[i].Count = packing.Unlimited

@@ -203,6 +203,24 @@ func TestOpenbNeed(t *testing.T) {
 	}
 }
 
+// A tenth of the pods needs about a tenth of the machines, and so on: the columns
+// of the whole serve every level.
+func TestOpenbCurve(t *testing.T) {
+	if os.Getenv("QM_LONG") != "1" {
+		t.Skip("set QM_LONG=1")
+	}
+	points, err := packing.Curve(t.Context(), standard, forStandard(t, "default"), []int64{0, 100, 300, 500, 700, 900, 1000, 1500}, packing.Options{LP: lp(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range points {
+		t.Logf("%d thousandths: %d machines, at least %d", c.Level, c.Nodes, c.LowerBound)
+		if proportion := int(785 * c.Level / 1000); c.LowerBound < proportion || c.LowerBound > c.Nodes || c.Nodes > proportion+20 || c.Unplaced > 0 {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
 // The real fleet, asked for all pods and for 130% of its GPUs. Pods come all at
 // once here and one by one in the paper, so its policy is the least to expect.
 // Where pods are parts of GPUs alone it is missed, by less than 0.2% of the

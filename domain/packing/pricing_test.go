@@ -83,8 +83,8 @@ func TestPricingIsExact(t *testing.T) {
 				t.Skip("takes nothing, or too many fit to try everything")
 			}
 		}
-		threshold, want := q.threshold, int64(0)
-		want = max(threshold, dearest(q))
+		threshold := q.threshold
+		want := max(threshold, dearest(q))
 		bound, sets := q.solve(1 << 20)
 		if bound != want {
 			t.Fatalf("%+v: %d, want %d", q.items, bound, want)
