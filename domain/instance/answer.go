@@ -152,6 +152,8 @@ type Proof struct {
 
 // Infeasible is the error of an instance that no purchases answer. Constraints
 // clash, and none of them could be left out of the clash.
+//
+//nolint:errname // it is what callers tell by name, and no Error of anything
 type Infeasible struct {
 	Constraints []Constraint `json:"clash"`
 }

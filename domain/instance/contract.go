@@ -492,7 +492,7 @@ func (m *model) signed(ctx context.Context, out *Appraisal, in *Instance, c *Con
 		return nil
 	}
 	n := max(1, x.least)
-	units, perUnit, fx := n*x.order.Units, max(1, o.PerUnit), in.fx(o.Currency)
+	units, perUnit := n*x.order.Units, max(1, o.PerUnit)
 	held := *in
 	held.Commitments = slices.Clone(in.Commitments)
 	spans := in.epochs(x.order.Epoch + o.Term)
@@ -504,7 +504,6 @@ func (m *model) signed(ctx context.Context, out *Appraisal, in *Instance, c *Con
 		})
 		upfront = decimal.Zero
 	}
-	_ = fx
 	ans, err := Solve(ctx, &held, lp)
 	if err != nil {
 		return err
@@ -512,12 +511,7 @@ func (m *model) signed(ctx context.Context, out *Appraisal, in *Instance, c *Con
 	signed := m.course(ans, o.Pool, units)
 	// What is held is owed within the horizon; an order is credited with what it is
 	// worth beyond.
-	owed := ans.Committed.Sub(decimal.Zero)
-	base, err := compile(in, nil)
-	if err != nil {
-		return err
-	}
-	owed = owed.Sub(base.owed.RoundBank(base.digits))
+	owed := ans.Committed.Sub(m.owed.RoundBank(m.digits))
 	instead := decimal.New(int64(x.cost), -m.digits).Mul(whole(n)).Sub(owed)
 	signed.Cost, signed.LowerBound = signed.Cost.Add(instead), signed.LowerBound.Add(instead)
 	signed.Gap = share(signed.Cost.Sub(signed.LowerBound), signed.LowerBound)

@@ -339,6 +339,8 @@ type Fault struct {
 
 // Faults is the error of an instance that breaks rules: the first of them, and
 // how many more there are.
+//
+//nolint:errname // a list of faults, which a reader is shown one by one
 type Faults struct {
 	List  []Fault
 	More  int

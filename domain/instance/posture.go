@@ -163,7 +163,7 @@ const needScale = 1000
 
 // need adds a need, one for all epochs with the same peak.
 func (m *model) need(region, set int, terms []joint.NeedTerm, peaks []int) {
-	permille := int64(m.in.Posture.Share.Shift(3).Ceil().IntPart())
+	permille := m.in.Posture.Share.Shift(3).Ceil().IntPart()
 	scale := needScale
 	if !slices.ContainsFunc(terms, func(t joint.NeedTerm) bool { return t.PerUnit != needScale }) {
 		scale, terms = 1, slices.Clone(terms)
