@@ -39,7 +39,7 @@ func readScenario(path string) (*whatif.Scenario, error) {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	s, err := parseScenario(data)
-	var faults whatif.Faults
+	var faults whatif.Errors
 	if errors.As(err, &faults) {
 		lines := strings.Split(faults.Error(), "\n")
 		for i, l := range lines {
@@ -55,7 +55,7 @@ func readScenario(path string) (*whatif.Scenario, error) {
 	return s, err
 }
 
-// parseScenario reads a scenario from YAML. The error is [whatif.Faults].
+// parseScenario reads a scenario from YAML. The error is [whatif.Errors].
 func parseScenario(data []byte) (*whatif.Scenario, error) {
 	doc, err := scenarioTree(data)
 	if err != nil {
@@ -67,7 +67,7 @@ func parseScenario(data []byte) (*whatif.Scenario, error) {
 // scenarioTree reads the one document of a file.
 func scenarioTree(data []byte) (doc *whatif.Node, err error) {
 	fail := func(line, column int, format string, args ...any) error {
-		return whatif.Faults{{Line: line, Column: column, Problem: fmt.Sprintf(format, args...)}}
+		return whatif.Errors{{Line: line, Column: column, Problem: fmt.Sprintf(format, args...)}}
 	}
 	if len(data) > scenarioBytes {
 		return nil, fail(1, 1, "is larger than %d KiB, which no scenario needs", scenarioBytes>>10)
@@ -182,7 +182,7 @@ func scenarioNode(a ast.Node) (*whatif.Node, error) {
 			return err
 		}
 		if k.Shape != whatif.Scalar {
-			return whatif.Faults{{Line: k.Line, Column: k.Column, Problem: "a key is a word, not a list or mapping"}}
+			return whatif.Errors{{Line: k.Line, Column: k.Column, Problem: "a key is a word, not a list or mapping"}}
 		}
 		if len(n.Keys) == 0 {
 			n.Line, n.Column = k.Line, k.Column
@@ -220,7 +220,7 @@ func scenarioNode(a ast.Node) (*whatif.Node, error) {
 			return nil, err
 		}
 	default:
-		return nil, whatif.Faults{{Line: n.Line, Column: n.Column, Problem: "this part of YAML is not read; write plain lists, mappings and values"}}
+		return nil, whatif.Errors{{Line: n.Line, Column: n.Column, Problem: "this part of YAML is not read; write plain lists, mappings and values"}}
 	}
 	return n, nil
 }

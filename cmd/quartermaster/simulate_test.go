@@ -16,6 +16,7 @@ import (
 
 	"quartermaster/adapters/chart"
 	"quartermaster/domain/linear"
+	"quartermaster/projections"
 	"quartermaster/schemas"
 	"quartermaster/simulations/whatif"
 )
@@ -164,7 +165,7 @@ func TestScenarioFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parseScenario([]byte(c.text))
-			var faults whatif.Faults
+			var faults whatif.Errors
 			if !errors.As(err, &faults) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("want %q, have %v", c.want, err)
 			}
@@ -184,7 +185,7 @@ func FuzzScenario(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := parseScenario(data)
 		if err != nil {
-			var faults whatif.Faults
+			var faults whatif.Errors
 			if !errors.As(err, &faults) || len(faults) == 0 {
 				t.Fatalf("an error without a place: %v", err)
 			}
@@ -218,36 +219,17 @@ func TestWorkedScenarios(t *testing.T) {
 	if _, errs, code := command("demo", "--once", "--data", dir, "--quiet"); code != 0 {
 		t.Fatalf("demo: %s", errs)
 	}
-	for _, path := range scenarioFiles(t) {
-		t.Run(filepath.Base(path), func(t *testing.T) {
-			out, errs, code := command("simulate", path, "--runs", "8", "--json", "--quiet")
-			if code != 0 {
-				if lp, done := linearSolver(); lp == nil && strings.Contains(out+errs, linear.ErrUnavailable.Error()) {
-					done()
-					t.Skipf("%s couples regions, and this build has no solver of linear programs", path)
-				}
-				t.Fatalf("%s%s", out, errs)
+	// The home is opened once for all of them.
+	quiet := &app{out: &bytes.Buffer{}, err: &bytes.Buffer{}, dir: dir, quiet: true}
+	if err := quiet.read(t.Context(), func(h *home) error {
+		return h.view(t.Context(), func(v projections.View) error {
+			for _, path := range scenarioFiles(t) {
+				t.Run(filepath.Base(path), func(t *testing.T) { workScenario(t, quiet, v, path) })
 			}
-			var r whatif.Result
-			if err := json.Unmarshal([]byte(out), &r); err != nil {
-				t.Fatal(err)
-			}
-			if len(r.Alternatives) < 2 || len(r.Differences) != len(r.Alternatives)-1 || !r.Alternatives[0].Expected.IsPositive() {
-				t.Errorf("%d alternatives, %d differences", len(r.Alternatives), len(r.Differences))
-			}
-			same := true
-			for _, d := range r.Differences {
-				same = same && d.Mean.IsZero()
-			}
-			if same {
-				t.Error("the alternatives do not differ: the scenario answers nothing")
-			}
-			for _, a := range r.Alternatives {
-				if a.LowerBound.GreaterThan(a.Solved) || a.P5.GreaterThan(a.P50) || a.P50.GreaterThan(a.P95) || a.P95.GreaterThan(a.CVaR) && r.Runs > 20 {
-					t.Errorf("%s: bound %s, solved %s, p5 %s, p50 %s, p95 %s, worst tenth %s", a.Alternative, a.LowerBound, a.Solved, a.P5, a.P50, a.P95, a.CVaR)
-				}
-			}
+			return nil
 		})
+	}); err != nil {
+		t.Fatal(err)
 	}
 	file := filepath.Join("..", "..", "deploy", "demo", "scenarios", "new-offer.yaml")
 	results := filepath.Join(t.TempDir(), "out")
@@ -309,5 +291,36 @@ func TestWorkedScenarios(t *testing.T) {
 	}
 	if err := a.simulate(ctx, s, 1, func(context.Context, *home, *whatif.Result) error { return fmt.Errorf("it went on") }); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// workScenario answers a scenario with few draws.
+func workScenario(t *testing.T, a *app, v projections.View, path string) {
+	s, err := readScenario(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Runs = 8
+	r, err := a.answerScenario(t.Context(), s, &whatif.Input{View: v, At: s.Base.At})
+	if errors.Is(err, linear.ErrUnavailable) {
+		t.Skipf("%s couples regions, and this build has no solver of linear programs", path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Alternatives) < 2 || len(r.Differences) != len(r.Alternatives)-1 || !r.Alternatives[0].Expected.IsPositive() {
+		t.Errorf("%d alternatives, %d differences", len(r.Alternatives), len(r.Differences))
+	}
+	same := true
+	for _, d := range r.Differences {
+		same = same && d.Mean.IsZero()
+	}
+	if same {
+		t.Error("the alternatives do not differ: the scenario answers nothing")
+	}
+	for _, a := range r.Alternatives {
+		if a.LowerBound.GreaterThan(a.Solved) || a.P5.GreaterThan(a.P50) || a.P50.GreaterThan(a.P95) || a.P95.GreaterThan(a.CVaR) && r.Runs > 20 {
+			t.Errorf("%s: bound %s, solved %s, p5 %s, p50 %s, p95 %s, worst tenth %s", a.Alternative, a.LowerBound, a.Solved, a.P5, a.P50, a.P95, a.CVaR)
+		}
 	}
 }

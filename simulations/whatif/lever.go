@@ -149,7 +149,7 @@ func cmpOr(a, b string) string {
 }
 
 // eachLever makes the levers of the changes, with their variables.
-func (c *course) eachLever(make func(int, *Change) (*lever, error)) error {
+func (c *course) eachLever(lever func(int, *Change) (*lever, error)) error {
 	seen := map[string]int{}
 	for i := range c.changes {
 		x := &c.changes[i]
@@ -162,7 +162,7 @@ func (c *course) eachLever(make func(int, *Change) (*lever, error)) error {
 		if seen[name]++; seen[name] > 1 {
 			name = fmt.Sprintf("%s #%d", name, seen[name])
 		}
-		l, err := make(i, x)
+		l, err := lever(i, x)
 		if err != nil {
 			return fmt.Errorf("changes[%d] %s: %w", i, x.Kind, err)
 		}

@@ -68,12 +68,11 @@ type route struct {
 }
 
 type epochModel struct {
-	curve              curve
-	onDemand, spot     int64 // price of a unit and hour; −1: there is none
-	shortage           int64
-	quota              int64 // units, in millionths
-	guaranteed, priced int64 // units held, in millionths
-	discount           domain.Decimal
+	curve          curve
+	onDemand, spot int64 // price of a unit and hour; −1: there is none
+	shortage       int64
+	quota          int64 // units, in millionths
+	discount       domain.Decimal
 }
 
 // curve is the hours of an epoch by ascending demand. after[i] sums over the
@@ -507,7 +506,7 @@ func (m *compiled) bought(a *instance.Answer) error {
 		b := &a.Purchases[i]
 		pay := payment{pool: -1, offer: -1, held: -1, begins: b.Term.From, units: int64(b.Covers) * one, from: len(m.spans)}
 		pool := b.Pool
-		hourly, upfront := decimal.Zero, decimal.Zero
+		var hourly, upfront domain.Decimal
 		if o := slices.IndexFunc(m.in.Offers, func(o instance.Offer) bool { return o.ID == b.Offer }); o >= 0 && b.Offer != "" {
 			pay.offer, pay.guaranteed, pay.ramp = o, m.in.Offers[o].GuaranteesCapacity, m.in.Offers[o].Ramp
 			pool, hourly, upfront = m.in.Offers[o].Pool, m.in.Offers[o].Hourly, m.in.Offers[o].Upfront

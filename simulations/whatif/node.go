@@ -54,14 +54,14 @@ func (n *Node) describe() string {
 	return fmt.Sprintf("%q", n.Text)
 }
 
-// Fault is one thing that is wrong with a file. Lines and columns count from 1.
-type Fault struct {
+// Error is one thing that is wrong with a file. Lines and columns count from 1.
+type Error struct {
 	Line, Column int
 	Path         string // for example changes[2].monthly; "" is the file as a whole
 	Problem      string // what is wrong with which value, and what to do
 }
 
-func (f *Fault) Error() string {
+func (f *Error) Error() string {
 	at := fmt.Sprintf("%d:%d: ", f.Line, f.Column)
 	if f.Path != "" {
 		at += f.Path + ": "
@@ -69,10 +69,10 @@ func (f *Fault) Error() string {
 	return at + f.Problem
 }
 
-// Faults are all that is wrong with a file, in its order.
-type Faults []*Fault
+// Errors are all that is wrong with a file, in its order.
+type Errors []*Error
 
-func (fs Faults) Error() string {
+func (fs Errors) Error() string {
 	const most = 20
 	lines := make([]string, 0, min(len(fs), most+1))
 	for i, f := range fs {
@@ -85,8 +85,8 @@ func (fs Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-func (fs Faults) sorted() Faults {
-	slices.SortStableFunc(fs, func(a, b *Fault) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column)) })
+func (fs Errors) sorted() Errors {
+	slices.SortStableFunc(fs, func(a, b *Error) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column)) })
 	return fs
 }
 

@@ -96,7 +96,7 @@ func TestQuantilesRise(t *testing.T) {
 		a := rapid.Float64Range(0.01, 1000).Draw(t, "a")
 		b := a * rapid.Float64Range(1, 20).Draw(t, "b")
 		c := b * rapid.Float64Range(1, 20).Draw(t, "c")
-		d := func(f float64) decimal.Decimal { return decimal.NewFromFloat(f).Round(6) }
+		d := func(f float64) decimal.Decimal { return rounded(f).Round(6) }
 		n := rapid.SampledFrom([]*Number{{Triangular, []decimal.Decimal{d(a), d(b), d(c)}}, {Lognormal, []decimal.Decimal{d(a), d(c)}}, {Poisson, []decimal.Decimal{d(min(a, 300))}}}).Draw(t, "number")
 		u := rapid.Float64Range(0.0001, 0.9999).Draw(t, "u")
 		v := rapid.Float64Range(u, 0.9999).Draw(t, "v")

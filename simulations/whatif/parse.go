@@ -26,7 +26,7 @@ const (
 	maxFaults       = 100
 )
 
-// Parse reads a scenario from the tree of a file. The error is [Faults].
+// Parse reads a scenario from the tree of a file. The error is [Errors].
 func Parse(doc *Node) (*Scenario, error) {
 	r := &reader{}
 	s := r.scenario(doc)
@@ -36,11 +36,11 @@ func Parse(doc *Node) (*Scenario, error) {
 	return s, nil
 }
 
-type reader struct{ faults Faults }
+type reader struct{ faults Errors }
 
 func (r *reader) fault(n *Node, path, format string, args ...any) {
 	if len(r.faults) < maxFaults {
-		r.faults = append(r.faults, &Fault{n.Line, n.Column, path, fmt.Sprintf(format, args...)})
+		r.faults = append(r.faults, &Error{n.Line, n.Column, path, fmt.Sprintf(format, args...)})
 	}
 }
 
