@@ -277,6 +277,7 @@ func spawn(cacheDir string) (*child, error) {
 		return nil, fmt.Errorf("find this program to start it once more: %w", err)
 	}
 	c := &child{cmd: exec.Command(self, childArgument, cacheDir)}
+	c.cmd.Args[0] = os.Args[0]
 	// Nothing of the parent's environment is needed, and no secret in it is passed on.
 	c.cmd.Env = []string{childVariable + "=" + moduleSum, "GOMAXPROCS=2"}
 	c.cmd.Stderr = &c.said
