@@ -402,9 +402,10 @@ func (p *Problem) keep(ctx context.Context, pr *pricer, units []int) (*Ways, err
 					high = multipliers[l]
 				}
 			}
-			// One step away from where several ways cost the same, so that another who
+			// A little away from where several ways cost the same, so that another who
 			// serves at these multipliers takes as much.
-			multipliers[l], w.Lower[l] = high+1, max(0, low-1)
+			step := min(p.nudge(l), max(1, high>>16))
+			multipliers[l], w.Lower[l] = high+step, max(0, low-step)
 		}
 		if !changed {
 			break
@@ -590,6 +591,35 @@ func (p *Problem) highest(l int) int64 {
 		return min(scale(add(whole, scale(short, ratio, 1)), 16, 1), 1_000_000_000_000_000_000, scale(room/ratio, 1000, serving))
 	}
 	return min(scale(scale(short, ratio, 1), 16_000_000_000, least), 1_000_000_000_000_000_000, scale(room/price, 1_000_000_000_000, serving))
+}
+
+// nudge is by how much a multiplier has to change for every price that it bears on
+// to change by a Nano.
+func (p *Problem) nudge(l int) int64 {
+	limit := &p.Limits[l]
+	serving, least := int64(math.MaxInt64), int64(math.MaxInt64)
+	for m := range p.Epochs {
+		if v := limit.Serving[m]; v > 0 {
+			serving = min(serving, v)
+		}
+		e := &p.Epochs[m]
+		for i := range e.Pools {
+			for _, v := range []int64{int64(e.Pools[i].OnDemand), int64(e.Pools[i].Spot)} {
+				if v > 0 {
+					least = min(least, v)
+				}
+			}
+		}
+		for _, v := range e.Routes {
+			if v > 0 {
+				least = min(least, int64(v))
+			}
+		}
+	}
+	if limit.counts() {
+		return 1000/serving + 1
+	}
+	return 2_000_000_000_000/serving/least + 1
 }
 
 // takes is what is taken of a limit at the multipliers.
