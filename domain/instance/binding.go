@@ -11,15 +11,17 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// worths is what one unit of each choice is worth at the certificates' prices, nil
-// without proofs.
+// worths is what one unit of each choice that is bought is worth at the
+// certificates' prices, nil without proofs.
 func (m *model) worths(s *solution) []*big.Rat {
 	if len(s.proofs) == 0 {
 		return nil
 	}
 	out := make([]*big.Rat, len(m.choices))
-	for i := range out {
-		out[i] = new(big.Rat)
+	for i, n := range s.units {
+		if n > 0 {
+			out[i] = new(big.Rat)
+		}
 	}
 	scale := new(big.Rat).SetInt(new(big.Int).Mul(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(m.digits)), nil), big.NewInt(int64(m.weight))))
 	for k, p := range s.proofs {
@@ -27,15 +29,17 @@ func (m *model) worths(s *solution) []*big.Rat {
 		if p.alone != nil {
 			for offer := range c.alone.Offers {
 				for j, start := range c.alone.Offers[offer].Starts {
-					w := p.alone.Certificate.Worth(c.alone, offer, j)
-					out[c.offers[[2]int{offer, start.Epoch}]].Quo(new(big.Rat).SetInt64(int64(w)), scale)
+					if i := c.offers[[2]int{offer, start.Epoch}]; s.units[i] > 0 {
+						w := p.alone.Certificate.Worth(c.alone, offer, j)
+						out[i] = new(big.Rat).Quo(new(big.Rat).SetInt64(int64(w)), scale)
+					}
 				}
 			}
 			continue
 		}
 		for j, i := range c.choices {
-			if j < len(p.joint.Prices.Worth) && p.joint.Prices.Worth[j] != nil {
-				out[i].Quo(new(big.Rat).SetInt(p.joint.Prices.Worth[j]), scale)
+			if s.units[i] > 0 && j < len(p.joint.Prices.Worth) && p.joint.Prices.Worth[j] != nil {
+				out[i] = new(big.Rat).Quo(new(big.Rat).SetInt(p.joint.Prices.Worth[j]), scale)
 			}
 		}
 	}
@@ -114,7 +118,7 @@ func (m *model) binding(s *solution) []Binding {
 	worth := m.worths(s)
 	for i, n := range s.units {
 		x := &m.choices[i]
-		if x.offer == nil || x.max == procurement.Unlimited || n < x.max || x.offer.MaxUnits == 0 || x.offer.MaxUnits/max(1, x.offer.Lot) != x.max {
+		if n == 0 || x.offer == nil || x.max == procurement.Unlimited || n < x.max || x.offer.MaxUnits == 0 || x.offer.MaxUnits/max(1, x.offer.Lot) != x.max {
 			continue
 		}
 		price := new(big.Rat).Sub(worth[i], m.inCurrency(x.cost))
