@@ -140,8 +140,13 @@ func (p *Problem) solveAlone(part *Part, out *Solution) (*big.Rat, bool, error) 
 		return nil, false, nil
 	}
 	b := &part.Blocks[0]
-	if len(b.Pools) != 1 || len(b.Demands) != 1 || len(b.Spends) > 0 {
+	if len(b.Pools) != 1 || len(b.Demands) != 1 || len(b.Quotas) > 1 || len(b.Spends) > 0 {
 		return nil, false, nil
+	}
+	for _, j := range part.Choices {
+		if len(p.Choices[j].Cover) == 0 {
+			return nil, false, nil
+		}
 	}
 	pool, ok := p.Alone(b.Pools[0])
 	if !ok {
@@ -151,16 +156,10 @@ func (p *Problem) solveAlone(part *Part, out *Solution) (*big.Rat, bool, error) 
 	if err != nil {
 		return nil, false, err
 	}
-	var choices []int
-	for _, j := range part.Choices {
-		if len(p.Choices[j].Cover) > 0 {
-			choices = append(choices, j)
-		}
-	}
 	for _, x := range s.Purchases {
-		out.Units[choices[x.Offer]] = x.Units
+		out.Units[part.Choices[x.Offer]] = x.Units
 	}
-	for i, j := range choices {
+	for i, j := range part.Choices {
 		out.Prices.Worth[j].SetInt64(int64(s.Certificate.Worth(pool, i, 0)))
 	}
 	out.Work.Alone++
