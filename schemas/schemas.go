@@ -23,3 +23,9 @@ var Instance []byte
 //
 //go:embed instance/answer-v1.schema.json
 var Answer []byte
+
+// Contract is the JSON Schema (2020-12) of contracts that are weighed, apiVersion
+// quartermaster/v1 and kind Contract. See simulations/whatif.ParseContract.
+//
+//go:embed contract/v1.schema.json
+var Contract []byte

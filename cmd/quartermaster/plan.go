@@ -126,20 +126,11 @@ once.
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&fl.region, "region", "", "only this region")
-	f.StringVar(&fl.at, "at", "", "offers, quotas, demand and decisions as of this time, so that a commitment decided and begun later is not known; the horizon begins with the next month (default now)")
-	f.IntVar(&fl.months, "months", fl.months, "length of the horizon")
-	f.IntVar(&fl.weeks, "weeks", fl.weeks, "weeks of observed demand that are repeated")
-	f.StringVar(&fl.growth, "growth", fl.growth, "growth of demand per month, 0.02 is two percent")
-	f.StringVar(&fl.rate, "rate", "", "annual rate that payments are discounted with (default the policy cost_of_capital, else 0.08)")
-	f.StringVar(&fl.salvage, "salvage", fl.salvage, "share of its cost beyond the horizon that a purchase is taken to be worth, 0 to 1")
-	f.StringVar(&fl.overhead, "spot-overhead", fl.overhead, "share of spot time lost to interruptions")
-	f.StringVar(&fl.shortage, "shortage-factor", fl.shortage, "an hour unserved costs so many times the on-demand price")
-	f.StringVar(&fl.currency, "currency", fl.currency, "currency of the plan; offers in others are left out")
+	questionFlags(cmd, &fl)
 	f.StringVar(&fl.workspace, "workspace", fl.workspace, "workspace whose plan it is")
 	f.BoolVar(&fl.dryRun, "dry-run", false, "compute and show, record nothing")
 	asOfFlag(cmd, &asOf)
-	cmd.AddCommand(a.planListCommand(), a.planShowCommand(), a.planPackCommand(), a.planForecastCommand(), a.planBacktestCommand(), a.planSolveCommand(), a.planCheckCommand())
+	cmd.AddCommand(a.planListCommand(), a.planShowCommand(), a.planPackCommand(), a.planForecastCommand(), a.planBacktestCommand(), a.planSolveCommand(), a.planCheckCommand(), a.planEvaluateCommand())
 	return cmd
 }
 

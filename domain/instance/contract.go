@@ -79,7 +79,8 @@ type Appraisal struct {
 	Signed *Course `json:"signed,omitempty"`
 	// Hourly is the price asked, and BreakEven the highest, in steps of 0.00001, at
 	// which it is proven that some of it is worth taking; nil: at no price. Prices
-	// of tiers move with it. At BreakEvenAtMost it is proven that none is.
+	// of tiers move with it. From BreakEvenAtMost on it is proven that none is; nil:
+	// at no price, because what is bought without it is not proven to the last cent.
 	Hourly          domain.Decimal  `json:"hourly"`
 	BreakEven       *domain.Decimal `json:"break_even_hourly,omitempty"`
 	BreakEvenAtMost *domain.Decimal `json:"break_even_hourly_at_most,omitempty"`
@@ -592,27 +593,32 @@ func (b *pricing) breakEven(ctx context.Context, in *Instance, pool string, lp l
 		r, err := at(k)
 		return err == nil && r.bound.LessThan(cost), err
 	}
+	asked := int64(1) // in steps
+	if x := b.asked.Shift(step); x.LessThan(decimal.New(1, 12)) {
+		asked = max(1, x.IntPart())
+	}
 	// last returns the highest price from a lower one, at which it holds, for which
-	// something holds.
-	last := func(holds func(int64) (bool, error), from, guess int64) (int64, error) {
-		to := max(guess, from+1)
+	// something holds; false where it holds as far as anybody would look.
+	last := func(holds func(int64) (bool, error), from, guess int64) (int64, bool, error) {
+		first, to := from, max(guess, from+1)
 		for width := max(1, to-from); ; width *= 2 {
 			ok, err := holds(to)
 			if err != nil {
-				return 0, err
+				return 0, false, err
 			}
 			if !ok {
 				break
 			}
-			if from, to = to, to+width; width > 1<<50 {
-				return 0, fmt.Errorf("contract %q: it pays at any price", b.offers[0].ID)
+			if to > 64*max(asked, first) {
+				return 0, false, nil
 			}
+			from, to = to, to+width
 		}
 		for to-from > 1 {
 			k := from + (to-from)/2
 			ok, err := holds(k)
 			if err != nil {
-				return 0, err
+				return 0, false, err
 			}
 			if ok {
 				from = k
@@ -620,35 +626,30 @@ func (b *pricing) breakEven(ctx context.Context, in *Instance, pool string, lp l
 				to = k
 			}
 		}
-		return from, nil
+		return from, true, nil
 	}
 	ok, err := might(0)
 	if err != nil || !ok {
 		return nil, nil, err
 	}
-	var most int64
+	most := int64(0)
 	if ok, err = pays(0); err != nil {
 		return nil, nil, err
 	} else if ok {
-		asked := b.asked.Shift(step).Truncate(0)
-		guess := int64(1)
-		if asked.LessThan(decimal.New(1, 12)) {
-			guess = max(1, asked.IntPart())
-		}
-		k, err := last(pays, 0, guess)
-		if err != nil {
+		if most, ok, err = last(pays, 0, asked); err != nil {
 			return nil, nil, err
+		} else if !ok {
+			return nil, nil, fmt.Errorf("contract %q: it pays at 64 times the price asked, so the instance cannot do without it: look at what a shortage costs there", b.offers[0].ID)
 		}
-		x := decimal.New(k, -step)
-		low, most = &x, k
+		x := decimal.New(most, -step)
+		low = &x
 	}
-	if k, err := last(might, most, most+1); err != nil {
-		return nil, nil, err
-	} else {
-		x := decimal.New(k+1, -step)
-		high = &x
+	k, ok, err := last(might, most, most+1)
+	if err != nil || !ok {
+		return low, nil, err
 	}
-	return low, high, nil
+	x := decimal.New(k+1, -step)
+	return low, &x, nil
 }
 
 // set gives a contract another hourly price, its tiers as much more or less.
@@ -737,7 +738,7 @@ func (a *Appraisal) words(c *Contract) string {
 		fmt.Fprintf(&b, "%d units save %s, which is less than what could not be proven: they are worth between nothing and %s", a.Units, money(a.Worth), money(a.AtMost))
 	default:
 		b.WriteString("leave it: the plan takes none of it at the price asked")
-		if a.AtMost.IsPositive() {
+		if a.AtMost.Round(2).IsPositive() {
 			fmt.Fprintf(&b, ", and it is proven that it would save %s at most", money(a.AtMost))
 		}
 		if a.Signed != nil {
@@ -748,8 +749,8 @@ func (a *Appraisal) words(c *Contract) string {
 	switch {
 	case a.BreakEven != nil:
 		fmt.Fprintf(&b, "; it pays at up to %s %s an hour, and %s are asked", a.BreakEven, unit, a.Hourly)
-	case a.BreakEvenAtMost != nil:
-		fmt.Fprintf(&b, "; no price at which it pays is proven, and from %s %s an hour on it does not", a.BreakEvenAtMost, unit)
+	case a.AtMost.IsPositive() || a.BreakEvenAtMost != nil:
+		b.WriteString("; that it pays is proven at no price")
 	default:
 		b.WriteString("; it would not pay at any hourly price")
 	}

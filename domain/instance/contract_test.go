@@ -1,0 +1,164 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/linear"
+)
+
+// level is an instance of one pool in which ten units are wanted in every one of
+// the 1,416 hours of January and February 2026, at 10 an hour on demand.
+func level() *Instance {
+	hourly := make([]int, 1416)
+	for i := range hourly {
+		hourly[i] = 10
+	}
+	from, err := domain.ParseInstant("2026-01-01T00:00:00Z")
+	if err != nil {
+		panic(err)
+	}
+	d := decimal.RequireFromString
+	return &Instance{
+		Format: Format, Name: "level", Currency: "USD", From: from, Epoch: Months, Epochs: 2, AnnualRate: d("0"), Salvage: d("0"),
+		Regions: []Region{{ID: "r"}, {ID: "s"}},
+		Pools:   []Pool{{ID: "p", Region: "r", Class: "K", Unit: "gpu", OnDemand: &Price{Hourly: d("10")}}, {ID: "q", Region: "s", Class: "K", Unit: "gpu", OnDemand: &Price{Hourly: d("7")}}},
+		Demands: []Demand{{ID: "d", Pool: "p", Hourly: hourly, Interruptible: d("0"), Shortage: d("100")}, {ID: "e", Pool: "q", Hourly: hourly, Interruptible: d("0"), Shortage: d("70")}},
+		Offers:  []Offer{},
+	}
+}
+
+// linearOrSkip is the shared solver, if this build has one.
+func linearOrSkip(t *testing.T) linear.Solver {
+	t.Helper()
+	lp := solver()
+	if lp == nil {
+		t.Skip("this build has no solver of linear programs: make highs")
+	}
+	return lp
+}
+
+func appraise(t *testing.T, in *Instance, c *Contract, lp linear.Solver) *Appraisal {
+	t.Helper()
+	a, err := Appraise(context.Background(), in, c, lp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func same(t *testing.T, what string, got domain.Decimal, want string) {
+	t.Helper()
+	if !got.Equal(decimal.RequireFromString(want)) {
+		t.Errorf("%s is %s, want %s", what, got, want)
+	}
+}
+
+// Ten units for both months at 6 instead of 10 save 10 × 1,416 × 4; a unit pays
+// below 10, and when it is used six tenths of its hours. The other region has
+// nothing to do with it.
+func TestContractWorthTaking(t *testing.T) {
+	c := &Contract{Name: "deal", Region: "r", Class: "K", Term: 2, Hourly: decimal.NewFromInt(6), GuaranteesCapacity: true}
+	a := appraise(t, level(), c, nil)
+	if a.Decision != Take || a.Units != 10 || a.Signed != nil || len(a.Pools) != 1 || a.Pool != "p" {
+		t.Errorf("%s, %d units, of pools %v", a.Decision, a.Units, a.Pools)
+	}
+	same(t, "worth", a.Worth, "56640")
+	same(t, "what is proven of it", a.AtLeast, "56640")
+	same(t, "what it can be at most", a.AtMost, "56640")
+	same(t, "cost without", a.Without.Cost, "141600")
+	same(t, "the break-even price", *a.BreakEven, "9.99999")
+	same(t, "the price from which on it is no use", *a.BreakEvenAtMost, "10")
+	same(t, "the break-even utilization", *a.BreakEvenUse, "0.6")
+	same(t, "utilization", *a.Use, "1")
+}
+
+// At 12 it is left; signed all the same, one unit costs 2 × 1,416 more.
+func TestContractToLeave(t *testing.T) {
+	c := &Contract{Name: "deal", Pool: "p", Term: 2, Hourly: decimal.NewFromInt(12), GuaranteesCapacity: true}
+	a := appraise(t, level(), c, nil)
+	if a.Decision != Leave || a.Units != 0 || a.Signed == nil || a.Signed.Units != 1 {
+		t.Fatalf("%s, %d units, signed %+v", a.Decision, a.Units, a.Signed)
+	}
+	same(t, "worth", a.Worth, "0")
+	same(t, "cost when signed", a.Signed.Cost.Sub(a.Without.Cost), "2832")
+	same(t, "the break-even price", *a.BreakEven, "9.99999")
+	same(t, "the break-even utilization", *a.BreakEvenUse, "1.2")
+}
+
+// Of twenty units, half in the first month, ten serve in the second month and none
+// is idle in the first: 20 × 744/2 + 20 × 672 unit-hours are paid for, and
+// 10 × 1,416 of them save 10 each. What it replaces is named.
+func TestContractWithLeastOrderAndRamp(t *testing.T) {
+	lp := linearOrSkip(t)
+	in := level()
+	in.Offers = []Offer{{ID: "shelf", Kind: domain.OfferReserved, Pool: "p", Term: 2, Hourly: decimal.NewFromInt(9), GuaranteesCapacity: true}}
+	c := &Contract{Name: "deal", Pool: "p", Term: 2, Hourly: decimal.NewFromInt(5), GuaranteesCapacity: true, MinUnits: 20, Lot: 2,
+		Ramp: []RampStep{{0, 500}, {1, 1000}}}
+	a := appraise(t, in, c, lp)
+	paid := int64(20*744/2 + 20*672) // unit-hours
+	without := int64(9 * 10 * 1416)
+	if a.Decision != Take || a.Units != 20 {
+		t.Fatalf("%s, %d units: %s", a.Decision, a.Units, a.Verdict)
+	}
+	same(t, "worth", a.Worth, decimal.NewFromInt(without-5*paid).String())
+	same(t, "unused", a.With.Unused, "6720")
+	if len(a.Replaces) != 1 || a.Replaces[0] != (Replaced{Offer: "shelf", Without: 10, With: 0}) {
+		t.Errorf("it replaces %+v", a.Replaces)
+	}
+	// All or nothing: the price at which 20 units cost what is saved.
+	exact := decimal.NewFromInt(without).DivRound(decimal.NewFromInt(paid), 12)
+	if d := exact.Sub(*a.BreakEven); d.IsNegative() || d.GreaterThan(decimal.New(1, -5)) {
+		t.Errorf("it breaks even at %s, want at most 0.00001 below %s", a.BreakEven, exact)
+	}
+	// Dearer it is left, and what signing costs is what the price is above.
+	c.Hourly = decimal.NewFromInt(7)
+	b := appraise(t, in, c, lp)
+	if b.Decision != Leave || !b.BreakEven.Equal(*a.BreakEven) {
+		t.Errorf("at 7: %s, breaks even at %s, and at 5 at %s", b.Decision, b.BreakEven, a.BreakEven)
+	}
+	same(t, "cost when signed", b.Signed.Cost.Sub(b.Without.Cost), decimal.NewFromInt(7*paid-without).String())
+}
+
+// A contract that renews is ended, or goes on, as is cheaper.
+func TestContractThatRenews(t *testing.T) {
+	lp := linearOrSkip(t)
+	c := &Contract{Name: "deal", Pool: "p", Term: 1, Hourly: decimal.NewFromInt(6), GuaranteesCapacity: true, Renews: true, NoticeDays: 10}
+	a := appraise(t, level(), c, lp)
+	if a.Decision != Take || !a.Renewed || a.Units != 10 {
+		t.Errorf("%s, renewed %t, %d units", a.Decision, a.Renewed, a.Units)
+	}
+	same(t, "worth", a.Worth, "56640")
+}
+
+// What is wrong with a contract is named by where it is.
+func TestContractFaults(t *testing.T) {
+	good := Contract{Name: "deal", Pool: "p", Term: 2, Hourly: decimal.NewFromInt(6), GuaranteesCapacity: true}
+	for _, c := range []struct {
+		path, want string
+		change     func(*Contract)
+	}{
+		{"/pool", "there is no pool", func(c *Contract) { c.Pool = "x" }},
+		{"/class", "there is no pool of", func(c *Contract) { c.Pool, c.Region, c.Class = "", "r", "x" }},
+		{"", "names no pool", func(c *Contract) { c.Pool = "" }},
+		{"/from", "no epoch of the horizon", func(c *Contract) { c.LeadHours = 10_000 }},
+		{"/hourly", "negative", func(c *Contract) { c.Hourly = decimal.NewFromInt(-1) }},
+		{"/kind", "neither", func(c *Contract) { c.Kind = domain.OfferOwned }},
+		{"/max_units", "nothing can be bought", func(c *Contract) { c.MinUnits, c.MaxUnits = 5, 4 }},
+		{"/renews", "upfront", func(c *Contract) { c.Renews, c.Term, c.Upfront = true, 1, decimal.NewFromInt(1) }},
+		{"/name", "", func(c *Contract) { c.Name = "" }},
+	} {
+		x := good
+		c.change(&x)
+		_, err := Appraise(context.Background(), level(), &x, nil)
+		var faults *Faults
+		if !errors.As(err, &faults) || faults.List[0].Path != c.path || !strings.Contains(faults.List[0].Detail, c.want) {
+			t.Errorf("%s: %v", c.path, err)
+		}
+	}
+}
