@@ -43,6 +43,7 @@ type Authority struct {
 // in force. No view of a log is one.
 type Supposing interface {
 	View
+	// Supposed returns the key whose decisions are in force without an operator.
 	Supposed() (publicKey []byte)
 }
 

@@ -71,7 +71,7 @@ func TestCheckerRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := source(seeded(seed + 1000))
+		n := seeded(seed + 1000)
 		for range 40 {
 			at := n(0, len(text)-1)
 			if text[at] < '0' || text[at] > '9' {
