@@ -30,16 +30,23 @@ hourly (amount, currency), guarantees_capacity, counts_for, not_counted) and lef
 
 total, each region and each of its pools have cost, held_cost and shortage_penalty
 (parts of it), current_course_cost, current_course_penalty, on_demand_cost,
-lower_bound and gap. A region has region, purchases (provider,
+lower_bound, gap, nominal_cost (paid within the horizon, without discount and
+penalty) and stranded_at_low_demand (what commitments cost, nominal, that would serve
+nothing if demand were as in the least of the repeated weeks). The plan, each region
+and each pool have calendar (month, cash, accrual) and courses: what is done without
+a plan, as rules (course, cost, shortage_penalty, offer, units): current; on_demand
+under the quota with nothing held; lookback_7d, lookback_30d and lookback_60d (the one
+commitment that would have saved most then); ladder_60d (the same in equal parts);
+peak_60d (the peak, reserved). A region has region, purchases (provider,
 offer, kind, sku, gpu_model, units, gpus, term, order_by, upfront, hourly, cost,
-guarantees_capacity, generated, citation), pools and packing (order, nodes_used,
+guarantees_capacity, generated, citation, worth_per_unit, reason), pools and packing (order, nodes_used,
 nodes_lower_bound, gpu_milli_needed, gpu_milli_placed, gpu_milli_total, stranded
 (model, total_milli, free_milli, stranded_milli), unplaced (workloads, replicas,
 ruled_out (constraint, machines), first (workload, replicas, ruled_out))). A pool has kind, unit, sku, gpus_per_unit, notes, demand
 (observed_from, observed_to, missing_hours, sources, hours, unit_hours,
 peak_units, packing_nodes, packing_gpus, packing_basis), purchases, served_unit_hours
 (held_and_bought, bought_unused, spot, on_demand, shortage, guaranteed,
-price_only), binding (constraint, detail, months), offers_left_out (reason,
+price_only), binding (constraint, detail, months, shadow_price of one machine more), offers_left_out (reason,
 offers, first), on_demand and spot (provider, offer, hourly, generated,
 citation), quota_gpus, refused_unit_hours, solver, certificate (cover, guarantee:
 one price a month, in billionths of the currency) and sensitivity (salvage, cost,

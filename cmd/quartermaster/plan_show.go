@@ -36,8 +36,12 @@ func (a *app) showPlan(p *plan.Plan, few int) {
 	t.AppendRow(append(table.Row{"total", "", ""}, amounts(&p.Total)...))
 	t.Render()
 	fmt.Fprintf(a.out, "cost and current course hold what is still owed and a penalty for hours that nobody serves (%s in the current course); all on-demand has neither\n", money(p.Total.CurrentPenalty))
+	a.showCourses(p)
 	for i := range p.Regions {
 		a.showRegion(&p.Regions[i], as.Currency, few)
+	}
+	if few == 0 {
+		a.showCalendar(p.Calendar)
 	}
 	if len(p.Expiry) > 0 {
 		fmt.Fprintln(a.out, "\nWhat is bought already, by the end of its term:")
@@ -74,6 +78,14 @@ func (a *app) showRegion(r *plan.RegionPlan, currency string, few int) {
 	} else if len(r.Pools) > 0 {
 		fmt.Fprintln(a.out, "buy nothing")
 	}
+	for i, b := range r.Purchases {
+		if i == few && few > 0 {
+			break
+		}
+		if b.Reason != "" {
+			fmt.Fprintf(a.out, "%s of %s from %s: %s\n", comma(b.Units), clipped(terms(b.Offer)), day(b.Term.From), b.Reason)
+		}
+	}
 	for j := range r.Pools {
 		q := &r.Pools[j]
 		s := &q.Served
@@ -94,7 +106,11 @@ func (a *app) showRegion(r *plan.RegionPlan, currency string, few int) {
 			fmt.Fprintf(a.out, "  all on-demand: the quota of %s GPUs would refuse %s unit-hours\n", comma(int(*q.QuotaGPUs)), comma(int(q.Refused)))
 		}
 		for _, b := range q.Binding {
-			fmt.Fprintf(a.out, "  binds: %s (%s)\n", b.Constraint, b.Detail)
+			worth := ""
+			if b.Price != nil {
+				worth = fmt.Sprintf(": one machine more is worth %s %s", money(*b.Price), currency)
+			}
+			fmt.Fprintf(a.out, "  binds: %s (%s)%s\n", b.Constraint, b.Detail, worth)
 		}
 		for _, l := range q.LeftOut {
 			fmt.Fprintf(a.out, "  left out: %s offers, %s (%s)\n", comma(l.Offers), l.Reason, clipped(l.First))
@@ -103,6 +119,59 @@ func (a *app) showRegion(r *plan.RegionPlan, currency string, few int) {
 	if k := r.Packing; k != nil {
 		a.showPacking(k)
 	}
+}
+
+// showCourses compares a plan with what is done without one.
+func (a *app) showCourses(p *plan.Plan) {
+	if len(p.Courses) == 0 {
+		return
+	}
+	fmt.Fprintln(a.out, "\nBeside what is done without a plan:")
+	t := a.table("course", "cost", "of it penalty", "more than the plan")
+	t.SetColumnConfigs(rightFrom(2, 4))
+	t.AppendRow(table.Row{"this plan", money(p.Total.Cost), money(p.Total.Penalty), ""})
+	for _, c := range p.Courses {
+		t.AppendRow(table.Row{courseName(c.Course), money(c.Cost), money(c.Penalty), money(c.Cost.Sub(p.Total.Cost))})
+	}
+	t.Render()
+	fmt.Fprintf(a.out, "paid within the horizon: %s; committed for nothing if demand were as in the least of the weeks that repeat: %s (both nominal)\n",
+		money(p.Total.Nominal), money(p.Total.Stranded))
+}
+
+// courseName says in words what a course is.
+func courseName(course string) string {
+	rule, days, _ := strings.Cut(strings.TrimSuffix(course, "d"), "_")
+	switch {
+	case course == "current":
+		return "buy nothing"
+	case course == "on_demand":
+		return "all on demand, nothing held"
+	case rule == "lookback":
+		return "best commitment of the last " + days + " days"
+	case rule == "ladder":
+		return "the same in equal parts, last " + days + " days"
+	case rule == "peak":
+		return "peak of the last " + days + " days reserved"
+	}
+	return course
+}
+
+// showCalendar shows what is paid in each month, and what the month is charged with.
+func (a *app) showCalendar(months []plan.MonthMoney) {
+	if len(months) == 0 {
+		return
+	}
+	fmt.Fprintln(a.out)
+	t := a.table("month", "paid", "charged")
+	t.SetColumnConfigs(rightFrom(2, 3))
+	for i, m := range months {
+		if i == mostRows {
+			fmt.Fprintf(a.out, "the first %d of %d months; --json has all\n", mostRows, len(months))
+			break
+		}
+		t.AppendRow(table.Row{m.Month, money(m.Cash), money(m.Accrual)})
+	}
+	t.Render()
 }
 
 func (a *app) showPacking(k *plan.PackingReport) {

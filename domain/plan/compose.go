@@ -34,7 +34,7 @@ func Compute(q *Question) (*Plan, error) {
 	}
 	p := &Plan{
 		Position: q.Position, At: q.At, Horizon: domain.Interval{From: c.span[0].From, To: c.end()}, Assumptions: q.Assumptions,
-		Methods: Methods(q.Folds), Region: q.Region, Regions: []RegionPlan{}, Left: []LeftPool{},
+		Methods: Methods(q.Folds), Region: q.Region, Regions: []RegionPlan{}, Left: []LeftPool{}, Courses: []Course{}, Calendar: []MonthMoney{},
 	}
 	pools := slices.Clone(q.Pools)
 	slices.SortFunc(pools, func(x, y Pool) int {
@@ -57,6 +57,7 @@ func Compute(q *Question) (*Plan, error) {
 				r.Pools = append(r.Pools, *pool)
 				r.Purchases = append(r.Purchases, pool.Purchases...)
 				r.add(&pool.Amounts)
+				r.Courses, r.Calendar = sumCourses(r.Courses, pool.Courses), sumMonths(r.Calendar, pool.Calendar)
 				continue
 			}
 		}
@@ -68,6 +69,12 @@ func Compute(q *Question) (*Plan, error) {
 		r := &p.Regions[i]
 		r.Gap = gap(r.Cost, r.LowerBound)
 		p.Total.add(&r.Amounts)
+		p.Courses = sumCourses(p.Courses, r.Courses)
+		if len(r.Calendar) > 0 && len(p.Calendar) == 0 {
+			p.Calendar = slices.Clone(r.Calendar)
+		} else {
+			p.Calendar = sumMonths(p.Calendar, r.Calendar)
+		}
 	}
 	p.Total.Gap = gap(p.Total.Cost, p.Total.LowerBound)
 	return p, p.name()
@@ -163,6 +170,7 @@ func (a *Amounts) add(b *Amounts) {
 	a.Cost, a.Held, a.Penalty = a.Cost.Add(b.Cost), a.Held.Add(b.Held), a.Penalty.Add(b.Penalty)
 	a.Current, a.CurrentPenalty = a.Current.Add(b.Current), a.CurrentPenalty.Add(b.CurrentPenalty)
 	a.OnDemand, a.LowerBound = a.OnDemand.Add(b.OnDemand), a.LowerBound.Add(b.LowerBound)
+	a.Nominal, a.Stranded = a.Nominal.Add(b.Nominal), a.Stranded.Add(b.Stranded)
 }
 
 func gap(cost, bound domain.Decimal) domain.Decimal {

@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 	"math/big"
+	"slices"
+	"strings"
 
 	"quartermaster/domain"
 	"quartermaster/domain/procurement"
@@ -66,6 +68,13 @@ func (c *composer) courses(out *PoolPlan, p *procurement.Pool, k *candidate, sol
 	if s.quota != nil {
 		out.bind("on_demand_quota", fmt.Sprintf("%s allows %d GPUs on demand, and the plan uses all of it", s.quota.Provider, s.quota.GPUs), quota...)
 	}
+	if len(quota) > 0 {
+		price, err := worthOfQuota(p, sol.Bound)
+		if err != nil {
+			return err
+		}
+		out.Binding[len(out.Binding)-1].Price = &price
+	}
 	out.bind("spot_share", "as much runs on spot as may, and on-demand serves the rest", share...)
 	out.bind("shortage", fmt.Sprintf("%d unit-hours stay unserved", out.Served.Shortage), short...)
 	for _, b := range sol.Purchases {
@@ -73,6 +82,15 @@ func (c *composer) courses(out *PoolPlan, p *procurement.Pool, k *candidate, sol
 		name, from := p.Offers[b.Offer].ID, c.span[b.Epoch].From
 		if o.MaxUnits > 0 && b.Units == int(o.MaxUnits) {
 			out.bind("max_units", fmt.Sprintf("%s sells at most %d at a time", name, o.MaxUnits), from)
+			starts := p.Offers[b.Offer].Starts
+			at := slices.IndexFunc(starts, func(s procurement.Start) bool { return s.Epoch == b.Epoch })
+			price := money(big.NewInt(int64(sol.Certificate.Worth(p, b.Offer, at) - starts[at].Cost)))
+			i := slices.IndexFunc(out.Binding, func(x Binding) bool {
+				return x.Constraint == "max_units" && x.Months[len(x.Months)-1] == from && strings.HasPrefix(x.Detail, name)
+			})
+			if most := &out.Binding[i].Price; price.IsPositive() && (*most == nil || price.GreaterThan(**most)) {
+				*most = &price // where it binds most
+			}
 		}
 		if b.Epoch > 0 && o.starts[0] == b.Epoch && c.span[b.Epoch-1].From < c.ready(o.OfferQuoted) {
 			out.bind("lead_time", fmt.Sprintf("%s takes %d hours to come", name, o.LeadTimeHours), from)
@@ -96,7 +114,7 @@ func (out *PoolPlan) bind(constraint, detail string, months ...domain.Instant) {
 			return
 		}
 	}
-	out.Binding = append(out.Binding, Binding{constraint, detail, months})
+	out.Binding = append(out.Binding, Binding{Constraint: constraint, Detail: detail, Months: months})
 }
 
 // coverage returns the units of guaranteed capacity, and with those of

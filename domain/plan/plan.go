@@ -28,7 +28,7 @@ import (
 )
 
 // Method is the version of this package's method. A plan names it.
-const Method = "plan/2"
+const Method = "plan/3"
 
 // Assumptions are what a plan takes as given without having observed it.
 type Assumptions struct {
@@ -161,6 +161,8 @@ type Plan struct {
 	Assumptions Assumptions     `json:"assumptions"`
 	Regions     []RegionPlan    `json:"regions"`
 	Total       Amounts         `json:"total"`
+	Courses     []Course        `json:"courses"`  // of all pools
+	Calendar    []MonthMoney    `json:"calendar"` // of all pools
 	// Expiry is what is bought already, by the end of its term.
 	Expiry []Held `json:"expiry_ladder"`
 	// Left names the pools that are not in the answer, and why.
@@ -195,6 +197,13 @@ type Amounts struct {
 	LowerBound domain.Decimal `json:"lower_bound"`
 	// Gap is (Cost − LowerBound) ÷ LowerBound to twelve digits, 0 when both are 0.
 	Gap domain.Decimal `json:"gap"`
+	// Nominal is the money that is paid within the horizon, without discount and
+	// without penalty: the sum of the calendar's cash.
+	Nominal domain.Decimal `json:"nominal_cost"`
+	// Stranded is what committed unit-hours cost, nominal, that would serve nothing
+	// if demand were low: as in the week of least demand of those repeated, every
+	// week, and not growing.
+	Stranded domain.Decimal `json:"stranded_at_low_demand"`
 }
 
 // RegionPlan is the plan of a region.
@@ -204,6 +213,8 @@ type RegionPlan struct {
 	Purchases []Purchase     `json:"purchases"`
 	Pools     []PoolPlan     `json:"pools"`
 	Packing   *PackingReport `json:"packing,omitempty"`
+	Courses   []Course       `json:"courses,omitempty"`
+	Calendar  []MonthMoney   `json:"calendar,omitempty"`
 }
 
 // Purchase is some units of an offer for a term.
@@ -223,6 +234,10 @@ type Purchase struct {
 	Guaranteed bool             `json:"guarantees_capacity"`
 	Generated  bool             `json:"generated,omitempty"` // the offer is made up
 	Citation   string           `json:"citation,omitempty"`
+	// Worth is what one unit is worth at the certificate's prices, and Reason says
+	// in words why it is bought; neither in a sensitivity.
+	Worth  *domain.Decimal `json:"worth_per_unit,omitempty"`
+	Reason string          `json:"reason,omitempty"`
 }
 
 // PoolPlan is the plan of one pool.
@@ -252,6 +267,9 @@ type PoolPlan struct {
 	// Sensitivity is what would be bought if purchases beyond the horizon were
 	// worth nothing, and everything.
 	Sensitivity []Sensitivity `json:"sensitivity"`
+	// Courses are what is done without a plan, and what it comes to.
+	Courses  []Course     `json:"courses"`
+	Calendar []MonthMoney `json:"calendar"`
 }
 
 // Price is a price of one unit for an hour, nominal.
@@ -295,6 +313,9 @@ type Binding struct {
 	Constraint string           `json:"constraint"` // on_demand_quota, spot_share, max_units, min_units, lead_time, shortage
 	Detail     string           `json:"detail"`
 	Months     []domain.Instant `json:"months,omitempty"`
+	// Price is what one machine more of it is worth over the horizon; nil: not
+	// known.
+	Price *domain.Decimal `json:"shadow_price,omitempty"`
 }
 
 // LeftOut counts offers that could not be considered.

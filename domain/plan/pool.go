@@ -197,7 +197,14 @@ func (c *composer) plan(k *candidate) (*PoolPlan, error) {
 		out.Held = k.owed
 		out.Cost, out.LowerBound = money(answer.Cost).Add(k.owed), money(answer.Bound).Add(k.owed)
 		out.Gap = gap(out.Cost, out.LowerBound)
+		c.explain(out.Purchases, problem, s, answer)
 		if err := c.courses(out, problem, k, answer); err != nil {
+			return nil, err
+		}
+		if err := c.compare(out, problem, k); err != nil {
+			return nil, err
+		}
+		if err := c.account(out, problem, k, answer); err != nil {
 			return nil, err
 		}
 	}

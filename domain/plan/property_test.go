@@ -118,6 +118,31 @@ func TestAnyQuestion(t *testing.T) {
 			for i := range r.Pools {
 				k := &r.Pools[i]
 				purchases += len(k.Purchases)
+				cash := decimal.Zero
+				for _, m := range k.Calendar {
+					cash = cash.Add(m.Cash)
+				}
+				if !cash.Equal(k.Nominal) || len(k.Calendar) != q.Assumptions.Months || k.Stranded.IsNegative() {
+					t.Fatalf("%s %s: %d months of cash come to %s, nominal cost is %s, stranded %s", r.Region, k.Kind, len(k.Calendar), cash, k.Nominal, k.Stranded)
+				}
+				// No rule of the same offers and holdings beats what is proven; without
+				// least orders it does not beat the plan either.
+				for _, course := range k.Courses {
+					if course.Course == "on_demand" {
+						continue
+					}
+					if course.Cost.LessThan(k.LowerBound) || k.Gap.IsZero() && course.Cost.LessThan(k.Cost) {
+						t.Fatalf("%s %s: course %s costs %s, the plan %s, at least %s", r.Region, k.Kind, course.Course, course.Cost, k.Cost, k.LowerBound)
+					}
+					if course.Course == "current" && (!course.Cost.Equal(k.Current) || !course.Penalty.Equal(k.CurrentPenalty)) {
+						t.Fatalf("the current course costs %s, and %s", k.Current, course.Cost)
+					}
+				}
+				for _, b := range k.Purchases {
+					if b.Worth == nil || b.Reason == "" {
+						t.Fatalf("%s %s: no reason for %+v", r.Region, k.Kind, b)
+					}
+				}
 				if binds(k, "min_units") {
 					least++
 				}

@@ -1,0 +1,135 @@
+package plan
+
+import (
+	"math"
+	"slices"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/procurement"
+)
+
+// MonthMoney is money in a month of the horizon, nominal and without penalty.
+type MonthMoney struct {
+	Month string `json:"month"` // 2006-01
+	// Cash is what is paid in it. Accrual is what it is charged with: an upfront
+	// payment is spread over the hours of its term.
+	Cash    domain.Decimal `json:"cash"`
+	Accrual domain.Decimal `json:"accrual"`
+}
+
+// account puts the money of a pool's plan into months, and says what is committed
+// for nothing when demand is low.
+func (c *composer) account(out *PoolPlan, p *procurement.Pool, k *candidate, sol *answer) error {
+	ev, err := procurement.Evaluate(p, sol.Purchases)
+	if err != nil {
+		return err
+	}
+	n := len(c.span)
+	cash, charged := make([]domain.Decimal, n), make([]domain.Decimal, n) // of what is committed
+	commit := func(term domain.Interval, upfront, hourly domain.Decimal) {
+		for m, month := range c.span {
+			if month.From <= term.From && term.From < month.To {
+				cash[m] = cash[m].Add(upfront)
+			}
+			within := min(term.To, month.To) - max(term.From, month.From)
+			if within <= 0 {
+				continue
+			}
+			paid := hourly.Mul(hoursDecimal(within))
+			cash[m], charged[m] = cash[m].Add(paid), charged[m].Add(paid)
+			if term.To != math.MaxInt64 && !upfront.IsZero() {
+				charged[m] = charged[m].Add(upfront.Mul(hoursDecimal(within)).DivRound(hoursDecimal(term.To-term.From), digits))
+			}
+		}
+	}
+	for i := range k.held {
+		for _, t := range k.held[i].terms {
+			commit(t.Interval, t.upfront, t.hourly)
+		}
+	}
+	for _, b := range sol.Purchases {
+		o, units := &k.shelf.terms[b.Offer], decimal.NewFromInt(int64(b.Units))
+		term := domain.Interval{From: c.all[b.Epoch].From, To: c.all[b.Epoch+int(o.TermMonths)-1].To}
+		commit(term, o.Upfront.Mul(units), o.Hourly.Mul(units))
+	}
+	for m, month := range c.span {
+		served := k.shelf.onDemand.Hourly.Mul(decimal.NewFromInt(ev.Epochs[m].OnDemand))
+		if k.shelf.spot != nil {
+			price := k.shelf.spot.Hourly.DivRound(decimal.NewFromInt(1).Sub(c.a.SpotOverhead), digits)
+			served = served.Add(price.Mul(decimal.NewFromInt(ev.Epochs[m].Spot)))
+		}
+		x := MonthMoney{Month: month.From.Time().Format("2006-01"), Cash: cash[m].Add(served).Round(9), Accrual: charged[m].Add(served).Round(9)}
+		out.Calendar, out.Nominal = append(out.Calendar, x), out.Nominal.Add(x.Cash)
+	}
+	return c.strand(out, p, k, sol, charged)
+}
+
+func hoursDecimal(t domain.Instant) domain.Decimal {
+	return decimal.NewFromInt(int64(t)).DivRound(decimal.NewFromInt(int64(domain.Hour)), digits)
+}
+
+// strand serves low demand with what is committed: the week of least demand of
+// those repeated, week after week, and not grown where growth is assumed.
+func (c *composer) strand(out *PoolPlan, p *procurement.Pool, k *candidate, sol *answer, charged []domain.Decimal) error {
+	h, err := observe(k.Pool, c.a, c.q.At)
+	if err != nil {
+		return err
+	}
+	least, sum := 0, int64(math.MaxInt64)
+	for w := 0; w < len(h.milli); w += week {
+		all := int64(0)
+		for _, milli := range h.milli[w : w+week] {
+			if all += milli; all < 0 { // beyond what 64 bits count
+				all = math.MaxInt64
+				break
+			}
+		}
+		if all < sum {
+			least, sum = w, all
+		}
+	}
+	low := *h
+	low.milli = h.milli[least : least+week]
+	low.from = h.from + domain.Instant(least)*domain.Hour
+	growth := c.growth
+	if c.a.MonthlyGrowth.IsPositive() {
+		growth = slices.Repeat([]int64{grown}, len(c.growth))
+	}
+	f := k.future.summary
+	future, err := low.repeat(c.span, growth, fit{f.Nodes, f.GPUs, f.Packing})
+	if err != nil {
+		return err
+	}
+	q := *p
+	q.Epochs = slices.Clone(p.Epochs)
+	for m := range q.Epochs {
+		q.Epochs[m].Demand = future.steps[m]
+	}
+	ev, err := procurement.Evaluate(&q, sol.Purchases)
+	if err != nil {
+		return err
+	}
+	for m := range q.Epochs {
+		_, units := coverage(&q, sol.Purchases, m)
+		if units == 0 {
+			continue
+		}
+		s := &ev.Epochs[m]
+		unused := decimal.NewFromInt(s.UnusedGuaranteed + s.UnusedPriceOnly)
+		out.Stranded = out.Stranded.Add(charged[m].Mul(unused).DivRound(decimal.NewFromInt(int64(units)*hoursOf(c.span[m])), 9))
+	}
+	return nil
+}
+
+// sumMonths adds a calendar up to another of the same months.
+func sumMonths(into, more []MonthMoney) []MonthMoney {
+	if into == nil {
+		return slices.Clone(more)
+	}
+	for i := range more {
+		into[i].Cash, into[i].Accrual = into[i].Cash.Add(more[i].Cash), into[i].Accrual.Add(more[i].Accrual)
+	}
+	return into
+}

@@ -1,0 +1,126 @@
+package plan
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/procurement"
+	"quartermaster/domain/procurement/baseline"
+)
+
+// Course is what is done without a plan: a rule of package baseline. It serves the
+// same demand as the plan, under the same quota and prices; what it leaves unserved
+// is in Cost at the price of a shortage, and that part in Penalty. Least orders are
+// no part of the rules, so that a course may buy fewer than an offer sells.
+type Course struct {
+	Course  string         `json:"course"`
+	Cost    domain.Decimal `json:"cost"`
+	Penalty domain.Decimal `json:"shortage_penalty"`
+	// Offer is the one that it buys, and Units what it aims at; none in sums.
+	Offer string `json:"offer,omitempty"`
+	Units int    `json:"units,omitempty"`
+}
+
+// lookbackWeeks hold the sixty days that the longest rule looks back over.
+const lookbackWeeks = 9
+
+// compare adds what the rules of package baseline come to. What is still owed is in
+// each but the one that serves all on demand, as if nothing were held.
+func (c *composer) compare(out *PoolPlan, p *procurement.Pool, k *candidate) error {
+	past, err := c.past(k)
+	if err != nil {
+		return err
+	}
+	for _, course := range baseline.All(p, past) {
+		ev, err := course.Evaluate(p)
+		if err != nil {
+			return err
+		}
+		x := Course{Course: course.Name(), Cost: money(ev.Cost), Penalty: money(ev.ShortageCost), Units: course.Units}
+		if course.Rule != baseline.OnDemand {
+			x.Cost = x.Cost.Add(k.owed)
+		}
+		if course.Offer >= 0 {
+			x.Offer = p.Offers[course.Offer].ID
+		}
+		out.Courses = append(out.Courses, x)
+	}
+	return nil
+}
+
+// past is what was observed before the horizon, in machines by the hour. Where less
+// than sixty days were, the rules look at what there is.
+func (c *composer) past(k *candidate) ([]int, error) {
+	h, err := observe(k.Pool, &Assumptions{Weeks: lookbackWeeks}, c.q.At)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]int, len(h.milli))
+	for i, milli := range h.milli {
+		if out[i], err = machines(milli, grown, k.future.summary.Nodes, k.future.summary.GPUs); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// sumCourses adds courses up by name.
+func sumCourses(into []Course, more []Course) []Course {
+	for _, x := range more {
+		i := slices.IndexFunc(into, func(y Course) bool { return y.Course == x.Course })
+		if i < 0 {
+			into = append(into, Course{Course: x.Course, Cost: x.Cost, Penalty: x.Penalty})
+			continue
+		}
+		into[i].Cost, into[i].Penalty = into[i].Cost.Add(x.Cost), into[i].Penalty.Add(x.Penalty)
+	}
+	return into
+}
+
+// explain says of each purchase of a solution what it is worth, and why it is made.
+func (c *composer) explain(bought []Purchase, p *procurement.Pool, s *shelf, sol *answer) {
+	for _, b := range sol.Purchases {
+		o := &s.terms[b.Offer]
+		starts := p.Offers[b.Offer].Starts
+		at := slices.IndexFunc(starts, func(s procurement.Start) bool { return s.Epoch == b.Epoch })
+		worth := money(big.NewInt(int64(sol.Certificate.Worth(p, b.Offer, at))))
+		each := money(big.NewInt(int64(starts[at].Cost)))
+		onDemand := decimal.Zero
+		for m := b.Epoch; m < min(b.Epoch+int(o.TermMonths), len(p.Epochs)); m++ {
+			onDemand = onDemand.Add(money(big.NewInt(int64(p.Epochs[m].OnDemand))).Mul(decimal.NewFromInt(hoursOf(p.Epochs[m].Span))))
+		}
+		reason := fmt.Sprintf("one costs %s within the horizon and is worth %s at the certificate's prices", each.StringFixed(2), worth.StringFixed(2))
+		if onDemand.IsPositive() {
+			reason += fmt.Sprintf("; on demand all its hours cost %s, so it pays from %s%% use on", onDemand.StringFixed(2), each.Shift(2).DivRound(onDemand, 1))
+		}
+		if b.Units == o.least() && o.least() > 1 {
+			reason += "; that is the least order"
+		}
+		i := slices.IndexFunc(bought, func(x Purchase) bool {
+			return x.Reason == "" && x.Provider == o.Market.Provider && x.Offer == o.Offer && x.Term.From == c.all[b.Epoch].From && x.Units == b.Units
+		})
+		bought[i].Worth, bought[i].Reason = &worth, reason
+	}
+}
+
+// worthOfQuota is what one machine more of a quota would save: the difference of
+// what is proven to be needed without it and with it, both exact but for what the
+// certificates leave open.
+func worthOfQuota(p *procurement.Pool, bound *big.Int) (domain.Decimal, error) {
+	more := *p
+	more.Epochs = slices.Clone(p.Epochs)
+	for m := range more.Epochs {
+		if e := &more.Epochs[m]; e.Quota >= 0 && e.Quota < procurement.MaxUnits {
+			e.Quota++
+		}
+	}
+	sol, err := procurement.Solve(&more)
+	if err != nil {
+		return decimal.Zero, err
+	}
+	return decimal.Max(decimal.Zero, money(new(big.Int).Sub(bound, sol.Bound))), nil
+}
