@@ -13,6 +13,7 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/packing"
 	"quartermaster/domain/plan"
+	"quartermaster/domain/reliability"
 )
 
 // planLookback is how far before the plan's time demand is looked for. What a
@@ -80,6 +81,10 @@ func PlanQuestion(view View, at domain.Instant, region string, as plan.Assumptio
 			q.Packings = append(q.Packings, plan.Packing{Region: r, Nodes: fleets[r], Workloads: loads[r]})
 		}
 	}
+	failures, err := planFailures(view, at, as)
+	if err != nil {
+		return nil, err
+	}
 	pools := map[poolKey][]PoolDemand{}
 	for _, s := range series {
 		k := poolKey{s.Region, s.Model, s.Unit}
@@ -94,6 +99,17 @@ func PlanQuestion(view View, at domain.Instant, region string, as plan.Assumptio
 			return nil, fmt.Errorf("pool %s %s: %w", k.region, k.kind, err)
 		}
 		p.NodeGPUs = usualSize(fleets[k.region], k.kind)
+		if k.unit == "gpu" && as.ServiceLevel.IsPositive() {
+			e := failures[k.kind]
+			if e == nil { // nothing was observed of the model: the prior alone
+				x, err := reliability.Published().Learn(reliability.Evidence{})
+				if err != nil {
+					return nil, err
+				}
+				e = &x
+			}
+			p.Failures = e
+		}
 		for _, w := range loads[k.region] {
 			if w.GPUMilli > 0 && (len(w.Models) == 0 || slices.Contains(w.Models, k.kind)) {
 				p.Mix = append(p.Mix, w)
@@ -102,6 +118,30 @@ func PlanQuestion(view View, at domain.Instant, region string, as plan.Assumptio
 		q.Pools = append(q.Pools, *p)
 	}
 	return q, nil
+}
+
+// failureLookback is how far before a plan's time interruptions are learned from.
+const failureLookback = 90 * domain.Day
+
+// planFailures learns how often GPUs of each model are interrupted, if a service
+// level is asked for.
+func planFailures(view View, at domain.Instant, as plan.Assumptions) (map[string]*reliability.Estimate, error) {
+	out := map[string]*reliability.Estimate{}
+	if !as.ServiceLevel.IsPositive() {
+		return out, nil
+	}
+	models, err := Reliability(view, at-failureLookback, at, reliability.DefaultCounts())
+	if err != nil {
+		return nil, err
+	}
+	for i := range models {
+		e, err := reliability.Published().Learn(models[i].Evidence)
+		if err != nil {
+			return nil, err
+		}
+		out[models[i].Model] = &e
+	}
+	return out, nil
 }
 
 // poolKey names a pool.

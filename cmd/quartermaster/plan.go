@@ -24,7 +24,7 @@ import (
 // planKeys names the keys of a plan, for the help of every command that shows one.
 const planKeys = `A plan has plan (its id), position, methods, at, horizon, assumptions (months,
 lookback_weeks, monthly_growth, annual_rate, salvage, spot_overhead,
-shortage_factor, currency), regions, total, expiry_ladder (commitment, provider,
+shortage_factor, service_level, currency), regions, total, expiry_ladder (commitment, provider,
 region, kind, sku, gpu_model, gpus_per_unit, units, term (from, to), notice_by,
 hourly (amount, currency), guarantees_capacity, counts_for, not_counted) and left_out (region, kind, unit, reason).
 
@@ -44,7 +44,10 @@ nodes_lower_bound, gpu_milli_needed, gpu_milli_placed, gpu_milli_total, stranded
 (model, total_milli, free_milli, stranded_milli), unplaced (workloads, replicas,
 ruled_out (constraint, machines), first (workload, replicas, ruled_out))). A pool has kind, unit, sku, gpus_per_unit, notes, demand
 (observed_from, observed_to, missing_hours, sources, hours, unit_hours,
-peak_units, packing_nodes, packing_gpus, packing_basis), purchases, served_unit_hours
+peak_units, packing_nodes, packing_gpus, packing_basis; with a service level
+spare_units_at_peak, spare_unit_hours and failures (interruptions_per_gpu_hour,
+repair_hours, rate_prior_share, repair_prior_share, evidence (gpu_ms, interruptions,
+repairs, repair_ms), prior_source)), purchases, served_unit_hours
 (held_and_bought, bought_unused, spot, on_demand, shortage, guaranteed,
 price_only), binding (constraint, detail, months, shadow_price of one machine more), offers_left_out (reason,
 offers, first), on_demand and spot (provider, offer, hourly, generated,
@@ -58,6 +61,7 @@ type planFlags struct {
 	growth, rate       string
 	salvage, overhead  string
 	shortage, currency string
+	serviceLevel       string
 	workspace          string
 	dryRun             bool
 }
@@ -151,9 +155,9 @@ func (fl *planFlags) assumptions() (plan.Assumptions, error) {
 		into       *domain.Decimal
 	}{
 		{"growth", fl.growth, &as.MonthlyGrowth}, {"rate", fl.rate, &as.AnnualRate}, {"salvage", fl.salvage, &as.Salvage},
-		{"spot-overhead", fl.overhead, &as.SpotOverhead}, {"shortage-factor", fl.shortage, &as.ShortageFactor},
+		{"spot-overhead", fl.overhead, &as.SpotOverhead}, {"shortage-factor", fl.shortage, &as.ShortageFactor}, {"service-level", fl.serviceLevel, &as.ServiceLevel},
 	} {
-		if n.flag == "rate" && n.text == "" {
+		if (n.flag == "rate" || n.flag == "service-level") && n.text == "" {
 			continue
 		}
 		d, err := decimal.NewFromString(n.text)

@@ -248,7 +248,7 @@ func (a *app) showAppraisal(x *instances.Appraisal) {
 }
 
 // planQuestionFlags are the flags that say what a plan from the log is asked.
-var planQuestionFlags = []string{"region", "at", "months", "weeks", "growth", "rate", "salvage", "spot-overhead", "shortage-factor", "currency", "as-of"}
+var planQuestionFlags = []string{"region", "at", "months", "weeks", "growth", "rate", "salvage", "spot-overhead", "shortage-factor", "service-level", "currency", "as-of"}
 
 // questionFlags are those of everything that is computed from the question of a plan.
 func questionFlags(cmd *cobra.Command, fl *planFlags) {
@@ -262,5 +262,6 @@ func questionFlags(cmd *cobra.Command, fl *planFlags) {
 	f.StringVar(&fl.salvage, "salvage", fl.salvage, "share of its cost beyond the horizon that a purchase is taken to be worth, 0 to 1")
 	f.StringVar(&fl.overhead, "spot-overhead", fl.overhead, "share of spot time lost to interruptions")
 	f.StringVar(&fl.shortage, "shortage-factor", fl.shortage, "an hour unserved costs so many times the on-demand price")
+	f.StringVar(&fl.serviceLevel, "service-level", "", "probability with which all demand can be served although machines fail, such as 0.999: spare machines for it are planned, by what was learned of failures in the last 90 days (default none)")
 	f.StringVar(&fl.currency, "currency", fl.currency, "currency of the plan; offers in others are left out")
 }

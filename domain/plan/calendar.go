@@ -102,6 +102,14 @@ func (c *composer) strand(out *PoolPlan, p *procurement.Pool, k *candidate, sol 
 	if err != nil {
 		return err
 	}
+	if f.Failures != nil && future.summary.Peak > 0 {
+		b, err := c.buffer(k, future.summary.Peak)
+		if err != nil {
+			return err
+		}
+		var spare int64
+		future.steps = withSpares(future.steps, b, &spare)
+	}
 	q := *p
 	q.Epochs = slices.Clone(p.Epochs)
 	for m := range q.Epochs {

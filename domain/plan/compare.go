@@ -65,6 +65,15 @@ func (c *composer) past(k *candidate) ([]int, error) {
 			return nil, err
 		}
 	}
+	if top := slices.Max(out); k.future.summary.Failures != nil && top > 0 {
+		b, err := c.buffer(k, top)
+		if err != nil {
+			return nil, err
+		}
+		for i, n := range out {
+			out[i] = b.With(n)
+		}
+	}
 	return out, nil
 }
 

@@ -107,6 +107,8 @@ func newComposer(q *Question) (*composer, error) {
 		return nil, fmt.Errorf("salvage %s is not from 0 to 1", a.Salvage)
 	case a.SpotOverhead.IsNegative() || a.SpotOverhead.GreaterThan(decimal.New(99, -2)):
 		return nil, fmt.Errorf("spot overhead %s is not from 0 to 0.99", a.SpotOverhead)
+	case a.ServiceLevel.IsNegative() || a.ServiceLevel.GreaterThanOrEqual(one):
+		return nil, fmt.Errorf("service level %s is not from 0 to below 1; no number of spares reaches 1", a.ServiceLevel)
 	case a.ShortageFactor.LessThan(one) || a.ShortageFactor.GreaterThan(decimal.NewFromInt(1000)):
 		return nil, fmt.Errorf("shortage factor %s is not from 1 to 1000", a.ShortageFactor)
 	}

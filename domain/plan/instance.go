@@ -84,6 +84,9 @@ func (q *Question) Instance() (*instance.Instance, error) {
 			ID: name, Pool: name, Hourly: hourly, Interruptible: decimal.Min(one, k.SpotShare),
 			Shortage: s.onDemand.Hourly.Mul(q.Assumptions.ShortageFactor),
 		})
+		if f := k.future.summary.Failures; f != nil {
+			in.Demands[len(in.Demands)-1].Buffer = &instance.Buffer{ServiceLevel: c.a.ServiceLevel, FailuresPerGPUHour: f.PerGPUHour, RepairHours: f.RepairHours, GPUsPerUnit: s.gpus}
+		}
 		for j := range s.terms {
 			in.Offers = append(in.Offers, c.offer(name, &s.terms[j]))
 		}

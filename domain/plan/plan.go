@@ -25,6 +25,7 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/packing"
 	"quartermaster/domain/procurement"
+	"quartermaster/domain/reliability"
 )
 
 // Method is the version of this package's method. A plan names it.
@@ -49,6 +50,9 @@ type Assumptions struct {
 	SpotOverhead domain.Decimal `json:"spot_overhead"`
 	// ShortageFactor says how many times the on-demand price an hour unserved costs.
 	ShortageFactor domain.Decimal `json:"shortage_factor"`
+	// ServiceLevel is the probability with which all demand can be served at any time
+	// although machines fail, below 1; 0: there are no spare machines for failures.
+	ServiceLevel domain.Decimal `json:"service_level,omitzero"`
 	// Currency of all amounts, ISO 4217. Offers in others are left out.
 	Currency string `json:"currency"`
 }
@@ -100,6 +104,9 @@ type Pool struct {
 	// Mix is what runs in the pool, to learn how many machines its GPUs need; none:
 	// GPUs fill machines.
 	Mix []packing.Workload
+	// Failures is how often its GPUs are interrupted, for a service level; nil: not
+	// asked for.
+	Failures *reliability.Estimate
 	// Note is what must be known of the demand.
 	Note string
 }
@@ -295,6 +302,11 @@ type DemandSummary struct {
 	GPUs  int64 `json:"packing_gpus"`
 	// Packing says how Nodes and GPUs were found, or why by division alone.
 	Packing string `json:"packing_basis"`
+	// SparePeak and SpareHours are the machines for failures that are in Peak and
+	// UnitHours, and Failures is what they were computed from.
+	SparePeak  int                   `json:"spare_units_at_peak,omitempty"`
+	SpareHours int64                 `json:"spare_unit_hours,omitempty"`
+	Failures   *reliability.Estimate `json:"failures,omitempty"`
 }
 
 // Served is unit-hours by how they are served.

@@ -50,6 +50,9 @@ func (c *composer) prepare(p *Pool) *candidate {
 		k.notes = append(k.notes, p.Note)
 	}
 	k.notes = append(k.notes, h.notes...)
+	if err := c.spares(k); err != nil {
+		return refuse(err)
+	}
 	return k
 }
 

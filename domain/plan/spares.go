@@ -1,0 +1,51 @@
+package plan
+
+import (
+	"fmt"
+
+	"quartermaster/domain/procurement"
+	"quartermaster/domain/reliability"
+)
+
+// spares adds to a pool's demand the machines that keep the service level although
+// machines fail, each as a whole and by itself. Demand of more machines needs no
+// fewer of them, so that steps stay apart.
+func (c *composer) spares(k *candidate) error {
+	f := k.future
+	if k.Failures == nil || c.a.ServiceLevel.IsZero() || k.shelf.gpus == 0 || f.summary.Peak == 0 {
+		return nil
+	}
+	b, err := c.buffer(k, f.summary.Peak)
+	if err != nil {
+		return err
+	}
+	f.summary.SparePeak = b.Spares(f.summary.Peak)
+	f.summary.Peak += f.summary.SparePeak
+	f.summary.Failures = k.Failures
+	f.steps = withSpares(f.steps, b, &f.summary.SpareHours)
+	f.summary.UnitHours += f.summary.SpareHours
+	k.notes = append(k.notes, fmt.Sprintf("demand holds spare machines for a service level of %s: %s interruptions of a GPU an hour, %s hours to repair, %s of that rate from %s",
+		c.a.ServiceLevel, k.Failures.PerGPUHour, k.Failures.RepairHours, k.Failures.RatePrior, k.Failures.Source))
+	return nil
+}
+
+// buffer is what keeps the service level for up to so many machines.
+func (c *composer) buffer(k *candidate, top int) (*reliability.Buffer, error) {
+	b, err := reliability.NewBuffer(top, 1, k.Failures.Unavailability(k.shelf.gpus), c.a.ServiceLevel)
+	if err != nil {
+		return nil, fmt.Errorf("spare machines: %w", err)
+	}
+	return b, nil
+}
+
+func withSpares(steps [][]procurement.Step, b *reliability.Buffer, hours *int64) [][]procurement.Step {
+	out := make([][]procurement.Step, len(steps))
+	for m := range steps {
+		for _, s := range steps[m] {
+			spare := b.Spares(s.Units)
+			*hours += int64(spare) * int64(s.Hours)
+			out[m] = append(out[m], procurement.Step{Units: s.Units + spare, Hours: s.Hours})
+		}
+	}
+	return out
+}

@@ -1,0 +1,42 @@
+package plan
+
+import (
+	"testing"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain/reliability"
+)
+
+// A machine of eight GPUs is down with probability 8 × 0.001 × 12.5 = 0.1. Of ten
+// in use and two spare ones at most two are down with P(Bin(12, 0.1) ≤ 2) = 0.889, of
+// thirteen at most three with 0.966: for 0.95 three are kept.
+func TestSparesByHand(t *testing.T) {
+	q := question()
+	q.Pools = q.Pools[:1]
+	p := &q.Pools[0]
+	for i := range p.Series[0].Milli {
+		p.Series[0].Milli[i] = 10 * 8000
+	}
+	plain := compute(t, q).Regions[0].Pools[0]
+	p.Failures = &reliability.Estimate{PerGPUHour: dec("0.001"), RepairHours: dec("12.5"), Source: "by hand"}
+	q.Assumptions.ServiceLevel = dec("0.95")
+	got := compute(t, q).Regions[0].Pools[0]
+	if d := got.Demand; d.Peak != 13 || d.SparePeak != 3 || d.SpareHours != 3*8760 || d.UnitHours != 13*8760 {
+		t.Errorf("demand is %+v", d)
+	}
+	if got.Cost.LessThanOrEqual(plain.Cost) || !got.Stranded.Equal(decimal.Zero) {
+		t.Errorf("with spares %s, without %s, stranded %s", got.Cost, plain.Cost, got.Stranded)
+	}
+	in, err := q.Instance()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := in.Demands[0].Buffer; b == nil || in.Demands[0].Hourly[0] != 10 || !b.ServiceLevel.Equal(dec("0.95")) {
+		t.Errorf("the instance has %d units and the buffer %+v", in.Demands[0].Hourly[0], b)
+	}
+	q.Assumptions.ServiceLevel = dec("1")
+	if _, err := Compute(q); err == nil {
+		t.Error("a service level of 1 was planned")
+	}
+}
