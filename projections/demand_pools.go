@@ -23,7 +23,8 @@ type PoolHistory struct {
 	// Milli is what ran and waited, in thousandths of a unit by the hour; −1 where
 	// it is not known as a whole.
 	Milli []int64
-	// Outages are times in which a whole cluster of the pool was in maintenance.
+	// Outages are times in which a whole cluster of the pool was in maintenance, or
+	// half of its machines or more were down; at most two weeks in one go.
 	Outages []domain.Interval
 }
 
@@ -73,13 +74,21 @@ func PoolHistories(view View, from, to domain.Instant, f DemandFilter) ([]PoolHi
 			}
 		}
 	}
+	if len(pools) == 0 {
+		return []PoolHistory{}, nil
+	}
+	known := Known(view, f.KnownBy)
+	fleet, err := readFleet(known)
+	if err != nil {
+		return nil, err
+	}
 	out := []PoolHistory{}
 	for _, k := range slices.SortedFunc(maps.Keys(pools), poolKey.compare) {
 		p := pools[k]
 		for h := range begun[k] { // nothing is known of the time before
 			p.Milli[h] = -1
 		}
-		if p.Outages, err = outages(view, p.Clusters, f.KnownBy); err != nil {
+		if p.Outages, err = outages(known, fleet, p, from, to); err != nil {
 			return nil, err
 		}
 		out = append(out, *p)
@@ -87,19 +96,19 @@ func PoolHistories(view View, from, to domain.Instant, f DemandFilter) ([]PoolHi
 	return out, nil
 }
 
-// outages returns when whole clusters were to be in maintenance, by start.
-func outages(view View, clusters []string, knownBy domain.Instant) ([]domain.Interval, error) {
+// longOutage is how long most of a pool may be down before that is a smaller fleet
+// and no outage.
+const longOutage = 14 * domain.Day
+
+// outages returns when a pool was down from one time to another, by start and
+// disjoint: while a whole cluster of it was to be in maintenance, and while half of
+// its machines or more could not be used: failed, cordoned, drained or in
+// maintenance. One that goes on ends with the time asked for.
+func outages(view View, f *fleet, p *PoolHistory, from, to domain.Instant) ([]domain.Interval, error) {
 	var out []domain.Interval
-	for _, c := range clusters {
+	for _, c := range p.Clusters {
 		err := view.Scan(Query{Table: TableMaintenance, Scope: c}, func(_ Key, row Row) error {
-			var says *domain.MaintenanceScheduled
-			h := row.(*History)
-			for i := range h.Versions {
-				if knownBy == 0 || h.Versions[i].known() <= knownBy {
-					says = h.Versions[i].Event.(*domain.MaintenanceScheduled)
-				}
-			}
-			if says != nil && !says.Cancelled && len(says.Nodes) == 0 {
+			if says := row.(*History).Latest().Event.(*domain.MaintenanceScheduled); !says.Cancelled && len(says.Nodes) == 0 {
 				out = append(out, says.Window)
 			}
 			return nil
@@ -108,6 +117,80 @@ func outages(view View, clusters []string, knownBy domain.Instant) ([]domain.Int
 			return nil, fmt.Errorf("read maintenance: %w", err)
 		}
 	}
+	for _, o := range f.mostlyDown(p) {
+		if o.To = min(o.To, max(to, o.From)); o.To-o.From < longOutage {
+			out = append(out, o)
+		}
+	}
+	out = slices.DeleteFunc(out, func(o domain.Interval) bool { return o.To <= max(from, o.From) })
 	slices.SortFunc(out, func(a, b domain.Interval) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
-	return slices.Compact(out), nil
+	n := 0
+	for _, o := range out {
+		if n > 0 && o.From <= out[n-1].To {
+			out[n-1].To = max(out[n-1].To, o.To)
+			continue
+		}
+		out[n] = o
+		n++
+	}
+	return out[:n], nil
+}
+
+// mostlyDown returns the times in which half of the machines of a pool or more
+// were down as a whole, by GPUs where the pool counts them.
+func (f *fleet) mostlyDown(p *PoolHistory) []domain.Interval {
+	type turn struct {
+		at       domain.Instant
+		up, down int // by how much what is in service, and what of it is down, changes
+	}
+	var turns []turn
+	for _, n := range f.nodes {
+		if !slices.Contains(p.Clusters, n.cluster) {
+			continue
+		}
+		for i := range n.service {
+			s := &n.service[i]
+			weight := 0
+			if p.Unit == "gpu" {
+				for _, g := range s.gpus {
+					if g.model == p.Kind {
+						weight++
+					}
+				}
+			} else if s.node.SKU == p.Kind {
+				weight = 1
+			}
+			if weight == 0 {
+				continue
+			}
+			turns = append(turns, turn{s.From, weight, 0}, turn{s.To, -weight, 0})
+			covered := s.From
+			for _, d := range n.down { // ascending
+				if d.gpu != (domain.GPUID{}) {
+					continue
+				}
+				if from, end := max(d.From, covered), min(d.To, s.To); from < end {
+					turns = append(turns, turn{from, 0, weight}, turn{end, 0, -weight})
+					covered = end
+				}
+			}
+		}
+	}
+	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.at, b.at) })
+	var out []domain.Interval
+	up, down := 0, 0
+	for i := 0; i < len(turns); {
+		at := turns[i].at
+		for ; i < len(turns) && turns[i].at == at; i++ {
+			up, down = up+turns[i].up, down+turns[i].down
+		}
+		open := len(out) > 0 && out[len(out)-1].To == forever
+		switch most := down > 0 && 2*down >= up; {
+		case most && !open:
+			out = append(out, domain.Interval{From: at, To: forever})
+		case !most && open:
+			out[len(out)-1].To = at
+		}
+	}
+	return out
 }

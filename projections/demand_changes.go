@@ -1,0 +1,180 @@
+package projections
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"quartermaster/domain"
+)
+
+// DemandChange is by how much the demand of a pool is declared to change, because
+// deployments begin, end, grow or shrink.
+type DemandChange struct {
+	At          domain.Instant // start of the first whole hour in which it holds
+	Milli       int64          // thousandths of the pool's unit; not 0
+	Deployments []string       // cluster/deployment, sorted
+}
+
+// DemandChanges returns by how much declared deployments change the demand of
+// each pool, by time, after its history begins and before a time (until), as it
+// was known by a third (knownBy, 0: now). What takes effect after the histories
+// end counts only if it was known when they end.
+//
+// A deployment belongs to the pool of its region that has what its replicas need,
+// of those that its cluster feeds if there are any, and of those that count GPUs
+// if there are any. Replicas count what they need of GPUs; a pool of machines
+// counts them in machines of its type, as nodes of it were declared. unplaced says
+// which changes to come belong to no pool, or to one of several.
+func DemandChanges(view View, pools []PoolHistory, until, knownBy domain.Instant) (changes [][]DemandChange, unplaced []string, err error) {
+	changes = make([][]DemandChange, len(pools))
+	if len(pools) == 0 {
+		return changes, nil, nil
+	}
+	view = Known(view, knownBy)
+	at := pools[0].From + domain.Instant(len(pools[0].Milli))*domain.Hour
+	clusters, err := readClusters(view)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := demandPlaces{pools: pools}
+	if p.sizes, p.present, err = machineTypes(view); err != nil {
+		return nil, nil, err
+	}
+	type moment struct {
+		pool int
+		at   domain.Instant
+	}
+	sums := map[moment]*DemandChange{}
+	err = view.Scan(Query{Table: TableDeployments}, func(k Key, row Row) error {
+		region := ""
+		if c, _ := clusters.cluster(k.Scope, at); c != nil {
+			region = c.Region
+		}
+		name := k.Scope + "/" + k.ID
+		add := func(pool int, from domain.Instant, milli int64) {
+			if pool < 0 || milli == 0 || from <= pools[pool].From || from >= until {
+				return
+			}
+			m := moment{pool, from}
+			if sums[m] == nil {
+				sums[m] = &DemandChange{At: from}
+			}
+			sums[m].Milli += milli
+			sums[m].Deployments = append(sums[m].Deployments, name)
+		}
+		was, wanted := -1, int64(0)
+		for _, v := range row.(*History).Versions {
+			if v.Order.Effective > at && v.known() > at {
+				continue
+			}
+			from := (v.Order.Effective + domain.Hour - 1).HourStart()
+			pool, milli := -1, int64(0)
+			if d, ok := v.Event.(*domain.DeploymentChanged); ok && d.Replicas > 0 {
+				var why string
+				if pool, milli, why = p.place(k.Scope, region, d); why != "" && from >= at && from < until {
+					unplaced = append(unplaced, fmt.Sprintf("%s from %s: %s", name, v.Order.Effective, why))
+				}
+			}
+			if pool == was {
+				add(pool, from, milli-wanted)
+			} else {
+				add(was, from, -wanted)
+				add(pool, from, milli)
+			}
+			was, wanted = pool, milli
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read deployments: %w", err)
+	}
+	for m, c := range sums {
+		if c.Milli != 0 {
+			c.Deployments = sortedSet(c.Deployments)
+			changes[m.pool] = append(changes[m.pool], *c)
+		}
+	}
+	for i := range changes {
+		slices.SortFunc(changes[i], func(a, b DemandChange) int { return cmp.Compare(a.At, b.At) })
+	}
+	slices.Sort(unplaced)
+	return changes, unplaced, nil
+}
+
+// machineType is what a machine of a type has.
+type machineType struct {
+	model string
+	gpus  int64
+}
+
+// machineTypes returns what was declared of nodes: what each type has, the most
+// GPUs of those that differ, and the models there are.
+func machineTypes(view View) (map[string]machineType, []string, error) {
+	sizes, models := map[string]machineType{}, map[string]bool{}
+	err := view.Scan(Query{Table: TableNodes}, func(_ Key, row Row) error {
+		for _, v := range row.(*History).Versions {
+			n, ok := v.Event.(*domain.NodeRegistered)
+			if !ok || len(n.GPUs) == 0 {
+				continue
+			}
+			t := machineType{modelName(n.GPUs[0].Model), int64(len(n.GPUs))}
+			models[t.model] = true
+			if has := sizes[n.SKU]; t.gpus > has.gpus || t.gpus == has.gpus && t.model < has.model {
+				sizes[n.SKU] = t
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read nodes: %w", err)
+	}
+	return sizes, slices.Sorted(maps.Keys(models)), nil
+}
+
+// demandPlaces says which pool a deployment belongs to.
+type demandPlaces struct {
+	pools   []PoolHistory
+	sizes   map[string]machineType
+	present []string
+}
+
+// place returns the pool of a deployment and what it takes of it, in thousandths;
+// −1 when it takes none, and why that is not known.
+func (p *demandPlaces) place(cluster, region string, d *domain.DeploymentChanged) (pool int, milli int64, why string) {
+	milli, models := gpuNeed(&d.Need, p.present)
+	if milli == 0 {
+		return -1, 0, ""
+	}
+	milli = clampInt64(uint64(milli) * uint64(d.Replicas) * uint64(max(1, d.Need.GangNodes)))
+	fed, inGPUs := false, false
+	var fit []int
+	for i := range p.pools {
+		h := &p.pools[i]
+		model := h.Kind
+		if h.Unit != "gpu" {
+			model = p.sizes[h.Kind].model
+		}
+		if h.Region != region || model == "" || len(models) > 0 && !slices.Contains(models, model) {
+			continue
+		}
+		feeds, counts := slices.Contains(h.Clusters, cluster), h.Unit == "gpu"
+		switch {
+		case feeds == fed && counts == inGPUs:
+			fit = append(fit, i)
+		case feeds && !fed, feeds == fed && counts:
+			fit, fed, inGPUs = []int{i}, feeds, counts
+		}
+	}
+	switch {
+	case len(fit) == 0:
+		return -1, 0, "no demand was observed of what it needs in region " + cmp.Or(region, "(unknown)")
+	case len(fit) > 1:
+		return -1, 0, fmt.Sprintf("it may run on %s as well as on %s", p.pools[fit[0]].Kind, p.pools[fit[1]].Kind)
+	}
+	if h := &p.pools[fit[0]]; h.Unit != "gpu" {
+		milli = ceilDiv(milli, p.sizes[h.Kind].gpus)
+	}
+	return fit[0], milli, ""
+}
