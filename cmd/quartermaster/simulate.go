@@ -157,8 +157,10 @@ func (a *app) simulate(ctx context.Context, s *whatif.Scenario, workers int, wit
 // answerScenario runs a scenario with a progress bar.
 func (a *app) answerScenario(ctx context.Context, s *whatif.Scenario, in *whatif.Input) (*whatif.Result, error) {
 	in.Scenario = s
+	lp, done := linearSolver()
+	defer done()
 	in.Solve = func(ctx context.Context, p *problem.Instance) (*problem.Answer, error) {
-		return problem.Solve(ctx, p, nil)
+		return problem.Solve(ctx, p, lp)
 	}
 	if in.Workers <= 0 {
 		in.Workers = runtime.GOMAXPROCS(0)
