@@ -10,12 +10,19 @@ func Known(view View, by domain.Instant) View {
 	if by == 0 {
 		return view
 	}
-	return knownView{view, by}
+	return knownView{view, func(v *Version) bool { return v.known() <= by }}
 }
 
+// then returns a view of what had taken effect or was known by a time. What had
+// taken effect was known to whoever did it, whenever the log heard of it.
+func then(view View, at domain.Instant) View {
+	return knownView{view, func(v *Version) bool { return v.Order.Effective <= at || v.known() <= at }}
+}
+
+// knownView shows the versions of histories that it keeps.
 type knownView struct {
 	View
-	by domain.Instant
+	keeps func(*Version) bool
 }
 
 // Scan implements [View].
@@ -73,7 +80,7 @@ func (v knownView) known(row Row) Row {
 	}
 	n := 0
 	for i := range h.Versions {
-		if h.Versions[i].known() <= v.by {
+		if v.keeps(&h.Versions[i]) {
 			n++
 		}
 	}
@@ -85,7 +92,7 @@ func (v knownView) known(row Row) Row {
 	}
 	out := &History{Versions: make([]Version, 0, n)}
 	for i := range h.Versions {
-		if h.Versions[i].known() <= v.by {
+		if v.keeps(&h.Versions[i]) {
 			out.Versions = append(out.Versions, h.Versions[i])
 		}
 	}

@@ -135,10 +135,12 @@ func OnDemandQuotas(view View, a *Authority, at domain.Instant) ([]OnDemandQuota
 	for _, d := range quotas {
 		out = append(out, d.entry)
 	}
-	slices.SortFunc(out, func(a, b OnDemandQuotaEntry) int {
-		return cmp.Or(compareMarkets(a.Market, b.Market), cmp.Compare(a.Account, b.Account), cmp.Compare(a.Model, b.Model))
-	})
+	slices.SortFunc(out, compareQuotas)
 	return out, nil
+}
+
+func compareQuotas(a, b OnDemandQuotaEntry) int {
+	return cmp.Or(compareMarkets(a.Market, b.Market), cmp.Compare(a.Account, b.Account), cmp.Compare(a.Model, b.Model))
 }
 
 // SpotRate is what was observed of spot capacity in a market: how many units

@@ -173,7 +173,7 @@ func (k poolKey) pool(view View, at domain.Instant, series []PoolDemand, quotas 
 			p.Offers = append(p.Offers, o)
 		}
 	}
-	p.Quotas = planQuotas(quotas, k.region, model)
+	p.Quotas = PlanQuotas(quotas, k.region, model)
 	wanted, onSpot := decimal.Zero, decimal.Zero
 	for i := range series {
 		s := &series[i]
@@ -280,10 +280,10 @@ func planPolicies(view View, a *Authority, at domain.Instant) (shares []spotShar
 	return shares, rate, err
 }
 
-// planQuotas returns what on-demand quotas allow of a model in a region, by
+// PlanQuotas returns what on-demand quotas allow of a model in a region, by
 // provider. A quota of an account for the model and one for all models together
 // both bound it, so the lesser does; accounts add up.
-func planQuotas(quotas []OnDemandQuotaEntry, region, model string) []plan.Quota {
+func PlanQuotas(quotas []OnDemandQuotaEntry, region, model string) []plan.Quota {
 	var out []plan.Quota
 	for i := 0; i < len(quotas); {
 		// Quotas of a market are together, by account.

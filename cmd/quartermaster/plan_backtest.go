@@ -96,7 +96,7 @@ why_no_forecast).`,
 	f.StringVar(&fl.overhead, "spot-overhead", "0.05", "share of spot time lost to interruptions")
 	f.StringVar(&fl.spotShare, "spot-share", "0", "share of demand that may run on spot, 0 to 1")
 	f.StringVar(&fl.shortage, "shortage-factor", "10", "an hour unserved costs so many times the on-demand price")
-	f.IntVar(&fl.quota, "quota", -1, "on-demand units of a pool that the quota allows; -1 is no bound")
+	f.IntVar(&fl.quota, "quota", -1, "on-demand units of a pool that the quota allows, instead of what the log says; -1: as the log says, without bound of a file")
 	f.StringVar(&fl.currency, "currency", "USD", "currency of the offers")
 	f.Uint64Var(&fl.seed, "seed", 1, "seed of scenarios and intervals: equal seeds give equal results")
 	f.StringVar(&fl.chart, "chart", "", "regret of every course: "+chartFlag)

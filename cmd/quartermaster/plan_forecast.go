@@ -18,6 +18,7 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/forecast"
 	"quartermaster/projections"
+	"quartermaster/simulations/backtest"
 )
 
 // demandFlags say where hourly demand comes from: the log, or a file.
@@ -34,11 +35,13 @@ func (fl *demandFlags) add(cmd *cobra.Command) {
 	f.StringVar(&fl.kind, "kind", "", "only this GPU model or machine type")
 }
 
+func (fl *demandFlags) wants(p *projections.PoolHistory) bool {
+	return (fl.region == "" || p.Region == fl.region) && (fl.kind == "" || p.Kind == fl.kind)
+}
+
 // wanted keeps the pools that were asked for.
 func (fl *demandFlags) wanted(pools []projections.PoolHistory) ([]projections.PoolHistory, error) {
-	pools = slices.DeleteFunc(pools, func(p projections.PoolHistory) bool {
-		return fl.region != "" && p.Region != fl.region || fl.kind != "" && p.Kind != fl.kind
-	})
+	pools = slices.DeleteFunc(pools, func(p projections.PoolHistory) bool { return !fl.wants(&p) })
 	if len(pools) == 0 {
 		where := "in the log: import some with \"quartermaster import demand\" or \"quartermaster import usage\", or name a file with --demand"
 		if fl.file != "" {
@@ -168,11 +171,15 @@ the past weeks from what was known before them. The intervals are those errors
 (conformal), so that a 90% quantile holds for about nine hours of ten. Beyond 13
 weeks growth is for you to say; see "quartermaster plan backtest" and scenarios.
 
-What is known is used: maintenance of whole clusters is not learned from, and
-neither is what --ignore names; --launch adds what begins or ends at a time.
+What the log knows is used. Deployments that begin, end, grow or shrink within the
+weeks ahead change demand from then on; those that did before and whose change
+shows in what was observed are changes of level, and no trend. Maintenance of whole
+clusters, and times in which half of a pool's machines or more were down, are not
+learned from, and neither is what --ignore names. --launch adds what begins or ends
+at a time.
 
-JSON keys, one object per pool: region, kind, unit, known (span, milli, ignored),
-why_none, and forecast: from, point and quantiles by level and hour in
+JSON keys, one object per pool: region, kind, unit, known (span, milli, ignored,
+why), why_none, and forecast: from, point and quantiles by level and hour in
 thousandths of a unit, levels in per mille, candidate, tried (candidate,
 mean_absolute_error_milli), window, missing_hours, origins.`,
 		Example: "  quartermaster plan forecast --region us-east-1\n" +
@@ -193,10 +200,14 @@ mean_absolute_error_milli), window, missing_hours, origins.`,
 					return fmt.Errorf("--at: %w", err)
 				}
 			}
-			show := func(pools []projections.PoolHistory) error {
+			show := func(pools []projections.PoolHistory, declared [][]projections.DemandChange) error {
 				answers := []forecastAnswer{}
 				for i := range pools {
-					answers = append(answers, forecastOf(&pools[i], at, weeks, known))
+					var changes []projections.DemandChange
+					if declared != nil {
+						changes = declared[i]
+					}
+					answers = append(answers, forecastOf(&pools[i], at, weeks, backtest.Knows(&pools[i], changes), known))
 				}
 				return a.showForecasts(answers, file)
 			}
@@ -205,7 +216,7 @@ mean_absolute_error_milli), window, missing_hours, origins.`,
 				if err != nil {
 					return err
 				}
-				return show(pools)
+				return show(pools, nil)
 			}
 			return a.readAt(cmd.Context(), asOf, func(h *home) error {
 				if at == 0 {
@@ -215,6 +226,8 @@ mean_absolute_error_milli), window, missing_hours, origins.`,
 				}
 				at = at.HourStart()
 				var pools []projections.PoolHistory
+				var declared [][]projections.DemandChange
+				var unplaced []string
 				if err := h.view(cmd.Context(), func(v projections.View) error {
 					if err := (asked{region: fl.region}).known(v); err != nil {
 						return err
@@ -222,12 +235,26 @@ mean_absolute_error_milli), window, missing_hours, origins.`,
 					if pools, err = projections.PoolHistories(v, at-79*forecast.Week*domain.Hour, at, projections.DemandFilter{Region: fl.region}); err != nil {
 						return err
 					}
-					pools, err = fl.wanted(pools)
-					return err
+					if declared, unplaced, err = projections.DemandChanges(v, pools, at+domain.Instant(weeks*forecast.Week)*domain.Hour, 0); err != nil {
+						return err
+					}
+					return nil
 				}); err != nil {
 					return err
 				}
-				return show(pools)
+				for _, u := range unplaced {
+					a.note("not counted: %s", u)
+				}
+				// Which pool a deployment belongs to depends on all there are.
+				for i := len(pools) - 1; i >= 0; i-- {
+					if !fl.wants(&pools[i]) {
+						pools, declared = slices.Delete(pools, i, i+1), slices.Delete(declared, i, i+1)
+					}
+				}
+				if pools, err = fl.wanted(pools); err != nil {
+					return err
+				}
+				return show(pools, declared)
 			})
 		},
 	}
@@ -278,15 +305,14 @@ func changes(launches, ignore []string) ([]forecast.Change, error) {
 	return out, nil
 }
 
-// forecastOf forecasts a pool from a time on, 0 for the end of its history.
-func forecastOf(p *projections.PoolHistory, at domain.Instant, weeks int, known []forecast.Change) forecastAnswer {
-	out := forecastAnswer{Region: p.Region, Kind: p.Kind, Unit: p.Unit, Known: slices.Clone(known), history: p.Milli}
-	for _, o := range p.Outages {
-		out.Known = append(out.Known, forecast.Change{Span: o, Ignored: true})
-	}
+// forecastOf forecasts a pool from a time on, 0 for the end of its history. What
+// the log knows of its demand counts as far as it shows, what flags say as it is.
+func forecastOf(p *projections.PoolHistory, at domain.Instant, weeks int, logged, known []forecast.Change) forecastAnswer {
+	out := forecastAnswer{Region: p.Region, Kind: p.Kind, Unit: p.Unit, history: p.Milli}
 	if n := int((at - p.From) / domain.Hour); at != 0 && n < len(out.history) {
 		out.history = out.history[:max(0, n)]
 	}
+	out.Known = slices.Concat([]forecast.Change{}, forecast.Shifts(p.From, out.history, logged), known)
 	var err error
 	if out.Forecast, err = forecast.Make(&forecast.Question{From: p.From, History: out.history, Changes: out.Known, Weeks: weeks}); err != nil {
 		out.Why = err.Error()
@@ -342,12 +368,20 @@ func (a *app) showForecast(f *forecastAnswer) {
 	}
 	for _, c := range f.Known {
 		if c.Ignored {
-			fmt.Fprintf(a.out, "  not learned from: %s to %s\n", c.Span.From, c.Span.To)
+			fmt.Fprintf(a.out, "  not learned from: %s to %s%s\n", c.Span.From, c.Span.To, because(c.Why))
 		} else {
-			fmt.Fprintf(a.out, "  known: %s from %s on\n", milliText(c.Milli), c.Span.From)
+			fmt.Fprintf(a.out, "  known: %s from %s on%s\n", milliText(c.Milli), c.Span.From, because(c.Why))
 		}
 	}
 	fmt.Fprintln(a.out)
+}
+
+// because is a reason in parentheses, if there is one.
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return " (" + why + ")"
 }
 
 // milliText shows thousandths with a digit behind the point.

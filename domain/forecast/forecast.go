@@ -74,6 +74,8 @@ type Change struct {
 	// Ignored: what was observed meanwhile is not learned from, because it was an
 	// outage or a fault of metering. Milli is then 0.
 	Ignored bool `json:"ignored"`
+	// Why says where it is known from, for whoever reads the answer.
+	Why string `json:"why,omitempty"`
 }
 
 // Levels are the quantiles of a question that names none, in per mille.

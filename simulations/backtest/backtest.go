@@ -12,8 +12,9 @@
 //     solver has proven it.
 //   - One terminal rule for all: of what a purchase costs beyond the last month, a
 //     stated share is not charged ([Question.Salvage]).
-//   - A decision sees demand that was known at its time and prices of its month.
-//     Prices that were not known then are counted as synthetic.
+//   - A decision sees demand that was known at its time, launches and outages that
+//     were, and prices of its month. Prices that were not known then are counted as
+//     synthetic.
 //   - Equal questions with equal draws give equal results, byte for byte, however
 //     many workers share the work.
 //
@@ -74,6 +75,9 @@ type Pool struct {
 	// Known, if any, is what was known of that at each decision, by month: the hours
 	// from From on. An entry that is nil says that everything before it was.
 	Known [][]int64
+	// Changes, if any, is what was known of demand besides, at each decision, by
+	// month, see [forecast.Shifts]; in thousandths of what is bought.
+	Changes [][]forecast.Change
 	// Markets is what was for sale in each month.
 	Markets []Market
 	// SpotPermille is the share of demand that may run on spot.
@@ -84,6 +88,7 @@ type Pool struct {
 // Market is what was for sale in a month.
 type Market struct {
 	OnDemand Price
+	Seller   string // whose on-demand price it is
 	Spot     *Price // including the overhead of interruptions
 	Terms    []Term // each ID once
 	Quota    int    // of on-demand units; procurement.Unlimited: no bound
@@ -178,8 +183,8 @@ func (q *Question) check() ([]domain.Interval, error) {
 		switch {
 		case seen[name]:
 			return nil, fmt.Errorf("pool %s is given twice", p.name())
-		case len(p.Markets) != len(months), p.Known != nil && len(p.Known) != len(months):
-			return nil, fmt.Errorf("pool %s: %d months of prices and %d of knowledge, want %d", p.name(), len(p.Markets), len(p.Known), len(months))
+		case len(p.Markets) != len(months), p.Known != nil && len(p.Known) != len(months), p.Changes != nil && len(p.Changes) != len(months):
+			return nil, fmt.Errorf("pool %s: %d months of prices, %d of knowledge and %d of changes, want %d", p.name(), len(p.Markets), len(p.Known), len(p.Changes), len(months))
 		case p.From != p.From.HourStart():
 			return nil, fmt.Errorf("pool %s: demand from %s does not begin with an hour", p.name(), p.From)
 		}

@@ -3,11 +3,14 @@ package backtest
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
 	"quartermaster/domain/forecast"
+	"quartermaster/domain/plan"
+	"quartermaster/domain/procurement"
 	"quartermaster/projections"
 )
 
@@ -37,7 +40,11 @@ type Log struct {
 // What a source says that it recorded in time counts as known then; everything
 // else is known from when it was appended. Prices that were not known in a month
 // are taken from what is known now of that month, else from the first that are
-// known at all, and are synthetic.
+// known at all, and are synthetic. What deployments and outages say of demand counts
+// as it was known at each decision; what was held at the start, and the on-demand
+// quota of who sells on demand, as [projections.HeldThen] and
+// [projections.OnDemandQuotasThen] have it. A quota for all models together bounds
+// each pool as if it had all of it.
 func (l *Log) Pools(view projections.View) ([]Pool, []LeftOut, error) {
 	months, err := Months(l.From, l.To)
 	if err != nil {
@@ -48,7 +55,17 @@ func (l *Log) Pools(view projections.View) ([]Pool, []LeftOut, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	a, err := projections.NewAuthority(view)
+	if err != nil {
+		return nil, nil, err
+	}
+	held, err := projections.HeldThen(view, a, l.From, l.Region)
+	if err != nil {
+		return nil, nil, err
+	}
 	known := make([][]projections.PoolHistory, len(months))
+	declared := make([][][]projections.DemandChange, len(months))
+	quotas := make([][]projections.OnDemandQuotaEntry, len(months))
 	quotes := make([][]Quote, len(months))
 	first, err := l.quotes(view, months)
 	if err != nil {
@@ -56,6 +73,13 @@ func (l *Log) Pools(view projections.View) ([]Pool, []LeftOut, error) {
 	}
 	for m, span := range months {
 		if known[m], err = projections.PoolHistories(view, from, span.From, projections.DemandFilter{Region: l.Region, KnownBy: span.From}); err != nil {
+			return nil, nil, err
+		}
+		// A plan looks no further ahead than any pool is tested.
+		if declared[m], _, err = projections.DemandChanges(view, known[m], span.From+MaxMonths*31*domain.Day, span.From); err != nil {
+			return nil, nil, err
+		}
+		if quotas[m], err = projections.OnDemandQuotasThen(view, a, span.From); err != nil {
 			return nil, nil, err
 		}
 		quotes[m] = first[m]
@@ -70,7 +94,7 @@ func (l *Log) Pools(view projections.View) ([]Pool, []LeftOut, error) {
 			leave("no on-demand price in " + l.Currency + " was ever known for it")
 			continue
 		}
-		p := Pool{Region: h.Region, Kind: h.Kind, From: h.From, Milli: machines(h.Milli, size), Known: make([][]int64, len(months))}
+		p := Pool{Region: h.Region, Kind: h.Kind, From: h.From, Milli: machines(h.Milli, size), Known: make([][]int64, len(months)), Changes: make([][]forecast.Change, len(months))}
 		why := ""
 		for m := range months {
 			k := slices.IndexFunc(known[m], func(o projections.PoolHistory) bool {
@@ -82,21 +106,86 @@ func (l *Log) Pools(view projections.View) ([]Pool, []LeftOut, error) {
 				if slices.Equal(p.Known[m], p.Milli[:len(p.Known[m])]) {
 					p.Known[m] = nil
 				}
+				p.Changes[m] = Knows(&known[m][k], declared[m][k])
+				for i := range p.Changes[m] {
+					p.Changes[m][i].Milli = away(p.Changes[m][i].Milli, size)
+				}
 			}
-			market, err := MarketOf(fitting(quotes[m], h, size), l.Currency, l.Overhead)
+			fit := fitting(quotes[m], h, size)
+			market, err := MarketOf(fit, l.Currency, l.Overhead)
 			if err != nil {
 				why = fmt.Sprintf("%s: %v", month(months[m].From), err)
 				break
 			}
+			market.Quota = quotaOf(&market, fit, quotas[m], h.Region)
 			p.Markets = append(p.Markets, market)
 		}
 		if why != "" {
 			leave(why)
 			continue
 		}
+		p.Held, held = serving(held, h, size)
 		pools = append(pools, p)
 	}
 	return pools, left, nil
+}
+
+// Knows says in terms of forecasts what the log knows of a pool's demand besides
+// what was observed: its outages, and what deployments change.
+func Knows(p *projections.PoolHistory, declared []projections.DemandChange) []forecast.Change {
+	out := []forecast.Change{}
+	for _, o := range p.Outages {
+		out = append(out, forecast.Change{Span: o, Ignored: true, Why: "it was down, or in maintenance"})
+	}
+	for _, d := range declared {
+		why := strings.Join(d.Deployments[:min(3, len(d.Deployments))], ", ")
+		if more := len(d.Deployments) - 3; more > 0 {
+			why += fmt.Sprintf(" and %d more", more)
+		}
+		out = append(out, forecast.Change{Span: domain.Interval{From: d.At}, Milli: max(-forecast.MaxMilli, min(d.Milli, forecast.MaxMilli)), Why: why})
+	}
+	return out
+}
+
+// away divides, rounded away from 0.
+func away(v, by int64) int64 {
+	if v < 0 {
+		return -away(-v, by)
+	}
+	return (v + by - 1) / by
+}
+
+// quotaOf returns how many machines of a market the quota of its seller allows.
+func quotaOf(m *Market, quotes []Quote, quotas []projections.OnDemandQuotaEntry, region string) int {
+	i := slices.IndexFunc(quotes, func(q Quote) bool { return q.Kind == domain.OfferOnDemand && q.Market.Provider == m.Seller })
+	// A quota counts GPUs, and bounds no machine that has none.
+	if i < 0 || quotes[i].GPUCount == 0 {
+		return procurement.Unlimited
+	}
+	for _, q := range projections.PlanQuotas(quotas, region, quotes[i].GPUModel) {
+		if q.Provider == m.Seller {
+			return int(min(q.GPUs/uint64(quotes[i].GPUCount), procurement.MaxUnits))
+		}
+	}
+	return procurement.Unlimited
+}
+
+// serving returns what of all that is held serves a pool, in its machines, and the
+// rest. Commitments to spend span pools, and serve none.
+func serving(held []plan.Held, h *projections.PoolHistory, size int64) (serves []Held, rest []plan.Held) {
+	for _, c := range held {
+		kind, units := c.GPUModel, int64(c.Units)*int64(c.GPUs)/size
+		if h.Unit == "vm" {
+			kind, units = c.SKU, int64(c.Units)
+		}
+		whole := h.Unit == "vm" || c.GPUs > 0 && (int64(c.GPUs)%size == 0 || size%int64(c.GPUs) == 0)
+		if c.Kind == domain.OfferSpendCommitment || c.Region != h.Region || kind != h.Kind || !whole || units < 1 || units > procurement.MaxUnits {
+			rest = append(rest, c)
+			continue
+		}
+		serves = append(serves, Held{Units: int(units), Guaranteed: c.Guaranteed, Span: c.Term})
+	}
+	return serves, rest
 }
 
 // quotes returns what was for sale in each month.
@@ -194,7 +283,7 @@ func machines(milli []int64, size int64) []int64 {
 	for i, v := range milli {
 		out[i] = v
 		if v > 0 {
-			out[i] = (v + size - 1) / size
+			out[i] = away(v, size)
 		}
 	}
 	return out

@@ -67,7 +67,7 @@ func MarketOf(quotes []Quote, currency string, overhead domain.Decimal) (Market,
 		switch o.Kind {
 		case domain.OfferOnDemand:
 			if !found || o.Hourly.LessThan(m.OnDemand.Hourly) {
-				m.OnDemand, found = Price{o.Hourly, synthetic}, true
+				m.OnDemand, m.Seller, found = Price{o.Hourly, synthetic}, o.Market.Provider, true
 			}
 		case domain.OfferSpot:
 			p := Price{o.Hourly.DivRound(one.Sub(overhead), 9), synthetic}

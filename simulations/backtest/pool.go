@@ -291,7 +291,11 @@ func (t *test) plan(m int, history []int64) error {
 		t.unseen(errors.New("no demand was known"))
 		return nil
 	}
-	f, err := forecast.Make(&forecast.Question{From: t.pool.From, History: history, Weeks: weeks, Levels: []int{900}})
+	question := &forecast.Question{From: t.pool.From, History: history, Weeks: weeks, Levels: []int{900}}
+	if t.pool.Changes != nil {
+		question.Changes = forecast.Shifts(t.pool.From, history, t.pool.Changes[m])
+	}
+	f, err := forecast.Make(question)
 	if err != nil {
 		t.unseen(err)
 		return nil
