@@ -171,6 +171,12 @@ func (e *experiment) enter(set *scenarioSet, part, parts int, n int64, factor, a
 		if d >= 0 && changed {
 			if parts > 1 {
 				s.Hourly[demands[d].ID] = hourly
+				if demands[d].Hourly == nil { // scenarios replace hours, and no curve
+					demands[d].Hourly, demands[d].Duration = make([]int, len(x.hourly)), nil
+					for h, v := range x.hourly {
+						demands[d].Hourly[h] = int(v)
+					}
+				}
 			} else {
 				demands[d].Hourly, demands[d].Duration = hourly, nil
 			}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"quartermaster/domain/linear"
+	"quartermaster/simulations/whatif"
+)
+
+// simulateInstance answers a scenario that rests on one of the demo's instances.
+func simulateInstance(t *testing.T, name, changes, alternatives string, flags ...string) (*whatif.Result, string, int) {
+	t.Helper()
+	instance, err := filepath.Abs(filepath.Join("..", "..", "deploy", "demo", "instances", name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "scenario.yaml")
+	text := scenarioHead + "base: {instance: \"" + filepath.ToSlash(instance) + "\"}\nseed: 3\nruns: 40\nchanges: " + changes + "\nalternatives: " + alternatives + "\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	code := run(append([]string{"--home", filepath.Join(dir, "no home"), "simulate", file, "--json"}, flags...), strings.NewReader(""), &out, &errs)
+	r := &whatif.Result{}
+	if code == 0 {
+		if err := json.Unmarshal(out.Bytes(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	said := errs.String()
+	if code != 0 {
+		var failed struct{ Error string }
+		if err := json.Unmarshal(out.Bytes(), &failed); err == nil {
+			said += failed.Error
+		} else {
+			said += out.String()
+		}
+	}
+	if strings.Contains(said, linear.ErrUnavailable.Error()) {
+		t.Skip("this build has no solver of linear programs")
+	}
+	return r, said, code
+}
+
+// What-ifs of an instance need no log: growth costs more, an outage leaves demand
+// unserved and the same question gives the same answer.
+func TestSimulateInstance(t *testing.T) {
+	both := "[{name: best}, {name: rent, buy: nothing}]"
+	same, errs, code := simulateInstance(t, "owned-hardware", "[]", both)
+	if code != 0 {
+		t.Fatal(errs)
+	}
+	if best, rent := same.Alternatives[0], same.Alternatives[1]; !best.Expected.LessThan(rent.Expected) || len(best.Purchases) == 0 || !best.P5.Equal(best.P95) {
+		t.Errorf("best costs %s (%s to %s) with %d purchases, to rent %s", best.Expected, best.P5, best.P95, len(best.Purchases), rent.Expected)
+	}
+	if same.Position != "" {
+		t.Errorf("an instance is at no position of a log, and the answer says %s", same.Position)
+	}
+	grown, errs, code := simulateInstance(t, "owned-hardware", "[{kind: demand_growth, monthly: {triangular: [0, 0.02, 0.04]}}]", both)
+	if code != 0 {
+		t.Fatal(errs)
+	}
+	for i, a := range grown.Alternatives {
+		if was := same.Alternatives[i]; !a.Expected.GreaterThan(was.Expected) || !a.P5.LessThan(a.P95) {
+			t.Errorf("%s: with growth %s (%s to %s), without %s", a.Alternative, a.Expected, a.P5, a.P95, was.Expected)
+		}
+	}
+	again, _, _ := simulateInstance(t, "owned-hardware", "[{kind: demand_growth, monthly: {triangular: [0, 0.02, 0.04]}}]", both)
+	if again.Alternatives[0].Draws != grown.Alternatives[0].Draws {
+		t.Error("asked again, the draws come to something else")
+	}
+	out, errs, code := simulateInstance(t, "owned-hardware", "[{kind: provider_outage, region: eu-central-1, per_year: 6, duration: {fixed: 24}}]", both)
+	if code != 0 {
+		t.Fatal(errs)
+	}
+	for i, a := range out.Alternatives {
+		if !a.Unserved.GreaterThan(same.Alternatives[i].Unserved) {
+			t.Errorf("%s: %s unit-hours unserved with outages, %s without", a.Alternative, a.Unserved, same.Alternatives[i].Unserved)
+		}
+	}
+}
+
+// Regions that help each other out, carry each other, or contracts of which one is
+// taken: what needs a solver of linear programs has one.
+func TestSimulateCoupledInstance(t *testing.T) {
+	for _, name := range []string{"four-regions", "n-plus-one", "ramp-and-tiers"} {
+		t.Run(name, func(t *testing.T) {
+			r, errs, code := simulateInstance(t, name, "[{kind: demand_growth, monthly: 0.05}]", "[{name: best}]")
+			if code != 0 {
+				t.Fatal(errs)
+			}
+			if a := r.Alternatives[0]; !a.Expected.IsPositive() || a.LowerBound.GreaterThan(a.Solved) {
+				t.Errorf("expected %s, solved %s, bound %s", a.Expected, a.Solved, a.LowerBound)
+			}
+		})
+	}
+}
+
+// What cannot be supposed of an instance is refused, with what to do instead.
+func TestSimulateInstanceRefuses(t *testing.T) {
+	for name, c := range map[string]struct{ instance, changes, want string }{
+		"a price":         {"owned-hardware", "[{kind: price_change, factor: 0.9}]", "changes[0] price_change: an instance has no log to suppose it in; change the instance, or base the scenario on the log"},
+		"a launch":        {"owned-hardware", "[{kind: demand_growth, monthly: 0}, {kind: quota_change, provider: aws, region: eu-central-1, limit_gpus: 8}]", "changes[1] quota_change: an instance has no log"},
+		"scenarios":       {"single-pool", "[]", "the instance has scenarios of its own, which what-ifs do not draw; \"quartermaster plan solve\" answers it without draws"},
+		"spend":           {"spend-commitment", "[]", "the instance has commitments to spend, which what-ifs do not draw; \"quartermaster plan solve\" answers it without draws"},
+		"a region":        {"owned-hardware", "[{kind: provider_outage, region: mars, per_year: 1, duration: 4}]", "mars"},
+		"an unknown file": {"nosuch", "[]", "base.instance: open "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, errs, code := simulateInstance(t, c.instance, c.changes, "[{name: a}]"); code == 0 || !strings.Contains(errs, c.want) {
+				t.Errorf("exit %d, want %q, have %s", code, c.want, errs)
+			}
+		})
+	}
+	if _, errs, code := simulateInstance(t, "owned-hardware", "[]", "[{name: a}]", "--freeze"); code == 0 || !strings.Contains(errs, "a scenario of an instance cannot be frozen: what it rests on is not in the log") {
+		t.Errorf("frozen: exit %d, %s", code, errs)
+	}
+}
