@@ -1,6 +1,7 @@
 package check
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -22,12 +23,13 @@ import (
 // which its values are none negative at least cost, so those that were found are
 // tried before anything is solved.
 
-// serve holds the stated cost to what serving costs.
-func (c *coupled) serve() error {
+// serve holds the stated cost to what serving costs, and returns what purchases
+// and serving come to: where a limit binds, what they come to at most.
+func (c *coupled) serve(ctx context.Context) (*big.Int, error) {
 	components := c.components()
-	cheapest, err := c.served(components, make([]int64, len(c.p.Limits)))
+	cheapest, err := c.served(ctx, components, make([]int64, len(c.p.Limits)))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	room := c.room()
 	over := cheapest.over(c.p, room)
@@ -36,27 +38,28 @@ func (c *coupled) serve() error {
 		for _, v := range cheapest.cost {
 			cost.Add(cost, v)
 		}
-		if up(cost.Num(), cost.Denom()).Cmp(c.s.Cost) != 0 {
-			return fmt.Errorf("the purchases cost %d, not %d", up(cost.Num(), cost.Denom()), c.s.Cost)
+		sum := up(cost.Num(), cost.Denom())
+		if sum.Cmp(c.s.Cost) != 0 {
+			return nil, fmt.Errorf("the purchases cost %d, not %d", sum, c.s.Cost)
 		}
-		return nil
+		return sum, nil
 	}
 	ways, err := c.ways()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if ways == nil {
-		return fmt.Errorf("serving takes more than there is of %s", strings.Join(over, ", "))
+		return nil, fmt.Errorf("serving takes more than there is of %s", strings.Join(over, ", "))
 	}
 	all := []*serving{cheapest}
 	for _, multipliers := range ways {
-		v, err := c.served(components, multipliers)
+		v, err := c.served(ctx, components, multipliers)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		all = append(all, v)
 	}
-	return c.mix(all, room, over)
+	return c.mix(ctx, all, room, over)
 }
 
 // room is what purchases leave of each limit, times the weight.
@@ -110,17 +113,18 @@ func (c *coupled) ways() ([][]int64, error) {
 	return out, nil
 }
 
-// mix proves that the stated cost can be kept together with all limits. Any mix of
-// ways of serving, by shares of each epoch's hours, is a way of serving; the
-// cheapest that keeps the limits is a small linear program.
-func (c *coupled) mix(all []*serving, room []*big.Int, over []string) error {
+// mix proves that the stated cost can be kept together with all limits, and returns
+// what has to be paid at most. Any mix of ways of serving, by shares of each
+// epoch's hours, is a way of serving; the cheapest that keeps the limits is a small
+// linear program.
+func (c *coupled) mix(ctx context.Context, all []*serving, room []*big.Int, over []string) (*big.Int, error) {
 	p := c.p
 	var limits []int
 	for i := range p.Limits {
 		if p.Limits[i].Serving != nil {
 			limits = append(limits, i)
 		} else if room[i].Sign() < 0 {
-			return fmt.Errorf("purchases take more than there is of limit %q", p.Limits[i].ID)
+			return nil, fmt.Errorf("purchases take more than there is of limit %q", p.Limits[i].ID)
 		}
 	}
 	// In whole numbers: times what makes all fractions whole.
@@ -163,28 +167,28 @@ func (c *coupled) mix(all []*serving, room []*big.Int, over []string) error {
 		if r < len(p.Epochs) {
 			col.cost = dearest // an epoch that is not served
 		} else if right[r] = times(room[limits[r-len(p.Epochs)]], scale); right[r].Sign() < 0 {
-			return fmt.Errorf("purchases take more than there is of limit %q", p.Limits[limits[r-len(p.Epochs)]].ID)
+			return nil, fmt.Errorf("purchases take more than there is of limit %q", p.Limits[limits[r-len(p.Epochs)]].ID)
 		}
 		g.columns = append(g.columns, col)
 	}
 	t := newTableau(g, nil, right)
-	if err := t.primal(); err != nil {
-		return err
+	if err := t.primal(ctx); err != nil {
+		return nil, err
 	}
 	at := t.basis()
 	sum := new(big.Int)
 	for r, j := range at.columns {
 		v := at.value(r, right)
 		if j >= len(g.columns)-g.rows && j < len(g.columns)-len(limits) && v.Sign() != 0 {
-			return fmt.Errorf("at the multipliers serving takes more than there is of %s", strings.Join(over, ", "))
+			return nil, fmt.Errorf("at the multipliers serving takes more than there is of %s", strings.Join(over, ", "))
 		}
 		plus(sum, g.columns[j].cost, v)
 	}
 	sum = up(sum, times(at.denominator, scale))
 	if sum.Add(sum, c.paid).Cmp(c.s.Cost) > 0 {
-		return fmt.Errorf("at the multipliers, with all limits kept, the purchases cost %d, not %d", sum, c.s.Cost)
+		return nil, fmt.Errorf("at the multipliers, with all limits kept, the purchases cost %d, not %d", sum, c.s.Cost)
 	}
-	return nil
+	return sum, nil
 }
 
 // serving is what serving everything comes to, by epoch and times the weights of
@@ -209,7 +213,7 @@ func (s *serving) over(p *joint.Problem, room []*big.Int) (names []string) {
 }
 
 // served serves every slot at least cost under multipliers of limits.
-func (c *coupled) served(components []*component, multipliers []int64) (*serving, error) {
+func (c *coupled) served(ctx context.Context, components []*component, multipliers []int64) (*serving, error) {
 	p := c.p
 	own := make([]*big.Int, len(multipliers))
 	for i, v := range multipliers {
@@ -224,7 +228,7 @@ func (c *coupled) served(components []*component, multipliers []int64) (*serving
 		}
 		for _, x := range components {
 			for k := range p.Epochs[m].Cases {
-				if err := c.serveCase(x, m, k, pr, cost, taken); err != nil {
+				if err := c.serveCase(ctx, x, m, k, pr, cost, taken); err != nil {
 					return nil, fmt.Errorf("epoch %d, case %d: %w", m, k, err)
 				}
 			}
@@ -452,7 +456,7 @@ func (c *coupled) right(x *component, epoch, k int, units []int) []*big.Int {
 
 // serveCase adds what a component's hours of a case cost, and take of limits,
 // times its weight.
-func (c *coupled) serveCase(x *component, epoch, k int, pr *prices, cost *big.Rat, taken []*big.Rat) error {
+func (c *coupled) serveCase(ctx context.Context, x *component, epoch, k int, pr *prices, cost *big.Rat, taken []*big.Rat) error {
 	p := c.p
 	hours := c.slots(x.demands, epoch, k)
 	if len(hours.hours) == 0 {
@@ -464,7 +468,7 @@ func (c *coupled) serveCase(x *component, epoch, k int, pr *prices, cost *big.Ra
 	var used []*basis
 	for i := range hours.hours {
 		b := c.right(x, epoch, k, hours.units[i])
-		at, err := x.solve(g, b, best)
+		at, err := x.solve(ctx, g, b, best)
 		if err != nil {
 			return err
 		}
@@ -604,7 +608,7 @@ func reduced(col *column, row []*big.Int, denominator *big.Int) *big.Int {
 }
 
 // solve returns a basis that serves a slot at least cost.
-func (x *component) solve(g *program, right []*big.Int, best map[*basis]bool) (*basis, error) {
+func (x *component) solve(ctx context.Context, g *program, right []*big.Int, best map[*basis]bool) (*basis, error) {
 	floats := toFloats(right)
 	known := x.bases[g.shape]
 	var from *basis // of least cost, though it does not serve the slot
@@ -627,12 +631,15 @@ func (x *component) solve(g *program, right []*big.Int, best map[*basis]bool) (*
 			from = b
 		}
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	t := newTableau(g, from, right)
 	var err error
 	if from != nil {
-		err = t.dual()
+		err = t.dual(ctx)
 	} else {
-		err = t.primal()
+		err = t.primal(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -732,8 +739,11 @@ func (t *tableau) pivot(row, column int) {
 var errNoEnd = errors.New("the hour has no least cost")
 
 // primal goes on while a reduced cost is negative.
-func (t *tableau) primal() error {
+func (t *tableau) primal(ctx context.Context) error {
 	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		enter := slices.IndexFunc(t.cells[t.rows][:t.width], func(v *big.Int) bool { return v.Sign() < 0 })
 		if enter < 0 {
 			return nil
@@ -759,8 +769,11 @@ func (t *tableau) primal() error {
 }
 
 // dual goes on while a value is negative.
-func (t *tableau) dual() error {
+func (t *tableau) dual(ctx context.Context) error {
 	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		leave := -1
 		for r := range t.rows {
 			if t.cells[r][t.width].Sign() < 0 && (leave < 0 || t.columns[r] < t.columns[leave]) {

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"cmp"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -20,41 +22,108 @@ import (
 //     (hour.go), which together with the purchases is the stated cost. Where the
 //     cheapest serving would take more than a limit allows, it is mixed, epoch by
 //     epoch, with what is cheapest under the solution's multipliers; a mix must
-//     keep every limit and cost no more than is stated;
+//     keep every limit and cost no more than is stated, and what it costs is the
+//     report's cost;
 //   - the certificate proves the stated bound, by the formula in the comment of
-//     [joint.Leaf], and leaves nothing of the problem out.
+//     [joint.Leaf], and leaves nothing of the problem out;
+//   - shadow prices and worths are those of the certificate: of the leaf of each
+//     part that proves least, of equal ones the first.
 //
-// It does not prove the counts of work, nor that shadow prices are the best ones.
+// It does not prove the counts of work, nor Ways.Shares, nor that other prices
+// would not prove as much.
 func Joint(p *joint.Problem, s *joint.Solution) (Report, error) {
-	r, err := recomputeJoint(p, s)
-	if err != nil {
+	return JointContext(context.Background(), p, s)
+}
+
+// JointContext is [Joint] until the context ends; its error is the context's then.
+func JointContext(ctx context.Context, p *joint.Problem, s *joint.Solution) (Report, error) {
+	r, err := recomputeJoint(ctx, p, s)
+	if err != nil && ctx.Err() != nil {
+		return Report{}, fmt.Errorf("check problem %q: %w", p.ID, ctx.Err())
+	} else if err != nil {
 		return Report{}, fmt.Errorf("%w: problem %q: %v", ErrRejected, p.ID, err)
 	}
 	return r, nil
 }
 
-func recomputeJoint(p *joint.Problem, s *joint.Solution) (Report, error) {
+func recomputeJoint(ctx context.Context, p *joint.Problem, s *joint.Solution) (Report, error) {
 	if s.Cost == nil || s.Bound == nil {
 		return Report{}, errors.New("cost or bound is missing")
 	}
-	c := &coupled{p: p, s: s}
+	c := &coupled{p: p, s: s, routes: make([][]int, len(p.Demands)), worths: newWorths(p)}
+	for i, r := range p.Routes {
+		c.routes[r.Demand] = append(c.routes[r.Demand], i)
+	}
 	if err := c.buy(); err != nil {
 		return Report{}, err
 	}
-	if err := c.serve(); err != nil {
+	cost, err := c.serve(ctx)
+	if err != nil {
 		return Report{}, err
 	}
-	bound, err := c.bound()
+	bound, err := c.bound(ctx)
 	if err != nil {
 		return Report{}, err
 	}
 	if bound.Cmp(s.Bound) != 0 {
 		return Report{}, fmt.Errorf("the certificate proves %d, not %d", bound, s.Bound)
 	}
-	if bound.Cmp(s.Cost) > 0 {
-		return Report{}, fmt.Errorf("the bound %d is above the cost %d", bound, s.Cost)
+	if bound.Cmp(cost) > 0 {
+		return Report{}, fmt.Errorf("the bound %d is above the cost %d", bound, cost)
 	}
-	return Report{Cost: new(big.Int).Set(s.Cost), Bound: bound}, nil
+	if err := c.worths.same(&s.Prices); err != nil {
+		return Report{}, err
+	}
+	return Report{Cost: cost, Bound: bound}, nil
+}
+
+// worths are shadow prices as the certificate has them, in what [joint.Prices] are.
+type worths struct {
+	choices, limits []*big.Int
+	quotas, needs   [][]*big.Int
+}
+
+func newWorths(p *joint.Problem) *worths {
+	w := &worths{choices: zeros(len(p.Choices)), limits: zeros(len(p.Limits)), quotas: grid(len(p.Quotas), len(p.Epochs))}
+	for i := range p.Needs {
+		w.needs = append(w.needs, zeros(len(p.Needs[i].Epochs)))
+	}
+	return w
+}
+
+func zeros(n int) []*big.Int {
+	out := make([]*big.Int, n)
+	for i := range out {
+		out[i] = new(big.Int)
+	}
+	return out
+}
+
+// same says where stated prices are others.
+func (w *worths) same(stated *joint.Prices) error {
+	list := func(kind string, have, want []*big.Int) error {
+		if len(have) != len(want) {
+			return fmt.Errorf("%d prices of %s, of %d", len(have), kind, len(want))
+		}
+		for i, v := range want {
+			if have[i] == nil && v.Sign() != 0 || have[i] != nil && have[i].Cmp(v) != 0 {
+				return fmt.Errorf("the certificate's price %d of %s is %d, not %d", i, kind, v, have[i])
+			}
+		}
+		return nil
+	}
+	lists := func(kind string, have, want [][]*big.Int) error {
+		if len(have) != len(want) {
+			return fmt.Errorf("prices of %d %ss, of %d", len(have), kind, len(want))
+		}
+		for i := range want {
+			if err := list(fmt.Sprintf("%s %d", kind, i), have[i], want[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return cmp.Or(list("choices", stated.Worth, w.choices), list("limits", stated.Limits, w.limits), lists("quota", stated.Quotas, w.quotas), lists("need", stated.Needs, w.needs))
 }
 
 // coupled is a solution under examination.
@@ -65,6 +134,8 @@ type coupled struct {
 	guaranteed, priceOnly [][]int64
 	spends                [][]*big.Int
 	paid                  *big.Int // for purchases, times the weight
+	routes                [][]int  // by demand
+	worths                *worths
 }
 
 func whole(n int64) *big.Int { return big.NewInt(n) }
@@ -171,7 +242,7 @@ func (c *coupled) buy() error {
 // ---- The bound
 
 // bound is what the certificate proves.
-func (c *coupled) bound() (*big.Int, error) {
+func (c *coupled) bound(ctx context.Context) (*big.Int, error) {
 	parts := c.s.Certificate.Parts
 	if err := c.whole(parts); err != nil {
 		return nil, err
@@ -184,7 +255,7 @@ func (c *coupled) bound() (*big.Int, error) {
 		if part.Alone != nil {
 			v, err = c.alone(part)
 		} else {
-			v, err = c.branches(part)
+			v, err = c.branches(ctx, part)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("part %d of the certificate: %w", i, err)
@@ -227,8 +298,9 @@ func (c *coupled) whole(parts []joint.Part) error {
 			return err
 		}
 	}
-	for kind, list := range map[string][]place{"pool": pools, "demand": demands, "quota": quotas, "spend": spends, "choice": choices, "need": needs, "limit": limits} {
+	for i, list := range [][]place{pools, demands, quotas, spends, choices, needs, limits} {
 		if n := slices.Index(list, place{-1, -1}); n >= 0 {
+			kind := []string{"pool", "demand", "quota", "spend", "choice", "need", "limit"}[i]
 			return fmt.Errorf("%s %d is not in the certificate", kind, n)
 		}
 	}
@@ -422,36 +494,70 @@ func (c *coupled) alone(part *joint.Part) (*big.Int, error) {
 	if err := sane(q); err != nil {
 		return nil, err
 	}
-	return bound(q, part.Alone, bought)
+	v, err := bound(q, part.Alone, bought)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range part.Choices {
+		w, x := c.worths.choices[j], &p.Choices[j].Cover[0]
+		for m := x.From; m < x.To; m++ {
+			w.Add(w, nano(part.Alone.Cover[m]))
+			if x.Guaranteed {
+				w.Add(w, nano(part.Alone.Guarantee[m]))
+			}
+		}
+	}
+	return v, nil
 }
 
 // branches proves the bound of a part by the leaves of its branching.
-func (c *coupled) branches(part *joint.Part) (*big.Int, error) {
+func (c *coupled) branches(ctx context.Context, part *joint.Part) (*big.Int, error) {
 	if len(part.Leaves) == 0 {
 		return nil, errors.New("it has no proof")
 	}
 	paths := make([][]joint.Turn, len(part.Leaves))
 	for i := range part.Leaves {
 		paths[i] = part.Leaves[i].Path
+		if err := straight(part, paths[i]); err != nil {
+			return nil, fmt.Errorf("leaf %d: %w", i, err)
+		}
 	}
 	if err := exhaustive(paths); err != nil {
 		return nil, err
 	}
 	t := &tangents{coupled: c, part: part, hours: map[[3]int]slots{}}
 	var least *big.Int
+	var lowest *slopes
 	for i := range part.Leaves {
-		v, possible, err := t.leaf(&part.Leaves[i])
+		v, slope, err := t.leaf(ctx, &part.Leaves[i])
 		if err != nil {
 			return nil, fmt.Errorf("leaf %d: %w", i, err)
 		}
-		if possible && (least == nil || v.Cmp(least) < 0) {
-			least = v
+		if slope != nil && (least == nil || v.Cmp(least) < 0) {
+			least, lowest = v, slope
 		}
 	}
 	if least == nil {
 		return nil, errors.New("its leaves leave no purchases that are possible")
 	}
+	t.price(lowest)
 	return least, nil
+}
+
+// straight holds that a path is by choices of the part and by none of them twice,
+// so that it is no longer than they are many.
+func straight(part *joint.Part, path []joint.Turn) error {
+	turned := map[int]bool{}
+	for _, turn := range path {
+		if _, ok := slices.BinarySearch(part.Choices, turn.Choice); !ok {
+			return fmt.Errorf("its path is by choice %d, which is not of the part", turn.Choice)
+		}
+		if turned[turn.Choice] {
+			return fmt.Errorf("its path turns at choice %d twice", turn.Choice)
+		}
+		turned[turn.Choice] = true
+	}
+	return nil
 }
 
 // exhaustive holds that paths leave nothing out.
@@ -498,24 +604,85 @@ var (
 	fraction = times(one, billion)
 )
 
-// leaf returns what a leaf proves, and whether its path is possible at all.
-func (t *tangents) leaf(l *joint.Leaf) (*big.Int, bool, error) {
+// slopes are what a leaf has a unit more to be worth. Of pools, spends and
+// quotas in 1/One; multipliers are by the problem's limits.
+type slopes struct {
+	firm, priced, spend, quota [][]*big.Int // by epoch, and pool, spend or quota
+	needs                      [][]*big.Int // by epoch and pool: of a guaranteed unit to the needs, in Nano
+	need                       [][]procurement.Nano
+	multipliers                []*big.Int
+}
+
+// worth is what a unit of a choice is worth, in fractions and times the weight.
+func (t *tangents) worth(j int, s *slopes) *big.Int {
+	x := &t.p.Choices[j]
+	weight := whole(int64(t.p.Weight))
+	r := new(big.Int)
+	for _, v := range x.Cover {
+		units := whole(int64(v.Units))
+		for m := v.From; m < v.To; m++ {
+			if v.Guaranteed {
+				plus(r, times(units, billion), s.firm[m][v.Pool])
+				plus(r, times(times(units, weight), fraction), s.needs[m][v.Pool])
+			} else {
+				plus(r, times(units, billion), s.priced[m][v.Pool])
+			}
+		}
+	}
+	for _, v := range x.Spend {
+		for m := v.From; m < v.To; m++ {
+			plus(r, nano(v.PerHour), s.spend[m][v.Spend])
+		}
+	}
+	return r
+}
+
+// price notes a leaf's shadow prices as those of the part.
+func (t *tangents) price(s *slopes) {
+	weight := whole(int64(t.p.Weight))
+	for _, j := range t.part.Choices {
+		t.worths.choices[j] = down(t.worth(j, s), fraction)
+	}
+	for i, n := range t.part.Needs {
+		if s.need == nil {
+			break
+		}
+		for k, v := range s.need[i] {
+			t.worths.needs[n][k] = times(nano(v), weight)
+		}
+	}
+	for _, n := range t.part.Limits {
+		t.worths.limits[n] = times(s.multipliers[n], weight)
+	}
+	for i := range t.part.Blocks {
+		for _, q := range t.part.Blocks[i].Quotas {
+			for m := range s.quota {
+				t.worths.quotas[q][m] = down(s.quota[m][q], one)
+			}
+		}
+	}
+}
+
+// leaf returns what a leaf proves, and its slopes; nil: its path is not possible.
+func (t *tangents) leaf(ctx context.Context, l *joint.Leaf) (*big.Int, *slopes, error) {
 	p, part := t.p, t.part
-	low, high, possible, err := t.ranges(l.Path)
-	if err != nil || !possible {
-		return nil, false, err
+	low, high, possible := t.ranges(l.Path)
+	if !possible {
+		return nil, nil, nil
 	}
 	multipliers, err := t.multipliers(l.Limits)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	if len(l.Needs) != len(part.Needs) && l.Needs != nil {
-		return nil, false, errors.New("prices of other needs")
+		return nil, nil, errors.New("prices of other needs")
 	}
 	sum := new(big.Int)
 	epochs := len(p.Epochs)
-	// What a unit more is worth, in 1/One: by epoch, and pool or spend.
-	firm, priced, spend := grid(epochs, len(p.Pools)), grid(epochs, len(p.Pools)), grid(epochs, len(p.Spends))
+	slope := &slopes{
+		firm: grid(epochs, len(p.Pools)), priced: grid(epochs, len(p.Pools)), spend: grid(epochs, len(p.Spends)), quota: grid(epochs, len(p.Quotas)),
+		needs: grid(epochs, len(p.Pools)), need: l.Needs, multipliers: multipliers,
+	}
 	seen := map[[3]int]bool{}
 	for i := range l.Cases {
 		proof := &l.Cases[i]
@@ -523,34 +690,36 @@ func (t *tangents) leaf(l *joint.Leaf) (*big.Int, bool, error) {
 		switch {
 		case proof.Block < 0 || proof.Block >= len(part.Blocks) || proof.Epoch < 0 || proof.Epoch >= epochs ||
 			proof.Case < 0 || proof.Case >= len(p.Epochs[proof.Epoch].Cases):
-			return nil, false, fmt.Errorf("case %d is of no block, epoch and scenario", i)
+			return nil, nil, fmt.Errorf("case %d is of no block, epoch and scenario", i)
 		case seen[at]:
-			return nil, false, fmt.Errorf("case %d is there twice", i)
+			return nil, nil, fmt.Errorf("case %d is there twice", i)
 		}
 		seen[at] = true
-		if err := t.prove(proof, multipliers, sum, firm[proof.Epoch], priced[proof.Epoch], spend[proof.Epoch]); err != nil {
-			return nil, false, fmt.Errorf("case %d: %w", i, err)
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+		if err := t.prove(proof, multipliers, sum, slope); err != nil {
+			return nil, nil, fmt.Errorf("case %d: %w", i, err)
 		}
 	}
 	weight := whole(int64(p.Weight))
-	needs := grid(epochs, len(p.Pools)) // worth of a guaranteed unit to the needs, in Nano
 	for i, n := range part.Needs {
 		need := &p.Needs[n]
 		if l.Needs == nil {
 			break
 		}
 		if len(l.Needs[i]) != len(need.Epochs) && l.Needs[i] != nil {
-			return nil, false, fmt.Errorf("need %d has prices for other epochs", n)
+			return nil, nil, fmt.Errorf("need %d has prices for other epochs", n)
 		}
 		for k, price := range l.Needs[i] {
 			if price < 0 {
-				return nil, false, fmt.Errorf("need %d has a negative price", n)
+				return nil, nil, fmt.Errorf("need %d has a negative price", n)
 			}
 			m := need.Epochs[k]
 			lacks := whole(int64(need.Least))
 			for _, term := range need.Terms {
 				minus(lacks, whole(int64(term.PerUnit)), whole(int64(p.Epochs[m].Pools[term.Pool].HeldGuaranteed)))
-				plus(needs[m][term.Pool], nano(price), whole(int64(term.PerUnit)))
+				plus(slope.needs[m][term.Pool], nano(price), whole(int64(term.PerUnit)))
 			}
 			plus(sum, times(times(nano(price), weight), fraction), lacks)
 		}
@@ -566,41 +735,23 @@ func (t *tangents) leaf(l *joint.Leaf) (*big.Int, bool, error) {
 				plus(r, times(times(multipliers[n], weight), t.unit(n)), nano(spent))
 			}
 		}
-		for _, v := range x.Cover {
-			units := whole(int64(v.Units))
-			for m := v.From; m < v.To; m++ {
-				if v.Guaranteed {
-					minus(r, times(units, billion), firm[m][v.Pool])
-					minus(r, times(times(units, weight), fraction), needs[m][v.Pool])
-				} else {
-					minus(r, times(units, billion), priced[m][v.Pool])
-				}
-			}
-		}
-		for _, v := range x.Spend {
-			for m := v.From; m < v.To; m++ {
-				minus(r, nano(v.PerHour), spend[m][v.Spend])
-			}
-		}
+		r.Sub(r, t.worth(j, slope))
 		switch {
 		case r.Sign() >= 0:
 			plus(sum, r, whole(int64(low[j])))
 		case high[j] == procurement.Unlimited:
-			return nil, false, fmt.Errorf("choice %d is worth more than it costs, without limit", j)
+			return nil, nil, fmt.Errorf("choice %d is worth more than it costs, without limit", j)
 		default:
 			plus(sum, r, whole(int64(high[j])))
 		}
 	}
-	return down(sum, fraction), true, nil
+	return down(sum, fraction), slope, nil
 }
 
 func grid(rows, columns int) [][]*big.Int {
 	g := make([][]*big.Int, rows)
 	for i := range g {
-		g[i] = make([]*big.Int, columns)
-		for k := range g[i] {
-			g[i][k] = new(big.Int)
-		}
+		g[i] = zeros(columns)
 	}
 	return g
 }
@@ -635,9 +786,9 @@ func (t *tangents) multipliers(list []int64) ([]*big.Int, error) {
 	return out, nil
 }
 
-// ranges returns the least and the most units of each choice that a path leaves,
-// and whether it leaves any.
-func (t *tangents) ranges(path []joint.Turn) (low, high []int, possible bool, err error) {
+// ranges returns the least and the most units of each choice that a straight path
+// leaves, and whether it leaves any.
+func (t *tangents) ranges(path []joint.Turn) (low, high []int, possible bool) {
 	p := t.p
 	low, high = make([]int, len(p.Choices)), make([]int, len(p.Choices))
 	for j := range p.Choices {
@@ -645,14 +796,7 @@ func (t *tangents) ranges(path []joint.Turn) (low, high []int, possible bool, er
 	}
 	turned := map[int]bool{}
 	for _, turn := range path {
-		j := turn.Choice
-		if _, ok := slices.BinarySearch(t.part.Choices, j); !ok {
-			return nil, nil, false, fmt.Errorf("its path is by choice %d, which is not of the part", j)
-		}
-		if before, again := turned[j]; again && before != turn.Bought {
-			return nil, nil, false, nil // bought and not
-		}
-		turned[j] = turn.Bought
+		turned[turn.Choice] = turn.Bought
 	}
 	for j, bought := range turned {
 		if !bought {
@@ -663,7 +807,7 @@ func (t *tangents) ranges(path []joint.Turn) (low, high []int, possible bool, er
 		for i := range p.Choices {
 			if i != j && p.Choices[j].Group != "" && p.Choices[i].Group == p.Choices[j].Group {
 				if turned[i] {
-					return nil, nil, false, nil
+					return nil, nil, false
 				}
 				high[i] = 0
 			}
@@ -671,10 +815,10 @@ func (t *tangents) ranges(path []joint.Turn) (low, high []int, possible bool, er
 	}
 	for j := range low {
 		if high[j] != procurement.Unlimited && low[j] > high[j] {
-			return nil, nil, false, nil
+			return nil, nil, false
 		}
 	}
-	return low, high, true, nil
+	return low, high, true
 }
 
 // prices are an epoch's, with multipliers of limits on them.
@@ -733,6 +877,7 @@ type hourly struct {
 	lambda, mu []*big.Int // by demand
 	pi, beta   []*big.Int // by pool
 	rho        []*big.Int // by spend, in 10⁻⁹
+	kappa      []*big.Int // by quota
 	held       *big.Int   // what is taken off at what is held, in 10⁻⁹ Nano
 }
 
@@ -754,6 +899,7 @@ func (t *tangents) hourly(proof *joint.CaseProof, b *joint.Block, v *joint.Vecto
 			quota[q] = nano(v.Quota[i])
 			plus(h.held, times(quota[q], whole(int64(e.Quotas[q]))), billion)
 		}
+		h.kappa = append(h.kappa, quota[q])
 	}
 	place := map[int]int{} // of pools
 	sigma := make([]*big.Int, len(b.Pools))
@@ -806,14 +952,13 @@ func (t *tangents) hourly(proof *joint.CaseProof, b *joint.Block, v *joint.Vecto
 	}
 	for _, d := range b.Demands {
 		lambda := pr.shortage[d]
-		for i, r := range p.Routes {
-			if r.Demand == d {
-				lambda = lesser(lambda, new(big.Int).Add(down(times(h.pi[place[r.Pool]], whole(int64(r.Num))), whole(int64(r.Den))), pr.extra[i]))
-			}
+		for _, i := range t.routes[d] {
+			r := &p.Routes[i]
+			lambda = lesser(lambda, new(big.Int).Add(down(times(h.pi[place[r.Pool]], whole(int64(r.Num))), whole(int64(r.Den))), pr.extra[i]))
 		}
 		mu := new(big.Int)
-		for i, r := range p.Routes {
-			if r.Demand == d && pr.spot[r.Pool] != nil {
+		for _, i := range t.routes[d] {
+			if r := &p.Routes[i]; pr.spot[r.Pool] != nil {
 				worth := new(big.Int).Sub(lambda, pr.extra[i])
 				mu = greater(mu, worth.Sub(worth, down(times(sigma[place[r.Pool]], whole(int64(r.Num))), whole(int64(r.Den)))))
 			}
@@ -824,9 +969,10 @@ func (t *tangents) hourly(proof *joint.CaseProof, b *joint.Block, v *joint.Vecto
 }
 
 // prove adds what a case proves to a sum, in fractions, and what units more are
-// worth in it to their pools and spends.
-func (t *tangents) prove(proof *joint.CaseProof, multipliers []*big.Int, sum *big.Int, firm, priced, spend []*big.Int) error {
+// worth in it to their pools, spends and quotas.
+func (t *tangents) prove(proof *joint.CaseProof, multipliers []*big.Int, sum *big.Int, slope *slopes) error {
 	p := t.p
+	firm, priced, spend, quota := slope.firm[proof.Epoch], slope.priced[proof.Epoch], slope.spend[proof.Epoch], slope.quota[proof.Epoch]
 	b := &t.part.Blocks[proof.Block]
 	at := [3]int{proof.Block, proof.Epoch, proof.Case}
 	hours, known := t.hours[at]
@@ -901,6 +1047,9 @@ func (t *tangents) prove(proof *joint.CaseProof, multipliers []*big.Int, sum *bi
 			}
 			for i, n := range b.Spends {
 				plus(spend[n], h.rho[i], scale)
+			}
+			for i, n := range b.Quotas {
+				plus(quota[n], h.kappa[i], scale)
 			}
 		}
 	}
