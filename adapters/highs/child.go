@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tetratelabs/wazero"
@@ -45,13 +46,11 @@ func serve(in io.Reader, out, errs io.Writer, cacheDir string) int {
 		return 1
 	}
 	begun := time.Now()
-	store := openCache(cacheDir)
 	ctx := context.Background()
-	m, err := newMachine(ctx, store.cache)
+	m, cached, err := prepare(cacheDir, func(c wazero.CompilationCache) (*machine, error) { return newMachine(ctx, c) })
 	if err != nil {
 		return fail(err)
 	}
-	cached := store.seal()
 	hello, err := json.Marshal(Start{Took: time.Since(begun), Cached: cached})
 	if err != nil {
 		return fail(err)
@@ -123,9 +122,25 @@ func serve(in io.Reader, out, errs io.Writer, cacheDir string) int {
 	return 0
 }
 
+// prepare makes a machine of what the cache holds, or compiles. A folder that
+// cannot be written to, or a disk that is full, costs the time of compiling, at
+// this start and the next.
+func prepare(cacheDir string, compile func(wazero.CompilationCache) (*machine, error)) (m *machine, cached bool, err error) {
+	store := openCache(cacheDir)
+	if m, err = compile(store.cache); err == nil {
+		return m, store.seal(), nil
+	}
+	if store.cache == nil {
+		return nil, false, err
+	}
+	store.unlock() // what it wrote stays without digest, and counts for nothing
+	m, err = compile(nil)
+	return m, false, err
+}
+
 // Compiling takes ten seconds, so the machine code is kept. It is executed as
-// it is found: a file of it counts only with its own SHA-256 beside it, and the
-// folder is its owner's alone. A file that does not match is removed and
+// it is found: a file of it counts only with its own SHA-256 beside it, and a
+// folder only if it is ours and nobody else may write to it. A file that does not match is removed and
 // compiled anew. One process compiles while the others wait for it.
 type store struct {
 	cache wazero.CompilationCache // nil when the folder cannot be used
@@ -138,7 +153,7 @@ const sealed = ".sha256"
 
 func openCache(dir string) *store {
 	s := &store{dir: dir, known: make(map[string]bool)}
-	if dir == "" || os.MkdirAll(dir, 0o700) != nil {
+	if dir == "" || os.MkdirAll(dir, 0o700) != nil || !ours(dir) {
 		return s
 	}
 	if f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600); err == nil {
@@ -159,6 +174,17 @@ func openCache(dir string) *store {
 	return s
 }
 
+// ours reports whether a folder belongs to who runs this and nobody else may
+// write to it.
+func ours(dir string) bool {
+	info, err := os.Stat(dir)
+	if err != nil || !info.IsDir() || info.Mode().Perm()&0o022 != 0 {
+		return false
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(owner.Uid) == os.Geteuid()
+}
+
 // seal writes the digests of what was compiled since openCache, lets the other
 // processes in, and returns whether nothing had to be compiled.
 func (s *store) seal() (cached bool) {
@@ -172,10 +198,14 @@ func (s *store) seal() (cached bool) {
 			_ = os.WriteFile(file+sealed, []byte(sum), 0o600)
 		}
 	})
+	s.unlock()
+	return cached
+}
+
+func (s *store) unlock() {
 	if s.lock != nil {
 		s.lock.Close()
 	}
-	return cached
 }
 
 // walkCode calls f for each file of code. What cannot be read is as good as not

@@ -113,13 +113,22 @@ func (s *Solver) Starts() []Start {
 	return append([]Start(nil), s.starts...)
 }
 
-// Close kills the child. A solve in progress returns an error.
+// Close kills the child and waits until it is gone. A solve in progress returns
+// an error.
 func (s *Solver) Close() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.closed = true
 	if s.child != nil {
 		s.child.kill()
+	}
+	s.mu.Unlock()
+	<-s.turn // who solves fails now and takes the child away
+	defer func() { s.turn <- struct{}{} }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.child != nil {
+		s.child.wait()
+		s.child = nil
 	}
 	return nil
 }
@@ -183,8 +192,13 @@ type refused string
 
 func (r refused) Error() string { return string(r) }
 
+// errGone is for a child that ended while it had nothing to do: it has read
+// nothing of the program.
+var errGone = errors.New("it ended while it was idle")
+
 // with runs f with a child that runs, and kills it when the context ends or f
-// fails otherwise than by a refusal.
+// fails otherwise than by a refusal. For a child that is gone it starts another,
+// once.
 func (s *Solver) with(ctx context.Context, f func(*child) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -195,6 +209,14 @@ func (s *Solver) with(ctx context.Context, f func(*child) error) error {
 	case <-s.turn:
 		defer func() { s.turn <- struct{}{} }()
 	}
+	err := s.once(ctx, f)
+	if errors.Is(err, errGone) {
+		err = s.once(ctx, f)
+	}
+	return err
+}
+
+func (s *Solver) once(ctx context.Context, f func(*child) error) error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -321,7 +343,10 @@ func (c *child) wait() string {
 
 func (c *child) solve(p *linear.Program, l linear.Limits) (*linear.Solution, error) {
 	c.buf = appendProgram(c.buf[:0], p, l)
-	if err := writeFrame(c.in, kindProgram, c.buf); err != nil {
+	if _, err := c.in.Write(appendHeader(nil, kindProgram, len(c.buf))); err != nil {
+		return nil, fmt.Errorf("%w: %w", errGone, err)
+	}
+	if _, err := c.in.Write(c.buf); err != nil {
 		return nil, err
 	}
 	kind, body, err := readFrame(c.out, c.buf, maxAnswer)

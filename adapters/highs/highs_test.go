@@ -7,16 +7,19 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tetratelabs/wazero"
 	"pgregory.net/rapid"
 
 	"quartermaster/domain/linear"
@@ -643,6 +646,42 @@ func TestEnded(t *testing.T) {
 	}
 }
 
+// Close leaves no child behind that has nothing to do, not even a dead one.
+func TestCloseIdle(t *testing.T) {
+	s := open(t)
+	solve(t, s, spill(1, 1), linear.Limits{})
+	pid := s.pid()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil {
+		t.Errorf("child %d is still there", pid)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("closed again: %v", err)
+	}
+	if _, err := s.Solve(t.Context(), spill(1, 1), linear.Limits{}); !errors.Is(err, errClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// Who has a program does not notice that the child was killed while it was idle.
+func TestIdleChildKilled(t *testing.T) {
+	s := open(t)
+	want := solve(t, s, spill(1, 1), linear.Limits{})
+	pid := s.pid()
+	s.child.kill()
+	if _, err := s.child.out.Peek(1); !errors.Is(err, io.EOF) { // when it is gone
+		t.Fatal(err)
+	}
+	if got := solve(t, s, spill(1, 1), linear.Limits{}); got.Objective != want.Objective {
+		t.Errorf("another child came to %g, not %g", got.Objective, want.Objective)
+	}
+	if s.pid() == pid || len(s.Starts()) != 2 {
+		t.Errorf("child %d after child %d, and %d starts", s.pid(), pid, len(s.Starts()))
+	}
+}
+
 // A child whose parent is killed in the middle of a solve ends.
 func TestOrphan(t *testing.T) {
 	if os.Getenv("QM_TEST_PARENT") == "1" {
@@ -838,6 +877,127 @@ func TestStore(t *testing.T) {
 	s = openCache(filepath.Join(code, "below a file"))
 	if s.cache != nil || s.seal() {
 		t.Error("a cache below a file")
+	}
+}
+
+// A folder that others may write to is not used, nor one of somebody else's.
+func TestForeignCache(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		mode os.FileMode
+		used bool
+	}{{0o700, true}, {0o755, true}, {0o720, false}, {0o702, false}, {0o777, false}, {0o700, true}} {
+		if err := os.Chmod(dir, c.mode); err != nil {
+			t.Fatal(err)
+		}
+		s := openCache(dir)
+		if s.seal(); (s.cache != nil) != c.used {
+			t.Errorf("mode %o: used is %t, want %t", c.mode, s.cache != nil, c.used)
+		}
+	}
+	if os.Geteuid() == 0 {
+		if err := os.Chown(dir, 12345, -1); err != nil {
+			t.Skip(err)
+		}
+		if openCache(dir).cache != nil {
+			t.Error("somebody else's folder was used")
+		}
+	} else if ours("/") {
+		t.Error("the root folder is ours")
+	}
+}
+
+// What fails with a cache is tried without, once, and nothing that the failure
+// left counts.
+func TestCacheFails(t *testing.T) {
+	full := errors.New("no space left on device")
+	dir := t.TempDir()
+	left := filepath.Join(dir, "wazero", "half")
+	made := &machine{}
+	var asked []bool
+	m, cached, err := prepare(dir, func(c wazero.CompilationCache) (*machine, error) {
+		asked = append(asked, c != nil)
+		if c == nil {
+			return made, nil
+		}
+		if err := os.Mkdir(filepath.Dir(left), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(left, []byte("half of it"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return nil, full
+	})
+	if m != made || cached || err != nil || !slices.Equal(asked, []bool{true, false}) {
+		t.Errorf("%v, %t, %v; asked with a cache: %v", m, cached, err, asked)
+	}
+	openCache(dir).seal()
+	if _, err := os.Stat(left); err == nil {
+		t.Error("half a file was kept")
+	}
+	asked = nil
+	if _, _, err := prepare("", func(c wazero.CompilationCache) (*machine, error) {
+		asked = append(asked, c != nil)
+		return nil, full
+	}); !errors.Is(err, full) || len(asked) != 1 {
+		t.Errorf("without a folder: %v, tried %d times", err, len(asked))
+	}
+}
+
+// Programs are solved where the compiled module cannot be kept.
+func TestCacheCannotBeWritten(t *testing.T) {
+	if os.Getenv("QM_LONG") != "1" {
+		t.Skip("compiles four times: QM_LONG=1 runs it")
+	}
+	s := open(t)
+	if err := s.Warm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	folders, err := filepath.Glob(filepath.Join(s.options.CacheDir, "wazero*"))
+	if err != nil || len(folders) == 0 {
+		t.Fatalf("no cache: %v, %v", folders, err)
+	}
+	for _, c := range []struct {
+		name string
+		make func(t *testing.T, dir string)
+	}{
+		{"no file can be made", func(t *testing.T, dir string) { // for root either
+			for _, f := range folders {
+				if err := os.Symlink("/proc/self", filepath.Join(dir, filepath.Base(f))); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}},
+		{"read-only", func(t *testing.T, dir string) {
+			if os.Geteuid() == 0 {
+				t.Skip("root may write to it")
+			}
+			if err := os.Chmod(dir, 0o500); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"full", func(t *testing.T, dir string) {
+			if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs", dir).CombinedOutput(); err != nil {
+				t.Skipf("no right to mount a small disk: %s", out)
+			}
+			t.Cleanup(func() { _ = exec.Command("umount", "-l", dir).Run() })
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			c.make(t, dir)
+			s, err := Open(Options{CacheDir: dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if got := solve(t, s, spill(1, 1), linear.Limits{}); got.Status != linear.Optimal {
+				t.Errorf("%+v", got)
+			}
+			if s.Starts()[0].Cached {
+				t.Error("it counts as found")
+			}
+		})
 	}
 }
 

@@ -127,6 +127,7 @@ func newMachine(ctx context.Context, cache wazero.CompilationCache) (*machine, e
 	}
 	m := &machine{limit: memoryLimit, runtime: wazero.NewRuntimeWithConfig(ctx, config)}
 	if m.compiled, err = m.runtime.CompileModule(ctx, wasm); err != nil {
+		_ = m.runtime.Close(ctx)
 		return nil, fmt.Errorf("compile the solver: %w", err)
 	}
 	host := m.runtime.NewHostModuleBuilder("a")
