@@ -45,7 +45,7 @@ func launches() *storetest.Log {
 // What deployments begin, end, grow and shrink by is a change of the pool that has
 // what they need, in its unit, from the first whole hour on.
 func TestDemandChanges(t *testing.T) {
-	h100, any := domain.GPUNeed{Models: []string{"H100"}, Count: 8}, domain.GPUNeed{Count: 2}
+	h100, two := domain.GPUNeed{Models: []string{"H100"}, Count: 8}, domain.GPUNeed{Count: 2}
 	l := launches()
 	grown := stated("c1", 12, 12, wants("chat", 5, h100))
 	grown.Time += domain.Hour / 2
@@ -55,9 +55,9 @@ func TestDemandChanges(t *testing.T) {
 		stated("c1", 1, 3, wants("gang", 1, domain.GPUNeed{Models: []string{"H100"}, Count: 8, GangNodes: 4})),
 		stated("c1", 1, 15, wants("gang", 2, domain.GPUNeed{Models: []string{"H100"}, Count: 8, GangNodes: 4})),
 		stated("c1", 1, 14, wants("part", 3, domain.GPUNeed{Models: []string{"H100"}, Count: 1, Milli: 500})),
-		stated("c2", 1, 13, wants("any", 3, any)), // its cluster feeds machines alone
+		stated("c2", 1, 13, wants("any", 3, two)), // its cluster feeds machines alone
 		stated("c1", 1, 16, wants("cpu", 3, domain.GPUNeed{CPUMilli: 1000})),
-		stated("c1", 1, 16, wants("moves", 1, any)),
+		stated("c1", 1, 16, wants("moves", 1, two)),
 		stated("c1", 1, 17, wants("moves", 1, domain.GPUNeed{Models: []string{"A100"}, Count: 4})),
 		stated("c3", 1, 13, wants("abroad", 1, h100)),
 		stated("c1", 1, 30, wants("far", 9, h100)),
