@@ -157,4 +157,4 @@ verify: ## Check generated code, module files, formats and schemas; changes noth
 
 .PHONY: clean
 clean: ## Remove what was built or fetched
-	rm -rf bin $(HIGHS) $(dir $(HIGHS))LICENSE adapters/highs/testdata/highs.js
+	rm -rf bin $(HIGHS) $(dir $(HIGHS))LICENSE $(dir $(HIGHS)).failed adapters/highs/testdata/highs.js

@@ -4,7 +4,8 @@
 //
 //	go run ./adapters/highs/fetch                      from the registry that npm is set to use
 //	go run ./adapters/highs/fetch highs-1.15.3.tgz     from a file that "npm pack" or a browser fetched
-//	go run ./adapters/highs/fetch -try                 when it cannot be had, say so and succeed
+//	go run ./adapters/highs/fetch -try                 when it cannot be had, say so and succeed;
+//	                                                   for ten minutes it is then not tried again
 package main
 
 import (
@@ -18,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -29,6 +31,14 @@ const (
 	dir         = "adapters/highs"
 	publicPlace = "https://registry.npmjs.org/"
 	most        = 64 << 20 // of the package, packed and unpacked; it has 2 and 4 MB
+
+	// failed is what the last try with -try left when it had no success, so that
+	// each target of the Makefile does not wait for a network that is not there.
+	failed  = dir + "/module/.failed"
+	patient = 10 * time.Minute
+
+	dialing   = 10 * time.Second // to a host, and for its first word
+	receiving = 2 * time.Minute
 )
 
 // wanted says which files of the package go where.
@@ -44,15 +54,31 @@ func main() {
 	if try {
 		args = args[1:]
 	}
+	if try && lately(failed, time.Now()) {
+		fmt.Fprintf(os.Stderr, "going on without a solver of linear programs: fetching it failed minutes ago; make highs tries again\n")
+		return
+	}
 	err := run(args)
 	switch {
 	case err == nil:
+		_ = os.Remove(failed)
 	case try:
+		_ = os.WriteFile(failed, []byte(err.Error()+"\n"), 0o644)
 		fmt.Fprintf(os.Stderr, "going on without a solver of linear programs, which make highs would fetch: %v\n", err)
 	default:
 		fmt.Fprintf(os.Stderr, "fetch HiGHS: %v\n", err)
 		os.Exit(1)
 	}
+}
+
+// lately reports whether a file was written in the last minutes.
+func lately(file string, now time.Time) bool {
+	info, err := os.Stat(file)
+	if err != nil {
+		return false
+	}
+	age := now.Sub(info.ModTime())
+	return age >= 0 && age < patient
 }
 
 func run(args []string) error {
@@ -136,7 +162,13 @@ func registry(env func(string) string) string {
 }
 
 func download(url string) ([]byte, error) {
-	client := http.Client{Timeout: 2 * time.Minute}
+	client := http.Client{Timeout: receiving, Transport: &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: dialing}).DialContext,
+		TLSHandshakeTimeout:   dialing,
+		ResponseHeaderTimeout: dialing,
+		ForceAttemptHTTP2:     true,
+	}}
 	answer, err := client.Get(url)
 	if err != nil {
 		return nil, err
