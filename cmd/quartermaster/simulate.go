@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -76,7 +75,10 @@ gets result.json, tables in CSV and charts in SVG.
 			if err != nil {
 				return err
 			}
-			if fl.runs > 0 {
+			if cmd.Flags().Changed("runs") {
+				if fl.runs < 1 || fl.runs > whatif.MaxRuns {
+					return fmt.Errorf("--runs %d: want 1 to %d draws", fl.runs, whatif.MaxRuns)
+				}
 				s.Runs = fl.runs
 			}
 			var r *whatif.Result
@@ -115,11 +117,7 @@ gets result.json, tables in CSV and charts in SVG.
 // is one, is open.
 func (a *app) simulate(ctx context.Context, s *whatif.Scenario, workers int, with func(context.Context, *home, *whatif.Result) error) error {
 	if s.Base.Instance != "" {
-		data, err := os.ReadFile(s.Base.Instance)
-		if err != nil {
-			return fmt.Errorf("base.instance: %w", err)
-		}
-		in, err := problem.Parse(s.Base.Instance, data)
+		in, err := readInstance(s.Base.Instance, strings.NewReader(""))
 		if err != nil {
 			return fmt.Errorf("base.instance: %w", err)
 		}

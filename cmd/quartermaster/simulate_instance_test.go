@@ -110,7 +110,7 @@ func TestSimulateInstanceRefuses(t *testing.T) {
 		"scenarios":       {"single-pool", "[]", "the instance has scenarios of its own, which what-ifs do not draw; \"quartermaster plan solve\" answers it without draws"},
 		"spend":           {"spend-commitment", "[]", "the instance has commitments to spend, which what-ifs do not draw; \"quartermaster plan solve\" answers it without draws"},
 		"a region":        {"owned-hardware", "[{kind: provider_outage, region: mars, per_year: 1, duration: 4}]", "mars"},
-		"an unknown file": {"nosuch", "[]", "base.instance: open "},
+		"an unknown file": {"nosuch", "[]", "base.instance: read "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, errs, code := simulateInstance(t, c.instance, c.changes, "[{name: a}]"); code == 0 || !strings.Contains(errs, c.want) {

@@ -261,7 +261,7 @@ func Schema() ([]byte, error) {
 			"instance": m{"type": "string", "description": "a file with an instance, instead of the log"},
 		}),
 		"horizon": m{"type": []string{"string", "integer"}, "description": "months", "examples": []any{"24 months", 24}},
-		"seed":    whole(0, maxSeed), "runs": whole(1, maxRuns), "scenario_set": whole(1, maxSet),
+		"seed":    whole(0, maxSeed), "runs": whole(1, MaxRuns), "scenario_set": whole(1, maxSet),
 		"assumptions": object(nil, m{
 			"lookback_weeks": whole(1, 520), "monthly_growth": m{"$ref": "#/$defs/decimal"}, "annual_rate": m{"$ref": "#/$defs/decimal"}, "salvage": m{"$ref": "#/$defs/decimal"},
 			"spot_overhead": m{"$ref": "#/$defs/decimal"}, "shortage_factor": m{"$ref": "#/$defs/decimal"}, "currency": m{"type": "string", "pattern": "^[A-Z]{3}$"},

@@ -15,12 +15,14 @@ import (
 	"quartermaster/projections"
 )
 
-// The bounds of a scenario.
+// MaxRuns bounds the draws of a scenario.
+const MaxRuns = 100_000
+
+// The other bounds of a scenario.
 const (
 	maxText         = 256
 	maxEntries      = 200
 	maxAlternatives = 12
-	maxRuns         = 100_000
 	maxSet          = 64
 	maxSeed         = 1<<53 - 1 // what every reader of JSON keeps
 	maxFaults       = 100
@@ -335,7 +337,7 @@ func (r *reader) scenario(doc *Node) *Scenario {
 	e.word("kind", FileKind)
 	s := &Scenario{
 		Name: e.text("name"), Question: e.text("question"), Months: e.months("horizon"), Seed: uint64(max(0, e.whole("seed", 0, maxSeed, 1))),
-		Runs: e.whole("runs", 1, maxRuns, 500), Set: e.whole("scenario_set", 1, maxSet, 8),
+		Runs: e.whole("runs", 1, MaxRuns, 500), Set: e.whole("scenario_set", 1, maxSet, 8),
 	}
 	if n := e.n.get("base"); n != nil {
 		b := r.mapping(n, "base", "position", "at", "region", "instance")

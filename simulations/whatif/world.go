@@ -330,11 +330,12 @@ func (w *world) outages(m *compiled, l *lever, v *values) {
 	}
 }
 
-// window places hours of the horizon; hours that have begun count whole.
+// window places hours of the horizon; hours that have begun count whole, and of
+// what began before the horizon what is left of it.
 func (w *world) window(m *compiled, x window, at domain.Instant, hours domain.Decimal) {
 	first := m.spans[0].From
-	at = max(at, first)
 	end := at + hoursOf(hours)
+	at = max(at, first)
 	x.from = int((at - first) / domain.Hour)
 	x.to = min(int((end-first+domain.Hour-1)/domain.Hour), m.starts[len(m.spans)])
 	if x.from < x.to {
