@@ -79,36 +79,29 @@ func (c *coupled) room() []*big.Int {
 	return out
 }
 
-// ways are the multipliers at which the solution says that it is served, and the
-// next ones above: where several ways of serving cost the same under some, the one
-// that takes less is the only one under those.
+// ways are the multipliers at which the solution says that it is served, and for
+// each the next ones above: where several ways of serving cost the same under some,
+// the one that takes less is the only one under those.
 func (c *coupled) ways() ([][]int64, error) {
-	w := c.s.Ways
-	if w == nil {
-		return nil, nil
-	}
 	n := len(c.p.Limits)
-	if len(w.Multipliers) != n || len(w.Lower) != n {
-		return nil, errors.New("it is served at multipliers of other limits")
+	if len(c.s.Ways) > 4*(n+1) {
+		return nil, fmt.Errorf("%d ways of serving, for %d limits there are %d at most", len(c.s.Ways), n, 4*(n+1))
 	}
-	for i := range n {
-		if min(w.Multipliers[i], w.Lower[i]) < 0 || max(w.Multipliers[i], w.Lower[i]) == math.MaxInt64 {
-			return nil, fmt.Errorf("limit %q: multipliers %d and %d", c.p.Limits[i].ID, w.Multipliers[i], w.Lower[i])
+	var out [][]int64
+	for k, w := range c.s.Ways {
+		if len(w.Multipliers) != n {
+			return nil, errors.New("it is served at multipliers of other limits")
 		}
-	}
-	above := slices.Clone(w.Multipliers)
-	for i := range above {
-		if above[i] > 0 {
-			above[i]++
+		above := slices.Clone(w.Multipliers)
+		for i, v := range above {
+			if v < 0 || v == math.MaxInt64 {
+				return nil, fmt.Errorf("way %d, limit %q: multiplier %d", k, c.p.Limits[i].ID, v)
+			}
+			if v > 0 {
+				above[i]++
+			}
 		}
-	}
-	out := [][]int64{w.Multipliers, above}
-	for i := range n {
-		if w.Multipliers[i] > 0 {
-			lower := slices.Clone(w.Multipliers)
-			lower[i] = w.Lower[i]
-			out = append(out, lower)
-		}
+		out = append(out, w.Multipliers, above)
 	}
 	return out, nil
 }

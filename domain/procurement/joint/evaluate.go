@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"slices"
 
 	"quartermaster/domain/procurement"
 )
@@ -67,13 +66,18 @@ func (c *Choice) most() int {
 
 // evaluate is Evaluate of a valid problem, the pricer's blocks being all.
 func (p *Problem) evaluate(ctx context.Context, pr *pricer, units []int) (*Evaluation, error) {
-	how, err := p.keep(ctx, pr, units)
+	mix, err := p.keep(ctx, pr, units)
 	if err != nil {
 		return nil, err
 	}
 	ev := &Evaluation{
 		Purchases: new(big.Rat), OnDemand: new(big.Rat), Spot: new(big.Rat), Routes: new(big.Rat), Shortage: new(big.Rat),
-		Ways: how, Limits: p.spent(units),
+		Limits: p.spent(units),
+	}
+	ways := []Way{{big.NewRat(1, 1), make([]int64, len(p.Limits))}}
+	if mix != nil {
+		ways = mix.ways()
+		ev.Ways = ways
 	}
 	for j, x := range units {
 		ev.Purchases.Add(ev.Purchases, product(int64(p.Choices[j].Cost), int64(x), int64(p.Weight)))
@@ -84,12 +88,12 @@ func (p *Problem) evaluate(ctx context.Context, pr *pricer, units []int) (*Evalu
 		var cases []Served
 		for c := range e.Cases {
 			var s *Served
-			for _, w := range how.in(p, m) {
-				one, err := p.served(ctx, pr, m, c, w.multipliers, have)
+			for _, w := range ways {
+				one, err := p.served(ctx, pr, m, c, w.Multipliers, have)
 				if err != nil {
 					return nil, err
 				}
-				s = s.mix(one, w.share)
+				s = s.mix(one, w.Share)
 			}
 			p.charge(ev, m, c, s)
 			cases = append(cases, *s)
@@ -343,173 +347,6 @@ func (g *regime) divide(e *entry, q *query, slot []int64, rows []int, hours int6
 	}
 }
 
-// keep finds ways of serving that keep the limits: multipliers, each as low as a
-// search finds that goes through the limits one after the other, and shares of
-// hours in which a limit's is a little lower, so that it is used up. What no
-// multiplier keeps has the highest.
-func (p *Problem) keep(ctx context.Context, pr *pricer, units []int) (*Ways, error) {
-	w := &Ways{Multipliers: make([]int64, len(p.Limits)), Lower: make([]int64, len(p.Limits)), Shares: make([]*big.Rat, len(p.Limits))}
-	for l := range w.Shares {
-		w.Shares[l] = new(big.Rat)
-	}
-	if !slices.ContainsFunc(p.Limits, func(l Limit) bool { return l.Serving != nil }) {
-		return w, nil
-	}
-	multipliers := w.Multipliers
-	have := p.cover(wholes(units), 1)
-	bought := p.spent(units)
-	over := func(l int) (bool, error) {
-		took, err := p.takes(ctx, pr, multipliers, have, bought, l)
-		return err == nil && took.Cmp(p.bound(l)) > 0, err
-	}
-	const rounds = 4 // a limit may take what another has let go
-	for range rounds {
-		changed := false
-		for l := range p.Limits {
-			if p.Limits[l].Serving == nil {
-				continue
-			}
-			is, err := over(l)
-			if err != nil {
-				return nil, err
-			}
-			if !is {
-				continue
-			}
-			changed = true
-			low, high := multipliers[l], p.highest(l)
-			for step := max(1, high>>40); ; step = min(step, high/16) * 16 { // by magnitude first
-				multipliers[l] = min(high, low+step)
-				if is, err = over(l); err != nil {
-					return nil, err
-				}
-				if !is {
-					high = multipliers[l]
-					break
-				}
-				low = multipliers[l]
-				if low >= high {
-					break
-				}
-			}
-			for high-low > max(1, low>>20) {
-				multipliers[l] = low + (high-low)/2
-				if is, err = over(l); err != nil {
-					return nil, err
-				} else if is {
-					low = multipliers[l]
-				} else {
-					high = multipliers[l]
-				}
-			}
-			// A little away from where several ways cost the same, so that another who
-			// serves at these multipliers takes as much.
-			step := min(p.nudge(l), max(1, high>>16))
-			multipliers[l], w.Lower[l] = high+step, max(0, low-step)
-		}
-		if !changed {
-			break
-		}
-	}
-	return w, p.useUp(ctx, pr, w, have, bought)
-}
-
-// useUp finds the shares.
-func (p *Problem) useUp(ctx context.Context, pr *pricer, w *Ways, have *cover, bought []*big.Rat) error {
-	took := make([]*big.Rat, len(p.Limits))
-	for l := range p.Limits {
-		took[l] = new(big.Rat)
-		if p.Limits[l].Serving == nil {
-			continue
-		}
-		var err error
-		if took[l], err = p.takes(ctx, pr, w.Multipliers, have, bought, l); err != nil {
-			return err
-		}
-		if took[l].Cmp(p.bound(l)) > 0 {
-			return nil // broken, and no mix mends it
-		}
-	}
-	left := make([]*big.Rat, len(p.Epochs)) // of an epoch's hours
-	for m := range left {
-		left[m] = big.NewRat(1, 1)
-	}
-	for l := range p.Limits {
-		if p.Limits[l].Serving == nil || w.Multipliers[l] == 0 || w.Lower[l] >= w.Multipliers[l] {
-			continue
-		}
-		share := big.NewRat(1, 1)
-		for m, v := range p.Limits[l].Serving {
-			if v > 0 && left[m].Cmp(share) < 0 {
-				share = left[m]
-			}
-		}
-		lower := slices.Clone(w.Multipliers)
-		lower[l] = w.Lower[l]
-		more := make([]*big.Rat, len(p.Limits))
-		for k := range p.Limits {
-			if p.Limits[k].Serving == nil {
-				continue
-			}
-			before, err := p.takes(ctx, pr, w.Multipliers, have, bought, k)
-			if err != nil {
-				return err
-			}
-			after, err := p.takes(ctx, pr, lower, have, bought, k)
-			if err != nil {
-				return err
-			}
-			more[k] = after.Sub(after, before)
-			if more[k].Sign() > 0 {
-				room := new(big.Rat).Sub(p.bound(k), took[k])
-				if room.Quo(room, more[k]).Cmp(share) < 0 {
-					share = room
-				}
-			}
-		}
-		if share.Sign() <= 0 {
-			continue
-		}
-		w.Shares[l] = new(big.Rat).Set(share)
-		for k, v := range more {
-			if v != nil {
-				took[k].Add(took[k], v.Mul(v, share))
-			}
-		}
-		for m, v := range p.Limits[l].Serving {
-			if v > 0 {
-				left[m] = new(big.Rat).Sub(left[m], share)
-			}
-		}
-	}
-	return nil
-}
-
-// way is multipliers at which a share of an epoch's hours is served.
-type way struct {
-	share       *big.Rat
-	multipliers []int64
-}
-
-// in returns the ways in which an epoch is served.
-func (w *Ways) in(p *Problem, m int) []way {
-	rest := big.NewRat(1, 1)
-	var out []way
-	for l, share := range w.Shares {
-		if s := p.Limits[l].Serving; share.Sign() == 0 || s == nil || s[m] == 0 {
-			continue
-		}
-		lower := slices.Clone(w.Multipliers)
-		lower[l] = w.Lower[l]
-		out = append(out, way{share, lower})
-		rest = new(big.Rat).Sub(rest, share)
-	}
-	if rest.Sign() > 0 {
-		out = append(out, way{rest, w.Multipliers})
-	}
-	return out
-}
-
 // mix adds a share of another serving of the same case.
 func (s *Served) mix(other *Served, share *big.Rat) *Served {
 	if s == nil && share.Cmp(big.NewRat(1, 1)) == 0 {
@@ -620,29 +457,6 @@ func (p *Problem) nudge(l int) int64 {
 		return 1000/serving + 1
 	}
 	return 2_000_000_000_000/serving/least + 1
-}
-
-// takes is what is taken of a limit at the multipliers.
-func (p *Problem) takes(ctx context.Context, pr *pricer, multipliers []int64, have *cover, bought []*big.Rat, l int) (*big.Rat, error) {
-	sum := new(big.Rat).Set(bought[l])
-	for m := range p.Epochs {
-		if p.Limits[l].Serving[m] == 0 {
-			continue
-		}
-		for c := range p.Epochs[m].Cases {
-			for b := range pr.blocks {
-				if len(pr.blocks[b].Demands) == 0 {
-					continue
-				}
-				pd, err := pr.price(ctx, b, m, c, multipliers, have, nil)
-				if err != nil {
-					return nil, err
-				}
-				sum.Add(sum, p.taken(pr.blocks[b], pd, m, c, l))
-			}
-		}
-	}
-	return sum, nil
 }
 
 // taken is what a block's serving takes of a limit in a case, times its weight.

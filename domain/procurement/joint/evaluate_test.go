@@ -3,6 +3,7 @@ package joint_test
 import (
 	"math/big"
 	"os"
+	"slices"
 	"testing"
 
 	"quartermaster/domain/procurement"
@@ -62,8 +63,8 @@ func TestEvaluateAgainstLinearProgram(t *testing.T) {
 			}
 		}
 		multiplied := false
-		for _, v := range ev.Ways.Multipliers {
-			multiplied = multiplied || v != 0
+		for _, w := range ev.Ways {
+			multiplied = multiplied || slices.ContainsFunc(w.Multipliers, func(v int64) bool { return v != 0 })
 		}
 		if multiplied {
 			limited++

@@ -17,7 +17,7 @@ type Solution struct {
 	Certificate Certificate `json:"certificate"`
 	// Ways are how serving keeps the limits (see [Evaluation]); nil: serving takes
 	// nothing of any.
-	Ways   *Ways  `json:"ways,omitempty"`
+	Ways   []Way  `json:"ways,omitempty"`
 	Prices Prices `json:"prices"`
 	Work   Work   `json:"work"`
 }
@@ -61,21 +61,19 @@ type Evaluation struct {
 	Cases     [][]Served `json:"cases"` // by epoch and scenario, as they are and not times a weight
 	// Limits is what is taken of each limit, times Problem.Weight.
 	Limits []*big.Rat `json:"limits"`
-	// Ways say at which multipliers of limits it was decided what is served and how:
-	// where the cheapest way would break a limit, dearer ones are mixed that keep it.
-	Ways *Ways `json:"ways"`
+	// Ways are how it is served where serving takes of limits, nil elsewhere. Where the
+	// cheapest way would break a limit, dearer ones are mixed that keep it.
+	Ways []Way `json:"ways,omitempty"`
 	// Broken names the limits and needs that these purchases do not keep.
 	Broken []string `json:"broken,omitempty"`
 }
 
-// Ways are how limits are kept. In an epoch hours are served as is cheapest at the
-// multipliers of limits (in the units that [Leaf] names; all 0: as is cheapest),
-// but for a share of each hour, for each limit with Serving there: it is served as
-// at the limit's lower multiplier. That uses up what the limit leaves.
-type Ways struct {
-	Multipliers []int64    `json:"multipliers"` // by limit
-	Lower       []int64    `json:"lower"`       // by limit
-	Shares      []*big.Rat `json:"shares"`      // by limit
+// Way serves a share of every hour as is cheapest at multipliers of limits, by limit
+// and in the units that [Leaf] names; all 0: as is cheapest. The shares of all ways
+// sum up to one.
+type Way struct {
+	Share       *big.Rat `json:"share"`
+	Multipliers []int64  `json:"multipliers"`
 }
 
 // Served is what served an epoch in a scenario, in unit-hours.

@@ -17,6 +17,7 @@ import (
 const (
 	cutRounds    = 60   // masters of the first leaf
 	leafRounds   = 8    // masters of each further leaf
+	dearerRounds = 12   // for each limit, multipliers looked at in a round
 	maxLeaves    = 60   // of branching
 	closeEnough  = 1e-6 // relative gap of the linear program at which cutting stops
 	goodEnough   = 1e-6 // relative gap of the answer at which nothing more is tried
@@ -205,14 +206,14 @@ type solver struct {
 	best struct {
 		units []int
 		cost  *big.Rat
-		ways  *Ways
-		value float64
+		// Of limits, at the ways in which it is served.
+		multipliers []int64
+		value       float64
 	}
 	center struct {
 		units []float64
 		value float64
 	}
-	keeps map[int]int64 // by limit: a multiplier at which it was kept
 	seen  map[caseKey]*spot
 	leafs []leafNode
 }
@@ -304,7 +305,7 @@ func (s *solver) solve() error {
 
 func (s *solver) search() error {
 	p := s.p
-	s.seen, s.keeps = map[caseKey]*spot{}, map[int]int64{}
+	s.seen = map[caseKey]*spot{}
 	// The unit of money makes the cost of nothing bought a million.
 	s.ms = newMaster(p, s.part, s.blocks, 1, s.work)
 	zero := make([]float64, len(p.Choices))
@@ -361,14 +362,14 @@ func (s *solver) whole() error {
 			x[j] = float64(v)
 		}
 		cuts := len(s.ms.cuts)
-		value, err := s.query(x, make([]int64, len(s.p.Limits)))
+		none := make([]int64, len(s.p.Limits))
+		if len(s.serving) > 0 {
+			_, err = s.dearer(x, none)
+		} else {
+			_, err = s.query(x, none)
+		}
 		if err != nil {
 			return err
-		}
-		if len(s.serving) > 0 {
-			if _, err := s.dearer(x, make([]int64, len(s.p.Limits)), value); err != nil {
-				return err
-			}
 		}
 		if len(s.ms.cuts) == cuts && s.best.value == before {
 			return nil // it would say the same again
@@ -395,7 +396,7 @@ func (s *solver) cut(path []Turn, rounds int) (*answer, error) {
 			still++
 		}
 		before = max(before, a.bound)
-		near := s.center.units != nil && s.center.value-a.bound <= closeEnough*s.center.value && (len(s.serving) == 0 || still >= 3)
+		near := s.center.units != nil && s.center.value-a.bound <= closeEnough*s.center.value
 		if round == rounds || still > 8 || near {
 			return a, nil
 		}
@@ -414,14 +415,14 @@ func (s *solver) cut(path []Turn, rounds int) (*answer, error) {
 				multipliers[l] = min(multipliers[l], p.highest(l))
 			}
 		}
-		value, err := s.query(x, multipliers)
+		var value float64
+		if len(s.serving) > 0 {
+			value, err = s.dearer(x, multipliers)
+		} else {
+			value, err = s.query(x, multipliers)
+		}
 		if err != nil {
 			return nil, err
-		}
-		if len(s.serving) > 0 {
-			if value, err = s.dearer(x, multipliers, value); err != nil {
-				return nil, err
-			}
 		}
 		if value < s.center.value {
 			s.center.units, s.center.value = x, value
@@ -430,130 +431,53 @@ func (s *solver) cut(path []Turn, rounds int) (*answer, error) {
 }
 
 // dearer looks for the multipliers at which what serving x costs, less what they
-// ask for what the limits leave it, is most: its cost under the limits. It is
-// concave in each, and its slope is what is taken too much; between one that is too
-// low and one that is too high the next is where their tangents meet. Each adds
-// cuts. It returns the most that was found.
-func (s *solver) dearer(x []float64, multipliers []int64, value float64) (float64, error) {
+// ask for what the limits leave it, is most: its cost under the limits. It begins at
+// the multipliers given; each adds cuts. It returns what the best mix of ways costs.
+func (s *solver) dearer(x []float64, multipliers []int64) (float64, error) {
 	p := s.p
 	scaled := make([]int64, len(x))
-	bought := make([]float64, len(p.Limits))
+	room := make([]*big.Rat, len(p.Limits))
+	for l := range room {
+		room[l] = p.bound(l)
+	}
+	value := 0.0
 	for j, v := range x {
-		scaled[j] = int64(math.Round(v * fractions))
-		for l, n := range p.Choices[j].Spent {
-			bought[l] += float64(v*float64(n)) * float64(p.Weight)
+		n := int64(math.Round(v * fractions))
+		if scaled[j] = n; n == 0 {
+			continue
+		}
+		value += float64(float64(n)/fractions*float64(p.Choices[j].Cost)) * float64(p.Weight)
+		for l, of := range p.Choices[j].Spent {
+			if of != 0 {
+				d := product(n, int64(of), int64(p.Weight))
+				room[l].Sub(room[l], d.Mul(d, big.NewRat(1, fractions)))
+			}
+		}
+	}
+	for l := range room {
+		if room[l].Sign() < 0 {
+			room[l].SetInt64(0)
 		}
 	}
 	have := p.cover(scaled, fractions)
-	none := make([]*big.Rat, len(p.Limits))
-	for l := range none {
-		none[l] = new(big.Rat)
+	m, err := p.mixed(room, multipliers, dearerRounds*len(s.serving), closeEnough/10, func(multipliers []int64) (*outcome, error) {
+		var cuts []*cut
+		o, err := p.outcome(s.ctx, s.pr, multipliers, have, func(k caseKey, pd *priced) {
+			at := s.at(k, have)
+			if o := s.seen[k]; o != nil && slices.Equal(o.at, at) && slices.Equal(o.multipliers, multipliers) {
+				return
+			}
+			s.seen[k] = &spot{at, multipliers, pd.value() * float64(p.Epochs[k.epoch].Cases[k.c].Weight)}
+			cuts = append(cuts, p.newCut(s.blocks, k, multipliers, pd))
+		})
+		s.ms.add(cuts, s.blocks)
+		return o, err
+	})
+	if err != nil {
+		return 0, err
 	}
-	price := func(l int, v int64) float64 {
-		if p.Limits[l].counts() {
-			return float64(v)
-		}
-		return float64(v) / 1e9
-	}
-	room := func(l int) float64 {
-		most, _ := p.bound(l).Float64()
-		return max(0, most-bought[l])
-	}
-	type point struct {
-		at    int64
-		value float64 // of the concave function
-		slope float64 // what is taken too much
-	}
-	now := slices.Clone(multipliers)
-	cost := value
-	look := func(l int, at int64) (point, error) {
-		if at != now[l] {
-			now = slices.Clone(now)
-			now[l] = at
-			var err error
-			if cost, err = s.query(x, now); err != nil {
-				return point{}, err
-			}
-		}
-		took, err := p.takes(s.ctx, s.pr, now, have, none, l)
-		if err != nil {
-			return point{}, err
-		}
-		f, _ := took.Float64()
-		v := cost
-		for _, k := range s.serving {
-			v -= price(k, now[k]) * room(k)
-		}
-		return point{at, v, f - room(l)}, nil
-	}
-	most := math.Inf(-1)
-	for _, l := range s.serving {
-		top := p.highest(l)
-		here, err := look(l, now[l])
-		if err != nil {
-			return 0, err
-		}
-		most = max(most, here.value)
-		low, high := here, here
-		for try := 0; high.slope > 0 && high.at < top && try < 6; try++ {
-			next := scale(max(high.at, top>>14), 8, 1)
-			if k := s.keeps[l]; try == 0 && k > high.at {
-				next = k
-			}
-			low = high
-			if high, err = look(l, min(next, top)); err != nil {
-				return 0, err
-			}
-			most = max(most, high.value)
-		}
-		if high.slope > 0 {
-			continue
-		}
-		s.keeps[l] = high.at
-		if low.slope <= 0 {
-			if low.at == 0 {
-				continue
-			}
-			if low, err = look(l, 0); err != nil {
-				return 0, err
-			}
-			most = max(most, low.value)
-		}
-		best := low
-		if high.value > best.value {
-			best = high
-		}
-		for try := 0; low.slope > 0 && try < 12; try++ {
-			// In prices: low + (v(high) − v(low) − slope(high)·(high − low)) / (slope(low) − slope(high)).
-			d := price(l, high.at-low.at)
-			step := (high.value - low.value - high.slope*d) / (low.slope - high.slope)
-			next := low.at + int64(float64(high.at-low.at)*min(1, max(0, step/d)))
-			if next <= low.at || next >= high.at {
-				break
-			}
-			mid, err := look(l, next)
-			if err != nil {
-				return 0, err
-			}
-			gain := mid.value - best.value
-			if gain > 0 {
-				best = mid
-			}
-			if mid.slope > 0 {
-				low = mid
-			} else {
-				high = mid
-			}
-			if gain <= closeEnough/10*math.Abs(best.value) && try > 1 {
-				break
-			}
-		}
-		most = max(most, best.value)
-		if _, err = look(l, best.at); err != nil { // the next limit's search begins there
-			return 0, err
-		}
-	}
-	return most, nil
+	mixed, _ := m.value.Float64()
+	return value + mixed, nil
 }
 
 // try evaluates units exactly, keeps the best, and reports whether they keep all
@@ -576,21 +500,9 @@ func (s *solver) try(units []int) (bool, error) {
 			return false, nil
 		}
 	}
-	how, err := p.keep(s.ctx, s.pr, units)
-	if err != nil {
+	mix, err := p.keep(s.ctx, s.pr, units)
+	if err != nil || mix != nil && !mix.kept {
 		return false, err
-	}
-	for _, l := range s.serving {
-		if how.Shares[l].Sign() > 0 {
-			continue // it is used up and kept
-		}
-		took, err := p.takes(s.ctx, s.pr, how.Multipliers, have, bought, l)
-		if err != nil {
-			return false, err
-		}
-		if took.Cmp(p.bound(l)) > 0 {
-			return false, nil
-		}
 	}
 	cost := new(big.Rat)
 	for j, x := range units {
@@ -598,22 +510,22 @@ func (s *solver) try(units []int) (bool, error) {
 			cost.Add(cost, product(int64(p.Choices[j].Cost), int64(x), int64(p.Weight)))
 		}
 	}
-	for _, k := range s.keys {
-		for _, w := range how.in(p, k.epoch) {
-			pd, err := s.pr.price(s.ctx, k.block, k.epoch, k.c, w.multipliers, have, nil)
+	multipliers := make([]int64, len(p.Limits))
+	if mix != nil {
+		cost.Add(cost, mix.cost())
+		multipliers = mix.multipliers(p)
+	} else {
+		for _, k := range s.keys {
+			pd, err := s.pr.price(s.ctx, k.block, k.epoch, k.c, multipliers, have, nil)
 			if err != nil {
 				return false, err
 			}
 			c := pd.cost()
-			if len(s.serving) > 0 {
-				c = p.money(s.blocks[k.block], pd, k.epoch)
-			}
-			c.Mul(c, w.share)
 			cost.Add(cost, c.Mul(c, product(int64(p.Epochs[k.epoch].Cases[k.c].Weight))))
 		}
 	}
 	if s.best.units == nil || cost.Cmp(s.best.cost) < 0 {
-		s.best.units, s.best.cost, s.best.ways = slices.Clone(units), cost, how
+		s.best.units, s.best.cost, s.best.multipliers = slices.Clone(units), cost, multipliers
 		s.best.value, _ = cost.Float64()
 	}
 	return true, nil
@@ -882,7 +794,7 @@ func (s *solver) polish() error {
 	}
 	end := s.work.Slots + polishRounds*total
 	// Under limits, at the multipliers that keep them now.
-	multipliers := s.best.ways.Multipliers
+	multipliers := s.best.multipliers
 	price := make([]float64, len(p.Choices))
 	for _, j := range s.part.Choices {
 		price[j] = float64(p.Choices[j].Cost) * float64(p.Weight)

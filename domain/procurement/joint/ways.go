@@ -1,0 +1,341 @@
+package joint
+
+import (
+	"context"
+	"math/big"
+	"slices"
+)
+
+// Where serving as is cheapest would break a limit, it is served as is cheapest at
+// multipliers of limits, and a share of each hour at others: the cheapest mix of
+// all ways that are known is a small linear program, whose prices are the
+// multipliers of the next way (column generation, Dantzig and Wolfe, 1960). What
+// serving costs at multipliers, less what they ask for what is left of the limits,
+// bounds any mix from below, which says when to stop.
+
+const (
+	mixRounds = 60      // ways looked for
+	mixClose  = 1e-10   // of the cost
+	mixGrain  = 1 << 20 // of a unit of a limit, to which what is taken is rounded up
+)
+
+// outcome is what serving comes to at some multipliers, times the problem's weight.
+type outcome struct {
+	multipliers []int64
+	cost        *big.Rat
+	took        []*big.Rat // by limit, beside what purchases take
+}
+
+// outcome serves all that the pricer's blocks want; see is shown what was priced.
+func (p *Problem) outcome(ctx context.Context, pr *pricer, multipliers []int64, have *cover, see func(caseKey, *priced)) (*outcome, error) {
+	o := &outcome{multipliers: multipliers, cost: new(big.Rat), took: make([]*big.Rat, len(p.Limits))}
+	for l := range p.Limits {
+		o.took[l] = new(big.Rat)
+	}
+	for b := range pr.blocks {
+		if len(pr.blocks[b].Demands) == 0 {
+			continue
+		}
+		for m := range p.Epochs {
+			for c := range p.Epochs[m].Cases {
+				if len(pr.blocks[b].views[m][c].hours) == 0 {
+					continue
+				}
+				pd, err := pr.price(ctx, b, m, c, multipliers, have, nil)
+				if err != nil {
+					return nil, err
+				}
+				if see != nil {
+					see(caseKey{b, m, c}, pd)
+				}
+				v := p.money(pr.blocks[b], pd, m)
+				o.cost.Add(o.cost, v.Mul(v, product(int64(p.Epochs[m].Cases[c].Weight))))
+				for l := range p.Limits {
+					if s := p.Limits[l].Serving; s != nil && s[m] != 0 {
+						o.took[l].Add(o.took[l], p.taken(pr.blocks[b], pd, m, c, l))
+					}
+				}
+			}
+		}
+	}
+	return o, nil
+}
+
+// mixture is the cheapest mix of outcomes.
+type mixture struct {
+	of     []*outcome
+	shares []*big.Rat
+	prices []*big.Rat // by limit, for one more of it
+	value  *big.Rat   // with what is missing of limits at the highest price
+	low    *big.Rat   // no mix is cheaper than that
+	kept   bool       // all limits
+}
+
+// inUnits makes a multiplier a price, of Nano for a Nano or a unit-hour.
+func (l *Limit) inUnits(multiplier int64) *big.Rat {
+	if l.counts() {
+		return new(big.Rat).SetInt64(multiplier)
+	}
+	return big.NewRat(multiplier, 1_000_000_000)
+}
+
+// mixed finds the cheapest mix of ways that takes no more than there is room for,
+// and begins at the multipliers given.
+func (p *Problem) mixed(room []*big.Rat, start []int64, rounds int, closely float64, look func([]int64) (*outcome, error)) (*mixture, error) {
+	var serving []int
+	high := make([]*big.Rat, len(p.Limits))
+	for l := range p.Limits {
+		if p.Limits[l].Serving != nil {
+			serving = append(serving, l)
+			high[l] = p.Limits[l].inUnits(p.highest(l))
+		}
+	}
+	var known []*outcome
+	var low *big.Rat
+	add := func(multipliers []int64) error {
+		o, err := look(multipliers)
+		if err != nil {
+			return err
+		}
+		known = append(known, o)
+		v := new(big.Rat).Set(o.cost)
+		for _, l := range serving {
+			d := new(big.Rat).Sub(o.took[l], room[l])
+			v.Add(v, d.Mul(d, p.Limits[l].inUnits(multipliers[l])))
+		}
+		if low == nil || v.Cmp(low) > 0 {
+			low = v
+		}
+		return nil
+	}
+	if err := add(start); err != nil {
+		return nil, err
+	}
+	// Where several ways cost the same another who serves may choose another, so
+	// multipliers stand off from there, each by more than the one before, for ways
+	// that take of several limits; all 0 can be relied on where nothing is over.
+	off := make([]int64, len(p.Limits))
+	for i, l := range serving {
+		off[l] = min(p.nudge(l)*[]int64{1, 7, 49}[i%3], p.highest(l))
+	}
+	if !slices.ContainsFunc(start, func(v int64) bool { return v != 0 }) {
+		if !slices.ContainsFunc(serving, func(l int) bool { return known[0].took[l].Cmp(room[l]) > 0 }) {
+			m := p.cheapest(known, serving, room, high)
+			m.low = low
+			return m, nil
+		}
+		known = nil
+		if err := add(off); err != nil {
+			return nil, err
+		}
+	}
+	for round := 0; ; round++ {
+		m := p.cheapest(known, serving, room, high)
+		m.low = low
+		next := slices.Clone(off)
+		for _, l := range serving {
+			if m.prices[l].Sign() <= 0 {
+				continue
+			}
+			v := new(big.Rat).Set(m.prices[l])
+			if !p.Limits[l].counts() {
+				v.Mul(v, big.NewRat(1_000_000_000, 1))
+			}
+			next[l] = p.highest(l)
+			if n := ceil(v); n.IsInt64() {
+				next[l] = min(next[l], n.Int64()+off[l])
+			}
+		}
+		gap, _ := new(big.Rat).Sub(m.value, low).Float64()
+		value, _ := m.value.Float64()
+		again := slices.ContainsFunc(known, func(o *outcome) bool { return slices.Equal(o.multipliers, next) })
+		if round >= rounds || again || gap <= closely*value {
+			return m, nil
+		}
+		if err := add(next); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// cheapest solves the small linear program: shares of outcomes that sum up to one,
+// what is taken of a limit, and what is missing of it at the highest price. It is a
+// simplex in fractions by Bland's rule. What is taken is rounded up before, for
+// fractions of many hours are long.
+func (p *Problem) cheapest(known []*outcome, serving []int, room, high []*big.Rat) *mixture {
+	n, rows := len(known), len(serving)
+	slack, missing, right := n, n+rows, n+2*rows
+	grain := new(big.Rat).SetInt64(mixGrain)
+	t := make([][]*big.Rat, rows+1) // the last is the objective
+	for i := range t {
+		t[i] = make([]*big.Rat, right+1)
+		for j := range t[i] {
+			t[i][j] = new(big.Rat)
+		}
+	}
+	coarse := func(v *big.Rat) *big.Rat {
+		z := new(big.Rat).SetInt(ceil(new(big.Rat).Mul(v, grain)))
+		return z.Quo(z, grain)
+	}
+	// The first outcome's share is one less the others'.
+	cost := t[rows]
+	first := new(big.Rat).SetInt(ceil(known[0].cost))
+	for k, o := range known {
+		cost[k].Sub(new(big.Rat).SetInt(ceil(o.cost)), first)
+	}
+	cost[right].Neg(first)
+	whole := make([]*big.Rat, right+1)
+	for j := range whole {
+		whole[j] = new(big.Rat)
+	}
+	for k := range n {
+		whole[k].SetInt64(1)
+	}
+	whole[right].SetInt64(1)
+	basis := []int{}
+	for i, l := range serving {
+		of := coarse(known[0].took[l])
+		for k, o := range known {
+			t[i][k].Sub(coarse(o.took[l]), of)
+		}
+		t[i][slack+i].SetInt64(1)
+		t[i][missing+i].SetInt64(-1)
+		t[i][right].Sub(room[l], of)
+		cost[missing+i].Set(high[l])
+		basis = append(basis, slack+i)
+		if t[i][right].Sign() >= 0 {
+			continue
+		}
+		basis[i] = missing + i
+		for j := range t[i] {
+			t[i][j].Neg(t[i][j])
+		}
+	}
+	for i, l := range serving {
+		if basis[i] == missing+i {
+			less(cost, t[i], high[l])
+		}
+	}
+	t = append(t[:rows:rows], whole, cost)
+	basis = append(basis, 0)
+	for {
+		enter := -1
+		for j := range right {
+			if cost[j].Sign() < 0 {
+				enter = j
+				break
+			}
+		}
+		if enter < 0 {
+			break
+		}
+		leave := -1
+		var step *big.Rat
+		for i := range basis {
+			if t[i][enter].Sign() <= 0 {
+				continue
+			}
+			v := new(big.Rat).Quo(t[i][right], t[i][enter])
+			if d := 0; leave >= 0 {
+				if d = v.Cmp(step); d > 0 || d == 0 && basis[i] > basis[leave] {
+					continue
+				}
+			}
+			leave, step = i, v
+		}
+		if leave < 0 { // shares are bounded, and missing costs
+			break
+		}
+		by := new(big.Rat).Inv(t[leave][enter])
+		for j := range t[leave] {
+			t[leave][j].Mul(t[leave][j], by)
+		}
+		for i := range t {
+			if i != leave && t[i][enter].Sign() != 0 {
+				less(t[i], t[leave], new(big.Rat).Set(t[i][enter]))
+			}
+		}
+		basis[leave] = enter
+	}
+	m := &mixture{prices: make([]*big.Rat, len(p.Limits)), value: new(big.Rat).Neg(cost[right]), kept: true}
+	for l := range m.prices {
+		m.prices[l] = new(big.Rat)
+	}
+	for i, l := range serving {
+		m.prices[l].Set(cost[slack+i])
+	}
+	for k, o := range known {
+		if i := slices.Index(basis, k); i >= 0 && t[i][right].Sign() > 0 {
+			m.of, m.shares = append(m.of, o), append(m.shares, t[i][right])
+		}
+	}
+	for i, j := range basis {
+		if j >= missing && t[i][right].Sign() > 0 {
+			m.kept = false
+		}
+	}
+	return m
+}
+
+// less takes so many times another row off a row.
+func less(row, other []*big.Rat, times *big.Rat) {
+	times = new(big.Rat).Set(times)
+	for j := range row {
+		if other[j].Sign() != 0 {
+			row[j].Sub(row[j], new(big.Rat).Mul(other[j], times))
+		}
+	}
+}
+
+// cost is what the mix costs.
+func (m *mixture) cost() *big.Rat {
+	sum := new(big.Rat)
+	for k, o := range m.of {
+		sum.Add(sum, new(big.Rat).Mul(o.cost, m.shares[k]))
+	}
+	return sum
+}
+
+// ways are those of the mix.
+func (m *mixture) ways() []Way {
+	var out []Way
+	for k, o := range m.of {
+		out = append(out, Way{m.shares[k], o.multipliers})
+	}
+	return out
+}
+
+// multipliers are what the mix prices limits at.
+func (m *mixture) multipliers(p *Problem) []int64 {
+	out := make([]int64, len(p.Limits))
+	for l, v := range m.prices {
+		if v.Sign() <= 0 {
+			continue
+		}
+		v = new(big.Rat).Set(v)
+		if !p.Limits[l].counts() {
+			v.Mul(v, big.NewRat(1_000_000_000, 1))
+		}
+		out[l] = p.highest(l)
+		if n := ceil(v); n.IsInt64() {
+			out[l] = min(out[l], n.Int64())
+		}
+	}
+	return out
+}
+
+// keep finds the ways of serving that keep the limits, nil where serving takes of
+// none. Where no multipliers keep a limit, they come as close as they do.
+func (p *Problem) keep(ctx context.Context, pr *pricer, units []int) (*mixture, error) {
+	if !slices.ContainsFunc(p.Limits, func(l Limit) bool { return l.Serving != nil }) {
+		return nil, nil
+	}
+	have := p.cover(wholes(units), 1)
+	room := p.spent(units)
+	for l := range room {
+		room[l].Sub(p.bound(l), room[l])
+	}
+	return p.mixed(room, make([]int64, len(p.Limits)), mixRounds, mixClose, func(multipliers []int64) (*outcome, error) {
+		return p.outcome(ctx, pr, multipliers, have, nil)
+	})
+}
