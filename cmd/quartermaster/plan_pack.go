@@ -448,6 +448,12 @@ func parseShape(text string) (packing.Node, error) {
 	if !ok {
 		return wrong("GPUs", fields[2], "a number such as 8")
 	}
+	switch {
+	case n.CPUMilli == 0:
+		return wrong("CPU", fields[0], "above 0, and a node without any holds no pod")
+	case n.MemoryMiB == 0:
+		return wrong("memory", fields[1], "above 0, and a node without any holds no pod")
+	}
 	n.GPUs = int(gpus)
 	if len(fields) == 4 {
 		if n.Model = fields[3]; n.Model == "" {

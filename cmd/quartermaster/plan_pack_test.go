@@ -100,6 +100,8 @@ func TestPackRefuses(t *testing.T) {
 		{"", fewPods, []string{"--node-shape", "1,2GB,3"}, `memory "2GB" is not`},
 		{"", fewPods, []string{"--node-shape", "1,2GiB,-3"}, `GPUs "-3" is not`},
 		{"", fewPods, []string{"--node-shape", "1,2GiB,3,"}, "GPU model"},
+		{"", fewPods, []string{"--node-shape", "0m,0MiB,0"}, `CPU "0m" is not above 0`},
+		{"", fewPods, []string{"--node-shape", "1,0GiB,0"}, `memory "0GiB" is not above 0`},
 		{"", fewPods, []string{"--node-shape", "1,2GiB,5000"}, "5000 GPUs"},
 		{"sn\n", fewPods, nil, "missing cpu_milli, memory_mib, gpu, model"},
 		{fewNodes + "n3,many,1,1,T4\n", fewPods, nil, `nodes.csv:4: cpu_milli "many" is not a number`},

@@ -117,8 +117,8 @@ type Demand struct {
 	Class string `json:"class,omitempty"` // training, fine_tuning, batch, serving
 	// Hourly is demand in each hour of the horizon.
 	Hourly []int `json:"hourly,omitempty"`
-	// Duration is a load-duration curve for each epoch, for demand that no other
-	// pool can serve.
+	// Duration is a load-duration curve for each epoch, of all its hours, for demand
+	// that no other pool can serve.
 	Duration [][]Step `json:"duration,omitempty"`
 	// Interruptible is the share that may run on spot, 0 to 1.
 	Interruptible domain.Decimal `json:"interruptible_share"`
@@ -179,8 +179,11 @@ type Offer struct {
 	To        domain.Instant `json:"to,omitempty"`
 	LeadHours int            `json:"lead_time_hours,omitempty"`
 	MinUnits  int            `json:"min_units,omitempty"` // of one order
-	MaxUnits  int            `json:"max_units,omitempty"` // of one order; 0: no bound
-	Lot       int            `json:"lot,omitempty"`       // orders are multiples of it
+	// MaxUnits bounds one order, and each epoch may begin with another: what can be
+	// had of the offer altogether is bounded by Exclusive or by From and To. 0: no
+	// bound; a document leaves it out.
+	MaxUnits int `json:"max_units,omitempty"`
+	Lot      int `json:"lot,omitempty"` // orders are multiples of it
 	// Tiers are prices by the size of an order, ascending; the whole order pays the
 	// price of its tier. Upfront and Hourly above hold below the first.
 	Tiers []Tier `json:"tiers,omitempty"`
@@ -313,7 +316,9 @@ const (
 	Accrual BudgetBasis = "accrual"
 )
 
-// Budget bounds spending in a stretch of the horizon, in expectation, nominal.
+// Budget bounds spending in a stretch of the horizon, nominal, in expectation: it
+// is the mean over the scenarios, by their weights, that keeps it. In a scenario of
+// more demand than that, more may be spent.
 type Budget struct {
 	ID       string          `json:"id"`
 	Basis    BudgetBasis     `json:"basis"`
@@ -333,7 +338,7 @@ type Scenario struct {
 	Weight int    `json:"weight"`
 	// Factor multiplies every demand, Factors those that it names, in thousandths
 	// and rounded up to whole units.
-	Factor  int            `json:"factor_permille,omitempty"` // 0: 1000
+	Factor  int            `json:"factor_permille,omitempty"` // 0: 1000; a document leaves it out
 	Factors map[string]int `json:"factors_permille,omitempty"`
 	// Hourly replaces demands.
 	Hourly map[string][]int `json:"hourly,omitempty"`

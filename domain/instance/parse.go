@@ -109,6 +109,16 @@ var required = map[string][]string{
 	"/scenarios/*":              {"id", "weight"},
 }
 
+// nothing are keys of which 0 would have to mean that there is nothing to buy,
+// while leaving them out means that there is no bound, or one. So 0 is refused.
+var nothing = map[string]struct{ at, why string }{
+	"max_units":       {"/offers/*/max_units", "nothing could be bought: leave the offer out, or the key where an order is not bounded"},
+	"lot":             {"/offers/*/lot", "an order is no multiple of it: leave the key out where any number can be ordered"},
+	"covers_per_unit": {"/offers/*/covers_per_unit", "it would cover nothing: leave the offer out, or the key where it covers one"},
+	"quota_per_unit":  {"/pools/*/quota_per_unit", "it would take nothing of its quota: leave the quota out, or the key where it takes one"},
+	"factor_permille": {"/scenarios/*/factor_permille", "nothing would be wanted: name the demands in factors_permille if so, or leave the key out where all stays as it is"},
+}
+
 // scan refuses what no document has, before anything is made of it. need says
 // which keys objects must have; nil: none, and null may be written.
 func scan(data []byte, need map[string][]string) error {
@@ -141,7 +151,17 @@ func scan(data []byte, need map[string][]string) error {
 		case k == '[' && need != nil:
 			open = append(open, nil)
 		case k == '"' && name && need != nil:
-			open[len(open)-1][t.String()] = true
+			key := t.String()
+			open[len(open)-1][key] = true
+			if no, ok := nothing[key]; ok && dec.PeekKind() == '0' && shape(dec) == no.at {
+				n, err := dec.ReadToken()
+				if err != nil {
+					return err
+				}
+				if strings.Trim(n.String(), "-0") == "" {
+					return refuse("0: %s", no.why)
+				}
+			}
 		case (k == '}' || k == ']') && need != nil:
 			have := open[len(open)-1]
 			open = open[:len(open)-1]

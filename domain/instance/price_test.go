@@ -124,7 +124,9 @@ func TestPricesAgainstOracle(t *testing.T) {
 			FX:      map[string]domain.Decimal{"EUR": dec("1.0837")},
 			Regions: []Region{{ID: "r"}}, Pools: []Pool{{ID: "p", Region: "r", Class: "c", Unit: "vm", OnDemand: &Price{Hourly: dec("5")}}},
 		}
-		in.Demands = []Demand{{ID: "d", Pool: "p", Duration: make([][]Step, in.Epochs), Shortage: dec("50")}}
+		spans := in.Spans()
+		hours := hoursOf(domain.Interval{From: in.From, To: spans[len(spans)-1].To})
+		in.Demands = []Demand{{ID: "d", Pool: "p", Hourly: make([]int, hours), Shortage: dec("50")}}
 		for k := range 4 {
 			o := Offer{ID: fmt.Sprint("o", k), Kind: domain.OfferReserved, Pool: "p", Term: 1 + rng.IntN(20), Upfront: number(1_000_000, 2), Hourly: number(10_000, 3), Decline: number(20, 3), Lot: 4}
 			if rng.IntN(2) == 0 {

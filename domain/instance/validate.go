@@ -19,6 +19,7 @@ const (
 	MaxMonths    = 240
 	MaxDays      = 3660
 	MaxUnits     = 100_000_000
+	maxQuota     = 1_000_000_000_000
 	maxTerm      = 36_525 // epochs
 	maxList      = 100_000
 	maxScenarios = 1_000
@@ -222,10 +223,10 @@ func (v *validator) horizon() {
 
 func (v *validator) quota(q *Quota, path string) {
 	v.quotas[q.ID] = true
-	v.check(q.Limit >= 0, path+"/limit", "%d is negative", q.Limit)
+	v.check(q.Limit >= 0 && q.Limit <= maxQuota, path+"/limit", "%d is not within 0 to %d", q.Limit, maxQuota)
 	for i, s := range q.Path {
 		at := fmt.Sprintf("%s/path/%d", path, i)
-		v.check(s.Limit >= 0, at+"/limit", "%d is negative", s.Limit)
+		v.check(s.Limit >= 0 && s.Limit <= maxQuota, at+"/limit", "%d is not within 0 to %d", s.Limit, maxQuota)
 		v.check(!s.From.IsZero(), at+"/from", "the day on which it begins to hold is not given")
 		v.check(i == 0 || s.From > q.Path[i-1].From, at+"/from", "%s is not after the step before", s.From)
 	}
@@ -365,7 +366,7 @@ func (v *validator) duration(curves [][]Step, path string) {
 			}
 			hours += int64(s.Hours)
 		}
-		v.check(hours <= whole, fmt.Sprintf("%s/%d", path, m), "%d hours, and the epoch has %d", hours, whole)
+		v.check(hours == whole, fmt.Sprintf("%s/%d", path, m), "%d hours, and the epoch has %d: each is needed, in steps of 0 units where nothing is wanted", hours, whole)
 	}
 }
 

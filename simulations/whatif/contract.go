@@ -27,7 +27,7 @@ func ParseContract(doc *Node) (*instance.Contract, error) {
 		Kind: domain.OfferKind(e.word("offer_kind", string(domain.OfferReserved), string(domain.OfferCapacityBlock))), Term: e.whole("term_epochs", 1, 1200, 1),
 		Currency: e.text("currency"), GuaranteesCapacity: e.flag("guarantees_capacity"), PerUnit: e.whole("covers_per_unit", 1, 10_000, 0),
 		From: e.instant("from"), To: e.instant("to"), LeadHours: e.whole("lead_time_hours", 0, 1_000_000, 0), MinUnits: e.whole("min_units", 0, 1_000_000, 0),
-		MaxUnits: e.whole("max_units", 0, 1_000_000, 0), Lot: e.whole("lot", 0, 1_000_000, 0), Renews: e.flag("renews"), NoticeDays: e.whole("notice_days", 0, 3660, 0),
+		MaxUnits: e.whole("max_units", 1, 1_000_000, 0), Lot: e.whole("lot", 1, 1_000_000, 0), Renews: e.flag("renews"), NoticeDays: e.whole("notice_days", 0, 3660, 0),
 		Citation: e.text("citation"),
 	}
 	c.Upfront, _ = e.decimal("upfront", "0", "")
