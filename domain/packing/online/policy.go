@@ -100,7 +100,7 @@ func dotProd(f *Fleet, g *group, sh *shape) (int64, uint16) {
 	share := func(n, of int64) float64 { return float64(n) / float64(of) }
 	cpu := float64(share(g.cpu, f.maxCPU) * share(sh.cpu, f.maxCPU))
 	gpu := float64(share(g.freeMilli(), f.maxGPU) * share(sh.milli(), f.maxGPU))
-	return int64(100 * (1 - (cpu+gpu)/2)), g.tightest(sh)
+	return int64(100 * (1 - float64((cpu+gpu)/2))), g.tightest(sh)
 }
 
 func clustering(f *Fleet, g *group, sh *shape) (int64, uint16) {

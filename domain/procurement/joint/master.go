@@ -133,7 +133,7 @@ func newMaster(p *Problem, part *Part, blocks []*block, unit float64, work *Work
 			left := float64(need.Least)
 			r := masterRow{upper: math.Inf(1)}
 			for _, t := range need.Terms {
-				left -= float64(t.PerUnit) * float64(p.Epochs[m].Pools[t.Pool].HeldGuaranteed)
+				left -= float64(float64(t.PerUnit) * float64(p.Epochs[m].Pools[t.Pool].HeldGuaranteed))
 				if col, ok := ms.cap[capKey{m, capGuaranteed, t.Pool}]; ok {
 					r.put(col, float64(t.PerUnit))
 				}

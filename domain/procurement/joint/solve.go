@@ -271,7 +271,7 @@ func (s *solver) query(units []float64, multipliers []int64) (float64, error) {
 	value := 0.0
 	for j, v := range units {
 		x[j] = int64(math.Round(v * fractions))
-		value += float64(float64(x[j])/fractions*float64(s.p.Choices[j].Cost)) * float64(s.p.Weight)
+		value += float64(float64(float64(x[j])/fractions*float64(s.p.Choices[j].Cost)) * float64(s.p.Weight))
 	}
 	have := s.p.cover(x, fractions)
 	var cuts []*cut
@@ -285,7 +285,7 @@ func (s *solver) query(units []float64, multipliers []int64) (float64, error) {
 		if err != nil {
 			return 0, err
 		}
-		v := pd.value() * float64(s.p.Epochs[k.epoch].Cases[k.c].Weight)
+		v := float64(pd.value() * float64(s.p.Epochs[k.epoch].Cases[k.c].Weight))
 		s.seen[k] = &spot{at, multipliers, v}
 		value += v
 		cuts = append(cuts, s.p.newCut(s.blocks, k, multipliers, pd))
@@ -390,7 +390,7 @@ func (s *solver) cut(path []Turn, rounds int) (*answer, error) {
 		if a, err = s.ms.solve(s.ctx, s.lp, path); err != nil {
 			return nil, err
 		}
-		if a.bound > before+1e-7*math.Abs(before) {
+		if a.bound > before+float64(1e-7*math.Abs(before)) {
 			still = 0
 		} else {
 			still++
@@ -446,7 +446,7 @@ func (s *solver) dearer(x []float64, multipliers []int64) (float64, error) {
 		if scaled[j] = n; n == 0 {
 			continue
 		}
-		value += float64(float64(n)/fractions*float64(p.Choices[j].Cost)) * float64(p.Weight)
+		value += float64(float64(float64(n)/fractions*float64(p.Choices[j].Cost)) * float64(p.Weight))
 		for l, of := range p.Choices[j].Spent {
 			if of != 0 {
 				d := product(n, int64(of), int64(p.Weight))
@@ -691,7 +691,7 @@ func (s *solver) mend(units []int, x map[int]float64) {
 			if helps == 0 {
 				continue
 			}
-			cost := float64(c.Cost)*float64(added) + 1
+			cost := float64(float64(c.Cost)*float64(added)) + 1
 			if x[j] > float64(units[j]) {
 				cost /= 4
 			}
@@ -803,7 +803,7 @@ func (s *solver) polish() error {
 			if !p.Limits[l].counts() {
 				at /= 1e9
 			}
-			price[j] += float64(at*float64(v)) * float64(p.Weight)
+			price[j] += float64(float64(at*float64(v)) * float64(p.Weight))
 		}
 	}
 	units := slices.Clone(s.best.units)
