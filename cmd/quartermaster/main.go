@@ -48,6 +48,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if errors.As(err, &failed) {
 		return 1
 	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = errStopped
+	}
 	if app.json {
 		// The same stream as the answer would take, so that a program reads one.
 		if werr := json.NewEncoder(stdout).Encode(map[string]string{"error": err.Error()}); werr == nil {
@@ -57,6 +60,10 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	fmt.Fprintf(stderr, "quartermaster: %v\n", err)
 	return 1
 }
+
+// errStopped is what a command that a signal ended says, in place of what it
+// was doing.
+var errStopped = errors.New("interrupted before it was done: run it again for an answer")
 
 // failed is the error of a command whose answer is already written but is not
 // good: a verification that failed, rows that were refused.
