@@ -29,8 +29,9 @@ with), worth_at_least and worth_at_most (what is proven of it), units (that the 
 takes), order (offer, commitment, renewals, epoch, units), renewed, without, with and
 signed (each: units, cost, lower_bound, gap, shortage_penalty, nominal_cost,
 unused_unit_hours, stranded_at_low_demand; signed is the smallest order where the
-plan takes none), hourly (asked), break_even_hourly (the highest price at which it is
-proven to pay), break_even_hourly_at_most (from there on it is proven not to),
+plan takes none), hourly (asked, of the tier that is taken), break_even_hourly (the
+highest price at which it is proven to pay), break_even_hourly_at_most (from there on
+it is proven not to),
 break_even_utilization (share of its hours in which a unit must be used to cost no
 more than on demand), utilization (of what is committed in the pool during its term),
 replaces (offer, commitment, units_without, units_with) and notes. Amounts are decimal

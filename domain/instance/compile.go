@@ -635,8 +635,18 @@ func (m *model) slots(c *component, out *joint.Problem) error {
 // remark says what must be known to read the answer.
 func (m *model) remark() {
 	note := func(text string, args ...any) { m.notes = append(m.notes, fmt.Sprintf(text, args...)) }
-	if m.outlive > 0 {
-		note("%d offers have terms that reach beyond the horizon: of what they cost there %s counts as worth keeping; end_of_horizon says how much rests on that", m.outlive, m.salvage)
+	owned := 0
+	for i := range m.in.Offers {
+		o := &m.in.Offers[i]
+		if from, to := m.starts(o); o.Owned != nil && from < to && to-1+o.Term > m.cal.n {
+			owned++
+		}
+	}
+	if n := m.outlive - owned; n > 0 {
+		note("%d offers have terms that reach beyond the horizon: of what they cost there %s counts as worth keeping; end_of_horizon says how much rests on that", n, m.salvage)
+	}
+	if owned > 0 {
+		note("%d offers of owned hardware outlast the horizon: at its end they count as worth what straight-line depreciation leaves of them, whatever salvage says of other terms; end_of_horizon says how much rests on that, with nothing and with all of it", owned)
 	}
 	for i := range m.in.Pools {
 		p := &m.in.Pools[i]
@@ -655,13 +665,26 @@ func (m *model) remark() {
 			note("no quota bounds what demand %q takes on demand of pool %q", d.ID, p.ID)
 		}
 	}
+	for i := range m.in.Demands {
+		d := &m.in.Demands[i]
+		if d.Buffer != nil {
+			note("spare units for failures of demand %q count as its demand: what stands by for them counts as used, not as idle", d.ID)
+		}
+		for s := range m.scenarios {
+			x := &m.scenarios[s]
+			if f, named := x.Factors[d.ID]; x.Hourly[d.ID] == nil && (x.Factor != 0 && x.Factor != 1000 || named && f != 1000) {
+				note("where scenarios multiply demand %q each hour is rounded up to whole units, so that few units grow by more than the factor", d.ID)
+				break
+			}
+		}
+	}
 	for i := range m.in.Spill {
 		if s := &m.in.Spill[i]; s.Estimated {
 			note("the round trip from %q to %q is estimated, %d ms", s.From, s.To, s.RoundTripMS)
 		}
 	}
 	for i := range m.in.Budgets {
-		note("budget %q counts what is served by the hour at up to a thousandth above what it costs, so it is never exceeded and may be left unused by as much", m.in.Budgets[i].ID)
+		note("budget %q holds in expectation over the scenarios, and a scenario of more demand may exceed it; what is served by the hour counts at up to a thousandth above what it costs, so that as much of the budget may be left unused", m.in.Budgets[i].ID)
 	}
 	if m.digits < 9 {
 		note("amounts are counted in 10⁻%d of the currency, because amounts times weights are large", m.digits)

@@ -77,9 +77,10 @@ type Appraisal struct {
 	// Signed is what comes of signing although the plan takes none: for the
 	// smallest order, as early as it can begin.
 	Signed *Course `json:"signed,omitempty"`
-	// Hourly is the price asked, and BreakEven the highest, in steps of 0.00001, at
-	// which it is proven that some of it is worth taking; nil: at no price. Prices
-	// of tiers move with it. From BreakEvenAtMost on it is proven that none is; nil:
+	// Hourly is the price asked, of the tier that the plan takes where it takes one,
+	// and BreakEven the highest, in steps of 0.00001, at which it is proven that some
+	// of it is worth taking; nil: at no price. The prices of other tiers move with
+	// it, by as much. From BreakEvenAtMost on it is proven that none is; nil:
 	// at no price, because what is bought without it is not proven to the last cent.
 	Hourly          domain.Decimal  `json:"hourly"`
 	BreakEven       *domain.Decimal `json:"break_even_hourly,omitempty"`
@@ -186,11 +187,15 @@ func Appraise(ctx context.Context, in *Instance, c *Contract, lp linear.Solver) 
 		if out.AtLeast.IsPositive() {
 			out.Decision = Take
 		}
-		out.BreakEvenUse = m.breakEvenUse(m.contractChoice(p.Offer, p.Epoch, p.Units))
+		x := m.contractChoice(p.Offer, p.Epoch, p.Units)
+		if x != nil {
+			out.Hourly = x.pays().Hourly
+		}
+		out.BreakEvenUse = m.breakEvenUse(x)
 		out.Use = m.use(with, pool, p.Epoch, p.Epoch+termOf(offers, p.Offer))
 	}
 	out.Replaces = replaced(without, with, ours)
-	b := pricing{m: m, offers: offers, asked: c.Hourly}
+	b := pricing{m: m, offers: offers, asked: out.Hourly}
 	if out.BreakEven, out.BreakEvenAtMost, err = b.breakEven(ctx, in, pool, lp); err != nil {
 		return nil, err
 	}
@@ -458,6 +463,16 @@ func (m *model) contractChoice(offer string, epoch, units int) *choice {
 	return nil
 }
 
+// pays is the tier of an offer whose price a choice pays.
+func (x *choice) pays() Tier {
+	for _, t := range x.offer.Tiers {
+		if t.Units == x.tier {
+			return t
+		}
+	}
+	return Tier{Upfront: x.offer.Upfront, Hourly: x.offer.Hourly}
+}
+
 // breakEvenUse is what a choice costs over what its hours cost on demand.
 func (m *model) breakEvenUse(x *choice) *domain.Decimal {
 	if x == nil {
@@ -555,7 +570,7 @@ const step = 5
 type pricing struct {
 	m      *model
 	offers []Offer
-	asked  domain.Decimal
+	asked  domain.Decimal // of the tier that is taken
 }
 
 // breakEven finds the highest price at which something of a contract is proven to
@@ -662,12 +677,7 @@ func (b *pricing) set(price domain.Decimal) error {
 			if x.offer == nil || !slices.ContainsFunc(b.offers, func(o Offer) bool { return o.ID == x.offer.ID }) {
 				continue
 			}
-			t := Tier{Upfront: x.offer.Upfront, Hourly: x.offer.Hourly}
-			for _, tier := range x.offer.Tiers {
-				if tier.Units == x.tier {
-					t = tier
-				}
-			}
+			t := x.pays()
 			fx, units := m.in.fx(x.offer.Currency), whole(x.order.Units)
 			p := prices{t.Upfront.Mul(fx), decimal.Max(decimal.Zero, t.Hourly.Add(more)).Mul(fx)}
 			x.hourly = p.hourly.Mul(units)
@@ -749,6 +759,9 @@ func (a *Appraisal) words(c *Contract) string {
 	switch {
 	case a.BreakEven != nil:
 		fmt.Fprintf(&b, "; it pays at up to %s %s an hour, and %s are asked", a.BreakEven, unit, a.Hourly)
+		if a.Units > 0 && len(c.Tiers) > 0 {
+			b.WriteString(" for an order of this size")
+		}
 	case a.AtMost.IsPositive() || a.BreakEvenAtMost != nil:
 		b.WriteString("; that it pays is proven at no price")
 	default:

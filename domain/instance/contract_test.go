@@ -125,6 +125,20 @@ func TestContractWithLeastOrderAndRamp(t *testing.T) {
 	same(t, "cost when signed", b.Signed.Cost.Sub(b.Without.Cost), decimal.NewFromInt(7*paid-without).String())
 }
 
+// The plan takes the tier, so that its price is the one that breaks even: ten units
+// at 6 instead of 10.
+func TestContractBreaksEvenAtThePriceOfItsTier(t *testing.T) {
+	lp := linearOrSkip(t)
+	c := &Contract{Name: "deal", Pool: "p", Term: 2, Hourly: decimal.NewFromInt(50), GuaranteesCapacity: true, Tiers: []Tier{{Units: 10, Hourly: decimal.NewFromInt(6)}}}
+	a := appraise(t, level(), c, lp)
+	if a.Decision != Take || a.Units != 10 || !strings.Contains(a.Verdict, "at up to 9.99999 USD an hour, and 6 are asked for an order of this size") {
+		t.Errorf("%s, %d units: %s", a.Decision, a.Units, a.Verdict)
+	}
+	same(t, "the price asked", a.Hourly, "6")
+	same(t, "the break-even price", *a.BreakEven, "9.99999")
+	same(t, "the break-even utilization", *a.BreakEvenUse, "0.6")
+}
+
 // A contract that renews is ended, or goes on, as is cheaper.
 func TestContractThatRenews(t *testing.T) {
 	lp := linearOrSkip(t)
