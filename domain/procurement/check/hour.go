@@ -542,7 +542,7 @@ func (b *basis) serves(right []*big.Int, floats []float64) bool {
 		if b.floats != nil && floats != nil {
 			sum, size := 0.0, 0.0
 			for i, v := range b.floats[r] {
-				product := v * floats[i]
+				product := float64(v * floats[i])
 				sum += product
 				size += math.Abs(product)
 			}
