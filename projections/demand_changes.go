@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"quartermaster/domain"
+	"quartermaster/domain/forecast"
 )
 
 // DemandChange is by how much the demand of a pool is declared to change, because
@@ -101,6 +103,23 @@ func DemandChanges(view View, pools []PoolHistory, until, knownBy domain.Instant
 	}
 	slices.Sort(unplaced)
 	return changes, unplaced, nil
+}
+
+// Knows says in terms of forecasts what the log knows of a pool's demand besides
+// what was observed: its outages, and what deployments change.
+func (p *PoolHistory) Knows(declared []DemandChange) []forecast.Change {
+	out := []forecast.Change{}
+	for _, o := range p.Outages {
+		out = append(out, forecast.Change{Span: o, Ignored: true, Why: "it was down, or in maintenance"})
+	}
+	for _, d := range declared {
+		why := strings.Join(d.Deployments[:min(3, len(d.Deployments))], ", ")
+		if more := len(d.Deployments) - 3; more > 0 {
+			why += fmt.Sprintf(" and %d more", more)
+		}
+		out = append(out, forecast.Change{Span: domain.Interval{From: d.At}, Milli: max(-forecast.MaxMilli, min(d.Milli, forecast.MaxMilli)), Why: why})
+	}
+	return out
 }
 
 // machineType is what a machine of a type has.

@@ -11,6 +11,7 @@ import (
 	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
+	"quartermaster/domain/forecast"
 	"quartermaster/domain/packing"
 	"quartermaster/domain/plan"
 	"quartermaster/domain/reliability"
@@ -81,6 +82,10 @@ func PlanQuestion(view View, at domain.Instant, region string, as plan.Assumptio
 			q.Packings = append(q.Packings, plan.Packing{Region: r, Nodes: fleets[r], Workloads: loads[r]})
 		}
 	}
+	observed, err := planObserved(view, at, region, as)
+	if err != nil {
+		return nil, err
+	}
 	failures, err := planFailures(view, at, as)
 	if err != nil {
 		return nil, err
@@ -99,6 +104,7 @@ func PlanQuestion(view View, at domain.Instant, region string, as plan.Assumptio
 			return nil, fmt.Errorf("pool %s %s: %w", k.region, k.kind, err)
 		}
 		p.NodeGPUs = usualSize(fleets[k.region], k.kind)
+		p.Observed = observed[k]
 		if k.unit == "gpu" && as.ServiceLevel.IsPositive() {
 			e := failures[k.kind]
 			if e == nil { // nothing was observed of the model: the prior alone
@@ -118,6 +124,35 @@ func PlanQuestion(view View, at domain.Instant, region string, as plan.Assumptio
 		q.Pools = append(q.Pools, *p)
 	}
 	return q, nil
+}
+
+// forecastLookback is how far before a plan's time a forecast looks: its window.
+const forecastLookback = 79 * 7 * domain.Day
+
+// planObserved gathers what forecasts of pools learn from, if demand is to be
+// forecast: what was observed, and what the log knows of it up to the plan's end.
+func planObserved(view View, at domain.Instant, region string, as plan.Assumptions) (map[poolKey]*plan.Observed, error) {
+	out := map[poolKey]*plan.Observed{}
+	if as.Demand != plan.Forecast {
+		return out, nil
+	}
+	at = at.HourStart()
+	pools, err := PoolHistories(view, at-forecastLookback, at, DemandFilter{Region: region})
+	if err != nil {
+		return nil, err
+	}
+	// What begins after the plan's end changes nothing in it.
+	changes, _, err := DemandChanges(view, pools, at+domain.Instant(as.Months+1)*31*domain.Day, 0)
+	if err != nil {
+		return nil, err
+	}
+	for i := range pools {
+		p := &pools[i]
+		out[poolKey{p.Region, p.Kind, p.Unit}] = &plan.Observed{
+			From: p.From, Milli: p.Milli, Changes: forecast.Shifts(p.From, p.Milli, p.Knows(changes[i])),
+		}
+	}
+	return out, nil
 }
 
 // failureLookback is how far before a plan's time interruptions are learned from.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -24,7 +25,7 @@ import (
 // planKeys names the keys of a plan, for the help of every command that shows one.
 const planKeys = `A plan has plan (its id), position, methods, at, horizon, assumptions (months,
 lookback_weeks, monthly_growth, annual_rate, salvage, spot_overhead,
-shortage_factor, service_level, currency), regions, total, expiry_ladder (commitment, provider,
+shortage_factor, service_level, currency; of a forecast demand, scenarios and seed), regions, total, expiry_ladder (commitment, provider,
 region, kind, sku, gpu_model, gpus_per_unit, units, term (from, to), notice_by,
 hourly (amount, currency), guarantees_capacity, counts_for, not_counted) and left_out (region, kind, unit, reason).
 
@@ -32,7 +33,10 @@ total, each region and each of its pools have cost, held_cost and shortage_penal
 (parts of it), current_course_cost, current_course_penalty, on_demand_cost,
 lower_bound, gap, nominal_cost (paid within the horizon, without discount and
 penalty) and stranded_at_low_demand (what commitments cost, nominal, that would serve
-nothing if demand were as in the least of the repeated weeks). The plan, each region
+nothing if demand were as in the least of the repeated weeks). Of a forecast all
+amounts and unit-hours are means over its scenarios, stranded_at_low_demand is that of
+the scenario of least demand, and there are scenario_costs, cvar_90 (the mean of the
+worst tenth) and cost_range (least, p50, most); sums take pools for independent. The plan, each region
 and each pool have calendar (month, cash, accrual) and courses: what is done without
 a plan, as rules (course, cost, shortage_penalty, offer, units): current; on_demand
 under the quota with nothing held; lookback_7d, lookback_30d and lookback_60d (the one
@@ -47,12 +51,14 @@ ruled_out (constraint, machines), first (workload, replicas, ruled_out))). A poo
 peak_units, packing_nodes, packing_gpus, packing_basis; with a service level
 spare_units_at_peak, spare_unit_hours and failures (interruptions_per_gpu_hour,
 repair_hours, rate_prior_share, repair_prior_share, evidence (gpu_ms, interruptions,
-repairs, repair_ms), prior_source)), purchases, served_unit_hours
+repairs, repair_ms), prior_source); of a forecast forecast (candidate,
+unit_hours and peak_units (p10, p50, p90), months (month, unit_hours, peak_units)), and
+peak_units is the highest of any scenario), purchases, served_unit_hours
 (held_and_bought, bought_unused, spot, on_demand, shortage, guaranteed,
 price_only), binding (constraint, detail, months, shadow_price of one machine more), offers_left_out (reason,
 offers, first), on_demand and spot (provider, offer, hourly, generated,
 citation), quota_gpus, refused_unit_hours, solver, certificate (cover, guarantee:
-one price a month, in billionths of the currency) and sensitivity (salvage, cost,
+one price a month, in billionths of the currency, of a forecast times its scenarios) and sensitivity (salvage, cost,
 purchases).`
 
 type planFlags struct {
@@ -62,13 +68,19 @@ type planFlags struct {
 	salvage, overhead  string
 	shortage, currency string
 	serviceLevel       string
+	demand             string
+	scenarios          int
+	seed               uint64
 	workspace          string
 	dryRun             bool
 }
 
 // usualPlan is what is asked where nothing else is said, by a person or by a
 // schedule.
-var usualPlan = planFlags{months: 36, weeks: 4, growth: "0", salvage: "0.5", overhead: "0.05", shortage: "10", currency: "USD", workspace: platform}
+var usualPlan = planFlags{months: 36, weeks: 4, growth: "0", salvage: "0.5", overhead: "0.05", shortage: "10", currency: "USD", demand: repeatDemand, scenarios: 12, seed: 1, workspace: platform}
+
+// repeatDemand is demand of the future as it was observed, week by week.
+const repeatDemand = "repeat"
 
 func (a *app) planCommand() *cobra.Command {
 	fl, asOf := usualPlan, ""
@@ -76,11 +88,16 @@ func (a *app) planCommand() *cobra.Command {
 		Use:   "plan",
 		Short: "What to buy: the cheapest mix of reserved, on-demand and spot, with its proof",
 		Long: `Plan repeats the demand that was observed over a horizon, grows it as you say,
+or draws scenarios from a forecast of it (--demand forecast; see "plan forecast"),
 and finds for every pool (machines of one kind in one region) the purchases that
 serve it at least net present cost: exactly, with a lower bound that proves it
 and a checker that shares no code with the solver. Price commitments and
 guaranteed capacity are kept apart: a price commitment still needs on-demand
 quota.
+
+With a forecast the purchases are made before it is known which scenario comes true,
+and what is least is the expected cost, as exactly proven. Beyond 13 weeks the level
+grows by --growth, in every scenario alike.
 
 Amounts are net present values at the start of the horizon, which is the next
 month. Cost and current course hold what is still owed on commitments that serve
@@ -91,6 +108,7 @@ once.
 
 ` + planKeys,
 		Example: "  quartermaster plan --growth 0.02\n" +
+			"  quartermaster plan --demand forecast --scenarios 20\n" +
 			"  quartermaster plan --region us-east-1 --months 12 --salvage 0 --dry-run --json\n" +
 			"  quartermaster plan list\n  quartermaster plan show plan-0f3a9c81d2e4",
 		Args: cobra.NoArgs,
@@ -138,6 +156,9 @@ once.
 	}
 	f := cmd.Flags()
 	questionFlags(cmd, &fl)
+	f.StringVar(&fl.demand, "demand", fl.demand, "\"repeat\" what was observed, or take scenarios of a \"forecast\"")
+	f.IntVar(&fl.scenarios, "scenarios", fl.scenarios, "of a forecast, how many ways demand may go, all equally likely")
+	f.Uint64Var(&fl.seed, "seed", fl.seed, "of a forecast, seed of its scenarios: equal seeds give equal plans")
 	f.StringVar(&fl.workspace, "workspace", fl.workspace, "workspace whose plan it is")
 	f.BoolVar(&fl.dryRun, "dry-run", false, "compute and show, record nothing")
 	asOfFlag(cmd, &asOf)
@@ -149,6 +170,13 @@ func (fl *planFlags) assumptions() (plan.Assumptions, error) {
 	as := plan.Assumptions{Months: fl.months, Weeks: fl.weeks, Currency: fl.currency, AnnualRate: projections.FromPolicy}
 	if len(fl.currency) != 3 || strings.ToUpper(fl.currency) != fl.currency {
 		return as, fmt.Errorf("--currency %q is not an ISO 4217 code of three capital letters, for example USD", fl.currency)
+	}
+	switch fl.demand {
+	case repeatDemand:
+	case plan.Forecast:
+		as.Demand, as.Scenarios, as.Seed = fl.demand, fl.scenarios, fl.seed
+	default:
+		return as, fmt.Errorf("--demand %q: want %q or %q", fl.demand, repeatDemand, plan.Forecast)
 	}
 	for _, n := range []struct {
 		flag, text string
@@ -203,7 +231,7 @@ func (h *home) computePlan(ctx context.Context, at domain.Instant, region, works
 				return err
 			}
 		}
-		q, err := projections.PlanQuestion(v, at, region, as)
+		q, err := planQuestion(v, at, region, as)
 		if err != nil {
 			return err
 		}
@@ -220,6 +248,15 @@ func (h *home) computePlan(ctx context.Context, at domain.Instant, region, works
 		return err
 	})
 	return p, known, err
+}
+
+// planQuestion is what a plan is computed from, with draws for what is forecast.
+func planQuestion(v projections.View, at domain.Instant, region string, as plan.Assumptions) (*plan.Question, error) {
+	q, err := projections.PlanQuestion(v, at, region, as)
+	if err == nil {
+		q.Draws = func(stream uint64) func() uint64 { return rand.NewPCG(as.Seed, stream).Uint64 }
+	}
+	return q, err
 }
 
 // planComputed is the event that records a plan.
@@ -371,7 +408,7 @@ With --json the recorded document is printed as it is.
 
 // verifyPlan folds the log up to a plan's position and computes it again.
 func (h *home) verifyPlan(ctx context.Context, e *planEntry, p *plan.Plan) error {
-	if now := strings.Join(plan.Methods(projections.Method), " "); e.Method != now {
+	if now := strings.Join(p.Assumptions.Methods(projections.Method), " "); e.Method != now {
 		return fmt.Errorf("plan %s was computed by %s, this program computes by %s: verify it with that version", e.Plan, e.Method, now)
 	}
 	until, err := domain.ParsePosition(p.Position)
@@ -384,7 +421,7 @@ func (h *home) verifyPlan(ctx context.Context, e *planEntry, p *plan.Plan) error
 	}
 	var again []byte
 	if err := fresh.View(ctx, func(v projections.View) error {
-		q, err := projections.PlanQuestion(v, p.At, p.Region, p.Assumptions)
+		q, err := planQuestion(v, p.At, p.Region, p.Assumptions)
 		if err != nil {
 			return err
 		}

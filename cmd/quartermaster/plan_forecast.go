@@ -18,7 +18,6 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/forecast"
 	"quartermaster/projections"
-	"quartermaster/simulations/backtest"
 )
 
 // demandFlags say where hourly demand comes from: the log, or a file.
@@ -207,7 +206,7 @@ mean_absolute_error_milli), window, missing_hours, origins.`,
 					if declared != nil {
 						changes = declared[i]
 					}
-					answers = append(answers, forecastOf(&pools[i], at, weeks, backtest.Knows(&pools[i], changes), known))
+					answers = append(answers, forecastOf(&pools[i], at, weeks, pools[i].Knows(changes), known))
 				}
 				return a.showForecasts(answers, file)
 			}

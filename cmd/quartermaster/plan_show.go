@@ -14,6 +14,7 @@ import (
 	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
+	"quartermaster/domain/forecast"
 	"quartermaster/domain/plan"
 )
 
@@ -21,20 +22,40 @@ import (
 func (a *app) showPlan(p *plan.Plan, few int) {
 	fmt.Fprintf(a.out, "plan %s for %s to %s\n", p.ID, day(p.Horizon.From), day(p.Horizon.To))
 	as := p.Assumptions
-	fmt.Fprintf(a.out, "taken as given: the last %d weeks of demand repeat and grow by %s a month; %s a year discounts; of what a purchase costs beyond the horizon %s is credited; %s of spot time is lost; an hour unserved costs %s times on-demand. Amounts are in %s, at their value on the first day\n",
-		as.Weeks, percent(as.MonthlyGrowth), percent(as.AnnualRate), percent(as.Salvage), percent(as.SpotOverhead), as.ShortageFactor, as.Currency)
-	t := a.table("region", "pool", "peak", "cost", "of it held", "of it penalty", "current course", "all on-demand", "lower bound", "gap")
-	t.SetColumnConfigs(rightFrom(3, 10))
+	demand := fmt.Sprintf("the last %d weeks of demand repeat and grow by %s a month", as.Weeks, percent(as.MonthlyGrowth))
+	if as.Demand == plan.Forecast {
+		demand = fmt.Sprintf("demand is forecast in %d scenarios, equally likely, drawn with seed %d, and beyond %d weeks grows by %s a month", as.Scenarios, as.Seed, forecast.MaxHorizon, percent(as.MonthlyGrowth))
+	}
+	fmt.Fprintf(a.out, "taken as given: %s; %s a year discounts; of what a purchase costs beyond the horizon %s is credited; %s of spot time is lost; an hour unserved costs %s times on-demand. Amounts are in %s, at their value on the first day\n",
+		demand, percent(as.AnnualRate), percent(as.Salvage), percent(as.SpotOverhead), as.ShortageFactor, as.Currency)
+	columns := []any{"region", "pool", "peak", "cost", "of it held", "of it penalty", "current course", "all on-demand", "lower bound", "gap"}
+	if as.Demand == plan.Forecast {
+		columns = append(columns, "unit-hours 10%", "median", "90%", "worst tenth")
+	}
+	t := a.table(columns...)
+	t.SetColumnConfigs(rightFrom(3, len(columns)))
 	for i := range p.Regions {
 		r := &p.Regions[i]
 		for j := range r.Pools {
 			q := &r.Pools[j]
-			t.AppendRow(append(table.Row{r.Region, q.Kind, comma(q.Demand.Peak)}, amounts(&q.Amounts)...))
+			row := append(table.Row{r.Region, q.Kind, comma(q.Demand.Peak)}, amounts(&q.Amounts)...)
+			if f := q.Demand.Range; f != nil {
+				row = append(row, comma(int(f.UnitHours.P10)), comma(int(f.UnitHours.P50)), comma(int(f.UnitHours.P90)), money(*q.CVaR))
+			}
+			t.AppendRow(row)
 		}
 	}
 	t.AppendSeparator()
-	t.AppendRow(append(table.Row{"total", "", ""}, amounts(&p.Total)...))
+	total := append(table.Row{"total", "", ""}, amounts(&p.Total)...)
+	if p.Total.CVaR != nil {
+		total = append(total, "", "", "", money(*p.Total.CVaR))
+	}
+	t.AppendRow(total)
 	t.Render()
+	if r := p.Total.Range; r != nil {
+		fmt.Fprintf(a.out, "cost is the expected one: over the scenarios it is %s to %s, half the time at most %s, and %s on average in the worst tenth; pools are taken for independent\n",
+			money(r.Least), money(r.Most), money(r.P50), money(*p.Total.CVaR))
+	}
 	fmt.Fprintf(a.out, "cost and current course hold what is still owed and a penalty for hours that nobody serves (%s in the current course); all on-demand has neither\n", money(p.Total.CurrentPenalty))
 	a.showCourses(p)
 	for i := range p.Regions {
@@ -134,8 +155,12 @@ func (a *app) showCourses(p *plan.Plan) {
 		t.AppendRow(table.Row{courseName(c.Course), money(c.Cost), money(c.Penalty), money(c.Cost.Sub(p.Total.Cost))})
 	}
 	t.Render()
-	fmt.Fprintf(a.out, "paid within the horizon: %s; committed for nothing if demand were as in the least of the weeks that repeat: %s (both nominal)\n",
-		money(p.Total.Nominal), money(p.Total.Stranded))
+	least := "the least of the weeks that repeat"
+	if p.Assumptions.Demand == plan.Forecast {
+		least = "each pool's scenario of least demand"
+	}
+	fmt.Fprintf(a.out, "paid within the horizon: %s; committed for nothing if demand were as in %s: %s (both nominal)\n",
+		money(p.Total.Nominal), least, money(p.Total.Stranded))
 }
 
 // courseName says in words what a course is.

@@ -55,15 +55,43 @@ func (c *composer) account(out *PoolPlan, p *procurement.Pool, k *candidate, sol
 		commit(term, o.Upfront.Mul(units), o.Hourly.Mul(units))
 	}
 	for m, month := range c.span {
-		served := k.shelf.onDemand.Hourly.Mul(decimal.NewFromInt(ev.Epochs[m].OnDemand))
+		served := k.shelf.onDemand.Hourly.Mul(shared(ev.Epochs[m].OnDemand, p.Weight()))
 		if k.shelf.spot != nil {
 			price := k.shelf.spot.Hourly.DivRound(decimal.NewFromInt(1).Sub(c.a.SpotOverhead), digits)
-			served = served.Add(price.Mul(decimal.NewFromInt(ev.Epochs[m].Spot)))
+			served = served.Add(price.Mul(shared(ev.Epochs[m].Spot, p.Weight())))
 		}
 		x := MonthMoney{Month: month.From.Time().Format("2006-01"), Cash: cash[m].Add(served).Round(9), Accrual: charged[m].Add(served).Round(9)}
 		out.Calendar, out.Nominal = append(out.Calendar, x), out.Nominal.Add(x.Cash)
 	}
+	if len(ev.Scenarios) > 0 {
+		c.unused(out, p, sol, leastDemand(ev.Scenarios).Epochs, charged)
+		return nil
+	}
 	return c.strand(out, p, k, sol, charged)
+}
+
+// shared is a number of unit-hours over so many scenarios.
+func shared(unitHours int64, n int) domain.Decimal {
+	if n == 1 {
+		return decimal.NewFromInt(unitHours)
+	}
+	return decimal.NewFromInt(unitHours).DivRound(decimal.NewFromInt(int64(n)), digits)
+}
+
+// leastDemand is the scenario of the fewest unit-hours, the first of equals.
+func leastDemand(scenarios []procurement.Evaluation) *procurement.Evaluation {
+	var least *procurement.Evaluation
+	fewest := int64(math.MaxInt64)
+	for i := range scenarios {
+		sum := int64(0)
+		for m := range scenarios[i].Epochs {
+			sum += scenarios[i].Epochs[m].Demand
+		}
+		if sum < fewest {
+			least, fewest = &scenarios[i], sum
+		}
+	}
+	return least
 }
 
 func hoursDecimal(t domain.Instant) domain.Decimal {
@@ -119,16 +147,21 @@ func (c *composer) strand(out *PoolPlan, p *procurement.Pool, k *candidate, sol 
 	if err != nil {
 		return err
 	}
-	for m := range q.Epochs {
-		_, units := coverage(&q, sol.Purchases, m)
+	c.unused(out, &q, sol, ev.Epochs, charged)
+	return nil
+}
+
+// unused adds up what committed unit-hours cost that serve nothing.
+func (c *composer) unused(out *PoolPlan, p *procurement.Pool, sol *answer, served []procurement.Serving, charged []domain.Decimal) {
+	for m := range p.Epochs {
+		_, units := coverage(p, sol.Purchases, m)
 		if units == 0 {
 			continue
 		}
-		s := &ev.Epochs[m]
+		s := &served[m]
 		unused := decimal.NewFromInt(s.UnusedGuaranteed + s.UnusedPriceOnly)
 		out.Stranded = out.Stranded.Add(charged[m].Mul(unused).DivRound(decimal.NewFromInt(int64(units)*hoursOf(c.span[m])), 9))
 	}
-	return nil
 }
 
 // sumMonths adds a calendar up to another of the same months.

@@ -40,7 +40,7 @@ func (c *composer) compare(out *PoolPlan, p *procurement.Pool, k *candidate) err
 		if err != nil {
 			return err
 		}
-		x := Course{Course: course.Name(), Cost: money(ev.Cost), Penalty: money(ev.ShortageCost), Units: course.Units}
+		x := Course{Course: course.Name(), Cost: expected(p, ev.Cost), Penalty: expected(p, ev.ShortageCost), Units: course.Units}
 		if course.Rule != baseline.OnDemand {
 			x.Cost = x.Cost.Add(k.owed)
 		}
@@ -96,7 +96,7 @@ func (c *composer) explain(bought []Purchase, p *procurement.Pool, s *shelf, sol
 		o := &s.terms[b.Offer]
 		starts := p.Offers[b.Offer].Starts
 		at := slices.IndexFunc(starts, func(s procurement.Start) bool { return s.Epoch == b.Epoch })
-		worth := money(big.NewInt(int64(sol.Certificate.Worth(p, b.Offer, at))))
+		worth := expected(p, big.NewInt(int64(sol.Certificate.Worth(p, b.Offer, at))))
 		each := money(big.NewInt(int64(starts[at].Cost)))
 		onDemand := decimal.Zero
 		for m := b.Epoch; m < min(b.Epoch+int(o.TermMonths), len(p.Epochs)); m++ {
@@ -131,5 +131,5 @@ func worthOfQuota(p *procurement.Pool, bound *big.Int) (domain.Decimal, error) {
 	if err != nil {
 		return decimal.Zero, err
 	}
-	return decimal.Max(decimal.Zero, money(new(big.Int).Sub(bound, sol.Bound))), nil
+	return decimal.Max(decimal.Zero, expected(p, new(big.Int).Sub(bound, sol.Bound))), nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
+	"quartermaster/domain/forecast"
 	"quartermaster/domain/packing"
 	"quartermaster/domain/procurement"
 	"quartermaster/domain/procurement/check"
@@ -34,7 +35,7 @@ func Compute(q *Question) (*Plan, error) {
 	}
 	p := &Plan{
 		Position: q.Position, At: q.At, Horizon: domain.Interval{From: c.span[0].From, To: c.end()}, Assumptions: q.Assumptions,
-		Methods: Methods(q.Folds), Region: q.Region, Regions: []RegionPlan{}, Left: []LeftPool{}, Courses: []Course{}, Calendar: []MonthMoney{},
+		Methods: q.Assumptions.Methods(q.Folds), Region: q.Region, Regions: []RegionPlan{}, Left: []LeftPool{}, Courses: []Course{}, Calendar: []MonthMoney{},
 	}
 	pools := slices.Clone(q.Pools)
 	slices.SortFunc(pools, func(x, y Pool) int {
@@ -68,6 +69,7 @@ func Compute(q *Question) (*Plan, error) {
 	for i := range p.Regions {
 		r := &p.Regions[i]
 		r.Gap = gap(r.Cost, r.LowerBound)
+		r.risk()
 		p.Total.add(&r.Amounts)
 		p.Courses = sumCourses(p.Courses, r.Courses)
 		if len(r.Calendar) > 0 && len(p.Calendar) == 0 {
@@ -77,6 +79,7 @@ func Compute(q *Question) (*Plan, error) {
 		}
 	}
 	p.Total.Gap = gap(p.Total.Cost, p.Total.LowerBound)
+	p.Total.risk()
 	return p, p.name()
 }
 
@@ -112,6 +115,9 @@ func newComposer(q *Question) (*composer, error) {
 	case a.ShortageFactor.LessThan(one) || a.ShortageFactor.GreaterThan(decimal.NewFromInt(1000)):
 		return nil, fmt.Errorf("shortage factor %s is not from 1 to 1000", a.ShortageFactor)
 	}
+	if err := a.checkDemand(); err != nil {
+		return nil, err
+	}
 	c := &composer{q: q, a: a, all: months(q.At, 2*MaxMonths)}
 	c.span = c.all[:a.Months]
 	var err error
@@ -139,9 +145,19 @@ func (c *composer) leave(k *candidate, why error) {
 }
 
 // Methods names the versions of everything that a plan is computed by, given that
-// of the rows.
+// of the rows, when demand repeats.
 func Methods(folds string) []string {
 	return []string{folds, Method, packing.Method, procurement.Method}
+}
+
+// Methods names the versions of everything that a plan with these assumptions is
+// computed by, given that of the rows.
+func (a *Assumptions) Methods(folds string) []string {
+	out := Methods(folds)
+	if a.Demand == Forecast {
+		out = append(out, forecast.Method)
+	}
+	return out
 }
 
 // name gives the plan an id that is a digest of everything in it but the
@@ -173,6 +189,13 @@ func (a *Amounts) add(b *Amounts) {
 	a.Current, a.CurrentPenalty = a.Current.Add(b.Current), a.CurrentPenalty.Add(b.CurrentPenalty)
 	a.OnDemand, a.LowerBound = a.OnDemand.Add(b.OnDemand), a.LowerBound.Add(b.LowerBound)
 	a.Nominal, a.Stranded = a.Nominal.Add(b.Nominal), a.Stranded.Add(b.Stranded)
+	if a.Costs == nil {
+		a.Costs = slices.Clone(b.Costs)
+		return
+	}
+	for i := range b.Costs {
+		a.Costs[i] = a.Costs[i].Add(b.Costs[i])
+	}
 }
 
 func gap(cost, bound domain.Decimal) domain.Decimal {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"iter"
 	"math/big"
 	"slices"
 	"strings"
@@ -22,13 +23,17 @@ func (c *composer) courses(out *PoolPlan, p *procurement.Pool, k *candidate, sol
 	if err != nil {
 		return err
 	}
-	out.Current = money(current.Cost).Add(k.owed)
-	out.Penalty, out.CurrentPenalty = money(plan.ShortageCost), money(current.ShortageCost)
+	out.Current = expected(p, current.Cost).Add(k.owed)
+	out.Penalty, out.CurrentPenalty = expected(p, plan.ShortageCost), expected(p, current.ShortageCost)
+	for i := range plan.Scenarios {
+		out.Costs = append(out.Costs, money(plan.Scenarios[i].Cost).Add(k.owed))
+	}
+	out.risk()
 	onDemand := new(big.Int)
 	quota, share, short := []domain.Instant{}, []domain.Instant{}, []domain.Instant{}
 	for m := range p.Epochs {
 		e, served := &p.Epochs[m], &plan.Epochs[m]
-		for _, step := range e.Demand {
+		for step := range demandOf(e) {
 			unitHours := int64(step.Units) * int64(step.Hours)
 			onDemand.Add(onDemand, new(big.Int).Mul(big.NewInt(unitHours), big.NewInt(int64(e.OnDemand))))
 			if e.Quota >= 0 {
@@ -47,7 +52,7 @@ func (c *composer) courses(out *PoolPlan, p *procurement.Pool, k *candidate, sol
 		}
 		guaranteed, total := coverage(p, sol.Purchases, m)
 		atQuota, atShare := false, false
-		for _, step := range e.Demand {
+		for step := range demandOf(e) {
 			spot := 0
 			if e.Spot >= 0 {
 				spot = step.Units * e.SpotPermille / 1000
@@ -64,7 +69,10 @@ func (c *composer) courses(out *PoolPlan, p *procurement.Pool, k *candidate, sol
 		}
 	}
 	out.Served.Held = out.Served.Guaranteed + out.Served.PriceOnly
-	out.Amounts.OnDemand = money(onDemand)
+	for _, n := range []*int64{&out.Refused, &out.Served.Held, &out.Served.Guaranteed, &out.Served.PriceOnly, &out.Served.Unused, &out.Served.Spot, &out.Served.OnDemand, &out.Served.Shortage} {
+		*n = mean(*n, p.Weight())
+	}
+	out.Amounts.OnDemand = expected(p, onDemand)
 	if s.quota != nil {
 		out.bind("on_demand_quota", fmt.Sprintf("%s allows %d GPUs on demand, and the plan uses all of it", s.quota.Provider, s.quota.GPUs), quota...)
 	}
@@ -84,7 +92,7 @@ func (c *composer) courses(out *PoolPlan, p *procurement.Pool, k *candidate, sol
 			out.bind("max_units", fmt.Sprintf("%s sells at most %d at a time", name, o.MaxUnits), from)
 			starts := p.Offers[b.Offer].Starts
 			at := slices.IndexFunc(starts, func(s procurement.Start) bool { return s.Epoch == b.Epoch })
-			price := money(big.NewInt(int64(sol.Certificate.Worth(p, b.Offer, at) - starts[at].Cost)))
+			price := expected(p, big.NewInt(int64(sol.Certificate.Worth(p, b.Offer, at)))).Sub(money(big.NewInt(int64(starts[at].Cost))))
 			i := slices.IndexFunc(out.Binding, func(x Binding) bool {
 				return x.Constraint == "max_units" && x.Months[len(x.Months)-1] == from && strings.HasPrefix(x.Detail, name)
 			})
@@ -101,6 +109,24 @@ func (c *composer) courses(out *PoolPlan, p *procurement.Pool, k *candidate, sol
 		out.bind("min_units", fmt.Sprintf("%s sells at least %d at a time, and fewer would be bought", p.Offers[b.Offer].ID, o.MinUnits), c.span[b.Epoch].From)
 	}
 	return nil
+}
+
+// demandOf are the steps of an epoch, of all its scenarios.
+func demandOf(e *procurement.Epoch) iter.Seq[procurement.Step] {
+	return func(yield func(procurement.Step) bool) {
+		for _, step := range e.Demand {
+			if !yield(step) {
+				return
+			}
+		}
+		for i := range e.Cases {
+			for _, step := range e.Cases[i].Demand {
+				if !yield(step) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // bind says in which months a bound decides: none, if in none.

@@ -29,6 +29,7 @@ type history struct {
 	missing  int
 	sources  []string
 	notes    []string
+	repeats  []string // notes on what is repeated
 }
 
 // observe takes the last weeks of a pool's demand before a time. Its error says
@@ -83,10 +84,10 @@ func observe(p *Pool, a *Assumptions, at domain.Instant) (*history, error) {
 		h.notes = append(h.notes, fmt.Sprintf("left out because last observed more than %d weeks before: %s", staleAfter/(week*domain.Hour), listed(stale)))
 	}
 	if len(young) > 0 {
-		h.notes = append(h.notes, "first observed within the weeks that are repeated, so in a part of them only: "+listed(young))
+		h.repeats = append(h.repeats, "first observed within the weeks that are repeated, so in a part of them only: "+listed(young))
 	}
 	if weeks < a.Weeks {
-		h.notes = append(h.notes, fmt.Sprintf("only %d whole weeks were observed and are repeated", weeks))
+		h.repeats = append(h.repeats, fmt.Sprintf("only %d whole weeks were observed and are repeated", weeks))
 	}
 	return h, nil
 }
@@ -151,7 +152,8 @@ func (s *Series) nearest(at int) int64 {
 
 // future is demand over the horizon, in machines.
 type future struct {
-	steps   [][]procurement.Step // per month
+	steps   [][]procurement.Step   // per month, of demand that repeats
+	cases   [][][]procurement.Step // of scenarios, per month
 	summary DemandSummary
 }
 

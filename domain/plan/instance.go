@@ -20,6 +20,7 @@ import (
 // the name of its region and kind, and its one demand has the pool's name. Offers
 // are those that a plan considers; one that is ordered at once can begin when its
 // lead time is over. What is held serves the pool that it serves in a plan.
+// Scenarios of a forecast are the instance's.
 //
 // In a currency other than the question's are only what [Question.FX] has a rate
 // for; without one they are left out, as a plan leaves them out.
@@ -79,6 +80,16 @@ func (q *Question) Instance() (*instance.Instance, error) {
 		hourly, err := c.hourly(k)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		scenarios, err := c.hourlyCases(k)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		for i := range scenarios {
+			if len(in.Scenarios) == i {
+				in.Scenarios = append(in.Scenarios, instance.Scenario{ID: fmt.Sprintf("forecast %03d", i+1), Weight: 1, Hourly: map[string][]int{}})
+			}
+			in.Scenarios[i].Hourly[name] = scenarios[i]
 		}
 		in.Demands = append(in.Demands, instance.Demand{
 			ID: name, Pool: name, Hourly: hourly, Interruptible: decimal.Min(one, k.SpotShare),
@@ -142,8 +153,27 @@ func quotaName(k *candidate) string {
 	return q.Provider + " " + k.name()
 }
 
+// hourlyCases is the demand of a pool in each scenario, none where it repeats.
+func (c *composer) hourlyCases(k *candidate) ([][]int, error) {
+	if c.a.Demand != Forecast {
+		return nil, nil
+	}
+	drawn, made, err := c.draw(k.Pool)
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]int, len(drawn))
+	f := k.future.summary
+	for i := range drawn {
+		if out[i], err = c.unitsOf(drawn[i], made.From, fit{f.Nodes, f.GPUs, f.Packing}); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 // hourly is the demand of a pool in each hour of the horizon, in machines, as
-// repeat lays it out.
+// repeat lays it out. Scenarios of a forecast replace it.
 func (c *composer) hourly(k *candidate) ([]int, error) {
 	h, err := observe(k.Pool, c.a, c.q.At)
 	if err != nil {

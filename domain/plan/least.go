@@ -68,7 +68,7 @@ type search struct {
 }
 
 // branch is a pool in which some starts are gone and the least orders of others
-// are bought, for a price.
+// are bought, for a price: times the pool's weight, as costs are.
 type branch struct {
 	pool   *procurement.Pool
 	bought []procurement.Purchase
@@ -185,7 +185,7 @@ func (b *branch) ordered(at procurement.Purchase, units int) branch {
 			p.Epochs[m].HeldPriceOnly += units
 		}
 	}
-	price := new(big.Int).Mul(big.NewInt(int64(o.Starts[i].Cost)), big.NewInt(int64(units)))
+	price := new(big.Int).Mul(big.NewInt(int64(o.Starts[i].Cost)), big.NewInt(int64(units)*int64(b.pool.Weight())))
 	bought := joined(b.bought, []procurement.Purchase{{Offer: at.Offer, Epoch: at.Epoch, Units: units}})
 	return branch{&p, bought, price.Add(price, b.price)}
 }

@@ -6,7 +6,9 @@
 // A pool is machines of one shape in one region, whoever sells them. Demand of
 // the future is the demand of the last weeks, repeated week by week and grown
 // at a rate that the planner names: an assumption, stated in the answer, and no
-// forecast. Amounts are net present values at the start of the horizon; a
+// forecast. Or it is scenarios of a forecast, equally likely: then purchases are
+// made before it is known which comes true, what is minimised is the expectation,
+// and amounts and unit-hours are means over scenarios. Amounts are net present values at the start of the horizon; a
 // purchase that outlives the horizon is credited with a stated share of what it
 // is still worth.
 //
@@ -55,6 +57,13 @@ type Assumptions struct {
 	ServiceLevel domain.Decimal `json:"service_level,omitzero"`
 	// Currency of all amounts, ISO 4217. Offers in others are left out.
 	Currency string `json:"currency"`
+	// Demand is [Forecast], or "" for demand that repeats. A forecast does not look
+	// at Weeks, and MonthlyGrowth is how its level goes on beyond 13 weeks.
+	Demand string `json:"demand,omitempty"`
+	// Scenarios is how many ways demand may go in a forecast, and Seed what they are
+	// drawn with; 0 for demand that repeats.
+	Scenarios int    `json:"scenarios,omitempty"`
+	Seed      uint64 `json:"seed,omitempty"`
 }
 
 // Question is everything that a plan is computed from.
@@ -77,6 +86,9 @@ type Question struct {
 	// instance of the question is in one currency; a plan leaves out what is priced
 	// in others.
 	FX map[string]domain.Decimal
+	// Draws returns a source of draws for a number; equal numbers give equal ones,
+	// and Assumptions.Seed decides which. For demand that is forecast.
+	Draws func(stream uint64) func() uint64 `json:"-"`
 }
 
 // Packing is the fleet of a region and what should run on it.
@@ -107,6 +119,8 @@ type Pool struct {
 	// Failures is how often its GPUs are interrupted, for a service level; nil: not
 	// asked for.
 	Failures *reliability.Estimate
+	// Observed is its demand as a forecast learns from it; nil: not asked for.
+	Observed *Observed
 	// Note is what must be known of the demand.
 	Note string
 }
@@ -209,8 +223,14 @@ type Amounts struct {
 	Nominal domain.Decimal `json:"nominal_cost"`
 	// Stranded is what committed unit-hours cost, nominal, that would serve nothing
 	// if demand were low: as in the week of least demand of those repeated, every
-	// week, and not growing.
+	// week, and not growing; of a forecast, as in each pool's scenario of least demand.
 	Stranded domain.Decimal `json:"stranded_at_low_demand"`
+	// Costs are what Cost is the mean of, by scenario, none where demand repeats. A
+	// sum takes pools for independent: scenarios of equal number together. CVaR is
+	// the mean of the worst tenth.
+	Costs []domain.Decimal `json:"scenario_costs,omitempty"`
+	CVaR  *domain.Decimal  `json:"cvar_90,omitempty"`
+	Range *CostRange       `json:"cost_range,omitempty"`
 }
 
 // RegionPlan is the plan of a region.
@@ -268,8 +288,9 @@ type PoolPlan struct {
 	Spot      *Price    `json:"spot,omitempty"`
 	QuotaGPUs *uint64   `json:"quota_gpus,omitempty"`
 	// Refused is how many unit-hours of an all on-demand course the quota refuses.
-	Refused     int64                   `json:"refused_unit_hours"`
-	Solver      string                  `json:"solver"`
+	Refused int64  `json:"refused_unit_hours"`
+	Solver  string `json:"solver"`
+	// Certificate's prices are, with scenarios, times their number.
 	Certificate procurement.Certificate `json:"certificate"`
 	// Sensitivity is what would be bought if purchases beyond the horizon were
 	// worth nothing, and everything.
@@ -307,6 +328,9 @@ type DemandSummary struct {
 	SparePeak  int                   `json:"spare_units_at_peak,omitempty"`
 	SpareHours int64                 `json:"spare_unit_hours,omitempty"`
 	Failures   *reliability.Estimate `json:"failures,omitempty"`
+	// Range is what a forecast ranges over. UnitHours and SpareHours are then means,
+	// and Peak is the highest of any scenario.
+	Range *DemandRange `json:"forecast,omitempty"`
 }
 
 // Served is unit-hours by how they are served.

@@ -9,6 +9,7 @@ import (
 	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
+	"quartermaster/domain/forecast"
 	"quartermaster/domain/procurement"
 )
 
@@ -43,13 +44,24 @@ func (c *composer) prepare(p *Pool) *candidate {
 	if err != nil {
 		return refuse(err)
 	}
-	if k.future, err = h.repeat(c.span, c.growth, f); err != nil {
+	if c.a.Demand == Forecast {
+		k.future, err = c.foresee(p, h, f)
+	} else {
+		k.future, err = h.repeat(c.span, c.growth, f)
+	}
+	if err != nil {
 		return refuse(err)
 	}
 	if p.Note != "" {
 		k.notes = append(k.notes, p.Note)
 	}
 	k.notes = append(k.notes, h.notes...)
+	if c.a.Demand == Forecast {
+		k.notes = append(k.notes, fmt.Sprintf("demand is %d scenarios of a forecast by %s, equally likely and drawn for this pool by itself; beyond %d weeks its level grows as assumed",
+			c.a.Scenarios, k.future.summary.Range.Candidate, forecast.MaxHorizon))
+	} else {
+		k.notes = append(k.notes, h.repeats...)
+	}
 	if err := c.spares(k); err != nil {
 		return refuse(err)
 	}
@@ -103,7 +115,7 @@ func (k *candidate) quota() *Quota {
 // problem states a pool for procurement.
 func (c *composer) problem(k *candidate, salvage domain.Decimal) (*procurement.Pool, error) {
 	s := k.shelf
-	out := &procurement.Pool{ID: k.Region + "|" + k.Kind}
+	out := &procurement.Pool{ID: k.Region + "|" + k.Kind, Weights: slices.Repeat([]int{1}, len(k.future.cases))}
 	one := decimal.NewFromInt(1)
 	spotPermille := 0
 	if s.spot != nil {
@@ -115,8 +127,14 @@ func (c *composer) problem(k *candidate, salvage domain.Decimal) (*procurement.P
 	}
 	for m, span := range c.span {
 		e := procurement.Epoch{
-			Span: span, Demand: k.future.steps[m], Spot: -1, SpotPermille: spotPermille, Quota: quota,
+			Span: span, Spot: -1, SpotPermille: spotPermille, Quota: quota,
 			HeldGuaranteed: k.guaranteed[m], HeldPriceOnly: k.priceOnly[m],
+		}
+		if k.future.cases == nil {
+			e.Demand = k.future.steps[m]
+		}
+		for i := range k.future.cases {
+			e.Cases = append(e.Cases, procurement.Case{Demand: k.future.cases[i][m], SpotUnits: procurement.Unlimited})
 		}
 		var err error
 		if e.OnDemand, err = nano(s.onDemand.Hourly.Mul(c.discount.middle(m))); err != nil {
@@ -148,6 +166,11 @@ func (c *composer) problem(k *candidate, salvage domain.Decimal) (*procurement.P
 			offer.Starts = append(offer.Starts, procurement.Start{Epoch: m, Cost: cost, Max: bound})
 		}
 		out.Offers = append(out.Offers, offer)
+	}
+	if n := len(k.future.cases); n > 1 {
+		if err := out.Validate(); err != nil {
+			return nil, fmt.Errorf("too much for %d scenarios together, and fewer may do: %w", n, err)
+		}
 	}
 	return out, nil
 }
@@ -193,12 +216,12 @@ func (c *composer) plan(k *candidate) (*PoolPlan, error) {
 		known = answer.Purchases
 		bought := c.purchases(problem, s, known)
 		if i != 1 {
-			out.Sensitivity = append(out.Sensitivity, Sensitivity{Salvage: salvage, Cost: money(answer.Cost).Add(k.owed), Purchases: bought})
+			out.Sensitivity = append(out.Sensitivity, Sensitivity{Salvage: salvage, Cost: expected(problem, answer.Cost).Add(k.owed), Purchases: bought})
 			continue
 		}
 		out.Purchases, out.Solver, out.Certificate = bought, string(answer.Algorithm), answer.Certificate
 		out.Held = k.owed
-		out.Cost, out.LowerBound = money(answer.Cost).Add(k.owed), money(answer.Bound).Add(k.owed)
+		out.Cost, out.LowerBound = expected(problem, answer.Cost).Add(k.owed), expected(problem, answer.Bound).Add(k.owed)
 		out.Gap = gap(out.Cost, out.LowerBound)
 		c.explain(out.Purchases, problem, s, answer)
 		if err := c.courses(out, problem, k, answer); err != nil {

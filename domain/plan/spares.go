@@ -20,10 +20,18 @@ func (c *composer) spares(k *candidate) error {
 		return err
 	}
 	f.summary.SparePeak = b.Spares(f.summary.Peak)
-	f.summary.Peak += f.summary.SparePeak
 	f.summary.Failures = k.Failures
-	f.steps = withSpares(f.steps, b, &f.summary.SpareHours)
-	f.summary.UnitHours += f.summary.SpareHours
+	if n := len(f.cases); n > 0 {
+		for i := range f.cases {
+			f.cases[i] = withSpares(f.cases[i], b, &f.summary.SpareHours)
+		}
+		f.summary.SpareHours = mean(f.summary.SpareHours, n)
+		c.summarize(f)
+	} else {
+		f.steps = withSpares(f.steps, b, &f.summary.SpareHours)
+		f.summary.Peak += f.summary.SparePeak
+		f.summary.UnitHours += f.summary.SpareHours
+	}
 	k.notes = append(k.notes, fmt.Sprintf("demand holds spare machines for a service level of %s: %s interruptions of a GPU an hour, %s hours to repair, %s of that rate from %s",
 		c.a.ServiceLevel, k.Failures.PerGPUHour, k.Failures.RepairHours, k.Failures.RatePrior, k.Failures.Source))
 	return nil

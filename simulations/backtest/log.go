@@ -3,7 +3,6 @@ package backtest
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/shopspring/decimal"
 
@@ -106,7 +105,7 @@ func (l *Log) Pools(view projections.View) ([]Pool, []LeftOut, error) {
 				if slices.Equal(p.Known[m], p.Milli[:len(p.Known[m])]) {
 					p.Known[m] = nil
 				}
-				p.Changes[m] = Knows(&known[m][k], declared[m][k])
+				p.Changes[m] = known[m][k].Knows(declared[m][k])
 				for i := range p.Changes[m] {
 					p.Changes[m][i].Milli = away(p.Changes[m][i].Milli, size)
 				}
@@ -128,23 +127,6 @@ func (l *Log) Pools(view projections.View) ([]Pool, []LeftOut, error) {
 		pools = append(pools, p)
 	}
 	return pools, left, nil
-}
-
-// Knows says in terms of forecasts what the log knows of a pool's demand besides
-// what was observed: its outages, and what deployments change.
-func Knows(p *projections.PoolHistory, declared []projections.DemandChange) []forecast.Change {
-	out := []forecast.Change{}
-	for _, o := range p.Outages {
-		out = append(out, forecast.Change{Span: o, Ignored: true, Why: "it was down, or in maintenance"})
-	}
-	for _, d := range declared {
-		why := strings.Join(d.Deployments[:min(3, len(d.Deployments))], ", ")
-		if more := len(d.Deployments) - 3; more > 0 {
-			why += fmt.Sprintf(" and %d more", more)
-		}
-		out = append(out, forecast.Change{Span: domain.Interval{From: d.At}, Milli: max(-forecast.MaxMilli, min(d.Milli, forecast.MaxMilli)), Why: why})
-	}
-	return out
 }
 
 // away divides, rounded away from 0.

@@ -1,0 +1,232 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/forecast"
+	"quartermaster/domain/procurement"
+)
+
+// Forecast is demand of the future as package forecast draws it (Assumptions.Demand).
+const Forecast = "forecast"
+
+// MaxScenarios bounds the ways in which demand may go in a plan.
+const MaxScenarios = 200
+
+// Observed is the demand of a pool as a forecast learns from it.
+type Observed struct {
+	From domain.Instant // start of the first hour
+	// Milli is in thousandths of a unit per hour; −1 where it was not observed. The
+	// forecast begins where it ends.
+	Milli []int64
+	// Changes are what is known of it besides, as far as it shows.
+	Changes []forecast.Change
+}
+
+// DemandRange is demand over the horizon by scenarios of a forecast.
+type DemandRange struct {
+	Candidate string         `json:"candidate"` // what forecasts
+	UnitHours Quantiles      `json:"unit_hours"`
+	Peak      Quantiles      `json:"peak_units"`
+	Months    []MonthsDemand `json:"months"`
+}
+
+// MonthsDemand is demand of a month.
+type MonthsDemand struct {
+	Month     string    `json:"month"` // 2006-01
+	UnitHours Quantiles `json:"unit_hours"`
+	Peak      Quantiles `json:"peak_units"`
+}
+
+// Quantiles are those of scenarios: the least value that a tenth, half and nine
+// tenths of them do not exceed.
+type Quantiles struct {
+	P10 int64 `json:"p10"`
+	P50 int64 `json:"p50"`
+	P90 int64 `json:"p90"`
+}
+
+// CostRange is what a plan costs over scenarios.
+type CostRange struct {
+	Least domain.Decimal `json:"least"`
+	P50   domain.Decimal `json:"p50"`
+	Most  domain.Decimal `json:"most"`
+}
+
+// checkDemand refuses assumptions about demand that are out of range.
+func (a *Assumptions) checkDemand() error {
+	switch {
+	case a.Demand == "" && (a.Scenarios != 0 || a.Seed != 0):
+		return errors.New("scenarios and their seed are for demand that is forecast")
+	case a.Demand == "":
+		return nil
+	case a.Demand != Forecast:
+		return fmt.Errorf("demand %q, want %q, or none for demand that repeats", a.Demand, Forecast)
+	case a.Scenarios < 1 || a.Scenarios > MaxScenarios:
+		return fmt.Errorf("%d scenarios of demand, want 1 to %d", a.Scenarios, MaxScenarios)
+	}
+	return nil
+}
+
+// foresee draws scenarios of a pool's demand over the horizon. h says what is known
+// of its sources. Pools are drawn by themselves, each by its name, so that a plan of
+// one region draws what a plan of all draws.
+func (c *composer) foresee(p *Pool, h *history, f fit) (*future, error) {
+	drawn, made, err := c.draw(p)
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.going(drawn, made.From, f)
+	if err != nil {
+		return nil, err
+	}
+	s := &out.summary
+	s.ObservedFrom, s.ObservedTo, s.MissingHours, s.Sources = made.Window.From, made.Window.To, made.Missing, h.sources
+	s.Range.Candidate = made.Candidate
+	return out, nil
+}
+
+// draw forecasts a pool and draws from that, in thousandths of a unit by the hour.
+func (c *composer) draw(p *Pool) ([][]int64, *forecast.Forecast, error) {
+	switch {
+	case c.q.Draws == nil:
+		return nil, nil, errors.New("no forecast: there is no source of draws")
+	case p.Observed == nil:
+		return nil, nil, errors.New("no forecast: its demand was never observed")
+	}
+	o := p.Observed
+	from := o.From + domain.Instant(len(o.Milli))*domain.Hour
+	hours := int((c.end() - from + domain.Hour - 1) / domain.Hour)
+	weeks := min(forecast.MaxHorizon, (hours+forecast.Week-1)/forecast.Week)
+	made, err := forecast.Make(&forecast.Question{From: o.From, History: o.Milli, Changes: o.Changes, Weeks: weeks})
+	if err != nil {
+		return nil, nil, fmt.Errorf("no forecast: %w", err)
+	}
+	sum := sha256.Sum256([]byte(p.Region + "\x00" + p.Kind + "\x00" + p.Unit))
+	drawn, err := made.Scenarios(&forecast.Spread{Hours: hours, Count: c.a.Scenarios, Growth: c.beyond()}, c.q.Draws(binary.BigEndian.Uint64(sum[:])))
+	if err != nil {
+		return nil, nil, fmt.Errorf("no forecast: %w", err)
+	}
+	return drawn, made, nil
+}
+
+// beyond is how the level goes on beyond a forecast: by the assumed growth of three
+// months in a quarter.
+func (c *composer) beyond() []forecast.Growth {
+	step := decimal.NewFromInt(1).Add(c.a.MonthlyGrowth)
+	return []forecast.Growth{{Weight: 1, Quarterly: step.Mul(step).Mul(step).Shift(6).Round(0).IntPart()}}
+}
+
+// going counts drawn demand in machines, by scenario and month. It begins at a
+// time at or before the horizon.
+func (c *composer) going(drawn [][]int64, from domain.Instant, f fit) (*future, error) {
+	out := &future{summary: DemandSummary{Nodes: f.nodes, GPUs: f.gpus, Packing: f.basis, Range: &DemandRange{}}}
+	for _, milli := range drawn {
+		units, err := c.unitsOf(milli, from, f)
+		if err != nil {
+			return nil, err
+		}
+		var months [][]procurement.Step
+		for _, span := range c.span {
+			n := int(hoursOf(span))
+			months, units = append(months, procurement.Steps(units[:n])), units[n:]
+		}
+		out.cases = append(out.cases, months)
+	}
+	for _, span := range c.span {
+		out.summary.Hours += int(hoursOf(span))
+	}
+	c.summarize(out)
+	return out, nil
+}
+
+// unitsOf is drawn demand of each hour of the horizon, in machines.
+func (c *composer) unitsOf(milli []int64, from domain.Instant, f fit) ([]int, error) {
+	milli = milli[(c.span[0].From-from)/domain.Hour:]
+	out := make([]int, (c.end()-c.span[0].From)/domain.Hour)
+	for h := range out {
+		var err error
+		if out[h], err = machines(milli[h], grown, f.nodes, f.gpus); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// summarize says of the scenarios of a future how much demand there is.
+func (c *composer) summarize(f *future) {
+	s := &f.summary
+	n := len(f.cases)
+	s.Peak, s.Range.Months = 0, nil
+	all, peaks := make([]int64, n), make([]int64, n)
+	for m, span := range c.span {
+		hours, peak := make([]int64, n), make([]int64, n)
+		for i := range f.cases {
+			for _, step := range f.cases[i][m] {
+				hours[i] += int64(step.Units) * int64(step.Hours)
+				peak[i] = max(peak[i], int64(step.Units))
+			}
+			all[i] += hours[i]
+			peaks[i] = max(peaks[i], peak[i])
+		}
+		s.Range.Months = append(s.Range.Months, MonthsDemand{span.From.Time().Format("2006-01"), quantiles(hours), quantiles(peak)})
+	}
+	s.Range.UnitHours, s.Range.Peak = quantiles(all), quantiles(peaks)
+	s.Peak = int(slices.Max(peaks))
+	sum := int64(0)
+	for _, v := range all {
+		sum += v
+	}
+	s.UnitHours = mean(sum, n)
+}
+
+// rank is the place of a quantile in per mille among so many values by size.
+func rank(n, level int) int { return max(0, (n*level+999)/1000-1) }
+
+func quantiles(values []int64) Quantiles {
+	v := slices.Sorted(slices.Values(values))
+	return Quantiles{v[rank(len(v), 100)], v[rank(len(v), 500)], v[rank(len(v), 900)]}
+}
+
+// mean is the sum of whole numbers, none negative, shared by so many, to the
+// nearest.
+func mean(sum int64, n int) int64 { return (sum + int64(n)/2) / int64(n) }
+
+// expected turns what a pool of procurement comes to, which is a sum over its
+// scenarios by weight, into the expectation in the currency, to nine digits.
+func expected(p *procurement.Pool, sum *big.Int) domain.Decimal {
+	if p.Weight() == 1 {
+		return money(sum)
+	}
+	return money(sum).DivRound(decimal.NewFromInt(int64(p.Weight())), 9)
+}
+
+// risk says how cost is spread over scenarios, if there are any. The conditional
+// value at risk is the mean of the worst tenth by weight, of which a scenario may
+// be a part (Rockafellar and Uryasev, "Optimization of conditional value-at-risk",
+// Journal of Risk 2(3), 2000).
+func (a *Amounts) risk() {
+	n := len(a.Costs)
+	if n == 0 {
+		return
+	}
+	v := slices.Clone(a.Costs)
+	slices.SortFunc(v, domain.Decimal.Cmp)
+	a.Range = &CostRange{v[0], v[rank(n, 500)], v[n-1]}
+	left, sum := n, decimal.Zero // in tenths of a scenario, so that the tenth is whole
+	for _, cost := range slices.Backward(v) {
+		take := min(left, 10)
+		sum = sum.Add(cost.Mul(decimal.NewFromInt(int64(take))))
+		left -= take
+	}
+	worst := sum.DivRound(decimal.NewFromInt(int64(n)), 9)
+	a.CVaR = &worst
+}

@@ -1,0 +1,275 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/shopspring/decimal"
+	"pgregory.net/rapid"
+
+	"quartermaster/domain"
+	"quartermaster/domain/procurement"
+)
+
+// under plans a pool of a question in given scenarios: machines by the hour.
+func under(t rapid.TB, q *Question, scenarios ...func(hour int) int64) (*composer, *candidate, *PoolPlan) {
+	t.Helper()
+	c, err := newComposer(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := c.prepare(&q.Pools[0])
+	if k.left != "" {
+		t.Fatal(k.left)
+	}
+	c.pools = []*candidate{k}
+	drawn := make([][]int64, len(scenarios))
+	for i, machines := range scenarios {
+		drawn[i] = make([]int64, (c.end()-c.span[0].From)/domain.Hour)
+		for h := range drawn[i] {
+			drawn[i][h] = machines(h) * int64(k.shelf.gpus) * 1000
+		}
+	}
+	if k.future, err = c.going(drawn, c.span[0].From, fit{1, int64(k.shelf.gpus), "by hand"}); err != nil {
+		t.Fatal(err)
+	}
+	c.assign()
+	out, err := c.plan(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, k, out
+}
+
+func always(n int64) func(int) int64 { return func(int) int64 { return n } }
+
+// Ten machines are needed always, or twenty, as likely: at 20 reserved and 30 on
+// demand ten are reserved, and the other ten, needed half of the time, are not. In a
+// year of 8,760 hours that is 1,752,000 or 4,380,000.
+func TestTwoScenariosByHand(t *testing.T) {
+	q := question()
+	q.Pools = q.Pools[:1]
+	p := &q.Pools[0]
+	p.Offers = slices.DeleteFunc(p.Offers, func(o domain.OfferQuoted) bool { return o.Offer == "3y" || o.Offer == "spot" })
+	q.Assumptions.AnnualRate = dec("0")
+	_, _, got := under(t, q, always(10), always(20))
+	if len(got.Purchases) != 1 || got.Purchases[0].Units != 10 {
+		t.Fatalf("bought is %+v", got.Purchases)
+	}
+	equal(t, "cost", got.Cost, "3066000")
+	equal(t, "bound", got.LowerBound, "3066000")
+	equal(t, "current course", got.Current, "3942000") // 15 × 30 × 8760
+	equal(t, "on demand", got.Amounts.OnDemand, "3942000")
+	equal(t, "in the first", got.Costs[0], "1752000")
+	equal(t, "in the second", got.Costs[1], "4380000")
+	equal(t, "the worst tenth", *got.CVaR, "4380000")
+	equal(t, "least", got.Range.Least, "1752000")
+	equal(t, "most", got.Range.Most, "4380000")
+	equal(t, "nominal", got.Nominal, "3066000")
+	equal(t, "June", got.Calendar[0].Cash, "252000") // 720 × (10×20 + 5×30)
+	equal(t, "stranded", got.Stranded, "0")
+	if got.Served.Held != 87_600 || got.Served.OnDemand != 43_800 || got.Demand.UnitHours != 131_400 || got.Demand.Peak != 20 {
+		t.Errorf("served %+v of %+v", got.Served, got.Demand)
+	}
+	if r := got.Demand.Range; r.UnitHours != (Quantiles{87_600, 87_600, 175_200}) || r.Peak != (Quantiles{10, 10, 20}) || len(r.Months) != 12 || r.Months[0] != (MonthsDemand{"2026-06", Quantiles{7200, 7200, 14_400}, Quantiles{10, 10, 20}}) {
+		t.Errorf("demand ranges over %+v", r)
+	}
+	if w := got.Purchases[0].Worth; w.LessThan(dec("175200")) || w.GreaterThan(dec("262800")) { // between reserved and on demand
+		t.Errorf("worth %s", w)
+	}
+	// Where twenty are likelier, twenty are reserved, of which ten are stranded in the
+	// scenario of ten: 10 × 20 × 8760.
+	_, _, got = under(t, q, always(20), always(10), always(20), always(20))
+	if len(got.Purchases) != 1 || got.Purchases[0].Units != 20 {
+		t.Fatalf("bought is %+v", got.Purchases)
+	}
+	equal(t, "stranded", got.Stranded, "1752000")
+	equal(t, "unused", decimal.NewFromInt(got.Served.Unused), "21900") // a quarter of 87,600
+}
+
+// Of twelve scenarios the worst tenth is the worst, and a fifth of the next.
+func TestWorstTenth(t *testing.T) {
+	a := Amounts{}
+	for _, cost := range []string{"7", "1", "120", "2", "3", "60", "4", "5", "6", "8", "9", "10"} {
+		a.Costs = append(a.Costs, dec(cost))
+	}
+	a.risk()
+	equal(t, "worst tenth", *a.CVaR, "110") // (120 + 0.2×60) ÷ 1.2
+	equal(t, "least", a.Range.Least, "1")
+	equal(t, "median", a.Range.P50, "6")
+	equal(t, "most", a.Range.Most, "120")
+	for _, n := range []int{1, 9, 10, 11, 20, 25} { // against its definition, by every tenth of a scenario
+		a = Amounts{}
+		var tenths []domain.Decimal
+		for i := range n {
+			cost := decimal.NewFromInt(int64(i*i%17 + i))
+			a.Costs, tenths = append(a.Costs, cost), append(tenths, slices.Repeat([]domain.Decimal{cost}, 10)...)
+		}
+		a.risk()
+		slices.SortFunc(tenths, func(x, y domain.Decimal) int { return y.Cmp(x) })
+		want := decimal.Sum(decimal.Zero, tenths[:n]...).DivRound(decimal.NewFromInt(int64(n)), 9)
+		equal(t, fmt.Sprintf("worst tenth of %d", n), *a.CVaR, want.String())
+	}
+}
+
+// What is known ahead costs no more than what is not, and a plan for all scenarios
+// no more than one for any of them.
+func TestScenarioBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		q := question()
+		q.Pools = q.Pools[:1]
+		q.Assumptions.Months = rapid.IntRange(1, 4).Draw(t, "months")
+		q.Pools[0].Offers = append(q.Pools[0].Offers, domain.OfferQuoted{
+			Market: q.Pools[0].Offers[0].Market, Offer: "2m", SKU: "big.8x", GPUModel: "A100 80GB", GPUCount: 8, Kind: domain.OfferReserved, TermMonths: 2,
+			Upfront: decimal.Zero, Hourly: decimal.NewFromInt(int64(rapid.IntRange(5, 29).Draw(t, "hourly"))), Currency: "USD", ValidFrom: at("2026-01-01"), GuaranteesCapacity: true,
+			MinUnits: uint32(rapid.IntRange(0, 6).Draw(t, "least")),
+		})
+		if rapid.Bool().Draw(t, "quota") {
+			q.Pools[0].Quotas = []Quota{{Provider: "aws", GPUs: 40}}
+		}
+		var scenarios []func(int) int64
+		for range rapid.IntRange(2, 5).Draw(t, "scenarios") {
+			base, more := rapid.Int64Range(0, 9).Draw(t, "base"), rapid.Int64Range(0, 6).Draw(t, "more")
+			scenarios = append(scenarios, func(h int) int64 { return base + int64(h%24)/12*more + int64(h/720) })
+		}
+		c, k, got := under(t, q, scenarios...)
+		all, err := c.problem(k, q.Assumptions.Salvage)
+		if err != nil {
+			t.Fatal(err)
+		}
+		least := make([]int, len(k.shelf.terms))
+		for i := range k.shelf.terms {
+			least[i] = k.shelf.terms[i].least()
+		}
+		ahead := new(big.Int)
+		n := decimal.NewFromInt(int64(len(scenarios)))
+		for i := range scenarios {
+			one := *all
+			one.Weights, one.Epochs = nil, slices.Clone(all.Epochs)
+			for m := range one.Epochs {
+				one.Epochs[m].Demand, one.Epochs[m].Cases = one.Epochs[m].Cases[i].Demand, nil
+			}
+			sol, err := solve(&one, least, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ahead.Add(ahead, sol.Bound)
+			ev, err := procurement.Evaluate(all, sol.Purchases)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sol.Exact && got.Gap.IsZero() && got.Cost.GreaterThan(expected(all, ev.Cost)) {
+				t.Errorf("cost %s, and the purchases for scenario %d alone cost %s", got.Cost, i, expected(all, ev.Cost))
+			}
+			if got.LowerBound.GreaterThan(expected(all, ev.Cost)) {
+				t.Errorf("bound %s, and the purchases for scenario %d alone cost %s", got.LowerBound, i, expected(all, ev.Cost))
+			}
+		}
+		if mean := money(ahead).DivRound(n, 9); got.Cost.LessThan(mean) {
+			t.Errorf("cost %s, less than %s when all is known ahead", got.Cost, mean)
+		}
+		sum := decimal.Sum(decimal.Zero, got.Costs...).DivRound(n, 9)
+		if !got.Cost.Equal(sum) || got.LowerBound.GreaterThan(got.Cost) || got.CVaR.LessThan(got.Cost.Sub(dec("0.000000001"))) {
+			t.Errorf("cost %s, mean %s, bound %s, worst tenth %s", got.Cost, sum, got.LowerBound, got.CVaR)
+		}
+	})
+}
+
+// forecastQuestion is a question whose demand is to be forecast.
+func forecastQuestion() *Question {
+	q := question()
+	q.Assumptions.Demand, q.Assumptions.Scenarios, q.Assumptions.Seed = Forecast, 5, 7
+	q.Draws = func(stream uint64) func() uint64 { return rand.NewPCG(7, stream).Uint64 }
+	for i := range q.Pools {
+		o := &Observed{From: q.At - 30*week*domain.Hour, Milli: make([]int64, 30*week)}
+		noise := rand.New(rand.NewPCG(1, uint64(i)))
+		for h := range o.Milli {
+			o.Milli[h] = 80_000 + int64(h%24)*2000 + noise.Int64N(16_000)
+		}
+		q.Pools[i].Observed = o
+	}
+	return q
+}
+
+// A forecast plan is a function of its question and seed, and a pool's draws do not
+// depend on what else is planned.
+func TestForecastPlan(t *testing.T) {
+	p := compute(t, forecastQuestion())
+	want, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := json.Marshal(compute(t, forecastQuestion())); string(got) != string(want) {
+		t.Error("computed again it differs")
+	}
+	if len(p.Regions) != 2 || len(p.Total.Costs) != 5 || p.Methods[len(p.Methods)-1] != "forecast/1" {
+		t.Fatalf("left out %+v; methods %v, costs %v", p.Left, p.Methods, p.Total.Costs)
+	}
+	for i, cost := range p.Total.Costs {
+		equal(t, "sum", cost, p.Regions[0].Costs[i].Add(p.Regions[1].Costs[i]).String())
+	}
+	if r := p.Regions[0].Pools[0].Demand.Range; r.UnitHours.P10 >= r.UnitHours.P90 || r.Candidate == "" {
+		t.Errorf("demand ranges over %+v", r)
+	}
+	one := forecastQuestion()
+	one.Pools = one.Pools[1:]
+	if alone := compute(t, one).Regions[0]; !equalJSON(t, alone.Pools[0].Costs, p.Regions[0].Pools[0].Costs) {
+		t.Errorf("alone %v, with others %v", alone.Pools[0].Costs, p.Regions[0].Pools[0].Costs)
+	}
+	other := forecastQuestion()
+	other.Draws = func(stream uint64) func() uint64 { return rand.NewPCG(8, stream).Uint64 }
+	if equalJSON(t, compute(t, other).Total.Costs, p.Total.Costs) {
+		t.Error("another seed draws the same")
+	}
+	other.Pools[0].Observed = nil
+	other.Pools[1].Observed.Milli = other.Pools[1].Observed.Milli[:week]
+	if left := compute(t, other).Left; len(left) != 2 {
+		t.Errorf("left out %+v", left)
+	}
+}
+
+// An instance has the scenarios that the plan serves.
+func TestForecastInstance(t *testing.T) {
+	q := forecastQuestion()
+	in, err := q.Instance()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := in.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	p := compute(t, q)
+	if len(in.Scenarios) != 5 {
+		t.Fatalf("%d scenarios", len(in.Scenarios))
+	}
+	for _, r := range p.Regions {
+		sum := int64(0)
+		for i := range in.Scenarios {
+			for _, u := range in.Scenarios[i].Hourly[r.Region+" "+r.Pools[0].Kind] {
+				sum += int64(u)
+			}
+		}
+		if d := &r.Pools[0].Demand; mean(sum, 5) != d.UnitHours {
+			t.Errorf("%s: %d unit-hours, want %d", r.Region, mean(sum, 5), d.UnitHours)
+		}
+	}
+}
+
+func TestDemandAssumptions(t *testing.T) {
+	for want, change := range map[string]func(*Assumptions){
+		"scenarios and their seed are for demand that is forecast":         func(a *Assumptions) { a.Demand, a.Seed = "", 0 },
+		`demand "guess", want "forecast", or none for demand that repeats`: func(a *Assumptions) { a.Demand = "guess" },
+		"0 scenarios of demand, want 1 to 200":                             func(a *Assumptions) { a.Scenarios = 0 },
+		"201 scenarios of demand, want 1 to 200":                           func(a *Assumptions) { a.Scenarios = 201 },
+	} {
+		q := forecastQuestion()
+		change(&q.Assumptions)
+		if _, err := Compute(q); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
