@@ -341,7 +341,10 @@ func (t *test) rate(m int, history []int64, f *forecast.Forecast) {
 		if at+h >= len(t.pool.Milli) || t.pool.Milli[at+h] < 0 {
 			continue
 		}
-		actual, naive := t.pool.Milli[at+h], max(0, history[len(history)-forecast.Week+h%forecast.Week])
+		actual, naive := t.pool.Milli[at+h], history[len(history)-forecast.Week+h%forecast.Week]
+		if naive < 0 { // a week before nothing was observed, so nothing to compare with
+			continue
+		}
 		t.score.Hours++
 		t.score.error.Add(&t.score.error, distance(actual, f.Point[h]))
 		t.score.naive.Add(&t.score.naive, distance(actual, naive))
