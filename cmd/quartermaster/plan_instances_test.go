@@ -272,7 +272,7 @@ func TestDemoInstances(t *testing.T) {
 				t.Errorf("the gap is %s", a.Gap)
 			}
 			t.Logf("cost %s, lower bound %s, gap %s, %d purchases", a.Cost.Round(2), a.LowerBound.Round(2), a.Gap, len(a.Purchases))
-			if err := instances.Check(parsed, a); err != nil {
+			if err := instances.Check(t.Context(), parsed, a); err != nil {
 				t.Error(err)
 			}
 		})

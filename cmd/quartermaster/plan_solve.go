@@ -180,10 +180,14 @@ func (a *app) planCheckCommand() *cobra.Command {
 		Short: "Prove an answer again, without the solver that found it",
 		Long: `Check states the problems of an instance anew, has the purchases and certificates
 of the answer proven by a checker that shares no code with the solver, in exact
-arithmetic, and computes everything again that the answer says of them. It starts
-no solver.
+arithmetic, and computes everything again that the answer says of them: amounts,
+shadow prices and worths of the certificate, and what the purchases in
+end_of_horizon come to. It starts no solver. Not proven are the lower bounds in
+end_of_horizon, and counts of work in certificates. Where a budget or limit binds,
+the cost is proven to be enough, and a note says if the checker needs less.
 
-JSON keys: checked (true), instance, cost, lower_bound, gap, purchases (how many).
+JSON keys: checked (true), instance, cost, lower_bound, gap, purchases (how many),
+not_proven (JSON Pointers into the answer).
 Exit status 1 when the answer is not what it claims to be; the error names where.`,
 		Example: "  quartermaster plan solve instance.json --out answer.json\n  quartermaster plan check instance.json answer.json",
 		Args:    cobra.ExactArgs(2),
@@ -200,8 +204,14 @@ Exit status 1 when the answer is not what it claims to be; the error names where
 			if err != nil {
 				return err
 			}
-			if err := instances.Check(in, ans); err != nil {
+			if err := instances.Check(cmd.Context(), in, ans); err != nil {
 				return fmt.Errorf("%s: %w", args[1], err)
+			}
+			notProven := []string{}
+			for i, e := range ans.EndOfHorizon {
+				if e.LowerBound != nil {
+					notProven = append(notProven, fmt.Sprintf("/end_of_horizon/%d/lower_bound", i))
+				}
 			}
 			if a.json {
 				return a.answerJSON(struct {
@@ -211,10 +221,14 @@ Exit status 1 when the answer is not what it claims to be; the error names where
 					LowerBound domain.Decimal `json:"lower_bound"`
 					Gap        domain.Decimal `json:"gap"`
 					Purchases  int            `json:"purchases"`
-				}{true, ans.Instance, ans.Cost, ans.LowerBound, ans.Gap, len(ans.Purchases)})
+					NotProven  []string       `json:"not_proven"`
+				}{true, ans.Instance, ans.Cost, ans.LowerBound, ans.Gap, len(ans.Purchases), notProven})
 			}
 			fmt.Fprintf(a.out, "proven: %d purchases cost %s %s, and nothing costs less than %s (gap %s)\n",
 				len(ans.Purchases), money(ans.Cost), ans.Currency, money(ans.LowerBound), percentOf(ans.Gap))
+			if len(notProven) > 0 {
+				fmt.Fprintln(a.out, "not proven: "+strings.Join(notProven, ", "))
+			}
 			return nil
 		},
 	}

@@ -11,6 +11,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/procurement"
+	"quartermaster/domain/procurement/check"
 	"quartermaster/domain/procurement/joint"
 )
 
@@ -27,7 +28,7 @@ type outcome struct {
 	by    [][][]served // by epoch, scenario and pool
 	extra [][]big.Rat  // by epoch and scenario: money of the ways of spill, nominal
 	short [][]big.Rat  // by epoch and scenario: the price of what is not served, discounted
-	cost  *big.Int     // in units, times weight, without what is held
+	costs []*big.Int   // by component, in units, times weight, without what is held
 	// broken names bounds that the purchases do not keep.
 	broken []string
 }
@@ -50,7 +51,19 @@ func (m *model) answer(s *solution) (*Answer, error) {
 		bought.Add(bought, new(big.Int).Mul(big.NewInt(int64(m.choices[i].cost)), big.NewInt(int64(n))))
 	}
 	a.Bought = decimal.NewFromBigInt(bought, -m.digits)
-	a.Cost = a.Committed.Add(m.quotient(o.cost, true))
+	cost := new(big.Int)
+	for i, c := range o.costs {
+		cost.Add(cost, c)
+		if len(s.proofs) == 0 {
+			continue
+		}
+		note, err := m.proven(i, c, &s.proofs[i])
+		if err != nil {
+			return nil, err
+		}
+		a.Notes = append(a.Notes, note...)
+	}
+	a.Cost = a.Committed.Add(m.quotient(cost, true))
 	a.Penalty = m.penalty(o)
 	a.Serving = a.Cost.Sub(a.Committed).Sub(a.Bought).Sub(a.Penalty)
 	if err := m.certify(a, s); err != nil {
@@ -70,6 +83,29 @@ func (m *model) answer(s *solution) (*Answer, error) {
 		a.Notes = append(a.Notes, fmt.Sprintf("these purchases do not keep %q", b))
 	}
 	return a, nil
+}
+
+// proven holds the cost that is published of a component to the one that its
+// checker found, and says where that is lower.
+func (m *model) proven(component int, cost *big.Int, p *proof) (notes []string, err error) {
+	c := &m.components[component]
+	pool := m.in.Pools[c.pools[0]].ID
+	stated := p.cost()
+	if stated.Cmp(cost) != 0 {
+		return nil, fmt.Errorf("%w: the pools of %q cost %d, and %d is stated", check.ErrRejected, pool, cost, stated)
+	}
+	switch p.report.Cost.Cmp(cost) {
+	case 0:
+	case -1: // limits bind, and the checker keeps them in its own way
+		if len(c.bounds) > 0 {
+			return []string{fmt.Sprintf("budgets or limits bind: the checker keeps them with the same purchases for %s %s less, so what is stated is proven to be enough",
+				m.quotient(new(big.Int).Sub(cost, p.report.Cost), true), m.in.Currency)}, nil
+		}
+		fallthrough
+	default:
+		return nil, fmt.Errorf("%w: the pools of %q cost %d, not %d", check.ErrRejected, pool, p.report.Cost, cost)
+	}
+	return nil, nil
 }
 
 // certify puts the proofs of the components into an answer.
@@ -110,7 +146,7 @@ func (m *model) certify(a *Answer, s *solution) error {
 
 // outcome serves all demand beside purchases.
 func (m *model) outcome(units []int) (*outcome, error) {
-	o := &outcome{cost: new(big.Int)}
+	o := &outcome{}
 	for range m.cal.n {
 		o.by = append(o.by, make([][]served, len(m.scenarios)))
 		o.extra = append(o.extra, make([]big.Rat, len(m.scenarios)))
@@ -149,7 +185,7 @@ func (m *model) outcomeAlone(c *component, units []int, o *outcome) error {
 	if err != nil {
 		return err
 	}
-	o.cost.Add(o.cost, ev.Cost)
+	o.costs = append(o.costs, ev.Cost)
 	for s := range m.scenarios {
 		for e := range m.cal.n {
 			x, y := &o.by[e][s][c.pools[0]], &ev.Scenarios[s].Epochs[e]
@@ -188,7 +224,7 @@ func (m *model) outcomeJoint(c *component, units []int, o *outcome) error {
 	if err != nil {
 		return err
 	}
-	o.cost.Add(o.cost, ev.Cost)
+	o.costs = append(o.costs, ev.Cost)
 	o.broken = append(o.broken, ev.Broken...)
 	add := func(to *big.Rat, n *big.Rat) {
 		if n != nil {

@@ -28,17 +28,23 @@ func (m *model) worths(s *solution) []*big.Rat {
 		c := &m.components[k]
 		if p.alone != nil {
 			for offer := range c.alone.Offers {
-				for j, start := range c.alone.Offers[offer].Starts {
+				for _, start := range c.alone.Offers[offer].Starts {
 					if i := c.offers[[2]int{offer, start.Epoch}]; s.units[i] > 0 {
-						w := p.alone.Certificate.Worth(c.alone, offer, j)
-						out[i] = new(big.Rat).Quo(new(big.Rat).SetInt64(int64(w)), scale)
+						w, o := new(big.Int), &c.alone.Offers[offer]
+						for e := start.Epoch; e < start.Epoch+min(o.Term, m.cal.n-start.Epoch); e++ {
+							w.Add(w, big.NewInt(int64(p.alone.Certificate.Cover[e])))
+							if o.Guaranteed {
+								w.Add(w, big.NewInt(int64(p.alone.Certificate.Guarantee[e])))
+							}
+						}
+						out[i] = new(big.Rat).Quo(new(big.Rat).SetInt(w), scale)
 					}
 				}
 			}
 			continue
 		}
 		for j, i := range c.choices {
-			if s.units[i] > 0 && j < len(p.joint.Prices.Worth) && p.joint.Prices.Worth[j] != nil {
+			if s.units[i] > 0 && p.joint.Prices.Worth[j] != nil {
 				out[i] = new(big.Rat).Quo(new(big.Rat).SetInt(p.joint.Prices.Worth[j]), scale)
 			}
 		}

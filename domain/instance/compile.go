@@ -2,6 +2,7 @@ package instance
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -43,6 +44,9 @@ type model struct {
 	heldAccrual                   [][]domain.Decimal // by pool, and last what is of none
 	owed                          domain.Decimal     // present value of what is held
 
+	// loads is shared by all models of an instance.
+	loads *loads
+
 	choices []choice
 	needs   []joint.Need
 	bounds  []bound
@@ -67,7 +71,7 @@ type component struct {
 // newModel prepares an instance that was validated. terminal replaces what terms
 // beyond the horizon are taken to be worth; nil: as the instance says.
 func newModel(in *Instance, terminal *domain.Decimal) (*model, error) {
-	m := &model{digits: 9, salvage: in.Salvage, beyond: one}
+	m := &model{digits: 9, salvage: in.Salvage, beyond: one, loads: newLoads()}
 	if terminal != nil {
 		m.salvage, m.beyond = *terminal, *terminal
 	}
@@ -159,23 +163,28 @@ func (m *model) market() {
 // compile states the problems of an instance that was validated, in the finest
 // unit of the currency in which its amounts can be counted.
 func compile(in *Instance, terminal *domain.Decimal) (*model, error) {
+	return newLoads().compile(context.Background(), in, terminal)
+}
+
+// compile is [compile] of the instance whose demand this is, until the context ends.
+func (w *loads) compile(ctx context.Context, in *Instance, terminal *domain.Decimal) (*model, error) {
 	for _, digits := range []int32{9, 8, 7, 6, 5, 4} {
 		m, err := newModel(in, terminal)
 		if err != nil {
 			return nil, err
 		}
-		m.digits = digits
+		m.digits, m.loads = digits, w
 		if !m.fits() {
 			continue
 		}
-		if err = m.states(); !errors.Is(err, errLarge) {
+		if err = m.states(ctx); !errors.Is(err, errLarge) {
 			return m, err
 		}
 	}
 	return nil, fmt.Errorf("instance %q: amounts times the scenarios' weights are too large to be computed: give fewer or smaller weights, or amounts in thousands", in.Name)
 }
 
-func (m *model) states() error {
+func (m *model) states(ctx context.Context) error {
 	if err := m.commitments(); err != nil {
 		return err
 	}
@@ -187,15 +196,15 @@ func (m *model) states() error {
 	if m.large() {
 		return errLarge
 	}
-	if err := m.posture(); err != nil {
+	if err := m.posture(ctx); err != nil {
 		return err
 	}
-	if err := m.limits(); err != nil {
+	if err := m.limits(ctx); err != nil {
 		return err
 	}
 	m.cut()
 	for i := range m.components {
-		if err := m.state(&m.components[i]); err != nil {
+		if err := m.state(ctx, &m.components[i]); err != nil {
 			return err
 		}
 	}
@@ -313,11 +322,11 @@ func (m *model) single(c *component) bool {
 }
 
 // state states the problem of a component.
-func (m *model) state(c *component) error {
+func (m *model) state(ctx context.Context, c *component) error {
 	if m.single(c) {
-		return m.stateAlone(c)
+		return m.stateAlone(ctx, c)
 	}
-	return m.stateJoint(c)
+	return m.stateJoint(ctx, c)
 }
 
 // discounted is the price of an hour in an epoch, as an integer.
@@ -353,7 +362,7 @@ func (m *model) spotUnits(pool, scenario int) int {
 	return procurement.Unlimited
 }
 
-func (m *model) stateAlone(c *component) error {
+func (m *model) stateAlone(ctx context.Context, c *component) error {
 	pool := c.pools[0]
 	d := &m.in.Demands[c.demands[0]]
 	out := &procurement.Pool{ID: m.in.Pools[pool].ID}
@@ -381,6 +390,9 @@ func (m *model) stateAlone(c *component) error {
 		out.Epochs = append(out.Epochs, x)
 	}
 	for s := range m.scenarios {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		units, err := m.levels(c.demands[0], s)
 		if err != nil {
 			return err
@@ -423,7 +435,7 @@ func curve(units []int) []procurement.Step {
 	return out
 }
 
-func (m *model) stateJoint(c *component) error {
+func (m *model) stateJoint(ctx context.Context, c *component) error {
 	out := &joint.Problem{ID: m.in.Pools[c.pools[0]].ID, Weight: m.weight}
 	pool, spend := map[int]int{}, map[int]int{}
 	for i, p := range c.pools {
@@ -458,7 +470,7 @@ func (m *model) stateJoint(c *component) error {
 		}
 		out.Epochs = append(out.Epochs, *x)
 	}
-	if err := m.slots(c, out); err != nil {
+	if err := m.slots(ctx, c, out); err != nil {
 		return err
 	}
 	for _, i := range c.choices {
@@ -583,19 +595,25 @@ func (m *model) jointEpoch(c *component, e int, extra []domain.Decimal, quota ma
 }
 
 // slots counts the hours of each mix of demand.
-func (m *model) slots(c *component, out *joint.Problem) error {
+func (m *model) slots(ctx context.Context, c *component, out *joint.Problem) error {
 	if len(c.demands) == 0 {
 		return nil
 	}
 	for s := range m.scenarios {
 		all := make([][]int, len(c.demands))
 		for i, d := range c.demands {
-			var err error
+			err := ctx.Err()
+			if err != nil {
+				return err
+			}
 			if all[i], err = m.levels(d, s); err != nil {
 				return err
 			}
 		}
 		for e := range m.cal.n {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			from, to := m.cal.hours[e], m.cal.hours[e+1]
 			order := make([]int64, 0, to-from)
 			for h := from; h < to; h++ {

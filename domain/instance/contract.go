@@ -140,7 +140,7 @@ func Appraise(ctx context.Context, in *Instance, c *Contract, lp linear.Solver) 
 		return nil, err
 	}
 	pool := offers[0].Pool
-	in, pools, err := in.around(pool)
+	in, pools, err := in.around(ctx, pool)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func Appraise(ctx context.Context, in *Instance, c *Contract, lp linear.Solver) 
 	if i < 0 || without.Cost.LessThanOrEqual(with.Cost) { // what is bought without it can be bought with it
 		with, i = without, -1
 	}
-	m, err := compile(&beside, nil)
+	m, err := newLoads().compile(ctx, &beside, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -333,8 +333,8 @@ func poolsOf(in *Instance) string {
 
 // around is the part of an instance that has to do with a pool, and the pools in
 // it. A posture may protect any demand, so that with one all is left in.
-func (in *Instance) around(pool string) (*Instance, []string, error) {
-	m, err := compile(in, nil)
+func (in *Instance) around(ctx context.Context, pool string) (*Instance, []string, error) {
+	m, err := newLoads().compile(ctx, in, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -577,7 +577,7 @@ type pricing struct {
 // be worth taking, and the lowest, as far as it is proven, at which nothing is. The
 // least cost rises with the price, up to that without the contract.
 func (b *pricing) breakEven(ctx context.Context, in *Instance, pool string, lp linear.Solver) (low, high *domain.Decimal, err error) {
-	base, err := compile(in, nil)
+	base, err := newLoads().compile(ctx, in, nil)
 	if err != nil {
 		return nil, nil, err
 	}

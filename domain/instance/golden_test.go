@@ -69,7 +69,7 @@ func TestWorkedInstances(t *testing.T) {
 			if a.LowerBound.LessThan(dec(bound)) { // a better proof is welcome
 				t.Errorf("lower bound %s, was %s", a.LowerBound, bound)
 			}
-			if err := Check(in, a); err != nil {
+			if err := Check(t.Context(), in, a); err != nil {
 				t.Error(err)
 			}
 		})

@@ -49,7 +49,7 @@ func TestTiny(t *testing.T) {
 	if a.Cost.String() != "528" || a.LowerBound.String() != "528" || len(a.Purchases) != 1 || a.Purchases[0].Units != 2 {
 		t.Errorf("cost %s bound %s purchases %+v", a.Cost, a.LowerBound, a.Purchases)
 	}
-	if err := Check(in, a); err != nil {
+	if err := Check(t.Context(), in, a); err != nil {
 		t.Error(err)
 	}
 }

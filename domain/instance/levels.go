@@ -4,13 +4,60 @@ import (
 	"container/heap"
 	"fmt"
 	"slices"
+	"sync"
 
 	"quartermaster/domain/reliability"
 )
 
+// loads keeps what was computed of an instance's demand, which does not depend on
+// prices. Models of the instance share it, at the same time too.
+type loads struct {
+	mu     sync.Mutex
+	levels map[[2]int][]int // by demand and scenario
+	kept   int              // hours in levels
+	peaks  map[string][][]int
+}
+
+// mostKept bounds the hours that are kept, 8 bytes each; what is beyond is computed
+// again.
+const mostKept = 16_000_000
+
+func newLoads() *loads { return &loads{levels: map[[2]int][]int{}, peaks: map[string][][]int{}} }
+
 // levels is what a demand wants in each hour of the horizon in a scenario:
-// multiplied, put off, and with its buffer, in this order.
+// multiplied, put off, and with its buffer, in this order. Nobody may change it.
 func (m *model) levels(demand, scenario int) ([]int, error) {
+	w, at := m.loads, [2]int{demand, scenario}
+	w.mu.Lock()
+	known, ok := w.levels[at]
+	w.mu.Unlock()
+	if ok {
+		return known, nil
+	}
+	out, err := m.level(demand, scenario)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, ok := w.levels[at]; !ok && w.kept+len(out) <= mostKept {
+		w.levels[at] = out
+		w.kept += len(out)
+	}
+	return out, nil
+}
+
+// peak keeps peaks of demand, if any are given, and returns those that are kept.
+func (w *loads) peak(key string, peaks [][]int) [][]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if peaks != nil {
+		w.peaks[key] = peaks
+	}
+	return w.peaks[key]
+}
+
+func (m *model) level(demand, scenario int) ([]int, error) {
 	d, s := &m.in.Demands[demand], &m.scenarios[scenario]
 	out := make([]int, m.cal.hours[m.cal.n])
 	replaced, ok := s.Hourly[d.ID]

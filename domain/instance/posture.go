@@ -2,6 +2,7 @@ package instance
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -37,7 +38,7 @@ func (m *model) protected() []int {
 // of their sum. That is necessary for each set, and for all of them together it is
 // enough (Hall, 1935; Gale, 1957), because then in every hour demand can be divided
 // among the pools. Demands that may go to the same pools are one.
-func (m *model) posture() error {
+func (m *model) posture(ctx context.Context) error {
 	p := m.in.Posture
 	if p == nil || p.Share.IsZero() {
 		return nil
@@ -52,15 +53,15 @@ func (m *model) posture() error {
 		var err error
 		switch {
 		case p.Kind == ActiveActive:
-			err = m.survive(r, demands, func(pool int) bool { return m.region[m.in.Pools[pool].Region] != r })
+			err = m.survive(ctx, r, demands, func(pool int) bool { return m.region[m.in.Pools[pool].Region] != r })
 		case len(lost[r]) == 0 || m.in.Regions[r].ID == p.Standby:
 		default:
 			standby := m.region[p.Standby]
 			there := func(pool int) bool { return m.region[m.in.Pools[pool].Region] == standby }
 			if p.Cold != nil {
-				err = m.cold(r, lost[r], there)
+				err = m.cold(ctx, r, lost[r], there)
 			} else {
-				err = m.survive(r, slices.Concat(lost[r], lost[standby]), there)
+				err = m.survive(ctx, r, slices.Concat(lost[r], lost[standby]), there)
 			}
 		}
 		if err != nil {
@@ -70,8 +71,8 @@ func (m *model) posture() error {
 	return nil
 }
 
-// within is the least that a pool takes for a unit of any of these demands, and the
-// most, as routes have it, where it may serve one.
+// most is the most that a pool takes for a unit of any of these demands, as routes
+// have it, where it may serve one.
 func (m *model) most(pool int, demands []int) (num, den int, ok bool) {
 	for _, i := range demands {
 		for _, r := range m.ways[i] {
@@ -90,7 +91,7 @@ func (m *model) unprotected(demand, region int) error {
 }
 
 // survive adds the needs of demands when a region is lost and pools remain.
-func (m *model) survive(region int, demands []int, remains func(pool int) bool) error {
+func (m *model) survive(ctx context.Context, region int, demands []int, remains func(pool int) bool) error {
 	// Demands by the pools that remain to them.
 	var groups [][]int
 	byPools := map[string]int{}
@@ -115,7 +116,7 @@ func (m *model) survive(region int, demands []int, remains func(pool int) bool) 
 	if len(groups) > mostGroups {
 		return fault("/posture/demands", nil, "protected demand may go %d different ways when region %q is lost, more than the %d that are weighed", len(groups), m.in.Regions[region].ID, mostGroups)
 	}
-	peaks, err := m.peaks(groups)
+	peaks, err := m.peaks(ctx, groups)
 	if err != nil {
 		return err
 	}
@@ -139,8 +140,15 @@ func (m *model) survive(region int, demands []int, remains func(pool int) bool) 
 			if !ok || !remains(pool) {
 				continue
 			}
-			n.pools = append(n.pools, joint.NeedTerm{Pool: pool, PerUnit: needScale * den / num})
-			n.key += fmt.Sprintf("%d:%d ", pool, needScale*den/num)
+			counts := needScale * den / num
+			if counts == 0 { // over a thousand of it for one unit: too little to be counted
+				continue
+			}
+			n.pools = append(n.pools, joint.NeedTerm{Pool: pool, PerUnit: counts})
+			n.key += fmt.Sprintf("%d:%d ", pool, counts)
+		}
+		if len(n.pools) == 0 {
+			return fault("/posture", nil, "when region %q is lost, a unit of protected demand takes more than %d units of whatever pool remains: count that class in larger units", m.in.Regions[region].ID, needScale)
 		}
 		needs = append(needs, n)
 	}
@@ -189,9 +197,20 @@ func (m *model) need(region, set int, terms []joint.NeedTerm, peaks []int) {
 	}
 }
 
+// mostSums bounds the sums of demand that a posture asks for: unions of groups times
+// hours times scenarios.
+const mostSums = 20_000_000_000
+
 // peaks returns for each union of groups the most that they want in one hour of
-// each epoch, in any scenario.
-func (m *model) peaks(groups [][]int) ([][]int, error) {
+// each epoch, in any scenario. The same groups are summed up once.
+func (m *model) peaks(ctx context.Context, groups [][]int) ([][]int, error) {
+	key := fmt.Sprint(groups)
+	if known := m.loads.peak(key, nil); known != nil {
+		return known, nil
+	}
+	if n := m.cal.hours[m.cal.n] * int64(len(m.scenarios)); n > mostSums>>len(groups) {
+		return nil, fault("/posture/demands", nil, "protected demand may go %d different ways, which over %d hours of scenarios is more than is weighed: protect fewer demands, shorten the horizon or give fewer scenarios", len(groups), n)
+	}
 	out := make([][]int, 1<<len(groups))
 	for i := range out {
 		out[i] = make([]int, m.cal.n)
@@ -201,6 +220,9 @@ func (m *model) peaks(groups [][]int) ([][]int, error) {
 		for g, demands := range groups {
 			sums[g] = make([]int, m.cal.hours[m.cal.n])
 			for _, i := range demands {
+				if err := ctx.Err(); err != nil {
+					return nil, err
+				}
 				units, err := m.levels(i, s)
 				if err != nil {
 					return nil, err
@@ -212,6 +234,9 @@ func (m *model) peaks(groups [][]int) ([][]int, error) {
 		}
 		total := make([]int, len(out))
 		for e := range m.cal.n {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
 			for h := m.cal.hours[e]; h < m.cal.hours[e+1]; h++ {
 				for set := 1; set < len(out); set++ {
 					low := bits.TrailingZeros(uint(set))
@@ -221,16 +246,16 @@ func (m *model) peaks(groups [][]int) ([][]int, error) {
 			}
 		}
 	}
-	return out, nil
+	return m.loads.peak(key, out), nil
 }
 
 // cold is what it costs to keep a standby that is bought on demand when needed: the
 // cheapest pool there, for the peak of what is lost.
-func (m *model) cold(region int, demands []int, there func(pool int) bool) error {
+func (m *model) cold(ctx context.Context, region int, demands []int, there func(pool int) bool) error {
 	p := m.in.Posture
 	permille := m.in.Posture.Share.Shift(3).Ceil()
 	for _, i := range demands {
-		both, err := m.peaks([][]int{{i}})
+		both, err := m.peaks(ctx, [][]int{{i}})
 		if err != nil {
 			return err
 		}
@@ -268,7 +293,7 @@ func (m *model) cold(region int, demands []int, there func(pool int) bool) error
 }
 
 // limits states budgets and bounds of the answer as a whole.
-func (m *model) limits() error {
+func (m *model) limits(ctx context.Context) error {
 	for i := range m.in.Budgets {
 		b := &m.in.Budgets[i]
 		l := joint.Limit{ID: "budget " + b.ID, Serving: make([]int64, m.cal.n)}
@@ -286,6 +311,9 @@ func (m *model) limits() error {
 			}
 			// What undoes the discount, up to the next thousandth.
 			l.Serving[e] = thousand.DivRound(m.cal.middle[e], digits).Ceil().IntPart()
+			if l.Serving[e] > joint.MaxRatio {
+				return fault("/annual_rate", nil, "at a rate of %s money in %s is worth less than a hundredth of its amount today, too little for budget %q to be kept with: lower the rate or shorten the horizon", m.in.AnnualRate, day(m.cal.spans[e].From), b.ID)
+			}
 		}
 		path := fmt.Sprintf("/budgets/%d", m.at.budgets[i])
 		if left.IsNegative() {
@@ -311,6 +339,9 @@ func (m *model) limits() error {
 			for i := range m.in.Demands {
 				if counted {
 					break
+				}
+				if err := ctx.Err(); err != nil {
+					return err
 				}
 				units, err := m.levels(i, s)
 				if err != nil {

@@ -109,7 +109,7 @@ func TestAnswersAreOneWhateverTheOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := Check(other, read); err != nil {
+		if err := Check(t.Context(), other, read); err != nil {
 			t.Fatal(err)
 		}
 		// Every decimal and number of the answer counts.
@@ -126,7 +126,7 @@ func TestAnswersAreOneWhateverTheOrder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := Check(in, x); err == nil || !strings.Contains(err.Error(), key) {
+			if err := Check(t.Context(), in, x); err == nil || !strings.Contains(err.Error(), key) {
 				t.Fatalf("%s changed is not noticed: %v", key, err)
 			}
 		}
@@ -140,7 +140,7 @@ func TestAnswersAreOneWhateverTheOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 			change(x)
-			if err := Check(in, x); err == nil {
+			if err := Check(t.Context(), in, x); err == nil {
 				t.Fatal("a changed answer passes")
 			}
 		}

@@ -34,7 +34,7 @@ func Solve(ctx context.Context, in *Instance, lp linear.Solver) (*Answer, error)
 	if err := in.Validate(); err != nil {
 		return nil, err
 	}
-	m, err := compile(in, nil)
+	m, err := newLoads().compile(ctx, in, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -49,9 +49,10 @@ func Solve(ctx context.Context, in *Instance, lp linear.Solver) (*Answer, error)
 // terms beyond the horizon cost taken to be worth keeping, and notes the results in
 // its answer. It does nothing where no purchase could outlive the horizon.
 func EndOfHorizon(ctx context.Context, in *Instance, a *Answer, lp linear.Solver) error {
+	w := newLoads()
 	for i := range a.EndOfHorizon {
 		t := &a.EndOfHorizon[i]
-		m, err := compile(in, &t.Salvage)
+		m, err := w.compile(ctx, in, &t.Salvage)
 		if err != nil {
 			return err
 		}
@@ -79,8 +80,17 @@ type solution struct {
 }
 
 type proof struct {
-	alone *procurement.Solution
-	joint *joint.Solution
+	alone  *procurement.Solution
+	joint  *joint.Solution
+	report check.Report // what the checker found
+}
+
+// cost is what the solution states.
+func (p *proof) cost() *big.Int {
+	if p.alone != nil {
+		return p.alone.Cost
+	}
+	return p.joint.Cost
 }
 
 func (m *model) solve(ctx context.Context, lp linear.Solver) (*solution, error) {
@@ -96,7 +106,7 @@ func (m *model) solve(ctx context.Context, lp linear.Solver) (*solution, error) 
 			if err != nil {
 				return nil, err
 			}
-			if _, err := check.Check(c.alone, s); err != nil {
+			if p.report, err = check.Check(c.alone, s); err != nil {
 				return nil, err
 			}
 			p.alone = s
@@ -111,7 +121,7 @@ func (m *model) solve(ctx context.Context, lp linear.Solver) (*solution, error) 
 			} else if err != nil {
 				return nil, err
 			}
-			if _, err := check.Joint(c.joint, s); err != nil {
+			if p.report, err = check.JointContext(ctx, c.joint, s); err != nil {
 				return nil, err
 			}
 			p.joint = s
@@ -175,7 +185,7 @@ func Evaluate(ctx context.Context, in *Instance, orders []Order) (*Answer, error
 	if err := in.Validate(); err != nil {
 		return nil, err
 	}
-	m, err := compile(in, nil)
+	m, err := newLoads().compile(ctx, in, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -244,8 +254,13 @@ func (m *model) place(orders []Order) ([]int, error) {
 // Check proves an answer of an instance again: it states the problems anew, has
 // each solution proven by a checker that shares no code with its solver, in exact
 // arithmetic, and computes from them everything that the answer says. Its error
-// wraps [check.ErrRejected] for an answer that is not what it claims to be.
-func Check(in *Instance, a *Answer) error {
+// wraps [check.ErrRejected] for an answer that is not what it claims to be, and is
+// the context's when that ends.
+//
+// Two things are no part of what is proven: how little purchases under another
+// salvage could cost (Terminal.LowerBound; that Terminal.Purchases come to
+// Terminal.Best is computed again), and the counts of work in certificates.
+func Check(ctx context.Context, in *Instance, a *Answer) error {
 	if err := in.Validate(); err != nil {
 		return err
 	}
@@ -259,7 +274,8 @@ func Check(in *Instance, a *Answer) error {
 	if !slices.Equal(a.Methods, methods()) {
 		return fmt.Errorf("%w: it was computed by %q, this program computes by %q: check it with that version", check.ErrRejected, a.Methods, methods())
 	}
-	m, err := compile(in, nil)
+	w := newLoads()
+	m, err := w.compile(ctx, in, nil)
 	if err != nil {
 		return err
 	}
@@ -276,7 +292,7 @@ func Check(in *Instance, a *Answer) error {
 	}
 	s := &solution{units: units}
 	for i := range m.components {
-		p, err := m.prove(&m.components[i], units, a.Proof[i].Document)
+		p, err := m.prove(ctx, &m.components[i], units, a.Proof[i].Document)
 		if err != nil {
 			return fmt.Errorf("certificate/%d: %w", i, err)
 		}
@@ -286,12 +302,14 @@ func Check(in *Instance, a *Answer) error {
 	if err != nil {
 		return err
 	}
-	// How other salvages would be answered best is advice with a bound of its own
-	// that this answer does not prove.
 	if len(a.EndOfHorizon) == len(again.EndOfHorizon) {
 		for i := range a.EndOfHorizon {
-			t := &again.EndOfHorizon[i]
-			t.Best, t.LowerBound, t.Purchases = a.EndOfHorizon[i].Best, a.EndOfHorizon[i].LowerBound, a.EndOfHorizon[i].Purchases
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := w.otherwise(ctx, in, &a.EndOfHorizon[i], &again.EndOfHorizon[i]); err != nil {
+				return fmt.Errorf("end_of_horizon/%d: %w", i, err)
+			}
 		}
 	}
 	if path, err := differs(a, again); err != nil {
@@ -302,8 +320,43 @@ func Check(in *Instance, a *Answer) error {
 	return nil
 }
 
+// otherwise holds what an answer says of another salvage to what its purchases come
+// to, and copies it. How little could be paid is advice that it does not prove.
+func (w *loads) otherwise(ctx context.Context, in *Instance, says, again *Terminal) error {
+	if says.Best == nil && says.LowerBound == nil && says.Purchases == nil {
+		return nil
+	}
+	if says.Best == nil || says.LowerBound == nil || says.LowerBound.GreaterThan(*says.Best) {
+		return fmt.Errorf("%w: best_cost and lower_bound are not both there, the bound no higher", check.ErrRejected)
+	}
+	m, err := w.compile(ctx, in, &again.Salvage)
+	if err != nil {
+		return err
+	}
+	units, err := m.place(says.Purchases)
+	if err != nil {
+		return fmt.Errorf("%w: %v", check.ErrRejected, err)
+	}
+	other, err := m.answer(&solution{units: units})
+	if err != nil {
+		return err
+	}
+	if len(other.Notes) > len(m.notes) {
+		return fmt.Errorf("%w: %s", check.ErrRejected, other.Notes[len(m.notes)])
+	}
+	var orders []Order
+	for _, p := range other.Purchases {
+		orders = append(orders, p.Order)
+	}
+	if !other.Cost.Equal(*says.Best) || !slices.Equal(orders, says.Purchases) {
+		return fmt.Errorf("%w: best_cost is %s, and the purchases there come to %s", check.ErrRejected, says.Best, other.Cost)
+	}
+	again.Best, again.LowerBound, again.Purchases = says.Best, says.LowerBound, says.Purchases
+	return nil
+}
+
 // prove has the solution of a component checked.
-func (m *model) prove(c *component, units []int, document json.RawMessage) (*proof, error) {
+func (m *model) prove(ctx context.Context, c *component, units []int, document json.RawMessage) (*proof, error) {
 	if c.alone != nil {
 		var s procurement.Solution
 		if err := json.Unmarshal(document, &s); err != nil {
@@ -325,8 +378,8 @@ func (m *model) prove(c *component, units []int, document json.RawMessage) (*pro
 		if bought != 0 {
 			return nil, fmt.Errorf("%w: it proves other purchases", check.ErrRejected)
 		}
-		_, err := check.Check(c.alone, &s)
-		return &proof{alone: &s}, err
+		r, err := check.Check(c.alone, &s)
+		return &proof{alone: &s, report: r}, err
 	}
 	var s joint.Solution
 	if err := json.Unmarshal(document, &s); err != nil {
@@ -340,8 +393,8 @@ func (m *model) prove(c *component, units []int, document json.RawMessage) (*pro
 			return nil, fmt.Errorf("%w: it proves other purchases", check.ErrRejected)
 		}
 	}
-	_, err := check.Joint(c.joint, &s)
-	return &proof{joint: &s}, err
+	r, err := check.JointContext(ctx, c.joint, &s)
+	return &proof{joint: &s, report: r}, err
 }
 
 // differs returns where two answers do, "" if nowhere.
