@@ -226,7 +226,7 @@ func (k *composer) later(c *course) []domain.Instant {
 }
 
 func (k *composer) end(in *instance.Instance) domain.Instant {
-	spans := spansOf(in)
+	spans := in.Spans()
 	return spans[len(spans)-1].To
 }
 
@@ -404,7 +404,7 @@ func originOf(id string) string {
 	return id
 }
 
-// noQuota is a quota that bounds nothing.
+// noQuota is a quota that bounds nothing, as one above instance.MaxUnits does.
 const noQuota = 1_000_000_000
 
 func step(p, then *instance.Price, t domain.Instant) {
@@ -585,20 +585,6 @@ func (c *course) pools(region, model string) (out []int) {
 		p := &c.in.Pools[i]
 		if (region == "" || region == p.Region) && (model == "" || model == p.Class || named(model, p.Class)) {
 			out = append(out, i)
-		}
-	}
-	return out
-}
-
-// spansOf returns the epochs of an instance.
-func spansOf(in *instance.Instance) []domain.Interval {
-	out := make([]domain.Interval, in.Epochs)
-	from := in.From.Time()
-	for i := range out {
-		if in.Epoch == instance.Days {
-			out[i] = domain.Interval{From: domain.InstantOf(from.AddDate(0, 0, i)), To: domain.InstantOf(from.AddDate(0, 0, i+1))}
-		} else {
-			out[i] = domain.Interval{From: domain.InstantOf(from.AddDate(0, i, 0)), To: domain.InstantOf(from.AddDate(0, i+1, 0))}
 		}
 	}
 	return out

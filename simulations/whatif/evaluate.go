@@ -75,6 +75,9 @@ func (v *evaluator) equip(w *world, out *outcome) {
 			amount = v.exchanged(p, by, from)
 		}
 		out.capacity += amount
+		if p.pool < 0 {
+			continue
+		}
 		n := int64(p.to - p.from)
 		for e := p.from; e < p.to; e++ {
 			s := &v.supply[p.pool*len(m.spans)+e]
@@ -93,6 +96,8 @@ func (v *evaluator) equip(w *world, out *outcome) {
 		for e := range m.spans {
 			at := p*len(m.spans) + e
 			s := &v.supply[at]
+			s.guaranteed, s.priced = s.guaranteed+x.held[0][e], s.priced+x.held[1][e]
+			s.all += x.held[0][e] + x.held[1][e]
 			s.a, s.b, s.avail = w.factor[at], w.added[at], w.avail[p]
 			s.guaranteed = mulDiv(s.guaranteed, one-w.down[p], one)
 			quota := int64(unlimited)

@@ -41,7 +41,7 @@ type variable struct {
 // resolve turns the changes of a course into levers on its instance.
 func (c *course) resolve() error {
 	return c.eachLever(func(i int, x *Change) (*lever, error) {
-		spans := spansOf(c.in)
+		spans := c.in.Spans()
 		l := &lever{kind: x.Kind, value: -1, second: -1, third: -1, happens: -1, to: len(spans), at: x.When}
 		switch x.Kind {
 		case DemandGrowth, EfficiencyChange:

@@ -12,6 +12,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/instance"
+	"quartermaster/domain/procurement"
 )
 
 // Quantities are in millionths of a unit, prices in 10⁻⁹ of the currency and
@@ -20,7 +21,8 @@ import (
 const (
 	one          = 1_000_000
 	maxUnits     = 1_000_000
-	maxPrice     = 1_000_000 // of the currency, for a unit and hour
+	maxHeld      = 100_000_000 // units held or bought
+	maxPrice     = 1_000_000   // of the currency, for a unit and hour
 	maxTotal     = 1_000_000_000_000
 	priceDigits  = 9
 	unlimited    = math.MaxInt64
@@ -32,10 +34,11 @@ const (
 // binary searches, whatever the hours.
 type compiled struct {
 	in     *instance.Instance
+	priced *instance.Priced
 	spans  []domain.Interval
 	starts []int // first hour of each epoch, and the end
 	pools  []poolModel
-	pays   []payment // what is held
+	pays   []payment // what is held and bought
 	cold   int64     // what a cold standby costs, in amounts
 	spill  []route
 	// quotaShare: of a shared quota each pool has a part.
@@ -43,7 +46,8 @@ type compiled struct {
 }
 
 type poolModel struct {
-	hourly []int32
+	hourly []int32 // with spare units for failures
+	plain  []int32 // without
 	spot   []int32 // of each hour's demand, what may run on spot, in whole units
 	// permille of demand may run on spot.
 	permille int64
@@ -57,7 +61,9 @@ type poolModel struct {
 	perUnit   int64
 	gpus      int
 	region    string
-	over      domain.Decimal // share of spot time that interruptions lose
+	// held is what there is by epoch, whatever pays for it, in millionths.
+	held [2][]int64     // guaranteed, and by price only
+	over domain.Decimal // share of spot time that interruptions lose
 }
 
 // route is where demand goes when its pool is gone.
@@ -97,34 +103,32 @@ type line struct {
 type payment struct {
 	amount int64 // in all
 	pool   int
-	// spread is the part of the amount in each epoch, and units the capacity that
-	// is had for it, to say what an idle unit cost.
+	// The amount is spread over epochs from and to, to say what an idle unit cost.
 	from, to   int
-	units      int64
+	units      []int64 // that a purchase adds, by epoch; nil of what is held
 	guaranteed bool
-	offer      int // index into the offers, −1
-	held       int // index into the commitments, −1
-	begins     domain.Instant
+	offer      int   // index into the offers, −1
+	held       int   // index into the commitments, −1
 	hourlyPart int64 // of the amount, in millionths: paid by the hour
-	ramp       []instance.RampStep
 }
 
-// newModel compiles an instance and what is bought.
-func newModel(in *instance.Instance, spans []domain.Interval) (*compiled, error) {
-	m := &compiled{in: in, spans: spans, starts: make([]int, len(spans)+1)}
-	for i, s := range spans {
-		m.starts[i+1] = m.starts[i] + int((s.To-s.From)/domain.Hour)
-	}
-	mid, begin, err := discounts(in, spans)
+// newModel compiles an instance: at its own prices, levels and holdings.
+func newModel(in *instance.Instance) (*compiled, error) {
+	priced, err := in.Priced()
 	if err != nil {
 		return nil, err
+	}
+	spans := priced.Spans
+	m := &compiled{in: in, priced: priced, spans: spans, starts: make([]int, len(spans)+1)}
+	for i, s := range spans {
+		m.starts[i+1] = m.starts[i] + int((s.To-s.From)/domain.Hour)
 	}
 	quotas := map[string]int{}
 	for i := range in.Quotas {
 		quotas[in.Quotas[i].ID] = i
 	}
 	for p := range in.Pools {
-		pool := &in.Pools[p]
+		pool, sold := &in.Pools[p], &priced.Pools[p]
 		x := poolModel{avail: noSpotBounds, quota: -1, part: one, perUnit: 1, gpus: pool.GPUs, region: pool.Region, epochs: make([]epochModel, len(spans))}
 		if pool.Spot != nil {
 			x.over = pool.Spot.Overhead
@@ -135,66 +139,107 @@ func newModel(in *instance.Instance, spans []domain.Interval) (*compiled, error)
 		if pool.Quota != "" {
 			x.quota, x.perUnit = quotas[pool.Quota], int64(max(1, pool.QuotaPerUnit))
 		}
+		for k, held := range [][]int{sold.HeldGuaranteed, sold.HeldPriceOnly} {
+			for _, units := range held {
+				if units > maxHeld {
+					return nil, fmt.Errorf("pool %s: %d units held, at most %d are drawn", pool.ID, units, maxHeld)
+				}
+				x.held[k] = append(x.held[k], int64(units)*one)
+			}
+		}
 		d := slices.IndexFunc(in.Demands, func(d instance.Demand) bool { return d.Pool == pool.ID })
-		shortage := decimal.Zero
+		x.hourly = make([]int32, m.starts[len(spans)])
+		x.plain = x.hourly
 		if d >= 0 {
 			demand := &in.Demands[d]
-			if x.hourly, err = hourly(demand, m.starts); err != nil {
+			if x.plain, err = m.levels(demand.ID, false); err != nil {
 				return nil, err
 			}
-			x.permille, shortage = demand.Interruptible.Shift(3).IntPart(), demand.Shortage
-			if in.Posture != nil && (len(in.Posture.Demands) == 0 || slices.Contains(in.Posture.Demands, demand.ID)) {
+			if x.hourly = x.plain; demand.Buffer != nil {
+				if x.hourly, err = m.levels(demand.ID, true); err != nil {
+					return nil, err
+				}
+			}
+			x.permille = demand.Interruptible.Shift(3).IntPart()
+			if priced.Protected(demand.ID) {
 				x.protected = scaled(in.Posture.Share)
 			}
-		} else {
-			x.hourly = make([]int32, m.starts[len(spans)])
 		}
 		x.spot = make([]int32, len(x.hourly))
 		for h, u := range x.hourly {
-			if u < 0 || u > maxUnits {
-				return nil, fmt.Errorf("pool %s: %d units wanted in an hour, at most %d are drawn", pool.ID, u, maxUnits)
-			}
 			x.spot[h] = int32(int64(u) * x.permille / 1000)
 		}
 		for e := range spans {
 			y := &x.epochs[e]
-			y.discount = mid[e]
+			y.discount = priced.Middle[e]
 			y.curve = newCurve(x.hourly[m.starts[e]:m.starts[e+1]], x.spot[m.starts[e]:m.starts[e+1]])
 			y.onDemand, y.spot, y.quota = -1, -1, unlimited
-			if pool.OnDemand != nil {
-				if y.onDemand, err = price(priceAt(pool.OnDemand, spans[e].From), mid[e], in); err != nil {
-					return nil, fmt.Errorf("pool %s on demand: %w", pool.ID, err)
+			if sold.OnDemand != nil {
+				y.onDemand = int64(sold.OnDemand[e])
+			}
+			if sold.Spot != nil {
+				y.spot = int64(sold.Spot[e])
+			}
+			if d >= 0 {
+				shortage, err := priced.Shortage(in.Demands[d].ID, e)
+				if err != nil {
+					return nil, err
 				}
+				y.shortage = int64(shortage)
 			}
-			if pool.Spot != nil {
-				over := decimal.NewFromInt(1).Sub(pool.Spot.Overhead)
-				if y.spot, err = price(priceAt(&pool.Spot.Price, spans[e].From).DivRound(over, 30), mid[e], in); err != nil {
-					return nil, fmt.Errorf("pool %s spot: %w", pool.ID, err)
-				}
+			const most = maxPrice * 1_000_000_000
+			if y.onDemand > most || y.spot > most || y.shortage > most {
+				return nil, fmt.Errorf("pool %s: a unit and hour costs more than %d %s, which draws do not add up", pool.ID, maxPrice, in.Currency)
 			}
-			if y.shortage, err = price(shortage, mid[e], in); err != nil {
-				return nil, fmt.Errorf("pool %s shortage: %w", pool.ID, err)
+			y.shortage = max(y.shortage, y.onDemand)
+			if y.spot > y.shortage {
+				y.spot = -1 // serves nobody
 			}
-			y.shortage = max(y.shortage, y.onDemand, y.spot)
 		}
 		m.pools = append(m.pools, x)
 	}
 	m.shareQuotas()
 	for p := range m.pools {
-		x := &m.pools[p]
-		if x.quota < 0 {
-			continue
-		}
-		for e := range spans {
-			x.epochs[e].quota = x.quotaOf(int64(quotaAt(&in.Quotas[x.quota], spans[e].From)))
+		if x := &m.pools[p]; x.quota >= 0 {
+			for e := range spans {
+				x.epochs[e].quota = x.quotaOf(m.quotaAt(x.quota, e))
+			}
 		}
 	}
 	m.failover()
-	return m, m.hold(mid, begin)
+	return m, m.hold()
+}
+
+// levels is a demand by the hour. One that is given as curves falls within each
+// epoch, which matters for outages alone.
+func (m *compiled) levels(demand string, spare bool) ([]int32, error) {
+	units, err := m.priced.Levels(demand, 0, spare)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]int32, len(units))
+	for h, u := range units {
+		if u > maxUnits {
+			return nil, fmt.Errorf("demand %s: %d units wanted in an hour, at most %d are drawn", demand, u, maxUnits)
+		}
+		out[h] = int32(u)
+	}
+	return out, nil
+}
+
+// quotaAt is the bound of a quota in an epoch; noQuota is none.
+func (m *compiled) quotaAt(quota, e int) int64 {
+	if n := m.priced.Quotas[quota][e]; n != procurement.Unlimited {
+		return int64(n)
+	}
+	return noQuota
 }
 
 // quotaOf is how many units a pool may have on demand of a limit.
 func (x *poolModel) quotaOf(limit int64) int64 {
+	if limit >= noQuota {
+		return unlimited
+	}
 	units := mulDiv(limit, x.part, x.perUnit)
 	return units / one * one // whole units
 }
@@ -226,105 +271,8 @@ func (m *compiled) shareQuotas() {
 	}
 }
 
-func quotaAt(q *instance.Quota, t domain.Instant) int {
-	limit := q.Limit
-	for _, s := range q.Path {
-		if s.From <= t {
-			limit = s.Limit
-		}
-	}
-	return limit
-}
-
-func priceAt(p *instance.Price, t domain.Instant) domain.Decimal {
-	hourly := p.Hourly
-	for _, s := range p.Path {
-		if s.From <= t {
-			hourly = s.Hourly
-		}
-	}
-	return hourly
-}
-
-// hourly is a demand by the hour. One that is given as curves lies in ascending
-// hours of each epoch, which matters for outages alone.
-func hourly(d *instance.Demand, starts []int) ([]int32, error) {
-	n := starts[len(starts)-1]
-	out := make([]int32, n)
-	if len(d.Hourly) > 0 {
-		if len(d.Hourly) != n {
-			return nil, fmt.Errorf("demand %s: %d hours, the horizon has %d", d.ID, len(d.Hourly), n)
-		}
-		for i, u := range d.Hourly {
-			out[i] = int32(min(u, math.MaxInt32))
-		}
-		return out, nil
-	}
-	for e := range d.Duration {
-		if e >= len(starts)-1 {
-			return nil, fmt.Errorf("demand %s: %d load-duration curves, the horizon has %d epochs", d.ID, len(d.Duration), len(starts)-1)
-		}
-		total := 0
-		for _, s := range d.Duration[e] {
-			total += s.Hours
-		}
-		at := starts[e+1] - total
-		if at < starts[e] {
-			return nil, fmt.Errorf("demand %s: epoch %d has %d hours of demand, it lasts %d", d.ID, e, total, starts[e+1]-starts[e])
-		}
-		for _, s := range d.Duration[e] {
-			for range s.Hours {
-				out[at] = int32(min(s.Units, math.MaxInt32))
-				at++
-			}
-		}
-	}
-	return out, nil
-}
-
 // scaled is a decimal in millionths, rounded.
 func scaled(d domain.Decimal) int64 { return d.Shift(6).Round(0).IntPart() }
-
-// price is a price of a unit and hour, discounted.
-func price(d, discount domain.Decimal, in *instance.Instance) (int64, error) {
-	if d.IsNegative() || d.GreaterThan(decimal.NewFromInt(maxPrice)) {
-		return 0, fmt.Errorf("price %s %s of a unit and hour: want 0 to %d", d, in.Currency, maxPrice)
-	}
-	return d.Mul(discount).Shift(priceDigits).Round(0).IntPart(), nil
-}
-
-// discounts returns the factors of what is paid by the hour in each epoch, and of
-// what is paid as it begins: (1 + rate) to minus the years, of which a month is
-// the twelfth and a day the 365th.
-func discounts(in *instance.Instance, spans []domain.Interval) (middle, begin []domain.Decimal, err error) {
-	const digits = 30
-	oneUnit := decimal.NewFromInt(1)
-	per := int64(12)
-	if in.Epoch == instance.Days {
-		per = 365
-	}
-	root := func(of int64) (domain.Decimal, error) {
-		if in.AnnualRate.IsZero() {
-			return oneUnit, nil
-		}
-		return oneUnit.Add(in.AnnualRate).PowWithPrecision(oneUnit.DivRound(decimal.NewFromInt(of), digits), digits)
-	}
-	whole, err := root(per)
-	if err != nil {
-		return nil, nil, fmt.Errorf("annual rate %s: %w", in.AnnualRate, err)
-	}
-	half, err := root(2 * per)
-	if err != nil {
-		return nil, nil, fmt.Errorf("annual rate %s: %w", in.AnnualRate, err)
-	}
-	step, halfStep := oneUnit.DivRound(whole, digits), oneUnit.DivRound(half, digits)
-	at := oneUnit
-	for range spans {
-		begin, middle = append(begin, at), append(middle, at.Mul(halfStep))
-		at = at.Mul(step).Round(digits)
-	}
-	return middle, begin, nil
-}
 
 func newCurve(units, spot []int32) curve {
 	type level struct{ units, spot int32 }
@@ -426,68 +374,26 @@ func (m *compiled) failover() {
 	}
 }
 
-// hold adds up what is held already, and what a cold standby costs.
-func (m *compiled) hold(mid, begin []domain.Decimal) error {
+// hold adds up what is held already.
+func (m *compiled) hold() error {
 	for h := range m.in.Commitments {
-		c := &m.in.Commitments[h]
+		c, held := &m.in.Commitments[h], &m.priced.Held[h]
 		p := slices.IndexFunc(m.in.Pools, func(x instance.Pool) bool { return x.ID == c.Pool })
-		if p < 0 {
-			continue
-		}
-		to := c.Term.To
-		if to == 0 {
-			to = forever
-		}
-		sum, byHour := decimal.Zero, decimal.Zero
-		pay := payment{pool: p, from: len(m.spans), units: int64(c.Units) * one, guaranteed: c.GuaranteesCapacity, offer: -1, held: h, begins: c.Term.From}
+		pay := payment{pool: p, from: len(m.spans), guaranteed: c.GuaranteesCapacity, offer: -1, held: h}
 		for e, span := range m.spans {
-			if span.From <= c.Term.From && c.Term.From < span.To {
-				sum = sum.Add(c.Upfront.Mul(begin[e]))
-			}
-			within := min(to, span.To) - max(c.Term.From, span.From)
-			if within > 0 {
-				hours := decimal.NewFromInt(int64(within)).DivRound(decimal.NewFromInt(int64(domain.Hour)), 30)
-				byHour = byHour.Add(c.Hourly.Mul(decimal.NewFromInt(int64(c.Units))).Mul(hours).Mul(mid[e]))
-			}
-			if c.Term.From <= span.From && span.To <= to {
+			if held.Term.From < span.To && (held.Term.To == 0 || span.From < held.Term.To) {
 				pay.from, pay.to = min(pay.from, e), e+1
 			}
 		}
+		pay.from = min(pay.from, pay.to)
 		var err error
-		if pay.amount, err = amountOf(sum.Add(byHour), m.in); err != nil {
+		if pay.amount, err = amountOf(held.Cost, m.in); err != nil {
 			return fmt.Errorf("commitment %s: %w", c.ID, err)
 		}
-		if total := sum.Add(byHour); total.IsPositive() {
-			pay.hourlyPart = scaled(byHour.DivRound(total, 12))
+		if held.Cost.IsPositive() {
+			pay.hourlyPart = scaled(held.Hourly.DivRound(held.Cost, 12))
 		}
-		pay.from = min(pay.from, pay.to)
 		m.pays = append(m.pays, pay)
-	}
-	if p := m.in.Posture; p != nil && p.Kind == instance.ActivePassive && p.Cold != nil {
-		// The standby keeps room for the most that any other region needs of a class.
-		sum := decimal.Zero
-		for q := range m.in.Pools {
-			if m.in.Pools[q].Region != p.Standby {
-				continue
-			}
-			for e, span := range m.spans {
-				peak := int64(0)
-				for k := range m.pools {
-					if m.in.Pools[k].Class == m.in.Pools[q].Class && k != q && m.pools[k].protected > 0 {
-						c := &m.pools[k].epochs[e].curve
-						peak = max(peak, mulDiv(c.units[len(c.units)-1]*one, m.pools[k].protected, one))
-					}
-				}
-				hours := decimal.NewFromInt(int64((span.To - span.From) / domain.Hour))
-				if m.pools[q].epochs[e].onDemand > 0 {
-					sum = sum.Add(decimal.New(peak, -6).Ceil().Mul(hours).Mul(decimal.New(m.pools[q].epochs[e].onDemand, -priceDigits)).Mul(*p.Cold))
-				}
-			}
-		}
-		var err error
-		if m.cold, err = amountOf(sum, m.in); err != nil {
-			return fmt.Errorf("cold standby: %w", err)
-		}
 	}
 	return nil
 }
@@ -500,57 +406,61 @@ func amountOf(d domain.Decimal, in *instance.Instance) (int64, error) {
 	return d.Shift(6).Round(0).IntPart(), nil
 }
 
-// bought adds what an answer buys.
-func (m *compiled) bought(a *instance.Answer) error {
+// bought adds what an answer buys of the problem that it answers, and what a cold
+// standby costs there.
+func (m *compiled) bought(problem *instance.Instance, a *instance.Answer) error {
+	priced, err := problem.Priced()
+	if err != nil {
+		return err
+	}
+	orders := make([]instance.Order, len(a.Purchases))
 	for i := range a.Purchases {
-		b := &a.Purchases[i]
-		pay := payment{pool: -1, offer: -1, held: -1, begins: b.Term.From, units: int64(b.Covers) * one, from: len(m.spans)}
-		pool := b.Pool
-		var hourly, upfront domain.Decimal
-		if o := slices.IndexFunc(m.in.Offers, func(o instance.Offer) bool { return o.ID == b.Offer }); o >= 0 && b.Offer != "" {
-			pay.offer, pay.guaranteed, pay.ramp = o, m.in.Offers[o].GuaranteesCapacity, m.in.Offers[o].Ramp
-			pool, hourly, upfront = m.in.Offers[o].Pool, m.in.Offers[o].Hourly, m.in.Offers[o].Upfront
-		} else if h := slices.IndexFunc(m.in.Commitments, func(c instance.Commitment) bool { return c.ID == b.Commitment }); h >= 0 {
-			pay.held, pay.guaranteed, pool = h, m.in.Commitments[h].GuaranteesCapacity, m.in.Commitments[h].Pool
-			hourly = m.in.Commitments[h].Hourly
+		orders[i] = a.Purchases[i].Order
+	}
+	all, standby, err := priced.Bought(orders)
+	if err != nil {
+		return fmt.Errorf("what is bought: %w", err)
+	}
+	if m.cold, err = amountOf(standby, m.in); err != nil {
+		return fmt.Errorf("cold standby: %w", err)
+	}
+	for i := range all {
+		b, o := &all[i], &orders[i]
+		pay := payment{offer: -1, held: -1, guaranteed: b.Guaranteed, hourlyPart: scaled(b.Hourly), from: len(m.spans), units: make([]int64, len(m.spans))}
+		pay.pool = slices.IndexFunc(m.in.Pools, func(x instance.Pool) bool { return x.ID == b.Pool })
+		if o.Commitment != "" {
+			pay.held = slices.IndexFunc(m.in.Commitments, func(c instance.Commitment) bool { return c.ID == o.Commitment })
 		} else {
-			return fmt.Errorf("purchase %d is of nothing that is offered or held: %q%q", i, b.Offer, b.Commitment)
+			pay.offer = slices.IndexFunc(m.in.Offers, func(f instance.Offer) bool { return f.ID == o.Offer })
 		}
-		pay.pool = slices.IndexFunc(m.in.Pools, func(x instance.Pool) bool { return x.ID == pool })
-		if pay.pool < 0 {
-			return fmt.Errorf("purchase %d of %q is for no pool", i, b.Offer)
+		if pay.pool < 0 || pay.offer < 0 && pay.held < 0 {
+			return fmt.Errorf("purchase %d is of nothing that is offered or held for a pool: %q%q", i, o.Offer, o.Commitment)
 		}
-		for e, span := range m.spans {
-			if b.Term.From <= span.From && span.To <= b.Term.To {
-				pay.from, pay.to = min(pay.from, e), e+1
+		for e, units := range b.Units {
+			if units == 0 {
+				continue
 			}
+			if units > maxHeld {
+				return fmt.Errorf("%d units of %q are bought, at most %d are drawn", units, o.Offer, maxHeld)
+			}
+			pay.units[e] = int64(units) * one
+			pay.from, pay.to = min(pay.from, e), e+1
 		}
 		pay.from = min(pay.from, pay.to)
-		var err error
 		if pay.amount, err = amountOf(b.Cost, m.in); err != nil {
-			return fmt.Errorf("purchase of %s: %w", b.Offer, err)
-		}
-		hours := hourly.Mul(decimal.NewFromInt(int64(b.Term.Length() / domain.Hour)))
-		if total := hours.Add(upfront); total.IsPositive() {
-			pay.hourlyPart = scaled(hours.DivRound(total, 12))
+			return fmt.Errorf("purchase of %s: %w", o.Offer+o.Commitment, err)
 		}
 		m.pays = append(m.pays, pay)
 	}
 	return nil
 }
 
-// at is how many units a payment is for in an epoch.
+// at is how many units a purchase adds in an epoch.
 func (p *payment) at(e int) int64 {
-	if e < p.from || e >= p.to {
+	if p.units == nil || e >= len(p.units) {
 		return 0
 	}
-	units := p.units
-	for _, r := range p.ramp {
-		if e-p.from >= r.Epoch {
-			units = mulDiv(p.units, int64(r.Permille), 1000)
-		}
-	}
-	return units
+	return p.units[e]
 }
 
 // money shows an amount, to cents.

@@ -157,13 +157,13 @@ func (e *experiment) enter(set *scenarioSet, part, parts int, n int64, factor, a
 	for p := range m.pools {
 		x := &m.pools[p]
 		changed := false
-		hourly := make([]int, len(x.hourly))
+		hourly := make([]int, len(x.plain))
 		for i := range m.spans {
 			at := p*len(m.spans) + i
 			a, b := (factor[at]+n/2)/n, added[at]/n
 			changed = changed || a != one || b != 0
 			for h := m.starts[i]; h < m.starts[i+1]; h++ {
-				hourly[h] = int(max(0, (a*int64(x.hourly[h])+b+one-1)/one))
+				hourly[h] = int(max(0, (a*int64(x.plain[h])+b+one-1)/one))
 				wanted.Add(wanted, big.NewInt(int64(hourly[h])))
 			}
 		}
@@ -172,8 +172,8 @@ func (e *experiment) enter(set *scenarioSet, part, parts int, n int64, factor, a
 			if parts > 1 {
 				s.Hourly[demands[d].ID] = hourly
 				if demands[d].Hourly == nil { // scenarios replace hours, and no curve
-					demands[d].Hourly, demands[d].Duration = make([]int, len(x.hourly)), nil
-					for h, v := range x.hourly {
+					demands[d].Hourly, demands[d].Duration = make([]int, len(x.plain)), nil
+					for h, v := range x.plain {
 						demands[d].Hourly[h] = int(v)
 					}
 				}
@@ -210,19 +210,21 @@ func (e *experiment) bounded(p int) bool {
 func (e *experiment) means(in *instance.Instance, n int64, onDemand, spot, quota, bought, late []int64) {
 	m := e.m
 	in.Pools, in.Quotas, in.Offers, in.Demands = slices.Clone(in.Pools), slices.Clone(in.Quotas), slices.Clone(in.Offers), slices.Clone(in.Demands)
-	path := func(p *instance.Price, factors []int64) {
+	path := func(p *instance.Price, listed []domain.Decimal, factors []int64) {
 		if !slices.ContainsFunc(factors, func(f int64) bool { return f != n*one }) {
 			return
 		}
-		was := *p
-		p.Path = nil
+		// The price of an epoch is its mean, in the instance's currency.
+		p.Path, p.Currency = nil, ""
+		last := decimal.Zero
 		for i, f := range factors {
-			hourly := priceAt(&was, m.spans[i].From).Mul(decimal.NewFromInt(f)).DivRound(decimal.NewFromInt(n*one), 12)
+			hourly := listed[i].Mul(decimal.NewFromInt(f)).DivRound(decimal.NewFromInt(n*one), 12)
 			if i == 0 {
 				p.Hourly = hourly
-			} else if last := priceAt(p, m.spans[i].From); !last.Equal(hourly) {
+			} else if !last.Equal(hourly) {
 				p.Path = append(p.Path, instance.PriceStep{From: m.spans[i].From, Hourly: hourly})
 			}
+			last = hourly
 		}
 	}
 	for p := range in.Pools {
@@ -230,12 +232,12 @@ func (e *experiment) means(in *instance.Instance, n int64, onDemand, spot, quota
 		pool := &in.Pools[p]
 		if pool.OnDemand != nil {
 			x := *pool.OnDemand
-			path(&x, onDemand[from:to])
+			path(&x, m.priced.Pools[p].ListedOnDemand, onDemand[from:to])
 			pool.OnDemand = &x
 		}
 		if pool.Spot != nil {
 			x := *pool.Spot
-			path(&x.Price, spot[from:to])
+			path(&x.Price, m.priced.Pools[p].ListedSpot, spot[from:to])
 			pool.Spot = &x
 		}
 	}
@@ -243,15 +245,16 @@ func (e *experiment) means(in *instance.Instance, n int64, onDemand, spot, quota
 		x := &in.Quotas[q]
 		was := *x
 		var steps []instance.QuotaStep
-		changed := false
+		changed, last := false, 0
 		for i := range m.spans {
 			limit := int(quota[q*len(m.spans)+i] / n)
-			changed = changed || limit != quotaAt(&was, m.spans[i].From)
+			changed = changed || int64(limit) != m.quotaAt(q, i)
 			if i == 0 {
 				x.Limit = limit
-			} else if last := (&instance.Quota{Limit: x.Limit, Path: steps}); quotaAt(last, m.spans[i].From) != limit {
+			} else if last != limit {
 				steps = append(steps, instance.QuotaStep{From: m.spans[i].From, Limit: limit})
 			}
+			last = limit
 		}
 		if x.Path = steps; !changed {
 			*x = was

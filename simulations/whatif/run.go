@@ -75,7 +75,7 @@ func Run(ctx context.Context, in *Input) (*Result, error) {
 		if err != nil {
 			return nil, fmt.Errorf("alternative %q: %w", s.Alternatives[i].Name, err)
 		}
-		e := &experiment{in: in, s: &s, c: c, spans: spansOf(c.in), progress: progress}
+		e := &experiment{in: in, s: &s, c: c, spans: c.in.Spans(), progress: progress}
 		out, err := e.run(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("alternative %q: %w", c.alt.Name, err)
@@ -84,7 +84,7 @@ func Run(ctx context.Context, in *Input) (*Result, error) {
 		r.Alternatives, r.draws, r.in = append(r.Alternatives, *out), append(r.draws, e.outcomes), append(r.in, e.solved)
 		r.drivers(e)
 		if slices.Contains(s.Report, "break_even") {
-			r.breakEven(c.in)
+			r.breakEven(e.m.priced, c.in)
 		}
 		for _, n := range c.in.Notes {
 			if !slices.Contains(r.Notes, n) {
@@ -105,23 +105,25 @@ type experiment struct {
 	c        *course
 	spans    []domain.Interval
 	progress func()
-	solved   *instance.Instance
-	m        *compiled
-	outcomes []outcome
+	// asked is the problem that the draws are reduced to, solved the same where
+	// something may be bought.
+	asked, solved *instance.Instance
+	m             *compiled
+	outcomes      []outcome
 }
 
 func (e *experiment) run(ctx context.Context) (*Outcome, error) {
 	c := e.c
 	var err error
 	// Before anything is bought the model serves to draw worlds.
-	if e.m, err = newModel(c.in, e.spans); err != nil {
+	if e.m, err = newModel(c.in); err != nil {
 		return nil, err
 	}
 	out := &Outcome{Alternative: c.alt.Name, Purchases: []Purchase{}, Set: []SetEntry{}, Tornado: []Swing{}, Histogram: []Bin{}}
 	if err := e.decide(ctx, out); err != nil {
 		return nil, err
 	}
-	if err := e.m.bought(c.answer); err != nil {
+	if err := e.m.bought(e.asked, c.answer); err != nil {
 		return nil, err
 	}
 	if err := e.draw(ctx); err != nil {
@@ -232,6 +234,7 @@ func (e *experiment) decide(ctx context.Context, out *Outcome) error {
 	}
 	e.c.answer = &instance.Answer{}
 	out.Set = set.entries
+	e.asked = set.in
 	if e.c.alt.Buy == BuyNothing {
 		return nil
 	}
@@ -480,7 +483,7 @@ func difference(r *Result, i int) Difference {
 const mostBreakEven = 8
 
 // breakEven compares every offer with on-demand, the cheapest of each pool first.
-func (r *Result) breakEven(in *instance.Instance) {
+func (r *Result) breakEven(priced *instance.Priced, in *instance.Instance) {
 	for p := range in.Pools {
 		pool := &in.Pools[p]
 		if pool.OnDemand == nil || slices.ContainsFunc(r.BreakEven, func(b BreakEven) bool { return b.Pool == pool.ID }) {
@@ -489,7 +492,7 @@ func (r *Result) breakEven(in *instance.Instance) {
 		var all []BreakEven
 		for o := range in.Offers {
 			if f := &in.Offers[o]; f.Pool == pool.ID {
-				if b, ok := breakEvenOf(in, pool, f); ok {
+				if b, ok := breakEvenOf(priced, in, p, f); ok {
 					all = append(all, b)
 				}
 			}
@@ -501,14 +504,14 @@ func (r *Result) breakEven(in *instance.Instance) {
 	}
 }
 
-func breakEvenOf(in *instance.Instance, pool *instance.Pool, f *instance.Offer) (BreakEven, bool) {
+func breakEvenOf(priced *instance.Priced, in *instance.Instance, p int, f *instance.Offer) (BreakEven, bool) {
 	from := max(in.From, f.From)
 	to := monthsAfter(in.From, f.Term)
 	if in.Epoch == instance.Days {
 		to = in.From + domain.Instant(f.Term)*domain.Day
 	}
 	hours := decimal.NewFromInt(int64((to - in.From) / domain.Hour))
-	rent := priceAt(pool.OnDemand, from)
+	rent, pool := priced.Pools[p].ListedOnDemand[min(containing(priced.Spans, from), len(priced.Spans)-1)], &in.Pools[p]
 	if !rent.IsPositive() || !hours.IsPositive() {
 		return BreakEven{}, false
 	}
@@ -518,7 +521,7 @@ func breakEvenOf(in *instance.Instance, pool *instance.Pool, f *instance.Offer) 
 		total = total.Sub(f.Upfront.Mul(w.Salvage)).Add(w.PowerKW.Mul(w.PUE).Mul(w.TariffKWh).Mul(hours)).
 			Add(w.SpaceMonthly.Add(w.NetworkMonthly).Add(w.SupportMonthly).Mul(months))
 	}
-	hourly := total.DivRound(hours.Mul(decimal.NewFromInt(int64(max(1, f.PerUnit)))), 6)
+	hourly := total.Mul(priced.Worth(f.Currency)).DivRound(hours.Mul(decimal.NewFromInt(int64(max(1, f.PerUnit)))), 6)
 	return BreakEven{
 		Pool: pool.ID, Offer: f.ID, Kind: f.Kind, Hourly: hourly, OnDemand: rent, Utilization: hourly.DivRound(rent, 6), Generated: f.Generated, Citation: f.Citation,
 	}, true

@@ -39,8 +39,8 @@ func TestDrawsEqualEvaluation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := &experiment{in: &Input{}, s: r.Scenario, c: c, spans: spansOf(c.in)}
-		if e.m, err = newModel(c.in, e.spans); err != nil {
+		e := &experiment{in: &Input{}, s: r.Scenario, c: c, spans: c.in.Spans()}
+		if e.m, err = newModel(c.in); err != nil {
 			t.Fatal(err)
 		}
 		set, err := e.reduce(t.Context())

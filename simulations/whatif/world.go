@@ -94,7 +94,7 @@ func (w *world) set(c *course, m *compiled, v *values) error {
 	}
 	for q := range c.in.Quotas {
 		for e := range m.spans {
-			w.quota[q*w.epochs+e] = int64(quotaAt(&c.in.Quotas[q], m.spans[e].From))
+			w.quota[q*w.epochs+e] = m.quotaAt(q, e)
 		}
 	}
 	w.windows = w.windows[:0]

@@ -1,0 +1,213 @@
+package instance
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/procurement"
+	"quartermaster/domain/procurement/joint"
+)
+
+// pricedDigits is the unit of prices that others read: 10⁻⁹ of the currency.
+const pricedDigits = 9
+
+// Priced is an instance as its problems see it: every price in its currency, as an
+// epoch has it and discounted, and what is held, with the terms that cannot be
+// given notice of any more. Lists are in the order of the instance. It is read by
+// whoever evaluates courses of things that are not in the instance.
+type Priced struct {
+	Spans []domain.Interval
+	// Middle discounts what is paid by the hour in each epoch.
+	Middle []domain.Decimal
+	Pools  []PricedPool
+	// Quotas by epoch: the least bound within it, procurement.Unlimited for none.
+	Quotas [][]int
+	Held   []HeldCost
+
+	in *Instance
+	m  *model
+}
+
+// PricedPool is what a pool sells, and what is held of it, by epoch.
+type PricedPool struct {
+	// Listed prices are nominal, of a unit and hour: the mean over an epoch's hours.
+	ListedOnDemand, ListedSpot []domain.Decimal
+	// OnDemand and Spot are discounted, spot with its overhead; nil: not sold.
+	OnDemand, Spot                []procurement.Nano
+	HeldGuaranteed, HeldPriceOnly []int
+}
+
+// HeldCost is what a commitment costs within the horizon, with the further terms
+// that are certain.
+type HeldCost struct {
+	Term domain.Interval
+	Cost domain.Decimal // present value
+	// Hourly is the part of Cost that is paid by the hour.
+	Hourly domain.Decimal
+}
+
+// Priced reads an instance for evaluation.
+func (in *Instance) Priced() (*Priced, error) {
+	if err := in.Validate(); err != nil {
+		return nil, err
+	}
+	m, err := newModel(in, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.commitments(); err != nil {
+		return nil, err
+	}
+	out := &Priced{Spans: m.cal.spans[:m.cal.n], Middle: m.cal.middle[:m.cal.n], in: in, m: m}
+	for i := range in.Pools {
+		p := m.pool[in.Pools[i].ID]
+		x := PricedPool{HeldGuaranteed: m.heldGuaranteed[p], HeldPriceOnly: m.heldPriceOnly[p]}
+		nano := func(nominal []domain.Decimal, of string) ([]procurement.Nano, error) {
+			var all []procurement.Nano
+			for e, price := range nominal {
+				n, err := rounded(price.Mul(m.cal.middle[e]), pricedDigits)
+				if err != nil {
+					return nil, fmt.Errorf("pool %q: %s: %w", in.Pools[i].ID, of, err)
+				}
+				all = append(all, n)
+			}
+			return all, nil
+		}
+		if x.OnDemand, err = nano(m.onDemand[p], "on demand"); err != nil {
+			return nil, err
+		}
+		if x.Spot, err = nano(m.spot[p], "spot"); err != nil {
+			return nil, err
+		}
+		x.ListedOnDemand = m.onDemand[p]
+		if s := in.Pools[i].Spot; s != nil {
+			x.ListedSpot = m.in.hourly(&s.Price, out.Spans)
+		}
+		out.Pools = append(out.Pools, x)
+	}
+	for i := range in.Quotas {
+		out.Quotas = append(out.Quotas, m.quotas[in.Quotas[i].ID])
+	}
+	for i := range in.Commitments {
+		c := in.Commitments[i]
+		settled, _ := c.renewals(in.From, m.cal.end())
+		upfront := c
+		upfront.Hourly = decimal.Zero
+		h := HeldCost{Term: c.Term}
+		for k := 0; k <= settled; k++ {
+			t := c.term(k)
+			h.Term.To = t.To
+			all := m.due(&c, t, false)
+			h.Cost, h.Hourly = h.Cost.Add(all), h.Hourly.Add(all.Sub(m.due(&upfront, t, false)))
+		}
+		out.Held = append(out.Held, h)
+	}
+	return out, nil
+}
+
+// Worth is what one unit of a currency is in the instance's.
+func (p *Priced) Worth(currency string) domain.Decimal { return p.in.fx(currency) }
+
+// Shortage is what a unit-hour of a demand that is not served costs in an epoch,
+// discounted.
+func (p *Priced) Shortage(demand string, epoch int) (procurement.Nano, error) {
+	n, err := rounded(p.m.in.Demands[p.m.demand[demand]].Shortage.Mul(p.m.cal.middle[epoch]), pricedDigits)
+	if err != nil {
+		return 0, fmt.Errorf("demand %q: shortage: %w", demand, err)
+	}
+	return n, nil
+}
+
+// Protected reports whether the posture protects a demand.
+func (p *Priced) Protected(demand string) bool {
+	if p.in.Posture == nil {
+		return false
+	}
+	for _, d := range p.m.protected() {
+		if p.m.in.Demands[d].ID == demand {
+			return true
+		}
+	}
+	return false
+}
+
+// Levels is what a demand wants in each hour in a scenario (0 where there are
+// none): put off where it may wait, and with spare units for failures or without.
+func (p *Priced) Levels(demand string, scenario int, spare bool) ([]int, error) {
+	m := p.m
+	if !spare {
+		in := *p.in
+		in.Demands = slices.Clone(in.Demands)
+		for i := range in.Demands {
+			in.Demands[i].Buffer = nil
+		}
+		var err error
+		if m, err = newModel(&in, nil); err != nil {
+			return nil, err
+		}
+	}
+	return m.levels(m.demand[demand], scenario)
+}
+
+// Bought is what an order covers and costs.
+type Bought struct {
+	Pool       string
+	Guaranteed bool
+	Units      []int          // by epoch
+	Cost       domain.Decimal // within the horizon, after salvage
+	// Hourly is the share of its nominal cost that is paid by the hour.
+	Hourly domain.Decimal
+}
+
+// Bought says what orders cover and cost, and what a cold standby costs besides.
+// Orders are as [Evaluate] takes them. Without orders the posture need not be met:
+// it is nobody's that buys nothing.
+func (p *Priced) Bought(orders []Order) (bought []Bought, standby domain.Decimal, err error) {
+	if len(orders) == 0 && (p.in.Posture == nil || p.in.Posture.Cold == nil) {
+		return nil, standby, nil
+	}
+	m, err := compile(p.in, nil)
+	if err != nil {
+		return nil, standby, err
+	}
+	standby = m.owed.Sub(p.m.owed)
+	for _, o := range orders {
+		units, err := m.place([]Order{o})
+		if err != nil {
+			return nil, standby, err
+		}
+		for i, n := range units {
+			if n == 0 {
+				continue
+			}
+			x := &m.choices[i]
+			b := Bought{Units: make([]int, m.cal.n), Cost: decimal.New(int64(x.cost), -m.digits).Mul(whole(n))}
+			pool := ""
+			switch {
+			case x.offer != nil:
+				pool, b.Guaranteed = x.offer.Pool, x.offer.GuaranteesCapacity
+			default:
+				pool, b.Guaranteed = x.goes.Pool, x.goes.GuaranteesCapacity
+			}
+			b.Pool = pool
+			for _, c := range x.covers {
+				b.cover(c, n)
+			}
+			hours := x.hourly.Mul(inHours(x.term.Length()))
+			if total := hours.Add(x.upfront); total.IsPositive() {
+				b.Hourly = hours.DivRound(total, digits)
+			}
+			bought = append(bought, b)
+		}
+	}
+	return bought, standby, nil
+}
+
+func (b *Bought) cover(c joint.Cover, n int) {
+	for e := c.From; e < c.To; e++ {
+		b.Units[e] += c.Units * n
+	}
+}
