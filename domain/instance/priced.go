@@ -185,14 +185,11 @@ func (p *Priced) Bought(orders []Order) (bought []Bought, standby domain.Decimal
 			}
 			x := &m.choices[i]
 			b := Bought{Units: make([]int, m.cal.n), Cost: decimal.New(int64(x.cost), -m.digits).Mul(whole(n))}
-			pool := ""
-			switch {
-			case x.offer != nil:
-				pool, b.Guaranteed = x.offer.Pool, x.offer.GuaranteesCapacity
-			default:
-				pool, b.Guaranteed = x.goes.Pool, x.goes.GuaranteesCapacity
+			if x.offer != nil {
+				b.Pool, b.Guaranteed = x.offer.Pool, x.offer.GuaranteesCapacity
+			} else {
+				b.Pool, b.Guaranteed = x.goes.Pool, x.goes.GuaranteesCapacity
 			}
-			b.Pool = pool
 			for _, c := range x.covers {
 				b.cover(c, n)
 			}

@@ -29,7 +29,7 @@ import (
 //   - shadow prices and worths are those of the certificate: of the leaf of each
 //     part that proves least, of equal ones the first.
 //
-// It does not prove the counts of work, nor Ways.Shares, nor that other prices
+// It does not prove the counts of work, nor Way.Share, nor that other prices
 // would not prove as much.
 func Joint(p *joint.Problem, s *joint.Solution) (Report, error) {
 	return JointContext(context.Background(), p, s)

@@ -236,8 +236,8 @@ func (p *Problem) cheapest(known []*outcome, serving []int, room, high []*big.Ra
 				continue
 			}
 			v := new(big.Rat).Quo(t[i][right], t[i][enter])
-			if d := 0; leave >= 0 {
-				if d = v.Cmp(step); d > 0 || d == 0 && basis[i] > basis[leave] {
+			if leave >= 0 {
+				if d := v.Cmp(step); d > 0 || d == 0 && basis[i] > basis[leave] {
 					continue
 				}
 			}
