@@ -21,7 +21,7 @@ FUZZTIME ?= 5s
 CGO      ?= 0
 
 RACE := $(if $(shell command -v $$($(GO) env CC) 2>/dev/null),-race)
-TEST := $(if $(RACE),CGO_ENABLED=1 )$(GO) test $(RACE) $(if $(RUN),-run '$(RUN)')
+TEST := $(if $(RACE),CGO_ENABLED=1 )$(GO) test -timeout 30m $(RACE) $(if $(RUN),-run '$(RUN)')
 
 .DEFAULT_GOAL := help
 
