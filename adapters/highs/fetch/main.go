@@ -1,8 +1,9 @@
 // Command fetch puts HiGHS for WebAssembly, and its licence, where the build
 // embeds them: "make highs" runs it. The version and the integrity hash of the npm
-// package that holds them stand in package-lock.json; npm itself is not needed.
+// package that holds them stand in package-lock.json.
 //
-//	go run ./adapters/highs/fetch                      from the registry that npm is set to use
+//	go run ./adapters/highs/fetch                      from the registry that npm_config_registry names,
+//	                                                   else from the one that npm is set to use
 //	go run ./adapters/highs/fetch highs-1.15.3.tgz     from a file that "npm pack" or a browser fetched
 //	go run ./adapters/highs/fetch -try                 when it cannot be had, say so and succeed;
 //	                                                   for ten minutes it is then not tried again
@@ -10,7 +11,6 @@ package main
 
 import (
 	"archive/tar"
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"crypto/sha512"
@@ -22,15 +22,15 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 )
 
 const (
-	dir         = "adapters/highs"
-	publicPlace = "https://registry.npmjs.org/"
-	most        = 64 << 20 // of the package, packed and unpacked; it has 2 and 4 MB
+	dir  = "adapters/highs"
+	most = 64 << 20 // of the package, packed and unpacked; it has 2 and 4 MB
 
 	// failed is what the last try with -try left when it had no success, so that
 	// each target of the Makefile does not wait for a network that is not there.
@@ -90,7 +90,10 @@ func run(args []string) error {
 	if len(args) > 0 {
 		packed, err = os.ReadFile(args[0])
 	} else {
-		packed, err = download(registry(os.Getenv) + "highs/-/highs-" + locked.Version + ".tgz")
+		var place string
+		if place, err = registry(); err == nil {
+			packed, err = download(place + "highs/-/highs-" + locked.Version + ".tgz")
+		}
 	}
 	if err != nil {
 		return err
@@ -137,28 +140,18 @@ func readLock(file string) (lock, error) {
 	return l, nil
 }
 
-// registry is the place that npm would use: its variable, the user's file, or the
-// public one.
-func registry(env func(string) string) string {
-	place := publicPlace
-	for _, name := range []string{"npm_config_registry", "NPM_CONFIG_REGISTRY"} {
-		if v := env(name); v != "" {
-			return strings.TrimSuffix(v, "/") + "/"
+// registry is the place that npm would use: the one that its variable names, or
+// that npm itself says.
+func registry() (string, error) {
+	place := os.Getenv("npm_config_registry")
+	if place == "" {
+		said, err := exec.Command("npm", "config", "get", "registry").Output()
+		if err != nil {
+			return "", fmt.Errorf("ask npm for its registry (install npm, or name one in npm_config_registry): %w", err)
 		}
+		place = strings.TrimSpace(string(said))
 	}
-	file := env("npm_config_userconfig")
-	if file == "" {
-		file = filepath.Join(env("HOME"), ".npmrc")
-	}
-	if f, err := os.Open(file); err == nil {
-		defer f.Close()
-		for lines := bufio.NewScanner(f); lines.Scan(); {
-			if key, value, ok := strings.Cut(lines.Text(), "="); ok && strings.TrimSpace(key) == "registry" {
-				place = strings.Trim(strings.TrimSpace(value), `"'`)
-			}
-		}
-	}
-	return strings.TrimSuffix(place, "/") + "/"
+	return strings.TrimSuffix(place, "/") + "/", nil
 }
 
 func download(url string) ([]byte, error) {
