@@ -246,6 +246,176 @@ func (x *ServingSampled) GetRequestsFailed() uint64 {
 	return 0
 }
 
+// MetricsObserved holds samples of servers' metrics as a monitoring system scraped
+// them, one packed array per column. A string reference is index+1 into strings, 0 for
+// none. Counters are as they stood, not differences.
+type MetricsObserved struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Base    int64                  `protobuf:"fixed64,1,opt,name=base,proto3" json:"base,omitempty"`                  // a whole millisecond
+	StepMs  uint32                 `protobuf:"varint,2,opt,name=step_ms,json=stepMs,proto3" json:"step_ms,omitempty"` // how often the series are scraped
+	Strings []string               `protobuf:"bytes,3,rep,name=strings,proto3" json:"strings,omitempty"`
+	// Servers, one entry each: string references.
+	Engine     []uint32 `protobuf:"varint,4,rep,packed,name=engine,proto3" json:"engine,omitempty"` // vllm, sglang, tgi, kubernetes
+	Deployment []uint32 `protobuf:"varint,5,rep,packed,name=deployment,proto3" json:"deployment,omitempty"`
+	Model      []uint32 `protobuf:"varint,6,rep,packed,name=model,proto3" json:"model,omitempty"`
+	Tier       []uint32 `protobuf:"varint,7,rep,packed,name=tier,proto3" json:"tier,omitempty"`
+	Unit       []uint32 `protobuf:"varint,8,rep,packed,name=unit,proto3" json:"unit,omitempty"` // pod, or address
+	Node       []uint32 `protobuf:"varint,9,rep,packed,name=node,proto3" json:"node,omitempty"`
+	// Series, one entry each.
+	Server  []uint32 `protobuf:"varint,10,rep,packed,name=server,proto3" json:"server,omitempty"`   // index of the server
+	Metric  []uint32 `protobuf:"varint,11,rep,packed,name=metric,proto3" json:"metric,omitempty"`   // which; domain.SeriesMetric numbers them
+	Bound   []uint64 `protobuf:"fixed64,12,rep,packed,name=bound,proto3" json:"bound,omitempty"`    // of a bucket, microseconds or 2^64-1; else 0
+	Series  []uint64 `protobuf:"fixed64,13,rep,packed,name=series,proto3" json:"series,omitempty"`  // tells series of one server, metric and bound apart
+	Samples []uint32 `protobuf:"varint,14,rep,packed,name=samples,proto3" json:"samples,omitempty"` // how many of the samples are of this series
+	// Samples, those of the first series first.
+	OffsetMs      []uint32 `protobuf:"varint,15,rep,packed,name=offset_ms,json=offsetMs,proto3" json:"offset_ms,omitempty"` // after base
+	Value         []uint64 `protobuf:"varint,16,rep,packed,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MetricsObserved) Reset() {
+	*x = MetricsObserved{}
+	mi := &file_events_v1_telemetry_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MetricsObserved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MetricsObserved) ProtoMessage() {}
+
+func (x *MetricsObserved) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_telemetry_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MetricsObserved.ProtoReflect.Descriptor instead.
+func (*MetricsObserved) Descriptor() ([]byte, []int) {
+	return file_events_v1_telemetry_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *MetricsObserved) GetBase() int64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
+func (x *MetricsObserved) GetStepMs() uint32 {
+	if x != nil {
+		return x.StepMs
+	}
+	return 0
+}
+
+func (x *MetricsObserved) GetStrings() []string {
+	if x != nil {
+		return x.Strings
+	}
+	return nil
+}
+
+func (x *MetricsObserved) GetEngine() []uint32 {
+	if x != nil {
+		return x.Engine
+	}
+	return nil
+}
+
+func (x *MetricsObserved) GetDeployment() []uint32 {
+	if x != nil {
+		return x.Deployment
+	}
+	return nil
+}
+
+func (x *MetricsObserved) GetModel() []uint32 {
+	if x != nil {
+		return x.Model
+	}
+	return nil
+}
+
+func (x *MetricsObserved) GetTier() []uint32 {
+	if x != nil {
+		return x.Tier
+	}
+	return nil
+}
+
+func (x *MetricsObserved) GetUnit() []uint32 {
+	if x != nil {
+		return x.Unit
+	}
+	return nil
+}
+
+func (x *MetricsObserved) GetNode() []uint32 {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *MetricsObserved) GetServer() []uint32 {
+	if x != nil {
+		return x.Server
+	}
+	return nil
+}
+
+func (x *MetricsObserved) GetMetric() []uint32 {
+	if x != nil {
+		return x.Metric
+	}
+	return nil
+}
+
+func (x *MetricsObserved) GetBound() []uint64 {
+	if x != nil {
+		return x.Bound
+	}
+	return nil
+}
+
+func (x *MetricsObserved) GetSeries() []uint64 {
+	if x != nil {
+		return x.Series
+	}
+	return nil
+}
+
+func (x *MetricsObserved) GetSamples() []uint32 {
+	if x != nil {
+		return x.Samples
+	}
+	return nil
+}
+
+func (x *MetricsObserved) GetOffsetMs() []uint32 {
+	if x != nil {
+		return x.OffsetMs
+	}
+	return nil
+}
+
+func (x *MetricsObserved) GetValue() []uint64 {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
 // JobQueued says that a job asked for GPUs.
 type JobQueued struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -260,7 +430,7 @@ type JobQueued struct {
 
 func (x *JobQueued) Reset() {
 	*x = JobQueued{}
-	mi := &file_events_v1_telemetry_proto_msgTypes[2]
+	mi := &file_events_v1_telemetry_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -272,7 +442,7 @@ func (x *JobQueued) String() string {
 func (*JobQueued) ProtoMessage() {}
 
 func (x *JobQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_telemetry_proto_msgTypes[2]
+	mi := &file_events_v1_telemetry_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -285,7 +455,7 @@ func (x *JobQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobQueued.ProtoReflect.Descriptor instead.
 func (*JobQueued) Descriptor() ([]byte, []int) {
-	return file_events_v1_telemetry_proto_rawDescGZIP(), []int{2}
+	return file_events_v1_telemetry_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *JobQueued) GetJob() string {
@@ -335,7 +505,7 @@ type JobStarted struct {
 
 func (x *JobStarted) Reset() {
 	*x = JobStarted{}
-	mi := &file_events_v1_telemetry_proto_msgTypes[3]
+	mi := &file_events_v1_telemetry_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -347,7 +517,7 @@ func (x *JobStarted) String() string {
 func (*JobStarted) ProtoMessage() {}
 
 func (x *JobStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_telemetry_proto_msgTypes[3]
+	mi := &file_events_v1_telemetry_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -360,7 +530,7 @@ func (x *JobStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobStarted.ProtoReflect.Descriptor instead.
 func (*JobStarted) Descriptor() ([]byte, []int) {
-	return file_events_v1_telemetry_proto_rawDescGZIP(), []int{3}
+	return file_events_v1_telemetry_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *JobStarted) GetJob() string {
@@ -397,7 +567,7 @@ type JobFinished struct {
 
 func (x *JobFinished) Reset() {
 	*x = JobFinished{}
-	mi := &file_events_v1_telemetry_proto_msgTypes[4]
+	mi := &file_events_v1_telemetry_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -409,7 +579,7 @@ func (x *JobFinished) String() string {
 func (*JobFinished) ProtoMessage() {}
 
 func (x *JobFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_telemetry_proto_msgTypes[4]
+	mi := &file_events_v1_telemetry_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -422,7 +592,7 @@ func (x *JobFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobFinished.ProtoReflect.Descriptor instead.
 func (*JobFinished) Descriptor() ([]byte, []int) {
-	return file_events_v1_telemetry_proto_rawDescGZIP(), []int{4}
+	return file_events_v1_telemetry_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *JobFinished) GetJob() string {
@@ -471,7 +641,7 @@ type DemandObserved struct {
 
 func (x *DemandObserved) Reset() {
 	*x = DemandObserved{}
-	mi := &file_events_v1_telemetry_proto_msgTypes[5]
+	mi := &file_events_v1_telemetry_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -483,7 +653,7 @@ func (x *DemandObserved) String() string {
 func (*DemandObserved) ProtoMessage() {}
 
 func (x *DemandObserved) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_telemetry_proto_msgTypes[5]
+	mi := &file_events_v1_telemetry_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -496,7 +666,7 @@ func (x *DemandObserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemandObserved.ProtoReflect.Descriptor instead.
 func (*DemandObserved) Descriptor() ([]byte, []int) {
-	return file_events_v1_telemetry_proto_rawDescGZIP(), []int{5}
+	return file_events_v1_telemetry_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DemandObserved) GetPool() string {
@@ -568,7 +738,7 @@ type EnergyMetered struct {
 
 func (x *EnergyMetered) Reset() {
 	*x = EnergyMetered{}
-	mi := &file_events_v1_telemetry_proto_msgTypes[6]
+	mi := &file_events_v1_telemetry_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -580,7 +750,7 @@ func (x *EnergyMetered) String() string {
 func (*EnergyMetered) ProtoMessage() {}
 
 func (x *EnergyMetered) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_telemetry_proto_msgTypes[6]
+	mi := &file_events_v1_telemetry_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -593,7 +763,7 @@ func (x *EnergyMetered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnergyMetered.ProtoReflect.Descriptor instead.
 func (*EnergyMetered) Descriptor() ([]byte, []int) {
-	return file_events_v1_telemetry_proto_rawDescGZIP(), []int{6}
+	return file_events_v1_telemetry_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *EnergyMetered) GetMeter() string {
@@ -641,7 +811,7 @@ type UsageCorrected struct {
 
 func (x *UsageCorrected) Reset() {
 	*x = UsageCorrected{}
-	mi := &file_events_v1_telemetry_proto_msgTypes[7]
+	mi := &file_events_v1_telemetry_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -653,7 +823,7 @@ func (x *UsageCorrected) String() string {
 func (*UsageCorrected) ProtoMessage() {}
 
 func (x *UsageCorrected) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_telemetry_proto_msgTypes[7]
+	mi := &file_events_v1_telemetry_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -666,7 +836,7 @@ func (x *UsageCorrected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageCorrected.ProtoReflect.Descriptor instead.
 func (*UsageCorrected) Descriptor() ([]byte, []int) {
-	return file_events_v1_telemetry_proto_rawDescGZIP(), []int{7}
+	return file_events_v1_telemetry_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UsageCorrected) GetNode() string {
@@ -753,7 +923,27 @@ const file_events_v1_telemetry_proto_rawDesc = "" +
 	"\x11generation_tokens\x18\r \x01(\x04R\x10generationTokens\x12\x1f\n" +
 	"\vrequests_ok\x18\x0e \x01(\x04R\n" +
 	"requestsOk\x12'\n" +
-	"\x0frequests_failed\x18\x0f \x01(\x04R\x0erequestsFailed\"\xa5\x01\n" +
+	"\x0frequests_failed\x18\x0f \x01(\x04R\x0erequestsFailed\"\x8d\x03\n" +
+	"\x0fMetricsObserved\x12\x12\n" +
+	"\x04base\x18\x01 \x01(\x10R\x04base\x12\x17\n" +
+	"\astep_ms\x18\x02 \x01(\rR\x06stepMs\x12\x18\n" +
+	"\astrings\x18\x03 \x03(\tR\astrings\x12\x16\n" +
+	"\x06engine\x18\x04 \x03(\rR\x06engine\x12\x1e\n" +
+	"\n" +
+	"deployment\x18\x05 \x03(\rR\n" +
+	"deployment\x12\x14\n" +
+	"\x05model\x18\x06 \x03(\rR\x05model\x12\x12\n" +
+	"\x04tier\x18\a \x03(\rR\x04tier\x12\x12\n" +
+	"\x04unit\x18\b \x03(\rR\x04unit\x12\x12\n" +
+	"\x04node\x18\t \x03(\rR\x04node\x12\x16\n" +
+	"\x06server\x18\n" +
+	" \x03(\rR\x06server\x12\x16\n" +
+	"\x06metric\x18\v \x03(\rR\x06metric\x12\x14\n" +
+	"\x05bound\x18\f \x03(\x06R\x05bound\x12\x16\n" +
+	"\x06series\x18\r \x03(\x06R\x06series\x12\x18\n" +
+	"\asamples\x18\x0e \x03(\rR\asamples\x12\x1b\n" +
+	"\toffset_ms\x18\x0f \x03(\rR\boffsetMs\x12\x14\n" +
+	"\x05value\x18\x10 \x03(\x04R\x05value\"\xa5\x01\n" +
 	"\tJobQueued\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1e\n" +
 	"\n" +
@@ -812,31 +1002,32 @@ func file_events_v1_telemetry_proto_rawDescGZIP() []byte {
 	return file_events_v1_telemetry_proto_rawDescData
 }
 
-var file_events_v1_telemetry_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_events_v1_telemetry_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_events_v1_telemetry_proto_goTypes = []any{
-	(*Histogram)(nil),      // 0: quartermaster.events.v1.Histogram
-	(*ServingSampled)(nil), // 1: quartermaster.events.v1.ServingSampled
-	(*JobQueued)(nil),      // 2: quartermaster.events.v1.JobQueued
-	(*JobStarted)(nil),     // 3: quartermaster.events.v1.JobStarted
-	(*JobFinished)(nil),    // 4: quartermaster.events.v1.JobFinished
-	(*DemandObserved)(nil), // 5: quartermaster.events.v1.DemandObserved
-	(*EnergyMetered)(nil),  // 6: quartermaster.events.v1.EnergyMetered
-	(*UsageCorrected)(nil), // 7: quartermaster.events.v1.UsageCorrected
-	(*Interval)(nil),       // 8: quartermaster.events.v1.Interval
-	(*GPUNeed)(nil),        // 9: quartermaster.events.v1.GPUNeed
+	(*Histogram)(nil),       // 0: quartermaster.events.v1.Histogram
+	(*ServingSampled)(nil),  // 1: quartermaster.events.v1.ServingSampled
+	(*MetricsObserved)(nil), // 2: quartermaster.events.v1.MetricsObserved
+	(*JobQueued)(nil),       // 3: quartermaster.events.v1.JobQueued
+	(*JobStarted)(nil),      // 4: quartermaster.events.v1.JobStarted
+	(*JobFinished)(nil),     // 5: quartermaster.events.v1.JobFinished
+	(*DemandObserved)(nil),  // 6: quartermaster.events.v1.DemandObserved
+	(*EnergyMetered)(nil),   // 7: quartermaster.events.v1.EnergyMetered
+	(*UsageCorrected)(nil),  // 8: quartermaster.events.v1.UsageCorrected
+	(*Interval)(nil),        // 9: quartermaster.events.v1.Interval
+	(*GPUNeed)(nil),         // 10: quartermaster.events.v1.GPUNeed
 }
 var file_events_v1_telemetry_proto_depIdxs = []int32{
-	8, // 0: quartermaster.events.v1.ServingSampled.interval:type_name -> quartermaster.events.v1.Interval
-	0, // 1: quartermaster.events.v1.ServingSampled.ttft:type_name -> quartermaster.events.v1.Histogram
-	9, // 2: quartermaster.events.v1.JobQueued.need:type_name -> quartermaster.events.v1.GPUNeed
-	8, // 3: quartermaster.events.v1.DemandObserved.interval:type_name -> quartermaster.events.v1.Interval
-	8, // 4: quartermaster.events.v1.EnergyMetered.interval:type_name -> quartermaster.events.v1.Interval
-	8, // 5: quartermaster.events.v1.UsageCorrected.interval:type_name -> quartermaster.events.v1.Interval
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	9,  // 0: quartermaster.events.v1.ServingSampled.interval:type_name -> quartermaster.events.v1.Interval
+	0,  // 1: quartermaster.events.v1.ServingSampled.ttft:type_name -> quartermaster.events.v1.Histogram
+	10, // 2: quartermaster.events.v1.JobQueued.need:type_name -> quartermaster.events.v1.GPUNeed
+	9,  // 3: quartermaster.events.v1.DemandObserved.interval:type_name -> quartermaster.events.v1.Interval
+	9,  // 4: quartermaster.events.v1.EnergyMetered.interval:type_name -> quartermaster.events.v1.Interval
+	9,  // 5: quartermaster.events.v1.UsageCorrected.interval:type_name -> quartermaster.events.v1.Interval
+	6,  // [6:6] is the sub-list for method output_type
+	6,  // [6:6] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_events_v1_telemetry_proto_init() }
@@ -852,7 +1043,7 @@ func file_events_v1_telemetry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_v1_telemetry_proto_rawDesc), len(file_events_v1_telemetry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

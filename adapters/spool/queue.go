@@ -1,0 +1,780 @@
+package spool
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"quartermaster/domain"
+)
+
+// Queue is one stream of events on disk. One goroutine at a time may deliver from
+// it; any may append.
+type Queue struct {
+	spool *Spool
+	rule  Rule
+	ready chan struct{}
+
+	segments []*segment // ascending
+	active   file       // of the last segment, while it may be written to
+	held     []Entry    // numbered, not on disk
+	heldSize int
+	burnt    []Loss // given up in memory; delivery finds the holes
+
+	state file
+	st    state
+
+	newest    uint64 // the greatest incarnation before this life
+	previous  stream // the last of the life before that wrote here
+	given     uint64 // the last sequence of this life
+	released  stream // what is stored up to here need not be retained
+	waiting   uint64
+	delivered uint64
+	lost      uint64
+	doneTo    domain.Instant // what was delivered covers up to here
+	buf       []byte
+}
+
+// segment is a file of frames.
+type segment struct {
+	number  uint64
+	size    int64 // of what was accepted
+	frames  uint64
+	header  Entry // zero when it is damaged
+	first   stream
+	last    stream
+	covered domain.Interval
+}
+
+const segmentSuffix = ".seg"
+
+func (q *Queue) name(n uint64) string {
+	return fmt.Sprintf("%s/%016x%s", q.rule.Name, n, segmentSuffix)
+}
+
+// load reads what earlier lives left.
+func (q *Queue) load() error {
+	disk := q.spool.disk
+	if err := disk.Folder(q.rule.Name); err != nil {
+		return err
+	}
+	if err := q.loadState(); err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	names, err := disk.List(q.rule.Name)
+	if err != nil {
+		return err
+	}
+	var numbers []uint64
+	for _, name := range names {
+		hex, ok := strings.CutSuffix(name, segmentSuffix)
+		if n, err := strconv.ParseUint(hex, 16, 64); ok && err == nil && len(hex) == 16 {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	if !q.st.found {
+		q.st.known = len(numbers) == 0
+	}
+	for i, n := range numbers {
+		if err := q.loadSegment(n, i == len(numbers)-1); err != nil {
+			return fmt.Errorf("segment %016x: %w", n, err)
+		}
+	}
+	q.newest = max(q.newest, q.st.newest, q.st.last.incarnation)
+	// The place may lie in a segment that is gone: delivered, and the state is older.
+	if len(q.segments) > 0 && q.st.at.segment < q.segments[0].number {
+		q.st.at.segment, q.st.at.offset = q.segments[0].number, 0
+	}
+	return nil
+}
+
+func (q *Queue) loadState() error {
+	disk, name := q.spool.disk, q.rule.Name+"/"+stateName
+	f, err := disk.Open(name)
+	if err != nil {
+		if f, err = disk.Create(name); err != nil {
+			return err
+		}
+	}
+	q.state = f
+	b := make([]byte, 2*slotBytes)
+	n, _ := f.ReadAt(b, 0)
+	var a, z state
+	okA, okZ := a.decode(b[:min(n, slotBytes)]), n > slotBytes && z.decode(b[slotBytes:n])
+	switch {
+	case okA && (!okZ || a.counter > z.counter):
+		q.st = a
+	case okZ:
+		q.st = z
+	case n > 0:
+		q.spool.log.Error("the state of the spool is damaged: what is stored is delivered again, and repeats are dropped where they are read", "queue", q.rule.Name)
+	}
+	if n < 2*slotBytes {
+		// The slots take their space now, so that they can be written on a full disk.
+		if _, err := f.WriteAt(make([]byte, 2*slotBytes), 0); err != nil {
+			return err
+		}
+		if n > 0 {
+			return q.save(true)
+		}
+	}
+	return nil
+}
+
+func (q *Queue) loadSegment(n uint64, newest bool) error {
+	f, err := q.spool.disk.Open(q.name(n))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	b, err := q.read(f, -1)
+	if err != nil {
+		return err
+	}
+	s := &segment{number: n, size: int64(len(b))}
+	at, tail := q.readHeader(s, b), uint64(0)
+	var broken []damage
+	scan(b, n, at, func(at int64, e Entry, size int64) bool {
+		s.enter(&e)
+		tail = 0
+		if place := (position{segment: n, offset: at}); !place.before(q.st.at) {
+			q.waiting++
+		}
+		return true
+	}, func(d damage) {
+		broken = append(broken, d)
+		tail = d.whole
+	})
+	for _, d := range broken {
+		if d.whole == 0 && d.offset+d.size == s.size {
+			q.spool.log.Info("the spool ends in a torn record, which was never accepted", "queue", q.rule.Name, "segment", q.name(n), "offset", d.offset, "bytes", d.size)
+			continue
+		}
+		q.spool.log.Error("the spool is damaged; what is intact is kept, and what is lost is reported", "queue", q.rule.Name, "segment", q.name(n), "offset", d.offset, "bytes", d.size)
+	}
+	last := s.last
+	if newest && tail > 0 {
+		// It ends in what was whole when it was written.
+		last.sequence += tail
+	}
+	q.newest = max(q.newest, s.last.incarnation)
+	if q.st.last.before(last) && (s.header.Data == nil || sourceSum(string(s.header.Data)) == q.ownSum()) {
+		q.st.last = last
+	}
+	if s.frames == 0 && tail == 0 {
+		return q.spool.disk.Remove(q.name(n))
+	}
+	q.segments = append(q.segments, s)
+	q.spool.bytes += s.size
+	return nil
+}
+
+func sourceSum(source string) uint32 { return crc32.Checksum([]byte(source), castagnoli) }
+
+func (q *Queue) ownSum() uint32 { return sourceSum(q.spool.cfg.Source) }
+
+// readHeader reads the header and returns where frames begin.
+func (q *Queue) readHeader(s *segment, b []byte) (at int64) {
+	e, size, ok := parseFrame(b, headerMarker, s.number, 0)
+	if !ok {
+		return 0
+	}
+	e.Data = slices.Clone(e.Data)
+	if e.Data == nil {
+		e.Data = []byte{}
+	}
+	s.header = e
+	s.first = stream{e.Incarnation, e.Sequence}
+	s.last = stream{e.Incarnation, e.Sequence - 1}
+	return size
+}
+
+// enter counts a frame.
+func (s *segment) enter(e *Entry) {
+	at := stream{e.Incarnation, e.Sequence}
+	if s.frames == 0 {
+		s.first, s.covered = at, e.Covered
+	}
+	s.frames++
+	s.last = at
+	s.covered.From = min(s.covered.From, e.Covered.From)
+	s.covered.To = max(s.covered.To, e.Covered.To)
+}
+
+// read returns the bytes of a file, up to limit where that is not negative.
+func (q *Queue) read(f file, limit int64) ([]byte, error) {
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	if limit >= 0 {
+		size = min(size, limit)
+	}
+	const most = 1 << 30
+	if size > most {
+		return nil, fmt.Errorf("has %d bytes, which no segment has", size)
+	}
+	if int64(cap(q.buf)) < size {
+		q.buf = make([]byte, size)
+	}
+	q.buf = q.buf[:size]
+	n, err := f.ReadAt(q.buf, 0)
+	if int64(n) == size {
+		err = nil
+	}
+	return q.buf[:n], err
+}
+
+// begin starts this life.
+func (q *Queue) begin() error {
+	if q.st.found && q.st.source != q.ownSum() {
+		q.st.last = stream{}
+	}
+	q.previous = q.st.last
+	q.st.source, q.st.newest = q.ownSum(), q.spool.incarnation
+	q.forget()
+	if err := q.save(true); err != nil {
+		return fmt.Errorf("write state: %w", err)
+	}
+	if q.waiting > 0 {
+		q.signal()
+	}
+	return q.spool.disk.SyncDir(q.rule.Name)
+}
+
+func (q *Queue) signal() {
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
+}
+
+// Ready receives when there may be something to deliver.
+func (q *Queue) Ready() <-chan struct{} { return q.ready }
+
+// Append gives an event its place and takes it: build makes its bytes, and covered
+// is the time that it is of. A queue that keeps returns nil once the event is on
+// disk; any other takes it into memory until Sync.
+//
+// An error that wraps [ErrHeld] means that the event is taken all the same; after
+// any other it is not, and used no sequence.
+func (q *Queue) Append(covered domain.Interval, build func(Place) ([]byte, error)) error {
+	q.spool.mu.Lock()
+	defer q.spool.mu.Unlock()
+	if q.spool.closed {
+		return errors.New("append to spool: it is closed")
+	}
+	const most = 8 << 20
+	full := func() bool { return len(q.held) >= q.spool.cfg.Held || q.heldSize > most }
+	if full() && q.flush() != nil && full() {
+		if q.rule.Keep {
+			return fmt.Errorf("append to spool: %w", ErrFull)
+		}
+		q.burn()
+	}
+	p := Place{Incarnation: q.spool.incarnation, Sequence: q.given + 1}
+	if p.Sequence == 1 {
+		p.PreviousIncarnation, p.PreviousSequence = q.previous.incarnation, q.previous.sequence
+	}
+	data, err := build(p)
+	if err != nil {
+		return err
+	}
+	if len(data) > maxData {
+		return fmt.Errorf("append to spool: an event of %d bytes, more than %d", len(data), maxData)
+	}
+	q.given++
+	q.held = append(q.held, Entry{p.Incarnation, p.Sequence, covered, data})
+	q.heldSize += len(data)
+	if !q.rule.Keep {
+		return nil
+	}
+	return q.flush()
+}
+
+// burn gives up the oldest event in memory.
+func (q *Queue) burn() {
+	e := q.held[0]
+	q.held = slices.Delete(q.held, 0, 1)
+	q.heldSize -= len(e.Data)
+	q.st.last = stream{e.Incarnation, e.Sequence}
+	l := Loss{e.Incarnation, e.Sequence, e.Sequence, e.Covered, DiskFull}
+	if n := len(q.burnt); n > 0 && q.burnt[n-1].To+1 == l.From {
+		q.burnt[n-1].To, q.burnt[n-1].Covered.To = l.To, l.Covered.To
+	} else {
+		q.burnt = append(q.burnt, l)
+	}
+}
+
+// Sync writes what was appended since and waits for the disk. An error that wraps
+// [ErrHeld] means that some is in memory still.
+func (q *Queue) Sync() error {
+	q.spool.mu.Lock()
+	defer q.spool.mu.Unlock()
+	return q.flush()
+}
+
+func (q *Queue) flush() error {
+	for len(q.held) > 0 {
+		err := q.write()
+		for attempt := 0; err != nil && attempt < 64; attempt++ {
+			why := DiskFull
+			switch {
+			case errors.Is(err, errQuota):
+				why = Quota
+			case !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT):
+				// Once more in a new file, in case it was this one.
+				attempt = 64
+			}
+			if attempt < 64 && !q.spool.makeRoom(q.rule.Keep, why) {
+				break
+			}
+			err = q.write()
+		}
+		if err != nil {
+			if !q.spool.full {
+				q.spool.full = true
+				q.spool.log.Error("the spool's disk does not take events: they are held in memory until it does", "dir", q.spool.cfg.Dir, "queue", q.rule.Name, "error", err)
+			}
+			return fmt.Errorf("write to spool: %w: %w", ErrHeld, err)
+		}
+	}
+	if q.spool.full && !slices.ContainsFunc(q.spool.queues, func(q *Queue) bool { return len(q.held) > 0 }) {
+		q.spool.full = false
+		q.spool.log.Info("the spool's disk takes events again")
+	}
+	return nil
+}
+
+var errQuota = errors.New("the spool has reached its quota with what it must keep")
+
+// write writes as much of what is held as one segment takes, and syncs it.
+func (q *Queue) write() error {
+	s := q.spool
+	if n := len(q.segments); q.active != nil && q.segments[n-1].size+int64(frameRest+len(q.held[0].Data)) > int64(q.rule.Segment) {
+		q.seal()
+	}
+	if q.active == nil {
+		if err := q.create(); err != nil {
+			return err
+		}
+	}
+	seg := q.segments[len(q.segments)-1]
+	var b []byte
+	n := 0
+	for ; n < len(q.held); n++ {
+		size := int64(len(b) + frameRest + len(q.held[n].Data))
+		if n > 0 && seg.size+size > int64(q.rule.Segment) {
+			break
+		}
+		if s.bytes+size > s.cfg.Quota {
+			if n == 0 {
+				return errQuota
+			}
+			break
+		}
+		b = appendFrame(b, frameMarker, seg.number, seg.size+int64(len(b)), &q.held[n])
+	}
+	_, err := q.active.WriteAt(b, seg.size)
+	if err == nil {
+		err = q.active.Sync()
+	}
+	if err != nil {
+		// What the disk now holds there is not known: nothing more is written to it.
+		_ = q.active.Truncate(seg.size)
+		q.seal()
+		return err
+	}
+	for i := range q.held[:n] {
+		q.heldSize -= len(q.held[i].Data)
+		seg.enter(&q.held[i])
+	}
+	seg.size += int64(len(b))
+	s.bytes += int64(len(b))
+	q.waiting += uint64(n)
+	q.st.last = seg.last
+	q.held = slices.Delete(q.held, 0, n)
+	q.signal()
+	return nil
+}
+
+// seal ends the segment that is written to. One that holds nothing is removed.
+func (q *Queue) seal() {
+	if q.active == nil {
+		return
+	}
+	q.active.Close()
+	q.active = nil
+	if n := len(q.segments) - 1; q.segments[n].frames == 0 {
+		q.remove(n)
+	}
+}
+
+// remove deletes a segment.
+func (q *Queue) remove(i int) {
+	s := q.segments[i]
+	if err := q.spool.disk.Remove(q.name(s.number)); err != nil {
+		q.spool.log.Error("a segment of the spool cannot be removed", "segment", q.name(s.number), "error", err)
+	}
+	q.spool.bytes -= s.size
+	q.segments = slices.Delete(q.segments, i, i+1)
+}
+
+// create makes a new segment.
+func (q *Queue) create() error {
+	s := q.spool
+	number := q.st.at.segment + 1
+	if n := len(q.segments); n > 0 {
+		number = max(number, q.segments[n-1].number+1)
+	}
+	header := Entry{
+		Incarnation: s.incarnation, Sequence: q.held[0].Sequence, Data: []byte(s.cfg.Source),
+		Covered: domain.Interval{From: domain.Instant(q.previous.incarnation), To: domain.Instant(q.previous.sequence)},
+	}
+	b := appendFrame(nil, headerMarker, number, 0, &header)
+	if s.bytes+int64(len(b)) > s.cfg.Quota {
+		return errQuota
+	}
+	f, err := s.disk.Create(q.name(number))
+	if err != nil {
+		return err
+	}
+	if _, err = f.WriteAt(b, 0); err == nil {
+		err = s.disk.SyncDir(q.rule.Name)
+	}
+	if err != nil {
+		f.Close()
+		_ = s.disk.Remove(q.name(number))
+		return err
+	}
+	q.active = f
+	first := stream{header.Incarnation, header.Sequence}
+	q.segments = append(q.segments, &segment{
+		number: number, size: int64(len(b)), header: header, first: first, last: stream{first.incarnation, first.sequence - 1},
+	})
+	s.bytes += int64(len(b))
+	return nil
+}
+
+// save writes the state.
+func (q *Queue) save(durable bool) error {
+	q.st.counter++
+	if _, err := q.state.WriteAt(q.st.encode(), int64(q.st.counter%2)*slotBytes); err != nil {
+		return err
+	}
+	if durable {
+		return q.state.Sync()
+	}
+	return nil
+}
+
+// sealed returns how many of the segments, from the first, are closed.
+func (q *Queue) sealed() int {
+	if q.active != nil {
+		return len(q.segments) - 1
+	}
+	return len(q.segments)
+}
+
+// forget removes delivered segments, but for those that are retained. It reports
+// whether it removed any.
+func (q *Queue) forget() bool {
+	n := 0
+	for ; n < q.sealed(); n++ {
+		s := q.segments[n]
+		if end := (position{segment: s.number, offset: s.size}); q.st.at.before(end) || q.rule.Retain && q.released.before(s.last) {
+			break
+		}
+	}
+	if n == 0 {
+		return false
+	}
+	// The place is on disk before what it leads past is gone, or the sequences
+	// would seem lost.
+	if err := q.save(true); err != nil {
+		return false
+	}
+	for range n {
+		q.remove(0)
+	}
+	return true
+}
+
+// Release says that stored events up to a place are not needed any more once they are
+// delivered.
+func (q *Queue) Release(incarnation, sequence uint64) {
+	q.spool.mu.Lock()
+	defer q.spool.mu.Unlock()
+	if to := (stream{incarnation, sequence}); q.released.before(to) {
+		q.released = to
+		q.forget()
+	}
+}
+
+// drop drops the oldest segment that was not delivered, and reports whether there
+// was one. With active it may be the one that is being written to.
+func (q *Queue) drop(active bool, why Reason) bool {
+	q.forget()
+	if q.sealed() == 0 && active {
+		q.seal()
+	}
+	if q.sealed() == 0 {
+		return false
+	}
+	s := q.segments[0]
+	cur := q.st.at.stream
+	lost := q.passed(&cur, s, s.first)
+	l := Loss{Incarnation: s.last.incarnation, From: cur.sequence + 1, To: s.last.sequence, Covered: s.covered, Reason: why}
+	if s.covered.From < q.doneTo && q.doneTo < s.covered.To {
+		l.Covered.From = q.doneTo
+	}
+	if l.From <= l.To {
+		lost = append(lost, l)
+		q.lost += l.To - l.From + 1
+		q.waiting -= min(q.waiting, l.To-l.From+1)
+	}
+	q.st.lose(lost...)
+	q.st.at, q.st.known = position{s.number, s.size, s.last}, true
+	if err := q.save(true); err != nil {
+		// What is not said must not go: it stays until the state can be written.
+		q.spool.log.Error("the state of the spool cannot be written", "queue", q.rule.Name, "error", err)
+		return false
+	}
+	q.spool.log.Warn("the spool drops its oldest samples", "queue", q.rule.Name, "from", l.From, "to", l.To, "covered_from", l.Covered.From.String(), "covered_to", l.Covered.To.String(), "reason", why.String())
+	q.remove(0)
+	return true
+}
+
+// passed returns what is missing between what was delivered last and an event of a
+// segment, and moves cur to just before that event.
+func (q *Queue) passed(cur *stream, s *segment, next stream) (lost []Loss) {
+	lose := func(incarnation, from, to uint64) {
+		l := Loss{Incarnation: incarnation, From: from, To: to, Reason: Damaged}
+		for _, b := range q.burnt {
+			if b.Incarnation == incarnation && b.From <= to && from <= b.To {
+				l.Reason, l.Covered = b.Reason, b.Covered
+				break
+			}
+		}
+		lost = append(lost, l)
+	}
+	before := stream{uint64(s.header.Covered.From), uint64(s.header.Covered.To)}
+	switch {
+	case *cur == (stream{}):
+		// Where delivery stood is not known, or this is the first of all.
+		switch {
+		case !q.st.known:
+			*cur = stream{next.incarnation, next.sequence - 1}
+			return nil
+		case before.incarnation < next.incarnation && before.sequence > 0:
+			lose(before.incarnation, 1, before.sequence)
+		}
+	case cur.incarnation != next.incarnation && s.header.Incarnation == next.incarnation:
+		switch {
+		case before.incarnation == cur.incarnation && before.sequence > cur.sequence:
+			lose(cur.incarnation, cur.sequence+1, before.sequence)
+		case before.incarnation > cur.incarnation && before.sequence > 0:
+			lose(before.incarnation, 1, before.sequence)
+		}
+	}
+	if cur.incarnation != next.incarnation {
+		*cur = stream{next.incarnation, 0}
+	}
+	if cur.sequence+1 < next.sequence {
+		lose(cur.incarnation, cur.sequence+1, next.sequence-1)
+	}
+	*cur = stream{next.incarnation, next.sequence - 1}
+	return lost
+}
+
+// Batch is a run of events to be delivered together.
+type Batch struct {
+	Entries []Entry
+	end     position
+	to      domain.Instant
+	lost    []Loss
+}
+
+// Next returns the next events to deliver, at most so many and about so many bytes,
+// all of one segment; none when there are none. Their memory is the queue's, until
+// Next is called again. It returns the same again until Done.
+func (q *Queue) Next(records, bytes int) (Batch, error) {
+	q.spool.mu.Lock()
+	defer q.spool.mu.Unlock()
+	b := Batch{end: q.st.at}
+	for i, s := range q.segments {
+		if end := (position{segment: s.number, offset: s.size}); !b.end.before(end) {
+			continue
+		}
+		if s.number > b.end.segment {
+			b.end.segment, b.end.offset = s.number, 0
+		}
+		if err := q.readBatch(&b, s, i == len(q.segments)-1 && q.active != nil, records, bytes); err != nil {
+			return Batch{}, fmt.Errorf("read spool segment %s: %w", q.name(s.number), err)
+		}
+		if len(b.Entries) > 0 {
+			return b, nil
+		}
+	}
+	if q.st.at.before(b.end) {
+		// Nothing but damage, or what is there twice: go on behind it.
+		if err := q.finish(b); err != nil {
+			return Batch{}, err
+		}
+	}
+	return Batch{}, nil
+}
+
+func (q *Queue) readBatch(b *Batch, s *segment, active bool, records, size int) error {
+	f := q.active
+	if !active {
+		var err error
+		if f, err = q.spool.disk.Open(q.name(s.number)); err != nil {
+			return err
+		}
+		defer f.Close()
+	}
+	data, err := q.read(f, s.size)
+	if err != nil {
+		return err
+	}
+	from := b.end.offset
+	if from == 0 {
+		if _, n, ok := parseFrame(data, headerMarker, s.number, 0); ok {
+			from = n
+		}
+	}
+	b.end.offset = int64(len(data))
+	var last domain.Instant
+	total := 0
+	scan(data, s.number, from, func(at int64, e Entry, n int64) bool {
+		next := stream{e.Incarnation, e.Sequence}
+		if next.incarnation == b.end.incarnation && next.sequence <= b.end.sequence {
+			return true // written twice, because the disk was not sure
+		}
+		if len(b.Entries) >= records || total > 0 && total+len(e.Data) > size {
+			b.end.offset = at
+			return false
+		}
+		lost := q.passed(&b.end.stream, s, next)
+		for i := range lost {
+			// The time between its neighbours is what it covered at most.
+			if l := &lost[i]; l.Covered == (domain.Interval{}) && last > 0 && last < e.Covered.From {
+				l.Covered = domain.Interval{From: last, To: e.Covered.From}
+			}
+		}
+		b.lost = append(b.lost, lost...)
+		b.end.stream = next
+		b.Entries = append(b.Entries, e)
+		total += len(e.Data)
+		last, b.to = e.Covered.To, e.Covered.To
+		return true
+	}, func(damage) {})
+	if b.end.offset < s.size && len(data) < int(s.size) {
+		b.end.offset = s.size // the file was cut short behind our back
+	}
+	return nil
+}
+
+// Done says that a batch is in the log, or will never be and was kept elsewhere.
+func (q *Queue) Done(b Batch) error {
+	q.spool.mu.Lock()
+	defer q.spool.mu.Unlock()
+	return q.finish(b)
+}
+
+func (q *Queue) finish(b Batch) error {
+	if !q.st.at.before(b.end) {
+		return nil // dropped meanwhile
+	}
+	q.st.at, q.st.known = b.end, true
+	q.burnt = slices.DeleteFunc(q.burnt, func(l Loss) bool { return l.Incarnation == b.end.incarnation && l.To <= b.end.sequence })
+	q.st.lose(b.lost...)
+	for _, l := range b.lost {
+		q.lost += l.To - l.From + 1
+	}
+	n := uint64(len(b.Entries))
+	q.waiting -= min(q.waiting, n)
+	q.delivered += n
+	q.doneTo = max(q.doneTo, b.to)
+	err := q.save(len(b.lost) > 0)
+	q.forget()
+	q.spool.reserve()
+	return err
+}
+
+// Losses returns what was lost and is not yet said.
+func (q *Queue) Losses() []Loss {
+	q.spool.mu.Lock()
+	defer q.spool.mu.Unlock()
+	return slices.Clone(q.st.losses)
+}
+
+// Said says that the first n losses were reported, and are on disk as events.
+func (q *Queue) Said(n int) error {
+	q.spool.mu.Lock()
+	defer q.spool.mu.Unlock()
+	q.st.losses = slices.Delete(q.st.losses, 0, min(n, len(q.st.losses)))
+	return q.save(true)
+}
+
+// Stored hands out every event that is on disk, those that were delivered and are
+// retained included. Their memory is the queue's.
+func (q *Queue) Stored(yield func(Entry) bool) error {
+	q.spool.mu.Lock()
+	defer q.spool.mu.Unlock()
+	for i, s := range q.segments {
+		f := q.active
+		if i < q.sealed() {
+			var err error
+			if f, err = q.spool.disk.Open(q.name(s.number)); err != nil {
+				return err
+			}
+			defer f.Close()
+		}
+		data, err := q.read(f, s.size)
+		if err != nil {
+			return err
+		}
+		more := true
+		_, n, _ := parseFrame(data, headerMarker, s.number, 0)
+		scan(data, s.number, n, func(_ int64, e Entry, _ int64) bool {
+			more = yield(e)
+			return more
+		}, func(damage) {})
+		if !more {
+			return nil
+		}
+	}
+	return nil
+}
+
+// Stats returns how full the queue is.
+func (q *Queue) Stats() Stats {
+	q.spool.mu.Lock()
+	defer q.spool.mu.Unlock()
+	st := Stats{Waiting: q.waiting, Held: len(q.held), Delivered: q.delivered, Losses: q.lost, Segments: len(q.segments)}
+	for _, s := range q.segments {
+		st.Bytes += s.size
+		if end := (position{segment: s.number, offset: s.size}); st.Oldest == 0 && q.st.at.before(end) && s.frames > 0 {
+			st.Oldest = max(s.covered.From, q.doneTo)
+		}
+	}
+	return st
+}
+
+// Last returns the place of the last event that this life appended, zero when there was
+// none, and how many events are held in memory.
+func (q *Queue) Last() (last Place, held int) {
+	q.spool.mu.Lock()
+	defer q.spool.mu.Unlock()
+	if q.given > 0 {
+		last = Place{Incarnation: q.spool.incarnation, Sequence: q.given}
+	}
+	return last, len(q.held)
+}
