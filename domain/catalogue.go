@@ -32,6 +32,7 @@ const (
 	TypeSpoolDropped           Type = "SpoolDropped"
 	TypeNodeSampled            Type = "NodeSampled"
 	TypeServingSampled         Type = "ServingSampled"
+	TypeMetricsObserved        Type = "MetricsObserved"
 	TypeJobQueued              Type = "JobQueued"
 	TypeJobStarted             Type = "JobStarted"
 	TypeJobFinished            Type = "JobFinished"
@@ -101,6 +102,7 @@ func Types() []Type {
 		TypeSpoolDropped,
 		TypeNodeSampled,
 		TypeServingSampled,
+		TypeMetricsObserved,
 		TypeJobQueued,
 		TypeJobStarted,
 		TypeJobFinished,
@@ -174,6 +176,7 @@ func TopicOf(t Type) Topic {
 		return TopicHardware
 	case TypeNodeSampled,
 		TypeServingSampled,
+		TypeMetricsObserved,
 		TypeJobQueued,
 		TypeJobStarted,
 		TypeJobFinished,
@@ -279,6 +282,8 @@ func NewEvent(t Type) Event {
 		return &NodeSampled{}
 	case TypeServingSampled:
 		return &ServingSampled{}
+	case TypeMetricsObserved:
+		return &MetricsObserved{}
 	case TypeJobQueued:
 		return &JobQueued{}
 	case TypeJobStarted:
@@ -385,6 +390,7 @@ func (*CollectorSilent) Type() Type        { return TypeCollectorSilent }
 func (*SpoolDropped) Type() Type           { return TypeSpoolDropped }
 func (*NodeSampled) Type() Type            { return TypeNodeSampled }
 func (*ServingSampled) Type() Type         { return TypeServingSampled }
+func (*MetricsObserved) Type() Type        { return TypeMetricsObserved }
 func (*JobQueued) Type() Type              { return TypeJobQueued }
 func (*JobStarted) Type() Type             { return TypeJobStarted }
 func (*JobFinished) Type() Type            { return TypeJobFinished }
@@ -450,6 +456,7 @@ func (*CollectorSilent) sealed()        {}
 func (*SpoolDropped) sealed()           {}
 func (*NodeSampled) sealed()            {}
 func (*ServingSampled) sealed()         {}
+func (*MetricsObserved) sealed()        {}
 func (*JobQueued) sealed()              {}
 func (*JobStarted) sealed()             {}
 func (*JobFinished) sealed()            {}

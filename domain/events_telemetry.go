@@ -82,6 +82,96 @@ type ServingSampled struct {
 	RequestsFailed   uint64    `json:"requests_failed"`
 }
 
+// SeriesMetric says what a series of [MetricsObserved] counts or measures.
+type SeriesMetric uint32
+
+// The metrics. Their numbers stand in the log for ever.
+const (
+	MetricTTFT             SeriesMetric = iota + 1 // bucket of times to the first token, cumulative
+	MetricTTFTSum                                  // counter, microseconds
+	MetricTTFTCount                                // counter
+	MetricQueueWait                                // bucket of times in the queue, cumulative
+	MetricQueueWaitSum                             // counter, microseconds
+	MetricQueueWaitCount                           // counter
+	MetricPrefillSum                               // counter, microseconds of prefill; of engines without TTFT
+	MetricPrefillCount                             // counter
+	MetricWaiting                                  // gauge, thousandths of requests that wait
+	MetricRunning                                  // gauge, thousandths of requests worked on at once
+	MetricKVCache                                  // gauge, per mille
+	MetricInputLength                              // counter, tokens read
+	MetricGeneratedLength                          // counter, tokens written
+	MetricRequestsOK                               // counter
+	MetricRequestsFailed                           // counter
+	MetricRequestsAborted                          // counter: given up by who asked
+	MetricRequestsReceived                         // counter: of engines that do not count successes
+	MetricGPURequests                              // gauge, thousandths of GPUs that a pod asked for
+	metricEnd
+)
+
+// SeriesKind says how the values of a series are added up.
+type SeriesKind int
+
+// The kinds.
+const (
+	UnknownKind SeriesKind = iota
+	CounterKind            // grows, and begins anew at 0 when its program does
+	BucketKind             // a counter of what was at most the series' bound
+	GaugeKind
+)
+
+// Kind returns how the metric's values are added up.
+func (m SeriesMetric) Kind() SeriesKind {
+	switch m {
+	case MetricTTFT, MetricQueueWait:
+		return BucketKind
+	case MetricWaiting, MetricRunning, MetricKVCache, MetricGPURequests:
+		return GaugeKind
+	case 0, metricEnd:
+		return UnknownKind
+	}
+	if m < metricEnd {
+		return CounterKind
+	}
+	return UnknownKind
+}
+
+// Infinite is the bound of the last bucket of a histogram.
+const Infinite uint64 = 1<<64 - 1
+
+// MetricsObserved holds samples of servers' metrics as a monitoring system
+// scraped them. Counters are as they stood, not differences: whoever adds them
+// up keeps the last value of each series, so that a sample that is delivered
+// again, or a scrape that comes in parts, changes nothing.
+//
+// It is laid out as it travels, one packed array per column: a string reference
+// is index+1 into Strings, 0 for none.
+type MetricsObserved struct {
+	Base Instant `json:"base"` // whole milliseconds; no sample is earlier
+	// StepMs is how often the series are scraped, as the monitoring system says.
+	// A gauge stands for the time since the sample before, at most two steps.
+	StepMs  uint32   `json:"step_ms"`
+	Strings []string `json:"strings"`
+
+	// Servers, one entry each.
+	Engine     []uint32 `json:"engine"` // vllm, sglang, tgi, kubernetes
+	Deployment []uint32 `json:"deployment"`
+	Model      []uint32 `json:"model"`
+	Tier       []uint32 `json:"tier"`
+	Unit       []uint32 `json:"unit"` // pod, or address
+	Node       []uint32 `json:"node"`
+
+	// Series, one entry each.
+	Server  []uint32 `json:"server"` // index of the server
+	Metric  []uint32 `json:"metric"` // a [SeriesMetric]
+	Bound   []uint64 `json:"bound"`  // of a bucket, microseconds or [Infinite]; else 0
+	Series  []uint64 `json:"series"` // tells series of one server, metric and bound apart
+	Samples []uint32 `json:"samples"`
+
+	// Samples, those of the first series first.
+	Offset []uint32 `json:"offset_ms"` // after Base
+	Value  []uint64 `json:"value"`
+}
+
 // JobQueued says that a job asked for GPUs.
 type JobQueued struct {
 	Job        string        `json:"job"`
@@ -157,4 +247,13 @@ func (s *NodeSampled) Text(refs []uint32, i int) string {
 		return ""
 	}
 	return s.Strings[refs[i]-1]
+}
+
+// Text returns the string that entry i of refs refers to, "" for none, also of an
+// event that was not validated.
+func (m *MetricsObserved) Text(refs []uint32, i int) string {
+	if i >= len(refs) || refs[i] == 0 || uint64(refs[i]) > uint64(len(m.Strings)) {
+		return ""
+	}
+	return m.Strings[refs[i]-1]
 }

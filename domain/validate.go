@@ -214,6 +214,10 @@ func Validate(env *Envelope) error {
 		if c.given(e != nil) {
 			c.servingSampled(e)
 		}
+	case *MetricsObserved:
+		if c.given(e != nil) {
+			c.metricsObserved(e)
+		}
 	case *JobQueued:
 		if c.given(e != nil) {
 			c.id("job", e.Job)

@@ -173,6 +173,95 @@ func (c *checker) servingSampled(e *ServingSampled) {
 	}
 }
 
+// The most that one MetricsObserved may hold: a request of a monitoring system
+// has some thousands of samples.
+const (
+	maxSeries   = 1 << 17
+	maxServers  = 1 << 14
+	maxReadings = 1 << 20
+	maxStepMs   = 3_600_000
+	// maxValue is above what counts and microseconds come to in a century, and
+	// some thousands of it add up to less than 64 bits.
+	maxValue = 1 << 52
+)
+
+func (c *checker) metricsObserved(e *MetricsObserved) {
+	servers, series, samples := len(e.Engine), len(e.Server), len(e.Offset)
+	switch {
+	case servers == 0 || servers > maxServers:
+		c.bad("engine", "has %d entries, want 1 to %d", servers, maxServers)
+	case series == 0 || series > maxSeries:
+		c.bad("server", "has %d entries, want 1 to %d", series, maxSeries)
+	case samples == 0 || samples > maxReadings:
+		c.bad("offset_ms", "has %d entries, want 1 to %d", samples, maxReadings)
+	case len(e.Strings) > 6*servers:
+		c.bad("strings", "has %d strings for %d servers", len(e.Strings), servers)
+	case len(e.Value) != samples:
+		c.bad("value", "has %d entries, want %d", len(e.Value), samples)
+	case len(e.Bound) != series || len(e.Series) != series:
+		c.bad("bound", "has %d entries and series %d, want %d", len(e.Bound), len(e.Series), series)
+	case e.StepMs == 0 || e.StepMs > maxStepMs:
+		c.bad("step_ms", "is %d, want 1 to %d", e.StepMs, maxStepMs)
+	case e.Base%(Second/1000) != 0:
+		c.bad("base", "is not a whole millisecond")
+	}
+	c.instant("base", e.Base)
+	for _, col := range []struct {
+		name   string
+		values []uint32
+		n      int
+	}{
+		{"deployment", e.Deployment, servers}, {"model", e.Model, servers}, {"tier", e.Tier, servers}, {"unit", e.Unit, servers},
+		{"node", e.Node, servers}, {"metric", e.Metric, series}, {"samples", e.Samples, series},
+	} {
+		if len(col.values) != col.n {
+			c.bad(col.name, "has %d entries, want %d", len(col.values), col.n)
+		}
+	}
+	if c.err != nil {
+		return
+	}
+	for _, refs := range [][]uint32{e.Engine, e.Deployment, e.Model, e.Tier, e.Unit, e.Node} {
+		c.below("strings", refs, len(e.Strings))
+	}
+	for i := range servers {
+		if e.Engine[i] == 0 || e.Deployment[i] == 0 || e.Unit[i] == 0 {
+			c.bad("engine", "server %d lacks its engine, deployment or unit", i)
+			return
+		}
+	}
+	c.below("server", e.Server, servers-1)
+	left := samples
+	for i := range series {
+		kind := SeriesMetric(e.Metric[i]).Kind()
+		switch {
+		case kind == UnknownKind:
+			c.bad("metric", "entry %d is %d, which this program does not know", i, e.Metric[i])
+		case (kind == BucketKind) != (e.Bound[i] != 0):
+			c.bad("bound", "entry %d is %d, and a bucket has one where nothing else has", i, e.Bound[i])
+		case e.Samples[i] == 0 || uint64(e.Samples[i]) > uint64(left):
+			c.bad("samples", "entry %d is %d of the %d that are left", i, e.Samples[i], left)
+		}
+		if c.err != nil {
+			return
+		}
+		left -= int(e.Samples[i])
+	}
+	if left != 0 {
+		c.bad("samples", "%d samples are of no series", left)
+	}
+	c.below("offset_ms", e.Offset, int(maxSample/(Second/1000)))
+	for i, v := range e.Value {
+		if v > maxValue {
+			c.bad("value", "entry %d is %d, at most %d is allowed", i, v, uint64(maxValue))
+			return
+		}
+	}
+	for _, s := range e.Strings {
+		c.id("strings", s)
+	}
+}
+
 func (c *checker) demandObserved(e *DemandObserved) {
 	c.id("pool", e.Pool)
 	c.optionalID("region", e.Region)

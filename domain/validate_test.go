@@ -41,6 +41,15 @@ func validLine() BillingLine {
 	}
 }
 
+func validMetrics() *MetricsObserved {
+	return &MetricsObserved{
+		Base: t0, StepMs: 15_000, Strings: []string{"vllm", "chat", "llama", "chat-0"},
+		Engine: []uint32{1}, Deployment: []uint32{2}, Model: []uint32{3}, Tier: []uint32{0}, Unit: []uint32{4}, Node: []uint32{0},
+		Server: []uint32{0, 0}, Metric: []uint32{uint32(MetricTTFT), uint32(MetricWaiting)}, Bound: []uint64{Infinite, 0}, Series: []uint64{7, 8}, Samples: []uint32{1, 2},
+		Offset: []uint32{0, 0, 15_000}, Value: []uint64{12, 3000, 0},
+	}
+}
+
 // validEvents returns one event of every type that Validate accepts.
 func validEvents() map[Type]*Envelope {
 	all := []Event{
@@ -72,6 +81,7 @@ func validEvents() map[Type]*Envelope {
 		&SpoolDropped{Node: "n1", Stream: "s", From: 3, To: 3, Covered: hour},
 		validSample(8),
 		&ServingSampled{Deployment: "chat", Model: "llama", Engine: "vllm", Interval: hour, TTFT: Histogram{Bounds: []uint64{1, 2}, Counts: []uint64{0, 1, 2}}},
+		validMetrics(),
 		&JobQueued{Job: "j", Class: ClassTraining, Need: GPUNeed{Count: 1, Milli: 500}},
 		&JobStarted{Job: "j", Nodes: []string{"n1"}, GPUs: 8},
 		&JobFinished{Job: "j", Outcome: JobSucceeded, RetainedPermille: 1000},
@@ -265,6 +275,16 @@ var violations = []struct {
 		e.OtherValue = []uint64{1}
 	}), TypeNodeSampled, "NodeSampled: other_entry: names entry 8 of 8"},
 	{edit(func(e *NodeSampled) { e.OtherEntry = []uint32{0} }), TypeNodeSampled, "NodeSampled: other_entry: has 1 entries beside 0 fields and 0 values"},
+	{edit(func(e *MetricsObserved) { e.Unit[0] = 0 }), TypeMetricsObserved, "MetricsObserved: engine: server 0 lacks its engine, deployment or unit"},
+	{edit(func(e *MetricsObserved) { e.Metric[1] = uint32(metricEnd) }), TypeMetricsObserved, "MetricsObserved: metric: entry 1 is 19, which this program does not know"},
+	{edit(func(e *MetricsObserved) { e.Bound[0] = 0 }), TypeMetricsObserved, "MetricsObserved: bound: entry 0 is 0, and a bucket has one where nothing else has"},
+	{edit(func(e *MetricsObserved) { e.Samples[1] = 3 }), TypeMetricsObserved, "MetricsObserved: samples: entry 1 is 3 of the 2 that are left"},
+	{edit(func(e *MetricsObserved) { e.Samples[1] = 1 }), TypeMetricsObserved, "MetricsObserved: samples: 1 samples are of no series"},
+	{edit(func(e *MetricsObserved) { e.Offset[1] = 86_400_001 }), TypeMetricsObserved, "MetricsObserved: offset_ms: entry 1 is 86400001, at most 86400000 is allowed"},
+	{edit(func(e *MetricsObserved) { e.Value[2] = 1 << 53 }), TypeMetricsObserved, "MetricsObserved: value: entry 2 is 9007199254740992, at most 4503599627370496 is allowed"},
+	{edit(func(e *MetricsObserved) { e.Server[0] = 1 }), TypeMetricsObserved, "MetricsObserved: server: entry 0 is 1, at most 0 is allowed"},
+	{edit(func(e *MetricsObserved) { e.StepMs = 0 }), TypeMetricsObserved, "MetricsObserved: step_ms: is 0, want 1 to 3600000"},
+	{edit(func(e *MetricsObserved) { e.Base++ }), TypeMetricsObserved, "MetricsObserved: base: is not a whole millisecond"},
 	{edit(func(e *ServingSampled) { e.TTFT.Counts = nil }), TypeServingSampled, "ServingSampled: ttft.counts: has 0 entries for 2 bounds, want one more than bounds"},
 	{edit(func(e *ServingSampled) { e.TTFT.Bounds[1] = 1 }), TypeServingSampled, "ServingSampled: ttft.bounds: entry 1 is 1 after 1, want ascending bounds"},
 	{edit(func(e *ServingSampled) { e.KVCachePermille = 1001 }), TypeServingSampled, "ServingSampled: kv_cache_permille: is 1001, at most 1000 is allowed"},

@@ -42,6 +42,8 @@ func EncodeRow(row Row) ([]byte, error) {
 	switch row := row.(type) {
 	case *UsageHour:
 		return appendUsage(nil, row), nil
+	case *ServerHour:
+		return appendServer(nil, row), nil
 	case *DemandMonth:
 		return appendDemand(nil, row), nil
 	}
@@ -58,6 +60,8 @@ func DecodeRow(t Table, b []byte) (Row, error) {
 	unmarshal := func() error { return lenient.Unmarshal(b, row) }
 	switch row := row.(type) {
 	case *UsageHour:
+		unmarshal = func() error { return row.UnmarshalCBOR(b) }
+	case *ServerHour:
 		unmarshal = func() error { return row.UnmarshalCBOR(b) }
 	case *DemandMonth:
 		unmarshal = func() error { return row.UnmarshalCBOR(b) }

@@ -68,7 +68,7 @@ func DemandChanges(view View, pools []PoolHistory, until, knownBy domain.Instant
 		}
 		was, wanted := -1, int64(0)
 		for _, v := range row.(*History).Versions {
-			if v.Order.Effective > at && v.known() > at {
+			if v.Order.Effective > at && v.Known() > at {
 				continue
 			}
 			from := (v.Order.Effective + domain.Hour - 1).HourStart()

@@ -53,8 +53,9 @@ type declared struct {
 // could not be given to anybody.
 type down struct {
 	domain.Interval
-	gpu    domain.GPUID
-	failed bool // otherwise set aside on purpose
+	gpu     domain.GPUID
+	failed  bool // otherwise set aside on purpose
+	scraped bool // a monitoring system said so
 }
 
 type correction struct {
@@ -176,7 +177,9 @@ func (n *nodeTime) serve(h *History, models map[string]string) {
 
 // suffer turns faults, cordons, drains and returns into times down. A cordon
 // lasts, and a fatal fault disables its device, until the node is returned. A
-// drain without a cordon is one for convenience.
+// drain without a cordon is one for convenience. What a monitoring system says of
+// a node ends only what one began: that a scheduler would use a node does not
+// mend its GPUs.
 func (n *nodeTime) suffer() {
 	slices.SortFunc(n.health, func(a, b Version) int {
 		if a.Order.After(b.Order) {
@@ -187,7 +190,7 @@ func (n *nodeTime) suffer() {
 	var open []down
 	begin := func(d down) {
 		for _, o := range open {
-			if o.gpu == d.gpu && o.failed == d.failed {
+			if o.gpu == d.gpu && o.failed == d.failed && o.scraped == d.scraped {
 				return
 			}
 		}
@@ -201,18 +204,23 @@ func (n *nodeTime) suffer() {
 				begin(down{Interval: since, gpu: ev.GPU, failed: true})
 			}
 		case *domain.NodeCordoned:
-			begin(down{Interval: since, failed: ev.Repair})
+			begin(down{Interval: since, failed: ev.Repair, scraped: scraped(n.health[i].Order.Source)})
 		case *domain.NodeDrained:
 			if !slices.ContainsFunc(open, func(d down) bool { return d.gpu == (domain.GPUID{}) }) {
 				begin(down{Interval: since})
 			}
 		case *domain.NodeReturned:
+			left := open[:0]
 			for _, d := range open {
+				if scraped(n.health[i].Order.Source) && !d.scraped {
+					left = append(left, d)
+					continue
+				}
 				if d.To = since.From; !d.Empty() {
 					n.down = append(n.down, d)
 				}
 			}
-			open = open[:0]
+			open = left
 		}
 	}
 	n.down = append(n.down, open...)

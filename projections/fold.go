@@ -11,7 +11,7 @@ import (
 
 // Method is the version of the folds. Rows computed under different versions
 // are not comparable; a new version builds its rows anew, from the log.
-const Method = "folds/3"
+const Method = "folds/4"
 
 // Decoder turns a record into an event. What it puts into the envelope may
 // share memory with the record; the fold copies what it keeps.
@@ -89,6 +89,8 @@ func (f *Folder) Keys(rec *domain.Record, yield func(Key) bool) bool {
 		return usageKeys(f.scope, ev, yield)
 	case *domain.ServingSampled:
 		return yield(servingKey(f.scope, ev))
+	case *domain.MetricsObserved:
+		return serverKeys(f.scope, ev, yield)
 	case *domain.DemandObserved:
 		return yield(demandKey(f.scope, ev))
 	default:
@@ -161,6 +163,9 @@ func (f *Folder) Apply(rows *Rows, rec *domain.Record) error {
 		return nil
 	case *domain.ServingSampled:
 		foldServing(rows, f.scope, env.Source, ev)
+		return nil
+	case *domain.MetricsObserved:
+		foldServers(rows, f.scope, ev)
 		return nil
 	case *domain.DemandObserved:
 		known := env.Recorded

@@ -3,6 +3,7 @@ package projections
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"quartermaster/domain"
 )
@@ -22,16 +23,33 @@ type Health struct {
 // healthAt returns how a node stands at a time.
 func (n *nodeTime) healthAt(at domain.Instant) Health {
 	h := Health{State: "ok"}
+	var seen []Version // what counts since the node was last returned
+	for _, v := range n.health {
+		if v.Order.Effective > at {
+			break
+		}
+		if _, ok := v.Event.(*domain.NodeReturned); !ok {
+			seen = append(seen, v)
+			continue
+		}
+		// What a monitoring system says ends only what one began.
+		by := scraped(v.Order.Source)
+		left := len(seen)
+		seen = slices.DeleteFunc(seen, func(s Version) bool {
+			_, cordon := s.Event.(*domain.NodeCordoned)
+			return !by || cordon && scraped(s.Order.Source)
+		})
+		if len(seen) == 0 && (left > 0 || !by) {
+			h.Since, h.Reason = v.Order.Effective, v.Event.(*domain.NodeReturned).Reason
+		}
+	}
 	worsen := func(state string, since domain.Instant, reason string) {
 		if h.State == "ok" || h.State == Maintenance.String() && state == Failed.String() {
 			h.State, h.Since, h.Reason = state, since, reason
 		}
 	}
-	for _, v := range n.health {
+	for _, v := range seen {
 		t := v.Order.Effective
-		if t > at {
-			break
-		}
 		switch ev := v.Event.(type) {
 		case *domain.GPUFaultObserved:
 			if ev.Fatal {
@@ -52,8 +70,6 @@ func (n *nodeTime) healthAt(at domain.Instant) Health {
 		case *domain.NodeDrained:
 			h.Drained = true
 			worsen(Maintenance.String(), t, ev.Reason)
-		case *domain.NodeReturned:
-			h = Health{State: "ok", Since: t, Reason: ev.Reason}
 		}
 	}
 	for _, w := range n.windows {

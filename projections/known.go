@@ -10,13 +10,13 @@ func Known(view View, by domain.Instant) View {
 	if by == 0 {
 		return view
 	}
-	return knownView{view, func(v *Version) bool { return v.known() <= by }}
+	return knownView{view, func(v *Version) bool { return v.Known() <= by }}
 }
 
 // then returns a view of what had taken effect or was known by a time. What had
 // taken effect was known to whoever did it, whenever the log heard of it.
 func then(view View, at domain.Instant) View {
-	return knownView{view, func(v *Version) bool { return v.Order.Effective <= at || v.known() <= at }}
+	return knownView{view, func(v *Version) bool { return v.Order.Effective <= at || v.Known() <= at }}
 }
 
 // knownView shows the versions of histories that it keeps.

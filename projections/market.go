@@ -18,9 +18,9 @@ func modelName(name string) string {
 	return name
 }
 
-// known returns since when a statement is known: as its source recorded it,
+// Known returns since when a statement is known: as its source recorded it,
 // else since it was appended.
-func (v *Version) known() domain.Instant { return cmp.Or(v.Recorded, v.Order.Appended) }
+func (v *Version) Known() domain.Instant { return cmp.Or(v.Recorded, v.Order.Appended) }
 
 // OfferFilter picks offers; empty fields match all.
 type OfferFilter struct {
@@ -55,7 +55,7 @@ func Offers(view View, at domain.Instant, f OfferFilter) ([]OfferEntry, error) {
 		if !ok || q.ValidTo != 0 && at >= q.ValidTo {
 			return
 		}
-		e := OfferEntry{OfferQuoted: *q, Model: modelName(q.GPUModel), Known: says.known(), Order: says.Order}
+		e := OfferEntry{OfferQuoted: *q, Model: modelName(q.GPUModel), Known: says.Known(), Order: says.Order}
 		if (f.Provider == "" || f.Provider == q.Market.Provider) && (f.Region == "" || f.Region == q.Market.Region) &&
 			(f.SKU == "" || f.SKU == q.SKU) && (f.GPUModel == "" || model == e.Model) {
 			out = append(out, e)
@@ -76,7 +76,7 @@ func Offers(view View, at domain.Instant, f OfferFilter) ([]OfferEntry, error) {
 			if v.Order.Effective > at {
 				break
 			}
-			if f.KnownBy == 0 || v.known() <= f.KnownBy {
+			if f.KnownBy == 0 || v.Known() <= f.KnownBy {
 				says = v
 			}
 		}

@@ -54,7 +54,7 @@ type ModelEntry struct {
 	// which any did.
 	Units      int            `json:"units"`
 	LastSeen   domain.Instant `json:"last_seen,omitempty"`
-	SeenBy     []string       `json:"seen_by"` // tables: replicas, serving_hours, usage_hours
+	SeenBy     []string       `json:"seen_by"` // tables: replicas, server_hours, serving_hours, usage_hours
 	LastUpdate domain.Instant `json:"last_update"`
 }
 
@@ -263,6 +263,9 @@ func seeModels(view View, at domain.Instant) (sightings, error) {
 		for _, v := range row.(*History).Versions {
 			if v.Order.Effective <= at && v.Event.(*domain.ReplicasObserved).Ready > 0 {
 				s.last = max(s.last, v.Order.Effective)
+				if v.Again != nil && v.Again.Effective <= at {
+					s.last = max(s.last, v.Again.Effective)
+				}
 			}
 		}
 		return nil
@@ -281,6 +284,18 @@ func seeModels(view View, at domain.Instant) (sightings, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read serving hours: %w", err)
+	}
+	err = view.Scan(Query{Table: TableServers, To: hourOf(at-1) + 1}, func(k Key, row Row) error {
+		x := row.(*ServerHour)
+		if x.Model == "" {
+			return nil // a pod that asks for GPUs, and no model server
+		}
+		s := seen.of(modelKey{"", k.Scope, x.Deployment, x.Model, x.Tier}, TableServers)
+		s.last = max(s.last, min(at, domain.Instant(k.Hour)*domain.Hour+x.until()))
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read server hours: %w", err)
 	}
 	err = view.Scan(Query{Table: TableUsage, To: hourOf(at-1) + 1}, func(k Key, row Row) error {
 		hour := domain.Instant(k.Hour) * domain.Hour

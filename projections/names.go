@@ -81,7 +81,7 @@ func registered(view View, a *Authority) (map[string]bool, error) {
 func clustersNamed(view View) (map[string]Table, error) {
 	named := map[string]Table{}
 	for _, t := range []Table{
-		TableClusters, TableNodes, TableUsage, TableServing, TableHealth, TableFaults, TableDeployments, TableReplicas,
+		TableClusters, TableNodes, TableUsage, TableServing, TableServers, TableHealth, TableFaults, TableDeployments, TableReplicas,
 		TableJobs, TableDemand, TableEnergy, TableUsageCorrections, TableClusterKeys, TableAssets, TableMaintenance,
 	} {
 		last := ""

@@ -42,6 +42,13 @@ func place(env *domain.Envelope, scope string) (placement, bool) {
 		}
 		return placement{key: Key{Table: t, Scope: scope, ID: id, Hour: dayOf(effective)}, effective: effective}
 	}
+	// A monitoring system states again and again what it sees, so that nobody must
+	// remember what was stated: what is the same as before is noted only.
+	observed := func(t Table, id string) placement {
+		p := daily(t, id, 0)
+		p.collapse = scraped(env.Source)
+		return p
+	}
 	switch ev := env.Event.(type) {
 	// Registry.
 	case *domain.WorkspaceRegistered:
@@ -91,11 +98,11 @@ func place(env *domain.Envelope, scope string) (placement, bool) {
 	case *domain.GPUFaultObserved:
 		return daily(TableFaults, ev.Node, 0), true
 	case *domain.NodeCordoned:
-		return daily(TableHealth, ev.Node, 0), true
+		return observed(TableHealth, ev.Node), true
 	case *domain.NodeDrained:
 		return daily(TableHealth, ev.Node, 0), true
 	case *domain.NodeReturned:
-		return daily(TableHealth, ev.Node, 0), true
+		return observed(TableHealth, ev.Node), true
 	case *domain.CollectorSilent:
 		return daily(TableHealth, ev.Node, 0), true
 	case *domain.SpoolDropped:
@@ -119,7 +126,7 @@ func place(env *domain.Envelope, scope string) (placement, bool) {
 	case *domain.DeploymentRemoved:
 		return state(TableDeployments, ev.Deployment, 0), true
 	case *domain.ReplicasObserved:
-		return daily(TableReplicas, ev.Deployment+"|"+ev.Model+"|"+ev.Tier, 0), true
+		return observed(TableReplicas, ev.Deployment+"|"+ev.Model+"|"+ev.Tier), true
 
 	// Ledger.
 	case *domain.BillingLineRecorded:

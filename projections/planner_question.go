@@ -57,6 +57,13 @@ func PlanQuestion(view View, at domain.Instant, region string, as plan.Assumptio
 		return nil, err
 	}
 	q.Held = append(q.Held, owned...)
+	if q.Regions, err = planRegions(view, at); err != nil {
+		return nil, err
+	}
+	budgets, err := latencyBudgets(view, at)
+	if err != nil {
+		return nil, err
+	}
 	series, err := Demand(view, at-planLookback, at, DemandFilter{Region: region, KnownBy: 0})
 	if err != nil {
 		return nil, err
@@ -119,6 +126,9 @@ func PlanQuestion(view View, at domain.Instant, region string, as plan.Assumptio
 		for _, w := range loads[k.region] {
 			if w.GPUMilli > 0 && (len(w.Models) == 0 || slices.Contains(w.Models, k.kind)) {
 				p.Mix = append(p.Mix, w)
+				if budget := budgets[w.ID]; len(p.Mix) == 1 || budget < p.LatencyMicros {
+					p.LatencyMicros = budget
+				}
 			}
 		}
 		q.Pools = append(q.Pools, *p)
@@ -126,8 +136,43 @@ func PlanQuestion(view View, at domain.Instant, region string, as plan.Assumptio
 	return q, nil
 }
 
+// planRegions returns the regions that are defined at a time, by id.
+func planRegions(view View, at domain.Instant) ([]plan.Region, error) {
+	var out []plan.Region
+	err := view.Scan(Query{Table: TableRegions}, func(k Key, row Row) error {
+		if v := row.(*History).At(at); v != nil {
+			if r, ok := v.Event.(*domain.RegionDefined); ok {
+				out = append(out, plan.Region{Region: k.ID, Country: r.Country, RoundTrips: r.RoundTrips})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read regions: %w", err)
+	}
+	return out, nil
+}
+
+// latencyBudgets returns the round trips that deployments allow, by the id of their
+// workload.
+func latencyBudgets(view View, at domain.Instant) (map[string]uint64, error) {
+	out := map[string]uint64{}
+	err := view.Scan(Query{Table: TableDeployments}, func(k Key, row Row) error {
+		if v := row.(*History).At(at); v != nil {
+			if d, ok := v.Event.(*domain.DeploymentChanged); ok {
+				out[k.Scope+"/"+d.Deployment] = d.LatencyMicros
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read deployments: %w", err)
+	}
+	return out, nil
+}
+
 // forecastLookback is how far before a plan's time a forecast looks: its window.
-const forecastLookback = 79 * 7 * domain.Day
+const forecastLookback = (forecast.Window + 1) * 7 * domain.Day
 
 // planObserved gathers what forecasts of pools learn from, if demand is to be
 // forecast: what was observed, and what the log knows of it up to the plan's end.
@@ -323,10 +368,13 @@ func PlanQuotas(quotas []OnDemandQuotaEntry, region, model string) []plan.Quota 
 	for i := 0; i < len(quotas); {
 		// Quotas of a market are together, by account.
 		first := &quotas[i]
-		least, shared, bound := uint64(math.MaxUint64), false, false
+		least, all, shared, bound := uint64(math.MaxUint64), uint64(math.MaxUint64), false, false
 		for ; i < len(quotas) && quotas[i].Market == first.Market && quotas[i].Account == first.Account; i++ {
 			if q := &quotas[i]; q.Model == "" || q.Model == model {
 				least, shared, bound = min(least, q.LimitGPUs), shared || q.Model == "", true
+				if q.Model == "" {
+					all = min(all, q.LimitGPUs)
+				}
 			}
 		}
 		if first.Market.Region != region || !bound {
@@ -334,7 +382,7 @@ func PlanQuotas(quotas []OnDemandQuotaEntry, region, model string) []plan.Quota 
 		}
 		n := len(out)
 		if n == 0 || out[n-1].Provider != first.Market.Provider {
-			out = append(out, plan.Quota{Provider: first.Market.Provider})
+			out = append(out, plan.Quota{Provider: first.Market.Provider, Together: true})
 			n++
 		}
 		q := &out[n-1]
@@ -342,7 +390,7 @@ func PlanQuotas(quotas []OnDemandQuotaEntry, region, model string) []plan.Quota 
 		if carry != 0 {
 			sum = math.MaxUint64
 		}
-		q.GPUs, q.Shared = sum, q.Shared || shared
+		q.GPUs, q.Shared, q.Together = sum, q.Shared || shared, q.Together && shared && least == all
 	}
 	return out
 }

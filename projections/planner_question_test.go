@@ -158,3 +158,66 @@ func TestPlanQuestionQuotasAndExpiry(t *testing.T) {
 		}
 	})
 }
+
+// A quota for all models is what pools share, unless another bounds one of them, too.
+func TestPlanQuotasTogether(t *testing.T) {
+	entry := func(account, model string, gpus uint64) projections.OnDemandQuotaEntry {
+		return projections.OnDemandQuotaEntry{OnDemandQuotaSet: domain.OnDemandQuotaSet{Market: frankfurt, Account: account, LimitGPUs: gpus}, Model: model}
+	}
+	for name, c := range map[string]struct {
+		quotas   []projections.OnDemandQuotaEntry
+		gpus     uint64
+		together bool
+	}{
+		"all models":              {[]projections.OnDemandQuotaEntry{entry("1", "", 10)}, 10, true},
+		"two accounts":            {[]projections.OnDemandQuotaEntry{entry("1", "", 10), entry("2", "", 5)}, 15, true},
+		"one of its own, greater": {[]projections.OnDemandQuotaEntry{entry("1", "", 10), entry("1", "K", 10), entry("1", "L", 2)}, 10, true},
+		"one of its own, less":    {[]projections.OnDemandQuotaEntry{entry("1", "", 10), entry("1", "K", 9)}, 9, false},
+		"its own alone":           {[]projections.OnDemandQuotaEntry{entry("1", "K", 9)}, 9, false},
+		"an account of its own":   {[]projections.OnDemandQuotaEntry{entry("1", "", 10), entry("2", "K", 5)}, 15, false},
+	} {
+		got := projections.PlanQuotas(c.quotas, frankfurt.Region, "K")
+		if len(got) != 1 || got[0].GPUs != c.gpus || got[0].Together != c.together {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// How far regions are and what round trip deployments allow come with the question:
+// of a pool the least, and none where one of them names none.
+func TestPlanQuestionWays(t *testing.T) {
+	const h100 = "NVIDIA H100 80GB HBM3"
+	serves := func(id string, micros uint64) domain.Envelope {
+		return domain.Envelope{Cluster: "c1", Workspace: "acme", Time: t0, Event: &domain.DeploymentChanged{
+			Deployment: id, Class: domain.ClassServing, Replicas: 1, Need: domain.GPUNeed{Count: 1, Models: []string{h100}}, LatencyMicros: micros,
+		}}
+	}
+	l := storetest.NewLog()
+	l.Append(buyer(t0)...)
+	l.Append(
+		root.Sign(domain.Envelope{Workspace: "home", Time: t0, Event: &domain.RegionDefined{Region: frankfurt.Region, Country: "DE", RoundTrips: []domain.RoundTrip{{To: "eu-west-1", Micros: 25_000, Measured: true}}}}),
+		storetest.Cluster("c1", "acme", "aws", frankfurt.Region, t0), storetest.Node("c1", "n1", h100, 8, t0),
+		wanted("c1", "a", "acme", "", h100, 0, 3000, 0), serves("x", 40_000), serves("y", 30_000),
+	)
+	question := func() *plan.Question {
+		var q *plan.Question
+		view(t, l, func(v projections.View) {
+			var err error
+			if q, err = projections.PlanQuestion(v, t0+domain.Day, "", plan.Assumptions{}); err != nil {
+				t.Fatal(err)
+			}
+		})
+		return q
+	}
+	q := question()
+	if len(q.Pools) != 1 || q.Pools[0].LatencyMicros != 30_000 || len(q.Pools[0].Mix) != 2 {
+		t.Errorf("pools %+v", q.Pools)
+	}
+	if len(q.Regions) != 1 || q.Regions[0].Country != "DE" || len(q.Regions[0].RoundTrips) != 1 || q.Regions[0].RoundTrips[0].Micros != 25_000 {
+		t.Errorf("regions %+v", q.Regions)
+	}
+	l.Append(serves("z", 0))
+	if q := question(); q.Pools[0].LatencyMicros != 0 {
+		t.Errorf("with a deployment that names no round trip: %d", q.Pools[0].LatencyMicros)
+	}
+}

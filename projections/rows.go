@@ -43,6 +43,7 @@ const (
 	// qm.telemetry
 	TableUsage
 	TableServing
+	TableServers
 	TableJobs
 	TableDemand
 	TableEnergy
@@ -91,7 +92,7 @@ var tableNames = [tableEnd]string{
 	TableCertifications: "certifications", TableMethods: "methods", TableMappingRules: "mapping_rules",
 	TableClusters: "clusters", TableClusterKeys: "cluster_keys", TableNodes: "nodes",
 	TableAssets: "assets", TableMaintenance: "maintenance",
-	TableUsage: "usage_hours", TableServing: "serving_hours", TableJobs: "jobs",
+	TableUsage: "usage_hours", TableServing: "serving_hours", TableServers: "server_hours", TableJobs: "jobs",
 	TableDemand: "demand_months", TableEnergy: "energy", TableUsageCorrections: "usage_corrections",
 	TableFaults: "faults", TableHealth: "health",
 	TableDeployments: "deployments", TableReplicas: "replicas",
@@ -210,7 +211,7 @@ func monthOf(t domain.Instant) int64 {
 }
 
 // Row is what folds keep: one of [*Stream], [*Quarantined], [*History],
-// [*UsageHour], [*ServingHour] and [*DemandMonth]. Its key is not part of it.
+// [*UsageHour], [*ServingHour], [*ServerHour] and [*DemandMonth]. Its key is not part of it.
 type Row interface{ row() }
 
 func newRow(t Table) Row {
@@ -223,6 +224,8 @@ func newRow(t Table) Row {
 		return &UsageHour{}
 	case TableServing:
 		return &ServingHour{}
+	case TableServers:
+		return &ServerHour{}
 	case TableDemand:
 		return &DemandMonth{}
 	default:
@@ -299,8 +302,9 @@ type Rows struct {
 	// were last sealed.
 	newest int64
 	kept   int
-	least  int // how many may stay open in any case
-	open   int // usage hours that were left when some were last forgotten
+	least  int   // how many may stay open in any case
+	served int64 // the latest hour of a server: those before are sealed
+	open   int   // usage hours that were left when some were last forgotten
 	// spare are usage hours whose memory the next ones take over.
 	spare []*UsageHour
 	// err is the first failure to open a sealed row.
@@ -528,7 +532,12 @@ func (r *Rows) Changed(yield func(Key, Row) bool) {
 // Settle forgets what changed, after it was stored.
 func (r *Rows) Settle() {
 	for _, e := range r.changed {
-		if sealsAtOnce(e.key.Table) {
+		if e.key.Table == TableServers {
+			r.served = max(r.served, e.key.Hour)
+		}
+	}
+	for _, e := range r.changed {
+		if sealsAtOnce(e.key.Table) || e.key.Table == TableServers && e.key.Hour < r.served {
 			r.settled = append(r.settled, e)
 		}
 	}

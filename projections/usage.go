@@ -67,7 +67,13 @@ type Device struct {
 	Power    Reading   // watts
 	Heat     Reading   // degrees Celsius
 	Clock    Reading   // MHz
+	// Covered are the parts of the hour that each reading has counted, of what a
+	// monitoring system scraped; nil of other observers.
+	Covered *[6][]Span
 }
+
+// Span is a part of an hour in milliseconds, half-open.
+type Span struct{ From, To uint32 }
 
 // Other sums a reading that has no column of its own, by DCGM field.
 type Other struct {
@@ -92,7 +98,8 @@ type Observer struct {
 
 // UsageHour is the row of a node and UTC hour: which of its devices was in
 // whose hands when, as seen by each source. Within a source, where two samples
-// overlap, the later in the log holds.
+// overlap, the later in the log holds; of what a monitoring system scraped, the
+// first (see scrape.go).
 type UsageHour struct {
 	Holders   []Holder
 	Observers []Observer
@@ -155,7 +162,11 @@ func foldSample(rows *Rows, scope, source string, s *domain.NodeSampled) {
 			continue
 		}
 		u := change[*UsageHour](rows, Key{Table: TableUsage, Scope: scope, ID: s.Node, Hour: int64(h / domain.Hour)})
-		u.add(rows, source, s, from, to)
+		if scraped(source) {
+			u.scrape(rows, scope, s, from, to)
+		} else {
+			u.add(rows, source, s, from, to)
+		}
 	}
 }
 
@@ -167,15 +178,8 @@ func (u *UsageHour) add(rows *Rows, source string, s *domain.NodeSampled, from, 
 	if cap(o.Devices) == 0 {
 		o.Devices = make([]Device, 0, n)
 	}
-	// The event's holders, as the row numbers them.
 	var few [32]uint32
-	holders := few[:0]
-	if cap(u.Holders) == 0 && len(s.HolderWorkspace) > 0 {
-		u.Holders = make([]Holder, 0, len(s.HolderWorkspace))
-	}
-	for i := range s.HolderWorkspace {
-		holders = append(holders, u.holder(rows, s.Text(s.HolderWorkspace, i), s.Text(s.HolderDeployment, i), s.Text(s.HolderUnit, i)))
-	}
+	holders := u.holders(few[:0], rows, s)
 	fresh := n - len(o.Devices)
 	var slab []Segment
 	if fresh > 0 && cap(o.Devices[:cap(o.Devices)][0].Segments) == 0 {
@@ -217,6 +221,17 @@ func (u *UsageHour) add(rows *Rows, source string, s *domain.NodeSampled, from, 
 	for i, entry := range s.OtherEntry {
 		o.other(entry, s.OtherField[i], s.OtherValue[i], s)
 	}
+}
+
+// holders appends the event's holders, as the row numbers them.
+func (u *UsageHour) holders(holders []uint32, rows *Rows, s *domain.NodeSampled) []uint32 {
+	if cap(u.Holders) == 0 && len(s.HolderWorkspace) > 0 {
+		u.Holders = make([]Holder, 0, len(s.HolderWorkspace))
+	}
+	for i := range s.HolderWorkspace {
+		holders = append(holders, u.holder(rows, s.Text(s.HolderWorkspace, i), s.Text(s.HolderDeployment, i), s.Text(s.HolderUnit, i)))
+	}
+	return holders
 }
 
 // device finds a device, first where it stood last time.

@@ -17,7 +17,8 @@ import (
 //	holder    [workspace, deployment, unit]
 //	observer  [source, activity field, [cut...], [device...], [other...], samples]
 //	cut       [GPU id as 16 bytes, profile]
-//	device    [id as 16 bytes, replica, cut, segments, readings]
+//	device    [id as 16 bytes, replica, cut, segments, readings] and, of what was
+//	          scraped, covered: from and to of each span, an array for each reading
 //	segments  from, to, holder, known, active of each segment, in one array
 //	readings  sum, known, max of tensor, DRAM, memory, power, heat, clock, in one array
 //	other     [device, field, count, sum, max]
@@ -93,7 +94,11 @@ func appendUsage(b []byte, u *UsageHour) []byte {
 }
 
 func appendDevice(b []byte, d *Device) []byte {
-	b = appendID(appendHead(b, majorArray, 5), d.ID)
+	fields := uint64(5)
+	if d.Covered != nil {
+		fields = 6
+	}
+	b = appendID(appendHead(b, majorArray, fields), d.ID)
 	b = appendUints(b, uint64(d.Replica), uint64(d.Cut))
 	b = appendHead(b, majorArray, uint64(5*len(d.Segments)))
 	for _, s := range d.Segments {
@@ -102,6 +107,16 @@ func appendDevice(b []byte, d *Device) []byte {
 	b = appendHead(b, majorArray, 18)
 	for _, r := range d.readings() {
 		b = appendUints(b, r.Sum, uint64(r.Known), uint64(r.Max))
+	}
+	if d.Covered == nil {
+		return b
+	}
+	b = appendHead(b, majorArray, uint64(len(d.Covered)))
+	for _, spans := range d.Covered {
+		b = appendHead(b, majorArray, uint64(2*len(spans)))
+		for _, s := range spans {
+			b = appendUints(b, uint64(s.From), uint64(s.To))
+		}
 	}
 	return b
 }
@@ -310,7 +325,10 @@ func (r *cborReader) observer(o *Observer) {
 }
 
 func (r *cborReader) device(d *Device) {
-	r.tuple(5)
+	fields := r.array()
+	if fields != 5 && fields != 6 {
+		r.fail("a device of %d elements", fields)
+	}
 	d.ID, d.Replica, d.Cut = r.id(), r.uint32(), r.uint32()
 	n := r.array()
 	if n%5 != 0 {
@@ -326,5 +344,23 @@ func (r *cborReader) device(d *Device) {
 	r.tuple(18)
 	for _, m := range d.readings() {
 		*m = Reading{Sum: r.uint64(), Known: r.uint32(), Max: r.uint32()}
+	}
+	if fields != 6 {
+		return
+	}
+	d.Covered = new([6][]Span)
+	r.tuple(len(d.Covered))
+	for i := range d.Covered {
+		n := r.array()
+		if n%2 != 0 {
+			r.fail("%d numbers are no spans", n)
+			return
+		}
+		if n > 0 {
+			d.Covered[i] = make([]Span, n/2)
+		}
+		for j := range d.Covered[i] {
+			d.Covered[i][j] = Span{From: r.uint32(), To: r.uint32()}
+		}
 	}
 }

@@ -39,6 +39,14 @@ func drawUsage(t *rapid.T) *UsageHour {
 				d.Segments = append(d.Segments, Segment{From: u32.Draw(t, "from"), To: u32.Draw(t, "to"),
 					Holder: u32.Draw(t, "holder"), Known: u32.Draw(t, "known"), Active: u64.Draw(t, "active")})
 			}
+			if rapid.Bool().Draw(t, "scraped") {
+				d.Covered = new([6][]Span)
+				for i := range d.Covered {
+					for range count("spans") {
+						d.Covered[i] = append(d.Covered[i], Span{u32.Draw(t, "from"), u32.Draw(t, "to")})
+					}
+				}
+			}
 			o.Devices = append(o.Devices, d)
 		}
 		for range count("others") {

@@ -98,8 +98,9 @@ type DeviceHour struct {
 //
 // Where several observers reported a GPU at the same moment, the first by rank
 // decides about the whole GPU, how it was cut included: sources that begin with
-// "reporter/", then "prometheus/", then others, and within a rank whoever came
-// into the hour later.
+// "node-reporter/" or "reporter/", then "prometheus/" (SM activity before engine
+// activity before utilization), then others, and within a rank whoever came into
+// the hour later.
 // [domain.UsageCorrected] overrides all of them; of two corrections the later
 // holds.
 //
@@ -202,15 +203,27 @@ func (w *usageWalk) silent(end domain.Instant) error {
 	return nil
 }
 
-// observerRank orders sources by how near to the device they look.
-func observerRank(source string) int {
+// observerRank orders observers by how near to the device they look, and what
+// was scraped by how well the field tells how busy a GPU is.
+func observerRank(o *Observer) int {
 	switch {
-	case strings.HasPrefix(source, "reporter/"):
+	case strings.HasPrefix(o.Source, "node-reporter/"), strings.HasPrefix(o.Source, "reporter/"):
 		return 0
-	case strings.HasPrefix(source, "prometheus/"):
-		return 1
+	case !scraped(o.Source):
+		return 6
 	}
-	return 2
+	switch o.ActivityField {
+	case FieldSMActive:
+		return 1
+	case FieldEngineActive:
+		return 2
+	case FieldUtilization:
+		return 3
+	case 0:
+		return 5
+	default:
+		return 4
+	}
 }
 
 // ranked returns the observers of a row, the most believed first: by rank, and
@@ -227,7 +240,7 @@ func ranked(into []*Observer, row *UsageHour) []*Observer {
 	}
 	if len(into) > 1 {
 		slices.Reverse(into)
-		slices.SortStableFunc(into, func(a, b *Observer) int { return cmp.Compare(observerRank(a.Source), observerRank(b.Source)) })
+		slices.SortStableFunc(into, func(a, b *Observer) int { return cmp.Compare(observerRank(a), observerRank(b)) })
 	}
 	return into
 }

@@ -1,9 +1,6 @@
 package attribution_test
 
 import (
-	"encoding/csv"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,6 +8,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
+	"quartermaster/simulations/public"
 )
 
 func null(s string) domain.NullDecimal {
@@ -229,19 +227,7 @@ func TestCommitmentScenarios(t *testing.T) {
 // focusExample reads an example of the specification, or skips the test.
 func focusExample(t *testing.T, name string) []domain.BillingLine {
 	t.Helper()
-	dir := os.Getenv("QUARTERMASTER_DATA")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "data")
-	}
-	f, err := os.Open(filepath.Join(dir, "focus", "spec-1.2-examples", "commitment_discount_scenarios", name))
-	if err != nil {
-		t.Skipf("the public data sets are not here (set QUARTERMASTER_DATA): %v", err)
-	}
-	defer f.Close()
-	all, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := public.Rows(t, "focus/spec-1.2-examples/commitment_discount_scenarios/"+name)
 	var lines []domain.BillingLine
 	for _, row := range all[1:] {
 		get := func(column string) string {

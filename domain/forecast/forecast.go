@@ -5,8 +5,10 @@
 // does not grow with history. Several candidates ([Candidates]) each forecast from
 // past weeks what then happened (rolling origin); the one that erred least is
 // taken. Its errors there, hour by hour and relative to the level, give the
-// intervals (split conformal prediction by horizon, with a level that adapts to
-// the coverage that was reached) and, resampled in blocks of a week, scenarios.
+// intervals (split conformal prediction by horizon) and, resampled in blocks of a
+// week, scenarios. A year of origins covers what a year's seasons err by. A level
+// that adapts to the coverage that was reached (Gibbs and Candès, 2021) was
+// measured beside it, over weekly origins: it covered less, at a greater loss.
 //
 // Hourly models carry some thirteen weeks at most. What lies beyond is the weekly
 // pattern at a level that the planner's scenarios of growth give ([Growth]).
@@ -34,7 +36,7 @@ import (
 
 // Method is the version of this package's method. What is computed from a
 // forecast names it.
-const Method = "forecast/1"
+const Method = "forecast/2"
 
 // Week is the season of every model, in hours.
 const Week = 168
@@ -47,9 +49,11 @@ const (
 	// exactly in thousandths.
 	MaxMilli = 1_000_000_000_000_000
 
-	learned   = 39 // weeks before an origin that candidates learn from
-	origins   = 26 // weekly origins that errors are taken from
-	windowMax = learned + origins + MaxHorizon
+	learned = 39 // weeks before an origin that candidates learn from
+	origins = 52 // weekly origins that errors are taken from
+
+	// Window is the weeks of history that are looked at, at most.
+	Window = learned + origins + MaxHorizon
 )
 
 // Question is what a forecast is made from.

@@ -1,70 +1,25 @@
 package forecast_test
 
 import (
-	"compress/gzip"
-	"encoding/csv"
-	"errors"
-	"io"
 	"os"
-	"path/filepath"
-	"strconv"
 	"testing"
-	"time"
 
-	"quartermaster/domain"
 	"quartermaster/domain/forecast"
+	"quartermaster/simulations/public"
 )
 
-// shavedice reads three years of hourly demand in thousandths, "1" and "2" for all
-// machines of a region, and "1A" for a type. The machines have CPUs: a shape of
-// demand.
+// shavedice reads three years of hourly demand of all machines of each region, in
+// thousandths.
 func shavedice(t testing.TB) map[string][]int64 {
 	t.Helper()
-	dir := os.Getenv("QUARTERMASTER_DATA")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "data")
-	}
-	f, err := os.Open(filepath.Join(dir, "demand", "shavedice_regions_1_2.csv.gz"))
-	if err != nil {
-		t.Skipf("the public data sets are not here (set QUARTERMASTER_DATA): %v", err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := csv.NewReader(z)
-	first := time.Date(2021, 2, 1, 0, 0, 0, 0, time.UTC)
 	out := map[string][]int64{}
-	for line := 0; ; line++ {
-		rec, err := r.Read()
-		if errors.Is(err, io.EOF) {
-			return out
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if line == 0 {
-			continue
-		}
-		at, err := time.Parse("2006-01-02 15:04:05.000", rec[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := strconv.ParseInt(rec[3], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range []string{rec[1] + rec[2], rec[1]} {
-			if out[name] == nil {
-				out[name] = make([]int64, 26_280)
-			}
-			out[name][int(at.Sub(first)/time.Hour)] += 1000 * n
-		}
+	for _, s := range public.Together(public.Shavedice(t)) {
+		out[s.Region] = s.Milli()
 	}
+	return out
 }
 
-var began = domain.InstantOf(time.Date(2021, 2, 1, 0, 0, 0, 0, time.UTC))
+var began = public.ShavediceFrom
 
 func floats(v []int64) []float64 {
 	out := make([]float64, len(v))

@@ -21,7 +21,7 @@ func newWindow(q *Question) (*window, error) {
 	if first < 0 {
 		return nil, fmt.Errorf("none of %d hours of history was observed", len(q.History))
 	}
-	weeks := min((len(q.History)-first)/Week, windowMax)
+	weeks := min((len(q.History)-first)/Week, Window)
 	if weeks < MinWeeks {
 		return nil, fmt.Errorf("%d hours were observed from %s on: a forecast needs %d weeks of history", len(q.History)-first, q.From+domain.Instant(first)*domain.Hour, MinWeeks)
 	}

@@ -45,8 +45,10 @@ type Answer struct {
 	// EndOfHorizon is how much of Cost rests on what terms beyond the horizon are
 	// taken to be worth: nothing, and all that they cost.
 	EndOfHorizon []Terminal `json:"end_of_horizon"`
-	Proof        []Proof    `json:"certificate"` // by component
-	Notes        []string   `json:"notes,omitempty"`
+	// Baselines is what is done without a plan; none: it was not compared.
+	Baselines []Baseline `json:"baselines,omitempty"`
+	Proof     []Proof    `json:"certificate"` // by component
+	Notes     []string   `json:"notes,omitempty"`
 }
 
 // Terminal is what the same purchases come to under another salvage, and, where
@@ -98,8 +100,13 @@ type Recourse struct {
 
 // PoolHours is unit-hours by what serves them.
 type PoolHours struct {
-	Pool            string `json:"pool"`
-	Demand          string `json:"demand"` // unit-hours, decimal: substitutes have fractions
+	Pool   string `json:"pool"`
+	Demand string `json:"demand"` // unit-hours, decimal: substitutes have fractions
+	// Spare is what is wanted beside Demand to stand by for failures, and StandingBy
+	// the part of what serves in the pool (all kinds alike) that does so. They are left
+	// out where there are none.
+	Spare           string `json:"spare,omitempty"`
+	StandingBy      string `json:"standing_by,omitempty"`
 	Guaranteed      string `json:"guaranteed"`
 	PriceOnly       string `json:"price_only"`
 	Spot            string `json:"spot"`
@@ -151,11 +158,14 @@ type Proof struct {
 }
 
 // Infeasible is the error of an instance that no purchases answer. Constraints
-// clash, and none of them could be left out of the clash.
+// clash, whatever else the instance asks, and without any of them the others do not.
 //
 //nolint:errname // it is what callers tell by name, and no Error of anything
 type Infeasible struct {
 	Constraints []Constraint `json:"clash"`
+	// Undecided: of some it could not be found out whether the others clash without
+	// them.
+	Undecided bool `json:"undecided,omitempty"`
 }
 
 // Constraint is a constraint of an instance: where it is stated, and what it asks.

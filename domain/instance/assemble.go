@@ -16,11 +16,15 @@ import (
 )
 
 // served is how a pool is used in an epoch of a scenario, in unit-hours of the
-// pool; demand, spill and shortage in those of the demand at home there.
+// pool; demand with its spares, spill and shortage in those of the demand at home
+// there.
 type served struct {
 	demand, guaranteed, priceOnly, spot, onDemand, shortage big.Rat
 	spent                                                   big.Rat // on demand, paid by a commitment to spend
 	in, out                                                 big.Rat
+	// spare is what of demand is of its buffer for failures, and standby the part of
+	// what serves in the pool that stands by as such.
+	spare, standby big.Rat
 }
 
 // outcome is what purchases come to in all components.
@@ -77,6 +81,7 @@ func (m *model) answer(s *solution) (*Answer, error) {
 	a.Stranded = m.stranded(s.units, o)
 	if len(s.proofs) > 0 {
 		a.Binding = m.binding(s)
+		m.weigh(a)
 	}
 	a.EndOfHorizon = m.terminal(a, s.units)
 	for _, b := range o.broken {
@@ -197,9 +202,34 @@ func (m *model) outcomeAlone(c *component, units []int, o *outcome) error {
 			if err := m.isShort(o, c.demands[0], e, s, new(big.Rat).SetInt64(y.Shortage)); err != nil {
 				return err
 			}
+			by, err := m.standsBy(o, c.demands[0], e, s, &x.demand, &x.shortage)
+			if err != nil {
+				return err
+			}
+			x.standby.SetInt64(y.Demand - y.Shortage)
+			x.standby.Mul(&x.standby, by)
 		}
 	}
 	return nil
+}
+
+// standsBy adds what a demand wants as spares for failures, and returns the share of
+// what serves it that stands by as such: what is not served would have been spares
+// first.
+func (m *model) standsBy(o *outcome, demand, e, s int, wanted, short *big.Rat) (*big.Rat, error) {
+	share := new(big.Rat)
+	spares, err := m.spares(demand, s)
+	if err != nil || spares == nil || spares[e] == 0 {
+		return share, err
+	}
+	spare := new(big.Rat).SetInt64(spares[e])
+	x := &o.by[e][s][m.pool[m.in.Demands[demand].Pool]]
+	x.spare.Add(&x.spare, spare)
+	served := new(big.Rat).Sub(wanted, short)
+	if share.Sub(spare, short); share.Sign() <= 0 || served.Sign() <= 0 {
+		return new(big.Rat), nil
+	}
+	return share.Quo(share, served), nil
 }
 
 // isShort adds what is not served of a demand.
@@ -242,29 +272,39 @@ func (m *model) outcomeJoint(c *component, units []int, o *outcome) error {
 				add(&x.onDemand, y.OnDemand)
 				add(&x.spent, y.Committed)
 			}
+			standby := make([]*big.Rat, len(c.demands)) // share of what serves each
 			for j, d := range c.demands {
+				wanted, unserved := new(big.Rat), new(big.Rat)
 				x := &o.by[e][s][m.pool[m.in.Demands[d].Pool]]
 				if y := &from.Demands[j]; y.Demand != nil {
-					x.demand.Add(&x.demand, new(big.Rat).SetInt(y.Demand))
+					x.demand.Add(&x.demand, wanted.SetInt(y.Demand))
 				}
 				if short := from.Demands[j].Shortage; short != nil && short.Sign() != 0 {
+					unserved = short
 					if err := m.isShort(o, d, e, s, short); err != nil {
 						return err
 					}
 				}
+				if standby[j], err = m.standsBy(o, d, e, s, wanted, unserved); err != nil {
+					return err
+				}
 			}
 			k := 0
-			for _, d := range c.demands {
+			for j, d := range c.demands {
 				home := m.pool[m.in.Demands[d].Pool]
 				for _, r := range m.ways[d] {
 					y := &from.Routes[k]
 					k++
-					if r.pool == home {
-						continue
-					}
 					sum := new(big.Rat)
 					add(sum, y.Firm)
 					add(sum, y.Spot)
+					if standby[j].Sign() > 0 { // in units of the pool
+						by := new(big.Rat).Mul(sum, big.NewRat(int64(r.num), int64(r.den)))
+						add(&o.by[e][s][r.pool].standby, by.Mul(by, standby[j]))
+					}
+					if r.pool == home {
+						continue
+					}
 					add(&o.by[e][s][home].out, sum)
 					add(&o.by[e][s][r.pool].in, sum)
 					o.extra[e][s].Add(&o.extra[e][s], sum.Mul(sum, r.extra.Rat()))
@@ -375,9 +415,15 @@ func (m *model) recourse(units []int, o *outcome) []Recourse {
 			for p := range m.in.Pools {
 				x := &o.by[e][s][p]
 				h := PoolHours{
-					Pool: m.in.Pools[p].ID, Demand: unitHours(&x.demand), Guaranteed: unitHours(&x.guaranteed), PriceOnly: unitHours(&x.priceOnly),
+					Pool: m.in.Pools[p].ID, Demand: unitHours(new(big.Rat).Sub(&x.demand, &x.spare)), Guaranteed: unitHours(&x.guaranteed), PriceOnly: unitHours(&x.priceOnly),
 					Spot: unitHours(&x.spot), OnDemand: unitHours(new(big.Rat).Add(&x.onDemand, &x.spent)), Shortage: unitHours(&x.shortage),
 					UnusedCommitted: unitHours(m.unused(committed, o, e, s, p)),
+				}
+				if x.spare.Sign() > 0 {
+					h.Spare = unitHours(&x.spare)
+				}
+				if x.standby.Sign() > 0 {
+					h.StandingBy = unitHours(&x.standby)
 				}
 				if x.in.Sign() > 0 {
 					h.SpillIn = unitHours(&x.in)
@@ -396,7 +442,20 @@ func (m *model) recourse(units []int, o *outcome) []Recourse {
 	return out
 }
 
-// unused is the committed unit-hours of a pool that serve nothing.
+// working is the share of what serves in a pool that does not stand by for failures:
+// of each kind of capacity the same.
+func (x *served) working() *big.Rat {
+	all := new(big.Rat)
+	for _, y := range []*big.Rat{&x.guaranteed, &x.priceOnly, &x.spot, &x.onDemand, &x.spent} {
+		all.Add(all, y)
+	}
+	if all.Sign() == 0 {
+		return all
+	}
+	return all.Sub(big.NewRat(1, 1), all.Quo(&x.standby, all))
+}
+
+// unused is the committed unit-hours of a pool that serve nothing, nor stand by.
 func (m *model) unused(committed [][]int64, o *outcome, e, s, p int) *big.Rat {
 	x := &o.by[e][s][p]
 	out := new(big.Rat).SetInt64(committed[p][e] * m.cal.hoursIn(e, e+1))
@@ -577,7 +636,7 @@ func (m *model) terminal(a *Answer, units []int) []Terminal {
 	}
 	for _, salvage := range []domain.Decimal{decimal.Zero, one} {
 		other := *m
-		other.salvage, other.beyond = salvage, salvage
+		other.salvage = salvage
 		sum := decimal.Zero
 		for i, n := range units {
 			if n == 0 {

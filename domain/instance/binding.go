@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/shopspring/decimal"
+
 	"quartermaster/domain"
 	"quartermaster/domain/procurement"
 	"quartermaster/domain/procurement/joint"
@@ -56,7 +58,7 @@ func (m *model) worths(s *solution) []*big.Rat {
 func (m *model) reason(x *choice, p *Purchase, o *outcome, committed [][]int64) string {
 	var b strings.Builder
 	each := p.Cost.DivRound(whole(p.Units), 2)
-	fmt.Fprintf(&b, "one costs %s %s within the horizon and is worth %s at the certificate's prices", each, m.in.Currency, p.Worth.Round(2))
+	fmt.Fprintf(&b, "one costs %s %s within the horizon and is worth %s at the certificate's prices", each.StringFixed(2), m.in.Currency, p.Worth.StringFixed(2))
 	switch {
 	case x.goes != nil:
 		fmt.Fprintf(&b, "; to let it end, give notice by %s", day(x.orderBy))
@@ -67,7 +69,7 @@ func (m *model) reason(x *choice, p *Purchase, o *outcome, committed [][]int64) 
 		return b.String()
 	}
 	pool := x.covers[0].Pool
-	hours, used, there := int64(0), new(big.Rat), new(big.Rat)
+	hours, used, by, there := int64(0), new(big.Rat), new(big.Rat), new(big.Rat)
 	for _, c := range x.covers {
 		for e := c.From; e < c.To; e++ {
 			hours += int64(c.Units) * m.cal.hoursIn(e, e+1)
@@ -78,7 +80,10 @@ func (m *model) reason(x *choice, p *Purchase, o *outcome, committed [][]int64) 
 			for s := range m.scenarios {
 				y := &o.by[e][s][pool]
 				sum := new(big.Rat).Add(&y.guaranteed, &y.priceOnly)
-				used.Add(used, sum.Mul(sum, big.NewRat(int64(m.scenarios[s].Weight), int64(m.weight))))
+				sum.Mul(sum, big.NewRat(int64(m.scenarios[s].Weight), int64(m.weight)))
+				works := new(big.Rat).Mul(sum, y.working())
+				used.Add(used, works)
+				by.Add(by, sum.Sub(sum, works)) // stands by for failures
 			}
 		}
 	}
@@ -96,8 +101,13 @@ func (m *model) reason(x *choice, p *Purchase, o *outcome, committed [][]int64) 
 		}
 	}
 	if there.Sign() > 0 {
-		used.Quo(used, there)
-		fmt.Fprintf(&b, "; what is committed in pool %q is used %s %% meanwhile", m.in.Pools[pool].ID, fixed(used.Mul(used, big.NewRat(100, 1)), 1))
+		percent := func(n *big.Rat) domain.Decimal {
+			return fixed(n.Mul(n, new(big.Rat).Quo(big.NewRat(100, 1), there)), 1)
+		}
+		fmt.Fprintf(&b, "; what is committed in pool %q is used %s %% meanwhile", m.in.Pools[pool].ID, percent(used))
+		if by.Sign() > 0 {
+			fmt.Fprintf(&b, ", and stands by for failures another %s %%", percent(by))
+		}
 	}
 	if len(m.needs) > 0 && slices.ContainsFunc(m.components, func(c component) bool { return slices.Contains(c.pools, pool) && len(c.needs) > 0 }) && x.covers[0].Guaranteed {
 		b.WriteString("; it counts for what must be there when a region is lost")
@@ -164,7 +174,7 @@ func (m *model) binding(s *solution) []Binding {
 			b := &m.bounds[c.bounds[j]]
 			switch {
 			case b.budget != nil:
-				add("budget", fmt.Sprintf("budget %q (%s) of %s %s; one %s more", b.budget.ID, b.budget.Basis, b.budget.Amount, m.in.Currency, m.in.Currency), amount(price), nil)
+				add("budget", fmt.Sprintf("budget %q (%s) of %s %s; one %s more", b.budget.ID, b.budget.Basis, b.budget.Amount, m.in.Currency, m.in.Currency), new(big.Rat).Mul(amount(price), big.NewRat(b.parts, 1)), nil)
 			case b.Unserved:
 				add("max_unserved_share", fmt.Sprintf("at most %d unit-hours unserved; one more", b.Most), amount(price), nil)
 			default:
@@ -214,4 +224,23 @@ func (m *model) bindingAlone(c *component, units []int, add func(string, string,
 	saved := new(big.Rat).SetInt(new(big.Int).Sub(before.Cost, after.Cost))
 	saved.Quo(saved, new(big.Rat).SetInt64(int64(m.weight))).Mul(saved, m.inCurrency(1))
 	add("quota", fmt.Sprintf("quota %q bounds what is served on demand; one more unit, in all these epochs, beside the same purchases", pool.Quota), saved, epochs)
+}
+
+// Gaps from which on an answer says how weak its proof is, and from which on it
+// shows no prices of constraints.
+var plainGap, weakGap = decimal.New(1, -4), decimal.New(1, -2)
+
+// weigh says what a gap that is more than rounding means, and takes prices off an
+// answer whose certificate proves too little for them: they are the certificate's.
+func (m *model) weigh(a *Answer) {
+	if !a.Gap.GreaterThan(plainGap) {
+		return
+	}
+	note := fmt.Sprintf("the gap is %s %%: these purchases cost up to %s %s more than the best could, which is not known closer",
+		a.Gap.Shift(2).RoundUp(3), a.Cost.Sub(a.LowerBound).RoundUp(2), m.in.Currency)
+	if a.Gap.GreaterThan(weakGap) {
+		note += "; what loosening a constraint is worth is left out, as a bound this weak does not tell"
+		a.Binding = []Binding{}
+	}
+	a.Notes = append(a.Notes, note)
 }

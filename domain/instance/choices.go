@@ -96,27 +96,20 @@ func (m *model) running(o *Offer) (hourly, month domain.Decimal) {
 func (m *model) worth(o *Offer, p prices, s int) domain.Decimal {
 	c, n, end := m.cal, m.cal.n, s+o.Term
 	upfront := p.upfront.Mul(c.start[s])
+	kept := one.Sub(m.salvage)
+	inside := min(end, n)
+	parts := whole(c.hoursIn(s, inside)).Add(kept.Mul(whole(c.hoursIn(inside, end)))).DivRound(whole(c.hoursIn(s, end)), digits)
 	if o.Owned != nil {
-		sum := upfront
+		capital := upfront.Sub(p.upfront.Mul(o.Owned.Salvage).Mul(c.start[end]))
 		perHour, perMonth := m.running(o)
-		inside := min(end, n)
-		sum = sum.Add(p.hourly.Add(perHour).Mul(c.paid[inside].Sub(c.paid[s])))
+		sum := capital.Mul(parts).Add(p.hourly.Add(perHour).Mul(c.paid[inside].Sub(c.paid[s])))
 		if !perMonth.IsZero() {
 			for i := s; i < inside; i++ {
 				sum = sum.Add(perMonth.Mul(m.monthly(i)).Mul(c.middle[i]))
 			}
 		}
-		left := p.upfront.Mul(o.Owned.Salvage)
-		if end <= n {
-			return sum.Sub(left.Mul(c.start[end]))
-		}
-		used := whole(c.hoursIn(s, n)).DivRound(whole(c.hoursIn(s, end)), digits)
-		book := p.upfront.Sub(p.upfront.Sub(left).Mul(used))
-		return sum.Sub(book.Mul(c.start[n]).Mul(m.beyond))
+		return sum
 	}
-	kept := one.Sub(m.salvage)
-	inside := min(end, n)
-	parts := whole(c.hoursIn(s, inside)).Add(kept.Mul(whole(c.hoursIn(inside, end)))).DivRound(whole(c.hoursIn(s, end)), digits)
 	sum := upfront.Mul(parts)
 	for _, r := range o.ramp(s) {
 		hours := decimal.Zero

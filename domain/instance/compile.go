@@ -24,11 +24,10 @@ type model struct {
 	// digits is the unit in which costs are counted, 10⁻ᵈⁱᵍⁱᵗˢ of the currency: nine,
 	// and fewer where amounts times weights would leave what the solvers count in.
 	digits int32
-	// salvage is what epochs beyond the horizon are worth, and beyond how much of its
-	// book value hardware is.
-	salvage, beyond domain.Decimal
-	scenarios       []Scenario
-	weight          int
+	// salvage is the share of what epochs beyond the horizon cost that they are worth.
+	salvage   domain.Decimal
+	scenarios []Scenario
+	weight    int
 
 	region, pool, demand map[string]int
 	ways                 [][]route // by demand
@@ -71,9 +70,9 @@ type component struct {
 // newModel prepares an instance that was validated. terminal replaces what terms
 // beyond the horizon are taken to be worth; nil: as the instance says.
 func newModel(in *Instance, terminal *domain.Decimal) (*model, error) {
-	m := &model{digits: 9, salvage: in.Salvage, beyond: one, loads: newLoads()}
+	m := &model{digits: 9, salvage: in.Salvage, loads: newLoads()}
 	if terminal != nil {
-		m.salvage, m.beyond = *terminal, *terminal
+		m.salvage = *terminal
 	}
 	m.in, m.at = in.sorted()
 	in = m.in
@@ -537,7 +536,7 @@ func (m *model) spent(x *choice, b *bound) (procurement.Nano, error) {
 			sum = sum.Add(accrual[e])
 		}
 	}
-	return rounded(sum.Shift(m.digits).Ceil().Shift(-m.digits), m.digits)
+	return rounded(sum.Mul(whole(b.parts)).Shift(m.digits).Ceil().Shift(-m.digits), m.digits)
 }
 
 func (m *model) jointEpoch(c *component, e int, extra []domain.Decimal, quota map[string]int, spend map[int]int, quotas []string) (*joint.Epoch, error) {
@@ -650,21 +649,23 @@ func (m *model) slots(ctx context.Context, c *component, out *joint.Problem) err
 	return nil
 }
 
+// fractions reports whether units of a component may serve for a part of an hour:
+// where one takes several of a quota, or stands in for another at a ratio.
+func (m *model) fractions() bool {
+	return slices.ContainsFunc(m.components, func(c component) bool {
+		return c.joint != nil && (slices.ContainsFunc(c.pools, func(p int) bool { return m.in.Pools[p].QuotaPerUnit > 1 }) ||
+			slices.ContainsFunc(c.joint.Routes, func(r joint.Route) bool { return r.Num != r.Den }))
+	})
+}
+
 // remark says what must be known to read the answer.
 func (m *model) remark() {
 	note := func(text string, args ...any) { m.notes = append(m.notes, fmt.Sprintf(text, args...)) }
-	owned := 0
-	for i := range m.in.Offers {
-		o := &m.in.Offers[i]
-		if from, to := m.starts(o); o.Owned != nil && from < to && to-1+o.Term > m.cal.n {
-			owned++
-		}
+	if m.outlive > 0 {
+		note("of what terms cost beyond the horizon %s counts as worth keeping (offers that may reach so far: %d); end_of_horizon says how much rests on that, with nothing and with all of it", m.salvage, m.outlive)
 	}
-	if n := m.outlive - owned; n > 0 {
-		note("%d offers have terms that reach beyond the horizon: of what they cost there %s counts as worth keeping; end_of_horizon says how much rests on that", n, m.salvage)
-	}
-	if owned > 0 {
-		note("%d offers of owned hardware outlast the horizon: at its end they count as worth what straight-line depreciation leaves of them, whatever salvage says of other terms; end_of_horizon says how much rests on that, with nothing and with all of it", owned)
+	if slices.ContainsFunc(m.in.Offers, func(o Offer) bool { return o.Owned != nil && o.Owned.Salvage.IsPositive() }) {
+		note("hardware that is owned is sold at the end of its life for its own salvage, discounted from then; what running it costs beyond the horizon counts for nothing, as what it serves there does")
 	}
 	for i := range m.in.Pools {
 		p := &m.in.Pools[i]
@@ -686,7 +687,7 @@ func (m *model) remark() {
 	for i := range m.in.Demands {
 		d := &m.in.Demands[i]
 		if d.Buffer != nil {
-			note("spare units for failures of demand %q count as its demand: what stands by for them counts as used, not as idle", d.ID)
+			note("demand %q is served with spare units for failures: they are shown apart, as standing by, neither used nor idle; what is not served counts as spares first", d.ID)
 		}
 		for s := range m.scenarios {
 			x := &m.scenarios[s]
@@ -701,8 +702,17 @@ func (m *model) remark() {
 			note("the round trip from %q to %q is estimated, %d ms", s.From, s.To, s.RoundTripMS)
 		}
 	}
+	if m.fractions() {
+		note("within an hour units may serve for a part of it, and take as much of a quota: in whole units a little less may be served")
+	}
 	for i := range m.in.Budgets {
-		note("budget %q holds in expectation over the scenarios, and a scenario of more demand may exceed it; what is served by the hour counts at up to a thousandth above what it costs, so that as much of the budget may be left unused", m.in.Budgets[i].ID)
+		counted := ""
+		for j := range m.bounds {
+			if b := &m.bounds[j]; b.budget == &m.in.Budgets[i] && !b.exact {
+				counted = fmt.Sprintf("; what is served by the hour counts at up to %s%% above what it costs, in the cost proven too", thousand.Div(whole(10*b.parts)).Shift(-3).Round(5))
+			}
+		}
+		note("budget %q holds in expectation over the scenarios, and a scenario of more demand may exceed it%s", m.in.Budgets[i].ID, counted)
 	}
 	if m.digits < 9 {
 		note("amounts are counted in 10⁻%d of the currency, because amounts times weights are large", m.digits)

@@ -27,18 +27,7 @@ func answered(t testing.TB, name string) (*Instance, string) {
 	if lp == nil {
 		t.Skip("this build has no solver of linear programs: make highs")
 	}
-	a, err := Solve(t.Context(), in, lp)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := EndOfHorizon(t.Context(), in, a, lp); err != nil {
-		t.Fatal(err)
-	}
-	out, err := json.Marshal(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return in, string(out)
+	return in, answerTo(t, in, lp, false)
 }
 
 // Whatever stands in an answer, it is proven or refused: nothing crashes.

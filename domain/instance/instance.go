@@ -31,7 +31,8 @@ type Instance struct {
 	// term begins, hourly ones from the middle of their epoch.
 	AnnualRate domain.Decimal `json:"annual_rate"`
 	// Salvage is the share of the cost of its epochs beyond the horizon that a
-	// purchase is taken to be worth, 0 to 1. Owned hardware names its own.
+	// purchase is taken to be worth, 0 to 1: of an upfront payment, the part of the
+	// term's hours that lie there. Owned hardware is no exception.
 	Salvage domain.Decimal `json:"salvage"`
 	// FX says how much of Currency one unit of another is worth.
 	FX map[string]domain.Decimal `json:"fx,omitempty"`
@@ -135,6 +136,10 @@ type Demand struct {
 	DeferHours      int            `json:"defer_hours,omitempty"`
 	// Buffer adds spare units for failures.
 	Buffer *Buffer `json:"buffer,omitempty"`
+	// Past is demand of the hours before the horizon, the last one right before it, as
+	// it was observed; -1: it was not. Nothing is decided by it but what is done
+	// without a plan ([Baseline]).
+	Past []int `json:"past_hourly,omitempty"`
 }
 
 // Step says in how many hours demand was just so many units.
@@ -223,9 +228,10 @@ type Owned struct {
 	SpaceMonthly   domain.Decimal `json:"space_monthly"`
 	NetworkMonthly domain.Decimal `json:"network_monthly"`
 	SupportMonthly domain.Decimal `json:"support_monthly"` // maintenance and staff
-	// Salvage is the share of Upfront that is left at the end of the term. One that
-	// ends beyond the horizon is worth, at the horizon, what straight-line
-	// depreciation to it leaves.
+	// Salvage is the share of Upfront for which it is sold at the end of the term. Where
+	// that is beyond the horizon, Upfront less what is got then (both discounted) is
+	// the cost of the term, and its hours beyond are worth what the instance's Salvage
+	// says.
 	Salvage domain.Decimal `json:"salvage"`
 }
 
@@ -248,7 +254,11 @@ type Commitment struct {
 	Rates  map[string]domain.Decimal `json:"rates,omitempty"`
 }
 
-// Quota bounds on-demand use of a provider's account.
+// Quota bounds on-demand use of a provider's account, in every hour. A pool by itself
+// runs whole units; in pools that have to do with one another a unit may run for a
+// part of an hour and takes as much of the quota: the master of such problems is a
+// linear program over hours, and a bound in whole units would be a program of whole
+// numbers for every hour.
 type Quota struct {
 	ID    string      `json:"id"`
 	Limit int         `json:"limit"`

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"quartermaster/domain"
 	"quartermaster/domain/reliability"
 )
 
@@ -14,7 +15,8 @@ import (
 type loads struct {
 	mu     sync.Mutex
 	levels map[[2]int][]int // by demand and scenario
-	kept   int              // hours in levels
+	spares map[[2]int][]int64
+	kept   int // hours in levels
 	peaks  map[string][][]int
 }
 
@@ -22,7 +24,9 @@ type loads struct {
 // again.
 const mostKept = 16_000_000
 
-func newLoads() *loads { return &loads{levels: map[[2]int][]int{}, peaks: map[string][][]int{}} }
+func newLoads() *loads {
+	return &loads{levels: map[[2]int][]int{}, spares: map[[2]int][]int64{}, peaks: map[string][][]int{}}
+}
 
 // levels is what a demand wants in each hour of the horizon in a scenario:
 // multiplied, put off, and with its buffer, in this order. Nobody may change it.
@@ -34,12 +38,17 @@ func (m *model) levels(demand, scenario int) ([]int, error) {
 	if ok {
 		return known, nil
 	}
-	out, err := m.level(demand, scenario)
+	out, err := m.wanted(demand, &m.scenarios[scenario])
+	if err != nil {
+		return nil, err
+	}
+	spares, err := m.addSpares(demand, out)
 	if err != nil {
 		return nil, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.spares[at] = spares
 	if _, ok := w.levels[at]; !ok && w.kept+len(out) <= mostKept {
 		w.levels[at] = out
 		w.kept += len(out)
@@ -57,8 +66,72 @@ func (w *loads) peak(key string, peaks [][]int) [][]int {
 	return w.peaks[key]
 }
 
-func (m *model) level(demand, scenario int) ([]int, error) {
-	d, s := &m.in.Demands[demand], &m.scenarios[scenario]
+// spares is how many of the unit-hours that a demand wants in each epoch of a
+// scenario are of its buffer for failures; nil: none are.
+func (m *model) spares(demand, scenario int) ([]int64, error) {
+	if m.in.Demands[demand].Buffer == nil {
+		return nil, nil
+	}
+	w, at := m.loads, [2]int{demand, scenario}
+	w.mu.Lock()
+	known, ok := w.spares[at]
+	w.mu.Unlock()
+	if ok {
+		return known, nil
+	}
+	if _, err := m.levels(demand, scenario); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.spares[at], nil
+}
+
+// addSpares raises a demand by its buffer for failures, and says by how many
+// unit-hours in each epoch; nil: it has none.
+func (m *model) addSpares(demand int, units []int) ([]int64, error) {
+	d := &m.in.Demands[demand]
+	if d.Buffer == nil {
+		return nil, nil
+	}
+	spare, err := d.spares(slices.Max(units))
+	if err != nil {
+		return nil, err
+	}
+	out := make([]int64, m.cal.n)
+	for e := range out {
+		for h := m.cal.hours[e]; h < m.cal.hours[e+1]; h++ {
+			if n := units[h]; n > 0 {
+				units[h] = spare.With(n)
+				out[e] += int64(units[h] - n)
+			}
+		}
+	}
+	return out, nil
+}
+
+// spares is the buffer of a demand that has one, for up to so many units.
+func (d *Demand) spares(top int) (*reliability.Buffer, error) {
+	spare, err := d.Buffer.Spares(top)
+	if err != nil {
+		return nil, fmt.Errorf("demand %q: buffer: %w", d.ID, err)
+	}
+	return spare, nil
+}
+
+// Unavailability is the probability with which a node is down.
+func (b *Buffer) Unavailability() domain.Decimal {
+	return reliability.Unavailability(b.FailuresPerGPUHour, b.RepairHours, max(1, b.UnitsPerNode)*max(1, b.GPUsPerUnit))
+}
+
+// Spares is what keeps the service level of up to so many units.
+func (b *Buffer) Spares(top int) (*reliability.Buffer, error) {
+	return reliability.NewBuffer(top, max(1, b.UnitsPerNode), b.Unavailability(), b.ServiceLevel)
+}
+
+// wanted is what a demand wants in each hour of a scenario without a buffer.
+func (m *model) wanted(demand int, s *Scenario) ([]int, error) {
+	d := &m.in.Demands[demand]
 	out := make([]int, m.cal.hours[m.cal.n])
 	replaced, ok := s.Hourly[d.ID]
 	switch {
@@ -105,19 +178,6 @@ func (m *model) level(demand, scenario int) ([]int, error) {
 		permille := int(d.DeferrableShare.Shift(3).IntPart())
 		for at := 0; at < len(out); at += d.DeferHours {
 			putOff(out[at:min(at+d.DeferHours, len(out))], permille)
-		}
-	}
-	if b := d.Buffer; b != nil {
-		perNode := max(1, b.UnitsPerNode)
-		down := reliability.Unavailability(b.FailuresPerGPUHour, b.RepairHours, perNode*max(1, b.GPUsPerUnit))
-		spare, err := reliability.NewBuffer(slices.Max(out), perNode, down, b.ServiceLevel)
-		if err != nil {
-			return nil, fmt.Errorf("demand %q: buffer: %w", d.ID, err)
-		}
-		for h, n := range out {
-			if n > 0 {
-				out[h] = spare.With(n)
-			}
 		}
 	}
 	return out, nil

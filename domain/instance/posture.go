@@ -297,7 +297,7 @@ func (m *model) limits(ctx context.Context) error {
 	for i := range m.in.Budgets {
 		b := &m.in.Budgets[i]
 		l := joint.Limit{ID: "budget " + b.ID, Serving: make([]int64, m.cal.n)}
-		left := b.Amount
+		left, undo := b.Amount, make([]domain.Decimal, m.cal.n)
 		for e := range m.cal.n {
 			if !m.inBudget(b, e) {
 				continue
@@ -309,15 +309,14 @@ func (m *model) limits(ctx context.Context) error {
 					left = left.Sub(of[e])
 				}
 			}
-			// What undoes the discount, up to the next thousandth.
-			l.Serving[e] = thousand.DivRound(m.cal.middle[e], digits).Ceil().IntPart()
-			if l.Serving[e] > joint.MaxRatio {
+			undo[e] = thousand.DivRound(m.cal.middle[e], digits)
+			if undo[e].GreaterThan(whole(joint.MaxRatio)) {
 				return fault("/annual_rate", nil, "at a rate of %s money in %s is worth less than a hundredth of its amount today, too little for budget %q to be kept with: lower the rate or shorten the horizon", m.in.AnnualRate, day(m.cal.spans[e].From), b.ID)
 			}
 		}
 		path := fmt.Sprintf("/budgets/%d", m.at.budgets[i])
 		if left.IsNegative() {
-			return &Infeasible{[]Constraint{
+			return &Infeasible{Constraints: []Constraint{
 				{path + "/amount", fmt.Sprintf("%s %s (%s)", b.Amount, m.in.Currency, b.Basis)},
 				{"/commitments", fmt.Sprintf("what is held already takes %s more than that", left.Neg().Round(2))},
 			}}
@@ -328,7 +327,11 @@ func (m *model) limits(ctx context.Context) error {
 			continue
 		}
 		l.Most = most
-		m.bounds = append(m.bounds, bound{l, b, path})
+		x := bound{Limit: l, budget: b, path: path, parts: 1}
+		if err := m.refine(&x, left, undo); err != nil {
+			return err
+		}
+		m.bounds = append(m.bounds, x)
 	}
 	total, counted := decimal.Zero, false
 	count := func(share *domain.Decimal, l joint.Limit, path string) error {
@@ -360,7 +363,7 @@ func (m *model) limits(ctx context.Context) error {
 		for e := range l.Serving {
 			l.Serving[e] = 1000
 		}
-		m.bounds = append(m.bounds, bound{l, nil, path})
+		m.bounds = append(m.bounds, bound{Limit: l, path: path, parts: 1, exact: true})
 		return nil
 	}
 	if err := count(m.in.Limits.MaxUnservedShare, joint.Limit{ID: "unserved share", Unserved: true}, "/limits/max_unserved_share"); err != nil {
@@ -374,6 +377,48 @@ type bound struct {
 	joint.Limit
 	budget *Budget
 	path   string
+	// parts is how often a budget is counted, both what it allows and what is taken of
+	// it, so that what undoes the discount is rounded up by little.
+	parts int64
+	// exact says that nothing was rounded.
+	exact bool
+}
+
+// refine counts a budget in as many parts as the solvers' numbers allow. Undo is what
+// undoes the discount of each epoch, in thousandths, 0 outside of the budget.
+func (m *model) refine(x *bound, left domain.Decimal, undo []domain.Decimal) error {
+	most := slices.MaxFunc(undo, domain.Decimal.Cmp)
+	if !most.IsPositive() {
+		x.exact = true
+		return nil
+	}
+	x.exact = !slices.ContainsFunc(undo, func(u domain.Decimal) bool { return !u.IsInteger() })
+	for parts := whole(joint.MaxRatio).Div(most).IntPart(); parts > 1 && !x.exact; parts /= 2 {
+		x.parts = parts
+		sum, err := rounded(left.Mul(whole(parts)).Shift(m.digits).Floor().Shift(-m.digits), m.digits)
+		if err != nil || sum > 9*joint.MaxCost {
+			x.parts = 1
+			continue
+		}
+		fits := true
+		for i := range m.choices {
+			spent, err := m.spent(&m.choices[i], x)
+			if fits = err == nil && spent <= joint.MaxCost; !fits {
+				break
+			}
+		}
+		if fits {
+			x.Most = sum
+			break
+		}
+		x.parts = 1
+	}
+	for e, u := range undo {
+		if u.IsPositive() {
+			x.Serving[e] = u.Mul(whole(x.parts)).Ceil().IntPart()
+		}
+	}
+	return nil
 }
 
 func (m *model) inBudget(b *Budget, e int) bool {

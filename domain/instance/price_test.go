@@ -63,14 +63,21 @@ func oracle(in *Instance, o *Offer, upfront, hourly domain.Decimal, start int) *
 	up, hour := f().Mul(num(upfront), fx), f().Mul(num(hourly), fx)
 	sum := f()
 	if w := o.Owned; w != nil {
-		sum.Add(sum, f().Mul(up, worth(2*start)))
 		plain := f().SetInt64(1)
 		if o.Currency != "" && o.Currency != in.Currency {
 			plain = num(in.FX[o.Currency])
 		}
-		used := f()
+		capital := f().Mul(up, worth(2*start))
+		left := f().Mul(up, num(w.Salvage))
+		capital.Sub(capital, left.Mul(left, worth(2*(start+o.Term))))
+		for i := start; i < start+o.Term; i++ {
+			part := f().Mul(capital, hours(i))
+			if part.Quo(part, total); i >= in.Epochs {
+				part.Mul(part, kept)
+			}
+			sum.Add(sum, part)
+		}
 		for i := start; i < min(start+o.Term, in.Epochs); i++ {
-			used.Add(used, hours(i))
 			perHour := f().Mul(num(w.PowerKW), num(w.PUE))
 			perHour.Mul(perHour, num(w.TariffKWh)).Mul(perHour, plain).Add(perHour, hour)
 			cost := f().Mul(perHour, hours(i))
@@ -82,13 +89,7 @@ func oracle(in *Instance, o *Offer, upfront, hourly domain.Decimal, start int) *
 			cost.Add(cost, month).Mul(cost, worth(2*i+1))
 			sum.Add(sum, cost)
 		}
-		left := f().Mul(up, num(w.Salvage))
-		if end := start + o.Term; end <= in.Epochs {
-			return sum.Sub(sum, left.Mul(left, worth(2*end)))
-		}
-		lost := f().Sub(up, left)
-		lost.Mul(lost, used).Quo(lost, total)
-		return sum.Sub(sum, lost.Sub(up, lost).Mul(lost, worth(2*in.Epochs)))
+		return sum
 	}
 	for i := start; i < start+o.Term; i++ {
 		part := f().SetInt64(1)

@@ -2,7 +2,6 @@ package instance
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/shopspring/decimal"
 
@@ -137,19 +136,10 @@ func (p *Priced) Protected(demand string) bool {
 // Levels is what a demand wants in each hour in a scenario (0 where there are
 // none): put off where it may wait, and with spare units for failures or without.
 func (p *Priced) Levels(demand string, scenario int, spare bool) ([]int, error) {
-	m := p.m
 	if !spare {
-		in := *p.in
-		in.Demands = slices.Clone(in.Demands)
-		for i := range in.Demands {
-			in.Demands[i].Buffer = nil
-		}
-		var err error
-		if m, err = newModel(&in, nil); err != nil {
-			return nil, err
-		}
+		return p.m.wanted(p.m.demand[demand], &p.m.scenarios[scenario])
 	}
-	return m.levels(m.demand[demand], scenario)
+	return p.m.levels(p.m.demand[demand], scenario)
 }
 
 // Bought is what an order covers and costs.
@@ -158,8 +148,9 @@ type Bought struct {
 	Guaranteed bool
 	Units      []int          // by epoch
 	Cost       domain.Decimal // within the horizon, after salvage
-	// Hourly is the share of its nominal cost that is paid by the hour.
-	Hourly domain.Decimal
+	// Hourly and Upfront are the parts of Cost that the price by the hour and the
+	// price upfront make; the rest is what owned hardware costs to run.
+	Hourly, Upfront domain.Decimal
 }
 
 // Bought says what orders cover and cost, and what a cold standby costs besides.
@@ -193,14 +184,32 @@ func (p *Priced) Bought(orders []Order) (bought []Bought, standby domain.Decimal
 			for _, c := range x.covers {
 				b.cover(c, n)
 			}
-			hours := x.hourly.Mul(inHours(x.term.Length()))
-			if total := hours.Add(x.upfront); total.IsPositive() {
-				b.Hourly = hours.DivRound(total, digits)
-			}
+			hourly, upfront := m.parts(x)
+			b.Hourly, b.Upfront = hourly.Mul(whole(n)), upfront.Mul(whole(n))
 			bought = append(bought, b)
 		}
 	}
 	return bought, standby, nil
+}
+
+// parts is what of the cost of a choice its price by the hour and its price upfront
+// make.
+func (m *model) parts(x *choice) (hourly, upfront domain.Decimal) {
+	if x.goes != nil {
+		free := *x.goes
+		free.Hourly = decimal.Zero
+		for k := range x.order.Renewals {
+			term := x.goes.term(x.settled + k + 1)
+			part := m.due(&free, term, true)
+			hourly, upfront = hourly.Add(m.due(x.goes, term, true).Sub(part)), upfront.Add(part)
+		}
+		return hourly, upfront
+	}
+	p, units := prices{x.upfront, x.hourly}.of(x.order.Units), whole(x.order.Units)
+	part := func(p prices) domain.Decimal {
+		return m.worth(x.offer, p, x.order.Epoch).Sub(m.worth(x.offer, prices{}, x.order.Epoch)).Mul(units)
+	}
+	return part(prices{hourly: p.hourly}), part(prices{upfront: p.upfront})
 }
 
 func (b *Bought) cover(c joint.Cover, n int) {

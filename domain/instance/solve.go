@@ -20,7 +20,7 @@ import (
 )
 
 // Method is the version of this package's method. An answer names it.
-const Method = "instance/1"
+const Method = "instance/2"
 
 func methods() []string {
 	return []string{Method, procurement.Method, joint.Method, reliability.Method}
@@ -134,49 +134,6 @@ func (m *model) solve(ctx context.Context, lp linear.Solver) (*solution, error) 
 	return out, nil
 }
 
-// clash says where in the document the constraints are that a component cannot
-// meet together.
-func (m *model) clash(e *joint.Infeasible) error {
-	out := &Infeasible{}
-	add := func(path, text string, args ...any) {
-		c := Constraint{path, fmt.Sprintf(text, args...)}
-		if !slices.Contains(out.Constraints, c) {
-			out.Constraints = append(out.Constraints, c)
-		}
-	}
-	for _, member := range e.Clash {
-		switch member.Kind {
-		case "need":
-			add("/posture", "%s must be there whatever happens: %s", "guaranteed capacity", member.ID)
-		case "limit":
-			i := slices.IndexFunc(m.bounds, func(b bound) bool { return b.ID == member.ID })
-			if i < 0 {
-				add("", "%s", member.ID)
-			} else if b := m.bounds[i].budget; b != nil {
-				add(m.bounds[i].path, "at most %s %s (%s) from %s to %s", b.Amount, m.in.Currency, b.Basis, day(b.Interval.From), day(b.Interval.To))
-			} else {
-				add(m.bounds[i].path, "at most %d unit-hours", m.bounds[i].Most)
-			}
-		default:
-			i := slices.IndexFunc(m.choices, func(x choice) bool { return choiceID(&x) == member.ID || x.group == member.ID })
-			if i < 0 {
-				add("", "%s %q", member.Kind, member.ID)
-				continue
-			}
-			x := &m.choices[i]
-			switch {
-			case x.goes != nil:
-				add(x.path, "commitment %q can go on for so many terms and no more", x.goes.ID)
-			case x.offer.MaxUnits > 0:
-				add(x.path, "of offer %q at most %d units can be bought in an order", x.offer.ID, x.offer.MaxUnits)
-			default:
-				add(x.path, "what can be bought of offer %q: least order, tiers, exclusive", x.offer.ID)
-			}
-		}
-	}
-	return out
-}
-
 // Evaluate says what given orders come to, with Recourse, Calendar and Scenarios,
 // and no proof: LowerBound and Gap are zero. It needs no solver of linear
 // programs. Orders that the instance does not sell are refused; those that do not
@@ -257,9 +214,11 @@ func (m *model) place(orders []Order) ([]int, error) {
 // wraps [check.ErrRejected] for an answer that is not what it claims to be, and is
 // the context's when that ends.
 //
-// Two things are no part of what is proven: how little purchases under another
-// salvage could cost (Terminal.LowerBound; that Terminal.Purchases come to
-// Terminal.Best is computed again), and the counts of work in certificates.
+// Two things are no part of what is proven ([Answer.NotProven]): how little purchases
+// under another salvage could cost (Terminal.LowerBound; that Terminal.Purchases come
+// to Terminal.Best is computed again), and the counts of work in certificates.
+// Another certificate, or another mix of ways that keeps the limits, is as good as
+// the one that was found where it proves the same.
 func Check(ctx context.Context, in *Instance, a *Answer) error {
 	if err := in.Validate(); err != nil {
 		return err
@@ -312,12 +271,32 @@ func Check(ctx context.Context, in *Instance, a *Answer) error {
 			}
 		}
 	}
+	if a.Baselines != nil {
+		if again.Baselines, err = w.baselines(ctx, in); err != nil {
+			return err
+		}
+	}
 	if path, err := differs(a, again); err != nil {
 		return err
 	} else if path != "" {
 		return fmt.Errorf("%w: %s is not what follows from the purchases and the certificate", check.ErrRejected, path)
 	}
 	return nil
+}
+
+// NotProven names, as JSON Pointers, what [Check] takes from an answer as it stands.
+// No other figure rests on it.
+func (a *Answer) NotProven() []string {
+	out := []string{}
+	for i := range a.EndOfHorizon {
+		if a.EndOfHorizon[i].LowerBound != nil {
+			out = append(out, fmt.Sprintf("/end_of_horizon/%d/lower_bound", i))
+		}
+	}
+	for i := range a.Proof {
+		out = append(out, fmt.Sprintf("/certificate/%d/solution/work", i))
+	}
+	return out
 }
 
 // otherwise holds what an answer says of another salvage to what its purchases come

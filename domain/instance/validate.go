@@ -25,6 +25,7 @@ const (
 	maxScenarios = 1_000
 	maxPermille  = 1_000_000
 	maxWeight    = 1_000_000
+	maxPast      = 24 * 3660
 )
 
 var (
@@ -308,6 +309,12 @@ func (v *validator) demand(d *Demand, path string) {
 		v.hourly(d.Hourly, path+"/hourly")
 	default:
 		v.duration(d.Duration, path+"/duration")
+	}
+	v.check(len(d.Past) <= maxPast, path+"/past_hourly", "%d hours, more than the %d that may be", len(d.Past), maxPast)
+	for i, n := range d.Past {
+		if !v.check(n >= -1 && n <= MaxUnits, fmt.Sprintf("%s/past_hourly/%d", path, i), "%d is not within 0 to %d, nor the -1 of an hour that was not observed", n, MaxUnits) {
+			break
+		}
 	}
 	v.share(d.Interruptible, path+"/interruptible_share")
 	v.amount(d.Shortage, path+"/shortage_hourly")

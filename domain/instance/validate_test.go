@@ -3,6 +3,9 @@ package instance
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -106,6 +109,13 @@ func TestRulesSayWhatIsBroken(t *testing.T) {
 		{func(in *Instance) { in.Offers[0].Kind = "gift" }, `/offers/0/kind: "gift" is none of`},
 		{func(in *Instance) { in.Offers[0].Kind = domain.OfferSpot }, `/offers/0/kind: spot is a price of its pool`},
 		{func(in *Instance) { in.Offers[0].Term = 0 }, `/offers/0/term_epochs: 0`},
+		{func(in *Instance) { in.Offers[0].Term = 40_000 }, `/offers/0/term_epochs: 40000 is not within 1 to 36525`},
+		{func(in *Instance) { in.Epoch, in.Epochs, in.Offers[0].Term = Months, 1, 1201 }, `/offers/0/term_epochs: 1201 months: longer than the 1200 that a term may be`},
+		{func(in *Instance) { in.Demands[0].Past = []int{1, -2} }, `/demands/0/past_hourly/1: -2 is not within`},
+		{func(in *Instance) {
+			in.Demands[0].Duration, in.Demands[0].Hourly = nil, make([]int, 24)
+			in.Scenarios = []Scenario{{ID: "a", Weight: 1, Hourly: map[string][]int{"d": make([]int, 20)}}}
+		}, `/scenarios/0/hourly/d: 20 hours are given, and the horizon has 24: demand without gaps is needed`},
 		{func(in *Instance) { in.Offers[0].Upfront = dec("-1") }, `/offers/0/upfront: -1 is negative`},
 		{func(in *Instance) { in.Offers[0].Decline = dec("1") }, `/decline_per_epoch`},
 		{func(in *Instance) { in.Offers[0].MinUnits, in.Offers[0].MaxUnits = 4, 3 }, `/offers/0/max_units: nothing can be bought`},
@@ -172,6 +182,77 @@ func TestRulesSayWhatIsBroken(t *testing.T) {
 			t.Errorf("%s: its file is read", c.want)
 		}
 	}
+}
+
+// Whatever number of an instance is negative, or none, is refused, with its place.
+func TestNegativeNumbersAreRefused(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("testdata", "*.json"))
+	if err != nil || len(files) < 10 {
+		t.Fatal(files, err)
+	}
+	tried := 0
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var root any
+		if err := json.Unmarshal(text, &root); err != nil {
+			t.Fatal(err)
+		}
+		var walk func(at string, x any, put func(any))
+		try := func(at string, put func(any), was any, values ...any) {
+			for _, v := range values {
+				put(v)
+				changed, err := json.Marshal(root)
+				if err != nil {
+					t.Fatal(err)
+				}
+				tried++
+				if _, err := Parse("f", changed); err == nil || !strings.Contains(err.Error(), at) || !strings.HasPrefix(err.Error(), "f:1:") {
+					t.Errorf("%s: %s as %v: %v", path, at, v, err)
+				}
+			}
+			put(was)
+		}
+		walk = func(at string, x any, put func(any)) {
+			switch y := x.(type) {
+			case map[string]any:
+				for k, v := range y {
+					walk(at+"/"+escape(k), v, func(n any) { y[k] = n })
+				}
+			case []any:
+				for i, v := range y[:min(len(y), 2)] {
+					walk(fmt.Sprintf("%s/%d", at, i), v, func(n any) { y[i] = n })
+				}
+			case float64:
+				try(at, put, x, -1, "NaN", 1.5)
+			case string:
+				if decimals.MatchString(y) {
+					try(at, put, x, "-1", "NaN", "Infinity", "-0.0000001e9")
+				}
+			}
+		}
+		walk("", root, func(any) {})
+	}
+	t.Logf("%d numbers refused", tried)
+}
+
+// A term longer than the horizon is bought, and counts within it what the salvage says
+// and no more: three days of which one is in the horizon, and a tenth of the others counts.
+func TestTermLongerThanTheHorizon(t *testing.T) {
+	in, err := Parse("f", []byte(small))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Offers[0].Term, in.Salvage = 3, dec("0.9")
+	a := solved(t, in)
+	if len(a.Purchases) != 1 {
+		t.Fatalf("%+v", a.Purchases)
+	}
+	same(t, "cost", a.Cost, "28.8") // 24 + 48 × 0.1
+	same(t, "with nothing kept", a.EndOfHorizon[0].Cost, "72")
+	same(t, "with all kept", a.EndOfHorizon[1].Cost, "24")
 }
 
 func FuzzParse(f *testing.F) {

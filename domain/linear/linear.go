@@ -67,10 +67,16 @@ type Solution struct {
 	Nodes      int
 }
 
-// Basis says where each column and row stands, in the solver's own codes.
+// Basis says where each column and row stands, in the solver's own codes but for
+// Basic. As many of them are basic as there are rows.
 type Basis struct {
 	Columns, Rows []int8
 }
+
+// Basic is the code of a column or row within the basis. A basic row is off its
+// bounds, or might as well not be there: its price is 0, and the basis without it
+// is one of the program without it.
+const Basic = 1
 
 // Solver solves programs, one at a time.
 type Solver interface {

@@ -10,6 +10,9 @@ import (
 // Point is what a demand of so many thousandths of a mix needs.
 type Point struct {
 	Level int64 `json:"level"` // of 1000; replicas, those of equal workloads together, are rounded up
+	// GPUMilli is what the replicas need, in thousandths of a GPU: with few of each
+	// workload more than Level of the mix.
+	GPUMilli int64 `json:"gpu_milli"`
 	// Nodes hold it, and none less than LowerBound do, which is proven. Neither
 	// falls as demand rises.
 	Nodes      int `json:"nodes"`
@@ -78,7 +81,7 @@ func Curve(ctx context.Context, kinds []Node, mix []Workload, levels []int64, op
 		if m.p != nil {
 			m.tell(r)
 		}
-		points[i] = Point{Level: level, Nodes: r.NodesUsed, LowerBound: r.LowerBound, Cost: r.Cost, CostLowerBound: r.CostLowerBound, Used: r.Used}
+		points[i] = Point{Level: level, GPUMilli: r.GPUMilliNeeded, Nodes: r.NodesUsed, LowerBound: r.LowerBound, Cost: r.Cost, CostLowerBound: r.CostLowerBound, Used: r.Used}
 		for _, u := range r.Unplaced {
 			points[i].Unplaced += u.Replicas
 		}
@@ -103,12 +106,20 @@ func Curve(ctx context.Context, kinds []Node, mix []Workload, levels []int64, op
 		i, exact := slices.BinarySearch(packed, level)
 		point := points[i]
 		if !exact {
-			point.Level, point.Used = level, slices.Clone(point.Used)
+			point.Level, point.GPUMilli, point.Used = level, p.scaled(level).gpuMilli(), slices.Clone(point.Used)
 			point.LowerBound, point.CostLowerBound = points[i-1].LowerBound, points[i-1].CostLowerBound
 		}
 		all = append(all, point)
 	}
 	return all, nil
+}
+
+// gpuMilli is what all demands need, in thousandths of a GPU.
+func (p *problem) gpuMilli() (sum int64) {
+	for i := range p.demands {
+		sum += int64(p.demands[i].replicas) * p.demands[i].gpuMilli()
+	}
+	return sum
 }
 
 // scaled is the problem with so many thousandths of each demand's replicas,

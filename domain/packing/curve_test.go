@@ -73,6 +73,9 @@ func TestCurveOfManyLevels(t *testing.T) {
 	different := map[string]bool{}
 	for i, c := range points {
 		different[fmt.Sprint(c.Used)] = true
+		if want := 400*((9*c.Level+999)/1000) + 1000*((5*c.Level+999)/1000); c.GPUMilli != want {
+			t.Fatalf("level %d needs %d thousandths of a GPU, says %d", c.Level, want, c.GPUMilli)
+		}
 		if c.LowerBound > c.Nodes || c.Unplaced > 0 || i > 0 && c.Nodes < points[i-1].Nodes {
 			t.Fatalf("%+v", c)
 		}

@@ -1,115 +1,33 @@
 package packing_test
 
 import (
-	"compress/gzip"
-	"encoding/csv"
 	"errors"
-	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	"quartermaster/adapters/highs"
 	"quartermaster/domain/linear"
 	"quartermaster/domain/packing"
+	"quartermaster/simulations/public"
 )
-
-// openb reads a file of the openb trace (Weng et al., ATC 2023) as rows by
-// column name, or skips the test.
-func openb(t testing.TB, name string) []map[string]string {
-	t.Helper()
-	dir := os.Getenv("QUARTERMASTER_DATA")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "data")
-	}
-	f, err := os.Open(filepath.Join(dir, "openb", name))
-	if err != nil {
-		t.Skipf("the public data sets are not here (set QUARTERMASTER_DATA): %v", err)
-	}
-	defer f.Close()
-	text := io.Reader(f)
-	if strings.HasSuffix(name, ".gz") {
-		if text, err = gzip.NewReader(f); err != nil {
-			t.Fatal(err)
-		}
-	}
-	rows, err := csv.NewReader(text).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []map[string]string
-	for _, row := range rows[1:] {
-		m := map[string]string{}
-		for i, v := range row {
-			m[rows[0][i]] = v
-		}
-		all = append(all, m)
-	}
-	return all
-}
-
-func number(t testing.TB, s string) int64 {
-	t.Helper()
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-func openbNodes(t testing.TB) []packing.Node {
-	t.Helper()
-	var nodes []packing.Node
-	for _, row := range openb(t, "openb_node_list_gpu_node.csv") {
-		nodes = append(nodes, packing.Node{
-			ID: row["sn"], Count: 1, Cluster: "openb", Model: row["model"], GPUs: int(number(t, row["gpu"])),
-			CPUMilli: number(t, row["cpu_milli"]), MemoryMiB: number(t, row["memory_mib"]),
-		})
-	}
-	return nodes
-}
-
-// openbPods reads the pods of a trace, each as a workload of its own.
-func openbPods(t testing.TB, trace string) []packing.Workload {
-	t.Helper()
-	var loads []packing.Workload
-	for _, row := range openb(t, "openb_pod_list_"+trace+".csv") {
-		w := packing.Workload{ID: row["name"], Replicas: 1, CPUMilli: number(t, row["cpu_milli"]), MemoryMiB: number(t, row["memory_mib"])}
-		if n := number(t, row["num_gpu"]); n == 1 {
-			w.GPUMilli = number(t, row["gpu_milli"])
-		} else {
-			w.GPUMilli = n * 1000
-		}
-		if spec := row["gpu_spec"]; spec != "" {
-			w.Models = strings.Split(spec, "|")
-		}
-		loads = append(loads, w)
-	}
-	return loads
-}
 
 // published returns the mean GPU allocation, in percent of the fleet, that the
 // paper's simulator reached with a policy once so many percent of the fleet's
 // GPUs had been asked for.
 func published(t testing.TB, trace, policy, asked string) float64 {
 	t.Helper()
-	sum, n := 0.0, 0.0
-	for _, row := range openb(t, "fgd_expected_allo_discrete.csv.gz") {
-		if row["workload"] == "openb_pod_list_"+trace && row["sc_policy"] == policy {
-			x, err := strconv.ParseFloat(row[asked], 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sum, n = sum+x, n+1
+	sum := 0.0
+	rows := public.Published(t, trace, policy)
+	for _, row := range rows {
+		x, err := strconv.ParseFloat(row[asked], 64)
+		if err != nil {
+			t.Fatal(err)
 		}
+		sum += x
 	}
-	if n == 0 {
-		t.Fatalf("nothing is published of %s under %s", trace, policy)
-	}
-	return sum / n
+	return sum / float64(len(rows))
 }
 
 // lp returns the solver of linear programs, or skips where this build has none.
@@ -131,7 +49,7 @@ var standard = []packing.Node{{ID: "node", GPUs: 8, CPUMilli: 96_000, MemoryMiB:
 // forStandard reads the pods of a trace that have GPUs and fit a standard
 // machine, whatever its model.
 func forStandard(t testing.TB, trace string) []packing.Workload {
-	pods := slices.DeleteFunc(openbPods(t, trace), func(w packing.Workload) bool {
+	pods := slices.DeleteFunc(public.OpenbPods(t, trace), func(w packing.Workload) bool {
 		return w.GPUMilli == 0 || w.CPUMilli > standard[0].CPUMilli
 	})
 	for i := range pods {
@@ -226,7 +144,7 @@ func TestOpenbCurve(t *testing.T) {
 // Where pods are parts of GPUs alone it is missed, by less than 0.2% of the
 // fleet. More traces, and 100%, with QM_LONG=1.
 func TestOpenbPack(t *testing.T) {
-	nodes := openbNodes(t)
+	nodes := public.OpenbNodes(t)
 	long := os.Getenv("QM_LONG") == "1"
 	for i, c := range []struct {
 		trace string
@@ -236,7 +154,7 @@ func TestOpenbPack(t *testing.T) {
 			break
 		}
 		t.Run(c.trace, func(t *testing.T) {
-			pods := openbPods(t, c.trace)
+			pods := public.OpenbPods(t, c.trace)
 			share := func(milli int64) float64 { return float64(milli) / 10 / 6212 }
 			pack := func(pods []packing.Workload) *packing.Result {
 				r, err := packing.Pack(nodes, pods, packing.Options{})

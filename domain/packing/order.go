@@ -179,8 +179,16 @@ func (p *problem) steps(o *order) []step {
 		}
 	}
 	slices.SortStableFunc(steps, func(a, b step) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), o.by(p, a.demand, b.demand), cmp.Compare(a.late, b.late),
-			byShare(p, a.demand, b.demand))
+		if a.rank != b.rank {
+			return cmp.Compare(a.rank, b.rank)
+		}
+		if c := o.by(p, a.demand, b.demand); c != 0 {
+			return c
+		}
+		if a.late != b.late {
+			return cmp.Compare(a.late, b.late)
+		}
+		return byShare(p, a.demand, b.demand)
 	})
 	return steps
 }

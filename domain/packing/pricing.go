@@ -311,8 +311,13 @@ func (q *pricing) dividedFills() ([]label, bool) {
 // everything. The rest are by CPU, then memory.
 func undominated(list []label) []label {
 	slices.SortFunc(list, func(a, b label) int {
-		return cmp.Or(cmp.Compare(a.cpu, b.cpu), cmp.Compare(a.mem, b.mem), cmp.Compare(b.val, a.val),
-			cmp.Compare(a.left, b.left), cmp.Compare(a.right, b.right), cmp.Compare(a.start, b.start))
+		switch { // most differ in the first
+		case a.cpu != b.cpu:
+			return cmp.Compare(a.cpu, b.cpu)
+		case a.mem != b.mem:
+			return cmp.Compare(a.mem, b.mem)
+		}
+		return cmp.Or(cmp.Compare(b.val, a.val), cmp.Compare(a.left, b.left), cmp.Compare(a.right, b.right), cmp.Compare(a.start, b.start))
 	})
 	type stair struct{ mem, val int64 } // both ascend
 	var stairs []stair
@@ -455,12 +460,47 @@ func (q *pricing) hopeful(gain int64, k int) bool {
 type gather struct {
 	q    *pricing
 	list []label
+	// worth is, by steps of CPU and memory, the most that a set is worth that takes no
+	// more: what is worth less need not be collected. nil before sets were thinned.
+	worth            []int64
+	cpuStep, memStep int64
 }
 
+// worthSteps is how many steps of each are told apart.
+const worthSteps = 256
+
 func (g *gather) join(a, b *label) {
-	g.list = append(g.list, label{cpu: a.cpu + b.cpu, mem: a.mem + b.mem, val: a.val + b.val, left: a.id(), right: b.id()})
+	l := label{cpu: a.cpu + b.cpu, mem: a.mem + b.mem, val: a.val + b.val, left: a.id(), right: b.id()}
+	if g.worth != nil && l.val < g.worth[l.cpu/g.cpuStep*(worthSteps+1)+l.mem/g.memStep] {
+		return
+	}
+	g.list = append(g.list, l)
 	if len(g.list) >= heldLabels {
 		g.list = g.thin(g.list)
+		g.weigh()
+	}
+}
+
+// weigh works out what sets have to be worth at least.
+func (g *gather) weigh() {
+	g.cpuStep, g.memStep = g.q.cpu/worthSteps+1, g.q.mem/worthSteps+1
+	g.worth = make([]int64, (worthSteps+1)*(worthSteps+1))
+	for i := range g.list {
+		l := &g.list[i]
+		c, m := (l.cpu+g.cpuStep-1)/g.cpuStep, (l.mem+g.memStep-1)/g.memStep
+		at := c*(worthSteps+1) + m
+		g.worth[at] = max(g.worth[at], l.val)
+	}
+	for c := range worthSteps + 1 {
+		for m := range worthSteps + 1 {
+			at := c*(worthSteps+1) + m
+			if c > 0 {
+				g.worth[at] = max(g.worth[at], g.worth[at-worthSteps-1])
+			}
+			if m > 0 {
+				g.worth[at] = max(g.worth[at], g.worth[at-1])
+			}
+		}
 	}
 }
 
@@ -689,17 +729,26 @@ func (q *pricing) pairs(as, bs []label) []pair {
 	return list
 }
 
-// mulDivUp returns a × b ÷ c, rounded up, at most a quarter of the largest
-// number.
-func mulDivUp(a, b, c int64) int64 {
+// MulDiv returns a × b ÷ c, rounded down, and what is left; at most a quarter of the
+// largest number. None is negative and c is not 0.
+func MulDiv(a, b, c int64) (quotient, rest int64) {
 	const most = math.MaxInt64 / 4
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	if hi >= uint64(c) {
-		return most
+		return most, 0
 	}
-	n, rest := bits.Div64(hi, lo, uint64(c))
+	n, left := bits.Div64(hi, lo, uint64(c))
+	if n > most {
+		return most, 0
+	}
+	return int64(n), int64(left)
+}
+
+// mulDivUp is [MulDiv] rounded up.
+func mulDivUp(a, b, c int64) int64 {
+	n, rest := MulDiv(a, b, c)
 	if rest > 0 {
 		n++
 	}
-	return int64(min(n, most))
+	return n
 }

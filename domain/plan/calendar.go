@@ -20,9 +20,11 @@ type MonthMoney struct {
 }
 
 // account puts the money of a pool's plan into months, and says what is committed
-// for nothing when demand is low.
-func (c *composer) account(out *PoolPlan, p *procurement.Pool, k *candidate, sol *answer) error {
-	ev, err := procurement.Evaluate(p, sol.Purchases)
+// for nothing when demand is low, as if the pool served its own demand. serves says
+// how many unit-hours run on demand and on spot in a month; nil: as the pool would by
+// itself.
+func (c *composer) account(out *PoolPlan, p *procurement.Pool, k *candidate, bought []procurement.Purchase, serves func(month int) (onDemand, spot domain.Decimal)) error {
+	ev, err := procurement.Evaluate(p, bought)
 	if err != nil {
 		return err
 	}
@@ -49,25 +51,31 @@ func (c *composer) account(out *PoolPlan, p *procurement.Pool, k *candidate, sol
 			commit(t.Interval, t.upfront, t.hourly)
 		}
 	}
-	for _, b := range sol.Purchases {
+	for _, b := range bought {
 		o, units := &k.shelf.terms[b.Offer], decimal.NewFromInt(int64(b.Units))
 		term := domain.Interval{From: c.all[b.Epoch].From, To: c.all[b.Epoch+int(o.TermMonths)-1].To}
 		commit(term, o.Upfront.Mul(units), o.Hourly.Mul(units))
 	}
+	if serves == nil {
+		serves = func(m int) (onDemand, spot domain.Decimal) {
+			return shared(ev.Epochs[m].OnDemand, p.Weight()), shared(ev.Epochs[m].Spot, p.Weight())
+		}
+	}
 	for m, month := range c.span {
-		served := k.shelf.onDemand.Hourly.Mul(shared(ev.Epochs[m].OnDemand, p.Weight()))
+		onDemand, spot := serves(m)
+		served := k.shelf.onDemand.Hourly.Mul(onDemand)
 		if k.shelf.spot != nil {
 			price := k.shelf.spot.Hourly.DivRound(decimal.NewFromInt(1).Sub(c.a.SpotOverhead), digits)
-			served = served.Add(price.Mul(shared(ev.Epochs[m].Spot, p.Weight())))
+			served = served.Add(price.Mul(spot))
 		}
 		x := MonthMoney{Month: month.From.Time().Format("2006-01"), Cash: cash[m].Add(served).Round(9), Accrual: charged[m].Add(served).Round(9)}
 		out.Calendar, out.Nominal = append(out.Calendar, x), out.Nominal.Add(x.Cash)
 	}
 	if len(ev.Scenarios) > 0 {
-		c.unused(out, p, sol, leastDemand(ev.Scenarios).Epochs, charged)
+		c.unused(out, p, bought, leastDemand(ev.Scenarios).Epochs, charged)
 		return nil
 	}
-	return c.strand(out, p, k, sol, charged)
+	return c.strand(out, p, k, bought, charged)
 }
 
 // shared is a number of unit-hours over so many scenarios.
@@ -100,7 +108,7 @@ func hoursDecimal(t domain.Instant) domain.Decimal {
 
 // strand serves low demand with what is committed: the week of least demand of
 // those repeated, week after week, and not grown where growth is assumed.
-func (c *composer) strand(out *PoolPlan, p *procurement.Pool, k *candidate, sol *answer, charged []domain.Decimal) error {
+func (c *composer) strand(out *PoolPlan, p *procurement.Pool, k *candidate, bought []procurement.Purchase, charged []domain.Decimal) error {
 	h, err := observe(k.Pool, c.a, c.q.At)
 	if err != nil {
 		return err
@@ -126,7 +134,7 @@ func (c *composer) strand(out *PoolPlan, p *procurement.Pool, k *candidate, sol 
 		growth = slices.Repeat([]int64{grown}, len(c.growth))
 	}
 	f := k.future.summary
-	future, err := low.repeat(c.span, growth, fit{f.Nodes, f.GPUs, f.Packing})
+	future, err := low.repeat(c.span, growth, k.fit)
 	if err != nil {
 		return err
 	}
@@ -143,18 +151,18 @@ func (c *composer) strand(out *PoolPlan, p *procurement.Pool, k *candidate, sol 
 	for m := range q.Epochs {
 		q.Epochs[m].Demand = future.steps[m]
 	}
-	ev, err := procurement.Evaluate(&q, sol.Purchases)
+	ev, err := procurement.Evaluate(&q, bought)
 	if err != nil {
 		return err
 	}
-	c.unused(out, &q, sol, ev.Epochs, charged)
+	c.unused(out, &q, bought, ev.Epochs, charged)
 	return nil
 }
 
 // unused adds up what committed unit-hours cost that serve nothing.
-func (c *composer) unused(out *PoolPlan, p *procurement.Pool, sol *answer, served []procurement.Serving, charged []domain.Decimal) {
+func (c *composer) unused(out *PoolPlan, p *procurement.Pool, bought []procurement.Purchase, served []procurement.Serving, charged []domain.Decimal) {
 	for m := range p.Epochs {
-		_, units := coverage(p, sol.Purchases, m)
+		_, units := coverage(p, bought, m)
 		if units == 0 {
 			continue
 		}

@@ -227,15 +227,16 @@ func TestMix(t *testing.T) {
 		{ID: "b", Replicas: 2, GPUMilli: 1000, CPUMilli: 32_000, Countries: []string{"DE"}},
 	}
 	got := one(t, over(1, p))
-	if d := got.Demand; d.Nodes != 2 || d.GPUs != 4 || d.Peak != 4 || d.Packing != "packed 2 workloads on machines like small" {
-		t.Errorf("%d machines hold %d GPUs (%s), peak %d", d.Nodes, d.GPUs, d.Packing, d.Peak)
+	want := []Filled{{1000, 1}, {2000, 1}, {4000, 2}, {8000, 4}, {16000, 8}}
+	if d := got.Demand; !slices.Equal(d.Curve, want) || d.Peak != 4 || d.Packing != "packed 2 workloads on machines like small" {
+		t.Errorf("machines %v (%s), peak %d", d.Curve, d.Packing, d.Peak)
 	}
-	if !notes(got, "moves no demand between regions") {
+	if !notes(got, "takes the 2 workloads") {
 		t.Errorf("notes %q", got.Notes)
 	}
 	p.Mix[1].CPUMilli = 65_000
-	if d := one(t, over(1, p)).Demand; d.Nodes != 1 || d.GPUs != 8 || !strings.Contains(d.Packing, "1 of 2 workloads fit no machine") {
-		t.Errorf("%d machines hold %d GPUs (%s)", d.Nodes, d.GPUs, d.Packing)
+	if d := one(t, over(1, p)).Demand; !slices.Equal(d.Curve, []Filled{{8000, 1}}) || !strings.Contains(d.Packing, "2 of 4 replicas fit no machine") {
+		t.Errorf("machines %v (%s)", d.Curve, d.Packing)
 	}
 	p.Mix = nil
 	if d := one(t, over(1, p)).Demand; d.Peak != 1 || !strings.Contains(d.Packing, "no deployments") {

@@ -35,7 +35,12 @@ func (c *composer) compare(out *PoolPlan, p *procurement.Pool, k *candidate) err
 	if err != nil {
 		return err
 	}
-	for _, course := range baseline.All(p, past) {
+	// Rules weigh prices pro rata, and pay as the plan does.
+	sold, err := c.problem(k, decimal.NewFromInt(1))
+	if err != nil {
+		return err
+	}
+	for _, course := range baseline.All(sold, past) {
 		ev, err := course.Evaluate(p)
 		if err != nil {
 			return err
@@ -61,7 +66,7 @@ func (c *composer) past(k *candidate) ([]int, error) {
 	}
 	out := make([]int, len(h.milli))
 	for i, milli := range h.milli {
-		if out[i], err = machines(milli, grown, k.future.summary.Nodes, k.future.summary.GPUs); err != nil {
+		if out[i], err = k.fit.machines(milli, grown); err != nil {
 			return nil, err
 		}
 	}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -14,6 +15,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/forecast"
+	"quartermaster/domain/linear"
 	"quartermaster/domain/packing"
 	"quartermaster/domain/procurement"
 	"quartermaster/domain/procurement/check"
@@ -28,7 +30,11 @@ var latest = domain.InstantOf(time.Date(2240, 1, 1, 0, 0, 0, 0, time.UTC))
 // Compute answers a question. It returns an error when an assumption is out of
 // range, or wrapping check.ErrRejected when the checker refuses what the
 // solver found: then there is no plan, and the solver is at fault.
-func Compute(q *Question) (*Plan, error) {
+//
+// lp plans pools together that share something; without one (nil, or one that is
+// [linear.ErrUnavailable]) each is planned by itself, and the plan says so. The
+// context ends that, and is looked at between pools.
+func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) {
 	c, err := newComposer(q)
 	if err != nil {
 		return nil, err
@@ -45,24 +51,44 @@ func Compute(q *Question) (*Plan, error) {
 		c.pools = append(c.pools, c.prepare(&pools[i]))
 	}
 	c.assign()
+	planned := map[*candidate]*PoolPlan{}
 	for _, k := range c.pools {
-		if k.left == "" {
-			pool, err := c.plan(k)
-			switch {
-			case errors.Is(err, check.ErrRejected):
-				return nil, fmt.Errorf("%s %s: %w", k.Region, k.Kind, err)
-			case err != nil:
-				c.leave(k, err)
-			default:
-				r := p.region(k.Region)
-				r.Pools = append(r.Pools, *pool)
-				r.Purchases = append(r.Purchases, pool.Purchases...)
-				r.add(&pool.Amounts)
-				r.Courses, r.Calendar = sumCourses(r.Courses, pool.Courses), sumMonths(r.Calendar, pool.Calendar)
-				continue
-			}
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
-		p.Left = append(p.Left, LeftPool{k.Region, k.Kind, k.Unit, k.left})
+		if k.left != "" {
+			continue
+		}
+		pool, err := c.plan(k)
+		switch {
+		case errors.Is(err, check.ErrRejected):
+			return nil, fmt.Errorf("%s %s: %w", k.Region, k.Kind, err)
+		case err != nil:
+			c.leave(k, err)
+		default:
+			planned[k] = pool
+		}
+	}
+	groups := c.groups(func(k *candidate) bool { return planned[k] != nil })
+	for i := range groups {
+		x, err := c.couple(ctx, &groups[i], lp, planned)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", listed(namesOf(groups[i].pools)), err)
+		}
+		p.Components = append(p.Components, *x)
+	}
+	p.Methods = append(p.Methods, p.methodsOfComponents()...)
+	for _, k := range c.pools {
+		pool := planned[k]
+		if pool == nil {
+			p.Left = append(p.Left, LeftPool{k.Region, k.Kind, k.Unit, k.left})
+			continue
+		}
+		r := p.region(k.Region)
+		r.Pools = append(r.Pools, *pool)
+		r.Purchases = append(r.Purchases, pool.Purchases...)
+		r.add(&pool.Amounts)
+		r.Courses, r.Calendar = sumCourses(r.Courses, pool.Courses), sumMonths(r.Calendar, pool.Calendar)
 	}
 	p.Expiry = c.ladder()
 	c.pack(p)
@@ -150,8 +176,14 @@ func Methods(folds string) []string {
 	return []string{folds, Method, packing.Method, procurement.Method}
 }
 
+// MethodsNow names the versions that the plan would be computed by again, given
+// that of the rows.
+func (p *Plan) MethodsNow(folds string) []string {
+	return append(p.Assumptions.Methods(folds), p.methodsOfComponents()...)
+}
+
 // Methods names the versions of everything that a plan with these assumptions is
-// computed by, given that of the rows.
+// computed by, given that of the rows, but for pools that share something.
 func (a *Assumptions) Methods(folds string) []string {
 	out := Methods(folds)
 	if a.Demand == Forecast {

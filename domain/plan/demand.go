@@ -159,10 +159,10 @@ type future struct {
 
 // repeat lays history over the months of the horizon, hour of the week on hour
 // of the week, grown month by month, and counts in machines.
-func (h *history) repeat(span []domain.Interval, growth growth, f fit) (*future, error) {
+func (h *history) repeat(span []domain.Interval, growth growth, f *fit) (*future, error) {
 	out := &future{summary: DemandSummary{
 		ObservedFrom: h.from, ObservedTo: h.to, MissingHours: h.missing, Sources: h.sources,
-		Nodes: f.nodes, GPUs: f.gpus, Packing: f.basis,
+		Curve: f.curve, Packing: f.basis,
 	}}
 	units := map[int64]int{} // of a demand, in one month
 	var hours []int
@@ -179,7 +179,7 @@ func (h *history) repeat(span []domain.Interval, growth growth, f fit) (*future,
 			u, ok := units[milli]
 			if !ok {
 				var err error
-				if u, err = machines(milli, factor, f.nodes, f.gpus); err != nil {
+				if u, err = f.machines(milli, factor); err != nil {
 					return nil, err
 				}
 				units[milli] = u
@@ -233,11 +233,25 @@ func (g growth) between(observed, month domain.Instant) int64 {
 const maxUnits = 1_000_000
 
 // machines returns how many machines hold a demand, rounded up.
-func machines(milli, factor, nodes, gpus int64) (int, error) {
+func (f *fit) machines(milli, factor int64) (int, error) {
+	// In thousandths of GPUs times grown.
 	d := new(big.Int).Mul(big.NewInt(milli), big.NewInt(factor))
-	d.Mul(d, big.NewInt(nodes))
-	per := new(big.Int).Mul(big.NewInt(gpus), big.NewInt(1000*grown))
-	d.Add(d, per).Sub(d, big.NewInt(1)).Quo(d, per)
+	var below Filled
+	for _, x := range f.curve {
+		if new(big.Int).Mul(big.NewInt(x.GPUMilli), big.NewInt(grown)).Cmp(d) >= 0 {
+			return below.upTo(x, d)
+		}
+		below = x
+	}
+	return Filled{}.upTo(below, d)
+}
+
+// upTo is the machines for a demand on the line between two points, rounded up.
+func (a Filled) upTo(b Filled, d *big.Int) (int, error) {
+	d = new(big.Int).Sub(d, new(big.Int).Mul(big.NewInt(a.GPUMilli), big.NewInt(grown)))
+	d.Mul(d, big.NewInt(b.Nodes-a.Nodes))
+	per := new(big.Int).Mul(big.NewInt(b.GPUMilli-a.GPUMilli), big.NewInt(grown))
+	d.Add(d, per).Sub(d, big.NewInt(1)).Quo(d, per).Add(d, big.NewInt(a.Nodes))
 	if !d.IsInt64() || d.Int64() > maxUnits {
 		return 0, fmt.Errorf("its demand is %s machines, at most %d are planned for", d, maxUnits)
 	}

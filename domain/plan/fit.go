@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
@@ -10,18 +11,33 @@ import (
 
 // fit is how many machines hold how many GPUs of demand, and how that was found.
 type fit struct {
-	nodes, gpus int64
-	basis       string
+	// curve ascends in both, from nothing: between its points machines rise in
+	// proportion, beyond the last as they do up to it.
+	curve []Filled
+	basis string
 }
+
+// Filled is GPUs of demand, in thousandths, and the machines that hold them.
+type Filled struct {
+	GPUMilli int64 `json:"gpu_milli"`
+	Nodes    int64 `json:"nodes"`
+}
+
+// fitLevels are the levels of a mix, in thousandths, of which machines are counted:
+// few replicas leave more of a machine unused than many.
+var fitLevels = []int64{125, 250, 500, 1000, 2000, 4000}
+
+// mostReplicas bounds the replicas that are packed to count machines.
+const mostReplicas = 1_000_000
 
 // perMachine packs what runs in a pool onto machines like those for sale, where
 // both are known; else a machine holds as many GPUs as it has.
-func perMachine(p *Pool, s *shelf) (fit, error) {
+func perMachine(p *Pool, s *shelf) (*fit, error) {
 	if !p.inGPUs() {
-		return fit{1, 1, "demand counts machines"}, nil
+		return &fit{[]Filled{{1000, 1}}, "demand counts machines"}, nil
 	}
-	divided := func(why string, args ...any) (fit, error) {
-		return fit{1, int64(s.gpus), fmt.Sprintf("%d GPUs fill a machine: ", s.gpus) + fmt.Sprintf(why, args...)}, nil
+	divided := func(why string, args ...any) (*fit, error) {
+		return &fit{[]Filled{{int64(s.gpus) * 1000, 1}}, fmt.Sprintf("%d GPUs fill a machine: ", s.gpus) + fmt.Sprintf(why, args...)}, nil
 	}
 	if len(p.Mix) == 0 {
 		return divided("no deployments are declared for it")
@@ -34,23 +50,32 @@ func perMachine(p *Pool, s *shelf) (fit, error) {
 		CPUMilli: clamped(s.onDemand.CPUMilli), MemoryMiB: clamped(s.onDemand.MemoryMiB),
 	}
 	mix := make([]packing.Workload, 0, len(p.Mix))
+	replicas := int64(0)
 	for _, w := range p.Mix {
 		// What binds a workload to places binds the choice of a pool, which is
 		// made already; what is left is its shape.
 		w.Models, w.Countries, w.Certifications, w.Clusters, w.ApartCluster = nil, nil, nil, nil, nil
 		mix = append(mix, w)
+		replicas += int64(w.Replicas)
 	}
-	r, err := packing.Need([]packing.Node{machine}, mix, packing.Options{})
-	switch {
-	case err != nil:
-		return fit{}, fmt.Errorf("its deployments could not be packed: %w", err)
-	case len(r.Unplaced) > 0:
-		return divided("%d of %d workloads fit no machine of this kind", len(r.Unplaced), len(mix))
-	case r.NodesUsed == 0 || r.GPUMilliNeeded < 1000:
-		return divided("what is declared needs less than a GPU")
+	levels := slices.DeleteFunc(slices.Clone(fitLevels), func(l int64) bool { return l > 1000 && replicas*(l/1000) > mostReplicas })
+	points, err := packing.Curve(context.Background(), []packing.Node{machine}, mix, levels, packing.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("its deployments could not be packed: %w", err)
 	}
-	return fit{int64(r.NodesUsed), r.GPUMilliNeeded / 1000,
-		fmt.Sprintf("packed %d workloads on machines like %s", len(mix), s.onDemand.SKU)}, nil
+	f := &fit{basis: fmt.Sprintf("packed %d workloads on machines like %s", len(mix), s.onDemand.SKU)}
+	for i, x := range points {
+		switch {
+		case x.Level == 1000 && x.Unplaced > 0:
+			return divided("%d of %d replicas fit no machine of this kind", x.Unplaced, replicas)
+		case x.Level == 1000 && (x.Nodes == 0 || x.GPUMilli < 1000):
+			return divided("what is declared needs less than a GPU")
+		case x.GPUMilli == 0 || x.Nodes == 0, i > 0 && x.GPUMilli == points[i-1].GPUMilli:
+		default:
+			f.curve = append(f.curve, Filled{x.GPUMilli, int64(x.Nodes)})
+		}
+	}
+	return f, nil
 }
 
 // pack says for each region whether what is declared fits the fleet there.

@@ -29,6 +29,14 @@ type heldTerm struct {
 // name is what CountsFor calls a pool.
 func (k *candidate) name() string { return k.Region + " " + k.Kind }
 
+func namesOf(pools []*candidate) []string {
+	out := make([]string, len(pools))
+	for i, k := range pools {
+		out[i] = k.name()
+	}
+	return out
+}
+
 // assign gives everything that is held to the one pool that it serves: of those
 // that it matches the first, pools of GPUs before pools of machines, then by
 // region and name. What serves none says why.

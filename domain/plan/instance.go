@@ -32,6 +32,21 @@ func (q *Question) Instance() (*instance.Instance, error) {
 	if err != nil {
 		return nil, err
 	}
+	pools := slices.Clone(q.Pools)
+	slices.SortFunc(pools, func(x, y Pool) int {
+		return cmp.Or(cmp.Compare(x.Region, y.Region), cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Unit, y.Unit))
+	})
+	for i := range pools {
+		c.pools = append(c.pools, c.prepare(&pools[i]))
+	}
+	c.assign()
+	return c.instance(c.pools)
+}
+
+// instance states pools that were prepared, in their order. Demand is served in its
+// own region.
+func (c *composer) instance(pools []*candidate) (*instance.Instance, error) {
+	q := c.q
 	one := decimal.NewFromInt(1)
 	in := &instance.Instance{
 		Format: instance.Format, Name: "plan", Currency: q.Assumptions.Currency, From: c.span[0].From, Epoch: instance.Months, Epochs: len(c.span),
@@ -42,16 +57,8 @@ func (q *Question) Instance() (*instance.Instance, error) {
 	if q.Region != "" {
 		in.Name += " " + q.Region
 	}
-	pools := slices.Clone(q.Pools)
-	slices.SortFunc(pools, func(x, y Pool) int {
-		return cmp.Or(cmp.Compare(x.Region, y.Region), cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Unit, y.Unit))
-	})
-	for i := range pools {
-		c.pools = append(c.pools, c.prepare(&pools[i]))
-	}
-	c.assign()
-	quotas := map[string]bool{}
-	for _, k := range c.pools {
+	sizes := map[string]int{} // by quota
+	for _, k := range pools {
 		if k.left != "" {
 			in.Notes = append(in.Notes, fmt.Sprintf("left out: %s: %s", k.name(), k.left))
 			continue
@@ -68,10 +75,14 @@ func (q *Question) Instance() (*instance.Instance, error) {
 		if s.quota != nil {
 			p.Quota, p.QuotaPerUnit = quotaName(k), s.gpus
 			limit := int(min(s.quota.GPUs, uint64(maxUnits)*uint64(max(1, s.gpus))))
-			if !quotas[p.Quota] {
-				quotas[p.Quota] = true
-				in.Quotas = append(in.Quotas, instance.Quota{ID: p.Quota, Limit: limit})
+			at := slices.IndexFunc(in.Quotas, func(x instance.Quota) bool { return x.ID == p.Quota })
+			if at < 0 {
+				at = len(in.Quotas)
+				in.Quotas = append(in.Quotas, instance.Quota{ID: p.Quota})
 			}
+			// Of no use is what is no whole machine of any pool.
+			sizes[p.Quota] = divisor(sizes[p.Quota], max(1, s.gpus))
+			in.Quotas[at].Limit = limit - limit%sizes[p.Quota]
 		}
 		if s.spot != nil {
 			p.Spot = &instance.Spot{Price: instance.Price{Hourly: s.spot.Hourly}, Overhead: q.Assumptions.SpotOverhead}
@@ -112,6 +123,14 @@ func (q *Question) Instance() (*instance.Instance, error) {
 	return in, nil
 }
 
+// divisor is the greatest that two numbers have in common, of which one may be 0.
+func divisor(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
 // exchanged is the question with everything in its own currency.
 func (q *Question) exchanged() *Question {
 	out := *q
@@ -143,11 +162,11 @@ func (q *Question) exchanged() *Question {
 	return &out
 }
 
-// quotaName names a quota: one for all models together is the same for every
-// pool that it bounds by the same number.
+// quotaName names a quota: one for all models together is the same for every pool
+// that nothing else bounds.
 func quotaName(k *candidate) string {
 	q := k.shelf.quota
-	if q.Shared {
+	if q.Together {
 		return fmt.Sprintf("%s %s all models %d", q.Provider, k.Region, q.GPUs)
 	}
 	return q.Provider + " " + k.name()
@@ -163,9 +182,8 @@ func (c *composer) hourlyCases(k *candidate) ([][]int, error) {
 		return nil, err
 	}
 	out := make([][]int, len(drawn))
-	f := k.future.summary
 	for i := range drawn {
-		if out[i], err = c.unitsOf(drawn[i], made.From, fit{f.Nodes, f.GPUs, f.Packing}); err != nil {
+		if out[i], err = c.unitsOf(drawn[i], made.From, k.fit); err != nil {
 			return nil, err
 		}
 	}
@@ -192,7 +210,7 @@ func (c *composer) hourly(k *candidate) ([]int, error) {
 			}
 			u, ok := units[h.milli[at]]
 			if !ok {
-				if u, err = machines(h.milli[at], factor, f.Nodes, f.GPUs); err != nil {
+				if u, err = k.fit.machines(h.milli[at], factor); err != nil {
 					return nil, err
 				}
 				units[h.milli[at]] = u

@@ -31,7 +31,7 @@ import (
 )
 
 // Method is the version of this package's method. A plan names it.
-const Method = "plan/3"
+const Method = "plan/4"
 
 // Assumptions are what a plan takes as given without having observed it.
 type Assumptions struct {
@@ -82,6 +82,9 @@ type Question struct {
 	Expiry []Held
 	// Packings are the fleets of regions and what should run on them.
 	Packings []Packing
+	// Regions say how far it is from one to another, where demand may be served
+	// elsewhere.
+	Regions []Region
 	// FX says how much of the plan's currency one unit of another is worth. An
 	// instance of the question is in one currency; a plan leaves out what is priced
 	// in others.
@@ -121,6 +124,9 @@ type Pool struct {
 	Failures *reliability.Estimate
 	// Observed is its demand as a forecast learns from it; nil: not asked for.
 	Observed *Observed
+	// LatencyMicros is the least round trip that deployments declared for it allow, 0
+	// where one of them names none: then its demand is served at home.
+	LatencyMicros uint64
 	// Note is what must be known of the demand.
 	Note string
 }
@@ -145,6 +151,9 @@ type Quota struct {
 	GPUs     uint64
 	// Shared: a quota for all models together is in it, which other pools use too.
 	Shared bool
+	// Together: it is that of all models together, and nothing else bounds the pool.
+	// Pools of which that holds share the number.
+	Together bool
 }
 
 // Held is a term of a commitment that is bought already, or machines that are
@@ -188,6 +197,9 @@ type Plan struct {
 	Expiry []Held `json:"expiry_ladder"`
 	// Left names the pools that are not in the answer, and why.
 	Left []LeftPool `json:"left_out"`
+	// Components are the pools that share something, by what they share, with the
+	// proof of their plan. Pools that share nothing prove theirs alone.
+	Components []Component `json:"components,omitempty"`
 }
 
 // LeftPool is a pool that could not be planned.
@@ -214,7 +226,8 @@ type Amounts struct {
 	// OnDemand is every hour at the on-demand price, as if no quota refused any.
 	OnDemand domain.Decimal `json:"on_demand_cost"`
 	// LowerBound is proven: no purchases of the offers considered make Cost less.
-	// A pool's certificate proves it but for Held.
+	// A pool's certificate proves it but for Held. Of a pool in a component it is its
+	// part, by cost, of what the component's certificate proves of all of them.
 	LowerBound domain.Decimal `json:"lower_bound"`
 	// Gap is (Cost − LowerBound) ÷ LowerBound to twelve digits, 0 when both are 0.
 	Gap domain.Decimal `json:"gap"`
@@ -294,6 +307,7 @@ type PoolPlan struct {
 	Certificate procurement.Certificate `json:"certificate"`
 	// Sensitivity is what would be bought if purchases beyond the horizon were
 	// worth nothing, and everything.
+	// Of a pool in a component it is with that.
 	Sensitivity []Sensitivity `json:"sensitivity"`
 	// Courses are what is done without a plan, and what it comes to.
 	Courses  []Course     `json:"courses"`
@@ -318,10 +332,10 @@ type DemandSummary struct {
 	Hours        int            `json:"hours"` // of the horizon
 	UnitHours    int64          `json:"unit_hours"`
 	Peak         int            `json:"peak_units"`
-	// Nodes machines hold GPUs of demand, by packing what runs there.
-	Nodes int64 `json:"packing_nodes"`
-	GPUs  int64 `json:"packing_gpus"`
-	// Packing says how Nodes and GPUs were found, or why by division alone.
+	// Curve says how many machines hold how much demand, by packing what runs there:
+	// in proportion between its points, from nothing, and beyond the last.
+	Curve []Filled `json:"packing_curve"`
+	// Packing says how Curve was found, or why by division alone.
 	Packing string `json:"packing_basis"`
 	// SparePeak and SpareHours are the machines for failures that are in Peak and
 	// UnitHours, and Failures is what they were computed from.
@@ -342,6 +356,10 @@ type Served struct {
 	Shortage   int64 `json:"shortage"`
 	Guaranteed int64 `json:"guaranteed"`
 	PriceOnly  int64 `json:"price_only"`
+	// Elsewhere is how much of its demand other pools serve, and ForOthers how much
+	// it serves of theirs, which is in the rest.
+	Elsewhere int64 `json:"served_elsewhere,omitempty"`
+	ForOthers int64 `json:"served_for_others,omitempty"`
 }
 
 // Binding is a bound that the plan runs into.

@@ -62,7 +62,7 @@ func question() *Question {
 
 func compute(t *testing.T, q *Question) *Plan {
 	t.Helper()
-	p, err := Compute(q)
+	p, err := Compute(t.Context(), q, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func TestRepeat(t *testing.T) {
 		if err != nil {
 			return // the last hours were not observed, and less than a week is left
 		}
-		f, err := h.repeat(span, growth{grown, grown, grown}, fit{nodes: 1, gpus: 1})
+		f, err := h.repeat(span, growth{grown, grown, grown}, &fit{curve: []Filled{{1000, 1}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -290,16 +290,25 @@ func TestRepeat(t *testing.T) {
 }
 
 func TestMachinesRoundUp(t *testing.T) {
+	eights := fit{curve: []Filled{{8000, 1}}}
+	// Four GPUs fill three machines, eight fill five, and so ten fill 6.25.
+	bends := fit{curve: []Filled{{4000, 3}, {8000, 5}}}
 	for _, c := range []struct {
-		milli, nodes, gpus int64
-		want               int
-	}{{0, 1, 8, 0}, {1, 1, 8, 1}, {8000, 1, 8, 1}, {8001, 1, 8, 2}, {16000, 3, 16, 3}} {
-		got, err := machines(c.milli, grown, c.nodes, c.gpus)
+		of    *fit
+		milli int64
+		want  int
+	}{
+		{&eights, 0, 0}, {&eights, 1, 1}, {&eights, 8000, 1}, {&eights, 8001, 2}, {&eights, 16000, 2},
+		{&bends, 0, 0}, {&bends, 1333, 1}, {&bends, 1334, 2}, {&bends, 4000, 3}, {&bends, 4001, 4}, {&bends, 6000, 4}, {&bends, 6001, 5},
+		{&bends, 8000, 5}, {&bends, 10000, 7}, {&bends, 16000, 10},
+	} {
+		got, err := c.of.machines(c.milli, grown)
 		if err != nil || got != c.want {
-			t.Errorf("machines(%d, %d/%d) = %d, %v, want %d", c.milli, c.nodes, c.gpus, got, err, c.want)
+			t.Errorf("%d on %v: %d machines, %v, want %d", c.milli, c.of.curve, got, err, c.want)
 		}
 	}
-	if _, err := machines(1<<62, grown, 1, 1); err == nil {
+	one := fit{curve: []Filled{{1000, 1}}}
+	if _, err := one.machines(1<<62, grown); err == nil {
 		t.Error("a demand of 4e15 machines was planned for")
 	}
 }
@@ -319,7 +328,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		q := question()
 		spoil(q)
-		if _, err := Compute(q); err == nil {
+		if _, err := Compute(t.Context(), q, nil); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}

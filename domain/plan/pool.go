@@ -17,6 +17,7 @@ import (
 type candidate struct {
 	*Pool
 	shelf                 *shelf
+	fit                   *fit
 	future                *future
 	held                  []holding
 	guaranteed, priceOnly []int // machines held, by month
@@ -40,14 +41,13 @@ func (c *composer) prepare(p *Pool) *candidate {
 	if err != nil {
 		return refuse(err)
 	}
-	f, err := perMachine(p, k.shelf)
-	if err != nil {
+	if k.fit, err = perMachine(p, k.shelf); err != nil {
 		return refuse(err)
 	}
 	if c.a.Demand == Forecast {
-		k.future, err = c.foresee(p, h, f)
+		k.future, err = c.foresee(p, h, k.fit)
 	} else {
-		k.future, err = h.repeat(c.span, c.growth, f)
+		k.future, err = h.repeat(c.span, c.growth, k.fit)
 	}
 	if err != nil {
 		return refuse(err)
@@ -68,6 +68,9 @@ func (c *composer) prepare(p *Pool) *candidate {
 	return k
 }
 
+// longLead is the lead time in hours from which on a plan speaks of it: a month.
+const longLead = 720
+
 // note says what must be known to read the plan of a pool.
 func (c *composer) note(k *candidate) {
 	s := k.shelf
@@ -86,12 +89,27 @@ func (c *composer) note(k *candidate) {
 	} else if s.quota.Shared {
 		var with []string
 		for _, other := range c.pools {
-			if q := other.quota(); other != k && other.Region == k.Region && q != nil && q.Shared && q.Provider == s.quota.Provider {
+			if q := other.quota(); other != k && other.Region == k.Region && q != nil && q.Shared && q.Provider == s.quota.Provider && !sharesQuota(k, other) {
 				with = append(with, other.Kind)
 			}
 		}
 		if len(with) > 0 {
-			note("the on-demand quota of %s is for all models together, shared with %s; each pool is planned as if it had all of it", s.quota.Provider, listed(with))
+			note("the on-demand quota of %s is for all models together, shared with %s, and another one bounds one of them, too; each is planned as if it had all of its own", s.quota.Provider, listed(with))
+		}
+	}
+	if n, latest := 0, ""; len(s.terms) > 0 {
+		var last domain.Instant
+		for i := range s.terms {
+			t := &s.terms[i]
+			if from := c.span[t.starts[0]].From; t.LeadTimeHours >= longLead && from > c.span[0].From {
+				n++
+				if from > last {
+					last, latest = from, fmt.Sprintf("%s %s (%d days), from %s on", t.Market.Provider, t.Offer, t.LeadTimeHours/24, from.Time().Format("2006-01-02"))
+				}
+			}
+		}
+		if n > 0 {
+			note("%d of %d commitments offered take a month or more to come and cannot be there when the horizon begins; the last of them: %s", n, len(s.terms), latest)
 		}
 	}
 	bound := 0
@@ -101,7 +119,7 @@ func (c *composer) note(k *candidate) {
 		}
 	}
 	if bound > 0 {
-		note("the plan moves no demand between regions, and takes the %d workloads that residency, certifications or placement bind to be allowed here", bound)
+		note("the plan takes the %d workloads that residency, certifications or placement bind to be allowed here", bound)
 	}
 }
 
@@ -230,7 +248,7 @@ func (c *composer) plan(k *candidate) (*PoolPlan, error) {
 		if err := c.compare(out, problem, k); err != nil {
 			return nil, err
 		}
-		if err := c.account(out, problem, k, answer); err != nil {
+		if err := c.account(out, problem, k, answer.Purchases, nil); err != nil {
 			return nil, err
 		}
 	}

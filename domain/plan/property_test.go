@@ -62,7 +62,7 @@ func anyQuestion(t *rapid.T) *Question {
 		}
 		for _, provider := range []string{"aws", "gcp"} {
 			if rapid.Bool().Draw(t, "quota") {
-				p.Quotas = append(p.Quotas, Quota{provider, uint64(ints("limit", 0, 12)), rapid.Bool().Draw(t, "shared")})
+				p.Quotas = append(p.Quotas, Quota{Provider: provider, GPUs: uint64(ints("limit", 0, 12)), Shared: rapid.Bool().Draw(t, "shared")})
 			}
 		}
 		p.SpotShare = cents("share", 100)
@@ -99,7 +99,7 @@ func TestAnyQuestion(t *testing.T) {
 	pools, purchases, least := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		q := anyQuestion(t)
-		p, err := Compute(q)
+		p, err := Compute(t.Context(), q, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +179,7 @@ func TestAnyQuestion(t *testing.T) {
 			k.Offers, k.Series, k.Quotas, k.Mix = backward(k.Offers), backward(k.Series), backward(k.Quotas), backward(k.Mix)
 		}
 		other.Pools, other.Held, other.Expiry = backward(other.Pools), backward(q.Held), backward(q.Expiry)
-		p, err = Compute(&other)
+		p, err = Compute(t.Context(), &other, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

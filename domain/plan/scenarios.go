@@ -79,7 +79,7 @@ func (a *Assumptions) checkDemand() error {
 // foresee draws scenarios of a pool's demand over the horizon. h says what is known
 // of its sources. Pools are drawn by themselves, each by its name, so that a plan of
 // one region draws what a plan of all draws.
-func (c *composer) foresee(p *Pool, h *history, f fit) (*future, error) {
+func (c *composer) foresee(p *Pool, h *history, f *fit) (*future, error) {
 	drawn, made, err := c.draw(p)
 	if err != nil {
 		return nil, err
@@ -127,8 +127,8 @@ func (c *composer) beyond() []forecast.Growth {
 
 // going counts drawn demand in machines, by scenario and month. It begins at a
 // time at or before the horizon.
-func (c *composer) going(drawn [][]int64, from domain.Instant, f fit) (*future, error) {
-	out := &future{summary: DemandSummary{Nodes: f.nodes, GPUs: f.gpus, Packing: f.basis, Range: &DemandRange{}}}
+func (c *composer) going(drawn [][]int64, from domain.Instant, f *fit) (*future, error) {
+	out := &future{summary: DemandSummary{Curve: f.curve, Packing: f.basis, Range: &DemandRange{}}}
 	for _, milli := range drawn {
 		units, err := c.unitsOf(milli, from, f)
 		if err != nil {
@@ -149,12 +149,12 @@ func (c *composer) going(drawn [][]int64, from domain.Instant, f fit) (*future, 
 }
 
 // unitsOf is drawn demand of each hour of the horizon, in machines.
-func (c *composer) unitsOf(milli []int64, from domain.Instant, f fit) ([]int, error) {
+func (c *composer) unitsOf(milli []int64, from domain.Instant, f *fit) ([]int, error) {
 	milli = milli[(c.span[0].From-from)/domain.Hour:]
 	out := make([]int, (c.end()-c.span[0].From)/domain.Hour)
 	for h := range out {
 		var err error
-		if out[h], err = machines(milli[h], grown, f.nodes, f.gpus); err != nil {
+		if out[h], err = f.machines(milli[h], grown); err != nil {
 			return nil, err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain"
+	"quartermaster/domain/forecast"
 	"quartermaster/domain/procurement"
 )
 
@@ -34,7 +35,7 @@ func under(t rapid.TB, q *Question, scenarios ...func(hour int) int64) (*compose
 			drawn[i][h] = machines(h) * int64(k.shelf.gpus) * 1000
 		}
 	}
-	if k.future, err = c.going(drawn, c.span[0].From, fit{1, int64(k.shelf.gpus), "by hand"}); err != nil {
+	if k.future, err = c.going(drawn, c.span[0].From, &fit{[]Filled{{int64(k.shelf.gpus) * 1000, 1}}, "by hand"}); err != nil {
 		t.Fatal(err)
 	}
 	c.assign()
@@ -206,7 +207,7 @@ func TestForecastPlan(t *testing.T) {
 	if got, _ := json.Marshal(compute(t, forecastQuestion())); string(got) != string(want) {
 		t.Error("computed again it differs")
 	}
-	if len(p.Regions) != 2 || len(p.Total.Costs) != 5 || p.Methods[len(p.Methods)-1] != "forecast/1" {
+	if len(p.Regions) != 2 || len(p.Total.Costs) != 5 || p.Methods[len(p.Methods)-1] != forecast.Method {
 		t.Fatalf("left out %+v; methods %v, costs %v", p.Left, p.Methods, p.Total.Costs)
 	}
 	for i, cost := range p.Total.Costs {
@@ -268,7 +269,7 @@ func TestDemandAssumptions(t *testing.T) {
 	} {
 		q := forecastQuestion()
 		change(&q.Assumptions)
-		if _, err := Compute(q); err == nil || err.Error() != want {
+		if _, err := Compute(t.Context(), q, nil); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

@@ -36,7 +36,7 @@ func TestSparesByHand(t *testing.T) {
 		t.Errorf("the instance has %d units and the buffer %+v", in.Demands[0].Hourly[0], b)
 	}
 	q.Assumptions.ServiceLevel = dec("1")
-	if _, err := Compute(q); err == nil {
+	if _, err := Compute(t.Context(), q, nil); err == nil {
 		t.Error("a service level of 1 was planned")
 	}
 }

@@ -1,69 +1,29 @@
 package procurement_test
 
 import (
-	"compress/gzip"
-	"encoding/csv"
-	"errors"
-	"io"
 	"maps"
 	"math/big"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"testing"
-	"time"
 
 	"quartermaster/domain"
 	"quartermaster/domain/procurement"
+	"quartermaster/simulations/public"
 )
 
 // shavedice reads three years of hourly demand by region and machine type, and
-// "all" types of each region together. The machines have CPUs: a shape of demand.
+// "all" types of each region together.
 func shavedice(t testing.TB) map[string][]int {
 	t.Helper()
-	dir := os.Getenv("QUARTERMASTER_DATA")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "data")
-	}
-	f, err := os.Open(filepath.Join(dir, "demand", "shavedice_regions_1_2.csv.gz"))
-	if err != nil {
-		t.Skipf("the public data sets are not here (set QUARTERMASTER_DATA): %v", err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := csv.NewReader(z)
-	first := time.Date(2021, 2, 1, 0, 0, 0, 0, time.UTC)
+	each := public.Shavedice(t)
 	out := map[string][]int{}
-	for line := 0; ; line++ {
-		rec, err := r.Read()
-		if errors.Is(err, io.EOF) {
-			return out
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if line == 0 {
-			continue
-		}
-		at, err := time.Parse("2006-01-02 15:04:05.000", rec[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		units, err := strconv.Atoi(rec[3])
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range []string{rec[1] + rec[2], rec[1] + " all"} {
-			if out[name] == nil {
-				out[name] = make([]int, 36*730)
-			}
-			out[name][int(at.Sub(first)/time.Hour)] += units
-		}
+	for _, s := range each {
+		out[s.Region+s.Kind] = s.Units
 	}
+	for _, s := range public.Together(each) {
+		out[s.Region+" "+s.Kind] = s.Units
+	}
+	return out
 }
 
 // Real demand is solved to a proven optimum, and much cheaper than by the best

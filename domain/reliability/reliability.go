@@ -13,7 +13,6 @@ package reliability
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/shopspring/decimal"
@@ -124,36 +123,6 @@ func (e *Estimate) Unavailability(gpusPerNode int) domain.Decimal {
 func Unavailability(perGPUHour, repairHours domain.Decimal, gpusPerNode int) domain.Decimal {
 	q := perGPUHour.Mul(repairHours).Mul(decimal.NewFromInt(int64(gpusPerNode)))
 	return q.RoundCeil(places)
-}
-
-// Levels are service levels by class of workload: the probability with which at
-// any time all that a class runs can run, in spite of failures. A class that is
-// not named has no buffer.
-type Levels map[domain.WorkloadClass]domain.Decimal
-
-// DefaultLevels are proposals, for a policy to change: serving must nearly always
-// be up, training and fine-tuning wait for a repair now and then, and batch work
-// waits.
-func DefaultLevels() Levels {
-	return Levels{
-		domain.ClassServing:    decimal.New(999, -3),
-		domain.ClassTraining:   decimal.New(9, -1),
-		domain.ClassFineTuning: decimal.New(9, -1),
-	}
-}
-
-// Buffers returns the buffer of each class up to so many units of it. Each class
-// has spares of its own; those of one are not counted on by another.
-func (l Levels) Buffers(top, unitsPerNode int, unavailability domain.Decimal) (map[domain.WorkloadClass]*Buffer, error) {
-	out := make(map[domain.WorkloadClass]*Buffer, len(l))
-	for _, class := range slices.Sorted(maps.Keys(l)) {
-		b, err := NewBuffer(top, unitsPerNode, unavailability, l[class])
-		if err != nil {
-			return nil, fmt.Errorf("buffer of class %q: %w", class, err)
-		}
-		out[class] = b
-	}
-	return out, nil
 }
 
 // Counts says what counts as an interruption. It is data, because what interrupts

@@ -163,14 +163,3 @@ func Spares(units, unitsPerNode int, unavailability, level domain.Decimal) (int,
 	}
 	return b.Spares(units), nil
 }
-
-// ZoneSpares returns how many spare units, spread evenly over zones with those in
-// use, are left over when any one zone is lost: the smallest c − units for which
-// c·(1 − 1/zones) ≥ units. c less the largest share of a zone, c/zones rounded
-// up, is then at least units too.
-func ZoneSpares(units, zones int) (int, error) {
-	if units < 0 || zones < 2 {
-		return 0, fmt.Errorf("%d units over %d zones: want none below 0, and 2 zones or more", units, zones)
-	}
-	return nodesOf(units, zones-1), nil
-}

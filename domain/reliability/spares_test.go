@@ -172,11 +172,6 @@ func TestBufferRefuses(t *testing.T) {
 			_, err := reliability.NewBuffer(1, 1, dec("0.1"), dec("0.1234567890123456789"))
 			return err
 		},
-		"8 units over 1 zones": func() error { _, err := reliability.ZoneSpares(8, 1); return err },
-		`buffer of class "serving": service level`: func() error {
-			_, err := reliability.Levels{domain.ClassServing: dec("1"), domain.ClassTraining: dec("2")}.Buffers(1, 1, dec("0.1"))
-			return err
-		},
 	} {
 		if err := f(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
@@ -192,26 +187,6 @@ func TestBufferRefuses(t *testing.T) {
 	}
 	if s := spares(t, 0, 8, "0.5", "0.999"); s != 0 {
 		t.Errorf("%d spares for no units", s)
-	}
-}
-
-// What is left of the fewest units spread over zones, when the largest share is
-// lost, serves; one fewer would not do by c·(1 − 1/Z) ≥ d.
-func TestZoneSparesByForce(t *testing.T) {
-	for zones := 2; zones <= 7; zones++ {
-		for units := range 60 {
-			want := 0
-			for c := units; c*(zones-1) < units*zones; c++ {
-				want++
-			}
-			got, err := reliability.ZoneSpares(units, zones)
-			if err != nil || got != want {
-				t.Fatalf("%d units over %d zones: %d spares, want %d, %v", units, zones, got, want, err)
-			}
-			if c := units + got; c-(c+zones-1)/zones < units {
-				t.Fatalf("%d units over %d zones: %d are left of %d", units, zones, c-(c+zones-1)/zones, c)
-			}
-		}
 	}
 }
 

@@ -150,11 +150,30 @@ func drawEvent(t *rapid.T, cluster, node string, kind int) domain.Envelope {
 		env.Event = &domain.ServingSampled{Deployment: "d1", Model: "llama", Engine: "vllm", Interval: interval, PromptTokens: 7}
 	case 13:
 		drawDemand(t, &env, interval)
+	case 14:
+		env.Event = drawScrape(t, at)
 	default:
 		env.Time = interval.To
 		env.Event = Sample(node, interval, drawDevices(t, cluster, node)...)
 	}
 	return env
+}
+
+// drawScrape returns what was scraped of one of two servers for a while: few
+// series, whose values grow, fall and begin anew, some of them of times that came
+// before.
+func drawScrape(t *rapid.T, at domain.Instant) *domain.MetricsObserved {
+	var series []Scraped
+	for _, metric := range []domain.SeriesMetric{domain.MetricTTFT, domain.MetricInputLength, domain.MetricRunning} {
+		s := Scraped{Metric: metric, Series: rapid.Uint64Range(0, 1).Draw(t, "series")}
+		if metric.Kind() == domain.BucketKind {
+			s.Bound = rapid.SampledFrom([]uint64{1000, domain.Infinite}).Draw(t, "bound")
+		}
+		s.Values = rapid.SliceOfN(rapid.Uint64Range(0, 9), 1, 4).Draw(t, "values")
+		series = append(series, s)
+	}
+	step := domain.Instant(rapid.IntRange(1, 40).Draw(t, "step")) * 60 * domain.Second
+	return Scrape("d1", rapid.SampledFrom([]string{"u1", "u2"}).Draw(t, "server"), at, step, series...)
 }
 
 // drawDemand makes env an observation of demand: of few series and few

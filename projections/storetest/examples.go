@@ -82,6 +82,7 @@ func Examples() []domain.Envelope {
 		Sample("n1", hour, Seen{ID: GPU("c1", "n1", 0), Workspace: "acme", Deployment: "chat", Unit: "chat-0", Activity: 700},
 			Seen{ID: GPU("c1", "n1", 10), Parent: GPU("c1", "n1", 1), Profile: "1g.10gb", Activity: -1}),
 		&domain.ServingSampled{Deployment: "chat", Model: "llama", Engine: "vllm", Interval: hour, TTFT: domain.Histogram{Bounds: []uint64{1, 2}, Counts: []uint64{0, 1, 2}, Sum: 9}},
+		Scrape("chat", "chat-0", Start+domain.Hour-30*domain.Second, 15*domain.Second, Scraped{Metric: domain.MetricTTFT, Bound: domain.Infinite, Values: []uint64{5, 7, 9}}, Scraped{Metric: domain.MetricWaiting, Values: []uint64{3000}}),
 		&domain.JobQueued{Job: "j", Class: domain.ClassTraining, Need: domain.GPUNeed{Count: 1, Milli: 500}},
 		&domain.JobStarted{Job: "j", Nodes: []string{"n1"}, GPUs: 1},
 		&domain.JobFinished{Job: "j", Outcome: domain.JobSucceeded, RetainedPermille: 1000},

@@ -11,7 +11,11 @@
 //     optimum, so no course costs less; a checker that shares no code with the
 //     solver has proven it.
 //   - One terminal rule for all: of what a purchase costs beyond the last month, a
-//     stated share is not charged ([Question.Salvage]).
+//     stated share is not charged ([Question.Salvage]). What courses are worth
+//     depends on it, so every result shows it at 0, one half and 1 as well, in two
+//     ways. Advice is given without an end: a course looks on as far as it does, and
+//     the rule only decides what it is charged in the end. And every course decides
+//     anew for each rule, knowing the end and the rule.
 //   - A decision sees demand that was known at its time, launches and outages that
 //     were, and prices of its month. Prices that were not known then are counted as
 //     synthetic.
@@ -26,6 +30,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/shopspring/decimal"
@@ -37,7 +42,7 @@ import (
 )
 
 // Method is the version of this package's method. A result names it.
-const Method = "backtest/1"
+const Method = "backtest/2"
 
 // Question is what is to be tested.
 type Question struct {
@@ -51,9 +56,12 @@ type Question struct {
 	// Growth is how the level goes beyond the forecast, see [forecast.Spread].
 	Growth []forecast.Growth
 	// Salvage is the share of the cost beyond the last month that is not charged,
-	// 0 to 1: the terminal rule. PlanSalvage is what plans take for it beyond
-	// their own horizon.
-	Salvage, PlanSalvage domain.Decimal
+	// 0 to 1: the terminal rule.
+	Salvage domain.Decimal
+	// PlanSalvage is the same of what lies beyond the horizon of a plan that knows of
+	// no end. With less than 1 such a plan believes, in every month anew, that what
+	// begins later costs more, and buys early what it could have waited with.
+	PlanSalvage domain.Decimal
 	// Shortage says how many times the on-demand price an hour unserved costs.
 	Shortage domain.Decimal
 	// Draws returns a source of draws for a number; equal numbers give equal ones.
@@ -98,6 +106,8 @@ type Market struct {
 type Price struct {
 	Hourly    domain.Decimal
 	Synthetic bool // made up, or not known at the time
+	// Since is when the quote that it is of came to be known and valid; 0: made up.
+	Since domain.Instant
 }
 
 // Term is a commitment for sale.
@@ -110,6 +120,7 @@ type Term struct {
 	Hourly     domain.Decimal
 	Max        int // units; 0: no bound
 	Synthetic  bool
+	Since      domain.Instant // as of Price
 }
 
 // Held is what was bought before.
@@ -262,6 +273,20 @@ func Run(ctx context.Context, q *Question) (*Result, error) {
 	}
 	return q.result(months, tests), nil
 }
+
+// salvages are the terminal rules that results show, ascending: 0, one half, 1 and
+// the question's own.
+func (q *Question) salvages() []domain.Decimal {
+	out := []domain.Decimal{decimal.Zero, decimal.New(5, -1), decimal.NewFromInt(1)}
+	if !slices.ContainsFunc(out, q.Salvage.Equal) {
+		out = append(out, q.Salvage)
+	}
+	slices.SortFunc(out, domain.Decimal.Cmp)
+	return out
+}
+
+// main is the index of the question's own rule.
+func (q *Question) main() int { return slices.IndexFunc(q.salvages(), q.Salvage.Equal) }
 
 // Decisions is how many decisions a question has.
 func (q *Question) Decisions() int {

@@ -1,17 +1,12 @@
 package backtest
 
 import (
-	"compress/gzip"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +15,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/procurement"
+	"quartermaster/simulations/public"
 )
 
 func at(text string) domain.Instant {
@@ -32,57 +28,12 @@ func at(text string) domain.Instant {
 
 func draws(stream uint64) func() uint64 { return rand.NewPCG(1, stream).Uint64 }
 
-// shavedice reads three years of hourly demand by region and machine type, in
-// thousandths. The machines have CPUs: a shape of demand.
-func shavedice(t testing.TB) []Pool {
-	t.Helper()
-	dir := os.Getenv("QUARTERMASTER_DATA")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "data")
-	}
-	f, err := os.Open(filepath.Join(dir, "demand", "shavedice_regions_1_2.csv.gz"))
-	if err != nil {
-		t.Skipf("the public data sets are not here (set QUARTERMASTER_DATA): %v", err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := csv.NewReader(z)
+// shavedice makes pools of demand.
+func shavedice(all []public.Series) []Pool {
 	var pools []Pool
-	for line := 0; ; line++ {
-		rec, err := r.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if line == 0 {
-			continue
-		}
-		when, err := time.Parse("2006-01-02 15:04:05.000", rec[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := strconv.ParseInt(rec[3], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		i := slices.IndexFunc(pools, func(p Pool) bool { return p.Region == rec[1] && p.Kind == rec[2] })
-		if i < 0 {
-			i = len(pools)
-			pools = append(pools, Pool{Region: rec[1], Kind: rec[2], From: at("2021-02-01"), Milli: make([]int64, 26_280)})
-		}
-		pools[i].Milli[int((domain.InstantOf(when)-at("2021-02-01"))/domain.Hour)] += 1000 * n
+	for _, s := range all {
+		pools = append(pools, Pool{Region: s.Region, Kind: s.Kind, From: public.ShavediceFrom, Milli: s.Milli(), Markets: generated(30)})
 	}
-	slices.SortFunc(pools, func(a, b Pool) int {
-		if a.name() < b.name() {
-			return -1
-		}
-		return 1
-	})
 	return pools
 }
 
@@ -100,20 +51,8 @@ func TestShavedice(t *testing.T) {
 	if os.Getenv("QM_LONG") != "1" {
 		t.Skip("two regions by machine type over 30 months: QM_LONG=1")
 	}
-	pools := shavedice(t)
-	for i := range pools {
-		pools[i].Markets = generated(30)
-	}
-	var together []Pool
-	for _, p := range pools {
-		if n := len(together); n == 0 || together[n-1].Region != p.Region {
-			together = append(together, Pool{Region: p.Region, Kind: "all", From: p.From, Milli: make([]int64, len(p.Milli)), Markets: p.Markets})
-		}
-		for h, v := range p.Milli {
-			together[len(together)-1].Milli[h] += v
-		}
-	}
-	for name, pools := range map[string][]Pool{"by machine type": pools, "types together": together} {
+	all := public.Shavedice(t)
+	for name, pools := range map[string][]Pool{"by machine type": shavedice(all), "types together": shavedice(public.Together(all))} {
 		r := run(t, question("2021-08-01", "2024-02-01", pools))
 		for _, g := range append([]Region{r.All}, r.Regions...) {
 			t.Logf("%s, region %q (CPU machines, generated prices): foresight %s", name, g.Region, g.Foresight.StringFixed(0))
@@ -172,11 +111,11 @@ func TestSteadyDemand(t *testing.T) {
 	if want := hours.Mul(decimal.RequireFromString("0.445")); !r.All.Foresight.Equal(want) {
 		t.Errorf("foresight costs %s, want %s", r.All.Foresight, want)
 	}
-	if c := course(&r.All, "plan"); !c.Cost.Equal(r.All.Foresight) || !c.Regret.IsZero() || !c.High.IsZero() {
+	if c := course(&r.All, "plan"); !c.Cost.Equal(r.All.Foresight) || !c.Regret.IsZero() || c.High != nil {
 		t.Errorf("the plan costs %s, regret %s", c.Cost, c.Regret)
 	}
-	if c := course(&r.All, "on_demand"); !c.Cost.Equal(hours) || c.Regret.String() != "1.2472" || c.Low.String() != "1.2472" {
-		t.Errorf("on demand costs %s, regret %s from %s", c.Cost, c.Regret, c.Low)
+	if c := course(&r.All, "on_demand"); !c.Cost.Equal(hours) || c.Regret.String() != "1.2472" {
+		t.Errorf("on demand costs %s, regret %s", c.Cost, c.Regret)
 	}
 	if c := course(&r.All, "current"); !c.Cost.Equal(hours) {
 		t.Errorf("to buy nothing costs %s", c.Cost)
@@ -259,10 +198,11 @@ func TestForesightIsLeast(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := rand.New(rand.NewPCG(seed, 3))
+		past := tested.books[q.main()].past
 		for range 200 {
 			var bought []procurement.Purchase
-			for o := range tested.past.Offers {
-				for _, s := range tested.past.Offers[o].Starts {
+			for o := range past.Offers {
+				for _, s := range past.Offers[o].Starts {
 					most := 12
 					if s.Max != procurement.Unlimited {
 						most = min(most, s.Max)
@@ -272,7 +212,7 @@ func TestForesightIsLeast(t *testing.T) {
 					}
 				}
 			}
-			ev, err := procurement.Evaluate(tested.past, bought)
+			ev, err := procurement.Evaluate(past, bought)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -442,5 +382,102 @@ func TestPriced(t *testing.T) {
 	}
 	if _, left, _ := Priced([]Pool{p}, months, []domain.OfferQuoted{offer("od", domain.OfferOnDemand, "2", "2024-03-01")}, "EUR", decimal.Zero); len(left) != 1 || !strings.Contains(left[0].Reason, "no on-demand price in EUR, only in others such as USD") {
 		t.Errorf("left out: %+v", left)
+	}
+}
+
+// Under every terminal rule, known or not, foresight is least and intervals keep to
+// it. What is bought without knowing an end is the same under all rules, so that it
+// costs less the more of the rest is not charged.
+func TestTerminalRules(t *testing.T) {
+	for seed := range uint64(3) {
+		q := wildQuestion(seed+20, 4)
+		q.Salvage = decimal.New(3, -1)
+		for i := range q.Pools {
+			q.Pools[i].Region, q.Pools[i].Kind = []string{"a", "b"}[i%2], []string{"x", "y"}[i/2]
+		}
+		r := run(t, q)
+		for _, g := range append([]Region{r.All}, r.Regions...) {
+			var rules []string
+			before := map[string]domain.Decimal{}
+			for _, x := range g.Terminal {
+				if !x.EndKnown {
+					rules = append(rules, x.Salvage.String())
+				}
+				least := x.Courses[0].Cost
+				for _, c := range x.Courses {
+					least = decimal.Min(least, c.Cost)
+					if c.Cost.LessThan(x.Foresight) || c.Low == nil || c.Low.IsNegative() || c.Low.GreaterThan(*c.High) {
+						t.Errorf("seed %d, region %q, salvage %s: %+v, foresight %s", seed, g.Region, x.Salvage, c, x.Foresight)
+					}
+					if x.EndKnown {
+						continue
+					}
+					if dear, ok := before[c.Course]; ok && c.Cost.GreaterThan(dear) {
+						t.Errorf("seed %d, region %q: with salvage %s course %s costs %s, with less %s", seed, g.Region, x.Salvage, c.Course, c.Cost, dear)
+					}
+					before[c.Course] = c.Cost
+				}
+				for _, name := range x.Least {
+					if i := slices.IndexFunc(x.Courses, func(c Course) bool { return c.Course == name }); !x.Courses[i].Cost.Equal(least) {
+						t.Errorf("seed %d: %s is not the least", seed, name)
+					}
+				}
+			}
+			if text(t, rules) != `["0","0.3","0.5","1"]` {
+				t.Errorf("rules %v", rules)
+			}
+			for _, x := range g.Terminal {
+				if x.Salvage.Equal(q.Salvage) && !x.EndKnown && text(t, x.Courses) != text(t, g.Courses) {
+					t.Error("the question's own rule is shown differently")
+				}
+			}
+		}
+	}
+}
+
+// Told that the books end after a year and keep nothing, the plan and the rules buy
+// for a year; untold they buy for three, and are charged for all of it.
+func TestEndKnown(t *testing.T) {
+	p := flat("r", "2022-01-01", 3*365, 10_000)
+	p.Markets = generated(12)
+	q := question("2023-01-01", "2024-01-01", []Pool{p})
+	q.PlanSalvage = decimal.NewFromInt(1)
+	r := run(t, q)
+	year := decimal.NewFromInt(365 * 24 * 10)
+	for _, x := range r.All.Terminal {
+		if !x.Salvage.IsZero() {
+			continue
+		}
+		want := year.Mul(decimal.RequireFromString("0.644"))
+		if !x.Foresight.Equal(want) {
+			t.Errorf("foresight costs %s, want %s", x.Foresight, want)
+		}
+		if !x.EndKnown { // 2023 to 2025, of which 2024 is a leap year
+			want = decimal.NewFromInt((365 + 366 + 365) * 24 * 10).Mul(decimal.RequireFromString("0.445"))
+		}
+		for _, name := range []string{"plan", "lookback_30d"} {
+			i := slices.IndexFunc(x.Courses, func(c Course) bool { return c.Course == name })
+			if !x.Courses[i].Cost.Equal(want) {
+				t.Errorf("end known: %t: %s costs %s, want %s", x.EndKnown, name, x.Courses[i].Cost, want)
+			}
+		}
+	}
+}
+
+// A rule without an end weighs the hourly price of a whole term, whatever plans take
+// for what lies beyond: a term of three years in plans of one is not charged whole
+// against what it saves in a year.
+func TestRulesWeighWholeTerms(t *testing.T) {
+	p := flat("r", "2022-01-01", 3*365, 10_000)
+	p.Markets = generated(12)
+	q := question("2023-01-01", "2024-01-01", []Pool{p})
+	q.Horizon, q.PlanSalvage = 12, decimal.Zero
+	r := run(t, q)
+	if c := course(&r.All, "lookback_30d"); !c.Cost.Equal(r.All.Foresight) {
+		t.Errorf("it costs %s, perfect foresight %s", c.Cost, r.All.Foresight)
+	}
+	// The plan is told that nothing is left after a year, and buys for one.
+	if got, want := r.Pools[0].Bought, (Bought{"generated/1y", "2023-01", 10}); got[0] != want {
+		t.Errorf("the plan buys %v first, want %v", got, want)
 	}
 }

@@ -1,6 +1,7 @@
 package backtest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -22,7 +23,7 @@ type LeftOut struct {
 
 // lookback is how far before a decision demand is read: more than any forecast
 // looks at.
-const lookback = 79 * forecast.Week * domain.Hour
+const lookback = (forecast.Window + 1) * forecast.Week * domain.Hour
 
 // Log is what a test reads from the log.
 type Log struct {
@@ -38,8 +39,8 @@ type Log struct {
 //
 // What a source says that it recorded in time counts as known then; everything
 // else is known from when it was appended. Prices that were not known in a month
-// are taken from what is known now of that month, else from the first that are
-// known at all, and are synthetic. What deployments and outages say of demand counts
+// are taken from what is known now of that month, else from the next that each offer
+// was quoted at, and are synthetic. What deployments and outages say of demand counts
 // as it was known at each decision; what was held at the start, and the on-demand
 // quota of who sells on demand, as [projections.HeldThen] and
 // [projections.OnDemandQuotasThen] have it. A quota for all models together bounds
@@ -170,45 +171,66 @@ func serving(held []plan.Held, h *projections.PoolHistory, size int64) (serves [
 	return serves, rest
 }
 
-// quotes returns what was for sale in each month.
+// quotes returns what was for sale in each month: what was known then, what is known
+// now of that time, and what was first quoted for later, carried back to it.
 func (l *Log) quotes(view projections.View, months []domain.Interval) ([][]Quote, error) {
+	all, err := l.everQuoted(view)
+	if err != nil {
+		return nil, err
+	}
 	out := make([][]Quote, len(months))
-	var later []projections.OfferEntry
-	for m := len(months) - 1; m >= 0; m-- {
+	for m := range months {
 		at := months[m].From
-		then, err := projections.Offers(view, at, projections.OfferFilter{Region: l.Region, KnownBy: at})
-		if err != nil {
-			return nil, err
+		seen := map[[4]string]bool{}
+		add := func(q Quote) {
+			id := [4]string{q.Market.Provider, q.Market.Region, q.Offer, q.Zone}
+			if !seen[id] {
+				seen[id] = true
+				out[m] = append(out[m], q)
+			}
 		}
-		since, err := projections.Offers(view, at, projections.OfferFilter{Region: l.Region})
-		if err != nil {
-			return nil, err
-		}
-		if m == len(months)-1 {
-			if later, err = projections.Offers(view, l.To, projections.OfferFilter{Region: l.Region}); err != nil {
+		for _, known := range []domain.Instant{at, 0} {
+			entries, err := projections.Offers(view, at, projections.OfferFilter{Region: l.Region, KnownBy: known})
+			if err != nil {
 				return nil, err
 			}
-		}
-		seen := map[[4]string]bool{}
-		add := func(entries []projections.OfferEntry, synthetic bool) {
 			for i := range entries {
-				q := Quote{entries[i].OfferQuoted, synthetic}
+				q := Quote{entries[i].OfferQuoted, known == 0, max(entries[i].Known, entries[i].ValidFrom)}
 				q.GPUModel = entries[i].Model
-				id := [4]string{q.Market.Provider, q.Market.Region, q.Offer, q.Zone}
-				if !seen[id] {
-					seen[id] = true
-					out[m] = append(out[m], q)
-				}
+				add(q)
 			}
 		}
-		add(then, false)
-		add(since, true)
-		if len(since) == 0 {
-			add(later, true)
-		} else {
-			later = since
+		for _, q := range all {
+			if q.ValidFrom > at {
+				add(q)
+			}
 		}
 	}
+	return out, nil
+}
+
+// everQuoted returns every quote, each offer's by the time from which it is valid,
+// as what was not known before.
+func (l *Log) everQuoted(view projections.View) ([]Quote, error) {
+	var out []Quote
+	err := view.Scan(projections.Query{Table: projections.TableOffers}, func(_ projections.Key, row projections.Row) error {
+		for _, v := range row.(*projections.History).Versions {
+			o, ok := v.Event.(*domain.OfferQuoted)
+			if !ok || l.Region != "" && o.Market.Region != l.Region {
+				continue
+			}
+			q := Quote{*o, true, max(v.Known(), o.ValidFrom)}
+			if model, ok := domain.LookupGPU(o.GPUModel); ok {
+				q.GPUModel = model.Name
+			}
+			out = append(out, q)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read offers: %w", err)
+	}
+	slices.SortStableFunc(out, func(a, b Quote) int { return cmp.Compare(a.ValidFrom, b.ValidFrom) })
 	return out, nil
 }
 
@@ -311,7 +333,7 @@ func listed(offers []domain.OfferQuoted, p *Pool, at domain.Instant) []Quote {
 			continue
 		}
 		k := id{o.Market.Provider, o.Market.Region, o.Offer, o.Zone}
-		q := Quote{*o, o.ValidFrom > at}
+		q := Quote{*o, o.ValidFrom > at, o.ValidFrom}
 		have, ok := last[k]
 		switch {
 		case !ok:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/shopspring/decimal"
@@ -174,10 +175,79 @@ func TestOutageIsNotLearned(t *testing.T) {
 	untold := run(t, q).All.Forecast
 	q.Pools[0].Changes = [][]forecast.Change{{{Span: out, Ignored: true}}}
 	told := run(t, q).All.Forecast
-	if told.Covered90.String() != "1" || !told.AgainstNaive.IsZero() {
+	if told.At(900).Covered.String() != "1" || !told.AgainstNaive.IsZero() {
 		t.Errorf("told of the outage: %+v", told)
 	}
 	if untold.AgainstNaive.IsZero() {
 		t.Errorf("untold: %+v: the case is too easy", untold)
+	}
+}
+
+// A price that nobody had quoted yet is that of the next quote of the same offer,
+// and is marked; one that became known late counts as it was valid, and is marked
+// too. Neither counts where a price was known.
+func TestPricesAreCarriedBack(t *testing.T) {
+	quote := func(offer, from string, hourly int64, kind domain.OfferKind) *domain.OfferQuoted {
+		return &domain.OfferQuoted{
+			Market: aws, Offer: offer, SKU: "p4d.24xlarge", GPUModel: "A100", GPUCount: 8, Kind: kind, Hourly: decimal.NewFromInt(hourly),
+			Currency: "USD", ValidFrom: at(from), TermMonths: map[domain.OfferKind]uint32{domain.OfferReserved: 12}[kind],
+		}
+	}
+	said := func(recorded string, q *domain.OfferQuoted) domain.Envelope {
+		return domain.Envelope{Time: at(recorded), Event: q}
+	}
+	events := []domain.Envelope{
+		said("2024-05-10", quote("a100", "2024-05-01", 20, domain.OfferOnDemand)),
+		said("2024-07-01", quote("a100", "2024-07-01", 19, domain.OfferOnDemand)), // after the test, and not the next
+		said("2024-03-15", quote("year", "2024-03-10", 9, domain.OfferReserved)),
+	}
+	for day := at("2024-01-01"); day < at("2024-06-01"); day += domain.Day {
+		events = append(events, domain.Envelope{Cluster: "c1", Time: day + domain.Day, Recorded: day + domain.Day, Event: &domain.DemandObserved{
+			Pool: "q", Model: "A100", Unit: "gpu", Interval: domain.Interval{From: day, To: day + domain.Day}, RunningMilli: 16_000,
+		}})
+	}
+	m, err := estate(events...).Fold(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pools []Pool
+	if err := m.View(context.Background(), func(v projections.View) error {
+		test := Log{From: at("2024-03-01"), To: at("2024-06-01"), Currency: "USD"}
+		var left []LeftOut
+		if pools, left, err = test.Pools(v); err == nil && len(left) > 0 {
+			err = fmt.Errorf("left out: %v", left)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(pools, func(p Pool) bool { return p.Kind != "H100" && len(p.Markets) == 3 })
+	if len(pools) != 2 || i < 0 {
+		t.Fatalf("%d pools", len(pools))
+	}
+	for m, market := range pools[i].Markets {
+		if got := market.OnDemand; got.Hourly.String() != "20" || !got.Synthetic || got.Since != at("2024-05-10") {
+			t.Errorf("month %d: %+v", m, got)
+		}
+		// From April on the commitment was known.
+		if len(market.Terms) != 1 || market.Terms[0].Synthetic != (m == 0) || market.Terms[0].Hourly.String() != "9" {
+			t.Errorf("month %d: %+v", m, market.Terms)
+		}
+	}
+	for m, market := range pools[1-i].Markets {
+		if market.OnDemand.Synthetic {
+			t.Errorf("month %d: the price of the other pool was known", m)
+		}
+	}
+	q := question("2024-03-01", "2024-06-01", pools)
+	r := run(t, q)
+	want := []SyntheticPrice{{"aws year", 1, at("2024-03-15")}, {"on_demand", 3, at("2024-05-10")}}
+	got := slices.Clone(r.Pools[i].Prices)
+	slices.SortFunc(got, func(a, b SyntheticPrice) int { return strings.Compare(a.Price, b.Price) })
+	if !slices.Equal(got, want) || r.Pools[i].Synthetic != 3 || len(r.Pools[1-i].Prices) != 0 {
+		t.Errorf("synthetic prices %+v and %+v", got, r.Pools[1-i].Prices)
+	}
+	if r.All.Synthetic != 3 || r.All.PoolMonths != 6 {
+		t.Errorf("synthetic in %d of %d months of pools", r.All.Synthetic, r.All.PoolMonths)
 	}
 }

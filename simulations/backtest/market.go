@@ -15,6 +15,8 @@ import (
 type Quote struct {
 	domain.OfferQuoted
 	Synthetic bool // made up, or not known at the time
+	// Since is when it came to be known and valid; 0: made up.
+	Since domain.Instant
 }
 
 // Generated is what is for sale where no prices are given: on-demand at 1 an hour,
@@ -25,7 +27,7 @@ type Quote struct {
 func Generated() Market {
 	price := func(milli int64) domain.Decimal { return decimal.New(milli, -3) }
 	return Market{
-		OnDemand: Price{price(1000), true},
+		OnDemand: Price{Hourly: price(1000), Synthetic: true},
 		Terms: []Term{
 			{ID: "generated/1y", Months: 12, Hourly: price(644), Synthetic: true},
 			{ID: "generated/3y", Months: 36, Hourly: price(445), Synthetic: true},
@@ -67,17 +69,17 @@ func MarketOf(quotes []Quote, currency string, overhead domain.Decimal) (Market,
 		switch o.Kind {
 		case domain.OfferOnDemand:
 			if !found || o.Hourly.LessThan(m.OnDemand.Hourly) {
-				m.OnDemand, m.Seller, found = Price{o.Hourly, synthetic}, o.Market.Provider, true
+				m.OnDemand, m.Seller, found = Price{o.Hourly, synthetic, o.Since}, o.Market.Provider, true
 			}
 		case domain.OfferSpot:
-			p := Price{o.Hourly.DivRound(one.Sub(overhead), 9), synthetic}
+			p := Price{o.Hourly.DivRound(one.Sub(overhead), 9), synthetic, o.Since}
 			if m.Spot == nil || p.Hourly.LessThan(m.Spot.Hourly) {
 				m.Spot = &p
 			}
 		case domain.OfferReserved, domain.OfferCapacityBlock:
 			t := Term{
 				ID: o.Market.Provider + " " + o.Offer, Months: int(o.TermMonths), Lead: (int(o.LeadTimeHours) + 729) / 730,
-				Guaranteed: o.GuaranteesCapacity, Upfront: o.Upfront, Hourly: o.Hourly, Max: int(min(o.MaxUnits, procurement.MaxUnits)), Synthetic: synthetic,
+				Guaranteed: o.GuaranteesCapacity, Upfront: o.Upfront, Hourly: o.Hourly, Max: int(min(o.MaxUnits, procurement.MaxUnits)), Synthetic: synthetic, Since: o.Since,
 			}
 			if o.Zone != "" {
 				t.ID += " " + o.Zone

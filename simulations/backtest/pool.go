@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/big"
 	"slices"
 
 	"github.com/shopspring/decimal"
@@ -15,7 +14,6 @@ import (
 	"quartermaster/domain/forecast"
 	"quartermaster/domain/procurement"
 	"quartermaster/domain/procurement/baseline"
-	"quartermaster/domain/procurement/check"
 )
 
 // test is a pool and what its courses have bought so far.
@@ -24,23 +22,39 @@ type test struct {
 	index  int
 	pool   *Pool
 	months []domain.Interval
-	// terms are the commitments for sale in any month, by id: the offers of past.
+	// terms are the commitments for sale in any month, by id: the offers of books.
 	terms []Term
-	past  *procurement.Pool // what happened
-	// bought is by course; those that buy nothing have none.
-	bought    [][]procurement.Purchase
-	foresight *procurement.Solution
-	costs     []costs // by course, perfect foresight last
-	score     ForecastScore
+	books []*books // by terminal rule, as Question.salvages has them
+	// sets are the decisions, see [Question.sets].
+	sets      []set
+	score     forecast.Score
 	missing   int // hours of the months that were not observed
 	synthetic int // months with a price that was not known
 	blind     int // months without a forecast, and why first
 	why       string
 }
 
-// newTest puts what happened into a pool.
+// set is what courses buy that know the same of the end.
+type set struct {
+	endKnown bool
+	salvage  domain.Decimal // that plans take for what lies beyond what they look at
+	// bought is by course; those that buy nothing have none.
+	bought [][]procurement.Purchase
+}
+
+// sets are the ways to decide: as if there were no end, which is how advice is
+// given, and, for each terminal rule, knowing the end and the rule.
+func (q *Question) sets() []set {
+	out := []set{{false, q.PlanSalvage, make([][]procurement.Purchase, len(Courses()))}}
+	for _, salvage := range q.salvages() {
+		out = append(out, set{true, salvage, make([][]procurement.Purchase, len(Courses()))})
+	}
+	return out
+}
+
+// newTest puts what happened into pools.
 func newTest(q *Question, index int, months []domain.Interval) (*test, error) {
-	t := &test{q: q, index: index, pool: &q.Pools[index], months: months, bought: make([][]procurement.Purchase, len(Courses()))}
+	t := &test{q: q, index: index, pool: &q.Pools[index], months: months, sets: q.sets()}
 	byID := map[string]Term{}
 	for m := range t.pool.Markets {
 		market := &t.pool.Markets[m]
@@ -63,7 +77,7 @@ func newTest(q *Question, index int, months []domain.Interval) (*test, error) {
 	for _, id := range slices.Sorted(maps.Keys(byID)) {
 		t.terms = append(t.terms, byID[id])
 	}
-	t.past = &procurement.Pool{ID: t.pool.name()}
+	var epochs []procurement.Epoch
 	for m, span := range months {
 		e, err := t.epoch(&t.pool.Markets[m], span)
 		if err != nil {
@@ -73,23 +87,30 @@ func newTest(q *Question, index int, months []domain.Interval) (*test, error) {
 		t.missing += hoursOf(span) - len(hours)
 		e.Demand = procurement.Steps(hours)
 		t.hold(&e, span, nil, 0)
-		t.past.Epochs = append(t.past.Epochs, e)
+		epochs = append(epochs, e)
 	}
-	for i := range t.terms {
-		o := procurement.Offer{ID: t.terms[i].ID, Guaranteed: t.terms[i].Guaranteed, Term: t.terms[i].Months}
-		for m := range t.pool.Markets {
-			k := slices.IndexFunc(t.pool.Markets[m].Terms, func(x Term) bool { return x.ID == o.ID })
-			if at := m + t.terms[i].Lead; k >= 0 && at < len(months) {
-				s, err := start(&t.pool.Markets[m].Terms[k], months, at, q.Salvage)
-				if err != nil {
-					return nil, err
+	for _, salvage := range q.salvages() {
+		p := &procurement.Pool{ID: t.pool.name(), Epochs: epochs}
+		for i := range t.terms {
+			o := procurement.Offer{ID: t.terms[i].ID, Guaranteed: t.terms[i].Guaranteed, Term: t.terms[i].Months}
+			for m := range t.pool.Markets {
+				k := slices.IndexFunc(t.pool.Markets[m].Terms, func(x Term) bool { return x.ID == o.ID })
+				if at := m + t.terms[i].Lead; k >= 0 && at < len(months) {
+					s, err := start(&t.pool.Markets[m].Terms[k], months, at, salvage)
+					if err != nil {
+						return nil, err
+					}
+					o.Starts = append(o.Starts, s)
 				}
-				o.Starts = append(o.Starts, s)
 			}
+			p.Offers = append(p.Offers, o)
 		}
-		t.past.Offers = append(t.past.Offers, o)
+		if err := p.Validate(); err != nil {
+			return nil, err
+		}
+		t.books = append(t.books, &books{salvage: salvage, past: p})
 	}
-	return t, t.past.Validate()
+	return t, nil
 }
 
 // between returns the hours of a span that were observed.
@@ -181,11 +202,21 @@ func start(term *Term, months []domain.Interval, at int, salvage domain.Decimal)
 	return s, nil
 }
 
+// horizon is the months that a decision looks at: as many as plans do, and none
+// beyond the end where that is known.
+func (t *test) horizon(m int, s *set) []domain.Interval {
+	n := t.q.Horizon
+	if s.endKnown {
+		n = min(n, len(t.months)-m)
+	}
+	return following(t.months[m].From, n)
+}
+
 // ahead is the pool as it looks from a month on, to a course that has bought what
-// it has, with the offers of that month for as long as anybody can see. of says
-// which of the terms each offer is.
-func (t *test) ahead(m, course int) (p *procurement.Pool, of []int, err error) {
-	span := following(t.months[m].From, t.q.Horizon)
+// it has, with the offers of that month for as long as anybody can see, and what
+// they cost beyond at a salvage. of says which of the terms each offer is.
+func (t *test) ahead(m int, s *set, course int, salvage domain.Decimal) (p *procurement.Pool, of []int, err error) {
+	span := t.horizon(m, s)
 	p = &procurement.Pool{ID: t.pool.name() + " " + month(span[0].From)}
 	market := &t.pool.Markets[m]
 	for i := range span {
@@ -193,7 +224,7 @@ func (t *test) ahead(m, course int) (p *procurement.Pool, of []int, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		t.hold(&e, span[i], t.bought[course], m+i)
+		t.hold(&e, span[i], s.bought[course], m+i)
 		p.Epochs = append(p.Epochs, e)
 	}
 	for i := range t.terms {
@@ -203,7 +234,7 @@ func (t *test) ahead(m, course int) (p *procurement.Pool, of []int, err error) {
 		}
 		o := procurement.Offer{ID: t.terms[i].ID, Guaranteed: t.terms[i].Guaranteed, Term: t.terms[i].Months}
 		for at := t.terms[i].Lead; at < len(span); at++ {
-			s, err := start(&market.Terms[k], span, at, t.q.PlanSalvage)
+			s, err := start(&market.Terms[k], span, at, salvage)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -216,11 +247,11 @@ func (t *test) ahead(m, course int) (p *procurement.Pool, of []int, err error) {
 
 // decide keeps of purchases that were planned in a month what has to be decided
 // then: what cannot begin later without beginning later than planned.
-func (t *test) decide(m, course int, of []int, planned []procurement.Purchase) {
+func (t *test) decide(m int, s *set, course int, of []int, planned []procurement.Purchase) {
 	for _, b := range planned {
 		term := &t.terms[of[b.Offer]]
 		if at := m + term.Lead; b.Epoch == term.Lead && at < len(t.months) {
-			t.bought[course] = append(t.bought[course], procurement.Purchase{Offer: of[b.Offer], Epoch: at, Units: b.Units})
+			s.bought[course] = append(s.bought[course], procurement.Purchase{Offer: of[b.Offer], Epoch: at, Units: b.Units})
 		}
 	}
 }
@@ -259,39 +290,54 @@ func (t *test) run(ctx context.Context, tell func()) error {
 				past[len(past)-1] = -1
 			}
 		}
-		for i, r := range rules {
-			course := i + len(Courses()) - len(rules)
-			p, of, err := t.ahead(m, course)
-			if err != nil {
+		for i := range t.sets {
+			if err := t.follow(m, &t.sets[i], past); err != nil {
 				return err
 			}
-			var c baseline.Course
-			switch r.kind {
-			case baseline.Ladder:
-				c = baseline.Ladders(p, past, r.days, ladderParts)
-			case baseline.Peak:
-				c = baseline.PeakReserved(p, past, r.days)
-			default:
-				c = baseline.LookBack(p, past, r.days)
-			}
-			t.decide(m, course, of, c.Purchases)
 		}
 		tell()
 	}
 	return t.reckon()
 }
 
+// follow decides a month by the rules that need no plan. Where they know of no end,
+// they weigh what an offer costs by the hour of its whole term, as salvage of all
+// of the rest has it; else what is charged up to the end against what is saved
+// until then.
+func (t *test) follow(m int, s *set, past []int) error {
+	salvage := s.salvage
+	if !s.endKnown {
+		salvage = decimal.NewFromInt(1)
+	}
+	for i, r := range rules {
+		course := i + len(Courses()) - len(rules)
+		p, of, err := t.ahead(m, s, course, salvage)
+		if err != nil {
+			return err
+		}
+		var c baseline.Course
+		switch r.kind {
+		case baseline.Ladder:
+			c = baseline.Ladders(p, past, r.days, ladderParts)
+		case baseline.Peak:
+			c = baseline.PeakReserved(p, past, r.days)
+		default:
+			c = baseline.LookBack(p, past, r.days)
+		}
+		t.decide(m, s, course, of, c.Purchases)
+	}
+	return nil
+}
+
 // plan decides a month by the plan.
 func (t *test) plan(m int, history []int64) error {
-	weeks := forecast.MaxHorizon
-	if h := int((following(t.months[m].From, t.q.Horizon)[t.q.Horizon-1].To - t.months[m].From) / domain.Hour); h < weeks*forecast.Week {
-		weeks = (h + forecast.Week - 1) / forecast.Week
-	}
+	span := following(t.months[m].From, t.q.Horizon)
+	hours := int((span[len(span)-1].To - span[0].From) / domain.Hour)
 	if len(history) == 0 {
 		t.unseen(errors.New("no demand was known"))
 		return nil
 	}
-	question := &forecast.Question{From: t.pool.From, History: history, Weeks: weeks, Levels: []int{900}}
+	question := &forecast.Question{From: t.pool.From, History: history, Weeks: min(forecast.MaxHorizon, (hours+forecast.Week-1)/forecast.Week)}
 	if t.pool.Changes != nil {
 		question.Changes = forecast.Shifts(t.pool.From, history, t.pool.Changes[m])
 	}
@@ -301,27 +347,32 @@ func (t *test) plan(m int, history []int64) error {
 		return nil
 	}
 	t.rate(m, history, f)
-	p, of, err := t.ahead(m, 0)
-	if err != nil {
-		return err
-	}
-	hours := int((p.Epochs[len(p.Epochs)-1].Span.To - t.months[m].From) / domain.Hour)
 	draws, err := f.Scenarios(&forecast.Spread{Hours: hours, Count: t.q.Scenarios, Growth: t.q.Growth}, t.q.Draws(uint64(t.index)*MaxMonths+uint64(m)))
 	if err != nil {
 		return err
 	}
-	p.Weights = slices.Repeat([]int{1}, len(draws))
-	for i := range p.Epochs {
-		span := p.Epochs[i].Span
+	cases := make([][]procurement.Case, len(span))
+	for i := range span {
 		for _, d := range draws {
-			p.Epochs[i].Cases = append(p.Epochs[i].Cases, procurement.Case{Demand: procurement.Steps(units(between(d, t.months[m].From, span))), SpotUnits: procurement.Unlimited})
+			cases[i] = append(cases[i], procurement.Case{Demand: procurement.Steps(units(between(d, t.months[m].From, span[i]))), SpotUnits: procurement.Unlimited})
 		}
 	}
-	s, err := procurement.Solve(p)
-	if err != nil {
-		return err
+	for i := range t.sets {
+		s := &t.sets[i]
+		p, of, err := t.ahead(m, s, 0, s.salvage)
+		if err != nil {
+			return err
+		}
+		p.Weights = slices.Repeat([]int{1}, len(draws))
+		for k := range p.Epochs {
+			p.Epochs[k].Cases = cases[k]
+		}
+		solved, err := procurement.Solve(p)
+		if err != nil {
+			return err
+		}
+		t.decide(m, s, 0, of, solved.Purchases)
 	}
-	t.decide(m, 0, of, s.Purchases)
 	return nil
 }
 
@@ -334,124 +385,7 @@ func (t *test) unseen(why error) {
 
 // rate notes what the first four weeks of a forecast were worth.
 func (t *test) rate(m int, history []int64, f *forecast.Forecast) {
-	n := min(4*forecast.Week, len(f.Point))
-	at := int((t.months[m].From - t.pool.From) / domain.Hour)
-	upper := f.At(900)
-	for h := range n {
-		if at+h >= len(t.pool.Milli) || t.pool.Milli[at+h] < 0 {
-			continue
-		}
-		actual, naive := t.pool.Milli[at+h], history[len(history)-forecast.Week+h%forecast.Week]
-		if naive < 0 { // a week before nothing was observed, so nothing to compare with
-			continue
-		}
-		t.score.Hours++
-		t.score.error.Add(&t.score.error, distance(actual, f.Point[h]))
-		t.score.naive.Add(&t.score.naive, distance(actual, naive))
-		if actual <= upper[h] {
-			t.score.within++
-		}
-	}
-	t.score.Forecasts++
-}
-
-func distance(a, b int64) *big.Int { return big.NewInt(max(a-b, b-a)) }
-
-// reckon says what each course cost, and what the least was.
-func (t *test) reckon() error {
-	var err error
-	if t.foresight, err = procurement.Solve(t.past); err != nil {
-		return err
-	}
-	if _, err := check.Check(t.past, t.foresight); err != nil {
-		return fmt.Errorf("the checker refuses perfect foresight; please report this: %w", err)
-	}
-	for i, name := range Courses() {
-		c := baseline.Course{Rule: baseline.Rule(name), Offer: -1, Purchases: t.bought[i]}
-		ev, err := c.Evaluate(t.past)
-		if err != nil {
-			return err
-		}
-		k, err := t.byMonth(ev, t.bought[i])
-		if err != nil {
-			return fmt.Errorf("course %s: %w", name, err)
-		}
-		if ev.Cost.Cmp(t.foresight.Bound) < 0 {
-			return fmt.Errorf("course %s costs %d, less than perfect foresight proves: %d", name, ev.Cost, t.foresight.Bound)
-		}
-		t.costs = append(t.costs, k)
-	}
-	ev, err := procurement.Evaluate(t.past, t.foresight.Purchases)
-	if err != nil {
-		return err
-	}
-	k, err := t.byMonth(ev, t.foresight.Purchases)
-	t.costs = append(t.costs, k)
-	return err
-}
-
-// costs is what a course cost in each month, and what served its demand, in
-// unit-hours.
-type costs struct {
-	month   []*big.Int // Nano
-	penalty *big.Int   // of it, for what nobody served
-	served  Served
-}
-
-// byMonth lays a course's cost over the months: purchases by the hours that they
-// cover, what is charged of them beyond the end in the last month.
-func (t *test) byMonth(ev *procurement.Evaluation, bought []procurement.Purchase) (costs, error) {
-	k := costs{penalty: ev.ShortageCost}
-	sum := new(big.Int)
-	for m, s := range ev.Epochs {
-		e := &t.past.Epochs[m]
-		cost := new(big.Int)
-		for _, x := range []struct {
-			price procurement.Nano
-			hours int64
-		}{{e.Spot, s.Spot}, {e.OnDemand, s.OnDemand}, {e.Shortage, s.Shortage}} {
-			if x.hours > 0 {
-				cost.Add(cost, new(big.Int).Mul(big.NewInt(int64(x.price)), big.NewInt(x.hours)))
-			}
-		}
-		k.month = append(k.month, cost)
-		sum.Add(sum, cost)
-		k.served.Reserved += s.Guaranteed + s.PriceOnly
-		k.served.Unused += s.UnusedGuaranteed + s.UnusedPriceOnly
-		k.served.Spot += s.Spot
-		k.served.OnDemand += s.OnDemand
-		k.served.Shortage += s.Shortage
-	}
-	for _, b := range bought {
-		term := &t.terms[b.Offer]
-		starts := t.past.Offers[b.Offer].Starts
-		at := slices.IndexFunc(starts, func(s procurement.Start) bool { return s.Epoch == b.Epoch })
-		if at < 0 {
-			return k, fmt.Errorf("offer %s does not begin in month %d", term.ID, b.Epoch)
-		}
-		left := new(big.Int).Mul(big.NewInt(int64(starts[at].Cost)), big.NewInt(int64(b.Units)))
-		sum.Add(sum, left)
-		span := following(t.months[b.Epoch].From, term.Months)
-		last := min(len(span), len(t.months)-b.Epoch) - 1
-		whole, within := int64(0), int64(0)
-		for i := range span {
-			whole += int64(hoursOf(span[i]))
-			if i <= last {
-				within += int64(hoursOf(span[i]))
-			}
-		}
-		charged := decimal.NewFromInt(within).Add(decimal.NewFromInt(1).Sub(t.q.Salvage).Mul(decimal.NewFromInt(whole - within)))
-		spread := decimal.NewFromBigInt(left, 0).Mul(decimal.NewFromInt(within)).DivRound(charged, 0).BigInt()
-		for i := range last + 1 {
-			part := new(big.Int).Mul(spread, big.NewInt(int64(hoursOf(span[i]))))
-			part.Quo(part, big.NewInt(within))
-			k.month[b.Epoch+i].Add(k.month[b.Epoch+i], part)
-			left.Sub(left, part)
-		}
-		k.month[b.Epoch+last].Add(k.month[b.Epoch+last], left)
-	}
-	if sum.Cmp(ev.Cost) != 0 {
-		return k, fmt.Errorf("its months add up to %d, its cost is %d", sum, ev.Cost)
-	}
-	return k, nil
+	at := min(int((t.months[m].From-t.pool.From)/domain.Hour), len(t.pool.Milli))
+	actual := t.pool.Milli[at:]
+	t.score.Add(history, f, actual[:min(4*forecast.Week, len(actual))])
 }

@@ -26,6 +26,8 @@ type Result struct {
 	Growth    string         `json:"growth"`
 	Salvage   domain.Decimal `json:"salvage"` // the terminal rule
 	Shortage  domain.Decimal `json:"shortage_factor"`
+	// PlanSalvage is the share that plans take beyond what they look at.
+	PlanSalvage domain.Decimal `json:"plan_salvage"`
 	// Interval says what low and high of a regret are.
 	Interval string `json:"interval"`
 	// All is every region together, and Regions each, by name.
@@ -43,8 +45,29 @@ type Region struct {
 	// FutureKnown what served demand then.
 	Foresight   domain.Decimal `json:"foresight_cost"`
 	FutureKnown Served         `json:"foresight_served_unit_hours"`
-	Courses     []Course       `json:"courses"`
-	Forecast    ForecastScore  `json:"forecast"`
+	// Courses know of no end, as when advice is given, and pay under the question's
+	// terminal rule. Least are those that cost least of them.
+	Courses []Course `json:"courses"`
+	Least   []string `json:"least"`
+	// Terminal is the same under every terminal rule, with the end unknown and known.
+	Terminal []Terminal     `json:"terminal_rules"`
+	Forecast forecast.Score `json:"forecast"`
+	// Synthetic is in how many months of pools, of PoolMonths, a price was made up or
+	// not known then.
+	Synthetic  int `json:"pool_months_with_synthetic_prices"`
+	PoolMonths int `json:"pool_months"`
+}
+
+// Terminal is what the courses cost under one terminal rule.
+type Terminal struct {
+	Salvage domain.Decimal `json:"salvage"`
+	// EndKnown says whether courses know when the test ends and what the rule is. If
+	// not, they buy the same under every rule, and it only decides what they are
+	// charged for it. If so, each decides by what it is charged until then.
+	EndKnown  bool           `json:"end_known"`
+	Foresight domain.Decimal `json:"foresight_cost"`
+	Courses   []Course       `json:"courses"`
+	Least     []string       `json:"least"` // the courses that cost least
 }
 
 // Course is what a course cost.
@@ -52,12 +75,12 @@ type Course struct {
 	Course  string         `json:"course"`
 	Cost    domain.Decimal `json:"cost"`
 	Penalty domain.Decimal `json:"shortage_penalty"` // of it
-	// Regret is (cost − foresight) ÷ foresight, Low and High the interval that it
-	// lies in; 0 where perfect foresight costs nothing.
-	Regret domain.Decimal `json:"regret"`
-	Low    domain.Decimal `json:"regret_low"`
-	High   domain.Decimal `json:"regret_high"`
-	Served Served         `json:"served_unit_hours"`
+	// Regret is (cost − foresight) ÷ foresight, 0 where perfect foresight costs
+	// nothing; Low and High are the interval that it lies in, none of a single pool.
+	Regret domain.Decimal  `json:"regret"`
+	Low    *domain.Decimal `json:"regret_low,omitempty"`
+	High   *domain.Decimal `json:"regret_high,omitempty"`
+	Served Served          `json:"served_unit_hours"`
 }
 
 // Served is unit-hours by what served them.
@@ -77,38 +100,6 @@ func (s *Served) add(o *Served) {
 	s.Shortage += o.Shortage
 }
 
-// ForecastScore is what the forecasts of the plan were worth over their first
-// four weeks, pool by pool.
-type ForecastScore struct {
-	Forecasts int `json:"forecasts"`
-	Hours     int `json:"hours"`
-	// AgainstNaive is the sum of absolute errors over that of repeating the last
-	// week, and Covered90 the share of hours within the upper 90% quantile, both to
-	// four digits.
-	AgainstNaive domain.Decimal `json:"error_against_seasonal_naive"`
-	Covered90    domain.Decimal `json:"within_90_percent_quantile"`
-
-	error, naive big.Int
-	within       int64
-}
-
-func (s *ForecastScore) add(o *ForecastScore) {
-	s.Forecasts += o.Forecasts
-	s.Hours += o.Hours
-	s.error.Add(&s.error, &o.error)
-	s.naive.Add(&s.naive, &o.naive)
-	s.within += o.within
-}
-
-func (s *ForecastScore) finish() {
-	if s.naive.Sign() > 0 {
-		s.AgainstNaive = decimal.NewFromBigInt(&s.error, 0).DivRound(decimal.NewFromBigInt(&s.naive, 0), 4)
-	}
-	if s.Hours > 0 {
-		s.Covered90 = decimal.NewFromInt(s.within).DivRound(decimal.NewFromInt(int64(s.Hours)), 4)
-	}
-}
-
 // Tested is what became of one pool.
 type Tested struct {
 	Region    string         `json:"region"`
@@ -121,11 +112,22 @@ type Tested struct {
 	// Missing are hours of the months that were not observed: nobody pays for them.
 	Missing int `json:"missing_hours"`
 	// Synthetic is in how many months a price was made up or not known then.
-	Synthetic int `json:"months_with_synthetic_prices"`
+	Synthetic int              `json:"months_with_synthetic_prices"`
+	Prices    []SyntheticPrice `json:"synthetic_prices"`
 	// Blind is in how many months nothing could be forecast, so that the plan
 	// bought nothing, and Why the reason in the first of them.
 	Blind int    `json:"months_without_forecast"`
 	Why   string `json:"why_no_forecast,omitempty"`
+}
+
+// SyntheticPrice is a price that was not known in some months of a pool, or is made
+// up.
+type SyntheticPrice struct {
+	Price  string `json:"price"`  // "on_demand", "spot", or the offer
+	Months int    `json:"months"` // in so many
+	// Since is when the first quote that was carried back came to be known and valid;
+	// 0 where the price is made up.
+	Since domain.Instant `json:"known_from,omitempty"`
 }
 
 // Bought is units of an offer that begin with a month.
@@ -135,16 +137,12 @@ type Bought struct {
 	Units int    `json:"units"`
 }
 
-// The bootstrap behind the intervals.
-const (
-	resamples = 1000
-	block     = 3 // months
-)
+// resamples is how many times the pools of a region are drawn anew, for the
+// intervals.
+const resamples = 1000
 
 // intervalSays is what Result.Interval says.
-func intervalSays(months int) string {
-	return fmt.Sprintf("the middle 90%% of %d block bootstraps over the %d months (blocks of %d months, the same in every region and course)", resamples, months, min(block, months))
-}
+var intervalSays = fmt.Sprintf("the middle 90%% of %d bootstraps over pools: as many as the region has, drawn from them with repetition, each against the least that its own pools could have cost. It says how regret varies over pools, not over time, and little with less than ten of them; a single pool has none", resamples)
 
 func money(nano *big.Int) domain.Decimal { return decimal.NewFromBigInt(nano, -9) }
 
@@ -153,13 +151,12 @@ func (q *Question) result(months []domain.Interval, tests []*test) *Result {
 	out := &Result{
 		Methods: []string{Method, forecast.Method, procurement.Method},
 		Period:  domain.Interval{From: q.From, To: q.To}, Months: len(months), Currency: q.Currency,
-		Horizon: q.Horizon, Scenarios: q.Scenarios, Salvage: q.Salvage, Shortage: q.Shortage, Interval: intervalSays(len(months)),
+		Horizon: q.Horizon, Scenarios: q.Scenarios, Salvage: q.Salvage, PlanSalvage: q.PlanSalvage, Shortage: q.Shortage, Interval: intervalSays,
 		Growth: "beyond the forecast " + forecast.RandomWalk,
 	}
 	if len(q.Growth) > 0 {
 		out.Growth = "beyond the forecast the level grows as stated"
 	}
-	picks := q.picks(len(months))
 	regions := map[string][]*test{}
 	var names []string
 	synthetic, blind, missing := 0, 0, 0
@@ -173,9 +170,9 @@ func (q *Question) result(months []domain.Interval, tests []*test) *Result {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		out.Regions = append(out.Regions, region(name, regions[name], picks))
+		out.Regions = append(out.Regions, q.region(name, regions[name]))
 	}
-	out.All = region("", tests, picks)
+	out.All = q.region("", tests)
 	n := len(months) * len(tests)
 	if synthetic > 0 {
 		out.Notes = append(out.Notes, fmt.Sprintf("prices are synthetic (made up, or not known at the time) in %d of %d months of pools", synthetic, n))
@@ -190,12 +187,13 @@ func (q *Question) result(months []domain.Interval, tests []*test) *Result {
 }
 
 func (t *test) tested() Tested {
+	b := t.books[t.q.main()]
 	out := Tested{
-		Region: t.pool.Region, Kind: t.pool.Kind, Foresight: money(t.foresight.Cost), Bought: []Bought{},
-		Plan: money(t.total(0)), OnDemand: money(t.total(slices.Index(Courses(), courseOnDemand))),
-		Missing: t.missing, Synthetic: t.synthetic, Blind: t.blind, Why: t.why,
+		Region: t.pool.Region, Kind: t.pool.Kind, Foresight: money(b.foresight.Cost), Bought: []Bought{},
+		Plan: money(b.unknown[0].total), OnDemand: money(b.unknown[slices.Index(Courses(), courseOnDemand)].total),
+		Missing: t.missing, Synthetic: t.synthetic, Prices: t.pool.synthetic(), Blind: t.blind, Why: t.why,
 	}
-	bought := slices.Clone(t.bought[0])
+	bought := slices.Clone(t.sets[0].bought[0])
 	slices.SortFunc(bought, func(a, b procurement.Purchase) int {
 		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Offer, b.Offer))
 	})
@@ -205,89 +203,133 @@ func (t *test) tested() Tested {
 	return out
 }
 
-// total is what a course of a pool cost.
-func (t *test) total(course int) *big.Int {
-	sum := new(big.Int)
-	for _, m := range t.costs[course].month {
-		sum.Add(sum, m)
+// synthetic lists the prices of a pool that are.
+func (p *Pool) synthetic() []SyntheticPrice {
+	out := []SyntheticPrice{}
+	note := func(name string, since domain.Instant) {
+		i := slices.IndexFunc(out, func(x SyntheticPrice) bool { return x.Price == name })
+		if i < 0 {
+			out = append(out, SyntheticPrice{name, 1, since})
+			return
+		}
+		out[i].Months++
+		out[i].Since = min(out[i].Since, since)
 	}
-	return sum
+	for m := range p.Markets {
+		market := &p.Markets[m]
+		if market.OnDemand.Synthetic {
+			note("on_demand", market.OnDemand.Since)
+		}
+		if market.Spot != nil && market.Spot.Synthetic {
+			note("spot", market.Spot.Since)
+		}
+		for _, term := range market.Terms {
+			if term.Synthetic {
+				note(term.ID, term.Since)
+			}
+		}
+	}
+	return out
 }
 
-// picks draws the months of every resample: blocks that follow one another, from
-// the last month on to the first.
-func (q *Question) picks(months int) [][]int {
+// picks draws the pools of every resample; none of a single pool.
+func (q *Question) picks(pools int) [][]int {
+	if pools < 2 {
+		return nil
+	}
 	draw := q.Draws(1 << 40)
 	out := make([][]int, resamples)
 	for i := range out {
-		for len(out[i]) < months {
-			from, _ := bits.Mul64(draw(), uint64(months))
-			for k := range min(block, months-len(out[i])) {
-				out[i] = append(out[i], (int(from)+k)%months)
-			}
+		for range pools {
+			pick, _ := bits.Mul64(draw(), uint64(pools))
+			out[i] = append(out[i], int(pick))
 		}
 	}
 	return out
 }
 
-func region(name string, tests []*test, picks [][]int) Region {
+func (q *Question) region(name string, tests []*test) Region {
 	out := Region{Region: name}
-	last := len(Courses())
-	sums := make([][]*big.Int, last+1) // by course and month
-	for i := range sums {
-		sums[i] = make([]*big.Int, len(tests[0].months))
-		for m := range sums[i] {
-			sums[i][m] = new(big.Int)
-			for _, t := range tests {
-				sums[i][m].Add(sums[i][m], t.costs[i].month[m])
-			}
-		}
-	}
-	least := sum(sums[last], nil)
-	out.Foresight = money(least)
 	for _, t := range tests {
-		out.FutureKnown.add(&t.costs[last].served)
-		out.Forecast.add(&t.score)
+		out.FutureKnown.add(&t.books[q.main()].served)
+		out.Forecast.Merge(&t.score)
+		out.Synthetic += t.synthetic
+		out.PoolMonths += len(t.months)
 	}
-	out.Forecast.finish()
-	for i, course := range Courses() {
-		cost := sum(sums[i], nil)
-		c := Course{Course: course, Cost: money(cost), Regret: regret(cost, least)}
-		penalty := new(big.Int)
-		for _, t := range tests {
-			penalty.Add(penalty, t.costs[i].penalty)
-			c.Served.add(&t.costs[i].served)
+	picks := q.picks(len(tests))
+	for i, salvage := range q.salvages() {
+		for _, known := range []bool{false, true} {
+			x := Terminal{Salvage: salvage, EndKnown: known}
+			x.Foresight, x.Courses = courses(tests, i, known, picks)
+			least := slices.MinFunc(x.Courses, func(a, b Course) int { return a.Cost.Cmp(b.Cost) })
+			for _, c := range x.Courses {
+				if c.Cost.Equal(least.Cost) {
+					x.Least = append(x.Least, c.Course)
+				}
+			}
+			if i == q.main() && !known {
+				out.Foresight, out.Courses, out.Least = x.Foresight, x.Courses, x.Least
+			}
+			out.Terminal = append(out.Terminal, x)
 		}
-		c.Penalty = money(penalty)
-		drawn := make([]domain.Decimal, len(picks))
-		for k, pick := range picks {
-			drawn[k] = regret(sum(sums[i], pick), sum(sums[last], pick))
-		}
-		slices.SortFunc(drawn, domain.Decimal.Cmp)
-		c.Low, c.High = drawn[len(drawn)*5/100], drawn[len(drawn)*95/100-1]
-		out.Courses = append(out.Courses, c)
 	}
 	return out
 }
 
-// sum adds up months: those picked, or all.
-func sum(months []*big.Int, pick []int) *big.Int {
+// courses says what the courses of pools cost by some books.
+func courses(tests []*test, books int, endKnown bool, picks [][]int) (foresight domain.Decimal, out []Course) {
+	least := make([]*big.Int, len(tests))
+	for i, t := range tests {
+		least[i] = t.books[books].foresight.Cost
+	}
+	for i, name := range Courses() {
+		c := Course{Course: name}
+		penalty := new(big.Int)
+		cost := make([]*big.Int, len(tests))
+		for k, t := range tests {
+			x := &t.books[books].unknown[i]
+			if endKnown {
+				x = &t.books[books].known[i]
+			}
+			cost[k] = x.total
+			penalty.Add(penalty, x.penalty)
+			c.Served.add(&x.served)
+		}
+		c.Cost, c.Penalty = money(sum(cost, nil)), money(penalty)
+		c.Regret = regret(sum(cost, nil), sum(least, nil))
+		regrets := make([]domain.Decimal, len(picks))
+		for k, pick := range picks {
+			regrets[k] = regret(sum(cost, pick), sum(least, pick))
+		}
+		if n := len(regrets); n > 0 {
+			slices.SortFunc(regrets, domain.Decimal.Cmp)
+			c.Low, c.High = &regrets[n*5/100], &regrets[n*95/100-1]
+		}
+		out = append(out, c)
+	}
+	return money(sum(least, nil)), out
+}
+
+// sum adds up pools: those picked, or all.
+func sum(pools []*big.Int, pick []int) *big.Int {
 	out := new(big.Int)
 	if pick == nil {
-		for _, m := range months {
-			out.Add(out, m)
+		for _, x := range pools {
+			out.Add(out, x)
 		}
 	}
-	for _, m := range pick {
-		out.Add(out, months[m])
+	for _, i := range pick {
+		out.Add(out, pools[i])
 	}
 	return out
 }
 
-// regret is to four digits, 0 where the least is nothing.
+// regret is to four digits, 0 where the least is nothing. The least is proven to
+// within the checker's gap, so that a course can never cost less but by that.
 func regret(cost, least *big.Int) domain.Decimal {
-	if least.Sign() <= 0 {
+	more := new(big.Int).Sub(cost, least)
+	if least.Sign() <= 0 || more.Sign() <= 0 {
 		return decimal.Zero
 	}
-	return decimal.NewFromBigInt(new(big.Int).Sub(cost, least), 0).DivRound(decimal.NewFromBigInt(least, 0), 4)
+	return decimal.NewFromBigInt(more, 0).DivRound(decimal.NewFromBigInt(least, 0), 4)
 }

@@ -1,14 +1,12 @@
 package demo_test
 
 import (
-	"encoding/csv"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
+	"quartermaster/simulations/public"
 )
 
 func amount(t testing.TB, text string) domain.Decimal {
@@ -86,19 +84,7 @@ func TestPrices(t *testing.T) {
 
 // Every price that names one of the compilations is in it, digit for digit.
 func TestPricesArePublished(t *testing.T) {
-	dir := os.Getenv("QUARTERMASTER_DATA")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "data")
-	}
-	f, err := os.Open(filepath.Join(dir, "prices", "gpu_offers.csv"))
-	if err != nil {
-		t.Skipf("the public data sets are not here (set QUARTERMASTER_DATA): %v", err)
-	}
-	defer f.Close()
-	all, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := public.Rows(t, "prices/gpu_offers.csv")
 	type fact struct{ awsType, region, offer, months, gpus, upfront, hourly, asOf string }
 	// Other providers' machines are called by other names there, or by none.
 	awsType := func(provider, name string) string {

@@ -449,7 +449,9 @@ func (k *composer) fromInstance(c *course) error {
 // decide applies what an alternative is about.
 func (c *course) decide(s *Scenario) error {
 	in, alt := c.in, c.alt
-	c.owned()
+	if err := c.owned(); err != nil {
+		return err
+	}
 	for _, k := range []domain.OfferKind{domain.OfferOnDemand, domain.OfferSpot} {
 		if slices.Contains(alt.Without, string(k)) || len(alt.Only) > 0 && !slices.Contains(alt.Only, string(k)) {
 			for i := range in.Pools {
@@ -549,11 +551,14 @@ func (c *course) drawable() error {
 }
 
 // owned adds the owned hardware that changes offer.
-func (c *course) owned() {
+func (c *course) owned() error {
 	for i := range c.changes {
 		x := &c.changes[i]
 		if x.Kind != NewOffer || x.OfferKind != string(domain.OfferOwned) {
 			continue
+		}
+		if x.Currency != "" && x.Currency != c.in.Currency {
+			return fmt.Errorf("changes[%d] %s: owned hardware is priced in %s, not in %s", i, x.Kind, c.in.Currency, x.Currency)
 		}
 		at := c.pools(x.Region, x.Model)
 		if len(at) == 0 {
@@ -577,6 +582,7 @@ func (c *course) owned() {
 		}
 		c.in.Offers = append(c.in.Offers, o)
 	}
+	return nil
 }
 
 // pools returns the pools in a region and of a model; "" is any.

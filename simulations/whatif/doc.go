@@ -27,10 +27,17 @@
 //   - Floating point turns a uniform number into a value of a distribution, which
 //     is then rounded to nine decimals, with every operation that a processor may
 //     fuse kept apart. From there on all is integers and decimals.
-//   - What begins within an epoch counts from its first day if it is demand, and
-//     from the next epoch on if it is a price, a quota or an offer. Outages,
-//     maintenance and late deliveries are evaluated by the hour.
+//   - Demand is whole units, spare ones for failures included, in draws as in the
+//     problem. With nothing uncertain, and nothing lost for hours, draws come to
+//     what was solved.
+//   - What begins within an epoch counts from its first day if it is demand or a
+//     quota, which is then the least within it; a price of that epoch is its mean,
+//     and an offer is there from the next. What is uncertain of these varies from
+//     the next epoch on. Outages, maintenance and late deliveries are evaluated by
+//     the hour.
+//   - Purchases are solved for what scenarios of an instance can have: demand and
+//     the spot that can be had. What the draws vary besides is named beside the gap.
 package whatif
 
 // Method is the version of this package's method. A result names it.
-const Method = "whatif/1"
+const Method = "whatif/2"

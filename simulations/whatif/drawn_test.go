@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/shopspring/decimal"
@@ -12,10 +13,11 @@ import (
 	"quartermaster/domain/instance"
 )
 
-// drawnInstance has every feature that draws evaluate as instances are: currencies,
-// prices and quotas that change within an epoch, spare units for failures, hours
-// that may be served later, curves, commitments that go on and hold for a part of
-// an epoch, lots, ramps, spot that is bounded.
+// drawnInstance has what draws evaluate as instances do: currencies, prices and
+// quotas that change within an epoch, spare units for failures, curves, commitments
+// that go on and that hold for a part of an epoch, offers in lots, with ramps, in
+// tiers, with a least order, for later delivery, owned hardware, and spot that is
+// bounded. What couples pools is not in it: of that draws evaluate less.
 func drawnInstance(rng *rand.Rand) *instance.Instance {
 	chance := func(n int) bool { return rng.IntN(n) == 0 }
 	day := func(n int) domain.Instant { return at("2027-03-01") + domain.Instant(n)*domain.Day/2 }
@@ -70,6 +72,23 @@ func drawnInstance(rng *rand.Rand) *instance.Instance {
 				ID: fmt.Sprintf("o%d.%d", p, k), Kind: domain.OfferReserved, Pool: pool.ID, Term: 1 + k, Upfront: dec(fmt.Sprint(rng.IntN(30))), Hourly: dec(fmt.Sprint(1 + rng.IntN(3))),
 				GuaranteesCapacity: chance(2), MaxUnits: rng.IntN(6), LeadHours: rng.IntN(30), Currency: currency(),
 			}
+			switch rng.IntN(6) {
+			case 0:
+				o.Lot, o.MaxUnits = 2, 0
+			case 1:
+				o.Term, o.Ramp = 2, []instance.RampStep{{Epoch: 0, Permille: 500}, {Epoch: 1, Permille: 1000}}
+				o.Lot, o.MaxUnits = 2, 0
+			case 2:
+				o.MaxUnits = 0
+				o.Tiers = []instance.Tier{{Units: 2, Upfront: o.Upfront, Hourly: dec("0.9")}}
+			case 3:
+				o.Kind, o.GuaranteesCapacity, o.Term, o.LeadHours = domain.OfferOwned, true, 2+rng.IntN(6), 0
+				o.Owned = &instance.Owned{
+					PowerKW: dec("10"), PUE: dec("1.3"), TariffKWh: dec("0.1"), SpaceMonthly: dec("30"), NetworkMonthly: dec("10"), SupportMonthly: dec("20"), Salvage: dec("0.1"),
+				}
+			case 4:
+				o.MinUnits, o.MaxUnits = 2, 0
+			}
 			in.Offers = append(in.Offers, o)
 		}
 		for k := range rng.IntN(3) {
@@ -98,7 +117,7 @@ func drawnOrders(t *testing.T, rng *rand.Rand, in *instance.Instance) []instance
 	}
 	for i := range in.Offers {
 		if rng.IntN(2) == 0 {
-			try(instance.Order{Offer: in.Offers[i].ID, Epoch: rng.IntN(in.Epochs), Units: 1 + rng.IntN(3)})
+			try(instance.Order{Offer: in.Offers[i].ID, Epoch: rng.IntN(in.Epochs), Units: 1 + rng.IntN(4)})
 		}
 	}
 	for i := range in.Commitments {
@@ -135,6 +154,16 @@ func TestDrawsEqualEvaluationOfDrawnInstances(t *testing.T) {
 			seen["bought"]++
 			if p.Commitment != "" {
 				seen["renewed"]++
+				continue
+			}
+			o := &in.Offers[slices.IndexFunc(in.Offers, func(o instance.Offer) bool { return o.ID == p.Offer })]
+			for what, is := range map[string]bool{
+				"in lots": o.Lot > 0, "with a ramp": o.Ramp != nil, "in tiers": p.Tier > 0, "owned": o.Owned != nil, "with a least order": o.MinUnits > 0,
+				"in another currency": o.Currency != "", "for later": o.LeadHours > 24,
+			} {
+				if is {
+					seen[what]++
+				}
 			}
 		}
 		want, err := instance.Evaluate(t.Context(), in, orders)
@@ -159,7 +188,7 @@ func TestDrawsEqualEvaluationOfDrawnInstances(t *testing.T) {
 			}
 		}
 	}
-	for _, what := range []string{"bought", "renewed", "short", "buffer"} {
+	for _, what := range []string{"bought", "renewed", "short", "buffer", "in lots", "with a ramp", "in tiers", "owned", "with a least order", "in another currency", "for later"} {
 		if seen[what] == 0 {
 			t.Errorf("no drawn instance has anything %s: the test is too easy", what)
 		}

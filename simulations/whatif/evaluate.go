@@ -1,6 +1,8 @@
 package whatif
 
 import (
+	"cmp"
+	"slices"
 	"sort"
 
 	"quartermaster/domain"
@@ -21,7 +23,6 @@ type supply struct {
 	more               int64 // quota that is left for on-demand
 	avail              int64
 	all, paid          int64 // units paid for, and what they cost
-	a, b               int64 // demand: times, and more
 }
 
 // evaluator evaluates draws of a course, one after another.
@@ -29,6 +30,7 @@ type evaluator struct {
 	m      *compiled
 	supply []supply // by pool and epoch
 	late   []window
+	grown  curve // of the epoch that is evaluated
 }
 
 func newEvaluator(m *compiled) *evaluator {
@@ -59,20 +61,19 @@ func (v *evaluator) equip(w *world, out *outcome) {
 	v.late = v.late[:0]
 	for i := range m.pays {
 		p := &m.pays[i]
-		by, from := int64(one), 0
+		amount := p.amount
 		switch {
 		case p.offer >= 0:
-			by, from = w.bought[p.offer], w.fxFrom[p.offer]
+			amount = p.costs(&w.bought[p.offer])
 			if late := w.late[p.offer]; late > 0 && p.from < p.to {
-				at := m.starts[p.from]
-				v.late = append(v.late, window{pool: p.pool, from: at, to: min(at+int(late), m.starts[p.to]), units: p.at(p.from)})
+				at, end := m.starts[p.from], m.starts[p.to]
+				until := min(at+int(late), end)
+				v.late = append(v.late, window{pool: p.pool, from: at, to: until, units: p.at(p.from)})
+				// Nothing is paid by the hour for what is not there.
+				amount -= mulDiv(times(p.hourly, w.bought[p.offer].hourly), int64(until-at), int64(end-at))
 			}
 		case p.held >= 0:
-			by, from = w.held[p.held], w.fxHeld[p.held]
-		}
-		amount := p.amount
-		if by != one {
-			amount = v.exchanged(p, by, from)
+			amount = p.costs(&w.held[p.held])
 		}
 		out.capacity += amount
 		if p.pool < 0 {
@@ -98,8 +99,7 @@ func (v *evaluator) equip(w *world, out *outcome) {
 			s := &v.supply[at]
 			s.guaranteed, s.priced = s.guaranteed+x.held[0][e], s.priced+x.held[1][e]
 			s.all += x.held[0][e] + x.held[1][e]
-			s.a, s.b, s.avail = w.factor[at], w.added[at], w.avail[p]
-			s.guaranteed = mulDiv(s.guaranteed, one-w.down[p], one)
+			s.avail = w.avail[p]
 			quota := int64(unlimited)
 			switch {
 			case x.epochs[e].onDemand < 0:
@@ -116,17 +116,32 @@ func (v *evaluator) equip(w *world, out *outcome) {
 	}
 }
 
-// exchanged is what a payment comes to when it is a factor dearer: all of it, or
-// where that is so from an epoch on, what is paid by the hour from then.
-func (v *evaluator) exchanged(p *payment, by int64, from int) int64 {
-	if from <= p.from {
-		return mulDiv(p.amount, by, one)
+// costs is what a payment comes to: its parts times what their prices are, and in a
+// currency that is worth otherwise, all of it, or where that is so from an epoch
+// on, what is paid by the hour from then.
+func (p *payment) costs(t *terms) int64 {
+	hourly, upfront := times(p.hourly, t.hourly), times(p.upfront, t.upfront)
+	rest := p.amount - p.hourly - p.upfront
+	switch {
+	case t.fx == one || t.from > p.from && t.from >= p.to:
+	case t.from <= p.from:
+		return times(hourly+upfront+rest, t.fx)
+	default:
+		part := times(hourly, int64(p.to-t.from)*one/int64(p.to-p.from))
+		hourly += times(part, t.fx) - part
 	}
-	if from >= p.to || p.to == p.from {
-		return p.amount
+	return hourly + upfront + rest
+}
+
+// times is an amount times a factor.
+func times(amount, by int64) int64 {
+	switch {
+	case by == one:
+		return amount
+	case amount < 0:
+		return -mulDiv(-amount, by, one)
 	}
-	part := mulDiv(mulDiv(p.amount, p.hourlyPart, one), int64(p.to-from), int64(p.to-p.from))
-	return p.amount - part + mulDiv(part, by, one)
+	return mulDiv(amount, by, one)
 }
 
 // prices returns what a unit costs on demand and as spot for an hour.
@@ -147,18 +162,13 @@ func (v *evaluator) prices(w *world, p, e int) (onDemand, spot, shortage int64) 
 // guaranteed, what a price covers, then spot and on-demand in the order of their
 // prices, as procurement does. Each is a sum of what is above a level.
 func (v *evaluator) epoch(w *world, p, e int, out *outcome) {
-	c := &v.m.pools[p].epochs[e].curve
+	c := v.demand(w, p, e)
 	s := &v.supply[p*len(v.m.spans)+e]
 	onDemand, spot, shortage := v.prices(w, p, e)
 	n := len(c.units)
-	all := line{a: s.a, b: s.b}
-	fixed := line{a: s.a, b: s.b, rest: true}
-	if s.a != one {
-		fixed.permille = v.m.pools[p].permille
-	}
-	total := c.above(all, 0, 0, n)
+	total := c.above(false, 0, 0, n)
 	x := s.guaranteed + s.priced
-	uncovered := c.above(all, x, 0, n)
+	uncovered := c.above(false, x, 0, n)
 	// rest is what is above a level after spot took its part: hours in which spot
 	// is bounded by what can be had are those of most demand.
 	bounded := n
@@ -166,16 +176,16 @@ func (v *evaluator) epoch(w *world, p, e int, out *outcome) {
 	case spot < 0:
 		bounded = 0
 	case s.avail != noSpotBounds:
-		bounded = sort.Search(n, func(i int) bool { return v.onSpot(p, s.a, c.units[i], c.units[i]-c.rest[i]) >= s.avail })
+		bounded = sort.Search(n, func(i int) bool { return (c.units[i]-c.rest[i])*one >= s.avail })
 	}
 	avail := s.avail
 	if spot < 0 {
 		avail = 0
 	}
 	rest := func(level int64) int64 {
-		sum := c.above(fixed, level, 0, bounded)
+		sum := c.above(true, level, 0, bounded)
 		if bounded < n && level < unlimited/2 {
-			sum += c.above(all, level+avail, bounded, n)
+			sum += c.above(false, level+avail, bounded, n)
 		}
 		return sum
 	}
@@ -189,7 +199,7 @@ func (v *evaluator) epoch(w *world, p, e int, out *outcome) {
 		left := rest(x)
 		onSpot, rented = uncovered-left, left-short
 	} else {
-		left := c.above(all, full, 0, n)
+		left := c.above(false, full, 0, n)
 		rented, onSpot = uncovered-left, left-short
 	}
 	penalty := cost(short, shortage)
@@ -206,13 +216,21 @@ func (v *evaluator) epoch(w *world, p, e int, out *outcome) {
 	}
 }
 
-// onSpot is what of an hour's demand may run on spot, given what that is of the
-// demand in the log.
-func (v *evaluator) onSpot(p int, a, units, whole int64) int64 {
-	if a == one {
-		return whole * one
+// demand is the hours of an epoch of a pool as they are in a world. It is good until
+// the next is asked for.
+func (v *evaluator) demand(w *world, p, e int) *curve {
+	x := &v.m.pools[p]
+	base, at := &x.epochs[e].curve, p*len(v.m.spans)+e
+	if w.factor[at] == one && w.added[at] == 0 && w.spare[p] == nil {
+		return base
 	}
-	return mulDiv(a*v.m.pools[p].permille, units, 1000)
+	g := &v.grown
+	g.units, g.count = g.units[:0], base.count
+	for _, u := range base.units {
+		g.units = append(g.units, w.wanted(p, e, u))
+	}
+	g.add(x.permille)
+	return g
 }
 
 // served is how an hour of a pool is served, in units.
@@ -311,7 +329,8 @@ func (v *evaluator) windows(w *world, out *outcome) {
 func (v *evaluator) at(w *world, p, e, h int, without int64, whole bool) (served, int64) {
 	x := &v.m.pools[p]
 	s := &v.supply[p*len(v.m.spans)+e]
-	demand := max(0, s.a*int64(x.hourly[h])+s.b)
+	units := w.wanted(p, e, int64(x.hourly[h]))
+	demand := units * one
 	if whole {
 		return served{short: demand}, demand
 	}
@@ -322,7 +341,7 @@ func (v *evaluator) at(w *world, p, e, h int, without int64, whole bool) (served
 	if more != unlimited {
 		more += s.priced - priced
 	}
-	return serveHour(demand, v.onSpot(p, s.a, int64(x.hourly[h]), int64(x.spot[h])), guaranteed, priced, more, s.avail, spot < onDemand || onDemand < 0, spot >= 0), demand
+	return serveHour(demand, units*x.permille/1000*one, guaranteed, priced, more, s.avail, spot < onDemand || onDemand < 0, spot >= 0), demand
 }
 
 // flee lets other regions take demand over whose pool is gone, and returns how
@@ -405,7 +424,7 @@ func (v *evaluator) stack(w *world, p int) Stack {
 			hours = append(hours, hour{demand, s.guaranteed + s.priced, x})
 		}
 	}
-	sort.SliceStable(hours, func(i, j int) bool { return hours[i].demand > hours[j].demand })
+	slices.SortStableFunc(hours, func(a, b hour) int { return cmp.Compare(b.demand, a.demand) })
 	out := Stack{Pool: m.in.Pools[p].ID}
 	for bin := range stackBins {
 		from, to := len(hours)*bin/stackBins, len(hours)*(bin+1)/stackBins

@@ -123,15 +123,15 @@ var kinds = []struct {
 		exact("units", "1", "1000000", "left out: as many as before"), amount("hourly", "0", "1000000", "price of a unit"), amount("factor", "0", "100", "or: times the price that it had"),
 		{Name: "end", Form: Flag, Doc: "or: true, it is not renewed"},
 	}, [][]string{{"hourly", "factor", "end"}}},
-	{FailureRate, "machines fail more, or less", []Field{
-		region, model, need(amount("per_gpu_hour", "0", "1", "failures of a GPU and hour; one interruption in 50,000 GPU-hours is 0.00002")), need(amount("repair_hours", "0", "8760", "until a machine is back")),
+	{FailureRate, "machines fail more, or less: spare ones keep the demand's service level, 99 % where it has none", []Field{
+		region, model, need(amount("per_gpu_hour", "0", "1", "failures of a GPU and hour; one interruption in 50,000 GPU-hours is 0.00002")), need(amount("repair_hours", "0", "8760", "until a machine is back; it counts as down half of the time at most")),
 		{Name: "gpus", Form: Count, Most: "1024", Doc: "that fail together; left out: those of a machine"},
 	}, nil},
 	{SpotInterruption, "spot is taken back more often, or there is less", []Field{
 		region, model, amount("per_unit_hour", "0", "10", "interruptions of a unit and hour"), amount("lost_hours", "0", "100", "of each: restart and lost work; left out: 0.25"),
 		amount("available", "0", "1000000", "units that can be had"),
 	}, nil},
-	{LeadTime, "what is ordered comes later, or sooner", []Field{
+	{LeadTime, "what is ordered comes later, or sooner: purchases begin in time for the median, and draws are late by what is beyond it", []Field{
 		provider, region, model, offer, offerKind, need(amount("hours", "0", "26280", "from order to delivery")),
 	}, nil},
 	{QuotaChange, "a supplier allows more on demand, or less", []Field{
@@ -241,6 +241,10 @@ func Schema() ([]byte, error) {
 	list := func(of any, most int) m { return m{"type": "array", "items": of, "maxItems": most} }
 	whole := func(least, most int) m { return m{"type": "integer", "minimum": least, "maximum": most} }
 	words := func(of ...string) m { return m{"enum": of} }
+	described := func(of m, text string) m {
+		of["description"] = text
+		return of
+	}
 	changes := list(m{"$ref": "#/$defs/change"}, maxEntries)
 	reports := list(words(Reports()...), len(Reports()))
 	reports["uniqueItems"] = true
@@ -261,18 +265,18 @@ func Schema() ([]byte, error) {
 			"instance": m{"type": "string", "description": "a file with an instance, instead of the log"},
 		}),
 		"horizon": m{"type": []string{"string", "integer"}, "description": "months", "examples": []any{"24 months", 24}},
-		"seed":    whole(0, maxSeed), "runs": whole(1, MaxRuns), "scenario_set": whole(1, maxSet),
+		"seed":    whole(0, maxSeed), "runs": whole(1, MaxRuns), "scenario_set": described(whole(1, maxSet), "how many weighted scenarios the draws are reduced to, to buy for; left out: 32"),
 		"assumptions": object(nil, m{
 			"lookback_weeks": whole(1, 520), "monthly_growth": m{"$ref": "#/$defs/decimal"}, "annual_rate": m{"$ref": "#/$defs/decimal"}, "salvage": m{"$ref": "#/$defs/decimal"},
 			"spot_overhead": m{"$ref": "#/$defs/decimal"}, "shortage_factor": m{"$ref": "#/$defs/decimal"}, "currency": m{"type": "string", "pattern": "^[A-Z]{3}$"},
 		}),
 		"changes": changes, "alternatives": alternatives,
-		"constraints": object(nil, m{
+		"constraints": described(object(nil, m{
 			"max_unserved": m{"$ref": "#/$defs/decimal"}, "max_spot_share": m{"$ref": "#/$defs/decimal"},
-			"budgets": list(object([]string{"amount", "basis", "from", "to"}, m{
+			"budgets": described(list(object([]string{"amount", "basis", "from", "to"}, m{
 				"id": text, "amount": m{"$ref": "#/$defs/decimal"}, "basis": words("cash", "accrual"), "from": m{"$ref": "#/$defs/time"}, "to": m{"$ref": "#/$defs/time"},
-			}), maxEntries),
-		}),
+			}), maxEntries), "nominal spending from a month to another, in expectation over the weighted scenarios: a scenario or draw of more demand may exceed it, and draws are not judged by it"),
+		}), "bind the purchases of every alternative, in expectation over the weighted scenarios; of the first two the answer says in which share of the draws they are kept"),
 		"report": reports,
 	})
 	doc["$schema"] = "https://json-schema.org/draft/2020-12/schema"

@@ -1,6 +1,7 @@
 package whatif
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -65,7 +66,7 @@ func (c *course) resolve() error {
 			region, model := x.Region, x.Model
 			if x.Cluster != "" {
 				// The pool of the cluster's machines is the one in which its demand is.
-				region = cmpOr(region, c.regionOf(x.Cluster))
+				region = cmp.Or(region, c.regionOf(x.Cluster))
 			}
 			if l.pools = c.pools(region, model); len(l.pools) == 0 {
 				c.notes = append(c.notes, fmt.Sprintf("changes[%d] %s: no pool has the machines of %s, so it takes nothing from a pool", i, x.Kind, x.selector()))
@@ -139,13 +140,6 @@ func (c *course) resolve() error {
 		}
 		return l, nil
 	})
-}
-
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // eachLever makes the levers of the changes, with their variables.

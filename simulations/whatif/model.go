@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"math/bits"
 	"slices"
 	"sort"
 
@@ -12,6 +11,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/instance"
+	"quartermaster/domain/packing"
 	"quartermaster/domain/procurement"
 )
 
@@ -46,10 +46,11 @@ type compiled struct {
 }
 
 type poolModel struct {
-	hourly []int32 // with spare units for failures
-	plain  []int32 // without
-	spot   []int32 // of each hour's demand, what may run on spot, in whole units
-	// permille of demand may run on spot.
+	demand string  // its id, "" for none
+	hourly []int32 // what is wanted, without spare units for failures
+	// buffer says how many units are spare; nil: none.
+	buffer *instance.Buffer
+	// permille of an hour's demand may run on spot, rounded down to whole units.
 	permille int64
 	epochs   []epochModel
 	// protected is the share of demand that another region takes over, in
@@ -81,22 +82,14 @@ type epochModel struct {
 	discount       domain.Decimal
 }
 
-// curve is the hours of an epoch by ascending demand. after[i] sums over the
-// hours from i on.
+// curve is the hours of an epoch by ascending demand, in whole units. The sums are
+// over the hours from a level on.
 type curve struct {
-	units, rest []int64 // demand, and what of it may not run on spot, in whole units
+	units, rest []int64 // demand, and what of it may not run on spot
+	count       []int64 // hours of each level
 	hours       []int64 // suffix sums
 	sumUnits    []int64 // of units × hours
 	sumRest     []int64 // of rest × hours
-}
-
-// line is a level of demand to be cut off: of demand, or of what of it may not run
-// on spot. As the log has it that is whole units, rounded as procurement rounds;
-// grown demand is not rounded, and then it is so many thousandths of demand.
-type line struct {
-	a, b     int64
-	rest     bool
-	permille int64 // of demand that may run on spot; 0 where rest is whole units
 }
 
 // payment is what is paid for capacity, whatever it serves.
@@ -107,9 +100,11 @@ type payment struct {
 	from, to   int
 	units      []int64 // that a purchase adds, by epoch; nil of what is held
 	guaranteed bool
-	offer      int   // index into the offers, −1
-	held       int   // index into the commitments, −1
-	hourlyPart int64 // of the amount, in millionths: paid by the hour
+	offer      int // index into the offers, −1
+	held       int // index into the commitments, −1
+	// Of the amount, what is for the price by the hour and the price upfront. The
+	// rest is what owned hardware costs to run.
+	hourly, upfront int64
 }
 
 // newModel compiles an instance: at its own prices, levels and holdings.
@@ -149,30 +144,20 @@ func newModel(in *instance.Instance) (*compiled, error) {
 		}
 		d := slices.IndexFunc(in.Demands, func(d instance.Demand) bool { return d.Pool == pool.ID })
 		x.hourly = make([]int32, m.starts[len(spans)])
-		x.plain = x.hourly
 		if d >= 0 {
 			demand := &in.Demands[d]
-			if x.plain, err = m.levels(demand.ID, false); err != nil {
+			if x.hourly, err = m.levels(demand.ID); err != nil {
 				return nil, err
 			}
-			if x.hourly = x.plain; demand.Buffer != nil {
-				if x.hourly, err = m.levels(demand.ID, true); err != nil {
-					return nil, err
-				}
-			}
-			x.permille = demand.Interruptible.Shift(3).IntPart()
+			x.demand, x.buffer, x.permille = demand.ID, demand.Buffer, demand.Interruptible.Shift(3).IntPart()
 			if priced.Protected(demand.ID) {
 				x.protected = scaled(in.Posture.Share)
 			}
 		}
-		x.spot = make([]int32, len(x.hourly))
-		for h, u := range x.hourly {
-			x.spot[h] = int32(int64(u) * x.permille / 1000)
-		}
 		for e := range spans {
 			y := &x.epochs[e]
 			y.discount = priced.Middle[e]
-			y.curve = newCurve(x.hourly[m.starts[e]:m.starts[e+1]], x.spot[m.starts[e]:m.starts[e+1]])
+			y.curve = newCurve(x.hourly[m.starts[e]:m.starts[e+1]], x.permille)
 			y.onDemand, y.spot, y.quota = -1, -1, unlimited
 			if sold.OnDemand != nil {
 				y.onDemand = int64(sold.OnDemand[e])
@@ -210,10 +195,10 @@ func newModel(in *instance.Instance) (*compiled, error) {
 	return m, m.hold()
 }
 
-// levels is a demand by the hour. One that is given as curves falls within each
-// epoch, which matters for outages alone.
-func (m *compiled) levels(demand string, spare bool) ([]int32, error) {
-	units, err := m.priced.Levels(demand, 0, spare)
+// levels is a demand by the hour, without spare units. One that is given as curves
+// falls within each epoch, which matters for outages alone.
+func (m *compiled) levels(demand string) ([]int32, error) {
+	units, err := m.priced.Levels(demand, 0, false)
 	if err != nil {
 		return nil, err
 	}
@@ -274,63 +259,53 @@ func (m *compiled) shareQuotas() {
 // scaled is a decimal in millionths, rounded.
 func scaled(d domain.Decimal) int64 { return d.Shift(6).Round(0).IntPart() }
 
-func newCurve(units, spot []int32) curve {
-	type level struct{ units, spot int32 }
-	levels := make([]level, len(units))
-	for i := range units {
-		levels[i] = level{units[i], spot[i]}
-	}
-	slices.SortFunc(levels, func(a, b level) int { return int(a.units) - int(b.units) })
+func newCurve(units []int32, permille int64) curve {
+	sorted := slices.Clone(units)
+	slices.Sort(sorted)
 	c := curve{}
-	var count []int64
-	for i, l := range levels {
-		if i > 0 && l == levels[i-1] {
-			count[len(count)-1]++
+	for i, u := range sorted {
+		if i > 0 && u == sorted[i-1] {
+			c.count[len(c.count)-1]++
 			continue
 		}
-		c.units, c.rest, count = append(c.units, int64(l.units)), append(c.rest, int64(l.units-l.spot)), append(count, 1)
+		c.units, c.count = append(c.units, int64(u)), append(c.count, 1)
 	}
-	n := len(c.units)
-	c.hours, c.sumUnits, c.sumRest = make([]int64, n+1), make([]int64, n+1), make([]int64, n+1)
-	for i := n - 1; i >= 0; i-- {
-		c.hours[i] = c.hours[i+1] + count[i]
-		c.sumUnits[i] = c.sumUnits[i+1] + count[i]*c.units[i]
-		c.sumRest[i] = c.sumRest[i+1] + count[i]*c.rest[i]
-	}
+	c.add(permille)
 	return c
 }
 
-// above sums what of a·units + b (or a·rest + b) is above x over the hours from lo
-// to hi, in unit-hours.
-func (c *curve) above(l line, x int64, lo, hi int) int64 {
+// add sums a curve of units and their hours.
+func (c *curve) add(permille int64) {
+	n := len(c.units)
+	grow := func(of []int64, n int) []int64 { return slices.Grow(of[:0], n)[:n] }
+	c.rest, c.hours, c.sumUnits, c.sumRest = grow(c.rest, n), grow(c.hours, n+1), grow(c.sumUnits, n+1), grow(c.sumRest, n+1)
+	c.hours[n], c.sumUnits[n], c.sumRest[n] = 0, 0, 0
+	for i := n - 1; i >= 0; i-- {
+		c.rest[i] = c.units[i] - c.units[i]*permille/1000
+		c.hours[i] = c.hours[i+1] + c.count[i]
+		c.sumUnits[i] = c.sumUnits[i+1] + c.count[i]*c.units[i]
+		c.sumRest[i] = c.sumRest[i+1] + c.count[i]*c.rest[i]
+	}
+}
+
+// above sums what is above x of demand, or of what of it may not run on spot, over
+// the levels from lo to hi: x and the sum are in millionths.
+func (c *curve) above(rest bool, x int64, lo, hi int) int64 {
 	if x >= unlimited/2 || lo >= hi {
 		return 0
 	}
 	of, sum := c.units, c.sumUnits
-	if l.rest && l.permille == 0 {
+	if rest {
 		of, sum = c.rest, c.sumRest
 	}
-	kept := int64(1000)
-	if l.rest {
-		kept -= l.permille
-	}
-	// a·kept is below 10¹², units below 10⁶.
-	i := lo + sort.Search(hi-lo, func(i int) bool { return mulDiv(l.a*kept, of[lo+i], 1000) > x-l.b })
-	if i >= hi {
-		return 0
-	}
-	return mulDiv(l.a*kept, sum[i]-sum[hi], 1000) + (l.b-x)*(c.hours[i]-c.hours[hi])
+	i := lo + sort.Search(hi-lo, func(i int) bool { return of[lo+i]*one > x })
+	return (sum[i]-sum[hi])*one - x*(c.hours[i]-c.hours[hi])
 }
 
-// mulDiv is a·b ÷ c of numbers that are not negative, rounded down, without
-// overflow in between.
+// mulDiv is a·b ÷ c of numbers that are not negative, rounded down.
 func mulDiv(a, b, c int64) int64 {
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	if hi >= uint64(c) {
-		return math.MaxInt64
-	}
-	q, _ := bits.Div64(hi, lo, uint64(c))
-	return int64(min(q, math.MaxInt64))
+	n, _ := packing.MulDiv(a, b, c)
+	return n
 }
 
 // cost is unit-hours in millionths at a price, as an amount, half rounded up.
@@ -338,14 +313,11 @@ func cost(unitHours, price int64) int64 {
 	if unitHours <= 0 || price <= 0 {
 		return 0
 	}
-	hi, lo := bits.Mul64(uint64(unitHours), uint64(price))
-	lo, carry := bits.Add64(lo, 500_000_000, 0)
-	hi += carry
-	if hi >= 1_000_000_000 {
-		return math.MaxInt64 / 4
+	n, rest := packing.MulDiv(unitHours, price, 1_000_000_000)
+	if rest >= 500_000_000 {
+		n++
 	}
-	q, _ := bits.Div64(hi, lo, 1_000_000_000)
-	return int64(min(q, math.MaxInt64/4))
+	return n
 }
 
 // failover says where the demand of a pool goes while it is gone: to pools of its
@@ -390,9 +362,10 @@ func (m *compiled) hold() error {
 		if pay.amount, err = amountOf(held.Cost, m.in); err != nil {
 			return fmt.Errorf("commitment %s: %w", c.ID, err)
 		}
-		if held.Cost.IsPositive() {
-			pay.hourlyPart = scaled(held.Hourly.DivRound(held.Cost, 12))
+		if pay.hourly, err = amountOf(held.Hourly, m.in); err != nil {
+			return fmt.Errorf("commitment %s: %w", c.ID, err)
 		}
+		pay.upfront = pay.amount - pay.hourly
 		m.pays = append(m.pays, pay)
 	}
 	return nil
@@ -406,10 +379,16 @@ func amountOf(d domain.Decimal, in *instance.Instance) (int64, error) {
 	return d.Shift(6).Round(0).IntPart(), nil
 }
 
-// bought adds what an answer buys of the problem that it answers, and what a cold
-// standby costs there.
+// bought adds what an answer buys of the problem that it answers, at the prices of
+// the model's instance, and what a cold standby costs there.
 func (m *compiled) bought(problem *instance.Instance, a *instance.Answer) error {
-	priced, err := problem.Priced()
+	same := *problem
+	same.Commitments, same.Offers = m.in.Commitments, slices.Clone(same.Offers)
+	for i := range same.Offers {
+		f := &same.Offers[i]
+		f.Hourly, f.Upfront = m.in.Offers[i].Hourly, m.in.Offers[i].Upfront
+	}
+	priced, err := same.Priced()
 	if err != nil {
 		return err
 	}
@@ -424,9 +403,12 @@ func (m *compiled) bought(problem *instance.Instance, a *instance.Answer) error 
 	if m.cold, err = amountOf(standby, m.in); err != nil {
 		return fmt.Errorf("cold standby: %w", err)
 	}
+	if len(all) != len(orders) {
+		return fmt.Errorf("%d orders are %d purchases", len(orders), len(all))
+	}
 	for i := range all {
 		b, o := &all[i], &orders[i]
-		pay := payment{offer: -1, held: -1, guaranteed: b.Guaranteed, hourlyPart: scaled(b.Hourly), from: len(m.spans), units: make([]int64, len(m.spans))}
+		pay := payment{offer: -1, held: -1, guaranteed: b.Guaranteed, from: len(m.spans), units: make([]int64, len(m.spans))}
 		pay.pool = slices.IndexFunc(m.in.Pools, func(x instance.Pool) bool { return x.ID == b.Pool })
 		if o.Commitment != "" {
 			pay.held = slices.IndexFunc(m.in.Commitments, func(c instance.Commitment) bool { return c.ID == o.Commitment })
@@ -447,8 +429,13 @@ func (m *compiled) bought(problem *instance.Instance, a *instance.Answer) error 
 			pay.from, pay.to = min(pay.from, e), e+1
 		}
 		pay.from = min(pay.from, pay.to)
-		if pay.amount, err = amountOf(b.Cost, m.in); err != nil {
-			return fmt.Errorf("purchase of %s: %w", o.Offer+o.Commitment, err)
+		for _, x := range []struct {
+			into *int64
+			part domain.Decimal
+		}{{&pay.amount, b.Cost}, {&pay.hourly, b.Hourly}, {&pay.upfront, b.Upfront}} {
+			if *x.into, err = amountOf(x.part, m.in); err != nil {
+				return fmt.Errorf("purchase of %s: %w", o.Offer+o.Commitment, err)
+			}
 		}
 		m.pays = append(m.pays, pay)
 	}

@@ -69,7 +69,7 @@ func (r *reader) mapping(n *Node, path string, known ...string) entry {
 		}
 		seen[k.Text] = k.Line
 		if !slices.Contains(known, k.Text) {
-			r.fault(k, e.at(k.Text), "unknown field; %s", nearest(k.Text, known))
+			r.fault(k, e.at(k.Text), "unknown field; %s", domain.Suggest(k.Text, known))
 		}
 	}
 	return e
@@ -127,7 +127,7 @@ func (e entry) text(key string) string {
 func (e entry) word(key string, of ...string) string {
 	s := e.text(key)
 	if s != "" && !slices.Contains(of, s) {
-		e.fault(key, "%q is unknown; %s", s, nearest(s, of))
+		e.fault(key, "%q is unknown; %s", s, domain.Suggest(s, of))
 		return ""
 	}
 	return s
@@ -160,7 +160,7 @@ func (e entry) texts(key string, of ...string) (out []string) {
 		case n.Shape != Scalar || n.Text == "" || len(n.Text) > maxText:
 			e.r.fault(n, paths[i], "is %s, want text", n.describe())
 		case len(of) > 0 && !slices.Contains(of, n.Text):
-			e.r.fault(n, paths[i], "%q is unknown; %s", n.Text, nearest(n.Text, of))
+			e.r.fault(n, paths[i], "%q is unknown; %s", n.Text, domain.Suggest(n.Text, of))
 		case slices.Contains(out, n.Text):
 			e.r.fault(n, paths[i], "%q stands there twice", n.Text)
 		default:
@@ -337,7 +337,7 @@ func (r *reader) scenario(doc *Node) *Scenario {
 	e.word("kind", FileKind)
 	s := &Scenario{
 		Name: e.text("name"), Question: e.text("question"), Months: e.months("horizon"), Seed: uint64(max(0, e.whole("seed", 0, maxSeed, 1))),
-		Runs: e.whole("runs", 1, MaxRuns, 500), Set: e.whole("scenario_set", 1, maxSet, 8),
+		Runs: e.whole("runs", 1, MaxRuns, 500), Set: e.whole("scenario_set", 1, maxSet, 32),
 	}
 	if n := e.n.get("base"); n != nil {
 		b := r.mapping(n, "base", "position", "at", "region", "instance")
@@ -527,7 +527,7 @@ func (r *reader) change(n *Node, path string) (c Change, ok bool) {
 	}
 	at := slices.Index(known, k.Text)
 	if k.Shape != Scalar || at < 0 {
-		r.fault(k, path+".kind", "%s is unknown; %s", k.describe(), nearest(k.Text, known))
+		r.fault(k, path+".kind", "%s is unknown; %s", k.describe(), domain.Suggest(k.Text, known))
 		return c, false
 	}
 	c.Kind = kinds[at].Kind

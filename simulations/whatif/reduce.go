@@ -19,14 +19,14 @@ type scenarioSet struct {
 	entries []SetEntry
 }
 
-// reduce turns the draws into a problem with a few weighted scenarios. Draws are
-// put in order of their demand, weighed by what it would cost on demand, and cut
-// into as many parts of equal number as the scenario set has; each part becomes
-// one scenario: the mean of its draws, pool by pool and epoch by epoch, weighted
-// by their number. So the expectation of demand is kept, and its spread up to what
-// lies within a part. Prices, interruptions, quotas and lead times enter at their
-// mean over all draws: what is bought is paid for on average at those. Outages and
-// maintenance are recourse alone.
+// reduce turns the draws into a problem with a few weighted scenarios. Draws are put
+// in order of what they would cost if nothing were bought, at the prices of the
+// instance and without outages, and cut into as many parts of equal number as the
+// scenario set has. Each part becomes one scenario: of its draws the mean of what is
+// wanted, hour by hour and spare units included, and of the spot that can be had,
+// weighted by their number. So the expectation of demand is kept, and its spread up
+// to what lies within a part. What scenarios cannot have differently enters at its
+// mean over all draws, or not at all; [experiment.beside] says so by name.
 func (e *experiment) reduce(ctx context.Context) (*scenarioSet, error) {
 	c, m := e.c, e.m
 	n, cells := e.s.Runs, len(m.pools)*len(m.spans)
@@ -34,26 +34,16 @@ func (e *experiment) reduce(ctx context.Context) (*scenarioSet, error) {
 	in := *c.in
 	set.in = &in
 	in.Name = cmp.Or(e.s.Name, "what-if")
-	size := make([]*big.Int, n)
-	// Sums over draws take 64 bits: factors are below 10⁹, demand that is added
-	// below 10¹³, draws at most 10⁵.
-	type sums struct{ factor, added, avail []int64 }
-	total := struct{ onDemand, spot, quota, bought, late []int64 }{make([]int64, cells), make([]int64, cells), make([]int64, len(in.Quotas)*len(m.spans)), make([]int64, len(in.Offers)), make([]int64, len(in.Offers))}
-	uncertain := false
-	for i := range c.vars.list {
-		uncertain = uncertain || !c.vars.list[i].number.Certain() || c.happening(i)
-	}
-	if !uncertain {
+	if !e.uncertain() {
 		n = 1
 	}
-	w := c.newWorld(m)
-	worth := make([]int64, cells) // of a factor of one, in whole amounts
-	for p := range m.pools {
-		for i := range m.spans {
-			y := &m.pools[p].epochs[i]
-			worth[p*len(m.spans)+i] = cost(y.curve.sumUnits[0]*one, max(1, y.onDemand)) / one
-		}
+	all := means{
+		draws: int64(n), onDemand: make([]int64, cells), spot: make([]int64, cells), quota: make([]int64, len(in.Quotas)*len(m.spans)),
+		hourly: make([]int64, len(in.Offers)), upfront: make([]int64, len(in.Offers)), heldHourly: make([]int64, len(in.Commitments)), heldUpfront: make([]int64, len(in.Commitments)),
 	}
+	// Sums over draws take 64 bits: factors are below 10⁹, draws at most 10⁵.
+	size := make([]int64, n)
+	w, v := c.newWorld(m), newEvaluator(m)
 	for draw := range n {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -61,49 +51,135 @@ func (e *experiment) reduce(ctx context.Context) (*scenarioSet, error) {
 		if err := w.set(c, m, e.values(draw)); err != nil {
 			return nil, fmt.Errorf("draw %d: %w", draw, err)
 		}
-		sum := new(big.Int)
-		for i := range cells {
-			y := &m.pools[i/len(m.spans)].epochs[i%len(m.spans)]
-			sum.Add(sum, big.NewInt(mulDiv(worth[i], w.factor[i], 1000)))
-			sum.Add(sum, new(big.Int).Mul(big.NewInt(w.added[i]/1000), big.NewInt(max(1, y.onDemand)/1_000_000*y.curve.hours[0]/1000)))
-		}
-		size[draw] = sum
-		addTo(total.onDemand, w.onDemand)
-		addTo(total.spot, w.spot)
-		addTo(total.quota, w.quota)
-		addTo(total.bought, w.bought)
-		addTo(total.late, w.late)
+		all.add(w)
+		w.plain(m)
+		size[draw] = v.evaluate(w).cost
 	}
 	order := make([]int, n)
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return size[a].Cmp(size[b]) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(size[a], size[b]) })
 	parts := min(e.s.Set, n)
-	if order[0] == order[n-1] || size[order[0]].Cmp(size[order[n-1]]) == 0 && !c.spotVaries() {
+	if size[order[0]] == size[order[n-1]] {
 		parts = 1
 	}
 	for part := range parts {
 		from, to := n*part/parts, n*(part+1)/parts
-		s := sums{make([]int64, cells), make([]int64, cells), make([]int64, len(m.pools))}
+		s := newWants(c, m)
 		for _, draw := range order[from:to] {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
 			if err := w.set(c, m, e.values(draw)); err != nil {
-				return nil, err
+				return nil, fmt.Errorf("draw %d: %w", draw, err)
 			}
-			addTo(s.factor, w.factor)
-			addTo(s.added, w.added)
-			for p, a := range w.avail {
-				s.avail[p] += min(a, maxUnits*one)
+			s.add(m, w)
+		}
+		e.enter(set, part, parts, s)
+	}
+	c.refuge(&in)
+	e.price(&in, &all)
+	return set, nil
+}
+
+// uncertain reports whether draws can differ in what a problem may have.
+func (e *experiment) uncertain() bool {
+	for i := range e.c.vars.list {
+		if !e.c.certain(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// plain leaves of a world what scenarios of an instance can have: demand, and the
+// spot that can be had.
+func (w *world) plain(m *compiled) {
+	fill(w.onDemand, one)
+	fill(w.spot, one)
+	fill(w.late, 0)
+	for _, of := range [][]terms{w.bought, w.held} {
+		for i := range of {
+			of[i] = terms{one, one, one, 0}
+		}
+	}
+	for q := range m.in.Quotas {
+		for e := range m.spans {
+			w.quota[q*w.epochs+e] = m.quotaAt(q, e)
+		}
+	}
+	w.windows = w.windows[:0]
+}
+
+// means sums over draws what enters a problem at its mean.
+type means struct {
+	draws                 int64
+	onDemand, spot, quota []int64
+	// Of offers and of what is held, currencies included.
+	hourly, upfront, heldHourly, heldUpfront []int64
+}
+
+func (s *means) add(w *world) {
+	addTo(s.onDemand, w.onDemand)
+	addTo(s.spot, w.spot)
+	addTo(s.quota, w.quota)
+	for _, x := range []struct {
+		of              []terms
+		hourly, upfront []int64
+	}{{w.bought, s.hourly, s.upfront}, {w.held, s.heldHourly, s.heldUpfront}} {
+		for i := range x.of {
+			t := &x.of[i]
+			x.hourly[i] += mulDiv(t.hourly, t.fx, one)
+			x.upfront[i] += mulDiv(t.upfront, t.fx, one)
+		}
+	}
+}
+
+func addTo(sum, v []int64) {
+	for i := range v {
+		sum[i] += v[i]
+	}
+}
+
+// wants sums over draws what is wanted of the pools that changes are about, by epoch
+// and level of its curve; of others it has nothing.
+type wants struct {
+	draws  int64
+	levels [][]int64 // by pool and epoch
+	avail  []int64
+}
+
+func newWants(c *course, m *compiled) *wants {
+	s := &wants{levels: make([][]int64, len(m.pools)*len(m.spans)), avail: make([]int64, len(m.pools))}
+	for i := range c.levers {
+		l := &c.levers[i]
+		switch l.kind {
+		case DemandGrowth, EfficiencyChange, ModelLaunch, DeploymentChange, FailureRate:
+			for _, p := range l.pools {
+				for e := range m.spans {
+					s.levels[p*len(m.spans)+e] = make([]int64, len(m.pools[p].epochs[e].curve.units))
+				}
 			}
 		}
-		e.enter(set, part, parts, int64(to-from), s.factor, s.added, s.avail)
 	}
-	e.c.refuge(&in)
-	e.means(&in, int64(n), total.onDemand, total.spot, total.quota, total.bought, total.late)
-	return set, nil
+	return s
+}
+
+func (s *wants) add(m *compiled, w *world) {
+	s.draws++
+	for at, sums := range s.levels {
+		if sums == nil {
+			continue
+		}
+		p, e := at/len(m.spans), at%len(m.spans)
+		for i, u := range m.pools[p].epochs[e].curve.units {
+			sums[i] += w.wanted(p, e, u)
+		}
+	}
+	for p, a := range w.avail {
+		s.avail[p] += min(a, maxUnits*one)
+	}
 }
 
 // refuge lets protected demand go to other regions, where nobody said otherwise: at
@@ -132,22 +208,9 @@ func (c *course) refuge(in *instance.Instance) {
 	}
 }
 
-// spotVaries reports whether what spot can be had differs between draws.
-func (c *course) spotVaries() bool {
-	return slices.ContainsFunc(c.levers, func(l lever) bool {
-		return l.kind == SpotInterruption && l.third >= 0 && !c.number(l.third).Certain()
-	})
-}
-
-func addTo(sum, v []int64) {
-	for i := range v {
-		sum[i] += v[i]
-	}
-}
-
 // enter adds a scenario to a problem: the means of a part of the draws.
-func (e *experiment) enter(set *scenarioSet, part, parts int, n int64, factor, added, avail []int64) {
-	m, in := e.m, set.in
+func (e *experiment) enter(set *scenarioSet, part, parts int, of *wants) {
+	m, in, n := e.m, set.in, of.draws
 	s := instance.Scenario{ID: fmt.Sprintf("part %d of %d", part+1, parts), Weight: int(n), Hourly: map[string][]int{}, Spot: map[string]int{}}
 	if n == 1 && parts == 1 {
 		s.ID = "all"
@@ -156,32 +219,35 @@ func (e *experiment) enter(set *scenarioSet, part, parts int, n int64, factor, a
 	demands := slices.Clone(in.Demands)
 	for p := range m.pools {
 		x := &m.pools[p]
-		changed := false
-		hourly := make([]int, len(x.plain))
+		d := slices.IndexFunc(demands, func(d instance.Demand) bool { return d.ID == x.demand })
+		if d < 0 {
+			continue
+		}
+		changed := of.levels[p*len(m.spans)] != nil
+		hourly := make([]int, len(x.hourly))
 		for i := range m.spans {
-			at := p*len(m.spans) + i
-			a, b := (factor[at]+n/2)/n, added[at]/n
-			changed = changed || a != one || b != 0
+			c, sums := &x.epochs[i].curve, of.levels[p*len(m.spans)+i]
 			for h := m.starts[i]; h < m.starts[i+1]; h++ {
-				hourly[h] = int(max(0, (a*int64(x.plain[h])+b+one-1)/one))
+				hourly[h] = int(x.hourly[h])
+				if changed {
+					k, _ := slices.BinarySearch(c.units, int64(x.hourly[h]))
+					hourly[h] = int((sums[k] + n/2) / n)
+				}
 				wanted.Add(wanted, big.NewInt(int64(hourly[h])))
 			}
 		}
-		d := slices.IndexFunc(demands, func(d instance.Demand) bool { return d.Pool == in.Pools[p].ID })
-		if d >= 0 && changed {
+		if changed {
+			// What is wanted has its spare units already, and scenarios replace hours,
+			// not curves.
+			demands[d].Buffer = nil
 			if parts > 1 {
-				s.Hourly[demands[d].ID] = hourly
-				if demands[d].Hourly == nil { // scenarios replace hours, and no curve
-					demands[d].Hourly, demands[d].Duration = make([]int, len(x.plain)), nil
-					for h, v := range x.plain {
-						demands[d].Hourly[h] = int(v)
-					}
-				}
-			} else {
+				s.Hourly[x.demand] = hourly
+			}
+			if parts == 1 || demands[d].Hourly == nil {
 				demands[d].Hourly, demands[d].Duration = hourly, nil
 			}
 		}
-		if a := (avail[p] + n/2) / n; e.bounded(p) && in.Pools[p].Spot != nil {
+		if a := (of.avail[p] + n/2) / n; e.bounded(p) && in.Pools[p].Spot != nil {
 			if parts > 1 {
 				s.Spot[in.Pools[p].ID] = int(a / one)
 			} else {
@@ -205,11 +271,11 @@ func (e *experiment) bounded(p int) bool {
 	return slices.ContainsFunc(e.c.levers, func(l lever) bool { return l.kind == SpotInterruption && l.third >= 0 && slices.Contains(l.pools, p) })
 }
 
-// means lets prices, quotas, offers and failures of a problem be what they are on
-// average over the draws.
-func (e *experiment) means(in *instance.Instance, n int64, onDemand, spot, quota, bought, late []int64) {
-	m := e.m
-	in.Pools, in.Quotas, in.Offers, in.Demands = slices.Clone(in.Pools), slices.Clone(in.Quotas), slices.Clone(in.Offers), slices.Clone(in.Demands)
+// price lets prices, quotas and offers of a problem be what they are on average over
+// the draws.
+func (e *experiment) price(in *instance.Instance, all *means) {
+	m, n := e.m, all.draws
+	in.Pools, in.Quotas, in.Offers, in.Commitments = slices.Clone(in.Pools), slices.Clone(in.Quotas), slices.Clone(in.Offers), slices.Clone(in.Commitments)
 	path := func(p *instance.Price, listed []domain.Decimal, factors []int64) {
 		if !slices.ContainsFunc(factors, func(f int64) bool { return f != n*one }) {
 			return
@@ -232,61 +298,50 @@ func (e *experiment) means(in *instance.Instance, n int64, onDemand, spot, quota
 		pool := &in.Pools[p]
 		if pool.OnDemand != nil {
 			x := *pool.OnDemand
-			path(&x, m.priced.Pools[p].ListedOnDemand, onDemand[from:to])
+			path(&x, m.priced.Pools[p].ListedOnDemand, all.onDemand[from:to])
 			pool.OnDemand = &x
 		}
 		if pool.Spot != nil {
 			x := *pool.Spot
-			path(&x.Price, m.priced.Pools[p].ListedSpot, spot[from:to])
+			path(&x.Price, m.priced.Pools[p].ListedSpot, all.spot[from:to])
 			pool.Spot = &x
 		}
 	}
-	for q := range in.Quotas {
-		x := &in.Quotas[q]
-		was := *x
-		var steps []instance.QuotaStep
-		changed, last := false, 0
-		for i := range m.spans {
-			limit := int(quota[q*len(m.spans)+i] / n)
-			changed = changed || int64(limit) != m.quotaAt(q, i)
-			if i == 0 {
-				x.Limit = limit
-			} else if last != limit {
-				steps = append(steps, instance.QuotaStep{From: m.spans[i].From, Limit: limit})
-			}
-			last = limit
+	e.limit(in, all.quota, n)
+	mean := func(price domain.Decimal, sum int64) domain.Decimal {
+		if sum == n*one {
+			return price
 		}
-		if x.Path = steps; !changed {
-			*x = was
-		}
+		return price.Mul(decimal.NewFromInt(sum).DivRound(decimal.NewFromInt(n*one), 12))
 	}
 	for o := range in.Offers {
 		f := &in.Offers[o]
-		if by := bought[o]; by != n*one {
-			times := decimal.NewFromInt(by).DivRound(decimal.NewFromInt(n*one), 12)
-			f.Hourly, f.Upfront = f.Hourly.Mul(times), f.Upfront.Mul(times)
-		}
-		if more := late[o] / n; more > 0 {
-			f.From = max(f.From, in.From) + domain.Instant(more)*domain.Hour
-		}
+		f.Hourly, f.Upfront = mean(f.Hourly, all.hourly[o]), mean(f.Upfront, all.upfront[o])
 	}
-	for i := range e.c.levers {
-		l := &e.c.levers[i]
-		if l.kind != FailureRate {
-			continue
+	for h := range in.Commitments {
+		c := &in.Commitments[h]
+		c.Hourly, c.Upfront = mean(c.Hourly, all.heldHourly[h]), mean(c.Upfront, all.heldUpfront[h])
+	}
+}
+
+// limit lets the quotas of a problem be sums over draws, by quota and epoch, divided
+// by the number of draws.
+func (e *experiment) limit(in *instance.Instance, sums []int64, draws int64) {
+	for q := range in.Quotas {
+		x := instance.Quota{ID: in.Quotas[q].ID}
+		changed, last := false, 0
+		for i, span := range e.m.spans {
+			limit := int(sums[q*len(e.m.spans)+i] / draws)
+			changed = changed || int64(limit) != e.m.quotaAt(q, i)
+			if i == 0 {
+				x.Limit = limit
+			} else if last != limit {
+				x.Path = append(x.Path, instance.QuotaStep{From: span.From, Limit: limit})
+			}
+			last = limit
 		}
-		// Guaranteed capacity that is broken part of the time is bought with spares.
-		for _, p := range l.pools {
-			d := slices.IndexFunc(in.Demands, func(d instance.Demand) bool { return d.Pool == in.Pools[p].ID })
-			if d < 0 {
-				continue
-			}
-			b := instance.Buffer{ServiceLevel: decimal.New(99, -2), GPUsPerUnit: max(1, in.Pools[p].GPUs), UnitsPerNode: 1}
-			if l.before > 0 {
-				b.GPUsPerUnit = int(l.before)
-			}
-			b.FailuresPerGPUHour, b.RepairHours = e.c.number(l.value).Median(), e.c.number(l.second).Median()
-			in.Demands[d].Buffer = &b
+		if changed {
+			in.Quotas[q] = x
 		}
 	}
 }

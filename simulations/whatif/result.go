@@ -88,11 +88,16 @@ type Outcome struct {
 	LowerBound domain.Decimal `json:"lower_bound"`
 	Gap        domain.Decimal `json:"gap"`
 	Solvers    []string       `json:"solvers,omitempty"`
-	Tornado    []Swing        `json:"tornado"`
-	Histogram  []Bin          `json:"cost_distribution"`
-	Stacks     []Stack        `json:"load_duration,omitempty"`
-	Draws      string         `json:"draws_sha256"`
-	Notes      []string       `json:"notes,omitempty"`
+	// The gap is of the solved problem alone. DrawsAbove is Expected less Solved, which
+	// is what that problem does not see, and Beside names it.
+	DrawsAbove      domain.Decimal `json:"draws_above_solved"`
+	DrawsAboveShare domain.Decimal `json:"draws_above_solved_share"` // of Solved
+	Beside          []Beside       `json:"beside_the_gap"`
+	Tornado         []Swing        `json:"tornado"`
+	Histogram       []Bin          `json:"cost_distribution"`
+	Stacks          []Stack        `json:"load_duration,omitempty"`
+	Draws           string         `json:"draws_sha256"`
+	Notes           []string       `json:"notes,omitempty"`
 }
 
 // Kept is a constraint and how often it is kept.
@@ -122,10 +127,33 @@ type SetEntry struct {
 	Demand domain.Decimal `json:"demand_unit_hours"`
 }
 
+// Beside is something that the draws vary, and how the problem has it for which
+// purchases are solved.
+type Beside struct {
+	Driver string `json:"driver"`
+	Solved How    `json:"solved"`
+}
+
+// How a problem has what draws vary.
+type How string
+
+// The ways in which it does, and "at its p25" and "at its p5" of a quota, where those
+// purchases cost less in the draws than the ones for its mean.
+const (
+	AtItsMean How = "at its mean"
+	LeftOut   How = "left out"
+	NeverLate How = "never late" // beyond the median
+	EveryDay  How = "every day"  // draws only while a region is gone
+	Whole     How = "shared"     // in draws each pool has its part of it by demand, whoever needs it
+)
+
 // Swing is what the cost is when one driver is low or high and the others are at
 // their medians.
 type Swing struct {
-	Driver   string         `json:"driver"`
+	Driver string `json:"driver"`
+	// Given is what holds beside the medians, where at those the driver is about
+	// nothing: that it happens, that there is one outage.
+	Given    string         `json:"given,omitempty"`
 	Low      domain.Decimal `json:"p5"`
 	High     domain.Decimal `json:"p95"`
 	LowCost  domain.Decimal `json:"p5_cost"`
@@ -151,17 +179,21 @@ type Difference struct {
 	Cheaper     domain.Decimal    `json:"cheaper_share_of_draws"`
 }
 
-// BreakEven says from which utilization on an offer costs less than on-demand:
-// over its whole term, nominal, at the prices of its first day.
+// BreakEven says from which utilization on an offer costs less than on-demand: over
+// its whole term from the first day on which it can begin, discounted to that day,
+// at the median of what is uncertain. Beyond the horizon on-demand costs what it
+// costs in its last epoch.
 type BreakEven struct {
-	Pool        string           `json:"pool"`
-	Offer       string           `json:"offer"`
-	Kind        domain.OfferKind `json:"kind"`
-	Hourly      domain.Decimal   `json:"hourly"` // all that it costs, by the hour of its term
-	OnDemand    domain.Decimal   `json:"on_demand_hourly"`
-	Utilization domain.Decimal   `json:"break_even_utilization"` // above 1: never
-	Generated   bool             `json:"generated,omitempty"`
-	Citation    string           `json:"citation,omitempty"`
+	Pool         string           `json:"pool"`
+	Offer        string           `json:"offer"`
+	Kind         domain.OfferKind `json:"kind"`
+	Term         int              `json:"term_epochs"`
+	Hourly       domain.Decimal   `json:"hourly"`                 // all that it costs, by the hour of its term
+	OnDemand     domain.Decimal   `json:"on_demand_hourly"`       // in the same hours
+	Utilization  domain.Decimal   `json:"break_even_utilization"` // above 1: never
+	Alternatives []string         `json:"alternatives"`           // that may take it
+	Generated    bool             `json:"generated,omitempty"`
+	Citation     string           `json:"citation,omitempty"`
 }
 
 // units is a number of units or unit-hours in millionths, to thousandths.

@@ -8,10 +8,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/shopspring/decimal"
 
@@ -84,7 +86,7 @@ func Run(ctx context.Context, in *Input) (*Result, error) {
 		r.Alternatives, r.draws, r.in = append(r.Alternatives, *out), append(r.draws, e.outcomes), append(r.in, e.solved)
 		r.drivers(e)
 		if slices.Contains(s.Report, "break_even") {
-			r.breakEven(e.m.priced, c.in)
+			r.breakEven(e)
 		}
 		for _, n := range c.in.Notes {
 			if !slices.Contains(r.Notes, n) {
@@ -92,6 +94,7 @@ func Run(ctx context.Context, in *Input) (*Result, error) {
 			}
 		}
 	}
+	r.BreakEven = cheapest(r.BreakEven)
 	for i := 1; i < len(r.draws); i++ {
 		r.Differences = append(r.Differences, difference(r, i))
 	}
@@ -108,6 +111,7 @@ type experiment struct {
 	// asked is the problem that the draws are reduced to, solved the same where
 	// something may be bought.
 	asked, solved *instance.Instance
+	quotas        How // uncertain ones are in it
 	m             *compiled
 	outcomes      []outcome
 }
@@ -130,20 +134,87 @@ func (e *experiment) run(ctx context.Context) (*Outcome, error) {
 		return nil, err
 	}
 	e.sum(out)
+	if len(out.Solvers) > 0 {
+		out.DrawsAbove, out.Beside = out.Expected.Sub(out.Solved), e.beside()
+		if out.Solved.IsPositive() {
+			out.DrawsAboveShare = out.DrawsAbove.DivRound(out.Solved, 6)
+		}
+	}
 	if err := e.tornado(ctx, out); err != nil {
 		return nil, err
 	}
 	out.Notes = append(c.notes, e.m.notes...)
+	for i := range c.in.Budgets {
+		if len(out.Solvers) > 0 {
+			out.Notes = append(out.Notes, fmt.Sprintf("budget %q is kept in expectation over the weighted scenarios; a draw of more demand may exceed it, and draws are not judged by it", c.in.Budgets[i].ID))
+		}
+	}
 	return out, nil
+}
+
+// beside names what the draws vary and the solved problem does not.
+func (e *experiment) beside() []Beside {
+	out := []Beside{}
+	varies := func(of ...int) bool {
+		return slices.ContainsFunc(of, func(i int) bool { return i >= 0 && !e.c.certain(i) })
+	}
+	for i := range e.c.levers {
+		l := &e.c.levers[i]
+		switch l.kind {
+		case ProviderOutage, Maintenance:
+			out = append(out, Beside{l.name, LeftOut})
+		case LeadTime:
+			if len(l.offers) > 0 && varies(l.value) {
+				out = append(out, Beside{l.name, NeverLate})
+			}
+		case NewOffer:
+			if len(l.offers) > 0 && varies(l.value, l.second) {
+				out = append(out, Beside{l.name, AtItsMean})
+			}
+			if len(l.offers) > 0 && varies(l.third) {
+				out = append(out, Beside{l.name, NeverLate})
+			}
+		case SpotInterruption:
+			if varies(l.value, l.second) {
+				out = append(out, Beside{l.name, AtItsMean})
+			}
+		case PriceChange, Renewal, FXChange:
+			if len(l.pools)+len(l.offers)+len(l.held) > 0 && varies(l.value, l.happens) {
+				out = append(out, Beside{l.name, AtItsMean})
+			}
+		case QuotaChange:
+			if len(l.quotas) > 0 && varies(l.value, l.happens) {
+				out = append(out, Beside{l.name, e.quotas})
+			}
+		}
+	}
+	if len(e.c.alt.Spill)+len(e.m.in.Spill) > 0 {
+		out = append(out, Beside{"spill", EveryDay})
+	}
+	pools := map[string]int{}
+	for i := range e.m.in.Pools {
+		if q := e.m.in.Pools[i].Quota; q != "" {
+			if pools[q]++; pools[q] == 2 {
+				out = append(out, Beside{"quota " + q, Whole})
+			}
+		}
+	}
+	return out
 }
 
 // values are those of a draw.
 func (e *experiment) values(draw int) *values {
-	v := &values{at: make([]domain.Decimal, len(e.c.vars.list)), random: func(name string) float64 { return uniform(e.s.Seed, name, draw) }}
+	v := &values{
+		at: make([]domain.Decimal, len(e.c.vars.list)),
+		outages: func(l *lever, mean float64) int {
+			return int(poisson(min(float64(maxPoisson), mean), uniform(e.s.Seed, l.name+" count", draw)))
+		},
+		start: func(l *lever, k, _ int) float64 {
+			return uniform(e.s.Seed, fmt.Sprintf("%s start %d", l.name, k), draw)
+		},
+	}
 	for i := range e.c.vars.list {
-		x := &e.c.vars.list[i]
-		u := uniform(e.s.Seed, x.name, draw)
-		v.at[i] = e.valueAt(i, u)
+		v.at[i] = e.valueAt(i, uniform(e.s.Seed, e.c.vars.list[i].name, draw))
 	}
 	return v
 }
@@ -166,19 +237,38 @@ func (c *course) happening(i int) bool {
 	return slices.ContainsFunc(c.levers, func(l lever) bool { return l.happens == i })
 }
 
-// typical is the world in which every driver is at its median, but for some that
-// are at another quantile.
-func (e *experiment) typical(but map[int]float64, random float64) *values {
-	v := &values{at: make([]domain.Decimal, len(e.c.vars.list)), random: func(string) float64 { return 0.5 }}
-	if random > 0 {
-		v.random = func(string) float64 { return random }
+// certain reports whether a variable is the same in every draw.
+func (c *course) certain(i int) bool {
+	n := c.vars.list[i].number
+	if c.happening(i) {
+		return n.P[0].IsZero() || n.P[0].Equal(decimal.NewFromInt(1))
+	}
+	return n.Certain()
+}
+
+// point is a world in which every driver is at its median, but for some.
+type point struct {
+	// at is the quantile of variables, by index.
+	at map[int]float64
+	// lever's outages are as many as at a quantile of their number, 0 for the median,
+	// and least at least.
+	lever    *lever
+	quantile float64
+	least    int
+}
+
+// typical are the values of a point. Outages are spread evenly over the horizon.
+func (e *experiment) typical(of point) *values {
+	v := &values{at: make([]domain.Decimal, len(e.c.vars.list)), start: func(_ *lever, k, n int) float64 { return float64(2*k+1) / float64(2*n) }}
+	v.outages = func(l *lever, mean float64) int {
+		u, least := 0.5, 0
+		if l == of.lever {
+			u, least = cmp.Or(of.quantile, u), of.least
+		}
+		return max(least, int(poisson(min(float64(maxPoisson), mean), u)))
 	}
 	for i := range e.c.vars.list {
-		u, ok := but[i]
-		if !ok {
-			u = 0.5
-		}
-		v.at[i] = e.valueAt(i, u)
+		v.at[i] = e.valueAt(i, cmp.Or(of.at[i], 0.5))
 	}
 	return v
 }
@@ -225,6 +315,108 @@ func (e *experiment) draw(ctx context.Context) error {
 	})
 }
 
+// tried is a problem that purchases may be solved for, and how it has uncertain
+// quotas.
+type tried struct {
+	in     *instance.Instance
+	quotas How
+}
+
+// lowQuotas are the quantiles of uncertain quotas for which purchases are tried
+// beside their mean.
+var lowQuotas = []struct {
+	at  float64
+	how How
+}{{0.25, "at its p25"}, {0.05, "at its p5"}}
+
+// problems are what purchases are solved for: the one that the draws are reduced
+// to, and where quotas are uncertain that with lower ones. A scenario of an instance
+// has no quota of its own, and one at its mean hides that it may be less.
+func (e *experiment) problems(set *instance.Instance) ([]tried, error) {
+	out := []tried{{set, AtItsMean}}
+	at := map[int]bool{}
+	for i := range e.c.levers {
+		if l := &e.c.levers[i]; l.kind == QuotaChange && len(l.quotas) > 0 {
+			for _, v := range []int{l.value, l.happens} {
+				if v >= 0 && !e.c.certain(v) {
+					at[v] = true
+				}
+			}
+		}
+	}
+	if len(at) == 0 {
+		return out, nil
+	}
+	w := e.c.newWorld(e.m)
+	for _, low := range lowQuotas {
+		of := point{at: map[int]float64{}}
+		for v := range at {
+			if of.at[v] = low.at; e.c.happening(v) {
+				of.at[v] = 1 - low.at
+			}
+		}
+		if err := w.set(e.c, e.m, e.typical(of)); err != nil {
+			return nil, err
+		}
+		in := *set
+		in.Quotas = slices.Clone(in.Quotas)
+		e.limit(&in, w.quota, 1)
+		out = append(out, tried{&in, low.how})
+	}
+	return out, nil
+}
+
+// expect is what purchases cost in all draws together.
+func (e *experiment) expect(ctx context.Context, problem *instance.Instance, a *instance.Answer) (*big.Int, error) {
+	held := len(e.m.pays)
+	if err := e.m.bought(problem, a); err != nil {
+		return nil, err
+	}
+	costs := make([]int64, e.s.Runs)
+	err := e.each(ctx, func(draw int, w *world, v *evaluator) error {
+		costs[draw] = v.evaluate(w).cost
+		return nil
+	})
+	e.m.pays, e.m.cold = e.m.pays[:held], 0
+	sum := new(big.Int)
+	for _, c := range costs {
+		sum.Add(sum, big.NewInt(c))
+	}
+	return sum, err
+}
+
+// solve finds the purchases of each problem, and takes those that cost least in the
+// draws. The first must have an answer.
+func (e *experiment) solve(ctx context.Context, set *instance.Instance) (*instance.Answer, error) {
+	all, err := e.problems(set)
+	if err != nil {
+		return nil, err
+	}
+	var best *instance.Answer
+	var least *big.Int
+	for i, x := range all {
+		a, err := e.in.Solve(ctx, x.in)
+		switch {
+		case err != nil && (i == 0 || ctx.Err() != nil):
+			return nil, fmt.Errorf("find what to buy: %w", err)
+		case err != nil:
+			continue
+		}
+		if len(all) > 1 {
+			cost, err := e.expect(ctx, x.in, a)
+			if err != nil {
+				return nil, err
+			}
+			if least != nil && cost.Cmp(least) >= 0 {
+				continue
+			}
+			least = cost
+		}
+		best, e.asked, e.solved, e.quotas = a, x.in, x.in, x.quotas
+	}
+	return best, nil
+}
+
 // decide finds what to buy: the draws are reduced to a few weighted scenarios,
 // and the purchases are the best for all of them together.
 func (e *experiment) decide(ctx context.Context, out *Outcome) error {
@@ -238,10 +430,9 @@ func (e *experiment) decide(ctx context.Context, out *Outcome) error {
 	if e.c.alt.Buy == BuyNothing {
 		return nil
 	}
-	e.solved = set.in
-	a, err := e.in.Solve(ctx, set.in)
+	a, err := e.solve(ctx, set.in)
 	if err != nil {
-		return fmt.Errorf("find what to buy: %w", err)
+		return err
 	}
 	e.c.answer = a
 	out.Solved, out.LowerBound, out.Gap = a.Cost.Round(2), a.LowerBound.Round(2), a.Gap
@@ -372,20 +563,19 @@ func histogram(sorted []int64) []Bin {
 // one driver is low or high; and shows how the first is served.
 func (e *experiment) tornado(ctx context.Context, out *Outcome) error {
 	w, v := e.c.newWorld(e.m), newEvaluator(e.m)
-	at := func(x *values) (int64, error) {
+	at := func(of point) (domain.Decimal, error) {
 		if err := ctx.Err(); err != nil {
-			return 0, err
+			return decimal.Zero, err
 		}
-		if err := w.set(e.c, e.m, x); err != nil {
-			return 0, err
+		if err := w.set(e.c, e.m, e.typical(of)); err != nil {
+			return decimal.Zero, err
 		}
-		return v.evaluate(w).cost, nil
+		return money(v.evaluate(w).cost), nil
 	}
-	middle, err := at(e.typical(nil, 0))
-	if err != nil {
+	var err error
+	if out.Median, err = at(point{}); err != nil {
 		return err
 	}
-	out.Median = money(middle)
 	if slices.Contains(e.s.Report, "load_duration") {
 		for p := range e.m.pools {
 			out.Stacks = append(out.Stacks, v.stack(w, p))
@@ -394,37 +584,40 @@ func (e *experiment) tornado(ctx context.Context, out *Outcome) error {
 	if !slices.Contains(e.s.Report, "tornado") {
 		return nil
 	}
+	swing := func(s Swing, low, high point) error {
+		if s.LowCost, err = at(low); err != nil {
+			return err
+		}
+		if s.HighCost, err = at(high); err != nil {
+			return err
+		}
+		out.Tornado = append(out.Tornado, s)
+		return nil
+	}
 	for i := range e.c.vars.list {
-		x := &e.c.vars.list[i]
-		if x.number.Certain() && !e.c.happening(i) || e.c.happening(i) && (x.number.P[0].IsZero() || x.number.P[0].Equal(decimal.NewFromInt(1))) {
+		if e.c.certain(i) {
 			continue
 		}
-		s := Swing{Driver: x.name, Low: e.valueAt(i, 0.05), High: e.valueAt(i, 0.95)}
-		low, err := at(e.typical(map[int]float64{i: 0.05}, 0))
-		if err != nil {
+		with, given := e.given(i)
+		low, high := with, with
+		low.at, high.at = maps.Clone(with.at), maps.Clone(with.at)
+		low.at[i], high.at[i] = 0.05, 0.95
+		if err := swing(Swing{Driver: e.c.vars.list[i].name, Given: given, Low: e.valueAt(i, 0.05), High: e.valueAt(i, 0.95)}, low, high); err != nil {
 			return err
 		}
-		high, err := at(e.typical(map[int]float64{i: 0.95}, 0))
-		if err != nil {
-			return err
-		}
-		s.LowCost, s.HighCost = money(low), money(high)
-		out.Tornado = append(out.Tornado, s)
 	}
 	for i := range e.c.levers {
-		if l := &e.c.levers[i]; l.kind == ProviderOutage && l.value >= 0 {
-			// How many there are and when is not a number of the file.
-			s := Swing{Driver: l.name + " count", Low: decimal.New(5, -2), High: decimal.New(95, -2)}
-			low, err := at(e.typical(nil, 0.05))
-			if err != nil {
-				return err
-			}
-			high, err := at(e.typical(nil, 0.95))
-			if err != nil {
-				return err
-			}
-			s.LowCost, s.HighCost = money(low), money(high)
-			out.Tornado = append(out.Tornado, s)
+		l := &e.c.levers[i]
+		if l.kind != ProviderOutage || l.value < 0 {
+			continue
+		}
+		// How many there are is not a number of the file.
+		low, high := point{lever: l, quantile: 0.05}, point{lever: l, quantile: 0.95}
+		count := func(of point) domain.Decimal {
+			return decimal.NewFromInt(int64(e.typical(of).outages(l, l.mean(e.m, e.valueAt(l.value, 0.5)))))
+		}
+		if err := swing(Swing{Driver: l.name + " outages", Low: count(low), High: count(high)}, low, high); err != nil {
+			return err
 		}
 	}
 	width := func(s *Swing) domain.Decimal { return s.HighCost.Sub(s.LowCost).Abs() }
@@ -432,24 +625,41 @@ func (e *experiment) tornado(ctx context.Context, out *Outcome) error {
 	return nil
 }
 
+// given is the point at which a variable is low or high: that of all medians, but
+// where what it is about is not there at the median, once.
+func (e *experiment) given(i int) (with point, given string) {
+	with.at = map[int]float64{}
+	for k := range e.c.levers {
+		l := &e.c.levers[k]
+		switch {
+		case l.value != i && l.second != i && l.third != i:
+		case l.happens >= 0 && e.valueAt(l.happens, 0.5).IsZero():
+			with.at[l.happens], given = 1-1e-9, "if it happens"
+		case l.kind == ProviderOutage && l.second == i && l.value >= 0 && e.typical(point{}).outages(l, l.mean(e.m, e.valueAt(l.value, 0.5))) == 0:
+			with.lever, with.least, given = l, 1, "of one outage"
+		}
+	}
+	return with, given
+}
+
 // drivers adds the uncertain numbers of a course.
 func (r *Result) drivers(e *experiment) {
 	for i := range e.c.vars.list {
 		x := &e.c.vars.list[i]
-		happening := e.c.happening(i)
-		if x.number.Certain() && !happening {
+		if e.c.certain(i) {
 			continue
 		}
 		name := x.name
-		at := slices.IndexFunc(r.Drivers, func(d Driver) bool { return d.Name == name && d.Distribution == x.number.String() })
+		distribution := x.number.String()
+		if e.c.happening(i) {
+			distribution = "probability " + distribution
+		}
+		at := slices.IndexFunc(r.Drivers, func(d Driver) bool { return d.Name == name && d.Distribution == distribution })
 		if at >= 0 {
 			r.Drivers[at].Alternatives = append(r.Drivers[at].Alternatives, e.c.alt.Name)
 			continue
 		}
-		d := Driver{Name: name, Distribution: x.number.String(), P5: e.valueAt(i, 0.05), P50: e.valueAt(i, 0.5), P95: e.valueAt(i, 0.95), Alternatives: []string{e.c.alt.Name}}
-		if happening {
-			d.Distribution = "probability " + d.Distribution
-		}
+		d := Driver{Name: name, Distribution: distribution, P5: e.valueAt(i, 0.05), P50: e.valueAt(i, 0.5), P95: e.valueAt(i, 0.95), Alternatives: []string{e.c.alt.Name}}
 		sum := decimal.Zero
 		for draw := range e.s.Runs {
 			sum = sum.Add(e.valueAt(i, uniform(e.s.Seed, name, draw)))
@@ -482,47 +692,90 @@ func difference(r *Result, i int) Difference {
 // mostBreakEven bounds the offers of a pool whose break-even is shown.
 const mostBreakEven = 8
 
-// breakEven compares every offer with on-demand, the cheapest of each pool first.
-func (r *Result) breakEven(priced *instance.Priced, in *instance.Instance) {
-	for p := range in.Pools {
-		pool := &in.Pools[p]
-		if pool.OnDemand == nil || slices.ContainsFunc(r.BreakEven, func(b BreakEven) bool { return b.Pool == pool.ID }) {
+// breakEven compares every offer that an alternative may take with on-demand.
+func (r *Result) breakEven(e *experiment) {
+	in := e.c.in
+	for o := range in.Offers {
+		b, ok := breakEvenOf(e.m.priced, in, &in.Offers[o])
+		if !ok {
 			continue
 		}
-		var all []BreakEven
-		for o := range in.Offers {
-			if f := &in.Offers[o]; f.Pool == pool.ID {
-				if b, ok := breakEvenOf(priced, in, p, f); ok {
-					all = append(all, b)
-				}
-			}
-		}
-		slices.SortStableFunc(all, func(a, b BreakEven) int {
-			return cmp.Or(a.Utilization.Cmp(b.Utilization), cmp.Compare(a.Offer, b.Offer))
+		same := slices.IndexFunc(r.BreakEven, func(x BreakEven) bool {
+			return x.Pool == b.Pool && x.Offer == b.Offer && x.Hourly.Equal(b.Hourly) && x.OnDemand.Equal(b.OnDemand)
 		})
-		r.BreakEven = append(r.BreakEven, all[:min(len(all), mostBreakEven)]...)
+		if same < 0 {
+			same = len(r.BreakEven)
+			r.BreakEven = append(r.BreakEven, b)
+		}
+		r.BreakEven[same].Alternatives = append(r.BreakEven[same].Alternatives, e.c.alt.Name)
 	}
 }
 
-func breakEvenOf(priced *instance.Priced, in *instance.Instance, p int, f *instance.Offer) (BreakEven, bool) {
-	from := max(in.From, f.From)
-	to := monthsAfter(in.From, f.Term)
-	if in.Epoch == instance.Days {
-		to = in.From + domain.Instant(f.Term)*domain.Day
+// cheapest puts break-evens in order, pool by pool, the lowest first, and leaves of
+// each pool the first few.
+func cheapest(all []BreakEven) []BreakEven {
+	slices.SortStableFunc(all, func(a, b BreakEven) int {
+		return cmp.Or(cmp.Compare(a.Pool, b.Pool), a.Utilization.Cmp(b.Utilization), cmp.Compare(a.Offer, b.Offer))
+	})
+	var out []BreakEven
+	for i := range all {
+		if i < mostBreakEven || all[i-mostBreakEven].Pool != all[i].Pool {
+			out = append(out, all[i])
+		}
 	}
-	hours := decimal.NewFromInt(int64((to - in.From) / domain.Hour))
-	rent, pool := priced.Pools[p].ListedOnDemand[min(containing(priced.Spans, from), len(priced.Spans)-1)], &in.Pools[p]
-	if !rent.IsPositive() || !hours.IsPositive() {
+	return out
+}
+
+// breakEvenOf is what an offer comes to by the hour of its whole term, and on-demand
+// in the same hours, both discounted to the day on which it can begin. Beyond the
+// horizon on-demand costs what it costs in the last epoch.
+func breakEvenOf(priced *instance.Priced, in *instance.Instance, f *instance.Offer) (BreakEven, bool) {
+	p := slices.IndexFunc(in.Pools, func(x instance.Pool) bool { return x.ID == f.Pool })
+	if p < 0 || priced.Pools[p].ListedOnDemand == nil {
 		return BreakEven{}, false
 	}
-	total := f.Upfront.Add(f.Hourly.Mul(hours))
-	if w := f.Owned; w != nil {
-		months := hours.DivRound(decimal.New(8766, 0).DivRound(decimal.NewFromInt(12), 6), 12)
-		total = total.Sub(f.Upfront.Mul(w.Salvage)).Add(w.PowerKW.Mul(w.PUE).Mul(w.TariffKWh).Mul(hours)).
-			Add(w.SpaceMonthly.Add(w.NetworkMonthly).Add(w.SupportMonthly).Mul(months))
+	const digits = 30
+	first, last := following(priced.Spans, max(f.From, in.From+domain.Instant(f.LeadHours)*domain.Hour)), len(priced.Spans)-1
+	if first > last {
+		return BreakEven{}, false
 	}
-	hourly := total.Mul(priced.Worth(f.Currency)).DivRound(hours.Mul(decimal.NewFromInt(int64(max(1, f.PerUnit)))), 6)
+	// What is paid in the middle of an epoch is discounted by half of one.
+	half := priced.Middle[0]
+	full := half.Mul(half).Round(digits)
+	total, hours, rent, running := f.Upfront, decimal.Zero, decimal.Zero, decimal.Zero
+	start := priced.Spans[first].From
+	after := func(n int) domain.Instant {
+		if in.Epoch == instance.Days {
+			return start + domain.Instant(n)*domain.Day
+		}
+		return monthsAfter(start, n)
+	}
+	now := decimal.NewFromInt(1)
+	for k := range f.Term {
+		length := decimal.NewFromInt(int64((after(k+1) - after(k)) / domain.Hour))
+		worth := now.Mul(half).Round(digits)
+		hours = hours.Add(length.Mul(worth))
+		rent = rent.Add(length.Mul(worth).Mul(priced.Pools[p].ListedOnDemand[min(first+k, last)]))
+		if w := f.Owned; w != nil {
+			months := decimal.NewFromInt(1)
+			if in.Epoch == instance.Days {
+				u := after(k).Time()
+				months = months.DivRound(decimal.NewFromInt(int64(time.Date(u.Year(), u.Month()+1, 0, 0, 0, 0, 0, time.UTC).Day())), digits)
+			}
+			running = running.Add(w.PowerKW.Mul(w.PUE).Mul(w.TariffKWh).Mul(length).Add(w.SpaceMonthly.Add(w.NetworkMonthly).Add(w.SupportMonthly).Mul(months)).Mul(worth))
+		}
+		now = now.Mul(full).Round(digits)
+	}
+	if f.Owned != nil {
+		total = total.Sub(f.Upfront.Mul(f.Owned.Salvage).Mul(now))
+	}
+	if !rent.IsPositive() {
+		return BreakEven{}, false
+	}
+	total = total.Add(f.Hourly.Mul(hours)).Add(running).Mul(priced.Worth(f.Currency))
+	hourly, onDemand := total.DivRound(hours.Mul(decimal.NewFromInt(int64(max(1, f.PerUnit)))), 6), rent.DivRound(hours, 6)
 	return BreakEven{
-		Pool: pool.ID, Offer: f.ID, Kind: f.Kind, Hourly: hourly, OnDemand: rent, Utilization: hourly.DivRound(rent, 6), Generated: f.Generated, Citation: f.Citation,
+		Pool: f.Pool, Offer: f.ID, Kind: f.Kind, Term: f.Term, Hourly: hourly, OnDemand: onDemand, Utilization: hourly.DivRound(onDemand, 6), Generated: f.Generated, Citation: f.Citation,
+		Alternatives: []string{},
 	}, true
 }

@@ -65,8 +65,9 @@ const (
 	BuyNothing = "nothing"
 )
 
-// Constraints bind the purchases of every alternative. Each is also judged draw by
-// draw.
+// Constraints bind the purchases of every alternative, in expectation over the
+// weighted scenarios: one of more demand may exceed them. MaxUnserved and
+// MaxSpotShare are also judged draw by draw; budgets are not.
 type Constraints struct {
 	MaxUnserved  *domain.Decimal   `json:"max_unserved_share,omitempty"`
 	MaxSpotShare *domain.Decimal   `json:"max_spot_share,omitempty"`

@@ -8,22 +8,39 @@ import (
 	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
+	"quartermaster/domain/instance"
+	"quartermaster/domain/reliability"
 )
 
 // world is how things go in one draw of a course. Factors are in millionths.
 type world struct {
-	factor, added  []int64 // demand, by pool and epoch: times, and units more
-	onDemand, spot []int64 // prices, by pool and epoch: times
-	quota          []int64 // limits, by quota and epoch: as it is then
-	down           []int64 // share of guaranteed capacity that is broken, by pool
-	avail          []int64 // spot units that can be had, by pool
-	bought         []int64 // cost of what is bought, by offer: times
-	held           []int64 // cost of what is held, by commitment: times
-	late           []int64 // hours that an offer comes later, by offer
-	fxFrom         []int   // epoch from which an offer's currency is worth otherwise
-	fxHeld         []int   // the same of what is held
+	factor, added  []int64            // demand, by pool and epoch: times, and whole units more
+	buffer         []*instance.Buffer // of each pool: what its spare units are for; nil: none
+	spare          []*reliability.Buffer
+	spareFor       []spares // what spare was made from
+	onDemand, spot []int64  // prices, by pool and epoch: times
+	quota          []int64  // limits, by quota and epoch: as it is then
+	avail          []int64  // spot units that can be had, by pool
+	bought         []terms  // cost of what is bought, by offer
+	held           []terms  // cost of what is held, by commitment
+	late           []int64  // hours that an offer comes later, by offer
 	windows        []window
 	epochs         int
+}
+
+// terms are what the parts of a price come to, times what they are.
+type terms struct {
+	hourly, upfront int64
+	// fx is what the currency is worth from an epoch on.
+	fx   int64
+	from int
+}
+
+// spares is what a buffer was made from, to make it but once.
+type spares struct {
+	buffer *instance.Buffer
+	top    int
+	made   *reliability.Buffer
 }
 
 // window is hours in which capacity of a pool is not there.
@@ -35,11 +52,11 @@ type window struct {
 }
 
 func (c *course) newWorld(m *compiled) *world {
-	n := len(m.pools) * len(m.spans)
+	n, pools := len(m.pools)*len(m.spans), len(m.pools)
 	return &world{
-		factor: make([]int64, n), added: make([]int64, n), onDemand: make([]int64, n), spot: make([]int64, n), quota: make([]int64, len(c.in.Quotas)*len(m.spans)),
-		down: make([]int64, len(m.pools)), avail: make([]int64, len(m.pools)), bought: make([]int64, len(c.in.Offers)), late: make([]int64, len(c.in.Offers)),
-		held: make([]int64, len(c.in.Commitments)), fxFrom: make([]int, len(c.in.Offers)), fxHeld: make([]int, len(c.in.Commitments)), epochs: len(m.spans),
+		factor: make([]int64, n), added: make([]int64, n), buffer: make([]*instance.Buffer, pools), spare: make([]*reliability.Buffer, pools), spareFor: make([]spares, pools),
+		onDemand: make([]int64, n), spot: make([]int64, n), quota: make([]int64, len(c.in.Quotas)*len(m.spans)), avail: make([]int64, pools),
+		bought: make([]terms, len(c.in.Offers)), late: make([]int64, len(c.in.Offers)), held: make([]terms, len(c.in.Commitments)), epochs: len(m.spans),
 	}
 }
 
@@ -57,11 +74,14 @@ func ratio(a, b domain.Decimal) int64 {
 	return scaled(a.DivRound(b, 12))
 }
 
-// values are the numbers of a course in one draw, and random numbers that have no
-// distribution of their own: when something begins.
+// values are the numbers of a course in one draw, and what has no distribution of
+// its own: how often something happens, and when it begins.
 type values struct {
-	at     []domain.Decimal // by variable
-	random func(name string) float64
+	at []domain.Decimal // by variable
+	// outages is how many there are of a lever, whose mean is given, and start when
+	// the k-th of n begins, as a share of the horizon.
+	outages func(l *lever, mean float64) int
+	start   func(l *lever, k, n int) float64
 }
 
 // occurs reports whether a lever's change happens in a draw.
@@ -77,20 +97,18 @@ func (v *values) get(i int) domain.Decimal {
 // set makes a world of values. What a change did to the instance at its median is
 // undone by what it does in the draw.
 func (w *world) set(c *course, m *compiled, v *values) error {
-	for _, of := range [][]int64{w.factor, w.onDemand, w.spot, w.bought, w.held} {
+	for _, of := range [][]int64{w.factor, w.onDemand, w.spot} {
 		fill(of, one)
 	}
+	for _, of := range [][]terms{w.bought, w.held} {
+		for i := range of {
+			of[i] = terms{one, one, one, 0}
+		}
+	}
 	fill(w.added, 0)
-	fill(w.down, 0)
 	fill(w.late, 0)
-	for i := range w.fxFrom {
-		w.fxFrom[i] = 0
-	}
-	for i := range w.fxHeld {
-		w.fxHeld[i] = 0
-	}
 	for p := range m.pools {
-		w.avail[p] = m.pools[p].avail
+		w.avail[p], w.buffer[p] = m.pools[p].avail, m.pools[p].buffer
 	}
 	for q := range c.in.Quotas {
 		for e := range m.spans {
@@ -103,6 +121,64 @@ func (w *world) set(c *course, m *compiled, v *values) error {
 			return fmt.Errorf("%s: %w", c.levers[i].name, err)
 		}
 	}
+	for i, n := range w.added {
+		w.added[i] = ceil(n)
+	}
+	for p := range m.pools {
+		if err := w.keepSpares(m, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ceil is millionths in whole units, rounded up: machines that are added are whole
+// ones, and of what is taken off a part of a machine stays.
+func ceil(millionths int64) int64 {
+	n := millionths / one
+	if n*one < millionths {
+		n++
+	}
+	return n
+}
+
+// wanted is what an hour of a pool's demand comes to, in whole units: times its
+// factor, to the nearest, and what is added, and the units that are spare.
+func (w *world) wanted(p, e int, units int64) int64 {
+	at := p*w.epochs + e
+	n := (w.factor[at]*units+one/2)/one + w.added[at]
+	if n <= 0 {
+		return 0
+	}
+	if w.spare[p] != nil {
+		return int64(w.spare[p].With(int(n)))
+	}
+	return n
+}
+
+// keepSpares makes the buffer of a pool for the most units that are wanted.
+func (w *world) keepSpares(m *compiled, p int) error {
+	b := w.buffer[p]
+	w.spare[p] = nil
+	if b == nil {
+		return nil
+	}
+	top := 0
+	for e := range m.spans {
+		c := &m.pools[p].epochs[e].curve
+		if n := len(c.units); n > 0 {
+			top = max(top, int(w.wanted(p, e, c.units[n-1])))
+		}
+	}
+	if known := w.spareFor[p]; known.buffer == b && known.top >= top {
+		w.spare[p] = known.made
+		return nil
+	}
+	made, err := b.Spares(top)
+	if err != nil {
+		return fmt.Errorf("demand %s: spare units: %w", m.pools[p].demand, err)
+	}
+	w.spare[p], w.spareFor[p] = made, spares{b, top, made}
 	return nil
 }
 
@@ -153,24 +229,31 @@ func (w *world) pull(c *course, m *compiled, l *lever, v *values) error {
 	case PriceChange:
 		w.reprice(c, l, v, occurs)
 	case NewOffer:
-		by := one
-		if x := c.number(l.value); x != nil {
-			by = int(ratio(value, x.Median()))
-		}
 		for _, o := range l.offers {
-			w.bought[o] = mulDiv(w.bought[o], w.offered(c, l, o, v, int64(by)), one)
+			if x := c.number(l.value); x != nil {
+				w.bought[o].hourly = mulDiv(w.bought[o].hourly, ratio(value, x.Median()), one)
+			}
+			if x := c.number(l.second); x != nil {
+				w.bought[o].upfront = mulDiv(w.bought[o].upfront, ratio(v.get(l.second), x.Median()), one)
+			}
 			if x := c.number(l.third); x != nil {
 				w.late[o] += lateHours(v.get(l.third), x.Median())
 			}
 		}
 	case Renewal:
+		if l.value < 0 { // it ends
+			return nil
+		}
+		by := ratio(value, c.number(l.value).Median())
 		for _, h := range l.held {
-			w.held[h] = mulDiv(w.held[h], ratio(value, c.number(l.value).Median()), one)
+			w.held[h].hourly = mulDiv(w.held[h].hourly, by, one)
+			if l.times {
+				w.held[h].upfront = mulDiv(w.held[h].upfront, by, one)
+			}
 		}
 	case FailureRate:
 		for _, p := range l.pools {
-			gpus := cmp0(l.before, int64(m.pools[p].gpus))
-			w.down[p] = min(one, w.down[p]+scaled(value.Mul(v.get(l.second)).Mul(decimal.NewFromInt(max(1, gpus)))))
+			w.buffer[p] = l.failing(m, p, value, v.get(l.second))
 		}
 	case SpotInterruption:
 		for _, p := range l.pools {
@@ -207,20 +290,13 @@ func (w *world) pull(c *course, m *compiled, l *lever, v *values) error {
 		w.times(w.onDemand, l.pools, l.from, l.to, by)
 		w.times(w.spot, l.pools, l.from, l.to, by)
 		for _, o := range l.offers {
-			w.bought[o], w.fxFrom[o] = mulDiv(w.bought[o], by, one), l.from
+			w.bought[o].fx, w.bought[o].from = mulDiv(w.bought[o].fx, by, one), l.from
 		}
 		for _, h := range l.held {
-			w.held[h], w.fxHeld[h] = mulDiv(w.held[h], by, one), l.from
+			w.held[h].fx, w.held[h].from = mulDiv(w.held[h].fx, by, one), l.from
 		}
 	}
 	return nil
-}
-
-func cmp0(a, b int64) int64 {
-	if a != 0 {
-		return a
-	}
-	return b
 }
 
 // number returns a variable's number, nil where there is none.
@@ -277,37 +353,37 @@ func (w *world) reprice(c *course, l *lever, v *values, occurs bool) {
 		w.times(w.spot, l.pools, l.from, l.to, by)
 	}
 	for _, o := range l.offers {
-		w.bought[o] = mulDiv(w.bought[o], by, one)
+		w.bought[o].hourly = mulDiv(w.bought[o].hourly, by, one)
+		if l.times {
+			w.bought[o].upfront = mulDiv(w.bought[o].upfront, by, one)
+		}
 	}
 }
 
-// offered is what the price of a new offer comes to over what the instance has,
-// of hourly and upfront together.
-func (w *world) offered(c *course, l *lever, o int, v *values, hourly int64) int64 {
-	up := c.number(l.second)
-	if up == nil || up.Certain() {
-		if c.number(l.value) == nil {
-			return one
-		}
-		if f := &c.in.Offers[o]; f.Upfront.IsPositive() {
-			return w.share(c, o, hourly, one)
-		}
-		return hourly
+// failing is what a pool's spare units are for when its machines fail at a rate: the
+// demand's own buffer at that rate, or one for the service level of failureLevel.
+func (l *lever) failing(m *compiled, p int, perGPUHour, repairHours domain.Decimal) *instance.Buffer {
+	b := instance.Buffer{ServiceLevel: failureLevel, GPUsPerUnit: max(1, m.pools[p].gpus), UnitsPerNode: 1}
+	if own := m.pools[p].buffer; own != nil {
+		b = *own
 	}
-	return w.share(c, o, hourly, ratio(v.get(l.second), up.Median()))
+	if l.before > 0 {
+		b.GPUsPerUnit = int(l.before)
+	}
+	b.FailuresPerGPUHour, b.RepairHours = perGPUHour, repairHours
+	if q := b.Unavailability(); q.GreaterThan(mostDown) {
+		b.RepairHours = repairHours.Mul(mostDown).DivRound(q, places).Truncate(places - 1)
+	}
+	return &b
 }
 
-// share weighs two factors by what of an offer's price is paid by the hour.
-func (w *world) share(c *course, o int, hourly, upfront int64) int64 {
-	f := &c.in.Offers[o]
-	byHour := f.Hourly.Mul(decimal.NewFromInt(int64(f.Term) * 730))
-	total := byHour.Add(f.Upfront)
-	if !total.IsPositive() {
-		return one
-	}
-	part := scaled(byHour.DivRound(total, 12))
-	return (hourly*part + upfront*(one-part)) / one
-}
+// mostDown is the share of time that a machine is down at most: what is down more
+// often than up is no spare.
+var mostDown = decimal.New(5, -1)
+
+// failureLevel is the probability with which all that is wanted is up, where machines
+// fail and nobody said how often they may.
+var failureLevel = decimal.New(99, -2)
 
 // outages places what takes a region or supplier away.
 func (w *world) outages(m *compiled, l *lever, v *values) {
@@ -320,14 +396,20 @@ func (w *world) outages(m *compiled, l *lever, v *values) {
 		place(l.at)
 		return
 	}
-	first, last := m.spans[0].From, m.spans[len(m.spans)-1].To
-	years := float(decimal.NewFromInt(int64((last-first)/domain.Hour)).DivRound(decimal.NewFromInt(8760), 12))
-	n := poisson(min(float64(maxPoisson), float64(float(v.get(l.value))*years)), v.random(l.name+" count"))
+	first := m.spans[0].From
+	n := v.outages(l, l.mean(m, v.get(l.value)))
 	hours := m.starts[len(m.spans)]
 	for k := range n {
-		hour := int(math.Floor(float64(v.random(fmt.Sprintf("%s start %d", l.name, k)) * float64(hours))))
+		hour := int(math.Floor(float64(v.start(l, k, n) * float64(hours))))
 		place(first + domain.Instant(hour)*domain.Hour)
 	}
+}
+
+// mean is how many outages there are on average over the horizon.
+func (l *lever) mean(m *compiled, perYear domain.Decimal) float64 {
+	hours := m.starts[len(m.spans)]
+	years := float(decimal.NewFromInt(int64(hours)).DivRound(decimal.NewFromInt(8760), 12))
+	return float64(float(perYear) * years)
 }
 
 // window places hours of the horizon; hours that have begun count whole, and of

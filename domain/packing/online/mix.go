@@ -3,8 +3,6 @@ package online
 import (
 	"cmp"
 	"fmt"
-	"math"
-	"math/bits"
 	"slices"
 
 	"quartermaster/domain/packing"
@@ -145,21 +143,12 @@ func (mx *mixture) short(s *state) int64 {
 	free := s.freeMilli() * 1000
 	var missing int64
 	if mx.cpu > 0 {
-		missing = max(missing, free-mulDiv(s.cpu, mx.milli*1000, mx.cpu))
+		enough, _ := packing.MulDiv(s.cpu, mx.milli*1000, mx.cpu)
+		missing = max(missing, free-enough)
 	}
 	if mx.mem > 0 {
-		missing = max(missing, free-mulDiv(s.mem, mx.milli*1000, mx.mem))
+		enough, _ := packing.MulDiv(s.mem, mx.milli*1000, mx.mem)
+		missing = max(missing, free-enough)
 	}
 	return missing
-}
-
-// mulDiv returns a×b/c rounded down, as much of it as 62 bits hold. None is
-// negative and c is not 0.
-func mulDiv(a, b, c int64) int64 {
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	if hi >= uint64(c) {
-		return math.MaxInt64 / 2
-	}
-	q, _ := bits.Div64(hi, lo, uint64(c))
-	return int64(min(q, math.MaxInt64/2))
 }

@@ -3,6 +3,7 @@ package online
 import (
 	"cmp"
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
 
@@ -285,16 +286,22 @@ type Idle struct {
 	Machines   int    `json:"machines"`
 	TotalMilli int64  `json:"total_milli"`
 	FreeMilli  int64  `json:"free_milli"`
-	// StrandedMilli is what of the free a replica drawn from the mix cannot use,
-	// as expected and to the nearest.
+	// StrandedMilli is what of the free a replica cannot use, as expected and to the
+	// nearest: one that is drawn, on each machine, from those of the mix that need a
+	// GPU and may run there.
 	StrandedMilli int64 `json:"stranded_milli"`
-	// Shapes says the same of each shape of the mix, the most frequent first.
+	// UnjudgedMilli is what is free of machines on which none of the mix may run: by
+	// residency, model, certification or placement. Nothing is said of it.
+	UnjudgedMilli int64 `json:"unjudged_milli"`
+	// Shapes says the same of each shape that may run on some of the machines, the
+	// most frequent first.
 	Shapes []IdleShape `json:"shapes"`
 }
 
-// IdleShape is what of the free GPUs of a model is of no use to replicas of a
-// shape, and why: the machine is ruled out, or lacks GPUs, CPU or memory. Where
-// it has room, what is left of GPUs of which too little is free lacks GPUs.
+// IdleShape is what of the free GPUs of a model is of no use to replicas of a shape
+// that may run there, and why: the machine lacks GPUs, CPU or memory, or is
+// dedicated to another. Where it has room, what is left of GPUs of which too little
+// is free lacks GPUs.
 type IdleShape struct {
 	GPUMilli     int64    `json:"gpu_milli"`
 	CPUMilli     int64    `json:"cpu_milli"`
@@ -303,6 +310,8 @@ type IdleShape struct {
 	Replicas     int64    `json:"replicas"` // of the mix
 	UselessMilli int64    `json:"useless_milli"`
 	Lacks        []Lack   `json:"lacks"`
+
+	may bool // run on some of the machines
 }
 
 // Lack is the free milli of machines that a constraint is the first to rule out.
@@ -312,38 +321,44 @@ type Lack struct {
 }
 
 // Stranded reports the free GPUs by model and shape of the mix, the models by
-// name. Shapes that need no GPU are left out, but count as no use in what is
-// expected.
+// name. Shapes that need no GPU count for nothing, and neither does a shape on a
+// machine on which it may not run however empty that is: another shape would not
+// help it.
 func (f *Fleet) Stranded() []Idle {
 	out := []Idle{}
 	at := map[string]int{}
-	lost := []int64{}
+	lost := []*big.Rat{}
+	shapes := [][]IdleShape{} // by model and shape of the mix
 	order := slices.Clone(f.groups)
 	slices.SortFunc(order, func(a, b *group) int { return cmp.Compare(a.machines[0], b.machines[0]) })
 	for _, g := range order {
 		if len(g.free) == 0 {
 			continue
 		}
-		model := f.classes[g.class].node.Model
-		i, ok := at[model]
+		class := &f.classes[g.class]
+		i, ok := at[class.node.Model]
 		if !ok {
 			i = len(out)
-			at[model] = i
-			out, lost = append(out, Idle{Model: model, Shapes: f.idleShapes()}), append(lost, 0)
+			at[class.node.Model] = i
+			out, lost, shapes = append(out, Idle{Model: class.node.Model}), append(lost, new(big.Rat)), append(shapes, f.idleShapes())
 		}
 		n, free := int64(len(g.machines)), g.freeMilli()
 		o := &out[i]
 		o.Machines += len(g.machines)
 		o.TotalMilli += n * int64(len(g.free)) * 1000
 		o.FreeMilli += n * free
-		lost[i] += n * f.classes[g.class].mixture.stranded(&g.state, true)
-		k := 0
-		for _, sh := range f.mix.shapes {
-			if sh.milli() == 0 {
+		mx := &class.mixture
+		if able := f.mix.total - mx.useless; able > 0 {
+			lost[i].Add(lost[i], big.NewRat(n*(mx.stranded(&g.state, true)-mx.useless*free), able))
+		} else {
+			o.UnjudgedMilli += n * free
+		}
+		for k, sh := range f.mix.shapes {
+			s := &shapes[i][k]
+			if sh.milli() == 0 || sh.load.RuledOut(&class.node) != "" {
 				continue
 			}
-			s := &o.Shapes[k]
-			k++
+			s.may = true
 			why, useless := f.uselessFor(g, sh)
 			if useless == 0 {
 				continue
@@ -358,9 +373,10 @@ func (f *Fleet) Stranded() []Idle {
 		}
 	}
 	for i := range out {
-		if f.mix.total > 0 {
-			out[i].StrandedMilli = (2*lost[i] + f.mix.total) / (2 * f.mix.total)
-		}
+		half := big.NewRat(1, 2)
+		half.Add(half, lost[i])
+		out[i].StrandedMilli = new(big.Int).Quo(half.Num(), half.Denom()).Int64()
+		out[i].Shapes = slices.DeleteFunc(shapes[i], func(s IdleShape) bool { return !s.may })
 		for k := range out[i].Shapes {
 			slices.SortStableFunc(out[i].Shapes[k].Lacks, func(a, b Lack) int {
 				return cmp.Or(cmp.Compare(b.Milli, a.Milli), strings.Compare(string(a.Constraint), string(b.Constraint)))
@@ -374,22 +390,19 @@ func (f *Fleet) Stranded() []Idle {
 func (f *Fleet) idleShapes() []IdleShape {
 	out := []IdleShape{}
 	for i, sh := range f.mix.shapes {
-		if sh.milli() > 0 {
-			out = append(out, IdleShape{
-				GPUMilli: sh.milli(), CPUMilli: sh.cpu, MemoryMiB: sh.mem, Models: append([]string{}, sh.load.Models...),
-				Replicas: f.mix.weight[i], Lacks: []Lack{},
-			})
-		}
+		out = append(out, IdleShape{
+			GPUMilli: sh.milli(), CPUMilli: sh.cpu, MemoryMiB: sh.mem, Models: append([]string{}, sh.load.Models...),
+			Replicas: f.mix.weight[i], Lacks: []Lack{},
+		})
 	}
 	return out
 }
 
 // uselessFor returns how much of what is free of a machine of a group is of no
-// use to a shape, and why.
+// use to a shape that may run there, and why.
 func (f *Fleet) uselessFor(g *group, sh *shape) (packing.Constraint, int64) {
-	why := sh.load.RuledOut(&f.classes[g.class].node)
+	var why packing.Constraint
 	switch {
-	case why != "":
 	case g.owner != "" && (!sh.dedicated || g.owner != sh.load.ID) || sh.dedicated && g.owner == "" && g.busy:
 		why = packing.DedicatedConstraint
 	default:

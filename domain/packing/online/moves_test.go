@@ -230,3 +230,36 @@ func TestMoveFreesAGPU(t *testing.T) {
 		t.Error("no error for a GPU that is not there")
 	}
 }
+
+// A shape counts only where it may run: of the free GPUs of two clusters, one in
+// France, what needs Germany leaves nothing stranded there, and a machine on which
+// nothing may run is not judged.
+func TestStrandedWhereShapesMayRun(t *testing.T) {
+	nodes := []packing.Node{
+		{ID: "de", Count: 1, Model: "A100", GPUs: 2, CPUMilli: 8_000, MemoryMiB: 8_192, Country: "DE"},
+		{ID: "fr", Count: 1, Model: "A100", GPUs: 2, CPUMilli: 8_000, MemoryMiB: 8_192, Country: "FR"},
+		{ID: "it", Count: 1, Model: "A100", GPUs: 4, CPUMilli: 8_000, MemoryMiB: 8_192, Country: "IT"},
+	}
+	large := packing.Workload{ID: "large", Replicas: 3, GPUMilli: 1_000, CPUMilli: 9_000, Countries: []string{"DE"}}
+	small := packing.Workload{ID: "small", Replicas: 1, GPUMilli: 1_000, CPUMilli: 1_000, Countries: []string{"DE", "FR"}}
+	none := packing.Workload{ID: "none", Replicas: 5, CPUMilli: 1_000}
+	mix, err := online.MixOf([]packing.Workload{large, small, none}, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := online.New(nodes, mix, online.FGD, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	idle := f.Stranded()
+	// In Germany three of four replicas that may run there lack CPU: 3/4 of 2 GPUs. In
+	// France the one that may can use both. Nobody may go to Italy.
+	if len(idle) != 1 || idle[0].FreeMilli != 8000 || idle[0].StrandedMilli != 1500 || idle[0].UnjudgedMilli != 4000 || len(idle[0].Shapes) != 2 {
+		t.Fatalf("%+v", idle)
+	}
+	for _, s := range idle[0].Shapes {
+		if s.CPUMilli == 9_000 && (s.UselessMilli != 2000 || len(s.Lacks) != 1 || s.Lacks[0] != online.Lack{Constraint: packing.CPUConstraint, Milli: 2000}) || s.CPUMilli == 1_000 && s.UselessMilli != 0 {
+			t.Errorf("%+v", s)
+		}
+	}
+}

@@ -6,6 +6,12 @@
 // scenarios: a course would be the same whatever they were. What a course costs,
 // [Course.Evaluate] says.
 //
+// What a rule weighs is what a start costs against what it saves within the horizon.
+// So a pool is to be given at prices pro rata, each start at the share of its cost
+// that falls within the horizon: else a term that reaches beyond would have a cost
+// beyond set against a saving that is cut off. What the course then comes to under
+// another rule for the end of the horizon, the pool at that rule says.
+//
 // Rules that buy take offers as they are sold: from the first epoch in which one
 // can begin, and again whenever the term is over, as far as the offer can begin
 // there; else from the next epoch in which it can. Least orders are no part of a
@@ -150,17 +156,6 @@ func LookBack(p *procurement.Pool, past []int, days int) Course {
 	}
 	if c.Offer >= 0 {
 		c.Purchases = again(p, c.Offer, p.Offers[c.Offer].Starts[0].Epoch, c.Units)
-	}
-	return c
-}
-
-// LookBackOf is the course of rule [Lookback] with one offer to choose.
-func LookBackOf(p *procurement.Pool, past []int, days, offer int) Course {
-	hours := window(past, days)
-	c := Course{Rule: Lookback, Days: days, Hours: len(hours), Offer: -1}
-	if units, _ := best(p, offer, hours); units > 0 {
-		c.Offer, c.Units = offer, units
-		c.Purchases = again(p, offer, p.Offers[offer].Starts[0].Epoch, units)
 	}
 	return c
 }

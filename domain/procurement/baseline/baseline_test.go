@@ -87,6 +87,13 @@ func TestLookBackByHand(t *testing.T) {
 	want(t, baseline.LookBack(pool(3), past, 60), "lookback_60d: 24 hours, offer -1, 0 units, []")
 }
 
+// lookBackOf has one offer to choose.
+func lookBackOf(p *procurement.Pool, past []int, days, offer int) baseline.Course {
+	only := *p
+	only.Offers = p.Offers[offer : offer+1]
+	return baseline.LookBack(&only, past, days)
+}
+
 // Of two offers the one that saves more an hour is taken, at its own level. The
 // short one at 90 pays for what is used in more than 21.6 hours, 2 units, and saves
 // 2·10 an hour. The long one at 60 saves (100·(18·5 + 6·2) − 24·60·5)/24 = 125.
@@ -95,7 +102,7 @@ func TestLookBackTakesTheBestOffer(t *testing.T) {
 	short, long := offer("short", true, 1, 0, 4, 900), offer("long", false, 4, 0, 4, 600)
 	want(t, baseline.LookBack(pool(4, short, long), past, 7), "lookback_7d: 24 hours, offer 1, 5 units, [{1 0 5}]")
 	want(t, baseline.LookBack(pool(4, long, short), past, 7), "lookback_7d: 24 hours, offer 0, 5 units, [{0 0 5}]")
-	want(t, baseline.LookBackOf(pool(4, short, long), past, 7, 0), "lookback_7d: 24 hours, offer 0, 2 units, [{0 0 2} {0 1 2} {0 2 2} {0 3 2}]")
+	want(t, lookBackOf(pool(4, short, long), past, 7, 0), "lookback_7d: 24 hours, offer 0, 2 units, [{0 0 2} {0 1 2} {0 2 2} {0 3 2}]")
 	// Where on-demand gets cheaper over the term, the long one saves less: 100, 50, 0
 	// and none at all are 37.5 on average, below its 60.
 	p := pool(4, short, long)
@@ -243,13 +250,13 @@ func TestBestLevelByForce(t *testing.T) {
 				best = units
 			}
 		}
-		c := baseline.LookBackOf(p, past, 60, 0)
+		c := lookBackOf(p, past, 60, 0)
 		if c.Units != best {
 			t.Fatalf("%d units, at %d; by force %d at %d", c.Units, cost(c.Units), best, cost(best))
 		}
 		// And of all offers none saves more an hour.
 		saving := func(i int) *big.Rat {
-			c := baseline.LookBackOf(p, past, 60, i)
+			c := lookBackOf(p, past, 60, i)
 			if c.Units == 0 {
 				return new(big.Rat)
 			}

@@ -1,16 +1,9 @@
 package check_test
 
 import (
-	"compress/gzip"
-	"encoding/csv"
-	"errors"
 	"fmt"
-	"io"
 	"math/big"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +11,7 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/procurement"
 	"quartermaster/domain/procurement/check"
+	"quartermaster/simulations/public"
 )
 
 // BenchmarkThousandPools goes from hourly demand to checked solutions: 1,000
@@ -155,61 +149,22 @@ func offered(hours []int, k int) *procurement.Pool {
 }
 
 // shavedice reads three years of hourly demand of some 24 machine types. Without the
-// data, series with a trend, a day, a week and noise stand in for them. The
-// machines have CPUs: a shape of demand.
+// data, series with a trend, a day, a week and noise stand in for them.
 func shavedice(t testing.TB) (demand [][]int) {
 	t.Helper()
-	const hours = 36 * 730
-	dir := os.Getenv("QUARTERMASTER_DATA")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "..", "shared", "data")
-	}
-	f, err := os.Open(filepath.Join(dir, "demand", "shavedice_regions_1_2.csv.gz"))
-	if err != nil {
-		t.Logf("demand is made up: the public data sets are not here (set QUARTERMASTER_DATA): %v", err)
-		for k := range 24 {
-			series, noise := make([]int, hours), uint64(k)
-			for h := range series {
-				noise = noise*6364136223846793005 + 1442695040888963407
-				series[h] = 300 + h*(k%7)/60 + 20*(k%5)*(h/24%7/5) + 5*(12-max(h%24, 24-h%24)) + int(noise>>57)
-			}
-			demand = append(demand, series)
+	if public.Has(t, public.ShavediceFile) {
+		for _, s := range public.Shavedice(t) {
+			demand = append(demand, s.Units)
 		}
 		return demand
 	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
+	for k := range 24 {
+		series, noise := make([]int, public.ShavediceHours), uint64(k)
+		for h := range series {
+			noise = noise*6364136223846793005 + 1442695040888963407
+			series[h] = 300 + h*(k%7)/60 + 20*(k%5)*(h/24%7/5) + 5*(12-max(h%24, 24-h%24)) + int(noise>>57)
+		}
+		demand = append(demand, series)
 	}
-	first := time.Date(2021, 2, 1, 0, 0, 0, 0, time.UTC)
-	index := map[string]int{}
-	r := csv.NewReader(z)
-	for line := 0; ; line++ {
-		rec, err := r.Read()
-		if errors.Is(err, io.EOF) {
-			return demand
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if line == 0 {
-			continue
-		}
-		at, err := time.Parse("2006-01-02 15:04:05.000", rec[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		units, err := strconv.Atoi(rec[3])
-		if err != nil {
-			t.Fatal(err)
-		}
-		k, ok := index[rec[1]+rec[2]]
-		if !ok {
-			k = len(demand)
-			index[rec[1]+rec[2]] = k
-			demand = append(demand, make([]int, hours))
-		}
-		demand[k][int(at.Sub(first)/time.Hour)] = units
-	}
+	return demand
 }

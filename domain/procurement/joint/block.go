@@ -78,13 +78,13 @@ func (b *block) view(slots []Slot) view {
 	}
 	order := make([]int, 0, len(slots))
 	for i := range slots {
-		if slices.ContainsFunc(b.Demands, func(d int) bool { return slots[i].Units[d] > 0 }) {
+		if slices.ContainsFunc(b.Demands, func(d int) bool { return b.wants(&slots[i], d) > 0 }) {
 			order = append(order, i)
 		}
 	}
 	compare := func(i, j int) int {
 		for _, d := range b.Demands {
-			if c := slots[i].Units[d] - slots[j].Units[d]; c != 0 {
+			if c := b.wants(&slots[i], d) - b.wants(&slots[j], d); c != 0 {
 				return c
 			}
 		}
@@ -100,10 +100,18 @@ func (b *block) view(slots []Slot) view {
 		}
 		v.hours = append(v.hours, int64(slots[i].Hours))
 		for _, d := range b.Demands {
-			v.units = append(v.units, int64(slots[i].Units[d]))
+			v.units = append(v.units, int64(b.wants(&slots[i], d)))
 		}
 	}
 	return v
+}
+
+// wants is what a slot wants of a demand.
+func (b *block) wants(s *Slot, d int) int {
+	if b.p.unwanted != nil && b.p.unwanted[d] {
+		return 0
+	}
+	return s.Units[d]
 }
 
 // multiplied is an epoch's prices for the block after the multipliers of limits,
@@ -111,6 +119,10 @@ func (b *block) view(slots []Slot) view {
 func (b *block) multiplied(m, c int, multipliers []int64) hourPrices {
 	p, e := b.p, &b.p.Epochs[m]
 	money, spot, unserved := newWide(1_000_000_000_000), newWide(0), newWide(0)
+	short := func(v procurement.Nano) int64 { return int64(v) }
+	if p.keeping {
+		money, short = newWide(0), func(procurement.Nano) int64 { return 0 }
+	}
 	for l, v := range multipliers {
 		if limit := &p.Limits[l]; limit.Serving != nil && v > 0 {
 			to := money
@@ -152,7 +164,7 @@ func (b *block) multiplied(m, c int, multipliers []int64) hourPrices {
 		h.extra = append(h.extra, price(e.Routes[i]))
 	}
 	for _, i := range b.Demands {
-		h.shortage = append(h.shortage, add(int64(e.Shortage[i]), unserved.times(1, 1000)))
+		h.shortage = append(h.shortage, add(short(e.Shortage[i]), unserved.times(1, 1000)))
 	}
 	for _, i := range b.Quotas {
 		h.quota = append(h.quota, e.Quotas[i] != procurement.Unlimited)

@@ -1,125 +1,197 @@
 package joint
 
 import (
-	"errors"
+	"cmp"
 	"slices"
 
-	"quartermaster/domain/linear"
+	"quartermaster/domain/procurement"
 )
 
-// clash says which needs, limits and choices exclude each other, by leaving out
-// one after the other for as long as nothing keeps the rest (deletion filter,
-// Chinneck and Dravnieks, 1991).
+// clashWork bounds the linear programs that are solved to find out which members
+// of a clash are needed; beyond it the rest is named without.
+const clashWork = 600
+
+// clash says what excludes each other: needs, limits, quotas, demands and what can
+// be bought. It loosens one after the other for as long as nothing keeps the rest
+// (deletion filter, Chinneck and Dravnieks, 1991); and all at once that a proof
+// that nothing keeps them has no use for.
 func (s *solver) clash() error {
-	p := s.p
-	q := *p
-	q.Needs, q.Limits, q.Choices = slices.Clone(p.Needs), slices.Clone(p.Limits), slices.Clone(p.Choices)
-	feasible := func() (bool, error) { return s.feasible(&q) }
-	is, err := feasible()
+	f := &filter{solver: s, loose: map[Member]bool{}}
+	for _, j := range s.part.Choices {
+		if c := &s.p.Choices[j]; c.Max != procurement.Unlimited || c.Least > 1 || c.Lot > 1 || c.Group != "" {
+			f.members = append(f.members, Member{"choice", c.ID, j})
+		}
+	}
+	for _, b := range s.part.Blocks {
+		for _, q := range b.Quotas {
+			if slices.ContainsFunc(s.p.Epochs, func(e Epoch) bool { return e.Quotas[q] != procurement.Unlimited }) {
+				f.members = append(f.members, Member{"quota", s.p.Quotas[q], q})
+			}
+		}
+	}
+	// The smallest demands first, so that large ones remain.
+	var demands []Member
+	for _, b := range s.part.Blocks {
+		for _, d := range b.Demands {
+			demands = append(demands, Member{"demand", s.p.Demands[d].ID, d})
+		}
+	}
+	sums := s.p.unitHours()
+	slices.SortStableFunc(demands, func(a, b Member) int {
+		return cmp.Or(cmp.Compare(sums[a.Index], sums[b.Index]), cmp.Compare(a.Index, b.Index))
+	})
+	f.members = append(f.members, demands...)
+	for _, n := range s.part.Needs {
+		f.members = append(f.members, Member{"need", s.p.Needs[n].ID, n})
+	}
+	for _, l := range s.part.Limits {
+		f.members = append(f.members, Member{"limit", s.p.Limits[l].ID, l})
+	}
+	return f.run()
+}
+
+// unitHours is what is wanted of each demand, nearly.
+func (p *Problem) unitHours() []float64 {
+	out := make([]float64, len(p.Demands))
+	for m := range p.Epochs {
+		for c := range p.Epochs[m].Cases {
+			for _, slot := range p.Epochs[m].Cases[c].Slots {
+				for d, u := range slot.Units {
+					out[d] += float64(float64(u) * float64(slot.Hours))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// filter narrows down what clashes.
+type filter struct {
+	*solver
+	members []Member
+	loose   map[Member]bool // no longer asked for
+	masters int
+}
+
+func (f *filter) run() error {
+	is, err := f.feasible()
 	if err != nil {
 		return err
 	}
-	if is {
-		return errors.New("nothing was found that keeps all needs and limits, nor a proof that nothing does: loosen a limit, or let orders be smaller")
+	if is != never {
+		return errUndecided
 	}
-	var out Infeasible
-	for _, n := range s.part.Needs {
-		least := q.Needs[n].Least
-		q.Needs[n].Least = 0
-		if is, err = feasible(); err != nil {
-			return err
-		} else if is {
-			q.Needs[n].Least = least
-			out.Clash = append(out.Clash, Member{"need", p.Needs[n].ID})
+	var needed []Member
+	undecided := false
+	// try loosens members; those that are needed are asked for again.
+	try := func(of []Member) (verdict, error) {
+		for _, m := range of {
+			f.loose[m] = true
+		}
+		if f.masters > clashWork {
+			is, undecided = unknown, true
+		} else if is, err = f.feasible(); err != nil {
+			return is, err
+		}
+		if is != never {
+			for _, m := range of {
+				delete(f.loose, m)
+			}
+		}
+		return is, nil
+	}
+	// What can be bought and quotas, each kind at once: seldom is it they.
+	for _, kind := range []string{"choice", "quota"} {
+		var of []Member
+		for _, m := range f.members {
+			if m.Kind == kind && !f.loose[m] {
+				of = append(of, m)
+			}
+		}
+		if len(of) > 1 {
+			if _, err := try(of); err != nil {
+				return err
+			}
 		}
 	}
-	for _, l := range s.part.Limits {
-		limit := q.Limits[l]
-		q.Limits[l].Most, q.Limits[l].Serving = 9*MaxCost, nil
-		if is, err = feasible(); err != nil {
-			return err
-		} else if is {
-			q.Limits[l] = limit
-			out.Clash = append(out.Clash, Member{"limit", p.Limits[l].ID})
-		}
-	}
-	// Bounds of choices, all at once, and one by one if they matter.
-	free := func(c *Choice) { c.Max, c.Least, c.Lot, c.Group = -1, 0, 1, "" }
-	bounded := slices.Clone(q.Choices)
-	for _, j := range s.part.Choices {
-		free(&q.Choices[j])
-	}
-	if is, err = feasible(); err != nil {
-		return err
-	}
-	if !is {
-		return &out
-	}
-	q.Choices = bounded
-	for tried, j := range s.part.Choices {
-		c := q.Choices[j]
-		if c.Max < 0 && c.Least <= 1 && c.Lot == 1 && c.Group == "" || tried > 1000 {
+	for _, m := range f.members {
+		if f.loose[m] {
 			continue
 		}
-		free(&q.Choices[j])
-		if is, err = feasible(); err != nil {
+		is, err := try([]Member{m})
+		if err != nil {
 			return err
-		} else if is {
-			q.Choices[j] = c
-			out.Clash = append(out.Clash, Member{"choice", c.ID})
+		}
+		if is == unknown {
+			undecided = true
+		}
+		if is != never {
+			needed = append(needed, m)
 		}
 	}
-	return &out
+	order := []string{"need", "limit", "quota", "demand", "choice"}
+	slices.SortStableFunc(needed, func(a, b Member) int {
+		return cmp.Or(slices.Index(order, a.Kind)-slices.Index(order, b.Kind), a.Index-b.Index)
+	})
+	return &Infeasible{Clash: needed, Undecided: undecided}
 }
 
-// feasible reports whether any purchases keep the needs and limits of a problem
-// like the part's.
-func (s *solver) feasible(q *Problem) (bool, error) {
-	part := *s.part
-	var work Work
-	ms := newMaster(q, &part, nil, 1e9, &work)
-	g, ok := ms.program(nil)
-	if !ok {
-		return false, nil
+// feasible reports whether anything keeps what is not loose. Where a proof says
+// that nothing does, what the proof has no use for becomes loose.
+func (f *filter) feasible() (verdict, error) {
+	if err := f.ctx.Err(); err != nil {
+		return unknown, err
 	}
-	for j := range g.Cost {
-		g.Cost[j] = 0
+	t := f.relaxed(f.p.loosened(f.loose))
+	is, err := t.decide()
+	f.masters += t.work.Masters
+	if err != nil || is != never || t.against == nil {
+		return is, err
 	}
-	q.makeWhole(g, part.Choices, ms.choice)
-	if err := s.ctx.Err(); err != nil {
-		return false, err
-	}
-	sol, err := s.lp.Solve(s.ctx, g, linear.Limits{Nodes: 10_000})
-	if err != nil {
-		return false, err
-	}
-	if sol.Status == linear.Infeasible {
-		return false, nil
-	}
-	for _, l := range part.Limits {
-		if q.Limits[l].Unserved && q.Limits[l].Serving != nil {
-			return s.servable(q)
+	for _, m := range f.members {
+		if !t.against[m] {
+			f.loose[m] = true
 		}
 	}
-	return true, nil // no more than nothing need be spent, or run on spot, to serve
+	return is, nil
 }
 
-// servable reports whether purchases are found that keep limits on what is not
-// served.
-func (s *solver) servable(q *Problem) (bool, error) {
-	t := &solver{ctx: s.ctx, p: q, part: s.part, lp: s.lp, work: &Work{}, keys: s.keys}
-	for _, b := range s.part.Blocks {
-		t.blocks = append(t.blocks, newBlock(q, b))
-	}
-	t.pr = newPricer(q, t.blocks, t.work)
-	for _, l := range s.part.Limits {
-		if q.Limits[l].Serving != nil {
-			t.serving = append(t.serving, l)
+// loosened is the problem without some of what it asks.
+func (p *Problem) loosened(loose map[Member]bool) *Problem {
+	q := *p
+	q.Needs, q.Limits, q.Choices, q.Epochs = slices.Clone(p.Needs), slices.Clone(p.Limits), slices.Clone(p.Choices), slices.Clone(p.Epochs)
+	q.unwanted = make([]bool, len(p.Demands))
+	for i := range q.Needs {
+		if loose[Member{"need", p.Needs[i].ID, i}] {
+			q.Needs[i].Least = 0
 		}
 	}
-	err := t.search()
-	if errors.Is(err, errImpossible) {
-		return false, nil
+	for i := range q.Limits {
+		if loose[Member{"limit", p.Limits[i].ID, i}] {
+			q.Limits[i].Most, q.Limits[i].Serving = 9*MaxCost, nil
+			for j := range q.Choices {
+				if len(q.Choices[j].Spent) > 0 {
+					q.Choices[j].Spent = slices.Clone(q.Choices[j].Spent)
+					q.Choices[j].Spent[i] = 0
+				}
+			}
+		}
 	}
-	return t.best.units != nil, err
+	for j := range q.Choices {
+		if c := &q.Choices[j]; loose[Member{"choice", c.ID, j}] {
+			c.Max, c.Least, c.Lot, c.Group = procurement.Unlimited, 0, 1, ""
+		}
+	}
+	for d := range q.Demands {
+		q.unwanted[d] = loose[Member{"demand", p.Demands[d].ID, d}]
+	}
+	for m := range q.Epochs {
+		q.Epochs[m].Quotas = slices.Clone(p.Epochs[m].Quotas)
+		for i := range q.Quotas {
+			if loose[Member{"quota", p.Quotas[i], i}] {
+				q.Epochs[m].Quotas[i] = procurement.Unlimited
+			}
+		}
+	}
+	return &q
 }

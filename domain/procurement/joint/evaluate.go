@@ -287,9 +287,45 @@ func (p *Problem) served(ctx context.Context, pr *pricer, m, c int, multipliers 
 				sum.add(v.units[k*len(block.Demands)+i], hours)
 			}
 			s.Demands[d].Demand = sum.big()
+			s.trim(p, block, i)
 		}
 	}
 	return s, nil
+}
+
+// trim takes from what serves a block's demand what is beyond it. The linear program
+// asks for no less than is wanted, so that units which cost nothing more may stand in
+// it for more; they do not serve.
+func (s *Served) trim(p *Problem, block *block, demand int) {
+	d := &s.Demands[block.Demands[demand]]
+	beyond := new(big.Rat).Sub(d.Shortage, new(big.Rat).SetInt(d.Demand))
+	for _, r := range block.routes {
+		if p.Routes[r].Demand == block.Demands[demand] {
+			beyond.Add(beyond, s.Routes[r].Firm).Add(beyond, s.Routes[r].Spot)
+		}
+	}
+	for k, r := range block.routes {
+		if p.Routes[r].Demand != block.Demands[demand] || beyond.Sign() <= 0 {
+			continue
+		}
+		less := least(beyond, s.Routes[r].Firm)
+		beyond.Sub(beyond, less)
+		s.Routes[r].Firm = new(big.Rat).Sub(s.Routes[r].Firm, less)
+		units := new(big.Rat).Mul(less, big.NewRat(block.num[k], block.den[k]))
+		pool := &s.Pools[block.Pools[block.poolOf[k]]]
+		for _, from := range []**big.Rat{&pool.PriceOnly, &pool.Guaranteed} {
+			part := least(units, *from)
+			*from = new(big.Rat).Sub(*from, part)
+			units.Sub(units, part)
+		}
+	}
+}
+
+func least(a, b *big.Rat) *big.Rat {
+	if a.Cmp(b) < 0 {
+		return new(big.Rat).Set(a)
+	}
+	return new(big.Rat).Set(b)
 }
 
 // divide says what of a slot's firm units in each pool is guaranteed, price-only,
@@ -394,6 +430,9 @@ func (s *Served) mix(other *Served, share *big.Rat) *Served {
 // that the cheapest of what is served costs several times as much as a shortage.
 // No price of an hour leaves 64 bits at it.
 func (p *Problem) highest(l int) int64 {
+	if p.ceiling != nil {
+		return p.ceiling[l]
+	}
 	limit := &p.Limits[l]
 	serving, price, ratio := int64(1), int64(1), int64(1)
 	least, short, whole := int64(math.MaxInt64), int64(1), int64(1)

@@ -55,6 +55,19 @@ type Problem struct {
 	Choices []Choice
 	Needs   []Need
 	Limits  []Limit
+
+	relaxation
+}
+
+// relaxation makes of a problem the one of what it takes to keep needs and limits.
+type relaxation struct {
+	unwanted []bool // by demand: there is none; nil: there is
+	keeping  bool   // nothing costs anything but to break a limit or need
+	// One above a limit costs ceiling, in the units of multipliers, which is one
+	// divided by scale.
+	ceiling []int64
+	scale   []float64
+	one     float64
 }
 
 // Demand is units wanted by the hour.

@@ -70,7 +70,38 @@ type cut struct {
 	constant    float64   // in Nano, at what is held, times the case's weight
 	pi, beta    []float64 // by pool of the block, times the case's weight
 	rho         []float64 // by spend of the block, times the case's weight
-	row         int
+	row         int       // −1: it is not in the master
+	idle        int       // solutions in a row that it was slack in
+}
+
+// A cut that was slack in so many solutions is forgotten; where it is missed it
+// is found again.
+const longIdle = 5
+
+// forget drops cuts that have been slack for long. What is dropped has no price, so
+// that the bound stays what it is.
+func (ms *master) forget(a *answer) {
+	if a.Basis == nil {
+		return
+	}
+	keep := ms.cuts[:0]
+	rows, basis := ms.rows[:ms.firstCut], slices.Clone(a.Basis.Rows[:ms.firstCut])
+	for _, c := range ms.cuts {
+		if c.row < len(a.Prices) {
+			if c.idle++; a.Basis.Rows[c.row] != linear.Basic {
+				c.idle = 0
+			} else if c.idle > longIdle {
+				c.row = -1
+				continue
+			}
+			basis = append(basis, a.Basis.Rows[c.row])
+		}
+		rows = append(rows, ms.rows[c.row])
+		c.row = len(rows) - 1
+		keep = append(keep, c)
+	}
+	ms.cuts, ms.rows = keep, rows
+	ms.basis = &linear.Basis{Columns: a.Basis.Columns, Rows: basis}
 }
 
 func newMaster(p *Problem, part *Part, blocks []*block, unit float64, work *Work) *master {
@@ -139,6 +170,9 @@ func newMaster(p *Problem, part *Part, blocks []*block, unit float64, work *Work
 				}
 			}
 			r.lower = left
+			if p.keeping {
+				r.put(ms.column(1/max(1, float64(need.Least)), 0, math.Inf(1)), 1)
+			}
 			rows = append(rows, len(ms.rows))
 			ms.rows = append(ms.rows, r)
 		}
@@ -150,12 +184,18 @@ func newMaster(p *Problem, part *Part, blocks []*block, unit float64, work *Work
 		if limit.counts() {
 			of = max(1, float64(limit.Most)*w/1e4)
 		}
+		if p.keeping {
+			of = p.scale[l]
+		}
 		ms.limitUnit[l] = of
 		r := masterRow{lower: math.Inf(-1), upper: float64(limit.Most) * w / of}
 		for _, j := range part.Choices {
 			if s := p.Choices[j].Spent; len(s) > 0 {
 				r.put(ms.choice[j], float64(s[l])*w/of)
 			}
+		}
+		if p.keeping {
+			r.put(ms.column(1, 0, math.Inf(1)), -1)
 		}
 		ms.limit[l] = len(ms.rows)
 		ms.rows = append(ms.rows, r)
@@ -168,6 +208,9 @@ func newMaster(p *Problem, part *Part, blocks []*block, unit float64, work *Work
 				}
 				k := caseKey{b, m, c}
 				ms.theta[k] = ms.column(1, 0, math.Inf(1))
+				if p.keeping {
+					ms.upper[ms.theta[k]] = 0
+				}
 				for _, l := range part.Limits {
 					if s := p.Limits[l].Serving; s != nil && s[m] > 0 {
 						col := ms.column(0, 0, math.Inf(1))
@@ -187,6 +230,40 @@ func (ms *master) column(cost, lower, upper float64) int {
 	return len(ms.cost) - 1
 }
 
+// asked is multipliers as an epoch has them: none of limits of which serving takes
+// nothing in it. A share that named them would ask as much of its leaf.
+func (p *Problem) asked(m int, multipliers []int64) []int64 {
+	out := slices.Clone(multipliers)
+	for l := range out {
+		if s := p.Limits[l].Serving; s == nil || s[m] == 0 {
+			out[l] = 0
+		}
+	}
+	return out
+}
+
+// only drops all cuts that were slack in a solution.
+func (ms *master) only(a *answer) {
+	if a.Basis == nil {
+		return
+	}
+	slack := map[*cut]bool{}
+	for i, c := range a.cuts {
+		slack[c] = a.Basis.Rows[ms.firstCut+i] == linear.Basic
+	}
+	keep, rows := ms.cuts[:0], ms.rows[:ms.firstCut]
+	for _, c := range ms.cuts {
+		if slack[c] {
+			c.row = -1
+			continue
+		}
+		rows = append(rows, ms.rows[c.row])
+		c.row = len(rows) - 1
+		keep = append(keep, c)
+	}
+	ms.cuts, ms.rows, ms.basis = keep, rows, nil
+}
+
 // newCut makes a cut of priced slots.
 func (p *Problem) newCut(blocks []*block, k caseKey, multipliers []int64, pd *priced) *cut {
 	b := blocks[k.block]
@@ -196,7 +273,7 @@ func (p *Problem) newCut(blocks []*block, k caseKey, multipliers []int64, pd *pr
 		v, _ := new(big.Float).SetInt(x).Float64()
 		return v * w
 	}
-	c := &cut{caseKey: k, multipliers: multipliers, priced: pd, constant: number(f.held) / 1e9}
+	c := &cut{caseKey: k, row: -1, multipliers: p.asked(k.epoch, multipliers), priced: pd, constant: number(f.held) / 1e9}
 	for i := range f.pi {
 		c.pi, c.beta = append(c.pi, number(f.pi[i])), append(c.beta, number(f.beta[i]))
 	}
@@ -234,39 +311,83 @@ func (pd *priced) tallies(b *block) []tally {
 	return out
 }
 
-// add puts cuts into the master.
-func (ms *master) add(cuts []*cut, blocks []*block) {
+// broken returns the cuts that a solution of the master breaks.
+func (ms *master) broken(cuts []*cut, blocks []*block, a *answer) []*cut {
+	var out []*cut
 	for _, c := range cuts {
-		b := blocks[c.block]
-		r := masterRow{lower: c.constant / ms.unit, upper: math.Inf(1)}
-		r.put(ms.theta[c.caseKey], 1)
-		for i, pool := range b.Pools {
-			if col, ok := ms.cap[capKey{c.epoch, capGuaranteed, pool}]; ok {
-				r.put(col, c.pi[i]/ms.unit)
-			}
-			if col, ok := ms.cap[capKey{c.epoch, capPriceOnly, pool}]; ok {
-				r.put(col, c.beta[i]/ms.unit)
-			}
+		if ms.p.keeping && ms.p.faint(c.multipliers) {
+			continue
 		}
-		for i, spend := range b.Spends {
-			if col, ok := ms.cap[capKey{c.epoch, capSpend, spend}]; ok {
-				r.put(col, c.rho[i]*1e9/ms.unit)
-			}
+		r := ms.rowOf(c, blocks)
+		by := r.lower
+		for i, col := range r.at {
+			by -= float64(r.value[i] * a.X[col])
 		}
-		for _, l := range ms.part.Limits {
-			if col, ok := ms.take[takeKey{c.caseKey, l}]; ok && c.multipliers[l] != 0 {
-				v := float64(c.multipliers[l])
-				if !ms.p.Limits[l].counts() {
-					v /= 1e9
-				}
-				r.put(col, v*ms.limitUnit[l]/ms.unit)
-			}
+		if by > 1e-9*max(1, math.Abs(r.lower)) {
+			out = append(out, c)
 		}
-		c.row = len(ms.rows)
-		ms.rows = append(ms.rows, r)
+	}
+	return out
+}
+
+// faint reports whether multipliers are next to nothing beside what one above each
+// limit costs: a cut of nothing else would only be a like one, badly scaled.
+func (p *Problem) faint(multipliers []int64) bool {
+	for l, v := range multipliers {
+		if v > p.ceiling[l]/1e6 {
+			return false
+		}
+	}
+	return true
+}
+
+// add puts cuts into the master, those that are not there, and returns how many.
+func (ms *master) add(cuts []*cut, blocks []*block) int {
+	before := len(ms.cuts)
+	for _, c := range cuts {
+		if c.row >= 0 || ms.p.keeping && ms.p.faint(c.multipliers) {
+			continue
+		}
+		c.row, c.idle = len(ms.rows), 0
+		ms.rows = append(ms.rows, ms.rowOf(c, blocks))
 		ms.cuts = append(ms.cuts, c)
 		ms.work.Cuts++
 	}
+	return len(ms.cuts) - before
+}
+
+// rowOf is a cut as a row.
+func (ms *master) rowOf(c *cut, blocks []*block) masterRow {
+	b := blocks[c.block]
+	r := masterRow{lower: c.constant / ms.unit, upper: math.Inf(1)}
+	r.put(ms.theta[c.caseKey], 1)
+	for i, pool := range b.Pools {
+		if col, ok := ms.cap[capKey{c.epoch, capGuaranteed, pool}]; ok {
+			r.put(col, c.pi[i]/ms.unit)
+		}
+		if col, ok := ms.cap[capKey{c.epoch, capPriceOnly, pool}]; ok {
+			r.put(col, c.beta[i]/ms.unit)
+		}
+	}
+	for i, spend := range b.Spends {
+		if col, ok := ms.cap[capKey{c.epoch, capSpend, spend}]; ok {
+			r.put(col, c.rho[i]*1e9/ms.unit)
+		}
+	}
+	for _, l := range ms.part.Limits {
+		if col, ok := ms.take[takeKey{c.caseKey, l}]; ok && c.multipliers[l] != 0 {
+			v := float64(c.multipliers[l])
+			if !ms.p.Limits[l].counts() {
+				v /= 1e9
+			}
+			// What is next to nothing, as multipliers that only break ties are, would
+			// lead the solver's scaling astray; a proof counts it.
+			if v *= ms.limitUnit[l] / ms.unit; v > 1e-7 {
+				r.put(col, v)
+			}
+		}
+	}
+	return r
 }
 
 // program is the master under the bounds of a path.
@@ -325,6 +446,7 @@ type answer struct {
 	*linear.Solution
 	units map[int]float64 // by choice
 	bound float64         // in Nano
+	cuts  []*cut          // of its last rows
 }
 
 // errImpossible means that the master has no solution.
@@ -336,6 +458,11 @@ func (ms *master) solve(ctx context.Context, lp linear.Solver, path []Turn) (*an
 		return nil, errImpossible
 	}
 	s, err := lp.Solve(ctx, g, linear.Limits{})
+	if err != nil && ctx.Err() == nil && g.Warm != nil {
+		// Rarely the simplex loses its footing, and finds it from another start.
+		g.Warm = nil
+		s, err = lp.Solve(ctx, g, linear.Limits{})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -349,7 +476,7 @@ func (ms *master) solve(ctx context.Context, lp linear.Solver, path []Turn) (*an
 		return nil, fmt.Errorf("the linear program of %d choices and %d cuts: the solver says %s", len(ms.part.Choices), len(ms.cuts), s.Status)
 	}
 	ms.basis = s.Basis
-	a := &answer{Solution: s, units: map[int]float64{}, bound: s.Objective * ms.unit}
+	a := &answer{Solution: s, units: map[int]float64{}, bound: s.Objective * ms.unit, cuts: slices.Clone(ms.cuts)}
 	for _, j := range ms.part.Choices {
 		a.units[j] = max(0, s.X[ms.choice[j]])
 	}
@@ -386,11 +513,8 @@ func (ms *master) prove(a *answer, blocks []*block, path []Turn) (*proof, []*cut
 	}
 	place := map[caseKey]int{}
 	var used []*cut
-	for _, c := range ms.cuts {
-		if c.row >= len(a.Prices) { // later than the solution
-			break
-		}
-		weight := int64(a.Prices[c.row] * One)
+	for i, c := range a.cuts {
+		weight := int64(a.Prices[ms.firstCut+i] * One)
 		if weight <= 0 {
 			continue
 		}
@@ -400,8 +524,9 @@ func (ms *master) prove(a *answer, blocks []*block, path []Turn) (*proof, []*cut
 			place[c.caseKey] = at
 			pf.cases = append(pf.cases, weighed{block: c.block, epoch: c.epoch, weight: p.Epochs[c.epoch].Cases[c.c].Weight})
 		}
-		f := blocks[c.block].form(c.epoch, c.c, c.priced.tallies(blocks[c.block]))
-		pf.cases[at].shares = append(pf.cases[at].shares, weighedShare{form: f, weight: min(weight, One), limits: c.multipliers})
+		of := c.priced.tallies(blocks[c.block])
+		f := blocks[c.block].form(c.epoch, c.c, of)
+		pf.cases[at].shares = append(pf.cases[at].shares, weighedShare{form: f, weight: min(weight, One), limits: c.multipliers, of: of})
 		used = append(used, c)
 	}
 	for i := range pf.cases {

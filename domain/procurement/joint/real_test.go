@@ -1,17 +1,11 @@
 package joint_test
 
 import (
-	"compress/gzip"
 	"context"
-	"encoding/csv"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -19,6 +13,7 @@ import (
 	"quartermaster/domain/linear"
 	"quartermaster/domain/procurement"
 	"quartermaster/domain/procurement/joint"
+	"quartermaster/simulations/public"
 )
 
 const (
@@ -27,65 +22,28 @@ const (
 	regionsToTest = 4
 )
 
-// shavedice reads three years of hourly demand by region and machine type. The
-// machines have CPUs: a shape of demand. Without the file it makes some alike.
+// shavedice reads three years of hourly demand of the machine types that are used
+// most. Without the file it makes some alike.
 func shavedice(t testing.TB) [][]int {
 	t.Helper()
-	dir := os.Getenv("QUARTERMASTER_DATA")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "..", "shared", "data")
-	}
-	f, err := os.Open(filepath.Join(dir, "demand", "shavedice_regions_1_2.csv.gz"))
-	if err != nil {
-		t.Logf("the public data sets are not here (set QUARTERMASTER_DATA), demand is made up: %v", err)
+	if !public.Has(t, public.ShavediceFile) {
 		return made()
 	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := csv.NewReader(z)
-	first := time.Date(2021, 2, 1, 0, 0, 0, 0, time.UTC)
-	by := map[string][]int{}
-	total := map[string]int{}
-	for line := 0; ; line++ {
-		rec, err := r.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if line == 0 {
-			continue
-		}
-		at, err := time.Parse("2006-01-02 15:04:05.000", rec[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		units, err := strconv.Atoi(rec[3])
-		if err != nil {
-			t.Fatal(err)
-		}
-		name := rec[1] + rec[2]
-		if by[name] == nil {
-			by[name] = make([]int, months*hoursAMonth)
-		}
-		by[name][int(at.Sub(first)/time.Hour)] += units
-		total[name] += units
-	}
-	// The largest two machine types of each region.
-	var names []string
-	for n := range total {
-		names = append(names, n)
-	}
-	slices.SortFunc(names, func(a, b string) int { return total[b] - total[a] })
+	all := public.Shavedice(t)
+	slices.SortStableFunc(all, func(a, b public.Series) int { return total(b.Units) - total(a.Units) })
 	var out [][]int
-	for _, n := range names[:regionsToTest] {
-		out = append(out, by[n])
+	for _, s := range all[:regionsToTest] {
+		out = append(out, s.Units)
 	}
 	return out
+}
+
+func total(units []int) int {
+	sum := 0
+	for _, u := range units {
+		sum += u
+	}
+	return sum
 }
 
 func made() [][]int {
@@ -175,7 +133,7 @@ func regions(demand [][]int) *joint.Problem {
 	return p
 }
 
-func gap(s *joint.Solution) float64 { return float(s.Gap()) / float(s.Bound) }
+func gap(s *joint.Solution) float64 { return float(s.Gap()) / float(s.Cost) }
 
 // Four regions with spill, three years by the hour, are solved to a proven
 // hundredth of a percent.

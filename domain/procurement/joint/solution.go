@@ -105,13 +105,23 @@ type RouteServed struct {
 	Spot *big.Rat `json:"spot"`
 }
 
-// Infeasible means that no purchases keep all of what Clash names, needs, limits,
-// and choices by their least orders, groups and bounds; without any one of them
-// some do, as far as linear programs tell.
-type Infeasible struct{ Clash []Member } //nolint:errname // it says what a problem is, and reads as joint.Infeasible
+// Infeasible means that no purchases keep all of what Clash names, whatever the
+// rest of the problem asks; without any one of them some do.
+//
+//nolint:errname // it says what a problem is, and reads as joint.Infeasible
+type Infeasible struct {
+	Clash []Member
+	// Undecided: of some members it could not be found out whether the others clash
+	// without them.
+	Undecided bool
+}
 
-// Member is one of what clashes: need, limit or choice, by its id.
-type Member struct{ Kind, ID string }
+// Member is one of what clashes: a need, limit, quota, demand, or a choice by its
+// least order, lot, group and bound. Index is its place in the problem.
+type Member struct {
+	Kind, ID string
+	Index    int
+}
 
 func (e *Infeasible) Error() string {
 	names := make([]string, len(e.Clash))

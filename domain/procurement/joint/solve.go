@@ -16,16 +16,22 @@ import (
 // How far it goes. All are counts, so that equal problems take equal work.
 const (
 	cutRounds    = 60   // masters of the first leaf
+	doubtRounds  = 10   // of them, until it is asked whether anything keeps the limits
 	leafRounds   = 8    // masters of each further leaf
 	dearerRounds = 12   // for each limit, multipliers looked at in a round
 	maxLeaves    = 60   // of branching
-	closeEnough  = 1e-6 // relative gap of the linear program at which cutting stops
+	closeEnough  = 1e-5 // relative gap of the linear program at which cutting stops
 	goodEnough   = 1e-6 // relative gap of the answer at which nothing more is tried
 	polishRounds = 30   // times all slots, for what trying single units may price
 	wholeRounds  = 12   // times a master is asked for whole units
-	wholeGap     = 2e-4 // relative gap of the answer from which on it is asked
-	wholeChoices = 300  // and so many choices at most, unless nothing was found
-	fractions    = 1024 // of a unit, in which coverage is priced
+	weakGap      = 1e-3 // relative gap of the answer from which on a bound without limits is looked for
+	wholeGap     = 1e-4 // relative gap of the answer from which on it is asked
+	wholeChoices = 60   // with more choices it is asked near what is known
+	wholeMany    = 500
+	wholeNodes   = 500     // of its branch and bound
+	wholeChecks  = 50000   // and how often that may ask whether to go on
+	coarsest     = 1 << 10 // of a unit, in which coverage is priced
+	finest       = 1 << 20
 )
 
 // Solve finds purchases that serve all demand at little cost, and proves how
@@ -91,25 +97,8 @@ func (p *Problem) solvePart(ctx context.Context, part *Part, lp linear.Solver, o
 	if cost, ok, err := p.solveAlone(part, out); ok || err != nil {
 		return cost, err
 	}
-	s := &solver{ctx: ctx, p: p, part: part, lp: lp, work: &out.Work}
-	for _, b := range part.Blocks {
-		s.blocks = append(s.blocks, newBlock(p, b))
-	}
-	s.pr = newPricer(p, s.blocks, s.work)
-	for b := range s.blocks {
-		for m := range p.Epochs {
-			for c := range p.Epochs[m].Cases {
-				if len(s.blocks[b].views[m][c].hours) > 0 {
-					s.keys = append(s.keys, caseKey{b, m, c})
-				}
-			}
-		}
-	}
-	for _, l := range part.Limits {
-		if p.Limits[l].Serving != nil {
-			s.serving = append(s.serving, l)
-		}
-	}
+	s := &solver{ctx: ctx, p: p, part: part, lp: lp, work: &out.Work, grid: p.grid()}
+	s.open()
 	// What costs nothing without any purchase needs no solver.
 	nothing, err := s.try(make([]int, len(p.Choices)))
 	if err != nil {
@@ -133,6 +122,50 @@ func (p *Problem) solvePart(ctx context.Context, part *Part, lp linear.Solver, o
 		out.Units[j] = s.best.units[j]
 	}
 	return s.best.cost, s.write(out)
+}
+
+// open prepares what the solver prices.
+func (s *solver) open() {
+	for _, b := range s.part.Blocks {
+		s.blocks = append(s.blocks, newBlock(s.p, b))
+	}
+	s.pr = newPricer(s.p, s.blocks, s.work)
+	for b := range s.blocks {
+		for m := range s.p.Epochs {
+			for c := range s.p.Epochs[m].Cases {
+				if len(s.blocks[b].views[m][c].hours) > 0 {
+					s.keys = append(s.keys, caseKey{b, m, c})
+				}
+			}
+		}
+	}
+	for _, l := range s.part.Limits {
+		if s.p.Limits[l].Serving != nil {
+			s.serving = append(s.serving, l)
+		}
+	}
+}
+
+// grid is the fraction of a unit in which coverage is priced: the finer the fewer
+// units there are, so that rounding does not keep bound and cost apart.
+func (p *Problem) grid() int64 {
+	most := 1
+	for m := range p.Epochs {
+		e := &p.Epochs[m]
+		for i := range e.Pools {
+			most = max(most, e.Pools[i].HeldGuaranteed, e.Pools[i].HeldPriceOnly)
+		}
+		for c := range e.Cases {
+			for _, slot := range e.Cases[c].Slots {
+				most = max(most, slices.Max(append(slot.Units[:len(slot.Units):len(slot.Units)], 0)))
+			}
+		}
+	}
+	g := int64(coarsest)
+	for g < finest && 2*g*int64(most) <= 1<<31 {
+		g *= 2
+	}
+	return g
 }
 
 // solveAlone solves a part that is a pool alone, if it is.
@@ -200,8 +233,10 @@ type solver struct {
 	lp      linear.Solver
 	ms      *master
 	work    *Work
+	grid    int64
 	keys    []caseKey // with slots
 	serving []int     // limits that serving takes of
+	kept    bool      // something that was priced keeps them
 
 	best struct {
 		units []int
@@ -214,8 +249,9 @@ type solver struct {
 		units []float64
 		value float64
 	}
-	seen  map[caseKey]*spot
-	leafs []leafNode
+	seen    map[caseKey]*spot
+	leafs   []leafNode
+	against map[Member]bool // of a relaxed problem that nothing solves: what the proof rests on
 }
 
 // spot is what a block was last priced at in a case.
@@ -223,6 +259,7 @@ type spot struct {
 	at          []int64
 	multipliers []int64
 	value       float64
+	cut         *cut
 }
 
 type leafNode struct {
@@ -263,35 +300,36 @@ func (pd *priced) value() float64 {
 	return sum
 }
 
-// query prices all slots with what units cover, puts cuts into the master, and
-// returns what that costs (times the weight, in Nano): beside the multipliers'
-// part for what serving may take of limits.
-func (s *solver) query(units []float64, multipliers []int64) (float64, error) {
+// query prices all slots with what units cover, and returns what that costs (times
+// the weight, in Nano), beside the multipliers' part for what serving may take of
+// limits, and the cuts that it makes.
+func (s *solver) query(units []float64, multipliers []int64) (float64, []*cut, error) {
 	x := make([]int64, len(units))
 	value := 0.0
 	for j, v := range units {
-		x[j] = int64(math.Round(v * fractions))
-		value += float64(float64(float64(x[j])/fractions*float64(s.p.Choices[j].Cost)) * float64(s.p.Weight))
+		x[j] = int64(math.Round(v * float64(s.grid)))
+		value += float64(float64(float64(x[j])/float64(s.grid)*float64(s.p.Choices[j].Cost)) * float64(s.p.Weight))
 	}
-	have := s.p.cover(x, fractions)
+	have := s.p.cover(x, s.grid)
 	var cuts []*cut
 	for _, k := range s.keys {
 		at := s.at(k, have)
 		if o := s.seen[k]; o != nil && slices.Equal(o.at, at) && slices.Equal(o.multipliers, multipliers) {
 			value += o.value
+			cuts = append(cuts, o.cut)
 			continue
 		}
 		pd, err := s.pr.price(s.ctx, k.block, k.epoch, k.c, multipliers, have, nil)
 		if err != nil {
-			return 0, err
+			return 0, nil, err
 		}
 		v := float64(pd.value() * float64(s.p.Epochs[k.epoch].Cases[k.c].Weight))
-		s.seen[k] = &spot{at, multipliers, v}
+		o := &spot{at, multipliers, v, s.p.newCut(s.blocks, k, multipliers, pd)}
+		s.seen[k] = o
 		value += v
-		cuts = append(cuts, s.p.newCut(s.blocks, k, multipliers, pd))
+		cuts = append(cuts, o.cut)
 	}
-	s.ms.add(cuts, s.blocks)
-	return value, nil
+	return value, cuts, nil
 }
 
 // solve is Solve of the part.
@@ -306,20 +344,17 @@ func (s *solver) solve() error {
 func (s *solver) search() error {
 	p := s.p
 	s.seen = map[caseKey]*spot{}
-	// The unit of money makes the cost of nothing bought a million.
-	s.ms = newMaster(p, s.part, s.blocks, 1, s.work)
 	zero := make([]float64, len(p.Choices))
-	value, err := s.query(zero, make([]int64, len(p.Limits)))
+	value, cuts, err := s.query(zero, make([]int64, len(p.Limits)))
 	if err != nil {
 		return err
 	}
-	cuts := s.ms.cuts
 	least := 0.0
 	for _, j := range s.part.Choices {
 		least = max(least, float64(p.Choices[j].Cost))
 	}
+	// The unit of money makes the cost of nothing bought a million.
 	s.ms = newMaster(p, s.part, s.blocks, max(1, max(value, least)/1e6), s.work)
-	s.work.Cuts -= len(cuts)
 	s.ms.add(cuts, s.blocks)
 
 	root, err := s.cut(nil, cutRounds)
@@ -335,12 +370,14 @@ func (s *solver) search() error {
 	if err := s.branch(root); err != nil {
 		return err
 	}
-	return s.whole()
+	if err := s.unlimited(); err != nil {
+		return err
+	}
+	return s.whole(root)
 }
 
-// whole asks for whole units, where rounding left much of a gap or found nothing:
-// each answer is tried, adds cuts, and is asked for again.
-func (s *solver) whole() error {
+// low is what the leaves prove, nearly.
+func (s *solver) low() float64 {
 	low := math.Inf(1)
 	for i := range s.leafs {
 		if b := s.leafs[i].bound; b != nil {
@@ -348,30 +385,69 @@ func (s *solver) whole() error {
 			low = min(low, v)
 		}
 	}
-	for range wholeRounds {
-		if s.best.units != nil && (s.best.value-low <= wholeGap*s.best.value || len(s.part.Choices) > wholeChoices) {
+	return low
+}
+
+// unlimited proves a bound without any limit, where what was proven with them is
+// little, and keeps the better one.
+func (s *solver) unlimited() error {
+	low := s.low()
+	if len(s.part.Limits) == 0 || s.best.units == nil || s.best.value-low <= weakGap*s.best.value {
+		return nil
+	}
+	bounds := map[int]float64{}
+	for l, row := range s.ms.limit {
+		bounds[l], s.ms.rows[row].upper = s.ms.rows[row].upper, math.Inf(1)
+	}
+	serving := s.serving
+	s.serving = nil
+	a, err := s.cut(nil, cutRounds)
+	var n leafNode
+	if err == nil {
+		n, err = s.prove(a, nil)
+	}
+	s.serving = serving
+	for l, row := range s.ms.limit {
+		s.ms.rows[row].upper = bounds[l]
+	}
+	if err != nil {
+		return err
+	}
+	if v, _ := new(big.Float).SetInt(n.bound).Float64(); v > low {
+		s.leafs = []leafNode{n}
+	}
+	return nil
+}
+
+// whole asks for whole units, where rounding left much of a gap or found nothing:
+// each answer is tried, adds the cuts that it breaks, and is asked for again.
+func (s *solver) whole(root *answer) error {
+	low := s.low()
+	for round := range wholeRounds {
+		enough := wholeGap
+		if len(s.part.Choices) > wholeMany {
+			enough *= 2
+		}
+		if s.best.units != nil && s.best.value-low <= enough*s.best.value {
 			return nil
 		}
+		if round == 0 {
+			s.ms.only(root)
+		}
 		before := s.best.value
-		units, err := s.wholeMaster(nil)
-		if err != nil || units == nil {
-			return err
+		a, err := s.wholeMaster(root)
+		if err != nil || a == nil || a.X == nil || s.best.units != nil && s.best.value <= a.bound*(1+closeEnough/10) {
+			return err // what it finds is no better than it estimates
 		}
-		x := make([]float64, len(units))
-		for j, v := range units {
-			x[j] = float64(v)
+		x := make([]float64, len(s.p.Choices))
+		for j, v := range a.units {
+			x[j] = math.Round(v)
 		}
-		cuts := len(s.ms.cuts)
-		none := make([]int64, len(s.p.Limits))
-		if len(s.serving) > 0 {
-			_, err = s.dearer(x, none)
-		} else {
-			_, err = s.query(x, none)
-		}
+		_, cuts, err := s.ask(x, make([]int64, len(s.p.Limits)))
 		if err != nil {
 			return err
 		}
-		if len(s.ms.cuts) == cuts && s.best.value == before {
+		if s.ms.add(s.ms.broken(cuts, s.blocks, a), s.blocks) == 0 && s.best.value == before {
 			return nil // it would say the same again
 		}
 	}
@@ -384,13 +460,16 @@ func (s *solver) cut(path []Turn, rounds int) (*answer, error) {
 	p := s.p
 	s.center.units, s.center.value = nil, math.Inf(1)
 	var a *answer
-	var err error
 	before, still := math.Inf(-1), 0
 	for round := 0; ; round++ {
-		if a, err = s.ms.solve(s.ctx, s.lp, path); err != nil {
+		next, err := s.ms.solve(s.ctx, s.lp, path)
+		if err != nil && a != nil && s.ctx.Err() == nil && !errors.Is(err, errImpossible) {
+			return a, nil // the solver came to nothing: what was found before still holds
+		} else if err != nil {
 			return nil, err
 		}
-		if a.bound > before+float64(1e-7*math.Abs(before)) {
+		a = next
+		if a.bound > before+float64(1e-7*math.Abs(before)) || p.keeping {
 			still = 0
 		} else {
 			still++
@@ -400,11 +479,14 @@ func (s *solver) cut(path []Turn, rounds int) (*answer, error) {
 		if round == rounds || still > 8 || near {
 			return a, nil
 		}
-		x := make([]float64, len(p.Choices))
-		for j, v := range a.units {
-			x[j] = v
-			if s.center.units != nil && still%3 != 2 {
-				x[j] = (v + s.center.units[j]) / 2
+		if round == doubtRounds && len(path) == 0 && len(s.serving) > 0 && !s.kept && !p.keeping {
+			if err := s.doubt(); err != nil {
+				return nil, err
+			}
+		}
+		if p.keeping {
+			if done, err := s.settled(a); done || err != nil {
+				return a, err
 			}
 		}
 		multipliers := s.ms.multipliers(a)
@@ -415,25 +497,49 @@ func (s *solver) cut(path []Turn, rounds int) (*answer, error) {
 				multipliers[l] = min(multipliers[l], p.highest(l))
 			}
 		}
-		var value float64
-		if len(s.serving) > 0 {
-			value, err = s.dearer(x, multipliers)
-		} else {
-			value, err = s.query(x, multipliers)
+		// Halfway to the best, and where that is no news at the solution itself.
+		halfway := s.center.units != nil && still%3 != 2
+		var cuts []*cut
+		for {
+			x := make([]float64, len(p.Choices))
+			for j, v := range a.units {
+				if x[j] = v; halfway {
+					x[j] = (v + s.center.units[j]) / 2
+				}
+			}
+			var value float64
+			if value, cuts, err = s.ask(x, multipliers); err != nil {
+				return nil, err
+			}
+			if value < s.center.value {
+				s.center.units, s.center.value = x, value
+			}
+			if len(s.ms.broken(cuts, s.blocks, a)) > 0 {
+				break
+			} else if !halfway {
+				return a, nil // what it estimates is what it costs
+			}
+			halfway = false
 		}
-		if err != nil {
-			return nil, err
-		}
-		if value < s.center.value {
-			s.center.units, s.center.value = x, value
-		}
+		s.ms.forget(a)
+		s.ms.add(cuts, s.blocks)
 	}
+}
+
+// ask prices all slots with what units cover, under the limits if serving takes of
+// any; see query.
+func (s *solver) ask(units []float64, multipliers []int64) (float64, []*cut, error) {
+	if len(s.serving) > 0 {
+		return s.dearer(units, multipliers)
+	}
+	return s.query(units, multipliers)
 }
 
 // dearer looks for the multipliers at which what serving x costs, less what they
 // ask for what the limits leave it, is most: its cost under the limits. It begins at
-// the multipliers given; each adds cuts. It returns what the best mix of ways costs.
-func (s *solver) dearer(x []float64, multipliers []int64) (float64, error) {
+// the multipliers given. It returns what the best mix of ways costs, and the cuts of
+// its ways and of the multipliers that bound best what any mix costs.
+func (s *solver) dearer(x []float64, multipliers []int64) (float64, []*cut, error) {
 	p := s.p
 	scaled := make([]int64, len(x))
 	room := make([]*big.Rat, len(p.Limits))
@@ -442,15 +548,15 @@ func (s *solver) dearer(x []float64, multipliers []int64) (float64, error) {
 	}
 	value := 0.0
 	for j, v := range x {
-		n := int64(math.Round(v * fractions))
+		n := int64(math.Round(v * float64(s.grid)))
 		if scaled[j] = n; n == 0 {
 			continue
 		}
-		value += float64(float64(float64(n)/fractions*float64(p.Choices[j].Cost)) * float64(p.Weight))
+		value += float64(float64(float64(n)/float64(s.grid)*float64(p.Choices[j].Cost)) * float64(p.Weight))
 		for l, of := range p.Choices[j].Spent {
 			if of != 0 {
 				d := product(n, int64(of), int64(p.Weight))
-				room[l].Sub(room[l], d.Mul(d, big.NewRat(1, fractions)))
+				room[l].Sub(room[l], d.Mul(d, big.NewRat(1, s.grid)))
 			}
 		}
 	}
@@ -459,25 +565,35 @@ func (s *solver) dearer(x []float64, multipliers []int64) (float64, error) {
 			room[l].SetInt64(0)
 		}
 	}
-	have := p.cover(scaled, fractions)
+	have := p.cover(scaled, s.grid)
 	m, err := p.mixed(room, multipliers, dearerRounds*len(s.serving), closeEnough/10, func(multipliers []int64) (*outcome, error) {
 		var cuts []*cut
 		o, err := p.outcome(s.ctx, s.pr, multipliers, have, func(k caseKey, pd *priced) {
 			at := s.at(k, have)
-			if o := s.seen[k]; o != nil && slices.Equal(o.at, at) && slices.Equal(o.multipliers, multipliers) {
-				return
+			o := s.seen[k]
+			if o == nil || !slices.Equal(o.at, at) || !slices.Equal(o.multipliers, multipliers) {
+				o = &spot{at, multipliers, pd.value() * float64(p.Epochs[k.epoch].Cases[k.c].Weight), p.newCut(s.blocks, k, multipliers, pd)}
+				s.seen[k] = o
 			}
-			s.seen[k] = &spot{at, multipliers, pd.value() * float64(p.Epochs[k.epoch].Cases[k.c].Weight)}
-			cuts = append(cuts, p.newCut(s.blocks, k, multipliers, pd))
+			cuts = append(cuts, o.cut)
 		})
-		s.ms.add(cuts, s.blocks)
+		if err == nil {
+			o.cuts = cuts
+		}
 		return o, err
 	})
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
+	cuts := m.bound.cuts
+	for _, o := range m.of {
+		if o != m.bound {
+			cuts = append(cuts, o.cuts...)
+		}
+	}
+	s.kept = s.kept || m.kept
 	mixed, _ := m.value.Float64()
-	return value + mixed, nil
+	return value + mixed, cuts, nil
 }
 
 // try evaluates units exactly, keeps the best, and reports whether they keep all
@@ -577,7 +693,7 @@ func (s *solver) candidates(a *answer) error {
 		}
 	}
 	if s.best.units == nil && (len(s.part.Needs) > 0 || len(s.part.Limits) > 0) {
-		_, err := s.wholeMaster(nil)
+		_, err := s.wholeMaster(a)
 		return err
 	}
 	return nil
@@ -706,28 +822,126 @@ func (s *solver) mend(units []int, x map[int]float64) {
 	}
 }
 
-// wholeMaster asks the solver for whole units under the cuts that there are.
-func (s *solver) wholeMaster(path []Turn) ([]int, error) {
-	g, ok := s.ms.program(path)
+// wholeMaster asks the solver for whole units under the cuts that there are. Of many
+// choices it asks for so many units as are next to what a solution of the master
+// and the best so far buy (Danna, Rothberg and Le Pape, 2005, after relaxations).
+func (s *solver) wholeMaster(root *answer) (*answer, error) {
+	g, ok := s.ms.program(nil)
 	if !ok {
 		return nil, nil
 	}
+	if len(s.part.Choices) > wholeChoices && s.best.units != nil && root != nil {
+		for _, j := range s.part.Choices {
+			c, col, x, have := &s.p.Choices[j], s.ms.choice[j], root.units[j], float64(s.best.units[j])
+			lot := float64(c.Lot)
+			low, high := math.Floor(x/lot+1e-6)*lot, math.Ceil(x/lot-1e-6)*lot
+			if x < float64(c.least()) {
+				low = 0
+			}
+			if x > 1e-6 {
+				high = max(high, float64(c.least()))
+			}
+			g.Lower[col] = max(g.Lower[col], min(low, have))
+			g.Upper[col] = min(g.Upper[col], max(high, have))
+		}
+	}
 	s.p.makeWhole(g, s.part.Choices, s.ms.choice)
-	sol, err := s.lp.Solve(s.ctx, g, linear.Limits{Nodes: 2000, Gap: 1e-5})
-	if err != nil {
+	sol, err := s.lp.Solve(s.ctx, g, linear.Limits{Nodes: wholeNodes, Gap: closeEnough, Checks: wholeChecks})
+	if err != nil && s.ctx.Err() == nil && !errors.Is(err, linear.ErrUnavailable) {
+		return &answer{Solution: &linear.Solution{Status: linear.Limited, Bound: math.Inf(-1)}}, nil // it came to nothing
+	} else if err != nil {
 		return nil, err
 	}
 	s.work.Masters++
 	s.work.Iterations += sol.Iterations
 	if sol.X == nil {
-		return nil, nil
+		return &answer{Solution: sol}, nil
 	}
+	out := &answer{Solution: sol, units: map[int]float64{}, bound: sol.Objective * s.ms.unit}
 	units := make([]int, len(s.p.Choices))
 	for _, j := range s.part.Choices {
-		units[j] = int(math.Round(sol.X[s.ms.choice[j]]))
+		out.units[j] = sol.X[s.ms.choice[j]]
+		units[j] = int(math.Round(out.units[j]))
 	}
 	_, err = s.try(units)
-	return units, err
+	return out, err
+}
+
+// enough is as much of a choice as can be of use: as covers all demand that can
+// come to its pools, all needs that it counts for, and all that can be spent, in
+// every hour, by itself; and no more than can be bought.
+func (p *Problem) enough(j int, peaks [][]int64) int {
+	c := &p.Choices[j]
+	most := big.NewInt(int64(c.Least))
+	// of counts what wants so much of what one unit has.
+	of := func(wanted *big.Int, each int64) {
+		n := new(big.Int).Add(wanted, big.NewInt(each-1))
+		if n.Quo(n, big.NewInt(each)).Cmp(most) > 0 {
+			most = n
+		}
+	}
+	for _, k := range c.Cover {
+		for m := k.From; m < k.To; m++ {
+			of(p.wanted(peaks[m], func(pool int) int64 {
+				if pool == k.Pool {
+					return 1
+				}
+				return 0
+			}), int64(k.Units))
+		}
+		for i := range p.Needs {
+			for _, t := range p.Needs[i].Terms {
+				if t.Pool == k.Pool && k.Guaranteed {
+					of(big.NewInt(int64(p.Needs[i].Least)), int64(t.PerUnit)*int64(k.Units))
+				}
+			}
+		}
+	}
+	for _, k := range c.Spend {
+		for m := k.From; m < k.To; m++ {
+			of(p.wanted(peaks[m], func(pool int) int64 {
+				if s := &p.Epochs[m].Pools[pool]; s.Spend == k.Spend {
+					return int64(s.SpendPrice)
+				}
+				return 0
+			}), int64(k.PerHour))
+		}
+	}
+	lots := new(big.Int).Add(most, big.NewInt(int64(c.Lot-1)))
+	lots.Quo(lots, big.NewInt(int64(c.Lot))).Mul(lots, big.NewInt(int64(c.Lot)))
+	if !lots.IsInt64() || lots.Int64() > int64(c.most()) {
+		return c.most()
+	}
+	return int(lots.Int64())
+}
+
+// peaks are the most units of each demand, by epoch.
+func (p *Problem) peaks() [][]int64 {
+	out := make([][]int64, len(p.Epochs))
+	for m := range p.Epochs {
+		out[m] = make([]int64, len(p.Demands))
+		for c := range p.Epochs[m].Cases {
+			for _, slot := range p.Epochs[m].Cases[c].Slots {
+				for d, u := range slot.Units {
+					out[m][d] = max(out[m][d], int64(u))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// wanted is the most that demand of such peaks can want of pools, each unit counted
+// as often as each says.
+func (p *Problem) wanted(peak []int64, each func(pool int) int64) *big.Int {
+	sum := new(big.Int)
+	for _, r := range p.Routes {
+		if n := each(r.Pool); n > 0 {
+			v := new(big.Int).Mul(big.NewInt(n), big.NewInt((peak[r.Demand]*int64(r.Num)+int64(r.Den)-1)/int64(r.Den)))
+			sum.Add(sum, v)
+		}
+	}
+	return sum
 }
 
 // makeWhole adds to a program what lots, least orders and groups demand.
@@ -736,6 +950,7 @@ func (p *Problem) makeWhole(g *linear.Program, choices []int, column map[int]int
 	g.Cost, g.Lower, g.Upper = slices.Clone(g.Cost), slices.Clone(g.Lower), slices.Clone(g.Upper)
 	g.Whole = make([]bool, len(g.Cost))
 	var rows []masterRow
+	peaks := p.peaks()
 	groups := map[string]int{}
 	extra := func(upper float64) int {
 		g.Cost, g.Lower, g.Upper, g.Whole = append(g.Cost, 0), append(g.Lower, 0), append(g.Upper, upper), append(g.Whole, true)
@@ -755,10 +970,7 @@ func (p *Problem) makeWhole(g *linear.Program, choices []int, column map[int]int
 			continue
 		}
 		b := extra(1)
-		most := 1e5
-		if c.Max != procurement.Unlimited {
-			most = float64(c.Max)
-		}
+		most := float64(p.enough(j, peaks))
 		r := masterRow{lower: math.Inf(-1)}
 		r.put(col, 1)
 		r.put(b, -most)
@@ -971,15 +1183,8 @@ func (s *solver) branch(root *answer) error {
 		answer *answer
 	}
 	prove := func(a *answer, path []Turn) (node, error) {
-		pf, used := s.ms.prove(a, s.blocks, path)
-		b, possible, err := pf.bound()
-		if err != nil {
-			return node{}, err
-		}
-		if !possible {
-			b = nil
-		}
-		return node{leafNode{path, pf, used, b}, a}, nil
+		n, err := s.prove(a, path)
+		return node{n, a}, err
 	}
 	first, err := prove(root, nil)
 	if err != nil {
@@ -1056,6 +1261,16 @@ func (s *solver) branch(root *answer) error {
 	}
 	s.work.Leaves += len(done)
 	return nil
+}
+
+// prove makes a proof of a solution of the master.
+func (s *solver) prove(a *answer, path []Turn) (leafNode, error) {
+	pf, used := s.ms.prove(a, s.blocks, path)
+	b, possible, err := pf.bound()
+	if err != nil || !possible {
+		b = nil
+	}
+	return leafNode{path, pf, used, b}, err
 }
 
 // undecided returns a choice of which the solution buys less than the least

@@ -41,20 +41,29 @@ func judge(t testing.TB, p *joint.Problem, s *joint.Solution) {
 	}
 }
 
-// The linear program over all slots lies between bound and cost; with whole
-// units, least orders and groups it does so too, and closely.
+// The linear program over all slots lies between bound and cost, and so does the
+// whole program: with whole units, least orders and groups. That one is solved
+// where the linear program leaves open what it says. It takes 2,000 problems, under
+// the race detector a tenth of them.
 func TestSolveAgainstLinearProgram(t *testing.T) {
+	problems := count(2000, 5000)
+	if raced {
+		problems = count(200, 1000)
+	}
 	var loose, whole []float64
-	infeasible := 0
-	for seed := range uint64(count(100, 2500)) {
+	infeasible, programs := 0, 0
+	for seed := range uint64(problems) {
 		p := draw(seeded(seed), everything)
 		s, err := joint.Solve(context.Background(), p, lp(t))
-		best, ok := optimum(t, p, nil, true)
+		linear, possible := optimum(t, relaxed(p), nil, false)
 		var clash *joint.Infeasible
 		if errors.As(err, &clash) {
 			infeasible++
-			if ok {
-				t.Errorf("seed %d: %v, but the whole program costs %.0f", seed, err, best)
+			if possible {
+				programs++
+				if best, ok := optimum(t, p, nil, true); ok {
+					t.Errorf("seed %d: %v, but the whole program costs %.0f", seed, err, best)
+				}
 			}
 			continue
 		}
@@ -67,8 +76,12 @@ func TestSolveAgainstLinearProgram(t *testing.T) {
 				t.Logf("that was seed %d", seed)
 			}
 		}
-		linear, _ := optimum(t, relaxed(p), nil, false)
 		cost, bound := float(s.Cost), float(s.Bound)
+		best, ok := linear, possible
+		if cost > linear*(1+1e-9)+1 || bound > linear*(1+1e-9)+1 {
+			programs++
+			best, ok = optimum(t, p, nil, true)
+		}
 		switch {
 		case !ok:
 			t.Errorf("seed %d: cost %.0f, but the whole program has no solution", seed, cost)
@@ -84,7 +97,10 @@ func TestSolveAgainstLinearProgram(t *testing.T) {
 	slices.Sort(loose)
 	slices.Sort(whole)
 	at := func(x []float64, q float64) float64 { return x[int(q*float64(len(x)-1))] }
-	t.Logf("%d solved, %d infeasible", len(loose), infeasible)
+	t.Logf("%d problems (under the race detector: %t): %d solved, %d infeasible; %d of them against a program in whole units", problems, raced, len(loose), infeasible, programs)
 	t.Logf("(linear − bound)/linear: median %.1e, 95%% %.1e, 99%% %.1e, most %.1e", at(loose, .5), at(loose, .95), at(loose, .99), at(loose, 1))
 	t.Logf("(cost − best)/best: median %.1e, 90%% %.1e, 95%% %.1e, 99%% %.1e, most %.1e", at(whole, .5), at(whole, .9), at(whole, .95), at(whole, .99), at(whole, 1))
+	if at(loose, .99) > 1e-4 || at(whole, .99) > 1e-2 {
+		t.Errorf("of a hundred problems more than one is bounded or solved badly")
+	}
 }

@@ -24,6 +24,7 @@ type outcome struct {
 	multipliers []int64
 	cost        *big.Rat
 	took        []*big.Rat // by limit, beside what purchases take
+	cuts        []*cut     // if the master asked
 }
 
 // outcome serves all that the pricer's blocks want; see is shown what was priced.
@@ -48,8 +49,10 @@ func (p *Problem) outcome(ctx context.Context, pr *pricer, multipliers []int64, 
 				if see != nil {
 					see(caseKey{b, m, c}, pd)
 				}
-				v := p.money(pr.blocks[b], pd, m)
-				o.cost.Add(o.cost, v.Mul(v, product(int64(p.Epochs[m].Cases[c].Weight))))
+				if !p.keeping {
+					v := p.money(pr.blocks[b], pd, m)
+					o.cost.Add(o.cost, v.Mul(v, product(int64(p.Epochs[m].Cases[c].Weight))))
+				}
 				for l := range p.Limits {
 					if s := p.Limits[l].Serving; s != nil && s[m] != 0 {
 						o.took[l].Add(o.took[l], p.taken(pr.blocks[b], pd, m, c, l))
@@ -67,7 +70,7 @@ type mixture struct {
 	shares []*big.Rat
 	prices []*big.Rat // by limit, for one more of it
 	value  *big.Rat   // with what is missing of limits at the highest price
-	low    *big.Rat   // no mix is cheaper than that
+	bound  *outcome   // whose multipliers say best how little any mix costs
 	kept   bool       // all limits
 }
 
@@ -91,7 +94,8 @@ func (p *Problem) mixed(room []*big.Rat, start []int64, rounds int, closely floa
 		}
 	}
 	var known []*outcome
-	var low *big.Rat
+	var low *big.Rat // no mix is cheaper
+	var lowest *outcome
 	add := func(multipliers []int64) error {
 		o, err := look(multipliers)
 		if err != nil {
@@ -104,7 +108,7 @@ func (p *Problem) mixed(room []*big.Rat, start []int64, rounds int, closely floa
 			v.Add(v, d.Mul(d, p.Limits[l].inUnits(multipliers[l])))
 		}
 		if low == nil || v.Cmp(low) > 0 {
-			low = v
+			low, lowest = v, o
 		}
 		return nil
 	}
@@ -121,7 +125,7 @@ func (p *Problem) mixed(room []*big.Rat, start []int64, rounds int, closely floa
 	if !slices.ContainsFunc(start, func(v int64) bool { return v != 0 }) {
 		if !slices.ContainsFunc(serving, func(l int) bool { return known[0].took[l].Cmp(room[l]) > 0 }) {
 			m := p.cheapest(known, serving, room, high)
-			m.low = low
+			m.bound = lowest
 			return m, nil
 		}
 		known = nil
@@ -131,7 +135,6 @@ func (p *Problem) mixed(room []*big.Rat, start []int64, rounds int, closely floa
 	}
 	for round := 0; ; round++ {
 		m := p.cheapest(known, serving, room, high)
-		m.low = low
 		next := slices.Clone(off)
 		for _, l := range serving {
 			if m.prices[l].Sign() <= 0 {
@@ -150,6 +153,7 @@ func (p *Problem) mixed(room []*big.Rat, start []int64, rounds int, closely floa
 		value, _ := m.value.Float64()
 		again := slices.ContainsFunc(known, func(o *outcome) bool { return slices.Equal(o.multipliers, next) })
 		if round >= rounds || again || gap <= closely*value {
+			m.bound = lowest
 			return m, nil
 		}
 		if err := add(next); err != nil {

@@ -1,0 +1,240 @@
+package forecast
+
+import (
+	"math/big"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+)
+
+// Score is what forecasts were worth, against what then came and against repeating
+// the week before each of them. It is counted in whole numbers, so that scores add
+// up to the same bytes in any order.
+//
+// Hours that were not observed do not count, and neither do those whose hour of
+// the week before was not, which nothing could repeat.
+type Score struct {
+	Forecasts int `json:"forecasts"`
+	Hours     int `json:"hours"`
+	// MASE is the mean over forecasts of the mean absolute error, each relative to
+	// what repeating the week before erred by within all the history that was known
+	// then (Hyndman and Koehler, 2006; [MASE]), and Naive the same of repeating the
+	// last week. Scaled is how many forecasts they are the mean of: history that
+	// repeats exactly gives no scale. To four digits.
+	MASE   domain.Decimal `json:"mase"`
+	Naive  domain.Decimal `json:"seasonal_naive_mase"`
+	Scaled int            `json:"forecasts_scaled"`
+	// WeightedMASE and WeightedNaive are the same as a ratio of sums: all errors over
+	// what all hours would have erred by at the scale of their history. A pool whose
+	// history hardly had any demand, which a mean over forecasts hangs on, weighs
+	// hardly anything here.
+	WeightedMASE  domain.Decimal `json:"weighted_mase"`
+	WeightedNaive domain.Decimal `json:"seasonal_naive_weighted_mase"`
+	// AgainstNaive is the sum of absolute errors over that of repeating the last
+	// week, to four digits.
+	AgainstNaive domain.Decimal  `json:"error_against_seasonal_naive"`
+	Quantiles    []QuantileScore `json:"quantiles"`
+
+	error, naive           big.Int        // sums of absolute errors
+	scaled, naiveScaled    domain.Decimal // sums over forecasts
+	scale                  domain.Decimal // sum over forecasts of hours times scale
+	weighed, naiveWeighed  big.Int        // of error and naive, what has a scale
+	pinball, naivePinballs []big.Int      // by level, in thousandths of thousandths
+	within                 []int64        // by level
+}
+
+// QuantileScore is what the forecasts of one quantile were worth.
+type QuantileScore struct {
+	Level int `json:"level"` // per mille
+	// Pinball is the mean loss of an hour in units ([Pinball]), Naive that of taking
+	// the hour of the last week for the quantile, both to six digits. Covered is the
+	// share of hours that were not above the quantile, to four.
+	Pinball domain.Decimal `json:"pinball"`
+	Naive   domain.Decimal `json:"seasonal_naive_pinball"`
+	Covered domain.Decimal `json:"coverage"`
+}
+
+// At returns what a quantile was worth, nil for one that is not scored.
+func (s *Score) At(level int) *QuantileScore {
+	for i := range s.Quantiles {
+		if s.Quantiles[i].Level == level {
+			return &s.Quantiles[i]
+		}
+	}
+	return nil
+}
+
+// Add scores a forecast by the hours that came, of which there may be fewer than
+// forecast, or more. history is what it was made from. All forecasts of a score
+// have the same levels.
+func (s *Score) Add(history []int64, f *Forecast, actual []int64) {
+	s.levels(f.Levels)
+	s.Forecasts++
+	var off, offNaive big.Int
+	hours := 0
+	for h, a := range actual[:min(len(actual), len(f.Point))] {
+		last := int64(-1)
+		if n := len(history); n >= Week {
+			last = history[n-Week+h%Week]
+		}
+		if a < 0 || last < 0 {
+			continue
+		}
+		hours++
+		off.Add(&off, big.NewInt(distance(a, f.Point[h])))
+		offNaive.Add(&offNaive, big.NewInt(distance(a, last)))
+		for i, l := range f.Levels {
+			q := f.Quantiles[i][h]
+			s.pinball[i].Add(&s.pinball[i], loss(l, a, q))
+			s.naivePinballs[i].Add(&s.naivePinballs[i], loss(l, a, last))
+			if a <= q {
+				s.within[i]++
+			}
+		}
+	}
+	s.Hours += hours
+	s.error.Add(&s.error, &off)
+	s.naive.Add(&s.naive, &offNaive)
+	if scale, pairs := repeats(history); hours > 0 && scale.Sign() > 0 {
+		s.Scaled++
+		by := decimal.NewFromBigInt(new(big.Int).Mul(scale, big.NewInt(int64(hours))), 0)
+		relative := func(e *big.Int) domain.Decimal {
+			return decimal.NewFromBigInt(new(big.Int).Mul(e, big.NewInt(pairs)), 0).DivRound(by, 12)
+		}
+		s.scaled, s.naiveScaled = s.scaled.Add(relative(&off)), s.naiveScaled.Add(relative(&offNaive))
+		s.scale = s.scale.Add(by.DivRound(decimal.NewFromInt(pairs), 6))
+		s.weighed.Add(&s.weighed, &off)
+		s.naiveWeighed.Add(&s.naiveWeighed, &offNaive)
+	}
+	s.settle()
+}
+
+// Merge adds the forecasts of another score, of the same levels or without any.
+func (s *Score) Merge(o *Score) {
+	s.Forecasts += o.Forecasts
+	s.Hours += o.Hours
+	s.Scaled += o.Scaled
+	s.error.Add(&s.error, &o.error)
+	s.naive.Add(&s.naive, &o.naive)
+	s.scaled, s.naiveScaled = s.scaled.Add(o.scaled), s.naiveScaled.Add(o.naiveScaled)
+	s.scale = s.scale.Add(o.scale)
+	s.weighed.Add(&s.weighed, &o.weighed)
+	s.naiveWeighed.Add(&s.naiveWeighed, &o.naiveWeighed)
+	if len(o.Quantiles) > 0 {
+		levels := make([]int, len(o.Quantiles))
+		for i := range levels {
+			levels[i] = o.Quantiles[i].Level
+		}
+		s.levels(levels)
+	}
+	for i := range o.pinball {
+		s.pinball[i].Add(&s.pinball[i], &o.pinball[i])
+		s.naivePinballs[i].Add(&s.naivePinballs[i], &o.naivePinballs[i])
+		s.within[i] += o.within[i]
+	}
+	s.settle()
+}
+
+// levels makes room for the levels of the first forecast.
+func (s *Score) levels(levels []int) {
+	if s.Quantiles != nil {
+		return
+	}
+	s.Quantiles = make([]QuantileScore, len(levels))
+	for i, l := range levels {
+		s.Quantiles[i].Level = l
+	}
+	s.pinball, s.naivePinballs, s.within = make([]big.Int, len(levels)), make([]big.Int, len(levels)), make([]int64, len(levels))
+}
+
+// settle says what the sums come to.
+func (s *Score) settle() {
+	ratio := func(a *big.Int, b *big.Int, digits int32) domain.Decimal {
+		if b.Sign() == 0 {
+			return decimal.Zero
+		}
+		return decimal.NewFromBigInt(a, 0).DivRound(decimal.NewFromBigInt(b, 0), digits)
+	}
+	if s.Scaled > 0 {
+		n := decimal.NewFromInt(int64(s.Scaled))
+		s.MASE, s.Naive = s.scaled.DivRound(n, 4), s.naiveScaled.DivRound(n, 4)
+		s.WeightedMASE = decimal.NewFromBigInt(&s.weighed, 0).DivRound(s.scale, 4)
+		s.WeightedNaive = decimal.NewFromBigInt(&s.naiveWeighed, 0).DivRound(s.scale, 4)
+	}
+	s.AgainstNaive = ratio(&s.error, &s.naive, 4)
+	hours := big.NewInt(int64(s.Hours))
+	units := new(big.Int).Mul(hours, big.NewInt(1_000_000))
+	for i := range s.Quantiles {
+		q := &s.Quantiles[i]
+		q.Pinball, q.Naive, q.Covered = ratio(&s.pinball[i], units, 6), ratio(&s.naivePinballs[i], units, 6), ratio(big.NewInt(s.within[i]), hours, 4)
+	}
+}
+
+func distance(a, b int64) int64 { return max(a-b, b-a) }
+
+// loss is the pinball loss of an hour in thousandths of thousandths of a unit.
+func loss(level int, actual, quantile int64) *big.Int {
+	if actual >= quantile {
+		return new(big.Int).Mul(big.NewInt(int64(level)), big.NewInt(actual-quantile))
+	}
+	return new(big.Int).Mul(big.NewInt(int64(1000-level)), big.NewInt(quantile-actual))
+}
+
+// repeats is the sum of what hours of history differ by from the week before, and
+// how many of them do, or could.
+func repeats(history []int64) (sum *big.Int, pairs int64) {
+	sum = new(big.Int)
+	for i := Week; i < len(history); i++ {
+		if history[i] >= 0 && history[i-Week] >= 0 {
+			pairs++
+			sum.Add(sum, big.NewInt(distance(history[i], history[i-Week])))
+		}
+	}
+	return sum, pairs
+}
+
+// Assess forecasts again, as a question does, from so many past origins, as far
+// apart as it looks ahead, the last of them just as long before the end of its
+// history; and scores each by what then came. A forecast is told of the changes
+// that had begun by its time, and hours that are ignored are not scored. Origins
+// before which too little was observed are left out.
+func Assess(q *Question, origins int) (*Score, error) {
+	if err := q.check(); err != nil {
+		return nil, err
+	}
+	s := &Score{}
+	actual := q.History
+	for _, c := range q.Changes {
+		if !c.Ignored {
+			continue
+		}
+		if &actual[0] == &q.History[0] {
+			actual = append([]int64(nil), q.History...)
+		}
+		for h := range actual {
+			if at := q.From + domain.Instant(h)*domain.Hour; at >= c.Span.From && (c.Span.To == 0 || at < c.Span.To) {
+				actual[h] = -1
+			}
+		}
+	}
+	for i := origins; i >= 1; i-- {
+		at := len(q.History) - i*q.Weeks*Week
+		if at < MinWeeks*Week {
+			continue
+		}
+		then := *q
+		then.History, then.Changes = q.History[:at], nil
+		for _, c := range q.Changes {
+			if c.Span.From < q.From+domain.Instant(at)*domain.Hour {
+				then.Changes = append(then.Changes, c)
+			}
+		}
+		f, err := Make(&then)
+		if err != nil { // too little was observed
+			continue
+		}
+		s.Add(then.History, f, actual[at:])
+	}
+	return s, nil
+}

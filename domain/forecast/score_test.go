@@ -1,0 +1,133 @@
+package forecast_test
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+
+	"github.com/shopspring/decimal"
+	"pgregory.net/rapid"
+
+	"quartermaster/domain"
+	"quartermaster/domain/forecast"
+)
+
+func float(d domain.Decimal) float64 {
+	f, _ := strconv.ParseFloat(d.String(), 64)
+	return f
+}
+
+// A score is what the measures that are checked against published values say, over
+// all forecasts, and scores of parts merge into that of the whole.
+func TestScore(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		history := make([]int64, (8+d.IntN(4))*forecast.Week)
+		for h := range history {
+			history[h] = 1000*int64(20+h%24) + d.Int64N(5000)
+		}
+		var whole, parts forecast.Score
+		mase, naiveMASE, scale, off, hours := 0.0, 0.0, 0.0, 0.0, 0
+		loss, covered := map[int]float64{}, map[int]float64{}
+		n := 1 + d.IntN(3)
+		for i := range n {
+			past := history[:len(history)-i*7]
+			f := must(t, &forecast.Question{From: began, History: past, Weeks: 1 + d.IntN(2)})
+			actual := make([]int64, d.IntN(2*forecast.Week)+1)
+			for h := range actual {
+				actual[h] = 1000*int64(20+h%24) + d.Int64N(8000)
+			}
+			whole.Add(past, f, actual)
+			var one forecast.Score
+			one.Add(past, f, actual)
+			parts.Merge(&one)
+			came := floats(actual[:min(len(actual), len(f.Point))])
+			naive := make([]float64, len(came))
+			for h := range naive {
+				naive[h] = float64(past[len(past)-forecast.Week+h%forecast.Week])
+			}
+			mase += forecast.MASE(floats(past), forecast.Week, came, floats(f.Point)) / float64(n)
+			naiveMASE += forecast.MASE(floats(past), forecast.Week, came, naive) / float64(n)
+			if e := forecast.MAE(came, floats(f.Point)); e > 0 {
+				off += e * float64(len(came))
+				scale += e * float64(len(came)) / forecast.MASE(floats(past), forecast.Week, came, floats(f.Point))
+			}
+			hours += len(came)
+			for _, l := range f.Levels {
+				loss[l] += forecast.Pinball(float64(l)/1000, came, floats(f.At(l))) * float64(len(came)) / 1000
+				covered[l] += forecast.Coverage(came, floats(f.At(l))) * float64(len(came))
+			}
+		}
+		if math.Abs(float(whole.MASE)-mase) > 1e-4 || math.Abs(float(whole.Naive)-naiveMASE) > 1e-4 || whole.Hours != hours {
+			t.Errorf("MASE %s, naive %s over %d hours; want %f, %f, %d", whole.MASE, whole.Naive, whole.Hours, mase, naiveMASE, hours)
+		}
+		if math.Abs(float(whole.WeightedMASE)-off/scale) > 1e-4 {
+			t.Errorf("weighted MASE %s, want %f", whole.WeightedMASE, off/scale)
+		}
+		for _, l := range forecast.Levels {
+			q := whole.At(l)
+			if math.Abs(float(q.Pinball)-loss[l]/float64(hours)) > 1e-5 || math.Abs(float(q.Covered)-covered[l]/float64(hours)) > 1e-4 {
+				t.Errorf("level %d: %+v, want %f, %f", l, q, loss[l]/float64(hours), covered[l]/float64(hours))
+			}
+		}
+		a, _ := json.Marshal(&whole)
+		if b, _ := json.Marshal(&parts); string(a) != string(b) {
+			t.Errorf("whole %s\nparts %s", a, b)
+		}
+	})
+}
+
+// Hours that were not observed, or not a week before, are not scored; and without
+// a scale there is no MASE.
+func TestScoreSkips(t *testing.T) {
+	history := make([]int64, 4*forecast.Week)
+	for h := range history {
+		history[h] = 5000
+	}
+	f := must(t, &forecast.Question{From: began, History: history, Weeks: 1})
+	known := append([]int64(nil), history...)
+	known[len(known)-forecast.Week] = -1
+	var s forecast.Score
+	s.Add(known, f, []int64{9000, -1, 6000, 5000})
+	if s.Hours != 2 || s.Scaled != 0 || !s.MASE.IsZero() || !s.At(900).Pinball.Equal(decimal.New(45, -2)) || !s.At(900).Covered.Equal(decimal.New(5, -1)) {
+		t.Errorf("%+v", s)
+	}
+	if s.At(123) != nil {
+		t.Error("a level that was not forecast is scored")
+	}
+}
+
+// What comes after an origin changes nothing of its forecast, and what is ignored
+// is not scored.
+func TestAssess(t *testing.T) {
+	history := make([]int64, 20*forecast.Week)
+	d := rand.New(rand.NewPCG(3, 4))
+	for h := range history {
+		history[h] = 1000*int64(20+h%24) + d.Int64N(5000)
+	}
+	q := &forecast.Question{From: began, History: history, Weeks: 2}
+	s, err := forecast.Assess(q, 3)
+	if err != nil || s.Forecasts != 3 || s.Hours != 6*forecast.Week || s.Scaled != 3 {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	var want forecast.Score
+	for _, weeks := range []int{14, 16, 18} {
+		at := weeks * forecast.Week
+		f := must(t, &forecast.Question{From: began, History: history[:at], Weeks: 2})
+		want.Add(history[:at], f, history[at:])
+	}
+	a, _ := json.Marshal(s)
+	if b, _ := json.Marshal(&want); string(a) != string(b) {
+		t.Errorf("got  %s\nwant %s", a, b)
+	}
+	out := domain.Interval{From: began + 19*forecast.Week*domain.Hour, To: began + 20*forecast.Week*domain.Hour}
+	q.Changes = []forecast.Change{{Span: out, Ignored: true}}
+	if s, err := forecast.Assess(q, 3); err != nil || s.Hours != 5*forecast.Week || s.Forecasts != 3 {
+		t.Errorf("with a week ignored: %+v, %v", s, err)
+	}
+	if s, err := forecast.Assess(&forecast.Question{From: began, History: history[:5*forecast.Week], Weeks: 2}, 3); err != nil || s.Forecasts != 0 {
+		t.Errorf("with too little history: %+v, %v", s, err)
+	}
+}

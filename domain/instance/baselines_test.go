@@ -1,0 +1,167 @@
+package instance
+
+import (
+	"slices"
+	"testing"
+
+	"quartermaster/domain"
+)
+
+func baselineOf(t *testing.T, list []Baseline, name string) *Baseline {
+	t.Helper()
+	for i := range list {
+		if list[i].Course == name {
+			return &list[i]
+		}
+	}
+	t.Fatalf("no course %q", name)
+	return nil
+}
+
+func hoursAt(n, units int) []int { return slices.Repeat([]int{units}, n) }
+
+// followed is an instance of ten days: four units are wanted on the first five days and
+// six on the others. On demand costs 10, a term of five days 6 an hour, and one of ten
+// days 5; a quota of five serves on demand.
+func followed() *Instance {
+	from, err := domain.ParseInstant("2027-01-01T00:00:00Z")
+	if err != nil {
+		panic(err)
+	}
+	return &Instance{
+		Format: Format, Name: "followed", Currency: "USD", From: from, Epoch: Days, Epochs: 10, AnnualRate: dec("0"), Salvage: dec("0"),
+		Regions: []Region{{ID: "r"}}, Quotas: []Quota{{ID: "q", Limit: 5}},
+		Pools:   []Pool{{ID: "p", Region: "r", Class: "K", Unit: "gpu", OnDemand: &Price{Hourly: dec("10")}, Quota: "q"}},
+		Demands: []Demand{{ID: "d", Pool: "p", Hourly: append(hoursAt(120, 4), hoursAt(120, 6)...), Shortage: dec("100"), Past: append(hoursAt(30*24, 3), hoursAt(7*24, 2)...)}},
+		Offers: []Offer{
+			{ID: "five", Kind: domain.OfferReserved, Pool: "p", Term: 5, Hourly: dec("6"), GuaranteesCapacity: true},
+			{ID: "ten", Kind: domain.OfferReserved, Pool: "p", Term: 10, Hourly: dec("5"), GuaranteesCapacity: true, MinUnits: 3, Lot: 3},
+		},
+	}
+}
+
+// What is done without a plan, worked out by hand.
+func TestBaselinesByHand(t *testing.T) {
+	in := followed()
+	list, err := Baselines(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []struct{ name, cost, penalty, unserved string }{
+		// 4 × 120 × 10, and of six five on demand, one short: (5 × 10 + 100) × 120.
+		{"current", "22800", "12000", "120"},
+		{"on_demand", "22800", "12000", "120"},
+		// Two units, all that was wanted in the last week, at 5 for ten days: 2 × 240 × 5. The
+		// rest on demand, 2 × 120 and 4 × 120 at 10.
+		{"lookback_7d", "9600", "0", "0"},
+		// Of 720 hours 552 wanted three and all at least two: a third unit pays at half of them.
+		// 3 × 240 × 5 + 1 × 120 × 10 + 3 × 120 × 10.
+		{"lookback_30d", "8400", "0", "0"},
+		{"lookback_60d", "8400", "0", "0"},
+		// One unit from the first day, one from the fourth and one from the seventh on, each
+		// paid for ten days, as nothing beyond the horizon is worth anything: 3 × 240 × 5. On
+		// demand 3 × 3 + 2 × 2 + 4 + 4 × 3 days of a unit.
+		{"ladder_60d", "10560", "0", "0"},
+		// Three, the most that was wanted, at the cheapest by the hour.
+		{"peak_60d", "8400", "0", "0"},
+	}
+	if len(list) != len(want) {
+		t.Fatalf("%d courses", len(list))
+	}
+	for i, w := range want {
+		b := &list[i]
+		if b.Course != w.name || b.Unserved != w.unserved {
+			t.Errorf("%s: %s unserved; want %s, %s", b.Course, b.Unserved, w.name, w.unserved)
+		}
+		same(t, b.Course, b.Cost, w.cost)
+		same(t, b.Course+", penalty", b.Penalty, w.penalty)
+	}
+	if p := baselineOf(t, list, "lookback_7d").Pools[0]; p != (BaselinePool{Pool: "p", Offer: "ten", Units: 2, Hours: 168}) {
+		t.Errorf("%+v", p)
+	}
+}
+
+// Where the past is not given the first days of the horizon stand for it, be they
+// given by the hour or as a curve, and the course says so.
+func TestBaselinesWithoutPast(t *testing.T) {
+	in := followed()
+	in.Demands[0].Past = nil
+	list, err := Baselines(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of the first seven days five want four units and two six: five units would be used two
+	// days of seven, and pay at half.
+	if p := baselineOf(t, list, "lookback_7d").Pools[0]; p != (BaselinePool{Pool: "p", Offer: "ten", Units: 4, Hours: 168, Horizon: true}) {
+		t.Errorf("%+v", p)
+	}
+	if p := baselineOf(t, list, "peak_60d").Pools[0]; p.Units != 6 || p.Hours != 240 {
+		t.Errorf("%+v", p)
+	}
+	// A curve of a month has no order of days: each window sees all of it, thinned.
+	in.Epoch, in.Epochs = Months, 1
+	in.Demands[0].Hourly, in.Demands[0].Duration = nil, [][]Step{{{4, 500}, {6, 244}}}
+	in.Offers[0].Term, in.Offers[1].Term = 1, 1
+	if list, err = Baselines(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"lookback_7d", "lookback_60d"} {
+		if p := baselineOf(t, list, name).Pools[0]; p.Units != 4 || p.Offer != "ten" {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
+// A term of twice the horizon is weighed as what it costs by the hour, and paid for in
+// full where nothing beyond is worth anything: rules do not know how a horizon ends.
+func TestBaselinesWeighWholeTerms(t *testing.T) {
+	in := followed()
+	in.Offers = []Offer{{ID: "twenty", Kind: domain.OfferReserved, Pool: "p", Term: 20, Hourly: dec("6"), GuaranteesCapacity: true}}
+	for salvage, want := range map[string]string{"0": "12960", "1": "10080"} { // 2 × 240 × 6, twice or once, and (2 + 4) × 120 × 10 on demand
+		in.Salvage = dec(salvage)
+		list, err := Baselines(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := baselineOf(t, list, "lookback_7d")
+		if p := b.Pools[0]; p.Offer != "twenty" || p.Units != 2 {
+			t.Errorf("at %s: %+v", salvage, p)
+		}
+		same(t, "cost at "+salvage, b.Cost, want)
+	}
+}
+
+// What is held goes on where nobody decides anything, and on demand nothing is held.
+func TestBaselinesOfWhatIsHeld(t *testing.T) {
+	in := workedInstance(t, "renewal")
+	list, err := Baselines(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Two units at 3 for three days, and all at 4 on demand.
+	same(t, "current", baselineOf(t, list, "current").Cost, "432")
+	same(t, "on demand", baselineOf(t, list, "on_demand").Cost, "576")
+}
+
+// No course costs less than what is proven of any purchases, where all that rules may
+// buy is sold; and answers that carry courses are proven again.
+func TestBaselinesCostNoLess(t *testing.T) {
+	in := followed()
+	in.Offers[1].MinUnits, in.Offers[1].Lot = 0, 0
+	a := solved(t, in)
+	if err := Compare(t.Context(), in, a); err != nil {
+		t.Fatal(err)
+	}
+	for i := range a.Baselines {
+		if b := &a.Baselines[i]; b.Cost.LessThan(a.LowerBound) {
+			t.Errorf("%s costs %s, below the bound of %s", b.Course, b.Cost, a.LowerBound)
+		}
+	}
+	if err := Check(t.Context(), in, a); err != nil {
+		t.Error(err)
+	}
+	a.Baselines[3].Cost = a.Baselines[3].Cost.Add(one)
+	if err := Check(t.Context(), in, a); err == nil {
+		t.Error("another cost of a course passes")
+	}
+}

@@ -1,0 +1,310 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/linear"
+	"quartermaster/domain/procurement"
+	"quartermaster/domain/procurement/joint"
+)
+
+// pays is the tier of an offer whose price a choice pays.
+func (x *choice) pays() Tier {
+	for _, t := range x.offer.Tiers {
+		if t.Units == x.tier {
+			return t
+		}
+	}
+	return Tier{Upfront: x.offer.Upfront, Hourly: x.offer.Hourly}
+}
+
+// breakEvenUse is what a choice costs over what its hours cost on demand.
+func (m *model) breakEvenUse(x *choice) *domain.Decimal {
+	if x == nil {
+		return nil
+	}
+	sum := decimal.Zero
+	for _, v := range x.covers {
+		if m.onDemand[v.Pool] == nil {
+			return nil
+		}
+		for e := v.From; e < v.To; e++ {
+			sum = sum.Add(m.onDemand[v.Pool][e].Mul(m.cal.middle[e]).Mul(whole(int64(v.Units) * m.cal.hoursIn(e, e+1))))
+		}
+	}
+	if !sum.IsPositive() {
+		return nil
+	}
+	use := decimal.New(int64(x.cost), -m.digits).DivRound(sum, 6)
+	return &use
+}
+
+// Prices are told apart in steps: a cent for a thousand hours, and upfront a cent.
+const (
+	hourlyStep  = 5
+	upfrontStep = 2
+)
+
+// farthest is how many times what a unit can cost otherwise is looked for a price at
+// which a contract does not pay any more.
+const farthest = 64
+
+// pricing solves the component of a contract at other prices.
+type pricing struct {
+	m       *model
+	offers  []Offer
+	asked   Tier // that is taken
+	upfront bool // it is the price upfront that moves, and not the hourly one
+	// scale is what a unit can cost, by the hour: what is asked, what was asked upfront
+	// over the hours of the term, or what on demand or a shortage costs.
+	scale domain.Decimal
+}
+
+// pricing prepares to solve at other prices than those of a tier.
+func (m *model) pricing(offers []Offer, asked Tier) *pricing {
+	o := &offers[0]
+	from, _ := m.starts(o)
+	hours := whole(m.cal.hoursIn(from, from+o.Term))
+	other := decimal.Zero
+	for i := range m.in.Pools {
+		for _, p := range m.onDemand[i] {
+			other = decimal.Max(other, p)
+		}
+	}
+	for i := range m.in.Demands {
+		other = decimal.Max(other, m.in.Demands[i].Shortage)
+	}
+	other = other.Mul(whole(max(1, o.PerUnit))).DivRound(m.in.fx(o.Currency), digits)
+	return &pricing{m: m, offers: offers, asked: asked, scale: decimal.Max(asked.Hourly, asked.Upfront.DivRound(hours, digits), other)}
+}
+
+// brackets are the highest price at which something of a contract is proven to be
+// worth taking, and the lowest, as far as it is proven, at which nothing is. Beyond is
+// set instead where it is worth taking at all prices up to there.
+type brackets struct{ low, high, beyond *domain.Decimal }
+
+// of moves the hourly price, and that upfront where all is paid upfront.
+func (b *pricing) of(ctx context.Context, in *Instance, pool string, lp linear.Solver) (hourly, upfront brackets, err error) {
+	base, err := newLoads().compile(ctx, in, nil)
+	if err != nil {
+		return hourly, upfront, err
+	}
+	cost, bound, err := base.component(ctx, pool, lp)
+	if err != nil {
+		return hourly, upfront, err
+	}
+	if hourly, err = b.breakEven(ctx, pool, lp, cost, bound, nil); err != nil || !b.asked.Hourly.IsZero() || !b.asked.Upfront.IsPositive() {
+		return hourly, upfront, err
+	}
+	o := &b.offers[0]
+	from, to := b.m.starts(o)
+	var about *domain.Decimal // what costs as much upfront
+	if hourly.low != nil && from < to {
+		free := b.m.worth(o, prices{}, from)
+		perHour, once := b.m.worth(o, prices{hourly: one}, from).Sub(free), b.m.worth(o, prices{upfront: one}, from).Sub(free)
+		if once.IsPositive() {
+			x := b.asked.Upfront.Add(hourly.low.Mul(perHour).DivRound(once, digits))
+			about = &x
+		}
+	}
+	up := *b
+	up.upfront, up.scale = true, b.scale.Mul(whole(b.m.cal.hoursIn(from, from+o.Term)))
+	upfront, err = up.breakEven(ctx, pool, lp, cost, bound, about)
+	return hourly, upfront, err
+}
+
+// breakEven finds between which prices a contract ceases to be worth taking, beside
+// what is had without it. The least cost rises with the price, up to that without the
+// contract. About is where it is looked for first, if known.
+func (b *pricing) breakEven(ctx context.Context, pool string, lp linear.Solver, cost, bound domain.Decimal, about *domain.Decimal) (out brackets, err error) {
+	step, price := int32(hourlyStep), b.asked.Hourly
+	if b.upfront {
+		step, price = upfrontStep, b.asked.Upfront
+	}
+	type result struct{ cost, bound domain.Decimal }
+	known := map[int64]result{}
+	at := func(k int64) (result, error) {
+		if r, ok := known[k]; ok {
+			return r, nil
+		}
+		if err := b.set(decimal.New(k, -step)); err != nil {
+			return result{}, err
+		}
+		c, l, err := b.m.component(ctx, pool, lp)
+		if err == nil {
+			known[k] = result{c, l}
+		}
+		return result{c, l}, err
+	}
+	pays := func(k int64) (bool, error) {
+		r, err := at(k)
+		return err == nil && r.cost.LessThan(bound), err
+	}
+	might := func(k int64) (bool, error) {
+		r, err := at(k)
+		return err == nil && r.bound.LessThan(cost), err
+	}
+	steps := func(x domain.Decimal) int64 {
+		return max(1, decimal.Min(x.Shift(step), decimal.New(1, 14)).IntPart())
+	}
+	scale := steps(b.scale)
+	// last returns the highest price from a lower one, at which it holds, for which
+	// something holds; false, and the highest tried, where it holds as far as anybody
+	// would look, or as far as can be counted.
+	last := func(holds func(int64) (bool, error), from, guess int64) (int64, bool, error) {
+		first, to, large := from, max(guess, from+1), int64(0)
+		try := func(k int64) (bool, error) {
+			ok, err := holds(k)
+			if errors.Is(err, errLarge) {
+				large = k
+				return false, nil
+			}
+			return ok, err
+		}
+		for width := max(1, to-from); ; width *= 2 {
+			ok, err := try(to)
+			if err != nil {
+				return 0, false, err
+			}
+			if !ok {
+				break
+			}
+			if to > farthest*max(scale, first) {
+				return to, false, nil
+			}
+			from, to = to, to+width
+		}
+		for to-from > 1 {
+			k := from + (to-from)/2
+			ok, err := try(k)
+			if err != nil {
+				return 0, false, err
+			}
+			if ok {
+				from = k
+			} else {
+				to = k
+			}
+		}
+		return from, to != large, nil
+	}
+	ok, err := might(0)
+	if err != nil || !ok {
+		return out, err
+	}
+	most := int64(0)
+	if ok, err = pays(0); err != nil {
+		return out, err
+	} else if ok {
+		from, guess := int64(0), max(steps(price), scale/farthest)
+		if about != nil {
+			const near = 16
+			guess = steps(*about) + near
+			if k := guess - 2*near; k > 0 {
+				if ok, err = pays(k); err != nil && !errors.Is(err, errLarge) {
+					return out, err
+				} else if ok {
+					from = k
+				}
+			}
+		}
+		if most, ok, err = last(pays, from, guess); err != nil {
+			return out, err
+		}
+		x := decimal.New(most, -step)
+		if !ok {
+			out.beyond = &x
+			return out, nil
+		}
+		out.low = &x
+	}
+	k, ok, err := last(might, most, most+1)
+	if err != nil || !ok {
+		return out, err
+	}
+	x := decimal.New(k+1, -step)
+	out.high = &x
+	return out, nil
+}
+
+// set gives a contract another price, hourly or upfront, its tiers as much more or less.
+func (b *pricing) set(price domain.Decimal) error {
+	m, more, how := b.m, Tier{Hourly: price.Sub(b.asked.Hourly)}, "an hour"
+	if b.upfront {
+		more, how = Tier{Upfront: price.Sub(b.asked.Upfront)}, "upfront"
+	}
+	for k := range m.components {
+		c := &m.components[k]
+		for j, i := range c.choices {
+			x := &m.choices[i]
+			if x.offer == nil || !slices.ContainsFunc(b.offers, func(o Offer) bool { return o.ID == x.offer.ID }) {
+				continue
+			}
+			t := x.pays()
+			fx, units := m.in.fx(x.offer.Currency), whole(x.order.Units)
+			p := prices{decimal.Max(decimal.Zero, t.Upfront.Add(more.Upfront)).Mul(fx), decimal.Max(decimal.Zero, t.Hourly.Add(more.Hourly)).Mul(fx)}
+			x.upfront, x.hourly = p.upfront.Mul(units), p.hourly.Mul(units)
+			var err error
+			if x.cost, err = m.nano(m.worth(x.offer, p, x.order.Epoch).Mul(units)); err == nil && x.cost > procurement.MaxWorth/procurement.Nano(m.weight) {
+				err = errLarge
+			}
+			if err != nil {
+				return fmt.Errorf("contract at %s %s: %w", price, how, err)
+			}
+			if c.alone != nil {
+				for at, choice := range c.offers {
+					if choice == i {
+						starts := c.alone.Offers[at[0]].Starts
+						s := slices.IndexFunc(starts, func(s procurement.Start) bool { return s.Epoch == at[1] })
+						starts[s].Cost = x.cost
+					}
+				}
+				continue
+			}
+			y := &c.joint.Choices[j]
+			y.Cost = x.cost
+			for l, bound := range c.bounds {
+				if y.Spent[l], err = m.spent(x, &m.bounds[bound]); err != nil {
+					return fmt.Errorf("contract at %s %s: %w", price, how, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// component solves the component of a pool: what it costs at most and at least, in
+// the currency, times the scenarios' weights, without what is held.
+func (m *model) component(ctx context.Context, pool string, lp linear.Solver) (cost, bound domain.Decimal, err error) {
+	for i := range m.components {
+		c := &m.components[i]
+		if !slices.ContainsFunc(c.pools, func(p int) bool { return m.in.Pools[p].ID == pool }) {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return cost, bound, err
+		}
+		if c.alone != nil {
+			s, err := procurement.Solve(c.alone)
+			if err != nil {
+				return cost, bound, err
+			}
+			return decimal.NewFromBigInt(s.Cost, -m.digits), decimal.NewFromBigInt(s.Bound, -m.digits), nil
+		}
+		s, err := joint.Solve(ctx, c.joint, lp)
+		var clash *joint.Infeasible
+		if errors.As(err, &clash) {
+			return cost, bound, m.clash(clash)
+		} else if err != nil {
+			return cost, bound, err
+		}
+		return decimal.NewFromBigInt(s.Cost, -m.digits), decimal.NewFromBigInt(s.Bound, -m.digits), nil
+	}
+	return cost, bound, fmt.Errorf("no component has pool %q", pool)
+}

@@ -1,0 +1,76 @@
+package instance
+
+import (
+	"fmt"
+	"slices"
+
+	"quartermaster/domain/procurement"
+	"quartermaster/domain/procurement/joint"
+)
+
+// clash says where in the document the constraints are that a component cannot
+// meet together.
+func (m *model) clash(e *joint.Infeasible) error {
+	out := &Infeasible{Undecided: e.Undecided}
+	add := func(path, text string, args ...any) {
+		c := Constraint{path, fmt.Sprintf(text, args...)}
+		if !slices.Contains(out.Constraints, c) {
+			out.Constraints = append(out.Constraints, c)
+		}
+	}
+	for _, member := range e.Clash {
+		switch member.Kind {
+		case "need":
+			add("/posture", "%s must be there whatever happens: %s", "guaranteed capacity", member.ID)
+		case "limit":
+			i := slices.IndexFunc(m.bounds, func(b bound) bool { return b.ID == member.ID })
+			if i < 0 {
+				add("", "%s", member.ID)
+			} else if b := m.bounds[i].budget; b != nil {
+				add(m.bounds[i].path, "at most %s %s (%s) from %s to %s", b.Amount, m.in.Currency, b.Basis, day(b.Interval.From), day(b.Interval.To))
+			} else {
+				add(m.bounds[i].path, "at most %d unit-hours", m.bounds[i].Most)
+			}
+		case "quota":
+			i := slices.IndexFunc(m.in.Quotas, func(q Quota) bool { return q.ID == member.ID })
+			add(fmt.Sprintf("/quotas/%d", m.at.quotas[i]), "quota %q bounds what runs on demand: %s", member.ID, m.quotaRange(member.ID))
+		case "demand":
+			d := &m.in.Demands[m.demand[member.ID]]
+			p := &m.in.Pools[m.pool[d.Pool]]
+			add(fmt.Sprintf("/demands/%d", m.at.demands[m.demand[member.ID]]), "demand %q wants to run in pool %q of region %q, or where it may spill to", d.ID, p.ID, p.Region)
+		default:
+			i := slices.IndexFunc(m.choices, func(x choice) bool { return choiceID(&x) == member.ID || x.group == member.ID })
+			if i < 0 {
+				add("", "%s %q", member.Kind, member.ID)
+				continue
+			}
+			x := &m.choices[i]
+			switch {
+			case x.goes != nil:
+				add(x.path, "commitment %q can go on for so many terms and no more", x.goes.ID)
+			case x.offer.MaxUnits > 0:
+				add(x.path, "of offer %q at most %d units can be bought in an order", x.offer.ID, x.offer.MaxUnits)
+			default:
+				add(x.path, "what can be bought of offer %q: least order, tiers, exclusive", x.offer.ID)
+			}
+		}
+	}
+	return out
+}
+
+// quotaRange says what a quota is over the epochs.
+func (m *model) quotaRange(id string) string {
+	low, high := procurement.Unlimited, procurement.Unlimited
+	for _, n := range m.quotas[id] {
+		if n != procurement.Unlimited {
+			high = max(high, n)
+			if low == procurement.Unlimited || n < low {
+				low = n
+			}
+		}
+	}
+	if low == high {
+		return fmt.Sprintf("at most %d", low)
+	}
+	return fmt.Sprintf("at most %d to %d", low, high)
+}

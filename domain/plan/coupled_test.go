@@ -1,0 +1,334 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/shopspring/decimal"
+	"pgregory.net/rapid"
+
+	"quartermaster/adapters/highs"
+	"quartermaster/domain"
+	"quartermaster/domain/linear"
+	"quartermaster/domain/packing"
+)
+
+// solver returns the solver of linear programs, and skips a test without one.
+func solver(t *testing.T) linear.Solver {
+	t.Helper()
+	lp, err := highs.Open(highs.Options{})
+	if errors.Is(err, linear.ErrUnavailable) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = lp.Close() })
+	return lp
+}
+
+// near allows for what the rounding of proven bounds takes away.
+func near(t *testing.T, what string, got domain.Decimal, want string) {
+	t.Helper()
+	if got.Sub(dec(want)).Abs().GreaterThan(dec("0.000001")) {
+		t.Errorf("%s: %s, want %s", what, got, want)
+	}
+}
+
+// sharing is ten machines of K and ten of L in a region in which both may have
+// twelve on demand together. A reservation of K costs 11 an hour and one of L 14,
+// against 10 on demand.
+func sharing() *Question {
+	quota := []Quota{{Provider: "aws", GPUs: 12, Shared: true, Together: true}}
+	k, l := even("2026-06-01", 10), even("2026-06-01", 10)
+	l.Kind = "L"
+	k.Quotas, l.Quotas = quota, quota
+	k.Offers = append(k.Offers, sold("month", domain.OfferReserved, "11", 1))
+	l.Offers = append(l.Offers, sold("month", domain.OfferReserved, "14", 1))
+	return over(1, k, l)
+}
+
+// Of twenty machines twelve run on demand, so eight are reserved: of K, where that
+// costs least more. Each by itself would reserve none. An hour costs 8 × 11 + 12 × 10
+// = 208, June has 720; one more GPU of the quota saves 1 in each.
+func TestSharedQuotaByHand(t *testing.T) {
+	p, err := Compute(t.Context(), sharing(), solver(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Components) != 1 {
+		t.Fatalf("components %+v", p.Components)
+	}
+	x := &p.Components[0]
+	if !slices.Equal(x.Pools, []string{"r K", "r L"}) || x.Apart != "" || len(x.By) != 1 || !strings.Contains(x.By[0], "quota of aws in r for all models together, 12 GPUs") || len(x.Certificate) != 1 {
+		t.Errorf("component %+v", x)
+	}
+	equal(t, "cost", x.Cost, "149760")
+	near(t, "lower bound", x.LowerBound, "149760")
+	near(t, "gap", x.Gap, "0")
+	k, l := &p.Regions[0].Pools[0], &p.Regions[0].Pools[1]
+	if bought(k) != "8 month from 06-01 to 07-01" || bought(l) != "" {
+		t.Errorf("bought %q and %q", bought(k), bought(l))
+	}
+	if b := k.Purchases[0]; b.Reason == "" || b.Worth == nil || b.Worth.Sub(dec("7920")).Abs().GreaterThan(dec("0.000001")) {
+		t.Errorf("worth %v, because %q", b.Worth, b.Reason)
+	}
+	equal(t, "K", k.Cost, "77760") // 8 × 11 + 2 × 10
+	equal(t, "L", l.Cost, "72000")
+	equal(t, "total", p.Total.Cost, "149760")
+	near(t, "bound of all", p.Total.LowerBound, "149760")
+	equal(t, "paid", p.Total.Nominal, "149760")
+	if k.Served.Guaranteed != 8*720 || k.Served.OnDemand != 2*720 || l.Served.OnDemand != 10*720 || k.Served.Shortage+l.Served.Shortage != 0 {
+		t.Errorf("served %+v and %+v", k.Served, l.Served)
+	}
+	// Nothing bought: eight of twenty are short, at 100 an hour.
+	equal(t, "current course", p.Total.Current, "662400")
+	equal(t, "current penalty", p.Total.CurrentPenalty, "576000")
+	for _, c := range p.Courses {
+		if c.Cost.LessThan(p.Total.LowerBound) {
+			t.Errorf("course %s costs %s, less than is proven", c.Course, c.Cost)
+		}
+		if c.Course == "current" {
+			equal(t, "course current", c.Cost, "662400")
+		}
+	}
+	at := slices.IndexFunc(x.Binding, func(b Binding) bool { return b.Constraint == "quota" })
+	if at < 0 {
+		t.Fatalf("binding %+v", x.Binding)
+	}
+	near(t, "worth of the quota", *x.Binding[at].Price, "720")
+	if got, want := p.Methods[len(p.Methods)-2:], []string{"instance/", "joint/"}; !strings.HasPrefix(got[0], want[0]) || !strings.HasPrefix(got[1], want[1]) {
+		t.Errorf("methods %v", p.Methods)
+	}
+	if notes(k, "as if") || !slices.Equal(p.MethodsNow("folds/1"), p.Methods) {
+		t.Errorf("notes %q, methods %q", k.Notes, p.Methods)
+	}
+}
+
+// Without a solver each pool is planned as if it had all of the quota, and the plan
+// says so.
+func TestSharedQuotaWithoutSolver(t *testing.T) {
+	p := compute(t, sharing())
+	if len(p.Components) != 1 || !strings.Contains(p.Components[0].Apart, "make highs") || !p.WithoutSolver() || p.SolvedTogether() {
+		t.Fatalf("components %+v", p.Components)
+	}
+	equal(t, "cost", p.Total.Cost, "144000")
+	equal(t, "component", p.Components[0].Cost, "144000")
+	if k := &p.Regions[0].Pools[0]; !notes(k, "planned as if nothing were shared with others") || bought(k) != "" {
+		t.Errorf("notes %q", k.Notes)
+	}
+	if len(p.Methods) != len(Methods("folds/1")) {
+		t.Errorf("methods %q", p.Methods)
+	}
+}
+
+// What is no whole machine of the quota serves nobody: with machines of eight GPUs
+// 100 GPUs are twelve machines.
+func TestSharedQuotaInWholeMachines(t *testing.T) {
+	q := sharing()
+	for i := range q.Pools {
+		p := &q.Pools[i]
+		p.NodeGPUs, p.Quotas = 8, []Quota{{Provider: "aws", GPUs: 100, Shared: true, Together: true}}
+		for j := range p.Offers {
+			p.Offers[j].GPUCount = 8
+		}
+		for h := range p.Series[0].Milli {
+			p.Series[0].Milli[h] *= 8
+		}
+	}
+	p, err := Compute(t.Context(), q, solver(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "cost", p.Total.Cost, "149760")
+}
+
+// afar is ten machines of K in r, at 10 an hour, and five in s, at 6.
+func afar() *Question {
+	near, far := even("2026-06-01", 10), even("2026-06-01", 5)
+	far.Region = "s"
+	far.Offers[0].Market.Region, far.Offers[0].Hourly = "s", dec("6")
+	near.LatencyMicros = 20_900
+	near.Mix = []packing.Workload{{ID: "w", Replicas: 1, GPUMilli: 1000, Countries: []string{"DE", "FR"}}}
+	q := over(1, near, far)
+	q.Regions = []Region{
+		{Region: "r", Country: "DE", RoundTrips: []domain.RoundTrip{{To: "s", Micros: 19_100, Measured: true}}},
+		{Region: "s", Country: "FR", RoundTrips: []domain.RoundTrip{{To: "r", Micros: 1000}}},
+	}
+	return q
+}
+
+// All demand of r may be served in s, where a machine costs 6 an hour: fifteen of
+// them. Where one deployment may not go, none of the demand does.
+func TestServedElsewhereByHand(t *testing.T) {
+	lp := solver(t)
+	p, err := Compute(t.Context(), afar(), lp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Components) != 1 || !strings.Contains(p.Components[0].By[0], "demand of r K may be served in s: a round trip of 20 ms, measured, is within the budget of 20 ms") {
+		t.Fatalf("components %+v", p.Components)
+	}
+	equal(t, "cost", p.Total.Cost, "64800") // 15 × 6 × 720
+	near(t, "lower bound", p.Total.LowerBound, "64800")
+	r, s := &p.Regions[0].Pools[0], &p.Regions[1].Pools[0]
+	if r.Served.Elsewhere != 7200 || s.Served.ForOthers != 7200 || r.Served.OnDemand != 0 || s.Served.OnDemand != 15*720 {
+		t.Errorf("served %+v and %+v", r.Served, s.Served)
+	}
+	equal(t, "cost of r", r.Cost, "0")
+	equal(t, "cost of s", s.Cost, "64800")
+	for name, change := range map[string]func(*Question){
+		"residency":     func(q *Question) { q.Pools[0].Mix[0].Countries = []string{"DE"} },
+		"no budget":     func(q *Question) { q.Pools[0].LatencyMicros = 0 },
+		"too far":       func(q *Question) { q.Regions[0].RoundTrips[0].Micros = 20_001 },
+		"no way":        func(q *Question) { q.Regions[0].RoundTrips = nil },
+		"certification": func(q *Question) { q.Pools[0].Mix[0].Certifications = []string{"iso"} },
+		"placement":     func(q *Question) { q.Pools[0].Mix[0].Clusters = []string{"c"} },
+		"no deployment": func(q *Question) { q.Pools[0].Mix = nil },
+		"another kind":  func(q *Question) { q.Pools[1].Kind = "L" },
+	} {
+		q := afar()
+		change(q)
+		p, err := Compute(t.Context(), q, lp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Components) != 0 || !p.Total.Cost.Equal(dec("93600")) { // (10 × 10 + 5 × 6) × 720
+			t.Errorf("%s: cost %s, components %+v", name, p.Total.Cost, p.Components)
+		}
+	}
+}
+
+// Pools that share nothing have the same plan with a solver and without.
+func TestNothingShared(t *testing.T) {
+	q := question()
+	q.Pools[0].Quotas = []Quota{{Provider: "aws", GPUs: 96, Shared: true, Together: true}}
+	want := compute(t, q)
+	got, err := Compute(t.Context(), q, solver(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !equalJSON(t, got, want) || len(got.Components) != 0 {
+		t.Errorf("with a solver the plan is another: %d components", len(got.Components))
+	}
+}
+
+// Whatever is shared, the parts of a component add up to it, its bound is no lower
+// than what is proven of each pool with all of the quota, no course costs less than
+// is proven, and another order of the question gives the same bytes.
+func TestAnyComponent(t *testing.T) {
+	lp := solver(t)
+	coupled, dearer := 0, 0
+	most := 25
+	if os.Getenv("QM_LONG") != "" {
+		most = 1000
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		if coupled >= most {
+			return
+		}
+		q := sharing()
+		ints := func(label string, from, to int) int { return rapid.IntRange(from, to).Draw(rt, label) }
+		q.Assumptions.Months, q.Assumptions.AnnualRate = ints("months", 1, 3), decimal.New(int64(ints("rate", 0, 10)), -2)
+		limit := uint64(ints("limit", 0, 10))
+		least := false // orders, which are no part of the rules of courses
+		for i := range q.Pools {
+			p := &q.Pools[i]
+			p.Quotas[0].GPUs = limit
+			p.SpotShare = decimal.New(int64(ints("spot share", 0, 9)), -1)
+			base := ints("base", 0, 6)
+			for h := range p.Series[0].Milli {
+				p.Series[0].Milli[h] = int64(1000 * (base + h%24/8*(i+1)))
+			}
+			p.Offers = p.Offers[:1]
+			p.Offers[0].GPUCount = 1
+			for j := range ints("offers", 0, 3) {
+				o := sold("o"+string(rune('0'+j)), domain.OfferReserved, "0", uint32(ints("term", 1, 3)))
+				o.Hourly, o.Upfront = decimal.New(int64(ints("hourly", 300, 1200)), -2), decimal.NewFromInt(int64(ints("upfront", 0, 2)*500))
+				o.GuaranteesCapacity = rapid.Bool().Draw(rt, "guaranteed")
+				o.MinUnits = uint32(max(0, ints("min", -4, 4)))
+				least = least || o.MinUnits > 1
+				p.Offers = append(p.Offers, o)
+			}
+			if rapid.Bool().Draw(rt, "spot") {
+				p.Offers = append(p.Offers, sold("spot", domain.OfferSpot, "4", 0))
+			}
+		}
+		if rapid.Bool().Draw(rt, "held") {
+			h := held("2026-05-01", "2026-07-01")
+			h.Region = "r"
+			q.Held = []Held{h}
+		}
+		alone, err := Compute(t.Context(), q, nil)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		p, err := Compute(t.Context(), q, lp)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if len(p.Components) != 1 || p.Components[0].Apart != "" {
+			rt.Fatalf("components %+v", p.Components)
+		}
+		coupled++
+		x := &p.Components[0]
+		if !x.Cost.Equal(p.Total.Cost) || !x.LowerBound.Equal(p.Total.LowerBound) || x.LowerBound.GreaterThan(x.Cost) {
+			rt.Fatalf("component %s, at least %s; total %s, at least %s", x.Cost, x.LowerBound, p.Total.Cost, p.Total.LowerBound)
+		}
+		// Bounds of pools rest on prices that are rounded otherwise in the ninth digit.
+		if x.LowerBound.LessThan(alone.Total.LowerBound.Sub(dec("0.0001"))) && x.Gap.IsZero() {
+			rt.Fatalf("proven are %s together, %s alone", x.LowerBound, alone.Total.LowerBound)
+		}
+		if x.Cost.GreaterThan(alone.Total.Cost) {
+			dearer++
+		}
+		cash, penalty := decimal.Zero, decimal.Zero
+		for _, r := range p.Regions {
+			for i := range r.Pools {
+				k := &r.Pools[i]
+				if k.LowerBound.GreaterThan(k.Cost.Add(dec("0.00001"))) || k.Held.Add(k.Penalty).GreaterThan(k.Cost) {
+					rt.Fatalf("%s: amounts %+v", k.Kind, k.Amounts)
+				}
+				if s := k.Served; s.Held+s.Spot+s.OnDemand+s.Shortage != k.Demand.UnitHours || s.Elsewhere+s.ForOthers != 0 {
+					rt.Fatalf("served %+v of %d", s, k.Demand.UnitHours)
+				}
+				for _, b := range k.Purchases {
+					if b.Reason == "" || b.Worth == nil {
+						rt.Fatalf("no reason for %+v", b)
+					}
+				}
+				for _, m := range k.Calendar {
+					cash = cash.Add(m.Cash)
+				}
+				penalty = penalty.Add(k.Penalty)
+			}
+		}
+		if !cash.Equal(p.Total.Nominal) || !penalty.Equal(p.Total.Penalty) {
+			rt.Fatalf("cash %s of %s, penalty %s of %s", cash, p.Total.Nominal, penalty, p.Total.Penalty)
+		}
+		for _, c := range p.Courses {
+			if !least && c.Course != "on_demand" && c.Cost.LessThan(p.Total.LowerBound.Sub(dec("0.0001"))) {
+				rt.Fatalf("course %s costs %s, at least %s are proven", c.Course, c.Cost, p.Total.LowerBound)
+			}
+		}
+		if p.Total.Cost.GreaterThan(p.Total.Current.Add(dec("0.0001"))) {
+			rt.Fatalf("cost %s, buying nothing %s", p.Total.Cost, p.Total.Current)
+		}
+		other := *q
+		other.Pools = backward(q.Pools)
+		again, err := Compute(t.Context(), &other, lp)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		a, _ := json.Marshal(p)
+		if b, _ := json.Marshal(again); string(a) != string(b) {
+			rt.Fatalf("another order:\n%s\nwant\n%s", b, a)
+		}
+	})
+	if t.Logf("%d components, %d dearer than apart", coupled, dearer); !testing.Short() && dearer == 0 {
+		t.Error("the questions say nothing")
+	}
+}

@@ -1,0 +1,209 @@
+package projections
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"quartermaster/domain"
+)
+
+// What a monitoring system scraped comes in parts: a scrape of a node is cut
+// over requests, each of which may be delivered again, by this or another of its
+// servers, through this or another of ours. So what is scraped is entered in a
+// way that a part or a repeat cannot disturb:
+//
+//   - Whoever delivered it, it is one source for the cluster, as several
+//     observers: one for each field that activity was read from, named after it,
+//     which holds activity and who held the device, and one named "readings",
+//     which holds everything else and who held the device. When the row is read,
+//     SM activity is believed before engine activity, and that before
+//     utilization, so no blank and no poorer field hides a better one.
+//   - Where time is covered already, by whatever of the same field and device,
+//     nothing is added. So a second delivery changes nothing.
+//   - A hole of no more than the sample's own length before it is bridged: a
+//     scrape that failed, or came a moment late, makes no GPU unobserved.
+
+const scrapedPrefix = "prometheus/"
+
+// scraped reports whether a source is a monitoring system.
+func scraped(source string) bool { return strings.HasPrefix(source, scrapedPrefix) }
+
+// scrapedObserver names the observer of a field that was scraped; 0: the readings.
+func scrapedObserver(scope string, field uint32) string {
+	switch field {
+	case 0:
+		return scrapedPrefix + scope + "/readings"
+	case FieldSMActive:
+		return scrapedPrefix + scope + "/sm_active"
+	case FieldEngineActive:
+		return scrapedPrefix + scope + "/engine_active"
+	case FieldUtilization:
+		return scrapedPrefix + scope + "/gpu_util"
+	default:
+		return scrapedPrefix + scope + "/field_" + strconv.FormatUint(uint64(field), 10)
+	}
+}
+
+// The DCGM fields that activity is read from, the best first.
+const (
+	FieldSMActive     = 1002
+	FieldEngineActive = 1001
+	FieldUtilization  = 203
+)
+
+// maxScraped bounds the devices of an observer that was scraped: labels can name
+// any number. A node has at most 32 GPUs, cut into 8 instances each.
+const maxScraped = 512
+
+// scrape enters what was scraped of a node from one time to another.
+func (u *UsageHour) scrape(rows *Rows, scope string, s *domain.NodeSampled, from, to uint32) {
+	var few [32]uint32
+	holders := u.holders(few[:0], rows, s)
+	active := 0
+	for _, v := range s.ActivityMean {
+		if v > 0 {
+			active++
+		}
+	}
+	observers := [2]string{scrapedObserver(scope, 0)}
+	fields := [2]uint32{0, s.ActivityField}
+	n := 1
+	if active > 0 {
+		observers[1] = scrapedObserver(scope, s.ActivityField)
+		n = 2
+	}
+	for k, source := range observers[:n] {
+		o := u.observer(rows, source)
+		o.Samples++
+		o.ActivityField = fields[k]
+		for i := range s.Entries() {
+			measured := len(s.ActivityMean) > 0 && s.ActivityMean[i] > 0
+			if k == 1 && !measured {
+				continue
+			}
+			d := o.scrapedDevice(rows, s, i)
+			if d == nil {
+				continue
+			}
+			g := Segment{From: from, To: to}
+			if len(s.Holder) > 0 && s.Holder[i] > 0 {
+				g.Holder = holders[s.Holder[i]-1]
+			}
+			if k == 1 {
+				d.fill(g, uint64(s.ActivityMean[i]-1), true)
+				continue
+			}
+			d.fill(g, 0, false)
+			if d.Covered == nil {
+				d.Covered = new([6][]Span)
+			}
+			columns := [6][]uint32{s.TensorActive, s.DRAMActive, s.MemoryUsedMiB, s.PowerWatts, s.TemperatureC, s.SMClockMHz}
+			for c, r := range d.readings() {
+				if len(columns[c]) == 0 || columns[c][i] == 0 {
+					continue
+				}
+				if ms := cover(&d.Covered[c], from, to); ms > 0 {
+					r.add(columns[c], i, ms)
+				}
+			}
+		}
+	}
+}
+
+// scrapedDevice returns a device of the observer, nil when there is no room for it.
+func (o *Observer) scrapedDevice(rows *Rows, s *domain.NodeSampled, i int) *Device {
+	id := domain.GPUID(s.IDs[16*i:])
+	var replica uint32
+	if len(s.Replica) > 0 {
+		replica = s.Replica[i]
+	}
+	d := o.device(i, id, replica)
+	if d == nil {
+		if len(o.Devices) >= maxScraped {
+			return nil
+		}
+		d = o.add(id, replica)
+	}
+	if len(s.Parent) > 0 && s.Parent[i] > 0 {
+		d.Cut = o.cut(rows, domain.GPUID(s.Parents[16*(s.Parent[i]-1):]), s.Text(s.Profile, i))
+	}
+	return d
+}
+
+// maxBridge bounds the holes that are bridged, in milliseconds: who scrapes less
+// often than this means something by it.
+const maxBridge = 300_000
+
+// fill enters a segment where nothing is entered yet, with a mean activity in
+// per mille where that was measured.
+func (d *Device) fill(g Segment, mean uint64, measured bool) {
+	put := func(from, to uint32) {
+		p := Segment{From: from, To: to, Holder: g.Holder}
+		if measured {
+			p.Known, p.Active = to-from, mean*uint64(to-from)
+		}
+		d.hold(p)
+	}
+	i := len(d.Segments) // the first that ends after g begins
+	for i > 0 && d.Segments[i-1].To > g.From {
+		i--
+	}
+	if free := i == len(d.Segments) || d.Segments[i].From > g.From; free && i > 0 {
+		g.From = bridge(d.Segments[i-1].To, g.From, g.To)
+	}
+	// The holes are found before any is filled, as filling moves what is there.
+	var few [4]Span
+	holes := few[:0]
+	at := g.From
+	for ; i < len(d.Segments) && d.Segments[i].From < g.To; i++ {
+		if s := &d.Segments[i]; s.From > at {
+			holes = append(holes, Span{at, s.From})
+		}
+		at = d.Segments[i].To
+	}
+	if at < g.To {
+		holes = append(holes, Span{at, g.To})
+	}
+	for _, h := range holes {
+		put(h.From, h.To)
+	}
+}
+
+// bridge returns from where a part counts that follows on one that ended before.
+func bridge(end, from, to uint32) uint32 {
+	if hole := from - end; hole <= to-from && hole <= maxBridge {
+		return end
+	}
+	return from
+}
+
+// cover adds a part to spans, bridges a hole before it, and returns how much was
+// not covered before.
+func cover(spans *[]Span, from, to uint32) (added uint32) {
+	s := *spans
+	i := len(s) // the first that ends after the part begins
+	for i > 0 && s[i-1].To > from {
+		i--
+	}
+	if free := i == len(s) || s[i].From > from; free && i > 0 {
+		from = bridge(s[i-1].To, from, to)
+	}
+	// s[i:j] touch the part or overlap it.
+	if i > 0 && s[i-1].To == from {
+		i--
+	}
+	j, at, merged := i, from, Span{from, to}
+	for ; j < len(s) && s[j].From <= to; j++ {
+		if s[j].From > at {
+			added += s[j].From - at
+		}
+		at = max(at, s[j].To)
+		merged = Span{min(merged.From, s[j].From), max(merged.To, s[j].To)}
+	}
+	if at < to {
+		added += to - at
+	}
+	*spans = slices.Replace(s, i, j, merged)
+	return added
+}

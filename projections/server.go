@@ -1,0 +1,296 @@
+package projections
+
+import (
+	"cmp"
+	"encoding/json"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"quartermaster/domain"
+)
+
+// ServerHour is the row of one model server, a pod say, and UTC hour: what its
+// series counted and measured in the hour, as a monitoring system scraped them.
+//
+// A sample changes the row once, however often it is delivered and by however
+// many monitoring systems, because each series keeps the time of the last one
+// and takes later ones alone. An hour begins from where the hour before it ended:
+// its first sample takes the difference to the last of the hour before, which is
+// closed by that. After more than an hour without samples a series begins anew.
+type ServerHour struct {
+	Engine     string         `json:"engine"`
+	Deployment string         `json:"deployment"`
+	Model      string         `json:"model,omitempty"`
+	Tier       string         `json:"tier,omitempty"`
+	Unit       string         `json:"unit"`
+	Node       string         `json:"node,omitempty"`
+	Series     []ServerSeries `json:"series"` // by metric, bound and id
+	// Crowded counts samples of series for which the row had no room.
+	Crowded uint64 `json:"crowded,omitempty"`
+}
+
+func (*ServerHour) row() {}
+
+// ServerSeries is what a series did in the hour.
+type ServerSeries struct {
+	Metric domain.SeriesMetric `json:"metric"`
+	Bound  uint64              `json:"bound,omitempty"` // of a bucket, microseconds or [domain.Infinite]
+	ID     uint64              `json:"id"`              // tells series of one metric and bound apart
+	// At is the time of the last sample, in milliseconds into the hour, and Last
+	// its value. msPerHour means that the next hour has begun from it.
+	At   uint32 `json:"at_ms"`
+	Last uint64 `json:"last"`
+	// Sum is by how much a counter grew; of a gauge its values times the
+	// milliseconds that each stood for, which Known adds up.
+	Sum   uint64 `json:"sum"`
+	Known uint64 `json:"known_ms"`
+	Max   uint64 `json:"max"` // of a gauge
+}
+
+// until returns when the server was last seen in the hour, after its beginning.
+func (h *ServerHour) until() domain.Instant {
+	var at uint32
+	for i := range h.Series {
+		at = max(at, h.Series[i].At)
+	}
+	return domain.Instant(at) * nsPerMs
+}
+
+// maxServerSeries bounds the series of a server: engines have about a hundred.
+const maxServerSeries = 1024
+
+// serverID names a server within its cluster. A bar within a name has a
+// backslash before it, so that two servers never share a row.
+func serverID(m *domain.MetricsObserved, i int) string {
+	var b strings.Builder
+	for n, refs := range [...][]uint32{m.Deployment, m.Model, m.Tier, m.Engine, m.Unit} {
+		if n > 0 {
+			b.WriteByte('|')
+		}
+		s := m.Text(refs, i)
+		if strings.ContainsAny(s, `\|`) {
+			s = serverEscaper.Replace(s)
+		}
+		b.WriteString(s)
+	}
+	return b.String()
+}
+
+var serverEscaper = strings.NewReplacer(`\`, `\\`, `|`, `\|`)
+
+// serverSpan returns the hours that an event's samples may touch, the one before
+// the first included: the first samples of an hour begin from it.
+func serverSpan(m *domain.MetricsObserved) (from, to int64) {
+	latest := m.Base
+	if len(m.Offset) > 0 {
+		latest += domain.Instant(slices.Max(m.Offset)) * nsPerMs
+	}
+	return hourOf(m.Base) - 1, hourOf(latest)
+}
+
+// serverKeys yields the rows that an event may touch.
+func serverKeys(scope string, m *domain.MetricsObserved, yield func(Key) bool) bool {
+	from, to := serverSpan(m)
+	if to-from > 25 {
+		return true // more than an event may cover: it will be set aside
+	}
+	for i := range m.Engine {
+		id := serverID(m, i)
+		for h := from; h <= to; h++ {
+			if !yield(Key{Table: TableServers, Scope: scope, ID: id, Hour: h}) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// foldServers adds samples to the hours that they are in.
+func foldServers(rows *Rows, scope string, m *domain.MetricsObserved) {
+	ids := make([]string, len(m.Engine))
+	next := 0
+	var row *ServerHour
+	rowServer, rowHour := -1, int64(0)
+	for i := range m.Server {
+		server := int(m.Server[i])
+		if ids[server] == "" {
+			ids[server] = serverID(m, server)
+		}
+		name := ServerSeries{Metric: domain.SeriesMetric(m.Metric[i]), Bound: m.Bound[i], ID: m.Series[i]}
+		for range m.Samples[i] {
+			at, value := m.Base+domain.Instant(m.Offset[next])*nsPerMs, m.Value[next]
+			next++
+			hour := hourOf(at)
+			if row == nil || server != rowServer || hour != rowHour {
+				key := Key{Table: TableServers, Scope: scope, ID: ids[server], Hour: hour}
+				row = change[*ServerHour](rows, key)
+				if row.Engine == "" {
+					row.Engine, row.Deployment = rows.keep(m.Text(m.Engine, server)), rows.keep(m.Text(m.Deployment, server))
+					row.Model, row.Tier = rows.keep(m.Text(m.Model, server)), rows.keep(m.Text(m.Tier, server))
+					row.Unit = rows.keep(m.Text(m.Unit, server))
+				}
+				if node := m.Text(m.Node, server); node != "" {
+					row.Node = rows.keep(node)
+				}
+				rowServer, rowHour = server, hour
+			}
+			ms := uint32((at - domain.Instant(hour)*domain.Hour) / nsPerMs)
+			row.take(name, ms, value, m.StepMs, func(name ServerSeries) (ServerSeries, bool) {
+				return carryOn(rows, Key{Table: TableServers, Scope: scope, ID: ids[server], Hour: hour - 1}, name)
+			})
+		}
+	}
+}
+
+func compareSeries(a, b ServerSeries) int {
+	return cmp.Or(cmp.Compare(a.Metric, b.Metric), cmp.Compare(a.Bound, b.Bound), cmp.Compare(a.ID, b.ID))
+}
+
+// find returns where a series is or would be.
+func (h *ServerHour) find(name ServerSeries) (int, bool) {
+	return slices.BinarySearchFunc(h.Series, name, compareSeries)
+}
+
+// carryOn returns a series as an hour ended, and closes it there, so that the next
+// hour can begin from it; false when there is none to begin from.
+func carryOn(rows *Rows, k Key, name ServerSeries) (ServerSeries, bool) {
+	row, ok := rows.Get(k).(*ServerHour)
+	if !ok {
+		return name, false
+	}
+	i, ok := row.find(name)
+	if !ok || row.Series[i].At == msPerHour {
+		return name, false
+	}
+	s := &change[*ServerHour](rows, k).Series[i]
+	ended := *s
+	s.At = msPerHour
+	return ended, true
+}
+
+// take adds a sample. The first of an hour asks before for how the hour before ended.
+func (h *ServerHour) take(name ServerSeries, at uint32, value uint64, step uint32, before func(ServerSeries) (ServerSeries, bool)) {
+	i, ok := h.find(name)
+	since := int64(math.MaxInt64) // milliseconds since the sample before
+	var last uint64
+	if ok {
+		s := &h.Series[i]
+		if at <= s.At {
+			return // it was counted, or came too late
+		}
+		since, last = int64(at-s.At), s.Last
+	} else {
+		if len(h.Series) >= maxServerSeries {
+			h.Crowded++
+			return
+		}
+		if s, ok := before(name); ok {
+			since, last = int64(at)+msPerHour-int64(s.At), s.Last
+		}
+		h.Series = slices.Insert(h.Series, i, name)
+	}
+	s := &h.Series[i]
+	s.At, s.Last = at, value
+	if name.Metric.Kind() == domain.GaugeKind {
+		// A first sample stands for one step, a later one for no more than two.
+		ms := uint64(step)
+		if since < math.MaxInt64 {
+			ms = uint64(min(since, 2*int64(step)))
+		}
+		s.Known += ms
+		s.Sum = saturating(s.Sum, value, ms)
+		s.Max = max(s.Max, value)
+		return
+	}
+	if since == math.MaxInt64 {
+		return // from where it counts
+	}
+	if value < last {
+		last = 0 // the server started anew
+	}
+	s.Sum = saturating(s.Sum, value-last, 1)
+	s.Known += uint64(since)
+}
+
+// MarshalJSON shows the hour in sums, for people who ask in SQL: a row has some
+// eighty series.
+func (h *ServerHour) MarshalJSON() ([]byte, error) {
+	g := newServed()
+	g.server(h)
+	return json.Marshal(struct {
+		Engine     string `json:"engine"`
+		Deployment string `json:"deployment"`
+		Model      string `json:"model"`
+		Tier       string `json:"tier"`
+		Unit       string `json:"unit"`
+		Node       string `json:"node"`
+		ServedSums
+	}{h.Engine, h.Deployment, h.Model, h.Tier, h.Unit, h.Node, g.sums()})
+}
+
+// saturating returns sum + a × b, or the greatest number where that is more.
+func saturating(sum, a, b uint64) uint64 {
+	high, low := bits.Mul64(a, b)
+	total, carry := bits.Add64(sum, low, 0)
+	if high != 0 || carry != 0 {
+		return math.MaxUint64
+	}
+	return total
+}
+
+// The encoding of a server's hour, as that of usage hours in deterministic CBOR:
+//
+//	hour    [engine, deployment, model, tier, unit, node, series, crowded]
+//	series  metric, bound, id, at, last, sum, known, max of each, in one array
+
+const seriesNumbers = 8
+
+func appendServer(b []byte, h *ServerHour) []byte {
+	b = appendHead(b, majorArray, 8)
+	for _, s := range [...]string{h.Engine, h.Deployment, h.Model, h.Tier, h.Unit, h.Node} {
+		b = appendText(b, s)
+	}
+	b = appendHead(b, majorArray, uint64(seriesNumbers*len(h.Series)))
+	for i := range h.Series {
+		s := &h.Series[i]
+		b = appendUints(b, uint64(s.Metric), s.Bound, s.ID, uint64(s.At), s.Last, s.Sum, s.Known, s.Max)
+	}
+	return appendUints(b, h.Crowded)
+}
+
+// MarshalCBOR implements cbor.Marshaler.
+func (h *ServerHour) MarshalCBOR() ([]byte, error) { return appendServer(nil, h), nil }
+
+// UnmarshalCBOR implements cbor.Unmarshaler.
+func (h *ServerHour) UnmarshalCBOR(b []byte) error {
+	r := cborReader{b: b}
+	*h = ServerHour{}
+	r.tuple(8)
+	h.Engine, h.Deployment, h.Model, h.Tier, h.Unit, h.Node = r.text(), r.text(), r.text(), r.text(), r.text(), r.text()
+	n := r.array()
+	if n%seriesNumbers != 0 {
+		r.fail("%d numbers are no series", n)
+		return r.err
+	}
+	if n > 0 {
+		h.Series = make([]ServerSeries, n/seriesNumbers)
+	}
+	for i := range h.Series {
+		h.Series[i] = ServerSeries{Metric: domain.SeriesMetric(r.uint32()), Bound: r.uint64(), ID: r.uint64(), At: r.uint32(),
+			Last: r.uint64(), Sum: r.uint64(), Known: r.uint64(), Max: r.uint64()}
+	}
+	h.Crowded = r.uint64()
+	if r.err == nil && len(r.b) > 0 {
+		r.fail("%d bytes follow", len(r.b))
+	}
+	return r.err
+}
+
+// mulDiv returns a × b ÷ c rounded down, for b up to c.
+func mulDiv(a, b, c uint64) uint64 {
+	high, low := bits.Mul64(a, b)
+	q, _ := bits.Div64(high, low, c)
+	return q
+}

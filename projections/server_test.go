@@ -1,0 +1,172 @@
+package projections
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+
+	"github.com/fxamacker/cbor/v2"
+	"pgregory.net/rapid"
+
+	"quartermaster/domain"
+)
+
+const minutes = 60 * domain.Second
+
+type value struct {
+	at    domain.Instant
+	value uint64
+}
+
+// metricsOf builds an event of one series of one server.
+func metricsOf(metric domain.SeriesMetric, values []value) *domain.MetricsObserved {
+	m := &domain.MetricsObserved{
+		Base: values[0].at, StepMs: 30_000, Strings: []string{"vllm", "chat", "llama", "chat-0"},
+		Engine: []uint32{1}, Deployment: []uint32{2}, Model: []uint32{3}, Tier: []uint32{0}, Unit: []uint32{4}, Node: []uint32{0},
+		Server: []uint32{0}, Metric: []uint32{uint32(metric)}, Bound: []uint64{0}, Series: []uint64{1}, Samples: []uint32{uint32(len(values))},
+	}
+	for _, v := range values {
+		m.Offset = append(m.Offset, uint32((v.at-values[0].at)/nsPerMs))
+		m.Value = append(m.Value, v.value)
+	}
+	return m
+}
+
+func sums(rows *Rows) (sum, known uint64) {
+	for h := hourOf(t0) - 1; h < hourOf(t0)+80; h++ {
+		row, ok := rows.Get(Key{Table: TableServers, Scope: "c", ID: "chat|llama||vllm|chat-0", Hour: h}).(*ServerHour)
+		if !ok {
+			continue
+		}
+		for _, s := range row.Series {
+			sum += s.Sum
+			known += s.Known
+		}
+	}
+	return sum, known
+}
+
+// A counter that is scraped over hours, and begins anew now and then, adds up to
+// what it counted after the first sample, however the samples are cut into
+// events and however often those are delivered again.
+func TestCounters(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var all []value
+		var want, counter uint64
+		at := t0
+		for i := range rapid.IntRange(1, 60).Draw(t, "samples") {
+			at += domain.Instant(rapid.IntRange(1, 240).Draw(t, "gap")) * 15 * domain.Second
+			grown := rapid.Uint64Range(0, 100).Draw(t, "grown")
+			if rapid.IntRange(0, 9).Draw(t, "restart") == 0 && counter > 0 {
+				counter, grown = 0, rapid.Uint64Range(0, counter-1).Draw(t, "after")
+			}
+			counter += grown
+			if i > 0 {
+				want += grown
+			}
+			all = append(all, value{at, counter})
+		}
+		rows := NewRows()
+		for i := 0; i < len(all); {
+			n := rapid.IntRange(1, len(all)-i).Draw(t, "cut")
+			foldServers(rows, "c", metricsOf(domain.MetricInputLength, all[i:i+n]))
+			if rapid.Bool().Draw(t, "again") {
+				from := rapid.IntRange(0, i+n-1).Draw(t, "from")
+				foldServers(rows, "c", metricsOf(domain.MetricInputLength, all[from:i+n]))
+			}
+			i += n
+		}
+		if got, known := sums(rows); got != want || known != uint64(at-all[0].at)/nsPerMs {
+			t.Fatalf("adds up to %d in %d ms, want %d in %d", got, known, want, (at-all[0].at)/nsPerMs)
+		}
+	})
+}
+
+// What a series did before a silence of more than an hour is not counted on.
+func TestCounterSilence(t *testing.T) {
+	rows := NewRows()
+	for _, v := range []value{{t0, 5}, {t0 + 30*minutes, 7}, {t0 + 3*domain.Hour, 100}, {t0 + 3*domain.Hour + 1*minutes, 101}} {
+		foldServers(rows, "c", metricsOf(domain.MetricInputLength, []value{v}))
+	}
+	if got, _ := sums(rows); got != 3 {
+		t.Errorf("adds up to %d, want 3", got)
+	}
+	// Late samples of an hour from which the next has begun are not counted twice.
+	foldServers(rows, "c", metricsOf(domain.MetricInputLength, []value{{t0 + 4*domain.Hour, 110}}))
+	foldServers(rows, "c", metricsOf(domain.MetricInputLength, []value{{t0 + 3*domain.Hour + 59*minutes, 108}}))
+	if got, _ := sums(rows); got != 12 {
+		t.Errorf("adds up to %d, want 12", got)
+	}
+}
+
+// A gauge stands for the time since the sample before, for two steps at most.
+func TestGauges(t *testing.T) {
+	rows := NewRows()
+	for _, s := range []struct {
+		second int
+		v      uint64
+	}{{0, 1000}, {30, 3000}, {60, 2000}, {60, 9000}, {45, 9000}, {600, 4000}} {
+		foldServers(rows, "c", metricsOf(domain.MetricRunning, []value{{t0 + domain.Instant(s.second)*domain.Second, s.v}}))
+	}
+	sum, known := sums(rows)
+	if want := uint64(30_000*1000 + 30_000*3000 + 30_000*2000 + 60_000*4000); sum != want || known != 150_000 {
+		t.Errorf("adds up to %d in %d ms, want %d in 150000", sum, known, want)
+	}
+}
+
+// Labels may name any number of series: a row has room for so many.
+func TestServerCrowded(t *testing.T) {
+	rows := NewRows()
+	m := metricsOf(domain.MetricRunning, []value{{t0, 1}})
+	for i := range 3 * maxServerSeries {
+		m.Series[0] = uint64(i)
+		foldServers(rows, "c", m)
+	}
+	row := rows.Get(Key{Table: TableServers, Scope: "c", ID: "chat|llama||vllm|chat-0", Hour: hourOf(t0)}).(*ServerHour)
+	if len(row.Series) != maxServerSeries || row.Crowded != 2*maxServerSeries {
+		t.Errorf("%d series, %d crowded", len(row.Series), row.Crowded)
+	}
+}
+
+func TestServerHourEncoding(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringN(0, 20, 60)
+		u64 := rapid.OneOf(rapid.Uint64Range(0, 30), rapid.Uint64())
+		h := &ServerHour{Engine: text.Draw(t, "engine"), Deployment: text.Draw(t, "deployment"), Model: text.Draw(t, "model"),
+			Tier: text.Draw(t, "tier"), Unit: text.Draw(t, "unit"), Node: text.Draw(t, "node"), Crowded: u64.Draw(t, "crowded")}
+		for range rapid.IntRange(0, 4).Draw(t, "series") {
+			h.Series = append(h.Series, ServerSeries{domain.SeriesMetric(rapid.Uint32().Draw(t, "metric")), u64.Draw(t, "bound"), u64.Draw(t, "id"),
+				rapid.Uint32().Draw(t, "at"), u64.Draw(t, "last"), u64.Draw(t, "sum"), u64.Draw(t, "known"), u64.Draw(t, "max")})
+		}
+		b, err := EncodeRow(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		row, err := DecodeRow(TableServers, b)
+		if err != nil || !reflect.DeepEqual(row, h) {
+			t.Fatalf("read %+v, %v; wrote %+v", row, err, h)
+		}
+		var plain any
+		if err := cbor.Unmarshal(b, &plain); err != nil {
+			t.Fatalf("another reader cannot read it: %v", err)
+		}
+		again, err := canonical.Marshal(plain)
+		if err != nil || !bytes.Equal(b, again) {
+			t.Fatalf("the library writes %x, this %x", again, b)
+		}
+	})
+}
+
+func FuzzServerHour(f *testing.F) {
+	f.Add(appendServer(nil, &ServerHour{Engine: "vllm", Series: []ServerSeries{{Metric: 1, Bound: 5, Sum: 9}}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h := &ServerHour{}
+		if err := h.UnmarshalCBOR(b); err != nil {
+			return
+		}
+		again := &ServerHour{}
+		if err := again.UnmarshalCBOR(appendServer(nil, h)); err != nil || !reflect.DeepEqual(h, again) {
+			t.Fatalf("%+v is read back as %+v: %v", h, again, err)
+		}
+	})
+}

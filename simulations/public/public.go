@@ -1,0 +1,154 @@
+// Package public reads the public data sets that tests are held to. They lie in
+// the directory that QUARTERMASTER_DATA names, else in ../shared/data seen from the
+// root of the module; a test that needs one that is not there is skipped, and says
+// so. Only tests import it.
+package public
+
+import (
+	"compress/gzip"
+	"encoding/csv"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"quartermaster/domain"
+)
+
+// Dir is the directory of the data sets, which need not exist.
+func Dir(t testing.TB) string {
+	t.Helper()
+	if dir := os.Getenv("QUARTERMASTER_DATA"); dir != "" {
+		return dir
+	}
+	root, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
+			return filepath.Join(root, "..", "shared", "data")
+		}
+		if root == filepath.Dir(root) {
+			t.Fatal("no directory above this one has a go.mod")
+		}
+		root = filepath.Dir(root)
+	}
+}
+
+// Has reports whether a file of the data sets is there, and says so if it is not:
+// for tests that can do without it.
+func Has(t testing.TB, name string) bool {
+	t.Helper()
+	_, err := os.Stat(filepath.Join(Dir(t), name))
+	if err != nil {
+		t.Logf("the public data sets are not here (set QUARTERMASTER_DATA): %v", err)
+	}
+	return err == nil
+}
+
+// Open opens a file of the data sets, or skips the test where it is not. The test
+// closes it when it ends.
+func Open(t testing.TB, name string) *os.File {
+	t.Helper()
+	f, err := os.Open(filepath.Join(Dir(t), name))
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("the public data sets are not here (set QUARTERMASTER_DATA): %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// Rows reads a file of comma-separated values, compressed if its name ends in .gz,
+// or skips the test where it is not. The first row names the columns.
+func Rows(t testing.TB, name string) [][]string {
+	t.Helper()
+	text := io.Reader(Open(t, name))
+	if strings.HasSuffix(name, ".gz") {
+		z, err := gzip.NewReader(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = z
+	}
+	rows, err := csv.NewReader(text).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// ShavediceFile is the demand of two regions of Snowflake by machine type (CC BY
+// 4.0). The machines have CPUs: a shape of demand.
+const ShavediceFile = "demand/shavedice_regions_1_2.csv.gz"
+
+// ShavediceHours is how many hours every series of [Shavedice] has.
+const ShavediceHours = 26_280
+
+// ShavediceFrom is the start of the first of them.
+var ShavediceFrom = domain.InstantOf(time.Date(2021, 2, 1, 0, 0, 0, 0, time.UTC))
+
+// Series is the machines of one kind in a region that were wanted in each hour.
+type Series struct {
+	Region, Kind string
+	Units        []int
+}
+
+// Shavedice reads three years of hourly demand, by region and kind.
+func Shavedice(t testing.TB) []Series {
+	t.Helper()
+	var all []Series
+	at := map[[2]string]int{}
+	for _, row := range Rows(t, ShavediceFile)[1:] {
+		when, err := time.Parse("2006-01-02 15:04:05.000", row[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		units, err := strconv.Atoi(row[3])
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := [2]string{row[1], row[2]}
+		i, ok := at[name]
+		if !ok {
+			i, at[name] = len(all), len(all)
+			all = append(all, Series{name[0], name[1], make([]int, ShavediceHours)})
+		}
+		all[i].Units[(domain.InstantOf(when)-ShavediceFrom)/domain.Hour] += units
+	}
+	slices.SortFunc(all, func(a, b Series) int { return strings.Compare(a.Region+a.Kind, b.Region+b.Kind) })
+	return all
+}
+
+// Together adds up the kinds of each region, as kind "all".
+func Together(all []Series) []Series {
+	var out []Series
+	for _, s := range all {
+		n := len(out)
+		if n == 0 || out[n-1].Region != s.Region {
+			out = append(out, Series{s.Region, "all", slices.Clone(s.Units)})
+			continue
+		}
+		for h, u := range s.Units {
+			out[n-1].Units[h] += u
+		}
+	}
+	return out
+}
+
+// Milli is the demand in thousandths of a machine.
+func (s *Series) Milli() []int64 {
+	out := make([]int64, len(s.Units))
+	for h, u := range s.Units {
+		out[h] = 1000 * int64(u)
+	}
+	return out
+}
