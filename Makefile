@@ -57,6 +57,18 @@ solver:
 build: solver ## Build every command under cmd/ into bin/
 	@mkdir -p bin
 	CGO_ENABLED=$(CGO) $(GO) build -trimpath -o bin/ ./cmd/...
+	@$(if $(RACE),$(MAKE) collector,echo 'no C compiler: bin/dcgm-collector cannot load DCGM')
+
+# The one program with C in it. It looks functions of DCGM up when it calls them, which
+# a linker told to bind at once (-z now) would not allow.
+.PHONY: collector
+collector: ## Build bin/dcgm-collector with C, which reads GPUs
+	@mkdir -p bin
+	CGO_ENABLED=1 $(GO) build -trimpath -ldflags '-extldflags=-Wl,-z,lazy' -o bin/ ./cmd/dcgm-collector
+
+.PHONY: simdcgm
+simdcgm: ## Build bin/simdcgm/libdcgm.so.4, which stands in for DCGM where no GPU is (adapters/dcgm/simdcgm)
+	$(GO) run ./adapters/dcgm/simdcgm/build bin/simdcgm
 
 # The demo keeps its home between runs, so that it can be killed and gone on with.
 DEMO_HOME = $${QUARTERMASTER_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/quartermaster}
@@ -64,6 +76,10 @@ DEMO_HOME = $${QUARTERMASTER_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/quarte
 .PHONY: demo
 demo: build ## Show all of it on a made-up fleet; with DATA=DIR on the public files of README's last part
 	@bin/quartermaster demo --once $(if $(DATA),--from '$(DATA)' --data "$(DEMO_HOME)-public")
+
+.PHONY: demo-node
+demo-node: build simdcgm ## Show a GPU node end to end on a simulated DCGM, with a fault injected; needs a C compiler
+	@deploy/demo/node.sh
 
 .PHONY: test
 test: solver ## Run the tests, under the race detector where a C compiler is found
@@ -73,6 +89,13 @@ test: solver ## Run the tests, under the race detector where a C compiler is fou
 .PHONY: integration
 integration: build ## Start a real Kafka and a real Postgres, test against them and run the demo through them
 	deploy/dev/integration.sh
+
+# A module of its own, so that what the suite needs is not among what is built here.
+.PHONY: compliance
+compliance: ## Run the public suite of prometheus/compliance against the remote-write receiver
+	@mkdir -p bin
+	cd adapters/remotewrite/compliance && GOFLAGS= $(GO) test -c -o ../../../bin/remotewrite-compliance github.com/prometheus/complicance/remotewrite2
+	QM_COMPLIANCE='$(abspath bin/remotewrite-compliance)' $(GO) test -count=1 -v -run '^TestCompliance$$' ./adapters/remotewrite
 
 .PHONY: long
 long: solver ## Run the long campaigns as well: kills, interleavings, the full Watermill suite
@@ -147,6 +170,10 @@ verify: ## Check generated code, module files, formats and schemas; changes noth
 	@echo 'code and schemas are formatted'
 	@$(TOOL) golangci-lint fmt --diff
 	@$(TOOL) buf format --diff --exit-code
+	@echo 'arm64 fuses no product with a sum, so that answers are the same bytes on every processor'
+	@GOARCH=arm64 CGO_ENABLED=0 $(GO) build -gcflags=-S ./domain/... ./projections/... ./simulations/... 2>&1 | \
+		awk '/TEXT/ {seen = 1} /\tFN?M(ADD|SUB)[DS]\t/ {print; bad = 1} \
+			END {if (!seen) print "the compiler printed no assembly"; if (bad) print "write float64(a*b) + c"; exit bad || !seen}'
 	@echo 'schemas follow their rules'
 	@$(TOOL) buf lint
 	@tag=$$(git describe --tags --abbrev=0 2>/dev/null || true); \

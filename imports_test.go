@@ -32,7 +32,7 @@ import (
 //	any     every module of others
 //
 // Tests follow the rule of their package, and may also import the package
-// itself, the modules in testOnly and what pure forbids.
+// itself, what is in testOnly and proving, and what pure forbids.
 const rules = `
 .:
 
@@ -49,9 +49,11 @@ domain/*:               pure  domain  domain/linear  github.com/shopspring/decim
 projections/storetest:  pure  domain/...  projections/...  github.com/shopspring/decimal  pgregory.net/rapid
 projections/...:        pure  domain/...  own  github.com/shopspring/decimal  github.com/fxamacker/cbor/...  github.com/klauspost/compress/...  golang.org/x/sync/...
 
+simulations/public:     domain/...
 simulations/...:        pure  domain/...  projections/...  own  github.com/shopspring/decimal
 
 schemas/events/...:     own  google.golang.org/protobuf/...  github.com/planetscale/vtprotobuf/...
+schemas/delivery/...:   own  google.golang.org/protobuf/...  github.com/planetscale/vtprotobuf/...
 schemas/frames/...:     own  google.golang.org/protobuf/...  github.com/planetscale/vtprotobuf/...
 schemas/...:
 
@@ -71,8 +73,12 @@ var testOnly = []string{
 }
 
 // proving may be imported by the tests of what takes a solver of linear programs,
-// whose port is domain/linear, and of what the checker proves.
-var proving = []string{"domain/linear", "adapters/highs", "domain/procurement/check"}
+// whose port is domain/linear, of what the checker proves, and of what is held to
+// public data.
+var proving = []string{"domain/linear", "adapters/highs", "domain/procurement/check", "simulations/public"}
+
+// support is made for tests: nothing else may import it.
+var support = []string{"projections/storetest", "simulations/public"}
 
 // impure is what a pure package does not import, because all that it knows is
 // passed in. The functions that read a clock are the linter's to refuse
@@ -149,6 +155,8 @@ func refuse(rs []rule, dir, imported string, test bool) string {
 		switch {
 		case test && ours == dir:
 		case test && matchAny(proving, ours):
+		case !test && matchAny(support, ours):
+			return "only tests may import it"
 		case slices.Contains(words, "own") && strings.HasPrefix(ours+"/", root+"/"):
 		case !matchAny(words, ours):
 			return fmt.Sprintf("%s may not import it", rs[i].pattern)

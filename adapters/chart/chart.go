@@ -186,11 +186,13 @@ func (n nameTicks) Ticks(_, _ float64) []plot.Tick {
 
 func (n nameTicks) place(i int) float64 { return float64(len(n) - 1 - i) }
 
+// Widest is how many characters of a name are drawn.
+const Widest = 40
+
 // clip keeps names from strangers from filling the paper.
 func clip(name string) string {
-	const most = 40
-	if r := []rune(name); len(r) > most {
-		return string(r[:most-1]) + "…"
+	if r := []rune(name); len(r) > Widest {
+		return string(r[:Widest-1]) + "…"
 	}
 	return name
 }

@@ -30,6 +30,8 @@ func figures() map[string]Figure {
 			Marks: []Mark{{Name: "launch", At: days[2]}}},
 		"bars": Bars{Title: "Regret", X: "percent over perfect foresight", Bars: []Bar{
 			{Name: "the plan", Value: 4, Low: 3, High: 6}, {Name: "peak reserved", Value: 40, Low: 35, High: 44}, {Name: "exact", Value: 0}, {Name: "saving", Value: -2, Low: -3, High: -1}}},
+		"bars by series": Bars{Title: "Regret", X: "percent", Bars: []Bar{
+			{Name: "the plan", Series: "half <b>", Value: 4, Low: 3, High: 6}, {Name: "the plan", Series: "none", Value: 9}, {Name: "peak", Series: "none", Value: 40}}},
 		"histogram": Histogram{Title: "Cost", X: "USD", Samples: []Sample{{Name: "a", Values: []float64{1e6, 1.2e6, 1.3e6, 2e6}}, {Name: "b", Values: []float64{1.1e6, 1.1e6}}}},
 		"stack": Stack{Title: "Load-duration", X: "hours", Y: "units", At: x,
 			Layers: []Layer{{Name: "reserved", Values: []float64{3, 3, 2}}, {Name: "spot", Values: []float64{2, 1, 0}}},
@@ -71,8 +73,10 @@ func TestWrite(t *testing.T) {
 					}
 				}
 			case Bars:
-				if !strings.Contains(text, "peak reserved") {
-					t.Errorf("a bar has no name: %s", text)
+				for _, b := range v.Bars { // a name once, however many bars stand at it
+					if strings.Count(text, b.Name+"\n") != 1 || !strings.Contains(text, b.Series) {
+						t.Errorf("%q of %q is not named once: %s", b.Name, b.Series, text)
+					}
 				}
 			case Histogram:
 				if !strings.Contains(text, "1.5M") {

@@ -117,7 +117,8 @@ func (f Lines) plot() (*plot.Plot, error) {
 }
 
 // Bars compares values by name, from top to bottom, each with the interval that
-// it lies in: regret by course.
+// it lies in: regret by course. Bars of one name that follow one another stand
+// together, and a legend names the series that they are of.
 type Bars struct {
 	Title, X string // X labels the axis of values
 	Bars     []Bar
@@ -126,6 +127,7 @@ type Bars struct {
 // Bar is one value. Low = High = 0 draws no interval.
 type Bar struct {
 	Name             string
+	Series           string // "" where there is only one
 	Value, Low, High float64
 }
 
@@ -134,23 +136,43 @@ func (f Bars) plot() (*plot.Plot, error) {
 		return nil, errEmpty
 	}
 	p := newPlot(f.Title, f.X, "")
-	names := make(nameTicks, len(f.Bars))
+	var names nameTicks
+	var series []string
+	group := make([]int, len(f.Bars)) // that each bar stands in
+	within := make([]int, len(f.Bars))
+	var size []int // bars of each group
+	for i, b := range f.Bars {
+		if i == 0 || b.Name != f.Bars[i-1].Name {
+			names, size = append(names, b.Name), append(size, 0)
+		}
+		group[i] = len(names) - 1
+		within[i] = size[group[i]]
+		size[group[i]]++
+		if !slices.Contains(series, b.Series) {
+			series = append(series, b.Series)
+		}
+	}
 	whiskers := intervals{}
 	for i, b := range f.Bars {
 		if err := numbers(b.Name, b.Value, b.Low, b.High); err != nil {
 			return nil, err
 		}
-		names[i] = b.Name
-		if err := addBlock(p, min(0, b.Value), max(0, b.Value), names.place(i), 0.3, colour(0)); err != nil {
+		// The bars of a name share what one alone has.
+		half := 0.3 / float64(size[group[i]])
+		if size[group[i]] > 1 {
+			half = 0.4 / float64(size[group[i]])
+		}
+		at := names.place(group[i]) + half*float64(size[group[i]]-1-2*within[i])
+		if err := addBlock(p, min(0, b.Value), max(0, b.Value), at, half, colour(slices.Index(series, b.Series))); err != nil {
 			return nil, err
 		}
 		if b.Low != 0 || b.High != 0 {
-			whiskers.XYs = append(whiskers.XYs, plotter.XY{X: b.Value, Y: names.place(i)})
+			whiskers.XYs = append(whiskers.XYs, plotter.XY{X: b.Value, Y: at})
 			whiskers.XErrors = append(whiskers.XErrors, struct{ Low, High float64 }{b.Low - b.Value, b.High - b.Value})
 		}
 	}
 	p.Y.Tick.Marker = names
-	p.Y.Min, p.Y.Max = -0.6, float64(len(f.Bars))-0.4
+	p.Y.Min, p.Y.Max = -0.6, float64(len(names))-0.4
 	if len(whiskers.XYs) > 0 {
 		bars, err := plotter.NewXErrorBars(whiskers)
 		if err != nil {
@@ -158,6 +180,11 @@ func (f Bars) plot() (*plot.Plot, error) {
 		}
 		bars.Width = vg.Points(1.2)
 		p.Add(bars)
+	}
+	if len(series) > 1 {
+		for i, name := range series {
+			p.Legend.Add(clip(name), swatch{colour(i)})
+		}
 	}
 	return p, nil
 }
@@ -360,8 +387,13 @@ func (f Tornado) plot() (*plot.Plot, error) {
 			return nil, err
 		}
 		names[i] = s.Name
-		for j, end := range []float64{s.Low, s.High} {
-			if err := addBlock(p, min(f.Base, end), max(f.Base, end), names.place(i), 0.3, colour(j)); err != nil {
+		// Where both ends lie on one side, the nearer is drawn over the other.
+		ends, first := []float64{s.Low, s.High}, 0
+		if math.Abs(s.High-f.Base) > math.Abs(s.Low-f.Base) {
+			first = 1
+		}
+		for _, j := range []int{first, 1 - first} {
+			if err := addBlock(p, min(f.Base, ends[j]), max(f.Base, ends[j]), names.place(i), 0.3, colour(j)); err != nil {
 				return nil, err
 			}
 		}
@@ -373,6 +405,7 @@ func (f Tornado) plot() (*plot.Plot, error) {
 		return nil, err
 	}
 	p.Add(base)
+	leaveRoom(p, 3)
 	p.Legend.Add("low", swatch{colour(0)})
 	p.Legend.Add("high", swatch{colour(1)})
 	return p, nil

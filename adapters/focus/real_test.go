@@ -4,7 +4,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
-	"io/fs"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,20 +14,14 @@ import (
 
 	"quartermaster/adapters/focus"
 	"quartermaster/domain"
+	"quartermaster/simulations/public"
 )
 
 // published reads a file of the FOCUS project's and suppliers' own examples, or
 // skips the test.
 func published(t *testing.T, name string) string {
 	t.Helper()
-	dir := os.Getenv("QUARTERMASTER_DATA")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "data")
-	}
-	b, err := os.ReadFile(filepath.Join(dir, "focus", name))
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("the public data sets are not here (set QUARTERMASTER_DATA): %v", err)
-	}
+	b, err := io.ReadAll(public.Open(t, "focus/"+name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,11 +94,7 @@ func TestOfficialSample(t *testing.T) {
 func TestSpecificationExamples(t *testing.T) {
 	excerpts, undated := 0, 0
 	published(t, "focus_1_4_columns.csv")
-	dir := os.Getenv("QUARTERMASTER_DATA")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "data")
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "focus", "spec-*", "*", "*.csv"))
+	files, err := filepath.Glob(filepath.Join(public.Dir(t), "focus", "spec-*", "*", "*.csv"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -181,7 +181,7 @@ func appendProgram(b []byte, p *linear.Program, l linear.Limits) []byte {
 // The solver's codes of a basis.
 const (
 	atLower = 0
-	basic   = 1
+	basic   = linear.Basic
 	atUpper = 2
 	atZero  = 3
 )

@@ -16,6 +16,7 @@ import (
 
 	"quartermaster/adapters/importer"
 	"quartermaster/domain"
+	"quartermaster/simulations/public"
 )
 
 // hourOfPool is what a usage row was expanded into, by interval and node.
@@ -222,7 +223,7 @@ func FuzzPrices(f *testing.F) {
 }
 
 func benchmark(b *testing.B, kind importer.Kind, name string, opts importer.Options) {
-	text, err := io.ReadAll(dataFile(b, name))
+	text, err := io.ReadAll(public.Open(b, name))
 	if err != nil {
 		b.Fatal(err)
 	}

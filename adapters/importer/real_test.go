@@ -2,30 +2,14 @@ package importer_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/shopspring/decimal"
 
 	"quartermaster/adapters/importer"
 	"quartermaster/domain"
+	"quartermaster/simulations/public"
 )
-
-// dataFile opens a file of the public data sets, or skips the test.
-func dataFile(t testing.TB, name string) *os.File {
-	t.Helper()
-	dir := os.Getenv("QUARTERMASTER_DATA")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "data")
-	}
-	f, err := os.Open(filepath.Join(dir, name))
-	if err != nil {
-		t.Skipf("the public data sets are not here (set QUARTERMASTER_DATA): %v", err)
-	}
-	t.Cleanup(func() { f.Close() })
-	return f
-}
 
 // collect runs an import and checks what holds for every one of them.
 type collected struct {
@@ -36,7 +20,7 @@ type collected struct {
 func collect(t testing.TB, kind importer.Kind, name string, opts importer.Options, each func(*domain.Envelope)) collected {
 	t.Helper()
 	var c collected
-	sum, err := importer.Run(context.Background(), kind, dataFile(t, name), name, opts, func(e *domain.Envelope) error {
+	sum, err := importer.Run(context.Background(), kind, public.Open(t, name), name, opts, func(e *domain.Envelope) error {
 		if err := domain.Validate(e); err != nil {
 			t.Fatalf("%s gives an event that is invalid: %v", name, err)
 		}

@@ -10,11 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/lexer"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
 )
 
 // node is a value as it stands in a file, whichever language it is in.
@@ -253,104 +249,18 @@ func (l *loader) readJSON(data []byte, fail func(int, string, ...any) error) ([]
 }
 
 func (l *loader) readYAML(data []byte) (docs []*node, err error) {
-	at := func(t *token.Token) Position { return Position{l.name, t.Position.Line, t.Position.Column} }
-	// The parser is a stranger's and its input is a stranger's too: a defect in
-	// it must not end the process.
-	defer func() {
-		if p := recover(); p != nil {
-			docs, err = nil, Errors{{Where: Position{l.name, 1, 1}, Problem: fmt.Sprintf("the YAML parser gave up on it: %v", p)}}
-		}
-	}()
-	tokens := lexer.Tokenize(string(data))
-	if t, problem := refuse(tokens); t != nil {
-		return nil, Errors{{Where: at(t), Problem: problem}}
-	}
 	// Duplicate keys are found below, for JSON too.
-	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
-	if err != nil {
-		e := &Error{Where: Position{l.name, 1, 1}, Problem: "is not YAML: " + oneLine(err.Error())}
-		var syntax *yaml.SyntaxError
-		if errors.As(err, &syntax) && syntax.Token != nil {
-			e.Where, e.Problem = at(syntax.Token), "is not YAML: "+oneLine(syntax.Message)
-		}
-		return nil, Errors{e}
-	}
-	for _, d := range file.Docs {
-		if d.Body == nil {
-			continue
-		}
-		n, err := l.fromYAML(d.Body)
-		if err != nil {
-			return nil, err
-		}
-		if n.shape != null {
+	err = EachYAML(l.name, data, maxDepth, func(body ast.Node) error {
+		n, err := l.fromYAML(body)
+		if err == nil && n.shape != null {
 			docs = append(docs, n)
 		}
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	return docs, nil
-}
-
-// oneLine quotes nothing and breaks nothing: a message of the parser may hold
-// what stood in the file.
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-// refuse finds the first token of what this format leaves out of YAML, of
-// nesting that would exhaust a recursive parser, and of more keys or documents
-// than a parser reads in reasonable time that takes the square of their number.
-func refuse(tokens token.Tokens) (*token.Token, string) {
-	type block struct{ column, keys int }
-	var (
-		blocks    []block // that enclose the token
-		flows     []int   // brackets that enclose it, by the keys in each
-		documents int
-	)
-	for i, t := range tokens {
-		switch t.Type {
-		case token.AnchorType, token.AliasType, token.MergeKeyType:
-			return t, "anchors, aliases and merges are not read; write the value out"
-		case token.TagType:
-			return t, "tags are not read; leave " + t.Value + " out"
-		case token.DirectiveType:
-			return t, "directives are not read; leave the line out"
-		case token.MappingKeyType:
-			return t, "complex keys are not read; write key: value"
-		case token.SequenceStartType, token.MappingStartType:
-			flows = append(flows, 0)
-		case token.SequenceEndType, token.MappingEndType:
-			flows = flows[:max(0, len(flows)-1)]
-		case token.DocumentHeaderType, token.DocumentEndType:
-			flows, blocks = flows[:0], blocks[:0]
-			if documents++; documents > maxDocuments {
-				return t, fmt.Sprintf("is one document too many: at most %d are allowed", maxDocuments)
-			}
-		}
-		isKey := i+1 < len(tokens) && tokens[i+1].Type == token.MappingValueType
-		keys := 0
-		switch {
-		case len(flows) > 0 && isKey:
-			flows[len(flows)-1]++
-			keys = flows[len(flows)-1]
-		case len(flows) == 0 && (isKey || t.Type == token.SequenceEntryType):
-			column := t.Position.Column
-			for len(blocks) > 0 && blocks[len(blocks)-1].column > column {
-				blocks = blocks[:len(blocks)-1]
-			}
-			if len(blocks) == 0 || blocks[len(blocks)-1].column < column {
-				blocks = append(blocks, block{column: column})
-			}
-			if isKey {
-				blocks[len(blocks)-1].keys++
-				keys = blocks[len(blocks)-1].keys
-			}
-		}
-		if keys > maxKeys {
-			return t, fmt.Sprintf("is one key too many: a mapping has at most %d", maxKeys)
-		}
-		if len(flows)+len(blocks) > maxDepth {
-			return t, fmt.Sprintf("nests deeper than %d", maxDepth)
-		}
-	}
-	return nil, ""
 }
 
 // fromYAML converts a tree of bounded depth.

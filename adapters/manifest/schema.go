@@ -13,6 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
+	"quartermaster/domain"
 	"quartermaster/schemas"
 )
 
@@ -92,7 +93,7 @@ func (l *loader) explain(doc *node, raw any, e *jsonschema.ValidationError) {
 	case *kind.AdditionalProperties:
 		known := names(def["properties"])
 		for _, p := range k.Properties {
-			l.fault(n.key(p), join(append(slices.Clone(e.InstanceLocation), p)), "unknown field; %s", Suggest(p, known))
+			l.fault(n.key(p), join(append(slices.Clone(e.InstanceLocation), p)), "unknown field; %s", domain.Suggest(p, known))
 		}
 	case *kind.Required:
 		l.fault(n, field, "lacks %s, which it needs", strings.Join(k.Missing, ", "))
@@ -103,7 +104,7 @@ func (l *loader) explain(doc *node, raw any, e *jsonschema.ValidationError) {
 		for i, w := range k.Want {
 			want[i] = fmt.Sprint(w)
 		}
-		l.fault(n, field, "%s is unknown; %s", n.describe(), Suggest(n.text, want))
+		l.fault(n, field, "%s is unknown; %s", n.describe(), domain.Suggest(n.text, want))
 	case *kind.Const:
 		l.fault(n, field, "is %s, want %v", n.describe(), k.Want)
 	case *kind.Pattern:
@@ -193,44 +194,6 @@ func example(def map[string]any) string {
 		return ""
 	}
 	return "; write for example " + string(b)
-}
-
-// Suggest names the nearest known word, or all of them.
-func Suggest(word string, known []string) string {
-	best, at := len(word)/3+2, ""
-	for _, k := range known {
-		if d := distance(word, k); d < best {
-			best, at = d, k
-		}
-	}
-	if at != "" {
-		return "did you mean " + at + "?"
-	}
-	return "known are " + strings.Join(known, ", ")
-}
-
-// distance is the number of letters to insert, delete or replace (Levenshtein).
-func distance(a, b string) int {
-	if len(a) > 64 {
-		return len(a)
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }
 
 func names(properties any) []string {

@@ -71,6 +71,8 @@ func bind(ev domain.Event) (message, func(*mover)) {
 		return pair(&eventsv1.SpoolDropped{}, d, spoolDropped)
 	case *domain.ServingSampled:
 		return pair(&eventsv1.ServingSampled{}, d, servingSampled)
+	case *domain.MetricsObserved:
+		return pair(&eventsv1.MetricsObserved{}, d, metricsObserved)
 	case *domain.JobQueued:
 		return pair(&eventsv1.JobQueued{}, d, jobQueued)
 	case *domain.JobStarted:

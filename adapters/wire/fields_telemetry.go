@@ -32,6 +32,25 @@ func servingSampled(m *mover, p *eventsv1.ServingSampled, d *domain.ServingSampl
 	same(m, &p.RequestsFailed, &d.RequestsFailed)
 }
 
+func metricsObserved(m *mover, p *eventsv1.MetricsObserved, d *domain.MetricsObserved) {
+	m.instant("base", &p.Base, &d.Base)
+	same(m, &p.StepMs, &d.StepMs)
+	m.texts("strings", &p.Strings, &d.Strings)
+	same(m, &p.Engine, &d.Engine)
+	same(m, &p.Deployment, &d.Deployment)
+	same(m, &p.Model, &d.Model)
+	same(m, &p.Tier, &d.Tier)
+	same(m, &p.Unit, &d.Unit)
+	same(m, &p.Node, &d.Node)
+	same(m, &p.Server, &d.Server)
+	same(m, &p.Metric, &d.Metric)
+	same(m, &p.Bound, &d.Bound)
+	same(m, &p.Series, &d.Series)
+	same(m, &p.Samples, &d.Samples)
+	same(m, &p.OffsetMs, &d.Offset)
+	same(m, &p.Value, &d.Value)
+}
+
 func jobQueued(m *mover, p *eventsv1.JobQueued, d *domain.JobQueued) {
 	text(m, "job", &p.Job, &d.Job)
 	text(m, "deployment", &p.Deployment, &d.Deployment)

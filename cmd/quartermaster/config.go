@@ -45,6 +45,8 @@ type config struct {
 	// Listen is the address of the HTTP endpoints.
 	Listen string `yaml:"listen" default:"127.0.0.1:7070"`
 
+	Gateway gatewayConfig `yaml:"gateway"`
+
 	// Snapshots is the directory of snapshots of the rows. When empty none can be
 	// scheduled, and those that a person makes are in the home's directory (--home).
 	// Instances on several machines need one that all of them reach, or a plan to
@@ -117,6 +119,21 @@ type postgresConfig struct {
 	// Readers are roles that may read the tables and views: small letters, digits
 	// and underscores.
 	Readers []string `yaml:"readers"`
+}
+
+// gatewayConfig says how nodes and Prometheus push what they saw.
+type gatewayConfig struct {
+	// Listen is the address that takes events; none are taken when it is empty.
+	Listen string `yaml:"listen"`
+	// CertFile and KeyFile hold the certificate of the gateway and its key, in PEM;
+	// both are read again when they change. The key is a secret.
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
+	// Plain takes events without TLS from other machines, which is for a proxy
+	// that ends TLS before the gateway.
+	Plain bool `yaml:"plain" default:"false"`
+	// Rate is how many events a second are taken from the nodes of one cluster.
+	Rate int `yaml:"rate" default:"20000"`
 }
 
 // schedulesConfig says when to do what, in cron's five fields and UTC. An empty

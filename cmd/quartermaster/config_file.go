@@ -14,7 +14,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
-	"quartermaster/adapters/manifest"
+	"quartermaster/domain"
 )
 
 // shown is how much is shown of a text that may be of any length.
@@ -125,7 +125,7 @@ func (r *configReader) mapping(n ast.Node, path string, into reflect.Value) {
 		case !ok:
 			r.addAt(r.at(t), path, "a key is a word")
 		case !isKnown:
-			r.addAt(r.at(t), clip(keyPath, shown), "unknown field; %s", manifest.Suggest(key, known))
+			r.addAt(r.at(t), clip(keyPath, shown), "unknown field; %s", domain.Suggest(key, known))
 		case first[key] != nil:
 			r.addAt(r.at(t), keyPath, "stands on line %d already; keep one of them", first[key].Position.Line)
 		default:

@@ -64,6 +64,7 @@ func secretHome(t *testing.T) (path string, secrets map[string]string) {
 	cert, key := certificate(t)
 	write("cert.pem", string(cert))
 	write("tls.key", string(key))
+	write("gateway.key", string(key))
 	write("kafka.password", hunter2+"\n")
 	write("dsn", "host=127.0.0.1 port=1 user=u dbname=rows")
 	write("db.password", hunter2+"\r\n")
@@ -79,11 +80,13 @@ kafka:
 postgres:
   dsn_file: dsn
   password_file: db.password
+gateway: {listen: "127.0.0.1:0", cert_file: cert.pem, key_file: gateway.key}
 schedules: {checkpoint: 0 1 * * *, checkpoint_key_file: checkpoint.key}
 webhooks: [{name: a, url: "https://example.com/hunter2", secret_file: hook.secret}]
 `)
 	return filepath.Join(dir, "q.yaml"), map[string]string{
 		"kafka.tls.key_file": "tls.key", "kafka.sasl.password_file": "kafka.password",
+		"gateway.key_file":  "gateway.key",
 		"postgres.dsn_file": "dsn", "postgres.password_file": "db.password",
 		"schedules.checkpoint_key_file": "checkpoint.key", "webhooks[0].secret_file": "hook.secret",
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/robfig/cron/v3"
 
-	"quartermaster/adapters/manifest"
+	"quartermaster/domain"
 )
 
 var (
@@ -52,6 +52,7 @@ func (c *config) validate(f *faults, dir string) {
 	if problem := hostPort(c.Listen, true); problem != "" {
 		f.add("listen", "%s", problem)
 	}
+	c.Gateway.validate(f)
 	within(f, "lease", c.Lease, time.Second, time.Minute)
 	c.Schedules.validate(f)
 	if c.Schedules.Snapshot != "" && c.Snapshots == "" {
@@ -79,6 +80,8 @@ func (c *config) files() []namedFile {
 		{"kafka.sasl.password_file", &c.Kafka.SASL.PasswordFile, true},
 		{"postgres.dsn_file", &c.Postgres.DSNFile, true},
 		{"postgres.password_file", &c.Postgres.PasswordFile, true},
+		{"gateway.cert_file", &c.Gateway.CertFile, false},
+		{"gateway.key_file", &c.Gateway.KeyFile, true},
 		{"snapshots", &c.Snapshots, false},
 		{"schedules.checkpoint_key_file", &c.Schedules.CheckpointKeyFile, true},
 	}
@@ -103,7 +106,7 @@ func (k *kafkaConfig) validate(f *faults) {
 	within(f, "kafka.replication", k.Replication, 1, 9)
 	among := func(path, value string, known []string) {
 		if !slices.Contains(known, value) {
-			f.add(path, "%q is unknown; %s", clip(value, shown), manifest.Suggest(value, known))
+			f.add(path, "%q is unknown; %s", clip(value, shown), domain.Suggest(value, known))
 		}
 	}
 	among("kafka.codec", k.Codec, codecs)
@@ -167,6 +170,34 @@ func (p *postgresConfig) validate(f *faults) {
 			f.add(at, "%s stands there twice", r)
 		}
 	}
+}
+
+func (g *gatewayConfig) validate(f *faults) {
+	within(f, "gateway.rate", g.Rate, 1, 1_000_000)
+	if (g.CertFile == "") != (g.KeyFile == "") {
+		f.add("gateway", "cert_file and key_file belong together; give both or neither")
+	}
+	if g.Listen == "" {
+		if g.CertFile != "" || g.Plain {
+			f.add("gateway", "is described but listens nowhere; set gateway.listen, or leave the rest out")
+		}
+		return
+	}
+	if problem := hostPort(g.Listen, true); problem != "" {
+		f.add("gateway.listen", "%s", problem)
+	} else if g.CertFile == "" && !g.Plain && !loopback(g.Listen) {
+		f.add("gateway", "would take keys unencrypted from other machines; give cert_file and key_file, or set plain to true where a proxy ends TLS before it")
+	}
+}
+
+// loopback reports whether an address is reached from this machine alone.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // schedule is a name of a schedule and what stands there.

@@ -110,7 +110,7 @@ bad_rows, seconds). Money is decimal text.`,
 				return err
 			}
 			a.note("the log stays open for other commands; stop with Ctrl-C")
-			return a.serve(cmd.Context(), listen)
+			return a.serve(cmd.Context(), listen, gatewayConfig{})
 		},
 	}
 	f := cmd.Flags()

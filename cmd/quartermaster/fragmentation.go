@@ -49,8 +49,9 @@ func (a *app) fragmentationCommand() *cobra.Command {
 any region, where none is declared there).
 
 A free GPU is stranded for a shape (GPUs, CPU and memory of a replica) when the
-node cannot take one: it is ruled out, or lacks whole GPUs, CPU or memory. What
-is stranded in all is the mean over the shapes, by replicas. Nodes that did not
+node lacks whole GPUs, CPU or memory for one. What is stranded in all is the mean,
+by replicas, over the shapes that may run on the node; where residency, model,
+certification or placement bar all of them, nothing is judged. Nodes that did not
 report are left out and counted, because nothing is known of what they hold.
 
 Moves are migrations of one replica each, in order: the next is always the one
@@ -65,7 +66,7 @@ the billing month before --at.
 
 JSON keys: position, at, from, region, nodes, unseen_nodes, unseen_gpus, replicas,
 fixed_gpus, workloads; models (model, machines, total_milli, free_milli,
-stranded_milli, shapes (gpu_milli, cpu_milli, memory_mib, models, replicas,
+stranded_milli, unjudged_milli (free where no shape may run), shapes (gpu_milli, cpu_milli, memory_mib, models, replicas,
 useless_milli, lacks (constraint, milli))); moves (replica, workload, from, to,
 gpus_before, gpus_after, frees_gpus, gain_milli); rightsizing (cluster, workspace,
 deployment, model, gpu_ms, most_gpus_together, peak_memory_mib, memory_known_ms,
@@ -220,16 +221,16 @@ func (a *app) showFragmentation(r *fragmentationAnswer) {
 }
 
 func (a *app) showIdle(r *fragmentationAnswer) {
-	fmt.Fprintf(a.out, "\nFree GPUs, and those stranded as a mean over the shapes of %s workloads:\n", comma(r.Workloads))
-	t := a.table("model", "nodes", "GPUs", "free", "stranded")
-	t.SetColumnConfigs(rightFrom(2, 5))
+	fmt.Fprintf(a.out, "\nFree GPUs, and those stranded as a mean over those shapes of %s workloads that may run there:\n", comma(r.Workloads))
+	t := a.table("model", "nodes", "GPUs", "free", "stranded", "no shape may run there")
+	t.SetColumnConfigs(rightFrom(2, 6))
 	type worst struct {
 		model string
 		shape online.IdleShape
 	}
 	var shapes []worst
 	for _, m := range r.Models {
-		t.AppendRow(table.Row{m.Model, comma(m.Machines), milliGPUs(m.TotalMilli), milliGPUs(m.FreeMilli), milliGPUs(m.StrandedMilli)})
+		t.AppendRow(table.Row{m.Model, comma(m.Machines), milliGPUs(m.TotalMilli), milliGPUs(m.FreeMilli), milliGPUs(m.StrandedMilli), milliGPUs(m.UnjudgedMilli)})
 		for _, s := range m.Shapes {
 			if s.UselessMilli > 0 {
 				shapes = append(shapes, worst{m.Model, s})

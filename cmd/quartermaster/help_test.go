@@ -45,10 +45,31 @@ func smallHome(t *testing.T) string {
 	sample := &domain.NodeSampled{
 		Node: "n1", Interval: first, ActivityField: 1002, Strings: []string{"research", "chat", "1g.10gb"},
 		HolderWorkspace: []uint32{1}, HolderDeployment: []uint32{2}, HolderUnit: []uint32{0},
-		IDs: slices.Concat(raw(gpu(0)), raw(gpu(10))), Holder: []uint32{1, 0}, ActivityMean: []uint32{500, 0},
+		IDs: slices.Concat(raw(gpu(0)), raw(gpu(10))), Holder: []uint32{1, 0}, ActivityMean: []uint32{500, 0}, MemoryUsedMiB: []uint32{40_961, 0},
 		Parents: raw(gpu(1)), Parent: []uint32{0, 1}, Profile: []uint32{0, 3},
 	}
+	served := func(cluster, region string) domain.Envelope {
+		m := &domain.MetricsObserved{
+			Base: may, StepMs: 30_000, Strings: []string{"vllm", "chat", "llama", "chat-0", "gold"},
+			Engine: []uint32{1}, Deployment: []uint32{2}, Model: []uint32{3}, Tier: []uint32{5}, Unit: []uint32{4}, Node: []uint32{0},
+		}
+		for _, x := range []struct {
+			metric domain.SeriesMetric
+			bound  uint64
+		}{{domain.MetricTTFT, 100_000}, {domain.MetricTTFT, domain.Infinite}, {domain.MetricTTFTSum, 0}, {domain.MetricTTFTCount, 0}, {domain.MetricQueueWait, domain.Infinite},
+			{domain.MetricWaiting, 0}, {domain.MetricRunning, 0}, {domain.MetricKVCache, 0}, {domain.MetricRequestsOK, 0}, {domain.MetricGPURequests, 0}} {
+			m.Server, m.Metric, m.Bound = append(m.Server, 0), append(m.Metric, uint32(x.metric)), append(m.Bound, x.bound)
+			m.Series, m.Samples = append(m.Series, 1), append(m.Samples, 2)
+			m.Offset, m.Value = append(m.Offset, 0, 30_000), append(m.Value, 5, 900)
+		}
+		return domain.Envelope{Cluster: cluster, Time: may + domain.Hour, Subject: region, Event: m}
+	}
+	job := func(at domain.Instant, ev domain.Event) domain.Envelope {
+		return domain.Envelope{Workspace: "research", Cluster: "lab", Time: may + at, Event: ev}
+	}
 	envs := []domain.Envelope{
+		served("lab", "eu"), served(longName, "us"),
+		job(1, &domain.JobQueued{Job: "j", Class: domain.ClassTraining}), job(2, &domain.JobStarted{Job: "j"}), job(3, &domain.JobFinished{Job: "j", Outcome: domain.JobSucceeded}),
 		{Workspace: "research", Event: &domain.WorkspaceRegistered{Name: "Research"}},
 		{Workspace: platform, Event: &domain.RegionDefined{Region: "eu", Country: "NL"}},
 		{Workspace: platform, Event: &domain.CertificationHeld{Cluster: "lab", Certification: "ISO 27001", Valid: domain.Interval{From: may, To: may + 365*domain.Day}, Evidence: "report"}},
@@ -124,6 +145,10 @@ func TestHelpNamesEveryKey(t *testing.T) {
 			"mig", "uuid_derived", "amount", "disposed", "space_units", "detail", "gpus", "missing",
 		}},
 		"models": {[]string{"--at", "2026-05-01T01:10:00Z"}, []string{"tier", "environment", "declared_at", "ready_replicas", "last_seen", "shadow", "incomplete"}},
+		"serving": {[]string{"--from", "2026-05-01", "--to", "2026-05-02"}, []string{
+			"provider", "region", "tier", "up_to", "least_cluster", "permille", "ttft_mean_micros", "queue_wait", "gpu_requests_milli", "batch_permille",
+		}},
+		"jobs": {[]string{"--from", "2026-05-01", "--to", "2026-05-02"}, []string{"class", "queue_wait_p95_ms", "success_permille"}},
 		"usage": {[]string{"--from", "2026-05-01", "--to", "2026-05-02", "--by", "workspace,cluster,node,gpu,model,deployment,region,hour,day"}, []string{
 			"workspace", "day", "key", "allocated_while_failed_gpu_ms", "activity_permille", "missing",
 		}},

@@ -343,9 +343,11 @@ func instantFlag(s string) (domain.Instant, error) {
 // stream returns a stream for the events of this run of a command. Every run is
 // an incarnation of its own, so that two at once never number events alike, and
 // what was said later wins where two things take effect at once.
-func (h *home) stream(command string) *kafka.Stream {
+func (h *home) stream(command string) *kafka.Stream { return h.streamOf("quartermaster/" + command) }
+
+func (h *home) streamOf(source string) *kafka.Stream {
 	return kafka.NewStream(h.log, kafka.StreamConfig{
-		Source:      "quartermaster/" + command,
+		Source:      source,
 		Incarnation: uint64(time.Now().UnixMicro())<<10 | uint64(rand.N(1<<10)),
 		Encode:      wire.Encode,
 	})

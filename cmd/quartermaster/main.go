@@ -136,9 +136,13 @@ serve" fold them.
 	root.AddCommand(
 		a.applyCommand(),
 		a.operatorCommand(),
+		a.clusterCommand(),
+		a.keyCommand(),
 		a.importCommand(),
 		a.fleetCommand(),
 		a.modelsCommand(),
+		a.servingCommand(),
+		a.jobsCommand(),
 		a.fragmentationCommand(),
 		a.usageCommand(),
 		a.costsCommand(),

@@ -48,18 +48,31 @@ nodes_lower_bound, gpu_milli_needed, gpu_milli_placed, gpu_milli_total, stranded
 (model, total_milli, free_milli, stranded_milli), unplaced (workloads, replicas,
 ruled_out (constraint, machines), first (workload, replicas, ruled_out))). A pool has kind, unit, sku, gpus_per_unit, notes, demand
 (observed_from, observed_to, missing_hours, sources, hours, unit_hours,
-peak_units, packing_nodes, packing_gpus, packing_basis; with a service level
+peak_units, packing_curve (gpu_milli, nodes), packing_basis; with a service level
 spare_units_at_peak, spare_unit_hours and failures (interruptions_per_gpu_hour,
 repair_hours, rate_prior_share, repair_prior_share, evidence (gpu_ms, interruptions,
 repairs, repair_ms), prior_source); of a forecast forecast (candidate,
 unit_hours and peak_units (p10, p50, p90), months (month, unit_hours, peak_units)), and
 peak_units is the highest of any scenario), purchases, served_unit_hours
 (held_and_bought, bought_unused, spot, on_demand, shortage, guaranteed,
-price_only), binding (constraint, detail, months, shadow_price of one machine more), offers_left_out (reason,
+price_only; between regions served_elsewhere, served_for_others), binding (constraint, detail, months, shadow_price of one machine more), offers_left_out (reason,
 offers, first), on_demand and spot (provider, offer, hourly, generated,
 citation), quota_gpus, refused_unit_hours, solver, certificate (cover, guarantee:
 one price a month, in billionths of the currency, of a forecast times its scenarios) and sensitivity (salvage, cost,
-purchases).`
+purchases).
+
+Pools that share an on-demand quota for all models, or of which one may serve
+another's demand in another region, are planned together, which takes a solver of
+linear programs (see "plan solve"). Demand may be served elsewhere when every
+deployment declared for it names a round trip that it allows, the region is defined
+to be that near, and residency allows its country; certifications and clusters keep
+it at home. What transfer costs is not known and counts as nothing; GPU types never
+stand in for each other. components has one entry for each such group: pools,
+coupled_by, planned_apart (why they were planned each by itself), cost, lower_bound,
+gap, binding, end_of_horizon (salvage, cost, best_cost, lower_bound, purchases
+(offer, commitment, renewals, epoch, units)) and certificate (pools, solver,
+cost_units, bound_units, digits, weight, solution); the amounts of its pools are
+parts of its own, by what runs where, and lower_bound by cost.`
 
 type planFlags struct {
 	at, region         string
@@ -235,7 +248,9 @@ func (h *home) computePlan(ctx context.Context, at domain.Instant, region, works
 		if err != nil {
 			return err
 		}
-		if p, err = plan.Compute(q); errors.Is(err, check.ErrRejected) {
+		lp, done := linearSolver()
+		defer done()
+		if p, err = plan.Compute(ctx, q, lp); errors.Is(err, check.ErrRejected) {
 			return fmt.Errorf("the checker refuses the solver's answer, so there is no plan; please report this: %w", err)
 		} else if err != nil {
 			return err
@@ -408,37 +423,63 @@ With --json the recorded document is printed as it is.
 
 // verifyPlan folds the log up to a plan's position and computes it again.
 func (h *home) verifyPlan(ctx context.Context, e *planEntry, p *plan.Plan) error {
-	if now := strings.Join(p.Assumptions.Methods(projections.Method), " "); e.Method != now {
+	if now := strings.Join(p.MethodsNow(projections.Method), " "); e.Method != now {
 		return fmt.Errorf("plan %s was computed by %s, this program computes by %s: verify it with that version", e.Plan, e.Method, now)
 	}
-	until, err := domain.ParsePosition(p.Position)
+	r := recorded{"plan", e.Plan, "computed", p.Position, e.Digest, e.document}
+	return h.verify(ctx, &r, func(v projections.View) (any, error) {
+		q, err := planQuestion(v, p.At, p.Region, p.Assumptions)
+		if err != nil {
+			return nil, err
+		}
+		lp, done := linearSolver()
+		defer done()
+		switch {
+		case p.WithoutSolver():
+			lp = nil // as it was computed
+		case p.SolvedTogether() && lp == nil:
+			return nil, errors.New("pools of the plan were planned together, and this program was built without a solver of linear programs: run \"make highs\" and build again")
+		}
+		return plan.Compute(ctx, q, lp)
+	})
+}
+
+// recorded is a document that the log can be asked for again.
+type recorded struct {
+	kind, id string
+	verb     string // what was done to get it
+	position string
+	digest   string // SHA-256 of the document, in hexadecimal digits
+	document []byte
+}
+
+// verify folds the log up to a document's position, has it made again from the
+// rows there, and compares byte for byte.
+func (h *home) verify(ctx context.Context, r *recorded, again func(projections.View) (any, error)) error {
+	until, err := domain.ParsePosition(r.position)
 	if err != nil {
-		return fmt.Errorf("plan %s: position: %w", e.Plan, err)
+		return fmt.Errorf("%s %s: position: %w", r.kind, r.id, err)
 	}
 	fresh := projections.NewMemory(domain.TopicSpecs())
 	if err := newRunner(h.log, fresh).CatchUp(ctx, until); err != nil {
-		return fmt.Errorf("replay the log to %s: %w", p.Position, err)
+		return fmt.Errorf("replay the log to %s: %w", r.position, err)
 	}
-	var again []byte
+	var document []byte
 	if err := fresh.View(ctx, func(v projections.View) error {
-		q, err := planQuestion(v, p.At, p.Region, p.Assumptions)
+		made, err := again(v)
 		if err != nil {
 			return err
 		}
-		computed, err := plan.Compute(q)
-		if err != nil {
-			return err
-		}
-		again, err = json.Marshal(computed)
+		document, err = json.Marshal(made)
 		return err
 	}); err != nil {
 		return err
 	}
-	sum := sha256.Sum256(again)
-	if !bytes.Equal(again, e.document) || fmt.Sprintf("%x", sum) != e.Digest {
-		fmt.Fprintf(h.app.err, "DIFFERENT: recorded %s, computed again %x\n", e.Digest, sum)
-		return &failed{why: "the plan is not what the log says"}
+	sum := sha256.Sum256(document)
+	if !bytes.Equal(document, r.document) || fmt.Sprintf("%x", sum) != r.digest {
+		fmt.Fprintf(h.app.err, "DIFFERENT: recorded %s, %s again %x\n", r.digest, r.verb, sum)
+		return &failed{why: "the " + r.kind + " is not what the log says"}
 	}
-	h.app.note("equal: computed again from the log at %s, digest %s", p.Position, e.Digest)
+	h.app.note("equal: %s again from the log at %s, digest %s", r.verb, r.position, r.digest)
 	return nil
 }

@@ -56,26 +56,34 @@ and perfect foresight, which is the exact optimum for what happened: no course
 costs less, and regret is what a course costs more. All pay the same prices and
 keep one terminal rule: of what a purchase costs beyond the last month, the share
 --salvage is not charged. Amounts are nominal. Low and high say how regret varies
-over the months: a bootstrap of blocks of three months.
+over pools, each against its own foresight: a bootstrap, which a single pool has
+none of.
+
+Much depends on the terminal rule, so regret is shown for a salvage of 0, 0.5 and 1
+as well. Advice is given without an end: courses buy the same whatever the rule, and
+are charged by it. Beside that, "end known", is what every course costs when it knows
+the end and the rule at each decision, and decides by them.
 
 Demand and prices come from the log, or from files: --demand in the columns of
 "import demand", --prices in those of "import prices". Without prices, on-demand
 at 1 and commitments of one and three years at 0.644 and 0.445 are generated.
-Prices that were not known in their month are counted as synthetic.
+Prices that were not known in their month are those known now of it, else of the
+next quote of each offer, carried back; they are marked as synthetic.
 
 With --group region the kinds of a region count as one pool: a commitment that
 floats over machine types, as spend commitments do.
 
 JSON keys: methods, period (from, to), months, currency, horizon_months,
-scenarios, growth, salvage, shortage_factor, interval, notes, left_out (region,
-kind, reason), all and regions (region, foresight_cost,
-foresight_served_unit_hours, forecast (forecasts, hours,
-error_against_seasonal_naive, within_90_percent_quantile), courses (course, cost,
-shortage_penalty, regret, regret_low, regret_high, served_unit_hours (reserved,
-reserved_unused, spot, on_demand, shortage))), pools (region, kind,
+scenarios, growth, salvage, plan_salvage, shortage_factor, interval, notes, left_out
+(region, kind, reason), all and regions (region, foresight_cost,
+foresight_served_unit_hours, courses (course, cost, shortage_penalty, regret,
+regret_low, regret_high, served_unit_hours (reserved, reserved_unused, spot,
+on_demand, shortage)), least (courses), terminal_rules (salvage, end_known,
+foresight_cost, courses, least), forecast (as score of "plan forecast", of the first
+four weeks), pool_months_with_synthetic_prices, pool_months), pools (region, kind,
 foresight_cost, plan_cost, on_demand_cost, plan_purchases (offer, month, units),
-missing_hours, months_with_synthetic_prices, months_without_forecast,
-why_no_forecast).`,
+missing_hours, months_with_synthetic_prices, synthetic_prices (price, months,
+known_from), months_without_forecast, why_no_forecast).`,
 		Example: "  quartermaster plan backtest --from 2025-06 --to 2026-06\n" +
 			"  quartermaster plan backtest --demand shavedice_regions_1_2.csv.gz --group region --chart regret.svg\n" +
 			"  quartermaster plan backtest --demand demand.csv --prices offers.csv --salvage 0.5 --table regret.csv --json",
@@ -92,7 +100,7 @@ why_no_forecast).`,
 	f.IntVar(&fl.scenarios, "scenarios", 16, "ways in which demand may go, in each plan")
 	f.StringVar(&fl.growth, "growth", "", "monthly growth beyond 13 weeks, one or more that are equally likely, for example -0.02,0,0.03 (default a level that walks without a direction)")
 	f.StringVar(&fl.salvage, "salvage", "1", "terminal rule: share of the cost beyond the last month that is not charged, 0 to 1")
-	f.StringVar(&fl.planSalvage, "plan-salvage", "1", "the same share, as plans take it beyond their own horizon")
+	f.StringVar(&fl.planSalvage, "plan-salvage", "1", "the same share, as plans that know of no end take it beyond what they look at; with less than 1 they buy early what they could have waited with")
 	f.StringVar(&fl.overhead, "spot-overhead", "0.05", "share of spot time lost to interruptions")
 	f.StringVar(&fl.spotShare, "spot-share", "0", "share of demand that may run on spot, 0 to 1")
 	f.StringVar(&fl.shortage, "shortage-factor", "10", "an hour unserved costs so many times the on-demand price")
@@ -355,21 +363,37 @@ func (a *app) showBacktest(r *backtestAnswer, fl *backtestFlags) error {
 	if len(regions) > 1 {
 		regions = append([]backtest.Region{r.All}, regions...)
 	}
+	scores := []scored{}
 	for i := range regions {
 		g := &regions[i]
-		fmt.Fprintf(a.out, "\n%s: perfect foresight costs %s\n", cmp.Or(g.Region, "all regions"), money(g.Foresight))
+		fmt.Fprintf(a.out, "\n%s: perfect foresight costs %s; least of the courses: %s\n", cmp.Or(g.Region, everyRegion), money(g.Foresight), strings.Join(g.Least, ", "))
 		t := a.table("course", "cost", "regret", "low", "high", "of it penalty", "reserved hours", "of them unused")
 		t.SetColumnConfigs(rightFrom(2, 8))
 		for _, c := range g.Courses {
-			t.AppendRow(table.Row{c.Course, money(c.Cost), percent(c.Regret), percent(c.Low), percent(c.High), money(c.Penalty),
+			t.AppendRow(table.Row{c.Course, money(c.Cost), percent(c.Regret), percentOr(c.Low), percentOr(c.High), money(c.Penalty),
 				comma(int(c.Served.Reserved + c.Served.Unused)), comma(int(c.Served.Unused))})
 		}
 		t.Render()
+		if g.Synthetic > 0 {
+			fmt.Fprintf(a.out, "prices are synthetic in %d of %d months of pools\n", g.Synthetic, g.PoolMonths)
+		}
+		a.showTerminal(g)
 		if g.Forecast.Forecasts > 0 {
-			fmt.Fprintf(a.out, "forecasts, first four weeks: error %s of seasonal naive's; %s of hours within the 90%% quantile\n", percent(g.Forecast.AgainstNaive), percent(g.Forecast.Covered90))
+			scores = append(scores, scored{cmp.Or(g.Region, everyRegion), &g.Forecast})
 		}
 	}
+	a.showScores("forecasts of the plan, first four weeks of each", scores)
 	fmt.Fprintf(a.out, "\nlow and high: %s\nthe plan: %d scenarios over %d months; %s\n", r.Interval, r.Scenarios, r.Horizon, r.Growth)
+	for i := range r.Pools {
+		p := &r.Pools[i]
+		for _, x := range p.Prices {
+			// Of offers the answer and the notes say it; without a price on demand there
+			// would be no test.
+			if x.Price == "on_demand" && x.Since != 0 {
+				fmt.Fprintf(a.out, "%s %s: the on-demand price of %d of %d months was not known then, and is that of a later quote, the first of them known from %s\n", p.Region, p.Kind, x.Months, r.Months, day(x.Since))
+			}
+		}
+	}
 	for _, n := range r.Notes {
 		fmt.Fprintln(a.out, n)
 	}
@@ -379,30 +403,108 @@ func (a *app) showBacktest(r *backtestAnswer, fl *backtestFlags) error {
 	return nil
 }
 
-// regretFigure draws the regret of every course over all regions.
+// everyRegion is what stands for the name of all regions together.
+const everyRegion = "all regions"
+
+// percentOr shows a bound that there may be none of.
+func percentOr(d *domain.Decimal) string {
+	if d == nil {
+		return "-"
+	}
+	return percent(*d)
+}
+
+// ruleName names a terminal rule in tables and charts.
+func ruleName(x *backtest.Terminal) string {
+	if x.EndKnown {
+		return "end known, " + percent(x.Salvage)
+	}
+	return "salvage " + percent(x.Salvage)
+}
+
+// byRule puts the rules that no course is told of first.
+func byRule(rules []backtest.Terminal) []backtest.Terminal {
+	rules = slices.Clone(rules)
+	slices.SortStableFunc(rules, func(a, b backtest.Terminal) int {
+		switch {
+		case a.EndKnown == b.EndKnown:
+			return 0
+		case b.EndKnown:
+			return -1
+		}
+		return 1
+	})
+	return rules
+}
+
+// showTerminal shows how much of the regrets is the terminal rule.
+func (a *app) showTerminal(g *backtest.Region) {
+	rules := byRule(g.Terminal)
+	head := table.Row{"regret by terminal rule"}
+	for i := range rules {
+		head = append(head, ruleName(&rules[i]))
+	}
+	t := a.table(head...)
+	t.SetColumnConfigs(rightFrom(2, len(head)))
+	for k := range rules[0].Courses {
+		row := table.Row{rules[0].Courses[k].Course}
+		for i := range rules {
+			row = append(row, percent(rules[i].Courses[k].Regret))
+		}
+		t.AppendRow(row)
+	}
+	row := table.Row{"least"}
+	for i := range rules {
+		row = append(row, strings.Join(rules[i].Least, ", "))
+	}
+	t.AppendRow(row)
+	t.Render()
+}
+
+// regretFigure draws the regret of every course over all regions, by terminal rule.
 func regretFigure(r *backtestAnswer) chart.Figure {
 	f := chart.Bars{
-		Title: fmt.Sprintf("Regret, %s to %s", day(r.Period.From), day(r.Period.To)),
-		X:     "percent over perfect foresight, with the interval over months",
+		Title: fmt.Sprintf("Regret by terminal rule, %s to %s", day(r.Period.From), day(r.Period.To)),
+		X:     "percent over perfect foresight",
 	}
-	for _, c := range r.All.Courses {
-		f.Bars = append(f.Bars, chart.Bar{Name: c.Course, Value: chart.Point(c.Regret.Shift(2)), Low: chart.Point(c.Low.Shift(2)), High: chart.Point(c.High.Shift(2))})
+	rules := byRule(r.All.Terminal)
+	for k, course := range r.All.Courses {
+		for i := range rules {
+			c := &rules[i].Courses[k]
+			b := chart.Bar{Name: course.Course, Series: ruleName(&rules[i]), Value: chart.Point(c.Regret.Shift(2))}
+			if c.Low != nil {
+				b.Low, b.High = chart.Point(c.Low.Shift(2)), chart.Point(c.High.Shift(2))
+				f.X = "percent over perfect foresight, with the interval over pools"
+			}
+			f.Bars = append(f.Bars, b)
+		}
 	}
 	return f
 }
 
-// regretTable writes regions and courses as CSV.
+// regretTable writes regions and courses under every terminal rule as CSV. A region
+// without a name is all of them.
 func regretTable(w io.Writer, r *backtestAnswer) error {
 	out := csv.NewWriter(w)
 	err := out.Write([]string{"region", "course", "cost", "currency", "foresight_cost", "regret", "regret_low", "regret_high", "shortage_penalty",
-		"reserved_unit_hours", "reserved_unused_unit_hours", "spot_unit_hours", "on_demand_unit_hours", "shortage_unit_hours"})
+		"reserved_unit_hours", "reserved_unused_unit_hours", "spot_unit_hours", "on_demand_unit_hours", "shortage_unit_hours",
+		"salvage", "end_known", "pool_months_with_synthetic_prices", "pool_months"})
+	bound := func(d *domain.Decimal) string {
+		if d == nil {
+			return ""
+		}
+		return d.String()
+	}
 	for _, g := range append(slices.Clone(r.Regions), r.All) {
-		for _, c := range g.Courses {
-			if err != nil {
-				return err
+		for _, x := range byRule(g.Terminal) {
+			for _, c := range x.Courses {
+				if err != nil {
+					return err
+				}
+				err = out.Write([]string{g.Region, c.Course, c.Cost.String(), r.Currency, x.Foresight.String(), c.Regret.String(), bound(c.Low), bound(c.High), c.Penalty.String(),
+					fmt.Sprint(c.Served.Reserved), fmt.Sprint(c.Served.Unused), fmt.Sprint(c.Served.Spot), fmt.Sprint(c.Served.OnDemand), fmt.Sprint(c.Served.Shortage),
+					x.Salvage.String(), fmt.Sprint(x.EndKnown), fmt.Sprint(g.Synthetic), fmt.Sprint(g.PoolMonths)})
 			}
-			err = out.Write([]string{g.Region, c.Course, c.Cost.String(), r.Currency, g.Foresight.String(), c.Regret.String(), c.Low.String(), c.High.String(), c.Penalty.String(),
-				fmt.Sprint(c.Served.Reserved), fmt.Sprint(c.Served.Unused), fmt.Sprint(c.Served.Spot), fmt.Sprint(c.Served.OnDemand), fmt.Sprint(c.Served.Shortage)})
 		}
 	}
 	out.Flush()

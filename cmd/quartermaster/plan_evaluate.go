@@ -29,26 +29,27 @@ with), worth_at_least and worth_at_most (what is proven of it), units (that the 
 takes), order (offer, commitment, renewals, epoch, units), renewed, without, with and
 signed (each: units, cost, lower_bound, gap, shortage_penalty, nominal_cost,
 unused_unit_hours, stranded_at_low_demand; signed is the smallest order where the
-plan takes none), hourly (asked, of the tier that is taken), break_even_hourly (the
-highest price at which it is proven to pay), break_even_hourly_at_most (from there on
-it is proven not to),
-break_even_utilization (share of its hours in which a unit must be used to cost no
-more than on demand), utilization (of what is committed in the pool during its term),
+plan takes none), hourly (asked, of the tier that is taken, or that the smallest order
+pays), break_even_hourly (the highest price at which it is proven to pay),
+break_even_hourly_at_most (from there on it is proven not to),
+break_even_hourly_beyond (instead of both: it pays at this price still, and none was
+tried beyond), upfront (asked besides), break_even_upfront and
+break_even_upfront_at_most (likewise, where all is paid upfront), break_even_utilization
+(share of its hours in which a unit must be used to cost no more than on demand),
+utilization (of what is committed in the pool during its term, without what stands by),
 replaces (offer, commitment, units_without, units_with) and notes. Amounts are decimal
 strings, net present values where nothing else is said.`
 
 func (a *app) planEvaluateCommand() *cobra.Command {
-	var (
-		path, asOf string
-		schema     bool
-	)
+	var path, asOf string
 	fl := usualPlan
 	cmd := &cobra.Command{
 		Use:   "evaluate CONTRACT.yaml",
 		Short: "Weigh an offer on the table: what it is worth beside the plan without it",
 		Long: `Evaluate plans twice, without the contract and with it, and says what the
 difference is worth, with what is proven of it; the highest hourly price at which
-signing would pay, and from which on it is proven not to; how much of its time a unit
+signing would pay, and from which on it is proven not to, and the highest payment
+upfront where nothing is asked by the hour; how much of its time a unit
 must be used; how many units the plan would take; what it strands and what it replaces.
 A contract is signed once or not at all. It is weighed beside what the log offers and
 holds, as "quartermaster plan" is computed, or beside an instance of "plan solve".
@@ -67,17 +68,8 @@ name file, line and column.
 		Example: "  quartermaster plan evaluate contract.yaml --months 24\n" +
 			"  quartermaster plan evaluate deploy/demo/contracts/one-year-p4d.yaml --instance deploy/demo/instances/single-pool.json --json\n" +
 			"  quartermaster plan evaluate --schema > contract.schema.json",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if schema {
-				return cobra.NoArgs(cmd, args)
-			}
-			return cobra.ExactArgs(1)(cmd, args)
-		},
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if schema {
-				_, err := a.out.Write(schemas.Contract)
-				return err
-			}
 			doc, c, err := readContract(args[0])
 			if err != nil {
 				return err
@@ -112,7 +104,7 @@ name file, line and column.
 	}
 	f := cmd.Flags()
 	f.StringVar(&path, "instance", "", "weigh it beside this instance, and not beside the log")
-	f.BoolVar(&schema, "schema", false, "print the JSON Schema of contracts")
+	a.orSchema(cmd, "contracts", schemas.Contract)
 	questionFlags(cmd, &fl)
 	asOfFlag(cmd, &asOf)
 	return cmd
@@ -232,7 +224,11 @@ func (a *app) showAppraisal(x *instances.Appraisal) {
 		row("signed all the same", x.Signed)
 	}
 	t.Render()
-	fmt.Fprintf(a.out, "amounts in %s at net present value, of %d pools that have to do with one another\n", x.Currency, len(x.Pools))
+	of := x.Pool
+	if n := len(x.Pools); n > 1 {
+		of = fmt.Sprintf("%s and what has to do with it, %d pools in all", of, n)
+	}
+	fmt.Fprintf(a.out, "amounts in %s at net present value, of pool %s\n", x.Currency, clip(of, 3*widest))
 	if x.BreakEvenUse != nil {
 		fmt.Fprintf(a.out, "against the price on demand a unit pays when it is used %s of its hours", percentOf(*x.BreakEvenUse))
 		if x.Use != nil {

@@ -141,7 +141,20 @@ func readDemand(ctx context.Context, fl *demandFlags) ([]projections.PoolHistory
 	return fl.wanted(pools)
 }
 
-// forecastAnswer is what forecast answers, one for each pool.
+// forecastsAnswer is what forecast answers: pools, and how good such forecasts were
+// by region and in all.
+type forecastsAnswer struct {
+	Pools   []forecastAnswer `json:"pools"`
+	Regions []regionScore    `json:"regions"`
+	All     *forecast.Score  `json:"all"`
+}
+
+type regionScore struct {
+	Region string          `json:"region"`
+	Score  *forecast.Score `json:"score"`
+}
+
+// forecastAnswer is the forecast of a pool.
 type forecastAnswer struct {
 	Region   string             `json:"region"`
 	Kind     string             `json:"kind"`
@@ -150,6 +163,8 @@ type forecastAnswer struct {
 	// Known is what was known besides what was observed.
 	Known []forecast.Change `json:"known"`
 	Why   string            `json:"why_none,omitempty"`
+	// Score is what forecasts as this one were worth that were made in the past.
+	Score *forecast.Score `json:"score"`
 
 	history []int64
 }
@@ -157,7 +172,7 @@ type forecastAnswer struct {
 func (a *app) planForecastCommand() *cobra.Command {
 	var (
 		fl               demandFlags
-		weeks            int
+		weeks, origins   int
 		when, file, asOf string
 		launches, ignore []string
 	)
@@ -165,7 +180,7 @@ func (a *app) planForecastCommand() *cobra.Command {
 		Use:   "forecast",
 		Short: "Demand of the next weeks by the hour, with how sure that is",
 		Long: `Forecast says what demand of each pool will be, hour by hour: quantiles, learned
-from at most 78 weeks of history, by the model that erred least when it forecast
+from at most 104 weeks of history, by the model that erred least when it forecast
 the past weeks from what was known before them. The intervals are those errors
 (conformal), so that a 90% quantile holds for about nine hours of ten. Beyond 13
 weeks growth is for you to say; see "quartermaster plan backtest" and scenarios.
@@ -177,10 +192,21 @@ clusters, and times in which half of a pool's machines or more were down, are no
 learned from, and neither is what --ignore names. --launch adds what begins or ends
 at a time.
 
-JSON keys, one object per pool: region, kind, unit, known (span, milli, ignored,
-why), why_none, and forecast: from, point and quantiles by level and hour in
-thousandths of a unit, levels in per mille, candidate, tried (candidate,
-mean_absolute_error_milli), window, missing_hours, origins.`,
+How good such forecasts are is measured: as many as --score says are made as of past
+times, as far apart as they look ahead, from what was observed before them, and
+compared with what then came. MASE is the mean absolute error relative to what
+repeating the week before erred by in the history known then, beside that of
+repeating the last week (seasonal naive); pinball is the mean loss of a quantile in
+units, and coverage the share of hours that were not above it.
+
+JSON keys: pools (region, kind, unit, known (span, milli, ignored, why), why_none,
+score, and forecast: from, point and quantiles by level and hour in thousandths of
+a unit, levels in per mille, candidate, tried (candidate,
+mean_absolute_error_milli), window, missing_hours, origins), regions (region, score)
+and all, a score. score: forecasts, hours, mase, seasonal_naive_mase,
+forecasts_scaled (of which the MASE is the mean), weighted_mase,
+seasonal_naive_weighted_mase (sums of errors over sums of scales, in which pools
+with hardly any demand weigh hardly anything), error_against_seasonal_naive, quantiles (level in per mille, pinball, seasonal_naive_pinball, coverage).`,
 		Example: "  quartermaster plan forecast --region us-east-1\n" +
 			"  quartermaster plan forecast --region us-east-1 --kind 'NVIDIA H100' --weeks 8 --launch 2026-07-01=+16 --chart h100.svg\n" +
 			"  quartermaster plan forecast --demand demand.csv.gz --ignore 2026-05-03/2026-05-04 --json",
@@ -188,6 +214,9 @@ mean_absolute_error_milli), window, missing_hours, origins.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkChart(file); err != nil {
 				return err
+			}
+			if origins < 0 || origins > maxOrigins {
+				return fmt.Errorf("--score %d: want 0 to %d", origins, maxOrigins)
 			}
 			known, err := changes(launches, ignore)
 			if err != nil {
@@ -206,7 +235,7 @@ mean_absolute_error_milli), window, missing_hours, origins.`,
 					if declared != nil {
 						changes = declared[i]
 					}
-					answers = append(answers, forecastOf(&pools[i], at, weeks, pools[i].Knows(changes), known))
+					answers = append(answers, forecastOf(&pools[i], at, weeks, origins, pools[i].Knows(changes), known))
 				}
 				return a.showForecasts(answers, file)
 			}
@@ -231,7 +260,7 @@ mean_absolute_error_milli), window, missing_hours, origins.`,
 					if err := (asked{region: fl.region}).known(v); err != nil {
 						return err
 					}
-					if pools, err = projections.PoolHistories(v, at-79*forecast.Week*domain.Hour, at, projections.DemandFilter{Region: fl.region}); err != nil {
+					if pools, err = projections.PoolHistories(v, at-domain.Instant(forecast.Window+1+origins*weeks)*forecast.Week*domain.Hour, at, projections.DemandFilter{Region: fl.region}); err != nil {
 						return err
 					}
 					if declared, unplaced, err = projections.DemandChanges(v, pools, at+domain.Instant(weeks*forecast.Week)*domain.Hour, 0); err != nil {
@@ -260,6 +289,7 @@ mean_absolute_error_milli), window, missing_hours, origins.`,
 	fl.add(cmd)
 	f := cmd.Flags()
 	f.IntVar(&weeks, "weeks", 4, "how far to look ahead, 1 to 13")
+	f.IntVar(&origins, "score", 6, fmt.Sprintf("measure as many forecasts of the past, 0 to %d", maxOrigins))
 	f.StringVar(&when, "at", "", "forecast from this time on, with what was observed before it (default now; of a file, its end)")
 	f.StringArrayVar(&launches, "launch", nil, "a known change of demand as TIME=UNITS, for example 2026-07-01=+16 or 2026-08-01=-4; may be repeated")
 	f.StringArrayVar(&ignore, "ignore", nil, "a time not to learn from as FROM/TO, for example 2026-05-03/2026-05-04; may be repeated")
@@ -267,6 +297,9 @@ mean_absolute_error_milli), window, missing_hours, origins.`,
 	asOfFlag(cmd, &asOf)
 	return cmd
 }
+
+// maxOrigins bounds the forecasts of the past that are measured.
+const maxOrigins = 52
 
 // changes reads what is known of demand from flags.
 func changes(launches, ignore []string) ([]forecast.Change, error) {
@@ -306,15 +339,20 @@ func changes(launches, ignore []string) ([]forecast.Change, error) {
 
 // forecastOf forecasts a pool from a time on, 0 for the end of its history. What
 // the log knows of its demand counts as far as it shows, what flags say as it is.
-func forecastOf(p *projections.PoolHistory, at domain.Instant, weeks int, logged, known []forecast.Change) forecastAnswer {
+func forecastOf(p *projections.PoolHistory, at domain.Instant, weeks, origins int, logged, known []forecast.Change) forecastAnswer {
 	out := forecastAnswer{Region: p.Region, Kind: p.Kind, Unit: p.Unit, history: p.Milli}
 	if n := int((at - p.From) / domain.Hour); at != 0 && n < len(out.history) {
 		out.history = out.history[:max(0, n)]
 	}
 	out.Known = slices.Concat([]forecast.Change{}, forecast.Shifts(p.From, out.history, logged), known)
+	q := &forecast.Question{From: p.From, History: out.history, Changes: out.Known, Weeks: weeks}
 	var err error
-	if out.Forecast, err = forecast.Make(&forecast.Question{From: p.From, History: out.history, Changes: out.Known, Weeks: weeks}); err != nil {
-		out.Why = err.Error()
+	if out.Forecast, err = forecast.Make(q); err != nil {
+		out.Why, out.Score = err.Error(), &forecast.Score{}
+		return out
+	}
+	if out.Score, err = forecast.Assess(q, origins); err != nil {
+		out.Why, out.Score = err.Error(), &forecast.Score{}
 	}
 	return out
 }
@@ -333,8 +371,19 @@ func (a *app) showForecasts(answers []forecastAnswer, file string) error {
 			return err
 		}
 	}
+	answer := forecastsAnswer{Pools: answers, Regions: []regionScore{}, All: &forecast.Score{}}
+	for i := range answers {
+		f := &answers[i]
+		answer.All.Merge(f.Score)
+		k := slices.IndexFunc(answer.Regions, func(r regionScore) bool { return r.Region == f.Region })
+		if k < 0 {
+			k = len(answer.Regions)
+			answer.Regions = append(answer.Regions, regionScore{f.Region, &forecast.Score{}})
+		}
+		answer.Regions[k].Score.Merge(f.Score)
+	}
 	if a.json {
-		return a.answerJSON(answers)
+		return a.answerJSON(&answer)
 	}
 	for i := range answers {
 		f := &answers[i]
@@ -344,13 +393,57 @@ func (a *app) showForecasts(answers []forecastAnswer, file string) error {
 		}
 		a.showForecast(f)
 	}
+	scores := []scored{}
+	for _, r := range answer.Regions {
+		scores = append(scores, scored{r.Region, r.Score})
+	}
+	if len(scores) > 1 {
+		scores = append([]scored{{everyRegion, answer.All}}, scores...)
+	}
+	a.showScores("forecasts as of past times, against what came", scores)
 	return nil
+}
+
+// scored is a score and what of.
+type scored struct {
+	name string
+	*forecast.Score
+}
+
+// showScores shows what forecasts were worth: beside those of the last week
+// repeated, the loss of each quantile, and the share of hours not above it.
+func (a *app) showScores(title string, scores []scored) {
+	scores = slices.DeleteFunc(scores, func(s scored) bool { return s.Hours == 0 })
+	if len(scores) == 0 {
+		return
+	}
+	fmt.Fprintf(a.out, "\n%s\n", title)
+	head := table.Row{"", "forecasts", "MASE", "weighted", ""}
+	for _, q := range scores[0].Quantiles {
+		head = append(head, percent(decimal.New(int64(q.Level), -3)))
+	}
+	t := a.table(head...)
+	t.SetColumnConfigs(append(rightFrom(2, 4), rightFrom(6, len(head))...))
+	for _, s := range scores {
+		covered, loss, naive := table.Row{s.name, comma(s.Forecasts), "", "", "hours within"}, table.Row{"", "", "", "", "pinball loss"}, table.Row{"", "", "", "", "of the last week repeated"}
+		if s.Scaled > 0 {
+			covered[2], naive[2] = s.MASE.StringFixed(3), s.Naive.StringFixed(3)
+			covered[3], naive[3] = s.WeightedMASE.StringFixed(3), s.WeightedNaive.StringFixed(3)
+		}
+		for _, q := range s.Quantiles {
+			covered, loss, naive = append(covered, percent(q.Covered)), append(loss, q.Pinball.StringFixed(2)), append(naive, q.Naive.StringFixed(2))
+		}
+		t.AppendRow(covered)
+		t.AppendRow(loss)
+		t.AppendRow(naive)
+	}
+	t.Render()
 }
 
 func (a *app) showForecast(f *forecastAnswer) {
 	made := f.Forecast
 	fmt.Fprintf(a.out, "%s %s, in units of %s, by %s\n", f.Region, f.Kind, f.Unit, made.Candidate)
-	t := a.table("week from", "expected", "10%", "median", "90%", "99%", "peak hour at 90%")
+	t := a.table("week from", "expected", "hours at 10%", "at 50%", "at 90%", "at 99%", "peak hour at 90%")
 	t.SetColumnConfigs(rightFrom(2, 7))
 	for h := 0; h < len(made.Point); h += forecast.Week {
 		end := h + forecast.Week
@@ -361,6 +454,7 @@ func (a *app) showForecast(f *forecastAnswer) {
 		t.AppendRow(append(row, milliText(slices.Max(made.At(900)[h:end]))))
 	}
 	t.Render()
+	fmt.Fprintln(a.out, "each is the mean over the week's hours; that of hours at 90% is not a quantile of the week's mean, which varies less")
 	fmt.Fprintf(a.out, "learned from %s to %s, %s hours missing; errors of %d past weeks\n", day(made.Window.From), day(made.Window.To), comma(made.Missing), made.Origins)
 	for _, c := range made.Tried {
 		fmt.Fprintf(a.out, "  %s: off by %s on average\n", c.Candidate, milliText(c.Error))

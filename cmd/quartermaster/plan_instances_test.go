@@ -113,6 +113,8 @@ func demoInstances() map[string]*instances.Instance {
 	one.Demands = []instances.Demand{{
 		ID: "inference", Pool: p.ID, Class: "serving", Duration: durations(one, workday(one, 20, 16, 13, 20, 1)), Interruptible: listed("0.1"), Shortage: listed("220"),
 	}}
+	before := &instances.Instance{From: momentOf("2026-11-02T00:00:00Z"), Epoch: instances.Days, Epochs: 60}
+	one.Demands[0].Past = workday(before, 19, 15, 13, 0, 5)
 	one.Offers = []instances.Offer{
 		termOffer("one year, no upfront", p.ID, 12, "0", "13.921094", awsListed), termOffer("three years, all upfront", p.ID, 36, "214419.99", "0", awsThirds),
 		termOffer("three months", p.ID, 3, "0", "17.6", madeUp),

@@ -53,7 +53,8 @@ gpu_spec (models allowed, separated by |). A file with a bad row is refused, wit
 file, line and column.
 
 JSON keys: method, order, shape (cpu_milli, memory_mib, gpus, model), pods,
-left_out, bins, lower_bound, gap (bins less lower_bound), columns (state, rounds,
+left_out, bins (of the pods that fit a node at all), fit_no_node (pods that no
+node of the shape holds, however empty), lower_bound, gap (bins less lower_bound), columns (state, rounds,
 patterns, programs), gpu_milli_needed, gpu_milli_placed, gpu_milli_total, stranded
 (model, total_milli, free_milli, stranded_milli), patterns (machines, on (pod of
 each kind: cpu_milli, memory_mib, gpu_milli, models, replicas)), unplaced_pods,
@@ -167,6 +168,7 @@ type packAnswer struct {
 	Pods           int                `json:"pods"`     // that were to be packed
 	LeftOut        int                `json:"left_out"` // without GPUs, not to be packed
 	Bins           int                `json:"bins"`
+	FitNoNode      int                `json:"fit_no_node"` // of a shape, nodes without end: what is not placed
 	LowerBound     int                `json:"lower_bound"`
 	Gap            int                `json:"gap"`
 	Columns        packing.Columns    `json:"columns"`
@@ -255,6 +257,9 @@ func packFiles(ctx context.Context, fl *packFlags, nodes []packing.Node, pods []
 	}
 	for _, u := range r.Unplaced {
 		ans.UnplacedPods += u.Replicas
+		if fl.shape != "" {
+			ans.FitNoNode += u.Replicas
+		}
 		for _, ruled := range u.RuledOut {
 			at := slices.IndexFunc(ans.Constraints, func(c packConstraint) bool { return c.Constraint == ruled.Constraint })
 			if at < 0 {
@@ -316,8 +321,15 @@ func packPatterns(r *packing.Result, pods []packing.Workload) []packPattern {
 
 func (a *app) showPack(ans *packAnswer) {
 	if s := ans.Shape; s != nil {
-		fmt.Fprintf(a.out, "%s pods on %s nodes of %s CPU milli, %s MiB and %d GPUs; no packing needs fewer than %s",
-			comma(ans.Pods-ans.UnplacedPods), comma(ans.Bins), comma(int(s.CPUMilli)), comma(int(s.MemoryMiB)), s.GPUs, comma(ans.LowerBound))
+		of := ""
+		if ans.FitNoNode > 0 {
+			of = " of " + comma(ans.Pods)
+		}
+		fmt.Fprintf(a.out, "%s%s pods on %s nodes of %s CPU milli, %s MiB and %d GPUs; no packing needs fewer than %s",
+			comma(ans.Pods-ans.FitNoNode), of, comma(ans.Bins), comma(int(s.CPUMilli)), comma(int(s.MemoryMiB)), s.GPUs, comma(ans.LowerBound))
+		if ans.FitNoNode > 0 {
+			fmt.Fprintf(a.out, "\n%s pods fit no such node, however empty, and are in neither number", comma(ans.FitNoNode))
+		}
 	} else {
 		fmt.Fprintf(a.out, "%s of %s pods on %s nodes; all of them need at least %s",
 			comma(ans.Pods-ans.UnplacedPods), comma(ans.Pods), comma(ans.Bins), comma(ans.LowerBound))

@@ -58,9 +58,12 @@ func TestPackShape(t *testing.T) {
 	// one without GPUs is told, too.
 	_, out, _ = packed(t, "", fewPods, "--node-shape", "16,64GiB,4,P100", "--every-pod", "--json")
 	ans = packAnswer{}
-	if err := json.Unmarshal([]byte(out), &ans); err != nil || ans.Pods != 6 || ans.UnplacedPods != 2 ||
+	if err := json.Unmarshal([]byte(out), &ans); err != nil || ans.Pods != 6 || ans.UnplacedPods != 2 || ans.FitNoNode != 2 ||
 		!slices.Equal(ans.Constraints, []packConstraint{{"cpu", 1, 3}, {"gpu_model", 1, 3}}) {
 		t.Errorf("%v %s", err, out)
+	}
+	if _, out, _ = packed(t, "", fewPods, "--node-shape", "16,64GiB,4,P100", "--every-pod"); !strings.Contains(out, "4 of 6 pods on ") || !strings.Contains(out, "2 pods fit no such node, however empty") {
+		t.Errorf("%s", out)
 	}
 	// For people: whether the bound is the best there is.
 	_, out, _ = packed(t, "", fewPods, "--node-shape", "16,64GiB,4")

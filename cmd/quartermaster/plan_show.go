@@ -28,9 +28,9 @@ func (a *app) showPlan(p *plan.Plan, few int) {
 	}
 	fmt.Fprintf(a.out, "taken as given: %s; %s a year discounts; of what a purchase costs beyond the horizon %s is credited; %s of spot time is lost; an hour unserved costs %s times on-demand. Amounts are in %s, at their value on the first day\n",
 		demand, percent(as.AnnualRate), percent(as.Salvage), percent(as.SpotOverhead), as.ShortageFactor, as.Currency)
-	columns := []any{"region", "pool", "peak", "cost", "of it held", "of it penalty", "current course", "all on-demand", "lower bound", "gap"}
+	columns := []any{"region", "pool", "machines at peak", "cost", "of it held", "of it penalty", "current course", "all on-demand", "lower bound", "gap"}
 	if as.Demand == plan.Forecast {
-		columns = append(columns, "unit-hours 10%", "median", "90%", "worst tenth")
+		columns = append(columns, "unit-hours 10%", "median", "90%", "least cost", "most", "worst tenth")
 	}
 	t := a.table(columns...)
 	t.SetColumnConfigs(rightFrom(3, len(columns)))
@@ -40,15 +40,15 @@ func (a *app) showPlan(p *plan.Plan, few int) {
 			q := &r.Pools[j]
 			row := append(table.Row{r.Region, q.Kind, comma(q.Demand.Peak)}, amounts(&q.Amounts)...)
 			if f := q.Demand.Range; f != nil {
-				row = append(row, comma(int(f.UnitHours.P10)), comma(int(f.UnitHours.P50)), comma(int(f.UnitHours.P90)), money(*q.CVaR))
+				row = append(row, comma(int(f.UnitHours.P10)), comma(int(f.UnitHours.P50)), comma(int(f.UnitHours.P90)), money(q.Amounts.Range.Least), money(q.Amounts.Range.Most), money(*q.CVaR))
 			}
 			t.AppendRow(row)
 		}
 	}
 	t.AppendSeparator()
 	total := append(table.Row{"total", "", ""}, amounts(&p.Total)...)
-	if p.Total.CVaR != nil {
-		total = append(total, "", "", "", money(*p.Total.CVaR))
+	if r := p.Total.Range; r != nil {
+		total = append(total, "", "", "", money(r.Least), money(r.Most), money(*p.Total.CVaR))
 	}
 	t.AppendRow(total)
 	t.Render()
@@ -57,6 +57,7 @@ func (a *app) showPlan(p *plan.Plan, few int) {
 			money(r.Least), money(r.Most), money(r.P50), money(*p.Total.CVaR))
 	}
 	fmt.Fprintf(a.out, "cost and current course hold what is still owed and a penalty for hours that nobody serves (%s in the current course); all on-demand has neither\n", money(p.Total.CurrentPenalty))
+	a.showComponents(p, as.Currency)
 	a.showCourses(p)
 	for i := range p.Regions {
 		a.showRegion(&p.Regions[i], as.Currency, few)
@@ -75,6 +76,40 @@ func (a *app) showPlan(p *plan.Plan, few int) {
 	}
 	a.showLeft(p.Left)
 	fmt.Fprintf(a.out, "methods %s\nposition %s\n", strings.Join(p.Methods, " "), p.Position)
+}
+
+// showComponents shows which pools are planned together, by what, and the proof.
+func (a *app) showComponents(p *plan.Plan, currency string) {
+	for i := range p.Components {
+		x := &p.Components[i]
+		fmt.Fprintf(a.out, "\n%s share %s\n", strings.Join(x.Pools, " and "), strings.Join(x.By, "; "))
+		if x.Apart != "" {
+			fmt.Fprintf(a.out, "  each is planned as if nothing were shared: %s\n", x.Apart)
+			continue
+		}
+		proven := make([]string, 0, len(x.Certificate))
+		for _, c := range x.Certificate {
+			proven = append(proven, c.Solver)
+		}
+		fmt.Fprintf(a.out, "  planned together: cost %s, at least %s are proven, gap %s; proof by %s, checked; rows of pools are parts of it\n",
+			money(x.Cost), money(x.LowerBound), x.Gap, strings.Join(proven, " and "))
+		a.showBinding(x.Binding, currency, "one more is worth")
+		for _, t := range x.EndOfHorizon {
+			if t.Best != nil && t.LowerBound != nil {
+				fmt.Fprintf(a.out, "  with %s credited beyond the horizon: other purchases would cost %s, and none less than %s\n", percent(t.Salvage), money(*t.Best), money(*t.LowerBound))
+			}
+		}
+	}
+}
+
+func (a *app) showBinding(binding []plan.Binding, currency, more string) {
+	for _, b := range binding {
+		worth := ""
+		if b.Price != nil {
+			worth = fmt.Sprintf(": %s %s %s", more, money(*b.Price), currency)
+		}
+		fmt.Fprintf(a.out, "  binds: %s (%s)%s\n", b.Constraint, b.Detail, worth)
+	}
 }
 
 func (a *app) showRegion(r *plan.RegionPlan, currency string, few int) {
@@ -113,6 +148,9 @@ func (a *app) showRegion(r *plan.RegionPlan, currency string, few int) {
 		fmt.Fprintf(a.out, "%s: of %s unit-hours, commitments serve %s (and stand idle %s), spot %s, on-demand %s at %s %s, nobody %s; proof by %s\n",
 			q.Kind, comma(int(q.Demand.UnitHours)), comma(int(s.Held)), comma(int(s.Unused)), comma(int(s.Spot)), comma(int(s.OnDemand)),
 			q.OnDemand.Hourly, currency+made(q.OnDemand.Generated), comma(int(s.Shortage)), q.Solver)
+		if s.Elsewhere+s.ForOthers > 0 {
+			fmt.Fprintf(a.out, "  %s unit-hours of its demand are served elsewhere, and it serves %s of others\n", comma(int(s.Elsewhere)), comma(int(s.ForOthers)))
+		}
 		if q.Spot != nil {
 			fmt.Fprintf(a.out, "  spot at %s %s before interruptions%s\n", q.Spot.Hourly, currency, made(q.Spot.Generated))
 		}
@@ -126,13 +164,7 @@ func (a *app) showRegion(r *plan.RegionPlan, currency string, few int) {
 		if q.QuotaGPUs != nil {
 			fmt.Fprintf(a.out, "  all on-demand: the quota of %s GPUs would refuse %s unit-hours\n", comma(int(*q.QuotaGPUs)), comma(int(q.Refused)))
 		}
-		for _, b := range q.Binding {
-			worth := ""
-			if b.Price != nil {
-				worth = fmt.Sprintf(": one machine more is worth %s %s", money(*b.Price), currency)
-			}
-			fmt.Fprintf(a.out, "  binds: %s (%s)%s\n", b.Constraint, b.Detail, worth)
-		}
+		a.showBinding(q.Binding, currency, "one machine more is worth")
 		for _, l := range q.LeftOut {
 			fmt.Fprintf(a.out, "  left out: %s offers, %s (%s)\n", comma(l.Offers), l.Reason, clipped(l.First))
 		}

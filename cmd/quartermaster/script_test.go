@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"quartermaster/adapters/highs"
+	"quartermaster/simulations/public"
 )
 
 func TestMain(m *testing.M) {
@@ -25,16 +28,11 @@ func TestMain(m *testing.M) {
 
 // TestScript plays what users do. Each script says why it exists.
 func TestScript(t *testing.T) {
-	data := os.Getenv("QUARTERMASTER_DATA")
-	if data == "" {
-		data = filepath.Join("..", "..", "..", "shared", "data")
-	}
-	data, err := filepath.Abs(data)
+	data, err := filepath.Abs(public.Dir(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(data, "helios")); err != nil {
-		t.Logf("the public data are not at %s: scripts that need them are skipped (set QUARTERMASTER_DATA)", data)
+	if !public.Has(t, "helios") { // scripts that need the data are skipped
 		data = ""
 	}
 	demo, err := filepath.Abs(filepath.Join("testdata", "first-hour"))
@@ -48,12 +46,17 @@ func TestScript(t *testing.T) {
 			env.Setenv("DATA", data)
 			env.Setenv("DEMO", demo)
 			env.Setenv("HOME", env.WorkDir)
+			if cache, err := os.UserCacheDir(); err == nil { // the solver is compiled once for all
+				env.Setenv("XDG_CACHE_HOME", cache)
+			}
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {
 			switch cond {
 			case "data":
 				return data != "", nil
+			case "highs":
+				return highs.Available(), nil
 			case "postgres":
 				return os.Getenv("QM_POSTGRES_DSN") != "", nil
 			case "long":

@@ -21,7 +21,10 @@ import (
 )
 
 func (a *app) serveCommand() *cobra.Command {
-	var listen string
+	var (
+		listen string
+		gw     gatewayConfig
+	)
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Hold the log and fold it continuously",
@@ -44,12 +47,30 @@ config" for the file, and "quartermaster projection status" for who folds what.
                  longer than a minute
   GET /metrics   Prometheus metrics
 
+With --gateway, or gateway in the configuration, it takes events of nodes on an
+address of their own, each cluster's with the cluster's key ("quartermaster
+cluster register" makes it):
+
+  POST /v1/events     a batch of events from a node-reporter
+  POST /api/v1/write  what Prometheus scrapes, by remote write 1.0 or 2.0
+  GET  /api/v1/write  what became of the samples of the key's cluster, and why
+
+It answers once the log has acknowledged, and refuses events of other clusters.
+Other machines reach it over TLS only.
+
 With --json it logs JSON lines: time, level, msg and what the message names.`,
-		Example: "  quartermaster serve\n  quartermaster serve --listen 0.0.0.0:7070\n  quartermaster serve --config /etc/quartermaster.yaml",
-		Args:    cobra.NoArgs,
+		Example: "  quartermaster serve\n  quartermaster serve --listen 0.0.0.0:7070\n" +
+			"  quartermaster serve --gateway 0.0.0.0:7443 --gateway-cert gateway.pem --gateway-key gateway.key\n  quartermaster serve --config /etc/quartermaster.yaml",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if a.config == nil {
-				return a.serve(cmd.Context(), listen)
+				if err := gw.check(); err != nil {
+					return err
+				}
+				return a.serve(cmd.Context(), listen, gw)
+			}
+			if cmd.Flags().Changed("gateway") {
+				return errors.New("--gateway is for a home without a configuration: set gateway in " + a.configPath)
 			}
 			if !cmd.Flags().Changed("listen") {
 				listen = a.config.Listen
@@ -58,6 +79,7 @@ With --json it logs JSON lines: time, level, msg and what the message names.`,
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:7070", "address of the HTTP endpoints")
+	gatewayFlags(cmd, &gw)
 	return cmd
 }
 
@@ -241,8 +263,9 @@ func (s *service) count(ctx context.Context) {
 }
 
 // serve holds the embedded log.
-func (a *app) serve(ctx context.Context, listen string) (err error) {
+func (a *app) serve(ctx context.Context, listen string, gw gatewayConfig) (err error) {
 	s := a.newService()
+	gateway := s.newGateway(gw)
 	h, err := a.own(ctx, s.log)
 	if err != nil {
 		return err
@@ -264,6 +287,13 @@ func (a *app) serve(ctx context.Context, listen string) (err error) {
 		wg.Wait()
 		wait()
 	}()
+	if gateway != nil {
+		pushed, err := gateway.serve(ctx, cancel)
+		if err != nil {
+			return err
+		}
+		wg.Go(pushed)
+	}
 
 	start := time.Now()
 	h.load()

@@ -47,6 +47,7 @@ func (a *app) serveProduction(ctx context.Context, listen string) error {
 	in.progress = in.folded
 	a.logger = in.log
 	in.more = in.metrics()
+	gateway := in.newGateway(a.config.Gateway)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	wait, err := in.answer(ctx, cancel, listen)
@@ -75,6 +76,13 @@ func (a *app) serveProduction(ctx context.Context, listen string) error {
 		cancel(nil)
 		wg.Wait()
 	}()
+	if gateway != nil {
+		pushed, err := gateway.serve(ctx, cancel)
+		if err != nil {
+			return err
+		}
+		wg.Go(pushed)
+	}
 	wg.Go(func() { in.look(ctx) })
 	wg.Go(func() { in.awaitReady(ctx) })
 	wg.Go(func() { in.keepReady(ctx) })

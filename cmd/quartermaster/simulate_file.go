@@ -10,12 +10,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/lexer"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
 
+	"quartermaster/adapters/manifest"
 	"quartermaster/simulations/whatif"
 )
 
@@ -93,79 +90,28 @@ func scenarioTree(data []byte) (doc *whatif.Node, err error) {
 		i += size
 		column++
 	}
-	// The parser is a stranger's and so is its input: a defect in it must not end
-	// the process.
-	defer func() {
-		if p := recover(); p != nil {
-			doc, err = nil, fail(1, 1, "the YAML parser gave up on it: %v", p)
-		}
-	}()
-	tokens := lexer.Tokenize(string(data))
-	if t, problem := refuseYAML(tokens); t != nil {
-		return nil, fail(t.Position.Line, t.Position.Column, "%s", problem)
-	}
-	file, perr := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
-	if perr != nil {
-		var syntax *yaml.SyntaxError
-		if errors.As(perr, &syntax) && syntax.Token != nil {
-			return nil, fail(syntax.Token.Position.Line, syntax.Token.Position.Column, "is not YAML: %s", strings.Join(strings.Fields(syntax.Message), " "))
-		}
-		return nil, fail(1, 1, "is not YAML: %s", strings.Join(strings.Fields(perr.Error()), " "))
-	}
-	for _, d := range file.Docs {
-		if d.Body == nil {
-			continue
-		}
-		n, err := scenarioNode(d.Body)
-		if err != nil {
-			return nil, err
-		}
-		if doc != nil {
-			return nil, fail(n.Line, n.Column, "a second scenario begins here: write one scenario to a file")
+	err = manifest.EachYAML("", data, scenarioDepth, func(body ast.Node) error {
+		n, err := scenarioNode(body)
+		if err == nil && doc != nil {
+			err = fail(n.Line, n.Column, "a second scenario begins here: write one scenario to a file")
 		}
 		doc = n
-	}
-	if doc == nil {
+		return err
+	})
+	var broken manifest.Errors
+	switch {
+	case errors.As(err, &broken):
+		var out whatif.Errors
+		for _, e := range broken {
+			out = append(out, &whatif.Error{Line: e.Where.Line, Column: e.Where.Column, Problem: e.Problem})
+		}
+		return nil, out
+	case err != nil:
+		return nil, err
+	case doc == nil:
 		return nil, fail(1, 1, "is empty; begin with apiVersion: %s and kind: %s", whatif.APIVersion, whatif.FileKind)
 	}
 	return doc, nil
-}
-
-// refuseYAML finds the first token of what scenarios leave out of YAML, and
-// nesting that would exhaust a parser that calls itself.
-func refuseYAML(tokens token.Tokens) (*token.Token, string) {
-	var columns []int // of the blocks that enclose the token
-	flows := 0
-	for i, t := range tokens {
-		switch t.Type {
-		case token.AnchorType, token.AliasType, token.MergeKeyType:
-			return t, "anchors, aliases and merges are not read; write the value out"
-		case token.TagType:
-			return t, "tags are not read; leave " + t.Value + " out"
-		case token.DirectiveType:
-			return t, "directives are not read; leave the line out"
-		case token.MappingKeyType:
-			return t, "complex keys are not read; write key: value"
-		case token.SequenceStartType, token.MappingStartType:
-			flows++
-		case token.SequenceEndType, token.MappingEndType:
-			flows = max(0, flows-1)
-		}
-		isKey := i+1 < len(tokens) && tokens[i+1].Type == token.MappingValueType
-		if flows == 0 && (isKey || t.Type == token.SequenceEntryType) {
-			at := t.Position.Column
-			for len(columns) > 0 && columns[len(columns)-1] > at {
-				columns = columns[:len(columns)-1]
-			}
-			if len(columns) == 0 || columns[len(columns)-1] < at {
-				columns = append(columns, at)
-			}
-		}
-		if flows+len(columns) > scenarioDepth {
-			return t, fmt.Sprintf("nests deeper than %d", scenarioDepth)
-		}
-	}
-	return nil, ""
 }
 
 // scenarioNode converts a tree of bounded depth.

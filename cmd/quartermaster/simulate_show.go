@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/shopspring/decimal"
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/chart"
@@ -53,11 +54,15 @@ func (a *app) showSimulation(r *whatif.Result) {
 		a.showOutcome(&r.Alternatives[i], r)
 	}
 	if len(r.BreakEven) > 0 {
-		fmt.Fprintf(a.out, "\nbuying against renting: from which utilization on an offer costs less than on demand\n")
-		t := a.table("pool", "offer", "all in, an hour", "on demand", "break-even")
-		t.SetColumnConfigs(rightFrom(3, 5))
+		fmt.Fprintf(a.out, "\nbuying against renting: from which utilization on an offer costs less than on demand,\nover its whole term, discounted, at the median of what is uncertain\n")
+		t := a.table("pool", "offer", "term", "all in, an hour", "on demand", "break-even", "in")
+		t.SetColumnConfigs(rightFrom(3, 6))
 		for _, b := range r.BreakEven {
-			t.AppendRow(table.Row{clipped(b.Pool), clipped(terms(strings.TrimPrefix(b.Offer, b.Pool+"|"))) + made(b.Generated), b.Hourly.StringFixed(4), b.OnDemand.StringFixed(4), percent(b.Utilization.Round(3))})
+			in := "all"
+			if len(b.Alternatives) < len(r.Alternatives) {
+				in = strings.Join(b.Alternatives, ", ")
+			}
+			t.AppendRow(table.Row{clipped(b.Pool), clipped(terms(strings.TrimPrefix(b.Offer, b.Pool+"|"))) + made(b.Generated), b.Term, b.Hourly.StringFixed(4), b.OnDemand.StringFixed(4), percent(b.Utilization.Round(3)), clipped(in)})
 		}
 		t.Render()
 	}
@@ -78,7 +83,8 @@ func (a *app) showSimulation(r *whatif.Result) {
 func (a *app) showOutcome(x *whatif.Outcome, r *whatif.Result) {
 	fmt.Fprintf(a.out, "\n%s\n", x.Alternative)
 	if len(x.Solvers) > 0 {
-		fmt.Fprintf(a.out, "bought for %d weighted scenarios: %s over them, at least %s, gap %s, by %s\n", len(x.Set), money(x.Solved), money(x.LowerBound), x.Gap, strings.Join(x.Solvers, " and "))
+		fmt.Fprintf(a.out, "bought for %s: %s over them, at least %s, gap %s, by %s\n", weighted(len(x.Set)), money(x.Solved), money(x.LowerBound), x.Gap, strings.Join(x.Solvers, " and "))
+		fmt.Fprintln(a.out, besideGap(x, r.Runs))
 	}
 	const few = 8
 	if len(x.Purchases) > 0 {
@@ -101,19 +107,60 @@ func (a *app) showOutcome(x *whatif.Outcome, r *whatif.Result) {
 		fmt.Fprintf(a.out, "%s is kept in %s of the draws\n", k.Constraint, percent(k.Share.Round(3)))
 	}
 	if len(x.Tornado) > 0 {
-		t := a.table("driver", "at p5", "at p95", "cost then", "cost then", "swing")
+		t := a.table("driver", "low (p5)", "high (p95)", "cost at low", "cost at high", "swing")
 		t.SetColumnConfigs(rightFrom(2, 6))
 		for i, s := range x.Tornado {
 			if i == few {
 				break
 			}
-			t.AppendRow(table.Row{clipped(s.Driver), s.Low.Round(6), s.High.Round(6), money(s.LowCost), money(s.HighCost), money(s.HighCost.Sub(s.LowCost).Abs())})
+			t.AppendRow(table.Row{driverName(&s, widest), s.Low.Round(6), s.High.Round(6), money(s.LowCost), money(s.HighCost), money(s.HighCost.Sub(s.LowCost).Abs())})
 		}
 		t.Render()
 	}
 	for _, n := range x.Notes {
 		fmt.Fprintf(a.out, "note: %s\n", clip(n, 4*widest))
 	}
+}
+
+func weighted(scenarios int) string {
+	if scenarios == 1 {
+		return "one scenario"
+	}
+	return fmt.Sprintf("%d weighted scenarios", scenarios)
+}
+
+// besideGap says what the gap of the solved problem is silent about.
+func besideGap(x *whatif.Outcome, draws int) string {
+	than := "more"
+	if x.DrawsAbove.IsNegative() {
+		than = "less"
+	}
+	s := fmt.Sprintf("beside that gap, which is of the solved problem alone: the %s draws cost %s (%s) %s on average", comma(draws), money(x.DrawsAbove.Abs()), percent(x.DrawsAboveShare.Abs().Round(4)), than)
+	if x.DrawsAbove.IsZero() {
+		s = fmt.Sprintf("beside that gap: the %s draws cost on average what was solved", comma(draws))
+	}
+	var hows []whatif.How
+	for _, b := range x.Beside {
+		if !slices.Contains(hows, b.Solved) {
+			hows = append(hows, b.Solved)
+		}
+	}
+	var parts []string
+	for _, how := range hows {
+		var names []string
+		for _, b := range x.Beside {
+			if b.Solved == how {
+				names = append(names, b.Driver)
+			}
+		}
+		if len(names) > 0 {
+			parts = append(parts, strings.Join(names, "; ")+": "+string(how))
+		}
+	}
+	if len(parts) > 0 {
+		s += "\nthe solved problem does not vary what they vary: " + strings.Join(parts, "; ")
+	}
+	return s
 }
 
 // writeSimulation writes an answer into a directory: the document, tables and
@@ -133,11 +180,11 @@ func (a *app) writeSimulation(dir string, r *whatif.Result) error {
 	}); err != nil {
 		return err
 	}
-	rows := [][]string{{"alternative", "expected_cost", "p5_cost", "p50_cost", "p95_cost", "cvar_90_cost", "shortage_penalty", "committed_cost", "stranded_cost", "unserved_share", "spot_share", "solved_cost", "lower_bound", "gap", "currency"}}
+	rows := [][]string{{"alternative", "expected_cost", "p5_cost", "p50_cost", "p95_cost", "cvar_90_cost", "shortage_penalty", "committed_cost", "stranded_cost", "unserved_share", "spot_share", "solved_cost", "lower_bound", "gap", "draws_above_solved", "draws_above_solved_share", "beside_the_gap", "currency"}}
 	for i := range r.Alternatives {
 		x := &r.Alternatives[i]
 		rows = append(rows, []string{x.Alternative, x.Expected.String(), x.P5.String(), x.P50.String(), x.P95.String(), x.CVaR.String(), x.Penalty.String(), x.Committed.String(),
-			x.Stranded.String(), x.UnservedShare.String(), x.SpotShare.String(), x.Solved.String(), x.LowerBound.String(), x.Gap.String(), r.Currency})
+			x.Stranded.String(), x.UnservedShare.String(), x.SpotShare.String(), x.Solved.String(), x.LowerBound.String(), x.Gap.String(), x.DrawsAbove.String(), x.DrawsAboveShare.String(), beside(x), r.Currency})
 	}
 	errs := []error{write("alternatives.csv", rows)}
 	rows = [][]string{{"alternative", "from", "mean", "mean_low", "mean_high", "p5", "p50", "p95", "cheaper_share_of_draws", "currency"}}
@@ -178,6 +225,52 @@ func (a *app) writeSimulation(dir string, r *whatif.Result) error {
 	}
 	a.note("written: %s", dir)
 	return nil
+}
+
+// beside names what the gap is silent about, in one cell.
+func beside(x *whatif.Outcome) string {
+	all := make([]string, len(x.Beside))
+	for i, b := range x.Beside {
+		all[i] = b.Driver + ": " + string(b.Solved)
+	}
+	return strings.Join(all, "; ")
+}
+
+// driverName is what a swing is of.
+func driverName(s *whatif.Swing, most int) string {
+	name := clipMiddle(s.Driver, most)
+	if s.Given != "" {
+		name += ", " + s.Given
+	}
+	return name
+}
+
+// swingName is what a swing is of in a chart, with its low and high value.
+func swingName(s *whatif.Swing) string {
+	short := func(d domain.Decimal) string {
+		switch x := d.Abs(); {
+		case x.GreaterThanOrEqual(decimal.New(100, 0)):
+			return comma(int(d.Round(0).IntPart()))
+		case x.GreaterThanOrEqual(decimal.New(1, 0)):
+			return d.Round(2).String()
+		}
+		return d.Round(4).String()
+	}
+	values := " " + short(s.Low) + " to " + short(s.High)
+	if s.Given != "" {
+		values += ", " + s.Given
+	}
+	return clipMiddle(s.Driver, max(12, chart.Widest-len([]rune(values)))) + values
+}
+
+// clipMiddle shortens a name that differs from others at its end, which is kept.
+func clipMiddle(name string, most int) string {
+	r := []rune(name)
+	if len(r) <= most {
+		return name
+	}
+	tail := most * 2 / 3
+	return string(r[:most-tail-1]) + "…" + string(r[len(r)-tail:])
 }
 
 type writeTable func(name string, rows [][]string) error
@@ -261,21 +354,30 @@ func (a *app) loadDuration(dir string, r *whatif.Result, write writeTable) error
 	return errors.Join(append(errs, write("load-duration.csv", rows))...)
 }
 
+// drawnOffers bounds the offers in a chart of break-evens: those of the lowest. The
+// table has more.
+const drawnOffers = 5
+
 func (a *app) breakEvenChart(dir string, r *whatif.Result, write writeTable) error {
-	rows := [][]string{{"pool", "offer", "kind", "hourly", "on_demand_hourly", "break_even_utilization", "generated", "citation"}}
+	rows := [][]string{{"pool", "offer", "kind", "term_epochs", "hourly", "on_demand_hourly", "break_even_utilization", "alternatives", "generated", "citation"}}
 	drawn := map[string]*chart.Lines{}
 	var pools []string
-	for _, b := range r.BreakEven {
-		rows = append(rows, []string{b.Pool, b.Offer, string(b.Kind), b.Hourly.String(), b.OnDemand.String(), b.Utilization.String(), strconv.FormatBool(b.Generated), b.Citation})
+	for i := range r.BreakEven {
+		b := &r.BreakEven[i]
+		rows = append(rows, []string{b.Pool, b.Offer, string(b.Kind), strconv.Itoa(b.Term), b.Hourly.String(), b.OnDemand.String(), b.Utilization.String(), strings.Join(b.Alternatives, "; "), strconv.FormatBool(b.Generated), b.Citation})
 		f := drawn[b.Pool]
 		if f == nil {
-			f = &chart.Lines{Title: "Buying against renting: " + b.Pool, X: "utilization, percent", Y: r.Currency + " for an hour that is there", FromZero: true}
-			f.Lines = append(f.Lines, chart.Line{Name: "on demand", X: []float64{0, 100}, Y: []float64{0, chart.Point(b.OnDemand)}})
+			f = &chart.Lines{Title: "Buying against renting: " + b.Pool, X: "utilization, percent", Y: r.Currency + " for an hour that is there, discounted", FromZero: true}
 			drawn[b.Pool] = f
 			pools = append(pools, b.Pool)
 		}
-		if len(f.Lines) > 5 {
+		if len(f.Marks) == drawnOffers {
 			continue
+		}
+		// On-demand over as long a term, which may see other prices.
+		rent := fmt.Sprintf("on demand, %d months", b.Term)
+		if !slices.ContainsFunc(f.Lines, func(l chart.Line) bool { return l.Name == rent }) {
+			f.Lines = append(f.Lines, chart.Line{Name: rent, X: []float64{0, 100}, Y: []float64{0, chart.Point(b.OnDemand)}})
 		}
 		at := chart.Point(b.Hourly)
 		f.Lines = append(f.Lines, chart.Line{Name: terms(strings.TrimPrefix(b.Offer, b.Pool+"|")), X: []float64{0, 100}, Y: []float64{at, at}, Dashed: true})
@@ -291,7 +393,7 @@ func (a *app) breakEvenChart(dir string, r *whatif.Result, write writeTable) err
 }
 
 func (a *app) tornadoChart(dir string, r *whatif.Result, write writeTable) error {
-	rows := [][]string{{"alternative", "driver", "p5", "p95", "p5_cost", "p95_cost", "median_world_cost"}}
+	rows := [][]string{{"alternative", "driver", "given", "p5", "p95", "p5_cost", "p95_cost", "median_world_cost"}}
 	var errs []error
 	for i := range r.Alternatives {
 		x := &r.Alternatives[i]
@@ -300,8 +402,8 @@ func (a *app) tornadoChart(dir string, r *whatif.Result, write writeTable) error
 		}
 		f := chart.Tornado{Title: x.Alternative + ": what moves the cost, each driver from its p5 to its p95", X: "net present cost, " + r.Currency, Base: chart.Point(x.Median)}
 		for _, s := range x.Tornado {
-			rows = append(rows, []string{x.Alternative, s.Driver, s.Low.String(), s.High.String(), s.LowCost.String(), s.HighCost.String(), x.Median.String()})
-			f.Swings = append(f.Swings, chart.Swing{Name: s.Driver, Low: chart.Point(s.LowCost), High: chart.Point(s.HighCost)})
+			rows = append(rows, []string{x.Alternative, s.Driver, s.Given, s.Low.String(), s.High.String(), s.LowCost.String(), s.HighCost.String(), x.Median.String()})
+			f.Swings = append(f.Swings, chart.Swing{Name: swingName(&s), Low: chart.Point(s.LowCost), High: chart.Point(s.HighCost)})
 		}
 		errs = append(errs, a.draw(dir, "tornado-"+fileName(x.Alternative), f))
 	}

@@ -8,4 +8,5 @@ import (
 	_ "pgregory.net/rapid"
 	_ "quartermaster/adapters/wire" // refused
 	_ "quartermaster/domain"
+	_ "quartermaster/simulations/public"
 )

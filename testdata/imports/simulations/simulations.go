@@ -5,4 +5,6 @@ import (
 	_ "quartermaster/adapters/wire" // refused
 	_ "quartermaster/domain"
 	_ "quartermaster/projections"
+	_ "quartermaster/projections/storetest" // refused
+	_ "quartermaster/simulations/public"    // refused
 )

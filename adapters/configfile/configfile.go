@@ -1,0 +1,358 @@
+// Package configfile reads the configuration of a program into a struct: a small
+// YAML file, the environment laid over it, and defaults for what is given nowhere.
+//
+// The struct is the manual: a field has its key in the tag yaml, what it holds when
+// nothing is given in the tag default, and its meaning in a comment. Fields are
+// strings, booleans, integers, durations, lists of strings, maps of words, structs,
+// and lists of structs, which the environment has no say in.
+//
+// Messages name file, line, column and field, and never quote a value, which may be
+// a secret in the wrong place. Secrets stand in files of their own: see [Secret].
+package configfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+
+	"github.com/goccy/go-yaml"
+)
+
+// Origin is where a value came from.
+type Origin struct {
+	Kind string // FromFile, FromEnvironment or FromDefault
+	At   string // file:line:column, or the name of the variable
+}
+
+// The kinds of origins.
+const (
+	FromFile        = "file"
+	FromEnvironment = "environment"
+	FromDefault     = "default"
+)
+
+// File is what was read, with what is wrong with it.
+type File struct {
+	name   string
+	prefix string
+	into   any
+	from   map[string]Origin
+	list   []error
+}
+
+const (
+	maxFile    = 64 << 10 // a long one has two hundred lines
+	maxSecret  = 16 << 10
+	mostFaults = 20 // that are shown
+)
+
+// Read fills into, a pointer to a struct, from a file, the environment (variables of
+// prefix and the path of the key in capitals) and defaults. Without a path there is
+// no file. The error joins all that is wrong.
+func Read(path, prefix string, getenv func(string) string, into any) (*File, error) {
+	var data []byte
+	if path != "" {
+		var err error
+		if data, err = Small(path, maxFile); err != nil {
+			return nil, fmt.Errorf("read the configuration: %w", err)
+		}
+	}
+	return Parse(path, data, prefix, getenv, into)
+}
+
+// Parse is Read of a file's content.
+func Parse(path string, data []byte, prefix string, getenv func(string) string, into any) (*File, error) {
+	f := &File{name: path, prefix: prefix, into: into, from: map[string]Origin{}}
+	if path == "" {
+		f.name = "environment"
+	}
+	(&reader{f}).read(data, reflect.ValueOf(into).Elem())
+	for _, field := range f.fields() {
+		name := f.variable(field.path)
+		if getenv(name) == "" || !field.plain() {
+			continue
+		}
+		f.from[field.path] = Origin{FromEnvironment, name}
+		if err := set(field.value, getenv(name)); err != nil {
+			f.Add(field.path, "%v", err)
+		}
+	}
+	if err := f.Err(); err != nil {
+		return nil, err
+	}
+	for _, field := range f.fields() {
+		if _, given := f.from[field.path]; given {
+			continue
+		}
+		f.from[field.path] = Origin{Kind: FromDefault}
+		if field.standard == "" {
+			continue
+		}
+		if err := set(field.value, field.standard); err != nil {
+			f.Add(field.path, "%v", err)
+		}
+	}
+	return f, f.Err()
+}
+
+// Origin returns where the value of a field came from, which its keys name: "gateway.url".
+func (f *File) Origin(path string) Origin { return f.from[path] }
+
+// Resolve makes a path of the file one from the file's directory. A path in the
+// environment counts from where the program runs.
+func (f *File) Resolve(field string, path *string) {
+	if *path != "" && f.from[field].Kind == FromFile && !filepath.IsAbs(*path) {
+		*path = filepath.Join(filepath.Dir(f.name), *path)
+	}
+}
+
+// Unknown returns the variables of an environment that begin with the prefix and are
+// no field: a misspelt one would go unnoticed.
+func (f *File) Unknown(environ []string) (unknown []string) {
+	var known []string
+	for _, field := range f.fields() {
+		known = append(known, f.variable(field.path))
+	}
+	for _, e := range environ {
+		name, _, _ := strings.Cut(e, "=")
+		if strings.HasPrefix(name, f.prefix) && !slices.Contains(known, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	slices.Sort(unknown)
+	return unknown
+}
+
+// Add notes a fault of a field.
+func (f *File) Add(path, format string, args ...any) {
+	at := f.name
+	for p := path; p != ""; p = p[:max(0, strings.LastIndexAny(p, ".["))] {
+		if o := f.from[p]; o.At != "" {
+			at = o.At
+			break
+		}
+	}
+	f.addAt(at, path, format, args...)
+}
+
+func (f *File) addAt(at, path, format string, args ...any) {
+	if path != "" {
+		at += ": " + path
+	}
+	f.list = append(f.list, fmt.Errorf("%s: %s", at, fmt.Sprintf(format, args...)))
+}
+
+// Err returns the faults noted, nil when there are none.
+func (f *File) Err() error {
+	if n := len(f.list); n > mostFaults {
+		return errors.Join(append(f.list[:mostFaults:mostFaults], fmt.Errorf("and %d more", n-mostFaults))...)
+	}
+	return errors.Join(f.list...)
+}
+
+func (f *File) variable(path string) string {
+	return f.prefix + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
+}
+
+// field is a place that holds one value.
+type field struct {
+	path     string // the keys that lead to it
+	standard string // what it holds when nothing is given
+	value    reflect.Value
+}
+
+// plain reports whether text can give its value.
+func (f field) plain() bool {
+	kind := f.value.Kind()
+	return kind != reflect.Map && (kind != reflect.Slice || f.value.Type().Elem().Kind() == reflect.String)
+}
+
+func (f *File) fields() []field { return fieldsOf(reflect.ValueOf(f.into).Elem(), "") }
+
+func fieldsOf(v reflect.Value, path string) (out []field) {
+	for i := range v.NumField() {
+		tag := v.Type().Field(i).Tag
+		key := tag.Get("yaml")
+		switch {
+		case key == "":
+		case v.Field(i).Kind() == reflect.Struct:
+			out = append(out, fieldsOf(v.Field(i), path+key+".")...)
+		default:
+			out = append(out, field{path + key, tag.Get("default"), v.Field(i)})
+		}
+	}
+	return out
+}
+
+// set stores what text says.
+func set(v reflect.Value, text string) error {
+	if strings.ContainsFunc(text, unicode.IsControl) {
+		return errors.New("holds a control character, such as the end of a line; leave it out")
+	}
+	switch v.Interface().(type) {
+	case string:
+		v.SetString(text)
+	case bool:
+		if text != "true" && text != "false" {
+			return fmt.Errorf("%q is neither true nor false", text)
+		}
+		v.SetBool(text == "true")
+	case int:
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("%q is no whole number", text)
+		}
+		v.SetInt(int64(n))
+	case time.Duration:
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return fmt.Errorf("%q is no duration; write for example 4s or 250ms", text)
+		}
+		v.SetInt(int64(d))
+	case []string:
+		var list []string
+		for part := range strings.SplitSeq(text, ",") {
+			list = append(list, strings.TrimSpace(part))
+		}
+		v.Set(reflect.ValueOf(list))
+	default:
+		return fmt.Errorf("a %s is not read from text", v.Type())
+	}
+	return nil
+}
+
+func clip(s string) string {
+	const shown = 64
+	if len(s) <= shown {
+		return s
+	}
+	return strings.ToValidUTF8(s[:shown], "") + "…"
+}
+
+// Value is one value that is in effect.
+type Value struct {
+	Key   string `json:"key"`
+	Value any    `json:"value"`
+	From  string `json:"from"` // file, environment or default
+	At    string `json:"at,omitempty"`
+}
+
+// Values returns what is in effect, in the order of the struct.
+func (f *File) Values() (out []Value) {
+	for _, field := range f.fields() {
+		v := Value{Key: field.path, Value: field.value.Interface(), From: f.from[field.path].Kind, At: f.from[field.path].At}
+		if d, ok := v.Value.(time.Duration); ok {
+			v.Value = d.String()
+		} else if list, ok := v.Value.([]string); ok {
+			v.Value = append([]string{}, list...)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// YAML writes values as a configuration, with where each came from.
+func YAML(values []Value) ([]byte, error) {
+	var out bytes.Buffer
+	var open []string // mappings that the line stands in
+	for _, v := range values {
+		keys := strings.Split(v.Key, ".")
+		above, key := keys[:len(keys)-1], keys[len(keys)-1]
+		for i, k := range above {
+			if i >= len(open) || open[i] != k || !slices.Equal(open[:i], above[:i]) {
+				fmt.Fprintf(&out, "%s%s:\n", strings.Repeat("  ", i), k)
+			}
+		}
+		open = above
+		text, err := yaml.MarshalWithOptions(v.Value, yaml.Flow(true))
+		if err != nil {
+			return nil, fmt.Errorf("show %s: %w", v.Key, err)
+		}
+		from := v.From
+		if v.At != "" {
+			from = v.At
+		}
+		fmt.Fprintf(&out, "%s%s: %s # %s\n", strings.Repeat("  ", len(above)), key, bytes.TrimSpace(text), from)
+	}
+	return out.Bytes(), nil
+}
+
+// Small returns the content of a regular file of at most so many bytes.
+func Small(path string, most int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if int64(len(data)) > most {
+		return nil, fmt.Errorf("%s is larger than %d KiB", path, most>>10)
+	}
+	return data, nil
+}
+
+// Secret returns the content of a file, without the ends of lines after it. A file
+// that others than its owner may open is refused, unless root wrote it for this
+// program: for a group of it (mode 0440, as fsGroup does in Kubernetes), or below
+// where container engines lay the secrets of one container. Errors never quote the
+// content.
+func Secret(path string) (string, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("there is no file %s; create it, readable by this program alone", path)
+	}
+	if err != nil {
+		return "", err
+	}
+	if exposed(path, info) {
+		return "", fmt.Errorf("%s is open to others than its owner (mode %04o); if nobody read it: chmod 600 %s", path, info.Mode().Perm(), path)
+	}
+	data, err := Small(path, maxSecret)
+	if err != nil {
+		return "", err
+	}
+	secret := strings.TrimRight(string(data), "\r\n")
+	if secret == "" {
+		return "", fmt.Errorf("%s is empty; write the secret into it", path)
+	}
+	return secret, nil
+}
+
+var secretMounts = []string{"/run/secrets/", "/var/run/secrets/"}
+
+// exposed reports whether others than those it is meant for may read or write a file.
+func exposed(path string, info fs.FileInfo) bool {
+	perm := info.Mode().Perm()
+	if perm&0o077 == 0 {
+		return false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || stat.Uid != 0 || perm&0o022 != 0 {
+		return true
+	}
+	if perm&0o007 == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(secretMounts, func(dir string) bool { return strings.HasPrefix(filepath.Clean(path), dir) })
+}

@@ -1,0 +1,123 @@
+package configfile
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+type inner struct {
+	File string        `yaml:"file"`
+	Wait time.Duration `yaml:"wait" default:"4s"`
+}
+
+type rule struct {
+	To     string            `yaml:"to"`
+	Labels map[string]string `yaml:"labels"`
+}
+
+type sample struct {
+	Name  string   `yaml:"name" default:"n"`
+	Count int      `yaml:"count" default:"7"`
+	On    bool     `yaml:"on"`
+	List  []string `yaml:"list"`
+	Inner inner    `yaml:"inner"`
+	Rules []rule   `yaml:"rules"`
+	_     int      // without a tag: no field
+}
+
+func getenv(values map[string]string) func(string) string {
+	return func(name string) string { return values[name] }
+}
+
+func TestRead(t *testing.T) {
+	text := "name: a\nlist: [x, y]\ninner: {file: f}\nrules:\n  - to: w\n    labels: {k: v, 'a/b': '*'}\n"
+	var s sample
+	f, err := Parse("/etc/x.yaml", []byte(text), "QX_", getenv(map[string]string{"QX_INNER_WAIT": "9s", "QX_ON": "true", "QX_NAME": ""}), &s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := sample{
+		Name: "a", Count: 7, On: true, List: []string{"x", "y"}, Inner: inner{"f", 9 * time.Second},
+		Rules: []rule{{"w", map[string]string{"k": "v", "a/b": "*"}}},
+	}
+	if !reflect.DeepEqual(s, want) {
+		t.Errorf("%+v", s)
+	}
+	f.Resolve("inner.file", &s.Inner.File)
+	if s.Inner.File != "/etc/f" || f.Origin("name").At != "/etc/x.yaml:1:7" || f.Origin("inner.wait") != (Origin{FromEnvironment, "QX_INNER_WAIT"}) || f.Origin("count").Kind != FromDefault {
+		t.Errorf("%+v, %+v", s.Inner, f.from)
+	}
+	shown, err := YAML(f.Values())
+	if err != nil || !strings.Contains(string(shown), "  wait: 9s # QX_INNER_WAIT\n") {
+		t.Errorf("%s: %v", shown, err)
+	}
+	var again sample
+	if _, err := Parse("again.yaml", shown, "", getenv(nil), &again); err != nil {
+		t.Errorf("what is shown cannot be read: %v\n%s", err, shown)
+	}
+	if got := f.Unknown([]string{"QX_NAME=a", "QX_NAMES=b", "PATH=c"}); !reflect.DeepEqual(got, []string{"QX_NAMES"}) {
+		t.Errorf("unknown %v", got)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	for text, want := range map[string]string{
+		"nam: a":                          "f:1:1: nam: unknown field",
+		"name: a\nname: b":                "f:2:1: name: stands on line 1 already",
+		"count: seven":                    `f:1:8: count: "seven" is no whole number`,
+		"on: yes":                         "neither true nor false",
+		"inner: {wait: 5}":                "is no duration",
+		"list: a":                         "want a list",
+		"rules: [{labels: [a]}]":          "rules[0].labels: is a list, want keys with values",
+		"rules: [{labels: {a: [b]}}]":     "want one word after each key",
+		"rules: [{labels: {a: b, a: c}}]": "stands there already",
+		"a: &x 1":                         "anchors",
+		"name: [":                         "is not YAML",
+		"name: a\n---\nname: b":           "second document",
+		"\x00":                            "not text",
+	} {
+		var s sample
+		if _, err := Parse("f", []byte(text), "QX_", getenv(nil), &s); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestSecret(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	if _, err := Secret(path); err == nil || !strings.Contains(err.Error(), "there is no file") {
+		t.Error(err)
+	}
+	if err := os.WriteFile(path, []byte("hush\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := Secret(path); err != nil || s != "hush" {
+		t.Errorf("%q: %v", s, err)
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Secret(path); err == nil || strings.Contains(err.Error(), "hush") || !strings.Contains(err.Error(), "open to others") {
+		t.Error(err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("name: a\nlist: [x]\nrules:\n  - to: w\n    labels: {k: v}\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var s sample
+		file, err := Parse("f", text, "QX_", getenv(nil), &s)
+		if err != nil {
+			return
+		}
+		shown, err := YAML(file.Values())
+		if err != nil {
+			t.Fatalf("%q cannot be shown: %v", text, err)
+		}
+		_ = shown
+	})
+}

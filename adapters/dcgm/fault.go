@@ -1,0 +1,85 @@
+package dcgm
+
+import (
+	"fmt"
+
+	"quartermaster/domain"
+	"quartermaster/domain/faults"
+)
+
+// Ids of the DCGM fields whose values mean faults. The names of fields changed between
+// releases of DCGM, the ids did not.
+const (
+	FieldXID                = 230
+	FieldECCUncorrectable   = 311
+	FieldRemapUncorrectable = 393
+	FieldRemapCorrected     = 394
+	FieldRemapFailed        = 395
+	FieldRemapPending       = 396
+	FieldClockReasons       = 112
+	FieldRecovery           = 1523
+)
+
+// Bits of FieldClockReasons that say that the hardware protects itself (nvml.h,
+// nvmlClocksEventReasons).
+const (
+	ReasonThermal    = 0x40 // hardware thermal slowdown
+	ReasonPowerBrake = 0x80 // hardware power brake slowdown
+)
+
+// Fault makes the event of the log that reports e, judged by the table. Seen is how often
+// the like was seen on the device before. Ok is false where nothing is wrong: a state
+// ended, or the driver wants nothing done any more. A verdict that is not Known is worth
+// a warning.
+func Fault(t *faults.Table, node string, e Event, seen uint64) (f *domain.GPUFaultObserved, v faults.Verdict, ok bool) {
+	if e.Over {
+		return nil, v, false
+	}
+	recovery := faults.Recovery(e.Recovery)
+	f = &domain.GPUFaultObserved{Node: node, GPU: e.UUID, Code: e.Code, Field: e.Field, Count: e.Count, Detail: e.Detail}
+	sign := func(kind domain.FaultKind, name string) {
+		f.Kind, v = kind, t.JudgeSign(name, recovery, seen)
+	}
+	switch e.Kind {
+	case KindXID:
+		f.Kind, v = domain.FaultXID, t.Judge(faults.XID, e.Code, recovery, seen)
+	case KindRecovery:
+		if e.Code == 0 {
+			return nil, v, false
+		}
+		f.Kind, v = domain.FaultHealth, t.Judge(faults.Recovers, e.Code, faults.RecoveryUnknown, seen)
+		v.Driver = true
+	case KindHealth:
+		f.Kind, v = domain.FaultHealth, t.Judge(faults.Health, e.Code, recovery, seen)
+		if !e.Failed {
+			v.Fatal = false // DCGM itself only warns
+		}
+	case KindNVLink:
+		sign(domain.FaultNVLink, faults.NVLinkDown)
+	case KindRowRemap:
+		switch e.Field {
+		case FieldRemapPending:
+			sign(domain.FaultRowRemap, faults.RemapPending)
+		case FieldRemapFailed:
+			sign(domain.FaultRowRemap, faults.RemapFailed)
+		case FieldRemapCorrected:
+			sign(domain.FaultRowRemap, faults.RemapCorrected)
+		default:
+			sign(domain.FaultRowRemap, faults.RemapUncorrectable)
+		}
+	case KindECC:
+		sign(domain.FaultECC, faults.ECCUncorrectable)
+	case KindThermal:
+		if e.Code == ReasonPowerBrake {
+			sign(domain.FaultThermal, faults.PowerBrake)
+		} else {
+			sign(domain.FaultThermal, faults.ThermalSlowdown)
+		}
+	case KindLost:
+		sign(domain.FaultOffBus, faults.OffTheBus)
+	default:
+		f.Kind, v.Meaning, v.Action = domain.FaultHealth, fmt.Sprintf("event of kind %d", e.Kind), faults.ActionLookUp
+	}
+	v.Apply(f)
+	return f, v, true
+}

@@ -1,0 +1,315 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"quartermaster/adapters/httpapi"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// The gateway knows no encoding: in these tests a body is lines of "source type
+// node", and "!" at the end of the type makes a line that does not decode.
+type lines struct{}
+
+const linesType = "text/lines"
+
+func readLines(body []byte) (recs []domain.Record, err error) {
+	for _, l := range strings.Split(strings.TrimSpace(string(body)), "\n") {
+		f := strings.Fields(l)
+		if len(f) < 3 {
+			return nil, fmt.Errorf("line %q", l)
+		}
+		rec := domain.Record{Topic: domain.TopicHardware, Value: []byte(l)}
+		if len(f) == 4 {
+			rec.Headers = []domain.Header{{Key: "ce_cluster", Value: []byte(f[3])}}
+		}
+		recs = append(recs, rec)
+	}
+	return recs, nil
+}
+
+func (lines) Decode(rec *domain.Record, env *domain.Envelope) error {
+	f := strings.Fields(string(rec.Value))
+	if strings.HasSuffix(f[1], "!") {
+		return errors.New("field 3: cut off")
+	}
+	*env = domain.Envelope{Source: f[0], Incarnation: 1, Sequence: 1, Time: domain.Hour, Cluster: string(rec.Key)}
+	switch f[1] {
+	case "cordon":
+		env.Event = &domain.NodeCordoned{Node: f[2]}
+	case "nameless":
+		env.Event = &domain.NodeCordoned{}
+	case "register":
+		env.Event = &domain.ClusterRegistered{Provider: f[2], ProviderClass: domain.Owned, Region: "eu"}
+	}
+	return nil
+}
+
+// house is a gateway with two clusters.
+type house struct {
+	*httpapi.Gateway
+	keys     []projections.ClusterKeyEntry
+	loads    int
+	loadErr  error
+	now      time.Time
+	appended []domain.Record
+	logErr   error
+	denied   []httpapi.Denial
+	lab, eu  domain.ClusterKey
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	h := &house{now: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}
+	for i, c := range []struct {
+		name string
+		key  *domain.ClusterKey
+	}{{"lab", &h.lab}, {"eu", &h.eu}} {
+		k, err := domain.NewClusterKey(bytes.NewReader(bytes.Repeat([]byte{byte(i + 1)}, 64)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		*c.key = k
+		h.keys = append(h.keys, projections.ClusterKeyEntry{Cluster: c.name, KeyID: k.ID, MAC: k.MAC(c.name)})
+	}
+	h.Gateway = &httpapi.Gateway{
+		Keys: &httpapi.Keys{
+			Load: func(context.Context) ([]projections.ClusterKeyEntry, error) {
+				h.loads++
+				return slices.Clone(h.keys), h.loadErr
+			},
+			Now: func() time.Time { return h.now },
+		},
+		Read: readLines, ContentType: linesType, AnswerType: "text/answer",
+		NewDecoder: func() projections.Decoder { return lines{} },
+		Append: func(_ context.Context, recs []domain.Record) error {
+			if h.logErr == nil {
+				h.appended = append(h.appended, recs...)
+			}
+			return h.logErr
+		},
+		Denied: func(d httpapi.Denial) { h.denied = append(h.denied, d) },
+		Rate:   100, Burst: 200, Log: slog.New(slog.DiscardHandler),
+	}
+	return h
+}
+
+// answered is what a request was answered.
+type answered struct {
+	status int
+	text   string
+	retry  bool // the answer says when to send again
+	typ    string
+}
+
+// post sends a body and returns the answer.
+func (h *house) post(key, body string, change ...func(*http.Request)) answered {
+	r := httptest.NewRequest(http.MethodPost, "/v1/events", strings.NewReader(body))
+	r.Header.Set("Authorization", "Bearer "+key)
+	r.Header.Set("Content-Type", linesType)
+	for _, c := range change {
+		c(r)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return answered{w.Code, w.Body.String(), w.Header().Get("Retry-After") != "", w.Header().Get("Content-Type")}
+}
+
+const labLine = "node-reporter/lab/n1 cordon n1\n"
+
+func TestGatewayAccepts(t *testing.T) {
+	h := newHouse(t)
+	res := h.post(h.lab.String(), labLine+"node-reporter/lab/n2 cordon n2 lab\n")
+	if res.status != http.StatusOK || res.text != "{\"accepted\":2}\n" {
+		t.Fatalf("%d %s", res.status, res.text)
+	}
+	if len(h.appended) != 2 {
+		t.Fatalf("appended %d", len(h.appended))
+	}
+	for _, rec := range h.appended {
+		if string(rec.Key) != "lab" || rec.Partition != domain.PartitionOf([]byte("lab"), domain.TopicHardware.Partitions()) {
+			t.Errorf("the record is not stamped: key %q, partition %d", rec.Key, rec.Partition)
+		}
+	}
+}
+
+// What can never be accepted is listed, and the rest is in the log.
+func TestGatewayRefusesSingleRecords(t *testing.T) {
+	h := newHouse(t)
+	res := h.post(h.lab.String(), labLine+
+		"node-reporter/lab/n1 cordon! n1\n"+
+		"node-reporter/lab/n1 register n1\n"+
+		"node-reporter/lab/n1 nameless n1\n"+
+		"importer/file cordon n1\n"+labLine)
+	var ans httpapi.Accepted
+	if err := json.Unmarshal([]byte(res.text), &ans); err != nil || res.status != http.StatusOK {
+		t.Fatalf("%d: %v", res.status, err)
+	}
+	want := []string{"1 field 3: cut off", "2 ClusterRegistered is no event that a node may send", "3 NodeCordoned: node: is missing", `4 source "importer/file" does not begin with node-reporter/lab/`}
+	var got []string
+	for _, r := range ans.Refused {
+		got = append(got, fmt.Sprint(r.Index, " ", r.Error))
+	}
+	if ans.Accepted != 2 || len(h.appended) != 2 || !slices.Equal(got, want) {
+		t.Errorf("accepted %d, appended %d, refused %q\nwant %q", ans.Accepted, len(h.appended), got, want)
+	}
+}
+
+func TestGatewayAnswers(t *testing.T) {
+	header := func(name, value string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set(name, value) }
+	}
+	large := strings.Repeat(labLine, 5<<20/len(labLine))
+	deflated := func(text string) string {
+		w, err := zstd.NewWriter(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(w.EncodeAll([]byte(text), nil))
+	}
+	for name, c := range map[string]struct {
+		prepare func(h *house)
+		key     func(h *house) string
+		body    string
+		change  func(*http.Request)
+		status  int
+		want    string
+		denied  string
+	}{
+		"no key":              {change: func(r *http.Request) { r.Header.Del("Authorization") }, status: 401, want: "no cluster key: send it as Authorization: Bearer", denied: "address 192.0.2.1 →  no cluster key"},
+		"basic auth":          {change: header("Authorization", "Basic Zm9v"), status: 401, want: "no cluster key", denied: "no cluster key"},
+		"mistyped":            {key: func(h *house) string { return strings.Replace(h.lab.String(), "a", "b", 1) }, status: 401, want: "checksum", denied: "checksum"},
+		"cut":                 {key: func(h *house) string { return h.lab.String()[:40] }, status: 401, want: "was it cut?", denied: "cut"},
+		"unknown":             {prepare: func(h *house) { h.keys = h.keys[1:] }, status: 401, want: "is not known here", denied: "is not known"},
+		"another's MAC":       {prepare: func(h *house) { h.keys[0].Cluster = "prod" }, status: 401, want: "has another secret", denied: "another secret"},
+		"expired":             {prepare: func(h *house) { h.keys[0].Until, h.keys[0].Why = domain.Hour, "expires" }, status: 401, want: "of cluster lab ended at 1970-01-01T01:00:00Z (expires)", denied: "ended at"},
+		"revoked":             {prepare: func(h *house) { h.keys[0].Revoked, h.keys[0].Why = true, "revoked: lost" }, status: 401, want: "(revoked: lost)", denied: "revoked"},
+		"keys unreadable":     {prepare: func(h *house) { h.loadErr = errors.New("no database") }, status: 503, want: "which keys hold cannot be read at the moment: no database"},
+		"foreign source":      {body: labLine + "node-reporter/eu/n1 cordon n1", status: 403, want: "record 1 is of cluster eu, and the key is that of cluster lab; nothing was taken", denied: "→ eu its key pushes for cluster lab alone"},
+		"foreign header":      {body: "node-reporter/lab/n1 cordon n1 eu", status: 403, want: "record 0 is of cluster eu", denied: "→ eu"},
+		"get":                 {change: func(r *http.Request) { r.Method = http.MethodGet }, status: 405, want: "POST a batch"},
+		"content type":        {change: header("Content-Type", "application/json"), status: 415, want: "want text/lines"},
+		"no content type":     {change: header("Content-Type", ""), status: 415, want: "want text/lines"},
+		"content encoding":    {change: header("Content-Encoding", "br"), status: 415, want: "want zstd or none"},
+		"no batch":            {body: "x", status: 400, want: `line \"x\"`},
+		"no zstd":             {change: header("Content-Encoding", "zstd"), status: 400, want: "the body is no zstd"},
+		"too large":           {body: large, status: 413, want: "larger than 4 MiB as sent"},
+		"a bomb":              {body: deflated(strings.Repeat(labLine, 17<<20/len(labLine))), change: header("Content-Encoding", "zstd"), status: 413, want: "16 MiB once decompressed"},
+		"the log is away":     {prepare: func(h *house) { h.logErr = errors.New("no leader") }, status: 503, want: "the log does not take events at the moment"},
+		"nothing is an event": {body: strings.Repeat("node-reporter/lab/n1 cordon! n1\n", 1001), status: 400, want: "more than 1000 records are no events"},
+		"zstd":                {body: deflated(labLine), change: header("Content-Encoding", "zstd"), status: 200, want: `{"accepted":1}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			key, body := h.lab.String(), labLine
+			if c.prepare != nil {
+				c.prepare(h)
+			}
+			if c.key != nil {
+				key = c.key(h)
+			}
+			if c.body != "" {
+				body = c.body
+			}
+			change := c.change
+			if change == nil {
+				change = func(*http.Request) {}
+			}
+			res := h.post(key, body, change)
+			if res.status != c.status || !strings.Contains(res.text, c.want) {
+				t.Errorf("%d %s\nwant %d %s", res.status, res.text, c.status, c.want)
+			}
+			if res.typ != "text/answer" {
+				t.Errorf("the answer is of type %q, and may be a proxy's", res.typ)
+			}
+			if res.retry != (c.status == 503 || c.status == 429) {
+				t.Errorf("Retry-After: %t", res.retry)
+			}
+			if strings.Contains(res.text, key[20:40]) {
+				t.Error("the answer quotes the secret")
+			}
+			if c.status != http.StatusOK && len(h.appended) > 0 {
+				t.Errorf("%d records were appended nevertheless", len(h.appended))
+			}
+			var told string
+			for _, d := range h.denied {
+				told += d.Principal + " → " + d.Target + " " + d.Reason
+			}
+			if !strings.Contains(told, c.denied) || (c.denied == "") != (told == "") {
+				t.Errorf("denied %q, want %q", told, c.denied)
+			}
+		})
+	}
+}
+
+func TestGatewayRate(t *testing.T) {
+	h := newHouse(t)
+	batch := strings.Repeat(labLine, 150)
+	statuses := []int{h.post(h.lab.String(), batch).status, h.post(h.lab.String(), batch).status}
+	// Another cluster has an allowance of its own, and this one gets another with time.
+	statuses = append(statuses, h.post(h.eu.String(), strings.ReplaceAll(batch, "lab", "eu")).status)
+	h.now = h.now.Add(time.Second)
+	statuses = append(statuses, h.post(h.lab.String(), batch).status)
+	// A batch beyond the burst is taken whenever nothing came for long enough.
+	h.now = h.now.Add(10 * time.Second)
+	statuses = append(statuses, h.post(h.lab.String(), batch+batch).status)
+	if want := []int{200, 429, 200, 200, 200}; !slices.Equal(statuses, want) {
+		t.Errorf("%v, want %v", statuses, want)
+	}
+}
+
+// A key counts as soon as the rows know it and not much longer than they do, and
+// the rows are not read for every request.
+func TestKeysFollowTheRows(t *testing.T) {
+	h := newHouse(t)
+	lab := h.keys[0]
+	try := func(after time.Duration) int {
+		h.now = h.now.Add(after)
+		return h.post(h.lab.String(), labLine).status
+	}
+	h.keys = h.keys[1:]
+	if s := try(0); s != 401 {
+		t.Fatalf("before it is issued: %d", s)
+	}
+	h.keys = append(h.keys, lab)
+	if s := try(250 * time.Millisecond); s != 200 {
+		t.Errorf("a quarter of a second after it was issued: %d", s)
+	}
+	before := h.loads
+	for range 20 {
+		try(50 * time.Millisecond)
+	}
+	if h.loads != before {
+		t.Errorf("20 requests in a second read the keys %d times", h.loads-before)
+	}
+	h.loadErr = errors.New("away")
+	if s := try(2 * time.Second); s != 200 {
+		t.Errorf("the rows are away for a moment: %d", s)
+	}
+	if s := try(2 * time.Second); s != 503 {
+		t.Errorf("the rows are away for long: %d", s)
+	}
+	h.loadErr, h.keys[1].Revoked = nil, true
+	if s := try(0); s != 401 {
+		t.Errorf("revoked: %d", s)
+	}
+	// A clock that was set back does not make old knowledge new.
+	h.keys[1].Revoked = false
+	if s := try(-time.Hour); s != 200 {
+		t.Errorf("after the clock was set back: %d", s)
+	}
+}

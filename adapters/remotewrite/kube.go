@@ -1,0 +1,230 @@
+package remotewrite
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"quartermaster/domain"
+)
+
+// kube is what was seen of a cluster's deployments and nodes. It is not needed to
+// count anything: it keeps what has not changed from being stated at each scrape.
+// What is stated is stated again after restate, so that two servers of ours that
+// see parts of it agree soon.
+type kube struct {
+	models   map[string]served // by deployment: what its servers say they serve
+	replicas map[string]*replicas
+	nodes    map[string]*nodeState
+}
+
+type served struct{ model, tier string }
+
+type replicas struct {
+	workspace      string
+	desired, ready count
+	stated         [2]uint64
+	statedAt       int64
+}
+
+// count is a value with its time; time 0: not seen yet.
+type count struct {
+	value uint64
+	time  int64
+}
+
+type nodeState struct {
+	ready, unschedulable count
+	stated               string
+	statedAt             int64
+}
+
+const (
+	restate = 10 * 60_000 // milliseconds
+	// maxFacts bounds each map; a cluster has some thousands of nodes.
+	maxFacts = 50_000
+)
+
+func newKube() kube {
+	return kube{models: map[string]served{}, replicas: map[string]*replicas{}, nodes: map[string]*nodeState{}}
+}
+
+// serves notes which model a deployment serves.
+func (c *cluster) serves(deployment, model, tier string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.kube.models) >= maxFacts {
+		clear(c.kube.models)
+	}
+	c.kube.models[deployment] = served{model, tier}
+}
+
+// factSample is a sample of kube-state-metrics.
+type factSample struct {
+	fact      fact
+	name      string // deployment or node
+	workspace string
+	count
+}
+
+// fact takes a series of kube-state-metrics.
+func (s *scan) fact(m *metric) {
+	n := len(s.samples)
+	f := factSample{fact: m.fact}
+	var name []byte
+	if m.family == familyNodes {
+		if m.fact == factCondition && (string(s.values[keyCondition]) != "Ready" || string(s.values[keyStatus]) != "true") {
+			s.drop(otherSeries, n)
+			return
+		}
+		name = s.values[keyNode]
+		if len(name) == 0 {
+			s.drop(noNode, n)
+			return
+		}
+	} else {
+		name = s.first(keyDeployment, keyStatefulSet)
+		if len(name) == 0 {
+			s.drop(noServer, n)
+			return
+		}
+	}
+	namespace := s.first(keyExportedNamespace, keyNamespace)
+	if !plain(name) || !plain(namespace) {
+		s.drop(badLabel, n)
+		return
+	}
+	f.name = string(name)
+	if m.family == familyReplicas {
+		f.workspace = s.holderOf(namespace, name).workspace
+	}
+	// Of several samples the last holds; those before are part of it.
+	for _, x := range s.samples {
+		v, ok := s.usable(x, m)
+		if !ok {
+			continue
+		}
+		s.account.samples[mapped]++
+		if x.time >= f.time {
+			f.count = count{v, x.time}
+		}
+	}
+	if f.time > 0 {
+		s.facts = append(s.facts, f)
+	}
+}
+
+func (c *count) take(n count) {
+	if n.time >= c.time {
+		*c = n
+	}
+}
+
+// statements appends what changed, or was not stated for a while. Once it is in
+// the log, stated is to be called.
+func (s *scan) statements(events []domain.Envelope) ([]domain.Envelope, func()) {
+	if len(s.facts) == 0 {
+		return events, func() {}
+	}
+	c := s.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := &c.kube
+	if len(k.replicas) >= maxFacts {
+		clear(k.replicas)
+	}
+	if len(k.nodes) >= maxFacts {
+		clear(k.nodes)
+	}
+	deployments, nodes := map[string]bool{}, map[string]bool{}
+	for _, f := range s.facts {
+		switch f.fact {
+		case factDesired, factReady:
+			r := k.replicas[f.name]
+			if r == nil {
+				r = &replicas{statedAt: math.MinInt64 / 2}
+				k.replicas[f.name] = r
+			}
+			r.workspace = f.workspace
+			if f.fact == factDesired {
+				r.desired.take(f.count)
+			} else {
+				r.ready.take(f.count)
+			}
+			deployments[f.name] = true
+		default:
+			n := k.nodes[f.name]
+			if n == nil {
+				n = &nodeState{statedAt: math.MinInt64 / 2}
+				k.nodes[f.name] = n
+			}
+			if f.fact == factCondition {
+				n.ready.take(f.count)
+			} else {
+				n.unschedulable.take(f.count)
+			}
+			nodes[f.name] = true
+		}
+	}
+	var done []func()
+	for _, name := range slices.Sorted(maps.Keys(deployments)) {
+		r := k.replicas[name]
+		model, ok := k.models[name]
+		if !ok || r.desired.time == 0 || r.ready.time == 0 {
+			continue // it serves no model that was seen, or half of it is known
+		}
+		now, at := [2]uint64{r.ready.value, r.desired.value}, max(r.ready.time, r.desired.time)
+		if now == r.stated && at < r.statedAt+restate {
+			continue
+		}
+		events = append(events, domain.Envelope{
+			Cluster: c.name, Workspace: r.workspace, Subject: name, Time: domain.Instant(at) * 1_000_000,
+			Event: &domain.ReplicasObserved{Deployment: name, Model: model.model, Tier: model.tier, Ready: uint32(now[0]), Desired: uint32(now[1])},
+		})
+		done = append(done, func() { r.stated, r.statedAt = now, at })
+	}
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		n := k.nodes[name]
+		state := n.state()
+		at := max(n.ready.time, n.unschedulable.time)
+		if state == "" || state == n.stated && at < n.statedAt+restate {
+			continue
+		}
+		var ev domain.Event
+		switch state {
+		case "not ready":
+			ev = &domain.NodeCordoned{Node: name, Repair: true, Reason: "kubernetes: not ready"}
+		case "unschedulable":
+			ev = &domain.NodeCordoned{Node: name, Reason: "kubernetes: unschedulable"}
+		default:
+			ev = &domain.NodeReturned{Node: name, Reason: "kubernetes: ready"}
+		}
+		// Of a cordon for repair and one that is none both would last.
+		if n.stated != "" && n.stated != state && state != "ready" && n.stated != "ready" {
+			events = append(events, domain.Envelope{Cluster: c.name, Subject: name, Time: domain.Instant(at)*1_000_000 - 1,
+				Event: &domain.NodeReturned{Node: name, Reason: "kubernetes: no longer " + n.stated}})
+		}
+		events = append(events, domain.Envelope{Cluster: c.name, Subject: name, Time: domain.Instant(at) * 1_000_000, Event: ev})
+		done = append(done, func() { n.stated, n.statedAt = state, at })
+	}
+	return events, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, f := range done {
+			f()
+		}
+	}
+}
+
+// state says how a node is, "" while it is not known.
+func (n *nodeState) state() string {
+	switch {
+	case n.ready.time > 0 && n.ready.value == 0:
+		return "not ready"
+	case n.unschedulable.time > 0 && n.unschedulable.value > 0:
+		return "unschedulable"
+	case n.ready.time > 0 && n.unschedulable.time > 0:
+		return "ready"
+	}
+	return ""
+}

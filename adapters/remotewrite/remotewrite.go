@@ -1,0 +1,303 @@
+// Package remotewrite receives what Prometheus scrapes: remote write 1.0 and 2.0,
+// turned into events of the cluster whose key the request bears.
+//
+// What always holds:
+//
+//   - An answer that says success was given after the log acknowledged what came of
+//     the request. A failure of the log is 503, so that Prometheus sends again.
+//   - Nothing that counts rests on memory: events hold samples as they came, and
+//     the folds take each once, however it is cut, repeated or delivered by several
+//     Prometheus servers to several of ours. Memory serves to state slow facts
+//     (replicas, cordons) only when they change, and again every ten minutes.
+//   - Every sample is accounted for. It is mapped into an event, filtered as
+//     nothing that is kept, set aside because its labels or value say too little
+//     or too much, or refused because it breaks the protocol. The first three
+//     count as written, as the protocol demands; the headers
+//     X-Quartermaster-Samples-{Mapped,Filtered,Set-Aside,Refused} say how many of
+//     each, a GET of the same address and /metrics say why.
+//   - Memory is bounded by the requests in flight, whatever labels say: a cluster
+//     may name so many GPUs and servers in an hour, and the rest is set aside.
+//
+// What is read: GPU gauges of dcgm-exporter become NodeSampled, one for each node
+// and cell of the scrape's grid, with the best field for activity that came with
+// it; series of vLLM, SGLang and TGI and the GPUs that pods ask for become
+// MetricsObserved; replicas and node conditions of kube-state-metrics become
+// ReplicasObserved, NodeCordoned and NodeReturned. See catalogue.go.
+package remotewrite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/exp/api/remote"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"quartermaster/domain"
+)
+
+// Config says what the receiver stands on.
+type Config struct {
+	// Authenticate returns the cluster whose key the request bears. An error is
+	// answered with 401, one that wraps [ErrUnavailable] with 503.
+	Authenticate func(*http.Request) (cluster string, err error)
+
+	// Append puts events into the log and returns nil once all are acknowledged.
+	// It sets Source, which must begin with "prometheus/", Incarnation and
+	// Sequence. It may be called again with the same facts after an error, and
+	// must not keep more than a call's events behind one. Calls do not overlap.
+	Append func(ctx context.Context, events []domain.Envelope) error
+
+	// Now is the clock.
+	Now func() time.Time
+
+	// Holder says whose a pod is, and which deployment it is of. Without it, or
+	// with ok false, the workspace is named as the namespace and the deployment as
+	// the pod without what its controller added.
+	Holder func(cluster, namespace, pod string) (workspace, deployment string, ok bool)
+
+	// Patience is how long Append may take; 30 s when zero.
+	Patience time.Duration
+
+	// InFlight bounds the bytes of all requests at once, decompressed, beyond
+	// which the answer is 503; 256 MiB when zero.
+	InFlight int64
+
+	// Registerer is told of the metrics; nil: nobody.
+	Registerer prometheus.Registerer
+
+	// Log is told of failures; nil: nobody.
+	Log *slog.Logger
+}
+
+// ErrUnavailable is wrapped by errors of Authenticate that are no refusal: the
+// keys cannot be read now, say. Prometheus tries again.
+var ErrUnavailable = errors.New("cannot tell now")
+
+// StepHeader is the header of a request that says how often its series are
+// scraped, as a duration. The stanza sets it.
+const StepHeader = "X-Quartermaster-Scrape-Interval"
+
+const (
+	defaultStep = 30 * time.Second
+	leastStep   = 5 * time.Second
+	mostStep    = 10 * time.Minute
+	maxBody     = 32 << 20 // bytes, compressed and not
+	retryAfter  = "5"
+)
+
+// Handler returns the receiver: POST writes, GET says what became of the samples
+// of the key's cluster.
+func Handler(cfg Config) http.Handler {
+	if cfg.Patience == 0 {
+		cfg.Patience = 30 * time.Second
+	}
+	if cfg.InFlight == 0 {
+		cfg.InFlight = 256 << 20
+	}
+	r := &receiver{cfg: cfg, clusters: map[string]*cluster{}}
+	r.gather.append = cfg.Append
+	r.gather.patience = cfg.Patience
+	r.write = remote.NewWriteHandler(r, remote.MessageTypes{remote.WriteV1MessageType, remote.WriteV2MessageType}, remote.WithWriteHandlerMiddlewares())
+	if cfg.Registerer != nil {
+		cfg.Registerer.MustRegister(r)
+	}
+	return r
+}
+
+type receiver struct {
+	cfg    Config
+	write  http.Handler
+	gather gatherer
+
+	mu       sync.Mutex
+	clusters map[string]*cluster
+	inFlight int64
+	requests [6]uint64 // by the first digit of the status
+	bytes    uint64
+}
+
+type clusterKey struct{}
+
+// ServeHTTP implements http.Handler.
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	name, err := r.cfg.Authenticate(req)
+	if err != nil {
+		status := http.StatusUnauthorized
+		if errors.Is(err, ErrUnavailable) {
+			status = http.StatusServiceUnavailable
+			w.Header().Set("Retry-After", retryAfter)
+		}
+		r.count(status)
+		http.Error(w, err.Error(), status)
+		return
+	}
+	c := r.cluster(name)
+	if req.Method == http.MethodGet {
+		c.show(w)
+		return
+	}
+	req.Body = http.MaxBytesReader(w, req.Body, maxBody)
+	counted := &countingWriter{ResponseWriter: w, status: http.StatusOK}
+	r.write.ServeHTTP(counted, req.WithContext(context.WithValue(req.Context(), clusterKey{}, c)))
+	r.count(counted.status)
+}
+
+type countingWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *countingWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (r *receiver) count(status int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.requests[min(max(status/100, 0), 5)]++
+}
+
+// maxClusters bounds what is remembered: clusters have keys, so there are few.
+const maxClusters = 10_000
+
+func (r *receiver) cluster(name string) *cluster {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.clusters[name]
+	if c == nil {
+		if len(r.clusters) >= maxClusters {
+			clear(r.clusters)
+		}
+		c = newCluster(name)
+		r.clusters[name] = c
+	}
+	return c
+}
+
+// reserve takes bytes of what may be in flight.
+func (r *receiver) reserve(n int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.inFlight+n > r.cfg.InFlight && r.inFlight > 0 {
+		return false
+	}
+	r.inFlight += n
+	r.bytes += uint64(n)
+	return true
+}
+
+func (r *receiver) release(n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.inFlight -= n
+}
+
+// refusal is an error with the status that says what to do about it.
+type refusal struct {
+	status int
+	err    error
+}
+
+func (e *refusal) Error() string { return e.err.Error() }
+
+func refuse(status int, format string, args ...any) *refusal {
+	return &refusal{status, fmt.Errorf(format, args...)}
+}
+
+// Store implements what remote.NewWriteHandler asks for. It always sets a status:
+// an error without one would be answered as success.
+func (r *receiver) Store(req *http.Request, kind remote.WriteMessageType) (*remote.WriteResponse, error) {
+	res := remote.NewWriteResponse()
+	a, err := r.store(req, kind)
+	if a != nil {
+		res.Samples, res.Histograms, res.Exemplars = a.written(), a.histograms, a.exemplars
+		for i, n := range a.samples {
+			res.SetExtraHeader("X-Quartermaster-Samples-"+fateHeaders[i], strconv.Itoa(n))
+		}
+	}
+	var bad *refusal
+	switch {
+	case errors.As(err, &bad):
+		res.SetStatusCode(bad.status)
+		if bad.status == http.StatusServiceUnavailable {
+			res.SetExtraHeader("Retry-After", retryAfter)
+		}
+		return res, err
+	case err != nil:
+		res.SetStatusCode(http.StatusInternalServerError)
+		return res, err
+	}
+	res.SetStatusCode(http.StatusNoContent)
+	return res, nil
+}
+
+func (r *receiver) store(req *http.Request, kind remote.WriteMessageType) (*account, error) {
+	c := req.Context().Value(clusterKey{}).(*cluster)
+	step, err := stepOf(req.Header.Get(StepHeader))
+	if err != nil {
+		return nil, err
+	}
+	if enc := req.Header.Get("Content-Encoding"); enc != "" && enc != "snappy" {
+		return nil, refuse(http.StatusUnsupportedMediaType, "content encoding %q is not accepted, only snappy", enc)
+	}
+	b, _ := buffers.Get().(*body)
+	if b == nil {
+		b = &body{}
+	}
+	defer b.done()
+	raw, held, err := b.read(req, r)
+	defer r.release(held)
+	if err != nil {
+		return nil, err
+	}
+	now := r.cfg.Now()
+	s := &scan{cluster: c, cfg: &r.cfg, step: step, now: now.UnixMilli(), account: &account{}}
+	if kind == remote.WriteV1MessageType {
+		err = s.readV1(raw)
+	} else {
+		err = s.readV2(raw, b)
+	}
+	if err != nil {
+		return nil, refuse(http.StatusBadRequest, "read request: %w", err)
+	}
+	events, stated := s.events()
+	if err := r.gather.put(req.Context(), events); err != nil {
+		if r.cfg.Log != nil {
+			r.cfg.Log.Error("remote write: append to the log", "cluster", c.name, "events", len(events), "err", err)
+		}
+		c.fail(s.account)
+		// Nothing is known to be in the log, so nothing is said to be written.
+		return nil, refuse(http.StatusServiceUnavailable, "the log did not acknowledge %d events; send again: %w", len(events), err)
+	}
+	stated()
+	c.enter(s)
+	if s.refused != nil {
+		return s.account, refuse(http.StatusBadRequest, "%d samples, %d histograms and %d exemplars are refused, the others are written: %w",
+			s.account.samples[refused], s.account.badHistograms, s.account.badExemplars, s.refused)
+	}
+	return s.account, nil
+}
+
+// stepOf reads the header that says how often series are scraped. Cells begin with
+// the hour, so the step is the least that divides it evenly and is no shorter.
+func stepOf(text string) (time.Duration, error) {
+	if text == "" {
+		return defaultStep, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < leastStep || d > mostStep {
+		return 0, refuse(http.StatusBadRequest, "%s: %q: want a duration from %s to %s, for example 30s: what scrape_interval says of the jobs that are kept", StepHeader, text, leastStep, mostStep)
+	}
+	d = d.Truncate(time.Second)
+	for time.Hour%d != 0 {
+		d += time.Second
+	}
+	return d, nil
+}

@@ -1,0 +1,319 @@
+package remotewrite
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"quartermaster/domain"
+)
+
+// scan goes through the series of one request. It holds one series at a time, and
+// of what is kept the readings that events are made of.
+type scan struct {
+	cluster *cluster
+	cfg     *Config
+	step    time.Duration
+	now     int64 // milliseconds since 1970
+	account *account
+	why     [reasonCount]int
+	// examples are a few series for each reason.
+	examples [reasonCount][]string
+	refused  error // the first
+	made     int   // events
+
+	// The series at hand.
+	values     [keyCount][]byte
+	given      uint64 // bit of each key that it has
+	labels     int
+	others     [][]byte // names of labels that are not looked at, to find repeats
+	metric     int32
+	samples    []sample
+	exemplars  int
+	histograms int
+	problem    error
+
+	gpus    gpuScan
+	servers serverScan
+	facts   []factSample
+	holders map[string]holder
+	text    []byte
+}
+
+const (
+	oldest = 7 * 24 * 3_600_000 // milliseconds before now
+	newest = 10 * 60_000        // after
+
+	maxLabels = 256
+	maxText   = 256
+)
+
+func (s *scan) begin() {
+	for given := s.given; given != 0; given &= given - 1 {
+		s.values[bitOf(given)] = nil
+	}
+	s.given, s.labels, s.metric, s.problem = 0, 0, 0, nil
+	s.samples, s.others = s.samples[:0], s.others[:0]
+	s.exemplars, s.histograms = 0, 0
+}
+
+func bitOf(set uint64) int {
+	n := 0
+	for set&1 == 0 {
+		set >>= 1
+		n++
+	}
+	return n
+}
+
+// label takes a label of the series.
+func (s *scan) label(key labelKey, name, value []byte) {
+	s.labels++
+	switch {
+	case s.labels > maxLabels:
+		s.broken("a series has more than %d labels", maxLabels)
+		return
+	case len(name) == 0:
+		s.broken("a label has no name")
+		return
+	case !utf8.Valid(name) || !utf8.Valid(value):
+		s.broken("a label is not UTF-8")
+		return
+	case key == keyOther:
+		for _, o := range s.others {
+			if string(o) == string(name) {
+				s.broken("label %.64q is there twice", name)
+				return
+			}
+		}
+		s.others = append(s.others, name)
+		return
+	case key == keyName && s.given>>keyName&1 != 0:
+		s.broken("label __name__ is there twice")
+		return
+	}
+	// Of several spellings the first that says something counts.
+	if len(s.values[key]) == 0 {
+		s.values[key] = value
+	}
+	s.given |= 1 << key
+}
+
+// end takes the series that was read.
+func (s *scan) end() {
+	n := len(s.samples)
+	if s.problem == nil && (s.given>>keyName&1 == 0 || len(s.values[keyName]) == 0) {
+		s.problem = errors.New("a series has no name (label __name__)")
+	}
+	if s.problem != nil {
+		if s.refused == nil {
+			s.refused = s.problem
+		}
+		s.drop(badSeries, n)
+		s.account.badHistograms += s.histograms
+		s.account.badExemplars += s.exemplars
+		return
+	}
+	s.account.histograms += s.histograms
+	s.account.exemplars += s.exemplars
+	if n == 0 {
+		return
+	}
+	if s.metric == notKept {
+		s.account.samples[filtered] += n
+		s.why[otherMetric] += n
+		return
+	}
+	m := &catalogue[s.metric]
+	switch m.family {
+	case familyGPU:
+		s.gpu(m)
+	case familyReplicas, familyNodes:
+		s.fact(m)
+	default:
+		s.server(m)
+	}
+}
+
+// drop accounts for samples that are in no event.
+func (s *scan) drop(why reason, n int) {
+	if n == 0 {
+		return
+	}
+	s.account.samples[reasons[why].fate] += n
+	s.why[why] += n
+	if reasons[why].fate != filtered && len(s.examples[why]) < maxExamples {
+		s.examples[why] = append(s.examples[why], s.show())
+	}
+}
+
+// show writes the series for people, cut at some length.
+func (s *scan) show() string {
+	var b strings.Builder
+	b.WriteString(strings.ToValidUTF8(string(s.values[keyName]), "?"))
+	b.WriteByte('{')
+	for _, k := range [...]labelKey{keyUUID, keyInstanceID, keyHostname, keyNode, keyExportedPod, keyPod, keyNamespace, keyInstance, keyModel, keyLe} {
+		if s.given>>k&1 != 0 {
+			b.WriteString(keyLabels[k] + "=" + strconv.Quote(strings.ToValidUTF8(string(s.values[k][:min(len(s.values[k]), 64)]), "?")) + " ")
+		}
+	}
+	shown := strings.TrimSuffix(b.String(), " ") + "}"
+	return strings.ToValidUTF8(shown[:min(len(shown), 400)], "")
+}
+
+var keyLabels = [keyCount]string{
+	keyUUID: "UUID", keyInstanceID: "GPU_I_ID", keyHostname: "Hostname", keyNode: "node", keyExportedPod: "exported_pod", keyPod: "pod",
+	keyNamespace: "namespace", keyInstance: "instance", keyModel: "model_name", keyLe: "le",
+}
+
+// reading turns a value into the whole number that events hold.
+func (m *metric) reading(v float64) (uint64, bool) {
+	x := math.Round(v * m.scale)
+	// Shares are computed by exporters and may exceed one by a breath.
+	if m.most == 1000 && x > m.most && x <= m.most*1.01 {
+		x = m.most
+	}
+	if !(x >= 0 && x <= m.most) {
+		return 0, false
+	}
+	return uint64(x), true
+}
+
+// staleNaN is the value by which Prometheus says that a series ended.
+const staleNaN = 0x7ff0000000000002
+
+// usable reports whether a sample may be mapped, and accounts for it otherwise.
+func (s *scan) usable(x sample, m *metric) (uint64, bool) {
+	switch {
+	case x.time < s.now-oldest:
+		s.late(tooOld, "a sample of %s is older than seven days", x)
+	case x.time > s.now+newest:
+		s.late(inFuture, "a sample is dated %s, more than ten minutes ahead", x)
+	case math.Float64bits(x.value) == staleNaN:
+		s.drop(staleMarker, 1)
+	default:
+		v, ok := m.reading(x.value)
+		if !ok {
+			s.drop(badValue, 1)
+		}
+		return v, ok
+	}
+	return 0, false
+}
+
+func (s *scan) late(why reason, format string, x sample) {
+	if s.refused == nil {
+		s.problem = nil
+		s.broken(format, time.UnixMilli(x.time).UTC().Format(time.RFC3339))
+		s.refused = s.problem
+	}
+	s.drop(why, 1)
+}
+
+// first returns the first of several labels that says something.
+func (s *scan) first(keys ...labelKey) []byte {
+	for _, k := range keys {
+		if len(s.values[k]) > 0 {
+			return s.values[k]
+		}
+	}
+	return nil
+}
+
+// plain reports whether a label may stand in an event.
+func plain(b []byte) bool {
+	if len(b) > maxText {
+		return false
+	}
+	for _, c := range b {
+		if c < 0x20 || c == 0x7f || c >= 0x80 {
+			return plainText(string(b))
+		}
+	}
+	return true
+}
+
+func plainText(s string) bool {
+	for _, r := range s {
+		if r < 0x20 || r >= 0x7f && r < 0xa0 || r == utf8.RuneError {
+			return false
+		}
+	}
+	return true
+}
+
+// holder is who a pod belongs to.
+type holder struct{ workspace, deployment, unit string }
+
+// holderOf says whose a pod is.
+func (s *scan) holderOf(namespace, pod []byte) holder {
+	s.text = append(append(append(s.text[:0], namespace...), 0), pod...)
+	h, ok := s.holders[string(s.text)]
+	if ok {
+		return h
+	}
+	h = holder{workspace: string(namespace), deployment: Workload(string(pod)), unit: string(pod)}
+	if s.cfg.Holder != nil {
+		if workspace, deployment, ok := s.cfg.Holder(s.cluster.name, string(namespace), string(pod)); ok {
+			h.workspace = workspace
+			if deployment != "" {
+				h.deployment = deployment
+			}
+		}
+	}
+	if s.holders == nil {
+		s.holders = map[string]holder{}
+	}
+	s.holders[string(s.text)] = h
+	return h
+}
+
+// suffixed are the letters that Kubernetes makes suffixes of: no vowels, and
+// nothing that is easily misread (k8s.io/apimachinery/pkg/util/rand).
+const suffixed = "bcdfghjklmnpqrstvwxz2456789"
+
+// Workload returns a pod's name without what its controller added: the hash of a
+// replica set and the suffix of a pod, the ordinal of a stateful set.
+func Workload(pod string) string {
+	cut := func(name string, least, most int, letters string) (string, bool) {
+		i := strings.LastIndexByte(name, '-')
+		if i <= 0 || len(name)-i-1 < least || len(name)-i-1 > most || strings.Trim(name[i+1:], letters) != "" {
+			return name, false
+		}
+		return name[:i], true
+	}
+	if name, ok := cut(pod, 5, 5, suffixed); ok {
+		// The hash of a replica set has eight to ten letters.
+		if whole, ok := cut(name, 8, 10, suffixed); ok {
+			return whole
+		}
+		return name
+	}
+	name, _ := cut(pod, 1, 5, "0123456789")
+	return name
+}
+
+// events makes the events of the request. Once they are in the log, stated is to
+// be called.
+func (s *scan) events() (events []domain.Envelope, stated func()) {
+	events = s.samplesOfNodes(nil)
+	events = s.samplesOfServers(events)
+	events, stated = s.statements(events)
+	s.made = len(events)
+	return events, stated
+}
+
+// hash is FNV-1a: it names series, and no one gains by two of one name.
+type hash uint64
+
+func (h hash) add(b []byte) hash {
+	for _, c := range b {
+		h = (h ^ hash(c)) * 1099511628211
+	}
+	return (h ^ 0xff) * 1099511628211 // which no text holds
+}
+
+const newHash hash = 14695981039346656037

@@ -1,0 +1,275 @@
+package remotewrite
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+
+	"quartermaster/domain"
+)
+
+// serverScan gathers samples of model servers.
+type serverScan struct {
+	servers []server
+	server  map[string]uint32 // by labels
+	samples []serverSample
+}
+
+type server struct {
+	engine, deployment, model, tier, unit, node string
+	refused                                     reason
+}
+
+type serverSample struct {
+	period int64 // of half a day: an event covers no more
+	server uint32
+	metric domain.SeriesMetric
+	bound  uint64
+	series uint64
+	time   int64
+	value  uint64
+}
+
+const halfDay = 12 * 3_600_000
+
+// server takes a series of a model server, or of what a pod asks for.
+func (s *scan) server(m *metric) {
+	n := len(s.samples)
+	serves := m.serves
+	switch {
+	case rankAbove(s.values[keyTPRank]) || rankAbove(s.values[keyPPRank]):
+		s.drop(otherSeries, n) // every rank of a server reports the same
+		return
+	case m.family == familyPods && !isGPUResource(s.values[keyResource]):
+		s.drop(otherSeries, n)
+		return
+	case (serves == domain.MetricPrefillSum || serves == domain.MetricPrefillCount) && string(s.values[keyMethod]) != "prefill":
+		s.drop(otherSeries, n)
+		return
+	case m.family == familyVLLM && serves == domain.MetricRequestsOK:
+		switch string(s.values[keyReason]) {
+		case "abort":
+			serves = domain.MetricRequestsAborted
+		case "error":
+			serves = domain.MetricRequestsFailed
+		}
+	}
+	var bound uint64
+	if serves.Kind() == domain.BucketKind {
+		var ok bool
+		if bound, ok = boundOf(s.values[keyLe]); !ok {
+			s.drop(badBound, n)
+			return
+		}
+	}
+	s.text = append(s.text[:0], byte(m.family))
+	for _, k := range [...]labelKey{keyModel, keyTier, keyNamespace, keyPod, keyExportedNamespace, keyExportedPod, keyInstance, keyDeployment, keyNode} {
+		s.text = append(append(s.text, s.values[k]...), 0)
+	}
+	at, ok := s.servers.server[string(s.text)]
+	if !ok {
+		key := string(s.text)
+		at = uint32(len(s.servers.servers))
+		s.servers.servers = append(s.servers.servers, s.newServer(m.family))
+		if s.servers.server == nil {
+			s.servers.server = map[string]uint32{}
+		}
+		s.servers.server[key] = at
+	}
+	if why := s.servers.servers[at].refused; why != reasonNone {
+		s.drop(why, n)
+		return
+	}
+	// What tells series of one server apart, but for what names the Prometheus
+	// that scraped them: so two of them are one.
+	h := newHash
+	for _, k := range [...]labelKey{keyInstance, keyEngine, keyDPRank, keyReason, keyErr, keyContainer, keyExportedContainer, keyResource} {
+		if m.family == familyPods && k == keyInstance {
+			continue // of kube-state-metrics, which may be several
+		}
+		h = h.add(s.values[k])
+	}
+	for _, x := range s.samples {
+		v, ok := s.usable(x, m)
+		if !ok {
+			continue
+		}
+		s.account.samples[mapped]++
+		s.servers.samples = append(s.servers.samples, serverSample{x.time / halfDay, at, serves, bound, uint64(h), x.time, v})
+	}
+}
+
+func rankAbove(rank []byte) bool { return len(rank) > 0 && string(rank) != "0" }
+
+// isGPUResource reports whether a resource that pods ask for is a whole GPU.
+func isGPUResource(name []byte) bool { return string(name) == "nvidia_com_gpu" }
+
+// boundOf reads the bound of a bucket in seconds.
+func boundOf(le []byte) (uint64, bool) {
+	f, err := strconv.ParseFloat(string(le), 64)
+	switch {
+	case err != nil || math.IsNaN(f) || f <= 0:
+		return 0, false
+	case math.IsInf(f, 1):
+		return domain.Infinite, true
+	}
+	x := math.Round(f * micros)
+	if x < 1 || x >= 1<<52 {
+		return 0, false
+	}
+	return uint64(x), true
+}
+
+func (s *scan) newServer(f family) (v server) {
+	for _, k := range [...]labelKey{keyModel, keyTier, keyNamespace, keyPod, keyExportedNamespace, keyExportedPod, keyInstance, keyDeployment, keyNode} {
+		if !plain(s.values[k]) {
+			v.refused = badLabel
+			return v
+		}
+	}
+	v.engine, v.model, v.tier = engines[f], string(s.values[keyModel]), string(s.values[keyTier])
+	// kube-state-metrics speaks of other pods than its own; a server of itself.
+	pod, namespace := s.first(keyPod, keyExportedPod), s.first(keyNamespace, keyExportedNamespace)
+	if f == familyPods {
+		pod, namespace = s.first(keyExportedPod, keyPod), s.first(keyExportedNamespace, keyNamespace)
+		v.model = ""
+		v.node = string(s.values[keyNode])
+	}
+	unit := pod
+	if len(unit) == 0 {
+		unit = s.values[keyInstance]
+	}
+	switch {
+	case len(unit) == 0:
+		v.refused = noServer
+		return v
+	case v.model == "" && f == familyTGI:
+		// It names no model: the deployment stands for it.
+	case v.model == "" && f != familyPods:
+		v.refused = noModel
+		return v
+	}
+	v.unit = string(unit)
+	switch {
+	case len(pod) > 0:
+		v.deployment = s.holderOf(namespace, pod).deployment
+	case len(s.values[keyDeployment]) > 0:
+		v.deployment = string(s.values[keyDeployment])
+	default:
+		v.deployment = v.unit
+	}
+	if v.model == "" && f == familyTGI {
+		v.model = v.deployment
+	}
+	if f != familyPods {
+		v.node = string(s.values[keyNode])
+	}
+	if !s.cluster.admit(uint64(newHash.add([]byte(v.engine)).add(unit).add([]byte(v.model)).add([]byte(v.deployment))), s.now) {
+		v.refused = tooMany
+		return v
+	}
+	if f != familyPods {
+		s.cluster.serves(v.deployment, v.model, v.tier)
+	}
+	return v
+}
+
+// The most that one event holds: well below what a record may.
+const (
+	maxEventSamples = 1 << 15
+	maxEventSeries  = 1 << 14
+)
+
+// samplesOfServers appends the events of servers' samples.
+func (s *scan) samplesOfServers(events []domain.Envelope) []domain.Envelope {
+	all := s.servers.samples
+	if len(all) == 0 {
+		return events
+	}
+	compare := func(a, b serverSample) int {
+		if a.period != b.period {
+			return cmp.Compare(a.period, b.period)
+		}
+		if a.server != b.server {
+			return cmp.Compare(a.server, b.server)
+		}
+		if a.metric != b.metric {
+			return cmp.Compare(a.metric, b.metric)
+		}
+		if a.bound != b.bound {
+			return cmp.Compare(a.bound, b.bound)
+		}
+		if a.series != b.series {
+			return cmp.Compare(a.series, b.series)
+		}
+		return cmp.Compare(a.time, b.time)
+	}
+	slices.SortFunc(all, compare)
+	for i := 0; i < len(all); {
+		j, series := i, 0
+		for j < len(all) && all[j].period == all[i].period && j-i < maxEventSamples {
+			if j == i || !all[j].sameSeries(&all[j-1]) {
+				if series++; series > maxEventSeries {
+					break
+				}
+			}
+			j++
+		}
+		events = append(events, s.metricsOf(all[i:j]))
+		i = j
+	}
+	return events
+}
+
+func (a *serverSample) sameSeries(b *serverSample) bool {
+	return a.server == b.server && a.metric == b.metric && a.bound == b.bound && a.series == b.series
+}
+
+func (s *scan) metricsOf(all []serverSample) domain.Envelope {
+	first, last := all[0].time, all[0].time
+	for i := range all {
+		first, last = min(first, all[i].time), max(last, all[i].time)
+	}
+	m := &domain.MetricsObserved{
+		Base: domain.Instant(first) * 1_000_000, StepMs: uint32(s.step.Milliseconds()),
+		Offset: make([]uint32, len(all)), Value: make([]uint64, len(all)),
+	}
+	texts := map[string]uint32{}
+	text := func(t string) uint32 {
+		if t == "" {
+			return 0
+		}
+		n := texts[t]
+		if n == 0 {
+			m.Strings = append(m.Strings, t)
+			n = uint32(len(m.Strings))
+			texts[t] = n
+		}
+		return n
+	}
+	server := -1
+	for i := range all {
+		x := &all[i]
+		if server != int(x.server) {
+			server = int(x.server)
+			v := &s.servers.servers[server]
+			m.Engine = append(m.Engine, text(v.engine))
+			m.Deployment = append(m.Deployment, text(v.deployment))
+			m.Model = append(m.Model, text(v.model))
+			m.Tier = append(m.Tier, text(v.tier))
+			m.Unit = append(m.Unit, text(v.unit))
+			m.Node = append(m.Node, text(v.node))
+		}
+		if i == 0 || !x.sameSeries(&all[i-1]) {
+			m.Server = append(m.Server, uint32(len(m.Engine)-1))
+			m.Metric = append(m.Metric, uint32(x.metric))
+			m.Bound = append(m.Bound, x.bound)
+			m.Series = append(m.Series, x.series)
+			m.Samples = append(m.Samples, 0)
+		}
+		m.Samples[len(m.Samples)-1]++
+		m.Offset[i], m.Value[i] = uint32(x.time-first), x.value
+	}
+	return domain.Envelope{Cluster: s.cluster.name, Time: domain.Instant(last) * 1_000_000, Event: m}
+}

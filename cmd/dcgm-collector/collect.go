@@ -1,0 +1,393 @@
+//go:build cgo && linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/NVIDIA/go-dcgm/pkg/dcgm"
+	"golang.org/x/sys/unix"
+
+	frames "quartermaster/adapters/dcgm"
+	"quartermaster/domain"
+)
+
+// stopWithin is how long DCGM may take to shut down.
+const stopWithin = 2 * time.Second
+
+// collector is one run. Everything but beat happens in one goroutine, since DCGM
+// answers one call after the other anyway.
+type collector struct {
+	cfg   Config
+	out   *frames.Writer
+	lib   *loaded
+	calls calls
+
+	inventory frames.Inventory
+	machine   machine                    // what DCGM calls the devices of the inventory
+	cut       []dcgm.MigHierarchyInfo_v2 // how GPUs are cut by MIG
+	known     string                     // fingerprint of what the inventory was made from
+	groups    []*group
+	handles   handles
+	health    *watchedHealth
+	links     frames.Group // state of NVLinks, as Hello says it
+	xids      *xidReader
+	states    *states
+	suspects  map[entity]bool   // GPUs whose values say that they are lost
+	said      map[string]string // troubles that were told, by what they are about
+}
+
+func newCollector(cfg Config, out io.Writer) *collector {
+	return &collector{cfg: cfg, out: frames.NewWriter(out), states: newStates(), xids: newXIDReader(cfg.Since, now()),
+		health: &watchedHealth{active: map[incidentKey]frames.Event{}}, suspects: map[entity]bool{}, said: map[string]string{}}
+}
+
+// calls says what DCGM is asked right now. The heartbeat reads it.
+type calls struct {
+	mu       sync.Mutex
+	name     string
+	began    time.Duration // boot clock
+	answered atomic.Uint64
+}
+
+// do asks DCGM something.
+func (c *calls) do(name string, f func() error) error {
+	c.mu.Lock()
+	c.name, c.began = name, bootClock()
+	c.mu.Unlock()
+	err := f()
+	c.mu.Lock()
+	c.name = ""
+	c.mu.Unlock()
+	c.answered.Add(1)
+	return err
+}
+
+func (c *calls) heartbeat() *frames.Heartbeat {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := &frames.Heartbeat{Call: c.name, Answered: c.answered.Load()}
+	if c.name != "" {
+		h.Waiting = bootClock() - c.began
+	}
+	return h
+}
+
+func bootClock() time.Duration {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}
+
+func frame(b frames.Body) frames.Frame {
+	return frames.Frame{At: domain.InstantOf(time.Now()), Boot: bootClock(), Body: b}
+}
+
+// say writes a frame. When nobody reads any more there is nothing left to do, and the
+// thread that asks DCGM may hang: the process ends here.
+func (c *collector) say(b frames.Body) error {
+	if err := c.out.Write(frame(b)); err != nil {
+		return fmt.Errorf("%w: %v", errOutput, err)
+	}
+	return nil
+}
+
+// collect runs until it is told to end, or cannot go on.
+func collect(ctx context.Context, cfg Config, stdout *os.File, stderr io.Writer) error {
+	c := newCollector(cfg, stdout)
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		err := c.run(ctx)
+		if f := (*fatal)(nil); errors.As(err, &f) {
+			if said := c.say(&f.Trouble); said != nil {
+				err = said
+			}
+		}
+		done <- err
+	}()
+	beat := time.NewTicker(cfg.Heartbeat)
+	defer beat.Stop()
+	var end <-chan time.Time
+	stop := ctx.Done()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-beat.C:
+			if err := c.say(c.calls.heartbeat()); err != nil {
+				return err
+			}
+		case <-stop:
+			stop, end = nil, time.After(stopWithin)
+		case <-end:
+			h := c.calls.heartbeat()
+			fmt.Fprintf(stderr, "dcgm-collector: DCGM has not answered %q for %v: ending without it\n", h.Call, h.Waiting.Round(time.Millisecond))
+			return nil
+		}
+	}
+}
+
+func (c *collector) run(ctx context.Context) error {
+	stop, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	hello, err := c.hello()
+	if err != nil {
+		return err
+	}
+	if err := c.say(hello); err != nil {
+		return err
+	}
+	// What starting took is garbage now.
+	debug.FreeOSMemory()
+	tick := time.NewTicker(c.cfg.Every)
+	defer tick.Stop()
+	last := map[time.Duration]time.Time{}
+	due := func(every time.Duration, now time.Time) bool {
+		// Half a tick early is on time, so that ticks that jitter do not skip a turn.
+		if t, ok := last[every]; ok && now.Sub(t) < every-c.cfg.Every/2 {
+			return false
+		}
+		last[every] = now
+		return true
+	}
+	for {
+		now := time.Now()
+		medium, slow := due(c.cfg.Medium, now), due(c.cfg.Slow, now)
+		if err := c.turn(medium, slow); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// open starts DCGM or attaches to it.
+func (c *collector) open() (stop func(), err error) {
+	var l *loaded
+	if err := c.calls.do("load", func() (err error) { l, err = load(); return }); err != nil {
+		return nil, err
+	}
+	c.lib = l
+	socket := c.cfg.socket()
+	err = c.calls.do("start", func() error {
+		if socket == "" {
+			_, err := dcgm.Init(dcgm.Embedded)
+			return err
+		}
+		_, err := dcgm.Init(dcgm.Standalone, socket, "1")
+		return err
+	})
+	if err != nil {
+		return nil, c.notStarted(err, socket)
+	}
+	return func() {
+		_ = c.calls.do("stop", dcgm.Shutdown)
+	}, nil
+}
+
+func (c *collector) notStarted(err error, socket string) error {
+	code := c.lib.code(err)
+	what := "embed DCGM"
+	if socket != "" {
+		what = "attach to the nv-hostengine at " + socket
+	}
+	var f *fatal
+	switch code {
+	case stNoPermission, stRequiresRoot:
+		f = give(frames.TroublePermission, "%s: no permission: give this user the right to open the socket and /dev/nvidia*", what)
+	case stVersionMismatch:
+		f = give(frames.TroubleVersion, "%s: the engine and %s (DCGM %s) are of versions that do not fit: install one", what, library, c.lib.version)
+	case stNoLibrary, stNVMLNotLoaded:
+		f = give(frames.TroubleDriver, "%s: NVIDIA's driver is not loaded: nvidia-smi says why", what)
+	case stDriverTimeout:
+		f = give(frames.TroubleDriver, "%s: NVIDIA's driver does not answer: the node needs a reboot", what)
+	default:
+		if socket != "" {
+			if _, serr := os.Stat(socket); serr != nil {
+				f = give(frames.TroubleEngine, "%s: there is no such socket: start nvidia-dcgm.service, or give --engine embedded", what)
+				break
+			} else if unix.Access(socket, unix.W_OK) != nil {
+				f = give(frames.TroublePermission, "%s: no permission: give this user the right to write to the socket", what)
+				break
+			}
+		}
+		f = give(frames.TroubleEngine, "%s: %v", what, err)
+	}
+	f.Returned = code
+	return f
+}
+
+func (c *collector) hello() (*frames.Hello, error) {
+	if err := c.takeInventory(true); err != nil {
+		return nil, err
+	}
+	if len(c.inventory.Devices) == 0 {
+		return nil, give(frames.TroubleNoGPUs, "DCGM sees no GPUs: nvidia-smi -L says whether the driver does, and which this user may open")
+	}
+	c.links = frames.Group{Name: "links", Every: c.cfg.Slow, Works: true}
+	if _, err := c.askLinks(); err != nil {
+		c.links.Works, c.links.Reason, c.links.Code = false, err.Error(), c.lib.code(err)
+		if err := c.trouble("links", err); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.watch(); err != nil {
+		return nil, err
+	}
+	c.tellLost(nil, true)
+	host, _ := os.Hostname()
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return &frames.Hello{
+		Version: frames.Version, Program: programVersion(), Library: c.lib.version, Driver: c.machine.driver,
+		Hostname: host, BootID: strings.TrimSpace(string(boot)), Engine: c.cfg.socket(),
+		Inventory: c.inventory, Groups: c.groupsSaid(),
+	}, nil
+}
+
+func programVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return ""
+}
+
+// turn is what happens every second. Faults are told before readings, since they are
+// what is waited for.
+func (c *collector) turn(medium, slow bool) error {
+	readings, suspect, err := c.read(medium, slow)
+	if err != nil {
+		return err
+	}
+	xids, err := c.xids.read(c)
+	if err != nil {
+		return err
+	}
+	if slow {
+		if err := c.checkHealth(); err != nil {
+			return err
+		}
+		if err := c.checkLinks(); err != nil {
+			return err
+		}
+	}
+	// Even without events now and then, so that a reader knows the cursor.
+	if err := c.tell(xids, medium); err != nil {
+		return err
+	}
+	if len(readings.Readings) > 0 {
+		if err := c.say(readings); err != nil {
+			return err
+		}
+	}
+	if suspect || medium {
+		return c.renew(suspect || slow)
+	}
+	return nil
+}
+
+// tell says what happened.
+func (c *collector) tell(xids []frames.Event, always bool) error {
+	e := &frames.Events{Generation: c.inventory.Generation, Events: append(xids, c.states.take()...), Cursor: c.xids.cursor}
+	if len(e.Events) == 0 && !always {
+		return nil
+	}
+	return c.say(e)
+}
+
+// trouble tells what does not work, once for as long as it does not and stays the same.
+// An error nil says that it works again. The result is an error that ends the run.
+func (c *collector) trouble(about string, err error) error {
+	if err == nil {
+		delete(c.said, about)
+		return nil
+	}
+	if errors.Is(err, errOutput) {
+		return err
+	}
+	code := c.lib.code(err)
+	if code == stConnection {
+		return give(frames.TroubleConnection, "the nv-hostengine went away: %v", err)
+	}
+	if c.said[about] == err.Error() {
+		return nil
+	}
+	c.said[about] = err.Error()
+	return c.say(&frames.Trouble{Code: frames.TroubleCall, Text: fmt.Sprintf("%s: %v", about, err), Returned: code, Group: about})
+}
+
+// check does what a run begins with, and reads once.
+func check(cfg Config) *Report {
+	c := newCollector(cfg, io.Discard)
+	r := &Report{Engine: or(cfg.socket(), "embedded")}
+	fill := func(err error) *Report {
+		if c.lib != nil {
+			r.Library, r.Path = c.lib.version, c.lib.path
+		}
+		if err != nil {
+			r.Text, r.Exit = err.Error(), exitOf(err)
+			if f := (*fatal)(nil); errors.As(err, &f) {
+				r.Trouble = f.Code
+			}
+		}
+		return r
+	}
+	type answer struct {
+		h   *frames.Hello
+		err error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		stop, err := c.open()
+		if err != nil {
+			done <- answer{nil, err}
+			return
+		}
+		defer stop()
+		h, err := c.hello()
+		done <- answer{h, err}
+	}()
+	select {
+	case a := <-done:
+		if a.err != nil {
+			return fill(a.err)
+		}
+		r.OK, r.Driver = true, a.h.Driver
+		for _, d := range a.h.Inventory.Devices {
+			id := d.UUID.String()
+			if d.Parent != 0 {
+				id = "MIG" + strings.TrimPrefix(id, "GPU")
+			}
+			r.Devices = append(r.Devices, ReportGPU{GPU: d.GPU, UUID: id, Model: d.Model, PCI: d.PCI, Profile: d.Profile, Lost: d.Lost})
+		}
+		for _, g := range a.h.Groups {
+			r.Groups = append(r.Groups, ReportGroup{Name: g.Name, Works: g.Works, Fields: g.Fields, Reason: g.Reason})
+		}
+		return fill(nil)
+	case <-time.After(checkWithin):
+		h := c.calls.heartbeat()
+		r.Text, r.Trouble, r.Exit = fmt.Sprintf("DCGM has not answered %q for %v: the driver hangs, and the node may need a reboot", h.Call, checkWithin), frames.TroubleDriver, exitDriver
+		return r
+	}
+}
+
+// checkWithin is how long DCGM may take to answer check.
+const checkWithin = 20 * time.Second

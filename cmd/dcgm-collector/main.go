@@ -1,0 +1,315 @@
+// Command dcgm-collector reads the GPUs of a node through NVIDIA's DCGM and says on its
+// standard output what it finds, as frames (package adapters/dcgm). node-reporter starts
+// it, and ends it when it hangs.
+//
+// It is the only program of the project with C in it, and has a process of its own for
+// three reasons: a function that libdcgm.so.4 lacks ends the process that calls it with
+// exit code 127, a driver that hangs keeps the thread that asked it for ever, and a crash
+// in the driver's libraries must not take with it what was observed before. So it keeps
+// nothing: not on disk, and in memory only what it needs to see a change.
+//
+// What holds: before the first call of DCGM every function that is called later was
+// looked up; each group of fields works or fails alone; a value is a number only when
+// its status, its age and its range say so; standard output carries frames alone,
+// whatever a library prints; and heartbeats come from a thread that calls nothing.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/dcgm"
+)
+
+// Config is what the collector is told. It has no file of its own: node-reporter passes
+// flags.
+type Config struct {
+	// Engine is the Unix socket of an nv-hostengine to attach to. "embedded" runs DCGM
+	// inside this process. "auto" attaches to the first socket that exists and embeds
+	// DCGM where none does.
+	Engine string
+	// Since is the cursor of an earlier run, in microseconds since 1970: XIDs that an
+	// nv-hostengine kept from then on are reported. 0 begins with now.
+	Since int64
+	// Every is the time between readings of utilization.
+	Every time.Duration
+	// Medium and Slow are those of thermals and clocks, and of errors and links.
+	Medium, Slow time.Duration
+	// Heartbeat is the time between heartbeats.
+	Heartbeat time.Duration
+	// Profiling says whether the profiling module is asked for. Two clients cannot
+	// profile one GPU with some drivers; a debugger may need it for itself.
+	Profiling bool
+}
+
+// sockets are where nv-hostengine listens as packages install it.
+var sockets = []string{"/run/nv-hostengine.sock", "/var/run/nv-hostengine.sock", "/tmp/nv-hostengine"}
+
+// What the program exits with. The text of the fatal Trouble says more.
+const (
+	exitOther      = 1
+	exitUsage      = 2
+	exitWithoutC   = 3
+	exitNoLibrary  = 10
+	exitVersion    = 11
+	exitSymbol     = 12
+	exitPermission = 13
+	exitEngine     = 14
+	exitDriver     = 15
+	exitNoGPUs     = 16
+	exitConnection = 17
+	exitOutput     = 18 // nobody reads the frames any more
+)
+
+var exits = map[string]int{
+	dcgm.TroubleNoLibrary:  exitNoLibrary,
+	dcgm.TroubleVersion:    exitVersion,
+	dcgm.TroubleSymbol:     exitSymbol,
+	dcgm.TroublePermission: exitPermission,
+	dcgm.TroubleEngine:     exitEngine,
+	dcgm.TroubleDriver:     exitDriver,
+	dcgm.TroubleNoGPUs:     exitNoGPUs,
+	dcgm.TroubleConnection: exitConnection,
+	dcgm.TroubleWithoutC:   exitWithoutC,
+}
+
+// fatal is a trouble that ends the program.
+type fatal struct{ dcgm.Trouble }
+
+func (f *fatal) Error() string { return f.Text }
+
+var errOutput = errors.New("nobody reads the frames any more")
+
+func main() {
+	// Two threads suffice: one that asks DCGM, one that beats. The memory is bounded
+	// because values of DCGM are 4 KiB each, and garbage a second later.
+	runtime.GOMAXPROCS(2)
+	debug.SetGCPercent(50)
+	debug.SetMemoryLimit(32 << 20)
+	out, err := claimOutput()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "dcgm-collector: %v\n", err)
+		os.Exit(exitOther)
+	}
+	os.Exit(run(os.Args[1:], out, os.Stderr))
+}
+
+// run is the program without the process.
+func run(args []string, stdout *os.File, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	code := 0
+	var cfg Config
+	root := &cobra.Command{
+		Use:   "dcgm-collector",
+		Short: "Read this node's GPUs through DCGM and write frames to standard output",
+		Long: `Reads this node's GPUs through NVIDIA's DCGM 4 and writes frames to standard
+output, for node-reporter, which starts this program. Run "dcgm-collector check" to
+see what works on this node.
+
+It needs libdcgm.so.4 (package datacenter-gpu-manager-4-core) and no rights beyond
+those to open /dev/nvidia*; profiling counters may need more, and are left out where
+they are refused.
+
+Exit codes: 0 ended when asked to, 1 other, 2 wrong flags, 3 built without C,
+10 no libdcgm.so.4, 11 another version of DCGM, 12 the library lacks a function,
+13 no permission, 14 no engine, 15 no driver, 16 no GPUs, 17 the nv-hostengine went
+away, 18 nobody reads the frames.`,
+		Example: `  dcgm-collector check
+  dcgm-collector check --json
+  dcgm-collector --engine /run/nv-hostengine.sock | my-reader
+  dcgm-collector --engine embedded --profiling=false`,
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(*cobra.Command, []string) error {
+			if isTerminal(stdout) {
+				return errors.New(`frames are no text, and standard output is a terminal: pipe it into node-reporter, or run "dcgm-collector check"`)
+			}
+			if err := cfg.valid(); err != nil {
+				return err
+			}
+			err := collect(ctx, cfg, stdout, stderr)
+			code = exitOf(err)
+			if err != nil {
+				fmt.Fprintf(stderr, "dcgm-collector: %v\n", err)
+			}
+			return nil
+		},
+	}
+	fs := root.PersistentFlags()
+	fs.StringVar(&cfg.Engine, "engine", "auto", "socket of an nv-hostengine, or embedded, or auto: attach where a socket exists, else embed")
+	fs.BoolVar(&cfg.Profiling, "profiling", true, "read SM, tensor and DRAM activity from the profiling module")
+	own := root.Flags()
+	own.Int64Var(&cfg.Since, "since", 0, "cursor of an earlier run, microseconds since 1970: report XIDs from there on")
+	own.DurationVar(&cfg.Every, "every", time.Second, "time between readings of utilization")
+	own.DurationVar(&cfg.Medium, "medium", 10*time.Second, "time between readings of thermals and clocks")
+	own.DurationVar(&cfg.Slow, "slow", 30*time.Second, "time between readings of errors and links, and between health checks")
+	own.DurationVar(&cfg.Heartbeat, "heartbeat", 2*time.Second, "time between heartbeats")
+	root.AddCommand(checkCommand(&cfg, stdout, &code))
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintf(stderr, "dcgm-collector: %v\n", err)
+		return exitUsage
+	}
+	return code
+}
+
+func (c *Config) valid() error {
+	switch {
+	case c.Every < 100*time.Millisecond:
+		return fmt.Errorf("--every %v is shorter than 100ms, the fastest that DCGM samples", c.Every)
+	case c.Medium < c.Every || c.Slow < c.Medium:
+		return fmt.Errorf("--every %v, --medium %v and --slow %v must not become shorter", c.Every, c.Medium, c.Slow)
+	case c.Heartbeat < 10*time.Millisecond:
+		return fmt.Errorf("--heartbeat %v is shorter than 10ms", c.Heartbeat)
+	case c.Since < 0:
+		return fmt.Errorf("--since %d is before 1970", c.Since)
+	case c.Engine == "":
+		return errors.New("--engine is empty: give a socket, embedded or auto")
+	}
+	return nil
+}
+
+// socket is the nv-hostengine to attach to, "" to embed one.
+func (c *Config) socket() string {
+	switch c.Engine {
+	case "embedded":
+		return ""
+	case "auto":
+		for _, s := range sockets {
+			if st, err := os.Stat(s); err == nil && st.Mode()&os.ModeSocket != 0 {
+				return s
+			}
+		}
+		return ""
+	}
+	return strings.TrimPrefix(c.Engine, "unix://")
+}
+
+func exitOf(err error) int {
+	var f *fatal
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errOutput):
+		return exitOutput
+	case errors.As(err, &f):
+		if code, ok := exits[f.Code]; ok {
+			return code
+		}
+	}
+	return exitOther
+}
+
+// Report is what check found, as JSON.
+type Report struct {
+	OK      bool          `json:"ok"`
+	Trouble string        `json:"trouble,omitempty"` // a word, as in frames
+	Text    string        `json:"text,omitempty"`    // for people
+	Exit    int           `json:"exit"`              // what the program exits with
+	Library string        `json:"library,omitempty"` // version of DCGM
+	Path    string        `json:"path,omitempty"`    // of the library
+	Driver  string        `json:"driver,omitempty"`
+	Engine  string        `json:"engine,omitempty"` // socket, or embedded
+	Devices []ReportGPU   `json:"devices,omitempty"`
+	Groups  []ReportGroup `json:"groups,omitempty"`
+}
+
+// ReportGPU is a GPU, or a MIG device of one.
+type ReportGPU struct {
+	GPU     uint32 `json:"gpu"`
+	UUID    string `json:"uuid,omitempty"`
+	Model   string `json:"model,omitempty"`
+	PCI     string `json:"pci,omitempty"`
+	Profile string `json:"profile,omitempty"` // of a MIG device
+	Lost    bool   `json:"lost,omitempty"`
+}
+
+// ReportGroup is a set of fields.
+type ReportGroup struct {
+	Name   string   `json:"name"`
+	Works  bool     `json:"works"`
+	Fields []uint32 `json:"fields,omitempty"`
+	Reason string   `json:"reason,omitempty"`
+}
+
+func checkCommand(cfg *Config, stdout io.Writer, code *int) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "check",
+		Short: "Say what works on this node, and what is missing",
+		Long: `Loads DCGM, attaches to an engine or embeds one, lists the GPUs and watches every
+group of fields for a moment. Exits as the collector would.
+
+Keys of --json: ok; trouble (a word), text and exit where something is missing;
+library (version of DCGM), path, driver, engine; devices (gpu, uuid, model, pci,
+profile, lost); groups (name, works, fields, reason).`,
+		Example: `  dcgm-collector check
+  dcgm-collector check --engine /run/nv-hostengine.sock --json`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			cfg.Every, cfg.Medium, cfg.Slow, cfg.Heartbeat = time.Second, 10*time.Second, 30*time.Second, time.Second
+			r := check(*cfg)
+			*code = r.Exit
+			if asJSON {
+				e := json.NewEncoder(stdout)
+				e.SetIndent("", "  ")
+				return e.Encode(r)
+			}
+			r.print(stdout)
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func (r *Report) print(w io.Writer) {
+	if !r.OK {
+		fmt.Fprintf(w, "not ready: %s\n", r.Text)
+	}
+	if r.Path != "" {
+		fmt.Fprintf(w, "library   DCGM %s, %s\n", r.Library, r.Path)
+	}
+	if r.Engine != "" {
+		fmt.Fprintf(w, "engine    %s\n", r.Engine)
+	}
+	if r.Driver != "" {
+		fmt.Fprintf(w, "driver    %s\n", r.Driver)
+	}
+	for _, d := range r.Devices {
+		what := d.Model
+		if d.Profile != "" {
+			what = "MIG " + d.Profile
+		}
+		if d.Lost {
+			what += " (lost)"
+		}
+		fmt.Fprintf(w, "gpu %-5d %s  %s  %s\n", d.GPU, d.UUID, d.PCI, what)
+	}
+	for _, g := range r.Groups {
+		state := "works"
+		if !g.Works {
+			state = "not available: " + g.Reason
+		} else if g.Reason != "" {
+			state = "works in part: " + g.Reason
+		}
+		fmt.Fprintf(w, "%-9s %s\n", g.Name, state)
+	}
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"time"
+
+	"quartermaster/adapters/dcgm"
+	"quartermaster/domain"
+)
+
+// states sees changes in what is read: it turns values into events. It knows nothing of
+// a device when a run begins, so that what it sees first is told as found.
+type states struct {
+	last   map[stateKey]float64
+	at     map[stateKey]time.Time // when a field was measured last
+	mute   map[stateKey]bool      // cannot be read at the moment
+	events []dcgm.Event
+}
+
+// A value that is older than the one before is not news: the driver was asked in between.
+// Much older, it is of a clock that was set back.
+const oldValue = 10 * time.Second
+
+type stateKey struct {
+	device domain.GPUID
+	gpu    uint32 // where the device has no UUID
+	field  uint32
+	code   uint32 // bit, link
+}
+
+// device is whom a value or event is about.
+type device struct {
+	index uint32 // +1 in the inventory, 0: the node
+	uuid  domain.GPUID
+	gpu   uint32
+}
+
+func newStates() *states {
+	return &states{last: map[stateKey]float64{}, at: map[stateKey]time.Time{}, mute: map[stateKey]bool{}}
+}
+
+// recovery is what the driver wants of a device, +1, 0 where it has not said or
+// cannot: what it wanted before a GPU was lost is no judgement of the loss.
+func (s *states) recovery(d device) uint32 {
+	k := stateKey{d.uuid, d.gpu, dcgm.FieldRecovery, 0}
+	if v, ok := s.last[k]; ok && !s.mute[k] {
+		return uint32(v) + 1
+	}
+	return 0
+}
+
+// silence says that what the driver wants of a device cannot be read.
+func (s *states) silence(d device) { s.mute[stateKey{d.uuid, d.gpu, dcgm.FieldRecovery, 0}] = true }
+
+// take returns the events since the last time.
+func (s *states) take() []dcgm.Event {
+	out := s.events
+	s.events = nil
+	return out
+}
+
+func (s *states) add(d device, e dcgm.Event) {
+	e.Device, e.UUID = d.index, d.uuid
+	e.Count = max(e.Count, 1)
+	if e.Kind == dcgm.KindLost && !e.Over {
+		s.silence(d)
+	}
+	if e.Kind != dcgm.KindRecovery {
+		e.Recovery = s.recovery(d)
+	}
+	s.events = append(s.events, e)
+}
+
+// observe takes a value of a device.
+func (s *states) observe(d device, field uint32, value float64, at time.Time) {
+	k := stateKey{d.uuid, d.gpu, field, 0}
+	if before := at.Sub(s.at[k]); before < 0 && before > -oldValue {
+		return
+	}
+	s.at[k] = at
+	when := domain.InstantOf(at)
+	switch field {
+	case dcgm.FieldRecovery:
+		delete(s.mute, k)
+		was, now, known := s.replace(d, field, 0, value)
+		if was == now {
+			return
+		}
+		e := dcgm.Event{Kind: dcgm.KindRecovery, Field: field, Code: uint32(now), At: when, Found: !known, Recovery: uint32(now) + 1}
+		if now == 0 {
+			e.Code, e.Over = uint32(was), true
+		}
+		s.add(d, e)
+	case dcgm.FieldClockReasons:
+		for _, bit := range []uint32{dcgm.ReasonThermal, dcgm.ReasonPowerBrake} {
+			s.state(d, dcgm.KindThermal, field, bit, uint64(value)&uint64(bit) != 0, when, "")
+		}
+	case dcgm.FieldRemapPending, dcgm.FieldRemapFailed:
+		s.state(d, dcgm.KindRowRemap, field, 0, value > 0, when, "")
+	case dcgm.FieldRemapCorrected, dcgm.FieldRemapUncorrectable:
+		s.count(d, dcgm.KindRowRemap, field, value, when)
+	case dcgm.FieldECCUncorrectable:
+		s.count(d, dcgm.KindECC, field, value, when)
+	}
+}
+
+// replace keeps a value and returns the one before, 0 where there was none.
+func (s *states) replace(d device, field, code uint32, value float64) (was, now float64, known bool) {
+	k := stateKey{d.uuid, d.gpu, field, code}
+	was, known = s.last[k]
+	s.last[k] = value
+	return was, value, known
+}
+
+// state tells when something that lasts begins and ends.
+func (s *states) state(d device, kind dcgm.Kind, field, code uint32, on bool, at domain.Instant, detail string) {
+	value := 0.0
+	if on {
+		value = 1
+	}
+	was, now, known := s.replace(d, field, code, value)
+	if was != now {
+		s.add(d, dcgm.Event{Kind: kind, Field: field, Code: code, At: at, Found: !known, Over: !on, Detail: detail})
+	}
+}
+
+// count tells when a counter has grown. One that shrank was started anew, with the
+// driver.
+func (s *states) count(d device, kind dcgm.Kind, field uint32, value float64, at domain.Instant) {
+	was, now, known := s.replace(d, field, 0, value)
+	if now < was {
+		was = 0
+	}
+	if now > was {
+		s.add(d, dcgm.Event{Kind: kind, Field: field, At: at, Found: !known, Count: uint64(now - was), Total: uint64(now)})
+	}
+}

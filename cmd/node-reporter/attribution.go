@@ -1,0 +1,396 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"quartermaster/adapters/configfile"
+	"quartermaster/adapters/dcgm"
+	"quartermaster/adapters/podresources"
+	"quartermaster/adapters/slurm"
+	"quartermaster/domain"
+)
+
+// slot is a device, or a share of one by time from 1.
+type slot struct {
+	id      domain.GPUID
+	replica uint32
+}
+
+// holder is who holds a slot.
+type holder struct{ workspace, deployment, unit string }
+
+// holdings say who holds what.
+type holdings struct {
+	held map[slot]holder
+	// shares is into how many shares a device is divided, where it is.
+	shares map[domain.GPUID]uint32
+}
+
+// place is a device as a source names it.
+type place struct {
+	id       domain.GPUID // zero where index says which
+	index    uint32
+	instance uint32
+	mig      bool
+	replica  uint32
+}
+
+// claim is what a source says of a device.
+type claim struct {
+	place     place
+	namespace string // slurm for jobs; "" where workspace says all
+	labels    map[string]string
+	holder    holder // unit, and of the static file all
+}
+
+// staleAfter is how long what a source said last is held to when it says nothing any
+// more. A kubelet that restarts leaves pods as they are.
+const staleAfter = 10 * time.Minute
+
+// attributor asks who holds which device.
+type attributor struct {
+	cfg     *Config
+	log     *slog.Logger
+	kubelet *podresources.Client
+	labels  *podresources.Labels
+	static  staticFile
+
+	mu      sync.Mutex
+	claims  [3][]claim // of the static file, Slurm and Kubernetes
+	shares  map[place]uint32
+	fresh   [3]time.Time
+	faults  [3]string // what is wrong with a source, "" nothing
+	unknown int       // ids that nobody understands, at the last refresh
+}
+
+var attributionSources = [3]string{"static", "slurm", "kubernetes"}
+
+func newAttributor(cfg *Config, log *slog.Logger) *attributor {
+	a := &attributor{cfg: cfg, log: log, static: staticFile{path: cfg.Attribution.Static}}
+	k := cfg.Attribution.Kubernetes
+	if k.Enabled {
+		a.kubelet = podresources.New(k.Socket)
+		if k.Labels {
+			const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
+			a.labels = &podresources.Labels{
+				URL:       "https://" + os.Getenv("KUBERNETES_SERVICE_HOST") + ":" + os.Getenv("KUBERNETES_SERVICE_PORT"),
+				TokenFile: account + "token", CAFile: account + "ca.crt", Node: cfg.kubeNode(),
+			}
+		}
+	}
+	return a
+}
+
+// refresh asks every source that is configured.
+func (a *attributor) refresh(ctx context.Context, now time.Time) {
+	if a.cfg.Attribution.Static != "" {
+		claims, err := a.static.read()
+		a.take(0, claims, err, now)
+	}
+	if s := a.cfg.Attribution.Slurm; s.JobDir != "" || s.Processes {
+		claims, err := jobs(s)
+		a.take(1, claims, err, now)
+	}
+	if a.kubelet != nil {
+		claims, shares, unknown, err := a.pods(ctx)
+		if err == nil {
+			a.mu.Lock()
+			a.shares, a.unknown = shares, unknown
+			a.mu.Unlock()
+		}
+		a.take(2, claims, err, now)
+	}
+}
+
+// take keeps what a source said. Claims beside an error are what could be read.
+func (a *attributor) take(source int, claims []claim, err error, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	text := ""
+	if err != nil {
+		text = err.Error()
+		if a.faults[source] == "" {
+			a.log.Warn("who holds which GPU is not known in full", "source", attributionSources[source], "error", err)
+		}
+	} else if a.faults[source] != "" {
+		a.log.Info("who holds which GPU is known again", "source", attributionSources[source])
+	}
+	a.faults[source] = text
+	switch {
+	case err == nil || claims != nil:
+		a.claims[source], a.fresh[source] = claims, now
+	case now.Sub(a.fresh[source]) > staleAfter:
+		a.claims[source] = nil
+	}
+}
+
+// holdings says who holds the devices of an inventory.
+func (a *attributor) holdings(cluster, node string, devices []dcgm.Device) *holdings {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h := &holdings{map[slot]holder{}, map[domain.GPUID]uint32{}}
+	for p, n := range a.shares {
+		for _, id := range find(cluster, node, devices, p) {
+			h.shares[id] = max(h.shares[id], n)
+		}
+	}
+	for _, claims := range a.claims {
+		for i := range claims {
+			c := &claims[i]
+			for _, id := range find(cluster, node, devices, c.place) {
+				s := slot{id, c.place.replica}
+				if s.replica > 0 {
+					h.shares[id] = max(h.shares[id], s.replica)
+				}
+				if _, taken := h.held[s]; !taken {
+					h.held[s] = a.holder(c)
+				}
+			}
+		}
+	}
+	return h
+}
+
+// anyDevice is the index of a claim to the whole node.
+const anyDevice = ^uint32(0)
+
+// find returns the ids of the devices that a place means.
+func find(cluster, node string, devices []dcgm.Device, p place) (ids []domain.GPUID) {
+	for i := range devices {
+		d := &devices[i]
+		id := idOf(cluster, node, d)
+		switch {
+		case p.id != (domain.GPUID{}) && p.mig && p.instance > 0: // an old driver's name of an instance
+			if d.Parent > 0 && int(d.Parent) <= len(devices) && devices[d.Parent-1].UUID == p.id && d.GPUInstance == p.instance {
+				ids = append(ids, id)
+			}
+		case p.id != (domain.GPUID{}):
+			if id == p.id || d.Parent > 0 && int(d.Parent) <= len(devices) && devices[d.Parent-1].UUID == p.id {
+				ids = append(ids, id)
+			}
+		case p.index == anyDevice:
+			ids = append(ids, id)
+		case d.GPU != p.index:
+		case !p.mig || d.Parent > 0 && d.GPUInstance == p.instance:
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// holder applies the rules to a claim.
+func (a *attributor) holder(c *claim) holder {
+	h := c.holder
+	if c.namespace == "" {
+		return h
+	}
+	for _, r := range a.cfg.Attribution.Rules {
+		if r.matches(c) {
+			h.workspace, h.deployment = r.fill(r.Workspace, c), r.fill(r.Deployment, c)
+			break
+		}
+	}
+	if h.workspace == "" {
+		h.workspace = a.cfg.Attribution.Unmapped
+	}
+	return h
+}
+
+func (r *RuleConfig) matches(c *claim) bool {
+	if r.Namespace != "" && r.Namespace != c.namespace {
+		return false
+	}
+	for key, want := range r.Labels {
+		if have, ok := c.labels[key]; !ok || want != "*" && want != have {
+			return false
+		}
+	}
+	return true
+}
+
+// fill puts what a claim says into a rule's text.
+func (r *RuleConfig) fill(text string, c *claim) string {
+	text = strings.ReplaceAll(text, "{namespace}", c.namespace)
+	for {
+		before, rest, ok := strings.Cut(text, "{label:")
+		key, after, closed := strings.Cut(rest, "}")
+		if !ok || !closed {
+			return text
+		}
+		text = before + strings.NewReplacer("{", "(", "}", ")").Replace(c.labels[key]) + after
+	}
+}
+
+// pods asks the kubelet, and Kubernetes for labels.
+func (a *attributor) pods(ctx context.Context) (claims []claim, shares map[place]uint32, unknown int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	held, err := a.kubelet.List(ctx)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	shares = map[place]uint32{}
+	all, err := a.kubelet.Allocatable(ctx)
+	if err != nil && !errors.Is(err, podresources.ErrUnsupported) {
+		return nil, nil, 0, err
+	}
+	for _, id := range all {
+		d, err := podresources.ParseDevice(id)
+		if err != nil || d.Replica == 0 {
+			continue
+		}
+		p := placeOf(&d)
+		p.replica = 0
+		shares[p] = max(shares[p], d.Replica)
+	}
+	var labels map[podresources.PodName]map[string]string
+	if a.labels != nil && len(held) > 0 {
+		labels, err = a.labels.Pods(ctx)
+	} else {
+		err = nil
+	}
+	claims = []claim{}
+	for _, h := range held {
+		d, perr := podresources.ParseDevice(h.ID)
+		if perr != nil {
+			unknown++
+			if err == nil {
+				err = fmt.Errorf("pod %s/%s holds %s: %w", h.Namespace, h.Pod, h.Resource, perr)
+			}
+			continue
+		}
+		claims = append(claims, claim{
+			place: placeOf(&d), namespace: h.Namespace, labels: labels[podresources.PodName{Namespace: h.Namespace, Pod: h.Pod}],
+			holder: holder{unit: h.Namespace + "/" + h.Pod},
+		})
+	}
+	slices.SortStableFunc(claims, func(x, y claim) int { return strings.Compare(x.holder.unit, y.holder.unit) })
+	return claims, shares, unknown, err
+}
+
+func placeOf(d *podresources.Device) place {
+	return place{id: d.UUID, index: d.Index, instance: d.GPUInstance, mig: d.MIG, replica: d.Replica}
+}
+
+// jobs asks for the jobs of Slurm.
+func jobs(s SlurmConfig) (claims []claim, err error) {
+	var found []slurm.Holding
+	var errs []error
+	if s.JobDir != "" {
+		h, err := slurm.Directory(s.JobDir)
+		found, errs = append(found, h...), append(errs, err)
+	}
+	if s.Processes {
+		h, refused, err := slurm.Processes("/proc")
+		found, errs = append(found, h...), append(errs, err)
+		if refused > 0 {
+			errs = append(errs, fmt.Errorf("%d processes of jobs may not be looked into; give this program CAP_SYS_PTRACE, or use job_dir", refused))
+		}
+	}
+	claims = []claim{}
+	for _, h := range found {
+		claims = append(claims, claim{
+			place:     place{id: h.GPU.UUID, index: h.GPU.Index, instance: h.GPU.GPUInstance, mig: h.GPU.MIG},
+			namespace: "slurm", labels: h.Job.Labels, holder: holder{unit: "job/" + h.Job.ID},
+		})
+	}
+	return claims, errors.Join(errs...)
+}
+
+// staticFile is read again when it changes.
+type staticFile struct {
+	path   string
+	at     time.Time
+	size   int64
+	claims []claim
+	err    error
+}
+
+const maxStatic = 1 << 20
+
+func (f *staticFile) read() ([]claim, error) {
+	info, err := os.Stat(f.path)
+	if err != nil {
+		f.at = time.Time{}
+		return nil, fmt.Errorf("read who holds what: %w", err)
+	}
+	if f.at.Equal(info.ModTime()) && f.size == info.Size() {
+		return f.claims, f.err
+	}
+	b, err := configfile.Small(f.path, maxStatic)
+	if err != nil {
+		return nil, fmt.Errorf("read who holds what: %w", err)
+	}
+	f.claims, f.err = parseStatic(string(b))
+	if f.err != nil {
+		f.err = fmt.Errorf("read who holds what: %s: %w", f.path, f.err)
+	}
+	f.at, f.size = info.ModTime(), info.Size()
+	return f.claims, f.err
+}
+
+// parseStatic reads lines of a device (its UUID, its index, or * for the whole node), a
+// workspace, and maybe a deployment and a unit; - is none. What stands behind # is a
+// comment. The error joins the bad lines; the others hold.
+func parseStatic(text string) (claims []claim, err error) {
+	claims = []claim{}
+	var errs []error
+	lines := bufio.NewScanner(strings.NewReader(text))
+	lines.Buffer(nil, maxStatic)
+	for n := 1; lines.Scan(); n++ {
+		line, _, _ := strings.Cut(lines.Text(), "#")
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		c := claim{}
+		d, err := podresources.ParseDevice(words[0])
+		switch {
+		case words[0] == "*":
+			c.place.index = anyDevice
+		case err != nil:
+			errs = append(errs, fmt.Errorf("line %d: %w", n, err))
+			continue
+		default:
+			c.place = placeOf(&d)
+		}
+		if len(words) < 2 || len(words) > 4 {
+			errs = append(errs, fmt.Errorf("line %d: %d words, want DEVICE WORKSPACE [DEPLOYMENT [UNIT]]", n, len(words)))
+			continue
+		}
+		for i, to := range []*string{&c.holder.workspace, &c.holder.deployment, &c.holder.unit} {
+			if i+1 < len(words) && words[i+1] != "-" {
+				*to = words[i+1]
+			}
+		}
+		if c.holder.workspace == "" || printable(c.holder.workspace, 256) != c.holder.workspace {
+			errs = append(errs, fmt.Errorf("line %d: no workspace", n))
+			continue
+		}
+		claims = append(claims, c)
+	}
+	if err := lines.Err(); err != nil {
+		errs = append(errs, err)
+	}
+	// What names a device comes before what names them all.
+	slices.SortStableFunc(claims, func(a, b claim) int {
+		return boolInt(a.place.index == anyDevice) - boolInt(b.place.index == anyDevice)
+	})
+	return claims, errors.Join(errs...)
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"quartermaster/adapters/dcgm"
+	"quartermaster/domain"
+)
+
+func TestHoldings(t *testing.T) {
+	cut := gpu(2)
+	cut.MIG = true
+	mig := func(gi uint32) dcgm.Device {
+		return dcgm.Device{UUID: domain.DeriveGPUID("mig", "n", int(gi)), GPU: 2, Parent: 3, GPUInstance: gi, Profile: "1g.10gb"}
+	}
+	devices := []dcgm.Device{gpu(0), gpu(1), cut, mig(1), mig(2), gpu(3)}
+	cfg := &Config{Attribution: AttributionConfig{Unmapped: "unmapped", Rules: []RuleConfig{
+		{Namespace: "ml", Labels: map[string]string{"tier": "gold"}, Workspace: "acme", Deployment: "{label:app}-{namespace}"},
+		{Namespace: "ml", Workspace: "research"},
+		{Namespace: "slurm", Labels: map[string]string{"account": "*"}, Workspace: "{label:account}"},
+	}}}
+	a := newAttributor(cfg, slog.New(slog.DiscardHandler))
+	pod := func(ns, name string, p place, labels map[string]string) claim {
+		return claim{place: p, namespace: ns, labels: labels, holder: holder{unit: ns + "/" + name}}
+	}
+	now := time.Now()
+	a.take(2, []claim{
+		pod("ml", "a", place{id: devices[0].UUID}, map[string]string{"tier": "gold", "app": "chat"}),
+		pod("ml", "b", place{id: devices[1].UUID, replica: 2}, nil),
+		pod("web", "c", place{index: 2, instance: 1, mig: true}, nil),
+		pod("ml", "d", place{id: devices[4].UUID, mig: true}, map[string]string{"app": "{label:tier}"}),
+		pod("ml", "gone", place{id: domain.DeriveGPUID("elsewhere", "n", 0)}, nil),
+	}, nil, now)
+	a.take(1, []claim{{place: place{index: 3}, namespace: "slurm", labels: map[string]string{"account": "physics"}, holder: holder{unit: "job/7"}}}, nil, now)
+	a.shares = map[place]uint32{{id: devices[1].UUID}: 4}
+	h := a.holdings("c", "n", devices)
+	want := map[slot]holder{
+		{devices[0].UUID, 0}: {"acme", "chat-ml", "ml/a"},
+		{devices[1].UUID, 2}: {"research", "", "ml/b"},
+		{devices[3].UUID, 0}: {"unmapped", "", "web/c"},
+		{devices[4].UUID, 0}: {"research", "", "ml/d"},
+		{devices[5].UUID, 0}: {"physics", "", "job/7"},
+	}
+	for s, w := range want {
+		if h.held[s] != w {
+			t.Errorf("%v is held by %+v, want %+v", s, h.held[s], w)
+		}
+	}
+	if len(h.held) != len(want) || h.shares[devices[1].UUID] != 4 {
+		t.Errorf("%d held, shares %v", len(h.held), h.shares)
+	}
+
+	// A kubelet that restarts leaves pods as they are, for a while.
+	a.take(2, nil, errors.New("connection refused"), now.Add(time.Minute))
+	if h := a.holdings("c", "n", devices); len(h.held) != len(want) || a.faults[2] == "" {
+		t.Error("what the kubelet said last is forgotten at once")
+	}
+	a.take(2, nil, errors.New("connection refused"), now.Add(time.Hour))
+	if h := a.holdings("c", "n", devices); len(h.held) != 1 {
+		t.Errorf("%d are held by what the kubelet said an hour ago", len(h.held))
+	}
+	// The static file wins.
+	claims, err := parseStatic("3 owner\n")
+	a.take(0, claims, err, now)
+	if h := a.holdings("c", "n", devices); h.held[slot{devices[5].UUID, 0}].workspace != "owner" {
+		t.Errorf("%+v", h.held)
+	}
+}
+
+func TestStaticFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "holders")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := staticFile{path: path}
+	if _, err := f.read(); err == nil {
+		t.Error("no file, and no error")
+	}
+	write("# who holds what\n* platform\n0 research train trainer-0 # a comment\n1 research - job\n\nGPU-5a1c0d6e-0000-4000-8000-000000000001 acme\nnonsense acme\n2\n3 -\n4 a b c d\n")
+	claims, err := f.read()
+	for _, want := range []string{"line 7", "line 8: 1 words", "line 9: no workspace", "line 10: 5 words"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if len(claims) != 4 || claims[3].place.index != anyDevice {
+		t.Fatalf("%+v: what names a device comes before what names all", claims)
+	}
+	if claims[0].holder != (holder{"research", "train", "trainer-0"}) || claims[1].holder != (holder{"research", "", "job"}) {
+		t.Errorf("%+v", claims)
+	}
+	write("0 other\n")
+	if claims, err := f.read(); err != nil || len(claims) != 1 || claims[0].holder.workspace != "other" {
+		t.Errorf("a change is not seen: %+v, %v", claims, err)
+	}
+}
+
+func FuzzStatic(f *testing.F) {
+	f.Add("* platform\n0 research train trainer-0 # a comment\n")
+	f.Add("GPU-5a1c0d6e-0000-4000-8000-000000000001::1 acme - unit")
+	f.Fuzz(func(t *testing.T, text string) {
+		claims, _ := parseStatic(text)
+		if len(claims) > strings.Count(text, "\n")+1 {
+			t.Errorf("%d claims", len(claims))
+		}
+		for _, c := range claims {
+			if c.holder.workspace == "" {
+				t.Errorf("a claim without a workspace: %+v", c)
+			}
+		}
+	})
+}
+
+func FuzzRule(f *testing.F) {
+	f.Add("{label:app}-{namespace}", "ml", "a", "{label:a}")
+	f.Fuzz(func(_ *testing.T, text, ns, key, value string) {
+		r := RuleConfig{Workspace: text, Labels: map[string]string{key: "*"}}
+		c := &claim{namespace: ns, labels: map[string]string{key: value}}
+		r.matches(c)
+		r.fill(text, c) // ends
+	})
+}

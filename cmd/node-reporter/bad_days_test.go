@@ -1,0 +1,557 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"quartermaster/adapters/dcgm"
+	"quartermaster/adapters/spool"
+	"quartermaster/adapters/wire"
+	"quartermaster/domain"
+)
+
+func env(values map[string]string) func(string) string {
+	return func(name string) string { return values[name] }
+}
+
+// A fault of the driver is in the log of the gateway soon after; how soon is logged.
+func TestFaultArrives(t *testing.T) {
+	b := newBooks(t)
+	n := newNode(t, b, "", "")
+	n.start()
+	until(t, "the first frame", func() bool { return strings.Contains(n.said(), "the collector began") })
+	for range 5 {
+		begin := time.Now()
+		k := n.xid(1, 79)
+		until(t, "the fault to arrive", func() bool { return b.has([]string{k}) })
+		took := b.arrived[k].Sub(begin)
+		t.Logf("XID to the gateway's log: %s", took.Round(time.Millisecond))
+		if took > 20*time.Second {
+			t.Errorf("a fault took %s", took)
+		}
+	}
+	until(t, "a sample", func() bool { return len(events[*domain.NodeSampled](b)) > 0 })
+	e := events[*domain.NodeSampled](b)[0]
+	if e.Node != "n1" || e.Entries() != 4 || e.ActivityMean[0] != 501 || e.PowerWatts[0] != 401 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// Whatever ails the collector is said, with what to do, and told to the log; it is
+// started again, and once it measures that is told too.
+func TestSilentCollector(t *testing.T) {
+	for mode, want := range map[string]string{
+		"none":    "libdcgm.so.4 is not there: install datacenter-gpu-manager-4-core",
+		"127":     "exit status 127: undefined symbol: dcgmHealthSet_v2",
+		"garbage": "said what is no frame",
+		"hang":    "the driver hangs",
+		"mute":    "said nothing for 5s",
+		"absent":  "cannot be started",
+	} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			b := newBooks(t)
+			n := newNode(t, b, "", "")
+			n.env = []string{"QM_COLLECTOR=" + mode}
+			if mode == "absent" {
+				if err := os.Rename(filepath.Join(n.dir, "collector"), filepath.Join(n.dir, "later")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			n.start()
+			until(t, "the event", func() bool { return len(events[*domain.CollectorSilent](b)) > 0 })
+			e := events[*domain.CollectorSilent](b)[0]
+			if e.Node != "n1" || !strings.Contains(e.Reason, want) || e.Silent.From == 0 || e.Silent.To != 0 {
+				t.Errorf("%+v, want %q", e, want)
+			}
+			until(t, "another start", func() bool { return strings.Count(n.said(), "is started again") > 1 })
+			if got := len(events[*domain.CollectorSilent](b)); got != 1 {
+				t.Errorf("it is told %d times that the collector is silent", got)
+			}
+			n.stop()
+			n.env = nil
+			if mode == "absent" {
+				if err := os.Rename(filepath.Join(n.dir, "later"), filepath.Join(n.dir, "collector")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			n.start()
+			until(t, "a measurement", func() bool { return len(events[*domain.NodeSampled](b)) > 0 })
+		})
+	}
+}
+
+// A collector that is killed while all is well: its silence is told, and its end.
+func TestCollectorComesBack(t *testing.T) {
+	b := newBooks(t)
+	n := newNode(t, b, "", "")
+	n.start()
+	until(t, "a measurement", func() bool { return len(events[*domain.NodeSampled](b)) > 0 })
+	n.killCollector()
+	until(t, "that it is told", func() bool { return len(events[*domain.CollectorSilent](b)) == 2 })
+	for _, e := range events[*domain.CollectorSilent](b) {
+		if !strings.Contains(e.Reason, "signal: killed") {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
+// What cannot work is refused at once, by what it is and what to do.
+func TestRefusedStarts(t *testing.T) {
+	b := newBooks(t)
+	n := newNode(t, b, "", "")
+	n.start()
+	until(t, "the first frame", func() bool { return strings.Contains(n.said(), "the collector began") })
+	second := func(spoolDir string) string {
+		var out, errs strings.Builder
+		text, err := os.ReadFile(n.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := filepath.Join(n.dir, "other.yaml")
+		if err := os.WriteFile(config, []byte(strings.Replace(string(text), n.spool, spoolDir, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code := run([]string{"run", "--config", config}, &out, &errs); code != 1 {
+			t.Errorf("exit %d", code)
+		}
+		return errs.String()
+	}
+	if got := second(n.spool); !strings.Contains(got, spool.ErrLocked.Error()) {
+		t.Errorf("another reporter on one spool: %s", got)
+	}
+	if got := second("/proc/none"); !strings.Contains(got, "open spool /proc/none") {
+		t.Errorf("no directory: %s", got)
+	}
+	ro := t.TempDir()
+	if err := mountReadOnly(ro); err != nil {
+		t.Logf("without a read-only disk: %v", err)
+		return
+	}
+	unmount(t, ro)
+	if got := second(filepath.Join(ro, "spool")); !strings.Contains(got, "read-only file system") {
+		t.Errorf("read-only: %s", got)
+	}
+	if got := second(ro); !strings.Contains(got, "give a directory on one that can be written") {
+		t.Errorf("read-only: %s", got)
+	}
+}
+
+// The spool is small and the gateway away for long: samples are dropped, faults are not,
+// and what was dropped is told, exactly.
+func TestLongOutage(t *testing.T) {
+	b := newBooks(t)
+	b.set("503")
+	cfg := &Config{Cluster: testCluster, Node: "n1", Interval: time.Second, Listen: "off"}
+	cfg.Spool = SpoolConfig{Dir: t.TempDir(), QuotaMiB: 1}
+	cfg.Attribution.Unmapped = "unmapped"
+	r, err := openReporter(cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.spool.Close()
+	devices := testGPUs()
+	frame := func(s int, body dcgm.Body) {
+		f := dcgm.Frame{At: noon + domain.Instant(s)*domain.Second, Boot: time.Duration(s) * time.Second, Body: body}
+		if err := r.frame(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	frame(0, &dcgm.Hello{Inventory: dcgm.Inventory{Generation: 1, Devices: devices}})
+	const seconds = 3200
+	for s := range seconds {
+		var readings []dcgm.Reading
+		for i := range devices {
+			for _, field := range []uint32{fieldSM, fieldTensor, fieldDRAM, fieldPower, fieldMemory, fieldTemperature, 202, 310, 312, 1009, 1010, 1011, 1012} {
+				readings = append(readings, ok(uint32(i), field, float64(1+s%90)/100))
+			}
+		}
+		frame(s, &dcgm.Readings{Generation: 1, Readings: readings})
+		if s%100 == 0 {
+			frame(s, &dcgm.Events{Generation: 1, Events: []dcgm.Event{{Kind: dcgm.KindXID, Device: 1, UUID: devices[0].UUID, Code: 13, Field: dcgm.FieldXID, Count: 1, At: noon + domain.Instant(s)*domain.Second}}})
+		}
+		for _, topic := range queueNames {
+			r.sayLosses(topic)
+		}
+	}
+	b.set("")
+	lost, sampled := map[uint64]bool{}, map[uint64]bool{}
+	for _, topic := range queueNames {
+		q := r.queue(topic)
+		for {
+			batch, err := q.Next(1000, 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(batch.Entries) == 0 {
+				break
+			}
+			for _, e := range batch.Entries {
+				body, _, err := unpack(e.Data)
+				if err != nil {
+					t.Fatal(err)
+				}
+				recs, err := wire.ReadBatch(slices.Clone(body))
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.take(recs)
+				if topic == domain.TopicTelemetry {
+					sampled[e.Sequence] = true
+				}
+			}
+			if err := q.Done(batch); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, d := range events[*domain.SpoolDropped](b) {
+		if d.Node != "n1" || d.Incarnation != r.spool.Incarnation() || !strings.Contains(d.Stream, "qm.telemetry") || d.Covered.Empty() {
+			t.Errorf("%+v", d)
+		}
+		for n := d.From; n <= d.To; n++ {
+			lost[n] = true
+		}
+	}
+	faults := len(events[*domain.GPUFaultObserved](b))
+	if faults != seconds/100 {
+		t.Errorf("%d faults, want %d", faults, seconds/100)
+	}
+	if len(lost) == 0 || len(lost)+len(sampled) != seconds-1 {
+		t.Errorf("%d samples lost and %d kept, of %d", len(lost), len(sampled), seconds-1)
+	}
+	t.Logf("%d samples dropped, %d kept", len(lost), len(sampled))
+}
+
+// Every answer of a gateway has its meaning, and none loses an event.
+func TestDelivery(t *testing.T) {
+	for _, mode := range []string{"cut", "500", "503", "429", "401", "400", "413", "html", "forget", "small"} {
+		t.Run(mode, func(t *testing.T) {
+			b := newBooks(t)
+			b.set(mode)
+			n := newNode(t, b, "", "")
+			n.start()
+			until(t, "the first frame", func() bool { return strings.Contains(n.said(), "the collector began") })
+			for i := range 20 {
+				n.xid(uint32(i%4), uint32(i))
+			}
+			until(t, "a delivery", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.asked > 2 })
+			want := map[string]string{"503": "the log does not take events", "401": "key aaaaaaaaaa of cluster lab was revoked", "400": "something that is not the gateway answered 400", "413": "something that is not the gateway answered 413", "html": "is this address the gateway's?", "cut": "reach the gateway", "500": "500 Internal"}[mode]
+			if want != "" {
+				until(t, "that it is said", func() bool { return strings.Contains(n.said(), want) })
+			}
+			if mode != "small" {
+				b.set("")
+			}
+			until(t, "that all arrive", func() bool { return b.has(n.told) })
+			n.stop()
+			counts, _ := b.fold()
+			for _, k := range n.told {
+				if counts[k] != 1 {
+					t.Errorf("%s counts %d times", k, counts[k])
+				}
+			}
+			if _, err := os.Stat(filepath.Join(n.spool, refusedName)); err == nil {
+				t.Error("events were taken for refused")
+			}
+		})
+	}
+}
+
+// chosen is a sender that refuses what it is told to.
+type chosen struct {
+	mu     sync.Mutex
+	refuse map[int]string
+	split  string // refuses batches with this record as a whole
+	got    []string
+}
+
+func (c *chosen) close() {}
+
+func (c *chosen) send(_ context.Context, records [][]byte) ([]refusedRecord, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range records {
+		if c.split != "" && strings.Contains(string(r), c.split) {
+			return nil, &sendError{text: "the body is no batch", split: true, final: true}
+		}
+	}
+	var refused []refusedRecord
+	for i, r := range records {
+		if why := c.refuse[len(c.got)]; why != "" {
+			refused = append(refused, refusedRecord{i, why})
+		}
+		c.got = append(c.got, string(r))
+	}
+	return refused, nil
+}
+
+// What is refused for ever is kept in a file, and one bad event does not hold up others.
+func TestRefused(t *testing.T) {
+	dir := t.TempDir()
+	s, err := spool.Open(spool.Config{Dir: dir, Source: "s", Incarnation: 1, Quota: 1 << 20, Queues: []spool.Rule{{Name: "q", Keep: true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for i := range 20 {
+		if err := s.Queue("q").Append(domain.Interval{}, func(spool.Place) ([]byte, error) {
+			return pack(fmt.Appendf(nil, "event %d.", i), []byte("memo")), nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log := slog.New(slog.DiscardHandler)
+	to := &chosen{split: "event 7.", refuse: map[int]string{3: "it is of another cluster"}}
+	c := &courier{queue: s.Queue("q"), topic: "q", sender: to, refused: newRefusedFile(dir, log), log: log, pace: usualPace}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		until(t, "all to be delivered", func() bool { return s.Queue("q").Stats().Waiting == 0 })
+		cancel()
+	}()
+	c.run(ctx)
+	if len(to.got) != 19 || c.sent.Load() != 18 || c.refused.count.Load() != 2 {
+		t.Errorf("%d were sent, %d accepted, %d refused", len(to.got), c.sent.Load(), c.refused.count.Load())
+	}
+	text, err := os.ReadFile(filepath.Join(dir, refusedName))
+	if err != nil || strings.Count(string(text), "\n") != 2 || !strings.Contains(string(text), "it is of another cluster") ||
+		!strings.Contains(string(text), base64.StdEncoding.EncodeToString([]byte("event 7."))) {
+		t.Errorf("%s: %v", text, err)
+	}
+}
+
+func TestReadAccepted(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{"accepted":3}`: true,
+		`{"accepted":2,"refused":[{"index":1,"error":"no"}]}`: true,
+		`{"accepted":2}`: false,
+		`{}`:             false,
+		`[]`:             false,
+		``:               false,
+		`{"accepted":2,"refused":[{"index":3,"error":"no"}]}`:                             false,
+		`{"accepted":1,"refused":[{"index":1,"error":"no"},{"index":1,"error":"again"}]}`: false,
+		`{"accepted":-1,"refused":[{},{},{},{}]}`:                                         false,
+	} {
+		if _, err := readAccepted([]byte(text), 3); (err == nil) != want {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestMemory(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *reporter {
+		cfg := &Config{Cluster: "c", Node: "n", Interval: time.Second}
+		cfg.Spool = SpoolConfig{Dir: dir, QuotaMiB: 1}
+		r, err := openReporter(cfg, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r := open()
+	count := func() int64 { return r.faults.Load() }
+	id := gpu(0).UUID
+	tell := func(events ...dcgm.Event) int64 {
+		t.Helper()
+		before := count()
+		for i := range events {
+			events[i].UUID = id
+			events[i].Count = max(events[i].Count, 1)
+		}
+		f := dcgm.Frame{At: noon, Boot: time.Hour, Body: &dcgm.Events{Events: events}}
+		if err := r.frame(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+		return count() - before
+	}
+	again := func() { // as after kill -9: nothing is closed but the lock
+		t.Helper()
+		if err := r.spool.Close(); err != nil {
+			t.Fatal(err)
+		}
+		r = open()
+	}
+	xid := dcgm.Event{Kind: dcgm.KindXID, Code: 79, Field: dcgm.FieldXID, At: noon}
+	later := xid
+	later.At++
+	link := dcgm.Event{Kind: dcgm.KindNVLink, Code: 3, At: noon}
+	found, over := link, link
+	found.Found, over.Over = true, true
+	ecc := dcgm.Event{Kind: dcgm.KindECC, Field: dcgm.FieldECCUncorrectable, Total: 5, Count: 5, At: noon, Found: true}
+	more := ecc
+	more.Total, more.Count = 7, 7
+	reset := ecc
+	reset.Total, reset.Count = 1, 1
+	for i, step := range []struct {
+		event dcgm.Event
+		want  int64
+	}{
+		{xid, 1}, {xid, 0}, {later, 1},
+		{link, 1}, {found, 0}, {over, 0}, {found, 1}, {link, 1},
+		{ecc, 1}, {ecc, 0}, {more, 1}, {reset, 1},
+	} {
+		if got := tell(step.event); got != step.want {
+			t.Errorf("step %d: %+v is %d faults, want %d", i, step.event, got, step.want)
+		}
+		again()
+		if step.event.Kind == dcgm.KindXID || step.event.Found {
+			if got := tell(step.event); got != 0 && !step.event.Over {
+				t.Errorf("step %d: after a restart it is news again", i)
+			}
+		}
+	}
+	// Of a counter that was found at 7 after 5 were told, 2 are new.
+	var deltas []uint64
+	q := r.queue(domain.TopicHardware)
+	if err := q.Stored(func(e spool.Entry) bool {
+		body, _, _ := unpack(e.Data)
+		recs, err := wire.ReadBatch(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		recs[0].Key = []byte("c")
+		recs[0].Partition = domain.PartitionOf(recs[0].Key, recs[0].Topic.Partitions())
+		var env domain.Envelope
+		if err := new(wire.Decoder).Decode(&recs[0], &env); err != nil {
+			t.Fatal(err)
+		}
+		if f, ok := env.Event.(*domain.GPUFaultObserved); ok && f.Kind == domain.FaultECC {
+			deltas = append(deltas, f.Count)
+		}
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(deltas) != "[5 2 1]" {
+		t.Errorf("counts %v, want 5, 2 more, and 1 after the counter began anew", deltas)
+	}
+	if err := r.spool.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	example, err := os.ReadFile("node-reporter.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	deployed, err := os.ReadFile("../../deploy/node/node-reporter.yaml")
+	if err != nil || string(deployed) != string(example) {
+		t.Errorf("deploy/node/node-reporter.yaml is not the example of this program: %v", err)
+	}
+	c, err := readConfig("node-reporter.yaml", env(map[string]string{"NODE_REPORTER_NODE": "n7", "NODE_REPORTER_SPOOL_QUOTA_MIB": "9"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Node != "n7" || c.Spool.QuotaMiB != 9 || c.Gateway.KeyFile != "/etc/node-reporter/key" || c.Attribution.Rules[1].Labels["account"] != "*" || c.source() != "node-reporter/lab/n7" {
+		t.Errorf("%+v", c)
+	}
+	for text, want := range map[string]string{
+		"cluster: a b\nnode: n\ngateway: {url: 'https://h:1', key_file: k}":                                       "1:10: cluster: \"a b\" is no name",
+		"cluster: c\nnode: n\ngatway: {url: x}":                                                                   "3:1: gatway: unknown field; did you mean gateway?",
+		"cluster: c\nnode: n":                                                                                     "gateway.url: is needed",
+		"cluster: c\nnode: n\ngateway: {url: 'http://far:1', key_file: k}":                                        "not encrypted",
+		"cluster: c\nnode: n\ngateway: {url: 'https://h:1'}":                                                      "gateway.key_file: is needed",
+		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\nkafka: {brokers: ['b:1']}":              "both say where events go",
+		"cluster: c\nnode: n\nkafka: {brokers: ['b:1']}":                                                          "authenticates by nothing",
+		"cluster: c\nnode: n\nkafka: {brokers: ['b:1'], mechanism: PLAIN, user: u, password_file: p}":             `"PLAIN" is unknown`,
+		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\ninterval: 1500ms":                       "no whole number of seconds",
+		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\nattribution: {rules: [{namespace: a}]}": "rules[0].workspace: is needed",
+		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\nregister: {billing_model: rent}":        "register.billing_model",
+		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\nlisten: here":                           "listen: is not host:port",
+	} {
+		path := filepath.Join(t.TempDir(), "n.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readConfig(path, env(nil)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s:\n  %v, want %q", text, err, want)
+		}
+	}
+	if got := c.file.Unknown([]string{"NODE_REPORTER_GATEWAY_ULR=x", "NODE_REPORTER_NODE=y", "HOME=z"}); len(got) != 1 {
+		t.Errorf("unknown variables %v", got)
+	}
+}
+
+// Check names what is missing and what to do, each in its own line.
+func TestCheck(t *testing.T) {
+	b := newBooks(t)
+	n := newNode(t, b, "", "attribution: {kubernetes: {enabled: true, socket: /nowhere/kubelet.sock}, slurm: {job_dir: /nowhere/jobs}, static: nowhere}")
+	n.write("key", "qmk_mistyped", 0o600)
+	n.write("collector", "#!/bin/sh\necho '{\"ok\":false,\"text\":\"libdcgm.so.4 is not there: install datacenter-gpu-manager-4-core\",\"exit\":10}'; exit 10\n", 0o700)
+	report := func() (found map[string]finding, code int) {
+		t.Helper()
+		var out, errs strings.Builder
+		code = run([]string{"check", "--config", n.config, "--json"}, &out, &errs)
+		var ans struct{ Checks []finding }
+		if err := json.Unmarshal([]byte(out.String()), &ans); err != nil {
+			t.Fatalf("%s: %v", out.String(), err)
+		}
+		found = map[string]finding{}
+		for _, f := range ans.Checks {
+			found[f.Check] = f
+			if f.Result != resultOK && f.Next == "" {
+				t.Errorf("%+v does not say what to do", f)
+			}
+		}
+		return found, code
+	}
+	found, code := report()
+	for check, want := range map[string]string{
+		"collector": "libdcgm.so.4 is not there", "kubelet": "mount the kubelet's directory", "slurm": "/nowhere/jobs",
+		"static file": "who holds what", "secret gateway.key_file": "not a cluster key", "gateway": "not a cluster key",
+	} {
+		if f := found[check]; f.Result != resultFailed || !strings.Contains(f.Found, want) {
+			t.Errorf("%s: %+v, want %q", check, f, want)
+		}
+	}
+	if code != 1 || found["configuration"].Result != resultOK || found["spool"].Result != resultOK {
+		t.Errorf("exit %d, %+v", code, found)
+	}
+	// A key that others can read, and one that is refused.
+	n.write("key", "x", 0o600)
+	if err := os.Chmod(filepath.Join(n.dir, "key"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if found, _ := report(); os.Getuid() != 0 && !strings.Contains(found["gateway"].Found, "open to others") {
+		t.Errorf("%+v", found["gateway"])
+	}
+	m := newNode(t, b, "", "")
+	b.set("401")
+	var out, errs strings.Builder
+	run([]string{"check", "--config", m.config}, &out, &errs)
+	if !strings.Contains(out.String(), "FAILED   gateway: the gateway answered 401 Unauthorized: key aaaaaaaaaa of cluster lab was revoked") {
+		t.Errorf("%s", out.String())
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	text, err := os.ReadFile(m.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(m.config, []byte(strings.Replace(string(text), b.address, l.Addr().String(), 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out.Reset()
+	run([]string{"check", "--config", m.config}, &out, &errs)
+	if !strings.Contains(out.String(), "connection refused") || !strings.Contains(out.String(), "does \"quartermaster serve\" run") {
+		t.Errorf("%s", out.String())
+	}
+}

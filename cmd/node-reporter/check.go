@@ -1,0 +1,331 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/configfile"
+	"quartermaster/adapters/podresources"
+	"quartermaster/domain"
+)
+
+// errNotReady ends a check that found something missing, and has said what.
+var errNotReady = errors.New("something is missing")
+
+// The results of a check.
+const (
+	resultOK      = "ok"
+	resultWarning = "warning" // works, and somebody should know
+	resultFailed  = "failed"
+)
+
+// finding is what came of one check.
+type finding struct {
+	Check  string `json:"check"`
+	Result string `json:"result"`
+	Found  string `json:"found"`
+	Next   string `json:"next,omitempty"` // what to do
+}
+
+func (a *app) checkCommand() *cobra.Command {
+	var offline bool
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Say what is missing on this node, and what to do about it",
+		Long: `Check tries all that run needs, and changes nothing: the configuration, the spool's
+directory and its disk, the collector with DCGM, the driver and the GPUs, the
+kubelet's socket and other sources of who holds what, the key and the gateway that
+takes it, and the clock. It can be run beside a reporter that is running.
+
+One line a check: ok, WARNING or FAILED, what was found, and what to do next. Exit 1
+if any failed. --offline does not ask the gateway or Kafka.
+
+JSON keys: ok, checks (check, result: ok, warning or failed, found, next).`,
+		Example: "  node-reporter check --config /etc/node-reporter/node-reporter.yaml\n  node-reporter check --config node-reporter.yaml --offline --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			found := check(cmd.Context(), a.path, offline)
+			ok := !slices.ContainsFunc(found, func(f finding) bool { return f.Result == resultFailed })
+			if a.json {
+				if err := a.answerJSON(map[string]any{"ok": ok, "checks": found}); err != nil {
+					return err
+				}
+			} else {
+				label := map[string]string{resultOK: "ok", resultWarning: "WARNING", resultFailed: "FAILED"}
+				for _, f := range found {
+					fmt.Fprintf(a.out, "%-8s %s: %s\n", label[f.Result], f.Check, f.Found)
+					if f.Next != "" {
+						fmt.Fprintf(a.out, "         -> %s\n", f.Next)
+					}
+				}
+			}
+			if !ok {
+				return errNotReady
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&offline, "offline", false, "do not ask the gateway or Kafka")
+	return cmd
+}
+
+func check(ctx context.Context, path string, offline bool) []finding {
+	cfg, err := readConfig(path, os.Getenv)
+	if err != nil {
+		var out []finding
+		for _, e := range eachError(err) {
+			out = append(out, finding{"configuration", resultFailed, e.Error(), `mend it; "node-reporter config example" explains every field`})
+		}
+		return out
+	}
+	out := []finding{{"configuration", resultOK, fmt.Sprintf("node %s of cluster %s", cfg.Node, cfg.Cluster), ""}}
+	out = append(out, checkSpool(cfg))
+	out = append(out, checkCollector(ctx, cfg)...)
+	out = append(out, checkHolders(ctx, cfg)...)
+	out = append(out, checkKeys(cfg)...)
+	clk := newClock()
+	if !offline {
+		out = append(out, checkDelivery(ctx, cfg, clk))
+	}
+	return append(out, checkClock(clk))
+}
+
+func eachError(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
+// checkSpool tries to write, and looks at the space.
+func checkSpool(cfg *Config) finding {
+	f := finding{Check: "spool"}
+	dir := cfg.Spool.Dir
+	probe := filepath.Join(dir, ".check")
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = os.WriteFile(probe, []byte("node-reporter check"), 0o600)
+		_ = os.Remove(probe)
+	}
+	switch {
+	case errors.Is(err, syscall.EROFS):
+		f.Result, f.Found, f.Next = resultFailed, err.Error(), "its file system is read-only: mount it writable, or set spool.dir to another"
+	case errors.Is(err, os.ErrPermission):
+		f.Result, f.Found, f.Next = resultFailed, err.Error(), fmt.Sprintf("chown %s to user %d, as which this program runs", dir, os.Getuid())
+	case errors.Is(err, syscall.ENOSPC):
+		f.Result, f.Found, f.Next = resultFailed, err.Error(), "free space on its disk"
+	case err != nil:
+		f.Result, f.Found, f.Next = resultFailed, err.Error(), "set spool.dir to a directory that this program can write"
+	}
+	if err != nil {
+		return f
+	}
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err == nil {
+		free := int64(st.Bavail) * int64(st.Bsize) >> 20 //nolint:unconvert // its type is another on other platforms
+		f.Found = fmt.Sprintf("%s can be written, %d MiB are free, the quota is %d MiB", dir, free, cfg.Spool.QuotaMiB)
+		if free < int64(cfg.Spool.QuotaMiB) {
+			f.Result, f.Next = resultWarning, "free space, or set spool.quota_mib lower: samples are dropped when the disk is full"
+			return f
+		}
+		const tmpfs = 0x01021994
+		if int64(st.Type) == tmpfs { //nolint:unconvert // its type is another on other platforms
+			f.Result, f.Next = resultWarning, "it is in memory, and what waits is lost with a reboot: set spool.dir to a disk"
+			return f
+		}
+	}
+	f.Result = resultOK
+	return f
+}
+
+// checkCollector asks the collector what works.
+func checkCollector(ctx context.Context, cfg *Config) []finding {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, cfg.Collector.Command, "check", "--json", "--engine", cfg.Collector.Engine, fmt.Sprintf("--profiling=%t", cfg.Collector.Profiling))
+	cmd.WaitDelay = 2 * time.Second
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	f := finding{Check: "collector", Result: resultFailed}
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		f.Found, f.Next = err.Error(), "install dcgm-collector beside this program, or set collector.command to where it is"
+		return []finding{f}
+	}
+	if ctx.Err() != nil {
+		f.Found, f.Next = "it does not answer within a minute", "the driver may hang: look at dmesg for NVRM, and at nvidia-smi"
+		return []finding{f}
+	}
+	var r struct {
+		OK      bool   `json:"ok"`
+		Text    string `json:"text"`
+		Library string `json:"library"`
+		Driver  string `json:"driver"`
+		Engine  string `json:"engine"`
+		Devices []struct {
+			UUID string `json:"uuid"`
+			Lost bool   `json:"lost"`
+		} `json:"devices"`
+		Groups []struct {
+			Name   string `json:"name"`
+			Works  bool   `json:"works"`
+			Reason string `json:"reason"`
+		} `json:"groups"`
+	}
+	if jerr := json.Unmarshal(out, &r); jerr != nil {
+		f.Found = fmt.Sprintf("it said nothing that can be read (%v): %s", err, printable(stderr.String(), 300))
+		f.Next = "run dcgm-collector check; a process that ends with 127 lacks a function of libdcgm.so.4"
+		return []finding{f}
+	}
+	if !r.OK {
+		f.Found, f.Next = r.Text, "dcgm-collector check says more"
+		return []finding{f}
+	}
+	f.Result, f.Found = resultOK, fmt.Sprintf("DCGM %s, driver %s, engine %s, %d devices", r.Library, r.Driver, r.Engine, len(r.Devices))
+	all := []finding{f}
+	for _, d := range r.Devices {
+		if d.Lost {
+			all = append(all, finding{"gpu " + d.UUID, resultWarning, "the driver reaches it no more", "reboot the node; replace the GPU if it comes back"})
+		}
+	}
+	for _, g := range r.Groups {
+		if !g.Works {
+			all = append(all, finding{"fields " + g.Name, resultWarning, "not read: " + g.Reason, "what is missing is left blank in samples"})
+		}
+	}
+	return all
+}
+
+// checkHolders asks each source who holds what.
+func checkHolders(ctx context.Context, cfg *Config) (out []finding) {
+	at := cfg.Attribution
+	if !at.Kubernetes.Enabled && at.Slurm == (SlurmConfig{}) && at.Static == "" {
+		return []finding{{"holders", resultWarning, "nothing says who holds which GPU, so that all count as idle", "enable attribution.kubernetes, or set attribution.slurm or attribution.static"}}
+	}
+	a := newAttributor(cfg, slog.New(slog.DiscardHandler))
+	if at.Kubernetes.Enabled {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		held, err := a.kubelet.List(ctx)
+		cancel()
+		if err != nil {
+			out = append(out, finding{"kubelet", resultFailed, err.Error(), "see deploy/node for how its socket is handed to a user that is not root"})
+		} else {
+			known := 0
+			for _, h := range held {
+				if _, err := podresources.ParseDevice(h.ID); err == nil {
+					known++
+				}
+			}
+			f := finding{"kubelet", resultOK, fmt.Sprintf("pods hold %d devices", len(held)), ""}
+			if known < len(held) {
+				f.Result, f.Next = resultWarning, fmt.Sprintf("%d of them have ids that nobody understands, and count as idle: set the device plugin's deviceIDStrategy to uuid", len(held)-known)
+			}
+			out = append(out, f)
+		}
+		if a.labels != nil {
+			f := finding{"labels", resultOK, "", ""}
+			if pods, err := a.labels.Pods(ctx); err != nil {
+				f.Result, f.Found, f.Next = resultFailed, err.Error(), "or set attribution.kubernetes.labels to false"
+			} else {
+				f.Found = fmt.Sprintf("those of %d pods", len(pods))
+			}
+			out = append(out, f)
+		}
+	}
+	if at.Slurm.JobDir != "" || at.Slurm.Processes {
+		f := finding{"slurm", resultOK, "", ""}
+		claims, err := jobs(at.Slurm)
+		f.Found = fmt.Sprintf("jobs hold %d devices", len(claims))
+		if err != nil {
+			f.Result, f.Found, f.Next = resultFailed, err.Error(), "let the prolog write the directory: deploy/node/slurm-prolog.sh"
+		}
+		out = append(out, f)
+	}
+	if at.Static != "" {
+		f := finding{"static file", resultOK, "", ""}
+		claims, err := a.static.read()
+		f.Found = fmt.Sprintf("%d lines say who holds what", len(claims))
+		if err != nil {
+			f.Result, f.Found, f.Next = resultFailed, err.Error(), "mend the file; lines that are right hold all the same"
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+func checkKeys(cfg *Config) (out []finding) {
+	for field, path := range cfg.secrets() {
+		f := finding{"secret " + field, resultOK, path, ""}
+		text, err := configfile.Secret(path)
+		if err == nil && field == "gateway.key_file" {
+			_, err = domain.ParseClusterKey(text)
+		}
+		if err != nil {
+			f.Result, f.Found, f.Next = resultFailed, err.Error(), `"quartermaster cluster register" shows the cluster's key once; "quartermaster key rotate" makes another`
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// checkDelivery asks the gateway with a batch that holds nothing, which it refuses once
+// it has accepted the key.
+func checkDelivery(ctx context.Context, cfg *Config, clk *clock) finding {
+	f := finding{Check: "gateway", Result: resultFailed}
+	to, err := newSender(cfg, clk)
+	if err != nil {
+		f.Found, f.Next = err.Error(), "mend the configuration"
+		return f
+	}
+	defer to.close()
+	ctx, cancel := context.WithTimeout(ctx, cfg.Gateway.Timeout)
+	defer cancel()
+	if d, ok := to.(*direct); ok {
+		f.Check = "kafka"
+		if _, err := d.open(ctx); err != nil {
+			f.Found, f.Next = err.Error(), "are the addresses, the certificates and the password right, and may this node reach the brokers?"
+			return f
+		}
+		f.Result, f.Found, f.Next = resultWarning, "the brokers answer", "these credentials can write facts of every cluster: use the gateway where nodes are not trusted"
+		return f
+	}
+	_, err = to.send(ctx, nil)
+	var e *sendError
+	switch {
+	case err == nil, errors.As(err, &e) && e.final:
+		f.Result, f.Found = resultOK, cfg.Gateway.URL+" answers, and takes the key"
+	case e != nil && e.login:
+		f.Found, f.Next = e.text, `is it the key of this cluster, and still valid? "quartermaster key rotate" makes another`
+	default:
+		f.Found, f.Next = err.Error(), "is the address right, does \"quartermaster serve\" run, and may this node reach it?"
+	}
+	return f
+}
+
+func checkClock(clk *clock) finding {
+	f := finding{Check: "clock", Result: resultOK}
+	bound := clk.bound()
+	_, synced := clk.kernelKnows()
+	f.Found = fmt.Sprintf("off by %s at most", bound.Round(time.Millisecond))
+	switch {
+	case bound == 0:
+		f.Result, f.Found, f.Next = resultWarning, "nothing says how far it is off", "let chrony or systemd-timesyncd keep it"
+	case bound > 5*time.Second:
+		f.Result, f.Next = resultFailed, "set it, and let chrony or systemd-timesyncd keep it: hours are billed by it"
+	case !synced:
+		f.Result, f.Next = resultWarning, "nothing keeps it: let chrony or systemd-timesyncd do so"
+	}
+	return f
+}

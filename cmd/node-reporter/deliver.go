@@ -1,0 +1,476 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/segmentio/kafka-go/sasl/scram"
+
+	"quartermaster/adapters/configfile"
+	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/spool"
+	"quartermaster/adapters/wire"
+	"quartermaster/domain"
+)
+
+// sender delivers records, in the form of wire's batches. It returns nil once the log
+// has acknowledged all but those it names as refused, which it never will take.
+type sender interface {
+	send(ctx context.Context, records [][]byte) (refused []refusedRecord, err error)
+	close()
+}
+
+// refusedRecord is a record that the log will never hold, by its place in the batch.
+type refusedRecord struct {
+	Index int    `json:"index"`
+	Error string `json:"error"`
+}
+
+// sendError is why a delivery failed.
+type sendError struct {
+	text string
+	// split says that a smaller delivery may be taken.
+	split bool
+	// final says so of the log itself, not of whatever stands before it: a single record
+	// that is refused so never will be taken.
+	final bool
+	// after is how long the other side wants to be left alone.
+	after time.Duration
+	// login says that the credentials were refused.
+	login bool
+}
+
+func (e *sendError) Error() string { return e.text }
+
+// gateway delivers to "quartermaster serve".
+type gateway struct {
+	url     string
+	keyFile string
+	client  *http.Client
+	clock   *clock
+
+	mu      sync.Mutex
+	encoder *zstd.Encoder
+	plain   atomic.Bool // it does not take compressed bodies
+}
+
+func newGateway(c *GatewayConfig, clk *clock) (*gateway, error) {
+	roots, err := certificates(c.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("gateway.ca_file: %w", err)
+	}
+	return &gateway{
+		url: strings.TrimRight(c.URL, "/") + "/v1/events", keyFile: c.KeyFile, clock: clk,
+		client: &http.Client{
+			Timeout: c.Timeout,
+			Transport: &http.Transport{
+				Proxy:           http.ProxyFromEnvironment,
+				TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+				MaxIdleConns:    2, IdleConnTimeout: 90 * time.Second,
+				WriteBufferSize: 4 << 10, ReadBufferSize: 4 << 10,
+			},
+			// The key is for the address that was configured alone.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
+}
+
+// certificates returns those of a file, nil for the system's.
+func certificates(path string) (*x509.CertPool, error) {
+	if path == "" {
+		return nil, nil
+	}
+	pem, err := configfile.Small(path, 1<<20)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s holds no certificate in PEM", path)
+	}
+	return pool, nil
+}
+
+func (g *gateway) close() { g.client.CloseIdleConnections() }
+
+// worthPacking is the size from which a body is compressed.
+const worthPacking = 16 << 10
+
+func (g *gateway) send(ctx context.Context, records [][]byte) ([]refusedRecord, error) {
+	text, err := configfile.Secret(g.keyFile)
+	if err != nil {
+		return nil, &sendError{text: fmt.Sprintf("read the key: %v", err), login: true}
+	}
+	if _, err := domain.ParseClusterKey(text); err != nil {
+		return nil, &sendError{text: fmt.Sprintf("read the key in %s: %v", g.keyFile, err), login: true}
+	}
+	body := bytes.Join(records, nil)
+	packed := len(body) > worthPacking && !g.plain.Load()
+	if packed {
+		body = g.pack(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+text)
+	req.Header.Set("Content-Type", wire.BatchContentType)
+	req.Header.Set("User-Agent", "node-reporter")
+	if packed {
+		req.Header.Set("Content-Encoding", "zstd")
+	}
+	sent := time.Now()
+	res, err := g.client.Do(req)
+	if err != nil {
+		return nil, &sendError{text: fmt.Sprintf("reach the gateway: %v", err)}
+	}
+	defer res.Body.Close()
+	received := time.Now()
+	if date, err := http.ParseTime(res.Header.Get("Date")); err == nil {
+		g.clock.hear(sent, received, date)
+	}
+	answer, err := io.ReadAll(io.LimitReader(res.Body, 8<<20))
+	if err != nil {
+		return nil, &sendError{text: fmt.Sprintf("read the gateway's answer: %v", err)}
+	}
+	if res.StatusCode == http.StatusOK {
+		return readAccepted(answer, len(records))
+	}
+	return nil, g.failure(res, answer, packed)
+}
+
+// readAccepted reads the answer to a delivery. One that does not account for every
+// record is none.
+func readAccepted(answer []byte, n int) ([]refusedRecord, error) {
+	var ans struct {
+		Accepted *int            `json:"accepted"`
+		Refused  []refusedRecord `json:"refused"`
+	}
+	err := json.Unmarshal(answer, &ans)
+	if err == nil && (ans.Accepted == nil || *ans.Accepted+len(ans.Refused) != n) {
+		err = errors.New("it does not account for every event")
+	}
+	seen := map[int]bool{}
+	for _, r := range ans.Refused {
+		if r.Index < 0 || r.Index >= n || seen[r.Index] {
+			err = fmt.Errorf("it refuses event %d of %d", r.Index, n)
+		}
+		seen[r.Index] = true
+	}
+	if err != nil {
+		return nil, &sendError{text: fmt.Sprintf("read the gateway's answer: %v; is this address the gateway's?", err)}
+	}
+	return ans.Refused, nil
+}
+
+func (g *gateway) failure(res *http.Response, answer []byte, packed bool) error {
+	var said struct {
+		Error string `json:"error"`
+	}
+	_ = json.Unmarshal(answer, &said)
+	if said.Error == "" {
+		said.Error = string(answer[:min(len(answer), 200)])
+	}
+	// A proxy, or another server at this address, knows nothing of events.
+	own := res.Header.Get("Content-Type") == wire.AnswerContentType
+	who := "the gateway"
+	if !own {
+		who = "something that is not the gateway"
+	}
+	e := &sendError{text: fmt.Sprintf("%s answered %s: %s", who, res.Status, printable(said.Error, 500))}
+	switch res.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		e.login = true
+	case http.StatusRequestEntityTooLarge:
+		e.split, e.final = true, own
+	case http.StatusBadRequest:
+		e.split, e.final = own, own
+	case http.StatusUnsupportedMediaType:
+		if packed {
+			g.plain.Store(true)
+		}
+	}
+	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s > 0 {
+		e.after = min(time.Duration(s)*time.Second, 5*time.Minute)
+	}
+	return e
+}
+
+func (g *gateway) pack(b []byte) []byte {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.encoder == nil {
+		var err error
+		g.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+			zstd.WithWindowSize(128<<10), zstd.WithLowerEncoderMem(true))
+		if err != nil {
+			panic(err) // the options above are constants
+		}
+	}
+	return g.encoder.EncodeAll(b, nil)
+}
+
+// direct delivers to Kafka.
+type direct struct {
+	cluster string
+	config  kafka.Config
+
+	mu  sync.Mutex
+	log *kafka.Log
+}
+
+func newDirect(c *KafkaConfig, cluster, node string) (*direct, error) {
+	d := &direct{cluster: cluster, config: kafka.Config{Brokers: c.Brokers, ClientID: "node-reporter-" + node}}
+	if c.TLS {
+		roots, err := certificates(c.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("kafka.ca_file: %w", err)
+		}
+		d.config.TLS = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+		if c.CertFile != "" {
+			if _, err := configfile.Secret(c.KeyFile); err != nil {
+				return nil, fmt.Errorf("kafka.key_file: %w", err)
+			}
+			cert, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+			if err != nil {
+				return nil, fmt.Errorf("kafka.cert_file: %w", err)
+			}
+			d.config.TLS.Certificates = []tls.Certificate{cert}
+		}
+	}
+	if c.Mechanism != "" {
+		password, err := configfile.Secret(c.PasswordFile)
+		if err != nil {
+			return nil, fmt.Errorf("kafka.password_file: %w", err)
+		}
+		algorithm := scram.SHA512
+		if c.Mechanism == "SCRAM-SHA-256" {
+			algorithm = scram.SHA256
+		}
+		if d.config.SASL, err = scram.Mechanism(algorithm, c.User, password); err != nil {
+			return nil, fmt.Errorf("kafka: %w", err)
+		}
+	}
+	return d, nil
+}
+
+func (d *direct) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.log != nil {
+		_ = d.log.Close()
+	}
+}
+
+func (d *direct) open(ctx context.Context) (*kafka.Log, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.log == nil {
+		log, err := kafka.Open(ctx, d.config)
+		if err != nil {
+			return nil, &sendError{text: fmt.Sprintf("reach Kafka: %v", err)}
+		}
+		d.log = log
+	}
+	return d.log, nil
+}
+
+func (d *direct) send(ctx context.Context, records [][]byte) ([]refusedRecord, error) {
+	log, err := d.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	recs, err := wire.ReadBatch(bytes.Join(records, nil))
+	if err != nil {
+		return nil, &sendError{text: err.Error(), split: true, final: true}
+	}
+	for i := range recs {
+		recs[i].Key = []byte(d.cluster)
+		recs[i].Partition = domain.PartitionOf(recs[i].Key, recs[i].Topic.Partitions())
+	}
+	var large *kafka.TooLargeError
+	switch err := log.Append(ctx, recs); {
+	case errors.As(err, &large):
+		return nil, &sendError{text: err.Error(), split: true, final: true}
+	case err != nil:
+		return nil, &sendError{text: err.Error()}
+	}
+	return nil, nil
+}
+
+// courier delivers what a queue holds, in order, until its context ends.
+type courier struct {
+	queue   *spool.Queue
+	topic   domain.Topic
+	cluster string
+	sender  sender
+	refused *refusedFile
+	log     *slog.Logger
+	pace    pace
+
+	sent     atomic.Int64 // events acknowledged
+	failures atomic.Int64
+	failing  atomic.Pointer[string] // why it does not go on, nil when it does
+	last     atomic.Int64           // Unix time of the last acknowledgement
+}
+
+// The most that one delivery holds.
+const (
+	mostRecords = 500
+	mostBytes   = 512 << 10
+)
+
+func (c *courier) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		b, err := c.queue.Next(mostRecords, mostBytes)
+		if err != nil {
+			c.log.Error("the spool cannot be read; what waits in it is tried again", "topic", string(c.topic), "error", err)
+		}
+		if err != nil || len(b.Entries) == 0 {
+			select {
+			case <-ctx.Done():
+			case <-c.queue.Ready():
+			case <-time.After(5 * time.Second):
+			}
+			continue
+		}
+		if !c.deliver(ctx, b) {
+			return
+		}
+		if err := c.queue.Done(b); err != nil {
+			c.log.Error("where delivery stands cannot be written: events may be sent again, and count once", "topic", string(c.topic), "error", err)
+		}
+	}
+}
+
+func (c *courier) deliver(ctx context.Context, b spool.Batch) bool {
+	var records [][]byte
+	for _, e := range b.Entries {
+		record, _, err := unpack(e.Data)
+		if err != nil {
+			c.refused.add(c.topic, e.Data, err.Error())
+			continue
+		}
+		records = append(records, record)
+	}
+	return len(records) == 0 || c.part(ctx, records)
+}
+
+// part delivers records until they are acknowledged, in halves where that is too much at
+// once. It returns false when ctx ended first.
+func (c *courier) part(ctx context.Context, records [][]byte) bool {
+	b := c.pace.backoff(c.pace.deliver)
+	for {
+		refused, err := c.sender.send(ctx, records)
+		if err == nil {
+			if c.failing.Swap(nil) != nil {
+				c.log.Info("events are delivered again", "topic", string(c.topic))
+			}
+			for _, r := range refused {
+				c.refused.add(c.topic, records[r.Index], r.Error)
+			}
+			c.sent.Add(int64(len(records) - len(refused)))
+			c.last.Store(time.Now().Unix())
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		c.failures.Add(1)
+		var e *sendError
+		wait := b.NextBackOff()
+		if errors.As(err, &e) {
+			switch {
+			case len(records) == 1 && e.final:
+				c.refused.add(c.topic, records[0], e.text)
+				return true
+			case len(records) > 1 && e.split:
+				half := len(records) / 2
+				return c.part(ctx, records[:half]) && c.part(ctx, records[half:])
+			}
+			wait = max(wait, e.after)
+		}
+		text := err.Error()
+		if was := c.failing.Swap(&text); was == nil || *was != text {
+			level := slog.LevelWarn
+			if e != nil && e.login {
+				level = slog.LevelError
+			}
+			c.log.Log(ctx, level, "events are not delivered; they wait in the spool", "topic", string(c.topic), "events", len(records), "error", text)
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(wait):
+		}
+	}
+}
+
+// refusedFile keeps the events that the log will never take, so that a person can look
+// into why.
+type refusedFile struct {
+	path string
+	log  *slog.Logger
+
+	mu    sync.Mutex
+	count atomic.Int64
+}
+
+const (
+	refusedName = "refused.jsonl"
+	mostRefused = 64 << 20 // bytes of the file
+)
+
+func newRefusedFile(dir string, log *slog.Logger) *refusedFile {
+	return &refusedFile{path: filepath.Join(dir, refusedName), log: log}
+}
+
+func (f *refusedFile) add(topic domain.Topic, record []byte, why string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.count.Add(1)
+	err := f.write(topic, record, why)
+	f.log.Error("an event is refused for ever, and kept beside the spool", "topic", string(topic), "error", why, "file", f.path, "kept", err == nil)
+	if err != nil {
+		f.log.Error("a refused event cannot be kept", "file", f.path, "error", err)
+	}
+}
+
+func (f *refusedFile) write(topic domain.Topic, record []byte, why string) error {
+	line, err := json.Marshal(map[string]string{
+		"at": time.Now().UTC().Format(time.RFC3339Nano), "topic": string(topic), "error": why,
+		"record": base64.StdEncoding.EncodeToString(record),
+	})
+	if err != nil {
+		return err
+	}
+	w, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if info, err := w.Stat(); err != nil || info.Size()+int64(len(line)) > mostRefused {
+		return fmt.Errorf("it has %d MiB already; move it away: %w", mostRefused>>20, errors.Join(err))
+	}
+	if _, err := w.Write(append(line, '\n')); err != nil {
+		return err
+	}
+	return w.Sync()
+}

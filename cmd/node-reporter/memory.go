@@ -1,0 +1,316 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"quartermaster/adapters/dcgm"
+	"quartermaster/adapters/spool"
+	"quartermaster/domain"
+)
+
+// memory knows which faults were told already, over all lives of collector and
+// reporter, so that what a collector says again is not counted again.
+//
+// It is rebuilt from two things: a file, written now and then, and the faults that the
+// spool holds since, each with a memo of what the collector said. So a fault and what
+// is remembered of it are on disk together or not at all. Only the end of a state has
+// no fault of its own; the file is written for it at once.
+type memory struct {
+	path string
+	memoryFile
+	known map[occurrence]*recollection
+	told  map[moment]bool
+	since int                                    // faults since the file was written
+	kept  struct{ incarnation, sequence uint64 } // the last fault that the file has
+}
+
+// occurrence is a kind of fault on a device.
+type occurrence struct {
+	UUID  domain.GPUID `json:"uuid"`
+	Kind  dcgm.Kind    `json:"kind"`
+	Code  uint32       `json:"code"`
+	Field uint32       `json:"field"`
+}
+
+// recollection is what is remembered of an occurrence.
+type recollection struct {
+	Seen   uint64         `json:"seen"`  // how often it was reported
+	Total  uint64         `json:"total"` // of a counter
+	Active bool           `json:"active"`
+	Last   domain.Instant `json:"last"`
+}
+
+// moment is one XID.
+type moment struct {
+	occurrence
+	At domain.Instant `json:"at"`
+}
+
+// memoryFile is the file, as JSON.
+type memoryFile struct {
+	Incarnation uint64         `json:"incarnation"` // of the last fault that is in it
+	Sequence    uint64         `json:"sequence"`
+	Cursor      int64          `json:"cursor"`
+	Registered  []byte         `json:"registered,omitempty"` // digest of the last registration
+	GPUs        []domain.GPUID `json:"gpus,omitempty"`       // by index, as last seen
+	Known       []knownEntry   `json:"known"`
+	Told        []moment       `json:"told"`
+	At          domain.Instant `json:"at"`
+}
+
+type knownEntry struct {
+	occurrence
+	recollection
+}
+
+const (
+	memoryName = "memory.json"
+	// rememberFor is how long a fault that does not come back is remembered.
+	rememberFor = 30 * domain.Day
+	// mostTold bounds the XIDs that are remembered one by one. A cursor leads past
+	// those before; a minute of a broken node has a few hundred.
+	mostTold  = 4096
+	saveEvery = 64 // faults
+	maxMemory = 8 << 20
+)
+
+// openMemory reads the file, and what the faults in the spool say beyond it.
+func openMemory(dir string, faults *spool.Queue, log *slog.Logger) (*memory, error) {
+	m := &memory{path: filepath.Join(dir, memoryName), known: map[occurrence]*recollection{}, told: map[moment]bool{}}
+	b, err := os.ReadFile(m.path)
+	if err == nil && len(b) > maxMemory {
+		err = fmt.Errorf("is larger than %d MiB", maxMemory>>20)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("read %s: %w", m.path, err)
+	default:
+		sum, text, ok := bytes.Cut(b, []byte("\n"))
+		if !ok || string(sum) != checksum(text) || json.Unmarshal(text, &m.memoryFile) != nil {
+			log.Error("what was reported before is not known: its file is damaged. XIDs are reported from now on, states that last are reported again", "file", m.path)
+			m.memoryFile = memoryFile{}
+		}
+	}
+	for _, k := range m.Known {
+		r := k.recollection
+		m.known[k.occurrence] = &r
+	}
+	for _, t := range m.Told {
+		m.told[t] = true
+	}
+	m.kept.incarnation, m.kept.sequence = m.Incarnation, m.Sequence
+	err = faults.Stored(func(e spool.Entry) bool {
+		if e.Incarnation < m.Incarnation || e.Incarnation == m.Incarnation && e.Sequence <= m.Sequence {
+			return true
+		}
+		if _, memo, err := unpack(e.Data); err == nil && len(memo) > 0 {
+			if ev, ok := readMemo(memo); ok {
+				m.note(ev)
+			}
+		}
+		m.Incarnation, m.Sequence = e.Incarnation, e.Sequence
+		return true
+	})
+	return m, err
+}
+
+func checksum(b []byte) string {
+	return fmt.Sprintf("%08x", crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
+}
+
+func of(e *dcgm.Event) occurrence { return occurrence{e.UUID, e.Kind, e.Code, e.Field} }
+
+// name gives a GPU whose UUID nothing tells any more, because it fell off the bus, the
+// one that had its index before, and reports whether what is known changed.
+func (m *memory) name(devices []dcgm.Device) (changed bool) {
+	for i := range devices {
+		d := &devices[i]
+		const mostGPUs = 256
+		if d.Parent > 0 || d.GPU >= mostGPUs {
+			continue
+		}
+		for int(d.GPU) >= len(m.GPUs) {
+			m.GPUs = append(m.GPUs, domain.GPUID{})
+		}
+		known := &m.GPUs[d.GPU]
+		switch {
+		case d.UUID != (domain.GPUID{}):
+			changed = changed || *known != d.UUID
+			*known = d.UUID
+		case !slices.ContainsFunc(devices, func(o dcgm.Device) bool { return o.UUID == *known }):
+			d.UUID = *known
+		}
+	}
+	return changed
+}
+
+// judge says whether an event is news, and how much of it is: Count is what is to be
+// reported. Seen is how often the like was reported before.
+func (m *memory) judge(e *dcgm.Event) (news bool, seen uint64) {
+	r := m.known[of(e)]
+	if r == nil {
+		r = &recollection{}
+	}
+	switch {
+	case e.Kind == dcgm.KindXID:
+		return !m.told[moment{of(e), e.At}], r.Seen
+	case e.Over:
+		return false, r.Seen
+	case e.Total > 0:
+		if e.Total == r.Total {
+			return false, r.Seen
+		}
+		if r.Total > 0 {
+			e.Count = e.Total // it began anew, with the driver
+			if e.Total > r.Total {
+				e.Count = e.Total - r.Total
+			}
+		}
+		return true, r.Seen
+	case e.Found && r.Active:
+		return false, r.Seen
+	}
+	return true, r.Seen
+}
+
+// note remembers an event that was reported.
+func (m *memory) note(e dcgm.Event) {
+	r := m.known[of(&e)]
+	if r == nil {
+		r = &recollection{}
+		m.known[of(&e)] = r
+	}
+	if e.Kind == dcgm.KindRecovery {
+		// The driver wants one thing at a time.
+		for o, other := range m.known {
+			if o.UUID == e.UUID && o.Kind == e.Kind {
+				other.Active = false
+			}
+		}
+	}
+	r.Seen++
+	r.Total = e.Total
+	r.Active = e.Kind != dcgm.KindXID
+	r.Last = max(r.Last, e.At)
+	if e.Kind == dcgm.KindXID {
+		m.told[moment{of(&e), e.At}] = true
+	}
+	m.since++
+}
+
+// ended forgets that a state was reported, so that it is news when it comes again. It
+// reports whether that changed anything.
+func (m *memory) ended(e *dcgm.Event) bool {
+	r := m.known[of(e)]
+	if r == nil || !r.Active {
+		return false
+	}
+	r.Active = false
+	return true
+}
+
+// save writes the file: that faults up to a place are in it.
+func (m *memory) save(at domain.Instant, incarnation, sequence uint64) error {
+	m.At = at
+	if sequence > 0 {
+		m.Incarnation, m.Sequence = incarnation, sequence
+	}
+	m.Known, m.Told = m.Known[:0], m.Told[:0]
+	for k, r := range m.known {
+		if !r.Active && r.Last < at-rememberFor {
+			delete(m.known, k)
+			continue
+		}
+		m.Known = append(m.Known, knownEntry{k, *r})
+	}
+	for t := range m.told {
+		m.Told = append(m.Told, t)
+	}
+	order := func(a, b occurrence) int {
+		return cmp.Or(bytes.Compare(a.UUID[:], b.UUID[:]), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Field, b.Field))
+	}
+	slices.SortFunc(m.Known, func(a, b knownEntry) int { return order(a.occurrence, b.occurrence) })
+	slices.SortFunc(m.Told, func(a, b moment) int { return cmp.Or(-cmp.Compare(a.At, b.At), order(a.occurrence, b.occurrence)) })
+	for _, t := range m.Told[min(mostTold, len(m.Told)):] {
+		delete(m.told, t)
+	}
+	m.Told = m.Told[:min(mostTold, len(m.Told))]
+	text, err := json.Marshal(&m.memoryFile)
+	if err != nil {
+		return err
+	}
+	err = replaceFile(m.path, append([]byte(checksum(text)+"\n"), text...))
+	if err == nil {
+		m.since = 0
+	}
+	return err
+}
+
+// replaceFile writes a file whole or not at all.
+func replaceFile(path string, b []byte) error {
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	f.Close()
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	return err
+}
+
+// pack makes the bytes that the spool holds of an event: the record as it is delivered,
+// and a memo for this program.
+func pack(record, memo []byte) []byte {
+	b := binary.AppendUvarint(make([]byte, 0, len(record)+len(memo)+3), uint64(len(record)))
+	return append(append(b, record...), memo...)
+}
+
+func unpack(b []byte) (record, memo []byte, err error) {
+	n, size := binary.Uvarint(b)
+	if size <= 0 || n > uint64(len(b)-size) {
+		return nil, nil, errors.New("the spool holds what this program did not write")
+	}
+	b = b[size:]
+	return b[:n:n], b[n:], nil
+}
+
+const memoBytes = 1 + 16 + 4 + 4 + 8 + 8
+
+// makeMemo keeps of an event what memory needs.
+func makeMemo(e *dcgm.Event) []byte {
+	b := append(make([]byte, 0, memoBytes), byte(e.Kind))
+	b = append(b, e.UUID[:]...)
+	b = binary.LittleEndian.AppendUint32(b, e.Code)
+	b = binary.LittleEndian.AppendUint32(b, e.Field)
+	b = binary.LittleEndian.AppendUint64(b, e.Total)
+	return binary.LittleEndian.AppendUint64(b, uint64(e.At))
+}
+
+func readMemo(b []byte) (e dcgm.Event, ok bool) {
+	if len(b) != memoBytes {
+		return e, false
+	}
+	e.Kind, e.UUID = dcgm.Kind(b[0]), domain.GPUID(b[1:])
+	e.Code = binary.LittleEndian.Uint32(b[17:])
+	e.Field = binary.LittleEndian.Uint32(b[21:])
+	e.Total = binary.LittleEndian.Uint64(b[25:])
+	e.At = domain.Instant(binary.LittleEndian.Uint64(b[33:]))
+	return e, true
+}

@@ -1,0 +1,461 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"quartermaster/adapters/configfile"
+	"quartermaster/adapters/dcgm"
+	"quartermaster/adapters/spool"
+	"quartermaster/adapters/wire"
+	"quartermaster/domain"
+	"quartermaster/domain/faults"
+)
+
+// queueNames are the spool's queues: the topic that each is a stream of.
+var queueNames = []domain.Topic{domain.TopicHardware, domain.TopicFleet, domain.TopicTelemetry}
+
+// reporter makes events of frames. Its methods that take frames are called by one
+// goroutine at a time.
+type reporter struct {
+	cfg   *Config
+	log   *slog.Logger
+	table *faults.Table
+	spool *spool.Spool
+	clock *clock
+	held  *attributor
+	pace  pace
+
+	mu       sync.Mutex // the collector's frames against the ticker
+	memory   *memory
+	sampler  *sampler
+	hello    *dcgm.Hello
+	last     domain.Instant // of the last frame
+	silent   domain.Instant // since when there are no measurements; 0: there are
+	why      string
+	saved    time.Time
+	couriers []*courier
+	super    *supervisor
+
+	cursor  atomic.Int64
+	samples atomic.Int64
+	faults  atomic.Int64
+	repeats atomic.Int64
+	failed  atomic.Int64 // events that could not be made
+	blocked atomic.Bool  // the spool takes no faults, so that frames wait
+}
+
+// openReporter opens the spool and what is remembered.
+func openReporter(cfg *Config, log *slog.Logger) (*reporter, error) {
+	table := faults.Standard()
+	if cfg.Collector.Faults != "" {
+		b, err := configfile.Small(cfg.Collector.Faults, 1<<20)
+		if err != nil {
+			return nil, fmt.Errorf("collector.faults: %w", err)
+		}
+		own, err := faults.Parse(cfg.Collector.Faults, string(b))
+		if err != nil {
+			return nil, fmt.Errorf("collector.faults: %w", err)
+		}
+		table = table.With(own)
+	}
+	s, err := spool.Open(spool.Config{
+		Dir: cfg.Spool.Dir, Source: cfg.source(), Incarnation: uint64(max(1, time.Now().UnixMicro())),
+		Queues: []spool.Rule{
+			{Name: string(domain.TopicHardware), Keep: true, Segment: 64 << 10, Retain: true},
+			{Name: string(domain.TopicFleet), Keep: true, Segment: 64 << 10},
+			{Name: string(domain.TopicTelemetry)},
+		},
+		Quota: int64(cfg.Spool.QuotaMiB) << 20, Reserve: int64(cfg.Spool.ReserveKiB) << 10, Logger: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := &reporter{
+		cfg: cfg, log: log, table: table, spool: s, clock: newClock(), held: newAttributor(cfg, log),
+		sampler: newSampler(cfg.Cluster, cfg.Node, cfg.Interval), saved: time.Now(),
+	}
+	if r.memory, err = openMemory(cfg.Spool.Dir, r.queue(domain.TopicHardware), log); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	if r.memory.Cursor == 0 {
+		// The first life begins with now. That is remembered, so that what happens before
+		// the collector first speaks of a cursor is not missed.
+		r.memory.Cursor = time.Now().UnixMicro()
+		if err := r.memory.save(now(), 0, 0); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	r.cursor.Store(r.memory.Cursor)
+	r.queue(domain.TopicHardware).Release(r.memory.kept.incarnation, r.memory.kept.sequence)
+	return r, nil
+}
+
+func (r *reporter) queue(t domain.Topic) *spool.Queue { return r.spool.Queue(string(t)) }
+
+// run reports until ctx ends. What is not delivered then waits in the spool.
+func (r *reporter) run(ctx context.Context, to sender) error {
+	refused := newRefusedFile(r.cfg.Spool.Dir, r.log)
+	for _, t := range queueNames {
+		r.couriers = append(r.couriers, &courier{queue: r.queue(t), topic: t, cluster: r.cfg.Cluster, sender: to, refused: refused, log: r.log, pace: r.pace})
+	}
+	r.super = &supervisor{
+		command: r.cfg.Collector.Command, silent: r.cfg.Collector.Silent, log: r.log, pace: r.pace,
+		args:  func() []string { return collectorArgs(&r.cfg.Collector, r.since()) },
+		frame: r.frame, down: r.down,
+	}
+	status, err := r.serve()
+	if err != nil {
+		return err
+	}
+	defer status()
+	r.log.Info("reporting", "cluster", r.cfg.Cluster, "node", r.cfg.Node, "incarnation", r.spool.Incarnation(), "spool", r.cfg.Spool.Dir, "faults_table", r.table.Version())
+	var wg sync.WaitGroup
+	r.held.refresh(ctx, time.Now())
+	for _, c := range r.couriers {
+		wg.Go(func() { c.run(ctx) })
+	}
+	wg.Go(func() { r.super.run(ctx) })
+	wg.Go(func() { r.attribute(ctx) })
+	wg.Go(func() { r.tick(ctx) })
+	wg.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.put(r.sampler.cut(r.sampler.at))
+	r.remember(true)
+	return r.close(to)
+}
+
+func (r *reporter) close(to sender) error {
+	to.close()
+	return r.spool.Close()
+}
+
+// since is where the next run of the collector begins. A cursor in the future is of a
+// clock that was set back since: then the last minutes are read again, and what was told
+// already is known.
+func (r *reporter) since() int64 {
+	now, cursor := time.Now().UnixMicro(), r.cursor.Load()
+	if cursor > now {
+		return now - (5 * time.Minute).Microseconds()
+	}
+	return cursor
+}
+
+// attribute asks who holds what, every interval.
+func (r *reporter) attribute(ctx context.Context) {
+	t := time.NewTicker(r.cfg.Interval)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-t.C:
+			r.held.refresh(ctx, now)
+		}
+	}
+}
+
+// tick does each second what needs no frame: it writes what the disk did not take, says
+// what was lost, and saves what is remembered.
+func (r *reporter) tick(ctx context.Context) {
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		for _, topic := range queueNames {
+			_ = r.queue(topic).Sync() // the spool says what hinders it
+		}
+		for _, topic := range queueNames {
+			r.sayLosses(topic)
+		}
+		r.mu.Lock()
+		if time.Since(r.saved) > time.Minute {
+			r.remember(false)
+		}
+		r.mu.Unlock()
+	}
+}
+
+// sayLosses reports what a queue lost.
+func (r *reporter) sayLosses(topic domain.Topic) {
+	q := r.queue(topic)
+	losses := q.Losses()
+	for _, l := range losses {
+		e := &domain.SpoolDropped{
+			Node: r.cfg.Node, Stream: printable(r.cfg.source()+" "+string(topic), 256), From: l.From, To: l.To,
+			Covered: l.Covered, Reason: l.Reason.String(), Incarnation: l.Incarnation,
+		}
+		if e.Covered.Empty() {
+			e.Covered = domain.Interval{}
+		}
+		if err := r.append(now(), e, nil); err != nil {
+			return // said again
+		}
+		r.log.Error("events were lost", "topic", string(topic), "from", l.From, "to", l.To, "reason", l.Reason.String(), "covered_from", l.Covered.From.String(), "covered_to", l.Covered.To.String())
+		if err := q.Said(1); err != nil {
+			r.log.Error("that a loss was reported cannot be written: it may be reported again", "error", err)
+			return
+		}
+	}
+}
+
+func now() domain.Instant { return domain.InstantOf(time.Now()) }
+
+// append puts an event into the spool. An error that wraps spool.ErrHeld means that it
+// was taken.
+func (r *reporter) append(at domain.Instant, ev domain.Event, memo []byte) error {
+	env := domain.Envelope{Source: r.cfg.source(), Cluster: r.cfg.Cluster, Subject: r.cfg.Node, Time: at, Event: ev}
+	covered := domain.Interval{From: at, To: at + 1}
+	if s, ok := ev.(*domain.NodeSampled); ok {
+		covered = s.Interval
+	}
+	err := r.queue(env.Topic()).Append(covered, func(p spool.Place) ([]byte, error) {
+		env.Incarnation, env.Sequence = p.Incarnation, p.Sequence
+		env.PreviousIncarnation, env.PreviousSequence = p.PreviousIncarnation, p.PreviousSequence
+		rec, err := wire.Encode(&env)
+		if err != nil {
+			return nil, &unmade{err}
+		}
+		if err := domain.Validate(&env); err != nil {
+			return nil, &unmade{err}
+		}
+		body, err := wire.AppendBatch(nil, &rec)
+		if err != nil {
+			return nil, &unmade{err}
+		}
+		return pack(body, memo), nil
+	})
+	var u *unmade
+	if errors.As(err, &u) {
+		r.failed.Add(1)
+		r.log.Error("an event cannot be made of what was observed; please report this", "type", string(ev.Type()), "error", u.err)
+	}
+	return err
+}
+
+// unmade is why an event cannot be made. Trying again does not help.
+type unmade struct{ err error }
+
+func (u *unmade) Error() string { return u.err.Error() }
+
+// frame takes a frame of the collector. It returns once what is to be kept is on disk,
+// or, while the disk takes nothing, in memory as far as that goes; beyond that it waits.
+func (r *reporter) frame(ctx context.Context, f dcgm.Frame) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = f.At
+	switch b := f.Body.(type) {
+	case *dcgm.Hello:
+		r.hello = b
+		r.log.Info("the collector began", "program", b.Program, "dcgm", b.Library, "driver", b.Driver, "engine", b.Engine, "devices", len(b.Inventory.Devices))
+		for _, g := range b.Groups {
+			if !g.Works {
+				r.log.Warn("a group of fields is not read", "group", g.Name, "reason", g.Reason)
+			}
+		}
+		r.inventory(&b.Inventory, f.At)
+	case *dcgm.Inventory:
+		r.log.Warn("the devices of this node changed", "reason", b.Reason, "devices", len(b.Devices))
+		r.inventory(b, f.At)
+	case *dcgm.Readings:
+		r.spoken(f.At)
+		r.put(r.sampler.readings(&f, b))
+	case *dcgm.Events:
+		r.spoken(f.At)
+		return r.events(ctx, &f, b)
+	}
+	return nil
+}
+
+func (r *reporter) inventory(inv *dcgm.Inventory, at domain.Instant) {
+	if r.memory.name(inv.Devices) {
+		r.remember(true)
+	}
+	r.put(r.sampler.inventory(inv, at))
+	if r.cfg.Register.Enabled {
+		r.register(at)
+	}
+}
+
+// register registers the node, when what is known of it changed.
+func (r *reporter) register(at domain.Instant) {
+	e := registration(r.cfg, r.hello, r.sampler.devices, runtime.NumCPU(), memoryMiB())
+	text, err := json.Marshal(e)
+	if err != nil {
+		r.log.Error("the node cannot be described", "error", err)
+		return
+	}
+	sum := sha256.Sum256(text)
+	if slices.Equal(sum[:], r.memory.Registered) {
+		return
+	}
+	if err := r.append(at, e, nil); err == nil || errors.Is(err, spool.ErrHeld) {
+		r.memory.Registered = sum[:]
+		r.remember(true)
+	}
+}
+
+// put makes a sample of an interval. While the disk takes none it waits in memory.
+func (r *reporter) put(done *reading) {
+	if done == nil {
+		return
+	}
+	e := done.sample(r.cfg.Cluster, r.cfg.Node, r.held.holdings(r.cfg.Cluster, r.cfg.Node, done.devices), r.clock.bound())
+	if err := r.append(e.Interval.To, e, nil); err != nil {
+		return // said where it happened
+	}
+	r.samples.Add(1)
+	_ = r.queue(domain.TopicTelemetry).Sync() // the spool says what hinders it
+}
+
+// down says that measurements stopped, once until they come again.
+func (r *reporter) down(reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.put(r.sampler.cut(r.sampler.at))
+	r.sampler.from = 0
+	if r.silent != 0 {
+		r.why = reason
+		return
+	}
+	r.silent, r.why = now(), reason
+	if r.last > 0 {
+		r.silent = min(r.last, r.silent)
+	}
+	r.say(&domain.CollectorSilent{Node: r.cfg.Node, Silent: domain.Interval{From: r.silent}, Reason: printable(reason, 1000)})
+}
+
+// spoken says that measurements came again.
+func (r *reporter) spoken(at domain.Instant) {
+	if r.silent == 0 {
+		return
+	}
+	since := domain.Interval{From: r.silent, To: at}
+	if since.Empty() {
+		since.To = since.From + 1 // the clock was set back meanwhile
+	}
+	r.silent = 0
+	r.log.Info("the collector measures again", "after", time.Duration(since.Length()).Round(time.Millisecond).String())
+	r.say(&domain.CollectorSilent{Node: r.cfg.Node, Silent: since, Reason: printable("ended; it was silent because it "+r.why, 1000)})
+}
+
+// say appends an event of the node itself, and tries once when the spool is full.
+func (r *reporter) say(ev domain.Event) {
+	if err := r.append(now(), ev, nil); err != nil && !errors.Is(err, spool.ErrHeld) {
+		r.log.Error("an event was not taken by the spool", "type", string(ev.Type()), "error", err)
+	}
+}
+
+// events reports faults.
+func (r *reporter) events(ctx context.Context, f *dcgm.Frame, b *dcgm.Events) error {
+	for i := range b.Events {
+		if err := r.event(ctx, f, &b.Events[i]); err != nil {
+			return err
+		}
+	}
+	if b.Cursor > 0 {
+		r.cursor.Store(b.Cursor)
+	}
+	return nil
+}
+
+func (r *reporter) event(ctx context.Context, f *dcgm.Frame, e *dcgm.Event) error {
+	if e.UUID == (domain.GPUID{}) && e.Device > 0 && int(e.Device) <= len(r.sampler.devices) {
+		e.UUID = r.sampler.devices[e.Device-1].UUID
+	}
+	if e.Over {
+		if r.memory.ended(e) {
+			r.remember(true)
+		}
+		return nil
+	}
+	news, seen := r.memory.judge(e)
+	if !news {
+		r.repeats.Add(1)
+		return nil
+	}
+	e.Detail = printable(e.Detail, 2000)
+	ev, verdict, ok := dcgm.Fault(r.table, r.cfg.Node, *e, seen)
+	if !ok {
+		return nil
+	}
+	if !verdict.Known {
+		r.log.Warn("a fault that no table knows: it is reported with its number", "kind", e.Kind.String(), "code", e.Code, "table", r.table.Version())
+	}
+	ev.BootTime = f.At - domain.Instant(f.Boot)
+	at := e.At
+	if at <= 0 || at > f.At+domain.Day {
+		at = f.At
+	}
+	r.log.Warn("a fault of a GPU", "gpu", e.UUID.String(), "kind", e.Kind.String(), "code", e.Code, "class", ev.Class, "action", ev.Action, "fatal", ev.Fatal, "detail", ev.Detail)
+	for {
+		err := r.append(at, ev, makeMemo(e))
+		var u *unmade
+		switch {
+		case err == nil || errors.Is(err, spool.ErrHeld):
+			r.memory.note(*e)
+			r.faults.Add(1)
+			if r.memory.since >= saveEvery {
+				r.remember(false)
+			}
+			return nil
+		case errors.As(err, &u):
+			return nil
+		case !errors.Is(err, spool.ErrFull):
+			return err
+		}
+		// Nothing more fits: the collector waits with what comes, and DCGM keeps it.
+		if !r.blocked.Swap(true) {
+			r.log.Error("the spool takes no more faults, on disk or in memory: the collector waits; free space on its disk", "dir", r.cfg.Spool.Dir)
+		}
+		r.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			r.mu.Lock()
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+		r.mu.Lock()
+		_ = r.queue(domain.TopicHardware).Sync()
+		if r.queue(domain.TopicHardware).Stats().Held == 0 {
+			r.blocked.Store(false)
+		}
+	}
+}
+
+// remember writes what is remembered. While the spool holds faults in memory it waits:
+// the file must not know of a fault that the disk does not have.
+func (r *reporter) remember(loud bool) {
+	q := r.queue(domain.TopicHardware)
+	r.saved = time.Now()
+	place, held := q.Last()
+	if held > 0 {
+		return
+	}
+	r.memory.Cursor = r.cursor.Load()
+	err := r.memory.save(now(), place.Incarnation, place.Sequence)
+	if err == nil {
+		q.Release(r.memory.Incarnation, r.memory.Sequence)
+	} else {
+		level := slog.LevelWarn
+		if loud {
+			level = slog.LevelError
+		}
+		r.log.Log(context.Background(), level, "what was reported cannot be remembered beside the spool", "file", r.memory.path, "error", err)
+	}
+}

@@ -1,0 +1,180 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"quartermaster/adapters/dcgm/simdcgm"
+	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/spool"
+	"quartermaster/adapters/wire"
+	"quartermaster/domain"
+)
+
+// The real collector on a simulated DCGM: a fault, a GPU that falls off the bus, and one
+// that is cut up while all of it runs.
+func TestWithCollector(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles C")
+	}
+	dir := t.TempDir()
+	if err := simdcgm.Build(dir); errors.Is(err, simdcgm.ErrNoCompiler) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	collector := filepath.Join(dir, "dcgm-collector")
+	build := exec.Command("go", "build", "-o", collector, "quartermaster/cmd/dcgm-collector")
+	build.Env = append(os.Environ(), "CGO_ENABLED=1")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the collector: %v\n%s", err, out)
+	}
+	machine, err := simdcgm.NewMachine(dir, dir, "gpus 4", "seed 3", "period 60")
+	if err != nil {
+		t.Fatal(err)
+	}
+	do := func(command string) {
+		t.Helper()
+		if err := machine.Do(command); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := newBooks(t)
+	n := newNode(t, b, "", "register: {enabled: true, sku: p5.48xlarge}")
+	n.write("collector", "#!/bin/sh\nexec "+collector+" --engine embedded \"$@\"\n", 0o700)
+	n.env = machine.Env()
+	n.start()
+	samples := func() []*domain.NodeSampled { return events[*domain.NodeSampled](b) }
+	until(t, "a sample", func() bool { return len(samples()) > 0 })
+	if e := samples()[0]; e.Entries() != 4 || e.ActivityField != fieldSM || len(e.ActivityMean) != 4 || len(e.PowerWatts) != 4 {
+		t.Errorf("%+v", e)
+	}
+	until(t, "the registration", func() bool { return len(events[*domain.NodeRegistered](b)) == 1 })
+	if e := events[*domain.NodeRegistered](b)[0]; len(e.GPUs) != 4 || e.SKU != "p5.48xlarge" || e.DriverVersion == "" || e.GPUs[3].Index != 3 {
+		t.Errorf("%+v", e)
+	}
+	faults := func(kind domain.FaultKind) []*domain.GPUFaultObserved {
+		var out []*domain.GPUFaultObserved
+		for _, f := range events[*domain.GPUFaultObserved](b) {
+			if f.Kind == kind {
+				out = append(out, f)
+			}
+		}
+		return out
+	}
+	begin := time.Now()
+	do("xid 2 48")
+	until(t, "the XID", func() bool { return len(faults(domain.FaultXID)) == 1 })
+	t.Logf("XID in the driver to the gateway's log: %s", time.Since(begin).Round(time.Millisecond))
+	if f := faults(domain.FaultXID)[0]; f.Code != 48 || f.Class != "hardware" || f.Count != 1 || f.BootTime == 0 {
+		t.Errorf("%+v", f)
+	}
+	do("lost 3")
+	until(t, "the GPU to be lost", func() bool { return len(faults(domain.FaultOffBus)) == 1 })
+	do("mig 1 3 4")
+	until(t, "a sample of instances", func() bool {
+		all := samples()
+		e := all[len(all)-1]
+		return len(e.Parents) == 16 && e.Entries() == 5
+	})
+	until(t, "that the change is logged", func() bool { return strings.Contains(n.said(), "the devices of this node changed") })
+	// Registered again only if what is registered changed: whole GPUs did not.
+	if got := len(events[*domain.NodeRegistered](b)); got != 1 {
+		t.Errorf("%d registrations", got)
+	}
+	n.killCollector()
+	until(t, "that the collector is back", func() bool { return strings.Count(n.said(), "the collector began") == 2 })
+	do("xid 0 13")
+	until(t, "the next XID", func() bool { return len(faults(domain.FaultXID)) == 2 })
+	n.stop()
+	if got := len(faults(domain.FaultOffBus)); got != 1 {
+		t.Errorf("the lost GPU is told %d times: the second collector found it lost, and it was known: %+v %+v", got, *faults(domain.FaultOffBus)[0], *faults(domain.FaultOffBus)[1])
+	}
+	b.fold()
+}
+
+// Kafka itself, with a password: the records are the cluster's, in its partition.
+func TestDirect(t *testing.T) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "node", "secret"),
+		kfake.SeedTopics(8, string(domain.TopicTelemetry)), kfake.SeedTopics(4, string(domain.TopicHardware), string(domain.TopicFleet)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	password := filepath.Join(t.TempDir(), "password")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(password, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("secret\n")
+	c := &KafkaConfig{Brokers: cluster.ListenAddrs(), Mechanism: "SCRAM-SHA-512", User: "node", PasswordFile: password}
+	d, err := newDirect(c, "lab", "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	r := &reporter{cfg: &Config{Cluster: "lab", Node: "n1"}, log: slog.New(slog.DiscardHandler)}
+	if r.spool, err = spool.Open(spool.Config{Dir: t.TempDir(), Source: "node-reporter/lab/n1", Incarnation: 1, Quota: 1 << 20, Queues: []spool.Rule{{Name: string(domain.TopicHardware), Keep: true}}}); err != nil {
+		t.Fatal(err)
+	}
+	defer r.spool.Close()
+	for range 3 {
+		if err := r.append(noon, &domain.GPUFaultObserved{Node: "n1", GPU: gpu(0).UUID, Kind: domain.FaultXID, Code: 79, Count: 1}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q := r.queue(domain.TopicHardware)
+	courier := &courier{queue: q, topic: domain.TopicHardware, sender: d, refused: newRefusedFile(t.TempDir(), r.log), log: r.log, pace: usualPace}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		until(t, "the delivery", func() bool { return q.Stats().Waiting == 0 })
+		cancel()
+	}()
+	courier.run(ctx)
+	log, err := kafka.Open(t.Context(), d.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	n := domain.TopicHardware.Partitions()
+	tp := domain.TopicPartition{Topic: domain.TopicHardware, Partition: domain.PartitionOf([]byte("lab"), n)}
+	got := 0
+	err = log.Read(t.Context(), tp, 0, 3, func(recs []domain.Record) error {
+		for i := range recs {
+			var env domain.Envelope
+			if err := new(wire.Decoder).Decode(&recs[i], &env); err != nil {
+				t.Error(err)
+			}
+			if got++; env.Sequence != uint64(got) || env.Source != "node-reporter/lab/n1" || env.Cluster != "lab" {
+				t.Errorf("%+v", env)
+			}
+		}
+		return nil
+	})
+	if err != nil || got != 3 {
+		t.Errorf("%d records: %v", got, err)
+	}
+	write("wrong")
+	bad, err := newDirect(c, "lab", "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bad.close()
+	bad.config.Patience = 500 * time.Millisecond
+	if _, err := bad.open(t.Context()); err == nil || !strings.Contains(err.Error(), "reach Kafka") {
+		t.Errorf("a wrong password: %v", err)
+	}
+}

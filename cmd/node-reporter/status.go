@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// serve answers /metrics and /healthz until the returned function is called.
+func (r *reporter) serve() (stop func(), err error) {
+	if r.cfg.Listen == "off" {
+		return func() {}, nil
+	}
+	l, err := net.Listen("tcp", r.cfg.Listen)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(r.metrics(), promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", r.health)
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
+	go func() {
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			r.log.Error("the status server ended", "error", err)
+		}
+	}()
+	r.log.Info("status", "address", l.Addr().String())
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = s.Shutdown(ctx)
+	}, nil
+}
+
+// problems says what a person should look at, in the order of how much it matters.
+func (r *reporter) problems() (out []string) {
+	if r.blocked.Load() {
+		out = append(out, "the spool takes no more faults: free space on the disk of "+r.cfg.Spool.Dir)
+	}
+	for _, t := range queueNames {
+		if st := r.queue(t).Stats(); st.Held > 0 {
+			out = append(out, "the spool's disk does not take events: they are held in memory")
+			break
+		}
+	}
+	r.mu.Lock()
+	if r.silent != 0 {
+		out = append(out, "the collector is silent since "+r.silent.String()+": it "+r.why)
+	}
+	r.mu.Unlock()
+	said := map[string]bool{}
+	for _, c := range r.couriers {
+		if why := c.failing.Load(); why != nil && !said[*why] {
+			said[*why] = true
+			out = append(out, "events are not delivered: "+*why)
+		}
+	}
+	r.held.mu.Lock()
+	for i, f := range r.held.faults {
+		if f != "" {
+			out = append(out, "who holds which GPU is not known in full ("+attributionSources[i]+"): "+f)
+		}
+	}
+	r.held.mu.Unlock()
+	return out
+}
+
+// health answers 200 as long as events reach the disk: a gateway or a GPU that is away is
+// no reason to start this program again. What is wrong stands in the body.
+func (r *reporter) health(w http.ResponseWriter, _ *http.Request) {
+	problems := r.problems()
+	status := http.StatusOK
+	if r.blocked.Load() {
+		status = http.StatusServiceUnavailable
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	// Whoever does not get the answer asks again.
+	_ = json.NewEncoder(w).Encode(map[string]any{"ok": len(problems) == 0, "problems": append([]string{}, problems...)})
+}
+
+// metrics describe the reporter. They are read from what it counts anyway.
+func (r *reporter) metrics() *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	add := func(kind func(prometheus.CounterOpts, func() float64) prometheus.Collector, name, help string, labels prometheus.Labels, value func() float64) {
+		reg.MustRegister(kind(prometheus.CounterOpts{Name: "node_reporter_" + name, Help: help, ConstLabels: labels}, value))
+	}
+	counter := func(o prometheus.CounterOpts, f func() float64) prometheus.Collector {
+		return prometheus.NewCounterFunc(o, f)
+	}
+	gauge := func(o prometheus.CounterOpts, f func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts(o), f)
+	}
+	add(counter, "samples_total", "Samples made.", nil, func() float64 { return float64(r.samples.Load()) })
+	add(counter, "faults_total", "Faults reported.", nil, func() float64 { return float64(r.faults.Load()) })
+	add(counter, "fault_repeats_total", "Faults that the collector told again, and that were reported before.", nil, func() float64 { return float64(r.repeats.Load()) })
+	add(counter, "events_unmade_total", "Events that could not be made of what was observed: a defect of this program.", nil, func() float64 { return float64(r.failed.Load()) })
+	add(counter, "collector_starts_total", "Starts of the collector.", nil, func() float64 { return float64(r.super.starts.Load()) })
+	add(counter, "clock_steps_total", "How often the clock was set by more than a second.", nil, func() float64 {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return float64(r.sampler.steps)
+	})
+	add(gauge, "collector_silent", "1 while there are no measurements.", nil, func() float64 {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return float64(boolInt(r.silent != 0))
+	})
+	add(gauge, "last_frame_timestamp_seconds", "When the collector was last heard.", nil, func() float64 {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return float64(r.last) / 1e9
+	})
+	add(gauge, "clock_error_bound_seconds", "The most that the clock is off as far as is known, 0 unknown.", nil, func() float64 { return r.clock.bound().Seconds() })
+	add(gauge, "spool_blocked", "1 while the spool takes no faults, on disk or in memory.", nil, func() float64 { return float64(boolInt(r.blocked.Load())) })
+	add(gauge, "unknown_device_ids", "Devices that pods hold and whose ids nobody understands.", nil, func() float64 {
+		r.held.mu.Lock()
+		defer r.held.mu.Unlock()
+		return float64(r.held.unknown)
+	})
+	for _, c := range r.couriers {
+		l := prometheus.Labels{"topic": string(c.topic)}
+		q := c.queue
+		add(gauge, "spool_bytes", "Bytes of the spool's segments.", l, func() float64 { return float64(q.Stats().Bytes) })
+		add(gauge, "spool_waiting_events", "Events that wait to be delivered.", l, func() float64 { return float64(q.Stats().Waiting) })
+		add(gauge, "spool_held_events", "Events in memory that the disk did not take.", l, func() float64 { return float64(q.Stats().Held) })
+		add(counter, "spool_lost_events_total", "Events dropped or damaged.", l, func() float64 { return float64(q.Stats().Losses) })
+		add(counter, "delivered_events_total", "Events that the log acknowledged.", l, func() float64 { return float64(c.sent.Load()) })
+		add(counter, "delivery_failures_total", "Deliveries that failed and are tried again.", l, func() float64 { return float64(c.failures.Load()) })
+		add(gauge, "last_delivery_timestamp_seconds", "When the log last acknowledged events.", l, func() float64 { return float64(c.last.Load()) })
+	}
+	if len(r.couriers) > 0 {
+		refused := r.couriers[0].refused
+		add(counter, "refused_events_total", "Events that the log will never take; they are in the file refused.jsonl.", nil, func() float64 { return float64(refused.count.Load()) })
+	}
+	return reg
+}

@@ -1,0 +1,304 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/httpapi"
+	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/remotewrite"
+	"quartermaster/adapters/wire"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// gatewayFlags are for a home without a configuration file.
+func gatewayFlags(cmd *cobra.Command, g *gatewayConfig) {
+	f := cmd.Flags()
+	f.StringVar(&g.Listen, "gateway", "", "address that takes events of nodes and Prometheus; none by default")
+	f.StringVar(&g.CertFile, "gateway-cert", "", "certificate of the gateway, PEM")
+	f.StringVar(&g.KeyFile, "gateway-key", "", "private key of the certificate, PEM")
+	f.BoolVar(&g.Plain, "gateway-plain", false, "take events from other machines without TLS: for a proxy that ends TLS")
+	f.IntVar(&g.Rate, "gateway-rate", 20000, "events a second that are taken from the nodes of one cluster")
+}
+
+// check is validate for flags.
+func (g *gatewayConfig) check() error {
+	f := &faults{file: "gateway"}
+	g.validate(f)
+	return f.err()
+}
+
+// gateway takes events of nodes from an address of its own.
+type gateway struct {
+	*service
+	cfg     gatewayConfig
+	denials chan httpapi.Denial
+	events  *httpapi.Gateway
+	writes  http.Handler  // of Prometheus
+	stream  *kafka.Stream // of what comes from there; made with the first
+	rules   rules
+}
+
+// newGateway returns nil when none is configured. Its metrics are among the
+// service's from then on.
+func (s *service) newGateway(cfg gatewayConfig) *gateway {
+	if cfg.Listen == "" {
+		return nil
+	}
+	g := &gateway{service: s, cfg: cfg, denials: make(chan httpapi.Denial, 64)}
+	keys := &httpapi.Keys{Load: g.keys, Now: time.Now}
+	g.events = &httpapi.Gateway{
+		Keys: keys, Read: wire.ReadBatch, ContentType: wire.BatchContentType, AnswerType: wire.AnswerContentType,
+		NewDecoder: func() projections.Decoder { return new(wire.Decoder) },
+		Append:     func(ctx context.Context, recs []domain.Record) error { return s.home.log.Append(ctx, recs) },
+		Denied: func(d httpapi.Denial) {
+			select {
+			case g.denials <- d:
+			default: // there are more than can be told apart; the metrics count them all
+			}
+		},
+		Rate: cfg.Rate, Burst: max(2*cfg.Rate, wire.MaxBatch), Log: s.log,
+	}
+	metrics := prometheus.NewRegistry()
+	g.writes = remotewrite.Handler(remotewrite.Config{
+		Authenticate: g.cluster, Append: g.scraped, Now: time.Now, Holder: g.holder, Registerer: metrics, Log: s.log,
+	})
+	s.more = append(append(s.more, g.events.Metrics()...), metrics)
+	return g
+}
+
+// cluster returns whose key a request of Prometheus bears.
+func (g *gateway) cluster(r *http.Request) (string, error) {
+	c, err := g.events.Keys.Caller(r)
+	var refusal *httpapi.StatusError
+	if errors.As(err, &refusal) {
+		if refusal.Status != http.StatusUnauthorized {
+			return "", fmt.Errorf("%w: %w", remotewrite.ErrUnavailable, err)
+		}
+		g.events.Deny(r, refusal)
+	}
+	return c.Cluster, err
+}
+
+// scraped appends what came of a request of Prometheus. What an earlier one left
+// behind goes first: while the log is away no more than one request is held.
+func (g *gateway) scraped(ctx context.Context, events []domain.Envelope) error {
+	if g.stream == nil {
+		name := "home"
+		if c := g.app.config; c != nil {
+			name = c.Instance
+		}
+		g.stream = g.home.streamOf("prometheus/" + name)
+	}
+	if err := g.stream.Flush(ctx); err != nil {
+		return err
+	}
+	ptrs := make([]*domain.Envelope, len(events))
+	for i := range events {
+		ptrs[i] = &events[i]
+	}
+	return g.stream.Append(ctx, ptrs...)
+}
+
+// rules are the mapping rules in force, read again once they are older than
+// rulesFresh.
+type rules struct {
+	mu    sync.Mutex
+	at    time.Time
+	known []projections.MappingRuleEntry // by priority
+}
+
+const rulesFresh = 10 * time.Second
+
+// holder says whose a pod is by the first rule that names its cluster and
+// namespace. Rules that ask for labels of the pod match none, since the series of
+// other programs do not bear them.
+func (g *gateway) holder(cluster, namespace, pod string) (workspace, deployment string, ok bool) {
+	for _, r := range g.mappingRules() {
+		if (r.Cluster == "" || r.Cluster == cluster) && (r.Namespace == "" || r.Namespace == namespace) && len(r.Labels) == 0 {
+			return r.ToWorkspace, cmp.Or(r.ToDeployment, remotewrite.Workload(pod)), true
+		}
+	}
+	return "", "", false
+}
+
+func (g *gateway) mappingRules() []projections.MappingRuleEntry {
+	g.rules.mu.Lock()
+	defer g.rules.mu.Unlock()
+	if age := time.Since(g.rules.at); age >= 0 && age < rulesFresh {
+		return g.rules.known
+	}
+	g.rules.at = time.Now()
+	ctx, stop := context.WithTimeout(context.Background(), 3*time.Second)
+	defer stop()
+	if err := g.home.view(ctx, func(v projections.View) error {
+		r, err := projections.NewRegistry(v, now())
+		if err != nil {
+			return err
+		}
+		g.rules.known = slices.Clone(r.MappingRules)
+		slices.SortStableFunc(g.rules.known, func(a, b projections.MappingRuleEntry) int {
+			return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Rule, b.Rule))
+		})
+		return nil
+	}); err != nil {
+		g.log.Warn("mapping rules cannot be read; those before hold on", "error", err)
+	}
+	return g.rules.known
+}
+
+// errNotCaughtUp means that the rows may not know of a key yet.
+var errNotCaughtUp = errors.New("the rows have not caught up with the log yet")
+
+// keys returns the keys of all clusters.
+func (g *gateway) keys(ctx context.Context) (keys []projections.ClusterKeyEntry, err error) {
+	if !g.ready.Load() {
+		return nil, errNotCaughtUp
+	}
+	err = g.home.view(ctx, func(v projections.View) error {
+		keys, err = projections.ClusterKeys(v)
+		return err
+	})
+	return keys, err
+}
+
+// serve answers until ctx ends. It returns once it listens; wait returns when it
+// has stopped. The home must be open.
+func (g *gateway) serve(ctx context.Context, cancel context.CancelCauseFunc) (wait func(), err error) {
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", g.cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/v1/events", g.events)
+	mux.Handle("/api/v1/write", g.writes)
+	srv := &http.Server{
+		Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug), // every scanner makes it say something
+	}
+	serve := func() error { return srv.Serve(ln) }
+	if g.cfg.CertFile != "" {
+		c := &shownCertificate{certFile: g.cfg.CertFile, keyFile: g.cfg.KeyFile, log: g.log}
+		if _, err := c.get(nil); err != nil {
+			return nil, errors.Join(fmt.Errorf("gateway: %w", err), ln.Close())
+		}
+		srv.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}
+		serve = func() error { return srv.ServeTLS(ln, "", "") }
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := serve(); !errors.Is(err, http.ErrServerClosed) {
+			cancel(fmt.Errorf("gateway: %w", err))
+		}
+	})
+	wg.Go(func() {
+		<-ctx.Done()
+		bound, stop := context.WithTimeout(context.Background(), 5*time.Second)
+		defer stop()
+		if err := srv.Shutdown(bound); err != nil {
+			g.log.Warn("some deliveries were cut off; they will be sent again", "error", err)
+		}
+	})
+	wg.Go(func() { g.deny(ctx) })
+	g.log.Info("taking events of nodes", "address", ln.Addr().String(), "tls", g.cfg.CertFile != "")
+	return wg.Wait, nil
+}
+
+// How often the same denial is told, and how many are told in that time: whoever
+// guesses keys must not fill the log, which keeps everything. Metrics count them all.
+const (
+	denyEvery = time.Minute
+	mostDeny  = 20
+)
+
+// deny tells of denials, each once a minute, in the log of the program and in
+// the log of events.
+func (g *gateway) deny(ctx context.Context) {
+	told := map[httpapi.Denial]time.Time{}
+	var stream *kafka.Stream
+	for {
+		var d httpapi.Denial
+		select {
+		case <-ctx.Done():
+			return
+		case d = <-g.denials:
+		}
+		now := time.Now()
+		for k, at := range told {
+			if now.Sub(at) > denyEvery {
+				delete(told, k)
+			}
+		}
+		if _, again := told[d]; again || len(told) >= mostDeny {
+			continue
+		}
+		told[d] = now
+		g.log.Warn("refused", "who", d.Principal, "cluster", d.Target, "reason", d.Reason)
+		if stream == nil {
+			stream = g.home.stream("gateway")
+		}
+		env := domain.Envelope{Time: domain.InstantOf(now), Subject: d.Principal, Event: &domain.AccessDenied{
+			Entity: platform, Principal: d.Principal, Action: "push events", Target: d.Target, Reason: d.Reason,
+		}}
+		if err := stream.Append(ctx, &env); err != nil && ctx.Err() == nil {
+			g.log.Warn("cannot note the refusal", "error", err)
+		}
+	}
+}
+
+// shownCertificate is a pair of files, read again when either changes.
+type shownCertificate struct {
+	certFile, keyFile string
+	log               *slog.Logger
+
+	mu      sync.Mutex
+	looked  time.Time
+	changed [2]time.Time
+	pair    *tls.Certificate
+}
+
+// lookAgain is how long a certificate is shown before its files are looked at again.
+const lookAgain = 10 * time.Second
+
+func (c *shownCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pair != nil && time.Since(c.looked) < lookAgain {
+		return c.pair, nil
+	}
+	c.looked = time.Now()
+	var changed [2]time.Time
+	for i, file := range []string{c.certFile, c.keyFile} {
+		if info, err := os.Stat(file); err == nil {
+			changed[i] = info.ModTime()
+		}
+	}
+	if c.pair != nil && changed == c.changed {
+		return c.pair, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if err != nil {
+		if c.pair == nil {
+			return nil, fmt.Errorf("read the certificate: %w", err)
+		}
+		// One of the two may be half written: the next look will tell.
+		c.log.Warn("the certificate changed and cannot be read; showing the one before", "error", err)
+		return c.pair, nil
+	}
+	c.pair, c.changed = &pair, changed
+	return c.pair, nil
+}
