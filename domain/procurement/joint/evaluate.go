@@ -287,7 +287,7 @@ func (p *Problem) served(ctx context.Context, pr *pricer, m, c int, multipliers 
 				sum.add(v.units[k*len(block.Demands)+i], hours)
 			}
 			s.Demands[d].Demand = sum.big()
-			s.trim(p, block, i)
+			s.trim(p, block, m, i)
 		}
 	}
 	return s, nil
@@ -295,8 +295,9 @@ func (p *Problem) served(ctx context.Context, pr *pricer, m, c int, multipliers 
 
 // trim takes from what serves a block's demand what is beyond it. The linear program
 // asks for no less than is wanted, so that units which cost nothing more may stand in
-// it for more; they do not serve.
-func (s *Served) trim(p *Problem, block *block, demand int) {
+// it for more; they do not serve. Those are capacity that is there anyway, on routes
+// that cost nothing: a route with a price is never taken for more than is wanted.
+func (s *Served) trim(p *Problem, block *block, m, demand int) {
 	d := &s.Demands[block.Demands[demand]]
 	beyond := new(big.Rat).Sub(d.Shortage, new(big.Rat).SetInt(d.Demand))
 	for _, r := range block.routes {
@@ -305,18 +306,17 @@ func (s *Served) trim(p *Problem, block *block, demand int) {
 		}
 	}
 	for k, r := range block.routes {
-		if p.Routes[r].Demand != block.Demands[demand] || beyond.Sign() <= 0 {
+		if p.Routes[r].Demand != block.Demands[demand] || p.Epochs[m].Routes[r] != 0 || beyond.Sign() <= 0 {
 			continue
 		}
-		less := least(beyond, s.Routes[r].Firm)
-		beyond.Sub(beyond, less)
-		s.Routes[r].Firm = new(big.Rat).Sub(s.Routes[r].Firm, less)
-		units := new(big.Rat).Mul(less, big.NewRat(block.num[k], block.den[k]))
+		perUnit := big.NewRat(block.num[k], block.den[k])
 		pool := &s.Pools[block.Pools[block.poolOf[k]]]
-		for _, from := range []**big.Rat{&pool.PriceOnly, &pool.Guaranteed} {
-			part := least(units, *from)
-			*from = new(big.Rat).Sub(*from, part)
-			units.Sub(units, part)
+		for _, from := range []**big.Rat{&pool.PriceOnly, &pool.Guaranteed, &pool.Committed} {
+			less := least(beyond, s.Routes[r].Firm)
+			less = least(less, new(big.Rat).Quo(*from, perUnit))
+			beyond.Sub(beyond, less)
+			s.Routes[r].Firm = new(big.Rat).Sub(s.Routes[r].Firm, less)
+			*from = new(big.Rat).Sub(*from, less.Mul(less, perUnit))
 		}
 	}
 }
