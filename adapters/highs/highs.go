@@ -192,8 +192,7 @@ type refused string
 
 func (r refused) Error() string { return string(r) }
 
-// errGone is for a child that ended while it had nothing to do: it has read
-// nothing of the program.
+// errGone is for a child that ended while it had nothing to do.
 var errGone = errors.New("it ended while it was idle")
 
 // with runs f with a child that runs, and kills it when the context ends or f
@@ -286,6 +285,7 @@ func (s *Solver) ready(c *child) error {
 // child is a process that solves.
 type child struct {
 	cmd     *exec.Cmd
+	ended   chan struct{} // closed when the process is gone
 	in      io.WriteCloser
 	out     *bufio.Reader
 	said    tail
@@ -298,7 +298,7 @@ func spawn(cacheDir string) (*child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program to start it once more: %w", err)
 	}
-	c := &child{cmd: exec.Command(self, childArgument, cacheDir)}
+	c := &child{cmd: exec.Command(self, childArgument, cacheDir), ended: make(chan struct{})}
 	c.cmd.Args[0] = os.Args[0]
 	// Nothing of the parent's environment is needed, and no secret in it is passed on.
 	c.cmd.Env = []string{childVariable + "=" + moduleSum, "GOMAXPROCS=2"}
@@ -314,6 +314,10 @@ func spawn(cacheDir string) (*child, error) {
 	if err := c.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the process that solves linear programs: %w", err)
 	}
+	go func() {
+		_, _ = c.cmd.Process.Wait()
+		close(c.ended)
+	}()
 	return c, nil
 }
 
@@ -334,7 +338,8 @@ func (c *child) kill() { _ = c.cmd.Process.Kill() }
 // wait returns what the child said last on its standard error, once it has ended.
 func (c *child) wait() string {
 	_ = c.in.Close()
-	_ = c.cmd.Wait()
+	<-c.ended
+	_ = c.cmd.Wait() // of what it said
 	if said := c.said.String(); said != "" {
 		return ": " + said
 	}
@@ -342,6 +347,11 @@ func (c *child) wait() string {
 }
 
 func (c *child) solve(p *linear.Program, l linear.Limits) (*linear.Solution, error) {
+	select {
+	case <-c.ended: // its pipes may still be open
+		return nil, errGone
+	default:
+	}
 	c.buf = appendProgram(c.buf[:0], p, l)
 	if _, err := c.in.Write(appendHeader(nil, kindProgram, len(c.buf))); err != nil {
 		return nil, fmt.Errorf("%w: %w", errGone, err)
