@@ -153,7 +153,7 @@ func Models(view View, at, staleAfter domain.Instant, filter ModelFilter) (*Mode
 		return nil, err
 	}
 	fits := func(a, b string) bool { return a == "" || b == "" || a == b }
-	var shadows []*ModelEntry
+	var shadows shadowIndex
 	since := at - staleAfter
 	for _, k := range slices.SortedFunc(maps.Keys(seen), compareModels) {
 		s := seen[k]
@@ -163,11 +163,7 @@ func Models(view View, at, staleAfter domain.Instant, filter ModelFilter) (*Mode
 			if s.last <= since || s.last <= removed[n] {
 				continue
 			}
-			e = shadow(shadows, k)
-			if e == nil {
-				e = &ModelEntry{Workspace: k.workspace, Cluster: k.cluster, Model: k.model, Tier: k.tier, Deployment: k.deployment, SeenBy: []string{}}
-				shadows = append(shadows, e)
-			}
+			e = shadows.of(k)
 		}
 		e.see(k, s, since)
 	}
@@ -182,9 +178,9 @@ func Models(view View, at, staleAfter domain.Instant, filter ModelFilter) (*Mode
 		default:
 			e.Status = ModelStale
 		}
-		shadows = append(shadows, e)
+		shadows.all = append(shadows.all, e)
 	}
-	for _, e := range shadows {
+	for _, e := range shadows.all {
 		e.Status = cmp.Or(e.Status, ModelShadow)
 		e.Workspace = cmp.Or(e.Workspace, owners[e.Cluster])
 		if (filter.Cluster == "" || filter.Cluster == e.Cluster) && (filter.Workspace == "" || filter.Workspace == e.Workspace) {
@@ -205,22 +201,69 @@ func compareModels(a, b modelKey) int {
 		cmp.Compare(b.workspace, a.workspace), cmp.Compare(b.tier, a.tier))
 }
 
-// shadow returns the shadow that another sighting of the same deployment made,
-// nil when there is none. Holders do not name a model, servers no workspace.
-func shadow(shadows []*ModelEntry, k modelKey) *ModelEntry {
-	if k.deployment == "" {
-		return nil
+// shadowIndex holds what was seen and not declared. What is seen comes in the
+// order of [compareModels], so what one deployment could be is looked up, and not
+// searched for among all that the deployment was seen to be.
+type shadowIndex struct {
+	all []*ModelEntry // deployments that were declared follow at the end
+
+	// Of the cluster and deployment that were seen last: the last shadow, and that
+	// of each model and tier and of each workspace, by their place in all.
+	cluster, deployment string
+	last                int // -1: none
+	serving             map[[2]string]int
+	workspace           map[string]int
+	nobodys             []int // shadows of which nobody said whose they are, ascending
+}
+
+// of returns the shadow that a sighting is of: the last that another sighting of
+// the same deployment made and that fits, else a new one. Holders do not name a
+// model, servers no workspace.
+func (x *shadowIndex) of(k modelKey) *ModelEntry {
+	if x.serving == nil || x.cluster != k.cluster || x.deployment != k.deployment {
+		x.cluster, x.deployment, x.last = k.cluster, k.deployment, -1
+		x.serving, x.workspace, x.nobodys = map[[2]string]int{}, map[string]int{}, x.nobodys[:0]
 	}
-	for i := len(shadows) - 1; i >= 0; i-- {
-		e := shadows[i]
-		if e.Cluster != k.cluster || e.Deployment != k.deployment {
-			break
+	if i := x.find(k); i >= 0 && k.deployment != "" {
+		e := x.all[i]
+		if n := len(x.nobodys); e.Workspace == "" && k.workspace != "" && n > 0 && x.nobodys[n-1] == i {
+			x.nobodys = x.nobodys[:n-1]
+			x.workspace[k.workspace] = max(i, x.workspace[k.workspace])
 		}
-		if (k.model == "" || e.Model == k.model && e.Tier == k.tier) && (e.Workspace == "" || k.workspace == "" || e.Workspace == k.workspace) {
-			return e
-		}
+		return e
 	}
-	return nil
+	e := &ModelEntry{Workspace: k.workspace, Cluster: k.cluster, Model: k.model, Tier: k.tier, Deployment: k.deployment, SeenBy: []string{}}
+	x.last = len(x.all)
+	x.serving[[2]string{k.model, k.tier}] = x.last
+	if k.workspace == "" {
+		x.nobodys = append(x.nobodys, x.last)
+	} else {
+		x.workspace[k.workspace] = x.last
+	}
+	x.all = append(x.all, e)
+	return e
+}
+
+// find returns the place of the last shadow that a sighting fits, -1 for none.
+func (x *shadowIndex) find(k modelKey) int {
+	if k.model != "" {
+		// Whoever names a workspace came before, and no two name all the same.
+		if i, ok := x.serving[[2]string{k.model, k.tier}]; ok && k.workspace == "" {
+			return i
+		}
+		return -1
+	}
+	if k.workspace == "" {
+		return x.last
+	}
+	found := -1
+	if i, ok := x.workspace[k.workspace]; ok {
+		found = i
+	}
+	if n := len(x.nobodys); n > 0 {
+		found = max(found, x.nobodys[n-1])
+	}
+	return found
 }
 
 // see enters a sighting.
@@ -342,12 +385,13 @@ func (u *UsageHour) heldUntil(holder uint32) uint32 {
 }
 
 func (inv *ModelInventory) total() {
-	totals := map[string]*ModelTotal{}
+	type sets struct{ clusters, workspaces map[string]bool }
+	totals, of := map[string]*ModelTotal{}, map[string]sets{}
 	for _, e := range inv.Deployments {
 		t := totals[e.Model]
 		if t == nil {
-			t = &ModelTotal{Model: e.Model, Clusters: []string{}, Workspaces: []string{}}
-			totals[e.Model] = t
+			t = &ModelTotal{Model: e.Model}
+			totals[e.Model], of[e.Model] = t, sets{map[string]bool{}, map[string]bool{}}
 		}
 		t.Deployments++
 		t.DeclaredReplicas += uint64(e.DeclaredReplicas)
@@ -360,17 +404,11 @@ func (inv *ModelInventory) total() {
 		case ModelStale:
 			t.Stale++
 		}
-		if !slices.Contains(t.Clusters, e.Cluster) {
-			t.Clusters = append(t.Clusters, e.Cluster)
-		}
-		if !slices.Contains(t.Workspaces, e.Workspace) {
-			t.Workspaces = append(t.Workspaces, e.Workspace)
-		}
+		of[e.Model].clusters[e.Cluster], of[e.Model].workspaces[e.Workspace] = true, true
 	}
 	for _, model := range slices.Sorted(maps.Keys(totals)) {
 		t := totals[model]
-		slices.Sort(t.Clusters)
-		slices.Sort(t.Workspaces)
+		t.Clusters, t.Workspaces = slices.Sorted(maps.Keys(of[model].clusters)), slices.Sorted(maps.Keys(of[model].workspaces))
 		inv.Models = append(inv.Models, *t)
 	}
 }
