@@ -271,6 +271,41 @@ func TestDelivery(t *testing.T) {
 	}
 }
 
+// An outage is said once for each topic and cause, though every attempt fails from a port
+// of its own, and connections that are cut show as what chance has them show as.
+func TestOutageIsSaidOnce(t *testing.T) {
+	b := newBooks(t)
+	b.set("reset")
+	n := newNode(t, b, "", "")
+	n.start()
+	n.xid(0, 79)
+	until(t, "many attempts", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.asked > 30 })
+	const line = "events are not delivered"
+	for _, topic := range queueNames {
+		said := 0
+		for l := range strings.Lines(n.said()) {
+			if strings.Contains(l, line) && strings.Contains(l, "topic="+string(topic)) {
+				said++
+			}
+		}
+		if said > 1 {
+			t.Errorf("%d lines about %s:\n%s", said, topic, n.said())
+		}
+	}
+	if !strings.Contains(n.said(), line) {
+		t.Error("nothing is said")
+	}
+	// Another cause is news, and so is the next outage.
+	b.set("503")
+	until(t, "the other cause", func() bool { return strings.Contains(n.said(), "503 Service Unavailable") })
+	b.set("")
+	until(t, "the end", func() bool { return strings.Contains(n.said(), "events are delivered again") })
+	before := strings.Count(n.said(), line)
+	b.set("reset")
+	n.xid(0, 79)
+	until(t, "the next outage", func() bool { return strings.Count(n.said(), line) > before })
+}
+
 // chosen is a sender that refuses what it is told to.
 type chosen struct {
 	mu     sync.Mutex

@@ -178,6 +178,12 @@ func (b *books) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "cut":
 		cut()
 		return
+	case "reset": // as a crash does
+		if c, _, err := w.(http.Hijacker).Hijack(); err == nil {
+			_ = c.(*net.TCPConn).SetLinger(0)
+			c.Close()
+		}
+		return
 	case "500":
 		say(500, "broken")
 		return

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -46,6 +48,9 @@ type refusedRecord struct {
 // sendError is why a delivery failed.
 type sendError struct {
 	text string
+	// kind is the same for failures of one cause, whatever else their texts hold: a port
+	// that changes with each connection, a time.
+	kind string
 	// split says that a smaller delivery may be taken.
 	split bool
 	// final says so of the log itself, not of whatever stands before it: a single record
@@ -58,6 +63,36 @@ type sendError struct {
 }
 
 func (e *sendError) Error() string { return e.text }
+
+// failed says why what was attempted did not work.
+func failed(what string, err error) *sendError {
+	return &sendError{text: fmt.Sprintf("%s: %v", what, err), kind: what + ": " + causeOf(err)}
+}
+
+// causeOf names why a connection failed, alike for all failures of one cause. Whether a
+// connection that was cut shows as a reset, a broken pipe or an end is chance.
+func causeOf(err error) string {
+	var number syscall.Errno
+	var name *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	var late net.Error
+	switch {
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the connection was cut"
+	case errors.As(err, &name):
+		return "no such host"
+	case errors.As(err, &certificate):
+		return certificate.Err.Error()
+	case errors.As(err, &late) && late.Timeout():
+		return "it took too long"
+	case errors.As(err, &number):
+		return number.Error()
+	}
+	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
+		err = next
+	}
+	return fmt.Sprintf("%T", err)
+}
 
 // gateway delivers to "quartermaster serve".
 type gateway struct {
@@ -116,10 +151,10 @@ const worthPacking = 16 << 10
 func (g *gateway) send(ctx context.Context, records [][]byte) ([]refusedRecord, error) {
 	text, err := configfile.Secret(g.keyFile)
 	if err != nil {
-		return nil, &sendError{text: fmt.Sprintf("read the key: %v", err), login: true}
+		return nil, &sendError{text: fmt.Sprintf("read the key: %v", err), kind: "key", login: true}
 	}
 	if _, err := domain.ParseClusterKey(text); err != nil {
-		return nil, &sendError{text: fmt.Sprintf("read the key in %s: %v", g.keyFile, err), login: true}
+		return nil, &sendError{text: fmt.Sprintf("read the key in %s: %v", g.keyFile, err), kind: "key", login: true}
 	}
 	body := bytes.Join(records, nil)
 	packed := len(body) > worthPacking && !g.plain.Load()
@@ -139,7 +174,7 @@ func (g *gateway) send(ctx context.Context, records [][]byte) ([]refusedRecord, 
 	sent := time.Now()
 	res, err := g.client.Do(req)
 	if err != nil {
-		return nil, &sendError{text: fmt.Sprintf("reach the gateway: %v", err)}
+		return nil, failed("reach the gateway", err)
 	}
 	defer res.Body.Close()
 	received := time.Now()
@@ -148,7 +183,7 @@ func (g *gateway) send(ctx context.Context, records [][]byte) ([]refusedRecord, 
 	}
 	answer, err := io.ReadAll(io.LimitReader(res.Body, 8<<20))
 	if err != nil {
-		return nil, &sendError{text: fmt.Sprintf("read the gateway's answer: %v", err)}
+		return nil, failed("read the gateway's answer", err)
 	}
 	if res.StatusCode == http.StatusOK {
 		return readAccepted(answer, len(records))
@@ -175,7 +210,7 @@ func readAccepted(answer []byte, n int) ([]refusedRecord, error) {
 		seen[r.Index] = true
 	}
 	if err != nil {
-		return nil, &sendError{text: fmt.Sprintf("read the gateway's answer: %v; is this address the gateway's?", err)}
+		return nil, &sendError{text: fmt.Sprintf("read the gateway's answer: %v; is this address the gateway's?", err), kind: "answer"}
 	}
 	return ans.Refused, nil
 }
@@ -194,7 +229,7 @@ func (g *gateway) failure(res *http.Response, answer []byte, packed bool) error 
 	if !own {
 		who = "something that is not the gateway"
 	}
-	e := &sendError{text: fmt.Sprintf("%s answered %s: %s", who, res.Status, printable(said.Error, 500))}
+	e := &sendError{text: fmt.Sprintf("%s answered %s: %s", who, res.Status, printable(said.Error, 500)), kind: who + " " + res.Status}
 	switch res.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		e.login = true
@@ -285,7 +320,7 @@ func (d *direct) open(ctx context.Context) (*kafka.Log, error) {
 	if d.log == nil {
 		log, err := kafka.Open(ctx, d.config)
 		if err != nil {
-			return nil, &sendError{text: fmt.Sprintf("reach Kafka: %v", err)}
+			return nil, failed("reach Kafka", err)
 		}
 		d.log = log
 	}
@@ -310,7 +345,7 @@ func (d *direct) send(ctx context.Context, records [][]byte) ([]refusedRecord, e
 	case errors.As(err, &large):
 		return nil, &sendError{text: err.Error(), split: true, final: true}
 	case err != nil:
-		return nil, &sendError{text: err.Error()}
+		return nil, failed("write to Kafka", err)
 	}
 	return nil, nil
 }
@@ -327,8 +362,9 @@ type courier struct {
 
 	sent     atomic.Int64 // events acknowledged
 	failures atomic.Int64
-	failing  atomic.Pointer[string] // why it does not go on, nil when it does
-	last     atomic.Int64           // Unix time of the last acknowledgement
+	failing  atomic.Pointer[sendError] // why it does not go on, nil when it does
+	last     atomic.Int64              // Unix time of the last acknowledgement
+	said     map[string]bool           // kinds of failure that were logged since it went on
 }
 
 // The most that one delivery holds.
@@ -381,6 +417,7 @@ func (c *courier) part(ctx context.Context, records [][]byte) bool {
 		refused, err := c.sender.send(ctx, records)
 		if err == nil {
 			if c.failing.Swap(nil) != nil {
+				clear(c.said)
 				c.log.Info("events are delivered again", "topic", string(c.topic))
 			}
 			for _, r := range refused {
@@ -394,26 +431,31 @@ func (c *courier) part(ctx context.Context, records [][]byte) bool {
 			return false
 		}
 		c.failures.Add(1)
-		var e *sendError
 		wait := b.NextBackOff()
-		if errors.As(err, &e) {
-			switch {
-			case len(records) == 1 && e.final:
-				c.refused.add(c.topic, records[0], e.text)
-				return true
-			case len(records) > 1 && e.split:
-				half := len(records) / 2
-				return c.part(ctx, records[:half]) && c.part(ctx, records[half:])
-			}
-			wait = max(wait, e.after)
+		var e *sendError
+		if !errors.As(err, &e) {
+			e = failed("deliver", err)
 		}
-		text := err.Error()
-		if was := c.failing.Swap(&text); was == nil || *was != text {
+		switch {
+		case len(records) == 1 && e.final:
+			c.refused.add(c.topic, records[0], e.text)
+			return true
+		case len(records) > 1 && e.split:
+			half := len(records) / 2
+			return c.part(ctx, records[:half]) && c.part(ctx, records[half:])
+		}
+		wait = max(wait, e.after)
+		c.failing.Store(e)
+		if !c.said[e.kind] {
+			if c.said == nil {
+				c.said = map[string]bool{}
+			}
+			c.said[e.kind] = true
 			level := slog.LevelWarn
-			if e != nil && e.login {
+			if e.login {
 				level = slog.LevelError
 			}
-			c.log.Log(ctx, level, "events are not delivered; they wait in the spool", "topic", string(c.topic), "events", len(records), "error", text)
+			c.log.Log(ctx, level, "events are not delivered; they wait in the spool", "topic", string(c.topic), "events", len(records), "error", e.text)
 		}
 		select {
 		case <-ctx.Done():

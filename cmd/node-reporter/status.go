@@ -56,9 +56,9 @@ func (r *reporter) problems() (out []string) {
 	r.mu.Unlock()
 	said := map[string]bool{}
 	for _, c := range r.couriers {
-		if why := c.failing.Load(); why != nil && !said[*why] {
-			said[*why] = true
-			out = append(out, "events are not delivered: "+*why)
+		if why := c.failing.Load(); why != nil && !said[why.kind] {
+			said[why.kind] = true
+			out = append(out, "events are not delivered: "+why.text)
 		}
 	}
 	r.held.mu.Lock()
