@@ -147,3 +147,18 @@ func TestClashIsIrreducible(t *testing.T) {
 		t.Errorf("%d undecided; members of kinds %v, of five there are", undecided, kinds)
 	}
 }
+
+// A budget of which nothing that serves takes anything, because all of it is free,
+// does not hide what clashes with another limit.
+func TestClashWhereServingIsFree(t *testing.T) {
+	p := draw(seeded(2510), everything)
+	_, err := joint.Solve(context.Background(), p, lp(t))
+	var clash *joint.Infeasible
+	if !errors.As(err, &clash) {
+		t.Fatalf("%v, want what clashes", err)
+	}
+	want := []joint.Member{{Kind: "limit", ID: "limit 1", Index: 1}, {Kind: "demand", ID: "demand 1", Index: 1}}
+	if !slices.Equal(clash.Clash, want) {
+		t.Errorf("clash of %v, want %v", clash.Clash, want)
+	}
+}

@@ -74,7 +74,9 @@ func (p *Problem) ceilings(s *solver) {
 			if !limit.counts() {
 				high /= 1e9
 			}
-			p.one = min(p.one, high)
+			if high > 0 { // else nothing that serves takes any of it
+				p.one = min(p.one, high)
+			}
 		}
 	}
 	p.ceiling = make([]int64, len(p.Limits))

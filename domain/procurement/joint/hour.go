@@ -196,6 +196,7 @@ type regime struct {
 	entries []*entry
 	of      map[*basis]*entry
 	pivots  *int
+	plain   bool // entries need no vector and worth: nothing is to be bounded
 }
 
 // hourPrices are what a block's hour is priced with, after the multipliers of
@@ -256,8 +257,10 @@ func (g *regime) enter(b *basis) *entry {
 			return nil
 		}
 	}
-	e.vector = g.vector(e)
-	e.worth = g.prices.worth(g.block, &e.vector)
+	if !g.plain {
+		e.vector = g.vector(e)
+		e.worth = g.prices.worth(g.block, &e.vector)
+	}
 	g.of[b] = e
 	g.entries = append(g.entries, e)
 	return e
