@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -38,6 +39,7 @@ const (
 	staleMarker  // the series ended
 	repeatedCell // a GPU's second reading in a cell of the grid
 	// Set aside.
+	otherCluster
 	noNode
 	podAsNode
 	noDevice
@@ -64,13 +66,14 @@ var reasons = [reasonCount]struct {
 	otherSeries:  {"other_series", "the metric is kept, and this series of it is of no use", filtered},
 	staleMarker:  {"stale_marker", "the series ended", filtered},
 	repeatedCell: {"repeated_cell", "the GPU was read before in the same scrape interval: " + StepHeader + " is longer than scrape_interval, or the scrape came twice", filtered},
+	otherCluster: {"other_cluster", "the label cluster names another cluster, and the key is that of {cluster}: write with the key of the cluster that is meant, or relabel the name that Prometheus has for this one", setAside},
 	noNode:       {"no_node", "no label node, hostname or Hostname says which machine the GPU is in: relabel __meta_kubernetes_pod_node_name to node", setAside},
 	podAsNode:    {"pod_as_node", "Hostname is the exporter's pod, not the machine: relabel __meta_kubernetes_pod_node_name to node", setAside},
 	noDevice:     {"no_device", "no label UUID says which GPU it is", setAside},
 	badDevice:    {"bad_device", "the label UUID is not the id of a GPU", setAside},
 	noModel:      {"no_model", "no label model_name says which model is served", setAside},
 	noServer:     {"no_server", "neither pod nor instance says which server it is", setAside},
-	badLabel:     {"bad_label", "a label is longer than 256 bytes, holds control characters or is not UTF-8", setAside},
+	badLabel:     {"bad_label", "a label, or namespace and name together, is longer than 256 bytes, holds control characters or is not UTF-8", setAside},
 	badBound:     {"bad_bound", "the label le of a bucket is not a number above 0", setAside},
 	badValue:     {"bad_value", "the value is blank, negative or beyond what the metric can be", setAside},
 	twoHolders:   {"two_holders", "two pods hold the GPU at once and no label vgpu tells them apart: the first counts", setAside},
@@ -188,7 +191,7 @@ func (c *cluster) status() Status {
 	}
 	for i, n := range c.reasons {
 		if n > 0 {
-			s.Reasons = append(s.Reasons, ReasonStatus{reasons[i].name, fateNames[reasons[i].fate], n, reasons[i].help, append([]string{}, c.examples[i]...)})
+			s.Reasons = append(s.Reasons, ReasonStatus{reasons[i].name, fateNames[reasons[i].fate], n, strings.ReplaceAll(reasons[i].help, "{cluster}", strconv.Quote(c.name)), append([]string{}, c.examples[i]...)})
 		}
 	}
 	return s

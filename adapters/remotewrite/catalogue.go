@@ -44,6 +44,7 @@ const (
 	keyDeployment
 	keyStatefulSet
 	keyTier
+	keyCluster
 	keyCount
 )
 
@@ -61,7 +62,7 @@ var labelKeys = map[string]labelKey{
 	"finished_reason": keyReason, "err": keyErr, "method": keyMethod,
 	"resource": keyResource, "condition": keyCondition, "status": keyStatus,
 	"deployment": keyDeployment, "exported_deployment": keyDeployment, "statefulset": keyStatefulSet, "exported_statefulset": keyStatefulSet,
-	"tier": keyTier,
+	"tier": keyTier, "cluster": keyCluster,
 }
 
 func keyOf(name []byte) labelKey {

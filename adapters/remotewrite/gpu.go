@@ -127,6 +127,10 @@ func (s *scan) newDevice() (d device) {
 	}
 	if len(pod) > 0 {
 		d.holder, d.held = s.holderOf(namespace, pod), true
+		if len(d.holder.unit) > maxText || len(d.holder.deployment) > maxText {
+			d.refused = badLabel
+			return d
+		}
 	}
 	if !s.cluster.admit(uint64(newHash.add(node).add(d.id[:])), s.now) {
 		d.refused = tooMany

@@ -13,18 +13,36 @@ import (
 // What is stated is stated again after restate, so that two servers of ours that
 // see parts of it agree soon.
 type kube struct {
-	models   map[string]served // by deployment: what its servers say they serve
-	replicas map[string]*replicas
-	nodes    map[string]*nodeState
+	models      map[string]served // by deployment: what its servers say they serve
+	deployments map[string]*replicas
+	controllers int // in deployments
+	nodes       map[string]*nodeState
 }
 
 type served struct{ model, tier string }
 
+// replicas are those of a deployment. It is one controller in Kubernetes, unless a
+// rule says that several are one deployment of ours: then they are added up.
 type replicas struct {
-	workspace      string
-	desired, ready count
-	stated         [2]uint64
-	statedAt       int64
+	workspace   string
+	controllers map[string]*controller // by namespace and name
+	stated      [2]uint64
+	statedAt    int64
+}
+
+type controller struct{ desired, ready count }
+
+// sum returns how many replicas are ready and how many there should be, and as of
+// when; false while part of it is not known.
+func (r *replicas) sum() (now [2]uint64, at int64, known bool) {
+	for _, c := range r.controllers {
+		if c.desired.time == 0 || c.ready.time == 0 {
+			return now, 0, false
+		}
+		now[0], now[1] = now[0]+c.ready.value, now[1]+c.desired.value
+		at = max(at, c.ready.time, c.desired.time)
+	}
+	return now, at, true
 }
 
 // count is a value with its time; time 0: not seen yet.
@@ -46,7 +64,7 @@ const (
 )
 
 func newKube() kube {
-	return kube{models: map[string]served{}, replicas: map[string]*replicas{}, nodes: map[string]*nodeState{}}
+	return kube{models: map[string]served{}, deployments: map[string]*replicas{}, nodes: map[string]*nodeState{}}
 }
 
 // serves notes which model a deployment serves.
@@ -61,9 +79,10 @@ func (c *cluster) serves(deployment, model, tier string) {
 
 // factSample is a sample of kube-state-metrics.
 type factSample struct {
-	fact      fact
-	name      string // deployment or node
-	workspace string
+	fact       fact
+	name       string // deployment or node
+	workspace  string
+	controller string // of a deployment
 	count
 }
 
@@ -96,7 +115,16 @@ func (s *scan) fact(m *metric) {
 	}
 	f.name = string(name)
 	if m.family == familyReplicas {
-		f.workspace = s.holderOf(namespace, name).workspace
+		kind := "deployment"
+		if len(s.values[keyDeployment]) == 0 {
+			kind = "statefulset"
+		}
+		h := s.belongs(namespace, name, false)
+		if len(h.deployment) > maxText {
+			s.drop(badLabel, n)
+			return
+		}
+		f.name, f.workspace, f.controller = h.deployment, h.workspace, kind+"\x00"+string(namespace)+"\x00"+string(name)
 	}
 	// Of several samples the last holds; those before are part of it.
 	for _, x := range s.samples {
@@ -130,8 +158,9 @@ func (s *scan) statements(events []domain.Envelope) ([]domain.Envelope, func()) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := &c.kube
-	if len(k.replicas) >= maxFacts {
-		clear(k.replicas)
+	if k.controllers >= maxFacts {
+		clear(k.deployments)
+		k.controllers = 0
 	}
 	if len(k.nodes) >= maxFacts {
 		clear(k.nodes)
@@ -140,16 +169,22 @@ func (s *scan) statements(events []domain.Envelope) ([]domain.Envelope, func()) 
 	for _, f := range s.facts {
 		switch f.fact {
 		case factDesired, factReady:
-			r := k.replicas[f.name]
+			r := k.deployments[f.name]
 			if r == nil {
-				r = &replicas{statedAt: math.MinInt64 / 2}
-				k.replicas[f.name] = r
+				r = &replicas{controllers: map[string]*controller{}, statedAt: math.MinInt64 / 2}
+				k.deployments[f.name] = r
 			}
 			r.workspace = f.workspace
+			one := r.controllers[f.controller]
+			if one == nil {
+				one = &controller{}
+				r.controllers[f.controller] = one
+				k.controllers++
+			}
 			if f.fact == factDesired {
-				r.desired.take(f.count)
+				one.desired.take(f.count)
 			} else {
-				r.ready.take(f.count)
+				one.ready.take(f.count)
 			}
 			deployments[f.name] = true
 		default:
@@ -168,12 +203,12 @@ func (s *scan) statements(events []domain.Envelope) ([]domain.Envelope, func()) 
 	}
 	var done []func()
 	for _, name := range slices.Sorted(maps.Keys(deployments)) {
-		r := k.replicas[name]
+		r := k.deployments[name]
 		model, ok := k.models[name]
-		if !ok || r.desired.time == 0 || r.ready.time == 0 {
+		now, at, known := r.sum()
+		if !ok || !known {
 			continue // it serves no model that was seen, or half of it is known
 		}
-		now, at := [2]uint64{r.ready.value, r.desired.value}, max(r.ready.time, r.desired.time)
 		if now == r.stated && at < r.statedAt+restate {
 			continue
 		}

@@ -56,10 +56,11 @@ type Config struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	// Holder says whose a pod is, and which deployment it is of. Without it, or
-	// with ok false, the workspace is named as the namespace and the deployment as
-	// the pod without what its controller added.
-	Holder func(cluster, namespace, pod string) (workspace, deployment string, ok bool)
+	// Holder says whose a pod is, or whatever else has that name in the namespace,
+	// and which deployment it is of; "" leaves that as it would be without. Without
+	// it, or with ok false, the workspace is named as the namespace, and the
+	// deployment as namespace/name, of a pod without what its controller added.
+	Holder func(cluster, namespace, name string) (workspace, deployment string, ok bool)
 
 	// Patience is how long Append may take; 30 s when zero.
 	Patience time.Duration

@@ -641,6 +641,24 @@ func answers(t testing.TB, m *projections.Memory) string {
 	return b.String()
 }
 
+// A rule that makes one deployment of two controllers makes one count of them, under
+// the name that their pods' servers have.
+func TestRuleNamesDeployment(t *testing.T) {
+	r := newReceiver(func(c *remotewrite.Config) {
+		c.Holder = func(_, namespace, _ string) (string, string, bool) { return "research", "chat", namespace == "ml" }
+	})
+	all := []series{one(`vllm:num_requests_running{model_name="llama",pod="blue-0",namespace="ml"}`, 1)}
+	for _, name := range []string{"blue", "green"} {
+		all = append(all, one(`kube_statefulset_replicas{namespace="ml",statefulset="`+name+`"}`, 3), one(`kube_statefulset_status_replicas_ready{namespace="ml",statefulset="`+name+`"}`, 2))
+	}
+	if w := r.post(t, typeV2, v2(t, all)); w.Code != http.StatusNoContent {
+		t.Fatalf("answer %d: %s", w.Code, w.Body)
+	}
+	if got := text(t, r.events); !strings.Contains(got, `{"deployment":"chat","model":"llama","ready":4,"desired":6}`) || strings.Count(got, "ReplicasObserved") != 1 {
+		t.Errorf("events:\n%s", got)
+	}
+}
+
 func TestMetrics(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	r := newReceiver(func(c *remotewrite.Config) { c.Registerer = reg })
@@ -687,8 +705,8 @@ func TestWorkload(t *testing.T) {
 }
 
 func TestStanza(t *testing.T) {
-	got := remotewrite.Stanza("https://qm.example/api/v1/write", "/etc/prometheus/qm.key", 15*time.Second)
-	for _, want := range []string{"https://qm.example/api/v1/write", "/etc/prometheus/qm.key", "DCGM_FI_PROF_SM_ACTIVE", "vllm:time_to_first_token_seconds_bucket", remotewrite.StepHeader + ": 15s"} {
+	got := remotewrite.Stanza("c1", "https://qm.example/api/v1/write", "/etc/prometheus/qm.key", 15*time.Second)
+	for _, want := range []string{"https://qm.example/api/v1/write", "/etc/prometheus/qm.key", "DCGM_FI_PROF_SM_ACTIVE", "vllm:time_to_first_token_seconds_bucket", remotewrite.StepHeader + ": 15s", `replacement: "c1"`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the stanza lacks %q:\n%s", want, got)
 		}

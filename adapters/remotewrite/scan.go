@@ -127,6 +127,10 @@ func (s *scan) end() {
 		s.why[otherMetric] += n
 		return
 	}
+	if named := s.values[keyCluster]; len(named) > 0 && string(named) != s.cluster.name {
+		s.drop(otherCluster, n)
+		return
+	}
 	m := &catalogue[s.metric]
 	switch m.family {
 	case familyGPU:
@@ -155,7 +159,7 @@ func (s *scan) show() string {
 	var b strings.Builder
 	b.WriteString(strings.ToValidUTF8(string(s.values[keyName]), "?"))
 	b.WriteByte('{')
-	for _, k := range [...]labelKey{keyUUID, keyInstanceID, keyHostname, keyNode, keyExportedPod, keyPod, keyNamespace, keyInstance, keyModel, keyLe} {
+	for _, k := range [...]labelKey{keyCluster, keyUUID, keyInstanceID, keyHostname, keyNode, keyExportedPod, keyPod, keyNamespace, keyInstance, keyModel, keyLe} {
 		if s.given>>k&1 != 0 {
 			b.WriteString(keyLabels[k] + "=" + strconv.Quote(strings.ToValidUTF8(string(s.values[k][:min(len(s.values[k]), 64)]), "?")) + " ")
 		}
@@ -165,7 +169,7 @@ func (s *scan) show() string {
 }
 
 var keyLabels = [keyCount]string{
-	keyUUID: "UUID", keyInstanceID: "GPU_I_ID", keyHostname: "Hostname", keyNode: "node", keyExportedPod: "exported_pod", keyPod: "pod",
+	keyCluster: "cluster", keyUUID: "UUID", keyInstanceID: "GPU_I_ID", keyHostname: "Hostname", keyNode: "node", keyExportedPod: "exported_pod", keyPod: "pod",
 	keyNamespace: "namespace", keyInstance: "instance", keyModel: "model_name", keyLe: "le",
 }
 
@@ -249,15 +253,26 @@ func plainText(s string) bool {
 type holder struct{ workspace, deployment, unit string }
 
 // holderOf says whose a pod is.
-func (s *scan) holderOf(namespace, pod []byte) holder {
-	s.text = append(append(append(s.text[:0], namespace...), 0), pod...)
+func (s *scan) holderOf(namespace, pod []byte) holder { return s.belongs(namespace, pod, true) }
+
+// belongs says whose a pod is, or whatever else has a name in a namespace: a
+// deployment, say. Names are those of a namespace, so that two namespaces of a
+// cluster may use one.
+func (s *scan) belongs(namespace, name []byte, pod bool) holder {
+	s.text = append(append(append(append(s.text[:0], byte(btoi(pod))), namespace...), 0), name...)
 	h, ok := s.holders[string(s.text)]
 	if ok {
 		return h
 	}
-	h = holder{workspace: string(namespace), deployment: Workload(string(pod)), unit: string(pod)}
+	h = holder{workspace: string(namespace), deployment: string(name), unit: string(name)}
+	if pod {
+		h.deployment = Workload(h.unit)
+	}
+	if len(namespace) > 0 {
+		h.deployment, h.unit = h.workspace+"/"+h.deployment, h.workspace+"/"+h.unit
+	}
 	if s.cfg.Holder != nil {
-		if workspace, deployment, ok := s.cfg.Holder(s.cluster.name, string(namespace), string(pod)); ok {
+		if workspace, deployment, ok := s.cfg.Holder(s.cluster.name, string(namespace), string(name)); ok {
 			h.workspace = workspace
 			if deployment != "" {
 				h.deployment = deployment

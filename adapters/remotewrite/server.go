@@ -153,19 +153,24 @@ func (s *scan) newServer(f family) (v server) {
 	v.unit = string(unit)
 	switch {
 	case len(pod) > 0:
-		v.deployment = s.holderOf(namespace, pod).deployment
+		h := s.holderOf(namespace, pod)
+		v.deployment, v.unit = h.deployment, h.unit
 	case len(s.values[keyDeployment]) > 0:
-		v.deployment = string(s.values[keyDeployment])
+		v.deployment = s.belongs(namespace, s.values[keyDeployment], false).deployment
 	default:
 		v.deployment = v.unit
 	}
 	if v.model == "" && f == familyTGI {
 		v.model = v.deployment
 	}
+	if len(v.deployment) > maxText || len(v.unit) > maxText {
+		v.refused = badLabel
+		return v
+	}
 	if f != familyPods {
 		v.node = string(s.values[keyNode])
 	}
-	if !s.cluster.admit(uint64(newHash.add([]byte(v.engine)).add(unit).add([]byte(v.model)).add([]byte(v.deployment))), s.now) {
+	if !s.cluster.admit(uint64(newHash.add([]byte(v.engine)).add([]byte(v.unit)).add([]byte(v.model)).add([]byte(v.deployment))), s.now) {
 		v.refused = tooMany
 		return v
 	}

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Stanza returns what a cluster's Prometheus needs in its configuration: where to
-// write, with which key, and which series. keyfile is the file that holds the key
+// Stanza returns what the Prometheus of a cluster needs in its configuration: where
+// to write, with which key, and which series. keyfile is the file that holds the key
 // on the machine or in the pod of Prometheus; step is the scrape_interval of the
 // jobs whose series are kept, zero for 30 seconds.
-func Stanza(url, keyfile string, step time.Duration) string {
+func Stanza(cluster, url, keyfile string, step time.Duration) string {
 	if step == 0 {
 		step = defaultStep
 	}
@@ -41,10 +41,16 @@ func Stanza(url, keyfile string, step time.Duration) string {
       - source_labels: [__name__, resource]
         regex: "kube_pod_container_resource_requests;(cpu|memory|ephemeral_storage)"
         action: drop
+      # A series whose label cluster names another cluster is set aside. Where
+      # Prometheus has another name for this one, say which:
+      # - source_labels: [cluster]
+      #   regex: ITS-NAME
+      #   target_label: cluster
+      #   replacement: %s
     queue_config:
       max_samples_per_send: 5000
       retry_on_http_429: true
     metadata_config:
       send: false
-`, quote(url), quote(keyfile), StepHeader, step, quote(names.String()))
+`, quote(url), quote(keyfile), StepHeader, step, quote(names.String()), quote(cluster))
 }

@@ -101,7 +101,7 @@ key_id, key (not with --key-file), key_file, prometheus (with --gateway), expire
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			reg.ProviderClass = domain.ProviderClass(class)
-			stanza, err := stanzaFor(gateway, scrape)
+			stanza, err := stanzaFor(args[0], gateway, scrape)
 			if err != nil {
 				return err
 			}
@@ -122,8 +122,8 @@ key_id, key (not with --key-file), key_file, prometheus (with --gateway), expire
 	return cmd
 }
 
-// stanzaFor returns what Prometheus needs to write to a gateway, "" without one.
-func stanzaFor(gateway string, scrape time.Duration) (string, error) {
+// stanzaFor returns what the Prometheus of a cluster needs to write to a gateway, "" without one.
+func stanzaFor(cluster, gateway string, scrape time.Duration) (string, error) {
 	if gateway == "" {
 		return "", nil
 	}
@@ -134,7 +134,7 @@ func stanzaFor(gateway string, scrape time.Duration) (string, error) {
 	if scrape < 0 || scrape > time.Hour {
 		return "", fmt.Errorf("--scrape-interval %s: want more than 0 and at most 1h", scrape)
 	}
-	return remotewrite.Stanza(u.JoinPath("/api/v1/write").String(), "/etc/prometheus/quartermaster.key", scrape), nil
+	return remotewrite.Stanza(cluster, u.JoinPath("/api/v1/write").String(), "/etc/prometheus/quartermaster.key", scrape), nil
 }
 
 func (a *app) registerCluster(ctx context.Context, name, workspace string, reg *domain.ClusterRegistered, stanza string, flags *newKeyFlags) error {

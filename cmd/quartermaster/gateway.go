@@ -130,7 +130,7 @@ const rulesFresh = 10 * time.Second
 func (g *gateway) holder(cluster, namespace, pod string) (workspace, deployment string, ok bool) {
 	for _, r := range g.mappingRules() {
 		if (r.Cluster == "" || r.Cluster == cluster) && (r.Namespace == "" || r.Namespace == namespace) && len(r.Labels) == 0 {
-			return r.ToWorkspace, cmp.Or(r.ToDeployment, remotewrite.Workload(pod)), true
+			return r.ToWorkspace, r.ToDeployment, true
 		}
 	}
 	return "", "", false
