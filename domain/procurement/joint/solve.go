@@ -295,28 +295,3 @@ func (s *solver) search() error {
 	}
 	return s.whole(root)
 }
-
-// money is what serving costs at prices without multipliers.
-func (p *Problem) money(b *block, pd *priced, m int) *big.Rat {
-	e := &p.Epochs[m]
-	sum := new(big.Rat)
-	for j, x := range pd.amounts() {
-		if x.Sign() == 0 {
-			continue
-		}
-		of := new(big.Int)
-		switch k := &pd.regime.columns[j]; k.kind {
-		case firmRoute, spotRoute:
-			of.Mul(big.NewInt(int64(e.Routes[b.routes[k.of]])), big.NewInt(b.den[k.of]))
-			if k.kind == spotRoute {
-				of.Add(of, new(big.Int).Mul(big.NewInt(int64(e.Pools[b.Pools[b.poolOf[k.of]]].Spot)), big.NewInt(b.num[k.of])))
-			}
-		case onDemand:
-			of.SetInt64(int64(e.Pools[b.Pools[k.of]].OnDemand))
-		case shortage:
-			of.SetInt64(int64(e.Shortage[b.Demands[k.of]]))
-		}
-		sum.Add(sum, x.Mul(x, new(big.Rat).SetInt(of)))
-	}
-	return sum
-}
