@@ -27,7 +27,7 @@ const planKeys = `A plan has plan (its id), position, methods, at, horizon, assu
 lookback_weeks, monthly_growth, annual_rate, salvage, spot_overhead,
 shortage_factor, service_level, currency; of a forecast demand, scenarios and seed), regions, total, expiry_ladder (commitment, provider,
 region, kind, sku, gpu_model, gpus_per_unit, units, term (from, to), notice_by,
-hourly (amount, currency), guarantees_capacity, counts_for, not_counted) and left_out (region, kind, unit, reason).
+hourly (amount, currency), guarantees_capacity, counts_for, not_counted) and left_out (region, kind, unit, reason, next_step).
 
 total, each region and each of its pools have cost, held_cost and shortage_penalty
 (parts of it), current_course_cost, current_course_penalty, on_demand_cost,
@@ -117,7 +117,9 @@ month. Cost and current course hold what is still owed on commitments that serve
 the demand, and a penalty for hours that nobody serves; on_demand_cost is
 everything at the on-demand price, as if no quota refused any, and has neither.
 The plan is recorded as an event; nothing is bought. The same plan is recorded
-once.
+once. A pool that cannot be planned is left out, with the reason and what to do
+next. Exit status 1 where every pool is: then left_out is all there is to read, and
+nothing is recorded.
 
 ` + planKeys,
 		Example: "  quartermaster plan --growth 0.02\n" +
@@ -150,12 +152,18 @@ once.
 					return err
 				}
 				if a.json {
-					return a.answerJSON(p)
+					err = a.answerJSON(p)
+				} else if p.Empty() {
+					a.showNothing(p)
+				} else {
+					a.showPlan(p, 0)
 				}
-				a.showPlan(p, 0)
 				switch {
-				case len(p.Regions) == 0:
-					fmt.Fprintln(a.out, "nothing could be planned, for the reasons above, and nothing is recorded")
+				case err != nil:
+					return err
+				case p.Empty():
+					return &failed{why: "no pool could be planned"}
+				case a.json:
 				case fl.dryRun:
 					fmt.Fprintln(a.out, "not recorded: this was a dry run")
 				case recorded:
@@ -219,7 +227,7 @@ func (h *home) plan(ctx context.Context, at domain.Instant, region, workspace st
 	if err != nil {
 		return nil, false, err
 	}
-	if known || len(p.Regions) == 0 || !record {
+	if known || p.Empty() || !record {
 		return p, false, nil
 	}
 	env, err := planComputed(p, workspace, as)
@@ -233,7 +241,7 @@ func (h *home) plan(ctx context.Context, at domain.Instant, region, workspace st
 }
 
 // computePlan computes a plan and tells whether the same was recorded before.
-// One without regions is not worth recording: nothing could be planned.
+// An empty one is not worth recording: nothing could be planned.
 func (h *home) computePlan(ctx context.Context, at domain.Instant, region, workspace string, as plan.Assumptions) (p *plan.Plan, known bool, err error) {
 	err = h.view(ctx, func(v projections.View) error {
 		if err := (asked{region: region}).known(v); err != nil {

@@ -256,11 +256,23 @@ func terms(id string) string {
 	return id
 }
 
-// showLeft names the pools that were left out, by reason.
+// showNothing shows a plan that is empty: what fits the fleet, and why there is no
+// more.
+func (a *app) showNothing(p *plan.Plan) {
+	fmt.Fprintf(a.out, "no pool could be planned for %s to %s, and nothing is recorded\n", day(p.Horizon.From), day(p.Horizon.To))
+	for i := range p.Regions {
+		a.showRegion(&p.Regions[i], p.Assumptions.Currency, 0)
+	}
+	a.showLeft(p.Left)
+	fmt.Fprintf(a.out, "methods %s\nposition %s\n", strings.Join(p.Methods, " "), p.Position)
+}
+
+// showLeft names the pools that were left out, by reason, and what to do about it.
 func (a *app) showLeft(left []plan.LeftPool) {
 	const named = 6
-	byReason := map[string][]string{}
+	byReason, next := map[string][]string{}, map[string]string{}
 	for _, l := range left {
+		next[l.Reason] = l.Next
 		byReason[l.Reason] = append(byReason[l.Reason], strings.TrimSpace(l.Region+" "+l.Kind))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
@@ -270,6 +282,9 @@ func (a *app) showLeft(left []plan.LeftPool) {
 			pools, more = pools[:named], fmt.Sprintf(" and %s more", comma(n))
 		}
 		fmt.Fprintf(a.out, "left out: %s%s: %s\n", clip(strings.Join(pools, ", "), 4*widest), more, reason)
+		if next[reason] != "" { // plans of older versions do not say
+			fmt.Fprintf(a.out, "  to do: %s\n", next[reason])
+		}
 	}
 }
 

@@ -138,7 +138,7 @@ func (h *home) planOnce(ctx context.Context, source string, life, at domain.Inst
 		return "nothing to plan: no demand was observed", nil
 	case err != nil:
 		return "", err
-	case len(p.Regions) == 0:
+	case p.Empty():
 		return "nothing could be planned", nil
 	case known:
 		return p.ID + " was recorded before", nil

@@ -81,7 +81,7 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 	for _, k := range c.pools {
 		pool := planned[k]
 		if pool == nil {
-			p.Left = append(p.Left, LeftPool{k.Region, k.Kind, k.Unit, k.left})
+			p.Left = append(p.Left, LeftPool{k.Region, k.Kind, k.Unit, k.left, k.next})
 			continue
 		}
 		r := p.region(k.Region)
@@ -162,7 +162,7 @@ func (c *composer) end() domain.Instant { return c.span[len(c.span)-1].To }
 
 // leave takes a pool out of the plan, and with it what is held for it.
 func (c *composer) leave(k *candidate, why error) {
-	k.left = why.Error()
+	k.refuse(why)
 	for i := range c.held {
 		if h := &c.held[i]; h.CountsFor == k.name() {
 			h.CountsFor, h.NotCounted = "", "its pool is left out of the plan"

@@ -22,6 +22,8 @@ const week = 168 // hours
 // nothing is bought for it.
 const staleAfter = 8 * week * domain.Hour
 
+var unobserved = &refusal{"its demand was never observed", "import what was observed of its demand"}
+
 // history is the demand of a pool that is laid over the horizon.
 type history struct {
 	milli    []int64 // thousandths of a unit by the hour, whole weeks
@@ -63,14 +65,14 @@ func observe(p *Pool, a *Assumptions, at domain.Instant) (*history, error) {
 	})
 	switch {
 	case newest == 0:
-		return nil, fmt.Errorf("its demand was never observed")
+		return nil, unobserved
 	case len(series) == 0:
-		return nil, fmt.Errorf("its demand was last observed at %s, more than %d weeks before", newest, staleAfter/(week*domain.Hour))
+		return nil, &refusal{fmt.Sprintf("its demand was last observed at %s, more than %d weeks before", newest, staleAfter/(week*domain.Hour)), "import what was observed of its demand since, if it goes on; if it ended nothing is to be bought"}
 	}
 	h.sources = slices.Compact(h.sources)
 	weeks := min(a.Weeks, int((h.to-first)/domain.Hour)/week)
 	if weeks < 1 {
-		return nil, fmt.Errorf("at least a week of observed demand is needed, and it begins at %s and ends at %s", first, h.to)
+		return nil, &refusal{fmt.Sprintf("at least a week of observed demand is needed, and it begins at %s and ends at %s", first, h.to), "import what was observed of its demand before, or wait for a week of it"}
 	}
 	h.milli = make([]int64, weeks*week)
 	h.from = h.to - domain.Instant(len(h.milli))*domain.Hour
@@ -253,7 +255,7 @@ func (a Filled) upTo(b Filled, d *big.Int) (int, error) {
 	per := new(big.Int).Mul(big.NewInt(b.GPUMilli-a.GPUMilli), big.NewInt(grown))
 	d.Add(d, per).Sub(d, big.NewInt(1)).Quo(d, per).Add(d, big.NewInt(a.Nodes))
 	if !d.IsInt64() || d.Int64() > maxUnits {
-		return 0, fmt.Errorf("its demand is %s machines, at most %d are planned for", d, maxUnits)
+		return 0, &refusal{fmt.Sprintf("its demand is %s machines, at most %d are planned for", d, maxUnits), "check the demand that was observed and its growth"}
 	}
 	return int(d.Int64()), nil
 }

@@ -61,7 +61,7 @@ func perMachine(p *Pool, s *shelf) (*fit, error) {
 	levels := slices.DeleteFunc(slices.Clone(fitLevels), func(l int64) bool { return l > 1000 && replicas*(l/1000) > mostReplicas })
 	points, err := packing.Curve(context.Background(), []packing.Node{machine}, mix, levels, packing.Options{})
 	if err != nil {
-		return nil, fmt.Errorf("its deployments could not be packed: %w", err)
+		return nil, &refusal{"its deployments could not be packed: " + err.Error(), "correct the deployments that it names"}
 	}
 	f := &fit{basis: fmt.Sprintf("packed %d workloads on machines like %s", len(mix), s.onDemand.SKU)}
 	for i, x := range points {
@@ -86,7 +86,7 @@ func (c *composer) pack(p *Plan) {
 		k := &packings[i]
 		r, err := packing.Pack(k.Nodes, k.Workloads, packing.Options{})
 		if err != nil {
-			p.Left = append(p.Left, LeftPool{Region: k.Region, Reason: "what is declared there could not be packed onto the fleet: " + err.Error()})
+			p.Left = append(p.Left, LeftPool{Region: k.Region, Reason: "what is declared there could not be packed onto the fleet: " + err.Error(), Next: "correct the deployments and nodes that it names"})
 			continue
 		}
 		p.region(k.Region).Packing = newPackingReport(r)

@@ -60,7 +60,7 @@ func (c *composer) instance(pools []*candidate) (*instance.Instance, error) {
 	sizes := map[string]int{} // by quota
 	for _, k := range pools {
 		if k.left != "" {
-			in.Notes = append(in.Notes, fmt.Sprintf("left out: %s: %s", k.name(), k.left))
+			in.Notes = append(in.Notes, fmt.Sprintf("left out: %s: %s; to do: %s", k.name(), k.left, k.next))
 			continue
 		}
 		s, name := k.shelf, k.name()

@@ -37,7 +37,14 @@ func TestOneBadPool(t *testing.T) {
 			t.Errorf("%s: left out %v, %d regions", name, got.Left, len(got.Regions))
 			continue
 		}
+		if got.Left[0].Next == "" || got.Empty() {
+			t.Errorf("%s: left out %+v with nothing to do, empty %t", name, got.Left[0], got.Empty())
+		}
 		equal(t, name, got.Total.Cost, "72000")
+		q.Pools = q.Pools[1:]
+		if got := compute(t, q); len(got.Left) != 1 || !got.Empty() {
+			t.Errorf("%s: alone it is left out as %v, empty %t", name, got.Left, got.Empty())
+		}
 		if x := got.Expiry[0]; x.CountsFor != "" || x.NotCounted == "" {
 			t.Errorf("%s: held counts for %q", name, x.CountsFor)
 		}

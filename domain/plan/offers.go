@@ -154,7 +154,7 @@ func (c *composer) foreign(currency string) string {
 // unpriced says why a pool has no on-demand price.
 func (c *composer) unpriced(p *Pool, s *shelf, offers []*domain.OfferQuoted) error {
 	if p.Region == "" {
-		return fmt.Errorf("its region is not known, so there is no price to plan against")
+		return &refusal{"its region is not known, so there is no price to plan against", "register the cluster that the demand comes from, with its region"}
 	}
 	var currencies, sizes []string
 	here := slices.ContainsFunc(offers, func(o *domain.OfferQuoted) bool { return o.Currency == c.a.Currency })
@@ -173,11 +173,11 @@ func (c *composer) unpriced(p *Pool, s *shelf, offers []*domain.OfferQuoted) err
 	}
 	switch {
 	case len(sizes) > 0:
-		return fmt.Errorf("offered on demand in machines of %s GPUs, the fleet there has machines of %d", joined(sizes), s.gpus)
+		return &refusal{fmt.Sprintf("offered on demand in machines of %s GPUs, the fleet there has machines of %d", joined(sizes), s.gpus), fmt.Sprintf("import prices on demand of machines of %d GPUs there", s.gpus)}
 	case len(currencies) > 0:
-		return fmt.Errorf("%s", c.foreign(joined(currencies)))
+		return &refusal{c.foreign(joined(currencies)), fmt.Sprintf("plan in that currency, or import prices in %s", c.a.Currency)}
 	}
-	return fmt.Errorf("nobody offers it on demand there, so there is no price to plan against")
+	return &refusal{"nobody offers it on demand there, so there is no price to plan against", "import prices that offer it on demand there"}
 }
 
 // cheaper keeps the cheaper of two offers of a kind, the first of equals.

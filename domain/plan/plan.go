@@ -24,6 +24,8 @@
 package plan
 
 import (
+	"slices"
+
 	"quartermaster/domain"
 	"quartermaster/domain/packing"
 	"quartermaster/domain/procurement"
@@ -31,7 +33,7 @@ import (
 )
 
 // Method is the version of this package's method. A plan names it.
-const Method = "plan/4"
+const Method = "plan/5"
 
 // Assumptions are what a plan takes as given without having observed it.
 type Assumptions struct {
@@ -208,6 +210,14 @@ type LeftPool struct {
 	Kind   string `json:"kind"`
 	Unit   string `json:"unit"`
 	Reason string `json:"reason"`
+	// Next is what whoever asked can do about it.
+	Next string `json:"next_step"`
+}
+
+// Empty reports whether the plan plans no pool: then it says only why not, and what
+// to do about it.
+func (p *Plan) Empty() bool {
+	return !slices.ContainsFunc(p.Regions, func(r RegionPlan) bool { return len(r.Pools) > 0 })
 }
 
 // Amounts compares courses. What is still owed on held commitments within the

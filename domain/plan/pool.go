@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/big"
 	"slices"
@@ -23,26 +24,43 @@ type candidate struct {
 	guaranteed, priceOnly []int // machines held, by month
 	owed                  domain.Decimal
 	notes                 []string
-	left                  string // why it is not in the plan, "" while it is
+	left, next            string // why it is not in the plan, "" while it is, and what to do
+}
+
+// refusal is why a pool cannot be planned, and what whoever asks can do about it.
+type refusal struct{ why, next string }
+
+func (r *refusal) Error() string { return r.why }
+
+// refuse notes why a pool is not in the plan. What no refusal says is about amounts:
+// prices or demand beyond what is counted.
+func (k *candidate) refuse(why error) {
+	k.left, k.next = why.Error(), "check the prices and the demand of the pool: one of them is larger than a plan can count"
+	if r := (*refusal)(nil); errors.As(why, &r) {
+		k.next = r.next
+	}
 }
 
 // prepare gathers what is for sale to a pool and what it needs.
 func (c *composer) prepare(p *Pool) *candidate {
 	k := &candidate{Pool: p, notes: []string{}}
-	refuse := func(err error) *candidate {
-		k.left = err.Error()
-		return k
+	if err := c.fill(k); err != nil {
+		k.refuse(err)
 	}
-	var err error
+	return k
+}
+
+func (c *composer) fill(k *candidate) (err error) {
+	p := k.Pool
 	if k.shelf, err = c.stock(p); err != nil {
-		return refuse(err)
+		return err
 	}
 	h, err := observe(p, c.a, c.q.At)
 	if err != nil {
-		return refuse(err)
+		return err
 	}
 	if k.fit, err = perMachine(p, k.shelf); err != nil {
-		return refuse(err)
+		return err
 	}
 	if c.a.Demand == Forecast {
 		k.future, err = c.foresee(p, h, k.fit)
@@ -50,7 +68,7 @@ func (c *composer) prepare(p *Pool) *candidate {
 		k.future, err = h.repeat(c.span, c.growth, k.fit)
 	}
 	if err != nil {
-		return refuse(err)
+		return err
 	}
 	if p.Note != "" {
 		k.notes = append(k.notes, p.Note)
@@ -62,10 +80,7 @@ func (c *composer) prepare(p *Pool) *candidate {
 	} else {
 		k.notes = append(k.notes, h.repeats...)
 	}
-	if err := c.spares(k); err != nil {
-		return refuse(err)
-	}
-	return k
+	return c.spares(k)
 }
 
 // longLead is the lead time in hours from which on a plan speaks of it: a month.
@@ -187,7 +202,7 @@ func (c *composer) problem(k *candidate, salvage domain.Decimal) (*procurement.P
 	}
 	if n := len(k.future.cases); n > 1 {
 		if err := out.Validate(); err != nil {
-			return nil, fmt.Errorf("too much for %d scenarios together, and fewer may do: %w", n, err)
+			return nil, &refusal{fmt.Sprintf("too much for %d scenarios together: %v", n, err), "ask for fewer scenarios"}
 		}
 	}
 	return out, nil

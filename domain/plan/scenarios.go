@@ -100,7 +100,7 @@ func (c *composer) draw(p *Pool) ([][]int64, *forecast.Forecast, error) {
 	case c.q.Draws == nil:
 		return nil, nil, errors.New("no forecast: there is no source of draws")
 	case p.Observed == nil:
-		return nil, nil, errors.New("no forecast: its demand was never observed")
+		return nil, nil, unobserved
 	}
 	o := p.Observed
 	from := o.From + domain.Instant(len(o.Milli))*domain.Hour
@@ -108,7 +108,7 @@ func (c *composer) draw(p *Pool) ([][]int64, *forecast.Forecast, error) {
 	weeks := min(forecast.MaxHorizon, (hours+forecast.Week-1)/forecast.Week)
 	made, err := forecast.Make(&forecast.Question{From: o.From, History: o.Milli, Changes: o.Changes, Weeks: weeks})
 	if err != nil {
-		return nil, nil, fmt.Errorf("no forecast: %w", err)
+		return nil, nil, &refusal{"no forecast: " + err.Error(), "plan for demand that repeats, or import what was observed of it before"}
 	}
 	sum := sha256.Sum256([]byte(p.Region + "\x00" + p.Kind + "\x00" + p.Unit))
 	drawn, err := made.Scenarios(&forecast.Spread{Hours: hours, Count: c.a.Scenarios, Growth: c.beyond()}, c.q.Draws(binary.BigEndian.Uint64(sum[:])))

@@ -41,7 +41,7 @@ func (c *composer) spares(k *candidate) error {
 func (c *composer) buffer(k *candidate, top int) (*reliability.Buffer, error) {
 	b, err := reliability.NewBuffer(top, 1, k.Failures.Unavailability(k.shelf.gpus), c.a.ServiceLevel)
 	if err != nil {
-		return nil, fmt.Errorf("spare machines: %w", err)
+		return nil, &refusal{"spare machines: " + err.Error(), "ask for a lower service level"}
 	}
 	return b, nil
 }
