@@ -27,7 +27,8 @@ shortage, unused_committed), in unit-hours); calendar (month, cash, accrual); sc
 shadow_price, epochs); end_of_horizon (salvage, cost of the same purchases,
 best_cost, lower_bound, purchases); baselines, what is done without a plan (course:
 current, on_demand, lookback_7d, lookback_30d, lookback_60d, ladder_60d, peak_60d;
-cost, shortage_penalty, nominal_cost, unserved_unit_hours, does_not_keep, pools (pool,
+cost, shortage_penalty, nominal_cost, unserved_unit_hours, does_not_keep (bound, over: the nominal amount
+by which a budget is exceeded), pools (pool,
 offer, units, observed_hours, looks_at_horizon)); certificate, one for each group of pools that
 have to do with one another (pools, solver, cost_units, bound_units, digits, weight,
 solution); and notes. Amounts are decimal strings, discounted to the start of the
@@ -132,13 +133,16 @@ func (a *app) showBaselines(ans *instances.Answer) {
 	t := a.table("course", "cost", "of it penalty", "unit-hours not served", "more than the plan", "")
 	t.SetColumnConfigs(rightFrom(2, 5))
 	t.AppendRow(table.Row{"this plan", money(ans.Cost), money(ans.Penalty), "", "", ""})
-	horizon, buys := false, false
+	horizon, buys, broken := false, false, false
 	for _, b := range ans.Baselines {
-		breaks := ""
+		more, breaks := money(b.Cost.Sub(ans.Cost)), ""
 		if n := len(b.Broken); n > 0 {
-			breaks = "does not keep " + clipped(b.Broken[0])
+			more, breaks, broken = "", "breaks "+clipped(b.Broken[0].Bound), true
+			if over := b.Broken[0].Over; over != nil {
+				breaks += fmt.Sprintf(", %s over", money(*over))
+			}
 			if n > 1 {
-				breaks += fmt.Sprintf(" and %d more", n-1)
+				breaks += fmt.Sprintf(", and %d more", n-1)
 			}
 		}
 		for _, p := range b.Pools {
@@ -148,9 +152,12 @@ func (a *app) showBaselines(ans *instances.Answer) {
 		if n, err := decimal.NewFromString(unserved); err == nil { // it is written by the program
 			unserved = wholeHours(n)
 		}
-		t.AppendRow(table.Row{courseName(b.Course), money(b.Cost), money(b.Penalty), unserved, money(b.Cost.Sub(ans.Cost)), breaks})
+		t.AppendRow(table.Row{courseName(b.Course), money(b.Cost), money(b.Penalty), unserved, more, breaks})
 	}
 	t.Render()
+	if broken {
+		fmt.Fprintln(a.out, "a course that breaks something is no rival: the plan keeps it all, and the rules do not look at it")
+	}
 	switch {
 	case !buys:
 		fmt.Fprintln(a.out, "the rules that look back buy nothing: they know reservations and capacity blocks, and none is sold here that would have paid")

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/big"
@@ -23,7 +24,9 @@ import (
 // Rules buy what a recommendation would name: one offer of capacity or of a price
 // for one pool. Least orders, lots and what excludes one another are no part of
 // them, nor are ramps, owned hardware and commitments to spend, so that a course may
-// be cheaper than anything that is sold.
+// be cheaper than anything that is sold. Nor do they look at budgets: all demand is
+// served that can be, whatever it costs, and what that is more than a budget allows is
+// in Broken. A course with anything there is no rival of the answer, which keeps it.
 type Baseline struct {
 	Course  string         `json:"course"`
 	Cost    domain.Decimal `json:"cost"`
@@ -32,9 +35,17 @@ type Baseline struct {
 	// Unserved is the expected unit-hours that nothing serves: where all is on demand,
 	// those that the quota refuses.
 	Unserved string `json:"unserved_unit_hours"`
-	// Broken names what it does not keep: "posture", budgets and limits.
-	Broken []string       `json:"does_not_keep,omitempty"`
+	// Broken is what it does not keep, none where it keeps all that the instance asks.
+	Broken []Broken       `json:"does_not_keep,omitempty"`
 	Pools  []BaselinePool `json:"pools,omitempty"` // where a rule looks back
+}
+
+// Broken is what a course does not keep.
+type Broken struct {
+	Bound string `json:"bound"` // "posture", "budget ID", "unserved share" or "spot share"
+	// Over is by how much a budget is exceeded, on its basis: nominal, expected over the
+	// scenarios, in the instance's currency.
+	Over *domain.Decimal `json:"over,omitempty"`
 }
 
 // BaselinePool is what a rule does in a pool.
@@ -69,6 +80,7 @@ func Baselines(ctx context.Context, in *Instance) ([]Baseline, error) {
 
 func (w *loads) baselines(ctx context.Context, in *Instance) ([]Baseline, error) {
 	loose := *in
+	loose.Budgets = nil
 	loose.Offers = slices.DeleteFunc(slices.Clone(in.Offers), func(o Offer) bool {
 		return o.Kind != domain.OfferReserved && o.Kind != domain.OfferCapacityBlock || len(o.Ramp) > 0
 	})
@@ -120,7 +132,7 @@ func (w *loads) baselines(ctx context.Context, in *Instance) ([]Baseline, error)
 			}
 			orders, looked = append(orders, bought...), by
 		}
-		c, err := of.comesTo(orders)
+		c, err := of.comesTo(orders, in.Budgets)
 		if err != nil {
 			return nil, fmt.Errorf("course %s: %w", r.rule, err)
 		}
@@ -130,8 +142,8 @@ func (w *loads) baselines(ctx context.Context, in *Instance) ([]Baseline, error)
 	return out, nil
 }
 
-// comesTo is what orders cost.
-func (m *model) comesTo(orders []Order) (*Baseline, error) {
+// comesTo is what orders cost, beside budgets that are no part of the model.
+func (m *model) comesTo(orders []Order, budgets []Budget) (*Baseline, error) {
 	units, err := m.place(orders)
 	if err != nil {
 		return nil, err
@@ -152,19 +164,61 @@ func (m *model) comesTo(orders []Order) (*Baseline, error) {
 			}
 		}
 	}
-	var broken []string
+	var broken []Broken
 	for _, id := range o.broken {
 		if slices.ContainsFunc(m.needs, func(n joint.Need) bool { return n.ID == id }) {
 			id = "posture"
 		}
-		if !slices.Contains(broken, id) {
-			broken = append(broken, id)
+		if !slices.Contains(broken, Broken{Bound: id}) {
+			broken = append(broken, Broken{Bound: id})
+		}
+	}
+	for _, b := range slices.SortedFunc(slices.Values(budgets), func(a, b Budget) int { return cmp.Compare(a.ID, b.ID) }) {
+		if over := fixed(m.taken(&b, units, o), m.digits).Sub(b.Amount); over.IsPositive() {
+			broken = append(broken, Broken{"budget " + b.ID, &over})
 		}
 	}
 	_, nominal := m.months(units, o)
 	return &Baseline{
 		Cost: m.owed.RoundBank(m.digits).Add(m.quotient(cost, true)), Penalty: m.penalty(o), Nominal: nominal, Unserved: unitHours(short), Broken: broken,
 	}, nil
+}
+
+// taken is what purchases, with what is held, take of a budget: nominal and expected,
+// exactly.
+func (m *model) taken(b *Budget, units []int, o *outcome) *big.Rat {
+	sum := new(big.Rat)
+	for e := range m.cal.n {
+		if !m.inBudget(b, e) {
+			continue
+		}
+		if b.Basis == Cash {
+			sum.Add(sum, m.heldCash[e].Rat())
+		} else {
+			for _, of := range m.heldAccrual {
+				sum.Add(sum, of[e].Rat())
+			}
+		}
+		for s := range m.scenarios {
+			x := m.serving(o, e, s)
+			sum.Add(sum, x.Mul(x, big.NewRat(int64(m.scenarios[s].Weight), int64(m.weight))))
+		}
+	}
+	for i, n := range units {
+		if n == 0 {
+			continue
+		}
+		of, accrual := m.money(&m.choices[i])
+		if b.Basis == Accrual {
+			of = accrual
+		}
+		for e := range m.cal.n {
+			if m.inBudget(b, e) {
+				sum.Add(sum, of[e].Mul(whole(n)).Rat())
+			}
+		}
+	}
+	return sum
 }
 
 // goesOn is what happens when nobody gives notice: every commitment that renews does,

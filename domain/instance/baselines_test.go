@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -141,6 +142,46 @@ func TestBaselinesOfWhatIsHeld(t *testing.T) {
 	// Two units at 3 for three days, and all at 4 on demand.
 	same(t, "current", baselineOf(t, list, "current").Cost, "432")
 	same(t, "on demand", baselineOf(t, list, "on_demand").Cost, "576")
+}
+
+// Courses do not look at budgets: they cost what they cost without, and say which they
+// exceed and by how much, on the budget's basis. One that is kept to the cent is kept,
+// whatever the discount.
+func TestBaselinesBreakBudgets(t *testing.T) {
+	in := followed()
+	in.Offers[1].Upfront, in.Offers[1].Hourly = dec("600"), dec("2.5")
+	free, err := Baselines(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spans := in.Spans()
+	ten, first := domain.Interval{From: spans[0].From, To: spans[9].To}, spans[0]
+	// Three units of the term of ten days: 3 × (600 + 240 × 2.5), and one on demand on five
+	// days and three on five. On the first day 3 × (600 + 24 × 2.5) are paid, with 24 × 10
+	// for one on demand; of the upfront payment a tenth is charged then.
+	in.Budgets = []Budget{
+		{ID: "ten", Basis: Cash, Interval: ten, Amount: dec("8399.99")}, {ID: "just", Basis: Accrual, Interval: ten, Amount: dec("8400")},
+		{ID: "day, paid", Basis: Cash, Interval: first, Amount: dec("2000")}, {ID: "day, charged", Basis: Accrual, Interval: first, Amount: dec("599")},
+	}
+	for _, rate := range []string{"0", "0.08"} {
+		in.AnnualRate = dec(rate)
+		list, err := Baselines(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, b := range baselineOf(t, list, "lookback_30d").Broken {
+			got += fmt.Sprintf("%s by %s\n", b.Bound, b.Over)
+		}
+		if want := "budget day, charged by 1\nbudget day, paid by 220\nbudget ten by 0.01\n"; got != want {
+			t.Errorf("at %s:\n%swant\n%s", rate, got, want)
+		}
+		for i := range list {
+			if rate == "0" && (!list[i].Cost.Equal(free[i].Cost) || list[i].Unserved != free[i].Unserved) {
+				t.Errorf("%s costs %s with budgets, %s without", list[i].Course, list[i].Cost, free[i].Cost)
+			}
+		}
+	}
 }
 
 // No course costs less than what is proven of any purchases, where all that rules may
