@@ -270,8 +270,8 @@ func programVersion() string {
 	return ""
 }
 
-// turn is what happens every second. Faults are told before readings, since they are
-// what is waited for.
+// turn is what happens every second. XIDs are told as soon as they are read, since they
+// are what is waited for, and what is asked after them may hang.
 func (c *collector) turn(medium, slow bool) error {
 	readings, suspect, err := c.read(medium, slow)
 	if err != nil {
@@ -281,6 +281,15 @@ func (c *collector) turn(medium, slow bool) error {
 	if err != nil {
 		return err
 	}
+	// Even without events now and then, so that a reader knows the cursor.
+	if err := c.tell(xids, medium); err != nil {
+		return err
+	}
+	if len(readings.Readings) > 0 {
+		if err := c.say(readings); err != nil {
+			return err
+		}
+	}
 	if slow {
 		if err := c.checkHealth(); err != nil {
 			return err
@@ -288,13 +297,7 @@ func (c *collector) turn(medium, slow bool) error {
 		if err := c.checkLinks(); err != nil {
 			return err
 		}
-	}
-	// Even without events now and then, so that a reader knows the cursor.
-	if err := c.tell(xids, medium); err != nil {
-		return err
-	}
-	if len(readings.Readings) > 0 {
-		if err := c.say(readings); err != nil {
+		if err := c.tell(nil, false); err != nil {
 			return err
 		}
 	}

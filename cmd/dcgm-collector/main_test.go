@@ -477,7 +477,14 @@ func TestHealth(t *testing.T) {
 
 func TestStates(t *testing.T) {
 	c := start(t, node(t, "gpus 2"))
-	c.until("links and errors once", func(frames.Body) bool { return c.readings[[2]uint32{1, 439}].Status == frames.StatusOK })
+	// Links are asked for after the errors are told.
+	times := 0
+	c.until("links and errors once", func(b frames.Body) bool {
+		if r, ok := b.(*frames.Readings); ok && slices.ContainsFunc(r.Readings, func(r frames.Reading) bool { return r.Field == 439 }) {
+			times++
+		}
+		return times == 2
+	})
 	c.do("nvlink 1 5 down", "thermal 0 on", "brake 1 on", "ecc 1 uncorrectable 2", "ecc 1 corrected 9", "remap 0 failed 1", "remap 0 uncorrectable 2")
 	for what, match := range map[string]func(frames.Event) bool{
 		"link": func(e frames.Event) bool {
@@ -610,6 +617,46 @@ func TestPrints(t *testing.T) {
 	c.exit()
 	if !strings.Contains(c.stderr.String(), "WARNING: something") {
 		t.Errorf("standard error has %q", c.stderr.String())
+	}
+}
+
+// A driver that hangs in a health check hides no XID: it was told before.
+func TestHangInHealthCheck(t *testing.T) {
+	c := start(t, node(t, "gpus 2"))
+	c.untilHello()
+	c.do("xid 0 79", "hang health")
+	c.untilEvent("the XID", xid(0, 79))
+	c.until("a check that waits", func(b frames.Body) bool {
+		h, ok := b.(*frames.Heartbeat)
+		return ok && h.Call == "check health" && h.Waiting > 100*time.Millisecond
+	})
+}
+
+// What a file of the simulated machine says wrong is said with its line.
+func TestScenarioErrors(t *testing.T) {
+	m := node(t, "gpus 2", "# a comment", "xid 9 79")
+	c := start(t, m)
+	if code := c.exit(); code != exitEngine || !strings.Contains(c.stderr.String(), m.Scenario+":3: unknown command, or no such GPU: xid 9") {
+		t.Errorf("exit %d, %s", code, c.stderr.String())
+	}
+	m = node(t, "gpus two")
+	c = start(t, m)
+	if code := c.exit(); code != exitEngine || !strings.Contains(c.stderr.String(), m.Scenario+":1: two is no number") {
+		t.Errorf("exit %d, %s", code, c.stderr.String())
+	}
+	m = node(t, "gpus 2", "at 0 lose 1")
+	c = start(t, m)
+	c.untilHello()
+	c.do("xid 0 13", "", "mig 1 4 4", "ecc 0 corrected many", "xid 1 31")
+	c.untilEvent("the last line", xid(1, 31))
+	c.cmd.Process.Signal(syscall.SIGTERM)
+	c.exit()
+	for _, want := range []string{
+		m.Scenario + ":2: unknown command or too few words: lose\n", m.Control + ":3: the slices of a GPU add up to at most 7\n", m.Control + ":4: many is no number\n",
+	} {
+		if !strings.Contains(c.stderr.String(), want) {
+			t.Errorf("%q is not in %s", want, c.stderr.String())
+		}
 	}
 }
 

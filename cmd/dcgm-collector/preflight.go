@@ -32,6 +32,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -80,6 +81,9 @@ func isTerminal(f *os.File) bool {
 }
 
 func open(name string) (unsafe.Pointer, string) {
+	// What dlerror says is of the thread that asked.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	c := C.CString(name)
 	defer C.free(unsafe.Pointer(c))
 	lib := C.dlopen(c, C.RTLD_LAZY|C.RTLD_GLOBAL)

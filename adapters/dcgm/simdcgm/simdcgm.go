@@ -15,8 +15,11 @@
 //	ecc GPU corrected|uncorrectable N         replay GPU N
 //	remap GPU corrected|uncorrectable|pending|failed N
 //	thermal GPU on|off        brake GPU on|off              load GPU PERCENT
-//	mig GPU off|SLICES...     field ID STATUS [GPU]         clock SECONDS
-//	hang [MILLISECONDS]       disconnect      resume        crash            print TEXT
+//	mig GPU off|on|SLICES[:COMPUTES]...                     field ID STATUS [GPU]
+//	hang [MILLISECONDS]       hang health     disconnect    resume           crash
+//	clock SECONDS             print TEXT
+//
+// A line that is none is said on standard error with its file and number.
 //
 // Start is what starting or connecting returns. The status of a field is what DCGM
 // returns for it, or 1 for a value that is the mark for none under a status that says

@@ -90,21 +90,35 @@ static int has_gpu(unsigned id)
     return id < (unsigned)world.gpu_count;
 }
 
-/* find names the GPU and the MIG instance, NULL for the GPU itself, of an entity. A GPU
- * instance and its one compute instance have the same number here. */
-static int find(dcgmGroupEntityPair_t e, const instance_t **instance)
+/* find names the GPU, the MIG instance, NULL for the GPU itself, and the compute instance,
+ * -1 for none, of an entity. */
+static int find(dcgmGroupEntityPair_t e, const instance_t **instance, int *compute)
 {
     *instance = NULL;
+    *compute = -1;
     if (e.entityGroupId == DCGM_FE_GPU)
         return has_gpu(e.entityId) ? (int)e.entityId : -1;
-    if (e.entityGroupId == DCGM_FE_GPU_I || e.entityGroupId == DCGM_FE_GPU_CI)
-        for (int i = 0; i < world.gpu_count; i++)
-            for (int j = 0; j < world.gpus[i].instance_count; j++)
-                if (world.gpus[i].instances[j].eid == e.entityId) {
-                    *instance = &world.gpus[i].instances[j];
-                    return i;
-                }
+    if (e.entityGroupId != DCGM_FE_GPU_I && e.entityGroupId != DCGM_FE_GPU_CI)
+        return -1;
+    for (int i = 0; i < world.gpu_count; i++)
+        for (int j = 0; j < world.gpus[i].instance_count; j++) {
+            const instance_t *in = &world.gpus[i].instances[j];
+            unsigned nth = e.entityId - in->compute;
+            if (e.entityGroupId == DCGM_FE_GPU_I ? in->eid != e.entityId : nth >= (unsigned)in->computes)
+                continue;
+            *instance = in;
+            if (e.entityGroupId == DCGM_FE_GPU_CI)
+                *compute = (int)nth;
+            return i;
+        }
     return -1;
+}
+
+/* whose says whose XIDs an entity has: -1 of the GPU, an instance, -2 of none. A compute
+ * instance has those of its instance when it is alone on it. */
+static int whose(int gpu, const instance_t *in, int compute)
+{
+    return !in ? -1 : compute >= 0 && in->computes > 1 ? -2 : (int)(in - world.gpus[gpu].instances);
 }
 
 /* Fields. */
@@ -163,7 +177,7 @@ static const xid_t *last_xid(const gpu_t *g, int instance, long long until)
 }
 
 /* measure is what a field of an entity was at a moment. */
-static void measure(value_t *v, int gpu, const instance_t *in, unsigned short field, long long at)
+static void measure(value_t *v, int gpu, const instance_t *in, int compute, unsigned short field, long long at)
 {
     const gpu_t *g = &world.gpus[gpu];
     double load = world_load(in ? gpu * 8 + (int)in->id + 1 + MOST_GPUS : gpu, at);
@@ -193,7 +207,7 @@ static void measure(value_t *v, int gpu, const instance_t *in, unsigned short fi
         break;
     }
     case 53: snprintf(v->str, sizeof v->str, "165%06lld%04d", world.seed % 1000000, gpu); break;
-    case 54: world_uuid(v->str, sizeof v->str, gpu, in); break;
+    case 54: world_uuid(v->str, sizeof v->str, gpu, in, compute > 0 ? compute : 0); break;
     case 57: snprintf(v->str, sizeof v->str, "00000000:%02X:00.0", 0x0f + 0x10 * gpu); break;
     case 67: v->i64 = g->mig; break;
     case 100: v->i64 = g->thermal || g->brake ? 600 : load == 0 ? 345 : 1980 - (long long)(200 * load); break;
@@ -212,7 +226,7 @@ static void measure(value_t *v, int gpu, const instance_t *in, unsigned short fi
         break;
     case 204: v->i64 = (long long)(60 * load); break;
     case 230: {
-        const xid_t *x = last_xid(g, in ? (int)(in - g->instances) : -1, at);
+        const xid_t *x = last_xid(g, whose(gpu, in, compute), at);
         if (x)
             v->i64 = x->xid;
         else
@@ -251,7 +265,7 @@ static void measure(value_t *v, int gpu, const instance_t *in, unsigned short fi
 static long long answer(value_t *v, dcgmGroupEntityPair_t e, unsigned short field, const watch_t *w, int live)
 {
     const instance_t *in = NULL;
-    int gpu = e.entityGroupId == DCGM_FE_NONE ? 0 : find(e, &in);
+    int compute = -1, gpu = e.entityGroupId == DCGM_FE_NONE ? 0 : find(e, &in, &compute);
     memset(v, 0, sizeof *v);
     if (gpu < 0 || world.gpu_count == 0) {
         blank(v, DCGM_ST_BADPARAM);
@@ -272,7 +286,7 @@ static long long answer(value_t *v, dcgmGroupEntityPair_t e, unsigned short fiel
             blank(v, r->status);
             return at;
         }
-        measure(v, gpu, in, field, at);
+        measure(v, gpu, in, compute, field, at);
         if (r->status == 1) { /* no value, and no word about it */
             blank(v, DCGM_ST_NOT_SUPPORTED);
             v->status = DCGM_ST_OK;
@@ -280,9 +294,9 @@ static long long answer(value_t *v, dcgmGroupEntityPair_t e, unsigned short fiel
         }
         return at - 120000000; /* an old value */
     }
-    measure(v, gpu, in, field, at);
+    measure(v, gpu, in, compute, field, at);
     if (field == 230 && v->status == DCGM_ST_OK)
-        at = last_xid(&world.gpus[gpu], in ? (int)(in - world.gpus[gpu].instances) : -1, at)->at;
+        at = last_xid(&world.gpus[gpu], whose(gpu, in, compute), at)->at;
     return v->status == DCGM_ST_NO_DATA ? 0 : at;
 }
 
@@ -383,9 +397,12 @@ dcgmReturn_t dcgmGetEntityGroupEntities(dcgmHandle_t handle, dcgm_field_entity_g
                 to[n] = (unsigned)i;
             n++;
         } else if (group == DCGM_FE_GPU_I || group == DCGM_FE_GPU_CI) {
-            for (int j = 0; j < world.gpus[i].instance_count; j++, n++)
-                if (n < room)
-                    to[n] = world.gpus[i].instances[j].eid;
+            for (int j = 0; j < world.gpus[i].instance_count; j++) {
+                const instance_t *in = &world.gpus[i].instances[j];
+                for (int k = 0; k < (group == DCGM_FE_GPU_I ? 1 : in->computes); k++, n++)
+                    if (n < room)
+                        to[n] = group == DCGM_FE_GPU_I ? in->eid : in->compute + (unsigned)k;
+            }
         }
     }
     *count = n;
@@ -412,15 +429,16 @@ dcgmReturn_t dcgmGetGpuInstanceHierarchy(dcgmHandle_t handle, dcgmMigHierarchy_v
             const instance_t *in = &world.gpus[i].instances[j];
             /* The profile's number, as the driver has it: nvml.h, NVML_GPU_INSTANCE_PROFILE_*. */
             static const unsigned profiles[] = { 0, 0, 1, 2, 3, 0, 7, 4 };
-            for (int compute = 0; compute < 2; compute++) {
+            for (int k = -1; k < in->computes; k++) {
                 dcgmMigHierarchyInfo_v2 *to = &h->entityList[h->count++];
+                int compute = k >= 0;
                 memset(to, 0, sizeof *to);
-                to->entity = (dcgmGroupEntityPair_t) { compute ? DCGM_FE_GPU_CI : DCGM_FE_GPU_I, in->eid };
+                to->entity = (dcgmGroupEntityPair_t) { compute ? DCGM_FE_GPU_CI : DCGM_FE_GPU_I, compute ? in->compute + (unsigned)k : in->eid };
                 to->parent = (dcgmGroupEntityPair_t) { compute ? DCGM_FE_GPU_I : DCGM_FE_GPU, compute ? in->eid : (unsigned)i };
-                world_uuid(to->info.gpuUuid, sizeof to->info.gpuUuid, i, NULL);
+                world_uuid(to->info.gpuUuid, sizeof to->info.gpuUuid, i, NULL, 0);
                 to->info.nvmlGpuIndex = (unsigned)i;
                 to->info.nvmlInstanceId = in->id;
-                to->info.nvmlComputeInstanceId = compute ? 0 : (unsigned)-1;
+                to->info.nvmlComputeInstanceId = (unsigned)k;
                 to->info.nvmlMigProfileId = profiles[in->slices];
                 to->info.nvmlProfileSlices = (unsigned)in->slices;
             }
@@ -469,10 +487,11 @@ dcgmReturn_t dcgmGroupAddEntity(dcgmHandle_t handle, dcgmGpuGrp_t id, dcgm_field
     ENTER(handle);
     group_t *g = group_of(id);
     const instance_t *in;
+    int compute;
     dcgmGroupEntityPair_t e = { entityGroup, entity };
     if (!g)
         LEAVE(DCGM_ST_NOT_CONFIGURED);
-    if (find(e, &in) < 0)
+    if (find(e, &in, &compute) < 0)
         LEAVE(DCGM_ST_BADPARAM);
     if (g->count == DCGM_GROUP_MAX_ENTITIES_V2)
         LEAVE(DCGM_ST_MAX_LIMIT);
@@ -631,7 +650,7 @@ dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t handle, dcgmGpuGrp_t group, dcgm
         for (int j = 0; j < f->count; j++) {
             const watch_t *w = watch_of(g->entities[i], f->fields[j]);
             const instance_t *in;
-            int gpu = find(g->entities[i], &in);
+            int compute, gpu = find(g->entities[i], &in, &compute);
             if (gpu < 0)
                 LEAVE(DCGM_ST_BADPARAM);
             if (!w || !w->watchers)
@@ -645,7 +664,7 @@ dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t handle, dcgmGpuGrp_t group, dcgm
             value_t v = { 0 };
             if (w->field == 230) {
                 const gpu_t *machine = &world.gpus[gpu];
-                int mine = in ? (int)(in - machine->instances) : -1;
+                int mine = whose(gpu, in, compute);
                 /* Without a value the driver's last word stands: that the device is gone. */
                 if (machine->lost && !last_xid(machine, mine, now))
                     LEAVE(DCGM_ST_GPU_IS_LOST);
@@ -666,7 +685,7 @@ dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t handle, dcgmGpuGrp_t group, dcgm
             if (w->every > 0 && at < from)
                 at += (from - at + w->every - 1) / w->every * w->every;
             for (; at <= now; at += w->every > 0 ? w->every : now + 1) {
-                measure(&v, gpu, in, w->field, at);
+                measure(&v, gpu, in, compute, w->field, at);
                 to.ts = at;
                 to.status = v.status;
                 put(to.value.blob, (char)to.fieldType, &v);
@@ -694,6 +713,12 @@ dcgmReturn_t dcgmHealthSet(dcgmHandle_t handle, dcgmGpuGrp_t group, dcgmHealthSy
 dcgmReturn_t dcgmHealthCheck(dcgmHandle_t handle, dcgmGpuGrp_t group, dcgmHealthResponse_t *response)
 {
     ENTER(handle);
+    while (world.hung_health) {
+        pthread_mutex_unlock(&mutex);
+        nanosleep(&(struct timespec) { 0, 20000000 }, NULL);
+        pthread_mutex_lock(&mutex);
+        world_poll();
+    }
     group_t *g = group_of(group);
     if (response->version != dcgmHealthResponse_version5 || world.mismatch & MISMATCH_HEALTH)
         LEAVE(DCGM_ST_VER_MISMATCH);

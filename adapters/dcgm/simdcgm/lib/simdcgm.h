@@ -38,10 +38,12 @@ typedef struct
 
 typedef struct
 {
-    int slices;     /* sevenths */
-    unsigned id;    /* as the driver numbers it */
-    unsigned eid;   /* as DCGM does */
-    unsigned made;  /* counts reconfigurations: part of the UUID */
+    int slices;       /* sevenths */
+    int computes;     /* compute instances on it */
+    unsigned id;      /* as the driver numbers it */
+    unsigned eid;     /* as DCGM does */
+    unsigned compute; /* as DCGM numbers its first compute instance */
+    unsigned made;    /* counts reconfigurations: part of the UUID */
 } instance_t;
 
 typedef struct
@@ -86,7 +88,7 @@ typedef struct
     rule_t rules[MOST_RULES];
     int rule_count;
     unsigned generation;
-    unsigned next_instance;
+    int hung_health; /* health checks wait */
 } world_t;
 
 enum
@@ -109,7 +111,8 @@ int world_open(int outlives);
 void world_poll(void);
 /* world_load is how busy a GPU is at a moment, 0 to 1: a function of seed, GPU and time. */
 double world_load(int gpu, long long at);
-/* world_uuid writes the UUID of a GPU (instance NULL) or of a MIG device. */
-void world_uuid(char *to, size_t size, int gpu, const instance_t *instance);
+/* world_uuid writes the UUID of a GPU (instance NULL) or of a MIG device: of one of the
+ * compute instances, from 0, of an instance. */
+void world_uuid(char *to, size_t size, int gpu, const instance_t *instance, int compute);
 
 #endif

@@ -26,11 +26,15 @@ world_t world;
 
 static const char *control_path;
 static long long control_at;    /* how much of the control file has taken effect */
+static int control_line;        /* the same in lines */
 static long long began;         /* when the engine began */
 static long long dated_until;   /* events up to here are none of an engine that began after them */
 static char planned[64][256];   /* lines of the scenario that wait for their time */
 static long long planned_at[64];
+static const char *planned_where[64]; /* file and line that each stands in */
+static int planned_line[64];
 static int planned_count;
+static const char *no_number; /* the word of the present command that should be a number */
 
 static long long wall_us(void)
 {
@@ -72,9 +76,9 @@ double world_load(int gpu, long long at)
     return load < 0 ? 0 : load > 1 ? 1 : load;
 }
 
-void world_uuid(char *to, size_t size, int gpu, const instance_t *instance)
+void world_uuid(char *to, size_t size, int gpu, const instance_t *instance, int compute)
 {
-    unsigned long long a = mix(world.seed * 64 + gpu), b = mix(a + (instance ? instance->made * 16 + instance->id + 1 : 0));
+    unsigned long long a = mix(world.seed * 64 + gpu), b = mix(a + (instance ? instance->made * 64 + compute * 8 + instance->eid % MOST_SLICES + 1 : 0));
     snprintf(to, size, "%s-%08x-%04x-4%03x-8%03x-%012llx", instance ? "MIG" : "GPU", (unsigned)(a >> 32),
              (unsigned)(a >> 16) & 0xffff, (unsigned)b & 0xfff, (unsigned)(b >> 12) & 0xfff, b >> 16);
 }
@@ -97,19 +101,42 @@ static void set_recovery(gpu_t *g, long long at, long long value)
     g->recovery[g->recovery_count++] = (step_t) { at, value };
 }
 
-static void make_instances(int gpu, const int *slices, int count)
+/* make_instances cuts a GPU. As with the real library, numbers are of places and come
+ * again when a GPU is cut anew; UUIDs do not. The whole GPU as one instance is number 0. */
+static void make_instances(int gpu, const int *slices, const int *computes, int count)
 {
     gpu_t *g = &world.gpus[gpu];
+    unsigned compute = (unsigned)(gpu * MOST_SLICES);
     world.generation++;
-    g->mig = count > 0;
     g->instance_count = count;
-    for (int i = 0; i < count; i++)
-        g->instances[i] = (instance_t) { slices[i], (unsigned)i + 1, world.next_instance++, world.generation };
+    for (int i = 0; i < count; i++) {
+        g->instances[i] = (instance_t) { slices[i], computes[i], slices[i] == MOST_SLICES ? 0 : (unsigned)i + 1,
+                                         (unsigned)(gpu * MOST_SLICES + i), compute, world.generation };
+        compute += (unsigned)computes[i];
+    }
 }
+
+static long long number(const char *word)
+{
+    char *end;
+    long long n = strtoll(word, &end, 0);
+    if (end == word || *end)
+        no_number = word;
+    return n;
+}
+
+static int command(char *text, const char *where, int line, long long at, int fresh);
 
 /* take does one command. Fresh says that it is done for the first time, and not told
  * again to an engine that reads its history. */
 static int take(char *text, const char *where, int line, long long at, int fresh)
+{
+    no_number = NULL;
+    int result = command(text, where, line, at, fresh);
+    return !result && no_number ? bad(where, line, "%s is no number", no_number) : result;
+}
+
+static int command(char *text, const char *where, int line, long long at, int fresh)
 {
     char *word[16] = { 0 };
     int n = 0;
@@ -126,7 +153,7 @@ static int take(char *text, const char *where, int line, long long at, int fresh
     for (char *end = rest + strlen(rest); end > rest && isspace((unsigned char)end[-1]);)
         *--end = 0;
 #define IS(name, args) (!strcmp(word[0], name) && n > (args))
-#define NUMBER(i) strtoll(word[i] ? word[i] : "0", NULL, 0)
+#define NUMBER(i) (word[i] ? number(word[i]) : 0)
     /* What concerns the whole machine. */
     if (IS("gpus", 1)) {
         world.gpu_count = (int)NUMBER(1);
@@ -159,10 +186,12 @@ static int take(char *text, const char *where, int line, long long at, int fresh
                 return world.mismatch |= 1u << i, 0;
         return bad(where, line, "no structure %s", word[1]);
     }
+    if (IS("hang", 1) && !strcmp(word[1], "health"))
+        return world.hung_health = 1, 0;
     if (IS("hang", 0))
         return world.hung = NUMBER(1) ? at + NUMBER(1) * 1000 : -1, 0;
     if (IS("resume", 0))
-        return world.hung = world.disconnected = 0, 0;
+        return world.hung = world.hung_health = world.disconnected = 0, 0;
     if (IS("disconnect", 0))
         return world.disconnected = 1, 0;
     if (IS("clock", 1)) /* seconds that the clock jumps */
@@ -189,6 +218,8 @@ static int take(char *text, const char *where, int line, long long at, int fresh
         if (planned_count == 64)
             return bad(where, line, "at most 64 lines with a time");
         planned_at[planned_count] = NUMBER(1) * 1000000;
+        planned_where[planned_count] = where;
+        planned_line[planned_count] = line;
         const char *command = strchr(rest, ' ');
         snprintf(planned[planned_count++], sizeof planned[0], "%s", command ? command + 1 : "");
         return 0;
@@ -250,14 +281,21 @@ static int take(char *text, const char *where, int line, long long at, int fresh
     }
     if (IS("healthy", 1))
         return g->incident_count = 0, 0;
-    if (IS("mig", 2)) { /* mig GPU off | SLICES... */
-        int slices[MOST_SLICES], count = 0, sum = 0;
-        for (int i = 2; i < n && strcmp(word[2], "off"); i++, count++) {
+    if (IS("mig", 2)) { /* mig GPU off | on | SLICES[:COMPUTES]... */
+        int slices[MOST_SLICES], computes[MOST_SLICES], count = 0, sum = 0;
+        g->mig = strcmp(word[2], "off") != 0;
+        for (int i = 2; i < n && strcmp(word[2], "off") && strcmp(word[2], "on"); i++, count++) {
+            char *colon = strchr(word[i], ':');
+            if (colon)
+                *colon = 0;
             if (count == MOST_SLICES || NUMBER(i) < 1 || (sum += (int)NUMBER(i)) > MOST_SLICES)
                 return bad(where, line, "the slices of a GPU add up to at most %d", MOST_SLICES);
             slices[count] = (int)NUMBER(i);
+            computes[count] = colon ? (int)number(colon + 1) : 1;
+            if (computes[count] < 0 || computes[count] > slices[count])
+                return bad(where, line, "an instance has at most as many compute instances as slices");
         }
-        return make_instances(gpu, slices, count), 0;
+        return make_instances(gpu, slices, computes, count), 0;
     }
     return bad(where, line, "unknown command or too few words: %s", word[0]);
 }
@@ -266,7 +304,7 @@ static int read_scenario(const char *path)
 {
     FILE *f = fopen(path, "r");
     if (!f)
-        return bad(path, 0, "cannot be read: %s", strerror(errno));
+        return fprintf(stderr, "simdcgm: %s: cannot be read: %s\n", path, strerror(errno)), -1;
     char text[512];
     int line = 0, result = 0;
     while (!result && fgets(text, sizeof text, f))
@@ -294,7 +332,7 @@ static void control(FILE *journal, int replay)
             fflush(journal);
         }
         control_at = ftell(f);
-        take(text, control_path, 0, at, !replay);
+        take(text, control_path, ++control_line, at, !replay);
     }
     fclose(f);
 }
@@ -309,9 +347,8 @@ int world_open(int outlives)
     world.profiling = 1;
     world.recovery = 1;
     world.links = LINKS;
-    world.next_instance = 0;
     planned_count = 0;
-    control_at = 0;
+    control_at = control_line = 0;
     snprintf(world.model, sizeof world.model, "NVIDIA H100 80GB HBM3");
     snprintf(world.version, sizeof world.version, "4.5.0");
     snprintf(world.driver, sizeof world.driver, "580.95.05");
@@ -335,7 +372,7 @@ int world_open(int outlives)
         snprintf(path, sizeof path, "%s.at", control_path);
         FILE *journal = fopen(path, "a+");
         if (!journal)
-            return bad(path, 0, "cannot be written: %s", strerror(errno));
+            return fprintf(stderr, "simdcgm: %s: cannot be written: %s\n", path, strerror(errno)), -1;
         flock(fileno(journal), LOCK_EX);
         fseek(journal, 0, SEEK_SET);
         long long first = 0;
@@ -357,7 +394,7 @@ void world_poll(void)
         if (planned_at[i] >= 0 && clock_us() >= began + planned_at[i]) {
             char text[256];
             snprintf(text, sizeof text, "%s", planned[i]);
-            take(text, "scenario", 0, began + planned_at[i], 1);
+            take(text, planned_where[i], planned_line[i], began + planned_at[i], 1);
             planned_at[i] = -1;
         }
     if (!control_path)
