@@ -36,6 +36,7 @@ type Queue struct {
 	delivered uint64
 	lost      uint64
 	doneTo    domain.Instant // what was delivered covers up to here
+	reached   domain.Instant // what earlier lives stored last covers up to here, as far as it is still there
 	buf       []byte
 }
 
@@ -141,7 +142,7 @@ func (q *Queue) loadSegment(n uint64, newest bool) error {
 	var broken []damage
 	scan(b, n, at, func(at int64, e Entry, size int64) bool {
 		s.enter(&e)
-		tail = 0
+		tail, q.reached = 0, e.Covered.To
 		if place := (position{segment: n, offset: at}); !place.before(q.st.at) {
 			q.waiting++
 		}
@@ -753,6 +754,10 @@ func (q *Queue) Stored(yield func(Entry) bool) error {
 	}
 	return nil
 }
+
+// Reached returns the time that the last event of earlier lives covers up to, 0 when
+// none of theirs was left on disk.
+func (q *Queue) Reached() domain.Instant { return q.reached }
 
 // Stats returns how full the queue is.
 func (q *Queue) Stats() Stats {

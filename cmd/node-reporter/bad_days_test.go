@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -106,6 +107,147 @@ func TestCollectorComesBack(t *testing.T) {
 		if !strings.Contains(e.Reason, "signal: killed") {
 			t.Errorf("%+v", e)
 		}
+	}
+}
+
+// Whatever is killed, samples and silences cover all time between them, without a hole and
+// without an overlap, and a silence that was told to begin is told to end.
+func TestSilencesAreWhole(t *testing.T) {
+	b := newBooks(t)
+	n := newNode(t, b, "", "")
+	n.start()
+	samples := func() []*domain.NodeSampled { return events[*domain.NodeSampled](b) }
+	// What was sent again after a kill counts once, as in the folds.
+	silences := func() []*domain.CollectorSilent {
+		seen := map[domain.CollectorSilent]bool{}
+		return slices.DeleteFunc(events[*domain.CollectorSilent](b), func(s *domain.CollectorSilent) bool {
+			again := seen[*s]
+			seen[*s] = true
+			return again
+		})
+	}
+	more := func(what string) {
+		t.Helper()
+		have := len(samples())
+		until(t, "samples after "+what, func() bool { return len(samples()) > have+1 })
+	}
+	more("the start")
+	n.killCollector()
+	until(t, "that the silence is over", func() bool { return len(silences()) == 2 })
+	more("the collector was killed")
+	n.kill()
+	n.start()
+	more("the reporter was killed")
+	n.stop()
+	n.start()
+	more("the reporter was stopped")
+	// A silence that is told, and a reporter that is killed in it, twice.
+	n.env = []string{"QM_COLLECTOR=none"}
+	n.kill()
+	n.start()
+	until(t, "an open silence", func() bool { s := silences(); return len(s) > 0 && s[len(s)-1].Silent.To == 0 })
+	opened := len(silences())
+	n.kill()
+	n.start()
+	until(t, "that the collector ends again", func() bool { return strings.Count(n.said(), "is started again") > 3 })
+	if got := len(silences()); got != opened {
+		t.Errorf("the open silence is told %d times", 1+got-opened)
+	}
+	n.kill()
+	n.env = nil
+	n.start()
+	more("the silence")
+	n.stop()
+	type told struct {
+		domain.Interval
+		what string
+	}
+	var all []told
+	open := map[domain.Instant]bool{}
+	for _, s := range silences() {
+		if s.Silent.To == 0 {
+			open[s.Silent.From] = true
+			continue
+		}
+		delete(open, s.Silent.From)
+		all = append(all, told{s.Silent, "silence: " + s.Reason})
+	}
+	if len(open) > 0 {
+		t.Errorf("silences without an end: %v", open)
+	}
+	for _, s := range samples() {
+		all = append(all, told{s.Interval, "sample"})
+	}
+	slices.SortFunc(all, func(x, y told) int { return cmp.Compare(x.From, y.From) })
+	all = slices.Compact(all)
+	for i := range all[1:] {
+		if all[i].To != all[i+1].From {
+			t.Errorf("%s until %s, %s from %s", all[i].what, all[i].To, all[i+1].what, all[i+1].From)
+		}
+	}
+}
+
+// A collector that goes on and has no value of any GPU is silent all the same, and a
+// sample claims nothing of that time.
+func TestNothingMeasured(t *testing.T) {
+	cfg := &Config{Cluster: testCluster, Node: "n1", Interval: 10 * time.Second, Listen: "off"}
+	cfg.Spool = SpoolConfig{Dir: t.TempDir(), QuotaMiB: 1}
+	r, err := openReporter(cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.spool.Close()
+	frame := func(s int, body dcgm.Body) {
+		t.Helper()
+		f := dcgm.Frame{At: noon + domain.Instant(s)*domain.Second, Boot: time.Duration(s) * time.Second, Body: body}
+		if err := r.frame(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	frame(0, &dcgm.Hello{Inventory: dcgm.Inventory{Generation: 1, Devices: testGPUs()}})
+	for s := range 8 {
+		frame(s, &dcgm.Readings{Generation: 1, Readings: []dcgm.Reading{ok(0, fieldSM, 0.5)}})
+	}
+	frame(8, &dcgm.Trouble{Code: dcgm.TroubleDriver, Text: "DCGM has no new values of any GPU"})
+	for s := 8; s < 40; s++ {
+		frame(s, &dcgm.Readings{Generation: 1, Readings: []dcgm.Reading{{Field: fieldSM, Status: dcgm.StatusStale}}})
+	}
+	r.stalled()
+	r.stalled()
+	frame(40, &dcgm.Readings{Generation: 1, Readings: []dcgm.Reading{ok(0, fieldSM, 0.5)}})
+	var got []domain.Event
+	for _, topic := range []domain.Topic{domain.TopicTelemetry, domain.TopicHardware} {
+		batch, err := r.queue(topic).Next(10, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range batch.Entries {
+			body, _, _ := unpack(e.Data)
+			recs, err := wire.ReadBatch(slices.Clone(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			recs[0].Key = []byte(testCluster)
+			recs[0].Partition = domain.PartitionOf(recs[0].Key, recs[0].Topic.Partitions())
+			var env domain.Envelope
+			if err := new(wire.Decoder).Decode(&recs[0], &env); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, env.Event)
+		}
+	}
+	at := func(s int) domain.Instant { return noon + domain.Instant(s)*domain.Second }
+	if len(got) != 3 {
+		t.Fatalf("%d events, want a sample, a silence and its end: %+v", len(got), got)
+	}
+	if s := got[0].(*domain.NodeSampled); s.Interval != (domain.Interval{From: at(0), To: at(7)}) {
+		t.Errorf("the sample claims %+v", s.Interval)
+	}
+	if s := got[1].(*domain.CollectorSilent); s.Silent != (domain.Interval{From: at(7)}) || s.Reason != "DCGM has no new values of any GPU" {
+		t.Errorf("%+v", s)
+	}
+	if s := got[2].(*domain.CollectorSilent); s.Silent != (domain.Interval{From: at(7), To: at(40)}) {
+		t.Errorf("%+v", s)
 	}
 }
 

@@ -20,11 +20,12 @@ import (
 )
 
 // memory knows which faults were told already, over all lives of collector and
-// reporter, so that what a collector says again is not counted again.
+// reporter, so that what a collector says again is not counted again; and whether a
+// silence was told and goes on.
 //
-// It is rebuilt from two things: a file, written now and then, and the faults that the
-// spool holds since, each with a memo of what the collector said. So a fault and what
-// is remembered of it are on disk together or not at all. Only the end of a state has
+// It is rebuilt from two things: a file, written now and then, and the faults and
+// silences that the spool holds since, each with a memo of what to remember. So an event
+// and what is remembered of it are on disk together or not at all. Only the end of a state has
 // no fault of its own; the file is written for it at once.
 type memory struct {
 	path string
@@ -66,6 +67,8 @@ type memoryFile struct {
 	GPUs        []domain.GPUID `json:"gpus,omitempty"`       // by index, as last seen
 	Known       []knownEntry   `json:"known"`
 	Told        []moment       `json:"told"`
+	Measured    domain.Instant `json:"measured"` // until when there are measurements
+	Silence     silence        `json:"silence"`
 	At          domain.Instant `json:"at"`
 }
 
@@ -116,7 +119,9 @@ func openMemory(dir string, faults *spool.Queue, log *slog.Logger) (*memory, err
 			return true
 		}
 		if _, memo, err := unpack(e.Data); err == nil && len(memo) > 0 {
-			if ev, ok := readMemo(memo); ok {
+			if s, measured, ok := readSilenceMemo(memo); ok {
+				m.Silence, m.Measured = s, measured
+			} else if ev, ok := readMemo(memo); ok {
 				m.note(ev)
 			}
 		}

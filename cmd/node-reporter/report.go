@@ -41,8 +41,10 @@ type reporter struct {
 	sampler  *sampler
 	hello    *dcgm.Hello
 	last     domain.Instant // of the last frame
-	silent   domain.Instant // since when there are no measurements; 0: there are
-	why      string
+	begun    time.Time      // when this life began
+	heard    time.Time      // when measurements came last; zero: not in this life
+	boot     time.Duration  // of those
+	trouble  string         // what the collector says of a driver that gives nothing new
 	saved    time.Time
 	couriers []*courier
 	super    *supervisor
@@ -83,7 +85,7 @@ func openReporter(cfg *Config, log *slog.Logger) (*reporter, error) {
 	}
 	r := &reporter{
 		cfg: cfg, log: log, table: table, spool: s, clock: newClock(), held: newAttributor(cfg, log),
-		sampler: newSampler(cfg.Cluster, cfg.Node, cfg.Interval), saved: time.Now(),
+		sampler: newSampler(cfg.Cluster, cfg.Node, cfg.Interval), begun: time.Now(), saved: time.Now(),
 	}
 	if r.memory, err = openMemory(cfg.Spool.Dir, r.queue(domain.TopicHardware), log); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -96,6 +98,7 @@ func openReporter(cfg *Config, log *slog.Logger) (*reporter, error) {
 			return nil, errors.Join(err, s.Close())
 		}
 	}
+	r.memory.Measured = max(r.memory.Measured, r.queue(domain.TopicTelemetry).Reached())
 	r.cursor.Store(r.memory.Cursor)
 	r.queue(domain.TopicHardware).Release(r.memory.kept.incarnation, r.memory.kept.sequence)
 	return r, nil
@@ -183,6 +186,7 @@ func (r *reporter) tick(ctx context.Context) {
 		for _, topic := range queueNames {
 			r.sayLosses(topic)
 		}
+		r.stalled()
 		r.mu.Lock()
 		if time.Since(r.saved) > time.Minute {
 			r.remember(false)
@@ -273,11 +277,16 @@ func (r *reporter) frame(ctx context.Context, f dcgm.Frame) error {
 		r.log.Warn("the devices of this node changed", "reason", b.Reason, "devices", len(b.Devices))
 		r.inventory(b, f.At)
 	case *dcgm.Readings:
-		r.spoken(f.At)
-		r.put(r.sampler.readings(&f, b))
+		if holdsValue(b) {
+			r.measured(&f)
+			r.put(r.sampler.readings(&f, b))
+		}
 	case *dcgm.Events:
-		r.spoken(f.At)
 		return r.events(ctx, &f, b)
+	case *dcgm.Trouble:
+		if b.Code == dcgm.TroubleDriver {
+			r.trouble = b.Text
+		}
 	}
 	return nil
 }
@@ -321,44 +330,6 @@ func (r *reporter) put(done *reading) {
 	}
 	r.samples.Add(1)
 	_ = r.queue(domain.TopicTelemetry).Sync() // the spool says what hinders it
-}
-
-// down says that measurements stopped, once until they come again.
-func (r *reporter) down(reason string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.put(r.sampler.cut(r.sampler.at))
-	r.sampler.from = 0
-	if r.silent != 0 {
-		r.why = reason
-		return
-	}
-	r.silent, r.why = now(), reason
-	if r.last > 0 {
-		r.silent = min(r.last, r.silent)
-	}
-	r.say(&domain.CollectorSilent{Node: r.cfg.Node, Silent: domain.Interval{From: r.silent}, Reason: printable(reason, 1000)})
-}
-
-// spoken says that measurements came again.
-func (r *reporter) spoken(at domain.Instant) {
-	if r.silent == 0 {
-		return
-	}
-	since := domain.Interval{From: r.silent, To: at}
-	if since.Empty() {
-		since.To = since.From + 1 // the clock was set back meanwhile
-	}
-	r.silent = 0
-	r.log.Info("the collector measures again", "after", time.Duration(since.Length()).Round(time.Millisecond).String())
-	r.say(&domain.CollectorSilent{Node: r.cfg.Node, Silent: since, Reason: printable("ended; it was silent because it "+r.why, 1000)})
-}
-
-// say appends an event of the node itself, and tries once when the spool is full.
-func (r *reporter) say(ev domain.Event) {
-	if err := r.append(now(), ev, nil); err != nil && !errors.Is(err, spool.ErrHeld) {
-		r.log.Error("an event was not taken by the spool", "type", string(ev.Type()), "error", err)
-	}
 }
 
 // events reports faults.

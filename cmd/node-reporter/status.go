@@ -50,8 +50,8 @@ func (r *reporter) problems() (out []string) {
 		}
 	}
 	r.mu.Lock()
-	if r.silent != 0 {
-		out = append(out, "the collector is silent since "+r.silent.String()+": it "+r.why)
+	if s := r.memory.Silence; s.From != 0 {
+		out = append(out, "the collector is silent since "+s.From.String()+": it "+s.Why)
 	}
 	r.mu.Unlock()
 	said := map[string]bool{}
@@ -110,7 +110,7 @@ func (r *reporter) metrics() *prometheus.Registry {
 	add(gauge, "collector_silent", "1 while there are no measurements.", nil, func() float64 {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return float64(boolInt(r.silent != 0))
+		return float64(boolInt(r.memory.Silence.From != 0))
 	})
 	add(gauge, "last_frame_timestamp_seconds", "When the collector was last heard.", nil, func() float64 {
 		r.mu.Lock()

@@ -35,7 +35,9 @@ func alert(ev domain.Event) string {
 			return "a node failed and takes no work"
 		}
 	case *domain.CollectorSilent:
-		return "a node's measurements stopped: its hours count as unobserved"
+		if ev.Silent.To == 0 { // its end is no news
+			return "a node's measurements stopped: its hours count as unobserved"
+		}
 	case *domain.SpoolDropped:
 		return "a reporter dropped measurements: they are lost"
 	case *domain.CommitmentEnded:

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"quartermaster/adapters/dcgm"
+	"quartermaster/adapters/spool"
+	"quartermaster/domain"
+)
+
+// silence is a time without measurements that was told to have begun, and goes on.
+type silence struct {
+	From domain.Instant `json:"from"` // 0: there is none
+	Why  string         `json:"why"`
+}
+
+// What holds of silences: samples and silences together cover all time from a node's
+// first sample to its last without a hole, and no instant is in both. A silence begins
+// where the last sample on disk ended and ends where the next begins, over all lives of
+// reporter and collector; the clock's own steps excepted.
+//
+// One is told twice: without an end when it has lasted for collector.silent or the
+// collector ended, and whole when it is over. One that was shorter, as when this program
+// is started anew, is told whole alone.
+
+// down says that there is no collector, and why.
+func (r *reporter) down(reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.put(r.sampler.cut(r.sampler.at))
+	r.sampler.from = 0
+	r.trouble = ""
+	r.silent(reason)
+}
+
+// silent says that measurements stopped, once until they come again.
+func (r *reporter) silent(why string) {
+	if r.memory.Silence.From != 0 {
+		r.memory.Silence.Why = why
+		return
+	}
+	from, at := r.memory.Measured, now()
+	if from == 0 || from > at { // never measured, or the clock was set back
+		from = at
+	}
+	r.tellSilence(silence{from, why}, domain.Interval{From: from}, why)
+}
+
+// measured takes note that there are measurements of a moment, and tells of the time
+// before it that has none.
+func (r *reporter) measured(f *dcgm.Frame) {
+	before, over := r.memory.Measured, r.memory.Silence
+	first, paused := r.heard.IsZero(), f.Boot-r.boot > longestPause
+	r.memory.Measured, r.boot, r.heard, r.trouble = f.At, f.Boot, time.Now(), ""
+	span := domain.Interval{From: over.From, To: f.At}
+	why := "ended; it was silent because it " + over.Why
+	if over.From == 0 {
+		if before == 0 || !first && !paused {
+			return
+		}
+		if span.From = before; first {
+			why = "node-reporter did not run"
+		} else {
+			why = "nothing was measured: the node slept, or its disk took no events"
+		}
+		if span.Length() >= domain.Instant(r.cfg.Collector.Silent) {
+			r.tellSilence(silence{before, why}, domain.Interval{From: before}, why)
+		}
+	}
+	if span.Empty() { // the clock was set back meanwhile
+		if span.To = span.From + 1; over.From == 0 {
+			span = domain.Interval{From: f.At - 1, To: f.At}
+		}
+	}
+	r.log.Info("the collector measures again", "after", time.Duration(span.Length()).Round(time.Millisecond).String())
+	r.tellSilence(silence{}, span, why)
+}
+
+// tellSilence puts a silence into the spool, with what is remembered of it.
+func (r *reporter) tellSilence(now silence, span domain.Interval, why string) {
+	r.memory.Silence = now
+	ev := &domain.CollectorSilent{Node: r.cfg.Node, Silent: span, Reason: printable(why, 1000)}
+	if err := r.append(domain.InstantOf(time.Now()), ev, makeSilenceMemo(now, r.memory.Measured)); err != nil && !errors.Is(err, spool.ErrHeld) {
+		r.log.Error("an event was not taken by the spool", "type", string(ev.Type()), "error", err)
+	}
+}
+
+// stalled says that measurements stopped where the collector goes on and gives none: all
+// GPUs are lost, or DCGM repeats what it had. Unless the collector says why, that takes
+// twice the time of collector.silent: whoever ends a collector that hangs knows better.
+func (r *reporter) stalled() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	patience, why := 2*r.cfg.Collector.Silent, "runs, and has no value of any GPU"
+	if r.trouble != "" {
+		patience, why = r.cfg.Collector.Silent, r.trouble
+	}
+	if r.memory.Silence.From != 0 || r.blocked.Load() || r.hello == nil || time.Since(r.begun) < patience || time.Since(r.heard) < patience {
+		return
+	}
+	r.put(r.sampler.cut(r.sampler.at))
+	r.sampler.from = 0
+	r.silent(why)
+}
+
+// holdsValue reports whether anything was measured.
+func holdsValue(b *dcgm.Readings) bool {
+	for _, v := range b.Readings {
+		if v.Status == dcgm.StatusOK {
+			return true
+		}
+	}
+	return false
+}
+
+// silenceMemo marks a memo of a silence; those of faults begin with their kind, which is
+// not zero.
+const silenceMemo = 0
+
+const silenceMemoBytes = 1 + 8 + 8
+
+// makeSilenceMemo keeps what memory needs of an event about a silence.
+func makeSilenceMemo(s silence, measured domain.Instant) []byte {
+	b := append(make([]byte, 0, silenceMemoBytes+len(s.Why)), silenceMemo)
+	b = binary.LittleEndian.AppendUint64(b, uint64(s.From))
+	b = binary.LittleEndian.AppendUint64(b, uint64(measured))
+	return append(b, s.Why...)
+}
+
+func readSilenceMemo(b []byte) (s silence, measured domain.Instant, ok bool) {
+	if len(b) < silenceMemoBytes || b[0] != silenceMemo {
+		return s, 0, false
+	}
+	s.From = domain.Instant(binary.LittleEndian.Uint64(b[1:]))
+	s.Why = string(b[silenceMemoBytes:])
+	return s, domain.Instant(binary.LittleEndian.Uint64(b[9:])), true
+}
