@@ -61,6 +61,8 @@ adapters/wire/...:      domain/...  projections/...  simulations/...  own  schem
 adapters/dcgm/...:      domain/...  projections/...  simulations/...  own  schemas/...  any
 adapters/focus/...:     domain/...  projections/...  simulations/...  own  adapters/rows  schemas  any
 adapters/importer/...:  domain/...  projections/...  simulations/...  own  adapters/rows  schemas  any
+adapters/httpapi/...:   domain/...  projections/...  simulations/...  own  adapters/intake  schemas  any
+adapters/remotewrite/...: domain/...  projections/...  simulations/...  own  adapters/intake  schemas  any
 adapters/*/...:         domain/...  projections/...  simulations/...  own  schemas  any
 
 cmd/*/...:              domain/...  projections/...  simulations/...  adapters/...  own  schemas  any

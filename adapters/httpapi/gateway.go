@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -17,8 +16,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
-
+	"quartermaster/adapters/intake"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -36,18 +34,24 @@ import (
 // fail with 403, is reported and changes nothing.
 //
 //	200  Accepted. Kafka has acknowledged every record that is not listed as
-//	     refused. What is refused will be refused for ever, and why is said.
+//	     refused. What is refused will be refused for ever, and why is said. The
+//	     answer to an empty body names the cluster of the key.
 //	400  The body is no batch.
 //	401  The key is missing, mistyped, unknown or has ended; which, is said.
 //	403  A record names another cluster than the key's.
+//	408  The body did not arrive in half a minute.
 //	413  The body is too large: send fewer records at once.
 //	415  Another content type or encoding.
-//	429  Too much at once; Retry-After says when.
-//	503  The log or the keys cannot be reached; Retry-After says when.
+//	429  The cluster sends too much; Retry-After says when.
+//	503  The log or the keys cannot be reached, or all clusters together send too
+//	     much; Retry-After says when.
 //
-// After 429 and 503, and after no answer, the same may be sent again: the log
+// After 408, 429 and 503, and after no answer, the same may be sent again: the log
 // may then hold a record twice, and folds count it once, by its stream and
 // sequence.
+//
+// A cluster has a quarter of the memory and of the places that there are, and a place
+// is taken once the whole body is there, so that no cluster keeps another waiting.
 type Gateway struct {
 	Keys *Keys
 	// Read returns the records of a body, with topic, headers and value.
@@ -66,13 +70,13 @@ type Gateway struct {
 	// Rate is how many records of a cluster are taken per second, Burst how many
 	// may come at once after a while without any; a larger batch counts as Burst.
 	Rate, Burst int
-	Log         *slog.Logger
+	// Patience is how long a body may take to arrive; 30 s when zero.
+	Patience time.Duration
+	Log      *slog.Logger
 
 	once     sync.Once
 	decoders sync.Pool
-	slots    chan struct{}
-	mu       sync.Mutex
-	limits   map[string]*rate.Limiter
+	intake   *intake.Intake
 	requests *prometheus.CounterVec
 	records  *prometheus.CounterVec
 }
@@ -80,19 +84,23 @@ type Gateway struct {
 // Denial is an attempt that was refused for what the caller may not do.
 type Denial struct {
 	Principal string // the key, or where the request came from
-	Target    string // the cluster that was meant, when it is known
-	Reason    string
+	Target    string // the cluster that was meant, when it is known; whatever the caller wrote
+	// Reason is one of few for each principal, whatever the caller sends: what it made
+	// up is not among them.
+	Reason string
 }
 
-// Bounds of a request. Sixteen are read at a time, so that bodies take at most
-// 16 × (4 + 16) MiB.
+// Bounds of requests. Bodies take at most inFlight as they were sent, and places ×
+// maxBody where they are worked on.
 const (
-	maxSent      = 4 << 20  // bytes of a body as it is sent
-	maxBody      = 16 << 20 // bytes of a body once decompressed
-	atOnce       = 16
-	retryAfter   = 2 // seconds
-	maxRefusals  = 1000
-	bodyPatience = 30 * time.Second
+	maxSent     = 4 << 20  // bytes of a body as it is sent
+	maxBody     = 16 << 20 // bytes of a body once decompressed
+	inFlight    = 128 << 20
+	places      = 16
+	requests    = 1024 // of a cluster at a time
+	aQuarter    = 4
+	retryAfter  = 2 // seconds
+	maxRefusals = 1000
 )
 
 // ErrorBody is what is answered with every other status than 200.
@@ -104,6 +112,8 @@ type ErrorBody struct {
 type Accepted struct {
 	Accepted int       `json:"accepted"`
 	Refused  []Refused `json:"refused,omitempty"`
+	// Cluster is that of the key. It answers an empty body, by which a sender asks.
+	Cluster string `json:"cluster,omitempty"`
 }
 
 // Refused is a record that the log will never hold, by its place in the batch.
@@ -130,8 +140,10 @@ func SourceOf(cluster string) string { return nodeSource + cluster + "/" }
 func (g *Gateway) init() {
 	g.once.Do(func() {
 		g.decoders.New = func() any { return g.NewDecoder() }
-		g.slots = make(chan struct{}, atOnce)
-		g.limits = map[string]*rate.Limiter{}
+		g.intake = intake.New(intake.Limits{
+			Requests: requests, Bytes: inFlight, ClusterBytes: inFlight / aQuarter, Places: places, ClusterPlaces: places / aQuarter,
+			Rate: g.Rate, Burst: g.Burst, Patience: g.Patience,
+		})
 		g.requests = prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "quartermaster_gateway_requests_total", Help: "Deliveries of nodes, by the status they were answered with.",
 		}, []string{"status"})
@@ -188,22 +200,33 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request) (*Accepted, error
 		}
 		return nil, err
 	}
-	select {
-	case g.slots <- struct{}{}:
-		defer func() { <-g.slots }()
-	case <-r.Context().Done():
+	q, err := g.intake.Begin(caller.Cluster, g.Keys.Now())
+	if err != nil {
+		return nil, g.busy(w, caller, err)
+	}
+	defer q.Done()
+	sent, err := g.body(w, r, q)
+	if err != nil {
+		return nil, g.busy(w, caller, err)
+	}
+	done, err := q.Work(r.Context())
+	if err != nil {
 		return nil, refuse(http.StatusServiceUnavailable, "the request ended")
 	}
-	body, err := g.body(w, r)
+	defer done()
+	body, err := decompressed(r, sent)
 	if err != nil {
 		return nil, err
+	}
+	if len(body) == 0 {
+		return &Accepted{Cluster: caller.Cluster}, nil
 	}
 	recs, err := g.Read(body)
 	if err != nil {
 		return nil, refuse(http.StatusBadRequest, "%v", err)
 	}
-	if !g.limit(caller.Cluster).AllowN(g.Keys.Now(), min(len(recs), g.Burst)) {
-		return nil, refuse(http.StatusTooManyRequests, "cluster %s sends more than %d events a second; send again later", caller.Cluster, g.Rate)
+	if !q.Allow(g.Keys.Now(), len(recs)) {
+		return nil, g.busy(w, caller, intake.ErrCluster)
 	}
 	ans, taken, err := g.check(caller, recs)
 	if err != nil {
@@ -220,27 +243,48 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request) (*Accepted, error
 	return ans, nil
 }
 
-// Deny tells of a request that was refused for its key.
-func (g *Gateway) Deny(r *http.Request, why *StatusError) {
-	g.Denied(Denial{Principal: "address " + remote(r), Reason: why.Text})
+// busy returns the answer to what the bounds of requests do not let in. Other errors
+// stay as they are.
+func (g *Gateway) busy(w http.ResponseWriter, caller Caller, err error) error {
+	switch {
+	case errors.Is(err, intake.ErrCluster):
+		return refuse(http.StatusTooManyRequests, "cluster %s sends more than %d events a second, or too much at once; send again later", caller.Cluster, g.Rate)
+	case errors.Is(err, intake.ErrFull):
+		return refuse(http.StatusServiceUnavailable, "%v", err)
+	case errors.Is(err, intake.ErrSlow):
+		w.Header().Set("Connection", "close")
+		return refuse(http.StatusRequestTimeout, "%v", err)
+	}
+	return err
 }
 
-// body reads and decompresses the body.
-func (g *Gateway) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// Deny tells of a request that was refused for its key.
+func (g *Gateway) Deny(r *http.Request, why *StatusError) {
+	g.Denied(Denial{Principal: "address " + remote(r), Reason: why.Kind})
+}
+
+var errTooLarge = refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d MiB as sent, or %d MiB once decompressed: send fewer events at once", maxSent>>20, maxBody>>20)
+
+// body reads the body as it was sent.
+func (g *Gateway) body(w http.ResponseWriter, r *http.Request, q *intake.Request) ([]byte, error) {
 	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != g.ContentType {
 		return nil, refuse(http.StatusUnsupportedMediaType, "content type %.60q; want %s", r.Header.Get("Content-Type"), g.ContentType)
 	}
-	tooLarge := refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d MiB as sent, or %d MiB once decompressed: send fewer events at once", maxSent>>20, maxBody>>20)
-	// Whoever sends a byte now and then does not hold one of the slots for ever.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyPatience))
-	sent, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxSent))
+	sent, err := q.Read(w, r, nil, maxSent)
 	var large *http.MaxBytesError
 	switch {
+	case err == nil:
+		return sent, nil
 	case errors.As(err, &large):
-		return nil, tooLarge
-	case err != nil:
-		return nil, refuse(http.StatusBadRequest, "read the body: %v", err)
+		return nil, errTooLarge
+	case errors.Is(err, intake.ErrCluster), errors.Is(err, intake.ErrFull), errors.Is(err, intake.ErrSlow):
+		return nil, err
 	}
+	return nil, refuse(http.StatusBadRequest, "read the body: %v", err)
+}
+
+// decompressed returns what a body holds.
+func decompressed(r *http.Request, sent []byte) ([]byte, error) {
 	switch encoding := r.Header.Get("Content-Encoding"); encoding {
 	case "", "identity":
 		return sent, nil
@@ -248,7 +292,7 @@ func (g *Gateway) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		body, err := inflate.DecodeAll(sent, nil)
 		switch {
 		case errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeExceeded):
-			return nil, tooLarge
+			return nil, errTooLarge
 		case err != nil:
 			return nil, refuse(http.StatusBadRequest, "the body is no zstd: %v", err)
 		}
@@ -324,18 +368,6 @@ func (g *Gateway) checkOne(d projections.Decoder, caller Caller, rec *domain.Rec
 		return "", fmt.Errorf("%s is no event that a node may send", t)
 	}
 	return "", domain.Validate(env)
-}
-
-// limit returns the allowance of a cluster.
-func (g *Gateway) limit(cluster string) *rate.Limiter {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	l := g.limits[cluster]
-	if l == nil {
-		l = rate.NewLimiter(rate.Limit(g.Rate), g.Burst)
-		g.limits[cluster] = l
-	}
-	return l
 }
 
 // remote names where a request came from, without its port, which changes.

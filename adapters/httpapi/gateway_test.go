@@ -1,17 +1,21 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -68,6 +72,7 @@ type house struct {
 	now      time.Time
 	appended []domain.Record
 	logErr   error
+	mu       sync.Mutex // of what follows
 	denied   []httpapi.Denial
 	lab, eu  domain.ClusterKey
 }
@@ -102,8 +107,12 @@ func newHouse(t *testing.T) *house {
 			}
 			return h.logErr
 		},
-		Denied: func(d httpapi.Denial) { h.denied = append(h.denied, d) },
-		Rate:   100, Burst: 200, Log: slog.New(slog.DiscardHandler),
+		Denied: func(d httpapi.Denial) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.denied = append(h.denied, d)
+		},
+		Rate: 100, Burst: 200, Log: slog.New(slog.DiscardHandler),
 	}
 	return h
 }
@@ -190,11 +199,11 @@ func TestGatewayAnswers(t *testing.T) {
 		want    string
 		denied  string
 	}{
-		"no key":              {change: func(r *http.Request) { r.Header.Del("Authorization") }, status: 401, want: "no cluster key: send it as Authorization: Bearer", denied: "address 192.0.2.1 →  no cluster key"},
-		"basic auth":          {change: header("Authorization", "Basic Zm9v"), status: 401, want: "no cluster key", denied: "no cluster key"},
-		"mistyped":            {key: func(h *house) string { return strings.Replace(h.lab.String(), "a", "b", 1) }, status: 401, want: "checksum", denied: "checksum"},
-		"cut":                 {key: func(h *house) string { return h.lab.String()[:40] }, status: 401, want: "was it cut?", denied: "cut"},
-		"unknown":             {prepare: func(h *house) { h.keys = h.keys[1:] }, status: 401, want: "is not known here", denied: "is not known"},
+		"no key":              {change: func(r *http.Request) { r.Header.Del("Authorization") }, status: 401, want: "no cluster key: send it as Authorization: Bearer", denied: "address 192.0.2.1 →  it shows no cluster key"},
+		"basic auth":          {change: header("Authorization", "Basic Zm9v"), status: 401, want: "no cluster key", denied: "it shows no cluster key"},
+		"mistyped":            {key: func(h *house) string { return strings.Replace(h.lab.String(), "a", "b", 1) }, status: 401, want: "checksum", denied: "mistyped or cut"},
+		"cut":                 {key: func(h *house) string { return h.lab.String()[:40] }, status: 401, want: "was it cut?", denied: "mistyped or cut"},
+		"unknown":             {prepare: func(h *house) { h.keys = h.keys[1:] }, status: 401, want: "is not known here", denied: "its key is not known here"},
 		"another's MAC":       {prepare: func(h *house) { h.keys[0].Cluster = "prod" }, status: 401, want: "has another secret", denied: "another secret"},
 		"expired":             {prepare: func(h *house) { h.keys[0].Until, h.keys[0].Why = domain.Hour, "expires" }, status: 401, want: "of cluster lab ended at 1970-01-01T01:00:00Z (expires)", denied: "ended at"},
 		"revoked":             {prepare: func(h *house) { h.keys[0].Revoked, h.keys[0].Why = true, "revoked: lost" }, status: 401, want: "(revoked: lost)", denied: "revoked"},
@@ -210,6 +219,8 @@ func TestGatewayAnswers(t *testing.T) {
 		"too large":           {body: large, status: 413, want: "larger than 4 MiB as sent"},
 		"a bomb":              {body: deflated(strings.Repeat(labLine, 17<<20/len(labLine))), change: header("Content-Encoding", "zstd"), status: 413, want: "16 MiB once decompressed"},
 		"the log is away":     {prepare: func(h *house) { h.logErr = errors.New("no leader") }, status: 503, want: "the log does not take events at the moment"},
+		"nothing":             {body: " ", change: func(r *http.Request) { r.Body = http.NoBody }, status: 200, want: `{"accepted":0,"cluster":"lab"}`},
+		"nothing, no key":     {change: func(r *http.Request) { r.Body = http.NoBody; r.Header.Del("Authorization") }, status: 401, want: "no cluster key", denied: "no cluster key"},
 		"nothing is an event": {body: strings.Repeat("node-reporter/lab/n1 cordon! n1\n", 1001), status: 400, want: "more than 1000 records are no events"},
 		"zstd":                {body: deflated(labLine), change: header("Content-Encoding", "zstd"), status: 200, want: `{"accepted":1}`},
 	} {
@@ -275,41 +286,229 @@ func TestGatewayRate(t *testing.T) {
 // A key counts as soon as the rows know it and not much longer than they do, and
 // the rows are not read for every request.
 func TestKeysFollowTheRows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		h.Keys.Now = time.Now
+		lab := h.keys[0]
+		try := func(after time.Duration) int {
+			time.Sleep(after)
+			status := h.post(h.lab.String(), labLine).status
+			synctest.Wait()
+			return status
+		}
+		h.keys = h.keys[1:]
+		if s := try(0); s != 401 {
+			t.Fatalf("before it is issued: %d", s)
+		}
+		h.keys = append(h.keys, lab)
+		if s := try(250 * time.Millisecond); s != 200 {
+			t.Errorf("a quarter of a second after it was issued: %d", s)
+		}
+		before := h.loads
+		for range 20 {
+			try(50 * time.Millisecond)
+		}
+		if h.loads != before {
+			t.Errorf("20 requests in a second read the keys %d times", h.loads-before)
+		}
+		h.loadErr = errors.New("away")
+		if s := try(2 * time.Second); s != 200 {
+			t.Errorf("the rows are away for a moment: %d", s)
+		}
+		if s := try(2 * time.Second); s != 503 {
+			t.Errorf("the rows are away for long: %d", s)
+		}
+		// Whoever asks meanwhile is told, and the rows are left alone for a while.
+		before = h.loads
+		for range 10 {
+			if s := try(10 * time.Millisecond); s != 503 {
+				t.Errorf("the rows are away: %d", s)
+			}
+		}
+		if h.loads != before {
+			t.Errorf("10 requests in a tenth of a second asked rows that are away %d times", h.loads-before)
+		}
+		h.loadErr, h.keys[1].Revoked = nil, true
+		if s := try(200 * time.Millisecond); s != 401 {
+			t.Errorf("revoked: %d", s)
+		}
+	})
+}
+
+// A revoked key ends within five seconds, however much of that reading the rows takes
+// and however many ask.
+func TestKeysEndInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		h.Keys.Now = time.Now
+		load := h.Keys.Load
+		h.Keys.Load = func(ctx context.Context) ([]projections.ClusterKeyEntry, error) {
+			keys, err := load(ctx)
+			time.Sleep(2 * time.Second) // what was read is as old as that
+			return keys, err
+		}
+		if s := h.post(h.lab.String(), labLine).status; s != 200 {
+			t.Fatal(s)
+		}
+		time.Sleep(1900 * time.Millisecond)
+		h.keys[0].Revoked = true
+		for at := time.Duration(0); at < 10*time.Second; at += 100 * time.Millisecond {
+			if s := h.post(h.lab.String(), labLine).status; s != 401 && at > 5*time.Second {
+				t.Fatalf("%s after it was revoked: %d", at, s)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(3 * time.Second) // until nothing is read any more
+	})
+}
+
+// Reading the keys slowly hinders only who is not among those that are known.
+func TestKeysReadSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		h.Keys.Now = time.Now
+		if s := h.post(h.lab.String(), labLine).status; s != 200 {
+			t.Fatal(s)
+		}
+		load, loads := h.Keys.Load, 0
+		h.Keys.Load = func(ctx context.Context) ([]projections.ClusterKeyEntry, error) {
+			loads++
+			time.Sleep(1500 * time.Millisecond)
+			return load(ctx)
+		}
+		time.Sleep(2100 * time.Millisecond)
+		began := time.Now()
+		stranger, err := domain.NewClusterKey(bytes.NewReader(bytes.Repeat([]byte{9}, 64)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 10 {
+			go func() {
+				if s := h.post(stranger.String(), labLine).status; s != 401 {
+					t.Errorf("a stranger: %d", s)
+				}
+			}()
+		}
+		synctest.Wait()
+		if s := h.post(h.eu.String(), strings.ReplaceAll(labLine, "lab", "eu")).status; s != 200 || time.Since(began) > 0 {
+			t.Errorf("a known key: %d after %s", s, time.Since(began))
+		}
+		time.Sleep(2 * time.Second)
+		if loads != 1 {
+			t.Errorf("the keys were read %d times for eleven requests", loads)
+		}
+	})
+}
+
+// A clock that was set back does not make old knowledge new.
+func TestKeysOfAnotherTime(t *testing.T) {
 	h := newHouse(t)
-	lab := h.keys[0]
-	try := func(after time.Duration) int {
-		h.now = h.now.Add(after)
-		return h.post(h.lab.String(), labLine).status
+	if s := h.post(h.lab.String(), labLine).status; s != 200 {
+		t.Fatal(s)
 	}
-	h.keys = h.keys[1:]
-	if s := try(0); s != 401 {
-		t.Fatalf("before it is issued: %d", s)
-	}
-	h.keys = append(h.keys, lab)
-	if s := try(250 * time.Millisecond); s != 200 {
-		t.Errorf("a quarter of a second after it was issued: %d", s)
-	}
-	before := h.loads
-	for range 20 {
-		try(50 * time.Millisecond)
-	}
-	if h.loads != before {
-		t.Errorf("20 requests in a second read the keys %d times", h.loads-before)
-	}
-	h.loadErr = errors.New("away")
-	if s := try(2 * time.Second); s != 200 {
-		t.Errorf("the rows are away for a moment: %d", s)
-	}
-	if s := try(2 * time.Second); s != 503 {
-		t.Errorf("the rows are away for long: %d", s)
-	}
-	h.loadErr, h.keys[1].Revoked = nil, true
-	if s := try(0); s != 401 {
-		t.Errorf("revoked: %d", s)
-	}
-	// A clock that was set back does not make old knowledge new.
-	h.keys[1].Revoked = false
-	if s := try(-time.Hour); s != 200 {
+	h.keys[0].Revoked = true
+	h.now = h.now.Add(-time.Hour)
+	if s := h.post(h.lab.String(), labLine).status; s != 401 {
 		t.Errorf("after the clock was set back: %d", s)
+	}
+}
+
+// Senders of one cluster that never end keep no other cluster's from the log, nor
+// those of their own.
+func TestGatewaySlowSenders(t *testing.T) {
+	h := newHouse(t)
+	srv := httptest.NewServer(h)
+	defer srv.Close()
+	const slow = 40 // more than there are places
+	for range slow {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", srv.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		// 100 tells that the body is being read.
+		if _, err := fmt.Fprintf(conn, "POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\nContent-Length: 4000000\r\nExpect: 100-continue\r\n\r\n", h.lab, linesType); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "100") {
+			t.Fatalf("%q: %v", line, err)
+		}
+	}
+	for _, key := range []domain.ClusterKey{h.eu, h.lab} {
+		cluster := map[domain.ClusterKey]string{h.eu: "eu", h.lab: "lab"}[key]
+		if res := h.post(key.String(), strings.ReplaceAll(labLine, "lab", cluster)); res.status != http.StatusOK {
+			t.Errorf("beside %d slow senders of lab, %s is answered %d %s", slow, cluster, res.status, res.text)
+		}
+	}
+}
+
+// A log that hangs for one cluster keeps no place from another.
+func TestGatewayPlaces(t *testing.T) {
+	h := newHouse(t)
+	hangs, entered := make(chan struct{}), make(chan struct{}, 100)
+	h.Append = func(_ context.Context, recs []domain.Record) error {
+		if string(recs[0].Key) == "lab" {
+			entered <- struct{}{}
+			<-hangs
+		}
+		return nil
+	}
+	var wg sync.WaitGroup
+	for range 40 {
+		wg.Go(func() {
+			if res := h.post(h.lab.String(), labLine); res.status != http.StatusOK {
+				t.Errorf("%d %s", res.status, res.text)
+			}
+		})
+	}
+	<-entered
+	if res := h.post(h.eu.String(), strings.ReplaceAll(labLine, "lab", "eu")); res.status != http.StatusOK {
+		t.Errorf("another cluster: %d %s", res.status, res.text)
+	}
+	close(hangs)
+	wg.Wait()
+}
+
+// A sender whose body does not come is answered, and its connection closed.
+func TestGatewayPatience(t *testing.T) {
+	h := newHouse(t)
+	h.Patience = 50 * time.Millisecond
+	srv := httptest.NewServer(h)
+	defer srv.Close()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprintf(conn, "POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\nContent-Length: 4000000\r\n\r\nhalf", h.lab, linesType); err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusRequestTimeout || !res.Close {
+		t.Errorf("%s, to be closed: %t", res.Status, res.Close)
+	}
+}
+
+// What is recorded of denials does not grow by what strangers make up.
+func TestGatewayDenialsAreFew(t *testing.T) {
+	h := newHouse(t)
+	kinds := map[httpapi.Denial]bool{}
+	for i := range 50 {
+		k, err := domain.NewClusterKey(bytes.NewReader(bytes.Repeat([]byte{byte(i + 10)}, 64)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.post(k.String(), labLine)
+		h.post(k.String()[:20+i%30], labLine)
+	}
+	for _, d := range h.denied {
+		kinds[d] = true
+	}
+	if len(h.denied) != 100 || len(kinds) != 2 {
+		t.Errorf("%d denials of %d kinds: %v", len(h.denied), len(kinds), kinds)
 	}
 }

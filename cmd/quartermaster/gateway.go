@@ -46,7 +46,7 @@ func (g *gatewayConfig) check() error {
 type gateway struct {
 	*service
 	cfg     gatewayConfig
-	denials chan httpapi.Denial
+	denials *denials
 	events  *httpapi.Gateway
 	writes  http.Handler  // of Prometheus
 	stream  *kafka.Stream // of what comes from there; made with the first
@@ -59,19 +59,14 @@ func (s *service) newGateway(cfg gatewayConfig) *gateway {
 	if cfg.Listen == "" {
 		return nil
 	}
-	g := &gateway{service: s, cfg: cfg, denials: make(chan httpapi.Denial, 64)}
+	g := &gateway{service: s, cfg: cfg, denials: newDenials(time.Now())}
 	keys := &httpapi.Keys{Load: g.keys, Now: time.Now}
 	g.events = &httpapi.Gateway{
 		Keys: keys, Read: wire.ReadBatch, ContentType: wire.BatchContentType, AnswerType: wire.AnswerContentType,
 		NewDecoder: func() projections.Decoder { return new(wire.Decoder) },
 		Append:     func(ctx context.Context, recs []domain.Record) error { return s.home.log.Append(ctx, recs) },
-		Denied: func(d httpapi.Denial) {
-			select {
-			case g.denials <- d:
-			default: // there are more than can be told apart; the metrics count them all
-			}
-		},
-		Rate: cfg.Rate, Burst: max(2*cfg.Rate, wire.MaxBatch), Log: s.log,
+		Denied:     g.denials.add,
+		Rate:       cfg.Rate, Burst: max(2*cfg.Rate, wire.MaxBatch), Log: s.log,
 	}
 	metrics := prometheus.NewRegistry()
 	g.writes = remotewrite.Handler(remotewrite.Config{
@@ -216,48 +211,6 @@ func (g *gateway) serve(ctx context.Context, cancel context.CancelCauseFunc) (wa
 	wg.Go(func() { g.deny(ctx) })
 	g.log.Info("taking events of nodes", "address", ln.Addr().String(), "tls", g.cfg.CertFile != "")
 	return wg.Wait, nil
-}
-
-// How often the same denial is told, and how many are told in that time: whoever
-// guesses keys must not fill the log, which keeps everything. Metrics count them all.
-const (
-	denyEvery = time.Minute
-	mostDeny  = 20
-)
-
-// deny tells of denials, each once a minute, in the log of the program and in
-// the log of events.
-func (g *gateway) deny(ctx context.Context) {
-	told := map[httpapi.Denial]time.Time{}
-	var stream *kafka.Stream
-	for {
-		var d httpapi.Denial
-		select {
-		case <-ctx.Done():
-			return
-		case d = <-g.denials:
-		}
-		now := time.Now()
-		for k, at := range told {
-			if now.Sub(at) > denyEvery {
-				delete(told, k)
-			}
-		}
-		if _, again := told[d]; again || len(told) >= mostDeny {
-			continue
-		}
-		told[d] = now
-		g.log.Warn("refused", "who", d.Principal, "cluster", d.Target, "reason", d.Reason)
-		if stream == nil {
-			stream = g.home.stream("gateway")
-		}
-		env := domain.Envelope{Time: domain.InstantOf(now), Subject: d.Principal, Event: &domain.AccessDenied{
-			Entity: platform, Principal: d.Principal, Action: "push events", Target: d.Target, Reason: d.Reason,
-		}}
-		if err := stream.Append(ctx, &env); err != nil && ctx.Err() == nil {
-			g.log.Warn("cannot note the refusal", "error", err)
-		}
-	}
 }
 
 // shownCertificate is a pair of files, read again when either changes.
