@@ -472,6 +472,7 @@ func (c *composer) coursesTogether(ctx context.Context, g *group, in *instance.I
 			x.Cost, x.Penalty = parts[i].cost, parts[i].penalty
 			if rules[0][n].Rule == baseline.OnDemand {
 				x.Cost = x.Cost.Sub(k.owed)
+				pools[k].Refused = parts[i].served.Shortage
 			}
 		}
 	}

@@ -84,6 +84,10 @@ func TestSharedQuotaByHand(t *testing.T) {
 	if k.Served.Guaranteed != 8*720 || k.Served.OnDemand != 2*720 || l.Served.OnDemand != 10*720 || k.Served.Shortage+l.Served.Shortage != 0 {
 		t.Errorf("served %+v and %+v", k.Served, l.Served)
 	}
+	// All on demand twelve of twenty have a place.
+	if k.Refused+l.Refused != 8*720 {
+		t.Errorf("the quota refuses %d and %d unit-hours, want %d in all", k.Refused, l.Refused, 8*720)
+	}
 	// Nothing bought: eight of twenty are short, at 100 an hour.
 	equal(t, "current course", p.Total.Current, "662400")
 	equal(t, "current penalty", p.Total.CurrentPenalty, "576000")

@@ -310,7 +310,9 @@ type PoolPlan struct {
 	OnDemand  Price     `json:"on_demand"`
 	Spot      *Price    `json:"spot,omitempty"`
 	QuotaGPUs *uint64   `json:"quota_gpus,omitempty"`
-	// Refused is how many unit-hours of an all on-demand course the quota refuses.
+	// Refused is how many unit-hours of an all on-demand course the quota refuses. Of
+	// pools that are planned together it is of the course of them all, under the quota
+	// that they share: what all on demand leaves unserved of the demand of this one.
 	Refused int64  `json:"refused_unit_hours"`
 	Solver  string `json:"solver"`
 	// Certificate's prices are, with scenarios, times their number.
