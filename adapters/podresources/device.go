@@ -16,7 +16,9 @@ type Device struct {
 	Index uint32
 	// GPUInstance is the MIG instance of that GPU, where MIG is set and it is known.
 	GPUInstance, ComputeInstance uint32
-	Replica                      uint32 // share of a device that several hold by turns, from 1; 0: all of it
+	// Within says that UUID is the GPU's, and the two instances name the MIG device of it.
+	Within  bool
+	Replica uint32 // share of a device that several hold by turns, from 1; 0: all of it
 }
 
 // maxDeviceID bounds an id.
@@ -63,7 +65,7 @@ func ParseDevice(id string) (Device, error) {
 		if d.ComputeInstance, ok = small(ci); !ok {
 			return bad("its compute instance is no number")
 		}
-		d.MIG = true
+		d.MIG, d.Within = true, true
 		return d, nil
 	case strings.HasPrefix(rest, "GPU-"), strings.HasPrefix(rest, "MIG-"):
 		var err error

@@ -81,7 +81,8 @@ func number(vs []dcgm.FieldValue_v2, field dcgm.Short) uint64 {
 
 // takeInventory lists the devices, and keeps the list when it is the one that there was.
 // Devices are asked who they are when some came, went or changed their state, and with
-// full in any case.
+// full in any case. So they are where a GPU is cut: the numbers of MIG devices come again
+// when it is cut anew, and only their UUIDs say that they are others.
 func (c *collector) takeInventory(full bool) error {
 	var ids []uint
 	err := c.calls.do("list GPUs", func() (err error) {
@@ -110,7 +111,7 @@ func (c *collector) takeInventory(full bool) error {
 		return err
 	}
 	known := fmt.Sprint(ids, status, cut)
-	if known == c.known && !full {
+	if known == c.known && !full && len(cut) == 0 {
 		return nil
 	}
 	c.known = known

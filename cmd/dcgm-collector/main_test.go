@@ -384,6 +384,71 @@ func TestMIG(t *testing.T) {
 	}
 }
 
+// The same cut anew is seen without waiting for the slow turn: the numbers of its devices
+// are those of before.
+func TestCutAnewAlike(t *testing.T) {
+	c := start(t, node(t, "gpus 2", "mig 1 3 4"), "--slow=1h")
+	c.untilHello()
+	before := slices.Clone(c.inventory.Devices)
+	c.do("mig 1 3 4")
+	c.until("another inventory", func(frames.Body) bool { return c.inventory.Generation == 2 })
+	for i, d := range c.inventory.Devices {
+		if same := d.UUID == before[i].UUID; same != (d.Parent == 0) || d.GPUInstance != before[i].GPUInstance {
+			t.Errorf("device %d was %+v and is %+v", i, before[i], d)
+		}
+	}
+	c.do("xid 1 31 1")
+	e := c.untilEvent("an XID of a device of the new cut", func(e frames.Event) bool { return e.Code == 31 })
+	if e.UUID != c.inventory.Devices[3].UUID {
+		t.Errorf("%+v, devices %+v", e, c.inventory.Devices)
+	}
+}
+
+// Two compute instances on one GPU instance are two devices that share what is read; an
+// instance without any is no device, and a GPU in MIG mode without instances stands for
+// itself, without a utilization.
+func TestMIGCorners(t *testing.T) {
+	c := start(t, node(t, "gpus 2", "mig 1 3:2 2 1:0"))
+	c.untilHello()
+	ds := c.inventory.Devices
+	if len(ds) != 5 || !ds[2].Shared || !ds[3].Shared || ds[4].Shared || ds[2].UUID == ds[3].UUID ||
+		ds[2].GPUInstance != ds[3].GPUInstance || ds[2].ComputeInstance != 0 || ds[3].ComputeInstance != 1 || ds[4].ComputeInstance != 0 {
+		t.Fatalf("%+v", ds)
+	}
+	c.until("activity of both", func(frames.Body) bool {
+		return c.readings[[2]uint32{2, 1002}].Status == frames.StatusOK && c.readings[[2]uint32{3, 1002}].Status == frames.StatusOK
+	})
+	if c.readings[[2]uint32{2, 252}].Value != c.readings[[2]uint32{3, 252}].Value {
+		t.Errorf("%+v", c.readings)
+	}
+	// What is reported of an instance with two devices is no one's of them alone.
+	c.do("xid 1 43 0", "xid 1 31 1")
+	if e := c.untilEvent("the XID of the shared instance", func(e frames.Event) bool { return e.Code == 43 }); e.UUID != ds[1].UUID {
+		t.Errorf("%+v", e)
+	}
+	if e := c.untilEvent("the XID of the other", func(e frames.Event) bool { return e.Code == 31 }); e.UUID != ds[4].UUID {
+		t.Errorf("%+v", e)
+	}
+	c.do("mig 1 on")
+	c.until("no instances", func(frames.Body) bool { return c.inventory.Generation == 2 && len(c.inventory.Devices) == 2 })
+	if d := c.inventory.Devices[1]; !d.MIG || d.Lost || d.UUID != ds[1].UUID {
+		t.Errorf("%+v", d)
+	}
+	c.until("what is left to read", func(frames.Body) bool {
+		return c.readings[[2]uint32{1, 155}].Status == frames.StatusOK && c.readings[[2]uint32{1, 203}].Status != 0
+	})
+	if r := c.readings[[2]uint32{1, 203}]; r.Status != frames.StatusUnsupported || r.Value != 0 {
+		t.Errorf("utilization %+v", r)
+	}
+	c.do("xid 1 79")
+	c.untilEvent("an XID all the same", xid(1, 79))
+	c.do("mig 1 7:7")
+	c.until("seven on one", func(frames.Body) bool { return len(c.inventory.Devices) == 9 })
+	if len(c.troubles) > 0 {
+		t.Errorf("%+v", c.troubles)
+	}
+}
+
 // DCGM has 64 groups. Cutting GPUs anew more often than that leaves none behind.
 func TestGroupsAreFreed(t *testing.T) {
 	c := start(t, node(t, "gpus 2"))

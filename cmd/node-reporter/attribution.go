@@ -40,7 +40,9 @@ type place struct {
 	id       domain.GPUID // zero where index says which
 	index    uint32
 	instance uint32
+	compute  uint32
 	mig      bool
+	within   bool // id is the GPU's, and instance and compute name the MIG device of it
 	replica  uint32
 }
 
@@ -49,6 +51,7 @@ type claim struct {
 	place     place
 	namespace string // slurm for jobs; "" where workspace says all
 	labels    map[string]string
+	blind     bool   // it may have labels that nobody could read
 	holder    holder // unit, and of the static file all
 }
 
@@ -63,6 +66,10 @@ type attributor struct {
 	kubelet *podresources.Client
 	labels  *podresources.Labels
 	static  staticFile
+
+	// What labels pods had when they were read last, which only refresh uses.
+	labelled   map[podresources.PodName]map[string]string
+	labelledAt time.Time
 
 	mu      sync.Mutex
 	claims  [3][]claim // of the static file, Slurm and Kubernetes
@@ -101,7 +108,7 @@ func (a *attributor) refresh(ctx context.Context, now time.Time) {
 		a.take(1, claims, err, now)
 	}
 	if a.kubelet != nil {
-		claims, shares, unknown, err := a.pods(ctx)
+		claims, shares, unknown, err := a.pods(ctx, now)
 		if err == nil {
 			a.mu.Lock()
 			a.shares, a.unknown = shares, unknown
@@ -169,8 +176,8 @@ func find(cluster, node string, devices []dcgm.Device, p place) (ids []domain.GP
 		d := &devices[i]
 		id := idOf(cluster, node, d)
 		switch {
-		case p.id != (domain.GPUID{}) && p.mig && p.instance > 0: // an old driver's name of an instance
-			if d.Parent > 0 && int(d.Parent) <= len(devices) && devices[d.Parent-1].UUID == p.id && d.GPUInstance == p.instance {
+		case p.within: // an old driver's name
+			if d.Parent > 0 && int(d.Parent) <= len(devices) && devices[d.Parent-1].UUID == p.id && d.GPUInstance == p.instance && d.ComputeInstance == p.compute {
 				ids = append(ids, id)
 			}
 		case p.id != (domain.GPUID{}):
@@ -194,6 +201,9 @@ func (a *attributor) holder(c *claim) holder {
 		return h
 	}
 	for _, r := range a.cfg.Attribution.Rules {
+		if c.blind && len(r.Labels) > 0 && (r.Namespace == "" || r.Namespace == c.namespace) {
+			break // whether it is the one nobody knows
+		}
 		if r.matches(c) {
 			h.workspace, h.deployment = r.fill(r.Workspace, c), r.fill(r.Deployment, c)
 			break
@@ -230,8 +240,10 @@ func (r *RuleConfig) fill(text string, c *claim) string {
 	}
 }
 
-// pods asks the kubelet, and Kubernetes for labels.
-func (a *attributor) pods(ctx context.Context) (claims []claim, shares map[place]uint32, unknown int, err error) {
+// pods asks the kubelet, and Kubernetes for labels. While Kubernetes does not answer, pods
+// keep the labels that they had; one whose labels were never read is of no workspace that
+// a rule gives by labels, nor of the next rule's.
+func (a *attributor) pods(ctx context.Context, now time.Time) (claims []claim, shares map[place]uint32, unknown int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	held, err := a.kubelet.List(ctx)
@@ -252,11 +264,9 @@ func (a *attributor) pods(ctx context.Context) (claims []claim, shares map[place
 		p.replica = 0
 		shares[p] = max(shares[p], d.Replica)
 	}
-	var labels map[podresources.PodName]map[string]string
+	err = nil
 	if a.labels != nil && len(held) > 0 {
-		labels, err = a.labels.Pods(ctx)
-	} else {
-		err = nil
+		err = a.relabel(ctx, held, now)
 	}
 	claims = []claim{}
 	for _, h := range held {
@@ -268,8 +278,9 @@ func (a *attributor) pods(ctx context.Context) (claims []claim, shares map[place
 			}
 			continue
 		}
+		labels, read := a.labelled[podresources.PodName{Namespace: h.Namespace, Pod: h.Pod}]
 		claims = append(claims, claim{
-			place: placeOf(&d), namespace: h.Namespace, labels: labels[podresources.PodName{Namespace: h.Namespace, Pod: h.Pod}],
+			place: placeOf(&d), namespace: h.Namespace, labels: labels, blind: a.labels != nil && !read,
 			holder: holder{unit: h.Namespace + "/" + h.Pod},
 		})
 	}
@@ -277,8 +288,26 @@ func (a *attributor) pods(ctx context.Context) (claims []claim, shares map[place
 	return claims, shares, unknown, err
 }
 
+// relabel reads the labels of pods. One that ended while this asked has those of before.
+func (a *attributor) relabel(ctx context.Context, held []podresources.Held, now time.Time) error {
+	labels, err := a.labels.Pods(ctx)
+	switch {
+	case err == nil:
+		for _, h := range held {
+			name := podresources.PodName{Namespace: h.Namespace, Pod: h.Pod}
+			if _, ok := labels[name]; !ok && a.labelled[name] != nil {
+				labels[name] = a.labelled[name]
+			}
+		}
+		a.labelled, a.labelledAt = labels, now
+	case now.Sub(a.labelledAt) > staleAfter:
+		a.labelled = nil
+	}
+	return err
+}
+
 func placeOf(d *podresources.Device) place {
-	return place{id: d.UUID, index: d.Index, instance: d.GPUInstance, mig: d.MIG, replica: d.Replica}
+	return place{id: d.UUID, index: d.Index, instance: d.GPUInstance, compute: d.ComputeInstance, mig: d.MIG, within: d.Within, replica: d.Replica}
 }
 
 // jobs asks for the jobs of Slurm.

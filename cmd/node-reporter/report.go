@@ -54,6 +54,7 @@ type reporter struct {
 	faults  atomic.Int64
 	repeats atomic.Int64
 	failed  atomic.Int64 // events that could not be made
+	leftOut atomic.Int64 // devices and shares that the last sample had no room for
 	blocked atomic.Bool  // the spool takes no faults, so that frames wait
 }
 
@@ -324,7 +325,10 @@ func (r *reporter) put(done *reading) {
 	if done == nil {
 		return
 	}
-	e := done.sample(r.cfg.Cluster, r.cfg.Node, r.held.holdings(r.cfg.Cluster, r.cfg.Node, done.devices), r.clock.bound())
+	e, leftOut := done.sample(r.cfg.Cluster, r.cfg.Node, r.held.holdings(r.cfg.Cluster, r.cfg.Node, done.devices), r.clock.bound())
+	if was := r.leftOut.Swap(int64(leftOut)); was != int64(leftOut) && leftOut > 0 {
+		r.log.Error("a sample has no room for all devices and shares: the last are not reported; let the device plugin share GPUs among fewer", "reported", e.Entries(), "left_out", leftOut)
+	}
 	if err := r.append(e.Interval.To, e, nil); err != nil {
 		return // said where it happened
 	}

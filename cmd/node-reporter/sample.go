@@ -132,9 +132,13 @@ func (s *sampler) cut(at domain.Instant) *reading {
 	return r
 }
 
-// sample makes the event of an interval.
-func (r *reading) sample(cluster, node string, held *holdings, skew time.Duration) *domain.NodeSampled {
-	e := &domain.NodeSampled{Node: node, Interval: r.interval, SkewNanos: uint64(max(0, skew))}
+// mostEntries is how many devices and shares of devices an event holds.
+const mostEntries = 4096
+
+// sample makes the event of an interval, and says how many devices and shares it had no
+// room for: the last of the list.
+func (r *reading) sample(cluster, node string, held *holdings, skew time.Duration) (e *domain.NodeSampled, leftOut int) {
+	e = &domain.NodeSampled{Node: node, Interval: r.interval, SkewNanos: uint64(max(0, skew))}
 	type entry struct {
 		device  int
 		replica uint32
@@ -160,8 +164,8 @@ func (r *reading) sample(cluster, node string, held *holdings, skew time.Duratio
 			entries = append(entries, entry{i, n + 1})
 		}
 	}
-	const most = 4096
-	entries = entries[:min(len(entries), most)]
+	leftOut = max(0, len(entries)-mostEntries)
+	entries = entries[:len(entries)-leftOut]
 
 	t := texts{event: e, index: map[string]uint32{}}
 	holders := map[holder]uint32{}
@@ -232,7 +236,7 @@ func (r *reading) sample(cluster, node string, held *holdings, skew time.Duratio
 			yield(i, uint32(x.device))
 		}
 	})
-	return e
+	return e, leftOut
 }
 
 // has returns the first of the fields that was read of any device, 0 when none was.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"log/slog"
 	"math"
 	"slices"
 	"strings"
@@ -36,7 +37,7 @@ func valid(t *testing.T, r *reading, held *holdings) *domain.NodeSampled {
 	if r == nil {
 		t.Fatal("no sample")
 	}
-	e := r.sample("c", "n", held, time.Millisecond)
+	e, _ := r.sample("c", "n", held, time.Millisecond)
 	env := domain.Envelope{Source: "node-reporter/c/n", Incarnation: 1, Sequence: 1, Cluster: "c", Time: e.Interval.To, Event: e}
 	if err := domain.Validate(&env); err != nil {
 		t.Fatal(err)
@@ -128,6 +129,37 @@ func TestIntervalsAreHonest(t *testing.T) {
 				t.Errorf("%v with %d steps, want %v with %d", got, s.steps, c.want, c.set)
 			}
 		})
+	}
+}
+
+// A GPU shared among more than an event holds: what is left out is said.
+func TestLeftOut(t *testing.T) {
+	var logged strings.Builder
+	cfg := &Config{Cluster: "c", Node: "n", Interval: time.Second}
+	cfg.Spool = SpoolConfig{Dir: t.TempDir(), QuotaMiB: 1}
+	r, err := openReporter(cfg, slog.New(slog.NewTextHandler(&logged, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.spool.Close()
+	r.held.shares = map[place]uint32{{index: 0}: 4000, {index: 1}: 200}
+	for s := range 4 {
+		f, b := second(s, 0, 1, ok(0, fieldSM, 0.5))
+		f.Body = b
+		if s == 0 {
+			if err := r.frame(t.Context(), dcgm.Frame{At: f.At, Boot: f.Boot, Body: &dcgm.Hello{Inventory: dcgm.Inventory{Generation: 1, Devices: []dcgm.Device{gpu(0), gpu(1)}}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.frame(t.Context(), *f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.samples.Load() != 3 || r.failed.Load() != 0 {
+		t.Errorf("%d samples, %d could not be made", r.samples.Load(), r.failed.Load())
+	}
+	if n := strings.Count(logged.String(), "left_out=104"); n != 1 || !slices.Contains(r.problems(), "104 devices and shares are not reported: a sample holds 4096") {
+		t.Errorf("it is logged %d times, problems %q", n, r.problems())
 	}
 }
 

@@ -22,24 +22,126 @@ import (
 	"quartermaster/domain"
 )
 
+// builtCollector builds the collector and the simulated DCGM into a folder.
+func builtCollector(t *testing.T) (dir, collector string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := simdcgm.Build(dir); errors.Is(err, simdcgm.ErrNoCompiler) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	collector = filepath.Join(dir, "dcgm-collector")
+	build := exec.Command("go", "build", "-o", collector, "quartermaster/cmd/dcgm-collector")
+	build.Env = append(os.Environ(), "CGO_ENABLED=1")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the collector: %v\n%s", err, out)
+	}
+	return dir, collector
+}
+
+// A GPU is cut, cut alike again, left in MIG mode without instances, and given one
+// instance with two compute instances, while all runs: each sample names the devices that
+// there were, with their holders and no others', and an XID counts once.
+func TestMIGHolders(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles C")
+	}
+	dir, collector := builtCollector(t)
+	machine, err := simdcgm.NewMachine(dir, dir, "gpus 2", "seed 3", "load 0 50", "mig 1 3 4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	do := func(command string) {
+		t.Helper()
+		if err := machine.Do(command); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := newBooks(t)
+	n := newNode(t, b, "", "attribution: {static: holders}")
+	n.write("collector", "#!/bin/sh\nexec "+collector+" --engine embedded --medium=1s --slow=2s \"$@\"\n", 0o700)
+	n.write("holders", "", 0o600)
+	n.env = machine.Env()
+	n.start()
+	// The newest sample, and who holds each of its devices.
+	last := func() (*domain.NodeSampled, map[domain.GPUID]string) {
+		var e *domain.NodeSampled
+		for _, s := range events[*domain.NodeSampled](b) {
+			if e == nil || s.Interval.To > e.Interval.To {
+				e = s
+			}
+		}
+		held := map[domain.GPUID]string{}
+		if e == nil {
+			return &domain.NodeSampled{}, held
+		}
+		for i := range e.Entries() {
+			id, unit := domain.GPUID(e.IDs[16*i:]), ""
+			if len(e.Holder) > 0 && e.Holder[i] > 0 {
+				unit = e.Text(e.HolderUnit, int(e.Holder[i]-1))
+			}
+			held[id] = unit
+		}
+		return e, held
+	}
+	var e *domain.NodeSampled
+	var held map[domain.GPUID]string
+	await := func(what string, is func() bool) {
+		t.Helper()
+		until(t, what, func() bool { e, held = last(); return is() })
+	}
+	id := func(i int) domain.GPUID { return domain.GPUID(e.IDs[16*i:]) }
+	await("a sample of two instances", func() bool { return e.Entries() == 3 && len(e.Parents) == 16 })
+	gpu, first := domain.GPUID(e.Parents), [2]domain.GPUID{id(1), id(2)}
+	mig := func(id domain.GPUID) string { return "MIG" + strings.TrimPrefix(id.String(), "GPU") }
+	n.write("holders", mig(first[0])+" w - a\n"+mig(first[1])+" w - b\n", 0o600)
+	await("their holders", func() bool { return held[first[0]] == "a" && held[first[1]] == "b" })
+
+	do("mig 1 3 4")
+	await("the same cut anew", func() bool { return e.Entries() == 3 && id(1) != first[0] })
+	if id(2) == first[1] || held[id(1)] != "" || held[id(2)] != "" {
+		t.Errorf("the holders of devices that are gone hold the new ones: %v", held)
+	}
+	do("mig 1 on")
+	await("a GPU without instances", func() bool { return e.Entries() == 2 && len(e.Parents) == 0 })
+	await("readings of it", func() bool { return len(e.PowerWatts) == 2 && e.PowerWatts[1] > 1 })
+	if id(1) != gpu || e.ActivityField != fieldSM || held[gpu] != "" {
+		t.Errorf("%+v", e)
+	}
+	do("mig 1 3:2 4")
+	await("three MIG devices", func() bool { return e.Entries() == 4 })
+	// By the names of old drivers.
+	n.write("holders", "MIG-"+gpu.String()+"/1/0 w - x\nMIG-"+gpu.String()+"/1/1 w - y\nMIG-"+gpu.String()+"/2/0 w - z\n", 0o600)
+	await("the holders of compute instances", func() bool { return held[id(1)] == "x" && held[id(2)] == "y" && held[id(3)] == "z" })
+	xids := func() []*domain.GPUFaultObserved { return events[*domain.GPUFaultObserved](b) }
+	do("xid 1 31 1")
+	until(t, "the XID", func() bool { return len(xids()) > 0 })
+	do("xid 0 13")
+	until(t, "the XID after it", func() bool { return len(xids()) > 1 })
+	n.stop()
+	for i, want := range []domain.GPUID{id(3), id(0)} {
+		if all := xids(); len(all) != 2 || all[i].GPU != want {
+			t.Errorf("%d XIDs, want 2, of %s: %+v", len(all), want, *all[i])
+		}
+	}
+	for _, s := range events[*domain.NodeSampled](b) {
+		for i, w := range append(append(append(s.MemoryUsedMiB, s.PowerWatts...), s.TemperatureC...), s.SMClockMHz...) {
+			if w > 100_000 {
+				t.Errorf("value %d is %d: %+v", i, w, s)
+			}
+		}
+	}
+	b.fold()
+}
+
 // The real collector on a simulated DCGM: a fault, a GPU that falls off the bus, and one
 // that is cut up while all of it runs.
 func TestWithCollector(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles C")
 	}
-	dir := t.TempDir()
-	if err := simdcgm.Build(dir); errors.Is(err, simdcgm.ErrNoCompiler) {
-		t.Skip(err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	collector := filepath.Join(dir, "dcgm-collector")
-	build := exec.Command("go", "build", "-o", collector, "quartermaster/cmd/dcgm-collector")
-	build.Env = append(os.Environ(), "CGO_ENABLED=1")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the collector: %v\n%s", err, out)
-	}
+	dir, collector := builtCollector(t)
 	machine, err := simdcgm.NewMachine(dir, dir, "gpus 4", "seed 3", "period 60")
 	if err != nil {
 		t.Fatal(err)
