@@ -18,7 +18,7 @@ type directory struct {
 const lockName = "lock"
 
 func openDirectory(path string) (*directory, error) {
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := makeLasting(path); err != nil {
 		return nil, err
 	}
 	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR|os.O_CREATE, 0o600)
@@ -40,9 +40,38 @@ func openDirectory(path string) (*directory, error) {
 	return &directory{path, lock}, nil
 }
 
-func (d *directory) Folder(name string) error {
-	return os.MkdirAll(filepath.Join(d.path, name), 0o700)
+// makeLasting makes a directory, and those that it is in, whose names are on disk when it
+// returns: files that are synced later do not go with a folder that was not.
+func makeLasting(path string) error {
+	_, err := os.Stat(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return os.MkdirAll(path, 0o700) // which says what is wrong
+	}
+	parent := filepath.Dir(path)
+	if parent != path {
+		if err := makeLasting(parent); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	return syncDirectory(parent)
 }
+
+func syncDirectory(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return syncFile(f)
+}
+
+// syncFile waits for the disk. Tests see what is asked of it.
+var syncFile = (*os.File).Sync
+
+func (d *directory) Folder(name string) error { return makeLasting(filepath.Join(d.path, name)) }
 
 func (d *directory) List(folder string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(d.path, folder))
@@ -77,12 +106,7 @@ func (d *directory) Open(name string) (file, error) {
 func (d *directory) Remove(name string) error { return os.Remove(filepath.Join(d.path, name)) }
 
 func (d *directory) SyncDir(folder string) error {
-	f, err := os.Open(filepath.Join(d.path, folder))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
+	return syncDirectory(filepath.Join(d.path, folder))
 }
 
 // Close gives the lock back.

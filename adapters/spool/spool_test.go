@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -553,6 +554,31 @@ func TestFailingDisk(t *testing.T) {
 	}
 	if len(b.lost) == 0 || len(b.lost) > 25 {
 		t.Errorf("%d are lost", len(b.lost))
+	}
+}
+
+// The folders that a new spool makes last, before anything in them is said to.
+func TestFoldersLast(t *testing.T) {
+	usual := syncFile
+	defer func() { syncFile = usual }()
+	var synced []string
+	syncFile = func(f *os.File) error {
+		synced = append(synced, filepath.Base(f.Name()))
+		return usual(f)
+	}
+	root := t.TempDir()
+	for _, want := range [][]string{{filepath.Base(root), "new", "spool", "q"}, {"q"}} {
+		synced = nil
+		s, err := Open(Config{Dir: filepath.Join(root, "new", "spool"), Source: "s", Incarnation: 1, Quota: 1 << 20, Queues: []Rule{{Name: "q"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(synced, want) {
+			t.Errorf("synced %q, want %q", synced, want)
+		}
 	}
 }
 

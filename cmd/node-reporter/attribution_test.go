@@ -1,15 +1,24 @@
 package main
 
 import (
+	"bytes"
+	"encoding/binary"
+	"encoding/pem"
 	"errors"
 	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"quartermaster/adapters/dcgm"
+	"quartermaster/adapters/podresources"
 	"quartermaster/domain"
 )
 
@@ -70,6 +79,88 @@ func TestHoldings(t *testing.T) {
 	a.take(0, claims, err, now)
 	if h := a.holdings("c", "n", devices); h.held[slot{devices[5].UUID, 0}].workspace != "owner" {
 		t.Errorf("%+v", h.held)
+	}
+}
+
+// While Kubernetes does not say which labels pods have, those that it said before hold for
+// a while, and a pod whose labels nobody knows is not taken for the next rule's.
+func TestLabelsUnknown(t *testing.T) {
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "kubelet.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(n protowire.Number, s string) []byte {
+		return protowire.AppendString(protowire.AppendTag(nil, n, protowire.BytesType), s)
+	}
+	part := func(n protowire.Number, parts ...[]byte) []byte { return text(n, string(bytes.Join(parts, nil))) }
+	pods := map[string]string{"web-0": gpu(0).UUID.String()}
+	kubelet := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body []byte
+		if strings.HasSuffix(r.URL.Path, "/List") {
+			for pod, id := range pods {
+				body = append(body, part(1, text(1, pod), text(2, "ml"), part(3, text(1, "main"), part(2, text(1, "nvidia.com/gpu"), text(2, id))))...)
+			}
+		}
+		w.Header().Set("Content-Type", "application/grpc")
+		w.Header().Set("Trailer", "Grpc-Status")
+		_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(body))), body...))
+		w.Header().Set("Grpc-Status", "0")
+	}))
+	kubelet.Listener.Close()
+	kubelet.Listener, kubelet.Config.Protocols = l, new(http.Protocols)
+	kubelet.Config.Protocols.SetUnencryptedHTTP2(true)
+	kubelet.Start()
+	defer kubelet.Close()
+	broken := false
+	kubernetes := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if broken {
+			http.Error(w, "etcd has no leader", http.StatusInternalServerError)
+			return
+		}
+		_, _ = w.Write([]byte(`{"items":[{"metadata":{"name":"web-0","namespace":"ml","labels":{"team":"blue"}}}]}`))
+	}))
+	defer kubernetes.Close()
+	for name, b := range map[string][]byte{"token": []byte("t"), "ca": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: kubernetes.Certificate().Raw})} {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := newAttributor(&Config{Attribution: AttributionConfig{Unmapped: "unmapped", Rules: []RuleConfig{
+		{Labels: map[string]string{"team": "*"}, Workspace: "{label:team}"}, {Namespace: "ml", Workspace: "shared"},
+	}}}, slog.New(slog.DiscardHandler))
+	a.kubelet = podresources.New(socket)
+	defer a.kubelet.Close()
+	a.labels = &podresources.Labels{URL: kubernetes.URL, TokenFile: filepath.Join(dir, "token"), CAFile: filepath.Join(dir, "ca"), Node: "n"}
+	now := time.Now()
+	held := func(after time.Duration, i uint32) string {
+		t.Helper()
+		a.refresh(t.Context(), now.Add(after))
+		return a.holdings("c", "n", []dcgm.Device{gpu(0), gpu(1)}).held[slot{gpu(i).UUID, 0}].workspace
+	}
+	if got := held(0, 0); got != "blue" || a.faults[2] != "" {
+		t.Fatalf("held by %q, %s", got, a.faults[2])
+	}
+	broken = true
+	pods["new"] = gpu(1).UUID.String()
+	if got := held(time.Minute, 0); got != "blue" || !strings.Contains(a.faults[2], "etcd has no leader") {
+		t.Errorf("after a minute without labels it is held by %q, %s", got, a.faults[2])
+	}
+	if got := held(time.Minute, 1); got != "unmapped" {
+		t.Errorf("a pod whose labels nobody knows is held by %q", got)
+	}
+	if got := held(time.Hour, 0); got != "unmapped" {
+		t.Errorf("after an hour without labels it is held by %q", got)
+	}
+	broken = false
+	if got := held(2*time.Hour, 0); got != "blue" || a.faults[2] != "" {
+		t.Errorf("it is held by %q, %s", got, a.faults[2])
+	}
+	// One that Kubernetes does not list, because it has just ended, has the labels of before.
+	a.labelled[podresources.PodName{Namespace: "ml", Pod: "new"}] = map[string]string{"team": "red"}
+	if got := held(2*time.Hour, 1); got != "red" {
+		t.Errorf("it is held by %q", got)
 	}
 }
 

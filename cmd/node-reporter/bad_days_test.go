@@ -621,6 +621,31 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// What is written beside the spool lasts: bytes, then the name that they have.
+func TestFilesLast(t *testing.T) {
+	usual := syncFile
+	defer func() { syncFile = usual }()
+	var synced []string
+	syncFile = func(f *os.File) error {
+		synced = append(synced, filepath.Base(f.Name()))
+		return usual(f)
+	}
+	dir := filepath.Join(t.TempDir(), "spool")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := replaceFile(filepath.Join(dir, memoryName), []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	f := newRefusedFile(dir, slog.New(slog.DiscardHandler))
+	for range 2 {
+		f.add(domain.TopicHardware, []byte("record"), "why")
+	}
+	if want := []string{"memory.json.new", "spool", "refused.jsonl", "spool", "refused.jsonl"}; !slices.Equal(synced, want) {
+		t.Errorf("synced %q, want %q", synced, want)
+	}
+}
+
 func TestConfig(t *testing.T) {
 	example, err := os.ReadFile("node-reporter.yaml")
 	if err != nil {

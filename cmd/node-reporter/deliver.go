@@ -508,11 +508,18 @@ func (f *refusedFile) write(topic domain.Topic, record []byte, why string) error
 		return err
 	}
 	defer w.Close()
-	if info, err := w.Stat(); err != nil || info.Size()+int64(len(line)) > mostRefused {
-		return fmt.Errorf("it has %d MiB already; move it away: %w", mostRefused>>20, errors.Join(err))
+	info, err := w.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size()+int64(len(line)) > mostRefused {
+		return fmt.Errorf("it has %d MiB already; move it away", mostRefused>>20)
 	}
 	if _, err := w.Write(append(line, '\n')); err != nil {
 		return err
 	}
-	return w.Sync()
+	if err := syncFile(w); err != nil || info.Size() > 0 {
+		return err
+	}
+	return syncDir(filepath.Dir(f.path))
 }

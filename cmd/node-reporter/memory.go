@@ -263,7 +263,8 @@ func (m *memory) save(at domain.Instant, incarnation, sequence uint64) error {
 	return err
 }
 
-// replaceFile writes a file whole or not at all.
+// replaceFile writes a file whole or not at all, so that it lasts: its bytes before its
+// name, and then the name.
 func replaceFile(path string, b []byte) error {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -271,13 +272,29 @@ func replaceFile(path string, b []byte) error {
 	}
 	_, err = f.Write(b)
 	if err == nil {
-		err = f.Sync()
+		err = syncFile(f)
 	}
 	f.Close()
 	if err == nil {
 		err = os.Rename(path+".new", path)
 	}
+	if err == nil {
+		err = syncDir(filepath.Dir(path))
+	}
 	return err
+}
+
+// syncFile waits for the disk. Tests see what is asked of it.
+var syncFile = (*os.File).Sync
+
+// syncDir makes the names in a directory last.
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return syncFile(d)
 }
 
 // pack makes the bytes that the spool holds of an event: the record as it is delivered,
