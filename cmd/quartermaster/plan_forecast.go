@@ -197,7 +197,10 @@ times, as far apart as they look ahead, from what was observed before them, and
 compared with what then came. MASE is the mean absolute error relative to what
 repeating the week before erred by in the history known then, beside that of
 repeating the last week (seasonal naive); pinball is the mean loss of a quantile in
-units, and coverage the share of hours that were not above it.
+units, and coverage the share of hours that were not above it. An hour at a value
+that several quantiles share, as where nothing is forecast and nothing comes, counts
+for each with its share of what they make together (the randomized probability
+integral transform), so that idle pools do not pass for coverage.
 
 JSON keys: pools (region, kind, unit, known (span, milli, ignored, why), why_none,
 score, and forecast: from, point and quantiles by level and hour in thousandths of
@@ -206,7 +209,8 @@ mean_absolute_error_milli), window, missing_hours, origins), regions (region, sc
 and all, a score. score: forecasts, hours, mase, seasonal_naive_mase,
 forecasts_scaled (of which the MASE is the mean), weighted_mase,
 seasonal_naive_weighted_mase (sums of errors over sums of scales, in which pools
-with hardly any demand weigh hardly anything), error_against_seasonal_naive, quantiles (level in per mille, pinball, seasonal_naive_pinball, coverage).`,
+with hardly any demand weigh hardly anything), error_against_seasonal_naive, hours_at_point_mass (that
+several quantiles share), quantiles (level in per mille, pinball, seasonal_naive_pinball, coverage).`,
 		Example: "  quartermaster plan forecast --region us-east-1\n" +
 			"  quartermaster plan forecast --region us-east-1 --kind 'NVIDIA H100' --weeks 8 --launch 2026-07-01=+16 --chart h100.svg\n" +
 			"  quartermaster plan forecast --demand demand.csv.gz --ignore 2026-05-03/2026-05-04 --json",
@@ -438,6 +442,9 @@ func (a *app) showScores(title string, scores []scored) {
 		t.AppendRow(naive)
 	}
 	t.Render()
+	if n := scores[0].Mass; n > 0 { // the first holds the others
+		fmt.Fprintf(a.out, "in %s of %s hours demand was just what several quantiles are, as where nothing was forecast and nothing came: those count in part\n", comma(n), comma(scores[0].Hours))
+	}
 }
 
 func (a *app) showForecast(f *forecastAnswer) {

@@ -36,7 +36,7 @@ import (
 
 // Method is the version of this package's method. What is computed from a
 // forecast names it.
-const Method = "forecast/2"
+const Method = "forecast/3"
 
 // Week is the season of every model, in hours.
 const Week = 168

@@ -56,7 +56,9 @@ func Pinball(level float64, actual, quantile []float64) float64 {
 	return sum / float64(len(actual))
 }
 
-// Coverage is the share of values that are not above the forecast of a quantile.
+// Coverage is the share of values that are not above the forecast of a quantile. Of a
+// forecast with point masses it is above the quantile's level even if the forecast is
+// right; [QuantileScore] counts those.
 func Coverage(actual, quantile []float64) float64 {
 	n := 0
 	for i, a := range actual {

@@ -2,6 +2,7 @@ package forecast
 
 import (
 	"math/big"
+	"slices"
 
 	"github.com/shopspring/decimal"
 
@@ -35,13 +36,17 @@ type Score struct {
 	// week, to four digits.
 	AgainstNaive domain.Decimal  `json:"error_against_seasonal_naive"`
 	Quantiles    []QuantileScore `json:"quantiles"`
+	// Mass is how many of the hours were just at a value that several quantiles share, as
+	// those are in which nothing was forecast and nothing came.
+	Mass int `json:"hours_at_point_mass"`
 
 	error, naive           big.Int        // sums of absolute errors
 	scaled, naiveScaled    domain.Decimal // sums over forecasts
 	scale                  domain.Decimal // sum over forecasts of hours times scale
 	weighed, naiveWeighed  big.Int        // of error and naive, what has a scale
 	pinball, naivePinballs []big.Int      // by level, in thousandths of thousandths
-	within                 []int64        // by level
+	within                 []int64        // by level, hours that count whole
+	parts                  []big.Rat      // by level, sums of those that count in part
 }
 
 // QuantileScore is what the forecasts of one quantile were worth.
@@ -49,7 +54,18 @@ type QuantileScore struct {
 	Level int `json:"level"` // per mille
 	// Pinball is the mean loss of an hour in units ([Pinball]), Naive that of taking
 	// the hour of the last week for the quantile, both to six digits. Covered is the
-	// share of hours that were not above the quantile, to four.
+	// share of hours that were not above the quantile, to four; it is Level in the mean
+	// where the forecast is right.
+	//
+	// Where several levels have the same quantile the forecast has a point mass there:
+	// from the level below them, 0 if there is none, to the highest of them, or to 1 if
+	// that is the highest of all. An hour that is just there has no one place among the
+	// quantiles, and counts for each of them with the share of the mass that lies at or
+	// below its level, the expectation of the randomized probability integral transform
+	// (Smith, "Diagnostic checks of non-standard time series models", Journal of
+	// Forecasting 4, 1985; Czado, Gneiting and Held, "Predictive model assessment for
+	// count data", Biometrics 65, 2009). Counted whole, a pool without any demand would
+	// be below its 5% quantile at all times.
 	Pinball domain.Decimal `json:"pinball"`
 	Naive   domain.Decimal `json:"seasonal_naive_pinball"`
 	Covered domain.Decimal `json:"coverage"`
@@ -88,10 +104,11 @@ func (s *Score) Add(history []int64, f *Forecast, actual []int64) {
 			q := f.Quantiles[i][h]
 			s.pinball[i].Add(&s.pinball[i], loss(l, a, q))
 			s.naivePinballs[i].Add(&s.naivePinballs[i], loss(l, a, last))
-			if a <= q {
+			if a < q {
 				s.within[i]++
 			}
 		}
+		s.place(f, h, a)
 	}
 	s.Hours += hours
 	s.error.Add(&s.error, &off)
@@ -110,10 +127,38 @@ func (s *Score) Add(history []int64, f *Forecast, actual []int64) {
 	s.settle()
 }
 
+// place counts an hour for the quantiles that it is just at.
+func (s *Score) place(f *Forecast, h int, actual int64) {
+	first := slices.IndexFunc(f.Quantiles, func(q []int64) bool { return q[h] == actual })
+	if first < 0 {
+		return
+	}
+	last := first
+	for last+1 < len(f.Levels) && f.Quantiles[last+1][h] == actual {
+		last++
+	}
+	if first == last {
+		s.within[first]++
+		return
+	}
+	s.Mass++
+	low, high := 0, f.Levels[last]
+	if first > 0 {
+		low = f.Levels[first-1]
+	}
+	if last == len(f.Levels)-1 {
+		high = 1000
+	}
+	for i := first; i <= last; i++ {
+		s.parts[i].Add(&s.parts[i], big.NewRat(int64(f.Levels[i]-low), int64(high-low)))
+	}
+}
+
 // Merge adds the forecasts of another score, of the same levels or without any.
 func (s *Score) Merge(o *Score) {
 	s.Forecasts += o.Forecasts
 	s.Hours += o.Hours
+	s.Mass += o.Mass
 	s.Scaled += o.Scaled
 	s.error.Add(&s.error, &o.error)
 	s.naive.Add(&s.naive, &o.naive)
@@ -132,6 +177,7 @@ func (s *Score) Merge(o *Score) {
 		s.pinball[i].Add(&s.pinball[i], &o.pinball[i])
 		s.naivePinballs[i].Add(&s.naivePinballs[i], &o.naivePinballs[i])
 		s.within[i] += o.within[i]
+		s.parts[i].Add(&s.parts[i], &o.parts[i])
 	}
 	s.settle()
 }
@@ -146,6 +192,7 @@ func (s *Score) levels(levels []int) {
 		s.Quantiles[i].Level = l
 	}
 	s.pinball, s.naivePinballs, s.within = make([]big.Int, len(levels)), make([]big.Int, len(levels)), make([]int64, len(levels))
+	s.parts = make([]big.Rat, len(levels))
 }
 
 // settle says what the sums come to.
@@ -167,7 +214,9 @@ func (s *Score) settle() {
 	units := new(big.Int).Mul(hours, big.NewInt(1_000_000))
 	for i := range s.Quantiles {
 		q := &s.Quantiles[i]
-		q.Pinball, q.Naive, q.Covered = ratio(&s.pinball[i], units, 6), ratio(&s.naivePinballs[i], units, 6), ratio(big.NewInt(s.within[i]), hours, 4)
+		q.Pinball, q.Naive = ratio(&s.pinball[i], units, 6), ratio(&s.naivePinballs[i], units, 6)
+		covered := new(big.Int).Mul(big.NewInt(s.within[i]), s.parts[i].Denom())
+		q.Covered = ratio(covered.Add(covered, s.parts[i].Num()), new(big.Int).Mul(hours, s.parts[i].Denom()), 4)
 	}
 }
 

@@ -91,11 +91,49 @@ func TestScoreSkips(t *testing.T) {
 	known[len(known)-forecast.Week] = -1
 	var s forecast.Score
 	s.Add(known, f, []int64{9000, -1, 6000, 5000})
-	if s.Hours != 2 || s.Scaled != 0 || !s.MASE.IsZero() || !s.At(900).Pinball.Equal(decimal.New(45, -2)) || !s.At(900).Covered.Equal(decimal.New(5, -1)) {
+	if s.Hours != 2 || s.Scaled != 0 || !s.MASE.IsZero() || !s.At(900).Pinball.Equal(decimal.New(45, -2)) || s.Mass != 1 || !s.At(900).Covered.Equal(decimal.New(45, -2)) {
 		t.Errorf("%+v", s)
 	}
 	if s.At(123) != nil {
 		t.Error("a level that was not forecast is scored")
+	}
+}
+
+// A pool that is idle and is forecast to be covers what each quantile says, so that idle
+// pools neither raise nor lower the coverage of others; where it is idle half of the
+// time, quantiles up to the half share the mass.
+func TestCoverageOfPointMasses(t *testing.T) {
+	idle := make([]int64, 8*forecast.Week)
+	f := must(t, question(idle, 1))
+	var s forecast.Score
+	s.Add(idle, f, idle[:forecast.Week])
+	for _, l := range forecast.Levels {
+		if got, want := s.At(l).Covered, decimal.New(int64(l), -3); !got.Equal(want) {
+			t.Errorf("an idle pool covers %s at %s", got, want)
+		}
+	}
+	if s.Mass != forecast.Week {
+		t.Errorf("%d hours at a point mass, want %d", s.Mass, forecast.Week)
+	}
+	// 0 at the levels 50, 100, 250 and 500, which make a mass of a half, and more above.
+	for i, l := range forecast.Levels {
+		for h := range f.Quantiles[i] {
+			f.Quantiles[i][h] = max(0, int64(l)-500)
+		}
+	}
+	actual := make([]int64, forecast.Week)
+	for h := range actual {
+		if h%2 == 1 {
+			actual[h] = int64(h * 500 / forecast.Week) // evenly over the rest
+		}
+	}
+	actual[1] = 1
+	s = forecast.Score{}
+	s.Add(idle, f, actual)
+	for _, l := range forecast.Levels {
+		if got, want := float(s.At(l).Covered), float64(l)/1000; math.Abs(got-want) > 0.01 {
+			t.Errorf("a pool that is idle half of the time covers %f at %f", got, want)
+		}
 	}
 }
 

@@ -175,7 +175,7 @@ func TestOutageIsNotLearned(t *testing.T) {
 	untold := run(t, q).All.Forecast
 	q.Pools[0].Changes = [][]forecast.Change{{{Span: out, Ignored: true}}}
 	told := run(t, q).All.Forecast
-	if told.At(900).Covered.String() != "1" || !told.AgainstNaive.IsZero() {
+	if told.At(900).Covered.String() != "0.9" || !told.AgainstNaive.IsZero() {
 		t.Errorf("told of the outage: %+v", told)
 	}
 	if untold.AgainstNaive.IsZero() {
