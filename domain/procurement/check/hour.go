@@ -80,8 +80,9 @@ func (c *coupled) room() []*big.Int {
 }
 
 // ways are the multipliers at which the solution says that it is served, and for
-// each the next ones above: where several ways of serving cost the same under some,
-// the one that takes less is the only one under those.
+// each the next ones above, first of those that are not 0, then of all: where
+// several ways of serving cost the same under some, the one that takes less is the
+// only one under those.
 func (c *coupled) ways() ([][]int64, error) {
 	n := len(c.p.Limits)
 	if len(c.s.Ways) > 4*(n+1) {
@@ -92,16 +93,19 @@ func (c *coupled) ways() ([][]int64, error) {
 		if len(w.Multipliers) != n {
 			return nil, errors.New("it is served at multipliers of other limits")
 		}
-		above := slices.Clone(w.Multipliers)
-		for i, v := range above {
-			if v < 0 || v == math.MaxInt64 {
+		above, all := slices.Clone(w.Multipliers), slices.Clone(w.Multipliers)
+		for i, v := range w.Multipliers {
+			if v < 0 || v > math.MaxInt64-1000 {
 				return nil, fmt.Errorf("way %d, limit %q: multiplier %d", k, c.p.Limits[i].ID, v)
 			}
 			if v > 0 {
 				above[i]++
 			}
+			if c.p.Limits[i].Serving != nil {
+				all[i] += 1000 // a Nano, where a thousandth of what serves is taken of it
+			}
 		}
-		out = append(out, w.Multipliers, above)
+		out = append(out, w.Multipliers, above, all)
 	}
 	return out, nil
 }

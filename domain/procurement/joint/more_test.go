@@ -445,3 +445,14 @@ func TestLargeTier(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Where serving and not serving cost the same, whoever checks may take the other
+// one, and still finds that the limit is kept.
+func TestLimitKeptAmongEquals(t *testing.T) {
+	p := draw(seeded(3518), everything)
+	s, err := joint.Solve(context.Background(), p, lp(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	judge(t, p, s)
+}
