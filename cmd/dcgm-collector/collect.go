@@ -28,10 +28,12 @@ const stopWithin = 2 * time.Second
 // collector is one run. Everything but beat happens in one goroutine, since DCGM
 // answers one call after the other anyway.
 type collector struct {
-	cfg   Config
-	out   *frames.Writer
-	lib   *loaded
-	calls calls
+	cfg     Config
+	engine  string   // socket that it attaches to, "" embedded
+	refused []string // sockets that are not trusted, and why
+	out     *frames.Writer
+	lib     *loaded
+	calls   calls
 
 	inventory frames.Inventory
 	machine   machine                    // what DCGM calls the devices of the inventory
@@ -48,7 +50,8 @@ type collector struct {
 }
 
 func newCollector(cfg Config, out io.Writer) *collector {
-	return &collector{cfg: cfg, out: frames.NewWriter(out), states: newStates(), xids: newXIDReader(cfg.Since, now()),
+	engine, refused := cfg.socket()
+	return &collector{cfg: cfg, engine: engine, refused: refused, out: frames.NewWriter(out), states: newStates(), xids: newXIDReader(cfg.Since, now()),
 		health: &watchedHealth{active: map[incidentKey]frames.Event{}}, suspects: map[entity]bool{}, said: map[string]string{}}
 }
 
@@ -153,6 +156,11 @@ func (c *collector) run(ctx context.Context) error {
 	if err := c.say(hello); err != nil {
 		return err
 	}
+	for _, why := range c.refused {
+		if err := c.say(&frames.Trouble{Code: frames.TroubleEngine, Text: why}); err != nil {
+			return err
+		}
+	}
 	// What starting took is garbage now.
 	debug.FreeOSMemory()
 	tick := time.NewTicker(c.cfg.Every)
@@ -187,7 +195,7 @@ func (c *collector) open() (stop func(), err error) {
 		return nil, err
 	}
 	c.lib = l
-	socket := c.cfg.socket()
+	socket := c.engine
 	err = c.calls.do("start", func() error {
 		if socket == "" {
 			_, err := dcgm.Init(dcgm.Embedded)
@@ -258,7 +266,7 @@ func (c *collector) hello() (*frames.Hello, error) {
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return &frames.Hello{
 		Version: frames.Version, Program: programVersion(), Library: c.lib.version, Driver: c.machine.driver,
-		Hostname: host, BootID: strings.TrimSpace(string(boot)), Engine: c.cfg.socket(),
+		Hostname: host, BootID: strings.TrimSpace(string(boot)), Engine: c.engine,
 		Inventory: c.inventory, Groups: c.groupsSaid(),
 	}, nil
 }
@@ -340,7 +348,7 @@ func (c *collector) trouble(about string, err error) error {
 // check does what a run begins with, and reads once.
 func check(cfg Config) *Report {
 	c := newCollector(cfg, io.Discard)
-	r := &Report{Engine: or(cfg.socket(), "embedded")}
+	r := &Report{Engine: or(c.engine, "embedded"), Refused: c.refused}
 	fill := func(err error) *Report {
 		if c.lib != nil {
 			r.Library, r.Path = c.lib.version, c.lib.path

@@ -20,8 +20,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -36,9 +38,10 @@ import (
 // Config is what the collector is told. It has no file of its own: node-reporter passes
 // flags.
 type Config struct {
-	// Engine is the Unix socket of an nv-hostengine to attach to. "embedded" runs DCGM
-	// inside this process. "auto" attaches to the first socket that exists and embeds
-	// DCGM where none does.
+	// Engine is the Unix socket of an nv-hostengine to attach to; one that is named is
+	// taken as it is. "embedded" runs DCGM inside this process. "auto" attaches to the
+	// first socket that exists and that no other user can have put there, and embeds
+	// DCGM where there is none (see trusted).
 	Engine string
 	// Since is the cursor of an earlier run, in microseconds since 1970: XIDs that an
 	// nv-hostengine kept from then on are reported. 0 begins with now.
@@ -151,7 +154,7 @@ away, 18 nobody reads the frames.`,
 		},
 	}
 	fs := root.PersistentFlags()
-	fs.StringVar(&cfg.Engine, "engine", "auto", "socket of an nv-hostengine, or embedded, or auto: attach where a socket exists, else embed")
+	fs.StringVar(&cfg.Engine, "engine", "auto", "socket of an nv-hostengine, or embedded, or auto: attach where a socket exists that only root or this user can have made, else embed")
 	fs.BoolVar(&cfg.Profiling, "profiling", true, "read SM, tensor and DRAM activity from the profiling module")
 	own := root.Flags()
 	own.Int64Var(&cfg.Since, "since", 0, "cursor of an earlier run, microseconds since 1970: report XIDs from there on")
@@ -186,20 +189,62 @@ func (c *Config) valid() error {
 	return nil
 }
 
-// socket is the nv-hostengine to attach to, "" to embed one.
-func (c *Config) socket() string {
+// socket is the nv-hostengine to attach to, "" to embed one, and why sockets that are
+// there were passed by.
+func (c *Config) socket() (path string, refused []string) {
 	switch c.Engine {
 	case "embedded":
-		return ""
+		return "", nil
 	case "auto":
 		for _, s := range sockets {
-			if st, err := os.Stat(s); err == nil && st.Mode()&os.ModeSocket != 0 {
-				return s
+			info, err := os.Lstat(s)
+			if err != nil {
+				continue
 			}
+			if why := trusted(s, info); why != "" {
+				refused = append(refused, fmt.Sprintf("%s is not trusted: %s; name it with --engine if it is yours", s, why))
+				continue
+			}
+			return s, refused
 		}
+		return "", refused
+	}
+	return strings.TrimPrefix(c.Engine, "unix://"), nil
+}
+
+// trusted says why a socket that was found, not named, may be another user's trap, "" when
+// it cannot be: whoever answers there says what the GPUs do. It must lie in a directory
+// where only root or this user make files; or in one like /tmp, where everybody makes
+// files and nobody replaces those of others, if it belongs to root or this user.
+func trusted(path string, info fs.FileInfo) (why string) {
+	if info.Mode()&fs.ModeSocket == 0 {
+		return "it is no socket"
+	}
+	own := func(info fs.FileInfo) (user uint32, ok bool) {
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			return 0, false
+		}
+		return st.Uid, st.Uid == 0 || int(st.Uid) == os.Geteuid()
+	}
+	folder := filepath.Dir(path)
+	dir, err := os.Stat(folder)
+	if err != nil {
+		return err.Error()
+	}
+	if user, ok := own(dir); !ok {
+		return fmt.Sprintf("its directory %s belongs to user %d", folder, user)
+	}
+	if dir.Mode().Perm()&0o022 == 0 {
 		return ""
 	}
-	return strings.TrimPrefix(c.Engine, "unix://")
+	if dir.Mode()&fs.ModeSticky == 0 {
+		return fmt.Sprintf("others can replace files in its directory %s (mode %04o)", folder, dir.Mode().Perm())
+	}
+	if user, ok := own(info); !ok {
+		return fmt.Sprintf("it belongs to user %d, and everybody can make files in %s", user, folder)
+	}
+	return ""
 }
 
 func exitOf(err error) int {
@@ -226,7 +271,8 @@ type Report struct {
 	Library string        `json:"library,omitempty"` // version of DCGM
 	Path    string        `json:"path,omitempty"`    // of the library
 	Driver  string        `json:"driver,omitempty"`
-	Engine  string        `json:"engine,omitempty"` // socket, or embedded
+	Engine  string        `json:"engine,omitempty"`  // socket, or embedded
+	Refused []string      `json:"refused,omitempty"` // sockets that are not trusted, and why
 	Devices []ReportGPU   `json:"devices,omitempty"`
 	Groups  []ReportGroup `json:"groups,omitempty"`
 }
@@ -258,7 +304,8 @@ func checkCommand(cfg *Config, stdout io.Writer, code *int) *cobra.Command {
 group of fields for a moment. Exits as the collector would.
 
 Keys of --json: ok; trouble (a word), text and exit where something is missing;
-library (version of DCGM), path, driver, engine; devices (gpu, uuid, model, pci,
+library (version of DCGM), path, driver, engine; refused (sockets that are not trusted,
+and why); devices (gpu, uuid, model, pci,
 profile, lost); groups (name, works, fields, reason).`,
 		Example: `  dcgm-collector check
   dcgm-collector check --engine /run/nv-hostengine.sock --json`,
@@ -289,6 +336,9 @@ func (r *Report) print(w io.Writer) {
 	}
 	if r.Engine != "" {
 		fmt.Fprintf(w, "engine    %s\n", r.Engine)
+	}
+	for _, why := range r.Refused {
+		fmt.Fprintf(w, "refused   %s\n", why)
 	}
 	if r.Driver != "" {
 		fmt.Fprintf(w, "driver    %s\n", r.Driver)

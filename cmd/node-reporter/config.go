@@ -89,7 +89,8 @@ type SpoolConfig struct {
 type CollectorConfig struct {
 	// Command is the collector.
 	Command string `yaml:"command" default:"dcgm-collector"`
-	// Engine is the socket of an nv-hostengine to attach to, embedded, or auto.
+	// Engine is the socket of an nv-hostengine to attach to, embedded, or auto: attach
+	// where there is a socket that only root or this user can have made.
 	Engine string `yaml:"engine" default:"auto"`
 	// Profiling reads SM, tensor and DRAM activity, where the driver allows it.
 	Profiling bool `yaml:"profiling" default:"true"`
