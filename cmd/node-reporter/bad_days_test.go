@@ -689,6 +689,34 @@ func TestConfig(t *testing.T) {
 	}
 }
 
+// The configuration in the manifest is one that this program takes.
+func TestManifest(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/node/daemonset.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "  node-reporter.yaml: |\n")
+	if !ok {
+		t.Fatal("it has no node-reporter.yaml")
+	}
+	var config strings.Builder
+	for line := range strings.Lines(rest) {
+		body, ok := strings.CutPrefix(line, "    ")
+		if !ok {
+			break
+		}
+		config.WriteString(body)
+	}
+	path := filepath.Join(t.TempDir(), "node-reporter.yaml")
+	if err := os.WriteFile(path, []byte(config.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := readConfig(path, env(map[string]string{"NODE_REPORTER_NODE": "n1"}))
+	if err != nil || !c.Attribution.Kubernetes.Enabled || !c.Attribution.Kubernetes.Labels || len(c.Attribution.Rules) != 1 || c.Listen != "0.0.0.0:9475" {
+		t.Errorf("%+v: %v", c, err)
+	}
+}
+
 // Check names what is missing and what to do, each in its own line.
 func TestCheck(t *testing.T) {
 	b := newBooks(t)
