@@ -73,10 +73,10 @@ func (c *costFleet) reporting(span domain.Interval) (map[nodeName]int, error) {
 	if span.Empty() {
 		return out, nil
 	}
-	err := c.view.Scan(Query{Table: TableUsage, From: hourOf(span.From), To: hourOf(span.To-1) + 1, Last: true}, func(k Key, row Row) error {
+	err := eachUsage(c.view, c.fleet.index, Query{From: hourOf(span.From), To: hourOf(span.To-1) + 1, Last: true}, func(k Key, row *UsageHour) error {
 		gpus := map[domain.GPUID]bool{}
-		for i := range row.(*UsageHour).Observers {
-			o := &row.(*UsageHour).Observers[i]
+		for i := range row.Observers {
+			o := &row.Observers[i]
 			for j := range o.Devices {
 				gpus[o.physical(&o.Devices[j])] = true
 			}

@@ -47,6 +47,39 @@ type service struct {
 type declared struct {
 	id    domain.GPUID
 	model string // as the catalogue spells it, else as declared
+	// elsewhere are times at which another node of the cluster declares it: of two
+	// that do, the later, else the first by name, has it.
+	elsewhere []domain.Interval // ascending, disjoint
+}
+
+// has reports whether a service has a GPU at some moment of a span, and returns when
+// it does.
+func (s *service) has(gpu domain.GPUID, span domain.Interval) []domain.Interval {
+	for i := range s.gpus {
+		if s.gpus[i].id == gpu {
+			return s.gpus[i].within(nil, s.Intersect(span))
+		}
+	}
+	return nil
+}
+
+// within appends the parts of a span at which the GPU is nowhere else.
+func (g *declared) within(parts []domain.Interval, span domain.Interval) []domain.Interval {
+	return without(parts, span, g.elsewhere)
+}
+
+// without appends a span without others that are ascending and disjoint.
+func without(left []domain.Interval, span domain.Interval, others []domain.Interval) []domain.Interval {
+	for _, o := range others {
+		if before := (domain.Interval{From: span.From, To: min(o.From, span.To)}); !before.Empty() {
+			left = append(left, before)
+		}
+		span.From = max(span.From, o.To)
+	}
+	if !span.Empty() {
+		left = append(left, span)
+	}
+	return left
 }
 
 // down is a time in which a device, or with a zero id every device of the node,
@@ -94,6 +127,7 @@ func readFleet(view View) (*fleet, error) {
 			return nil, fmt.Errorf("read %s: %w", t, err)
 		}
 	}
+	f.settle()
 	for _, n := range f.index {
 		n.suffer()
 		for _, w := range windows[n.cluster] {
@@ -115,6 +149,61 @@ func readFleet(view View) (*fleet, error) {
 		return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.node, b.node))
 	})
 	return f, nil
+}
+
+// settle gives each GPU that several nodes of a cluster declare at once to one.
+func (f *fleet) settle() {
+	type gpuIn struct {
+		cluster string
+		gpu     domain.GPUID
+	}
+	first := map[gpuIn]*nodeTime{}
+	twice := map[gpuIn][]*nodeTime{}
+	for _, n := range f.index {
+		for i := range n.service {
+			for _, g := range n.service[i].gpus {
+				k := gpuIn{n.cluster, g.id}
+				switch had := first[k]; {
+				case had == nil:
+					first[k] = n
+				case twice[k] == nil && had != n:
+					twice[k] = []*nodeTime{had, n}
+				case had != n && !slices.Contains(twice[k], n):
+					twice[k] = append(twice[k], n)
+				}
+			}
+		}
+	}
+	type claim struct {
+		node *nodeTime
+		s    *service
+		g    *declared
+	}
+	for k, nodes := range twice {
+		var claims []claim
+		for _, n := range nodes {
+			for i := range n.service {
+				s := &n.service[i]
+				if j := slices.IndexFunc(s.gpus, func(g declared) bool { return g.id == k.gpu }); j >= 0 {
+					claims = append(claims, claim{n, s, &s.gpus[j]})
+				}
+			}
+		}
+		// The strongest comes first.
+		slices.SortFunc(claims, func(a, b claim) int {
+			return cmp.Or(cmp.Compare(b.s.From, a.s.From), cmp.Compare(a.node.node, b.node.node))
+		})
+		var taken []domain.Interval
+		for _, c := range claims {
+			for _, t := range taken {
+				if o := t.Intersect(c.s.Interval); !o.Empty() {
+					c.g.elsewhere = append(c.g.elsewhere, o)
+				}
+			}
+			slices.SortFunc(c.g.elsewhere, func(a, b domain.Interval) int { return cmp.Compare(a.From, b.From) })
+			taken = append(taken, without(nil, c.s.Interval, c.g.elsewhere)...)
+		}
+	}
 }
 
 func (f *fleet) node(cluster, node string) *nodeTime {
@@ -166,7 +255,7 @@ func (n *nodeTime) serve(h *History, models map[string]string) {
 					}
 					models[g.Model] = model
 				}
-				s.gpus[j] = declared{g.ID, model}
+				s.gpus[j] = declared{id: g.ID, model: model}
 			}
 			n.service = append(n.service, s)
 		case *domain.NodeRetired:

@@ -11,7 +11,7 @@ import (
 
 // Method is the version of the folds. Rows computed under different versions
 // are not comparable; a new version builds its rows anew, from the log.
-const Method = "folds/4"
+const Method = "folds/5"
 
 // Decoder turns a record into an event. What it puts into the envelope may
 // share memory with the record; the fold copies what it keeps.

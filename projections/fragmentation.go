@@ -186,12 +186,15 @@ func (w *seatWalk) see(d *DeviceHour) {
 
 // memory adds the memory that was seen in use.
 func (w *seatWalk) memory(view View, from, at domain.Instant) error {
-	err := view.Scan(Query{Table: TableUsage, From: hourOf(from), To: hourOf(at-1) + 1}, func(k Key, row Row) error {
+	f, err := readFleet(view)
+	if err != nil {
+		return err
+	}
+	err = eachUsage(view, f.index, Query{From: hourOf(from), To: hourOf(at-1) + 1}, func(k Key, u *UsageHour) error {
 		model, ok := w.models[nodeName{k.Scope, k.ID}]
 		if !ok {
 			return nil
 		}
-		u := row.(*UsageHour)
 		for i := range u.Observers {
 			o := &u.Observers[i]
 			for j := range o.Devices {

@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -110,6 +111,7 @@ type Exception struct {
 // The kinds of exceptions.
 const (
 	GPUInTwoNodes         = "gpu_in_two_nodes"       // one UUID declared by several nodes in service
+	GPUUnderTwoNames      = "gpu_under_two_names"    // one UUID reported under the names of several nodes
 	NodeInTwoClusters     = "node_in_two_clusters"   // one node id in service in several clusters
 	NodeUnregistered      = "node_unregistered"      // reported, never declared
 	NodeNeverSeen         = "node_never_seen"        // declared, never reported
@@ -146,7 +148,15 @@ func NewInventory(view View, filter InventoryFilter) (*Inventory, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen, err := lastReports(view, filter.At)
+	seen, err := lastReports(view, f.index, filter.At)
+	if err != nil {
+		return nil, err
+	}
+	shared, err := findAliases(view, f.index, Query{To: hourOf(filter.At-1) + 1, Last: true})
+	if err != nil {
+		return nil, err
+	}
+	under, err := shared.entered(view)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +184,8 @@ func NewInventory(view View, filter InventoryFilter) (*Inventory, error) {
 			}
 		}
 	}
-	inv.nodes(f, seen, entries)
+	inv.nodes(f, seen, under, entries)
+	inv.twoNames(f, under, entries)
 	for _, id := range slices.Sorted(maps.Keys(entries)) {
 		inv.Clusters = append(inv.Clusters, *entries[id])
 	}
@@ -222,7 +233,7 @@ func (e *ClusterEntry) certify(c *domain.ClusterRegistered, certified []Certific
 }
 
 // nodes enters the nodes in service, and what of nodes does not agree.
-func (inv *Inventory) nodes(f *fleet, seen map[nodeName]*lastSeen, entries map[string]*ClusterEntry) {
+func (inv *Inventory) nodes(f *fleet, seen map[nodeName]*lastSeen, under map[nodeName]*underOther, entries map[string]*ClusterEntry) {
 	type modelOf struct{ cluster, model string }
 	type unknownModel struct {
 		gpus  int
@@ -253,9 +264,13 @@ func (inv *Inventory) nodes(f *fleet, seen map[nodeName]*lastSeen, entries map[s
 			DriverVersion: r.DriverVersion, CUDAVersion: r.CUDAVersion, DedicatedWorkspace: r.DedicatedWorkspace,
 			DescribedFrom: s.From, Health: n.healthAt(inv.At), GPUs: []GPUEntry{},
 		}
-		if last == nil {
+		other := under[n.nodeName]
+		switch {
+		case last == nil && other != nil:
+			entry.LastTelemetry = other.at
+		case last == nil:
 			inv.except(NodeNeverSeen, subject, fmt.Sprintf("declared from %s with %d GPUs, and it has not reported", n.service[0].From, len(r.GPUs)))
-		} else {
+		default:
 			entry.LastTelemetry = last.at
 		}
 		declared := map[domain.GPUID]bool{}
@@ -276,7 +291,7 @@ func (inv *Inventory) nodes(f *fleet, seen map[nodeName]*lastSeen, entries map[s
 			}
 			if last != nil {
 				x.MIG = last.mig[g.ID]
-				if !last.gpu[g.ID] {
+				if !last.gpu[g.ID] && (other == nil || other.gpus[g.ID] == nil) {
 					inv.except(GPUNotReported, g.ID.String(), fmt.Sprintf("%s declares it and last reported without it at %s", subject, last.at))
 				}
 			}
@@ -309,8 +324,13 @@ func (inv *Inventory) count() {
 	}
 	counts := map[key]int{}
 	for _, c := range inv.Clusters {
+		counted := map[domain.GPUID]bool{} // a GPU that two nodes declare is one
 		for _, n := range c.Nodes {
 			for _, g := range n.GPUs {
+				if counted[g.ID] {
+					continue
+				}
+				counted[g.ID] = true
 				counts[key{c.Region, g.Model, c.ProviderClass}]++
 			}
 		}
@@ -321,6 +341,31 @@ func (inv *Inventory) count() {
 	slices.SortFunc(inv.Counts, func(x, y GPUCount) int {
 		return cmp.Or(cmp.Compare(x.Region, y.Region), cmp.Compare(x.Model, y.Model), cmp.Compare(x.ProviderClass, y.ProviderClass))
 	})
+}
+
+// twoNamesFor is for how long the inventory names a node whose GPUs are reported under
+// another name too.
+const twoNamesFor = 31 * domain.Day
+
+// twoNames finds the names under which GPUs of other nodes were reported.
+func (inv *Inventory) twoNames(f *fleet, under map[nodeName]*underOther, shown map[string]*ClusterEntry) {
+	for name, other := range under {
+		if shown[name.cluster] == nil || other.at < inv.At-twoNamesFor {
+			continue
+		}
+		homes := map[string][]domain.GPUID{}
+		for id, home := range other.gpus {
+			if n := f.index[name]; n != nil && n.at(other.at-1) != nil && slices.ContainsFunc(n.at(other.at-1).gpus, func(g declared) bool { return g.id == id }) {
+				continue // both declare it, which is said
+			}
+			homes[home.node] = append(homes[home.node], id)
+		}
+		for home, gpus := range homes {
+			first := slices.MinFunc(gpus, func(a, b domain.GPUID) int { return bytes.Compare(a[:], b[:]) })
+			inv.except(GPUUnderTwoNames, name.cluster+"/"+name.node, fmt.Sprintf("%d GPUs of node %s are reported under this name too, last before %s, the first %s: each counts once, under %s; relabel the exporter's hostname",
+				len(gpus), home, other.at, first, home))
+		}
+	}
 }
 
 // conflicts finds what two nodes or clusters claim at once, whether or not both

@@ -16,11 +16,12 @@ type lastSeen struct {
 	holders map[string]bool
 }
 
-// lastReports returns the last report of each node before a time.
-func lastReports(view View, at domain.Instant) (map[nodeName]*lastSeen, error) {
+// lastReports returns the last report of each node before a time, each GPU of a
+// cluster under one name. nodes are those declared.
+func lastReports(view View, nodes map[nodeName]*nodeTime, at domain.Instant) (map[nodeName]*lastSeen, error) {
 	out := map[nodeName]*lastSeen{}
 	var ranks []*Observer
-	err := view.Scan(Query{Table: TableUsage, To: hourOf(at-1) + 1, Last: true}, func(k Key, row Row) error {
+	err := eachUsage(view, nodes, Query{To: hourOf(at-1) + 1, Last: true}, func(k Key, u *UsageHour) error {
 		hour := domain.Instant(k.Hour) * domain.Hour
 		name := nodeName{k.Scope, k.ID}
 		s := out[name]
@@ -31,7 +32,6 @@ func lastReports(view View, at domain.Instant) (map[nodeName]*lastSeen, error) {
 		clear(s.mig)
 		clear(s.gpu)
 		clear(s.holders)
-		u := row.(*UsageHour)
 		ranks = ranked(ranks, u)
 		for _, o := range ranks {
 			for i := range o.Devices {

@@ -81,8 +81,8 @@ func Reliability(view View, from, to domain.Instant, counts reliability.Counts) 
 	for _, n := range w.fleet.index {
 		w.interruptions(n, &counts)
 	}
-	err = view.Scan(Query{Table: TableUsage, From: hourOf(from), To: hourOf(to-1) + 1}, func(k Key, row Row) error {
-		w.hour(k, row.(*UsageHour))
+	err = eachUsage(view, w.fleet.index, Query{From: hourOf(from), To: hourOf(to-1) + 1}, func(k Key, row *UsageHour) error {
+		w.hour(k, row)
 		return nil
 	})
 	if err != nil {

@@ -42,6 +42,7 @@ const (
 
 	// qm.telemetry
 	TableUsage
+	TableNodeGPUs
 	TableServing
 	TableServers
 	TableJobs
@@ -92,7 +93,7 @@ var tableNames = [tableEnd]string{
 	TableCertifications: "certifications", TableMethods: "methods", TableMappingRules: "mapping_rules",
 	TableClusters: "clusters", TableClusterKeys: "cluster_keys", TableNodes: "nodes",
 	TableAssets: "assets", TableMaintenance: "maintenance",
-	TableUsage: "usage_hours", TableServing: "serving_hours", TableServers: "server_hours", TableJobs: "jobs",
+	TableUsage: "usage_hours", TableNodeGPUs: "node_gpus", TableServing: "serving_hours", TableServers: "server_hours", TableJobs: "jobs",
 	TableDemand: "demand_months", TableEnergy: "energy", TableUsageCorrections: "usage_corrections",
 	TableFaults: "faults", TableHealth: "health",
 	TableDeployments: "deployments", TableReplicas: "replicas",
@@ -211,7 +212,7 @@ func monthOf(t domain.Instant) int64 {
 }
 
 // Row is what folds keep: one of [*Stream], [*Quarantined], [*History],
-// [*UsageHour], [*ServingHour], [*ServerHour] and [*DemandMonth]. Its key is not part of it.
+// [*UsageHour], [*NodeGPUs], [*ServingHour], [*ServerHour] and [*DemandMonth]. Its key is not part of it.
 type Row interface{ row() }
 
 func newRow(t Table) Row {
@@ -222,6 +223,8 @@ func newRow(t Table) Row {
 		return &Quarantined{}
 	case TableUsage:
 		return &UsageHour{}
+	case TableNodeGPUs:
+		return &NodeGPUs{}
 	case TableServing:
 		return &ServingHour{}
 	case TableServers:
@@ -387,6 +390,10 @@ func (r *Rows) each(q Query, yield func(*entry)) {
 		}
 		return
 	}
+	if q.Scope != "" && q.ID != "" && q.From > 0 && q.To > 0 {
+		r.eachOf(q, yield)
+		return
+	}
 	for k, e := range r.hours {
 		if q.Holds(k) {
 			yield(e)
@@ -395,6 +402,26 @@ func (r *Rows) each(q Query, yield func(*entry)) {
 	for at, s := range r.shelves {
 		for i, hour := range s.hours {
 			if k := (Key{TableUsage, at.scope, at.id, hour}); q.Holds(k) {
+				yield(&entry{key: k, raw: s.raws[i]})
+			}
+		}
+	}
+}
+
+// eachOf is each for some hours of one node: what others have is not looked at.
+func (r *Rows) eachOf(q Query, yield func(*entry)) {
+	for k := (Key{TableUsage, q.Scope, q.ID, q.From}); len(r.hours) > 0 && k.Hour < q.To; k.Hour++ {
+		if e := r.hours[k]; e != nil {
+			yield(e)
+		}
+	}
+	for month := q.From / shelfHours; month <= (q.To-1)/shelfHours; month++ {
+		s := r.shelves[shelfKey{q.Scope, q.ID, month}]
+		if s == nil {
+			continue
+		}
+		for i, hour := range s.hours {
+			if k := (Key{TableUsage, q.Scope, q.ID, hour}); q.Holds(k) {
 				yield(&entry{key: k, raw: s.raws[i]})
 			}
 		}

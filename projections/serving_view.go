@@ -577,8 +577,7 @@ func memoryUse(view View, from, to int64, cluster string) (map[heldBy]*memorySum
 	}
 	out := map[heldBy]*memorySum{}
 	var ranks []*Observer
-	err = view.Scan(Query{Table: TableUsage, Scope: cluster, From: from, To: to}, func(k Key, row Row) error {
-		u := row.(*UsageHour)
+	err = eachUsage(view, f.index, Query{Scope: cluster, From: from, To: to}, func(k Key, u *UsageHour) error {
 		ranks = ranked(ranks, u)
 		var s *service
 		if n := f.index[nodeName{k.Scope, k.ID}]; n != nil {

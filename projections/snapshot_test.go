@@ -164,7 +164,7 @@ func TestTableTopics(t *testing.T) {
 			t.Errorf("%s is of %s, and %s made it, of %s", p.key.Table, got, typ, env.Topic())
 		}
 	}
-	for _, t2 := range []Table{TableUsage, TableServing, TableServers, TableDemand} {
+	for _, t2 := range []Table{TableUsage, TableNodeGPUs, TableServing, TableServers, TableDemand} {
 		found[t2] = true
 		if t2.Topic() != domain.TopicTelemetry {
 			t.Errorf("%s is of %s", t2, t2.Topic())

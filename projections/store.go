@@ -59,6 +59,7 @@ type View interface {
 type Query struct {
 	Table Table
 	Scope string // "" means every scope
+	ID    string // "" means every id
 	// From and To bound [Key.Hour], half-open, in tables that are cut up by
 	// time; From 0 means no beginning, To 0 no end. The incarnation of a stream
 	// is any 64 bits, and stands there as a signed number.
@@ -69,5 +70,5 @@ type Query struct {
 
 // Holds reports whether a key of the table is among those named.
 func (q *Query) Holds(k Key) bool {
-	return (q.Scope == "" || k.Scope == q.Scope) && (q.From == 0 || k.Hour >= q.From) && (q.To == 0 || k.Hour < q.To)
+	return (q.Scope == "" || k.Scope == q.Scope) && (q.ID == "" || k.ID == q.ID) && (q.From == 0 || k.Hour >= q.From) && (q.To == 0 || k.Hour < q.To)
 }

@@ -146,7 +146,7 @@ func (u *UsageHour) holder(rows *Rows, workspace, deployment, unit string) uint3
 // usageKeys yields the rows that a sample touches.
 func usageKeys(scope string, s *domain.NodeSampled, yield func(Key) bool) bool {
 	for h := s.Interval.From.HourStart(); h < s.Interval.To; h += domain.Hour {
-		if !yield(Key{Table: TableUsage, Scope: scope, ID: s.Node, Hour: int64(h / domain.Hour)}) {
+		if !yield(Key{Table: TableUsage, Scope: scope, ID: s.Node, Hour: int64(h / domain.Hour)}) || !yield(nodeGPUsKey(scope, s.Node, h)) {
 			return false
 		}
 	}
@@ -162,12 +162,24 @@ func foldSample(rows *Rows, scope, source string, s *domain.NodeSampled) {
 			continue
 		}
 		u := change[*UsageHour](rows, Key{Table: TableUsage, Scope: scope, ID: s.Node, Hour: int64(h / domain.Hour)})
+		before := u.size()
 		if scraped(source) {
 			u.scrape(rows, scope, s, from, to)
 		} else {
 			u.add(rows, source, s, from, to)
 		}
+		if u.size() != before {
+			noteGPUs(rows, scope, s, h)
+		}
 	}
+}
+
+// size changes when the hour hears of another device, or of another cut of one.
+func (u *UsageHour) size() (n int) {
+	for i := range u.Observers {
+		n += len(u.Observers[i].Devices) + len(u.Observers[i].Cuts)
+	}
+	return n
 }
 
 func (u *UsageHour) add(rows *Rows, source string, s *domain.NodeSampled, from, to uint32) {

@@ -101,6 +101,8 @@ type DeviceHour struct {
 // "node-reporter/" or "reporter/", then "prometheus/" (SM activity before engine
 // activity before utilization), then others, and within a rank whoever came into
 // the hour later.
+// Of a GPU that several names of nodes report at the same moment, all observers are
+// those of one of them (see aliases.go).
 // [domain.UsageCorrected] overrides all of them; of two corrections the later
 // holds.
 //
@@ -118,7 +120,7 @@ func EachDeviceHour(view View, from, to domain.Instant, yield func(*DeviceHour) 
 		return err
 	}
 	w := &usageWalk{fleet: f, span: domain.Interval{From: from, To: to}, yield: yield, weights: map[cutOf]int64{}}
-	err = view.Scan(Query{Table: TableUsage, From: hourOf(from), To: hourOf(to-1) + 1}, func(k Key, row Row) error {
+	err = eachUsage(view, f.index, Query{From: hourOf(from), To: hourOf(to-1) + 1}, func(k Key, row *UsageHour) error {
 		name := nodeName{k.Scope, k.ID}
 		if w.node == nil || w.node.nodeName != name {
 			if err := w.advance(name); err != nil {
@@ -130,7 +132,7 @@ func EachDeviceHour(view View, from, to domain.Instant, yield func(*DeviceHour) 
 			return err
 		}
 		w.next = hour + domain.Hour
-		return w.hour(hour, row.(*UsageHour))
+		return w.hour(hour, row)
 	})
 	if err != nil {
 		return err
@@ -153,6 +155,7 @@ type usageWalk struct {
 	ranks []*Observer
 	plain []bool // of ranks: whole GPUs only, one entry each
 	seen  []domain.GPUID
+	here  []domain.Interval
 	out   DeviceHour
 	gpu   gpuWalk
 }
@@ -294,10 +297,14 @@ func (w *usageWalk) part(span domain.Interval, s *service, row *UsageHour) error
 	}
 	total := 0
 	w.out.Declared = true
-	for i, g := range gpus {
-		n, err := w.device(g.id, g.model, i, from, to, row)
-		if err != nil {
-			return err
+	for i := range gpus {
+		g, n := &gpus[i], 0
+		w.here = g.within(w.here[:0], span)
+		for _, part := range w.here {
+			var err error
+			if n, err = w.device(g.id, g.model, i, w.ms(part.From), w.ms(part.To), row); err != nil {
+				return err
+			}
 		}
 		total += n
 	}

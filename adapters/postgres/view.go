@@ -286,6 +286,13 @@ func (t *table) scanSQL(schema string, q *projections.Query, exact bool) (string
 		name, _ := columnText(q.Scope, maxKey)
 		where = scope + " = " + arg(name)
 	}
+	switch {
+	case q.ID != "" && t.id.name != "":
+		name, _ := columnText(q.ID, maxKey)
+		where += " and " + id + " = " + arg(name)
+	case q.ID != "":
+		where = "false"
+	}
 	keys := []string{scope}
 	if t.id.name != "" {
 		keys = append(keys, id)
@@ -297,7 +304,7 @@ func (t *table) scanSQL(schema string, q *projections.Query, exact bool) (string
 	}
 	thing := strings.Join(keys, ", ")
 	if t.at.name == "" {
-		if !q.Holds(projections.Key{Scope: q.Scope}) {
+		if !q.Holds(projections.Key{Scope: q.Scope, ID: q.ID}) {
 			where = "false"
 		}
 		return fmt.Sprintf("select %s, %s, %s, t.exact, t.row from %s where %s order by %s", scope, id, number, from, where, thing), args

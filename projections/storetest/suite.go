@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -199,6 +200,54 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 		})
 		if n != 1 || !errors.Is(err, stop) {
 			t.Errorf("%d rows after the first was refused, error %v", n, err)
+		}
+	})
+
+	t.Run("OneNode", func(t *testing.T) {
+		l, s := Fleet(3, 30, domain.Instant(400_000)*domain.Hour), open(t)
+		catchUp(t, l, s)
+		q := projections.Query{Table: projections.TableUsage}
+		err := s.View(ctx, func(v projections.View) error {
+			var all []projections.Key
+			if err := v.Scan(projections.Query{Table: q.Table}, func(k projections.Key, _ projections.Row) error { all = append(all, k); return nil }); err != nil {
+				return err
+			}
+			q.Scope, q.ID = all[len(all)/2].Scope, all[len(all)/2].ID
+			for _, bound := range [][2]int64{{0, 0}, {400_003, 0}, {0, 400_009}, {400_003, 400_009}, {1, 2}} {
+				q.From, q.To = bound[0], bound[1]
+				var got, want []projections.Key
+				for _, k := range all {
+					if k.Scope == q.Scope && k.ID == q.ID && k.Hour >= q.From && (q.To == 0 || k.Hour < q.To) {
+						want = append(want, k)
+					}
+				}
+				if err := v.Scan(q, func(k projections.Key, _ projections.Row) error { got = append(got, k); return nil }); err != nil {
+					return err
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("hours %v of one node are %v, want %v", bound, got, want)
+				}
+			}
+			// The GPUs that were reported under the name, from the first hour to the last.
+			month, n := int64(0), 0
+			if err := v.Scan(projections.Query{Table: projections.TableNodeGPUs, Scope: q.Scope, ID: q.ID}, func(k projections.Key, row projections.Row) error {
+				month, n = k.Hour, n+1
+				for _, g := range row.(*projections.NodeGPUs).GPUs {
+					if g.First != 400_000 || g.Last != 400_029 {
+						t.Errorf("%s was reported from hour %d to %d", g.ID, g.First, g.Last)
+					}
+				}
+				return nil
+			}); err != nil {
+				return err
+			}
+			if n != 1 || month > 400_000 || month < 400_000-31*24 {
+				t.Errorf("%d months, the last %d", n, month)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
 		}
 	})
 

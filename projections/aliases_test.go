@@ -1,0 +1,202 @@
+package projections_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"quartermaster/domain"
+	"quartermaster/domain/reliability"
+	"quartermaster/projections"
+	"quartermaster/projections/storetest"
+)
+
+// One GPU, under whatever names its node is known, is one: its states add up to the
+// hour, and whoever is believed most is, whatever name he uses.
+func TestGPUUnderTwoNames(t *testing.T) {
+	as := func(node, source string, from, to int, devices ...storetest.Seen) domain.Envelope {
+		i := span(from, to)
+		return domain.Envelope{Source: source, Cluster: "c", Time: i.To, Event: storetest.Sample(node, i, devices...)}
+	}
+	mig := func(i int, profile, by string) storetest.Seen {
+		return storetest.Seen{ID: gpu(100 + i), Parent: gpu(0), Profile: profile, Workspace: by, Activity: -1}
+	}
+	replica := func(i int, by string) storetest.Seen {
+		return storetest.Seen{ID: gpu(0), Replica: uint32(i), Workspace: by, Activity: -1}
+	}
+	other := storetest.Seen{ID: gpu(7), Workspace: "o", Activity: -1}
+	one := storetest.Node("c", "n", "H100 80GB", 1, t0)
+	twice := storetest.Node("c", "o", "H100 80GB", 1, t0+30*minute)
+	twice.Event.(*domain.NodeRegistered).GPUs[0].ID = gpu(0)
+	for _, c := range []struct {
+		name string
+		log  []domain.Envelope
+		want string // "node from-to state workspace ms" in minutes and GPU-milliseconds
+	}{
+		{"declared: under that name", []domain.Envelope{one, as("n", "node-reporter/c/n", 0, 60, held("a")), as("ip-10", "prometheus/p", 0, 60, held("b"))},
+			"n 0-60 allocated a 3600000"},
+		{"the other name comes first and fills in", []domain.Envelope{one, as("n", "node-reporter/c/n", 10, 20, held("a")), as("a-ip-10", "prometheus/p", 0, 50, held("b"))},
+			"n 0-10 allocated b 600000, n 10-20 allocated a 600000, n 20-50 allocated b 1800000, n 50-60 unobserved 600000"},
+		{"declared, and reported under another name alone", []domain.Envelope{one, as("ip-10", "prometheus/p", 0, 60, held(""))},
+			"n 0-60 idle 3600000"},
+		{"nobody declared it: under the reporter's name", []domain.Envelope{as("n", "node-reporter/c/n", 0, 30, held("a")), as("a-ip-10", "prometheus/p", 0, 60, held("b"))},
+			"n 0-30 allocated? a 1800000, n 30-60 allocated? b 1800000"},
+		{"what is not shared stays", []domain.Envelope{one, as("n", "node-reporter/c/n", 0, 60, held("a")), as("ip-10", "prometheus/p", 0, 60, held("b"), other)},
+			"n 0-60 allocated a 3600000, ip-10 0-60 allocated? o 3600000"},
+		{"instances", []domain.Envelope{one, as("n", "node-reporter/c/n", 0, 60, mig(1, "4g.40gb", "a"), mig(2, "3g.40gb", "")), as("ip-10", "prometheus/p", 0, 60, mig(3, "4g.40gb", "a"), mig(4, "3g.40gb", "b"))},
+			"n 0-60 allocated a 1920000, n 0-60 idle 1680000"},
+		{"replicas", []domain.Envelope{one, as("n", "node-reporter/c/n", 0, 60, replica(1, "a"), replica(2, "")), as("ip-10", "prometheus/p", 0, 60, replica(1, "b"), replica(2, "b"))},
+			"n 0-60 allocated a 3600000"},
+		{"a GPU that moved is in each node at its time", []domain.Envelope{one, as("n", "reporter/n", 0, 20, held("a")), hardware(20, &domain.NodeRetired{Node: "n"}),
+			storetest.Node("c", "m", "H100 80GB", 1, t0+90*minute), as("m", "reporter/m", 30, 60, held("b"))},
+			"n 0-20 allocated a 1200000, m 30-60 allocated? b 1800000"},
+		{"declared by two: by who did so later", []domain.Envelope{one, twice, as("n", "reporter/n", 0, 60, held("a"))},
+			"n 0-30 allocated a 1800000, o 30-60 unobserved 1800000"},
+		{"a fault and a correction of it", []domain.Envelope{one, as("n", "node-reporter/c/n", 0, 60, held("")), as("ip-10", "prometheus/p", 0, 60, held("b")),
+			hardware(30, &domain.GPUFaultObserved{Node: "n", GPU: gpu(0), Kind: domain.FaultXID, Code: 79, Fatal: true}),
+			hardware(60, &domain.UsageCorrected{Node: "n", GPU: gpu(0), Interval: span(0, 10), Workspace: "c", Reason: "r"})},
+			"n 0-10 allocated c 600000, n 10-30 idle 1200000, n 30-60 failed 1800000"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := storetest.NewLog()
+			l.Append(c.log...)
+			view(t, l, func(v projections.View) {
+				var got []string
+				err := projections.EachDeviceHour(v, t0, t0+domain.Hour, func(d *projections.DeviceHour) error {
+					for _, s := range d.Segments {
+						state := s.State.String()
+						if !d.Declared {
+							state += "?"
+						}
+						if s.Holder != nil {
+							state += " " + s.Holder.Workspace
+						}
+						got = append(got, fmt.Sprintf("%s %d-%d %s %d", d.Node, s.From/60_000, s.To/60_000, state, s.GPUMs))
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := strings.Split(c.want, ", ")
+				slices.Sort(got)
+				slices.Sort(want)
+				if !slices.Equal(got, want) {
+					t.Errorf("got  %v\nwant %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+// What else reads usage counts such a GPU once too, and the inventory says which name
+// is to be mended.
+func TestTwoNamesElsewhere(t *testing.T) {
+	l := storetest.NewLog()
+	l.Append(storetest.Cluster("c", "acme", "p", "eu", t0), storetest.Node("c", "n", "H100 80GB", 2, t0), domain.Envelope{Workspace: "acme", Time: t0, Event: &domain.WorkspaceRegistered{Name: "Acme"}})
+	both := []storetest.Seen{{ID: gpu(0), Workspace: "acme", Deployment: "chat", Unit: "u", Activity: 500}, {ID: gpu(1), Activity: 0}}
+	for hour := range 3 {
+		i := span(60*hour, 60*hour+60)
+		for node, source := range map[string]string{"n": "node-reporter/c/n", "10.0.0.7": "prometheus/p"} {
+			ev := storetest.Sample(node, i, both...)
+			ev.MemoryUsedMiB = []uint32{1001, 0}
+			l.Append(domain.Envelope{Source: source, Cluster: "c", Time: i.To, Event: ev})
+		}
+	}
+	l.Append(domain.Envelope{Cluster: "c", Time: t0 + 3*domain.Hour, Event: &domain.MetricsObserved{
+		Base: t0 + domain.Hour, StepMs: 30_000, Strings: []string{"vllm", "chat", "llama", "u"}, Engine: []uint32{1}, Deployment: []uint32{2}, Model: []uint32{3}, Tier: []uint32{0}, Unit: []uint32{4}, Node: []uint32{0},
+		Server: []uint32{0}, Metric: []uint32{uint32(domain.MetricWaiting)}, Bound: []uint64{0}, Series: []uint64{1}, Samples: []uint32{1}, Offset: []uint32{0}, Value: []uint64{1},
+	}})
+	to := t0 + 3*domain.Hour
+	view(t, l, func(v projections.View) {
+		u, err := projections.Usage(v, t0, to, projections.UsageFilter{})
+		if err != nil || u.Total.Service != 6*3_600_000 || u.Total.Allocated != 3*3_600_000 || u.Total.Undeclared != 0 {
+			t.Errorf("usage is %+v, %v", u.Total, err)
+		}
+		rel, err := projections.Reliability(v, t0, to, reliability.Counts{})
+		if err != nil || len(rel) != 1 || rel[0].GPUs != 2 || rel[0].GPUMs != 6*3_600_000 {
+			t.Errorf("reliability is %+v, %v", rel, err)
+		}
+		s, err := projections.Serving(v, t0, to, projections.ServingFilter{})
+		if err != nil || len(s.Groups) != 1 || s.Groups[0].Memory == nil || s.Groups[0].Memory.GPUMs != 3*3_600_000 {
+			t.Errorf("serving is %+v, %v", s, err)
+		}
+	})
+	for _, at := range []domain.Instant{to, t0 + 90*minute} {
+		inv := inventory(t, l, projections.InventoryFilter{At: at})
+		want := fmt.Sprintf("gpu_under_two_names c/10.0.0.7: 2 GPUs of node n are reported under this name too, last before %s, the first %s: each counts once, under n; relabel the exporter's hostname",
+			(at-1).HourStart()+domain.Hour, min(gpu(0).String(), gpu(1).String()))
+		var got []string
+		for _, e := range inv.Exceptions {
+			got = append(got, e.Kind+" "+e.Subject+": "+e.Detail)
+		}
+		if len(got) != 1 || got[0] != want {
+			t.Errorf("at %s got %q, want %q", at, got, want)
+		}
+		if len(inv.Counts) != 1 || inv.Counts[0].GPUs != 2 || inv.Clusters[0].Nodes[0].LastTelemetry != at {
+			t.Errorf("at %s the inventory is %+v", at, inv)
+		}
+	}
+	// Long after the name was mended it is no news.
+	if inv := inventory(t, l, projections.InventoryFilter{At: t0 + 60*domain.Day}); slices.ContainsFunc(inv.Exceptions, func(e projections.Exception) bool { return e.Kind == projections.GPUUnderTwoNames }) {
+		t.Errorf("exceptions %v", inv.Exceptions)
+	}
+}
+
+// Whatever names a node is given, each of its GPUs is in service just as long as it
+// would be under one name, and never longer than the hour.
+func TestNamesDoNotCount(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		start := t0 + 30*domain.Day - 2*domain.Hour // over the end of a month
+		var several, single []domain.Envelope
+		if rapid.Bool().Draw(t, "declared") {
+			n := storetest.Node("c", "n", "H100 80GB", 2, start+domain.Instant(rapid.IntRange(0, 90).Draw(t, "from"))*minute)
+			several, single = append(several, n), append(single, n)
+		}
+		for range rapid.IntRange(1, 8).Draw(t, "samples") {
+			from := start + domain.Instant(rapid.IntRange(0, 50).Draw(t, "begin"))*5*minute
+			i := domain.Interval{From: from, To: from + domain.Instant(rapid.IntRange(1, 20).Draw(t, "length"))*5*minute}
+			source := rapid.SampledFrom([]string{"node-reporter/c/n", "import/x", "import/y"}).Draw(t, "source")
+			var seen []storetest.Seen
+			for g := range rapid.IntRange(1, 3).Draw(t, "gpus") {
+				seen = append(seen, storetest.Seen{ID: gpu(g), Workspace: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "by"), Activity: -1})
+			}
+			add := func(to *[]domain.Envelope, node string) {
+				*to = append(*to, domain.Envelope{Source: source, Cluster: "c", Time: i.To, Event: storetest.Sample(node, i, seen...)})
+			}
+			add(&several, rapid.SampledFrom([]string{"a", "n", "z"}).Draw(t, "node"))
+			add(&single, "n")
+		}
+		service := func(log []domain.Envelope) map[string]int64 {
+			l := storetest.NewLog()
+			l.Append(log...)
+			out := map[string]int64{}
+			m, err := l.Fold(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := m.View(t.Context(), func(v projections.View) error {
+				return projections.EachDeviceHour(v, start, start+6*domain.Hour, func(d *projections.DeviceHour) error {
+					for _, s := range d.Segments {
+						key := fmt.Sprintf("%s at %s", d.GPU, d.Hour)
+						out[key] += s.GPUMs
+						if s.State != projections.Unobserved {
+							out[key+" observed"] += s.GPUMs
+						}
+					}
+					return nil
+				})
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return out
+		}
+		got, want := service(several), service(single)
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("got  %v\nwant %v", got, want)
+		}
+	})
+}
