@@ -61,15 +61,19 @@ func (h *ServerHour) until() domain.Instant {
 // maxServerSeries bounds the series of a server: engines have about a hundred.
 const maxServerSeries = 1024
 
-// serverID names a server within its cluster. A bar within a name has a
-// backslash before it, so that two servers never share a row.
+// serverID names a server of an event within its cluster.
 func serverID(m *domain.MetricsObserved, i int) string {
+	return ServerID(m.Text(m.Deployment, i), m.Text(m.Model, i), m.Text(m.Tier, i), m.Text(m.Engine, i), m.Text(m.Unit, i))
+}
+
+// ServerID names a server within its cluster: those of one id share a row in each
+// hour. A bar within a name has a backslash before it, so that no others do.
+func ServerID(deployment, model, tier, engine, unit string) string {
 	var b strings.Builder
-	for n, refs := range [...][]uint32{m.Deployment, m.Model, m.Tier, m.Engine, m.Unit} {
+	for n, s := range [...]string{deployment, model, tier, engine, unit} {
 		if n > 0 {
 			b.WriteByte('|')
 		}
-		s := m.Text(refs, i)
 		if strings.ContainsAny(s, `\|`) {
 			s = serverEscaper.Replace(s)
 		}

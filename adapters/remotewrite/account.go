@@ -2,6 +2,7 @@ package remotewrite
 
 import (
 	"encoding/json"
+	"hash/maphash"
 	"net/http"
 	"slices"
 	"strconv"
@@ -108,30 +109,36 @@ type cluster struct {
 	examples [reasonCount][]string
 	failed   uint64 // samples whose events the log did not acknowledge
 	events   uint64
-	known    [2]map[uint64]struct{} // GPUs and servers of this hour and of the one before
+	seed     maphash.Seed
+	known    map[uint64]struct{} // GPUs and servers of this hour, by the hash of what names their rows
 	hour     int64
 	kube     kube
 }
 
-func newCluster(name string) *cluster { return &cluster{name: name, kube: newKube()} }
+func newCluster(name string) *cluster {
+	return &cluster{name: name, seed: maphash.MakeSeed(), kube: newKube()}
+}
 
 // maxTargets is how many GPUs and servers a cluster may name in an hour.
 const maxTargets = 1 << 17
 
-// admit reports whether there is room for a target.
-func (c *cluster) admit(id uint64, now int64) bool {
+// admit reports whether there is room for a target. name is all of what its rows are
+// told apart by: two of one name are one target, and two of different names two.
+func (c *cluster) admit(name []byte, now int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if hour := now / 3_600_000; hour != c.hour || c.known[0] == nil {
-		c.known[1], c.known[0], c.hour = c.known[0], map[uint64]struct{}{}, hour
+	if hour := now / 3_600_000; hour != c.hour || c.known == nil {
+		c.known, c.hour = map[uint64]struct{}{}, hour
 	}
-	if _, ok := c.known[0][id]; ok {
+	// The seed is ours alone, so that nobody can name targets that are one here.
+	id := maphash.Bytes(c.seed, name)
+	if _, ok := c.known[id]; ok {
 		return true
 	}
-	if len(c.known[0]) >= maxTargets {
+	if len(c.known) >= maxTargets {
 		return false
 	}
-	c.known[0][id] = struct{}{}
+	c.known[id] = struct{}{}
 	return true
 }
 

@@ -4,19 +4,22 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
+	"hash/maphash"
 	"math"
 	"net/http"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/klauspost/compress/snappy"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"quartermaster/adapters/intake"
 )
 
 // body is the memory of a request, used again.
 type body struct {
 	compressed, raw []byte
-	symbols         [][]byte
+	symbols         []label
 	keys            []labelKey // of symbols; 0 where not asked for yet
 	metrics         []int32    // of symbols, as metric names; 0 not asked for yet
 }
@@ -26,63 +29,53 @@ var buffers sync.Pool // of *body
 // done gives the memory back, unless it is much: a few large requests must not
 // be held for ever.
 func (b *body) done() {
-	if cap(b.raw) > 4<<20 || cap(b.symbols) > 1<<16 {
+	if cap(b.compressed) > 4<<20 || cap(b.raw) > 4<<20 || cap(b.symbols) > 1<<16 {
 		return
 	}
+	clear(b.symbols) // which hold parts of what others may read into next
 	buffers.Put(b)
 }
 
 // maxExpansion is above what snappy can do: a copy of 64 bytes takes three.
 const maxExpansion = 24
 
-// read returns the decompressed body, and how much of the room in flight it holds.
-func (b *body) read(req *http.Request, r *receiver) (raw []byte, held int64, err error) {
-	if n := req.ContentLength; n > 0 && n <= maxBody && int(n) > cap(b.compressed) {
-		b.compressed = make([]byte, 0, n+512)
-	}
-	buf := b.compressed[:0]
-	for {
-		if len(buf) == cap(buf) {
-			buf = append(buf, 0)[:len(buf)]
-		}
-		n, err := req.Body.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		var large *http.MaxBytesError
-		if errors.As(err, &large) {
-			return nil, 0, refuse(http.StatusRequestEntityTooLarge, "the body has more than %d bytes: lower max_samples_per_send", maxBody)
-		}
-		if err != nil {
-			return nil, 0, refuse(http.StatusBadRequest, "read body: %w", err)
-		}
+// read returns the decompressed body, of whose memory the request takes account.
+func (b *body) read(w http.ResponseWriter, req *http.Request, q *intake.Request) (raw []byte, err error) {
+	buf, err := q.Read(w, req, b.compressed, maxBody)
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, refuse(http.StatusRequestEntityTooLarge, "the body has more than %d bytes: lower max_samples_per_send", maxBody)
+	case err != nil:
+		return nil, fmt.Errorf("read body: %w", err)
 	}
 	b.compressed = buf
 	size, err := snappy.DecodedLen(buf)
 	switch {
 	case err != nil:
-		return nil, 0, refuse(http.StatusBadRequest, "the body is not snappy: %w", err)
+		return nil, refuse(http.StatusBadRequest, "the body is not snappy: %w", err)
 	case size > maxBody:
-		return nil, 0, refuse(http.StatusRequestEntityTooLarge, "the body has %d bytes when decompressed, more than %d: lower max_samples_per_send", size, maxBody)
+		return nil, refuse(http.StatusRequestEntityTooLarge, "the body has %d bytes when decompressed, more than %d: lower max_samples_per_send", size, maxBody)
 	case size > maxExpansion*len(buf):
-		return nil, 0, refuse(http.StatusBadRequest, "the body claims %d bytes in %d, more than snappy can do", size, len(buf))
+		return nil, refuse(http.StatusBadRequest, "the body claims %d bytes in %d, more than snappy can do", size, len(buf))
 	}
-	held = int64(size + len(buf))
-	if !r.reserve(held) {
-		return nil, 0, refuse(http.StatusServiceUnavailable, "too much is in flight: send again")
+	if err := q.Take(int64(size + size/4)); err != nil {
+		return nil, err
 	}
 	if cap(b.raw) < size {
 		b.raw = make([]byte, size+size/4)
 	}
 	raw, err = snappy.Decode(b.raw[:cap(b.raw)], buf)
 	if err != nil {
-		return nil, held, refuse(http.StatusBadRequest, "the body is not snappy: %w", err)
+		return nil, refuse(http.StatusBadRequest, "the body is not snappy: %w", err)
 	}
-	return raw, held, nil
+	return raw, nil
 }
 
 var errMessage = errors.New("the message is cut off or damaged")
+
+// labelSeed makes hashes that nobody can make equal.
+var labelSeed = maphash.MakeSeed()
 
 // fields calls yield for each field of a message. v is what a varint or a fixed
 // number holds, b what bytes hold.
@@ -149,14 +142,15 @@ func (s *scan) readV2(msg []byte, b *body) error {
 	b.symbols = b.symbols[:0]
 	err := fields(msg, func(num protowire.Number, kind protowire.Type, _ uint64, v []byte) error {
 		if num == 4 && kind == protowire.BytesType {
-			b.symbols = append(b.symbols, v)
+			s.spend(perSymbol)
+			b.symbols = append(b.symbols, label{v, maphash.Bytes(labelSeed, v), utf8.Valid(v)})
 		}
-		return nil
+		return s.full
 	})
 	if err != nil {
 		return err
 	}
-	if len(b.symbols) > 0 && len(b.symbols[0]) > 0 {
+	if len(b.symbols) > 0 && len(b.symbols[0].name) > 0 {
 		return errors.New("the first symbol is not empty")
 	}
 	b.keys, b.metrics = zeroed(b.keys, len(b.symbols)), zeroed(b.metrics, len(b.symbols))
@@ -172,9 +166,7 @@ func (s *scan) readV2(msg []byte, b *body) error {
 			case num == 1 && kind == protowire.VarintType:
 				s.broken("label references are not packed")
 			case num == 2 && kind == protowire.BytesType:
-				x, err := readSample(v)
-				s.samples = append(s.samples, x)
-				return err
+				return s.sample(v)
 			case num == 3 && kind == protowire.BytesType:
 				return s.histogram(v)
 			case num == 4 && kind == protowire.BytesType:
@@ -186,7 +178,7 @@ func (s *scan) readV2(msg []byte, b *body) error {
 			return err
 		}
 		s.end()
-		return nil
+		return s.full
 	})
 }
 
@@ -219,13 +211,13 @@ func (s *scan) refs(packed []byte, b *body) {
 		}
 		key := b.keys[name]
 		if key == 0 {
-			key = keyOf(b.symbols[name])
+			key = keyOf(b.symbols[name].name)
 			b.keys[name] = key
 		}
-		s.label(key, b.symbols[name], b.symbols[value])
+		s.label(key, b.symbols[name], b.symbols[value].name, b.symbols[value].valid)
 		if key == keyName {
 			if b.metrics[value] == 0 {
-				b.metrics[value] = metricOf(b.symbols[value])
+				b.metrics[value] = metricOf(b.symbols[value].name)
 			}
 			s.metric = b.metrics[value]
 		}
@@ -256,15 +248,13 @@ func (s *scan) readV1(msg []byte) error {
 					return nil
 				})
 				key := keyOf(name)
-				s.label(key, name, value)
+				s.label(key, label{name, maphash.Bytes(labelSeed, name), utf8.Valid(name)}, value, utf8.Valid(value))
 				if key == keyName {
 					s.metric = metricOf(value)
 				}
 				return err
 			case 2:
-				x, err := readSample(v)
-				s.samples = append(s.samples, x)
-				return err
+				return s.sample(v)
 			case 3:
 				return s.exemplar(v, math.MaxInt)
 			case 4:
@@ -276,7 +266,7 @@ func (s *scan) readV1(msg []byte) error {
 			return err
 		}
 		s.end()
-		return nil
+		return s.full
 	})
 }
 

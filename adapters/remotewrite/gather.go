@@ -2,6 +2,7 @@ package remotewrite
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,8 +28,10 @@ type waiter struct {
 // maxGathered bounds the events of one call.
 const maxGathered = 20_000
 
-// put appends events and returns once they are acknowledged, or known not to be.
-// When ctx ends it returns, and the events may be appended nevertheless.
+// put appends events and returns once they are acknowledged, or known not to be. When
+// ctx ends before they are on their way, they are not appended; when they are, the
+// answer is still waited for, which patience bounds. After an error the log may take
+// them later nevertheless: see Config.Append.
 func (g *gatherer) put(ctx context.Context, events []domain.Envelope) error {
 	if len(events) == 0 {
 		return nil
@@ -45,8 +48,17 @@ func (g *gatherer) put(ctx context.Context, events []domain.Envelope) error {
 	case err := <-w.done:
 		return err
 	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	at := slices.Index(g.waiting, w)
+	if at >= 0 {
+		g.waiting = slices.Delete(g.waiting, at, at+1)
+	}
+	g.mu.Unlock()
+	if at >= 0 {
 		return context.Cause(ctx)
 	}
+	return <-w.done
 }
 
 // run appends until nobody waits.
@@ -63,8 +75,8 @@ func (g *gatherer) run(ctx context.Context) {
 			g.mu.Unlock()
 			return
 		}
-		batch := g.waiting[:n:n]
-		g.waiting = g.waiting[n:]
+		batch := slices.Clone(g.waiting[:n])
+		g.waiting = slices.Delete(g.waiting, 0, n)
 		g.mu.Unlock()
 		all := batch[0].events
 		if n > 1 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"slices"
 	"strconv"
@@ -50,6 +51,7 @@ func (s *scan) gpu(m *metric) {
 	at, ok := s.gpus.device[string(s.text)]
 	if !ok {
 		key := string(s.text)
+		s.spend(perTarget + 4*len(key))
 		at = uint32(len(s.gpus.devices))
 		s.gpus.devices = append(s.gpus.devices, s.newDevice())
 		if s.gpus.device == nil {
@@ -132,7 +134,8 @@ func (s *scan) newDevice() (d device) {
 			return d
 		}
 	}
-	if !s.cluster.admit(uint64(newHash.add(node).add(d.id[:])), s.now) {
+	s.text = binary.BigEndian.AppendUint32(append(append(append(s.text[:0], node...), 0), d.id[:]...), d.replica)
+	if !s.cluster.admit(s.text, s.now) {
 		d.refused = tooMany
 	}
 	return d
@@ -260,6 +263,7 @@ func (s *scan) samplesOfNode(events []domain.Envelope, readings []reading) []dom
 		}
 		for len(of) > 0 {
 			n := min(len(of), maxDevices)
+			s.spend(perEvent + n*perEntry)
 			ev := sampleOf(s.gpus.nodes[of[0].device.node], domain.Interval{From: from, To: from + step}, best, of[:n])
 			events = append(events, domain.Envelope{Cluster: s.cluster.name, Subject: ev.Node, Time: from + step, Event: ev})
 			of = of[n:]

@@ -60,7 +60,7 @@ type nodeState struct {
 const (
 	restate = 10 * 60_000 // milliseconds
 	// maxFacts bounds each map; a cluster has some thousands of nodes.
-	maxFacts = 50_000
+	maxFacts = 20_000
 )
 
 func newKube() kube {
@@ -138,6 +138,7 @@ func (s *scan) fact(m *metric) {
 		}
 	}
 	if f.time > 0 {
+		s.spend(perTarget + 4*(len(name)+len(namespace)) + perEvent)
 		s.facts = append(s.facts, f)
 	}
 }

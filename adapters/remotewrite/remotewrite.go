@@ -15,8 +15,9 @@
 //     count as written, as the protocol demands; the headers
 //     X-Quartermaster-Samples-{Mapped,Filtered,Set-Aside,Refused} say how many of
 //     each, a GET of the same address and /metrics say why.
-//   - Memory is bounded by the requests in flight, whatever labels say: a cluster
-//     may name so many GPUs and servers in an hour, and the rest is set aside.
+//   - Memory is bounded by the requests in flight, whatever labels say: it is counted
+//     before it is taken, of all clusters and of each. What a cluster may name in an
+//     hour is bounded too, by what its rows are told apart by, and the rest is set aside.
 //
 // What is read: GPU gauges of dcgm-exporter become NodeSampled, one for each node
 // and cell of the scrape's grid, with the best field for activity that came with
@@ -38,6 +39,7 @@ import (
 	"github.com/prometheus/client_golang/exp/api/remote"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"quartermaster/adapters/intake"
 	"quartermaster/domain"
 )
 
@@ -65,9 +67,18 @@ type Config struct {
 	// Patience is how long Append may take; 30 s when zero.
 	Patience time.Duration
 
-	// InFlight bounds the bytes of all requests at once, decompressed, beyond
-	// which the answer is 503; 256 MiB when zero.
+	// InFlight bounds the memory of all requests at once, with what is made of them,
+	// beyond which the answer is 503; 256 MiB when zero. A cluster has a quarter of it,
+	// beyond which the answer is 429, or 413 to a request that needs more by itself.
 	InFlight int64
+
+	// Rate is how many samples a second are taken of a cluster, and twice as many at
+	// once after a while without any, beyond which the answer is 429. Zero: any.
+	Rate int
+
+	// Arrival is how long a body may take to arrive, after which the answer is 503 and
+	// the connection is closed; 30 s when zero.
+	Arrival time.Duration
 
 	// Registerer is told of the metrics; nil: nobody.
 	Registerer prometheus.Registerer
@@ -90,6 +101,9 @@ const (
 	mostStep    = 10 * time.Minute
 	maxBody     = 32 << 20 // bytes, compressed and not
 	retryAfter  = "5"
+
+	atOnce  = 256 // requests of a cluster
+	quarter = 4
 )
 
 // Handler returns the receiver: POST writes, GET says what became of the samples
@@ -101,7 +115,9 @@ func Handler(cfg Config) http.Handler {
 	if cfg.InFlight == 0 {
 		cfg.InFlight = 256 << 20
 	}
-	r := &receiver{cfg: cfg, clusters: map[string]*cluster{}}
+	r := &receiver{cfg: cfg, clusters: map[string]*cluster{}, intake: intake.New(intake.Limits{
+		Requests: atOnce, Bytes: cfg.InFlight, ClusterBytes: cfg.InFlight / quarter, Rate: cfg.Rate, Burst: 2 * cfg.Rate, Patience: cfg.Arrival,
+	})}
 	r.gather.append = cfg.Append
 	r.gather.patience = cfg.Patience
 	r.write = remote.NewWriteHandler(r, remote.MessageTypes{remote.WriteV1MessageType, remote.WriteV2MessageType}, remote.WithWriteHandlerMiddlewares())
@@ -115,15 +131,22 @@ type receiver struct {
 	cfg    Config
 	write  http.Handler
 	gather gatherer
+	intake *intake.Intake
 
 	mu       sync.Mutex
 	clusters map[string]*cluster
-	inFlight int64
 	requests [6]uint64 // by the first digit of the status
 	bytes    uint64
 }
 
-type clusterKey struct{}
+// delivery is a request with whom it is of.
+type delivery struct {
+	*intake.Request
+	cluster *cluster
+	w       http.ResponseWriter
+}
+
+type deliveryKey struct{}
 
 // ServeHTTP implements http.Handler.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -143,9 +166,16 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		c.show(w)
 		return
 	}
-	req.Body = http.MaxBytesReader(w, req.Body, maxBody)
+	q, err := r.intake.Begin(name, r.cfg.Now())
+	if err != nil {
+		r.count(http.StatusTooManyRequests)
+		w.Header().Set("Retry-After", retryAfter)
+		http.Error(w, err.Error(), http.StatusTooManyRequests)
+		return
+	}
+	defer q.Done()
 	counted := &countingWriter{ResponseWriter: w, status: http.StatusOK}
-	r.write.ServeHTTP(counted, req.WithContext(context.WithValue(req.Context(), clusterKey{}, c)))
+	r.write.ServeHTTP(counted, req.WithContext(context.WithValue(req.Context(), deliveryKey{}, &delivery{q, c, w})))
 	r.count(counted.status)
 }
 
@@ -182,22 +212,29 @@ func (r *receiver) cluster(name string) *cluster {
 	return c
 }
 
-// reserve takes bytes of what may be in flight.
-func (r *receiver) reserve(n int64) bool {
+func (r *receiver) readBytes(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.inFlight+n > r.cfg.InFlight && r.inFlight > 0 {
-		return false
-	}
-	r.inFlight += n
 	r.bytes += uint64(n)
-	return true
 }
 
-func (r *receiver) release(n int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.inFlight -= n
+// hindered returns the answer to what did not arrive or did not fit in.
+func (q *delivery) hindered(err error) error {
+	switch {
+	case errors.As(err, new(*refusal)):
+		return err
+	case errors.Is(err, intake.ErrLarge):
+		return refuse(http.StatusRequestEntityTooLarge, "%w: lower max_samples_per_send", err)
+	case errors.Is(err, intake.ErrCluster):
+		return refuse(http.StatusTooManyRequests, "%w", err)
+	case errors.Is(err, intake.ErrFull):
+		return refuse(http.StatusServiceUnavailable, "%w", err)
+	case errors.Is(err, intake.ErrSlow):
+		// Prometheus drops what is answered with 408.
+		q.w.Header().Set("Connection", "close")
+		return refuse(http.StatusServiceUnavailable, "%w", err)
+	}
+	return refuse(http.StatusBadRequest, "%w", err)
 }
 
 // refusal is an error with the status that says what to do about it.
@@ -227,7 +264,7 @@ func (r *receiver) Store(req *http.Request, kind remote.WriteMessageType) (*remo
 	switch {
 	case errors.As(err, &bad):
 		res.SetStatusCode(bad.status)
-		if bad.status == http.StatusServiceUnavailable {
+		if bad.status == http.StatusServiceUnavailable || bad.status == http.StatusTooManyRequests {
 			res.SetExtraHeader("Retry-After", retryAfter)
 		}
 		return res, err
@@ -240,7 +277,8 @@ func (r *receiver) Store(req *http.Request, kind remote.WriteMessageType) (*remo
 }
 
 func (r *receiver) store(req *http.Request, kind remote.WriteMessageType) (*account, error) {
-	c := req.Context().Value(clusterKey{}).(*cluster)
+	q := req.Context().Value(deliveryKey{}).(*delivery)
+	c := q.cluster
 	step, err := stepOf(req.Header.Get(StepHeader))
 	if err != nil {
 		return nil, err
@@ -253,22 +291,30 @@ func (r *receiver) store(req *http.Request, kind remote.WriteMessageType) (*acco
 		b = &body{}
 	}
 	defer b.done()
-	raw, held, err := b.read(req, r)
-	defer r.release(held)
+	raw, err := b.read(q.w, req, q.Request)
 	if err != nil {
-		return nil, err
+		return nil, q.hindered(err)
 	}
+	r.readBytes(len(b.compressed) + len(raw))
 	now := r.cfg.Now()
-	s := &scan{cluster: c, cfg: &r.cfg, step: step, now: now.UnixMilli(), account: &account{}}
+	s := &scan{cluster: c, cfg: &r.cfg, step: step, now: now.UnixMilli(), account: &account{}, request: q.Request}
 	if kind == remote.WriteV1MessageType {
 		err = s.readV1(raw)
 	} else {
 		err = s.readV2(raw, b)
 	}
-	if err != nil {
+	switch {
+	case s.full != nil:
+		return nil, q.hindered(s.full)
+	case err != nil:
 		return nil, refuse(http.StatusBadRequest, "read request: %w", err)
+	case s.taken > 0 && !q.Allow(now, s.taken):
+		return nil, q.hindered(intake.ErrCluster)
 	}
 	events, stated := s.events()
+	if s.full != nil {
+		return nil, q.hindered(s.full)
+	}
 	if err := r.gather.put(req.Context(), events); err != nil {
 		if r.cfg.Log != nil {
 			r.cfg.Log.Error("remote write: append to the log", "cluster", c.name, "events", len(events), "err", err)

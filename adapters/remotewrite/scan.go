@@ -1,6 +1,7 @@
 package remotewrite
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"quartermaster/adapters/intake"
 	"quartermaster/domain"
 )
 
@@ -24,17 +26,22 @@ type scan struct {
 	examples [reasonCount][]string
 	refused  error // the first
 	made     int   // events
+	taken    int   // samples
+	request  *intake.Request
+	room     int   // of what request took, not spent yet
+	full     error // there is no more
 
 	// The series at hand.
 	values     [keyCount][]byte
 	given      uint64 // bit of each key that it has
 	labels     int
-	others     [][]byte // names of labels that are not looked at, to find repeats
+	others     []label // those that are not looked at, to find repeats
 	metric     int32
 	samples    []sample
 	exemplars  int
 	histograms int
 	problem    error
+	long       bool // a label that is looked at has more than maxText
 
 	gpus    gpuScan
 	servers serverScan
@@ -55,7 +62,7 @@ func (s *scan) begin() {
 	for given := s.given; given != 0; given &= given - 1 {
 		s.values[bitOf(given)] = nil
 	}
-	s.given, s.labels, s.metric, s.problem = 0, 0, 0, nil
+	s.given, s.labels, s.metric, s.problem, s.long = 0, 0, 0, nil, false
 	s.samples, s.others = s.samples[:0], s.others[:0]
 	s.exemplars, s.histograms = 0, 0
 }
@@ -69,23 +76,62 @@ func bitOf(set uint64) int {
 	return n
 }
 
+// What things take in memory, with what is allocated beside them and what their events
+// take. They are bounds from above, but for what is freed at once.
+const (
+	perSample = 128
+	perTarget = 512
+	perEntry  = 256
+	perEvent  = 1024
+	perSymbol = 96
+
+	spendAtOnce = 256 << 10
+)
+
+// spend takes account of memory for n bytes. When there is no more, s.full says why,
+// and the request ends with the series at hand.
+func (s *scan) spend(n int) {
+	if s.room -= n; s.room >= 0 || s.full != nil {
+		return
+	}
+	more := max(-s.room, spendAtOnce)
+	s.full = s.request.Take(int64(more))
+	s.room += more
+}
+
+// sample takes a sample of the series.
+func (s *scan) sample(msg []byte) error {
+	x, err := readSample(msg)
+	s.samples = append(s.samples, x)
+	s.spend(perSample)
+	return cmp.Or(err, s.full)
+}
+
+// label is a name with its hash, which is compared first. valid is whether it is
+// UTF-8. They are found once for a symbol that many series refer to.
+type label struct {
+	name  []byte
+	hash  uint64
+	valid bool
+}
+
 // label takes a label of the series.
-func (s *scan) label(key labelKey, name, value []byte) {
+func (s *scan) label(key labelKey, name label, value []byte, valid bool) {
 	s.labels++
 	switch {
 	case s.labels > maxLabels:
 		s.broken("a series has more than %d labels", maxLabels)
 		return
-	case len(name) == 0:
+	case len(name.name) == 0:
 		s.broken("a label has no name")
 		return
-	case !utf8.Valid(name) || !utf8.Valid(value):
+	case !name.valid || !valid:
 		s.broken("a label is not UTF-8")
 		return
 	case key == keyOther:
 		for _, o := range s.others {
-			if string(o) == string(name) {
-				s.broken("label %.64q is there twice", name)
+			if o.hash == name.hash && string(o.name) == string(name.name) {
+				s.broken("label %.64q is there twice", name.name)
 				return
 			}
 		}
@@ -95,6 +141,7 @@ func (s *scan) label(key labelKey, name, value []byte) {
 		s.broken("label __name__ is there twice")
 		return
 	}
+	s.long = s.long || key != keyName && len(value) > maxText
 	// Of several spellings the first that says something counts.
 	if len(s.values[key]) == 0 {
 		s.values[key] = value
@@ -105,6 +152,7 @@ func (s *scan) label(key labelKey, name, value []byte) {
 // end takes the series that was read.
 func (s *scan) end() {
 	n := len(s.samples)
+	s.taken += n
 	if s.problem == nil && (s.given>>keyName&1 == 0 || len(s.values[keyName]) == 0) {
 		s.problem = errors.New("a series has no name (label __name__)")
 	}
@@ -125,6 +173,10 @@ func (s *scan) end() {
 	if s.metric == notKept {
 		s.account.samples[filtered] += n
 		s.why[otherMetric] += n
+		return
+	}
+	if s.long {
+		s.drop(badLabel, n)
 		return
 	}
 	if named := s.values[keyCluster]; len(named) > 0 && string(named) != s.cluster.name {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"quartermaster/domain"
+	"quartermaster/projections"
 )
 
 // serverScan gathers samples of model servers.
@@ -70,6 +71,7 @@ func (s *scan) server(m *metric) {
 	at, ok := s.servers.server[string(s.text)]
 	if !ok {
 		key := string(s.text)
+		s.spend(perTarget + 4*len(key))
 		at = uint32(len(s.servers.servers))
 		s.servers.servers = append(s.servers.servers, s.newServer(m.family))
 		if s.servers.server == nil {
@@ -170,7 +172,7 @@ func (s *scan) newServer(f family) (v server) {
 	if f != familyPods {
 		v.node = string(s.values[keyNode])
 	}
-	if !s.cluster.admit(uint64(newHash.add([]byte(v.engine)).add([]byte(v.unit)).add([]byte(v.model)).add([]byte(v.deployment))), s.now) {
+	if !s.cluster.admit(append(s.text[:0], projections.ServerID(v.deployment, v.model, v.tier, v.engine, v.unit)...), s.now) {
 		v.refused = tooMany
 		return v
 	}
@@ -221,6 +223,7 @@ func (s *scan) samplesOfServers(events []domain.Envelope) []domain.Envelope {
 			}
 			j++
 		}
+		s.spend(perEvent)
 		events = append(events, s.metricsOf(all[i:j]))
 		i = j
 	}

@@ -132,7 +132,8 @@ type gatewayConfig struct {
 	// Plain takes events without TLS from other machines, which is for a proxy
 	// that ends TLS before the gateway.
 	Plain bool `yaml:"plain" default:"false"`
-	// Rate is how many events a second are taken from the nodes of one cluster.
+	// Rate is how many events a second are taken from the nodes of one cluster; of its
+	// Prometheus ten times as many samples.
 	Rate int `yaml:"rate" default:"20000"`
 }
 

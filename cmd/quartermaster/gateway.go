@@ -32,7 +32,7 @@ func gatewayFlags(cmd *cobra.Command, g *gatewayConfig) {
 	f.StringVar(&g.CertFile, "gateway-cert", "", "certificate of the gateway, PEM")
 	f.StringVar(&g.KeyFile, "gateway-key", "", "private key of the certificate, PEM")
 	f.BoolVar(&g.Plain, "gateway-plain", false, "take events from other machines without TLS: for a proxy that ends TLS")
-	f.IntVar(&g.Rate, "gateway-rate", 20000, "events a second that are taken from the nodes of one cluster")
+	f.IntVar(&g.Rate, "gateway-rate", 20000, "events a second that are taken from the nodes of one cluster; of its Prometheus ten times as many samples")
 }
 
 // check is validate for flags.
@@ -53,6 +53,10 @@ type gateway struct {
 	rules   rules
 }
 
+// samplesToAnEvent is how many samples of Prometheus are taken where one event of a
+// node is: a sample is one number, and an event those of eight GPUs.
+const samplesToAnEvent = 10
+
 // newGateway returns nil when none is configured. Its metrics are among the
 // service's from then on.
 func (s *service) newGateway(cfg gatewayConfig) *gateway {
@@ -70,7 +74,7 @@ func (s *service) newGateway(cfg gatewayConfig) *gateway {
 	}
 	metrics := prometheus.NewRegistry()
 	g.writes = remotewrite.Handler(remotewrite.Config{
-		Authenticate: g.cluster, Append: g.scraped, Now: time.Now, Holder: g.holder, Registerer: metrics, Log: s.log,
+		Authenticate: g.cluster, Append: g.scraped, Now: time.Now, Holder: g.holder, Rate: samplesToAnEvent * cfg.Rate, Registerer: metrics, Log: s.log,
 	})
 	s.more = append(append(s.more, g.events.Metrics()...), metrics)
 	return g

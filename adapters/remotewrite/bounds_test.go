@@ -1,0 +1,316 @@
+package remotewrite_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/snappy"
+
+	"quartermaster/adapters/remotewrite"
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/storetest"
+)
+
+// stored returns how many GPUs and servers the rows of events tell apart.
+func stored(t *testing.T, events []domain.Envelope) int {
+	t.Helper()
+	l := storetest.NewLog()
+	for i := range events {
+		events[i].Source = "prometheus/test"
+		l.Append(events[i])
+	}
+	m, err := l.Fold(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	if err := m.View(t.Context(), func(v projections.View) error {
+		for _, table := range []projections.Table{projections.TableUsage, projections.TableServers} {
+			if err := v.Scan(projections.Query{Table: table}, func(k projections.Key, row projections.Row) error {
+				switch row := row.(type) {
+				case *projections.ServerHour:
+					found[k.ID] = true
+				case *projections.UsageHour:
+					for _, o := range row.Observers {
+						for _, d := range o.Devices {
+							found[fmt.Sprint(k.ID, d.ID, d.Replica)] = true
+						}
+					}
+				}
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return len(found)
+}
+
+// What a cluster may name in an hour is bounded by what its rows are told apart by:
+// whichever label differs, there are as many targets as rows.
+func TestTargetsAreWhatIsStored(t *testing.T) {
+	for _, c := range []struct {
+		series string
+		labels []string
+	}{
+		{`DCGM_FI_PROF_SM_ACTIVE{node="n1",UUID="GPU-af2c63a8-8c8b-21cc-581a-bab6bba89d08",GPU_I_ID="1",GPU_I_PROFILE="1g",vgpu="1",exported_pod="p",exported_namespace="n",exported_container="c"}`,
+			[]string{"node", "UUID", "GPU_I_ID", "GPU_I_PROFILE", "vgpu", "exported_pod", "exported_namespace", "exported_container"}},
+		{`vllm:num_requests_running{model_name="m",tier="t",pod="p",namespace="n",instance="i",node="x",engine="0",container="c"}`,
+			[]string{"model_name", "tier", "pod", "namespace", "instance", "node", "engine", "container"}},
+		{`vllm:num_requests_running{model_name="m",tier="t",deployment="d",instance="i",namespace="n"}`, []string{"deployment", "instance", "namespace"}},
+		{`sglang:num_running_reqs{model_name="m",tier="t",pod="p",namespace="n"}`, []string{"model_name", "tier", "pod", "namespace"}},
+		{`tgi_queue_size{tier="t",pod="p",namespace="n"}`, []string{"tier", "pod", "namespace"}},
+		{`kube_pod_container_resource_requests{resource="nvidia_com_gpu",tier="t",node="x",exported_pod="p",exported_namespace="n",exported_container="c"}`,
+			[]string{"tier", "node", "exported_pod", "exported_namespace", "exported_container"}},
+	} {
+		for _, label := range c.labels {
+			for _, other := range []string{"7", "GPU-af2c63a8-8c8b-21cc-581a-bab6bba89d09"} {
+				at := strings.Index(c.series, label+`="`) + len(label) + 2
+				end := at + strings.IndexByte(c.series[at:], '"')
+				r := newReceiver(nil)
+				w := r.post(t, typeV2, v2(t, []series{one(c.series, 1), one(c.series[:at]+other+c.series[end:], 1)}))
+				if w.Code != http.StatusNoContent {
+					t.Fatalf("answer %d: %s", w.Code, w.Body)
+				}
+				if named, rows := remotewrite.Targets(r.Handler, "c1"), stored(t, r.events); named != rows || rows == 0 {
+					t.Errorf("%s with two values of %s: %d targets are counted, and %d are stored", c.series, label, named, rows)
+				}
+			}
+		}
+	}
+}
+
+// A cluster that names more than it may fills no more memory with it, whichever label
+// is random.
+func TestRandomTargets(t *testing.T) {
+	for name, text := range map[string]func(i int) string{
+		"tier": func(i int) string {
+			return fmt.Sprintf(`vllm:num_requests_running{model_name="m",pod="p",tier="%d"}`, i)
+		},
+		"vgpu": func(i int) string {
+			return fmt.Sprintf(`DCGM_FI_DEV_GPU_UTIL{UUID="GPU-%08x-0000-0000-0000-000000000001",node="n",vgpu="%d"}`, i>>16+1, i&0xffff)
+		},
+	} {
+		named := map[string]bool{}
+		r := newReceiver(func(c *remotewrite.Config) {
+			c.Append = func(_ context.Context, events []domain.Envelope) error {
+				for _, e := range events {
+					switch ev := e.Event.(type) {
+					case *domain.MetricsObserved:
+						for i := range ev.Engine {
+							named[ev.Text(ev.Tier, i)] = true
+						}
+					case *domain.NodeSampled:
+						for i := range ev.Entries() {
+							named[fmt.Sprintf("%x %d", ev.IDs[16*i:16*i+16], ev.Replica[i])] = true
+						}
+					}
+				}
+				return nil
+			}
+		})
+		const each, total = 5000, remotewrite.MaxTargets + 15_000
+		for n := 0; n < total; n += each {
+			var all []series
+			for i := n; i < n+each; i++ {
+				all = append(all, one(text(i), 1))
+			}
+			if w := r.post(t, typeV2, v2(t, all)); w.Code != http.StatusNoContent {
+				t.Fatalf("answer %d: %s", w.Code, w.Body)
+			}
+		}
+		if len(named) != remotewrite.MaxTargets {
+			t.Errorf("by random labels %s a cluster names %d targets, and may name %d", name, len(named), remotewrite.MaxTargets)
+		}
+	}
+}
+
+// Requests that are small on the wire and large in memory are refused before they are.
+func TestLargeInMemory(t *testing.T) {
+	symbols := func(n int, text string) (msg []byte) {
+		for range n {
+			msg = nested(msg, 4, []byte(text))
+		}
+		return msg
+	}
+	var many []series
+	for i := range 2000 {
+		many = append(many, one(fmt.Sprintf(`vllm:num_requests_running{model_name="m",pod="POD",tier="%d"}`, i), 1))
+	}
+	manyLong := bytes.Replace(v2(t, many), nested(nil, 4, []byte("POD")), nested(nil, 4, bytes.Repeat([]byte("x"), 1<<20)), 1)
+	gpu := series{text: `DCGM_FI_PROF_SM_ACTIVE{` + gpu0 + `,node="n1"}`}
+	for i := range 300_000 {
+		gpu.values, gpu.times = append(gpu.values, 1), append(gpu.times, -time.Duration(i)*time.Second)
+	}
+	for name, c := range map[string]struct {
+		msg    []byte
+		status int
+		want   string
+	}{
+		"symbols":           {symbols(15_000_000, ""), http.StatusRequestEntityTooLarge, "lower max_samples_per_send"},
+		"samples":           {v2(t, []series{gpu}), http.StatusRequestEntityTooLarge, "lower max_samples_per_send"},
+		"empty samples":     {nested(nil, 5, bytes.Repeat([]byte{2<<3 | 2, 0}, 10_000_000)), http.StatusRequestEntityTooLarge, "lower max_samples_per_send"},
+		"one label of many": {manyLong, http.StatusNoContent, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReceiver(func(c *remotewrite.Config) { c.InFlight = 160 << 20 })
+			body := snappy.Encode(nil, c.msg)
+			req := httptest.NewRequest(http.MethodPost, "/api/v1/write", bytes.NewReader(body))
+			req.Header.Set("Content-Type", typeV2)
+			req.Header.Set("Authorization", "Bearer good")
+			w := httptest.NewRecorder()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			r.ServeHTTP(w, req)
+			runtime.ReadMemStats(&after)
+			if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
+				t.Errorf("answer %d: %.200s", w.Code, w.Body)
+			}
+			if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 200 {
+				t.Errorf("%d MiB on the wire took %d MiB", len(body)>>20, took)
+			}
+		})
+	}
+}
+
+// A cluster has a rate of its own.
+func TestRate(t *testing.T) {
+	at := now
+	r := newReceiver(func(c *remotewrite.Config) {
+		c.Rate, c.Now = 10, func() time.Time { return at }
+		c.Authenticate = func(req *http.Request) (string, error) { return req.Header.Get("Authorization"), nil }
+	})
+	send := func(cluster string, samples int) int {
+		var all []series
+		for i := range samples {
+			all = append(all, one(fmt.Sprintf("m%d", i), 1))
+		}
+		w := r.post(t, typeV2, v2(t, all), func(req *http.Request) { req.Header.Set("Authorization", cluster) })
+		if (w.Header().Get("Retry-After") != "") != (w.Code == http.StatusTooManyRequests) {
+			t.Errorf("answer %d with Retry-After %q", w.Code, w.Header().Get("Retry-After"))
+		}
+		return w.Code
+	}
+	got := []int{send("a", 15), send("a", 15), send("b", 15), send("a", 5), send("a", 1)}
+	at = at.Add(2 * time.Second)
+	got = append(got, send("a", 1000))
+	if want := "[204 429 204 204 429 204]"; fmt.Sprint(got) != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+}
+
+// dial opens a connection and sends the beginning of a request.
+func dial(t *testing.T, address, key, begin string) net.Conn {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if _, err := fmt.Fprintf(conn, "POST /api/v1/write HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\nContent-Length: 30000000\r\n%s", key, typeV2, begin); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// Senders whose bodies never come are left, and until then take next to no memory from
+// others, however much they announce.
+func TestSlowSenders(t *testing.T) {
+	good := v2(t, []series{one(`DCGM_FI_PROF_SM_ACTIVE{`+gpu0+`,node="n1"}`, 0.5)})
+	r := newReceiver(func(c *remotewrite.Config) { c.InFlight = 16 << 20 })
+	srv := httptest.NewServer(r)
+	t.Cleanup(srv.Close)
+	for range 100 {
+		conn := dial(t, srv.Listener.Addr().String(), "good", "Expect: 100-continue\r\n\r\n")
+		if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "100") {
+			t.Fatalf("%q: %v", line, err)
+		}
+	}
+	if w := r.post(t, typeV2, good); w.Code != http.StatusNoContent {
+		t.Errorf("beside slow senders the answer is %d: %s", w.Code, w.Body)
+	}
+
+	hasty := newReceiver(func(c *remotewrite.Config) { c.Arrival = 50 * time.Millisecond })
+	srv = httptest.NewServer(hasty)
+	t.Cleanup(srv.Close)
+	conn := dial(t, srv.Listener.Addr().String(), "good", "\r\nabc")
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if text, _ := io.ReadAll(res.Body); res.StatusCode != http.StatusServiceUnavailable || !res.Close || !strings.Contains(string(text), "did not arrive in time") {
+		t.Errorf("%s, to be closed: %t: %s", res.Status, res.Close, text)
+	}
+}
+
+// What a sender that left had asked for is either in the log and in the counts, or in
+// neither.
+func TestSenderLeaves(t *testing.T) {
+	release, entered := make(chan struct{}), make(chan struct{}, 10)
+	r := newReceiver(nil)
+	r = newReceiver(func(c *remotewrite.Config) {
+		c.Append = func(_ context.Context, events []domain.Envelope) error {
+			entered <- struct{}{}
+			<-release
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.events = append(r.events, events...)
+			return nil
+		}
+	})
+	send := func(ctx context.Context, node string) chan int {
+		status := make(chan int, 1)
+		msg := v2(t, []series{one(`kube_node_spec_unschedulable{node="`+node+`"}`, 1)})
+		go func() {
+			status <- r.post(t, typeV2, msg, func(req *http.Request) { *req = *req.WithContext(ctx) }).Code
+		}()
+		return status
+	}
+	leaves, leave := context.WithCancel(t.Context())
+	onItsWay := send(leaves, "n1")
+	<-entered
+	leave()
+	waiting := send(leaves, "n2") // whoever left already, or leaves while it waits
+	if code := <-waiting; code != http.StatusServiceUnavailable {
+		t.Errorf("who left while it waited is answered %d", code)
+	}
+	close(release)
+	if code := <-onItsWay; code != http.StatusNoContent {
+		t.Errorf("who left when its events were on their way is answered %d", code)
+	}
+	// Only what was not appended is stated again.
+	if a, b := <-send(t.Context(), "n1"), <-send(t.Context(), "n2"); a != http.StatusNoContent || b != http.StatusNoContent {
+		t.Errorf("sent again: %d and %d", a, b)
+	}
+	var told []string
+	for _, e := range r.events {
+		told = append(told, e.Subject)
+	}
+	if fmt.Sprint(told) != "[n1 n2]" {
+		t.Errorf("the log holds %v", told)
+	}
+	get := httptest.NewRequest(http.MethodGet, "/api/v1/write", nil)
+	get.Header.Set("Authorization", "Bearer good")
+	w := httptest.NewRecorder()
+	r.ServeHTTP(w, get)
+	var status remotewrite.Status
+	if err := json.Unmarshal(w.Body.Bytes(), &status); err != nil || status.Samples["mapped"] != 3 || status.Unacknowledged != 1 || status.Events != 2 {
+		t.Errorf("%s: %v", w.Body, err)
+	}
+}

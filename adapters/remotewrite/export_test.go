@@ -1,0 +1,14 @@
+package remotewrite
+
+import "net/http"
+
+// MaxTargets is how many GPUs and servers a cluster may name in an hour.
+const MaxTargets = maxTargets
+
+// Targets returns how many a cluster has named in this hour.
+func Targets(h http.Handler, name string) int {
+	c := h.(*receiver).cluster(name)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.known)
+}
