@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -618,6 +619,35 @@ func TestMemory(t *testing.T) {
 	}
 	if err := r.spool.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A disk that does not take what is to be remembered is said once, and leaves nothing on it.
+func TestNotRemembered(t *testing.T) {
+	usual := syncFile
+	defer func() { syncFile = usual }()
+	var logged strings.Builder
+	cfg := &Config{Cluster: "c", Node: "n", Interval: time.Second}
+	cfg.Spool = SpoolConfig{Dir: t.TempDir(), QuotaMiB: 1}
+	r, err := openReporter(cfg, slog.New(slog.NewTextHandler(&logged, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.spool.Close()
+	syncFile = func(*os.File) error { return syscall.ENOSPC }
+	for range 3 {
+		r.remember()
+	}
+	if n := strings.Count(logged.String(), "cannot be remembered"); n != 1 {
+		t.Errorf("it is said %d times:\n%s", n, logged.String())
+	}
+	if _, err := os.Stat(filepath.Join(cfg.Spool.Dir, memoryName+".new")); err == nil {
+		t.Error("a part of the file is left")
+	}
+	syncFile = usual
+	r.remember()
+	if !strings.Contains(logged.String(), "remembered again") {
+		t.Errorf("%s", logged.String())
 	}
 }
 

@@ -278,10 +278,11 @@ func replaceFile(path string, b []byte) error {
 	if err == nil {
 		err = os.Rename(path+".new", path)
 	}
-	if err == nil {
-		err = syncDir(filepath.Dir(path))
+	if err != nil {
+		_ = os.Remove(path + ".new") // a full disk needs its space
+		return err
 	}
-	return err
+	return syncDir(filepath.Dir(path))
 }
 
 // syncFile waits for the disk. Tests see what is asked of it.

@@ -46,6 +46,7 @@ type reporter struct {
 	boot     time.Duration  // of those
 	trouble  string         // what the collector says of a driver that gives nothing new
 	saved    time.Time
+	unsaved  bool // what is to be remembered could not be written, which was said
 	couriers []*courier
 	super    *supervisor
 
@@ -136,7 +137,7 @@ func (r *reporter) run(ctx context.Context, to sender) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.put(r.sampler.cut(r.sampler.at))
-	r.remember(true)
+	r.remember()
 	return r.close(to)
 }
 
@@ -190,7 +191,7 @@ func (r *reporter) tick(ctx context.Context) {
 		r.stalled()
 		r.mu.Lock()
 		if time.Since(r.saved) > time.Minute {
-			r.remember(false)
+			r.remember()
 		}
 		r.mu.Unlock()
 	}
@@ -294,7 +295,7 @@ func (r *reporter) frame(ctx context.Context, f dcgm.Frame) error {
 
 func (r *reporter) inventory(inv *dcgm.Inventory, at domain.Instant) {
 	if r.memory.name(inv.Devices) {
-		r.remember(true)
+		r.remember()
 	}
 	r.put(r.sampler.inventory(inv, at))
 	if r.cfg.Register.Enabled {
@@ -316,7 +317,7 @@ func (r *reporter) register(at domain.Instant) {
 	}
 	if err := r.append(at, e, nil); err == nil || errors.Is(err, spool.ErrHeld) {
 		r.memory.Registered = sum[:]
-		r.remember(true)
+		r.remember()
 	}
 }
 
@@ -355,7 +356,7 @@ func (r *reporter) event(ctx context.Context, f *dcgm.Frame, e *dcgm.Event) erro
 	}
 	if e.Over {
 		if r.memory.ended(e) {
-			r.remember(true)
+			r.remember()
 		}
 		return nil
 	}
@@ -386,7 +387,7 @@ func (r *reporter) event(ctx context.Context, f *dcgm.Frame, e *dcgm.Event) erro
 			r.memory.note(*e)
 			r.faults.Add(1)
 			if r.memory.since >= saveEvery {
-				r.remember(false)
+				r.remember()
 			}
 			return nil
 		case errors.As(err, &u):
@@ -415,7 +416,7 @@ func (r *reporter) event(ctx context.Context, f *dcgm.Frame, e *dcgm.Event) erro
 
 // remember writes what is remembered. While the spool holds faults in memory it waits:
 // the file must not know of a fault that the disk does not have.
-func (r *reporter) remember(loud bool) {
+func (r *reporter) remember() {
 	q := r.queue(domain.TopicHardware)
 	r.saved = time.Now()
 	place, held := q.Last()
@@ -424,13 +425,14 @@ func (r *reporter) remember(loud bool) {
 	}
 	r.memory.Cursor = r.cursor.Load()
 	err := r.memory.save(now(), place.Incarnation, place.Sequence)
-	if err == nil {
+	switch {
+	case err == nil:
 		q.Release(r.memory.Incarnation, r.memory.Sequence)
-	} else {
-		level := slog.LevelWarn
-		if loud {
-			level = slog.LevelError
+		if r.unsaved {
+			r.log.Info("what was reported is remembered again", "file", r.memory.path)
 		}
-		r.log.Log(context.Background(), level, "what was reported cannot be remembered beside the spool", "file", r.memory.path, "error", err)
+	case !r.unsaved:
+		r.log.Error("what was reported cannot be remembered beside the spool; the spool's faults are kept until it can", "file", r.memory.path, "error", err)
 	}
+	r.unsaved = err != nil
 }
