@@ -121,6 +121,8 @@ const (
 	ClusterUnregistered   = "cluster_unregistered"   // events name it, nobody declared it
 	WorkspaceUnregistered = "workspace_unregistered" // a cluster, a deployment or a last report names it, nobody registered it
 	UnknownGPUModel       = "gpu_model_unknown"      // not in the catalogue; one for each cluster
+	CollectorIsSilent     = "collector_silent"       // a node's agent measures nothing
+	SamplesDropped        = "samples_dropped"        // a node's agent lost what it could not keep
 	StreamIncomplete      = "stream_incomplete"      // events are missing
 	StreamAhead           = "stream_ahead_of_clock"  // events dated after they were appended
 )
@@ -161,7 +163,7 @@ func NewInventory(view View, filter InventoryFilter) (*Inventory, error) {
 		return nil, err
 	}
 	inv := &Inventory{Position: view.Position().String(), At: filter.At, Clusters: []ClusterEntry{}, Counts: []GPUCount{}, Assets: []AssetEntry{}, Exceptions: []Exception{}}
-	inv.Completeness, err = completeness(view, filter.Workspace, domain.TopicFleet, domain.TopicTelemetry, domain.TopicHardware, domain.TopicDeployments)
+	inv.Completeness, err = completeness(view, filter.Workspace, domain.Interval{}, domain.TopicFleet, domain.TopicTelemetry, domain.TopicHardware, domain.TopicDeployments)
 	if err != nil {
 		return nil, err
 	}
@@ -199,6 +201,9 @@ func NewInventory(view View, filter InventoryFilter) (*Inventory, error) {
 		return nil, err
 	}
 	if err := inv.workspaces(view, seen, entries, known); err != nil {
+		return nil, err
+	}
+	if err := inv.silent(view, f, seen, entries); err != nil {
 		return nil, err
 	}
 	if err := inv.streams(view); err != nil {
@@ -477,19 +482,21 @@ func (inv *Inventory) workspaces(view View, seen map[nodeName]*lastSeen, shown m
 func (inv *Inventory) streams(view View) error {
 	err := view.Scan(Query{Table: TableStreams}, func(k Key, row Row) error {
 		s := row.(*Stream)
-		subject := fmt.Sprintf("%s %s#%d", k.Scope, s.Source, s.Incarnation)
-		if n := s.Missing(); n > 0 {
-			inv.except(StreamIncomplete, subject, fmt.Sprintf("%d of %d events are missing", n, s.Mark))
-		}
 		if s.Ahead > maxAhead {
-			inv.except(StreamAhead, subject, fmt.Sprintf("an event is dated %s after it was appended: the source's clock is wrong", s.Ahead.Time().Sub(domain.Instant(0).Time())))
+			inv.except(StreamAhead, streamName(k, s), fmt.Sprintf("an event is dated %s after it was appended: the source's clock is wrong", s.Ahead.Time().Sub(domain.Instant(0).Time())))
 		}
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("read streams: %w", err)
 	}
-	return nil
+	return eachAwaited(view, func(k Key, s *Stream, n uint64) {
+		inv.except(StreamIncomplete, streamName(k, s), fmt.Sprintf("%d of %d events are missing", n, s.Mark))
+	})
+}
+
+func streamName(k Key, s *Stream) string {
+	return fmt.Sprintf("%s %s#%d", k.Scope, s.Source, s.Incarnation)
 }
 
 // countries returns the country of each region, by the latest definition.

@@ -9,9 +9,11 @@ import (
 
 // lastSeen is the last report of a node.
 type lastSeen struct {
-	at  domain.Instant
-	mig map[domain.GPUID][]string
-	gpu map[domain.GPUID]bool
+	at domain.Instant
+	// agent is until when the node's own agent reported in the hour of the report.
+	agent domain.Instant
+	mig   map[domain.GPUID][]string
+	gpu   map[domain.GPUID]bool
 	// holders are the workspaces that held a device in the hour of the report.
 	holders map[string]bool
 }
@@ -37,7 +39,10 @@ func lastReports(view View, nodes map[nodeName]*nodeTime, at domain.Instant) (ma
 			for i := range o.Devices {
 				segments := o.Devices[i].Segments
 				if n := len(segments); n > 0 {
-					s.at = max(s.at, min(at, hour+domain.Instant(segments[n-1].To)*nsPerMs))
+					end := min(at, hour+domain.Instant(segments[n-1].To)*nsPerMs)
+					if s.at = max(s.at, end); observerRank(o) == 0 {
+						s.agent = max(s.agent, end)
+					}
 				}
 				for _, x := range segments {
 					if x.Holder > 0 && hour+domain.Instant(x.From)*nsPerMs < at {

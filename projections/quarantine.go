@@ -67,11 +67,14 @@ func (i Incomplete) Note(workspace string) string {
 type Completeness struct {
 	Incomplete int    `json:"incomplete"` // events in open quarantine that may concern the report
 	Missing    uint64 `json:"missing"`    // events of its topics that are known to exist and have not arrived, whomever they concern
+	// Dropped is what agents of nodes said that they lost of the report's time: those
+	// events are not missing, as they never come.
+	Dropped []Loss `json:"dropped,omitempty"`
 }
 
-// completeness returns what a report about a workspace ("" for all) that is
+// completeness returns what a report about a workspace ("" for all) and a time that is
 // made of the given topics may lack.
-func completeness(view View, workspace string, topics ...domain.Topic) (Completeness, error) {
+func completeness(view View, workspace string, span domain.Interval, topics ...domain.Topic) (Completeness, error) {
 	open, err := Open(view)
 	if err != nil {
 		return Completeness{}, err
@@ -85,28 +88,46 @@ func completeness(view View, workspace string, topics ...domain.Topic) (Complete
 		// Anybody may claim any sequence, so the sum may overflow.
 		c.Missing += min(missing[t], math.MaxUint64-c.Missing)
 	}
-	return c, nil
+	c.Dropped, err = lossesIn(view, span, topics)
+	return c, err
 }
 
 // Missing returns how many events of each topic are known to exist, by the gaps
-// in their streams, and have not arrived.
+// in their streams, and have not arrived. What an agent said that it lost is not
+// awaited.
 func Missing(view View) (map[domain.Topic]uint64, error) {
 	missing := map[domain.Topic]uint64{}
-	err := view.Scan(Query{Table: TableStreams}, func(k Key, row Row) error {
+	err := eachAwaited(view, func(k Key, _ *Stream, n uint64) {
 		topic, _, _ := strings.Cut(k.Scope, "/")
 		t := domain.Topic(topic)
-		missing[t] += min(row.(*Stream).Missing(), math.MaxUint64-missing[t])
-		return nil
+		missing[t] += min(n, math.MaxUint64-missing[t])
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read streams: %w", err)
-	}
-	return missing, nil
+	return missing, err
 }
 
-// Note returns for example "incomplete: 3 events; 7 events have not arrived",
-// and "" when nothing is known to lack.
+// Note returns for example "incomplete: 3 events; 7 events have not arrived; samples
+// of node c/n from 2026-05-01T00:00:00Z to 2026-05-01T01:00:00Z were dropped", and ""
+// when nothing is known to lack.
 func (c Completeness) Note() string {
+	parts := []string{}
+	if note := c.events(); note != "" {
+		parts = append(parts, note)
+	}
+	for i := range c.Dropped {
+		if i == namedLosses {
+			parts = append(parts, fmt.Sprintf("and %d more losses", len(c.Dropped)-i))
+			break
+		}
+		parts = append(parts, c.Dropped[i].String())
+	}
+	return strings.Join(parts, "; ")
+}
+
+// namedLosses is how many losses a note names.
+const namedLosses = 3
+
+// events says what of a note is about events that may come.
+func (c Completeness) events() string {
 	note := Incomplete{All: c.Incomplete}.Note("")
 	if c.Missing == 0 {
 		return note

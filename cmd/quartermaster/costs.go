@@ -93,7 +93,9 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
     effective), of these kinds:
 ` + kindsText() + `;
   incomplete (events in quarantine that may concern this answer), missing
-    (events that are known to exist and have not arrived).`,
+    (events that are known to exist and have not arrived), dropped (what agents
+    of nodes lost of that time, if they did: cluster, node, topic, events, from,
+    to, reason).`,
 		Example: "  quartermaster costs --period 2026-05\n" +
 			"  quartermaster costs --period 2026-05 --by workspace,component --json\n" +
 			"  quartermaster costs --period 2026-05 --workspace research --by deployment,day\n" +

@@ -22,9 +22,11 @@ func (a *app) fleetCommand() *cobra.Command {
 		Short: "What there is: clusters, nodes, GPUs, their health, and what does not fit together",
 		Long: `Fleet shows the clusters with their nodes and GPUs in service, and lists what
 does not fit together: a GPU declared in two nodes, a node seen but never
-registered, a registered one never seen, a cluster that nobody declared, a
-workspace that nobody registered, GPU models that nobody knows, streams with
-holes or clocks that run ahead.
+registered, a registered one never seen, a GPU that is reported under two names
+(it counts once), a cluster that nobody declared, a workspace that nobody
+registered, GPU models that nobody knows, streams with holes or clocks that run
+ahead. It also lists the nodes whose collector is silent, and what agents of nodes
+dropped in the last 31 days.
 
 JSON keys: position, at;
   clusters (cluster, registered, workspace, name, provider, provider_class,

@@ -36,7 +36,9 @@ tier, deployment, class, environment, status, declared, declared_replicas,
 declared_at, ready_replicas, units, last_seen, seen_by, last_update), models
 (model, clusters, workspaces, deployments, shadow, stale, declared_replicas,
 ready_replicas), incomplete (events in quarantine that may concern this answer),
-missing (events that are known to exist and have not arrived).`,
+missing (events that are known to exist and have not arrived), dropped (what
+agents of nodes lost of the time, if they did: cluster, node, topic, events,
+from, to, reason).`,
 		Example: "  quartermaster models --stale-after 2h\n  quartermaster models --workspace research --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

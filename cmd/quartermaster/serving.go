@@ -57,7 +57,8 @@ where their bounds are equal; others stand beside each other, most requests firs
 
 JSON keys: position, from, to, quantiles (this rule), groups, models, incomplete
 (events in quarantine that may concern this answer), missing (events that are
-known to exist and have not arrived). A group has model, cluster, provider,
+known to exist and have not arrived), dropped (what agents of nodes lost of that
+time, if they did: cluster, node, topic, events, from, to, reason). A group has model, cluster, provider,
 region, tier, deployments, engines, servers, ttft, queue_wait, gpu_memory
 (mean_mib, peak_mib, measured_gpu_ms and permille of what the GPUs have; null
 where none was held by these deployments alone) and sums; a model has model,
@@ -221,7 +222,9 @@ failure.
 
 JSON keys: position, from, to, groups (workspace, cluster, class and counts),
 total (counts), incomplete (events in quarantine that may concern this answer),
-missing (events that are known to exist and have not arrived). Counts are
+missing (events that are known to exist and have not arrived), dropped (what
+agents of nodes lost of that time, if they did: cluster, node, topic, events,
+from, to, reason). Counts are
 finished, succeeded, failed, cancelled, preempted, interrupted, success_permille
 (of those not cancelled), retained_permille (mean share of work that survived),
 started, queue_wait_p50_ms, queue_wait_p95_ms and queue_wait_p99_ms (of the job of

@@ -34,7 +34,8 @@ that nobody held.
 
 JSON keys: position, from, to, by, groups and total; incomplete (events in
 quarantine that may concern this answer), missing (events that are known to
-exist and have not arrived). Each group has key (a value per dimension); it and
+exist and have not arrived), dropped (what agents of nodes lost of that time, if
+they did: cluster, node, topic, events, from, to, reason). Each group has key (a value per dimension); it and
 total have in_service_gpu_ms and what adds up to it: allocated_gpu_ms,
 idle_gpu_ms, failed_gpu_ms, maintenance_gpu_ms, unprovisioned_gpu_ms and
 unobserved_gpu_ms; further allocated_while_failed_gpu_ms, undeclared_gpu_ms,

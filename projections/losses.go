@@ -1,0 +1,268 @@
+package projections
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"quartermaster/domain"
+)
+
+// Loss is what an agent said that it had to drop. Its sequences are gaps of a stream
+// that nothing will fill: they are named as lost, and no longer awaited.
+type Loss struct {
+	Cluster string         `json:"cluster"`
+	Node    string         `json:"node"`
+	Topic   domain.Topic   `json:"topic"`
+	Events  uint64         `json:"events"`
+	From    domain.Instant `json:"from,omitempty"` // of what the events covered; none: not known
+	To      domain.Instant `json:"to,omitempty"`
+	Reason  string         `json:"reason,omitempty"`
+
+	said   domain.Order
+	source string
+	life   uint64 // incarnation
+	lost   Gap
+}
+
+// String says what was lost.
+func (l *Loss) String() string {
+	what := "samples"
+	if l.Topic != domain.TopicTelemetry {
+		what = "events of " + string(l.Topic)
+	}
+	when := "at a time that is not known"
+	if l.To > 0 {
+		when = fmt.Sprintf("from %s to %s", l.From, l.To)
+	}
+	return fmt.Sprintf("%s of node %s/%s %s were dropped", what, l.Cluster, l.Node, when)
+}
+
+// touches reports whether a loss may concern a time.
+func (l *Loss) touches(span domain.Interval) bool {
+	return l.To == 0 || l.From < span.To && span.From < l.To
+}
+
+// lossOf reads what a version says was lost. A source speaks of its own streams alone.
+func lossOf(cluster string, v *Version) (Loss, bool) {
+	e, ok := v.Event.(*domain.SpoolDropped)
+	if !ok {
+		return Loss{}, false
+	}
+	topic, own := strings.CutPrefix(e.Stream, v.Order.Source+" ")
+	if !own {
+		return Loss{}, false
+	}
+	return Loss{
+		Cluster: cluster, Node: e.Node, Topic: domain.Topic(topic), Events: e.To - e.From + 1, From: e.Covered.From, To: e.Covered.To, Reason: e.Reason,
+		said: v.Order, source: v.Order.Source, life: e.Incarnation, lost: Gap{First: e.From, Last: e.To},
+	}, true
+}
+
+// readLosses returns what was said to be lost since a time, 0: ever.
+func readLosses(view View, since domain.Instant) ([]Loss, error) {
+	var out []Loss
+	q := Query{Table: TableHealth}
+	if since > 0 {
+		q.From = dayOf(since)
+	}
+	err := view.Scan(q, func(k Key, row Row) error {
+		for i := range row.(*History).Versions {
+			if l, ok := lossOf(strings.Clone(k.Scope), &row.(*History).Versions[i]); ok {
+				out = append(out, l)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", TableHealth, err)
+	}
+	return out, nil
+}
+
+// streamLife names a stream but for its partition, which its key decides.
+type streamLife struct {
+	source string
+	topic  domain.Topic
+	life   uint64
+}
+
+// lostOf are the sequences that were said to be lost, by stream, ascending and
+// disjoint.
+func lostOf(losses []Loss) map[streamLife][]Gap {
+	out := map[streamLife][]Gap{}
+	for i := range losses {
+		l := &losses[i]
+		k := streamLife{l.source, l.Topic, l.life}
+		out[k] = append(out[k], l.lost)
+	}
+	for k, gaps := range out {
+		slices.SortFunc(gaps, func(a, b Gap) int { return cmp.Compare(a.First, b.First) })
+		n := 0
+		for _, g := range gaps[1:] {
+			if g.First <= gaps[n].Last {
+				gaps[n].Last = max(gaps[n].Last, g.Last)
+				continue
+			}
+			n++
+			gaps[n] = g
+		}
+		out[k] = gaps[:n+1]
+	}
+	return out
+}
+
+// awaited returns how many sequences have not arrived and are not said to be lost,
+// given what is, ascending and disjoint.
+func (s *Stream) awaited(lost []Gap) uint64 {
+	n, forgotten := s.Missing(), s.Lost
+	for _, l := range lost {
+		var given uint64
+		for _, g := range s.Gaps {
+			if first, last := max(g.First, l.First), min(g.Last, l.Last); first <= last {
+				given += last - first + 1
+			}
+		}
+		// Of gaps that had to be forgotten only their number is known.
+		if l.First <= s.Forgotten {
+			known := min(forgotten, min(l.Last, s.Forgotten)-l.First+1)
+			given, forgotten = given+known, forgotten-known
+		}
+		n -= min(n, given)
+	}
+	return n
+}
+
+// eachAwaited calls yield with each stream that something is awaited of, and how much.
+func eachAwaited(view View, yield func(Key, *Stream, uint64)) error {
+	type lacking struct {
+		key Key
+		s   *Stream
+	}
+	var found []lacking
+	err := view.Scan(Query{Table: TableStreams}, func(k Key, row Row) error {
+		if s := row.(*Stream); s.Missing() > 0 {
+			found = append(found, lacking{k, s})
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read streams: %w", err)
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	losses, err := readLosses(view, 0)
+	if err != nil {
+		return err
+	}
+	lost := lostOf(losses)
+	for _, f := range found {
+		topic, _, _ := strings.Cut(f.key.Scope, "/")
+		if n := f.s.awaited(lost[streamLife{f.s.Source, domain.Topic(topic), f.s.Incarnation}]); n > 0 {
+			yield(f.key, f.s, n)
+		}
+	}
+	return nil
+}
+
+// lossesIn returns what of some topics was said to be lost of a time, by cluster,
+// node and time.
+func lossesIn(view View, span domain.Interval, topics []domain.Topic) ([]Loss, error) {
+	if span.Empty() {
+		return nil, nil
+	}
+	// Nothing is said to be lost before it is; clocks differ by less than a day.
+	losses, err := readLosses(view, max(1, span.From-domain.Day))
+	if err != nil {
+		return nil, err
+	}
+	losses = slices.DeleteFunc(losses, func(l Loss) bool { return !slices.Contains(topics, l.Topic) || !l.touches(span) })
+	slices.SortFunc(losses, func(a, b Loss) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.life, b.life), cmp.Compare(a.lost.First, b.lost.First))
+	})
+	return losses, nil
+}
+
+// spokenFor is for how long the inventory names a loss.
+const spokenFor = 31 * domain.Day
+
+// silence is a time in which a node's collector says nothing.
+type silence struct {
+	since  domain.Instant
+	life   uint64
+	reason string
+}
+
+// silent finds collectors that are silent at the inventory's time, and what was lost in
+// the month before. A silence ends by being told to have ended, by a report of the
+// node's agent for a later time, and with the life of the agent that told of it: the
+// next one tells anew.
+func (inv *Inventory) silent(view View, f *fleet, seen map[nodeName]*lastSeen, shown map[string]*ClusterEntry) error {
+	open := map[nodeName]map[string]silence{} // by source
+	sources := map[string]uint64{}            // the latest life
+	for _, n := range f.nodes {
+		if shown[n.cluster] == nil {
+			continue
+		}
+		var losses []Loss
+		for i := range n.health {
+			v := &n.health[i]
+			if v.Order.Effective > inv.At {
+				break
+			}
+			source := v.Order.Source
+			switch e := v.Event.(type) {
+			case *domain.CollectorSilent:
+				if e.Silent.To > 0 {
+					delete(open[n.nodeName], source)
+					continue
+				}
+				if open[n.nodeName] == nil {
+					open[n.nodeName] = map[string]silence{}
+				}
+				open[n.nodeName][source] = silence{e.Silent.From, v.Order.Incarnation, e.Reason}
+				sources[source] = 0
+			case *domain.SpoolDropped:
+				if l, ok := lossOf(n.cluster, v); ok && v.Order.Effective >= inv.At-spokenFor {
+					losses = append(losses, l)
+				}
+			}
+		}
+		if len(losses) > 0 {
+			last, total := &losses[len(losses)-1], uint64(0)
+			for i := range losses {
+				total += min(losses[i].Events, math.MaxUint64-total)
+			}
+			detail := fmt.Sprintf("%d events were dropped, %s", total, last)
+			if len(losses) > 1 {
+				detail = fmt.Sprintf("%d events were dropped in %d losses; of the last %s", total, len(losses), last)
+			}
+			inv.except(SamplesDropped, n.cluster+"/"+n.node, detail+": "+last.Reason)
+		}
+	}
+	if len(sources) == 0 {
+		return nil
+	}
+	err := view.Scan(Query{Table: TableStreams}, func(_ Key, row Row) error {
+		s := row.(*Stream)
+		if life, ok := sources[s.Source]; ok {
+			sources[s.Source] = max(life, s.Incarnation)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read streams: %w", err)
+	}
+	for name, by := range open {
+		for source, s := range by {
+			if last := seen[name]; sources[source] > s.life || last != nil && last.agent > s.since {
+				continue
+			}
+			inv.except(CollectorIsSilent, name.cluster+"/"+name.node, fmt.Sprintf("its collector measures nothing since %s: %s", s.since, cmp.Or(s.reason, "it did not say why")))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package projections_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/storetest"
+)
+
+const agent = "node-reporter/c/n"
+
+// dropped says that the agent of node n lost sequences of its samples.
+func dropped(source string, at int, from, to uint64, covered domain.Interval) domain.Envelope {
+	return domain.Envelope{Source: source, Incarnation: 1, Cluster: "c", Time: t0 + domain.Instant(at)*minute, Event: &domain.SpoolDropped{
+		Node: "n", Stream: agent + " qm.telemetry", From: from, To: to, Covered: covered, Reason: "quota", Incarnation: 1,
+	}}
+}
+
+// What an agent said that it lost is named by reports of that time, and makes no other
+// report incomplete for ever.
+func TestDroppedSamples(t *testing.T) {
+	sample := func(seq uint64, from, to int) domain.Envelope {
+		e := sampled(agent, from, to, held("a"))
+		e.Incarnation, e.Sequence = 1, seq
+		return e
+	}
+	// After 64 gaps the oldest are remembered by their number alone.
+	var torn []domain.Envelope
+	for i := range 80 {
+		torn = append(torn, sample(uint64(2*i+2), i, i+1))
+	}
+	for _, c := range []struct {
+		name    string
+		log     []domain.Envelope
+		missing uint64
+		note    string // of the first hour
+	}{
+		{"a gap", []domain.Envelope{sample(1, 0, 10), sample(4, 30, 40)}, 2, "incomplete: 2 events have not arrived"},
+		{"said to be lost", []domain.Envelope{sample(1, 0, 10), sample(4, 30, 40), dropped(agent, 41, 2, 3, span(10, 30))}, 0,
+			"samples of node c/n from 2026-05-01T00:10:00Z to 2026-05-01T00:30:00Z were dropped"},
+		{"in part", []domain.Envelope{sample(1, 0, 10), sample(4, 30, 40), dropped(agent, 41, 3, 3, span(20, 30))}, 1,
+			"incomplete: 1 event has not arrived; samples of node c/n from 2026-05-01T00:20:00Z to 2026-05-01T00:30:00Z were dropped"},
+		{"twice", []domain.Envelope{sample(1, 0, 10), sample(4, 30, 40), dropped(agent, 41, 2, 3, span(10, 30)), dropped(agent, 42, 3, 3, span(20, 30))}, 0,
+			"samples of node c/n from 2026-05-01T00:10:00Z to 2026-05-01T00:30:00Z were dropped; samples of node c/n from 2026-05-01T00:20:00Z to 2026-05-01T00:30:00Z were dropped"},
+		{"by somebody else", []domain.Envelope{sample(1, 0, 10), sample(4, 30, 40), dropped("node-reporter/c/m", 41, 2, 3, span(10, 30))}, 2, "incomplete: 2 events have not arrived"},
+		{"at a time that is not known", []domain.Envelope{sample(1, 0, 10), sample(3, 30, 40), dropped(agent, 41, 2, 2, domain.Interval{})}, 0,
+			"samples of node c/n at a time that is not known were dropped"},
+		{"more than is remembered", append(torn[:80:80], dropped(agent, 90, 1, 31, span(0, 16)), dropped(agent, 91, 33, 200, span(16, 80))), 0,
+			"samples of node c/n from 2026-05-01T00:00:00Z to 2026-05-01T00:16:00Z were dropped; samples of node c/n from 2026-05-01T00:16:00Z to 2026-05-01T01:20:00Z were dropped"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := storetest.NewLog()
+			l.Append(c.log...)
+			view(t, l, func(v projections.View) {
+				missing, err := projections.Missing(v)
+				if err != nil || missing[domain.TopicTelemetry] != c.missing {
+					t.Errorf("missing %v, want %d, %v", missing, c.missing, err)
+				}
+				r, err := projections.Usage(v, t0, t0+domain.Hour, projections.UsageFilter{})
+				if err != nil || r.Note() != c.note || r.Missing != c.missing {
+					t.Errorf("the first hour says %q, want %q, %v", r.Note(), c.note, err)
+				}
+				later, err := projections.Usage(v, t0+2*domain.Hour, t0+3*domain.Hour, projections.UsageFilter{})
+				if err != nil || later.Missing != c.missing || len(later.Dropped) > 0 && later.Dropped[0].To > 0 {
+					t.Errorf("a later hour says %q, %v", later.Note(), err)
+				}
+			})
+			var lacks int
+			for _, e := range inventory(t, l, projections.InventoryFilter{At: t0 + 2*domain.Hour}).Exceptions {
+				if e.Kind == projections.StreamIncomplete {
+					lacks++
+				}
+			}
+			if (lacks > 0) != (c.missing > 0) {
+				t.Errorf("%d streams are said to be incomplete", lacks)
+			}
+		})
+	}
+}
+
+// The fleet shows whose collector is silent, until that is over in whatever way, and
+// what was lost.
+func TestSilence(t *testing.T) {
+	silent := func(at int, life uint64, from, to int) domain.Envelope {
+		i := domain.Interval{From: t0 + domain.Instant(from)*minute}
+		if to > 0 {
+			i.To = t0 + domain.Instant(to)*minute
+		}
+		return domain.Envelope{Source: agent, Incarnation: life, Cluster: "c", Time: t0 + domain.Instant(at)*minute, Event: &domain.CollectorSilent{Node: "n", Silent: i, Reason: "it hung"}}
+	}
+	life := func(n uint64, e domain.Envelope) domain.Envelope {
+		e.Incarnation = n
+		return e
+	}
+	const open = "collector_silent c/n: its collector measures nothing since 2026-05-01T00:30:00Z: it hung"
+	for _, c := range []struct {
+		name string
+		log  []domain.Envelope
+		at   int // minute
+		want string
+	}{
+		{"silent", []domain.Envelope{life(1, sampled(agent, 0, 30, held("a"))), silent(31, 1, 30, 0)}, 60, open},
+		{"not yet", []domain.Envelope{life(1, sampled(agent, 0, 30, held("a"))), silent(31, 1, 30, 0)}, 30, ""},
+		{"it spoke again", []domain.Envelope{life(1, sampled(agent, 0, 30, held("a"))), silent(31, 1, 30, 0), silent(40, 1, 30, 40)}, 60, ""},
+		{"silent again", []domain.Envelope{silent(11, 1, 10, 0), silent(20, 1, 10, 20), silent(31, 1, 30, 0)}, 60, open},
+		{"a later sample", []domain.Envelope{silent(31, 1, 30, 0), life(1, sampled(agent, 40, 50, held("a")))}, 60, ""},
+		{"a sample of somebody else", []domain.Envelope{silent(31, 1, 30, 0), sampled("prometheus/p", 40, 50, held("a"))}, 60, open},
+		{"the agent was killed and began anew", []domain.Envelope{silent(31, 1, 30, 0), life(2, sampled(agent, 0, 10, held("a")))}, 60, ""},
+		{"the new one is silent too", []domain.Envelope{silent(21, 1, 20, 0), silent(31, 2, 30, 0)}, 60, open},
+		{"samples were lost", []domain.Envelope{dropped(agent, 31, 2, 3, span(10, 30))}, 60,
+			"samples_dropped c/n: 2 events were dropped, samples of node c/n from 2026-05-01T00:10:00Z to 2026-05-01T00:30:00Z were dropped: quota"},
+		{"twice", []domain.Envelope{dropped(agent, 31, 2, 3, span(10, 30)), dropped(agent, 41, 7, 7, domain.Interval{})}, 60,
+			"samples_dropped c/n: 3 events were dropped in 2 losses; of the last samples of node c/n at a time that is not known were dropped: quota"},
+		{"long ago", []domain.Envelope{dropped(agent, 31, 2, 3, span(10, 30))}, 60 * 24 * 40, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := storetest.NewLog()
+			l.Append(storetest.Node("c", "n", "H100 80GB", 1, t0))
+			l.Append(c.log...)
+			var got []string
+			for _, e := range inventory(t, l, projections.InventoryFilter{At: t0 + domain.Instant(c.at)*minute}).Exceptions {
+				if e.Kind == projections.CollectorIsSilent || e.Kind == projections.SamplesDropped {
+					got = append(got, fmt.Sprintf("%s %s: %s", e.Kind, e.Subject, e.Detail))
+				}
+			}
+			if strings.Join(got, "; ") != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
