@@ -67,6 +67,7 @@ func (m *model) answer(s *solution) (*Answer, error) {
 		}
 		a.Notes = append(a.Notes, note...)
 	}
+	cost.Add(cost, m.needless(s.units))
 	a.Cost = a.Committed.Add(m.quotient(cost, true))
 	a.Penalty = m.penalty(o)
 	a.Serving = a.Cost.Sub(a.Committed).Sub(a.Bought).Sub(a.Penalty)
@@ -88,6 +89,25 @@ func (m *model) answer(s *solution) (*Answer, error) {
 		a.Notes = append(a.Notes, fmt.Sprintf("these purchases do not keep %q", b))
 	}
 	return a, nil
+}
+
+// needless is what is paid for pools of which nothing is wanted: no component has
+// them. It is in units, times weight.
+func (m *model) needless(units []int) *big.Int {
+	wanted := make([]bool, len(m.choices))
+	for i := range m.components {
+		for _, j := range m.components[i].choices {
+			wanted[j] = true
+		}
+	}
+	sum := new(big.Int)
+	for j, n := range units {
+		if !wanted[j] {
+			paid := big.NewInt(int64(m.choices[j].cost))
+			sum.Add(sum, paid.Mul(paid, big.NewInt(int64(n))))
+		}
+	}
+	return sum.Mul(sum, big.NewInt(int64(m.weight)))
 }
 
 // proven holds the cost that is published of a component to the one that its

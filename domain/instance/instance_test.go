@@ -53,3 +53,38 @@ func TestTiny(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What is bought for a pool of which nobody wants anything is paid for, though it
+// serves nobody; and an answer that leaves it out of its cost is refused.
+func TestWhatNobodyWantsIsPaidFor(t *testing.T) {
+	in := tiny(t)
+	in.Pools = append(in.Pools, Pool{ID: "unwanted", Region: "r1", Class: "A100", Unit: "gpu", OnDemand: &Price{Hourly: dec("4")}})
+	in.Offers = append(in.Offers, Offer{ID: "needless", Kind: domain.OfferReserved, Pool: "unwanted", Term: 1, Hourly: dec("1"), GuaranteesCapacity: true})
+	in.Scenarios = []Scenario{{ID: "a", Weight: 2}, {ID: "b", Weight: 1}}
+	a, err := Evaluate(t.Context(), in, []Order{{Offer: "reserve", Units: 2}, {Offer: "needless", Epoch: 1, Units: 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As in TestTiny, and three units for a day.
+	if a.Cost.String() != "600" || a.Bought.String() != "312" || a.Serving.String() != "288" {
+		t.Errorf("cost %s, bought %s, serving %s", a.Cost, a.Bought, a.Serving)
+	}
+	for _, s := range a.Scenarios {
+		if !s.Cost.Equal(a.Cost) {
+			t.Errorf("scenario %s costs %s, all of them %s", s.Scenario, s.Cost, a.Cost)
+		}
+	}
+	best, err := Solve(t.Context(), in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(t.Context(), in, best); err != nil {
+		t.Fatal(err)
+	}
+	best.Purchases = append([]Purchase{{Order: Order{Offer: "needless", Epoch: 1, Units: 3}, Cost: dec("72")}}, best.Purchases...)
+	best.Bought = best.Bought.Add(dec("72"))
+	best.Serving = best.Serving.Sub(dec("72"))
+	if err := Check(t.Context(), in, best); err == nil {
+		t.Error("an answer is accepted whose cost leaves out what it buys")
+	}
+}
