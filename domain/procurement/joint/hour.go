@@ -95,7 +95,8 @@ func (s *shape) keep(b *basis) *basis {
 }
 
 func key(columns []int) string {
-	c := slices.Sorted(slices.Values(columns))
+	c := slices.Clone(columns)
+	slices.Sort(c)
 	out := make([]byte, 2*len(c))
 	for i, v := range c {
 		binary.BigEndian.PutUint16(out[2*i:], uint16(v))

@@ -45,7 +45,7 @@ type Seeds map[string][]*basis
 
 // mostSeeds bounds the seeds of a shape, mostRegimes the prices that are remembered.
 const (
-	mostSeeds   = 96
+	mostSeeds   = 64
 	mostRegimes = 512
 )
 
@@ -99,7 +99,18 @@ func NewRecourse(p *Problem) (*Recourse, error) {
 }
 
 // Begin forgets what was found in the hours before, all but the seeds.
-func (r *Recourse) Begin() { r.world++ }
+func (r *Recourse) Begin() {
+	r.world++
+	memory := 0
+	for _, s := range r.shapes {
+		memory += s.memory
+	}
+	// What is kept for its speed alone goes between worlds, never within one.
+	if len(r.regimes) > mostRegimes || memory > maxBases/2 {
+		clear(r.regimes)
+		clear(r.shapes)
+	}
+}
 
 // Seed gives bases to begin with. They count from the next prices that are new.
 func (r *Recourse) Seed(s Seeds) { r.seeds = s }
@@ -151,9 +162,6 @@ func (r *Recourse) regime(t *Terms, have *Capacity) *worldly {
 	r.key = k
 	g := r.regimes[string(k)]
 	if g == nil {
-		if len(r.regimes) >= mostRegimes {
-			clear(r.regimes)
-		}
 		g = r.price(t, have, bound)
 		r.regimes[string(k)] = g
 	}
