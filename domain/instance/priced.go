@@ -110,14 +110,26 @@ func (in *Instance) Priced() (*Priced, error) {
 // Worth is what one unit of a currency is in the instance's.
 func (p *Priced) Worth(currency string) domain.Decimal { return p.in.fx(currency) }
 
-// Shortage is what a unit-hour of a demand that is not served costs in an epoch,
-// discounted.
-func (p *Priced) Shortage(demand string, epoch int) (procurement.Nano, error) {
-	n, err := rounded(p.m.in.Demands[p.m.demand[demand]].Shortage.Mul(p.m.cal.middle[epoch]), pricedDigits)
-	if err != nil {
-		return 0, fmt.Errorf("demand %q: shortage: %w", demand, err)
+// Discounted is what a price by the hour comes to in an epoch.
+func (p *Priced) Discounted(hourly domain.Decimal, epoch int) (procurement.Nano, error) {
+	return rounded(hourly.Mul(p.m.cal.middle[epoch]), pricedDigits)
+}
+
+// Route lets a pool serve a demand: Num/Den units of it do the work of one.
+type Route struct {
+	Pool     string
+	Num, Den int
+	Hourly   domain.Decimal // beside what serves, for a unit of demand and hour; nominal
+}
+
+// Routes are by which pools a demand may be served, its own first: within its latency
+// budget, countries and certifications, by substitutes too.
+func (p *Priced) Routes(demand string) []Route {
+	var out []Route
+	for _, r := range p.m.ways[p.m.demand[demand]] {
+		out = append(out, Route{p.m.in.Pools[r.pool].ID, r.num, r.den, r.extra})
 	}
-	return n, nil
+	return out
 }
 
 // Protected reports whether the posture protects a demand.

@@ -484,9 +484,6 @@ func (c *course) decide(s *Scenario) error {
 		}
 		in.Posture = &p
 	}
-	if len(alt.Spill) > 0 {
-		c.notes = append(c.notes, "purchases take into account that demand may be served elsewhere every day; draws let it move only while its own region is gone")
-	}
 	widest := 0
 	for _, x := range alt.Spill {
 		widest = max(widest, x.RoundTripMS)
@@ -523,18 +520,13 @@ func (c *course) drawable() error {
 		return fmt.Errorf("the instance has %s, which what-ifs do not draw; \"quartermaster plan solve\" answers it without draws", what)
 	}
 	switch {
-	case len(in.Substitutes) > 0:
-		return refuse("substitutes")
 	case len(in.Scenarios) > 0:
 		return refuse("scenarios of its own")
 	}
 	for i := range in.Demands {
 		d := &in.Demands[i]
-		switch {
-		case slices.ContainsFunc(in.Demands[:i], func(x instance.Demand) bool { return x.Pool == d.Pool }):
+		if slices.ContainsFunc(in.Demands[:i], func(x instance.Demand) bool { return x.Pool == d.Pool }) {
 			return refuse("two demands for pool " + d.Pool)
-		case d.DeferHours > 0:
-			return refuse("demand that may wait")
 		}
 	}
 	for i := range in.Offers {

@@ -28,21 +28,47 @@ type supply struct {
 // evaluator evaluates draws of a course, one after another.
 type evaluator struct {
 	m      *compiled
-	supply []supply // by pool and epoch
+	groups []*together // none: each pool is served as if it were alone
+	supply []supply    // by pool and epoch
 	late   []window
 	grown  curve // of the epoch that is evaluated
 }
 
-func newEvaluator(m *compiled) *evaluator {
+// newEvaluator evaluates with what is held and bought so far.
+func newEvaluator(m *compiled) (*evaluator, error) {
+	v := apart(m)
+	for i := range m.groups {
+		t, err := newTogether(m, &m.groups[i])
+		if err != nil {
+			return nil, err
+		}
+		v.groups = append(v.groups, t)
+	}
+	return v, nil
+}
+
+// apart evaluates pools as if each were alone, with a quota that is shared to itself.
+func apart(m *compiled) *evaluator {
 	return &evaluator{m: m, supply: make([]supply, len(m.pools)*len(m.spans))}
 }
 
+// group is what serves a pool together with others, nil if nothing does.
+func (v *evaluator) group(p int) *together {
+	if g := v.m.pools[p].group; g >= 0 && len(v.groups) > 0 {
+		return v.groups[g]
+	}
+	return nil
+}
+
 // evaluate says what a world comes to.
-func (v *evaluator) evaluate(w *world) outcome {
+func (v *evaluator) evaluate(w *world) (outcome, error) {
 	m := v.m
 	var out outcome
 	v.equip(w, &out)
 	for p := range m.pools {
+		if v.group(p) != nil {
+			continue
+		}
 		for e := range m.spans {
 			v.epoch(w, p, e, &out)
 		}
@@ -50,8 +76,16 @@ func (v *evaluator) evaluate(w *world) outcome {
 	if len(w.windows)+len(v.late) > 0 {
 		v.windows(w, &out)
 	}
+	for _, t := range v.groups {
+		t.r.Begin()
+		for e := range m.spans {
+			if err := t.epoch(v, w, e, &out); err != nil {
+				return out, err
+			}
+		}
+	}
 	out.cost += out.capacity + m.cold
-	return out
+	return out, nil
 }
 
 // equip says what capacity there is, and pays for it.
@@ -104,7 +138,7 @@ func (v *evaluator) equip(w *world, out *outcome) {
 			switch {
 			case x.epochs[e].onDemand < 0:
 				quota = 0
-			case x.quota >= 0:
+			case x.quota >= 0 && v.group(p) == nil:
 				quota = x.quotaOf(w.quota[x.quota*len(m.spans)+e])
 			}
 			s.priced = min(s.priced, quota)
@@ -261,71 +295,50 @@ func serveHour(demand, spotPart, guaranteed, priced, more, avail int64, spotFirs
 	return s
 }
 
-// windows corrects what the hours come to in which capacity is not there.
+// windows corrects what the hours of pools that are alone come to in which capacity
+// is not there.
 func (v *evaluator) windows(w *world, out *outcome) {
 	m := v.m
-	all := append(append([]window{}, w.windows...), v.late...)
-	e := 0
-	for _, h := range hoursTouched(all) {
-		for m.starts[e+1] <= h {
-			e++
+	for p := range m.pools {
+		if v.group(p) != nil {
+			continue
 		}
-		type hit struct {
-			pool  int
-			units int64
-			whole bool
-		}
-		var hits []hit
-		for i := range all {
-			x := &all[i]
-			if h < x.from || h >= x.to {
-				continue
+		var of []window
+		for _, x := range slices.Concat(w.windows, v.late) {
+			if x.pool == p {
+				of = append(of, x)
 			}
-			k := -1
-			for j := range hits {
-				if hits[j].pool == x.pool {
-					k = j
+		}
+		e := 0
+		for _, h := range hoursTouched(of) {
+			for m.starts[e+1] <= h {
+				e++
+			}
+			without, gone := int64(0), false
+			for _, x := range of {
+				if h >= x.from && h < x.to {
+					without += x.units
+					gone = gone || x.whole
 				}
 			}
-			if k < 0 {
-				k = len(hits)
-				hits = append(hits, hit{pool: x.pool})
-			}
-			hits[k].units += x.units
-			hits[k].whole = hits[k].whole || x.whole
-		}
-		taken := map[int]served{} // of pools that others fled to
-		gone := func(p int) bool {
-			for _, x := range hits {
-				if x.pool == p && x.whole {
-					return true
-				}
-			}
-			return false
-		}
-		for _, x := range hits {
-			onDemand, spot, shortage := v.prices(w, x.pool, e)
-			normal, demand := v.at(w, x.pool, e, h, 0, false)
-			now, _ := v.at(w, x.pool, e, h, x.units, x.whole)
+			onDemand, spot, shortage := v.prices(w, p, e)
+			normal, _ := v.at(w, p, e, h, 0, false)
+			now, _ := v.at(w, p, e, h, without, gone)
 			pay := func(s served) int64 { return cost(s.spot, spot) + cost(s.onDemand, onDemand) }
 			out.cost += pay(now) - pay(normal)
 			out.spot += now.spot - normal.spot
-			short := now.short
-			if x.whole {
-				short -= v.flee(w, x.pool, e, h, min(short, mulDiv(demand, m.pools[x.pool].protected, one)), gone, taken, out)
-			}
-			more := short - normal.short
+			more := now.short - normal.short
 			out.unserved += more
 			out.served -= more
-			penalty := cost(short, shortage) - cost(normal.short, shortage)
+			penalty := cost(now.short, shortage) - cost(normal.short, shortage)
 			out.penalty += penalty
 			out.cost += penalty
 		}
 	}
 }
 
-// at serves an hour of a pool without some of its committed units, or with
-// nothing at all.
+// at serves an hour of a pool that is alone without some of its committed units, or
+// with nothing at all.
 func (v *evaluator) at(w *world, p, e, h int, without int64, whole bool) (served, int64) {
 	x := &v.m.pools[p]
 	s := &v.supply[p*len(v.m.spans)+e]
@@ -344,60 +357,13 @@ func (v *evaluator) at(w *world, p, e, h int, without int64, whole bool) (served
 	return serveHour(demand, units*x.permille/1000*one, guaranteed, priced, more, s.avail, spot < onDemand || onDemand < 0, spot >= 0), demand
 }
 
-// flee lets other regions take demand over whose pool is gone, and returns how
-// much they take: first with capacity that is there and idle, then on demand.
-func (v *evaluator) flee(w *world, p, e, h int, demand int64, gone func(int) bool, taken map[int]served, out *outcome) (took int64) {
-	m := v.m
-	for step := range 2 {
-		for _, r := range m.spill {
-			if r.from != p || gone(r.to) || took >= demand {
-				continue
-			}
-			own, _ := v.at(w, r.to, e, h, 0, false)
-			s := &v.supply[r.to*len(m.spans)+e]
-			used := taken[r.to]
-			onDemand, _, _ := v.prices(w, r.to, e)
-			var room int64
-			switch {
-			case step == 0:
-				room = s.guaranteed - own.guaranteed - used.guaranteed + s.priced - own.priced - used.priced
-			case onDemand < 0:
-			case s.more == unlimited:
-				room = unlimited / 4
-			default:
-				room = s.more - own.onDemand - used.onDemand
-			}
-			n := min(demand-took, mulDiv(max(0, room), one, r.overhead))
-			if n <= 0 {
-				continue
-			}
-			need := mulDiv(n, r.overhead, one)
-			if step == 0 {
-				used.guaranteed += need
-			} else {
-				used.onDemand += need
-				out.cost += cost(need, onDemand)
-			}
-			taken[r.to] = used
-			took += n
-			out.cost += cost(n, discounted(r.price, &m.pools[r.to].epochs[e]))
-		}
-	}
-	return took
-}
-
-func discounted(price int64, e *epochModel) int64 {
-	if price == 0 {
-		return 0
-	}
-	return mulDiv(price, scaled(e.discount), one)
-}
-
 // stackBins is in how many parts the hours of a load-duration curve are shown.
 const stackBins = 100
 
 // Stack is a pool's load-duration curve: hours of the horizon by falling demand,
-// in equal parts, and what serves them on average, in units.
+// in equal parts, and what serves them on average, in units. Of a pool that others
+// help out, or that helps others, it is what the pool serves, whoever's demand that
+// is; what is unserved is of its own.
 type Stack struct {
 	Pool       string           `json:"pool"`
 	Hours      []int            `json:"hours"` // at the end of each part
@@ -410,7 +376,7 @@ type Stack struct {
 }
 
 // stack shows how a pool is served in a world.
-func (v *evaluator) stack(w *world, p int) Stack {
+func (v *evaluator) stack(w *world, p int) (Stack, error) {
 	m := v.m
 	type hour struct {
 		demand, have int64
@@ -419,8 +385,15 @@ func (v *evaluator) stack(w *world, p int) Stack {
 	hours := make([]hour, 0, len(m.pools[p].hourly))
 	for e := range m.spans {
 		s := &v.supply[p*len(m.spans)+e]
+		slots, err := v.group(p).serving(v, w, p, e)
+		if err != nil {
+			return Stack{}, err
+		}
 		for h := m.starts[e]; h < m.starts[e+1]; h++ {
 			x, demand := v.at(w, p, e, h, 0, false)
+			if slots != nil {
+				x = slots[v.group(p).g.epochs[e].of[h-m.starts[e]]]
+			}
 			hours = append(hours, hour{demand, s.guaranteed + s.priced, x})
 		}
 	}
@@ -449,5 +422,5 @@ func (v *evaluator) stack(w *world, p int) Stack {
 			*x.into = append(*x.into, units(x.sum/n))
 		}
 	}
-	return out
+	return out, nil
 }

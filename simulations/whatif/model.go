@@ -40,9 +40,7 @@ type compiled struct {
 	pools  []poolModel
 	pays   []payment // what is held and bought
 	cold   int64     // what a cold standby costs, in amounts
-	spill  []route
-	// quotaShare: of a shared quota each pool has a part.
-	notes []string
+	groups []group
 }
 
 type poolModel struct {
@@ -53,33 +51,28 @@ type poolModel struct {
 	// permille of an hour's demand may run on spot, rounded down to whole units.
 	permille int64
 	epochs   []epochModel
-	// protected is the share of demand that another region takes over, in
-	// millionths; 0: none.
+	// protected is the share of demand that a posture lets another region take over
+	// while its own is gone, in millionths; 0: none.
 	protected int64
+	group     int   // index of the pools that it is served with, −1: it is alone
 	avail     int64 // spot units that can be had
 	quota     int   // index, −1: none
-	part      int64 // of the quota, in millionths
 	perUnit   int64
 	gpus      int
 	region    string
+	// listedShortage is what an hour of a unit that is not served costs, nominal.
+	listedShortage procurement.Nano
 	// held is what there is by epoch, whatever pays for it, in millionths.
 	held [2][]int64     // guaranteed, and by price only
 	over domain.Decimal // share of spot time that interruptions lose
 }
 
-// route is where demand goes when its pool is gone.
-type route struct {
-	from, to int
-	price    int64 // by epoch it is the same: nominal, discounted with the middle
-	overhead int64 // in millionths
-}
-
 type epochModel struct {
 	curve          curve
-	onDemand, spot int64 // price of a unit and hour; −1: there is none
+	onDemand, spot int64 // discounted price of a unit and hour; −1: there is none
 	shortage       int64
-	quota          int64 // units, in millionths
-	discount       domain.Decimal
+	// Nominal prices; −1: there is none.
+	listedOnDemand, listedSpot procurement.Nano
 }
 
 // curve is the hours of an epoch by ascending demand, in whole units. The sums are
@@ -107,8 +100,10 @@ type payment struct {
 	hourly, upfront int64
 }
 
-// newModel compiles an instance: at its own prices, levels and holdings.
-func newModel(in *instance.Instance) (*compiled, error) {
+// newModel compiles an instance: at its own prices, levels and holdings. refuge, if
+// not nil, is the instance with the ways that protected demand may go while its region
+// is gone; of it nothing else is read.
+func newModel(in, refuge *instance.Instance) (*compiled, error) {
 	priced, err := in.Priced()
 	if err != nil {
 		return nil, err
@@ -124,7 +119,7 @@ func newModel(in *instance.Instance) (*compiled, error) {
 	}
 	for p := range in.Pools {
 		pool, sold := &in.Pools[p], &priced.Pools[p]
-		x := poolModel{avail: noSpotBounds, quota: -1, part: one, perUnit: 1, gpus: pool.GPUs, region: pool.Region, epochs: make([]epochModel, len(spans))}
+		x := poolModel{avail: noSpotBounds, group: -1, quota: -1, perUnit: 1, gpus: pool.GPUs, region: pool.Region, epochs: make([]epochModel, len(spans))}
 		if pool.Spot != nil {
 			x.over = pool.Spot.Overhead
 			if pool.Spot.Available != nil {
@@ -153,22 +148,30 @@ func newModel(in *instance.Instance) (*compiled, error) {
 			if priced.Protected(demand.ID) {
 				x.protected = scaled(in.Posture.Share)
 			}
+			if x.listedShortage, err = nano(demand.Shortage); err != nil {
+				return nil, fmt.Errorf("demand %s: shortage: %w", demand.ID, err)
+			}
 		}
 		for e := range spans {
 			y := &x.epochs[e]
-			y.discount = priced.Middle[e]
 			y.curve = newCurve(x.hourly[m.starts[e]:m.starts[e+1]], x.permille)
-			y.onDemand, y.spot, y.quota = -1, -1, unlimited
+			y.onDemand, y.spot, y.listedOnDemand, y.listedSpot = -1, -1, -1, -1
 			if sold.OnDemand != nil {
 				y.onDemand = int64(sold.OnDemand[e])
+				if y.listedOnDemand, err = nano(sold.ListedOnDemand[e]); err != nil {
+					return nil, fmt.Errorf("pool %s: on demand: %w", pool.ID, err)
+				}
 			}
 			if sold.Spot != nil {
 				y.spot = int64(sold.Spot[e])
+				if y.listedSpot, err = nano(sold.ListedSpot[e].DivRound(decimal.NewFromInt(1).Sub(x.over), places)); err != nil {
+					return nil, fmt.Errorf("pool %s: spot: %w", pool.ID, err)
+				}
 			}
 			if d >= 0 {
-				shortage, err := priced.Shortage(in.Demands[d].ID, e)
+				shortage, err := priced.Discounted(in.Demands[d].Shortage, e)
 				if err != nil {
-					return nil, err
+					return nil, fmt.Errorf("demand %s: shortage: %w", x.demand, err)
 				}
 				y.shortage = int64(shortage)
 			}
@@ -178,20 +181,14 @@ func newModel(in *instance.Instance) (*compiled, error) {
 			}
 			y.shortage = max(y.shortage, y.onDemand)
 			if y.spot > y.shortage {
-				y.spot = -1 // serves nobody
+				y.spot, y.listedSpot = -1, -1 // serves nobody
 			}
 		}
 		m.pools = append(m.pools, x)
 	}
-	m.shareQuotas()
-	for p := range m.pools {
-		if x := &m.pools[p]; x.quota >= 0 {
-			for e := range spans {
-				x.epochs[e].quota = x.quotaOf(m.quotaAt(x.quota, e))
-			}
-		}
+	if err := m.couple(refuge); err != nil {
+		return nil, err
 	}
-	m.failover()
 	return m, m.hold()
 }
 
@@ -225,35 +222,7 @@ func (x *poolModel) quotaOf(limit int64) int64 {
 	if limit >= noQuota {
 		return unlimited
 	}
-	units := mulDiv(limit, x.part, x.perUnit)
-	return units / one * one // whole units
-}
-
-// shareQuotas divides quotas that several pools draw on, by the demand of each in
-// units of the quota.
-func (m *compiled) shareQuotas() {
-	for q := range m.in.Quotas {
-		total, used := int64(0), 0
-		weight := make([]int64, len(m.pools))
-		for p := range m.pools {
-			if x := &m.pools[p]; x.quota == q {
-				used++
-				for e := range x.epochs {
-					weight[p] += x.epochs[e].curve.sumUnits[0] * x.perUnit
-				}
-				total += weight[p]
-			}
-		}
-		if used < 2 || total == 0 {
-			continue
-		}
-		for p := range m.pools {
-			if m.pools[p].quota == q {
-				m.pools[p].part = mulDiv(weight[p], one, total)
-			}
-		}
-		m.notes = append(m.notes, fmt.Sprintf("quota %s is shared by %d pools: in a draw each has the part that its demand has of theirs", m.in.Quotas[q].ID, used))
-	}
+	return limit / x.perUnit * one // whole units
 }
 
 // scaled is a decimal in millionths, rounded.
@@ -318,32 +287,6 @@ func cost(unitHours, price int64) int64 {
 		n++
 	}
 	return n
-}
-
-// failover says where the demand of a pool goes while it is gone: to pools of its
-// class, by the posture or along spill.
-func (m *compiled) failover() {
-	in := m.in
-	for p := range in.Pools {
-		for q := range in.Pools {
-			if p == q || in.Pools[p].Class != in.Pools[q].Class || in.Pools[p].Region == in.Pools[q].Region {
-				continue
-			}
-			r := route{from: p, to: q, overhead: one}
-			i := slices.IndexFunc(in.Spill, func(s instance.Spill) bool { return s.From == in.Pools[p].Region && s.To == in.Pools[q].Region })
-			if i >= 0 {
-				r.price = in.Spill[i].Hourly.Shift(priceDigits).Round(0).IntPart()
-				r.overhead = one + scaled(in.Spill[i].Overhead)
-			}
-			posture := in.Posture != nil && m.pools[p].protected > 0 && (in.Posture.Kind == instance.ActiveActive || in.Posture.Standby == in.Pools[q].Region)
-			if posture || i >= 0 {
-				if !posture {
-					m.pools[p].protected = one
-				}
-				m.spill = append(m.spill, r)
-			}
-		}
-	}
 }
 
 // hold adds up what is held already.

@@ -21,7 +21,7 @@ type scenarioSet struct {
 
 // reduce turns the draws into a problem with a few weighted scenarios. Draws are put
 // in order of what they would cost if nothing were bought, at the prices of the
-// instance and without outages, and cut into as many parts of equal number as the
+// instance, without outages and each pool for itself, and cut into as many parts of equal number as the
 // scenario set has. Each part becomes one scenario: of its draws the mean of what is
 // wanted, hour by hour and spare units included, and of the spot that can be had,
 // weighted by their number. So the expectation of demand is kept, and its spread up
@@ -43,7 +43,7 @@ func (e *experiment) reduce(ctx context.Context) (*scenarioSet, error) {
 	}
 	// Sums over draws take 64 bits: factors are below 10⁹, draws at most 10⁵.
 	size := make([]int64, n)
-	w, v := c.newWorld(m), newEvaluator(m)
+	w, v := c.newWorld(m), apart(m)
 	for draw := range n {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -53,7 +53,11 @@ func (e *experiment) reduce(ctx context.Context) (*scenarioSet, error) {
 		}
 		all.add(w)
 		w.plain(m)
-		size[draw] = v.evaluate(w).cost
+		alone, err := v.evaluate(w)
+		if err != nil {
+			return nil, err
+		}
+		size[draw] = alone.cost
 	}
 	order := make([]int, n)
 	for i := range order {
@@ -208,6 +212,21 @@ func (c *course) refuge(in *instance.Instance) {
 	}
 }
 
+// haven is the course's instance with the ways that protected demand may go while its
+// region is gone, nil where there are no others than every day. Nobody is kept at home
+// then, so those that [course.refuge] adds cost nothing.
+func (c *course) haven() *instance.Instance {
+	if c.in.Posture == nil || len(c.alt.Spill) > 0 {
+		return nil
+	}
+	in := *c.in
+	c.refuge(&in)
+	for i := len(c.in.Spill); i < len(in.Spill); i++ {
+		in.Spill[i].Hourly = decimal.Zero
+	}
+	return &in
+}
+
 // enter adds a scenario to a problem: the means of a part of the draws.
 func (e *experiment) enter(set *scenarioSet, part, parts int, of *wants) {
 	m, in, n := e.m, set.in, of.draws
@@ -237,9 +256,9 @@ func (e *experiment) enter(set *scenarioSet, part, parts int, of *wants) {
 			}
 		}
 		if changed {
-			// What is wanted has its spare units already, and scenarios replace hours,
-			// not curves.
-			demands[d].Buffer = nil
+			// What is wanted has its spare units already and is put off already, and
+			// scenarios replace hours, not curves.
+			demands[d].Buffer, demands[d].DeferHours, demands[d].DeferrableShare = nil, 0, decimal.Zero
 			if parts > 1 {
 				s.Hourly[x.demand] = hourly
 			}

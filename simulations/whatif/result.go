@@ -143,8 +143,6 @@ const (
 	AtItsMean How = "at its mean"
 	LeftOut   How = "left out"
 	NeverLate How = "never late" // beyond the median
-	EveryDay  How = "every day"  // draws only while a region is gone
-	Whole     How = "shared"     // in draws each pool has its part of it by demand, whoever needs it
 )
 
 // Swing is what the cost is when one driver is low or high and the others are at

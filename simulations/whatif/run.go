@@ -120,7 +120,7 @@ func (e *experiment) run(ctx context.Context) (*Outcome, error) {
 	c := e.c
 	var err error
 	// Before anything is bought the model serves to draw worlds.
-	if e.m, err = newModel(c.in); err != nil {
+	if e.m, err = newModel(c.in, c.haven()); err != nil {
 		return nil, err
 	}
 	out := &Outcome{Alternative: c.alt.Name, Purchases: []Purchase{}, Set: []SetEntry{}, Tornado: []Swing{}, Histogram: []Bin{}}
@@ -143,7 +143,7 @@ func (e *experiment) run(ctx context.Context) (*Outcome, error) {
 	if err := e.tornado(ctx, out); err != nil {
 		return nil, err
 	}
-	out.Notes = append(c.notes, e.m.notes...)
+	out.Notes = c.notes
 	for i := range c.in.Budgets {
 		if len(out.Solvers) > 0 {
 			out.Notes = append(out.Notes, fmt.Sprintf("budget %q is kept in expectation over the weighted scenarios; a draw of more demand may exceed it, and draws are not judged by it", c.in.Budgets[i].ID))
@@ -185,17 +185,6 @@ func (e *experiment) beside() []Beside {
 		case QuotaChange:
 			if len(l.quotas) > 0 && varies(l.value, l.happens) {
 				out = append(out, Beside{l.name, e.quotas})
-			}
-		}
-	}
-	if len(e.c.alt.Spill)+len(e.m.in.Spill) > 0 {
-		out = append(out, Beside{"spill", EveryDay})
-	}
-	pools := map[string]int{}
-	for i := range e.m.in.Pools {
-		if q := e.m.in.Pools[i].Quota; q != "" {
-			if pools[q]++; pools[q] == 2 {
-				out = append(out, Beside{"quota " + q, Whole})
 			}
 		}
 	}
@@ -273,15 +262,48 @@ func (e *experiment) typical(of point) *values {
 	return v
 }
 
+// evaluators are as many as there are workers. What serves the hours of coupled pools
+// begins each draw with what served them in the world of all medians: whichever worker
+// evaluates a draw, it comes to the same.
+func (e *experiment) evaluators(workers int) ([]*evaluator, error) {
+	first, err := newEvaluator(e.m)
+	if err != nil {
+		return nil, err
+	}
+	if len(e.m.groups) > 0 {
+		w := e.c.newWorld(e.m)
+		if err := w.set(e.c, e.m, e.typical(point{})); err != nil {
+			return nil, err
+		}
+		if _, err := first.evaluate(w); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]*evaluator, workers)
+	for k := range out {
+		if out[k], err = newEvaluator(e.m); err != nil {
+			return nil, err
+		}
+		for i, t := range out[k].groups {
+			t.r.Seed(first.groups[i].r.Seeds())
+		}
+	}
+	return out, nil
+}
+
 // each calls work for every draw, some at a time. Each worker has its own world.
 func (e *experiment) each(ctx context.Context, work func(draw int, w *world, v *evaluator) error) error {
 	workers := min(max(1, e.in.Workers), e.s.Runs)
 	errs := make([]error, workers)
+	evaluators, err := e.evaluators(workers)
+	if err != nil {
+		return err
+	}
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for k := range workers {
 		wg.Go(func() {
-			w, v := e.c.newWorld(e.m), newEvaluator(e.m)
+			w, v := e.c.newWorld(e.m), evaluators[k]
 			for ctx.Err() == nil {
 				draw := int(next.Add(1)) - 1
 				if draw >= e.s.Runs {
@@ -309,7 +331,10 @@ func (e *experiment) each(ctx context.Context, work func(draw int, w *world, v *
 func (e *experiment) draw(ctx context.Context) error {
 	e.outcomes = make([]outcome, e.s.Runs)
 	return e.each(ctx, func(draw int, w *world, v *evaluator) error {
-		e.outcomes[draw] = v.evaluate(w)
+		var err error
+		if e.outcomes[draw], err = v.evaluate(w); err != nil {
+			return fmt.Errorf("draw %d: %w", draw, err)
+		}
 		e.progress()
 		return nil
 	})
@@ -374,8 +399,9 @@ func (e *experiment) expect(ctx context.Context, problem *instance.Instance, a *
 	}
 	costs := make([]int64, e.s.Runs)
 	err := e.each(ctx, func(draw int, w *world, v *evaluator) error {
-		costs[draw] = v.evaluate(w).cost
-		return nil
+		o, err := v.evaluate(w)
+		costs[draw] = o.cost
+		return err
 	})
 	e.m.pays, e.m.cold = e.m.pays[:held], 0
 	sum := new(big.Int)
@@ -562,7 +588,11 @@ func histogram(sorted []int64) []Bin {
 // tornado evaluates the world in which all is at its median, and those in which
 // one driver is low or high; and shows how the first is served.
 func (e *experiment) tornado(ctx context.Context, out *Outcome) error {
-	w, v := e.c.newWorld(e.m), newEvaluator(e.m)
+	w := e.c.newWorld(e.m)
+	v, err := newEvaluator(e.m)
+	if err != nil {
+		return err
+	}
 	at := func(of point) (domain.Decimal, error) {
 		if err := ctx.Err(); err != nil {
 			return decimal.Zero, err
@@ -570,15 +600,19 @@ func (e *experiment) tornado(ctx context.Context, out *Outcome) error {
 		if err := w.set(e.c, e.m, e.typical(of)); err != nil {
 			return decimal.Zero, err
 		}
-		return money(v.evaluate(w).cost), nil
+		o, err := v.evaluate(w)
+		return money(o.cost), err
 	}
-	var err error
 	if out.Median, err = at(point{}); err != nil {
 		return err
 	}
 	if slices.Contains(e.s.Report, "load_duration") {
 		for p := range e.m.pools {
-			out.Stacks = append(out.Stacks, v.stack(w, p))
+			s, err := v.stack(w, p)
+			if err != nil {
+				return err
+			}
+			out.Stacks = append(out.Stacks, s)
 		}
 	}
 	if !slices.Contains(e.s.Report, "tornado") {

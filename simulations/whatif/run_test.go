@@ -40,7 +40,7 @@ func TestDrawsEqualEvaluation(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := &experiment{in: &Input{}, s: r.Scenario, c: c, spans: c.in.Spans()}
-		if e.m, err = newModel(c.in); err != nil {
+		if e.m, err = newModel(c.in, c.haven()); err != nil {
 			t.Fatal(err)
 		}
 		set, err := e.reduce(t.Context())
