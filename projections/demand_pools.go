@@ -23,21 +23,31 @@ type PoolHistory struct {
 	// Milli is what ran and waited, in thousandths of a unit by the hour; −1 where
 	// it is not known as a whole.
 	Milli []int64
+	// Ended are the series that are taken to have ended, while others go on.
+	Ended []EndedSeries
 	// Outages are times in which a whole cluster of the pool was in maintenance, or
 	// half of its machines or more were down; at most two weeks in one go.
 	Outages []domain.Interval
 }
 
+// EndedSeries is a part of a pool that has said nothing for eight weeks or more.
+type EndedSeries struct {
+	Source string         // cluster and pool of the series
+	At     domain.Instant // end of the last hour that was observed
+}
+
 // PoolHistories returns the demand of pools from one time to another as it was
 // known by a third (0: now), by region, kind and unit. Where a series does not
 // know an hour between its first and its last, or lags behind by less than eight
-// weeks, the pool does not know it either. All begin with the same hour.
+// weeks, the pool does not know it either. What has said nothing for longer has ended,
+// and wants nothing; but where nothing of a pool goes on, nothing is known of it: that
+// nobody observed is not that nobody wanted. All begin with the same hour.
 func PoolHistories(view View, from, to domain.Instant, f DemandFilter) ([]PoolHistory, error) {
 	series, err := Demand(view, from, to, f)
 	if err != nil {
 		return nil, err
 	}
-	pools, begun := map[poolKey]*PoolHistory{}, map[poolKey]int{}
+	pools, spanned := map[poolKey]*PoolHistory{}, map[poolKey][]bool{}
 	for i := range series {
 		s := &series[i]
 		first := slices.IndexFunc(s.ObservedMs, func(ms uint32) bool { return ms > 0 })
@@ -51,9 +61,8 @@ func PoolHistories(view View, from, to domain.Instant, f DemandFilter) ([]PoolHi
 		p := pools[k]
 		if p == nil {
 			p = &PoolHistory{Region: k.region, Kind: k.kind, Unit: k.unit, From: s.From, Milli: make([]int64, s.Hours())}
-			pools[k], begun[k] = p, first
+			pools[k], spanned[k] = p, make([]bool, s.Hours())
 		}
-		begun[k] = min(begun[k], first)
 		if !slices.Contains(p.Clusters, s.Cluster) {
 			p.Clusters = append(p.Clusters, s.Cluster)
 		}
@@ -64,8 +73,11 @@ func PoolHistories(view View, from, to domain.Instant, f DemandFilter) ([]PoolHi
 		end := last
 		if domain.Instant(s.Hours()-1-last)*domain.Hour < lagAfter {
 			end = s.Hours() - 1
+		} else {
+			p.Ended = append(p.Ended, EndedSeries{s.Cluster + "/" + s.Pool, s.From + domain.Instant(last+1)*domain.Hour})
 		}
 		for h := first; h <= end; h++ {
+			spanned[k][h] = true
 			switch {
 			case s.ObservedMs[h] == 0:
 				p.Milli[h] = -1
@@ -85,8 +97,13 @@ func PoolHistories(view View, from, to domain.Instant, f DemandFilter) ([]PoolHi
 	out := []PoolHistory{}
 	for _, k := range slices.SortedFunc(maps.Keys(pools), poolKey.compare) {
 		p := pools[k]
-		for h := range begun[k] { // nothing is known of the time before
-			p.Milli[h] = -1
+		for h, ok := range spanned[k] {
+			if !ok {
+				p.Milli[h] = -1
+			}
+		}
+		if !spanned[k][len(p.Milli)-1] { // all of it has, and that is what is said
+			p.Ended = nil
 		}
 		if p.Outages, err = outages(known, fleet, p, from, to); err != nil {
 			return nil, err

@@ -10,8 +10,9 @@ import (
 )
 
 // Two clusters of a region are one pool. An hour that one of them does not know is
-// not known, what lags behind by less than eight weeks is not demand of nothing,
-// and maintenance of a whole cluster is an outage.
+// not known, what lags behind by less than eight weeks is not demand of nothing, what
+// lags for longer has ended, unless all of the pool did, and maintenance of a whole
+// cluster is an outage.
 func TestPoolHistories(t *testing.T) {
 	const hour = domain.Hour
 	seen := func(cluster string, at int, milli uint64) domain.Envelope {
@@ -46,13 +47,26 @@ func TestPoolHistories(t *testing.T) {
 		if !slices.Equal(p.Outages, []domain.Interval{window}) {
 			t.Errorf("outages %v", p.Outages)
 		}
-		// Long after its last word a cluster wants nothing, and says so no more.
+		// Long after the last word of all of it nothing is known.
 		pools, err = projections.PoolHistories(v, from, from+6*hour+70*domain.Day, projections.DemandFilter{KnownBy: from + 5*hour})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := []int64{-1, 11, 222, -1, 442, 0, 0}; !slices.Equal(pools[0].Milli[:7], want) {
-			t.Errorf("known by then %v, want %v", pools[0].Milli[:7], want)
+		if p := &pools[0]; !slices.Equal(p.Milli[:7], []int64{-1, 11, 222, -1, 442, -1, -1}) || p.Milli[len(p.Milli)-1] != -1 || p.Ended != nil {
+			t.Errorf("known by then %v, at the end %d, ended %v", p.Milli[:7], p.Milli[len(p.Milli)-1], p.Ended)
+		}
+	})
+	// One that goes on makes it nothing that the other says nothing any more.
+	l.Append(seen("c2", 60*24, 500))
+	view(t, l, func(v projections.View) {
+		from := t0.HourStart()
+		pools, err := projections.PoolHistories(v, from, from+(60*24+2)*hour, projections.DemandFilter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &pools[0]
+		if want := []projections.EndedSeries{{Source: "c1/p", At: from + 6*hour}}; !slices.Equal(p.Ended, want) || !slices.Equal(p.Milli[60*24-1:], []int64{-1, 501, -1}) {
+			t.Errorf("ended %v, want %v; known %v", p.Ended, want, p.Milli[60*24-1:])
 		}
 	})
 }

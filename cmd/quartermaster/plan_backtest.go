@@ -126,9 +126,9 @@ func (a *app) backtest(ctx context.Context, fl *backtestFlags) error {
 	if err := checkChart(fl.chart); err != nil {
 		return err
 	}
-	left := []backtest.LeftOut{}
+	left, notes := []backtest.LeftOut{}, []string(nil)
 	if fl.file != "" {
-		left, err = fl.fromFile(ctx, q, overhead)
+		left, notes, err = fl.fromFile(ctx, q, overhead)
 	} else {
 		err = a.read(ctx, func(h *home) error {
 			left, err = fl.fromLog(ctx, h, q, overhead)
@@ -163,6 +163,7 @@ func (a *app) backtest(ctx context.Context, fl *backtestFlags) error {
 	if fl.file != "" && fl.prices == "" {
 		r.Notes = append(r.Notes, "the price list is generated: on-demand at 1 an hour, commitments of one year at 0.644 and of three years at 0.445 of that, which are AWS's published shares for g5.48xlarge in cn-north-1")
 	}
+	r.Notes = append(r.Notes, notes...)
 	return a.showBacktest(&backtestAnswer{r, left}, fl)
 }
 
@@ -227,11 +228,19 @@ func monthStart(at domain.Instant, later int) domain.Instant {
 	return domain.InstantOf(t.AddDate(0, later, 1-t.Day()))
 }
 
-// fromFile reads the pools of a test from files.
-func (fl *backtestFlags) fromFile(ctx context.Context, q *backtest.Question, overhead domain.Decimal) ([]backtest.LeftOut, error) {
-	histories, err := readDemand(ctx, &fl.demandFlags)
+// fromFile reads the pools of a test from files, with notes of what the files leave
+// out.
+func (fl *backtestFlags) fromFile(ctx context.Context, q *backtest.Question, overhead domain.Decimal) (left []backtest.LeftOut, notes []string, err error) {
+	histories, absent, err := readDemand(ctx, &fl.demandFlags)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	hours := 0
+	for _, h := range histories {
+		hours += absent[fileKey{h.Region, h.Kind, h.Unit}].hours
+	}
+	if hours > 0 && fl.group == "kind" {
+		notes = append(notes, fmt.Sprintf("in %s hours of pools the file has no row of them while their region has others: those are taken for hours without demand", comma(hours)))
 	}
 	begin := histories[0].From
 	end := begin + domain.Instant(len(histories[0].Milli))*domain.Hour
@@ -244,10 +253,10 @@ func (fl *backtestFlags) fromFile(ctx context.Context, q *backtest.Question, ove
 	q.To = cmp.Or(q.To, monthStart(end, 0))
 	months, err := backtest.Months(q.From, q.To)
 	if err != nil {
-		return nil, fmt.Errorf("backtest of demand from %s to %s: %w", begin, end, err)
+		return nil, nil, fmt.Errorf("backtest of demand from %s to %s: %w", begin, end, err)
 	}
 	if q.From < begin || q.To > end {
-		return nil, fmt.Errorf("backtest from %s to %s: the file has demand from %s to %s", q.From, q.To, begin, end)
+		return nil, nil, fmt.Errorf("backtest from %s to %s: the file has demand from %s to %s", q.From, q.To, begin, end)
 	}
 	for i := range histories {
 		h := &histories[i]
@@ -262,15 +271,14 @@ func (fl *backtestFlags) fromFile(ctx context.Context, q *backtest.Question, ove
 		q.Pools = append(q.Pools, p)
 	}
 	if fl.prices == "" {
-		return []backtest.LeftOut{}, nil
+		return []backtest.LeftOut{}, notes, nil
 	}
 	offers, err := readPrices(ctx, fl.prices)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var left []backtest.LeftOut
 	q.Pools, left, err = backtest.Priced(q.Pools, months, offers, fl.currency, overhead)
-	return left, err
+	return left, notes, err
 }
 
 // addDemand adds hour by hour; what one of both does not know, neither does.

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-
 	"fmt"
 	"os"
 	"slices"
@@ -66,26 +65,36 @@ func (fl *demandFlags) String() string {
 // demandLimit is how many years of hours a file may span.
 const demandLimit = 20 * 366 * 24
 
+// fileKey names a pool of a file.
+type fileKey struct{ region, kind, unit string }
+
+// absence is in how many hours a file has no row of a kind while its region has
+// others, and when its last row ends.
+type absence struct {
+	hours int
+	last  domain.Instant
+}
+
 // readDemand reads a file of hourly demand, by region and kind. A kind without a
-// row in an hour in which its region has others wanted nothing then; an hour
-// without any row of a region was not observed there. Bad rows refuse the file.
-func readDemand(ctx context.Context, fl *demandFlags) ([]projections.PoolHistory, error) {
+// row in an hour in which its region has others wanted nothing then, as files leave
+// such rows out, and how often that was is returned; an hour without any row of a
+// region was not observed there. Bad rows refuse the file.
+func readDemand(ctx context.Context, fl *demandFlags) ([]projections.PoolHistory, map[fileKey]absence, error) {
 	f, err := os.Open(fl.file)
 	if err != nil {
-		return nil, fmt.Errorf("read demand: %w", err)
+		return nil, nil, fmt.Errorf("read demand: %w", err)
 	}
 	defer f.Close()
-	type key struct{ region, kind, unit string }
 	type value struct {
 		at    domain.Instant
 		milli int64
 	}
-	series := map[key][]value{}
+	series := map[fileKey][]value{}
 	var first, last domain.Instant
 	var bad []string
 	_, err = importer.Run(ctx, importer.Demand, f, fl.file, importer.Options{Cluster: "file", Zone: fl.zone}, func(env *domain.Envelope) error {
 		d := env.Event.(*domain.DemandObserved)
-		k := key{cmp.Or(d.Region, d.Pool), cmp.Or(d.Model, d.Pool), d.Unit}
+		k := fileKey{cmp.Or(d.Region, d.Pool), cmp.Or(d.Model, d.Pool), d.Unit}
 		at := d.Interval.From
 		if first == 0 || at < first {
 			first = at
@@ -107,38 +116,49 @@ func readDemand(ctx context.Context, fl *demandFlags) ([]projections.PoolHistory
 	})
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case len(bad) > 0:
-		return nil, fmt.Errorf("read demand: %s\nthe file has bad rows; mend them, since hours that are missing would pass for hours without demand", strings.Join(bad, "\n"))
+		return nil, nil, fmt.Errorf("read demand: %s\nthe file has bad rows; mend them, since hours that are missing would pass for hours without demand", strings.Join(bad, "\n"))
 	case len(series) == 0:
-		return nil, fmt.Errorf("read demand %s: there is no row in it", fl.file)
+		return nil, nil, fmt.Errorf("read demand %s: there is no row in it", fl.file)
 	}
 	hours := int((last-first)/domain.Hour) + 1
 	observed := map[string][]bool{}
 	pools := []projections.PoolHistory{}
+	absent, rows := map[fileKey]absence{}, map[fileKey][]bool{}
 	for k, values := range series {
 		p := projections.PoolHistory{Region: k.region, Kind: k.kind, Unit: k.unit, From: first, Milli: make([]int64, hours)}
 		if observed[k.region] == nil {
 			observed[k.region] = make([]bool, hours)
 		}
+		rows[k] = make([]bool, hours)
 		for _, v := range values {
 			h := int((v.at - first) / domain.Hour)
 			p.Milli[h] += v.milli
-			observed[k.region][h] = true
+			observed[k.region][h], rows[k][h] = true, true
 		}
 		pools = append(pools, p)
 	}
 	for i := range pools {
-		for h, ok := range observed[pools[i].Region] {
-			if !ok {
+		k := fileKey{pools[i].Region, pools[i].Kind, pools[i].Unit}
+		a := absence{}
+		for h, ok := range observed[k.region] {
+			switch {
+			case rows[k][h]:
+				a.last = first + domain.Instant(h+1)*domain.Hour
+			case ok:
+				a.hours++
+			default:
 				pools[i].Milli[h] = -1
 			}
 		}
+		absent[k] = a
 	}
 	slices.SortFunc(pools, func(a, b projections.PoolHistory) int {
 		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Unit, b.Unit))
 	})
-	return fl.wanted(pools)
+	pools, err = fl.wanted(pools)
+	return pools, absent, err
 }
 
 // forecastsAnswer is what forecast answers: pools, and how good such forecasts were
@@ -163,6 +183,8 @@ type forecastAnswer struct {
 	// Known is what was known besides what was observed.
 	Known []forecast.Change `json:"known"`
 	Why   string            `json:"why_none,omitempty"`
+	// Notes say what of its demand was not observed, and what was taken for it.
+	Notes []string `json:"notes"`
 	// Score is what forecasts as this one were worth that were made in the past.
 	Score *forecast.Score `json:"score"`
 
@@ -202,15 +224,23 @@ that several quantiles share, as where nothing is forecast and nothing comes, co
 for each with its share of what they make together (the randomized probability
 integral transform), so that idle pools do not pass for coverage.
 
-JSON keys: pools (region, kind, unit, known (span, milli, ignored, why), why_none,
+Hours that were not observed are no hours without demand: the answer names the longest
+gaps, and takes them from other weeks. What was last observed more than eight weeks
+before is not forecast, since nobody knows whether it goes on. In a file a kind without
+a row in an hour in which its region has others wanted nothing then, and the answer
+says how often.
+
+JSON keys: pools (region, kind, unit, known (span, milli, ignored, why), why_none, notes,
 score, and forecast: from, point and quantiles by level and hour in thousandths of
 a unit, levels in per mille, candidate, tried (candidate,
-mean_absolute_error_milli), window, missing_hours, origins), regions (region, score)
+mean_absolute_error_milli), window, missing_hours, origins, observed_to, gaps (the
+longest, ten at most)), regions (region, score)
 and all, a score. score: forecasts, hours, mase, seasonal_naive_mase,
 forecasts_scaled (of which the MASE is the mean), weighted_mase,
 seasonal_naive_weighted_mase (sums of errors over sums of scales, in which pools
-with hardly any demand weigh hardly anything), error_against_seasonal_naive, hours_at_point_mass (that
-several quantiles share), quantiles (level in per mille, pinball, seasonal_naive_pinball, coverage).`,
+with hardly any demand weigh hardly anything), error_against_seasonal_naive,
+hours_at_point_mass (that several quantiles share), quantiles (level in per mille,
+pinball, seasonal_naive_pinball, coverage).`,
 		Example: "  quartermaster plan forecast --region us-east-1\n" +
 			"  quartermaster plan forecast --region us-east-1 --kind 'NVIDIA H100' --weeks 8 --launch 2026-07-01=+16 --chart h100.svg\n" +
 			"  quartermaster plan forecast --demand demand.csv.gz --ignore 2026-05-03/2026-05-04 --json",
@@ -232,23 +262,27 @@ several quantiles share), quantiles (level in per mille, pinball, seasonal_naive
 					return fmt.Errorf("--at: %w", err)
 				}
 			}
-			show := func(pools []projections.PoolHistory, declared [][]projections.DemandChange) error {
+			show := func(pools []projections.PoolHistory, declared [][]projections.DemandChange, absent map[fileKey]absence) error {
 				answers := []forecastAnswer{}
 				for i := range pools {
 					var changes []projections.DemandChange
 					if declared != nil {
 						changes = declared[i]
 					}
-					answers = append(answers, forecastOf(&pools[i], at, weeks, origins, pools[i].Knows(changes), known))
+					answer := forecastOf(&pools[i], at, weeks, origins, pools[i].Knows(changes), known)
+					if x := absent[fileKey{pools[i].Region, pools[i].Kind, pools[i].Unit}]; x.hours > 0 {
+						answer.Notes = append(answer.Notes, fmt.Sprintf("the file has no row of it in %s hours in which its region has others, which are taken for hours without demand; its last row ends at %s", comma(x.hours), x.last))
+					}
+					answers = append(answers, answer)
 				}
 				return a.showForecasts(answers, file)
 			}
 			if fl.file != "" {
-				pools, err := readDemand(cmd.Context(), &fl)
+				pools, absent, err := readDemand(cmd.Context(), &fl)
 				if err != nil {
 					return err
 				}
-				return show(pools, nil)
+				return show(pools, nil, absent)
 			}
 			return a.readAt(cmd.Context(), asOf, func(h *home) error {
 				if at == 0 {
@@ -286,7 +320,7 @@ several quantiles share), quantiles (level in per mille, pinball, seasonal_naive
 				if pools, err = fl.wanted(pools); err != nil {
 					return err
 				}
-				return show(pools, declared)
+				return show(pools, declared, nil)
 			})
 		},
 	}
@@ -344,9 +378,12 @@ func changes(launches, ignore []string) ([]forecast.Change, error) {
 // forecastOf forecasts a pool from a time on, 0 for the end of its history. What
 // the log knows of its demand counts as far as it shows, what flags say as it is.
 func forecastOf(p *projections.PoolHistory, at domain.Instant, weeks, origins int, logged, known []forecast.Change) forecastAnswer {
-	out := forecastAnswer{Region: p.Region, Kind: p.Kind, Unit: p.Unit, history: p.Milli}
-	if n := int((at - p.From) / domain.Hour); at != 0 && n < len(out.history) {
-		out.history = out.history[:max(0, n)]
+	out := forecastAnswer{Region: p.Region, Kind: p.Kind, Unit: p.Unit, Notes: []string{}, history: p.Milli}
+	if n := int((at - p.From) / domain.Hour); at != 0 {
+		// What a file does not reach was not observed.
+		more := min(max(0, n-len(p.Milli)), demandLimit)
+		out.history = slices.Concat(p.Milli, slices.Repeat([]int64{-1}, more))
+		out.history = out.history[:min(max(0, n), len(out.history))]
 	}
 	out.Known = slices.Concat([]forecast.Change{}, forecast.Shifts(p.From, out.history, logged), known)
 	q := &forecast.Question{From: p.From, History: out.history, Changes: out.Known, Weeks: weeks}
@@ -354,6 +391,14 @@ func forecastOf(p *projections.PoolHistory, at domain.Instant, weeks, origins in
 	if out.Forecast, err = forecast.Make(q); err != nil {
 		out.Why, out.Score = err.Error(), &forecast.Score{}
 		return out
+	}
+	if lag := (out.Forecast.From - out.Forecast.ObservedTo) / domain.Hour; lag > 0 {
+		out.Notes = append(out.Notes, fmt.Sprintf("last observed at %s, %s hours before the forecast begins: if demand stopped then, this does not know it", out.Forecast.ObservedTo, comma(int(lag))))
+	}
+	for _, e := range p.Ended {
+		if e.At <= out.Forecast.From {
+			out.Notes = append(out.Notes, fmt.Sprintf("%s said nothing for eight weeks or more, and is taken to have ended at %s", e.Source, e.At))
+		}
 	}
 	if out.Score, err = forecast.Assess(q, origins); err != nil {
 		out.Why, out.Score = err.Error(), &forecast.Score{}
@@ -463,6 +508,12 @@ func (a *app) showForecast(f *forecastAnswer) {
 	t.Render()
 	fmt.Fprintln(a.out, "each is the mean over the week's hours; that of hours at 90% is not a quantile of the week's mean, which varies less")
 	fmt.Fprintf(a.out, "learned from %s to %s, %s hours missing; errors of %d past weeks\n", day(made.Window.From), day(made.Window.To), comma(made.Missing), made.Origins)
+	for _, g := range made.Gaps {
+		fmt.Fprintf(a.out, "  not learned from, and taken from other weeks: %s to %s\n", g.From, g.To)
+	}
+	for _, n := range f.Notes {
+		fmt.Fprintf(a.out, "  %s\n", n)
+	}
 	for _, c := range made.Tried {
 		fmt.Fprintf(a.out, "  %s: off by %s on average\n", c.Candidate, milliText(c.Error))
 	}

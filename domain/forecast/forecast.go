@@ -49,6 +49,11 @@ const (
 	// exactly in thousandths.
 	MaxMilli = 1_000_000_000_000_000
 
+	// Stale is for how many hours before its end a history may say nothing: eight
+	// weeks, as imports of demand come weekly or monthly. Longer ago, demand may have
+	// stopped as well as gone on, and nothing can be said of what comes.
+	Stale = 8 * Week
+
 	learned = 39 // weeks before an origin that candidates learn from
 	origins = 52 // weekly origins that errors are taken from
 
@@ -102,6 +107,11 @@ type Forecast struct {
 	Window  domain.Interval `json:"window"`
 	Missing int             `json:"missing_hours"`
 	Origins int             `json:"origins"`
+	// ObservedTo is the end of the last hour that was observed, and Gaps are the longest
+	// stretches of missing hours, ten at most, by start. A missing hour is taken from the
+	// same hour of the nearest week, and never for one without demand.
+	ObservedTo domain.Instant    `json:"observed_to"`
+	Gaps       []domain.Interval `json:"gaps"`
 
 	paths   []path    // of past errors, for scenarios
 	base    []float64 // the point without changes
@@ -137,7 +147,7 @@ func Make(q *Question) (*Forecast, error) {
 	}
 	hours := q.Weeks * Week
 	f := &Forecast{
-		From: w.end, Levels: slices.Clone(q.Levels), Missing: w.missing,
+		From: w.end, Levels: slices.Clone(q.Levels), Missing: w.missing, ObservedTo: w.observedTo, Gaps: w.gaps,
 		Window: domain.Interval{From: w.end - domain.Instant(len(w.value))*domain.Hour, To: w.end},
 	}
 	if len(f.Levels) == 0 {

@@ -202,6 +202,38 @@ func TestKnownChanges(t *testing.T) {
 	}
 }
 
+// Hours that were not observed are named, and are not hours without demand: what ends
+// three weeks before goes on as it was, and what ended more than eight weeks before is
+// not forecast, because nobody knows whether it does.
+func TestGapsAreNoZeros(t *testing.T) {
+	history := wave(20, 40_000, 0, 7)
+	unknown := func(from, to int) []int64 {
+		h := slices.Clone(history)
+		for i := from; i < to; i++ {
+			h[i] = -1
+		}
+		return h
+	}
+	n := len(history)
+	span := func(from, to int) domain.Interval {
+		return domain.Interval{From: began + domain.Instant(from)*domain.Hour, To: began + domain.Instant(to)*domain.Hour}
+	}
+	lagging := unknown(n-3*forecast.Week, n)
+	lagging[100] = -1
+	f := must(t, question(lagging, 1))
+	if want := []domain.Interval{span(100, 101), span(n-3*forecast.Week, n)}; !slices.Equal(f.Gaps, want) || f.ObservedTo != want[1].From || f.Missing != 3*forecast.Week+1 {
+		t.Errorf("gaps %v, observed to %s, %d missing; want %v", f.Gaps, f.ObservedTo, f.Missing, want)
+	}
+	if !slices.Equal(f.Point, history[:forecast.Week]) {
+		t.Errorf("what lags is forecast as %v", f.Point[:24])
+	}
+	must(t, question(unknown(n-forecast.Stale, n), 1)) // eight weeks are not more
+	_, err := forecast.Make(question(unknown(n-forecast.Stale-1, n), 1))
+	if err == nil || !strings.Contains(err.Error(), "last observed at "+span(0, n-forecast.Stale-1).To.String()+", more than 8 weeks before") {
+		t.Errorf("ended: %v", err)
+	}
+}
+
 // An outage that is known is like hours that were not observed.
 func TestKnownOutage(t *testing.T) {
 	history := wave(12, 40_000, 4_000, 6)

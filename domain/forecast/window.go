@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -14,6 +15,9 @@ type window struct {
 	value   []float64
 	known   []bool // observed, and not ignored
 	missing int
+
+	observedTo domain.Instant
+	gaps       []domain.Interval
 }
 
 func newWindow(q *Question) (*window, error) {
@@ -29,6 +33,14 @@ func newWindow(q *Question) (*window, error) {
 	skip := len(q.History) - n
 	w := &window{end: q.From + domain.Instant(len(q.History))*domain.Hour, value: make([]float64, n), known: make([]bool, n)}
 	from := q.From + domain.Instant(skip)*domain.Hour
+	for i, v := range q.History {
+		if v >= 0 {
+			w.observedTo = q.From + domain.Instant(i+1)*domain.Hour
+		}
+	}
+	if w.end-w.observedTo > Stale*domain.Hour {
+		return nil, fmt.Errorf("demand was last observed at %s, more than %d weeks before %s: whether it goes on is not known", w.observedTo, Stale/Week, w.end)
+	}
 	for i, v := range q.History[skip:] {
 		w.value[i], w.known[i] = float64(v), v >= 0
 	}
@@ -52,11 +64,35 @@ func newWindow(q *Question) (*window, error) {
 		}
 	}
 	w.missing = n - seen
+	w.gaps = gaps(w.known, from)
 	if seen < 2*Week {
 		return nil, fmt.Errorf("of the %d hours before %s, %d were observed and count: a forecast needs two weeks of them", n, w.end, seen)
 	}
 	w.fill()
 	return w, nil
+}
+
+// mostGaps bounds the gaps that are named.
+const mostGaps = 10
+
+// gaps are the longest stretches of hours from a time on that are not known, by start.
+func gaps(known []bool, from domain.Instant) []domain.Interval {
+	out := []domain.Interval{}
+	at := func(h int) domain.Instant { return from + domain.Instant(h)*domain.Hour }
+	begin := 0
+	for h, ok := range append(slices.Clip(known), true) {
+		if !ok {
+			continue
+		}
+		if begin < h {
+			out = append(out, domain.Interval{From: at(begin), To: at(h)})
+		}
+		begin = h + 1
+	}
+	slices.SortStableFunc(out, func(a, b domain.Interval) int { return cmp.Compare(b.Length(), a.Length()) })
+	out = out[:min(len(out), mostGaps)]
+	slices.SortFunc(out, func(a, b domain.Interval) int { return cmp.Compare(a.From, b.From) })
+	return out
 }
 
 // fill takes hours that are not known from the same hour of the nearest week that

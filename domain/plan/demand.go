@@ -39,8 +39,9 @@ type history struct {
 //
 // The weeks end with the newest series. An hour that was not observed is taken
 // from the same hour of the nearest week that has it, an earlier one before a
-// later one, and so is what a series lags behind. Before its first observation
-// a series is nothing: it had not begun.
+// later one, and so is what a series lags behind; where no week has it, from the last
+// hour before that was observed. Before its first observation a series is nothing: it
+// had not begun.
 func observe(p *Pool, a *Assumptions, at domain.Instant) (*history, error) {
 	series := slices.Clone(p.Series)
 	slices.SortStableFunc(series, func(x, y Series) int {
@@ -137,8 +138,9 @@ func (s *Series) addTo(window []int64, from domain.Instant) (missing int) {
 	return missing
 }
 
-// nearest returns the value of the same hour in the nearest week that has one,
-// 0 when none has.
+// nearest returns the value of the same hour in the nearest week that has one, and
+// where none has that of the nearest hour, an earlier one before a later one. Of a
+// series some hour was observed.
 func (s *Series) nearest(at int) int64 {
 	observed := func(at int) bool { return at >= 0 && at < len(s.Milli) && s.Milli[at] >= 0 }
 	for d := week; at-d >= 0 || at+d < len(s.Milli); d += week {
@@ -149,7 +151,15 @@ func (s *Series) nearest(at int) int64 {
 			return s.Milli[at+d]
 		}
 	}
-	return 0
+	for d := 1; at-d >= 0; d++ {
+		if observed(at - d) {
+			return s.Milli[at-d]
+		}
+	}
+	for !observed(at) {
+		at++
+	}
+	return s.Milli[at]
 }
 
 // future is demand over the horizon, in machines.

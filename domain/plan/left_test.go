@@ -107,3 +107,21 @@ func TestSharedQuota(t *testing.T) {
 		t.Errorf("without a known quota: bought %s", bought(got))
 	}
 }
+
+// A series that is observed by day alone is not taken for idle at night: what no week
+// observed goes on as the hour before.
+func TestUnobservedHoursAreNotIdle(t *testing.T) {
+	p := even("2026-06-01", 10)
+	s := &p.Series[0]
+	nights := 0
+	for h := range s.Milli {
+		if hour := (s.From + domain.Instant(h)*domain.Hour).Time().Hour(); hour < 8 || hour >= 18 {
+			s.Milli[h] = -1
+			nights++
+		}
+	}
+	got := one(t, over(1, p))
+	if d := got.Demand; d.UnitHours != 10*720 || d.MissingHours == 0 || d.MissingHours > nights {
+		t.Errorf("demand %+v, %d hours of night", d, nights)
+	}
+}
