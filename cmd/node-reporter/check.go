@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -29,6 +31,7 @@ const (
 	resultOK      = "ok"
 	resultWarning = "warning" // works, and somebody should know
 	resultFailed  = "failed"
+	resultSkipped = "skipped"
 )
 
 // finding is what came of one check.
@@ -49,10 +52,11 @@ directory and its disk, the collector with DCGM, the driver and the GPUs, the
 kubelet's socket and other sources of who holds what, the key and the gateway that
 takes it, and the clock. It can be run beside a reporter that is running.
 
-One line a check: ok, WARNING or FAILED, what was found, and what to do next. Exit 1
-if any failed. --offline does not ask the gateway or Kafka.
+One line a check: ok, WARNING, FAILED or skipped, what was found, and what to do next.
+Exit 1 if any failed. --offline does not ask the gateway (or Kafka, where one is
+configured).
 
-JSON keys: ok, checks (check, result: ok, warning or failed, found, next).`,
+JSON keys: ok, checks (check, result: ok, warning, failed or skipped, found, next).`,
 		Example: "  node-reporter check --config /etc/node-reporter/node-reporter.yaml\n  node-reporter check --config node-reporter.yaml --offline --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,7 +67,7 @@ JSON keys: ok, checks (check, result: ok, warning or failed, found, next).`,
 					return err
 				}
 			} else {
-				label := map[string]string{resultOK: "ok", resultWarning: "WARNING", resultFailed: "FAILED"}
+				label := map[string]string{resultOK: "ok", resultWarning: "WARNING", resultFailed: "FAILED", resultSkipped: "skipped"}
 				for _, f := range found {
 					fmt.Fprintf(a.out, "%-8s %s: %s\n", label[f.Result], f.Check, f.Found)
 					if f.Next != "" {
@@ -94,9 +98,14 @@ func check(ctx context.Context, path string, offline bool) []finding {
 	out = append(out, checkSpool(cfg))
 	out = append(out, checkCollector(ctx, cfg)...)
 	out = append(out, checkHolders(ctx, cfg)...)
-	out = append(out, checkKeys(cfg)...)
+	secrets := checkSecrets(cfg)
+	out = append(out, secrets...)
 	clk := newClock()
-	if !offline {
+	switch {
+	case offline:
+	case slices.ContainsFunc(secrets, func(f finding) bool { return f.Result == resultFailed }):
+		out = append(out, finding{delivers(cfg), resultSkipped, "it is not asked without its secret", ""})
+	default:
 		out = append(out, checkDelivery(ctx, cfg, clk))
 	}
 	return append(out, checkClock(clk))
@@ -265,25 +274,44 @@ func checkHolders(ctx context.Context, cfg *Config) (out []finding) {
 	return out
 }
 
-func checkKeys(cfg *Config) (out []finding) {
-	for field, path := range cfg.secrets() {
-		f := finding{"secret " + field, resultOK, path, ""}
-		text, err := configfile.Secret(path)
+// secretAdvice says what to do about a file with a secret that is no good.
+var secretAdvice = map[string]string{
+	"gateway.key_file":    `"quartermaster cluster register" shows the cluster's key once; "quartermaster key rotate" makes another`,
+	"kafka.password_file": "write the password of kafka.user into it, as the brokers know it",
+	"kafka.key_file":      "write the private key of kafka.cert_file into it, in PEM",
+}
+
+// delivers names what takes events.
+func delivers(cfg *Config) string {
+	if len(cfg.Kafka.Brokers) > 0 {
+		return "kafka"
+	}
+	return "gateway"
+}
+
+// checkSecrets opens the files with secrets of what takes events.
+func checkSecrets(cfg *Config) (out []finding) {
+	secrets := cfg.secrets()
+	for _, field := range slices.Sorted(maps.Keys(secrets)) {
+		if !strings.HasPrefix(field, delivers(cfg)+".") {
+			continue
+		}
+		f := finding{"secret " + field, resultOK, secrets[field], ""}
+		text, err := configfile.Secret(f.Found)
 		if err == nil && field == "gateway.key_file" {
 			_, err = domain.ParseClusterKey(text)
 		}
 		if err != nil {
-			f.Result, f.Found, f.Next = resultFailed, err.Error(), `"quartermaster cluster register" shows the cluster's key once; "quartermaster key rotate" makes another`
+			f.Result, f.Found, f.Next = resultFailed, err.Error(), secretAdvice[field]
 		}
 		out = append(out, f)
 	}
 	return out
 }
 
-// checkDelivery asks the gateway with a batch that holds nothing, which it refuses once
-// it has accepted the key.
+// checkDelivery asks the gateway whose key it is shown, or Kafka whether it answers.
 func checkDelivery(ctx context.Context, cfg *Config, clk *clock) finding {
-	f := finding{Check: "gateway", Result: resultFailed}
+	f := finding{Check: delivers(cfg), Result: resultFailed}
 	to, err := newSender(cfg, clk)
 	if err != nil {
 		f.Found, f.Next = err.Error(), "mend the configuration"
@@ -292,26 +320,49 @@ func checkDelivery(ctx context.Context, cfg *Config, clk *clock) finding {
 	defer to.close()
 	ctx, cancel := context.WithTimeout(ctx, cfg.Gateway.Timeout)
 	defer cancel()
-	if d, ok := to.(*direct); ok {
-		f.Check = "kafka"
-		if _, err := d.open(ctx); err != nil {
-			f.Found, f.Next = err.Error(), "are the addresses, the certificates and the password right, and may this node reach the brokers?"
-			return f
-		}
-		f.Result, f.Found, f.Next = resultWarning, "the brokers answer", "these credentials can write facts of every cluster: use the gateway where nodes are not trusted"
-		return f
+	switch to := to.(type) {
+	case *direct:
+		checkKafka(ctx, to, &f)
+	case *gateway:
+		checkGateway(ctx, cfg, to, &f)
 	}
-	_, err = to.send(ctx, nil)
+	return f
+}
+
+func checkKafka(ctx context.Context, to *direct, f *finding) {
+	if _, err := to.open(ctx); err != nil {
+		f.Found, f.Next = err.Error(), "are the addresses, the certificates and the password right, and may this node reach the brokers?"
+		return
+	}
+	f.Result, f.Found, f.Next = resultWarning, "the brokers answer", "these credentials can write facts of every cluster: use the gateway where nodes are not trusted"
+}
+
+// checkGateway sends a batch that holds nothing, whose answer names the key's cluster.
+func checkGateway(ctx context.Context, cfg *Config, to *gateway, f *finding) {
+	answer, err := to.ask(ctx, nil)
+	var of struct {
+		Cluster string `json:"cluster"`
+	}
+	if err == nil {
+		if _, err = readAccepted(answer, 0); err == nil {
+			err = json.Unmarshal(answer, &of)
+		}
+	}
 	var e *sendError
-	switch {
-	case err == nil, errors.As(err, &e) && e.final:
-		f.Result, f.Found = resultOK, cfg.Gateway.URL+" answers, and takes the key"
+	switch errors.As(err, &e); {
+	case err == nil && of.Cluster == cfg.Cluster:
+		f.Result, f.Found = resultOK, fmt.Sprintf("%s answers, and takes the key, which is that of cluster %s", cfg.Gateway.URL, cfg.Cluster)
+	case err == nil && of.Cluster != "":
+		f.Found = fmt.Sprintf("%s takes the key, which is that of cluster %s, and this node is configured as one of cluster %s: nothing that it reports would be taken", cfg.Gateway.URL, printable(of.Cluster, 100), cfg.Cluster)
+		f.Next = fmt.Sprintf("write the key of cluster %s into %s, or correct cluster in the configuration", cfg.Cluster, cfg.Gateway.KeyFile)
+	case err == nil, e != nil && e.final:
+		f.Result, f.Found = resultWarning, cfg.Gateway.URL+" answers, and takes the key, and does not say of which cluster it is"
+		f.Next = "\"quartermaster serve\" is older than this program: bring both to one version"
 	case e != nil && e.login:
 		f.Found, f.Next = e.text, `is it the key of this cluster, and still valid? "quartermaster key rotate" makes another`
 	default:
 		f.Found, f.Next = err.Error(), "is the address right, does \"quartermaster serve\" run, and may this node reach it?"
 	}
-	return f
 }
 
 func checkClock(clk *clock) finding {

@@ -149,6 +149,15 @@ func (g *gateway) close() { g.client.CloseIdleConnections() }
 const worthPacking = 16 << 10
 
 func (g *gateway) send(ctx context.Context, records [][]byte) ([]refusedRecord, error) {
+	answer, err := g.ask(ctx, bytes.Join(records, nil))
+	if err != nil {
+		return nil, err
+	}
+	return readAccepted(answer, len(records))
+}
+
+// ask posts a batch and returns what the gateway says of it once it took it.
+func (g *gateway) ask(ctx context.Context, body []byte) ([]byte, error) {
 	text, err := configfile.Secret(g.keyFile)
 	if err != nil {
 		return nil, &sendError{text: fmt.Sprintf("read the key: %v", err), kind: "key", login: true}
@@ -156,7 +165,6 @@ func (g *gateway) send(ctx context.Context, records [][]byte) ([]refusedRecord, 
 	if _, err := domain.ParseClusterKey(text); err != nil {
 		return nil, &sendError{text: fmt.Sprintf("read the key in %s: %v", g.keyFile, err), kind: "key", login: true}
 	}
-	body := bytes.Join(records, nil)
 	packed := len(body) > worthPacking && !g.plain.Load()
 	if packed {
 		body = g.pack(body)
@@ -186,7 +194,7 @@ func (g *gateway) send(ctx context.Context, records [][]byte) ([]refusedRecord, 
 		return nil, failed("read the gateway's answer", err)
 	}
 	if res.StatusCode == http.StatusOK {
-		return readAccepted(answer, len(records))
+		return answer, nil
 	}
 	return nil, g.failure(res, answer, packed)
 }

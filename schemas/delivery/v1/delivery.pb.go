@@ -26,7 +26,9 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Batch is the body of a delivery. Encoded batches can be joined end to end.
+// Batch is the body of a delivery. Encoded batches can be joined end to end. One that
+// holds nothing asks of which cluster the key is that it is sent with, and is answered
+// with JSON, {"accepted":0,"cluster":"NAME"}.
 type Batch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Records       []*Record              `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"` // in the order of their sequences
