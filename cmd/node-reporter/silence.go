@@ -19,7 +19,8 @@ type silence struct {
 // What holds of silences: samples and silences together cover all time from a node's
 // first sample to its last without a hole, and no instant is in both. A silence begins
 // where the last sample on disk ended and ends where the next begins, over all lives of
-// reporter and collector; the clock's own steps excepted.
+// reporter and collector. Excepted are steps of the clock, and the time until the first
+// reading after the devices of the node changed.
 //
 // One is told twice: without an end when it has lasted for collector.silent or the
 // collector ended, and whole when it is over. One that was shorter, as when this program
@@ -55,7 +56,7 @@ func (r *reporter) measured(f *dcgm.Frame) {
 	first, paused := r.heard.IsZero(), f.Boot-r.boot > longestPause
 	r.memory.Measured, r.boot, r.heard, r.trouble = f.At, f.Boot, time.Now(), ""
 	span := domain.Interval{From: over.From, To: f.At}
-	why := "ended; it was silent because it " + over.Why
+	why := "over; it was silent because: " + over.Why
 	if over.From == 0 {
 		if before == 0 || !first && !paused {
 			return

@@ -52,7 +52,7 @@ func (r *reporter) problems() (out []string) {
 	}
 	r.mu.Lock()
 	if s := r.memory.Silence; s.From != 0 {
-		out = append(out, "the collector is silent since "+s.From.String()+": it "+s.Why)
+		out = append(out, "the collector is silent since "+s.From.String()+": "+s.Why)
 	}
 	r.mu.Unlock()
 	if n := r.leftOut.Load(); n > 0 {
