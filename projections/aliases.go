@@ -3,6 +3,7 @@ package projections
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -50,6 +51,32 @@ type gpuClaim struct {
 	reported    bool // and not only declared
 }
 
+// claimants finds GPUs that may be known under several names. It goes by a part of
+// their ids, so it may find too many, and never too few.
+type claimants struct {
+	first   map[uint64]nodeName
+	several map[uint64]bool
+}
+
+func partOf(id domain.GPUID) uint64 { return binary.BigEndian.Uint64(id[8:]) }
+
+func (c *claimants) add(id domain.GPUID, name nodeName) {
+	if c.first == nil {
+		c.first = map[uint64]nodeName{}
+	}
+	switch had, known := c.first[partOf(id)]; {
+	case !known:
+		c.first[partOf(id)] = name
+	case had != name:
+		if c.several == nil {
+			c.several = map[uint64]bool{}
+		}
+		c.several[partOf(id)] = true
+	}
+}
+
+func (c *claimants) has(id domain.GPUID) bool { return c.several[partOf(id)] }
+
 // findAliases returns the nodes that share GPUs in the hours that a query names; of
 // each node's last month alone where it asks for the last hour since ever, so that
 // what is read does not grow with history.
@@ -58,41 +85,61 @@ func findAliases(view View, nodes map[nodeName]*nodeTime, q Query) (*aliases, er
 	if q.To != 0 {
 		end = q.To
 	}
-	var claims []gpuClaim
-	claim := func(name nodeName, gpu domain.GPUID, first, last int64, reported bool) {
-		if first, last = max(first, q.From), min(last, end-1); first <= last {
-			claims = append(claims, gpuClaim{name, gpu, first, last, reported})
-		}
-	}
 	months := Query{Table: TableNodeGPUs, Scope: q.Scope, To: q.To, Last: q.Last && q.From == 0}
 	if q.From > 0 {
 		months.From = monthOf(domain.Instant(q.From) * domain.Hour)
 	}
+	type month struct {
+		nodeName
+		gpus []ReportedGPU
+	}
+	var reported []month
+	var twice claimants
 	err := view.Scan(months, func(k Key, row Row) error {
-		name := nodeName{strings.Clone(k.Scope), strings.Clone(k.ID)}
-		for _, g := range row.(*NodeGPUs).GPUs {
-			claim(name, g.ID, g.First, g.Last, true)
+		m := month{nodeName{strings.Clone(k.Scope), strings.Clone(k.ID)}, row.(*NodeGPUs).GPUs}
+		reported = append(reported, m)
+		for i := range m.gpus {
+			twice.add(m.gpus[i].ID, m.nodeName)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", TableNodeGPUs, err)
 	}
-	for name, n := range nodes {
-		if q.Scope != "" && q.Scope != name.cluster {
-			continue
-		}
-		for i := range n.service {
-			s := &n.service[i]
-			for _, g := range s.gpus {
-				claim(name, g.id, hourOf(s.From), hourOf(s.To-1), false)
+	declares := func(yield func(nodeName, *service, domain.GPUID)) {
+		for name, n := range nodes {
+			if q.Scope != "" && q.Scope != name.cluster {
+				continue
+			}
+			for i := range n.service {
+				for j := range n.service[i].gpus {
+					yield(name, &n.service[i], n.service[i].gpus[j].id)
+				}
 			}
 		}
 	}
+	declares(func(name nodeName, _ *service, id domain.GPUID) { twice.add(id, name) })
+	a := &aliases{index: map[nodeName]*sharing{}}
+	if len(twice.several) == 0 {
+		return a, nil // as in nearly every fleet
+	}
+	var claims []gpuClaim
+	claim := func(name nodeName, gpu domain.GPUID, first, last int64, reported bool) {
+		if first, last = max(first, q.From), min(last, end-1); first <= last && twice.has(gpu) {
+			claims = append(claims, gpuClaim{name, gpu, first, last, reported})
+		}
+	}
+	for _, m := range reported {
+		for _, g := range m.gpus {
+			claim(m.nodeName, g.ID, g.First, g.Last, true)
+		}
+	}
+	declares(func(name nodeName, s *service, id domain.GPUID) {
+		claim(name, id, hourOf(s.From), hourOf(s.To-1), false)
+	})
 	slices.SortFunc(claims, func(a, b gpuClaim) int {
 		return cmp.Or(cmp.Compare(a.cluster, b.cluster), bytes.Compare(a.gpu[:], b.gpu[:]), cmp.Compare(a.node, b.node))
 	})
-	a := &aliases{index: map[nodeName]*sharing{}}
 	for i := 0; i < len(claims); {
 		j := i
 		for j < len(claims) && claims[j].cluster == claims[i].cluster && claims[j].gpu == claims[i].gpu {

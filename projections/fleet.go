@@ -153,42 +153,37 @@ func readFleet(view View) (*fleet, error) {
 
 // settle gives each GPU that several nodes of a cluster declare at once to one.
 func (f *fleet) settle() {
-	type gpuIn struct {
-		cluster string
-		gpu     domain.GPUID
-	}
-	first := map[gpuIn]*nodeTime{}
-	twice := map[gpuIn][]*nodeTime{}
-	for _, n := range f.index {
-		for i := range n.service {
-			for _, g := range n.service[i].gpus {
-				k := gpuIn{n.cluster, g.id}
-				switch had := first[k]; {
-				case had == nil:
-					first[k] = n
-				case twice[k] == nil && had != n:
-					twice[k] = []*nodeTime{had, n}
-				case had != n && !slices.Contains(twice[k], n):
-					twice[k] = append(twice[k], n)
+	each := func(yield func(*nodeTime, *service, *declared)) {
+		for _, n := range f.index {
+			for i := range n.service {
+				for j := range n.service[i].gpus {
+					yield(n, &n.service[i], &n.service[i].gpus[j])
 				}
 			}
 		}
+	}
+	var several claimants
+	each(func(n *nodeTime, _ *service, g *declared) { several.add(g.id, n.nodeName) })
+	if len(several.several) == 0 {
+		return
+	}
+	type gpuIn struct {
+		cluster string
+		gpu     domain.GPUID
 	}
 	type claim struct {
 		node *nodeTime
 		s    *service
 		g    *declared
 	}
-	for k, nodes := range twice {
-		var claims []claim
-		for _, n := range nodes {
-			for i := range n.service {
-				s := &n.service[i]
-				if j := slices.IndexFunc(s.gpus, func(g declared) bool { return g.id == k.gpu }); j >= 0 {
-					claims = append(claims, claim{n, s, &s.gpus[j]})
-				}
-			}
+	twice := map[gpuIn][]claim{}
+	each(func(n *nodeTime, s *service, g *declared) {
+		if several.has(g.id) {
+			k := gpuIn{n.cluster, g.id}
+			twice[k] = append(twice[k], claim{n, s, g})
 		}
+	})
+	for _, claims := range twice {
 		// The strongest comes first.
 		slices.SortFunc(claims, func(a, b claim) int {
 			return cmp.Or(cmp.Compare(b.s.From, a.s.From), cmp.Compare(a.node.node, b.node.node))
