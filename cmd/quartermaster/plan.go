@@ -36,7 +36,7 @@ penalty) and stranded_at_low_demand (what commitments cost, nominal, that would 
 nothing if demand were as in the least of the repeated weeks). Of a forecast all
 amounts and unit-hours are means over its scenarios, stranded_at_low_demand is that of
 the scenario of least demand, and there are scenario_costs, cvar_90 (the mean of the
-worst tenth) and cost_range (least, p50, most); sums take pools for independent. The plan, each region
+worst tenth) and cost_range (least, p50, most); scenarios of equal number add up. The plan, each region
 and each pool have calendar (month, cash, accrual) and courses: what is done without
 a plan, as rules (course, cost, shortage_penalty, offer, units): current; on_demand
 under the quota with nothing held; lookback_7d, lookback_30d and lookback_60d (the one
@@ -109,7 +109,8 @@ guaranteed capacity are kept apart: a price commitment still needs on-demand
 quota.
 
 With a forecast the purchases are made before it is known which scenario comes true,
-and what is least is the expected cost, as exactly proven. Beyond 13 weeks the level
+and what is least is the expected cost, as exactly proven. Pools move together: a scenario
+repeats the errors that forecasts of all of them made in the same weeks. Beyond 13 weeks the level
 grows by --growth, in every scenario alike.
 
 Amounts are net present values at the start of the horizon, which is the next

@@ -53,7 +53,7 @@ func (a *app) showPlan(p *plan.Plan, few int) {
 	t.AppendRow(total)
 	t.Render()
 	if r := p.Total.Range; r != nil {
-		fmt.Fprintf(a.out, "cost is the expected one: over the scenarios it is %s to %s, half the time at most %s, and %s on average in the worst tenth; pools are taken for independent\n",
+		fmt.Fprintf(a.out, "cost is the expected one: over the scenarios it is %s to %s, half the time at most %s, and %s on average in the worst tenth; in a scenario all pools err as they did in the same past weeks\n",
 			money(r.Least), money(r.Most), money(r.P50), money(*p.Total.CVaR))
 	}
 	fmt.Fprintf(a.out, "cost and current course hold what is still owed and a penalty for hours that nobody serves (%s in the current course); all on-demand has neither\n", money(p.Total.CurrentPenalty))

@@ -3,6 +3,7 @@ package forecast_test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -320,6 +321,62 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
+// Forecasts that are given equal draws repeat the errors of the same weeks: series that
+// moved together do so in scenarios, the younger one where it has those weeks, and each
+// of the weeks that it has is as likely.
+func TestScenariosMoveTogether(t *testing.T) {
+	old := wave(104, 100_000, 30_000, 8)
+	twice := slices.Clone(old)
+	for h := range twice {
+		twice[h] *= 2
+	}
+	young := slices.Clone(old)
+	fill(young[:80*forecast.Week], -1)
+	draw := func(history []int64) [][]int64 {
+		t.Helper()
+		out, err := must(t, question(history, 2)).Scenarios(&forecast.Spread{Hours: 9 * forecast.Week, Count: 300, Growth: []forecast.Growth{{1, 1_000_000}}}, pcg(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	a, b, c := draw(old), draw(twice), draw(young)
+	for i := range a {
+		for h := range a[i] {
+			if d := b[i][h] - 2*a[i][h]; d < -2 || d > 2 {
+				t.Fatalf("scenario %d, hour %d: %d of twice the demand, %d of the demand", i, h, b[i][h], a[i][h])
+			}
+		}
+	}
+	// Of 53 weeks that errors are drawn from the young one has 22: so often, and once in a
+	// while by chance, it moves as the old one does.
+	same, blocks := 0, 0
+	for i := range a {
+		for h := 0; h < len(a[i]); h += forecast.Week {
+			blocks++
+			if together(a[i][h:h+forecast.Week], c[i][h:h+forecast.Week]) {
+				same++
+			}
+		}
+	}
+	if share := float64(same) / float64(blocks); share < 0.35 || share > 0.55 {
+		t.Errorf("in %.2f of the weeks the young series moves as the old one, want about 22 of 53", share)
+	}
+}
+
+// together reports whether what two series have beyond their means is much the same.
+func together(a, b []int64) bool {
+	var ma, mb, ab, aa, bb float64
+	for h := range a {
+		ma, mb = ma+float64(a[h])/float64(len(a)), mb+float64(b[h])/float64(len(b))
+	}
+	for h := range a {
+		x, y := float64(a[h])-ma, float64(b[h])-mb
+		ab, aa, bb = ab+x*y, aa+x*x, bb+y*y
+	}
+	return ab > 0.93*math.Sqrt(aa*bb)
+}
+
 // Beyond the forecast the level goes as the planner says, and what is known is
 // added to it.
 func TestGrowth(t *testing.T) {
@@ -373,7 +430,7 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := fmt.Sprint(f.Candidate, f.Point[100:103], f.At(50)[100:103], f.At(990)[500:503], s[0][5000:5003], s[2][6000:6003])
-	const want = "mean of profile and smoothing[81641 73575 70486] [63671 57380 54971] [90611 97961 124255] [75299 79163 66217] [54031 63763 88982]"
+	const want = "mean of profile and smoothing[81641 73575 70486] [63671 57380 54971] [90611 97961 124255] [77921 74032 103306] [95433 85492 68298]"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

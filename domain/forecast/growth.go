@@ -66,6 +66,14 @@ func (w *window) quarters() []float64 {
 // the level, week by week in blocks from random origins, at the level of its
 // growth. Equal draws give equal scenarios, and the first of many are the same as
 // few.
+//
+// Forecasts from the same hour, as far ahead, that are given equal draws repeat the
+// errors of the same weeks of the past in the same weeks to come, as far as each has
+// them, so that what moved together does so in scenarios of equal number. It is the
+// block bootstrap of a vector of series (Künsch, "The jackknife and the bootstrap for
+// general stationary observations", Annals of Statistics 17, 1989), of which the
+// blocks are drawn once for all. Stated growth is likewise; where none is stated each
+// walks by its own steps.
 func (f *Forecast) Scenarios(s *Spread, draw func() uint64) ([][]int64, error) {
 	switch {
 	case s.Hours < 1 || s.Hours > MaxScenarioHours:
@@ -105,18 +113,18 @@ func (f *Forecast) Scenarios(s *Spread, draw func() uint64) ([][]int64, error) {
 				}
 			}
 		}
-		out[i] = f.scenario(s.Hours, shift, below, step)
+		out[i] = f.scenario(s.Hours, shift, draw, step)
 	}
 	return out, nil
 }
 
-func (f *Forecast) scenario(hours int, shift []float64, below func(int) int, step func() float64) []int64 {
+func (f *Forecast) scenario(hours int, shift []float64, draw func() uint64, step func() float64) []int64 {
 	out := make([]int64, hours)
 	level, next := 1.0, 1.0 // at the start and the end of the quarter beyond the forecast
 	var block path
 	for h := range out {
 		if h%Week == 0 {
-			block = f.block(min(h, len(f.base)-Week), below)
+			block = f.block(min(h, len(f.base)-Week), draw())
 		}
 		var base float64
 		if h < len(f.base) {
@@ -138,8 +146,11 @@ func (f *Forecast) scenario(hours int, shift []float64, below func(int) int, ste
 }
 
 // block is a week of errors from a random origin, at the same distance from it if
-// any origin has seen that far, else at the farthest that one has.
-func (f *Forecast) block(from int, below func(int) int) path {
+// any origin has seen that far, else at the farthest that one has. A draw names an
+// origin by how many weeks it lies before the end, of as many as a long history has;
+// where there are no errors from that one it is drawn on, from the same draw, so that
+// each that there is is equally likely and every block takes one draw.
+func (f *Forecast) block(from int, draw uint64) path {
 	for ; from > 0; from -= Week {
 		if f.seeing(from+Week) > 0 {
 			break
@@ -149,7 +160,23 @@ func (f *Forecast) block(from int, below func(int) int) path {
 	if n == 0 {
 		return make(path, Week)
 	}
-	return f.paths[below(n)][from : from+Week]
+	most := uint64(origins + len(f.base)/Week - 1)
+	for state := draw; ; draw = splitMix(&state) {
+		weeks, _ := bits.Mul64(draw, most)
+		if i := len(f.paths) - 1 - int(weeks); i >= 0 && i < n {
+			return f.paths[i][from : from+Week]
+		}
+	}
+}
+
+// splitMix returns the next number of the generator SplitMix64 (Steele, Lea and Flood,
+// "Fast splittable pseudorandom number generators", OOPSLA 2014).
+func splitMix(state *uint64) uint64 {
+	*state += 0x9e3779b97f4a7c15
+	z := *state
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
 }
 
 // seeing is how many origins have seen so many hours: the oldest ones.

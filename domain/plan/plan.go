@@ -248,9 +248,9 @@ type Amounts struct {
 	// if demand were low: as in the week of least demand of those repeated, every
 	// week, and not growing; of a forecast, as in each pool's scenario of least demand.
 	Stranded domain.Decimal `json:"stranded_at_low_demand"`
-	// Costs are what Cost is the mean of, by scenario, none where demand repeats. A
-	// sum takes pools for independent: scenarios of equal number together. CVaR is
-	// the mean of the worst tenth.
+	// Costs are what Cost is the mean of, by scenario, none where demand repeats. Those
+	// of equal number add up: in each, all pools err as they did in the same weeks of the
+	// past. CVaR is the mean of the worst tenth.
 	Costs []domain.Decimal `json:"scenario_costs,omitempty"`
 	CVaR  *domain.Decimal  `json:"cvar_90,omitempty"`
 	Range *CostRange       `json:"cost_range,omitempty"`

@@ -75,7 +75,7 @@ func (c *composer) fill(k *candidate) (err error) {
 	}
 	k.notes = append(k.notes, h.notes...)
 	if c.a.Demand == Forecast {
-		k.notes = append(k.notes, fmt.Sprintf("demand is %d scenarios of a forecast by %s, equally likely and drawn for this pool by itself; beyond %d weeks its level grows as assumed",
+		k.notes = append(k.notes, fmt.Sprintf("demand is %d scenarios of a forecast by %s, equally likely, each of the same weeks of past errors in all pools; beyond %d weeks its level grows as assumed",
 			c.a.Scenarios, k.future.summary.Range.Candidate, forecast.MaxHorizon))
 	} else {
 		k.notes = append(k.notes, h.repeats...)

@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/big"
@@ -77,8 +75,9 @@ func (a *Assumptions) checkDemand() error {
 }
 
 // foresee draws scenarios of a pool's demand over the horizon. h says what is known
-// of its sources. Pools are drawn by themselves, each by its name, so that a plan of
-// one region draws what a plan of all draws.
+// of its sources. All pools are drawn with the same draws, so that scenarios of equal
+// number are of the same weeks of the past, and a plan of one region draws what a plan
+// of all draws.
 func (c *composer) foresee(p *Pool, h *history, f *fit) (*future, error) {
 	drawn, made, err := c.draw(p)
 	if err != nil {
@@ -110,8 +109,7 @@ func (c *composer) draw(p *Pool) ([][]int64, *forecast.Forecast, error) {
 	if err != nil {
 		return nil, nil, &refusal{"no forecast: " + err.Error(), "plan for demand that repeats, or import what was observed of it before"}
 	}
-	sum := sha256.Sum256([]byte(p.Region + "\x00" + p.Kind + "\x00" + p.Unit))
-	drawn, err := made.Scenarios(&forecast.Spread{Hours: hours, Count: c.a.Scenarios, Growth: c.beyond()}, c.q.Draws(binary.BigEndian.Uint64(sum[:])))
+	drawn, err := made.Scenarios(&forecast.Spread{Hours: hours, Count: c.a.Scenarios, Growth: c.beyond()}, c.q.Draws(0))
 	if err != nil {
 		return nil, nil, fmt.Errorf("no forecast: %w", err)
 	}

@@ -233,6 +233,30 @@ func TestForecastPlan(t *testing.T) {
 	}
 }
 
+// Two pools of which the demand is the same at all times cost twice what one does in
+// every scenario, so that the range and the worst tenth of both are twice those of one:
+// drawn apart they would be narrower.
+func TestPoolsMoveTogether(t *testing.T) {
+	q := forecastQuestion()
+	q.Pools[1] = q.Pools[0]
+	q.Pools[1].Region = "other"
+	q.Pools[1].Offers = slices.Clone(q.Pools[1].Offers)
+	for i := range q.Pools[1].Offers {
+		q.Pools[1].Offers[i].Market.Region = "other"
+	}
+	p := compute(t, q)
+	two := decimal.NewFromInt(2)
+	for i := range p.Regions {
+		r := &p.Regions[i]
+		equal(t, r.Region+", least", p.Total.Range.Least, r.Range.Least.Mul(two).String())
+		equal(t, r.Region+", most", p.Total.Range.Most, r.Range.Most.Mul(two).String())
+		equal(t, r.Region+", worst tenth", *p.Total.CVaR, r.CVaR.Mul(two).String())
+		if !r.Range.Least.LessThan(r.Range.Most) {
+			t.Errorf("%s ranges over %+v", r.Region, r.Range)
+		}
+	}
+}
+
 // An instance has the scenarios that the plan serves.
 func TestForecastInstance(t *testing.T) {
 	q := forecastQuestion()
