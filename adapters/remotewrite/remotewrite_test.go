@@ -659,6 +659,21 @@ func TestRuleNamesDeployment(t *testing.T) {
 	}
 }
 
+// What would come of a sample that no fold takes is not appended: it is set aside with
+// what is wrong with it, and the rest of the request counts.
+func TestNotValid(t *testing.T) {
+	r := newReceiver(func(c *remotewrite.Config) {
+		c.Holder = func(_, namespace, _ string) (string, string, bool) { return "team\x01", "", namespace == "ml" }
+	})
+	w := r.post(t, typeV2, v2(t, []series{
+		one(`DCGM_FI_PROF_SM_ACTIVE{`+gpu0+`,node="n1",pod="chat-0",namespace="ml"}`, 0.5), one(`DCGM_FI_DEV_FB_USED{`+gpu0+`,node="n1",pod="chat-0",namespace="ml"}`, 5),
+		one(`DCGM_FI_PROF_SM_ACTIVE{`+gpu1+`,node="n2",pod="chat-0",namespace="other"}`, 0.5),
+	}))
+	if got := fates(w); w.Code != http.StatusNoContent || got != "1/0/2/0" || len(r.events) != 1 {
+		t.Errorf("answer %d, samples %s, %d events: %s", w.Code, got, len(r.events), w.Body)
+	}
+}
+
 func TestMetrics(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	r := newReceiver(func(c *remotewrite.Config) { c.Registerer = reg })

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -369,8 +370,39 @@ func (s *scan) events() (events []domain.Envelope, stated func()) {
 	events = s.samplesOfNodes(nil)
 	events = s.samplesOfServers(events)
 	events, stated = s.statements(events)
+	events = slices.DeleteFunc(events, func(e domain.Envelope) bool {
+		err := domain.Validate(&e)
+		if err != nil {
+			s.disown(&e, err)
+		}
+		return err != nil
+	})
 	s.made = len(events)
 	return events, stated
+}
+
+// disown sets aside what an event was made of that no fold would take.
+func (s *scan) disown(e *domain.Envelope, err error) {
+	n := 1
+	switch ev := e.Event.(type) {
+	case *domain.NodeSampled:
+		n = 0
+		for _, column := range [][]uint32{ev.ActivityMean, ev.TensorActive, ev.DRAMActive, ev.MemoryUsedMiB, ev.PowerWatts, ev.TemperatureC, ev.SMClockMHz} {
+			for _, v := range column {
+				n += min(int(v), 1)
+			}
+		}
+	case *domain.MetricsObserved:
+		n = len(ev.Value)
+	}
+	n = min(n, s.account.samples[mapped])
+	s.account.samples[mapped] -= n
+	s.account.samples[setAside] += n
+	s.why[notValid] += n
+	if len(s.examples[notValid]) < maxExamples {
+		text := strings.ToValidUTF8(err.Error(), "?")
+		s.examples[notValid] = append(s.examples[notValid], strings.ToValidUTF8(text[:min(len(text), 400)], ""))
+	}
 }
 
 // hash is FNV-1a: it names series, and no one gains by two of one name.
