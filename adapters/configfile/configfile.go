@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -79,10 +80,12 @@ func Parse(path string, data []byte, prefix string, getenv func(string) string, 
 	}
 	(&reader{f}).read(data, reflect.ValueOf(into).Elem())
 	for _, field := range f.fields() {
-		name := f.variable(field.path)
+		name := Variable(prefix, field.path)
 		if getenv(name) == "" || !field.plain() {
 			continue
 		}
+		// Of a list no entry is the file's any more.
+		maps.DeleteFunc(f.from, func(p string, _ Origin) bool { return strings.HasPrefix(p, field.path+"[") })
 		f.from[field.path] = Origin{FromEnvironment, name}
 		if err := set(field.value, getenv(name)); err != nil {
 			f.Add(field.path, "%v", err)
@@ -106,6 +109,31 @@ func Parse(path string, data []byte, prefix string, getenv func(string) string, 
 	return f, f.Err()
 }
 
+// New returns a File of nothing, to note what is wrong with what came from elsewhere:
+// flags, for example, which the name stands for.
+func New(name string) *File { return &File{name: name, from: map[string]Origin{}} }
+
+// Afresh returns a File of the same values of which no fault is noted yet.
+func (f *File) Afresh() *File {
+	return &File{name: f.name, prefix: f.prefix, into: f.into, from: f.from}
+}
+
+// Drop forgets the value of a field, which another overrules.
+func (f *File) Drop(path string) {
+	for _, field := range f.fields() {
+		if field.path == path {
+			field.value.SetZero()
+			f.from[path] = Origin{Kind: FromDefault}
+		}
+	}
+}
+
+// Given reports whether the environment gives a field of a struct at all.
+func Given(prefix string, getenv func(string) string, into any) bool {
+	f := &File{into: into}
+	return slices.ContainsFunc(f.fields(), func(field field) bool { return getenv(Variable(prefix, field.path)) != "" })
+}
+
 // Origin returns where the value of a field came from, which its keys name: "gateway.url".
 func (f *File) Origin(path string) Origin { return f.from[path] }
 
@@ -122,7 +150,9 @@ func (f *File) Resolve(field string, path *string) {
 func (f *File) Unknown(environ []string) (unknown []string) {
 	var known []string
 	for _, field := range f.fields() {
-		known = append(known, f.variable(field.path))
+		if field.plain() {
+			known = append(known, Variable(f.prefix, field.path))
+		}
 	}
 	for _, e := range environ {
 		name, _, _ := strings.Cut(e, "=")
@@ -161,8 +191,9 @@ func (f *File) Err() error {
 	return errors.Join(f.list...)
 }
 
-func (f *File) variable(path string) string {
-	return f.prefix + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
+// Variable returns the environment's name of a field.
+func Variable(prefix, path string) string {
+	return prefix + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
 }
 
 // field is a place that holds one value.
@@ -234,10 +265,10 @@ func set(v reflect.Value, text string) error {
 
 func clip(s string) string {
 	const shown = 64
-	if len(s) <= shown {
-		return s
+	if r := []rune(s); len(r) > shown {
+		return string(r[:shown-1]) + "…"
 	}
-	return strings.ToValidUTF8(s[:shown], "") + "…"
+	return s
 }
 
 // Value is one value that is in effect.
@@ -325,7 +356,7 @@ func Secret(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if exposed(path, info) {
+	if Exposed(path, info) {
 		return "", fmt.Errorf("%s is open to others than its owner (mode %04o); if nobody read it: chmod 600 %s", path, info.Mode().Perm(), path)
 	}
 	data, err := Small(path, maxSecret)
@@ -341,8 +372,9 @@ func Secret(path string) (string, error) {
 
 var secretMounts = []string{"/run/secrets/", "/var/run/secrets/"}
 
-// exposed reports whether others than those it is meant for may read or write a file.
-func exposed(path string, info fs.FileInfo) bool {
+// Exposed reports whether others than those it is meant for may read or write a file,
+// as [Secret] says.
+func Exposed(path string, info fs.FileInfo) bool {
 	perm := info.Mode().Perm()
 	if perm&0o077 == 0 {
 		return false

@@ -1,10 +1,12 @@
 package configfile
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -64,6 +66,31 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// What the environment gives replaces a list of the file whole, a value can be dropped
+// for another, and a list of structs is the file's alone.
+func TestOverrules(t *testing.T) {
+	var s sample
+	f, err := Parse("f", []byte("name: a\nlist: [x, y]\ninner: {file: f}\n"), "QX_", getenv(map[string]string{"QX_LIST": "z,"}), &s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Add("list[1]", "is empty")
+	if err := f.Err(); err == nil || err.Error() != "QX_LIST: list[1]: is empty" {
+		t.Errorf("%v", err)
+	}
+	again := f.Afresh()
+	again.Drop("inner.file")
+	if err := again.Err(); err != nil || s.Inner.File != "" || f.Origin("inner.file").Kind != FromDefault {
+		t.Errorf("%v, %+v", err, s)
+	}
+	if got := f.Unknown([]string{"QX_RULES=a", "QX_LIST=b"}); !reflect.DeepEqual(got, []string{"QX_RULES"}) {
+		t.Errorf("unknown %v", got)
+	}
+	if Given("QX_", getenv(map[string]string{"QX_NAMES": "a"}), &s) || !Given("QX_", getenv(map[string]string{"QX_INNER_WAIT": "1s"}), &s) {
+		t.Error("what the environment gives is not told from what it does not")
+	}
+}
+
 func TestFaults(t *testing.T) {
 	for text, want := range map[string]string{
 		"nam: a":                          "f:1:1: nam: unknown field",
@@ -103,6 +130,47 @@ func TestSecret(t *testing.T) {
 	}
 	if _, err := Secret(path); err == nil || strings.Contains(err.Error(), "hush") || !strings.Contains(err.Error(), "open to others") {
 		t.Error(err)
+	}
+}
+
+// info is a file of root's or another's.
+type info struct {
+	fs.FileInfo
+	mode fs.FileMode
+	uid  uint32
+}
+
+func (i info) Mode() fs.FileMode { return i.mode }
+func (i info) Sys() any          { return &syscall.Stat_t{Uid: i.uid} }
+
+// Who may open a secret: its owner, a group of root's choice, and all within a
+// container when its engine laid the secret there.
+func TestSecretsAreClosed(t *testing.T) {
+	for _, c := range []struct {
+		path    string
+		mode    fs.FileMode
+		uid     uint32
+		exposed bool
+	}{
+		{"/etc/s", 0o600, 1000, false},
+		{"/etc/s", 0o400, 1000, false},
+		{"/etc/s", 0o400, 0, false},
+		{"/etc/s", 0o640, 1000, true},
+		{"/etc/s", 0o440, 1000, true},
+		{"/etc/s", 0o440, 0, false},
+		{"/etc/s", 0o640, 0, false},
+		{"/etc/s", 0o660, 0, true},
+		{"/etc/s", 0o444, 0, true},
+		{"/etc/s", 0o604, 0, true},
+		{"/run/secrets/s", 0o444, 0, false},
+		{"/var/run/secrets/a/s", 0o644, 0, false},
+		{"/run/secrets/../s", 0o444, 0, true},
+		{"/run/secrets/s", 0o666, 0, true},
+		{"/run/secrets/s", 0o444, 1000, true},
+	} {
+		if got := Exposed(c.path, info{mode: c.mode, uid: c.uid}); got != c.exposed {
+			t.Errorf("%s, mode %04o of user %d: exposed %t", c.path, c.mode, c.uid, got)
+		}
 	}
 }
 

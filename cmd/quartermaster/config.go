@@ -1,21 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"database/sql/driver"
 	"errors"
-	"fmt"
-	"io"
-	"maps"
-	"os"
-	"path/filepath"
-	"reflect"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
-	"unicode"
 
+	"quartermaster/adapters/configfile"
 	"quartermaster/projections"
 )
 
@@ -62,7 +52,7 @@ type config struct {
 	// Webhooks are told of events. The environment has no say in them.
 	Webhooks []webhookConfig `yaml:"webhooks"`
 
-	from map[string]origin // where the value of each field came from, by its path
+	file *configfile.File // where the value of each field came from
 
 	// Tests put these between the program and its database, and in place of what
 	// decodes records.
@@ -161,85 +151,8 @@ type webhookConfig struct {
 	SecretFile string `yaml:"secret_file"`
 }
 
-// origin is where a value came from.
-type origin struct {
-	kind string // fromFile, fromEnvironment or fromDefault
-	at   string // file:line:column, or the name of the variable
-}
-
-const (
-	fromFile        = "file"
-	fromEnvironment = "environment"
-	fromDefault     = "default"
-)
-
-// variable returns the environment's name of a field.
-func variable(path string) string {
-	return "QUARTERMASTER_" + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
-}
-
-// field is a place in a config that holds one value.
-type field struct {
-	path     string // the keys that lead to it: kafka.tls.ca_file
-	standard string // what it holds when nothing is given
-	value    reflect.Value
-}
-
-// fields returns every field, in the order of the struct. Of a list of structs
-// it returns the list.
-func (c *config) fields() []field { return fieldsOf(reflect.ValueOf(c).Elem(), "") }
-
-func fieldsOf(v reflect.Value, path string) (out []field) {
-	for i := range v.NumField() {
-		tag := v.Type().Field(i).Tag
-		key := tag.Get("yaml")
-		switch {
-		case key == "":
-		case v.Field(i).Kind() == reflect.Struct:
-			out = append(out, fieldsOf(v.Field(i), path+key+".")...)
-		default:
-			out = append(out, field{path + key, tag.Get("default"), v.Field(i)})
-		}
-	}
-	return out
-}
-
-// set stores what text says.
-func set(v reflect.Value, text string) error {
-	if strings.ContainsFunc(text, unicode.IsControl) {
-		return errors.New("holds a control character, such as the end of a line; leave it out")
-	}
-	switch v.Interface().(type) {
-	case string:
-		v.SetString(text)
-	case bool:
-		if text != "true" && text != "false" {
-			return fmt.Errorf("%q is neither true nor false", text)
-		}
-		v.SetBool(text == "true")
-	case int:
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return fmt.Errorf("%q is no whole number", text)
-		}
-		v.SetInt(int64(n))
-	case time.Duration:
-		d, err := time.ParseDuration(text)
-		if err != nil {
-			return fmt.Errorf("%q is no duration; write for example 4s or 250ms", text)
-		}
-		v.SetInt(int64(d))
-	case []string:
-		var list []string
-		for part := range strings.SplitSeq(text, ",") {
-			list = append(list, strings.TrimSpace(part))
-		}
-		v.Set(reflect.ValueOf(list))
-	default:
-		return fmt.Errorf("a %s is not read from text", v.Type())
-	}
-	return nil
-}
+// envPrefix begins the names of variables.
+const envPrefix = "QUARTERMASTER_"
 
 // loadConfig reads the file, lays the environment over it, fills in what is given
 // nowhere, and refuses what could not work, every secret that is not there
@@ -256,120 +169,27 @@ func loadConfig(path string, getenv func(string) string) (*config, error) {
 	return c, nil
 }
 
-// maxConfig bounds the file. A long one has two hundred lines.
-const maxConfig = 64 << 10
-
 var errNoConfig = errors.New("no configuration is named: give --config FILE, or everything in the environment; \"quartermaster config example\" prints one to begin from")
 
 // readConfig is loadConfig without opening the files that the config names.
 func readConfig(path string, getenv func(string) string) (*config, error) {
-	var data []byte
-	if path == "" {
-		if !slices.ContainsFunc(new(config).fields(), func(f field) bool { return getenv(variable(f.path)) != "" }) {
-			return nil, errNoConfig
-		}
-	} else {
-		var err error
-		if data, err = readSmall(path, maxConfig); err != nil {
-			return nil, fmt.Errorf("read the configuration: %w", err)
-		}
+	c := &config{}
+	if path == "" && !configfile.Given(envPrefix, getenv, c) {
+		return nil, errNoConfig
 	}
-	return parseConfig(path, data, getenv)
-}
-
-// parseConfig is readConfig of a file's content.
-func parseConfig(path string, data []byte, getenv func(string) string) (*config, error) {
-	c := &config{from: map[string]origin{}}
-	f := &faults{file: cmp.Or(path, "environment"), from: c.from}
-	(&configReader{f}).read(data, reflect.ValueOf(c).Elem())
-	for _, field := range c.fields() {
-		if name := variable(field.path); field.path != "webhooks" && getenv(name) != "" {
-			maps.DeleteFunc(c.from, func(p string, _ origin) bool { return strings.HasPrefix(p, field.path+"[") })
-			c.from[field.path] = origin{fromEnvironment, name}
-			if err := set(field.value, getenv(name)); err != nil {
-				f.add(field.path, "%v", err)
-			}
-		}
-	}
-	if err := f.err(); err != nil {
+	file, err := configfile.Read(path, envPrefix, getenv, c)
+	if err != nil {
 		return nil, err
 	}
-	for _, field := range c.fields() {
-		if _, given := c.from[field.path]; given {
-			continue
-		}
-		c.from[field.path] = origin{kind: fromDefault}
-		if field.standard != "" {
-			if err := set(field.value, field.standard); err != nil {
-				f.add(field.path, "%v", err)
-			}
-		}
-	}
-	c.validate(f, filepath.Dir(path))
-	if err := f.err(); err != nil {
+	return c.of(file)
+}
+
+// of returns what was read from a file, if it could work.
+func (c *config) of(file *configfile.File) (*config, error) {
+	c.file = file
+	c.validate(file)
+	if err := file.Err(); err != nil {
 		return nil, err
 	}
 	return c, nil
-}
-
-// readSmall returns the content of a regular file.
-func readSmall(path string, most int64) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	if int64(len(data)) > most {
-		return nil, fmt.Errorf("%s is larger than %d KiB", path, most>>10)
-	}
-	return data, nil
-}
-
-// faults collects what is wrong with a configuration.
-type faults struct {
-	file string
-	from map[string]origin
-	list []error
-}
-
-// add notes a fault of a field. The message begins with where its value came
-// from, or the mapping that lacks it, and never quotes a value that may be a
-// secret.
-func (f *faults) add(path, format string, args ...any) {
-	at := f.file
-	for p := path; p != ""; p = p[:max(0, strings.LastIndexAny(p, ".["))] {
-		if o := f.from[p]; o.at != "" {
-			at = o.at
-			break
-		}
-	}
-	f.addAt(at, path, format, args...)
-}
-
-func (f *faults) addAt(at, path, format string, args ...any) {
-	if path != "" {
-		at += ": " + path
-	}
-	f.list = append(f.list, fmt.Errorf("%s: %s", at, fmt.Sprintf(format, args...)))
-}
-
-// mostFaults is how many are shown.
-const mostFaults = 20
-
-func (f *faults) err() error {
-	if n := len(f.list); n > mostFaults {
-		return errors.Join(append(f.list[:mostFaults:mostFaults], fmt.Errorf("and %d more", n-mostFaults))...)
-	}
-	return errors.Join(f.list...)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/lib/pq"
 	kafkago "github.com/segmentio/kafka-go"
 
+	"quartermaster/adapters/configfile"
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/postgres"
 	"quartermaster/domain"
@@ -70,11 +71,11 @@ func checkConfig(ctx context.Context, path string, offline bool) []configCheck {
 	}
 	k.c = c
 	given := map[string]int{}
-	for _, f := range c.fields() {
-		given[c.from[f.path].kind]++
+	for _, v := range c.file.Values() {
+		given[v.From]++
 	}
-	k.ok("configuration", "%d fields from the file, %d from the environment, %d by default", given[fromFile], given[fromEnvironment], given[fromDefault])
-	for _, name := range environmentFaults(os.Environ()) {
+	k.ok("configuration", "%d fields from the file, %d from the environment, %d by default", given[configfile.FromFile], given[configfile.FromEnvironment], given[configfile.FromDefault])
+	for _, name := range c.environmentFaults(os.Environ()) {
 		k.note("environment", checkWarning, name+" names no field and is ignored", "correct its name, or unset it")
 	}
 	ready := k.secrets()

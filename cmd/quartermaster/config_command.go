@@ -1,18 +1,15 @@
 package main
 
 import (
-	"bytes"
 	_ "embed" // the example
 	"fmt"
 	"net/url"
 	"os"
-	"reflect"
 	"slices"
-	"strings"
-	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/configfile"
 )
 
 // The example that deploy/ has for operators, of the same bytes.
@@ -57,17 +54,9 @@ document with the key example.`,
 	}
 }
 
-// configValue is one value that is in effect.
-type configValue struct {
-	Key   string `json:"key"`
-	Value any    `json:"value"`
-	From  string `json:"from"` // file, environment or default
-	At    string `json:"at,omitempty"`
-}
-
 type configShowAnswer struct {
-	Config string        `json:"config"`
-	Values []configValue `json:"values"`
+	Config string             `json:"config"`
+	Values []configfile.Value `json:"values"`
 }
 
 func (a *app) configShowCommand() *cobra.Command {
@@ -92,7 +81,7 @@ default, at: file:line:column or the variable).`,
 			if a.json {
 				return a.answerJSON(ans)
 			}
-			text, err := ans.yaml()
+			text, err := configfile.YAML(ans.Values)
 			if err != nil {
 				return err
 			}
@@ -103,24 +92,17 @@ default, at: file:line:column or the variable).`,
 }
 
 // values returns what is in effect, fit to be shown.
-func (c *config) values() []configValue {
-	var out []configValue
-	for _, f := range c.fields() {
-		v := configValue{Key: f.path, Value: f.value.Interface(), From: c.from[f.path].kind, At: c.from[f.path].at}
-		switch value := v.Value.(type) {
-		case time.Duration:
-			v.Value = value.String()
-		case []string:
-			v.Value = append([]string{}, value...)
-		case []webhookConfig:
+func (c *config) values() []configfile.Value {
+	out := c.file.Values()
+	for i := range out {
+		if hooks, ok := out[i].Value.([]webhookConfig); ok {
 			shown := []webhookConfig{}
-			for _, w := range value {
+			for _, w := range hooks {
 				w.URL = hiddenURL(w.URL)
 				shown = append(shown, w)
 			}
-			v.Value = shown
+			out[i].Value = shown
 		}
-		out = append(out, v)
 	}
 	return out
 }
@@ -135,32 +117,6 @@ func hiddenURL(address string) string {
 		return u.Scheme + "://" + u.Host
 	}
 	return u.Scheme + "://" + u.Host + "/…"
-}
-
-// yaml writes the values as a configuration, with a comment on each.
-func (s configShowAnswer) yaml() ([]byte, error) {
-	var out bytes.Buffer
-	var open []string // mappings that the line stands in
-	for _, v := range s.Values {
-		keys := strings.Split(v.Key, ".")
-		above, key := keys[:len(keys)-1], keys[len(keys)-1]
-		for i, k := range above {
-			if i >= len(open) || open[i] != k || !slices.Equal(open[:i], above[:i]) {
-				fmt.Fprintf(&out, "%s%s:\n", strings.Repeat("  ", i), k)
-			}
-		}
-		open = above
-		text, err := yaml.MarshalWithOptions(v.Value, yaml.Flow(true))
-		if err != nil {
-			return nil, fmt.Errorf("show %s: %w", v.Key, err)
-		}
-		from := v.From
-		if v.At != "" {
-			from = v.At
-		}
-		fmt.Fprintf(&out, "%s%s: %s # %s\n", strings.Repeat("  ", len(above)), key, bytes.TrimSpace(text), from)
-	}
-	return out.Bytes(), nil
 }
 
 // The results of a check.
@@ -251,19 +207,9 @@ func each(err error) []error {
 
 // environmentFaults finds variables that look like fields and are none: a
 // misspelt one would go unnoticed.
-func environmentFaults(environ []string) (unknown []string) {
+func (c *config) environmentFaults(environ []string) []string {
 	known := []string{"QUARTERMASTER_HOME", "QUARTERMASTER_CONFIG", "QUARTERMASTER_DATA"}
-	for _, f := range new(config).fields() {
-		if f.value.Type() != reflect.TypeFor[[]webhookConfig]() {
-			known = append(known, variable(f.path))
-		}
-	}
-	for _, e := range environ {
-		name, _, _ := strings.Cut(e, "=")
-		if strings.HasPrefix(name, "QUARTERMASTER_") && !slices.Contains(known, name) && !ofKubernetes.MatchString(name) {
-			unknown = append(unknown, name)
-		}
-	}
-	slices.Sort(unknown)
-	return unknown
+	return slices.DeleteFunc(c.file.Unknown(environ), func(name string) bool {
+		return slices.Contains(known, name) || ofKubernetes.MatchString(name)
+	})
 }

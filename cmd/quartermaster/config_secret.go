@@ -5,12 +5,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/lib/pq"
@@ -18,102 +14,45 @@ import (
 	"github.com/segmentio/kafka-go/sasl/plain"
 	"github.com/segmentio/kafka-go/sasl/scram"
 
+	"quartermaster/adapters/configfile"
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/keyfile"
 	"quartermaster/adapters/postgres"
 )
 
-// maxSecret bounds a file with a secret, and one with certificates.
-const (
-	maxSecret       = 16 << 10
-	maxCertificates = 1 << 20
-)
-
-// readSecret returns the content of a file, without the ends of lines after it.
-// A file that others than its owner may open is refused, unless root wrote it
-// for this program: see exposed. Errors never quote the content.
-func readSecret(path string) (string, error) {
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("there is no file %s; create it, readable by this program alone", path)
-	}
-	if err != nil {
-		return "", err
-	}
-	if exposed(path, info) {
-		return "", fmt.Errorf("%s is open to others than its owner (mode %04o); if nobody read it: chmod 600 %s", path, info.Mode().Perm(), path)
-	}
-	data, err := readSmall(path, maxSecret)
-	if err != nil {
-		return "", err
-	}
-	secret := strings.TrimRight(string(data), "\r\n")
-	if secret == "" {
-		return "", fmt.Errorf("%s is empty; write the secret into it", path)
-	}
-	return secret, nil
-}
-
-// secretMounts are where container engines lay the secrets of one container.
-// Their files belong to root and are open to all there is within the container.
-var secretMounts = []string{"/run/secrets/", "/var/run/secrets/"}
-
-// exposed reports whether others than those it is meant for may read or write a
-// file. Root may hand one to a group (mode 0440, as fsGroup does in Kubernetes),
-// and to a whole container below secretMounts.
-func exposed(path string, info fs.FileInfo) bool {
-	perm := info.Mode().Perm()
-	if perm&0o077 == 0 {
-		return false
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || stat.Uid != 0 || perm&0o022 != 0 {
-		return true
-	}
-	if perm&0o007 == 0 {
-		return false
-	}
-	for _, dir := range secretMounts {
-		if strings.HasPrefix(filepath.Clean(path), dir) {
-			return false
-		}
-	}
-	return true
-}
+// maxCertificates bounds a file with certificates.
+const maxCertificates = 1 << 20
 
 // checkSecrets opens every file that holds a secret, and all that is needed to
 // connect, as later use will.
 func (c *config) checkSecrets() error {
-	f := &faults{file: "configuration", from: c.from}
+	f := c.file.Afresh()
 	for _, file := range c.files() {
 		if !file.secret || *file.path == "" {
 			continue
 		}
-		if _, err := readSecret(*file.path); err != nil {
-			f.add(file.field, "%v", err)
+		if _, err := configfile.Secret(*file.path); err != nil {
+			f.Add(file.field, "%v", err)
 		}
 	}
-	if len(f.list) == 0 {
-		if _, err := c.kafka(); err != nil {
-			f.list = append(f.list, err)
-		}
-		if _, err := c.postgres(); err != nil {
-			f.list = append(f.list, err)
-		}
-		if path := c.Schedules.CheckpointKeyFile; path != "" {
-			if _, err := keyfile.LoadFor(path, exposed); err != nil {
-				f.add("schedules.checkpoint_key_file", "%v", err)
-			}
+	if err := f.Err(); err != nil {
+		return err
+	}
+	_, kafkaErr := c.kafka()
+	_, postgresErr := c.postgres()
+	if path := c.Schedules.CheckpointKeyFile; path != "" {
+		if _, err := keyfile.LoadFor(path, configfile.Exposed); err != nil {
+			f.Add("schedules.checkpoint_key_file", "%v", err)
 		}
 	}
-	return f.err()
+	return errors.Join(kafkaErr, postgresErr, f.Err())
 }
 
 // wrong is a fault of a field found later than by validate.
 func (c *config) wrong(path, format string, args ...any) error {
-	f := &faults{file: "configuration", from: c.from}
-	f.add(path, format, args...)
-	return f.err()
+	f := c.file.Afresh()
+	f.Add(path, format, args...)
+	return f.Err()
 }
 
 // Live folding gathers this much, or for this long, before it pays for a
@@ -152,7 +91,7 @@ func (c *config) tls() (*tls.Config, error) {
 	t := c.Kafka.TLS
 	out := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CAFile != "" {
-		pem, err := readSmall(t.CAFile, maxCertificates)
+		pem, err := configfile.Small(t.CAFile, maxCertificates)
 		if err != nil {
 			return nil, c.wrong("kafka.tls.ca_file", "%v", err)
 		}
@@ -162,11 +101,11 @@ func (c *config) tls() (*tls.Config, error) {
 		}
 	}
 	if t.CertFile != "" {
-		cert, err := readSmall(t.CertFile, maxCertificates)
+		cert, err := configfile.Small(t.CertFile, maxCertificates)
 		if err != nil {
 			return nil, c.wrong("kafka.tls.cert_file", "%v", err)
 		}
-		key, err := readSecret(t.KeyFile)
+		key, err := configfile.Secret(t.KeyFile)
 		if err != nil {
 			return nil, c.wrong("kafka.tls.key_file", "%v", err)
 		}
@@ -181,7 +120,7 @@ func (c *config) tls() (*tls.Config, error) {
 
 func (c *config) sasl() (sasl.Mechanism, error) {
 	s := c.Kafka.SASL
-	password, err := readSecret(s.PasswordFile)
+	password, err := configfile.Secret(s.PasswordFile)
 	if err != nil {
 		return nil, c.wrong("kafka.sasl.password_file", "%v", err)
 	}
@@ -206,7 +145,7 @@ func (c *config) postgres() (postgres.Config, error) {
 	if p.DSNFile != "" {
 		var err error
 		field = "postgres.dsn_file"
-		if dsn, err = readSecret(p.DSNFile); err != nil {
+		if dsn, err = configfile.Secret(p.DSNFile); err != nil {
 			return postgres.Config{}, c.wrong(field, "%v", err)
 		}
 	}
@@ -219,7 +158,7 @@ func (c *config) postgres() (postgres.Config, error) {
 		if withPassword {
 			return postgres.Config{}, c.wrong("postgres.password_file", "stands beside a password in %s; keep one of the two", p.DSNFile)
 		}
-		if extra["password"], err = readSecret(p.PasswordFile); err != nil {
+		if extra["password"], err = configfile.Secret(p.PasswordFile); err != nil {
 			return postgres.Config{}, c.wrong("postgres.password_file", "%v", err)
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -151,47 +150,6 @@ func TestSecretsAreNeeded(t *testing.T) {
 		must(os.Chmod(file, 0o600))
 		if _, err := loadConfig(path, noEnvironment); err != nil {
 			t.Fatalf("%s is as it was, and is refused: %v", field, err)
-		}
-	}
-}
-
-// info is a file of root's or another's.
-type info struct {
-	fs.FileInfo
-	mode fs.FileMode
-	uid  uint32
-}
-
-func (i info) Mode() fs.FileMode { return i.mode }
-func (i info) Sys() any          { return &syscall.Stat_t{Uid: i.uid} }
-
-// Who may open a secret: its owner, a group of root's choice, and all within a
-// container when its engine laid the secret there.
-func TestSecretsAreClosed(t *testing.T) {
-	for _, c := range []struct {
-		path    string
-		mode    fs.FileMode
-		uid     uint32
-		exposed bool
-	}{
-		{"/etc/s", 0o600, 1000, false},
-		{"/etc/s", 0o400, 1000, false},
-		{"/etc/s", 0o400, 0, false},
-		{"/etc/s", 0o640, 1000, true},
-		{"/etc/s", 0o440, 1000, true},
-		{"/etc/s", 0o440, 0, false},
-		{"/etc/s", 0o640, 0, false},
-		{"/etc/s", 0o660, 0, true},
-		{"/etc/s", 0o444, 0, true},
-		{"/etc/s", 0o604, 0, true},
-		{"/run/secrets/s", 0o444, 0, false},
-		{"/var/run/secrets/a/s", 0o644, 0, false},
-		{"/run/secrets/../s", 0o444, 0, true},
-		{"/run/secrets/s", 0o666, 0, true},
-		{"/run/secrets/s", 0o444, 1000, true},
-	} {
-		if got := exposed(c.path, info{mode: c.mode, uid: c.uid}); got != c.exposed {
-			t.Errorf("%s, mode %04o of user %d: exposed %t", c.path, c.mode, c.uid, got)
 		}
 	}
 }

@@ -11,12 +11,48 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"quartermaster/adapters/configfile"
 )
 
 func noEnvironment(string) string { return "" }
 
 func environment(vars map[string]string) func(string) string {
 	return func(name string) string { return vars[name] }
+}
+
+// parseConfig is readConfig of a file's content.
+func parseConfig(path string, data []byte, getenv func(string) string) (*config, error) {
+	c := &config{}
+	file, err := configfile.Parse(path, data, envPrefix, getenv, c)
+	if err != nil {
+		return nil, err
+	}
+	return c.of(file)
+}
+
+func variable(path string) string { return configfile.Variable(envPrefix, path) }
+
+// fieldPaths returns the paths of every field, without those of entries of lists.
+func fieldPaths(t *testing.T) (paths []string) {
+	t.Helper()
+	file, err := configfile.Parse("", nil, envPrefix, noEnvironment, new(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range file.Values() {
+		paths = append(paths, v.Key)
+	}
+	return paths
+}
+
+// webhookFields returns the paths of the fields of the first webhook.
+func webhookFields() (paths []string) {
+	of := reflect.TypeFor[webhookConfig]()
+	for i := range of.NumField() {
+		paths = append(paths, "webhooks[0]."+of.Field(i).Tag.Get("yaml"))
+	}
+	return paths
 }
 
 // minimal is the least that a configuration says.
@@ -31,7 +67,7 @@ func TestConfigDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.from = nil
+	c.file = nil
 	want := &config{
 		Instance: host,
 		Kafka:    kafkaConfig{Brokers: []string{"k:9092"}, Replication: 3, Codec: "zstd", Batch: 20_000},
@@ -169,7 +205,7 @@ func TestConfigFaults(t *testing.T) {
 func TestConfigFileFaults(t *testing.T) {
 	dir := t.TempDir()
 	large := filepath.Join(dir, "large.yaml")
-	if err := os.WriteFile(large, bytes.Repeat([]byte("#"), maxConfig+1), 0o600); err != nil {
+	if err := os.WriteFile(large, bytes.Repeat([]byte("#"), 64<<10+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
@@ -227,7 +263,7 @@ func TestConfigFromEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := map[string]configValue{}
+	before := map[string]configfile.Value{}
 	for _, v := range file.values() {
 		before[v.Key] = v
 	}
@@ -243,7 +279,7 @@ func TestConfigFromEnvironment(t *testing.T) {
 	for _, v := range c.values() {
 		switch v.Key {
 		case "webhooks":
-			if v.From != fromDefault {
+			if v.From != configfile.FromDefault {
 				t.Errorf("webhooks come from the %s", v.From)
 			}
 			continue
@@ -255,7 +291,7 @@ func TestConfigFromEnvironment(t *testing.T) {
 			t.Errorf("%s has no sample: add one", v.Key)
 			continue
 		}
-		if v.From != fromEnvironment || v.At != variable(v.Key) {
+		if v.From != configfile.FromEnvironment || v.At != variable(v.Key) {
 			t.Errorf("%s comes from %s %s", v.Key, v.From, v.At)
 		}
 		got := fmt.Sprint(v.Value)
@@ -267,11 +303,11 @@ func TestConfigFromEnvironment(t *testing.T) {
 		}
 	}
 	names := map[string]string{"QUARTERMASTER_HOME": "home", "QUARTERMASTER_CONFIG": "config", "QUARTERMASTER_DATA": "test data"}
-	for _, f := range c.fields() {
-		if other, taken := names[variable(f.path)]; taken {
-			t.Errorf("%s and %s share %s", f.path, other, variable(f.path))
+	for _, path := range fieldPaths(t) {
+		if other, taken := names[variable(path)]; taken {
+			t.Errorf("%s and %s share %s", path, other, variable(path))
 		}
-		names[variable(f.path)] = f.path
+		names[variable(path)] = path
 	}
 
 	// What is wrong there is said with the variable's name.
@@ -343,14 +379,7 @@ func TestConfigFilesAreKnown(t *testing.T) {
 	for _, f := range c.files() {
 		known[f.field] = f.secret
 	}
-	paths := []string{}
-	for _, f := range c.fields() {
-		paths = append(paths, f.path)
-	}
-	for _, f := range fieldsOf(reflect.ValueOf(&c.Webhooks[0]).Elem(), "webhooks[0].") {
-		paths = append(paths, f.path)
-	}
-	for _, p := range paths {
+	for _, p := range append(fieldPaths(t), webhookFields()...) {
 		secret, ok := known[p]
 		if strings.HasSuffix(p, "_file") != ok && p != "snapshots" {
 			t.Errorf("%s is a file: %t", p, ok)
@@ -387,20 +416,22 @@ func TestConfigExample(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, f := range c.fields() {
-		if c.from[f.path].kind != fromFile && f.path != "postgres.dsn" {
-			t.Errorf("%s is not in the example", f.path)
+	without, err := configfile.Parse("", nil, envPrefix, noEnvironment, new(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range c.file.Values() {
+		if v.From != configfile.FromFile && v.Key != "postgres.dsn" {
+			t.Errorf("%s is not in the example", v.Key)
 		}
-		if f.standard != "" && f.path != "kafka.tls.enabled" {
-			v := reflect.New(f.value.Type()).Elem()
-			if err := set(v, f.standard); err != nil || !reflect.DeepEqual(v.Interface(), f.value.Interface()) {
-				t.Errorf("the example shows %v for %s, and it is %s", f.value, f.path, f.standard)
-			}
+		standard := reflect.ValueOf(without.Values()[i].Value)
+		if !standard.IsZero() && (standard.Kind() != reflect.Slice || standard.Len() > 0) && v.Key != "kafka.tls.enabled" && !reflect.DeepEqual(standard.Interface(), v.Value) {
+			t.Errorf("the example shows %v for %s, and it is %v", v.Value, v.Key, standard)
 		}
 	}
-	for _, f := range fieldsOf(reflect.ValueOf(&c.Webhooks[0]).Elem(), "webhooks[0].") {
-		if c.from[f.path].kind != fromFile {
-			t.Errorf("%s is not in the example", f.path)
+	for _, path := range webhookFields() {
+		if c.file.Origin(path).Kind != configfile.FromFile {
+			t.Errorf("%s is not in the example", path)
 		}
 	}
 }
@@ -417,7 +448,7 @@ func TestConfigShowReadsBack(t *testing.T) {
 
 func readsBack(t *testing.T, c *config) {
 	t.Helper()
-	shown, err := configShowAnswer{Values: c.values()}.yaml()
+	shown, err := configfile.YAML(c.values())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -440,7 +471,7 @@ func FuzzLoadConfig(f *testing.F) {
 	f.Add([]byte("? a\n: *b\n"), "")
 	f.Add([]byte("webhooks:\n- {name: a, url: 'http://x/y?z', types: [a]}\n"), "")
 	f.Fuzz(func(t *testing.T, text []byte, lease string) {
-		if len(text) > maxConfig {
+		if len(text) > 64<<10 {
 			return
 		}
 		vars := map[string]string{"QUARTERMASTER_LEASE": lease, "QUARTERMASTER_INSTANCE": "i"}
@@ -459,10 +490,14 @@ func TestEnvironmentFaults(t *testing.T) {
 		"QUARTERMASTER_WEBHOOKS=x", "QUARTERMASTER_PORT=tcp://10.0.0.1:7070", "QUARTERMASTER_PORT_7070_TCP_ADDR=10.0.0.1",
 		"QUARTERMASTER_SERVICE_HOST=10.0.0.1", "QUARTERMASTER_SERVICE_PORT_HTTP=7070", "QUARTERMASTER_DB_SERVICE_PORT=5432",
 	}
-	for _, f := range new(config).fields() {
-		environ = append(environ, variable(f.path)+"=x")
+	for _, path := range fieldPaths(t) {
+		environ = append(environ, variable(path)+"=x")
 	}
-	got := environmentFaults(environ)
+	c, err := parseConfig("q.yaml", []byte(minimal), noEnvironment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := c.environmentFaults(environ)
 	if want := []string{"QUARTERMASTER_KAFKA_BROKER", "QUARTERMASTER_WEBHOOKS", "QUARTERMASTER_WEBHOOKS"}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}

@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,8 +13,12 @@ import (
 
 	"github.com/robfig/cron/v3"
 
+	"quartermaster/adapters/configfile"
 	"quartermaster/domain"
 )
+
+// shown is how much is shown of a text that may be of any length.
+const shown = 64
 
 var (
 	plainName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
@@ -32,31 +35,29 @@ const rebuildPrefix = "rebuild-"
 
 // validate fills in what defaults cannot say, makes the paths of files those
 // that the program opens, and refuses what could not work.
-func (c *config) validate(f *faults, dir string) {
+func (c *config) validate(f *configfile.File) {
 	if c.Instance == "" {
 		c.Instance, _ = os.Hostname() // when the host has none, the next line says what to do
 	}
 	if !plainName.MatchString(c.Instance) {
-		f.add("instance", "%q is no name: use letters, digits, dots, dashes and underscores, at most 100", clip(c.Instance, shown))
+		f.Add("instance", "%q is no name: use letters, digits, dots, dashes and underscores, at most 100", clip(c.Instance, shown))
 	}
 	if strings.HasPrefix(c.Instance, rebuildPrefix) {
-		f.add("instance", "%s begins with %s, which \"quartermaster projection rebuild\" goes by: choose another", clip(c.Instance, shown), rebuildPrefix)
+		f.Add("instance", "%s begins with %s, which \"quartermaster projection rebuild\" goes by: choose another", clip(c.Instance, shown), rebuildPrefix)
 	}
 	for _, file := range c.files() {
-		if *file.path != "" && c.from[file.field].kind == fromFile && !filepath.IsAbs(*file.path) {
-			*file.path = filepath.Join(dir, *file.path)
-		}
+		f.Resolve(file.field, file.path)
 	}
 	c.Kafka.validate(f)
 	c.Postgres.validate(f)
 	if problem := hostPort(c.Listen, true); problem != "" {
-		f.add("listen", "%s", problem)
+		f.Add("listen", "%s", problem)
 	}
 	c.Gateway.validate(f)
 	within(f, "lease", c.Lease, time.Second, time.Minute)
 	c.Schedules.validate(f)
 	if c.Schedules.Snapshot != "" && c.Snapshots == "" {
-		f.add("schedules.snapshot", "has no directory to write to; set snapshots")
+		f.Add("schedules.snapshot", "has no directory to write to; set snapshots")
 	}
 	names := map[string]bool{}
 	for i := range c.Webhooks {
@@ -91,71 +92,71 @@ func (c *config) files() []namedFile {
 	return out
 }
 
-func (k *kafkaConfig) validate(f *faults) {
+func (k *kafkaConfig) validate(f *configfile.File) {
 	if len(k.Brokers) == 0 {
-		f.add("kafka.brokers", "is needed: name host:port of the brokers to ask first")
+		f.Add("kafka.brokers", "is needed: name host:port of the brokers to ask first")
 	}
 	for i, b := range k.Brokers {
 		at := fmt.Sprintf("kafka.brokers[%d]", i)
 		if problem := hostPort(b, false); problem != "" {
-			f.add(at, "%s", problem)
+			f.Add(at, "%s", problem)
 		} else if slices.Contains(k.Brokers[:i], b) {
-			f.add(at, "%s stands there twice", b)
+			f.Add(at, "%s stands there twice", b)
 		}
 	}
 	within(f, "kafka.replication", k.Replication, 1, 9)
 	among := func(path, value string, known []string) {
 		if !slices.Contains(known, value) {
-			f.add(path, "%q is unknown; %s", clip(value, shown), domain.Suggest(value, known))
+			f.Add(path, "%q is unknown; %s", clip(value, shown), domain.Suggest(value, known))
 		}
 	}
 	among("kafka.codec", k.Codec, codecs)
 	within(f, "kafka.batch", k.Batch, 1, 200_000)
 	if t := k.TLS; t.Enabled {
 		if (t.CertFile == "") != (t.KeyFile == "") {
-			f.add("kafka.tls", "cert_file and key_file belong together; give both or neither")
+			f.Add("kafka.tls", "cert_file and key_file belong together; give both or neither")
 		}
 	} else if t != (tlsConfig{}) {
-		f.add("kafka.tls", "is described but not enabled; set kafka.tls.enabled to true, or leave the rest out")
+		f.Add("kafka.tls", "is described but not enabled; set kafka.tls.enabled to true, or leave the rest out")
 	}
 	switch s := k.SASL; {
 	case s == saslConfig{}:
 	case s.Mechanism == "":
-		f.add("kafka.sasl.mechanism", "is needed with a user or password; known are %s", strings.Join(mechanisms, ", "))
+		f.Add("kafka.sasl.mechanism", "is needed with a user or password; known are %s", strings.Join(mechanisms, ", "))
 	default:
 		among("kafka.sasl.mechanism", s.Mechanism, mechanisms)
 		if s.User == "" {
-			f.add("kafka.sasl.user", "is needed with kafka.sasl.mechanism")
+			f.Add("kafka.sasl.user", "is needed with kafka.sasl.mechanism")
 		}
 		if s.PasswordFile == "" {
-			f.add("kafka.sasl.password_file", "is needed with kafka.sasl.mechanism: name a file that holds the password")
+			f.Add("kafka.sasl.password_file", "is needed with kafka.sasl.mechanism: name a file that holds the password")
 		}
 		if s.Mechanism == "PLAIN" && !k.TLS.Enabled {
-			f.add("kafka.sasl.mechanism", "PLAIN sends the password as it is; set kafka.tls.enabled to true, or use SCRAM-SHA-512")
+			f.Add("kafka.sasl.mechanism", "PLAIN sends the password as it is; set kafka.tls.enabled to true, or use SCRAM-SHA-512")
 		}
 	}
 }
 
-func (p *postgresConfig) validate(f *faults) {
+func (p *postgresConfig) validate(f *configfile.File) {
 	if p.DSN != "" && p.DSNFile != "" {
 		// What the environment says overrides the file, also in its other form.
-		switch f.from["postgres.dsn"].kind {
-		case f.from["postgres.dsn_file"].kind:
-			f.add("postgres.dsn_file", "stands beside postgres.dsn; give one of the two")
-		case fromEnvironment:
-			p.DSNFile, f.from["postgres.dsn_file"] = "", origin{kind: fromDefault}
+		switch f.Origin("postgres.dsn").Kind {
+		case f.Origin("postgres.dsn_file").Kind:
+			f.Add("postgres.dsn_file", "stands beside postgres.dsn; give one of the two")
+		case configfile.FromEnvironment:
+			f.Drop("postgres.dsn_file")
 		default:
-			p.DSN, f.from["postgres.dsn"] = "", origin{kind: fromDefault}
+			f.Drop("postgres.dsn")
 		}
 	}
 	if p.DSN == "" && p.DSNFile == "" {
-		f.add("postgres.dsn", "is needed, for example postgres://quartermaster@db:5432/quartermaster; or name a file that holds it: postgres.dsn_file")
+		f.Add("postgres.dsn", "is needed, for example postgres://quartermaster@db:5432/quartermaster; or name a file that holds it: postgres.dsn_file")
 	}
 	if p.DSN != "" {
 		if withPassword, err := readDSN(p.DSN); err != nil {
-			f.add("postgres.dsn", "%v", err)
+			f.Add("postgres.dsn", "%v", err)
 		} else if withPassword {
-			f.add("postgres.dsn", "holds a password; put the password into a file that postgres.password_file names, or all of it into one that postgres.dsn_file names")
+			f.Add("postgres.dsn", "holds a password; put the password into a file that postgres.password_file names, or all of it into one that postgres.dsn_file names")
 		}
 	}
 	within(f, "postgres.max_conns", p.MaxConns, 4, 1000)
@@ -163,30 +164,30 @@ func (p *postgresConfig) validate(f *faults) {
 		at := fmt.Sprintf("postgres.readers[%d]", i)
 		switch {
 		case !roleName.MatchString(r):
-			f.add(at, "%q is no plain role: use small letters, digits and underscores", clip(r, shown))
+			f.Add(at, "%q is no plain role: use small letters, digits and underscores", clip(r, shown))
 		case slices.Contains(notRoles, r) || strings.HasPrefix(r, "pg_"):
-			f.add(at, "%s is no role of yours; name the roles that may read", r)
+			f.Add(at, "%s is no role of yours; name the roles that may read", r)
 		case slices.Contains(p.Readers[:i], r):
-			f.add(at, "%s stands there twice", r)
+			f.Add(at, "%s stands there twice", r)
 		}
 	}
 }
 
-func (g *gatewayConfig) validate(f *faults) {
+func (g *gatewayConfig) validate(f *configfile.File) {
 	within(f, "gateway.rate", g.Rate, 1, 1_000_000)
 	if (g.CertFile == "") != (g.KeyFile == "") {
-		f.add("gateway", "cert_file and key_file belong together; give both or neither")
+		f.Add("gateway", "cert_file and key_file belong together; give both or neither")
 	}
 	if g.Listen == "" {
 		if g.CertFile != "" || g.Plain {
-			f.add("gateway", "is described but listens nowhere; set gateway.listen, or leave the rest out")
+			f.Add("gateway", "is described but listens nowhere; set gateway.listen, or leave the rest out")
 		}
 		return
 	}
 	if problem := hostPort(g.Listen, true); problem != "" {
-		f.add("gateway.listen", "%s", problem)
+		f.Add("gateway.listen", "%s", problem)
 	} else if g.CertFile == "" && !g.Plain && !loopback(g.Listen) {
-		f.add("gateway", "would take keys unencrypted from other machines; give cert_file and key_file, or set plain to true where a proxy ends TLS before it")
+		f.Add("gateway", "would take keys unencrypted from other machines; give cert_file and key_file, or set plain to true where a proxy ends TLS before it")
 	}
 }
 
@@ -207,17 +208,17 @@ func (s *schedulesConfig) all() []schedule {
 	return []schedule{{"plan", s.Plan}, {"snapshot", s.Snapshot}, {"close_reminder", s.CloseReminder}, {"checkpoint", s.Checkpoint}}
 }
 
-func (s *schedulesConfig) validate(f *faults) {
+func (s *schedulesConfig) validate(f *configfile.File) {
 	for _, each := range s.all() {
 		if each.text == "" {
 			continue
 		}
 		if _, err := parseSchedule(each.text); err != nil {
-			f.add("schedules."+each.name, "%v", err)
+			f.Add("schedules."+each.name, "%v", err)
 		}
 	}
 	if s.Checkpoint != "" && s.CheckpointKeyFile == "" {
-		f.add("schedules.checkpoint_key_file", "is needed with schedules.checkpoint: name the key that signs checkpoints")
+		f.Add("schedules.checkpoint_key_file", "is needed with schedules.checkpoint: name the key that signs checkpoints")
 	}
 }
 
@@ -243,27 +244,27 @@ type utc struct{ cron.Schedule }
 
 func (s utc) Next(t time.Time) time.Time { return s.Schedule.Next(t.UTC()) }
 
-func (w *webhookConfig) validate(f *faults, path string, names map[string]bool) {
+func (w *webhookConfig) validate(f *configfile.File, path string, names map[string]bool) {
 	if !plainName.MatchString(w.Name) {
-		f.add(path+".name", "%q is no name: use letters, digits, dots, dashes and underscores, at most 100", clip(w.Name, shown))
+		f.Add(path+".name", "%q is no name: use letters, digits, dots, dashes and underscores, at most 100", clip(w.Name, shown))
 	} else if names[w.Name] {
-		f.add(path+".name", "%s stands there twice; each webhook has a name of its own", w.Name)
+		f.Add(path+".name", "%s stands there twice; each webhook has a name of its own", w.Name)
 	}
 	names[w.Name] = true
 	// An address may be a secret, so it is not quoted.
 	switch u, err := url.Parse(w.URL); {
 	case w.URL == "":
-		f.add(path+".url", "is needed: name the http or https address to tell")
+		f.Add(path+".url", "is needed: name the http or https address to tell")
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		f.add(path+".url", "is no http or https address")
+		f.Add(path+".url", "is no http or https address")
 	case u.User != nil:
-		f.add(path+".url", "holds a user or password; sign with secret_file instead")
+		f.Add(path+".url", "holds a user or password; sign with secret_file instead")
 	case u.Fragment != "":
-		f.add(path+".url", "ends in a fragment, which is not sent; leave out # and what follows")
+		f.Add(path+".url", "ends in a fragment, which is not sent; leave out # and what follows")
 	}
 	for i, t := range w.Types {
 		if !typeName.MatchString(t) {
-			f.add(fmt.Sprintf("%s.types[%d]", path, i), "%q is no event type", clip(t, shown))
+			f.Add(fmt.Sprintf("%s.types[%d]", path, i), "%q is no event type", clip(t, shown))
 		}
 	}
 }
@@ -280,8 +281,8 @@ func hostPort(address string, listen bool) string {
 }
 
 // within refuses a value outside its bounds.
-func within[T int | time.Duration](f *faults, path string, v, least, most T) {
+func within[T int | time.Duration](f *configfile.File, path string, v, least, most T) {
 	if v < least || v > most {
-		f.add(path, "is %v, want %v to %v", v, least, most)
+		f.Add(path, "is %v, want %v to %v", v, least, most)
 	}
 }

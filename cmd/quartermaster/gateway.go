@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/configfile"
 	"quartermaster/adapters/httpapi"
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/remotewrite"
@@ -37,9 +38,9 @@ func gatewayFlags(cmd *cobra.Command, g *gatewayConfig) {
 
 // check is validate for flags.
 func (g *gatewayConfig) check() error {
-	f := &faults{file: "gateway"}
+	f := configfile.New("gateway")
 	g.validate(f)
-	return f.err()
+	return f.Err()
 }
 
 // gateway takes events of nodes from an address of its own.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"quartermaster/adapters/configfile"
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 )
@@ -77,7 +78,7 @@ func newWebhooks(cfgs []webhookConfig) ([]*webhook, error) {
 		}
 		w := &webhook{name: c.Name, url: c.URL, types: c.Types, client: client}
 		if c.SecretFile != "" {
-			secret, err := readSecret(c.SecretFile)
+			secret, err := configfile.Secret(c.SecretFile)
 			if err != nil {
 				return nil, fmt.Errorf("webhook %q: %w", c.Name, err)
 			}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"quartermaster/adapters/archive"
+	"quartermaster/adapters/configfile"
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/keyfile"
 	"quartermaster/adapters/wire"
@@ -79,7 +80,7 @@ func (h *home) jobs(cfg *config, log *slog.Logger) ([]*job, error) {
 		})
 	}
 	if s.Checkpoint != "" {
-		key, err := keyfile.LoadFor(s.CheckpointKeyFile, exposed)
+		key, err := keyfile.LoadFor(s.CheckpointKeyFile, configfile.Exposed)
 		errs = append(errs, err)
 		add("checkpoint", s.Checkpoint, missedDay, minuteOf, func(ctx context.Context, tick time.Time) (string, error) {
 			return h.checkpoint(ctx, key, domain.InstantOf(tick), now())
