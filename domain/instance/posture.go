@@ -386,6 +386,16 @@ type bound struct {
 
 // refine counts a budget in as many parts as the solvers' numbers allow. Undo is what
 // undoes the discount of each epoch, in thousandths, 0 outside of the budget.
+//
+// The solvers know discounted prices, and take them times undo · parts, a whole number
+// of joint.MaxRatio at most, rounded up. So what is served on demand and on spot counts
+// by less than 1/(undo · parts) too much, undo being 1000 at least: with the parts that
+// MaxRatio leaves, below 0.002 % where money of the budget's last epoch is worth half or
+// more of its amount today, and below 0.1 % with a single part. Purchases and what is
+// held count exactly. A budget is thus kept, and at most that much of it is left unused.
+// Without a discount, or where undo is whole, nothing is rounded. To count it exactly
+// the solvers would have to be given the nominal price of each pool and way beside the
+// discounted one.
 func (m *model) refine(x *bound, left domain.Decimal, undo []domain.Decimal) error {
 	most := slices.MaxFunc(undo, domain.Decimal.Cmp)
 	if !most.IsPositive() {
