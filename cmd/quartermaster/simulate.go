@@ -62,18 +62,20 @@ to. Alternatives share their random numbers. The same file on the same position
 gives the same bytes; nothing is appended, but by --freeze.
 
 Purchases hedge what is wanted and the spot that can be had: those the weighted
-scenarios have differently. Prices, exchange rates and interruptions enter the solved
-problem at their mean over the draws, and so do quotas, or lower, if the purchases
-for a quota at its 25th or 5th percentile cost less in the draws; deliveries that are later than the
-median, outages and maintenance do not enter it. So the gap (solved_cost over
-lower_bound) is a proof about that problem and not about the draws. What the draws
-cost more, or less, stands beside it as draws_above_solved, with the name of each
-thing that they vary and the problem does not (beside_the_gap: at its mean, at its
-p25, at its p5, never late, left out, every day, shared). What is solved every day, such as spill, the draws do
-only while a region is gone, and of a quota that is shared each pool has its part by
-demand in them: where these two stand, compare alternatives by solved_cost. Budgets
-and limits among the constraints bind the solved problem, in expectation over its scenarios: a draw may exceed them, and constraints
-says in which share of the draws the limits are kept.
+scenarios have differently. Prices, exchange rates and interruptions enter the
+solved problem at their mean over the draws, and so do quotas, or lower, if the
+purchases for a quota at its 25th or 5th percentile cost less in the draws;
+deliveries that are later than the median, outages and maintenance do not enter
+it. So the gap (solved_cost over lower_bound) is a proof about that problem and
+not about the draws. What the draws cost more, or less, stands beside it as
+draws_above_solved, with the name of each thing that they vary and the problem
+does not (beside_the_gap: at its mean, at its p25, at its p5, never late, left
+out; of constraints: kept in expectation). Draws serve every hour as the solved
+problem does without constraints: pools that share a quota, or may serve one
+another's demand by spill or as substitutes, are served together at least cost,
+those that are left while a region is gone too. Budgets and limits among the
+constraints bind the solved problem, in expectation over its scenarios: a draw may
+exceed them, and constraints says in which share of the draws the limits are kept.
 
 What is wanted is whole machines: growth is rounded to the nearest, what launches add
 up. Where machines fail, spare ones that keep 99 % service level, or that of the

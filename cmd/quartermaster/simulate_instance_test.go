@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/shopspring/decimal"
+
 	"quartermaster/domain/linear"
 	"quartermaster/simulations/whatif"
 )
@@ -97,6 +99,8 @@ func TestSimulateCoupledInstance(t *testing.T) {
 			}
 			if a := r.Alternatives[0]; !a.Expected.IsPositive() || a.LowerBound.GreaterThan(a.Solved) {
 				t.Errorf("expected %s, solved %s, bound %s", a.Expected, a.Solved, a.LowerBound)
+			} else if a.DrawsAbove.Abs().GreaterThan(decimal.New(5, -2)) || len(a.Beside) > 0 {
+				t.Errorf("with nothing uncertain the draws cost %s more than was solved; beside the gap are %v", a.DrawsAbove, a.Beside)
 			}
 		})
 	}

@@ -274,16 +274,18 @@ type stretch struct {
 }
 
 // stretches cuts the hours of an epoch in which something is not there.
-func (t *together) stretches(e int, windows []window) []stretch {
+func (t *together) stretches(e int, windows ...[]window) []stretch {
 	first, end := t.m.starts[e], t.m.starts[e+1]
 	var touching []window
 	var cuts []int
-	for _, x := range windows {
-		k := slices.Index(t.g.pools, x.pool)
-		if from, to := max(x.from, first), min(x.to, end); k >= 0 && from < to {
-			x.pool = k
-			touching = append(touching, x)
-			cuts = append(cuts, from, to)
+	for _, of := range windows {
+		for _, x := range of {
+			k := slices.Index(t.g.pools, x.pool)
+			if from, to := max(x.from, first), min(x.to, end); k >= 0 && from < to {
+				x.pool = k
+				touching = append(touching, x)
+				cuts = append(cuts, from, to)
+			}
 		}
 	}
 	slices.Sort(cuts)
@@ -308,7 +310,7 @@ func (t *together) stretches(e int, windows []window) []stretch {
 
 // epoch serves an epoch in a world.
 func (t *together) epoch(v *evaluator, w *world, e int, out *outcome) error {
-	stretches := t.stretches(e, slices.Concat(w.windows, v.late))
+	stretches := t.stretches(e, w.windows, v.late)
 	if len(stretches) == 0 && !t.g.across && !t.binds(v, w, e) {
 		for _, p := range t.g.pools {
 			v.epoch(w, p, e, out)

@@ -352,3 +352,29 @@ func TestStackOfCoupledPools(t *testing.T) {
 		}
 	}
 }
+
+// A limit that the solved problem keeps in expectation is no limit of draws, which use
+// more of cheap spot; that stands beside the gap.
+func TestLimitsStandBesideTheGap(t *testing.T) {
+	in := plain(func(int) int { return 10 }, func(in *instance.Instance) {
+		in.Pools[0].Spot = &instance.Spot{Price: instance.Price{Hourly: dec("1")}}
+		in.Demands[0].Interruptible = dec("1")
+	})
+	s := scenario(nil, Alternative{Name: "x"})
+	s.Base.Instance, s.Constraints.MaxSpotShare = "in.json", ptr("0.25")
+	r, err := Run(t.Context(), &Input{Scenario: s, Instance: in, Solve: func(ctx context.Context, in *instance.Instance) (*instance.Answer, error) {
+		a, err := instance.Evaluate(ctx, in, nil)
+		if err == nil {
+			a.Proof = []instance.Proof{{Solver: "evaluated"}}
+		}
+		return a, err
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// By the hour a quarter of ten on spot costs 2.5 + 7.5 × 4, and all of it 10.
+	a := r.Alternatives[0]
+	if want := []Beside{{"constraints", InExpectation}}; !slices.Equal(a.Beside, want) || a.Solved.LessThan(a.Expected.Mul(dec("3"))) || !a.DrawsAbove.Equal(a.Expected.Sub(a.Solved)) {
+		t.Errorf("beside the gap are %v; solved %s, drawn %s", a.Beside, a.Solved, a.Expected)
+	}
+}

@@ -16,7 +16,9 @@
 //     instance or its draws.
 //  4. The draws are reduced to a small weighted set of scenarios, and each
 //     alternative's purchases are solved once over that set.
-//  5. Each draw then says what the purchases come to: recourse alone.
+//  5. Each draw then says what the purchases come to: recourse alone. Pools that are
+//     alone are served by their load-duration curves; pools that share a quota, or may
+//     serve one another, hour by hour by the linear program of package joint.
 //
 // # What always holds
 //
@@ -29,7 +31,9 @@
 //     fuse kept apart. From there on all is integers and decimals.
 //   - Demand is whole units, spare ones for failures included, in draws as in the
 //     problem. With nothing uncertain, and nothing lost for hours, draws come to
-//     what was solved.
+//     what was solved, unless a budget or limit has it served otherwise.
+//   - Work that waits is put off first and multiplied then; what a launch adds does
+//     not wait.
 //   - What begins within an epoch counts from its first day if it is demand or a
 //     quota, which is then the least within it; a price of that epoch is its mean,
 //     and an offer is there from the next. What is uncertain of these varies from
@@ -40,4 +44,4 @@
 package whatif
 
 // Method is the version of this package's method. A result names it.
-const Method = "whatif/2"
+const Method = "whatif/3"

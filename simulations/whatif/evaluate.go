@@ -298,13 +298,13 @@ func serveHour(demand, spotPart, guaranteed, priced, more, avail int64, spotFirs
 // windows corrects what the hours of pools that are alone come to in which capacity
 // is not there.
 func (v *evaluator) windows(w *world, out *outcome) {
-	m := v.m
+	m, all := v.m, slices.Concat(w.windows, v.late)
 	for p := range m.pools {
 		if v.group(p) != nil {
 			continue
 		}
 		var of []window
-		for _, x := range slices.Concat(w.windows, v.late) {
+		for _, x := range all {
 			if x.pool == p {
 				of = append(of, x)
 			}

@@ -127,8 +127,8 @@ type SetEntry struct {
 	Demand domain.Decimal `json:"demand_unit_hours"`
 }
 
-// Beside is something that the draws vary, and how the problem has it for which
-// purchases are solved.
+// Beside is something that the draws have otherwise than the problem for which
+// purchases are solved, and how that one has it.
 type Beside struct {
 	Driver string `json:"driver"`
 	Solved How    `json:"solved"`
@@ -143,6 +143,8 @@ const (
 	AtItsMean How = "at its mean"
 	LeftOut   How = "left out"
 	NeverLate How = "never late" // beyond the median
+	// InExpectation is how it keeps budgets and limits; draws serve as is cheapest.
+	InExpectation How = "kept in expectation"
 )
 
 // Swing is what the cost is when one driver is low or high and the others are at

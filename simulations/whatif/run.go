@@ -152,7 +152,8 @@ func (e *experiment) run(ctx context.Context) (*Outcome, error) {
 	return out, nil
 }
 
-// beside names what the draws vary and the solved problem does not.
+// beside names what the draws vary and the solved problem does not, and what that one
+// keeps and they do not.
 func (e *experiment) beside() []Beside {
 	out := []Beside{}
 	varies := func(of ...int) bool {
@@ -187,6 +188,9 @@ func (e *experiment) beside() []Beside {
 				out = append(out, Beside{l.name, e.quotas})
 			}
 		}
+	}
+	if x := &e.s.Constraints; x.MaxUnserved != nil || x.MaxSpotShare != nil || len(x.Budgets) > 0 {
+		out = append(out, Beside{"constraints", InExpectation})
 	}
 	return out
 }
