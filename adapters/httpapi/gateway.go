@@ -16,6 +16,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/prometheus/client_golang/prometheus"
+
 	"quartermaster/adapters/intake"
 	"quartermaster/domain"
 	"quartermaster/projections"

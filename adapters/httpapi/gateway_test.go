@@ -283,6 +283,9 @@ func TestGatewayRate(t *testing.T) {
 	}
 }
 
+// pass lets the time of a bubble go by, which takes none.
+func pass(d time.Duration) { <-time.After(d) }
+
 // A key counts as soon as the rows know it and not much longer than they do, and
 // the rows are not read for every request.
 func TestKeysFollowTheRows(t *testing.T) {
@@ -291,7 +294,7 @@ func TestKeysFollowTheRows(t *testing.T) {
 		h.Keys.Now = time.Now
 		lab := h.keys[0]
 		try := func(after time.Duration) int {
-			time.Sleep(after)
+			pass(after)
 			status := h.post(h.lab.String(), labLine).status
 			synctest.Wait()
 			return status
@@ -344,21 +347,21 @@ func TestKeysEndInTime(t *testing.T) {
 		load := h.Keys.Load
 		h.Keys.Load = func(ctx context.Context) ([]projections.ClusterKeyEntry, error) {
 			keys, err := load(ctx)
-			time.Sleep(2 * time.Second) // what was read is as old as that
+			pass(2 * time.Second) // what was read is as old as that
 			return keys, err
 		}
 		if s := h.post(h.lab.String(), labLine).status; s != 200 {
 			t.Fatal(s)
 		}
-		time.Sleep(1900 * time.Millisecond)
+		pass(1900 * time.Millisecond)
 		h.keys[0].Revoked = true
 		for at := time.Duration(0); at < 10*time.Second; at += 100 * time.Millisecond {
 			if s := h.post(h.lab.String(), labLine).status; s != 401 && at > 5*time.Second {
 				t.Fatalf("%s after it was revoked: %d", at, s)
 			}
-			time.Sleep(100 * time.Millisecond)
+			pass(100 * time.Millisecond)
 		}
-		time.Sleep(3 * time.Second) // until nothing is read any more
+		pass(3 * time.Second) // until nothing is read any more
 	})
 }
 
@@ -373,10 +376,10 @@ func TestKeysReadSlowly(t *testing.T) {
 		load, loads := h.Keys.Load, 0
 		h.Keys.Load = func(ctx context.Context) ([]projections.ClusterKeyEntry, error) {
 			loads++
-			time.Sleep(1500 * time.Millisecond)
+			pass(1500 * time.Millisecond)
 			return load(ctx)
 		}
-		time.Sleep(2100 * time.Millisecond)
+		pass(2100 * time.Millisecond)
 		began := time.Now()
 		stranger, err := domain.NewClusterKey(bytes.NewReader(bytes.Repeat([]byte{9}, 64)))
 		if err != nil {
@@ -393,7 +396,7 @@ func TestKeysReadSlowly(t *testing.T) {
 		if s := h.post(h.eu.String(), strings.ReplaceAll(labLine, "lab", "eu")).status; s != 200 || time.Since(began) > 0 {
 			t.Errorf("a known key: %d after %s", s, time.Since(began))
 		}
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		if loads != 1 {
 			t.Errorf("the keys were read %d times for eleven requests", loads)
 		}
