@@ -25,6 +25,7 @@
 // Things that are declared (workspaces, clusters, nodes, deployments, offers,
 // commitments, bills and so on) are [History] rows: every version in
 // [domain.Order]. Measurements are added up per hour: [UsageHour] for who held
-// which device, [ServingHour] for model servers. Demand, which comes as means
-// over hours, stands by the month: [DemandMonth]. [Table] lists them by topic.
+// which device, [ServingHour] and [ServerHour] for model servers. By the month stand
+// demand, which comes as means over hours, [DemandMonth], and which GPUs were reported
+// under which name of a node, [NodeGPUs]. [Table] lists them by topic.
 package projections

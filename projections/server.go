@@ -218,8 +218,8 @@ func (h *ServerHour) take(name ServerSeries, at uint32, value uint64, step uint3
 	s.Known += uint64(since)
 }
 
-// MarshalJSON shows the hour in sums, for people who ask in SQL: a row has some
-// eighty series.
+// MarshalJSON shows the hour in sums and histograms, for people who ask in SQL: a row
+// has some eighty series.
 func (h *ServerHour) MarshalJSON() ([]byte, error) {
 	g := newServed()
 	g.server(h)
@@ -231,7 +231,9 @@ func (h *ServerHour) MarshalJSON() ([]byte, error) {
 		Unit       string `json:"unit"`
 		Node       string `json:"node"`
 		ServedSums
-	}{h.Engine, h.Deployment, h.Model, h.Tier, h.Unit, h.Node, g.sums()})
+		TTFT      []Latency `json:"ttft"`
+		QueueWait []Latency `json:"queue_wait"`
+	}{h.Engine, h.Deployment, h.Model, h.Tier, h.Unit, h.Node, g.sums(), g.ttft.latencies(), g.wait.latencies()})
 }
 
 // saturating returns sum + a × b, or the greatest number where that is more.

@@ -115,7 +115,7 @@ var tables = []*table{
 	{of: projections.TableServers, hot: true,
 		comment: "What monitoring systems scraped of each model server, one row for each pod and hour.",
 		scope:   clusterColumn, id: column{"server", "Deployment, model, tier, engine and unit, with bars between; a bar within a name has a backslash before it."}, at: hourColumn, kind: byHour,
-		facts: "Counts of the hour, and gauges as means in thousandths. Times to the first token are in the row; ask \"quartermaster serving\"."},
+		facts: "Counts of the hour, gauges as means in thousandths, and histograms of the time to the first token and of the wait in the queue, one for each set of bounds."},
 	{of: projections.TableJobs, comment: "Jobs: queued, started, finished.",
 		scope: clusterColumn, id: column{"job", "Job."}, facts: history},
 	{of: projections.TableDemand, hot: true,

@@ -143,6 +143,10 @@ func TestViewsOfExamples(t *testing.T) {
 	activate(t, db, g)
 	l := storetest.NewLog()
 	l.Append(storetest.Examples()...)
+	const step = 30 * domain.Second
+	l.Append(domain.Envelope{Source: "prometheus/p", Cluster: "c7", Time: storetest.Start + step, Event: storetest.Scrape("ml/chat", "ml/chat-0", storetest.Start, step,
+		storetest.Scraped{Metric: domain.MetricTTFT, Bound: 500_000, Series: 1, Values: []uint64{10, 40}}, storetest.Scraped{Metric: domain.MetricTTFT, Bound: domain.Infinite, Series: 1, Values: []uint64{10, 50}},
+		storetest.Scraped{Metric: domain.MetricRequestsOK, Series: 1, Values: []uint64{0, 39}}, storetest.Scraped{Metric: domain.MetricWaiting, Series: 1, Values: []uint64{1500, 1500}})})
 	l.AppendRaw(domain.TopicPartition{Topic: domain.TopicFleet}, []byte("c1"), []byte("no event"), storetest.Start)
 	if err := l.Runner(claimed(t, db, g, nil)).CatchUp(t.Context(), l.End()); err != nil {
 		t.Fatal(err)
@@ -155,6 +159,8 @@ func TestViewsOfExamples(t *testing.T) {
 		{`select workspace || ' ' || deployment || ' ' || node || ' ' || hour || ' ' || gpu_seconds || ' ' || slice_seconds || ' ' || measured_seconds || ' ' || active_seconds from quartermaster.usage`,
 			"acme chat n1 2026-05-01 00:00:00+00 3600.000 0.000 3600.000 2520.000000"},
 		{`select deployment || ' ' || model || ' ' || hour from quartermaster.serving`, "chat llama 2026-05-01 00:00:00+00"},
+		{`select unit || ' ' || requests_ok || ' ' || queue_depth || ' ' || (h->>'count') || ' ' || string_agg(coalesce(b->>'up_to', 'more') || ':' || (b->>'count'), ' ') from quartermaster.servers cross join jsonb_array_elements(ttft) h cross join jsonb_array_elements(h->'buckets') b where cluster = 'c7' group by unit, requests_ok, queue_depth, h`,
+			"ml/chat-0 39 1.500 40 500000:30 more:10"},
 		{`select node || ' ' || kind || ' ' || code || ' ' || fatal from quartermaster.faults`, "n1 xid 79 true"},
 		{`select "x_LineId" || ' ' || "BilledCost" || ' ' || "EffectiveCost" || ' ' || "BillingPeriodEnd" || ' ' || "x_Correction" || ' ' || coalesce("ListCost"::text, '-') from quartermaster.billing_lines`,
 			"line-1 12.5 11.25 2026-06-01 00:00:00+00 false -\nline-2 12.5 11.25 2026-06-01 00:00:00+00 true -"},

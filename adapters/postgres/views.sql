@@ -88,6 +88,26 @@ comment on column quartermaster.serving.queue_depth is 'Mean number of requests 
 comment on column quartermaster.serving.batch_size is 'Mean number of requests that were worked on at once.';
 comment on column quartermaster.serving.kv_cache is 'Mean share of the KV cache in use, 0 to 1.';
 
+create view quartermaster.servers as
+select t.cluster, t.facts->>'deployment' as deployment, t.facts->>'model' as model, t.facts->>'tier' as tier,
+	t.facts->>'engine' as engine, t.facts->>'unit' as unit, t.facts->>'node' as node, t.hour,
+	(t.facts->>'requests_ok')::numeric as requests_ok, (t.facts->>'requests_failed')::numeric as requests_failed,
+	(t.facts->>'requests_aborted')::numeric as requests_aborted,
+	(t.facts->>'input_tokens')::numeric as input_tokens, (t.facts->>'generated_tokens')::numeric as generated_tokens,
+	(t.facts->>'waiting_milli')::numeric * 0.001 as queue_depth, (t.facts->>'running_milli')::numeric * 0.001 as batch_size,
+	(t.facts->>'kv_cache_permille')::numeric * 0.001 as kv_cache, (t.facts->>'gpu_requests_milli')::numeric * 0.001 as gpus_requested,
+	(t.facts->>'ttft_mean_micros')::numeric * 0.000001 as ttft_mean_seconds,
+	list(t.facts->'ttft') as ttft, list(t.facts->'queue_wait') as queue_wait
+from rows.server_hours t;
+comment on view quartermaster.servers is 'What monitoring systems scraped of each model server, or of a pod that asks for GPUs (engine kubernetes), in each hour.';
+comment on column quartermaster.servers.queue_depth is 'Mean number of requests that waited.';
+comment on column quartermaster.servers.batch_size is 'Mean number of requests that were worked on at once.';
+comment on column quartermaster.servers.kv_cache is 'Mean share of the KV cache in use, 0 to 1.';
+comment on column quartermaster.servers.gpus_requested is 'Mean number of GPUs that the pod asked for.';
+comment on column quartermaster.servers.ttft_mean_seconds is 'Mean time to the first token, exact.';
+comment on column quartermaster.servers.ttft is 'Histograms of the time to the first token, one for each set of bounds: count, quantiles and buckets (up_to in microseconds, null for the last, and count). Add up buckets of equal bounds only.';
+comment on column quartermaster.servers.queue_wait is 'Histograms of the wait in the queue, as those of ttft.';
+
 create view quartermaster.faults as
 select t.cluster, t.node, (e.v->>'effective')::timestamptz as at, e.v->'event'->>'gpu' as gpu, e.v->'event'->>'kind' as kind,
 	(e.v->'event'->>'code')::bigint as code, (e.v->'event'->>'fatal')::boolean as fatal,
