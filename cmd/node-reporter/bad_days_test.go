@@ -427,7 +427,8 @@ func TestOutageIsSaidOnce(t *testing.T) {
 	for _, topic := range queueNames {
 		said := 0
 		for l := range strings.Lines(n.said()) {
-			if strings.Contains(l, line) && strings.Contains(l, "topic="+string(topic)) {
+			// On a busy machine an attempt may also take too long, which is another cause.
+			if strings.Contains(l, line) && strings.Contains(l, "topic="+string(topic)) && !strings.Contains(l, "exceeded") {
 				said++
 			}
 		}

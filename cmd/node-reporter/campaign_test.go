@@ -63,7 +63,8 @@ func collect(args []string) int {
 	w := dcgm.NewWriter(os.Stdout)
 	began := time.Now()
 	write := func(b dcgm.Body) {
-		f := dcgm.Frame{At: domain.InstantOf(time.Now()), Boot: time.Hour + time.Since(began), Body: b}
+		at := time.Now()
+		f := dcgm.Frame{At: domain.InstantOf(at), Boot: time.Hour + at.Sub(began), Body: b}
 		if w.Write(f) != nil {
 			os.Exit(18)
 		}
