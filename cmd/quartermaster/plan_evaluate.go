@@ -31,7 +31,7 @@ signed (each: units, cost, lower_bound, gap, shortage_penalty, nominal_cost,
 unused_unit_hours, stranded_at_low_demand; signed is the smallest order where the
 plan takes none), hourly (asked, of the tier that is taken, or that the smallest order
 pays), break_even_hourly (the highest price at which it is proven to pay),
-break_even_hourly_at_most (from there on it is proven not to),
+break_even_hourly_at_most (from there on it is proven to save less than a cent),
 break_even_hourly_beyond (instead of both: it pays at this price still, and none was
 tried beyond), upfront (asked besides), break_even_upfront and
 break_even_upfront_at_most (likewise, where all is paid upfront), break_even_utilization

@@ -15,7 +15,7 @@ import (
 )
 
 // ContractMethod is the version of how contracts are weighed.
-const ContractMethod = "contract/1"
+const ContractMethod = "contract/2"
 
 // Appraisal says what a contract is worth beside what can be bought without it.
 // It is about the pools that have to do with the contract's, and no others.
@@ -44,8 +44,8 @@ type Appraisal struct {
 	// Hourly is the price asked, of the tier that the plan takes, or of that which the
 	// smallest order pays, and BreakEven the highest, in steps of 0.00001, at which it is
 	// proven that some of it is worth taking; nil: at no price. The prices of other tiers
-	// move with it, by as much. From BreakEvenAtMost on it is proven that none is; nil: at
-	// no price, because what is bought without it is not proven to the last cent. Beyond
+	// move with it, by as much. From BreakEvenAtMost on it is proven that none saves a
+	// cent; nil: at no price, because what is bought without it is not proven to that. Beyond
 	// is set, and both are nil, where it pays at all prices up to there.
 	Hourly          domain.Decimal  `json:"hourly"`
 	BreakEven       *domain.Decimal `json:"break_even_hourly,omitempty"`

@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -345,5 +346,27 @@ func TestContractWithoutABreakEven(t *testing.T) {
 	got, _, err := b.of(t.Context(), in, "p", lp)
 	if err != nil || got.low != nil || got.high != nil || got.beyond == nil || got.beyond.LessThan(dec("32")) {
 		t.Errorf("%v, %v, beyond %v: %v", got.low, got.high, got.beyond, err)
+	}
+}
+
+// Where proofs leave a millionth open, the price from which on a contract saves nothing
+// is found all the same: it is known to the next step.
+func TestBreakEvenBesideRounding(t *testing.T) {
+	lp := linearOrSkip(t)
+	const file = "../../deploy/demo/instances/single-pool.json"
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := Parse(file, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := appraise(t, in, &Contract{
+		Name: "year", Provider: "aws", Pool: in.Pools[0].ID, Term: 12, Hourly: dec("12.9"), GuaranteesCapacity: true, From: in.Spans()[6].From,
+		MinUnits: 8, MaxUnits: 24, Lot: 2, Tiers: []Tier{{Units: 16, Hourly: dec("12.4")}}, Ramp: []RampStep{{0, 500}, {1, 1000}},
+	}, lp)
+	if a.BreakEven == nil || a.BreakEvenAtMost == nil || !a.BreakEvenAtMost.Equal(a.BreakEven.Add(dec("0.00001"))) {
+		t.Errorf("it pays up to %v, and not from %v on: %s", a.BreakEven, a.BreakEvenAtMost, a.Verdict)
 	}
 }

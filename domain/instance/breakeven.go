@@ -119,9 +119,15 @@ func (b *pricing) of(ctx context.Context, in *Instance, pool string, lp linear.S
 	return hourly, upfront, err
 }
 
+// cent is the least saving that a contract may be worth taking for.
+const cent = 2
+
 // breakEven finds between which prices a contract ceases to be worth taking, beside
 // what is had without it. The least cost rises with the price, up to that without the
-// contract. About is where it is looked for first, if known.
+// contract. Of some purchases it is linear in the price, so that the least of all is
+// concave: a line through two prices at which the contract pays does not reach the cost
+// without it beyond the price at which the least cost does. About is where it is looked
+// for first, if known.
 func (b *pricing) breakEven(ctx context.Context, pool string, lp linear.Solver, cost, bound domain.Decimal, about *domain.Decimal) (out brackets, err error) {
 	step, price := int32(hourlyStep), b.asked.Hourly
 	if b.upfront {
@@ -142,30 +148,40 @@ func (b *pricing) breakEven(ctx context.Context, pool string, lp linear.Solver, 
 		}
 		return result{c, l}, err
 	}
-	pays := func(k int64) (bool, error) {
+	// What is left below zero is saved.
+	pays := func(k int64) (domain.Decimal, error) {
 		r, err := at(k)
-		return err == nil && r.cost.LessThan(bound), err
+		return r.cost.Sub(bound), err
 	}
-	might := func(k int64) (bool, error) {
+	nothing := decimal.New(int64(b.m.weight), -cent) // and less
+	might := func(k int64) (domain.Decimal, error) {
 		r, err := at(k)
-		return err == nil && r.bound.LessThan(cost), err
+		return r.bound.Sub(cost).Add(nothing), err
 	}
 	steps := func(x domain.Decimal) int64 {
 		return max(1, decimal.Min(x.Shift(step), decimal.New(1, 14)).IntPart())
 	}
 	scale := steps(b.scale)
-	// last returns the highest price from a lower one, at which it holds, for which
-	// something holds; false, and the highest tried, where it holds as far as anybody
+	// last returns the highest price from a lower one, at which it does, at which
+	// something is saved; false, and the highest tried, where it is as far as anybody
 	// would look, or as far as can be counted.
-	last := func(holds func(int64) (bool, error), from, guess int64) (int64, bool, error) {
+	last := func(left func(int64) (domain.Decimal, error), from, guess int64) (int64, bool, error) {
 		first, to, large := from, max(guess, from+1), int64(0)
+		var saves, before point // at the last two prices
 		try := func(k int64) (bool, error) {
-			ok, err := holds(k)
-			if errors.Is(err, errLarge) {
+			x, err := left(k)
+			switch {
+			case errors.Is(err, errLarge):
 				large = k
 				return false, nil
+			case err != nil || !x.IsNegative():
+				return false, err
 			}
-			return ok, err
+			saves, before = point{k, x}, saves
+			return true, nil
+		}
+		if ok, err := try(from); err != nil || !ok {
+			return from, true, err
 		}
 		for width := max(1, to-from); ; width *= 2 {
 			ok, err := try(to)
@@ -180,13 +196,19 @@ func (b *pricing) breakEven(ctx context.Context, pool string, lp linear.Solver, 
 			}
 			from, to = to, to+width
 		}
-		for to-from > 1 {
+		// Proofs are not exact, so that a line may miss; then, and each third time, the
+		// stretch is halved.
+		for step, missed := 1, false; to-from > 1; step++ {
 			k := from + (to-from)/2
-			ok, err := try(k)
+			line, ok := before.reaches(saves)
+			if ok = ok && !missed && step%3 != 0; ok {
+				k = min(max(line, from+1), to-1)
+			}
+			holds, err := try(k)
 			if err != nil {
 				return 0, false, err
 			}
-			if ok {
+			if missed = ok && !holds && k > from+1; holds {
 				from = k
 			} else {
 				to = k
@@ -194,22 +216,22 @@ func (b *pricing) breakEven(ctx context.Context, pool string, lp linear.Solver, 
 		}
 		return from, to != large, nil
 	}
-	ok, err := might(0)
-	if err != nil || !ok {
+	saved, err := might(0)
+	if err != nil || !saved.IsNegative() {
 		return out, err
 	}
-	most := int64(0)
-	if ok, err = pays(0); err != nil {
+	most, ok := int64(0), false
+	if saved, err = pays(0); err != nil {
 		return out, err
-	} else if ok {
+	} else if saved.IsNegative() {
 		from, guess := int64(0), max(steps(price), scale/farthest)
 		if about != nil {
 			const near = 16
 			guess = steps(*about) + near
 			if k := guess - 2*near; k > 0 {
-				if ok, err = pays(k); err != nil && !errors.Is(err, errLarge) {
+				if saved, err = pays(k); err != nil && !errors.Is(err, errLarge) {
 					return out, err
-				} else if ok {
+				} else if err == nil && saved.IsNegative() {
 					from = k
 				}
 			}
@@ -231,6 +253,22 @@ func (b *pricing) breakEven(ctx context.Context, pool string, lp linear.Solver, 
 	x := decimal.New(k+1, -step)
 	out.high = &x
 	return out, nil
+}
+
+// point is what is left at a price, below zero where something is saved.
+type point struct {
+	price int64
+	left  domain.Decimal
+}
+
+// reaches is the price up to which a line through two points, the second at a higher
+// price, stays below zero; false where it does not rise.
+func (p point) reaches(q point) (int64, bool) {
+	if rise := q.left.Sub(p.left); p.left.IsNegative() && q.price > p.price && rise.IsPositive() {
+		more := q.left.Neg().Mul(whole(q.price-p.price)).DivRound(rise, 0)
+		return q.price + decimal.Min(more, decimal.New(1, 15)).IntPart(), true
+	}
+	return 0, false
 }
 
 // set gives a contract another price, hourly or upfront, its tiers as much more or less.
