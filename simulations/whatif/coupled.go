@@ -20,7 +20,8 @@ type group struct {
 	quotas []int  // of the instance
 	wants  []want // whose demand there is
 	routes []groupRoute
-	// across reports whether a pool may serve another's demand on an ordinary day.
+	// across reports whether a pool may serve another's demand on an ordinary day; else
+	// they share but quotas then.
 	across bool
 	epochs []groupEpoch
 }
@@ -30,6 +31,7 @@ type group struct {
 type want struct {
 	pool   int
 	refuge bool
+	home   int // the route to its own pool
 }
 
 // groupRoute is a way by which a pool serves a want.
@@ -139,7 +141,7 @@ func (m *compiled) couple(refuge *instance.Instance) error {
 				if ways == nil {
 					continue
 				}
-				g.wants = append(g.wants, want{k, i == 1})
+				g.wants = append(g.wants, want{k, i == 1, len(g.routes)})
 				for _, w := range ways {
 					if err := m.way(&g, slices.Index(g.pools, id[w.Pool]), &w); err != nil {
 						return fmt.Errorf("demand %s from pool %s: %w", m.pools[q].demand, w.Pool, err)
@@ -352,11 +354,7 @@ func (t *together) epoch(v *evaluator, w *world, e int, out *outcome) error {
 func (t *together) binds(v *evaluator, w *world, e int) bool {
 	m := t.m
 	for _, q := range t.g.quotas {
-		limit := w.quota[q*len(m.spans)+e]
-		if limit >= noQuota {
-			continue
-		}
-		most := int64(0)
+		limit, most := w.quota[q*len(m.spans)+e], int64(0)
 		for _, p := range t.g.pools {
 			if x := &m.pools[p]; x.quota == q {
 				units := x.epochs[e].curve.units
@@ -364,7 +362,7 @@ func (t *together) binds(v *evaluator, w *world, e int) bool {
 				most += x.perUnit * max(0, peak-v.supply[p*len(m.spans)+e].guaranteed)
 			}
 		}
-		if most > limit*one {
+		if limit < noQuota && most > limit*one {
 			return true
 		}
 	}
@@ -452,7 +450,9 @@ func (t *together) serve(v *evaluator, w *world, e int, s *stretch, hours []int6
 	clear(t.amounts.Firm)
 	clear(t.amounts.Spot)
 	clear(t.amounts.Shortage)
-	if err := t.r.Serve(&t.terms, &t.have, units, parts, hours, &t.amounts); err != nil {
+	if !g.across && grid == 1 {
+		t.ration(hours)
+	} else if err := t.r.Serve(&t.terms, &t.have, units, parts, hours, &t.amounts); err != nil {
 		return err
 	}
 	t.charge(v, w, e, out)

@@ -378,3 +378,58 @@ func TestLimitsStandBesideTheGap(t *testing.T) {
 		t.Errorf("beside the gap are %v; solved %s, drawn %s", a.Beside, a.Solved, a.Expected)
 	}
 }
+
+// Pools that share nothing but a quota are rationed as the linear program would.
+func TestRationEqualsTheProgram(t *testing.T) {
+	rng := rand.New(rand.NewPCG(13, 11))
+	rationed := 0
+	for i := range 120 {
+		in := coupledInstance(rng)
+		in.Spill, in.Substitutes, in.Quotas = nil, nil, in.Quotas[:1]
+		for p := range in.Pools {
+			in.Pools[p].Quota, in.Pools[p].QuotaPerUnit = in.Quotas[0].ID, 1+rng.IntN(3)
+		}
+		orders := drawnOrders(t, rng, in)
+		c := &course{alt: &Alternative{}, in: in}
+		m, err := newModel(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		priced, err := instance.Evaluate(t.Context(), in, orders)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.bought(in, priced); err != nil {
+			t.Fatal(err)
+		}
+		e := &experiment{m: m, c: c}
+		w := c.newWorld(m)
+		if err := w.set(c, m, e.typical(point{})); err != nil {
+			t.Fatal(err)
+		}
+		w.windows = append(w.windows, window{pool: 0, from: 3, to: 9, whole: rng.IntN(2) == 0, units: one})
+		var by [2]outcome
+		for k, across := range []bool{false, true} {
+			for g := range m.groups {
+				m.groups[g].across = across
+			}
+			v, err := newEvaluator(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if by[k], err = v.evaluate(w); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// A unit's part that is left of a quota is rationed to the millionth in each hour.
+		if d := by[0].cost - by[1].cost; d < -2000 || d > 2000 {
+			t.Errorf("instance %d: rationed it costs %d, by the program %d", i, by[0].cost, by[1].cost)
+		}
+		if len(m.groups) > 0 && by[0].unserved > 0 {
+			rationed++
+		}
+	}
+	if rationed < 30 {
+		t.Errorf("only %d instances lacked anything: the test is too easy", rationed)
+	}
+}
