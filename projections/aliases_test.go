@@ -179,6 +179,12 @@ func TestNamesDoNotCount(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := m.View(t.Context(), func(v projections.View) error {
+				if _, err := projections.NewInventory(v, projections.InventoryFilter{At: start + 6*domain.Hour}); err != nil {
+					return err
+				}
+				if _, err := projections.Costs(v, projections.CostQuery{Month: mayBill}); err != nil {
+					return err
+				}
 				return projections.EachDeviceHour(v, start, start+6*domain.Hour, func(d *projections.DeviceHour) error {
 					for _, s := range d.Segments {
 						key := fmt.Sprintf("%s at %s", d.GPU, d.Hour)
