@@ -220,7 +220,7 @@ func (b *pricing) breakEven(ctx context.Context, pool string, lp linear.Solver, 
 	if err != nil || !saved.IsNegative() {
 		return out, err
 	}
-	most, ok := int64(0), false
+	most := int64(0)
 	if saved, err = pays(0); err != nil {
 		return out, err
 	} else if saved.IsNegative() {
@@ -236,11 +236,12 @@ func (b *pricing) breakEven(ctx context.Context, pool string, lp linear.Solver, 
 				}
 			}
 		}
-		if most, ok, err = last(pays, from, guess); err != nil {
+		var found bool
+		if most, found, err = last(pays, from, guess); err != nil {
 			return out, err
 		}
 		x := decimal.New(most, -step)
-		if !ok {
+		if !found {
 			out.beyond = &x
 			return out, nil
 		}
