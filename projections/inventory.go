@@ -203,9 +203,7 @@ func NewInventory(view View, filter InventoryFilter) (*Inventory, error) {
 	if err := inv.workspaces(view, seen, entries, known); err != nil {
 		return nil, err
 	}
-	if err := inv.silent(view, f, seen, entries); err != nil {
-		return nil, err
-	}
+	inv.silent(f, seen, entries)
 	if err := inv.streams(view); err != nil {
 		return nil, err
 	}

@@ -192,17 +192,15 @@ const spokenFor = 31 * domain.Day
 // silence is a time in which a node's collector says nothing.
 type silence struct {
 	since  domain.Instant
-	life   uint64
 	reason string
 }
 
 // silent finds collectors that are silent at the inventory's time, and what was lost in
-// the month before. A silence ends by being told to have ended, by a report of the
-// node's agent for a later time, and with the life of the agent that told of it: the
-// next one tells anew.
-func (inv *Inventory) silent(view View, f *fleet, seen map[nodeName]*lastSeen, shown map[string]*ClusterEntry) error {
+// the month before. A silence ends by being told to have ended, and by a report of the
+// node's agent for a later time. It does not end with the life of the agent that told of
+// it: the next one knows of it, and tells its end alone.
+func (inv *Inventory) silent(f *fleet, seen map[nodeName]*lastSeen, shown map[string]*ClusterEntry) {
 	open := map[nodeName]map[string]silence{} // by source
-	sources := map[string]uint64{}            // the latest life
 	for _, n := range f.nodes {
 		if shown[n.cluster] == nil {
 			continue
@@ -223,8 +221,7 @@ func (inv *Inventory) silent(view View, f *fleet, seen map[nodeName]*lastSeen, s
 				if open[n.nodeName] == nil {
 					open[n.nodeName] = map[string]silence{}
 				}
-				open[n.nodeName][source] = silence{e.Silent.From, v.Order.Incarnation, e.Reason}
-				sources[source] = 0
+				open[n.nodeName][source] = silence{e.Silent.From, e.Reason}
 			case *domain.SpoolDropped:
 				if l, ok := lossOf(n.cluster, v); ok && v.Order.Effective >= inv.At-spokenFor {
 					losses = append(losses, l)
@@ -243,26 +240,12 @@ func (inv *Inventory) silent(view View, f *fleet, seen map[nodeName]*lastSeen, s
 			inv.except(SamplesDropped, n.cluster+"/"+n.node, detail+": "+last.Reason)
 		}
 	}
-	if len(sources) == 0 {
-		return nil
-	}
-	err := view.Scan(Query{Table: TableStreams}, func(_ Key, row Row) error {
-		s := row.(*Stream)
-		if life, ok := sources[s.Source]; ok {
-			sources[s.Source] = max(life, s.Incarnation)
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("read streams: %w", err)
-	}
 	for name, by := range open {
-		for source, s := range by {
-			if last := seen[name]; sources[source] > s.life || last != nil && last.agent > s.since {
+		for _, s := range by {
+			if last := seen[name]; last != nil && last.agent > s.since {
 				continue
 			}
 			inv.except(CollectorIsSilent, name.cluster+"/"+name.node, fmt.Sprintf("its collector measures nothing since %s: %s", s.since, cmp.Or(s.reason, "it did not say why")))
 		}
 	}
-	return nil
 }
