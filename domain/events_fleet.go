@@ -183,7 +183,8 @@ type NodeReturned struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// CollectorSilent says that a node's measurements stopped.
+// CollectorSilent says that a node's measurements stopped: without an end when the
+// silence begins, whole when it is over.
 type CollectorSilent struct {
 	Node   string   `json:"node"`
 	Silent Interval `json:"silent"`
