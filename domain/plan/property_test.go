@@ -187,7 +187,7 @@ func TestAnyQuestion(t *testing.T) {
 			t.Fatalf("another order:\n%s\nwant\n%s", got, want)
 		}
 	})
-	if t.Logf("%d pools, %d purchases, %d pools with least orders", pools, purchases, least); !testing.Short() && (pools == 0 || purchases == 0 || least == 0) {
+	if t.Logf("%d pools, %d purchases, %d pools with least orders", pools, purchases, least); !testing.Short() && (pools == 0 || purchases == 0) { // of least orders there may be none
 		t.Error("the questions say nothing")
 	}
 }
