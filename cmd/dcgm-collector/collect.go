@@ -26,7 +26,8 @@ import (
 const stopWithin = 2 * time.Second
 
 // collector is one run. Everything but beat happens in one goroutine, since DCGM
-// answers one call after the other anyway.
+// answers one call after the other anyway; see askRecovery for the one call that is not
+// always waited for.
 type collector struct {
 	cfg     Config
 	engine  string   // socket that it attaches to, "" embedded
@@ -47,6 +48,7 @@ type collector struct {
 	states    *states
 	suspects  map[entity]bool   // GPUs whose values say that they are lost
 	said      map[string]string // troubles that were told, by what they are about
+	late      chan error        // the answer to what recovery a driver wants, nil: none is awaited
 }
 
 func newCollector(cfg Config, out io.Writer) *collector {
@@ -278,19 +280,26 @@ func programVersion() string {
 	return ""
 }
 
-// turn is what happens every second. XIDs are told as soon as they are read, since they
-// are what is waited for, and what is asked after them may hang.
+// turn is what happens every second. XIDs are read first and told as soon as they are,
+// since they are what is waited for, and a driver that reported one may hang in whatever
+// it is asked next.
 func (c *collector) turn(medium, slow bool) error {
-	readings, suspect, err := c.read(medium, slow)
-	if err != nil {
-		return err
-	}
 	xids, err := c.xids.read(c)
 	if err != nil {
 		return err
 	}
 	// Even without events now and then, so that a reader knows the cursor.
 	if err := c.tell(xids, medium); err != nil {
+		return err
+	}
+	if err := c.awaitRecovery(); err != nil {
+		return err
+	}
+	readings, suspect, err := c.read(medium, slow)
+	if err != nil {
+		return err
+	}
+	if err := c.tell(nil, false); err != nil {
 		return err
 	}
 	if len(readings.Readings) > 0 {

@@ -192,8 +192,12 @@ func (x *xidReader) eachAlone(c *collector) (out []frames.Event, err error) {
 	return out, nil
 }
 
+// patience is how long XIDs wait for what the driver wants of their GPU.
+const patience = time.Second
+
 // askRecovery says for each XID what the driver wants of its GPU now: what was read within
-// the last second may be older than the XID.
+// the last second may be older than the XID. A driver that takes longer to answer is not
+// waited for, and nothing is known of what it wants; see awaitRecovery.
 func (c *collector) askRecovery(xids []frames.Event) error {
 	asked := map[entity]bool{}
 	for i := range xids {
@@ -204,18 +208,54 @@ func (c *collector) askRecovery(xids []frames.Event) error {
 		e := entity{EntityGroupId: dcgm.FE_GPU, EntityId: uint(d.gpu)}
 		if !asked[e] && slices.Contains(c.machine.gpus, e) {
 			asked[e] = true
-			by, err := c.live([]entity{e}, frames.FieldRecovery)
-			if err != nil {
-				return c.trouble("recovery", err)
-			}
-			v := get(by[e], frames.FieldRecovery)
-			if s, n := value(v, now(), 0); s == frames.StatusOK {
-				c.states.observe(d, frames.FieldRecovery, n, time.UnixMicro(v.TS))
-			} else {
+			if c.late != nil {
 				c.states.silence(d)
+			} else if err := c.askRecoveryOf(e, d); err != nil {
+				return err
 			}
 		}
 		xids[i].Recovery = c.states.recovery(d)
+	}
+	return nil
+}
+
+func (c *collector) askRecoveryOf(e entity, d device) error {
+	var by map[entity][]dcgm.FieldValue_v2
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		by, err = c.live([]entity{e}, frames.FieldRecovery)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			return c.trouble("recovery", err)
+		}
+	case <-time.After(patience):
+		c.late = done
+		c.states.silence(d)
+		return nil
+	}
+	v := get(by[e], frames.FieldRecovery)
+	if s, n := value(v, now(), 0); s == frames.StatusOK {
+		c.states.observe(d, frames.FieldRecovery, n, time.UnixMicro(v.TS))
+	} else {
+		c.states.silence(d)
+	}
+	return nil
+}
+
+// awaitRecovery waits for the answer that XIDs did not wait for, for as long as it takes:
+// DCGM is asked nothing else meanwhile, and heartbeats say so.
+func (c *collector) awaitRecovery() error {
+	if c.late == nil {
+		return nil
+	}
+	err := <-c.late
+	c.late = nil
+	if err != nil {
+		return c.trouble("recovery", err)
 	}
 	return nil
 }

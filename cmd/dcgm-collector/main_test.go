@@ -697,6 +697,25 @@ func TestHangInHealthCheck(t *testing.T) {
 	})
 }
 
+// Nor does one that hangs when it is asked what it wants of the GPU: nothing is known of
+// that then.
+func TestHangInRecovery(t *testing.T) {
+	c := start(t, node(t, "gpus 2"))
+	c.untilHello()
+	c.do("hang live", "recovery 0 2", "xid 0 79")
+	if e := c.untilEvent("the XID", xid(0, 79)); e.Recovery != 0 {
+		t.Errorf("%+v, and the driver has not answered", e)
+	}
+	c.until("a call that waits", func(b frames.Body) bool {
+		h, ok := b.(*frames.Heartbeat)
+		return ok && h.Call != "" && h.Waiting > patience+100*time.Millisecond
+	})
+	c.do("resume", "xid 0 48")
+	if e := c.untilEvent("another XID", xid(0, 48)); e.Recovery != 3 {
+		t.Errorf("%+v, and the driver wants recovery 2", e)
+	}
+}
+
 // What a file of the simulated machine says wrong is said with its line.
 func TestScenarioErrors(t *testing.T) {
 	m := node(t, "gpus 2", "# a comment", "xid 9 79")

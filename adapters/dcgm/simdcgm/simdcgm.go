@@ -16,8 +16,8 @@
 //	remap GPU corrected|uncorrectable|pending|failed N
 //	thermal GPU on|off        brake GPU on|off              load GPU PERCENT
 //	mig GPU off|on|SLICES[:COMPUTES]...                     field ID STATUS [GPU]
-//	hang [MILLISECONDS]       hang health     disconnect    resume           crash
-//	clock SECONDS             print TEXT
+//	hang [MILLISECONDS]       hang health     hang live     disconnect       resume
+//	crash                     clock SECONDS   print TEXT
 //
 // A line that is none is said on standard error with its file and number.
 //

@@ -77,6 +77,17 @@ static dcgmReturn_t enter(dcgmHandle_t handle)
     return DCGM_ST_CONNECTION_NOT_VALID;
 }
 
+/* wait_while waits with the mutex let go while a part of the driver hangs. */
+static void wait_while(const int *hung)
+{
+    while (*hung) {
+        pthread_mutex_unlock(&mutex);
+        nanosleep(&(struct timespec) { 0, 20000000 }, NULL);
+        pthread_mutex_lock(&mutex);
+        world_poll();
+    }
+}
+
 #define ENTER(handle)                    \
     do {                                 \
         dcgmReturn_t st = enter(handle); \
@@ -616,6 +627,8 @@ dcgmReturn_t dcgmEntitiesGetLatestValues(dcgmHandle_t handle, dcgmGroupEntityPai
                                          dcgmFieldValue_v2 values[])
 {
     ENTER(handle);
+    if (flags & DCGM_FV_FLAG_LIVE_DATA)
+        wait_while(&world.hung_live);
     for (unsigned i = 0; i < entity_count; i++)
         for (unsigned j = 0; j < field_count; j++) {
             dcgmFieldValue_v2 *to = &values[i * field_count + j];
@@ -713,12 +726,7 @@ dcgmReturn_t dcgmHealthSet(dcgmHandle_t handle, dcgmGpuGrp_t group, dcgmHealthSy
 dcgmReturn_t dcgmHealthCheck(dcgmHandle_t handle, dcgmGpuGrp_t group, dcgmHealthResponse_t *response)
 {
     ENTER(handle);
-    while (world.hung_health) {
-        pthread_mutex_unlock(&mutex);
-        nanosleep(&(struct timespec) { 0, 20000000 }, NULL);
-        pthread_mutex_lock(&mutex);
-        world_poll();
-    }
+    wait_while(&world.hung_health);
     group_t *g = group_of(group);
     if (response->version != dcgmHealthResponse_version5 || world.mismatch & MISMATCH_HEALTH)
         LEAVE(DCGM_ST_VER_MISMATCH);

@@ -89,6 +89,7 @@ typedef struct
     int rule_count;
     unsigned generation;
     int hung_health; /* health checks wait */
+    int hung_live;   /* what asks the driver itself waits */
 } world_t;
 
 enum

@@ -188,10 +188,12 @@ static int command(char *text, const char *where, int line, long long at, int fr
     }
     if (IS("hang", 1) && !strcmp(word[1], "health"))
         return world.hung_health = 1, 0;
+    if (IS("hang", 1) && !strcmp(word[1], "live"))
+        return world.hung_live = 1, 0;
     if (IS("hang", 0))
         return world.hung = NUMBER(1) ? at + NUMBER(1) * 1000 : -1, 0;
     if (IS("resume", 0))
-        return world.hung = world.hung_health = world.disconnected = 0, 0;
+        return world.hung = world.hung_health = world.hung_live = world.disconnected = 0, 0;
     if (IS("disconnect", 0))
         return world.disconnected = 1, 0;
     if (IS("clock", 1)) /* seconds that the clock jumps */
