@@ -716,11 +716,23 @@ func (q *Queue) Losses() []Loss {
 	return slices.Clone(q.st.losses)
 }
 
-// Said says that the first n losses were reported, and are on disk as events.
-func (q *Queue) Said(n int) error {
+// Said says that a loss was reported, and that the event which does is on disk. What
+// was lost next to it since then stays.
+func (q *Queue) Said(l Loss) error {
 	q.spool.mu.Lock()
 	defer q.spool.mu.Unlock()
-	q.st.losses = slices.Delete(q.st.losses, 0, min(n, len(q.st.losses)))
+	i := slices.IndexFunc(q.st.losses, func(x Loss) bool { return x.Incarnation == l.Incarnation && x.From == l.From })
+	if i < 0 {
+		return nil
+	}
+	if rest := &q.st.losses[i]; rest.To > l.To {
+		rest.From = l.To + 1
+		if rest.Covered.From < l.Covered.To && l.Covered.To < rest.Covered.To {
+			rest.Covered.From = l.Covered.To
+		}
+	} else {
+		q.st.losses = slices.Delete(q.st.losses, i, i+1)
+	}
 	return q.save(true)
 }
 

@@ -94,10 +94,12 @@ func (b *books) hear(q *Queue) error {
 			b.lost[key(q.rule.Name, l.Incarnation, n)] = true
 		}
 	}
-	if len(losses) == 0 {
-		return nil
+	for _, l := range losses {
+		if err := q.Said(l); err != nil {
+			return err
+		}
 	}
-	return q.Said(len(losses))
+	return nil
 }
 
 func (b *books) drain(q *Queue) {
@@ -438,6 +440,28 @@ func TestQuotaDropsOldestSamples(t *testing.T) {
 		if (b.given[k] != "") == b.lost[k] {
 			t.Errorf("sample %d: handed out %v, lost %v", n, b.given[k] != "", b.lost[k])
 		}
+	}
+}
+
+// A loss grows between being reported and being said: what was not reported stays.
+func TestSaidLeavesWhatWasLostSince(t *testing.T) {
+	s := open(t, newMemory(), 4000, 400)
+	q := s.Queue("samples")
+	q.st.lose(Loss{Incarnation: 1, From: 1, To: 10, Covered: domain.Interval{From: 1, To: 11}, Reason: Quota})
+	told := q.Losses()[0]
+	q.st.lose(Loss{Incarnation: 1, From: 11, To: 15, Covered: domain.Interval{From: 11, To: 16}, Reason: Quota})
+	if err := q.Said(told); err != nil {
+		t.Fatal(err)
+	}
+	want := []Loss{{Incarnation: 1, From: 11, To: 15, Covered: domain.Interval{From: 11, To: 16}, Reason: Quota}}
+	if got := q.Losses(); !slices.Equal(got, want) {
+		t.Errorf("left %+v, want %+v", got, want)
+	}
+	if err := q.Said(told); err != nil || !slices.Equal(q.Losses(), want) {
+		t.Errorf("said twice: %v, left %+v", err, q.Losses())
+	}
+	if err := q.Said(want[0]); err != nil || len(q.Losses()) > 0 {
+		t.Errorf("%v, left %+v", err, q.Losses())
 	}
 }
 

@@ -293,6 +293,63 @@ func TestRefusedStarts(t *testing.T) {
 	}
 }
 
+// Samples were lost, and the disk takes no faults: one event says so, from memory, until
+// the disk has it. Faults find the room that is left.
+func TestLossOnADiskThatFails(t *testing.T) {
+	cfg := &Config{Cluster: testCluster, Node: "n1", Interval: time.Second, Listen: "off"}
+	cfg.Spool = SpoolConfig{Dir: t.TempDir(), QuotaMiB: 1}
+	cfg.Attribution.Unmapped = "unmapped"
+	r, err := openReporter(cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.spool.Close()
+	devices := testGPUs()
+	frame := func(s int, body dcgm.Body) {
+		f := dcgm.Frame{At: noon + domain.Instant(s)*domain.Second, Boot: time.Duration(s) * time.Second, Body: body}
+		if err := r.frame(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	frame(0, &dcgm.Hello{Inventory: dcgm.Inventory{Generation: 1, Devices: devices}})
+	samples, faults := r.queue(domain.TopicTelemetry), r.queue(domain.TopicHardware)
+	for s := 0; len(samples.Losses()) == 0; s++ {
+		var readings []dcgm.Reading
+		for i := range devices {
+			for _, field := range []uint32{fieldSM, fieldTensor, fieldDRAM, fieldPower, fieldMemory, fieldTemperature} {
+				readings = append(readings, ok(uint32(i), field, float64(1+s%90)/100))
+			}
+		}
+		frame(s, &dcgm.Readings{Generation: 1, Readings: readings})
+	}
+	folder, gone := filepath.Join(cfg.Spool.Dir, string(domain.TopicHardware)), filepath.Join(cfg.Spool.Dir, "gone")
+	if err := os.Rename(folder, gone); err != nil {
+		t.Fatal(err)
+	}
+	second := func() {
+		for _, topic := range queueNames {
+			_ = r.queue(topic).Sync()
+			r.sayLosses(topic)
+		}
+	}
+	for range 10 {
+		second()
+	}
+	if n := faults.Stats().Held; n != 1 {
+		t.Fatalf("%d events are held of one loss", n)
+	}
+	if len(samples.Losses()) == 0 {
+		t.Fatal("the loss is forgotten before its event is on disk")
+	}
+	if err := os.Rename(gone, folder); err != nil {
+		t.Fatal(err)
+	}
+	second()
+	if st := faults.Stats(); st.Held != 0 || st.Waiting != 1 || len(samples.Losses()) != 0 {
+		t.Errorf("held %d, waiting %d, unsaid %+v; want the one event on disk", st.Held, st.Waiting, samples.Losses())
+	}
+}
+
 // The spool is small and the gateway away for long: samples are dropped, faults are not,
 // and what was dropped is told, exactly.
 func TestLongOutage(t *testing.T) {

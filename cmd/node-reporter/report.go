@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-
 	"runtime"
 	"slices"
 	"sync"
@@ -49,6 +48,7 @@ type reporter struct {
 	unsaved  bool // what is to be remembered could not be written, which was said
 	couriers []*courier
 	super    *supervisor
+	told     map[domain.Topic]spool.Loss // the ticker's: losses whose event is not known to be on disk
 
 	cursor  atomic.Int64
 	samples atomic.Int64
@@ -87,7 +87,7 @@ func openReporter(cfg *Config, log *slog.Logger) (*reporter, error) {
 	}
 	r := &reporter{
 		cfg: cfg, log: log, table: table, spool: s, clock: newClock(), held: newAttributor(cfg, log),
-		sampler: newSampler(cfg.Cluster, cfg.Node, cfg.Interval), begun: time.Now(), saved: time.Now(),
+		sampler: newSampler(cfg.Cluster, cfg.Node, cfg.Interval), begun: time.Now(), saved: time.Now(), told: map[domain.Topic]spool.Loss{},
 	}
 	if r.memory, err = openMemory(cfg.Spool.Dir, r.queue(domain.TopicHardware), log); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -197,23 +197,36 @@ func (r *reporter) tick(ctx context.Context) {
 	}
 }
 
-// sayLosses reports what a queue lost.
+// sayLosses reports what a queue lost, each loss with one event. A loss stays recorded
+// until its event is on disk; while the disk takes none, no further event is made.
 func (r *reporter) sayLosses(topic domain.Topic) {
 	q := r.queue(topic)
-	losses := q.Losses()
-	for _, l := range losses {
-		e := &domain.SpoolDropped{
-			Node: r.cfg.Node, Stream: printable(r.cfg.source()+" "+string(topic), 256), From: l.From, To: l.To,
-			Covered: l.Covered, Reason: l.Reason.String(), Incarnation: l.Incarnation,
-		}
-		if e.Covered.Empty() {
-			e.Covered = domain.Interval{}
-		}
-		if err := r.append(now(), e, nil); err != nil {
+	for _, l := range q.Losses() {
+		if _, held := r.queue(domain.TopicHardware).Last(); held > 0 {
 			return // said again
 		}
-		r.log.Error("events were lost", "topic", string(topic), "from", l.From, "to", l.To, "reason", l.Reason.String(), "covered_from", l.Covered.From.String(), "covered_to", l.Covered.To.String())
-		if err := q.Said(1); err != nil {
+		if told, ok := r.told[topic]; ok && told.Incarnation == l.Incarnation && told.From == l.From {
+			l = told // its event is on disk now; it may have grown since
+		} else {
+			e := &domain.SpoolDropped{
+				Node: r.cfg.Node, Stream: printable(r.cfg.source()+" "+string(topic), 256), From: l.From, To: l.To,
+				Covered: l.Covered, Reason: l.Reason.String(), Incarnation: l.Incarnation,
+			}
+			if e.Covered.Empty() {
+				e.Covered = domain.Interval{}
+			}
+			err := r.append(now(), e, nil)
+			if err != nil && !errors.Is(err, spool.ErrHeld) {
+				return // said again
+			}
+			r.told[topic] = l
+			r.log.Error("events were lost", "topic", string(topic), "from", l.From, "to", l.To, "reason", l.Reason.String(), "covered_from", l.Covered.From.String(), "covered_to", l.Covered.To.String())
+			if err != nil {
+				return
+			}
+		}
+		delete(r.told, topic)
+		if err := q.Said(l); err != nil {
 			r.log.Error("that a loss was reported cannot be written: it may be reported again", "error", err)
 			return
 		}
