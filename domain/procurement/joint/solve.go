@@ -145,7 +145,8 @@ func (s *solver) open() {
 }
 
 // grid is the fraction of a unit in which coverage is priced: the finer the fewer
-// units there are, so that rounding does not keep bound and cost apart.
+// units there are, so that rounding does not keep bound and cost apart, and so
+// coarse that all that can be spent in an hour can be told from more.
 func (p *Problem) grid() int64 {
 	most := 1
 	for m := range p.Epochs {
@@ -162,6 +163,23 @@ func (p *Problem) grid() int64 {
 	g := int64(coarsest)
 	for g < finest && 2*g*int64(most) <= 1<<31 {
 		g *= 2
+	}
+	peaks, spent := p.peaks(), big.NewInt(1)
+	for m := range p.Epochs {
+		for k := range p.Spends {
+			v := p.wanted(peaks[m], func(pool int) int64 {
+				if s := &p.Epochs[m].Pools[pool]; s.Spend == k {
+					return int64(s.SpendPrice)
+				}
+				return 0
+			})
+			if v.Cmp(spent) > 0 {
+				spent = v
+			}
+		}
+	}
+	for spent.Mul(spent, big.NewInt(g)); g > 1 && spent.Cmp(big.NewInt(farBeyond)) > 0; spent.Rsh(spent, 1) {
+		g /= 2
 	}
 	return g
 }
