@@ -80,7 +80,7 @@ var reasons = [reasonCount]struct {
 	badValue:     {"bad_value", "the value is blank, negative or beyond what the metric can be", setAside},
 	twoHolders:   {"two_holders", "two pods hold the GPU at once and no label vgpu tells them apart: the first counts", setAside},
 	tooMany:      {"too_many", "the cluster named more GPUs or servers in an hour than are kept", setAside},
-	notValid:     {"not_valid", "what would come of it is no valid event: a mapping rule may name something that is no name", setAside},
+	notValid:     {"not_valid", "what would come of it is no event that the log takes: a mapping rule may name something that is no name", setAside},
 	badSeries:    {"bad_series", "the series breaks the protocol", refused},
 	tooOld:       {"too_old", "the sample is older than seven days", refused},
 	inFuture:     {"in_future", "the sample is more than ten minutes ahead: set the clock", refused},

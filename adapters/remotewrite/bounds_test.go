@@ -18,6 +18,7 @@ import (
 	"github.com/klauspost/compress/snappy"
 
 	"quartermaster/adapters/remotewrite"
+	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
 	"quartermaster/projections/storetest"
@@ -137,6 +138,38 @@ func TestRandomTargets(t *testing.T) {
 		if len(named) != remotewrite.MaxTargets {
 			t.Errorf("by random labels %s a cluster names %d targets, and may name %d", name, len(named), remotewrite.MaxTargets)
 		}
+	}
+}
+
+// Servers with the longest labels are cut over events that each fit into a record.
+func TestEventsFitIntoRecords(t *testing.T) {
+	long := func(i int, of string) string { return fmt.Sprintf("%s%06d%s", of, i, strings.Repeat("x", 100)) }
+	var all []series
+	const n = 6000
+	for i := range n {
+		all = append(all, one(fmt.Sprintf(`vllm:num_requests_running{model_name=%q,tier=%q,pod=%q,namespace=%q,node=%q}`,
+			long(i, "m")+strings.Repeat("m", 149), long(i, "t")+strings.Repeat("t", 149), long(i, "p"), long(i, "s"), long(i, "n")+strings.Repeat("n", 149)), 1))
+	}
+	r := newReceiver(nil)
+	if w := r.post(t, typeV2, v2(t, all)); w.Code != http.StatusNoContent || fates(w) != fmt.Sprintf("%d/0/0/0", n) {
+		t.Fatalf("answer %d, samples %s: %.200s", w.Code, fates(w), w.Body)
+	}
+	if len(r.events) < 2 {
+		t.Errorf("%d events of more than one record holds", len(r.events))
+	}
+	for i := range r.events {
+		e := &r.events[i]
+		e.Source, e.Incarnation, e.Sequence = "prometheus/test", 1, uint64(i+1)
+		rec, err := wire.Encode(e)
+		if err != nil {
+			t.Fatalf("event %d: %v", i, err)
+		}
+		if size := len(rec.Value); size > 3<<20 {
+			t.Errorf("event %d takes %d bytes", i, size)
+		}
+	}
+	if got := stored(t, r.events); got != n {
+		t.Errorf("%d servers are stored", got)
 	}
 }
 

@@ -2,6 +2,7 @@ package remotewrite
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -23,20 +24,30 @@ type gatherer struct {
 type waiter struct {
 	events []domain.Envelope
 	done   chan error // of one
+	// lost are those of the events that the log will never take. They are the
+	// request's once done was sent.
+	lost []lostEvent
+}
+
+// lostEvent is an event that the log will never take, and why.
+type lostEvent struct {
+	event *domain.Envelope
+	err   error
 }
 
 // maxGathered bounds the events of one call.
 const maxGathered = 20_000
 
-// put appends events and returns once they are acknowledged, or known not to be. When
+// put appends events and returns once they are acknowledged, or known not to be, but
+// for those that the log will never take, which it returns. When
 // ctx ends before they are on their way, they are not appended; when they are, the
 // answer is still waited for, which patience bounds. After an error the log may take
 // them later nevertheless: see Config.Append.
-func (g *gatherer) put(ctx context.Context, events []domain.Envelope) error {
+func (g *gatherer) put(ctx context.Context, events []domain.Envelope) ([]lostEvent, error) {
 	if len(events) == 0 {
-		return nil
+		return nil, nil
 	}
-	w := &waiter{events, make(chan error, 1)}
+	w := &waiter{events: events, done: make(chan error, 1)}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, w)
 	if !g.busy {
@@ -46,7 +57,7 @@ func (g *gatherer) put(ctx context.Context, events []domain.Envelope) error {
 	g.mu.Unlock()
 	select {
 	case err := <-w.done:
-		return err
+		return w.lost, err
 	case <-ctx.Done():
 	}
 	g.mu.Lock()
@@ -56,9 +67,10 @@ func (g *gatherer) put(ctx context.Context, events []domain.Envelope) error {
 	}
 	g.mu.Unlock()
 	if at >= 0 {
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-	return <-w.done
+	err := <-w.done
+	return w.lost, err
 }
 
 // run appends until nobody waits.
@@ -87,9 +99,33 @@ func (g *gatherer) run(ctx context.Context) {
 		}
 		err := g.call(ctx, all)
 		for _, w := range batch {
+			if errors.Is(err, ErrRefused) {
+				// One of them has an event that spoils the call for all.
+				var own error
+				w.lost, own = g.without(ctx, w.events, nil)
+				w.done <- own
+				continue
+			}
 			w.done <- err
 		}
 	}
+}
+
+// without appends events but for those that the log refuses by themselves, which it
+// adds to lost. It finds them by halves.
+func (g *gatherer) without(ctx context.Context, events []domain.Envelope, lost []lostEvent) ([]lostEvent, error) {
+	err := g.call(ctx, events)
+	switch {
+	case !errors.Is(err, ErrRefused):
+		return lost, err
+	case len(events) == 1:
+		return append(lost, lostEvent{&events[0], err}), nil
+	}
+	half := len(events) / 2
+	if lost, err = g.without(ctx, events[:half], lost); err != nil {
+		return lost, err
+	}
+	return g.without(ctx, events[half:], lost)
 }
 
 func (g *gatherer) call(ctx context.Context, events []domain.Envelope) error {

@@ -53,6 +53,8 @@ type Config struct {
 	// It sets Source, which must begin with "prometheus/", Incarnation and
 	// Sequence. It may be called again with the same facts after an error, and
 	// must not keep more than a call's events behind one. Calls do not overlap.
+	// An error that wraps [ErrRefused] means that nothing was appended, and that
+	// of these events never all will be.
 	Append func(ctx context.Context, events []domain.Envelope) error
 
 	// Now is the clock.
@@ -90,6 +92,11 @@ type Config struct {
 // ErrUnavailable is wrapped by errors of Authenticate that are no refusal: the
 // keys cannot be read now, say. Prometheus tries again.
 var ErrUnavailable = errors.New("cannot tell now")
+
+// ErrRefused is wrapped by errors of Append for events of which the log will never take
+// one: it is too large, say. The others are appended without it, and what it was made
+// of is set aside.
+var ErrRefused = errors.New("the log will never take it")
 
 // StepHeader is the header of a request that says how often its series are
 // scraped, as a duration. The stanza sets it.
@@ -315,13 +322,21 @@ func (r *receiver) store(req *http.Request, kind remote.WriteMessageType) (*acco
 	if s.full != nil {
 		return nil, q.hindered(s.full)
 	}
-	if err := r.gather.put(req.Context(), events); err != nil {
+	lost, err := r.gather.put(req.Context(), events)
+	if err != nil {
 		if r.cfg.Log != nil {
 			r.cfg.Log.Error("remote write: append to the log", "cluster", c.name, "events", len(events), "err", err)
 		}
 		c.fail(s.account)
 		// Nothing is known to be in the log, so nothing is said to be written.
 		return nil, refuse(http.StatusServiceUnavailable, "the log did not acknowledge %d events; send again: %w", len(events), err)
+	}
+	for _, l := range lost {
+		s.disown(l.event, l.err)
+		s.made--
+		if r.cfg.Log != nil {
+			r.cfg.Log.Error("remote write: the log does not take an event; what it was made of is set aside", "cluster", c.name, "type", string(l.event.Event.Type()), "err", l.err)
+		}
 	}
 	stated()
 	c.enter(s)

@@ -502,6 +502,64 @@ func TestGathered(t *testing.T) {
 	}
 }
 
+// An event that the log will never take is set aside and said, and spoils neither the
+// rest of its request nor the requests that wait with it.
+func TestRefusedByTheLog(t *testing.T) {
+	var calls int
+	release, entered := make(chan struct{}), make(chan struct{}, 1)
+	var events []domain.Envelope // of one call at a time
+	r := newReceiver(func(c *remotewrite.Config) {
+		c.Authenticate = func(req *http.Request) (string, error) { return req.Header.Get("Cluster"), nil }
+		c.Append = func(_ context.Context, all []domain.Envelope) error {
+			if calls++; calls == 1 {
+				entered <- struct{}{}
+				<-release
+			}
+			for i := range all {
+				if all[i].Subject == "large" {
+					return fmt.Errorf("%w: record %d has too many bytes", remotewrite.ErrRefused, i)
+				}
+			}
+			events = append(events, all...)
+			return nil
+		}
+	})
+	of := func(cluster string) func(*http.Request) {
+		return func(req *http.Request) { req.Header.Set("Cluster", cluster) }
+	}
+	good := v2(t, []series{one(`DCGM_FI_PROF_SM_ACTIVE{`+gpu0+`,node="n1"}`, 0.5)})
+	bad := v2(t, []series{
+		one(`DCGM_FI_PROF_SM_ACTIVE{`+gpu0+`,node="a"}`, 0.5), one(`DCGM_FI_PROF_SM_ACTIVE{`+gpu0+`,node="large"}`, 0.5), one(`DCGM_FI_PROF_SM_ACTIVE{`+gpu0+`,node="z"}`, 0.5),
+	})
+	var wg sync.WaitGroup
+	wg.Go(func() { r.post(t, typeV2, good, of("first")) })
+	<-entered
+	for range 5 {
+		for cluster, c := range map[string]struct {
+			msg  []byte
+			want string
+		}{"other": {good, "1/0/0/0"}, "c1": {bad, "2/0/1/0"}} {
+			wg.Go(func() {
+				if w := r.post(t, typeV2, c.msg, of(cluster)); w.Code != http.StatusNoContent || fates(w) != c.want {
+					t.Errorf("%s: answer %d, samples %s, want %s: %s", cluster, w.Code, fates(w), c.want, w.Body)
+				}
+			})
+		}
+	}
+	close(release)
+	wg.Wait()
+	if len(events) != 1+5+5*2 {
+		t.Errorf("%d events", len(events))
+	}
+	req := httptest.NewRequest(http.MethodGet, "/api/v1/write", nil)
+	of("c1")(req)
+	w := httptest.NewRecorder()
+	r.ServeHTTP(w, req)
+	if !strings.Contains(w.Body.String(), `"not_valid"`) || !strings.Contains(w.Body.String(), "too many bytes") {
+		t.Errorf("status %s", w.Body)
+	}
+}
+
 // A million series with random labels: nothing grows by them but what is in
 // flight, whether their metric is kept or not.
 func TestRandomSeries(t *testing.T) {

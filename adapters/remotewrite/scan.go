@@ -381,7 +381,7 @@ func (s *scan) events() (events []domain.Envelope, stated func()) {
 	return events, stated
 }
 
-// disown sets aside what an event was made of that no fold would take.
+// disown sets aside what an event was made of that no fold, or not the log, would take.
 func (s *scan) disown(e *domain.Envelope, err error) {
 	n := 1
 	switch ev := e.Event.(type) {

@@ -182,11 +182,26 @@ func (s *scan) newServer(f family) (v server) {
 	return v
 }
 
-// The most that one event holds: well below what a record may.
+// The most that one event holds: well below what a record may, which is 4 MiB.
 const (
 	maxEventSamples = 1 << 15
 	maxEventSeries  = 1 << 14
+	maxEventBytes   = 3 << 20
 )
+
+// The most bytes that a part of an event is encoded in: numbers of 32 bits take 5 at
+// most, those of 64 bits 10, and a text its own and up to 3.
+const (
+	sampleBytes = 5 + 10
+	seriesBytes = 3*5 + 2*10
+)
+
+func (v *server) bytes() (n int) {
+	for _, text := range [...]string{v.engine, v.deployment, v.model, v.tier, v.unit, v.node} {
+		n += len(text) + 3 + 5
+	}
+	return n
+}
 
 // samplesOfServers appends the events of servers' samples.
 func (s *scan) samplesOfServers(events []domain.Envelope) []domain.Envelope {
@@ -214,12 +229,17 @@ func (s *scan) samplesOfServers(events []domain.Envelope) []domain.Envelope {
 	}
 	slices.SortFunc(all, compare)
 	for i := 0; i < len(all); {
-		j, series := i, 0
+		j, series, bytes := i, 0, 0
 		for j < len(all) && all[j].period == all[i].period && j-i < maxEventSamples {
 			if j == i || !all[j].sameSeries(&all[j-1]) {
-				if series++; series > maxEventSeries {
-					break
-				}
+				series++
+				bytes += seriesBytes
+			}
+			if j == i || all[j].server != all[j-1].server {
+				bytes += s.servers.servers[all[j].server].bytes()
+			}
+			if bytes += sampleBytes; j > i && (series > maxEventSeries || bytes > maxEventBytes) {
+				break
 			}
 			j++
 		}

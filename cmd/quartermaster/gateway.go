@@ -111,7 +111,12 @@ func (g *gateway) scraped(ctx context.Context, events []domain.Envelope) error {
 	for i := range events {
 		ptrs[i] = &events[i]
 	}
-	return g.stream.Append(ctx, ptrs...)
+	err := g.stream.Append(ctx, ptrs...)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, kafka.ErrUndelivered) {
+		// It took none of them, for what one of them is.
+		return fmt.Errorf("%w: %w", remotewrite.ErrRefused, err)
+	}
+	return err
 }
 
 // rules are the mapping rules in force, read again once they are older than
