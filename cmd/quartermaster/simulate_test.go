@@ -145,6 +145,8 @@ func TestScenarioFaults(t *testing.T) {
 		"descending":       {body("  - {kind: demand_growth, monthly: {triangular: [0.05, 0.02, 0]}}\n"), "want them ascending: least, most likely, most"},
 		"lognormal of 0":   {body("  - {kind: lead_time, hours: {lognormal: {p50: 0, p95: 4}}}\n"), "has a median of 0, want one above 0"},
 		"upside down":      {body("  - {kind: lead_time, hours: {lognormal: {p50: 9, p95: 4}}}\n"), "has p95 4 below p50 9"},
+		"buys nothing":     {body("  - kind: new_offer\n    max_units: 0\n"), "6:16: changes[0].max_units: is 0, want 1 to 1000000"},
+		"maybe a price":    {body("  - {kind: price_change, hourly: 3, probability: 0.6}\n"), "changes[0].probability: is for a factor: write the price as a factor of what it was"},
 		"two shapes":       {body("  - {kind: lead_time, hours: {fixed: 1, poisson: 2}}\n"), "want exactly one of fixed, triangular, lognormal, poisson"},
 		"ends first":       {body("  - {kind: demand_growth, monthly: 0.1, when: 2026-09, until: 2026-08}\n"), "changes[0].until: is not after when"},
 		"no time":          {body("  - {kind: demand_growth, monthly: 0.1, when: soon}\n"), "\"soon\" is no time; write a date such as 2026-09-01"},

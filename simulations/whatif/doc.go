@@ -44,4 +44,4 @@
 package whatif
 
 // Method is the version of this package's method. A result names it.
-const Method = "whatif/3"
+const Method = "whatif/4"

@@ -106,7 +106,7 @@ var kinds = []struct {
 		{Name: "term_months", Form: Count, Most: "120", Doc: "how long a purchase lasts; of owned hardware its life"},
 		amount("hourly", "0", "1000000", "price of a unit"), amount("upfront", "0", "1000000000", "price of a unit; of owned hardware the whole system"),
 		{Name: "currency", Form: Text, Doc: "left out: that of the assumptions"}, {Name: "guarantees_capacity", Form: Flag, Doc: "whether what it covers is there; otherwise it is a price"},
-		amount("lead_time_hours", "0", "26280", "from order to delivery"), {Name: "min_units", Form: Count, Most: "1000000", Doc: "of an order"}, {Name: "max_units", Form: Count, Most: "1000000", Doc: "of an order"},
+		amount("lead_time_hours", "0", "26280", "from order to delivery"), {Name: "min_units", Form: Count, Most: "1000000", Doc: "of an order"}, {Name: "max_units", Form: Count, Least: "1", Most: "1000000", Doc: "of an order; left out: no bound"},
 		exact("power_kw", "0", "10000", "owned: metered at a unit under load"), exact("pue", "1", "5", "owned: power usage effectiveness"), amount("tariff_kwh", "0", "100", "owned: price of a kWh"),
 		exact("space_monthly", "0", "1000000000", "owned, of a unit"), exact("network_monthly", "0", "1000000000", "owned, of a unit"), exact("support_monthly", "0", "1000000000", "owned: maintenance and staff, of a unit"),
 		exact("salvage", "0", "1", "owned: share of upfront that is left at the end"), {Name: "citation", Form: Text, Doc: "where the price is from"},

@@ -41,7 +41,7 @@ type variable struct {
 
 // resolve turns the changes of a course into levers on its instance.
 func (c *course) resolve() error {
-	return c.eachLever(func(i int, x *Change) (*lever, error) {
+	err := c.eachLever(func(i int, x *Change) (*lever, error) {
 		spans := c.in.Spans()
 		l := &lever{kind: x.Kind, value: -1, second: -1, third: -1, happens: -1, to: len(spans), at: x.When}
 		switch x.Kind {
@@ -140,6 +140,20 @@ func (c *course) resolve() error {
 		}
 		return l, nil
 	})
+	// A limit holds until the next begins, in whatever order they stand.
+	var limits []lever
+	for i := range c.levers {
+		if c.levers[i].kind == QuotaChange {
+			limits = append(limits, c.levers[i])
+		}
+	}
+	slices.SortStableFunc(limits, func(a, b lever) int { return cmp.Compare(a.at, b.at) })
+	for i := range c.levers {
+		if c.levers[i].kind == QuotaChange {
+			c.levers[i], limits = limits[0], limits[1:]
+		}
+	}
+	return err
 }
 
 // eachLever makes the levers of the changes, with their variables.

@@ -720,6 +720,10 @@ func (c *Change) check(e entry) {
 		if c.Region == "" && c.Provider == "" && e.ok {
 			e.r.fault(e.n, e.path, "lacks region or provider, what is gone")
 		}
+	case PriceChange:
+		if c.Hourly != nil && c.Probability != nil {
+			e.fault("probability", "is for a factor: write the price as a factor of what it was")
+		}
 	case DeploymentChange:
 		if e.has("removed") && !c.Removed {
 			e.fault("removed", "is false: give replicas or factor instead")

@@ -441,3 +441,54 @@ func TestForkLeavesTheRowsAlone(t *testing.T) {
 		t.Error("an event that is no good was folded")
 	}
 }
+
+// A quota that may change is in each draw what it is with the change or without it,
+// whatever the probability and whenever it begins, and keeps what the log says of
+// later limits.
+func TestQuotaThatMayChange(t *testing.T) {
+	view := house(t)
+	set := func(gpus, when, probability string) Change {
+		return east(QuotaChange, func(c *Change) {
+			c.Name, c.Provider, c.LimitGPUs, c.When = "limit "+gpus, "aws", number(Fixed, gpus), at(when)
+			if probability != "" {
+				c.Probability = number(Fixed, probability)
+			}
+		})
+	}
+	bare := func(c Change) Change {
+		c.Region = "west" // where the log has no quota
+		return c
+	}
+	draws := func(changes ...Change) *Result {
+		return answer(t, view, scenario(changes, Alternative{Name: "x", Buy: BuyNothing, Without: []string{"spot"}}))
+	}
+	later := set("120", "2026-09-01", "")
+	for name, c := range map[string]struct{ maybe, with, without []Change }{
+		"likely, from the start":   {[]Change{set("64", "2026-06-01", "0.7")}, []Change{set("64", "2026-06-01", "")}, nil},
+		"unlikely, from the start": {[]Change{set("64", "2026-06-01", "0.3")}, []Change{set("64", "2026-06-01", "")}, nil},
+		"likely, later":            {[]Change{set("64", "2026-08-01", "0.7")}, []Change{set("64", "2026-08-01", "")}, nil},
+		"then another limit":       {[]Change{set("64", "2026-08-01", "0.7"), later}, []Change{set("64", "2026-08-01", ""), later}, []Change{later}},
+		"another limit first":      {[]Change{later, set("64", "2026-08-01", "0.7")}, []Change{set("64", "2026-08-01", ""), later}, []Change{later}},
+		"unlikely, after another":  {[]Change{set("64", "2026-10-01", "0.3"), later}, []Change{later, set("64", "2026-10-01", "")}, []Change{later}},
+		"where there is none":      {[]Change{bare(set("64", "2026-06-01", "0.3"))}, []Change{bare(set("64", "2026-06-01", ""))}, nil},
+	} {
+		r := draws(c.maybe...)
+		with, without := draws(c.with...).draws[0][0], draws(c.without...).draws[0][0]
+		if with.cost <= without.cost {
+			t.Fatalf("%s: with the change %d, without %d: the case is too easy", name, with.cost, without.cost)
+		}
+		changed := int64(0)
+		for i, o := range r.draws[0] {
+			switch o {
+			case with:
+				changed++
+			case without:
+			default:
+				t.Fatalf("%s: draw %d costs %d, with the change %d and without %d", name, i, o.cost, with.cost, without.cost)
+			}
+		}
+		if share := r.Drivers[0].Mean.Mul(decimal.NewFromInt(int64(r.Runs))); !share.Equal(decimal.NewFromInt(changed)) || changed == 0 {
+			t.Errorf("%s: it changes in %d draws of %d, the driver says in %s", name, changed, r.Runs, share)
+		}
+	}
+}

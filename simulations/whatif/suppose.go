@@ -58,7 +58,7 @@ func median(n *Number) domain.Decimal {
 
 // suppose appends the events of a change; many changes have none.
 func (s *supposer) suppose(i int, c *Change) error {
-	if !c.happens() && c.Kind != ModelLaunch && c.Kind != DeploymentChange {
+	if !c.happens() && c.Kind != ModelLaunch && c.Kind != DeploymentChange && c.Kind != QuotaChange {
 		return nil
 	}
 	var err error
@@ -450,7 +450,8 @@ func (s *supposer) renew(c *Change) error {
 	return s.append(env)
 }
 
-// limit sets a supplier's quota.
+// limit sets a supplier's quota. One that may stay as it is is not set: draws in
+// which it changes have the new limit, and the others every step of the old one.
 func (s *supposer) limit(c *Change) error {
 	a, err := projections.NewAuthority(s.fork.Rows())
 	if err != nil {
@@ -477,8 +478,14 @@ func (s *supposer) limit(c *Change) error {
 	if len(events) > 1 {
 		return fmt.Errorf("%d quotas of %s are known: name account and model", len(events), c.selector())
 	}
-	if len(events) == 0 {
+	switch {
+	case len(events) == 0 && c.Probability != nil:
+		limit = noQuota // there is none without the change, and a place for it
+		fallthrough
+	case len(events) == 0:
 		events = append(events, set(cmp.Or(c.Account, "what-if"), c.Model))
+	case c.Probability != nil:
+		return nil
 	}
 	return s.append(events...)
 }

@@ -272,13 +272,8 @@ func (w *world) pull(c *course, m *compiled, l *lever, v *values) error {
 		}
 	case QuotaChange:
 		for _, q := range l.quotas {
-			for e := l.from; e < l.to; e++ {
-				switch {
-				case occurs:
-					w.quota[q*w.epochs+e] = value.IntPart()
-				case l.from > 0:
-					w.quota[q*w.epochs+e] = w.quota[q*w.epochs+l.from-1]
-				}
+			for e := l.from; occurs && e < l.to; e++ {
+				w.quota[q*w.epochs+e] = value.IntPart()
 			}
 		}
 	case FXChange:
