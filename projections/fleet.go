@@ -310,6 +310,13 @@ func (n *nodeTime) suffer() {
 	n.down = append(n.down, open...)
 }
 
+// failed reports whether a GPU had failed at a time, by itself or with its node.
+func (n *nodeTime) failed(gpu domain.GPUID, at domain.Instant) bool {
+	return slices.ContainsFunc(n.down, func(d down) bool {
+		return d.failed && d.From <= at && at < d.To && (d.gpu == gpu || d.gpu == (domain.GPUID{}))
+	})
+}
+
 // at returns the time in service that holds t, nil when there is none.
 func (n *nodeTime) at(t domain.Instant) *service {
 	for i := range n.service {

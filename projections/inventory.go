@@ -43,6 +43,23 @@ type ClusterEntry struct {
 	Country        string               `json:"country,omitempty"` // of the region, when it was defined
 	Certifications []CertificationOf    `json:"certifications"`
 	Nodes          []NodeEntry          `json:"nodes"`
+	// UnregisteredNodes report and were never declared: they count nowhere.
+	UnregisteredNodes []UnregisteredNode `json:"unregistered_nodes"` // by node
+}
+
+// UnregisteredNode is a node that reports and that nobody declared.
+type UnregisteredNode struct {
+	Node          string          `json:"node"`
+	LastTelemetry domain.Instant  `json:"last_telemetry,omitempty"` // none of a node that reported faults alone
+	Health        Health          `json:"health"`
+	GPUs          []UndeclaredGPU `json:"gpus"` // as last reported, or at fault; by id
+}
+
+// UndeclaredGPU is a GPU of a node that nobody declared.
+type UndeclaredGPU struct {
+	ID     domain.GPUID `json:"uuid"`
+	MIG    []string     `json:"mig,omitempty"` // profiles of its instances, as last observed
+	Failed bool         `json:"failed"`        // a fatal fault, and the node not yet returned
 }
 
 // CertificationOf is a certification of a cluster and where it comes from.
@@ -173,7 +190,7 @@ func NewInventory(view View, filter InventoryFilter) (*Inventory, error) {
 	}
 	entries := map[string]*ClusterEntry{}
 	for _, id := range slices.Sorted(maps.Keys(named)) {
-		e := ClusterEntry{Cluster: id, Certifications: []CertificationOf{}, Nodes: []NodeEntry{}}
+		e := ClusterEntry{Cluster: id, Certifications: []CertificationOf{}, Nodes: []NodeEntry{}, UnregisteredNodes: []UnregisteredNode{}}
 		if c, owner := f.cluster(id, filter.At); c != nil {
 			e.Registered, e.Workspace, e.Name, e.Provider, e.ProviderClass, e.Region = true, owner, c.Name, c.Provider, c.ProviderClass, c.Region
 			e.Country = country[c.Region]
@@ -187,6 +204,7 @@ func NewInventory(view View, filter InventoryFilter) (*Inventory, error) {
 		}
 	}
 	inv.nodes(f, seen, under, entries)
+	inv.unregistered(f, seen, entries)
 	inv.twoNames(f, under, entries)
 	for _, id := range slices.Sorted(maps.Keys(entries)) {
 		inv.Clusters = append(inv.Clusters, *entries[id])
@@ -281,9 +299,7 @@ func (inv *Inventory) nodes(f *fleet, seen map[nodeName]*lastSeen, under map[nod
 			declared[g.ID] = true
 			_, known := domain.LookupGPU(g.Model)
 			x := GPUEntry{ID: g.ID, IDDerived: r.IDsDerived, Index: g.Index, Model: s.gpus[i].model, ModelKnown: known, MemoryMiB: g.MemoryMiB}
-			for _, d := range n.down {
-				x.Failed = x.Failed || d.failed && d.From <= inv.At && inv.At < d.To && (d.gpu == g.ID || d.gpu == (domain.GPUID{}))
-			}
+			x.Failed = n.failed(g.ID, inv.At)
 			if !known {
 				u := unknown[modelOf{n.cluster, g.Model}]
 				if u == nil {
@@ -312,10 +328,59 @@ func (inv *Inventory) nodes(f *fleet, seen map[nodeName]*lastSeen, under map[nod
 	for m, u := range unknown {
 		inv.except(UnknownGPUModel, m.model, fmt.Sprintf("%d GPUs in %s, the first in node %s", u.gpus, m.cluster, u.first))
 	}
-	for name, last := range seen {
-		if n := f.index[name]; entries[name.cluster] != nil && (n == nil || len(n.service) == 0) {
-			inv.except(NodeUnregistered, name.cluster+"/"+name.node, fmt.Sprintf("it reported %d GPUs, last at %s, and is not declared", len(last.gpu), last.at))
+}
+
+// unregistered enters the nodes that report, by samples or by faults, and were never
+// declared.
+func (inv *Inventory) unregistered(f *fleet, seen map[nodeName]*lastSeen, entries map[string]*ClusterEntry) {
+	names := map[nodeName]bool{}
+	for name := range seen {
+		names[name] = true
+	}
+	for _, n := range f.nodes {
+		// What a scheduler says of a node is no report of its GPUs.
+		if slices.ContainsFunc(n.health, func(v Version) bool { return v.Order.Effective <= inv.At && !scraped(v.Order.Source) }) {
+			names[n.nodeName] = true
 		}
+	}
+	for name := range names {
+		n, e, last := f.index[name], entries[name.cluster], seen[name]
+		if e == nil || n != nil && len(n.service) > 0 {
+			continue
+		}
+		if n == nil {
+			n = &nodeTime{nodeName: name}
+		}
+		entry := UnregisteredNode{Node: name.node, Health: n.healthAt(inv.At), GPUs: []UndeclaredGPU{}}
+		gpus := map[domain.GPUID]bool{}
+		detail := "it reported no GPUs"
+		if last != nil {
+			entry.LastTelemetry = last.at
+			maps.Copy(gpus, last.gpu)
+			detail = fmt.Sprintf("it reported %d GPUs, last at %s,", len(gpus), last.at)
+		}
+		for _, d := range n.down {
+			if d.failed && d.From <= inv.At && inv.At < d.To && d.gpu != (domain.GPUID{}) {
+				gpus[d.gpu] = true
+			}
+		}
+		for id := range gpus {
+			g := UndeclaredGPU{ID: id, Failed: n.failed(id, inv.At)}
+			if last != nil {
+				g.MIG = slices.Clone(last.mig[id])
+			}
+			entry.GPUs = append(entry.GPUs, g)
+		}
+		slices.SortFunc(entry.GPUs, func(a, b UndeclaredGPU) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+		e.UnregisteredNodes = append(e.UnregisteredNodes, entry)
+		detail += ` and is not registered, so it counts nowhere: declare it ("quartermaster apply", an import), or let its agent do so (register.enabled)`
+		if h := entry.Health; h.State != "ok" {
+			detail += fmt.Sprintf("; %s since %s: %s", h.State, h.Since, h.Reason)
+		}
+		inv.except(NodeUnregistered, name.cluster+"/"+name.node, detail)
+	}
+	for _, e := range entries {
+		slices.SortFunc(e.UnregisteredNodes, func(a, b UnregisteredNode) int { return cmp.Compare(a.Node, b.Node) })
 	}
 }
 

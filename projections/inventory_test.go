@@ -124,6 +124,54 @@ func TestInventory(t *testing.T) {
 	}
 }
 
+// A node that reports and that nobody registered is shown with its GPUs and faults,
+// and counts nowhere. One that a scheduler alone names has no GPUs to show.
+func TestUnregisteredNode(t *testing.T) {
+	l := storetest.NewLog()
+	i := domain.Interval{From: t0, To: t0 + 30*minute}
+	lost, broken := storetest.GPU("c1", "n1", 0), storetest.GPU("c1", "n1", 1)
+	fault := func(node string, gpu domain.GPUID) domain.Envelope {
+		return domain.Envelope{Source: "node-reporter/c1/" + node, Cluster: "c1", Time: t0 + 40*minute, Event: &domain.GPUFaultObserved{Node: node, GPU: gpu, Kind: domain.FaultXID, Code: 79, Fatal: true, Detail: "off the bus"}}
+	}
+	l.Append(
+		storetest.Cluster("c1", "acme", "p", "eu", t0),
+		domain.Envelope{Source: "reporter/n1", Cluster: "c1", Time: i.To, Event: storetest.Sample("n1", i, storetest.Seen{ID: broken, Activity: -1}, storetest.Seen{ID: storetest.GPU("c1", "n1", 2), Activity: -1})},
+		fault("n1", lost), fault("n1", broken), fault("n2", storetest.GPU("c1", "n2", 0)),
+		domain.Envelope{Source: "prometheus/home", Cluster: "c1", Time: t0, Event: &domain.NodeCordoned{Node: "cpu", Reason: "unschedulable"}},
+	)
+	inv := inventory(t, l, projections.InventoryFilter{At: t0 + domain.Hour})
+	c := inv.Clusters[0]
+	if len(c.Nodes) != 0 || len(inv.Counts) != 0 {
+		t.Errorf("it counts: %+v %+v", c.Nodes, inv.Counts)
+	}
+	if len(c.UnregisteredNodes) != 2 {
+		t.Fatalf("unregistered: %+v", c.UnregisteredNodes)
+	}
+	n1, n2 := c.UnregisteredNodes[0], c.UnregisteredNodes[1]
+	failed := map[domain.GPUID]bool{}
+	for _, g := range n1.GPUs {
+		failed[g.ID] = g.Failed
+	}
+	if n1.Node != "n1" || n1.LastTelemetry != i.To || n1.Health.State != "failed" || len(n1.Health.Faults) != 2 || len(n1.GPUs) != 3 || !failed[lost] || !failed[broken] || failed[storetest.GPU("c1", "n1", 2)] {
+		t.Errorf("%+v", n1)
+	}
+	if n2.Node != "n2" || n2.LastTelemetry != 0 || n2.Health.State != "failed" || len(n2.GPUs) != 1 || !n2.GPUs[0].Failed {
+		t.Errorf("%+v", n2)
+	}
+	var said []string
+	for _, e := range inv.Exceptions {
+		if e.Kind == projections.NodeUnregistered {
+			said = append(said, e.Subject+": "+e.Detail)
+		}
+	}
+	if len(said) != 2 || !strings.HasPrefix(said[0], "c1/n1: it reported 2 GPUs, last at 2026-05-01T00:30:00Z, and is not registered") || !strings.Contains(said[0], "register.enabled") || !strings.HasSuffix(said[0], "; failed since 2026-05-01T00:40:00Z: off the bus") {
+		t.Errorf("said %q", said)
+	}
+	if early := inventory(t, l, projections.InventoryFilter{At: t0 + 35*minute}).Clusters[0].UnregisteredNodes; len(early) != 1 || early[0].Health.State != "ok" || len(early[0].GPUs) != 2 {
+		t.Errorf("before the faults: %+v", early)
+	}
+}
+
 func TestExceptions(t *testing.T) {
 	at := t0 + domain.Hour
 	i := domain.Interval{From: t0, To: t0 + 30*minute}

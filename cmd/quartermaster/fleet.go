@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -26,7 +27,8 @@ registered, a registered one never seen, a GPU that is reported under two names
 (it counts once), a cluster that nobody declared, a workspace that nobody
 registered, GPU models that nobody knows, streams with holes or clocks that run
 ahead. It also lists the nodes whose collector is silent, and what agents of nodes
-dropped in the last 31 days.
+dropped in the last 31 days. Nodes that report and that nobody registered are shown
+with their faults in a table of their own, and count nowhere.
 
 JSON keys: position, at;
   clusters (cluster, registered, workspace, name, provider, provider_class,
@@ -39,7 +41,8 @@ JSON keys: position, at;
       health (state: ok, failed or maintenance; since, reason; cordoned, drained
         and faults since the node was last returned; maintenance: the window),
       gpus (uuid, uuid_derived, index, model, model_known, memory_mib, mig,
-        failed)));
+        failed)),
+    unregistered_nodes (node, last_telemetry, health, gpus (uuid, mig, failed)));
   gpu_counts (region, model, provider_class, gpus);
   assets (cluster, asset, description, nodes, capex and residual (amount,
     currency), in_service_from, life_months, power_watts, site, space_units,
@@ -113,6 +116,9 @@ func (a *app) showFleet(inv *projections.Inventory, nodes bool, asked asked) {
 					bad++
 				}
 			}
+			for _, n := range c.UnregisteredNodes {
+				last = max(last, n.LastTelemetry)
+			}
 			provider := fmt.Sprintf("%s (%s)", c.Provider, c.ProviderClass)
 			if !c.Registered {
 				provider = "not registered"
@@ -151,8 +157,60 @@ func (a *app) showFleet(inv *projections.Inventory, nodes bool, asked asked) {
 		}
 		t.Render()
 	}
+	a.showUnregistered(inv, nodes)
 	a.showExceptions(inv.Exceptions)
 	a.showLacks(inv.Completeness)
+}
+
+// shownUnregistered is how many nodes that nobody registered are listed without
+// --nodes, those that are not ok first.
+const shownUnregistered = 10
+
+func (a *app) showUnregistered(inv *projections.Inventory, all bool) {
+	type row struct {
+		cluster string
+		*projections.UnregisteredNode
+	}
+	var rows []row
+	for i := range inv.Clusters {
+		c := &inv.Clusters[i]
+		for j := range c.UnregisteredNodes {
+			rows = append(rows, row{c.Cluster, &c.UnregisteredNodes[j]})
+		}
+	}
+	if len(rows) == 0 {
+		return
+	}
+	slices.SortStableFunc(rows, func(a, b row) int {
+		switch aOK, bOK := a.Health.State == "ok", b.Health.State == "ok"; {
+		case aOK == bOK:
+			return 0
+		case bOK:
+			return -1
+		default:
+			return 1
+		}
+	})
+	fmt.Fprintf(a.out, "\nnot registered, and counted nowhere: %s nodes that report\n", comma(len(rows)))
+	t := a.table("cluster", "node", "GPUs", "failed GPUs", "health", "last telemetry")
+	for i, r := range rows {
+		if i == shownUnregistered && !all {
+			t.AppendRow(table.Row{"", fmt.Sprintf("and %s more", comma(len(rows)-i)), "", "", "see --nodes", ""})
+			break
+		}
+		failed := 0
+		for _, g := range r.GPUs {
+			if g.Failed {
+				failed++
+			}
+		}
+		health := r.Health.State
+		if r.Health.Reason != "" {
+			health += ": " + r.Health.Reason
+		}
+		t.AppendRow(table.Row{clipped(r.cluster), clipped(r.Node), comma(len(r.GPUs)), comma(failed), clipped(health), seen(r.LastTelemetry)})
+	}
+	t.Render()
 }
 
 // shownExceptions is how many exceptions of one kind are listed; JSON has all.
