@@ -44,8 +44,9 @@ type PricedPool struct {
 type HeldCost struct {
 	Term domain.Interval
 	Cost domain.Decimal // present value
-	// Hourly is the part of Cost that is paid by the hour.
+	// Hourly is the part of Cost that is paid by the hour, and Rent that by epoch.
 	Hourly domain.Decimal
+	Rent   []domain.Decimal
 }
 
 // Priced reads an instance for evaluation.
@@ -95,12 +96,13 @@ func (in *Instance) Priced() (*Priced, error) {
 		settled, _ := c.renewals(in.From, m.cal.end())
 		upfront := c
 		upfront.Hourly = decimal.Zero
-		h := HeldCost{Term: c.Term}
+		h := HeldCost{Term: c.Term, Rent: make([]domain.Decimal, m.cal.n)}
 		for k := 0; k <= settled; k++ {
 			t := c.term(k)
 			h.Term.To = t.To
 			all := m.due(&c, t, false)
 			h.Cost, h.Hourly = h.Cost.Add(all), h.Hourly.Add(all.Sub(m.due(&upfront, t, false)))
+			m.rent(&c, t, h.Rent)
 		}
 		out.Held = append(out.Held, h)
 	}
@@ -163,6 +165,9 @@ type Bought struct {
 	// Hourly and Upfront are the parts of Cost that the price by the hour and the
 	// price upfront make; the rest is what owned hardware costs to run.
 	Hourly, Upfront domain.Decimal
+	// Rent is the part of Hourly that is paid in each epoch. What Hourly has beside is
+	// of epochs beyond the horizon.
+	Rent []domain.Decimal
 }
 
 // Bought says what orders cover and cost, and what a cold standby costs besides.
@@ -197,7 +202,10 @@ func (p *Priced) Bought(orders []Order) (bought []Bought, standby domain.Decimal
 				b.cover(c, n)
 			}
 			hourly, upfront := m.parts(x)
-			b.Hourly, b.Upfront = hourly.Mul(whole(n)), upfront.Mul(whole(n))
+			b.Hourly, b.Upfront, b.Rent = hourly.Mul(whole(n)), upfront.Mul(whole(n)), m.rents(x)
+			for e := range b.Rent {
+				b.Rent[e] = b.Rent[e].Mul(whole(n))
+			}
 			bought = append(bought, b)
 		}
 	}
@@ -222,6 +230,31 @@ func (m *model) parts(x *choice) (hourly, upfront domain.Decimal) {
 		return m.worth(x.offer, p, x.order.Epoch).Sub(m.worth(x.offer, prices{}, x.order.Epoch)).Mul(units)
 	}
 	return part(prices{hourly: p.hourly}), part(prices{upfront: p.upfront})
+}
+
+// rents is what a choice pays by the hour in each epoch of the horizon, discounted.
+func (m *model) rents(x *choice) []domain.Decimal {
+	out := make([]domain.Decimal, m.cal.n)
+	if x.goes != nil {
+		for k := range x.order.Renewals {
+			m.rent(x.goes, x.goes.term(x.settled+k+1), out)
+		}
+		return out
+	}
+	for _, r := range x.offer.ramp(x.order.Epoch) {
+		for e := r.from; e < min(r.to, m.cal.n); e++ {
+			out[e] = out[e].Add(x.hourly.Mul(m.cal.paid[e+1].Sub(m.cal.paid[e])).Mul(decimal.New(int64(r.permille), -3)))
+		}
+	}
+	return out
+}
+
+// rent adds what a term of a commitment pays by the hour in each epoch, discounted.
+func (m *model) rent(c *Commitment, t domain.Interval, into []domain.Decimal) {
+	hourly := c.Hourly.Mul(whole(c.Units)).Mul(m.in.fx(c.Currency))
+	for e := range into {
+		into[e] = into[e].Add(hourly.Mul(inHours(m.cal.overlap(e, t))).Mul(m.cal.middle[e]))
+	}
 }
 
 func (b *Bought) cover(c joint.Cover, n int) {

@@ -98,14 +98,7 @@ func (v *evaluator) equip(w *world, out *outcome) {
 		amount := p.amount
 		switch {
 		case p.offer >= 0:
-			amount = p.costs(&w.bought[p.offer])
-			if late := w.late[p.offer]; late > 0 && p.from < p.to {
-				at, end := m.starts[p.from], m.starts[p.to]
-				until := min(at+int(late), end)
-				v.late = append(v.late, window{pool: p.pool, from: at, to: until, units: p.at(p.from)})
-				// Nothing is paid by the hour for what is not there.
-				amount -= mulDiv(times(p.hourly, w.bought[p.offer].hourly), int64(until-at), int64(end-at))
-			}
+			amount = p.costs(&w.bought[p.offer]) - v.delay(p, w)
 		case p.held >= 0:
 			amount = p.costs(&w.held[p.held])
 		}
@@ -150,21 +143,43 @@ func (v *evaluator) equip(w *world, out *outcome) {
 	}
 }
 
+// delay takes away what a purchase is late with in a world: for each epoch the units
+// that it would have, for the hours in which they are not there. It returns what is not
+// paid by the hour for them.
+func (v *evaluator) delay(p *payment, w *world) (spared int64) {
+	m, t := v.m, &w.bought[p.offer]
+	if w.late[p.offer] == 0 || p.from >= p.to {
+		return 0
+	}
+	there := m.starts[p.from] + int(w.late[p.offer])
+	for e := p.from; e < p.to && m.starts[e] < there; e++ {
+		from, end := m.starts[e], m.starts[e+1]
+		to := min(there, end)
+		v.late = append(v.late, window{pool: p.pool, from: from, to: to, units: p.at(e)})
+		rent := times(p.rent[e], t.hourly)
+		if e >= t.from {
+			rent = times(rent, t.fx)
+		}
+		spared += mulDiv(rent, int64(to-from), int64(end-from))
+	}
+	return spared
+}
+
 // costs is what a payment comes to: its parts times what their prices are, and in a
 // currency that is worth otherwise, all of it, or where that is so from an epoch
 // on, what is paid by the hour from then.
 func (p *payment) costs(t *terms) int64 {
 	hourly, upfront := times(p.hourly, t.hourly), times(p.upfront, t.upfront)
 	rest := p.amount - p.hourly - p.upfront
-	switch {
-	case t.fx == one || t.from > p.from && t.from >= p.to:
-	case t.from <= p.from:
+	if t.from <= p.from {
 		return times(hourly+upfront+rest, t.fx)
-	default:
-		part := times(hourly, int64(p.to-t.from)*one/int64(p.to-p.from))
-		hourly += times(part, t.fx) - part
 	}
-	return hourly + upfront + rest
+	before := int64(0)
+	for e := p.from; e < min(t.from, len(p.rent)); e++ {
+		before += p.rent[e]
+	}
+	before = times(before, t.hourly)
+	return before + times(hourly-before, t.fx) + upfront + rest
 }
 
 // times is an amount times a factor.

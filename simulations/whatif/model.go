@@ -98,6 +98,7 @@ type payment struct {
 	// Of the amount, what is for the price by the hour and the price upfront. The
 	// rest is what owned hardware costs to run.
 	hourly, upfront int64
+	rent            []int64 // of hourly, what is paid in each epoch; beside it is what lies beyond
 }
 
 // newModel compiles an instance: at its own prices, levels and holdings. refuge, if
@@ -308,6 +309,9 @@ func (m *compiled) hold() error {
 		if pay.hourly, err = amountOf(held.Hourly, m.in); err != nil {
 			return fmt.Errorf("commitment %s: %w", c.ID, err)
 		}
+		if pay.rent, err = amountsOf(held.Rent, m.in); err != nil {
+			return fmt.Errorf("commitment %s: %w", c.ID, err)
+		}
 		pay.upfront = pay.amount - pay.hourly
 		m.pays = append(m.pays, pay)
 	}
@@ -320,6 +324,17 @@ func amountOf(d domain.Decimal, in *instance.Instance) (int64, error) {
 		return 0, fmt.Errorf("%s %s is more than draws add up", d, in.Currency)
 	}
 	return d.Shift(6).Round(0).IntPart(), nil
+}
+
+func amountsOf(all []domain.Decimal, in *instance.Instance) ([]int64, error) {
+	out := make([]int64, len(all))
+	for i, d := range all {
+		var err error
+		if out[i], err = amountOf(d, in); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // bought adds what an answer buys of the problem that it answers, at the prices of
@@ -379,6 +394,9 @@ func (m *compiled) bought(problem *instance.Instance, a *instance.Answer) error 
 			if *x.into, err = amountOf(x.part, m.in); err != nil {
 				return fmt.Errorf("purchase of %s: %w", o.Offer+o.Commitment, err)
 			}
+		}
+		if pay.rent, err = amountsOf(b.Rent, m.in); err != nil {
+			return fmt.Errorf("purchase of %s: %w", o.Offer+o.Commitment, err)
 		}
 		m.pays = append(m.pays, pay)
 	}
