@@ -192,7 +192,7 @@ func encodeID(id domain.GPUID) []byte {
 func encodeInventory(v *Inventory) *framesv1.Inventory {
 	m := &framesv1.Inventory{Generation: v.Generation, Reason: v.Reason}
 	for _, d := range v.Devices {
-		m.Devices = append(m.Devices, &framesv1.Device{Uuid: encodeID(d.UUID), Gpu: d.GPU, Parent: d.Parent, Model: d.Model,
+		m.Devices = append(m.Devices, &framesv1.Device{Uuid: encodeID(d.UUID), Gpu: d.GPU, Minor: d.Minor, Parent: d.Parent, Model: d.Model,
 			Serial: d.Serial, Pci: d.PCI, MemoryMib: d.MemoryMiB, Mig: d.MIG, Lost: d.Lost, Profile: d.Profile,
 			GpuInstance: d.GPUInstance, ComputeInstance: d.ComputeInstance, Slices: d.Slices, Shared: d.Shared})
 	}
@@ -264,7 +264,7 @@ func decodeInventory(m *framesv1.Inventory) (Inventory, error) {
 		if p := int(d.GetParent()); p > i || p > 0 && v.Devices[p-1].Parent != 0 {
 			return v, fmt.Errorf("device %d: its GPU is given as device %d", i, p-1)
 		}
-		v.Devices = append(v.Devices, Device{UUID: id, GPU: d.GetGpu(), Parent: d.GetParent(), Model: d.GetModel(), Serial: d.GetSerial(),
+		v.Devices = append(v.Devices, Device{UUID: id, GPU: d.GetGpu(), Minor: d.GetMinor(), Parent: d.GetParent(), Model: d.GetModel(), Serial: d.GetSerial(),
 			PCI: d.GetPci(), MemoryMiB: d.GetMemoryMib(), MIG: d.GetMig(), Lost: d.GetLost(), Profile: d.GetProfile(),
 			GPUInstance: d.GetGpuInstance(), ComputeInstance: d.GetComputeInstance(), Slices: d.GetSlices(), Shared: d.GetShared()})
 	}

@@ -87,6 +87,7 @@ type Inventory struct {
 type Device struct {
 	UUID      domain.GPUID // zero where nothing tells that of a MIG device
 	GPU       uint32       // DCGM's id of the GPU, which equals the driver's index
+	Minor     uint32       // N+1 of the GPU's /dev/nvidiaN, which may be another; 0 where nothing tells it
 	Parent    uint32       // of a MIG device: index+1 of its GPU in the list; 0: a GPU
 	Model     string
 	Serial    string

@@ -17,7 +17,7 @@ var id = domain.GPUID{1, 2, 3, 15: 9}
 
 func inventory(generation uint32) Inventory {
 	return Inventory{Generation: generation, Devices: []Device{
-		{UUID: id, Model: "NVIDIA H100 80GB HBM3", Serial: "1", PCI: "00000000:0F:00.0", MemoryMiB: 81559, MIG: true},
+		{UUID: id, Minor: 6, Model: "NVIDIA H100 80GB HBM3", Serial: "1", PCI: "00000000:0F:00.0", MemoryMiB: 81559, MIG: true},
 		{UUID: domain.GPUID{7}, Parent: 1, Profile: "1g.10gb", GPUInstance: 3, ComputeInstance: 1, Slices: 1, Shared: true, MemoryMiB: 9984},
 		{GPU: 1, Lost: true},
 	}}

@@ -12,8 +12,10 @@ import (
 type Device struct {
 	UUID domain.GPUID // of the GPU or MIG device; zero where Index says which
 	MIG  bool
-	// Index is the GPU's, as the driver counts, where UUID is zero.
+	// Index is the GPU's, as the driver counts, where UUID is zero; with Minor it is the
+	// number of its /dev/nvidiaN instead, which may be another.
 	Index uint32
+	Minor bool
 	// GPUInstance is the MIG instance of that GPU, where MIG is set and it is known.
 	GPUInstance, ComputeInstance uint32
 	// Within says that UUID is the GPU's, and the two instances name the MIG device of it.
@@ -30,7 +32,7 @@ const maxDeviceID = 256
 //	MIG-5a1c…                  a MIG device; MIG-GPU-5a1c…/1/0 in old drivers
 //	GPU-5a1c…::2, MIG-…::2     share 2 of a device that is shared by time
 //	0, 0:1, 0:1::2             the plugin's ids by index: GPU, MIG device of it
-//	nvidia0, nvidia0/gi1       GKE
+//	nvidia0, nvidia0/gi1       GKE: the name of the device's file
 //	nvidia0/vgpu1, nvidia0/gi1/vgpu0
 //	gpu-0, gpu-0-mig-…         NVIDIA's driver of resource claims
 //
@@ -83,6 +85,7 @@ func ParseDevice(id string) (Device, error) {
 			switch {
 			case i == 0:
 				d.Index, ok = after(part, "nvidia")
+				d.Minor = true
 			case i == 1 && strings.HasPrefix(part, "gi"):
 				d.GPUInstance, ok = after(part, "gi")
 				d.MIG = true

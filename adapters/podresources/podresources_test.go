@@ -173,10 +173,10 @@ func TestParseDevice(t *testing.T) {
 		"MIG-GPU-5a1c0d6e-0000-4000-8000-000000000001/0/1": {UUID: id, MIG: true, ComputeInstance: 1, Within: true},
 		"0":                 {},
 		"11::1":             {Index: 11, Replica: 2},
-		"nvidia3":           {Index: 3},
-		"nvidia3/gi2":       {Index: 3, MIG: true, GPUInstance: 2},
-		"nvidia3/vgpu0":     {Index: 3, Replica: 1},
-		"nvidia0/gi1/vgpu0": {MIG: true, GPUInstance: 1, Replica: 1},
+		"nvidia3":           {Index: 3, Minor: true},
+		"nvidia3/gi2":       {Index: 3, Minor: true, MIG: true, GPUInstance: 2},
+		"nvidia3/vgpu0":     {Index: 3, Minor: true, Replica: 1},
+		"nvidia0/gi1/vgpu0": {Minor: true, MIG: true, GPUInstance: 1, Replica: 1},
 		"gpu-7":             {Index: 7},
 	} {
 		if got, err := ParseDevice(text); err != nil || got != want {

@@ -31,8 +31,9 @@ type Job struct {
 // GPU names a GPU by what is known of it.
 type GPU struct {
 	UUID        domain.GPUID // zero where Index says which
-	Index       uint32       // as the driver counts; the minor number of the device where processes were asked
-	GPUInstance uint32       // with MIG
+	Index       uint32       // as the driver counts, or with Minor the number of its /dev/nvidiaN, which may be another
+	Minor       bool
+	GPUInstance uint32 // with MIG
 	MIG         bool
 }
 
@@ -227,7 +228,7 @@ func Processes(proc string) (out []Holding, refused int, err error) {
 			if err != nil || !ok || !strings.HasPrefix(target, "/dev/nvidia") {
 				continue
 			}
-			h := Holding{GPU: GPU{Index: n}, Job: Job{ID: job}}
+			h := Holding{GPU: GPU{Index: n, Minor: true}, Job: Job{ID: job}}
 			if !slices.ContainsFunc(out, func(o Holding) bool { return o.GPU == h.GPU && o.Job.ID == h.Job.ID }) {
 				out = append(out, h)
 			}

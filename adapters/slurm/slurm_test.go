@@ -115,7 +115,7 @@ func TestProcesses(t *testing.T) {
 	process("102", "0::/init.scope\n", "/dev/nvidia5")
 	process("self", job, "/dev/nvidia6")
 	got, refused, err := Processes(proc)
-	if err != nil || refused != 0 || len(got) != 2 || got[0].GPU.Index != 3 || got[1].GPU.Index != 4 || got[0].Job.ID != "7" {
+	if err != nil || refused != 0 || len(got) != 2 || got[0].GPU.Index != 3 || got[1].GPU.Index != 4 || !got[0].GPU.Minor || got[0].Job.ID != "7" {
 		t.Errorf("%+v, %d refused: %v", got, refused, err)
 	}
 }

@@ -21,6 +21,7 @@ const (
 	fieldName    = 50
 	fieldSerial  = 53
 	fieldUUID    = 54
+	fieldMinor   = 55 // N of /dev/nvidiaN
 	fieldPCI     = 57
 	fieldMIGMode = 67
 	fieldMemory  = 250
@@ -129,7 +130,7 @@ func (c *collector) takeInventory(full bool) error {
 		}
 		d := frames.Device{GPU: uint32(id), Lost: st == dcgm.EntityStatusLost}
 		if !d.Lost {
-			by, err := c.live([]entity{e}, fieldDriver, fieldName, fieldSerial, fieldUUID, fieldPCI, fieldMIGMode, fieldMemory)
+			by, err := c.live([]entity{e}, fieldDriver, fieldName, fieldSerial, fieldUUID, fieldMinor, fieldPCI, fieldMIGMode, fieldMemory)
 			if err != nil {
 				return give(frames.TroubleConnection, "the nv-hostengine went away: %v", err)
 			}
@@ -137,6 +138,9 @@ func (c *collector) takeInventory(full bool) error {
 			d.Model, d.Serial, d.PCI = text(get(vs, fieldName)), text(get(vs, fieldSerial)), text(get(vs, fieldPCI))
 			d.MemoryMiB, d.MIG = number(vs, fieldMemory), number(vs, fieldMIGMode) == 1
 			d.UUID, _ = domain.ParseGPUID(text(get(vs, fieldUUID)))
+			if st, n := value(get(vs, fieldMinor), now(), 0); st == frames.StatusOK && n >= 0 {
+				d.Minor = uint32(n) + 1
+			}
 			if v := text(get(vs, fieldDriver)); v != "" {
 				m.driver = v
 			}
@@ -163,7 +167,7 @@ func (c *collector) takeInventory(full bool) error {
 			m.devices[in.entity] = at // unless it has a compute instance
 			for _, ci := range in.computes {
 				m.all = append(m.all, ci.entity)
-				dev := frames.Device{UUID: ci.uuid, GPU: uint32(id), Parent: uint32(at + 1), Model: d.Model, Serial: d.Serial, PCI: d.PCI,
+				dev := frames.Device{UUID: ci.uuid, GPU: uint32(id), Minor: d.Minor, Parent: uint32(at + 1), Model: d.Model, Serial: d.Serial, PCI: d.PCI,
 					MemoryMiB: in.memory, Profile: in.profile, GPUInstance: in.id, ComputeInstance: ci.id, Slices: in.slices, Shared: len(in.computes) > 1}
 				m.devices[ci.entity] = len(devices)
 				if len(in.computes) == 1 {

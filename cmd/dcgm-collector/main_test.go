@@ -227,14 +227,15 @@ func xid(gpu, code uint32) func(frames.Event) bool {
 }
 
 func TestReadings(t *testing.T) {
-	c := start(t, node(t, "gpus 8", "seed 7", "load 0 40", "load 1 100"))
+	c := start(t, node(t, "gpus 8", "seed 7", "load 0 40", "load 1 100", "minor 2 7", "minor 7 2"))
+	minors := []uint32{0, 1, 7, 3, 4, 5, 6, 2}
 	c.untilHello()
 	h := c.hello
 	if h.Library != "4.5.0" || h.Driver != "580.95.05" || h.BootID == "" || h.Hostname == "" || h.Engine != "" || len(h.Inventory.Devices) != 8 {
 		t.Errorf("hello %+v", h)
 	}
 	for i, d := range h.Inventory.Devices {
-		if d.UUID.String() == "" || d.GPU != uint32(i) || d.Model != "NVIDIA H100 80GB HBM3" || d.Serial == "" || d.PCI == "" || d.MemoryMiB != 81559 {
+		if d.UUID.String() == "" || d.GPU != uint32(i) || d.Minor != minors[i]+1 || d.Model != "NVIDIA H100 80GB HBM3" || d.Serial == "" || d.PCI == "" || d.MemoryMiB != 81559 {
 			t.Errorf("device %d: %+v", i, d)
 		}
 	}
@@ -345,10 +346,10 @@ func TestLostBefore(t *testing.T) {
 }
 
 func TestMIG(t *testing.T) {
-	c := start(t, node(t, "gpus 2", "mig 1 3 3 1"))
+	c := start(t, node(t, "gpus 2", "mig 1 3 3 1", "minor 1 9"))
 	c.untilHello()
 	ds := c.inventory.Devices
-	if len(ds) != 5 || !ds[1].MIG || ds[2].Parent != 2 || ds[2].Profile != "3g.40gb" || ds[4].Profile != "1g.10gb" || ds[4].Slices != 1 || ds[4].GPUInstance != 3 {
+	if len(ds) != 5 || !ds[1].MIG || ds[2].Parent != 2 || ds[2].Profile != "3g.40gb" || ds[4].Profile != "1g.10gb" || ds[4].Slices != 1 || ds[4].GPUInstance != 3 || ds[4].Minor != 10 {
 		t.Fatalf("%+v", ds)
 	}
 	ids := map[string]bool{}

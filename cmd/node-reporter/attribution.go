@@ -39,6 +39,7 @@ type holdings struct {
 type place struct {
 	id       domain.GPUID // zero where index says which
 	index    uint32
+	minor    bool // index is the number of /dev/nvidiaN
 	instance uint32
 	compute  uint32
 	mig      bool
@@ -170,8 +171,10 @@ func (a *attributor) holdings(cluster, node string, devices []dcgm.Device) *hold
 // anyDevice is the index of a claim to the whole node.
 const anyDevice = ^uint32(0)
 
-// find returns the ids of the devices that a place means.
+// find returns the ids of the devices that a place means. Where nothing tells the minor
+// numbers of any, they are taken to be the driver's indices.
 func find(cluster, node string, devices []dcgm.Device, p place) (ids []domain.GPUID) {
+	minors := p.minor && slices.ContainsFunc(devices, func(d dcgm.Device) bool { return d.Minor > 0 })
 	for i := range devices {
 		d := &devices[i]
 		id := idOf(cluster, node, d)
@@ -186,7 +189,7 @@ func find(cluster, node string, devices []dcgm.Device, p place) (ids []domain.GP
 			}
 		case p.index == anyDevice:
 			ids = append(ids, id)
-		case d.GPU != p.index:
+		case minors && d.Minor != p.index+1, !minors && d.GPU != p.index:
 		case !p.mig || d.Parent > 0 && d.GPUInstance == p.instance:
 			ids = append(ids, id)
 		}
@@ -307,7 +310,7 @@ func (a *attributor) relabel(ctx context.Context, held []podresources.Held, now 
 }
 
 func placeOf(d *podresources.Device) place {
-	return place{id: d.UUID, index: d.Index, instance: d.GPUInstance, compute: d.ComputeInstance, mig: d.MIG, within: d.Within, replica: d.Replica}
+	return place{id: d.UUID, index: d.Index, minor: d.Minor, instance: d.GPUInstance, compute: d.ComputeInstance, mig: d.MIG, within: d.Within, replica: d.Replica}
 }
 
 // jobs asks for the jobs of Slurm.
@@ -328,7 +331,7 @@ func jobs(s SlurmConfig) (claims []claim, err error) {
 	claims = []claim{}
 	for _, h := range found {
 		claims = append(claims, claim{
-			place:     place{id: h.GPU.UUID, index: h.GPU.Index, instance: h.GPU.GPUInstance, mig: h.GPU.MIG},
+			place:     place{id: h.GPU.UUID, index: h.GPU.Index, minor: h.GPU.Minor, instance: h.GPU.GPUInstance, mig: h.GPU.MIG},
 			namespace: "slurm", labels: h.Job.Labels, holder: holder{unit: "job/" + h.Job.ID},
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,6 +80,36 @@ func TestHoldings(t *testing.T) {
 	a.take(0, claims, err, now)
 	if h := a.holdings("c", "n", devices); h.held[slot{devices[5].UUID, 0}].workspace != "owner" {
 		t.Errorf("%+v", h.held)
+	}
+}
+
+// The driver numbers GPUs in one order and the files of their devices in another: each
+// source is read by the one that it means.
+func TestMinorNumbers(t *testing.T) {
+	devices := []dcgm.Device{gpu(0), gpu(1), gpu(2), {UUID: domain.DeriveGPUID("mig", "n", 1), GPU: 2, Parent: 3, GPUInstance: 1, Profile: "1g.10gb"}, gpu(3)}
+	for i, minor := range []uint32{3, 0, 1, 1} {
+		devices[i].Minor = minor + 1
+	}
+	// GPU 3 was lost before anything told its minor number.
+	for id, want := range map[string][]int{
+		"nvidia0": {1}, "nvidia1": {2, 3}, "nvidia2": nil, "nvidia3": {0}, "nvidia1/gi1": {3}, "nvidia3/gi1": nil, "nvidia0/vgpu1": {1},
+		"0": {0}, "1": {1}, "2": {2, 3}, "3": {4}, "gpu-0": {0},
+	} {
+		d, err := podresources.ParseDevice(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []domain.GPUID
+		for _, i := range want {
+			ids = append(ids, devices[i].UUID)
+		}
+		if got := find("c", "n", devices, placeOf(&d)); !slices.Equal(got, ids) {
+			t.Errorf("%s is %v, want devices %v", id, got, want)
+		}
+	}
+	// Without any, they are taken to be the same.
+	if got := find("c", "n", []dcgm.Device{gpu(0), gpu(1)}, place{index: 1, minor: true}); !slices.Equal(got, []domain.GPUID{gpu(1).UUID}) {
+		t.Errorf("%v", got)
 	}
 }
 

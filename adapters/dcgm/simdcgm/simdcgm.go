@@ -17,7 +17,7 @@
 //	thermal GPU on|off        brake GPU on|off              load GPU PERCENT
 //	mig GPU off|on|SLICES[:COMPUTES]...                     field ID STATUS [GPU]
 //	hang [MILLISECONDS]       hang health     hang live     disconnect       resume
-//	crash                     clock SECONDS   print TEXT
+//	crash                     clock SECONDS   print TEXT    minor GPU N
 //
 // A line that is none is said on standard error with its file and number.
 //

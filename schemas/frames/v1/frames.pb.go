@@ -668,6 +668,7 @@ type Device struct {
 	ComputeInstance uint32                 `protobuf:"varint,12,opt,name=compute_instance,json=computeInstance,proto3" json:"compute_instance,omitempty"`
 	Slices          uint32                 `protobuf:"varint,13,opt,name=slices,proto3" json:"slices,omitempty"` // of a MIG device: sevenths of the GPU's compute
 	Shared          bool                   `protobuf:"varint,14,opt,name=shared,proto3" json:"shared,omitempty"` // its GPU instance has other MIG devices, and what is read is that of all of them
+	Minor           uint32                 `protobuf:"varint,15,opt,name=minor,proto3" json:"minor,omitempty"`   // N+1 of the GPU's /dev/nvidiaN; 0 where nothing tells it
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -798,6 +799,13 @@ func (x *Device) GetShared() bool {
 		return x.Shared
 	}
 	return false
+}
+
+func (x *Device) GetMinor() uint32 {
+	if x != nil {
+		return x.Minor
+	}
+	return 0
 }
 
 // Readings are the values of one moment.
@@ -1255,7 +1263,7 @@ const file_frames_v1_frames_proto_rawDesc = "" +
 	"generation\x18\x01 \x01(\rR\n" +
 	"generation\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x129\n" +
-	"\adevices\x18\x03 \x03(\v2\x1f.quartermaster.frames.v1.DeviceR\adevices\"\xe3\x02\n" +
+	"\adevices\x18\x03 \x03(\v2\x1f.quartermaster.frames.v1.DeviceR\adevices\"\xf9\x02\n" +
 	"\x06Device\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\fR\x04uuid\x12\x10\n" +
 	"\x03gpu\x18\x02 \x01(\rR\x03gpu\x12\x16\n" +
@@ -1272,7 +1280,8 @@ const file_frames_v1_frames_proto_rawDesc = "" +
 	"\fgpu_instance\x18\v \x01(\rR\vgpuInstance\x12)\n" +
 	"\x10compute_instance\x18\f \x01(\rR\x0fcomputeInstance\x12\x16\n" +
 	"\x06slices\x18\r \x01(\rR\x06slices\x12\x16\n" +
-	"\x06shared\x18\x0e \x01(\bR\x06shared\"h\n" +
+	"\x06shared\x18\x0e \x01(\bR\x06shared\x12\x14\n" +
+	"\x05minor\x18\x0f \x01(\rR\x05minor\"h\n" +
 	"\bReadings\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\rR\n" +

@@ -520,6 +520,11 @@ func (m *Device) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Minor != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Minor))
+		i--
+		dAtA[i] = 0x78
+	}
 	if m.Shared {
 		i--
 		if m.Shared {
@@ -1239,6 +1244,9 @@ func (m *Device) SizeVT() (n int) {
 	}
 	if m.Shared {
 		n += 2
+	}
+	if m.Minor != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Minor))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -2928,6 +2936,25 @@ func (m *Device) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Shared = bool(v != 0)
+		case 15:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Minor", wireType)
+			}
+			m.Minor = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Minor |= uint32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -5413,6 +5440,25 @@ func (m *Device) UnmarshalVTUnsafe(dAtA []byte) error {
 				}
 			}
 			m.Shared = bool(v != 0)
+		case 15:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Minor", wireType)
+			}
+			m.Minor = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Minor |= uint32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

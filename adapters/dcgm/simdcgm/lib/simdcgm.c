@@ -140,7 +140,7 @@ static const struct
     char type;
 } known[] = {
     { 1, DCGM_FT_STRING },    { 6, DCGM_FT_INT64 },     { 50, DCGM_FT_STRING },   { 53, DCGM_FT_STRING },
-    { 54, DCGM_FT_STRING },   { 57, DCGM_FT_STRING },   { 67, DCGM_FT_INT64 },    { 100, DCGM_FT_INT64 },
+    { 54, DCGM_FT_STRING },   { 55, DCGM_FT_INT64 },    { 57, DCGM_FT_STRING },   { 67, DCGM_FT_INT64 },    { 100, DCGM_FT_INT64 },
     { 101, DCGM_FT_INT64 },   { 112, DCGM_FT_INT64 },   { 140, DCGM_FT_INT64 },   { 150, DCGM_FT_INT64 },
     { 155, DCGM_FT_DOUBLE },  { 156, DCGM_FT_INT64 },   { 202, DCGM_FT_INT64 },   { 203, DCGM_FT_INT64 },
     { 204, DCGM_FT_INT64 },   { 230, DCGM_FT_INT64 },   { 250, DCGM_FT_INT64 },   { 251, DCGM_FT_INT64 },
@@ -219,6 +219,7 @@ static void measure(value_t *v, int gpu, const instance_t *in, int compute, unsi
     }
     case 53: snprintf(v->str, sizeof v->str, "165%06lld%04d", world.seed % 1000000, gpu); break;
     case 54: world_uuid(v->str, sizeof v->str, gpu, in, compute > 0 ? compute : 0); break;
+    case 55: v->i64 = g->minor; break;
     case 57: snprintf(v->str, sizeof v->str, "00000000:%02X:00.0", 0x0f + 0x10 * gpu); break;
     case 67: v->i64 = g->mig; break;
     case 100: v->i64 = g->thermal || g->brake ? 600 : load == 0 ? 345 : 1980 - (long long)(200 * load); break;

@@ -49,6 +49,7 @@ typedef struct
 typedef struct
 {
     int lost, mig;
+    int minor; /* N of its /dev/nvidiaN */
     instance_t instances[MOST_SLICES];
     int instance_count;
     xid_t xids[MOST_XIDS];

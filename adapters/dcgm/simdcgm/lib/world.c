@@ -249,6 +249,8 @@ static int command(char *text, const char *where, int line, long long at, int fr
         return g->lost = 1, 0;
     if (IS("found", 1))
         return g->lost = 0, 0;
+    if (IS("minor", 2))
+        return g->minor = (int)NUMBER(2), 0;
     if (IS("load", 2))
         return g->load = (int)NUMBER(2), 0;
     if (IS("thermal", 2))
@@ -356,6 +358,7 @@ int world_open(int outlives)
     snprintf(world.driver, sizeof world.driver, "580.95.05");
     for (int i = 0; i < MOST_GPUS; i++) {
         world.gpus[i].load = -1;
+        world.gpus[i].minor = i;
         set_recovery(&world.gpus[i], 0, 0);
         for (int l = 0; l < LINKS; l++)
             world.gpus[i].links[l] = DcgmNvLinkLinkStateUp;
