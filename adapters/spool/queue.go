@@ -596,9 +596,11 @@ func (q *Queue) passed(cur *stream, s *segment, next stream) (lost []Loss) {
 // Batch is a run of events to be delivered together.
 type Batch struct {
 	Entries []Entry
-	end     position
-	to      domain.Instant
-	lost    []Loss
+	// Source is that of the life that wrote them, "" where damage hides it.
+	Source string
+	end    position
+	to     domain.Instant
+	lost   []Loss
 }
 
 // Next returns the next events to deliver, at most so many and about so many bytes,
@@ -645,6 +647,7 @@ func (q *Queue) readBatch(b *Batch, s *segment, active bool, records, size int) 
 		return err
 	}
 	from := b.end.offset
+	b.Source = string(s.header.Data)
 	if from == 0 {
 		if _, n, ok := parseFrame(data, headerMarker, s.number, 0); ok {
 			from = n

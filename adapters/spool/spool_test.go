@@ -465,6 +465,33 @@ func TestSaidLeavesWhatWasLostSince(t *testing.T) {
 	}
 }
 
+// What a life under another source left is handed out under its name.
+func TestBatchNamesItsSource(t *testing.T) {
+	d := newMemory()
+	b := newBooks(t)
+	s := open(t, d, 1<<20, 4000)
+	if _, _, err := b.put(s.Queue("faults"), 20); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, d, 1<<20, 4000, func(c *Config) { c.Source = "node-reporter/other/n1" })
+	q := s.Queue("faults")
+	if _, _, err := b.put(q, 20); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"node-reporter/lab/n1", "node-reporter/other/n1"} {
+		batch, err := q.Next(100, 1<<20)
+		if err != nil || len(batch.Entries) != 1 || batch.Source != want {
+			t.Fatalf("%d events of %q: %v, want one of %q", len(batch.Entries), batch.Source, err, want)
+		}
+		if err := q.Done(batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Faults alone reach the quota: they are held in memory, then refused, and written
 // once there is room, none missing and none twice.
 func TestFaultsAreNeverDropped(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -535,10 +537,81 @@ func (c *chosen) send(_ context.Context, records [][]byte) ([]refusedRecord, err
 	return refused, nil
 }
 
+// The node's cluster was named wrongly and is corrected: what was observed under the
+// old name is kept in a file and holds up nothing.
+func TestClusterCorrected(t *testing.T) {
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	for life, cluster := range []string{"lab", testCluster + "2"} {
+		cfg := &Config{Cluster: cluster, Node: "n1", Interval: time.Second, Listen: "off"}
+		cfg.Spool = SpoolConfig{Dir: dir, QuotaMiB: 1}
+		cfg.Attribution.Unmapped = "unmapped"
+		r, err := openReporter(cfg, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.append(noon, &domain.GPUFaultObserved{Node: "n1", GPU: gpu(uint32(life)).UUID, Kind: domain.FaultXID, Code: 79, Count: 1}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if life == 0 {
+			if err := r.spool.Close(); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		to := &chosen{}
+		c := &courier{queue: r.queue(domain.TopicHardware), topic: domain.TopicHardware, cluster: cluster, sender: to, refused: newRefusedFile(dir, log), log: log, pace: usualPace}
+		// While the file cannot be written, the events stay where they are.
+		if err := os.Mkdir(filepath.Join(dir, refusedName), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { c.run(ctx) })
+		until(t, "the failure", func() bool { return c.failing.Load() != nil })
+		if n := c.queue.Stats().Waiting; n != 2 {
+			t.Errorf("%d events wait", n)
+		}
+		if err := os.Remove(filepath.Join(dir, refusedName)); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the delivery", func() bool { return c.sent.Load() == 1 })
+		stop()
+		wg.Wait()
+		if c.refused.count.Load() != 1 || c.failing.Load() != nil || len(to.got) != 1 {
+			t.Errorf("%d refused, %d sent, failing %v", c.refused.count.Load(), len(to.got), c.failing.Load())
+		}
+		text, err := os.ReadFile(filepath.Join(dir, refusedName))
+		if err != nil || !strings.Contains(string(text), "it was observed as node-reporter/lab/n1, and this node is one of cluster lab2 now") {
+			t.Errorf("%v %s", err, text)
+		}
+		if err := r.spool.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A reporter that is not well is not to be started again for it: it would lose what it
+// holds in memory.
+func TestHealthAsksForNoRestart(t *testing.T) {
+	cfg := &Config{Cluster: testCluster, Node: "n1", Interval: time.Second, Listen: "off"}
+	cfg.Spool = SpoolConfig{Dir: t.TempDir(), QuotaMiB: 1}
+	r, err := openReporter(cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.spool.Close()
+	r.blocked.Store(true)
+	w := httptest.NewRecorder()
+	r.health(w, httptest.NewRequest(http.MethodGet, "/healthz", nil))
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "the spool takes no more faults") {
+		t.Errorf("answer %d: %s", w.Code, w.Body)
+	}
+}
+
 // What is refused for ever is kept in a file, and one bad event does not hold up others.
 func TestRefused(t *testing.T) {
 	dir := t.TempDir()
-	s, err := spool.Open(spool.Config{Dir: dir, Source: "s", Incarnation: 1, Quota: 1 << 20, Queues: []spool.Rule{{Name: "q", Keep: true}}})
+	s, err := spool.Open(spool.Config{Dir: dir, Source: sourceOf(testCluster) + "n1", Incarnation: 1, Quota: 1 << 20, Queues: []spool.Rule{{Name: "q", Keep: true}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -552,7 +625,7 @@ func TestRefused(t *testing.T) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	to := &chosen{split: "event 7.", refuse: map[int]string{3: "it is of another cluster"}}
-	c := &courier{queue: s.Queue("q"), topic: "q", sender: to, refused: newRefusedFile(dir, log), log: log, pace: usualPace}
+	c := &courier{queue: s.Queue("q"), topic: "q", cluster: testCluster, sender: to, refused: newRefusedFile(dir, log), log: log, pace: usualPace}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		until(t, "all to be delivered", func() bool { return s.Queue("q").Stats().Waiting == 0 })

@@ -300,7 +300,10 @@ func (c *Config) secrets() map[string]string {
 }
 
 // source names the stream of this node.
-func (c *Config) source() string { return "node-reporter/" + c.Cluster + "/" + c.Node }
+func (c *Config) source() string { return sourceOf(c.Cluster) + c.Node }
+
+// sourceOf returns what the source of every event of a cluster's nodes begins with.
+func sourceOf(cluster string) string { return "node-reporter/" + cluster + "/" }
 
 // kubeNode is the node's name in Kubernetes.
 func (c *Config) kubeNode() string {

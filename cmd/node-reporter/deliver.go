@@ -409,12 +409,47 @@ func (c *courier) deliver(ctx context.Context, b spool.Batch) bool {
 	for _, e := range b.Entries {
 		record, _, err := unpack(e.Data)
 		if err != nil {
-			c.refused.add(c.topic, e.Data, err.Error())
+			if !c.setAside(ctx, e.Data, err.Error()) {
+				return false
+			}
 			continue
 		}
 		records = append(records, record)
 	}
+	if own := sourceOf(c.cluster); b.Source != "" && !strings.HasPrefix(b.Source, own) {
+		// No key of this cluster opens the way for them: they would hold up all others.
+		why := fmt.Sprintf("it was observed as %s, and this node is one of cluster %s now", b.Source, c.cluster)
+		for _, r := range records {
+			if !c.setAside(ctx, r, why) {
+				return false
+			}
+		}
+		return true
+	}
 	return len(records) == 0 || c.part(ctx, records)
+}
+
+// setAside keeps an event that the log will never take beside the spool. While the disk
+// does not take it, it stays in the spool, unless it is a sample. It returns false when
+// ctx ended first.
+func (c *courier) setAside(ctx context.Context, record []byte, why string) bool {
+	const kind = "refused"
+	b := c.pace.backoff(c.pace.deliver)
+	for {
+		err := c.refused.add(c.topic, record, why)
+		if err == nil || c.topic == domain.TopicTelemetry {
+			if e := c.failing.Load(); e != nil && e.kind == kind {
+				c.failing.Store(nil)
+			}
+			return true
+		}
+		c.failing.Store(&sendError{text: fmt.Sprintf("one that is refused cannot be kept in %s: %v", c.refused.path, err), kind: kind})
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(b.NextBackOff()):
+		}
+	}
 }
 
 // part delivers records until they are acknowledged, in halves where that is too much at
@@ -429,7 +464,9 @@ func (c *courier) part(ctx context.Context, records [][]byte) bool {
 				c.log.Info("events are delivered again", "topic", string(c.topic))
 			}
 			for _, r := range refused {
-				c.refused.add(c.topic, records[r.Index], r.Error)
+				if !c.setAside(ctx, records[r.Index], r.Error) {
+					return false
+				}
 			}
 			c.sent.Add(int64(len(records) - len(refused)))
 			c.last.Store(time.Now().Unix())
@@ -446,8 +483,7 @@ func (c *courier) part(ctx context.Context, records [][]byte) bool {
 		}
 		switch {
 		case len(records) == 1 && e.final:
-			c.refused.add(c.topic, records[0], e.text)
-			return true
+			return c.setAside(ctx, records[0], e.text)
 		case len(records) > 1 && e.split:
 			half := len(records) / 2
 			return c.part(ctx, records[:half]) && c.part(ctx, records[half:])
@@ -479,28 +515,34 @@ type refusedFile struct {
 	path string
 	log  *slog.Logger
 
-	mu    sync.Mutex
-	count atomic.Int64
+	mu     sync.Mutex
+	failed bool // the last could not be kept, which was said
+	count  atomic.Int64
 }
 
 const (
 	refusedName = "refused.jsonl"
-	mostRefused = 64 << 20 // bytes of the file
+	mostRefused = 64 << 20 // bytes of the file, beyond which no samples are kept in it
 )
 
 func newRefusedFile(dir string, log *slog.Logger) *refusedFile {
 	return &refusedFile{path: filepath.Join(dir, refusedName), log: log}
 }
 
-func (f *refusedFile) add(topic domain.Topic, record []byte, why string) {
+func (f *refusedFile) add(topic domain.Topic, record []byte, why string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.count.Add(1)
 	err := f.write(topic, record, why)
-	f.log.Error("an event is refused for ever, and kept beside the spool", "topic", string(topic), "error", why, "file", f.path, "kept", err == nil)
-	if err != nil {
-		f.log.Error("a refused event cannot be kept", "file", f.path, "error", err)
+	switch {
+	case err == nil:
+		f.log.Error("an event is refused for ever, and kept beside the spool", "topic", string(topic), "error", why, "file", f.path)
+	case !f.failed:
+		f.log.Error("a refused event cannot be kept beside the spool: a sample is dropped, any other is tried again", "topic", string(topic), "refused", why, "file", f.path, "error", err)
 	}
+	if f.failed = err != nil; err == nil || topic == domain.TopicTelemetry {
+		f.count.Add(1)
+	}
+	return err
 }
 
 func (f *refusedFile) write(topic domain.Topic, record []byte, why string) error {
@@ -520,7 +562,7 @@ func (f *refusedFile) write(topic domain.Topic, record []byte, why string) error
 	if err != nil {
 		return err
 	}
-	if info.Size()+int64(len(line)) > mostRefused {
+	if topic == domain.TopicTelemetry && info.Size()+int64(len(line)) > mostRefused {
 		return fmt.Errorf("it has %d MiB already; move it away", mostRefused>>20)
 	}
 	if _, err := w.Write(append(line, '\n')); err != nil {

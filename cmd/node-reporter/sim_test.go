@@ -239,7 +239,7 @@ func TestDirect(t *testing.T) {
 		}
 	}
 	q := r.queue(domain.TopicHardware)
-	courier := &courier{queue: q, topic: domain.TopicHardware, sender: d, refused: newRefusedFile(t.TempDir(), r.log), log: r.log, pace: usualPace}
+	courier := &courier{queue: q, topic: domain.TopicHardware, cluster: r.cfg.Cluster, sender: d, refused: newRefusedFile(t.TempDir(), r.log), log: r.log, pace: usualPace}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		until(t, "the delivery", func() bool { return q.Stats().Waiting == 0 })
