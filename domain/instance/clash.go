@@ -61,7 +61,8 @@ func (m *model) clash(e *joint.Infeasible) error {
 // quotaRange says what a quota is over the epochs.
 func (m *model) quotaRange(id string) string {
 	low, high := procurement.Unlimited, procurement.Unlimited
-	for _, n := range m.quotas[id] {
+	i := slices.IndexFunc(m.in.Quotas, func(q Quota) bool { return q.ID == id })
+	for _, n := range m.in.Quotas[i].bounds(m.cal.spans[:m.cal.n]) {
 		if n != procurement.Unlimited {
 			high = max(high, n)
 			if low == procurement.Unlimited || n < low {

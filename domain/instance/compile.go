@@ -125,7 +125,14 @@ func (m *model) market() {
 	n, spans := m.cal.n, m.cal.spans[:m.cal.n]
 	m.quotas = map[string][]int{}
 	for i := range m.in.Quotas {
-		m.quotas[m.in.Quotas[i].ID] = m.in.Quotas[i].bounds(spans)
+		q := &m.in.Quotas[i]
+		limits := q.bounds(spans)
+		for e, each := 0, m.in.takes(q.ID); e < n; e++ {
+			if limits[e] != procurement.Unlimited {
+				limits[e] -= limits[e] % each
+			}
+		}
+		m.quotas[q.ID] = limits
 	}
 	pools := len(m.in.Pools)
 	m.onDemand, m.spot = make([][]domain.Decimal, pools), make([][]domain.Decimal, pools)
@@ -649,11 +656,31 @@ func (m *model) slots(ctx context.Context, c *component, out *joint.Problem) err
 	return nil
 }
 
+// takes is how much of a quota a unit takes in whatever pool, 1 where pools differ. No
+// use is left of a remainder that is less than that.
+func (in *Instance) takes(quota string) int {
+	each := 0
+	for i := range in.Pools {
+		if p := &in.Pools[i]; p.Quota == quota {
+			if n := max(1, p.QuotaPerUnit); each == 0 || each == n {
+				each = n
+			} else {
+				return 1
+			}
+		}
+	}
+	return max(1, each)
+}
+
 // fractions reports whether units of a component may serve for a part of an hour:
-// where one takes several of a quota, or stands in for another at a ratio.
+// where units that take unlike shares share a quota, or one stands in for another at a
+// ratio.
 func (m *model) fractions() bool {
 	return slices.ContainsFunc(m.components, func(c component) bool {
-		return c.joint != nil && (slices.ContainsFunc(c.pools, func(p int) bool { return m.in.Pools[p].QuotaPerUnit > 1 }) ||
+		return c.joint != nil && (slices.ContainsFunc(c.pools, func(p int) bool {
+			q := &m.in.Pools[p]
+			return q.Quota != "" && q.QuotaPerUnit > m.in.takes(q.Quota)
+		}) ||
 			slices.ContainsFunc(c.joint.Routes, func(r joint.Route) bool { return r.Num != r.Den }))
 	})
 }

@@ -254,11 +254,11 @@ type Commitment struct {
 	Rates  map[string]domain.Decimal `json:"rates,omitempty"`
 }
 
-// Quota bounds on-demand use of a provider's account, in every hour. A pool by itself
-// runs whole units; in pools that have to do with one another a unit may run for a
-// part of an hour and takes as much of the quota: the master of such problems is a
-// linear program over hours, and a bound in whole units would be a program of whole
-// numbers for every hour.
+// Quota bounds on-demand use of a provider's account, in every hour. What is less than a
+// unit takes is of no use, where all take the same. In pools that have to do with one
+// another and take unlike shares a unit may run for a part of an hour and takes as much
+// of the quota: the master of such problems is a linear program over hours, and a bound
+// in whole units would be a program of whole numbers for every hour.
 type Quota struct {
 	ID    string      `json:"id"`
 	Limit int         `json:"limit"`
