@@ -16,9 +16,10 @@ import (
 // group is pools whose hours are served together, because one may serve another's
 // demand or because they share a quota.
 type group struct {
-	pools  []int  // of the model
-	quotas []int  // of the instance
-	wants  []want // whose demand there is
+	pools  []int   // of the model
+	quotas []int   // of the instance
+	takes  []int64 // by quota: what a unit takes in whatever pool, 1 where pools differ
+	wants  []want  // whose demand there is
 	routes []groupRoute
 	// across reports whether a pool may serve another's demand on an ordinary day; else
 	// they share but quotas then.
@@ -135,6 +136,7 @@ func (m *compiled) couple(refuge *instance.Instance) error {
 			m.pools[q].group = len(m.groups)
 			if i := m.pools[q].quota; i >= 0 && !slices.Contains(g.quotas, i) {
 				g.quotas = append(g.quotas, i)
+				g.takes = append(g.takes, m.takes(i))
 			}
 			g.across = g.across || len(daily[q]) > 1
 			for i, ways := range [][]instance.Route{daily[q], fleeing[q]} {
@@ -349,6 +351,21 @@ func (t *together) epoch(v *evaluator, w *world, e int, out *outcome) error {
 	return nil
 }
 
+// takes is what a unit takes of a quota in whatever pool, 1 where pools differ.
+func (m *compiled) takes(quota int) int64 {
+	each := int64(0)
+	for p := range m.pools {
+		if x := &m.pools[p]; x.quota != quota || each == x.perUnit {
+			continue
+		} else if each != 0 {
+			return 1
+		} else {
+			each = x.perUnit
+		}
+	}
+	return max(1, each)
+}
+
 // binds reports whether pools that share nothing but quotas could want more than one
 // of them has.
 func (t *together) binds(v *evaluator, w *world, e int) bool {
@@ -430,7 +447,7 @@ func (t *together) serve(v *evaluator, w *world, e int, s *stretch, hours []int6
 	for i, q := range g.quotas {
 		t.have.Quotas[i] = procurement.Unlimited
 		if limit := w.quota[q*len(m.spans)+e]; limit < noQuota {
-			t.have.Quotas[i] = limit * grid
+			t.have.Quotas[i] = (limit - limit%t.g.takes[i]) * grid
 		}
 	}
 	for i, d := range g.wants {
