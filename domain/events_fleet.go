@@ -177,10 +177,13 @@ type NodeDrained struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// NodeReturned puts a node back into service.
+// NodeReturned puts a node back into service, or, with Faults, says only that what was
+// broken works again: the device GPU, or the node itself when GPU is zero.
 type NodeReturned struct {
 	Node   string `json:"node"`
 	Reason string `json:"reason,omitempty"`
+	GPU    GPUID  `json:"gpu,omitzero"`     // only with Faults
+	Faults bool   `json:"faults,omitempty"` // faults end; cordons and drains stay
 }
 
 // CollectorSilent says that a node's measurements stopped: without an end when the

@@ -23,7 +23,11 @@ type NodeSampled struct {
 	Parents []byte   // 16 bytes per physical GPU that is cut up
 	Profile []uint32 // string reference: MIG profile such as 1g.10gb; 0 none
 	Replica []uint32 // time-slice replica number from 1; 0 none
-	Holder  []uint32 // index+1 into the Holder arrays; 0: nobody held it
+	Holder  []uint32 // index+1 into the Holder arrays; 0: nobody held it, or HoldersUnknown
+
+	// HoldersUnknown says that an entry without a holder may have one that nobody
+	// told: who holds what was not asked, or could not be found out.
+	HoldersUnknown bool
 
 	// Holders: who held something during this interval.
 	HolderWorkspace  []uint32 // string reference

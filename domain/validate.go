@@ -198,6 +198,9 @@ func Validate(env *Envelope) error {
 	case *NodeReturned:
 		if c.given(e != nil) {
 			c.nodeAndReason(e.Node, e.Reason)
+			if e.GPU != (GPUID{}) && !e.Faults {
+				c.bad("faults", "is not set: of a GPU alone only faults can end")
+			}
 		}
 	case *CollectorSilent:
 		if c.given(e != nil) {

@@ -244,6 +244,7 @@ var violations = []struct {
 	{edit(func(e *NodeCordoned) { e.Reason = "\xff" }), TypeNodeCordoned, `NodeCordoned: reason: is not UTF-8: "\xff"`},
 	{edit(func(e *NodeDrained) { e.Node = "" }), TypeNodeDrained, "NodeDrained: node: is missing"},
 	{edit(func(e *NodeReturned) { e.Node = "" }), TypeNodeReturned, "NodeReturned: node: is missing"},
+	{edit(func(e *NodeReturned) { e.GPU = GPUID{1} }), TypeNodeReturned, "NodeReturned: faults: is not set: of a GPU alone only faults can end"},
 	{edit(func(e *CollectorSilent) { e.Silent.To = t0 - 1 }), TypeCollectorSilent, "CollectorSilent: silent: is empty: from 2026-01-01T00:00:00Z to 2025-12-31T23:59:59.999999999Z"},
 	{edit(func(e *SpoolDropped) { e.To = 2 }), TypeSpoolDropped, "SpoolDropped: to: sequences 3 to 2 are not a range that starts at 1 or above"},
 

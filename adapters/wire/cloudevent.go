@@ -95,6 +95,7 @@ type sampleView struct {
 	Interval      domain.Interval `json:"interval"`
 	ActivityField uint32          `json:"activity_field,omitempty"` // DCGM field
 	SkewNanos     uint64          `json:"skew_nanos,omitempty"`
+	Unknown       bool            `json:"holders_unknown,omitempty"`
 	Entries       []entryView     `json:"entries"`
 	Idle          []holderView    `json:"unreferenced_holders,omitempty"`
 }
@@ -134,7 +135,7 @@ func showSample(s *domain.NodeSampled) sampleView {
 	}
 	held := make([]bool, len(s.HolderWorkspace))
 	v := sampleView{
-		Node: s.Node, Interval: s.Interval, ActivityField: s.ActivityField, SkewNanos: s.SkewNanos,
+		Node: s.Node, Interval: s.Interval, ActivityField: s.ActivityField, SkewNanos: s.SkewNanos, Unknown: s.HoldersUnknown,
 		Entries: make([]entryView, s.Entries()),
 	}
 	for i := range v.Entries {

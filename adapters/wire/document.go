@@ -260,7 +260,7 @@ func readDecimal(v jsontext.Value) (domain.Decimal, error) {
 
 // readSample is the way back from showSample.
 func readSample(v *sampleView) (*domain.NodeSampled, error) {
-	s := &domain.NodeSampled{Node: v.Node, Interval: v.Interval, ActivityField: v.ActivityField, SkewNanos: v.SkewNanos}
+	s := &domain.NodeSampled{Node: v.Node, Interval: v.Interval, ActivityField: v.ActivityField, SkewNanos: v.SkewNanos, HoldersUnknown: v.Unknown}
 	names := map[string]uint32{"": 0}
 	name := func(text string) uint32 {
 		ref, ok := names[text]

@@ -35,6 +35,8 @@ func nodeDrained(m *mover, p *eventsv1.NodeDrained, d *domain.NodeDrained) {
 func nodeReturned(m *mover, p *eventsv1.NodeReturned, d *domain.NodeReturned) {
 	text(m, "node", &p.Node, &d.Node)
 	text(m, "reason", &p.Reason, &d.Reason)
+	m.gpu("gpu", &p.Gpu, &d.GPU)
+	same(m, &p.Faults, &d.Faults)
 }
 
 func collectorSilent(m *mover, p *eventsv1.CollectorSilent, d *domain.CollectorSilent) {

@@ -201,6 +201,7 @@ func fillSample(f filler, s *domain.NodeSampled) {
 	s.Interval.From = max(1, domain.Instant(f.number("From", uint64(endOfTime-1)-uint64(maxInterval))))
 	s.Interval.To = s.Interval.From + 1 + domain.Instant(f.number("Length", math.MaxUint64)%uint64(maxInterval))
 	s.SkewNanos = f.number("SkewNanos", math.MaxUint64)
+	s.HoldersUnknown = f.length("HoldersUnknown") > 0
 	s.ActivityField = uint32(1 + f.number("ActivityField", math.MaxUint32-1)%1004)
 	for range f.length("Strings") {
 		s.Strings = append(s.Strings, f.text("Name"), f.text("Name")+"-tail", f.text("Name"))

@@ -51,6 +51,7 @@ const (
 	fieldPreviousIncarnation
 	fieldPreviousSequence
 	fieldCites
+	fieldHoldersUnknown
 	fieldCount
 )
 
@@ -68,6 +69,7 @@ var sampleFields = [fieldCount]string{
 	fieldOtherValue: "other_value", fieldSkew: "skew_nanos", fieldSubject: "subject", fieldWorkspace: "workspace",
 	fieldRecorded: "recorded", fieldPreviousIncarnation: "previous_incarnation",
 	fieldPreviousSequence: "previous_sequence", fieldCites: "cites",
+	fieldHoldersUnknown: "holders_unknown",
 }
 
 // Bounds of a sample, beside those of domain.Validate. The largest machines of

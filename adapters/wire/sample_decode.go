@@ -176,6 +176,8 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 				s.ActivityField = uint32(v)
 			case fieldSkew:
 				s.SkewNanos = v
+			case fieldHoldersUnknown:
+				s.HoldersUnknown = v != 0
 			case fieldPreviousIncarnation:
 				env.PreviousIncarnation = v
 			case fieldPreviousSequence:
@@ -351,6 +353,9 @@ func (d *Decoder) clear(absent uint64) {
 	}
 	if absent&(1<<fieldSkew) != 0 {
 		s.SkewNanos = 0
+	}
+	if absent&(1<<fieldHoldersUnknown) != 0 {
+		s.HoldersUnknown = false
 	}
 }
 

@@ -59,6 +59,10 @@ func appendSample(b []byte, env *domain.Envelope, s *domain.NodeSampled) ([]byte
 			b = appendNumber(b, f, env.Sequence)
 		case fieldActivityField:
 			b = appendNumber(b, f, uint64(s.ActivityField))
+		case fieldHoldersUnknown:
+			if s.HoldersUnknown {
+				b = appendNumber(b, f, 1)
+			}
 		case fieldSkew:
 			b = appendNumber(b, f, s.SkewNanos)
 		case fieldPreviousIncarnation:

@@ -264,11 +264,14 @@ func (x *NodeDrained) GetReason() string {
 	return ""
 }
 
-// NodeReturned puts a node back into service.
+// NodeReturned puts a node back into service, or, with faults, says only that what was
+// broken works again: the device, or the node itself when GPU is zero.
 type NodeReturned struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Gpu           []byte                 `protobuf:"bytes,3,opt,name=gpu,proto3" json:"gpu,omitempty"`        // 16 bytes; only with faults
+	Faults        bool                   `protobuf:"varint,4,opt,name=faults,proto3" json:"faults,omitempty"` // faults end; cordons and drains stay
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -315,6 +318,20 @@ func (x *NodeReturned) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *NodeReturned) GetGpu() []byte {
+	if x != nil {
+		return x.Gpu
+	}
+	return nil
+}
+
+func (x *NodeReturned) GetFaults() bool {
+	if x != nil {
+		return x.Faults
+	}
+	return false
 }
 
 // CollectorSilent says that a node's measurements stopped.
@@ -495,10 +512,12 @@ const file_events_v1_hardware_proto_rawDesc = "" +
 	"\x06repair\x18\x03 \x01(\bR\x06repair\"9\n" +
 	"\vNodeDrained\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\":\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"d\n" +
 	"\fNodeReturned\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"x\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x10\n" +
+	"\x03gpu\x18\x03 \x01(\fR\x03gpu\x12\x16\n" +
+	"\x06faults\x18\x04 \x01(\bR\x06faults\"x\n" +
 	"\x0fCollectorSilent\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x129\n" +
 	"\x06silent\x18\x02 \x01(\v2!.quartermaster.events.v1.IntervalR\x06silent\x12\x16\n" +

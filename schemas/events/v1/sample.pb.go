@@ -80,7 +80,8 @@ type NodeSampled struct {
 	Recorded            int64  `protobuf:"fixed64,34,opt,name=recorded,proto3" json:"recorded,omitempty"`
 	PreviousIncarnation uint64 `protobuf:"varint,35,opt,name=previous_incarnation,json=previousIncarnation,proto3" json:"previous_incarnation,omitempty"`
 	PreviousSequence    uint64 `protobuf:"varint,36,opt,name=previous_sequence,json=previousSequence,proto3" json:"previous_sequence,omitempty"`
-	Cites               string `protobuf:"bytes,37,opt,name=cites,proto3" json:"cites,omitempty"` // "topic/partition@offset" of the quarantined record that this mends
+	Cites               string `protobuf:"bytes,37,opt,name=cites,proto3" json:"cites,omitempty"`                                          // "topic/partition@offset" of the quarantined record that this mends
+	HoldersUnknown      bool   `protobuf:"varint,38,opt,name=holders_unknown,json=holdersUnknown,proto3" json:"holders_unknown,omitempty"` // an entry without a holder may have one that nobody told
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -374,11 +375,18 @@ func (x *NodeSampled) GetCites() string {
 	return ""
 }
 
+func (x *NodeSampled) GetHoldersUnknown() bool {
+	if x != nil {
+		return x.HoldersUnknown
+	}
+	return false
+}
+
 var File_events_v1_sample_proto protoreflect.FileDescriptor
 
 const file_events_v1_sample_proto_rawDesc = "" +
 	"\n" +
-	"\x16events/v1/sample.proto\x12\x17quartermaster.events.v1\"\xb8\t\n" +
+	"\x16events/v1/sample.proto\x12\x17quartermaster.events.v1\"\xe1\t\n" +
 	"\vNodeSampled\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x1a\n" +
@@ -428,7 +436,8 @@ const file_events_v1_sample_proto_rawDesc = "" +
 	"\brecorded\x18\" \x01(\x10R\brecorded\x121\n" +
 	"\x14previous_incarnation\x18# \x01(\x04R\x13previousIncarnation\x12+\n" +
 	"\x11previous_sequence\x18$ \x01(\x04R\x10previousSequence\x12\x14\n" +
-	"\x05cites\x18% \x01(\tR\x05citesB*Z(quartermaster/schemas/events/v1;eventsv1b\x06proto3"
+	"\x05cites\x18% \x01(\tR\x05cites\x12'\n" +
+	"\x0fholders_unknown\x18& \x01(\bR\x0eholdersUnknownB*Z(quartermaster/schemas/events/v1;eventsv1b\x06proto3"
 
 var (
 	file_events_v1_sample_proto_rawDescOnce sync.Once

@@ -51,6 +51,18 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.HoldersUnknown {
+		i--
+		if m.HoldersUnknown {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x2
+		i--
+		dAtA[i] = 0xb0
+	}
 	if len(m.Cites) > 0 {
 		i -= len(m.Cites)
 		copy(dAtA[i:], m.Cites)
@@ -870,6 +882,9 @@ func (m *NodeSampled) SizeVT() (n int) {
 	l = len(m.Cites)
 	if l > 0 {
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.HoldersUnknown {
+		n += 3
 	}
 	n += len(m.unknownFields)
 	return n
@@ -2828,6 +2843,26 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Cites = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
+		case 38:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field HoldersUnknown", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.HoldersUnknown = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -4821,6 +4856,26 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 			}
 			m.Cites = stringValue
 			iNdEx = postIndex
+		case 38:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field HoldersUnknown", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.HoldersUnknown = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
