@@ -238,7 +238,7 @@ func (a *app) demo(ctx context.Context, from string) error {
 		d.say("\n%.1f s in all. Go on with:", d.ans.Seconds)
 		for _, next := range []string{
 			"fleet --at 2026-06-01", "usage --by workspace --from 2026-05 --to 2026-06", "costs --period 2026-05 --by workspace,component",
-			"plan --at 2026-06-01 --growth 0.02 --dry-run", "log replay --verify",
+			"plan --at 2026-06-01 --growth 0.02 --dry-run", "plan forecast --at 2026-06-01", "log replay --verify",
 		} {
 			if a.config != nil {
 				d.say("  quartermaster %s --config %s", next, a.configPath)

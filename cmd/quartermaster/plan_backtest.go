@@ -57,7 +57,10 @@ costs less, and regret is what a course costs more. All pay the same prices and
 keep one terminal rule: of what a purchase costs beyond the last month, the share
 --salvage is not charged. Amounts are nominal. Low and high say how regret varies
 over pools, each against its own foresight: a bootstrap, which a single pool has
-none of.
+none of and which below ten pools says little.
+
+What is tested is the advice of "plan --demand forecast" at --plan-salvage (1 unless
+said, where "plan" itself takes 0.5): --plan-salvage 0.5 tests the more careful one.
 
 Much depends on the terminal rule, so regret is shown for a salvage of 0, 0.5 and 1
 as well. Advice is given without an end: courses buy the same whatever the rule, and

@@ -37,7 +37,9 @@ func (m *model) protected() []int {
 // guaranteed capacity elsewhere that may serve any of the set must carry the peak
 // of their sum. That is necessary for each set, and for all of them together it is
 // enough (Hall, 1935; Gale, 1957), because then in every hour demand can be divided
-// among the pools. Demands that may go to the same pools are one.
+// among the pools. Demands that may go to the same pools are one. Where one kind of
+// unit stands in for another at a ratio, a set counts its worst, which is enough and
+// may be more than is necessary.
 func (m *model) posture(ctx context.Context) error {
 	p := m.in.Posture
 	if p == nil || p.Share.IsZero() {
