@@ -20,6 +20,7 @@ type memory struct {
 	room    int64                  // bytes that files may have together; no limit when negative
 	failing int                    // how many syncs are left to fail
 	after   int                    // operations until the power fails; never when negative
+	broken  map[string]error       // files that cannot be opened, and why
 }
 
 type memoryFile struct {
@@ -131,6 +132,9 @@ func (m *memory) Create(name string) (file, error) {
 
 func (m *memory) Open(name string) (file, error) {
 	if err := m.op(); err != nil {
+		return nil, err
+	}
+	if err := m.broken[name]; err != nil {
 		return nil, err
 	}
 	if f := m.files[name]; f != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,6 +50,7 @@ type segment struct {
 	first   stream
 	last    stream
 	covered domain.Interval
+	failed  int // how often it could not be read since it last could
 }
 
 const segmentSuffix = ".seg"
@@ -128,12 +130,18 @@ func (q *Queue) loadState() error {
 }
 
 func (q *Queue) loadSegment(n uint64, newest bool) error {
-	f, err := q.spool.disk.Open(q.name(n))
-	if err != nil {
-		return err
+	b, err := q.readFile(n, -1)
+	for failed := 1; err != nil && failed < mostFailures; failed++ {
+		b, err = q.readFile(n, -1)
 	}
-	defer f.Close()
-	b, err := q.read(f, -1)
+	if err != nil && ofDisk(err) {
+		// It is as one that somebody removed: what is around it says what is missing.
+		q.spool.log.Error("a segment of the spool cannot be read, and is given up; what is known to be lost is reported", "segment", q.name(n), "error", err)
+		if err := q.spool.disk.Remove(q.name(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -205,6 +213,30 @@ func (s *segment) enter(e *Entry) {
 	s.last = at
 	s.covered.From = min(s.covered.From, e.Covered.From)
 	s.covered.To = max(s.covered.To, e.Covered.To)
+}
+
+// mostFailures is how often a segment is read in vain before it counts as damaged.
+const mostFailures = 10
+
+// ofDisk reports whether a file cannot be read because of what is on disk, and not
+// because of what this process may do, or has, at the moment.
+func ofDisk(err error) bool {
+	for _, own := range []error{fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR, syscall.EAGAIN} {
+		if errors.Is(err, own) {
+			return false
+		}
+	}
+	return true
+}
+
+// readFile returns the bytes of a segment that is not written to.
+func (q *Queue) readFile(n uint64, limit int64) ([]byte, error) {
+	f, err := q.spool.disk.Open(q.name(n))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return q.read(f, limit)
 }
 
 // read returns the bytes of a file, up to limit where that is not negative.
@@ -601,6 +633,7 @@ type Batch struct {
 	end    position
 	to     domain.Instant
 	lost   []Loss
+	unread uint64 // of lost: events that waited, of segments that were given up
 }
 
 // Next returns the next events to deliver, at most so many and about so many bytes,
@@ -617,7 +650,17 @@ func (q *Queue) Next(records, bytes int) (Batch, error) {
 		if s.number > b.end.segment {
 			b.end.segment, b.end.offset = s.number, 0
 		}
-		if err := q.readBatch(&b, s, i == len(q.segments)-1 && q.active != nil, records, bytes); err != nil {
+		active := i == len(q.segments)-1 && q.active != nil
+		switch err := q.readBatch(&b, s, active, records, bytes); {
+		case err == nil:
+			s.failed = 0
+		case ofDisk(err) && s.failed+1 >= mostFailures:
+			q.giveUp(&b, s, err)
+			if active {
+				q.seal() // what comes goes elsewhere
+			}
+		default:
+			s.failed++
 			return Batch{}, fmt.Errorf("read spool segment %s: %w", q.name(s.number), err)
 		}
 		if len(b.Entries) > 0 {
@@ -634,15 +677,13 @@ func (q *Queue) Next(records, bytes int) (Batch, error) {
 }
 
 func (q *Queue) readBatch(b *Batch, s *segment, active bool, records, size int) error {
-	f := q.active
-	if !active {
-		var err error
-		if f, err = q.spool.disk.Open(q.name(s.number)); err != nil {
-			return err
-		}
-		defer f.Close()
+	var data []byte
+	var err error
+	if active {
+		data, err = q.read(q.active, s.size)
+	} else {
+		data, err = q.readFile(s.number, s.size)
 	}
-	data, err := q.read(f, s.size)
 	if err != nil {
 		return err
 	}
@@ -685,6 +726,30 @@ func (q *Queue) readBatch(b *Batch, s *segment, active bool, records, size int) 
 	return nil
 }
 
+// giveUp goes on behind a segment that cannot be read: what it held is lost.
+func (q *Queue) giveUp(b *Batch, s *segment, err error) {
+	b.end.offset = s.size
+	next := s.first
+	if b.end.incarnation == next.incarnation {
+		next.sequence = max(next.sequence, b.end.sequence+1)
+	}
+	if s.frames == 0 || next.sequence > s.last.sequence {
+		return
+	}
+	b.lost = append(b.lost, q.passed(&b.end.stream, s, next)...)
+	l := Loss{Incarnation: next.incarnation, From: next.sequence, To: s.last.sequence, Covered: s.covered, Reason: Damaged}
+	if l.Covered.From < q.doneTo && q.doneTo < l.Covered.To {
+		l.Covered.From = q.doneTo
+	}
+	b.lost = append(b.lost, l)
+	b.unread += l.To - l.From + 1
+	b.end.stream = s.last
+	if s.failed < mostFailures {
+		s.failed = mostFailures
+		q.spool.log.Error("a segment of the spool cannot be read, and is given up", "segment", q.name(s.number), "from", l.From, "to", l.To, "error", err)
+	}
+}
+
 // Done says that a batch is in the log, or will never be and was kept elsewhere.
 func (q *Queue) Done(b Batch) error {
 	q.spool.mu.Lock()
@@ -703,7 +768,7 @@ func (q *Queue) finish(b Batch) error {
 		q.lost += l.To - l.From + 1
 	}
 	n := uint64(len(b.Entries))
-	q.waiting -= min(q.waiting, n)
+	q.waiting -= min(q.waiting, n+b.unread)
 	q.delivered += n
 	q.doneTo = max(q.doneTo, b.to)
 	err := q.save(len(b.lost) > 0)

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 
 	"quartermaster/domain"
@@ -395,6 +397,122 @@ func TestMissingSegment(t *testing.T) {
 		t.Errorf("%d came back and %d are called lost, of 20", len(b.given), len(b.lost))
 	}
 }
+
+// A segment that cannot be read any more, when the reporter starts or while it runs, is a
+// loss that is told, and what is around it is delivered. One that this process may not
+// open for now waits.
+func TestUnreadableSegment(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		gone bool
+	}{
+		"input/output error": {syscall.EIO, true}, "removed": {fs.ErrNotExist, true}, "damaged file system": {errors.New("structure needs cleaning"), true},
+		"too many files": {syscall.EMFILE, false}, "not allowed": {syscall.EACCES, false},
+	} {
+		for _, at := range []string{"start", "first", "middle", "half delivered"} {
+			d := newMemory()
+			b := newBooks(t)
+			s := open(t, d, 1<<20, 500)
+			q := s.Queue("faults")
+			put := func(n int) {
+				for range n {
+					if _, _, err := b.put(q, 60); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			put(20)
+			names := d.segments("faults")
+			bad := names[1]
+			switch at {
+			case "first":
+				bad = names[0]
+			case "half delivered":
+				bad = names[0]
+				if n, err := b.take(q, 1); n != 1 || err != nil {
+					t.Fatal(n, err)
+				}
+			}
+			d.broken = map[string]error{bad: c.err}
+			if at == "start" {
+				again, err := Open(Config{Source: "node-reporter/lab/n1", Incarnation: 1, Queues: rules(500), Quota: 1 << 20, disk: d})
+				if (err == nil) != c.gone {
+					t.Errorf("%s at %s: %v", name, at, err)
+				}
+				if err != nil {
+					continue
+				}
+				q = again.Queue("faults")
+			}
+			failures := 0
+			for done := false; !done; {
+				n, err := b.take(q, 7)
+				if err != nil {
+					failures++
+				}
+				done = err == nil && n == 0 || failures > 3*mostFailures
+			}
+			if !c.gone {
+				if failures <= 3*mostFailures || len(b.lost) > 0 {
+					t.Errorf("%s at %s: %d are called lost after %d failures", name, at, len(b.lost), failures)
+				}
+				d.broken = nil
+				b.drain(q)
+				if len(b.given) != 20 {
+					t.Errorf("%s at %s: %d came back once it could be read", name, at, len(b.given))
+				}
+				continue
+			}
+			put(1)
+			b.drain(q)
+			if len(b.given)+len(b.lost) != 21 || len(b.lost) == 0 || len(b.lost) > 4 {
+				t.Errorf("%s at %s: %d came back and %d are called lost, of 21", name, at, len(b.given), len(b.lost))
+			}
+			for k := range b.lost {
+				if b.given[k] != "" {
+					t.Errorf("%s at %s: %s was handed out and is called lost", name, at, k)
+				}
+			}
+			if st := q.Stats(); st.Waiting != 0 || st.Losses != uint64(len(b.lost)) {
+				t.Errorf("%s at %s: %+v", name, at, st)
+			}
+		}
+	}
+}
+
+// The segment that is written to cannot be read: what comes later goes elsewhere.
+func TestUnreadableActiveSegment(t *testing.T) {
+	d := newMemory()
+	b := newBooks(t)
+	s := open(t, d, 1<<20, 4000)
+	q := s.Queue("faults")
+	for range 3 {
+		if _, _, err := b.put(q, 60); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q.active = &unreadable{q.active}
+	for range mostFailures - 1 {
+		if _, err := b.take(q, 7); !errors.Is(err, syscall.EIO) {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.take(q, 7); err != nil || len(b.lost) != 3 {
+		t.Errorf("%d are called lost: %v", len(b.lost), err)
+	}
+	k, content, err := b.put(q, 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.drain(q)
+	if b.given[k] != content || len(b.given) != 1 || len(b.lost) != 3 {
+		t.Errorf("%v, lost %v", b.given, b.lost)
+	}
+}
+
+type unreadable struct{ file }
+
+func (*unreadable) ReadAt([]byte, int64) (int, error) { return 0, syscall.EIO }
 
 func TestQuotaDropsOldestSamples(t *testing.T) {
 	d := newMemory()
