@@ -52,9 +52,10 @@ const (
 	FieldUtilization  = 203
 )
 
-// maxScraped bounds the devices of an observer that was scraped: labels can name
-// any number. A node has at most 32 GPUs, cut into 8 instances each.
-const maxScraped = 512
+// MaxScraped bounds the devices of an observer that was scraped, of a node and hour:
+// labels can name any number. A node has at most 32 GPUs, cut into 8 instances each.
+// Who receives what was scraped sets aside what goes beyond.
+const MaxScraped = 512
 
 // scrape enters what was scraped of a node from one time to another.
 func (u *UsageHour) scrape(rows *Rows, scope string, s *domain.NodeSampled, from, to uint32) {
@@ -120,7 +121,7 @@ func (o *Observer) scrapedDevice(rows *Rows, s *domain.NodeSampled, i int) *Devi
 	}
 	d := o.device(i, id, replica)
 	if d == nil {
-		if len(o.Devices) >= maxScraped {
+		if len(o.Devices) >= MaxScraped {
 			return nil
 		}
 		d = o.add(id, replica)

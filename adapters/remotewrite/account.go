@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"quartermaster/projections"
 )
 
 // fate is what became of a sample.
@@ -52,6 +54,7 @@ const (
 	badValue
 	twoHolders
 	tooMany
+	tooManyDevices
 	notValid
 	// Refused.
 	badSeries
@@ -64,26 +67,27 @@ var reasons = [reasonCount]struct {
 	name, help string
 	fate       fate
 }{
-	otherMetric:  {"other_metric", "nothing is kept of this metric: write_relabel_configs of the stanza would save the traffic", filtered},
-	otherSeries:  {"other_series", "the metric is kept, and this series of it is of no use", filtered},
-	staleMarker:  {"stale_marker", "the series ended", filtered},
-	repeatedCell: {"repeated_cell", "the GPU was read before in the same scrape interval: " + StepHeader + " is longer than scrape_interval, or the scrape came twice", filtered},
-	otherCluster: {"other_cluster", "the label cluster names another cluster, and the key is that of {cluster}: write with the key of the cluster that is meant, or relabel the name that Prometheus has for this one", setAside},
-	noNode:       {"no_node", "no label node, hostname or Hostname says which machine the GPU is in: relabel __meta_kubernetes_pod_node_name to node", setAside},
-	podAsNode:    {"pod_as_node", "Hostname is the exporter's pod, not the machine: relabel __meta_kubernetes_pod_node_name to node", setAside},
-	noDevice:     {"no_device", "no label UUID says which GPU it is", setAside},
-	badDevice:    {"bad_device", "the label UUID is not the id of a GPU", setAside},
-	noModel:      {"no_model", "no label model_name says which model is served", setAside},
-	noServer:     {"no_server", "neither pod nor instance says which server it is", setAside},
-	badLabel:     {"bad_label", "a label, or namespace and name together, is longer than 256 bytes, holds control characters or is not UTF-8", setAside},
-	badBound:     {"bad_bound", "the label le of a bucket is not a number above 0", setAside},
-	badValue:     {"bad_value", "the value is blank, negative or beyond what the metric can be", setAside},
-	twoHolders:   {"two_holders", "two pods hold the GPU at once and no label vgpu tells them apart: the first counts", setAside},
-	tooMany:      {"too_many", "the cluster named more GPUs or servers in an hour than are kept", setAside},
-	notValid:     {"not_valid", "what would come of it is no event that the log takes: a mapping rule may name something that is no name", setAside},
-	badSeries:    {"bad_series", "the series breaks the protocol", refused},
-	tooOld:       {"too_old", "the sample is older than seven days", refused},
-	inFuture:     {"in_future", "the sample is more than ten minutes ahead: set the clock", refused},
+	otherMetric:    {"other_metric", "nothing is kept of this metric: write_relabel_configs of the stanza would save the traffic", filtered},
+	otherSeries:    {"other_series", "the metric is kept, and this series of it is of no use", filtered},
+	staleMarker:    {"stale_marker", "the series ended", filtered},
+	repeatedCell:   {"repeated_cell", "the GPU was read before in the same scrape interval: " + StepHeader + " is longer than scrape_interval, or the scrape came twice", filtered},
+	otherCluster:   {"other_cluster", "the label cluster names another cluster, and the key is that of {cluster}: write with the key of the cluster that is meant, or relabel the name that Prometheus has for this one", setAside},
+	noNode:         {"no_node", "no label node, hostname or Hostname says which machine the GPU is in: relabel __meta_kubernetes_pod_node_name to node", setAside},
+	podAsNode:      {"pod_as_node", "Hostname is the exporter's pod, not the machine: relabel __meta_kubernetes_pod_node_name to node", setAside},
+	noDevice:       {"no_device", "no label UUID says which GPU it is", setAside},
+	badDevice:      {"bad_device", "the label UUID is not the id of a GPU", setAside},
+	noModel:        {"no_model", "no label model_name says which model is served", setAside},
+	noServer:       {"no_server", "neither pod nor instance says which server it is", setAside},
+	badLabel:       {"bad_label", "a label, or namespace and name together, is longer than 256 bytes, holds control characters or is not UTF-8", setAside},
+	badBound:       {"bad_bound", "the label le of a bucket is not a number above 0", setAside},
+	badValue:       {"bad_value", "the value is blank, negative or beyond what the metric can be", setAside},
+	twoHolders:     {"two_holders", "two pods hold the GPU at once and no label vgpu tells them apart: the first counts", setAside},
+	tooMany:        {"too_many", "the cluster named more GPUs, or more servers, in an hour than are kept", setAside},
+	tooManyDevices: {"too_many_devices", "more GPUs, instances and replicas in an hour than are kept of one node: does the label that names the node say the same of several?", setAside},
+	notValid:       {"not_valid", "what would come of it is no event that the log takes: a mapping rule may name something that is no name", setAside},
+	badSeries:      {"bad_series", "the series breaks the protocol", refused},
+	tooOld:         {"too_old", "the sample is older than seven days", refused},
+	inFuture:       {"in_future", "the sample is more than ten minutes ahead: set the clock", refused},
 }
 
 // account says what became of the samples of a request.
@@ -112,8 +116,9 @@ type cluster struct {
 	failed   uint64 // samples whose events the log did not acknowledge
 	events   uint64
 	seed     maphash.Seed
-	known    map[uint64]struct{} // GPUs and servers of this hour, by the hash of what names their rows
-	hour     int64
+	gpus     targets
+	servers  targets
+	devices  map[uint64]int // of each node in the hour of gpus, by the hash of its name
 	kube     kube
 }
 
@@ -121,27 +126,78 @@ func newCluster(name string) *cluster {
 	return &cluster{name: name, seed: maphash.MakeSeed(), kube: newKube()}
 }
 
-// maxTargets is how many GPUs and servers a cluster may name in an hour.
+// maxTargets is how many GPUs a cluster may name in an hour, and how many servers.
 const maxTargets = 1 << 17
 
-// admit reports whether there is room for a target. name is all of what its rows are
-// told apart by: two of one name are one target, and two of different names two.
-func (c *cluster) admit(name []byte, now int64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if hour := now / 3_600_000; hour != c.hour || c.known == nil {
-		c.known, c.hour = map[uint64]struct{}{}, hour
-	}
-	// The seed is ours alone, so that nobody can name targets that are one here.
-	id := maphash.Bytes(c.seed, name)
-	if _, ok := c.known[id]; ok {
-		return true
-	}
-	if len(c.known) >= maxTargets {
+// targets are the GPUs or the servers that a cluster named, by the hash of what names
+// their rows. Those of the hour before keep their places, so that names that never come
+// again take none from what is there all the time.
+type targets struct {
+	hour          int64
+	known, before map[uint64]struct{}
+	kept          int // places of before that were not taken in this hour
+}
+
+// turn begins an hour, and reports whether it is another.
+func (t *targets) turn(hour int64) bool {
+	if hour == t.hour && t.known != nil {
 		return false
 	}
-	c.known[id] = struct{}{}
+	t.before = nil
+	if hour == t.hour+1 {
+		t.before = t.known
+	}
+	t.hour, t.known, t.kept = hour, map[uint64]struct{}{}, len(t.before)
 	return true
+}
+
+// admit reports whether there is room for a target.
+func (t *targets) admit(id uint64) bool {
+	if _, ok := t.known[id]; ok {
+		return true
+	}
+	if _, was := t.before[id]; was {
+		t.kept--
+	} else if len(t.known)+t.kept >= maxTargets {
+		return false
+	}
+	t.known[id] = struct{}{}
+	return true
+}
+
+// admitServer returns why there is no room for a server, reasonNone when there is. name
+// is all of what its rows are told apart by: two of one name are one target, and two of
+// different names two.
+func (c *cluster) admitServer(name string, now int64) reason {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.servers.turn(now / 3_600_000)
+	// The seed is ours alone, so that nobody can name targets that are one here.
+	if !c.servers.admit(maphash.String(c.seed, name)) {
+		return tooMany
+	}
+	return reasonNone
+}
+
+// admitDevice does so for a device of a node; name holds the node's.
+func (c *cluster) admitDevice(node, name []byte, now int64) reason {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gpus.turn(now/3_600_000) || c.devices == nil {
+		c.devices = map[uint64]int{}
+	}
+	id, of := maphash.Bytes(c.seed, name), maphash.Bytes(c.seed, node)
+	_, known := c.gpus.known[id]
+	switch {
+	case known:
+		return reasonNone
+	case c.devices[of] >= projections.MaxScraped:
+		return tooManyDevices
+	case !c.gpus.admit(id):
+		return tooMany
+	}
+	c.devices[of]++
+	return reasonNone
 }
 
 // enter adds a request that was answered.

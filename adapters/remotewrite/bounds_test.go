@@ -104,7 +104,7 @@ func TestRandomTargets(t *testing.T) {
 			return fmt.Sprintf(`vllm:num_requests_running{model_name="m",pod="p",tier="%d"}`, i)
 		},
 		"vgpu": func(i int) string {
-			return fmt.Sprintf(`DCGM_FI_DEV_GPU_UTIL{UUID="GPU-%08x-0000-0000-0000-000000000001",node="n",vgpu="%d"}`, i>>16+1, i&0xffff)
+			return fmt.Sprintf(`DCGM_FI_DEV_GPU_UTIL{UUID="GPU-%08x-0000-0000-0000-000000000001",node="n%d",vgpu="%d"}`, i>>16+1, i>>8, i&0xffff)
 		},
 	} {
 		named := map[string]bool{}
@@ -138,6 +138,68 @@ func TestRandomTargets(t *testing.T) {
 		if len(named) != remotewrite.MaxTargets {
 			t.Errorf("by random labels %s a cluster names %d targets, and may name %d", name, len(named), remotewrite.MaxTargets)
 		}
+	}
+}
+
+// Of one node as many devices are kept as the rows hold, and what goes beyond is set
+// aside for that; other nodes and the servers do not suffer for it.
+func TestTooManyDevices(t *testing.T) {
+	r := newReceiver(nil)
+	var all []series
+	for i := range 2000 {
+		all = append(all, one(fmt.Sprintf(`DCGM_FI_DEV_GPU_UTIL{UUID="GPU-%08x-0000-0000-0000-000000000001",Hostname="same"}`, i+1), 1))
+	}
+	want := fmt.Sprintf("%d/0/%d/0", projections.MaxScraped, 2000-projections.MaxScraped)
+	for range 2 { // again: the same are kept
+		if w := r.post(t, typeV2, v2(t, all)); w.Code != http.StatusNoContent || fates(w) != want {
+			t.Fatalf("answer %d, samples %s, want %s", w.Code, fates(w), want)
+		}
+	}
+	if got := stored(t, r.events); got != projections.MaxScraped {
+		t.Errorf("%d devices are stored of those that are called mapped", got)
+	}
+	if w := r.post(t, typeV2, v2(t, []series{one(`DCGM_FI_DEV_GPU_UTIL{`+gpu0+`,node="n1"}`, 1), one(`vllm:num_requests_running{model_name="m",pod="p"}`, 1)})); fates(w) != "2/0/0/0" {
+		t.Errorf("beside it: %s", fates(w))
+	}
+	req := httptest.NewRequest(http.MethodGet, "/api/v1/write", nil)
+	req.Header.Set("Authorization", "Bearer good")
+	w := httptest.NewRecorder()
+	r.ServeHTTP(w, req)
+	if !strings.Contains(w.Body.String(), `"too_many_devices"`) {
+		t.Errorf("status %s", w.Body)
+	}
+}
+
+// What a cluster names all the time keeps its place beside names that never come again,
+// of the same kind and of the other.
+func TestRandomTargetsStarveNone(t *testing.T) {
+	at := now
+	r := newReceiver(func(c *remotewrite.Config) {
+		c.Now = func() time.Time { return at }
+		c.Append = func(context.Context, []domain.Envelope) error { return nil }
+	})
+	real := v2(t, []series{one(`DCGM_FI_DEV_GPU_UTIL{`+gpu0+`,node="n1"}`, 1), one(`vllm:num_requests_running{model_name="m",pod="p"}`, 1)})
+	if w := r.post(t, typeV2, real); fates(w) != "2/0/0/0" {
+		t.Fatalf("samples %s", fates(w))
+	}
+	const each = 5000
+	for hour := range 2 {
+		at = at.Add(time.Hour)
+		for n := 0; n < remotewrite.MaxTargets+each; n += each {
+			var all []series
+			for i := n; i < n+each; i++ {
+				all = append(all, one(fmt.Sprintf(`vllm:num_requests_running{model_name="m",pod="%d-%d"}`, hour, i), 1))
+			}
+			if w := r.post(t, typeV2, v2(t, all)); w.Code != http.StatusNoContent {
+				t.Fatalf("answer %d: %s", w.Code, w.Body)
+			}
+		}
+		if w := r.post(t, typeV2, real); fates(w) != "2/0/0/0" {
+			t.Errorf("hour %d: samples %s", hour, fates(w))
+		}
+	}
+	if n := remotewrite.Targets(r.Handler, "c1"); n > remotewrite.MaxTargets+1 {
+		t.Errorf("%d targets are remembered", n)
 	}
 }
 

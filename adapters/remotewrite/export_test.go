@@ -2,7 +2,7 @@ package remotewrite
 
 import "net/http"
 
-// MaxTargets is how many GPUs and servers a cluster may name in an hour.
+// MaxTargets is how many GPUs, and how many servers, a cluster may name in an hour.
 const MaxTargets = maxTargets
 
 // Targets returns how many a cluster has named in this hour.
@@ -10,5 +10,5 @@ func Targets(h http.Handler, name string) int {
 	c := h.(*receiver).cluster(name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.known)
+	return len(c.gpus.known) + len(c.servers.known)
 }

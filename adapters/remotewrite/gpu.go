@@ -135,9 +135,7 @@ func (s *scan) newDevice() (d device) {
 		}
 	}
 	s.text = binary.BigEndian.AppendUint32(append(append(append(s.text[:0], node...), 0), d.id[:]...), d.replica)
-	if !s.cluster.admit(s.text, s.now) {
-		d.refused = tooMany
-	}
+	d.refused = s.cluster.admitDevice(node, s.text, s.now)
 	return d
 }
 

@@ -172,8 +172,7 @@ func (s *scan) newServer(f family) (v server) {
 	if f != familyPods {
 		v.node = string(s.values[keyNode])
 	}
-	if !s.cluster.admit(append(s.text[:0], projections.ServerID(v.deployment, v.model, v.tier, v.engine, v.unit)...), s.now) {
-		v.refused = tooMany
+	if v.refused = s.cluster.admitServer(projections.ServerID(v.deployment, v.model, v.tier, v.engine, v.unit), s.now); v.refused != reasonNone {
 		return v
 	}
 	if f != familyPods {
