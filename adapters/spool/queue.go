@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -726,6 +727,15 @@ func (q *Queue) readBatch(b *Batch, s *segment, active bool, records, size int) 
 	return nil
 }
 
+// Refuse makes a loss of an entry of a batch, by its place, which Done then records. What
+// another source observed is none: nobody knows its stream by this source's name.
+func (q *Queue) Refuse(b *Batch, i int) {
+	if b.Source == "" || b.Source == q.spool.cfg.Source {
+		e := &b.Entries[i]
+		b.lost = append(b.lost, Loss{e.Incarnation, e.Sequence, e.Sequence, e.Covered, Refused})
+	}
+}
+
 // giveUp goes on behind a segment that cannot be read: what it held is lost.
 func (q *Queue) giveUp(b *Batch, s *segment, err error) {
 	b.end.offset = s.size
@@ -763,6 +773,9 @@ func (q *Queue) finish(b Batch) error {
 	}
 	q.st.at, q.st.known = b.end, true
 	q.burnt = slices.DeleteFunc(q.burnt, func(l Loss) bool { return l.Incarnation == b.end.incarnation && l.To <= b.end.sequence })
+	slices.SortStableFunc(b.lost, func(x, y Loss) int {
+		return cmp.Or(cmp.Compare(x.Incarnation, y.Incarnation), cmp.Compare(x.From, y.From))
+	})
 	q.st.lose(b.lost...)
 	for _, l := range b.lost {
 		q.lost += l.To - l.From + 1

@@ -22,11 +22,12 @@
 //   - A queue that does not keep (samples) makes room when the quota is reached or
 //     the disk is full, for itself and for those that keep, by dropping its oldest
 //     segment; it never drops what came later first.
-//   - What is lost, dropped or damaged, is a [Loss]: which sequences, what time they
+//   - What is lost, dropped, damaged or refused, is a [Loss]: which sequences, what time they
 //     covered, and why. A loss is recorded together with the place that delivery
 //     has reached, and stays until [Queue.Said].
 //   - Damage is found by checksums, located, and costs no more than the records
-//     that it touches. A torn tail, which was never accepted, is no loss.
+//     that it touches. A torn tail, which was never accepted, is no loss. A segment
+//     that cannot be read, ten times in a row, counts as damaged as a whole.
 //
 // # Files
 //
@@ -137,6 +138,7 @@ const (
 	Quota    Reason = iota + 1 // dropped to stay within the quota
 	DiskFull                   // dropped because the disk was full
 	Damaged                    // the bytes on disk were damaged or removed
+	Refused                    // the log will never hold them
 )
 
 // String returns the reason in words.
@@ -148,6 +150,8 @@ func (r Reason) String() string {
 		return "the disk of the spool was full"
 	case Damaged:
 		return "the spool's bytes on disk were damaged"
+	case Refused:
+		return "the log refused them for ever"
 	}
 	return "unknown"
 }

@@ -577,7 +577,7 @@ func TestClusterCorrected(t *testing.T) {
 		until(t, "the delivery", func() bool { return c.sent.Load() == 1 })
 		stop()
 		wg.Wait()
-		if c.refused.count.Load() != 1 || c.failing.Load() != nil || len(to.got) != 1 {
+		if c.refused.count.Load() != 1 || c.failing.Load() != nil || len(to.got) != 1 || len(c.queue.Losses()) > 0 {
 			t.Errorf("%d refused, %d sent, failing %v", c.refused.count.Load(), len(to.got), c.failing.Load())
 		}
 		text, err := os.ReadFile(filepath.Join(dir, refusedName))
@@ -608,6 +608,67 @@ func TestHealthAsksForNoRestart(t *testing.T) {
 	}
 }
 
+// A gateway that refuses all, reports of losses too, is told of each loss once.
+func TestAllRefused(t *testing.T) {
+	cfg := &Config{Cluster: testCluster, Node: "n1", Interval: time.Second, Listen: "off"}
+	cfg.Spool = SpoolConfig{Dir: t.TempDir(), QuotaMiB: 1}
+	log := slog.New(slog.DiscardHandler)
+	r, err := openReporter(cfg, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.spool.Close()
+	if err := r.append(noon, &domain.GPUFaultObserved{Node: "n1", GPU: gpu(0).UUID, Kind: domain.FaultXID, Code: 79, Count: 1}, nil); err != nil {
+		t.Fatal(err)
+	}
+	q := r.queue(domain.TopicHardware)
+	to := &chosen{refuse: map[int]string{0: "no", 1: "no", 2: "no", 3: "no"}}
+	c := &courier{queue: q, topic: domain.TopicHardware, cluster: testCluster, sender: to, refused: newRefusedFile(cfg.Spool.Dir, log), log: log, pace: usualPace}
+	for range 4 {
+		b, err := q.Next(mostRecords, mostBytes)
+		if err != nil || !c.deliver(t.Context(), &b) {
+			t.Fatal(err)
+		}
+		if err := q.Done(b); err != nil {
+			t.Fatal(err)
+		}
+		r.sayLosses(domain.TopicHardware)
+	}
+	if len(to.got) != 2 || len(q.Losses()) > 0 {
+		t.Errorf("%d events were sent, want the fault and the report of its loss; not said: %+v", len(to.got), q.Losses())
+	}
+	// What a line of the file holds is what the gateway takes.
+	text, err := os.ReadFile(filepath.Join(cfg.Spool.Dir, refusedName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var body []byte
+	for line := range strings.Lines(string(text)) {
+		var l struct{ Record []byte }
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Fatal(err)
+		}
+		body = append(body, l.Record...)
+	}
+	if recs, err := wire.ReadBatch(body); err != nil || len(recs) != 2 {
+		t.Errorf("%d records: %v", len(recs), err)
+	}
+}
+
+// The DaemonSet asks for nothing that waits for a disk, and starts nothing again for what
+// is wrong.
+func TestLivenessProbe(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/node/daemonset.yaml")
+	if err != nil || !strings.Contains(string(text), "livenessProbe:\n            httpGet: {path: /livez, port: metrics}") {
+		t.Errorf("%v: another liveness probe than /livez:\n%s", err, text)
+	}
+	w := httptest.NewRecorder()
+	live(w, nil)
+	if w.Code != http.StatusOK {
+		t.Error(w.Code)
+	}
+}
+
 // What is refused for ever is kept in a file, and one bad event does not hold up others.
 func TestRefused(t *testing.T) {
 	dir := t.TempDir()
@@ -632,6 +693,10 @@ func TestRefused(t *testing.T) {
 		cancel()
 	}()
 	c.run(ctx)
+	want := []spool.Loss{{Incarnation: 1, From: 4, To: 4, Reason: spool.Refused}, {Incarnation: 1, From: 8, To: 8, Reason: spool.Refused}}
+	if got := s.Queue("q").Losses(); !slices.Equal(got, want) {
+		t.Errorf("losses %+v, want those of the two that are refused: nobody else says that they never come", got)
+	}
 	if len(to.got) != 19 || c.sent.Load() != 18 || c.refused.count.Load() != 2 {
 		t.Errorf("%d were sent, %d accepted, %d refused", len(to.got), c.sent.Load(), c.refused.count.Load())
 	}

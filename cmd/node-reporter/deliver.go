@@ -388,14 +388,18 @@ func (c *courier) run(ctx context.Context) {
 			c.log.Error("the spool cannot be read; what waits in it is tried again", "topic", string(c.topic), "error", err)
 		}
 		if err != nil || len(b.Entries) == 0 {
+			ready := c.queue.Ready()
+			if err != nil {
+				ready = nil // a disk that fails is given time, whatever comes meanwhile
+			}
 			select {
 			case <-ctx.Done():
-			case <-c.queue.Ready():
+			case <-ready:
 			case <-time.After(5 * time.Second):
 			}
 			continue
 		}
-		if !c.deliver(ctx, b) {
+		if !c.deliver(ctx, &b) {
 			return
 		}
 		if err := c.queue.Done(b); err != nil {
@@ -404,42 +408,53 @@ func (c *courier) run(ctx context.Context) {
 	}
 }
 
-func (c *courier) deliver(ctx context.Context, b spool.Batch) bool {
-	var records [][]byte
-	for _, e := range b.Entries {
+// parcel is a record, and which entry of the batch it is.
+type parcel struct {
+	record []byte
+	entry  int
+}
+
+// deliver returns once every event of a batch is in the log or was set aside, or false
+// when ctx ended first.
+func (c *courier) deliver(ctx context.Context, b *spool.Batch) bool {
+	var parcels []parcel
+	for i, e := range b.Entries {
 		record, _, err := unpack(e.Data)
 		if err != nil {
-			if !c.setAside(ctx, e.Data, err.Error()) {
+			if !c.setAside(ctx, b, parcel{e.Data, i}, err.Error()) {
 				return false
 			}
 			continue
 		}
-		records = append(records, record)
+		parcels = append(parcels, parcel{record, i})
 	}
 	if own := sourceOf(c.cluster); b.Source != "" && !strings.HasPrefix(b.Source, own) {
 		// No key of this cluster opens the way for them: they would hold up all others.
 		why := fmt.Sprintf("it was observed as %s, and this node is one of cluster %s now", b.Source, c.cluster)
-		for _, r := range records {
-			if !c.setAside(ctx, r, why) {
+		for _, p := range parcels {
+			if !c.setAside(ctx, b, p, why) {
 				return false
 			}
 		}
 		return true
 	}
-	return len(records) == 0 || c.part(ctx, records)
+	return len(parcels) == 0 || c.part(ctx, b, parcels)
 }
 
-// setAside keeps an event that the log will never take beside the spool. While the disk
-// does not take it, it stays in the spool, unless it is a sample. It returns false when
-// ctx ended first.
-func (c *courier) setAside(ctx context.Context, record []byte, why string) bool {
+// setAside keeps an event that the log will never take beside the spool, and has its loss
+// reported, or its sequence would be awaited for ever. While the disk does not take it, it
+// stays in the spool, unless it is a sample. It returns false when ctx ended first.
+func (c *courier) setAside(ctx context.Context, batch *spool.Batch, p parcel, why string) bool {
 	const kind = "refused"
 	b := c.pace.backoff(c.pace.deliver)
 	for {
-		err := c.refused.add(c.topic, record, why)
+		err := c.refused.add(c.topic, p.record, why)
 		if err == nil || c.topic == domain.TopicTelemetry {
 			if e := c.failing.Load(); e != nil && e.kind == kind {
 				c.failing.Store(nil)
+			}
+			if !tellsLoss(p.record) {
+				c.queue.Refuse(batch, p.entry)
 			}
 			return true
 		}
@@ -452,9 +467,20 @@ func (c *courier) setAside(ctx context.Context, record []byte, why string) bool 
 	}
 }
 
+// tellsLoss reports whether a record is a report of a loss. Where the log refuses those,
+// to report that one is lost would never end.
+func tellsLoss(record []byte) bool {
+	recs, err := wire.ReadBatch(record)
+	return err == nil && len(recs) == 1 && wire.TypeOf(&recs[0]) == domain.TypeSpoolDropped
+}
+
 // part delivers records until they are acknowledged, in halves where that is too much at
 // once. It returns false when ctx ended first.
-func (c *courier) part(ctx context.Context, records [][]byte) bool {
+func (c *courier) part(ctx context.Context, batch *spool.Batch, parcels []parcel) bool {
+	records := make([][]byte, len(parcels))
+	for i, p := range parcels {
+		records[i] = p.record
+	}
 	b := c.pace.backoff(c.pace.deliver)
 	for {
 		refused, err := c.sender.send(ctx, records)
@@ -464,7 +490,7 @@ func (c *courier) part(ctx context.Context, records [][]byte) bool {
 				c.log.Info("events are delivered again", "topic", string(c.topic))
 			}
 			for _, r := range refused {
-				if !c.setAside(ctx, records[r.Index], r.Error) {
+				if !c.setAside(ctx, batch, parcels[r.Index], r.Error) {
 					return false
 				}
 			}
@@ -483,10 +509,10 @@ func (c *courier) part(ctx context.Context, records [][]byte) bool {
 		}
 		switch {
 		case len(records) == 1 && e.final:
-			return c.setAside(ctx, records[0], e.text)
+			return c.setAside(ctx, batch, parcels[0], e.text)
 		case len(records) > 1 && e.split:
 			half := len(records) / 2
-			return c.part(ctx, records[:half]) && c.part(ctx, records[half:])
+			return c.part(ctx, batch, parcels[:half]) && c.part(ctx, batch, parcels[half:])
 		}
 		wait = max(wait, e.after)
 		c.failing.Store(e)
@@ -566,6 +592,7 @@ func (f *refusedFile) write(topic domain.Topic, record []byte, why string) error
 		return fmt.Errorf("it has %d MiB already; move it away", mostRefused>>20)
 	}
 	if _, err := w.Write(append(line, '\n')); err != nil {
+		_ = w.Truncate(info.Size()) // a half line would spoil the next
 		return err
 	}
 	if err := syncFile(w); err != nil || info.Size() > 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// serve answers /metrics and /healthz until the returned function is called.
+// serve answers /metrics, /healthz and /livez until the returned function is called.
 func (r *reporter) serve() (stop func(), err error) {
 	if r.cfg.Listen == "off" {
 		return func() {}, nil
@@ -25,6 +25,7 @@ func (r *reporter) serve() (stop func(), err error) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(r.metrics(), promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", r.health)
+	mux.HandleFunc("GET /livez", live)
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
 	go func() {
 		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -84,6 +85,11 @@ func (r *reporter) health(w http.ResponseWriter, _ *http.Request) {
 	// Whoever does not get the answer asks again.
 	_ = json.NewEncoder(w).Encode(map[string]any{"ok": len(problems) == 0, "problems": append([]string{}, problems...)})
 }
+
+// live answers for as long as there is a process. It waits for nothing: a disk that hangs
+// would have the reporter killed, with the faults that it holds in memory until the disk
+// takes them.
+func live(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }
 
 // metrics describe the reporter. They are read from what it counts anyway.
 func (r *reporter) metrics() *prometheus.Registry {
