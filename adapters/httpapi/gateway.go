@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/prometheus/client_golang/prometheus"
@@ -85,7 +87,7 @@ type Gateway struct {
 // Denial is an attempt that was refused for what the caller may not do.
 type Denial struct {
 	Principal string // the key, or where the request came from
-	Target    string // the cluster that was meant, when it is known; whatever the caller wrote
+	Target    string // the cluster that was meant; "" when it is not known, or what the caller wrote is no plain name
 	// Reason is one of few for each principal, whatever the caller sends: what it made
 	// up is not among them.
 	Reason string
@@ -326,11 +328,15 @@ func (g *Gateway) check(caller Caller, recs []domain.Record) (*Accepted, []domai
 		rec.Partition = domain.PartitionOf(rec.Key, rec.Topic.Partitions())
 		foreign, err := g.checkOne(decoder, caller, &rec, &env)
 		if foreign != "" {
+			target, shown := foreign, foreign
+			if !isPlainName(foreign) {
+				target, shown = "", fmt.Sprintf("%.100q", foreign)
+			}
 			g.Denied(Denial{
-				Principal: fmt.Sprintf("key %s of cluster %s", caller.KeyID, caller.Cluster), Target: foreign,
+				Principal: fmt.Sprintf("key %s of cluster %s", caller.KeyID, caller.Cluster), Target: target,
 				Reason: fmt.Sprintf("its key pushes for cluster %s alone", caller.Cluster),
 			})
-			return nil, nil, refuse(http.StatusForbidden, "record %d is of cluster %s, and the key is that of cluster %s; nothing was taken", i, foreign, caller.Cluster)
+			return nil, nil, refuse(http.StatusForbidden, "record %d is of cluster %s, and the key is that of cluster %s; nothing was taken", i, shown, caller.Cluster)
 		}
 		if err == nil {
 			taken = append(taken, rec)
@@ -368,7 +374,25 @@ func (g *Gateway) checkOne(d projections.Decoder, caller Caller, rec *domain.Rec
 	if t := env.Event.Type(); !slices.Contains(fromNodes, t) {
 		return "", fmt.Errorf("%s is no event that a node may send", t)
 	}
-	return "", domain.Validate(env)
+	if n := max(env.Sequence, env.PreviousSequence); n > maxSequence {
+		return "", fmt.Errorf("sequence %d is beyond %d, which no life of a source comes to: it counts the events of one from 1", n, uint64(maxSequence))
+	}
+	// What the folds would quarantine marks every report of everybody, so that it must
+	// not come to the log.
+	if err := domain.Validate(env); err != nil {
+		return "", err
+	}
+	return "", env.CheckSignature()
+}
+
+// maxSequence bounds the sequences of nodes: a thousand events a second for thirty
+// years. A greater one would have the folds await for good what never was.
+const maxSequence = 1 << 40
+
+// isPlainName reports whether a text that anybody may have written can stand in the log
+// as the name of a cluster.
+func isPlainName(s string) bool {
+	return len(s) <= 256 && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // remote names where a request came from, without its port, which changes.

@@ -57,6 +57,13 @@ func (lines) Decode(rec *domain.Record, env *domain.Envelope) error {
 		env.Event = &domain.NodeCordoned{Node: f[2]}
 	case "nameless":
 		env.Event = &domain.NodeCordoned{}
+	case "signed":
+		env.Event = &domain.NodeCordoned{Node: f[2]}
+		env.Signature = &domain.Signature{Operator: "o", Key: make([]byte, 32), Bytes: make([]byte, 64)}
+	case "leap":
+		env.Sequence, env.Event = 1e18, &domain.NodeCordoned{Node: f[2]}
+	case "leapt":
+		env.PreviousSequence, env.Event = 1e18, &domain.NodeCordoned{Node: f[2]}
 	case "register":
 		env.Event = &domain.ClusterRegistered{Provider: f[2], ProviderClass: domain.Owned, Region: "eu"}
 	}
@@ -163,12 +170,18 @@ func TestGatewayRefusesSingleRecords(t *testing.T) {
 		"node-reporter/lab/n1 cordon! n1\n"+
 		"node-reporter/lab/n1 register n1\n"+
 		"node-reporter/lab/n1 nameless n1\n"+
-		"importer/file cordon n1\n"+labLine)
+		"importer/file cordon n1\n"+
+		"node-reporter/lab/n1 signed n1\n"+
+		"node-reporter/lab/n1 leap n1\n"+
+		"node-reporter/lab/n1 leapt n1\n"+labLine)
 	var ans httpapi.Accepted
 	if err := json.Unmarshal([]byte(res.text), &ans); err != nil || res.status != http.StatusOK {
 		t.Fatalf("%d: %v", res.status, err)
 	}
-	want := []string{"1 field 3: cut off", "2 ClusterRegistered is no event that a node may send", "3 NodeCordoned: node: is missing", `4 source "importer/file" does not begin with node-reporter/lab/`}
+	want := []string{"1 field 3: cut off", "2 ClusterRegistered is no event that a node may send", "3 NodeCordoned: node: is missing", `4 source "importer/file" does not begin with node-reporter/lab/`,
+		`5 NodeCordoned: signature does not verify: not made by operator "o" over these bytes`,
+		"6 sequence 1000000000000000000 is beyond 1099511627776, which no life of a source comes to: it counts the events of one from 1",
+		"7 sequence 1000000000000000000 is beyond 1099511627776, which no life of a source comes to: it counts the events of one from 1"}
 	var got []string
 	for _, r := range ans.Refused {
 		got = append(got, fmt.Sprint(r.Index, " ", r.Error))
@@ -209,6 +222,7 @@ func TestGatewayAnswers(t *testing.T) {
 		"revoked":             {prepare: func(h *house) { h.keys[0].Revoked, h.keys[0].Why = true, "revoked: lost" }, status: 401, want: "(revoked: lost)", denied: "revoked"},
 		"keys unreadable":     {prepare: func(h *house) { h.loadErr = errors.New("no database") }, status: 503, want: "which keys hold cannot be read at the moment: no database"},
 		"foreign source":      {body: labLine + "node-reporter/eu/n1 cordon n1", status: 403, want: "record 1 is of cluster eu, and the key is that of cluster lab; nothing was taken", denied: "→ eu its key pushes for cluster lab alone"},
+		"foreign, no name":    {body: "node-reporter/e\x01u/n1 cordon n1", status: 403, want: `is of cluster \"e\\x01u\"`, denied: "→  its key pushes for cluster lab alone"},
 		"foreign header":      {body: "node-reporter/lab/n1 cordon n1 eu", status: 403, want: "record 0 is of cluster eu", denied: "→ eu"},
 		"get":                 {change: func(r *http.Request) { r.Method = http.MethodGet }, status: 405, want: "POST a batch"},
 		"content type":        {change: header("Content-Type", "application/json"), status: 415, want: "want text/lines"},

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -91,6 +92,22 @@ func (d *denials) end(now time.Time) []httpapi.Denial {
 	return out
 }
 
+// denialEvent is how the log is told. What is too long for it is cut.
+func denialEvent(d httpapi.Denial, now time.Time) domain.Envelope {
+	who := cutText(d.Principal, 256)
+	return domain.Envelope{Time: domain.InstantOf(now), Subject: who, Event: &domain.AccessDenied{
+		Entity: platform, Principal: who, Action: "push events", Target: d.Target, Reason: cutText(d.Reason, 4096),
+	}}
+}
+
+// cutText returns as much of a text as fits into some bytes.
+func cutText(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "")
+}
+
 // deny tells of denials in the log of the program and in the log of events.
 func (g *gateway) deny(ctx context.Context) {
 	tick := time.NewTicker(denialWindow)
@@ -102,10 +119,13 @@ func (g *gateway) deny(ctx context.Context) {
 			if stream == nil {
 				stream = g.home.stream("gateway")
 			}
-			env := domain.Envelope{Time: domain.InstantOf(time.Now()), Subject: d.Principal, Event: &domain.AccessDenied{
-				Entity: platform, Principal: d.Principal, Action: "push events", Target: d.Target, Reason: d.Reason,
-			}}
-			if err := stream.Append(ctx, &env); err != nil {
+			env := denialEvent(d, time.Now())
+			// What is not valid would be quarantined, and mark every report of everybody.
+			err := domain.Validate(&env)
+			if err == nil {
+				err = stream.Append(ctx, &env)
+			}
+			if err != nil {
 				g.log.Warn("cannot note the refusal", "error", err)
 			}
 		}

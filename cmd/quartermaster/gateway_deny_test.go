@@ -1,13 +1,22 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"quartermaster/adapters/httpapi"
+	"quartermaster/adapters/wire"
+	"quartermaster/domain"
+	"quartermaster/projections"
 )
 
 // However many are refused, few events tell of it, and their counts add up.
@@ -47,4 +56,68 @@ func TestDenialsAreFolded(t *testing.T) {
 	if again := d.fresh(); len(again) != 1 {
 		t.Errorf("in another window: %+v", again)
 	}
+}
+
+// Whatever a request says of clusters and sources, and whatever was said when its key
+// was revoked, what the log is told of its refusal is valid. A denial that is not would
+// be quarantined and mark every report.
+func FuzzDenialsAreValid(f *testing.F) {
+	f.Add("evil\x01name", "node-reporter/lab/n1", "lab", "")
+	f.Add("evil\u202ename", "node-reporter/lab/n1", "lab", "lost")
+	f.Add("", "node-reporter/evil\r\n/n1", "lab", "")
+	f.Add("\xff\xfe", "node-reporter//", "lab", "")
+	f.Add(strings.Repeat("x", 5000), "", strings.Repeat("é", 128), "")
+	f.Add("", "node-reporter/"+strings.Repeat("x", 257)+"/n", "lab", strings.Repeat("é", 2048))
+	base, err := wire.Encode(&domain.Envelope{Source: "node-reporter/lab/n1", Incarnation: 1, Sequence: 1, Time: domain.Hour, Cluster: "lab", Event: &domain.NodeCordoned{Node: "n1"}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, cluster, source, own, why string) {
+		revoked := domain.Envelope{Time: domain.Hour, Cluster: own, Event: &domain.ClusterKeyRevoked{KeyID: "k", Reason: why}}
+		if domain.Validate(&revoked) != nil {
+			return // nobody has such a cluster or reason
+		}
+		key, err := domain.NewClusterKey(bytes.NewReader(make([]byte, 64)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := newDenials(time.Now())
+		entry := projections.ClusterKeyEntry{Cluster: own, KeyID: key.ID, MAC: key.MAC(own), Revoked: why != "", Why: "revoked: " + why}
+		g := &httpapi.Gateway{
+			Keys: &httpapi.Keys{Now: time.Now, Load: func(context.Context) ([]projections.ClusterKeyEntry, error) {
+				return []projections.ClusterKeyEntry{entry}, nil
+			}},
+			Read: func([]byte) ([]domain.Record, error) {
+				rec := base
+				rec.Headers = nil
+				for _, h := range base.Headers {
+					switch h.Key {
+					case "ce_cluster":
+						h.Value = []byte(cluster)
+					case "ce_source":
+						h.Value = []byte(source)
+					}
+					if len(h.Value) > 0 {
+						rec.Headers = append(rec.Headers, h)
+					}
+				}
+				return []domain.Record{rec, rec}, nil
+			},
+			ContentType: "text/x", NewDecoder: func() projections.Decoder { return new(wire.Decoder) },
+			Append: func(context.Context, []domain.Record) error { return nil },
+			Denied: d.add, Rate: 100, Burst: 100, Log: slog.New(slog.DiscardHandler),
+		}
+		for range 2 {
+			r := httptest.NewRequest(http.MethodPost, "/v1/events", strings.NewReader("x"))
+			r.Header.Set("Authorization", "Bearer "+key.String())
+			r.Header.Set("Content-Type", "text/x")
+			g.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		for _, one := range d.end(time.Now()) {
+			env := denialEvent(one, time.Now())
+			if err := domain.Validate(&env); err != nil {
+				t.Errorf("cluster %q, source %q, key of %q: %v", cluster, source, own, err)
+			}
+		}
+	})
 }
