@@ -22,9 +22,10 @@ import (
 // simulationKeys names the keys of a result, for the help of the commands that
 // show one.
 const simulationKeys = `A result has simulation (its id), format, name, question, position, at, methods,
-currency, horizon (from, to), seed, runs, scenario (the file, with what it left
-out), drivers (driver, distribution, p5, p50, p95, mean, alternatives),
-alternatives, differences (alternative, from, mean, mean_interval, p5, p50, p95,
+currency, horizon (from, to), annual_rate (it discounts), salvage (the share
+credited of what a purchase costs beyond the horizon), seed, runs, scenario (the
+file, with what it left out), drivers (driver, distribution, p5, p50, p95, mean,
+alternatives), alternatives, differences (alternative, from, mean, mean_interval, p5, p50, p95,
 cheaper_share_of_draws), break_even (pool, offer, kind, term_epochs, hourly,
 on_demand_hourly, break_even_utilization, alternatives, generated, citation) and
 notes.
@@ -33,9 +34,11 @@ An alternative has alternative, expected_cost, expected_cost_interval, p5_cost,
 p50_cost, p95_cost, cvar_90_cost, median_world_cost, shortage_penalty,
 committed_cost, stranded_cost, p95_stranded_cost, demand_unit_hours,
 unserved_unit_hours, unserved_share, spot_share, constraints (constraint,
-share_of_draws), purchases (offer, commitment, pool, units, term, cost,
+share_of_draws), purchases (offer, commitment, pool, units, term, upfront and hourly
+(nominal, of all units), cost (within the horizon, after salvage),
 guarantees_capacity, generated, citation), scenario_set (id, weight,
-demand_unit_hours), solved_cost, lower_bound, gap, solvers, draws_above_solved,
+demand_unit_hours), solved_cost, lower_bound, gap, solvers, end_of_horizon (salvage,
+cost of the same purchases, best_cost, lower_bound, purchases), draws_above_solved,
 draws_above_solved_share, beside_the_gap (driver, solved), tornado (driver, given,
 p5, p95, p5_cost, p95_cost), cost_distribution (from, to, draws), load_duration (pool,
 hours, guaranteed, price_only, spot, on_demand, unserved, committed), draws_sha256
@@ -60,6 +63,11 @@ drawn: purchases are solved once for each alternative, over a few weighted
 scenarios that the draws are reduced to, and then every draw says what they come
 to. Alternatives share their random numbers. The same file on the same position
 gives the same bytes; nothing is appended, but by --freeze.
+
+Purchases rest on what is taken as given: the annual rate, and the share that is
+credited of what they cost beyond the horizon, 0.5 where the file does not say.
+end_of_horizon has what they cost with nothing and with all of it credited, and what
+the best purchases cost then.
 
 Purchases hedge what is wanted and the spot that can be had: those the weighted
 scenarios have differently. Prices, exchange rates and interruptions enter the
@@ -182,6 +190,9 @@ func (a *app) answerScenario(ctx context.Context, s *whatif.Scenario, in *whatif
 	defer done()
 	in.Solve = func(ctx context.Context, p *problem.Instance) (*problem.Answer, error) {
 		return problem.Solve(ctx, p, lp)
+	}
+	in.EndOfHorizon = func(ctx context.Context, p *problem.Instance, a *problem.Answer) error {
+		return problem.EndOfHorizon(ctx, p, a, lp)
 	}
 	if in.Workers <= 0 {
 		in.Workers = runtime.GOMAXPROCS(0)

@@ -19,6 +19,7 @@ import (
 
 	"quartermaster/adapters/chart"
 	"quartermaster/domain"
+	instances "quartermaster/domain/instance"
 	"quartermaster/simulations/whatif"
 )
 
@@ -28,7 +29,7 @@ func (a *app) showSimulation(r *whatif.Result) {
 	if r.Question != "" {
 		fmt.Fprintf(a.out, "%s\n", r.Question)
 	}
-	fmt.Fprintf(a.out, "amounts are in %s, at their value on the first day\n\n", r.Currency)
+	fmt.Fprintf(a.out, "%samounts are in %s, at their value on the first day\n\n", takenAsGiven(r), r.Currency)
 	t := a.table("alternative", "expected cost", "p5", "p50", "p95", "worst tenth", "of it penalty", "unserved", "spot", "stranded", "buys")
 	t.SetColumnConfigs(rightFrom(2, 11))
 	for i := range r.Alternatives {
@@ -41,6 +42,13 @@ func (a *app) showSimulation(r *whatif.Result) {
 			percent(x.UnservedShare.Round(6)), percent(x.SpotShare.Round(4)), money(x.Stranded), comma(n)})
 	}
 	t.Render()
+	for i := range r.Alternatives {
+		for _, k := range r.Alternatives[i].Kept {
+			if x := &r.Alternatives[i]; len(x.Solvers) > 0 && k.Share.LessThan(decimal.NewFromInt(1)) {
+				fmt.Fprintf(a.out, "%q keeps %s in %s of the draws: its expected cost, and differences from it, are not of keeping it; solved to keep it in expectation, it costs %s\n", clipped(x.Alternative), k.Constraint, percent(k.Share.Round(3)), money(x.Solved))
+			}
+		}
+	}
 	if len(r.Differences) > 0 {
 		fmt.Fprintf(a.out, "\nagainst %q, draw by draw\n", r.Differences[0].From)
 		t := a.table("alternative", "mean difference", "95 % interval", "p5", "p50", "p95", "cheaper in")
@@ -49,6 +57,7 @@ func (a *app) showSimulation(r *whatif.Result) {
 			t.AppendRow(table.Row{clipped(d.Alternative), money(d.Mean), money(d.Interval[0]) + " to " + money(d.Interval[1]), money(d.P5), money(d.P50), money(d.P95), percent(d.Cheaper.Round(3))})
 		}
 		t.Render()
+		a.showOtherDifferences(r)
 	}
 	for i := range r.Alternatives {
 		a.showOutcome(&r.Alternatives[i], r)
@@ -86,10 +95,21 @@ func (a *app) showOutcome(x *whatif.Outcome, r *whatif.Result) {
 		fmt.Fprintf(a.out, "bought for %s: %s over them, at least %s, gap %s, by %s\n", weighted(len(x.Set)), money(x.Solved), money(x.LowerBound), x.Gap, strings.Join(x.Solvers, " and "))
 		fmt.Fprintln(a.out, besideGap(x, r.Runs))
 	}
+	for _, t := range x.EndOfHorizon {
+		line := fmt.Sprintf("with %s credited beyond the horizon: these purchases would cost %s", percent(t.Salvage), money(t.Cost))
+		if t.Best != nil && t.LowerBound != nil {
+			line += fmt.Sprintf(", the best that were found %s (%s units), and none less than %s", money(*t.Best), comma(unitsBought(t.Purchases)), money(*t.LowerBound))
+		}
+		fmt.Fprintln(a.out, line)
+	}
 	const few = 8
 	if len(x.Purchases) > 0 {
-		t := a.table("buy", "pool", "offer", "from", "to", "cost", "capacity")
-		t.SetColumnConfigs(append(rightFrom(1, 1), rightFrom(6, 6)...))
+		upfront := decimal.Zero
+		for _, p := range x.Purchases {
+			upfront = upfront.Add(p.Upfront)
+		}
+		t := a.table("buy", "pool", "offer", "from", "to", "upfront", "per hour", "cost", "capacity")
+		t.SetColumnConfigs(append(rightFrom(1, 1), rightFrom(6, 8)...))
 		for i, p := range x.Purchases {
 			if i == few {
 				t.AppendRow(table.Row{"...", "", fmt.Sprintf("and %s more", comma(len(x.Purchases)-few))})
@@ -99,9 +119,10 @@ func (a *app) showOutcome(x *whatif.Outcome, r *whatif.Result) {
 			if p.Commitment != "" {
 				name = "renew " + p.Commitment
 			}
-			t.AppendRow(table.Row{comma(p.Units), clipped(p.Pool), clipped(name), day(p.Term.From), day(p.Term.To), money(p.Cost), capacity(p.Guaranteed) + made(p.Generated)})
+			t.AppendRow(table.Row{comma(p.Units), clipped(p.Pool), clipped(name), day(p.Term.From), day(p.Term.To), paidAmount(r, p.Upfront), paidAmount(r, p.Hourly), money(p.Cost), capacity(p.Guaranteed) + made(p.Generated)})
 		}
 		t.Render()
+		fmt.Fprintf(a.out, "upfront payments in all: %s %s\n", paidAmount(r, upfront), r.Currency)
 	}
 	for _, k := range x.Kept {
 		fmt.Fprintf(a.out, "%s is kept in %s of the draws\n", k.Constraint, percent(k.Share.Round(3)))
@@ -120,6 +141,58 @@ func (a *app) showOutcome(x *whatif.Outcome, r *whatif.Result) {
 	for _, n := range x.Notes {
 		fmt.Fprintf(a.out, "note: %s\n", clip(n, 4*widest))
 	}
+}
+
+// takenAsGiven is a line on what every figure rests beside the changes. Of an instance,
+// demand and prices are its own; documents of earlier versions do not say.
+func takenAsGiven(r *whatif.Result) string {
+	if r.AnnualRate == nil || r.Salvage == nil {
+		return ""
+	}
+	money := fmt.Sprintf("%s a year discounts; of what a purchase costs beyond the horizon %s is credited", percent(*r.AnnualRate), percent(*r.Salvage))
+	if r.Scenario.Base.Instance != "" {
+		return "taken as given: " + money + "\n"
+	}
+	as := &r.Scenario.Assumptions
+	return fmt.Sprintf("taken as given: the last %d weeks of demand repeat and grow by %s a month; %s; %s of spot time is lost; an hour unserved costs %s times on-demand\n",
+		as.Weeks, percent(as.MonthlyGrowth), money, percent(as.SpotOverhead), as.ShortageFactor)
+}
+
+// paidAmount shows what a purchase pays; documents of earlier versions do not say.
+func paidAmount(r *whatif.Result, amount domain.Decimal) string {
+	if r.Salvage == nil {
+		return "-"
+	}
+	return money(amount)
+}
+
+// showOtherDifferences says what alternatives differ by when nothing, and when all, is
+// credited beyond the horizon, each with what is best to buy then.
+func (a *app) showOtherDifferences(r *whatif.Result) {
+	for i := range r.Alternatives[1:] {
+		from, to := r.Alternatives[0].EndOfHorizon, r.Alternatives[i+1].EndOfHorizon
+		if len(from) != len(to) {
+			continue
+		}
+		for k := range to {
+			if from[k].Best == nil || to[k].Best == nil {
+				continue
+			}
+			d, than := to[k].Best.Sub(*from[k].Best), "more"
+			if d.IsNegative() {
+				than = "less"
+			}
+			fmt.Fprintf(a.out, "with %s credited beyond the horizon, and other purchases: %q was solved to cost %s %s than %q\n",
+				percent(to[k].Salvage), clipped(r.Alternatives[i+1].Alternative), money(d.Abs()), than, clipped(r.Alternatives[0].Alternative))
+		}
+	}
+}
+
+func unitsBought(orders []instances.Order) (n int) {
+	for _, o := range orders {
+		n += o.Units
+	}
+	return n
 }
 
 func weighted(scenarios int) string {
@@ -180,13 +253,25 @@ func (a *app) writeSimulation(dir string, r *whatif.Result) error {
 	}); err != nil {
 		return err
 	}
-	rows := [][]string{{"alternative", "expected_cost", "p5_cost", "p50_cost", "p95_cost", "cvar_90_cost", "shortage_penalty", "committed_cost", "stranded_cost", "unserved_share", "spot_share", "solved_cost", "lower_bound", "gap", "draws_above_solved", "draws_above_solved_share", "beside_the_gap", "currency"}}
+	rows := [][]string{{"alternative", "expected_cost", "p5_cost", "p50_cost", "p95_cost", "cvar_90_cost", "shortage_penalty", "committed_cost", "stranded_cost", "unserved_share", "spot_share", "solved_cost", "lower_bound", "gap", "draws_above_solved", "draws_above_solved_share", "beside_the_gap", "annual_rate", "salvage", "currency"}}
 	for i := range r.Alternatives {
 		x := &r.Alternatives[i]
 		rows = append(rows, []string{x.Alternative, x.Expected.String(), x.P5.String(), x.P50.String(), x.P95.String(), x.CVaR.String(), x.Penalty.String(), x.Committed.String(),
-			x.Stranded.String(), x.UnservedShare.String(), x.SpotShare.String(), x.Solved.String(), x.LowerBound.String(), x.Gap.String(), x.DrawsAbove.String(), x.DrawsAboveShare.String(), beside(x), r.Currency})
+			x.Stranded.String(), x.UnservedShare.String(), x.SpotShare.String(), x.Solved.String(), x.LowerBound.String(), x.Gap.String(), x.DrawsAbove.String(), x.DrawsAboveShare.String(), beside(x), said(r.AnnualRate), said(r.Salvage), r.Currency})
 	}
 	errs := []error{write("alternatives.csv", rows)}
+	rows = [][]string{{"alternative", "salvage", "cost", "best_cost", "lower_bound", "best_units", "currency"}}
+	for i := range r.Alternatives {
+		x := &r.Alternatives[i]
+		for _, t := range x.EndOfHorizon {
+			row := []string{x.Alternative, t.Salvage.String(), t.Cost.String(), "", "", "", r.Currency}
+			if t.Best != nil && t.LowerBound != nil {
+				row[3], row[4], row[5] = t.Best.String(), t.LowerBound.String(), strconv.Itoa(unitsBought(t.Purchases))
+			}
+			rows = append(rows, row)
+		}
+	}
+	errs = append(errs, write("end-of-horizon.csv", rows))
 	rows = [][]string{{"alternative", "from", "mean", "mean_low", "mean_high", "p5", "p50", "p95", "cheaper_share_of_draws", "currency"}}
 	for _, d := range r.Differences {
 		rows = append(rows, []string{d.Alternative, d.From, d.Mean.String(), d.Interval[0].String(), d.Interval[1].String(), d.P5.String(), d.P50.String(), d.P95.String(), d.Cheaper.String(), r.Currency})
@@ -195,10 +280,10 @@ func (a *app) writeSimulation(dir string, r *whatif.Result) error {
 	for _, what := range r.Scenario.Report {
 		switch what {
 		case "purchases":
-			rows = [][]string{{"alternative", "offer", "commitment", "pool", "units", "from", "to", "cost", "guarantees_capacity", "generated", "citation"}}
+			rows = [][]string{{"alternative", "offer", "commitment", "pool", "units", "from", "to", "upfront", "hourly", "cost", "guarantees_capacity", "generated", "citation"}}
 			for i := range r.Alternatives {
 				for _, p := range r.Alternatives[i].Purchases {
-					rows = append(rows, []string{r.Alternatives[i].Alternative, p.Offer, p.Commitment, p.Pool, strconv.Itoa(p.Units), p.Term.From.String(), p.Term.To.String(), p.Cost.String(), strconv.FormatBool(p.Guaranteed), strconv.FormatBool(p.Generated), p.Citation})
+					rows = append(rows, []string{r.Alternatives[i].Alternative, p.Offer, p.Commitment, p.Pool, strconv.Itoa(p.Units), p.Term.From.String(), p.Term.To.String(), p.Upfront.String(), p.Hourly.String(), p.Cost.String(), strconv.FormatBool(p.Guaranteed), strconv.FormatBool(p.Generated), p.Citation})
 				}
 			}
 			errs = append(errs, write("purchases.csv", rows))
@@ -225,6 +310,14 @@ func (a *app) writeSimulation(dir string, r *whatif.Result) error {
 	}
 	a.note("written: %s", dir)
 	return nil
+}
+
+// said is a figure in a cell, nothing where it is not said.
+func said(d *domain.Decimal) string {
+	if d == nil {
+		return ""
+	}
+	return d.String()
 }
 
 // beside names what the gap is silent about, in one cell.

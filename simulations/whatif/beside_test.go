@@ -33,7 +33,7 @@ func ofInstance(t *testing.T, in *instance.Instance, changes []Change, alternati
 	t.Helper()
 	s := scenario(changes, alternatives...)
 	s.Base.Instance = "in.json"
-	r, err := Run(t.Context(), &Input{Scenario: s, Instance: in, Solve: solve})
+	r, err := Run(t.Context(), &Input{Scenario: s, Instance: in, Solve: solve, EndOfHorizon: endOfHorizon})
 	if err != nil {
 		t.Fatal(err)
 	}

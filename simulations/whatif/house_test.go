@@ -96,9 +96,13 @@ func solve(ctx context.Context, in *instance.Instance) (*instance.Answer, error)
 	return instance.Solve(ctx, in, nil)
 }
 
+func endOfHorizon(ctx context.Context, in *instance.Instance, a *instance.Answer) error {
+	return instance.EndOfHorizon(ctx, in, a, nil)
+}
+
 func answer(t testing.TB, view projections.View, s *Scenario) *Result {
 	t.Helper()
-	r, err := Run(t.Context(), &Input{Scenario: s, View: view, At: at("2026-06-01"), Solve: solve, Workers: 2})
+	r, err := Run(t.Context(), &Input{Scenario: s, View: view, At: at("2026-06-01"), Solve: solve, EndOfHorizon: endOfHorizon, Workers: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

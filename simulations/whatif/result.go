@@ -26,8 +26,12 @@ type Result struct {
 	Methods  []string        `json:"methods"`
 	Currency string          `json:"currency"`
 	Horizon  domain.Interval `json:"horizon"`
-	Seed     uint64          `json:"seed"`
-	Runs     int             `json:"runs"`
+	// AnnualRate discounts, and Salvage is the share that is credited of what a
+	// purchase costs beyond the horizon; nil: a document from before they were said.
+	AnnualRate *domain.Decimal `json:"annual_rate,omitempty"`
+	Salvage    *domain.Decimal `json:"salvage,omitempty"`
+	Seed       uint64          `json:"seed"`
+	Runs       int             `json:"runs"`
 	// Scenario is what was asked, with everything that a file may leave out.
 	Scenario *Scenario `json:"scenario"`
 	// Drivers are the uncertain numbers, and what was drawn of them.
@@ -88,6 +92,10 @@ type Outcome struct {
 	LowerBound domain.Decimal `json:"lower_bound"`
 	Gap        domain.Decimal `json:"gap"`
 	Solvers    []string       `json:"solvers,omitempty"`
+	// EndOfHorizon is how much of Solved rests on what is credited of terms beyond the
+	// horizon: with nothing and with all of it, what the same purchases cost over the
+	// set, and what the best ones then do. None where nothing sold outlives it.
+	EndOfHorizon []instance.Terminal `json:"end_of_horizon,omitempty"`
 	// The gap is of the solved problem alone. DrawsAbove is Expected less Solved, which
 	// is what that problem does not see, and Beside names it.
 	DrawsAbove      domain.Decimal `json:"draws_above_solved"`
@@ -113,10 +121,14 @@ type Purchase struct {
 	Pool       string          `json:"pool"`
 	Units      int             `json:"units"`
 	Term       domain.Interval `json:"term"`
-	Cost       domain.Decimal  `json:"cost"`
-	Guaranteed bool            `json:"guarantees_capacity"`
-	Generated  bool            `json:"generated,omitempty"`
-	Citation   string          `json:"citation,omitempty"`
+	// Upfront and Hourly are nominal, of all units, at their mean over the draws where
+	// they are uncertain; Cost is within the horizon, discounted and after salvage.
+	Upfront    domain.Decimal `json:"upfront"`
+	Hourly     domain.Decimal `json:"hourly"`
+	Cost       domain.Decimal `json:"cost"`
+	Guaranteed bool           `json:"guarantees_capacity"`
+	Generated  bool           `json:"generated,omitempty"`
+	Citation   string         `json:"citation,omitempty"`
 }
 
 // SetEntry is one of the scenarios that purchases are solved over.

@@ -35,6 +35,10 @@ type Input struct {
 	At domain.Instant
 	// Solve answers an instance; see [instance.Solve].
 	Solve func(context.Context, *instance.Instance) (*instance.Answer, error)
+	// EndOfHorizon answers an instance again with nothing, and with everything, credited
+	// of what terms cost beyond the horizon; see [instance.EndOfHorizon]. With nil an
+	// answer has what the same purchases cost then, and not the best ones.
+	EndOfHorizon func(context.Context, *instance.Instance, *instance.Answer) error
 	// Workers is how many draws are evaluated at once; 0 is one.
 	Workers int
 	// Progress, if not nil, is told how many draws of how many are evaluated.
@@ -82,6 +86,7 @@ func Run(ctx context.Context, in *Input) (*Result, error) {
 		if err != nil {
 			return nil, fmt.Errorf("alternative %q: %w", c.alt.Name, err)
 		}
+		r.AnnualRate, r.Salvage = &c.in.AnnualRate, &c.in.Salvage
 		r.Currency, r.Horizon = c.in.Currency, domain.Interval{From: e.spans[0].From, To: e.spans[len(e.spans)-1].To}
 		r.Alternatives, r.draws, r.in = append(r.Alternatives, *out), append(r.draws, e.outcomes), append(r.in, e.solved)
 		r.drivers(e)
@@ -473,12 +478,27 @@ func (e *experiment) decide(ctx context.Context, out *Outcome) error {
 	}
 	for i := range a.Purchases {
 		b := &a.Purchases[i]
-		p := Purchase{Offer: b.Offer, Commitment: b.Commitment, Pool: b.Pool, Units: b.Units, Term: b.Term, Cost: b.Cost.Round(2)}
+		p := Purchase{Offer: b.Offer, Commitment: b.Commitment, Pool: b.Pool, Units: b.Units, Term: b.Term, Upfront: b.Upfront.Round(2), Hourly: b.Hourly.Round(6), Cost: b.Cost.Round(2)}
 		if o := slices.IndexFunc(e.c.in.Offers, func(o instance.Offer) bool { return o.ID == b.Offer }); o >= 0 {
 			f := &e.c.in.Offers[o]
 			p.Pool, p.Guaranteed, p.Generated, p.Citation = f.Pool, f.GuaranteesCapacity, f.Generated, f.Citation
 		}
 		out.Purchases = append(out.Purchases, p)
+	}
+	if e.in.EndOfHorizon != nil {
+		if err := e.in.EndOfHorizon(ctx, e.solved, a); err != nil {
+			return fmt.Errorf("find what to buy with nothing, and all, credited beyond the horizon: %w", err)
+		}
+	}
+	for _, t := range a.EndOfHorizon {
+		t.Cost = t.Cost.Round(2)
+		for _, of := range []**domain.Decimal{&t.Best, &t.LowerBound} {
+			if *of != nil {
+				rounded := (*of).Round(2)
+				*of = &rounded
+			}
+		}
+		out.EndOfHorizon = append(out.EndOfHorizon, t)
 	}
 	return nil
 }

@@ -130,7 +130,7 @@ func TestSameBytes(t *testing.T) {
 	}, Alternative{Name: "a"}, Alternative{Name: "b", Buy: BuyNothing})
 	var first []byte
 	for _, workers := range []int{1, 3} {
-		r, err := Run(t.Context(), &Input{Scenario: s, View: view, At: at("2026-06-01"), Solve: solve, Workers: workers})
+		r, err := Run(t.Context(), &Input{Scenario: s, View: view, At: at("2026-06-01"), Solve: solve, EndOfHorizon: endOfHorizon, Workers: workers})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func TestCancel(t *testing.T) {
 	s := scenario([]Change{east(DemandGrowth, func(c *Change) { c.Monthly = number(Triangular, "0", "0.02", "0.05") })}, Alternative{Name: "a", Buy: BuyNothing})
 	s.Runs = 100_000
 	var drawn int64
-	_, err := Run(ctx, &Input{Scenario: s, View: house(t), At: at("2026-06-01"), Solve: solve, Workers: 1, Progress: func(done, _ int64) {
+	_, err := Run(ctx, &Input{Scenario: s, View: house(t), At: at("2026-06-01"), Solve: solve, EndOfHorizon: endOfHorizon, Workers: 1, Progress: func(done, _ int64) {
 		drawn = done
 		if done == 10 {
 			cancel()
@@ -179,7 +179,7 @@ func TestCancel(t *testing.T) {
 		t.Errorf("after %d draws: %v", drawn, err)
 	}
 	cancel()
-	if _, err := Run(ctx, &Input{Scenario: s, View: house(t), At: at("2026-06-01"), Solve: solve}); !errors.Is(err, context.Canceled) {
+	if _, err := Run(ctx, &Input{Scenario: s, View: house(t), At: at("2026-06-01"), Solve: solve, EndOfHorizon: endOfHorizon}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled before it began: %v", err)
 	}
 }
@@ -408,7 +408,7 @@ func TestRefusals(t *testing.T) {
 		if strings.Contains(want, "thousandfold") {
 			s.Months, s.Assumptions.Months = 36, 36
 		}
-		_, err := Run(t.Context(), &Input{Scenario: s, View: view, At: at("2026-06-01"), Solve: solve})
+		_, err := Run(t.Context(), &Input{Scenario: s, View: view, At: at("2026-06-01"), Solve: solve, EndOfHorizon: endOfHorizon})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, have %v", want, err)
 		}
@@ -489,6 +489,48 @@ func TestQuotaThatMayChange(t *testing.T) {
 		}
 		if share := r.Drivers[0].Mean.Mul(decimal.NewFromInt(int64(r.Runs))); !share.Equal(decimal.NewFromInt(changed)) || changed == 0 {
 			t.Errorf("%s: it changes in %d draws of %d, the driver says in %s", name, changed, r.Runs, share)
+		}
+	}
+}
+
+// An answer says what its purchases rest on: what is paid upfront and by the hour, and
+// what is credited beyond the horizon, with what is best where that is nothing, or all.
+func TestWhatPurchasesRestOn(t *testing.T) {
+	view := house(t)
+	ask := func(salvage string) (*Result, *Outcome) {
+		s := scenario([]Change{
+			east(DemandGrowth, func(c *Change) { c.Monthly = number(Triangular, "0", "0.02", "0.05") }),
+			east(NewOffer, func(c *Change) {
+				c.Provider, c.Offer, c.OfferKind, c.Term, c.Hourly, c.Upfront, c.Guaranteed, c.MaxUnits = "neo", "long", "reserved", 36, number(Fixed, "5"), number(Fixed, "1000"), true, 8
+			}),
+		})
+		s.Assumptions.Salvage = dec(salvage)
+		r := answer(t, view, s)
+		return r, &r.Alternatives[0]
+	}
+	r, half := ask("0.5")
+	if r.Salvage == nil || !r.Salvage.Equal(dec("0.5")) || r.AnnualRate == nil || !r.AnnualRate.Equal(dec("0.08")) {
+		t.Errorf("taken as given are %v a year and %v of what lies beyond", r.AnnualRate, r.Salvage)
+	}
+	long := 0
+	for _, p := range half.Purchases {
+		upfront, hourly := dec("0"), dec("20")
+		if strings.Contains(p.Offer, "long") {
+			upfront, hourly = dec("1000"), dec("5")
+			long += p.Units
+		}
+		if n := decimal.NewFromInt(int64(p.Units)); !p.Upfront.Equal(upfront.Mul(n)) || !p.Hourly.Equal(hourly.Mul(n)) {
+			t.Errorf("%d of %s: %s upfront and %s an hour", p.Units, p.Offer, p.Upfront, p.Hourly)
+		}
+	}
+	if long == 0 || len(half.EndOfHorizon) != 2 {
+		t.Fatalf("%d long terms, %+v: the case is too easy", long, half.EndOfHorizon)
+	}
+	for i, salvage := range []string{"0", "1"} {
+		_, other := ask(salvage)
+		x := &half.EndOfHorizon[i]
+		if !x.Salvage.Equal(dec(salvage)) || !x.Best.Equal(other.Solved) || !x.LowerBound.Equal(other.LowerBound) || x.Cost.LessThan(*x.LowerBound) || len(x.Purchases) != len(other.Purchases) {
+			t.Errorf("with %s credited: these cost %s, the best %s and at least %s; asked so, %s and %s", x.Salvage, x.Cost, x.Best, x.LowerBound, other.Solved, other.LowerBound)
 		}
 	}
 }
