@@ -86,9 +86,26 @@ func without(left []domain.Interval, span domain.Interval, others []domain.Inter
 // could not be given to anybody.
 type down struct {
 	domain.Interval
-	gpu     domain.GPUID
-	failed  bool // otherwise set aside on purpose
-	scraped bool // a monitoring system said so
+	gpu    domain.GPUID
+	failed bool // otherwise set aside on purpose
+	begun  *Version
+}
+
+// ends reports whether a return to service ends what a fault, a cordon or a drain
+// began. One of faults alone ends those of its device, or of the node itself, and no
+// cordon. What a monitoring system says ends only a cordon that one made: that a
+// scheduler would use a node does not mend its GPUs.
+func ends(returned, begun *Version) bool {
+	r := returned.Event.(*domain.NodeReturned)
+	if scraped(returned.Order.Source) {
+		_, cordon := begun.Event.(*domain.NodeCordoned)
+		return cordon && scraped(begun.Order.Source)
+	}
+	if !r.Faults {
+		return true
+	}
+	f, fault := begun.Event.(*domain.GPUFaultObserved)
+	return fault && f.GPU == r.GPU
 }
 
 type correction struct {
@@ -260,10 +277,8 @@ func (n *nodeTime) serve(h *History, models map[string]string) {
 }
 
 // suffer turns faults, cordons, drains and returns into times down. A cordon
-// lasts, and a fatal fault disables its device, until the node is returned. A
-// drain without a cordon is one for convenience. What a monitoring system says of
-// a node ends only what one began: that a scheduler would use a node does not
-// mend its GPUs.
+// lasts, and a fatal fault disables its device, until a return ends it. A drain
+// without a cordon is one for convenience.
 func (n *nodeTime) suffer() {
 	slices.SortFunc(n.health, func(a, b Version) int {
 		if a.Order.After(b.Order) {
@@ -274,29 +289,30 @@ func (n *nodeTime) suffer() {
 	var open []down
 	begin := func(d down) {
 		for _, o := range open {
-			if o.gpu == d.gpu && o.failed == d.failed && o.scraped == d.scraped {
+			if o.gpu == d.gpu && o.failed == d.failed && o.begun.Event.Type() == d.begun.Event.Type() && scraped(o.begun.Order.Source) == scraped(d.begun.Order.Source) {
 				return
 			}
 		}
 		open = append(open, d)
 	}
 	for i := range n.health {
-		since := domain.Interval{From: n.health[i].Order.Effective, To: forever}
-		switch ev := n.health[i].Event.(type) {
+		v := &n.health[i]
+		since := domain.Interval{From: v.Order.Effective, To: forever}
+		switch ev := v.Event.(type) {
 		case *domain.GPUFaultObserved:
 			if ev.Fatal {
-				begin(down{Interval: since, gpu: ev.GPU, failed: true})
+				begin(down{Interval: since, gpu: ev.GPU, failed: true, begun: v})
 			}
 		case *domain.NodeCordoned:
-			begin(down{Interval: since, failed: ev.Repair, scraped: scraped(n.health[i].Order.Source)})
+			begin(down{Interval: since, failed: ev.Repair, begun: v})
 		case *domain.NodeDrained:
-			if !slices.ContainsFunc(open, func(d down) bool { return d.gpu == (domain.GPUID{}) }) {
-				begin(down{Interval: since})
+			if !slices.ContainsFunc(open, func(d down) bool { return d.begun.Event.Type() != domain.TypeGPUFaultObserved }) {
+				begin(down{Interval: since, begun: v})
 			}
 		case *domain.NodeReturned:
 			left := open[:0]
 			for _, d := range open {
-				if scraped(n.health[i].Order.Source) && !d.scraped {
+				if !ends(v, d.begun) {
 					left = append(left, d)
 					continue
 				}

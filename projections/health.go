@@ -17,7 +17,7 @@ type Health struct {
 	Cordoned    bool     `json:"cordoned"`
 	Drained     bool     `json:"drained"`
 	Maintenance string   `json:"maintenance,omitempty"` // the window that it is in
-	Faults      []string `json:"faults,omitempty"`      // fatal ones since the node was last returned
+	Faults      []string `json:"faults,omitempty"`      // fatal ones that no return ended
 }
 
 // healthAt returns how a node stands at a time.
@@ -28,19 +28,19 @@ func (n *nodeTime) healthAt(at domain.Instant) Health {
 		if v.Order.Effective > at {
 			break
 		}
-		if _, ok := v.Event.(*domain.NodeReturned); !ok {
+		switch ev := v.Event.(type) {
+		case *domain.GPUFaultObserved:
+			if ev.Fatal {
+				seen = append(seen, v)
+			}
+		case *domain.NodeCordoned, *domain.NodeDrained:
 			seen = append(seen, v)
-			continue
-		}
-		// What a monitoring system says ends only what one began.
-		by := scraped(v.Order.Source)
-		left := len(seen)
-		seen = slices.DeleteFunc(seen, func(s Version) bool {
-			_, cordon := s.Event.(*domain.NodeCordoned)
-			return !by || cordon && scraped(s.Order.Source)
-		})
-		if len(seen) == 0 && (left > 0 || !by) {
-			h.Since, h.Reason = v.Order.Effective, v.Event.(*domain.NodeReturned).Reason
+		case *domain.NodeReturned:
+			left := len(seen)
+			seen = slices.DeleteFunc(seen, func(s Version) bool { return ends(&v, &s) })
+			if len(seen) == 0 && (left > 0 || !ev.Faults && !scraped(v.Order.Source)) {
+				h.Since, h.Reason = v.Order.Effective, ev.Reason
+			}
 		}
 	}
 	worsen := func(state string, since domain.Instant, reason string) {
@@ -52,14 +52,12 @@ func (n *nodeTime) healthAt(at domain.Instant) Health {
 		t := v.Order.Effective
 		switch ev := v.Event.(type) {
 		case *domain.GPUFaultObserved:
-			if ev.Fatal {
-				fault := fmt.Sprintf("%s %d at %s", ev.Kind, ev.Code, t)
-				if ev.GPU != (domain.GPUID{}) {
-					fault = ev.GPU.String() + " " + fault
-				}
-				h.Faults = append(h.Faults, fault)
-				worsen(Failed.String(), t, cmp.Or(ev.Detail, fault))
+			fault := fmt.Sprintf("%s %d at %s", ev.Kind, ev.Code, t)
+			if ev.GPU != (domain.GPUID{}) {
+				fault = ev.GPU.String() + " " + fault
 			}
+			h.Faults = append(h.Faults, fault)
+			worsen(Failed.String(), t, cmp.Or(ev.Detail, fault))
 		case *domain.NodeCordoned:
 			h.Cordoned = true
 			if ev.Repair {

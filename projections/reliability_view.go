@@ -39,8 +39,8 @@ type FaultCause struct {
 // A node fails as a whole. What counts (see [reliability.Counts]) on a node that is
 // up is an interruption: of the model of the GPU that it names, else of the model
 // of which the node has most. A fault that is fatal, or a cordon for repair, begins
-// an outage, which lasts until the node is returned; whatever comes before then
-// belongs to it. Time to repair is that of outages that began within the time asked
+// an outage, which lasts until the node is returned or all that it lasts for has
+// ended; whatever comes before then belongs to it. Time to repair is that of outages that began within the time asked
 // for. One that lasts beyond it, or until the node is retired, counts as far as it
 // went and is no repair that ended. What happens to a node that nobody declared, or
 // that is not in service, is of no model.
@@ -139,6 +139,7 @@ func (w *reliabilityWalk) interruptions(n *nodeTime, counts *reliability.Counts)
 	type outage struct {
 		domain.Interval
 		model string
+		lasts []*Version // what keeps it open
 	}
 	var open *outage
 	end := func(at domain.Instant, repaired bool) {
@@ -157,14 +158,18 @@ func (w *reliabilityWalk) interruptions(n *nodeTime, counts *reliability.Counts)
 		open = nil
 	}
 	var last *outage // that took nothing away
-	begin := func(at domain.Instant, gpu domain.GPUID, cause FaultCause, lasts bool) {
+	begin := func(v *Version, gpu domain.GPUID, cause FaultCause, lasts bool) {
+		at := v.Order.Effective
 		if open != nil && at >= n.until(open.From) {
 			end(at, false) // it was retired, and is back
 		}
 		if open != nil {
+			if lasts {
+				open.lasts = append(open.lasts, v)
+			}
 			return
 		}
-		o := &outage{domain.Interval{From: at}, n.modelOf(gpu, at)}
+		o := &outage{Interval: domain.Interval{From: at}, model: n.modelOf(gpu, at), lasts: []*Version{v}}
 		if last != nil && at-last.From <= counts.Same {
 			o.model = last.model // it goes on
 		} else if w.holds(at) {
@@ -179,21 +184,26 @@ func (w *reliabilityWalk) interruptions(n *nodeTime, counts *reliability.Counts)
 		}
 	}
 	for i := range n.health {
-		at := n.health[i].Order.Effective
+		v := &n.health[i]
+		at := v.Order.Effective
 		if at >= w.span.To {
 			break
 		}
-		switch ev := n.health[i].Event.(type) {
+		switch ev := v.Event.(type) {
 		case *domain.GPUFaultObserved:
 			if counts.Fault(ev) {
-				begin(at, ev.GPU, FaultCause{Kind: string(ev.Kind), Code: ev.Code, Class: ev.Class}, ev.Fatal)
+				begin(v, ev.GPU, FaultCause{Kind: string(ev.Kind), Code: ev.Code, Class: ev.Class}, ev.Fatal)
 			}
 		case *domain.NodeCordoned:
 			if counts.Repair && ev.Repair {
-				begin(at, domain.GPUID{}, FaultCause{Kind: "cordon"}, true)
+				begin(v, domain.GPUID{}, FaultCause{Kind: "cordon"}, true)
 			}
 		case *domain.NodeReturned:
 			if open != nil {
+				open.lasts = slices.DeleteFunc(open.lasts, func(b *Version) bool { return !ev.Faults || ends(v, b) })
+				if len(open.lasts) > 0 {
+					break
+				}
 				end(at, true)
 			}
 			last = nil

@@ -30,6 +30,11 @@ func returned(minutes int) domain.Envelope {
 	return hardware(minutes, &domain.NodeReturned{Node: "n"})
 }
 
+// mended says that a GPU works again.
+func mended(minutes, g int) domain.Envelope {
+	return hardware(minutes, &domain.NodeReturned{Node: "n", GPU: gpu(g), Faults: true})
+}
+
 func TestReliability(t *testing.T) {
 	two := storetest.Node("c", "n", "H100 80GB", 2, t0)
 	both := func(from, to int) domain.Envelope {
@@ -50,6 +55,9 @@ func TestReliability(t *testing.T) {
 		{name: "a fault, its cordon and others are one interruption", log: []domain.Envelope{two, both(60, 120), both(120, 180),
 			fault(90, 0, 79, true), cordon(91, true), fault(95, 1, 79, true), fault(96, -1, 48, true), returned(120)},
 			want: "H100 80GB: 180 up, 1, 1 of 30; xid 79 hardware 1"},
+		{name: "each fault ends by itself", log: []domain.Envelope{two, both(60, 120), both(120, 180),
+			fault(90, 0, 79, true), fault(95, 1, 79, true), mended(100, 1), mended(120, 0), fault(150, 0, 79, true), mended(155, 1), mended(160, 0)},
+			want: "H100 80GB: 160 up, 2, 2 of 40; xid 79 hardware 2"},
 		{name: "again after it was returned", log: []domain.Envelope{two, both(60, 120), both(120, 180),
 			fault(70, 0, 79, true), returned(80), cordon(100, true), returned(130), fault(150, 1, 79, true), returned(170)},
 			want: "H100 80GB: 120 up, 3, 3 of 60; xid 79 hardware 2, cordon 1"},

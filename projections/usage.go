@@ -70,6 +70,9 @@ type Device struct {
 	// Covered are the parts of the hour that each reading has counted, of what a
 	// monitoring system scraped; nil of other observers.
 	Covered *[6][]Span
+	// Unasked are the parts of the hour in which the observer did not know who held
+	// the device: of a segment without a holder, those in which nobody need have.
+	Unasked []Span
 }
 
 // Span is a part of an hour in milliseconds, half-open.
@@ -217,6 +220,8 @@ func (u *UsageHour) add(rows *Rows, source string, s *domain.NodeSampled, from, 
 		g := Segment{From: from, To: to}
 		if len(s.Holder) > 0 && s.Holder[i] > 0 {
 			g.Holder = holders[s.Holder[i]-1]
+		} else if s.HoldersUnknown {
+			d.unasked(from, to)
 		}
 		if len(s.ActivityMean) > 0 && s.ActivityMean[i] > 0 {
 			g.Known = ms
@@ -290,6 +295,15 @@ func (o *Observer) other(entry, field uint32, value uint64, s *domain.NodeSample
 		o.Others = append(o.Others, Other{Device: uint32(j), Field: field, Count: 1, Sum: value, Max: value})
 		return
 	}
+}
+
+// unasked enters a time in which nobody knew who held the device.
+func (d *Device) unasked(from, to uint32) {
+	if n := len(d.Unasked); n > 0 && d.Unasked[n-1].To == from {
+		d.Unasked[n-1].To = to
+		return
+	}
+	d.Unasked = append(d.Unasked, Span{From: from, To: to})
 }
 
 // hold enters a segment. The usual one follows on the last and either extends

@@ -18,7 +18,9 @@ import (
 //	observer  [source, activity field, [cut...], [device...], [other...], samples]
 //	cut       [GPU id as 16 bytes, profile]
 //	device    [id as 16 bytes, replica, cut, segments, readings] and, of what was
-//	          scraped, covered: from and to of each span, an array for each reading
+//	          scraped, covered: from and to of each span, an array for each reading;
+//	          where it is not known who held it, [] or covered, and from and to of
+//	          each such span
 //	segments  from, to, holder, known, active of each segment, in one array
 //	readings  sum, known, max of tensor, DRAM, memory, power, heat, clock, in one array
 //	other     [device, field, count, sum, max]
@@ -98,6 +100,9 @@ func appendDevice(b []byte, d *Device) []byte {
 	if d.Covered != nil {
 		fields = 6
 	}
+	if len(d.Unasked) > 0 {
+		fields = 7
+	}
 	b = appendID(appendHead(b, majorArray, fields), d.ID)
 	b = appendUints(b, uint64(d.Replica), uint64(d.Cut))
 	b = appendHead(b, majorArray, uint64(5*len(d.Segments)))
@@ -108,15 +113,24 @@ func appendDevice(b []byte, d *Device) []byte {
 	for _, r := range d.readings() {
 		b = appendUints(b, r.Sum, uint64(r.Known), uint64(r.Max))
 	}
-	if d.Covered == nil {
-		return b
-	}
-	b = appendHead(b, majorArray, uint64(len(d.Covered)))
-	for _, spans := range d.Covered {
-		b = appendHead(b, majorArray, uint64(2*len(spans)))
-		for _, s := range spans {
-			b = appendUints(b, uint64(s.From), uint64(s.To))
+	if d.Covered != nil {
+		b = appendHead(b, majorArray, uint64(len(d.Covered)))
+		for _, spans := range d.Covered {
+			b = appendSpans(b, spans)
 		}
+	} else if fields == 7 {
+		b = appendHead(b, majorArray, 0)
+	}
+	if fields == 7 {
+		b = appendSpans(b, d.Unasked)
+	}
+	return b
+}
+
+func appendSpans(b []byte, spans []Span) []byte {
+	b = appendHead(b, majorArray, uint64(2*len(spans)))
+	for _, s := range spans {
+		b = appendUints(b, uint64(s.From), uint64(s.To))
 	}
 	return b
 }
@@ -326,7 +340,7 @@ func (r *cborReader) observer(o *Observer) {
 
 func (r *cborReader) device(d *Device) {
 	fields := r.array()
-	if fields != 5 && fields != 6 {
+	if fields < 5 || fields > 7 {
 		r.fail("a device of %d elements", fields)
 	}
 	d.ID, d.Replica, d.Cut = r.id(), r.uint32(), r.uint32()
@@ -345,22 +359,35 @@ func (r *cborReader) device(d *Device) {
 	for _, m := range d.readings() {
 		*m = Reading{Sum: r.uint64(), Known: r.uint32(), Max: r.uint32()}
 	}
-	if fields != 6 {
+	if fields == 5 {
 		return
 	}
-	d.Covered = new([6][]Span)
-	r.tuple(len(d.Covered))
-	for i := range d.Covered {
-		n := r.array()
-		if n%2 != 0 {
-			r.fail("%d numbers are no spans", n)
-			return
+	switch n := r.array(); {
+	case n == 6:
+		d.Covered = new([6][]Span)
+		for i := range d.Covered {
+			d.Covered[i] = r.spans()
 		}
-		if n > 0 {
-			d.Covered[i] = make([]Span, n/2)
-		}
-		for j := range d.Covered[i] {
-			d.Covered[i][j] = Span{From: r.uint32(), To: r.uint32()}
-		}
+	case n != 0 || fields == 6:
+		r.fail("%d readings are covered", n)
 	}
+	if fields == 7 {
+		d.Unasked = r.spans()
+	}
+}
+
+// spans returns nil for none.
+func (r *cborReader) spans() []Span {
+	n := r.array()
+	if n%2 != 0 {
+		r.fail("%d numbers are no spans", n)
+	}
+	if n == 0 || r.err != nil {
+		return nil
+	}
+	spans := make([]Span, n/2)
+	for i := range spans {
+		spans[i] = Span{From: r.uint32(), To: r.uint32()}
+	}
+	return spans
 }

@@ -47,6 +47,9 @@ func drawUsage(t *rapid.T) *UsageHour {
 					}
 				}
 			}
+			for range count("unasked") {
+				d.Unasked = append(d.Unasked, Span{u32.Draw(t, "from"), u32.Draw(t, "to")})
+			}
 			o.Devices = append(o.Devices, d)
 		}
 		for range count("others") {
@@ -95,6 +98,7 @@ func FuzzUsageHour(f *testing.F) {
 		Holders:   []Holder{{Workspace: "w"}},
 		Observers: []Observer{{Source: "s", Devices: []Device{{Segments: []Segment{{To: 5, Holder: 1}}}}}},
 	}))
+	f.Add(appendUsage(nil, &UsageHour{Observers: []Observer{{Source: "s", Devices: []Device{{Unasked: []Span{{0, 5}}}, {Covered: new([6][]Span), Unasked: []Span{{1, 2}, {3, 4}}}}}}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		u := &UsageHour{}
 		if err := u.UnmarshalCBOR(b); err != nil {

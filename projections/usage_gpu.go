@@ -158,6 +158,10 @@ func (g *gpuWalk) sweep() {
 			cut(s.From)
 			cut(s.To)
 		}
+		for _, s := range l.dev.Unasked {
+			cut(s.From)
+			cut(s.To)
+		}
 	}
 	for _, o := range g.outages {
 		cut(o.from)
@@ -244,33 +248,74 @@ func (g *gpuWalk) moment(from, to uint32) {
 // observe enters what the most believed observer of the moment saw. Instances
 // count rather than the GPU that they are cut from, replicas rather than what
 // they share.
+//
+// An observer that does not know who held any part of the GPU leaves that, and how
+// the GPU was cut, to the next that does. What it measured of a part still counts.
+// Where nobody knows, nobody held it.
 func (g *gpuWalk) observe(from, to uint32) {
-	best := -1
-	instances := false
+	first, best := -1, -1 // by rank; best knows who held it
 	for i := range g.lanes {
 		l := &g.lanes[i]
 		for l.at < len(l.dev.Segments) && l.dev.Segments[l.at].To <= from {
 			l.at++
 		}
-		if l.at == len(l.dev.Segments) || l.dev.Segments[l.at].From > from || best >= 0 && l.rank > best {
+		s := l.now(from)
+		if s == nil {
 			continue
 		}
-		best = l.rank
-		instances = instances || l.weight > 0
+		if first < 0 || l.rank < first {
+			first = l.rank
+		}
+		if (best < 0 || l.rank < best) && (s.Holder > 0 || !l.dev.unaskedAt(from)) {
+			best = l.rank
+		}
 	}
 	if best < 0 {
-		return
+		best = first
+	}
+	instances := false
+	for i := range g.lanes {
+		l := &g.lanes[i]
+		instances = instances || l.rank == best && l.weight > 0 && l.now(from) != nil
 	}
 	for i := range g.lanes {
 		l := &g.lanes[i]
-		if l.rank != best || l.at == len(l.dev.Segments) || l.dev.Segments[l.at].From > from || instances != (l.weight > 0) {
+		s := l.now(from)
+		if l.rank != best || s == nil || instances != (l.weight > 0) {
 			continue
 		}
-		s := &l.dev.Segments[l.at]
 		h := hand{replica: l.dev.Replica, holder: g.holder(s.Holder), source: l.source}
 		h.known, h.active = s.measured(from, to)
+		if m := g.measuredBy(first, l.dev, from); first != best && m != nil {
+			if known, active := m.measured(from, to); known > 0 {
+				h.known, h.active = known, active
+			}
+		}
 		g.unit(l.dev.ID, l.cut, l.weight).take(h)
 	}
+}
+
+// now returns the segment of a moment, nil when there is none. l.at is set to it.
+func (l *lane) now(from uint32) *Segment {
+	if l.at == len(l.dev.Segments) || l.dev.Segments[l.at].From > from {
+		return nil
+	}
+	return &l.dev.Segments[l.at]
+}
+
+// measuredBy returns what the observer of a rank saw of a device at a moment.
+func (g *gpuWalk) measuredBy(rank int, d *Device, from uint32) *Segment {
+	for i := range g.lanes {
+		if l := &g.lanes[i]; l.rank == rank && l.dev.ID == d.ID && l.dev.Replica == d.Replica {
+			return l.now(from)
+		}
+	}
+	return nil
+}
+
+// unaskedAt reports whether it was not known who held the device at a moment.
+func (d *Device) unaskedAt(at uint32) bool {
+	return slices.ContainsFunc(d.Unasked, func(s Span) bool { return s.From <= at && at < s.To })
 }
 
 // unit returns the unit of a device at this moment.

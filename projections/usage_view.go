@@ -100,7 +100,9 @@ type DeviceHour struct {
 // decides about the whole GPU, how it was cut included: sources that begin with
 // "node-reporter/" or "reporter/", then "prometheus/" (SM activity before engine
 // activity before utilization), then others, and within a rank whoever came into
-// the hour later.
+// the hour later. One that did not know who held any part of the GPU at the moment
+// leaves that to the next that did, but for what it measured; where none did, the GPU
+// was idle, as far as anybody knows.
 // Of a GPU that several names of nodes report at the same moment, all observers are
 // those of one of them (see aliases.go).
 // [domain.UsageCorrected] overrides all of them; of two corrections the later

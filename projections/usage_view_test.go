@@ -33,6 +33,12 @@ func held(by string) storetest.Seen {
 	return storetest.Seen{ID: gpu(0), Workspace: by, Activity: 500}
 }
 
+// unasked is a report of an observer that did not know who held what.
+func unasked(env domain.Envelope) domain.Envelope {
+	env.Event.(*domain.NodeSampled).HoldersUnknown = true
+	return env
+}
+
 func TestUsageStates(t *testing.T) {
 	corrected := func(from, to int, id domain.GPUID, by string) domain.Envelope {
 		return hardware(to, &domain.UsageCorrected{Node: "n", GPU: id, Interval: span(from, to), Workspace: by, Reason: "r"})
@@ -55,6 +61,25 @@ func TestUsageStates(t *testing.T) {
 		{"nobody is failed, somebody is allocated", []domain.Envelope{one, sampled("reporter/n", 0, 20, held("a")), sampled("reporter/n", 20, 60, held("")),
 			hardware(10, &domain.GPUFaultObserved{Node: "n", GPU: gpu(0), Kind: domain.FaultXID, Code: 79, Fatal: true}), hardware(50, &domain.NodeReturned{Node: "n"})},
 			"0-10 allocated a 600000, 10-20 allocated! a 600000, 20-50 failed 1800000, 50-60 idle 600000"},
+		{"a fault ends by itself, whatever the order of what is told", []domain.Envelope{one, sampled("reporter/n", 0, 60, held("")),
+			hardware(40, &domain.NodeReturned{Node: "n", GPU: gpu(0), Faults: true}), hardware(30, &domain.NodeReturned{Node: "n", GPU: gpu(1), Faults: true}),
+			hardware(20, &domain.NodeReturned{Node: "n", Faults: true}), hardware(15, &domain.GPUFaultObserved{Node: "n", GPU: gpu(0), Kind: domain.FaultOffBus, Fatal: true}),
+			hardware(10, &domain.GPUFaultObserved{Node: "n", GPU: gpu(0), Kind: domain.FaultXID, Code: 79, Fatal: true})},
+			"0-10 idle 600000, 10-40 failed 1800000, 40-60 idle 1200000"},
+		{"the end of a fault ends no cordon", []domain.Envelope{one, sampled("reporter/n", 0, 60, held("")),
+			hardware(10, &domain.GPUFaultObserved{Node: "n", Kind: domain.FaultHealth, Code: 15, Fatal: true}), hardware(15, &domain.NodeDrained{Node: "n"}),
+			hardware(20, &domain.NodeReturned{Node: "n", Faults: true}), hardware(30, &domain.NodeReturned{Node: "n"}), hardware(35, &domain.NodeCordoned{Node: "n", Repair: true}),
+			hardware(40, &domain.NodeReturned{Node: "n", Faults: true}), hardware(50, &domain.NodeReturned{Node: "n"})},
+			"0-10 idle 600000, 10-20 failed 600000, 20-30 maintenance 600000, 30-35 idle 300000, 35-50 failed 900000, 50-60 idle 600000"},
+		{"who does not know the holder leaves that to the next", []domain.Envelope{one, sampled("prometheus/p", 0, 40, held("b")),
+			unasked(sampled("reporter/n", 0, 50, held(""))), sampled("reporter/n", 50, 60, held(""))},
+			"0-40 allocated b 2400000, 40-60 idle 1200000"},
+		{"what is known of one replica is known of all", []domain.Envelope{one, sampled("prometheus/p", 0, 60, held("b")),
+			unasked(sampled("reporter/n", 0, 60, replica(1, "a"), replica(2, "")))},
+			"0-60 allocated a 3600000"},
+		{"who does not know the holders leaves the cut to the next", []domain.Envelope{one, sampled("prometheus/p", 0, 60, mig(1, "3g.40gb", "b")),
+			unasked(sampled("reporter/n", 0, 60, storetest.Seen{ID: gpu(7), Parent: gpu(0), Profile: "3g.40gb", Activity: -1}))},
+			"0-60 allocated b 1800000, 0-60 unprovisioned 1800000"},
 		{"a fault that is not fatal, or of another GPU", []domain.Envelope{one, sampled("reporter/n", 0, 60, held("")),
 			hardware(10, &domain.GPUFaultObserved{Node: "n", GPU: gpu(0), Kind: domain.FaultXID, Code: 31}),
 			hardware(10, &domain.GPUFaultObserved{Node: "n", GPU: gpu(7), Kind: domain.FaultXID, Code: 79, Fatal: true})},

@@ -132,7 +132,11 @@ func drawEvent(t *rapid.T, cluster, node string, kind int) domain.Envelope {
 	case 5:
 		env.Event = &domain.NodeDrained{Node: node}
 	case 6:
-		env.Event = &domain.NodeReturned{Node: node}
+		r := &domain.NodeReturned{Node: node, Faults: rapid.Bool().Draw(t, "faults")}
+		if r.Faults {
+			r.GPU = device
+		}
+		env.Event = r
 	case 7:
 		env.Event = &domain.MaintenanceScheduled{Maintenance: pick("window", "m1", "m2"), Nodes: []string{node}, Window: interval, Cancelled: rapid.Bool().Draw(t, "cancelled")}
 	case 8:
@@ -154,7 +158,9 @@ func drawEvent(t *rapid.T, cluster, node string, kind int) domain.Envelope {
 		env.Event = drawScrape(t, at)
 	default:
 		env.Time = interval.To
-		env.Event = Sample(node, interval, drawDevices(t, cluster, node)...)
+		s := Sample(node, interval, drawDevices(t, cluster, node)...)
+		s.HoldersUnknown = rapid.IntRange(0, 3).Draw(t, "unasked") == 0
+		env.Event = s
 	}
 	return env
 }
