@@ -40,6 +40,7 @@ const (
 	otherMetric  // not in the catalogue
 	otherSeries  // of a metric of the catalogue, and of no use: another resource, condition or rank
 	staleMarker  // the series ended
+	noNews       // of a deployment or node, nothing that is to be stated now
 	repeatedCell // a GPU's second reading in a cell of the grid
 	// Set aside.
 	otherCluster
@@ -70,6 +71,7 @@ var reasons = [reasonCount]struct {
 	otherMetric:    {"other_metric", "nothing is kept of this metric: write_relabel_configs of the stanza would save the traffic", filtered},
 	otherSeries:    {"other_series", "the metric is kept, and this series of it is of no use", filtered},
 	staleMarker:    {"stale_marker", "the series ended", filtered},
+	noNews:         {"no_news", "replicas and conditions are stated when they change and every ten minutes, and replicas only where a model server of the deployment is known", filtered},
 	repeatedCell:   {"repeated_cell", "the GPU was read before in the same scrape interval: " + StepHeader + " is longer than scrape_interval, or the scrape came twice", filtered},
 	otherCluster:   {"other_cluster", "the label cluster names another cluster, and the key is that of {cluster}: write with the key of the cluster that is meant, or relabel the name that Prometheus has for this one", setAside},
 	noNode:         {"no_node", "no label node, hostname or Hostname says which machine the GPU is in: relabel __meta_kubernetes_pod_node_name to node", setAside},

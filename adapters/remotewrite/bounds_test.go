@@ -405,7 +405,7 @@ func TestSenderLeaves(t *testing.T) {
 	w := httptest.NewRecorder()
 	r.ServeHTTP(w, get)
 	var status remotewrite.Status
-	if err := json.Unmarshal(w.Body.Bytes(), &status); err != nil || status.Samples["mapped"] != 3 || status.Unacknowledged != 1 || status.Events != 2 {
+	if err := json.Unmarshal(w.Body.Bytes(), &status); err != nil || status.Samples["mapped"] != 2 || status.Samples["filtered"] != 1 || status.Unacknowledged != 1 || status.Events != 2 {
 		t.Errorf("%s: %v", w.Body, err)
 	}
 }

@@ -83,6 +83,7 @@ type factSample struct {
 	name       string // deployment or node
 	workspace  string
 	controller string // of a deployment
+	samples    int
 	count
 }
 
@@ -132,7 +133,7 @@ func (s *scan) fact(m *metric) {
 		if !ok {
 			continue
 		}
-		s.account.samples[mapped]++
+		f.samples++
 		if x.time >= f.time {
 			f.count = count{v, x.time}
 		}
@@ -166,7 +167,7 @@ func (s *scan) statements(events []domain.Envelope) ([]domain.Envelope, func()) 
 	if len(k.nodes) >= maxFacts {
 		clear(k.nodes)
 	}
-	deployments, nodes := map[string]bool{}, map[string]bool{}
+	deployments, nodes := map[string]bool{}, map[string]bool{} // whether they are stated
 	for _, f := range s.facts {
 		switch f.fact {
 		case factDesired, factReady:
@@ -187,7 +188,7 @@ func (s *scan) statements(events []domain.Envelope) ([]domain.Envelope, func()) 
 			} else {
 				one.ready.take(f.count)
 			}
-			deployments[f.name] = true
+			deployments[f.name] = false
 		default:
 			n := k.nodes[f.name]
 			if n == nil {
@@ -199,7 +200,7 @@ func (s *scan) statements(events []domain.Envelope) ([]domain.Envelope, func()) 
 			} else {
 				n.unschedulable.take(f.count)
 			}
-			nodes[f.name] = true
+			nodes[f.name] = false
 		}
 	}
 	var done []func()
@@ -218,6 +219,7 @@ func (s *scan) statements(events []domain.Envelope) ([]domain.Envelope, func()) 
 			Event: &domain.ReplicasObserved{Deployment: name, Model: model.model, Tier: model.tier, Ready: uint32(now[0]), Desired: uint32(now[1])},
 		})
 		done = append(done, func() { r.stated, r.statedAt = now, at })
+		deployments[name] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		n := k.nodes[name]
@@ -242,6 +244,14 @@ func (s *scan) statements(events []domain.Envelope) ([]domain.Envelope, func()) 
 		}
 		events = append(events, domain.Envelope{Cluster: c.name, Subject: name, Time: domain.Instant(at) * 1_000_000, Event: ev})
 		done = append(done, func() { n.stated, n.statedAt = state, at })
+		nodes[name] = true
+	}
+	for _, f := range s.facts {
+		if deployments[f.name] && f.controller != "" || nodes[f.name] && f.controller == "" {
+			s.account.samples[mapped] += f.samples
+		} else {
+			s.drop(noNews, f.samples)
+		}
 	}
 	return events, func() {
 		c.mu.Lock()
