@@ -558,6 +558,9 @@ func TestClusterCorrected(t *testing.T) {
 			}
 			continue
 		}
+		if f := checkWaiting(cfg); len(f) != 1 || f[0].Result != resultWarning || !strings.Contains(f[0].Found, "1 KiB wait that were observed as node-reporter/lab/n1, and this node is one of cluster lab2 now") {
+			t.Errorf("%+v", f)
+		}
 		to := &chosen{}
 		c := &courier{queue: r.queue(domain.TopicHardware), topic: domain.TopicHardware, cluster: cluster, sender: to, refused: newRefusedFile(dir, log), log: log, pace: usualPace}
 		// While the file cannot be written, the events stay where they are.
@@ -581,6 +584,9 @@ func TestClusterCorrected(t *testing.T) {
 			t.Errorf("%d refused, %d sent, failing %v", c.refused.count.Load(), len(to.got), c.failing.Load())
 		}
 		text, err := os.ReadFile(filepath.Join(dir, refusedName))
+		if f := checkWaiting(cfg); len(f) != 1 || !strings.Contains(f[0].Found, refusedName+" holds 1 events") {
+			t.Errorf("%+v", f)
+		}
 		if err != nil || !strings.Contains(string(text), "it was observed as node-reporter/lab/n1, and this node is one of cluster lab2 now") {
 			t.Errorf("%v %s", err, text)
 		}

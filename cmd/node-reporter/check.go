@@ -96,6 +96,7 @@ func check(ctx context.Context, path string, offline bool) []finding {
 	}
 	out := []finding{{"configuration", resultOK, fmt.Sprintf("node %s of cluster %s", cfg.Node, cfg.Cluster), ""}}
 	out = append(out, checkSpool(cfg))
+	out = append(out, checkWaiting(cfg)...)
 	out = append(out, checkCollector(ctx, cfg)...)
 	out = append(out, checkHolders(ctx, cfg)...)
 	secrets := checkSecrets(cfg)
