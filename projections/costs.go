@@ -266,7 +266,7 @@ func Costs(view View, q CostQuery) (*CostReport, error) {
 	r.Untied = untied(r.Invoices, r.Exceptions)
 	r.UntiedCount = len(r.Untied)
 	r.groups(groups, totals)
-	r.Completeness, err = completeness(view, "", q.Month, costTopics...)
+	r.Completeness, err = completeness(view, "", "", q.Month, costTopics...)
 	return r, err
 }
 

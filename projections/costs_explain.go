@@ -157,7 +157,7 @@ func explainIn(view View, ref attribution.Ref, from *leafSource) (*LeafExplanati
 		})
 	}
 	x.reasons(result.Trace)
-	x.Completeness, err = completeness(view, "", x.Month, costTopics...)
+	x.Completeness, err = completeness(view, "", "", x.Month, costTopics...)
 	return x, err
 }
 

@@ -148,7 +148,7 @@ const (
 const maxAhead = 5 * 60 * domain.Second
 
 // NewInventory returns the fleet at a time. Exceptions about streams stand in
-// every inventory, whatever it shows, because nobody knows what was in the
+// every inventory that shows their cluster, because nobody knows what was in the
 // events that are missing.
 func NewInventory(view View, filter InventoryFilter) (*Inventory, error) {
 	f, err := readFleet(view)
@@ -180,7 +180,7 @@ func NewInventory(view View, filter InventoryFilter) (*Inventory, error) {
 		return nil, err
 	}
 	inv := &Inventory{Position: view.Position().String(), At: filter.At, Clusters: []ClusterEntry{}, Counts: []GPUCount{}, Assets: []AssetEntry{}, Exceptions: []Exception{}}
-	inv.Completeness, err = completeness(view, filter.Workspace, domain.Interval{}, domain.TopicFleet, domain.TopicTelemetry, domain.TopicHardware, domain.TopicDeployments)
+	inv.Completeness, err = completeness(view, filter.Workspace, filter.Cluster, domain.Interval{}, domain.TopicFleet, domain.TopicTelemetry, domain.TopicHardware, domain.TopicDeployments)
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +222,7 @@ func NewInventory(view View, filter InventoryFilter) (*Inventory, error) {
 		return nil, err
 	}
 	inv.silent(f, seen, entries)
-	if err := inv.streams(view); err != nil {
+	if err := inv.streams(view, filter.Cluster); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(inv.Exceptions, func(x, y Exception) int {
@@ -542,10 +542,10 @@ func (inv *Inventory) workspaces(view View, seen map[nodeName]*lastSeen, shown m
 	return nil
 }
 
-func (inv *Inventory) streams(view View) error {
+func (inv *Inventory) streams(view View, cluster string) error {
 	err := view.Scan(Query{Table: TableStreams}, func(k Key, row Row) error {
 		s := row.(*Stream)
-		if s.Ahead > maxAhead {
+		if s.Ahead > maxAhead && !ofAnother(s.Source, cluster) {
 			inv.except(StreamAhead, streamName(k, s), fmt.Sprintf("an event is dated %s after it was appended: the source's clock is wrong", s.Ahead.Time().Sub(domain.Instant(0).Time())))
 		}
 		return nil
@@ -554,7 +554,9 @@ func (inv *Inventory) streams(view View) error {
 		return fmt.Errorf("read streams: %w", err)
 	}
 	return eachAwaited(view, func(k Key, s *Stream, n uint64) {
-		inv.except(StreamIncomplete, streamName(k, s), fmt.Sprintf("%d of %d events are missing", n, s.Mark))
+		if !ofAnother(s.Source, cluster) {
+			inv.except(StreamIncomplete, streamName(k, s), fmt.Sprintf("%d of %d events are missing", n, s.Mark))
+		}
 	})
 }
 

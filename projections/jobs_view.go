@@ -63,7 +63,7 @@ func Jobs(view View, from, to domain.Instant, filter JobsFilter) (*JobsReport, e
 	}
 	r := &JobsReport{Position: view.Position().String(), From: from, To: to, Groups: []JobsGroup{}}
 	var err error
-	if r.Completeness, err = completeness(view, filter.Workspace, domain.Interval{From: from, To: to}, domain.TopicTelemetry); err != nil {
+	if r.Completeness, err = completeness(view, filter.Workspace, filter.Cluster, domain.Interval{From: from, To: to}, domain.TopicTelemetry); err != nil {
 		return nil, err
 	}
 	type name struct {

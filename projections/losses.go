@@ -135,6 +135,21 @@ func (s *Stream) awaited(lost []Gap) uint64 {
 	return n
 }
 
+// nodeSources begins the sources of events of nodes; the cluster follows, and then the
+// node. Whoever takes such events sees to it that a cluster's key shows for it.
+const nodeSources = "node-reporter/"
+
+// ofAnother reports whether a source is of the nodes of another cluster than the given
+// one; "" stands for all clusters, of which none is another.
+func ofAnother(source, cluster string) bool {
+	rest, ok := strings.CutPrefix(source, nodeSources)
+	if !ok || cluster == "" {
+		return false
+	}
+	of, _, ok := strings.Cut(rest, "/")
+	return ok && of != cluster
+}
+
 // eachAwaited calls yield with each stream that something is awaited of, and how much.
 func eachAwaited(view View, yield func(Key, *Stream, uint64)) error {
 	type lacking struct {
@@ -168,9 +183,9 @@ func eachAwaited(view View, yield func(Key, *Stream, uint64)) error {
 	return nil
 }
 
-// lossesIn returns what of some topics was said to be lost of a time, by cluster,
-// node and time.
-func lossesIn(view View, span domain.Interval, topics []domain.Topic) ([]Loss, error) {
+// lossesIn returns what of some topics and a cluster, "" for all, was said to be lost of
+// a time, by cluster, node and time.
+func lossesIn(view View, cluster string, span domain.Interval, topics []domain.Topic) ([]Loss, error) {
 	if span.Empty() {
 		return nil, nil
 	}
@@ -179,7 +194,9 @@ func lossesIn(view View, span domain.Interval, topics []domain.Topic) ([]Loss, e
 	if err != nil {
 		return nil, err
 	}
-	losses = slices.DeleteFunc(losses, func(l Loss) bool { return !slices.Contains(topics, l.Topic) || !l.touches(span) })
+	losses = slices.DeleteFunc(losses, func(l Loss) bool {
+		return cluster != "" && l.Cluster != cluster || !slices.Contains(topics, l.Topic) || !l.touches(span)
+	})
 	slices.SortFunc(losses, func(a, b Loss) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.life, b.life), cmp.Compare(a.lost.First, b.lost.First))
 	})

@@ -2,6 +2,7 @@ package projections_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,6 +77,57 @@ func TestDroppedSamples(t *testing.T) {
 			}
 			if (lacks > 0) != (c.missing > 0) {
 				t.Errorf("%d streams are said to be incomplete", lacks)
+			}
+		})
+	}
+}
+
+// What the nodes of a cluster lack, lost or had quarantined marks the reports about it
+// and about all clusters, and those about another not. A source that names no cluster
+// marks every report.
+func TestClustersMarkTheirOwn(t *testing.T) {
+	leap := func(source, cluster string, seq uint64) domain.Envelope {
+		return domain.Envelope{Source: source, Incarnation: 1, Sequence: seq, Cluster: cluster, Time: t0, Event: &domain.NodeCordoned{Node: "n"}}
+	}
+	invalid := leap(agent, "c", 1)
+	invalid.Event = &domain.NodeCordoned{}
+	loss := dropped(agent, 41, 2, 3, span(10, 30))
+	loss.Sequence = 1
+	for _, c := range []struct {
+		name            string
+		event           domain.Envelope
+		all, own, other string // notes
+	}{
+		{"a leap", leap(agent, "c", 1e12), "incomplete: 999999999999 events have not arrived", "incomplete: 999999999999 events have not arrived", ""},
+		{"of a source that names none", leap("prometheus/p", "c", 3), "incomplete: 2 events have not arrived", "incomplete: 2 events have not arrived", "incomplete: 2 events have not arrived"},
+		{"quarantined", invalid, "incomplete: 1 event", "incomplete: 1 event", ""},
+		{"lost", loss, "samples of node c/n from 2026-05-01T00:10:00Z to 2026-05-01T00:30:00Z were dropped", "samples of node c/n from 2026-05-01T00:10:00Z to 2026-05-01T00:30:00Z were dropped", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := storetest.NewLog()
+			l.Append(c.event)
+			m, err := l.Fold(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for cluster, want := range map[string]string{"": c.all, "c": c.own, "d": c.other} {
+				if err := m.View(t.Context(), func(v projections.View) error {
+					r, err := projections.Usage(v, t0, t0+domain.Hour, projections.UsageFilter{Cluster: cluster})
+					if err != nil || r.Note() != want {
+						t.Errorf("usage of cluster %q says %q, want %q, %v", cluster, r.Note(), want, err)
+					}
+					inv, err := projections.NewInventory(v, projections.InventoryFilter{At: t0 + domain.Hour, Cluster: cluster})
+					if err != nil {
+						return err
+					}
+					lacks := slices.ContainsFunc(inv.Exceptions, func(e projections.Exception) bool { return e.Kind == projections.StreamIncomplete })
+					if arrive := strings.Contains(want, "arrived"); lacks != arrive || (inv.Missing > 0) != arrive {
+						t.Errorf("the fleet of cluster %q lacks %d events, and names streams: %t", cluster, inv.Missing, lacks)
+					}
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
 			}
 		})
 	}

@@ -113,7 +113,7 @@ func Models(view View, at, staleAfter domain.Instant, filter ModelFilter) (*Mode
 		Deployments: []ModelEntry{}, Models: []ModelTotal{},
 	}
 	var err error
-	if inv.Completeness, err = completeness(view, filter.Workspace, domain.Interval{From: at - staleAfter, To: at}, domain.TopicFleet, domain.TopicTelemetry, domain.TopicDeployments); err != nil {
+	if inv.Completeness, err = completeness(view, filter.Workspace, filter.Cluster, domain.Interval{From: at - staleAfter, To: at}, domain.TopicFleet, domain.TopicTelemetry, domain.TopicDeployments); err != nil {
 		return nil, err
 	}
 	type name struct{ cluster, deployment string }

@@ -65,21 +65,25 @@ func (i Incomplete) Note(workspace string) string {
 // Completeness says what a report may lack. The two overlap: what could not
 // even be decoded is in quarantine, and its sequence is missing too.
 type Completeness struct {
-	Incomplete int    `json:"incomplete"` // events in open quarantine that may concern the report
-	Missing    uint64 `json:"missing"`    // events of its topics that are known to exist and have not arrived, whomever they concern
+	Incomplete int `json:"incomplete"` // events in open quarantine that may concern the report
+	// Missing are events of its topics that are known to exist and have not arrived,
+	// whomever they concern, but for those that the nodes of another cluster than the
+	// report's sent.
+	Missing uint64 `json:"missing"`
 	// Dropped is what agents of nodes said that they lost of the report's time: those
 	// events are not missing, as they never come.
 	Dropped []Loss `json:"dropped,omitempty"`
 }
 
-// completeness returns what a report about a workspace ("" for all) and a time that is
-// made of the given topics may lack.
-func completeness(view View, workspace string, span domain.Interval, topics ...domain.Topic) (Completeness, error) {
-	open, err := Open(view)
+// completeness returns what a report about a workspace and a cluster ("" for all) and a
+// time that is made of the given topics may lack. What the nodes of one cluster say
+// concerns no other, while it may concern any workspace.
+func completeness(view View, workspace, cluster string, span domain.Interval, topics ...domain.Topic) (Completeness, error) {
+	open, err := openOf(view, cluster)
 	if err != nil {
 		return Completeness{}, err
 	}
-	missing, err := Missing(view)
+	missing, err := missingOf(view, cluster)
 	if err != nil {
 		return Completeness{}, err
 	}
@@ -88,16 +92,22 @@ func completeness(view View, workspace string, span domain.Interval, topics ...d
 		// Anybody may claim any sequence, so the sum may overflow.
 		c.Missing += min(missing[t], math.MaxUint64-c.Missing)
 	}
-	c.Dropped, err = lossesIn(view, span, topics)
+	c.Dropped, err = lossesIn(view, cluster, span, topics)
 	return c, err
 }
 
 // Missing returns how many events of each topic are known to exist, by the gaps
 // in their streams, and have not arrived. What an agent said that it lost is not
 // awaited.
-func Missing(view View) (map[domain.Topic]uint64, error) {
+func Missing(view View) (map[domain.Topic]uint64, error) { return missingOf(view, "") }
+
+// missingOf leaves out what is of other clusters' nodes.
+func missingOf(view View, cluster string) (map[domain.Topic]uint64, error) {
 	missing := map[domain.Topic]uint64{}
-	err := eachAwaited(view, func(k Key, _ *Stream, n uint64) {
+	err := eachAwaited(view, func(k Key, s *Stream, n uint64) {
+		if ofAnother(s.Source, cluster) {
+			return
+		}
 		topic, _, _ := strings.Cut(k.Scope, "/")
 		t := domain.Topic(topic)
 		missing[t] += min(n, math.MaxUint64-missing[t])
@@ -162,7 +172,10 @@ func eachResolution(view View, yield func(id string, v *Version)) error {
 
 // Open counts what is in quarantine and not resolved. What it keeps in memory is
 // the place of each record that was resolved, and not the records.
-func Open(view View) (Incomplete, error) {
+func Open(view View) (Incomplete, error) { return openOf(view, "") }
+
+// openOf leaves out what is of other clusters' nodes.
+func openOf(view View, cluster string) (Incomplete, error) {
 	resolved := map[string]struct{}{}
 	if err := eachResolution(view, func(id string, _ *Version) { resolved[id] = struct{}{} }); err != nil {
 		return Incomplete{}, err
@@ -171,6 +184,9 @@ func Open(view View) (Incomplete, error) {
 	var id []byte
 	err := view.Scan(Query{Table: TableQuarantine}, func(_ Key, row Row) error {
 		q := row.(*Quarantined)
+		if q.Cluster != cluster && ofAnother(q.Source, cluster) {
+			return nil
+		}
 		id = fmt.Appendf(id[:0], "%s/%d@%d", q.Topic, q.Partition, q.Offset)
 		if _, done := resolved[string(id)]; !done {
 			open.add(q)

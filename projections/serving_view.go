@@ -142,7 +142,7 @@ func Serving(view View, from, to domain.Instant, filter ServingFilter) (*Serving
 	}
 	r := &ServingReport{Position: view.Position().String(), From: from, To: to, Groups: []ServingGroup{}, Models: []ServingModel{}, Quantiles: HowQuantiles}
 	var err error
-	if r.Completeness, err = completeness(view, "", domain.Interval{From: from, To: to}, domain.TopicTelemetry); err != nil {
+	if r.Completeness, err = completeness(view, "", filter.Cluster, domain.Interval{From: from, To: to}, domain.TopicTelemetry); err != nil {
 		return nil, err
 	}
 	type name struct{ model, cluster, tier string }

@@ -182,7 +182,7 @@ func Usage(view View, from, to domain.Instant, filter UsageFilter, by ...Dimensi
 		*flag = true
 	}
 	report := &UsageReport{Position: view.Position().String(), From: from, To: to, By: append([]Dimension{}, by...), Groups: []UsageGroup{}}
-	lacks, err := completeness(view, filter.Workspace, domain.Interval{From: from, To: to}, domain.TopicFleet, domain.TopicTelemetry, domain.TopicHardware)
+	lacks, err := completeness(view, filter.Workspace, filter.Cluster, domain.Interval{From: from, To: to}, domain.TopicFleet, domain.TopicTelemetry, domain.TopicHardware)
 	if err != nil {
 		return nil, err
 	}
