@@ -120,14 +120,55 @@ func (g *gateway) scraped(ctx context.Context, events []domain.Envelope) error {
 }
 
 // rules are the mapping rules in force, read again once they are older than
-// rulesFresh.
+// rulesFresh. Who asks meanwhile gets those before and waits for nothing, unless it is
+// longer than rulesStale that they were last read or could not be.
 type rules struct {
-	mu    sync.Mutex
-	at    time.Time
-	known []projections.MappingRuleEntry // by priority
+	mu      sync.Mutex
+	began   time.Time                      // the last read
+	settled time.Time                      // the last read that ended began, however it ended
+	known   []projections.MappingRuleEntry // by priority
+	reading chan struct{}                  // closed when the read that goes on ends; nil: none does
 }
 
-const rulesFresh = 10 * time.Second
+const (
+	rulesFresh    = 10 * time.Second
+	rulesStale    = 30 * time.Second
+	rulesPatience = 3 * time.Second // with which they are read
+)
+
+// get returns the rules. load reads them; calls do not overlap. When it fails, those
+// before hold on.
+func (r *rules) get(now time.Time, load func(context.Context) ([]projections.MappingRuleEntry, error)) []projections.MappingRuleEntry {
+	r.mu.Lock()
+	if age := now.Sub(r.began); r.reading == nil && (age < 0 || age >= rulesFresh) {
+		r.began, r.reading = now, make(chan struct{})
+		go r.load(load)
+	}
+	known, reading := r.known, r.reading
+	age := now.Sub(r.settled)
+	r.mu.Unlock()
+	if reading == nil || age >= 0 && age < rulesStale {
+		return known
+	}
+	<-reading
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known
+}
+
+func (r *rules) load(load func(context.Context) ([]projections.MappingRuleEntry, error)) {
+	ctx, stop := context.WithTimeout(context.Background(), rulesPatience)
+	defer stop()
+	known, err := load(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		r.known = known
+	}
+	r.settled = r.began
+	close(r.reading)
+	r.reading = nil
+}
 
 // holder says whose a pod is by the first rule that names its cluster and
 // namespace. Rules that ask for labels of the pod match none, since the series of
@@ -142,28 +183,27 @@ func (g *gateway) holder(cluster, namespace, pod string) (workspace, deployment 
 }
 
 func (g *gateway) mappingRules() []projections.MappingRuleEntry {
-	g.rules.mu.Lock()
-	defer g.rules.mu.Unlock()
-	if age := time.Since(g.rules.at); age >= 0 && age < rulesFresh {
-		return g.rules.known
-	}
-	g.rules.at = time.Now()
-	ctx, stop := context.WithTimeout(context.Background(), 3*time.Second)
-	defer stop()
-	if err := g.home.view(ctx, func(v projections.View) error {
+	return g.rules.get(time.Now(), g.loadRules)
+}
+
+// loadRules reads the mapping rules in force, by priority.
+func (g *gateway) loadRules(ctx context.Context) (known []projections.MappingRuleEntry, err error) {
+	err = g.home.view(ctx, func(v projections.View) error {
 		r, err := projections.NewRegistry(v, now())
 		if err != nil {
 			return err
 		}
-		g.rules.known = slices.Clone(r.MappingRules)
-		slices.SortStableFunc(g.rules.known, func(a, b projections.MappingRuleEntry) int {
-			return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Rule, b.Rule))
-		})
+		known = slices.Clone(r.MappingRules)
 		return nil
-	}); err != nil {
+	})
+	if err != nil {
 		g.log.Warn("mapping rules cannot be read; those before hold on", "error", err)
+		return nil, err
 	}
-	return g.rules.known
+	slices.SortStableFunc(known, func(a, b projections.MappingRuleEntry) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Rule, b.Rule))
+	})
+	return known, nil
 }
 
 // errNotCaughtUp means that the rows may not know of a key yet.
