@@ -33,6 +33,9 @@ type holdings struct {
 	held map[slot]holder
 	// shares is into how many shares a device is divided, where it is.
 	shares map[domain.GPUID]uint32
+	// unknown: what nobody is said to hold may be held, because nothing was asked who
+	// holds what, or a source did not answer.
+	unknown bool
 }
 
 // place is a device as a source names it.
@@ -76,6 +79,7 @@ type attributor struct {
 	claims  [3][]claim // of the static file, Slurm and Kubernetes
 	shares  map[place]uint32
 	fresh   [3]time.Time
+	known   [3]bool   // what a source said is held to
 	faults  [3]string // what is wrong with a source, "" nothing
 	unknown int       // ids that nobody understands, at the last refresh
 }
@@ -98,17 +102,24 @@ func newAttributor(cfg *Config, log *slog.Logger) *attributor {
 	return a
 }
 
+// sources says which sources are configured.
+func (a *attributor) sources() [3]bool {
+	s := a.cfg.Attribution.Slurm
+	return [3]bool{a.cfg.Attribution.Static != "", s.JobDir != "" || s.Processes, a.kubelet != nil}
+}
+
 // refresh asks every source that is configured.
 func (a *attributor) refresh(ctx context.Context, now time.Time) {
-	if a.cfg.Attribution.Static != "" {
+	ask := a.sources()
+	if ask[0] {
 		claims, err := a.static.read()
 		a.take(0, claims, err, now)
 	}
-	if s := a.cfg.Attribution.Slurm; s.JobDir != "" || s.Processes {
-		claims, err := jobs(s)
+	if ask[1] {
+		claims, err := jobs(a.cfg.Attribution.Slurm)
 		a.take(1, claims, err, now)
 	}
-	if a.kubelet != nil {
+	if ask[2] {
 		claims, shares, unknown, err := a.pods(ctx, now)
 		if err == nil {
 			a.mu.Lock()
@@ -135,9 +146,9 @@ func (a *attributor) take(source int, claims []claim, err error, now time.Time) 
 	a.faults[source] = text
 	switch {
 	case err == nil || claims != nil:
-		a.claims[source], a.fresh[source] = claims, now
+		a.claims[source], a.fresh[source], a.known[source] = claims, now, true
 	case now.Sub(a.fresh[source]) > staleAfter:
-		a.claims[source] = nil
+		a.claims[source], a.known[source] = nil, false
 	}
 }
 
@@ -145,7 +156,11 @@ func (a *attributor) take(source int, claims []claim, err error, now time.Time) 
 func (a *attributor) holdings(cluster, node string, devices []dcgm.Device) *holdings {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	h := &holdings{map[slot]holder{}, map[domain.GPUID]uint32{}}
+	asked := a.sources()
+	h := &holdings{map[slot]holder{}, map[domain.GPUID]uint32{}, asked == [3]bool{}}
+	for i := range asked {
+		h.unknown = h.unknown || asked[i] && !a.known[i]
+	}
 	for p, n := range a.shares {
 		for _, id := range find(cluster, node, devices, p) {
 			h.shares[id] = max(h.shares[id], n)

@@ -83,6 +83,37 @@ func TestHoldings(t *testing.T) {
 	}
 }
 
+// That nobody holds a device is said by those alone who were asked and answered.
+func TestHoldersUnknown(t *testing.T) {
+	a := newAttributor(&Config{}, slog.New(slog.DiscardHandler))
+	unknown := func() bool { return a.holdings("c", "n", []dcgm.Device{gpu(0)}).unknown }
+	if !unknown() {
+		t.Error("nothing was asked, and nobody holds it")
+	}
+	a.cfg.Attribution.Static, a.cfg.Attribution.Slurm.Processes = "holders", true
+	now, down := time.Now(), errors.New("down")
+	for i, c := range []struct {
+		source int
+		err    error
+		after  time.Duration
+		want   bool
+	}{
+		{0, nil, 0, true}, {1, down, 0, true}, {1, nil, time.Second, false}, {1, down, staleAfter, false},
+		{1, down, staleAfter + 2*time.Second, true}, {1, nil, time.Hour, false},
+	} {
+		a.take(c.source, nil, c.err, now.Add(c.after))
+		if got := unknown(); got != c.want {
+			t.Errorf("%d: source %d, %v after %v: %v", i, c.source, c.err, c.after, got)
+		}
+	}
+	r := &reading{interval: domain.Interval{From: noon, To: noon + domain.Second}, devices: []dcgm.Device{gpu(0)}}
+	for _, want := range []bool{false, true} {
+		if e, _ := r.sample("c", "n", &holdings{unknown: want}, 0); e.HoldersUnknown != want {
+			t.Errorf("a sample says %v, want %v", e.HoldersUnknown, want)
+		}
+	}
+}
+
 // The driver numbers GPUs in one order and the files of their devices in another: each
 // source is read by the one that it means.
 func TestMinorNumbers(t *testing.T) {

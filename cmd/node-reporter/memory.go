@@ -17,6 +17,7 @@ import (
 	"quartermaster/adapters/dcgm"
 	"quartermaster/adapters/spool"
 	"quartermaster/domain"
+	"quartermaster/domain/faults"
 )
 
 // memory knows which faults were told already, over all lives of collector and
@@ -50,6 +51,28 @@ type recollection struct {
 	Total  uint64         `json:"total"` // of a counter
 	Active bool           `json:"active"`
 	Last   domain.Instant `json:"last"`
+	Down   downUntil      `json:"down,omitempty"`
+}
+
+// downUntil says what ends a fault that took its device out of service.
+type downUntil uint8
+
+const (
+	notDown    downUntil = iota
+	untilReset           // a reset, or a new boot of the node
+	untilTold            // its own end, the driver's word or a person's: a reset does not mend it
+)
+
+// downOf returns what ends a fault.
+func downOf(f *domain.GPUFaultObserved) downUntil {
+	if !f.Fatal {
+		return notDown
+	}
+	switch f.Action {
+	case faults.ActionResetGPU, faults.ActionResetWhenIdle, faults.ActionDrainAndReset, faults.ActionRebootNode, faults.ActionRestartVM, faults.ActionRestartFabricManager:
+		return untilReset
+	}
+	return untilTold
 }
 
 // moment is one XID.
@@ -64,10 +87,12 @@ type memoryFile struct {
 	Sequence    uint64         `json:"sequence"`
 	Cursor      int64          `json:"cursor"`
 	Registered  []byte         `json:"registered,omitempty"` // digest of the last registration
+	BootID      string         `json:"boot_id,omitempty"`    // of the node, as the collector last said
 	GPUs        []domain.GPUID `json:"gpus,omitempty"`       // by index, as last seen
 	Known       []knownEntry   `json:"known"`
 	Told        []moment       `json:"told"`
 	Measured    domain.Instant `json:"measured"` // until when there are measurements
+	Back        []back         `json:"back,omitempty"`
 	Silence     silence        `json:"silence"`
 	At          domain.Instant `json:"at"`
 }
@@ -89,7 +114,7 @@ const (
 )
 
 // openMemory reads the file, and what the faults in the spool say beyond it.
-func openMemory(dir string, faults *spool.Queue, log *slog.Logger) (*memory, error) {
+func openMemory(dir string, hardware *spool.Queue, log *slog.Logger) (*memory, error) {
 	m := &memory{path: filepath.Join(dir, memoryName), known: map[occurrence]*recollection{}, told: map[moment]bool{}}
 	b, err := os.ReadFile(m.path)
 	if err == nil && len(b) > maxMemory {
@@ -114,15 +139,17 @@ func openMemory(dir string, faults *spool.Queue, log *slog.Logger) (*memory, err
 		m.told[t] = true
 	}
 	m.kept.incarnation, m.kept.sequence = m.Incarnation, m.Sequence
-	err = faults.Stored(func(e spool.Entry) bool {
+	err = hardware.Stored(func(e spool.Entry) bool {
 		if e.Incarnation < m.Incarnation || e.Incarnation == m.Incarnation && e.Sequence <= m.Sequence {
 			return true
 		}
 		if _, memo, err := unpack(e.Data); err == nil && len(memo) > 0 {
 			if s, measured, ok := readSilenceMemo(memo); ok {
 				m.Silence, m.Measured = s, measured
-			} else if ev, ok := readMemo(memo); ok {
-				m.note(ev)
+			} else if gpu, ok := readMendedMemo(memo); ok {
+				m.mended(gpu)
+			} else if ev, down, ok := readMemo(memo); ok {
+				m.note(ev, down)
 			}
 		}
 		m.Incarnation, m.Sequence = e.Incarnation, e.Sequence
@@ -190,8 +217,9 @@ func (m *memory) judge(e *dcgm.Event) (news bool, seen uint64) {
 	return true, r.Seen
 }
 
-// note remembers an event that was reported.
-func (m *memory) note(e dcgm.Event) {
+// note remembers an event that was reported, and what ends it where it took the device
+// out of service.
+func (m *memory) note(e dcgm.Event, down downUntil) {
 	r := m.known[of(&e)]
 	if r == nil {
 		r = &recollection{}
@@ -209,6 +237,11 @@ func (m *memory) note(e dcgm.Event) {
 	r.Total = e.Total
 	r.Active = e.Kind != dcgm.KindXID
 	r.Last = max(r.Last, e.At)
+	if down != notDown {
+		r.Down = down
+		// That it worked in between was not reported in time.
+		m.Back = slices.DeleteFunc(m.Back, func(b back) bool { return b.UUID == e.UUID })
+	}
 	if e.Kind == dcgm.KindXID {
 		m.told[moment{of(&e), e.At}] = true
 	}
@@ -226,6 +259,48 @@ func (m *memory) ended(e *dcgm.Event) bool {
 	return true
 }
 
+// back is a device that works again, which is not reported yet.
+type back struct {
+	UUID   domain.GPUID   `json:"uuid"`
+	At     domain.Instant `json:"at"`
+	Reason string         `json:"reason"`
+}
+
+// over takes that some of the faults that took a device out of service have ended, and
+// reports whether there were any. When none is left the device is back.
+func (m *memory) over(id domain.GPUID, at domain.Instant, reason string, ended func(occurrence, *recollection) bool) (any bool) {
+	left := false
+	last := domain.Instant(0)
+	for o, r := range m.known {
+		if o.UUID != id || r.Down == notDown {
+			continue
+		}
+		last = max(last, r.Last)
+		if ended(o, r) {
+			r.Active, r.Down, any = false, notDown, true
+		} else {
+			left = true
+		}
+	}
+	if any && !left {
+		if at <= last && last < at+domain.Day { // by a clock that was set back
+			at = last + 1
+		}
+		m.Back = append(m.Back, back{id, at, reason})
+	}
+	return any
+}
+
+// mended remembers that it was reported that a device works again.
+func (m *memory) mended(id domain.GPUID) {
+	for o, r := range m.known {
+		if o.UUID == id && r.Down != notDown {
+			r.Active, r.Down = false, notDown
+		}
+	}
+	m.Back = slices.DeleteFunc(m.Back, func(b back) bool { return b.UUID == id })
+}
+
 // save writes the file: that faults up to a place are in it.
 func (m *memory) save(at domain.Instant, incarnation, sequence uint64) error {
 	m.At = at
@@ -234,7 +309,7 @@ func (m *memory) save(at domain.Instant, incarnation, sequence uint64) error {
 	}
 	m.Known, m.Told = m.Known[:0], m.Told[:0]
 	for k, r := range m.known {
-		if !r.Active && r.Last < at-rememberFor {
+		if !r.Active && r.Down == notDown && r.Last < at-rememberFor {
 			delete(m.known, k)
 			continue
 		}
@@ -314,26 +389,39 @@ func unpack(b []byte) (record, memo []byte, err error) {
 	return b[:n:n], b[n:], nil
 }
 
-const memoBytes = 1 + 16 + 4 + 4 + 8 + 8
+const memoBytes = 1 + 16 + 4 + 4 + 8 + 8 + 1
 
 // makeMemo keeps of an event what memory needs.
-func makeMemo(e *dcgm.Event) []byte {
+func makeMemo(e *dcgm.Event, down downUntil) []byte {
 	b := append(make([]byte, 0, memoBytes), byte(e.Kind))
 	b = append(b, e.UUID[:]...)
 	b = binary.LittleEndian.AppendUint32(b, e.Code)
 	b = binary.LittleEndian.AppendUint32(b, e.Field)
 	b = binary.LittleEndian.AppendUint64(b, e.Total)
-	return binary.LittleEndian.AppendUint64(b, uint64(e.At))
+	b = binary.LittleEndian.AppendUint64(b, uint64(e.At))
+	return append(b, byte(down))
 }
 
-func readMemo(b []byte) (e dcgm.Event, ok bool) {
+func readMemo(b []byte) (e dcgm.Event, down downUntil, ok bool) {
 	if len(b) != memoBytes {
-		return e, false
+		return e, 0, false
 	}
 	e.Kind, e.UUID = dcgm.Kind(b[0]), domain.GPUID(b[1:])
 	e.Code = binary.LittleEndian.Uint32(b[17:])
 	e.Field = binary.LittleEndian.Uint32(b[21:])
 	e.Total = binary.LittleEndian.Uint64(b[25:])
 	e.At = domain.Instant(binary.LittleEndian.Uint64(b[33:]))
-	return e, true
+	return e, downUntil(b[41]), true
+}
+
+// mendedMemo marks a memo that a device works again.
+const mendedMemo = 255
+
+func makeMendedMemo(id domain.GPUID) []byte { return append([]byte{mendedMemo}, id[:]...) }
+
+func readMendedMemo(b []byte) (id domain.GPUID, ok bool) {
+	if len(b) != 1+len(id) || b[0] != mendedMemo {
+		return id, false
+	}
+	return domain.GPUID(b[1:]), true
 }

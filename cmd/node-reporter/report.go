@@ -45,7 +45,8 @@ type reporter struct {
 	boot     time.Duration  // of those
 	trouble  string         // what the collector says of a driver that gives nothing new
 	saved    time.Time
-	unsaved  bool // what is to be remembered could not be written, which was said
+	advised  map[domain.GPUID]bool // of which GPUs the run said what the driver wants done
+	unsaved  bool                  // what is to be remembered could not be written, which was said
 	couriers []*courier
 	super    *supervisor
 	told     map[domain.Topic]spool.Loss // the ticker's: losses whose event is not known to be on disk
@@ -278,24 +279,31 @@ func (r *reporter) frame(ctx context.Context, f dcgm.Frame) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last = f.At
+	if err := r.sayBack(ctx); err != nil {
+		return err
+	}
 	switch b := f.Body.(type) {
 	case *dcgm.Hello:
-		r.hello = b
+		r.hello, r.advised = b, map[domain.GPUID]bool{}
 		r.log.Info("the collector began", "program", b.Program, "dcgm", b.Library, "driver", b.Driver, "engine", b.Engine, "devices", len(b.Inventory.Devices))
 		for _, g := range b.Groups {
 			if !g.Works {
 				r.log.Warn("a group of fields is not read", "group", g.Name, "reason", g.Reason)
 			}
 		}
-		r.inventory(&b.Inventory, f.At)
+		if err := r.inventory(ctx, &b.Inventory, f.At); err != nil {
+			return err
+		}
+		return r.booted(ctx, b.BootID, f.At)
 	case *dcgm.Inventory:
 		r.log.Warn("the devices of this node changed", "reason", b.Reason, "devices", len(b.Devices))
-		r.inventory(b, f.At)
+		return r.inventory(ctx, b, f.At)
 	case *dcgm.Readings:
 		if holdsValue(b) {
 			r.measured(&f)
 			r.put(r.sampler.readings(&f, b))
 		}
+		return r.wanted(ctx, b, f.At)
 	case *dcgm.Events:
 		return r.events(ctx, &f, b)
 	case *dcgm.Trouble:
@@ -306,7 +314,7 @@ func (r *reporter) frame(ctx context.Context, f dcgm.Frame) error {
 	return nil
 }
 
-func (r *reporter) inventory(inv *dcgm.Inventory, at domain.Instant) {
+func (r *reporter) inventory(ctx context.Context, inv *dcgm.Inventory, at domain.Instant) error {
 	if r.memory.name(inv.Devices) {
 		r.remember()
 	}
@@ -314,6 +322,7 @@ func (r *reporter) inventory(inv *dcgm.Inventory, at domain.Instant) {
 	if r.cfg.Register.Enabled {
 		r.register(at)
 	}
+	return r.found(ctx, at)
 }
 
 // register registers the node, when what is known of it changed.
@@ -367,11 +376,11 @@ func (r *reporter) event(ctx context.Context, f *dcgm.Frame, e *dcgm.Event) erro
 	if e.UUID == (domain.GPUID{}) && e.Device > 0 && int(e.Device) <= len(r.sampler.devices) {
 		e.UUID = r.sampler.devices[e.Device-1].UUID
 	}
+	if e.Kind == dcgm.KindRecovery && r.advised != nil {
+		r.advised[e.UUID] = true
+	}
 	if e.Over {
-		if r.memory.ended(e) {
-			r.remember()
-		}
-		return nil
+		return r.over(ctx, e, f.At)
 	}
 	news, seen := r.memory.judge(e)
 	if !news {
@@ -392,21 +401,31 @@ func (r *reporter) event(ctx context.Context, f *dcgm.Frame, e *dcgm.Event) erro
 		at = f.At
 	}
 	r.log.Warn("a fault of a GPU", "gpu", e.UUID.String(), "kind", e.Kind.String(), "code", e.Code, "class", ev.Class, "action", ev.Action, "fatal", ev.Fatal, "detail", ev.Detail)
+	down := downOf(ev)
+	taken, err := r.keep(ctx, at, ev, makeMemo(e, down))
+	if taken {
+		r.memory.note(*e, down)
+		r.faults.Add(1)
+		if r.memory.since >= saveEvery {
+			r.remember()
+		}
+	}
+	return err
+}
+
+// keep appends an event that must not be lost, and waits while the spool takes none. It
+// is not taken where it cannot be made, or ctx ends.
+func (r *reporter) keep(ctx context.Context, at domain.Instant, ev domain.Event, memo []byte) (taken bool, err error) {
 	for {
-		err := r.append(at, ev, makeMemo(e))
+		err := r.append(at, ev, memo)
 		var u *unmade
 		switch {
 		case err == nil || errors.Is(err, spool.ErrHeld):
-			r.memory.note(*e)
-			r.faults.Add(1)
-			if r.memory.since >= saveEvery {
-				r.remember()
-			}
-			return nil
+			return true, nil
 		case errors.As(err, &u):
-			return nil
+			return false, nil
 		case !errors.Is(err, spool.ErrFull):
-			return err
+			return false, err
 		}
 		// Nothing more fits: the collector waits with what comes, and DCGM keeps it.
 		if !r.blocked.Swap(true) {
@@ -416,7 +435,7 @@ func (r *reporter) event(ctx context.Context, f *dcgm.Frame, e *dcgm.Event) erro
 		select {
 		case <-ctx.Done():
 			r.mu.Lock()
-			return ctx.Err()
+			return false, ctx.Err()
 		case <-time.After(time.Second):
 		}
 		r.mu.Lock()

@@ -138,7 +138,7 @@ const mostEntries = 4096
 // sample makes the event of an interval, and says how many devices and shares it had no
 // room for: the last of the list.
 func (r *reading) sample(cluster, node string, held *holdings, skew time.Duration) (e *domain.NodeSampled, leftOut int) {
-	e = &domain.NodeSampled{Node: node, Interval: r.interval, SkewNanos: uint64(max(0, skew))}
+	e = &domain.NodeSampled{Node: node, Interval: r.interval, HoldersUnknown: held.unknown, SkewNanos: uint64(max(0, skew))}
 	type entry struct {
 		device  int
 		replica uint32

@@ -29,7 +29,7 @@ func ok(device, field uint32, v float64) dcgm.Reading {
 	return dcgm.Reading{Device: device, Field: field, Status: dcgm.StatusOK, Value: v}
 }
 
-var nobody = &holdings{map[slot]holder{}, map[domain.GPUID]uint32{}}
+var nobody = &holdings{}
 
 // valid makes the event and checks that the log would take it.
 func valid(t *testing.T, r *reading, held *holdings) *domain.NodeSampled {
@@ -190,7 +190,7 @@ func TestInventoryChanges(t *testing.T) {
 	if done := s.readings(f, r); done != nil || len(s.sums) > 0 {
 		t.Error("readings of another inventory were taken")
 	}
-	shares := &holdings{map[slot]holder{{devices[1].UUID, 2}: {"acme", "chat", "ns/pod"}}, map[domain.GPUID]uint32{devices[1].UUID: 2}}
+	shares := &holdings{map[slot]holder{{devices[1].UUID, 2}: {"acme", "chat", "ns/pod"}}, map[domain.GPUID]uint32{devices[1].UUID: 2}, false}
 	for i := 5; i <= 10; i++ {
 		f, r := second(i, 0, 2, ok(1, fieldSM, 0.25), ok(2, fieldSM, 0.75))
 		if done := s.readings(f, r); done != nil {
