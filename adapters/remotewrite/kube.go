@@ -55,6 +55,8 @@ type nodeState struct {
 	ready, unschedulable count
 	stated               string
 	statedAt             int64
+	// mended: no cordon for repair of before this process began lasts.
+	mended bool
 }
 
 const (
@@ -225,7 +227,11 @@ func (s *scan) statements(events []domain.Envelope) ([]domain.Envelope, func()) 
 		n := k.nodes[name]
 		state := n.state()
 		at := max(n.ready.time, n.unschedulable.time)
-		if state == "" || state == n.stated && at < n.statedAt+restate {
+		// Of a cordon for repair and one that is none both would last. A life of ours
+		// before, or another server, may have stated either.
+		changed := n.stated != "" && n.stated != state && state != "ready" && n.stated != "ready"
+		mends := state == "unschedulable" && n.ready.time > 0 && !n.mended
+		if state == "" || state == n.stated && at < n.statedAt+restate && !mends {
 			continue
 		}
 		var ev domain.Event
@@ -237,13 +243,17 @@ func (s *scan) statements(events []domain.Envelope) ([]domain.Envelope, func()) 
 		default:
 			ev = &domain.NodeReturned{Node: name, Reason: "kubernetes: ready"}
 		}
-		// Of a cordon for repair and one that is none both would last.
-		if n.stated != "" && n.stated != state && state != "ready" && n.stated != "ready" {
+		if changed || mends {
+			was := n.stated
+			if mends {
+				was = "not ready"
+			}
 			events = append(events, domain.Envelope{Cluster: c.name, Subject: name, Time: domain.Instant(at)*1_000_000 - 1,
-				Event: &domain.NodeReturned{Node: name, Reason: "kubernetes: no longer " + n.stated}})
+				Event: &domain.NodeReturned{Node: name, Reason: "kubernetes: no longer " + was}})
 		}
 		events = append(events, domain.Envelope{Cluster: c.name, Subject: name, Time: domain.Instant(at) * 1_000_000, Event: ev})
-		done = append(done, func() { n.stated, n.statedAt = state, at })
+		mended := state == "ready" || state == "unschedulable" && (n.mended || mends)
+		done = append(done, func() { n.stated, n.statedAt, n.mended = state, at, mended })
 		nodes[name] = true
 	}
 	for _, f := range s.facts {
