@@ -132,13 +132,22 @@ func newCluster(name string) *cluster {
 const maxTargets = 1 << 17
 
 // targets are the GPUs or the servers that a cluster named, by the hash of what names
-// their rows. Those of the hour before keep their places, so that names that never come
-// again take none from what is there all the time.
+// their rows. Those of the hour before that came again in it keep their places, so that
+// names that never come again take none from what is there all the time, and none in
+// the hour after.
 type targets struct {
-	hour          int64
-	known, before map[uint64]struct{}
-	kept          int // places of before that were not taken in this hour
+	hour   int64
+	known  map[uint64]int64 // when it was first named, in milliseconds since 1970; cameAgain
+	before map[uint64]struct{}
+	kept   int // places of before that were not taken in this hour
 }
+
+// A target came again when it was named so many milliseconds after it first was: parts of
+// one scrape are no more than that apart.
+const (
+	lasting   = 60_000
+	cameAgain = -1
+)
 
 // turn begins an hour, and reports whether it is another.
 func (t *targets) turn(hour int64) bool {
@@ -147,24 +156,39 @@ func (t *targets) turn(hour int64) bool {
 	}
 	t.before = nil
 	if hour == t.hour+1 {
-		t.before = t.known
+		t.before = map[uint64]struct{}{}
+		for id, first := range t.known {
+			if first == cameAgain {
+				t.before[id] = struct{}{}
+			}
+		}
 	}
-	t.hour, t.known, t.kept = hour, map[uint64]struct{}{}, len(t.before)
+	t.hour, t.known, t.kept = hour, map[uint64]int64{}, len(t.before)
 	return true
 }
 
 // admit reports whether there is room for a target.
-func (t *targets) admit(id uint64) bool {
-	if _, ok := t.known[id]; ok {
+func (t *targets) admit(id uint64, now int64) bool {
+	if t.again(id, now) {
 		return true
 	}
 	if _, was := t.before[id]; was {
 		t.kept--
+		now = cameAgain
 	} else if len(t.known)+t.kept >= maxTargets {
 		return false
 	}
-	t.known[id] = struct{}{}
+	t.known[id] = now
 	return true
+}
+
+// again reports whether a target was named in this hour before.
+func (t *targets) again(id uint64, now int64) bool {
+	first, ok := t.known[id]
+	if ok && first != cameAgain && now-first >= lasting {
+		t.known[id] = cameAgain
+	}
+	return ok
 }
 
 // admitServer returns why there is no room for a server, reasonNone when there is. name
@@ -175,7 +199,7 @@ func (c *cluster) admitServer(name string, now int64) reason {
 	defer c.mu.Unlock()
 	c.servers.turn(now / 3_600_000)
 	// The seed is ours alone, so that nobody can name targets that are one here.
-	if !c.servers.admit(maphash.String(c.seed, name)) {
+	if !c.servers.admit(maphash.String(c.seed, name), now) {
 		return tooMany
 	}
 	return reasonNone
@@ -189,13 +213,12 @@ func (c *cluster) admitDevice(node, name []byte, now int64) reason {
 		c.devices = map[uint64]int{}
 	}
 	id, of := maphash.Bytes(c.seed, name), maphash.Bytes(c.seed, node)
-	_, known := c.gpus.known[id]
 	switch {
-	case known:
+	case c.gpus.again(id, now):
 		return reasonNone
 	case c.devices[of] >= projections.MaxScraped:
 		return tooManyDevices
-	case !c.gpus.admit(id):
+	case !c.gpus.admit(id, now):
 		return tooMany
 	}
 	c.devices[of]++

@@ -178,8 +178,11 @@ func TestRandomTargetsStarveNone(t *testing.T) {
 		c.Append = func(context.Context, []domain.Envelope) error { return nil }
 	})
 	steady := v2(t, []series{one(`DCGM_FI_DEV_GPU_UTIL{`+gpu0+`,node="n1"}`, 1), one(`vllm:num_requests_running{model_name="m",pod="p"}`, 1)})
-	if w := r.post(t, typeV2, steady); fates(w) != "2/0/0/0" {
-		t.Fatalf("samples %s", fates(w))
+	for range 2 {
+		if w := r.post(t, typeV2, steady); fates(w) != "2/0/0/0" {
+			t.Fatalf("samples %s", fates(w))
+		}
+		at = at.Add(2 * time.Minute)
 	}
 	const each = 5000
 	for hour := range 2 {
@@ -199,6 +202,11 @@ func TestRandomTargetsStarveNone(t *testing.T) {
 	}
 	if n := remotewrite.Targets(r.Handler, "c1"); n > remotewrite.MaxTargets+1 {
 		t.Errorf("%d targets are remembered", n)
+	}
+	// In the hour after they hold no places that others may need.
+	at = at.Add(time.Hour)
+	if w := r.post(t, typeV2, v2(t, []series{one(`vllm:num_requests_running{model_name="m",pod="new"}`, 1)})); fates(w) != "1/0/0/0" {
+		t.Errorf("a server that is new after them: samples %s", fates(w))
 	}
 }
 

@@ -244,12 +244,12 @@ func (s *scan) statements(events []domain.Envelope) ([]domain.Envelope, func()) 
 			ev = &domain.NodeReturned{Node: name, Reason: "kubernetes: ready"}
 		}
 		if changed || mends {
-			was := n.stated
-			if mends {
-				was = "not ready"
+			why := "kubernetes: ready"
+			if changed {
+				why = "kubernetes: no longer " + n.stated
 			}
 			events = append(events, domain.Envelope{Cluster: c.name, Subject: name, Time: domain.Instant(at)*1_000_000 - 1,
-				Event: &domain.NodeReturned{Node: name, Reason: "kubernetes: no longer " + was}})
+				Event: &domain.NodeReturned{Node: name, Reason: why}})
 		}
 		events = append(events, domain.Envelope{Cluster: c.name, Subject: name, Time: domain.Instant(at) * 1_000_000, Event: ev})
 		mended := state == "ready" || state == "unschedulable" && (n.mended || mends)

@@ -30,7 +30,7 @@ func TestRepairEndsAfterRestart(t *testing.T) {
 		want []string
 	}{
 		{"first, of its readiness nothing", []series{unschedulable()}, []string{"cordoned"}},
-		{"ready", []series{ready(1)}, []string{"returned kubernetes: no longer not ready", "cordoned"}},
+		{"ready", []series{ready(1)}, []string{"returned kubernetes: ready", "cordoned"}},
 		{"again", []series{ready(1), unschedulable()}, nil},
 		{"not ready", []series{ready(0)}, []string{"returned kubernetes: no longer unschedulable", "cordoned for repair"}},
 		{"ready again", []series{ready(1)}, []string{"returned kubernetes: no longer not ready", "cordoned"}},
