@@ -140,6 +140,7 @@ serve" fold them.
 		a.keyCommand(),
 		a.importCommand(),
 		a.fleetCommand(),
+		a.nodeCommand(),
 		a.modelsCommand(),
 		a.servingCommand(),
 		a.jobsCommand(),

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"quartermaster/domain"
+)
+
+// A person's word ends what keeps a GPU or a node from service, with a signature that
+// counts, and only what lasts.
+func TestNodeReturn(t *testing.T) {
+	dir := smallHome(t)
+	gpu := domain.DeriveGPUID("lab", "n1", 0).String()
+	finance := filepath.Join(t.TempDir(), "finance.pem")
+	for i, c := range []struct {
+		args []string
+		fail bool
+		want string
+	}{
+		{[]string{"operator", "add", "fin", "--role", "finance", "--new-key", finance}, false, "fin"},
+		{[]string{"fleet"}, false, "eu      1      3     1 "},
+		{[]string{"node", "return", "n1", "--reason", "r"}, true, `"n1" does not name a node; want CLUSTER/NODE`},
+		{[]string{"node", "return", "lab/n1"}, true, "reason"},
+		{[]string{"node", "return", "lab/n1", "--reason", " "}, true, "--reason is empty"},
+		{[]string{"node", "return", "lab/n7", "--reason", "r"}, true, "lab/n7: no node of that name is in service or reports"},
+		{[]string{"node", "return", "lab/n1", "--gpu", "GPU-7", "--reason", "r"}, true, "--gpu: "},
+		{[]string{"node", "return", "lab/n1", "--gpu", domain.DeriveGPUID("lab", "n1", 1).String(), "--reason", "r"}, true, "no fatal fault of GPU-"},
+		{[]string{"node", "return", "lab/n1", "--key", finance, "--reason", "r"}, true, `operator "fin" may not return nodes of workspace "research"`},
+		{[]string{"node", "return", "lab/n1", "--gpu", gpu, "--reason", "board replaced", "--json"}, false, `"faults": [` + "\n" + `      "` + gpu + " xid 79 at "},
+		{[]string{"fleet"}, false, "eu      1      3     0 "},
+		{[]string{"node", "return", "lab/n1", "--reason", "r"}, true, "lab/n1: nothing that a return ends keeps it from service: it is ok"},
+		{[]string{"log", "export", "--topic", "qm.hardware"}, false, `"reason":"board replaced","gpu":"` + gpu + `","faults":true`},
+	} {
+		code, out := command(t, dir, c.args...)
+		if (code != 0) != c.fail || !strings.Contains(out, c.want) {
+			t.Errorf("%d: %v: exit %d\n%s", i, c.args, code, out)
+		}
+	}
+	_, out := command(t, dir, "log", "export", "--topic", "qm.hardware")
+	if !strings.Contains(out, `"signature":`) {
+		t.Errorf("it is not signed:\n%s", out)
+	}
+}
