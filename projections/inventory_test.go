@@ -261,3 +261,37 @@ func TestExceptions(t *testing.T) {
 		}
 	})
 }
+
+// Each GPU's fault ends by itself; the node is ok when none is left. What a monitoring
+// system says ends none.
+func TestFaultsEnd(t *testing.T) {
+	at := func(minutes int, ev domain.Event) domain.Envelope {
+		return domain.Envelope{Source: "node-reporter/c1/n1", Cluster: "c1", Time: t0 + domain.Instant(minutes)*minute, Event: ev}
+	}
+	fault := func(g int) *domain.GPUFaultObserved {
+		return &domain.GPUFaultObserved{Node: "n1", GPU: storetest.GPU("c1", "n1", g), Kind: domain.FaultXID, Code: 79, Fatal: true}
+	}
+	mended := func(g int) *domain.NodeReturned {
+		return &domain.NodeReturned{Node: "n1", GPU: storetest.GPU("c1", "n1", g), Faults: true, Reason: "reached again"}
+	}
+	monitoring := at(15, &domain.NodeReturned{Node: "n1"})
+	monitoring.Source = "prometheus/c1"
+	log := []domain.Envelope{storetest.Cluster("c1", "acme", "p", "eu", t0), storetest.Node("c1", "n1", "H100 80GB", 2, t0),
+		at(10, fault(0)), at(11, fault(1)), at(12, fault(0)), monitoring, at(20, mended(0)), at(30, mended(1)), at(40, fault(1)), at(50, mended(1))}
+	for _, turned := range []bool{false, true} {
+		if turned {
+			slices.Reverse(log[2:])
+		}
+		l := storetest.NewLog()
+		l.Append(log...)
+		for _, c := range []struct {
+			at, faults int
+			state      string
+		}{{5, 0, "ok"}, {16, 3, "failed"}, {25, 1, "failed"}, {35, 0, "ok"}, {45, 1, "failed"}, {55, 0, "ok"}} {
+			h := inventory(t, l, projections.InventoryFilter{At: t0 + domain.Instant(c.at)*minute}).Clusters[0].Nodes[0].Health
+			if h.State != c.state || len(h.Faults) != c.faults || c.at > 30 && c.state == "ok" && h.Reason != "reached again" {
+				t.Errorf("turned %v, at %d: %+v", turned, c.at, h)
+			}
+		}
+	}
+}

@@ -10,7 +10,8 @@
 // The life of a fault: the supervisor reads a frame; the memory says that it is news; it
 // is judged by the table of faults and encoded with its place in the stream, synced to
 // disk with a memo of what the collector said; a courier sends it and, once it is
-// acknowledged, moves the place of delivery.
+// acknowledged, moves the place of delivery. Its end, where the collector shows it, is an
+// event as well, and goes the same way (mend.go).
 package main
 
 import (
