@@ -596,6 +596,30 @@ func TestClusterCorrected(t *testing.T) {
 	}
 }
 
+// A node that is corrected to be another cluster's registers there, once.
+func TestRegisteredInEachCluster(t *testing.T) {
+	dir := t.TempDir()
+	for life, cluster := range []string{"lab", "lab", "lab2", "lab2", "lab"} {
+		cfg := &Config{Cluster: cluster, Node: "n1", Interval: time.Second, Listen: "off"}
+		cfg.Spool = SpoolConfig{Dir: dir, QuotaMiB: 1}
+		cfg.Register = RegisterConfig{Enabled: true, Provider: "own", BillingModel: "owned"}
+		r, err := openReporter(cfg, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := r.queue(domain.TopicFleet).Stats().Waiting
+		if err := r.frame(t.Context(), dcgm.Frame{At: noon, Body: &dcgm.Hello{Inventory: dcgm.Inventory{Generation: 1, Devices: []dcgm.Device{gpu(0)}}}}); err != nil {
+			t.Fatal(err)
+		}
+		if n, want := r.queue(domain.TopicFleet).Stats().Waiting-before, []uint64{1, 0, 1, 0, 1}[life]; n != want {
+			t.Errorf("life %d, in %s: registered %d times, want %d", life, cluster, n, want)
+		}
+		if err := r.spool.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A reporter that is not well is not to be started again for it: it would lose what it
 // holds in memory.
 func TestHealthAsksForNoRestart(t *testing.T) {

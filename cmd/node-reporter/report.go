@@ -333,7 +333,7 @@ func (r *reporter) register(at domain.Instant) {
 		r.log.Error("the node cannot be described", "error", err)
 		return
 	}
-	sum := sha256.Sum256(text)
+	sum := sha256.Sum256(append(text, r.cfg.source()...)) // another cluster has not heard of it
 	if slices.Equal(sum[:], r.memory.Registered) {
 		return
 	}
