@@ -197,3 +197,17 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// What ends with its program, or asks for nothing to be done to the GPU, holds no GPU
+// down.
+func TestProgramsHoldNoGPUDown(t *testing.T) {
+	mild := []string{ActionNone, ActionMonitor, ActionFollowCause, ActionRestartWorkload, ActionLookUp}
+	for _, e := range Standard().Entries() {
+		if e.Fatal && (e.Class == "app" || slices.Contains(mild, e.Action)) {
+			t.Errorf("%s %s is fatal, and asks for %s of class %s", e.Sort, e.Code, e.Action, e.Class)
+		}
+	}
+	if v := Standard().Judge(XID, 4711, RecoveryUnknown, 0); v.Fatal {
+		t.Errorf("a code that no table has is fatal: %+v", v)
+	}
+}
