@@ -268,7 +268,7 @@ type back struct {
 
 // over takes that some of the faults that took a device out of service have ended, and
 // reports whether there were any. When none is left the device is back.
-func (m *memory) over(id domain.GPUID, at domain.Instant, reason string, ended func(occurrence, *recollection) bool) (any bool) {
+func (m *memory) over(id domain.GPUID, at domain.Instant, reason string, ended func(occurrence, *recollection) bool) (some bool) {
 	left := false
 	last := domain.Instant(0)
 	for o, r := range m.known {
@@ -277,18 +277,18 @@ func (m *memory) over(id domain.GPUID, at domain.Instant, reason string, ended f
 		}
 		last = max(last, r.Last)
 		if ended(o, r) {
-			r.Active, r.Down, any = false, notDown, true
+			r.Active, r.Down, some = false, notDown, true
 		} else {
 			left = true
 		}
 	}
-	if any && !left {
+	if some && !left {
 		if at <= last && last < at+domain.Day { // by a clock that was set back
 			at = last + 1
 		}
 		m.Back = append(m.Back, back{id, at, reason})
 	}
-	return any
+	return some
 }
 
 // mended remembers that it was reported that a device works again.
