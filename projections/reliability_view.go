@@ -200,7 +200,7 @@ func (w *reliabilityWalk) interruptions(n *nodeTime, counts *reliability.Counts)
 			}
 		case *domain.NodeReturned:
 			if open != nil {
-				open.lasts = slices.DeleteFunc(open.lasts, func(b *Version) bool { return !ev.Faults || ends(v, b) })
+				open.lasts = slices.DeleteFunc(open.lasts, func(b *Version) bool { return ends(v, b) })
 				if len(open.lasts) > 0 {
 					break
 				}
