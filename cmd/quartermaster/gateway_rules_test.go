@@ -29,6 +29,7 @@ func TestSlowRulesKeepNobodyWaiting(t *testing.T) {
 			e.Rule = name
 			return []projections.MappingRuleEntry{e}, nil
 		}
+		pass := func(d time.Duration) { <-time.After(d) } // of the bubble's clock
 		ask := func(want string, wait time.Duration) {
 			t.Helper()
 			began := time.Now()
@@ -43,23 +44,23 @@ func TestSlowRulesKeepNobodyWaiting(t *testing.T) {
 		slow = time.Second
 		ask("a", time.Second) // the first
 		name = "b"
-		time.Sleep(rulesFresh)
+		pass(rulesFresh)
 		ask("a", 0)
 		synctest.Wait()
 		ask("a", 0) // and begins no second read
 		if reads != 2 {
 			t.Errorf("%d reads", reads)
 		}
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		ask("b", 0)
 		slow = time.Hour
 		for range 20 { // the rows are away for long
-			time.Sleep(5 * time.Second)
+			pass(5 * time.Second)
 			ask("b", 0)
 		}
 		slow, name = time.Second, "c"
-		time.Sleep(rulesStale) // nobody asked
+		pass(rulesStale) // nobody asked
 		ask("c", time.Second)
-		time.Sleep(rulesFresh)
+		pass(rulesFresh)
 	})
 }
