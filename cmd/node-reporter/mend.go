@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"slices"
 
@@ -94,6 +95,7 @@ func (r *reporter) booted(ctx context.Context, boot string, at domain.Instant) e
 			ids = append(ids, o.UUID)
 		}
 	}
+	slices.SortFunc(ids, func(a, b domain.GPUID) int { return bytes.Compare(a[:], b[:]) })
 	m.BootID = boot
 	return r.ended(ctx, ids, at, "the node was booted anew", true, func(_ occurrence, k *recollection) bool { return k.Down == untilReset })
 }

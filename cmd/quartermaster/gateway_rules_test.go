@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,18 +16,23 @@ import (
 func TestSlowRulesKeepNobodyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r rules
-		slow, name, reads := time.Duration(0), "a", 0
+		// What the rows are like: how long a read takes, and the rule that they have then.
+		var slow atomic.Int64
+		var name atomic.Value
+		var reads atomic.Int32
+		rows := func(takes time.Duration, rule string) {
+			slow.Store(int64(takes))
+			name.Store(rule)
+		}
 		load := func(ctx context.Context) ([]projections.MappingRuleEntry, error) {
-			reads++
+			reads.Add(1)
 			select {
-			case <-time.After(slow):
+			case <-time.After(time.Duration(slow.Load())):
 			case <-ctx.Done():
-			}
-			if ctx.Err() != nil || name == "" {
 				return nil, errors.New("away")
 			}
 			e := projections.MappingRuleEntry{}
-			e.Rule = name
+			e.Rule = name.Load().(string)
 			return []projections.MappingRuleEntry{e}, nil
 		}
 		pass := func(d time.Duration) { <-time.After(d) } // of the bubble's clock
@@ -41,24 +47,24 @@ func TestSlowRulesKeepNobodyWaiting(t *testing.T) {
 				t.Errorf("rule %q after %s, want %q after %s", got, waited, want, wait)
 			}
 		}
-		slow = time.Second
+		rows(time.Second, "a")
 		ask("a", time.Second) // the first
-		name = "b"
+		rows(time.Second, "b")
 		pass(rulesFresh)
 		ask("a", 0)
 		synctest.Wait()
 		ask("a", 0) // and begins no second read
-		if reads != 2 {
-			t.Errorf("%d reads", reads)
+		if n := reads.Load(); n != 2 {
+			t.Errorf("%d reads", n)
 		}
 		pass(2 * time.Second)
 		ask("b", 0)
-		slow = time.Hour
+		rows(time.Hour, "b")
 		for range 20 { // the rows are away for long
 			pass(5 * time.Second)
 			ask("b", 0)
 		}
-		slow, name = time.Second, "c"
+		rows(time.Second, "c")
 		pass(rulesStale) // nobody asked
 		ask("c", time.Second)
 		pass(rulesFresh)
