@@ -340,8 +340,43 @@ func (r *reference) sample(scope, source string, s *domain.NodeSampled) error {
 		if err := u.add(source, s, begin, end); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		r.reported(scope, s, hour)
 	}
 	return nil
+}
+
+// refReported is a node and month: the first and last hour of each GPU in it.
+type refReported map[[16]byte][2]int64
+
+func (r *reference) reported(scope string, s *domain.NodeSampled, hour int64) {
+	at := time.Unix(hour*3600, 0).UTC()
+	month := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC).Unix() / 3600
+	name := rowName{"node_gpus", scope, strings.Clone(s.Node), month}
+	gpus, _ := r.rows[name].(refReported)
+	if gpus == nil {
+		gpus = refReported{}
+		r.rows[name] = gpus
+	}
+	for i := range len(s.IDs) / 16 {
+		id := [16]byte(s.IDs[16*i:])
+		if len(s.Parent) > 0 && s.Parent[i] > 0 {
+			id = [16]byte(s.Parents[16*(s.Parent[i]-1):])
+		}
+		if h, known := gpus[id]; known {
+			gpus[id] = [2]int64{min(h[0], hour), max(h[1], hour)}
+		} else {
+			gpus[id] = [2]int64{hour, hour}
+		}
+	}
+}
+
+func (g refReported) encode() ([]byte, error) {
+	list := []any{}
+	for _, id := range slices.SortedFunc(maps.Keys(g), func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) }) {
+		name := fmt.Sprintf("GPU-%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+		list = append(list, []any{name, g[id][0], g[id][1]})
+	}
+	return refCBOR.Marshal(map[string]any{"gpus": list})
 }
 
 func (u *refUsage) add(source string, s *domain.NodeSampled, from, to int64) error {
