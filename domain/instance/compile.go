@@ -127,7 +127,7 @@ func (m *model) market() {
 	for i := range m.in.Quotas {
 		q := &m.in.Quotas[i]
 		limits := q.bounds(spans)
-		for e, each := 0, m.in.takes(q.ID); e < n; e++ {
+		for e, each := 0, m.in.Takes(q.ID); e < n; e++ {
 			if limits[e] != procurement.Unlimited {
 				limits[e] -= limits[e] % each
 			}
@@ -656,9 +656,9 @@ func (m *model) slots(ctx context.Context, c *component, out *joint.Problem) err
 	return nil
 }
 
-// takes is how much of a quota a unit takes in whatever pool, 1 where pools differ. No
+// Takes is how much of a quota a unit takes in whatever pool, 1 where pools differ. No
 // use is left of a remainder that is less than that.
-func (in *Instance) takes(quota string) int {
+func (in *Instance) Takes(quota string) int {
 	each := 0
 	for i := range in.Pools {
 		if p := &in.Pools[i]; p.Quota == quota {
@@ -679,7 +679,7 @@ func (m *model) fractions() bool {
 	return slices.ContainsFunc(m.components, func(c component) bool {
 		return c.joint != nil && (slices.ContainsFunc(c.pools, func(p int) bool {
 			q := &m.in.Pools[p]
-			return q.Quota != "" && q.QuotaPerUnit > m.in.takes(q.Quota)
+			return q.Quota != "" && q.QuotaPerUnit > m.in.Takes(q.Quota)
 		}) ||
 			slices.ContainsFunc(c.joint.Routes, func(r joint.Route) bool { return r.Num != r.Den }))
 	})

@@ -136,7 +136,7 @@ func (m *compiled) couple(refuge *instance.Instance) error {
 			m.pools[q].group = len(m.groups)
 			if i := m.pools[q].quota; i >= 0 && !slices.Contains(g.quotas, i) {
 				g.quotas = append(g.quotas, i)
-				g.takes = append(g.takes, m.takes(i))
+				g.takes = append(g.takes, int64(m.in.Takes(m.in.Quotas[i].ID)))
 			}
 			g.across = g.across || len(daily[q]) > 1
 			for i, ways := range [][]instance.Route{daily[q], fleeing[q]} {
@@ -349,21 +349,6 @@ func (t *together) epoch(v *evaluator, w *world, e int, out *outcome) error {
 		}
 	}
 	return nil
-}
-
-// takes is what a unit takes of a quota in whatever pool, 1 where pools differ.
-func (m *compiled) takes(quota int) int64 {
-	each := int64(0)
-	for p := range m.pools {
-		if x := &m.pools[p]; x.quota != quota || each == x.perUnit {
-			continue
-		} else if each != 0 {
-			return 1
-		} else {
-			each = x.perUnit
-		}
-	}
-	return max(1, each)
 }
 
 // binds reports whether pools that share nothing but quotas could want more than one
