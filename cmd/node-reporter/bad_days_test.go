@@ -225,18 +225,7 @@ func TestNothingMeasured(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range batch.Entries {
-			body, _, _ := unpack(e.Data)
-			recs, err := wire.ReadBatch(slices.Clone(body))
-			if err != nil {
-				t.Fatal(err)
-			}
-			recs[0].Key = []byte(testCluster)
-			recs[0].Partition = domain.PartitionOf(recs[0].Key, recs[0].Topic.Partitions())
-			var env domain.Envelope
-			if err := new(wire.Decoder).Decode(&recs[0], &env); err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, env.Event)
+			got = append(got, spooled(t, testCluster, e))
 		}
 	}
 	at := func(s int) domain.Instant { return noon + domain.Instant(s)*domain.Second }
@@ -822,18 +811,7 @@ func TestMemory(t *testing.T) {
 	var deltas []uint64
 	q := r.queue(domain.TopicHardware)
 	if err := q.Stored(func(e spool.Entry) bool {
-		body, _, _ := unpack(e.Data)
-		recs, err := wire.ReadBatch(body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		recs[0].Key = []byte("c")
-		recs[0].Partition = domain.PartitionOf(recs[0].Key, recs[0].Topic.Partitions())
-		var env domain.Envelope
-		if err := new(wire.Decoder).Decode(&recs[0], &env); err != nil {
-			t.Fatal(err)
-		}
-		if f, ok := env.Event.(*domain.GPUFaultObserved); ok && f.Kind == domain.FaultECC {
+		if f, ok := spooled(t, "c", e).(*domain.GPUFaultObserved); ok && f.Kind == domain.FaultECC {
 			deltas = append(deltas, f.Count)
 		}
 		return true
@@ -1040,4 +1018,25 @@ func TestCheck(t *testing.T) {
 	if !strings.Contains(out.String(), "connection refused") || !strings.Contains(out.String(), "does \"quartermaster serve\" run") {
 		t.Errorf("%s", out.String())
 	}
+}
+
+// spooled is the event of an entry of the spool, as the log would have it from a
+// cluster.
+func spooled(t *testing.T, cluster string, e spool.Entry) domain.Event {
+	t.Helper()
+	body, _, err := unpack(e.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recs, err := wire.ReadBatch(slices.Clone(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	recs[0].Key = []byte(cluster)
+	recs[0].Partition = domain.PartitionOf(recs[0].Key, recs[0].Topic.Partitions())
+	var env domain.Envelope
+	if err := new(wire.Decoder).Decode(&recs[0], &env); err != nil {
+		t.Fatal(err)
+	}
+	return env.Event
 }

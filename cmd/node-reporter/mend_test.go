@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"quartermaster/adapters/dcgm"
-	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 )
 
@@ -67,24 +66,13 @@ func TestFaultsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range batch.Entries {
-			body, _, _ := unpack(e.Data)
-			recs, err := wire.ReadBatch(slices.Clone(body))
-			if err != nil {
-				t.Fatal(err)
-			}
-			recs[0].Key = []byte(testCluster)
-			recs[0].Partition = domain.PartitionOf(recs[0].Key, recs[0].Topic.Partitions())
-			var env domain.Envelope
-			if err := new(wire.Decoder).Decode(&recs[0], &env); err != nil {
-				t.Fatal(err)
-			}
 			gpu := func(g domain.GPUID) string {
 				if g == (domain.GPUID{}) {
 					return "node"
 				}
 				return fmt.Sprint(slices.IndexFunc(devices, func(d dcgm.Device) bool { return d.UUID == g }))
 			}
-			switch ev := env.Event.(type) {
+			switch ev := spooled(t, testCluster, e).(type) {
 			case *domain.GPUFaultObserved:
 				out = append(out, fmt.Sprintf("%s %s %d %v", gpu(ev.GPU), ev.Kind, ev.Code, ev.Fatal))
 			case *domain.NodeReturned:
