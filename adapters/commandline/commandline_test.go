@@ -1,0 +1,115 @@
+package commandline_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/commandline"
+)
+
+// tree is a program with every shape of command.
+func tree(t *testing.T) (*cobra.Command, *bytes.Buffer, *[]string) {
+	t.Helper()
+	ran := []string{}
+	run := func(c *cobra.Command, words []string) error {
+		ran = append(ran, c.CommandPath()+" "+strings.Join(words, " "))
+		return nil
+	}
+	root := &cobra.Command{Use: "tool", Short: "A tool", SilenceErrors: true, SilenceUsage: true}
+	root.PersistentFlags().Bool("json", false, "answer in JSON")
+	group := &cobra.Command{Use: "log", Short: "The log"}
+	tail := &cobra.Command{Use: "tail", Args: cobra.NoArgs, RunE: run}
+	tail.Flags().Bool("verify", false, "compare")
+	group.AddCommand(tail, &cobra.Command{Use: "replay", Args: cobra.NoArgs, RunE: run})
+	both := &cobra.Command{Use: "plan", Args: cobra.NoArgs, RunE: run}
+	both.AddCommand(&cobra.Command{Use: "show PLAN", Args: cobra.ExactArgs(1), RunE: run})
+	needs := &cobra.Command{Use: "apply -f FILE", Args: cobra.NoArgs, RunE: run}
+	needs.Flags().StringP("file", "f", "", "file")
+	if err := needs.MarkFlagRequired("file"); err != nil {
+		t.Fatal(err)
+	}
+	root.AddCommand(group, both, needs, &cobra.Command{Use: "import FILE...", Args: cobra.MinimumNArgs(1), RunE: run})
+	if err := commandline.SetVersion(root, commandline.VersionOf("tool", "folds/6", "plan/5")); err != nil {
+		t.Fatal(err)
+	}
+	commandline.Strict(root)
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&out)
+	return root, &out, &ran
+}
+
+func TestStrict(t *testing.T) {
+	for _, c := range []struct{ line, ran, shows, fails string }{
+		{"log tail", "tool log tail ", "", ""},
+		{"plan show p", "tool plan show p", "", ""},
+		{"plan", "tool plan ", "", ""},
+		{"apply -f x", "tool apply ", "", ""},
+		{"import a b", "tool import a b", "", ""},
+		{"", "", "A tool", ""},
+		{"log", "", "The log", ""},
+		{"log tial --help", "", "The log", ""},
+		{"help", "", "A tool", ""},
+		{"help log tail", "", "tool log tail", ""},
+		{"lgo", "", "", `"lgo" is no command of "tool": did you mean log?`},
+		{"log tial", "", "", `"tial" is no command of "tool log": did you mean tail?`},
+		{"log zzzzzzzz x", "", "", `"zzzzzzzz" is no command of "tool log": known are replay, tail`},
+		{"--json log zzzzzzzz", "", "", `is no command of "tool log"`},
+		{"log tail x", "", "", `tool log tail takes no argument, and got "x"; see "tool log tail --help"`},
+		{"plan shwo p", "", "", `"shwo" is no command of "tool plan": did you mean show?`},
+		{"plan show", "", "", `accepts 1 arg(s), received 0; usage: tool plan show PLAN`},
+		{"plan show a b", "", "", `accepts 1 arg(s), received 2; usage: tool plan show PLAN`},
+		{"import", "", "", `requires at least 1 arg(s), only received 0; usage: tool import FILE...`},
+		{"apply", "", "", `required flag(s) "file" not set; see "tool apply --help"`},
+		{"log replay --verfy", "", "", `unknown flag: --verfy; see "tool log replay --help"`},
+		{"log tail --verfy", "", "", `unknown flag: --verfy (did you mean --verify?); see "tool log tail --help"`},
+		{"log tail --verify=maybe", "", "", `invalid argument "maybe" for "--verify" flag`},
+		{"log --wrong", "", "", "unknown flag: --wrong"},
+		{"help lgo", "", "", `"lgo" is no command of "tool": did you mean log?`},
+		{"help log tial", "", "", `"tial" is no command of "tool log": did you mean tail?`},
+		{"completion zhs", "", "", `"zhs" is no command of "tool completion": did you mean zsh?`},
+		{"completion bash x", "", "", `tool completion bash takes no argument, and got "x"`},
+	} {
+		root, out, ran := tree(t)
+		root.SetArgs(strings.Fields(c.line))
+		err := root.Execute()
+		if got := strings.Join(*ran, ";"); got != c.ran {
+			t.Errorf("%q ran %q, want %q", c.line, got, c.ran)
+		}
+		var usage *commandline.UsageError
+		switch {
+		case c.fails == "" && (err != nil || !strings.Contains(out.String(), c.shows)):
+			t.Errorf("%q: error %v, output %q, want %q", c.line, err, out, c.shows)
+		case c.fails != "" && (!errors.As(err, &usage) || !strings.Contains(err.Error(), c.fails) || commandline.ExitOf(err) != 2 || out.Len() > 0):
+			t.Errorf("%q: error %v, output %q, want %q", c.line, err, out, c.fails)
+		}
+		if strings.Contains(out.String(), "tool log [flags]") {
+			t.Errorf("%q shows a use that there is not: %s", c.line, out)
+		}
+	}
+	if commandline.ExitOf(nil) != 0 || commandline.ExitOf(errors.New("x")) != 1 {
+		t.Error("exit codes of other ends")
+	}
+	if !commandline.AsksJSON([]string{"a", "--json"}) || commandline.AsksJSON([]string{"--", "--json"}) {
+		t.Error("whether JSON is asked for")
+	}
+}
+
+func TestVersion(t *testing.T) {
+	root, out, _ := tree(t)
+	root.SetArgs([]string{"--version"})
+	if err := root.Execute(); err != nil || !strings.HasPrefix(out.String(), "tool ") || !strings.HasSuffix(out.String(), "\nfolds/6\nplan/5\n") || !strings.Contains(out.String(), "revision ") {
+		t.Errorf("%q, error %v", out, err)
+	}
+	root, out, _ = tree(t)
+	root.SetArgs([]string{"--version", "--json"})
+	var v commandline.Version
+	if err := root.Execute(); err != nil || json.Unmarshal(out.Bytes(), &v) != nil || v.Program != "tool" || v.Methods["plan"] != "plan/5" || v.Revision == "" || v.Go == "" {
+		t.Errorf("%q, error %v", out, err)
+	}
+}

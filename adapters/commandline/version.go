@@ -1,0 +1,91 @@
+package commandline
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Version is what a program is built from.
+type Version struct {
+	Program  string `json:"program"`
+	Version  string `json:"version"`  // of the module; (devel) for a build of a working tree
+	Revision string `json:"revision"` // of the commit; unknown where the build did not say
+	Time     string `json:"time"`     // of the commit, RFC 3339; empty where it is unknown
+	Modified bool   `json:"modified"` // the tree had changes that are in no commit
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	// Methods are the versions of what computes results, by name: a result names
+	// the one that made it.
+	Methods map[string]string `json:"methods,omitempty"`
+}
+
+// revision is set by the linker where a build has no repository at hand:
+//
+//	-ldflags "-X quartermaster/adapters/commandline.revision=COMMIT"
+var revision string
+
+// VersionOf reads what is known of this build. Methods are named as
+// "folds/6": the name, a slash, and the version.
+func VersionOf(program string, methods ...string) Version {
+	v := Version{Program: program, Version: "unknown", Revision: revision, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		v.Version = cmp.Or(info.Main.Version, v.Version)
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				v.Revision = s.Value
+			case "vcs.time":
+				v.Time = s.Value
+			case "vcs.modified":
+				v.Modified = s.Value == "true"
+			}
+		}
+	}
+	v.Revision = cmp.Or(v.Revision, "unknown")
+	for _, m := range methods {
+		name, _, _ := strings.Cut(m, "/")
+		if v.Methods == nil {
+			v.Methods = map[string]string{}
+		}
+		v.Methods[name] = m
+	}
+	return v
+}
+
+// String is a line of the program, one of the toolchain and one for each method.
+func (v Version) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s, revision %s", v.Program, v.Version, v.Revision)
+	if v.Time != "" {
+		fmt.Fprintf(&b, " of %s", v.Time)
+	}
+	if v.Modified {
+		b.WriteString(", modified")
+	}
+	fmt.Fprintf(&b, "\n%s %s\n", v.Go, v.Platform)
+	for _, name := range slices.Sorted(maps.Keys(v.Methods)) {
+		fmt.Fprintf(&b, "%s\n", v.Methods[name])
+	}
+	return b.String()
+}
+
+// SetVersion gives a program the flag --version, which answers in JSON where the
+// flag --json is set too.
+func SetVersion(root *cobra.Command, v Version) error {
+	doc, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	root.Version = v.Version
+	root.Annotations = map[string]string{"version": v.String(), "version-json": string(doc) + "\n"}
+	root.SetVersionTemplate(`{{$json := .Flag "json"}}{{if and $json (eq $json.Value.String "true")}}{{index .Annotations "version-json"}}{{else}}{{index .Annotations "version"}}{{end}}`)
+	return nil
+}

@@ -1,0 +1,164 @@
+// Package transport is what the programs share of their connections: certificates that
+// are read again when their files change, and listeners that bound how many connections
+// are open at once.
+package transport
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"quartermaster/adapters/configfile"
+)
+
+// lookAgain is how long what was read is used before its files are looked at again.
+const lookAgain = 10 * time.Second
+
+// maxCertificates bounds a file with certificates.
+const maxCertificates = 1 << 20
+
+// reloaded is a value read from files, and read again when one of them changes.
+type reloaded[T any] struct {
+	what  string // names it in messages
+	files []string
+	read  func() (T, error)
+	log   *slog.Logger
+
+	mu      sync.Mutex
+	have    bool
+	looked  time.Time
+	changed []time.Time
+	value   T
+}
+
+// get fails only while the files were never read: one of them may be half written at
+// the moment, and the next look will tell.
+func (r *reloaded[T]) get() (T, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.have && time.Since(r.looked) < lookAgain {
+		return r.value, nil
+	}
+	r.looked = time.Now()
+	changed := make([]time.Time, len(r.files))
+	for i, file := range r.files {
+		if info, err := os.Stat(file); err == nil {
+			changed[i] = info.ModTime()
+		}
+	}
+	if r.have && slices.Equal(changed, r.changed) {
+		return r.value, nil
+	}
+	value, err := r.read()
+	switch {
+	case err == nil:
+		r.value, r.changed, r.have = value, changed, true
+	case !r.have:
+		return value, fmt.Errorf("read the %s: %w", r.what, err)
+	default:
+		r.log.Warn("the "+r.what+" changed and cannot be read; the one before is used", "error", err)
+	}
+	return r.value, nil
+}
+
+// Certificate is a certificate and its private key in two PEM files, which are read
+// again when either changes. It may be used by several goroutines at once.
+type Certificate struct{ pair reloaded[*tls.Certificate] }
+
+// NewCertificate reads nothing yet. The log is told when changed files cannot be read.
+func NewCertificate(certFile, keyFile string, log *slog.Logger) *Certificate {
+	return &Certificate{reloaded[*tls.Certificate]{
+		what: "certificate", files: []string{certFile, keyFile}, log: log,
+		read: func() (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+			return &pair, err
+		},
+	}}
+}
+
+// Get returns the certificate as the files have it, or as they last had it.
+func (c *Certificate) Get() (*tls.Certificate, error) { return c.pair.get() }
+
+// EndsSoon is how long before its end a certificate is warned of, but no longer than the
+// last third of its life, in which cert-manager renews by default
+// (https://cert-manager.io/docs/usage/certificate/#reissuance-triggered-by-expiry-renewal).
+const EndsSoon = 14 * 24 * time.Hour
+
+// Validity returns a warning when the certificate ends soon, and an error when it is not
+// valid now or cannot be read. Otherwise it returns when it ends.
+func (c *Certificate) Validity(now time.Time) (ends time.Time, warning string, err error) {
+	pair, err := c.Get()
+	if err != nil {
+		return time.Time{}, "", err
+	}
+	leaf := pair.Leaf
+	ends = leaf.NotAfter.UTC()
+	left := ends.Sub(now)
+	switch {
+	case now.Before(leaf.NotBefore):
+		err = fmt.Errorf("the certificate in %s is not valid before %s", c.pair.files[0], leaf.NotBefore.UTC().Format(time.RFC3339))
+	case left < 0:
+		err = fmt.Errorf("the certificate in %s ended at %s: replace it and its key, they are read again at once", c.pair.files[0], ends.Format(time.RFC3339))
+	case left < min(EndsSoon, leaf.NotAfter.Sub(leaf.NotBefore)/3):
+		warning = fmt.Sprintf("the certificate in %s ends at %s, in %.1f days", c.pair.files[0], ends.Format(time.RFC3339), left.Hours()/24)
+	}
+	return ends, warning, err
+}
+
+// Authorities are the certificates in a PEM file that sign those of others. The file is
+// read again when it changes. They may be used by several goroutines at once.
+type Authorities struct{ pool reloaded[*x509.CertPool] }
+
+// NewAuthorities reads nothing yet. The log is told when the changed file cannot be read.
+func NewAuthorities(file string, log *slog.Logger) *Authorities {
+	return &Authorities{reloaded[*x509.CertPool]{
+		what: "authorities", files: []string{file}, log: log, read: func() (*x509.CertPool, error) { return Pool(file) },
+	}}
+}
+
+// Get returns the authorities as the file has them, or as it last had them.
+func (a *Authorities) Get() (*x509.CertPool, error) { return a.pool.get() }
+
+// Pool returns the certificates of a PEM file.
+func Pool(file string) (*x509.CertPool, error) {
+	pem, err := configfile.Small(file, maxCertificates)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s holds no certificate in PEM", file)
+	}
+	return pool, nil
+}
+
+// Require makes a server refuse each client that shows no certificate of theirs. The
+// authorities hold that are in the file when a connection begins, for resumed sessions
+// too, which tls.Config.ClientCAs would not look at again.
+func (a *Authorities) Require(server *tls.Config) {
+	server.ClientAuth, server.VerifyConnection = tls.RequireAnyClientCert, a.verify
+}
+
+func (a *Authorities) verify(c tls.ConnectionState) error {
+	pool, err := a.Get()
+	if err != nil {
+		return err
+	}
+	if len(c.PeerCertificates) == 0 {
+		return errors.New("the client shows no certificate")
+	}
+	between := x509.NewCertPool()
+	for _, cert := range c.PeerCertificates[1:] {
+		between.AddCert(cert)
+	}
+	_, err = c.PeerCertificates[0].Verify(x509.VerifyOptions{
+		Roots: pool, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	return err
+}
