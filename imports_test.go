@@ -62,6 +62,7 @@ adapters/dcgm/...:      domain/...  projections/...  simulations/...  own  schem
 adapters/focus/...:     domain/...  projections/...  simulations/...  own  adapters/rows  schemas  any
 adapters/importer/...:  domain/...  projections/...  simulations/...  own  adapters/rows  schemas  any
 adapters/httpapi/...:   domain/...  projections/...  simulations/...  own  adapters/intake  schemas  any
+adapters/transport/...: domain/...  own  adapters/configfile  any
 adapters/remotewrite/...: domain/...  projections/...  simulations/...  own  adapters/intake  schemas  any
 adapters/*/...:         domain/...  projections/...  simulations/...  own  schemas  any
 
@@ -80,7 +81,7 @@ var testOnly = []string{
 var proving = []string{"domain/linear", "adapters/highs", "domain/procurement/check", "simulations/public"}
 
 // support is made for tests: nothing else may import it.
-var support = []string{"projections/storetest", "simulations/public"}
+var support = []string{"projections/storetest", "simulations/public", "adapters/transport/testcert"}
 
 // impure is what a pure package does not import, because all that it knows is
 // passed in. The functions that read a clock are the linter's to refuse

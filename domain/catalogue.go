@@ -20,6 +20,7 @@ const (
 	TypeClusterKeyRevoked      Type = "ClusterKeyRevoked"
 	TypeNodeRegistered         Type = "NodeRegistered"
 	TypeNodeRetired            Type = "NodeRetired"
+	TypeGPURetired             Type = "GPURetired"
 	TypeAssetAcquired          Type = "AssetAcquired"
 	TypeAssetRevised           Type = "AssetRevised"
 	TypeAssetDisposed          Type = "AssetDisposed"
@@ -68,6 +69,9 @@ const (
 	TypeExportMade             Type = "ExportMade"
 	TypeCheckpointSigned       Type = "CheckpointSigned"
 	TypeQuarantineResolved     Type = "QuarantineResolved"
+	TypeStreamConflictObserved Type = "StreamConflictObserved"
+	TypeStreamGapResolved      Type = "StreamGapResolved"
+	TypeGenerationSwitched     Type = "GenerationSwitched"
 	TypeAccessDenied           Type = "AccessDenied"
 )
 
@@ -90,6 +94,7 @@ func Types() []Type {
 		TypeClusterKeyRevoked,
 		TypeNodeRegistered,
 		TypeNodeRetired,
+		TypeGPURetired,
 		TypeAssetAcquired,
 		TypeAssetRevised,
 		TypeAssetDisposed,
@@ -138,6 +143,9 @@ func Types() []Type {
 		TypeExportMade,
 		TypeCheckpointSigned,
 		TypeQuarantineResolved,
+		TypeStreamConflictObserved,
+		TypeStreamGapResolved,
+		TypeGenerationSwitched,
 		TypeAccessDenied,
 	}
 }
@@ -162,6 +170,7 @@ func TopicOf(t Type) Topic {
 		TypeClusterKeyRevoked,
 		TypeNodeRegistered,
 		TypeNodeRetired,
+		TypeGPURetired,
 		TypeAssetAcquired,
 		TypeAssetRevised,
 		TypeAssetDisposed,
@@ -217,6 +226,9 @@ func TopicOf(t Type) Topic {
 		TypeExportMade,
 		TypeCheckpointSigned,
 		TypeQuarantineResolved,
+		TypeStreamConflictObserved,
+		TypeStreamGapResolved,
+		TypeGenerationSwitched,
 		TypeAccessDenied:
 		return TopicBooks
 	}
@@ -258,6 +270,8 @@ func NewEvent(t Type) Event {
 		return &NodeRegistered{}
 	case TypeNodeRetired:
 		return &NodeRetired{}
+	case TypeGPURetired:
+		return &GPURetired{}
 	case TypeAssetAcquired:
 		return &AssetAcquired{}
 	case TypeAssetRevised:
@@ -354,6 +368,12 @@ func NewEvent(t Type) Event {
 		return &CheckpointSigned{}
 	case TypeQuarantineResolved:
 		return &QuarantineResolved{}
+	case TypeStreamConflictObserved:
+		return &StreamConflictObserved{}
+	case TypeStreamGapResolved:
+		return &StreamGapResolved{}
+	case TypeGenerationSwitched:
+		return &GenerationSwitched{}
 	case TypeAccessDenied:
 		return &AccessDenied{}
 	}
@@ -378,6 +398,7 @@ func (*ClusterKeyRotated) Type() Type      { return TypeClusterKeyRotated }
 func (*ClusterKeyRevoked) Type() Type      { return TypeClusterKeyRevoked }
 func (*NodeRegistered) Type() Type         { return TypeNodeRegistered }
 func (*NodeRetired) Type() Type            { return TypeNodeRetired }
+func (*GPURetired) Type() Type             { return TypeGPURetired }
 func (*AssetAcquired) Type() Type          { return TypeAssetAcquired }
 func (*AssetRevised) Type() Type           { return TypeAssetRevised }
 func (*AssetDisposed) Type() Type          { return TypeAssetDisposed }
@@ -426,6 +447,9 @@ func (*BooksClosed) Type() Type            { return TypeBooksClosed }
 func (*ExportMade) Type() Type             { return TypeExportMade }
 func (*CheckpointSigned) Type() Type       { return TypeCheckpointSigned }
 func (*QuarantineResolved) Type() Type     { return TypeQuarantineResolved }
+func (*StreamConflictObserved) Type() Type { return TypeStreamConflictObserved }
+func (*StreamGapResolved) Type() Type      { return TypeStreamGapResolved }
+func (*GenerationSwitched) Type() Type     { return TypeGenerationSwitched }
 func (*AccessDenied) Type() Type           { return TypeAccessDenied }
 
 func (*WorkspaceRegistered) sealed()    {}
@@ -444,6 +468,7 @@ func (*ClusterKeyRotated) sealed()      {}
 func (*ClusterKeyRevoked) sealed()      {}
 func (*NodeRegistered) sealed()         {}
 func (*NodeRetired) sealed()            {}
+func (*GPURetired) sealed()             {}
 func (*AssetAcquired) sealed()          {}
 func (*AssetRevised) sealed()           {}
 func (*AssetDisposed) sealed()          {}
@@ -492,4 +517,7 @@ func (*BooksClosed) sealed()            {}
 func (*ExportMade) sealed()             {}
 func (*CheckpointSigned) sealed()       {}
 func (*QuarantineResolved) sealed()     {}
+func (*StreamConflictObserved) sealed() {}
+func (*StreamGapResolved) sealed()      {}
+func (*GenerationSwitched) sealed()     {}
 func (*AccessDenied) sealed()           {}

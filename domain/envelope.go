@@ -105,6 +105,12 @@ func (e *Envelope) Key() (string, error) {
 			key, what = ev.Entity, "ledger entity"
 		case *QuarantineResolved:
 			key, what = ev.Entity, "ledger entity"
+		case *StreamConflictObserved:
+			key, what = ev.Entity, "ledger entity"
+		case *StreamGapResolved:
+			key, what = ev.Entity, "ledger entity"
+		case *GenerationSwitched:
+			key, what = ev.Entity, "ledger entity"
 		case *AccessDenied:
 			key, what = ev.Entity, "ledger entity"
 		default:
@@ -210,10 +216,11 @@ func NeedsSignature(t Type) bool {
 	switch t {
 	case TypeOperatorRegistered, TypeOperatorRevoked, TypePolicySet, TypeQuotaSet, TypeBudgetSet,
 		TypeMethodChanged, TypeMappingRuleSet, TypeCertificationHeld,
+		TypeClusterRegistered, TypeClusterKeyIssued, TypeClusterKeyRotated, TypeClusterKeyRevoked, TypeGPURetired,
 		TypeTariffSet, TypeFXRateSet, TypeOnDemandQuotaSet,
 		TypeRecommendationApproved, TypeRecommendationRejected,
 		TypeCommitmentPurchased, TypeCommitmentRenewed, TypeCommitmentEnded,
-		TypeClosePrepared, TypeCloseApproved, TypeBooksClosed, TypeQuarantineResolved:
+		TypeClosePrepared, TypeCloseApproved, TypeBooksClosed, TypeQuarantineResolved, TypeStreamGapResolved, TypeGenerationSwitched:
 		return true
 	}
 	return false

@@ -56,6 +56,58 @@ type QuarantineResolved struct {
 	Reason     string `json:"reason"`
 }
 
+// StreamConflictObserved says that two different records claim one place in a stream:
+// the same source, incarnation and sequence. The first counts, the second is in
+// quarantine. Both stand in one partition.
+type StreamConflictObserved struct {
+	Entity      string `json:"entity"`
+	Topic       Topic  `json:"topic"`
+	Partition   uint32 `json:"partition"`
+	First       int64  `json:"first"`  // offset of the record that counts
+	Offset      int64  `json:"offset"` // of the record in quarantine
+	Source      string `json:"source"`
+	Incarnation uint64 `json:"incarnation"`
+	Sequence    uint64 `json:"sequence"`
+}
+
+// StreamGapResolved says that events of a stream will never arrive: reports name them
+// as lost and no longer wait for them.
+type StreamGapResolved struct {
+	Entity      string `json:"entity"`
+	Topic       Topic  `json:"topic"`
+	Partition   uint32 `json:"partition"`
+	Source      string `json:"source"`
+	Incarnation uint64 `json:"incarnation"`
+	From        uint64 `json:"from"` // the first sequence
+	To          uint64 `json:"to"`   // the last, included
+	Reason      string `json:"reason"`
+}
+
+// GenerationSwitched says that another generation of rows is read from now on, and
+// what its rows were then: a replay of the log up to Position gives the same digest.
+type GenerationSwitched struct {
+	Entity   string `json:"entity"`
+	From     string `json:"from"` // the generation that was read
+	To       string `json:"to"`
+	Method   string `json:"method"` // of the folds that made To
+	Position string `json:"position"`
+	Digest   []byte `json:"digest"` // SHA-256 of the rows of To at Position
+	Reason   string `json:"reason"`
+	// Lost is what From was folded from and the log no longer holds, by partition.
+	Lost []LostRecords `json:"lost"`
+}
+
+// LostRecords is the end of a partition that rows were folded from and the log lost:
+// the records from offset Since to before Position. Other records may have their
+// offsets now.
+type LostRecords struct {
+	Topic     Topic  `json:"topic"`
+	Partition uint32 `json:"partition"`
+	Since     int64  `json:"since"`    // the first that is known to be lost; some before may be, too
+	Position  int64  `json:"position"` // of the rows
+	End       int64  `json:"end"`      // of the log, when this was found
+}
+
 // AccessDenied records an attempt that was refused.
 type AccessDenied struct {
 	Entity    string `json:"entity"`

@@ -25,7 +25,8 @@ const (
 	BillingOwned         BillingModel = "owned"
 )
 
-// ClusterRegistered declares a cluster, owned by the event's workspace.
+// ClusterRegistered declares a cluster, owned by the event's workspace. It and the
+// keys of the cluster are decisions of its owner's admins and operators.
 type ClusterRegistered struct {
 	Name           string            `json:"name,omitempty"`
 	Provider       string            `json:"provider"`
@@ -65,9 +66,13 @@ type GPUDeclared struct {
 	Model     string `json:"model"` // catalogue name or the supplier's own
 	MemoryMiB uint64 `json:"memory_mib,omitempty"`
 	Serial    string `json:"serial,omitempty"`
+	PCI       string `json:"pci,omitempty"` // bus id of its slot
 }
 
-// NodeRegistered declares a machine or replaces its description.
+// NodeRegistered declares a machine or replaces its description. It takes no GPU out of
+// service that it leaves out: the GPU stays until it is retired or replaced in its slot
+// (of the same PCI bus id, else of the same index), or the node is retired. Ids that were
+// derived from names are no one's, and go.
 type NodeRegistered struct {
 	Node               string        `json:"node"`
 	Provider           string        `json:"provider,omitempty"` // empty: the cluster's
@@ -91,6 +96,14 @@ type NodeRegistered struct {
 type NodeRetired struct {
 	Node   string `json:"node"`
 	Reason string `json:"reason,omitempty"`
+}
+
+// GPURetired takes one GPU of a machine out of the fleet for good: a decision of the
+// admins and operators of the cluster's owner.
+type GPURetired struct {
+	Node   string `json:"node"`
+	GPU    GPUID  `json:"gpu"`
+	Reason string `json:"reason"`
 }
 
 // AssetAcquired puts owned hardware on the books.
@@ -140,13 +153,14 @@ type FaultKind string
 
 // The kinds of faults.
 const (
-	FaultXID      FaultKind = "xid"
-	FaultECC      FaultKind = "ecc"
-	FaultRowRemap FaultKind = "row_remap"
-	FaultNVLink   FaultKind = "nvlink"
-	FaultOffBus   FaultKind = "off_bus"
-	FaultThermal  FaultKind = "thermal"
-	FaultHealth   FaultKind = "health"
+	FaultXID            FaultKind = "xid"
+	FaultECC            FaultKind = "ecc"
+	FaultRowRemap       FaultKind = "row_remap"
+	FaultPageRetirement FaultKind = "page_retirement" // GPUs before Ampere, instead of row remapping
+	FaultNVLink         FaultKind = "nvlink"
+	FaultOffBus         FaultKind = "off_bus"
+	FaultThermal        FaultKind = "thermal"
+	FaultHealth         FaultKind = "health"
 )
 
 // GPUFaultObserved reports one fault of a device, or of the node when GPU is zero.

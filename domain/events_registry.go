@@ -24,10 +24,12 @@ const (
 
 // OperatorRegistered gives a person or program the right to decide in a workspace.
 type OperatorRegistered struct {
-	Operator       string `json:"operator"`
-	PublicKey      []byte `json:"public_key"` // Ed25519, 32 bytes
-	Role           Role   `json:"role"`
-	AuthorityLimit *Money `json:"authority_limit,omitempty"` // largest commitment of money; nil: none
+	Operator  string `json:"operator"`
+	PublicKey []byte `json:"public_key"` // Ed25519, 32 bytes
+	Role      Role   `json:"role"`
+	// AuthorityLimits are the largest commitment in each currency, each of another one. In
+	// others no money may be committed.
+	AuthorityLimits []Money `json:"authority_limits,omitempty"`
 }
 
 // OperatorRevoked ends what a key may decide, from the event's time.
@@ -79,14 +81,15 @@ type PolicySet struct {
 	Share          NullDecimal `json:"share,omitzero"`
 }
 
-// QuotaSet bounds what a workspace may hold. A hard quota constrains plans; a soft one notifies.
+// QuotaSet states what a workspace may hold. It is recorded and not yet enforced:
+// no plan keeps to it, whether Hard is set or not, and nobody is notified.
 type QuotaSet struct {
 	Quota         string  `json:"quota"`
 	Resource      string  `json:"resource"` // Kubernetes resource name, for example nvidia.com/gpu
 	GPUModel      string  `json:"gpu_model,omitempty"`
 	Region        string  `json:"region,omitempty"`
 	Limit         Decimal `json:"limit"`
-	Hard          bool    `json:"hard"`
+	Hard          bool    `json:"hard"` // meant to bind plans, where a soft one only warns; not yet enforced
 	EffectiveFrom Instant `json:"effective_from"`
 }
 
@@ -99,13 +102,14 @@ const (
 	BudgetAccrual BudgetBasis = "accrual"
 )
 
-// BudgetSet grants a workspace an amount for a period.
+// BudgetSet grants a workspace an amount for a period. It is recorded and not yet
+// enforced: no plan keeps to it, whether Hard is set or not, and nobody is notified.
 type BudgetSet struct {
 	Budget string      `json:"budget"`
 	Period Interval    `json:"period"`
 	Amount Money       `json:"amount"`
 	Basis  BudgetBasis `json:"basis"`
-	Hard   bool        `json:"hard"`
+	Hard   bool        `json:"hard"` // meant to bind plans, where a soft one only warns; not yet enforced
 }
 
 // RoundTrip is the time a packet takes to another region and back.
@@ -140,14 +144,33 @@ type MethodChanged struct {
 	Reason        string  `json:"reason,omitempty"`
 }
 
-// MappingRuleSet says which workspace and deployment a pod or job belongs to.
+// LineBuys says what a line of a bill buys of the machine that it is for.
+type LineBuys string
+
+// What a line can buy.
+const (
+	BuysGPUTime     LineBuys = "gpu_time"
+	BuysMachineTime LineBuys = "machine_time"
+	BuysNothing     LineBuys = "nothing" // a licence, cores, a discount: it follows those who held the machine
+)
+
+// MappingRuleSet is one of two kinds of rules. With ToWorkspace it says which
+// workspace pays for the pods of a cluster and a namespace, and which deployment
+// they belong to. It goes by what a cluster's operators decide: labels of a pod
+// are its owner's to write. With Buys it says what lines
+// of bills buy: those whose Columns have the values given. The columns are those of
+// FOCUS that hold text (see [BillingLine.Column]) and x_ columns, spelt as FOCUS and
+// as the supplier spell them. A value that begins or ends with * stands for any text there,
+// and "" for null. Of several rules for a line the one of the lowest Priority
+// counts, then by Rule.
 type MappingRuleSet struct {
 	Rule          string            `json:"rule"`
 	Priority      uint32            `json:"priority"` // lower is tried first
 	Cluster       string            `json:"cluster,omitempty"`
 	Namespace     string            `json:"namespace,omitempty"`
-	Labels        map[string]string `json:"labels,omitempty"`
-	ToWorkspace   string            `json:"to_workspace"`
+	ToWorkspace   string            `json:"to_workspace,omitempty"`
 	ToDeployment  string            `json:"to_deployment,omitempty"`
+	Columns       map[string]string `json:"columns,omitempty"`
+	Buys          LineBuys          `json:"buys,omitempty"`
 	EffectiveFrom Instant           `json:"effective_from"`
 }

@@ -22,6 +22,7 @@ type NodeSampled struct {
 	Parent  []uint32 // index+1 of the entry's physical GPU in Parents; empty or 0: the entry is a whole GPU
 	Parents []byte   // 16 bytes per physical GPU that is cut up
 	Profile []uint32 // string reference: MIG profile such as 1g.10gb; 0 none
+	Model   []uint32 // string reference: model of the physical GPU as its driver names it; 0 not told
 	Replica []uint32 // time-slice replica number from 1; 0 none
 	Holder  []uint32 // index+1 into the Holder arrays; 0: nobody held it, or HoldersUnknown
 
@@ -34,8 +35,9 @@ type NodeSampled struct {
 	HolderDeployment []uint32 // string reference
 	HolderUnit       []uint32 // string reference: pod or job
 
-	// ActivityField is the DCGM field that Activity was read from: 1002
-	// (DCGM_FI_PROF_SM_ACTIVE), 1001 (GR_ENGINE_ACTIVE) or 203 (GPU_UTIL).
+	// ActivityField is the best DCGM field that any device's activity was read from: 1002
+	// (DCGM_FI_PROF_SM_ACTIVE), 1001 (GR_ENGINE_ACTIVE) or 203 (GPU_UTIL). A node's agent
+	// reads that of a device without it from the next best that the device has.
 	ActivityField uint32
 	ActivityMean  []uint32 // per mille of the interval
 	ActivityMin   []uint32 // per mille

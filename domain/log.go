@@ -1,6 +1,8 @@
 package domain
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"sort"
@@ -24,6 +26,10 @@ const (
 	TopicProcurement Topic = "qm.procurement" // key: workspace
 	TopicBooks       Topic = "qm.books"       // key: ledger entity
 )
+
+// MaxDelivered is the most events of a stream that a node delivers at a time, so that what
+// it sends again is compared with what came first: folds remember as many and more.
+const MaxDelivered = 64
 
 // TopicSpec is a topic as it must be created. Partition counts are fixed for
 // the life of a topic, because the partition of a key is part of the history:
@@ -106,7 +112,85 @@ type Record struct {
 	Key       []byte
 	Value     []byte
 	Headers   []Header
+	Epoch     int32 // of the leader that appended it; below 0: not known; ignored on append
+	// Span is set when this is no record but a run of offsets without any.
+	Span *Span
 }
+
+// AppendContent appends what is written in a record to b: key, number of headers,
+// headers and value, each preceded by its length. What a record has from its place, as
+// the time at which it was appended, is not in it, so a repeat has the same.
+func (r *Record) AppendContent(b []byte) []byte {
+	part := func(p []byte) {
+		b = binary.BigEndian.AppendUint64(b, uint64(len(p)))
+		b = append(b, p...)
+	}
+	var number [20]byte
+	part(r.Key)
+	part(strconv.AppendInt(number[:0], int64(len(r.Headers)), 10))
+	for i := range r.Headers {
+		b = binary.BigEndian.AppendUint64(b, uint64(len(r.Headers[i].Key)))
+		b = append(b, r.Headers[i].Key...)
+		part(r.Headers[i].Value)
+	}
+	part(r.Value)
+	return b
+}
+
+// Hash returns the SHA-256 of a record's content, or of the batch of a span.
+func (r *Record) Hash() [32]byte {
+	if r.Span != nil {
+		return r.Span.SHA256
+	}
+	return sha256.Sum256(r.AppendContent(nil))
+}
+
+// Anchor is the last record before a position of a partition. Whoever computes from
+// the log keeps it beside the position, and knows by it whether the log is still the
+// one that was read: a broker that lost the end of a partition fills its offsets with
+// other records. Its zero value is no record.
+type Anchor struct {
+	Offset int64
+	Epoch  int32 // of the leader that appended it; below 0: not known
+	Hash   [32]byte
+}
+
+// Anchor returns what a record is known again by.
+func (r *Record) Anchor() Anchor { return Anchor{r.Next() - 1, r.Epoch, r.Hash()} }
+
+// IsZero reports whether there is no record.
+func (a Anchor) IsZero() bool { return a == Anchor{} }
+
+func (a Anchor) String() string {
+	if a.IsZero() {
+		return "no record"
+	}
+	return fmt.Sprintf("offset %d, epoch %d, sha256 %x", a.Offset, a.Epoch, a.Hash)
+}
+
+// Span is a run of offsets, from that of its [Record] on, that hold no record to be
+// had. Its Record has neither key nor value; its time is the latest of the batch.
+type Span struct {
+	Last int64 // the last offset
+	// Fault says why the records that were written there cannot be used, one for
+	// each offset. Empty: there were none, but a marker of Kafka's own, such as the
+	// end of a transaction.
+	Fault string
+	// SHA256 is of the batch in the log, without what brokers change: of the bytes
+	// that its checksum covers.
+	SHA256 [32]byte
+}
+
+// Next returns the offset that follows the record or span.
+func (r *Record) Next() int64 {
+	if r.Span != nil {
+		return r.Span.Last + 1
+	}
+	return r.Offset + 1
+}
+
+// IsMarker reports whether this is a marker of Kafka's own, which says nothing.
+func (r *Record) IsMarker() bool { return r.Span != nil && r.Span.Fault == "" }
 
 // Header returns the value of the first header named key, nil when there is none.
 func (r *Record) Header(key string) []byte {

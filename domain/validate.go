@@ -91,7 +91,7 @@ func Validate(env *Envelope) error {
 	switch e := env.Event.(type) {
 	case *WorkspaceRegistered:
 		if c.given(e != nil) {
-			c.workspaceRegistered(e)
+			c.workspaceRegistered(e, env.Workspace)
 		}
 	case *OperatorRegistered:
 		if c.given(e != nil) {
@@ -161,6 +161,13 @@ func Validate(env *Envelope) error {
 		if c.given(e != nil) {
 			c.nodeAndReason(e.Node, e.Reason)
 		}
+	case *GPURetired:
+		if c.given(e != nil) {
+			c.nodeAndReason(e.Node, e.Reason)
+			if e.GPU == (GPUID{}) {
+				c.bad("gpu", "is missing")
+			}
+		}
 	case *AssetAcquired:
 		if c.given(e != nil) {
 			c.assetAcquired(e)
@@ -206,10 +213,12 @@ func Validate(env *Envelope) error {
 		if c.given(e != nil) {
 			c.nodeAndReason(e.Node, e.Reason)
 			c.openInterval("silent", e.Silent)
+			c.lacking("silent", e.Silent, env.Time)
 		}
 	case *SpoolDropped:
 		if c.given(e != nil) {
 			c.spoolDropped(e)
+			c.lacking("covered", e.Covered, env.Time)
 		}
 	case *NodeSampled:
 		c.given(e != nil)
@@ -415,6 +424,18 @@ func Validate(env *Envelope) error {
 	case *QuarantineResolved:
 		if c.given(e != nil) {
 			c.quarantineResolved(e)
+		}
+	case *StreamConflictObserved:
+		if c.given(e != nil) {
+			c.streamConflict(e)
+		}
+	case *StreamGapResolved:
+		if c.given(e != nil) {
+			c.streamGap(e)
+		}
+	case *GenerationSwitched:
+		if c.given(e != nil) {
+			c.generationSwitched(e)
 		}
 	case *AccessDenied:
 		if c.given(e != nil) {

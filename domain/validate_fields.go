@@ -293,6 +293,17 @@ func (c *checker) interval(field string, i Interval) {
 	}
 }
 
+// lacking holds that a node's time without measurements can be, as it says at a time.
+func (c *checker) lacking(field string, i Interval, said Instant) {
+	switch {
+	case i == Interval{}: // not known
+	case i.From < said-MaxLacking:
+		c.bad(field, "begins at %s, more than 400 days before the event's time, %s: look at the clock of the node", i.From, said)
+	case max(i.From, i.To) > said+MaxAhead:
+		c.bad(field, "reaches %s, more than 10 minutes after the event's time, %s: look at the clock of the node", max(i.From, i.To), said)
+	}
+}
+
 // openInterval accepts an interval whose end is not known yet.
 func (c *checker) openInterval(field string, i Interval) {
 	if i.From == 0 {

@@ -1,8 +1,20 @@
 package domain
 
+import (
+	"fmt"
+	"slices"
+)
+
 // What events of workspaces, hardware and deployments must satisfy.
 
-func (c *checker) workspaceRegistered(e *WorkspaceRegistered) {
+// Unmapped is the workspace of what pods hold whose namespace no mapping rule
+// names. It is nobody's, so that it is seen and nobody pays by accident.
+const Unmapped = "unmapped"
+
+func (c *checker) workspaceRegistered(e *WorkspaceRegistered, workspace string) {
+	if workspace == Unmapped {
+		c.bad("workspace", "%s is the name for what nobody pays; choose another", quote(workspace))
+	}
 	c.id("name", e.Name)
 	c.optionalID("parent", e.Parent)
 	if e.Currency != "" {
@@ -14,8 +26,12 @@ func (c *checker) operatorRegistered(e *OperatorRegistered) {
 	c.id("operator", e.Operator)
 	c.bytes("public_key", e.PublicKey, 32)
 	oneOf(c, "role", e.Role, RoleAdmin, RoleFinance, RolePlanner, RoleAuditor, RoleOperator)
-	if e.AuthorityLimit != nil {
-		c.amount("authority_limit", *e.AuthorityLimit)
+	for i, m := range e.AuthorityLimits {
+		field := fmt.Sprintf("authority_limits[%d]", i)
+		c.amount(field, m)
+		if slices.ContainsFunc(e.AuthorityLimits[:i], func(o Money) bool { return o.Currency == m.Currency }) {
+			c.bad(field, "%s has a limit already", quote(m.Currency))
+		}
 	}
 }
 
@@ -145,8 +161,21 @@ func (c *checker) mappingRuleSet(e *MappingRuleSet) {
 	c.id("rule", e.Rule)
 	c.optionalID("cluster", e.Cluster)
 	c.optionalID("namespace", e.Namespace)
-	c.labels("labels", e.Labels)
-	c.id("to_workspace", e.ToWorkspace)
+	c.columns("columns", e.Columns)
+	if e.Buys != "" {
+		oneOf(c, "buys", e.Buys, BuysGPUTime, BuysMachineTime, BuysNothing)
+		if len(e.Columns) == 0 {
+			c.bad("columns", "is missing: buys is for the lines of bills whose columns have the values given")
+		}
+		if e.Cluster != "" || e.Namespace != "" || e.ToWorkspace != "" || e.ToDeployment != "" {
+			c.bad("buys", "stands beside a cluster, a namespace or a workspace: a rule is for pods, or for lines of bills")
+		}
+	} else {
+		if len(e.Columns) > 0 {
+			c.bad("columns", "stands without buys, which says what such lines buy")
+		}
+		c.id("to_workspace", e.ToWorkspace)
+	}
 	c.optionalID("to_deployment", e.ToDeployment)
 	c.instant("effective_from", e.EffectiveFrom)
 }
@@ -204,6 +233,7 @@ func (c *checker) nodeRegistered(e *NodeRegistered) {
 		seen[g.ID] = i
 		c.id("model", g.Model)
 		c.optionalID("serial", g.Serial)
+		c.optionalID("pci", g.PCI)
 		c.out()
 	}
 }
@@ -236,7 +266,7 @@ func (c *checker) assetRevised(e *AssetRevised) {
 
 func (c *checker) gpuFaultObserved(e *GPUFaultObserved) {
 	c.id("node", e.Node)
-	oneOf(c, "kind", e.Kind, FaultXID, FaultECC, FaultRowRemap, FaultNVLink, FaultOffBus, FaultThermal, FaultHealth)
+	oneOf(c, "kind", e.Kind, FaultXID, FaultECC, FaultRowRemap, FaultPageRetirement, FaultNVLink, FaultOffBus, FaultThermal, FaultHealth)
 	c.optionalID("class", e.Class)
 	c.text("action", e.Action)
 	c.text("detail", e.Detail)

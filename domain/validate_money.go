@@ -347,12 +347,72 @@ var (
 
 func (c *checker) quarantineResolved(e *QuarantineResolved) {
 	c.id("entity", e.Entity)
-	if !slices.Contains(AllPartitions(), TopicPartition{e.Topic, int(e.Partition)}) {
-		c.bad("partition", "%s/%d is no partition of the log", quote(string(e.Topic)), e.Partition)
-	}
+	c.partition(e.Topic, e.Partition)
 	if e.Offset < 0 {
 		c.bad("offset", "%d is negative", e.Offset)
 	}
 	oneOf(c, "resolution", e.Resolution, resolutions...)
 	c.text("reason", e.Reason)
+}
+
+func (c *checker) partition(topic Topic, n uint32) {
+	if !slices.Contains(AllPartitions(), TopicPartition{topic, int(n)}) {
+		c.bad("partition", "%s/%d is no partition of the log", quote(string(topic)), n)
+	}
+}
+
+func (c *checker) streamConflict(e *StreamConflictObserved) {
+	c.id("entity", e.Entity)
+	c.partition(e.Topic, e.Partition)
+	if e.First < 0 || e.Offset <= e.First {
+		c.bad("offset", "%d does not follow the first record's, %d", e.Offset, e.First)
+	}
+	c.sequences(e.Source, e.Incarnation, e.Sequence, e.Sequence)
+}
+
+func (c *checker) streamGap(e *StreamGapResolved) {
+	c.id("entity", e.Entity)
+	c.partition(e.Topic, e.Partition)
+	c.sequences(e.Source, e.Incarnation, e.From, e.To)
+	c.text("reason", e.Reason)
+}
+
+func (c *checker) generationSwitched(e *GenerationSwitched) {
+	c.id("entity", e.Entity)
+	c.id("from", e.From)
+	c.id("to", e.To)
+	if e.From == e.To {
+		c.bad("to", "%s was read before", quote(e.To))
+	}
+	c.computedFrom(e.Position, e.Method)
+	c.bytes("digest", e.Digest, sha256.Size)
+	c.text("reason", e.Reason)
+	seen := map[TopicPartition]bool{}
+	for i, l := range e.Lost {
+		c.in("lost", i)
+		c.partition(l.Topic, l.Partition)
+		if l.Since < 0 || l.Since >= l.Position {
+			c.bad("since", "%d to before %d are no records", l.Since, l.Position)
+		}
+		if l.End < 0 {
+			c.bad("end", "%d is negative", l.End)
+		}
+		tp := TopicPartition{l.Topic, int(l.Partition)}
+		if seen[tp] {
+			c.bad("partition", "%s is named twice", tp)
+		}
+		seen[tp] = true
+		c.out()
+	}
+}
+
+// sequences checks the name of a stream and a run of its sequences.
+func (c *checker) sequences(source string, incarnation, from, to uint64) {
+	c.id("source", source)
+	if incarnation == 0 {
+		c.bad("incarnation", "is 0, they count from 1")
+	}
+	if from == 0 || to < from {
+		c.bad("sequence", "%d to %d is no run of sequences, which count from 1", from, to)
+	}
 }

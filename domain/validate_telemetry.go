@@ -27,12 +27,13 @@ func (c *checker) nodeSampled(e *NodeSampled) {
 		c.bad("parents", "has %d GPUs for %d entries", parents, n)
 	case holders > n:
 		c.bad("holder_workspace", "has %d holders for %d entries", holders, n)
-	case len(e.Strings) > 4*n:
-		// Each entry names a profile and a holder by three strings at most.
+	case len(e.Strings) > 5*n:
+		// Each entry names a profile, a model and a holder by three strings at most.
 		c.bad("strings", "has %d strings for %d entries", len(e.Strings), n)
 	}
 	c.column("parent", e.Parent, n)
 	c.column("profile", e.Profile, n)
+	c.column("model", e.Model, n)
 	c.column("replica", e.Replica, n)
 	c.column("holder", e.Holder, n)
 	c.column("activity_mean", e.ActivityMean, n)
@@ -58,6 +59,7 @@ func (c *checker) nodeSampled(e *NodeSampled) {
 	c.devices(e.IDs, e.Replica)
 	c.below("parent", e.Parent, parents)
 	c.below("profile", e.Profile, len(e.Strings))
+	c.below("model", e.Model, len(e.Strings))
 	c.below("holder", e.Holder, holders)
 	c.below("activity_mean", e.ActivityMean, storedPermille)
 	c.below("activity_min", e.ActivityMin, storedPermille)

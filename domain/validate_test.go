@@ -54,7 +54,7 @@ func validMetrics() *MetricsObserved {
 func validEvents() map[Type]*Envelope {
 	all := []Event{
 		&WorkspaceRegistered{Name: "Acme", Currency: "EUR"},
-		&OperatorRegistered{Operator: "ann", PublicKey: key32, Role: RoleFinance, AuthorityLimit: &Money{dec("1000"), "USD"}},
+		&OperatorRegistered{Operator: "ann", PublicKey: key32, Role: RoleFinance, AuthorityLimits: []Money{{dec("1000"), "USD"}, {dec("900"), "EUR"}}},
 		&OperatorRevoked{Operator: "ann", PublicKey: key32},
 		&PolicySet{Policy: "eu", Kind: PolicyResidency, EffectiveFrom: t0, Countries: []string{"DE", "FR"}, Selector: Selector{Class: ClassServing}},
 		&QuotaSet{Quota: "q", Resource: "nvidia.com/gpu", Limit: dec("64"), EffectiveFrom: t0},
@@ -62,11 +62,12 @@ func validEvents() map[Type]*Envelope {
 		&RegionDefined{Region: "fra", Country: "DE", RoundTrips: []RoundTrip{{To: "ams", Micros: 6800, Measured: true}}},
 		&CertificationHeld{Cluster: "fra-1", Certification: "ISO 27001", Valid: month},
 		&MethodChanged{Method: "planner", Version: "2", EffectiveFrom: t0},
-		&MappingRuleSet{Rule: "r", Namespace: "ml", ToWorkspace: "acme", EffectiveFrom: t0, Labels: map[string]string{"a": ""}},
+		&MappingRuleSet{Rule: "r", Namespace: "ml", ToWorkspace: "acme", EffectiveFrom: t0},
 		&ClusterRegistered{Provider: "aws", ProviderClass: Hyperscaler, Region: "fra"},
 		&ClusterKeyIssued{KeyID: "k1", MAC: key32},
 		&ClusterKeyRotated{KeyID: "k2", MAC: key32, PreviousKeyID: "k1", PreviousValidUntil: t0 + Hour},
 		&ClusterKeyRevoked{KeyID: "k1"},
+		&GPURetired{Node: "n1", GPU: GPUID{1}, Reason: "sent back"},
 		&NodeRegistered{Node: "n1", BillingModel: BillingSpot, GPUs: []GPUDeclared{{ID: gpu(0), Model: "H100"}, {ID: gpu(1), Model: "H100"}}},
 		&NodeRetired{Node: "n1"},
 		&AssetAcquired{Asset: "a", Capex: usd("300000"), Residual: usd("30000"), InServiceFrom: t0, LifeMonths: 60},
@@ -78,7 +79,7 @@ func validEvents() map[Type]*Envelope {
 		&NodeDrained{Node: "n1"},
 		&NodeReturned{Node: "n1"},
 		&CollectorSilent{Node: "n1", Silent: Interval{From: t0}},
-		&SpoolDropped{Node: "n1", Stream: "s", From: 3, To: 3, Covered: hour},
+		&SpoolDropped{Node: "n1", Stream: "s", From: 3, To: 3, Covered: Interval{From: t0 - Hour, To: t0}},
 		validSample(8),
 		&ServingSampled{Deployment: "chat", Model: "llama", Engine: "vllm", Interval: hour, TTFT: Histogram{Bounds: []uint64{1, 2}, Counts: []uint64{0, 1, 2}}},
 		validMetrics(),
@@ -119,6 +120,9 @@ func validEvents() map[Type]*Envelope {
 		&ExportMade{Entity: "e", Export: "x", Format: "csv", Position: "0", Method: "m1", Digest: key32},
 		&CheckpointSigned{Entity: "e", Position: "0", Note: []byte("note")},
 		&QuarantineResolved{Entity: "e", Topic: TopicFleet, Partition: 3, Offset: 7, Resolution: "discarded"},
+		&StreamConflictObserved{Entity: "e", Topic: TopicHardware, Partition: 2, First: 3, Offset: 7, Source: "s", Incarnation: 1, Sequence: 4},
+		&StreamGapResolved{Entity: "e", Topic: TopicHardware, Partition: 2, Source: "s", Incarnation: 1, From: 4, To: 9, Reason: "the disk is gone"},
+		&GenerationSwitched{Entity: "e", From: "a", To: "b", Position: "0", Method: "m1", Digest: key32, Reason: "power cut", Lost: []LostRecords{{Topic: TopicFleet, Partition: 3, Since: 4, Position: 9, End: 5}}},
 		&AccessDenied{Entity: "e", Principal: "p", Action: "read", Target: "costs"},
 	}
 	m := map[Type]*Envelope{}
@@ -189,12 +193,14 @@ var violations = []struct {
 	{func(e *Envelope) { e.Cites = "qm.fleet/1@1,qm.fleet/2=3" }, TypeNodeDrained, `NodeDrained: cites: "qm.fleet/1@1,qm.fleet/2=3" is not topic/partition@offset`},
 	{func(e *Envelope) { e.Signature = &Signature{Operator: "ann", Key: key32} }, TypeQuotaSet, "QuotaSet: signature.bytes: has 0 bytes, want 64"},
 
+	{func(e *Envelope) { e.Workspace = "unmapped" }, TypeWorkspaceRegistered, `WorkspaceRegistered: workspace: "unmapped" is the name for what nobody pays; choose another`},
 	{edit(func(e *WorkspaceRegistered) { e.Name = "" }), TypeWorkspaceRegistered, "WorkspaceRegistered: name: is missing"},
 	{edit(func(e *WorkspaceRegistered) { e.Name = strings.Repeat("x", 257) }), TypeWorkspaceRegistered, `WorkspaceRegistered: name: has 257 bytes, at most 256 are allowed: "` + strings.Repeat("x", 64) + `"…`},
 	{edit(func(e *WorkspaceRegistered) { e.Currency = "usd" }), TypeWorkspaceRegistered, `WorkspaceRegistered: currency: "usd" is not an ISO 4217 code of three capital letters, for example USD`},
 	{edit(func(e *OperatorRegistered) { e.PublicKey = key32[:31] }), TypeOperatorRegistered, "OperatorRegistered: public_key: has 31 bytes, want 32"},
 	{edit(func(e *OperatorRegistered) { e.Role = "root" }), TypeOperatorRegistered, `OperatorRegistered: role: "root" is unknown, want admin, finance, planner, auditor, operator`},
-	{edit(func(e *OperatorRegistered) { e.AuthorityLimit.Amount = dec("-1") }), TypeOperatorRegistered, "OperatorRegistered: authority_limit: -1 is negative"},
+	{edit(func(e *OperatorRegistered) { e.AuthorityLimits[0].Amount = dec("-1") }), TypeOperatorRegistered, "OperatorRegistered: authority_limits[0]: -1 is negative"},
+	{edit(func(e *OperatorRegistered) { e.AuthorityLimits[1].Currency = "USD" }), TypeOperatorRegistered, "OperatorRegistered: authority_limits[1]: \"USD\" has a limit already"},
 	{edit(func(e *OperatorRevoked) { e.Operator = "" }), TypeOperatorRevoked, "OperatorRevoked: operator: is missing"},
 	{edit(func(e *PolicySet) { e.Kind = "mood" }), TypePolicySet, `PolicySet: kind: "mood" is unknown, want residency, certification, placement, apart, dedicated, spot_share, commitment_discount, idle_cost, activity, cost_of_capital`},
 	{edit(func(e *PolicySet) { e.Countries = nil }), TypePolicySet, "PolicySet: countries: is empty, want at least one"},
@@ -222,12 +228,28 @@ var violations = []struct {
 	{edit(func(e *CertificationHeld) { e.Cluster = "" }), TypeCertificationHeld, "CertificationHeld: provider: is missing, and so is cluster: want one of them"},
 	{edit(func(e *CertificationHeld) { e.Valid.To = 0 }), TypeCertificationHeld, "CertificationHeld: valid: has no end"},
 	{edit(func(e *MethodChanged) { e.Method = "magic" }), TypeMethodChanged, `MethodChanged: method: "magic" is unknown, want folds, attribution, planner, solver`},
-	{edit(func(e *MappingRuleSet) { e.Labels[""] = "x" }), TypeMappingRuleSet, "MappingRuleSet: labels: holds a name that is empty, or a name or value over 256 bytes, with control characters or not UTF-8"},
+	{edit(func(e *ClusterRegistered) { e.Labels = map[string]string{"": "x"} }), TypeClusterRegistered, "ClusterRegistered: labels: holds a name that is empty, or a name or value over 256 bytes, with control characters or not UTF-8"},
 	{edit(func(e *MappingRuleSet) { e.ToWorkspace = "" }), TypeMappingRuleSet, "MappingRuleSet: to_workspace: is missing"},
+	{edit(func(e *MappingRuleSet) { e.Buys = BuysNothing }), TypeMappingRuleSet, "MappingRuleSet: columns: is missing: buys is for the lines of bills whose columns have the values given"},
+	{edit(func(e *MappingRuleSet) { e.Columns = map[string]string{"SkuId": "x"} }), TypeMappingRuleSet, "MappingRuleSet: columns: stands without buys, which says what such lines buy"},
+	{edit(func(e *MappingRuleSet) { e.Buys, e.Columns = BuysNothing, map[string]string{"SkuId": "x"} }), TypeMappingRuleSet, "MappingRuleSet: buys: stands beside a cluster, a namespace or a workspace: a rule is for pods, or for lines of bills"},
+	{edit(func(e *MappingRuleSet) {
+		*e = MappingRuleSet{Rule: "r", Columns: map[string]string{"SkuId": "x"}, Buys: "all", EffectiveFrom: t0}
+	}), TypeMappingRuleSet, `MappingRuleSet: buys: "all" is unknown, want gpu_time, machine_time, nothing`},
+	{edit(func(e *MappingRuleSet) {
+		*e = MappingRuleSet{Rule: "r", Columns: map[string]string{"x_": "", "Regionname": "eu", "ChargeClass": "Correction", "x_Any": "y"}, Buys: BuysNothing, EffectiveFrom: t0}
+	}), TypeMappingRuleSet, `MappingRuleSet: columns: "Regionname" is no column of text that FOCUS has, nor a custom one, whose name begins with x_; did you mean RegionName?`},
+	{edit(func(e *MappingRuleSet) {
+		*e = MappingRuleSet{Rule: "r", Columns: map[string]string{"Skuid": ""}, Buys: BuysNothing, EffectiveFrom: t0}
+	}), TypeMappingRuleSet, `MappingRuleSet: columns: "Skuid" is no column of text that FOCUS has, nor a custom one, whose name begins with x_; did you mean SkuId?`},
+	{edit(func(e *MappingRuleSet) {
+		*e = MappingRuleSet{Rule: "r", Columns: map[string]string{"PricingQuantity": "1"}, Buys: BuysNothing, EffectiveFrom: t0}
+	}), TypeMappingRuleSet, `MappingRuleSet: columns: "PricingQuantity" is no column of text that FOCUS has, nor a custom one, whose name begins with x_; did you mean PricingUnit?`},
 	{edit(func(e *ClusterRegistered) { e.ProviderClass = "cloud" }), TypeClusterRegistered, `ClusterRegistered: provider_class: "cloud" is unknown, want hyperscaler, neocloud, reseller, owned`},
 	{edit(func(e *ClusterRegistered) { e.Region = "" }), TypeClusterRegistered, "ClusterRegistered: region: is missing"},
 	{edit(func(e *ClusterKeyIssued) { e.MAC = nil }), TypeClusterKeyIssued, "ClusterKeyIssued: mac: has 0 bytes, want 32"},
 	{edit(func(e *ClusterKeyRotated) { e.PreviousKeyID = "k2" }), TypeClusterKeyRotated, `ClusterKeyRotated: previous_key_id: "k2" is the new key`},
+	{edit(func(e *GPURetired) { e.GPU = GPUID{} }), TypeGPURetired, "GPURetired: gpu: is missing"},
 	{edit(func(e *ClusterKeyRevoked) { e.KeyID = "" }), TypeClusterKeyRevoked, "ClusterKeyRevoked: key_id: is missing"},
 	{edit(func(e *NodeRegistered) { e.GPUs[1].ID = e.GPUs[0].ID }), TypeNodeRegistered, "NodeRegistered: gpus[1].uuid: " + gpu(0).String() + " is that of gpus[0] too"},
 	{edit(func(e *NodeRegistered) { e.GPUs[1].ID = GPUID{} }), TypeNodeRegistered, "NodeRegistered: gpus[1].uuid: is missing"},
@@ -239,13 +261,15 @@ var violations = []struct {
 	{edit(func(e *AssetRevised) { e.LifeMonths = 1201 }), TypeAssetRevised, "AssetRevised: life_months: is 1201, want 1 to 1200"},
 	{edit(func(e *AssetDisposed) { e.Proceeds = usd("-1") }), TypeAssetDisposed, "AssetDisposed: proceeds: -1 is negative"},
 	{edit(func(e *MaintenanceScheduled) { e.Window.From = 0 }), TypeMaintenanceScheduled, "MaintenanceScheduled: window: has no beginning"},
-	{edit(func(e *GPUFaultObserved) { e.Kind = "sad" }), TypeGPUFaultObserved, `GPUFaultObserved: kind: "sad" is unknown, want xid, ecc, row_remap, nvlink, off_bus, thermal, health`},
+	{edit(func(e *GPUFaultObserved) { e.Kind = "sad" }), TypeGPUFaultObserved, `GPUFaultObserved: kind: "sad" is unknown, want xid, ecc, row_remap, page_retirement, nvlink, off_bus, thermal, health`},
 	{edit(func(e *GPUFaultObserved) { e.Detail = "a\x1bb" }), TypeGPUFaultObserved, `GPUFaultObserved: detail: holds the control character U+001B: "a\x1bb"`},
 	{edit(func(e *NodeCordoned) { e.Reason = "\xff" }), TypeNodeCordoned, `NodeCordoned: reason: is not UTF-8: "\xff"`},
 	{edit(func(e *NodeDrained) { e.Node = "" }), TypeNodeDrained, "NodeDrained: node: is missing"},
 	{edit(func(e *NodeReturned) { e.Node = "" }), TypeNodeReturned, "NodeReturned: node: is missing"},
 	{edit(func(e *NodeReturned) { e.GPU = GPUID{1} }), TypeNodeReturned, "NodeReturned: faults: is not set: of a GPU alone only faults can end"},
 	{edit(func(e *CollectorSilent) { e.Silent.To = t0 - 1 }), TypeCollectorSilent, "CollectorSilent: silent: is empty: from 2026-01-01T00:00:00Z to 2025-12-31T23:59:59.999999999Z"},
+	{edit(func(e *CollectorSilent) { e.Silent.From = 365 * Day }), TypeCollectorSilent, "CollectorSilent: silent: begins at 1971-01-01T00:00:00Z, more than 400 days before the event's time, 2026-01-01T00:00:00Z: look at the clock of the node"},
+	{edit(func(e *SpoolDropped) { e.Covered.To = t0 + Hour }), TypeSpoolDropped, "SpoolDropped: covered: reaches 2026-01-01T01:00:00Z, more than 10 minutes after the event's time, 2026-01-01T00:00:00Z: look at the clock of the node"},
 	{edit(func(e *SpoolDropped) { e.To = 2 }), TypeSpoolDropped, "SpoolDropped: to: sequences 3 to 2 are not a range that starts at 1 or above"},
 
 	{edit(func(e *NodeSampled) { e.Interval.To += Day }), TypeNodeSampled, "NodeSampled: interval: covers more than 24 hours: from 2026-01-01T00:00:00Z to 2026-01-02T01:00:00Z"},
@@ -268,7 +292,7 @@ var violations = []struct {
 	{edit(func(e *NodeSampled) { e.HolderWorkspace = make([]uint32, 9) }), TypeNodeSampled, "NodeSampled: holder_workspace: has 9 holders for 8 entries"},
 	{edit(func(e *NodeSampled) { e.Parent = make([]uint32, 8); e.Parent[2] = 1 }), TypeNodeSampled, "NodeSampled: parent: entry 2 is 1, at most 0 is allowed"},
 	{edit(func(e *NodeSampled) { e.Parents = make([]byte, 16*9) }), TypeNodeSampled, "NodeSampled: parents: has 9 GPUs for 8 entries"},
-	{edit(func(e *NodeSampled) { e.Strings = make([]string, 33) }), TypeNodeSampled, "NodeSampled: strings: has 33 strings for 8 entries"},
+	{edit(func(e *NodeSampled) { e.Strings = make([]string, 41) }), TypeNodeSampled, "NodeSampled: strings: has 41 strings for 8 entries"},
 	{edit(func(e *NodeSampled) { e.Strings[3] = "\n" }), TypeNodeSampled, `NodeSampled: strings: holds control characters or is not UTF-8: "\n"`},
 	{edit(func(e *NodeSampled) {
 		e.OtherEntry = []uint32{8}
@@ -351,6 +375,15 @@ var violations = []struct {
 	{edit(func(e *CheckpointSigned) { e.Note = nil }), TypeCheckpointSigned, "CheckpointSigned: note: has 0 bytes, want 1 to 65536"},
 	{edit(func(e *QuarantineResolved) { e.Partition = 4 }), TypeQuarantineResolved, `QuarantineResolved: partition: "qm.fleet"/4 is no partition of the log`},
 	{edit(func(e *QuarantineResolved) { e.Resolution = "ignored" }), TypeQuarantineResolved, `QuarantineResolved: resolution: "ignored" is unknown, want reappended, discarded`},
+	{edit(func(e *StreamConflictObserved) { e.Offset = 3 }), TypeStreamConflictObserved, "StreamConflictObserved: offset: 3 does not follow the first record's, 3"},
+	{edit(func(e *StreamConflictObserved) { e.Topic = "qm.none" }), TypeStreamConflictObserved, `StreamConflictObserved: partition: "qm.none"/2 is no partition of the log`},
+	{edit(func(e *StreamConflictObserved) { e.Incarnation = 0 }), TypeStreamConflictObserved, "StreamConflictObserved: incarnation: is 0, they count from 1"},
+	{edit(func(e *StreamGapResolved) { e.From = 10 }), TypeStreamGapResolved, "StreamGapResolved: sequence: 10 to 9 is no run of sequences, which count from 1"},
+	{edit(func(e *StreamGapResolved) { e.Source = "" }), TypeStreamGapResolved, "StreamGapResolved: source: is missing"},
+	{edit(func(e *GenerationSwitched) { e.To = "a" }), TypeGenerationSwitched, `GenerationSwitched: to: "a" was read before`},
+	{edit(func(e *GenerationSwitched) { e.Digest = nil }), TypeGenerationSwitched, "GenerationSwitched: digest: has 0 bytes, want 32"},
+	{edit(func(e *GenerationSwitched) { e.Lost[0].Since = 9 }), TypeGenerationSwitched, "GenerationSwitched: lost[0].since: 9 to before 9 are no records"},
+	{edit(func(e *GenerationSwitched) { e.Lost = append(e.Lost, e.Lost[0]) }), TypeGenerationSwitched, "GenerationSwitched: lost[1].partition: qm.fleet/3 is named twice"},
 	{edit(func(e *AccessDenied) { e.Principal = "" }), TypeAccessDenied, "AccessDenied: principal: is missing"},
 }
 
@@ -496,7 +529,7 @@ func FuzzValidateNodeSampled(f *testing.F) {
 			return col
 		}
 		e := &NodeSampled{Node: "n", Interval: hour, IDs: ids, Strings: make([]string, shape%8), Parents: ids[:min(len(ids), int(shape))]}
-		for _, col := range []*[]uint32{&e.Parent, &e.Profile, &e.Replica, &e.Holder, &e.HolderWorkspace, &e.HolderDeployment, &e.HolderUnit,
+		for _, col := range []*[]uint32{&e.Parent, &e.Profile, &e.Model, &e.Replica, &e.Holder, &e.HolderWorkspace, &e.HolderDeployment, &e.HolderUnit,
 			&e.ActivityMean, &e.ActivityMin, &e.PowerWatts, &e.OtherEntry, &e.OtherField} {
 			*col = take()
 		}
@@ -523,6 +556,9 @@ func FuzzValidateNodeSampled(f *testing.F) {
 			}
 			if i < len(e.Profile) && e.Profile[i] != 0 {
 				_ = e.Strings[e.Profile[i]-1]
+			}
+			if i < len(e.Model) && e.Model[i] != 0 {
+				_ = e.Strings[e.Model[i]-1]
 			}
 		}
 		for i, at := range e.OtherEntry {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -15,11 +16,14 @@ import (
 // Within a cluster the UUID of a GPU is one device, whatever its node is called: a
 // reporter takes the machine's name, and an exporter may name its pod or an address.
 // So usage hours are read through eachUsage, which enters what was reported of a GPU
-// in an hour under one name alone: that of the node that declares the GPU, else of
-// the one whose observer is believed most (see observerRank), else the first. There
-// the observers of all names stand side by side, and which of them counts at a moment
-// is decided as ever. A GPU that moves from one node to another is in neither at the
-// time of the other, and stays where it was.
+// at a moment under one name alone: that of the node that declares the GPU then. What
+// is left of an hour is entered under one name: of a node that declares the GPU within
+// the hour, else of the one whose observer is believed most (see observerRank), else
+// the first. There the observers of all names stand side by side, and which of them
+// counts at a moment is decided as ever. So a node that is renamed and registered anew
+// within an hour has its reports on both sides of that moment, whichever name they
+// bear. A GPU that moves from one node to another is in neither at the time of the
+// other, and stays where it was.
 //
 // Which GPUs have two names is known from what is declared and from [NodeGPUs], whose
 // size follows nodes and months. Only the hours of nodes that share a GPU are read
@@ -183,11 +187,16 @@ func (a *aliases) enter(claims []gpuClaim, nodes map[nodeName]*nodeTime) {
 	}
 }
 
-// eachUsage calls yield with the usage hours that a query names, by node and hour,
-// each GPU of a cluster under one name. nodes are those declared. What yield gets is
-// not to be changed.
-func eachUsage(view View, nodes map[nodeName]*nodeTime, q Query, yield func(Key, *UsageHour) error) error {
+// eachUsage calls take with the usage hours that a query names, by node and hour,
+// each GPU of a cluster under one name and every holder with the workspace that pays.
+// nodes are those declared. What take gets is not to be changed, nor kept.
+func eachUsage(view View, nodes map[nodeName]*nodeTime, q Query, take func(Key, *UsageHour) error) error {
 	q.Table = TableUsage
+	p, err := readPayers(view)
+	if err != nil {
+		return err
+	}
+	yield := func(k Key, row *UsageHour) error { return take(k, p.paid(k, row)) }
 	a, err := findAliases(view, nodes, q)
 	if err != nil {
 		return err
@@ -222,6 +231,21 @@ func eachUsage(view View, nodes map[nodeName]*nodeTime, q Query, yield func(Key,
 		return err
 	}
 	return upTo(nodeName{}, true)
+}
+
+// hours yields the usage hours of one node within [from, to), as eachUsage does but for
+// who pays. The aliases MUST be those of these hours or more.
+func (a *aliases) hours(view View, name nodeName, from, to int64, yield func(Key, *UsageHour) error) error {
+	q := Query{Table: TableUsage, Scope: name.cluster, ID: name.node, From: from, To: to}
+	if n := a.index[name]; n != nil {
+		return n.hours(view, q, func(k Key, row *UsageHour) error {
+			if !q.Holds(k) {
+				return nil
+			}
+			return yield(k, row)
+		})
+	}
+	return view.Scan(q, func(k Key, row Row) error { return yield(k, row.(*UsageHour)) })
 }
 
 // hours yields the hours of a node that shares GPUs.
@@ -320,44 +344,36 @@ func (n *sharing) window(view View, from, to int64, yield func(Key, *UsageHour) 
 	return nil
 }
 
-// resolve returns the hour of a node with what other names reported of its GPUs, and
-// without the GPUs that are entered under another name; nil when nothing is left.
+// resolve returns the hour of a node with what any name reported of its GPUs, and
+// without what is entered under another name; nil when nothing is left.
 func (n *sharing) resolve(hour int64, rows map[*sharing]*UsageHour) *UsageHour {
 	own := rows[n]
-	var gone map[domain.GPUID]bool
-	from := map[*sharing]map[domain.GPUID]bool{} // GPUs that others reported of it
+	var moved map[domain.GPUID][]Span // which part of the hour of a GPU is entered here
 	for gpu, names := range n.gpus {
-		home := homeOf(gpu, hour, names, rows)
-		switch {
-		case home == nil:
-		case home != n:
-			if gone == nil {
-				gone = map[domain.GPUID]bool{}
+		if home := homeOf(gpu, hour, names, rows); home != nil {
+			if moved == nil {
+				moved = map[domain.GPUID][]Span{}
 			}
-			gone[gpu] = true
-		default:
-			for _, o := range names {
-				if o != n && rows[o] != nil {
-					if from[o] == nil {
-						from[o] = map[domain.GPUID]bool{}
-					}
-					from[o][gpu] = true
-				}
-			}
+			moved[gpu] = n.entry(gpu, hour, names, home)
 		}
 	}
-	if len(gone) == 0 && len(from) == 0 {
+	if moved == nil {
 		return own
 	}
 	out := &UsageHour{}
 	// Whoever stands later is believed before those of its rank.
 	for i := len(n.others) - 1; i >= 0; i-- {
-		if o := n.others[i]; from[o] != nil {
-			out.join(rows[o], func(id domain.GPUID) bool { return from[o][id] })
+		if o := n.others[i]; o != n && rows[o] != nil {
+			out.join(rows[o], func(id domain.GPUID) []Span { return moved[id] })
 		}
 	}
 	if own != nil {
-		out.join(own, func(id domain.GPUID) bool { return !gone[id] })
+		out.join(own, func(id domain.GPUID) []Span {
+			if spans, ok := moved[id]; ok {
+				return spans
+			}
+			return wholeHour
+		})
 	}
 	if len(out.Observers) == 0 {
 		return nil
@@ -365,15 +381,58 @@ func (n *sharing) resolve(hour int64, rows map[*sharing]*UsageHour) *UsageHour {
 	return out
 }
 
-// join adds what a row says of some GPUs.
-func (u *UsageHour) join(row *UsageHour, keep func(domain.GPUID) bool) {
+var wholeHour = []Span{{0, msPerHour}}
+
+// entry returns the parts of an hour of which a GPU's reports are entered under this
+// name: those in which it declares the GPU and, of the home, those in which no other
+// name does. Together the parts of all names are the hour.
+func (n *sharing) entry(gpu domain.GPUID, hour int64, names []*sharing, home *sharing) []Span {
+	var out []Span
+	start := domain.Instant(hour) * domain.Hour
+	add := func(parts []domain.Interval) {
+		for _, p := range parts {
+			if s := (Span{uint32((p.From - start) / nsPerMs), uint32((p.To - start) / nsPerMs)}); s.From < s.To {
+				out = append(out, s)
+			}
+		}
+	}
+	if n != home {
+		add(n.declares(gpu, hour))
+		return out
+	}
+	var elsewhere []domain.Interval
+	for _, o := range names {
+		if o != n {
+			elsewhere = append(elsewhere, o.declares(gpu, hour)...)
+		}
+	}
+	slices.SortFunc(elsewhere, func(a, b domain.Interval) int { return cmp.Compare(a.From, b.From) })
+	add(without(nil, domain.Interval{From: start, To: start + domain.Hour}, elsewhere))
+	return out
+}
+
+// declares returns when within an hour a name declares a GPU and has it, ascending.
+func (n *sharing) declares(gpu domain.GPUID, hour int64) (times []domain.Interval) {
+	if n.declared == nil {
+		return nil
+	}
+	start := domain.Instant(hour) * domain.Hour
+	for i := range n.declared.service {
+		times = append(times, n.declared.service[i].has(gpu, domain.Interval{From: start, To: start + domain.Hour})...)
+	}
+	return times
+}
+
+// join adds what a row says of some GPUs in some parts of its hour.
+func (u *UsageHour) join(row *UsageHour, of func(domain.GPUID) []Span) {
 	base := uint32(len(u.Holders))
 	used := false
 	for i := range row.Observers {
 		o := row.Observers[i]
 		var devices []Device
 		for _, d := range o.Devices {
-			if !keep(o.physical(&d)) {
+			d, ok := d.within(of(o.physical(&d)))
+			if !ok {
 				continue
 			}
 			if base > 0 {
@@ -398,9 +457,69 @@ func (u *UsageHour) join(row *UsageHour, keep func(domain.GPUID) bool) {
 	}
 }
 
-// homeOf returns the name that a GPU is entered under in an hour, nil when all that
-// is known of it may stay where it is: one name alone speaks of it, or each at times
-// of its own.
+// within returns what was seen of a device in parts of its hour that are ascending and
+// disjoint, with their share of each reading by the time in which the device was seen.
+// The shares of parts that make up the hour add up to the reading. It is false where
+// nothing was seen of the device then.
+func (d Device) within(spans []Span) (Device, bool) {
+	if len(spans) == 1 && spans[0] == wholeHour[0] {
+		return d, true
+	}
+	out := d
+	out.Segments, out.Unasked, out.Covered = nil, nil, nil
+	readings := [...][2]*Reading{
+		{&out.Tensor, &d.Tensor}, {&out.DRAM, &d.DRAM}, {&out.Memory, &d.Memory},
+		{&out.Power, &d.Power}, {&out.Heat, &d.Heat}, {&out.Clock, &d.Clock},
+	}
+	for _, r := range readings {
+		*r[0] = Reading{Max: r[1].Max}
+	}
+	seen := d.seenUpTo(msPerHour)
+	for _, span := range spans {
+		for i := range d.Segments {
+			s := &d.Segments[i]
+			if from, to := max(s.From, span.From), min(s.To, span.To); from < to {
+				known, active := s.measured(from, to)
+				out.Segments = append(out.Segments, Segment{From: from, To: to, Holder: s.Holder, Known: uint32(known), Active: uint64(active)})
+			}
+		}
+		for _, s := range d.Unasked {
+			if from, to := max(s.From, span.From), min(s.To, span.To); from < to {
+				out.Unasked = append(out.Unasked, Span{from, to})
+			}
+		}
+		from, to := d.seenUpTo(span.From), d.seenUpTo(span.To)
+		for _, r := range readings {
+			r[0].Sum += portion(r[1].Sum, to, seen) - portion(r[1].Sum, from, seen)
+			r[0].Known += uint32(portion(uint64(r[1].Known), to, seen) - portion(uint64(r[1].Known), from, seen))
+		}
+	}
+	return out, len(out.Segments) > 0
+}
+
+// seenUpTo returns for how many milliseconds of the hour before a time a device was seen.
+func (d *Device) seenUpTo(at uint32) (ms uint64) {
+	for _, s := range d.Segments {
+		if s.From < at {
+			ms += uint64(min(s.To, at) - s.From)
+		}
+	}
+	return ms
+}
+
+// portion returns sum × part ÷ whole, rounded down. Part is at most whole.
+func portion(sum, part, whole uint64) uint64 {
+	if part == whole {
+		return sum
+	}
+	hi, lo := bits.Mul64(sum, part)
+	out, _ := bits.Div64(hi, lo, whole)
+	return out
+}
+
+// homeOf returns the name that a GPU is entered under in an hour where nobody declares
+// it (see entry), nil when all that is known of it may stay where it is: one name alone
+// speaks of it, or each at times of its own.
 func homeOf(gpu domain.GPUID, hour int64, names []*sharing, rows map[*sharing]*UsageHour) *sharing {
 	var home *sharing
 	var rank int
@@ -431,13 +550,8 @@ func homeOf(gpu domain.GPUID, hour int64, names []*sharing, rows map[*sharing]*U
 func (n *sharing) times(gpu domain.GPUID, hour int64, row *UsageHour) (times []domain.Interval, rank int) {
 	start := domain.Instant(hour) * domain.Hour
 	rank = math.MaxInt
-	if n.declared != nil {
-		for i := range n.declared.service {
-			s := &n.declared.service[i]
-			if has := s.has(gpu, domain.Interval{From: start, To: start + domain.Hour}); len(has) > 0 {
-				times, rank = append(times, has...), -1
-			}
-		}
+	if times = n.declares(gpu, hour); len(times) > 0 {
+		rank = -1
 	}
 	if row == nil {
 		return times, rank

@@ -31,6 +31,10 @@ func TestGPUUnderTwoNames(t *testing.T) {
 	one := storetest.Node("c", "n", "H100 80GB", 1, t0)
 	twice := storetest.Node("c", "o", "H100 80GB", 1, t0+30*minute)
 	twice.Event.(*domain.NodeRegistered).GPUs[0].ID = gpu(0)
+	at := func(env domain.Envelope, minutes int) domain.Envelope {
+		env.Time = t0 + domain.Instant(minutes)*minute
+		return env
+	}
 	for _, c := range []struct {
 		name string
 		log  []domain.Envelope
@@ -54,7 +58,21 @@ func TestGPUUnderTwoNames(t *testing.T) {
 			storetest.Node("c", "m", "H100 80GB", 1, t0+90*minute), as("m", "reporter/m", 30, 60, held("b"))},
 			"n 0-20 allocated a 1200000, m 30-60 allocated? b 1800000"},
 		{"declared by two: by who did so later", []domain.Envelope{one, twice, as("n", "reporter/n", 0, 60, held("a"))},
-			"n 0-30 allocated a 1800000, o 30-60 unobserved 1800000"},
+			"n 0-30 allocated a 1800000, o 30-60 allocated a 1800000"},
+		{"declared by two, reported under the later name", []domain.Envelope{one, twice, as("o", "reporter/o", 0, 60, held("a"))},
+			"n 0-30 allocated a 1800000, o 30-60 allocated a 1800000"},
+		{"declared by two at once", []domain.Envelope{one, at(twice, 0), as("o", "reporter/o", 0, 60, held("a"))},
+			"n 0-60 allocated a 3600000"},
+		{"renamed, and the old name retired", []domain.Envelope{one, hardware(30, &domain.NodeRetired{Node: "n"}), twice, as("o", "reporter/o", 0, 60, held("a"))},
+			"n 0-30 allocated a 1800000, o 30-60 allocated a 1800000"},
+		{"renamed, and registered late", []domain.Envelope{one, twice, as("n", "reporter/n", 0, 20, held("a")), as("o", "reporter/o", 20, 50, held("b"))},
+			"n 0-20 allocated a 1200000, n 20-30 allocated b 600000, o 30-50 allocated b 1200000, o 50-60 unobserved 600000"},
+		{"renamed, with a time that nobody declares", []domain.Envelope{one, hardware(20, &domain.NodeRetired{Node: "n"}), at(twice, 40), as("o", "reporter/o", 0, 60, held("a"))},
+			"n 0-20 allocated a 1200000, n 20-40 allocated? a 1200000, o 40-60 allocated a 1200000"},
+		{"two declared names, reported under a third", []domain.Envelope{one, twice, as("z", "reporter/z", 10, 60, held("a"))},
+			"n 0-10 unobserved 600000, n 10-30 allocated a 1200000, o 30-60 allocated a 1800000"},
+		{"renamed, with instances", []domain.Envelope{one, twice, as("o", "reporter/o", 0, 60, mig(1, "4g.40gb", "a"), mig(2, "3g.40gb", ""))},
+			"n 0-30 allocated a 960000, n 0-30 idle 840000, o 30-60 allocated a 960000, o 30-60 idle 840000"},
 		{"a fault and a correction of it", []domain.Envelope{one, as("n", "node-reporter/c/n", 0, 60, held("")), as("ip-10", "prometheus/p", 0, 60, held("b")),
 			hardware(30, &domain.GPUFaultObserved{Node: "n", GPU: gpu(0), Kind: domain.FaultXID, Code: 79, Fatal: true}),
 			hardware(60, &domain.UsageCorrected{Node: "n", GPU: gpu(0), Interval: span(0, 10), Workspace: "c", Reason: "r"})},
@@ -152,9 +170,37 @@ func TestNamesDoNotCount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		start := t0 + 30*domain.Day - 2*domain.Hour // over the end of a month
 		var several, single []domain.Envelope
-		if rapid.Bool().Draw(t, "declared") {
-			n := storetest.Node("c", "n", "H100 80GB", 2, start+domain.Instant(rapid.IntRange(0, 90).Draw(t, "from"))*minute)
-			several, single = append(several, n), append(single, n)
+		// Some of the names are declared, some of them again and again, and some end.
+		const steps = 72 // of five minutes
+		var declared [steps]bool
+		moment := func(step int) domain.Instant { return start + domain.Instant(step)*5*minute }
+		change := func(to *[]domain.Envelope, node string, step int, begin bool) {
+			env := storetest.Node("c", node, "H100 80GB", 2, moment(step))
+			if begin {
+				for i := range 2 {
+					env.Event.(*domain.NodeRegistered).GPUs[i].ID = gpu(i)
+				}
+			} else {
+				env.Event = &domain.NodeRetired{Node: node}
+			}
+			*to = append(*to, env)
+		}
+		for _, node := range rapid.SliceOfDistinct(rapid.SampledFrom([]string{"a", "n", "z"}), rapid.ID).Draw(t, "declared") {
+			for at := rapid.IntRange(0, 20).Draw(t, "from"); at < steps; at += rapid.IntRange(1, 30).Draw(t, "out") {
+				end := min(steps, at+rapid.IntRange(1, 60).Draw(t, "for"))
+				change(&several, node, at, true)
+				if end < steps {
+					change(&several, node, end, false)
+				}
+				for ; at < end; at++ {
+					declared[at] = true
+				}
+			}
+		}
+		for i := range declared {
+			if before := i > 0 && declared[i-1]; before != declared[i] {
+				change(&single, "n", i, declared[i])
+			}
 		}
 		for range rapid.IntRange(1, 8).Draw(t, "samples") {
 			from := start + domain.Instant(rapid.IntRange(0, 50).Draw(t, "begin"))*5*minute
@@ -205,4 +251,65 @@ func TestNamesDoNotCount(t *testing.T) {
 			t.Fatalf("got  %v\nwant %v", got, want)
 		}
 	})
+}
+
+// Two machines of one image report as one node. With the state of the reporter copied
+// too, the records of the second that claim the sequences of the first are in quarantine
+// and an exception, and the time of the first counts once. With a state of its own the
+// time of the second counts as well.
+func TestClonedImage(t *testing.T) {
+	for _, copied := range []bool{true, false} {
+		l := storetest.NewLog()
+		l.Append(storetest.Cluster("c", "a", "p", "eu", t0), storetest.Node("c", "n", "H100 80GB", 1, t0))
+		for hour := range 3 {
+			i := span(60*hour, 60*hour+60)
+			for machine := range 2 {
+				env := domain.Envelope{Source: "node-reporter/c/n", Incarnation: 1, Sequence: uint64(hour + 1), Cluster: "c", Time: i.To,
+					Event: storetest.Sample("n", i, storetest.Seen{ID: gpu(machine), Workspace: "a", Activity: -1})}
+				if !copied {
+					env.Incarnation += uint64(machine)
+				}
+				l.Append(env)
+			}
+		}
+		want := map[domain.GPUID]int64{gpu(0): 3 * 3_600_000}
+		if !copied {
+			want[gpu(1)] = 3 * 3_600_000
+		}
+		m, err := l.Fold(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.View(t.Context(), func(v projections.View) error {
+			got := map[domain.GPUID]int64{}
+			if err := projections.EachDeviceHour(v, t0, t0+3*domain.Hour, func(d *projections.DeviceHour) error {
+				for _, s := range d.Segments {
+					if s.State == projections.Allocated {
+						got[d.GPU] += s.GPUMs
+					}
+				}
+				return nil
+			}); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("copied %v: got %v, want %v, %v", copied, got, want, err)
+			}
+			q, err := projections.Quarantine(v)
+			if err != nil || copied != (len(q.Entries) == 3) {
+				t.Errorf("copied %v: quarantine is %+v, %v", copied, q, err)
+			}
+			kind := projections.GPUUndeclared
+			if copied {
+				kind = projections.StreamConflict
+			}
+			inv, err := projections.NewInventory(v, projections.InventoryFilter{At: t0 + 3*domain.Hour})
+			if err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(inv.Exceptions, func(e projections.Exception) bool { return e.Kind == kind }) {
+				t.Errorf("copied %v: exceptions %v, want one of %s", copied, inv.Exceptions, kind)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -5,14 +5,16 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
 )
 
-// Authority says whose decisions count. It is computed from the operators'
-// histories alone, and every view asks it before a signed event takes effect.
+// Authority says whose decisions count. It is computed from the histories of
+// operators and of clusters, and every view asks it before a signed event takes
+// effect.
 //
 // Trust starts at the root: the first admin in the log who registered himself.
 // He alone may sign his own registration. Whoever comes after must be
@@ -29,13 +31,27 @@ import (
 // its end, so its decisions cannot be dated back. Registrations that a key
 // signed after the time from which it is revoked fall with it.
 //
+// A mapping rule is for the operators of the workspace that it makes pay.
+//
+// A cluster is owned by the workspace that registered it first. Its keys are for
+// the operators of its owner, and so is giving it to another workspace, for which
+// they must be of that one too.
+//
 // An admin may decide everything, so that one person can run a small house.
-// Limits of money and the rule of two persons bind admins too.
+// Limits of money and the rule of two persons bind admins too, and nobody raises
+// a limit of their own.
 type Authority struct {
 	supposed []byte // the key of what a view supposes; see Supposing
 	root     string // the workspace of the first admin
 	grants   map[operatorKey][]Grant
+	owners   map[string][]ownership // of each cluster, by offset
 	rejected []Rejection
+}
+
+// ownership is a registration of a cluster that is in force.
+type ownership struct {
+	offset    int64 // in the partition that the cluster's keys are in too
+	workspace string
 }
 
 // Supposing is a view that holds decisions which nobody made: a fork of the log
@@ -52,15 +68,15 @@ type operatorKey struct{ workspace, operator, key string }
 // Grant is the right of one key of an operator to decide, from From on and,
 // when To is not zero, until To.
 type Grant struct {
-	Workspace      string         `json:"workspace"`
-	Operator       string         `json:"operator"`
-	PublicKey      []byte         `json:"public_key"`
-	Role           domain.Role    `json:"role"`
-	AuthorityLimit *domain.Money  `json:"authority_limit,omitempty"`
-	From           domain.Instant `json:"from"`
-	To             domain.Instant `json:"to,omitempty"`
-	RegisteredBy   string         `json:"registered_by"`
-	Root           bool           `json:"root,omitempty"` // of the workspace whose operators decide everywhere
+	Workspace       string         `json:"workspace"`
+	Operator        string         `json:"operator"`
+	PublicKey       []byte         `json:"public_key"`
+	Role            domain.Role    `json:"role"`
+	AuthorityLimits []domain.Money `json:"authority_limits,omitempty"` // each of another currency
+	From            domain.Instant `json:"from"`
+	To              domain.Instant `json:"to,omitempty"`
+	RegisteredBy    string         `json:"registered_by"`
+	Root            bool           `json:"root,omitempty"` // of the workspace whose operators decide everywhere
 
 	revoked bool // ended by a revocation, not by a new registration
 }
@@ -116,9 +132,81 @@ func NewAuthority(view View) (*Authority, error) {
 			if s, ok := view.(Supposing); ok {
 				a.supposed = s.Supposed()
 			}
-			return a, nil
+			return a, a.own(view)
 		}
 	}
+}
+
+// own goes through the registrations of clusters in the order of the log.
+func (a *Authority) own(view View) error {
+	a.owners = map[string][]ownership{}
+	err := view.Scan(Query{Table: TableClusters}, func(k Key, row Row) error {
+		h := row.(*History)
+		var signed []*Version
+		for i := range h.Versions {
+			if h.Versions[i].Signer != nil {
+				signed = append(signed, &h.Versions[i])
+			}
+		}
+		slices.SortFunc(signed, func(v, w *Version) int { return cmp.Compare(v.Signer.Offset, w.Signer.Offset) })
+		for _, v := range signed {
+			if a.judge(k, h, v) == "" {
+				a.owners[k.Scope] = append(a.owners[k.Scope], ownership{v.Signer.Offset, v.Workspace})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", TableClusters, err)
+	}
+	return nil
+}
+
+// owner returns the workspace that owned a cluster before an offset of its
+// partition, "" when nobody had registered it.
+func (a *Authority) owner(cluster string, before int64) string {
+	owner := ""
+	for _, o := range a.owners[cluster] {
+		if o.offset >= before {
+			break
+		}
+		owner = o.workspace
+	}
+	return owner
+}
+
+// clusters returns the histories of clusters without the registrations that
+// take no effect. A cluster without one that does is not among them.
+func (a *Authority) clusters(view View) (map[string]*History, error) {
+	out := map[string]*History{}
+	err := view.Scan(Query{Table: TableClusters}, func(k Key, row Row) error {
+		h := row.(*History)
+		var held []Version
+		for i := range h.Versions {
+			if a.Judge(k, h, i) == "" {
+				held = append(held, h.Versions[i])
+			}
+		}
+		if len(held) > 0 {
+			out[k.Scope] = &History{Versions: held}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", TableClusters, err)
+	}
+	return out, nil
+}
+
+// raises returns "" unless operators would raise their own limit. Whoever
+// registers is an admin already, and there is no higher role.
+func raises(g *Grant, ev *domain.OperatorRegistered) string {
+	for _, m := range ev.AuthorityLimits {
+		if covers(g, m) != "" {
+			return fmt.Sprintf("operator %q would raise their own limit to %s: another admin must", g.Operator, m)
+		}
+	}
+	return ""
 }
 
 // derive goes through the operators' events in the order of the log. It adds
@@ -160,7 +248,7 @@ func derive(events []operatorEvent, known map[int64]bool) (*Authority, bool) {
 			to := end(key, s.Time)
 			a.grants[key] = append(grants, Grant{
 				Workspace: e.key.Scope, Operator: ev.Operator, PublicKey: ev.PublicKey,
-				Role: ev.Role, AuthorityLimit: ev.AuthorityLimit,
+				Role: ev.Role, AuthorityLimits: ev.AuthorityLimits,
 				From: s.Time, To: to, RegisteredBy: s.Operator, Root: e.key.Scope == a.root, revoked: to != 0,
 			})
 		case *domain.OperatorRevoked:
@@ -221,7 +309,10 @@ func (a *Authority) judge(k Key, h *History, v *Version) string {
 	if len(a.supposed) > 0 && bytes.Equal(s.Key, a.supposed) {
 		return ""
 	}
-	scope := decidedFor(k.Table, k.Scope)
+	scope, reason := a.decidedFor(k, v)
+	if reason != "" {
+		return reason
+	}
 	g, reason := a.grant(scope, s)
 	if reason != "" {
 		return reason
@@ -229,8 +320,25 @@ func (a *Authority) judge(k Key, h *History, v *Version) string {
 	if r, ok := v.Event.(*domain.OperatorRevoked); ok && r.Operator == s.Operator {
 		return "" // everyone may give up a key of his own
 	}
-	if roles := deciders(v.Event); !slices.Contains(roles, g.Role) {
-		return fmt.Sprintf("operator %q is %s, and %s is for %v", s.Operator, g.Role, v.Event.Type(), roles)
+	if reason := mayDecide(g, v.Event); reason != "" {
+		return reason
+	}
+	switch ev := v.Event.(type) {
+	case *domain.OperatorRegistered:
+		if ev.Operator == s.Operator || bytes.Equal(ev.PublicKey, s.Key) {
+			return raises(g, ev)
+		}
+	case *domain.ClusterRegistered:
+		// Whoever takes a cluster over must be one who may give it away.
+		if owner := a.owner(k.Scope, s.Offset); owner != "" && owner != scope {
+			from, reason := a.grant(owner, s)
+			if reason == "" {
+				reason = mayDecide(from, ev)
+			}
+			if reason != "" {
+				return fmt.Sprintf("cluster %q belongs to workspace %q: %s", k.Scope, owner, reason)
+			}
+		}
 	}
 	amounts, reason := commits(h, v)
 	if reason != "" {
@@ -247,14 +355,33 @@ func (a *Authority) judge(k Key, h *History, v *Version) string {
 	return ""
 }
 
-// decidedFor returns the workspace that decisions in a scope are for, "" when
-// they are for the whole house.
-func decidedFor(t Table, scope string) string {
-	switch t {
+// decidedFor returns the workspace that a decision is for, "" when it is for the
+// whole house, and otherwise why it is for none.
+func (a *Authority) decidedFor(k Key, v *Version) (workspace, reason string) {
+	switch k.Table {
 	case TableOnDemandQuotas, TableTariffs, TableFXRates, TableCloses, TableResolutions:
-		return ""
+		return "", ""
+	case TableClusters:
+		return v.Workspace, ""
+	case TableMappingRules:
+		// Whoever is to pay.
+		return cmp.Or(v.Event.(*domain.MappingRuleSet).ToWorkspace, k.Scope), ""
+	case TableClusterKeys, TableNodes:
+		owner := a.owner(k.Scope, v.Signer.Offset)
+		if owner == "" {
+			return "", fmt.Sprintf("cluster %q was not registered before", k.Scope)
+		}
+		return owner, ""
 	}
-	return scope
+	return k.Scope, ""
+}
+
+// mayDecide returns "" when the role of a grant may decide an event.
+func mayDecide(g *Grant, ev domain.Event) string {
+	if roles := deciders(ev); !slices.Contains(roles, g.Role) {
+		return fmt.Sprintf("operator %q is %s, and %s is for %v", g.Operator, g.Role, ev.Type(), roles)
+	}
+	return ""
 }
 
 // grant returns the grant under which a key decides for a workspace.
@@ -297,9 +424,11 @@ func deciders(ev domain.Event) []domain.Role {
 		return []domain.Role{domain.RoleAdmin, domain.RolePlanner}
 	case *domain.OnDemandQuotaSet:
 		return []domain.Role{domain.RoleAdmin, domain.RolePlanner, domain.RoleOperator}
+	case *domain.ClusterRegistered, *domain.ClusterKeyIssued, *domain.ClusterKeyRotated, *domain.ClusterKeyRevoked, *domain.GPURetired:
+		return []domain.Role{domain.RoleAdmin, domain.RoleOperator}
 	case *domain.CertificationHeld:
 		return []domain.Role{domain.RoleAdmin, domain.RoleAuditor, domain.RoleOperator}
-	case *domain.QuarantineResolved:
+	case *domain.QuarantineResolved, *domain.StreamGapResolved, *domain.GenerationSwitched:
 		return []domain.Role{domain.RoleAdmin, domain.RoleOperator}
 	case *domain.RecommendationApproved, *domain.RecommendationRejected:
 		return []domain.Role{domain.RoleAdmin, domain.RoleFinance, domain.RolePlanner}
@@ -343,21 +472,27 @@ func term(upfront, hourly domain.Money, t domain.Interval) []domain.Money {
 	return []domain.Money{upfront, hourly}
 }
 
-// covers returns "" when a grant's limit covers an amount. Without a limit no
-// money may be committed, and no rate turns one currency into another: which
-// rate would be a decision of its own.
+// covers returns "" when a grant's limit in its currency covers an amount. Without one no
+// money may be committed, and no rate turns one currency into another: which rate would
+// be a decision of its own.
 func covers(g *Grant, m domain.Money) string {
-	switch {
-	case m.Amount.Sign() <= 0:
+	if m.Amount.Sign() <= 0 {
 		return ""
-	case g.AuthorityLimit == nil:
-		return fmt.Sprintf("operator %q may commit no money, this commits %s", g.Operator, m)
-	case g.AuthorityLimit.Currency != m.Currency:
-		return fmt.Sprintf("operator %q has a limit in %s, this commits %s", g.Operator, g.AuthorityLimit.Currency, m)
-	case m.Amount.GreaterThan(g.AuthorityLimit.Amount):
-		return fmt.Sprintf("operator %q may commit %s, this commits %s", g.Operator, g.AuthorityLimit, m)
 	}
-	return ""
+	if len(g.AuthorityLimits) == 0 {
+		return fmt.Sprintf("operator %q may commit no money, this commits %s", g.Operator, m)
+	}
+	limits := make([]string, len(g.AuthorityLimits))
+	for i, limit := range g.AuthorityLimits {
+		if limits[i] = limit.String(); limit.Currency != m.Currency {
+			continue
+		}
+		if m.Amount.GreaterThan(limit.Amount) {
+			return fmt.Sprintf("operator %q may commit %s, this commits %s", g.Operator, limit, m)
+		}
+		return ""
+	}
+	return fmt.Sprintf("operator %q has no limit in %s, this commits %s: their limits are %s", g.Operator, m.Currency, m, strings.Join(limits, ", "))
 }
 
 // approves holds the rule of two persons: whoever prepared a close does not
@@ -406,7 +541,9 @@ func (a *Authority) Latest(k Key, h *History) *Version {
 func signedTables() []Table {
 	return []Table{
 		TableOperators, TablePolicies, TableQuotas, TableBudgets, TableCertifications, TableMethods, TableMappingRules,
+		TableClusters, TableClusterKeys, TableNodes,
 		TableOnDemandQuotas, TableTariffs, TableFXRates, TableRecommendations, TableCommitments, TableCloses, TableResolutions,
+		TableGapResolutions, TableSwitches,
 	}
 }
 

@@ -28,8 +28,13 @@ func (e *ClusterKeyEntry) Live(at domain.Instant) bool {
 
 // ClusterKeys returns the keys that clusters ever had, by cluster, then by when
 // they were issued. A key that was issued twice under one id counts as it was
-// first issued; what ends it first, ends it.
+// first issued; what ends it first, ends it. Decisions that take no effect neither
+// make a key nor end one.
 func ClusterKeys(view View) ([]ClusterKeyEntry, error) {
+	a, err := NewAuthority(view)
+	if err != nil {
+		return nil, err
+	}
 	type name struct{ cluster, key string }
 	keys := map[name]*ClusterKeyEntry{}
 	type end struct {
@@ -39,8 +44,12 @@ func ClusterKeys(view View) ([]ClusterKeyEntry, error) {
 		revoked bool
 	}
 	var ends []end
-	err := view.Scan(Query{Table: TableClusterKeys}, func(k Key, row Row) error {
-		for _, v := range row.(*History).Versions {
+	err = view.Scan(Query{Table: TableClusterKeys}, func(k Key, row Row) error {
+		h := row.(*History)
+		for i, v := range h.Versions {
+			if a.Judge(k, h, i) != "" {
+				continue
+			}
 			id, at := name{k.Scope, k.ID}, v.Order.Effective
 			issue := func(mac []byte, expires domain.Instant) {
 				if keys[id] == nil {

@@ -13,7 +13,7 @@ import (
 func TestClusterKeys(t *testing.T) {
 	at := func(minutes int) domain.Instant { return t0 + domain.Instant(minutes)*minute }
 	event := func(cluster string, minutes int, ev domain.Event) domain.Envelope {
-		return domain.Envelope{Cluster: cluster, Time: at(minutes), Event: ev}
+		return root.Sign(domain.Envelope{Cluster: cluster, Time: at(minutes), Event: ev})
 	}
 	mac := func(b byte) []byte { return []byte(strings.Repeat(string(rune('a'+b)), 32)) }
 	issued := func(cluster, key string, minutes int, expires domain.Instant) domain.Envelope {
@@ -45,6 +45,7 @@ func TestClusterKeys(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := storetest.NewLog()
+			l.Append(storetest.Cluster("c", "acme", "p", "r", t0-minute), storetest.Cluster("d", "acme", "p", "r", t0-minute))
 			l.Append(c.log...)
 			var got []string
 			view(t, l, func(v projections.View) {

@@ -79,6 +79,9 @@ type versionWire struct {
 	Workspace string          `cbor:"workspace,omitempty"`
 	Signer    *Signer         `cbor:"signer,omitempty"`
 	Again     *domain.Order   `cbor:"again,omitempty"`
+	Count     uint64          `cbor:"count,omitempty"`
+	Last      domain.Instant  `cbor:"last,omitempty"`
+	Rest      bool            `cbor:"rest,omitempty"`
 	Type      domain.Type     `cbor:"type"`
 	Event     cbor.RawMessage `cbor:"event"`
 }
@@ -89,7 +92,7 @@ func (v Version) MarshalCBOR() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return canonical.Marshal(versionWire{v.Order, v.Recorded, v.Workspace, v.Signer, v.Again, v.Event.Type(), ev})
+	return canonical.Marshal(versionWire{v.Order, v.Recorded, v.Workspace, v.Signer, v.Again, v.Count, v.Last, v.Rest, v.Event.Type(), ev})
 }
 
 // UnmarshalCBOR implements cbor.Unmarshaler.
@@ -105,6 +108,6 @@ func (v *Version) UnmarshalCBOR(b []byte) error {
 	if err := lenient.Unmarshal(w.Event, ev); err != nil {
 		return fmt.Errorf("%s: %w", w.Type, err)
 	}
-	*v = Version{w.Order, w.Recorded, w.Workspace, w.Signer, w.Again, ev}
+	*v = Version{Order: w.Order, Recorded: w.Recorded, Workspace: w.Workspace, Signer: w.Signer, Again: w.Again, Count: w.Count, Last: w.Last, Rest: w.Rest, Event: ev}
 	return nil
 }

@@ -245,6 +245,9 @@ func Costs(view View, q CostQuery) (*CostReport, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := b.changedAfterBill(); err != nil {
+		return nil, err
+	}
 	r := &CostReport{
 		Position: view.Position().String(), Month: q.Month, Workspace: q.Workspace, Methods: costMethods, Policies: b.policies,
 		By: append([]CostDimension{}, q.By...), Groups: make([]CostGroup, 0, len(groups)), Totals: []Cost{},

@@ -37,8 +37,10 @@ func (b *books) divideSeen(trace *attribution.Ref, leaf func(*attribution.Leaf) 
 	return attribution.Run(&attribution.Input{
 		Lines: func(yield func(*attribution.Line) error) error { return b.lines(b.view, yield) },
 		Nodes: b.nodes,
-		Usage: func(spans []domain.Interval, yield func(*attribution.NodeHour) error) error {
-			return b.usage(spans, func(h *attribution.NodeHour) error {
+		Also:  b.also,
+		Known: func(account, resource string) bool { return b.elsewhere[[2]string{account, resource}] },
+		Usage: func(spans []domain.Interval, cuts attribution.Cuts, yield func(*attribution.NodeHour) error) error {
+			return b.usage(spans, cuts, func(h *attribution.NodeHour) error {
 				if hour != nil {
 					hour(h)
 				}

@@ -24,6 +24,7 @@ const (
 	PolicyNotApplied        attribution.Kind = "policy_not_applied"         // a policy about costs that this report does not follow, and why
 	PolicyChangedInPeriod   attribution.Kind = "policy_changes_in_period"   // the policy at the start of the period counts for all of it
 	DecisionVoid            attribution.Kind = "decision_void"              // a policy or a purchase that takes no effect, and why
+	ChangedAfterBill        attribution.Kind = "changed_after_bill"         // what came into the log after the month was billed
 )
 
 // CostExceptionKinds returns the kinds of what a cost report finds in question,
@@ -32,8 +33,9 @@ func CostExceptionKinds() []attribution.Kind {
 	all := []attribution.Kind{
 		attribution.BilledNeverSeen, attribution.SeenNeverBilled, attribution.RegisteredNeither, attribution.UnmatchedLine,
 		attribution.LineConflict, attribution.InvoiceConflict, attribution.DetailDiffers, attribution.DuplicateLooking, attribution.OwnerMissing, attribution.QuantityUnusable,
+		attribution.BuyerAmbiguous, attribution.NotInService,
 		LineUnusable, LineRestated, LineInTwoMonths, CorrectionOfUnknownLine, InvoiceUnusable, InvoiceRestated, InvoiceOfOtherPeriod,
-		InvoiceSpansMonths, CommitmentOutOfTerm, CommitmentDeclaredTwice, PolicyNotApplied, PolicyChangedInPeriod, DecisionVoid,
+		InvoiceSpansMonths, CommitmentOutOfTerm, CommitmentDeclaredTwice, PolicyNotApplied, PolicyChangedInPeriod, DecisionVoid, ChangedAfterBill,
 	}
 	slices.Sort(all)
 	return all

@@ -25,7 +25,7 @@ type LeafExplanation struct {
 	Weight     attribution.Amount `json:"weight"`
 	Of         attribution.Amount `json:"of"`
 	WeightUnit string             `json:"weight_unit"` // gpu_ms, money, share or whole
-	Why        []string           `json:"why"`         // the class, the rung and the weight, in words
+	Why        []string           `json:"why"`         // the class, the rung, the meter and the weight, in words
 	// Interval is the part of the charge period that the leaf is for.
 	Interval domain.Interval `json:"interval"`
 	// Usage is what the weight was measured on: the machines that the line was
@@ -245,7 +245,7 @@ func leafSources(view View, ref attribution.Ref) ([]leafSource, error) {
 // reasons says in words what decided.
 func (x *LeafExplanation) reasons(t *attribution.Trace) {
 	l := &t.Leaf
-	for _, reason := range []struct{ what, of, why string }{{"class", l.Line.Class.String(), t.ClassReason}, {"rung", l.Rung.String(), t.RungReason}} {
+	for _, reason := range []struct{ what, of, why string }{{"class", l.Line.Class.String(), t.ClassReason}, {"rung", l.Rung.String(), t.RungReason}, {"meter", l.Line.Meter.String(), t.MeterReason}} {
 		if reason.why != "" {
 			x.Why = append(x.Why, fmt.Sprintf("%s %s: %s", reason.what, reason.of, reason.why))
 		}

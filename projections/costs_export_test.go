@@ -8,12 +8,12 @@ import (
 )
 
 // CostHours shows the tests what attribution is given of the fleet.
-func CostHours(view View, spans []domain.Interval, yield func(*attribution.NodeHour) error) ([]attribution.Node, error) {
+func CostHours(view View, spans []domain.Interval, cuts attribution.Cuts, yield func(*attribution.NodeHour) error) ([]attribution.Node, error) {
 	c, err := readCostFleet(view, domain.Interval{From: spans[0].From, To: spans[len(spans)-1].To})
 	if err != nil {
 		return nil, err
 	}
-	return c.nodes, c.usage(spans, yield)
+	return c.nodes, c.usage(spans, cuts, yield)
 }
 
 // MonthTerms shows the tests what a month is divided by.

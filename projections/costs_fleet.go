@@ -21,6 +21,8 @@ type costFleet struct {
 	index       map[nodeName][]int // into nodes, by time
 	deployments map[deploymentName]*History
 	names       map[string]string
+	elsewhere   map[[2]string]bool // (account, resource) of what was in service at other times
+	also        []attribution.OtherID
 }
 
 type deploymentName struct{ cluster, deployment string }
@@ -35,7 +37,7 @@ func readCostFleet(view View, span domain.Interval) (*costFleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &costFleet{view: view, fleet: f, index: map[nodeName][]int{}, deployments: map[deploymentName]*History{}, names: map[string]string{}}
+	c := &costFleet{view: view, fleet: f, index: map[nodeName][]int{}, deployments: map[deploymentName]*History{}, names: map[string]string{}, elsewhere: map[[2]string]bool{}}
 	seen, err := c.reporting(span)
 	if err != nil {
 		return nil, err
@@ -46,8 +48,16 @@ func readCostFleet(view View, span domain.Interval) (*costFleet, error) {
 			seen[n.nodeName] = 0
 		}
 	}
-	for name, gpus := range seen {
-		c.undeclared(name, gpus, span)
+	if len(seen) > 0 {
+		a, err := findAliases(view, f.index, usageWithin(span))
+		if err != nil {
+			return nil, err
+		}
+		for name, gpus := range seen {
+			if err := c.undeclared(a, name, gpus, span); err != nil {
+				return nil, err
+			}
+		}
 	}
 	slices.SortFunc(c.nodes, func(a, b attribution.Node) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Service.From, b.Service.From))
@@ -56,6 +66,7 @@ func readCostFleet(view View, span domain.Interval) (*costFleet, error) {
 		name := nodeName{c.nodes[i].Cluster, c.nodes[i].Node}
 		c.index[name] = append(c.index[name], i)
 	}
+	c.renamed()
 	err = view.Scan(Query{Table: TableDeployments}, func(k Key, row Row) error {
 		c.deployments[deploymentName{k.Scope, k.ID}] = row.(*History)
 		return nil
@@ -73,7 +84,9 @@ func (c *costFleet) reporting(span domain.Interval) (map[nodeName]int, error) {
 	if span.Empty() {
 		return out, nil
 	}
-	err := eachUsage(c.view, c.fleet.index, Query{From: hourOf(span.From), To: hourOf(span.To-1) + 1, Last: true}, func(k Key, row *UsageHour) error {
+	q := usageWithin(span)
+	q.Last = true
+	err := eachUsage(c.view, c.fleet.index, q, func(k Key, row *UsageHour) error {
 		gpus := map[domain.GPUID]bool{}
 		for i := range row.Observers {
 			o := &row.Observers[i]
@@ -90,6 +103,11 @@ func (c *costFleet) reporting(span domain.Interval) (map[nodeName]int, error) {
 	return out, nil
 }
 
+// usageWithin asks for the usage hours that overlap a span.
+func usageWithin(span domain.Interval) Query {
+	return Query{Table: TableUsage, From: hourOf(span.From), To: hourOf(span.To-1) + 1}
+}
+
 // describe enters the descriptions of a node. What a node does not say of
 // itself is its cluster's, so that a cluster described anew cuts its nodes, at
 // the next full hour: a cluster is one thing for an hour, as in
@@ -99,6 +117,13 @@ func (c *costFleet) describe(n *nodeTime, span domain.Interval) {
 		s := &n.service[i]
 		within := s.Intersect(span)
 		if within.Empty() {
+			if s.node.ResourceID != "" {
+				account := s.node.BillingAccount
+				if r, _ := c.fleet.cluster(n.cluster, s.From.HourStart()); r != nil {
+					account = cmp.Or(account, r.BillingAccount)
+				}
+				c.elsewhere[[2]string{account, s.node.ResourceID}] = true
+			}
 			continue
 		}
 		for from := within.From; from < within.To; {
@@ -126,6 +151,72 @@ func (c *costFleet) describe(n *nodeTime, span domain.Interval) {
 	}
 }
 
+// renamed enters the resource ids of machines that were declared under several names:
+// where one name declares all GPUs that another does, or more, they are one machine.
+func (c *costFleet) renamed() {
+	var several claimants
+	for _, n := range c.fleet.nodes {
+		for i := range n.service {
+			for _, g := range n.service[i].gpus {
+				several.add(g.id, n.nodeName)
+			}
+		}
+	}
+	if len(several.several) == 0 {
+		return
+	}
+	type claim struct {
+		node *nodeTime
+		s    *service
+	}
+	type gpuIn struct {
+		cluster string
+		gpu     domain.GPUID
+	}
+	claims := map[gpuIn][]claim{}
+	for _, n := range c.fleet.nodes {
+		for i := range n.service {
+			for _, g := range n.service[i].gpus {
+				if k := (gpuIn{n.cluster, g.id}); several.has(g.id) {
+					claims[k] = append(claims[k], claim{n, &n.service[i]})
+				}
+			}
+		}
+	}
+	seen := map[attribution.OtherID]bool{}
+	also := func(from, to claim) {
+		if from.s.node.ResourceID == "" {
+			return
+		}
+		account := from.s.node.BillingAccount
+		if r, _ := c.fleet.cluster(from.node.cluster, from.s.From.HourStart()); r != nil {
+			account = cmp.Or(account, r.BillingAccount)
+		}
+		for _, i := range c.index[to.node.nodeName] {
+			d := &c.nodes[i]
+			id := attribution.OtherID{Node: i, Account: cmp.Or(d.Account, account), Resource: from.s.node.ResourceID}
+			if !d.Service.Intersect(to.s.Interval).Empty() && id.Resource != d.Resource && !seen[id] {
+				seen[id] = true
+				c.also = append(c.also, id)
+			}
+		}
+	}
+	for _, n := range c.fleet.nodes {
+		for i := range n.service {
+			s := &n.service[i]
+			if len(s.gpus) == 0 {
+				continue
+			}
+			for _, o := range claims[gpuIn{n.cluster, s.gpus[0].id}] {
+				if o.node != n && !slices.ContainsFunc(s.gpus, func(g declared) bool { return !declares(o.s.node, g.id) }) {
+					also(claim{n, s}, o)
+					also(o, claim{n, s})
+				}
+			}
+		}
+	}
+}
+
 // changed returns the first full hour after t from which a cluster is described
 // by another version than at t.
 func (c *costFleet) changed(cluster string, t domain.Instant) domain.Instant {
@@ -139,28 +230,68 @@ func (c *costFleet) changed(cluster string, t domain.Instant) domain.Instant {
 	return forever
 }
 
-// undeclared enters the times in which a node that reported, or that a
-// correction is about, was in no service: nobody declared it then.
-func (c *costFleet) undeclared(name nodeName, gpus int, span domain.Interval) {
-	var service []service
-	if n := c.fleet.index[name]; n != nil {
-		service = n.service
+// undeclared enters the hours in which a node was in no service and reported, or a
+// correction is about it, up to where its service begins and from where it ends. In
+// its other hours out of service nothing is known of it, and no line is for it. A node
+// that nobody declared at any time has no resource that a line could name, so that for
+// it the whole span does.
+func (c *costFleet) undeclared(a *aliases, name nodeName, gpus int, span domain.Interval) error {
+	add := func(i domain.Interval) {
+		node := attribution.Node{Cluster: name.cluster, Node: name.node, GPUs: min(gpus, maxNodeGPUs), Service: i}
+		if r, _ := c.fleet.cluster(name.cluster, i.From.HourStart()); r != nil {
+			node.Account, node.Region = r.BillingAccount, r.Region
+		}
+		c.nodes = append(c.nodes, node)
 	}
-	gap := func(from, to domain.Instant) {
-		if i := (domain.Interval{From: from, To: to}).Intersect(span); !i.Empty() {
-			node := attribution.Node{Cluster: name.cluster, Node: name.node, GPUs: min(gpus, maxNodeGPUs), Service: i}
-			if r, _ := c.fleet.cluster(name.cluster, i.From.HourStart()); r != nil {
-				node.Account, node.Region = r.BillingAccount, r.Region
+	n := c.fleet.index[name]
+	if n == nil || len(n.service) == 0 {
+		add(span)
+		return nil
+	}
+	declared := make([]domain.Interval, len(n.service))
+	for i := range n.service {
+		declared[i] = n.service[i].Interval
+	}
+	for _, gap := range without(nil, span, declared) {
+		var hours []domain.Interval
+		note := func(known domain.Interval) {
+			if known = known.Intersect(gap); !known.Empty() {
+				hours = append(hours, domain.Interval{From: known.From.HourStart(), To: (known.To - 1).HourStart() + domain.Hour}.Intersect(gap))
 			}
-			c.nodes = append(c.nodes, node)
+		}
+		for i := range n.corrections {
+			note(n.corrections[i].ev.Interval)
+		}
+		err := a.hours(c.view, name, hourOf(gap.From), hourOf(gap.To-1)+1, func(k Key, row *UsageHour) error {
+			note(row.seen(domain.Instant(k.Hour) * domain.Hour))
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("read usage of node %s/%s: %w", name.cluster, name.node, err)
+		}
+		slices.SortFunc(hours, func(a, b domain.Interval) int { return cmp.Compare(a.From, b.From) })
+		for _, known := range joined(hours) {
+			add(known)
 		}
 	}
-	from := span.From
-	for i := range service {
-		gap(from, service[i].From)
-		from = service[i].To
+	return nil
+}
+
+// seen returns the time from the first moment of an hour in which a device was seen to
+// the last, empty if none was.
+func (u *UsageHour) seen(hour domain.Instant) domain.Interval {
+	from, to := uint32(msPerHour), uint32(0)
+	for i := range u.Observers {
+		for j := range u.Observers[i].Devices {
+			if s := u.Observers[i].Devices[j].Segments; len(s) > 0 {
+				from, to = min(from, s[0].From), max(to, s[len(s)-1].To)
+			}
+		}
 	}
-	gap(from, span.To)
+	if from >= to {
+		return domain.Interval{}
+	}
+	return domain.Interval{From: hour + domain.Instant(from)*nsPerMs, To: hour + domain.Instant(to)*nsPerMs}
 }
 
 // at returns the description of a node that holds at a time. Times of usage
@@ -180,29 +311,29 @@ func wholeMs(t domain.Instant) domain.Instant { return t - t%nsPerMs }
 // componentOf maps what a GPU was in to what becomes of its cost.
 var componentOf = [stateEnd]attribution.Component{
 	Allocated: attribution.Allocated, Failed: attribution.Failed, Maintenance: attribution.Maintenance,
-	Idle: attribution.Idle, Unprovisioned: attribution.Unprovisioned, Unobserved: attribution.Unobserved,
+	BusyUnattributed: attribution.BusyUnattributed, Idle: attribution.Idle, Unprovisioned: attribution.Unprovisioned, Unobserved: attribution.Unobserved,
 }
 
 // walks is how many stretches of time usage is read in at once. What lies
 // between spans in one stretch is read and passed over.
 const walks = 8
 
-// usage calls yield with every hour that overlaps one of the spans, whole, by
-// cluster, node and hour. It is the Usage of an [attribution.Input]. Spans are
+// usage calls yield with every hour that overlaps one of the spans, in the parts
+// that cuts leave of it, by cluster, node and time. It is the Usage of an [attribution.Input]. Spans are
 // ascending and disjoint: months, as a rule, and a few hours long ago that a
 // correction is for. Each stretch is a walk of its own, and the walks take turns
 // so that a node's hours come together.
-func (c *costFleet) usage(spans []domain.Interval, yield func(*attribution.NodeHour) error) error {
+func (c *costFleet) usage(spans []domain.Interval, cuts attribution.Cuts, yield func(*attribution.NodeHour) error) error {
 	hours, stretches := wholeHours(spans)
 	if len(stretches) == 1 {
-		return c.walk(stretches[0], hours, yield)
+		return c.walk(stretches[0], hours, cuts, yield)
 	}
 	next := make([]func() (*attribution.NodeHour, bool), len(stretches))
 	failed := make([]error, len(stretches))
 	heads := make([]*attribution.NodeHour, len(stretches))
 	for i, s := range stretches {
 		pull, stop := iter.Pull(func(take func(*attribution.NodeHour) bool) {
-			failed[i] = c.walk(s, hours, func(h *attribution.NodeHour) error {
+			failed[i] = c.walk(s, hours, cuts, func(h *attribution.NodeHour) error {
 				if !take(h) {
 					return errStopped
 				}
@@ -244,13 +375,9 @@ func wholeHours(spans []domain.Interval) (hours, stretches []domain.Interval) {
 		if s.Empty() {
 			continue
 		}
-		s = domain.Interval{From: s.From.HourStart(), To: (s.To - 1).HourStart() + domain.Hour}
-		if n := len(hours); n > 0 && s.From <= hours[n-1].To {
-			hours[n-1].To = max(hours[n-1].To, s.To)
-			continue
-		}
-		hours = append(hours, s)
+		hours = append(hours, domain.Interval{From: s.From.HourStart(), To: (s.To - 1).HourStart() + domain.Hour})
 	}
+	hours = joined(hours)
 	stretches = slices.Clone(hours)
 	for len(stretches) > walks {
 		at := 1
@@ -266,8 +393,8 @@ func wholeHours(spans []domain.Interval) (hours, stretches []domain.Interval) {
 }
 
 // walk calls yield with the hours within a stretch.
-func (c *costFleet) walk(stretch domain.Interval, hours []domain.Interval, yield func(*attribution.NodeHour) error) error {
-	h := nodeHours{fleet: c, yield: yield}
+func (c *costFleet) walk(stretch domain.Interval, hours []domain.Interval, cuts attribution.Cuts, yield func(*attribution.NodeHour) error) error {
+	h := nodeHours{fleet: c, cuts: cuts, yield: yield}
 	err := EachDeviceHour(c.view, stretch.From, stretch.To, func(d *DeviceHour) error {
 		i, _ := slices.BinarySearchFunc(hours, d.Hour, func(s domain.Interval, t domain.Instant) int {
 			if s.To <= t {
@@ -286,13 +413,23 @@ func (c *costFleet) walk(stretch domain.Interval, hours []domain.Interval, yield
 	return h.flush()
 }
 
-// nodeHours gathers the GPUs of a node's hour.
+// nodeHours gathers the GPUs of a node's hour, in one part, or in several where
+// charges begin or end within it.
 type nodeHours struct {
 	fleet *costFleet
+	cuts  attribution.Cuts
 	yield func(*attribution.NodeHour) error
 	open  bool
-	out   attribution.NodeHour
-	held  [][]msRange // of each part
+	node  int
+	hour  domain.Instant
+	ends  []uint32 // of each part, in milliseconds into the hour
+	parts []hourPart
+}
+
+// hourPart is a part of an hour.
+type hourPart struct {
+	out  attribution.NodeHour
+	held [][]msRange // of each of its parts
 }
 
 // What attribution takes for one machine, and for one part of its hour. A
@@ -309,20 +446,70 @@ func (h *nodeHours) add(d *DeviceHour) error {
 	if !ok {
 		return fmt.Errorf("usage of node %s/%s at %s is outside the time that was asked for", d.Cluster, d.Node, d.Hour)
 	}
-	if !h.open || h.out.Node != i || h.out.Hour != d.Hour {
+	if !h.open || h.node != i || h.hour != d.Hour {
 		if err := h.flush(); err != nil {
 			return err
 		}
-		h.open = true
-		h.out.Node, h.out.Hour, h.out.Owner = i, d.Hour, d.Owner
+		h.begin(i, d)
 	}
 	for j := range d.Segments {
-		h.segment(&d.Segments[j])
+		s := &d.Segments[j]
+		if len(h.ends) == 1 {
+			h.parts[0].segment(h.fleet, s)
+			continue
+		}
+		from := uint32(0)
+		for k, to := range h.ends {
+			if within, ok := s.within(from, to); ok {
+				h.parts[k].segment(h.fleet, &within)
+			}
+			from = to
+		}
 	}
 	return nil
 }
 
-func (h *nodeHours) segment(s *DeviceSegment) {
+// begin opens an hour in the parts that it comes in.
+func (h *nodeHours) begin(node int, d *DeviceHour) {
+	h.open, h.node, h.hour, h.ends = true, node, d.Hour, h.ends[:0]
+	from := d.Hour
+	add := func(to domain.Instant, held domain.Interval) {
+		h.ends = append(h.ends, uint32((to-d.Hour)/nsPerMs))
+		if len(h.parts) < len(h.ends) {
+			h.parts = append(h.parts, hourPart{})
+		}
+		out := &h.parts[len(h.ends)-1].out
+		out.Node, out.Hour, out.Held, out.Owner, out.Parts = node, d.Hour, held, d.Owner, out.Parts[:0]
+		from = to
+	}
+	cuts := h.cuts(node, d.Hour)
+	if len(cuts) == 0 {
+		add(d.Hour+domain.Hour, domain.Interval{})
+		return
+	}
+	for _, to := range cuts {
+		add(to, domain.Interval{From: from, To: to})
+	}
+	add(d.Hour+domain.Hour, domain.Interval{From: from, To: d.Hour + domain.Hour})
+}
+
+// within returns the part of a segment that lies in a part of the hour. Parts that
+// follow on each other add up to the segment.
+func (s *DeviceSegment) within(from, to uint32) (DeviceSegment, bool) {
+	from, to = max(from, s.From), min(to, s.To)
+	if from >= to {
+		return DeviceSegment{}, false
+	}
+	part, length := *s, int64(s.To-s.From)
+	part.From, part.To = from, to
+	for _, of := range [...]*int64{&part.GPUMs, &part.Micros, &part.Known, &part.Active} {
+		all := *of
+		*of = all*int64(to-s.From)/length - all*int64(from-s.From)/length
+	}
+	return part, part.Micros > 0
+}
+
+func (h *hourPart) segment(fleet *costFleet, s *DeviceSegment) {
 	key := attribution.Part{Component: componentOf[s.State]}
 	if s.Holder != nil {
 		key.Workspace, key.Deployment, key.Unit = s.Holder.Workspace, s.Holder.Deployment, s.Holder.Unit
@@ -333,7 +520,7 @@ func (h *nodeHours) segment(s *DeviceSegment) {
 	})
 	if i < 0 {
 		i = len(h.out.Parts)
-		h.out.Parts = append(h.out.Parts, h.fleet.part(h.out.Node, h.out.Hour, key))
+		h.out.Parts = append(h.out.Parts, fleet.part(h.out.Node, h.out.Hour, key))
 		if i == len(h.held) {
 			h.held = append(h.held, nil)
 		}
@@ -341,6 +528,7 @@ func (h *nodeHours) segment(s *DeviceSegment) {
 	}
 	p := &h.out.Parts[i]
 	p.GPUMs += s.GPUMs
+	p.Micros += s.Micros - 1000*s.GPUMs
 	if s.State == Allocated {
 		p.KnownMs += s.Known
 		if !s.WhileFailed {
@@ -399,16 +587,23 @@ func (h *nodeHours) flush() error {
 		return nil
 	}
 	h.open = false
-	for i := range h.out.Parts {
-		p := &h.out.Parts[i]
-		p.UsefulMs /= 1000
-		if p.Unit != "" {
-			p.HeldMs = covered(h.held[i])
+	for k := range h.ends {
+		part := &h.parts[k]
+		if len(part.out.Parts) == 0 {
+			continue
+		}
+		for i := range part.out.Parts {
+			p := &part.out.Parts[i]
+			p.UsefulMs /= 1000
+			if p.Unit != "" {
+				p.HeldMs = covered(part.held[i])
+			}
+		}
+		if err := h.yield(&part.out); err != nil {
+			return err
 		}
 	}
-	err := h.yield(&h.out)
-	h.out.Parts = h.out.Parts[:0]
-	return err
+	return nil
 }
 
 // covered returns the length of what ranges cover together. It reorders them.

@@ -15,9 +15,11 @@ import (
 )
 
 var stateOf = map[attribution.Component]projections.State{
-	attribution.Allocated: projections.Allocated, attribution.Idle: projections.Idle, attribution.Unprovisioned: projections.Unprovisioned,
+	attribution.Allocated: projections.Allocated, attribution.Idle: projections.Idle, attribution.BusyUnattributed: projections.BusyUnattributed, attribution.Unprovisioned: projections.Unprovisioned,
 	attribution.Failed: projections.Failed, attribution.Maintenance: projections.Maintenance, attribution.Unobserved: projections.Unobserved,
 }
+
+func noCuts(int, domain.Instant) []domain.Instant { return nil }
 
 // Whatever happened to a fleet, attribution gets every second of every GPU, in
 // the state and the hands that usage says, under one description of its node.
@@ -72,13 +74,23 @@ func TestCostHoursAreUsage(t *testing.T) {
 				part attribution.Part
 			}
 			var hours []seen
-			last := hourOf{-1, 0}
-			nodes, err := projections.CostHours(v, spans, func(h *attribution.NodeHour) error {
+			last, held := hourOf{-1, 0}, domain.Interval{}
+			// Every other hour is cut, at some nodes twice.
+			cuts := func(node int, hour domain.Instant) []domain.Instant {
+				all := []domain.Instant{hour + 7*minute, hour + 40*minute + 1}
+				return all[:int(hour/domain.Hour)%2*(1+node%2)]
+			}
+			nodes, err := projections.CostHours(v, spans, cuts, func(h *attribution.NodeHour) error {
 				at := hourOf{h.Node, h.Hour}
-				if h.Node < last.node || h.Node == last.node && h.Hour <= last.hour {
-					t.Errorf("node %d at %s comes after %d at %s", h.Node, h.Hour, last.node, last.hour)
+				if h.Node < last.node || h.Node == last.node && (h.Hour < last.hour || h.Hour == last.hour && h.Held.From <= held.From) {
+					t.Errorf("node %d at %s, %s comes after %d at %s", h.Node, h.Hour, h.Held.From, last.node, last.hour)
 				}
-				last = at
+				for _, c := range cuts(h.Node, h.Hour) {
+					if h.Held == (domain.Interval{}) || h.Held.From < c && c < h.Held.To {
+						t.Errorf("node %d at %s is of %v and not cut at %s", h.Node, h.Hour, h.Held, c)
+					}
+				}
+				last, held = at, h.Held
 				for _, p := range h.Parts {
 					hours = append(hours, seen{at, p})
 				}
@@ -134,7 +146,7 @@ func TestCostNodes(t *testing.T) {
 		storetest.Seen{ID: storetest.GPU("x", "m", 0), Activity: -1}, storetest.Seen{ID: storetest.GPU("x", "m", 1), Activity: -1})})
 	var got []string
 	view(t, l, func(v projections.View) {
-		nodes, err := projections.CostHours(v, []domain.Interval{month}, func(*attribution.NodeHour) error { return nil })
+		nodes, err := projections.CostHours(v, []domain.Interval{month}, noCuts, func(*attribution.NodeHour) error { return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +159,7 @@ func TestCostNodes(t *testing.T) {
 		`c/n "1" eu 1 true 0.00-1.00`,
 		`c/n "own" eu 2 true 1.00-2.04`, // the cluster moves within an hour: from the next on
 		`c/n "own" us 2 true 2.04-5.00`,
-		`c/n "2" us 1 false 5.00-31.00`, // it reported after it was retired
+		`c/n "2" us 1 false 6.00-6.04`, // it reported for an hour after it was retired
 		`c/quiet "2" us 1 true 20.00-31.00`,
 		`x/m ""  2 false 0.00-31.00`,
 		`z/odd "" eu 1 true 2.00-31.00`,
@@ -178,9 +190,9 @@ func TestCostParts(t *testing.T) {
 	)
 	var got []string
 	view(t, l, func(v projections.View) {
-		_, err := projections.CostHours(v, []domain.Interval{span(0, 120)}, func(h *attribution.NodeHour) error {
+		_, err := projections.CostHours(v, []domain.Interval{span(0, 120)}, noCuts, func(h *attribution.NodeHour) error {
 			for _, p := range h.Parts {
-				got = append(got, fmt.Sprintf("%d %s %d %s/%s/%s gpu %d useful %d known %d held %d cpu %d mem %d", (h.Hour-t0)/domain.Hour, h.Owner, p.Component,
+				got = append(got, fmt.Sprintf("%d %s %s %s/%s/%s gpu %d useful %d known %d held %d cpu %d mem %d", (h.Hour-t0)/domain.Hour, h.Owner, p.Component,
 					p.Workspace, p.Deployment, p.Unit, p.GPUMs/60_000, p.UsefulMs/60_000, p.KnownMs/60_000, p.HeldMs/60_000, p.CPUMilli, p.MemoryMiB))
 			}
 			return nil
@@ -191,16 +203,16 @@ func TestCostParts(t *testing.T) {
 	})
 	slices.Sort(got)
 	want := []string{
-		"0 owner 1 a/d/ gpu 20 useful 10 known 20 held 0 cpu 0 mem 0",
-		"0 owner 1 a/d/u gpu 60 useful 30 known 60 held 40 cpu 8000 mem 1024",
-		"0 owner 1 b/d/u gpu 20 useful 10 known 20 held 20 cpu 0 mem 0",
-		"0 owner 2 // gpu 20 useful 0 known 0 held 0 cpu 0 mem 0",
-		"0 owner 6 // gpu 60 useful 0 known 0 held 0 cpu 0 mem 0",
-		"1 owner 1 a/d/u gpu 30 useful 15 known 30 held 30 cpu 16000 mem 1024",
-		"1 owner 1 a/d/v gpu 30 useful 10 known 30 held 30 cpu 16000 mem 1024",
-		"1 owner 2 // gpu 30 useful 0 known 0 held 0 cpu 0 mem 0",
-		"1 owner 4 // gpu 30 useful 0 known 0 held 0 cpu 0 mem 0",
-		"1 owner 6 // gpu 60 useful 0 known 0 held 0 cpu 0 mem 0",
+		"0 owner allocated a/d/ gpu 20 useful 10 known 20 held 0 cpu 0 mem 0",
+		"0 owner allocated a/d/u gpu 60 useful 30 known 60 held 40 cpu 8000 mem 1024",
+		"0 owner allocated b/d/u gpu 20 useful 10 known 20 held 20 cpu 0 mem 0",
+		"0 owner busy_unattributed // gpu 20 useful 0 known 0 held 0 cpu 0 mem 0",
+		"0 owner unobserved // gpu 60 useful 0 known 0 held 0 cpu 0 mem 0",
+		"1 owner allocated a/d/u gpu 30 useful 15 known 30 held 30 cpu 16000 mem 1024",
+		"1 owner allocated a/d/v gpu 30 useful 10 known 30 held 30 cpu 16000 mem 1024",
+		"1 owner busy_unattributed // gpu 30 useful 0 known 0 held 0 cpu 0 mem 0",
+		"1 owner failed // gpu 30 useful 0 known 0 held 0 cpu 0 mem 0",
+		"1 owner unobserved // gpu 60 useful 0 known 0 held 0 cpu 0 mem 0",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

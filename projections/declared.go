@@ -2,6 +2,7 @@ package projections
 
 import (
 	"fmt"
+	"maps"
 	"math"
 
 	"quartermaster/domain"
@@ -23,23 +24,39 @@ func Declared(v View, a *Authority, env *domain.Envelope) (*Version, error) {
 	}
 }
 
-// Refusal says why a signed event, appended now, would take no effect; "" when
-// it would. Whoever appends decisions asks first, because a void decision
-// stays in the log for ever.
-func (a *Authority) Refusal(v View, env *domain.Envelope) (string, error) {
-	p, h, err := history(v, env)
-	if err != nil || env.Signature == nil {
-		return "", err
+// Refusals says of each event why it would take no effect, if all were appended
+// now in this order; "" when it would or needs no signature. Whoever appends
+// decisions asks first, because a void decision stays in the log for ever. What
+// is appended may rest on a cluster that is registered with it, and not on an
+// operator who is.
+func (a *Authority) Refusals(v View, envs []*domain.Envelope) ([]string, error) {
+	then := *a
+	then.owners = maps.Clone(a.owners)
+	reasons := make([]string, len(envs))
+	for i, env := range envs {
+		if env.Signature == nil {
+			continue
+		}
+		p, h, err := history(v, env)
+		if err != nil {
+			return nil, err
+		}
+		if h == nil {
+			h = &History{}
+		}
+		order := env.Order(p.effective)
+		order.Appended = math.MaxInt64
+		offset := math.MaxInt64 - int64(len(envs)-i)
+		reasons[i] = then.judge(p.key, h, &Version{
+			Order: order, Workspace: env.Workspace, Event: env.Event,
+			Signer: &Signer{Operator: env.Signature.Operator, Key: env.Signature.Key, Time: env.Time, Appended: env.Time, Offset: offset},
+		})
+		if env.Event.Type() == domain.TypeClusterRegistered && reasons[i] == "" {
+			owned := then.owners[env.Cluster]
+			then.owners[env.Cluster] = append(owned[:len(owned):len(owned)], ownership{offset, env.Workspace})
+		}
 	}
-	if h == nil {
-		h = &History{}
-	}
-	order := env.Order(p.effective)
-	order.Appended = math.MaxInt64
-	return a.judge(p.key, h, &Version{
-		Order: order, Workspace: env.Workspace, Event: env.Event,
-		Signer: &Signer{Operator: env.Signature.Operator, Key: env.Signature.Key, Time: env.Time, Appended: env.Time, Offset: math.MaxInt64},
-	}), nil
+	return reasons, nil
 }
 
 // Identity names what an event declares and from when, so that two events of

@@ -32,7 +32,7 @@ func newDemandLog(series int) *demandLog {
 	return l
 }
 
-func (l *demandLog) Read(_ context.Context, tp domain.TopicPartition, from, to int64, yield func([]domain.Record) error) error {
+func (l *demandLog) ReadAfter(_ context.Context, tp domain.TopicPartition, _ domain.Anchor, from, to int64, yield func([]domain.Record) error) error {
 	batch := make([]domain.Record, 0, 1000)
 	for i := from; i < to; i++ {
 		batch = append(batch, domain.Record{Topic: tp.Topic, Partition: tp.Partition, Offset: i, Time: t0, Key: []byte(demandCluster)})
@@ -46,7 +46,7 @@ func (l *demandLog) Read(_ context.Context, tp domain.TopicPartition, from, to i
 	return nil
 }
 
-func (l *demandLog) Follow(context.Context, domain.TopicPartition, int64, func([]domain.Record) error) error {
+func (l *demandLog) FollowAfter(context.Context, domain.TopicPartition, domain.Anchor, int64, func([]domain.Record) error) error {
 	panic("demandLog ends")
 }
 

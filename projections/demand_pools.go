@@ -141,16 +141,7 @@ func outages(view View, f *fleet, p *PoolHistory, from, to domain.Instant) ([]do
 	}
 	out = slices.DeleteFunc(out, func(o domain.Interval) bool { return o.To <= max(from, o.From) })
 	slices.SortFunc(out, func(a, b domain.Interval) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
-	n := 0
-	for _, o := range out {
-		if n > 0 && o.From <= out[n-1].To {
-			out[n-1].To = max(out[n-1].To, o.To)
-			continue
-		}
-		out[n] = o
-		n++
-	}
-	return out[:n], nil
+	return joined(out), nil
 }
 
 // mostlyDown returns the times in which half of the machines of a pool or more

@@ -111,19 +111,6 @@ func Demand(view View, from, to domain.Instant, f DemandFilter) ([]PoolDemand, e
 	return out, nil
 }
 
-// readClusters returns a fleet of which only clusters are known.
-func readClusters(view View) (*fleet, error) {
-	f := &fleet{clusters: map[string]*History{}}
-	err := view.Scan(Query{Table: TableClusters}, func(k Key, row Row) error {
-		f.clusters[k.Scope] = row.(*History)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", TableClusters, err)
-	}
-	return f, nil
-}
-
 // demandSeries puts the observations of a series, which come by their start,
 // into hours. Times are in milliseconds since 1970.
 type demandSeries struct {

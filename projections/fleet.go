@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"quartermaster/domain"
 )
@@ -26,6 +27,8 @@ type nodeName struct{ cluster, node string }
 type nodeTime struct {
 	nodeName
 	service     []service // ascending, disjoint
+	missing     []down    // GPUs that the node's agent left out when it registered
+	retired     []down    // GPUs from their retirement until they are registered again
 	health      []Version // faults, cordons, drains, returns, silences, in order
 	windows     []window
 	down        []down       // of health and windows, ascending
@@ -47,9 +50,17 @@ type service struct {
 type declared struct {
 	id    domain.GPUID
 	model string // as the catalogue spells it, else as declared
-	// elsewhere are times at which another node of the cluster declares it: of two
-	// that do, the later, else the first by name, has it.
+	// left is when a registration left it out, 0 where the last one states it.
+	left domain.Instant
+	// elsewhere are times at which another node of the cluster has it: of two that
+	// declare it, one that was not registered without it since, else the later, else the
+	// first by name. One that was registered without it has it no more from then on.
 	elsewhere []domain.Interval // ascending, disjoint
+}
+
+// gone reports whether a GPU that a registration left out is another node's at a time.
+func (g *declared) gone(at domain.Instant) bool {
+	return g.left > 0 && slices.ContainsFunc(g.elsewhere, func(t domain.Interval) bool { return t.From <= at && at < t.To })
 }
 
 // has reports whether a service has a GPU at some moment of a span, and returns when
@@ -82,13 +93,28 @@ func without(left []domain.Interval, span domain.Interval, others []domain.Inter
 	return left
 }
 
+// joined joins the spans that overlap or touch, of spans ascending by their begin. It
+// uses their memory.
+func joined(spans []domain.Interval) []domain.Interval {
+	n := 0
+	for _, s := range spans {
+		if n > 0 && s.From <= spans[n-1].To {
+			spans[n-1].To = max(spans[n-1].To, s.To)
+			continue
+		}
+		spans[n] = s
+		n++
+	}
+	return spans[:n]
+}
+
 // down is a time in which a device, or with a zero id every device of the node,
 // could not be given to anybody.
 type down struct {
 	domain.Interval
 	gpu    domain.GPUID
-	failed bool // otherwise set aside on purpose
-	begun  *Version
+	failed bool     // otherwise set aside on purpose
+	begun  *Version // nil of a window and of a GPU that is missing
 }
 
 // ends reports whether a return to service ends what a fault, a cordon or a drain
@@ -113,18 +139,41 @@ type correction struct {
 	ev    *domain.UsageCorrected
 }
 
+// readClusters returns a fleet of which only clusters are known: their
+// registrations that are in force.
+func readClusters(view View) (*fleet, error) {
+	a, err := NewAuthority(view)
+	if err != nil {
+		return nil, err
+	}
+	return clustersOf(view, a)
+}
+
+func clustersOf(view View, a *Authority) (*fleet, error) {
+	clusters, err := a.clusters(view)
+	if err != nil {
+		return nil, err
+	}
+	return &fleet{clusters: clusters, index: map[nodeName]*nodeTime{}}, nil
+}
+
 func readFleet(view View) (*fleet, error) {
-	f := &fleet{clusters: map[string]*History{}, index: map[nodeName]*nodeTime{}}
+	a, err := NewAuthority(view)
+	if err != nil {
+		return nil, err
+	}
+	f, err := clustersOf(view, a)
+	if err != nil {
+		return nil, err
+	}
 	models := map[string]string{}
 	windows := map[string][]window{}
-	for _, t := range []Table{TableClusters, TableNodes, TableHealth, TableFaults, TableMaintenance, TableUsageCorrections} {
+	for _, t := range []Table{TableNodes, TableHealth, TableFaults, TableMaintenance, TableUsageCorrections} {
 		err := view.Scan(Query{Table: t}, func(k Key, row Row) error {
 			h := row.(*History)
 			switch t {
-			case TableClusters:
-				f.clusters[k.Scope] = h
 			case TableNodes:
-				f.node(k.Scope, k.ID).serve(h, models)
+				f.node(k.Scope, k.ID).serve(a, k, h, models)
 			case TableHealth, TableFaults:
 				n := f.node(k.Scope, k.ID)
 				n.health = append(n.health, h.Versions...)
@@ -145,8 +194,12 @@ func readFleet(view View) (*fleet, error) {
 		}
 	}
 	f.settle()
+	if err := f.tell(view); err != nil {
+		return nil, err
+	}
 	for _, n := range f.index {
 		n.suffer()
+		n.down = append(n.down, n.missing...)
 		for _, w := range windows[n.cluster] {
 			if len(w.ev.Nodes) == 0 || slices.Contains(w.ev.Nodes, n.node) {
 				n.windows = append(n.windows, w)
@@ -184,10 +237,6 @@ func (f *fleet) settle() {
 	if len(several.several) == 0 {
 		return
 	}
-	type gpuIn struct {
-		cluster string
-		gpu     domain.GPUID
-	}
 	type claim struct {
 		node *nodeTime
 		s    *service
@@ -203,7 +252,7 @@ func (f *fleet) settle() {
 	for _, claims := range twice {
 		// The strongest comes first.
 		slices.SortFunc(claims, func(a, b claim) int {
-			return cmp.Or(cmp.Compare(b.s.From, a.s.From), cmp.Compare(a.node.node, b.node.node))
+			return cmp.Or(cmp.Compare(min(a.g.left, 1), min(b.g.left, 1)), cmp.Compare(b.s.From, a.s.From), cmp.Compare(a.node.node, b.node.node))
 		})
 		var taken []domain.Interval
 		for _, c := range claims {
@@ -213,6 +262,26 @@ func (f *fleet) settle() {
 				}
 			}
 			slices.SortFunc(c.g.elsewhere, func(a, b domain.Interval) int { return cmp.Compare(a.From, b.From) })
+			if c.g.left > 0 {
+				gone := c.s.To
+				for _, d := range claims {
+					if d.node != c.node && d.g.left == 0 && d.s.To > c.g.left {
+						gone = min(gone, max(d.s.From, c.s.From))
+					}
+				}
+				if gone < c.s.To {
+					c.g.elsewhere = slices.DeleteFunc(c.g.elsewhere, func(t domain.Interval) bool { return t.From >= gone })
+					if last := len(c.g.elsewhere) - 1; last >= 0 {
+						c.g.elsewhere[last].To = min(c.g.elsewhere[last].To, gone)
+					}
+					c.g.elsewhere = append(c.g.elsewhere, domain.Interval{From: gone, To: c.s.To})
+					for i := range c.node.missing {
+						if d := &c.node.missing[i]; d.gpu == c.g.id && d.From < c.s.To {
+							d.To = max(d.From, min(d.To, gone))
+						}
+					}
+				}
+			}
 			taken = append(taken, without(nil, c.s.Interval, c.g.elsewhere)...)
 		}
 	}
@@ -243,8 +312,11 @@ func (f *fleet) cluster(id string, at domain.Instant) (*domain.ClusterRegistered
 	return v.Event.(*domain.ClusterRegistered), v.Workspace
 }
 
-// serve turns registrations and retirements into times in service.
-func (n *nodeTime) serve(h *History, models map[string]string) {
+// serve turns registrations and retirements into times in service. A GPU that a
+// registration leaves out stays in service (see [domain.NodeRegistered]); where the node's
+// own agent left it out it is missing, and failed until that registers it again or another
+// node declares it (see settle). The faults of a GPU end when it leaves.
+func (n *nodeTime) serve(a *Authority, k Key, h *History, models map[string]string) {
 	end := func(at domain.Instant) {
 		if last := len(n.service) - 1; last >= 0 && n.service[last].To == forever {
 			if n.service[last].To = at; n.service[last].Empty() {
@@ -252,40 +324,158 @@ func (n *nodeTime) serve(h *History, models map[string]string) {
 			}
 		}
 	}
+	// now is the description in force until at, nil where the node is not in service.
+	now := func(at domain.Instant) *domain.NodeRegistered {
+		if last := len(n.service) - 1; last >= 0 && n.service[last].To >= at {
+			return n.service[last].node
+		}
+		return nil
+	}
+	left := map[domain.GPUID]domain.Instant{} // when a registration left a GPU out
+	begin := func(at domain.Instant, node *domain.NodeRegistered) {
+		s := service{Interval: domain.Interval{From: at, To: forever}, node: node, gpus: make([]declared, len(node.GPUs))}
+		for j, g := range node.GPUs {
+			model, ok := models[g.Model]
+			if !ok {
+				model = g.Model
+				if m, known := domain.LookupGPU(g.Model); known {
+					model = m.Name
+				}
+				models[g.Model] = model
+			}
+			s.gpus[j] = declared{id: g.ID, model: model, left: left[g.ID]}
+		}
+		n.service = append(n.service, s)
+	}
+	var retired *domain.NodeRegistered // and not registered since
 	for i := range h.Versions {
-		at := h.Versions[i].Order.Effective
-		switch ev := h.Versions[i].Event.(type) {
+		v := &h.Versions[i]
+		at := v.Order.Effective
+		switch ev := v.Event.(type) {
 		case *domain.NodeRegistered:
 			end(at)
-			s := service{Interval: domain.Interval{From: at, To: forever}, node: ev, gpus: make([]declared, len(ev.GPUs))}
-			for j, g := range ev.GPUs {
-				model, ok := models[g.Model]
-				if !ok {
-					model = g.Model
-					if m, known := domain.LookupGPU(g.Model); known {
-						model = m.Name
+			stated := ev.GPUs
+			if before := now(at); retired != nil {
+				for _, g := range retired.GPUs {
+					if !declares(ev, g.ID) {
+						n.leave(g.ID, v, "its node came back without it")
 					}
-					models[g.Model] = model
 				}
-				s.gpus[j] = declared{id: g.ID, model: model}
+				retired = nil
+			} else if before != nil {
+				ev = n.keep(before, ev, v)
 			}
-			n.service = append(n.service, s)
+			for _, g := range stated {
+				delete(left, g.ID)
+				for j := range n.retired {
+					if d := &n.retired[j]; d.gpu == g.ID {
+						d.To = min(d.To, at)
+					}
+				}
+			}
+			for _, g := range ev.GPUs[len(stated):] {
+				if left[g.ID] == 0 {
+					left[g.ID] = at
+				}
+			}
+			if ofAgent(v) {
+				for _, g := range stated {
+					n.found(g.ID, at)
+				}
+				for _, g := range ev.GPUs[len(stated):] {
+					n.miss(g.ID, at)
+				}
+			}
+			begin(at, ev)
 		case *domain.NodeRetired:
+			if retired = cmp.Or(now(at), retired); retired != nil {
+				for _, g := range retired.GPUs {
+					n.found(g.ID, at)
+				}
+			}
 			end(at)
+		case *domain.GPURetired:
+			s := now(at)
+			if s == nil || retired != nil || a.Judge(k, h, i) != "" {
+				continue
+			}
+			rest := *s
+			rest.GPUs = slices.DeleteFunc(slices.Clone(s.GPUs), func(g domain.GPUDeclared) bool { return g.ID == ev.GPU })
+			if len(rest.GPUs) == len(s.GPUs) {
+				continue
+			}
+			n.leave(ev.GPU, v, "it was retired: "+ev.Reason)
+			n.retired = append(n.retired, down{Interval: domain.Interval{From: at, To: forever}, gpu: ev.GPU})
+			end(at)
+			begin(at, &rest)
 		}
 	}
+}
+
+func declares(r *domain.NodeRegistered, gpu domain.GPUID) bool {
+	return slices.ContainsFunc(r.GPUs, func(g domain.GPUDeclared) bool { return g.ID == gpu })
+}
+
+// ofAgent reports whether a node's own agent stated something.
+func ofAgent(v *Version) bool { return strings.HasPrefix(v.Order.Source, "node-reporter/") }
+
+// keep returns a registration with those GPUs of the one before behind its own that it
+// leaves out and that were not replaced.
+func (n *nodeTime) keep(before, ev *domain.NodeRegistered, v *Version) *domain.NodeRegistered {
+	var kept []domain.GPUDeclared
+	for _, g := range before.GPUs {
+		if declares(ev, g.ID) {
+			continue
+		}
+		replaced := slices.ContainsFunc(ev.GPUs, func(x domain.GPUDeclared) bool {
+			if declares(before, x.ID) {
+				return false
+			}
+			if x.PCI != "" && g.PCI != "" {
+				return x.PCI == g.PCI
+			}
+			return x.Index == g.Index
+		})
+		if before.IDsDerived || replaced {
+			n.leave(g.ID, v, "another GPU stands in its place")
+			continue
+		}
+		kept = append(kept, g)
+	}
+	if len(kept) == 0 {
+		return ev
+	}
+	all := *ev
+	all.GPUs = append(slices.Clone(ev.GPUs), kept...)
+	return &all
+}
+
+// miss notes that a GPU is missing.
+func (n *nodeTime) miss(gpu domain.GPUID, at domain.Instant) {
+	if !slices.ContainsFunc(n.missing, func(d down) bool { return d.gpu == gpu && d.To == forever }) {
+		n.missing = append(n.missing, down{Interval: domain.Interval{From: at, To: forever}, gpu: gpu, failed: true})
+	}
+}
+
+// found ends that a GPU is missing.
+func (n *nodeTime) found(gpu domain.GPUID, at domain.Instant) {
+	for i := range n.missing {
+		if d := &n.missing[i]; d.gpu == gpu && d.To == forever {
+			d.To = max(at, d.From)
+		}
+	}
+}
+
+// leave ends what is wrong with a GPU that leaves the node.
+func (n *nodeTime) leave(gpu domain.GPUID, v *Version, why string) {
+	n.found(gpu, v.Order.Effective)
+	n.health = append(n.health, Version{Order: v.Order, left: true, Event: &domain.NodeReturned{Node: n.node, GPU: gpu, Faults: true, Reason: why}})
 }
 
 // suffer turns faults, cordons, drains and returns into times down. A cordon
 // lasts, and a fatal fault disables its device, until a return ends it. A drain
 // without a cordon is one for convenience.
 func (n *nodeTime) suffer() {
-	slices.SortFunc(n.health, func(a, b Version) int {
-		if a.Order.After(b.Order) {
-			return 1
-		}
-		return -1
-	})
 	var open []down
 	begin := func(d down) {
 		for _, o := range open {

@@ -1,17 +1,18 @@
 package projections
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
+	"errors"
 	"fmt"
+	"hash/crc32"
 	"strconv"
+	"strings"
 
 	"quartermaster/domain"
 )
 
 // Method is the version of the folds. Rows computed under different versions
 // are not comparable; a new version builds its rows anew, from the log.
-const Method = "folds/5"
+const Method = "folds/6"
 
 // Decoder turns a record into an event. What it puts into the envelope may
 // share memory with the record; the fold copies what it keeps.
@@ -25,12 +26,15 @@ type Decoder interface {
 // that it reuses; it is not safe for concurrent use.
 type Folder struct {
 	tp     domain.TopicPartition
+	rows   string // the scope of rows about the partition itself
 	n      int
 	dec    Decoder
 	env    domain.Envelope
 	key    []byte // of the last record in the right partition
 	scope  string // the same
+	buf    []byte // for sum
 	counts Counts
+	failed map[int64]error // what the program failed with, by offset
 }
 
 // Counts says what became of the records that a Folder saw. It is not part of
@@ -39,49 +43,107 @@ type Counts struct {
 	Folded      int64 `json:"folded"`
 	Repeats     int64 `json:"repeats"`
 	Quarantined int64 `json:"quarantined"`
+	// Uncompared counts the records, among Repeats and Quarantined, that may be repeats or
+	// not, as what came first is no longer remembered. Those of imports are not among them.
+	Uncompared int64 `json:"not_compared"`
+	// Conflicts counts the records, among Quarantined, that claim the place of another.
+	Conflicts int64 `json:"conflicts"`
+}
+
+// Plus returns the sum of two counts.
+func (c Counts) Plus(d Counts) Counts {
+	return Counts{c.Folded + d.Folded, c.Repeats + d.Repeats, c.Quarantined + d.Quarantined, c.Uncompared + d.Uncompared, c.Conflicts + d.Conflicts}
+}
+
+func (c Counts) minus(d Counts) Counts {
+	return Counts{c.Folded - d.Folded, c.Repeats - d.Repeats, c.Quarantined - d.Quarantined, c.Uncompared - d.Uncompared, c.Conflicts - d.Conflicts}
 }
 
 // NewFolder returns a Folder for a partition. partitions is the number of
 // partitions of its topic.
 func NewFolder(tp domain.TopicPartition, partitions int, dec Decoder) *Folder {
-	return &Folder{tp: tp, n: partitions, dec: dec}
+	return &Folder{tp: tp, rows: streamScope(tp), n: partitions, dec: dec}
 }
 
 // Counts returns what became of the records so far.
 func (f *Folder) Counts() Counts { return f.counts }
 
-// read decodes a record and checks that it is where it belongs.
-func (f *Folder) read(rec *domain.Record) error {
+// read decodes a record and checks that it is where it belongs. The kind is that of
+// the error.
+func (f *Folder) read(rec *domain.Record) (kind string, err error) {
 	f.env = domain.Envelope{}
+	if rec.Span != nil {
+		return KindBatch, errors.New(rec.Span.Fault)
+	}
 	if err := f.dec.Decode(rec, &f.env); err != nil {
-		return err
+		return KindUndecodable, err
 	}
 	if t := f.env.Topic(); t != f.tp.Topic {
-		return fmt.Errorf("%s belongs to %s", f.env.Event.Type(), t)
+		return KindMisplaced, fmt.Errorf("%s belongs to %s", f.env.Event.Type(), t)
 	}
 	if string(rec.Key) != string(f.key) || f.key == nil {
 		if p := domain.PartitionOf(rec.Key, f.n); p != f.tp.Partition {
-			return fmt.Errorf("key %q belongs to partition %d", rec.Key, p)
+			return KindMisplaced, fmt.Errorf("key %q belongs to partition %d", rec.Key, p)
 		}
 		f.key = append(f.key[:0], rec.Key...)
 		f.scope = string(rec.Key)
 	}
-	return nil
+	return "", nil
 }
 
 // Keys yields the keys of every row that applying the record may touch.
-func (f *Folder) Keys(rec *domain.Record, yield func(Key) bool) bool {
+func (f *Folder) Keys(rec *domain.Record, yield func(Key) bool) (more bool) {
+	if rec.IsMarker() {
+		return true
+	}
 	if !yield(f.quarantineKey(rec)) {
 		return false
 	}
-	if f.read(rec) != nil {
+	if _, ok := f.failed[rec.Offset]; ok {
+		return true
+	}
+	yielding := false
+	defer func() {
+		if yielding { // what panics is not the fold
+			return
+		}
+		if p := recover(); p != nil {
+			f.fail(rec, fmt.Errorf("panic: %v", p))
+			more = true
+		}
+	}()
+	return f.keys(rec, func(k Key) bool {
+		yielding = true
+		more := yield(k)
+		yielding = false
+		return more
+	})
+}
+
+// fail notes that the program fails on a record, so that it is quarantined when it
+// comes again. The text is the same in every process of this program.
+func (f *Folder) fail(rec *domain.Record, err error) {
+	if f.failed == nil {
+		f.failed = map[int64]error{}
+	}
+	f.failed[rec.Offset] = fmt.Errorf("this program fails on the record: %w", err)
+}
+
+func (f *Folder) keys(rec *domain.Record, yield func(Key) bool) bool {
+	if _, err := f.read(rec); err != nil {
 		return true
 	}
 	env := &f.env
 	if !yield(f.streamKey(env.Source, env.Incarnation)) {
 		return false
 	}
+	if !yield(f.pastKey(env.Source)) {
+		return false
+	}
 	if env.PreviousIncarnation != 0 && !yield(f.streamKey(env.Source, env.PreviousIncarnation)) {
+		return false
+	}
+	if cited, ok := f.cited(); ok && !yield(cited) {
 		return false
 	}
 	switch ev := env.Event.(type) {
@@ -100,66 +162,111 @@ func (f *Folder) Keys(rec *domain.Record, yield func(Key) bool) bool {
 }
 
 func (f *Folder) streamKey(source string, incarnation uint64) Key {
-	return StreamKey(f.tp, source, incarnation)
+	return Key{Table: TableStreams, Scope: f.rows, ID: source, Hour: int64(incarnation)}
 }
 
 func (f *Folder) quarantineKey(rec *domain.Record) Key {
-	return Key{Table: TableQuarantine, Scope: streamScope(f.tp), Hour: rec.Offset + 1}
+	return Key{Table: TableQuarantine, Scope: f.rows, Hour: rec.Offset + 1}
 }
 
 // streamScope is the scope of rows about a partition itself.
 func streamScope(tp domain.TopicPartition) string { return tp.String() }
 
+// scopePartition returns the partition that streamScope named.
+func scopePartition(scope string) domain.TopicPartition {
+	topic, partition, _ := strings.Cut(scope, "/")
+	n, _ := strconv.Atoi(partition)
+	return domain.TopicPartition{Topic: domain.Topic(topic), Partition: n}
+}
+
 // Apply folds one record. A record that is no good becomes a quarantine row
 // and changes nothing else, but that its sequence counts as seen; a repeat
-// changes nothing at all. The error is for failures of the fold itself.
-func (f *Folder) Apply(rows *Rows, rec *domain.Record) error {
+// changes nothing at all. The error is [ErrHalfway]: the program failed, or panicked,
+// on this record and may have changed rows. Whoever gets it MUST discard all changes
+// since the last commit and fold those records again with the same Folder, which then
+// quarantines this one.
+func (f *Folder) Apply(rows *Rows, rec *domain.Record) (err error) {
+	if rec.IsMarker() {
+		return nil
+	}
+	if reason := f.failed[rec.Offset]; reason != nil {
+		f.env = domain.Envelope{}
+		f.quarantine(rows, rec, KindFailed, reason)
+		return nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+		if err != nil {
+			f.fail(rec, err)
+			err = fmt.Errorf("%w: %s at offset %d: %w", ErrHalfway, f.tp, rec.Offset, err)
+		}
+	}()
+	return f.apply(rows, rec)
+}
+
+// ErrHalfway means that a fold failed within a record, see [Folder.Apply].
+var ErrHalfway = errors.New("folding failed within a record")
+
+func (f *Folder) apply(rows *Rows, rec *domain.Record) error {
 	env := &f.env
-	if err := f.read(rec); err != nil {
-		f.quarantine(rows, rec, err)
+	if kind, err := f.read(rec); err != nil {
+		f.quarantine(rows, rec, kind, err)
 		return nil
 	}
 	key := f.streamKey(env.Source, env.Incarnation)
 	stream, _ := rows.Get(key).(*Stream)
+	sum := f.sum(rec)
 	if stream != nil {
 		switch stream.judge(env.Sequence) {
 		case repeat:
-			f.counts.Repeats++
+			f.repeat(rows, rec, key, stream.Recent, sum)
 			return nil
 		case uncertain:
-			f.quarantine(rows, rec, fmt.Errorf("sequence %d may be late or a repeat: it lies below %d, and the gaps there were too many to remember", env.Sequence, stream.Forgotten))
+			f.counts.Uncompared++
+			f.quarantine(rows, rec, KindUncertain, fmt.Errorf("sequence %d may be late or a repeat: it lies below %d, and the gaps there were too many to remember", env.Sequence, stream.Forgotten))
 			return nil
 		}
 	}
-	stream = change[*Stream](rows, key)
-	if stream.Source == "" {
-		stream.Source, stream.Incarnation = key.clone().ID, env.Incarnation
-	}
-	stream.take(env.Sequence)
-	stream.Last = max(stream.Last, env.Time)
-	stream.Ahead = max(stream.Ahead, env.Time-rec.Time)
-	if env.PreviousIncarnation != 0 {
-		before := f.streamKey(env.Source, env.PreviousIncarnation)
-		if s, _ := rows.Get(before).(*Stream); env.PreviousSequence > 0 && (s == nil || s.Mark < env.PreviousSequence) {
-			s = change[*Stream](rows, before)
-			if s.Source == "" {
-				s.Source, s.Incarnation = before.clone().ID, env.PreviousIncarnation
+	if stream == nil {
+		if ended, _ := rows.Get(f.pastKey(env.Source)).(*Stream); ended != nil {
+			switch ended.Past.judge(env.Incarnation, env.Sequence) {
+			case repeat:
+				f.repeat(rows, rec, f.pastKey(env.Source), nil, sum)
+				return nil
+			case uncertain:
+				f.counts.Uncompared++
+				f.quarantine(rows, rec, KindUncertain, fmt.Errorf("sequence %d may be late or a repeat: incarnation %d lies between %d and %d, of which only those bounds are remembered", env.Sequence, env.Incarnation, ended.Past.First, ended.Past.Last))
+				return nil
 			}
-			s.reach(env.PreviousSequence)
 		}
 	}
+	stream = f.open(rows, env.Source, env.Incarnation)
+	stream.take(env.Sequence)
+	stream.Recent.keep(Seen{env.Sequence, rec.Offset, sum})
+	stream.Last = max(stream.Last, env.Time)
+	stream.Ahead = max(stream.Ahead, env.Time-rec.Time)
+	f.close(rows, stream)
+	if env.PreviousIncarnation != 0 && env.PreviousSequence > 0 {
+		f.end(rows, env.Source, env.PreviousIncarnation, env.PreviousSequence)
+	}
 	if err := domain.Validate(env); err != nil {
-		f.quarantine(rows, rec, err)
+		f.quarantine(rows, rec, KindInvalid, err)
 		return nil
 	}
 	if err := env.CheckSignature(); err != nil {
-		f.quarantine(rows, rec, err)
+		f.quarantine(rows, rec, KindUnsigned, err)
+		return nil
+	}
+	if kind, err := f.checkAge(rows, rec); err != nil {
+		f.quarantine(rows, rec, kind, err)
 		return nil
 	}
 	f.counts.Folded++
 	switch ev := env.Event.(type) {
 	case *domain.NodeSampled:
-		foldSample(rows, f.scope, env.Source, ev)
+		foldSample(rows, f.scope, env.Source, ev, rec.Time)
 		return nil
 	case *domain.ServingSampled:
 		foldServing(rows, f.scope, env.Source, ev)
@@ -187,44 +294,72 @@ func (f *Folder) Apply(rows *Rows, rec *domain.Record) error {
 	if s := env.Signature; s != nil {
 		v.Signer = &Signer{Operator: s.Operator, Key: s.Key, Time: env.Time, Appended: rec.Time, Offset: rec.Offset}
 	}
-	return change[*History](rows, p.key).insert(v, p.collapse)
+	h := change[*History](rows, p.key)
+	if p.fault {
+		if !scraped(env.Source) || !h.sight(&v) {
+			h.enterFault(v)
+		}
+		return nil
+	}
+	return h.insert(v, p.collapse)
+}
+
+// repeat deals with a record whose sequence was seen: one that says what was read
+// before changes nothing, another one is a conflict. One that is too old to compare may
+// be either. It is in quarantine, as a lost fault is worse than a question asked twice, but
+// for telemetry: of that there is too much, it is dropped, and the row of its stream
+// counts it. A file that is imported again repeats itself, and is no question.
+func (f *Folder) repeat(rows *Rows, rec *domain.Record, key Key, recent Recent, sum uint32) {
+	env := &f.env
+	same, first := recent.compare(env.Sequence, sum)
+	switch {
+	case same != nil, recordedOnce(env), first == nil && imported(env.Source):
+		f.counts.Repeats++
+	case first != nil:
+		offset := first.Offset
+		f.counts.Conflicts++
+		f.quarantine(rows, rec, KindConflict, fmt.Errorf("sequence %d of the stream is taken by another record, at offset %d: one of the two may be forged", env.Sequence, offset)).Conflicts = &offset
+		change[*Stream](rows, key).Recent.keep(Seen{env.Sequence, rec.Offset, sum})
+	case f.tp.Topic != domain.TopicTelemetry:
+		f.counts.Uncompared++
+		f.quarantine(rows, rec, KindUncertain, fmt.Errorf("sequence %d of incarnation %d was seen, too long ago to compare: it is a repeat, or one of the two is forged", env.Sequence, env.Incarnation))
+	default:
+		f.counts.Repeats++
+		f.counts.Uncompared++
+		change[*Stream](rows, key).Uncompared++
+	}
 }
 
 // quarantine sets a record aside. What of the event could be read is kept, so
 // that it is known whom it may concern.
-func (f *Folder) quarantine(rows *Rows, rec *domain.Record, reason error) {
-	f.counts.Quarantined++
+func (f *Folder) quarantine(rows *Rows, rec *domain.Record, kind string, reason error) *Quarantined {
 	q := change[*Quarantined](rows, f.quarantineKey(rec))
+	sum := rec.Hash()
 	*q = Quarantined{
 		Topic: f.tp.Topic, Partition: f.tp.Partition, Offset: rec.Offset,
-		SHA256: HashRecord(rec), Reason: reason.Error(),
-		Source: clip(f.env.Source), Sequence: f.env.Sequence,
+		SHA256: sum[:], Kind: kind, Reason: reason.Error(),
+		Source: clip(f.env.Source), Incarnation: f.env.Incarnation, Sequence: f.env.Sequence,
 		Workspace: clip(f.env.Workspace), Cluster: clip(f.env.Cluster), Appended: rec.Time,
 	}
+	if s := rec.Span; s != nil && s.Last > rec.Offset {
+		q.Last = s.Last
+	}
+	f.counts.Quarantined += int64(q.Events())
 	if f.env.Event != nil {
 		q.Type = f.env.Event.Type()
 	}
+	return q
 }
 
 // clip copies the text of a broken event, bounded.
 func clip(s string) string { return string([]byte(s[:min(len(s), 256)])) }
 
-// HashRecord returns the SHA-256 of a record: key, headers and value, each
-// preceded by its length.
-func HashRecord(rec *domain.Record) []byte {
-	h := sha256.New()
-	part := func(b []byte) {
-		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(b))))
-		h.Write(b)
-	}
-	part(rec.Key)
-	part([]byte(strconv.Itoa(len(rec.Headers))))
-	for _, hd := range rec.Headers {
-		part([]byte(hd.Key))
-		part(hd.Value)
-	}
-	part(rec.Value)
-	return h.Sum(nil)
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sum returns the checksum by which a repeat is known, see [Seen].
+func (f *Folder) sum(rec *domain.Record) uint32 {
+	f.buf = rec.AppendContent(f.buf[:0])
+	return crc32.Checksum(f.buf, castagnoli)
 }
 
 // StreamKey returns the key of a stream's row in a partition.

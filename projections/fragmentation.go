@@ -24,8 +24,8 @@ type Seating struct {
 	// "cluster/node/unit".
 	Sitting []online.Sitting
 	// Fixed counts the GPUs that are held, at least in part, by what is not among
-	// Sitting: undeclared, without the name of a unit, sliced, or against its own
-	// declaration.
+	// Sitting: undeclared, without the name of a unit, sliced, against its own
+	// declaration, or at work for nobody known.
 	Fixed int
 	// Declared are the deployments declared for the region, else for any.
 	Declared []packing.Workload
@@ -120,7 +120,7 @@ type seatGPU struct {
 	id       domain.GPUID
 	model    string
 	observed bool
-	at       []DeviceSegment // who held it in its last observed moment
+	at       []DeviceSegment // who held it, or worked on it, in its last observed moment
 }
 
 func (w *seatWalk) see(d *DeviceHour) {
@@ -169,12 +169,12 @@ func (w *seatWalk) see(d *DeviceHour) {
 	g := seatGPU{id: d.GPU, model: d.Model}
 	end := uint32(0)
 	for i := range d.Segments {
-		if st := d.Segments[i].State; st == Allocated || st == Idle || st == Unprovisioned {
+		if st := d.Segments[i].State; st == Allocated || st == BusyUnattributed || st == Idle || st == Unprovisioned {
 			end, g.observed = max(end, d.Segments[i].To), true
 		}
 	}
 	for _, s := range d.Segments {
-		if g.observed && s.To == end && s.State == Allocated && s.Holder != nil {
+		if g.observed && s.To == end && (s.State == Allocated || s.State == BusyUnattributed) {
 			g.at = append(g.at, s)
 		}
 	}
@@ -241,7 +241,7 @@ func (s *Seating) seat(n *packing.Node, seen *seatNode, declared []packing.Workl
 		at := seen.gpus[i].at
 		switch whole := len(at) == 1 && at[0].Device != (domain.GPUID{}) && at[0].Profile == "" && at[0].Replica == 0; {
 		case len(at) == 0 && seen.gpus[i].observed:
-		case whole && at[0].Holder.Unit != "":
+		case whole && at[0].Holder != nil && at[0].Holder.Unit != "":
 			units[*at[0].Holder] = append(units[*at[0].Holder], g)
 		default:
 			n.Held.GPUMilli[g] = 1000

@@ -29,7 +29,9 @@ func TestSeated(t *testing.T) {
 	}
 	gpu := func(node string, i int, deployment, unit string) storetest.Seen {
 		s := storetest.Seen{ID: storetest.GPU("c", node, i), Deployment: deployment, Unit: unit, Activity: 90}
-		if deployment != "" {
+		if deployment == "" {
+			s.Activity = 0
+		} else {
 			s.Workspace = "w"
 		}
 		return s
@@ -39,11 +41,14 @@ func TestSeated(t *testing.T) {
 		storetest.Cluster("c", "w", "p", "eu", t0), declare("small", 1), declare("pair", 2),
 		storetest.Node("c", "a", "A100 80GB", 2, t0), storetest.Node("c", "b", "A100 80GB", 2, t0),
 		storetest.Node("c", "d", "A100 80GB", 2, t0), storetest.Node("c", "silent", "A100 80GB", 2, t0),
+		storetest.Node("c", "e", "A100 80GB", 1, t0),
 		// A reading is stored as one more than its value: 0 is not measured.
 		sampled("a", 1, []uint32{6_001, 8_001}, gpu("a", 0, "small", "s1"), gpu("a", 1, "small", "s0")),
 		sampled("a", 2, []uint32{7_001, 0}, gpu("a", 0, "small", "s1"), gpu("a", 1, "", "")),
 		sampled("b", 2, []uint32{0, 5_001}, gpu("b", 0, "", ""), gpu("b", 1, "small", "s2")),
 		sampled("d", 2, nil, gpu("d", 0, "wild", "x"), gpu("d", 1, "small", "")),
+		// What works for nobody known is not free.
+		sampled("e", 2, nil, storetest.Seen{ID: storetest.GPU("c", "e", 0), Activity: 500}),
 	)
 	view(t, l, func(v projections.View) {
 		a, err := projections.NewAuthority(v)
@@ -65,10 +70,11 @@ func TestSeated(t *testing.T) {
 		for _, h := range s.Held {
 			fmt.Fprintf(&b, "%s %s %.1fh peak %d in %.1fh\n", h.Deployment, h.Model, float64(h.GPUMs)/3.6e6, h.PeakMiB, float64(h.PeakKnownMs)/3.6e6)
 		}
-		want := `unseen 1 nodes 2 GPUs, fixed 2, declared 2
+		want := `unseen 1 nodes 2 GPUs, fixed 3, declared 2
 c/a held [0 0]
 c/b held [0 0]
 c/d held [1000 1000]
+c/e held [1000]
 c/a/s1 c/small on c/a[0]
 c/b/s2 c/small on c/b[1]
 small A100 80GB 5.0h peak 8000 in 4.0h

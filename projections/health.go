@@ -18,6 +18,9 @@ type Health struct {
 	Drained     bool     `json:"drained"`
 	Maintenance string   `json:"maintenance,omitempty"` // the window that it is in
 	Faults      []string `json:"faults,omitempty"`      // fatal ones that no return ended
+	// Missing are the GPUs that the node's agent does not report any more. Each is failed
+	// until it is seen again, replaced in its slot, declared by another node, or retired.
+	Missing []string `json:"missing,omitempty"`
 }
 
 // healthAt returns how a node stands at a time.
@@ -68,6 +71,12 @@ func (n *nodeTime) healthAt(at domain.Instant) Health {
 		case *domain.NodeDrained:
 			h.Drained = true
 			worsen(Maintenance.String(), t, ev.Reason)
+		}
+	}
+	for _, d := range n.missing {
+		if d.From <= at && at < d.To {
+			h.Missing = append(h.Missing, d.gpu.String())
+			worsen(Failed.String(), d.From, d.gpu.String()+" is missing: its node was registered without it")
 		}
 	}
 	for _, w := range n.windows {

@@ -33,7 +33,18 @@ type Version struct {
 	// nil when it was not. What arrives late from between then does not hold
 	// beyond it.
 	Again *domain.Order `json:"again,omitempty"`
-	Event domain.Event  `json:"event"`
+	// Count is how many faults it stands for, the first of them at Order and the last at
+	// Last; both are 0 where it is one, or Last alone is when monitoring systems saw that
+	// one again. Rest says that those were different, of which
+	// Event has the kind, whether they are fatal, and where GPU is set, the device.
+	Count uint64         `json:"count,omitempty"`
+	Last  domain.Instant `json:"last,omitempty"`
+	Rest  bool           `json:"rest,omitempty"`
+	Event domain.Event   `json:"event"`
+
+	// Of a fleet that was read, and in no row: left is a return because the GPU left its
+	// node, which no repeat outlasts; moved, that the GPU went to another node with it.
+	left, moved bool
 }
 
 // History is the row of a thing that is declared: everything that was said of
@@ -92,6 +103,10 @@ func (h *History) insert(v Version, collapse bool) error {
 	}
 	return nil
 }
+
+// sightingGap is how far apart several monitoring systems, or one that was started
+// again, may report the same change of a gauge.
+const sightingGap = 15 * 60 * domain.Second
 
 func sameVersion(a, b *Version) (bool, error) {
 	// A decision is never left out: the one before it may turn out to be void.

@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 
 	"quartermaster/domain"
 )
@@ -101,6 +103,8 @@ type GPUEntry struct {
 	MemoryMiB  uint64       `json:"memory_mib,omitempty"`
 	MIG        []string     `json:"mig,omitempty"` // profiles of its instances, as last observed
 	Failed     bool         `json:"failed"`        // a fatal fault, and the node not yet returned
+	// LastTelemetry is until when the GPU itself was reported, under any name of its node.
+	LastTelemetry domain.Instant `json:"last_telemetry,omitempty"`
 }
 
 // GPUCount counts GPUs in service.
@@ -129,6 +133,7 @@ type Exception struct {
 const (
 	GPUInTwoNodes         = "gpu_in_two_nodes"       // one UUID declared by several nodes in service
 	GPUUnderTwoNames      = "gpu_under_two_names"    // one UUID reported under the names of several nodes
+	TwoAgentsOfOneName    = "two_agents_of_one_name" // two machines report as one node
 	NodeInTwoClusters     = "node_in_two_clusters"   // one node id in service in several clusters
 	NodeUnregistered      = "node_unregistered"      // reported, never declared
 	NodeNeverSeen         = "node_never_seen"        // declared, never reported
@@ -136,6 +141,7 @@ const (
 	GPUUndeclared         = "gpu_undeclared"         // reported by a declared node that does not declare it
 	GPUNotReported        = "gpu_not_reported"       // declared, and absent from the node's last report
 	ClusterUnregistered   = "cluster_unregistered"   // events name it, nobody declared it
+	NamespaceUnmapped     = "namespace_unmapped"     // pods of it held GPUs in a last report, and no mapping rule says who pays
 	WorkspaceUnregistered = "workspace_unregistered" // a cluster, a deployment or a last report names it, nobody registered it
 	UnknownGPUModel       = "gpu_model_unknown"      // not in the catalogue; one for each cluster
 	CollectorIsSilent     = "collector_silent"       // a node's agent measures nothing
@@ -203,7 +209,9 @@ func NewInventory(view View, filter InventoryFilter) (*Inventory, error) {
 			}
 		}
 	}
-	inv.nodes(f, seen, under, entries)
+	if err := inv.nodes(view, f, shared, seen, under, entries); err != nil {
+		return nil, err
+	}
 	inv.unregistered(f, seen, entries)
 	inv.twoNames(f, under, entries)
 	for _, id := range slices.Sorted(maps.Keys(entries)) {
@@ -223,6 +231,12 @@ func NewInventory(view View, filter InventoryFilter) (*Inventory, error) {
 	}
 	inv.silent(f, seen, entries)
 	if err := inv.streams(view, filter.Cluster); err != nil {
+		return nil, err
+	}
+	if err := inv.conflicting(view, filter.Cluster); err != nil {
+		return nil, err
+	}
+	if err := inv.uncompared(view, filter.Cluster); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(inv.Exceptions, func(x, y Exception) int {
@@ -254,7 +268,7 @@ func (e *ClusterEntry) certify(c *domain.ClusterRegistered, certified []Certific
 }
 
 // nodes enters the nodes in service, and what of nodes does not agree.
-func (inv *Inventory) nodes(f *fleet, seen map[nodeName]*lastSeen, under map[nodeName]*underOther, entries map[string]*ClusterEntry) {
+func (inv *Inventory) nodes(view View, f *fleet, shared *aliases, seen map[nodeName]*lastSeen, under map[nodeName]*underOther, entries map[string]*ClusterEntry) error {
 	type modelOf struct{ cluster, model string }
 	type unknownModel struct {
 		gpus  int
@@ -296,6 +310,9 @@ func (inv *Inventory) nodes(f *fleet, seen map[nodeName]*lastSeen, under map[nod
 		}
 		declared := map[domain.GPUID]bool{}
 		for i, g := range r.GPUs {
+			if s.gpus[i].gone(inv.At) {
+				continue
+			}
 			declared[g.ID] = true
 			_, known := domain.LookupGPU(g.Model)
 			x := GPUEntry{ID: g.ID, IDDerived: r.IDsDerived, Index: g.Index, Model: s.gpus[i].model, ModelKnown: known, MemoryMiB: g.MemoryMiB}
@@ -309,9 +326,15 @@ func (inv *Inventory) nodes(f *fleet, seen map[nodeName]*lastSeen, under map[nod
 				u.gpus++
 			}
 			if last != nil {
-				x.MIG = last.mig[g.ID]
-				if !last.gpu[g.ID] && (other == nil || other.gpus[g.ID] == nil) {
+				x.MIG, x.LastTelemetry = last.mig[g.ID], last.gpu[g.ID]
+				if _, reported := last.gpu[g.ID]; !reported && (other == nil || other.gpus[g.ID] == nil) {
 					inv.except(GPUNotReported, g.ID.String(), fmt.Sprintf("%s declares it and last reported without it at %s", subject, last.at))
+				}
+			}
+			if x.LastTelemetry == 0 {
+				var err error
+				if x.LastTelemetry, err = shared.lastReport(view, n.nodeName, g.ID, inv.At); err != nil {
+					return err
 				}
 			}
 			entry.GPUs = append(entry.GPUs, x)
@@ -328,6 +351,7 @@ func (inv *Inventory) nodes(f *fleet, seen map[nodeName]*lastSeen, under map[nod
 	for m, u := range unknown {
 		inv.except(UnknownGPUModel, m.model, fmt.Sprintf("%d GPUs in %s, the first in node %s", u.gpus, m.cluster, u.first))
 	}
+	return nil
 }
 
 // unregistered enters the nodes that report, by samples or by faults, and were never
@@ -356,7 +380,9 @@ func (inv *Inventory) unregistered(f *fleet, seen map[nodeName]*lastSeen, entrie
 		detail := "it reported no GPUs"
 		if last != nil {
 			entry.LastTelemetry = last.at
-			maps.Copy(gpus, last.gpu)
+			for id := range last.gpu {
+				gpus[id] = true
+			}
 			detail = fmt.Sprintf("it reported %d GPUs, last at %s,", len(gpus), last.at)
 		}
 		for _, d := range n.down {
@@ -373,7 +399,7 @@ func (inv *Inventory) unregistered(f *fleet, seen map[nodeName]*lastSeen, entrie
 		}
 		slices.SortFunc(entry.GPUs, func(a, b UndeclaredGPU) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 		e.UnregisteredNodes = append(e.UnregisteredNodes, entry)
-		detail += ` and is not registered, so it counts nowhere: declare it ("quartermaster apply", an import), or let its agent do so (register.enabled)`
+		detail += ` and is not registered, so it counts nowhere: register it ("quartermaster node register --seen", an import), or let its agent do so (register.enabled)`
 		if h := entry.Health; h.State != "ok" {
 			detail += fmt.Sprintf("; %s since %s: %s", h.State, h.Since, h.Reason)
 		}
@@ -447,8 +473,10 @@ func (inv *Inventory) conflicts(f *fleet, shown map[string]*ClusterEntry) {
 			continue
 		}
 		ids[n.node] = append(ids[n.node], n.cluster)
-		for _, g := range s.gpus {
-			gpus[g.id] = append(gpus[g.id], n.nodeName)
+		for i := range s.gpus {
+			if g := &s.gpus[i]; !g.gone(inv.At) {
+				gpus[g.id] = append(gpus[g.id], n.nodeName)
+			}
 		}
 	}
 	for id, names := range gpus {
@@ -523,14 +551,24 @@ func (inv *Inventory) workspaces(view View, seen map[nodeName]*lastSeen, shown m
 	if err != nil {
 		return fmt.Errorf("read deployments: %w", err)
 	}
+	unmapped := map[string]int{} // nodes, by cluster and namespace
 	for _, n := range slices.SortedFunc(maps.Keys(seen), func(a, b nodeName) int {
 		return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.node, b.node))
 	}) {
 		if shown[n.cluster] != nil {
 			for workspace := range seen[n].holders {
-				name(workspace, "the last report of "+n.cluster+"/"+n.node)
+				if workspace != Unmapped {
+					name(workspace, "the last report of "+n.cluster+"/"+n.node)
+				}
+			}
+			for namespace := range seen[n].unmapped {
+				unmapped[n.cluster+"/"+namespace]++
 			}
 		}
+	}
+	for namespace, nodes := range unmapped {
+		inv.except(NamespaceUnmapped, namespace, fmt.Sprintf(
+			"it held GPUs of %d nodes, and no rule says who pays, so its workspace is %q: for pods add a rule to mapping_rules of \"quartermaster apply\", for jobs of Slurm (job) one to attribution.rules of the node-reporter", nodes, Unmapped))
 	}
 	for workspace, by := range namedBy {
 		detail := by[0]
@@ -543,8 +581,17 @@ func (inv *Inventory) workspaces(view View, seen map[nodeName]*lastSeen, shown m
 }
 
 func (inv *Inventory) streams(view View, cluster string) error {
+	agents := map[string]map[uint64]domain.Instant{} // by source and incarnation, the last event
 	err := view.Scan(Query{Table: TableStreams}, func(k Key, row Row) error {
 		s := row.(*Stream)
+		// One that has ended was followed by another on the same machine.
+		if strings.HasPrefix(s.Source, nodeSources) && s.Past == nil && s.Ended == 0 && s.Last >= inv.At-domain.Day && !ofAnother(s.Source, cluster) {
+			source := strings.Clone(s.Source)
+			if agents[source] == nil {
+				agents[source] = map[uint64]domain.Instant{}
+			}
+			agents[source][s.Incarnation] = max(agents[source][s.Incarnation], s.Last)
+		}
 		if s.Ahead > maxAhead && !ofAnother(s.Source, cluster) {
 			inv.except(StreamAhead, streamName(k, s), fmt.Sprintf("an event is dated %s after it was appended: the source's clock is wrong", s.Ahead.Time().Sub(domain.Instant(0).Time())))
 		}
@@ -553,6 +600,9 @@ func (inv *Inventory) streams(view View, cluster string) error {
 	if err != nil {
 		return fmt.Errorf("read streams: %w", err)
 	}
+	for source, lives := range agents {
+		inv.twoAgents(strings.TrimPrefix(source, nodeSources), lives)
+	}
 	return eachAwaited(view, func(k Key, s *Stream, n uint64) {
 		if !ofAnother(s.Source, cluster) {
 			inv.except(StreamIncomplete, streamName(k, s), fmt.Sprintf("%d of %d events are missing", n, s.Mark))
@@ -560,7 +610,30 @@ func (inv *Inventory) streams(view View, cluster string) error {
 	})
 }
 
+// twoAgents finds agents of one name that reported at the same time. The incarnation of
+// an agent is when it started, in microseconds since 1970; a clock that was set back by
+// less than a minute between two lives of one makes no second agent.
+func (inv *Inventory) twoAgents(subject string, lives map[uint64]domain.Instant) {
+	started := slices.Sorted(maps.Keys(lives))
+	for i := 1; i < len(started); i++ {
+		start := domain.Instant(min(started[i], math.MaxInt64/1000)) * 1000
+		for _, before := range started[:i] {
+			both := min(lives[before], lives[started[i]])
+			if both <= start+60*domain.Second {
+				continue
+			}
+			inv.except(TwoAgentsOfOneName, subject, fmt.Sprintf(
+				"agents started at %s and %s both reported up to %s: two machines use this name, and each takes the other's GPUs out of service; give each its own (node in the configuration of the node-reporter)",
+				domain.Instant(before)*1000, start, both))
+			return
+		}
+	}
+}
+
 func streamName(k Key, s *Stream) string {
+	if s.Past != nil {
+		return fmt.Sprintf("%s %s, an incarnation that has ended", k.Scope, s.Source)
+	}
 	return fmt.Sprintf("%s %s#%d", k.Scope, s.Source, s.Incarnation)
 }
 

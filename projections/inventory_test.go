@@ -124,6 +124,93 @@ func TestInventory(t *testing.T) {
 	}
 }
 
+// When a GPU was last reported is its own matter: one that stopped before its node did
+// shows when.
+func TestLastReportOfEachGPU(t *testing.T) {
+	l := storetest.NewLog()
+	l.Append(storetest.Node("c", "n", "H100 80GB", 3, t0))
+	for _, s := range []struct {
+		minutes int
+		gpus    []int
+	}{{10, []int{0, 1}}, {20, []int{0}}} {
+		var seen []storetest.Seen
+		for _, i := range s.gpus {
+			seen = append(seen, storetest.Seen{ID: storetest.GPU("c", "n", i), Activity: -1})
+		}
+		over := domain.Interval{From: t0 + domain.Instant(s.minutes-10)*minute, To: t0 + domain.Instant(s.minutes)*minute}
+		l.Append(domain.Envelope{Source: "reporter/n", Cluster: "c", Time: over.To, Event: storetest.Sample("n", over, seen...)})
+	}
+	n := inventory(t, l, projections.InventoryFilter{At: t0 + domain.Hour}).Clusters[0].Nodes[0]
+	if n.LastTelemetry != t0+20*minute {
+		t.Errorf("the node last reported at %s", n.LastTelemetry)
+	}
+	for i, want := range []domain.Instant{t0 + 20*minute, t0 + 10*minute, 0} {
+		if n.GPUs[i].LastTelemetry != want {
+			t.Errorf("GPU %d last reported at %s, want %s", i, n.GPUs[i].LastTelemetry, want)
+		}
+	}
+}
+
+// A GPU that its node goes on without keeps the time of its last report, over the end of
+// hours and months, under whatever name it was reported, and seen from any time.
+func TestLastReportStays(t *testing.T) {
+	l := storetest.NewLog()
+	const hours = 40 * 24
+	l.Append(storetest.Node("c", "n", "H100 80GB", 3, t0))
+	for _, s := range []struct {
+		node          string
+		gpu, from, to int // minutes
+	}{{"n", 0, 0, 70}, {"n", 1, 0, 50}, {"ip-10", 2, 0, 30}, {"n", 0, 60 * hours, 60*hours + 10}, {"n", 1, 180, 190}} {
+		over := span(s.from, s.to)
+		l.Append(domain.Envelope{Source: "reporter/n", Cluster: "c", Time: over.To,
+			Event: storetest.Sample(s.node, over, storetest.Seen{ID: gpu(s.gpu), Activity: -1})})
+	}
+	for at, want := range map[int][3]int{60: {60, 50, 30}, 70: {70, 50, 30}, 170: {70, 50, 30}, 200: {70, 190, 30}, 60*hours + 5: {60*hours + 5, 190, 30}} {
+		n := inventory(t, l, projections.InventoryFilter{At: t0 + domain.Instant(at)*minute}).Clusters[0].Nodes[0]
+		for i := range want {
+			if got := n.GPUs[i].LastTelemetry; got != t0+domain.Instant(want[i])*minute {
+				t.Errorf("at minute %d GPU %d last reported at %s, want minute %d", at, i, got, want[i])
+			}
+		}
+	}
+}
+
+// Two machines with one name are named, whether or not each took the other's GPUs out of
+// service; one that was restarted, even without its memory, is none.
+func TestTwoAgentsOfOneName(t *testing.T) {
+	report := func(source string, start, sequence, from, to, g int) domain.Envelope {
+		over := span(from, to)
+		return domain.Envelope{Source: source, Incarnation: uint64(t0+domain.Instant(start)*minute) / 1000, Sequence: uint64(sequence),
+			Cluster: "c", Time: over.To, Event: storetest.Sample("n", over, storetest.Seen{ID: gpu(g), Activity: -1})}
+	}
+	const agent = "node-reporter/c/n"
+	for _, c := range []struct {
+		name string
+		log  []domain.Envelope
+		at   int
+		want string
+	}{
+		{"at once", []domain.Envelope{report(agent, 0, 1, 0, 20, 0), report(agent, 10, 1, 10, 30, 1), report(agent, 0, 2, 20, 40, 0)}, 60,
+			"c/n: agents started at 2026-05-01T00:00:00Z and 2026-05-01T00:10:00Z both reported up to 2026-05-01T00:30:00Z: two machines use this name, and each takes the other's GPUs out of service; give each its own (node in the configuration of the node-reporter)"},
+		{"a day later", []domain.Envelope{report(agent, 0, 1, 0, 20, 0), report(agent, 10, 1, 10, 30, 1)}, 60 * 30, ""},
+		{"restarted without its memory", []domain.Envelope{report(agent, 0, 1, 0, 20, 0), report(agent, 21, 1, 21, 40, 0)}, 60, ""},
+		{"two observers", []domain.Envelope{report(agent, 0, 1, 0, 20, 0), report("import/x", 10, 1, 10, 30, 0)}, 60, ""},
+	} {
+		l := storetest.NewLog()
+		l.Append(storetest.Node("c", "n", "H100 80GB", 2, t0))
+		l.Append(c.log...)
+		var got string
+		for _, e := range inventory(t, l, projections.InventoryFilter{At: t0 + domain.Instant(c.at)*minute}).Exceptions {
+			if e.Kind == "two_agents_of_one_name" {
+				got += e.Subject + ": " + e.Detail
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
 // A node that reports and that nobody registered is shown with its GPUs and faults,
 // and counts nowhere. One that a scheduler alone names has no GPUs to show.
 func TestUnregisteredNode(t *testing.T) {

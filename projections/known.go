@@ -10,18 +10,20 @@ func Known(view View, by domain.Instant) View {
 	if by == 0 {
 		return view
 	}
-	return knownView{view, func(v *Version) bool { return v.Known() <= by }}
+	return knownView{view, by, func(v *Version) bool { return v.Known() <= by }}
 }
 
 // then returns a view of what had taken effect or was known by a time. What had
 // taken effect was known to whoever did it, whenever the log heard of it.
 func then(view View, at domain.Instant) View {
-	return knownView{view, func(v *Version) bool { return v.Order.Effective <= at || v.Known() <= at }}
+	return knownView{view, at, func(v *Version) bool { return v.Order.Effective <= at || v.Known() <= at }}
 }
 
-// knownView shows the versions of histories that it keeps.
+// knownView shows the versions of histories that it keeps, without repeats of faults
+// that came later.
 type knownView struct {
 	View
+	by    domain.Instant
 	keeps func(*Version) bool
 }
 
@@ -78,22 +80,23 @@ func (v knownView) known(row Row) Row {
 	if !ok {
 		return row
 	}
-	n := 0
+	n, goOn := 0, false
 	for i := range h.Versions {
 		if v.keeps(&h.Versions[i]) {
 			n++
+			goOn = goOn || h.Versions[i].Last > v.by
 		}
 	}
-	switch n {
-	case 0:
+	switch {
+	case n == 0:
 		return nil
-	case len(h.Versions):
+	case n == len(h.Versions) && !goOn:
 		return h
 	}
 	out := &History{Versions: make([]Version, 0, n)}
 	for i := range h.Versions {
 		if v.keeps(&h.Versions[i]) {
-			out.Versions = append(out.Versions, h.Versions[i])
+			out.Versions = append(out.Versions, h.Versions[i].until(v.by))
 		}
 	}
 	return out

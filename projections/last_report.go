@@ -3,6 +3,7 @@ package projections
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"quartermaster/domain"
 )
@@ -13,9 +14,12 @@ type lastSeen struct {
 	// agent is until when the node's own agent reported in the hour of the report.
 	agent domain.Instant
 	mig   map[domain.GPUID][]string
-	gpu   map[domain.GPUID]bool
+	// gpu is until when each GPU was reported in the hour of the report.
+	gpu map[domain.GPUID]domain.Instant
 	// holders are the workspaces that held a device in the hour of the report.
 	holders map[string]bool
+	// unmapped are the namespaces of pods that held one and for which nobody pays.
+	unmapped map[string]bool
 }
 
 // lastReports returns the last report of each node before a time, each GPU of a
@@ -28,28 +32,34 @@ func lastReports(view View, nodes map[nodeName]*nodeTime, at domain.Instant) (ma
 		name := nodeName{k.Scope, k.ID}
 		s := out[name]
 		if s == nil {
-			s = &lastSeen{mig: map[domain.GPUID][]string{}, gpu: map[domain.GPUID]bool{}, holders: map[string]bool{}}
+			s = &lastSeen{mig: map[domain.GPUID][]string{}, gpu: map[domain.GPUID]domain.Instant{}, holders: map[string]bool{}, unmapped: map[string]bool{}}
 			out[name] = s
 		}
 		clear(s.mig)
 		clear(s.gpu)
 		clear(s.holders)
+		clear(s.unmapped)
 		ranks = ranked(ranks, u)
 		for _, o := range ranks {
 			for i := range o.Devices {
-				segments := o.Devices[i].Segments
+				segments, id := o.Devices[i].Segments, o.physical(&o.Devices[i])
+				s.gpu[id] = max(s.gpu[id], 0)
 				if n := len(segments); n > 0 {
 					end := min(at, hour+domain.Instant(segments[n-1].To)*nsPerMs)
+					s.gpu[id] = max(s.gpu[id], end)
 					if s.at = max(s.at, end); observerRank(o) == 0 {
 						s.agent = max(s.agent, end)
 					}
 				}
 				for _, x := range segments {
 					if x.Holder > 0 && hour+domain.Instant(x.From)*nsPerMs < at {
-						s.holders[u.Holders[x.Holder-1].Workspace] = true
+						h := &u.Holders[x.Holder-1]
+						s.holders[h.Workspace] = true
+						if h.Workspace == Unmapped {
+							s.unmapped[strings.Clone(namespaceOf(h.Unit))] = true
+						}
 					}
 				}
-				s.gpu[o.physical(&o.Devices[i])] = true
 			}
 		}
 		if !slices.ContainsFunc(ranks, func(o *Observer) bool { return len(o.Cuts) > 0 }) {
@@ -87,4 +97,54 @@ func lastReports(view View, nodes map[nodeName]*nodeTime, at domain.Instant) (ma
 		return nil, fmt.Errorf("read usage: %w", err)
 	}
 	return out, nil
+}
+
+// lastReport returns until when a GPU of a node was reported before a time, under any of
+// the names that its node has, 0 for never.
+func (a *aliases) lastReport(view View, name nodeName, gpu domain.GPUID, at domain.Instant) (last domain.Instant, err error) {
+	names := []nodeName{name}
+	if n := a.index[name]; n != nil {
+		for _, o := range n.gpus[gpu] {
+			if o != n {
+				names = append(names, o.nodeName)
+			}
+		}
+	}
+	end := hourOf(at-1) + 1
+	for _, name := range names {
+		from, to := int64(0), int64(0)
+		err := view.Scan(Query{Table: TableNodeGPUs, Scope: name.cluster, ID: name.node, To: end}, func(_ Key, row Row) error {
+			r := row.(*NodeGPUs)
+			if i, known := r.find(gpu); known && r.GPUs[i].First < end {
+				from, to = r.GPUs[i].Last, r.GPUs[i].Last+1
+				if to > end { // it was reported later in that month too
+					from, to = r.GPUs[i].First, end
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return 0, fmt.Errorf("read %s: %w", TableNodeGPUs, err)
+		}
+		if to == 0 {
+			continue
+		}
+		err = view.Scan(Query{Table: TableUsage, Scope: name.cluster, ID: name.node, From: from, To: to}, func(k Key, row Row) error {
+			u := row.(*UsageHour)
+			for i := range u.Observers {
+				o := &u.Observers[i]
+				for j := range o.Devices {
+					if n := len(o.Devices[j].Segments); n > 0 && o.physical(&o.Devices[j]) == gpu {
+						until := domain.Instant(k.Hour)*domain.Hour + domain.Instant(o.Devices[j].Segments[n-1].To)*nsPerMs
+						last = max(last, min(at, until))
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return 0, fmt.Errorf("read usage: %w", err)
+		}
+	}
+	return last, nil
 }

@@ -26,7 +26,8 @@ type LedgerLine struct {
 	Corrects string // the line that it corrects, "" for none
 	Reason   string // of the correction
 	Event    LedgerEvent
-	Stated   int // how often the line was stated; the last statement counts
+	Stated   int            // how often the line was stated; the last statement counts
+	Since    domain.Instant // when it was first stated
 	// Before is what was stated last of another amount, nil for none.
 	Before *domain.BillingLine
 }
@@ -53,7 +54,7 @@ func ledgerEvent(k Key, v *Version) LedgerEvent {
 
 func ledgerLine(k Key, h *History) *LedgerLine {
 	v := h.Latest()
-	l := &LedgerLine{Event: ledgerEvent(k, v), Stated: len(h.Versions)}
+	l := &LedgerLine{Event: ledgerEvent(k, v), Stated: len(h.Versions), Since: h.Versions[0].Order.Appended}
 	if ev, ok := v.Event.(*domain.BillingLineCorrected); ok {
 		l.Corrects, l.Reason = ev.Corrects, ev.Reason
 	}

@@ -172,3 +172,50 @@ func (l *ledger) readPolicies(view View, a *Authority) error {
 	}
 	return nil
 }
+
+// readRules reads the mapping rules that say what lines buy. As with policies,
+// those of the workspace whose operators decide everywhere count, as they stand
+// when the month begins.
+func (l *ledger) readRules(view View, a *Authority) error {
+	type rule struct {
+		*domain.MappingRuleSet
+		attribution.MeterRule
+	}
+	var rules []rule
+	err := view.Scan(Query{Table: TableMappingRules}, func(k Key, row Row) error {
+		h := row.(*History)
+		subject := k.Scope + "/" + k.ID
+		for i := range h.Versions {
+			v := &h.Versions[i]
+			if v.Event.(*domain.MappingRuleSet).Buys == "" || v.Order.Effective >= l.month.To {
+				continue
+			}
+			if reason := a.Judge(k, h, i); reason != "" {
+				l.except(DecisionVoid, subject, "MappingRuleSet: %s", reason)
+			} else if v.Order.Effective > l.month.From {
+				l.except(PolicyChangedInPeriod, subject, "a rule that says what lines buy takes effect at %s, from the next month on", v.Order.Effective)
+			}
+		}
+		v := a.At(k, h, l.month.From)
+		if v == nil {
+			return nil
+		}
+		ev := v.Event.(*domain.MappingRuleSet)
+		switch {
+		case ev.Buys == "":
+		case k.Scope != a.Root():
+			l.except(PolicyNotApplied, subject, "what lines buy is decided for the whole house, by %s", cmp.Or(a.Root(), "nobody yet"))
+		default:
+			rules = append(rules, rule{ev, attribution.MeterRule{Name: subject, Columns: ev.Columns, Buys: ev.Buys}})
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read mapping rules: %w", err)
+	}
+	slices.SortFunc(rules, func(x, y rule) int { return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(x.Rule, y.Rule)) })
+	for i := range rules {
+		l.rules = append(l.rules, rules[i].MeterRule)
+	}
+	return nil
+}

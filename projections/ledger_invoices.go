@@ -24,6 +24,10 @@ const SpansMonths attribution.TieStatus = "spans_months"
 type InvoiceTie struct {
 	attribution.Tie
 	Elsewhere []InvoicePart `json:"elsewhere,omitempty"` // by month
+	// RoundedAway is what rounding to 18 decimals took from the billed costs of
+	// this month's lines, exactly: as the supplier wrote them less as they are
+	// kept. Null where nothing was rounded.
+	RoundedAway *domain.Decimal `json:"rounded_away,omitempty"`
 }
 
 // InvoicePart is what the lines of one month come to that name an invoice.
@@ -34,6 +38,20 @@ type InvoicePart struct {
 }
 
 type invoiceName struct{ issuer, account, id, currency string }
+
+// linesOf are the lines of an invoice, or those of a period that name none.
+type linesOf struct {
+	invoiceName
+	period domain.Interval
+}
+
+func linesOfLine(line *domain.BillingLine) linesOf {
+	of := linesOf{invoiceName: invoiceName{line.InvoiceIssuerName, line.BillingAccountID, line.InvoiceID, line.BillingCurrency}}
+	if of.id == "" {
+		of.period = domain.Interval{From: line.BillingPeriodStart, To: line.BillingPeriodEnd}
+	}
+	return of
+}
 
 // named is what lines come to that name invoices, by month.
 type named map[invoiceName]map[int64]InvoicePart
@@ -84,6 +102,9 @@ func (l *ledger) readInvoices(view View) error {
 		r.name = invoiceName{ev.InvoiceIssuerName, ev.BillingAccountID, ev.InvoiceID, ev.Total.Currency}
 		if _, here := l.named[r.name][at]; !r.own && !here {
 			return nil
+		}
+		if r.own {
+			l.billed.invoice(ev.BillingAccountID, h.Versions[0].Order.Appended)
 		}
 		l.invoiceRestated(&r, h)
 		var err error
@@ -256,6 +277,9 @@ func (l *ledger) ties(result *attribution.Result) []InvoiceTie {
 	out := make([]InvoiceTie, len(result.Invoices))
 	for i, t := range result.Invoices {
 		out[i].Tie = t
+		if away, ok := l.roundedAway[linesOf{invoiceName{t.Issuer, t.Account, t.Invoice, t.Currency}, t.Period}]; ok {
+			out[i].RoundedAway = &away
+		}
 		s, spans := l.spans[invoiceName{t.Issuer, t.Account, t.Invoice, t.Currency}]
 		if !spans {
 			continue

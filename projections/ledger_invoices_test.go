@@ -197,3 +197,32 @@ func TestExplainTriesEachMonth(t *testing.T) {
 		t.Errorf("%d leaves", seen)
 	}
 }
+
+// What rounding took from lines stands beside their invoice, exactly, and only
+// what is a rounding of that cost.
+func TestRoundedAwayOfAnInvoice(t *testing.T) {
+	written := func(cost string) func(*domain.BillingLine) {
+		return func(l *domain.BillingLine) {
+			l.Other = map[string]string{domain.AsWritten("BilledCost"): cost}
+		}
+	}
+	unnamed := func(l *domain.BillingLine) { l.InvoiceID = "" }
+	l := storetest.NewLog()
+	l.Append(
+		billFor("l1", "2.000001234567890123", mayBill, written("2.00000123456789012345678")),
+		billFor("l2", "1", mayBill, written("999999999999999999.5E-18")),
+		billFor("l3", "5", mayBill, written("5.5")), // a column of the supplier's own
+		billFor("l4", "5", mayBill, written("1e-999999999")),
+		billFor("l5", "5", mayBill, written("n/a")),
+		billFor("l6", "0.000000000000000001", mayBill, written("0.0000000000000000006"), unnamed),
+		billFor("l7", "3", projections.BillingMonth(mayBill.To), written("3.0000000000000000001")),
+	)
+	var got []string
+	for _, x := range costs(t, l, projections.CostQuery{Month: mayBill}).Invoices {
+		got = append(got, fmt.Sprintf("%q %v", x.Invoice, x.RoundedAway))
+	}
+	slices.Sort(got)
+	if want := []string{`"" -0.0000000000000000004`, `"i-1" -0.00000000000000000004322`}; !slices.Equal(got, want) {
+		t.Errorf("rounded away: %q, want %q", got, want)
+	}
+}

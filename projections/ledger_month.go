@@ -16,11 +16,14 @@ type ledger struct {
 	commitments []attribution.Commitment
 	policies    []CostPolicy
 	policy      attribution.Policy
+	rules       []attribution.MeterRule
 	exceptions  []attribution.Exception
 	unusable    []attribution.Exception // of lines, once they were read
 	generated   bool
 	named       named // what lines of the month and those beside it come to
 	spans       map[invoiceName]span
+	roundedAway map[linesOf]domain.Decimal // from what the lines of the month bill
+	billed      billTimes
 }
 
 func (l *ledger) except(kind attribution.Kind, subject, format string, args ...any) {
@@ -32,10 +35,15 @@ func readLedger(view View, month domain.Interval) (*ledger, error) {
 	if month != BillingMonth(month.From) {
 		return nil, fmt.Errorf("read the ledger from %s to %s: want a calendar month in UTC", month.From, month.To)
 	}
-	l := &ledger{month: month, named: named{}}
+	l := &ledger{month: month, named: named{}, roundedAway: map[linesOf]domain.Decimal{}, billed: newBillTimes(month)}
 	charges := map[string]charged{} // of each commitment
 	err := l.readLines(view, func(line *LedgerLine) {
 		l.generated = l.generated || line.Generated
+		if billed, _ := line.RoundedAway(); !billed.IsZero() {
+			of := linesOfLine(&line.BillingLine)
+			l.roundedAway[of] = l.roundedAway[of].Add(billed)
+		}
+		l.billed.line(line)
 		charge := domain.Interval{From: line.ChargePeriodStart, To: line.ChargePeriodEnd}
 		l.charged = hull(l.charged, charge)
 		if id := cmp.Or(line.CommitmentDiscountID, line.CapacityReservationID); id != "" {
@@ -63,6 +71,9 @@ func readLedger(view View, month domain.Interval) (*ledger, error) {
 	if err := l.readPolicies(view, a); err != nil {
 		return nil, err
 	}
+	if err := l.readRules(view, a); err != nil {
+		return nil, err
+	}
 	return l, nil
 }
 
@@ -83,7 +94,7 @@ func hull(a, b domain.Interval) domain.Interval {
 func (l *ledger) lines(view View, yield func(*attribution.Line) error) error {
 	l.unusable = l.unusable[:0]
 	return EachLine(view, l.month, func(line *LedgerLine) error {
-		at, err := attribution.LineOf(&line.BillingLine)
+		at, err := attribution.LineOf(&line.BillingLine, l.rules...)
 		if err != nil {
 			l.unusable = append(l.unusable, attribution.Exception{
 				Kind: LineUnusable, Subject: line.name(), Detail: fmt.Sprintf("%s %s: %v", line.BilledCost, line.BillingCurrency, err),

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"quartermaster/domain"
 )
@@ -30,6 +31,9 @@ type StreamTotals struct {
 
 func (t *StreamTotals) add(s *Stream) {
 	t.Streams++
+	if s.Past != nil {
+		t.Streams += int(s.Past.Incarnations) - 1
+	}
 	t.Events += s.Mark - s.Missing()
 	t.Missing += s.Missing()
 	t.Lost += s.Lost
@@ -66,7 +70,9 @@ func NewLogStats(view View) (*LogStats, error) {
 		parts[streamScope(domain.TopicPartition{Topic: p.Topic, Partition: p.Partition})] = p
 	}
 	sources := map[string]*SourceStats{}
-	incarnations := map[domain.StreamID]bool{}
+	of := map[string][]*lives{} // the partitions of each source
+	var part *lives
+	var scope string
 	for _, t := range Tables() {
 		err := view.Scan(Query{Table: t}, func(k Key, row Row) error {
 			stats.Rows[t.String()]++
@@ -82,16 +88,21 @@ func NewLogStats(view View) (*LogStats, error) {
 					s = &SourceStats{Source: row.Source}
 					sources[row.Source] = s
 				}
-				if id := (domain.StreamID{Source: row.Source, Incarnation: row.Incarnation}); !incarnations[id] {
-					incarnations[id] = true
-					s.Incarnations++
+				if n := of[row.Source]; len(n) == 0 || part != n[len(n)-1] || scope != k.Scope {
+					part, scope = &lives{}, strings.Clone(k.Scope)
+					of[s.Source] = append(n, part)
+				}
+				if row.Past != nil {
+					part.past = row.Past
+				} else {
+					part.open = append(part.open, row.Incarnation)
 				}
 				s.add(row)
 			case *Quarantined:
 				if p == nil {
 					return fmt.Errorf("record %s is in no partition of the log", k)
 				}
-				p.Quarantined++
+				p.Quarantined += int64(row.Events())
 			}
 			return nil
 		})
@@ -101,6 +112,7 @@ func NewLogStats(view View) (*LogStats, error) {
 	}
 	stats.Sources = []SourceStats{}
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
+		sources[name].Incarnations = incarnationsOf(of[name])
 		stats.Sources = append(stats.Sources, *sources[name])
 	}
 	return stats, nil

@@ -99,17 +99,7 @@ func lostOf(losses []Loss) map[streamLife][]Gap {
 		out[k] = append(out[k], l.lost)
 	}
 	for k, gaps := range out {
-		slices.SortFunc(gaps, func(a, b Gap) int { return cmp.Compare(a.First, b.First) })
-		n := 0
-		for _, g := range gaps[1:] {
-			if g.First <= gaps[n].Last {
-				gaps[n].Last = max(gaps[n].Last, g.Last)
-				continue
-			}
-			n++
-			gaps[n] = g
-		}
-		out[k] = gaps[:n+1]
+		out[k] = disjoint(gaps)
 	}
 	return out
 }
@@ -174,9 +164,13 @@ func eachAwaited(view View, yield func(Key, *Stream, uint64)) error {
 		return err
 	}
 	lost := lostOf(losses)
+	resolved, err := resolvedGaps(view)
+	if err != nil {
+		return err
+	}
 	for _, f := range found {
-		topic, _, _ := strings.Cut(f.key.Scope, "/")
-		if n := f.s.awaited(lost[streamLife{f.s.Source, domain.Topic(topic), f.s.Incarnation}]); n > 0 {
+		given := slices.Concat(lost[streamLife{f.s.Source, scopePartition(f.key.Scope).Topic, f.s.Incarnation}], resolved[gapStream(f.key.Scope, f.s.Source, f.s.Incarnation)])
+		if n := f.s.awaited(disjoint(given)); n > 0 {
 			yield(f.key, f.s, n)
 		}
 	}

@@ -28,9 +28,10 @@ type Memory struct {
 type memoryPartition struct {
 	mu   sync.RWMutex
 	next int64
-	rows *Rows
+	last domain.Anchor // the record before next
 	// broken is set when a fold failed halfway: the rows are ahead of next.
 	broken bool
+	rows   *Rows
 }
 
 // NewMemory returns an empty store for the given topics.
@@ -52,8 +53,7 @@ func (m *Memory) Begin(_ context.Context, tp domain.TopicPartition) (Tx, error) 
 	}
 	p.mu.Lock()
 	if p.broken {
-		p.mu.Unlock()
-		return nil, fmt.Errorf("fold %s: an earlier batch failed halfway; start again from a snapshot or an empty store", tp)
+		p.rows, p.next, p.last, p.broken = NewRows(), 0, domain.Anchor{}, false
 	}
 	return &memoryTx{p: p, strict: m.Strict}, nil
 }
@@ -65,6 +65,8 @@ type memoryTx struct {
 }
 
 func (t *memoryTx) Next() int64 { return t.p.next }
+
+func (t *memoryTx) Anchor() domain.Anchor { return t.p.last }
 
 func (t *memoryTx) Load(_ context.Context, keys iter.Seq[Key]) (*Rows, error) {
 	t.p.rows.declared, t.p.rows.trespass = nil, nil
@@ -78,7 +80,7 @@ func (t *memoryTx) Load(_ context.Context, keys iter.Seq[Key]) (*Rows, error) {
 	return t.p.rows, nil
 }
 
-func (t *memoryTx) Commit(_ context.Context, next int64) error {
+func (t *memoryTx) Commit(_ context.Context, next int64, last domain.Anchor) error {
 	if t.done {
 		return errors.New("commit: the transaction has ended")
 	}
@@ -89,7 +91,7 @@ func (t *memoryTx) Commit(_ context.Context, next int64) error {
 		return fmt.Errorf("commit: %w", err)
 	}
 	trespass := t.p.rows.trespass
-	t.p.next = next
+	t.p.next, t.p.last = next, last
 	t.p.rows.Settle()
 	t.p.rows.seal()
 	t.Rollback()
@@ -99,9 +101,9 @@ func (t *memoryTx) Commit(_ context.Context, next int64) error {
 	return nil
 }
 
-// Rollback ends the transaction. Rows cannot be taken back in memory; but
-// folding fails only where the program is wrong, and then the partition folds
-// no further.
+// Rollback ends the transaction. Rows cannot be taken back in memory; but folding
+// fails only where the program is wrong, and then the partition begins again from its
+// first record. Until then no view shows it.
 func (t *memoryTx) Rollback() {
 	if !t.done {
 		t.p.broken = len(t.p.rows.changed) > 0
@@ -117,7 +119,7 @@ func (m *Memory) View(_ context.Context, read func(View) error) error {
 		m.parts[tp].mu.RLock()
 		defer m.parts[tp].mu.RUnlock()
 		if m.parts[tp].broken {
-			return fmt.Errorf("view: folding %s failed halfway, and its rows are ahead of its position", tp)
+			return fmt.Errorf("view: folding %s failed halfway, and begins again", tp)
 		}
 	}
 	return read(memoryView{m})
@@ -135,6 +137,16 @@ func (v memoryView) Position() domain.Position {
 		p[tp] = part.next
 	}
 	return p
+}
+
+func (v memoryView) Anchors() map[domain.TopicPartition]domain.Anchor {
+	anchors := map[domain.TopicPartition]domain.Anchor{}
+	for tp, part := range v.m.parts {
+		if !part.last.IsZero() {
+			anchors[tp] = part.last
+		}
+	}
+	return anchors
 }
 
 func (v memoryView) Get(k Key) (Row, error) {

@@ -138,15 +138,9 @@ func Models(view View, at, staleAfter domain.Instant, filter ModelFilter) (*Mode
 	if err != nil {
 		return nil, fmt.Errorf("read deployments: %w", err)
 	}
-	owners := map[string]string{}
-	err = view.Scan(Query{Table: TableClusters}, func(k Key, row Row) error {
-		if v := row.(*History).At(at); v != nil {
-			owners[k.Scope] = v.Workspace
-		}
-		return nil
-	})
+	clusters, err := readClusters(view)
 	if err != nil {
-		return nil, fmt.Errorf("read clusters: %w", err)
+		return nil, err
 	}
 	seen, err := seeModels(view, at)
 	if err != nil {
@@ -182,7 +176,8 @@ func Models(view View, at, staleAfter domain.Instant, filter ModelFilter) (*Mode
 	}
 	for _, e := range shadows.all {
 		e.Status = cmp.Or(e.Status, ModelShadow)
-		e.Workspace = cmp.Or(e.Workspace, owners[e.Cluster])
+		_, owner := clusters.cluster(e.Cluster, at)
+		e.Workspace = cmp.Or(e.Workspace, owner)
 		if (filter.Cluster == "" || filter.Cluster == e.Cluster) && (filter.Workspace == "" || filter.Workspace == e.Workspace) {
 			inv.Deployments = append(inv.Deployments, *e)
 		}
@@ -340,9 +335,13 @@ func seeModels(view View, at domain.Instant) (sightings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read server hours: %w", err)
 	}
+	pay, err := readPayers(view)
+	if err != nil {
+		return nil, err
+	}
 	err = view.Scan(Query{Table: TableUsage, To: hourOf(at-1) + 1}, func(k Key, row Row) error {
 		hour := domain.Instant(k.Hour) * domain.Hour
-		u := row.(*UsageHour)
+		u := pay.paid(k, row.(*UsageHour))
 		for i, h := range u.Holders {
 			if h.Workspace == "" || h.Deployment == "" {
 				continue

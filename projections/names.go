@@ -31,20 +31,20 @@ func NewNames(view View) (*Names, error) {
 		return nil, err
 	}
 	regions := map[string]bool{}
-	for _, t := range []Table{TableRegions, TableClusters} {
-		err := view.Scan(Query{Table: t}, func(k Key, row Row) error {
-			if t == TableRegions {
-				regions[k.ID] = true
-				return nil
-			}
-			for _, v := range row.(*History).Versions {
-				workspaces[v.Workspace] = true
-				regions[v.Event.(*domain.ClusterRegistered).Region] = true
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", t, err)
+	if err := view.Scan(Query{Table: TableRegions}, func(k Key, _ Row) error {
+		regions[k.ID] = true
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read %s: %w", TableRegions, err)
+	}
+	declared, err := a.clusters(view)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range declared {
+		for i := range h.Versions {
+			workspaces[h.Versions[i].Workspace] = true
+			regions[h.Versions[i].Event.(*domain.ClusterRegistered).Region] = true
 		}
 	}
 	delete(workspaces, "")

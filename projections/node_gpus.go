@@ -2,16 +2,31 @@ package projections
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
+	"strings"
 
 	"quartermaster/domain"
 )
 
 // NodeGPUs is the row of a node and UTC month: which GPUs were reported under the
 // node's name. By it a GPU that was reported under two names is found without
-// reading usage; see aliases.go.
+// reading usage; see aliases.go. It also says what was appended after the month.
 type NodeGPUs struct {
-	GPUs []ReportedGPU `json:"gpus"` // by id
+	GPUs   []ReportedGPU `json:"gpus"`             // by id
+	Models []ToldModel   `json:"models,omitempty"` // by id
+	Late   []LateDay     `json:"late,omitempty"`   // by day; see [maxLateDays]
+}
+
+// LateDay is what samples of a month say that were appended after its end, on one
+// UTC day or, of the first in a row, on several.
+type LateDay struct {
+	_     struct{}       `cbor:",toarray"`
+	First domain.Instant `json:"first"` // append
+	Last  domain.Instant `json:"last"`  // append
+	// GPUMs is the time of physical GPUs that the samples state, in milliseconds. Time
+	// that two samples state counts twice.
+	GPUMs int64 `json:"gpu_ms"`
 }
 
 // ReportedGPU is a physical GPU with the first hour of the month and the last in
@@ -23,11 +38,29 @@ type ReportedGPU struct {
 	Last  int64        `json:"last_hour"`
 }
 
+// ToldModel is the model of a physical GPU as the first sample of it in an hour told it.
+// Of several that of the latest hour counts, and of that hour the last in byte order.
+type ToldModel struct {
+	_     struct{}     `cbor:",toarray"`
+	ID    domain.GPUID `json:"uuid"`
+	Model string       `json:"model"`
+	Hour  int64        `json:"hour"` // since 1970
+}
+
+// after reports whether a model counts rather than another of the same GPU.
+func (m ToldModel) after(o ToldModel) bool {
+	return cmp.Or(cmp.Compare(m.Hour, o.Hour), cmp.Compare(m.Model, o.Model)) > 0
+}
+
 func (*NodeGPUs) row() {}
 
 // maxNodeGPUsNoted bounds a row: labels can name any number, and a node has at most
 // some dozens in a month. Those beyond it are not looked for under other names.
 const maxNodeGPUsNoted = 4096
+
+// maxModelNoted bounds the model of a GPU, in bytes; a longer one is not noted. It is
+// NVML_DEVICE_NAME_V2_BUFFER_SIZE of nvml.h.
+const maxModelNoted = 96
 
 func nodeGPUsKey(scope, node string, at domain.Instant) Key {
 	return Key{Table: TableNodeGPUs, Scope: scope, ID: node, Hour: monthOf(at)}
@@ -37,10 +70,7 @@ func nodeGPUsKey(scope, node string, at domain.Instant) Key {
 func noteGPUs(rows *Rows, scope string, s *domain.NodeSampled, h domain.Instant) {
 	key, hour := nodeGPUsKey(scope, s.Node, h), hourOf(h)
 	for i := range s.Entries() {
-		id := domain.GPUID(s.IDs[16*i:])
-		if len(s.Parent) > 0 && s.Parent[i] > 0 {
-			id = domain.GPUID(s.Parents[16*(s.Parent[i]-1):])
-		}
+		id := physical(s, i)
 		row, _ := rows.Get(key).(*NodeGPUs)
 		at, known := 0, false
 		if row != nil {
@@ -55,9 +85,81 @@ func noteGPUs(rows *Rows, scope string, s *domain.NodeSampled, h domain.Instant)
 			row = change[*NodeGPUs](rows, key)
 			row.GPUs = slices.Insert(row.GPUs, at, ReportedGPU{ID: id, First: hour, Last: hour})
 		}
+		if model := s.Text(s.Model, i); model != "" && len(model) <= maxModelNoted {
+			noteModel(rows, key, ToldModel{ID: id, Model: model, Hour: hour})
+		}
 	}
+}
+
+// noteModel notes what model a GPU was told to be.
+func noteModel(rows *Rows, key Key, m ToldModel) {
+	row, _ := rows.Get(key).(*NodeGPUs)
+	if row == nil {
+		return
+	}
+	at, known := slices.BinarySearchFunc(row.Models, m.ID, func(t ToldModel, id domain.GPUID) int { return bytes.Compare(t.ID[:], id[:]) })
+	if known && !m.after(row.Models[at]) || !known && len(row.Models) >= maxNodeGPUsNoted {
+		return
+	}
+	m.Model = strings.Clone(m.Model)
+	row = change[*NodeGPUs](rows, key)
+	if known {
+		row.Models[at] = m
+	} else {
+		row.Models = slices.Insert(row.Models, at, m)
+	}
+}
+
+// physical returns the GPU that an entry of a sample is, or is a part of.
+func physical(s *domain.NodeSampled, i int) domain.GPUID {
+	if len(s.Parent) > 0 && s.Parent[i] > 0 {
+		return domain.GPUID(s.Parents[16*(s.Parent[i]-1):])
+	}
+	return domain.GPUID(s.IDs[16*i:])
 }
 
 func (r *NodeGPUs) find(id domain.GPUID) (int, bool) {
 	return slices.BinarySearchFunc(r.GPUs, id, func(g ReportedGPU, id domain.GPUID) int { return bytes.Compare(g.ID[:], id[:]) })
+}
+
+// maxLateDays bounds the late days of a row. A reporter's samples come within 8 days
+// ([maxLate]); beyond the bound the two earliest days become one.
+const maxLateDays = 32
+
+// noteLate notes a part of a sample, of ms milliseconds in the hour that begins at h,
+// when it was appended after the month of that hour.
+func noteLate(rows *Rows, scope string, s *domain.NodeSampled, h domain.Instant, ms uint32, appended domain.Instant) {
+	if appended < h+domain.Hour || appended < BillingMonth(h).To {
+		return
+	}
+	gpus := make([]domain.GPUID, s.Entries())
+	for i := range gpus {
+		gpus[i] = physical(s, i)
+	}
+	slices.SortFunc(gpus, func(a, b domain.GPUID) int { return bytes.Compare(a[:], b[:]) })
+	row := change[*NodeGPUs](rows, nodeGPUsKey(scope, s.Node, h))
+	row.late(appended, int64(ms)*int64(len(slices.Compact(gpus))))
+}
+
+func (r *NodeGPUs) late(appended domain.Instant, ms int64) {
+	i, known := slices.BinarySearchFunc(r.Late, appended, func(d LateDay, t domain.Instant) int {
+		switch {
+		case d.Last < t.DayStart():
+			return -1
+		case d.First.DayStart() > t:
+			return 1
+		}
+		return 0
+	})
+	if known {
+		d := &r.Late[i]
+		d.First, d.Last, d.GPUMs = min(d.First, appended), max(d.Last, appended), d.GPUMs+ms
+		return
+	}
+	r.Late = slices.Insert(r.Late, i, LateDay{First: appended, Last: appended, GPUMs: ms})
+	if len(r.Late) > maxLateDays {
+		r.Late[1].First = r.Late[0].First
+		r.Late[1].GPUMs += r.Late[0].GPUMs
+		r.Late = slices.Delete(r.Late, 0, 1)
+	}
 }

@@ -17,6 +17,9 @@ type placement struct {
 	stated bool
 	// collapse leaves out what says nothing new.
 	collapse bool
+	// fault counts repeats and bounds the row, see [History.enterFault]. What several
+	// monitoring systems saw within sightingGap of each other is one fault.
+	fault bool
 }
 
 // place says which history an event belongs to. Events of one thing share a
@@ -85,6 +88,8 @@ func place(env *domain.Envelope, scope string) (placement, bool) {
 		return state(TableNodes, ev.Node, ev.InServiceFrom), true
 	case *domain.NodeRetired:
 		return state(TableNodes, ev.Node, 0), true
+	case *domain.GPURetired:
+		return state(TableNodes, ev.Node, 0), true
 	case *domain.AssetAcquired:
 		return state(TableAssets, ev.Asset, ev.InServiceFrom), true
 	case *domain.AssetRevised:
@@ -94,9 +99,11 @@ func place(env *domain.Envelope, scope string) (placement, bool) {
 	case *domain.MaintenanceScheduled:
 		return state(TableMaintenance, ev.Maintenance, 0), true
 
-	// Health: every fault counts, however alike.
+	// Health.
 	case *domain.GPUFaultObserved:
-		return daily(TableFaults, ev.Node, 0), true
+		p := daily(TableFaults, ev.Node, 0)
+		p.fault = true
+		return p, true
 	case *domain.NodeCordoned:
 		return observed(TableHealth, ev.Node), true
 	case *domain.NodeDrained:
@@ -190,11 +197,22 @@ func place(env *domain.Envelope, scope string) (placement, bool) {
 	case *domain.CheckpointSigned:
 		return monthly(TableCheckpoints, "", 0), true
 	case *domain.QuarantineResolved:
-		return at(TableResolutions, string(ev.Topic)+"/"+strconv.Itoa(int(ev.Partition))+"@"+strconv.FormatInt(ev.Offset, 10)), true
+		return at(TableResolutions, recordID(ev.Topic, ev.Partition, ev.Offset)), true
+	case *domain.StreamConflictObserved:
+		return at(TableConflicts, recordID(ev.Topic, ev.Partition, ev.Offset)), true
+	case *domain.StreamGapResolved:
+		return at(TableGapResolutions, gapStream(domain.TopicPartition{Topic: ev.Topic, Partition: int(ev.Partition)}.String(), ev.Source, ev.Incarnation)), true
+	case *domain.GenerationSwitched:
+		return at(TableSwitches, ev.To), true
 	case *domain.AccessDenied:
 		return daily(TableDenials, ev.Principal, 0), true
 	}
 	return placement{}, false
+}
+
+// recordID names a record of the log.
+func recordID(topic domain.Topic, partition uint32, offset int64) string {
+	return string(topic) + "/" + strconv.Itoa(int(partition)) + "@" + strconv.FormatInt(offset, 10)
 }
 
 // billed places a line under its billing month, so that a period's lines are

@@ -72,14 +72,14 @@ func TestWritingDoesNotGrowWithHistory(t *testing.T) {
 			var early, late int
 			for day := range 30 {
 				switch n := written(day); day {
-				case 1:
+				case 4: // by then a stream keeps as many records to compare with as it ever does
 					early = n
 				case 29:
 					late = n
 				}
 			}
 			if late > early+early/10 {
-				t.Errorf("the reports of day 30 change %d bytes, those of day 2 %d", late, early)
+				t.Errorf("the reports of day 30 change %d bytes, those of day 5 %d", late, early)
 			}
 		})
 	}
@@ -113,7 +113,7 @@ func changedBytes(t *testing.T, l *storetest.Log, s projections.Store, tp domain
 		}
 		bytes += len(b)
 	}
-	if err := tx.Commit(t.Context(), tx.Next()+1); err != nil {
+	if err := tx.Commit(t.Context(), tx.Next()+1, domain.Anchor{}); err != nil {
 		t.Fatal(err)
 	}
 	return bytes

@@ -112,8 +112,8 @@ func PlanQuestion(view View, at domain.Instant, region string, as plan.Assumptio
 		}
 		p.NodeGPUs = usualSize(fleets[k.region], k.kind)
 		p.Observed = observed[k]
-		if k.unit == "gpu" && as.ServiceLevel.IsPositive() {
-			e := failures[k.kind]
+		if model := gpuModel(p); model != "" && as.ServiceLevel.IsPositive() {
+			e := failures[model]
 			if e == nil { // nothing was observed of the model: the prior alone
 				x, err := reliability.Published().Learn(reliability.Evidence{})
 				if err != nil {
@@ -222,6 +222,19 @@ func planFailures(view View, at domain.Instant, as plan.Assumptions) (map[string
 		out[models[i].Model] = &e
 	}
 	return out, nil
+}
+
+// gpuModel is the model of the GPUs that a pool has, "" where nothing says that it has
+// any. Machines have those of the first of their offers that names some.
+func gpuModel(p *plan.Pool) string {
+	if p.Unit == "gpu" {
+		return p.Kind
+	}
+	i := slices.IndexFunc(p.Offers, func(o domain.OfferQuoted) bool { return o.GPUCount > 0 })
+	if i < 0 {
+		return ""
+	}
+	return p.Offers[i].GPUModel
 }
 
 // poolKey names a pool.
@@ -402,7 +415,9 @@ func planHeld(view View, a *Authority, at domain.Instant, region string) (held, 
 	if err != nil {
 		return nil, nil, err
 	}
-	entries = slices.DeleteFunc(entries, func(e CommitmentEntry) bool { return region != "" && e.Market.Region != region })
+	entries = slices.DeleteFunc(entries, func(e CommitmentEntry) bool {
+		return region != "" && e.Market.Region != region && e.Market.Region != "" // which is of all regions
+	})
 	for i := range entries {
 		e := &entries[i]
 		for _, t := range e.Terms {

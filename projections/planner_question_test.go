@@ -221,3 +221,37 @@ func TestPlanQuestionWays(t *testing.T) {
 		t.Errorf("with a deployment that names no round trip: %d", q.Pools[0].LatencyMicros)
 	}
 }
+
+// A pool that is counted in machines learns of failures from the GPUs that its offers
+// name, and knows none where they name no GPU.
+func TestPlanQuestionFailuresOfMachines(t *testing.T) {
+	const sku = "p5.48xlarge"
+	quoted := func(sku string, gpus uint32, model string) domain.Envelope {
+		return domain.Envelope{Time: t0, Event: &domain.OfferQuoted{
+			Market: frankfurt, Offer: sku, SKU: sku, GPUModel: model, GPUCount: gpus, Kind: domain.OfferOnDemand, Hourly: dec("40"), Currency: "USD", ValidFrom: t0,
+		}}
+	}
+	demand := func(pool, sku string) domain.Envelope {
+		e := wanted("c1", pool, "acme", frankfurt.Region, sku, 0, 3000, 0)
+		e.Event.(*domain.DemandObserved).Unit = "vm"
+		return e
+	}
+	l := storetest.NewLog()
+	l.Append(buyer(t0)...)
+	l.Append(storetest.Cluster("c1", "acme", "aws", frankfurt.Region, t0),
+		quoted(sku, 8, "NVIDIA H100 80GB HBM3"), quoted("c5.large", 0, ""), demand("a", sku), demand("b", "c5.large"))
+	view(t, l, func(v projections.View) {
+		q, err := projections.PlanQuestion(v, t0+domain.Day, "", plan.Assumptions{ServiceLevel: dec("0.99")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(q.Pools) != 2 {
+			t.Fatalf("%d pools", len(q.Pools))
+		}
+		for _, p := range q.Pools {
+			if p.Unit != "vm" || (p.Failures != nil) != (p.Kind == sku) {
+				t.Errorf("%s in %s: failures %+v", p.Kind, p.Unit, p.Failures)
+			}
+		}
+	})
+}

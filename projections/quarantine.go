@@ -23,7 +23,7 @@ type QuarantineEntry struct {
 type QuarantineList struct {
 	Position   string            `json:"position"`
 	Entries    []QuarantineEntry `json:"entries"` // by topic, partition, offset
-	Open       int               `json:"open"`
+	Open       int               `json:"open"`    // events
 	Incomplete Incomplete        `json:"incomplete"`
 
 	places map[string]int // of the entries, by id; made when one is looked for
@@ -108,8 +108,7 @@ func missingOf(view View, cluster string) (map[domain.Topic]uint64, error) {
 		if ofAnother(s.Source, cluster) {
 			return
 		}
-		topic, _, _ := strings.Cut(k.Scope, "/")
-		t := domain.Topic(topic)
+		t := scopePartition(k.Scope).Topic
 		missing[t] += min(n, math.MaxUint64-missing[t])
 	})
 	return missing, err
@@ -199,12 +198,12 @@ func openOf(view View, cluster string) (Incomplete, error) {
 	return open, nil
 }
 
-// add counts an open record.
+// add counts the events of an open row.
 func (i *Incomplete) add(q *Quarantined) {
 	if q.Workspace == "" {
-		i.All++
+		i.All += q.Events()
 	} else {
-		i.Workspaces[q.Workspace]++
+		i.Workspaces[q.Workspace] += q.Events()
 	}
 }
 
@@ -230,7 +229,7 @@ func Quarantine(view View) (*QuarantineList, error) {
 			ev := v.Event.(*domain.QuarantineResolved)
 			e.Resolution, e.Note, e.Resolved, e.ResolvedBy = ev.Resolution, ev.Reason, v.Order.Effective, v.Signer.Operator
 		} else {
-			list.Open++
+			list.Open += q.Events()
 			list.Incomplete.add(q)
 		}
 		list.Entries = append(list.Entries, e)

@@ -137,7 +137,7 @@ func TestAuthority(t *testing.T) {
 		{"money: no limit, too small, another currency, covered", func(l *storetest.Log) {
 			l.Append(first, ann.Register(root, "acme", domain.RoleFinance, usd("4800"), t0+1), bob.Register(root, "acme", domain.RoleFinance, &domain.Money{Amount: dec("1e9"), Currency: "EUR"}, t0+1),
 				root.Sign(purchase("c1", 1, "20")), ann.Sign(purchase("c2", 1, "20.01")), bob.Sign(purchase("c3", 1, "20")), ann.Sign(purchase("c4", 2, "10")))
-		}, []string{"c1 CommitmentPurchased root: operator \"root\" may commit no money, this commits 4800 USD", "c2 CommitmentPurchased ann: operator \"ann\" may commit 4800 USD, this commits 4802.4 USD", "c3 CommitmentPurchased bob: operator \"bob\" has a limit in EUR"}},
+		}, []string{"c1 CommitmentPurchased root: operator \"root\" may commit no money, this commits 4800 USD", "c2 CommitmentPurchased ann: operator \"ann\" may commit 4800 USD, this commits 4802.4 USD", "c3 CommitmentPurchased bob: operator \"bob\" has no limit in USD, this commits 4800 USD: their limits are 1000000000 EUR"}},
 		{"approvals carry the cost of what they approve", func(l *storetest.Log) {
 			made := domain.Envelope{Workspace: "acme", Time: t0 + 2, Event: &domain.RecommendationMade{Recommendation: "r", Kind: "purchase", Cost: *usd("100"), Requester: "p"}}
 			approve := func(id string) domain.Envelope {

@@ -60,8 +60,12 @@ func Reliability(view View, from, to domain.Instant, counts reliability.Counts) 
 		models: map[string]*modelEvidence{}, outages: map[nodeName][]domain.Interval{},
 	}
 	models := map[string]string{}
-	err := view.Scan(Query{Table: TableNodes}, func(k Key, row Row) error {
-		w.fleet.node(k.Scope, k.ID).serve(row.(*History), models)
+	a, err := NewAuthority(view)
+	if err != nil {
+		return nil, err
+	}
+	err = view.Scan(Query{Table: TableNodes}, func(k Key, row Row) error {
+		w.fleet.node(k.Scope, k.ID).serve(a, k, row.(*History), models)
 		return nil
 	})
 	if err != nil {
@@ -71,12 +75,26 @@ func Reliability(view View, from, to domain.Instant, counts reliability.Counts) 
 		q := Query{Table: t, From: max(1, dayOf(max(0, from-outageLookback))), To: dayOf(to-1) + 1}
 		err := view.Scan(q, func(k Key, row Row) error {
 			n := w.fleet.node(k.Scope, k.ID)
-			n.health = append(n.health, row.(*History).Versions...)
+			for i := range row.(*History).Versions {
+				v := &row.(*History).Versions[i]
+				f, ok := v.Event.(*domain.GPUFaultObserved)
+				switch {
+				case ok && !counts.Fault(f):
+				case ok && f.Fatal: // one goes on by itself, unless its node is retired
+					n.health = spreadRepeats(n.health, v, domain.Hour)
+				default: // each may be an interruption
+					n.health = spreadRepeats(n.health, v, min(counts.Same, repeatGap))
+				}
+			}
 			return nil
 		})
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", t, err)
 		}
+	}
+	w.fleet.settle()
+	if err := w.fleet.tell(view); err != nil {
+		return nil, err
 	}
 	for _, n := range w.fleet.index {
 		w.interruptions(n, &counts)
@@ -130,12 +148,6 @@ func (w *reliabilityWalk) model(name string) *modelEvidence {
 // interruptions goes through what happened to a node. What it adds up does not
 // depend on the order of nodes.
 func (w *reliabilityWalk) interruptions(n *nodeTime, counts *reliability.Counts) {
-	slices.SortFunc(n.health, func(a, b Version) int {
-		if a.Order.After(b.Order) {
-			return 1
-		}
-		return -1
-	})
 	type outage struct {
 		domain.Interval
 		model string
@@ -172,7 +184,7 @@ func (w *reliabilityWalk) interruptions(n *nodeTime, counts *reliability.Counts)
 		o := &outage{Interval: domain.Interval{From: at}, model: n.modelOf(gpu, at), lasts: []*Version{v}}
 		if last != nil && at-last.From <= counts.Same {
 			o.model = last.model // it goes on
-		} else if w.holds(at) {
+		} else if w.holds(at) && !v.moved {
 			m := w.model(o.model)
 			m.Interruptions++
 			m.causes[cause]++
@@ -204,7 +216,7 @@ func (w *reliabilityWalk) interruptions(n *nodeTime, counts *reliability.Counts)
 				if len(open.lasts) > 0 {
 					break
 				}
-				end(at, true)
+				end(at, !v.moved)
 			}
 			last = nil
 		}

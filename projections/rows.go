@@ -81,6 +81,9 @@ const (
 	TableExports
 	TableCheckpoints
 	TableResolutions
+	TableConflicts
+	TableGapResolutions
+	TableSwitches
 	TableDenials
 
 	tableEnd
@@ -103,7 +106,8 @@ var tableNames = [tableEnd]string{
 	TablePlans: "plans", TableScenarios: "scenarios", TableRecommendations: "recommendations",
 	TableCommitments: "commitments",
 	TableCloses:      "closes", TableExports: "exports", TableCheckpoints: "checkpoints",
-	TableResolutions: "quarantine_resolutions", TableDenials: "denials",
+	TableResolutions: "quarantine_resolutions", TableConflicts: "stream_conflicts", TableGapResolutions: "stream_gap_resolutions",
+	TableSwitches: "generation_switches", TableDenials: "denials",
 }
 
 // String returns the table's name.
@@ -241,6 +245,7 @@ type entry struct {
 	row  Row    // nil while sealed
 	raw  []byte // the row's encoding while sealed, nil otherwise
 	mark uint64 // the batch that changed it last
+	gone bool   // removed by this batch
 }
 
 // shelf holds the sealed usage hours of a node, by hour. It is one object for
@@ -498,7 +503,7 @@ func (r *Rows) seal() {
 
 // Get returns a row for reading, nil when there is none.
 func (r *Rows) Get(k Key) Row {
-	if e := r.find(k); e != nil {
+	if e := r.find(k); e != nil && !e.gone {
 		return e.row
 	}
 	return nil
@@ -547,10 +552,14 @@ func (r *Rows) Len() int {
 }
 
 // Changed calls yield for each row changed since [Rows.Settle], in the order
-// of their first change.
+// of their first change. The row is nil where it was removed.
 func (r *Rows) Changed(yield func(Key, Row) bool) {
 	for _, e := range r.changed {
-		if !yield(e.key, e.row) {
+		row := e.row
+		if e.gone {
+			row = nil
+		}
+		if !yield(e.key, row) {
 			return
 		}
 	}
@@ -559,6 +568,9 @@ func (r *Rows) Changed(yield func(Key, Row) bool) {
 // Settle forgets what changed, after it was stored.
 func (r *Rows) Settle() {
 	for _, e := range r.changed {
+		if e.gone {
+			delete(r.tables[e.key.Table], e.key)
+		}
 		if e.key.Table == TableServers {
 			r.served = max(r.served, e.key.Hour)
 		}
@@ -608,9 +620,24 @@ func change[R Row](r *Rows, k Key) R {
 		e = &entry{key: k, row: r.fresh(k.Table)}
 		r.enter(e)
 	}
+	if e.gone {
+		e.row, e.gone = r.fresh(k.Table), false
+	}
+	r.touch(e)
+	return e.row.(R)
+}
+
+func (r *Rows) touch(e *entry) {
 	if e.mark != r.batch {
 		e.mark = r.batch
 		r.changed = append(r.changed, e)
 	}
-	return e.row.(R)
+}
+
+// remove takes a row away, of tables that are never sealed.
+func (r *Rows) remove(k Key) {
+	if e := r.find(k); e != nil {
+		r.touch(e)
+		e.gone = true
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,12 +14,14 @@ import (
 
 // Log is where the runner reads records.
 type Log interface {
-	// Read calls yield with the records of a partition with from <= offset < to,
-	// in order and without holes, in batches. It fails when the log does not
-	// hold them all. The records' memory may be reused after yield returns.
-	Read(ctx context.Context, tp domain.TopicPartition, from, to int64, yield func([]domain.Record) error) error
-	// Follow is Read without an end: it waits for more until ctx ends.
-	Follow(ctx context.Context, tp domain.TopicPartition, from int64, yield func([]domain.Record) error) error
+	// ReadAfter calls yield with the records of a partition with from <= offset < to,
+	// in order and without holes, in batches. It fails when the log does not hold
+	// them all, or no longer holds last, the record before from, unless that is zero.
+	// The records' memory may be reused after yield returns.
+	ReadAfter(ctx context.Context, tp domain.TopicPartition, last domain.Anchor, from, to int64, yield func([]domain.Record) error) error
+	// FollowAfter is ReadAfter without an end: it waits for more until ctx ends. It may
+	// call yield with no records, which says that the partition can be read.
+	FollowAfter(ctx context.Context, tp domain.TopicPartition, last domain.Anchor, from int64, yield func([]domain.Record) error) error
 }
 
 // endless stands for the end of a partition that is followed.
@@ -32,10 +35,15 @@ type Runner struct {
 	Topics []domain.TopicSpec
 	// NewDecoder returns a decoder for one partition.
 	NewDecoder func() Decoder
+	// Pause waits before [Runner.Follow] tries a partition again that stands still;
+	// false says that it is to be tried no more. Nil: it never is.
+	Pause func(context.Context) bool
 
-	folded, repeats, quarantined, records atomic.Int64
-	mu                                    sync.Mutex
-	next                                  domain.Position
+	records atomic.Int64
+	mu      sync.Mutex
+	counts  Counts
+	next    domain.Position
+	stops   Stops
 }
 
 // Progress is what a Runner did so far.
@@ -43,6 +51,8 @@ type Progress struct {
 	Counts
 	Records  int64           `json:"records"`
 	Position domain.Position `json:"-"`
+	// Stopped are the partitions that stand still, of those that this Runner folds.
+	Stopped Stops `json:"-"`
 }
 
 // Progress returns what was done so far; it may be called at any time.
@@ -50,28 +60,52 @@ func (r *Runner) Progress() Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return Progress{
-		Counts:   Counts{r.folded.Load(), r.repeats.Load(), r.quarantined.Load()},
+		Counts:   r.counts,
 		Records:  r.records.Load(),
 		Position: r.next.Clone(),
+		Stopped:  maps.Clone(r.stops),
 	}
 }
 
 // CatchUp folds every partition up to the given position and returns. Where
-// the store is already further, it stays there.
+// the store is already further, it stays there. When partitions stand still, for
+// [Lasting] errors, it returns a [StoppedError] once all others are folded.
 func (r *Runner) CatchUp(ctx context.Context, to domain.Position) error {
-	return r.each(ctx, func(ctx context.Context, tp domain.TopicPartition) error {
+	if err := r.each(ctx, func(ctx context.Context, tp domain.TopicPartition) error {
 		if to[tp] == 0 {
 			return nil
 		}
-		return r.run(ctx, tp, to[tp])
-	})
+		err := r.run(ctx, tp, to[tp])
+		if lasting(err) != nil {
+			_ = r.stopped(ctx, tp, err)
+			return nil //nolint:nilerr // the others go on, and the answer names it
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	stops := r.Progress().Stopped
+	maps.DeleteFunc(stops, func(tp domain.TopicPartition, _ Stop) bool { return to[tp] <= stops[tp].Offset })
+	if len(stops) > 0 {
+		return &StoppedError{stops}
+	}
+	return nil
 }
 
-// Follow folds every partition as it grows, until ctx ends or a partition
-// cannot be folded on.
+// Follow folds every partition as it grows, until ctx ends or one fails for a
+// reason that is not [Lasting]. One that stands still is tried again after a Pause.
 func (r *Runner) Follow(ctx context.Context) error {
 	err := r.each(ctx, func(ctx context.Context, tp domain.TopicPartition) error {
-		return r.run(ctx, tp, endless)
+		for {
+			err := r.run(ctx, tp, endless)
+			if lasting(err) == nil || ctx.Err() != nil {
+				return err
+			}
+			_ = r.stopped(ctx, tp, err) // Progress names it
+			if r.Pause == nil || !r.Pause(ctx) {
+				return nil
+			}
+		}
 	})
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil
@@ -80,18 +114,21 @@ func (r *Runner) Follow(ctx context.Context) error {
 }
 
 // FollowPartition folds one partition as it grows, until ctx ends or it cannot
-// be folded on. It is for processes that share the partitions: once it returns,
-// [Runner.Progress] no longer names the partition.
+// be folded on. It is for processes that share the partitions. [Runner.Progress] names
+// the partition, and why it stands still, until [Runner.Forget].
 func (r *Runner) FollowPartition(ctx context.Context, tp domain.TopicPartition) error {
-	defer func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.next, tp)
-	}()
 	if err := r.run(ctx, tp, endless); err != nil {
-		return fmt.Errorf("fold %s: %w", tp, err)
+		return fmt.Errorf("fold %s: %w", tp, r.stopped(ctx, tp, err))
 	}
 	return nil
+}
+
+// Forget leaves a partition out of [Runner.Progress] that this process no longer folds.
+func (r *Runner) Forget(tp domain.TopicPartition) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.next, tp)
+	delete(r.stops, tp)
 }
 
 // each runs work for every partition and returns the first failure, after all
@@ -117,19 +154,35 @@ func (r *Runner) each(ctx context.Context, work func(context.Context, domain.Top
 func (r *Runner) run(ctx context.Context, tp domain.TopicPartition, to int64) error {
 	i := slices.IndexFunc(r.Topics, func(t domain.TopicSpec) bool { return t.Topic == tp.Topic })
 	folder := NewFolder(tp, r.Topics[i].Partitions, r.NewDecoder())
+	for {
+		// Each time another record is set aside, so this ends.
+		if err := r.pass(ctx, tp, to, folder); !errors.Is(err, ErrHalfway) {
+			return err
+		}
+	}
+}
+
+// pass folds from where the store stands. It returns [ErrHalfway] when a record was
+// set aside on which the program fails.
+func (r *Runner) pass(ctx context.Context, tp domain.TopicPartition, to int64, folder *Folder) error {
 	tx, err := r.Store.Begin(ctx, tp)
 	if err != nil {
 		return err
 	}
-	from := tx.Next()
+	from, last := tx.Next(), tx.Anchor()
 	tx.Rollback()
-	r.at(tp, from)
+	r.mu.Lock()
+	if r.next == nil {
+		r.next = domain.Position{}
+	}
+	r.next[tp] = from
+	r.mu.Unlock()
 	fold := func(records []domain.Record) error { return r.batch(ctx, tp, folder, records) }
 	switch {
 	case to == endless:
-		return r.Log.Follow(ctx, tp, from, fold)
+		return r.Log.FollowAfter(ctx, tp, last, from, fold)
 	case from < to:
-		return r.Log.Read(ctx, tp, from, to, fold)
+		return r.Log.ReadAfter(ctx, tp, last, from, to, fold)
 	default:
 		return nil
 	}
@@ -138,7 +191,7 @@ func (r *Runner) run(ctx context.Context, tp domain.TopicPartition, to int64) er
 // batch folds records in one transaction.
 func (r *Runner) batch(ctx context.Context, tp domain.TopicPartition, folder *Folder, records []domain.Record) error {
 	if len(records) == 0 {
-		return nil
+		return r.reads(ctx, tp)
 	}
 	tx, err := r.Store.Begin(ctx, tp)
 	if err != nil {
@@ -161,27 +214,22 @@ func (r *Runner) batch(ctx context.Context, tp domain.TopicPartition, folder *Fo
 	before := folder.Counts()
 	for i := range records {
 		if err := folder.Apply(rows, &records[i]); err != nil {
-			return fmt.Errorf("offset %d: %w", records[i].Offset, err)
+			folder.counts = before
+			return err
 		}
 	}
-	next := records[len(records)-1].Offset + 1
-	if err := tx.Commit(ctx, next); err != nil {
+	last := records[len(records)-1].Anchor()
+	next := last.Offset + 1
+	if err := tx.Commit(ctx, next, last); err != nil {
 		return err
 	}
 	after := folder.Counts()
-	r.folded.Add(after.Folded - before.Folded)
-	r.repeats.Add(after.Repeats - before.Repeats)
-	r.quarantined.Add(after.Quarantined - before.Quarantined)
-	r.records.Add(int64(len(records)))
-	r.at(tp, next)
-	return nil
-}
-
-func (r *Runner) at(tp domain.TopicPartition, next int64) {
+	r.records.Add(next - records[0].Offset)
+	// One step, so that no Progress shows the new position with the old stop.
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.next == nil {
-		r.next = domain.Position{}
-	}
+	r.counts = r.counts.Plus(after.minus(before))
 	r.next[tp] = next
+	delete(r.stops, tp)
+	return nil
 }

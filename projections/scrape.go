@@ -208,3 +208,23 @@ func cover(spans *[]Span, from, to uint32) (added uint32) {
 	*spans = slices.Replace(s, i, j, merged)
 	return added
 }
+
+// ScrapedFault returns the detail of the last fault of a GPU that a monitoring system
+// reported of a DCGM field, "" when there is none.
+func ScrapedFault(view View, cluster, node string, gpu domain.GPUID, field uint32) (detail string, err error) {
+	var last *Version
+	err = view.Scan(Query{Table: TableFaults, Scope: cluster, ID: node}, func(_ Key, row Row) error {
+		h := row.(*History)
+		for i := range h.Versions {
+			v := &h.Versions[i]
+			f, ok := v.Event.(*domain.GPUFaultObserved)
+			if ok && f.GPU == gpu && f.Field == field && scraped(v.Order.Source) && !v.Rest &&
+				(last == nil || v.last() > last.last() || v.last() == last.last() && v.Order.After(last.Order)) {
+				kept := *v
+				last, detail = &kept, f.Detail
+			}
+		}
+		return nil
+	})
+	return detail, err
+}

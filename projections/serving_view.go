@@ -188,7 +188,7 @@ func Serving(view View, from, to domain.Instant, filter ServingFilter) (*Serving
 	if err != nil {
 		return nil, fmt.Errorf("read serving hours: %w", err)
 	}
-	memory, clusters, err := memoryUse(view, span.From, span.To, filter.Cluster)
+	memory, f, err := memoryUse(view, span.From, span.To, filter.Cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -203,11 +203,8 @@ func Serving(view View, from, to domain.Instant, filter ServingFilter) (*Serving
 			Deployments: slices.Sorted(maps.Keys(g.deployments)), Engines: slices.Sorted(maps.Keys(g.engines)),
 			ServedSums: g.sums(), TTFT: g.ttft.latencies(), QueueWait: g.wait.latencies(),
 		}
-		if h := clusters[n.cluster]; h != nil {
-			if v := h.At(to); v != nil {
-				c := v.Event.(*domain.ClusterRegistered)
-				out.Provider, out.Region = c.Provider, c.Region
-			}
+		if c, _ := f.cluster(n.cluster, to); c != nil {
+			out.Provider, out.Region = c.Provider, c.Region
 		}
 		var m memorySum
 		for d := range g.deployments {
@@ -570,7 +567,7 @@ func (m *memorySum) use() *MemoryUse {
 
 // memoryUse adds up the memory in use of whole GPUs, in hours in which one
 // deployment alone held them.
-func memoryUse(view View, from, to int64, cluster string) (map[heldBy]*memorySum, map[string]*History, error) {
+func memoryUse(view View, from, to int64, cluster string) (map[heldBy]*memorySum, *fleet, error) {
 	f, err := readFleet(view)
 	if err != nil {
 		return nil, nil, err
@@ -613,7 +610,7 @@ func memoryUse(view View, from, to int64, cluster string) (map[heldBy]*memorySum
 	if err != nil {
 		return nil, nil, fmt.Errorf("read memory in use: %w", err)
 	}
-	return out, f.clusters, nil
+	return out, f, nil
 }
 
 // alone returns the one deployment that held a device in the hour.

@@ -21,8 +21,8 @@ import (
 
 // A snapshot is a file of rows at a position, in this order:
 //
-//	magic     8 bytes, "QMSNAP2\n"
-//	header    length and CBOR map: method version, log, position
+//	magic     8 bytes, "QMSNAP3\n"
+//	header    length and CBOR map: method version, log, position, anchors
 //	sections  for each partition in order its chunks, each length and bytes, and
 //	          a length of 0 after the last
 //	digest    32 bytes: the digest of the rows
@@ -37,7 +37,7 @@ import (
 // one position in one log are equal files.
 
 const (
-	snapshotMagic = "QMSNAP2\n"
+	snapshotMagic = "QMSNAP3\n"
 	chunkSize     = 1 << 20
 )
 
@@ -45,6 +45,27 @@ type snapshotHeader struct {
 	Method   string `cbor:"method"`
 	Log      string `cbor:"log"`
 	Position string `cbor:"position"`
+	// Anchors are the last records before the position, by partition: how the log is
+	// known again.
+	Anchors []snapshotAnchor `cbor:"anchors"`
+}
+
+type snapshotAnchor struct {
+	Topic     domain.Topic `cbor:"topic"`
+	Partition int          `cbor:"partition"`
+	Offset    int64        `cbor:"offset"`
+	Epoch     int32        `cbor:"epoch"`
+	Hash      []byte       `cbor:"hash"`
+}
+
+func snapshotHeaderOf(v View, log string) snapshotHeader {
+	h := snapshotHeader{Method: Method, Log: log, Position: v.Position().String(), Anchors: []snapshotAnchor{}}
+	anchors := v.Anchors()
+	for _, tp := range slices.SortedFunc(maps.Keys(anchors), domain.TopicPartition.Compare) {
+		a := anchors[tp]
+		h.Anchors = append(h.Anchors, snapshotAnchor{tp.Topic, tp.Partition, a.Offset, a.Epoch, a.Hash[:]})
+	}
+	return h
 }
 
 // AppendRow appends a row with its key as sections and digests have it.
@@ -163,7 +184,7 @@ func WriteSnapshot(w io.Writer, v View, log string) ([32]byte, error) {
 }
 
 func writeSnapshot(w io.Writer, v View, log string) (sum [32]byte, err error) {
-	head, err := canonical.Marshal(snapshotHeader{Method, log, v.Position().String()})
+	head, err := canonical.Marshal(snapshotHeaderOf(v, log))
 	if err != nil {
 		return sum, fmt.Errorf("encode header: %w", err)
 	}

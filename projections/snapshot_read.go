@@ -32,7 +32,8 @@ type SnapshotInfo struct {
 	Method   string          // of the folds that made its rows
 	Log      string          // that they were folded from
 	Position domain.Position // in that log
-	Digest   [32]byte        // of the rows
+	Anchors  map[domain.TopicPartition]domain.Anchor
+	Digest   [32]byte // of the rows
 }
 
 // ReadSnapshotInfo reads what a snapshot of size bytes is of, and checks that
@@ -125,7 +126,7 @@ func (m *Memory) ReadSnapshot(r io.Reader, size int64, log string) (domain.Posit
 	d := newDigest()
 	for i, tp := range tps {
 		d.add(tp, sums[i])
-		m.parts[tp].next = info.Position[tp]
+		m.parts[tp].next, m.parts[tp].last = info.Position[tp], info.Anchors[tp]
 	}
 	return info.Position, s.matches(&info, d)
 }
@@ -189,6 +190,14 @@ func (s *snapshotReader) info() (info SnapshotInfo, err error) {
 	info.Method, info.Log = h.Method, h.Log
 	if info.Position, err = domain.ParsePosition(h.Position); err != nil {
 		return info, fmt.Errorf("%w: %w", ErrSnapshotDamaged, err)
+	}
+	info.Anchors = map[domain.TopicPartition]domain.Anchor{}
+	for _, a := range h.Anchors {
+		tp := domain.TopicPartition{Topic: a.Topic, Partition: a.Partition}
+		if len(a.Hash) != sha256.Size || a.Offset < 0 || a.Offset >= info.Position[tp] {
+			return info, fmt.Errorf("%w: header: the last record of %s is at offset %d and has a hash of %d bytes", ErrSnapshotDamaged, tp, a.Offset, len(a.Hash))
+		}
+		info.Anchors[tp] = domain.Anchor{Offset: a.Offset, Epoch: a.Epoch, Hash: [32]byte(a.Hash)}
 	}
 	return info, nil
 }

@@ -309,7 +309,7 @@ func TestFailedSnapshotReadsNoFurther(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := tx.Commit(t.Context(), int64(round)); err != nil {
+			if err := tx.Commit(t.Context(), int64(round), domain.Anchor{}); err != nil {
 				t.Fatal(err)
 			}
 		}

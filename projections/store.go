@@ -26,14 +26,17 @@ type Store interface {
 type Tx interface {
 	// Next is the offset of the first record that is not yet folded.
 	Next() int64
+	// Anchor is the last record that was folded, as Commit was told.
+	Anchor() domain.Anchor
 	// Load returns a working set that holds at least the stored rows under
 	// keys. A store that keeps every row at hand need not look at keys. It may
 	// be called again, for more keys, until Commit.
 	Load(ctx context.Context, keys iter.Seq[Key]) (*Rows, error)
-	// Commit stores what changed in the working set and moves the partition's
-	// position to next, both or neither. It fails with ErrFenced, storing
-	// nothing, when the position is no longer where Begin found it.
-	Commit(ctx context.Context, next int64) error
+	// Commit stores what changed in the working set, and moves the partition's
+	// position to next and its anchor to last, the last record before it: all of
+	// that or nothing. It fails with ErrFenced, storing nothing, when the position
+	// is no longer where Begin found it.
+	Commit(ctx context.Context, next int64, last domain.Anchor) error
 	// Rollback ends the transaction and stores nothing.
 	Rollback()
 }
@@ -46,6 +49,8 @@ var ErrFenced = errors.New("partition was taken over by another process")
 type View interface {
 	// Position is how far into the log the rows go.
 	Position() domain.Position
+	// Anchors are the last records before that position, of partitions that have any.
+	Anchors() map[domain.TopicPartition]domain.Anchor
 	// Scan calls yield for each row that the query names, by key, until it
 	// returns an error, which Scan then returns.
 	Scan(q Query, yield func(Key, Row) error) error

@@ -18,8 +18,15 @@ type Holder struct {
 	Unit       string `json:"unit,omitempty"` // pod or job
 }
 
+// BusyAt is the activity, in per mille, from which on a device counts as at work. A GPU
+// that nothing runs on shows 0; one that is polled or drives a display shows a few percent
+// of utilization.
+const BusyAt = 50
+
 // Segment is a part of an hour in which one observer saw a device in one pair
-// of hands. From and To are milliseconds into the hour, half-open.
+// of hands. From and To are milliseconds into the hour, half-open. Where nobody
+// held it, the samples in one segment are alike: all measured at work, all
+// measured at rest, or none measured.
 type Segment struct {
 	From   uint32
 	To     uint32
@@ -157,7 +164,7 @@ func usageKeys(scope string, s *domain.NodeSampled, yield func(Key) bool) bool {
 }
 
 // foldSample adds a sample to the hours that it covers.
-func foldSample(rows *Rows, scope, source string, s *domain.NodeSampled) {
+func foldSample(rows *Rows, scope, source string, s *domain.NodeSampled, appended domain.Instant) {
 	for h := s.Interval.From.HourStart(); h < s.Interval.To; h += domain.Hour {
 		from := uint32(max(0, s.Interval.From-h) / nsPerMs)
 		to := uint32(min(domain.Hour, s.Interval.To-h) / nsPerMs)
@@ -174,6 +181,7 @@ func foldSample(rows *Rows, scope, source string, s *domain.NodeSampled) {
 		if u.size() != before {
 			noteGPUs(rows, scope, s, h)
 		}
+		noteLate(rows, scope, s, h, to-from, appended)
 	}
 }
 
@@ -316,7 +324,7 @@ func (d *Device) hold(g Segment) {
 	}
 	last := &d.Segments[n-1]
 	switch {
-	case last.To == g.From && last.Holder == g.Holder:
+	case last.joins(&g):
 		last.To = g.To
 		last.Known += g.Known
 		last.Active += g.Active
@@ -331,7 +339,7 @@ func (d *Device) hold(g Segment) {
 func overlay(segments []Segment, g Segment) []Segment {
 	out := make([]Segment, 0, len(segments)+2)
 	put := func(s Segment) {
-		if n := len(out); n > 0 && out[n-1].To == s.From && out[n-1].Holder == s.Holder {
+		if n := len(out); n > 0 && out[n-1].joins(&s) {
 			out[n-1].To = s.To
 			out[n-1].Known += s.Known
 			out[n-1].Active += s.Active
@@ -356,6 +364,17 @@ func overlay(segments []Segment, g Segment) []Segment {
 		put(g)
 	}
 	return out
+}
+
+// joins reports whether next continues the segment.
+func (s *Segment) joins(next *Segment) bool {
+	return s.To == next.From && s.Holder == next.Holder &&
+		(s.Holder > 0 || (s.Known > 0) == (next.Known > 0) && s.busy() == next.busy())
+}
+
+// busy reports whether a device that nobody is known to have held was at work.
+func (s *Segment) busy() bool {
+	return s.Holder == 0 && s.Known > 0 && s.Active >= BusyAt*uint64(s.Known)
 }
 
 // part returns the part of a segment, with its share of what was measured,

@@ -57,6 +57,7 @@ type hand struct {
 	replica       uint32
 	holder        *Holder // nil: nobody
 	known, active int64   // of the moment, unweighted
+	busy          bool    // at work, and nobody is known to hold it
 	source        string
 }
 
@@ -104,10 +105,13 @@ func (g *gpuWalk) resolve() []DeviceSegment {
 				continue
 			}
 			g.nothing(at, from)
-			seg := DeviceSegment{From: from, To: to, State: Idle, Holder: g.holder(s.Holder), Device: g.id, GPUMs: int64(to - from), Source: l.source}
+			seg := DeviceSegment{From: from, To: to, State: Idle, Holder: g.holder(s.Holder), Device: g.id, GPUMs: int64(to - from), Micros: 1000 * int64(to-from), Source: l.source}
 			seg.Known, seg.Active = s.measured(from, to)
-			if seg.Holder != nil {
+			switch {
+			case seg.Holder != nil:
 				seg.State = Allocated
+			case s.busy():
+				seg.State = BusyUnattributed
 			}
 			g.out = append(g.out, seg)
 			at = to
@@ -120,7 +124,7 @@ func (g *gpuWalk) resolve() []DeviceSegment {
 // nothing enters a time of which nothing is known.
 func (g *gpuWalk) nothing(from, to uint32) {
 	if from < to && g.declared {
-		g.out = append(g.out, DeviceSegment{From: from, To: to, State: Unobserved, Device: g.id, GPUMs: int64(to - from)})
+		g.out = append(g.out, DeviceSegment{From: from, To: to, State: Unobserved, Device: g.id, GPUMs: int64(to - from), Micros: 1000 * int64(to-from)})
 	}
 }
 
@@ -201,7 +205,7 @@ func (g *gpuWalk) moment(from, to uint32) {
 		case idle == Idle:
 			g.nothing(from, to)
 		default:
-			g.put(DeviceSegment{From: from, To: to, State: idle, Device: g.id, GPUMs: length})
+			g.put(DeviceSegment{From: from, To: to, State: idle, Device: g.id, GPUMs: length, Micros: 1000 * length})
 		}
 		return
 	}
@@ -210,25 +214,31 @@ func (g *gpuWalk) moment(from, to uint32) {
 		total += g.units[i].weight
 	}
 	parts := max(total, whole)
-	var weight, given int64
+	var weight, given, givenMicros int64
 	for i := range g.units {
 		u := &g.units[i]
 		weight += u.weight
 		share := length*weight/parts - given
 		given += share
-		held := int64(0)
+		micros := 1000*length*weight/parts - givenMicros
+		givenMicros += micros
+		held, busy := int64(0), false
 		for _, h := range u.hands {
 			if h.holder != nil {
 				held++
 			}
+			busy = busy || h.busy
 		}
 		if held == 0 {
-			h := u.hands[0]
-			g.put(DeviceSegment{From: from, To: to, State: idle, Device: u.id, Profile: u.profile, GPUMs: share,
+			h, state := u.hands[0], idle
+			if busy && idle == Idle {
+				state = BusyUnattributed
+			}
+			g.put(DeviceSegment{From: from, To: to, State: state, Device: u.id, Profile: u.profile, GPUMs: share, Micros: micros,
 				Known: h.known * share / length, Active: h.active * share / length, Source: h.source})
 			continue
 		}
-		var n, done int64
+		var n, done, doneMicros int64
 		for _, h := range u.hands {
 			if h.holder == nil {
 				continue
@@ -236,12 +246,14 @@ func (g *gpuWalk) moment(from, to uint32) {
 			n++
 			ms := share*n/held - done
 			done += ms
-			g.put(DeviceSegment{From: from, To: to, State: Allocated, Holder: h.holder, Device: u.id, Replica: h.replica, Profile: u.profile, GPUMs: ms,
+			us := micros*n/held - doneMicros
+			doneMicros += us
+			g.put(DeviceSegment{From: from, To: to, State: Allocated, Holder: h.holder, Device: u.id, Replica: h.replica, Profile: u.profile, GPUMs: ms, Micros: us,
 				Known: h.known * ms / length, Active: h.active * ms / length, WhileFailed: failed, Source: h.source})
 		}
 	}
-	if given < length {
-		g.put(DeviceSegment{From: from, To: to, State: rest, Device: g.id, GPUMs: length - given, Source: g.units[0].hands[0].source})
+	if givenMicros < 1000*length {
+		g.put(DeviceSegment{From: from, To: to, State: rest, Device: g.id, GPUMs: length - given, Micros: 1000*length - givenMicros, Source: g.units[0].hands[0].source})
 	}
 }
 
@@ -251,7 +263,7 @@ func (g *gpuWalk) moment(from, to uint32) {
 //
 // An observer that does not know who held any part of the GPU leaves that, and how
 // the GPU was cut, to the next that does. What it measured of a part still counts.
-// Where nobody knows, nobody held it.
+// Where nobody knows, nobody is known to have held it.
 func (g *gpuWalk) observe(from, to uint32) {
 	first, best := -1, -1 // by rank; best knows who held it
 	for i := range g.lanes {
@@ -291,6 +303,7 @@ func (g *gpuWalk) observe(from, to uint32) {
 				h.known, h.active = known, active
 			}
 		}
+		h.busy = h.holder == nil && g.busy(l.dev, from)
 		g.unit(l.dev.ID, l.cut, l.weight).take(h)
 	}
 }
@@ -311,6 +324,21 @@ func (g *gpuWalk) measuredBy(rank int, d *Device, from uint32) *Segment {
 		}
 	}
 	return nil
+}
+
+// busy reports whether a device that nobody is known to hold worked at a moment, by
+// the first observer that measured it then.
+func (g *gpuWalk) busy(d *Device, from uint32) bool {
+	for i := range g.lanes {
+		l := &g.lanes[i]
+		if l.dev.ID != d.ID || l.dev.Replica != d.Replica {
+			continue
+		}
+		if s := l.now(from); s != nil && s.Known > 0 {
+			return s.Active >= BusyAt*uint64(s.Known)
+		}
+	}
+	return false
 }
 
 // unaskedAt reports whether it was not known who held the device at a moment.
@@ -393,7 +421,7 @@ func (g *gpuWalk) fix(from, to uint32) {
 // put enters a segment, joined with the one before of the same part and share
 // where only time separates them.
 func (g *gpuWalk) put(s DeviceSegment) {
-	if s.GPUMs == 0 {
+	if s.Micros == 0 {
 		return
 	}
 	for i := len(g.out) - 1; i >= 0; i-- {
@@ -406,6 +434,7 @@ func (g *gpuWalk) put(s DeviceSegment) {
 			o.GPUMs*int64(s.To-s.From) == s.GPUMs*int64(o.To-o.From) && (o.Holder == s.Holder || o.Holder != nil && s.Holder != nil && *o.Holder == *s.Holder) {
 			o.To = s.To
 			o.GPUMs += s.GPUMs
+			o.Micros += s.Micros
 			o.Known += s.Known
 			o.Active += s.Active
 			return

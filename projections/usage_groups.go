@@ -36,13 +36,14 @@ func Dimensions() []Dimension {
 // GPUTime adds up GPU time in milliseconds of a whole GPU, by [State]. The
 // states add up to Service exactly.
 type GPUTime struct {
-	Service       int64 `json:"in_service_gpu_ms"`
-	Allocated     int64 `json:"allocated_gpu_ms"`
-	Idle          int64 `json:"idle_gpu_ms"`
-	Failed        int64 `json:"failed_gpu_ms"`
-	Maintenance   int64 `json:"maintenance_gpu_ms"`
-	Unprovisioned int64 `json:"unprovisioned_gpu_ms"`
-	Unobserved    int64 `json:"unobserved_gpu_ms"`
+	Service          int64 `json:"in_service_gpu_ms"`
+	Allocated        int64 `json:"allocated_gpu_ms"`
+	BusyUnattributed int64 `json:"busy_unattributed_gpu_ms"`
+	Idle             int64 `json:"idle_gpu_ms"`
+	Failed           int64 `json:"failed_gpu_ms"`
+	Maintenance      int64 `json:"maintenance_gpu_ms"`
+	Unprovisioned    int64 `json:"unprovisioned_gpu_ms"`
+	Unobserved       int64 `json:"unobserved_gpu_ms"`
 	// WhileFailed is the part of Allocated that was held although failed.
 	WhileFailed int64 `json:"allocated_while_failed_gpu_ms"`
 	// Undeclared is the part of Service of GPUs that nobody declared.
@@ -71,6 +72,8 @@ func (t *GPUTime) add(s *DeviceSegment, declared bool) {
 		if s.WhileFailed {
 			t.WhileFailed += s.GPUMs
 		}
+	case BusyUnattributed:
+		t.BusyUnattributed += s.GPUMs
 	case Idle:
 		t.Idle += s.GPUMs
 	case Failed:

@@ -23,7 +23,9 @@ import (
 //     did not cause it.
 //   - maintenance: set aside on purpose, by a window, a cordon that is no
 //     repair, or a drain.
-//   - idle: reported, and nobody held it.
+//   - busy_unattributed: it worked, at [BusyAt] or more, and nobody is known to have
+//     held it: a process on the machine itself, or a holder that no observer knew of.
+//   - idle: reported, nobody is known to have held it, and it was not seen to work.
 //   - unprovisioned: the part of a GPU that is cut into MIG instances which no
 //     instance covers: nobody can be given it until somebody cuts it. It takes
 //     a report to know that, so a GPU that never reported is not in it.
@@ -35,13 +37,14 @@ const (
 	Allocated State = iota
 	Failed
 	Maintenance
+	BusyUnattributed
 	Idle
 	Unprovisioned
 	Unobserved
 	stateEnd
 )
 
-var stateNames = [stateEnd]string{"allocated", "failed", "maintenance", "idle", "unprovisioned", "unobserved"}
+var stateNames = [stateEnd]string{"allocated", "failed", "maintenance", "busy_unattributed", "idle", "unprovisioned", "unobserved"}
 
 // String returns the state's name.
 func (s State) String() string {
@@ -68,6 +71,9 @@ type DeviceSegment struct {
 	// GPUMs is the length times the part's share of the GPU, in milliseconds of
 	// a whole GPU. At every moment the parts add up to the GPU.
 	GPUMs int64
+	// Micros are the same in microseconds, with less rounding: GPUMs times 1000,
+	// and a part of a GPU to the microsecond.
+	Micros int64
 	// Known is the part of GPUMs for which activity was measured, Active that
 	// times the activity in per mille.
 	Known, Active int64
@@ -101,12 +107,13 @@ type DeviceHour struct {
 // "node-reporter/" or "reporter/", then "prometheus/" (SM activity before engine
 // activity before utilization), then others, and within a rank whoever came into
 // the hour later. One that did not know who held any part of the GPU at the moment
-// leaves that to the next that did, but for what it measured; where none did, the GPU
-// was idle, as far as anybody knows.
+// leaves that to the next that did, but for what it measured. Where none did, or none
+// saw a holder, the GPU is busy_unattributed or idle, by the first of them that measured
+// its activity; where none measured it, idle.
 // Of a GPU that several names of nodes report at the same moment, all observers are
 // those of one of them (see aliases.go).
 // [domain.UsageCorrected] overrides all of them; of two corrections the later
-// holds.
+// holds. One that says that nobody held a GPU makes it idle, whatever was measured.
 //
 // MIG instances weigh max(compute slices, memory slices) of their parent's
 // slices; where that adds up to more than the GPU, as 3g with 4g does, all

@@ -30,8 +30,15 @@ func hardware(minutes int, ev domain.Event) domain.Envelope {
 }
 
 func held(by string) storetest.Seen {
-	return storetest.Seen{ID: gpu(0), Workspace: by, Activity: 500}
+	s := storetest.Seen{ID: gpu(0), Workspace: by, Activity: 500}
+	if by == "" {
+		s.Activity = 0
+	}
+	return s
 }
+
+// works is a GPU that nobody is known to hold, with its activity in per mille.
+func works(activity int) storetest.Seen { return storetest.Seen{ID: gpu(0), Activity: activity} }
 
 // unasked is a report of an observer that did not know who held what.
 func unasked(env domain.Envelope) domain.Envelope {
@@ -66,6 +73,9 @@ func TestUsageStates(t *testing.T) {
 			hardware(20, &domain.NodeReturned{Node: "n", Faults: true}), hardware(15, &domain.GPUFaultObserved{Node: "n", GPU: gpu(0), Kind: domain.FaultOffBus, Fatal: true}),
 			hardware(10, &domain.GPUFaultObserved{Node: "n", GPU: gpu(0), Kind: domain.FaultXID, Code: 79, Fatal: true})},
 			"0-10 idle 600000, 10-40 failed 1800000, 40-60 idle 1200000"},
+		{"a GPU that is returned amid repeats of its fault stays down", append(storm(10, 40, 0, 79, true), one, sampled("reporter/n", 0, 60, held("")),
+			hardware(20, &domain.NodeReturned{Node: "n"}), hardware(50, &domain.NodeReturned{Node: "n"})),
+			"0-10 idle 600000, 10-50 failed 2400000, 50-60 idle 600000"},
 		{"the end of a fault ends no cordon", []domain.Envelope{one, sampled("reporter/n", 0, 60, held("")),
 			hardware(10, &domain.GPUFaultObserved{Node: "n", Kind: domain.FaultHealth, Code: 15, Fatal: true}), hardware(15, &domain.NodeDrained{Node: "n"}),
 			hardware(20, &domain.NodeReturned{Node: "n", Faults: true}), hardware(30, &domain.NodeReturned{Node: "n"}), hardware(35, &domain.NodeCordoned{Node: "n", Repair: true}),
@@ -123,6 +133,31 @@ func TestUsageStates(t *testing.T) {
 			"0-30 allocated c 1800000, 30-60 allocated a 1800000"},
 		{"a correction of an instance", []domain.Envelope{one, sampled("reporter/n", 0, 60, mig(1, "4g.40gb", "a"), mig(2, "3g.40gb", "b")), corrected(0, 60, gpu(102), "")},
 			"0-60 allocated a 1920000, 0-60 idle 1680000"},
+		{"a GPU that works for nobody known is not idle", []domain.Envelope{one, sampled("reporter/n", 0, 10, works(50)), sampled("reporter/n", 10, 20, works(49)),
+			sampled("reporter/n", 20, 30, works(1000)), sampled("reporter/n", 30, 40, held("a")), sampled("reporter/n", 40, 50, works(-1)), sampled("reporter/n", 50, 60, works(900))},
+			"0-10 busy_unattributed 600000, 10-20 idle 600000, 20-30 busy_unattributed 600000, 30-40 allocated a 600000, 40-50 idle 600000, 50-60 busy_unattributed 600000"},
+		{"one that works is not averaged with one that rests", []domain.Envelope{one, sampled("reporter/n", 0, 1, works(100)), sampled("reporter/n", 1, 60, works(0))},
+			"0-1 busy_unattributed 60000, 1-60 idle 3540000"},
+		{"a later sample of part of the time", []domain.Envelope{one, sampled("reporter/n", 0, 60, works(700)), sampled("reporter/n", 20, 30, works(0))},
+			"0-20 busy_unattributed 1200000, 20-30 idle 600000, 30-60 busy_unattributed 1800000"},
+		{"who holds it is not known: what works and what rests", []domain.Envelope{one, unasked(sampled("reporter/n", 0, 30, works(500))), unasked(sampled("reporter/n", 30, 60, works(0)))},
+			"0-30 busy_unattributed 1800000, 30-60 idle 1800000"},
+		{"who holds it another observer knows", []domain.Envelope{one, unasked(sampled("reporter/n", 0, 60, works(500))), sampled("import/x", 0, 30, held("b"))},
+			"0-30 allocated b 1800000, 30-60 busy_unattributed 1800000"},
+		{"one observer knows of no holder, another measures", []domain.Envelope{one, sampled("reporter/n", 0, 60, works(-1)), sampled("prometheus/p", 0, 30, works(500)), sampled("prometheus/p", 30, 60, works(0))},
+			"0-30 busy_unattributed 1800000, 30-60 idle 1800000"},
+		{"the better measurement decides", []domain.Envelope{one, sampled("reporter/n", 0, 60, works(0)), sampled("prometheus/p", 0, 60, works(500))},
+			"0-60 idle 3600000"},
+		{"work while failed or set aside is that", []domain.Envelope{one, sampled("reporter/n", 0, 60, works(500)), hardware(30, &domain.NodeDrained{Node: "n"})},
+			"0-30 busy_unattributed 1800000, 30-60 maintenance 1800000"},
+		{"who says that nobody held it decides", []domain.Envelope{one, sampled("reporter/n", 0, 60, works(500)), corrected(0, 30, gpu(0), "")},
+			"0-30 idle 1800000, 30-60 busy_unattributed 1800000"},
+		{"a part of a GPU that works for nobody known", []domain.Envelope{one, sampled("reporter/n", 0, 60, mig(1, "3g.40gb", "a"),
+			storetest.Seen{ID: gpu(102), Parent: gpu(0), Profile: "4g.40gb", Activity: 500})},
+			"0-60 allocated a 1680000, 0-60 busy_unattributed 1920000"},
+		{"a replica that works for nobody known", []domain.Envelope{one, sampled("reporter/n", 0, 60, replica(1, ""),
+			storetest.Seen{ID: gpu(0), Replica: 2, Activity: 500})},
+			"0-60 busy_unattributed 3600000"},
 		{"not declared: in service while it reports", []domain.Envelope{sampled("reporter/n", 0, 20, held("a")), sampled("reporter/n", 40, 50, held(""))},
 			"0-20 allocated? a 1200000, 40-50 idle? 600000"},
 		{"reports before service and after retirement", []domain.Envelope{storetest.Node("c", "n", "x", 1, t0+20*minute), hardware(40, &domain.NodeRetired{Node: "n"}), sampled("reporter/n", 0, 60, held("a"))},

@@ -16,14 +16,13 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// logOf returns a log with n clusters in it, and a position at its end.
+// logOf returns a log with an event of each of n clusters, and a position at its end.
 func logOf(n int) (*storetest.Log, domain.Position) {
 	l := storetest.NewLog()
 	for i := range n {
 		cluster := fmt.Sprint("c", i)
 		l.Append(domain.Envelope{
-			Source: "test", Incarnation: 1, Sequence: 1, Time: storetest.Start, Cluster: cluster, Workspace: "w",
-			Event: &domain.ClusterRegistered{Name: cluster, Provider: "p", ProviderClass: domain.Owned, Region: "r"},
+			Source: "test", Incarnation: 1, Sequence: 1, Time: storetest.Start, Cluster: cluster, Event: &domain.NodeRetired{Node: "n"},
 		})
 	}
 	return l, l.End()

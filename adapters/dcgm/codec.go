@@ -295,7 +295,7 @@ func decodeEvents(m *framesv1.Events) (*Events, error) {
 		if err != nil {
 			return nil, fmt.Errorf("event %d: %v", i, err)
 		}
-		if e.GetKind() < framesv1.Kind_KIND_XID || e.GetKind() > framesv1.Kind_KIND_LOST {
+		if e.GetKind() < framesv1.Kind_KIND_XID || e.GetKind() > framesv1.Kind_KIND_PAGE_RETIREMENT {
 			return nil, fmt.Errorf("event %d: kind %d is unknown", i, e.GetKind())
 		}
 		if e.GetCount() == 0 {

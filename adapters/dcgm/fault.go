@@ -10,14 +10,18 @@ import (
 // Ids of the DCGM fields whose values mean faults. The names of fields changed between
 // releases of DCGM, the ids did not.
 const (
-	FieldXID                = 230
-	FieldECCUncorrectable   = 311
-	FieldRemapUncorrectable = 393
-	FieldRemapCorrected     = 394
-	FieldRemapFailed        = 395
-	FieldRemapPending       = 396
-	FieldClockReasons       = 112
-	FieldRecovery           = 1523
+	FieldXID                  = 230
+	FieldECCUncorrectable     = 311
+	FieldECCLifetime          = 313
+	FieldRetiredCorrected     = 390
+	FieldRetiredUncorrectable = 391
+	FieldRetirementPending    = 392
+	FieldRemapUncorrectable   = 393
+	FieldRemapCorrected       = 394
+	FieldRemapFailed          = 395
+	FieldRemapPending         = 396
+	FieldClockReasons         = 112
+	FieldRecovery             = 1523
 )
 
 // Bits of FieldClockReasons that say that the hardware protects itself (nvml.h,
@@ -66,6 +70,15 @@ func Fault(t *faults.Table, node string, e Event, seen uint64) (f *domain.GPUFau
 			sign(domain.FaultRowRemap, faults.RemapCorrected)
 		default:
 			sign(domain.FaultRowRemap, faults.RemapUncorrectable)
+		}
+	case KindPageRetirement:
+		switch e.Field {
+		case FieldRetirementPending:
+			sign(domain.FaultPageRetirement, faults.RetirementPending)
+		case FieldRetiredCorrected:
+			sign(domain.FaultPageRetirement, faults.RetiredCorrected)
+		default:
+			sign(domain.FaultPageRetirement, faults.RetiredUncorrectable)
 		}
 	case KindECC:
 		sign(domain.FaultECC, faults.ECCUncorrectable)

@@ -53,7 +53,7 @@ type Hello struct {
 	Driver    string // version of the driver
 	Hostname  string
 	BootID    string // changes with every boot
-	Engine    string // socket of the nv-hostengine; "" embedded
+	Engine    string // that is used, as [Engine.String] writes it
 	Inventory Inventory
 	Groups    []Group
 }
@@ -162,14 +162,15 @@ type Kind uint8
 
 // The kinds of events.
 const (
-	KindXID      Kind = iota + 1 // the driver reported an XID
-	KindRecovery                 // the recovery that the driver wants changed; Code is the action
-	KindHealth                   // a health check of DCGM warned or failed; Code is one of dcgm_errors.h
-	KindNVLink                   // a link went down or came back; Code is the link, of an NVSwitch its id+1 above 16 bits
-	KindRowRemap                 // rows of memory were remapped, or could not be; Count more than before
-	KindECC                      // errors of memory were counted; Count more than before
-	KindThermal                  // the hardware slows down to protect itself; Code is the reason's bit
-	KindLost                     // the device fell off the bus
+	KindXID            Kind = iota + 1 // the driver reported an XID
+	KindRecovery                       // the recovery that the driver wants changed; Code is the action
+	KindHealth                         // a health check of DCGM warned or failed; Code is one of dcgm_errors.h
+	KindNVLink                         // a link went down or came back; Code is the link, of an NVSwitch its id+1 above 16 bits
+	KindRowRemap                       // rows of memory were remapped, or could not be; Count more than before
+	KindECC                            // errors of memory were counted; Count more than before
+	KindThermal                        // the hardware slows down to protect itself; Code is the reason's bit
+	KindLost                           // the device fell off the bus
+	KindPageRetirement                 // pages of memory were retired, or are to be; Count more than before
 )
 
 // String returns the kind as a word.
@@ -191,6 +192,8 @@ func (k Kind) String() string {
 		return "thermal"
 	case KindLost:
 		return "lost"
+	case KindPageRetirement:
+		return "page_retirement"
 	}
 	return "unknown"
 }
@@ -211,7 +214,9 @@ type Events struct {
 // events (UUID, Kind, Code, Field, At) are one. All others tell states and counters. A
 // run knows none when it begins, so that it says what it finds (Found): a reader that
 // knows of the state already (UUID, Kind, Code, Field), or of the counter's Total, drops
-// the event or counts what Total has more than before.
+// the event or counts what Total has more than before. A counter of the GPU's life
+// ([faults.Lifetime]) is told when it is found, 0 included: that is where its growth is
+// counted from, and no fault.
 type Event struct {
 	Kind     Kind
 	Device   uint32       // index+1 in the inventory, 0: the node
@@ -240,7 +245,7 @@ const (
 	TroubleDriver     = "driver"     // the driver does not answer, or is not loaded
 	TroubleNoGPUs     = "no_gpus"    // there is nothing to collect
 	TroubleGroup      = "group"      // one group of fields does not work
-	TroubleConnection = "connection" // the nv-hostengine went away
+	TroubleConnection = "connection" // the nv-hostengine went away, or one came while DCGM was embedded
 	TroubleCall       = "call"       // DCGM refused a call that it must answer
 )
 

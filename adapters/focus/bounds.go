@@ -11,9 +11,7 @@ import (
 	"quartermaster/domain/attribution"
 )
 
-// What a row may say at most. A line beyond it could be kept but not divided as
-// it stands, so that every report of its month would have to make an exception
-// of it; a slip of the pen or a wrong unit is far likelier than such a charge.
+// What a row may say at most; a typo or a wrong unit is far likelier than more.
 const (
 	// maxAmountDigits is how many digits before the point an amount may have
 	// that is divided. See attribution.AmountOf.
@@ -31,8 +29,10 @@ const millisecond = domain.Second / 1000
 // maxUnits bounds the memory for units; those beyond are worked out each time.
 const maxUnits = 1 << 10
 
-// dividable refuses a line that attribution could not divide over hours, but
-// for its amounts, which parseAmount refuses.
+// dividable refuses a line whose charge period attribution could not divide, and
+// sets aside quantities of machine time that no charge has: the line buys no time
+// then, and its money follows what else is known of the machine. Amounts are
+// refused by parseAmount.
 func (ls *lines) dividable(l *line) error {
 	// Thirteen months are longer than this, so that most rows need no calendar.
 	if length := l.ChargePeriodEnd - l.ChargePeriodStart; l.ChargeCategory == "Usage" && length > 366*domain.Day {
@@ -42,18 +42,46 @@ func (ls *lines) dividable(l *line) error {
 	}
 	for _, q := range []struct {
 		column, unit string
-		value        domain.NullDecimal
+		value        *domain.NullDecimal
 	}{
-		{"PricingQuantity", l.PricingUnit, l.PricingQuantity}, {"ConsumedQuantity", l.ConsumedUnit, l.ConsumedQuantity},
+		{"PricingQuantity", l.PricingUnit, &l.PricingQuantity}, {"ConsumedQuantity", l.ConsumedUnit, &l.ConsumedQuantity},
 	} {
 		if !q.value.Valid || q.unit == "" {
 			continue
 		}
-		if most := ls.mostOf(q.unit); most.Valid && above(q.value.Decimal, most.Decimal) {
-			return ls.refuse(q.column, fmt.Sprintf("of %q is more than %d machine-hours, which no line has", rows.Clip(q.unit), maxMachineHours))
+		reason := unusable(l, q.unit, q.value.Decimal, ls.mostOf(q.unit))
+		if reason == "" {
+			continue
 		}
+		if ls.opts.Strict {
+			return ls.refuse(q.column, reason)
+		}
+		*q.value = domain.NullDecimal{}
+		ls.setAside(deviation{kind: UnusableQuantity, column: q.column}, ls.value(q.column))
+		l.Other = ls.other
 	}
 	return nil
+}
+
+// unusable says why a line cannot have a quantity of a unit, of which it may have so
+// much: null for what is no machine time.
+func unusable(l *line, unit string, d domain.Decimal, most domain.NullDecimal) string {
+	switch {
+	case !most.Valid:
+		return ""
+	case above(d, most.Decimal):
+		return fmt.Sprintf("of %q is more than %d machine-hours, which no line has", rows.Clip(unit), maxMachineHours)
+	case d.IsNegative() && !mayBeNegative(l):
+		return onlyTakenBack
+	}
+	return ""
+}
+
+const onlyTakenBack = "is negative, which only a correction is or a charge that is taken back with a negative cost"
+
+// mayBeNegative reports whether the quantities of a line may be.
+func mayBeNegative(l *line) bool {
+	return l.ChargeClass == "Correction" || l.ChargeCategory != "Usage" && l.ChargeCategory != "Purchase" || takenBack(l)
 }
 
 // above reports whether a quantity is larger in magnitude than a bound, which
@@ -74,20 +102,24 @@ func order(d domain.Decimal) int64 { return int64(d.NumDigits()) + int64(d.Expon
 // mostOf returns the largest quantity that a line may have of a unit; null for
 // what is no machine time.
 func (ls *lines) mostOf(unit string) domain.NullDecimal {
-	if most, ok := ls.most[unit]; ok {
-		return most
+	most, ok := ls.most[unit]
+	if !ok {
+		most = mostOf(unit)
+		if len(ls.most) < maxUnits {
+			ls.most[strings.Clone(unit)] = most
+		}
 	}
-	most := domain.NullDecimal{}
+	return most
+}
+
+func mostOf(unit string) domain.NullDecimal {
 	one := domain.BillingLine{ChargePeriodEnd: 1, PricingQuantity: decimal.NewNullDecimal(decimal.New(1, 0)), PricingUnit: unit}
 	switch at, err := attribution.LineOf(&one); {
 	case err != nil || at.UnusableQuantity != "": // one of it is too much
-		most.Valid = true
+		return domain.NullDecimal{Valid: true}
 	case max(at.NodeMs, at.GPUMs) > 0:
 		ms := decimal.New(max(at.NodeMs, at.GPUMs), 0)
-		most = decimal.NewNullDecimal(decimal.New(maxMachineHours*int64(domain.Hour/millisecond), 0).Div(ms))
+		return decimal.NewNullDecimal(decimal.New(maxMachineHours*int64(domain.Hour/millisecond), 0).Div(ms))
 	}
-	if len(ls.most) < maxUnits {
-		ls.most[strings.Clone(unit)] = most
-	}
-	return most
+	return domain.NullDecimal{}
 }

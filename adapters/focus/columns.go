@@ -20,6 +20,9 @@ const (
 	columnReason       = "x_CorrectionReason"
 	columnFocusVersion = "x_FocusVersion"
 	columnGenerated    = "x_Generated"
+	// columnIssuerSource says where the issuer of a row that names none comes
+	// from: one of the issuerOf values, or the column.
+	columnIssuerSource = "x_InvoiceIssuerNameSource"
 )
 
 type line = domain.BillingLine
@@ -32,6 +35,8 @@ type field struct {
 	mandatory bool // to FOCUS
 	needed    bool // to attribution: a file without the column is not read, a row where it is null is bad
 	divided   bool // an amount that attribution divides
+	decides   bool // a value that cannot be kept refuses the row; see the package comment, Deviations
+	closed    bool // FOCUS lists its values
 	json      bool
 	text      func(*line) *string
 	number    func(*line) *domain.NullDecimal
@@ -48,58 +53,58 @@ var fields = []field{
 	{name: "AllocatedResourceName", since: 13, text: func(l *line) *string { return &l.AllocatedResourceName }},
 	{name: "AllocatedTags", since: 13, json: true, text: func(l *line) *string { return &l.AllocatedTags }},
 	{name: "AvailabilityZone", since: 10, text: func(l *line) *string { return &l.AvailabilityZone }},
-	{name: "BilledCost", since: 10, mandatory: true, cost: func(l *line) *domain.Decimal { return &l.BilledCost }, needed: true, divided: true},
-	{name: "BillingAccountId", since: 10, mandatory: true, text: func(l *line) *string { return &l.BillingAccountID }, needed: true},
+	{name: "BilledCost", since: 10, mandatory: true, cost: func(l *line) *domain.Decimal { return &l.BilledCost }, needed: true, divided: true, decides: true},
+	{name: "BillingAccountId", since: 10, mandatory: true, text: func(l *line) *string { return &l.BillingAccountID }, needed: true, decides: true},
 	{name: "BillingAccountName", since: 10, mandatory: true, text: func(l *line) *string { return &l.BillingAccountName }},
 	{name: "BillingAccountType", since: 12, text: func(l *line) *string { return &l.BillingAccountType }},
-	{name: "BillingCurrency", since: 10, mandatory: true, text: func(l *line) *string { return &l.BillingCurrency }, needed: true},
-	{name: "BillingPeriodEnd", since: 10, mandatory: true, time: func(l *line) *domain.Instant { return &l.BillingPeriodEnd }, needed: true},
-	{name: "BillingPeriodStart", since: 10, mandatory: true, time: func(l *line) *domain.Instant { return &l.BillingPeriodStart }, needed: true},
-	{name: "CapacityReservationId", since: 11, text: func(l *line) *string { return &l.CapacityReservationID }},
-	{name: "CapacityReservationStatus", since: 11, text: func(l *line) *string { return &l.CapacityReservationStatus }},
-	{name: "ChargeCategory", since: 10, mandatory: true, text: func(l *line) *string { return &l.ChargeCategory }, needed: true},
-	{name: "ChargeClass", since: 10, mandatory: true, text: func(l *line) *string { return &l.ChargeClass }},
+	{name: "BillingCurrency", since: 10, mandatory: true, text: func(l *line) *string { return &l.BillingCurrency }, needed: true, decides: true},
+	{name: "BillingPeriodEnd", since: 10, mandatory: true, time: func(l *line) *domain.Instant { return &l.BillingPeriodEnd }, needed: true, decides: true},
+	{name: "BillingPeriodStart", since: 10, mandatory: true, time: func(l *line) *domain.Instant { return &l.BillingPeriodStart }, needed: true, decides: true},
+	{name: "CapacityReservationId", since: 11, text: func(l *line) *string { return &l.CapacityReservationID }, decides: true},
+	{name: "CapacityReservationStatus", since: 11, text: func(l *line) *string { return &l.CapacityReservationStatus }, decides: true},
+	{name: "ChargeCategory", since: 10, mandatory: true, text: func(l *line) *string { return &l.ChargeCategory }, needed: true, decides: true},
+	{name: "ChargeClass", since: 10, mandatory: true, text: func(l *line) *string { return &l.ChargeClass }, closed: true},
 	{name: "ChargeDescription", since: 10, mandatory: true, text: func(l *line) *string { return &l.ChargeDescription }},
-	{name: "ChargeFrequency", since: 10, text: func(l *line) *string { return &l.ChargeFrequency }},
-	{name: "ChargePeriodEnd", since: 10, mandatory: true, time: func(l *line) *domain.Instant { return &l.ChargePeriodEnd }, needed: true},
-	{name: "ChargePeriodStart", since: 10, mandatory: true, time: func(l *line) *domain.Instant { return &l.ChargePeriodStart }, needed: true},
-	{name: "CommitmentDiscountCategory", since: 10, text: func(l *line) *string { return &l.CommitmentDiscountCategory }},
-	{name: "CommitmentDiscountId", since: 10, text: func(l *line) *string { return &l.CommitmentDiscountID }},
+	{name: "ChargeFrequency", since: 10, text: func(l *line) *string { return &l.ChargeFrequency }, closed: true},
+	{name: "ChargePeriodEnd", since: 10, mandatory: true, time: func(l *line) *domain.Instant { return &l.ChargePeriodEnd }, needed: true, decides: true},
+	{name: "ChargePeriodStart", since: 10, mandatory: true, time: func(l *line) *domain.Instant { return &l.ChargePeriodStart }, needed: true, decides: true},
+	{name: "CommitmentDiscountCategory", since: 10, text: func(l *line) *string { return &l.CommitmentDiscountCategory }, closed: true},
+	{name: "CommitmentDiscountId", since: 10, text: func(l *line) *string { return &l.CommitmentDiscountID }, decides: true},
 	{name: "CommitmentDiscountName", since: 10, text: func(l *line) *string { return &l.CommitmentDiscountName }},
 	{name: "CommitmentDiscountQuantity", since: 11, number: func(l *line) *domain.NullDecimal { return &l.CommitmentDiscountQuantity }},
-	{name: "CommitmentDiscountStatus", since: 10, text: func(l *line) *string { return &l.CommitmentDiscountStatus }},
+	{name: "CommitmentDiscountStatus", since: 10, text: func(l *line) *string { return &l.CommitmentDiscountStatus }, decides: true},
 	{name: "CommitmentDiscountType", since: 10, text: func(l *line) *string { return &l.CommitmentDiscountType }},
 	{name: "CommitmentDiscountUnit", since: 11, text: func(l *line) *string { return &l.CommitmentDiscountUnit }},
 	{name: "CommitmentProgramEligibilityDetails", since: 14, json: true, text: func(l *line) *string { return &l.CommitmentProgramEligibilityDetails }},
 	{name: "ConsumedQuantity", since: 10, number: func(l *line) *domain.NullDecimal { return &l.ConsumedQuantity }},
-	{name: "ConsumedUnit", since: 10, text: func(l *line) *string { return &l.ConsumedUnit }},
+	{name: "ConsumedUnit", since: 10, text: func(l *line) *string { return &l.ConsumedUnit }, decides: true},
 	{name: "ContractApplied", since: 13, json: true, text: func(l *line) *string { return &l.ContractApplied }},
 	{name: "ContractedCost", since: 10, mandatory: true, number: func(l *line) *domain.NullDecimal { return &l.ContractedCost }},
 	{name: "ContractedUnitPrice", since: 10, number: func(l *line) *domain.NullDecimal { return &l.ContractedUnitPrice }},
-	{name: "EffectiveCost", since: 10, mandatory: true, number: func(l *line) *domain.NullDecimal { return &l.EffectiveCost }, divided: true},
+	{name: "EffectiveCost", since: 10, mandatory: true, number: func(l *line) *domain.NullDecimal { return &l.EffectiveCost }, divided: true, decides: true},
 	{name: "HostProviderName", since: 13, mandatory: true, text: func(l *line) *string { return &l.HostProviderName }},
-	{name: "InvoiceDetailId", since: 14, text: func(l *line) *string { return &l.InvoiceDetailID }},
-	{name: "InvoiceId", since: 12, text: func(l *line) *string { return &l.InvoiceID }},
-	{name: "InvoiceIssuerName", since: 10, mandatory: true, text: func(l *line) *string { return &l.InvoiceIssuerName }},
+	{name: "InvoiceDetailId", since: 14, text: func(l *line) *string { return &l.InvoiceDetailID }, decides: true},
+	{name: "InvoiceId", since: 12, text: func(l *line) *string { return &l.InvoiceID }, decides: true},
+	{name: "InvoiceIssuerName", since: 10, mandatory: true, text: func(l *line) *string { return &l.InvoiceIssuerName }, decides: true},
 	{name: "ListCost", since: 10, mandatory: true, number: func(l *line) *domain.NullDecimal { return &l.ListCost }},
 	{name: "ListUnitPrice", since: 10, number: func(l *line) *domain.NullDecimal { return &l.ListUnitPrice }},
-	{name: "PricingCategory", since: 10, text: func(l *line) *string { return &l.PricingCategory }},
+	{name: "PricingCategory", since: 10, text: func(l *line) *string { return &l.PricingCategory }, closed: true},
 	{name: "PricingCurrency", since: 12, text: func(l *line) *string { return &l.PricingCurrency }},
 	{name: "PricingCurrencyContractedUnitPrice", since: 12, number: func(l *line) *domain.NullDecimal { return &l.PricingCurrencyContractedUnitPrice }},
 	{name: "PricingCurrencyEffectiveCost", since: 12, number: func(l *line) *domain.NullDecimal { return &l.PricingCurrencyEffectiveCost }},
 	{name: "PricingCurrencyListUnitPrice", since: 12, number: func(l *line) *domain.NullDecimal { return &l.PricingCurrencyListUnitPrice }},
 	{name: "PricingQuantity", since: 10, mandatory: true, number: func(l *line) *domain.NullDecimal { return &l.PricingQuantity }},
-	{name: "PricingUnit", since: 10, mandatory: true, text: func(l *line) *string { return &l.PricingUnit }},
-	{name: "RegionId", since: 10, text: func(l *line) *string { return &l.RegionID }},
+	{name: "PricingUnit", since: 10, mandatory: true, text: func(l *line) *string { return &l.PricingUnit }, decides: true},
+	{name: "RegionId", since: 10, text: func(l *line) *string { return &l.RegionID }, decides: true},
 	{name: "RegionName", since: 10, text: func(l *line) *string { return &l.RegionName }},
-	{name: "ResourceId", since: 10, text: func(l *line) *string { return &l.ResourceID }},
+	{name: "ResourceId", since: 10, text: func(l *line) *string { return &l.ResourceID }, decides: true},
 	{name: "ResourceName", since: 10, text: func(l *line) *string { return &l.ResourceName }},
 	{name: "ResourceType", since: 10, text: func(l *line) *string { return &l.ResourceType }},
-	{name: "ServiceCategory", since: 10, mandatory: true, text: func(l *line) *string { return &l.ServiceCategory }},
+	{name: "ServiceCategory", since: 10, mandatory: true, text: func(l *line) *string { return &l.ServiceCategory }, decides: true},
 	{name: "ServiceName", since: 10, mandatory: true, text: func(l *line) *string { return &l.ServiceName }},
 	{name: "ServiceProviderName", since: 13, mandatory: true, text: func(l *line) *string { return &l.ServiceProviderName }},
 	{name: "ServiceSubcategory", since: 11, text: func(l *line) *string { return &l.ServiceSubcategory }},
-	{name: "SkuId", since: 10, text: func(l *line) *string { return &l.SKUID }},
+	{name: "SkuId", since: 10, text: func(l *line) *string { return &l.SKUID }, decides: true},
 	{name: "SkuMeter", since: 11, text: func(l *line) *string { return &l.SKUMeter }},
 	{name: "SkuPriceDetails", since: 11, json: true, text: func(l *line) *string { return &l.SKUPriceDetails }},
 	{name: "SkuPriceId", since: 10, text: func(l *line) *string { return &l.SKUPriceID }},
@@ -114,6 +119,9 @@ const (
 	columnProvider  = "ProviderName"
 	columnPublisher = "PublisherName"
 )
+
+// columnServiceProvider is the successor of columnProvider.
+const columnServiceProvider = "ServiceProviderName"
 
 // versions are those that FOCUS released and that are read.
 var versions = []string{"1.0", "1.1", "1.2", "1.3", "1.4"}

@@ -17,7 +17,7 @@ import (
 
 // version is the version of the mapping. It is part of the source's name: a
 // changed mapping is another source.
-const version = "v1"
+const version = "v2"
 
 // ErrColumns is wrapped by the error of a file that is no dataset of FOCUS that
 // is read here. Nothing of it was imported; the text says what is missing.
@@ -37,6 +37,11 @@ type Options struct {
 	// Historical declares that every fact was known when it became true, so
 	// that backtests may use it; otherwise it is known from when it is appended.
 	Historical bool
+	// Strict makes a bad row of every row with a value that would be set aside or
+	// rounded: see the package comment, Deviations.
+	Strict bool
+	// Elsewhere says who issued an invoice where the file does not; nil: only the file.
+	Elsewhere *Elsewhere
 	// Limits bound what a hostile file may cost.
 	Limits Limits
 	// InvoiceBytes is the most that Invoice Detail may hold in memory, for an
@@ -52,7 +57,12 @@ type Summary struct {
 	Events       int                 `json:"events"`        // handed out
 	Bad          int                 `json:"bad"`           // rows not imported
 	Types        map[domain.Type]int `json:"types"`         // events by type
-	Warnings     []Warning           `json:"warnings,omitempty"`
+	// Deviations counts the values of each kind that went in though the line
+	// cannot hold them as they stand.
+	Deviations map[Deviation]int `json:"deviations,omitempty"`
+	// Rounded is what rounding took from the costs of each invoice.
+	Rounded  []Rounding `json:"rounded,omitempty"`
+	Warnings []Warning  `json:"warnings,omitempty"`
 }
 
 // SourceName returns the name under which a file is a source of events: its
@@ -81,13 +91,15 @@ type run struct {
 	opts     Options
 	clock    clock
 	name     string
+	again    io.Reader
 	emitTo   func(*domain.Envelope) error
 	badTo    func(BadRow)
 	env      domain.Envelope
 	sum      Summary
-	line     int           // of the row at hand
-	warnings rows.Warnings // whose list is sum.Warnings
-	ofFile   []int         // indexes of the warnings that concern all rows
+	line     int                    // of the row at hand
+	warnings rows.Warnings          // whose list is sum.Warnings
+	ofFile   []int                  // indexes of the warnings that concern all rows
+	rounded  map[invoiceRounded]int // to the index in sum.Rounded
 }
 
 // dataset reads the rows of one dataset. row returns a *refusal for a bad row,
@@ -99,7 +111,8 @@ type dataset interface {
 }
 
 // Run reads a file of Cost and Usage or Invoice Detail. name stands for the
-// file in messages.
+// file in messages. again MUST be the same file from its beginning; it is read
+// to its end at the first row that names no issuer, and otherwise not at all.
 //
 // Each event is handed to emit, each row that was not imported to bad (nil:
 // they are only counted). The envelope has Time, Recorded, Subject and Event
@@ -114,13 +127,14 @@ type dataset interface {
 // the events of the rows before are out by then. The invoices of Invoice Detail
 // come out only when the whole file was read. The Summary tells what was done
 // in every case.
-func Run(ctx context.Context, file io.Reader, name string, opts Options, emit func(*domain.Envelope) error, bad func(BadRow)) (Summary, error) {
+func Run(ctx context.Context, file, again io.Reader, name string, opts Options, emit func(*domain.Envelope) error, bad func(BadRow)) (Summary, error) {
 	opts.Limits = opts.Limits.WithDefaults()
 	if opts.InvoiceBytes <= 0 {
 		opts.InvoiceBytes = 256 << 20
 	}
-	r := &run{ctx: ctx, opts: opts, name: name, emitTo: emit, badTo: bad}
-	r.sum.Types = map[domain.Type]int{}
+	r := &run{ctx: ctx, opts: opts, name: name, again: again, emitTo: emit, badTo: bad}
+	r.sum.Types, r.sum.Deviations = map[domain.Type]int{}, map[Deviation]int{}
+	r.rounded = map[invoiceRounded]int{}
 	err := r.check()
 	if err == nil {
 		err = r.read(file)
@@ -157,13 +171,19 @@ func (r *run) check() error {
 	return nil
 }
 
-func (r *run) read(file io.Reader) error {
+// table opens a file and reads its header.
+func (r *run) table(file io.Reader) (*table, []string, error) {
 	text, err := rows.Open(r.ctx, file, r.opts.Limits, ErrColumns)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	rs := newTable(text, r.opts.Limits.LineBytes)
 	header, err := r.header(rs)
+	return rs, header, err
+}
+
+func (r *run) read(file io.Reader) error {
+	rs, header, err := r.table(file)
 	if err != nil {
 		return err
 	}

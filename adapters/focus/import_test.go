@@ -110,10 +110,10 @@ func TestOptionsAreCheckedAndNameTheSource(t *testing.T) {
 		}
 	}
 	sum := [32]byte{0xab}
-	if got, want := focus.SourceName(sum, focus.Options{Limits: focus.Limits{LineBytes: 5}}), "sha256:ab"+strings.Repeat("0", 62)+"/focus.v1"; got != want {
+	if got, want := focus.SourceName(sum, focus.Options{Limits: focus.Limits{LineBytes: 5}}), "sha256:ab"+strings.Repeat("0", 62)+"/focus.v2"; got != want {
 		t.Errorf("source %s, want %s", got, want)
 	}
-	if got, want := focus.SourceName(sum, focus.Options{Zone: "Europe/Berlin", Currency: "EUR", FocusVersion: "1.2", Historical: true}), "/focus.v1?currency=EUR&focus_version=1.2&historical=true&zone=Europe%2FBerlin"; !strings.HasSuffix(got, want) {
+	if got, want := focus.SourceName(sum, focus.Options{Zone: "Europe/Berlin", Currency: "EUR", FocusVersion: "1.2", Historical: true}), "/focus.v2?currency=EUR&focus_version=1.2&historical=true&zone=Europe%2FBerlin"; !strings.HasSuffix(got, want) {
 		t.Errorf("source %s, want %s", got, want)
 	}
 }
@@ -134,7 +134,7 @@ func TestRowsBesideABrokenOneGoIn(t *testing.T) {
 func TestWhatEmitReturnsEndsTheImport(t *testing.T) {
 	full := errors.New("the disk is full")
 	n := 0
-	sum, err := focus.Run(context.Background(), strings.NewReader(bill(nil, nil, nil)), "f.csv", focus.Options{}, func(*domain.Envelope) error {
+	sum, err := focus.Run(context.Background(), strings.NewReader(bill(nil, nil, nil)), nil, "f.csv", focus.Options{}, func(*domain.Envelope) error {
 		if n++; n == 2 {
 			return full
 		}
@@ -145,7 +145,7 @@ func TestWhatEmitReturnsEndsTheImport(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := focus.Run(ctx, strings.NewReader(bill(nil)), "f.csv", focus.Options{}, nil, nil); !errors.Is(err, context.Canceled) {
+	if _, err := focus.Run(ctx, strings.NewReader(bill(nil)), nil, "f.csv", focus.Options{}, nil, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: error %v", err)
 	}
 }

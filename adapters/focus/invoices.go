@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"quartermaster/domain"
@@ -154,12 +155,16 @@ func (iv *invoices) add(inv *invoice) error {
 	}
 	cost := iv.value("BilledCost")
 	reason := "is null"
+	var billed number
 	if cost != "" {
-		d.BilledCost, reason = parseAmount(cost)
+		if billed, reason = parseAmount(cost); reason == "" && iv.opts.Strict && !billed.rest.IsZero() {
+			reason = behindThePoint(-int(billed.rest.Exponent())) + ", at most " + strconv.Itoa(maxDecimals) + " are kept exactly"
+		}
 	}
 	if reason != "" {
 		return &refusal{field: "BilledCost", value: cost, reason: reason}
 	}
+	d.BilledCost = billed.kept
 	if d.Grain != "" && !json.Valid([]byte(d.Grain)) {
 		iv.warn("the column holds something that is not JSON and is kept as written", "InvoiceDetailGrain")
 	}
@@ -178,6 +183,11 @@ func (iv *invoices) add(inv *invoice) error {
 	inv.seen[id] = iv.line
 	inv.lines = append(inv.lines, iv.line)
 	inv.total = inv.total.Add(d.BilledCost)
+	if !billed.rest.IsZero() {
+		iv.sum.Deviations[MoreDecimals]++
+		iv.warn("BilledCost has more than 18 decimals: it is rounded half to even", "")
+		iv.round(invoiceRounded{issuer: inv.key[0], account: inv.key[1], invoice: inv.key[2], currency: h.currency}, billed.rest, domain.Decimal{})
+	}
 	inv.at = max(inv.at, updated)
 	d.InvoiceDetailID, d.ChargeCategory = strings.Clone(d.InvoiceDetailID), strings.Clone(d.ChargeCategory)
 	d.Description, d.Grain = strings.Clone(d.Description), strings.Clone(d.Grain)

@@ -24,6 +24,8 @@ type lines struct {
 	named  map[string]*cell
 	billed *cell // of BilledCost
 
+	known     map[string]*field // by name
+	found     []deviation       // of the row at hand
 	event     domain.BillingLineRecorded
 	corrected domain.BillingLineCorrected
 	other     map[string]string
@@ -32,6 +34,8 @@ type lines struct {
 	seen map[rowKey]rowSeen
 	// currencies is the first currency of each invoice, by its key.
 	currencies map[string]string
+	// issuers is what the rows of the file say of issuers; nil until a row names none.
+	issuers *issuers
 	// most is the largest quantity of each unit of machine time that was seen.
 	most map[string]domain.NullDecimal
 }
@@ -53,7 +57,7 @@ type cell struct {
 	// and costs from column to column.
 	last   []byte // as written
 	time   domain.Instant
-	number domain.Decimal
+	number number
 	plain  []byte // as the id of a row has it
 }
 
@@ -65,12 +69,13 @@ const maxInvoicesWatched = 1 << 16
 
 func (r *run) openLines(header []string, has func(string) bool) *lines {
 	ls := &lines{
-		run: r, named: map[string]*cell{}, other: map[string]string{},
+		run: r, named: map[string]*cell{}, other: map[string]string{}, known: map[string]*field{},
 		seen: map[rowKey]rowSeen{}, currencies: map[string]string{}, most: map[string]domain.NullDecimal{},
 	}
 	known := map[string]*field{}
 	for i := range fields {
 		known[fold(fields[i].name)] = &fields[i]
+		ls.known[fields[i].name] = &fields[i]
 	}
 	ours := map[string]string{}
 	for _, name := range []string{columnLineID, columnCorrects, columnReason, columnFocusVersion, columnGenerated} {
@@ -89,6 +94,8 @@ func (r *run) openLines(header []string, has func(string) bool) *lines {
 			c.name = columnProvider
 		} else if fold(name) == fold(columnPublisher) {
 			c.name = columnPublisher
+		} else if fold(name) == fold(columnIssuerSource) {
+			c.name = columnIssuerSource
 		}
 		ls.cells = append(ls.cells, c)
 		if c.name != "" {
@@ -124,6 +131,7 @@ func (ls *lines) row(values []string) error {
 	l := &ls.event.Line
 	*l = domain.BillingLine{}
 	clear(ls.other)
+	ls.found = ls.found[:0]
 	for i, c := range ls.cells {
 		c.value = strings.TrimSpace(values[i])
 		if isNull(c.value) {
@@ -144,30 +152,80 @@ func (ls *lines) row(values []string) error {
 	if err != nil {
 		return err
 	}
-	var event domain.Event = &ls.event
-	if corrects := ls.value(columnCorrects); corrects != "" {
-		if corrects == l.LineID {
-			return ls.refuse(columnCorrects, "is the line itself")
-		}
-		ls.corrected = domain.BillingLineCorrected{Line: *l, Corrects: corrects, Reason: ls.value(columnReason)}
-		event = &ls.corrected
+	corrects := ls.value(columnCorrects)
+	if corrects == l.LineID && corrects != "" {
+		return ls.refuse(columnCorrects, "is the line itself")
 	}
-	if err := ls.emit(trueAt(l), l.LineID, event); err != nil {
+	for {
+		var event domain.Event = &ls.event
+		if corrects != "" {
+			ls.corrected = domain.BillingLineCorrected{Line: *l, Corrects: corrects, Reason: ls.value(columnReason)}
+			event = &ls.corrected
+		}
+		err := ls.emit(trueAt(l), l.LineID, event)
+		if err == nil {
+			break
+		}
 		var why *refusal
-		if errors.As(err, &why) {
-			switch why.field {
-			case "corrects":
-				why.field = columnCorrects
-			case "Other":
-				why.field = ls.wrongOther(l)
-			}
+		if !errors.As(err, &why) {
+			return err
+		}
+		switch why.field {
+		case "corrects":
+			why.field = columnCorrects
+		case "Other":
+			why.field = ls.wrongOther(l)
+		}
+		if !ls.settle(l, why.field) {
 			why.value = ls.value(why.field)
 			why.reason = strings.TrimPrefix(why.reason, strconv.Quote(why.value)+" ")
+			return err
 		}
-		return err
 	}
 	ls.remember(l, id, first)
 	return nil
+}
+
+// settle makes of a value that the ledger would refuse one that it takes, where
+// division does not need it. It reports false where the row must be refused.
+func (ls *lines) settle(l *line, column string) bool {
+	if ls.opts.Strict {
+		return false
+	}
+	if v, ok := ls.other[column]; ok {
+		text := cleaned(v, maxKept)
+		if text == v {
+			return false // its name is no good
+		}
+		ls.other[column] = text
+		ls.found = append(ls.found, deviation{BrokenText, column, ""})
+		return true
+	}
+	f := ls.known[column]
+	if f == nil {
+		return false
+	}
+	written := ls.value(column)
+	if f.text != nil {
+		written = *f.text(l)
+	}
+	kind, ok := f.settle(l)
+	if !ok {
+		return false
+	}
+	d := deviation{kind: kind, column: column}
+	if kind == UnknownValue {
+		d.value = written
+	}
+	ls.setAside(d, written)
+	l.Other = ls.other
+	return true
+}
+
+// setAside keeps what was written in a column, and notes why.
+func (ls *lines) setAside(d deviation, written string) {
+	ls.other[domain.AsWritten(d.column)] = cleaned(written, maxKept)
+	ls.found = append(ls.found, d)
 }
 
 // wrongOther returns which of the other columns is why a line is refused.
@@ -213,14 +271,22 @@ func (ls *lines) read(l *line, c *cell) error {
 		}
 		*f.time(l) = c.time
 	default:
-		if reason := ls.readNumber(c); reason != "" {
+		reason := ls.readNumber(c)
+		rounded := reason == "" && !c.number.rest.IsZero()
+		switch {
+		case rounded && ls.opts.Strict:
+			scale := -int(c.number.rest.Exponent())
+			return &refusal{field: c.name, value: c.value, reason: behindThePoint(scale) + ", at most " + strconv.Itoa(maxDecimals) + " are kept exactly"}
+		case rounded:
+			ls.setAside(deviation{kind: MoreDecimals, column: c.name}, c.value)
+		case reason != "" && (f.decides || ls.opts.Strict):
 			return &refusal{field: c.name, value: c.value, reason: reason}
+		case reason != "":
+			c.plain = append(c.plain[:0], c.value...)
+			ls.setAside(deviation{kind: NotANumber, column: c.name}, c.value)
+			return nil
 		}
-		if f.cost != nil {
-			*f.cost(l) = c.number
-		} else {
-			*f.number(l) = domain.NullDecimal{Decimal: c.number, Valid: true}
-		}
+		f.put(l, "", c.number)
 	}
 	return nil
 }
@@ -230,44 +296,38 @@ func (ls *lines) readNumber(c *cell) string {
 	if c.repeats() {
 		return ""
 	}
+	c.last = c.last[:0]
 	// Most costs of a line are what is billed, whose bounds are the narrowest.
 	if billed := ls.billed; string(billed.last) == c.value {
 		c.number, c.plain = billed.number, append(c.plain[:0], billed.plain...)
 	} else {
-		parse := parseDecimal
-		if c.field.divided {
-			parse = parseAmount
-		}
-		d, reason := parse(c.value)
-		if reason != "" {
+		var reason string
+		if c.number, reason = c.field.parse(c.value); reason != "" {
 			return reason
 		}
-		c.number, c.plain = d, appendPlain(c.plain[:0], d)
+		if c.number.rest.IsZero() {
+			c.plain = appendPlain(c.plain[:0], c.number.kept)
+		} else {
+			c.plain = append(c.plain[:0], c.value...)
+		}
 	}
-	c.last = append(c.last[:0], c.value...)
+	c.last = append(c.last, c.value...)
 	return ""
 }
 
 // derive fills in what older versions say in other columns, and what only we
 // write.
 func (ls *lines) derive(l *line) error {
-	if len(ls.other) > 0 {
-		l.Other = ls.other
-	}
 	if l.ServiceProviderName == "" {
 		l.ServiceProviderName = ls.value(columnProvider)
 	}
 	if l.InvoiceIssuerName == "" {
-		for _, column := range []string{columnProvider, columnPublisher} {
-			if v := ls.value(column); v != "" {
-				ls.warn("InvoiceIssuerName is null and is taken from "+column, v)
-				l.InvoiceIssuerName = v
-				break
-			}
+		if err := ls.inferIssuer(l); err != nil {
+			return err
 		}
 	}
-	if l.InvoiceIssuerName == "" {
-		return ls.refuse("InvoiceIssuerName", "is null, and no other column says who issued the invoice")
+	if len(ls.other) > 0 {
+		l.Other = ls.other
 	}
 	l.FocusVersion = ls.sum.FocusVersion
 	if v := ls.value(columnFocusVersion); v != "" && ls.opts.FocusVersion == "" {
@@ -303,7 +363,7 @@ func (ls *lines) plausible(l *line) error {
 	if err := ls.dividable(l); err != nil {
 		return err
 	}
-	if correction || l.ChargeCategory != "Usage" && l.ChargeCategory != "Purchase" || takenBack(l) {
+	if mayBeNegative(l) {
 		return nil
 	}
 	for _, q := range []struct {
@@ -312,8 +372,12 @@ func (ls *lines) plausible(l *line) error {
 	}{
 		{"ConsumedQuantity", l.ConsumedQuantity}, {"PricingQuantity", l.PricingQuantity}, {"CommitmentDiscountQuantity", l.CommitmentDiscountQuantity},
 	} {
-		if q.value.Valid && q.value.Decimal.IsNegative() {
-			return ls.refuse(q.column, "is negative, which only a correction is or a charge that is taken back with a negative cost")
+		switch {
+		case !q.value.Valid || !q.value.Decimal.IsNegative():
+		case ls.opts.Strict:
+			return ls.refuse(q.column, onlyTakenBack)
+		default:
+			ls.found = append(ls.found, deviation{kind: NegativeQuantity, column: q.column})
 		}
 	}
 	return nil
@@ -358,6 +422,30 @@ func (ls *lines) identify(l *line) (rowKey, rowSeen, error) {
 		l.LineID = id
 		return key, rowSeen{}, nil
 	}
+	key := ls.hash()
+	l.LineID = ls.idOf(key)
+	return key, ls.seen[key], nil
+}
+
+// rowID returns the id of the row at hand.
+func (ls *lines) rowID() string {
+	if id := ls.value(columnLineID); id != "" {
+		return id
+	}
+	return ls.idOf(ls.hash())
+}
+
+// idOf returns the id of the next row that has a hash.
+func (ls *lines) idOf(key rowKey) string {
+	id := hex.EncodeToString(key[:])
+	if n := ls.seen[key].times; n > 0 {
+		id += "-" + strconv.Itoa(int(n)+1)
+	}
+	return id
+}
+
+// hash returns what the id of a row without x_LineId is made of.
+func (ls *lines) hash() rowKey {
 	b := ls.scratch[:0]
 	for _, c := range ls.order {
 		if c.value == "" {
@@ -374,19 +462,15 @@ func (ls *lines) identify(l *line) (rowKey, rowSeen, error) {
 		b = append(strconv.AppendInt(append(b, ' '), int64(len(b)-from), 10), '\n')
 	}
 	ls.scratch = b
-	key := keyOf(b)
-	first := ls.seen[key]
-	l.LineID = hex.EncodeToString(key[:])
-	if first.times > 0 {
-		l.LineID += "-" + strconv.Itoa(int(first.times)+1)
-	}
-	return key, first, nil
+	return keyOf(b)
 }
 
 func keyOf(b []byte) rowKey {
 	sum := sha256.Sum256(b)
 	return rowKey(sum[:16])
 }
+
+func lineNumber(line int) int32 { return int32(min(line, math.MaxInt32)) }
 
 // remember notes a line that went in, and warns of what only the invoice can
 // settle.
@@ -395,9 +479,23 @@ func (ls *lines) remember(l *line, key rowKey, first rowSeen) {
 		ls.warn(fmt.Sprintf("this row equals the one in line %d, and both count: the invoice must tell whether that is one charge too many", first.line), "")
 		first.times++
 	} else {
-		first = rowSeen{line: int32(min(ls.line, math.MaxInt32)), times: 1}
+		first = rowSeen{line: lineNumber(ls.line), times: 1}
 	}
 	ls.seen[key] = first
+
+	rounded := false
+	for _, d := range ls.found {
+		ls.deviates(d)
+		rounded = rounded || d.kind == MoreDecimals && ls.known[d.column].divided
+	}
+	if rounded {
+		billed, effective := l.RoundedAway()
+		of := invoiceRounded{issuer: l.InvoiceIssuerName, account: l.BillingAccountID, invoice: l.InvoiceID, currency: l.BillingCurrency}
+		if l.InvoiceID == "" {
+			of.period = domain.Interval{From: l.BillingPeriodStart, To: l.BillingPeriodEnd}
+		}
+		ls.round(of, billed, effective)
+	}
 
 	// Where suppliers name no invoice, the account has one for the period.
 	invoice := l.InvoiceID

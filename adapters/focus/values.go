@@ -2,6 +2,7 @@ package focus
 
 import (
 	"bytes"
+	"errors"
 	"math/big"
 	"strconv"
 	"strings"
@@ -18,33 +19,43 @@ import (
 // leaves null fields empty; the sample data of its own project do not.
 func isNull(v string) bool { return v == "NULL" || v == "null" || v == "(null)" }
 
-// What a number may have, as domain.Validate holds it.
+// What a number of a line may have, as domain.Validate holds it.
 const (
 	maxDecimals = 18
 	maxDigits   = 24 // before the point
 )
 
-// parseDecimal reads a number exactly, or says why it cannot. FOCUS allows no
-// exponent; exports that went through floating point have one, and it is read
-// where the number that it writes has no more decimals than any other may.
-func parseDecimal(s string) (domain.Decimal, string) { return parseBelow(s, maxDigits) }
+// number is a number as it is kept.
+type number struct {
+	kept domain.Decimal
+	// rest is what rounding to 18 decimals took: the number as written less
+	// kept. Zero where nothing was rounded.
+	rest domain.Decimal
+}
+
+// parseDecimal reads a number, or says why it cannot. FOCUS allows exponents.
+// Beyond 18 decimals it rounds half to even.
+func parseDecimal(s string) (number, string) { return parseBelow(s, maxDigits) }
 
 // parseAmount reads a number that attribution divides.
-func parseAmount(s string) (domain.Decimal, string) { return parseBelow(s, maxAmountDigits) }
+func parseAmount(s string) (number, string) { return parseBelow(s, maxAmountDigits) }
 
 // parseBelow reads a number with at most so many digits before the point.
-func parseBelow(s string, most int) (domain.Decimal, string) {
-	zero := domain.Decimal{}
-	if len(s) > 80 {
-		return zero, "is not a number: it has more than 80 characters"
+func parseBelow(s string, most int) (number, string) {
+	zero := number{}
+	if len(s) > domain.MaxWritten {
+		return zero, "is not a number: it has more than " + strconv.Itoa(domain.MaxWritten) + " characters"
 	}
 	mantissa, exponent := s, 0
 	if i := strings.IndexAny(s, "eE"); i >= 0 {
-		e, err := strconv.ParseInt(s[i+1:], 10, 16)
-		if err != nil {
+		e, err := strconv.Atoi(s[i+1:])
+		if err != nil && !errors.Is(err, strconv.ErrRange) {
 			return zero, notANumber(s)
 		}
-		mantissa, exponent = s[:i], int(e)
+		if err != nil || e > domain.MaxWrittenPlaces || e < -domain.MaxWrittenPlaces {
+			return zero, "is not a number that can be read: its exponent is beyond " + strconv.Itoa(domain.MaxWrittenPlaces)
+		}
+		mantissa, exponent = s[:i], e
 	}
 	digits, negative := strings.CutPrefix(mantissa, "-")
 	whole, fraction, _ := strings.Cut(digits, ".")
@@ -53,44 +64,61 @@ func parseBelow(s string, most int) (domain.Decimal, string) {
 	}
 	// The number is digits × 10^-scale, without zeros in front of them or behind.
 	var room [80]byte
-	number := append(append(room[:0], whole...), fraction...)
-	number = bytes.TrimLeft(number, "0")
-	if len(number) == 0 {
+	coefficient := append(append(room[:0], whole...), fraction...)
+	coefficient = bytes.TrimLeft(coefficient, "0")
+	if len(coefficient) == 0 {
 		return zero, ""
 	}
-	scale := len(fraction) - exponent + len(bytes.TrimRight(number, "0")) - len(number)
-	number = bytes.TrimRight(number, "0")
+	scale := len(fraction) - exponent + len(bytes.TrimRight(coefficient, "0")) - len(coefficient)
+	coefficient = bytes.TrimRight(coefficient, "0")
 	switch {
-	case len(number)-scale > most:
-		reason := "is 1e" + strconv.Itoa(most) + " or more"
-		if most == maxAmountDigits {
-			reason += ", which is more than can be divided"
-		}
-		return zero, reason
+	case len(coefficient)-scale > most:
+		return zero, tooLarge(most)
+	case scale > domain.MaxWrittenPlaces:
+		return zero, behindThePoint(scale) + ", at most " + strconv.Itoa(domain.MaxWrittenPlaces) + " are read"
 	case scale > maxDecimals:
-		return zero, "has " + strconv.Itoa(scale) + " digits behind the point, at most " + strconv.Itoa(maxDecimals) + " are kept exactly"
+		exact := decimalOf(coefficient, scale, negative)
+		kept := exact.RoundBank(maxDecimals)
+		if int(order(kept)) > most {
+			return zero, tooLarge(most)
+		}
+		return number{kept: kept, rest: exact.Sub(kept)}, ""
 	}
 	for ; scale < 0; scale++ {
-		number = append(number, '0')
+		coefficient = append(coefficient, '0')
 	}
-	if len(number) <= maxInt64Digits {
+	return number{kept: decimalOf(coefficient, scale, negative)}, ""
+}
+
+func behindThePoint(scale int) string {
+	return "has " + strconv.Itoa(scale) + " digits behind the point"
+}
+
+func tooLarge(most int) string {
+	reason := "is 1e" + strconv.Itoa(most) + " or more"
+	if most == maxAmountDigits {
+		reason += ", which is more than can be divided"
+	}
+	return reason
+}
+
+// decimalOf returns digits × 10^-scale.
+func decimalOf(digits []byte, scale int, negative bool) domain.Decimal {
+	if len(digits) <= maxInt64Digits {
 		n := int64(0)
-		for _, d := range number {
+		for _, d := range digits {
 			n = 10*n + int64(d-'0')
 		}
 		if negative {
 			n = -n
 		}
-		return decimal.New(n, -int32(scale)), ""
+		return decimal.New(n, -int32(scale))
 	}
-	n, ok := new(big.Int).SetString(string(number), 10)
-	if !ok {
-		return zero, notANumber(s)
-	}
+	n, _ := new(big.Int).SetString(string(digits), 10)
 	if negative {
 		n.Neg(n)
 	}
-	return decimal.NewFromBigInt(n, -int32(scale)), ""
+	return decimal.NewFromBigInt(n, -int32(scale))
 }
 
 // maxInt64Digits is how many digits always fit an int64.

@@ -15,7 +15,9 @@ import (
 // then x_LineId, x_CorrectsLineId, x_CorrectionReason, x_FocusVersion and
 // x_Generated, then the other columns that [NewWriter] was given. Numbers are
 // plain decimals with the digits that they have, times RFC 3339 in UTC, null is
-// an empty field. Equal lines give equal bytes.
+// an empty field. Equal lines give equal bytes. Where a line keeps what the
+// supplier wrote in a column (domain.AsWritten) and that reads as what the line
+// has, it is written in that column's place.
 //
 // What is written is read back by [Run] as it was, with two exceptions that
 // are CSV's and FOCUS's: within a text, CR LF becomes LF and blanks around it
@@ -52,8 +54,20 @@ func (w *Writer) write(l *domain.BillingLine, corrects, reason string) error {
 		return err
 	}
 	r := w.record[:0]
+	found := 0
 	for i := range fields {
-		switch f := &fields[i]; {
+		f := &fields[i]
+		if len(l.Other) > 0 {
+			column := domain.AsWritten(f.name)
+			if text, ok := l.Other[column]; ok && f.writtenAs(l, text) {
+				r = append(r, text)
+				if !slices.Contains(w.other, column) {
+					found++
+				}
+				continue
+			}
+		}
+		switch {
 		case f.text != nil:
 			r = append(r, *f.text(l))
 		case f.number != nil:
@@ -65,7 +79,6 @@ func (w *Writer) write(l *domain.BillingLine, corrects, reason string) error {
 		}
 	}
 	r = append(r, l.LineID, corrects, reason, l.FocusVersion, mark(l.Generated))
-	found := 0
 	for _, name := range w.other {
 		v, ok := l.Other[name]
 		if ok {

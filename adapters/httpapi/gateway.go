@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,6 +74,9 @@ type Gateway struct {
 	// Rate is how many records of a cluster are taken per second, Burst how many
 	// may come at once after a while without any; a larger batch counts as Burst.
 	Rate, Burst int
+	// MaxAge is how old an event may be, MaxAhead how far ahead of the clock; 7 days and
+	// 10 minutes when zero. What is beyond is refused for ever.
+	MaxAge, MaxAhead time.Duration
 	// Patience is how long a body may take to arrive; 30 s when zero.
 	Patience time.Duration
 	Log      *slog.Logger
@@ -238,6 +242,10 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request) (*Accepted, error
 	if len(taken) > 0 {
 		if err := g.Append(r.Context(), taken); err != nil {
 			g.Log.Warn("events of a node could not be appended", "cluster", caller.Cluster, "events", len(taken), "error", err)
+			var l projections.Lasting
+			if errors.As(err, &l) {
+				return nil, refuse(http.StatusServiceUnavailable, "the log takes no events until an operator has acted: %v (%s); keep them", l, l.Advice())
+			}
 			return nil, refuse(http.StatusServiceUnavailable, "the log does not take events at the moment; send again later")
 		}
 	}
@@ -374,12 +382,18 @@ func (g *Gateway) checkOne(d projections.Decoder, caller Caller, rec *domain.Rec
 	if t := env.Event.Type(); !slices.Contains(fromNodes, t) {
 		return "", fmt.Errorf("%s is no event that a node may send", t)
 	}
+	if env.Cites != "" {
+		return "", fmt.Errorf("it mends %.100q, which an operator decides: quartermaster quarantine reappend", env.Cites)
+	}
 	if n := max(env.Sequence, env.PreviousSequence); n > maxSequence {
 		return "", fmt.Errorf("sequence %d is beyond %d, which no life of a source comes to: it counts the events of one from 1", n, uint64(maxSequence))
 	}
 	// What the folds would quarantine marks every report of everybody, so that it must
 	// not come to the log.
 	if err := domain.Validate(env); err != nil {
+		return "", err
+	}
+	if err := domain.CheckAge(env, domain.InstantOf(g.Keys.Now()), cmp.Or(g.MaxAge, time.Duration(domain.MaxAge)), cmp.Or(g.MaxAhead, time.Duration(domain.MaxAhead))); err != nil {
 		return "", err
 	}
 	return "", env.CheckSignature()

@@ -64,6 +64,8 @@ func (lines) Decode(rec *domain.Record, env *domain.Envelope) error {
 		env.Sequence, env.Event = 1e18, &domain.NodeCordoned{Node: f[2]}
 	case "leapt":
 		env.PreviousSequence, env.Event = 1e18, &domain.NodeCordoned{Node: f[2]}
+	case "mend":
+		env.Cites, env.Event = "qm.hardware/1@7", &domain.NodeCordoned{Node: f[2]}
 	case "register":
 		env.Event = &domain.ClusterRegistered{Provider: f[2], ProviderClass: domain.Owned, Region: "eu"}
 	}
@@ -119,7 +121,9 @@ func newHouse(t *testing.T) *house {
 			defer h.mu.Unlock()
 			h.denied = append(h.denied, d)
 		},
-		Rate: 100, Burst: 200, Log: slog.New(slog.DiscardHandler),
+		// The events of these tests are of 1970, but for those of TestAges.
+		MaxAge: 100 * 366 * 24 * time.Hour,
+		Rate:   100, Burst: 200, Log: slog.New(slog.DiscardHandler),
 	}
 	return h
 }
@@ -173,7 +177,8 @@ func TestGatewayRefusesSingleRecords(t *testing.T) {
 		"importer/file cordon n1\n"+
 		"node-reporter/lab/n1 signed n1\n"+
 		"node-reporter/lab/n1 leap n1\n"+
-		"node-reporter/lab/n1 leapt n1\n"+labLine)
+		"node-reporter/lab/n1 leapt n1\n"+
+		"node-reporter/lab/n1 mend n1\n"+labLine)
 	var ans httpapi.Accepted
 	if err := json.Unmarshal([]byte(res.text), &ans); err != nil || res.status != http.StatusOK {
 		t.Fatalf("%d: %v", res.status, err)
@@ -181,13 +186,40 @@ func TestGatewayRefusesSingleRecords(t *testing.T) {
 	want := []string{"1 field 3: cut off", "2 ClusterRegistered is no event that a node may send", "3 NodeCordoned: node: is missing", `4 source "importer/file" does not begin with node-reporter/lab/`,
 		`5 NodeCordoned: signature does not verify: not made by operator "o" over these bytes`,
 		"6 sequence 1000000000000000000 is beyond 1099511627776, which no life of a source comes to: it counts the events of one from 1",
-		"7 sequence 1000000000000000000 is beyond 1099511627776, which no life of a source comes to: it counts the events of one from 1"}
+		"7 sequence 1000000000000000000 is beyond 1099511627776, which no life of a source comes to: it counts the events of one from 1",
+		`8 it mends "qm.hardware/1@7", which an operator decides: quartermaster quarantine reappend`}
 	var got []string
 	for _, r := range ans.Refused {
 		got = append(got, fmt.Sprint(r.Index, " ", r.Error))
 	}
 	if ans.Accepted != 2 || len(h.appended) != 2 || !slices.Equal(got, want) {
 		t.Errorf("accepted %d, appended %d, refused %q\nwant %q", ans.Accepted, len(h.appended), got, want)
+	}
+}
+
+// What is older or further ahead than configured is refused for ever, with the reason.
+func TestGatewayAges(t *testing.T) {
+	for _, c := range []struct {
+		now  time.Duration // since 1970; the events are of 01:00
+		age  time.Duration
+		want string
+	}{
+		{8 * 24 * time.Hour, 0, "NodeCordoned is of 1970-01-01T01:00:00Z, more than 168h0m0s ago"},
+		{7 * 24 * time.Hour, 0, ""},
+		{3 * time.Hour, time.Hour, "more than 1h0m0s ago"},
+		{49 * time.Minute, 0, "more than 10m0s ahead of the clock here"},
+		{50 * time.Minute, 0, ""},
+	} {
+		h := newHouse(t)
+		h.MaxAge, h.now = c.age, time.Unix(0, 0).Add(c.now)
+		res := h.post(h.lab.String(), labLine)
+		var ans httpapi.Accepted
+		if err := json.Unmarshal([]byte(res.text), &ans); err != nil || res.status != http.StatusOK {
+			t.Fatalf("%d %s: %v", res.status, res.text, err)
+		}
+		if c.want == "" && (ans.Accepted != 1 || len(ans.Refused) != 0) || c.want != "" && (ans.Accepted != 0 || len(h.appended) != 0 || !strings.Contains(ans.Refused[0].Error, c.want)) {
+			t.Errorf("at %s: accepted %d, refused %v, want %q", c.now, ans.Accepted, ans.Refused, c.want)
+		}
 	}
 }
 

@@ -3,14 +3,23 @@
 //
 //	GET /healthz  200 while the process works, 503 once folding has failed
 //	GET /readyz   200 once the rows have caught up with the log, as long as
-//	              this process can keep them so, else 503 and why
+//	              this process can keep them so, else 503 and why; a
+//	              partition of the rows that are read and that stands still is
+//	              named with offset, reason and what to do; after ok comes what
+//	              is wrong otherwise or will be soon, in lines that begin with
+//	              "warning: "
 //	GET /metrics  counters of the folds, lag per partition, quarantine, gaps
 package httpapi
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -30,9 +39,14 @@ type Status struct {
 	// Hindrance returns why this process does not fold at the moment what it
 	// should, though it may again; nil while it does.
 	Hindrance func() error
+	// Warnings returns what is wrong or will be soon, and does not hinder, a line each.
+	Warnings func() []string
 	// Progress is what this process folded since its start, by generation of
 	// rows; positions are of the partitions that it folds now.
 	Progress func() map[string]projections.Progress
+	// Active returns the generation of rows that is read: what stands still in another
+	// one does not count against readiness.
+	Active func() string
 	// Seen is what was last seen of the log and of the rows.
 	Seen func() Seen
 	// More are further metrics.
@@ -42,8 +56,10 @@ type Status struct {
 // Seen is what is looked at now and then, because looking costs something.
 type Seen struct {
 	End         domain.Position         // of the log
+	First       domain.Position         // of each partition whose beginning is gone, the first offset that is there
 	Quarantined int                     // records in quarantine that are not resolved; -1: not known yet
 	Missing     map[domain.Topic]uint64 // events that are known to exist and have not arrived
+	Uncompared  []projections.Uncompared
 }
 
 // Handler serves the endpoints.
@@ -60,9 +76,10 @@ func Handler(s Status) http.Handler {
 		fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		active, others := stopped(s.Progress(), s.Active())
 		err := s.Failure()
 		if err == nil {
-			err = s.Hindrance()
+			err = errors.Join(s.Hindrance(), errors.Join(active...))
 		}
 		switch {
 		case err != nil:
@@ -75,24 +92,57 @@ func Handler(s Status) http.Handler {
 			http.Error(w, fmt.Sprintf("folding: %d events so far", n), http.StatusServiceUnavailable)
 		default:
 			fmt.Fprintln(w, "ok")
+			for _, warning := range s.Warnings() {
+				fmt.Fprintln(w, "warning:", warning)
+			}
+			for _, stop := range others {
+				fmt.Fprintln(w, "warning:", stop)
+			}
 		}
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 	return mux
 }
 
+// stopped names the partitions that stand still, of the generation that is read and of
+// the others.
+func stopped(progress map[string]projections.Progress, read string) (active, others []error) {
+	for _, generation := range slices.Sorted(maps.Keys(progress)) {
+		stops := progress[generation].Stopped
+		for _, tp := range stops.Partitions() {
+			switch generation {
+			case "":
+				active = append(active, fmt.Errorf("%s %s", tp, stops[tp]))
+			case read:
+				active = append(active, fmt.Errorf("%s of generation %s %s", tp, generation, stops[tp]))
+			default:
+				others = append(others, fmt.Errorf("%s of generation %s, which is not read, %s", tp, generation, stops[tp]))
+			}
+		}
+	}
+	return active, others
+}
+
 var (
 	recordsDesc    = prometheus.NewDesc("quartermaster_records_total", "Records folded since the start, by what became of them.", []string{"generation", "outcome"}, nil)
 	nextDesc       = prometheus.NewDesc("quartermaster_partition_next_offset", "Offset of the next record to fold, of the partitions that this process folds.", []string{"generation", "topic", "partition"}, nil)
 	lagDesc        = prometheus.NewDesc("quartermaster_partition_lag_records", "Records in the log that are not folded yet, of the partitions that this process folds.", []string{"generation", "topic", "partition"}, nil)
+	stoppedDesc    = prometheus.NewDesc("quartermaster_partition_stopped", "1 for each partition that this process folds and that stands still, with the reason. The kind is shorter, other_record or other_leader where the log diverged from the rows, else trimmed, corrupt, transaction or passing.", []string{"generation", "topic", "partition", "kind", "reason"}, nil)
 	quarantineDesc = prometheus.NewDesc("quartermaster_quarantine_open_records", "Records that could not be folded and are not resolved.", nil, nil)
+	conflictsDesc  = prometheus.NewDesc("quartermaster_stream_conflicts_total", "Records folded since the start that claim the source, incarnation and sequence of another record with other content; they are among those quarantined.", []string{"generation"}, nil)
+	uncomparedDesc = prometheus.NewDesc("quartermaster_not_compared_total", "Records folded since the start that may be repeats or not, as the record that came first is no longer remembered; telemetry was dropped, the rest is in quarantine.", []string{"generation"}, nil)
+	streamsDesc    = prometheus.NewDesc("quartermaster_stream_not_compared_records", "Records of a stream that may be repeats or not, of all time for those that were dropped, open for those in quarantine; of at most 100 streams. Incarnation 0 stands for those that have ended.", []string{"topic", "partition", "source", "incarnation", "outcome"}, nil)
+	trimmedDesc    = prometheus.NewDesc("quartermaster_log_trimmed_records", "Records at the beginning of a partition that the log no longer has, of partitions that lack any: rows cannot be folded again from such a log.", []string{"topic", "partition"}, nil)
 	missingDesc    = prometheus.NewDesc("quartermaster_missing_events", "Events that are known to exist, by the gaps in their streams, and have not arrived.", []string{"topic"}, nil)
 )
+
+// maxStreams bounds the streams that have metrics of their own: anybody may name many.
+const maxStreams = 100
 
 type collector struct{ s Status }
 
 func (collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{recordsDesc, nextDesc, lagDesc, quarantineDesc, missingDesc} {
+	for _, d := range []*prometheus.Desc{recordsDesc, nextDesc, lagDesc, stoppedDesc, quarantineDesc, conflictsDesc, uncomparedDesc, streamsDesc, trimmedDesc, missingDesc} {
 		ch <- d
 	}
 }
@@ -103,14 +153,33 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		for outcome, n := range map[string]int64{"folded": p.Folded, "repeat": p.Repeats, "quarantined": p.Quarantined} {
 			ch <- prometheus.MustNewConstMetric(recordsDesc, prometheus.CounterValue, float64(n), generation, outcome)
 		}
+		ch <- prometheus.MustNewConstMetric(conflictsDesc, prometheus.CounterValue, float64(p.Conflicts), generation)
+		ch <- prometheus.MustNewConstMetric(uncomparedDesc, prometheus.CounterValue, float64(p.Uncompared), generation)
 		for tp, next := range p.Position {
 			part := strconv.Itoa(tp.Partition)
 			ch <- prometheus.MustNewConstMetric(nextDesc, prometheus.GaugeValue, float64(next), generation, string(tp.Topic), part)
 			ch <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, float64(max(0, seen.End[tp]-next)), generation, string(tp.Topic), part)
 		}
+		for tp, stop := range p.Stopped {
+			reason := strings.ToValidUTF8(stop.Reason, "?")
+			ch <- prometheus.MustNewConstMetric(stoppedDesc, prometheus.GaugeValue, 1, generation, string(tp.Topic), strconv.Itoa(tp.Partition), stop.Kind, reason)
+		}
 	}
 	if seen.Quarantined >= 0 {
 		ch <- prometheus.MustNewConstMetric(quarantineDesc, prometheus.GaugeValue, float64(seen.Quarantined))
+	}
+	for i := range seen.Uncompared[:min(len(seen.Uncompared), maxStreams)] {
+		u := &seen.Uncompared[i]
+		source := u.Source
+		if !utf8.ValidString(source) {
+			source = strconv.QuoteToASCII(source)
+		}
+		for outcome, n := range map[string]uint64{"dropped": u.Dropped, "quarantined": u.Quarantined} {
+			ch <- prometheus.MustNewConstMetric(streamsDesc, prometheus.GaugeValue, float64(n), string(u.Topic), strconv.Itoa(u.Partition), source, strconv.FormatUint(u.Incarnation, 10), outcome)
+		}
+	}
+	for tp, first := range seen.First {
+		ch <- prometheus.MustNewConstMetric(trimmedDesc, prometheus.GaugeValue, float64(first), string(tp.Topic), strconv.Itoa(tp.Partition))
 	}
 	for topic, n := range seen.Missing {
 		ch <- prometheus.MustNewConstMetric(missingDesc, prometheus.GaugeValue, float64(n), string(topic))

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -161,6 +163,9 @@ func (l *Log) appendTo(ctx context.Context, tp domain.TopicPartition, recs []dom
 			return acked, err
 		}
 		for wait := newBackoff(l.cfg.Patience); ; {
+			if err := l.guard(ctx, tp, given); err != nil {
+				return acked, err
+			}
 			answer := l.produce(ctx, tp, batch)
 			select {
 			case err = <-answer:
@@ -187,6 +192,43 @@ func (l *Log) appendTo(ctx context.Context, tp domain.TopicPartition, recs []dom
 	// Only here: after a failure a request that was given up may still read the batch.
 	encoders.Put(enc)
 	return acked, nil
+}
+
+// guard asks the Guard, by whoever holds the partition's lane.
+func (l *Log) guard(ctx context.Context, tp domain.TopicPartition, failed bool) error {
+	if l.Guard == nil {
+		return nil
+	}
+	changes := l.changes.Load() // before: what changes meanwhile is asked about again
+	l.mu.Lock()
+	anew := failed || l.agreed[tp] != changes
+	l.mu.Unlock()
+	if err := l.Guard(ctx, tp, anew); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.agreed[tp] = changes
+	return nil
+}
+
+// countedConn counts how it ends.
+type countedConn struct {
+	net.Conn
+	changes *atomic.Int64
+}
+
+func (c *countedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		c.changes.Add(1)
+	}
+	return n, err
+}
+
+func (c *countedConn) Close() error {
+	c.changes.Add(1)
+	return c.Conn.Close()
 }
 
 var encoders sync.Pool // of *batchEncoder

@@ -2,12 +2,16 @@ package kafka
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
+	"slices"
 
+	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
 	"github.com/segmentio/kafka-go/compress"
 
@@ -15,15 +19,17 @@ import (
 )
 
 // ErrCorrupt means that the log handed out bytes that are not a sound record
-// batch: a checksum or a length is wrong. Reading again does not help; the
-// broker's copy has to be examined.
-var ErrCorrupt = errors.New("log is corrupt")
+// batch: a checksum or a length is wrong. The broker's copy has to be examined;
+// what was written may be whole in another replica.
+var ErrCorrupt error = &lasting{"log is corrupt", "corrupt", "the broker's copy of the records is damaged: let a replica lead the partition whose copy is whole " +
+	"(kafka-leader-election.sh, kafka-reassign-partitions.sh), and folding goes on by itself; if none is, " + Anew}
 
 // The fixed head of a record batch, format 2. Numbers are big-endian.
 // Source: kafka.apache.org/documentation/#recordbatch.
 const (
 	headBase       = 0  // int64 offset of the first record
 	headLength     = 8  // int32 bytes after this field
+	headEpoch      = 12 // int32 of the leader that appended it
 	headMagic      = 16 // int8, 2
 	headCRC        = 17 // uint32 Castagnoli, of everything from headAttributes
 	headAttributes = 21 // int16: codec, log append time, transactional, control
@@ -34,10 +40,18 @@ const (
 	headCount      = 57 // int32
 	headSize       = 61
 
-	attrCodec     = 0x07
-	attrAppended  = 0x08
-	attrControl   = 0x20
-	maxPlainBytes = 256 << 20 // what one batch may unpack to; ours stay near 1 MiB
+	attrCodec         = 0x07
+	attrAppended      = 0x08
+	attrTransactional = 0x10
+	attrControl       = 0x20
+
+	// maxPlainBytes is what one batch may unpack to, and beside that what its records
+	// and headers may take as recordCost and headerCost say; ours stay below 6 MiB.
+	maxPlainBytes = 64 << 20
+	recordCost    = 128
+	headerCost    = 40
+
+	maxMillis = math.MaxInt64 / 1_000_000 // the latest time that an Instant holds
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -102,7 +116,7 @@ func (e *batchEncoder) encode(recs []domain.Record, which []int, now int64) (bat
 	e.out = out
 	be := binary.BigEndian
 	be.PutUint32(out[headLength:], uint32(len(out)-headMagic+4))
-	be.PutUint32(out[headLength+4:], 0xffffffff) // leader epoch, the broker's to fill
+	be.PutUint32(out[headEpoch:], 0xffffffff) // leader epoch, the broker's to fill
 	out[headMagic] = 2
 	be.PutUint16(out[headAttributes:], uint16(code))
 	be.PutUint32(out[headLastDelta:], uint32(taken-1))
@@ -149,6 +163,8 @@ func appendBytes(b, field []byte) []byte {
 type batchHead struct {
 	base, last int64
 	size       int // bytes of the whole batch
+	producer   int64
+	attributes uint16
 }
 
 // readHead reads the head of the first batch of b. ok is false when b ends
@@ -166,6 +182,8 @@ func readHead(b []byte) (h batchHead, ok bool, err error) {
 	delta := int32(be.Uint32(b[headLastDelta:]))
 	h.base = int64(be.Uint64(b[headBase:]))
 	h.last = h.base + int64(delta)
+	h.producer = int64(be.Uint64(b[headProducer:]))
+	h.attributes = be.Uint16(b[headAttributes:])
 	if delta < 0 || h.base < 0 {
 		return h, false, fmt.Errorf("%w: batch at offset %d with last delta %d", ErrCorrupt, h.base, delta)
 	}
@@ -184,11 +202,15 @@ type batchDecoder struct {
 }
 
 func newBatchDecoder() (*batchDecoder, error) {
-	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPlainBytes))
+	z, err := newZstdDecoder()
 	if err != nil {
 		return nil, err
 	}
 	return &batchDecoder{zstd: z}, nil
+}
+
+func newZstdDecoder() (*zstd.Decoder, error) {
+	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPlainBytes))
 }
 
 func (d *batchDecoder) reset() {
@@ -203,45 +225,91 @@ func (d *batchDecoder) reset() {
 }
 
 // decode appends the records of a whole batch with from <= offset < to. They
-// share memory with the decoder and with b.
-func (d *batchDecoder) decode(b []byte, tp domain.TopicPartition, from, to int64) error {
+// share memory with the decoder and with b. A marker of Kafka's own becomes a
+// [domain.Span]; so do the records of an aborted transaction, and a batch that
+// cannot be unpacked or takes too much memory. That depends on nothing but the
+// batch, whose checksum shows that this is what was written. The error is for what
+// only the broker's copy can mend.
+func (d *batchDecoder) decode(b []byte, tp domain.TopicPartition, from, to int64, aborted bool) error {
 	be := binary.BigEndian
 	base := int64(be.Uint64(b[headBase:]))
 	if want, got := be.Uint32(b[headCRC:]), crc32.Checksum(b[headAttributes:], castagnoli); want != got {
 		return fmt.Errorf("%w: checksum of batch is %08x, must be %08x", ErrCorrupt, got, want)
 	}
-	attributes := be.Uint16(b[headAttributes:])
-	count := int(int32(be.Uint32(b[headCount:])))
-	first, latest := int64(be.Uint64(b[headFirstTime:])), int64(be.Uint64(b[headMaxTime:]))
-	if attributes&attrControl != 0 {
-		return fmt.Errorf("%w: batch is a transaction marker; topics of this log hold none", ErrCorrupt)
-	}
-	if last := int(int32(be.Uint32(b[headLastDelta:]))); count != last+1 {
+	count, last := int(int32(be.Uint32(b[headCount:]))), int(int32(be.Uint32(b[headLastDelta:])))
+	if count != last+1 {
 		return gapWithin(base, int64(count), last)
 	}
-	in, err := d.unpack(compress.Compression(attributes&attrCodec), b[headSize:])
-	if err != nil {
-		return fmt.Errorf("%w: unpack batch: %w", ErrCorrupt, err)
+	fault := "the records are of a transaction that its producer aborted"
+	switch {
+	case be.Uint16(b[headAttributes:])&attrControl != 0:
+		fault = ""
+	case !aborted:
+		records, headers := len(d.records), len(d.headers)
+		if fault = d.take(b, tp, from, to); fault == "" {
+			return nil
+		}
+		d.records, d.headers = d.records[:records], d.headers[:headers]
+	}
+	first, end := max(base, from), min(base+int64(count), to)
+	if first < end {
+		d.records = append(d.records, domain.Record{
+			Topic: tp.Topic, Partition: tp.Partition, Offset: first, Time: instant(int64(be.Uint64(b[headMaxTime:]))),
+			Epoch: int32(be.Uint32(b[headEpoch:])),
+			Span:  &domain.Span{Last: end - 1, Fault: fault, SHA256: sha256.Sum256(b[headAttributes:])},
+		})
+	}
+	return nil
+}
+
+// instant returns a time in milliseconds, clipped to what an Instant holds.
+func instant(ms int64) domain.Instant {
+	return domain.Instant(min(max(ms, -maxMillis), maxMillis) * 1e6)
+}
+
+// take appends the records of a batch, or returns what is wrong with it. The text is
+// part of rows: no version of a library may change it.
+func (d *batchDecoder) take(b []byte, tp domain.TopicPartition, from, to int64) (fault string) {
+	be := binary.BigEndian
+	base, count := int64(be.Uint64(b[headBase:])), int(be.Uint32(b[headCount:]))
+	attributes := be.Uint16(b[headAttributes:])
+	first, latest := int64(be.Uint64(b[headFirstTime:])), int64(be.Uint64(b[headMaxTime:]))
+	code := compress.Compression(attributes & attrCodec)
+	in, err := d.unpack(code, b[headSize:])
+	switch {
+	case errors.Is(err, errTooLarge):
+		return fmt.Sprintf("the batch unpacks to more than %d MiB", maxPlainBytes>>20)
+	case err != nil:
+		return fmt.Sprintf("the batch cannot be unpacked (codec %d)", code)
+	}
+	broken := func(i int) string { return fmt.Sprintf("record %d of the batch is malformed", i) }
+	crowded := fmt.Sprintf("the records and headers of the batch take more than %d MiB of memory", maxPlainBytes>>20)
+	cost := count * recordCost
+	if cost > maxPlainBytes {
+		return crowded
 	}
 	c := cursor{b: in}
 	for i := range count {
 		size := c.varint()
 		end := len(c.b) - int(size)
-		if size < 0 || end < 0 {
-			return fmt.Errorf("%w: record %d of batch has %d bytes", ErrCorrupt, i, size)
+		if size < 0 || size > int64(len(c.b)) {
+			return broken(i)
 		}
 		c.skip(1)
 		at := first + c.varint()
 		if attributes&attrAppended != 0 {
 			at = latest
 		}
-		if delta := c.varint(); delta != int64(i) && !c.bad {
-			return gapWithin(base, delta, i)
+		if delta := c.varint(); delta != int64(i) {
+			return broken(i)
 		}
 		key, value := c.varbytes(), c.varbytes()
 		headers := c.varint()
 		if headers < 0 || headers > int64(len(c.b)) {
-			return fmt.Errorf("%w: record %d of batch has %d headers", ErrCorrupt, i, headers)
+			return broken(i)
+		}
+		if cost += int(headers) * headerCost; cost > maxPlainBytes {
+			return crowded
 		}
 		start := len(d.headers)
 		for h := range int(headers) {
@@ -249,12 +317,12 @@ func (d *batchDecoder) decode(b []byte, tp domain.TopicPartition, from, to int64
 			d.headers = append(d.headers, domain.Header{Key: d.name(h, name), Value: c.varbytes()})
 		}
 		if c.bad || len(c.b) != end {
-			return fmt.Errorf("%w: record %d of batch does not end where it says", ErrCorrupt, i)
+			return broken(i)
 		}
 		if offset := base + int64(i); offset >= from && offset < to {
 			r := domain.Record{
 				Topic: tp.Topic, Partition: tp.Partition, Offset: offset,
-				Time: domain.Instant(at * 1e6), Key: key, Value: value,
+				Time: instant(at), Key: key, Value: value, Epoch: int32(be.Uint32(b[headEpoch:])),
 			}
 			if len(d.headers) > start {
 				r.Headers = d.headers[start:len(d.headers):len(d.headers)]
@@ -263,9 +331,9 @@ func (d *batchDecoder) decode(b []byte, tp domain.TopicPartition, from, to int64
 		}
 	}
 	if len(c.b) != 0 {
-		return fmt.Errorf("%w: %d bytes after the last record of a batch", ErrCorrupt, len(c.b))
+		return fmt.Sprintf("%d bytes follow the last record of the batch", len(c.b))
 	}
-	return nil
+	return ""
 }
 
 // gapWithin describes a batch with missing records, as compaction leaves it.
@@ -273,7 +341,11 @@ func gapWithin(base, found int64, wanted int) error {
 	return fmt.Errorf("%w: batch at offset %d is not dense: found record %d where %d belongs", ErrTrimmed, base, found, wanted)
 }
 
-// unpack decompresses into the decoder's memory.
+// errTooLarge means that a batch unpacks to more than maxPlainBytes.
+var errTooLarge = errors.New("batch is too large")
+
+// unpack decompresses into the decoder's memory, at most maxPlainBytes of it. What a
+// library does with bytes of strangers ends no process.
 func (d *batchDecoder) unpack(code compress.Compression, in []byte) (out []byte, err error) {
 	if code == compress.None {
 		return in, nil
@@ -281,12 +353,22 @@ func (d *batchDecoder) unpack(code compress.Compression, in []byte) (out []byte,
 	if d.used == len(d.plain) {
 		d.plain = append(d.plain, nil)
 	}
+	defer func() {
+		if r := recover(); r != nil {
+			d.zstd.Close()
+			d.zstd, err = newZstdDecoder()
+			err = errors.Join(fmt.Errorf("codec %d panics: %v", code, r), err)
+		}
+	}()
 	into := d.plain[d.used][:0]
 	switch code {
 	case compress.Zstd:
-		if out, err = d.zstd.DecodeAll(in, into); err != nil {
-			return nil, err
+		out, err = d.zstd.DecodeAll(in, into)
+		if errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded) {
+			err = errTooLarge
 		}
+	case compress.Snappy:
+		out, err = unpackSnappy(in, into)
 	default:
 		codec := code.Codec()
 		if codec == nil {
@@ -295,15 +377,62 @@ func (d *batchDecoder) unpack(code compress.Compression, in []byte) (out []byte,
 		r := codec.NewReader(bytes.NewReader(in))
 		defer r.Close()
 		b := bytes.NewBuffer(into)
-		if n, err := b.ReadFrom(io.LimitReader(r, maxPlainBytes)); err != nil || n == maxPlainBytes {
-			return nil, errors.Join(err, fmt.Errorf("unpacked to %d bytes", n))
+		n, err := b.ReadFrom(io.LimitReader(r, maxPlainBytes+1))
+		if err == nil && n > maxPlainBytes {
+			err = errTooLarge
+		}
+		if err != nil {
+			return nil, err
 		}
 		out = b.Bytes()
+	}
+	if err != nil {
+		return nil, err
 	}
 	d.plain[d.used] = out
 	d.used++
 	d.size += len(out)
 	return out, nil
+}
+
+// Java's clients cut Snappy into blocks behind a head of 16 bytes; others write one
+// block. Lengths in it are checked before memory is taken for them.
+// Source: org.xerial.snappy.SnappyOutputStream.
+const (
+	xerialMagic = "\x82SNAPPY\x00"
+	xerialHead  = 16
+)
+
+func unpackSnappy(in, into []byte) ([]byte, error) {
+	if len(in) < xerialHead || string(in[:len(xerialMagic)]) != xerialMagic {
+		return appendSnappy(into, in)
+	}
+	c := cursor{b: in[xerialHead:]}
+	for len(c.b) > 0 {
+		block := c.skip(int(c.int32()))
+		if c.bad {
+			return nil, io.ErrUnexpectedEOF
+		}
+		var err error
+		if into, err = appendSnappy(into, block); err != nil {
+			return nil, err
+		}
+	}
+	return into, nil
+}
+
+func appendSnappy(into, block []byte) ([]byte, error) {
+	n, err := snappy.DecodedLen(block)
+	if err != nil {
+		return nil, err
+	}
+	at := len(into)
+	if n > maxPlainBytes-at {
+		return nil, errTooLarge
+	}
+	into = slices.Grow(into, n)[:at+n]
+	_, err = snappy.Decode(into[at:], block)
+	return into, err
 }
 
 // name returns b as a string, without allocating when the header in the same
@@ -407,6 +536,16 @@ func (c *cursor) tags() {
 		}
 		c.skip(n + m + int(size))
 	}
+}
+
+func (c *cursor) uvarint() uint64 {
+	u, n := binary.Uvarint(c.b)
+	if n <= 0 {
+		c.b, c.bad = nil, true
+		return 0
+	}
+	c.b = c.b[n:]
+	return u
 }
 
 func (c *cursor) uuid() (id topicID) {

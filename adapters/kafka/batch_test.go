@@ -2,10 +2,12 @@ package kafka
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -76,6 +78,7 @@ func TestBatchRoundTrip(t *testing.T) {
 			for range rapid.IntRange(0, 3).Draw(t, "headers") {
 				r.Headers = append(r.Headers, domain.Header{Key: rapid.StringN(0, 9, 20).Draw(t, "name"), Value: field.Draw(t, "hv")})
 			}
+			r.Epoch = -1 // the broker fills it in
 			want = append(want, r)
 		}
 		b, taken, err := enc[rapid.SampledFrom([]Codec{Zstd, LZ4, -1}).Draw(t, "codec")].encode(want, indexes(n), 0)
@@ -84,13 +87,13 @@ func TestBatchRoundTrip(t *testing.T) {
 		}
 		fill(b, base)
 		h, whole, err := readHead(b)
-		if err != nil || !whole || h != (batchHead{base, base + int64(n) - 1, len(b)}) {
+		if err != nil || !whole || h.base != base || h.last != base+int64(n)-1 || h.size != len(b) {
 			t.Fatal(h, whole, err)
 		}
 		from := base + rapid.Int64Range(0, int64(n)).Draw(t, "from")
 		to := from + rapid.Int64Range(0, int64(n)).Draw(t, "to")
 		dec.reset()
-		if err := dec.decode(b, tp, from, to); err != nil {
+		if err := dec.decode(b, tp, from, to, false); err != nil {
 			t.Fatal(err)
 		}
 		want = want[from-base : min(to-base, int64(n))]
@@ -117,7 +120,7 @@ func TestDecodeForeignCodecs(t *testing.T) {
 		binary.BigEndian.PutUint16(batch[headAttributes:], uint16(code))
 		binary.BigEndian.PutUint32(batch[headLength:], uint32(len(batch)-12))
 		d := testDecoder()
-		if err := d.decode(seal(batch), domain.TopicPartition{Topic: "t"}, 0, 50); err != nil || len(d.records) != 50 {
+		if err := d.decode(seal(batch), domain.TopicPartition{Topic: "t"}, 0, 50, false); err != nil || len(d.records) != 50 {
 			t.Errorf("codec %d: %d records, %v", code, len(d.records), err)
 		}
 	}
@@ -138,6 +141,8 @@ func TestBatchLimits(t *testing.T) {
 	}
 }
 
+// What only the broker's copy can mend is an error; what was written so is a span
+// with every offset of the batch, and one offset more is never taken for it.
 func TestDecodeRefuses(t *testing.T) {
 	tp := domain.TopicPartition{Topic: "t"}
 	batch := func() []byte {
@@ -147,25 +152,62 @@ func TestDecodeRefuses(t *testing.T) {
 		}
 		return bytes.Clone(b)
 	}
+	snappied := func(payload string) []byte {
+		b := append(batch()[:headSize], payload...)
+		b[headAttributes+1] |= byte(compress.Snappy)
+		return seal(b)
+	}
 	for _, tc := range []struct {
-		name string
-		want error
-		b    func() []byte
+		name  string
+		want  error
+		fault string
+		b     func() []byte
 	}{
-		{"flipped bit", ErrCorrupt, func() []byte { b := batch(); b[70] ^= 1; return b }},
-		{"transaction marker", ErrCorrupt, func() []byte { b := batch(); b[headAttributes+1] |= attrControl; return seal(b) }},
-		{"unknown codec", ErrCorrupt, func() []byte { b := batch(); b[headAttributes+1] |= 7; return seal(b) }},
-		{"not zstd", ErrCorrupt, func() []byte { b := batch(); b[headAttributes+1] |= 4; return seal(b) }},
-		{"compacted away at the end", ErrTrimmed, func() []byte { b := batch(); b[headLastDelta+3]++; return seal(b) }},
-		{"fewer records than said", ErrTrimmed, func() []byte { b := batch(); b[headCount+3]--; return seal(b) }},
-		{"one record too few", ErrCorrupt, func() []byte { b := batch(); b[headCount+3]++; b[headLastDelta+3]++; return seal(b) }},
-		{"one record too many", ErrCorrupt, func() []byte { b := batch(); b[headCount+3]--; b[headLastDelta+3]--; return seal(b) }},
-		{"offset skipped within", ErrTrimmed, func() []byte { b := batch(); b[headSize+3] = 2; return seal(b) }},
+		{"flipped bit", ErrCorrupt, "", func() []byte { b := batch(); b[70] ^= 1; return b }},
+		{"compacted away at the end", ErrTrimmed, "", func() []byte { b := batch(); b[headLastDelta+3]++; return seal(b) }},
+		{"fewer records than said", ErrTrimmed, "", func() []byte { b := batch(); b[headCount+3]--; return seal(b) }},
+		{"transaction marker", nil, "", func() []byte { b := batch(); b[headAttributes+1] |= attrControl; return seal(b) }},
+		{"unknown codec", nil, "cannot be unpacked (codec 7)", func() []byte { b := batch(); b[headAttributes+1] |= 7; return seal(b) }},
+		{"not zstd", nil, "cannot be unpacked (codec 4)", func() []byte { b := batch(); b[headAttributes+1] |= 4; return seal(b) }},
+		{"snappy that claims 4 GB", nil, "more than 64 MiB", func() []byte { return snappied("\xf0\xff\xff\xff\x0f") }},
+		{"snappy block that claims 4 GB", nil, "cannot be unpacked (codec 2)",
+			func() []byte { return snappied(xerialMagic + "\x00\x00\x00\x01\x00\x00\x00\x01\x7f\xff\xff\xff") }},
+		{"one record too few", nil, "record 3 of the batch is malformed", func() []byte { b := batch(); b[headCount+3]++; b[headLastDelta+3]++; return seal(b) }},
+		{"one record too many", nil, "follow the last record", func() []byte { b := batch(); b[headCount+3]--; b[headLastDelta+3]--; return seal(b) }},
+		{"offset skipped within", nil, "record 0 of the batch is malformed", func() []byte { b := batch(); b[headSize+3] = 2; return seal(b) }},
+		{"very many records", nil, "64 MiB of memory", func() []byte { b := batch(); b[headCount] = 1; b[headLastDelta] = 1; return seal(b) }},
 	} {
-		d := testDecoder()
-		if err := d.decode(tc.b(), tp, 0, 9); !errors.Is(err, tc.want) {
-			t.Errorf("%s: %v", tc.name, err)
+		d, b := testDecoder(), tc.b()
+		err := d.decode(b, tp, 0, math.MaxInt64, false)
+		if tc.want != nil {
+			if !errors.Is(err, tc.want) || len(d.records) > 0 {
+				t.Errorf("%s: %v", tc.name, err)
+			}
+			continue
 		}
+		if err != nil || len(d.records) != 1 || d.records[0].Span == nil {
+			t.Errorf("%s: %v, %d records", tc.name, err, len(d.records))
+			continue
+		}
+		r := d.records[0]
+		want := domain.Span{Last: int64(int32(binary.BigEndian.Uint32(b[headLastDelta:]))), Fault: r.Span.Fault, SHA256: sha256.Sum256(b[headAttributes:])}
+		if *r.Span != want || r.IsMarker() != (tc.fault == "") || !strings.Contains(r.Span.Fault, tc.fault) {
+			t.Errorf("%s: %+v", tc.name, *r.Span)
+		}
+	}
+}
+
+// Headers cost memory that no byte in the log does: a batch of 1 MB may not cost 100.
+func TestManyHeaders(t *testing.T) {
+	tp := domain.TopicPartition{Topic: "t"}
+	rec := domain.Record{Topic: tp.Topic, Headers: make([]domain.Header, maxPlainBytes/headerCost+1)}
+	b, _, err := testEncoder(Zstd).encode([]domain.Record{rec}, indexes(1), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := testDecoder()
+	if err := d.decode(b, tp, 0, 1, false); err != nil || len(d.records) != 1 || d.records[0].Span == nil || cap(d.headers) > 0 {
+		t.Fatalf("%v, %d headers", err, cap(d.headers))
 	}
 }
 
@@ -177,26 +219,79 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(bytes.Clone(b))
+		f.Add(bytes.Clone(b), false)
+		for _, code := range []byte{1, 2, 3, 4, attrControl} { // what is no such thing
+			b[headAttributes+1] = code
+			f.Add(bytes.Clone(b), code&1 == 0)
+		}
 	}
 	d := testDecoder()
-	f.Fuzz(func(t *testing.T, b []byte) {
+	f.Fuzz(func(t *testing.T, b []byte, aborted bool) {
 		h, whole, err := readHead(b)
-		if err != nil || !whole {
+		if err != nil || !whole || h.last < h.base { // brokers check the last
 			return
 		}
 		d.reset()
 		// With the right checksum, because otherwise nothing gets past it.
-		if err := d.decode(seal(bytes.Clone(b[:h.size])), domain.TopicPartition{Topic: "t"}, 0, 1<<62); err != nil {
-			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrTrimmed) {
-				t.Fatalf("unexpected kind of error: %v", err)
+		if err := d.decode(seal(bytes.Clone(b[:h.size])), domain.TopicPartition{Topic: "t"}, 0, math.MaxInt64, aborted); err != nil {
+			if !errors.Is(err, ErrTrimmed) || len(d.records) > 0 {
+				t.Fatalf("%d records and %v", len(d.records), err)
 			}
 			return
 		}
-		for i, r := range d.records {
-			if r.Offset != h.base+int64(i) {
+		next := h.base
+		for _, r := range d.records {
+			if r.Offset != next {
 				t.Fatal(fmt.Sprint("offsets are not dense: ", r.Offset))
 			}
+			next = r.Next()
+		}
+		if next != h.last+1 && h.last != math.MaxInt64 {
+			t.Fatalf("offsets end at %d, want %d", next, h.last+1)
+		}
+		if d.size > maxPlainBytes || len(d.records)*recordCost+len(d.headers)*headerCost > maxPlainBytes {
+			t.Fatalf("%d bytes, %d records, %d headers", d.size, len(d.records), len(d.headers))
+		}
+	})
+}
+
+// Any bytes of a sound answer changed: what is handed out is what was written, or a
+// span that says otherwise, or the reader stops at the offset that it cannot have.
+func TestMutatedAnswers(t *testing.T) {
+	tp := domain.TopicPartition{Topic: "t"}
+	rapid.Check(t, func(t *rapid.T) {
+		var set []byte
+		sound := map[int64]string{}
+		for base := 0; base < 30; base += 10 {
+			recs := numbered(tp, base, base+10)
+			for i := range recs {
+				sound[int64(base+i)] = string(recs[i].Value)
+			}
+			b, _, err := testEncoder(rapid.SampledFrom([]Codec{Zstd, LZ4, -1}).Draw(t, "codec")).encode(recs, indexes(10), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			set = append(set, fill(b, int64(base))...)
+		}
+		for range rapid.IntRange(1, 4).Draw(t, "changes") {
+			set[rapid.IntRange(0, len(set)-1).Draw(t, "at")] ^= byte(rapid.IntRange(1, 255).Draw(t, "by"))
+		}
+		next := int64(0)
+		r := &reader{log: &Log{cfg: Config{Batch: 7}}, tp: tp, to: 30, dec: testDecoder(), yield: func(recs []domain.Record) error {
+			for _, rec := range recs {
+				if rec.Offset != next || rec.Span == nil && string(rec.Value) != sound[next] {
+					t.Fatalf("at offset %d: %d %q", next, rec.Offset, rec.Value)
+				}
+				next = rec.Next()
+			}
+			return nil
+		}}
+		end, err := r.check(set)
+		if end > 0 {
+			err = errors.Join(r.handOut(set, end), err)
+		}
+		if next != r.next || err == nil && next != end {
+			t.Fatalf("handed out up to %d, at %d of %d: %v", next, r.next, end, err)
 		}
 	})
 }

@@ -9,8 +9,10 @@
 //     which records were given is the order in the log. A retry may write
 //     records twice, never in another order: folds drop repeats by sequence.
 //   - [Log.Read] and [Log.Follow] hand out every offset from the first to the
-//     last exactly once, having checked every checksum and every offset. A log
-//     that was trimmed, recreated or compacted stops them with [ErrTrimmed].
+//     last exactly once, having checked every checksum and every offset: as a
+//     record, or in a [domain.Span] where transactions or broken batches left
+//     none. A log that was trimmed, recreated or compacted stops them with
+//     [ErrTrimmed].
 //   - The partition of a record is [domain.PartitionOf] its key.
 //   - Topics are kept for ever: [Log.EnsureTopics] refuses any other setting.
 //   - A [Stream] numbers its events densely from 1 per partition, and after a
@@ -38,6 +40,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -78,8 +81,9 @@ type Config struct {
 	Codec Codec
 
 	// Replication is the replication factor of topics created by EnsureTopics,
-	// 1 when zero. From 2 on min.insync.replicas is one less, at least 1: one
-	// broker may be lost without losing or refusing an event from 3 on.
+	// 1 when zero, and the least that existing ones may have. From 2 on
+	// min.insync.replicas is 2 or more: a broker may be lost without losing an event,
+	// and from 3 on without refusing one.
 	Replication int
 
 	// ClientID names this program in the broker's logs; "quartermaster" when empty.
@@ -102,8 +106,9 @@ type Config struct {
 	MinBytes int
 	MaxWait  time.Duration
 
-	// Logger is told once when those who read get no answer any more, and once
-	// when they get answers again; nothing is logged when nil.
+	// Logger is told once when those who read get no answer any more, once when they
+	// get answers again, and once of each partition whose answers are not what they
+	// must be; nothing is logged when nil.
 	Logger *slog.Logger
 }
 
@@ -118,6 +123,13 @@ var ErrClosed = errors.New("log is closed")
 
 // Log is a connection to the log. It is safe for concurrent use.
 type Log struct {
+	// Guard is asked before every request that appends to a partition, one at a time
+	// for each; its error ends the append. anew says that a request failed, or a
+	// connection began or ended, since it last agreed: the broker may have been restarted.
+	// It may be set before the first Append.
+	Guard   func(ctx context.Context, tp domain.TopicPartition, anew bool) error
+	changes atomic.Int64 // connections of client that were opened, broke or were closed
+
 	cfg       Config
 	client    *kafkago.Client
 	transport *kafkago.Transport
@@ -126,11 +138,14 @@ type Log struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 
+	heldFor time.Duration // openWait, but in tests
+
 	byID bool // the brokers tell topic ids and are asked for records by them
 
-	mu    sync.Mutex
-	lanes map[domain.TopicPartition]lane
-	ids   map[domain.Topic]topicID // as first seen
+	mu     sync.Mutex
+	lanes  map[domain.TopicPartition]lane
+	agreed map[domain.TopicPartition]int64 // changes, when Guard last agreed
+	ids    map[domain.Topic]topicID        // as first seen
 
 	outage outage
 }
@@ -173,10 +188,17 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	l := &Log{cfg: cfg, zstd: enc, lanes: map[domain.TopicPartition]lane{}, ids: map[domain.Topic]topicID{}}
+	l := &Log{cfg: cfg, zstd: enc, heldFor: openWait, lanes: map[domain.TopicPartition]lane{}, agreed: map[domain.TopicPartition]int64{}, ids: map[domain.Topic]topicID{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.transport = &kafkago.Transport{
-		Dial:        cfg.Dial,
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			l.changes.Add(1)
+			c, err := cfg.Dial(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return &countedConn{c, &l.changes}, nil
+		},
 		DialTimeout: dialTimeout,
 		MetadataTTL: metadataTTL,
 		ClientID:    cfg.ClientID,
@@ -315,18 +337,35 @@ func temporary(err error) bool {
 		return answer == kafkago.BrokerNotAvailable || answer == kafkago.ReplicaNotAvailable || answer.Temporary()
 	}
 	var p *passing
-	return errors.As(err, &p) || !errors.Is(err, ErrTrimmed) && !errors.Is(err, ErrCorrupt)
+	var open *OpenTransactionError
+	return errors.As(err, &p) || !errors.Is(err, ErrTrimmed) && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrDiverged) && !errors.As(err, &open)
 }
 
 // leaders returns the addresses of the brokers that lead the topics' partitions,
 // every one of them, from metadata at most metadataTTL old. While a partition
 // has no leader it fails, temporarily. It asks for no topic to be created.
 func (l *Log) leaders(ctx context.Context, topics ...string) (map[domain.TopicPartition]string, error) {
+	md, err := l.metadata(ctx, topics...)
+	if err != nil {
+		return nil, err
+	}
+	at := map[domain.TopicPartition]string{}
+	for _, t := range md.Topics {
+		for _, p := range t.Partitions {
+			at[domain.TopicPartition{Topic: domain.Topic(t.Name), Partition: p.ID}] =
+				net.JoinHostPort(p.Leader.Host, strconv.Itoa(p.Leader.Port))
+		}
+	}
+	return at, nil
+}
+
+// metadata returns what is known of topics, each of which exists and whose partitions
+// are all led.
+func (l *Log) metadata(ctx context.Context, topics ...string) (*kafkago.MetadataResponse, error) {
 	md, err := l.client.Metadata(ctx, &kafkago.MetadataRequest{Topics: topics})
 	if err != nil {
 		return nil, fmt.Errorf("read metadata: %w", err)
 	}
-	at := map[domain.TopicPartition]string{}
 	for _, t := range md.Topics {
 		if t.Error != nil {
 			return nil, fmt.Errorf("read metadata of topic %s: %w", t.Name, t.Error)
@@ -335,11 +374,9 @@ func (l *Log) leaders(ctx context.Context, topics ...string) (map[domain.TopicPa
 			if p.Leader.Host == "" {
 				return nil, fmt.Errorf("%s/%d: %w", t.Name, p.ID, kafkago.LeaderNotAvailable)
 			}
-			at[domain.TopicPartition{Topic: domain.Topic(t.Name), Partition: p.ID}] =
-				net.JoinHostPort(p.Leader.Host, strconv.Itoa(p.Leader.Port))
 		}
 	}
-	return at, nil
+	return md, nil
 }
 
 // dialer connects as the configuration says.

@@ -1,8 +1,11 @@
 package kafka
 
 import (
+	"errors"
 	"sync"
 	"time"
+
+	"quartermaster/domain"
 )
 
 const (
@@ -19,9 +22,11 @@ type outage struct {
 	mu      sync.Mutex
 	since   time.Time // of the first failure; zero while there is no outage
 	failing map[*reader]bool
+	wrong   map[domain.TopicPartition]bool // partitions whose answers were said to be wrong
 }
 
-// away notes that a reader has failed since a time.
+// away notes that a reader has failed since a time. A broker that answers what should
+// pass is not away.
 func (l *Log) away(r *reader, since time.Time, err error) {
 	if l.cfg.Logger == nil || since.IsZero() || time.Since(since) < outageAfter {
 		return
@@ -29,6 +34,17 @@ func (l *Log) away(r *reader, since time.Time, err error) {
 	o := &l.outage
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if p := (*passing)(nil); errors.As(err, &p) {
+		l.answered(r)
+		if !o.wrong[r.tp] {
+			l.cfg.Logger.Warn("a partition cannot be read on; reading is tried again", "partition", r.tp.String(), "error", err)
+		}
+		if o.wrong == nil {
+			o.wrong = map[domain.TopicPartition]bool{}
+		}
+		o.wrong[r.tp] = true
+		return
+	}
 	if o.failing == nil {
 		o.failing = map[*reader]bool{}
 	}
@@ -47,6 +63,13 @@ func (l *Log) back(r *reader) {
 	o := &l.outage
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	delete(o.wrong, r.tp)
+	l.answered(r)
+}
+
+// answered is to be called with the lock on the outage.
+func (l *Log) answered(r *reader) {
+	o := &l.outage
 	delete(o.failing, r)
 	if !o.since.IsZero() && len(o.failing) == 0 {
 		l.cfg.Logger.Info("the log answers again", "after", time.Since(o.since).Round(100*time.Millisecond).String())

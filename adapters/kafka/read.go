@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"slices"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -17,10 +19,21 @@ import (
 
 // ErrTrimmed means that the log does not hold the records it should: the
 // beginning was deleted, records within were, or the log was lost and begun
-// again. What was computed from it cannot be continued. The caller stops; an
-// operator makes the log anew from a copy, in another Kafka and with new rows, or
-// rebuilds from what is left, knowingly: Kafka gives nothing back.
-var ErrTrimmed = errors.New("log is trimmed")
+// again. What was computed from it cannot be continued. The caller stops folding
+// that partition; an operator does what Advice of the error says.
+var ErrTrimmed error = &lasting{"log is trimmed", "trimmed", Anew}
+
+// Anew is what is left to do once a topic is not what it was: nothing in Kafka
+// gives a topic its partitions, its id or its records back.
+const Anew = "make the log anew in another Kafka, from a mirror or a backup of the records, and begin a new database for it"
+
+// lasting is an error that trying again does not mend: it implements
+// projections.Lasting.
+type lasting struct{ text, kind, advice string }
+
+func (e *lasting) Error() string  { return e.text }
+func (e *lasting) Advice() string { return e.advice }
+func (e *lasting) Kind() string   { return e.kind }
 
 // TrimmedError is an [ErrTrimmed] with its place.
 type TrimmedError struct {
@@ -33,15 +46,38 @@ func (e *TrimmedError) Error() string {
 	if e.Found < e.Wanted {
 		return fmt.Sprintf("%v: %s ends at offset %d, before offset %d", ErrTrimmed, e.Partition, e.Found, e.Wanted)
 	}
-	return fmt.Sprintf("%v: %s goes on at offset %d instead of %d", ErrTrimmed, e.Partition, e.Found, e.Wanted)
+	return fmt.Sprintf("%v: %s lacks records before offset %d", ErrTrimmed, e.Partition, e.Found)
 }
 
 func (e *TrimmedError) Unwrap() error { return ErrTrimmed }
 
+// OpenTransactionError means that a transaction keeps back what follows it. It ends by
+// itself, so there is no advice: the caller reads again later.
+type OpenTransactionError struct {
+	Partition domain.TopicPartition
+	Since     int64 // the first offset of the transaction
+}
+
+func (e *OpenTransactionError) Error() string {
+	return fmt.Sprintf("a transaction is open since offset %d, and what follows can be read once it has ended: "+
+		"stop its producer, or wait for the broker to end it (transaction.timeout.ms)", e.Since)
+}
+
+// Advice implements projections.Lasting.
+func (e *OpenTransactionError) Advice() string { return "" }
+
+// Kind implements projections.Lasting.
+func (e *OpenTransactionError) Kind() string { return "transaction" }
+
+// openWait is how long a transaction may keep back what follows before it is said. It is
+// longer than a producer needs, and shorter than Kafka's own limit of a minute.
+const openWait = 20 * time.Second
+
 const (
 	fetchBytes   = 4 << 20
 	fetchWait    = 5 * time.Second // how long the broker holds a request when there is nothing new
-	maxFrame     = 512 << 20       // an answer larger than this is not one
+	readWait     = time.Second     // the same, where there should be something
+	maxFrame     = 256 << 20       // an answer larger than this is not one
 	keptBytes    = 16 << 20        // memory for answers and batches that is kept for the next
 	yieldRecords = 1000            // see Config.Batch
 	yieldBytes   = 1 << 20         // of records, for every yieldRecords
@@ -49,7 +85,14 @@ const (
 
 // Read hands out the records of a partition with from <= offset < to, in
 // order, and returns nil when it reached to. The end of the log, see
-// [Log.Bounds], is the largest sensible to.
+// [Log.Bounds], is the largest sensible to. What cannot be had of a batch, and
+// Kafka's own markers, come in their place as a [domain.Span]: every offset is
+// either a record or in a span. Records of a transaction are handed out once it was
+// committed; those of one that was aborted are a span with a fault.
+//
+// For a partition, Read takes as much memory as the largest batch in the log has
+// bytes, which the broker bounds (message.max.bytes), and four times 64 MiB at most
+// for what it unpacks to.
 //
 // The slice given to yield and all memory behind it are reused once yield
 // returns. An error of yield ends Read and is returned as it is. Trouble with
@@ -59,16 +102,19 @@ func (l *Log) Read(ctx context.Context, tp domain.TopicPartition, from, to int64
 	if to < from {
 		return &TrimmedError{tp, from, to}
 	}
-	return l.read(ctx, tp, from, to, yield)
+	return l.read(ctx, tp, domain.Anchor{}, from, to, yield)
 }
 
 // Follow is [Log.Read] without an end: it waits for new records until ctx ends,
-// and returns what ended it.
+// and returns what ended it. When the first answer holds no records it calls yield
+// without any: so whoever waits knows that the partition can be read. While an open
+// transaction keeps back what follows, it does not, and fails with a
+// [*OpenTransactionError] after 20 s: whoever gets it tells, and follows again.
 func (l *Log) Follow(ctx context.Context, tp domain.TopicPartition, from int64, yield func([]domain.Record) error) error {
-	return l.read(ctx, tp, from, math.MaxInt64, yield)
+	return l.read(ctx, tp, domain.Anchor{}, from, math.MaxInt64, yield)
 }
 
-func (l *Log) read(ctx context.Context, tp domain.TopicPartition, from, to int64, yield func([]domain.Record) error) error {
+func (l *Log) read(ctx context.Context, tp domain.TopicPartition, last domain.Anchor, from, to int64, yield func([]domain.Record) error) error {
 	if from < 0 {
 		return fmt.Errorf("read %s: offset is %d", tp, from)
 	}
@@ -79,7 +125,7 @@ func (l *Log) read(ctx context.Context, tp domain.TopicPartition, from, to int64
 		return fmt.Errorf("read %s: %w", tp, err)
 	}
 	defer dec.zstd.Close()
-	r := &reader{log: l, tp: tp, next: from, to: to, yield: yield, dec: dec, wait: newBackoff(l.cfg.Patience)}
+	r := &reader{log: l, tp: tp, last: last, next: from, to: to, yield: yield, dec: dec, wait: newBackoff(l.cfg.Patience)}
 	defer l.left(r)
 	for r.next < r.to {
 		err := r.connected(ctx)
@@ -90,7 +136,9 @@ func (l *Log) read(ctx context.Context, tp domain.TopicPartition, from, to int64
 		case ctx.Err() == nil && !temporary(err):
 			return fmt.Errorf("read %s at offset %d: %w", tp, r.next, err)
 		default:
-			l.away(r, r.wait.since, err)
+			if ctx.Err() == nil { // else it is we who ended the connection
+				l.away(r, r.wait.since, err)
+			}
 			if err := r.wait.sleep(ctx, err); err != nil {
 				return fmt.Errorf("read %s at offset %d: %w", tp, r.next, err)
 			}
@@ -103,16 +151,27 @@ func (l *Log) read(ctx context.Context, tp domain.TopicPartition, from, to int64
 type reader struct {
 	log      *Log
 	tp       domain.TopicPartition
-	next, to int64 // offset of the next record to hand out, and where to stop
+	next, to int64         // offset of the next record to hand out, and where to stop
+	last     domain.Anchor // the record before next; zero when it is not known
 	yield    func([]domain.Record) error
-	refused  error // what yield returned
+	refused  error     // what yield returned
+	told     bool      // that the partition can be read
+	stable   int64     // where the first open transaction begins, or the end of the log
+	held     time.Time // since when an open transaction keeps back what is next; zero: none does
+	aborted  []transaction
 	dec      *batchDecoder
 	wait     backoff
 	topic    topicID // unless the log asks for records by name
 	request  []byte
 	frame    []byte
 	id       int32 // correlation
+	// diverging is from where on the broker's log is another one than was asked about,
+	// in its last answer; -1: it did not say so.
+	diverging int64
 }
+
+// transaction is one that was aborted, as an answer to Fetch names it.
+type transaction struct{ producer, first int64 }
 
 // connected reads over one connection to the partition's leader until the
 // goal, an error, or the end of ctx.
@@ -141,6 +200,9 @@ func (r *reader) connected(ctx context.Context) error {
 		}
 		r.topic = ids[r.tp.Topic]
 	}
+	if err := r.resume(ctx, conn); err != nil {
+		return err
+	}
 	if err := r.send(conn, r.next); err != nil {
 		return err
 	}
@@ -151,14 +213,34 @@ func (r *reader) connected(ctx context.Context) error {
 		}
 		next, err := r.check(set)
 		if err != nil {
+			if next > r.next { // what comes before is sound
+				err = cmp.Or(r.handOut(set, next), err)
+			}
 			return err
 		}
 		if next == r.next && end < r.to && r.to != math.MaxInt64 {
 			// Not final at once: a new leader may not yet know the end that an earlier one gave.
 			return &passing{&TrimmedError{r.tp, r.to, end}}
 		}
+		open := next == r.next && next < end && r.stable >= 0 && r.stable <= next
+		switch {
+		case !open:
+			r.held = time.Time{}
+		case r.to != math.MaxInt64:
+			return &passing{&OpenTransactionError{r.tp, r.stable}}
+		case r.held.IsZero():
+			r.held = time.Now()
+		case time.Since(r.held) > r.log.heldFor:
+			return &OpenTransactionError{r.tp, r.stable}
+		}
 		r.wait.reset()
 		r.log.back(r)
+		if next == r.next && !open && !r.told && r.to == math.MaxInt64 {
+			r.told = true
+			if r.refused = r.yield(nil); r.refused != nil {
+				return r.refused
+			}
+		}
 		if next < r.to { // the broker works on the next answer while this one is handed out
 			if err := r.send(conn, next); err != nil {
 				return err
@@ -184,14 +266,27 @@ const (
 
 // send asks for records from an offset on.
 func (r *reader) send(conn net.Conn, from int64) error {
+	minBytes, maxWait := 1, readWait
+	if r.to == math.MaxInt64 {
+		minBytes, maxWait = r.log.cfg.MinBytes, r.log.cfg.MaxWait
+	}
+	return r.ask(conn, fetch{from, -1, fetchBytes, minBytes, maxWait})
+}
+
+// fetch is a question for records.
+type fetch struct {
+	from  int64
+	epoch int32 // of the last record before, to be compared by the broker; -1: do not
+	bytes int   // no more than that, but the first batch whole
+	least int   // bytes to wait for
+	wait  time.Duration
+}
+
+func (r *reader) ask(conn net.Conn, f fetch) error {
 	r.id++
 	byID, version := r.log.byID, uint16(fetchByName)
 	if byID {
 		version = fetchByID
-	}
-	minBytes, maxWait := 1, fetchWait
-	if r.to == math.MaxInt64 {
-		minBytes, maxWait = r.log.cfg.MinBytes, r.log.cfg.MaxWait
 	}
 	b := requestHead(r.request[:0], fetchKey, version, r.id, r.log.cfg.ClientID)
 	if byID {
@@ -199,10 +294,10 @@ func (r *reader) send(conn net.Conn, from int64) error {
 	}
 	be := binary.BigEndian
 	b = be.AppendUint32(b, 0xffffffff) // not a replica
-	b = be.AppendUint32(b, uint32(maxWait.Milliseconds()))
-	b = be.AppendUint32(b, uint32(minBytes))
-	b = be.AppendUint32(b, fetchBytes) // but the first batch always comes whole
-	b = append(b, 0)                   // read uncommitted: there are no transactions
+	b = be.AppendUint32(b, uint32(f.wait.Milliseconds()))
+	b = be.AppendUint32(b, uint32(f.least))
+	b = be.AppendUint32(b, uint32(f.bytes)) // but the first batch always comes whole
+	b = append(b, 1)                        // read committed: up to the first open transaction, with what was aborted
 	b = be.AppendUint32(b, 0)
 	b = be.AppendUint32(b, 0xffffffff) // no fetch session
 	if byID {
@@ -216,12 +311,12 @@ func (r *reader) send(conn net.Conn, from int64) error {
 	}
 	b = be.AppendUint32(b, uint32(r.tp.Partition))
 	b = be.AppendUint32(b, 0xffffffff) // any leader epoch
-	b = be.AppendUint64(b, uint64(from))
+	b = be.AppendUint64(b, uint64(f.from))
 	if byID {
-		b = be.AppendUint32(b, 0xffffffff) // epoch of the last record, unknown
+		b = be.AppendUint32(b, uint32(f.epoch))
 	}
 	b = be.AppendUint64(b, math.MaxUint64) // log start, known to replicas only
-	b = be.AppendUint32(b, fetchBytes)
+	b = be.AppendUint32(b, uint32(f.bytes))
 	if byID {
 		b = append(b, 0, 0, 1, 1, 0) // ends of partition and topic, nothing to forget, no rack
 	} else {
@@ -234,6 +329,29 @@ func (r *reader) send(conn net.Conn, from int64) error {
 // receive reads the answer to send: the record batches, which are valid until
 // the next call, and the end of the log.
 func (r *reader) receive(ctx context.Context, conn net.Conn) (set []byte, end int64, err error) {
+	set, end, err = r.answer(conn)
+	if !errors.Is(err, kafkago.OffsetOutOfRange) {
+		return set, end, err
+	}
+	first, next, err := r.log.Bounds(ctx, r.tp)
+	if err != nil {
+		return nil, 0, err
+	}
+	found := next
+	if first > r.next {
+		found = first
+	}
+	switch {
+	case found == r.next: // it was mended between the two requests
+		return nil, 0, kafkago.OffsetNotAvailable
+	case found < r.next && !r.last.IsZero():
+		return nil, 0, &DivergedError{r.tp, r.next, r.last, found, domain.Anchor{}, -1}
+	}
+	return nil, 0, &TrimmedError{r.tp, r.next, found}
+}
+
+// answer is receive without a reason for an offset that is out of range.
+func (r *reader) answer(conn net.Conn) (set []byte, end int64, err error) {
 	if cap(r.frame) > keptBytes {
 		r.frame = nil
 	}
@@ -246,23 +364,12 @@ func (r *reader) receive(ctx context.Context, conn net.Conn) (set []byte, end in
 	if r.log.byID {
 		parse = r.parseByID
 	}
+	r.aborted = r.aborted[:0]
+	r.diverging = -1
 	set, end, code := parse(&c)
 	switch {
 	case c.bad:
 		return nil, 0, errors.New("fetch answer is cut short or for another partition")
-	case code == kafkago.OffsetOutOfRange:
-		first, next, err := r.log.Bounds(ctx, r.tp)
-		if err != nil {
-			return nil, 0, err
-		}
-		found := next
-		if first > r.next {
-			found = first
-		}
-		if found == r.next { // it was mended between the two requests
-			return nil, 0, kafkago.OffsetNotAvailable
-		}
-		return nil, 0, &TrimmedError{r.tp, r.next, found}
 	case code != 0:
 		return nil, 0, fmt.Errorf("fetch: %w", code)
 	}
@@ -282,8 +389,11 @@ func (r *reader) parse(c *cursor) (set []byte, end int64, code kafkago.Error) {
 				code = partitionCode
 			}
 			end = c.int64()
-			c.skip(16) // last stable offset, start of the log
-			c.skip(16 * c.count())
+			r.stable = c.int64()
+			c.skip(8) // start of the log
+			for range c.count() {
+				r.aborted = append(r.aborted, transaction{c.int64(), c.int64()})
+			}
 			set = c.skip(max(0, int(c.int32())))
 			c.bad = c.bad || name != string(r.tp.Topic) || partition != r.tp.Partition
 		}
@@ -305,20 +415,37 @@ func (r *reader) parseByID(c *cursor) (set []byte, end int64, code kafkago.Error
 				code = partitionCode
 			}
 			end = c.int64()
-			c.skip(16) // last stable offset, start of the log
+			r.stable = c.int64()
+			c.skip(8) // start of the log
 			for range c.compactCount() {
-				c.skip(16) // aborted transaction
+				r.aborted = append(r.aborted, transaction{c.int64(), c.int64()})
 				c.tags()
 			}
 			c.int32() // replica to prefer
 			set = c.compactBytes()
-			c.tags()
+			r.parseDiverging(c)
 			c.bad = c.bad || id != r.topic || partition != r.tp.Partition
 		}
 		c.tags()
 	}
 	c.tags()
 	return set, end, code
+}
+
+// parseDiverging takes the tagged fields of a partition apart: the first says that the
+// broker's log ends, for the epoch that was asked about, before the offset asked for.
+func (r *reader) parseDiverging(c *cursor) {
+	fields := c.uvarint()
+	for i := uint64(0); i < fields && !c.bad; i++ {
+		tag, size := c.uvarint(), c.uvarint()
+		field := cursor{b: c.skip(int(min(size, math.MaxInt32)))}
+		if tag == 0 {
+			field.int32() // the largest epoch that it has, up to the one asked about
+			if r.diverging = field.int64(); field.bad {
+				c.bad = true
+			}
+		}
+	}
 }
 
 // check walks the batches of an answer and returns the offset that follows
@@ -348,25 +475,47 @@ func (r *reader) check(set []byte) (next int64, err error) {
 
 // handOut unpacks the batches up to offset next and yields them.
 func (r *reader) handOut(set []byte, next int64) error {
+	slices.SortFunc(r.aborted, func(a, b transaction) int { return cmp.Compare(a.first, b.first) })
+	aborting := map[int64]bool{} // producers in a transaction that they will abort
 	for at := r.next; at < min(next, r.to); {
 		h, _, err := readHead(set)
 		if err != nil {
 			return err
 		}
-		if err := r.dec.decode(set[:h.size], r.tp, r.next, r.to); err != nil {
+		for len(r.aborted) > 0 && r.aborted[0].first <= h.last {
+			aborting[r.aborted[0].producer] = true
+			r.aborted = r.aborted[1:]
+		}
+		if h.attributes&attrControl != 0 {
+			delete(aborting, h.producer)
+		}
+		aborted := h.attributes&attrTransactional != 0 && aborting[h.producer]
+		if err := r.dec.decode(set[:h.size], r.tp, r.next, r.to, aborted); err != nil {
+			if len(r.dec.records) > 0 {
+				err = cmp.Or(r.pass(), err)
+			}
 			r.dec.reset()
 			return err
 		}
 		at = h.last + 1
 		set = set[h.size:]
-		if n := len(r.dec.records); n >= r.log.cfg.Batch || r.dec.size >= max(1, r.log.cfg.Batch/yieldRecords)*yieldBytes || at >= min(next, r.to) {
-			if r.refused = r.yield(r.dec.records); r.refused != nil {
-				return r.refused
+		if n := len(r.dec.records); n > 0 && (n >= r.log.cfg.Batch || r.dec.size >= max(1, r.log.cfg.Batch/yieldRecords)*yieldBytes || at >= min(next, r.to)) {
+			if err := r.pass(); err != nil {
+				return err
 			}
-			r.next = r.dec.records[n-1].Offset + 1
-			r.dec.reset()
 		}
 	}
+	return nil
+}
+
+// pass yields what is unpacked.
+func (r *reader) pass() error {
+	if r.refused = r.yield(r.dec.records); r.refused != nil {
+		return r.refused
+	}
+	r.last = r.dec.records[len(r.dec.records)-1].Anchor()
+	r.next = r.last.Offset + 1
+	r.dec.reset()
 	return nil
 }
 

@@ -210,12 +210,12 @@ func TestEveryOffsetIsChecked(t *testing.T) {
 		{"whole", cat(batch(0, 10), batch(10, 10)), nil, 15},
 		{"cut at the end", cat(batch(0, 15), batch(15, 10)[:70]), nil, 15},
 		{"begins late", batch(1, 10), &TrimmedError{tp, 0, 1}, 0},
-		{"begins later in the answer", cat(batch(0, 5), batch(6, 10)), &TrimmedError{tp, 5, 6}, 0},
-		{"goes back", cat(batch(0, 5), batch(4, 11)), &TrimmedError{tp, 5, 4}, 0},
-		{"comes twice", cat(batch(0, 5), batch(0, 5)), &TrimmedError{tp, 5, 0}, 0},
-		{"flipped bit", cat(batch(0, 5), flip(batch(5, 10))), ErrCorrupt, 0},
+		{"begins later in the answer", cat(batch(0, 5), batch(6, 10)), &TrimmedError{tp, 5, 6}, 5},
+		{"goes back", cat(batch(0, 5), batch(4, 11)), &TrimmedError{tp, 5, 4}, 5},
+		{"comes twice", cat(batch(0, 5), batch(0, 5)), &TrimmedError{tp, 5, 0}, 5},
+		{"flipped bit", cat(batch(0, 5), flip(batch(5, 10))), ErrCorrupt, 5},
 		{"shorter than one batch", batch(0, 15)[:80], ErrCorrupt, 0},
-		{"not a batch", cat(batch(0, 5), make([]byte, 80)), ErrCorrupt, 0},
+		{"not a batch", cat(batch(0, 5), make([]byte, 80)), ErrCorrupt, 5},
 	} {
 		c := fake(t)
 		l := openFake(t, c)

@@ -20,7 +20,7 @@ import (
 // changing the setting or by moving to a new topic; nothing was changed.
 type SettingError struct {
 	Topic         domain.Topic
-	Setting       string // "partitions" or the name of a Kafka topic setting
+	Setting       string // "partitions", [Replicas] or the name of a Kafka topic setting
 	Found, Wanted string // Found is "" when the broker did not say
 }
 
@@ -51,10 +51,53 @@ func (l *Log) settings() []setting {
 		{name: "message.timestamp.after.max.ms", value: strconv.FormatInt(math.MaxInt64, 10), optional: true},
 		{name: "unclean.leader.election.enable", value: "false", optional: true},
 	}
-	if l.cfg.Replication > 1 {
-		s = append(s, setting{name: "min.insync.replicas", value: strconv.Itoa(max(1, l.cfg.Replication-1)), atLeast: true})
+	return append(s, setting{name: minInSync, value: strconv.Itoa(inSync(l.cfg.Replication)), atLeast: true})
+}
+
+// What decides, with the number of replicas, whether an acknowledged event outlives
+// the loss of a machine.
+const (
+	Replicas      = "replicas" // in a [SettingError]: no setting of Kafka's, but where a topic's partitions are
+	minInSync     = "min.insync.replicas"
+	flushMessages = "flush.messages"
+	flushMs       = "flush.ms"
+)
+
+// inSync is the least min.insync.replicas of a topic: where there are several replicas,
+// no event is acknowledged that one machine alone has.
+func inSync(replicas int) int { return min(2, replicas) }
+
+// Durability is what the brokers say of a topic that decides whether an acknowledged
+// event outlives the loss of a machine: see docs/operate/diverged.md.
+type Durability struct {
+	Topic    domain.Topic
+	Replicas int // of the partition that has fewest
+	InSync   int // min.insync.replicas
+	// FlushMessages and FlushMs are after how many records, and how many milliseconds, the
+	// broker waits for its disk; 0 where it does not say. Kafka's default is never.
+	FlushMessages, FlushMs int64
+}
+
+// Flushed reports whether the broker waits for its disk before it acknowledges.
+func (d *Durability) Flushed() bool { return d.FlushMessages == 1 }
+
+// Durabilities returns what the brokers say of the topics, which must exist, in the order of specs.
+func (l *Log) Durabilities(ctx context.Context, specs []domain.TopicSpec) (ds []Durability, err error) {
+	err = l.retry(ctx, func(ctx context.Context) error {
+		found, err := l.describe(ctx, specs)
+		if err != nil {
+			return err
+		}
+		ds = ds[:0]
+		for _, s := range specs {
+			ds = append(ds, found[s.Topic].durability(s.Topic))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read how topics are kept: %w", err)
 	}
-	return s
+	return ds, nil
 }
 
 // EnsureTopics creates the topics that do not exist and checks those that do.
@@ -71,19 +114,40 @@ func (l *Log) EnsureTopics(ctx context.Context, specs []domain.TopicSpec) error 
 	return l.CheckTopics(ctx, specs)
 }
 
+// ErrNoRight means that this user may not create a topic. Who administers the
+// cluster grants Create on the cluster, or on topics by the name.
+var ErrNoRight = errors.New("no right to create the topic")
+
+// TryTopics asks the cluster whether EnsureTopics could create the topics, and
+// creates none. It takes as long as patience where it could: the client waits for
+// the topics to appear, and answers when it has waited long enough.
+func (l *Log) TryTopics(ctx context.Context, topics ...domain.Topic) error {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.Patience)
+	defer cancel()
+	req := &kafkago.CreateTopicsRequest{ValidateOnly: true}
+	for _, topic := range topics {
+		req.Topics = append(req.Topics, l.newTopic(domain.TopicSpec{Topic: topic, Partitions: topic.Partitions()}, false))
+	}
+	res, err := l.client.CreateTopics(ctx, req)
+	if err != nil {
+		return fmt.Errorf("ask whether topics can be created: %w", err)
+	}
+	for _, topic := range topics {
+		if err := created(res.Errors[string(topic)]); err != nil {
+			return fmt.Errorf("create topic %s: %w", topic, err)
+		}
+	}
+	return nil
+}
+
 // CheckTopics is EnsureTopics without creating any. It takes one request, so a
 // long-running program calls it now and then to learn that partitions were
 // added or a setting was changed. A topic that does not exist is an error once
 // patience has run out.
 func (l *Log) CheckTopics(ctx context.Context, specs []domain.TopicSpec) error {
-	names := make([]string, len(specs))
-	for i, s := range specs {
-		names[i] = string(s.Topic)
-	}
 	var refused []error
-	if err := l.retry(ctx, func(ctx context.Context) error {
-		var err error
-		refused, err = l.checkTopics(ctx, specs, names)
+	if err := l.retry(ctx, func(ctx context.Context) (err error) {
+		refused, err = l.checkTopics(ctx, specs)
 		return err
 	}); err != nil {
 		return fmt.Errorf("check topics: %w", err)
@@ -132,19 +196,8 @@ func (l *Log) Brokers(ctx context.Context) (n int, err error) {
 
 func (l *Log) createTopic(ctx context.Context, spec domain.TopicSpec) error {
 	create := func(optional bool) error {
-		var entries []kafkago.ConfigEntry
-		for _, s := range l.settings() {
-			if optional || !s.optional {
-				entries = append(entries, kafkago.ConfigEntry{ConfigName: s.name, ConfigValue: s.value})
-			}
-		}
 		return l.retry(ctx, func(ctx context.Context) error {
-			res, err := l.client.CreateTopics(ctx, &kafkago.CreateTopicsRequest{Topics: []kafkago.TopicConfig{{
-				Topic:             string(spec.Topic),
-				NumPartitions:     spec.Partitions,
-				ReplicationFactor: l.cfg.Replication,
-				ConfigEntries:     entries,
-			}}})
+			res, err := l.client.CreateTopics(ctx, &kafkago.CreateTopicsRequest{Topics: []kafkago.TopicConfig{l.newTopic(spec, optional)}})
 			if err != nil {
 				return err
 			}
@@ -155,54 +208,115 @@ func (l *Log) createTopic(ctx context.Context, spec domain.TopicSpec) error {
 	if errors.Is(err, kafkago.InvalidConfiguration) {
 		err = create(false)
 	}
-	if errors.Is(err, kafkago.TopicAlreadyExists) {
+	return created(err)
+}
+
+// newTopic describes a topic to be created, with the optional settings or without.
+func (l *Log) newTopic(spec domain.TopicSpec, optional bool) kafkago.TopicConfig {
+	var entries []kafkago.ConfigEntry
+	for _, s := range l.settings() {
+		if optional || !s.optional {
+			entries = append(entries, kafkago.ConfigEntry{ConfigName: s.name, ConfigValue: s.value})
+		}
+	}
+	return kafkago.TopicConfig{
+		Topic: string(spec.Topic), NumPartitions: spec.Partitions, ReplicationFactor: l.cfg.Replication, ConfigEntries: entries,
+	}
+}
+
+// created returns why a topic is not there after it was to be created.
+func created(err error) error {
+	switch {
+	case errors.Is(err, kafkago.TopicAlreadyExists):
 		return nil
+	case errors.Is(err, kafkago.TopicAuthorizationFailed), errors.Is(err, kafkago.ClusterAuthorizationFailed):
+		return fmt.Errorf("%w: %w", ErrNoRight, err)
 	}
 	return err
 }
 
-// checkTopics returns what must be refused, or an error when it cannot tell.
-func (l *Log) checkTopics(ctx context.Context, specs []domain.TopicSpec, names []string) (refused []error, err error) {
-	at, err := l.leaders(ctx, names...)
-	if err != nil {
-		return nil, err
+// topicState is what the brokers say of a topic.
+type topicState struct {
+	partitions, replicas int // replicas: of the partition that has fewest
+	settings             map[string]string
+}
+
+func (t *topicState) durability(topic domain.Topic) Durability {
+	number := func(name string) int64 {
+		n, _ := strconv.ParseInt(t.settings[name], 10, 64)
+		return n
 	}
-	count := map[domain.Topic]int{}
-	for tp := range at {
-		count[tp.Topic]++
-	}
+	return Durability{topic, t.replicas, int(number(minInSync)), number(flushMessages), number(flushMs)}
+}
+
+// describe asks for topics, every one of which must exist and be led.
+func (l *Log) describe(ctx context.Context, specs []domain.TopicSpec) (map[domain.Topic]*topicState, error) {
+	var names []string
 	req := &kafkago.DescribeConfigsRequest{}
+	found := map[domain.Topic]*topicState{}
 	for _, s := range specs {
-		if count[s.Topic] != s.Partitions {
-			refused = append(refused, &SettingError{s.Topic, "partitions", strconv.Itoa(count[s.Topic]), strconv.Itoa(s.Partitions)})
-		}
+		names = append(names, string(s.Topic))
 		req.Resources = append(req.Resources, kafkago.DescribeConfigRequestResource{
 			ResourceType: kafkago.ResourceTypeTopic, ResourceName: string(s.Topic),
 		})
+		found[s.Topic] = &topicState{settings: map[string]string{}}
+	}
+	md, err := l.metadata(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range md.Topics {
+		state := found[domain.Topic(t.Name)]
+		state.partitions = len(t.Partitions)
+		for i, p := range t.Partitions {
+			if n := len(p.Replicas); i == 0 || n < state.replicas {
+				state.replicas = n
+			}
+		}
 	}
 	res, err := l.client.DescribeConfigs(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	found := map[string]map[string]string{}
 	for _, r := range res.Resources {
 		if r.Error != nil {
 			return nil, fmt.Errorf("read settings of topic %s: %w", r.ResourceName, r.Error)
 		}
-		found[r.ResourceName] = map[string]string{}
 		for _, e := range r.ConfigEntries {
-			found[r.ResourceName][e.ConfigName] = e.ConfigValue
+			found[domain.Topic(r.ResourceName)].settings[e.ConfigName] = e.ConfigValue
 		}
 	}
+	return found, nil
+}
+
+// checkTopics returns what must be refused, or an error when it cannot tell.
+func (l *Log) checkTopics(ctx context.Context, specs []domain.TopicSpec) (refused []error, err error) {
+	found, err := l.describe(ctx, specs)
+	if err != nil {
+		return nil, err
+	}
 	for _, spec := range specs {
+		refuse := func(setting, found, wanted string) {
+			refused = append(refused, &SettingError{spec.Topic, setting, found, wanted})
+		}
+		t := found[spec.Topic]
+		if t.partitions != spec.Partitions {
+			refuse("partitions", strconv.Itoa(t.partitions), strconv.Itoa(spec.Partitions))
+		}
+		if t.replicas < l.cfg.Replication {
+			refuse(Replicas, strconv.Itoa(t.replicas), fmt.Sprintf("%d or more, as kafka.replication says", l.cfg.Replication))
+		}
 		for _, s := range l.settings() {
-			value, ok := found[string(spec.Topic)][s.name]
+			if s.name == minInSync { // by the replicas that there are, which may be more or fewer than a new topic gets
+				s.value = strconv.Itoa(inSync(t.replicas))
+			}
+			value, ok := t.settings[s.name]
 			if !s.accepts(value) && (ok || !s.optional) {
 				wanted := s.value
 				if s.atLeast {
 					wanted += " or more"
 				}
-				refused = append(refused, &SettingError{spec.Topic, s.name, value, wanted})
+				refuse(s.name, value, wanted)
 			}
 		}
 	}

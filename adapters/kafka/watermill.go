@@ -371,10 +371,11 @@ func (s *subscription) consume(ctx, taking context.Context, tp domain.TopicParti
 			err = s.log.Follow(taking, tp, from, func(recs []domain.Record) error {
 				s.again(&failed, "reads "+tp.String()+" again")
 				for i := range recs {
-					if !s.deliver(ctx, taking, &recs[i]) {
+					// Of what is no record, the folds keep account.
+					if recs[i].Span == nil && !s.deliver(ctx, taking, &recs[i]) {
 						return context.Canceled
 					}
-					from = recs[i].Offset + 1
+					from = recs[i].Next()
 					acked(from)
 				}
 				return nil

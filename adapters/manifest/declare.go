@@ -24,6 +24,7 @@ const (
 	listCommitments    = "commitments"
 	listDeployments    = "deployments"
 	listMappingRules   = "mapping_rules"
+	listMethods        = "methods"
 )
 
 // Kinds returns the lists of a document in the order in which their events
@@ -31,7 +32,7 @@ const (
 func Kinds() []string {
 	return []string{listWorkspaces, listOperators, listRegions, listClusters, listCertifications,
 		listPolicies, listQuotas, listBudgets, listTariffs, listFXRates, listOnDemandQuotas,
-		listAssets, listCommitments, listDeployments, listMappingRules}
+		listAssets, listCommitments, listDeployments, listMappingRules, listMethods}
 }
 
 // declaration is an entry being turned into an event.
@@ -166,10 +167,7 @@ func (d declaration) event() (domain.Envelope, []string) {
 		env.Event = &domain.WorkspaceRegistered{Name: d.nameOr(id), Parent: d.text("parent"), Currency: d.text("currency")}
 	case listOperators:
 		ev := &domain.OperatorRegistered{Operator: id, PublicKey: d.key32("public_key"), Role: domain.Role(d.text("role"))}
-		if d.has("authority_limit") {
-			limit := d.money("authority_limit")
-			ev.AuthorityLimit = &limit
-		}
+		ev.AuthorityLimits = d.moneys("authority_limits")
 		env.Event, key = ev, []string{d.workspace, id, string(ev.PublicKey)}
 	case listRegions:
 		env.Event = d.region(id)
@@ -236,7 +234,11 @@ func (d declaration) event() (domain.Envelope, []string) {
 		to, _ := d.sub("to")
 		d.referSelector(to)
 		env.Event = &domain.MappingRuleSet{Rule: id, Priority: d.count("priority"), Cluster: d.text("cluster"), Namespace: d.text("namespace"),
-			Labels: d.labels("labels"), ToWorkspace: to.text("workspace"), ToDeployment: to.text("deployment"), EffectiveFrom: d.effective()}
+			ToWorkspace: to.text("workspace"), ToDeployment: to.text("deployment"),
+			Columns: d.labels("columns"), Buys: domain.LineBuys(d.text("buys")), EffectiveFrom: d.effective()}
+		key = []string{d.workspace, id, d.from.String()}
+	case listMethods:
+		env.Event = &domain.MethodChanged{Method: id, Version: d.text("version"), EffectiveFrom: d.effective(), Reason: d.text("reason")}
 		key = []string{d.workspace, id, d.from.String()}
 	}
 	return env, key

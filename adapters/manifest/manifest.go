@@ -53,9 +53,9 @@ followed by any of these lists:
 
   workspaces, operators, regions, clusters, certifications, policies, quotas,
   budgets, tariffs, fx_rates, on_demand_quotas, assets, commitments,
-  deployments, mapping_rules
+  deployments, mapping_rules, methods
 
-Money is "12.50 USD". A time is RFC 3339 with a zone, or a date, which means
+Quotas and budgets are recorded and not yet enforced, hard ones too. Money is "12.50 USD". A time is RFC 3339 with a zone, or a date, which means
 its midnight in UTC. A round trip is "68ms", a term "36 months", memory
 "80 GiB", a period "2026-Q3" or {from, to}. Several documents may stand in one
 file, separated by ---. Anchors and aliases are refused.`

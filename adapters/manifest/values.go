@@ -106,7 +106,28 @@ func (e entry) money(key string) domain.Money {
 	if m, ok := e.sub(key); ok {
 		return domain.Money{Amount: m.decimal("amount"), Currency: m.text("currency")}
 	}
-	s := e.text(key)
+	return e.amount(key, e.text(key))
+}
+
+// moneys reads a list of what money reads.
+func (e entry) moneys(key string) []domain.Money {
+	n := e.n.get(key)
+	if n == nil {
+		return nil
+	}
+	var out []domain.Money
+	for _, v := range n.values {
+		if v.shape == mapping {
+			m := entry{e.l, v, e.field(key)}
+			out = append(out, domain.Money{Amount: m.decimal("amount"), Currency: m.text("currency")})
+			continue
+		}
+		out = append(out, e.amount(key, v.text))
+	}
+	return out
+}
+
+func (e entry) amount(key, s string) domain.Money {
 	if s == "" {
 		return domain.Money{}
 	}

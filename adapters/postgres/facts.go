@@ -12,6 +12,9 @@ type version struct {
 	Effective domain.Instant `json:"effective"`
 	Appended  domain.Instant `json:"appended"`
 	Recorded  domain.Instant `json:"recorded,omitzero"`
+	Last      domain.Instant `json:"last,omitzero"`
+	Count     uint64         `json:"count,omitempty"`
+	Rest      bool           `json:"rest,omitempty"`
 	Workspace string         `json:"workspace,omitempty"`
 	SignedBy  string         `json:"signed_by,omitempty"`
 	Type      domain.Type    `json:"type"`
@@ -32,6 +35,7 @@ func facts(row projections.Row) []byte {
 			v := &h.Versions[i]
 			versions[i] = version{
 				Effective: v.Order.Effective, Appended: v.Order.Appended, Recorded: v.Recorded,
+				Last: v.Last, Count: v.Count, Rest: v.Rest,
 				Workspace: v.Workspace, Type: v.Event.Type(), Event: withoutDocument(v.Event),
 			}
 			if v.Signer != nil {

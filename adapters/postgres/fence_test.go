@@ -56,7 +56,9 @@ func TestTakenOver(t *testing.T) {
 	if ok, err := rival.Claim(ctx, fleet); ok || !errors.Is(err, projections.ErrFenced) {
 		t.Fatalf("a session that the database has not heard of claimed: %v, %v", ok, err)
 	}
-	if _, err := db.ExecContext(ctx, `insert into quartermaster.sessions (token, instance, method, alive_until) values ('rival', 'rival', 'm', now() + interval '1 hour')`); err != nil {
+	if _, err := db.ExecContext(ctx, `
+		insert into quartermaster.sessions (token, instance, method, lease, alive_until)
+		values ('rival', 'rival', 'm', '1 hour', now() + interval '1 hour')`); err != nil {
 		t.Fatal(err)
 	}
 	if ok, err := rival.Claim(ctx, fleet); ok || err != nil {
@@ -73,7 +75,7 @@ func TestTakenOver(t *testing.T) {
 		t.Fatalf("did not claim what a dead session holds: %v, %v", ok, err)
 	}
 	// The position has not moved, and still the first is refused.
-	if err := open.Commit(ctx, open.Next()); !errors.Is(err, projections.ErrFenced) {
+	if err := open.Commit(ctx, open.Next(), domain.Anchor{}); !errors.Is(err, projections.ErrFenced) {
 		t.Errorf("committed under a claim that is lost: %v", err)
 	}
 	if _, err := first.Begin(ctx, fleet); !errors.Is(err, projections.ErrFenced) {

@@ -12,6 +12,7 @@ import (
 	"github.com/lib/pq/pqerror"
 
 	"quartermaster/domain"
+	"quartermaster/projections"
 )
 
 // GenerationState says who folds a generation.
@@ -38,8 +39,11 @@ type Generation struct {
 // Partition is how far a partition of a generation is folded, and by whom.
 type Partition struct {
 	domain.TopicPartition
-	Next  int64  // offset of the first record that is not folded
-	Owner string // instance that folds it; "" when nobody alive does
+	Next  int64         // offset of the first record that is not folded
+	Last  domain.Anchor // the last one that is
+	Owner string        // instance that folds it; "" when nobody alive does
+	// Stop says why it stands still; nil: it does not, as far as is known.
+	Stop *projections.Stop
 }
 
 // Position is how far into the log the rows go.
@@ -49,6 +53,28 @@ func (g *Generation) Position() domain.Position {
 		at[p.TopicPartition] = p.Next
 	}
 	return at
+}
+
+// Anchors are the last records before that position, of partitions that have any.
+func (g *Generation) Anchors() map[domain.TopicPartition]domain.Anchor {
+	anchors := map[domain.TopicPartition]domain.Anchor{}
+	for _, p := range g.Partitions {
+		if !p.Last.IsZero() {
+			anchors[p.TopicPartition] = p.Last
+		}
+	}
+	return anchors
+}
+
+// Stops are the partitions of the generation that stand still.
+func (g *Generation) Stops() projections.Stops {
+	stops := projections.Stops{}
+	for _, p := range g.Partitions {
+		if p.Stop != nil {
+			stops[p.TopicPartition] = *p.Stop
+		}
+	}
+	return stops
 }
 
 // Instance is a process that joined.
@@ -200,12 +226,62 @@ func (db *DB) Switch(ctx context.Context, name string) error {
 		case err != nil || active:
 			return err
 		case st != Live:
-			return fmt.Errorf("%w: it is still building; \"quartermaster projection rebuild %s\" goes on with it", ErrGeneration, name)
+			return building(name)
 		}
 		return setActive(ctx, tx, name)
 	})
 	if err != nil {
 		return fmt.Errorf("switch to generation %s: %w", name, err)
+	}
+	return nil
+}
+
+func building(name string) error {
+	return fmt.Errorf("%w: it is still building; \"quartermaster projection rebuild %s\" goes on with it", ErrGeneration, name)
+}
+
+// SwitchBy is [DB.Switch] by a decision, which is kept until [DB.Told] says that it is
+// in the log: both happen or neither. from is the generation that must be read until
+// then. A decision that is not told yet keeps every other from being made.
+func (db *DB) SwitchBy(ctx context.Context, from, to string, decision []byte) error {
+	err := db.change(ctx, func(tx *sql.Tx) error {
+		st, _, err := state(ctx, tx, to)
+		switch {
+		case err != nil:
+			return err
+		case st != Live:
+			return building(to)
+		}
+		res, err := tx.ExecContext(ctx, `update quartermaster.active set generation = $1, untold = $2 where generation = $3 and untold is null`, to, decision, from)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil {
+			return err
+		} else if n == 0 {
+			return fmt.Errorf("%w: somebody else has just switched; see \"quartermaster projection status\"", ErrGeneration)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("switch to generation %s: %w", to, err)
+	}
+	return nil
+}
+
+// Untold returns the decision of a switch that is not in the log yet, nil: none is.
+func (db *DB) Untold(ctx context.Context) (decision []byte, err error) {
+	err = db.QueryRowContext(ctx, `select untold from quartermaster.active`).Scan(&decision)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, fmt.Errorf("ask for the decision of a switch: %w", err)
+	}
+	return decision, nil
+}
+
+// Told says that the decision of a switch is in the log.
+func (db *DB) Told(ctx context.Context, decision []byte) error {
+	if _, err := db.ExecContext(ctx, `update quartermaster.active set untold = null where untold = $1`, decision); err != nil {
+		return fmt.Errorf("keep that the decision of a switch is in the log: %w", err)
 	}
 	return nil
 }
@@ -225,7 +301,7 @@ func (db *DB) Drop(ctx context.Context, name string, force bool) error {
 		// Folds take the row of their partition first and then rows of the
 		// generation; whoever took them the other way round could meet one half-way.
 		owners, err := collectText(tx.QueryContext(ctx, `
-			select coalesce((select instance from quartermaster.sessions s where s.token = p.owner and s.alive_until > now()), '')
+			select coalesce((select instance from quartermaster.sessions s where s.token = p.owner and `+aliveNow+`), '')
 			from quartermaster.partitions p where generation = $1 order by topic, partition for update`, name))
 		if err != nil {
 			return err
@@ -291,20 +367,31 @@ func (db *DB) generations(ctx context.Context) ([]Generation, error) {
 		return nil, err
 	}
 	for i := range out {
-		rows, err := tx.QueryContext(ctx, `
-			select p.topic, p.partition, p.next_offset, coalesce(s.instance, '')
-			from quartermaster.partitions p left join quartermaster.sessions s on s.token = p.owner and s.alive_until > now()
-			where p.generation = $1 order by p.topic collate "C", p.partition`, out[i].Name)
-		if err != nil {
-			return nil, err
-		}
-		if out[i].Partitions, err = collect(rows, func(rows *sql.Rows, p *Partition) error {
-			return rows.Scan(&p.Topic, &p.Partition, &p.Next, &p.Owner)
-		}); err != nil {
+		if out[i].Partitions, err = partitionsOf(ctx, tx, out[i].Name); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
+}
+
+// partitionsOf returns the partitions of a generation, in order.
+func partitionsOf(ctx context.Context, q querier, generation string) ([]Partition, error) {
+	rows, err := q.QueryContext(ctx, `
+		select p.topic, p.partition, p.next_offset, `+anchorSQL+`, coalesce(s.instance, ''), p.stop_reason, coalesce(p.stop_advice, '')
+		from quartermaster.partitions p left join quartermaster.sessions s on s.token = p.owner and `+aliveNow+`
+		where p.generation = $1 order by p.topic collate "C", p.partition`, generation)
+	if err != nil {
+		return nil, err
+	}
+	return collect(rows, func(rows *sql.Rows, p *Partition) error {
+		var reason sql.NullString
+		var advice string
+		if err := rows.Scan(&p.Topic, &p.Partition, &p.Next, (*anchor)(&p.Last), &p.Owner, &reason, &advice); err != nil || !reason.Valid {
+			return err
+		}
+		p.Stop = &projections.Stop{Offset: p.Next, Reason: reason.String, Advice: advice}
+		return nil
+	})
 }
 
 // Generation returns one generation.
@@ -324,8 +411,8 @@ func (db *DB) Generation(ctx context.Context, name string) (*Generation, error) 
 // among them, by name.
 func (db *DB) Instances(ctx context.Context) ([]Instance, error) {
 	rows, err := db.QueryContext(ctx, `
-		select instance, method, sharing, alive_until > now(), started, alive_until
-		from quartermaster.sessions order by instance collate "C"`)
+		select instance, method, sharing, `+aliveNow+`, started, alive_until
+		from quartermaster.sessions s order by instance collate "C"`)
 	if err != nil {
 		return nil, fmt.Errorf("list instances: %w", err)
 	}

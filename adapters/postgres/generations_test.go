@@ -78,6 +78,32 @@ func TestGenerations(t *testing.T) {
 	if active, err := db.Active(ctx); err != nil || active != "b" {
 		t.Errorf("active is %q, %v", active, err)
 	}
+	// By a decision, which is kept until it is told; none is made over it.
+	said := []byte("decision")
+	for _, c := range []struct {
+		what string
+		err  error
+		want error
+	}{
+		{"switch from one that is not read", db.SwitchBy(ctx, "x", "a", said), ErrGeneration},
+		{"switch by a decision", db.SwitchBy(ctx, "b", "a", said), nil},
+		{"switch before it is told", db.SwitchBy(ctx, "a", "b", said), ErrGeneration},
+		{"tell of another", db.Told(ctx, []byte("other")), nil},
+		{"switch before it is told, still", db.SwitchBy(ctx, "a", "b", said), ErrGeneration},
+	} {
+		if !errors.Is(c.err, c.want) {
+			t.Errorf("%s: %v, want %v", c.what, c.err, c.want)
+		}
+	}
+	if got, err := db.Untold(ctx); err != nil || string(got) != "decision" {
+		t.Errorf("untold is %q, %v", got, err)
+	}
+	if err := errors.Join(db.Told(ctx, said), db.SwitchBy(ctx, "a", "b", said), db.Told(ctx, said)); err != nil {
+		t.Errorf("switch back: %v", err)
+	}
+	if got, err := db.Untold(ctx); err != nil || got != nil {
+		t.Errorf("untold is %q, %v", got, err)
+	}
 	// Back, and the other goes.
 	if err := db.Switch(ctx, "a"); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"quartermaster/domain"
+	"quartermaster/projections"
 )
 
 // State is what there is in a database.
@@ -18,6 +19,10 @@ type State struct {
 
 	Schema, Wanted int64 // versions: what there is, 0 for none, and this program's
 
+	// Rights that this user lacks to make what Migrate and the first generation make;
+	// empty where a generation is read. Each is as GRANT names it: CREATE on database books.
+	MissingRights []string
+
 	// The rest is empty unless Schema is Wanted.
 
 	LogID  string                         // the log that the rows are of; "" before the first instance ran
@@ -27,6 +32,7 @@ type State struct {
 
 	Active       string // the generation that is read; "" when there is none
 	ActiveMethod string
+	Partitions   []Partition // of the active generation, in order
 }
 
 // TopicIdentity tells a topic from one of the same name.
@@ -51,7 +57,13 @@ func Inspect(ctx context.Context, cfg Config) (s State, err error) {
 	).Scan(&s.Version, &s.Standby, &s.Clock); err != nil {
 		return s, fmt.Errorf("ask the database for its version: %w", err)
 	}
-	if s.Schema, s.Wanted, err = versions(ctx, db); err != nil || s.Schema != s.Wanted {
+	if s.Schema, s.Wanted, err = versions(ctx, db); err != nil {
+		return s, err
+	}
+	if s.Schema < s.Wanted {
+		s.MissingRights, err = missingRights(ctx, db)
+	}
+	if err != nil || s.Schema != s.Wanted {
 		return s, err
 	}
 	if _, s.MissingReaders, err = readersOf(ctx, db, cfg.Readers); err != nil {
@@ -61,6 +73,21 @@ func Inspect(ctx context.Context, cfg Config) (s State, err error) {
 		return s, fmt.Errorf("ask the database what its rows are of: %w", err)
 	}
 	return s, nil
+}
+
+// missingRights returns what this user may not do and Migrate does: it makes the
+// schemas, and tables in one that there may be.
+func missingRights(ctx context.Context, db *sql.DB) ([]string, error) {
+	rights, err := collectText(db.QueryContext(ctx, `
+		select format('CREATE on database %I', current_database()) where not has_database_privilege(current_database(), 'create')
+		union all
+		select format('%s on schema %I', upper(p), nspname) from pg_namespace, unnest(array['create', 'usage']) p
+		where nspname = 'quartermaster' and not has_schema_privilege(oid, p)
+		order by 1`))
+	if err != nil {
+		return nil, fmt.Errorf("ask the database for this user's rights: %w", err)
+	}
+	return rights, nil
 }
 
 func (s *State) bindings(ctx context.Context, db *sql.DB) error {
@@ -73,5 +100,28 @@ func (s *State) bindings(ctx context.Context, db *sql.DB) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}
+	if err == nil {
+		s.Partitions, err = partitionsOf(ctx, db, s.Active)
+	}
 	return err
+}
+
+// Stops returns the partitions of the active generation that stand still.
+func (db *DB) Stops(ctx context.Context) (projections.Stops, error) {
+	rows, err := db.QueryContext(ctx, `
+		select topic, partition, next_offset, stop_reason, coalesce(stop_advice, '')
+		from quartermaster.partitions join quartermaster.active using (generation) where stop_reason is not null`)
+	stops := projections.Stops{}
+	if err == nil {
+		_, err = collect(rows, func(rows *sql.Rows, tp *domain.TopicPartition) error {
+			var stop projections.Stop
+			err := rows.Scan(&tp.Topic, &tp.Partition, &stop.Offset, &stop.Reason, &stop.Advice)
+			stops[*tp] = stop
+			return err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask which partitions stand still: %w", err)
+	}
+	return stops, nil
 }

@@ -45,17 +45,11 @@ func (t *tx) Load(ctx context.Context, keys iter.Seq[projections.Key]) (*project
 
 // load reads the rows of one table that are there.
 func (s *Store) load(ctx context.Context, t *table, keys []projections.Key, p *part) error {
-	scopes, ids, hours := newArray(oidText, 32*len(keys)), newArray(oidText, 32*len(keys)), newArray(oidInt8, 12*len(keys))
 	least, most := keys[0].Hour, keys[0].Hour
 	for _, k := range keys {
-		text, _ := columnText(k.Scope, maxKey)
-		scopes.text(text)
-		text, _ = columnText(k.ID, maxKey)
-		ids.text(text)
-		hours.int(k.Hour)
 		least, most = min(least, k.Hour), max(most, k.Hour)
 	}
-	args := []any{scopes.value(), ids.value(), hours.value()}
+	args := keyArrays(keys)
 	if t.kind == byHour {
 		args = append(args, least, most)
 	}
@@ -82,6 +76,32 @@ func (s *Store) load(ctx context.Context, t *table, keys []projections.Key, p *p
 		delete(p.absent, k)
 	}
 	return rows.Err()
+}
+
+// keyArrays are keys as the arguments of [table.loadSQL]: scopes, ids and numbers.
+func keyArrays(keys []projections.Key) []any {
+	scopes, ids, hours := newArray(oidText, 32*len(keys)), newArray(oidText, 32*len(keys)), newArray(oidInt8, 12*len(keys))
+	for _, k := range keys {
+		text, _ := columnText(k.Scope, maxKey)
+		scopes.text(text)
+		text, _ = columnText(k.ID, maxKey)
+		ids.text(text)
+		hours.int(k.Hour)
+	}
+	return []any{scopes.value(), ids.value(), hours.value()}
+}
+
+// removeSQL deletes the rows of $1, $2, $3 (scope, id, number).
+func (t *table) removeSQL(schema string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `delete from %s.%s t using unnest($1::text[], $2::text[], $3::bigint[]) k(scope, id, number) where t.%s = k.scope`, schema, t.name(), t.scope.name)
+	if t.id.name != "" {
+		fmt.Fprintf(&b, " and t.%s = k.id", t.id.name)
+	}
+	if t.at.name != "" {
+		fmt.Fprintf(&b, " and t.%s = %s", t.at.name, t.number("k.number"))
+	}
+	return b.String()
 }
 
 // loadSQL selects the rows of $1, $2, $3 (scope, id, number), each with its

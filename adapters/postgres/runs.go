@@ -69,12 +69,12 @@ func (s *Session) Once(ctx context.Context, job, input string, do func(context.C
 	var attempt int
 	err = s.db.QueryRowContext(ctx, `
 		insert into quartermaster.runs as r (job, input, owner)
-		select $1, $2, token from quartermaster.sessions where token = $3 and alive_until > now()
+		select $1, $2, token from quartermaster.sessions s where token = $3 and `+aliveNow+`
 		on conflict (job, input) do update
 		set owner = excluded.owner, attempts = r.attempts + 1, started = now(), next_try = null
 		where r.finished is null and r.failures < $4 and r.attempts < $5 and case
 			when r.owner is null then coalesce(r.next_try, now()) <= now()
-			else not exists (select from quartermaster.sessions a where a.token = r.owner and a.alive_until > now()) end
+			else not exists (select from quartermaster.sessions s where s.token = r.owner and `+aliveNow+`) end
 		returning attempts`, job, input, s.token, maxFailures, maxAttempts).Scan(&attempt)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, context.Cause(s.ctx)
@@ -178,7 +178,7 @@ func (s *Session) record(ctx context.Context, job, input string, attempt int, ou
 // Runs returns the latest runs, the newest first.
 func (db *DB) Runs(ctx context.Context, limit int) ([]Run, error) {
 	rows, err := db.QueryContext(ctx, `
-		select r.job, r.input, coalesce(s.instance, substring(r.owner from ' (.*)$'), ''), s.alive_until > now(), r.owner is not null,
+		select r.job, r.input, coalesce(s.instance, substring(r.owner from ' (.*)$'), ''), `+aliveNow+`, r.owner is not null,
 			r.attempts, r.failures, r.started, r.next_try, r.finished, r.outcome, r.error
 		from quartermaster.runs r left join quartermaster.sessions s on s.token = r.owner
 		order by r.started desc, r.job, r.input limit $1`, limit)

@@ -33,12 +33,23 @@ type SessionConfig struct {
 	// again cannot mend. None does when nil.
 	Fatal func(error) bool
 
+	// Left is told, when not nil, of each partition that the session no longer works on.
+	Left func(Holding)
+
 	// Log is told of takeovers and failures; nobody is when nil.
 	Log *slog.Logger
 }
 
 // beats is how often a session is heard of, and looks around, in a lease.
 const beats = 4
+
+// aliveNow is the condition under which the session of a row s of quartermaster.sessions is
+// alive: it was heard of within its lease. What is further ahead than a lease was
+// written before the database's clock stepped back, and nobody knows how long ago.
+//
+// The upper bound is read from the clock after the rows are, since now() stands still
+// while a statement waits and a beat that came meanwhile would lie ahead of it.
+const aliveNow = `(s.alive_until > now() and s.alive_until <= clock_timestamp() + s.lease)`
 
 // forgotten is how long the row of a dead session is kept, for people to see.
 const forgotten = "10 minutes"
@@ -110,12 +121,16 @@ func (s *Session) register(ctx context.Context) (asked time.Time, err error) {
 	for {
 		asked = time.Now()
 		res, err := s.db.ExecContext(ctx, `
-			with gone as (delete from quartermaster.sessions where alive_until < now() - interval '`+forgotten+`' and instance <> $2)
-			insert into quartermaster.sessions as s (token, instance, method, alive_until)
-			values ($1, $2, $3, now() + $4 * interval '1 microsecond')
+			with gone as (
+				delete from quartermaster.sessions where instance <> $2 and
+					alive_until not between now() - interval '`+forgotten+`' and now() + lease + interval '`+forgotten+`'
+			)
+			insert into quartermaster.sessions as s (token, instance, method, lease, alive_until)
+			values ($1, $2, $3, $4 * interval '1 microsecond', now() + $4 * interval '1 microsecond')
 			on conflict (instance) do update
-			set token = excluded.token, method = excluded.method, sharing = false, started = now(), alive_until = excluded.alive_until
-			where s.alive_until <= now()`,
+			set token = excluded.token, method = excluded.method, sharing = false, started = now(), lease = excluded.lease,
+				alive_until = excluded.alive_until
+			where not `+aliveNow+``,
 			s.token, s.cfg.Instance, s.cfg.Method, s.cfg.Lease.Microseconds())
 		if err != nil {
 			return asked, err
@@ -182,8 +197,8 @@ func (s *Session) beat(last time.Time) {
 				conn = c
 			}
 			res, err := conn.ExecContext(s.ctx, `
-				update quartermaster.sessions set alive_until = now() + $2 * interval '1 microsecond'
-				where token = $1 and alive_until > now()`, s.token, s.cfg.Lease.Microseconds())
+				update quartermaster.sessions s set alive_until = now() + lease
+				where token = $1 and `+aliveNow, s.token)
 			if err != nil {
 				return false, err
 			}

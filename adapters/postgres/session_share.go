@@ -1,12 +1,19 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/lib/pq"
 
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -36,12 +43,11 @@ type Work func(ctx context.Context, store *Store, tp domain.TopicPartition) erro
 // Share folds this session's share of the partitions until ctx ends, then lets
 // go of them and returns nil.
 //
-// Partitions of the live generations of the session's method, in order, are
-// dealt in turn to the live sessions of that method that share, by name of
-// instance: partition i goes to session i modulo their number. A session claims
-// what is dealt to it and free, and lets go of what no longer is, once work on
-// it has returned. So whoever joins or leaves is noticed within a quarter of a
-// lease, and a dead one when its lease is over.
+// Partitions of the live generations of the session's method are dealt to the live
+// sessions of that method that share: evenly, by the names of the instances, and so
+// that as few move as can be (deal). A session claims what is dealt to it and free, and
+// lets go of what no longer is, once work on it has returned. So whoever joins or leaves
+// is noticed within a quarter of a lease, and a dead one when its lease is over.
 //
 // Work that returns is started again while the claim lasts, after a pause: 1 s,
 // doubling up to 15 s. But [projections.ErrFenced] ends the claim, nil says that
@@ -141,26 +147,118 @@ type dealt struct {
 
 func (s *Session) look(ctx context.Context) ([]dealt, error) {
 	rows, err := s.db.QueryContext(ctx, `
-		with sharers as (
-			select token, row_number() over (order by instance collate "C") - 1 as i, count(*) over () as n
-			from quartermaster.sessions where sharing and method = $1 and alive_until > now()
-		), parts as (
-			select p.generation, p.topic, p.partition, p.owner,
-				row_number() over (order by p.generation collate "C", p.topic collate "C", p.partition) - 1 as i
-			from quartermaster.partitions p join quartermaster.generations g on g.name = p.generation
-			where g.state = 'live' and g.method = $1
+		with alive as (
+			select s.token, s.instance, sharing and method = $1 as shares from quartermaster.sessions s where `+aliveNow+`
 		)
-		select p.generation, p.topic, p.partition, coalesce(s.token = $2, false), coalesce(p.owner = $2, false),
-			p.owner is null or not exists (select from quartermaster.sessions a where a.token = p.owner and a.alive_until > now())
-		from parts p left join sharers s on s.i = p.i % s.n
-		where p.owner = $2 or s.token = $2
-		order by p.i`, s.cfg.Method, s.token)
+		select p.generation, p.topic, p.partition, coalesce(p.owner = $2, false), coalesce(a.instance, ''), g.state = 'live' and g.method = $1,
+			array(select instance from alive where shares order by instance collate "C")
+		from quartermaster.partitions p join quartermaster.generations g on g.name = p.generation left join alive a on a.token = p.owner
+		where g.state = 'live' and g.method = $1 or p.owner = $2
+		order by p.generation collate "C", p.topic collate "C", p.partition`, s.cfg.Method, s.token)
 	if err != nil {
 		return nil, err
 	}
-	return collect(rows, func(rows *sql.Rows, d *dealt) error {
-		return rows.Scan(&d.Generation, &d.Topic, &d.Partition, &d.mine, &d.own, &d.free)
+	var (
+		names, owners []string // of the partitions that are dealt
+		at            []int    // where they are in found
+		sharers       pq.StringArray
+		read          int
+	)
+	found, err := collect(rows, func(rows *sql.Rows, d *dealt) error {
+		var owner string
+		var folded bool
+		err := rows.Scan(&d.Generation, &d.Topic, &d.Partition, &d.own, &owner, &folded, &sharers)
+		d.free = owner == ""
+		if folded { // what is owned of another generation is given up
+			names, owners, at = append(names, d.String()), append(owners, owner), append(at, read)
+		}
+		read++
+		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	for i, to := range deal(names, owners, sharers) {
+		found[at[i]].mine = to == s.cfg.Instance
+	}
+	return slices.DeleteFunc(found, func(d dealt) bool { return !d.mine && !d.own }), nil
+}
+
+// deal says which of the sharers, in order, each partition is for, given who owns it
+// now; "" when there are none. Loads differ by at most one. Nobody loses a partition
+// but to make room: when one of them leaves, only its own partitions move, and when one
+// joins, only as many as it gets. Equal arguments give equal answers.
+func deal(partitions, owners, sharers []string) []string {
+	to := make([]string, len(partitions))
+	if len(sharers) == 0 {
+		return to
+	}
+	owned := map[string][]int{}
+	for i, owner := range owners {
+		if _, ok := slices.BinarySearch(sharers, owner); ok {
+			owned[owner] = append(owned[owner], i)
+		}
+	}
+	// Those that have more than their part keep one more, where the number does not come
+	// out even: they have more still while they let go of others.
+	part, extra := len(partitions)/len(sharers), len(partitions)%len(sharers)
+	ranked := slices.Clone(sharers)
+	slices.SortStableFunc(ranked, func(a, b string) int { return min(1, max(0, len(owned[b])-part)) - min(1, max(0, len(owned[a])-part)) })
+	type share struct{ sharer, topic string }
+	load, of := map[string]int{}, map[share]int{}
+	give := func(i int, name string) {
+		to[i] = name
+		load[name]++
+		of[share{name, topicOf(partitions[i])}]++
+	}
+	for rank, name := range ranked {
+		room := part
+		if rank < extra {
+			room++
+		}
+		mine := owned[name]
+		slices.SortFunc(mine, func(a, b int) int { return cmp.Compare(weight(name, partitions[b]), weight(name, partitions[a])) })
+		for len(mine) > room { // what it has most of goes first
+			count := map[string]int{}
+			for _, i := range mine {
+				count[topicOf(partitions[i])]++
+			}
+			at := 0
+			for j, i := range mine {
+				if count[topicOf(partitions[i])] >= count[topicOf(partitions[mine[at]])] {
+					at = j
+				}
+			}
+			mine = slices.Delete(mine, at, at+1)
+		}
+		for _, i := range mine {
+			give(i, name)
+		}
+	}
+	// Of the rest, each goes where there is room and least of its topic.
+	for i, p := range partitions {
+		if to[i] == "" {
+			full := part
+			if !slices.ContainsFunc(sharers, func(s string) bool { return load[s] < part }) {
+				full++
+			}
+			topic := topicOf(p)
+			give(i, slices.MinFunc(sharers, func(a, b string) int {
+				return cmp.Or(cmp.Compare(load[a]/max(full, 1), load[b]/max(full, 1)), cmp.Compare(of[share{a, topic}], of[share{b, topic}]),
+					cmp.Compare(load[a], load[b]), cmp.Compare(weight(b, p), weight(a, p)))
+			}))
+		}
+	}
+	return to
+}
+
+// topicOf is the generation and topic of a partition.
+func topicOf(partition string) string { return partition[:strings.LastIndexByte(partition, '/')] }
+
+// weight orders the sharers of a partition as rendezvous hashing does.
+func weight(sharer, partition string) uint64 {
+	h := sha256.Sum256([]byte(sharer + "\x00" + partition))
+	return binary.BigEndian.Uint64(h[:])
 }
 
 // rearrange claims what is dealt to this session and lets go of what is not.
@@ -223,6 +321,9 @@ func (s *Session) rearrange(ctx context.Context, stores map[string]*Store, start
 // it. It returns an error that is fatal.
 func (s *Session) hold(ctx context.Context, h Holding, store *Store, work Work) error {
 	err := s.persist(ctx, h, store, work)
+	if s.cfg.Left != nil {
+		s.cfg.Left(h)
+	}
 	lost := errors.Is(err, projections.ErrFenced)
 	if !lost {
 		bound, stop := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Lease)
@@ -253,6 +354,7 @@ func (s *Session) hold(ctx context.Context, h Holding, store *Store, work Work) 
 // persist works until ctx ends, whose cause it returns, or until trying again
 // is of no use.
 func (s *Session) persist(ctx context.Context, h Holding, store *Store, work Work) error {
+	var said string
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		began := time.Now()
 		err := work(ctx, store, h.TopicPartition)
@@ -268,7 +370,10 @@ func (s *Session) persist(ctx context.Context, h Holding, store *Store, work Wor
 		if time.Since(began) > lastPause {
 			pause = firstPause
 		}
-		s.log.Warn("folding a partition failed; it is tried again", "generation", h.Generation, "partition", h.TopicPartition.String(), "error", err, "pause", pause.String())
+		if say := err.Error(); say != said {
+			said = say
+			s.log.Warn("folding a partition failed; it is tried again", "generation", h.Generation, "partition", h.TopicPartition.String(), "error", err, "pause", pause.String())
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -58,6 +58,7 @@ type part struct {
 	claimed bool
 	epoch   int64
 	next    int64
+	last    domain.Anchor     // the record before next
 	rows    *projections.Rows // nil: to be read anew, with the position
 	// held is what usage_held has of the usage hours in rows.
 	held map[projections.Key][]heldRow
@@ -130,14 +131,14 @@ func (s *Store) Claim(ctx context.Context, tp domain.TopicPartition) (bool, erro
 		with free as materialized (
 			select generation, topic, partition from quartermaster.partitions p
 			where generation = $1 and topic = $2 and partition = $3 and (owner is null or owner = $4 or not exists (
-				select from quartermaster.sessions s where s.token = p.owner and s.alive_until > now()))
-				and exists (select from quartermaster.sessions s where s.token = $4 and s.alive_until > now())
+				select from quartermaster.sessions s where s.token = p.owner and `+aliveNow+`))
+				and exists (select from quartermaster.sessions s where s.token = $4 and `+aliveNow+`)
 			for update skip locked
 		)
 		update quartermaster.partitions p set owner = $4, epoch = epoch + 1 from free
 		where p.generation = free.generation and p.topic = free.topic and p.partition = free.partition
-		returning p.epoch, p.next_offset`,
-		s.generation, string(tp.Topic), tp.Partition, s.token).Scan(&p.epoch, &p.next)
+		returning p.epoch, p.next_offset, `+anchorSQL,
+		s.generation, string(tp.Topic), tp.Partition, s.token).Scan(&p.epoch, &p.next, (*anchor)(&p.last))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = s.evict(ctx, tp)
 		if err == nil {
@@ -159,10 +160,10 @@ func (s *Store) evict(ctx context.Context, tp domain.TopicPartition) error {
 	var alive bool
 	var dead sql.NullString
 	err := s.db.QueryRowContext(ctx, `
-		select exists (select from quartermaster.sessions s where s.token = $4 and s.alive_until > now()), (
+		select exists (select from quartermaster.sessions s where s.token = $4 and `+aliveNow+`), (
 			select owner from quartermaster.partitions p
 			where generation = $1 and topic = $2 and partition = $3 and owner <> $4 and not exists (
-				select from quartermaster.sessions s where s.token = p.owner and s.alive_until > now()))`,
+				select from quartermaster.sessions s where s.token = p.owner and `+aliveNow+`))`,
 		s.generation, string(tp.Topic), tp.Partition, s.token).Scan(&alive, &dead)
 	switch {
 	case err != nil:
@@ -211,6 +212,23 @@ func (s *Store) Release(ctx context.Context, tp domain.TopicPartition) error {
 	return nil
 }
 
+// KeepStop implements [projections.StopKeeper]. It changes nothing where another
+// session holds the partition by now.
+func (s *Store) KeepStop(ctx context.Context, tp domain.TopicPartition, stop *projections.Stop) error {
+	var reason, advice sql.NullString
+	if stop != nil {
+		reason, advice = sql.NullString{String: plainText(stop.Reason), Valid: true}, sql.NullString{String: stop.Advice, Valid: true}
+	}
+	_, err := s.db.ExecContext(ctx, `
+		update quartermaster.partitions set stop_reason = $5, stop_advice = $6
+		where generation = $1 and topic = $2 and partition = $3 and owner = $4 and stop_reason is distinct from $5`,
+		s.generation, string(tp.Topic), tp.Partition, s.token, reason, advice)
+	if err != nil {
+		return fmt.Errorf("keep why %s of generation %q stands still: %w", tp, s.generation, err)
+	}
+	return nil
+}
+
 // Begin implements [projections.Store]. It fails with [projections.ErrFenced]
 // for a partition that the session has not claimed, or that was taken over.
 func (s *Store) Begin(ctx context.Context, tp domain.TopicPartition) (projections.Tx, error) {
@@ -234,9 +252,9 @@ func (s *Store) resume(ctx context.Context, tp domain.TopicPartition, p *part) e
 		return nil
 	}
 	err := s.db.QueryRowContext(ctx, `
-		select next_offset from quartermaster.partitions
+		select next_offset, `+anchorSQL+` from quartermaster.partitions p
 		where generation = $1 and topic = $2 and partition = $3 and owner = $4 and epoch = $5`,
-		s.generation, string(tp.Topic), tp.Partition, s.token, p.epoch).Scan(&p.next)
+		s.generation, string(tp.Topic), tp.Partition, s.token, p.epoch).Scan(&p.next, (*anchor)(&p.last))
 	if errors.Is(err, sql.ErrNoRows) {
 		p.lose()
 		return fmt.Errorf("claim %d: %w", p.epoch, projections.ErrFenced)
@@ -261,8 +279,10 @@ type tx struct {
 
 func (t *tx) Next() int64 { return t.part.next }
 
+func (t *tx) Anchor() domain.Anchor { return t.part.last }
+
 // Commit implements [projections.Tx].
-func (t *tx) Commit(ctx context.Context, next int64) error {
+func (t *tx) Commit(ctx context.Context, next int64, last domain.Anchor) error {
 	if t.done {
 		return errors.New("commit: the transaction has ended")
 	}
@@ -273,7 +293,7 @@ func (t *tx) Commit(ctx context.Context, next int64) error {
 	if next < p.next {
 		return fmt.Errorf("commit: position would move back from %d to %d", p.next, next)
 	}
-	err := t.store.commit(ctx, t.tp, p, next)
+	err := t.store.commit(ctx, t.tp, p, next, last)
 	t.done = true
 	defer p.leave()
 	switch {
@@ -283,7 +303,7 @@ func (t *tx) Commit(ctx context.Context, next int64) error {
 		p.careful = true
 		p.forget()
 	default:
-		p.next, p.careful = next, false
+		p.next, p.last, p.careful = next, last, false
 		p.absent = nil
 		p.rows.Settle()
 		before := p.rows.Len()
@@ -330,12 +350,13 @@ func applicationName(token string) string {
 }
 
 const moveSQL = `
-	update quartermaster.partitions set next_offset = $6
+	update quartermaster.partitions set next_offset = $6, last_offset = $8, last_epoch = $9, last_sha256 = $10,
+		stop_reason = null, stop_advice = null
 	where generation = $1 and topic = $2 and partition = $3 and next_offset = $4 and epoch = $5
 		and ` + giveUp + ` is not null and set_config('application_name', $7, true) is not null`
 
 // commit stores what changed and moves the position, both or neither.
-func (s *Store) commit(ctx context.Context, tp domain.TopicPartition, p *part, next int64) error {
+func (s *Store) commit(ctx context.Context, tp domain.TopicPartition, p *part, next int64, last domain.Anchor) error {
 	w, err := s.prepare(p)
 	if err != nil {
 		return err
@@ -348,7 +369,8 @@ func (s *Store) commit(ctx context.Context, tp domain.TopicPartition, p *part, n
 		return err
 	}
 	defer func() { _ = sqlTx.Rollback() }()
-	res, err := sqlTx.ExecContext(ctx, moveSQL, s.generation, string(tp.Topic), tp.Partition, p.next, p.epoch, next, applicationName(s.token))
+	offset, epoch, hash := anchorColumns(last)
+	res, err := sqlTx.ExecContext(ctx, moveSQL, s.generation, string(tp.Topic), tp.Partition, p.next, p.epoch, next, applicationName(s.token), offset, epoch, hash)
 	if err != nil {
 		return fmt.Errorf("move the position: %w", err)
 	}

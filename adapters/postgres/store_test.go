@@ -3,7 +3,9 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"sync/atomic"
@@ -126,7 +128,8 @@ func claimed(t testing.TB, db *DB, generation string, tune func(*tuning)) *Store
 		tune(&s.tuning)
 	}
 	if _, err := db.ExecContext(t.Context(), `
-		insert into quartermaster.sessions (token, instance, method, alive_until) values ($1, $1, $2, now() + interval '1 hour')`,
+		insert into quartermaster.sessions (token, instance, method, lease, alive_until)
+		values ($1, $1, $2, '1 hour', now() + interval '1 hour')`,
 		s.token, projections.Method); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +150,7 @@ func emptied(t testing.TB, db *DB, generation string) string {
 				return err
 			}
 		}
-		_, err := tx.ExecContext(t.Context(), `update quartermaster.partitions set next_offset = 0, owner = null where generation = $1`, generation)
+		_, err := tx.ExecContext(t.Context(), `update quartermaster.partitions set next_offset = 0, last_offset = null, last_epoch = null, last_sha256 = null, owner = null where generation = $1`, generation)
 		return err
 	})
 	return generation
@@ -181,5 +184,64 @@ func TestStore(t *testing.T) {
 				return reopening{claimed(t, db, emptied(t, db, g), tune), tune}
 			})
 		})
+	}
+}
+
+// Why a partition stands still is there for other processes, until it moves.
+func TestStopIsKept(t *testing.T) {
+	db, cfg := migrated(t)
+	l, s := storetest.Fleet(4, 6, storetest.Start), claimed(t, db, "a", nil)
+	var tp domain.TopicPartition
+	for at, n := range l.End() {
+		if n > l.End()[tp] {
+			tp = at
+		}
+	}
+	l.Break(tp, 2)
+	r := l.Runner(s)
+	if err := r.FollowPartition(t.Context(), tp); err == nil {
+		t.Fatal("a broken partition is followed")
+	}
+	want := projections.Stops{tp: {Offset: 2, Reason: "log is broken", Advice: "mend it"}}
+	if p := r.Progress(); p.Stopped[tp].String() != want[tp].String() || p.Position[tp] != 2 {
+		t.Errorf("between two tries it is at %s and stopped %v", p.Position, p.Stopped)
+	}
+	r.Forget(tp)
+	if p := r.Progress(); len(p.Stopped) != 0 || len(p.Position) != 0 {
+		t.Errorf("once another folds it, it is at %s and stopped %v", p.Position, p.Stopped)
+	}
+	kept := func() projections.Stops {
+		t.Helper()
+		g, err := db.Generation(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		state, err := Inspect(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inspected := Generation{Partitions: state.Partitions}
+		if !maps.Equal(g.Stops(), inspected.Stops()) {
+			t.Errorf("the generation says %v, the inspection %v", g.Stops(), inspected.Stops())
+		}
+		return g.Stops()
+	}
+	if got := kept(); !maps.Equal(got, want) {
+		t.Errorf("kept %v, want %v", got, want)
+	}
+	l.Mend()
+	if err := l.Runner(s).CatchUp(t.Context(), l.End()); err != nil {
+		t.Fatal(err)
+	}
+	if got := kept(); len(got) != 0 {
+		t.Errorf("kept %v after it went on", got)
+	}
+	// What is mended without a record to fold, such as a log that is as long again
+	// as it was.
+	if err := errors.Join(s.KeepStop(t.Context(), tp, &projections.Stop{Reason: "\xff\x00"}), s.KeepStop(t.Context(), tp, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if got := kept(); len(got) != 0 {
+		t.Errorf("kept %v after it was read again", got)
 	}
 }

@@ -62,7 +62,7 @@ var tables = []*table{
 		comment: "How far each reporting program has come in each partition of the log, and what of it has not arrived.",
 		scope:   column{"log_partition", "Topic and number of the partition, with a slash between."},
 		id:      column{"source", "Program or file that reported."},
-		at:      column{"incarnation", "Life of the source; each numbers its events anew. A number of 64 bits: one above 2^63-1 shows as negative."},
+		at:      column{"incarnation", "Life of the source; each numbers its events anew. 0 has those that ended, \"mark\" their events. A number of 64 bits: one above 2^63-1 shows as negative."},
 		kind:    incarnation,
 		facts:   `Highest sequence seen ("mark"), missing ones below it ("gaps"), how many were given up ("lost"), time of the latest event ("last").`},
 	{of: projections.TableQuarantine,
@@ -106,7 +106,7 @@ var tables = []*table{
 		comment: "Who held which GPU when: one row for each machine and hour, as every observer saw it, in the encoding of the program. In SQL ask usage_held, which is written with it.",
 		scope:   clusterColumn, id: nodeColumn, at: hourColumn, kind: byHour},
 	{of: projections.TableNodeGPUs,
-		comment: "Which GPUs were reported under the name of each machine in a month, each with the first hour and the last, in the encoding of the program: by it a GPU that is reported under two names is counted once.",
+		comment: "Which GPUs were reported under the name of each machine in a month, each with the first hour and the last, in the encoding of the program: by it a GPU that is reported under two names is counted once. And how much was reported after the month.",
 		scope:   clusterColumn, id: nodeColumn, at: monthColumn, kind: byMonth},
 	{of: projections.TableServing, hot: true,
 		comment: "What model servers did: requests, tokens, times to the first token, one row for each server and hour.",
@@ -127,7 +127,8 @@ var tables = []*table{
 		scope: clusterColumn, id: nodeColumn, at: dayColumn, kind: byDay, facts: history},
 
 	{of: projections.TableFaults, comment: "Faults of GPUs.",
-		scope: clusterColumn, id: nodeColumn, at: dayColumn, kind: byDay, facts: history},
+		scope: clusterColumn, id: nodeColumn, at: dayColumn, kind: byDay,
+		facts: history + ` One version may stand for repeats: "count" is how many events (absent: one), "effective" when the first was and "last" the last. Where "rest" is true they were different faults of the same kind, more than a row keeps apart.`},
 	{of: projections.TableHealth, comment: "Machines taken out of service and back, and times without reports.",
 		scope: clusterColumn, id: nodeColumn, at: dayColumn, kind: byDay, facts: history},
 
@@ -172,6 +173,12 @@ var tables = []*table{
 		scope: entityColumn, at: monthColumn, kind: byMonth, facts: history},
 	{of: projections.TableResolutions, comment: "What became of quarantined records.",
 		scope: entityColumn, id: column{"record", "Topic, partition and offset of the record."}, facts: history},
+	{of: projections.TableConflicts, comment: "Records that claim the place of another record in a stream. They are in quarantine.",
+		scope: entityColumn, id: column{"record", "Topic, partition and offset of the record in quarantine."}, facts: history},
+	{of: projections.TableGapResolutions, comment: "Events of streams that will never arrive, as somebody stated.",
+		scope: entityColumn, id: column{"stream", "Topic and partition, source and incarnation."}, facts: history},
+	{of: projections.TableSwitches, comment: "Generations that were switched to, by whom and why.",
+		scope: entityColumn, id: column{"generation", "The generation that was read from then on."}, facts: history},
 	{of: projections.TableDenials, comment: "Attempts that were refused.",
 		scope: entityColumn, id: column{"principal", "Who tried."}, at: dayColumn, kind: byDay, facts: history},
 }
@@ -213,7 +220,8 @@ func (t *table) number(expr string) string {
 const (
 	held        = "usage_held"
 	heldComment = "Seconds for which each workspace held GPUs, one row for each deployment, machine, hour and observer, as that observer reported it. " +
-		"Where two observers saw the same hour both have rows here, and corrections are not applied: sum one source at a time, or ask \"quartermaster usage\", which resolves both."
+		"Do not sum over observers: where two observers saw the same GPU both have rows, so a sum over them counts its time twice, " +
+		"and corrections are not applied. Sum one source at a time, or ask \"quartermaster usage\", which resolves them."
 )
 
 var heldColumns = []struct{ name, typ, comment string }{

@@ -156,7 +156,7 @@ func TestViewsOfExamples(t *testing.T) {
 		{`select cluster || ' ' || owner || ' ' || provider || ' ' || region from quartermaster.clusters`, "c1 acme aws eu-central-1"},
 		{`select node || ' ' || gpus || ' ' || gpu_model || ' ' || retired from quartermaster.nodes`, "n1 2 H100 80GB true"},
 		{`select deployment || ' ' || workspace || ' ' || replicas || ' ' || removed from quartermaster.deployments where not removed`, "chat acme 2 false"},
-		{`select workspace || ' ' || deployment || ' ' || node || ' ' || hour || ' ' || gpu_seconds || ' ' || slice_seconds || ' ' || measured_seconds || ' ' || active_seconds from quartermaster.usage`,
+		{`select workspace || ' ' || deployment || ' ' || node || ' ' || hour || ' ' || gpu_seconds || ' ' || slice_seconds || ' ' || measured_seconds || ' ' || active_seconds from quartermaster.usage_by_observer`,
 			"acme chat n1 2026-05-01 00:00:00+00 3600.000 0.000 3600.000 2520.000000"},
 		{`select deployment || ' ' || model || ' ' || hour from quartermaster.serving`, "chat llama 2026-05-01 00:00:00+00"},
 		{`select unit || ' ' || requests_ok || ' ' || queue_depth || ' ' || (h->>'count') || ' ' || string_agg(coalesce(b->>'up_to', 'more') || ':' || (b->>'count'), ' ') from quartermaster.servers cross join jsonb_array_elements(ttft) h cross join jsonb_array_elements(h->'buckets') b where cluster = 'c7' group by unit, requests_ok, queue_depth, h`,
@@ -176,6 +176,42 @@ func TestViewsOfExamples(t *testing.T) {
 		slices.Sort(got)
 		if want := c.want; strings.Join(got, "\n") != want {
 			t.Errorf("%s\n%s\nwant\n%s", c.query, strings.Join(got, "\n"), want)
+		}
+	}
+}
+
+// TestUsageByObserver has a node's agent and Prometheus report the same eight GPUs for a
+// day. Prometheus is an observer for each kind of series, so that the sum over observers
+// is 576 GPU-hours where 192 were held. The view's name and comment forbid that sum, and
+// no view named usage invites to it.
+func TestUsageByObserver(t *testing.T) {
+	db := opened(t)
+	g := generation(t, db)
+	activate(t, db, g)
+	l := storetest.NewLog()
+	l.Append(storetest.Node("c1", "n1", "H100 80GB", 8, storetest.Start))
+	for hour := range domain.Instant(24) {
+		during := domain.Interval{From: storetest.Start + hour*domain.Hour, To: storetest.Start + (hour+1)*domain.Hour}
+		var seen []storetest.Seen
+		for i := range 8 {
+			seen = append(seen, storetest.Seen{ID: storetest.GPU("c1", "n1", i), Workspace: "acme", Deployment: "chat"})
+		}
+		for _, source := range []string{"node-reporter/c1/n1", "prometheus/p"} {
+			l.Append(domain.Envelope{Source: source, Cluster: "c1", Time: during.To, Event: storetest.Sample("n1", during, seen...)})
+		}
+	}
+	if err := l.Runner(claimed(t, db, g, nil)).CatchUp(t.Context(), l.End()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ query, want string }{
+		{`select source || ' ' || sum(gpu_seconds) / 3600 from quartermaster.usage_by_observer group by source order by source`,
+			"node-reporter/c1/n1 192.0000000000000000\nprometheus/c1/readings 192.0000000000000000\nprometheus/c1/sm_active 192.0000000000000000"},
+		{`select coalesce(to_regclass('quartermaster.usage')::text, 'none')`, "none"},
+		{`select strpos(obj_description('quartermaster.usage_by_observer'::regclass), 'Do not sum over observers') > 0`, "true"},
+		{`select strpos(obj_description('` + schemaOf(g) + `.usage_held'::regclass), 'Do not sum over observers') > 0`, "true"},
+	} {
+		if got := strings.Join(texts(t, db, c.query), "\n"); got != c.want {
+			t.Errorf("%s\n%s\nwant\n%s", c.query, got, c.want)
 		}
 	}
 }

@@ -27,7 +27,12 @@ func columnText(name string, most int) (text string, exact bool) {
 	}
 	sum := sha256.Sum256([]byte(name))
 	short := name[:min(len(name), 64)]
-	return standIn + strings.ReplaceAll(strings.ToValidUTF8(short, standIn), "\x00", standIn) + " " + hex.EncodeToString(sum[:]), false
+	return standIn + plainText(short) + " " + hex.EncodeToString(sum[:]), false
+}
+
+// plainText makes a sentence that may quote anything what the server takes for text.
+func plainText(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, standIn), "\x00", standIn)
 }
 
 // jsonText makes JSON what the server's jsonb takes: its text has no NUL.

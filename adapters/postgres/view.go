@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 
@@ -29,6 +30,11 @@ func (s *Store) View(ctx context.Context, read func(projections.View) error) err
 // It fails with [ErrMethod] when that was made by other folds than this program's.
 func (db *DB) View(ctx context.Context, read func(projections.View) error) error {
 	return db.view(ctx, "", usual.page, read)
+}
+
+// ViewOf is View of a generation, which this program's folds made; "" is the active one.
+func (db *DB) ViewOf(ctx context.Context, generation string, read func(projections.View) error) error {
+	return db.view(ctx, generation, usual.page, read)
 }
 
 // view calls read with a snapshot of a generation, "" for the active one.
@@ -78,24 +84,27 @@ func (db *DB) openView(ctx context.Context, generation string, page int) (_ *vie
 				ErrMethod, generation, method, projections.Method)
 		}
 	}
-	v := &view{ctx: ctx, tx: tx, size: page, schema: schemaOf(generation), position: domain.Position{}, exact: map[projections.Table]bool{}}
+	v := &view{ctx: ctx, tx: tx, size: page, schema: schemaOf(generation), position: domain.Position{}, anchors: map[domain.TopicPartition]domain.Anchor{}, exact: map[projections.Table]bool{}}
 	// The lock of this table, held until the end, keeps the generation from being
 	// dropped while it is read.
 	rows, err := tx.QueryContext(ctx, fmt.Sprintf(`
-		select topic, partition, next_offset from quartermaster.partitions
-		where generation = $1 and (select count(*) from (select from %s.streams limit 0) t) = 0`, v.schema), generation)
+		select topic, partition, next_offset, %s from quartermaster.partitions p
+		where generation = $1 and (select count(*) from (select from %s.streams limit 0) t) = 0`, anchorSQL, v.schema), generation)
 	if err != nil {
 		return nil, generation, fmt.Errorf("read the position of generation %q: %w", generation, err)
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
-		var topic string
-		var partition int
+		var tp domain.TopicPartition
 		var next int64
-		if err := rows.Scan(&topic, &partition, &next); err != nil {
+		var last anchor
+		if err := rows.Scan(&tp.Topic, &tp.Partition, &next, &last); err != nil {
 			return nil, generation, fmt.Errorf("read the position of generation %q: %w", generation, err)
 		}
-		v.position[domain.TopicPartition{Topic: domain.Topic(topic), Partition: partition}] = next
+		v.position[tp] = next
+		if a := domain.Anchor(last); !a.IsZero() {
+			v.anchors[tp] = a
+		}
 	}
 	if err := rows.Err(); err != nil {
 		return nil, generation, fmt.Errorf("read the position of generation %q: %w", generation, err)
@@ -110,6 +119,7 @@ type view struct {
 	schema   string
 	size     int // of a page, in rows
 	position domain.Position
+	anchors  map[domain.TopicPartition]domain.Anchor
 
 	mu      sync.Mutex
 	tx      *sql.Tx
@@ -124,6 +134,8 @@ func (v *view) close() error {
 }
 
 func (v *view) Position() domain.Position { return v.position.Clone() }
+
+func (v *view) Anchors() map[domain.TopicPartition]domain.Anchor { return maps.Clone(v.anchors) }
 
 func (v *view) Get(k projections.Key) (projections.Row, error) {
 	t := tableOf[k.Table]

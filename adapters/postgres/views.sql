@@ -39,13 +39,13 @@ from in_effect(nodes, NodeRegistered)
 cross join lateral (
 	select v->>'type' as type, (v->>'effective')::timestamptz as effective
 	from jsonb_array_elements(t.facts) with ordinality as x(v, n)
-	where (v->>'effective')::timestamptz <= now() order by n desc limit 1
+	where (v->>'effective')::timestamptz <= now() and v->>'type' in ('NodeRegistered', 'NodeRetired') order by n desc limit 1
 ) l;
 comment on view quartermaster.nodes is 'Machines as they are now.';
 comment on column quartermaster.nodes.retired is 'Whether the machine was taken out of the fleet for good.';
 comment on column quartermaster.nodes.sku is 'Instance type.';
 comment on column quartermaster.nodes.resource_id is 'Id on the bill of the supplier.';
-comment on column quartermaster.nodes.gpus is 'Number of GPUs.';
+comment on column quartermaster.nodes.gpus is 'Number of GPUs that the machine was last registered with. One that is missing or was retired since is told by "quartermaster fleet".';
 comment on column quartermaster.nodes.gpu_model is 'Model of the first GPU.';
 comment on column quartermaster.nodes.effective is 'Since when this description holds.';
 comment on column quartermaster.nodes.changed is 'When the machine was last described or retired.';
@@ -59,18 +59,18 @@ comment on view quartermaster.deployments is 'Models and jobs that workspaces ru
 comment on column quartermaster.deployments.gpus_per_replica is 'Whole GPUs that one replica needs.';
 comment on column quartermaster.deployments.effective is 'Since when this holds.';
 
-create view quartermaster.usage as
+create view quartermaster.usage_by_observer as
 select t.workspace, t.cluster, t.deployment, t.node, t.hour, t.source,
 	t.gpu_seconds, t.slice_seconds, t.measured_seconds, t.active_seconds
 from rows.usage_held t
 where t.gpu_seconds + t.slice_seconds > 0;
-comment on view quartermaster.usage is 'Seconds for which each workspace held GPUs, for each deployment, machine, hour and observer, as that observer reported it. Where two observers saw the same hour both have rows here, and corrections are not applied: sum one source at a time, or ask "quartermaster usage", which resolves both.';
-comment on column quartermaster.usage.hour is 'The UTC hour, by its beginning.';
-comment on column quartermaster.usage.source is 'Observer that reported it.';
-comment on column quartermaster.usage.gpu_seconds is 'Seconds for which whole GPUs were held, of each GPU.';
-comment on column quartermaster.usage.slice_seconds is 'Seconds for which parts of GPUs (MIG instances, time-slice replicas) were held, of each part, not weighted by its size.';
-comment on column quartermaster.usage.measured_seconds is 'For how many of these seconds activity was measured.';
-comment on column quartermaster.usage.active_seconds is 'Measured seconds times activity: 0.5 for a device that was half busy for a second.';
+comment on view quartermaster.usage_by_observer is 'Seconds for which each workspace held GPUs, for each deployment, machine, hour and observer, as that observer reported it; of pods the workspace is empty, since mapping rules say who pays when usage is read. Do not sum over observers: where two observers saw the same GPU both have rows, so a sum over them counts its time twice, and corrections are not applied. Sum one source at a time, or ask "quartermaster usage", which resolves them.';
+comment on column quartermaster.usage_by_observer.hour is 'The UTC hour, by its beginning.';
+comment on column quartermaster.usage_by_observer.source is 'Observer that reported it.';
+comment on column quartermaster.usage_by_observer.gpu_seconds is 'Seconds for which whole GPUs were held, of each GPU.';
+comment on column quartermaster.usage_by_observer.slice_seconds is 'Seconds for which parts of GPUs (MIG instances, time-slice replicas) were held, of each part, not weighted by its size.';
+comment on column quartermaster.usage_by_observer.measured_seconds is 'For how many of these seconds activity was measured.';
+comment on column quartermaster.usage_by_observer.active_seconds is 'Measured seconds times activity: 0.5 for a device that was half busy for a second.';
 
 create view quartermaster.serving as
 select t.cluster, left(t.server, -length('|' || (s->>'model') || '|' || coalesce(s->>'tier', ''))) as deployment,
@@ -112,9 +112,15 @@ create view quartermaster.faults as
 select t.cluster, t.node, (e.v->>'effective')::timestamptz as at, e.v->'event'->>'gpu' as gpu, e.v->'event'->>'kind' as kind,
 	(e.v->'event'->>'code')::bigint as code, (e.v->'event'->>'fatal')::boolean as fatal,
 	(e.v->'event'->>'count')::numeric as count, e.v->'event'->>'class' as class, e.v->'event'->>'action' as action,
-	e.v->'event'->>'detail' as detail
+	e.v->'event'->>'detail' as detail,
+	coalesce((e.v->>'count')::numeric, 1) as events, coalesce((e.v->>'last')::timestamptz, (e.v->>'effective')::timestamptz) as last,
+	coalesce((e.v->>'rest')::boolean, false) as rest
 from rows.faults t cross join lateral jsonb_array_elements(t.facts) e(v);
 comment on view quartermaster.faults is 'Faults of GPUs.';
+comment on column quartermaster.faults.at is 'When the fault was, or the first of its repeats.';
+comment on column quartermaster.faults.events is 'How many reports this row stands for: repeats no more than a minute apart, or more where the day has more faults than are kept apart.';
+comment on column quartermaster.faults.last is 'When the last of them was, or a monitoring system saw the one fault again.';
+comment on column quartermaster.faults.rest is 'Whether they were different faults of one kind, more than are kept apart. gpu is then empty, or of fatal ones the device.';
 comment on column quartermaster.faults.code is 'XID number, or health code of DCGM.';
 comment on column quartermaster.faults.fatal is 'Whether the device cannot work until it is repaired.';
 
@@ -261,7 +267,8 @@ comment on column quartermaster.plans.position is 'How much of the log the plan 
 comment on column quartermaster.plans.lower_bound is 'No plan can cost less.';
 
 create view quartermaster.quarantine as
-select t.log_partition, t.record_offset, t.facts->>'reason' as reason, t.facts->>'type' as type, t.facts->>'source' as source,
+select t.log_partition, t.record_offset, coalesce((t.facts->>'last')::bigint, t.record_offset) - t.record_offset + 1 as events,
+	t.facts->>'reason' as reason, t.facts->>'type' as type, t.facts->>'source' as source,
 	t.facts->>'workspace' as workspace, t.facts->>'cluster' as cluster,
 	nullif(t.facts->>'appended', '')::timestamptz as appended, r.resolution
 from rows.quarantine t left join lateral (
@@ -270,6 +277,7 @@ from rows.quarantine t left join lateral (
 	order by (x.facts->-1->>'effective')::timestamptz desc limit 1
 ) r on true;
 comment on view quartermaster.quarantine is 'Records of the log that could not be used. Reports that may lack them say so.';
+comment on column quartermaster.quarantine.events is 'How many events stand there, from record_offset on: those of one batch that could not be unpacked are one row.';
 comment on column quartermaster.quarantine.workspace is 'Whom it concerns; empty: not known, so that it may be anybody.';
 comment on column quartermaster.quarantine.resolution is 'What was decided: reappended or discarded; null: it is open.';
 

@@ -15,6 +15,7 @@ import (
 type write struct {
 	store  *Store
 	rows   [len(tableOf)][]stored
+	gone   [len(tableOf)][]projections.Key // removed before rows are written
 	held   []heldRow
 	hours  map[projections.Key][]heldRow // what usage_held has of each changed hour, once this is stored
 	months map[month]bool
@@ -59,6 +60,10 @@ func (s *Store) prepare(p *part) (*write, error) {
 
 // add adds a row, and what of usage_held is others than before.
 func (w *write) add(k projections.Key, row projections.Row, fresh bool, before []heldRow) error {
+	if row == nil {
+		w.gone[k.Table] = append(w.gone[k.Table], k)
+		return nil
+	}
 	t := tableOf[k.Table]
 	raw, err := projections.EncodeRow(row)
 	if err != nil {
@@ -84,6 +89,9 @@ func (w *write) add(k projections.Key, row projections.Row, fresh bool, before [
 // write sends everything.
 func (w *write) write(ctx context.Context, tx *sql.Tx) error {
 	for _, t := range tables {
+		if err := w.remove(ctx, tx, t, w.gone[t.of]); err != nil {
+			return fmt.Errorf("remove %d rows of %s: %w", len(w.gone[t.of]), t.name(), err)
+		}
 		rows := w.rows[t.of]
 		if len(rows) == 0 {
 			continue
@@ -99,6 +107,18 @@ func (w *write) write(ctx context.Context, tx *sql.Tx) error {
 		if err := writeRows(ctx, tx, w.store.tuning, heldTarget(w.store.schema), w.held); err != nil {
 			return fmt.Errorf("write %d rows of %s: %w", len(w.held), held, err)
 		}
+	}
+	return nil
+}
+
+// remove takes away the rows of some keys.
+func (w *write) remove(ctx context.Context, tx *sql.Tx, t *table, keys []projections.Key) error {
+	for len(keys) > 0 {
+		n := min(len(keys), w.store.tuning.array)
+		if _, err := tx.ExecContext(ctx, t.removeSQL(w.store.schema), keyArrays(keys[:n])...); err != nil {
+			return err
+		}
+		keys = keys[n:]
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ const (
 	keyProfile
 	keyInstanceID
 	keyVGPU
+	keyGPUModel
 	keyHostname
 	keyNode
 	keyPod
@@ -52,7 +53,7 @@ var labelKeys = map[string]labelKey{
 	"__name__": keyName, "le": keyLe,
 	"UUID": keyUUID, "uuid": keyUUID,
 	"GPU_I_PROFILE": keyProfile, "gpu_i_profile": keyProfile, "GPU_I_ID": keyInstanceID, "gpu_i_id": keyInstanceID,
-	"vgpu": keyVGPU, "Hostname": keyHostname, "hostname": keyHostname,
+	"vgpu": keyVGPU, "modelName": keyGPUModel, "modelname": keyGPUModel, "Hostname": keyHostname, "hostname": keyHostname,
 	"node": keyNode, "exported_node": keyNode, "kubernetes_node": keyNode, "node_name": keyNode, "nodename": keyNode,
 	"pod": keyPod, "pod_name": keyPod, "exported_pod": keyExportedPod,
 	"namespace": keyNamespace, "pod_namespace": keyNamespace, "exported_namespace": keyExportedNamespace,
@@ -83,6 +84,7 @@ const (
 	familyPods
 	familyReplicas
 	familyNodes
+	familyFaults
 )
 
 var engines = map[family]string{familyVLLM: "vllm", familySGLang: "sglang", familyTGI: "tgi", familyPods: "kubernetes"}
@@ -105,14 +107,16 @@ const (
 // activityFields are the DCGM fields of the columns of activity.
 var activityFields = [...]uint32{projections.FieldSMActive, projections.FieldEngineActive, projections.FieldUtilization}
 
-// A metric that is kept. A value is multiplied by scale and rounded, and refused
-// above most: DCGM's codes for "no value" are numbers beyond any reading.
+// A metric that is kept. A value is multiplied by scale and rounded, and refused above
+// most: DCGM's codes for "no value" are numbers beyond any reading. Of faults a fraction
+// is refused as well.
 type metric struct {
 	name   string
 	family family
 	column column              // of familyGPU
 	serves domain.SeriesMetric // of engines and pods
 	fact   fact                // of kube-state-metrics
+	field  uint32              // of familyFaults, of DCGM
 	scale  float64
 	most   float64
 }
@@ -149,6 +153,12 @@ var catalogue = func() []metric {
 	gpu("DCGM_FI_DEV_POWER_USAGE", columnPower, 1, 100_000)
 	gpu("DCGM_FI_DEV_GPU_TEMP", columnHeat, 1, 500)
 	gpu("DCGM_FI_DEV_SM_CLOCK", columnClock, 1, 100_000)
+
+	for name, field := range faultFields {
+		for _, name := range []string{name, strings.ToLower(name)} {
+			list = append(list, metric{name: name, family: familyFaults, field: field, scale: 1, most: 1 << 30})
+		}
+	}
 
 	serve := func(f family, name string, m domain.SeriesMetric, scale float64) {
 		x := metric{name: name, family: f, serves: m, scale: scale, most: maxHeld}

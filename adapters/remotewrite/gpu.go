@@ -27,6 +27,7 @@ type device struct {
 	id      domain.GPUID
 	parent  domain.GPUID // zero: it is whole
 	profile string
+	model   string // of the whole GPU, "" not told
 	replica uint32
 	holder  holder
 	held    bool
@@ -42,8 +43,13 @@ type reading struct {
 	value  uint32
 }
 
-// gpu takes a series of dcgm-exporter.
-func (s *scan) gpu(m *metric) {
+// maxModel is how long the model of a GPU may be, in bytes. A longer one is not kept. It
+// is NVML_DEVICE_NAME_V2_BUFFER_SIZE of nvml.h.
+const maxModel = 96
+
+// deviceOf returns which device the series is of, and false when that is not known,
+// for which it accounts.
+func (s *scan) deviceOf() (uint32, bool) {
 	s.text = s.text[:0]
 	for _, k := range [...]labelKey{keyNode, keyHostname, keyUUID, keyInstanceID, keyProfile, keyVGPU, keyExportedPod, keyExportedNamespace, keyExportedContainer, keyPod, keyNamespace, keyContainer} {
 		s.text = append(append(s.text, s.values[k]...), 0)
@@ -61,6 +67,15 @@ func (s *scan) gpu(m *metric) {
 	}
 	if why := s.gpus.devices[at].refused; why != reasonNone {
 		s.drop(why, len(s.samples))
+		return 0, false
+	}
+	return at, true
+}
+
+// gpu takes a series of dcgm-exporter.
+func (s *scan) gpu(m *metric) {
+	at, ok := s.deviceOf()
+	if !ok {
 		return
 	}
 	step := s.step.Milliseconds()
@@ -104,6 +119,9 @@ func (s *scan) newDevice() (d device) {
 		d.parent, d.profile = id, string(s.values[keyProfile])
 		sum := sha256.Sum256([]byte("mig/" + id.String() + "/" + string(instance) + "/" + d.profile))
 		d.id = domain.GPUID(sum[:16])
+	}
+	if model := s.values[keyGPUModel]; len(model) <= maxModel && plain(model) {
+		d.model = string(model)
 	}
 	if n, err := strconv.ParseUint(string(s.values[keyVGPU]), 10, 16); err == nil {
 		d.replica = uint32(n) + 1
@@ -324,6 +342,9 @@ func sampleOf(node string, interval domain.Interval, best column, entries []*ent
 			if n := text(d.profile); n > 0 {
 				*at(&ev.Profile, i) = n
 			}
+		}
+		if n := text(d.model); n > 0 {
+			*at(&ev.Model, i) = n
 		}
 		if d.replica > 0 {
 			*at(&ev.Replica, i) = d.replica

@@ -17,6 +17,7 @@ type kube struct {
 	deployments map[string]*replicas
 	controllers int // in deployments
 	nodes       map[string]*nodeState
+	faults      map[faultKey]count // of each gauge of faults, the last value
 }
 
 type served struct{ model, tier string }
@@ -66,7 +67,7 @@ const (
 )
 
 func newKube() kube {
-	return kube{models: map[string]served{}, deployments: map[string]*replicas{}, nodes: map[string]*nodeState{}}
+	return kube{models: map[string]served{}, deployments: map[string]*replicas{}, nodes: map[string]*nodeState{}, faults: map[faultKey]count{}}
 }
 
 // serves notes which model a deployment serves.

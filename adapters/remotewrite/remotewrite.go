@@ -19,7 +19,8 @@
 //     before it is taken, of all clusters and of each. What a cluster may name in an
 //     hour is bounded too, by what its rows are told apart by, and the rest is set aside.
 //
-// What is read: GPU gauges of dcgm-exporter become NodeSampled, one for each node
+// What is read: gauges of faults of dcgm-exporter become GPUFaultObserved when they
+// change (fault.go); its other gauges become NodeSampled, one for each node
 // and cell of the scrape's grid, with the best field for activity that came with
 // it; series of vLLM, SGLang and TGI and the GPUs that pods ask for become
 // MetricsObserved; replicas and node conditions of kube-state-metrics become
@@ -60,11 +61,17 @@ type Config struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	// Holder says whose a pod is, or whatever else has that name in the namespace,
-	// and which deployment it is of; "" leaves that as it would be without. Without
-	// it, or with ok false, the workspace is named as the namespace, and the
-	// deployment as namespace/name, of a pod without what its controller added.
+	// Holder says whose a controller of that name in the namespace is, and which
+	// deployment it or a pod is of; "" leaves that as it would be without. Without
+	// it, or with ok false, there is no workspace, and the deployment is named
+	// namespace/name, of a pod without what its controller added. Samples of GPUs
+	// name no workspace: mapping rules say who pays when usage is read.
 	Holder func(cluster, namespace, name string) (workspace, deployment string, ok bool)
+
+	// Faulted returns the detail of the fault of a GPU that was last reported of a
+	// DCGM field by Prometheus, "" when there is none. It is asked of gauges that are
+	// seen for the first time; nil: nothing was reported.
+	Faulted func(cluster, node string, gpu domain.GPUID, field uint32) (detail string, err error)
 
 	// Patience is how long Append may take; 30 s when zero.
 	Patience time.Duration

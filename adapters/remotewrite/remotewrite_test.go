@@ -26,6 +26,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/goccy/go-yaml"
+
 	"quartermaster/adapters/remotewrite"
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -717,11 +719,37 @@ func TestRuleNamesDeployment(t *testing.T) {
 	}
 }
 
+// The GPU's model is the exporter's label modelName, of a MIG instance that of its GPU.
+// What no model can be is left out, and the reading counts all the same.
+func TestModelOfGPU(t *testing.T) {
+	for _, c := range []struct{ labels, want string }{
+		{`modelName="NVIDIA H100 80GB HBM3"`, "NVIDIA H100 80GB HBM3"},
+		{`modelName="NVIDIA A100-SXM4-40GB",GPU_I_PROFILE="1g.5gb",GPU_I_ID="3"`, "NVIDIA A100-SXM4-40GB"},
+		{`modelName=""`, ""},
+		{`device="nvidia0"`, ""},
+		{`modelName="` + strings.Repeat("x", 96) + `"`, strings.Repeat("x", 96)},
+		{`modelName="` + strings.Repeat("x", 97) + `"`, ""},
+		{"modelName=\"NVIDIA \x1b[31mH100\"", ""},
+	} {
+		r := newReceiver(func(*remotewrite.Config) {})
+		if w := r.post(t, typeV2, v2(t, []series{one(`DCGM_FI_DEV_GPU_UTIL{`+gpu0+`,Hostname="n1",`+c.labels+`}`, 40)})); w.Code != http.StatusNoContent {
+			t.Fatalf("%s: answer %d: %s", c.labels, w.Code, w.Body)
+		}
+		if len(r.events) != 1 {
+			t.Fatalf("%s: %d events", c.labels, len(r.events))
+		}
+		s := r.events[0].Event.(*domain.NodeSampled)
+		if got := s.Text(s.Model, 0); got != c.want || s.ActivityMean[0] != 401 {
+			t.Errorf("%s: model %q, activity %d", c.labels, got, s.ActivityMean[0])
+		}
+	}
+}
+
 // What would come of a sample that no fold takes is not appended: it is set aside with
 // what is wrong with it, and the rest of the request counts.
 func TestNotValid(t *testing.T) {
 	r := newReceiver(func(c *remotewrite.Config) {
-		c.Holder = func(_, namespace, _ string) (string, string, bool) { return "team\x01", "", namespace == "ml" }
+		c.Holder = func(_, namespace, _ string) (string, string, bool) { return "", "team\x01", namespace == "ml" }
 	})
 	w := r.post(t, typeV2, v2(t, []series{
 		one(`DCGM_FI_PROF_SM_ACTIVE{`+gpu0+`,node="n1",pod="chat-0",namespace="ml"}`, 0.5), one(`DCGM_FI_DEV_FB_USED{`+gpu0+`,node="n1",pod="chat-0",namespace="ml"}`, 5),
@@ -783,6 +811,54 @@ func TestStanza(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("the stanza lacks %q:\n%s", want, got)
 		}
+	}
+}
+
+// The stanza has no field that Prometheus 2.42 does not know, as it refuses those:
+// https://prometheus.io/docs/prometheus/2.42/configuration/configuration/#remote_write
+func TestStanzaOfOldPrometheus(t *testing.T) {
+	var known struct {
+		RemoteWrite []struct {
+			Name          string            `yaml:"name"`
+			URL           string            `yaml:"url"`
+			RemoteTimeout string            `yaml:"remote_timeout"`
+			Headers       map[string]string `yaml:"headers"`
+			Authorization struct {
+				Type            string `yaml:"type"`
+				Credentials     string `yaml:"credentials"`
+				CredentialsFile string `yaml:"credentials_file"`
+			} `yaml:"authorization"`
+			Relabel []struct {
+				SourceLabels []string `yaml:"source_labels"`
+				Separator    string   `yaml:"separator"`
+				TargetLabel  string   `yaml:"target_label"`
+				Regex        string   `yaml:"regex"`
+				Replacement  string   `yaml:"replacement"`
+				Action       string   `yaml:"action"`
+			} `yaml:"write_relabel_configs"`
+			Queue struct {
+				Capacity          int    `yaml:"capacity"`
+				MaxShards         int    `yaml:"max_shards"`
+				MinShards         int    `yaml:"min_shards"`
+				MaxSamplesPerSend int    `yaml:"max_samples_per_send"`
+				BatchSendDeadline string `yaml:"batch_send_deadline"`
+				MinBackoff        string `yaml:"min_backoff"`
+				MaxBackoff        string `yaml:"max_backoff"`
+				RetryOn429        bool   `yaml:"retry_on_http_429"`
+			} `yaml:"queue_config"`
+			Metadata struct {
+				Send              bool   `yaml:"send"`
+				SendInterval      string `yaml:"send_interval"`
+				MaxSamplesPerSend int    `yaml:"max_samples_per_send"`
+			} `yaml:"metadata_config"`
+		} `yaml:"remote_write"`
+	}
+	text := remotewrite.Stanza("c1", "https://qm.example/api/v1/write", "/etc/prometheus/qm.key", 15*time.Second)
+	if err := yaml.UnmarshalWithOptions([]byte(text), &known, yaml.DisallowUnknownField()); err != nil {
+		t.Fatal(err)
+	}
+	if w := known.RemoteWrite; len(w) != 1 || w[0].URL == "" || w[0].Headers[remotewrite.StepHeader] != "15s" || len(w[0].Relabel) != 2 {
+		t.Errorf("it is %+v", w)
 	}
 }
 

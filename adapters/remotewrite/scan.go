@@ -47,6 +47,7 @@ type scan struct {
 	gpus    gpuScan
 	servers serverScan
 	facts   []factSample
+	faults  []faultSample
 	holders map[string]holder
 	text    []byte
 }
@@ -190,6 +191,8 @@ func (s *scan) end() {
 		s.gpu(m)
 	case familyReplicas, familyNodes:
 		s.fact(m)
+	case familyFaults:
+		s.fault(m)
 	default:
 		s.server(m)
 	}
@@ -229,6 +232,9 @@ var keyLabels = [keyCount]string{
 // reading turns a value into the whole number that events hold.
 func (m *metric) reading(v float64) (uint64, bool) {
 	x := math.Round(v * m.scale)
+	if m.family == familyFaults && x != v {
+		return 0, false // codes, counts and states have no fractions
+	}
 	// Shares are computed by exporters and may exceed one by a breath.
 	if m.most == 1000 && x > m.most && x <= m.most*1.01 {
 		x = m.most
@@ -305,8 +311,13 @@ func plainText(s string) bool {
 // holder is who a pod belongs to.
 type holder struct{ workspace, deployment, unit string }
 
-// holderOf says whose a pod is.
-func (s *scan) holderOf(namespace, pod []byte) holder { return s.belongs(namespace, pod, true) }
+// holderOf says whose a pod is. Who pays for it is said by the mapping rules when
+// its usage is read, so it has no workspace.
+func (s *scan) holderOf(namespace, pod []byte) holder {
+	h := s.belongs(namespace, pod, true)
+	h.workspace = ""
+	return h
+}
 
 // belongs says whose a pod is, or whatever else has a name in a namespace: a
 // deployment, say. Names are those of a namespace, so that two namespaces of a
@@ -317,12 +328,12 @@ func (s *scan) belongs(namespace, name []byte, pod bool) holder {
 	if ok {
 		return h
 	}
-	h = holder{workspace: string(namespace), deployment: string(name), unit: string(name)}
+	h = holder{deployment: string(name), unit: string(name)}
 	if pod {
 		h.deployment = Workload(h.unit)
 	}
 	if len(namespace) > 0 {
-		h.deployment, h.unit = h.workspace+"/"+h.deployment, h.workspace+"/"+h.unit
+		h.deployment, h.unit = string(namespace)+"/"+h.deployment, string(namespace)+"/"+h.unit
 	}
 	if s.cfg.Holder != nil {
 		if workspace, deployment, ok := s.cfg.Holder(s.cluster.name, string(namespace), string(name)); ok {
@@ -369,7 +380,8 @@ func Workload(pod string) string {
 func (s *scan) events() (events []domain.Envelope, stated func()) {
 	events = s.samplesOfNodes(nil)
 	events = s.samplesOfServers(events)
-	events, stated = s.statements(events)
+	events, facts := s.statements(events)
+	events, noted := s.faultsOfGPUs(events)
 	events = slices.DeleteFunc(events, func(e domain.Envelope) bool {
 		err := domain.Validate(&e)
 		if err != nil {
@@ -378,7 +390,7 @@ func (s *scan) events() (events []domain.Envelope, stated func()) {
 		return err != nil
 	})
 	s.made = len(events)
-	return events, stated
+	return events, func() { facts(); noted() }
 }
 
 // disown sets aside what an event was made of that no fold, or not the log, would take.

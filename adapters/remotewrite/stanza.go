@@ -10,7 +10,8 @@ import (
 // Stanza returns what the Prometheus of a cluster needs in its configuration: where
 // to write, with which key, and which series. keyfile is the file that holds the key
 // on the machine or in the pod of Prometheus; step is the scrape_interval of the
-// jobs whose series are kept, zero for 30 seconds.
+// jobs whose series are kept, zero for 30 seconds. Prometheus 2.42 and later take it:
+// protobuf_message, which came with 2.54, is left out, so version 1.0 is written.
 func Stanza(cluster, url, keyfile string, step time.Duration) string {
 	if step == 0 {
 		step = defaultStep
@@ -26,7 +27,6 @@ func Stanza(cluster, url, keyfile string, step time.Duration) string {
 	return fmt.Sprintf(`remote_write:
   - name: quartermaster
     url: %s
-    protobuf_message: io.prometheus.write.v2.Request  # before Prometheus 3: leave this line out
     authorization:
       type: Bearer
       credentials_file: %s

@@ -38,7 +38,7 @@ type Queue struct {
 	delivered uint64
 	lost      uint64
 	doneTo    domain.Instant // what was delivered covers up to here
-	reached   domain.Instant // what earlier lives stored last covers up to here, as far as it is still there
+	reached   domain.Instant // what earlier lives stored last covers up to here
 	buf       []byte
 }
 
@@ -90,6 +90,7 @@ func (q *Queue) load() error {
 		}
 	}
 	q.newest = max(q.newest, q.st.newest, q.st.last.incarnation)
+	q.reached = q.st.reached
 	// The place may lie in a segment that is gone: delivered, and the state is older.
 	if len(q.segments) > 0 && q.st.at.segment < q.segments[0].number {
 		q.st.at.segment, q.st.at.offset = q.segments[0].number, 0
@@ -151,7 +152,7 @@ func (q *Queue) loadSegment(n uint64, newest bool) error {
 	var broken []damage
 	scan(b, n, at, func(at int64, e Entry, size int64) bool {
 		s.enter(&e)
-		tail, q.reached = 0, e.Covered.To
+		tail, q.st.reached = 0, e.Covered.To
 		if place := (position{segment: n, offset: at}); !place.before(q.st.at) {
 			q.waiting++
 		}
@@ -431,7 +432,7 @@ func (q *Queue) write() error {
 	seg.size += int64(len(b))
 	s.bytes += int64(len(b))
 	q.waiting += uint64(n)
-	q.st.last = seg.last
+	q.st.last, q.st.reached = seg.last, q.held[n-1].Covered.To
 	q.held = slices.Delete(q.held, 0, n)
 	q.signal()
 	return nil
@@ -848,8 +849,8 @@ func (q *Queue) Stored(yield func(Entry) bool) error {
 	return nil
 }
 
-// Reached returns the time that the last event of earlier lives covers up to, 0 when
-// none of theirs was left on disk.
+// Reached returns the time that the last event of earlier lives covers up to, delivered or
+// not, 0 when there was none.
 func (q *Queue) Reached() domain.Instant { return q.reached }
 
 // Stats returns how full the queue is.

@@ -10,11 +10,12 @@ import (
 // state is what a queue knows beside its segments.
 type state struct {
 	at      position
-	last    stream // the last sequence given, to whichever life gave one
-	newest  uint64 // the greatest incarnation that there was
-	source  uint32 // checksum of the source's name
-	losses  []Loss // not yet said
-	counter uint64 // of saves; the greater one holds
+	last    stream         // the last sequence given, to whichever life gave one
+	newest  uint64         // the greatest incarnation that there was
+	source  uint32         // checksum of the source's name
+	reached domain.Instant // what the last event on disk covers up to, or covered before it was delivered
+	losses  []Loss         // not yet said
+	counter uint64         // of saves; the greater one holds
 	// known says that at is where delivery stands. It is not when the state was lost:
 	// then nothing before the first event that is left is called lost.
 	known bool
@@ -42,12 +43,12 @@ func (s stream) before(t stream) bool {
 const (
 	stateName  = "state"
 	slotBytes  = 4096
-	stateFixed = 4 + 4 + 4 + 10*8
+	stateFixed = 4 + 4 + 4 + 11*8
 	lossBytes  = 3*8 + 2*8 + 1
 	maxLosses  = (slotBytes - stateFixed) / lossBytes
 )
 
-var stateMarker = [4]byte{'Q', 'S', 'T', '1'}
+var stateMarker = [4]byte{'Q', 'S', 'T', '2'}
 
 func (s *state) encode() []byte {
 	known := uint64(0)
@@ -60,7 +61,7 @@ func (s *state) encode() []byte {
 	b = binary.LittleEndian.AppendUint32(b, s.source)
 	for _, v := range []uint64{
 		s.counter, s.at.segment, uint64(s.at.offset), s.at.incarnation, s.at.sequence,
-		s.last.incarnation, s.last.sequence, s.newest, uint64(len(s.losses)), known,
+		s.last.incarnation, s.last.sequence, s.newest, uint64(len(s.losses)), known, uint64(s.reached),
 	} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
@@ -101,6 +102,7 @@ func (s *state) decode(b []byte) bool {
 		})
 	}
 	s.known, s.found = number(9) == 1, true
+	s.reached = domain.Instant(number(10))
 	return true
 }
 

@@ -49,6 +49,8 @@ func bind(ev domain.Event) (message, func(*mover)) {
 		return pair(&eventsv1.NodeRegistered{}, d, nodeRegistered)
 	case *domain.NodeRetired:
 		return pair(&eventsv1.NodeRetired{}, d, nodeRetired)
+	case *domain.GPURetired:
+		return pair(&eventsv1.GPURetired{}, d, gpuRetired)
 	case *domain.AssetAcquired:
 		return pair(&eventsv1.AssetAcquired{}, d, assetAcquired)
 	case *domain.AssetRevised:
@@ -143,6 +145,12 @@ func bind(ev domain.Event) (message, func(*mover)) {
 		return pair(&eventsv1.CheckpointSigned{}, d, checkpointSigned)
 	case *domain.QuarantineResolved:
 		return pair(&eventsv1.QuarantineResolved{}, d, quarantineResolved)
+	case *domain.StreamConflictObserved:
+		return pair(&eventsv1.StreamConflictObserved{}, d, streamConflictObserved)
+	case *domain.StreamGapResolved:
+		return pair(&eventsv1.StreamGapResolved{}, d, streamGapResolved)
+	case *domain.GenerationSwitched:
+		return pair(&eventsv1.GenerationSwitched{}, d, generationSwitched)
 	case *domain.AccessDenied:
 		return pair(&eventsv1.AccessDenied{}, d, accessDenied)
 	}

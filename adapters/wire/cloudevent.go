@@ -104,6 +104,7 @@ type entryView struct {
 	UUID     domain.GPUID      `json:"uuid"`
 	Parent   domain.GPUID      `json:"parent,omitzero"` // physical GPU of an instance
 	Profile  string            `json:"profile,omitempty"`
+	Model    string            `json:"model,omitempty"` // of the physical GPU
 	Replica  uint32            `json:"replica,omitempty"`
 	Holder   *holderView       `json:"holder,omitempty"`
 	Activity *activityView     `json:"activity_permille,omitempty"`
@@ -144,7 +145,7 @@ func showSample(s *domain.NodeSampled) sampleView {
 		if p := at(s.Parent, i); p > 0 {
 			e.Parent = domain.GPUID(s.Parents[16*(p-1) : 16*p])
 		}
-		e.Profile, e.Replica = s.Text(s.Profile, i), at(s.Replica, i)
+		e.Profile, e.Model, e.Replica = s.Text(s.Profile, i), s.Text(s.Model, i), at(s.Replica, i)
 		if h := at(s.Holder, i); h > 0 {
 			held[h-1] = true
 			hv := holder(int(h - 1))

@@ -40,6 +40,12 @@ type Decoder struct {
 // quarantine; [ErrUnknownType] is in it when a newer program may read the record.
 func (d *Decoder) Decode(rec *domain.Record, env *domain.Envelope) error {
 	*env = domain.Envelope{}
+	if rec.IsMarker() {
+		return errors.New("it is a marker of Kafka's own and no event")
+	}
+	if rec.Span != nil {
+		return errors.New(rec.Span.Fault)
+	}
 	if isSample(rec) {
 		if err := d.decodeSample(rec, env); err != nil {
 			return fmt.Errorf("decode NodeSampled: %w", err)

@@ -301,6 +301,7 @@ func readSample(v *sampleView) (*domain.NodeSampled, error) {
 			set(&s.Parent, i, ref)
 		}
 		set(&s.Profile, i, name(e.Profile))
+		set(&s.Model, i, name(e.Model))
 		set(&s.Replica, i, e.Replica)
 		if e.Holder != nil {
 			ref, ok := holders[*e.Holder]

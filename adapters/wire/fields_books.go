@@ -55,6 +55,47 @@ func quarantineResolved(m *mover, p *eventsv1.QuarantineResolved, d *domain.Quar
 	text(m, "reason", &p.Reason, &d.Reason)
 }
 
+func streamConflictObserved(m *mover, p *eventsv1.StreamConflictObserved, d *domain.StreamConflictObserved) {
+	text(m, "entity", &p.Entity, &d.Entity)
+	text(m, "topic", &p.Topic, &d.Topic)
+	same(m, &p.Partition, &d.Partition)
+	same(m, &p.First, &d.First)
+	same(m, &p.Offset, &d.Offset)
+	text(m, "source", &p.Source, &d.Source)
+	same(m, &p.Incarnation, &d.Incarnation)
+	same(m, &p.Sequence, &d.Sequence)
+}
+
+func streamGapResolved(m *mover, p *eventsv1.StreamGapResolved, d *domain.StreamGapResolved) {
+	text(m, "entity", &p.Entity, &d.Entity)
+	text(m, "topic", &p.Topic, &d.Topic)
+	same(m, &p.Partition, &d.Partition)
+	text(m, "source", &p.Source, &d.Source)
+	same(m, &p.Incarnation, &d.Incarnation)
+	same(m, &p.From, &d.From)
+	same(m, &p.To, &d.To)
+	text(m, "reason", &p.Reason, &d.Reason)
+}
+
+func generationSwitched(m *mover, p *eventsv1.GenerationSwitched, d *domain.GenerationSwitched) {
+	text(m, "entity", &p.Entity, &d.Entity)
+	text(m, "from", &p.From, &d.From)
+	text(m, "to", &p.To, &d.To)
+	text(m, "method", &p.Method, &d.Method)
+	text(m, "position", &p.Position, &d.Position)
+	m.bytes("digest", &p.Digest, &d.Digest)
+	text(m, "reason", &p.Reason, &d.Reason)
+	list(m, "lost", &p.Lost, &d.Lost, lostRecords)
+}
+
+func lostRecords(m *mover, p *eventsv1.LostRecords, d *domain.LostRecords) {
+	text(m, "topic", &p.Topic, &d.Topic)
+	same(m, &p.Partition, &d.Partition)
+	same(m, &p.Since, &d.Since)
+	same(m, &p.Position, &d.Position)
+	same(m, &p.End, &d.End)
+}
+
 func accessDenied(m *mover, p *eventsv1.AccessDenied, d *domain.AccessDenied) {
 	text(m, "entity", &p.Entity, &d.Entity)
 	text(m, "principal", &p.Principal, &d.Principal)

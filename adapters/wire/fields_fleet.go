@@ -42,6 +42,7 @@ func gpuDeclared(m *mover, p *eventsv1.GPUDeclared, d *domain.GPUDeclared) {
 	text(m, "model", &p.Model, &d.Model)
 	same(m, &p.MemoryMib, &d.MemoryMiB)
 	text(m, "serial", &p.Serial, &d.Serial)
+	text(m, "pci", &p.Pci, &d.PCI)
 }
 
 func nodeRegistered(m *mover, p *eventsv1.NodeRegistered, d *domain.NodeRegistered) {
@@ -65,6 +66,12 @@ func nodeRegistered(m *mover, p *eventsv1.NodeRegistered, d *domain.NodeRegister
 
 func nodeRetired(m *mover, p *eventsv1.NodeRetired, d *domain.NodeRetired) {
 	text(m, "node", &p.Node, &d.Node)
+	text(m, "reason", &p.Reason, &d.Reason)
+}
+
+func gpuRetired(m *mover, p *eventsv1.GPURetired, d *domain.GPURetired) {
+	text(m, "node", &p.Node, &d.Node)
+	m.gpu("gpu", &p.Gpu, &d.GPU)
 	text(m, "reason", &p.Reason, &d.Reason)
 }
 

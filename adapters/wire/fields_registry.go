@@ -18,7 +18,7 @@ func operatorRegistered(m *mover, p *eventsv1.OperatorRegistered, d *domain.Oper
 	text(m, "operator", &p.Operator, &d.Operator)
 	m.bytes("public_key", &p.PublicKey, &d.PublicKey)
 	text(m, "role", &p.Role, &d.Role)
-	m.optionalMoney("authority_limit", &p.AuthorityLimit, &d.AuthorityLimit)
+	list(m, "authority_limits", &p.AuthorityLimits, &d.AuthorityLimits, money)
 }
 
 func operatorRevoked(m *mover, p *eventsv1.OperatorRevoked, d *domain.OperatorRevoked) {
@@ -101,8 +101,9 @@ func mappingRuleSet(m *mover, p *eventsv1.MappingRuleSet, d *domain.MappingRuleS
 	same(m, &p.Priority, &d.Priority)
 	text(m, "cluster", &p.Cluster, &d.Cluster)
 	text(m, "namespace", &p.Namespace, &d.Namespace)
-	m.labels("labels", &p.Labels, &d.Labels)
 	text(m, "to_workspace", &p.ToWorkspace, &d.ToWorkspace)
 	text(m, "to_deployment", &p.ToDeployment, &d.ToDeployment)
+	m.labels("columns", &p.Columns, &d.Columns)
+	text(m, "buys", &p.Buys, &d.Buys)
 	m.instant("effective_from", &p.EffectiveFrom, &d.EffectiveFrom)
 }

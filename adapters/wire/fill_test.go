@@ -236,6 +236,7 @@ func fillSample(f filler, s *domain.NodeSampled) {
 	}
 	s.Parent = array("Parent", entries, uint64(len(s.Parents)/16))
 	s.Profile = array("Profile", entries, names)
+	s.Model = array("Model", entries, names)
 	s.Replica = array("Replica", entries, math.MaxUint32)
 	s.Holder = array("Holder", entries, uint64(len(s.HolderUnit)))
 	s.ActivityMean = array("ActivityMean", entries, 1001)

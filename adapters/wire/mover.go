@@ -210,20 +210,6 @@ func (m *mover) money(field string, p **eventsv1.Money, d *domain.Money) {
 	nested(m, field, p, d, money)
 }
 
-func (m *mover) optionalMoney(field string, p **eventsv1.Money, d **domain.Money) {
-	switch {
-	case m.decode && *p == nil:
-		*d = nil
-		return
-	case m.decode:
-		*d = &domain.Money{}
-	case *d == nil:
-		*p = nil
-		return
-	}
-	nested(m, field, p, *d, money)
-}
-
 func money(m *mover, p *eventsv1.Money, d *domain.Money) {
 	m.decimal("amount", &p.Amount, &d.Amount)
 	text(m, "currency", &p.Currency, &d.Currency)

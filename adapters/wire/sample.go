@@ -52,6 +52,7 @@ const (
 	fieldPreviousSequence
 	fieldCites
 	fieldHoldersUnknown
+	fieldModel
 	fieldCount
 )
 
@@ -69,7 +70,7 @@ var sampleFields = [fieldCount]string{
 	fieldOtherValue: "other_value", fieldSkew: "skew_nanos", fieldSubject: "subject", fieldWorkspace: "workspace",
 	fieldRecorded: "recorded", fieldPreviousIncarnation: "previous_incarnation",
 	fieldPreviousSequence: "previous_sequence", fieldCites: "cites",
-	fieldHoldersUnknown: "holders_unknown",
+	fieldHoldersUnknown: "holders_unknown", fieldModel: "model",
 }
 
 // Bounds of a sample, beside those of domain.Validate. The largest machines of
@@ -87,7 +88,7 @@ type sampleTable [fieldCount]*[]uint32
 const arrayFields uint64 = 1<<fieldNameParts | 1<<fieldHolder | 1<<fieldHolderWorkspace | 1<<fieldHolderDeployment |
 	1<<fieldHolderUnit | 1<<fieldActivityMean | 1<<fieldActivityMin | 1<<fieldActivityMax | 1<<fieldTensorActive |
 	1<<fieldDRAMActive | 1<<fieldMemoryUsed | 1<<fieldPower | 1<<fieldTemperature | 1<<fieldSMClock |
-	1<<fieldParent | 1<<fieldProfile | 1<<fieldReplica | 1<<fieldOtherEntry | 1<<fieldOtherField
+	1<<fieldParent | 1<<fieldProfile | 1<<fieldReplica | 1<<fieldOtherEntry | 1<<fieldOtherField | 1<<fieldModel
 
 // sampleArrays lists the packed arrays of a sample by field.
 func sampleArrays(s *domain.NodeSampled) sampleTable {
@@ -107,6 +108,7 @@ func sampleArrays(s *domain.NodeSampled) sampleTable {
 		fieldSMClock:          &s.SMClockMHz,
 		fieldParent:           &s.Parent,
 		fieldProfile:          &s.Profile,
+		fieldModel:            &s.Model,
 		fieldReplica:          &s.Replica,
 		fieldOtherEntry:       &s.OtherEntry,
 		fieldOtherField:       &s.OtherField,

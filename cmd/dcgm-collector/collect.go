@@ -29,12 +29,12 @@ const stopWithin = 2 * time.Second
 // answers one call after the other anyway; see askRecovery for the one call that is not
 // always waited for.
 type collector struct {
-	cfg     Config
-	engine  string   // socket that it attaches to, "" embedded
-	refused []string // sockets that are not trusted, and why
-	out     *frames.Writer
-	lib     *loaded
-	calls   calls
+	cfg    Config
+	engine frames.Engine // that is used
+	tried  []Attempt
+	out    *frames.Writer
+	lib    *loaded
+	calls  calls
 
 	inventory frames.Inventory
 	machine   machine                    // what DCGM calls the devices of the inventory
@@ -52,8 +52,7 @@ type collector struct {
 }
 
 func newCollector(cfg Config, out io.Writer) *collector {
-	engine, refused := cfg.socket()
-	return &collector{cfg: cfg, engine: engine, refused: refused, out: frames.NewWriter(out), states: newStates(), xids: newXIDReader(cfg.Since, now()),
+	return &collector{cfg: cfg, out: frames.NewWriter(out), states: newStates(), xids: newXIDReader(cfg.Since, now()),
 		health: &watchedHealth{active: map[incidentKey]frames.Event{}}, suspects: map[entity]bool{}, said: map[string]string{}}
 }
 
@@ -158,8 +157,12 @@ func (c *collector) run(ctx context.Context) error {
 	if err := c.say(hello); err != nil {
 		return err
 	}
-	for _, why := range c.refused {
-		if err := c.say(&frames.Trouble{Code: frames.TroubleEngine, Text: why}); err != nil {
+	// An engine that is there and is not used contends with this one for the GPUs.
+	for _, a := range c.tried {
+		if a.Reason == "" || a.Result == engineAbsent {
+			continue
+		}
+		if err := c.say(&frames.Trouble{Code: frames.TroubleEngine, Text: a.Engine + ": " + a.text()}); err != nil {
 			return err
 		}
 	}
@@ -182,6 +185,11 @@ func (c *collector) run(ctx context.Context) error {
 		if err := c.turn(medium, slow); err != nil {
 			return err
 		}
+		if slow {
+			if err := c.lookForEngine(); err != nil {
+				return err
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -197,28 +205,71 @@ func (c *collector) open() (stop func(), err error) {
 		return nil, err
 	}
 	c.lib = l
-	socket := c.engine
-	err = c.calls.do("start", func() error {
-		if socket == "" {
-			_, err := dcgm.Init(dcgm.Embedded)
-			return err
+	auto := c.cfg.Engine.Kind == frames.EngineAuto
+	for _, e := range candidates(c.cfg.Engine) {
+		if auto {
+			if result, reason := passBy(e); result != "" {
+				c.tried = append(c.tried, Attempt{e.String(), result, reason})
+				continue
+			}
 		}
-		_, err := dcgm.Init(dcgm.Standalone, socket, "1")
-		return err
-	})
-	if err != nil {
-		return nil, c.notStarted(err, socket)
+		err := c.calls.do("start", func() (err error) {
+			switch e.Kind {
+			case frames.EngineUnix:
+				_, err = dcgm.Init(dcgm.Standalone, e.Address, "1")
+			case frames.EngineTCP:
+				_, err = dcgm.Init(dcgm.Standalone, e.Address, "0")
+			default:
+				_, err = dcgm.Init(dcgm.Embedded)
+			}
+			return err
+		})
+		if err != nil {
+			err = c.notStarted(err, e)
+			c.tried = append(c.tried, Attempt{e.String(), engineFailed, err.Error()})
+			if auto && e.Kind != frames.EngineEmbedded {
+				continue
+			}
+			return nil, err
+		}
+		a := Attempt{Engine: e.String(), Result: engineUsed}
+		if e.Remote() {
+			a.Reason = "and it may be on another machine: DCGM's connections are neither encrypted nor authenticated, and its GPUs are taken to be this node's"
+		}
+		c.engine, c.tried = e, append(c.tried, a)
+		break
 	}
 	return func() {
 		_ = c.calls.do("stop", dcgm.Shutdown)
 	}, nil
 }
 
-func (c *collector) notStarted(err error, socket string) error {
+// lookForEngine ends a run that embedded DCGM because auto found no nv-hostengine, once
+// one is there: it was restarted, or it started later. The next run attaches to it, since
+// two engines on one node contend for the profiling counters. One that was there and
+// failed is left alone until it was away, so that no run ends for it again and again.
+func (c *collector) lookForEngine() error {
+	if c.cfg.Engine.Kind != frames.EngineAuto || c.engine.Kind != frames.EngineEmbedded {
+		return nil
+	}
+	for i, e := range candidates(c.cfg.Engine) { // tried has an attempt for each
+		if e.Kind == frames.EngineEmbedded {
+			break
+		}
+		if result, reason := passBy(e); result != "" {
+			c.tried[i] = Attempt{e.String(), result, reason}
+		} else if c.tried[i].Result != engineFailed {
+			return give(frames.TroubleConnection, "an nv-hostengine is at %s now: attaching to it instead of embedding DCGM", e)
+		}
+	}
+	return nil
+}
+
+func (c *collector) notStarted(err error, e frames.Engine) error {
 	code := c.lib.code(err)
 	what := "embed DCGM"
-	if socket != "" {
-		what = "attach to the nv-hostengine at " + socket
+	if e.Kind != frames.EngineEmbedded {
+		what = "attach to the nv-hostengine at " + e.String()
 	}
 	var f *fatal
 	switch code {
@@ -231,14 +282,18 @@ func (c *collector) notStarted(err error, socket string) error {
 	case stDriverTimeout:
 		f = give(frames.TroubleDriver, "%s: NVIDIA's driver does not answer: the node needs a reboot", what)
 	default:
-		if socket != "" {
-			if _, serr := os.Stat(socket); serr != nil {
+		if e.Kind == frames.EngineUnix {
+			if _, serr := os.Stat(e.Address); serr != nil {
 				f = give(frames.TroubleEngine, "%s: there is no such socket: start nvidia-dcgm.service, or give --engine embedded", what)
 				break
-			} else if unix.Access(socket, unix.W_OK) != nil {
+			} else if unix.Access(e.Address, unix.W_OK) != nil {
 				f = give(frames.TroublePermission, "%s: no permission: give this user the right to write to the socket", what)
 				break
 			}
+		}
+		if e.Kind == frames.EngineTCP && code == stConnection {
+			f = give(frames.TroubleEngine, "%s: no engine answers: start nvidia-dcgm.service, or give --engine embedded", what)
+			break
 		}
 		f = give(frames.TroubleEngine, "%s: %v", what, err)
 	}
@@ -268,7 +323,7 @@ func (c *collector) hello() (*frames.Hello, error) {
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return &frames.Hello{
 		Version: frames.Version, Program: programVersion(), Library: c.lib.version, Driver: c.machine.driver,
-		Hostname: host, BootID: strings.TrimSpace(string(boot)), Engine: c.engine,
+		Hostname: host, BootID: strings.TrimSpace(string(boot)), Engine: c.engine.String(),
 		Inventory: c.inventory, Groups: c.groupsSaid(),
 	}, nil
 }
@@ -357,8 +412,9 @@ func (c *collector) trouble(about string, err error) error {
 // check does what a run begins with, and reads once.
 func check(cfg Config) *Report {
 	c := newCollector(cfg, io.Discard)
-	r := &Report{Engine: or(c.engine, "embedded"), Refused: c.refused}
+	r := &Report{}
 	fill := func(err error) *Report {
+		r.Engine, r.Tried = c.engine.String(), c.tried
 		if c.lib != nil {
 			r.Library, r.Path = c.lib.version, c.lib.path
 		}

@@ -20,29 +20,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/dcgm"
 )
 
 // Config is what the collector is told. It has no file of its own: node-reporter passes
 // flags.
 type Config struct {
-	// Engine is the Unix socket of an nv-hostengine to attach to; one that is named is
-	// taken as it is. "embedded" runs DCGM inside this process. "auto" attaches to the
-	// first socket that exists and that no other user can have put there, and embeds
-	// DCGM where there is none (see trusted).
-	Engine string
+	// Engine is the DCGM that reads the GPUs; see candidates.
+	Engine dcgm.Engine
 	// Since is the cursor of an earlier run, in microseconds since 1970: XIDs that an
 	// nv-hostengine kept from then on are reported. 0 begins with now.
 	Since int64
@@ -56,9 +51,6 @@ type Config struct {
 	// profile one GPU with some drivers; a debugger may need it for itself.
 	Profiling bool
 }
-
-// sockets are where nv-hostengine listens as packages install it.
-var sockets = []string{"/run/nv-hostengine.sock", "/var/run/nv-hostengine.sock", "/tmp/nv-hostengine"}
 
 // What the program exits with. The text of the fatal Trouble says more.
 const (
@@ -116,12 +108,21 @@ func run(args []string, stdout *os.File, stderr io.Writer) int {
 	context.AfterFunc(ctx, stop)
 	code := 0
 	var cfg Config
+	var engine string
 	root := &cobra.Command{
 		Use:   "dcgm-collector",
 		Short: "Read this node's GPUs through DCGM and write frames to standard output",
 		Long: `Reads this node's GPUs through NVIDIA's DCGM 4 and writes frames to standard
 output, for node-reporter, which starts this program. Run "dcgm-collector check" to
 see what works on this node.
+
+It attaches to an nv-hostengine where one runs, because two engines on one node contend
+for the profiling counters: auto tries the Unix sockets /run/nv-hostengine.sock and
+/tmp/nv-hostengine, then tcp://127.0.0.1:5555, and embeds DCGM where none answers. One
+that another user may have started is passed by; an engine that is named is taken as it
+is. Where auto embedded DCGM and an nv-hostengine starts later, it ends, and attaches
+when it is started again. "dcgm-collector check" says which was used, and what came of
+the others.
 
 It needs libdcgm.so.4 (package datacenter-gpu-manager-4-core) and no rights beyond
 those to open /dev/nvidia*; profiling counters may need more, and are left out where
@@ -130,12 +131,20 @@ they are refused.
 Exit codes: 0 ended when asked to, 1 other, 2 wrong flags, 3 built without C,
 10 no libdcgm.so.4, 11 another version of DCGM, 12 the library lacks a function,
 13 no permission, 14 no engine, 15 no driver, 16 no GPUs, 17 the nv-hostengine went
-away, 18 nobody reads the frames.`,
+away, or one came while DCGM was embedded, 18 nobody reads the frames.
+
+Keys of --version --json: program, version, revision, time, modified, go, platform.`,
 		Example: `  dcgm-collector check
   dcgm-collector check --json
-  dcgm-collector --engine /run/nv-hostengine.sock | my-reader
+  dcgm-collector --engine tcp://127.0.0.1:5555 | my-reader
   dcgm-collector --engine embedded --profiling=false`,
-		Args:          cobra.NoArgs,
+		Args: cobra.NoArgs,
+		PersistentPreRunE: func(*cobra.Command, []string) (err error) {
+			if cfg.Engine, err = dcgm.ParseEngine(engine); err != nil {
+				return fmt.Errorf("--engine %w", err)
+			}
+			return nil
+		},
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(*cobra.Command, []string) error {
@@ -154,7 +163,7 @@ away, 18 nobody reads the frames.`,
 		},
 	}
 	fs := root.PersistentFlags()
-	fs.StringVar(&cfg.Engine, "engine", "auto", "socket of an nv-hostengine, or embedded, or auto: attach where a socket exists that only root or this user can have made, else embed")
+	fs.StringVar(&engine, "engine", "auto", "tcp://HOST:PORT or unix:PATH of an nv-hostengine, embedded, or auto: the first that is there and that root or this user started, else embedded")
 	fs.BoolVar(&cfg.Profiling, "profiling", true, "read SM, tensor and DRAM activity from the profiling module")
 	own := root.Flags()
 	own.Int64Var(&cfg.Since, "since", 0, "cursor of an earlier run, microseconds since 1970: report XIDs from there on")
@@ -162,7 +171,14 @@ away, 18 nobody reads the frames.`,
 	own.DurationVar(&cfg.Medium, "medium", 10*time.Second, "time between readings of thermals and clocks")
 	own.DurationVar(&cfg.Slow, "slow", 30*time.Second, "time between readings of errors and links, and between health checks")
 	own.DurationVar(&cfg.Heartbeat, "heartbeat", 2*time.Second, "time between heartbeats")
-	root.AddCommand(checkCommand(&cfg, stdout, &code))
+	var asJSON bool
+	fs.BoolVar(&asJSON, "json", false, "print JSON: of check and --version")
+	root.AddCommand(checkCommand(&cfg, stdout, &code, &asJSON))
+	if err := commandline.SetVersion(root, commandline.VersionOf("dcgm-collector")); err != nil {
+		fmt.Fprintf(stderr, "dcgm-collector: %v\n", err)
+		return exitOther
+	}
+	commandline.Strict(root)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -183,68 +199,8 @@ func (c *Config) valid() error {
 		return fmt.Errorf("--heartbeat %v is shorter than 10ms", c.Heartbeat)
 	case c.Since < 0:
 		return fmt.Errorf("--since %d is before 1970", c.Since)
-	case c.Engine == "":
-		return errors.New("--engine is empty: give a socket, embedded or auto")
 	}
 	return nil
-}
-
-// socket is the nv-hostengine to attach to, "" to embed one, and why sockets that are
-// there were passed by.
-func (c *Config) socket() (path string, refused []string) {
-	switch c.Engine {
-	case "embedded":
-		return "", nil
-	case "auto":
-		for _, s := range sockets {
-			info, err := os.Lstat(s)
-			if err != nil {
-				continue
-			}
-			if why := trusted(s, info); why != "" {
-				refused = append(refused, fmt.Sprintf("%s is not trusted: %s; name it with --engine if it is yours", s, why))
-				continue
-			}
-			return s, refused
-		}
-		return "", refused
-	}
-	return strings.TrimPrefix(c.Engine, "unix://"), nil
-}
-
-// trusted says why a socket that was found, not named, may be another user's trap, "" when
-// it cannot be: whoever answers there says what the GPUs do. It must lie in a directory
-// where only root or this user make files; or in one like /tmp, where everybody makes
-// files and nobody replaces those of others, if it belongs to root or this user.
-func trusted(path string, info fs.FileInfo) (why string) {
-	if info.Mode()&fs.ModeSocket == 0 {
-		return "it is no socket"
-	}
-	own := func(info fs.FileInfo) (user uint32, ok bool) {
-		st, ok := info.Sys().(*syscall.Stat_t)
-		if !ok {
-			return 0, false
-		}
-		return st.Uid, st.Uid == 0 || int(st.Uid) == os.Geteuid()
-	}
-	folder := filepath.Dir(path)
-	dir, err := os.Stat(folder)
-	if err != nil {
-		return err.Error()
-	}
-	if user, ok := own(dir); !ok {
-		return fmt.Sprintf("its directory %s belongs to user %d", folder, user)
-	}
-	if dir.Mode().Perm()&0o022 == 0 {
-		return ""
-	}
-	if dir.Mode()&fs.ModeSticky == 0 {
-		return fmt.Sprintf("others can replace files in its directory %s (mode %04o)", folder, dir.Mode().Perm())
-	}
-	if user, ok := own(info); !ok {
-		return fmt.Sprintf("it belongs to user %d, and everybody can make files in %s", user, folder)
-	}
-	return ""
 }
 
 func exitOf(err error) int {
@@ -271,8 +227,8 @@ type Report struct {
 	Library string        `json:"library,omitempty"` // version of DCGM
 	Path    string        `json:"path,omitempty"`    // of the library
 	Driver  string        `json:"driver,omitempty"`
-	Engine  string        `json:"engine,omitempty"`  // socket, or embedded
-	Refused []string      `json:"refused,omitempty"` // sockets that are not trusted, and why
+	Engine  string        `json:"engine,omitempty"` // that is used
+	Tried   []Attempt     `json:"tried,omitempty"`  // engines, in their order
 	Devices []ReportGPU   `json:"devices,omitempty"`
 	Groups  []ReportGroup `json:"groups,omitempty"`
 }
@@ -295,26 +251,25 @@ type ReportGroup struct {
 	Reason string   `json:"reason,omitempty"`
 }
 
-func checkCommand(cfg *Config, stdout io.Writer, code *int) *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+func checkCommand(cfg *Config, stdout io.Writer, code *int, asJSON *bool) *cobra.Command {
+	return &cobra.Command{
 		Use:   "check",
 		Short: "Say what works on this node, and what is missing",
 		Long: `Loads DCGM, attaches to an engine or embeds one, lists the GPUs and watches every
 group of fields for a moment. Exits as the collector would.
 
 Keys of --json: ok; trouble (a word), text and exit where something is missing;
-library (version of DCGM), path, driver, engine; refused (sockets that are not trusted,
-and why); devices (gpu, uuid, model, pci,
-profile, lost); groups (name, works, fields, reason).`,
+library (version of DCGM), path, driver; engine (that is used); tried (engine, result:
+used, absent, untrusted or failed, reason); devices (gpu, uuid, model, pci, profile,
+lost); groups (name, works, fields, reason).`,
 		Example: `  dcgm-collector check
-  dcgm-collector check --engine /run/nv-hostengine.sock --json`,
+  dcgm-collector check --engine tcp://127.0.0.1:5555 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg.Every, cfg.Medium, cfg.Slow, cfg.Heartbeat = time.Second, 10*time.Second, 30*time.Second, time.Second
 			r := check(*cfg)
 			*code = r.Exit
-			if asJSON {
+			if *asJSON {
 				e := json.NewEncoder(stdout)
 				e.SetIndent("", "  ")
 				return e.Encode(r)
@@ -323,8 +278,6 @@ profile, lost); groups (name, works, fields, reason).`,
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return c
 }
 
 func (r *Report) print(w io.Writer) {
@@ -337,8 +290,8 @@ func (r *Report) print(w io.Writer) {
 	if r.Engine != "" {
 		fmt.Fprintf(w, "engine    %s\n", r.Engine)
 	}
-	for _, why := range r.Refused {
-		fmt.Fprintf(w, "refused   %s\n", why)
+	for _, a := range r.Tried {
+		fmt.Fprintf(w, "tried     %s: %s\n", a.Engine, a.text())
 	}
 	if r.Driver != "" {
 		fmt.Fprintf(w, "driver    %s\n", r.Driver)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,12 +22,18 @@ import (
 
 	frames "quartermaster/adapters/dcgm"
 	"quartermaster/adapters/dcgm/simdcgm"
+	"quartermaster/domain/faults"
 )
 
 // The test binary is the collector as well, so that it runs under the race detector in
 // a process of its own against the library that the environment names.
 func TestMain(m *testing.M) {
 	if os.Getenv("QM_COLLECTOR") != "" {
+		// Engines of this machine are none of a test's.
+		sockets, tcpAddress = nil, "127.0.0.1:1"
+		if at := os.Getenv("QM_HOST_ENGINE"); at != "" {
+			tcpAddress = at
+		}
 		main()
 	}
 	code := m.Run()
@@ -168,7 +175,12 @@ func (c *collecting) until(what string, seen func(frames.Body) bool) {
 					c.readings[[2]uint32{r.Device, r.Field}] = r
 				}
 			case *frames.Events:
-				c.events, c.cursor = append(c.events, b.Events...), b.Cursor
+				c.cursor = b.Cursor
+				for _, e := range b.Events {
+					if !e.Found || e.Total > 0 || !faults.Lifetime(e.Field) { // a baseline of 0 is no news
+						c.events = append(c.events, e)
+					}
+				}
 			case *frames.Trouble:
 				c.troubles = append(c.troubles, *b)
 			}
@@ -231,7 +243,7 @@ func TestReadings(t *testing.T) {
 	minors := []uint32{0, 1, 7, 3, 4, 5, 6, 2}
 	c.untilHello()
 	h := c.hello
-	if h.Library != "4.5.0" || h.Driver != "580.95.05" || h.BootID == "" || h.Hostname == "" || h.Engine != "" || len(h.Inventory.Devices) != 8 {
+	if h.Library != "4.5.0" || h.Driver != "580.95.05" || h.BootID == "" || h.Hostname == "" || h.Engine != "embedded" || len(h.Inventory.Devices) != 8 {
 		t.Errorf("hello %+v", h)
 	}
 	for i, d := range h.Inventory.Devices {
@@ -249,7 +261,7 @@ func TestReadings(t *testing.T) {
 		if _, ok := b.(*frames.Heartbeat); ok {
 			beats++
 		}
-		return beats > 1 && len(c.readings) == 8*(3+4+1+6+9+4)
+		return beats > 1 && len(c.readings) == 8*(3+4+1+6+12+4)
 	})
 	for k, r := range c.readings {
 		if r.Status != frames.StatusOK {
@@ -336,12 +348,14 @@ func TestLost(t *testing.T) {
 
 // A GPU that is lost before the run begins is told as found.
 func TestLostBefore(t *testing.T) {
-	c := start(t, node(t, "gpus 2", "lost 1", "nvlink 0 4 down", "remap 0 pending 1", "remap 0 corrected 3"))
+	c := start(t, node(t, "gpus 2", "lost 1", "nvlink 0 4 down", "remap 0 pending 1", "remap 0 corrected 3", "retire 0 pending 1", "retire 0 uncorrectable 2"))
 	c.untilEvent("lost", func(e frames.Event) bool { return e.Kind == frames.KindLost && e.Found && e.Device == 2 })
 	c.untilEvent("link", func(e frames.Event) bool {
 		return e.Kind == frames.KindNVLink && e.Found && e.Code == 4 && e.Device == 1
 	})
 	c.untilEvent("pending", func(e frames.Event) bool { return e.Kind == frames.KindRowRemap && e.Found && e.Field == 396 })
+	c.untilEvent("to be retired", func(e frames.Event) bool { return e.Kind == frames.KindPageRetirement && e.Found && e.Field == 392 })
+	c.untilEvent("retired", func(e frames.Event) bool { return e.Field == 391 && e.Found && e.Total == 2 })
 	c.untilEvent("remapped", func(e frames.Event) bool { return e.Field == 394 && e.Found && e.Count == 3 && e.Total == 3 })
 }
 
@@ -507,7 +521,7 @@ func TestNoNumbers(t *testing.T) {
 				scenario = append(scenario, fmt.Sprintf("field %d %d 1", f, code))
 			}
 			c := start(t, node(t, append(scenario, "gpus 2")...))
-			c.until("all readings", func(frames.Body) bool { return len(c.readings) == 2*(3+4+1+6+9+4) })
+			c.until("all readings", func(frames.Body) bool { return len(c.readings) == 2*(3+4+1+6+12+4) })
 			for k, r := range c.readings {
 				if bad := k[0] == 1 && slices.Contains(fields, k[1]); bad && (r.Status != want || r.Value != 0) || !bad && r.Status != frames.StatusOK {
 					t.Errorf("device %d, field %d: %v %v", k[0], k[1], r.Status, r.Value)
@@ -569,8 +583,9 @@ func TestStates(t *testing.T) {
 	c.do("nvlink 1 5 up", "thermal 0 off", "ecc 1 uncorrectable 1")
 	c.untilEvent("the link again", func(e frames.Event) bool { return e.Kind == frames.KindNVLink && e.Over })
 	c.untilEvent("cool again", func(e frames.Event) bool { return e.Kind == frames.KindThermal && e.Over && e.Code == 0x40 })
-	c.untilEvent("one more", func(e frames.Event) bool { return e.Kind == frames.KindECC && e.Count == 1 && e.Total == 3 })
-	if len(c.events) != 9 {
+	c.untilEvent("one more", func(e frames.Event) bool { return e.Field == 311 && e.Count == 1 && e.Total == 3 })
+	c.untilEvent("one more of its life", func(e frames.Event) bool { return e.Field == 313 && e.Count == 1 && e.Total == 3 })
+	if len(c.events) != 11 {
 		t.Errorf("%d events: %+v", len(c.events), c.events)
 	}
 }
@@ -619,7 +634,7 @@ func TestHangAtStart(t *testing.T) {
 func TestHangWithin(t *testing.T) {
 	c := start(t, node(t, "gpus 2"))
 	c.untilHello()
-	for _, f := range []int{203, 252, 155, 1001, 1002, 1004, 1005, 1523, 150, 140, 100, 101, 112, 156, 310, 311, 312, 313, 393, 394, 395, 396, 202, 409, 419, 429, 439} {
+	for _, f := range []int{203, 252, 155, 1001, 1002, 1004, 1005, 1523, 150, 140, 100, 101, 112, 156, 310, 311, 312, 313, 390, 391, 392, 393, 394, 395, 396, 202, 409, 419, 429, 439} {
 		c.do(fmt.Sprintf("field %d 2", f))
 	}
 	c.until("a word about it", func(frames.Body) bool { return len(c.troubles) > 0 })
@@ -774,9 +789,9 @@ func TestKilled(t *testing.T) {
 	cursor := int64(0)
 	n := uint32(0)
 	for run := range 5 {
-		c := start(t, m, "--engine", socket, fmt.Sprint("--since=", cursor))
+		c := start(t, m, "--engine", "unix:"+socket, fmt.Sprint("--since=", cursor))
 		c.untilHello()
-		if c.hello.Engine != socket {
+		if c.hello.Engine != "unix:"+socket {
 			t.Fatalf("%+v", c.hello)
 		}
 		want := n
@@ -824,11 +839,12 @@ func TestPreflight(t *testing.T) {
 		{"a function missing", simulated(t, "HEALTH"), nil, nil, exitSymbol, "symbol", "lacks dcgmHealthCheck: install DCGM 4.2 or later"},
 		{"the version function missing", simulated(t, "VERSION"), nil, nil, exitSymbol, "symbol", "(DCGM unknown) lacks dcgmVersionInfo"},
 		{"DCGM 3", sim, []string{"version 3.3.9"}, nil, exitVersion, "version", "is of DCGM 3.3.9, and DCGM 4 is needed"},
-		{"engine of another version", sim, []string{"mismatch connect"}, []string{"--engine", sim}, exitVersion, "version", "are of versions that do not fit"},
+		{"engine of another version", sim, []string{"mismatch connect"}, []string{"--engine", "unix:" + sim}, exitVersion, "version", "are of versions that do not fit"},
 		{"no permission", sim, []string{"start -17"}, nil, exitPermission, "permission", "embed DCGM: no permission"},
 		{"no driver", sim, []string{"start -25"}, nil, exitDriver, "driver", "NVIDIA's driver is not loaded"},
 		{"driver hangs", sim, []string{"start -57"}, nil, exitDriver, "driver", "does not answer: the node needs a reboot"},
-		{"no engine", sim, nil, []string{"--engine", filepath.Join(none, "engine.sock")}, exitEngine, "engine", "there is no such socket: start nvidia-dcgm.service"},
+		{"no engine", sim, nil, []string{"--engine", "unix:" + filepath.Join(none, "engine.sock")}, exitEngine, "engine", "there is no such socket: start nvidia-dcgm.service"},
+		{"no engine on TCP", sim, nil, []string{"--engine", "tcp://127.0.0.1:1"}, exitEngine, "engine", "attach to the nv-hostengine at tcp://127.0.0.1:1: no engine answers: start nvidia-dcgm.service"},
 		{"engine fails", sim, []string{"start -3"}, nil, exitEngine, "engine", "Generic unspecified error"},
 		{"no GPUs", sim, []string{"gpus 0"}, nil, exitNoGPUs, "no_gpus", "DCGM sees no GPUs"},
 	} {
@@ -860,13 +876,124 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
+// hostEngine is an address where an nv-hostengine listens, as far as clients see.
+func hostEngine(t *testing.T) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().String()
+}
+
+// An nv-hostengine listens on TCP unless it is told otherwise. It is attached to by that
+// kind of address, named or found; where none answers DCGM is embedded.
+func TestEngines(t *testing.T) {
+	tcp, unix := hostEngine(t), filepath.Join(t.TempDir(), "engine.sock")
+	if err := os.WriteFile(unix, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, engine string
+		found        string // by auto, on TCP
+		scenario     string
+		used         string
+		connects     []string
+		tried        string // the first
+		trouble      string
+	}{
+		{name: "TCP by name", engine: "tcp://" + tcp, used: "tcp://" + tcp, connects: []string{"tcp " + tcp}, tried: "tcp://" + tcp + ": used"},
+		{name: "a Unix socket by name", engine: "unix:" + unix, used: "unix:" + unix, connects: []string{"unix " + unix}, tried: "unix:" + unix + ": used"},
+		{name: "TCP found", engine: "auto", found: tcp, used: "tcp://" + tcp, connects: []string{"tcp " + tcp}, tried: "tcp://" + tcp + ": used"},
+		{name: "none found", engine: "auto", used: "embedded", tried: "tcp://127.0.0.1:1: absent, nothing listens there"},
+		{name: "embedded by name", engine: "embedded", found: tcp, used: "embedded", tried: "embedded: used"},
+		{name: "found, and of another version", engine: "auto", found: tcp, scenario: "mismatch connect", used: "embedded", connects: []string{"tcp " + tcp},
+			tried: "tcp://" + tcp + ": failed, attach to the nv-hostengine at tcp://" + tcp + ": the engine and libdcgm.so.4 (DCGM 4.5.0) are of versions that do not fit", trouble: "versions that do not fit"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := node(t, "gpus 1", c.scenario)
+			env := append(m.Env(), "QM_HOST_ENGINE="+c.found)
+			out, err := command(t, env, "check", "--json", "--engine", c.engine).Output()
+			var r Report
+			if err := errors.Join(err, json.Unmarshal(out, &r)); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if !r.OK || r.Engine != c.used || len(r.Tried) == 0 || !strings.HasPrefix(r.Tried[0].Engine+": "+r.Tried[0].text(), c.tried) {
+				t.Errorf("%+v", r)
+			}
+			if got, err := m.Connects(); err != nil || !slices.Equal(got, c.connects) {
+				t.Errorf("it connected to %q, %v", got, err)
+			}
+			t.Setenv("QM_HOST_ENGINE", c.found)
+			run := start(t, m, "--engine", c.engine)
+			run.untilHello()
+			if run.hello.Engine != c.used {
+				t.Errorf("hello says engine %q", run.hello.Engine)
+			}
+			if c.trouble != "" {
+				run.until("the engine that was passed by", func(b frames.Body) bool {
+					tr, ok := b.(*frames.Trouble)
+					return ok && strings.Contains(tr.Text, c.trouble)
+				})
+			}
+		})
+	}
+}
+
+// An nv-hostengine that restarts, or that starts after the collector, is used once it is
+// there: a run that embeds DCGM meanwhile ends, and the next one attaches. One that does
+// not answer as an engine ends no run.
+func TestEngineComesBack(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	t.Setenv("QM_HOST_ENGINE", address)
+	began := func(want string, scenario ...string) *collecting {
+		t.Helper()
+		run := start(t, node(t, append(scenario, "gpus 1")...), "--engine", "auto")
+		run.untilHello()
+		if run.hello.Engine != want {
+			t.Fatalf("it uses engine %q, want %q", run.hello.Engine, want)
+		}
+		return run
+	}
+	first := began("tcp://" + address)
+	l.Close()
+	first.do("disconnect")
+	if code := first.exit(); code != exitConnection {
+		t.Errorf("the engine went away: exit %d", code)
+	}
+	second := began("embedded")
+	if l, err = net.Listen("tcp", address); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { l.Close() }()
+	if code := second.exit(); code != exitConnection || len(second.troubles) != 1 ||
+		!strings.Contains(second.troubles[0].Text, "an nv-hostengine is at tcp://"+address+" now") {
+		t.Errorf("the engine came back: exit %d, troubles %+v", code, second.troubles)
+	}
+	began("tcp://" + address)
+
+	refused := began("embedded", "mismatch connect")
+	beats := 0
+	refused.until("two seconds, in which it looks five times", func(b frames.Body) bool {
+		if _, ok := b.(*frames.Heartbeat); ok {
+			beats++
+		}
+		return beats == 40
+	})
+}
+
 func TestCheck(t *testing.T) {
 	m := node(t, "gpus 2", "mig 1 3", "lost 0", "profiling missing")
 	out, err := command(t, m.Env(), "check").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"library   DCGM 4.5.0, ", "engine    embedded\n", "driver    580.95.05\n", "(lost)", "MIG 3g.40gb", "profiling not available: DCGM's profiling module is not loaded", "events    works\n"} {
+	for _, want := range []string{"library   DCGM 4.5.0, ", "engine    embedded\n", "tried     tcp://127.0.0.1:1: absent, nothing listens there\n", "tried     embedded: used\n", "driver    580.95.05\n", "(lost)", "MIG 3g.40gb", "profiling not available: DCGM's profiling module is not loaded", "events    works\n"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
@@ -876,7 +1003,7 @@ func TestCheck(t *testing.T) {
 func TestFlags(t *testing.T) {
 	for arg, want := range map[string]string{
 		"--every=1ms": "--every 1ms is shorter than 100ms", "--slow=2s": "must not become shorter", "--since=-1": "is before 1970",
-		"--engine=": "--engine is empty", "extra": "extra", "--heartbeat=0": "--heartbeat 0s is shorter",
+		"--engine=": "--engine is empty", "--engine=127.0.0.1:5555": "write tcp://127.0.0.1:5555", "extra": "extra", "--heartbeat=0": "--heartbeat 0s is shorter",
 	} {
 		out, err := command(t, nil, arg).CombinedOutput()
 		var ee *exec.ExitError

@@ -5,6 +5,7 @@ import (
 
 	"quartermaster/adapters/dcgm"
 	"quartermaster/domain"
+	"quartermaster/domain/faults"
 )
 
 // states sees changes in what is read: it turns values into events. It knows nothing of
@@ -98,7 +99,11 @@ func (s *states) observe(d device, field uint32, value float64, at time.Time) {
 		s.state(d, dcgm.KindRowRemap, field, 0, value > 0, when, "")
 	case dcgm.FieldRemapCorrected, dcgm.FieldRemapUncorrectable:
 		s.count(d, dcgm.KindRowRemap, field, value, when)
-	case dcgm.FieldECCUncorrectable:
+	case dcgm.FieldRetirementPending:
+		s.state(d, dcgm.KindPageRetirement, field, 0, value > 0, when, "")
+	case dcgm.FieldRetiredCorrected, dcgm.FieldRetiredUncorrectable:
+		s.count(d, dcgm.KindPageRetirement, field, value, when)
+	case dcgm.FieldECCUncorrectable, dcgm.FieldECCLifetime:
 		s.count(d, dcgm.KindECC, field, value, when)
 	}
 }
@@ -124,13 +129,14 @@ func (s *states) state(d device, kind dcgm.Kind, field, code uint32, on bool, at
 }
 
 // count tells when a counter has grown. One that shrank was started anew, with the
-// driver.
+// driver; a lifetime counter was cleared, and is told at first.
 func (s *states) count(d device, kind dcgm.Kind, field uint32, value float64, at domain.Instant) {
 	was, now, known := s.replace(d, field, 0, value)
-	if now < was {
+	lifetime := faults.Lifetime(field)
+	if now < was && !lifetime {
 		was = 0
 	}
-	if now > was {
+	if now > was || !known && lifetime {
 		s.add(d, dcgm.Event{Kind: kind, Field: field, At: at, Found: !known, Count: uint64(now - was), Total: uint64(now)})
 	}
 }

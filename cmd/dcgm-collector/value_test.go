@@ -134,6 +134,14 @@ func TestStatesAlone(t *testing.T) {
 		{393, 5, 0, "row_remap 0 x5=5 found=true over=false"},
 		{396, 1, 0, "row_remap 0 x1=0 found=true over=false"},
 		{396, 0, 1, "row_remap 0 x1=0 found=false over=true"},
+		{313, 0, 0, "ecc 0 x1=0 found=true over=false"}, // where a lifetime counter stands is always told
+		{313, 2, 1, "ecc 0 x2=2 found=false over=false"},
+		{313, 0, 2, ""}, // cleared
+		{313, 1, 3, "ecc 0 x1=1 found=false over=false"},
+		{391, 12, 0, "page_retirement 0 x12=12 found=true over=false"},
+		{391, 13, 1, "page_retirement 0 x1=13 found=false over=false"},
+		{392, 1, 0, "page_retirement 0 x1=0 found=true over=false"},
+		{392, 0, 1, "page_retirement 0 x1=0 found=false over=true"},
 		{203, 9, 0, ""},
 		{1523, 1, -3600, "recovery 1 x1=0 found=false over=false"}, // the clock was set back
 	} {

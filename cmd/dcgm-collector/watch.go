@@ -45,7 +45,7 @@ var specs = []spec{
 	{name: "profiling-mig", fields: profilingFields, every: everySecond, on: onInstances, failed: "MIG devices have no utilization"},
 	{name: "recovery", fields: []dcgm.Short{frames.FieldRecovery}, every: everySecond, failed: "the driver's own advice is missing"},
 	{name: "clocks", fields: []dcgm.Short{150, 140, 100, 101, frames.FieldClockReasons, fieldEnergy}, every: medium}, // temperatures, clocks, why they are low, energy
-	{name: "errors", fields: []dcgm.Short{310, 311, 312, 313, 393, 394, 395, 396, 202}, every: slow},                 // ECC, row remapping, PCIe replays
+	{name: "errors", fields: []dcgm.Short{310, 311, 312, 313, 390, 391, 392, 393, 394, 395, 396, 202}, every: slow},  // ECC, page retirement, row remapping, PCIe replays
 	{name: "nvlink", fields: []dcgm.Short{409, 419, 429, 439}, every: slow},                                          // flit and data checksum errors, replays, recoveries
 	{name: "events", fields: []dcgm.Short{frames.FieldXID}, every: everySecond, on: onAll, keep: eventsKept, failed: "XIDs are not seen"},
 }

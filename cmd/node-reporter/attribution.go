@@ -54,6 +54,7 @@ type place struct {
 type claim struct {
 	place     place
 	namespace string // slurm for jobs; "" where workspace says all
+	job       bool   // of Slurm; otherwise a pod
 	labels    map[string]string
 	blind     bool   // it may have labels that nobody could read
 	holder    holder // unit, and of the static file all
@@ -212,7 +213,8 @@ func find(cluster, node string, devices []dcgm.Device, p place) (ids []domain.GP
 	return ids
 }
 
-// holder applies the rules to a claim.
+// holder applies the rules to a claim. A pod has no workspace: the signed mapping rules
+// say who pays for it, and not what its owner wrote into its labels.
 func (a *attributor) holder(c *claim) holder {
 	h := c.holder
 	if c.namespace == "" {
@@ -223,11 +225,14 @@ func (a *attributor) holder(c *claim) holder {
 			break // whether it is the one nobody knows
 		}
 		if r.matches(c) {
-			h.workspace, h.deployment = r.fill(r.Workspace, c), r.fill(r.Deployment, c)
+			h.deployment = r.fill(r.Deployment, c)
+			if c.job {
+				h.workspace = r.fill(r.Workspace, c)
+			}
 			break
 		}
 	}
-	if h.workspace == "" {
+	if c.job && h.workspace == "" {
 		h.workspace = a.cfg.Attribution.Unmapped
 	}
 	return h
@@ -259,7 +264,7 @@ func (r *RuleConfig) fill(text string, c *claim) string {
 }
 
 // pods asks the kubelet, and Kubernetes for labels. While Kubernetes does not answer, pods
-// keep the labels that they had; one whose labels were never read is of no workspace that
+// keep the labels that they had; one whose labels were never read is of no deployment that
 // a rule gives by labels, nor of the next rule's.
 func (a *attributor) pods(ctx context.Context, now time.Time) (claims []claim, shares map[place]uint32, unknown int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -347,7 +352,7 @@ func jobs(s SlurmConfig) (claims []claim, err error) {
 	for _, h := range found {
 		claims = append(claims, claim{
 			place:     place{id: h.GPU.UUID, index: h.GPU.Index, minor: h.GPU.Minor, instance: h.GPU.GPUInstance, mig: h.GPU.MIG},
-			namespace: "slurm", labels: h.Job.Labels, holder: holder{unit: "job/" + h.Job.ID},
+			namespace: slurmNamespace, job: true, labels: h.Job.Labels, holder: holder{unit: "job/" + h.Job.ID},
 		})
 	}
 	return claims, errors.Join(errs...)

@@ -31,8 +31,8 @@ func TestHoldings(t *testing.T) {
 	}
 	devices := []dcgm.Device{gpu(0), gpu(1), cut, mig(1), mig(2), gpu(3)}
 	cfg := &Config{Attribution: AttributionConfig{Unmapped: "unmapped", Rules: []RuleConfig{
-		{Namespace: "ml", Labels: map[string]string{"tier": "gold"}, Workspace: "acme", Deployment: "{label:app}-{namespace}"},
-		{Namespace: "ml", Workspace: "research"},
+		{Namespace: "ml", Labels: map[string]string{"tier": "gold"}, Workspace: "{label:pays}", Deployment: "{label:app}-{namespace}"},
+		{Namespace: "ml", Deployment: "research"},
 		{Namespace: "slurm", Labels: map[string]string{"account": "*"}, Workspace: "{label:account}"},
 	}}}
 	a := newAttributor(cfg, slog.New(slog.DiscardHandler))
@@ -41,20 +41,21 @@ func TestHoldings(t *testing.T) {
 	}
 	now := time.Now()
 	a.take(2, []claim{
-		pod("ml", "a", place{id: devices[0].UUID}, map[string]string{"tier": "gold", "app": "chat"}),
+		pod("ml", "a", place{id: devices[0].UUID}, map[string]string{"tier": "gold", "app": "chat", "pays": "acme", "account": "acme"}),
 		pod("ml", "b", place{id: devices[1].UUID, replica: 2}, nil),
-		pod("web", "c", place{index: 2, instance: 1, mig: true}, nil),
+		pod("slurm", "c", place{index: 2, instance: 1, mig: true}, map[string]string{"account": "acme"}),
 		pod("ml", "d", place{id: devices[4].UUID, mig: true}, map[string]string{"app": "{label:tier}"}),
 		pod("ml", "gone", place{id: domain.DeriveGPUID("elsewhere", "n", 0)}, nil),
 	}, nil, now)
-	a.take(1, []claim{{place: place{index: 3}, namespace: "slurm", labels: map[string]string{"account": "physics"}, holder: holder{unit: "job/7"}}}, nil, now)
+	a.take(1, []claim{{place: place{index: 3}, namespace: "slurm", job: true, labels: map[string]string{"account": "physics"}, holder: holder{unit: "job/7"}}}, nil, now)
 	a.shares = map[place]uint32{{id: devices[1].UUID}: 4}
 	h := a.holdings("c", "n", devices)
 	want := map[slot]holder{
-		{devices[0].UUID, 0}: {"acme", "chat-ml", "ml/a"},
-		{devices[1].UUID, 2}: {"research", "", "ml/b"},
-		{devices[3].UUID, 0}: {"unmapped", "", "web/c"},
-		{devices[4].UUID, 0}: {"research", "", "ml/d"},
+		// Whatever a pod's labels say, it has no workspace: mapping rules say who pays.
+		{devices[0].UUID, 0}: {"", "chat-ml", "ml/a"},
+		{devices[1].UUID, 2}: {"", "research", "ml/b"},
+		{devices[3].UUID, 0}: {"", "", "slurm/c"},
+		{devices[4].UUID, 0}: {"", "research", "ml/d"},
 		{devices[5].UUID, 0}: {"physics", "", "job/7"},
 	}
 	for s, w := range want {
@@ -190,7 +191,7 @@ func TestLabelsUnknown(t *testing.T) {
 		}
 	}
 	a := newAttributor(&Config{Attribution: AttributionConfig{Unmapped: "unmapped", Rules: []RuleConfig{
-		{Labels: map[string]string{"team": "*"}, Workspace: "{label:team}"}, {Namespace: "ml", Workspace: "shared"},
+		{Labels: map[string]string{"team": "*"}, Deployment: "{label:team}"}, {Namespace: "ml", Deployment: "shared"},
 	}}}, slog.New(slog.DiscardHandler))
 	a.kubelet = podresources.New(socket)
 	defer a.kubelet.Close()
@@ -199,7 +200,7 @@ func TestLabelsUnknown(t *testing.T) {
 	held := func(after time.Duration, i uint32) string {
 		t.Helper()
 		a.refresh(t.Context(), now.Add(after))
-		return a.holdings("c", "n", []dcgm.Device{gpu(0), gpu(1)}).held[slot{gpu(i).UUID, 0}].workspace
+		return a.holdings("c", "n", []dcgm.Device{gpu(0), gpu(1)}).held[slot{gpu(i).UUID, 0}].deployment
 	}
 	if got := held(0, 0); got != "blue" || a.faults[2] != "" {
 		t.Fatalf("held by %q, %s", got, a.faults[2])
@@ -209,10 +210,10 @@ func TestLabelsUnknown(t *testing.T) {
 	if got := held(time.Minute, 0); got != "blue" || !strings.Contains(a.faults[2], "etcd has no leader") {
 		t.Errorf("after a minute without labels it is held by %q, %s", got, a.faults[2])
 	}
-	if got := held(time.Minute, 1); got != "unmapped" {
+	if got := held(time.Minute, 1); got != "" {
 		t.Errorf("a pod whose labels nobody knows is held by %q", got)
 	}
-	if got := held(time.Hour, 0); got != "unmapped" {
+	if got := held(time.Hour, 0); got != "" {
 		t.Errorf("after an hour without labels it is held by %q", got)
 	}
 	broken = false

@@ -450,11 +450,7 @@ func TestDelivery(t *testing.T) {
 			until(t, "that all arrive", func() bool { return b.has(n.told) })
 			n.stop()
 			counts, _ := b.fold()
-			for _, k := range n.told {
-				if counts[k] != 1 {
-					t.Errorf("%s counts %d times", k, counts[k])
-				}
-			}
+			checkCounts(t, counts, n.told)
 			if _, err := os.Stat(filepath.Join(n.spool, refusedName)); err == nil {
 				t.Error("events were taken for refused")
 			}
@@ -606,6 +602,48 @@ func TestRegisteredInEachCluster(t *testing.T) {
 		if err := r.spool.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// The status listener has no more than so many connections at once; the next waits.
+func TestStatusConnections(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := &Config{Cluster: testCluster, Node: "n1", Interval: time.Second, Listen: free.Addr().String()}
+	_ = free.Close()
+	cfg.Spool = SpoolConfig{Dir: t.TempDir(), QuotaMiB: 1}
+	r, err := openReporter(cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.spool.Close()
+	stop, err := r.serve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	idle := make([]net.Conn, maxStatusConnections)
+	for i := range idle {
+		if idle[i], err = net.Dial("tcp", cfg.Listen); err != nil {
+			t.Fatal(err)
+		}
+		defer idle[i].Close()
+	}
+	live := func(within time.Duration) error {
+		res, err := (&http.Client{Timeout: within}).Get("http://" + cfg.Listen + "/livez")
+		if err == nil {
+			err = res.Body.Close()
+		}
+		return err
+	}
+	if live(100*time.Millisecond) == nil {
+		t.Error("one more was answered")
+	}
+	_ = idle[0].Close()
+	if err := live(10 * time.Second); err != nil {
+		t.Errorf("after one ended: %v", err)
 	}
 }
 
@@ -789,10 +827,15 @@ func TestMemory(t *testing.T) {
 	more.Total, more.Count = 7, 7
 	reset := ecc
 	reset.Total, reset.Count = 1, 1
+	life := func(total uint64, found bool) dcgm.Event {
+		return dcgm.Event{Kind: dcgm.KindPageRetirement, Field: dcgm.FieldRetiredUncorrectable, Total: total, Count: 1, At: noon, Found: found}
+	}
 	for i, step := range []struct {
 		event dcgm.Event
 		want  int64
 	}{
+		{life(0, true), 0}, {life(1, false), 1}, {life(1, true), 0}, {life(3, true), 1}, // grew while nothing ran
+		{life(2, true), 0}, {life(3, true), 1}, // was cleared, to 2
 		{xid, 1}, {xid, 0}, {later, 1},
 		{link, 1}, {found, 0}, {over, 0}, {found, 1}, {link, 1},
 		{ecc, 1}, {ecc, 0}, {more, 1}, {reset, 1},
@@ -897,18 +940,19 @@ func TestConfig(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	for text, want := range map[string]string{
-		"cluster: a b\nnode: n\ngateway: {url: 'https://h:1', key_file: k}":                                       "1:10: cluster: \"a b\" is no name",
-		"cluster: c\nnode: n\ngatway: {url: x}":                                                                   "3:1: gatway: unknown field; did you mean gateway?",
-		"cluster: c\nnode: n":                                                                                     "gateway.url: is needed",
-		"cluster: c\nnode: n\ngateway: {url: 'http://far:1', key_file: k}":                                        "not encrypted",
-		"cluster: c\nnode: n\ngateway: {url: 'https://h:1'}":                                                      "gateway.key_file: is needed",
-		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\nkafka: {brokers: ['b:1']}":              "both say where events go",
-		"cluster: c\nnode: n\nkafka: {brokers: ['b:1']}":                                                          "authenticates by nothing",
-		"cluster: c\nnode: n\nkafka: {brokers: ['b:1'], mechanism: PLAIN, user: u, password_file: p}":             `"PLAIN" is unknown`,
-		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\ninterval: 1500ms":                       "no whole number of seconds",
-		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\nattribution: {rules: [{namespace: a}]}": "rules[0].workspace: is needed",
-		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\nregister: {billing_model: rent}":        "register.billing_model",
-		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\nlisten: here":                           "listen: is not host:port",
+		"cluster: a b\nnode: n\ngateway: {url: 'https://h:1', key_file: k}":                                                     "1:10: cluster: \"a b\" is no name",
+		"cluster: c\nnode: n\ngatway: {url: x}":                                                                                 "3:1: gatway: unknown field; did you mean gateway?",
+		"cluster: c\nnode: n":                                                                                                   "gateway.url: is needed",
+		"cluster: c\nnode: n\ngateway: {url: 'http://far:1', key_file: k}":                                                      "not encrypted",
+		"cluster: c\nnode: n\ngateway: {url: 'https://h:1'}":                                                                    "gateway.key_file: is needed",
+		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\nkafka: {brokers: ['b:1']}":                            "both say where events go",
+		"cluster: c\nnode: n\nkafka: {brokers: ['b:1']}":                                                                        "authenticates by nothing",
+		"cluster: c\nnode: n\nkafka: {brokers: ['b:1'], mechanism: PLAIN, user: u, password_file: p}":                           `"PLAIN" is unknown`,
+		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\ninterval: 1500ms":                                     "no whole number of seconds",
+		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\nattribution: {rules: [{namespace: a}]}":               "rules[0].deployment: is needed",
+		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\nattribution: {rules: [{namespace: a, workspace: w}]}": "rules[0].workspace: is for jobs (namespace: slurm); who pays for pods is said by signed mapping rules",
+		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\nregister: {billing_model: rent}":                      "register.billing_model",
+		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\nlisten: here":                                         "listen: is not host:port",
 	} {
 		path := filepath.Join(t.TempDir(), "n.yaml")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

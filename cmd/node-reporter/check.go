@@ -20,6 +20,7 @@ import (
 
 	"quartermaster/adapters/configfile"
 	"quartermaster/adapters/podresources"
+	"quartermaster/adapters/transport"
 	"quartermaster/domain"
 )
 
@@ -99,8 +100,10 @@ func check(ctx context.Context, path string, offline bool) []finding {
 	out = append(out, checkWaiting(cfg)...)
 	out = append(out, checkCollector(ctx, cfg)...)
 	out = append(out, checkHolders(ctx, cfg)...)
+	out = append(out, checkRegister(cfg))
 	secrets := checkSecrets(cfg)
 	out = append(out, secrets...)
+	out = append(out, checkCertificate(cfg, time.Now())...)
 	clk := newClock()
 	switch {
 	case offline:
@@ -184,6 +187,11 @@ func checkCollector(ctx context.Context, cfg *Config) []finding {
 		Library string `json:"library"`
 		Driver  string `json:"driver"`
 		Engine  string `json:"engine"`
+		Tried   []struct {
+			Engine string `json:"engine"`
+			Result string `json:"result"`
+			Reason string `json:"reason"`
+		} `json:"tried"`
 		Devices []struct {
 			UUID string `json:"uuid"`
 			Lost bool   `json:"lost"`
@@ -205,6 +213,19 @@ func checkCollector(ctx context.Context, cfg *Config) []finding {
 	}
 	f.Result, f.Found = resultOK, fmt.Sprintf("DCGM %s, driver %s, engine %s, %d devices", r.Library, r.Driver, r.Engine, len(r.Devices))
 	all := []finding{f}
+	for _, e := range r.Tried {
+		text := e.Result
+		if e.Reason != "" {
+			text += ", " + e.Reason
+		}
+		f := finding{"engine " + e.Engine, resultOK, text, ""}
+		if e.Engine != r.Engine && e.Result != "absent" {
+			f.Result, f.Next = resultWarning, "two engines on one node contend for the profiling counters: mend this one, or name one in collector.engine"
+		} else if e.Engine == r.Engine && e.Reason != "" {
+			f.Result = resultWarning
+		}
+		all = append(all, f)
+	}
 	for _, d := range r.Devices {
 		if d.Lost {
 			all = append(all, finding{"gpu " + d.UUID, resultWarning, "the driver reaches it no more", "reboot the node; replace the GPU if it comes back"})
@@ -216,6 +237,15 @@ func checkCollector(ctx context.Context, cfg *Config) []finding {
 		}
 	}
 	return all
+}
+
+// checkRegister says whether the node will count: what nobody registers counts nowhere.
+func checkRegister(cfg *Config) finding {
+	if cfg.Register.Enabled {
+		return finding{"register", resultOK, "the node registers itself with its GPUs", ""}
+	}
+	return finding{"register", resultWarning, "register.enabled is off: the node counts nowhere unless somebody else registers it",
+		`set register.enabled to true, or declare the node with "quartermaster apply" or an import`}
 }
 
 // checkHolders asks each source who holds what.
@@ -277,9 +307,10 @@ func checkHolders(ctx context.Context, cfg *Config) (out []finding) {
 
 // secretAdvice says what to do about a file with a secret that is no good.
 var secretAdvice = map[string]string{
-	"gateway.key_file":    `"quartermaster cluster register" shows the cluster's key once; "quartermaster key rotate" makes another`,
-	"kafka.password_file": "write the password of kafka.user into it, as the brokers know it",
-	"kafka.key_file":      "write the private key of kafka.cert_file into it, in PEM",
+	"gateway.client_key_file": "write the private key of gateway.client_cert_file into it, in PEM",
+	"gateway.key_file":        `"quartermaster cluster register" shows the cluster's key once; "quartermaster key rotate" makes another`,
+	"kafka.password_file":     "write the password of kafka.user into it, as the brokers know it",
+	"kafka.key_file":          "write the private key of kafka.cert_file into it, in PEM",
 }
 
 // delivers names what takes events.
@@ -310,10 +341,31 @@ func checkSecrets(cfg *Config) (out []finding) {
 	return out
 }
 
+// checkCertificate looks at the certificate that the gateway is shown.
+func checkCertificate(cfg *Config, now time.Time) []finding {
+	file := cfg.Gateway.ClientCertFile
+	if file == "" {
+		return nil
+	}
+	f := finding{Check: "client certificate", Next: "renew it: both files are read again when they change"}
+	switch ends, warning, err := transport.NewCertificate(file, cfg.Gateway.ClientKeyFile, slog.New(slog.DiscardHandler)).Validity(now); {
+	case ends.IsZero():
+		f.Result, f.Found = resultFailed, err.Error()
+		f.Next = "write a certificate and its key in PEM into gateway.client_cert_file and gateway.client_key_file"
+	case err != nil:
+		f.Result, f.Found = resultFailed, err.Error()
+	case warning != "":
+		f.Result, f.Found = resultWarning, warning
+	default:
+		f.Result, f.Found, f.Next = resultOK, "ends at "+ends.Format(time.RFC3339), ""
+	}
+	return []finding{f}
+}
+
 // checkDelivery asks the gateway whose key it is shown, or Kafka whether it answers.
 func checkDelivery(ctx context.Context, cfg *Config, clk *clock) finding {
 	f := finding{Check: delivers(cfg), Result: resultFailed}
-	to, err := newSender(cfg, clk)
+	to, err := newSender(cfg, clk, slog.New(slog.DiscardHandler))
 	if err != nil {
 		f.Found, f.Next = err.Error(), "mend the configuration"
 		return f
@@ -359,8 +411,12 @@ func checkGateway(ctx context.Context, cfg *Config, to *gateway, f *finding) {
 	case err == nil, e != nil && e.final:
 		f.Result, f.Found = resultWarning, cfg.Gateway.URL+" answers, and takes the key, and does not say of which cluster it is"
 		f.Next = "\"quartermaster serve\" is older than this program: bring both to one version"
+	case e != nil && e.kind == noCertificate:
+		f.Found, f.Next = e.text, "set gateway.client_cert_file and gateway.client_key_file to a certificate for clients of an authority in the gateway's client_ca_file, and its key"
 	case e != nil && e.login:
 		f.Found, f.Next = e.text, `is it the key of this cluster, and still valid? "quartermaster key rotate" makes another`
+	case strings.Contains(err.Error(), "x509: certificate signed by unknown authority") || strings.Contains(err.Error(), "x509: certificate is not trusted"):
+		f.Found, f.Next = err.Error(), "set gateway.ca_file to the certificate of the authority that signed the gateway's, in PEM"
 	default:
 		f.Found, f.Next = err.Error(), "is the address right, does \"quartermaster serve\" run, and may this node reach it?"
 	}

@@ -3,8 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"log/slog"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -12,7 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"quartermaster/adapters/dcgm/simdcgm"
 	"quartermaster/adapters/httpapi"
+	"quartermaster/adapters/transport"
+	"quartermaster/adapters/transport/testcert"
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -28,8 +34,11 @@ func checked(t *testing.T, config string, secrets map[string]string) (lines stri
 			t.Fatal(err)
 		}
 	}
+	if !strings.Contains(config, "collector:") {
+		config += "collector: {command: nowhere}\n"
+	}
 	path := filepath.Join(dir, "node-reporter.yaml")
-	if err := os.WriteFile(path, []byte("node: n1\nspool: {dir: spool}\ncollector: {command: nowhere}\n"+config), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("node: n1\nspool: {dir: spool}\n"+config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var out, errs strings.Builder
@@ -39,7 +48,7 @@ func checked(t *testing.T, config string, secrets map[string]string) (lines stri
 		t.Fatalf("%s%s: %v", out.String(), errs.String(), err)
 	}
 	for _, f := range ans.Checks {
-		if strings.HasPrefix(f.Check, "secret ") || f.Check == "gateway" || f.Check == "kafka" || f.Check == "configuration" {
+		if strings.HasPrefix(f.Check, "secret ") || f.Check == "gateway" || f.Check == "client certificate" || f.Check == "register" && strings.Contains(config, "https:") || f.Check == "kafka" || f.Check == "configuration" {
 			lines += strings.ReplaceAll(strings.Join([]string{f.Check, f.Result, f.Found, f.Next}, " | "), dir+"/", "") + "\n"
 		}
 	}
@@ -93,6 +102,72 @@ func TestCheckWhoseKey(t *testing.T) {
 	}
 }
 
+// A gateway whose certificate nobody knows, and a node that registers nowhere, are said
+// with what to set.
+func TestCheckSaysWhatIsMissing(t *testing.T) {
+	srv := httptest.NewTLSServer(http.NotFoundHandler())
+	defer srv.Close()
+	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	config := "cluster: lab\ngateway: {url: '" + srv.URL + "', key_file: key}\n"
+	lines := checked(t, config, map[string]string{"key": newKey(t, 1).String()})
+	for _, want := range []string{"gateway | failed | ", "set gateway.ca_file to the certificate of the authority", "register | warning | register.enabled is off: the node counts nowhere", "set register.enabled to true"} {
+		if !strings.Contains(lines, want) {
+			t.Errorf("it lacks %q:\n%s", want, lines)
+		}
+	}
+	if lines := checked(t, config+"register: {enabled: true}\n", map[string]string{"key": newKey(t, 1).String()}); !strings.Contains(lines, "register | ok | ") {
+		t.Errorf("%s", lines)
+	}
+}
+
+// A gateway that asks for certificates refuses a node without one and one of another
+// authority, and check says which and what to do; it takes the right one.
+func TestCheckClientCertificate(t *testing.T) {
+	server, authority := testcert.New(t), testcert.New(t)
+	lab := newKey(t, 1)
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", wire.AnswerContentType)
+		_, _ = w.Write([]byte(`{"accepted":0,"cluster":"lab"}`))
+	}))
+	pair, err := tls.LoadX509KeyPair(server.Cert, server.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	transport.NewAuthorities(authority.Cert, slog.New(slog.DiscardHandler)).Require(srv.TLS)
+	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	srv.StartTLS()
+	defer srv.Close()
+	right, wrong := authority.Client(t), testcert.New(t).Client(t)
+	const next = " | set gateway.client_cert_file and gateway.client_key_file to a certificate for clients of an authority in the gateway's client_ca_file, and its key"
+	for name, c := range map[string]struct {
+		own  *testcert.Certificate
+		want []string
+	}{
+		"none":                {nil, []string{"gateway | failed | ", "it asks for a client certificate, and gateway.client_cert_file names none" + next}},
+		"another authority's": {wrong, []string{"gateway | failed | ", "it refuses the client certificate in " + wrong.Cert + next}},
+		"right":               {right, []string{"gateway | ok | ", "that of cluster lab", "client certificate | ok | ends at "}},
+	} {
+		own := ""
+		if c.own != nil {
+			own = ", client_cert_file: " + c.own.Cert + ", client_key_file: " + c.own.Key
+		}
+		lines := checked(t, "cluster: lab\ngateway: {url: '"+srv.URL+"', key_file: key, ca_file: "+server.Cert+own+"}\n", map[string]string{"key": lab.String()})
+		for _, want := range c.want {
+			if !strings.Contains(lines, want) {
+				t.Errorf("%s: it lacks %q:\n%s", name, want, lines)
+			}
+		}
+	}
+	ended := testcert.Lasting(t, time.Now().AddDate(0, -2, 0), time.Now().Add(-time.Hour))
+	if lines := checked(t, "cluster: lab\ngateway: {url: 'https://127.0.0.1:1', key_file: key, client_cert_file: "+ended.Cert+", client_key_file: "+ended.Key+"}\n", nil); !strings.Contains(lines, "client certificate | failed | the certificate in "+ended.Cert+" ended at ") {
+		t.Error(lines)
+	}
+	if lines := checked(t, "cluster: lab\ngateway: {url: 'https://127.0.0.1:1', key_file: key, client_cert_file: x}\n", nil); !strings.Contains(lines, "client_cert_file and client_key_file belong together") {
+		t.Error(lines)
+	}
+}
+
 // What is wrong with a secret is said once, in the same order each time, and advised on
 // as what it is: nobody who uses one way of delivery is told of the other.
 func TestCheckSecrets(t *testing.T) {
@@ -126,5 +201,40 @@ kafka | skipped | it is not asked without its secret |
 				t.Fatalf("%s:\n%s\nwant\n%s", name, lines, c.want)
 			}
 		}
+	}
+}
+
+// The collector is asked to attach as it is configured, and check says what it attached
+// to and what came of the others.
+func TestCheckEngine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles C")
+	}
+	lib, collector := builtCollector(t)
+	machine, err := simdcgm.NewMachine(lib, t.TempDir(), "gpus 2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range machine.Env() {
+		name, value, _ := strings.Cut(e, "=")
+		t.Setenv(name, value)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	engine := "tcp://" + l.Addr().String()
+	cfg := &Config{Collector: CollectorConfig{Command: collector, Engine: engine}}
+	found := checkCollector(t.Context(), cfg)
+	if len(found) < 2 || found[0].Result != resultOK || !strings.Contains(found[0].Found, "engine "+engine+", 2 devices") || found[1] != (finding{"engine " + engine, resultOK, "used", ""}) {
+		t.Errorf("%+v", found)
+	}
+	if got, err := machine.Connects(); err != nil || len(got) != 1 || got[0] != "tcp "+l.Addr().String() {
+		t.Errorf("it connected to %q, %v", got, err)
+	}
+	lines := checked(t, "cluster: lab\ncollector: {command: nowhere, engine: '127.0.0.1:5555'}\ngateway: {url: 'http://127.0.0.1:1', key_file: key}\n", nil)
+	if !strings.Contains(lines, `collector.engine: "127.0.0.1:5555" does not say what it is: write tcp://127.0.0.1:5555`) {
+		t.Error(lines)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"quartermaster/adapters/configfile"
+	"quartermaster/adapters/dcgm"
 	"quartermaster/domain"
 )
 
@@ -52,6 +53,10 @@ type GatewayConfig struct {
 	KeyFile string `yaml:"key_file"`
 	// CAFile holds the certificates that are trusted, in PEM; the system's when empty.
 	CAFile string `yaml:"ca_file"`
+	// ClientCertFile and ClientKeyFile identify this node to a gateway that asks for a
+	// certificate, in PEM; both are read again when they change.
+	ClientCertFile string `yaml:"client_cert_file"`
+	ClientKeyFile  string `yaml:"client_key_file"`
 	// Timeout is how long a delivery may take.
 	Timeout time.Duration `yaml:"timeout" default:"30s"`
 }
@@ -89,8 +94,10 @@ type SpoolConfig struct {
 type CollectorConfig struct {
 	// Command is the collector.
 	Command string `yaml:"command" default:"dcgm-collector"`
-	// Engine is the socket of an nv-hostengine to attach to, embedded, or auto: attach
-	// where there is a socket that only root or this user can have made.
+	// Engine is the DCGM that reads the GPUs: tcp://HOST:PORT or unix:PATH of an
+	// nv-hostengine, embedded in the collector, or auto. Auto attaches to the first
+	// nv-hostengine of this machine that root or this user started (Unix sockets in /run
+	// and /tmp, then tcp://127.0.0.1:5555), and embeds DCGM while there is none.
 	Engine string `yaml:"engine" default:"auto"`
 	// Profiling reads SM, tensor and DRAM activity, where the driver allows it.
 	Profiling bool `yaml:"profiling" default:"true"`
@@ -110,8 +117,10 @@ type AttributionConfig struct {
 	// device with its UUID, its index or *, a workspace, and maybe a deployment and a
 	// unit. It is read again when it changes.
 	Static string `yaml:"static"`
-	// Rules say to which workspace and deployment a pod or job belongs, the first that
-	// matches. What none matches is of workspace Unmapped.
+	// Rules say to which deployment a pod or job belongs, and to which workspace a job
+	// of Slurm, the first that matches. A job that none matches is of workspace
+	// Unmapped. Who pays for a pod is said by signed mapping rules ("quartermaster
+	// apply").
 	Rules    []RuleConfig `yaml:"rules"`
 	Unmapped string       `yaml:"unmapped" default:"unmapped"`
 }
@@ -137,16 +146,20 @@ type SlurmConfig struct {
 	Processes bool `yaml:"processes" default:"false"`
 }
 
+// slurmNamespace is what jobs of Slurm have for a namespace in rules.
+const slurmNamespace = "slurm"
+
 // RuleConfig is one rule of attribution.
 type RuleConfig struct {
 	// Namespace is that of the pod, or slurm; every one when empty.
 	Namespace string `yaml:"namespace" json:"namespace,omitempty"`
 	// Labels are those that the pod or job must have: for a job account, partition and
-	// what else the prolog wrote. A value * is any.
+	// what else the prolog wrote. A value * is any. They are hints: nothing that a pod's
+	// labels say decides who pays.
 	Labels map[string]string `yaml:"labels" json:"labels,omitempty"`
-	// Workspace and Deployment are what it belongs to. {namespace} stands for its
-	// namespace and {label:KEY} for a label of it.
-	Workspace  string `yaml:"workspace" json:"workspace"`
+	// Workspace, of jobs alone, and Deployment are what it belongs to. {namespace} stands
+	// for its namespace and {label:KEY} for a label of it.
+	Workspace  string `yaml:"workspace" json:"workspace,omitempty"`
 	Deployment string `yaml:"deployment" json:"deployment,omitempty"`
 }
 
@@ -198,6 +211,7 @@ func (c *Config) validate(f *configfile.File) {
 		path  *string
 	}{
 		{"gateway.key_file", &c.Gateway.KeyFile}, {"gateway.ca_file", &c.Gateway.CAFile},
+		{"gateway.client_cert_file", &c.Gateway.ClientCertFile}, {"gateway.client_key_file", &c.Gateway.ClientKeyFile},
 		{"kafka.password_file", &c.Kafka.PasswordFile}, {"kafka.ca_file", &c.Kafka.CAFile},
 		{"kafka.cert_file", &c.Kafka.CertFile}, {"kafka.key_file", &c.Kafka.KeyFile},
 		{"spool.dir", &c.Spool.Dir}, {"collector.faults", &c.Collector.Faults},
@@ -211,6 +225,9 @@ func (c *Config) validate(f *configfile.File) {
 		}
 	}
 	within("interval", c.Interval, time.Second, 5*time.Minute)
+	if _, err := dcgm.ParseEngine(c.Collector.Engine); err != nil {
+		f.Add("collector.engine", "%v", err)
+	}
 	within("collector.silent", c.Collector.Silent, 5*time.Second, 10*time.Minute)
 	within("gateway.timeout", c.Gateway.Timeout, time.Second, 10*time.Minute)
 	if c.Interval%time.Second != 0 {
@@ -227,8 +244,12 @@ func (c *Config) validate(f *configfile.File) {
 		f.Add("listen", "is not host:port; write 127.0.0.1:9475, or off")
 	}
 	for i, r := range c.Attribution.Rules {
-		if r.Workspace == "" {
-			f.Add("attribution.rules["+strconv.Itoa(i)+"].workspace", "is needed: to whom it belongs")
+		at := "attribution.rules[" + strconv.Itoa(i) + "]"
+		switch {
+		case r.Workspace == "" && r.Deployment == "":
+			f.Add(at+".deployment", "is needed: to which deployment it belongs")
+		case r.Workspace != "" && r.Namespace != slurmNamespace:
+			f.Add(at+".workspace", "is for jobs (namespace: slurm); who pays for pods is said by signed mapping rules: mapping_rules in a file of \"quartermaster apply\"")
 		}
 	}
 	models := []string{"", string(domain.BillingReserved), string(domain.BillingOnDemand), string(domain.BillingSpot), string(domain.BillingCapacityBlock), string(domain.BillingOwned)}
@@ -253,6 +274,9 @@ func (c *Config) validateDelivery(f *configfile.File) {
 			f.Add("gateway.url", "is not encrypted, and the key would be read on the way: write https")
 		case u.Scheme != "https" && u.Scheme != "http":
 			f.Add("gateway.url", "is not https://host:port")
+		}
+		if (g.ClientCertFile == "") != (g.ClientKeyFile == "") {
+			f.Add("gateway", "client_cert_file and client_key_file belong together; give both or neither")
 		}
 		if g.KeyFile == "" {
 			f.Add("gateway.key_file", `is needed: a file with the key that "quartermaster cluster register" showed`)
@@ -290,7 +314,7 @@ func loopback(host string) bool {
 func (c *Config) secrets() map[string]string {
 	out := map[string]string{}
 	for field, path := range map[string]string{
-		"gateway.key_file": c.Gateway.KeyFile, "kafka.password_file": c.Kafka.PasswordFile, "kafka.key_file": c.Kafka.KeyFile,
+		"gateway.key_file": c.Gateway.KeyFile, "gateway.client_key_file": c.Gateway.ClientKeyFile, "kafka.password_file": c.Kafka.PasswordFile, "kafka.key_file": c.Kafka.KeyFile,
 	} {
 		if path != "" {
 			out[field] = path

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -28,6 +27,7 @@ import (
 	"quartermaster/adapters/configfile"
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/spool"
+	"quartermaster/adapters/transport"
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 )
@@ -69,6 +69,12 @@ func failed(what string, err error) *sendError {
 	return &sendError{text: fmt.Sprintf("%s: %v", what, err), kind: what + ": " + causeOf(err)}
 }
 
+// Causes of failures.
+const (
+	cutOff        = "the connection was cut"
+	noCertificate = "client certificate"
+)
+
 // causeOf names why a connection failed, alike for all failures of one cause. Whether a
 // connection that was cut shows as a reset, a broken pipe or an end is chance.
 func causeOf(err error) string {
@@ -78,7 +84,7 @@ func causeOf(err error) string {
 	var late net.Error
 	switch {
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "the connection was cut"
+		return cutOff
 	case errors.As(err, &name):
 		return "no such host"
 	case errors.As(err, &certificate):
@@ -101,46 +107,66 @@ type gateway struct {
 	client  *http.Client
 	clock   *clock
 
+	certFile string      // the certificate that it is shown; "": none
+	asked    atomic.Bool // it asked for one, and has not answered since
+
 	mu      sync.Mutex
 	encoder *zstd.Encoder
 	plain   atomic.Bool // it does not take compressed bodies
 }
 
-func newGateway(c *GatewayConfig, clk *clock) (*gateway, error) {
-	roots, err := certificates(c.CAFile)
-	if err != nil {
-		return nil, fmt.Errorf("gateway.ca_file: %w", err)
+func newGateway(c *GatewayConfig, clk *clock, log *slog.Logger) (*gateway, error) {
+	g := &gateway{url: strings.TrimRight(c.URL, "/") + "/v1/events", keyFile: c.KeyFile, certFile: c.ClientCertFile, clock: clk}
+	secure := &tls.Config{MinVersion: tls.VersionTLS12}
+	var err error
+	if c.CAFile != "" {
+		if secure.RootCAs, err = transport.Pool(c.CAFile); err != nil {
+			return nil, fmt.Errorf("gateway.ca_file: %w", err)
+		}
 	}
-	return &gateway{
-		url: strings.TrimRight(c.URL, "/") + "/v1/events", keyFile: c.KeyFile, clock: clk,
-		client: &http.Client{
-			Timeout: c.Timeout,
-			Transport: &http.Transport{
-				Proxy:           http.ProxyFromEnvironment,
-				TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-				MaxIdleConns:    2, IdleConnTimeout: 90 * time.Second,
-				WriteBufferSize: 4 << 10, ReadBufferSize: 4 << 10,
-			},
-			// The key is for the address that was configured alone.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	own := func() (*tls.Certificate, error) { return new(tls.Certificate), nil } // none
+	if c.ClientCertFile != "" {
+		if _, err := configfile.Secret(c.ClientKeyFile); err != nil {
+			return nil, fmt.Errorf("gateway.client_key_file: %w", err)
+		}
+		own = transport.NewCertificate(c.ClientCertFile, c.ClientKeyFile, log).Get
+		if _, err := own(); err != nil {
+			return nil, fmt.Errorf("gateway.client_cert_file: %w", err)
+		}
+	}
+	secure.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		g.asked.Store(true)
+		return own()
+	}
+	g.client = &http.Client{
+		Timeout: c.Timeout,
+		Transport: &http.Transport{
+			Proxy:           http.ProxyFromEnvironment,
+			TLSClientConfig: secure,
+			MaxIdleConns:    2, IdleConnTimeout: 90 * time.Second,
+			WriteBufferSize: 4 << 10, ReadBufferSize: 4 << 10,
 		},
-	}, nil
+		// The key is for the address that was configured alone.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return g, nil
 }
 
-// certificates returns those of a file, nil for the system's.
-func certificates(path string) (*x509.CertPool, error) {
-	if path == "" {
-		return nil, nil
+// unreached says why the gateway did not answer. One that asked for a certificate and then
+// cut the connection refused what it was shown, also where its reason was cut off with it.
+func (g *gateway) unreached(err error) *sendError {
+	e := failed("reach the gateway", err)
+	var alert *net.OpError
+	if !g.asked.Load() || causeOf(err) != cutOff && (!errors.As(err, &alert) || alert.Op != "remote error") {
+		return e
 	}
-	pem, err := configfile.Small(path, 1<<20)
-	if err != nil {
-		return nil, err
+	e.kind, e.login = noCertificate, true
+	if g.certFile == "" {
+		e.text += "; it asks for a client certificate, and gateway.client_cert_file names none"
+	} else {
+		e.text += "; it refuses the client certificate in " + g.certFile
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no certificate in PEM", path)
-	}
-	return pool, nil
+	return e
 }
 
 func (g *gateway) close() { g.client.CloseIdleConnections() }
@@ -182,8 +208,9 @@ func (g *gateway) ask(ctx context.Context, body []byte) ([]byte, error) {
 	sent := time.Now()
 	res, err := g.client.Do(req)
 	if err != nil {
-		return nil, failed("reach the gateway", err)
+		return nil, g.unreached(err)
 	}
+	g.asked.Store(false)
 	defer res.Body.Close()
 	received := time.Now()
 	if date, err := http.ParseTime(res.Header.Get("Date")); err == nil {
@@ -282,11 +309,13 @@ type direct struct {
 func newDirect(c *KafkaConfig, cluster, node string) (*direct, error) {
 	d := &direct{cluster: cluster, config: kafka.Config{Brokers: c.Brokers, ClientID: "node-reporter-" + node}}
 	if c.TLS {
-		roots, err := certificates(c.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("kafka.ca_file: %w", err)
+		d.config.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+		if c.CAFile != "" {
+			var err error
+			if d.config.TLS.RootCAs, err = transport.Pool(c.CAFile); err != nil {
+				return nil, fmt.Errorf("kafka.ca_file: %w", err)
+			}
 		}
-		d.config.TLS = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 		if c.CertFile != "" {
 			if _, err := configfile.Secret(c.KeyFile); err != nil {
 				return nil, fmt.Errorf("kafka.key_file: %w", err)
@@ -377,7 +406,7 @@ type courier struct {
 
 // The most that one delivery holds.
 const (
-	mostRecords = 500
+	mostRecords = domain.MaxDelivered
 	mostBytes   = 512 << 10
 )
 

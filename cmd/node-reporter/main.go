@@ -33,7 +33,9 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/configfile"
+	"quartermaster/domain/faults"
 )
 
 // The example that deploy/node has for operators, of the same bytes.
@@ -64,18 +66,17 @@ func (a *app) run(args []string) int {
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	err := root.ExecuteContext(ctx)
+	code := commandline.ExitOf(err)
 	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, errNotReady):
-		return 1
-	case a.json:
+	case err == nil, errors.Is(err, errNotReady):
+		return code
+	case a.json || commandline.AsksJSON(args):
 		if json.NewEncoder(a.out).Encode(map[string]string{"error": err.Error()}) == nil {
-			return 1
+			return code
 		}
 	}
 	fmt.Fprintf(a.err, "node-reporter: %v\n", err)
-	return 1
+	return code
 }
 
 // app holds what every command shares.
@@ -109,7 +110,10 @@ gateway, the driver or this program fails; what must be dropped is reported.
 
   node-reporter config example > node-reporter.yaml
   node-reporter check --config node-reporter.yaml
-  node-reporter run --config node-reporter.yaml`,
+  node-reporter run --config node-reporter.yaml
+
+Exit codes: 0 done, 1 failed, 2 the command line is wrong and nothing was done. Keys of
+--version --json: program, version, revision, time, modified, go, platform, methods.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -118,6 +122,10 @@ gateway, the driver or this program fails; what must be dropped is reported.
 	f.StringVar(&a.path, "config", os.Getenv(envPrefix+"CONFIG"), "configuration of this node (environment: NODE_REPORTER_CONFIG)")
 	f.BoolVar(&a.json, "json", false, "log and answer in JSON")
 	root.AddCommand(a.runCommand(), a.checkCommand(), a.configCommand())
+	if err := commandline.SetVersion(root, commandline.VersionOf("node-reporter", "faults/"+faults.Standard().Version())); err != nil {
+		panic(err) // a struct of strings
+	}
+	commandline.Strict(root)
 	return root
 }
 
@@ -156,7 +164,7 @@ reporter has it open.`,
 			if err != nil {
 				return err
 			}
-			to, err := newSender(cfg, r.clock)
+			to, err := newSender(cfg, r.clock, log)
 			if err != nil {
 				return errors.Join(err, r.spool.Close())
 			}
@@ -167,11 +175,11 @@ reporter has it open.`,
 }
 
 // newSender returns what delivers, as configured.
-func newSender(cfg *Config, clk *clock) (sender, error) {
+func newSender(cfg *Config, clk *clock, log *slog.Logger) (sender, error) {
 	if len(cfg.Kafka.Brokers) > 0 {
 		return newDirect(&cfg.Kafka, cfg.Cluster, cfg.Node)
 	}
-	return newGateway(&cfg.Gateway, clk)
+	return newGateway(&cfg.Gateway, clk, log)
 }
 
 func (a *app) answerJSON(v any) error {

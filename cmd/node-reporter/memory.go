@@ -58,21 +58,31 @@ type recollection struct {
 type downUntil uint8
 
 const (
-	notDown    downUntil = iota
-	untilReset           // a reset, or a new boot of the node
-	untilTold            // its own end, the driver's word or a person's: a reset does not mend it
+	notDown       downUntil = iota
+	untilReset              // a reset, or a new boot of the node
+	untilTold               // its own end, the driver's word or a person's: a reset does not mend it
+	untilReplaced           // its own end, another GPU in its place or a person's word
 )
 
 // downOf returns what ends a fault.
-func downOf(f *domain.GPUFaultObserved) downUntil {
-	if !f.Fatal {
+func downOf(v faults.Verdict) downUntil {
+	if !v.Fatal {
 		return notDown
 	}
-	switch f.Action {
-	case faults.ActionResetGPU, faults.ActionResetWhenIdle, faults.ActionDrainAndReset, faults.ActionRebootNode, faults.ActionRestartVM, faults.ActionRestartFabricManager:
+	switch v.Action {
+	case faults.ActionResetGPU, faults.ActionResetWhenIdle, faults.ActionDrainAndReset, faults.ActionRebootNode, faults.ActionRestartVM, faults.ActionRestartFabricManager, faults.ActionResetBus:
 		return untilReset
+	case faults.ActionReplaceGPU:
+		return untilReplaced
 	}
 	return untilTold
+}
+
+// gpuSlot is a GPU that this node has, and where it was last.
+type gpuSlot struct {
+	UUID  domain.GPUID `json:"uuid"`
+	PCI   string       `json:"pci"`
+	Index uint32       `json:"index"`
 }
 
 // moment is one XID.
@@ -89,6 +99,7 @@ type memoryFile struct {
 	Registered  []byte         `json:"registered,omitempty"` // digest of the last registration
 	BootID      string         `json:"boot_id,omitempty"`    // of the node, as the collector last said
 	GPUs        []domain.GPUID `json:"gpus,omitempty"`       // by index, as last seen
+	Slots       []gpuSlot      `json:"slots,omitempty"`      // the GPUs that this node has
 	Known       []knownEntry   `json:"known"`
 	Told        []moment       `json:"told"`
 	Measured    domain.Instant `json:"measured"` // until when there are measurements
@@ -188,6 +199,44 @@ func (m *memory) name(devices []dcgm.Device) (changed bool) {
 	return changed
 }
 
+// place takes where the GPUs of a node are, and returns those that were replaced in their
+// slots, which are this node's no more, and those that are not there. Only a GPU that is
+// new to the node replaces one: the others may have moved, because PCI addresses are
+// numbered anew where one is missing.
+func (m *memory) place(devices []dcgm.Device) (replaced, missing []gpuSlot, changed bool) {
+	if slices.ContainsFunc(devices, func(d dcgm.Device) bool { return d.Parent == 0 && d.UUID == (domain.GPUID{}) }) {
+		return nil, nil, false // it may be any of those that seem to be missing
+	}
+	here := map[domain.GPUID]bool{}
+	taken := map[string]bool{} // PCI addresses where a GPU is that is new to the node
+	for _, d := range devices {
+		if d.Parent > 0 {
+			continue
+		}
+		here[d.UUID] = true
+		now := gpuSlot{d.UUID, d.PCI, d.GPU}
+		i := slices.IndexFunc(m.Slots, func(s gpuSlot) bool { return s.UUID == d.UUID })
+		if i < 0 {
+			i, m.Slots = len(m.Slots), append(m.Slots, gpuSlot{})
+			taken[d.PCI] = true
+		}
+		changed = changed || m.Slots[i] != now
+		m.Slots[i] = now
+	}
+	m.Slots = slices.DeleteFunc(m.Slots, func(s gpuSlot) bool {
+		if here[s.UUID] {
+			return false
+		}
+		if s.PCI != "" && taken[s.PCI] {
+			replaced = append(replaced, s)
+			return true
+		}
+		missing = append(missing, s)
+		return false
+	})
+	return replaced, missing, changed || len(replaced) > 0
+}
+
 // judge says whether an event is news, and how much of it is: Count is what is to be
 // reported. Seen is how often the like was reported before.
 func (m *memory) judge(e *dcgm.Event) (news bool, seen uint64) {
@@ -200,7 +249,13 @@ func (m *memory) judge(e *dcgm.Event) (news bool, seen uint64) {
 		return !m.told[moment{of(e), e.At}], r.Seen
 	case e.Over:
 		return false, r.Seen
-	case e.Total > 0:
+	case e.Found && faults.Lifetime(e.Field):
+		if known := m.known[of(e)]; known == nil || e.Total <= r.Total {
+			return false, r.Seen
+		}
+		e.Count = e.Total - r.Total
+		return true, r.Seen
+	case e.Total > 0 && !faults.Lifetime(e.Field):
 		if e.Total == r.Total {
 			return false, r.Seen
 		}
@@ -215,6 +270,20 @@ func (m *memory) judge(e *dcgm.Event) (news bool, seen uint64) {
 		return false, r.Seen
 	}
 	return true, r.Seen
+}
+
+// baseline remembers where a lifetime counter stands that was found and is no news.
+func (m *memory) baseline(e *dcgm.Event) {
+	if !e.Found || !faults.Lifetime(e.Field) {
+		return
+	}
+	r := m.known[of(e)]
+	if r == nil {
+		r = &recollection{Active: true}
+		m.known[of(e)] = r
+		m.since++
+	}
+	r.Total, r.Last = e.Total, max(r.Last, e.At)
 }
 
 // note remembers an event that was reported, and what ends it where it took the device

@@ -13,14 +13,16 @@ import (
 // else keeps the device down:
 //   - when the state that it was has ended: a check that failed passes, a GPU that was
 //     lost is reached again;
-//   - when the driver wants nothing done to the GPU any more (DCGM field 1523);
+//   - when the driver wants nothing done to the GPU any more (DCGM field 1523), unless
+//     a check of DCGM failed or the fault asked for a replacement and is fatal by itself;
+//   - when another GPU stands in its slot, whatever the fault;
 //   - when the node has booted anew, or a GPU that was lost is reached again, which takes
 //     a reset, where a reset is what the fault asked for. A state that goes on is told
 //     anew.
 //
 // Nothing else ends one: a GPU with a memory error measures and computes as before. What
-// asks for a replacement or for the vendor waits for the driver's word or a person's,
-// "quartermaster node return".
+// asks for the vendor waits for the driver's word or a person's, "quartermaster node
+// return"; what asks for a replacement, for that or a person's.
 
 // over takes the end of a state.
 func (r *reporter) over(ctx context.Context, e *dcgm.Event, at domain.Instant) error {
@@ -28,9 +30,9 @@ func (r *reporter) over(ctx context.Context, e *dcgm.Event, at domain.Instant) e
 	case dcgm.KindLost:
 		return r.reached(ctx, e.UUID, at)
 	case dcgm.KindRecovery:
-		// It judges whole GPUs, and no fault that came later.
+		// It judges whole GPUs, and no fault that came later, nor what it may not know of.
 		return r.ended(ctx, r.withParts(e.UUID), at, "the driver wants nothing done any more", r.memory.ended(e), func(o occurrence, k *recollection) bool {
-			return o.Kind != dcgm.KindLost && k.Last <= e.At
+			return o.Kind != dcgm.KindLost && o.Kind != dcgm.KindHealth && k.Down != untilReplaced && k.Last <= e.At
 		})
 	}
 	return r.ended(ctx, []domain.GPUID{e.UUID}, at, "it has ended: "+e.Kind.String(), r.memory.ended(e), func(o occurrence, _ *recollection) bool { return o == of(e) })
@@ -105,7 +107,17 @@ func (r *reporter) away(id domain.GPUID) bool {
 	if i := slices.IndexFunc(r.sampler.devices, func(d dcgm.Device) bool { return d.UUID == id }); i >= 0 {
 		return r.sampler.devices[i].Lost
 	}
-	return id != domain.GPUID{} && slices.Contains(r.memory.GPUs, id)
+	return slices.ContainsFunc(r.memory.Slots, func(s gpuSlot) bool { return s.UUID == id })
+}
+
+// replaced takes that other GPUs stand in the slots of some: the faults of those end.
+func (r *reporter) replaced(ctx context.Context, slots []gpuSlot, at domain.Instant) error {
+	var ids []domain.GPUID
+	for _, s := range slots {
+		r.log.Warn("a GPU was replaced in its slot", "gpu", s.UUID.String(), "pci", s.PCI)
+		ids = append(ids, s.UUID)
+	}
+	return r.ended(ctx, ids, at, "another GPU stands in its slot", len(ids) > 0, func(occurrence, *recollection) bool { return true })
 }
 
 // ended takes that faults of devices have ended. Changed says that more than that is to

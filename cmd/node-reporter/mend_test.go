@@ -139,6 +139,34 @@ func TestFaultsEnd(t *testing.T) {
 	reads(0)
 	want("reset while nobody looked", "0 back")
 
+	// What the driver may not know of outlasts its word that nothing need be done.
+	event(dcgm.Event{Kind: dcgm.KindRowRemap, UUID: id(0), Field: dcgm.FieldRemapFailed, Recovery: 1})
+	event(dcgm.Event{Kind: dcgm.KindHealth, UUID: id(0), Code: 120, Failed: true, Recovery: 1})
+	event(wants(0, 5))
+	event(over(wants(0, 5)))
+	want("a failed remap and check, and a driver that wants nothing", "0 row_remap 0 true, 0 health 120 true, 0 health 5 true")
+	event(over(dcgm.Event{Kind: dcgm.KindHealth, UUID: id(0), Code: 120}))
+	event(over(dcgm.Event{Kind: dcgm.KindRowRemap, UUID: id(0), Field: dcgm.FieldRemapFailed}))
+	want("until both end", "0 back")
+
+	// Where only the driver's word makes a verdict to replace fatal, it holds as long.
+	remapped := func(i int, wants uint32) dcgm.Event {
+		return dcgm.Event{Kind: dcgm.KindRowRemap, UUID: id(i), Field: 394, Recovery: wants + 1}
+	}
+	event(remapped(2, 0))
+	event(remapped(2, 1))
+	event(wants(2, 1))
+	want("rows are remapped, and the driver wants a reset", "2 row_remap 0 false, 2 row_remap 0 true, 2 health 1 true")
+	event(over(wants(2, 1)))
+	want("which was done", "2 back")
+	event(remapped(2, 39))
+	event(wants(2, 39))
+	want("the driver wants what no table knows", "2 row_remap 0 true, 2 health 39 true")
+	hello("b2")
+	want("a boot is not known to be it", "")
+	event(over(wants(2, 39)))
+	want("until it wants nothing more", "2 back")
+
 	event(dcgm.Event{Kind: dcgm.KindHealth, Code: 15, Failed: true})
 	event(dcgm.Event{Kind: dcgm.KindHealth, Code: 15, Failed: true, Over: true})
 	want("of the node", "node health 15 true, node back")
@@ -146,7 +174,7 @@ func TestFaultsEnd(t *testing.T) {
 	event(xid(0, 62))
 	event(lost(1))
 	event(dcgm.Event{Kind: dcgm.KindHealth, UUID: id(1), Code: 52, Failed: true})
-	hello("b", 1)
+	hello("b2", 1)
 	want("another run of the same boot", "0 xid 62 true, 1 off_bus 0 true, 1 health 52 true")
 	hello("c", 1)
 	want("what is lost is not mended by a boot", "0 back")
@@ -154,4 +182,177 @@ func TestFaultsEnd(t *testing.T) {
 	want("nor what asks for a replacement", "")
 	event(over(dcgm.Event{Kind: dcgm.KindHealth, UUID: id(1), Code: 52}))
 	want("until it ends", "1 back")
+}
+
+// Where the last sample ended is known to every later life, though it was delivered and
+// its segment is gone, and a life in between ended before it measured anything.
+func TestSamplesEndIsRemembered(t *testing.T) {
+	cfg := &Config{Cluster: testCluster, Node: "n1", Interval: 10 * time.Second, Listen: "off"}
+	cfg.Spool = SpoolConfig{Dir: t.TempDir(), QuotaMiB: 1}
+	open := func() *reporter {
+		r, err := openReporter(cfg, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r := open()
+	frames := func(second int) {
+		body := dcgm.Body(&dcgm.Readings{Generation: 1, Readings: []dcgm.Reading{ok(0, fieldUtil, 50)}})
+		if second == 0 {
+			body = &dcgm.Hello{BootID: "a", Inventory: dcgm.Inventory{Generation: 1, Devices: testGPUs()}}
+		}
+		if err := r.frame(t.Context(), dcgm.Frame{At: noon + domain.Instant(second)*domain.Second, Boot: time.Duration(second) * time.Second, Body: body}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for second := range 12 {
+		frames(second)
+	}
+	q := r.queue(domain.TopicTelemetry)
+	batch, err := q.Next(10, 1<<20)
+	if err != nil || len(batch.Entries) != 1 || q.Done(batch) != nil {
+		t.Fatalf("%+v, %v", batch, err)
+	}
+	for life := range 3 {
+		if err := r.spool.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if r = open(); r.memory.Measured != noon+10*domain.Second {
+			t.Errorf("life %d takes the last sample to end at %s, it did at %s", life, r.memory.Measured, noon+10*domain.Second)
+		}
+	}
+	if err := r.spool.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A GPU is replaced by one that was not in the node before: where slots are numbered anew,
+// because a GPU is missing, one of the node's own stands at another's address.
+func TestPlace(t *testing.T) {
+	gpu := func(n int, pci string) dcgm.Device {
+		return dcgm.Device{GPU: uint32(n), UUID: domain.DeriveGPUID("test", "place", n), PCI: pci}
+	}
+	three := []dcgm.Device{gpu(1, "18"), gpu(2, "2A"), gpu(3, "3A")}
+	for _, c := range []struct {
+		name  string
+		after []dcgm.Device
+		want  string // replaced, missing, left in the node
+	}{
+		{"numbered anew", []dcgm.Device{gpu(1, "18"), gpu(3, "2A")}, "[] [2] [1 2 3]"},
+		{"swapped", []dcgm.Device{gpu(1, "2A"), gpu(2, "18"), gpu(3, "3A")}, "[] [] [1 2 3]"},
+		{"replaced", []dcgm.Device{gpu(1, "18"), gpu(4, "2A"), gpu(3, "3A")}, "[2] [] [1 3 4]"},
+		{"replaced, and numbered anew", []dcgm.Device{gpu(3, "18"), gpu(4, "2A")}, "[2] [1] [1 3 4]"},
+		{"missing", []dcgm.Device{gpu(1, "18"), gpu(3, "3A")}, "[] [2] [1 2 3]"},
+	} {
+		m := &memory{}
+		m.place(three)
+		m.place(append(slices.Clone(c.after), dcgm.Device{GPU: 9})) // one does not say which it is
+		replaced, missing, _ := m.place(c.after)
+		names := func(slots []gpuSlot) []int {
+			out := []int{}
+			for _, s := range slots {
+				for n := range 5 {
+					if s.UUID == gpu(n, "").UUID {
+						out = append(out, n)
+					}
+				}
+			}
+			slices.Sort(out)
+			return out
+		}
+		if got := fmt.Sprint(names(replaced), names(missing), names(m.Slots)); got != c.want {
+			t.Errorf("%s: replaced, missing, left %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// A GPU that the node had and that is not there is a fault, after a restart of everything
+// as well, until it is seen again. One whose slot has another takes its faults with it.
+func TestMissingAfterRestart(t *testing.T) {
+	cfg := &Config{Cluster: testCluster, Node: "n1", Interval: 10 * time.Second, Listen: "off"}
+	cfg.Spool = SpoolConfig{Dir: t.TempDir(), QuotaMiB: 1}
+	cfg.Register.Enabled = true
+	all := testGPUs()
+	for i := range all {
+		all[i].PCI = fmt.Sprintf("00000000:%02x:00.0", i)
+	}
+	other := domain.DeriveGPUID("test", "another", 1)
+	name := func(id domain.GPUID) string {
+		if id == other {
+			return "other"
+		}
+		return fmt.Sprint(slices.IndexFunc(all, func(d dcgm.Device) bool { return d.UUID == id }))
+	}
+	second := 0
+	// live is a life of the reporter that ends without a word.
+	live := func(devices []dcgm.Device, events ...dcgm.Event) string {
+		t.Helper()
+		r, err := openReporter(cfg, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.spool.Close()
+		frame := func(body dcgm.Body) {
+			second++
+			if err := r.frame(t.Context(), dcgm.Frame{At: noon + domain.Instant(second)*domain.Second, Boot: time.Duration(second) * time.Second, Body: body}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		frame(&dcgm.Hello{BootID: "a", Inventory: dcgm.Inventory{Generation: 1, Devices: slices.Clone(devices)}})
+		for _, e := range events {
+			e.Count, e.At = 1, noon+domain.Instant(second)*domain.Second
+			frame(&dcgm.Events{Generation: 1, Events: []dcgm.Event{e}})
+		}
+		var out []string
+		for _, topic := range []domain.Topic{domain.TopicHardware, domain.TopicFleet} {
+			q := r.queue(topic)
+			batch, err := q.Next(1000, 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range batch.Entries {
+				switch ev := spooled(t, testCluster, e).(type) {
+				case *domain.GPUFaultObserved:
+					out = append(out, fmt.Sprintf("%s %s %v", name(ev.GPU), ev.Kind, ev.Fatal))
+					if ev.Kind == domain.FaultOffBus && !strings.Contains(ev.Detail, "GPU 1 at 00000000:01:00.0 is missing from this node") || ev.BootTime != noon {
+						t.Errorf("%+v", ev)
+					}
+				case *domain.NodeReturned:
+					out = append(out, name(ev.GPU)+" back: "+ev.Reason)
+				case *domain.NodeRegistered:
+					out = append(out, fmt.Sprintf("registers %d", len(ev.GPUs)))
+				}
+			}
+			if len(batch.Entries) > 0 {
+				if err := q.Done(batch); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		return strings.Join(out, ", ")
+	}
+	fewer := slices.Delete(slices.Clone(all), 1, 2)
+	for i := range fewer {
+		fewer[i].GPU = uint32(i) // as the driver counts what is there
+	}
+	swapped := slices.Clone(all)
+	swapped[1].UUID = other
+	for i, c := range []struct {
+		devices []dcgm.Device
+		events  []dcgm.Event
+		want    string
+	}{
+		{all, nil, "registers 4"},
+		{fewer, nil, "1 off_bus true, registers 3"},
+		{fewer, nil, ""},
+		{all, nil, "1 back: the driver reaches it again, registers 4"},
+		{all, []dcgm.Event{{Kind: dcgm.KindHealth, UUID: all[1].UUID, Code: 52, Failed: true}}, "1 health true"},
+		{swapped, nil, "1 back: another GPU stands in its slot, registers 4"},
+		{swapped, nil, ""},
+	} {
+		if got := live(c.devices, c.events...); got != c.want {
+			t.Errorf("life %d:\n got %s\nwant %s", i, got, c.want)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -213,10 +214,13 @@ func (r *reporter) sayLosses(topic domain.Topic) {
 				Node: r.cfg.Node, Stream: printable(r.cfg.source()+" "+string(topic), 256), From: l.From, To: l.To,
 				Covered: l.Covered, Reason: l.Reason.String(), Incarnation: l.Incarnation,
 			}
+			at := now()
 			if e.Covered.Empty() {
 				e.Covered = domain.Interval{}
+			} else {
+				e.Covered = credible(e.Covered, at)
 			}
-			err := r.append(now(), e, nil)
+			err := r.append(at, e, nil)
 			if err != nil && !errors.Is(err, spool.ErrHeld) {
 				return // said again
 			}
@@ -291,13 +295,18 @@ func (r *reporter) frame(ctx context.Context, f dcgm.Frame) error {
 				r.log.Warn("a group of fields is not read", "group", g.Name, "reason", g.Reason)
 			}
 		}
-		if err := r.inventory(ctx, &b.Inventory, f.At); err != nil {
+		missing, err := r.inventory(ctx, &b.Inventory, f.At)
+		if err == nil {
+			err = r.miss(ctx, missing, &f)
+		}
+		if err != nil {
 			return err
 		}
 		return r.booted(ctx, b.BootID, f.At)
 	case *dcgm.Inventory:
 		r.log.Warn("the devices of this node changed", "reason", b.Reason, "devices", len(b.Devices))
-		return r.inventory(ctx, b, f.At)
+		_, err := r.inventory(ctx, b, f.At)
+		return err
 	case *dcgm.Readings:
 		if holdsValue(b) {
 			r.measured(&f)
@@ -314,15 +323,35 @@ func (r *reporter) frame(ctx context.Context, f dcgm.Frame) error {
 	return nil
 }
 
-func (r *reporter) inventory(ctx context.Context, inv *dcgm.Inventory, at domain.Instant) error {
-	if r.memory.name(inv.Devices) {
+// inventory takes a new list of devices, and returns the GPUs that are missing from it.
+func (r *reporter) inventory(ctx context.Context, inv *dcgm.Inventory, at domain.Instant) (missing []gpuSlot, err error) {
+	named := r.memory.name(inv.Devices)
+	replaced, missing, moved := r.memory.place(inv.Devices)
+	r.put(r.sampler.inventory(inv, at))
+	if err := r.replaced(ctx, replaced, at); err != nil {
+		return nil, err
+	}
+	if named || moved {
 		r.remember()
 	}
-	r.put(r.sampler.inventory(inv, at))
 	if r.cfg.Register.Enabled {
 		r.register(at)
 	}
-	return r.found(ctx, at)
+	return missing, r.found(ctx, at)
+}
+
+// miss reports the GPUs that this node had in a run of the collector before this one, and
+// that are not there. Within a run the collector tells it.
+func (r *reporter) miss(ctx context.Context, missing []gpuSlot, f *dcgm.Frame) error {
+	for _, s := range missing {
+		if err := r.event(ctx, f, &dcgm.Event{
+			Kind: dcgm.KindLost, UUID: s.UUID, Count: 1, At: f.At, Found: true,
+			Detail: fmt.Sprintf("GPU %d at %s is missing from this node; if it was taken out for good: quartermaster node retire", s.Index, cmp.Or(s.PCI, "an unknown slot")),
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // register registers the node, when what is known of it changed.
@@ -384,6 +413,7 @@ func (r *reporter) event(ctx context.Context, f *dcgm.Frame, e *dcgm.Event) erro
 	}
 	news, seen := r.memory.judge(e)
 	if !news {
+		r.memory.baseline(e)
 		r.repeats.Add(1)
 		return nil
 	}
@@ -401,7 +431,11 @@ func (r *reporter) event(ctx context.Context, f *dcgm.Frame, e *dcgm.Event) erro
 		at = f.At
 	}
 	r.log.Warn("a fault of a GPU", "gpu", e.UUID.String(), "kind", e.Kind.String(), "code", e.Code, "class", ev.Class, "action", ev.Action, "fatal", ev.Fatal, "detail", ev.Detail)
-	down := downOf(ev)
+	down := downOf(verdict)
+	if down == untilReplaced && verdict.Driver {
+		// It is the driver alone that takes this GPU out of service, until what it wants is done.
+		down = downOf(r.table.Judge(faults.Recovers, e.Recovery-1, faults.RecoveryUnknown, 0))
+	}
 	taken, err := r.keep(ctx, at, ev, makeMemo(e, down))
 	if taken {
 		r.memory.note(*e, down)

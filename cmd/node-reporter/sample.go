@@ -202,11 +202,24 @@ func (r *reading) sample(cluster, node string, held *holdings, skew time.Duratio
 	}
 	e.Parent, e.Profile, e.Replica, e.Holder = told(parent), told(profile), told(replica), told(holding)
 
-	// What says how busy a device is, the best that any device has.
-	e.ActivityField = r.has(fieldSM, fieldEngine, fieldUtil)
-	scale := 1000.0
-	if e.ActivityField == fieldUtil {
-		scale = 10 // of percent
+	// What says how busy a device is: the best field that the device has.
+	activities := []uint32{fieldSM, fieldEngine, fieldUtil}
+	e.ActivityField = r.has(activities...)
+	activity := func(value func(*readingSum) float64) []uint32 {
+		out := make([]uint32, n)
+		for i, x := range entries {
+			for _, field := range activities {
+				if a := r.sums[readingKey{uint32(x.device), field}]; a != nil {
+					scale := 1000.0
+					if field == fieldUtil {
+						scale = 10 // of percent
+					}
+					out[i] = uint32(min(math.Round(value(a)*scale), 1000)) + 1
+					break
+				}
+			}
+		}
+		return told(out)
 	}
 	column := func(field uint32, scale float64, most uint32, value func(*readingSum) float64) []uint32 {
 		out := make([]uint32, n)
@@ -219,11 +232,9 @@ func (r *reading) sample(cluster, node string, held *holdings, skew time.Duratio
 	}
 	mean := func(a *readingSum) float64 { return a.sum / float64(a.n) }
 	last := func(a *readingSum) float64 { return a.last }
-	if e.ActivityField != 0 {
-		e.ActivityMean = column(e.ActivityField, scale, 1000, mean)
-		e.ActivityMin = column(e.ActivityField, scale, 1000, func(a *readingSum) float64 { return a.low })
-		e.ActivityMax = column(e.ActivityField, scale, 1000, func(a *readingSum) float64 { return a.high })
-	}
+	e.ActivityMean = activity(mean)
+	e.ActivityMin = activity(func(a *readingSum) float64 { return a.low })
+	e.ActivityMax = activity(func(a *readingSum) float64 { return a.high })
 	const most32 = math.MaxUint32 - 1
 	e.TensorActive = column(fieldTensor, 1000, 1000, mean)
 	e.DRAMActive = column(fieldDRAM, 1000, 1000, mean)
@@ -349,7 +360,7 @@ func registration(cfg *Config, hello *dcgm.Hello, devices []dcgm.Device, cpus in
 	}
 	for _, d := range devices {
 		if d.Parent == 0 && d.UUID != (domain.GPUID{}) {
-			e.GPUs = append(e.GPUs, domain.GPUDeclared{ID: d.UUID, Index: d.GPU, Model: cmp.Or(printable(d.Model, 256), "unknown"), MemoryMiB: d.MemoryMiB, Serial: printable(d.Serial, 256)})
+			e.GPUs = append(e.GPUs, domain.GPUDeclared{ID: d.UUID, Index: d.GPU, Model: cmp.Or(printable(d.Model, 256), "unknown"), MemoryMiB: d.MemoryMiB, Serial: printable(d.Serial, 256), PCI: printable(d.PCI, 256)})
 		}
 	}
 	return e

@@ -12,7 +12,8 @@ import (
 	"quartermaster/domain"
 )
 
-const noon = 12 * domain.Hour
+// noon is that of yesterday: what a node tells of the distant past is not believed.
+var noon = domain.InstantOf(time.Now().UTC().Truncate(24 * time.Hour).Add(-12 * time.Hour))
 
 func gpu(i uint32) dcgm.Device {
 	return dcgm.Device{UUID: domain.DeriveGPUID("c", "n", int(i)), GPU: i, Model: "H100"}
@@ -92,6 +93,21 @@ func TestActivityWithoutProfiling(t *testing.T) {
 	f, r = second(1, 0, 1, ok(0, fieldUtil, 0))
 	e := valid(t, s.readings(f, r), nobody)
 	if e.ActivityField != fieldUtil || e.ActivityMean[0] != 371 {
+		t.Errorf("%d: %v", e.ActivityField, e.ActivityMean)
+	}
+}
+
+// Each device has the best field that it has: one of which the profiling module says
+// nothing is measured all the same.
+func TestActivityOfEachDevice(t *testing.T) {
+	s := newSampler("c", "n", time.Second)
+	s.inventory(&dcgm.Inventory{Generation: 1, Devices: []dcgm.Device{gpu(0), gpu(1), gpu(2), gpu(3)}}, noon)
+	all := []dcgm.Reading{ok(0, fieldSM, 0.5), ok(0, fieldUtil, 90), ok(1, fieldUtil, 37), ok(2, fieldEngine, 0.25), ok(2, fieldUtil, 99)}
+	f, r := second(0, 0, 1, all...)
+	s.readings(f, r)
+	f, r = second(1, 0, 1, all...)
+	e := valid(t, s.readings(f, r), nobody)
+	if e.ActivityField != fieldSM || !slices.Equal(e.ActivityMean, []uint32{501, 371, 251, 0}) {
 		t.Errorf("%d: %v", e.ActivityField, e.ActivityMean)
 	}
 }

@@ -82,10 +82,31 @@ func (r *reporter) measured(f *dcgm.Frame) {
 // tellSilence puts a silence into the spool, with what is remembered of it.
 func (r *reporter) tellSilence(now silence, span domain.Interval, why string) {
 	r.memory.Silence = now
-	ev := &domain.CollectorSilent{Node: r.cfg.Node, Silent: span, Reason: printable(why, 1000)}
-	if err := r.append(domain.InstantOf(time.Now()), ev, makeSilenceMemo(now, r.memory.Measured)); err != nil && !errors.Is(err, spool.ErrHeld) {
+	at := domain.InstantOf(time.Now())
+	if span.To > 0 && span.To <= at-domain.MaxLacking { // the clock was wrong when it ended
+		span.To = at
+	}
+	ev := &domain.CollectorSilent{Node: r.cfg.Node, Silent: credible(span, at), Reason: printable(why, 1000)}
+	if err := r.append(at, ev, makeSilenceMemo(now, r.memory.Measured)); err != nil && !errors.Is(err, spool.ErrHeld) {
 		r.log.Error("an event was not taken by the spool", "type", string(ev.Type()), "error", err)
 	}
+}
+
+// credible returns what the log takes of a time without measurements: no clock that was
+// wrong before makes it refuse the whole. What ended too long ago is of no known time.
+func credible(span domain.Interval, at domain.Instant) domain.Interval {
+	if span.To > 0 && span.To <= at-domain.MaxLacking {
+		return domain.Interval{}
+	}
+	span.From = max(span.From, at-domain.MaxLacking)
+	if last := at + domain.MaxAhead; max(span.From, span.To) > last {
+		span.From = min(span.From, at-1)
+		span.To = min(span.To, at)
+	}
+	if span.To > 0 && span.To <= span.From {
+		span.From = span.To - 1
+	}
+	return span
 }
 
 // stalled says that measurements stopped where the collector goes on and gives none: all

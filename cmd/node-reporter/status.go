@@ -11,7 +11,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"quartermaster/adapters/transport"
 )
+
+// maxStatusConnections is how many connections the status listener has at once.
+const maxStatusConnections = 32
 
 // serve answers /metrics, /healthz and /livez until the returned function is called.
 func (r *reporter) serve() (stop func(), err error) {
@@ -26,9 +31,12 @@ func (r *reporter) serve() (stop func(), err error) {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(r.metrics(), promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", r.health)
 	mux.HandleFunc("GET /livez", live)
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
+	s := &http.Server{
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 30 * time.Second,
+		MaxHeaderBytes: 16 << 10, Handler: mux,
+	}
 	go func() {
-		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.Serve(transport.Limit(l, maxStatusConnections)); !errors.Is(err, http.ErrServerClosed) {
 			r.log.Error("the status server ended", "error", err)
 		}
 	}()

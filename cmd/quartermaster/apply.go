@@ -18,6 +18,7 @@ import (
 // applyAnswer is what apply answers.
 type applyAnswer struct {
 	Changes   []change `json:"changes"`
+	Notices   []notice `json:"notices"`
 	Unchanged int      `json:"unchanged"`
 	Applied   bool     `json:"applied"`
 	Operator  string   `json:"operator,omitempty"`
@@ -30,6 +31,26 @@ type change struct {
 	Name   string       `json:"name"`
 	Before domain.Event `json:"before,omitempty"`
 	After  domain.Event `json:"after"`
+}
+
+// notice says of something declared what its author may not expect.
+type notice struct {
+	Type   domain.Type `json:"type"`
+	Of     string      `json:"of"` // workspace or cluster
+	Name   string      `json:"name"`
+	Notice string      `json:"notice"`
+}
+
+// notYetEnforced is said of quotas and budgets of workspaces.
+const notYetEnforced = "recorded, and not yet enforced: no plan keeps to it, and nobody is notified when it is exceeded"
+
+// noticeOf returns what must be said of a declaration, changed or not.
+func noticeOf(env *domain.Envelope) (notice, bool) {
+	switch env.Event.(type) {
+	case *domain.QuotaSet, *domain.BudgetSet:
+		return notice{Type: env.Event.Type(), Of: scopeOf(env), Name: env.Subject, Notice: notYetEnforced}, true
+	}
+	return notice{}, false
 }
 
 func (a *app) applyCommand() *cobra.Command {
@@ -46,8 +67,11 @@ appends what is new as signed events. Applying a file again changes nothing.
 
 ` + manifest.Help + `
 
-JSON keys: changes (action, type, of, name, before, after), unchanged, applied,
-operator.`,
+Quotas and budgets bind no plan yet, and nobody is notified when they are exceeded.
+Apply says so of each.
+
+JSON keys: changes (action, type, of, name, before, after), notices (type, of, name,
+notice), unchanged, applied, operator.`,
 		Example: "  quartermaster apply -f estate.yaml --dry-run\n  quartermaster apply -f estate.yaml -f prices.json --key ana.pem",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -138,7 +162,7 @@ func (a *app) apply(ctx context.Context, files []string, dryRun bool, key string
 // changes compares declarations with what the log says, and returns those that
 // are to be appended.
 func (h *home) changes(ctx context.Context, envs []domain.Envelope, refs []manifest.Reference) (applyAnswer, []domain.Envelope, error) {
-	ans := applyAnswer{Changes: []change{}}
+	ans := applyAnswer{Changes: []change{}, Notices: []notice{}}
 	var todo []domain.Envelope
 	err := h.view(ctx, func(v projections.View) error {
 		if err := resolve(v, envs, refs); err != nil {
@@ -149,6 +173,9 @@ func (h *home) changes(ctx context.Context, envs []domain.Envelope, refs []manif
 			return err
 		}
 		for i := range envs {
+			if n, ok := noticeOf(&envs[i]); ok {
+				ans.Notices = append(ans.Notices, n)
+			}
 			before, err := projections.Declared(v, auth, &envs[i])
 			if err != nil {
 				return err
@@ -216,9 +243,13 @@ func resolve(v projections.View, envs []domain.Envelope, refs []manifest.Referen
 	tables := map[string]projections.Table{
 		"workspace": projections.TableWorkspaces, "region": projections.TableRegions, "cluster": projections.TableClusters,
 	}
+	auth, err := projections.NewAuthority(v)
+	if err != nil {
+		return err
+	}
 	for kind, t := range tables {
-		if err := v.Scan(projections.Query{Table: t}, func(k projections.Key, _ projections.Row) error {
-			known[kind][k.ID] = true
+		if err := v.Scan(projections.Query{Table: t}, func(k projections.Key, row projections.Row) error {
+			known[kind][k.ID] = auth.Latest(k, row.(*projections.History)) != nil
 			return nil
 		}); err != nil {
 			return err
@@ -272,6 +303,9 @@ func (a *app) showChanges(ans applyAnswer) {
 	}
 	if ans.Unchanged > 0 {
 		fmt.Fprintf(a.out, "= %d unchanged\n", ans.Unchanged)
+	}
+	for _, n := range ans.Notices {
+		fmt.Fprintf(a.out, "! %-22s %s  (%s) is %s\n", n.Type, n.Name, n.Of, n.Notice)
 	}
 }
 

@@ -151,11 +151,12 @@ func (h *home) rowsAt(ctx context.Context, to domain.Position, first *archive.In
 			h.app.note("%s is left aside: %v", near[i].Path, err)
 		}
 	}
-	total := to.Records()
+	total, log := to.Records(), memoryLog{h.log, ""}
 	if from != nil {
 		total -= from.Position.Records()
+		log.snapshot = from.Path
 	}
-	r := newRunner(h.log, m)
+	r := newRunner(log, m)
 	bar := h.app.bar("fold", total, "events")
 	defer bar.stop()
 	defer bar.follow(func() int64 { return r.Progress().Records })()

@@ -98,12 +98,102 @@ func TestSnapshotThatLies(t *testing.T) {
 	if code != 1 || !strings.Contains(out, "SNAPSHOT "+lie+": different") || !strings.Contains(out, "DIFFERENT: the live rows") || strings.Contains(out, "SNAPSHOT "+good) {
 		t.Errorf("replay: exit %d\n%s", code, out)
 	}
-	// Closing saved what was folded on from it, which is no better.
-	if err := errors.Join(removeSnapshot(dir, lie), removeSnapshot(dir, strings.Repeat("[0-9]", 20)+archive.Suffix)); err != nil {
+	// Nothing was folded on from the lie: the log has other records before its position.
+	if !strings.Contains(out, "diverged") {
+		t.Errorf("the replay does not say that the lie is of another log:\n%s", out)
+	}
+	if err := removeSnapshot(dir, lie); err != nil {
 		t.Fatal(err)
 	}
 	if code, out := command(t, dir, "log", "replay", "--verify", "--json"); code != 0 || !strings.Contains(out, `"snapshots_checked": 1`) {
 		t.Errorf("replay without the lie: exit %d\n%s", code, out)
+	}
+}
+
+// A snapshot of a log that is no more says which file to remove, and nothing of
+// generations, which only a database has. Without it the rows are those of the log.
+func TestSnapshotOfAnotherLog(t *testing.T) {
+	dir, before := t.TempDir(), t.TempDir()
+	e := newEstate(6, 10*time.Minute)
+	fill := func(e *estate, n int) {
+		t.Helper()
+		h, _ := openTest(t, dir)
+		if err := errors.Join(e.fill(t.Context(), h, n), h.catchUp(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		closeTest(t, h)
+	}
+	snapshots := func() []string {
+		t.Helper()
+		paths, err := filepath.Glob(filepath.Join(dir, "snapshots", "*", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return paths
+	}
+	fill(e, 30)
+	if err := os.CopyFS(before, os.DirFS(filepath.Join(dir, "log"))); err != nil {
+		t.Fatal(err)
+	}
+	early := snapshots()
+	fill(e, 30)
+	late := slices.DeleteFunc(snapshots(), func(path string) bool { return slices.Contains(early, path) })
+	if len(early) != 1 || len(late) != 1 {
+		t.Fatalf("snapshots %v and %v", early, late)
+	}
+	// The log as it was before, and then with other records.
+	if err := errors.Join(os.RemoveAll(filepath.Join(dir, "log")), os.Rename(before, filepath.Join(dir, "log"))); err != nil {
+		t.Fatal(err)
+	}
+	says := func(args ...string) {
+		t.Helper()
+		_, out := command(t, dir, args...)
+		if !strings.Contains(out, "remove this file") || !strings.Contains(out, late[0]) || !strings.Contains(out, "the beginning of the log") || strings.Contains(out, "projection rebuild") {
+			t.Errorf("%v: it says\n%s", args, out)
+		}
+	}
+	says("usage", "--from", "2026-05-01", "--to", "2026-06-01") // the log is shorter
+	aside := filepath.Join(t.TempDir(), "aside")
+	if err := os.Rename(late[0], aside); err != nil {
+		t.Fatal(err)
+	}
+	other := newEstate(6, 10*time.Minute)
+	other.start += domain.Hour
+	fill(other, 60)
+	for _, path := range snapshots() {
+		if !slices.Contains(early, path) {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.Rename(aside, late[0]); err != nil {
+		t.Fatal(err)
+	}
+	says("usage", "--from", "2026-05-01", "--to", "2026-06-01") // as many records, others
+	if err := errors.Join(os.Rename(late[0], aside), os.Rename(early[0], early[0]+".aside")); err != nil {
+		t.Fatal(err)
+	}
+	fill(other, 120)
+	for _, path := range snapshots() {
+		if !strings.HasSuffix(path, ".aside") {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := errors.Join(os.Rename(aside, late[0]), os.Rename(early[0]+".aside", early[0])); err != nil {
+		t.Fatal(err)
+	}
+	says("usage", "--from", "2026-05-01", "--to", "2026-06-01") // more of them
+	if left := snapshots(); len(left) != 2 {
+		t.Errorf("rows of another log were kept once more: %v", left)
+	}
+	if err := os.Remove(late[0]); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := command(t, dir, "log", "replay", "--verify"); code != 0 || strings.Contains(out, "diverged") {
+		t.Errorf("without the snapshot: exit %d\n%s", code, out)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/remotewrite"
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -53,7 +54,7 @@ func (f *newKeyFlags) on(cmd *cobra.Command) {
 
 func (f *newKeyFlags) check() error {
 	if f.expires < 0 {
-		return fmt.Errorf("--expires %s: want a time ahead", f.expires)
+		return commandline.Usagef("--expires %s: want a time ahead", f.expires)
 	}
 	if f.file == "" {
 		return nil
@@ -85,7 +86,7 @@ func (a *app) clusterRegisterCommand() *cobra.Command {
 		Short: "Register a cluster and make the key with which it pushes events",
 		Long: `Register declares a cluster, or changes what is declared of it, and makes its
 first key. Nodes (node-reporter) and Prometheus show the key when they push, and
-can push for this cluster alone.
+can push for this cluster alone. An admin or operator of the workspace signs it.
 
 The key is shown once. The log keeps an HMAC of it, from which nobody can find
 it. Of a cluster that "quartermaster apply" declared, the name is enough.
@@ -132,7 +133,7 @@ func stanzaFor(cluster, gateway string, scrape time.Duration) (string, error) {
 		return "", fmt.Errorf("--gateway %.100q: want an address such as https://quartermaster.example:7443", gateway)
 	}
 	if scrape < 0 || scrape > time.Hour {
-		return "", fmt.Errorf("--scrape-interval %s: want more than 0 and at most 1h", scrape)
+		return "", commandline.Usagef("--scrape-interval %s: want more than 0 and at most 1h", scrape)
 	}
 	return remotewrite.Stanza(cluster, u.JoinPath("/api/v1/write").String(), "/etc/prometheus/quartermaster.key", scrape), nil
 }
@@ -390,7 +391,8 @@ func (a *app) keyRotateCommand() *cobra.Command {
 		Use:   "rotate CLUSTER",
 		Short: "Make a new key of a cluster; the one before holds a while longer",
 		Long: `Rotate makes a new key. The one before holds for --overlap, so that nodes and
-Prometheus can be given the new one in turn; after that the new one alone.
+Prometheus can be given the new one in turn; after that the new one alone. An
+admin or operator of the cluster's workspace signs it.
 
 JSON keys: cluster, registered (always false), key_id, key (not with --key-file),
 key_file, expires, previous_key_id, previous_valid_until.`,
@@ -401,7 +403,7 @@ key_file, expires, previous_key_id, previous_valid_until.`,
 				return err
 			}
 			if overlap < 0 {
-				return fmt.Errorf("--overlap %s: want 0 or a time ahead", overlap)
+				return commandline.Usagef("--overlap %s: want 0 or a time ahead", overlap)
 			}
 			ctx, name := cmd.Context(), args[0]
 			return a.with(ctx, func(h *home) error {
@@ -446,7 +448,7 @@ func (a *app) keyRevokeCommand() *cobra.Command {
 		Use:   "revoke KEY-ID",
 		Short: "End a key at once",
 		Long: `Revoke ends a key: within five seconds nobody is let in with it any more. What
-was pushed with it stays.
+was pushed with it stays. An admin or operator of the cluster's workspace signs it.
 
 JSON keys: cluster, key_id, revoked_at, keys_left (of the cluster, that hold).`,
 		Example: "  quartermaster key revoke k7ymqv3x2a --reason \"laptop lost\"",

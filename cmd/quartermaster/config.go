@@ -64,7 +64,8 @@ type config struct {
 type kafkaConfig struct {
 	// Brokers are the host:port addresses asked first.
 	Brokers []string `yaml:"brokers"`
-	// Replication is the replication factor of topics that are created.
+	// Replication is the replication factor of topics that are created, and the least
+	// that existing ones may have.
 	Replication int `yaml:"replication" default:"3"`
 	// Codec compresses what is appended: zstd, or lz4 for installations whose
 	// other programs lack zstd.
@@ -119,12 +120,22 @@ type gatewayConfig struct {
 	// both are read again when they change. The key is a secret.
 	CertFile string `yaml:"cert_file"`
 	KeyFile  string `yaml:"key_file"`
+	// ClientCAFile holds authorities, in PEM, and is read again when it changes. Who shows
+	// no certificate of theirs is refused; none is asked for when it is empty. The key of
+	// the cluster is needed all the same.
+	ClientCAFile string `yaml:"client_ca_file"`
+	// TLSMin is the oldest TLS that it speaks: 1.3, or 1.2 with AEAD suites alone.
+	TLSMin string `yaml:"tls_min" default:"1.3"`
 	// Plain takes events without TLS from other machines, which is for a proxy
 	// that ends TLS before the gateway.
 	Plain bool `yaml:"plain" default:"false"`
 	// Rate is how many events a second are taken from the nodes of one cluster; of its
 	// Prometheus ten times as many samples.
 	Rate int `yaml:"rate" default:"20000"`
+	// MaxAge is how old events of nodes may be, and MaxAhead how far they may be dated
+	// ahead of the clock. What is beyond is refused; the bounds may be made narrower.
+	MaxAge   time.Duration `yaml:"max_age" default:"168h"`
+	MaxAhead time.Duration `yaml:"max_ahead" default:"10m"`
 }
 
 // schedulesConfig says when to do what, in cron's five fields and UTC. An empty

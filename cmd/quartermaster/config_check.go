@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"regexp"
@@ -21,6 +22,7 @@ import (
 	"quartermaster/adapters/configfile"
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/postgres"
+	"quartermaster/adapters/transport"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -43,7 +45,10 @@ type checker struct {
 	c    *config
 	list []configCheck
 
-	missing int // what list says of missing topics, counted from 1; 0: nothing
+	log *kafka.Log // nil: it does not answer
+
+	missing int   // what list says of missing topics, counted from 1; 0: nothing
+	create  error // why serve could not create them
 }
 
 func (k *checker) note(check, result, found, next string) {
@@ -79,6 +84,7 @@ func checkConfig(ctx context.Context, path string, offline bool) []configCheck {
 		k.note("environment", checkWarning, name+" names no field and is ignored", "correct its name, or unset it")
 	}
 	ready := k.secrets()
+	k.gateway(time.Now())
 	k.snapshots()
 	k.schedules(time.Now())
 	k.webhooks()
@@ -94,6 +100,9 @@ func checkConfig(ctx context.Context, path string, offline bool) []configCheck {
 		defer cancel()
 		id, topics := k.kafka(ctx)
 		k.postgres(ctx, id, topics)
+		if k.log != nil {
+			_ = k.log.Close() // nothing is in progress
+		}
 	}
 	return k.list
 }
@@ -113,6 +122,32 @@ func (k *checker) secrets() (ready bool) {
 	}
 	k.ok("secrets", "all %d are there, and open to nobody else", n)
 	return true
+}
+
+// gateway looks at the certificate that the gateway shows and the authorities of those
+// that it wants to see.
+func (k *checker) gateway(now time.Time) {
+	g := k.c.Gateway
+	if g.CertFile != "" {
+		const check, renew = "gateway certificate", "renew it: serve reads both files again when they change"
+		switch ends, warning, err := transport.NewCertificate(g.CertFile, g.KeyFile, slog.New(slog.DiscardHandler)).Validity(now); {
+		case ends.IsZero():
+			k.failed(check, err, "write a certificate and its key in PEM into gateway.cert_file and gateway.key_file")
+		case err != nil:
+			k.failed(check, err, renew)
+		case warning != "":
+			k.note(check, checkWarning, warning, renew)
+		default:
+			k.ok(check, "ends at %s", ends.Format(time.RFC3339))
+		}
+	}
+	if g.ClientCAFile != "" {
+		if _, err := transport.Pool(g.ClientCAFile); err != nil {
+			k.failed("gateway clients", err, "write the authorities that sign the certificates of nodes into gateway.client_ca_file, in PEM")
+			return
+		}
+		k.ok("gateway clients", "must show a certificate of an authority in %s", g.ClientCAFile)
+	}
 }
 
 // snapshots writes a file into the directory, and removes it.
@@ -209,14 +244,15 @@ func (k *checker) kafka(ctx context.Context) (id string, topics map[domain.Topic
 		k.failed("log", err, k.brokerAdvice(err))
 		return "", nil
 	}
-	defer func() { _ = log.Close() }() // nothing is in progress
+	k.log = log
 	if id, err = log.ID(ctx); err != nil {
 		k.failed("log", err, "")
 		return "", nil
 	}
 	k.ok("log", "id %s", id)
-	k.replication(ctx, log)
-	if !k.topics(ctx, log) {
+	exist := k.topics(ctx, log)
+	k.replication(ctx, log, exist)
+	if !exist {
 		return id, nil
 	}
 	first, next, err := log.AllBounds(ctx, domain.AllPartitions())
@@ -224,14 +260,11 @@ func (k *checker) kafka(ctx context.Context) (id string, topics map[domain.Topic
 		k.failed("partitions", err, "every broker must be reached at the address it advertises: see advertised.listeners, and that all of them run")
 		return id, nil
 	}
-	trimmed := false
-	for tp, at := range first {
-		if at != 0 {
-			trimmed = true
-			k.failed("partitions", fmt.Errorf("%w: %s begins at offset %d", kafka.ErrTrimmed, tp, at), "history was deleted, and Kafka does not bring it back: "+anew)
+	if trimmed := trimmedTexts(trimmedOf(first)); len(trimmed) > 0 {
+		for _, text := range trimmed {
+			k.failed("partitions", errors.New(strings.TrimSuffix(text, "; "+kafka.Anew)), kafka.Anew)
 		}
-	}
-	if !trimmed {
+	} else {
 		k.ok("partitions", "%d are led by brokers that answer; they hold %d events from offset 0 on", len(next), next.Records())
 	}
 	if topics, err = log.TopicIDs(ctx); err != nil {
@@ -241,8 +274,8 @@ func (k *checker) kafka(ctx context.Context) (id string, topics map[domain.Topic
 }
 
 // replication compares how many replicas new topics get with how many brokers
-// there are to hold them.
-func (k *checker) replication(ctx context.Context, log *kafka.Log) {
+// there are to hold them. Of topics that exist the brokers tell more, see [checker.durability].
+func (k *checker) replication(ctx context.Context, log *kafka.Log, exist bool) {
 	n, err := log.Brokers(ctx)
 	switch want := k.c.Kafka.Replication; {
 	case err != nil:
@@ -250,18 +283,65 @@ func (k *checker) replication(ctx context.Context, log *kafka.Log) {
 	case want > n:
 		k.failed("replication", fmt.Errorf("kafka.replication is %d, and %d brokers are there", want, n),
 			fmt.Sprintf("start the others, or set kafka.replication: %d", n))
+	case want < 3 && !exist:
+		k.note("replication", checkWarning, fmt.Sprintf("topics will get %d, with %d brokers: a machine that loses power may lose acknowledged events", want, n),
+			"set kafka.replication: 3 with brokers on separate power, or flush.messages=1 on the topics: docs/operate/diverged.md")
 	default:
 		k.ok("replication", "%d, with %d brokers", want, n)
 	}
 }
 
-// notYet says that missing topics are as it should be: the rows are of no log, so
-// none was deleted.
-func (k *checker) notYet() {
-	if k.missing > 0 {
-		c := &k.list[k.missing-1]
-		c.Result, c.Next = checkWarning, "\"quartermaster serve\" makes them at its first start"
+// durability says of topics that exist whether the loss of a machine loses events.
+func (k *checker) durability(ctx context.Context, log *kafka.Log, exist []domain.TopicSpec) {
+	if len(exist) == 0 {
+		return
 	}
+	ds, err := log.Durabilities(ctx, exist)
+	if err != nil {
+		k.failed("durability", err, "")
+		return
+	}
+	for _, d := range durabilities(ds) {
+		found := d.found
+		if len(d.topics) < len(domain.TopicSpecs()) {
+			found = joinTopics(d.topics) + ": " + found
+		}
+		if d.unsafe {
+			k.note("durability", checkWarning, found, d.next)
+		} else {
+			k.ok("durability", "%s", found)
+		}
+	}
+}
+
+// notYet says that missing topics are as it should be, if they can be made: the
+// rows are of no log, so none was deleted.
+func (k *checker) notYet() {
+	if k.missing == 0 {
+		return
+	}
+	c := &k.list[k.missing-1]
+	switch {
+	case k.create == nil:
+		c.Result, c.Next = checkWarning, "they will be made by \"quartermaster serve\" at its first start"
+	case errors.Is(k.create, kafka.ErrNoRight):
+		c.Found += "; they will be made by \"quartermaster serve\", but these rights are missing: Create on the cluster, or on each of these topics"
+		c.Next = "grant them to " + k.kafkaUser() + ", or create the topics as it"
+	default:
+		c.Found += "; they will be made by \"quartermaster serve\", but a trial failed: " + k.create.Error()
+		c.Next = ""
+	}
+}
+
+// kafkaUser is who the brokers take this program for.
+func (k *checker) kafkaUser() string {
+	switch c := k.c.Kafka; {
+	case c.SASL.User != "":
+		return "User:" + c.SASL.User
+	case c.TLS.CertFile != "":
+		return "the subject of " + c.TLS.CertFile
+	}
+	return "User:ANONYMOUS"
 }
 
 // topics checks each topic by itself, so that each failure names its own.
@@ -273,18 +353,20 @@ func (k *checker) topics(ctx context.Context, log *kafka.Log) (exist bool) {
 		wg.Go(func() { found[i] = log.CheckTopics(ctx, specs[i:i+1]) })
 	}
 	wg.Wait()
-	var missing []string
+	var missing []domain.Topic
+	var there []domain.TopicSpec
 	for i, s := range specs {
 		name := "topic " + string(s.Topic)
 		switch err := found[i]; {
 		case err == nil:
+			there = append(there, s)
 			k.ok(name, "%d partitions, kept for ever", s.Partitions)
 		case errors.Is(err, kafkago.UnknownTopicOrPartition):
-			missing = append(missing, string(s.Topic))
+			missing = append(missing, s.Topic)
 		default:
 			for _, e := range each(err) {
 				var s *kafka.SettingError
-				advice := topicAdvice(e)
+				advice := k.topicAdvice(e)
 				if errors.As(e, &s) { // whose text names the topic, as the check does
 					e = errors.New(strings.TrimPrefix(s.Error(), name+": "))
 				}
@@ -292,30 +374,39 @@ func (k *checker) topics(ctx context.Context, log *kafka.Log) (exist bool) {
 			}
 		}
 	}
+	k.durability(ctx, log, there)
 	if len(missing) > 0 {
-		k.missing = len(k.list) + 1
+		k.missing, k.create = len(k.list)+1, log.TryTopics(ctx, missing...)
 	}
 	switch {
 	case len(missing) == len(specs):
 		k.failed("topics", errors.New("there are none yet"), "\"quartermaster serve\" makes them at its first start; if it ran before, this is another Kafka: correct kafka.brokers")
 	case len(missing) > 0:
-		k.failed("topics", fmt.Errorf("these do not exist: %s", strings.Join(missing, ", ")), "if they never did, \"quartermaster serve\" makes them; if they were deleted, they do not come back: "+anew)
+		k.failed("topics", fmt.Errorf("these do not exist: %s", joinTopics(missing)), "if they never did, \"quartermaster serve\" makes them; if they were deleted, they do not come back: "+kafka.Anew)
 	}
 	return len(missing) == 0
 }
 
-// anew is what is left to do once a topic is not what it was: nothing in Kafka
-// gives a topic its partitions, its id or its records back.
-const anew = "make the log anew in another Kafka, from a mirror or a backup of the records, and begin a new database for it"
+func joinTopics(topics []domain.Topic) string {
+	var names []string
+	for _, t := range topics {
+		names = append(names, string(t))
+	}
+	return strings.Join(names, ", ")
+}
 
-func topicAdvice(err error) string {
+func (k *checker) topicAdvice(err error) string {
 	var s *kafka.SettingError
 	switch {
+	case errors.Is(err, kafkago.TopicAuthorizationFailed):
+		return "grant " + k.kafkaUser() + " Describe, DescribeConfigs, Read and Write on the topic, and Create on the cluster before the first start"
 	case !errors.As(err, &s):
 		return ""
 	case s.Setting == "partitions":
 		return fmt.Sprintf("the number of partitions is fixed, because keys would move, and Kafka takes no partition away. "+
-			"If %s is empty still, delete it and create it with %s; else %s", s.Topic, s.Wanted, anew)
+			"If %s is empty still, delete it and create it with %s; else %s", s.Topic, s.Wanted, kafka.Anew)
+	case s.Setting == kafka.Replicas:
+		return "let more brokers hold it (kafka-reassign-partitions.sh), or set kafka.replication: " + s.Found + ": then a warning says what that may lose"
 	default:
 		value, _, _ := strings.Cut(s.Wanted, " ")
 		return fmt.Sprintf("kafka-configs.sh --alter --entity-type topics --entity-name %s --add-config %s=%s", s.Topic, s.Setting, value)
@@ -380,9 +471,13 @@ func (k *checker) postgres(ctx context.Context, logID string, topics map[domain.
 	}
 	k.clock(s.Clock, before, time.Now())
 	switch {
+	case len(s.MissingRights) > 0:
+		k.notYet()
+		k.failed("schema", fmt.Errorf("it will be made by \"quartermaster projection migrate\", but these rights are missing: %s", strings.Join(s.MissingRights, "; ")),
+			"grant them to the user of postgres.dsn, or let that user own the database")
 	case s.Schema == 0:
 		k.notYet()
-		k.failed("schema", errors.New("there is none yet"), "\"quartermaster projection migrate\" makes it")
+		k.note("schema", checkWarning, "there is none yet; this user may make it", "it will be made by \"quartermaster projection migrate\": run that before the first start")
 	case s.Schema < s.Wanted:
 		k.failed("schema", fmt.Errorf("it is version %d, this program needs %d", s.Schema, s.Wanted), "stop older instances, then run \"quartermaster projection migrate\"")
 	case s.Schema > s.Wanted:
@@ -395,12 +490,21 @@ func (k *checker) postgres(ctx context.Context, logID string, topics map[domain.
 		} else if len(cfg.Readers) > 0 {
 			k.ok("readers", "all %d are roles of the server", len(cfg.Readers))
 		}
-		k.rows(s, logID, topics)
+		rows := postgres.Generation{Partitions: s.Partitions}
+		stops := rows.Stops()
+		for tp, d := range k.rows(ctx, s, logID, topics) {
+			stops[tp] = projections.Stop{Offset: d.Position, Reason: d.Error(), Advice: d.Advice(), Kind: d.Kind()}
+		}
+		for _, tp := range stops.Partitions() {
+			stop := stops[tp]
+			k.failed("partition "+tp.String(), fmt.Errorf("stands still at offset %d: %s", stop.Offset, stop.Reason), stop.Advice)
+		}
 	}
 }
 
-// rows checks what the rows were made by and of.
-func (k *checker) rows(s postgres.State, logID string, topics map[domain.Topic]string) {
+// rows checks what the rows were made by and of. It returns where the log is not what
+// they were folded from.
+func (k *checker) rows(ctx context.Context, s postgres.State, logID string, topics map[domain.Topic]string) map[domain.TopicPartition]*kafka.DivergedError {
 	switch {
 	case s.Active == "":
 		k.ok("generation", "none yet; \"quartermaster projection migrate\" makes the first")
@@ -415,10 +519,10 @@ func (k *checker) rows(s postgres.State, logID string, topics map[domain.Topic]s
 	case s.LogID == "":
 		k.ok("rows", "are of no log yet")
 		k.notYet()
-		return
+		return nil
 	case logID == "":
 		k.note("rows", checkSkipped, "are of log "+s.LogID+", and no log answers", "")
-		return
+		return nil
 	case s.LogID != logID:
 		bound = false
 		k.failed("rows", fmt.Errorf("are of log %s, and the brokers' is %s", s.LogID, logID), "correct kafka.brokers or postgres.dsn: the two do not belong together")
@@ -426,12 +530,27 @@ func (k *checker) rows(s postgres.State, logID string, topics map[domain.Topic]s
 	for _, spec := range domain.TopicSpecs() {
 		if was, is := s.Topics[spec.Topic].ID, topics[spec.Topic]; was != "" && is != "" && was != is {
 			bound = false
-			k.failed("rows", fmt.Errorf("are of topic %s with id %s, and now its id is %s: it was deleted and created again", spec.Topic, was, is), "a topic that was deleted does not come back: "+anew)
+			k.failed("rows", fmt.Errorf("are of topic %s with id %s, and now its id is %s: it was deleted and created again", spec.Topic, was, is), "a topic that was deleted does not come back: "+kafka.Anew)
 		}
 	}
-	if bound {
+	switch {
+	case !bound:
+		return nil
+	case len(topics) == 0:
+		k.note("rows", checkSkipped, "are of this log; whether it still holds what they were folded from cannot be told", "")
+		return nil
+	}
+	rows := postgres.Generation{Partitions: s.Partitions}
+	diverged, err := k.log.Diverged(ctx, rows.Position(), rows.Anchors())
+	switch {
+	case err != nil:
+		k.failed("rows", err, "")
+	case len(diverged) > 0:
+		k.failed("rows", fmt.Errorf("were folded from records that %d partitions of the log no longer hold", len(diverged)), "see these partitions below")
+	default:
 		k.ok("rows", "are of this log")
 	}
+	return diverged
 }
 
 // clock compares this machine's clock with the database's, which was read

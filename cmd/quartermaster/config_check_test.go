@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/url"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/lib/pq"
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/postgres"
@@ -111,6 +113,8 @@ func TestConfigCheckTopics(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, checks = checked(t, path) // which would find what the first one made
+	expect(t, checks, "replication", checkWarning, "may lose acknowledged events", "flush.messages=1")
+	expect(t, checks, "durability", checkWarning, string(specs[0].Topic)+", "+string(specs[1].Topic)+": replicas: 1", "flush.messages=1")
 	expect(t, checks, "topic "+string(specs[0].Topic), checkOK, "partitions, kept for ever", "")
 	expect(t, checks, "topics", checkFailed, "these do not exist: "+string(specs[2].Topic)+", ", "")
 	if err := log.EnsureTopics(t.Context(), specs); err != nil {
@@ -124,16 +128,21 @@ func TestConfigCheckTopics(t *testing.T) {
 // than brokers are found before serve meets them.
 func TestConfigCheckFirstStart(t *testing.T) {
 	dsn, _ := database(t)
-	path := writeConfig(t, "kafka: {replication: 3, brokers: ['%s']}\npostgres: {dsn_file: %q}\n", broker(t), writeSecret(t, dsn))
+	address := broker(t)
+	path := writeConfig(t, "kafka: {replication: 3, brokers: ['%s']}\npostgres: {dsn_file: %q}\n", address, writeSecret(t, dsn))
 	_, checks := checked(t, path)
 	expect(t, checks, "replication", checkFailed, "kafka.replication is 3, and 1 brokers are there", "set kafka.replication: 1")
-	expect(t, checks, "topics", checkWarning, "there are none yet", "serve\" makes them")
-	expect(t, checks, "schema", checkFailed, "there is none yet", "projection migrate")
+	expect(t, checks, "topics", checkFailed, "there are none yet; they will be made by \"quartermaster serve\", but a trial failed", "")
+	expect(t, checks, "schema", checkWarning, "there is none yet", "will be made by \"quartermaster projection migrate\"")
+	path = writeConfig(t, "kafka: {replication: 1, brokers: ['%s']}\npostgres: {dsn_file: %q}\n", address, writeSecret(t, dsn))
+	if code, checks := checked(t, path); code != 0 {
+		t.Errorf("all of it can be made, and it exits %d: %+v", code, checks)
+	}
 	if _, _, err := postgres.Migrate(t.Context(), postgres.Config{DSN: dsn}); err != nil {
 		t.Fatal(err)
 	}
 	_, checks = checked(t, path)
-	expect(t, checks, "topics", checkWarning, "there are none yet", "serve\" makes them")
+	expect(t, checks, "topics", checkWarning, "there are none yet", "will be made by \"quartermaster serve\"")
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
 	if err != nil {
 		t.Fatal(err)
@@ -144,6 +153,58 @@ func TestConfigCheckFirstStart(t *testing.T) {
 	}
 	_, checks = checked(t, path)
 	expect(t, checks, "topics", checkFailed, "there are none yet", "correct kafka.brokers")
+}
+
+// A user who may make neither schema nor topics is told which rights are missing.
+func TestConfigCheckRights(t *testing.T) {
+	dsn, db := database(t)
+	role := fmt.Sprintf("restricted_%d", time.Now().UnixNano())
+	exec := func(query string) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("create role " + role + " login password 'secret'")
+	t.Cleanup(func() {
+		for _, query := range []string{"grant " + role + " to current_user", "drop owned by " + role + " cascade", "drop role " + role} {
+			if _, err := db.ExecContext(context.Background(), query); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(role, "secret")
+	name := strings.TrimPrefix(u.Path, "/")
+	const user = "SCRAM-SHA-512"
+	describe := func(kind kmsg.ACLResourceType, name string, ops ...kmsg.ACLOperation) (acls []kfake.ACL) {
+		for _, op := range ops {
+			acls = append(acls, kfake.ACL{Resource: kind, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true})
+		}
+		return acls
+	}
+	acls := slices.Concat(
+		describe(kmsg.ACLResourceTypeCluster, "kafka-cluster", kmsg.ACLOperationDescribe, kmsg.ACLOperationDescribeConfigs),
+		describe(kmsg.ACLResourceTypeTopic, "*", kmsg.ACLOperationDescribe, kmsg.ACLOperationDescribeConfigs, kmsg.ACLOperationRead, kmsg.ACLOperationWrite))
+	address := broker(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.User(user, "reader", "right", acls...))
+	path := writeConfig(t, "kafka: {replication: 1, brokers: ['%s'], sasl: {mechanism: %s, user: reader, password_file: %s}}\npostgres: {dsn_file: %s}\n",
+		address, user, writeSecret(t, "right"), writeSecret(t, u.String()))
+	code, checks := checked(t, path)
+	if code != 1 {
+		t.Errorf("exit %d", code)
+	}
+	expect(t, checks, "schema", checkFailed, "will be made by \"quartermaster projection migrate\", but these rights are missing: CREATE on database "+name, "grant them")
+	expect(t, checks, "topics", checkFailed, "will be made by \"quartermaster serve\", but these rights are missing: Create on the cluster", "grant them to User:reader")
+
+	exec("grant create on database " + name + " to " + role)
+	_, checks = checked(t, path)
+	expect(t, checks, "schema", checkWarning, "this user may make it", "projection migrate")
+	if _, _, err := postgres.Migrate(t.Context(), postgres.Config{DSN: u.String()}); err != nil {
+		t.Errorf("check says that the user may: %v", err)
+	}
 }
 
 // Other settings, and more partitions, are what serve refuses too.
@@ -357,8 +418,8 @@ func TestConfigCheckPostgres(t *testing.T) {
 	code, checks := checked(t, path)
 	expect(t, checks, "postgres", checkOK, "version ", "")
 	expect(t, checks, "clock", checkOK, "ahead of the database's", "")
-	expect(t, checks, "schema", checkFailed, "there is none yet", "projection migrate")
-	if code != 1 || checks["generation"] != nil {
+	expect(t, checks, "schema", checkWarning, "there is none yet", "projection migrate")
+	if code != 0 || checks["generation"] != nil {
 		t.Errorf("exit %d, %+v", code, checks)
 	}
 
@@ -431,5 +492,68 @@ func TestConfigCheckPostgresRefuses(t *testing.T) {
 		if strings.Contains(fmt.Sprint(checks), "hunter2") {
 			t.Error("a secret is shown")
 		}
+	}
+}
+
+// What the brokers say of the topics is compared with what keeps acknowledged events.
+func TestConfigCheckDurability(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		brokers, replicas int
+		inSync, flush     string
+		result            string
+		found, next       string
+	}{
+		"one broker":         {1, 1, "1", "", checkWarning, "replicas: 1, min.insync.replicas: 1, flush.messages: not told, flush.ms: not told; the only broker", "flush.messages=1"},
+		"never flushed":      {1, 1, "1", fmt.Sprint(math.MaxInt64), checkWarning, "flush.messages: never", "kafka.replication: 3"},
+		"flushed":            {1, 1, "1", "1", checkOK, "outlives a power cut", ""},
+		"two":                {2, 2, "2", "", checkWarning, "replicas: 2, min.insync.replicas: 2", "kafka.replication: 3"},
+		"three":              {3, 3, "2", "", checkOK, "outlives the loss of a machine", ""},
+		"three, one in sync": {3, 3, "1", "", checkFailed, "min.insync.replicas is 1, must be 2 or more", "--add-config min.insync.replicas=2"},
+		"one of three":       {3, 1, "1", "", checkFailed, "replicas is 1, must be 3 or more", "kafka-reassign-partitions.sh"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster, err := kfake.NewCluster(kfake.NumBrokers(c.brokers))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(cluster.Close)
+			log, err := kafka.Open(t.Context(), kafka.Config{Brokers: cluster.ListenAddrs(), Replication: c.replicas})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer log.Close()
+			if err := log.EnsureTopics(t.Context(), domain.TopicSpecs()); err != nil {
+				t.Fatal(err)
+			}
+			// This broker keeps no flush.messages, and min.insync.replicas is read from what it says.
+			cluster.ControlKey(int16(kmsg.DescribeConfigs), func(req kmsg.Request) (kmsg.Response, error, bool) {
+				cluster.KeepControl()
+				res := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
+				for _, asked := range req.(*kmsg.DescribeConfigsRequest).Resources {
+					r := kmsg.NewDescribeConfigsResponseResource()
+					r.ResourceType, r.ResourceName = asked.ResourceType, asked.ResourceName
+					for name, value := range map[string]string{
+						"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1", "message.timestamp.type": "CreateTime",
+						"max.message.bytes": fmt.Sprint(64 << 20), "min.insync.replicas": c.inSync, "flush.messages": c.flush,
+					} {
+						if value != "" {
+							e := kmsg.NewDescribeConfigsResponseResourceConfig()
+							e.Name, e.Value = name, kmsg.StringPtr(value)
+							r.Configs = append(r.Configs, e)
+						}
+					}
+					res.Resources = append(res.Resources, r)
+				}
+				return res, nil, true
+			})
+			_, checks := checked(t, writeConfig(t, "kafka: {replication: %d, brokers: ['%s']}\n%s", c.brokers, strings.Join(cluster.ListenAddrs(), "','"), noDatabase))
+			check := "durability"
+			if c.result == checkFailed {
+				check = "topic " + string(domain.TopicFleet)
+			}
+			expect(t, checks, check, c.result, c.found, c.next)
+		})
 	}
 }

@@ -152,11 +152,13 @@ as configured; every topic exists with the settings and the number of
 partitions that the log needs; every partition has a leader that can be reached;
 Postgres answers, is 15 or newer, takes writes, and its schema and active
 generation are this program's and were made of this log; snapshots can be
-written. It says how far the clocks are apart, when each schedule comes next,
+written; the gateway's certificate is valid, with a warning 14 days before its end
+(or in the last third of a shorter life). It says how far the clocks are apart, when each schedule comes next,
 and whom webhooks would tell, without calling them.
 
 Nothing is created or changed: before the first start, topics and schema are
-reported as missing, with the command that makes them.
+reported as missing, with the command that makes them. It fails only where this
+user may not make them, and names the rights that are missing.
 
 One line a check: ok, WARNING, skipped or FAILED, what was found, and what to do
 next. Exit 1 if any failed. --offline connects to nothing.

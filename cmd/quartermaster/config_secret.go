@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
@@ -18,6 +17,7 @@ import (
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/keyfile"
 	"quartermaster/adapters/postgres"
+	"quartermaster/adapters/transport"
 )
 
 // maxCertificates bounds a file with certificates.
@@ -91,13 +91,9 @@ func (c *config) tls() (*tls.Config, error) {
 	t := c.Kafka.TLS
 	out := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CAFile != "" {
-		pem, err := configfile.Small(t.CAFile, maxCertificates)
-		if err != nil {
+		var err error
+		if out.RootCAs, err = transport.Pool(t.CAFile); err != nil {
 			return nil, c.wrong("kafka.tls.ca_file", "%v", err)
-		}
-		out.RootCAs = x509.NewCertPool()
-		if !out.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, c.wrong("kafka.tls.ca_file", "%s holds no certificate in PEM", t.CAFile)
 		}
 	}
 	if t.CertFile != "" {

@@ -1,16 +1,8 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io/fs"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,6 +14,7 @@ import (
 
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/keyfile"
+	"quartermaster/adapters/transport/testcert"
 )
 
 // hunter2 stands in every secret of a secretHome.
@@ -30,25 +23,14 @@ const hunter2 = "hunter2-'\\ %"
 // certificate returns one for localhost, signed by itself, and its key, in PEM.
 func certificate(t *testing.T) (cert, key []byte) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
+	c := testcert.New(t)
+	for file, text := range map[string]*[]byte{c.Cert: &cert, c.Key: &key} {
+		var err error
+		if *text, err = os.ReadFile(file); err != nil {
+			t.Fatal(err)
+		}
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	return cert, key
 }
 
 // secretHome writes a configuration with every secret there can be.

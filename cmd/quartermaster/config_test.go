@@ -72,7 +72,7 @@ func TestConfigDefaults(t *testing.T) {
 		Instance: host,
 		Kafka:    kafkaConfig{Brokers: []string{"k:9092"}, Replication: 3, Codec: "zstd", Batch: 20_000},
 		Postgres: postgresConfig{DSN: "postgres://u@db/rows", MaxConns: 16},
-		Listen:   "127.0.0.1:7070", Lease: 4 * time.Second, Gateway: gatewayConfig{Rate: 20_000},
+		Listen:   "127.0.0.1:7070", Lease: 4 * time.Second, Gateway: gatewayConfig{TLSMin: "1.3", Rate: 20_000, MaxAge: 168 * time.Hour, MaxAhead: 10 * time.Minute},
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("%+v", c)
@@ -245,9 +245,13 @@ var samples = map[string]string{
 	"gateway.listen":                ":7443",
 	"gateway.cert_file":             "/f/gc",
 	"gateway.key_file":              "/f/gk",
+	"gateway.client_ca_file":        "/f/gca",
 	"gateway.plain":                 "true",
 	"gateway.rate":                  "7",
+	"gateway.max_age":               "24h0m0s",
+	"gateway.max_ahead":             "1m0s",
 	"snapshots":                     "/f/s",
+	"gateway.tls_min":               "1.2",
 	"lease":                         "9s",
 	"schedules.plan":                "1 2 * * *",
 	"schedules.snapshot":            "2 2 * * *",
@@ -421,6 +425,9 @@ func TestConfigExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, v := range c.file.Values() {
+		if v.Key == "kafka.replication" {
+			continue // the example is for one broker, and says what production needs
+		}
 		if v.From != configfile.FromFile && v.Key != "postgres.dsn" {
 			t.Errorf("%s is not in the example", v.Key)
 		}

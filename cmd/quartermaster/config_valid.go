@@ -83,6 +83,7 @@ func (c *config) files() []namedFile {
 		{"postgres.password_file", &c.Postgres.PasswordFile, true},
 		{"gateway.cert_file", &c.Gateway.CertFile, false},
 		{"gateway.key_file", &c.Gateway.KeyFile, true},
+		{"gateway.client_ca_file", &c.Gateway.ClientCAFile, false},
 		{"snapshots", &c.Snapshots, false},
 		{"schedules.checkpoint_key_file", &c.Schedules.CheckpointKeyFile, true},
 	}
@@ -175,11 +176,19 @@ func (p *postgresConfig) validate(f *configfile.File) {
 
 func (g *gatewayConfig) validate(f *configfile.File) {
 	within(f, "gateway.rate", g.Rate, 1, 1_000_000)
+	within(f, "gateway.max_age", g.MaxAge, time.Minute, time.Duration(domain.MaxAge))
+	within(f, "gateway.max_ahead", g.MaxAhead, 0, time.Duration(domain.MaxAhead))
+	if g.TLSMin != "" && g.TLSMin != "1.2" && g.TLSMin != "1.3" {
+		f.Add("gateway.tls_min", "%.20q is not 1.2 or 1.3", g.TLSMin)
+	}
 	if (g.CertFile == "") != (g.KeyFile == "") {
 		f.Add("gateway", "cert_file and key_file belong together; give both or neither")
 	}
+	if g.ClientCAFile != "" && g.CertFile == "" {
+		f.Add("gateway.client_ca_file", "needs TLS, in which clients show their certificates: give cert_file and key_file as well")
+	}
 	if g.Listen == "" {
-		if g.CertFile != "" || g.Plain {
+		if g.CertFile != "" || g.ClientCAFile != "" || g.Plain {
 			f.Add("gateway", "is described but listens nowhere; set gateway.listen, or leave the rest out")
 		}
 		return

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 	"quartermaster/projections"
@@ -54,9 +55,10 @@ invoice, line, day, hour, rung.
   workspace   who carries it, or platform, platform:reliability (what failed or
               was maintained), platform:unobserved (what nobody saw) or
               platform:prepaid (paid now for a term)
-  component   allocated, idle, unprovisioned, failed, maintenance, unobserved,
-              unseen (bought beyond the time in service), unused_commitment,
-              prepaid, unmatched, bridge
+  component   allocated, busy_unattributed (worked, and nobody is known to have
+              held it; carried as idle is), idle, unprovisioned, failed,
+              maintenance, unobserved, unseen (bought beyond the time in
+              service), unused_commitment, prepaid, unmatched, bridge
   class       committed, on_demand, spot, owned, shared, credit, tax, rounding
   rung        how a line found its machines: by_resource, by_pool, by_account,
               by_commitment, by_following, by_nothing
@@ -82,6 +84,8 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
     difference less the bridge), generated; details: for each row of the invoice
     that lines name, and for the rest, detail (its id), rows, lines, billed,
     received, difference, bridge and after;
+    rounded_away: what rounding to 18 decimals took from what the month's lines
+    bill, as written less as kept;
     elsewhere: period, lines and billed of each other month whose lines name it,
     and then received and difference are of all months);
   untied (subject: an invoice or a line; why) and untied_count, what --require-tie
@@ -101,7 +105,8 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
 			"  quartermaster costs --period 2026-05 --workspace research --by deployment,day\n" +
 			"  quartermaster costs --period 2026-05 --require-tie\n" +
 			"  quartermaster costs leaves --period 2026-05 --line LINE\n" +
-			"  quartermaster costs explain LEAF",
+			"  quartermaster costs explain LEAF\n" +
+			"  quartermaster costs moved --before may.json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q := projections.CostQuery{Workspace: workspace, By: make([]projections.CostDimension, len(by))}
@@ -112,7 +117,7 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
 			for i, d := range by {
 				q.By[i] = projections.CostDimension(d)
 				if !slices.Contains(projections.CostDimensions(), q.By[i]) {
-					return fmt.Errorf("--by %q: no such dimension; there are %v", d, projections.CostDimensions())
+					return commandline.Usagef("--by %q: no such dimension; there are %v", d, projections.CostDimensions())
 				}
 			}
 			return a.readAt(cmd.Context(), asOf, func(h *home) error {
@@ -148,7 +153,7 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
 	f.BoolVar(&requireTie, "require-tie", false, "fail, and say why, when the bills do not tie")
 	asOfFlag(cmd, &asOf)
 	must(cmd.MarkFlagRequired("period"))
-	cmd.AddCommand(a.costLeavesCommand(), a.costExplainCommand())
+	cmd.AddCommand(a.costLeavesCommand(), a.costExplainCommand(), a.costMovedCommand())
 	return cmd
 }
 
@@ -189,7 +194,7 @@ func untiedText(all []projections.Untied) string {
 func monthFlag(s string) (domain.Interval, error) {
 	t, err := time.ParseInLocation("2006-01", s, time.UTC)
 	if err != nil || t.Year() < 1970 || t.Year() > 2261 {
-		return domain.Interval{}, fmt.Errorf("--period %q is not a billing month, for example 2026-05", s)
+		return domain.Interval{}, commandline.Usagef("--period %q is not a billing month, for example 2026-05", s)
 	}
 	return projections.BillingMonth(domain.InstantOf(t)), nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/domain/attribution"
 	"quartermaster/projections"
 )
@@ -40,7 +41,7 @@ JSON keys, one object per line:
 				return err
 			}
 			if limit < 0 {
-				return fmt.Errorf("--limit %d: want 0 or more", limit)
+				return commandline.Usagef("--limit %d: want 0 or more", limit)
 			}
 			return a.readAt(cmd.Context(), asOf, func(h *home) error {
 				return h.view(cmd.Context(), func(v projections.View) error {
@@ -168,7 +169,7 @@ var telling = []string{
 	"InvoiceIssuerName", "BillingAccountId", "InvoiceId", "InvoiceDetailId", "x_LineId", "BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "ChargePeriodEnd",
 	"ChargeCategory", "ChargeClass", "ChargeFrequency", "ChargeDescription", "BilledCost", "EffectiveCost", "ListCost", "BillingCurrency",
 	"PricingCategory", "PricingQuantity", "PricingUnit", "ConsumedQuantity", "ConsumedUnit", "CommitmentDiscountId", "CommitmentDiscountStatus",
-	"CapacityReservationId", "CapacityReservationStatus", "ServiceProviderName", "ServiceName", "RegionId", "ResourceId", "ResourceName", "SkuId", "SubAccountId", "Tags", "Other", "x_Generated",
+	"CapacityReservationId", "CapacityReservationStatus", "ServiceProviderName", "ServiceName", "RegionId", "ResourceId", "ResourceName", "ResourceType", "SkuId", "SkuMeter", "SkuPriceDetails", "SubAccountId", "Tags", "Other", "x_Generated",
 }
 
 func (a *app) showLeaf(x *projections.LeafExplanation) {

@@ -273,6 +273,12 @@ func (a *app) showInvoices(r *projections.CostReport) {
 	}
 	t.Render()
 	a.more(len(r.Invoices))
+	for _, x := range r.Invoices {
+		if x.RoundedAway != nil {
+			fmt.Fprintf(a.out, "%s of %s, account %s: lines had more than 18 decimals, and rounding them took %s %s\n",
+				invoiceText(x.Invoice, x.Period), clipped(x.Issuer), clipped(x.Account), x.RoundedAway, x.Currency)
+		}
+	}
 }
 
 // dayText is a date where a time is the start of one, else the whole time.

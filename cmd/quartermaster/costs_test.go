@@ -123,7 +123,7 @@ func TestCostsShown(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"costs", "--period", "2026-05", "--limit", "1"}, {"costs", "leaves", "--period", "2026-05", "--limit", "-1"}, {"costs", "leaves", "--period", "x"}, {"costs", "explain"}} {
-		if code, out := command(t, dir, args...); code != 1 {
+		if code, out := command(t, dir, args...); code != 2 {
 			t.Errorf("%v: exit %d\n%s", args, code, out)
 		}
 	}

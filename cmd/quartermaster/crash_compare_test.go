@@ -46,10 +46,21 @@ func (d *difference) String() string {
 	return b.String()
 }
 
-// comparer reads what a database holds at one moment.
+// firstGeneration is the generation that rivals fold from the beginning.
+const firstGeneration = "a"
+
+// comparer reads what a generation of a database holds at one moment.
 type comparer struct {
-	db *sql.DB
-	tx *sql.Tx
+	db         *sql.DB
+	generation string
+	tx         *sql.Tx
+}
+
+// position reads how far each partition of a generation is folded.
+func (r *rowsOf) position(ctx context.Context, generation string) (domain.Position, error) {
+	c := &comparer{db: r.db.DB, generation: generation}
+	defer c.end()
+	return c.position(ctx)
 }
 
 // position reads how far each partition is folded, beginning the moment.
@@ -59,7 +70,7 @@ func (c *comparer) position(ctx context.Context) (domain.Position, error) {
 		return nil, err
 	}
 	c.tx = tx
-	rows, err := tx.QueryContext(ctx, `select topic, partition, next_offset from quartermaster.partitions where generation = 'a'`)
+	rows, err := tx.QueryContext(ctx, `select topic, partition, next_offset from quartermaster.partitions where generation = $1`, c.generation)
 	if err != nil {
 		return nil, err
 	}
@@ -125,8 +136,10 @@ func (c *comparer) compare(ctx context.Context, ref *reference) (*difference, er
 	if err := c.held(ctx, ref, d); err != nil {
 		return nil, fmt.Errorf("compare usage_held: %w", err)
 	}
-	if err := c.trace(ctx, ref, d); err != nil {
-		return nil, fmt.Errorf("compare commits: %w", err)
+	if c.generation == firstGeneration { // another one was not begun by rivals
+		if err := c.trace(ctx, ref, d); err != nil {
+			return nil, fmt.Errorf("compare commits: %w", err)
+		}
 	}
 	slices.Sort(d.Lost)
 	slices.Sort(d.Extra)
@@ -148,8 +161,8 @@ func (c *comparer) tables(ctx context.Context) (map[string][]string, error) {
 		join pg_index i on i.indrelid = c.oid and i.indisprimary
 		cross join unnest(i.indkey::int[]) with ordinality k(n, at)
 		join pg_attribute a on a.attrelid = c.oid and a.attnum = k.n
-		where c.relnamespace = 'rows_a'::regnamespace and not c.relispartition and c.relname <> 'usage_held'
-		order by 1, k.at`)
+		where c.relnamespace = $1::regnamespace and not c.relispartition and c.relname <> 'usage_held'
+		order by 1, k.at`, "rows_"+c.generation)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +192,7 @@ func (c *comparer) rows(ctx context.Context, table string, key []string, yield f
 			id = column
 		}
 	}
-	rows, err := c.tx.QueryContext(ctx, fmt.Sprintf(`select %s, %s, %s, exact is not null, row from rows_a.%s`, key[0], id, number, table))
+	rows, err := c.tx.QueryContext(ctx, fmt.Sprintf(`select %s, %s, %s, exact is not null, row from rows_%s.%s`, key[0], id, number, c.generation, table))
 	if err != nil {
 		return err
 	}
@@ -206,7 +219,7 @@ func (c *comparer) held(ctx context.Context, ref *reference, d *difference) erro
 	rows, err := c.tx.QueryContext(ctx, `
 		select workspace, cluster, deployment, node, source, (extract(epoch from hour) / 3600)::bigint,
 			(gpu_seconds * 1000)::bigint, (slice_seconds * 1000)::bigint, (measured_seconds * 1000)::bigint, (active_seconds * 1000000)::bigint
-		from rows_a.usage_held where gpu_seconds + slice_seconds > 0`)
+		from rows_`+c.generation+`.usage_held where gpu_seconds + slice_seconds > 0`)
 	if err != nil {
 		return err
 	}
@@ -237,8 +250,8 @@ func (c *comparer) held(ctx context.Context, ref *reference, d *difference) erro
 // in exactly one, and none under a claim older than one that had committed.
 func (c *comparer) trace(ctx context.Context, ref *reference, d *difference) error {
 	rows, err := c.tx.QueryContext(ctx, `
-		select topic, partition, from_offset, epoch, to_offset, rival from crash.trace
-		order by topic collate "C", partition, from_offset, number`)
+		select topic, partition, from_offset, epoch, to_offset, rival from crash.trace where generation = $1
+		order by topic collate "C", partition, from_offset, number`, c.generation)
 	if err != nil {
 		return err
 	}
@@ -277,11 +290,11 @@ func (c *comparer) trace(ctx context.Context, ref *reference, d *difference) err
 	return nil
 }
 
-// compareNow compares a database at whatever position it has, taking the
+// compareNow compares a generation at whatever position it has, taking the
 // reference there. Servers that go away meanwhile are asked again.
-func compareNow(ctx context.Context, db *sql.DB, brokers []string, ref *reference) (d *difference, at domain.Position, err error) {
+func compareNow(ctx context.Context, rows *rowsOf, generation string, brokers []string, ref *reference) (d *difference, at domain.Position, err error) {
 	for range 20 {
-		c := &comparer{db: db}
+		c := &comparer{db: rows.db.DB, generation: generation}
 		if at, err = c.position(ctx); err == nil {
 			bound, stop := context.WithTimeout(ctx, 5*time.Minute)
 			if err = ref.read(bound, brokers, at); err == nil {

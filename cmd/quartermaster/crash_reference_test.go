@@ -8,6 +8,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash"
+	"hash/crc32"
 	"maps"
 	"slices"
 	"strconv"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/fxamacker/cbor/v2"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
@@ -40,6 +43,11 @@ type reference struct {
 	records  int64
 	repeats  int64
 	poisoned int64
+
+	conflicts int64 // of poisoned, records that claim the place of another
+	aborted   int64 // of poisoned, records of transactions that were aborted
+	oversized int64 // of poisoned, records of batches that unpack to too much
+	markers   int64 // of transactions; these are no records
 }
 
 // rowName names a row as Postgres does: table, scope, id and number, where the
@@ -87,7 +95,8 @@ func (r *reference) read(ctx context.Context, brokers []string, to map[domain.To
 	if left == 0 {
 		return nil
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumePartitions(from), kgo.ConsumeResetOffset(kgo.NoResetOffset()))
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumePartitions(from), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
 	if err != nil {
 		return err
 	}
@@ -103,23 +112,41 @@ func (r *reference) read(ctx context.Context, brokers []string, to map[domain.To
 		for it := fetched.RecordIter(); !it.Done(); {
 			k := it.Next()
 			tp := domain.TopicPartition{Topic: domain.Topic(k.Topic), Partition: int(k.Partition)}
-			if k.Offset >= to[tp] {
+			if r.next[tp] == to[tp] {
 				continue
 			}
-			if k.Offset != r.next[tp] {
+			if k.Offset < r.next[tp] {
 				return fmt.Errorf("%s: offset %d after %d", tp, k.Offset, r.next[tp]-1)
 			}
-			rec := domain.Record{
-				Topic: tp.Topic, Partition: tp.Partition, Offset: k.Offset,
-				Time: domain.Instant(k.Timestamp.UnixMilli() * 1e6), Key: k.Key, Value: k.Value,
+			// What this client leaves out was aborted.
+			if upto := min(k.Offset, to[tp]); r.next[tp] < upto {
+				if err := r.batches(ctx, client, tp, upto, "the records are of a transaction that its producer aborted", &r.aborted); err != nil {
+					return err
+				}
 			}
-			for _, h := range k.Headers {
-				rec.Headers = append(rec.Headers, domain.Header{Key: h.Key, Value: h.Value})
+			switch {
+			case k.Offset >= to[tp]:
+			case k.Attrs.IsControl():
+				r.markers++
+				r.next[tp]++
+			case len(k.Value) > 64<<20:
+				if err := r.batches(ctx, client, tp, k.Offset+1, "the batch unpacks to more than 64 MiB", &r.oversized); err != nil {
+					return err
+				}
+			default:
+				rec := domain.Record{
+					Topic: tp.Topic, Partition: tp.Partition, Offset: k.Offset,
+					Time: domain.Instant(k.Timestamp.UnixMilli() * 1e6), Key: k.Key, Value: k.Value,
+				}
+				for _, h := range k.Headers {
+					rec.Headers = append(rec.Headers, domain.Header{Key: h.Key, Value: h.Value})
+				}
+				if err := r.fold(tp, &rec); err != nil {
+					return fmt.Errorf("%w: %s@%d: %w", errReference, tp, k.Offset, err)
+				}
+				r.next[tp]++
 			}
-			if err := r.fold(tp, &rec); err != nil {
-				return fmt.Errorf("%w: %s@%d: %w", errReference, tp, k.Offset, err)
-			}
-			if r.next[tp]++; r.next[tp] == to[tp] {
+			if r.next[tp] == to[tp] {
 				left--
 			}
 		}
@@ -127,50 +154,150 @@ func (r *reference) read(ctx context.Context, brokers []string, to map[domain.To
 	return nil
 }
 
+// batches sets the batches up to an offset aside, whole, and counts their records.
+func (r *reference) batches(ctx context.Context, client *kgo.Client, tp domain.TopicPartition, to int64, reason string, count *int64) error {
+	leader, _, err := client.PartitionLeader(string(tp.Topic), int32(tp.Partition))
+	if err != nil {
+		return err
+	}
+	named := kmsg.NewMetadataRequestTopic()
+	named.Topic = kmsg.StringPtr(string(tp.Topic))
+	about := kmsg.NewPtrMetadataRequest()
+	about.Topics = append(about.Topics, named)
+	topics, err := about.RequestWith(ctx, client)
+	if err != nil {
+		return err
+	}
+	for r.next[tp] < to {
+		part := kmsg.NewFetchRequestTopicPartition()
+		part.Partition, part.FetchOffset, part.PartitionMaxBytes = int32(tp.Partition), r.next[tp], 1<<20
+		topic := kmsg.NewFetchRequestTopic()
+		topic.Topic, topic.TopicID = string(tp.Topic), topics.Topics[0].TopicID
+		topic.Partitions = append(topic.Partitions, part)
+		req := kmsg.NewPtrFetchRequest()
+		req.MaxWaitMillis, req.MinBytes, req.MaxBytes, req.SessionEpoch = 1000, 1, 1<<20, -1
+		req.Topics = append(req.Topics, topic)
+		resp, err := req.RequestWith(ctx, client.Broker(int(leader)))
+		if err != nil {
+			return err
+		}
+		if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 || resp.Topics[0].Partitions[0].ErrorCode != 0 {
+			return fmt.Errorf("read batches of %s from offset %d: %+v", tp, r.next[tp], resp)
+		}
+		set := resp.Topics[0].Partitions[0].RecordBatches
+		for r.next[tp] < to {
+			var b kmsg.RecordBatch
+			if len(set) < 12 {
+				break // ask again
+			}
+			size := 12 + int(binary.BigEndian.Uint32(set[8:]))
+			if len(set) < size {
+				break
+			}
+			if err := b.ReadFrom(set[:size]); err != nil {
+				return err
+			}
+			if last := b.FirstOffset + int64(b.LastOffsetDelta); b.FirstOffset != r.next[tp] || last >= to {
+				return fmt.Errorf("%w: %s: batch from %d to %d instead of %d to before %d", errReference, tp, b.FirstOffset, last, r.next[tp], to)
+			}
+			r.span(tp, &b, set[21:size], reason)
+			*count += int64(b.NumRecords)
+			r.next[tp] += int64(b.NumRecords)
+			set = set[size:]
+		}
+	}
+	return nil
+}
+
+// span sets a batch aside; content is what its checksum covers.
+func (r *reference) span(tp domain.TopicPartition, b *kmsg.RecordBatch, content []byte, reason string) {
+	r.records += int64(b.NumRecords)
+	r.poisoned += int64(b.NumRecords)
+	sum := sha256.Sum256(content)
+	q := refQuarantined{
+		Topic: string(tp.Topic), Partition: tp.Partition, Offset: b.FirstOffset, SHA256: sum[:], Kind: "batch", Reason: reason,
+		Appended: refTime(domain.Instant(b.MaxTimestamp * 1e6)),
+	}
+	if b.NumRecords > 1 {
+		q.Last = b.FirstOffset + int64(b.LastOffsetDelta)
+	}
+	r.rows[rowName{"quarantine", tp.String(), "", b.FirstOffset}] = q
+}
+
 // fold takes one record.
 func (r *reference) fold(tp domain.TopicPartition, rec *domain.Record) error {
 	r.records++
 	var env domain.Envelope
+	kind := "undecodable"
 	err := new(wire.Decoder).Decode(rec, &env)
 	if err == nil && env.Topic() != tp.Topic {
-		err = fmt.Errorf("%s belongs to %s", env.Event.Type(), env.Topic())
+		kind, err = "misplaced", fmt.Errorf("%s belongs to %s", env.Event.Type(), env.Topic())
 	}
 	if err == nil {
 		if p := domain.PartitionOf(rec.Key, tp.Topic.Partitions()); p != tp.Partition {
-			err = fmt.Errorf("key %q belongs to partition %d", rec.Key, p)
+			kind, err = "misplaced", fmt.Errorf("key %q belongs to partition %d", rec.Key, p)
 		}
 	}
 	if err != nil {
-		r.poison(tp, rec, &env, err)
+		r.poison(tp, rec, &env, kind, err)
 		return nil
 	}
 	id := refStream{tp, env.Source, env.Incarnation}
+	said := refSaid{rec.Offset, binary.BigEndian.Uint32(refHash(rec, crc32.New(crc32.MakeTable(crc32.Castagnoli))))}
 	if r.seen[id][env.Sequence] {
-		r.repeats++
+		// A repeat changes nothing; other content under a sequence that is remembered is set aside.
+		stream, _ := r.rows[id.name()].(*refStreamRow)
+		var kept []refSaid // none of an incarnation that has ended
+		if stream != nil {
+			kept = stream.said[env.Sequence]
+		}
+		if len(kept) == 0 {
+			return r.uncompared(tp, rec, &env, stream)
+		}
+		if slices.ContainsFunc(kept, func(s refSaid) bool { return s.sum == said.sum }) {
+			r.repeats++
+			return nil
+		}
+		first := kept[0].offset
+		r.poison(tp, rec, &env, "conflict",
+			fmt.Errorf("sequence %d of the stream is taken by another record, at offset %d: one of the two may be forged", env.Sequence, first))
+		r.conflicts++
+		q := r.rows[rowName{"quarantine", tp.String(), "", rec.Offset}].(refQuarantined)
+		q.Conflicts = &first
+		r.rows[rowName{"quarantine", tp.String(), "", rec.Offset}] = q
+		stream.remember(env.Sequence, said)
 		return nil
 	}
 	stream := r.stream(id)
 	r.seen[id][env.Sequence] = true
+	stream.remember(env.Sequence, said)
 	stream.mark = max(stream.mark, env.Sequence)
 	stream.last = max(stream.last, env.Time)
 	stream.ahead = max(stream.ahead, env.Time-rec.Time)
 	if env.PreviousIncarnation != 0 && env.PreviousSequence > 0 {
 		before := refStream{tp, env.Source, env.PreviousIncarnation}
-		if s, known := r.rows[before.name()]; !known || s.(*refStreamRow).mark < env.PreviousSequence {
-			r.stream(before).mark = env.PreviousSequence
+		row := r.stream(before)
+		row.mark, row.ended = max(row.mark, env.PreviousSequence), max(row.ended, env.PreviousSequence)
+		if err := r.close(row); err != nil {
+			return err
 		}
 	}
+	if err := r.close(stream); err != nil {
+		return err
+	}
+	kind = "invalid"
 	if err = domain.Validate(&env); err == nil {
+		kind = "unsigned"
 		err = env.CheckSignature()
 	}
 	if err != nil {
-		r.poison(tp, rec, &env, err)
+		r.poison(tp, rec, &env, kind, err)
 		return nil
 	}
 	scope := string(rec.Key)
 	switch ev := env.Event.(type) {
 	case *domain.NodeSampled:
-		return r.sample(scope, env.Source, ev)
+		return r.sample(scope, env.Source, ev, rec.Time)
 	case *domain.ServingSampled:
 		r.serving(scope, env.Source, ev)
 		return nil
@@ -184,6 +311,24 @@ func (r *reference) fold(tp domain.TopicPartition, rec *domain.Record) error {
 
 // ---- Streams and quarantine
 
+// uncompared deals with a sequence that came again too late to compare the two.
+func (r *reference) uncompared(tp domain.TopicPartition, rec *domain.Record, env *domain.Envelope, stream *refStreamRow) error {
+	switch {
+	case slices.ContainsFunc([]string{"sha256:", "quartermaster/", "what-if/"}, func(p string) bool { return strings.HasPrefix(env.Source, p) }):
+		r.repeats++
+	case tp.Topic != domain.TopicTelemetry:
+		r.poison(tp, rec, env, "uncertain",
+			fmt.Errorf("sequence %d of incarnation %d was seen, too long ago to compare: it is a repeat, or one of the two is forged", env.Sequence, env.Incarnation))
+	case stream != nil:
+		r.repeats++
+		stream.uncompared++
+	default:
+		r.repeats++
+		r.rows[refStream{tp, env.Source, 0}.name()].(*refPast).uncompared++
+	}
+	return nil
+}
+
 func (s refStream) name() rowName {
 	return rowName{"streams", s.tp.String(), s.source, int64(s.incarnation)}
 }
@@ -191,18 +336,96 @@ func (s refStream) name() rowName {
 func (r *reference) stream(id refStream) *refStreamRow {
 	row, _ := r.rows[id.name()].(*refStreamRow)
 	if row == nil {
-		r.seen[id] = map[uint64]bool{}
-		row = &refStreamRow{id: id, seen: r.seen[id]}
+		if r.seen[id] == nil {
+			r.seen[id] = map[uint64]bool{}
+		}
+		row = &refStreamRow{id: id, seen: r.seen[id], said: map[uint64][]refSaid{}}
+		if past, _ := r.rows[refStream{id.tp, id.source, 0}.name()].(*refPast); past != nil {
+			row.mark, row.ended = past.lives[id.incarnation], past.lives[id.incarnation]
+			delete(past.lives, id.incarnation)
+		}
 		r.rows[id.name()] = row
 	}
 	return row
 }
 
+// close puts an incarnation that has ended and arrived whole into the row of its source.
+func (r *reference) close(s *refStreamRow) error {
+	if s.ended == 0 || s.mark != s.ended || uint64(len(s.seen)) != s.mark {
+		return nil
+	}
+	name := refStream{s.id.tp, s.id.source, 0}.name()
+	past, _ := r.rows[name].(*refPast)
+	if past == nil {
+		past = &refPast{source: s.id.source, lives: map[uint64]uint64{}}
+		r.rows[name] = past
+	}
+	past.lives[s.id.incarnation] = s.mark
+	past.uncompared += s.uncompared
+	past.last, past.ahead = max(past.last, s.last), max(past.ahead, s.ahead)
+	if len(past.lives) > 128 {
+		return fmt.Errorf("source %s ended more often than a row tells apart", s.id.source)
+	}
+	delete(r.rows, s.id.name())
+	return nil
+}
+
+// refPast are the incarnations of a source that ended, with their last sequences.
+type refPast struct {
+	source      string
+	lives       map[uint64]uint64
+	uncompared  uint64 // samples that came again, too late to compare
+	last, ahead domain.Instant
+}
+
+func (p *refPast) encode() ([]byte, error) {
+	var mark uint64
+	lives := []any{}
+	for _, n := range slices.Sorted(maps.Keys(p.lives)) {
+		mark += p.lives[n]
+		lives = append(lives, []any{n, p.lives[n]})
+	}
+	return refCBOR.Marshal(struct {
+		Source      string         `cbor:"source"`
+		Incarnation uint64         `cbor:"incarnation"`
+		Mark        uint64         `cbor:"mark"`
+		Last        string         `cbor:"last"`
+		Ahead       string         `cbor:"ahead,omitempty"`
+		Uncompared  uint64         `cbor:"not_compared,omitempty"`
+		Recent      []byte         `cbor:"recent"`
+		Past        map[string]any `cbor:"past"`
+	}{p.source, 0, mark, refTime(p.last), refTime(p.ahead), p.uncompared, []byte{}, map[string]any{"incarnations": len(p.lives), "lives": lives}})
+}
+
 type refStreamRow struct {
 	id          refStream
 	seen        map[uint64]bool
-	mark        uint64 // known to have been reached
+	said        map[uint64][]refSaid // the last 128 or fewer, of the highest sequences
+	mark        uint64               // known to have been reached
+	ended       uint64               // where the next incarnation says that this one ended
+	uncompared  uint64               // samples that came again, too late to compare
 	last, ahead domain.Instant
+}
+
+// refSaid is a record: where it stands, and the first 32 bits of its SHA-256.
+type refSaid struct {
+	offset int64
+	sum    uint32
+}
+
+// remember keeps a record. Of more than 128, those of the lowest sequence go.
+func (s *refStreamRow) remember(seq uint64, said refSaid) {
+	s.said[seq] = append(s.said[seq], said)
+	for {
+		n := 0
+		for _, list := range s.said {
+			n += len(list)
+		}
+		if n <= 128 {
+			return
+		}
+		delete(s.said, slices.Min(slices.Collect(maps.Keys(s.said))))
+	}
 }
 
 func (s *refStreamRow) encode() ([]byte, error) {
@@ -221,6 +444,17 @@ func (s *refStreamRow) encode() ([]byte, error) {
 	if len(gaps) > 60 {
 		return nil, fmt.Errorf("stream %v has %d gaps, near what is remembered", s.id, len(gaps))
 	}
+	recent := []byte{}
+	var seq uint64
+	var offset int64
+	for _, q := range slices.Sorted(maps.Keys(s.said)) {
+		for _, said := range s.said[q] {
+			recent = binary.AppendUvarint(recent, q-seq)
+			recent = binary.AppendVarint(recent, said.offset-offset)
+			recent = binary.BigEndian.AppendUint32(recent, said.sum)
+			seq, offset = q, said.offset
+		}
+	}
 	return refCBOR.Marshal(struct {
 		Source      string      `cbor:"source"`
 		Incarnation uint64      `cbor:"incarnation"`
@@ -228,14 +462,16 @@ func (s *refStreamRow) encode() ([]byte, error) {
 		Gaps        [][2]uint64 `cbor:"gaps,omitempty"`
 		Last        string      `cbor:"last"`
 		Ahead       string      `cbor:"ahead,omitempty"`
-	}{s.id.source, s.id.incarnation, s.mark, gaps, refTime(s.last), refTime(s.ahead)})
+		Ended       uint64      `cbor:"ended,omitempty"`
+		Uncompared  uint64      `cbor:"not_compared,omitempty"`
+		Recent      []byte      `cbor:"recent"`
+	}{s.id.source, s.id.incarnation, s.mark, gaps, refTime(s.last), refTime(s.ahead), s.ended, s.uncompared, recent})
 }
 
-func (r *reference) poison(tp domain.TopicPartition, rec *domain.Record, env *domain.Envelope, reason error) {
-	r.poisoned++
+// refHash is the hash of a record.
+func refHash(rec *domain.Record, h hash.Hash) []byte {
 	// Key, number of headers, each header's name and value, value: each behind its
 	// length in eight bytes.
-	h := sha256.New()
 	parts := [][]byte{rec.Key, []byte(strconv.Itoa(len(rec.Headers)))}
 	for _, hd := range rec.Headers {
 		parts = append(parts, []byte(hd.Key), hd.Value)
@@ -246,9 +482,14 @@ func (r *reference) poison(tp domain.TopicPartition, rec *domain.Record, env *do
 		h.Write(n[:])
 		h.Write(p)
 	}
+	return h.Sum(nil)
+}
+
+func (r *reference) poison(tp domain.TopicPartition, rec *domain.Record, env *domain.Envelope, kind string, reason error) {
+	r.poisoned++
 	q := refQuarantined{
-		Topic: string(tp.Topic), Partition: tp.Partition, Offset: rec.Offset, SHA256: h.Sum(nil), Reason: reason.Error(),
-		Source: first256(env.Source), Sequence: env.Sequence, Workspace: first256(env.Workspace), Cluster: first256(env.Cluster),
+		Topic: string(tp.Topic), Partition: tp.Partition, Offset: rec.Offset, SHA256: refHash(rec, sha256.New()), Kind: kind, Reason: reason.Error(),
+		Source: first256(env.Source), Incarnation: env.Incarnation, Sequence: env.Sequence, Workspace: first256(env.Workspace), Cluster: first256(env.Cluster),
 		Appended: refTime(rec.Time),
 	}
 	if env.Event != nil {
@@ -260,17 +501,21 @@ func (r *reference) poison(tp domain.TopicPartition, rec *domain.Record, env *do
 func first256(s string) string { return strings.Clone(s[:min(len(s), 256)]) }
 
 type refQuarantined struct {
-	Topic     string `cbor:"topic"`
-	Partition int    `cbor:"partition"`
-	Offset    int64  `cbor:"offset"`
-	SHA256    []byte `cbor:"sha256"`
-	Reason    string `cbor:"reason"`
-	Type      string `cbor:"type,omitempty"`
-	Source    string `cbor:"source,omitempty"`
-	Sequence  uint64 `cbor:"sequence,omitempty"`
-	Workspace string `cbor:"workspace,omitempty"`
-	Cluster   string `cbor:"cluster,omitempty"`
-	Appended  string `cbor:"appended"`
+	Topic       string `cbor:"topic"`
+	Partition   int    `cbor:"partition"`
+	Offset      int64  `cbor:"offset"`
+	Last        int64  `cbor:"last,omitempty"`
+	SHA256      []byte `cbor:"sha256"`
+	Kind        string `cbor:"kind"`
+	Reason      string `cbor:"reason"`
+	Type        string `cbor:"type,omitempty"`
+	Source      string `cbor:"source,omitempty"`
+	Incarnation uint64 `cbor:"incarnation,omitempty"`
+	Sequence    uint64 `cbor:"sequence,omitempty"`
+	Workspace   string `cbor:"workspace,omitempty"`
+	Cluster     string `cbor:"cluster,omitempty"`
+	Appended    string `cbor:"appended"`
+	Conflicts   *int64 `cbor:"conflicts_with,omitempty"`
 }
 
 func (q refQuarantined) encode() ([]byte, error) { return refCBOR.Marshal(q) }
@@ -309,6 +554,7 @@ type refDevice struct {
 type refPiece struct {
 	from, to, holder, known int64
 	active                  uint64
+	work                    string // of one without a holder
 }
 
 type refReading struct {
@@ -323,7 +569,7 @@ type refOther struct {
 
 const refHour = int64(time.Hour)
 
-func (r *reference) sample(scope, source string, s *domain.NodeSampled) error {
+func (r *reference) sample(scope, source string, s *domain.NodeSampled, appended domain.Instant) error {
 	from, to := int64(s.Interval.From), int64(s.Interval.To)
 	for hour := from / refHour; hour*refHour < to; hour++ {
 		begin := max(from-hour*refHour, 0) / 1e6
@@ -340,43 +586,73 @@ func (r *reference) sample(scope, source string, s *domain.NodeSampled) error {
 		if err := u.add(source, s, begin, end); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		r.reported(scope, s, hour)
+		r.reported(scope, s, hour, end-begin, appended)
 	}
 	return nil
 }
 
-// refReported is a node and month: the first and last hour of each GPU in it.
-type refReported map[[16]byte][2]int64
+// refReported is a node and month: the first and last hour of each GPU in it, and by
+// day the samples that were appended after it.
+type refReported struct {
+	gpus map[[16]byte][2]int64
+	late map[int64]*refLate
+}
 
-func (r *reference) reported(scope string, s *domain.NodeSampled, hour int64) {
+type refLate struct {
+	first, last domain.Instant
+	ms          int64
+}
+
+func (r *reference) reported(scope string, s *domain.NodeSampled, hour, ms int64, appended domain.Instant) {
 	at := time.Unix(hour*3600, 0).UTC()
 	month := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC).Unix() / 3600
 	name := rowName{"node_gpus", scope, strings.Clone(s.Node), month}
-	gpus, _ := r.rows[name].(refReported)
-	if gpus == nil {
-		gpus = refReported{}
-		r.rows[name] = gpus
+	row, _ := r.rows[name].(*refReported)
+	if row == nil {
+		row = &refReported{map[[16]byte][2]int64{}, map[int64]*refLate{}}
+		r.rows[name] = row
 	}
+	gpus, spoken := row.gpus, map[[16]byte]bool{}
 	for i := range len(s.IDs) / 16 {
 		id := [16]byte(s.IDs[16*i:])
 		if len(s.Parent) > 0 && s.Parent[i] > 0 {
 			id = [16]byte(s.Parents[16*(s.Parent[i]-1):])
 		}
+		spoken[id] = true
 		if h, known := gpus[id]; known {
 			gpus[id] = [2]int64{min(h[0], hour), max(h[1], hour)}
 		} else {
 			gpus[id] = [2]int64{hour, hour}
 		}
 	}
+	if !appended.Time().Before(time.Date(at.Year(), at.Month()+1, 1, 0, 0, 0, 0, time.UTC)) {
+		day := int64(appended / domain.Day)
+		if row.late[day] == nil {
+			row.late[day] = &refLate{first: appended}
+		}
+		l := row.late[day]
+		l.first, l.last, l.ms = min(l.first, appended), max(l.last, appended), l.ms+ms*int64(len(spoken))
+	}
 }
 
-func (g refReported) encode() ([]byte, error) {
+func (g *refReported) encode() ([]byte, error) {
 	list := []any{}
-	for _, id := range slices.SortedFunc(maps.Keys(g), func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) }) {
+	for _, id := range slices.SortedFunc(maps.Keys(g.gpus), func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) }) {
 		name := fmt.Sprintf("GPU-%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
-		list = append(list, []any{name, g[id][0], g[id][1]})
+		list = append(list, []any{name, g.gpus[id][0], g.gpus[id][1]})
 	}
-	return refCBOR.Marshal(map[string]any{"gpus": list})
+	row := map[string]any{"gpus": list}
+	if len(g.late) > 32 {
+		return nil, errors.New("a node's month came late on more days than a row keeps")
+	}
+	var late []any
+	for _, day := range slices.Sorted(maps.Keys(g.late)) {
+		late = append(late, []any{refTime(g.late[day].first), refTime(g.late[day].last), g.late[day].ms})
+	}
+	if len(late) > 0 {
+		row["late"] = late
+	}
+	return refCBOR.Marshal(row)
 }
 
 func (u *refUsage) add(source string, s *domain.NodeSampled, from, to int64) error {
@@ -425,6 +701,16 @@ func (u *refUsage) add(source string, s *domain.NodeSampled, from, to int64) err
 		if len(s.ActivityMean) > 0 && s.ActivityMean[i] > 0 {
 			p.known, p.active = to-from, uint64(s.ActivityMean[i]-1)*uint64(to-from)
 		}
+		// Without a holder, five percent of activity is work, and less is rest.
+		switch {
+		case p.holder > 0:
+		case p.known == 0:
+			p.work = "not measured"
+		case s.ActivityMean[i]-1 < 50:
+			p.work = "at rest"
+		default:
+			p.work = "at work"
+		}
 		for _, q := range d.pieces {
 			if p.from < q.to && q.from < p.to {
 				return fmt.Errorf("source %s overlaps itself, which this reference has no rule for", source)
@@ -458,11 +744,11 @@ func refFind[T any](list *[]*T, is func(*T) bool, fresh func() *T) *T {
 }
 
 // runs returns a device's pieces in order, those that follow on one another in
-// the same hands as one.
+// the same hands as one; in nobody's, those that are alike at work.
 func (d *refDevice) runs() []refPiece {
 	var runs []refPiece
 	for _, p := range slices.SortedFunc(slices.Values(d.pieces), func(a, b refPiece) int { return cmp.Compare(a.from, b.from) }) {
-		if n := len(runs); n > 0 && runs[n-1].to == p.from && runs[n-1].holder == p.holder {
+		if n := len(runs); n > 0 && runs[n-1].to == p.from && runs[n-1].holder == p.holder && runs[n-1].work == p.work {
 			runs[n-1].to, runs[n-1].known, runs[n-1].active = p.to, runs[n-1].known+p.known, runs[n-1].active+p.active
 		} else {
 			runs = append(runs, p)
@@ -670,6 +956,16 @@ type refVersion struct {
 	typ       string
 	event     cbor.RawMessage
 	again     *domain.Order
+	faults    *refFaults // of a version that counts them
+}
+
+// refFaults is faults that are counted as one: the same one again and again, or the rest
+// of a kind.
+type refFaults struct {
+	first domain.GPUFaultObserved
+	count uint64
+	last  domain.Instant
+	rest  bool
 }
 
 // refPlace says to which table and thing a statement belongs, whether it is
@@ -733,6 +1029,8 @@ func refPlaceOf(env *domain.Envelope, appended domain.Instant) (refPlace, bool) 
 		return refPlace{table: "recommendations", id: ev.Recommendation}, true
 	case *domain.OutcomeRecorded:
 		return refPlace{table: "recommendations", id: ev.Recommendation}, true
+	case *domain.StreamConflictObserved:
+		return refPlace{table: "stream_conflicts", id: fmt.Sprintf("%s/%d@%d", ev.Topic, ev.Partition, ev.Offset)}, true
 	case *domain.AccessDenied:
 		return refPlace{table: "denials", id: ev.Principal, daily: true}, true
 	}
@@ -789,7 +1087,94 @@ func (r *reference) state(scope string, env *domain.Envelope, rec *domain.Record
 		}
 	}
 	row.said = append(row.said, v)
+	if f, ok := env.Event.(*domain.GPUFaultObserved); ok {
+		v.faults = &refFaults{first: *f, count: 1, last: p.effective}
+		row.boundFaults(v)
+	}
 	return nil
+}
+
+// boundFaults makes one of faults that are the same, a minute or less apart, and keeps no
+// more than 48 different ones apart of those that are fatal, and as many of others. The
+// reporters here name few GPUs and no long texts.
+func (h *refHistory) boundFaults(added *refVersion) {
+	known := func(v *refVersion) domain.Instant { return cmp.Or(v.recorded, v.appended) }
+	same := func(a, b *refVersion) bool {
+		x, y := a.faults.first, b.faults.first
+		x.Count, x.Detail, y.Count, y.Detail = 0, "", 0, ""
+		return x == y && !a.faults.rest && !b.faults.rest && a.order.Source == b.order.Source && a.workspace == b.workspace &&
+			known(a)/domain.Day == known(b)/domain.Day
+	}
+	// join makes one of the versions i and j, and leaves it at i.
+	join := func(i, j int) {
+		a, b := h.said[i], h.said[j]
+		if a.order.After(b.order) {
+			a, b = b, a
+		}
+		if known(b) < known(a) {
+			a.recorded = known(b)
+		}
+		a.faults.first.Count += b.faults.first.Count
+		a.faults.count += b.faults.count
+		a.faults.last = max(a.faults.last, b.faults.last)
+		h.said[i] = a
+		h.said = slices.Delete(h.said, j, j+1)
+	}
+	// closest finds two of the same, the closest in time, of those of one fatality.
+	closest := func(within domain.Instant) (i, j int, ok bool) {
+		slices.SortFunc(h.said, func(a, b *refVersion) int {
+			if a.order.After(b.order) {
+				return 1
+			}
+			return -1
+		})
+		for x, a := range h.said {
+			for y := x + 1; y < len(h.said); y++ {
+				b := h.said[y]
+				if b.faults.first.Fatal != added.faults.first.Fatal || !same(a, b) {
+					continue
+				}
+				if apart := b.order.Effective - a.faults.last; apart <= within && (!ok || apart < within) {
+					i, j, ok, within = x, y, true, apart
+				}
+			}
+		}
+		return i, j, ok
+	}
+	for {
+		i, j, ok := closest(domain.Second * 60)
+		if !ok {
+			break
+		}
+		join(i, j)
+	}
+	apart := 0
+	for _, v := range h.said {
+		if !v.faults.rest && v.faults.first.Fatal == added.faults.first.Fatal {
+			apart++
+		}
+	}
+	if apart <= 48 {
+		return
+	}
+	if i, j, ok := closest(domain.Day); ok {
+		join(i, j)
+		return
+	}
+	f := &added.faults.first
+	rest := domain.GPUFaultObserved{Node: f.Node, Kind: f.Kind, Count: f.Count, Fatal: f.Fatal, Detail: "one of more faults than are kept apart"}
+	if f.Fatal {
+		rest.GPU = f.GPU
+	}
+	added.faults.first, added.faults.rest, added.workspace = rest, true, ""
+	for i, v := range h.said {
+		r := v.faults.first
+		r.Count = rest.Count
+		if v != added && v.faults.rest && r == rest {
+			join(i, slices.Index(h.said, added))
+			return
+		}
+	}
 }
 
 func (h *refHistory) encode() ([]byte, error) {
@@ -810,6 +1195,9 @@ func (h *refHistory) encode() ([]byte, error) {
 		Workspace string          `cbor:"workspace,omitempty"`
 		Signer    *signer         `cbor:"signer,omitempty"`
 		Again     *order          `cbor:"again,omitempty"`
+		Count     uint64          `cbor:"count,omitempty"`
+		Last      string          `cbor:"last,omitempty"`
+		Rest      bool            `cbor:"rest,omitempty"`
 		Type      string          `cbor:"type"`
 		Event     cbor.RawMessage `cbor:"event"`
 	}
@@ -831,6 +1219,15 @@ func (h *refHistory) encode() ([]byte, error) {
 		if v.again != nil {
 			again := place(*v.again)
 			w.Again = &again
+		}
+		if f := v.faults; f != nil {
+			if w.Rest = f.rest; f.count > 1 {
+				w.Count, w.Last = f.count, refTime(f.last)
+			}
+			var err error
+			if w.Event, err = refCBOR.Marshal(&f.first); err != nil {
+				return nil, err
+			}
 		}
 		versions = append(versions, w)
 	}

@@ -75,6 +75,7 @@ const (
 	controlFencing  = "fencing off"
 	controlPosition = "position outside the transaction"
 	controlRepeats  = "repeats not dropped"
+	controlClock    = "sessions ahead of the clock alive"
 )
 
 type rival struct {
@@ -410,6 +411,9 @@ func (t *tappedTx) Rollback() error {
 }
 
 func (c *tapped) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if c.r.order.Control == controlClock {
+		query = withoutAhead(query)
+	}
 	switch {
 	case strings.Contains(query, "set next_offset = "):
 		return c.compareAndSet(ctx, query, args)
@@ -428,8 +432,8 @@ func (c *tapped) ExecContext(ctx context.Context, query string, args []driver.Na
 
 // traceSQL stands before the compare-and-set, so that what is committed says
 // itself who did it, under which claim. Whoever is fenced leaves no trace. The
-// rival's name follows the seven values of the compare-and-set.
-const traceSQL = `with trace as (insert into crash.trace (generation, topic, partition, from_offset, epoch, to_offset, rival) values ($1, $2, $3, $4, $5, $6, $8)) `
+// rival's name follows the ten values of the compare-and-set.
+const traceSQL = `with trace as (insert into crash.trace (generation, topic, partition, from_offset, epoch, to_offset, rival) values ($1, $2, $3, $4, $5, $6, $11)) `
 
 // fencedSQL is the compare-and-set's condition, which [controlFencing] leaves out.
 const fencedSQL = "and next_offset = $4 and epoch = $5"
@@ -469,12 +473,15 @@ func (c *tapped) compareAndSet(ctx context.Context, query string, args []driver.
 }
 
 func (c *tapped) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if c.r.order.Control == controlClock {
+		query = withoutAhead(query)
+	}
 	switch {
 	case strings.Contains(query, "epoch = epoch + 1"):
 		defer c.r.at("claim", c)
 	case strings.Contains(query, "with ordinality k("):
 		c.r.at("load", c)
-	case strings.Contains(query, "with sharers as"):
+	case strings.Contains(query, "with alive as"):
 		for c.r.stalled.Load() {
 			rest(context.Background(), 10*time.Millisecond)
 		}

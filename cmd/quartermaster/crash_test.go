@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lib/pq"
+
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/postgres"
 	"quartermaster/domain"
@@ -31,18 +34,26 @@ import (
 
 // crashPlan is how much befalls the rivals before a campaign ends.
 type crashPlan struct {
-	Kills, Freezes, PostgresCrashes, BrokerRestarts int
+	Kills, Freezes, PostgresCrashes, BrokerRestarts, Foreign, ClockSteps int
 
 	least, most time.Duration // of the campaign; it fails when it takes longer
 	pace        time.Duration // between five minutes of the fleet
 	servers     time.Duration // about how long between faults of a server
+	foreign     time.Duration // the same between writes of another program
+	clock       time.Duration // the same between steps of the database's clock
 	compare     time.Duration // between comparisons
 }
 
 var crashPlans = map[string]crashPlan{
-	"short": {40, 6, 2, 2, 60 * time.Second, 10 * time.Minute, 150 * time.Millisecond, 16 * time.Second, 25 * time.Second},
+	"short": {
+		40, 6, 2, 2, 6, 4, 60 * time.Second, 10 * time.Minute, 150 * time.Millisecond,
+		16 * time.Second, 5 * time.Second, 8 * time.Second, 25 * time.Second,
+	},
 	// A third of what is promised, a bit more.
-	"long": {350, 70, 18, 18, 0, 2 * time.Hour, 150 * time.Millisecond, 24 * time.Second, 2 * time.Minute},
+	"long": {
+		350, 70, 18, 18, 30, 18, 0, 2 * time.Hour, 150 * time.Millisecond,
+		24 * time.Second, 12 * time.Second, 20 * time.Second, 2 * time.Minute,
+	},
 }
 
 // crashRun is what a campaign counted; the file of results holds one for each.
@@ -61,11 +72,18 @@ type crashRun struct {
 	Refused         int            `json:"refused"`   // commits that the database refused to whoever was overtaken
 	PostgresCrashes int            `json:"postgres_crashes"`
 	BrokerRestarts  int            `json:"broker_restarts"`
-	Cut             int            `json:"cut"` // times that connections of a rival were cut
+	Cut             int            `json:"cut"`                     // times that connections of a rival were cut
+	Foreign         int            `json:"foreign,omitempty"`       // writes of another program
+	ClockBack       int            `json:"clock_back,omitempty"`    // steps of the database's clock, after which all was folded again
+	ClockForward    int            `json:"clock_forward,omitempty"` // the same
 
 	Events      int64 `json:"events"`  // records in the log
 	Repeats     int64 `json:"repeats"` // of these, repeats
 	Quarantined int64 `json:"quarantined"`
+	Conflicts   int64 `json:"conflicts"`           // of these, claims of another record's sequence
+	Aborted     int64 `json:"aborted,omitempty"`   // of these, of transactions that were aborted
+	Oversized   int64 `json:"oversized,omitempty"` // of these, of batches that unpack to too much
+	Markers     int64 `json:"markers,omitempty"`   // ends of transactions, which are no records
 	Commits     int   `json:"commits"`
 	Claims      int   `json:"claims"` // that committed something
 	Comparisons int   `json:"comparisons"`
@@ -75,16 +93,22 @@ type crashRun struct {
 	Different   int   `json:"different"`
 	Unfenced    int   `json:"unfenced"`
 
+	// At the end the broker loses records, which is noticed and healed.
+	TailRecords    int64 `json:"tail_records,omitempty"`    // acknowledged, and lost by the broker
+	TailPartitions int   `json:"tail_partitions,omitempty"` // that lost some, each of which was said to have diverged
+	TailRows       int   `json:"tail_rows,omitempty"`       // of the rebuild that was switched to, all of them equal
+
 	Controls map[string]string `json:"controls"` // by defect, how it was caught
 	Restart  float64           `json:"restart_seconds"`
 }
 
 // TestCrashCampaign runs rival instances of serve on a real Kafka and Postgres,
 // and while events are appended kills them, freezes and resumes them, cuts their
-// connections and crashes the servers. Rows must at all times be those of an
-// independent fold over the raw log, byte for byte; each offset is folded in one
-// commit, and whoever was overtaken commits nothing. Three defects that are put
-// in on purpose must be found.
+// connections, crashes the servers, steps the database's clock, and writes to the log as
+// another program does. Rows must at all times be those of an independent fold over the
+// raw log, byte for byte; each offset is folded in one commit, and whoever was overtaken
+// commits nothing. Defects that are put in on purpose must be found. At the end the
+// broker loses records, see [campaign.loseTail].
 //
 // It runs when QM_CRASH names a plan. "make crash" runs it; QM_CRASH_SEED repeats
 // the choices of a run, though not their timing.
@@ -158,6 +182,13 @@ func (c *campaign) draw(most time.Duration) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Duration(c.rng.Int64N(int64(most)))
+}
+
+// pick returns a random number below n.
+func (c *campaign) pick(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rng.IntN(n)
 }
 
 func (c *campaign) count(f func(*crashRun)) {
@@ -263,18 +294,24 @@ type rowsOf struct {
 	config string // the file that they start with
 }
 
-// database makes a database with a first generation, and a trace of commits.
+// database makes a database with a clock of its own, a first generation, and a trace of
+// commits.
 func (c *campaign) database(ctx context.Context, name string) *rowsOf {
 	t, dsn := c.t, c.dsn
-	if name != "quartermaster" {
-		admin, err := postgres.Open(ctx, postgres.Config{DSN: c.dsn})
+	do := func(query string) {
+		t.Helper()
+		connector, err := pq.NewConnector(dsn)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = admin.ExecContext(ctx, "create database "+name)
-		if err := errors.Join(err, admin.Close()); err != nil {
+		db := sql.OpenDB(connector)
+		_, err = db.ExecContext(ctx, query)
+		if err := errors.Join(err, db.Close()); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if name != "quartermaster" {
+		do("create database " + name)
 		u, err := url.Parse(c.dsn)
 		if err != nil {
 			t.Fatal(err)
@@ -282,6 +319,7 @@ func (c *campaign) database(ctx context.Context, name string) *rowsOf {
 		u.Path = "/" + name
 		dsn = u.String()
 	}
+	do(fmt.Sprintf(clockSQL, name))
 	if _, _, err := postgres.Migrate(ctx, postgres.Config{DSN: dsn}); err != nil {
 		t.Fatal(err)
 	}
@@ -359,6 +397,8 @@ func (c *campaign) rival(ctx context.Context, rows *rowsOf, name, instance, cont
 	}
 	defer said.Close()
 	c.mu.Lock()
+	// Enough were killed: some live, so that the rest of the plan comes about.
+	calm = calm || control == "" && c.run.Killed >= c.plan.Kills && c.rng.IntN(3) > 0
 	order, err := json.Marshal(rivalOrder{Config: rows.config, Instance: instance, Lease: crashLease, Seed: c.rng.Uint64(), Control: control, Calm: calm, Ports: c.ports,
 		Unfrozen: c.run.Frozen >= c.plan.Freezes})
 	c.mu.Unlock()
@@ -512,10 +552,10 @@ func (c *campaign) befall(ctx context.Context, rows *rowsOf) {
 	}
 }
 
-// untilServer returns how long a server is left alone, longer once it has had its
-// share: while one is down, little else can happen.
-func (c *campaign) untilServer(had func(*crashRun) int, want int) time.Duration {
-	wait := c.plan.servers/2 + c.draw(c.plan.servers)
+// until returns how long to wait before something is done again, longer once it was
+// done often enough: while a server is down, little else can happen.
+func (c *campaign) until(pace time.Duration, had func(*crashRun) int, want int) time.Duration {
+	wait := pace/2 + c.draw(pace)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if had(&c.run) >= want {
@@ -526,7 +566,7 @@ func (c *campaign) untilServer(had func(*crashRun) int, want int) time.Duration 
 
 // crashPostgres and crashKafka take the servers down and up again.
 func (c *campaign) crashPostgres(ctx context.Context) {
-	for rest(ctx, c.untilServer(func(r *crashRun) int { return r.PostgresCrashes }, c.plan.PostgresCrashes)) {
+	for rest(ctx, c.until(c.plan.servers, func(r *crashRun) int { return r.PostgresCrashes }, c.plan.PostgresCrashes)) {
 		c.servers.Lock()
 		_, err := c.script(context.Background(), "postgres", "immediate")
 		if err == nil {
@@ -543,7 +583,7 @@ func (c *campaign) crashPostgres(ctx context.Context) {
 }
 
 func (c *campaign) crashKafka(ctx context.Context) {
-	for i := 0; rest(ctx, c.untilServer(func(r *crashRun) int { return r.BrokerRestarts }, c.plan.BrokerRestarts)); i++ {
+	for i := 0; rest(ctx, c.until(c.plan.servers, func(r *crashRun) int { return r.BrokerRestarts }, c.plan.BrokerRestarts)); i++ {
 		var err error
 		if i%3 == 2 {
 			_, err = c.script(context.Background(), "kafka", "restart")
@@ -581,6 +621,7 @@ func (c *campaign) campaign() {
 	for _, defect := range []string{controlFencing, controlPosition, controlRepeats} {
 		c.control(ctx, defect)
 	}
+	c.controlAhead(ctx)
 
 	live := newReference()
 	var all, faults sync.WaitGroup
@@ -591,7 +632,10 @@ func (c *campaign) campaign() {
 	for i := range 3 {
 		all.Go(func() { c.keep(faulty, rows, fmt.Sprintf("rival-%d", i+1), "", false) })
 	}
-	for _, f := range []func(context.Context){c.crashPostgres, c.crashKafka, func(ctx context.Context) { c.befall(ctx, rows) }} {
+	for _, f := range []func(context.Context){
+		c.crashPostgres, c.crashKafka, c.foreignWrites,
+		func(ctx context.Context) { c.befall(ctx, rows) }, func(ctx context.Context) { c.stepClock(ctx, rows) },
+	} {
 		faults.Go(func() { f(faulty) })
 	}
 	faults.Go(func() { // so that appending waits for folding, and some batches are large
@@ -640,7 +684,16 @@ func (c *campaign) campaign() {
 	c.await(ctx, rows)
 	fresh := newReference()
 	c.verify(ctx, rows, fresh)
-	c.count(func(r *crashRun) { r.Events, r.Repeats, r.Quarantined = fresh.records, fresh.repeats, fresh.poisoned })
+	c.count(func(r *crashRun) {
+		r.Events, r.Repeats, r.Quarantined, r.Conflicts = fresh.records, fresh.repeats, fresh.poisoned, fresh.conflicts
+		r.Aborted, r.Oversized, r.Markers = fresh.aborted, fresh.oversized, fresh.markers
+	})
+	if fresh.conflicts == 0 {
+		t.Error("no record claimed the place of another")
+	}
+	if fresh.aborted == 0 || fresh.oversized == 0 || fresh.markers == 0 {
+		t.Error("no transaction was committed, aborted, or wrote a batch that is too large")
+	}
 	stopRunning()
 	all.Wait()
 
@@ -656,6 +709,9 @@ func (c *campaign) campaign() {
 	c.run.Restart = float64(time.Since(start).Milliseconds()) / 1000
 	stopLast()
 	all.Wait()
+	if !t.Failed() {
+		c.loseTail(ctx, rows)
+	}
 }
 
 // done reports whether all of the plan has befallen the rivals.
@@ -664,16 +720,17 @@ func (c *campaign) done(after time.Duration) bool {
 	defer c.mu.Unlock()
 	r, p := &c.run, &c.plan
 	if n := int(after.Seconds()); n%20 == 0 {
-		c.say("%d killed, %d frozen (%d overtaken, %d commits refused), %d times cut, %d crashes of Postgres, %d restarts of the broker, %d events given, %d folded",
-			r.Killed, r.Frozen, r.Overtaken, r.Refused, r.Cut, r.PostgresCrashes, r.BrokerRestarts, c.work.appended.Load(), c.folded.Load())
+		c.say("%d killed, %d frozen (%d overtaken, %d commits refused), %d times cut, %d crashes of Postgres, %d restarts of the broker, %d foreign writes, %d steps of the clock, %d events given, %d folded",
+			r.Killed, r.Frozen, r.Overtaken, r.Refused, r.Cut, r.PostgresCrashes, r.BrokerRestarts, r.Foreign, r.ClockBack+r.ClockForward, c.work.appended.Load(), c.folded.Load())
 	}
-	return after >= p.least && r.Killed >= p.Kills && r.Frozen >= p.Freezes && r.PostgresCrashes >= p.PostgresCrashes && r.BrokerRestarts >= p.BrokerRestarts
+	return after >= p.least && r.Killed >= p.Kills && r.Frozen >= p.Freezes && r.PostgresCrashes >= p.PostgresCrashes && r.BrokerRestarts >= p.BrokerRestarts &&
+		r.Foreign >= p.Foreign && r.ClockBack+r.ClockForward >= p.ClockSteps
 }
 
 // verify compares rows and commits with a reference.
 func (c *campaign) verify(ctx context.Context, rows *rowsOf, ref *reference) bool {
 	start := time.Now()
-	d, at, err := compareNow(ctx, rows.db.DB, c.brokers, ref)
+	d, at, err := compareNow(ctx, rows, firstGeneration, c.brokers, ref)
 	if err != nil {
 		c.t.Errorf("compare: %v", err)
 		return false
@@ -697,9 +754,7 @@ func (c *campaign) await(ctx context.Context, rows *rowsOf) {
 		c.t.Fatal(err)
 	}
 	for deadline := time.Now().Add(3 * time.Minute); ; {
-		cmp := &comparer{db: rows.db.DB}
-		at, err := cmp.position(ctx)
-		cmp.end()
+		at, err := rows.position(ctx, firstGeneration)
 		if err == nil && at.Covers(end) {
 			return
 		}
@@ -727,7 +782,7 @@ func (c *campaign) control(ctx context.Context, defect string) {
 		if !rest(ctx, 2*time.Second) {
 			return
 		}
-		d, _, err := compareNow(ctx, rows.db.DB, c.brokers, ref)
+		d, _, err := compareNow(ctx, rows, firstGeneration, c.brokers, ref)
 		if err != nil {
 			c.t.Errorf("control %q: %v", defect, err)
 			return
@@ -777,7 +832,11 @@ func TestCrashResults(t *testing.T) {
 	}
 	var sum crashRun
 	for _, r := range runs {
-		if !r.Passed || r.Lost+r.Doubled+r.Different+r.Unfenced > 0 || len(r.Controls) != 3 {
+		controls := 3
+		if r.ClockBack+r.ClockForward > 0 {
+			controls = 4
+		}
+		if !r.Passed || r.Lost+r.Doubled+r.Different+r.Unfenced > 0 || len(r.Controls) != controls {
 			t.Errorf("the run of seed %d, %s, did not pass: %+v", r.Seed, r.Date, r)
 		}
 		sum.Seconds += r.Seconds

@@ -96,7 +96,7 @@ func newWorkload(log *kafka.Log, seed uint64) *workload {
 		at:          domain.InstantOf(time.Date(2026, 3, 28, 0, 0, 0, 0, time.UTC)),
 		incarnation: map[string]uint64{}, sequence: map[refStream]uint64{}, before: map[refStream][2]uint64{},
 	}
-	w.hub = kafka.NewStream(log, kafka.StreamConfig{Source: "gateway", Incarnation: 1, Encode: wire.Encode})
+	w.hub = kafka.NewStream(log, kafka.StreamConfig{Source: "gateway", Incarnation: 1, Encode: encodeThen})
 	return w
 }
 
@@ -125,6 +125,7 @@ func (w *workload) event(source string, env domain.Envelope) domain.Record {
 	if err != nil {
 		panic(err)
 	}
+	rec.Time = env.Time // of the campaign's own clock, as the rest
 	return rec
 }
 
@@ -206,6 +207,7 @@ func (w *workload) step(ctx context.Context) error {
 	}
 	out = append(out, w.market(from)...)
 	out = append(out, w.poison()...)
+	out = append(out, w.forged()...)
 	kept := w.late[:0]
 	for _, l := range w.late {
 		if l.due <= w.tick {
@@ -438,6 +440,21 @@ func (w *workload) market(from domain.Instant) (out []domain.Record) {
 	if r.IntN(8) == 0 {
 		at("gate", "", &domain.AccessDenied{Entity: "main", Principal: fmt.Sprintf("user-%d", r.IntN(3)), Action: "close", Reason: "no right"})
 	}
+	return out
+}
+
+// forged makes two records of one sequence that say different things, of which the
+// second is a conflict.
+func (w *workload) forged() (out []domain.Record) {
+	if w.rng.IntN(6) > 0 {
+		return nil
+	}
+	for _, reason := range []string{"", "forged"} {
+		rec := w.event("twice", domain.Envelope{Time: w.at, Cluster: "crash-1", Event: &domain.NodeRetired{Node: fmt.Sprint("twice-", w.tick), Reason: reason}})
+		w.sequence[refStream{domain.TopicPartition{Topic: rec.Topic, Partition: rec.Partition}, "twice", 1}]--
+		out = append(out, rec)
+	}
+	w.sequence[refStream{domain.TopicPartition{Topic: out[0].Topic, Partition: out[0].Partition}, "twice", 1}]++
 	return out
 }
 

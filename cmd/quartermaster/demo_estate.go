@@ -137,7 +137,7 @@ func (d *demoRun) buyer(ctx context.Context, admin signer) (signer, error) {
 	const name = "demo-finance"
 	n, err := d.declare(ctx, admin, []domain.Envelope{{Time: now(), Subject: name, Workspace: platform, Event: &domain.OperatorRegistered{
 		Operator: name, PublicKey: key.Public().(ed25519.PublicKey), Role: domain.RoleFinance,
-		AuthorityLimit: &domain.Money{Amount: decimal.NewFromInt(20_000_000), Currency: "USD"},
+		AuthorityLimits: []domain.Money{{Amount: decimal.NewFromInt(20_000_000), Currency: "USD"}},
 	}}}, nil)
 	d.ans.Imported += n
 	return signer{name, key}, err
@@ -232,9 +232,11 @@ var (
 	serviceTime  = domain.Interval{From: demoMonth.From + 16*domain.Day + 6*domain.Hour, To: demoMonth.From + 16*domain.Day + 14*domain.Hour}
 )
 
-// append brings in events of a source that the demo makes up itself. They are
-// numbered as those of a file are, so a second run appends none of them.
-func (d *demoRun) append(ctx context.Context, source string, envs []domain.Envelope) error {
+// append brings in events that the demo makes up itself. They are numbered as those of
+// a file are, so a second run appends none of them. Their source is a command's, which
+// may tell of the past.
+func (d *demoRun) append(ctx context.Context, name string, envs []domain.Envelope) error {
+	source := "quartermaster/demo/" + name
 	ap, err := d.home.resume(ctx, source)
 	if err != nil {
 		return err
@@ -251,7 +253,7 @@ func (d *demoRun) append(ctx context.Context, source string, envs []domain.Envel
 		return err
 	}
 	d.ans.Imported += ap.appended
-	d.say("%-32s %9s events: %s appended, %s known already (generated)", strings.TrimPrefix(source, "demo/"), comma(len(envs)), comma(ap.appended), comma(ap.known))
+	d.say("%-32s %9s events: %s appended, %s known already (generated)", name, comma(len(envs)), comma(ap.appended), comma(ap.known))
 	return d.home.catchUp(ctx)
 }
 
@@ -279,7 +281,7 @@ func (d *demoRun) incidents(ctx context.Context) error {
 	envs = append(envs, env(serviceTime.From, serviced, &domain.MaintenanceScheduled{
 		Maintenance: "demo-firmware", Nodes: []string{ms[serviced].name}, Window: serviceTime, Reason: "firmware (generated)",
 	}))
-	return d.append(ctx, "demo/incidents.v1", envs)
+	return d.append(ctx, "incidents.v1", envs)
 }
 
 // market quotes what no public list has: a spot price by region, and a
@@ -297,7 +299,7 @@ func (d *demoRun) market(ctx context.Context) error {
 		o.Currency, o.ValidFrom, o.Generated = "USD", instantOf(2026, 1, 1), true
 		envs = append(envs, domain.Envelope{Time: o.ValidFrom, Recorded: o.ValidFrom, Subject: o.Offer, Event: &o})
 	}
-	return d.append(ctx, "demo/market.v1", envs)
+	return d.append(ctx, "market.v1", envs)
 }
 
 // bill makes up the month's bill and invoice for the billed cluster, and imports

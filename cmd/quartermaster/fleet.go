@@ -7,6 +7,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -39,9 +40,10 @@ JSON keys: position, at;
       fabric_domain, driver_version, cuda_version, dedicated_workspace,
       described_from, last_telemetry,
       health (state: ok, failed or maintenance; since, reason; cordoned, drained
-        and faults since the node was last returned; maintenance: the window),
+        and faults since the node was last returned; maintenance: the window;
+        missing: GPUs that the node no longer reports),
       gpus (uuid, uuid_derived, index, model, model_known, memory_mib, mig,
-        failed)),
+        failed, last_telemetry (of the GPU itself))),
     unregistered_nodes (node, last_telemetry, health, gpus (uuid, mig, failed)));
   gpu_counts (region, model, provider_class, gpus);
   assets (cluster, asset, description, nodes, capex and residual (amount,
@@ -56,7 +58,7 @@ JSON keys: position, at;
 			if at != "" {
 				t, err := instantFlag(at)
 				if err != nil {
-					return fmt.Errorf("--at: %w", err)
+					return commandline.Usagef("--at: %w", err)
 				}
 				filter.At = t
 			}
@@ -107,10 +109,12 @@ func (a *app) showFleet(inv *projections.Inventory, nodes bool, asked asked) {
 	} else {
 		t := a.table("cluster", "workspace", "provider", "region", "nodes", "GPUs", "not ok", "last telemetry")
 		for _, c := range inv.Clusters {
-			gpus, bad := 0, 0
+			gpus, bad := map[domain.GPUID]bool{}, 0 // a GPU that two nodes declare is one
 			var last domain.Instant
 			for _, n := range c.Nodes {
-				gpus += len(n.GPUs)
+				for _, g := range n.GPUs {
+					gpus[g.ID] = true
+				}
 				last = max(last, n.LastTelemetry)
 				if n.Health.State != "ok" {
 					bad++
@@ -123,7 +127,7 @@ func (a *app) showFleet(inv *projections.Inventory, nodes bool, asked asked) {
 			if !c.Registered {
 				provider = "not registered"
 			}
-			t.AppendRow(table.Row{clipped(c.Cluster), clipped(c.Workspace), clipped(provider), clipped(c.Region), comma(len(c.Nodes)), comma(gpus), comma(bad), seen(last)})
+			t.AppendRow(table.Row{clipped(c.Cluster), clipped(c.Workspace), clipped(provider), clipped(c.Region), comma(len(c.Nodes)), comma(len(gpus)), comma(bad), seen(last)})
 		}
 		t.Render()
 	}

@@ -41,3 +41,26 @@ func TestFleetShowsUnregisteredNodes(t *testing.T) {
 		t.Errorf("got\n%s", all)
 	}
 }
+
+// A GPU that two nodes of a cluster declare is one GPU of the cluster.
+func TestFleetCountsEachGPUOnce(t *testing.T) {
+	c := projections.ClusterEntry{Cluster: "lab", Registered: true, Provider: "own", ProviderClass: domain.Owned, Region: "eu"}
+	for n, gpus := range [][]byte{{1, 2}, {2, 3}} {
+		e := projections.NodeEntry{Node: fmt.Sprint("n", n), Health: projections.Health{State: "ok"}}
+		for _, g := range gpus {
+			e.GPUs = append(e.GPUs, projections.GPUEntry{ID: domain.GPUID{g}})
+		}
+		c.Nodes = append(c.Nodes, e)
+	}
+	var b bytes.Buffer
+	(&app{out: &b}).showFleet(&projections.Inventory{Clusters: []projections.ClusterEntry{c}}, false, asked{})
+	var line []string
+	for l := range strings.Lines(b.String()) {
+		if strings.Contains(l, "lab") {
+			line = strings.FieldsFunc(l, func(r rune) bool { return r == ' ' || r == '|' || r == '│' })
+		}
+	}
+	if got := strings.Join(line, " "); !strings.Contains(got, " eu 2 3 0 ") {
+		t.Errorf("%s, want 2 nodes with 3 GPUs, all ok", got)
+	}
+}

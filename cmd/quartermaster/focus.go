@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/focus"
 	"quartermaster/adapters/rows"
 	"quartermaster/domain"
+	"quartermaster/projections"
 )
 
 func (a *app) importFocusCommand() *cobra.Command {
@@ -28,10 +30,23 @@ ChargePeriodStart, ChargePeriodEnd and InvoiceIssuerName (or ProviderName before
 1.4). Others may be missing, with a warning; columns that FOCUS does not define
 are kept.
 
-Numbers are read to the last of up to 18 decimals. Times without a zone need
---zone. What could not be divided is a bad row: BilledCost or EffectiveCost of
-1e15 or more, PricingQuantity or ConsumedQuantity of more than 200,000,000 hours
-of machines or GPUs, and usage over more than 13 months.
+A row that names no issuer takes the one that the other rows of its invoice name,
+else the rows of its account and billing period, else its ProviderName. The other
+rows are those of the file, else those of the other files given and of the ledger:
+import all parts of a bill at once. Where they name two issuers, the rows of its
+ProviderName decide, else that name itself.
+
+A row with money is not refused for a column that division does not need: an
+unknown ChargeFrequency or PricingCategory, a negative unit price or a quantity that
+is no number is read as null. Where a quantity of machine time is, as with one of more
+than 200,000,000 hours, the line buys no time, and the costs say so. Numbers are exact to 18 decimals; beyond, they are
+rounded half to even. What was written is kept, for example in the column
+x_PricingCategoryAsWritten, and deviations are warned of and counted. --strict
+refuses them.
+
+Times without a zone need --zone. What could not be divided is a bad row: BilledCost
+or EffectiveCost of 1e15 or more or of more than 1,100 characters or decimals, and
+usage over more than 13 months.
 
 A gzip file that is damaged or cut off is refused whole. A plain CSV file does
 not tell where it should end: a last row that was cut off is a bad row where it
@@ -46,13 +61,25 @@ x_LineId.
 
 JSON keys, one object per file: file, source, dataset, focus_version, rows,
 events, types (events by type), appended, known, bad (file, line, field, value,
-reason), bad_rows, refused, warnings (reason, value, rows, line), seconds.`,
+reason), bad_rows, refused, warnings (reason, value, rows, line), deviations (values
+by kind: unknown_value, not_a_number, negative_price, negative_quantity,
+unusable_quantity, more_decimals, broken_text), rounded (by invoice what rounding took, as written less
+as kept: issuer, account, invoice, period, currency, lines, billed, effective),
+seconds.`,
 		Example: `  quartermaster import focus 2026-05-cost-and-usage.csv.gz
   quartermaster import focus bill.csv --currency EUR --zone UTC --strict
   quartermaster import focus invoice-detail.csv --json`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error {
-			return a.importFiles(cmd.Context(), files, strict, billsOf(opts), func(*home) error { return nil })
+			opts.Strict = strict
+			opts.Elsewhere = &focus.Elsewhere{}
+			for _, name := range files {
+				opts.Elsewhere.Files = append(opts.Elsewhere.Files, focus.File{Name: name, Open: func() (io.ReadCloser, error) { return os.Open(name) }})
+			}
+			return a.importFiles(cmd.Context(), files, strict, billsOf(opts), func(h *home) error {
+				opts.Elsewhere.Lines = h.billingLines
+				return nil
+			})
 		},
 	}
 	f := cmd.Flags()
@@ -60,8 +87,16 @@ reason), bad_rows, refused, warnings (reason, value, rows, line), seconds.`,
 	f.StringVar(&opts.Currency, "currency", "", "currency that the files must be billed in; a row in another is bad")
 	f.StringVar(&opts.FocusVersion, "focus-version", "", "version that the files are written in, 1.0 to 1.4, where their columns do not tell")
 	f.BoolVar(&opts.Historical, "historical", false, "declare that every fact was known when it became true, so that backtests may use it")
-	f.BoolVar(&strict, "strict", false, "refuse a file whole when any row of it is bad")
+	f.BoolVar(&strict, "strict", false, "refuse a file whole when any row of it is bad or deviates from FOCUS")
 	return cmd
+}
+
+// billingLines calls yield with every line that the ledger has of the month of a
+// billing period.
+func (h *home) billingLines(ctx context.Context, period domain.Interval, yield func(*domain.BillingLine) error) error {
+	return h.view(ctx, func(v projections.View) error {
+		return projections.EachLine(v, projections.MonthOf(period), func(l *projections.LedgerLine) error { return yield(&l.BillingLine) })
+	})
 }
 
 // billsOf reads bills in the columns of FOCUS.
@@ -70,10 +105,11 @@ func billsOf(opts focus.Options) reader {
 		source:  func(sum [32]byte) string { return focus.SourceName(sum, opts) },
 		oneZone: true,
 		whole:   func(ctx context.Context, file io.Reader) error { return focus.Whole(ctx, file, opts.Limits) },
-		run: func(ctx context.Context, file io.Reader, name string, emit func(*domain.Envelope) error, bad func(rows.BadRow)) (fileRead, error) {
-			s, err := focus.Run(ctx, file, name, opts, emit, bad)
+		run: func(ctx context.Context, file, again io.Reader, name string, emit func(*domain.Envelope) error, bad func(rows.BadRow)) (fileRead, error) {
+			s, err := focus.Run(ctx, file, again, name, opts, emit, bad)
 			return fileRead{
 				dataset: s.Dataset, version: s.FocusVersion, rows: s.Rows, events: s.Events, bad: s.Bad, types: s.Types, warnings: s.Warnings,
+				deviations: s.Deviations, rounded: s.Rounded,
 			}, err
 		},
 	}

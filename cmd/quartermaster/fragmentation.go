@@ -11,6 +11,7 @@ import (
 	"github.com/shopspring/decimal"
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/domain"
 	"quartermaster/domain/packing/online"
 	"quartermaster/projections"
@@ -78,17 +79,17 @@ money).`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case days < 1 || days > 366:
-				return fmt.Errorf("--days %d: want 1 to 366", days)
+				return commandline.Usagef("--days %d: want 1 to 366", days)
 			case most < 0 || most > mostMoves:
-				return fmt.Errorf("--moves %d: want 0 to %d", most, mostMoves)
+				return commandline.Usagef("--moves %d: want 0 to %d", most, mostMoves)
 			case headroom < 0 || headroom > 10_000:
-				return fmt.Errorf("--headroom %d: want 0 to 10000 per mille", headroom)
+				return commandline.Usagef("--headroom %d: want 0 to 10000 per mille", headroom)
 			}
 			var t domain.Instant
 			if at != "" {
 				var err error
 				if t, err = instantFlag(at); err != nil {
-					return fmt.Errorf("--at: %w", err)
+					return commandline.Usagef("--at: %w", err)
 				}
 			}
 			return a.readAt(cmd.Context(), asOf, func(h *home) (err error) {

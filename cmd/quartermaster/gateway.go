@@ -9,8 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +21,7 @@ import (
 	"quartermaster/adapters/httpapi"
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/remotewrite"
+	"quartermaster/adapters/transport"
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -32,7 +33,10 @@ func gatewayFlags(cmd *cobra.Command, g *gatewayConfig) {
 	f.StringVar(&g.Listen, "gateway", "", "address that takes events of nodes and Prometheus; none by default")
 	f.StringVar(&g.CertFile, "gateway-cert", "", "certificate of the gateway, PEM")
 	f.StringVar(&g.KeyFile, "gateway-key", "", "private key of the certificate, PEM")
+	f.StringVar(&g.ClientCAFile, "gateway-client-ca", "", "authorities, PEM; who shows no certificate of theirs is refused; none is asked for by default")
 	f.BoolVar(&g.Plain, "gateway-plain", false, "take events from other machines without TLS: for a proxy that ends TLS")
+	f.DurationVar(&g.MaxAge, "gateway-max-age", time.Duration(domain.MaxAge), "how old events of nodes may be, at most 168h; what is older is refused")
+	f.DurationVar(&g.MaxAhead, "gateway-max-ahead", time.Duration(domain.MaxAhead), "how far events of nodes may be dated ahead of the clock here, at most 10m")
 	f.IntVar(&g.Rate, "gateway-rate", 20000, "events a second that are taken from the nodes of one cluster; of its Prometheus ten times as many samples")
 }
 
@@ -52,11 +56,19 @@ type gateway struct {
 	writes  http.Handler  // of Prometheus
 	stream  *kafka.Stream // of what comes from there; made with the first
 	rules   rules
+	cert    *transport.Certificate // nil: it speaks no TLS
+	clients *transport.Authorities // nil: of clients no certificate is wanted
 }
 
 // samplesToAnEvent is how many samples of Prometheus are taken where one event of a
 // node is: a sample is one number, and an event those of eight GPUs.
 const samplesToAnEvent = 10
+
+// How many connections a listener has at once.
+const (
+	maxGatewayConnections = 8192
+	maxStatusConnections  = 256
+)
 
 // newGateway returns nil when none is configured. Its metrics are among the
 // service's from then on.
@@ -71,11 +83,22 @@ func (s *service) newGateway(cfg gatewayConfig) *gateway {
 		NewDecoder: func() projections.Decoder { return new(wire.Decoder) },
 		Append:     func(ctx context.Context, recs []domain.Record) error { return s.home.log.Append(ctx, recs) },
 		Denied:     g.denials.add,
-		Rate:       cfg.Rate, Burst: max(2*cfg.Rate, wire.MaxBatch), Log: s.log,
+		MaxAge:     cfg.MaxAge, MaxAhead: cfg.MaxAhead,
+		Rate: cfg.Rate, Burst: max(2*cfg.Rate, wire.MaxBatch), Log: s.log,
 	}
 	metrics := prometheus.NewRegistry()
+	if cfg.CertFile != "" {
+		g.cert = transport.NewCertificate(cfg.CertFile, cfg.KeyFile, s.log)
+		s.certificate = g.cert
+		metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "quartermaster_gateway_certificate_expiry_timestamp_seconds", Help: "When the gateway's certificate ends, in seconds since 1970; 0: it cannot be read.",
+		}, g.expiry))
+	}
+	if cfg.ClientCAFile != "" {
+		g.clients = transport.NewAuthorities(cfg.ClientCAFile, s.log)
+	}
 	g.writes = remotewrite.Handler(remotewrite.Config{
-		Authenticate: g.cluster, Append: g.scraped, Now: time.Now, Holder: g.holder, Rate: samplesToAnEvent * cfg.Rate, Registerer: metrics, Log: s.log,
+		Authenticate: g.cluster, Append: g.scraped, Now: time.Now, Holder: g.holder, Faulted: g.faulted, Rate: samplesToAnEvent * cfg.Rate, Registerer: metrics, Log: s.log,
 	})
 	s.more = append(append(s.more, g.events.Metrics()...), metrics)
 	return g
@@ -171,15 +194,25 @@ func (r *rules) load(load func(context.Context) ([]projections.MappingRuleEntry,
 }
 
 // holder says whose a pod is by the first rule that names its cluster and
-// namespace. Rules that ask for labels of the pod match none, since the series of
-// other programs do not bear them.
+// namespace.
 func (g *gateway) holder(cluster, namespace, pod string) (workspace, deployment string, ok bool) {
 	for _, r := range g.mappingRules() {
-		if (r.Cluster == "" || r.Cluster == cluster) && (r.Namespace == "" || r.Namespace == namespace) && len(r.Labels) == 0 {
+		if (r.Cluster == "" || r.Cluster == cluster) && (r.Namespace == "" || r.Namespace == namespace) {
 			return r.ToWorkspace, r.ToDeployment, true
 		}
 	}
 	return "", "", false
+}
+
+// faulted returns what Prometheus last reported of a GPU and a DCGM field.
+func (g *gateway) faulted(cluster, node string, gpu domain.GPUID, field uint32) (detail string, err error) {
+	ctx, stop := context.WithTimeout(context.Background(), rulesPatience)
+	defer stop()
+	err = g.home.view(ctx, func(v projections.View) error {
+		detail, err = projections.ScrapedFault(v, cluster, node, gpu, field)
+		return err
+	})
+	return detail, err
 }
 
 func (g *gateway) mappingRules() []projections.MappingRuleEntry {
@@ -193,7 +226,7 @@ func (g *gateway) loadRules(ctx context.Context) (known []projections.MappingRul
 		if err != nil {
 			return err
 		}
-		known = slices.Clone(r.MappingRules)
+		known = slices.DeleteFunc(slices.Clone(r.MappingRules), func(e projections.MappingRuleEntry) bool { return e.Buys != "" })
 		return nil
 	})
 	if err != nil {
@@ -224,6 +257,9 @@ func (g *gateway) keys(ctx context.Context) (keys []projections.ClusterKeyEntry,
 // serve answers until ctx ends. It returns once it listens; wait returns when it
 // has stopped. The home must be open.
 func (g *gateway) serve(ctx context.Context, cancel context.CancelCauseFunc) (wait func(), err error) {
+	if err := g.readable(); err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", g.cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
@@ -235,13 +271,10 @@ func (g *gateway) serve(ctx context.Context, cancel context.CancelCauseFunc) (wa
 		Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug), // every scanner makes it say something
 	}
+	ln = transport.Limit(ln, maxGatewayConnections)
 	serve := func() error { return srv.Serve(ln) }
-	if g.cfg.CertFile != "" {
-		c := &shownCertificate{certFile: g.cfg.CertFile, keyFile: g.cfg.KeyFile, log: g.log}
-		if _, err := c.get(nil); err != nil {
-			return nil, errors.Join(fmt.Errorf("gateway: %w", err), ln.Close())
-		}
-		srv.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}
+	if g.cert != nil {
+		srv.TLSConfig = g.tls()
 		serve = func() error { return srv.ServeTLS(ln, "", "") }
 	}
 	var wg sync.WaitGroup
@@ -259,49 +292,49 @@ func (g *gateway) serve(ctx context.Context, cancel context.CancelCauseFunc) (wa
 		}
 	})
 	wg.Go(func() { g.deny(ctx) })
-	g.log.Info("taking events of nodes", "address", ln.Addr().String(), "tls", g.cfg.CertFile != "")
+	g.log.Info("taking events of nodes", "address", ln.Addr().String(), "tls", g.cert != nil, "client_certificates", g.clients != nil)
 	return wg.Wait, nil
 }
 
-// shownCertificate is a pair of files, read again when either changes.
-type shownCertificate struct {
-	certFile, keyFile string
-	log               *slog.Logger
-
-	mu      sync.Mutex
-	looked  time.Time
-	changed [2]time.Time
-	pair    *tls.Certificate
+// readable returns an error when the certificate or the authorities of clients cannot be
+// read.
+func (g *gateway) readable() error {
+	if g.cert != nil {
+		if _, err := g.cert.Get(); err != nil {
+			return err
+		}
+	}
+	if g.clients != nil {
+		if _, err := g.clients.Get(); err != nil {
+			return fmt.Errorf("client_ca_file: %w", err)
+		}
+	}
+	return nil
 }
 
-// lookAgain is how long a certificate is shown before its files are looked at again.
-const lookAgain = 10 * time.Second
+// tls is what the gateway speaks.
+func (g *gateway) tls() *tls.Config {
+	out := &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return g.cert.Get() }}
+	if g.cfg.TLSMin == "1.2" {
+		out.MinVersion = tls.VersionTLS12
+		for _, s := range tls.CipherSuites() { // of 1.3 all are, and none is chosen
+			if strings.Contains(s.Name, "_ECDHE_") && (strings.Contains(s.Name, "_GCM_") || strings.Contains(s.Name, "_CHACHA20_")) {
+				out.CipherSuites = append(out.CipherSuites, s.ID)
+			}
+		}
+	}
+	if g.clients != nil {
+		g.clients.Require(out)
+	}
+	return out
+}
 
-func (c *shownCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.pair != nil && time.Since(c.looked) < lookAgain {
-		return c.pair, nil
-	}
-	c.looked = time.Now()
-	var changed [2]time.Time
-	for i, file := range []string{c.certFile, c.keyFile} {
-		if info, err := os.Stat(file); err == nil {
-			changed[i] = info.ModTime()
-		}
-	}
-	if c.pair != nil && changed == c.changed {
-		return c.pair, nil
-	}
-	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+// expiry returns when the certificate ends, in seconds since 1970; 0 when that is not
+// known.
+func (g *gateway) expiry() float64 {
+	pair, err := g.cert.Get()
 	if err != nil {
-		if c.pair == nil {
-			return nil, fmt.Errorf("read the certificate: %w", err)
-		}
-		// One of the two may be half written: the next look will tell.
-		c.log.Warn("the certificate changed and cannot be read; showing the one before", "error", err)
-		return c.pair, nil
+		return 0
 	}
-	c.pair, c.changed = &pair, changed
-	return c.pair, nil
+	return float64(pair.Leaf.NotAfter.Unix())
 }

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,6 +15,8 @@ import (
 	"time"
 
 	"quartermaster/adapters/httpapi"
+	"quartermaster/adapters/transport"
+	"quartermaster/adapters/transport/testcert"
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -124,20 +124,15 @@ func deliver(t *testing.T, client *http.Client, url, key string, recs ...domain.
 // TestGateway pushes a fault into a served home over TLS, sees it in the fleet
 // once however often it was sent, and follows keys as they are rotated and revoked.
 func TestGateway(t *testing.T) {
-	dir, certs := t.TempDir(), t.TempDir()
-	certFile, keyFile := filepath.Join(certs, "tls.pem"), filepath.Join(certs, "tls.key")
-	cert, certKey := certificate(t)
-	for file, text := range map[string][]byte{certFile: cert, keyFile: certKey} {
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	dir, cert := t.TempDir(), testcert.New(t)
 	var lab keyAnswer
 	tell(t, dir, &lab, "cluster", "register", "lab", "--provider", "own", "--class", "owned", "--region", "eu")
-	_, address := gatewayOf(t, dir, gatewayConfig{Listen: "127.0.0.1:0", CertFile: certFile, KeyFile: keyFile, Rate: 1000})
+	_, address := gatewayOf(t, dir, gatewayConfig{Listen: "127.0.0.1:0", CertFile: cert.Cert, KeyFile: cert.Key, Rate: 1000})
 
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(cert)
+	roots, err := transport.Pool(cert.Cert)
+	if err != nil {
+		t.Fatal(err)
+	}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "localhost"}}}
 	url := "https://" + address
 
@@ -223,6 +218,7 @@ func await(t *testing.T, what string, try func() (string, bool)) {
 }
 
 func TestGatewayConfigRefused(t *testing.T) {
+	cert := testcert.New(t)
 	for name, c := range map[string]struct {
 		args []string
 		want string
@@ -231,6 +227,8 @@ func TestGatewayConfigRefused(t *testing.T) {
 		"half a pair": {[]string{"--gateway", "127.0.0.1:0", "--gateway-cert", "x.pem"}, "cert_file and key_file belong together"},
 		"no address":  {[]string{"--gateway", "7443"}, "is no host:port"},
 		"nowhere":     {[]string{"--gateway-plain"}, "listens nowhere"},
+		"no TLS":      {[]string{"--gateway", "127.0.0.1:0", "--gateway-client-ca", "ca.pem"}, "client_ca_file: needs TLS"},
+		"no CA":       {[]string{"--gateway", "127.0.0.1:0", "--gateway-cert", cert.Cert, "--gateway-key", cert.Key, "--gateway-client-ca", "ca.pem"}, "client_ca_file: read the authorities: open ca.pem"},
 		"no file":     {[]string{"--gateway", "127.0.0.1:0", "--gateway-cert", "x.pem", "--gateway-key", "x.key"}, "read the certificate: open x.pem"},
 	} {
 		var out, errs bytes.Buffer
@@ -240,18 +238,24 @@ func TestGatewayConfigRefused(t *testing.T) {
 	}
 }
 
+// receives configures a gateway, for instances that are started later.
+func (s *site) receives() {
+	s.t.Helper()
+	text, err := os.ReadFile(s.config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(s.config, append(text, "gateway: {listen: '127.0.0.1:0'}\n"...), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // TestProductionGateway pushes a fault through one of two instances on Postgres,
 // with a key that is made, rotated and revoked while both run, and again through
 // the other after Kafka was away: it counts once.
 func TestProductionGateway(t *testing.T) {
 	s := newSite(t)
-	text, err := os.ReadFile(s.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(s.config, append(text, "gateway: {listen: '127.0.0.1:0'}\n"...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	s.receives()
 	s.start()
 	s.fill(60)
 	asked := func(into any, args ...string) {
@@ -311,4 +315,98 @@ func TestProductionGateway(t *testing.T) {
 	}
 	a.ends()
 	b.ends()
+}
+
+// The log loses its end under a gateway that runs: a push is refused, as is every other
+// append, so that nothing takes the offsets of what was lost.
+func TestProductionGatewayDiverged(t *testing.T) {
+	s := newSite(t)
+	s.receives()
+	s.start()
+	s.fill(60)
+	a := s.serve("a")
+	a.says(1, "caught up")
+	a.says(1, "taking events of nodes")
+	a.mu.Lock()
+	url := "http://" + regexp.MustCompile(`taking events of nodes" address=(\S+)`).FindStringSubmatch(a.lines.String())[1]
+	a.mu.Unlock()
+	var lab keyAnswer
+	code, out := s.command("cluster", "register", "lab", "--provider", "own", "--class", "owned", "--region", "eu", "--json", "--quiet")
+	if err := json.Unmarshal([]byte(out), &lab); err != nil || code != 0 {
+		t.Fatalf("exit %d, %v: %s", code, err, out)
+	}
+	push := func(rec domain.Record, status int, says string) {
+		t.Helper()
+		await(t, says, func() (string, bool) {
+			got, text := deliver(t, http.DefaultClient, url, lab.Key, rec)
+			if status != http.StatusOK && got == http.StatusOK {
+				t.Fatalf("it was appended: %s", text)
+			}
+			return text, got == status && strings.Contains(text, says)
+		})
+	}
+	push(fault(t, "lab", "n1", 1, 79), http.StatusOK, `"accepted":1`)
+	s.verified()
+	s.broker.Close()
+	before := t.TempDir()
+	if err := os.CopyFS(before, os.DirFS(s.data)); err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	push(fault(t, "lab", "n1", 2, 79), http.StatusOK, `"accepted":1`)
+	s.verified()
+	s.broker.Close()
+	s.data = before
+	s.start()
+	_, end, err := s.log().AllBounds(t.Context(), domain.AllPartitions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	push(fault(t, "lab", "n1", 3, 79), http.StatusServiceUnavailable, "docs/operate/diverged.md")
+	if code, out := s.command("key", "revoke", lab.KeyID); code == 0 || !strings.Contains(out, "diverged") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+	if _, now, err := s.log().AllBounds(t.Context(), domain.AllPartitions()); err != nil || now.String() != end.String() {
+		t.Errorf("the log grew from %s to %s, %v", end, now, err)
+	}
+	a.ends()
+}
+
+// A forger with the cluster's key cannot make a node's fault vanish: after more events than
+// are remembered the true one is in quarantine, and inventory and metrics name its stream.
+func TestGatewayFlood(t *testing.T) {
+	dir := t.TempDir()
+	var lab keyAnswer
+	tell(t, dir, &lab, "cluster", "register", "lab", "--provider", "own", "--class", "owned", "--region", "eu")
+	health, address := gatewayOf(t, dir, gatewayConfig{Listen: "127.0.0.1:0", Rate: 1000})
+	var forged []domain.Record
+	for seq := uint64(10); seq < 310; seq++ {
+		forged = append(forged, fault(t, "lab", "n1", seq, 13))
+	}
+	for _, recs := range [][]domain.Record{forged, {fault(t, "lab", "n1", 10, 79)}} {
+		if status, text := deliver(t, http.DefaultClient, "http://"+address, lab.Key, recs...); status != http.StatusOK {
+			t.Fatalf("%d %s", status, text)
+		}
+	}
+	stream := httpapi.SourceOf("lab") + "n1"
+	await(t, "metrics", func() (string, bool) {
+		res, err := http.Get("http://" + health + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := regexp.MustCompile(`quartermaster_stream_not_compared_records{incarnation="1",outcome="quarantined",partition="\d",source="` + stream + `",topic="qm.hardware"} 1\n`)
+		return string(text), want.Match(text)
+	})
+	var fleet projections.Inventory
+	tell(t, dir, &fleet, "fleet", "--cluster", "lab")
+	if !slices.ContainsFunc(fleet.Exceptions, func(e projections.Exception) bool {
+		return e.Kind == projections.StreamNotCompared && strings.Contains(e.Subject, stream+"#1") && strings.Contains(e.Detail, "1 are in quarantine")
+	}) {
+		t.Errorf("exceptions %+v", fleet.Exceptions)
+	}
 }

@@ -107,6 +107,7 @@ func smallHome(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
+		rec.Time = env.Time
 		records = append(records, rec)
 	}
 	if err := errors.Join(h.log.Append(t.Context(), records), h.catchUp(t.Context()), h.close()); err != nil {
@@ -193,14 +194,14 @@ func TestAskedForNothing(t *testing.T) {
 		{[]string{"models", "--workspace", "nosuch"}, 1, "no workspace matches --workspace nosuch"},
 		{[]string{"models", "--workspace", platform}, 0, "no deployments at "},
 		{[]string{"models", "--at", "2026-04-01"}, 0, "no deployments at 2026-04-01T00:00:00Z: declare"},
-		{[]string{"models", "--limit", "-1"}, 1, "--limit -1: want 0 or more"},
+		{[]string{"models", "--limit", "-1"}, 2, "--limit -1: want 0 or more"},
 		{[]string{"models", "--limit", "0"}, 0, "and 1 more"},
 		{usage("--cluster", "nosuch"), 1, "no cluster matches --cluster nosuch"},
 		{usage("--region", "nosuch"), 1, "no region matches --region nosuch"},
 		{usage("--workspace", "nosuch"), 1, "no workspace matches --workspace nosuch"},
 		{usage("--workspace", "research", "--region", "us"), 0, "total"},
 		{usage("--by", "workspace,deployment"), 0, "(nobody)   (nobody)"},
-		{[]string{"usage", "--from", "2016-05-01", "--to", "2026-05-02"}, 1, "--from 2016-05-01 to 2026-05-02 is more than ten years"},
+		{[]string{"usage", "--from", "2016-05-01", "--to", "2026-05-02"}, 2, "--from 2016-05-01 to 2026-05-02 is more than ten years"},
 		{[]string{"usage", "--from", "2016-05-02", "--to", "2026-05-02"}, 0, "total"},
 		{[]string{"fleet", "--at", "2026-05-02"}, 0, longName[:39] + "… "},
 	} {
@@ -236,6 +237,7 @@ func TestReportsPrintWhatTheyLack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	stray.Time = may + domain.Hour
 	poison := domain.Record{Topic: domain.TopicFleet, Value: []byte("not an event")}
 	if err := errors.Join(h.log.Append(t.Context(), []domain.Record{stray, poison}), h.catchUp(t.Context()), h.close()); err != nil {
 		t.Fatal(err)

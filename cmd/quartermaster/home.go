@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"quartermaster/adapters/archive"
@@ -39,8 +42,12 @@ type home struct {
 	runner *projections.Runner // nil with --config
 	id     string              // of the log
 	saved  domain.Position     // of the newest snapshot
+	from   string              // the snapshot that the rows were loaded from; "": none
 	aside  []string            // snapshots that could not be used, and why
 	asOf   domain.Position     // the past position that the rows are of; nil: they are the present
+
+	generation string // the one that is read; "": the active one
+	agreed     agreed // with --config: whether log and rows agree
 }
 
 // errNoHome means that a command that only reads was pointed at nothing.
@@ -72,6 +79,13 @@ func (a *app) openFor(ctx context.Context, why purpose) (h *home, err error) {
 	}
 	if err := h.catchUp(ctx); err != nil {
 		return nil, errors.Join(err, h.shut())
+	}
+	// Records appended to a log that lost some would take the offsets of those.
+	if h.db != nil && why == appending {
+		diverged, err := h.diverged(ctx)
+		if err = errors.Join(diverged, err); err != nil {
+			return nil, errors.Join(fmt.Errorf("nothing is appended: %w", err), h.shut())
+		}
 	}
 	return h, nil
 }
@@ -142,16 +156,27 @@ func (a *app) dial(ctx context.Context) (*home, error) {
 
 func (h *home) reset() {
 	h.store = projections.NewMemory(domain.TopicSpecs())
-	h.runner = newRunner(h.log, h.store)
+	h.runner = newRunner(memoryLog{h.log, ""}, h.store)
 }
 
 // newRunner wires the log's records through the decoder into a store.
-func newRunner(log *kafka.Log, store projections.Store) *projections.Runner {
+func newRunner(log projections.Log, store projections.Store) *projections.Runner {
 	return &projections.Runner{
 		Log: log, Store: store, Topics: domain.TopicSpecs(),
 		NewDecoder: func() projections.Decoder { return new(wire.Decoder) },
+		Pause: func(ctx context.Context) bool {
+			select {
+			case <-ctx.Done():
+				return false
+			case <-time.After(stoppedPause):
+				return true
+			}
+		},
 	}
 }
+
+// stoppedPause is how long a partition that stands still waits until it is tried again.
+const stoppedPause = 15 * time.Second
 
 // patience is how long a command waits for a broker that does not answer. In
 // production it is the longer time that brokers take to replace one another.
@@ -176,7 +201,8 @@ func (h *home) load() {
 	for _, path := range paths {
 		at, err := h.loadFile(path)
 		if err == nil {
-			h.saved = at
+			h.saved, h.from = at, path
+			h.runner.Log = memoryLog{h.log, path}
 			return
 		}
 		h.reset()
@@ -203,46 +229,100 @@ func (h *home) loadFile(path string) (domain.Position, error) {
 
 // end returns the position of everything that is in the log now.
 func (h *home) end(ctx context.Context) (domain.Position, error) {
+	_, next, err := h.bounds(ctx)
+	return next, err
+}
+
+// bounds returns the end of the log, and the first offset of each partition that lacks
+// its beginning: where records were deleted, what was computed from them cannot be
+// computed again.
+func (h *home) bounds(ctx context.Context) (trimmed, next domain.Position, err error) {
 	first, next, err := h.log.AllBounds(ctx, domain.AllPartitions())
 	if err != nil {
-		return nil, fmt.Errorf("ask how long the log is: %w", err)
+		return nil, nil, fmt.Errorf("ask how long the log is: %w", err)
 	}
+	return trimmedOf(first), next, nil
+}
+
+// trimmedOf returns the partitions that lack their beginning.
+func trimmedOf(first domain.Position) domain.Position {
+	trimmed := domain.Position{}
 	for tp, at := range first {
-		if at != 0 {
-			return nil, fmt.Errorf("%w: %s begins at offset %d; history was deleted, and what was computed from it cannot be computed again: %s", kafka.ErrTrimmed, tp, at, anew)
+		if at > 0 {
+			trimmed[tp] = at
 		}
 	}
-	return next, nil
+	return trimmed
+}
+
+// trimmedTexts says of each partition that lacks its beginning what that means.
+func trimmedTexts(trimmed domain.Position) (texts []string) {
+	for _, tp := range slices.SortedFunc(maps.Keys(trimmed), domain.TopicPartition.Compare) {
+		err := &kafka.TrimmedError{Partition: tp, Wanted: 0, Found: trimmed[tp]}
+		texts = append(texts, fmt.Sprintf("%s: rows that were folded from them stay right, and cannot be folded again; %s", err, kafka.Anew))
+	}
+	return texts
+}
+
+// advised is the text of an error with what a person does about it, so that all
+// commands say the same of a log that lacks records.
+func advised(err error) string {
+	var trimmed *kafka.TrimmedError
+	var l projections.Lasting
+	text := err.Error()
+	if (errors.As(err, &trimmed) || errors.Is(err, kafka.ErrCorrupt) || errors.Is(err, kafka.ErrDiverged)) && errors.As(err, &l) && !strings.Contains(text, l.Advice()) {
+		text += "; " + l.Advice()
+	}
+	return text
 }
 
 // catchUp sees to it that everything that is in the log now is folded.
 func (h *home) catchUp(ctx context.Context) error {
-	end, err := h.end(ctx)
+	trimmed, end, err := h.bounds(ctx)
 	if err != nil {
 		return err
+	}
+	for _, text := range trimmedTexts(trimmed) {
+		h.app.note("%s", text)
 	}
 	if h.db != nil {
 		return h.await(ctx, end)
 	}
 	for tp, at := range h.saved {
 		if end[tp] < at {
-			return fmt.Errorf("%w: %s ends at offset %d, but a snapshot was made of its first %d records: connect the log that it was made of, or remove %s to begin again from what is left", kafka.ErrTrimmed, tp, end[tp], at, h.snapshots())
+			return fmt.Errorf("%w: %s ends at offset %d, but a snapshot was made of its first %d records; %s", kafka.ErrTrimmed, tp, end[tp], at, withoutSnapshot(h.from))
 		}
+	}
+	if err := h.compareUnread(ctx, end); err != nil {
+		return err
 	}
 	bar := h.app.bar("fold", end.Records()-h.saved.Records(), "events")
 	defer bar.stop()
 	stop := bar.follow(func() int64 { return h.runner.Progress().Records })
 	defer stop()
-	if err := h.runner.CatchUp(ctx, end); err != nil {
+	err = h.runner.CatchUp(ctx, end)
+	var stopped *projections.StoppedError
+	if errors.As(err, &stopped) {
+		h.noteStops(stopped.Stops, end)
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("fold the log: %w", err)
 	}
 	return nil
 }
 
+// noteStops says which partitions stand still, so that an answer lacks what follows.
+func (h *home) noteStops(stops projections.Stops, end domain.Position) {
+	for _, tp := range stops.Partitions() {
+		h.app.note("%s %s. What follows lacks up to %s events of it", tp, stops[tp], comma(int(end[tp]-stops[tp].Offset)))
+	}
+}
+
 // view reads the rows.
 func (h *home) view(ctx context.Context, read func(projections.View) error) error {
 	if h.db != nil {
-		return h.db.View(ctx, read)
+		return h.db.ViewOf(ctx, h.generation, read)
 	}
 	return h.store.View(ctx, read)
 }
@@ -252,6 +332,12 @@ func (h *home) view(ctx context.Context, read func(projections.View) error) erro
 func (h *home) save() error {
 	if h.db != nil || h.broker != nil && !h.broker.Owner() {
 		return nil
+	}
+	// Rows of a log that is no more are not kept once more.
+	for _, stop := range h.runner.Progress().Stopped {
+		if h.from != "" && stop.Advice == withoutSnapshot(h.from) {
+			return nil
+		}
 	}
 	var at domain.Position
 	if err := h.store.View(context.Background(), func(v projections.View) error {

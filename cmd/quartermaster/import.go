@@ -17,6 +17,8 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
+	"quartermaster/adapters/focus"
 	"quartermaster/adapters/importer"
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/rows"
@@ -40,7 +42,10 @@ type importAnswer struct {
 	BadRows  int                 `json:"bad_rows"`
 	Refused  bool                `json:"refused"` // whole, by --strict
 	Warnings []rows.Warning      `json:"warnings"`
-	Seconds  float64             `json:"seconds"`
+	// Deviations and Rounded are of import focus alone: see focus.Summary.
+	Deviations map[focus.Deviation]int `json:"deviations,omitempty"`
+	Rounded    []focus.Rounding        `json:"rounded,omitempty"`
+	Seconds    float64                 `json:"seconds"`
 }
 
 // listedBad is how many bad rows are listed one by one.
@@ -65,7 +70,7 @@ damaged or cut off is refused whole.
 JSON keys, one object per file: file, source, dataset and focus_version (of
 import focus alone), rows, events, types (events by type), appended, known, bad
 (file, line, field, value, reason), bad_rows, refused, warnings (reason, value,
-rows, line), seconds.`,
+rows, line), deviations and rounded (of import focus alone), seconds.`,
 	}
 	kinds := []struct {
 		kind                  importer.Kind
@@ -159,8 +164,9 @@ type reader struct {
 	oneZone bool
 	// whole reads a file to its end and says why it cannot be unpacked.
 	whole func(ctx context.Context, file io.Reader) error
-	// run hands out the events of a file, and each row that became none.
-	run func(ctx context.Context, file io.Reader, name string, emit func(*domain.Envelope) error, bad func(rows.BadRow)) (fileRead, error)
+	// run hands out the events of a file, and each row that became none. again is
+	// the file from its beginning, for a reader that must look at all of it first.
+	run func(ctx context.Context, file, again io.Reader, name string, emit func(*domain.Envelope) error, bad func(rows.BadRow)) (fileRead, error)
 }
 
 // fileRead is what became of a file.
@@ -169,6 +175,8 @@ type fileRead struct {
 	rows, events, bad int
 	types             map[domain.Type]int
 	warnings          []rows.Warning
+	deviations        map[focus.Deviation]int
+	rounded           []focus.Rounding
 }
 
 // columnsOf reads public files in their own columns.
@@ -176,7 +184,7 @@ func columnsOf(kind importer.Kind, opts importer.Options) reader {
 	return reader{
 		source: func(sum [32]byte) string { return importer.SourceName(kind, sum, opts) },
 		whole:  func(ctx context.Context, file io.Reader) error { return importer.Whole(ctx, file, opts.Limits) },
-		run: func(ctx context.Context, file io.Reader, name string, emit func(*domain.Envelope) error, bad func(rows.BadRow)) (fileRead, error) {
+		run: func(ctx context.Context, file, _ io.Reader, name string, emit func(*domain.Envelope) error, bad func(rows.BadRow)) (fileRead, error) {
 			s, err := importer.Run(ctx, kind, file, name, opts, emit, bad)
 			return fileRead{rows: s.Rows, events: s.Events, bad: s.Bad, types: s.Types, warnings: s.Warnings}, err
 		},
@@ -195,7 +203,7 @@ func (fl *importFlags) options() (importer.Options, error) {
 	if fl.epoch != "" {
 		t, err := instantFlag(fl.epoch)
 		if err != nil {
-			return opts, fmt.Errorf("--epoch: %w", err)
+			return opts, commandline.Usagef("--epoch: %w", err)
 		}
 		opts.Epoch = t
 	}
@@ -247,6 +255,14 @@ func (a *app) showImport(ans importAnswer) error {
 		}
 		fmt.Fprintf(a.err, "%s:%d: %s%s (%s rows)\n", ans.File, w.Line, w.Reason, value, comma(w.Rows))
 	}
+	for i, r := range ans.Rounded {
+		if i == shownRows {
+			fmt.Fprintf(a.err, "%s: and %s more; see --json\n", ans.File, comma(len(ans.Rounded)-shownRows))
+			break
+		}
+		fmt.Fprintf(a.err, "%s: %s of %s, account %s: rounding to 18 decimals took %s %s of what is billed, %s of the effective cost (%s lines)\n", ans.File,
+			invoiceText(r.Invoice, r.Period), clipped(r.Issuer), clipped(r.Account), r.Billed, r.Currency, r.Effective, comma(r.Lines))
+	}
 	if ans.Refused {
 		fmt.Fprintf(a.out, "%s: refused whole, %s of %s rows are bad\n", ans.File, comma(ans.BadRows), comma(ans.Rows))
 		return nil
@@ -261,11 +277,15 @@ func (a *app) showImport(ans importAnswer) error {
 func (h *home) checkDeclared(ctx context.Context, opts importer.Options) error {
 	return h.view(ctx, func(v projections.View) error {
 		if c := opts.Cluster; c != "" {
-			row, err := v.Get(projections.Key{Table: projections.TableClusters, Scope: c, ID: c})
+			auth, err := projections.NewAuthority(v)
 			if err != nil {
 				return err
 			}
-			if row == nil {
+			declared, err := projections.Declared(v, auth, &domain.Envelope{Cluster: c, Event: &domain.ClusterRegistered{}})
+			if err != nil {
+				return err
+			}
+			if declared == nil {
 				return fmt.Errorf("cluster %q is not registered: declare it with \"quartermaster apply -f FILE\" (see \"quartermaster apply --help\" for an example)", c)
 			}
 		}
@@ -330,7 +350,7 @@ func (h *home) importFile(ctx context.Context, path string, strict bool, rd read
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
 			return fileRead{}, fmt.Errorf("import %s: %w", path, err)
 		}
-		return rd.run(ctx, sips{io.TeeReader(f, again)}, path, emit, bad)
+		return rd.run(ctx, sips{io.TeeReader(f, again)}, io.NewSectionReader(f, 0, info.Size()), path, emit, bad)
 	}
 	if strict {
 		read, err := pass(func(*domain.Envelope) error { return nil })
@@ -366,6 +386,7 @@ func (h *home) importFile(ctx context.Context, path string, strict bool, rd read
 	ans.Dataset, ans.Version = read.dataset, read.version
 	ans.Rows, ans.Events, ans.Types = read.rows, read.events, read.types
 	ans.Warnings = append(ans.Warnings, read.warnings...)
+	ans.Deviations, ans.Rounded = read.deviations, read.rounded
 	ans.Appended, ans.Known = ap.appended, ap.known
 	ans.Seconds = time.Since(start).Seconds()
 	if err != nil {

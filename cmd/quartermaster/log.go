@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/archive"
+	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -36,6 +37,7 @@ type shownRecord struct {
 	Topic     domain.Topic    `json:"topic"`
 	Partition int             `json:"partition"`
 	Offset    int64           `json:"offset"`
+	Last      int64           `json:"last,omitempty"` // where error is about a run of offsets
 	Appended  domain.Instant  `json:"appended"`
 	Key       string          `json:"key"`
 	Event     json.RawMessage `json:"event,omitempty"`
@@ -50,10 +52,13 @@ type shownRecord struct {
 const recordKeys = `JSON keys, one object per line: topic, partition, offset, appended, key and
 event (a CloudEvents 1.0 JSON event: specversion, id, source, type, time,
 subject, the extensions, data), or error and raw where a record cannot be
-decoded.`
+decoded; last is the last offset where the error is about all events of a batch.`
 
 func show(dec *wire.Decoder, rec *domain.Record) shownRecord {
 	s := shownRecord{Topic: rec.Topic, Partition: rec.Partition, Offset: rec.Offset, Appended: rec.Time, Key: string(rec.Key)}
+	if rec.Span != nil {
+		s.Last = rec.Span.Last
+	}
 	var env domain.Envelope
 	if err := dec.Decode(rec, &env); err != nil {
 		s.Error, s.Raw = err.Error(), slices.Clone(rec.Value)
@@ -101,7 +106,7 @@ func (a *app) logTailCommand() *cobra.Command {
 				return err
 			}
 			if n < 0 || n > maxTail {
-				return fmt.Errorf("--lines %d: want 0 to %d; \"quartermaster log export\" writes everything", n, maxTail)
+				return commandline.Usagef("--lines %d: want 0 to %d; \"quartermaster log export\" writes everything", n, maxTail)
 			}
 			if err := a.reading(); err != nil {
 				return err
@@ -159,7 +164,9 @@ func (h *home) tail(ctx context.Context, tps []domain.TopicPartition, n int, fol
 		}
 		if err := h.log.Read(ctx, tp, max(0, end[tp]-int64(n)), end[tp], func(recs []domain.Record) error {
 			for i := range recs {
-				found = append(found, show(&dec, &recs[i]))
+				if !recs[i].IsMarker() {
+					found = append(found, show(&dec, &recs[i]))
+				}
 			}
 			return nil
 		}); err != nil {
@@ -186,6 +193,9 @@ func (h *home) tail(ctx context.Context, tps []domain.TopicPartition, n int, fol
 				mu.Lock()
 				defer mu.Unlock()
 				for i := range recs {
+					if recs[i].IsMarker() {
+						continue
+					}
 					if err := h.app.writeRecord(h.app.out, show(&dec, &recs[i])); err != nil {
 						return err
 					}
@@ -314,11 +324,14 @@ func (h *home) export(ctx context.Context, out io.Writer, tps []domain.TopicPart
 		}
 		if err := h.log.Read(ctx, tp, 0, end[tp], func(recs []domain.Record) error {
 			for i := range recs {
+				if recs[i].IsMarker() {
+					continue
+				}
 				if err := h.app.writeRecord(w, show(&dec, &recs[i])); err != nil {
 					return err
 				}
 			}
-			done += int64(len(recs))
+			done += recs[len(recs)-1].Next() - recs[0].Offset
 			b.set(done)
 			return nil
 		}); err != nil {

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/commandline"
 )
 
 func main() {
@@ -30,35 +32,39 @@ func main() {
 
 // run is the program without the process, for tests.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return (&app{out: stdout, err: stderr, ownWait: ownWait, watch: watchEvery}).run(args, stdin)
+}
+
+func (a *app) run(args []string, stdin io.Reader) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	// The first signal asks for a clean end, the second kills.
 	context.AfterFunc(ctx, stop)
-	app := &app{out: stdout, err: stderr, ownWait: ownWait, watch: watchEvery}
-	root := app.root()
+	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
 	}
 	var failed *failed
 	if errors.As(err, &failed) {
-		return 1
+		return commandline.ExitFailed
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = errStopped
 	}
-	if app.json {
+	code := commandline.ExitOf(err)
+	if a.json || commandline.AsksJSON(args) {
 		// The same stream as the answer would take, so that a program reads one.
-		if werr := json.NewEncoder(stdout).Encode(map[string]string{"error": err.Error()}); werr == nil {
-			return 1
+		if werr := json.NewEncoder(a.out).Encode(map[string]string{"error": advised(err)}); werr == nil {
+			return code
 		}
 	}
-	fmt.Fprintf(stderr, "quartermaster: %v\n", err)
-	return 1
+	fmt.Fprintf(a.err, "quartermaster: %s\n", advised(err))
+	return code
 }
 
 // errStopped is what a command that a signal ended says, in place of what it
@@ -75,14 +81,15 @@ func (f *failed) Error() string { return f.why }
 type app struct {
 	out, err io.Writer
 
-	dir     string
-	named   bool // somebody chose dir
-	brokers []string
-	json    bool
-	quiet   bool
-	ownWait time.Duration // how long serve waits for the log
-	watch   time.Duration // how often serve looks at the topics
-	logger  *slog.Logger  // of serve; nil in other commands
+	dir      string
+	named    bool // somebody chose dir
+	brokers  []string
+	json     bool
+	quiet    bool
+	ownWait  time.Duration // how long serve waits for the log
+	watch    time.Duration // how often serve looks at the topics
+	patience time.Duration // how long rows may not move while a command waits for them; 0: awaitPatience
+	logger   *slog.Logger  // of serve; nil in other commands
 
 	configPath string  // of a production home
 	config     *config // what it says; nil without
@@ -106,20 +113,24 @@ serve" fold them.
   quartermaster import nodes nodes.csv --cluster lab
   quartermaster fleet                            what there is
   quartermaster usage --by workspace             who used it
-  quartermaster log replay --verify              rebuild everything and compare`,
+  quartermaster log replay --verify              rebuild everything and compare
+
+Exit codes: 0 done, 1 failed or the answer is not good, 2 the command line is wrong and
+nothing was done. Keys of --version --json: program, version, revision, time, modified,
+go, platform, methods (version of what computes results, by name).`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			a.named = cmd.Flags().Changed("home") || os.Getenv("QUARTERMASTER_HOME") != ""
 			if cmd.Flags().Changed("brokers") && (len(a.brokers) == 0 || slices.Contains(a.brokers, "")) {
-				return errors.New("--brokers is empty: name host:port, or leave the flag out to use the embedded log")
+				return commandline.Usagef("--brokers is empty: name host:port, or leave the flag out to use the embedded log")
 			}
 			// "quartermaster config" says itself what is wrong with the file.
 			if a.configPath == "" || cmd.Parent().Name() == "config" {
 				return nil
 			}
 			if len(a.brokers) > 0 {
-				return errors.New("--brokers and --config both name a log: leave one out")
+				return commandline.Usagef("--brokers and --config both name a log: leave one out")
 			}
 			var err error
 			a.config, err = loadConfig(a.configPath, os.Getenv)
@@ -151,6 +162,7 @@ serve" fold them.
 		a.simulateCommand(),
 		a.logCommand(),
 		a.quarantineCommand(),
+		a.streamsCommand(),
 		a.poisonCommand(),
 		a.snapshotCommand(),
 		a.serveCommand(),
@@ -158,6 +170,8 @@ serve" fold them.
 		a.projectionCommand(),
 		a.demoCommand(),
 	)
+	must(commandline.SetVersion(root, version()))
+	commandline.Strict(root)
 	return root
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -46,14 +47,14 @@ from, to, reason).`,
 			if at != "" {
 				var err error
 				if t, err = instantFlag(at); err != nil {
-					return fmt.Errorf("--at: %w", err)
+					return commandline.Usagef("--at: %w", err)
 				}
 			}
 			if stale <= 0 {
-				return fmt.Errorf("--stale-after %s: want a positive time", stale)
+				return commandline.Usagef("--stale-after %s: want a positive time", stale)
 			}
 			if limit < 0 {
-				return fmt.Errorf("--limit %d: want 0 or more", limit)
+				return commandline.Usagef("--limit %d: want 0 or more", limit)
 			}
 			return a.readAt(cmd.Context(), asOf, func(h *home) (err error) {
 				if at == "" {

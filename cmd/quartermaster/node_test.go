@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,10 +28,17 @@ func TestNodeReturn(t *testing.T) {
 		{[]string{"node", "return", "lab/n7", "--reason", "r"}, true, "lab/n7: no node of that name is in service or reports"},
 		{[]string{"node", "return", "lab/n1", "--gpu", "GPU-7", "--reason", "r"}, true, "--gpu: "},
 		{[]string{"node", "return", "lab/n1", "--gpu", domain.DeriveGPUID("lab", "n1", 1).String(), "--reason", "r"}, true, "no fatal fault of GPU-"},
-		{[]string{"node", "return", "lab/n1", "--key", finance, "--reason", "r"}, true, `operator "fin" may not return nodes of workspace "research"`},
+		{[]string{"node", "return", "lab/n1", "--key", finance, "--reason", "r"}, true, `operator "fin" may not register, return or retire nodes of workspace "research"`},
 		{[]string{"node", "return", "lab/n1", "--gpu", gpu, "--reason", "board replaced", "--json"}, false, `"faults": [` + "\n" + `      "` + gpu + " xid 79 at "},
 		{[]string{"fleet"}, false, "eu      1      3     0 "},
 		{[]string{"node", "return", "lab/n1", "--reason", "r"}, true, "lab/n1: nothing that a return ends keeps it from service: it is ok"},
+		{[]string{"node", "retire", "lab/n1", "--reason", "r"}, true, "gpu"},
+		{[]string{"node", "retire", "lab/n1", "--gpu", domain.DeriveGPUID("lab", "n9", 1).String(), "--reason", "r"}, true, "is not in service there"},
+		{[]string{"node", "retire", "lab/n1", "--gpu", gpu, "--key", finance, "--reason", "r"}, true, `operator "fin" may not register, return or retire`},
+		{[]string{"node", "retire", "lab/n1", "--gpu", gpu, "--reason", "sent back"}, false, gpu + " of lab/n1 is retired, signed by "},
+		{[]string{"node", "retire", "lab/n1", "--gpu", gpu, "--reason", "sent back"}, true, "is not in service there"},
+		{[]string{"fleet"}, false, "eu      1      2     0 "},
+		{[]string{"log", "export", "--topic", "qm.fleet"}, false, `"reason":"sent back"`},
 		{[]string{"log", "export", "--topic", "qm.hardware"}, false, `"reason":"board replaced","gpu":"` + gpu + `","faults":true`},
 	} {
 		code, out := command(t, dir, c.args...)
@@ -41,5 +49,22 @@ func TestNodeReturn(t *testing.T) {
 	_, out := command(t, dir, "log", "export", "--topic", "qm.hardware")
 	if !strings.Contains(out, `"signature":`) {
 		t.Errorf("it is not signed:\n%s", out)
+	}
+}
+
+// Retire answers how the node stands once it has taken effect.
+func TestNodeRetireAnswer(t *testing.T) {
+	dir := smallHome(t)
+	gpu := domain.DeriveGPUID("lab", "n1", 0)
+	code, out := command(t, dir, "node", "retire", "lab/n1", "--gpu", gpu.String(), "--reason", "sent back", "--json")
+	var ans returnAnswer
+	if err := json.Unmarshal([]byte(out[strings.Index(out, "{"):]), &ans); code != 0 || err != nil {
+		t.Fatalf("exit %d, %v\n%s", code, err, out)
+	}
+	if len(ans.Was.Faults) != 1 || ans.Health.State != "ok" || len(ans.Health.Faults) != 0 {
+		t.Errorf("was %+v, is %+v", ans.Was, ans.Health)
+	}
+	if _, out := command(t, dir, "log", "export", "--topic", "qm.fleet"); !strings.Contains(out, `"time":"`+ans.At.String()+`"`) {
+		t.Errorf("no event is of %s:\n%s", ans.At, out)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/shopspring/decimal"
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/keyfile"
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
@@ -130,13 +131,13 @@ func refused(v projections.View, envs []*domain.Envelope) error {
 		return err
 	}
 	var errs []error
-	for _, env := range envs {
-		reason, err := auth.Refusal(v, env)
-		if err != nil {
-			return err
-		}
+	reasons, err := auth.Refusals(v, envs)
+	if err != nil {
+		return err
+	}
+	for i, reason := range reasons {
 		if reason != "" {
-			errs = append(errs, fmt.Errorf("%s %s would take no effect: %s", env.Event.Type(), env.Subject, reason))
+			errs = append(errs, fmt.Errorf("%s %s would take no effect: %s", envs[i].Event.Type(), envs[i].Subject, reason))
 		}
 	}
 	if len(errs) > 0 {
@@ -181,18 +182,19 @@ func operatorNames(ops []projections.Grant) string {
 
 // operatorAnswer is what operator add answers.
 type operatorAnswer struct {
-	Operator  string `json:"operator"`
-	Workspace string `json:"workspace"`
-	Role      string `json:"role"`
-	Limit     string `json:"limit,omitempty"`
-	PublicKey string `json:"public_key"` // PEM
-	KeyFile   string `json:"key_file,omitempty"`
+	Operator  string   `json:"operator"`
+	Workspace string   `json:"workspace"`
+	Role      string   `json:"role"`
+	Limits    []string `json:"limits,omitempty"`
+	PublicKey string   `json:"public_key"` // PEM
+	KeyFile   string   `json:"key_file,omitempty"`
 }
 
 func (a *app) operatorCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "operator", Short: "Register who may decide"}
 	var (
-		workspace, role, limit, newKey, publicOf, key string
+		workspace, role, newKey, publicOf, key string
+		limits                                 []string
 	)
 	add := &cobra.Command{
 		Use:   "add NAME",
@@ -201,13 +203,15 @@ func (a *app) operatorCommand() *cobra.Command {
 decisions are signed with their Ed25519 key; the log keeps the public half.
 
 Roles: admin (registers operators, policies), finance, planner, auditor,
-operator. --limit bounds the money that one decision may commit.
+operator. --limit bounds the money that one decision may commit in a currency; in a
+currency without one it may commit none. Registered again, an operator has the limits
+that are given then, and no others. Nobody raises a limit of their own.
 
 Give the public half of a key that they made themselves (--public-key-of, a
 public or private key file in PEM), or have a new key made (--new-key FILE).
 
-JSON keys: operator, workspace, role, limit, public_key, key_file.`,
-		Example: "  quartermaster operator add ana --role planner --limit \"250000 USD\" --new-key ana.pem\n" +
+JSON keys: operator, workspace, role, limits, public_key, key_file.`,
+		Example: "  quartermaster operator add ana --role planner --limit \"250000 USD\" --limit \"200000 EUR\" --new-key ana.pem\n" +
 			"  quartermaster operator add ci --role operator --public-key-of ci.pub.pem --key admin.pem",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -215,13 +219,17 @@ JSON keys: operator, workspace, role, limit, public_key, key_file.`,
 				return err
 			}
 			reg := &domain.OperatorRegistered{Operator: args[0], Role: domain.Role(role)}
-			ans := operatorAnswer{Operator: args[0], Workspace: workspace, Role: role, Limit: limit}
-			if limit != "" {
+			ans := operatorAnswer{Operator: args[0], Workspace: workspace, Role: role}
+			for _, limit := range limits {
 				m, err := parseMoney(limit)
 				if err != nil {
-					return fmt.Errorf("--limit: %w", err)
+					return commandline.Usagef("--limit: %w", err)
 				}
-				reg.AuthorityLimit = &m
+				reg.AuthorityLimits = append(reg.AuthorityLimits, m)
+			}
+			slices.SortFunc(reg.AuthorityLimits, func(a, b domain.Money) int { return strings.Compare(a.Currency, b.Currency) })
+			for _, m := range reg.AuthorityLimits {
+				ans.Limits = append(ans.Limits, m.String())
 			}
 			if (newKey == "") == (publicOf == "") {
 				return errors.New("give either --public-key-of FILE or --new-key FILE")
@@ -254,7 +262,11 @@ JSON keys: operator, workspace, role, limit, public_key, key_file.`,
 				if a.json {
 					return a.answerJSON(ans)
 				}
-				fmt.Fprintf(a.out, "operator %s may decide in workspace %s as %s\n%s", args[0], workspace, role, ans.PublicKey)
+				commit := ""
+				if len(ans.Limits) > 0 {
+					commit = ", and commit up to " + strings.Join(ans.Limits, ", ") + " at once"
+				}
+				fmt.Fprintf(a.out, "operator %s may decide in workspace %s as %s%s\n%s", args[0], workspace, role, commit, ans.PublicKey)
 				return nil
 			})
 		},
@@ -263,7 +275,7 @@ JSON keys: operator, workspace, role, limit, public_key, key_file.`,
 	f.StringVar(&workspace, "workspace", platform, "workspace that they decide in")
 	f.StringVar(&role, "role", "", "admin, finance, planner, auditor or operator (required)")
 	must(add.MarkFlagRequired("role"))
-	f.StringVar(&limit, "limit", "", "most that one decision may commit, for example \"250000 USD\"")
+	f.StringArrayVar(&limits, "limit", nil, "most that one decision may commit in a currency, for example \"250000 USD\"; may be given again")
 	f.StringVar(&newKey, "new-key", "", "make a key pair and write it to this file")
 	f.StringVar(&publicOf, "public-key-of", "", "key file whose public half is registered")
 	keyFlag(add, &key)

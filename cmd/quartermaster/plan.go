@@ -16,6 +16,7 @@ import (
 	"github.com/shopspring/decimal"
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/domain"
 	"quartermaster/domain/plan"
 	"quartermaster/domain/procurement/check"
@@ -27,7 +28,9 @@ const planKeys = `A plan has plan (its id), position, methods, at, horizon, assu
 lookback_weeks, monthly_growth, annual_rate, salvage, spot_overhead,
 shortage_factor, service_level, currency; of a forecast demand, scenarios and seed), regions, total, expiry_ladder (commitment, provider,
 region, kind, sku, gpu_model, gpus_per_unit, units, term (from, to), notice_by,
-hourly (amount, currency), guarantees_capacity, counts_for, not_counted) and left_out (region, kind, unit, reason, next_step).
+hourly (amount, currency), guarantees_capacity, counts_for, not_counted), ignored_commitments (held within the horizon, and in no amount
+of the plan: commitment, provider, region, kind, sku, units, term, reason) and left_out
+(region, kind, unit, reason, next_step).
 
 total, each region and each of its pools have cost, held_cost and shortage_penalty
 (parts of it), current_course_cost, current_course_penalty, on_demand_cost,
@@ -136,7 +139,7 @@ nothing is recorded.
 			var at domain.Instant
 			if fl.at != "" {
 				if at, err = instantFlag(fl.at); err != nil {
-					return fmt.Errorf("--at: %w", err)
+					return commandline.Usagef("--at: %w", err)
 				}
 			}
 			if asOf != "" && !fl.dryRun {
@@ -191,14 +194,14 @@ nothing is recorded.
 func (fl *planFlags) assumptions() (plan.Assumptions, error) {
 	as := plan.Assumptions{Months: fl.months, Weeks: fl.weeks, Currency: fl.currency, AnnualRate: projections.FromPolicy}
 	if len(fl.currency) != 3 || strings.ToUpper(fl.currency) != fl.currency {
-		return as, fmt.Errorf("--currency %q is not an ISO 4217 code of three capital letters, for example USD", fl.currency)
+		return as, commandline.Usagef("--currency %q is not an ISO 4217 code of three capital letters, for example USD", fl.currency)
 	}
 	switch fl.demand {
 	case repeatDemand:
 	case plan.Forecast:
 		as.Demand, as.Scenarios, as.Seed = fl.demand, fl.scenarios, fl.seed
 	default:
-		return as, fmt.Errorf("--demand %q: want %q or %q", fl.demand, repeatDemand, plan.Forecast)
+		return as, commandline.Usagef("--demand %q: want %q or %q", fl.demand, repeatDemand, plan.Forecast)
 	}
 	for _, n := range []struct {
 		flag, text string
@@ -212,7 +215,7 @@ func (fl *planFlags) assumptions() (plan.Assumptions, error) {
 		}
 		d, err := decimal.NewFromString(n.text)
 		if err != nil || len(n.text) > 20 || n.flag == "rate" && d.IsNegative() {
-			return as, fmt.Errorf("--%s %q is not a number such as 0.05", n.flag, n.text)
+			return as, commandline.Usagef("--%s %q is not a number such as 0.05", n.flag, n.text)
 		}
 		*n.into = d
 	}

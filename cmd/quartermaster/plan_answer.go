@@ -14,7 +14,9 @@ import (
 // answerKeys names the keys of an answer, for the help of the commands that show one.
 const answerKeys = `An answer has format, instance (SHA-256 of the instance's canonical JSON), methods,
 currency; cost and its parts committed_cost, purchase_cost, serving_cost and
-shortage_penalty; lower_bound and gap (of cost over it, as a share); nominal_cost
+shortage_penalty; lower_bound and gap (of cost over it, as a share); no_proven_bound
+(pools that lower_bound counts as nothing: work may wait there, and no best way is known),
+interrupted (true where the search was stopped) and waiting (how that work runs: as_it_comes or levelled); nominal_cost
 (what is paid within the horizon, without discount and penalty), cvar_90 (mean cost
 of the worst tenth of the scenarios), stranded_at_low_demand; purchases (offer, or
 commitment and renewals; pool, epoch, term (from, to), order_by, units,
@@ -51,20 +53,26 @@ func (a *app) showAnswer(in *instances.Instance, ans *instances.Answer) {
 	spans := in.Spans()
 	fmt.Fprintf(a.out, "%s: %s to %s, %d pools, %d demands, in %s at net present value\n\n",
 		clip(in.Name, 3*widest), day(spans[0].From), day(spans[len(spans)-1].To), len(in.Pools), len(in.Demands), ans.Currency)
+	bound, gap := money(ans.LowerBound), percentOf(ans.Gap)
+	if len(ans.Unproven) > 0 {
+		bound, gap = "none proven", "not known"
+	}
 	t := a.table("", "amount")
 	t.SetColumnConfigs(rightFrom(2, 2))
 	for _, row := range []struct {
-		name   string
-		amount domain.Decimal
+		name, amount string
 	}{
-		{"held already", ans.Committed}, {"purchases", ans.Bought}, {"on demand, spot, transfer", ans.Serving}, {"not served", ans.Penalty},
-		{"cost", ans.Cost}, {"lower bound", ans.LowerBound}, {"paid within the horizon", ans.Nominal}, {"worst tenth of scenarios", ans.CVaR},
-		{"stranded at low demand", ans.Stranded},
+		{"held already", money(ans.Committed)}, {"purchases", money(ans.Bought)}, {"on demand, spot, transfer", money(ans.Serving)},
+		{"not served", money(ans.Penalty)}, {"cost", money(ans.Cost)}, {"lower bound", bound}, {"paid within the horizon", money(ans.Nominal)},
+		{"worst tenth of scenarios", money(ans.CVaR)}, {"stranded at low demand", money(ans.Stranded)},
 	} {
-		t.AppendRow(table.Row{row.name, money(row.amount)})
+		t.AppendRow(table.Row{row.name, row.amount})
 	}
 	t.Render()
-	fmt.Fprintf(a.out, "gap %s\n", percentOf(ans.Gap))
+	fmt.Fprintf(a.out, "gap %s\n", gap)
+	if ans.Interrupted {
+		fmt.Fprintln(a.out, "interrupted: the search was stopped, and a longer one may find better")
+	}
 
 	if len(ans.Purchases) == 0 {
 		fmt.Fprintln(a.out, "\nnothing is worth buying")

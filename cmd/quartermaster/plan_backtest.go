@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/chart"
+	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/importer"
 	"quartermaster/domain"
 	"quartermaster/domain/forecast"
@@ -188,24 +189,24 @@ func (fl *backtestFlags) question() (q *backtest.Question, overhead domain.Decim
 	} {
 		d, err := decimal.NewFromString(n.text)
 		if err != nil || len(n.text) > 20 || d.IsNegative() || d.GreaterThan(decimal.NewFromInt(n.most)) {
-			return nil, one, fmt.Errorf("--%s %q is not a number from 0 to %d", n.flag, n.text, n.most)
+			return nil, one, commandline.Usagef("--%s %q is not a number from 0 to %d", n.flag, n.text, n.most)
 		}
 		*n.into = d
 	}
 	if len(fl.currency) != 3 || strings.ToUpper(fl.currency) != fl.currency {
-		return nil, one, fmt.Errorf("--currency %q is not an ISO 4217 code of three capital letters, for example USD", fl.currency)
+		return nil, one, commandline.Usagef("--currency %q is not an ISO 4217 code of three capital letters, for example USD", fl.currency)
 	}
 	if fl.group != "kind" && fl.group != "region" {
-		return nil, one, fmt.Errorf("--group %q: want kind or region", fl.group)
+		return nil, one, commandline.Usagef("--group %q: want kind or region", fl.group)
 	}
 	if fl.prices != "" && fl.file == "" {
-		return nil, one, fmt.Errorf("--prices goes with --demand; of the log, its own offers count")
+		return nil, one, commandline.Usagef("--prices goes with --demand; of the log, its own offers count")
 	}
 	if fl.growth != "" {
 		for text := range strings.SplitSeq(fl.growth, ",") {
 			d, err := decimal.NewFromString(strings.TrimSpace(text))
 			if err != nil || len(text) > 20 || d.LessThan(one.Neg()) || d.GreaterThan(one) {
-				return nil, one, fmt.Errorf("--growth %q: %q is not a monthly growth from -1 to 1 such as 0.02", fl.growth, text)
+				return nil, one, commandline.Usagef("--growth %q: %q is not a monthly growth from -1 to 1 such as 0.02", fl.growth, text)
 			}
 			factor := one.Add(d)
 			q.Growth = append(q.Growth, forecast.Growth{Weight: 1, Quarterly: factor.Mul(factor).Mul(factor).Shift(6).Round(0).IntPart()})
@@ -219,7 +220,7 @@ func (fl *backtestFlags) question() (q *backtest.Question, overhead domain.Decim
 			continue
 		}
 		if *n.into, err = instantFlag(n.text); err != nil {
-			return nil, one, fmt.Errorf("--%s: %w", n.flag, err)
+			return nil, one, commandline.Usagef("--%s: %w", n.flag, err)
 		}
 	}
 	return q, overhead, nil

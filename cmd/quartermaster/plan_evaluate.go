@@ -12,6 +12,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/domain"
 	instances "quartermaster/domain/instance"
 	"quartermaster/domain/linear"
@@ -78,7 +79,7 @@ name file, line and column.
 			if path != "" {
 				for _, f := range planQuestionFlags {
 					if cmd.Flags().Changed(f) {
-						return fmt.Errorf("--%s is of a plan from the log, and --instance says everything itself", f)
+						return commandline.Usagef("--%s is of a plan from the log, and --instance says everything itself", f)
 					}
 				}
 				in, err = readInstance(path, cmd.InOrStdin())
@@ -119,7 +120,7 @@ func (a *app) instanceOfLog(ctx context.Context, fl *planFlags, asOf string) (in
 	var at domain.Instant
 	if fl.at != "" {
 		if at, err = instantFlag(fl.at); err != nil {
-			return nil, fmt.Errorf("--at: %w", err)
+			return nil, commandline.Usagef("--at: %w", err)
 		}
 	}
 	return in, a.readAt(ctx, asOf, func(h *home) error {

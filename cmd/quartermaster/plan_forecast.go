@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/chart"
+	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/importer"
 	"quartermaster/domain"
 	"quartermaster/domain/forecast"
@@ -250,7 +251,7 @@ pinball, seasonal_naive_pinball, coverage).`,
 				return err
 			}
 			if origins < 0 || origins > maxOrigins {
-				return fmt.Errorf("--score %d: want 0 to %d", origins, maxOrigins)
+				return commandline.Usagef("--score %d: want 0 to %d", origins, maxOrigins)
 			}
 			known, err := changes(launches, ignore)
 			if err != nil {
@@ -259,7 +260,7 @@ pinball, seasonal_naive_pinball, coverage).`,
 			var at domain.Instant
 			if when != "" {
 				if at, err = instantFlag(when); err != nil {
-					return fmt.Errorf("--at: %w", err)
+					return commandline.Usagef("--at: %w", err)
 				}
 			}
 			show := func(pools []projections.PoolHistory, declared [][]projections.DemandChange, absent map[fileKey]absence) error {
@@ -345,22 +346,22 @@ func changes(launches, ignore []string) ([]forecast.Change, error) {
 	for _, text := range launches {
 		when, units, ok := strings.Cut(text, "=")
 		if !ok {
-			return nil, fmt.Errorf("--launch %q: want TIME=UNITS, for example 2026-07-01=+16", text)
+			return nil, commandline.Usagef("--launch %q: want TIME=UNITS, for example 2026-07-01=+16", text)
 		}
 		at, err := instantFlag(when)
 		if err != nil {
-			return nil, fmt.Errorf("--launch %q: %w", text, err)
+			return nil, commandline.Usagef("--launch %q: %w", text, err)
 		}
 		d, err := decimal.NewFromString(strings.TrimPrefix(units, "+"))
 		if err != nil || len(units) > 20 || d.Abs().GreaterThan(decimal.New(1, 12)) {
-			return nil, fmt.Errorf("--launch %q: %q is not a number of units such as +16", text, units)
+			return nil, commandline.Usagef("--launch %q: %q is not a number of units such as +16", text, units)
 		}
 		out = append(out, forecast.Change{Span: domain.Interval{From: at}, Milli: d.Shift(3).Round(0).IntPart()})
 	}
 	for _, text := range ignore {
 		from, to, ok := strings.Cut(text, "/")
 		if !ok {
-			return nil, fmt.Errorf("--ignore %q: want FROM/TO, for example 2026-05-03/2026-05-04", text)
+			return nil, commandline.Usagef("--ignore %q: want FROM/TO, for example 2026-05-03/2026-05-04", text)
 		}
 		c := forecast.Change{Ignored: true}
 		var err error
@@ -368,7 +369,7 @@ func changes(launches, ignore []string) ([]forecast.Change, error) {
 			c.Span.To, err = instantFlag(to)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("--ignore %q: %w", text, err)
+			return nil, commandline.Usagef("--ignore %q: %w", text, err)
 		}
 		out = append(out, c)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/highs"
 	"quartermaster/adapters/importer"
 	"quartermaster/adapters/rows"
@@ -107,9 +108,9 @@ func (fl *packFlags) check() error {
 	case fl.nodes == "" && fl.shape == "":
 		return errors.New("name the nodes with --nodes FILE, or a size for as many as it takes with --node-shape, as 96000m,393216MiB,8")
 	case fl.online.policy != "" && fl.nodes == "":
-		return errors.New("--online replays arrivals on given nodes: name them with --nodes FILE")
+		return commandline.Usagef("--online replays arrivals on given nodes: name them with --nodes FILE")
 	case fl.online.policy != "" && fl.shape != "":
-		return errors.New("--online replays arrivals on given nodes, --node-shape opens as many as it takes: leave one out")
+		return commandline.Usagef("--online replays arrivals on given nodes, --node-shape opens as many as it takes: leave one out")
 	}
 	return nil
 }
@@ -424,10 +425,10 @@ func parseShape(text string) (packing.Node, error) {
 	n := packing.Node{ID: "node", Count: packing.Unlimited}
 	fields := strings.Split(text, ",")
 	wrong := func(what, value, want string) (packing.Node, error) {
-		return packing.Node{}, fmt.Errorf("--node-shape %q: %s %q is not %s", text, what, value, want)
+		return packing.Node{}, commandline.Usagef("--node-shape %q: %s %q is not %s", text, what, value, want)
 	}
 	if len(fields) != 3 && len(fields) != 4 {
-		return packing.Node{}, fmt.Errorf("--node-shape %q has %d parts, want CPU, memory, GPUs and perhaps their model, as 96000m,393216MiB,8", text, len(fields))
+		return packing.Node{}, commandline.Usagef("--node-shape %q has %d parts, want CPU, memory, GPUs and perhaps their model, as 96000m,393216MiB,8", text, len(fields))
 	}
 	for i := range fields {
 		fields[i] = strings.TrimSpace(fields[i])

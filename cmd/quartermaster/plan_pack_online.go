@@ -12,6 +12,7 @@ import (
 	"github.com/shopspring/decimal"
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/domain/packing"
 	"quartermaster/domain/packing/online"
 )
@@ -56,7 +57,7 @@ gpu_milli_placed, gpu_allocation_percent). Several policies give an array.`
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		for _, flag := range []string{"arrive", "seed", "seeds"} {
 			if fl.policy == "" && cmd.Flags().Changed(flag) {
-				return fmt.Errorf("--%s says how pods arrive: name a policy with --online, for example --online fgd", flag)
+				return commandline.Usagef("--%s says how pods arrive: name a policy with --online, for example --online fgd", flag)
 			}
 		}
 		return nil
@@ -90,10 +91,10 @@ func (a *app) packOnline(ctx context.Context, fl *onlineFlags, nodes []packing.N
 	arrive, err := decimal.NewFromString(fl.arrive)
 	perMille := arrive.Shift(3)
 	if err != nil || len(fl.arrive) > 20 || !perMille.IsInteger() || !perMille.IsPositive() || perMille.GreaterThan(decimal.NewFromInt(mostArrive*1000)) {
-		return fmt.Errorf("--arrive %q is not a number above 0 and up to %d with three decimals, such as 1.3", fl.arrive, mostArrive)
+		return commandline.Usagef("--arrive %q is not a number above 0 and up to %d with three decimals, such as 1.3", fl.arrive, mostArrive)
 	}
 	if fl.seeds < 1 || fl.seeds > mostSeeds {
-		return fmt.Errorf("--seeds %d: want 1 to %d", fl.seeds, mostSeeds)
+		return commandline.Usagef("--seeds %d: want 1 to %d", fl.seeds, mostSeeds)
 	}
 	mix, err := online.MixOf(pods, online.Popular)
 	if err != nil {

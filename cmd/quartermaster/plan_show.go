@@ -57,6 +57,7 @@ func (a *app) showPlan(p *plan.Plan, few int) {
 			money(r.Least), money(r.Most), money(r.P50), money(*p.Total.CVaR))
 	}
 	fmt.Fprintf(a.out, "cost and current course hold what is still owed and a penalty for hours that nobody serves (%s in the current course); all on-demand has neither\n", money(p.Total.CurrentPenalty))
+	a.showIgnored(p.Ignored)
 	a.showComponents(p, as.Currency)
 	a.showCourses(p)
 	for i := range p.Regions {
@@ -265,6 +266,21 @@ func (a *app) showNothing(p *plan.Plan) {
 	}
 	a.showLeft(p.Left)
 	fmt.Fprintf(a.out, "methods %s\nposition %s\n", strings.Join(p.Methods, " "), p.Position)
+}
+
+// showIgnored names the commitments that are held and that a plan leaves out of account.
+func (a *app) showIgnored(ignored []plan.Ignored) {
+	if len(ignored) == 0 {
+		return
+	}
+	fmt.Fprintf(a.out, "ignored: %d held commitments are in no amount of this plan\n", len(ignored))
+	for i, x := range ignored {
+		if i == mostRows {
+			fmt.Fprintf(a.out, "  and %d more; --json has all\n", len(ignored)-mostRows)
+			break
+		}
+		fmt.Fprintf(a.out, "  %s (%s of %s): %s\n", clipped(x.Commitment), x.Kind, x.Provider, x.Reason)
+	}
 }
 
 // showLeft names the pools that were left out, by reason, and what to do about it.

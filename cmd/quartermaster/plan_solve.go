@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/highs"
 	"quartermaster/domain"
 	instances "quartermaster/domain/instance"
@@ -57,6 +60,7 @@ func (a *app) planSolveCommand() *cobra.Command {
 	var (
 		out                    string
 		sensitivity, baselines bool
+		timeout                time.Duration
 	)
 	cmd := &cobra.Command{
 		Use:   "solve INSTANCE.json",
@@ -70,7 +74,10 @@ the order of its lists. "-" reads standard input.
 
 --schema prints the JSON Schema of instances, --out also writes the answer to a
 file that "quartermaster plan check" proves again. Errors name file, line, column
-and path. Exit status 1 where the instance breaks a rule, where the checker refuses
+and path. An interrupt, and --timeout, stop the search: the best answer known by then is
+printed and written with the bound that is proven by then, interrupted is true in it, and
+the exit status is 1; end_of_horizon and baselines are left out where they are not done.
+A second interrupt ends the program. Exit status 1 where the instance breaks a rule, where the checker refuses
 the answer, and where nothing meets the constraints: then clash names some that
 cannot be met together, and without any one of them the others can (path, detail).
 
@@ -83,6 +90,7 @@ that is not given, at the first days of the horizon.
 ` + answerKeys,
 		Example: "  quartermaster plan solve deploy/demo/instances/single-pool.json\n" +
 			"  quartermaster plan solve --json instance.json --out answer.json\n" +
+			"  quartermaster plan solve large.json --timeout 10m --out answer.json\n" +
 			"  quartermaster plan solve --schema > instance.schema.json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -90,7 +98,15 @@ that is not given, at the first days of the horizon.
 			if err != nil {
 				return err
 			}
-			ans, err := a.solveInstance(cmd.Context(), in, sensitivity, baselines)
+			until := cmd.Context()
+			if timeout < 0 {
+				return commandline.Usagef("--timeout %s is negative", timeout)
+			} else if timeout > 0 {
+				var done context.CancelFunc
+				until, done = context.WithTimeout(until, timeout)
+				defer done()
+			}
+			ans, err := a.solveInstance(until, in, sensitivity, baselines)
 			var clash *instances.Infeasible
 			if errors.As(err, &clash) {
 				return a.showClash(clash)
@@ -103,13 +119,25 @@ that is not given, at the first days of the horizon.
 				}
 			}
 			if a.json {
-				return a.answerJSON(ans)
+				err = a.answerJSON(ans)
+			} else {
+				a.showAnswer(in, ans)
 			}
-			a.showAnswer(in, ans)
+			switch {
+			case err != nil:
+				return err
+			case ans.Interrupted:
+				return &failed{"the search was stopped: this is the best answer that was known by then"}
+			case sensitivity && slices.ContainsFunc(ans.EndOfHorizon, func(t instances.Terminal) bool { return t.Best == nil }), baselines && ans.Baselines == nil:
+				why := "the answer is whole, but the program was stopped before end_of_horizon and baselines were done"
+				fmt.Fprintln(a.err, why)
+				return &failed{why}
+			}
 			return nil
 		},
 	}
 	f := cmd.Flags()
+	f.DurationVar(&timeout, "timeout", 0, "stop the search after this time, such as 10m, and answer with the best that is known (default no limit)")
 	f.StringVar(&out, "out", "", "also write the answer to this file, as JSON")
 	a.orSchema(cmd, "instances", schemas.Instance)
 	f.BoolVar(&sensitivity, "sensitivity", true, "solve again with nothing, and with everything, of what terms beyond the horizon cost taken to be worth keeping")
@@ -137,18 +165,22 @@ func (a *app) orSchema(cmd *cobra.Command, documents string, text []byte) {
 	}
 }
 
-// solveInstance answers an instance with the solver of this build.
-func (a *app) solveInstance(ctx context.Context, in *instances.Instance, sensitivity, baselines bool) (*instances.Answer, error) {
+// solveInstance answers an instance with the solver of this build. When until ends it
+// answers with what is known.
+func (a *app) solveInstance(until context.Context, in *instances.Instance, sensitivity, baselines bool) (*instances.Answer, error) {
 	lp, done := linearSolver()
 	defer done()
 	stop := a.still("solving")
 	defer stop()
-	ans, err := instances.Solve(ctx, in, lp)
-	if err == nil && sensitivity {
-		err = instances.EndOfHorizon(ctx, in, ans, lp)
+	ans, err := instances.SolveUntil(context.WithoutCancel(until), until, in, lp)
+	if err == nil && sensitivity && until.Err() == nil {
+		err = instances.EndOfHorizon(until, in, ans, lp)
 	}
-	if err == nil && baselines {
-		err = instances.Compare(ctx, in, ans)
+	if err == nil && baselines && until.Err() == nil {
+		err = instances.Compare(until, in, ans)
+	}
+	if ans != nil && until.Err() != nil {
+		err = nil
 	}
 	switch {
 	case errors.Is(err, linear.ErrUnavailable):
@@ -188,8 +220,9 @@ end_of_horizon and counts of work in certificates; what the answer has of them i
 listed. Where a budget or limit binds, the cost is proven to be enough, and a note says
 if the checker needs less.
 
-JSON keys: checked (true), instance, cost, lower_bound, gap, purchases (how many),
-not_proven (JSON Pointers into the answer).
+JSON keys: checked (true), instance, cost, lower_bound, gap, no_proven_bound (pools that
+lower_bound counts as nothing), purchases (how many), not_proven (JSON Pointers into the
+answer).
 Exit status 1 when the answer is not what it claims to be; the error names where.`,
 		Example: "  quartermaster plan solve instance.json --out answer.json\n  quartermaster plan check instance.json answer.json",
 		Args:    cobra.ExactArgs(2),
@@ -217,12 +250,18 @@ Exit status 1 when the answer is not what it claims to be; the error names where
 					Cost       domain.Decimal `json:"cost"`
 					LowerBound domain.Decimal `json:"lower_bound"`
 					Gap        domain.Decimal `json:"gap"`
+					Unproven   []string       `json:"no_proven_bound,omitempty"`
 					Purchases  int            `json:"purchases"`
 					NotProven  []string       `json:"not_proven"`
-				}{true, ans.Instance, ans.Cost, ans.LowerBound, ans.Gap, len(ans.Purchases), notProven})
+				}{true, ans.Instance, ans.Cost, ans.LowerBound, ans.Gap, ans.Unproven, len(ans.Purchases), notProven})
 			}
-			fmt.Fprintf(a.out, "proven: %d purchases cost %s %s, and nothing costs less than %s (gap %s)\n",
-				len(ans.Purchases), money(ans.Cost), ans.Currency, money(ans.LowerBound), percentOf(ans.Gap))
+			if len(ans.Unproven) > 0 {
+				fmt.Fprintf(a.out, "proven: %d purchases cost %s %s\nnot proven: how little others could cost; no bound is proven for pool %s\n",
+					len(ans.Purchases), money(ans.Cost), ans.Currency, strings.Join(ans.Unproven, ", "))
+			} else {
+				fmt.Fprintf(a.out, "proven: %d purchases cost %s %s, and nothing costs less than %s (gap %s)\n",
+					len(ans.Purchases), money(ans.Cost), ans.Currency, money(ans.LowerBound), percentOf(ans.Gap))
+			}
 			if len(notProven) > 0 {
 				fmt.Fprintln(a.out, "not proven: "+strings.Join(notProven, ", "))
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding"
 	"maps"
 	"reflect"
@@ -72,6 +73,20 @@ func TestMoneyIsShownToCents(t *testing.T) {
 		}
 		if got := money(d); got != want {
 			t.Errorf("money(%s) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+// Held commitments that a plan does not count stand in its summary.
+func TestPlanNamesWhatItIgnores(t *testing.T) {
+	var out bytes.Buffer
+	a := &app{out: &out}
+	a.showPlan(&plan.Plan{Ignored: []plan.Ignored{{
+		Commitment: "savings-1", Provider: "aws", Kind: domain.OfferSpendCommitment, Units: 1, Reason: "spend_commitment spans pools and is not planned yet",
+	}}}, 0)
+	for _, want := range []string{"ignored: 1 held commitments are in no amount of this plan", "savings-1 (spend_commitment of aws): spend_commitment spans pools"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
 		}
 	}
 }

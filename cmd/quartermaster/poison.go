@@ -9,6 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
@@ -54,7 +55,7 @@ partition, offset, type, subject, reason.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if n < 1 || n > maxTail {
-				return fmt.Errorf("--lines %d: want 1 to %d", n, maxTail)
+				return commandline.Usagef("--lines %d: want 1 to %d", n, maxTail)
 			}
 			if err := a.reading(); err != nil {
 				return err
@@ -107,6 +108,9 @@ func poisoned(ctx context.Context, log *kafka.Log, n int) ([]poisonEntry, error)
 	err = log.Read(ctx, tp, max(first, next-int64(n)), next, func(recs []domain.Record) error {
 		for i := range recs {
 			r := &recs[i]
+			if r.IsMarker() {
+				continue
+			}
 			e := poisonEntry{
 				At: r.Time, Reaction: reactionOf(string(r.Header(poisonHandler))), Topic: domain.Topic(r.Header(poisonTopic)),
 				Type: wire.TypeOf(r), Subject: string(r.Header("ce_subject")), Reason: string(r.Header(poisonReason)),

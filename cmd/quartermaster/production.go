@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -55,6 +58,7 @@ func (a *app) openProduction(ctx context.Context, why purpose) (*home, error) {
 }
 
 func (h *home) openRows(ctx context.Context, why purpose) (err error) {
+	h.log.Guard = h.agrees
 	if h.db, err = h.app.database(ctx); err != nil {
 		return err
 	}
@@ -152,15 +156,36 @@ func (h *home) await(ctx context.Context, end domain.Position) error {
 		}
 		bar.set(now.Records())
 		if now.Covers(end) {
+			diverged, err := h.diverged(ctx)
+			if err == nil && diverged != nil {
+				h.app.note("%s. What follows is of the log as it was", advised(diverged))
+			}
+			return err
+		}
+		stops, err := h.standing(ctx, now, end)
+		if err != nil {
+			return err
+		}
+		if stops != nil {
+			h.noteStops(stops, end)
 			return nil
 		}
 		if at == nil || now.Records() > at.Records() {
 			at, moved = now, time.Now()
 		}
-		if time.Since(moved) > awaitPatience {
-			h.app.note("%s events of the log are not folded, and for %s none was: is an instance of \"quartermaster serve --config %s\" running? What follows is at position %s",
-				comma(int(end.Records()-now.Records())), awaitPatience, h.app.configPath, now)
-			return nil
+		if time.Since(moved) > cmp.Or(h.app.patience, awaitPatience) {
+			stops, err := h.db.Stops(ctx)
+			maps.DeleteFunc(stops, func(tp domain.TopicPartition, _ projections.Stop) bool { return now[tp] >= end[tp] })
+			h.noteStops(stops, end)
+			left := end.Records() - now.Records()
+			for tp := range stops {
+				left -= end[tp] - now[tp]
+			}
+			if left > 0 {
+				h.app.note("%s events of the log are not folded, and for %s none was: is an instance of \"quartermaster serve --config %s\" running? What follows is at position %s",
+					comma(int(left)), cmp.Or(h.app.patience, awaitPatience), h.app.configPath, now)
+			}
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -170,12 +195,128 @@ func (h *home) await(ctx context.Context, end domain.Position) error {
 	}
 }
 
+// diverged returns what is wrong where the log is not the one that the rows were
+// folded from, a [kafka.ErrDiverged]; nil: it is the same.
+func (h *home) diverged(ctx context.Context) (wrong, err error) {
+	var at domain.Position
+	var anchors map[domain.TopicPartition]domain.Anchor
+	if err := h.view(ctx, func(v projections.View) error { at, anchors = v.Position(), v.Anchors(); return nil }); err != nil {
+		return nil, err
+	}
+	found, err := h.log.Diverged(ctx, at, anchors)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, tp := range slices.SortedFunc(maps.Keys(found), domain.TopicPartition.Compare) {
+		errs = append(errs, found[tp])
+	}
+	return errors.Join(errs...), nil
+}
+
+// agreed is what is known of whether the log still is what the rows were folded from.
+type agreed struct {
+	mu      sync.Mutex
+	read    time.Time // when the rows were asked
+	at      domain.Position
+	anchors map[domain.TopicPartition]domain.Anchor
+	stops   projections.Stops
+	checked map[domain.TopicPartition]time.Time
+}
+
+// agreeEvery is how long a partition counts as the one that was folded.
+const agreeEvery = time.Second
+
+// agrees is the [kafka.Log.Guard] of a production home: records that are appended to a
+// log that lost some would take their offsets. It fails with a [kafka.ErrDiverged]. A
+// partition is looked at once a second, and after each failure or new connection. While the
+// database is away, the rows are those that were read last.
+func (h *home) agrees(ctx context.Context, tp domain.TopicPartition, anew bool) error {
+	known := &h.agreed
+	known.mu.Lock()
+	fresh := !anew && time.Since(known.checked[tp]) < agreeEvery
+	known.mu.Unlock()
+	if fresh {
+		return nil
+	}
+	began := time.Now()
+	at, anchors, stops, err := h.folded(ctx, anew)
+	if err != nil {
+		return fmt.Errorf("compare the log with the rows: %w", err)
+	}
+	_, next, err := h.log.Bounds(ctx, tp)
+	if err != nil {
+		return fmt.Errorf("compare the log with the rows: %w", err)
+	}
+	// The last record is compared where something happened, not each second.
+	if anew || next < at[tp] || stops[tp].Advice != "" {
+		found, err := h.log.Diverged(ctx, domain.Position{tp: at[tp]}, anchors)
+		if err != nil {
+			return err
+		}
+		if d := found[tp]; d != nil {
+			return d
+		}
+	}
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	if known.checked == nil {
+		known.checked = map[domain.TopicPartition]time.Time{}
+	}
+	known.checked[tp] = began
+	return nil
+}
+
+// folded returns how far the rows are folded and what stands still: as of now when asked
+// anew, else as of a second ago at most, or as last known while the database does not answer.
+func (h *home) folded(ctx context.Context, anew bool) (domain.Position, map[domain.TopicPartition]domain.Anchor, projections.Stops, error) {
+	known := &h.agreed
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	if !anew && known.at != nil && time.Since(known.read) < agreeEvery {
+		return known.at, known.anchors, known.stops, nil
+	}
+	began := time.Now()
+	err := h.view(ctx, func(v projections.View) error { known.at, known.anchors = v.Position(), v.Anchors(); return nil })
+	if err == nil {
+		known.read = began
+		if known.stops, err = h.db.Stops(ctx); err == nil {
+			return known.at, known.anchors, known.stops, nil
+		}
+	}
+	if known.at == nil {
+		return nil, nil, nil, err
+	}
+	return known.at, known.anchors, known.stops, nil
+}
+
+// standing returns the partitions that rows at a position lack records of, if every
+// one of them stands still until a person acts: there is nothing to wait for.
+func (h *home) standing(ctx context.Context, at, end domain.Position) (projections.Stops, error) {
+	stops, err := h.db.Stops(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lag := projections.Stops{}
+	for tp, to := range end {
+		if at[tp] >= to {
+			continue
+		}
+		stop, ok := stops[tp]
+		if !ok || stop.Advice == "" {
+			return nil, nil
+		}
+		lag[tp] = stop
+	}
+	return lag, nil
+}
+
 // digest returns the digest of the rows and the position that they stand for.
 func (h *home) digest(ctx context.Context) (sum [32]byte, at domain.Position, err error) {
 	if h.db == nil {
 		return h.store.Digest()
 	}
-	err = h.db.View(ctx, func(v projections.View) error {
+	err = h.view(ctx, func(v projections.View) error {
 		at = v.Position()
 		sum, err = projections.DigestOf(v)
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,20 +41,17 @@ type site struct {
 	port   int
 	data   string
 	broker *kfake.Cluster
+	script string // starts an Apache Kafka in data; "": broker is a fake
 	gate   *gate
 	estate *estate
+
+	patience time.Duration // of commands that wait for rows; 0: the usual
 }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
 	dsn, _ := database(t)
-	s := &site{t: t, data: t.TempDir(), estate: newEstate(6, 10*time.Minute)}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.port = ln.Addr().(*net.TCPAddr).Port
-	ln.Close()
+	s := &site{t: t, data: t.TempDir(), port: freePair(t), estate: newEstate(6, 10*time.Minute)}
 	u, err := url.Parse(dsn)
 	if err != nil || !isURL(dsn) {
 		t.Fatalf("QM_POSTGRES_DSN is no URL: %v", err)
@@ -71,6 +69,10 @@ func newSite(t *testing.T) *site {
 // start starts the broker, with what it held before.
 func (s *site) start() {
 	s.t.Helper()
+	if s.script != "" {
+		s.kafka("start")
+		return
+	}
 	var err error
 	s.broker, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(s.port), kfake.DataDir(s.data), kfake.SyncWrites())
 	if err != nil {
@@ -82,7 +84,8 @@ func (s *site) start() {
 // command runs a command on the site.
 func (s *site) command(args ...string) (int, string) {
 	var out strings.Builder
-	code := run(append(args, "--config", s.config, "--home", s.data), strings.NewReader(""), &out, &out)
+	a := &app{out: &out, err: &out, ownWait: ownWait, watch: watchEvery, patience: cmp.Or(s.patience, awaitPatience)}
+	code := a.run(append(args, "--config", s.config, "--home", s.data), strings.NewReader(""))
 	return code, out.String()
 }
 
@@ -204,12 +207,14 @@ func (r *running) get(path string) (int, string) {
 // becomes waits until the instance answers so.
 func (r *running) becomes(path string, code int, text string) {
 	r.t.Helper()
-	for {
+	for late := time.After(2 * time.Minute); ; {
 		got, body := r.get(path)
 		if got == code && strings.Contains(body, text) {
 			return
 		}
 		select {
+		case <-late:
+			r.t.Fatalf("GET %s: %d %s, want %d %s", path, got, body, code, text)
 		case err := <-r.done:
 			r.done <- err
 			r.t.Fatalf("it ended with %v; GET %s: %d %s", err, path, got, body)
@@ -732,6 +737,97 @@ func TestProductionRebuild(t *testing.T) {
 }
 
 // Progress without a terminal is a line every ten seconds.
+// The log loses the end of its partitions, as of a power cut, and other records take the
+// offsets. Nothing says that it has caught up, nothing is appended, and a rebuild folds
+// the log as it is.
+func TestProductionDiverged(t *testing.T) {
+	s := newSite(t)
+	s.patience = time.Second
+	s.start()
+	s.fill(100)
+	s.broker.Close()
+	before := t.TempDir()
+	if err := os.CopyFS(before, os.DirFS(s.data)); err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	s.fill(200)
+	a := s.serve("a")
+	a.says(1, "caught up")
+	s.broker.Close()
+	s.data = before
+	s.start()
+	// It was connected all the while.
+	a.says(1, "diverged")
+	a.becomes("/readyz", http.StatusServiceUnavailable, "diverged")
+	a.becomes("/metrics", http.StatusOK, `quartermaster_partition_stopped{generation="a",kind="shorter",`)
+	a.ends()
+
+	refused := func() {
+		t.Helper()
+		if code, out := s.command("operator", "add", "ann", "--role", "admin", "--new-key", filepath.Join(t.TempDir(), "ann.pem")); code == 0 || !strings.Contains(out, "diverged") {
+			t.Errorf("appended to a log that lost records: exit %d\n%s", code, out)
+		}
+	}
+	refused()
+	s.fill(400)
+	refused()
+	b := s.serve("b")
+	b.says(1, "diverged")
+	b.becomes("/readyz", http.StatusServiceUnavailable, "")
+	b.becomes("/metrics", http.StatusOK, `quartermaster_partition_stopped{generation="a",kind="other_record",`)
+	if code, out := s.command("projection", "status"); code != 0 || !strings.Contains(out, "diverged") {
+		t.Errorf("exit %d\n%s", code, out)
+	}
+	if code, out := s.command("usage", "--from", "2026-05-01", "--to", "2026-06-01"); !strings.Contains(out, "diverged") {
+		t.Errorf("a command that reads says nothing: exit %d\n%s", code, out)
+	}
+	b.mu.Lock()
+	if said := b.lines.String(); strings.Contains(said, "caught up") {
+		t.Errorf("it caught up with another log:\n%s", said)
+	}
+	b.mu.Unlock()
+
+	code, out := s.command("projection", "rebuild", "healed", "--json", "--quiet")
+	var ans rebuildAnswer
+	if err := json.Unmarshal([]byte(out[strings.Index(out, "{"):]), &ans); err != nil || code != 0 || ans.Switched || len(ans.Diverged) == 0 || ans.State != "live" {
+		t.Fatalf("exit %d, %v: %s", code, err, out)
+	}
+	if code, out := s.command("log", "replay", "--quiet"); code != 0 || !strings.Contains(out, ans.Digest) {
+		t.Errorf("a replay is not what was rebuilt, %s: exit %d\n%s", ans.Digest, code, out)
+	}
+	wrong := strings.Repeat("0", 64)
+	if code, out := s.command("projection", "switch", "healed", "--reason", "power cut", "--digest", wrong); code == 0 || !strings.Contains(out, "and not "+wrong) {
+		t.Errorf("switched to rows that are not what a replay gave: exit %d\n%s", code, out)
+	}
+	code, out = s.command("projection", "switch", "healed", "--reason", "power cut", "--json", "--quiet")
+	var switched switchAnswer
+	if err := json.Unmarshal([]byte(out[strings.Index(out, "{"):]), &switched); err != nil || code != 0 || !switched.Replayed || switched.Digest != ans.Digest || len(switched.Lost) != len(ans.Diverged) {
+		t.Fatalf("exit %d, %v: %s", code, err, out)
+	}
+	b.says(1, "caught up")
+	s.verified()
+	// The rows that nobody reads stand still, until they are dropped.
+	b.becomes("/readyz", http.StatusOK, " of generation a, which is not read, stands still")
+	if code, out := s.command("projection", "drop", "a", "--force"); code != 0 {
+		t.Fatal(out)
+	}
+	b.becomes("/readyz", http.StatusOK, "ok\n")
+	for late := time.Now().Add(time.Minute); ; <-time.After(50 * time.Millisecond) {
+		_, ready := b.get("/readyz")
+		if _, metrics := b.get("/metrics"); ready == "ok\n" && !strings.Contains(metrics, `quartermaster_partition_stopped{generation="a"`) {
+			break
+		}
+		if time.Now().After(late) {
+			t.Fatalf("generation a is gone, and /readyz says %s", ready)
+		}
+	}
+	if code, out := s.command("projection", "status"); code != 0 || !strings.Contains(out, "power cut") || strings.Contains(out, "not in the log yet") {
+		t.Errorf("exit %d\n%s", code, out)
+	}
+	b.ends()
+}
+
 func TestPlainBar(t *testing.T) {
 	var out strings.Builder
 	a := &app{err: &out}

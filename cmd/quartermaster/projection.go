@@ -128,8 +128,14 @@ type projectionStatus struct {
 	Method      string             `json:"method"` // of this program
 	LogError    string             `json:"log_error,omitempty"`
 	Generations []generationStatus `json:"generations"`
-	Instances   []instanceStatus   `json:"instances"`
-	Runs        []runStatus        `json:"runs"`
+	// Trimmed are the partitions of which the log no longer has the beginning.
+	Trimmed   []trimmedStatus  `json:"trimmed"`
+	Instances []instanceStatus `json:"instances"`
+	Runs      []runStatus      `json:"runs"`
+	// Switches are signed switches that the active rows know of, the latest first.
+	Switches []projections.SwitchEntry `json:"switches"`
+	// Untold says that the event of the last switch is not in the log yet.
+	Untold bool `json:"untold"`
 }
 
 type generationStatus struct {
@@ -151,6 +157,14 @@ type partitionStatus struct {
 	Next      int64        `json:"next"`
 	Lag       *int64       `json:"lag"`
 	Instance  string       `json:"instance"`
+	// Stopped says why it stands still at Next; null: it does not.
+	Stopped *projections.Stop `json:"stopped"`
+}
+
+type trimmedStatus struct {
+	Topic     domain.Topic `json:"topic"`
+	Partition int          `json:"partition"`
+	First     int64        `json:"first"` // offset that is there
 }
 
 type instanceStatus struct {
@@ -185,17 +199,24 @@ func (a *app) projectionStatusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show generations, how far each is, and who folds them",
 		Long: `Status shows the generations of rows, how many events each has folded and how
-many are left, which instances run, and what was last run on schedule. With
+many are left, which instances run, which partitions stand still, where, why and
+what to do about it, which records the log no longer has, and what was last run on
+schedule. The log is asked whether it still is what the active generation was folded
+from. With
 --partitions it shows every partition and who folds it. When the log cannot be
 reached, everything else is shown.
 
 JSON keys: active, method (of this program), log_error, generations (name,
 method, state: building or live, active, created, position, events, lag, bytes,
-partitions: topic, partition, next, lag, instance: which folds it), instances (name, method, alive,
+partitions: topic, partition, next, lag, instance: which folds it, stopped: null, or
+offset, reason and advice where it stands still), trimmed (topic, partition, first:
+where the log lacks what came before that offset), instances (name, method, alive,
 sharing: whether partitions are dealt to it, started, until: by when it must be
 heard of), runs (job, input, state: running, finished, waiting, orphaned or
 given up, instance, attempts, failures, started, next_try, finished, outcome,
-error; the latest ` + fmt.Sprint(shownRuns) + `). lag is null when the log cannot be reached.`,
+error; the latest ` + fmt.Sprint(shownRuns) + `), switches (from, to, method, position, digest, reason, lost, at,
+operator: who switched between generations, the latest first), untold (the last switch is
+not in the log yet: run it again). lag is null when the log cannot be reached.`,
 		Example: "  quartermaster projection status --config quartermaster.yaml\n  quartermaster projection status --config quartermaster.yaml --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -217,30 +238,39 @@ error; the latest ` + fmt.Sprint(shownRuns) + `). lag is null when the log canno
 }
 
 func (a *app) projectionStatus(ctx context.Context, db *postgres.DB) (*projectionStatus, error) {
-	ans := &projectionStatus{Method: projections.Method, Generations: []generationStatus{}, Instances: []instanceStatus{}, Runs: []runStatus{}}
+	ans := &projectionStatus{Method: projections.Method, Generations: []generationStatus{}, Trimmed: []trimmedStatus{}, Instances: []instanceStatus{}, Runs: []runStatus{}}
 	gens, err := db.Generations(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// The end of the log is asked for after the positions, so that no lag is negative.
-	end, err := a.logEnd(ctx)
+	// The log is asked after the positions, so that it has what was folded.
+	trimmed, end, diverged, err := a.askLog(ctx, gens)
 	if err != nil {
 		ans.LogError = err.Error()
 	}
-	lag := func(n int64) *int64 {
-		if end == nil {
-			return nil
-		}
-		return &n
+	for _, tp := range slices.SortedFunc(maps.Keys(trimmed), domain.TopicPartition.Compare) {
+		ans.Trimmed = append(ans.Trimmed, trimmedStatus{tp.Topic, tp.Partition, trimmed[tp]})
 	}
 	for _, g := range gens {
 		at := g.Position()
 		s := generationStatus{
 			Name: g.Name, Method: g.Method, State: string(g.State), Active: g.Active, Created: g.Created,
-			Position: at.String(), Events: at.Records(), Lag: lag(end.Records() - at.Records()), Bytes: g.Bytes,
+			Position: at.String(), Events: at.Records(), Bytes: g.Bytes,
+		}
+		if end != nil {
+			s.Lag = new(int64)
 		}
 		for _, p := range g.Partitions {
-			s.Partitions = append(s.Partitions, partitionStatus{p.Topic, p.Partition, p.Next, lag(end[p.TopicPartition] - p.Next), p.Owner})
+			ps := partitionStatus{p.Topic, p.Partition, p.Next, nil, p.Owner, p.Stop}
+			if end != nil {
+				lag := max(0, end[p.TopicPartition]-p.Next) // a log that lost records may be shorter
+				ps.Lag = &lag
+				*s.Lag += lag
+			}
+			if d := diverged[p.TopicPartition]; d != nil && g.Active {
+				ps.Stopped = &projections.Stop{Offset: p.Next, Reason: d.Error(), Advice: d.Advice(), Kind: d.Kind()}
+			}
+			s.Partitions = append(s.Partitions, ps)
 		}
 		if g.Active {
 			ans.Active = g.Name
@@ -267,21 +297,40 @@ func (a *app) projectionStatus(ctx context.Context, db *postgres.DB) (*projectio
 	for _, r := range runs {
 		ans.Runs = append(ans.Runs, runStatus{r.Job, r.Input, r.State, r.Instance, r.Attempts, r.Failures, r.Started, stated(r.NextTry), stated(r.Finished), r.Outcome, r.Error})
 	}
+	untold, err := db.Untold(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ans.Untold, ans.Switches = untold != nil, []projections.SwitchEntry{}
+	err = db.View(ctx, func(v projections.View) (err error) { ans.Switches, err = projections.Switches(v); return err })
+	if err != nil && !errors.Is(err, postgres.ErrMethod) {
+		return nil, err
+	}
 	return ans, nil
 }
 
-// logEnd asks how long the log is, and makes no topics.
-func (a *app) logEnd(ctx context.Context) (end domain.Position, err error) {
+// askLog asks which partitions lack their beginning, how long the log is, and where it
+// is not what the active generation was folded from. It makes no topics.
+func (a *app) askLog(ctx context.Context, gens []postgres.Generation) (trimmed, end domain.Position, diverged map[domain.TopicPartition]*kafka.DivergedError, err error) {
 	cfg, err := a.logConfig()
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	log, err := kafka.Open(ctx, cfg)
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	_, end, err = log.AllBounds(ctx, domain.AllPartitions())
-	return end, errors.Join(err, log.Close())
+	defer func() { err = errors.Join(err, log.Close()) }()
+	first, end, err := log.AllBounds(ctx, domain.AllPartitions())
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	for _, g := range gens {
+		if g.Active {
+			diverged, err = log.Diverged(ctx, g.Position(), g.Anchors())
+		}
+	}
+	return trimmedOf(first), end, diverged, err
 }
 
 func (a *app) showProjectionStatus(s *projectionStatus, partitions bool) {
@@ -292,7 +341,7 @@ func (a *app) showProjectionStatus(s *projectionStatus, partitions bool) {
 		return humanize.Comma(*n)
 	}
 	if s.LogError != "" {
-		a.note("how long the log is cannot be told: %s", s.LogError)
+		a.note("the log does not tell how it stands: %s", s.LogError)
 	}
 	t := a.table("generation", "method", "state", "events", "lag", "size", "folded by")
 	for _, g := range s.Generations {
@@ -321,6 +370,31 @@ func (a *app) showProjectionStatus(s *projectionStatus, partitions bool) {
 			t.Render()
 		}
 	}
+	for _, g := range s.Generations {
+		for _, p := range g.Partitions {
+			if p.Stopped != nil {
+				fmt.Fprintf(a.out, "\n%s of generation %s %s\n", domain.TopicPartition{Topic: p.Topic, Partition: p.Partition}, g.Name, p.Stopped)
+			}
+		}
+	}
+	trimmed := domain.Position{}
+	for _, p := range s.Trimmed {
+		trimmed[domain.TopicPartition{Topic: p.Topic, Partition: p.Partition}] = p.First
+	}
+	for _, text := range trimmedTexts(trimmed) {
+		fmt.Fprintf(a.out, "\n%s\n", text)
+	}
+	if s.Untold {
+		fmt.Fprintf(a.out, "\nthe switch to %[1]s is not in the log yet: \"quartermaster projection switch %[1]s\" appends it\n", s.Active)
+	}
+	if len(s.Switches) > 0 {
+		fmt.Fprintln(a.out)
+		t := a.table("switched", "from", "to", "by", "partitions with losses", "reason")
+		for _, w := range s.Switches[:min(len(s.Switches), shownRuns)] {
+			t.AppendRow([]any{w.At, w.From, w.To, w.Operator, len(w.Lost), w.Reason})
+		}
+		t.Render()
+	}
 	if len(s.Instances) > 0 {
 		fmt.Fprintln(a.out)
 		t := a.table("instance", "method", "state", "since", "heard of until")
@@ -348,36 +422,6 @@ func (a *app) showProjectionStatus(s *projectionStatus, partitions bool) {
 		if g.Active && g.Method != s.Method {
 			fmt.Fprintf(a.out, "\nthe active generation was made by other folds (%s) than this program's (%s)\n", g.Method, s.Method)
 		}
-	}
-}
-
-func (a *app) projectionSwitchCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "switch NAME",
-		Short: "Read another generation from now on",
-		Long: `Switch makes a live generation the active one: what every command reads. Whoever
-is reading goes on with the one before. It is one row's change, and can be taken
-back by switching to the one before as long as that is not dropped.
-
-JSON keys: active, before.`,
-		Example: "  quartermaster projection switch b --config quartermaster.yaml",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withDatabase(cmd.Context(), func(db *postgres.DB) error {
-				before, err := db.Active(cmd.Context())
-				if err != nil {
-					return err
-				}
-				if err := db.Switch(cmd.Context(), args[0]); err != nil {
-					return err
-				}
-				if a.json {
-					return a.answerJSON(map[string]string{"active": args[0], "before": before})
-				}
-				fmt.Fprintf(a.out, "generation %s is read now; before it was %s\n", args[0], before)
-				return nil
-			})
-		},
 	}
 }
 

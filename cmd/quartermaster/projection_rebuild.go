@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -35,6 +36,7 @@ type rebuildAnswer struct {
 	Differences     []rebuiltDifference `json:"differences"`
 	State           string              `json:"state"`
 	Switched        bool                `json:"switched"`
+	Diverged        []string            `json:"diverged"`
 	HandedOver      bool                `json:"handed_over"`
 }
 
@@ -69,6 +71,11 @@ damaged: nothing is switched, the first hundred are listed, and it fails. Rows o
 another version may well differ; how many rows each table has is shown, and
 "projection switch NAME" is left to you.
 
+When the log is not the one that the active generation was folded from (it
+diverged: see docs/operate/diverged.md), nothing can be compared: the log is
+folded as it is now, the new generation is set live, and the switch is left to
+you.
+
 A rebuild that was interrupted goes on where it stopped when it is run again with
 the same name. The generation before stays until "projection drop".
 
@@ -77,7 +84,7 @@ seconds, events_per_second, position (where they were compared), compared_with,
 compared_method, row_by_row (whether rows were compared, or only counted), equal,
 digest, active_digest, tables (table, active_rows, rebuilt_rows, changed,
 only_active, only_rebuilt), differences (row, active, rebuilt: which has it),
-state, switched, handed_over (whether the running instances, or the rebuild where
+state, switched, diverged (what is wrong with the log; empty: nothing), handed_over (whether the running instances, or the rebuild where
 none runs, brought it to within a second of the active one before the switch).`,
 		Example: "  quartermaster projection rebuild b --config quartermaster.yaml\n  quartermaster projection rebuild b --config quartermaster.yaml --no-switch",
 		Args:    cobra.ExactArgs(1),
@@ -151,6 +158,11 @@ func (r *rebuild) run(ctx context.Context, change bool) (err error) {
 		}
 	}
 	r.runner = newRunner(r.log, store)
+	if parted, err := r.diverged(ctx); err != nil {
+		return err
+	} else if parted {
+		return r.anew(ctx, store)
+	}
 	var took time.Duration
 	fold := func(ctx context.Context, to domain.Position) error {
 		start := time.Now()
@@ -192,6 +204,62 @@ func (r *rebuild) run(ctx context.Context, change bool) (err error) {
 		return err
 	}
 	r.ans.Switched = true
+	return nil
+}
+
+// diverged reports whether the log is not the one that the active generation was
+// folded from, and keeps what is wrong.
+func (r *rebuild) diverged(ctx context.Context) (bool, error) {
+	g, err := r.db.Generation(ctx, r.active)
+	if err != nil {
+		return false, err
+	}
+	found, err := r.log.Diverged(ctx, g.Position(), g.Anchors())
+	if err != nil {
+		return false, err
+	}
+	r.ans.Diverged = []string{}
+	for _, tp := range slices.SortedFunc(maps.Keys(found), domain.TopicPartition.Compare) {
+		r.ans.Diverged = append(r.ans.Diverged, found[tp].Error())
+	}
+	return len(found) > 0, nil
+}
+
+// anew folds the log as it is now. There is no position at which the rows could be
+// compared with the active ones, so the switch is left to a person.
+func (r *rebuild) anew(ctx context.Context, store *postgres.Store) error {
+	for _, text := range r.ans.Diverged {
+		r.app.note("%s", text)
+	}
+	_, end, err := r.log.AllBounds(ctx, domain.AllPartitions())
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	bar := r.app.bar("rebuild "+r.name, end.Records(), "events")
+	stop := bar.follow(func() int64 { return r.runner.Progress().Records })
+	err = r.runner.CatchUp(ctx, end)
+	stop()
+	bar.stop()
+	if err != nil {
+		return r.failed(ctx, err)
+	}
+	a := &r.ans
+	a.Events, a.Seconds = r.runner.Progress().Records, time.Since(start).Seconds()
+	a.EventsPerSecond = float64(a.Events) / max(a.Seconds, 1e-9)
+	a.ComparedWith, a.Tables, a.Differences = r.active, []rebuiltTable{}, []rebuiltDifference{}
+	if err := store.View(ctx, func(v projections.View) error {
+		a.Position = v.Position().String()
+		sum, err := projections.DigestOf(v)
+		a.Digest = fmt.Sprintf("%x", sum)
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := r.db.SetLive(ctx, r.name); err != nil {
+		return err
+	}
+	a.State = string(postgres.Live)
 	return nil
 }
 
@@ -385,6 +453,13 @@ func (r *rebuild) show() error {
 		humanize.Comma(ans.Events), ans.Seconds, humanize.Comma(int64(ans.EventsPerSecond)), ans.Generation)
 	fmt.Fprintf(a.out, "position  %s\n", ans.Position)
 	switch {
+	case len(ans.Diverged) > 0:
+		fmt.Fprintf(a.out, "digest    %s\nthe active generation %s is of another log than this is now, and nothing was compared:\n", ans.Digest, ans.ComparedWith)
+		for _, text := range ans.Diverged {
+			fmt.Fprintf(a.out, "  %s\n", text)
+		}
+		fmt.Fprintf(a.out, "%s is live; \"quartermaster projection switch %s --reason TEXT\" makes it the one that is read, if a replay of the log gives the same rows\n",
+			ans.Generation, ans.Generation)
 	case !ans.RowByRow:
 		fmt.Fprintf(a.out, "the active generation %s is of other folds (%s) than %s (%s); rows by table:\n\n", ans.ComparedWith, ans.ComparedMethod, ans.Generation, ans.Method)
 		t := a.table("table", ans.ComparedWith, ans.Generation, "more")
@@ -392,7 +467,7 @@ func (r *rebuild) show() error {
 			t.AppendRow([]any{row.Table, humanize.Comma(row.ActiveRows), humanize.Comma(row.RebuiltRows), humanize.Comma(row.RebuiltRows - row.ActiveRows)})
 		}
 		t.Render()
-		fmt.Fprintf(a.out, "\n%s is live; \"quartermaster projection switch %s\" makes it the one that is read\n", ans.Generation, ans.Generation)
+		fmt.Fprintf(a.out, "\n%s is live; \"quartermaster projection switch %s --reason TEXT\" makes it the one that is read\n", ans.Generation, ans.Generation)
 	case ans.Equal:
 		var rows int64
 		for _, t := range ans.Tables {
@@ -402,7 +477,7 @@ func (r *rebuild) show() error {
 		if ans.Switched {
 			fmt.Fprintf(a.out, "generation %s is read now; before it was %s\n", ans.Generation, ans.ComparedWith)
 		} else {
-			fmt.Fprintf(a.out, "%s is live; \"quartermaster projection switch %s\" makes it the one that is read\n", ans.Generation, ans.Generation)
+			fmt.Fprintf(a.out, "%s is live; \"quartermaster projection switch %s --reason TEXT\" makes it the one that is read\n", ans.Generation, ans.Generation)
 		}
 	default:
 		fmt.Fprintf(a.out, "DIFFERENT: the same folds made other rows; nothing was switched\n%-9s %s\n%-9s %s\n\n", ans.ComparedWith, ans.ActiveDigest, ans.Generation, ans.Digest)

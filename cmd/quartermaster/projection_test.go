@@ -53,8 +53,13 @@ func production(ts *testscript.TestScript, neg bool, args []string) {
 	for _, tp := range domain.AllPartitions() {
 		held := fleet.Records(tp)
 		for i := range held {
-			rec, err := wire.Encode(fleet.Event(&held[i]))
+			env := fleet.Event(&held[i])
+			if env.Signature != nil { // not as wire signs; the operator of the home is the first
+				continue
+			}
+			rec, err := wire.Encode(env)
 			ts.Check(err)
+			rec.Time = held[i].Time
 			records = append(records, rec)
 		}
 	}
@@ -177,7 +182,7 @@ func killRebuild(ts *testscript.TestScript, neg bool, args []string) {
 
 // A command that needs a configuration says so, and does nothing else.
 func TestProjectionNeedsConfig(t *testing.T) {
-	for _, args := range [][]string{{"migrate"}, {"status"}, {"rebuild", "b"}, {"switch", "b"}, {"drop", "b"}} {
+	for _, args := range [][]string{{"migrate"}, {"status"}, {"rebuild", "b"}, {"switch", "b", "--reason", "folds/6"}, {"drop", "b"}} {
 		dir := filepath.Join(t.TempDir(), "home")
 		code, out := command(t, dir, append([]string{"projection"}, args...)...)
 		if code == 0 || !strings.Contains(out, "--config") {

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,6 +26,7 @@ type quarantineAnswer struct {
 func (a *app) quarantineCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "quarantine", Short: "Records that could not be folded, and decisions that took no effect"}
 	var asOf string
+	var filter quarantineFilter
 	list := &cobra.Command{
 		Use:   "list",
 		Short: "List what could not be folded, and why",
@@ -31,19 +34,27 @@ func (a *app) quarantineCommand() *cobra.Command {
 what may be incomplete because of them; and the decisions that took no effect
 because whoever signed them had no right to make them.
 
-JSON keys: position, entries (id, topic, partition, offset, sha256, reason,
-type, source, sequence, workspace, cluster, appended, resolution, resolved,
-resolved_by, note), open, incomplete (all, workspaces), rejected_decisions
+An id with a run of offsets behind it stands for all events of one batch that
+could not be unpacked, or that a transaction wrote and aborted.
+
+JSON keys: position, entries (id, topic, partition, offset, last, sha256, kind,
+reason, conflicts_with, type, source, incarnation, sequence, workspace, cluster,
+appended, resolution, resolved, resolved_by, note; last: where they are several,
+the offset of the last), open (how many events), incomplete (all, workspaces), rejected_decisions
 (table, scope, id, type, time, operator, public_key, reason).`,
-		Example: "  quartermaster quarantine list --json",
+		Example: "  quartermaster quarantine list --open --json\n  quartermaster quarantine list --kind conflict --since 2026-05",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := filter.read(); err != nil {
+				return err
+			}
 			return a.readAt(cmd.Context(), asOf, func(h *home) error {
 				return h.view(cmd.Context(), func(v projections.View) error {
 					l, err := projections.Quarantine(v)
 					if err != nil {
 						return err
 					}
+					l.Entries = slices.DeleteFunc(l.Entries, func(e projections.QuarantineEntry) bool { return !filter.holds(&e) })
 					auth, err := projections.NewAuthority(v)
 					if err != nil {
 						return err
@@ -83,6 +94,8 @@ hexadecimal) and event where it can be decoded.`,
 	}
 	show.Flags().BoolVar(&event, "event", false, "print only the event, in JSON, as \"quarantine reappend\" reads it")
 	asOfFlag(list, &asOf)
+	filter.flags(list)
+	list.Flags().BoolVar(&filter.open, "open", false, "only records that are not resolved")
 	asOfFlag(show, &asOf)
 	cmd.AddCommand(list, show, a.reappendCommand(), a.resolveCommand())
 	return cmd
@@ -94,9 +107,17 @@ func (a *app) showQuarantine(l *projections.QuarantineList, rejected []projectio
 	} else {
 		t := a.table("id", "type", "workspace", "cluster", "reason", "resolution")
 		for _, e := range l.Entries {
-			t.AppendRow(table.Row{e.ID, e.Type, e.Workspace, e.Cluster, e.Reason, e.Resolution})
+			t.AppendRow(table.Row{e.ID, e.Type, e.Workspace, e.Cluster, runOf(&e) + e.Reason, e.Resolution})
 		}
 		t.Render()
+		if len(l.Entries) > 20 {
+			open := slices.DeleteFunc(slices.Clone(l.Entries), func(e projections.QuarantineEntry) bool { return e.Resolution != "" })
+			resolved := slices.DeleteFunc(slices.Clone(l.Entries), func(e projections.QuarantineEntry) bool { return e.Resolution == "" })
+			fmt.Fprintln(a.out, "open:", cmp.Or(kindCounts(countKinds(open)), "none"))
+			if len(resolved) > 0 {
+				fmt.Fprintln(a.out, "resolved:", kindCounts(countKinds(resolved)))
+			}
+		}
 		if note := l.Incomplete.Note(""); note != "" {
 			fmt.Fprintln(a.out, note)
 		}
@@ -109,6 +130,14 @@ func (a *app) showQuarantine(l *projections.QuarantineList, rejected []projectio
 		}
 		t.Render()
 	}
+}
+
+// runOf says how far the events of an entry reach, "" where it is one.
+func runOf(e *projections.QuarantineEntry) string {
+	if e.Last == 0 {
+		return ""
+	}
+	return fmt.Sprintf("offsets %d to %d, %s events: ", e.Offset, e.Last, comma(e.Events()))
 }
 
 type quarantineShow struct {
@@ -174,7 +203,7 @@ func (h *home) showQuarantined(ctx context.Context, id string, event bool) error
 		return h.app.answerJSON(ans)
 	}
 	w := h.app.out
-	fmt.Fprintf(w, "%s\nreason   %s\nsha256   %x\nappended %s\nkey      %q\n", ans.ID, ans.Reason, ans.SHA256, ans.Record.Appended, ans.Record.Key)
+	fmt.Fprintf(w, "%s\nreason   %s%s\nsha256   %x\nappended %s\nkey      %q\n", ans.ID, runOf(&entry), ans.Reason, ans.SHA256, ans.Record.Appended, ans.Record.Key)
 	for _, hd := range ans.Record.Headers {
 		b, _ := hex.DecodeString(hd.Value) // encoded above
 		fmt.Fprintf(w, "header   %s: %q\n", hd.Key, b)

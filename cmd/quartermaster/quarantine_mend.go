@@ -10,12 +10,14 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
@@ -36,11 +38,13 @@ type mendAnswer struct {
 
 // resolveAnswer is what quarantine resolve answers.
 type resolveAnswer struct {
-	Resolved   []string `json:"resolved"`
-	Resolution string   `json:"resolution"`
-	Reason     string   `json:"reason"`
-	Operator   string   `json:"operator,omitempty"`
-	DryRun     bool     `json:"dry_run"`
+	Resolved   []string       `json:"resolved"` // the ids that were named; [] where filters name them
+	Records    int            `json:"records"`
+	Kinds      map[string]int `json:"kinds"` // how many of each kind of reason
+	Resolution string         `json:"resolution"`
+	Reason     string         `json:"reason"`
+	Operator   string         `json:"operator,omitempty"`
+	DryRun     bool           `json:"dry_run"`
 }
 
 func (a *app) reappendCommand() *cobra.Command {
@@ -112,19 +116,24 @@ func (a *app) resolveCommand() *cobra.Command {
 		reason, key     string
 		discard, dryRun bool
 	)
+	var filter quarantineFilter
 	cmd := &cobra.Command{
-		Use:   "resolve ID... --discard --reason TEXT",
+		Use:   "resolve [ID...] --discard --reason TEXT",
 		Short: "Say of quarantined records that they are not to be counted",
 		Long: `Resolve ends the quarantine of records that hold nothing to be mended: they stay
 in the log and in the list, with who discarded them and why, and reports no
-longer call themselves incomplete for them. All are resolved or none.
+longer call themselves incomplete for them. All are checked before any is resolved.
 
 An admin's or operator's signature is enough. What can be mended is appended
 again with "quarantine reappend".
 
-JSON keys: resolved, resolution, reason, operator, dry_run.`,
-		Example: "  quartermaster quarantine resolve qm.telemetry/0@3 qm.telemetry/0@4 --discard --reason \"a port scan, no events\"",
-		Args:    cobra.MinimumNArgs(1),
+Records are named by their ids, or by filters, which name all open ones that they
+hold for: --dry-run says how many there are. JSON keys: resolved (the ids named),
+records (how many), kinds (how many of each kind of reason), resolution, reason,
+operator, dry_run.`,
+		Example: "  quartermaster quarantine resolve qm.telemetry/0@3 qm.telemetry/0@4 --discard --reason \"a port scan, no events\"\n" +
+			"  quartermaster quarantine resolve --topic qm.telemetry --kind undecodable --until 2026-06 --discard --reason \"a port scan\" --dry-run",
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.notDemo(); err != nil {
 				return err
@@ -135,9 +144,18 @@ JSON keys: resolved, resolution, reason, operator, dry_run.`,
 			if err := checkReason(reason); err != nil {
 				return err
 			}
-			return a.read(cmd.Context(), func(h *home) error { return h.discard(cmd.Context(), args, reason, key, dryRun) })
+			if err := filter.read(); err != nil {
+				return err
+			}
+			if (len(args) > 0) == filter.given() {
+				return errors.New("name records by their ids or by filters (--topic, --kind, --since and the like), and not by both")
+			}
+			return a.read(cmd.Context(), func(h *home) error {
+				return h.discard(cmd.Context(), args, &filter, reason, key, dryRun)
+			})
 		},
 	}
+	filter.flags(cmd)
 	cmd.Flags().BoolVar(&discard, "discard", false, "leave the records out of every report")
 	reasonFlag(cmd, &reason, &dryRun)
 	keyFlag(cmd, &key)
@@ -152,7 +170,7 @@ func reasonFlag(cmd *cobra.Command, reason *string, dryRun *bool) {
 
 func checkReason(reason string) error {
 	if strings.TrimSpace(reason) == "" {
-		return errors.New("--reason is empty: say why, for whoever reads the list later")
+		return commandline.Usagef("--reason is empty: say why, for whoever reads the list later")
 	}
 	return nil
 }
@@ -215,7 +233,16 @@ func mendSource(e *projections.QuarantineEntry) string {
 	if len(source) > 200 || !utf8.ValidString(source) || strings.ContainsFunc(source, unicode.IsControl) {
 		source = "quartermaster"
 	}
-	return source + "/mended/" + e.ID
+	return source + mendedMark + e.ID
+}
+
+// mendedMark stands in the source of every event that mends a record.
+const mendedMark = "/mended/"
+
+// mendedAt names the stream of an event that mends a record, but for its partition.
+type mendedAt struct {
+	topic  domain.Topic
+	source string
 }
 
 const mendIncarnation = 1
@@ -244,6 +271,19 @@ func (h *home) mendings(ctx context.Context, ids ...string) (list []*mending, er
 		if err != nil {
 			return err
 		}
+		at := v.Position().Clone()
+		mended := map[mendedAt]domain.TopicPartition{}
+		if err := v.Scan(projections.Query{Table: projections.TableStreams, From: mendIncarnation, To: mendIncarnation + 1}, func(k projections.Key, _ projections.Row) error {
+			if strings.Contains(k.ID, mendedMark) {
+				topic, partition, _ := strings.Cut(k.Scope, "/")
+				n, err := strconv.Atoi(partition)
+				mended[mendedAt{domain.Topic(topic), strings.Clone(k.ID)}] = domain.TopicPartition{Topic: domain.Topic(strings.Clone(topic)), Partition: n}
+				return err
+			}
+			return nil
+		}); err != nil {
+			return fmt.Errorf("look for what was appended again: %w", err)
+		}
 		var wrong []error
 		for _, id := range ids {
 			e, err := quarantined(l, id)
@@ -251,16 +291,9 @@ func (h *home) mendings(ctx context.Context, ids ...string) (list []*mending, er
 				wrong = append(wrong, err)
 				continue
 			}
-			m := &mending{entry: *e, source: mendSource(e), from: v.Position().Clone()}
-			for p := range e.Topic.Partitions() {
-				tp := domain.TopicPartition{Topic: e.Topic, Partition: p}
-				row, err := v.Get(projections.StreamKey(tp, m.source, mendIncarnation))
-				if err != nil {
-					return fmt.Errorf("look for what mends %s: %w", id, err)
-				}
-				if row != nil {
-					m.at = &tp
-				}
+			m := &mending{entry: *e, source: mendSource(e), from: at}
+			if tp, ok := mended[mendedAt{e.Topic, m.source}]; ok {
+				m.at = &tp
 			}
 			list = append(list, m)
 		}
@@ -275,6 +308,9 @@ func (h *home) reappend(ctx context.Context, id string, mended *domain.Envelope,
 	m, err := h.mending(ctx, id)
 	if err != nil {
 		return nil, err
+	}
+	if n := m.entry.Events(); n > 1 {
+		return nil, fmt.Errorf("%s stands for %s events of one batch, and one event does not mend them: have whoever wrote them append them again, in smaller batches, then \"quartermaster quarantine resolve %s --discard\"", id, comma(n), id)
 	}
 	ans := &mendAnswer{ID: id, Resolution: "reappended", Reason: reason, DryRun: dryRun, Resumed: m.at != nil}
 	if mended != nil {
@@ -470,13 +506,11 @@ func indentJSON(doc []byte) string {
 	return b.String()
 }
 
-// discard resolves records that are not to be counted.
-func (h *home) discard(ctx context.Context, ids []string, reason, key string, dryRun bool) error {
-	ans := resolveAnswer{Resolved: ids, Resolution: "discarded", Reason: reason, DryRun: dryRun}
-	var (
-		todo []domain.Envelope
-		errs []error
-	)
+// discard resolves records that are not to be counted: those of ids, or without ids the
+// open ones of a filter.
+func (h *home) discard(ctx context.Context, ids []string, filter *quarantineFilter, reason, key string, dryRun bool) error {
+	ans := resolveAnswer{Resolved: slices.Concat([]string{}, ids), Resolution: "discarded", Reason: reason, DryRun: dryRun}
+	var errs []error
 	seen := map[string]bool{}
 	for _, id := range ids {
 		if seen[id] {
@@ -484,29 +518,65 @@ func (h *home) discard(ctx context.Context, ids []string, reason, key string, dr
 		}
 		seen[id] = true
 	}
+	if len(ids) == 0 {
+		if err := h.view(ctx, func(v projections.View) error {
+			l, err := projections.Quarantine(v)
+			if err != nil {
+				return err
+			}
+			for i := range l.Entries {
+				if e := &l.Entries[i]; e.Resolution == "" && filter.holds(e) {
+					ids = append(ids, e.ID)
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
 	list, err := h.mendings(ctx, ids...)
 	if err != nil {
 		errs = append(errs, err)
 	}
+	todo := make([]domain.Envelope, 0, len(list))
+	entries := make([]projections.QuarantineEntry, 0, len(list))
 	for _, m := range list {
 		if id := m.entry.ID; m.at != nil {
 			errs = append(errs, fmt.Errorf("%s was appended again in part: \"quartermaster quarantine reappend %s --reason TEXT\" finishes that", id, id))
 		}
 		todo = append(todo, resolution(&m.entry, ans.Resolution, reason))
+		entries = append(entries, m.entry)
 	}
 	if len(errs) > 0 {
 		return errors.Join(append(errs, errors.New("nothing was resolved"))...)
 	}
-	if dryRun {
-		if err := h.tryOut(ctx, key, todo); err != nil {
+	ans.Records, ans.Kinds = len(entries), countKinds(entries)
+	switch {
+	case len(todo) == 0:
+	case dryRun:
+		// All are decided by the same person about the same, so one stands for all.
+		if err := h.tryOut(ctx, key, todo[:1]); err != nil {
 			return err
 		}
-	} else {
+	default:
 		s, err := h.signer(ctx, key)
 		if err != nil {
 			return err
 		}
-		if err := h.decide(ctx, "quarantine-resolve", s, todo); err != nil {
+		ptrs, err := s.signAll(todo)
+		if err != nil {
+			return err
+		}
+		if err := h.view(ctx, func(v projections.View) error { return refused(v, ptrs[:1]) }); err != nil {
+			return err
+		}
+		stream := h.stream("quarantine-resolve")
+		for batch := range slices.Chunk(ptrs, appendBatch) {
+			if err := stream.Append(ctx, batch...); err != nil {
+				return fmt.Errorf("append to the log: %w", err)
+			}
+		}
+		if err := h.catchUp(ctx); err != nil {
 			return err
 		}
 		ans.Operator = s.name
@@ -514,10 +584,20 @@ func (h *home) discard(ctx context.Context, ids []string, reason, key string, dr
 	if h.app.json {
 		return h.app.answerJSON(ans)
 	}
-	if dryRun {
-		fmt.Fprintf(h.app.out, "would discard %s\nnothing appended: this was a dry run\n", strings.Join(ids, " "))
-		return nil
+	what := comma(ans.Records) + " records: " + kindCounts(ans.Kinds)
+	if n := len(ans.Resolved); n > 0 && n <= namedIDs {
+		what = strings.Join(ans.Resolved, " ")
 	}
-	fmt.Fprintf(h.app.out, "discarded %s, signed by %s\n", strings.Join(ids, " "), ans.Operator)
+	switch {
+	case ans.Records == 0:
+		fmt.Fprintln(h.app.out, "no open record in quarantine is of these filters")
+	case dryRun:
+		fmt.Fprintf(h.app.out, "would discard %s\nnothing appended: this was a dry run\n", what)
+	default:
+		fmt.Fprintf(h.app.out, "discarded %s, signed by %s\n", what, ans.Operator)
+	}
 	return nil
 }
+
+// namedIDs is how many ids an answer repeats; of more it says how many there are.
+const namedIDs = 10

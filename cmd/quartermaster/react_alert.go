@@ -17,7 +17,7 @@ import (
 var alertTypes = []domain.Type{
 	domain.TypeGPUFaultObserved, domain.TypeNodeCordoned, domain.TypeCollectorSilent, domain.TypeSpoolDropped,
 	domain.TypeCommitmentEnded, domain.TypeAccessDenied, domain.TypeOutcomeRecorded,
-	domain.TypeRecommendationMade, domain.TypeClosePrepared,
+	domain.TypeRecommendationMade, domain.TypeClosePrepared, domain.TypeStreamConflictObserved,
 }
 
 // alert says why a person must hear of an event, "" when nobody needs to: paid
@@ -42,6 +42,8 @@ func alert(ev domain.Event) string {
 		return "a reporter dropped measurements: they are lost"
 	case *domain.CommitmentEnded:
 		return "a commitment ended: what it covered is billed on demand"
+	case *domain.StreamConflictObserved:
+		return "two records claim one place in a stream: one of them may be forged"
 	case *domain.AccessDenied:
 		return "an attempt was refused"
 	case *domain.OutcomeRecorded:

@@ -121,12 +121,19 @@ func cordoned(cluster, subject string) domain.Envelope {
 // appendEvents appends what one life of a source says.
 func appendEvents(t *testing.T, log *kafka.Log, envs ...domain.Envelope) {
 	t.Helper()
-	s := kafka.NewStream(log, kafka.StreamConfig{Source: "test", Incarnation: uint64(time.Now().UnixNano()), Encode: wire.Encode})
+	s := kafka.NewStream(log, kafka.StreamConfig{Source: "test", Incarnation: uint64(time.Now().UnixNano()), Encode: encodeThen})
 	for i := range envs {
 		if err := s.Append(t.Context(), &envs[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// encodeThen encodes an event as if it were appended at its time.
+func encodeThen(env *domain.Envelope) (domain.Record, error) {
+	rec, err := wire.Encode(env)
+	rec.Time = env.Time
+	return rec, err
 }
 
 // told is what a receiver got of an event.

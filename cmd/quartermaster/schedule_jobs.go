@@ -26,8 +26,8 @@ import (
 	"quartermaster/projections"
 )
 
-// dayOf and minuteOf are inputs of scheduled work.
-func dayOf(tick time.Time) string    { return tick.Format(time.DateOnly) }
+// minuteOf is the input of scheduled work: the time at which it was due, to the minute,
+// as cron's fields have it.
 func minuteOf(tick time.Time) string { return tick.Format("2006-01-02T15:04Z") }
 
 // jobs returns what the configuration schedules.
@@ -46,15 +46,15 @@ func (h *home) jobs(cfg *config, log *slog.Logger) ([]*job, error) {
 		jobs = append(jobs, &job{name: name, times: times, missed: missed, input: input, do: do})
 	}
 	s := &cfg.Schedules
-	add("plan", s.Plan, missedDay, dayOf, func(ctx context.Context, tick time.Time) (string, error) {
-		return h.planOnce(ctx, planSource, domain.InstantOf(tick).DayStart(), now())
+	add("plan", s.Plan, missedDay, minuteOf, func(ctx context.Context, tick time.Time) (string, error) {
+		return h.planOnce(ctx, planSource, domain.InstantOf(tick), now())
 	})
-	add("snapshot", s.Snapshot, missedDay, dayOf, func(ctx context.Context, _ time.Time) (string, error) {
+	add("snapshot", s.Snapshot, missedDay, minuteOf, func(ctx context.Context, _ time.Time) (string, error) {
 		return h.snapshot(ctx)
 	})
-	// The day is part of the input: who asks to be reminded on five days is.
+	// The time is part of the input: who asks to be reminded on five days is.
 	remind := func(tick time.Time) string {
-		return monthBefore(tick).From.Time().Format("2006-01") + " on " + dayOf(tick)
+		return monthBefore(tick).From.Time().Format("2006-01") + " at " + minuteOf(tick)
 	}
 	add("close_reminder", s.CloseReminder, missedMonth, remind, func(ctx context.Context, tick time.Time) (string, error) {
 		return h.remind(ctx, tick, func(entity string, period domain.Interval) error {
@@ -254,7 +254,7 @@ type reminder struct {
 }
 
 func newReminder(entity string, period domain.Interval, tick time.Time) (*reminder, error) {
-	r := &reminder{source: "quartermaster/schedule/close_reminder", id: entity + "/" + period.From.Time().Format("2006-01") + "/" + dayOf(tick)}
+	r := &reminder{source: "quartermaster/schedule/close_reminder", id: entity + "/" + period.From.Time().Format("2006-01") + "/" + minuteOf(tick)}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

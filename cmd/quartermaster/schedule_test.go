@@ -158,9 +158,9 @@ func TestScheduler(t *testing.T) {
 		fails := 0
 		jobs := func() []*job {
 			return []*job{
-				{name: "daily", times: cronOf(t, "30 4 * * *"), missed: missedDay, input: dayOf, do: note("daily")},
-				{name: "weekly", times: cronOf(t, "0 0 * * 0"), missed: missedDay, input: dayOf, do: note("weekly")},
-				{name: "flaky", times: cronOf(t, "0 12 * * *"), missed: missedDay, input: dayOf, do: func(ctx context.Context, tick time.Time) (string, error) {
+				{name: "daily", times: cronOf(t, "30 4 * * *"), missed: missedDay, input: minuteOf, do: note("daily")},
+				{name: "weekly", times: cronOf(t, "0 0 * * 0"), missed: missedDay, input: minuteOf, do: note("weekly")},
+				{name: "flaky", times: cronOf(t, "0 12 * * *"), missed: missedDay, input: minuteOf, do: func(ctx context.Context, tick time.Time) (string, error) {
 					mu.Lock()
 					fails++
 					n := fails
@@ -229,6 +229,41 @@ func TestScheduler(t *testing.T) {
 		pass(time.Hour)
 		expect()
 		stop4()
+	})
+}
+
+// Every time of a schedule has a run of its own. Of those that nobody was there for, the
+// last is made up for.
+func TestScheduleOfMinutes(t *testing.T) {
+	h, _ := openTest(t, t.TempDir())
+	defer closeTest(t, h)
+	cfg := &config{Schedules: schedulesConfig{Plan: "*/4 * * * *", Snapshot: "*/4 * * * *", CloseReminder: "*/4 * * * *"}}
+	jobs, err := h.jobs(cfg, silent)
+	if err != nil || len(jobs) != 3 {
+		t.Fatalf("%d jobs: %v", len(jobs), err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		for _, j := range jobs {
+			var ran []string
+			j.do = func(_ context.Context, tick time.Time) (string, error) {
+				ran = append(ran, tick.Format("15:04"))
+				return "", nil
+			}
+			book := &runBook{}
+			s := &scheduler{once: book.once, now: time.Now, metrics: newWorkMetrics(), log: silent}
+			for minute := range 3 * 60 {
+				if minute < 30 || minute >= 90 { // nobody is there for an hour
+					s.look(t.Context(), j)
+				}
+				if err := sleep(t.Context(), time.Minute); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// The first is the last of the day before or the present one.
+			if want := 8 + 1 + 22; len(ran) != want {
+				t.Errorf("%s ran %d times in two hours of presence, want %d: %v", j.name, len(ran), want, ran)
+			}
+		}
 	})
 }
 
@@ -528,7 +563,7 @@ func TestCloseReminder(t *testing.T) {
 			t.Fatalf("%d jobs, want 3: %v", len(jobs), err)
 		}
 		for _, j := range jobs {
-			if input := j.input(tick); input != "2026-05 on 2026-06-03" {
+			if input := j.input(tick); input != "2026-05 at 2026-06-03T08:00Z" {
 				t.Errorf("%s has input %q", j.name, input)
 			}
 			outcome, err := j.do(t.Context(), tick)
@@ -589,7 +624,7 @@ func TestCloseReminder(t *testing.T) {
 		if err := json.Unmarshal(e.body, &body); err != nil {
 			t.Fatal(err)
 		}
-		if e.Type != reminderType || e.ID != "inc/2026-05/2026-06-03" || body.SpecVersion != "1.0" || body.Data.Entity != "inc" || body.Data.Period != month || e.header.Get("Idempotency-Key") == "" {
+		if e.Type != reminderType || e.ID != "inc/2026-05/2026-06-03T08:00Z" || body.SpecVersion != "1.0" || body.Data.Entity != "inc" || body.Data.Period != month || e.header.Get("Idempotency-Key") == "" {
 			t.Errorf("told of %s", e.body)
 		}
 	}

@@ -70,6 +70,7 @@ func TestScript(t *testing.T) {
 			"gzbomb": gzipBomb,
 			"flip":   flip,
 			"poison": poison,
+			"scrape": scrape,
 
 			"production":  production,
 			"foldrows":    foldRows,

@@ -17,6 +17,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/httpapi"
+	"quartermaster/adapters/transport"
+	"quartermaster/domain"
 	"quartermaster/projections"
 )
 
@@ -42,9 +44,10 @@ config" for the file, and "quartermaster projection status" for who folds what.
   GET /healthz   200 while it works
   GET /readyz    200 once the rows have caught up with the log; with --config also
                  503, and why, while this instance has no session, while no
-                 generation of its folds is live, and when the log was silent, or
-                 a partition that it folds stood still before the log's end, for
-                 longer than a minute
+                 generation of its folds is live, while a partition of the active
+                 generation that it folds stands still, and when the log was
+                 silent for longer than a minute; after ok come warnings: other
+                 generations that stand still, records that the log lost
   GET /metrics   Prometheus metrics
 
 With --gateway, or gateway in the configuration, it takes events of nodes on an
@@ -131,8 +134,11 @@ type service struct {
 	// progress is what was folded, by generation of rows.
 	progress func() map[string]projections.Progress
 	more     []prometheus.Collector
+	// certificate is the one that the gateway shows; nil where there is none.
+	certificate *transport.Certificate
 
-	hindrance atomic.Pointer[error] // why nothing, or not all, is folded at the moment
+	active    atomic.Pointer[string] // the generation that is read; nil: not known, or in memory
+	hindrance atomic.Pointer[error]  // why nothing, or not all, is folded at the moment
 
 	mu     sync.Mutex
 	seen   httpapi.Seen
@@ -157,7 +163,7 @@ func (s *service) answer(ctx context.Context, cancel context.CancelCauseFunc, li
 		return nil, fmt.Errorf("serve: %w", err)
 	}
 	srv := &http.Server{
-		ReadHeaderTimeout: 10 * time.Second,
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		Handler: httpapi.Handler(httpapi.Status{
 			Failure: func() error {
 				if e := s.failure.Load(); e != nil {
@@ -167,17 +173,33 @@ func (s *service) answer(ctx context.Context, cancel context.CancelCauseFunc, li
 			},
 			CaughtUp: s.ready.Load,
 			Hindrance: func() error {
+				var err error
 				if e := s.hindrance.Load(); e != nil {
-					return *e
+					err = *e
 				}
-				return nil
+				_, invalid := s.validity()
+				return errors.Join(err, invalid)
+			},
+			Warnings: func() (warnings []string) {
+				if warning, _ := s.validity(); warning != "" {
+					warnings = append(warnings, warning)
+				}
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return append(warnings, trimmedTexts(s.seen.First)...)
 			},
 			Progress: s.progress,
+			Active: func() string {
+				if g := s.active.Load(); g != nil {
+					return *g
+				}
+				return ""
+			},
 			Seen: func() httpapi.Seen {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				seen := s.seen
-				seen.End, seen.Missing = s.seen.End.Clone(), maps.Clone(s.seen.Missing)
+				seen.End, seen.First, seen.Missing = s.seen.End.Clone(), s.seen.First.Clone(), maps.Clone(s.seen.Missing)
 				return seen
 			},
 			More: s.more,
@@ -185,7 +207,7 @@ func (s *service) answer(ctx context.Context, cancel context.CancelCauseFunc, li
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		if err := srv.Serve(transport.Limit(ln, maxStatusConnections)); !errors.Is(err, http.ErrServerClosed) {
 			cancel(fmt.Errorf("serve: %w", err))
 		}
 	})
@@ -199,6 +221,21 @@ func (s *service) answer(ctx context.Context, cancel context.CancelCauseFunc, li
 	})
 	s.log.Info("listening", "address", ln.Addr().String(), "home", s.app.place())
 	return wg.Wait, nil
+}
+
+// validity returns a warning while the gateway's certificate ends soon, and an error while
+// it is not valid.
+func (s *service) validity() (warning string, err error) {
+	if s.certificate == nil {
+		return "", nil
+	}
+	if _, warning, err = s.certificate.Validity(time.Now()); err != nil {
+		return "", fmt.Errorf("gateway: %w", err)
+	}
+	if warning != "" {
+		warning = "gateway: " + warning
+	}
+	return warning, nil
 }
 
 // place names the home, for people.
@@ -228,15 +265,24 @@ func (s *service) look(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-log.C:
-			end, err := s.home.end(ctx)
-			if err != nil {
-				continue // folding meets the same failure, and says so
+			if trimmed, end, err := s.home.bounds(ctx); err == nil { // else folding meets the same failure, and says so
+				s.bounded(trimmed, end)
 			}
-			s.mu.Lock()
-			s.seen.End, s.seenAt = end, time.Now()
-			s.mu.Unlock()
 		case <-rows.C:
 			s.count(ctx)
+		}
+	}
+}
+
+// bounded notes what the log was seen to hold, and says what it lacks when that is news.
+func (s *service) bounded(trimmed, end domain.Position) {
+	s.mu.Lock()
+	before := s.seen.First
+	s.seen.First, s.seen.End, s.seenAt = trimmed, end, time.Now()
+	s.mu.Unlock()
+	if !maps.Equal(before, trimmed) {
+		for _, text := range trimmedTexts(trimmed) {
+			s.log.Error(text)
 		}
 	}
 }
@@ -252,14 +298,29 @@ func (s *service) count(ctx context.Context) {
 		if err != nil {
 			return err
 		}
+		uncompared, err := projections.UncomparedStreams(v)
+		if err != nil {
+			return err
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.seen.Quarantined, s.seen.Missing = open.For(""), missing
+		if n := totalUncompared(uncompared); n > totalUncompared(s.seen.Uncompared) {
+			s.log.Warn("events may be repeats or not, as what came first is no longer remembered; some may be forged: see \"quartermaster inventory\"",
+				"events", n, "streams", len(uncompared), "first", uncompared[0].String())
+		}
+		s.seen.Quarantined, s.seen.Missing, s.seen.Uncompared = open.For(""), missing, uncompared
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
 		s.log.Warn("cannot count what is in quarantine and what is missing", "error", err)
 	}
+}
+
+func totalUncompared(streams []projections.Uncompared) (n uint64) {
+	for i := range streams {
+		n += streams[i].Dropped + streams[i].Quarantined
+	}
+	return n
 }
 
 // serve holds the embedded log.
@@ -307,6 +368,7 @@ func (a *app) serve(ctx context.Context, listen string, gw gatewayConfig) (err e
 	s.log.Info("caught up", "events", h.runner.Progress().Records, "seconds", time.Since(start).Seconds())
 
 	wg.Go(func() { s.look(ctx) })
+	wg.Go(func() { s.tell(ctx) })
 	wg.Go(func() {
 		save := time.NewTicker(saveEvery)
 		defer save.Stop()

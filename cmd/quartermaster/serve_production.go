@@ -84,6 +84,7 @@ func (a *app) serveProduction(ctx context.Context, listen string) error {
 		wg.Go(pushed)
 	}
 	wg.Go(func() { in.look(ctx) })
+	wg.Go(func() { in.tell(ctx) })
 	wg.Go(func() { in.awaitReady(ctx) })
 	wg.Go(func() { in.keepReady(ctx) })
 	part := func(name string, run func() error) {
@@ -155,6 +156,13 @@ func lasting(err error) bool {
 		errors.Is(err, postgres.ErrSchema) || errors.Is(err, postgres.ErrOtherLog) || errors.Is(err, postgres.ErrInstanceTaken)
 }
 
+// stopsOne reports whether an error stops the one partition that it is about, and
+// nothing else.
+func stopsOne(err error) bool {
+	var l projections.Lasting
+	return errors.As(err, &l)
+}
+
 // openPatiently opens log and rows, waiting for servers that are down.
 func (in *instance) openPatiently(ctx context.Context) error {
 	in.log.Info("opening log and database", "brokers", in.app.config.Kafka.Brokers)
@@ -164,6 +172,13 @@ func (in *instance) openPatiently(ctx context.Context) error {
 			return err
 		}
 		in.home = h
+		if ds, err := h.log.Durabilities(ctx, domain.TopicSpecs()); err == nil {
+			for _, d := range durabilities(ds) {
+				if d.unsafe {
+					in.log.Warn("the loss of a machine may lose events", "topics", d.topics, "found", d.found, "next", d.next)
+				}
+			}
+		}
 		if missing, err := h.db.MissingReaders(ctx); err == nil && len(missing) > 0 {
 			in.log.Warn("configured readers are no roles of the server, and may read nothing; create them, then \"quartermaster projection migrate\"", "readers", missing)
 		}
@@ -179,7 +194,8 @@ func (in *instance) fold(ctx context.Context) error {
 		var s *postgres.Session
 		if err := in.patiently(ctx, "joining the other instances", func() (err error) {
 			s, err = in.home.db.Join(ctx, postgres.SessionConfig{
-				Instance: name, Method: projections.Method, Lease: in.app.config.Lease, Log: in.log, Fatal: lasting,
+				Instance: name, Method: projections.Method, Lease: in.app.config.Lease, Log: in.log, Left: in.left,
+				Fatal: func(err error) bool { return lasting(err) && !stopsOne(err) },
 			})
 			return err
 		}); err != nil {
@@ -225,6 +241,16 @@ func (in *instance) work(ctx context.Context, store *postgres.Store, tp domain.T
 	return err
 }
 
+// left forgets a partition that this instance no longer folds.
+func (in *instance) left(h postgres.Holding) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	delete(in.failed, h)
+	if r := in.runners[h.Generation]; r != nil {
+		r.Forget(h.TopicPartition)
+	}
+}
+
 // failingFor is how long after a failure a partition counts as failing: longer
 // than the pause after which it is tried again.
 const failingFor = time.Minute
@@ -243,14 +269,10 @@ func (in *instance) settle() {
 	defer in.mu.Unlock()
 	for generation, r := range in.runners {
 		p := r.Progress()
-		in.before[generation] = plus(in.before[generation], p.Counts)
+		in.before[generation] = in.before[generation].Plus(p.Counts)
 		in.records[generation] += p.Records
 	}
 	clear(in.runners)
-}
-
-func plus(a, b projections.Counts) projections.Counts {
-	return projections.Counts{Folded: a.Folded + b.Folded, Repeats: a.Repeats + b.Repeats, Quarantined: a.Quarantined + b.Quarantined}
 }
 
 // folded is what this process folded since its start.
@@ -263,7 +285,7 @@ func (in *instance) folded() map[string]projections.Progress {
 	}
 	for generation, r := range in.runners {
 		p := r.Progress()
-		p.Counts, p.Records = plus(p.Counts, in.before[generation]), p.Records+in.records[generation]
+		p.Counts, p.Records = p.Plus(in.before[generation]), p.Records+in.records[generation]
 		out[generation] = p
 	}
 	return out
@@ -274,18 +296,35 @@ func (in *instance) folded() map[string]projections.Progress {
 func (in *instance) awaitReady(ctx context.Context) {
 	start := time.Now()
 	var end domain.Position
+	said := false
 	tick := time.NewTicker(awaitEvery)
 	defer tick.Stop()
 	for {
 		if end == nil {
-			if at, err := in.home.end(ctx); err == nil { // else folding meets the same failure, and says so
+			if trimmed, at, err := in.home.bounds(ctx); err == nil { // else folding meets the same failure, and says so
+				in.bounded(trimmed, at)
 				end = at
 			}
 		}
 		if end != nil {
 			var at domain.Position
 			err := in.home.view(ctx, func(v projections.View) error { at = v.Position(); return nil })
-			if err == nil && at.Covers(end) {
+			done := err == nil && at.Covers(end)
+			if err == nil && !done { // what stands still is for /readyz to say
+				stops, err := in.home.standing(ctx, at, end)
+				done = err == nil && stops != nil
+			}
+			if done {
+				diverged, err := in.home.diverged(ctx)
+				if diverged != nil && !said {
+					said = true
+					in.log.Error(advised(diverged))
+				}
+				if done = err == nil && diverged == nil; !done {
+					tick.Reset(lookEvery)
+				}
+			}
+			if done {
 				in.ready.Store(true)
 				in.log.Info("caught up", "events", at.Records(), "seconds", time.Since(start).Seconds())
 				return

@@ -42,7 +42,12 @@ func (in *instance) keepReady(ctx context.Context) {
 	}
 }
 
+// hindered returns why this instance is not to be called ready. What becomes of
+// generations that are not read does not count.
 func (in *instance) hindered(ctx context.Context, r *readiness) error {
+	if active, err := in.home.db.Active(ctx); err == nil { // else it is the one that it was
+		in.active.Store(&active)
+	}
 	s := in.session.Load()
 	if s == nil {
 		return errNoSession
@@ -62,6 +67,8 @@ func (in *instance) hindered(ctx context.Context, r *readiness) error {
 	} else if err := in.aboutNothing(ctx, r); err != nil {
 		return err
 	}
+	active := in.active.Load()
+	held = slices.DeleteFunc(held, func(h postgres.Holding) bool { return active != nil && h.Generation != *active })
 	return r.look(time.Now(), held, at, end, heard)
 }
 
@@ -98,7 +105,11 @@ func (r *readiness) look(now time.Time, held []postgres.Holding, at map[string]d
 		errs = append(errs, fmt.Errorf("how long the log is could not be told since %s", r.heard.UTC().Format(time.RFC3339)))
 	}
 	for _, h := range held {
-		next[h], moved[h] = at[h.Generation][h.TopicPartition], now
+		offset, read := at[h.Generation][h.TopicPartition]
+		if !read {
+			continue // it was only just taken over
+		}
+		next[h], moved[h] = offset, now
 		was, known := r.next[h]
 		if !known || next[h] > was || next[h] >= end[h.TopicPartition] {
 			continue

@@ -8,6 +8,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -25,13 +26,13 @@ func (s *spanFlags) add(cmd *cobra.Command) {
 
 func (s *spanFlags) read() (from, to domain.Instant, err error) {
 	if from, err = instantFlag(s.from); err != nil {
-		return 0, 0, fmt.Errorf("--from: %w", err)
+		return 0, 0, commandline.Usagef("--from: %w", err)
 	}
 	if to, err = instantFlag(s.to); err != nil {
-		return 0, 0, fmt.Errorf("--to: %w", err)
+		return 0, 0, commandline.Usagef("--to: %w", err)
 	}
 	if to <= from {
-		return 0, 0, fmt.Errorf("--to %s is not after --from %s", s.to, s.from)
+		return 0, 0, commandline.Usagef("--to %s is not after --from %s", s.to, s.from)
 	}
 	return from, to, nil
 }
@@ -82,7 +83,7 @@ histograms have other bounds.`,
 				return err
 			}
 			if from != from.HourStart() || to != to.HourStart() {
-				return fmt.Errorf("--from %s to %s: servers are added up by the hour: name whole hours", span.from, span.to)
+				return commandline.Usagef("--from %s to %s: servers are added up by the hour: name whole hours", span.from, span.to)
 			}
 			return a.readAt(cmd.Context(), asOf, func(h *home) error {
 				return h.view(cmd.Context(), func(v projections.View) error {

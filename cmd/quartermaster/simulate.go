@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/domain"
 	problem "quartermaster/domain/instance"
 	"quartermaster/projections"
@@ -108,7 +109,7 @@ gets result.json, tables in CSV and charts in SVG.
 			}
 			if cmd.Flags().Changed("runs") {
 				if fl.runs < 1 || fl.runs > whatif.MaxRuns {
-					return fmt.Errorf("--runs %d: want 1 to %d draws", fl.runs, whatif.MaxRuns)
+					return commandline.Usagef("--runs %d: want 1 to %d draws", fl.runs, whatif.MaxRuns)
 				}
 				s.Runs = fl.runs
 			}

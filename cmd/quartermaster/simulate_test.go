@@ -283,7 +283,7 @@ func leanDemo(t *testing.T, dir string) {
 			func(ctx context.Context) error {
 				return d.take(ctx, d.prices, columnsOf(importer.Prices, d.options[d.prices]))
 			},
-			func(ctx context.Context) error { return d.append(ctx, "demo/week", used) },
+			func(ctx context.Context) error { return d.append(ctx, "week", used) },
 			d.market, h.catchUp,
 		} {
 			if err := step(t.Context()); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -24,9 +25,14 @@ func (a *app) usageCommand() *cobra.Command {
 		Use:   "usage",
 		Short: "Who used the GPUs, and what became of every second",
 		Long: `Usage puts every second of every GPU in service into exactly one state:
-allocated, idle, failed, maintenance, unprovisioned or unobserved. The table
-shows GPU-hours; JSON has exact GPU-milliseconds. A MIG instance counts as the
-part of the GPU that it is, time-slices share by the time they are held.
+allocated, busy_unattributed, idle, failed, maintenance, unprovisioned or
+unobserved. Busy_unattributed is a GPU that worked (activity of 5 percent or
+more, sample by sample) and that nobody is known to have held; what nobody held
+and did not work, or was not measured, is idle.
+
+The table shows GPU-hours; JSON has exact GPU-milliseconds. A MIG instance
+counts as the part of the GPU that it is, time-slices share by the time they are
+held.
 
 Dimensions for --by: workspace, cluster, node, gpu, model, deployment, region,
 hour, day. Workspace and deployment are those of the holder, and empty for time
@@ -37,35 +43,35 @@ quarantine that may concern this answer), missing (events that are known to
 exist and have not arrived), dropped (what agents of nodes lost of that time, if
 they did: cluster, node, topic, events, from, to, reason). Each group has key (a value per dimension); it and
 total have in_service_gpu_ms and what adds up to it: allocated_gpu_ms,
-idle_gpu_ms, failed_gpu_ms, maintenance_gpu_ms, unprovisioned_gpu_ms and
-unobserved_gpu_ms; further allocated_while_failed_gpu_ms, undeclared_gpu_ms,
-activity_measured_gpu_ms, activity_permille_gpu_ms (measured time times per
-mille), activity_permille and activity_coverage_permille (null without allocated
-time).`,
+busy_unattributed_gpu_ms, idle_gpu_ms, failed_gpu_ms, maintenance_gpu_ms,
+unprovisioned_gpu_ms and unobserved_gpu_ms; further
+allocated_while_failed_gpu_ms, undeclared_gpu_ms, activity_measured_gpu_ms,
+activity_permille_gpu_ms (measured time times per mille), activity_permille and
+activity_coverage_permille (null without allocated time).`,
 		Example: "  quartermaster usage --by workspace --from 2026-05 --to 2026-06\n" +
 			"  quartermaster usage --by cluster,day --from 2026-05-01 --to 2026-05-08 --workspace research --json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			start, err := instantFlag(from)
 			if err != nil {
-				return fmt.Errorf("--from: %w", err)
+				return commandline.Usagef("--from: %w", err)
 			}
 			end, err := instantFlag(to)
 			if err != nil {
-				return fmt.Errorf("--to: %w", err)
+				return commandline.Usagef("--to: %w", err)
 			}
 			if end <= start {
-				return fmt.Errorf("--to %s is not after --from %s", to, from)
+				return commandline.Usagef("--to %s is not after --from %s", to, from)
 			}
 			// Every hour of every node is walked, reported or not.
 			if end.Time().After(start.Time().AddDate(10, 0, 0)) {
-				return fmt.Errorf("--from %s to %s is more than ten years: ask for a part of it", from, to)
+				return commandline.Usagef("--from %s to %s is more than ten years: ask for a part of it", from, to)
 			}
 			dims := make([]projections.Dimension, len(by))
 			for i, d := range by {
 				dims[i] = projections.Dimension(d)
 				if !slices.Contains(projections.Dimensions(), dims[i]) {
-					return fmt.Errorf("--by %q: no such dimension; there are %v", d, projections.Dimensions())
+					return commandline.Usagef("--by %q: no such dimension; there are %v", d, projections.Dimensions())
 				}
 			}
 			return a.readAt(cmd.Context(), asOf, func(h *home) error {
@@ -110,7 +116,7 @@ func (a *app) showUsage(r *projections.UsageReport) {
 	for _, d := range r.By {
 		header = append(header, string(d))
 	}
-	header = append(header, "allocated", "idle", "failed", "maintenance", "unprovisioned", "unobserved", "in service", "activity")
+	header = append(header, "allocated", "busy_unattributed", "idle", "failed", "maintenance", "unprovisioned", "unobserved", "in service", "activity")
 	t := a.table(header...)
 	columns := []table.ColumnConfig{}
 	for i := len(r.By) + 1; i <= len(header); i++ {
@@ -119,7 +125,7 @@ func (a *app) showUsage(r *projections.UsageReport) {
 	t.SetColumnConfigs(columns)
 	cells := func(g *projections.GPUTime) []any {
 		return []any{
-			gpuHours(g.Allocated), gpuHours(g.Idle), gpuHours(g.Failed), gpuHours(g.Maintenance),
+			gpuHours(g.Allocated), gpuHours(g.BusyUnattributed), gpuHours(g.Idle), gpuHours(g.Failed), gpuHours(g.Maintenance),
 			gpuHours(g.Unprovisioned), gpuHours(g.Unobserved), gpuHours(g.Service), activity(g),
 		}
 	}
@@ -170,6 +176,9 @@ func gpuHours(ms int64) string {
 }
 
 func activity(g *projections.GPUTime) string {
+	if g.Allocated == 0 {
+		return "" // activity is that of time that somebody held
+	}
 	if g.Activity == nil {
 		return "not measured"
 	}

@@ -35,6 +35,12 @@ func Whole(n int64) Amount {
 	return signed(u128{hi, lo}, n < 0)
 }
 
+// ofMicros returns thousandths of a unit: a weight in milliseconds.
+func ofMicros(n uint64) Amount {
+	hi, lo := bits.Mul64(n, one18/1000)
+	return signed(u128{hi, lo}, false)
+}
+
 // AmountOf converts a decimal. It is an error if that has more than 18 digits
 // after the point, or is 10¹⁵ or more in magnitude: nothing is rounded.
 func AmountOf(d domain.Decimal) (Amount, error) {

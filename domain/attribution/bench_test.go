@@ -35,7 +35,7 @@ func newFleetOf(machines, lines int) *fleetOf {
 	return f
 }
 
-func (f *fleetOf) usage(spans []domain.Interval, yield func(*attribution.NodeHour) error) error {
+func (f *fleetOf) usage(spans []domain.Interval, _ attribution.Cuts, yield func(*attribution.NodeHour) error) error {
 	names := make([]string, f.workspaces)
 	for i := range names {
 		names[i] = fmt.Sprintf("workspace-%03d", i)

@@ -23,15 +23,19 @@ type record struct {
 	id                                                     string
 	issuer, account, invoice, detail, currency             name
 	category, reason, resource, region, sku, commit, fixes name
-	badQuantity                                            name
+	badQuantity, meterReason, product                      name
 	billing, charge                                        domain.Interval
 	billed, effective                                      Amount
 	nodeMs, gpuMs                                          int64 // as stated
 
 	class                        Class
+	meter, alone                 Meter
 	unused, recurring, generated bool
 
 	// What was found out about it.
+	sold   Meter // its meter, or what it sells alone
+	buyer  bool  // may buy machine time; see [record.mayBuy]
+	stance stance
 	bought int64 // GPU time; see [run.buyTime]
 	course course
 	rung   Rung
@@ -114,9 +118,10 @@ func (b *book) record(l *Line) record {
 		issuer: b.name(l.Issuer), account: b.name(l.Account), invoice: b.name(l.Invoice), detail: b.name(l.Detail), currency: b.name(l.Currency),
 		category: b.name(l.Category), reason: b.name(l.ClassReason), resource: b.name(l.Resource), region: b.name(l.Region), sku: b.name(l.SKU),
 		commit: b.name(l.Commitment), fixes: b.name(l.Corrects), badQuantity: b.name(l.UnusableQuantity),
+		meterReason: b.name(l.MeterReason), product: b.name(l.Product),
 		billing: l.BillingPeriod, charge: l.ChargePeriod,
 		billed: l.Billed, effective: l.Effective, nodeMs: l.NodeMs, gpuMs: l.GPUMs,
-		class: l.Class, unused: l.Unused, recurring: l.Recurring, generated: l.Generated,
+		class: l.Class, meter: l.Meter.orStated(l), alone: l.Alone, unused: l.Unused, recurring: l.Recurring, generated: l.Generated,
 		match: -1, follow: -1,
 	}
 }
@@ -128,6 +133,7 @@ func (b *book) line(r *record, l *Line) {
 		Invoice: b.texts[r.invoice], Detail: b.texts[r.detail], Currency: b.texts[r.currency],
 		BillingPeriod: r.billing, ChargePeriod: r.charge,
 		Class: r.class, ClassReason: b.texts[r.reason], Category: b.texts[r.category],
+		Meter: r.meter, Alone: r.alone, MeterReason: b.texts[r.meterReason], Product: b.texts[r.product],
 		Resource: b.texts[r.resource], Region: b.texts[r.region], SKU: b.texts[r.sku],
 		Commitment: b.texts[r.commit], Unused: r.unused, Recurring: r.recurring,
 		Billed: r.billed, Effective: r.effective, NodeMs: r.nodeMs, GPUMs: r.gpuMs, UnusableQuantity: b.texts[r.badQuantity],
@@ -154,8 +160,8 @@ func (b *book) seal() {
 	}
 }
 
-func (r *record) names() [13]*name {
-	return [...]*name{&r.issuer, &r.account, &r.invoice, &r.detail, &r.currency, &r.category, &r.reason, &r.resource, &r.region, &r.sku, &r.commit, &r.fixes, &r.badQuantity}
+func (r *record) names() [15]*name {
+	return [...]*name{&r.issuer, &r.account, &r.invoice, &r.detail, &r.currency, &r.category, &r.reason, &r.resource, &r.region, &r.sku, &r.commit, &r.fixes, &r.badQuantity, &r.meterReason, &r.product}
 }
 
 // byID is the order of lines in every report.
@@ -174,7 +180,7 @@ func byContent(a, b *record) int {
 	return cmp.Or(
 		byPeriod(a.charge, b.charge), byPeriod(a.billing, b.billing),
 		a.billed.Cmp(b.billed), a.effective.Cmp(b.effective),
-		cmp.Compare(a.nodeMs, b.nodeMs), cmp.Compare(a.gpuMs, b.gpuMs), cmp.Compare(a.class, b.class),
+		cmp.Compare(a.nodeMs, b.nodeMs), cmp.Compare(a.gpuMs, b.gpuMs), cmp.Compare(a.class, b.class), cmp.Compare(a.meter, b.meter), cmp.Compare(a.alone, b.alone),
 		compareBool(a.unused, b.unused), compareBool(a.recurring, b.recurring), compareBool(a.generated, b.generated))
 }
 

@@ -3,8 +3,8 @@ package attribution
 import "fmt"
 
 // maxBought bounds the GPU time of all lines together, in magnitude. What
-// bounds the sum of all bounds every other.
-const maxBought = 1 << 62
+// bounds the sum of all bounds every other; in microseconds it fits in 63 bits.
+const maxBought = 9e15
 
 // buyTime works out the GPU time that every line buys:
 //
@@ -33,11 +33,11 @@ func (r *run) buyTime() {
 		}
 		ms, known := rec.gpuMs, true
 		switch {
-		case rec.course == byUse && rec.class.buys() && r.matches[rec.match].buys:
+		case rec.course == byUse && rec.buyer && r.matches[rec.match].rung != ByAccount:
 			if ms == 0 && rec.nodeMs != 0 {
 				ms, known = r.fleet.gpuMs(rec.nodeMs, r.matches[rec.match].descs, rec.charge)
 			}
-		case rec.course == bySponsor:
+		case rec.course == bySponsor && rec.sold != AddOn:
 			if ms == 0 && rec.nodeMs != 0 {
 				// 1024 GPUs for maxMs is far from the end of 64 bits.
 				ms = rec.nodeMs * int64(r.gpusPerMachine(rec, per))
@@ -49,13 +49,14 @@ func (r *run) buyTime() {
 		switch {
 		case !known:
 			r.unusable(rec, fmt.Sprintf("%d ms of machines with the GPUs that they have are not between 0 and %d years", rec.nodeMs, maxYears))
-		case all+magnitude(ms) > maxBought:
+		case all+magnitude(ms) > uint64(maxBought):
 			r.unusable(rec, fmt.Sprintf("%d ms of GPUs are more than the lines before it leave of the %d years that can be added up", ms, maxBought/hourMs/8766))
 		default:
 			all += magnitude(ms)
 			rec.bought = ms
 		}
 	}
+	r.buyers()
 }
 
 func (r *run) unusable(rec *record, why string) {
@@ -82,7 +83,7 @@ func (r *run) gpusOfCommitments() map[commitKey]int {
 	per, done := map[commitKey]int{}, map[use]bool{}
 	for i := range r.book.records {
 		rec := &r.book.records[i]
-		if rec.commit == 0 || rec.course != byUse || !rec.class.buys() || !r.matches[rec.match].buys {
+		if rec.commit == 0 || rec.course != byUse || !rec.buyer || !r.matches[rec.match].buys {
 			continue
 		}
 		k := commitKey{rec.issuer, rec.commit}

@@ -26,7 +26,7 @@ func (r *run) divideByUse(in *Input, order []int32) error {
 		return nil
 	}
 	if len(spans) > 0 && in.Usage != nil {
-		err := in.Usage(spans, func(h *NodeHour) error {
+		err := in.Usage(spans, r.cuts, func(h *NodeHour) error {
 			if h.Node < 0 || h.Node >= len(r.fleet.index) {
 				return fmt.Errorf("usage is of node %d, of %d", h.Node, len(r.fleet.index))
 			}
@@ -44,8 +44,7 @@ func (r *run) divideByUse(in *Input, order []int32) error {
 			if err != nil {
 				return err
 			}
-			r.use(h, d, uses, seen, spans)
-			return nil
+			return r.use(h, d, uses, seen, spans)
 		})
 		if err != nil {
 			return err
@@ -60,8 +59,11 @@ func (r *run) divideByUse(in *Input, order []int32) error {
 
 // use enters an hour into the matches of its node, and notes what of it, within
 // the spans that were asked for, no line covers.
-func (r *run) use(h *NodeHour, d *desc, uses []use, seen bool, spans []domain.Interval) {
-	held, node := within(h.Hour, d), h.Node
+func (r *run) use(h *NodeHour, d *desc, uses []use, seen bool, spans []domain.Interval) error {
+	held, node := within(h, d), h.Node
+	if held.Empty() || held.From < h.Hour || held.To > h.Hour+domain.Hour {
+		return fmt.Errorf("usage of node %s/%s at %s is of %s to %s, which is not within the hour", d.Cluster, d.Node.Node, h.Hour, held.From, held.To)
+	}
 	m := &r.fleet.machines[d.machine]
 	m.seen = m.seen || seen
 	bought := domain.Instant(0)
@@ -72,13 +74,16 @@ func (r *run) use(h *NodeHour, d *desc, uses []use, seen bool, spans []domain.In
 		if r.trace != nil && r.trace.match == id {
 			entered = func(s *slot, u use) { r.trace.use(r.fleet.index[node], s, u, x.whole) }
 		}
-		covered := x.grid.add(held, uses, entered)
+		covered, ok := x.grid.add(held, uses, entered)
+		if !ok {
+			return fmt.Errorf("usage of node %s/%s from %s to %s is not cut where charges begin and end", d.Cluster, d.Node.Node, held.From, held.To)
+		}
 		if x.buys {
 			bought = max(bought, covered)
 		}
 	}
 	if !d.billed || bought == held.Length() {
-		return
+		return nil
 	}
 	asked := domain.Instant(0)
 	first, _ := slices.BinarySearchFunc(spans, held.From, func(s domain.Interval, t domain.Instant) int { return cmp.Compare(s.To, t) })
@@ -88,11 +93,37 @@ func (r *run) use(h *NodeHour, d *desc, uses []use, seen bool, spans []domain.In
 		}
 		asked += s.Intersect(held).Length()
 	}
-	var ms int64
+	var micros int64
 	for _, u := range uses {
-		ms += u.gpuMs
+		micros += u.micros
 	}
-	m.unbilledMs += int64(u128{0, uint64(ms)}.scale64(uint64(asked-bought), uint64(held.Length())).lo)
+	m.unbilledMs += int64(u128{0, uint64(micros)}.scale64(uint64(asked-bought), 1000*uint64(held.Length())).lo)
+	return nil
+}
+
+// cuts returns where slots of a node's matches begin or end within an hour.
+func (r *run) cuts(node int, hour domain.Instant) []domain.Instant {
+	r.cut = r.cut[:0]
+	if node < 0 || node >= len(r.fleet.index) {
+		return nil
+	}
+	for _, id := range r.fleet.descs[r.fleet.index[node]].matches {
+		x := &r.matches[id]
+		r.open(x)
+		if !x.grid.cutsHours {
+			continue
+		}
+		for i := x.grid.find(hour); i < len(x.grid.slots) && x.grid.slots[i].from < hour+domain.Hour; i++ {
+			for _, t := range [...]domain.Instant{x.grid.slots[i].from, x.grid.slots[i].to} {
+				if hour < t && t < hour+domain.Hour {
+					r.cut = append(r.cut, t)
+				}
+			}
+		}
+	}
+	slices.Sort(r.cut)
+	r.cut = slices.Compact(r.cut)
+	return r.cut
 }
 
 // open makes the slots of a match when they are first needed.
@@ -128,7 +159,7 @@ func (r *run) cell(x *match, lines []int32) *cell {
 // divideMatch divides the lines of a match and forgets its usage.
 func (r *run) divideMatch(x *match) error {
 	r.open(x)
-	sum := matchSum{seen: x.grid.sum()}
+	sum := matchSum{seen: x.grid.sum() / 1000}
 	lines := x.lines
 	if x.sponsorsFirst {
 		var err error
@@ -177,17 +208,17 @@ func (r *run) divideCell(c *cell, sum *matchSum) error {
 	r.weights = c.grid.weights(c.period, c.match.whole, r.keys, r.weights[:0])
 	var seen, unobserved int64
 	for _, w := range r.weights {
-		seen += w.gpuMs
+		seen += w.micros
 		if r.keys.all[w.key].component == Unobserved {
-			unobserved += w.gpuMs
+			unobserved += w.micros
 		}
 	}
-	excess := int64(magnitude(c.net)) - seen
+	excess := 1000*int64(magnitude(c.net)) - seen
 	if seen == 0 && c.net == 0 {
 		if !c.match.buys {
 			return r.withoutUsers(c)
 		}
-		excess = max(1, int64(c.period.Length()/millisecond))
+		excess = max(1, 1000*int64(c.period.Length()/millisecond))
 	}
 	if excess > 0 {
 		key := r.keys.id(leafKey{PlatformUnobserved, r.clusterOf(c.match), "", Unseen})
@@ -195,7 +226,7 @@ func (r *run) divideCell(c *cell, sum *matchSum) error {
 		r.weights = overHours(c.period, c.match.whole, key, excess, r.weights)
 		r.mergeHours(from)
 		if c.net != 0 {
-			sum.excess += excess
+			sum.excess += excess / 1000
 		}
 	}
 	if seen == unobserved {
@@ -203,13 +234,13 @@ func (r *run) divideCell(c *cell, sum *matchSum) error {
 	}
 	for _, l := range c.lines {
 		rec := &r.book.records[l]
-		if rec.class.buys() {
+		if rec.stance == buysTime || rec.stance == shared {
 			sum.bought += rec.bought
 			sum.unmeasured = sum.unmeasured || rec.bought == 0
 		}
 		r.begin(rec)
 		if excess > 0 && r.trace != nil && r.trace.current {
-			r.trace.unseen = excess
+			r.trace.unseen = excess / 1000
 		}
 		if err := r.divideLine(rec); err != nil {
 			return err
@@ -239,22 +270,22 @@ func (r *run) mergeHours(from int) {
 func (r *run) divideLine(rec *record) error {
 	var total, at uint64
 	for i := range r.weights {
-		total += uint64(r.weights[i].gpuMs)
+		total += uint64(r.weights[i].micros)
 	}
 	billed, effective, time := divisionOf(rec.billed), divisionOf(rec.effective), divisionOfMs(rec.bought)
-	r.out.Rung, r.out.Of = rec.rung, Whole(int64(total))
+	r.out.Rung, r.out.Of = rec.rung, ofMicros(total)
 	for i := range r.weights {
 		w := &r.weights[i]
-		if w.gpuMs == 0 {
+		if w.micros == 0 {
 			continue
 		}
-		at += uint64(w.gpuMs)
-		r.out.Hour, r.out.Weight = w.hour, Whole(w.gpuMs)
+		at += uint64(w.micros)
+		r.out.Hour, r.out.Weight = w.hour, ofMicros(uint64(w.micros))
 		r.out.BoughtMs, r.out.AllocatedMs, r.out.UsefulMs = time.nextMs(at, total), 0, 0
 		if r.keys.all[w.key].component == Allocated {
 			r.out.AllocatedMs = r.out.BoughtMs
 			useful := divisionOfMs(r.out.BoughtMs)
-			r.out.UsefulMs = useful.nextMs(uint64(w.usefuls), uint64(w.gpuMs))
+			r.out.UsefulMs = useful.nextMs(uint64(w.useful), uint64(w.micros))
 		}
 		if err := r.give(w.key, billed.next64(at, total), effective.next64(at, total)); err != nil {
 			return err

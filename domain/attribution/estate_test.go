@@ -17,6 +17,7 @@ import (
 type estate struct {
 	lines       []attribution.Line
 	nodes       []attribution.Node
+	also        []attribution.OtherID
 	hours       []attribution.NodeHour
 	commitments []attribution.Commitment
 	invoices    []attribution.Invoice
@@ -32,7 +33,7 @@ func (e *estate) input() *attribution.Input {
 	slices.SortFunc(order, func(i, j int) int {
 		a, b := &e.hours[i], &e.hours[j]
 		x, y := &e.nodes[a.Node], &e.nodes[b.Node]
-		return cmp.Or(strings.Compare(x.Cluster, y.Cluster), strings.Compare(x.Node, y.Node), cmp.Compare(a.Hour, b.Hour), cmp.Compare(x.Service.From, y.Service.From))
+		return cmp.Or(strings.Compare(x.Cluster, y.Cluster), strings.Compare(x.Node, y.Node), cmp.Compare(a.Hour, b.Hour), cmp.Compare(x.Service.From, y.Service.From), cmp.Compare(a.Held.From, b.Held.From))
 	})
 	return &attribution.Input{
 		Lines: func(yield func(*attribution.Line) error) error {
@@ -45,8 +46,8 @@ func (e *estate) input() *attribution.Input {
 			}
 			return nil
 		},
-		Nodes: e.nodes,
-		Usage: func(spans []domain.Interval, yield func(*attribution.NodeHour) error) error {
+		Nodes: e.nodes, Also: e.also,
+		Usage: func(spans []domain.Interval, cuts attribution.Cuts, yield func(*attribution.NodeHour) error) error {
 			for i := 1; i < len(spans); i++ {
 				if spans[i].From <= spans[i-1].To {
 					return fmt.Errorf("spans %v are not ascending and disjoint", spans)
@@ -56,8 +57,10 @@ func (e *estate) input() *attribution.Input {
 				h := e.hours[i]
 				hour := domain.Interval{From: h.Hour, To: h.Hour + domain.Hour}
 				if slices.ContainsFunc(spans, func(s domain.Interval) bool { return !s.Intersect(hour).Empty() }) {
-					if err := yield(&h); err != nil {
-						return err
+					for _, part := range e.cut(h, cuts(h.Node, h.Hour)) {
+						if err := yield(&part); err != nil {
+							return err
+						}
 					}
 				}
 			}
@@ -65,6 +68,48 @@ func (e *estate) input() *attribution.Input {
 		},
 		Commitments: e.commitments, Invoices: e.invoices, Policy: e.policy, Trace: e.trace,
 	}
+}
+
+// cut cuts what a node did at times within it. What was not drawn for a shorter
+// time is taken to be the same all along.
+func (e *estate) cut(h attribution.NodeHour, at []domain.Instant) (parts []attribution.NodeHour) {
+	held := e.held(&h)
+	at = slices.DeleteFunc(slices.Clone(at), func(t domain.Instant) bool { return t <= held.From || t >= held.To })
+	if len(at) == 0 {
+		return []attribution.NodeHour{h}
+	}
+	from := held.From
+	for _, to := range append(at, held.To) {
+		part := h
+		part.Held, part.Parts = domain.Interval{From: from, To: to}, slices.Clone(h.Parts)
+		for i := range part.Parts {
+			p := &part.Parts[i]
+			for _, ms := range []*int64{&p.UsefulMs, &p.KnownMs, &p.HeldMs} {
+				upTo := func(t domain.Instant) int64 {
+					return *ms * int64((t-held.From)/1_000_000) / int64(held.Length()/1_000_000)
+				}
+				*ms = upTo(to) - upTo(from)
+			}
+			all := h.Parts[i].GPUMs*1000 + h.Parts[i].Micros
+			upTo := func(t domain.Instant) int64 {
+				return all * int64((t-held.From)/1_000_000) / int64(held.Length()/1_000_000)
+			}
+			micros := upTo(to) - upTo(from)
+			p.GPUMs, p.Micros = micros/1000, micros%1000
+			p.UsefulMs = min(p.UsefulMs, p.GPUMs)
+		}
+		parts = append(parts, part)
+		from = to
+	}
+	return parts
+}
+
+// held is the time that an hour is of.
+func (e *estate) held(h *attribution.NodeHour) domain.Interval {
+	if h.Held != (domain.Interval{}) {
+		return h.Held
+	}
+	return e.nodes[h.Node].Service.Intersect(domain.Interval{From: h.Hour, To: h.Hour + domain.Hour})
 }
 
 // leaf is a leaf with its line's own text, kept.
@@ -94,15 +139,15 @@ var month = domain.Interval{From: start, To: start + 31*domain.Day}
 
 // drawing says what estates may hold.
 type drawing struct {
-	aligned bool // no charge period or service begins or ends within an hour
 	plain   bool // nothing weighs by CPU or memory
+	crowded bool // many lines state the time of few machines
 }
 
 func drawEstate(t *rapid.T, d drawing) *estate {
 	e := &estate{}
 	step := domain.Hour
-	if !d.aligned && rapid.Bool().Draw(t, "cut hours") {
-		step = 20 * domain.Second * 60
+	if rapid.Bool().Draw(t, "cut hours") {
+		step = third
 	}
 	const hours = 3
 	cuts := int(hours * domain.Hour / step)
@@ -128,6 +173,9 @@ func drawEstate(t *rapid.T, d drawing) *estate {
 		if !d.plain && rapid.Bool().Draw(t, "has CPU") {
 			n.CPUMilli, n.MemoryMiB = 8000, 1000
 		}
+		if d.crowded {
+			n.Account, n.Resource, n.GPUs = "x", "i-0", max(1, min(n.GPUs, 8))
+		}
 		descs := []attribution.Node{n}
 		if length := n.Service.Length(); length > step && rapid.Bool().Draw(t, "described anew") {
 			again := n
@@ -144,34 +192,48 @@ func drawEstate(t *rapid.T, d drawing) *estate {
 				if rapid.IntRange(0, 9).Draw(t, "unknown") == 0 {
 					continue
 				}
-				held := n.Service.Intersect(domain.Interval{From: h, To: h + domain.Hour}).Length()
-				nh := attribution.NodeHour{Node: len(e.nodes) - 1, Hour: h, Owner: owner}
-				left := int64(min(n.GPUs, 8)) * int64(held/ms)
-				for left > 0 {
-					p := attribution.Part{
-						Component: rapid.SampledFrom([]attribution.Component{
-							attribution.Allocated, attribution.Allocated, attribution.Allocated, attribution.Idle,
-							attribution.Unprovisioned, attribution.Failed, attribution.Maintenance, attribution.Unobserved,
-						}).Draw(t, "component"),
-						GPUMs: min(left, rapid.SampledFrom([]int64{1, 977, 600_000, hour, hour, 8 * hour}).Draw(t, "GPU time")),
+				all := n.Service.Intersect(domain.Interval{From: h, To: h + domain.Hour})
+				for from := all.From; from < all.To; from += step {
+					nh := attribution.NodeHour{Node: len(e.nodes) - 1, Hour: h, Owner: owner}
+					held := all.Length()
+					if step < domain.Hour {
+						held = min(step, all.To-from)
+						nh.Held = domain.Interval{From: from, To: from + held}
 					}
-					if len(nh.Parts) == 3 {
-						p.GPUMs = left
-					}
-					left -= p.GPUMs
-					if p.Component == attribution.Allocated {
-						p.Workspace, p.Deployment, p.Unit = workspace("holder"), pick("deployment", "", "d"), pick("unit", "", "u1", "u2")
-						p.UsefulMs = p.GPUMs * int64(rapid.IntRange(0, 4).Draw(t, "activity")) / 4
-						p.KnownMs = p.GPUMs
-						if !d.plain && rapid.Bool().Draw(t, "asks") {
-							p.HeldMs = int64(held / ms)
-							p.CPUMilli, p.MemoryMiB = uint64(rapid.IntRange(0, 8000).Draw(t, "CPU")), uint64(rapid.IntRange(0, 1000).Draw(t, "memory"))
+					left := int64(min(n.GPUs, 8)) * int64(held/ms)
+					for left > 0 {
+						p := attribution.Part{
+							Component: rapid.SampledFrom([]attribution.Component{
+								attribution.Allocated, attribution.Allocated, attribution.Allocated, attribution.Idle, attribution.BusyUnattributed,
+								attribution.Unprovisioned, attribution.Failed, attribution.Maintenance, attribution.Unobserved,
+							}).Draw(t, "component"),
+							GPUMs: min(left, rapid.SampledFrom([]int64{1, 977, 600_000, hour, hour, 8 * hour}).Draw(t, "GPU time")),
 						}
+						if len(nh.Parts) == 3 {
+							p.GPUMs = left
+						}
+						p.Micros = rapid.SampledFrom([]int64{0, 0, 333, -334}).Draw(t, "rounded away")
+						left -= p.GPUMs
+						if p.Component == attribution.Allocated {
+							p.Workspace, p.Deployment, p.Unit = workspace("holder"), pick("deployment", "", "d"), pick("unit", "", "u1", "u2")
+							p.UsefulMs = p.GPUMs * int64(rapid.IntRange(0, 4).Draw(t, "activity")) / 4
+							p.KnownMs = p.GPUMs
+							if !d.plain && rapid.Bool().Draw(t, "asks") {
+								p.HeldMs = int64(held / ms)
+								p.CPUMilli, p.MemoryMiB = uint64(rapid.IntRange(0, 8000).Draw(t, "CPU")), uint64(rapid.IntRange(0, 1000).Draw(t, "memory"))
+							}
+						}
+						nh.Parts = append(nh.Parts, p)
 					}
-					nh.Parts = append(nh.Parts, p)
+					e.hours = append(e.hours, nh)
 				}
-				e.hours = append(e.hours, nh)
 			}
+		}
+	}
+
+	for i := range e.nodes {
+		if rapid.IntRange(0, 3).Draw(t, "has another name") == 0 {
+			e.also = append(e.also, attribution.OtherID{Node: i, Account: pick("other account", "x", "x", "y"), Resource: pick("other resource", "i-0", "i-1", "i-2", "i-other")})
 		}
 	}
 
@@ -223,7 +285,43 @@ func drawEstate(t *rapid.T, d drawing) *estate {
 		case 3:
 			l.UnusableQuantity = pick("unusable", "", "", "quantity 1e99 Hours")
 		}
+		switch addOn := rapid.IntRange(0, 4).Draw(t, "add-on") == 0; {
+		case addOn:
+			l.Meter = attribution.AddOn
+		case l.GPUMs != 0:
+			l.Meter = attribution.GPUTime
+		case l.NodeMs != 0:
+			l.Meter = rapid.SampledFrom([]attribution.Meter{attribution.MachineTime, attribution.PlainTime}).Draw(t, "meter")
+		default:
+			l.Meter = attribution.Unstated
+		}
+		if l.Meter == attribution.AddOn && rapid.Bool().Draw(t, "by free text only") {
+			switch {
+			case l.GPUMs != 0:
+				l.Alone = attribution.GPUTime
+			case l.NodeMs != 0:
+				l.Alone = attribution.HardwareTime
+			}
+		}
+		l.Product = pick("product", "", "", "p", "q")
+		if d.crowded {
+			l.Account, l.Resource, l.Currency, l.Billed = "x", "i-0", "USD", l.Billed.Abs()
+			if l.Effective = l.Effective.Abs(); l.GPUMs == 0 && l.Meter != attribution.AddOn && l.UnusableQuantity == "" {
+				l.NodeMs = rapid.SampledFrom([]int64{hour / 2, hour, hour, 3 * hour}).Draw(t, "machine time")
+				l.Meter = rapid.SampledFrom([]attribution.Meter{attribution.MachineTime, attribution.PlainTime}).Draw(t, "meter")
+			}
+		}
 		e.lines = append(e.lines, l)
+		if d.crowded && rapid.IntRange(0, 3).Draw(t, "charged again") == 0 {
+			again := l
+			again.ID += "-again"
+			e.lines = append(e.lines, again)
+			if rapid.Bool().Draw(t, "refunded") {
+				l.ID += "-refund"
+				l.Billed, l.Effective = l.Billed.Neg(), l.Effective.Neg()
+				e.lines = append(e.lines, l)
+			}
+		}
 	}
 
 	if rapid.Bool().Draw(t, "sponsored") {

@@ -12,7 +12,8 @@ type Kind string
 // The kinds of exceptions.
 const (
 	// BilledNeverSeen: money for a machine that the fleet does not know, that
-	// never reported, or for more time than it was in service.
+	// never reported, or for more time than it was in service. See [NotInService]
+	// for all of a charge.
 	BilledNeverSeen Kind = "billed_never_seen"
 	// SeenNeverBilled: a machine of a billed account was in service and no line
 	// bought that time.
@@ -35,6 +36,15 @@ const (
 	// line or as the GPUs of a machine. It counts as not stated; the line's money
 	// is divided as usual.
 	QuantityUnusable Kind = "quantity_unusable"
+	// BuyerAmbiguous: lines of several SKUs state the same machine's time, more than
+	// there was, and no column says which of them buys it: these follow. Or only free
+	// text says that a line is an add-on, and no other line buys the machine: it does.
+	// A line that costs nothing is no exception.
+	BuyerAmbiguous Kind = "buyer_ambiguous"
+	// NotInService: money for a machine that the fleet knows, for a time in which
+	// it was not in service. Nobody pays for it but the platform, or under a discount
+	// rule for pools, the pool.
+	NotInService Kind = "not_in_service"
 	// OwnerMissing: time that nobody held in a cluster that nobody owned, or
 	// that was held by nobody known; the platform carries it.
 	OwnerMissing Kind = "owner_missing"

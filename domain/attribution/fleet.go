@@ -25,6 +25,9 @@ type fleet struct {
 	byResource map[[2]string][]int32 // (account, resource)
 	bySKU      map[[2]string][]int32 // (account, SKU)
 	byAccount  map[string][]int32
+	also       map[[2]string][]int32               // as byResource, by Input.Also
+	billed     map[[2]string]bool                  // (account, resource) that lines which may buy machines name
+	elsewhere  func(account, resource string) bool // see [Input.Known]
 }
 
 // desc is one description of a machine.
@@ -56,8 +59,8 @@ func (m *machine) subject(f *fleet) string {
 	return n.Cluster + "/" + n.Node
 }
 
-func newFleet(nodes []Node, ex *exceptions) *fleet {
-	f := &fleet{index: make([]int32, len(nodes)), byResource: map[[2]string][]int32{}, bySKU: map[[2]string][]int32{}, byAccount: map[string][]int32{}}
+func newFleet(nodes []Node, also []OtherID, ex *exceptions) *fleet {
+	f := &fleet{also: map[[2]string][]int32{}, billed: map[[2]string]bool{}, index: make([]int32, len(nodes)), byResource: map[[2]string][]int32{}, bySKU: map[[2]string][]int32{}, byAccount: map[string][]int32{}}
 	order := make([]int32, len(nodes))
 	for i := range nodes {
 		order[i] = int32(i)
@@ -98,6 +101,10 @@ func newFleet(nodes []Node, ex *exceptions) *fleet {
 			f.bySKU[k] = append(f.bySKU[k], at)
 		}
 	}
+	for _, o := range also {
+		k := [2]string{o.Account, o.Resource}
+		f.also[k] = append(f.also[k], f.index[o.Node])
+	}
 	return f
 }
 
@@ -112,9 +119,21 @@ func compareNodes(a, b *Node) int {
 // named returns the descriptions of the machines that a resource names. A
 // machine described anew stays the machine, unless the description names
 // another resource or another account: then it is other hardware under the same
-// name.
+// name. The same hardware under another name is named too, unless the bill has a
+// resource id for that; see [OtherID].
 func (f *fleet) named(account, resource string) []int32 {
-	named := f.byResource[[2]string{account, resource}]
+	key := [2]string{account, resource}
+	named := f.byResource[key]
+	if also := f.also[key]; len(also) > 0 {
+		named = slices.Clone(named)
+		for _, i := range also {
+			if d := &f.descs[i]; d.Resource == "" || !f.billed[[2]string{d.Account, d.Resource}] {
+				named = append(named, i)
+			}
+		}
+		slices.Sort(named)
+		named = slices.Compact(named)
+	}
 	var all []int32
 	last := int32(-1)
 	for _, i := range named {
@@ -125,7 +144,8 @@ func (f *fleet) named(account, resource string) []int32 {
 		last = m
 		for at := f.machines[m].first; at < f.machines[m].end; at++ {
 			d := &f.descs[at]
-			if (d.Resource == resource || d.Resource == "") && (d.Account == account || d.Account == "") {
+			_, other := slices.BinarySearch(named, at)
+			if other || (d.Resource == resource || d.Resource == "") && (d.Account == account || d.Account == "") {
 				all = append(all, at)
 			}
 		}
@@ -133,9 +153,29 @@ func (f *fleet) named(account, resource string) []int32 {
 	return all
 }
 
+// knows reports whether a resource names a machine that is or was in service.
+func (f *fleet) knows(account, resource string) bool {
+	return len(f.byResource[[2]string{account, resource}]) > 0 || f.elsewhere != nil && f.elsewhere(account, resource)
+}
+
 // inService reports whether one of the descriptions held during a period.
 func (f *fleet) inService(descs []int32, period domain.Interval) bool {
 	return slices.ContainsFunc(descs, func(i int32) bool { return !f.descs[i].Service.Intersect(period).Empty() })
+}
+
+// inServiceMs returns the GPU time that descriptions were in service during a
+// period. It is not known where nobody knows how many GPUs one of them has.
+func (f *fleet) inServiceMs(descs []int32, period domain.Interval) (ms int64, known bool) {
+	for _, i := range descs {
+		d := &f.descs[i]
+		if held := int64(d.Service.Intersect(period).Length() / millisecond); held > 0 {
+			if d.counted() < 0 {
+				return 0, false
+			}
+			ms += held * int64(d.GPUs)
+		}
+	}
+	return ms, true
 }
 
 // gpuMs converts machine time on descriptions into GPU time: by their number of

@@ -12,7 +12,8 @@ import (
 // No charge period begins or ends within a slot, and where leaves are by hour
 // no slot reaches over an hour's end.
 type grid struct {
-	slots []slot
+	slots     []slot
+	cutsHours bool // some slot begins or ends within an hour
 }
 
 type slot struct {
@@ -45,6 +46,7 @@ func newGrid(periods []domain.Interval, hourly bool) grid {
 		}
 		if len(spans) > 0 && spans[0].From <= cuts[i-1] {
 			g.slots = append(g.slots, slot{from: cuts[i-1], to: cuts[i]})
+			g.cutsHours = g.cutsHours || cuts[i-1] != cuts[i-1].HourStart() || cuts[i] != cuts[i].HourStart()
 		}
 	}
 	return g
@@ -55,48 +57,42 @@ func (g *grid) find(t domain.Instant) int {
 	return sort.Search(len(g.slots), func(i int) bool { return g.slots[i].to > t })
 }
 
-// add enters what was used within an interval. Where slots cut it, each gets
-// its part by length, rounded cumulatively. It reports how much of the
-// interval's length the slots cover. Unless it is nil, entered is called with
-// what each slot got.
-func (g *grid) add(held domain.Interval, uses []use, entered func(*slot, use)) (covered domain.Instant) {
-	for i := g.find(held.From); i < len(g.slots) && g.slots[i].from < held.To; i++ {
-		s := &g.slots[i]
-		from, to := max(s.from, held.From), min(s.to, held.To)
-		covered += to - from
-		for _, u := range uses {
-			if to-from < held.Length() {
-				part := func(ms int64) int64 {
-					whole, length := u128{0, uint64(ms)}, uint64(held.Length())
-					return int64(whole.scale64(uint64(to-held.From), length).lo - whole.scale64(uint64(from-held.From), length).lo)
-				}
-				u.gpuMs, u.usefuls = part(u.gpuMs), part(u.usefuls)
-				u.usefuls = min(u.usefuls, u.gpuMs)
+// add enters what was used within an interval, which no slot may cut: ok is false
+// where one does. It reports how much of the interval a slot covers: all or
+// nothing. Unless it is nil, entered is called with what the slot got.
+func (g *grid) add(held domain.Interval, uses []use, entered func(*slot, use)) (covered domain.Instant, ok bool) {
+	i := g.find(held.From)
+	if i == len(g.slots) || g.slots[i].from >= held.To {
+		return 0, true
+	}
+	s := &g.slots[i]
+	if s.from > held.From || s.to < held.To {
+		return 0, false
+	}
+	for _, u := range uses {
+		if u.micros > 0 {
+			s.uses = append(s.uses, u)
+			if entered != nil {
+				entered(s, u)
 			}
-			if u.gpuMs > 0 {
-				s.uses = append(s.uses, u)
-				if entered != nil {
-					entered(s, u)
-				}
-			}
-		}
-		if len(s.uses) > max(64, s.full) {
-			// The numbers of keys compare faster than their texts.
-			s.uses = addUp(s.uses, func(a, b uint32) int { return cmp.Compare(a, b) })
-			s.full = 2 * len(s.uses)
 		}
 	}
-	return covered
+	if len(s.uses) > max(64, s.full) {
+		// The numbers of keys compare faster than their texts.
+		s.uses = addUp(s.uses, func(a, b uint32) int { return cmp.Compare(a, b) })
+		s.full = 2 * len(s.uses)
+	}
+	return held.Length(), true
 }
 
-// sum returns all GPU time in the slots.
-func (g *grid) sum() (ms int64) {
+// sum returns all GPU time in the slots, in microseconds.
+func (g *grid) sum() (micros int64) {
 	for i := range g.slots {
 		for _, u := range g.slots[i].uses {
-			ms += u.gpuMs
+			micros += u.micros
 		}
 	}
-	return ms
+	return micros
 }
 
 // settle orders what was used by leaf key, each key once.
@@ -115,8 +111,8 @@ func addUp(uses []use, compare func(a, b uint32) int) []use {
 	out := uses[:0]
 	for _, u := range uses {
 		if n := len(out); n > 0 && out[n-1].key == u.key {
-			out[n-1].gpuMs += u.gpuMs
-			out[n-1].usefuls += u.usefuls
+			out[n-1].micros += u.micros
+			out[n-1].useful += u.useful
 			continue
 		}
 		out = append(out, u)
@@ -167,16 +163,16 @@ func (g *grid) weights(period domain.Interval, whole bool, k *keys, to []weight)
 	return to
 }
 
-// overHours appends ms of one key, spread evenly over a period. With whole it is
+// overHours appends microseconds of one key, spread evenly over a period. With whole it is
 // one weight.
-func overHours(period domain.Interval, whole bool, key uint32, ms int64, to []weight) []weight {
+func overHours(period domain.Interval, whole bool, key uint32, micros int64, to []weight) []weight {
 	if whole {
-		return append(to, weight{0, use{key: key, gpuMs: ms}})
+		return append(to, weight{0, use{key: key, micros: micros}})
 	}
-	d := divisionOfMs(ms)
+	d := divisionOfMs(micros)
 	for h := period.From.HourStart(); h < period.To; h += domain.Hour {
 		end := min(h+domain.Hour, period.To)
-		to = append(to, weight{h, use{key: key, gpuMs: d.nextMs(uint64(end-period.From), uint64(period.Length()))}})
+		to = append(to, weight{h, use{key: key, micros: d.nextMs(uint64(end-period.From), uint64(period.Length()))}})
 	}
 	return to
 }

@@ -33,13 +33,14 @@ const (
 // billed where it is null. SKU is x_InstanceType, else the InstanceType of
 // SkuPriceDetails (FOCUS 1.2 and later), else SkuId; so a node is found by the
 // type that it was registered with, even where the supplier's SkuId means
-// something else. Corrects is the caller's to fill in, because another event
+// something else. rules decide what lines sell, the first that is for
+// the line, before any column does. Corrects is the caller's to fill in, because another event
 // says it.
 //
 // It is an error if an amount does not fit (see [AmountOf]), and nothing else
 // is: of a quantity that nobody can mean, [Line.UnusableQuantity] tells, and a
 // line with an empty charge period matches nothing.
-func LineOf(b *domain.BillingLine) (Line, error) {
+func LineOf(b *domain.BillingLine, rules ...MeterRule) (Line, error) {
 	l := Line{
 		Issuer: b.InvoiceIssuerName, Account: b.BillingAccountID, ID: b.LineID,
 		Invoice: b.InvoiceID, Detail: b.InvoiceDetailID,
@@ -54,6 +55,10 @@ func LineOf(b *domain.BillingLine) (Line, error) {
 		Unused:        isUnused(b),
 		Recurring:     b.ChargeFrequency == "Recurring",
 		Generated:     b.Generated,
+		Product:       b.SKUID,
+	}
+	if l.Product == "" {
+		l.Product = b.SKUMeter
 	}
 	l.Class, l.ClassReason = Classify(b)
 	if l.Commitment == "" {
@@ -72,7 +77,18 @@ func LineOf(b *domain.BillingLine) (Line, error) {
 			return Line{}, fmt.Errorf("line %q: effective cost: %w", b.LineID, err)
 		}
 	}
+	l.Meter, l.Alone, l.MeterReason = meterOf(b, rules)
 	l.NodeMs, l.GPUMs, l.UnusableQuantity = boughtTime(b)
+	sells := l.Meter
+	if l.Alone != 0 {
+		sells = l.Alone
+	}
+	switch sells {
+	case GPUTime:
+		l.NodeMs, l.GPUMs = 0, l.NodeMs+l.GPUMs // one of them is 0
+	case MachineTime:
+		l.NodeMs, l.GPUMs = l.NodeMs+l.GPUMs, 0
+	}
 	return l, nil
 }
 
@@ -194,12 +210,21 @@ func instanceType(b *domain.BillingLine) string {
 	if s := b.Other[columnInstance]; s != "" {
 		return s
 	}
-	if b.SKUPriceDetails != "" {
-		// What is no JSON says nothing of the machine, and the charge still counts.
-		var d struct{ InstanceType string }
-		if json.Unmarshal([]byte(b.SKUPriceDetails), &d) == nil && d.InstanceType != "" {
-			return d.InstanceType
-		}
+	if s := typeInDetails(b); s != "" {
+		return s
 	}
 	return b.SKUID
+}
+
+// typeInDetails returns the InstanceType of SkuPriceDetails. What is no JSON says
+// nothing of the machine, and the charge still counts.
+func typeInDetails(b *domain.BillingLine) string {
+	if b.SKUPriceDetails == "" {
+		return ""
+	}
+	var d struct{ InstanceType string }
+	if json.Unmarshal([]byte(b.SKUPriceDetails), &d) != nil {
+		return ""
+	}
+	return d.InstanceType
 }

@@ -155,7 +155,16 @@ func TestLineOfUnusableQuantity(t *testing.T) {
 			t.Errorf("%+v (%v), want %q", l, err, c.want)
 		}
 	}
+	// What the supplier wrote could not be kept as a number. What was consumed does not
+	// stand in for what was priced.
 	b := billingLine()
+	b.PricingQuantity, b.PricingUnit = domain.NullDecimal{}, "Hours"
+	b.ConsumedQuantity, b.ConsumedUnit = null("2"), "Hours"
+	b.Other = map[string]string{domain.AsWritten("PricingQuantity"): "N/A"}
+	if l, err := attribution.LineOf(&b); err != nil || l.UnusableQuantity != `quantity "N/A" Hours cannot be used` || l.NodeMs != 0 || l.Meter == attribution.Unstated {
+		t.Errorf("%+v (%v)", l, err)
+	}
+	b = billingLine()
 	b.ChargePeriodEnd = b.ChargePeriodStart
 	if _, err := attribution.LineOf(&b); err != nil {
 		t.Errorf("a line without a charge period: %v", err)

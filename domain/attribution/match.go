@@ -45,7 +45,7 @@ type matcher struct {
 	matches []match
 	ids     map[matchKey]int32
 	sets    map[string]int32
-	named   []bool // descriptions that a line which buys machines names
+	named   []bool // descriptions that a line which may buy machines names
 	served  map[servedKey]bool
 	known   map[comparableKey]bool
 }
@@ -73,7 +73,19 @@ func (m *matcher) run() {
 	for i := range b.records {
 		r := &b.records[i]
 		r.course, r.how = courseOf(r, b)
-		if r.course == byUse && r.class.buys() && r.resource != 0 {
+		r.sold = r.meter
+		r.buyer = r.mayBuy()
+	}
+	m.standAlone()
+	for i := range b.records {
+		r := &b.records[i]
+		if r.course == byUse && r.buyer && r.resource != 0 {
+			m.fleet.billed[[2]string{b.texts[r.account], b.texts[r.resource]}] = true
+		}
+	}
+	for i := range b.records {
+		r := &b.records[i]
+		if r.course == byUse && r.buyer && r.resource != 0 {
 			if id, ok := m.resource(r); ok {
 				for _, d := range m.matches[id].descs {
 					m.named[d] = true
@@ -96,7 +108,7 @@ func (m *matcher) run() {
 		x := &m.matches[id]
 		r.match, r.rung = id, x.rung
 		x.lines = append(x.lines, int32(i))
-		x.buys = x.buys || r.class.buys() && x.rung != ByAccount
+		x.buys = x.buys || r.buyer && x.rung != ByAccount
 	}
 	for id := range m.matches {
 		x := &m.matches[id]
@@ -109,6 +121,51 @@ func (m *matcher) run() {
 			if x.buys {
 				m.fleet.machines[m.fleet.descs[d].machine].billed = true
 			}
+		}
+	}
+}
+
+// object is what lines are for, as far as lines alone say.
+type object struct{ account, resource, sku, region name }
+
+func (r *record) object() object {
+	if r.resource != 0 {
+		return object{account: r.account, resource: r.resource}
+	}
+	return object{account: r.account, sku: r.sku, region: r.region}
+}
+
+// standAlone makes buyers of the lines that only free text calls add-ons, where no
+// other line would buy in their charge period.
+func (m *matcher) standAlone() {
+	b := m.book
+	aside := func(r *record) bool {
+		return r.course == byUse && r.class.buys() && r.meter == AddOn && r.alone != 0
+	}
+	buying := map[object][]domain.Interval{}
+	for i := range b.records {
+		if r := &b.records[i]; aside(r) {
+			buying[r.object()] = nil
+		}
+	}
+	if len(buying) == 0 {
+		return
+	}
+	for i := range b.records {
+		if r := &b.records[i]; r.course == byUse && r.buyer {
+			if of, ok := buying[r.object()]; ok {
+				buying[r.object()] = append(of, r.charge)
+			}
+		}
+	}
+	for o := range buying {
+		slices.SortFunc(buying[o], byPeriod)
+		buying[o] = merge(buying[o])
+	}
+	for i := range b.records {
+		if r := &b.records[i]; aside(r) && overlap(buying[r.object()], r.charge) == 0 {
+			r.sold = r.alone
+			r.buyer = r.mayBuy()
 		}
 	}
 }
@@ -157,7 +214,11 @@ func (m *matcher) find(r *record) (int32, how) {
 		}
 		return id, howShared
 	}
-	if r.resource != 0 && m.comparable(r) {
+	switch {
+	case r.resource == 0:
+	case m.fleet.knows(m.book.texts[r.account], m.book.texts[r.resource]):
+		return -1, howNotInService
+	case m.comparable(r):
 		return -1, howUnknownName
 	}
 	return m.pool(r)

@@ -4,213 +4,459 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"quartermaster/domain"
 )
 
-// leafKey is what a leaf is for, within its line and hour.
-type leafKey struct {
-	workspace, cluster, deployment string
-	component                      Component
+// Meter says what of a machine a line sells. Of the lines of one machine, only
+// the lowest meter that states time at an instant buys it; see [Run].
+type Meter uint8
+
+// The meters, in the order in which they come first.
+const (
+	GPUTime      Meter = iota + 1 // time of GPUs: a machine of eight sells eight hours an hour
+	MachineTime                   // time of whole machines
+	HardwareTime                  // time of what is called by a GPU's model: of GPUs or of machines, no column says
+	PlainTime                     // time, and no column says of what
+	Unstated                      // no quantity is time: the line may be for the machine as a whole
+	// AddOn is what comes with a machine and is not its time: cores, memory,
+	// licences, discounts. It buys nothing.
+	AddOn
+)
+
+// MeterRule is a decision about what lines sell. It is for the lines whose
+// columns all have the values that it names.
+type MeterRule struct {
+	Name    string            // as reports name it
+	Columns map[string]string // by [domain.BillingLine.Column]; see [domain.MappingRuleSet]
+	Buys    domain.LineBuys
 }
 
-func compareKeys(a, b *leafKey) int {
-	return cmp.Or(
-		strings.Compare(a.workspace, b.workspace), strings.Compare(a.cluster, b.cluster),
-		strings.Compare(a.deployment, b.deployment), cmp.Compare(a.component, b.component))
-}
+// meters are what a rule can decide.
+var meters = map[domain.LineBuys]Meter{domain.BuysGPUTime: GPUTime, domain.BuysMachineTime: MachineTime, domain.BuysNothing: AddOn}
 
-// keys numbers leaf keys and their workspaces in the order in which they come.
-// Nothing that is reported depends on the numbers.
-type keys struct {
-	ids        map[leafKey]uint32
-	all        []leafKey
-	workspace  []uint32 // of each key, a number in workspaces
-	workspaces []string
-	numbers    map[string]uint32
-}
-
-func newKeys() *keys {
-	return &keys{ids: map[leafKey]uint32{}, numbers: map[string]uint32{}}
-}
-
-func (k *keys) id(key leafKey) uint32 {
-	if id, ok := k.ids[key]; ok {
-		return id
-	}
-	// The text may be a piece of a large buffer that is reused.
-	key.workspace, key.cluster, key.deployment = strings.Clone(key.workspace), strings.Clone(key.cluster), strings.Clone(key.deployment)
-	w, ok := k.numbers[key.workspace]
-	if !ok {
-		w = uint32(len(k.workspaces))
-		k.workspaces = append(k.workspaces, key.workspace)
-		k.numbers[key.workspace] = w
-	}
-	id := uint32(len(k.all))
-	k.ids[key] = id
-	k.all = append(k.all, key)
-	k.workspace = append(k.workspace, w)
-	return id
-}
-
-func (k *keys) compare(a, b uint32) int {
-	if a == b {
-		return 0
-	}
-	return compareKeys(&k.all[a], &k.all[b])
-}
-
-// use is GPU time under one leaf key.
-type use struct {
-	key            uint32
-	gpuMs, usefuls int64
-}
-
-// meter reads hours of nodes.
-type meter struct {
-	keys           *keys
-	ex             *exceptions
-	idleToPlatform bool
-
-	uses  []use
-	parts []*Part
-}
-
-// maxPartMs bounds one part: a thousand GPUs for an hour and more.
-const maxPartMs = maxGPUs * 4_000_000
-
-// read returns what an hour's time is for, and whether anything was observed.
-// Keys may repeat. The result is valid until the next call.
-func (m *meter) read(h *NodeHour, d *desc) (uses []use, seen bool, err error) {
-	m.uses, m.parts = m.uses[:0], m.parts[:0]
-	var idle, unprovisioned, allocated int64
-	dominant := false
-	for i := range h.Parts {
-		p := &h.Parts[i]
-		if p.GPUMs < 0 || p.GPUMs > maxPartMs || p.UsefulMs < 0 || p.UsefulMs > p.GPUMs || p.HeldMs < 0 || p.HeldMs > 2*hourMs {
-			return nil, false, fmt.Errorf("usage of node %s/%s at %s: part of %d ms, %d of them useful, held %d, makes no sense", d.Cluster, d.Node.Node, h.Hour, p.GPUMs, p.UsefulMs, p.HeldMs)
-		}
-		seen = seen || p.Component != Unobserved && p.GPUMs > 0
-		switch p.Component {
-		case Allocated:
-			m.parts = append(m.parts, p)
-			allocated += p.GPUMs
-			dominant = dominant || p.HeldMs > 0 && d.counted() >= 0 && (p.CPUMilli > 0 && d.CPUMilli > 0 || p.MemoryMiB > 0 && d.MemoryMiB > 0)
-		case Idle:
-			idle += p.GPUMs
-		case Unprovisioned:
-			unprovisioned += p.GPUMs
-		case Failed, Maintenance:
-			m.add(PlatformReliability, d.Cluster, "", p.Component, p.GPUMs, 0)
-		case Unobserved:
-			m.add(PlatformUnobserved, d.Cluster, "", p.Component, p.GPUMs, 0)
-		default:
-			return nil, false, fmt.Errorf("usage of node %s/%s at %s: time cannot be %s", d.Cluster, d.Node.Node, h.Hour, p.Component)
-		}
-	}
-	if !dominant {
-		for _, p := range m.parts {
-			m.hold(p.Workspace, d, p.Deployment, p.GPUMs, p.UsefulMs)
-		}
-	} else {
-		idle, unprovisioned = m.dominant(d, allocated, idle, unprovisioned)
-	}
-	owner := h.Owner
-	if owner == "" || m.idleToPlatform {
-		if h.Owner == "" && idle+unprovisioned > 0 && len(d.matches) > 0 && !m.idleToPlatform {
-			m.ex.time(OwnerMissing, d.Cluster, "nobody owns the cluster: the platform carries its idle time", idle+unprovisioned)
-		}
-		owner = Platform
-	}
-	m.add(owner, d.Cluster, "", Idle, idle, 0)
-	m.add(owner, d.Cluster, "", Unprovisioned, unprovisioned, 0)
-	return m.uses, seen, nil
-}
-
-func (m *meter) hold(workspace string, d *desc, deployment string, ms, useful int64) {
-	if workspace == "" && ms > 0 {
-		if len(d.matches) > 0 {
-			m.ex.time(OwnerMissing, d.Cluster, "held by no known workspace: the platform carries it", ms)
-		}
-		workspace = Platform
-	}
-	m.add(workspace, d.Cluster, deployment, Allocated, ms, useful)
-}
-
-func (m *meter) add(workspace, cluster, deployment string, c Component, ms, useful int64) {
-	if ms > 0 {
-		m.uses = append(m.uses, use{m.keys.id(leafKey{workspace, cluster, deployment, c}), ms, useful})
-	}
-}
-
-// dominant adds the units that held the node, each by the largest of its shares
-// of GPUs, CPU and memory, in GPU time of the node. What a unit weighs beyond
-// its GPUs is taken from what was idle or unprovisioned; where the units want
-// more than there was, all shrink in proportion. It returns what is left.
+// meterOf says what a line sells, and which rule or column decided. The first
+// that applies counts:
 //
-// The largest share is the dominant share of Ghodsi et al., Dominant Resource
-// Fairness, NSDI 2011.
-func (m *meter) dominant(d *desc, allocated, idle, unprovisioned int64) (idleLeft, unprovisionedLeft int64) {
-	slices.SortFunc(m.parts, func(a, b *Part) int {
-		return cmp.Or(strings.Compare(a.Workspace, b.Workspace), strings.Compare(a.Deployment, b.Deployment), strings.Compare(a.Unit, b.Unit))
-	})
-	type wish struct {
-		of           *Part
-		want, useful int64
+//  1. The first rule of rules that is for the line.
+//  2. A word for software, licences or discounts in a column of the meter or in
+//     ServiceName is AddOn, whatever the unit: a licence may be priced by the hour of
+//     GPUs. So is any other add-on in a column of the meter. The columns of the meter
+//     are SkuMeter, x_UsageType, x_SkuMeterName, x_SkuMeterCategory,
+//     x_SkuMeterSubcategory and x_SkuDescription.
+//  3. Where no column of the meter says what is sold, such a word in
+//     ChargeDescription is AddOn.
+//  4. A unit of GPU time ("GPU-Hours") is GPUTime, one of machines ("Instance
+//     Hours") MachineTime.
+//  5. What a column of the meter says.
+//  6. An instance type in x_InstanceType or SkuPriceDetails is MachineTime.
+//  7. What ChargeDescription says, then ServiceName, then SkuId: what a machine is
+//     made of is often told there, and so comes after the machine's type.
+//     ServiceName and SkuId are names of products: "GPU" in ServiceName says nothing of
+//     what is metered, and in SkuId no more than a GPU's model does.
+//  8. ResourceType "instance" or "virtual machine" is MachineTime.
+//  9. A GPU's model in any of these texts is HardwareTime.
+//  10. PlainTime where a quantity is time, else Unstated.
+//
+// How a text is read, says [reading].
+//
+// What has no quantity of time is Unstated or AddOn, whatever it is called. Alone
+// is what a line with a quantity of time sells if it is an AddOn by ChargeDescription
+// or ServiceName only, and no other line buys its machines; else 0. It is what the
+// columns say without those two.
+//
+// Sources of the words: the FOCUS sample of the FinOps Foundation and AWS Data
+// Exports (x_UsageType BoxUsage, SoftwareUsage; "per On Demand Linux p4d.24xlarge
+// Instance Hour"), the SKUs of Compute Engine at cloud.google.com/skus ("A2
+// Instance Core running in Americas", "Nvidia Tesla A100 GPU running in
+// Americas"), and Microsoft's FOCUS columns (x_SkuMeterCategory "Virtual Machines
+// Licenses"). For smaller suppliers see the test TestMeterOfSuppliers.
+func meterOf(b *domain.BillingLine, rules []MeterRule) (m, alone Meter, reason string) {
+	timed := hasTime(b)
+	for i := range rules {
+		r := &rules[i]
+		if !r.isFor(b) {
+			continue
+		}
+		if m = meters[r.Buys]; m != AddOn && !timed {
+			return Unstated, 0, fmt.Sprintf("mapping rule %s says %s, and no quantity is time", r.Name, r.Buys)
+		}
+		return m, 0, fmt.Sprintf("mapping rule %s says %s", r.Name, r.Buys)
 	}
-	var wishes []wish
-	var wanted int64
-	for i := 0; i < len(m.parts); {
-		first, all := m.parts[i], *m.parts[i]
-		for i++; i < len(m.parts); i++ {
-			p := m.parts[i]
-			if p.Workspace != first.Workspace || p.Deployment != first.Deployment || p.Unit != first.Unit {
+	m, reason, free := meterIn(b, false)
+	switch {
+	case m != AddOn && !timed:
+		return Unstated, 0, "no quantity is time"
+	case m == AddOn && free && timed:
+		alone, _, _ = meterIn(b, true)
+	}
+	return m, alone, reason
+}
+
+var meterColumns = [...]string{"SkuMeter", "x_UsageType", "x_SkuMeterName", "x_SkuMeterCategory", "x_SkuMeterSubcategory", "x_SkuDescription"}
+
+// meterIn applies steps 2 to 10. Free says that a column of free text decided. With
+// noAddOns, add-ons in such columns do not count.
+func meterIn(b *domain.BillingLine, noAddOns bool) (m Meter, reason string, free bool) {
+	var metered, hardware reading
+	in, hardwareIn := "", ""
+	for _, c := range meterColumns {
+		r := read(b.Column(c))
+		switch {
+		case r.software, r.meter == AddOn && metered.meter == 0:
+			return AddOn, r.says(c), false
+		case r.meter == HardwareTime:
+			hardware, hardwareIn = r, c
+		case metered.meter == 0:
+			metered, in = r, c
+		}
+	}
+	description, service := read(b.ChargeDescription), read(b.ServiceName)
+	if !noAddOns {
+		if service.software {
+			return AddOn, service.says("ServiceName"), true
+		}
+		if description.software && metered.meter == 0 {
+			return AddOn, description.says("ChargeDescription"), true
+		}
+	}
+	for _, u := range [...]struct{ column, unit string }{{"PricingUnit", b.PricingUnit}, {"ConsumedUnit", b.ConsumedUnit}} {
+		ms, gpu := timeOf(u.unit)
+		if ms == 0 {
+			continue
+		}
+		if gpu {
+			return GPUTime, u.column + " is " + u.unit, false
+		}
+		if _, _, of := unit(u.unit); of != "" {
+			return MachineTime, u.column + " is " + u.unit, false
+		}
+		break // the quantity that counts says no more
+	}
+	switch {
+	case metered.meter != 0:
+		return metered.meter, metered.says(in), false
+	case b.Other[columnInstance] != "":
+		return MachineTime, columnInstance + " names a machine type", false
+	case typeInDetails(b) != "":
+		return MachineTime, "SkuPriceDetails names an instance type", false
+	}
+	for _, c := range [...]struct {
+		name string
+		reading
+	}{{"ChargeDescription", description}, {"ServiceName", service}, {"SkuId", read(b.SKUID)}} {
+		product := c.name != "ChargeDescription"
+		switch m := c.meter; {
+		case m == 0, m == AddOn && (noAddOns || c.name == "SkuId"):
+		case m == HardwareTime, m == GPUTime && c.name == "SkuId":
+			if hardware.meter == 0 {
+				hardware, hardwareIn = c.reading, c.name
+			}
+		case m == GPUTime && product:
+		default:
+			return m, c.says(c.name), true
+		}
+	}
+	switch {
+	case strings.EqualFold(b.ResourceType, "instance"), strings.EqualFold(b.ResourceType, "virtual machine"):
+		return MachineTime, "ResourceType is " + b.ResourceType, false
+	case hardware.meter != 0:
+		return HardwareTime, hardware.says(hardwareIn), false
+	}
+	return PlainTime, "no column says what the time is of", false
+}
+
+// isFor reports whether every column that the rule names has its value. A value
+// that begins or ends with * stands for any text there.
+func (r *MeterRule) isFor(b *domain.BillingLine) bool {
+	for name, want := range r.Columns {
+		if !fits(b.Column(name), want) {
+			return false
+		}
+	}
+	return len(r.Columns) > 0
+}
+
+func fits(s, want string) bool {
+	tail, anyBefore := strings.CutPrefix(want, "*")
+	text, anyAfter := strings.CutSuffix(tail, "*")
+	switch {
+	case want == "*":
+		return true
+	case anyBefore && anyAfter:
+		return strings.Contains(s, text)
+	case anyBefore:
+		return strings.HasSuffix(s, text)
+	case anyAfter:
+		return strings.HasPrefix(s, text)
+	}
+	return s == want
+}
+
+// meterWords are the words that decide, in lower case and the singular.
+var meterWords = map[string]Meter{
+	"gpu": GPUTime, "accelerator": GPUTime,
+
+	"instance": MachineTime, "vm": MachineTime, "machine": MachineTime, "node": MachineTime, "server": MachineTime, "host": MachineTime,
+	"metal": MachineTime, "baremetal": MachineTime, "hgx": MachineTime, "dgx": MachineTime,
+	"boxusage": MachineTime, "spotusage": MachineTime, "dedicatedusage": MachineTime, "hostusage": MachineTime, "reservedhostusage": MachineTime,
+
+	"core": AddOn, "vcpu": AddOn, "vcore": AddOn, "cpu": AddOn, "ocpu": AddOn, "ram": AddOn, "memory": AddOn,
+	"marketplace": AddOn, "support": AddOn,
+	"ebsoptimized": AddOn, "storage": AddOn, "disk": AddOn, "volume": AddOn, "ssd": AddOn, "nvme": AddOn,
+	"gateway": AddOn, "ipv4": AddOn, "ip": AddOn, "address": AddOn,
+	"network": AddOn, "networking": AddOn, "egress": AddOn, "monitoring": AddOn, "backup": AddOn,
+}
+
+// softwareWords are add-ons that no machine is made of.
+var softwareWords = map[string]bool{
+	"license": true, "licence": true, "licensing": true, "software": true, "softwareusage": true,
+	"discount": true, "negation": true, "savingsplannegation": true, "edpdiscount": true, "privateratediscount": true,
+}
+
+// softwareNames are products that are licensed by the hour, of machines or of GPUs,
+// as [wordsOf] splits them: each is one word for software. NVIDIA AI Enterprise is sold
+// so on the marketplaces of AWS, Azure and Google Cloud.
+var softwareNames = [][]string{{"nvidia", "ai", "enterprise"}, {"red", "hat", "enterprise", "linux"}, {"suse", "linux", "enterprise"}, {"windows", "server"}, {"sql", "server"}}
+
+// gpuModels are words by which a text names GPUs without saying so.
+var gpuModels = map[string]bool{
+	"a10": true, "a10g": true, "a16": true, "a30": true, "a40": true, "a100": true, "a800": true, "a4000": true, "a5000": true, "a6000": true,
+	"b100": true, "b200": true, "b300": true, "gb200": true, "gb300": true, "gh200": true,
+	"h20": true, "h100": true, "h200": true, "h800": true, "k80": true, "l4": true, "l40": true, "l40s": true, "p100": true, "t4": true, "v100": true,
+	"mi210": true, "mi250": true, "mi250x": true, "mi300": true, "mi300x": true, "mi325x": true, "mi350x": true, "mi355x": true, "gaudi2": true, "gaudi3": true, "rtx": true,
+}
+
+// phraseEnds are the words at which a phrase ends.
+var phraseEnds = map[string]bool{
+	"running": true, "attached": true, "used": true, "in": true, "on": true, "at": true, "for": true, "of": true, "to": true, "by": true, "from": true, "and": true,
+	"with": true, "without": true, "including": true, "per": true, "via": true,
+}
+
+// reading is what a text says is sold. A text is read phrase by phrase: a phrase
+// ends at punctuation and at words such as "running", "in", "per" and "with". In the
+// first phrase that has a word which decides, the last of them counts, because a noun
+// stands behind what describes it: "A2 Instance Core" is a core, a "GPU instance" an
+// instance, and a "vCPU VM License" a licence. But
+//
+//   - two or more GPUs, by word or model, are a machine: "8x H100 GPU";
+//   - a phrase that names a GPU's model and has no such word is HardwareTime, and
+//     what stands behind it only describes that: "H100 cluster, InfiniBand network";
+//   - a part of a machine with a number before it, as "208 CPU cores" or "30TB SSD",
+//     counts only in a text that names no other part and nothing else;
+//   - what stands behind "with", "without" or "including" is no add-on that is sold.
+type reading struct {
+	meter    Meter
+	word     string
+	software bool // it is an add-on by a word for software, a licence or a discount
+}
+
+func (r reading) says(column string) string { return fmt.Sprintf("%s says %q", column, r.word) }
+
+func read(text string) (r reading) {
+	if text == "" {
+		return r
+	}
+	var (
+		parts    []string // kinds that have a number before them
+		included bool     // behind "with"
+		number   bool     // the phrase has one
+		gpus     int      // that the phrase counts
+		model    string
+		words    = wordsOf(text)
+	)
+	for i := range words {
+		w := &words[i]
+		low := strings.ToLower(w.text)
+		m, known := meterWords[low]
+		if !known {
+			m, known = meterWords[strings.TrimSuffix(low, "s")]
+		}
+		software := softwareWords[low] || softwareWords[strings.TrimSuffix(low, "s")] || w.product
+		n := timesOf(low)
+		switch {
+		case phraseEnds[low]:
+			included = included || low == "with" || low == "without" || low == "including"
+			w.ends = true
+		case included && (software || m == AddOn):
+		case software:
+			r = reading{AddOn, w.text, true}
+		case m == AddOn && number:
+			if kind := cmp.Or(partKinds[strings.TrimSuffix(low, "s")], low); !slices.Contains(parts, kind) {
+				parts = append(parts, kind)
+			}
+		case m == GPUTime, isModel(low):
+			if m != GPUTime {
+				model = w.text
+			} else {
+				r = reading{meter: GPUTime, word: w.text}
+			}
+			if gpus = max(gpus, countBefore(words[:i])); gpus > 1 {
+				r = reading{meter: MachineTime, word: fmt.Sprintf("%dx %s", gpus, w.text)}
+			}
+		case known:
+			r = reading{meter: m, word: w.text}
+		case n > 1 && low[0] == 'x', startsWithDigit(low) && w.counts(words[i+1:]):
+			if hardware := cmp.Or(model, r.word); model != "" || r.meter == GPUTime {
+				r = reading{meter: MachineTime, word: hardware + " " + w.text}
+			}
+		}
+		number = number || startsWithDigit(low)
+		if n > 1 && startsWithDigit(low) {
+			gpus = n
+		}
+		if w.ends {
+			if r.meter != 0 || model != "" {
 				break
 			}
-			// A unit that holds several GPUs says of each how long and with what.
-			all.GPUMs += p.GPUMs
-			all.UsefulMs += p.UsefulMs
-			all.HeldMs = max(all.HeldMs, p.HeldMs)
-			all.CPUMilli = max(all.CPUMilli, p.CPUMilli)
-			all.MemoryMiB = max(all.MemoryMiB, p.MemoryMiB)
+			if low != "of" { // "2 TB of memory"
+				number, gpus = false, 0
+			}
 		}
-		node := u128{0, uint64(d.GPUs) * uint64(all.HeldMs)}
-		want := all.GPUMs
-		if d.CPUMilli > 0 {
-			want = max(want, int64(node.scale64(min(all.CPUMilli, d.CPUMilli), d.CPUMilli).lo))
-		}
-		if d.MemoryMiB > 0 {
-			want = max(want, int64(node.scale64(min(all.MemoryMiB, d.MemoryMiB), d.MemoryMiB).lo))
-		}
-		wishes = append(wishes, wish{first, want, all.UsefulMs})
-		wanted += want
 	}
-	free := idle + unprovisioned
-	if over := wanted - allocated; over <= free {
-		if free > 0 {
-			fromIdle := int64(u128{0, uint64(over)}.scale64(uint64(idle), uint64(free)).lo)
-			idle, unprovisioned = idle-fromIdle, unprovisioned-(over-fromIdle)
-		}
-	} else {
-		shrink, at := divisionOfMs(allocated+free), int64(0)
-		for i := range wishes {
-			at += wishes[i].want
-			wishes[i].want = shrink.nextMs(uint64(at), uint64(wanted))
-		}
-		idle, unprovisioned = 0, 0
+	switch {
+	case r.meter != 0:
+	case model != "":
+		r = reading{meter: HardwareTime, word: model}
+	case len(parts) == 1:
+		r = reading{meter: AddOn, word: parts[0]}
 	}
-	for _, w := range wishes {
-		m.hold(w.of.Workspace, d, w.of.Deployment, w.want, min(w.useful, w.want))
-	}
-	return idle, unprovisioned
+	return r
 }
 
-// within returns the part of a node's hour in which a description held.
-func within(h domain.Instant, d *desc) domain.Interval {
-	hour := domain.Interval{From: h, To: h + domain.Hour}
-	if held := d.Service.Intersect(hour); !held.Empty() {
-		return held
+// partKinds are the parts that have several names.
+var partKinds = map[string]string{
+	"core": "cores", "vcpu": "cores", "vcore": "cores", "cpu": "cores", "ocpu": "cores", "ram": "memory",
+	"ssd": "storage", "nvme": "storage", "disk": "storage", "volume": "storage",
+}
+
+// textWord is a word of a text. Names of types are split where they count: "8xH100" is
+// "8x" and "H100", "BM.GPU.H100.8" four words.
+type textWord struct {
+	text string
+	sep  byte // that stands before it
+	ends bool // it is the last of its phrase
+	// product: it is a name of softwareNames, and so several words in one.
+	product bool
+}
+
+// counts reports whether a number at the end of a type's name is of GPUs: "H100-SXM-8",
+// "BM.GPU.H100.8", "h100-80gb-sxm-ib.8x".
+func (w *textWord) counts(next []textWord) bool {
+	if w.sep != '.' && w.sep != '-' && w.sep != '_' || len(next) > 0 && sizeUnits[strings.ToLower(next[0].text)] {
+		return false
 	}
-	return hour // usage outside of service: the hour is all that is known
+	switch strings.TrimSuffix(w.text, "x") {
+	case "2", "4", "8", "16":
+		return true
+	}
+	return false
+}
+
+var sizeUnits = map[string]bool{"g": true, "gb": true, "gib": true, "t": true, "tb": true, "tib": true, "gbps": true}
+
+// countBefore returns the number that stands before the last of some words: "8x",
+// "8 x", "8" or "8 NVIDIA".
+func countBefore(words []textWord) int {
+	for i := len(words) - 1; i >= 0; i-- {
+		low := strings.ToLower(words[i].text)
+		if low == "x" || low == "×" || low == "nvidia" || low == "amd" {
+			continue
+		}
+		n, err := strconv.Atoi(strings.TrimSuffix(low, "x"))
+		if err != nil || words[i].ends {
+			return 0
+		}
+		return n
+	}
+	return 0
+}
+
+// timesOf returns n of "8x" and "x8", else 0.
+func timesOf(low string) int {
+	if trimmed := strings.Trim(low, "x"); len(trimmed) == len(low)-1 {
+		n, _ := strconv.Atoi(trimmed)
+		return n
+	}
+	return 0
+}
+
+func startsWithDigit(low string) bool { return '0' <= low[0] && low[0] <= '9' }
+
+// isModel reports whether a word is a GPU's model, with or without letters behind it:
+// "H100", "h100ib".
+func isModel(low string) bool {
+	return gpuModels[low] || len(low) > 4 && gpuModels[low[:4]] && strings.Trim(low[4:], "abcdefghijklmnopqrstuvwxyz") == ""
+}
+
+func wordsOf(text string) (words []textWord) {
+	start, sep := -1, byte(' ')
+	add := func(s string) {
+		if s == "" {
+			return
+		}
+		words = append(words, textWord{text: s, sep: sep})
+		sep = ' '
+	}
+	end := func(at int) {
+		if start < 0 {
+			return
+		}
+		s := text[start:at]
+		start = -1
+		low := strings.ToLower(s)
+		digits := len(low) - len(strings.TrimLeft(low, "0123456789"))
+		rest := low[digits:]
+		x := strings.LastIndexByte(low, 'x')
+		switch _, known := meterWords[strings.TrimSuffix(rest, "s")]; {
+		case strings.HasPrefix(rest, "xlarge"):
+			add(s)
+		case digits > 0 && (rest == "x" || rest == "×"):
+			add(s[:digits] + "x")
+		case digits > 0 && (strings.HasPrefix(rest, "x") || strings.HasPrefix(rest, "×")):
+			add(s[:digits] + "x")
+			add(strings.TrimLeft(s[digits:], "xX×"))
+		case digits > 0 && known:
+			add(s[:digits])
+			add(s[digits:])
+		case digits == 0 && x > 0 && isModel(low[:x]) && timesOf(low[x:]) > 0:
+			add(s[:x])
+			add(s[x:])
+		default:
+			add(s)
+		}
+	}
+	isDigit := func(i int) bool { return i >= 0 && i < len(text) && '0' <= text[i] && text[i] <= '9' }
+	for i := range len(text) {
+		c := text[i]
+		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || isDigit(i) || c >= 0x80 || c == '.' && start >= 0 && isDigit(start) && isDigit(i+1) {
+			if start < 0 {
+				start = i
+			}
+			continue
+		}
+		end(i)
+		switch {
+		case c == ' ', c == '-', c == '_', c == '\t', c == '.' && i+1 < len(text) && text[i+1] != ' ':
+		default: // punctuation
+			if len(words) > 0 {
+				words[len(words)-1].ends = true
+			}
+		}
+		sep = c
+	}
+	end(len(text))
+	for _, name := range softwareNames {
+		for i := 0; i+len(name) <= len(words); i++ {
+			if !slices.EqualFunc(words[i:i+len(name)], name, func(w textWord, s string) bool { return strings.EqualFold(w.text, s) }) {
+				continue
+			}
+			last := words[i+len(name)-1]
+			words[i] = textWord{text: strings.Join(name, " "), sep: words[i].sep, ends: last.ends, product: true}
+			words = slices.Delete(words, i+1, i+len(name))
+		}
+	}
+	return words
 }

@@ -1,8 +1,10 @@
 package attribution_test
 
 import (
+	"cmp"
 	"math/big"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -12,10 +14,17 @@ import (
 )
 
 // naive is a second implementation of how a line that buys machines is divided
-// under as-supplied discounts: straight from the package's description, hour by
-// hour, with rational numbers, and without any of the first one's machinery. It
-// knows no periods that cut hours, and nothing of CPU and memory.
-type naive struct{ *estate }
+// under as-supplied discounts: straight from the package's description, a third of
+// an hour at a time, with rational numbers, and without any of the first one's
+// machinery. It knows nothing of CPU and memory.
+type naive struct {
+	*estate
+	bought []*big.Rat // by each line
+}
+
+// third is what no charge period, service or use of a drawn estate cuts, where
+// hours are cut at all.
+const third = 20 * 60 * domain.Second
 
 type naiveKey struct {
 	hour                           domain.Instant
@@ -54,13 +63,31 @@ func (n naive) resource(l *attribution.Line) []int {
 	if l.Resource == "" {
 		return nil
 	}
-	return n.where(func(x *attribution.Node) bool {
-		if x.Resource == l.Resource && x.Account == l.Account {
-			return true
+	own := n.where(func(x *attribution.Node) bool { return x.Resource == l.Resource && x.Account == l.Account })
+	for _, o := range n.also {
+		x := &n.nodes[o.Node]
+		if o.Account == l.Account && o.Resource == l.Resource && (x.Resource == "" || !n.billed(x)) {
+			own = append(own, o.Node) // reported under two names, and the bill has the other
 		}
-		return x.Resource == "" && (x.Account == l.Account || x.Account == "") && slices.ContainsFunc(n.nodes, func(o attribution.Node) bool {
-			return o.Cluster == x.Cluster && o.Node == x.Node && o.Resource == l.Resource && o.Account == l.Account
-		})
+	}
+	for i := range n.nodes {
+		x := &n.nodes[i]
+		if slices.Contains(own, i) || x.Resource != "" && x.Resource != l.Resource || x.Account != l.Account && x.Account != "" {
+			continue
+		}
+		if slices.ContainsFunc(own, func(j int) bool { return n.nodes[j].Cluster == x.Cluster && n.nodes[j].Node == x.Node }) {
+			own = append(own, i)
+		}
+	}
+	slices.Sort(own)
+	return slices.Compact(own)
+}
+
+// billed reports whether a line that may buy machines names a node by its own
+// resource id.
+func (n naive) billed(x *attribution.Node) bool {
+	return slices.ContainsFunc(n.lines, func(l attribution.Line) bool {
+		return byUse(&l) && mayBuy(&l) && l.Account == x.Account && l.Resource == x.Resource
 	})
 }
 
@@ -84,9 +111,12 @@ func (n naive) match(l *attribution.Line) ([]int, attribution.Rung) {
 		}
 		return nil, attribution.ByNothing
 	}
+	if l.Resource != "" && len(n.where(func(x *attribution.Node) bool { return x.Resource == l.Resource && x.Account == l.Account })) > 0 {
+		return nil, attribution.ByNothing // that machine was not in service
+	}
 	named := map[int]bool{}
 	for i := range n.lines {
-		if o := &n.lines[i]; byUse(o) && buys(o.Class) {
+		if o := &n.lines[i]; byUse(o) && mayBuy(o) {
 			for _, x := range n.during(n.withGPUs(n.resource(o)), o) {
 				named[x] = true
 			}
@@ -115,9 +145,234 @@ func (n naive) match(l *attribution.Line) ([]int, attribution.Rung) {
 	return nil, attribution.ByNothing
 }
 
-// bought is the GPU time that a line buys of some nodes.
-func (n naive) bought(l *attribution.Line, nodes []int) *big.Rat {
-	if !buys(l.Class) || l.UnusableQuantity != "" || !plausible(l.NodeMs) || !plausible(l.GPUMs) {
+// mayBuy reports whether a line sells time, and no money back.
+func mayBuy(l *attribution.Line) bool {
+	if !buys(l.Class) || l.Meter == attribution.AddOn {
+		return false
+	}
+	quantity := l.NodeMs
+	if l.GPUMs != 0 {
+		quantity = l.GPUMs
+	}
+	money := []int{l.Billed.Sign(), l.Effective.Sign()}
+	if quantity < 0 {
+		money[0], money[1] = -money[0], -money[1]
+	}
+	return quantity == 0 || slices.Max(money) > 0 || slices.Min(money) == 0
+}
+
+// standing returns lines with what they sell: what only free text calls an add-on
+// sells what it does alone, where no other line would buy.
+func standing(lines []attribution.Line) []attribution.Line {
+	as := slices.Clone(lines)
+	for i := range as {
+		l := &as[i]
+		if l.Meter != attribution.AddOn || l.Alone == 0 || !byUse(l) || slices.ContainsFunc(lines, func(o attribution.Line) bool {
+			if !byUse(&o) || !mayBuy(&o) || o.Account != l.Account || o.Resource != l.Resource || o.ChargePeriod.Intersect(l.ChargePeriod).Empty() {
+				return false
+			}
+			return o.Resource != "" || o.SKU == l.SKU && o.Region == l.Region
+		}) {
+			continue
+		}
+		l.Meter = l.Alone
+	}
+	return as
+}
+
+// settle returns the GPU time that every line buys, decided third by third: by its
+// meter, and then by its product.
+func (n naive) settle() []*big.Rat {
+	type place struct {
+		nodes  []int
+		rung   attribution.Rung
+		stated *big.Rat
+	}
+	at := make([]place, len(n.lines))
+	bought := make([]*big.Rat, len(n.lines))
+	for i := range n.lines {
+		l := &n.lines[i]
+		bought[i], at[i].stated = new(big.Rat), new(big.Rat)
+		if byUse(l) && mayBuy(l) {
+			at[i].nodes, at[i].rung = n.match(l)
+			if at[i].rung == attribution.ByResource || at[i].rung == attribution.ByPool {
+				at[i].stated = n.stated(l, at[i].nodes)
+			}
+		}
+	}
+	peers := func(i, j int) bool {
+		return at[i].rung != 0 && at[i].rung == at[j].rung && slices.Equal(at[i].nodes, at[j].nodes)
+	}
+	// taken reports whether lines of a meter before line i's buy at a time.
+	taken := func(i int, t domain.Instant) bool {
+		for j := range n.lines {
+			o := &n.lines[j]
+			if !peers(i, j) || o.Meter >= n.lines[i].Meter || t < o.ChargePeriod.From || t >= o.ChargePeriod.To {
+				continue
+			}
+			net := new(big.Rat)
+			for k := range n.lines {
+				if peers(i, k) && n.lines[k].Meter == o.Meter && n.lines[k].ChargePeriod == o.ChargePeriod {
+					net.Add(net, at[k].stated)
+				}
+			}
+			if net.Sign() != 0 {
+				return true
+			}
+		}
+		return false
+	}
+	for i := range n.lines {
+		p, free := n.lines[i].ChargePeriod, int64(0)
+		for t := p.From; t < p.To; t += third {
+			if !taken(i, t) {
+				free++
+			}
+		}
+		part := new(big.Rat).Mul(at[i].stated, big.NewRat(free, int64(p.Length()/third)))
+		bought[i].SetInt(new(big.Int).Quo(part.Num(), part.Denom()))
+	}
+	// Products of one meter whose charge periods overlap, at one remove or more.
+	settled := make([]*big.Rat, len(n.lines))
+	for i := range n.lines {
+		settled[i] = bought[i]
+		if bought[i].Sign() == 0 {
+			continue
+		}
+		group, span := []int{i}, n.lines[i].ChargePeriod
+		for grown := true; grown; {
+			grown = false
+			for j := range n.lines {
+				o := &n.lines[j]
+				if slices.Contains(group, j) || !peers(i, j) || o.Meter != n.lines[i].Meter || bought[j].Sign() == 0 || o.ChargePeriod.Intersect(span).Empty() {
+					continue
+				}
+				group, grown = append(group, j), true
+				span = domain.Interval{From: min(span.From, o.ChargePeriod.From), To: max(span.To, o.ChargePeriod.To)}
+			}
+		}
+		if !n.wins(i, group, span, at[i].nodes, bought) {
+			settled[i] = new(big.Rat)
+		}
+	}
+	return settled
+}
+
+// wins reports whether the product of line i buys in a group of lines that
+// overlap.
+func (n naive) wins(i int, group []int, span domain.Interval, nodes []int, bought []*big.Rat) bool {
+	type product struct {
+		name     string
+		net      int64
+		own      bool
+		costs    *big.Rat
+		included bool
+	}
+	var left int64
+	for _, x := range nodes {
+		held := int64(n.nodes[x].Service.Intersect(span).Length() / ms)
+		if held > 0 && (n.nodes[x].GPUs < 0 || n.nodes[x].GPUs > 1024) {
+			return true
+		}
+		left += held * int64(n.nodes[x].GPUs)
+	}
+	var products []*product
+	slices.SortFunc(group, func(a, b int) int {
+		x, y := &n.lines[a], &n.lines[b]
+		return cmp.Or(cmp.Compare(x.ChargePeriod.From, y.ChargePeriod.From), cmp.Compare(x.ChargePeriod.To, y.ChargePeriod.To), strings.Compare(x.ID, y.ID))
+	})
+	for _, j := range group {
+		l := &n.lines[j]
+		at := slices.IndexFunc(products, func(p *product) bool { return p.name == l.Product })
+		if at < 0 {
+			at = len(products)
+			products = append(products, &product{name: l.Product, costs: new(big.Rat)})
+		}
+		p := products[at]
+		p.net += bought[j].Num().Int64()
+		p.costs.Add(p.costs, new(big.Rat).SetInt(units(l.Effective)))
+		p.own = p.own || l.SKU != "" && slices.ContainsFunc(nodes, func(x int) bool { return n.nodes[x].SKU == l.SKU })
+	}
+	much := func(over, of int64) bool { return over >= 60_000 && over/1000 >= of/1_000_000 }
+	stated := func() (all int64) {
+		for _, p := range products {
+			all += max(p.net, -p.net)
+		}
+		return all
+	}
+	used := map[int]bool{}
+	for _, p := range products {
+		for _, j := range group {
+			l := &n.lines[j]
+			if l.Product != p.name || p.net == bought[j].Num().Int64() || !much(stated()-left, left) {
+				continue
+			}
+			for k := range n.lines {
+				if used[k] || !n.refunds(&n.lines[k], l) {
+					continue
+				}
+				used[k] = true
+				p.net -= bought[j].Num().Int64()
+				p.costs.Sub(p.costs, new(big.Rat).SetInt(units(l.Effective)))
+				if j == i {
+					return false
+				}
+				break
+			}
+		}
+	}
+	all, some := stated(), 0
+	for _, p := range products {
+		p.costs.Abs(p.costs)
+		p.net = max(p.net, -p.net)
+		some += int(min(1, p.net))
+	}
+	if some < 2 || !much(all-left, left) {
+		return true
+	}
+	before := func(a, b *product) bool {
+		switch {
+		case a.own != b.own:
+			return a.own
+		case a.costs.Cmp(b.costs) != 0:
+			return a.costs.Cmp(b.costs) > 0
+		}
+		return a.name < b.name
+	}
+	for round := range products {
+		var best *product
+		for _, p := range products {
+			if !p.included && (best == nil || before(p, best)) {
+				best = p
+			}
+		}
+		best.included = true
+		wins := round == 0 || best.net == 0 || !much(best.net-left, best.net)
+		if wins {
+			left -= best.net
+		}
+		if best.name == n.lines[i].Product {
+			return wins
+		}
+	}
+	panic("the line is of no product")
+}
+
+// refunds reports whether a line takes back all that another cost.
+func (n naive) refunds(l, of *attribution.Line) bool {
+	if !byUse(l) || mayBuy(l) || !buys(l.Class) || l.Meter != of.Meter || l.Product != of.Product || l.Commitment != of.Commitment || l.Account != of.Account ||
+		l.Resource != of.Resource || l.ChargePeriod != of.ChargePeriod || l.NodeMs != of.NodeMs || l.GPUMs != of.GPUMs ||
+		l.Billed != of.Billed.Neg() || l.Effective != of.Effective.Neg() {
+		return false
+	}
+	nodes, rung := n.match(l)
+	same, as := n.match(of)
+	return rung == as && slices.Equal(nodes, same)
+}
+
+// stated is the GPU time that a line states of some nodes.
+func (n naive) stated(l *attribution.Line, nodes []int) *big.Rat {
+	if !mayBuy(l) || l.UnusableQuantity != "" || !plausible(l.NodeMs) || !plausible(l.GPUMs) {
 		return new(big.Rat)
 	}
 	if l.GPUMs != 0 {
@@ -155,7 +410,7 @@ func (n naive) weights(l *attribution.Line, nodes []int, rung attribution.Rung) 
 	seen := new(big.Rat)
 	for i := range n.hours {
 		h := &n.hours[i]
-		if !slices.Contains(nodes, h.Node) || h.Hour < l.ChargePeriod.From || h.Hour >= l.ChargePeriod.To {
+		if !slices.Contains(nodes, h.Node) || n.held(h).Intersect(l.ChargePeriod).Empty() {
 			continue
 		}
 		idle := h.Owner
@@ -167,15 +422,16 @@ func (n naive) weights(l *attribution.Line, nodes []int, rung attribution.Rung) 
 			switch p.Component {
 			case attribution.Allocated:
 				k.workspace, k.deployment = p.Workspace, p.Deployment
-			case attribution.Idle, attribution.Unprovisioned:
+			case attribution.BusyUnattributed, attribution.Idle, attribution.Unprovisioned:
 				k.workspace = idle
 			case attribution.Failed, attribution.Maintenance:
 				k.workspace = "platform:reliability"
 			case attribution.Unobserved:
 				k.workspace = "platform:unobserved"
 			}
-			add(k, big.NewRat(p.GPUMs, 1))
-			seen.Add(seen, big.NewRat(p.GPUMs, 1))
+			had := big.NewRat(1000*p.GPUMs+p.Micros, 1000)
+			add(k, had)
+			seen.Add(seen, had)
 		}
 	}
 	// What all lines of these nodes and this period buy beyond that.
@@ -188,9 +444,9 @@ func (n naive) weights(l *attribution.Line, nodes []int, rung attribution.Rung) 
 			others, as = n.match(o)
 		}
 		if as == rung && slices.Equal(others, nodes) {
-			buying = buying || buys(o.Class) && as != attribution.ByAccount
+			buying = buying || mayBuy(o) && as != attribution.ByAccount
 			if o.ChargePeriod == l.ChargePeriod && as != attribution.ByAccount {
-				net.Add(net, n.bought(o, nodes))
+				net.Add(net, n.bought[i])
 			}
 		}
 	}
@@ -208,29 +464,36 @@ func (n naive) weights(l *attribution.Line, nodes []int, rung attribution.Rung) 
 				cluster = ""
 			}
 		}
-		// Evenly over the hours, in whole milliseconds, by cumulative floors.
-		hours, done := int64(l.ChargePeriod.Length()/domain.Hour), new(big.Int)
-		for i := int64(1); i <= hours; i++ {
-			upTo := new(big.Int).Mul(excess.Num(), big.NewInt(i))
-			upTo.Quo(upTo, big.NewInt(hours))
-			part := new(big.Rat).SetInt(new(big.Int).Sub(upTo, done))
+		// Evenly over the hours, in whole microseconds, by cumulative floors.
+		micros := new(big.Rat).Mul(excess, big.NewRat(1000, 1))
+		thirds, done := int64(l.ChargePeriod.Length()/third), new(big.Int)
+		for t := l.ChargePeriod.From; t < l.ChargePeriod.To; {
+			hour := t.HourStart()
+			t = min(hour+domain.Hour, l.ChargePeriod.To)
+			upTo := new(big.Int).Mul(micros.Num(), big.NewInt(int64((t-l.ChargePeriod.From)/third)))
+			upTo.Quo(upTo, big.NewInt(thirds))
+			part := new(big.Rat).SetFrac(new(big.Int).Sub(upTo, done), big.NewInt(1000))
 			done = upTo
-			add(naiveKey{hour: l.ChargePeriod.From + domain.Instant(i-1)*domain.Hour, workspace: "platform:unobserved", cluster: cluster, component: attribution.Unseen}, part)
+			add(naiveKey{hour: hour, workspace: "platform:unobserved", cluster: cluster, component: attribution.Unseen}, part)
 		}
 	}
 	return w
 }
 
 func TestAgainstNaiveDivision(t *testing.T) {
-	reached := map[attribution.Rung]int{}
+	reached, less := map[attribution.Rung]int{}, map[string]int{}
+	other := 0 // lines that name a machine by its other name alone
 	cases(t, 2_000)
 	rapid.Check(t, func(t *rapid.T) {
-		e := drawEstate(t, drawing{aligned: true, plain: true})
+		e := drawEstate(t, drawing{plain: true, crowded: rapid.Bool().Draw(t, "crowded")})
 		e.policy.Discount = attribution.AsSupplied
 		leaves, _ := must(t, e)
-		n := naive{e}
+		as := *e
+		as.lines = standing(e.lines)
+		n := naive{estate: &as}
+		n.bought = n.settle()
 		for i := range e.lines {
-			l := &e.lines[i]
+			l := &n.lines[i]
 			if !byUse(l) {
 				continue
 			}
@@ -244,13 +507,29 @@ func TestAgainstNaiveDivision(t *testing.T) {
 				}
 			}
 			reached[rung]++
+			if rung == attribution.ByResource && !slices.ContainsFunc(nodes, func(x int) bool { return n.nodes[x].Resource == l.Resource }) {
+				other++
+			}
+			if (rung == attribution.ByResource || rung == attribution.ByPool) && n.bought[i].Cmp(n.stated(l, nodes)) != 0 {
+				if n.bought[i].Sign() != 0 {
+					less["a part"]++
+				} else {
+					less["nothing"]++
+				}
+			}
+			if l.Meter != e.lines[i].Meter && n.bought[i].Sign() != 0 {
+				less["all, alone,"]++
+			}
+			if n.bought[i].Sign() == 0 && slices.ContainsFunc(n.lines, func(o attribution.Line) bool { return n.refunds(&o, l) }) {
+				less["nothing, refunded,"]++
+			}
 			total := new(big.Rat)
 			for _, w := range want {
 				total.Add(total, w)
 			}
 			for j := range leaves {
 				g := &leaves[j]
-				if g.line != *l {
+				if g.line != e.lines[i] {
 					continue
 				}
 				k := naiveKey{g.Hour, g.Workspace, g.Cluster, g.Deployment, g.Component}
@@ -267,8 +546,8 @@ func TestAgainstNaiveDivision(t *testing.T) {
 					}
 				}
 				if rung == attribution.ByResource || rung == attribution.ByPool {
-					off := n.bought(l, nodes)
-					off.Mul(off, w).Quo(off, total).Sub(off, big.NewRat(g.BoughtMs, 1))
+					off := new(big.Rat).Mul(n.bought[i], w)
+					off.Quo(off, total).Sub(off, big.NewRat(g.BoughtMs, 1))
 					if off.Abs(off).Cmp(big.NewRat(1, 1)) >= 0 {
 						t.Fatalf("leaf %s buys %d ms, off by %s", ref(g), g.BoughtMs, off.FloatString(3))
 					}
@@ -282,9 +561,17 @@ func TestAgainstNaiveDivision(t *testing.T) {
 		}
 	})
 	t.Run("reaches every rung", func(t *testing.T) {
+		if other == 0 {
+			t.Error("no line named a machine by its other name")
+		}
 		for _, r := range []attribution.Rung{attribution.ByResource, attribution.ByPool, attribution.ByAccount, attribution.ByNothing} {
 			if reached[r] == 0 {
 				t.Errorf("no case was divided %s", r)
+			}
+		}
+		for _, what := range []string{"a part", "nothing", "all, alone,", "nothing, refunded,"} {
+			if less[what] == 0 {
+				t.Errorf("no line bought %s of what it stated", what)
 			}
 		}
 	})

@@ -9,8 +9,9 @@ import (
 // outlive the program: a name is never given to something else.
 var (
 	classNames     = []string{Committed: "committed", OnDemand: "on_demand", Spot: "spot", Owned: "owned", Shared: "shared", Credit: "credit", Tax: "tax", Rounding: "rounding"}
+	meterNames     = []string{GPUTime: "gpu_time", MachineTime: "machine_time", HardwareTime: "hardware_time", PlainTime: "time", Unstated: "unstated", AddOn: "add_on"}
 	rungNames      = []string{ByResource: "by_resource", ByPool: "by_pool", ByAccount: "by_account", ByCommitment: "by_commitment", ByFollowing: "by_following", ByNothing: "by_nothing"}
-	componentNames = []string{Allocated: "allocated", Idle: "idle", Unprovisioned: "unprovisioned", Failed: "failed", Maintenance: "maintenance", Unobserved: "unobserved",
+	componentNames = []string{Allocated: "allocated", BusyUnattributed: "busy_unattributed", Idle: "idle", Unprovisioned: "unprovisioned", Failed: "failed", Maintenance: "maintenance", Unobserved: "unobserved",
 		Unseen: "unseen", UnusedCommitment: "unused_commitment", Prepaid: "prepaid", Unmatched: "unmatched", Bridge: "bridge"}
 )
 
@@ -42,6 +43,12 @@ func (c *Class) UnmarshalText(b []byte) (err error) {
 	*c, err = ParseClass(string(b))
 	return err
 }
+
+// String returns the meter's name, for example machine_time.
+func (m Meter) String() string { return nameOf(meterNames, m) }
+
+// MarshalText writes the name.
+func (m Meter) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
 // ParseRung reads a name that [Rung.String] returns.
 func ParseRung(s string) (Rung, error) { return parseName[Rung](rungNames, "rung", s) }

@@ -2,6 +2,7 @@ package attribution_test
 
 import (
 	"flag"
+	"fmt"
 	"math/big"
 	"math/rand/v2"
 	"os"
@@ -81,7 +82,7 @@ func TestPromises(t *testing.T) {
 		t.Run(half, func(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(t *rapid.T) {
-				e := drawEstate(t, drawing{})
+				e := drawEstate(t, drawing{crowded: rapid.IntRange(0, 3).Draw(t, "crowded") == 0})
 				leaves, res := must(t, e)
 				everythingFoots(t, e, leaves, res)
 				orderAndRepetition(t, e, leaves, res)
@@ -90,6 +91,164 @@ func TestPromises(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAddOnsMoveNothing adds a line that buys nothing to a bill, and the same
+// leaves come of every other line that does not follow charges. The line itself goes
+// where the rest of the money for the machine goes: see [addedGoes].
+func TestAddOnsMoveNothing(t *testing.T) {
+	cases(t, 2_000)
+	went := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		e := drawEstate(t, drawing{plain: true, crowded: rapid.Bool().Draw(t, "crowded")})
+		before, _ := must(t, e)
+		l := e.lines[:len(e.lines):len(e.lines)]
+		var a attribution.Line
+		if len(l) > 0 && rapid.Bool().Draw(t, "beside another line") {
+			a = rapid.SampledFrom(l).Draw(t, "the other line")
+		} else if added := drawEstate(t, drawing{plain: true, crowded: rapid.Bool().Draw(t, "crowded too")}).lines; len(added) > 0 {
+			a = added[0]
+			a.Commitment = ""
+		} else {
+			return
+		}
+		beside := a.ID
+		a.ID, a.Alone = "added", 0
+		switch {
+		case a.NodeMs|a.GPUMs == 0 || a.Meter == attribution.AddOn || rapid.Bool().Draw(t, "is an add-on"):
+			a.Meter = attribution.AddOn
+		default: // it gives money back
+			a.Billed, a.Effective = money("-3"), money("-2")
+			if a.NodeMs < 0 || a.GPUMs < 0 {
+				a.Billed, a.Effective = money("3"), money("2")
+			}
+		}
+		at := rapid.IntRange(0, len(l)).Draw(t, "at")
+		other := *e
+		other.lines = slices.Insert(slices.Clone(l), at, a)
+		after, _ := must(t, &other)
+		went[addedGoes(t, &other, a, beside, after)]++
+		follows := func(l leaf) bool {
+			return l.line.ID == "added" || l.Rung == attribution.ByFollowing || l.line.Recurring || l.line.Class == attribution.Tax || l.line.Class == attribution.Credit || l.line.Class == attribution.Rounding
+		}
+		before, after = slices.DeleteFunc(before, follows), slices.DeleteFunc(after, follows)
+		for _, all := range [][]leaf{before, after} { // lines come in the order of their matches
+			slices.SortFunc(all, func(a, b leaf) int { return compare(ref(&a), ref(&b)) })
+		}
+		for i := range before {
+			if i < len(after) {
+				before[i].UsefulMs, after[i].UsefulMs = 0, 0 // rounded where charge periods cut hours
+			}
+			if i >= len(after) || before[i] != after[i] {
+				t.Fatalf("with %+v\n%v\nbecame\n%v", a, before, after)
+			}
+		}
+		if len(after) > len(before) {
+			t.Fatalf("with %+v there are %d leaves more", a, len(after)-len(before))
+		}
+	})
+	for _, where := range []string{"with the line beside it", "as without sponsors"} {
+		if went[where] == 0 {
+			t.Errorf("no added line went %s: %v", where, went)
+		}
+	}
+}
+
+// addedGoes checks where an added line goes, and says where that is. Beside a line
+// that buys, what gives money back and what belongs to the same commitment is
+// divided exactly as that line; under any other discount rule than sponsors first, so is
+// everything. What belongs to no commitment and gives nothing back is divided as if
+// no commitment had sponsors.
+func addedGoes(t *rapid.T, e *estate, a attribution.Line, beside string, leaves []leaf) string {
+	if !byUse(&a) || !buys(a.Class) {
+		return ""
+	}
+	part := func(id string, leaves []leaf) (parts []attribution.Leaf, bought int64) {
+		for i := range leaves {
+			if g := leaves[i]; g.line.ID == id && g.line.Account == a.Account {
+				bought += max(g.BoughtMs, -g.BoughtMs)
+				g.Billed, g.Effective, g.BoughtMs, g.AllocatedMs, g.UsefulMs = attribution.Amount{}, attribution.Amount{}, 0, 0, 0
+				parts = append(parts, g.Leaf)
+			}
+		}
+		return parts, bought
+	}
+	parts, _ := part("added", leaves)
+	first := e.policy.Discount == attribution.SponsorsFirst
+	sponsored := a.Commitment == "k1" && a.Class == attribution.Committed && len(e.commitments) > 0
+	if with, bought := part(beside, leaves); bought > 0 && slices.ContainsFunc(e.lines, func(l attribution.Line) bool {
+		return l.ID == beside && l.Account == a.Account && l.ChargePeriod == a.ChargePeriod && l.Resource == a.Resource && l.SKU == a.SKU && l.Region == a.Region && l.Commitment == a.Commitment && l.Class == a.Class
+	}) && (!first || sponsored || a.Meter != attribution.AddOn) {
+		if !slices.Equal(parts, with) {
+			t.Fatalf("%+v is divided\n%v\nand the line beside it\n%v", a, parts, with)
+		}
+		return "with the line beside it"
+	}
+	if first && !sponsored && a.Meter == attribution.AddOn {
+		bare := *e
+		bare.commitments = nil
+		leaves, _ := must(t, &bare)
+		if want, _ := part("added", leaves); !slices.Equal(parts, want) {
+			t.Fatalf("%+v is divided\n%v\nand without sponsors\n%v", a, parts, want)
+		}
+		return "as without sponsors"
+	}
+	return "elsewhere"
+}
+
+// TestRefundAndChargeAgain charges all of a machine's time at a wrong price, refunds
+// that and charges it again: what is charged again is divided as if nothing else had
+// happened, and the rest cancels leaf by leaf.
+func TestRefundAndChargeAgain(t *testing.T) {
+	cases(t, 1_000)
+	rapid.Check(t, func(t *rapid.T) {
+		service := domain.Interval{From: start, To: start + domain.Instant(rapid.IntRange(1, 4).Draw(t, "hours"))*domain.Hour}
+		e := &estate{nodes: []attribution.Node{{Cluster: "c1", Node: "n1", Account: "x", Resource: "i", SKU: "p4", GPUs: 8, Registered: true, Service: service}}}
+		for h := service.From; h < service.To; h += domain.Hour {
+			if rapid.Bool().Draw(t, "held") {
+				e.hours = append(e.hours, attribution.NodeHour{Hour: h, Parts: []attribution.Part{{Component: attribution.Allocated, Workspace: rapid.SampledFrom([]string{"ada", "bob"}).Draw(t, "holder"), GPUMs: 8 * hour}}})
+			}
+		}
+		e.policy.Discount = attribution.Discount(rapid.SampledFrom([]string{"as_supplied", "sponsors_first", "pool_rate"}).Draw(t, "discount"))
+		again := attribution.Line{Issuer: "S", Account: "x", ID: "again", Currency: "USD", BillingPeriod: month, ChargePeriod: service, Class: attribution.OnDemand, Category: "Usage",
+			Resource: "i", SKU: "p4", Product: "p", Meter: attribution.MachineTime, NodeMs: int64(service.Length() / ms), Billed: money("100"), Effective: money("90")}
+		if rapid.Bool().Draw(t, "committed") {
+			again.Class, again.Commitment = attribution.Committed, "k1"
+			e.commitments = []attribution.Commitment{{ID: "k1", Sponsors: []domain.Share{{Workspace: "ada", Share: decimal.NewFromInt(1)}}}}
+		}
+		licence := again
+		licence.ID, licence.Meter, licence.Product = "licence", attribution.AddOn, "q"
+		e.lines = []attribution.Line{again, licence}
+		divided := func() (of map[string][]attribution.Leaf) {
+			of = map[string][]attribution.Leaf{}
+			leaves, _ := must(t, e)
+			for _, g := range leaves {
+				of[g.line.ID] = append(of[g.line.ID], g.Leaf)
+			}
+			return of
+		}
+		before := divided()
+		wrong := again
+		wrong.ID, wrong.Billed = "wrong", money(rapid.SampledFrom([]string{"100", "140", "0.01"}).Draw(t, "wrong price"))
+		refund := wrong
+		refund.ID, refund.Billed, refund.Effective = "refund", wrong.Billed.Neg(), wrong.Effective.Neg()
+		e.lines = append(e.lines, wrong, refund)
+		after := divided()
+		for _, id := range []string{"again", "licence"} {
+			if fmt.Sprint(before[id]) != fmt.Sprint(after[id]) && wrong.Billed != again.Billed {
+				t.Fatalf("%s is divided\n%v\nand without a refund\n%v", id, after[id], before[id])
+			}
+		}
+		if len(after["wrong"]) != len(after["refund"]) {
+			t.Fatalf("%v\nis refunded\n%v", after["wrong"], after["refund"])
+		}
+		for i, g := range after["wrong"] {
+			r := after["refund"][i]
+			if g.Billed != r.Billed.Neg() || g.Effective != r.Effective.Neg() || g.Workspace != r.Workspace || g.Hour != r.Hour || g.Component != r.Component {
+				t.Fatalf("%v\nis refunded\n%v", g, r)
+			}
+		}
+	})
 }
 
 func everythingFoots(t *rapid.T, e *estate, leaves []leaf, res *attribution.Result) {
@@ -118,13 +277,15 @@ func everythingFoots(t *rapid.T, e *estate, leaves []leaf, res *attribution.Resu
 			t.Fatalf("leaf %+v is called %+v (%v)", l, r, err)
 		}
 	}
-	for _, l := range e.lines {
+	as := standing(e.lines)
+	for i, l := range e.lines {
 		if got := byLine[l.Account+" "+l.ID]; got != (costs{l.Billed, l.Effective}) {
 			t.Fatalf("the leaves of %+v add up to %v", l, got)
 		}
 		ms, rung := bought[l.Account+" "+l.ID], rungs[l.Account+" "+l.ID]
 		if (rung == attribution.ByResource || rung == attribution.ByPool || l.Unused) && buys(l.Class) && l.Category != "Purchase" {
-			if l.GPUMs != 0 && plausible(l.GPUMs) && ms != l.GPUMs {
+			// Lines that come before it may leave it a part or nothing.
+			if l.GPUMs != 0 && plausible(l.GPUMs) && (ms < min(0, l.GPUMs) || ms > max(0, l.GPUMs)) || !l.Unused && !mayBuy(&as[i]) && ms != 0 {
 				t.Fatalf("the leaves of %+v buy %d ms", l, ms)
 			}
 		} else if ms != 0 {
@@ -355,6 +516,11 @@ func orderAndRepetition(t *rapid.T, e *estate, leaves []leaf, res *attribution.R
 		h.Node = at[h.Node][draws.IntN(2)]
 		h.Parts = shuffled(draws, slices.Clone(h.Parts))
 		other.hours = append(other.hours, h)
+	}
+	other.also = shuffled(draws, append(slices.Clone(e.also), e.also...))
+	for i := range other.also {
+		o := &other.also[i]
+		o.Node = at[o.Node][draws.IntN(2)]
 	}
 	again, res2 := must(t, &other)
 	if !slices.Equal(leaves, again) {

@@ -2,6 +2,7 @@ package attribution
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,9 +42,10 @@ const maxBlock = 1_000_000
 
 // unit splits a unit of FOCUS into how many of it are counted as one, its last
 // word and what stands before, all in singular and lower case: "100 Hours" is
-// 100, "hour", ""; "GPU-Hours" is 1, "hour", "gpu".
+// 100, "hour", ""; "GPU-Hours" and Oracle's "GPU Per Hour" are 1, "hour", "gpu".
 func unit(s string) (block int64, word, of string) {
-	words := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return r == ' ' || r == '-' || r == '_' || r == '*' })
+	words := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return strings.ContainsRune(" -_*/", r) })
+	words = slices.DeleteFunc(words, func(w string) bool { return w == "per" })
 	block = 1
 	for len(words) > 0 {
 		n, err := strconv.ParseInt(words[0], 10, 64)
@@ -93,15 +95,23 @@ func countsMachines(s string) bool {
 type quantity struct {
 	amount domain.NullDecimal
 	unit   string
+	column string // of what the supplier wrote where amount is null though something stands there
 }
 
+var pricingAsWritten, consumedAsWritten = domain.AsWritten("PricingQuantity"), domain.AsWritten("ConsumedQuantity")
+
 func quantities(b *domain.BillingLine) [2]quantity {
-	return [2]quantity{{b.PricingQuantity, b.PricingUnit}, {b.ConsumedQuantity, b.ConsumedUnit}}
+	return [2]quantity{{b.PricingQuantity, b.PricingUnit, pricingAsWritten}, {b.ConsumedQuantity, b.ConsumedUnit, consumedAsWritten}}
+}
+
+// stated reports whether something stands in the column of a quantity.
+func (q *quantity) stated(b *domain.BillingLine) bool {
+	return q.amount.Valid || b.Other[q.column] != ""
 }
 
 func hasTime(b *domain.BillingLine) bool {
 	for _, q := range quantities(b) {
-		if ms, _ := timeOf(q.unit); ms != 0 && q.amount.Valid {
+		if ms, _ := timeOf(q.unit); ms != 0 && q.stated(b) {
 			return true
 		}
 	}
@@ -114,8 +124,11 @@ func hasTime(b *domain.BillingLine) bool {
 func boughtTime(b *domain.BillingLine) (nodeMs, gpuMs int64, unusable string) {
 	for _, q := range quantities(b) {
 		ms, gpu := timeOf(q.unit)
-		if ms == 0 || !q.amount.Valid {
+		if ms == 0 || !q.stated(b) {
 			continue
+		}
+		if !q.amount.Valid {
+			return 0, 0, fmt.Sprintf("quantity %.40q %s cannot be used", b.Other[q.column], q.unit)
 		}
 		d := q.amount.Decimal
 		// The magnitude is known from the digits, so no hostile exponent is expanded.

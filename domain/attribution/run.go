@@ -26,6 +26,7 @@ type run struct {
 	tie     *tie
 	counted bool // the current record is among Result.Matches
 	weights []weight
+	cut     []domain.Instant
 	trace   *trace // nil when no leaf is to be explained
 }
 
@@ -67,7 +68,7 @@ func Run(in *Input, leaf func(*Leaf) error) (*Result, error) {
 	if r.book, err = readBook(in.Lines, r.ex); err != nil {
 		return nil, err
 	}
-	r.fleet = newFleet(in.Nodes, r.ex)
+	r.fleet = newFleet(in.Nodes, in.Also, r.ex)
 	if r.spons, err = newSponsors(in.Commitments); err != nil {
 		return nil, err
 	}
@@ -75,6 +76,7 @@ func Run(in *Input, leaf func(*Leaf) error) (*Result, error) {
 		return nil, err
 	}
 	r.book.lookalikes(r.ex)
+	r.fleet.elsewhere = in.Known
 	m := &matcher{book: r.book, fleet: r.fleet, rule: in.Policy.Discount}
 	m.run()
 	r.billedAccounts()
@@ -184,24 +186,28 @@ func (r *run) unmatched(rec *record, why string) error {
 	if rec.how < howUnknownName {
 		r.trace.because("%s", why) // else the matcher knows better
 	}
-	r.ex.money(UnmatchedLine, r.book.subject(rec), why, r.book, rec)
+	kind := UnmatchedLine
+	if rec.how == howNotInService {
+		kind = NotInService
+	}
+	r.ex.money(kind, r.book.subject(rec), why, r.book, rec)
 	return r.all(rec, 0, ByNothing, leafKey{workspace: Platform, component: Unmatched}, 0)
 }
 
 // unknownMachines reports lines that name a machine which the fleet does not
-// know, or not in their charge period, whatever rung they were divided by.
+// know, and those that a pool pays although their machine was not in service.
 func (r *run) unknownMachines() {
 	for i := range r.book.records {
 		rec := &r.book.records[i]
 		if rec.resource == 0 || !rec.class.buys() || rec.course != byUse && rec.course != byNobody || rec.rung == ByResource {
 			continue
 		}
-		known := r.fleet.byResource[[2]string{r.book.texts[rec.account], r.book.texts[rec.resource]}]
+		account, resource := r.book.texts[rec.account], r.book.texts[rec.resource]
 		switch {
-		case len(known) == 0:
+		case !r.fleet.knows(account, resource):
 			r.ex.money(BilledNeverSeen, r.book.subject(rec), "no machine of the account has this resource id", r.book, rec)
-		case !r.fleet.inService(known, rec.charge):
-			r.ex.money(BilledNeverSeen, r.book.subject(rec), "the machine was not in service in the charge period", r.book, rec)
+		case rec.course == byUse && !r.fleet.inService(r.fleet.byResource[[2]string{account, resource}], rec.charge):
+			r.ex.money(NotInService, r.book.subject(rec), "the machine was not in service in the charge period, and its pool pays", r.book, rec)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package attribution
 import (
 	"cmp"
 	"slices"
+
+	"quartermaster/domain"
 )
 
 // divideSponsors divides the lines of commitments that have sponsors, when the
@@ -12,29 +14,54 @@ import (
 // A commitment's quantity is spread evenly over its charge period. In each hour
 // it takes the time that its sponsors were allocated in the pool, then that of
 // others, each in proportion; what is more than there is, is Unseen. Commitments
-// take one after the other, by id and charge period. A line that says no
-// quantity takes nothing and is among the rest.
+// take one after the other, by id and charge period.
+//
+// Lines that take nothing go where the lines that they belong to go:
+//
+//   - Those of a commitment that buys in their charge period share its part: of the
+//     lines of their own charge period where there are any, else all that it took
+//     within theirs. So the negation of a savings plan cancels what was covered.
+//   - Those that give money back, of no such commitment, are among the rest where
+//     other lines buy in their charge period.
+//   - All others, such as licences, are divided as if no commitment had taken
+//     anything.
 func (r *run) divideSponsors(x *match, sum *matchSum) (rest []int32, err error) {
-	var first []int32
+	buys := map[name][]domain.Interval{} // when each commitment buys; 0 for the lines of none that has sponsors
+	for _, l := range x.lines {
+		if rec := &r.book.records[l]; rec.bought != 0 {
+			c := r.sponsoredBy(rec)
+			buys[c] = append(buys[c], rec.charge)
+		}
+	}
+	for c := range buys {
+		buys[c] = merge(buys[c])
+	}
+	var first, others []int32
 	for _, l := range x.lines {
 		rec := &r.book.records[l]
-		if rec.class == Committed && rec.bought != 0 && len(r.spons.shares[r.book.texts[rec.commit]]) > 0 {
+		c := r.sponsoredBy(rec)
+		within := rec.bought != 0 || overlap(buys[c], rec.charge) > 0
+		switch {
+		case c != 0 && within:
 			first = append(first, l)
-		} else {
+		case rec.bought != 0, (rec.stance == givesBack || rec.stance == refunded) && within:
 			rest = append(rest, l)
+		default:
+			others = append(others, l)
 		}
+	}
+	if err := r.divideUntaken(x, others, sum); err != nil {
+		return nil, err
 	}
 	slices.SortStableFunc(first, func(a, b int32) int {
 		return cmp.Compare(r.book.records[a].commit, r.book.records[b].commit)
 	})
 	for len(first) > 0 {
 		commit, n := r.book.records[first[0]].commit, 1
-		for end := r.samePeriod(first); n < end && r.book.records[first[n]].commit == commit; {
+		for n < len(first) && r.book.records[first[n]].commit == commit {
 			n++
 		}
-		c := r.cell(x, first[:n])
-		c.grid = r.take(&x.grid, c, r.spons.shares[r.book.texts[commit]])
-		if err := r.divideCell(c, sum); err != nil {
+		if err := r.divideSponsored(x, first[:n], sum); err != nil {
 			return nil, err
 		}
 		first = first[n:]
@@ -42,51 +69,149 @@ func (r *run) divideSponsors(x *match, sum *matchSum) (rest []int32, err error) 
 	return rest, nil
 }
 
-// take moves what a cell bought out of a grid, and returns it.
+// sponsoredBy returns the commitment of a line if somebody answers for it, else 0.
+func (r *run) sponsoredBy(rec *record) name {
+	if rec.class == Committed && len(r.spons.shares[r.book.texts[rec.commit]]) > 0 {
+		return rec.commit
+	}
+	return 0
+}
+
+// divideSponsored divides the lines of one commitment.
+func (r *run) divideSponsored(x *match, lines []int32, sum *matchSum) error {
+	var taken grid
+	var followers []*cell
+	of := r.spons.shares[r.book.texts[r.book.records[lines[0]].commit]]
+	for len(lines) > 0 {
+		n := r.samePeriod(lines)
+		c := r.cell(x, lines[:n])
+		lines = lines[n:]
+		if !slices.ContainsFunc(c.lines, func(l int32) bool { return r.book.records[l].bought != 0 }) {
+			followers = append(followers, c)
+			continue
+		}
+		c.grid = r.take(&x.grid, c, of)
+		taken.slots = append(taken.slots, c.grid.slots...)
+		if err := r.divideCell(c, sum); err != nil {
+			return err
+		}
+	}
+	if len(followers) == 0 {
+		return nil
+	}
+	taken.byHour()
+	for _, c := range followers {
+		c.grid = &taken
+		if err := r.divideCell(c, sum); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// byHour makes one slot of those of each hour.
+func (g *grid) byHour() {
+	slices.SortStableFunc(g.slots, func(a, b slot) int { return cmp.Compare(a.from.HourStart(), b.from.HourStart()) })
+	var out []slot
+	for _, s := range g.slots {
+		if n := len(out); n > 0 && out[n-1].from.HourStart() == s.from.HourStart() {
+			x := &out[n-1]
+			x.from, x.to, x.settled = min(x.from, s.from), max(x.to, s.to), false
+			x.uses = append(x.uses, s.uses...)
+			continue
+		}
+		s.uses = slices.Clone(s.uses)
+		out = append(out, s)
+	}
+	g.slots = out
+}
+
+// divideUntaken divides lines that take nothing as if no line took anything first.
+func (r *run) divideUntaken(x *match, lines []int32, sum *matchSum) error {
+	for all := x.lines; len(lines) > 0; {
+		n := r.samePeriod(lines)
+		c := r.cell(x, lines[:n])
+		for byPeriod(r.book.records[all[0]].charge, c.period) < 0 {
+			all = all[1:]
+		}
+		c.net = r.cell(x, all[:r.samePeriod(all)]).net
+		var own matchSum // what it says is said again where the lines that buy are divided
+		if err := r.divideCell(c, &own); err != nil {
+			return err
+		}
+		sum.unmeasured = sum.unmeasured || own.unmeasured
+		lines = lines[n:]
+	}
+	return nil
+}
+
+// take moves what a cell bought out of a grid, and returns it. It does so hour by
+// hour of the cell's period, whatever other lines cut the hours into.
 func (r *run) take(from *grid, c *cell, of []share) *grid {
 	taken := &grid{}
-	spread := divisionOfMs(int64(magnitude(c.net)))
-	for i := from.find(c.period.From); i < len(from.slots) && from.slots[i].from < c.period.To; i++ {
-		s := &from.slots[i]
-		s.settle(r.keys)
-		want := spread.nextMs(uint64(s.to-c.period.From), uint64(c.period.Length()))
-		t := slot{from: s.from, to: s.to, settled: true}
-		sponsors := func(u *use) bool {
-			k := &r.keys.all[u.key]
-			return k.component == Allocated && slices.ContainsFunc(of, func(s share) bool { return s.workspace == k.workspace })
+	spread := divisionOfMs(1000 * int64(magnitude(c.net)))
+	sponsors := func(u *use) bool {
+		k := &r.keys.all[u.key]
+		return k.component == Allocated && slices.ContainsFunc(of, func(s share) bool { return s.workspace == k.workspace })
+	}
+	for i := from.find(c.period.From); i < len(from.slots) && from.slots[i].from < c.period.To; {
+		n := i + 1
+		for n < len(from.slots) && from.slots[n].from < c.period.To && from.slots[n].from.HourStart() == from.slots[i].from.HourStart() {
+			n++
 		}
-		want -= moveUses(s, &t, want, sponsors)
-		moveUses(s, &t, want, func(u *use) bool { return !sponsors(u) })
+		hour := from.slots[i:n]
+		for j := range hour {
+			hour[j].settle(r.keys)
+		}
+		t := slot{from: hour[0].from, to: hour[len(hour)-1].to, settled: true}
+		want := spread.nextMs(uint64(t.to-c.period.From), uint64(c.period.Length()))
+		want -= r.moveUses(hour, &t, want, sponsors)
+		r.moveUses(hour, &t, want, func(u *use) bool { return !sponsors(u) })
 		t.uses = settle(t.uses, r.keys)
 		taken.slots = append(taken.slots, t)
+		i = n
 	}
 	return taken
 }
 
-// moveUses moves up to want of the time of some uses, in proportion, and returns
-// how much it moved.
-func moveUses(from, to *slot, want int64, which func(*use) bool) int64 {
-	var have uint64
-	for i := range from.uses {
-		if which(&from.uses[i]) {
-			have += uint64(from.uses[i].gpuMs)
+// moveUses moves up to want of the time of some uses of an hour's slots, in
+// proportion by key and then by slot, and returns how much it moved.
+func (r *run) moveUses(hour []slot, to *slot, want int64, which func(*use) bool) int64 {
+	var all []use
+	for i := range hour {
+		for _, u := range hour[i].uses {
+			if u.micros > 0 && which(&u) {
+				all = append(all, u)
+			}
 		}
+	}
+	if len(hour) > 1 {
+		all = settle(all, r.keys)
+	}
+	var have uint64
+	for i := range all {
+		have += uint64(all[i].micros)
 	}
 	want = min(want, int64(have))
 	if want <= 0 {
 		return 0
 	}
-	d, at := divisionOfMs(want), uint64(0)
-	for i := range from.uses {
-		u := &from.uses[i]
-		if u.gpuMs == 0 || !which(u) {
-			continue
+	byKey, at := divisionOfMs(want), uint64(0)
+	for _, u := range all {
+		at += uint64(u.micros)
+		bySlot, done := divisionOfMs(byKey.nextMs(at, have)), uint64(0)
+		for i := range hour {
+			n, ok := slices.BinarySearchFunc(hour[i].uses, u.key, func(x use, key uint32) int { return r.keys.compare(x.key, key) })
+			if !ok || hour[i].uses[n].micros == 0 {
+				continue
+			}
+			x := &hour[i].uses[n]
+			done += uint64(x.micros)
+			ms := bySlot.nextMs(done, uint64(u.micros))
+			useful := int64(u128{0, uint64(x.useful)}.scale64(uint64(ms), uint64(x.micros)).lo)
+			to.uses = append(to.uses, use{u.key, ms, useful})
+			x.micros, x.useful = x.micros-ms, x.useful-useful
 		}
-		at += uint64(u.gpuMs)
-		ms := d.nextMs(at, have)
-		useful := int64(u128{0, uint64(u.usefuls)}.scale64(uint64(ms), uint64(u.gpuMs)).lo)
-		to.uses = append(to.uses, use{u.key, ms, useful})
-		u.gpuMs, u.usefuls = u.gpuMs-ms, u.usefuls-useful
 	}
 	return want
 }

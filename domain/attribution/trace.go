@@ -17,6 +17,9 @@ type Trace struct {
 	// is why the line was divided by the leaf's rung.
 	ClassReason string `json:"class_reason"`
 	RungReason  string `json:"rung_reason"`
+	// MeterReason is what the line sells, and why it buys machine time or does not;
+	// "" for a line that is for no machine.
+	MeterReason string `json:"meter_reason,omitempty"`
 	// Machines are those that the line was matched to and that were in service
 	// or used in its charge period, by index; empty for what is not divided by
 	// use.
@@ -28,13 +31,24 @@ type Trace struct {
 	Followed *Followed `json:"followed,omitempty"`
 }
 
+// inMs turns microseconds into milliseconds, rounded down by cumulative sums.
+func (x *Trace) inMs() {
+	var weight, period int64
+	for i := range x.Machines {
+		m := &x.Machines[i]
+		w, p := weight+m.WeightMs, period+m.PeriodMs
+		m.WeightMs, m.PeriodMs, m.UsefulMs = w/1000-weight/1000, p/1000-period/1000, m.UsefulMs/1000
+		weight, period = w, p
+	}
+}
+
 // MachineWeight is what one machine, under one description, weighs in a traced
 // leaf and in the charge period of its line, in GPU milliseconds. Time counts as
 // it was divided by: cut to the charge period, and by dominant shares.
 type MachineWeight struct {
 	// Node is an index into Input.Nodes: the first with the description.
 	Node int `json:"node"`
-	// WeightMs add up to the leaf's Weight, unless the leaf is Unseen, which no
+	// WeightMs add up to the leaf's Weight in whole milliseconds, unless the leaf is Unseen, which no
 	// machine has. UsefulMs is the part of it that was useful.
 	WeightMs int64 `json:"weight_ms"`
 	UsefulMs int64 `json:"useful_ms"`
@@ -74,22 +88,24 @@ const (
 	howPool
 	howWholePool
 	howUnknownName
+	howNotInService
 	howNoMachine
 	howNoPeriod
 	howLongPeriod
 )
 
 var howTexts = [...]string{
-	howNamed:       "ResourceId names machines of the billing account",
-	howShared:      "it is for no machine, and all machines of the billing account share it",
-	howBare:        "ResourceId names a machine without GPUs, which serves all machines of the billing account",
-	howDeclared:    "it is for the account's machines of the SKU and region that no line names, and that are declared as what it pays for",
-	howPool:        "it is for the account's machines of the SKU and region that no line names",
-	howWholePool:   "the discount rule divides it among all of the account's machines of the SKU and region but its own, named by lines or not",
-	howUnknownName: "ResourceId names no machine of the fleet, and other lines do name machines that it could be for",
-	howNoMachine:   "nothing in the fleet is known that it could be for",
-	howNoPeriod:    "its charge period is empty",
-	howLongPeriod:  "its charge period is longer than ten years",
+	howNamed:        "ResourceId names machines of the billing account",
+	howShared:       "it is for no machine, and all machines of the billing account share it",
+	howBare:         "ResourceId names a machine without GPUs, which serves all machines of the billing account",
+	howDeclared:     "it is for the account's machines of the SKU and region that no line names, and that are declared as what it pays for",
+	howPool:         "it is for the account's machines of the SKU and region that no line names",
+	howWholePool:    "the discount rule divides it among all of the account's machines of the SKU and region but its own, named by lines or not",
+	howUnknownName:  "ResourceId names no machine of the fleet, and other lines do name machines that it could be for",
+	howNotInService: "ResourceId names a machine that was not in service in the charge period",
+	howNoMachine:    "nothing in the fleet is known that it could be for",
+	howNoPeriod:     "its charge period is empty",
+	howLongPeriod:   "its charge period is longer than ten years",
 }
 
 // trace is a Trace on its way.
@@ -104,6 +120,7 @@ type trace struct {
 
 	current  bool   // the line that is being divided is the leaf's
 	reason   string // for the rung
+	sells    string // for the meter
 	unseen   int64
 	followed *Followed
 	found    *Trace
@@ -119,7 +136,7 @@ func (r *run) newTrace(ref *Ref) *trace {
 	t.key = r.keys.id(leafKey{ref.Workspace, ref.Cluster, ref.Deployment, ref.Component})
 	for i := range r.book.records {
 		if rec := &r.book.records[i]; t.names(r.book.texts[rec.issuer], r.book.texts[rec.account], rec.id) {
-			t.record, t.match, t.period, t.reason = int32(i), rec.match, rec.charge, howTexts[rec.how]
+			t.record, t.match, t.period, t.reason, t.sells = int32(i), rec.match, rec.charge, howTexts[rec.how], rec.sells(r.book)
 		}
 	}
 	if t.match < 0 {
@@ -153,10 +170,10 @@ func (t *trace) use(desc int32, s *slot, u use, whole bool) {
 		return
 	}
 	m := t.at(desc)
-	m.PeriodMs += u.gpuMs
+	m.PeriodMs += u.micros
 	if u.key == t.key && (whole || s.from.HourStart() == t.ref.Hour) {
-		m.WeightMs += u.gpuMs
-		m.UsefulMs += u.usefuls
+		m.WeightMs += u.micros
+		m.UsefulMs += u.useful
 	}
 }
 
@@ -208,7 +225,7 @@ func (t *trace) done(f *fleet) *Trace {
 		return nil
 	}
 	x := t.found
-	x.ClassReason, x.RungReason, x.UnseenMs, x.Followed = t.line.ClassReason, t.reason, t.unseen, t.followed
+	x.ClassReason, x.RungReason, x.MeterReason, x.UnseenMs, x.Followed = t.line.ClassReason, t.reason, t.sells, t.unseen, t.followed
 	x.Machines = make([]MachineWeight, 0, len(t.had))
 	if x.Leaf.Rung > ByAccount {
 		return x
@@ -225,7 +242,8 @@ func (t *trace) done(f *fleet) *Trace {
 	}
 	slices.SortFunc(x.Machines, func(a, b MachineWeight) int { return cmp.Compare(a.Node, b.Node) })
 	weight, _ := x.Leaf.Weight.parts()
-	whole, _ := weight.divMod(one18)
+	whole, _ := weight.divMod(one18 / 1000)
+	defer x.inMs()
 	if !t.taken || measured == 0 {
 		return x
 	}

@@ -32,17 +32,20 @@ func machinesFoot(t *rapid.T, e *estate, l *leaf, x *attribution.Trace) {
 	var weight, useful, period int64
 	for i, m := range x.Machines {
 		weight, useful, period = weight+m.WeightMs, useful+m.UsefulMs, period+m.PeriodMs
-		if m.WeightMs < 0 || m.UsefulMs > m.WeightMs || m.WeightMs > m.PeriodMs || i > 0 && x.Machines[i-1].Node >= m.Node {
+		// Both are rounded cumulatively, so one may be rounded up where the other is not.
+		if m.WeightMs < 0 || m.UsefulMs > m.WeightMs || m.WeightMs > m.PeriodMs+1 || i > 0 && x.Machines[i-1].Node >= m.Node {
 			t.Fatalf("leaf %s: machine %+v of %+v", ref(l), m, x)
 		}
-		if n := &e.nodes[m.Node]; l.Rung == attribution.ByResource && n.Resource != l.line.Resource && n.Resource != "" {
+		if n := &e.nodes[m.Node]; l.Rung == attribution.ByResource && n.Resource != l.line.Resource && n.Resource != "" &&
+			!slices.Contains(e.also, attribution.OtherID{Node: m.Node, Account: l.line.Account, Resource: l.line.Resource}) {
 			t.Fatalf("leaf %s: machine %+v is not named", ref(l), n)
 		}
 	}
-	if l.Component != attribution.Unseen && attribution.Whole(weight) != l.Weight || l.Component == attribution.Unseen && weight != 0 {
+	if l.Component != attribution.Unseen && weight != l.Weight.Decimal().IntPart() || l.Component == attribution.Unseen && weight != 0 {
 		t.Fatalf("leaf %s weighs %s, and its machines %d: %+v", ref(l), l.Weight, weight, x)
 	}
-	if of := attribution.Whole(period + x.UnseenMs); of.Cmp(l.Of) < 0 || of != l.Of && e.policy.Discount != attribution.SponsorsFirst {
+	// Machines and what was unseen are each rounded down to milliseconds.
+	if over := period + x.UnseenMs - l.Of.Decimal().IntPart(); over < -1 || over > 0 && e.policy.Discount != attribution.SponsorsFirst {
 		t.Fatalf("leaf %s is of %s, and its machines and what was unseen %d and %d: %+v", ref(l), l.Of, period, x.UnseenMs, x)
 	}
 }

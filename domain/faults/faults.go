@@ -4,8 +4,12 @@
 // The knowledge is data, table.txt, with a version; a file of the same form
 // replaces entries of it ([Table.With]). Two things stand above the table. The
 // recovery that the driver itself wants (DCGM field 1523, from R570 on) wins over
-// the table's action. And a code that no table has keeps its number, belongs to
-// no class, and asks for someone to look: it never is dropped or guessed.
+// the table's action, except where the driver cannot know better: a verdict to
+// replace the GPU stands whatever it wants, and what is milder than the table ends
+// no failed health check and no fault that asks for more than a reset. And a code
+// that no table has keeps its number, belongs to no class, and asks for someone to
+// look: it never is dropped or guessed. A recovery that no table has holds the GPU
+// down until it is mapped.
 package faults
 
 import (
@@ -32,19 +36,22 @@ const (
 
 // Names of signs.
 const (
-	OffTheBus          = "off_the_bus"
-	NVLinkDown         = "nvlink_down"
-	RemapPending       = "remap_pending"
-	RemapFailed        = "remap_failed"
-	RemapCorrected     = "remap_corrected"
-	RemapUncorrectable = "remap_uncorrectable"
-	ECCUncorrectable   = "ecc_uncorrectable"
-	ThermalSlowdown    = "thermal_slowdown"
-	PowerBrake         = "power_brake"
+	OffTheBus            = "off_the_bus"
+	NVLinkDown           = "nvlink_down"
+	RemapPending         = "remap_pending"
+	RemapFailed          = "remap_failed"
+	RemapCorrected       = "remap_corrected"
+	RemapUncorrectable   = "remap_uncorrectable"
+	ECCUncorrectable     = "ecc_uncorrectable"
+	RetirementPending    = "retirement_pending"
+	RetiredCorrected     = "retired_corrected"
+	RetiredUncorrectable = "retired_uncorrectable"
+	ThermalSlowdown      = "thermal_slowdown"
+	PowerBrake           = "power_brake"
 )
 
 var signs = []string{OffTheBus, NVLinkDown, RemapPending, RemapFailed, RemapCorrected, RemapUncorrectable,
-	ECCUncorrectable, ThermalSlowdown, PowerBrake}
+	ECCUncorrectable, RetirementPending, RetiredCorrected, RetiredUncorrectable, ThermalSlowdown, PowerBrake}
 
 // What can be done about a fault.
 const (
@@ -56,7 +63,9 @@ const (
 	ActionResetWhenIdle        = "reset_when_idle"
 	ActionDrainP2P             = "drain_p2p"       // stop traffic between GPUs
 	ActionDrainAndReset        = "drain_and_reset" // let work end, then reset
+	ActionResetBus             = "reset_bus"
 	ActionRebootNode           = "reboot_node"
+	ActionRecoverIMEX          = "recover_imex" // the domain of memory that nodes share over NVLink
 	ActionRestartVM            = "restart_vm"
 	ActionUpdateDriver         = "update_driver"
 	ActionRestartFabricManager = "restart_fabric_manager"
@@ -73,8 +82,8 @@ const (
 
 // Actions lists what a table may name.
 var Actions = []string{ActionNone, ActionMonitor, ActionFollowCause, ActionRestartWorkload, ActionResetGPU,
-	ActionResetWhenIdle, ActionDrainP2P, ActionDrainAndReset, ActionRebootNode, ActionRestartVM, ActionUpdateDriver,
-	ActionRestartFabricManager, ActionRereadCapacity, ActionRunDiagnostics, ActionCheckPower, ActionCheckCooling,
+	ActionResetWhenIdle, ActionDrainP2P, ActionDrainAndReset, ActionResetBus, ActionRebootNode, ActionRecoverIMEX,
+	ActionRestartVM, ActionUpdateDriver, ActionRestartFabricManager, ActionRereadCapacity, ActionRunDiagnostics, ActionCheckPower, ActionCheckCooling,
 	ActionCheckLink, ActionCheckPCIe, ActionReplaceGPU, ActionContactSupport, ActionLookUp}
 
 // Classes lists where the cause of a fault may be looked for.
@@ -92,7 +101,8 @@ type Entry struct {
 }
 
 // Recovery is what the driver wants done, as DCGM field 1523 gives it, plus one:
-// zero is a driver that does not say.
+// zero is a driver that does not say. The numbers are those of NVML's enum
+// nvmlDeviceGpuRecoveryAction_t.
 type Recovery uint32
 
 // What a driver may want.
@@ -103,6 +113,9 @@ const (
 	RecoveryReboot
 	RecoveryDrainP2P
 	RecoveryDrainAndReset
+	RecoveryIMEX
+	RecoveryResetBus
+	RecoveryRebootSystem
 )
 
 // Verdict is what is known of a fault.
@@ -112,7 +125,7 @@ type Verdict struct {
 	Fatal   bool
 	Meaning string
 	Known   bool // the table has the code; a caller warns when it does not
-	Driver  bool // the action is what the driver wants
+	Driver  bool // the action is what the driver wants, or it is fatal because of that alone
 }
 
 // Table says what faults mean. It is never changed after it was made.
@@ -186,20 +199,31 @@ func (t *Table) judge(sort Sort, code string, recovery Recovery, seen uint64) Ve
 	if ok && seen > 0 && e.Again != "" {
 		v.Action = e.Again
 	}
-	// The driver knows the state of the device; the table only knows the code. That
-	// nothing need be done to the device says that it works, and says nothing of
-	// the workload that was hit.
-	switch recovery {
-	case RecoveryUnknown:
-	case RecoveryNone:
-		v.Fatal = false
-	default:
-		if r, ok := t.entries[key{Recovers, strconv.FormatUint(uint64(recovery-1), 10)}]; ok {
-			v.Action, v.Fatal, v.Driver = r.Action, r.Fatal, true
-		} else {
-			v.Action, v.Driver = ActionContactSupport, true
-			v.Meaning += fmt.Sprintf("; the driver wants recovery %d, which is in no table", recovery-1)
-		}
+	if !ok && sort == Recovers {
+		v.Fatal = true
+	}
+	if recovery == RecoveryUnknown {
+		return v
+	}
+	r, ok := t.entries[key{Recovers, strconv.FormatUint(uint64(recovery-1), 10)}]
+	if !ok {
+		r.Action, r.Fatal = ActionContactSupport, true
+		v.Meaning += fmt.Sprintf("; the driver wants recovery %d, which is in no table", recovery-1)
+	}
+	if v.Action == ActionReplaceGPU { // nothing that the driver wants is more
+		v.Driver = r.Fatal && !v.Fatal
+		v.Fatal = v.Fatal || r.Fatal
+		return v
+	}
+	// The driver knows the state of the device, and the table only the code. But of what
+	// a reset does not mend, and what DCGM's own check found, it may know nothing.
+	if v.Fatal && !r.Fatal && (sort == Health || v.Action != ActionResetGPU) {
+		return v
+	}
+	// That nothing need be done to the device says that it works, and says nothing of the
+	// workload that was hit.
+	if v.Fatal = r.Fatal; recovery != RecoveryNone {
+		v.Action, v.Driver = r.Action, true
 	}
 	return v
 }
@@ -213,4 +237,19 @@ func (v Verdict) Apply(e *domain.GPUFaultObserved) {
 	case v.Meaning != "":
 		e.Detail = v.Meaning + ": " + e.Detail
 	}
+}
+
+// Lifetime reports whether a DCGM field counts over the life of the GPU, through resets
+// and reboots, because the GPU keeps the count in its InfoROM: aggregate ECC errors,
+// retired pages, remapped rows. Its first value is what happened before anybody looked,
+// maybe years ago, and is no fault; what it grows by is. A counter that shrank was
+// cleared. Sources: dcgm_fields.h of DCGM 4.5 ("aggregate (persistent)", "monotonically
+// increasing"), and NVIDIA's manuals "Dynamic Page Retirement" and "GPU Memory Error
+// Management" (remapped rows).
+func Lifetime(field uint32) bool {
+	switch field {
+	case 313, 390, 391, 393, 394:
+		return true
+	}
+	return false
 }

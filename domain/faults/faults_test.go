@@ -95,15 +95,79 @@ func TestJudge(t *testing.T) {
 		{"the table alone", 79, RecoveryUnknown, 0, Verdict{"hardware", ActionRebootNode, true, "the GPU fell off the bus", true, false}},
 		{"again", 79, RecoveryUnknown, 1, Verdict{"hardware", ActionReplaceGPU, true, "the GPU fell off the bus", true, false}},
 		{"the driver wants more", 13, RecoveryReset, 0, Verdict{"app", ActionResetGPU, true, "exception in a kernel: an address or an instruction that is not valid", true, true}},
-		{"the driver wants less", 79, RecoveryDrainP2P, 3, Verdict{"hardware", ActionDrainP2P, false, "the GPU fell off the bus", true, true}},
+		{"the driver wants less", 62, RecoveryDrainP2P, 0, Verdict{"hardware", ActionDrainP2P, false, "a micro-controller halted", true, true}},
+		{"the driver wants less than a replacement", 79, RecoveryDrainP2P, 3, Verdict{"hardware", ActionReplaceGPU, true, "the GPU fell off the bus", true, false}},
+		{"the driver wants a reset, and it came again after one", 48, RecoveryReset, 1, Verdict{"hardware", ActionReplaceGPU, true, "memory error of two bits, not correctable", true, false}},
+		{"the driver wants nothing of a GPU off the bus", 79, RecoveryNone, 0, Verdict{"hardware", ActionRebootNode, true, "the GPU fell off the bus", true, false}},
+		{"the driver wants nothing of one to replace", 48, RecoveryNone, 1, Verdict{"hardware", ActionReplaceGPU, true, "memory error of two bits, not correctable", true, false}},
 		{"the driver wants nothing, the work is lost all the same", 94, RecoveryNone, 0, Verdict{"hardware", ActionRestartWorkload, false, "memory error that hit one program alone", true, false}},
 		{"the driver says that the device works", 62, RecoveryNone, 0, Verdict{"hardware", ActionResetGPU, false, "a micro-controller halted", true, false}},
 		{"nobody knows it", 999, RecoveryUnknown, 0, Verdict{"", ActionLookUp, false, "xid 999 is in no table: look it up and add it", false, false}},
 		{"nobody but the driver", 999, RecoveryReboot, 0, Verdict{"", ActionRebootNode, true, "xid 999 is in no table: look it up and add it", false, true}},
-		{"a driver newer than the table", 13, 9, 0, Verdict{"app", ActionContactSupport, false, "exception in a kernel: an address or an instruction that is not valid; the driver wants recovery 8, which is in no table", true, true}},
+		{"a driver newer than the table", 13, 9, 0, Verdict{"app", ActionContactSupport, true, "exception in a kernel: an address or an instruction that is not valid; the driver wants recovery 8, which is in no table", true, true}},
+		{"the link domain", 13, 6, 0, Verdict{"app", ActionRecoverIMEX, true, "exception in a kernel: an address or an instruction that is not valid", true, true}},
 	} {
 		if got := std.Judge(XID, c.code, c.recovery, c.seen); got != c.want {
 			t.Errorf("%s:\n got %+v\nwant %+v", c.name, got, c.want)
+		}
+	}
+}
+
+// What the driver wants is judged by itself too. A recovery that no table has holds the
+// GPU down until somebody maps it.
+func TestRecoveries(t *testing.T) {
+	for action, want := range map[uint32]Verdict{
+		0: {"driver", ActionNone, false, "the driver wants nothing done", true, false},
+		4: {"driver", ActionDrainAndReset, false, "the driver works with less than the whole GPU and wants it reset once it is free", true, false},
+		5: {"driver", ActionRecoverIMEX, true, "the driver wants the domain of memory shared between nodes (IMEX) recovered", true, false},
+		6: {"driver", ActionResetBus, true, "the driver wants the GPU's PCIe bus reset", true, false},
+		7: {"driver", ActionRebootNode, true, "the driver wants the whole system rebooted", true, false},
+		8: {"", ActionLookUp, true, "recovery 8 is in no table: look it up and add it", false, false},
+	} {
+		if got := Standard().Judge(Recovers, action, RecoveryUnknown, 0); got != want {
+			t.Errorf("%d:\n got %+v\nwant %+v", action, got, want)
+		}
+	}
+}
+
+// A check of DCGM that failed stands whatever the driver says; so does a counter that asks
+// for a replacement.
+func TestNoneStandsBack(t *testing.T) {
+	for _, code := range []uint32{80, 120, 125, 4} {
+		if v := Standard().Judge(Health, code, RecoveryNone, 0); !v.Fatal {
+			t.Errorf("health %d: %+v", code, v)
+		}
+	}
+	if v := Standard().JudgeSign(RemapFailed, RecoveryNone, 0); !v.Fatal || v.Action != ActionReplaceGPU {
+		t.Errorf("%+v", v)
+	}
+	if v := Standard().Judge(Health, 13, RecoveryReset, 0); v.Action != ActionResetGPU || !v.Fatal {
+		t.Errorf("the driver wants more than the check: %+v", v)
+	}
+}
+
+// A verdict to replace the GPU stays, and the GPU is out of service where the driver wants
+// something that takes it out of service.
+func TestReplaceAndDriver(t *testing.T) {
+	const unmapped Recovery = 40
+	for _, c := range []struct {
+		recovery      Recovery
+		fatal, driver bool
+	}{
+		{RecoveryUnknown, false, false}, {RecoveryNone, false, false}, {RecoveryDrainP2P, false, false},
+		{RecoveryReset, true, true}, {RecoveryReboot, true, true}, {unmapped, true, true},
+	} {
+		for _, v := range []Verdict{
+			Standard().JudgeSign(RemapUncorrectable, c.recovery, 1),
+			Standard().Judge(Health, 84, c.recovery, 1),
+			Standard().Judge(XID, 165, c.recovery, 1),
+		} {
+			if v.Action != ActionReplaceGPU || v.Fatal != c.fatal || v.Driver != c.driver {
+				t.Errorf("recovery %d: %+v", c.recovery, v)
+			}
+		}
+		if v := Standard().JudgeSign(RemapFailed, c.recovery, 0); v.Action != ActionReplaceGPU || !v.Fatal || v.Driver {
+			t.Errorf("recovery %d, fatal by itself: %+v", c.recovery, v)
 		}
 	}
 }
@@ -126,7 +190,7 @@ func TestWith(t *testing.T) {
 	if v := Standard().Judge(XID, 13, RecoveryUnknown, 0); v.Class != "app" {
 		t.Errorf("the standard table changed: %+v", v)
 	}
-	if Standard().Version() != "1" || both.Version() != "1+7" {
+	if Standard().Version() != "3" || both.Version() != "3+7" {
 		t.Errorf("versions %q and %q", Standard().Version(), both.Version())
 	}
 }

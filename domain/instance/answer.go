@@ -27,7 +27,13 @@ type Answer struct {
 	Serving    domain.Decimal `json:"serving_cost"` // on-demand, spot, transfer
 	Penalty    domain.Decimal `json:"shortage_penalty"`
 	LowerBound domain.Decimal `json:"lower_bound"`
-	Gap        domain.Decimal `json:"gap"` // (cost − lower_bound) ÷ lower_bound, twelve digits
+	// Unproven names pools without a proven bound: LowerBound counts what they cost as
+	// nothing. Work may wait there, and runs as Waiting says, of two ways the one that
+	// costs less; a third may cost still less.
+	Unproven    []string       `json:"no_proven_bound,omitempty"`
+	Waiting     Waiting        `json:"waiting,omitempty"`     // "" where a bound is proven
+	Interrupted bool           `json:"interrupted,omitempty"` // the search was stopped ([SolveUntil])
+	Gap         domain.Decimal `json:"gap"`                   // (cost − lower_bound) ÷ lower_bound, twelve digits
 	// Nominal is the money that is paid within the horizon, without discount and
 	// without penalty: the sum of Calendar's cash.
 	Nominal domain.Decimal `json:"nominal_cost"`
@@ -50,6 +56,15 @@ type Answer struct {
 	Proof     []Proof    `json:"certificate"` // by component
 	Notes     []string   `json:"notes,omitempty"`
 }
+
+// Waiting is how work runs that may wait.
+type Waiting string
+
+// The ways. Levelled work runs in the hour of its window in which its pool serves least.
+const (
+	AsItComes Waiting = "as_it_comes"
+	Levelled  Waiting = "levelled"
+)
 
 // Terminal is what the same purchases come to under another salvage, and, where
 // it was solved again, what the best ones would.

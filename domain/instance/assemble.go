@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"strings"
 
 	"github.com/shopspring/decimal"
 
@@ -49,6 +50,7 @@ func (m *model) answer(s *solution) (*Answer, error) {
 		return nil, err
 	}
 	a := &Answer{Format: AnswerFormat, Instance: digest, Methods: methods(), Currency: m.in.Currency, Notes: slices.Clone(m.notes), Binding: []Binding{}, EndOfHorizon: []Terminal{}, Proof: []Proof{}}
+	a.Interrupted = s.interrupted
 	a.Committed = m.owed.RoundBank(m.digits)
 	bought := new(big.Int)
 	for i, n := range s.units {
@@ -69,6 +71,12 @@ func (m *model) answer(s *solution) (*Answer, error) {
 	}
 	cost.Add(cost, m.needless(s.units))
 	a.Cost = a.Committed.Add(m.quotient(cost, true))
+	if m.unproven() {
+		a.Waiting = AsItComes
+		if m.loads.level {
+			a.Waiting = Levelled
+		}
+	}
 	a.Penalty = m.penalty(o)
 	a.Serving = a.Cost.Sub(a.Committed).Sub(a.Bought).Sub(a.Penalty)
 	if err := m.certify(a, s); err != nil {
@@ -156,8 +164,16 @@ func (m *model) certify(a *Answer, s *solution) error {
 			return fmt.Errorf("write certificate: %w", err)
 		}
 		x.Document = text
+		x.Bound = m.bounded(c, x.Bound, p.joint)
+		if c.unproven {
+			a.Unproven = append(a.Unproven, x.Pools...)
+		}
 		bound.Add(bound, x.Bound)
 		a.Proof = append(a.Proof, x)
+	}
+	slices.Sort(a.Unproven)
+	if len(a.Unproven) > 0 {
+		a.Notes = append(a.Notes, fmt.Sprintf("no proven bound: in %s work may wait; it runs %s, and another way may cost less", strings.Join(a.Unproven, ", "), strings.ReplaceAll(string(a.Waiting), "_", " ")))
 	}
 	a.LowerBound = a.Committed.Add(m.quotient(bound, false))
 	switch {

@@ -421,6 +421,9 @@ func (m *model) firstDays(demand, days int) ([]int, error) {
 
 // Compare adds to an answer what is done without a plan.
 func Compare(ctx context.Context, in *Instance, a *Answer) (err error) {
-	a.Baselines, err = Baselines(ctx, in)
+	if err := in.Validate(); err != nil {
+		return err
+	}
+	a.Baselines, err = a.loads().baselines(ctx, in)
 	return err
 }

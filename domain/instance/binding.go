@@ -236,6 +236,10 @@ func (m *model) weigh(a *Answer) {
 	if !a.Gap.GreaterThan(plainGap) {
 		return
 	}
+	if len(a.Unproven) > 0 { // the gap says nothing of them, and prices are of one way of waiting
+		a.Binding = []Binding{}
+		return
+	}
 	note := fmt.Sprintf("the gap is %s %%: these purchases cost up to %s %s more than the best could, which is not known closer",
 		a.Gap.Shift(2).RoundUp(3), a.Cost.Sub(a.LowerBound).RoundUp(2), m.in.Currency)
 	if a.Gap.GreaterThan(weakGap) {

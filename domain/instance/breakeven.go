@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/big"
 	"slices"
 
 	"github.com/shopspring/decimal"
@@ -334,7 +335,7 @@ func (m *model) component(ctx context.Context, pool string, lp linear.Solver) (c
 			if err != nil {
 				return cost, bound, err
 			}
-			return decimal.NewFromBigInt(s.Cost, -m.digits), decimal.NewFromBigInt(s.Bound, -m.digits), nil
+			return m.within(c, s.Cost, s.Bound, nil)
 		}
 		s, err := joint.Solve(ctx, c.joint, lp)
 		var clash *joint.Infeasible
@@ -343,7 +344,12 @@ func (m *model) component(ctx context.Context, pool string, lp linear.Solver) (c
 		} else if err != nil {
 			return cost, bound, err
 		}
-		return decimal.NewFromBigInt(s.Cost, -m.digits), decimal.NewFromBigInt(s.Bound, -m.digits), nil
+		return m.within(c, s.Cost, s.Bound, s)
 	}
 	return cost, bound, fmt.Errorf("no component has pool %q", pool)
+}
+
+// within is between what a component costs.
+func (m *model) within(c *component, cost, bound *big.Int, by *joint.Solution) (domain.Decimal, domain.Decimal, error) {
+	return decimal.NewFromBigInt(cost, -m.digits), decimal.NewFromBigInt(m.bounded(c, bound, by), -m.digits), nil
 }

@@ -27,7 +27,11 @@ func (m *model) clash(e *joint.Infeasible) error {
 			if i < 0 {
 				add("", "%s", member.ID)
 			} else if b := m.bounds[i].budget; b != nil {
-				add(m.bounds[i].path, "at most %s %s (%s) from %s to %s", b.Amount, m.in.Currency, b.Basis, day(b.Interval.From), day(b.Interval.To))
+				end := "on"
+				if b.Interval.To != 0 {
+					end = "to " + day(b.Interval.To)
+				}
+				add(m.bounds[i].path, "at most %s %s (%s) from %s %s", b.Amount, m.in.Currency, b.Basis, day(b.Interval.From), end)
 			} else {
 				add(m.bounds[i].path, "at most %d unit-hours", m.bounds[i].Most)
 			}

@@ -43,8 +43,10 @@ type model struct {
 	heldAccrual                   [][]domain.Decimal // by pool, and last what is of none
 	owed                          domain.Decimal     // present value of what is held
 
-	// loads is shared by all models of an instance.
+	// loads is shared by all models of an instance, and exact says of which demands that
+	// wait it is known how they run at least cost.
 	loads *loads
+	exact []bool
 
 	choices []choice
 	needs   []joint.Need
@@ -65,6 +67,9 @@ type component struct {
 	joint *joint.Problem
 	// offers gives, for alone, the choice of an offer's start, by offer and epoch.
 	offers map[[2]int]int
+	// unproven: work may wait in it, and another way of waiting may cost less than the
+	// one that the problem states. What bounds the problem does not bound the component.
+	unproven bool
 }
 
 // newModel prepares an instance that was validated. terminal replaces what terms
@@ -90,6 +95,7 @@ func newModel(in *Instance, terminal *domain.Decimal) (*model, error) {
 	m.region = index(len(in.Regions), func(i int) string { return in.Regions[i].ID })
 	m.pool = index(len(in.Pools), func(i int) string { return in.Pools[i].ID })
 	m.demand = index(len(in.Demands), func(i int) string { return in.Demands[i].ID })
+	m.exact = make([]bool, len(in.Demands))
 	m.spendRates()
 	for i := range in.Demands {
 		m.ways = append(m.ways, m.routes(&in.Demands[i]))
@@ -209,6 +215,7 @@ func (m *model) states(ctx context.Context) error {
 		return err
 	}
 	m.cut()
+	m.findExact()
 	for i := range m.components {
 		if err := m.state(ctx, &m.components[i]); err != nil {
 			return err
@@ -356,16 +363,25 @@ func (m *model) supply(pool, e int) (onDemand, spot procurement.Nano, err error)
 	return onDemand, spot, nil
 }
 
-// spotUnits is how many units of spot a pool has in a scenario.
+// spotUnits is how many units of demand the spot of a pool serves in a scenario.
 func (m *model) spotUnits(pool, scenario int) int {
 	p := &m.in.Pools[pool]
-	if n, ok := m.scenarios[scenario].Spot[p.ID]; ok {
-		return n
+	if p.Spot == nil {
+		return procurement.Unlimited // of nothing
 	}
-	if p.Spot != nil && p.Spot.Available != nil {
-		return *p.Spot.Available
+	if n, ok := m.scenarios[scenario].Spot[p.ID]; ok {
+		return p.Spot.Serves(n)
+	}
+	if p.Spot.Available != nil {
+		return p.Spot.Serves(*p.Spot.Available)
 	}
 	return procurement.Unlimited
+}
+
+// Serves is how many units of demand so many units of spot serve: interruptions take
+// their share of each hour, and whole units are left.
+func (s *Spot) Serves(units int) int {
+	return int(whole(units).Mul(one.Sub(s.Overhead)).IntPart())
 }
 
 func (m *model) stateAlone(ctx context.Context, c *component) error {
@@ -532,6 +548,11 @@ func (m *model) spent(x *choice, b *bound) (procurement.Nano, error) {
 	if b.budget == nil {
 		return 0, nil
 	}
+	return rounded(m.spentExactly(x, b).Shift(m.digits).Ceil().Shift(-m.digits), m.digits)
+}
+
+// spentExactly is what a unit of a choice takes of a budget, in its parts.
+func (m *model) spentExactly(x *choice, b *bound) domain.Decimal {
 	cash, accrual := m.money(x)
 	sum := decimal.Zero
 	for e := range m.cal.n {
@@ -543,7 +564,7 @@ func (m *model) spent(x *choice, b *bound) (procurement.Nano, error) {
 			sum = sum.Add(accrual[e])
 		}
 	}
-	return rounded(sum.Mul(whole(b.parts)).Shift(m.digits).Ceil().Shift(-m.digits), m.digits)
+	return sum.Mul(whole(b.parts))
 }
 
 func (m *model) jointEpoch(c *component, e int, extra []domain.Decimal, quota map[string]int, spend map[int]int, quotas []string) (*joint.Epoch, error) {
@@ -704,9 +725,6 @@ func (m *model) remark() {
 	}
 	for i := range m.in.Demands {
 		d := &m.in.Demands[i]
-		if d.DeferHours > 0 && d.DeferrableShare.IsPositive() {
-			note("demand %q is levelled within windows of %d hours, work running no earlier than it came: that costs least for its pool alone, where hours of a window cost alike", d.ID, d.DeferHours)
-		}
 		if p := &m.in.Pools[m.pool[d.Pool]]; p.Quota == "" && p.OnDemand != nil {
 			note("no quota bounds what demand %q takes on demand of pool %q", d.ID, p.ID)
 		}
@@ -736,7 +754,7 @@ func (m *model) remark() {
 		counted := ""
 		for j := range m.bounds {
 			if b := &m.bounds[j]; b.budget == &m.in.Budgets[i] && !b.exact {
-				counted = fmt.Sprintf("; what is served by the hour counts at up to %s%% above what it costs, in the cost proven too", thousand.Div(whole(10*b.parts)).Shift(-3).Round(5))
+				counted = fmt.Sprintf("; what is served by the hour counts at up to %s%% above what it costs; the lower bound allows for that", thousand.Div(whole(10*b.parts)).Shift(-3).Round(5))
 			}
 		}
 		note("budget %q holds in expectation over the scenarios, and a scenario of more demand may exceed it%s", m.in.Budgets[i].ID, counted)

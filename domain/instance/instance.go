@@ -106,7 +106,8 @@ type Spot struct {
 	// Overhead is the share of spot time that interruptions lose, below 1: serving
 	// an hour takes 1/(1 − overhead) hours.
 	Overhead domain.Decimal `json:"overhead"`
-	// Available bounds the units in an hour; nil: no bound. Scenarios may differ.
+	// Available bounds the units in an hour; nil: no bound. Scenarios may differ. Of
+	// these interruptions take the overhead ([Spot.Serves]).
 	Available *int `json:"available_units,omitempty"`
 }
 
@@ -131,7 +132,8 @@ type Demand struct {
 	Countries      []string `json:"countries,omitempty"`
 	Certifications []string `json:"certifications,omitempty"` // needed of a pool
 	// DeferHours lets DeferrableShare of each hour's demand wait for so many hours
-	// at most (whole windows from the start of the horizon).
+	// at most (whole windows from the start of the horizon). A posture and bounds of the
+	// answer as a whole count it as it comes.
 	DeferrableShare domain.Decimal `json:"deferrable_share,omitzero"`
 	DeferHours      int            `json:"defer_hours,omitempty"`
 	// Buffer adds spare units for failures.

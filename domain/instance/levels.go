@@ -13,11 +13,21 @@ import (
 // loads keeps what was computed of an instance's demand, which does not depend on
 // prices. Models of the instance share it, at the same time too.
 type loads struct {
+	// level says how work that may wait runs where the best way is not known: level
+	// with what else its pool serves, or as it comes. See [model.exact].
+	level bool
+
 	mu     sync.Mutex
-	levels map[[2]int][]int // by demand and scenario
-	spares map[[2]int][]int64
+	levels map[levelKey][]int
+	spares map[levelKey][]int64
 	kept   int // hours in levels
 	peaks  map[string][][]int
+}
+
+// levelKey names a demand in a scenario, as it comes or levelled.
+type levelKey struct {
+	demand, scenario int
+	level            bool
 }
 
 // mostKept bounds the hours that are kept, 8 bytes each; what is beyond is computed
@@ -25,24 +35,43 @@ type loads struct {
 const mostKept = 16_000_000
 
 func newLoads() *loads {
-	return &loads{levels: map[[2]int][]int{}, spares: map[[2]int][]int64{}, peaks: map[string][][]int{}}
+	return &loads{levels: map[levelKey][]int{}, spares: map[levelKey][]int64{}, peaks: map[string][][]int{}}
 }
 
-// levels is what a demand wants in each hour of the horizon in a scenario:
-// multiplied, put off, and with its buffer, in this order. Nobody may change it.
+// levels is what a demand runs in each hour of the horizon in a scenario: multiplied,
+// put off where it may wait, and with its buffer, in this order. Nobody may change it.
 func (m *model) levels(demand, scenario int) ([]int, error) {
-	w, at := m.loads, [2]int{demand, scenario}
+	return m.levelsOf(m.levelKey(demand, scenario))
+}
+
+// levelKey is how a demand runs in a scenario.
+func (m *model) levelKey(demand, scenario int) levelKey {
+	return levelKey{demand, scenario, m.in.Demands[demand].waits() && (m.loads.level || m.exact[demand])}
+}
+
+// stated is [model.levels] of a demand that never waits.
+func (m *model) stated(demand, scenario int) ([]int, error) {
+	return m.levelsOf(levelKey{demand, scenario, false})
+}
+
+func (m *model) levelsOf(at levelKey) ([]int, error) {
+	w := m.loads
 	w.mu.Lock()
 	known, ok := w.levels[at]
 	w.mu.Unlock()
 	if ok {
 		return known, nil
 	}
-	out, err := m.wanted(demand, &m.scenarios[scenario])
+	out, err := m.wanted(at.demand, &m.scenarios[at.scenario])
 	if err != nil {
 		return nil, err
 	}
-	spares, err := m.addSpares(demand, out)
+	if at.level {
+		if err := m.levelOut(at, out); err != nil {
+			return nil, err
+		}
+	}
+	spares, err := m.addSpares(at.demand, out)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +101,7 @@ func (m *model) spares(demand, scenario int) ([]int64, error) {
 	if m.in.Demands[demand].Buffer == nil {
 		return nil, nil
 	}
-	w, at := m.loads, [2]int{demand, scenario}
+	w, at := m.loads, m.levelKey(demand, scenario)
 	w.mu.Lock()
 	known, ok := w.spares[at]
 	w.mu.Unlock()
@@ -129,7 +158,7 @@ func (b *Buffer) Spares(top int) (*reliability.Buffer, error) {
 	return reliability.NewBuffer(top, max(1, b.UnitsPerNode), b.Unavailability(), b.ServiceLevel)
 }
 
-// wanted is what a demand wants in each hour of a scenario without a buffer.
+// wanted is what a demand wants in each hour of a scenario as it comes, without a buffer.
 func (m *model) wanted(demand int, s *Scenario) ([]int, error) {
 	d := &m.in.Demands[demand]
 	out := make([]int, m.cal.hours[m.cal.n])
@@ -174,36 +203,97 @@ func (m *model) wanted(demand int, s *Scenario) ([]int, error) {
 			}
 		}
 	}
-	if d.DeferHours > 0 && d.DeferrableShare.IsPositive() {
-		permille := int(d.DeferrableShare.Shift(3).IntPart())
-		for at := 0; at < len(out); at += d.DeferHours {
-			putOff(out[at:min(at+d.DeferHours, len(out))], permille)
-		}
-	}
 	return out, nil
 }
 
-// putOff lets a share of each hour's demand, rounded down to whole units, run
-// later within the window: each unit where the load is least, of equal hours the
-// first. The hours that may be used by what arrives last are the fewest, so it
-// comes first; every choice is then as level as can be, and no other way to run
-// the same work costs less where an hour's cost is convex in its load and alike in
-// all hours.
-func putOff(window []int, permille int) {
-	fixed := make([]int, len(window))
-	for h, n := range window {
-		fixed[h] = n - int(int64(n)*int64(permille)/1000)
+// waits reports whether some of a demand may run later than it comes.
+func (d *Demand) waits() bool { return d.DeferHours > 0 && d.DeferrableShare.IsPositive() }
+
+// levelOut puts off what may wait of a demand, so that its pool serves as level a load
+// as can be. Of the other demands at home there those before it are put off already.
+func (m *model) levelOut(at levelKey, units []int) error {
+	d := &m.in.Demands[at.demand]
+	beside := make([]int, len(units))
+	for i := range m.in.Demands {
+		if i == at.demand || m.in.Demands[i].Pool != d.Pool {
+			continue
+		}
+		others, err := m.levelsOf(levelKey{i, at.scenario, i < at.demand && m.in.Demands[i].waits()})
+		if err != nil {
+			return err
+		}
+		for h, n := range others {
+			beside[h] += n
+		}
 	}
+	for from := 0; from < len(units); from += d.DeferHours {
+		to := min(from+d.DeferHours, len(units))
+		putOff(units[from:to], beside[from:to], permille(d.DeferrableShare))
+	}
+	return nil
+}
+
+// putOff lets a share of each hour's demand, rounded down to whole units, run
+// later within the window: each unit where the load, with what runs beside it, is
+// least, of equal hours the first. The hours that may be used by what arrives last are
+// the fewest, so it comes first. The loads are then as level as can be: no other way to
+// run the work costs less where an hour's cost is convex in its load and alike in all
+// hours (Hardy, Littlewood and Pólya, 1929). The tests compare it with every way.
+func putOff(window, beside []int, permille int) {
 	load := &hours{}
 	for h := len(window) - 1; h >= 0; h-- {
-		wait := window[h] - fixed[h]
-		window[h] = fixed[h]
-		heap.Push(load, hour{h, fixed[h]})
+		wait := int(int64(window[h]) * int64(permille) / 1000)
+		heap.Push(load, hour{h, window[h] - wait + beside[h]})
 		load.fill(wait)
 	}
 	for _, x := range *load {
-		window[x.at] = x.units
+		window[x.at] = x.units - beside[x.at]
 	}
+}
+
+// findExact finds the demands for which no other way of waiting costs less than the
+// most level one, whatever is bought. That is so where all hours of an epoch are served
+// alike, at a cost that is convex in one load:
+//
+//   - every window lies within an epoch;
+//   - of its component the demand alone may wait, and has no buffer, as spares are not
+//     in proportion to what they are for;
+//   - it is the only demand there, or all have the same pool, no other may serve them,
+//     and a shortage of each costs the same;
+//   - whole hours of them may run on spot, or none: a share is rounded down by the hour.
+func (m *model) findExact() {
+	m.exact = make([]bool, len(m.in.Demands))
+	for i := range m.components {
+		c := &m.components[i]
+		waiting := -1
+		exact := true
+		for _, j := range c.demands {
+			d, first := &m.in.Demands[j], &m.in.Demands[c.demands[0]]
+			if d.waits() {
+				exact = exact && waiting < 0 && d.Buffer == nil && m.withinEpochs(d.DeferHours)
+				waiting = j
+			}
+			if len(c.demands) > 1 {
+				exact = exact && d.Pool == first.Pool && len(m.ways[j]) == 1 && d.Shortage.Equal(first.Shortage)
+			}
+			if slices.ContainsFunc(c.pools, func(p int) bool { return m.in.Pools[p].Spot != nil }) {
+				share := permille(d.Interruptible)
+				exact = exact && (share == 0 || share == 1000) && share == permille(first.Interruptible)
+			}
+		}
+		switch {
+		case waiting < 0:
+		case exact:
+			m.exact[waiting] = true
+		default:
+			c.unproven = true
+		}
+	}
+}
+
+// withinEpochs reports whether no window of so many hours reaches into another epoch.
+func (m *model) withinEpochs(hours int) bool {
+	return !slices.ContainsFunc(m.cal.hours[:m.cal.n], func(h int64) bool { return h%int64(hours) != 0 })
 }
 
 type hour struct{ at, units int }

@@ -204,7 +204,8 @@ func (m *model) need(region, set int, terms []joint.NeedTerm, peaks []int) {
 const mostSums = 20_000_000_000
 
 // peaks returns for each union of groups the most that they want in one hour of
-// each epoch, in any scenario. The same groups are summed up once.
+// each epoch, in any scenario, as it comes: capacity for a loss does not count on work
+// that waits. The same groups are summed up once.
 func (m *model) peaks(ctx context.Context, groups [][]int) ([][]int, error) {
 	key := fmt.Sprint(groups)
 	if known := m.loads.peak(key, nil); known != nil {
@@ -225,7 +226,7 @@ func (m *model) peaks(ctx context.Context, groups [][]int) ([][]int, error) {
 				if err := ctx.Err(); err != nil {
 					return nil, err
 				}
-				units, err := m.levels(i, s)
+				units, err := m.stated(i, s)
 				if err != nil {
 					return nil, err
 				}
@@ -329,7 +330,7 @@ func (m *model) limits(ctx context.Context) error {
 			continue
 		}
 		l.Most = most
-		x := bound{Limit: l, budget: b, path: path, parts: 1}
+		x := bound{Limit: l, budget: b, path: path, parts: 1, left: left}
 		if err := m.refine(&x, left, undo); err != nil {
 			return err
 		}
@@ -348,7 +349,7 @@ func (m *model) limits(ctx context.Context) error {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				units, err := m.levels(i, s)
+				units, err := m.stated(i, s)
 				if err != nil {
 					return err
 				}
@@ -382,6 +383,7 @@ type bound struct {
 	// parts is how often a budget is counted, both what it allows and what is taken of
 	// it, so that what undoes the discount is rounded up by little.
 	parts int64
+	left  domain.Decimal // of the budget, beside what is held
 	// exact says that nothing was rounded.
 	exact bool
 }
@@ -397,7 +399,8 @@ type bound struct {
 // held count exactly. A budget is thus kept, and at most that much of it is left unused.
 // Without a discount, or where undo is whole, nothing is rounded. To count it exactly
 // the solvers would have to be given the nominal price of each pool and way beside the
-// discounted one.
+// discounted one. What is proven of the tighter problem is lowered to hold for the stated
+// one ([model.bounded]).
 func (m *model) refine(x *bound, left domain.Decimal, undo []domain.Decimal) error {
 	most := slices.MaxFunc(undo, domain.Decimal.Cmp)
 	if !most.IsPositive() {

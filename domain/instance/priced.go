@@ -148,12 +148,15 @@ func (p *Priced) Protected(demand string) bool {
 }
 
 // Levels is what a demand wants in each hour in a scenario (0 where there are
-// none): put off where it may wait, and with spare units for failures or without.
-func (p *Priced) Levels(demand string, scenario int, spare bool) ([]int, error) {
-	if !spare {
-		return p.m.wanted(p.m.demand[demand], &p.m.scenarios[scenario])
+// none): levelled where it may wait ([Levelled]), and without spare units for failures.
+func (p *Priced) Levels(demand string, scenario int) ([]int, error) {
+	p.m.loads.level = true
+	at := p.m.levelKey(p.m.demand[demand], scenario)
+	out, err := p.m.wanted(at.demand, &p.m.scenarios[at.scenario])
+	if err == nil && at.level {
+		err = p.m.levelOut(at, out)
 	}
-	return p.m.levels(p.m.demand[demand], scenario)
+	return out, err
 }
 
 // Bought is what an order covers and costs.

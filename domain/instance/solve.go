@@ -20,7 +20,7 @@ import (
 )
 
 // Method is the version of this package's method. An answer names it.
-const Method = "instance/3"
+const Method = "instance/4"
 
 func methods() []string {
 	return []string{Method, procurement.Method, joint.Method, reliability.Method}
@@ -31,25 +31,83 @@ func methods() []string {
 // [linear.ErrUnavailable]. One that nothing meets is refused with [Infeasible],
 // and one that breaks a rule with [Faults]. The answer passed the checker.
 func Solve(ctx context.Context, in *Instance, lp linear.Solver) (*Answer, error) {
+	return SolveUntil(ctx, ctx, in, lp)
+}
+
+// SolveUntil is [Solve] that stops searching when until ends. Its answer is the best that
+// is known then, with the bound that is proven then, and says so (Answer.Interrupted).
+// To buy nothing is such an answer wherever that keeps the posture, budgets and limits;
+// where none is known the error is until's.
+func SolveUntil(ctx, until context.Context, in *Instance, lp linear.Solver) (*Answer, error) {
 	if err := in.Validate(); err != nil {
 		return nil, err
 	}
-	m, err := newLoads().compile(ctx, in, nil)
-	if err != nil {
-		return nil, err
+	return eachWay(ctx, func(w *loads) (*model, *Answer, error) {
+		m, err := w.compile(ctx, in, nil)
+		if err != nil {
+			return m, nil, err
+		}
+		solved, err := m.solveUntil(ctx, until, lp)
+		if err != nil {
+			return m, nil, err
+		}
+		a, err := m.answer(solved)
+		return m, a, err
+	})
+}
+
+// eachWay answers with work that waits as it comes and, where it is not known what is
+// best, levelled as well. It returns the answer that costs less, so that it never costs
+// more than without permission to wait. What one way cannot meet the other may. Where the
+// second way is stopped, the first one's answer is interrupted too.
+func eachWay(ctx context.Context, answer func(*loads) (*model, *Answer, error)) (*Answer, error) {
+	m, best, err := answer(newLoads())
+	var clash *Infeasible
+	if err != nil && !errors.As(err, &clash) || m == nil || !m.unproven() || best != nil && best.Interrupted {
+		return best, err
 	}
-	solved, err := m.solve(ctx, lp)
-	if err != nil {
-		return nil, err
+	levelled := newLoads()
+	levelled.level = true
+	_, other, otherErr := answer(levelled)
+	stopped := errors.Is(otherErr, context.Canceled) || errors.Is(otherErr, context.DeadlineExceeded)
+	if best != nil {
+		best.Interrupted = stopped || other != nil && other.Interrupted
 	}
-	return m.answer(solved)
+	switch {
+	case best != nil && stopped && ctx.Err() == nil:
+		return best, nil // the search was stopped, and this was found before
+	case otherErr != nil && !errors.As(otherErr, &clash):
+		return nil, otherErr
+	case otherErr != nil && err != nil:
+		for i := range m.in.Demands {
+			if d := &m.in.Demands[i]; d.waits() && !m.exact[i] {
+				clash.Constraints = append(clash.Constraints, Constraint{fmt.Sprintf("/demands/%d/deferrable_share", m.at.demands[i]), fmt.Sprintf("demand %q runs as it comes, or levelled within its windows: no other way of waiting was tried", d.ID)})
+			}
+		}
+		return nil, clash
+	case err != nil || otherErr == nil && other.Cost.LessThan(best.Cost):
+		return other, nil //nolint:nilerr // what one way cannot meet the other did
+	}
+	return best, nil
+}
+
+// unproven reports whether a component is answered without a bound.
+func (m *model) unproven() bool {
+	return slices.ContainsFunc(m.components, func(c component) bool { return c.unproven })
+}
+
+// loads computes demand as an answer has it.
+func (a *Answer) loads() *loads {
+	w := newLoads()
+	w.level = a.Waiting == Levelled
+	return w
 }
 
 // EndOfHorizon solves an instance again with nothing, and with everything, of what
 // terms beyond the horizon cost taken to be worth keeping, and notes the results in
 // its answer. It does nothing where no purchase could outlive the horizon.
 func EndOfHorizon(ctx context.Context, in *Instance, a *Answer, lp linear.Solver) error {
-	w := newLoads()
+	w := a.loads()
 	for i := range a.EndOfHorizon {
 		t := &a.EndOfHorizon[i]
 		m, err := w.compile(ctx, in, &t.Salvage)
@@ -75,8 +133,9 @@ func EndOfHorizon(ctx context.Context, in *Instance, a *Answer, lp linear.Solver
 // solution is what was bought of each choice, and what proves each component; none
 // where purchases are only evaluated.
 type solution struct {
-	units  []int // by choice
-	proofs []proof
+	units       []int // by choice
+	proofs      []proof
+	interrupted bool
 }
 
 type proof struct {
@@ -94,6 +153,10 @@ func (p *proof) cost() *big.Int {
 }
 
 func (m *model) solve(ctx context.Context, lp linear.Solver) (*solution, error) {
+	return m.solveUntil(ctx, ctx, lp)
+}
+
+func (m *model) solveUntil(ctx, until context.Context, lp linear.Solver) (*solution, error) {
 	out := &solution{units: make([]int, len(m.choices))}
 	for i := range m.components {
 		if err := ctx.Err(); err != nil {
@@ -114,7 +177,7 @@ func (m *model) solve(ctx context.Context, lp linear.Solver) (*solution, error) 
 				out.units[c.offers[[2]int{b.Offer, b.Epoch}]] = b.Units
 			}
 		} else {
-			s, err := joint.Solve(ctx, c.joint, lp)
+			s, err := joint.SolveUntil(ctx, until, c.joint, lp)
 			var clash *joint.Infeasible
 			if errors.As(err, &clash) {
 				return nil, m.clash(clash)
@@ -125,6 +188,7 @@ func (m *model) solve(ctx context.Context, lp linear.Solver) (*solution, error) 
 				return nil, err
 			}
 			p.joint = s
+			out.interrupted = out.interrupted || s.Interrupted
 			for j, n := range s.Units {
 				out.units[c.choices[j]] = n
 			}
@@ -142,18 +206,21 @@ func Evaluate(ctx context.Context, in *Instance, orders []Order) (*Answer, error
 	if err := in.Validate(); err != nil {
 		return nil, err
 	}
-	m, err := newLoads().compile(ctx, in, nil)
-	if err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	units, err := m.place(orders)
-	if err != nil {
-		return nil, err
-	}
-	return m.answer(&solution{units: units})
+	return eachWay(ctx, func(w *loads) (*model, *Answer, error) {
+		m, err := w.compile(ctx, in, nil)
+		if err != nil {
+			return m, nil, err
+		}
+		if err := ctx.Err(); err != nil {
+			return m, nil, err
+		}
+		units, err := m.place(orders)
+		if err != nil {
+			return m, nil, err
+		}
+		a, err := m.answer(&solution{units: units})
+		return m, a, err
+	})
 }
 
 // place finds the choices that orders are.
@@ -214,7 +281,8 @@ func (m *model) place(orders []Order) ([]int, error) {
 // wraps [check.ErrRejected] for an answer that is not what it claims to be, and is
 // the context's when that ends.
 //
-// Two things are no part of what is proven ([Answer.NotProven]): how little purchases
+// Three things are no part of what is proven ([Answer.NotProven]): that the search was
+// interrupted, how little purchases
 // under another salvage could cost (Terminal.LowerBound; that Terminal.Purchases come
 // to Terminal.Best is computed again), and the counts of work in certificates.
 // Another certificate, or another mix of ways that keeps the limits, is as good as
@@ -233,7 +301,7 @@ func Check(ctx context.Context, in *Instance, a *Answer) error {
 	if !slices.Equal(a.Methods, methods()) {
 		return fmt.Errorf("%w: it was computed by %q, this program computes by %q: check it with that version", check.ErrRejected, a.Methods, methods())
 	}
-	w := newLoads()
+	w := a.loads()
 	m, err := w.compile(ctx, in, nil)
 	if err != nil {
 		return err
@@ -249,7 +317,7 @@ func Check(ctx context.Context, in *Instance, a *Answer) error {
 	if len(a.Proof) != len(m.components) {
 		return fmt.Errorf("%w: %d certificates for %d components", check.ErrRejected, len(a.Proof), len(m.components))
 	}
-	s := &solution{units: units}
+	s := &solution{units: units, interrupted: a.Interrupted}
 	for i := range m.components {
 		p, err := m.prove(ctx, &m.components[i], units, a.Proof[i].Document)
 		if err != nil {
@@ -288,6 +356,9 @@ func Check(ctx context.Context, in *Instance, a *Answer) error {
 // No other figure rests on it.
 func (a *Answer) NotProven() []string {
 	out := []string{}
+	if a.Interrupted {
+		out = append(out, "/interrupted")
+	}
 	for i := range a.EndOfHorizon {
 		if a.EndOfHorizon[i].LowerBound != nil {
 			out = append(out, fmt.Sprintf("/end_of_horizon/%d/lower_bound", i))

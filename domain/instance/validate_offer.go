@@ -335,7 +335,11 @@ func (v *validator) budget(b *Budget, path string) {
 	boundary := func(t domain.Instant) bool {
 		return t <= v.spans[0].From || t >= v.spans[len(v.spans)-1].To || slices.ContainsFunc(v.spans, func(s domain.Interval) bool { return s.From == t })
 	}
-	within := b.Interval.Intersect(domain.Interval{From: v.spans[0].From, To: v.spans[len(v.spans)-1].To})
+	horizon, interval := domain.Interval{From: v.spans[0].From, To: v.spans[len(v.spans)-1].To}, b.Interval
+	if interval.To == 0 { // without end
+		interval.To = horizon.To
+	}
+	within := interval.Intersect(horizon)
 	v.check(!within.Empty(), path+"/interval", "it holds nothing of the horizon")
-	v.check(boundary(b.Interval.From) && boundary(b.Interval.To), path+"/interval", "it does not begin and end with an epoch")
+	v.check(boundary(interval.From) && boundary(interval.To), path+"/interval", "it does not begin and end with an epoch")
 }

@@ -90,7 +90,7 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 		r.add(&pool.Amounts)
 		r.Courses, r.Calendar = sumCourses(r.Courses, pool.Courses), sumMonths(r.Calendar, pool.Calendar)
 	}
-	p.Expiry = c.ladder()
+	p.Expiry, p.Ignored = c.ladder(), c.ignored()
 	c.pack(p)
 	for i := range p.Regions {
 		r := &p.Regions[i]

@@ -213,6 +213,24 @@ func (c *composer) owed(k *candidate) domain.Decimal {
 	return sum.Round(9)
 }
 
+// ignored is what is bought and serves no pool of the plan. Owned machines are bought by
+// no commitment.
+func (c *composer) ignored() []Ignored {
+	var out []Ignored
+	for i := range c.held {
+		h := &c.held[i]
+		if h.CountsFor != "" || h.Kind == domain.OfferOwned || h.Term.To != 0 && h.Term.To <= c.span[0].From || h.Term.From >= c.end() {
+			continue
+		}
+		if n := len(out); n > 0 && out[n-1].Commitment == h.Commitment && out[n-1].Reason == h.NotCounted && out[n-1].Term.To == h.Term.From {
+			out[n-1].Term.To = h.Term.To // it goes on
+			continue
+		}
+		out = append(out, Ignored{h.Commitment, h.Provider, h.Region, h.Kind, h.SKU, h.Units, h.Term, h.NotCounted})
+	}
+	return out
+}
+
 // ladder is what runs out, in order, and what it serves until then.
 func (c *composer) ladder() []Held {
 	out := slices.Clone(c.q.Expiry)

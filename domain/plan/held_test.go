@@ -115,6 +115,9 @@ func TestHeldServesOnePool(t *testing.T) {
 		c.edit(&q.Held[0])
 		q.Expiry = slices.Clone(q.Held)
 		p := compute(t, q)
+		if x := p.Ignored; (c.serves == "") != (len(x) == 1) || len(x) == 1 && (x[0].Commitment != q.Held[0].Commitment || x[0].Reason != p.Expiry[0].NotCounted) {
+			t.Errorf("%s: ignored %+v", name, x)
+		}
 		if x := p.Expiry[0]; x.CountsFor != c.serves || (c.reason == "") != (x.NotCounted == "") || !strings.Contains(x.NotCounted, c.reason) {
 			t.Errorf("%s: counts for %q, not counted because %q", name, x.CountsFor, x.NotCounted)
 		}

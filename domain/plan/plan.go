@@ -33,7 +33,7 @@ import (
 )
 
 // Method is the version of this package's method. A plan names it.
-const Method = "plan/5"
+const Method = "plan/6"
 
 // Assumptions are what a plan takes as given without having observed it.
 type Assumptions struct {
@@ -197,11 +197,26 @@ type Plan struct {
 	Calendar    []MonthMoney    `json:"calendar"` // of all pools
 	// Expiry is what is bought already, by the end of its term.
 	Expiry []Held `json:"expiry_ladder"`
+	// Ignored are commitments of which some of the horizon is left that serve nothing in
+	// the plan: what they cost is in no amount, and what they save in no decision.
+	Ignored []Ignored `json:"ignored_commitments,omitempty"`
 	// Left names the pools that are not in the answer, and why.
 	Left []LeftPool `json:"left_out"`
 	// Components are the pools that share something, by what they share, with the
 	// proof of their plan. Pools that share nothing prove theirs alone.
 	Components []Component `json:"components,omitempty"`
+}
+
+// Ignored is a commitment that is held and not planned with.
+type Ignored struct {
+	Commitment string           `json:"commitment"`
+	Provider   string           `json:"provider"`
+	Region     string           `json:"region,omitempty"`
+	Kind       domain.OfferKind `json:"kind"`
+	SKU        string           `json:"sku,omitempty"`
+	Units      int              `json:"units"`
+	Term       domain.Interval  `json:"term"`
+	Reason     string           `json:"reason"`
 }
 
 // LeftPool is a pool that could not be planned.

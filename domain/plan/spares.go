@@ -12,7 +12,11 @@ import (
 // fewer of them, so that steps stay apart.
 func (c *composer) spares(k *candidate) error {
 	f := k.future
-	if k.Failures == nil || c.a.ServiceLevel.IsZero() || k.shelf.gpus == 0 || f.summary.Peak == 0 {
+	if c.a.ServiceLevel.IsZero() || f.summary.Peak == 0 {
+		return nil
+	}
+	if k.Failures == nil || k.shelf.gpus == 0 {
+		k.notes = append(k.notes, fmt.Sprintf("demand holds no spare machines for a service level of %s: failures are known by the GPU, and no offer says how many GPUs %s has", c.a.ServiceLevel, k.Kind))
 		return nil
 	}
 	b, err := c.buffer(k, f.summary.Peak)

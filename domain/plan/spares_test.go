@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/shopspring/decimal"
@@ -38,5 +39,27 @@ func TestSparesByHand(t *testing.T) {
 	q.Assumptions.ServiceLevel = dec("1")
 	if _, err := Compute(t.Context(), q, nil); err == nil {
 		t.Error("a service level of 1 was planned")
+	}
+}
+
+// Machines have spares as GPUs do. Where no offer says how many GPUs a machine has, the
+// notes say that there are none.
+func TestSparesOfMachines(t *testing.T) {
+	q := question()
+	q.Pools = q.Pools[:1]
+	p := &q.Pools[0]
+	p.Unit, p.Kind = "vm", "big.8x"
+	for i := range p.Series[0].Milli {
+		p.Series[0].Milli[i] = 10 * 1000
+	}
+	q.Assumptions.ServiceLevel = dec("0.95")
+	p.Failures = &reliability.Estimate{PerGPUHour: dec("0.001"), RepairHours: dec("12.5"), Source: "by hand"}
+	if d := compute(t, q).Regions[0].Pools[0].Demand; d.SparePeak != 3 {
+		t.Errorf("demand is %+v", d)
+	}
+	p.Failures = nil
+	got := compute(t, q).Regions[0].Pools[0]
+	if notes := strings.Join(got.Notes, "\n"); got.Demand.SparePeak != 0 || !strings.Contains(notes, "holds no spare machines for a service level of 0.95") {
+		t.Errorf("%d spares, notes %s", got.Demand.SparePeak, notes)
 	}
 }

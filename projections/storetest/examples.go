@@ -53,7 +53,7 @@ func Examples() []domain.Envelope {
 	envs = append(envs, finance.Register(Root, "home", domain.RoleFinance, nil, Start+1))
 	add("acme", "",
 		&domain.WorkspaceRegistered{Name: "Acme", Currency: "EUR"},
-		&domain.OperatorRegistered{Operator: "ann", PublicKey: key, Role: domain.RoleFinance, AuthorityLimit: &limit},
+		&domain.OperatorRegistered{Operator: "ann", PublicKey: key, Role: domain.RoleFinance, AuthorityLimits: []domain.Money{limit}},
 		&domain.OperatorRevoked{Operator: "ann", PublicKey: key},
 		&domain.PolicySet{Policy: "eu", Kind: domain.PolicyResidency, EffectiveFrom: Start, Countries: []string{"DE", "FR"}},
 		&domain.QuotaSet{Quota: "q", Resource: "nvidia.com/gpu", Limit: dec("64"), EffectiveFrom: Start},
@@ -61,7 +61,8 @@ func Examples() []domain.Envelope {
 		&domain.RegionDefined{Region: "eu-central-1", Country: "DE", RoundTrips: []domain.RoundTrip{{To: "eu-west-1", Micros: 25_000, Measured: true}}},
 		&domain.CertificationHeld{Cluster: "c1", Certification: "ISO 27001", Valid: month},
 		&domain.MethodChanged{Method: "planner", Version: "2", EffectiveFrom: Start},
-		&domain.MappingRuleSet{Rule: "r", Namespace: "ml", ToWorkspace: "acme", EffectiveFrom: Start, Labels: map[string]string{"b": "", "a": "1"}},
+		&domain.MappingRuleSet{Rule: "licences", Columns: map[string]string{"SkuMeter": "*License"}, Buys: domain.BuysNothing, EffectiveFrom: Start},
+		&domain.MappingRuleSet{Rule: "r", Namespace: "ml", ToWorkspace: "acme", EffectiveFrom: Start},
 	)
 	add("acme", "c1", &domain.ClusterRegistered{Provider: "aws", ProviderClass: domain.Hyperscaler, Region: "eu-central-1", Labels: map[string]string{"b": "1", "a": "2"}})
 	add("", "c1",
@@ -77,8 +78,8 @@ func Examples() []domain.Envelope {
 		&domain.NodeCordoned{Node: "n1", Repair: true},
 		&domain.NodeDrained{Node: "n1"},
 		&domain.NodeReturned{Node: "n1"},
-		&domain.CollectorSilent{Node: "n1", Silent: hour},
-		&domain.SpoolDropped{Node: "n1", Stream: "s", From: 3, To: 3, Covered: hour},
+		&domain.CollectorSilent{Node: "n1", Silent: domain.Interval{From: Start - domain.Hour, To: Start}},
+		&domain.SpoolDropped{Node: "n1", Stream: "s", From: 3, To: 3, Covered: domain.Interval{From: Start - domain.Hour, To: Start}},
 		Sample("n1", hour, Seen{ID: GPU("c1", "n1", 0), Workspace: "acme", Deployment: "chat", Unit: "chat-0", Activity: 700},
 			Seen{ID: GPU("c1", "n1", 10), Parent: GPU("c1", "n1", 1), Profile: "1g.10gb", Activity: -1}),
 		&domain.ServingSampled{Deployment: "chat", Model: "llama", Engine: "vllm", Interval: hour, TTFT: domain.Histogram{Bounds: []uint64{1, 2}, Counts: []uint64{0, 1, 2}, Sum: 9}},
@@ -92,6 +93,7 @@ func Examples() []domain.Envelope {
 		&domain.DeploymentRemoved{Deployment: "old"},
 		&domain.ReplicasObserved{Deployment: "chat", Model: "llama", Ready: 1, Desired: 2},
 		&domain.NodeRetired{Node: "n1"},
+		&domain.GPURetired{Node: "n1", GPU: GPU("c1", "n1", 0), Reason: "sent back"},
 	)
 	add("acme", "c1", &domain.DeploymentChanged{Deployment: "chat", Model: "llama", Class: domain.ClassServing, Replicas: 2, Need: domain.GPUNeed{Count: 1}})
 	add("", "",
@@ -126,6 +128,9 @@ func Examples() []domain.Envelope {
 		&domain.ExportMade{Entity: "e", Export: "x", Format: "csv", Position: "0", Method: "m1", Digest: key},
 		&domain.CheckpointSigned{Entity: "e", Position: "0", Note: []byte("note")},
 		&domain.QuarantineResolved{Entity: "e", Topic: domain.TopicFleet, Partition: 3, Offset: 7, Resolution: "discarded"},
+		&domain.StreamConflictObserved{Entity: "e", Topic: domain.TopicHardware, Partition: 2, First: 3, Offset: 7, Source: "s", Incarnation: 1, Sequence: 4},
+		&domain.StreamGapResolved{Entity: "e", Topic: domain.TopicHardware, Partition: 2, Source: "s", Incarnation: 1, From: 4, To: 9, Reason: "the disk is gone"},
+		&domain.GenerationSwitched{Entity: "e", From: "a", To: "b", Position: "0", Method: "m1", Digest: key, Reason: "power cut", Lost: []domain.LostRecords{{Topic: domain.TopicFleet, Partition: 3, Since: 4, Position: 9, End: 5}}},
 		&domain.AccessDenied{Entity: "e", Principal: "p", Action: "read", Target: "costs"},
 	)
 	return envs

@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -29,6 +30,7 @@ type Log struct {
 	parts     map[domain.TopicPartition][]domain.Record
 	sequences map[stream]uint64
 	grown     chan struct{}
+	broken    map[domain.TopicPartition]int64
 }
 
 type stream struct {
@@ -55,18 +57,31 @@ func place(env *domain.Envelope) (domain.TopicPartition, []byte, error) {
 	return domain.TopicPartition{Topic: topic, Partition: domain.PartitionOf([]byte(key), topic.Partitions())}, []byte(key), nil
 }
 
-// Append appends events, recorded at their own time. A missing incarnation
+// Append appends events, recorded at their own time, and observations at the end of what
+// they cover. A missing incarnation
 // becomes 1, a missing sequence the next of the stream. It panics on an event
 // without a key, which is a mistake in a test.
 func (l *Log) Append(envs ...domain.Envelope) {
 	for _, env := range envs {
-		l.AppendAt(env, env.Time)
+		at := env.Time
+		if _, to, ok := domain.ObservedTime(&env); ok {
+			at = max(at, to)
+		}
+		l.AppendAt(env, at)
 	}
 }
 
+// founded is when [Root] registered himself in a log that registers nobody.
+const founded domain.Instant = 946684800 * domain.Second // 2000-01-01
+
 // AppendAt appends one event as recorded at a time and returns its partition
-// and offset.
+// and offset. The registration of a cluster that nobody signed is signed by
+// [Root], who is registered first where no operator is yet.
 func (l *Log) AppendAt(env domain.Envelope, at domain.Instant) (domain.TopicPartition, int64) {
+	if env.Signature == nil && env.Event.Type() == domain.TypeClusterRegistered {
+		l.found()
+		env = Root.Sign(env)
+	}
 	tp, key, err := place(&env)
 	if err != nil {
 		panic(fmt.Sprintf("append %+v: %v", env, err))
@@ -88,11 +103,21 @@ func (l *Log) AppendAt(env domain.Envelope, at domain.Instant) (domain.TopicPart
 	return tp, l.append(tp, domain.Record{Time: at, Key: key, Value: strconv.AppendInt(nil, int64(len(l.events)-1), 10)})
 }
 
+// found registers Root, unless somebody is registered.
+func (l *Log) found() {
+	for i := range l.events {
+		if l.events[i].Event.Type() == domain.TypeOperatorRegistered {
+			return
+		}
+	}
+	l.Append(Root.Register(Root, "home", domain.RoleAdmin, nil, founded))
+}
+
 // AppendRaw appends a record that may be anything.
 func (l *Log) AppendRaw(tp domain.TopicPartition, key, value []byte, at domain.Instant) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.append(tp, domain.Record{Time: at, Key: key, Value: value})
+	return l.append(tp, domain.Record{Epoch: 3, Time: at, Key: key, Value: value})
 }
 
 func (l *Log) append(tp domain.TopicPartition, rec domain.Record) int64 {
@@ -101,6 +126,17 @@ func (l *Log) append(tp domain.TopicPartition, rec domain.Record) int64 {
 	close(l.grown)
 	l.grown = make(chan struct{})
 	return rec.Offset
+}
+
+// AppendSpan appends a run of n offsets without records, see [domain.Span].
+func (l *Log) AppendSpan(tp domain.TopicPartition, n int, fault string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first := int64(len(l.parts[tp]))
+	s := &domain.Span{Last: first + int64(n) - 1, Fault: fault, SHA256: sha256.Sum256([]byte(fault))}
+	for range n { // each stands at its offset, so that all of them are counted
+		l.append(tp, domain.Record{Span: s})
+	}
 }
 
 // Repeat appends a record that stands in the log once more.
@@ -126,6 +162,21 @@ func (l *Log) Event(rec *domain.Record) *domain.Envelope {
 		return nil
 	}
 	return &l.events[i]
+}
+
+// Break lets no reader of a partition get beyond an offset: it fails with a
+// [projections.Lasting] error. Mend ends that, for every partition.
+func (l *Log) Break(tp domain.TopicPartition, at int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.broken = map[domain.TopicPartition]int64{tp: at}
+}
+
+// Mend undoes [Log.Break].
+func (l *Log) Mend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.broken = nil
 }
 
 // Filter returns a log of the same events with only the records that keep
@@ -157,6 +208,9 @@ func (l *Log) End() domain.Position {
 
 // Decode implements [projections.Decoder].
 func (l *Log) Decode(rec *domain.Record, env *domain.Envelope) error {
+	if rec.Span != nil {
+		return errors.New(rec.Span.Fault)
+	}
 	e := l.Event(rec)
 	if e == nil {
 		return fmt.Errorf("record value %q is no event", rec.Value)
@@ -165,8 +219,8 @@ func (l *Log) Decode(rec *domain.Record, env *domain.Envelope) error {
 	return nil
 }
 
-// Read implements [projections.Log].
-func (l *Log) Read(ctx context.Context, tp domain.TopicPartition, from, to int64, yield func([]domain.Record) error) error {
+// ReadAfter implements [projections.Log].
+func (l *Log) ReadAfter(ctx context.Context, tp domain.TopicPartition, last domain.Anchor, from, to int64, yield func([]domain.Record) error) error {
 	batch := int64(l.Batch)
 	if batch <= 0 {
 		batch = 16
@@ -180,6 +234,25 @@ func (l *Log) Read(ctx context.Context, tp domain.TopicPartition, from, to int64
 			return err
 		}
 		next := min(to, from+batch)
+		if s := records[from].Span; s != nil {
+			next = min(to, s.Last+1)
+			if err := yield([]domain.Record{records[from]}); err != nil {
+				return err
+			}
+			from = next
+			continue
+		}
+		if i := slices.IndexFunc(records[from:next], func(r domain.Record) bool { return r.Span != nil }); i > 0 {
+			next = from + int64(i)
+		}
+		l.mu.Lock()
+		at, broken := l.broken[tp]
+		l.mu.Unlock()
+		if broken && next > at {
+			if next = at; from >= at {
+				return brokenError{}
+			}
+		}
 		if err := yield(slices.Clone(records[from:next])); err != nil {
 			return err
 		}
@@ -188,16 +261,25 @@ func (l *Log) Read(ctx context.Context, tp domain.TopicPartition, from, to int64
 	return nil
 }
 
-// Follow implements [projections.Log].
-func (l *Log) Follow(ctx context.Context, tp domain.TopicPartition, from int64, yield func([]domain.Record) error) error {
+// brokenError is a [projections.Lasting] error.
+type brokenError struct{}
+
+func (brokenError) Error() string  { return "log is broken" }
+func (brokenError) Advice() string { return "mend it" }
+func (brokenError) Kind() string   { return "broken" }
+
+// FollowAfter implements [projections.Log].
+func (l *Log) FollowAfter(ctx context.Context, tp domain.TopicPartition, last domain.Anchor, from int64, yield func([]domain.Record) error) error {
 	for {
 		l.mu.Lock()
 		to, grown := int64(len(l.parts[tp])), l.grown
 		l.mu.Unlock()
-		if err := l.Read(ctx, tp, from, to, yield); err != nil {
+		if err := l.ReadAfter(ctx, tp, last, from, to, yield); err != nil {
 			return err
 		}
-		from = max(from, to)
+		if to > from {
+			from, last = to, l.Records(tp)[to-1].Anchor()
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -276,7 +358,9 @@ func (o Operator) Sign(env domain.Envelope) domain.Envelope {
 // Register returns the event by which admin registers the operator in a
 // workspace.
 func (o Operator) Register(admin Operator, workspace string, role domain.Role, limit *domain.Money, at domain.Instant) domain.Envelope {
-	return admin.Sign(domain.Envelope{Workspace: workspace, Time: at, Event: &domain.OperatorRegistered{
-		Operator: o.Name, PublicKey: o.Public(), Role: role, AuthorityLimit: limit,
-	}})
+	ev := &domain.OperatorRegistered{Operator: o.Name, PublicKey: o.Public(), Role: role}
+	if limit != nil {
+		ev.AuthorityLimits = []domain.Money{*limit}
+	}
+	return admin.Sign(domain.Envelope{Workspace: workspace, Time: at, Event: ev})
 }

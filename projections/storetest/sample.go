@@ -13,7 +13,8 @@ type Seen struct {
 	// Parent and Profile say which part of a GPU a MIG instance is.
 	Parent  domain.GPUID
 	Profile string
-	// Workspace, Deployment and Unit name the holder; no workspace: nobody.
+	Model   string // "" not told
+	// Workspace, Deployment and Unit name the holder; neither workspace nor unit: nobody.
 	Workspace, Deployment, Unit string
 	// Activity is in per mille, below 0 not measured.
 	Activity int
@@ -40,6 +41,10 @@ func Sample(node string, interval domain.Interval, devices ...Seen) *domain.Node
 		s.Replica = append(s.Replica, d.Replica)
 		s.ActivityMean = append(s.ActivityMean, uint32(max(0, d.Activity+1)))
 		s.Profile = append(s.Profile, text(d.Profile))
+		if d.Model != "" || s.Model != nil {
+			s.Model = append(s.Model, make([]uint32, len(s.IDs)/16-1-len(s.Model))...)
+			s.Model = append(s.Model, text(d.Model))
+		}
 		var parent uint32
 		if d.Parent != (domain.GPUID{}) {
 			for i := 0; i < len(s.Parents); i += 16 {
@@ -54,7 +59,7 @@ func Sample(node string, interval domain.Interval, devices ...Seen) *domain.Node
 		}
 		s.Parent = append(s.Parent, parent)
 		var holder uint32
-		if d.Workspace != "" {
+		if d.Workspace != "" || d.Unit != "" {
 			h := [3]string{d.Workspace, d.Deployment, d.Unit}
 			if holder = holders[h]; holder == 0 {
 				s.HolderWorkspace = append(s.HolderWorkspace, text(h[0]))

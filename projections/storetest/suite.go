@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -36,7 +37,11 @@ func Step(ctx context.Context, l *Log, s projections.Store, tp domain.TopicParti
 	if err := apply(ctx, l, tx, tp, records); err != nil {
 		return 0, err
 	}
-	return len(records), tx.Commit(ctx, tx.Next()+int64(len(records)))
+	last := tx.Anchor()
+	if len(records) > 0 {
+		last = records[len(records)-1].Anchor()
+	}
+	return len(records), tx.Commit(ctx, tx.Next()+int64(len(records)), last)
 }
 
 // apply folds records into a transaction that stays open.
@@ -62,15 +67,16 @@ func apply(ctx context.Context, l *Log, tx projections.Tx, tp domain.TopicPartit
 
 // state is what a view shows.
 type state struct {
-	at     string
-	digest [32]byte
+	at      string
+	anchors string
+	digest  [32]byte
 }
 
 func stateOf(ctx context.Context, s projections.Store) (state, error) {
 	var st state
 	err := s.View(ctx, func(v projections.View) error {
 		var err error
-		st.at = v.Position().String()
+		st.at, st.anchors = v.Position().String(), fmt.Sprint(v.Anchors())
 		st.digest, err = Digest(v)
 		return err
 	})
@@ -263,6 +269,50 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 		}
 	})
 
+	// Rows of incarnations that ended are removed, and come back where one goes on.
+	t.Run("PastIncarnations", func(t *testing.T) {
+		for _, batch := range []int{1, 3, 40} {
+			l := NewLog()
+			l.Batch = batch
+			add := func(incarnation, seq, previous uint64) {
+				env := domain.Envelope{Source: "node-reporter/c/n", Incarnation: incarnation, Sequence: seq, Cluster: "c", Time: Start + domain.Instant(seq)*domain.Second,
+					Event: &domain.NodeCordoned{Node: "n", Reason: "test"}}
+				if previous > 0 {
+					env.PreviousIncarnation, env.PreviousSequence = incarnation-1, previous
+				}
+				l.Append(env)
+			}
+			for life := uint64(1); life <= 150; life++ {
+				add(life, 1, min(life-1, 1)*2)
+				if life%10 > 0 { // every tenth has a gap
+					add(life, 2, 0)
+				}
+			}
+			add(120, 2, 0) // fills one
+			add(130, 3, 0) // beyond its end
+			add(145, 3, 0)
+			add(145, 4, 0)
+			add(149, 2, 0) // repeats
+			add(3, 2, 0)
+			add(3, 9, 0)
+			s := open(t)
+			catchUp(t, l, s)
+			if got, want := look(t, s), reference(t, l); got != want {
+				t.Errorf("in batches of %d rows differ from those in memory", batch)
+			}
+			n := 0
+			if err := s.View(ctx, func(v projections.View) error {
+				return v.Scan(projections.Query{Table: projections.TableStreams}, func(projections.Key, projections.Row) error { n++; return nil })
+			}); err != nil {
+				t.Fatal(err)
+			}
+			// The past, 13 with gaps, one that went on, and the last.
+			if want := 16; n != want {
+				t.Errorf("in batches of %d: %d rows of streams, want %d", batch, n, want)
+			}
+		}
+	})
+
 	t.Run("LargeBatch", func(t *testing.T) {
 		l := Fleet(20, 4, Start)
 		l.Batch = 100_000
@@ -318,11 +368,11 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 		if err := apply(ctx, l, tx, fleet, l.Records(fleet)[:2]); err != nil {
 			t.Fatal(err)
 		}
-		if err := tx.Commit(ctx, 2); err != nil {
+		if err := tx.Commit(ctx, 2, l.Records(fleet)[1].Anchor()); err != nil {
 			t.Fatal(err)
 		}
 		before := look(t, s)
-		if err := tx.Commit(ctx, 3); err == nil {
+		if err := tx.Commit(ctx, 3, l.Records(fleet)[2].Anchor()); err == nil {
 			t.Error("committed twice")
 		}
 		tx.Rollback() // does nothing
@@ -351,7 +401,7 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 				second <- err
 				return
 			}
-			err = tx.Commit(ctx, from+1)
+			err = tx.Commit(ctx, from+1, l.Records(fleet)[from].Anchor())
 			if from == 2 && err == nil || from == 0 && errors.Is(err, projections.ErrFenced) {
 				err = nil
 			} else {
@@ -362,7 +412,7 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 		if err := apply(ctx, l, first, fleet, l.Records(fleet)[:2]); err != nil {
 			t.Fatal(err)
 		}
-		if err := first.Commit(ctx, 2); err != nil {
+		if err := first.Commit(ctx, 2, l.Records(fleet)[1].Anchor()); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-second; err != nil {
@@ -435,11 +485,160 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 			}
 			seen <- st
 		}()
-		if err := tx.Commit(ctx, int64(len(l.Records(fleet)))); err != nil {
+		if err := tx.Commit(ctx, int64(len(l.Records(fleet))), l.Records(fleet)[len(l.Records(fleet))-1].Anchor()); err != nil {
 			t.Fatal(err)
 		}
 		if got, after := <-seen, look(t, s); got != before && got != after {
 			t.Errorf("a view shows %x at %s, which is neither before nor after", got.digest, got.at)
+		}
+	})
+
+	// A record on which the program fails is set aside, and nothing of it is kept,
+	// wherever in a batch it stands and however often the program starts again.
+	t.Run("Panics", func(t *testing.T) {
+		l, s := Fleet(6, 6, Start), open(t)
+		var tp domain.TopicPartition
+		for at, n := range l.End() {
+			if n > l.End()[tp] {
+				tp = at
+			}
+		}
+		bad := map[int64]bool{2: true, 3: true, l.End()[tp] / 2: true, l.End()[tp] - 1: true}
+		var sets []state
+		for _, batch := range []int{1, 7, 1000} {
+			l.Batch = batch
+			if batch > 1 {
+				s = open(t)
+			}
+			for _, to := range []int64{3, l.End()[tp]} {
+				r := l.Runner(s)
+				r.NewDecoder = func() projections.Decoder { return failing{l, tp, bad} }
+				end := l.End()
+				end[tp] = to
+				if err := r.CatchUp(ctx, end); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sets = append(sets, look(t, s))
+			if err := s.View(ctx, func(v projections.View) error {
+				list, err := projections.Quarantine(v)
+				if err == nil && list.Open != len(bad) {
+					t.Errorf("batches of %d: %d in quarantine, want %d", batch, list.Open, len(bad))
+				}
+				for i := range list.Entries {
+					if e := &list.Entries[i]; e.Kind != projections.KindFailed || !bad[e.Offset] {
+						t.Errorf("batches of %d: %+v", batch, e)
+					}
+				}
+				return err
+			}); err != nil {
+				t.Error(err)
+			}
+		}
+		if sets[1] != sets[0] || sets[2] != sets[0] {
+			t.Error("rows depend on where the batches end")
+		}
+	})
+
+	t.Run("Spans", func(t *testing.T) {
+		l, s := NewLog(), open(t)
+		l.Append(Examples()...)
+		n := int64(len(l.Records(fleet)))
+		l.AppendSpan(fleet, 5, "cannot be unpacked")
+		l.AppendSpan(fleet, 1, "")
+		l.AppendSpan(fleet, 1, "was aborted")
+		l.AppendSpan(fleet, 1, "") // the last of the log
+		r := l.Runner(s)
+		if err := r.CatchUp(ctx, l.End()); err != nil {
+			t.Fatal(err)
+		}
+		if p := r.Progress(); !p.Position.Covers(l.End()) || p.Quarantined != 6 {
+			t.Errorf("at %s, %d quarantined", p.Position, p.Quarantined)
+		}
+		if got, want := look(t, s), reference(t, l); got != want {
+			t.Error("rows differ")
+		}
+		if err := s.View(ctx, func(v projections.View) error {
+			list, err := projections.Quarantine(v)
+			if err != nil {
+				return err
+			}
+			if len(list.Entries) != 2 || list.Open != 6 || list.Incomplete.All != 6 {
+				t.Fatalf("quarantine is %+v", list)
+			}
+			first, second := list.Entries[0], list.Entries[1]
+			if first.Offset != n || first.Last != n+4 || first.Events() != 5 || first.Reason != "cannot be unpacked" || len(first.SHA256) != 32 {
+				t.Errorf("a batch is %+v", first)
+			}
+			if second.Offset != n+6 || second.Last != 0 || second.Events() != 1 {
+				t.Errorf("one event is %+v", second)
+			}
+			open, err := projections.Open(v)
+			if err == nil && open.All != 6 {
+				t.Errorf("%d open", open.All)
+			}
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+
+	t.Run("StandsStill", func(t *testing.T) {
+		l, s := Fleet(10, 6, Start), open(t)
+		var broken domain.TopicPartition
+		for tp, n := range l.End() {
+			if n > l.End()[broken] {
+				broken = tp
+			}
+		}
+		at := l.End()[broken] / 2
+		l.Break(broken, at)
+		r := l.Runner(s)
+		var stopped *projections.StoppedError
+		if err := r.CatchUp(ctx, l.End()); !errors.As(err, &stopped) {
+			t.Fatalf("got %v, want stops", err)
+		}
+		want := projections.Stops{broken: {Offset: at, Reason: "log is broken", Advice: "mend it", Kind: "broken"}}
+		if !maps.Equal(stopped.Stops, want) || !maps.Equal(r.Progress().Stopped, want) {
+			t.Errorf("stopped %v, want %v", stopped, want)
+		}
+		got, all := look(t, s).at, l.End()
+		all[broken] = at
+		if got != all.String() {
+			t.Errorf("the others stand at %s, want %s", got, all)
+		}
+		if err := r.CatchUp(ctx, all); err != nil {
+			t.Errorf("up to where it stands still: %v", err)
+		}
+		// It goes on by itself once the log is mended.
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		paused, done := make(chan struct{}), make(chan error, 1)
+		r.Pause = func(context.Context) bool {
+			paused <- struct{}{}
+			<-paused
+			return true
+		}
+		go func() { done <- r.Follow(ctx) }()
+		<-paused
+		l.Mend()
+		paused <- struct{}{}
+		for !r.Progress().Position.Covers(l.End()) {
+			select {
+			case err := <-done:
+				t.Fatalf("stopped: %v", err)
+			default:
+			}
+		}
+		if stops := r.Progress().Stopped; len(stops) != 0 {
+			t.Errorf("still %v", stops)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if got, want := look(t, s), reference(t, l); got != want {
+			t.Error("rows differ")
 		}
 	})
 
@@ -506,7 +705,7 @@ func consistent(v projections.View) error {
 		return int64(s.Mark - s.Missing())
 	})
 	if err == nil {
-		err = count(projections.TableQuarantine, func(projections.Row) int64 { return 1 })
+		err = count(projections.TableQuarantine, func(row projections.Row) int64 { return int64(row.(*projections.Quarantined).Events()) })
 	}
 	if err != nil {
 		return err

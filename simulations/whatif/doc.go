@@ -32,8 +32,9 @@
 //   - Demand is whole units, spare ones for failures included, in draws as in the
 //     problem. With nothing uncertain, and nothing lost for hours, draws come to
 //     what was solved, unless a budget or limit has it served otherwise.
-//   - Work that waits is put off first and multiplied then; what a launch adds does
-//     not wait.
+//   - Work that waits is levelled within its windows first and multiplied then, in
+//     draws and in the problem of what they change: the bound of that is of work that
+//     runs so. What a launch adds does not wait.
 //   - What begins within an epoch counts from its first day if it is demand or a
 //     quota, which is then the least within it; a price of that epoch is its mean,
 //     and an offer is there from the next. What is uncertain of these varies from
@@ -44,4 +45,4 @@
 package whatif
 
 // Method is the version of this package's method. A result names it.
-const Method = "whatif/4"
+const Method = "whatif/5"

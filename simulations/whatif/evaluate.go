@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"quartermaster/domain"
+	"quartermaster/domain/instance"
 )
 
 // outcome is what a course comes to in one draw. Hours are unit-hours in
@@ -120,13 +121,17 @@ func (v *evaluator) equip(w *world, out *outcome) {
 		}
 	}
 	for p := range m.pools {
-		x := &m.pools[p]
+		x, avail := &m.pools[p], w.avail[p]
+		if avail != noSpotBounds {
+			spot := instance.Spot{Overhead: w.lost[p]}
+			avail = int64(spot.Serves(int(avail/one))) * one
+		}
 		for e := range m.spans {
 			at := p*len(m.spans) + e
 			s := &v.supply[at]
 			s.guaranteed, s.priced = s.guaranteed+x.held[0][e], s.priced+x.held[1][e]
 			s.all += x.held[0][e] + x.held[1][e]
-			s.avail = w.avail[p]
+			s.avail = avail
 			quota := int64(unlimited)
 			switch {
 			case x.epochs[e].onDemand < 0:

@@ -105,8 +105,8 @@ type forkLog struct {
 	at domain.Instant
 }
 
-// Read implements [projections.Log].
-func (l forkLog) Read(_ context.Context, tp domain.TopicPartition, from, to int64, yield func([]domain.Record) error) error {
+// ReadAfter implements [projections.Log].
+func (l forkLog) ReadAfter(_ context.Context, tp domain.TopicPartition, _ domain.Anchor, from, to int64, yield func([]domain.Record) error) error {
 	p := l.f.parts[tp]
 	recs := make([]domain.Record, 0, to-from)
 	for i := range p.pending {
@@ -121,8 +121,8 @@ func (l forkLog) Read(_ context.Context, tp domain.TopicPartition, from, to int6
 	return yield(recs)
 }
 
-// Follow implements [projections.Log].
-func (l forkLog) Follow(context.Context, domain.TopicPartition, int64, func([]domain.Record) error) error {
+// FollowAfter implements [projections.Log].
+func (l forkLog) FollowAfter(context.Context, domain.TopicPartition, domain.Anchor, int64, func([]domain.Record) error) error {
 	return errors.New("a fork is not followed")
 }
 
@@ -151,6 +151,9 @@ type forkTx struct {
 }
 
 func (t *forkTx) Next() int64 { return t.p.next }
+
+// Anchor is none: a fork's records are in no log.
+func (t *forkTx) Anchor() domain.Anchor { return domain.Anchor{} }
 
 // Load copies what the keys name, so that folding changes no row below.
 func (t *forkTx) Load(_ context.Context, keys iter.Seq[projections.Key]) (*projections.Rows, error) {
@@ -183,7 +186,7 @@ func (t *forkTx) Load(_ context.Context, keys iter.Seq[projections.Key]) (*proje
 	return t.rows, nil
 }
 
-func (t *forkTx) Commit(_ context.Context, next int64) error {
+func (t *forkTx) Commit(_ context.Context, next int64, _ domain.Anchor) error {
 	for k, row := range t.rows.Changed {
 		t.p.rows[k] = row
 	}
@@ -207,6 +210,8 @@ type forkView struct{ f *Fork }
 func (v forkView) Supposed() []byte { return v.f.key.Public().(ed25519.PublicKey) }
 
 func (v forkView) Position() domain.Position { return v.f.base.Position() }
+
+func (v forkView) Anchors() map[domain.TopicPartition]domain.Anchor { return v.f.base.Anchors() }
 
 func (v forkView) Get(k projections.Key) (projections.Row, error) {
 	for _, p := range v.f.parts {

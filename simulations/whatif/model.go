@@ -196,7 +196,7 @@ func newModel(in, refuge *instance.Instance) (*compiled, error) {
 // levels is a demand by the hour, without spare units. One that is given as curves
 // falls within each epoch, which matters for outages alone.
 func (m *compiled) levels(demand string) ([]int32, error) {
-	units, err := m.priced.Levels(demand, 0, false)
+	units, err := m.priced.Levels(demand, 0)
 	if err != nil {
 		return nil, err
 	}

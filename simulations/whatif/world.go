@@ -17,13 +17,14 @@ type world struct {
 	factor, added  []int64            // demand, by pool and epoch: times, and whole units more
 	buffer         []*instance.Buffer // of each pool: what its spare units are for; nil: none
 	spare          []*reliability.Buffer
-	spareFor       []spares // what spare was made from
-	onDemand, spot []int64  // prices, by pool and epoch: times
-	quota          []int64  // limits, by quota and epoch: as it is then
-	avail          []int64  // spot units that can be had, by pool
-	bought         []terms  // cost of what is bought, by offer
-	held           []terms  // cost of what is held, by commitment
-	late           []int64  // hours that an offer comes later, by offer
+	spareFor       []spares          // what spare was made from
+	onDemand, spot []int64           // prices, by pool and epoch: times
+	quota          []int64           // limits, by quota and epoch: as it is then
+	avail          []int64           // spot units that can be had, by pool
+	lost           []decimal.Decimal // of each pool: the share of spot time that interruptions take
+	bought         []terms           // cost of what is bought, by offer
+	held           []terms           // cost of what is held, by commitment
+	late           []int64           // hours that an offer comes later, by offer
 	windows        []window
 	epochs         int
 }
@@ -55,7 +56,7 @@ func (c *course) newWorld(m *compiled) *world {
 	n, pools := len(m.pools)*len(m.spans), len(m.pools)
 	return &world{
 		factor: make([]int64, n), added: make([]int64, n), buffer: make([]*instance.Buffer, pools), spare: make([]*reliability.Buffer, pools), spareFor: make([]spares, pools),
-		onDemand: make([]int64, n), spot: make([]int64, n), quota: make([]int64, len(c.in.Quotas)*len(m.spans)), avail: make([]int64, pools),
+		onDemand: make([]int64, n), spot: make([]int64, n), quota: make([]int64, len(c.in.Quotas)*len(m.spans)), avail: make([]int64, pools), lost: make([]decimal.Decimal, pools),
 		bought: make([]terms, len(c.in.Offers)), late: make([]int64, len(c.in.Offers)), held: make([]terms, len(c.in.Commitments)), epochs: len(m.spans),
 	}
 }
@@ -108,7 +109,7 @@ func (w *world) set(c *course, m *compiled, v *values) error {
 	fill(w.added, 0)
 	fill(w.late, 0)
 	for p := range m.pools {
-		w.avail[p], w.buffer[p] = m.pools[p].avail, m.pools[p].buffer
+		w.avail[p], w.lost[p], w.buffer[p] = m.pools[p].avail, m.pools[p].over, m.pools[p].buffer
 	}
 	for q := range c.in.Quotas {
 		for e := range m.spans {
@@ -262,6 +263,7 @@ func (w *world) pull(c *course, m *compiled, l *lever, v *values) error {
 			}
 			if l.value >= 0 {
 				lost := decimal.Min(decimal.New(95, -2), value.Mul(v.get(l.second)))
+				w.lost[p] = lost
 				kept := decimal.NewFromInt(1)
 				w.times(w.spot, []int{p}, 0, w.epochs, ratio(kept.Sub(m.pools[p].over), kept.Sub(lost)))
 			}

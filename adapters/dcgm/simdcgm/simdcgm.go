@@ -14,6 +14,7 @@
 //	healthy GPU               lost GPU        found GPU     nvlink GPU LINK up|down
 //	ecc GPU corrected|uncorrectable N         replay GPU N
 //	remap GPU corrected|uncorrectable|pending|failed N
+//	retire GPU corrected|uncorrectable|pending N
 //	thermal GPU on|off        brake GPU on|off              load GPU PERCENT
 //	mig GPU off|on|SLICES[:COMPUTES]...                     field ID STATUS [GPU]
 //	hang [MILLISECONDS]       hang health     hang live     disconnect       resume
@@ -21,7 +22,9 @@
 //
 // A line that is none is said on standard error with its file and number.
 //
-// Start is what starting or connecting returns. The status of a field is what DCGM
+// Clients connect to an engine by a path that exists or a TCP address where something
+// listens; [Machine.Connects] tells which they asked for. Start is what starting or
+// connecting returns. The status of a field is what DCGM
 // returns for it, or 1 for a value that is the mark for none under a status that says
 // all is well, or 2 for one that is two minutes old.
 package simdcgm
@@ -95,6 +98,16 @@ func NewMachine(library, dir string, scenario ...string) (*Machine, error) {
 		os.WriteFile(m.Scenario, []byte(strings.Join(scenario, "\n")+"\n"), 0o600),
 		os.WriteFile(m.Control, nil, 0o600),
 	)
+}
+
+// Connects returns the addresses that clients connected to or tried to, in their order:
+// "unix PATH" or "tcp HOST:PORT".
+func (m *Machine) Connects() ([]string, error) {
+	b, err := os.ReadFile(m.Control + ".connects")
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return strings.Split(strings.TrimSpace(string(b)), "\n"), err
 }
 
 // Env is what a program must have in its environment to see the node.

@@ -27,9 +27,11 @@ comment on column quartermaster.generations.method is 'Version of the folds that
 
 create table quartermaster.active (
 	one boolean primary key default true check (one),
-	generation text not null references quartermaster.generations (name)
+	generation text not null references quartermaster.generations (name),
+	untold bytea
 );
 comment on table quartermaster.active is 'The generation that is read: one row, which a switch changes.';
+comment on column quartermaster.active.untold is 'The signed record of the last switch, until it is in the log. Null: it is.';
 
 create table quartermaster.sessions (
 	token text primary key,
@@ -37,9 +39,10 @@ create table quartermaster.sessions (
 	method text not null,
 	sharing boolean not null default false,
 	started timestamptz not null default now(),
+	lease interval not null,
 	alive_until timestamptz not null
 );
-comment on table quartermaster.sessions is 'Running processes. One whose alive_until is past holds nothing any more, whatever it believes.';
+comment on table quartermaster.sessions is 'Running processes. One whose alive_until does not lie between now and now + lease holds nothing any more, whatever it believes.';
 comment on column quartermaster.sessions.sharing is 'Whether partitions are dealt to it: a rebuild and a process that is stopping take none.';
 
 create table quartermaster.partitions (
@@ -47,14 +50,24 @@ create table quartermaster.partitions (
 	topic text not null,
 	partition integer not null,
 	next_offset bigint not null default 0,
+	last_offset bigint,
+	last_epoch integer,
+	last_sha256 bytea,
 	epoch bigint not null default 0,
 	owner text,
+	stop_reason text,
+	stop_advice text,
 	primary key (generation, topic, partition)
 ) with (fillfactor = 50);
 comment on table quartermaster.partitions is 'How far each partition is folded, and by whom. Every change of rows moves next_offset in the same transaction, and only where epoch is still that of the claim.';
 comment on column quartermaster.partitions.next_offset is 'Offset of the first record that is not folded yet.';
+comment on column quartermaster.partitions.last_offset is 'Offset of the last record that is folded; with last_epoch and last_sha256 it tells whether the log is still the one that was folded. Null: none.';
+comment on column quartermaster.partitions.last_epoch is 'Epoch of the Kafka leader that appended that record; below 0: not known.';
+comment on column quartermaster.partitions.last_sha256 is 'SHA-256 of that record: key, headers and value, each preceded by its length.';
 comment on column quartermaster.partitions.epoch is 'Counts the claims: whoever holds an older one is fenced.';
 comment on column quartermaster.partitions.owner is 'Token of the session that folds the partition; null: nobody.';
+comment on column quartermaster.partitions.stop_reason is 'Why the partition stands still at next_offset; null: it does not.';
+comment on column quartermaster.partitions.stop_advice is 'What a person does about it; empty: it is tried again and may pass.';
 
 create table quartermaster.runs (
 	job text not null,

@@ -93,6 +93,9 @@ func (s *solver) cut(path []Turn, rounds int) (*answer, error) {
 			return nil, err
 		}
 		a = next
+		if len(path) == 0 && len(s.leafs) == 0 {
+			s.root = a
+		}
 		if a.bound > before+float64(1e-7*math.Abs(before)) || p.keeping {
 			still = 0
 		} else {

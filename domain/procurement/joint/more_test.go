@@ -14,6 +14,7 @@ import (
 
 	"quartermaster/domain/linear"
 	"quartermaster/domain/procurement"
+	"quartermaster/domain/procurement/check"
 	"quartermaster/domain/procurement/joint"
 )
 
@@ -271,6 +272,34 @@ func TestCancel(t *testing.T) {
 		cancel()
 		if !errors.Is(err, context.Canceled) || counted.calls > max(after, 1) {
 			t.Errorf("canceled in program %d: %v after %d programs", after, err, counted.calls)
+		}
+	}
+}
+
+// A search that is stopped answers with the best that it knows, and what it can prove.
+func TestSolveUntil(t *testing.T) {
+	solver := lp(t)
+	p := regions(made())
+	nothing, err := joint.Evaluate(p, make([]int, len(p.Choices)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, after := range []int{0, 1, 3, 6} {
+		until, stop := context.WithCancel(t.Context())
+		counted := &canceling{Solver: solver, after: after, cancel: stop}
+		if after == 0 {
+			stop()
+		}
+		s, err := joint.SolveUntil(t.Context(), until, p, counted)
+		stop()
+		if err != nil {
+			t.Fatalf("stopped in program %d: %v", after, err)
+		}
+		if _, err := check.Joint(p, s); err != nil {
+			t.Errorf("stopped in program %d: %v", after, err)
+		}
+		if !s.Interrupted || s.Cost.Cmp(nothing.Cost) > 0 || after > 3 && (s.Bound.Sign() == 0 || s.Cost.Cmp(nothing.Cost) == 0) {
+			t.Errorf("stopped in program %d: cost %d, at least %d, interrupted %t; nothing bought costs %d", after, s.Cost, s.Bound, s.Interrupted, nothing.Cost)
 		}
 	}
 }

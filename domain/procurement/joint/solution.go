@@ -20,6 +20,8 @@ type Solution struct {
 	Ways   []Way  `json:"ways,omitempty"`
 	Prices Prices `json:"prices"`
 	Work   Work   `json:"work"`
+	// Interrupted says that the search was stopped ([SolveUntil]).
+	Interrupted bool `json:"-"`
 }
 
 // Gap returns Cost − Bound: at most so much is lost.

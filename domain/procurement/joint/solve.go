@@ -47,6 +47,14 @@ const (
 // 2007). Purchases are then rounded, tried exactly, and mended unit by unit.
 // Choices that are all or nothing are branched over.
 func Solve(ctx context.Context, p *Problem, lp linear.Solver) (*Solution, error) {
+	return SolveUntil(ctx, ctx, p, lp)
+}
+
+// SolveUntil is [Solve] that stops searching when until ends, and returns the best
+// purchases that it knows then, with the bound that it can prove of them. To buy nothing
+// is one of them where that keeps all needs and limits. Where none is known it fails with
+// until's error.
+func SolveUntil(ctx, until context.Context, p *Problem, lp linear.Solver) (*Solution, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
@@ -65,7 +73,7 @@ func Solve(ctx context.Context, p *Problem, lp linear.Solver) (*Solution, error)
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		c, err := p.solvePart(ctx, &parts[i], lp, out)
+		c, err := p.solvePart(ctx, until, &parts[i], lp, out)
 		if err != nil {
 			var clash *Infeasible
 			if errors.As(err, &clash) || ctx.Err() != nil {
@@ -91,11 +99,11 @@ func Solve(ctx context.Context, p *Problem, lp linear.Solver) (*Solution, error)
 }
 
 // solvePart solves a part into the solution, and returns what it costs.
-func (p *Problem) solvePart(ctx context.Context, part *Part, lp linear.Solver, out *Solution) (*big.Rat, error) {
+func (p *Problem) solvePart(ctx, until context.Context, part *Part, lp linear.Solver, out *Solution) (*big.Rat, error) {
 	if cost, ok, err := p.solveAlone(part, out); ok || err != nil {
 		return cost, err
 	}
-	s := &solver{ctx: ctx, p: p, part: part, lp: lp, work: &out.Work, grid: p.grid()}
+	s := &solver{ctx: ctx, until: until, p: p, part: part, lp: lp, work: &out.Work, grid: p.grid()}
 	s.open()
 	// What costs nothing without any purchase needs no solver.
 	nothing, err := s.try(make([]int, len(p.Choices)))
@@ -103,23 +111,57 @@ func (p *Problem) solvePart(ctx context.Context, part *Part, lp linear.Solver, o
 		return nil, err
 	}
 	if nothing && s.best.cost.Sign() == 0 {
-		leaf := Leaf{Cases: []CaseProof{}, Limits: make([]int64, len(part.Limits))}
-		for _, n := range part.Needs {
-			leaf.Needs = append(leaf.Needs, make([]procurement.Nano, len(p.Needs[n].Epochs)))
-		}
-		part.Leaves = []Leaf{leaf}
+		part.Leaves = []Leaf{p.freeLeaf(part)}
 		return s.best.cost, nil
 	}
 	if lp == nil {
 		return nil, fmt.Errorf("%s: %w", p.coupling(part), linear.ErrUnavailable)
 	}
-	if err := s.solve(); err != nil {
+	s.ctx = until
+	err = s.solve()
+	if err != nil && until.Err() != nil && ctx.Err() == nil {
+		out.Interrupted = true
+		s.ctx = ctx
+		err = s.interrupted()
+	}
+	if err != nil {
 		return nil, err
 	}
 	for _, j := range part.Choices {
 		out.Units[j] = s.best.units[j]
 	}
+	if len(s.leafs) == 0 {
+		part.Leaves = []Leaf{p.freeLeaf(part)}
+		return s.best.cost, nil
+	}
 	return s.best.cost, s.write(out)
+}
+
+// interrupted makes the best of a search that was stopped: it rounds what the last
+// master bought, and proves by its prices what no other cut proves.
+func (s *solver) interrupted() error {
+	if s.root != nil && len(s.leafs) == 0 {
+		if err := s.candidates(s.root); err != nil {
+			return err
+		}
+		n, err := s.prove(s.root, nil)
+		if err == nil && n.bound != nil && n.bound.Sign() > 0 {
+			s.leafs = []leafNode{n}
+		}
+	}
+	if s.best.units == nil {
+		return fmt.Errorf("stopped before anything was found that keeps all needs and limits: %w", context.Cause(s.until))
+	}
+	return nil
+}
+
+// freeLeaf proves that nothing costs less than nothing.
+func (p *Problem) freeLeaf(part *Part) Leaf {
+	leaf := Leaf{Cases: []CaseProof{}, Limits: make([]int64, len(part.Limits))}
+	for _, n := range part.Needs {
+		leaf.Needs = append(leaf.Needs, make([]procurement.Nano, len(p.Needs[n].Epochs)))
+	}
+	return leaf
 }
 
 // open prepares what the solver prices.
@@ -242,6 +284,7 @@ func (p *Problem) coupling(part *Part) string {
 // solver solves a part.
 type solver struct {
 	ctx     context.Context
+	until   context.Context // when it ends the search does
 	p       *Problem
 	part    *Part
 	blocks  []*block
@@ -267,6 +310,7 @@ type solver struct {
 	}
 	seen    map[caseKey]*spot
 	leafs   []leafNode
+	root    *answer         // the last master's without a path
 	against map[Member]bool // of a relaxed problem that nothing solves: what the proof rests on
 }
 

@@ -488,6 +488,387 @@ func (x *QuarantineResolved) GetReason() string {
 	return ""
 }
 
+// StreamConflictObserved says that two different records claim one place in a stream: the
+// same source, incarnation and sequence.
+type StreamConflictObserved struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entity        string                 `protobuf:"bytes,1,opt,name=entity,proto3" json:"entity,omitempty"`
+	Topic         string                 `protobuf:"bytes,2,opt,name=topic,proto3" json:"topic,omitempty"`
+	Partition     uint32                 `protobuf:"varint,3,opt,name=partition,proto3" json:"partition,omitempty"`
+	First         int64                  `protobuf:"varint,4,opt,name=first,proto3" json:"first,omitempty"`   // offset of the record that counts
+	Offset        int64                  `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"` // of the record in quarantine
+	Source        string                 `protobuf:"bytes,6,opt,name=source,proto3" json:"source,omitempty"`
+	Incarnation   uint64                 `protobuf:"varint,7,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Sequence      uint64                 `protobuf:"varint,8,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamConflictObserved) Reset() {
+	*x = StreamConflictObserved{}
+	mi := &file_events_v1_books_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamConflictObserved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamConflictObserved) ProtoMessage() {}
+
+func (x *StreamConflictObserved) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_books_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamConflictObserved.ProtoReflect.Descriptor instead.
+func (*StreamConflictObserved) Descriptor() ([]byte, []int) {
+	return file_events_v1_books_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *StreamConflictObserved) GetEntity() string {
+	if x != nil {
+		return x.Entity
+	}
+	return ""
+}
+
+func (x *StreamConflictObserved) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *StreamConflictObserved) GetPartition() uint32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *StreamConflictObserved) GetFirst() int64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *StreamConflictObserved) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *StreamConflictObserved) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *StreamConflictObserved) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *StreamConflictObserved) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+// StreamGapResolved says that events of a stream will never arrive.
+type StreamGapResolved struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entity        string                 `protobuf:"bytes,1,opt,name=entity,proto3" json:"entity,omitempty"`
+	Topic         string                 `protobuf:"bytes,2,opt,name=topic,proto3" json:"topic,omitempty"`
+	Partition     uint32                 `protobuf:"varint,3,opt,name=partition,proto3" json:"partition,omitempty"`
+	Source        string                 `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
+	Incarnation   uint64                 `protobuf:"varint,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	From          uint64                 `protobuf:"varint,6,opt,name=from,proto3" json:"from,omitempty"` // the first sequence
+	To            uint64                 `protobuf:"varint,7,opt,name=to,proto3" json:"to,omitempty"`     // the last, included
+	Reason        string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamGapResolved) Reset() {
+	*x = StreamGapResolved{}
+	mi := &file_events_v1_books_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamGapResolved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamGapResolved) ProtoMessage() {}
+
+func (x *StreamGapResolved) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_books_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamGapResolved.ProtoReflect.Descriptor instead.
+func (*StreamGapResolved) Descriptor() ([]byte, []int) {
+	return file_events_v1_books_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *StreamGapResolved) GetEntity() string {
+	if x != nil {
+		return x.Entity
+	}
+	return ""
+}
+
+func (x *StreamGapResolved) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *StreamGapResolved) GetPartition() uint32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *StreamGapResolved) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *StreamGapResolved) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *StreamGapResolved) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *StreamGapResolved) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *StreamGapResolved) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// GenerationSwitched says that another generation of rows is read from now on.
+type GenerationSwitched struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entity        string                 `protobuf:"bytes,1,opt,name=entity,proto3" json:"entity,omitempty"`
+	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"` // the generation that was read
+	To            string                 `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	Method        string                 `protobuf:"bytes,4,opt,name=method,proto3" json:"method,omitempty"` // of the folds that made it
+	Position      string                 `protobuf:"bytes,5,opt,name=position,proto3" json:"position,omitempty"`
+	Digest        []byte                 `protobuf:"bytes,6,opt,name=digest,proto3" json:"digest,omitempty"` // SHA-256 of its rows at the position
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	Lost          []*LostRecords         `protobuf:"bytes,8,rep,name=lost,proto3" json:"lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GenerationSwitched) Reset() {
+	*x = GenerationSwitched{}
+	mi := &file_events_v1_books_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GenerationSwitched) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GenerationSwitched) ProtoMessage() {}
+
+func (x *GenerationSwitched) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_books_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GenerationSwitched.ProtoReflect.Descriptor instead.
+func (*GenerationSwitched) Descriptor() ([]byte, []int) {
+	return file_events_v1_books_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *GenerationSwitched) GetEntity() string {
+	if x != nil {
+		return x.Entity
+	}
+	return ""
+}
+
+func (x *GenerationSwitched) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *GenerationSwitched) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *GenerationSwitched) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *GenerationSwitched) GetPosition() string {
+	if x != nil {
+		return x.Position
+	}
+	return ""
+}
+
+func (x *GenerationSwitched) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+func (x *GenerationSwitched) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *GenerationSwitched) GetLost() []*LostRecords {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
+// LostRecords is the end of a partition that rows were folded from and the log lost.
+type LostRecords struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topic         string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	Partition     uint32                 `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	Since         int64                  `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"`       // the first offset that is known to be lost
+	Position      int64                  `protobuf:"varint,4,opt,name=position,proto3" json:"position,omitempty"` // of the rows
+	End           int64                  `protobuf:"varint,5,opt,name=end,proto3" json:"end,omitempty"`           // of the log
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LostRecords) Reset() {
+	*x = LostRecords{}
+	mi := &file_events_v1_books_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LostRecords) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LostRecords) ProtoMessage() {}
+
+func (x *LostRecords) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_books_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LostRecords.ProtoReflect.Descriptor instead.
+func (*LostRecords) Descriptor() ([]byte, []int) {
+	return file_events_v1_books_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *LostRecords) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *LostRecords) GetPartition() uint32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *LostRecords) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *LostRecords) GetPosition() int64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *LostRecords) GetEnd() int64 {
+	if x != nil {
+		return x.End
+	}
+	return 0
+}
+
 // AccessDenied records an attempt that was refused.
 type AccessDenied struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -502,7 +883,7 @@ type AccessDenied struct {
 
 func (x *AccessDenied) Reset() {
 	*x = AccessDenied{}
-	mi := &file_events_v1_books_proto_msgTypes[6]
+	mi := &file_events_v1_books_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -514,7 +895,7 @@ func (x *AccessDenied) String() string {
 func (*AccessDenied) ProtoMessage() {}
 
 func (x *AccessDenied) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[6]
+	mi := &file_events_v1_books_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -527,7 +908,7 @@ func (x *AccessDenied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessDenied.ProtoReflect.Descriptor instead.
 func (*AccessDenied) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{6}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AccessDenied) GetEntity() string {
@@ -608,7 +989,40 @@ const file_events_v1_books_proto_rawDesc = "" +
 	"\n" +
 	"resolution\x18\x05 \x01(\tR\n" +
 	"resolution\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x8c\x01\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xe8\x01\n" +
+	"\x16StreamConflictObserved\x12\x16\n" +
+	"\x06entity\x18\x01 \x01(\tR\x06entity\x12\x14\n" +
+	"\x05topic\x18\x02 \x01(\tR\x05topic\x12\x1c\n" +
+	"\tpartition\x18\x03 \x01(\rR\tpartition\x12\x14\n" +
+	"\x05first\x18\x04 \x01(\x03R\x05first\x12\x16\n" +
+	"\x06offset\x18\x05 \x01(\x03R\x06offset\x12\x16\n" +
+	"\x06source\x18\x06 \x01(\tR\x06source\x12 \n" +
+	"\vincarnation\x18\a \x01(\x04R\vincarnation\x12\x1a\n" +
+	"\bsequence\x18\b \x01(\x04R\bsequence\"\xd5\x01\n" +
+	"\x11StreamGapResolved\x12\x16\n" +
+	"\x06entity\x18\x01 \x01(\tR\x06entity\x12\x14\n" +
+	"\x05topic\x18\x02 \x01(\tR\x05topic\x12\x1c\n" +
+	"\tpartition\x18\x03 \x01(\rR\tpartition\x12\x16\n" +
+	"\x06source\x18\x04 \x01(\tR\x06source\x12 \n" +
+	"\vincarnation\x18\x05 \x01(\x04R\vincarnation\x12\x12\n" +
+	"\x04from\x18\x06 \x01(\x04R\x04from\x12\x0e\n" +
+	"\x02to\x18\a \x01(\x04R\x02to\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\"\xee\x01\n" +
+	"\x12GenerationSwitched\x12\x16\n" +
+	"\x06entity\x18\x01 \x01(\tR\x06entity\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\x12\x16\n" +
+	"\x06method\x18\x04 \x01(\tR\x06method\x12\x1a\n" +
+	"\bposition\x18\x05 \x01(\tR\bposition\x12\x16\n" +
+	"\x06digest\x18\x06 \x01(\fR\x06digest\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x128\n" +
+	"\x04lost\x18\b \x03(\v2$.quartermaster.events.v1.LostRecordsR\x04lost\"\x85\x01\n" +
+	"\vLostRecords\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
+	"\tpartition\x18\x02 \x01(\rR\tpartition\x12\x14\n" +
+	"\x05since\x18\x03 \x01(\x03R\x05since\x12\x1a\n" +
+	"\bposition\x18\x04 \x01(\x03R\bposition\x12\x10\n" +
+	"\x03end\x18\x05 \x01(\x03R\x03end\"\x8c\x01\n" +
 	"\fAccessDenied\x12\x16\n" +
 	"\x06entity\x18\x01 \x01(\tR\x06entity\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x16\n" +
@@ -628,28 +1042,33 @@ func file_events_v1_books_proto_rawDescGZIP() []byte {
 	return file_events_v1_books_proto_rawDescData
 }
 
-var file_events_v1_books_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_events_v1_books_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_events_v1_books_proto_goTypes = []any{
-	(*ClosePrepared)(nil),      // 0: quartermaster.events.v1.ClosePrepared
-	(*CloseApproved)(nil),      // 1: quartermaster.events.v1.CloseApproved
-	(*BooksClosed)(nil),        // 2: quartermaster.events.v1.BooksClosed
-	(*ExportMade)(nil),         // 3: quartermaster.events.v1.ExportMade
-	(*CheckpointSigned)(nil),   // 4: quartermaster.events.v1.CheckpointSigned
-	(*QuarantineResolved)(nil), // 5: quartermaster.events.v1.QuarantineResolved
-	(*AccessDenied)(nil),       // 6: quartermaster.events.v1.AccessDenied
-	(*Interval)(nil),           // 7: quartermaster.events.v1.Interval
-	(*Money)(nil),              // 8: quartermaster.events.v1.Money
+	(*ClosePrepared)(nil),          // 0: quartermaster.events.v1.ClosePrepared
+	(*CloseApproved)(nil),          // 1: quartermaster.events.v1.CloseApproved
+	(*BooksClosed)(nil),            // 2: quartermaster.events.v1.BooksClosed
+	(*ExportMade)(nil),             // 3: quartermaster.events.v1.ExportMade
+	(*CheckpointSigned)(nil),       // 4: quartermaster.events.v1.CheckpointSigned
+	(*QuarantineResolved)(nil),     // 5: quartermaster.events.v1.QuarantineResolved
+	(*StreamConflictObserved)(nil), // 6: quartermaster.events.v1.StreamConflictObserved
+	(*StreamGapResolved)(nil),      // 7: quartermaster.events.v1.StreamGapResolved
+	(*GenerationSwitched)(nil),     // 8: quartermaster.events.v1.GenerationSwitched
+	(*LostRecords)(nil),            // 9: quartermaster.events.v1.LostRecords
+	(*AccessDenied)(nil),           // 10: quartermaster.events.v1.AccessDenied
+	(*Interval)(nil),               // 11: quartermaster.events.v1.Interval
+	(*Money)(nil),                  // 12: quartermaster.events.v1.Money
 }
 var file_events_v1_books_proto_depIdxs = []int32{
-	7, // 0: quartermaster.events.v1.ClosePrepared.period:type_name -> quartermaster.events.v1.Interval
-	8, // 1: quartermaster.events.v1.ClosePrepared.total:type_name -> quartermaster.events.v1.Money
-	7, // 2: quartermaster.events.v1.CloseApproved.period:type_name -> quartermaster.events.v1.Interval
-	7, // 3: quartermaster.events.v1.BooksClosed.period:type_name -> quartermaster.events.v1.Interval
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	11, // 0: quartermaster.events.v1.ClosePrepared.period:type_name -> quartermaster.events.v1.Interval
+	12, // 1: quartermaster.events.v1.ClosePrepared.total:type_name -> quartermaster.events.v1.Money
+	11, // 2: quartermaster.events.v1.CloseApproved.period:type_name -> quartermaster.events.v1.Interval
+	11, // 3: quartermaster.events.v1.BooksClosed.period:type_name -> quartermaster.events.v1.Interval
+	9,  // 4: quartermaster.events.v1.GenerationSwitched.lost:type_name -> quartermaster.events.v1.LostRecords
+	5,  // [5:5] is the sub-list for method output_type
+	5,  // [5:5] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_events_v1_books_proto_init() }
@@ -664,7 +1083,7 @@ func file_events_v1_books_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_v1_books_proto_rawDesc), len(file_events_v1_books_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -318,6 +318,7 @@ type GPUDeclared struct {
 	Model         string                 `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"` // catalogue name or the supplier's own
 	MemoryMib     uint64                 `protobuf:"varint,4,opt,name=memory_mib,json=memoryMib,proto3" json:"memory_mib,omitempty"`
 	Serial        string                 `protobuf:"bytes,5,opt,name=serial,proto3" json:"serial,omitempty"`
+	Pci           string                 `protobuf:"bytes,6,opt,name=pci,proto3" json:"pci,omitempty"` // bus id of its slot
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -383,6 +384,13 @@ func (x *GPUDeclared) GetMemoryMib() uint64 {
 func (x *GPUDeclared) GetSerial() string {
 	if x != nil {
 		return x.Serial
+	}
+	return ""
+}
+
+func (x *GPUDeclared) GetPci() string {
+	if x != nil {
+		return x.Pci
 	}
 	return ""
 }
@@ -606,6 +614,67 @@ func (x *NodeRetired) GetReason() string {
 	return ""
 }
 
+// GPURetired takes one GPU of a machine out of the fleet for good.
+type GPURetired struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Gpu           []byte                 `protobuf:"bytes,2,opt,name=gpu,proto3" json:"gpu,omitempty"` // 16 bytes
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GPURetired) Reset() {
+	*x = GPURetired{}
+	mi := &file_events_v1_fleet_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GPURetired) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GPURetired) ProtoMessage() {}
+
+func (x *GPURetired) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_fleet_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GPURetired.ProtoReflect.Descriptor instead.
+func (*GPURetired) Descriptor() ([]byte, []int) {
+	return file_events_v1_fleet_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *GPURetired) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *GPURetired) GetGpu() []byte {
+	if x != nil {
+		return x.Gpu
+	}
+	return nil
+}
+
+func (x *GPURetired) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // AssetAcquired puts owned hardware on the books.
 type AssetAcquired struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -625,7 +694,7 @@ type AssetAcquired struct {
 
 func (x *AssetAcquired) Reset() {
 	*x = AssetAcquired{}
-	mi := &file_events_v1_fleet_proto_msgTypes[7]
+	mi := &file_events_v1_fleet_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -637,7 +706,7 @@ func (x *AssetAcquired) String() string {
 func (*AssetAcquired) ProtoMessage() {}
 
 func (x *AssetAcquired) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_fleet_proto_msgTypes[7]
+	mi := &file_events_v1_fleet_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -650,7 +719,7 @@ func (x *AssetAcquired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssetAcquired.ProtoReflect.Descriptor instead.
 func (*AssetAcquired) Descriptor() ([]byte, []int) {
-	return file_events_v1_fleet_proto_rawDescGZIP(), []int{7}
+	return file_events_v1_fleet_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AssetAcquired) GetAsset() string {
@@ -737,7 +806,7 @@ type AssetRevised struct {
 
 func (x *AssetRevised) Reset() {
 	*x = AssetRevised{}
-	mi := &file_events_v1_fleet_proto_msgTypes[8]
+	mi := &file_events_v1_fleet_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -749,7 +818,7 @@ func (x *AssetRevised) String() string {
 func (*AssetRevised) ProtoMessage() {}
 
 func (x *AssetRevised) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_fleet_proto_msgTypes[8]
+	mi := &file_events_v1_fleet_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -762,7 +831,7 @@ func (x *AssetRevised) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssetRevised.ProtoReflect.Descriptor instead.
 func (*AssetRevised) Descriptor() ([]byte, []int) {
-	return file_events_v1_fleet_proto_rawDescGZIP(), []int{8}
+	return file_events_v1_fleet_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AssetRevised) GetAsset() string {
@@ -813,7 +882,7 @@ type AssetDisposed struct {
 
 func (x *AssetDisposed) Reset() {
 	*x = AssetDisposed{}
-	mi := &file_events_v1_fleet_proto_msgTypes[9]
+	mi := &file_events_v1_fleet_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -825,7 +894,7 @@ func (x *AssetDisposed) String() string {
 func (*AssetDisposed) ProtoMessage() {}
 
 func (x *AssetDisposed) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_fleet_proto_msgTypes[9]
+	mi := &file_events_v1_fleet_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -838,7 +907,7 @@ func (x *AssetDisposed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssetDisposed.ProtoReflect.Descriptor instead.
 func (*AssetDisposed) Descriptor() ([]byte, []int) {
-	return file_events_v1_fleet_proto_rawDescGZIP(), []int{9}
+	return file_events_v1_fleet_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AssetDisposed) GetAsset() string {
@@ -884,7 +953,7 @@ type MaintenanceScheduled struct {
 
 func (x *MaintenanceScheduled) Reset() {
 	*x = MaintenanceScheduled{}
-	mi := &file_events_v1_fleet_proto_msgTypes[10]
+	mi := &file_events_v1_fleet_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -896,7 +965,7 @@ func (x *MaintenanceScheduled) String() string {
 func (*MaintenanceScheduled) ProtoMessage() {}
 
 func (x *MaintenanceScheduled) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_fleet_proto_msgTypes[10]
+	mi := &file_events_v1_fleet_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -909,7 +978,7 @@ func (x *MaintenanceScheduled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MaintenanceScheduled.ProtoReflect.Descriptor instead.
 func (*MaintenanceScheduled) Descriptor() ([]byte, []int) {
-	return file_events_v1_fleet_proto_rawDescGZIP(), []int{10}
+	return file_events_v1_fleet_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *MaintenanceScheduled) GetMaintenance() string {
@@ -975,14 +1044,15 @@ const file_events_v1_fleet_proto_rawDesc = "" +
 	"\x14previous_valid_until\x18\x05 \x01(\x10R\x12previousValidUntil\"B\n" +
 	"\x11ClusterKeyRevoked\x12\x15\n" +
 	"\x06key_id\x18\x01 \x01(\tR\x05keyId\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x84\x01\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x96\x01\n" +
 	"\vGPUDeclared\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\fR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x14\n" +
 	"\x05model\x18\x03 \x01(\tR\x05model\x12\x1d\n" +
 	"\n" +
 	"memory_mib\x18\x04 \x01(\x04R\tmemoryMib\x12\x16\n" +
-	"\x06serial\x18\x05 \x01(\tR\x06serial\"\xb4\x04\n" +
+	"\x06serial\x18\x05 \x01(\tR\x06serial\x12\x10\n" +
+	"\x03pci\x18\x06 \x01(\tR\x03pci\"\xb4\x04\n" +
 	"\x0eNodeRegistered\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1a\n" +
 	"\bprovider\x18\x02 \x01(\tR\bprovider\x12'\n" +
@@ -1006,7 +1076,12 @@ const file_events_v1_fleet_proto_rawDesc = "" +
 	"\x0fin_service_from\x18\x10 \x01(\x10R\rinServiceFrom\"9\n" +
 	"\vNodeRetired\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xee\x02\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"J\n" +
+	"\n" +
+	"GPURetired\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
+	"\x03gpu\x18\x02 \x01(\fR\x03gpu\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xee\x02\n" +
 	"\rAssetAcquired\x12\x14\n" +
 	"\x05asset\x18\x01 \x01(\tR\x05asset\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x14\n" +
@@ -1053,7 +1128,7 @@ func file_events_v1_fleet_proto_rawDescGZIP() []byte {
 	return file_events_v1_fleet_proto_rawDescData
 }
 
-var file_events_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_events_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_events_v1_fleet_proto_goTypes = []any{
 	(*ClusterRegistered)(nil),    // 0: quartermaster.events.v1.ClusterRegistered
 	(*ClusterKeyIssued)(nil),     // 1: quartermaster.events.v1.ClusterKeyIssued
@@ -1062,22 +1137,23 @@ var file_events_v1_fleet_proto_goTypes = []any{
 	(*GPUDeclared)(nil),          // 4: quartermaster.events.v1.GPUDeclared
 	(*NodeRegistered)(nil),       // 5: quartermaster.events.v1.NodeRegistered
 	(*NodeRetired)(nil),          // 6: quartermaster.events.v1.NodeRetired
-	(*AssetAcquired)(nil),        // 7: quartermaster.events.v1.AssetAcquired
-	(*AssetRevised)(nil),         // 8: quartermaster.events.v1.AssetRevised
-	(*AssetDisposed)(nil),        // 9: quartermaster.events.v1.AssetDisposed
-	(*MaintenanceScheduled)(nil), // 10: quartermaster.events.v1.MaintenanceScheduled
-	nil,                          // 11: quartermaster.events.v1.ClusterRegistered.LabelsEntry
-	(*Money)(nil),                // 12: quartermaster.events.v1.Money
-	(*Interval)(nil),             // 13: quartermaster.events.v1.Interval
+	(*GPURetired)(nil),           // 7: quartermaster.events.v1.GPURetired
+	(*AssetAcquired)(nil),        // 8: quartermaster.events.v1.AssetAcquired
+	(*AssetRevised)(nil),         // 9: quartermaster.events.v1.AssetRevised
+	(*AssetDisposed)(nil),        // 10: quartermaster.events.v1.AssetDisposed
+	(*MaintenanceScheduled)(nil), // 11: quartermaster.events.v1.MaintenanceScheduled
+	nil,                          // 12: quartermaster.events.v1.ClusterRegistered.LabelsEntry
+	(*Money)(nil),                // 13: quartermaster.events.v1.Money
+	(*Interval)(nil),             // 14: quartermaster.events.v1.Interval
 }
 var file_events_v1_fleet_proto_depIdxs = []int32{
-	11, // 0: quartermaster.events.v1.ClusterRegistered.labels:type_name -> quartermaster.events.v1.ClusterRegistered.LabelsEntry
+	12, // 0: quartermaster.events.v1.ClusterRegistered.labels:type_name -> quartermaster.events.v1.ClusterRegistered.LabelsEntry
 	4,  // 1: quartermaster.events.v1.NodeRegistered.gpus:type_name -> quartermaster.events.v1.GPUDeclared
-	12, // 2: quartermaster.events.v1.AssetAcquired.capex:type_name -> quartermaster.events.v1.Money
-	12, // 3: quartermaster.events.v1.AssetAcquired.residual:type_name -> quartermaster.events.v1.Money
-	12, // 4: quartermaster.events.v1.AssetRevised.residual:type_name -> quartermaster.events.v1.Money
-	12, // 5: quartermaster.events.v1.AssetDisposed.proceeds:type_name -> quartermaster.events.v1.Money
-	13, // 6: quartermaster.events.v1.MaintenanceScheduled.window:type_name -> quartermaster.events.v1.Interval
+	13, // 2: quartermaster.events.v1.AssetAcquired.capex:type_name -> quartermaster.events.v1.Money
+	13, // 3: quartermaster.events.v1.AssetAcquired.residual:type_name -> quartermaster.events.v1.Money
+	13, // 4: quartermaster.events.v1.AssetRevised.residual:type_name -> quartermaster.events.v1.Money
+	13, // 5: quartermaster.events.v1.AssetDisposed.proceeds:type_name -> quartermaster.events.v1.Money
+	14, // 6: quartermaster.events.v1.MaintenanceScheduled.window:type_name -> quartermaster.events.v1.Interval
 	7,  // [7:7] is the sub-list for method output_type
 	7,  // [7:7] is the sub-list for method input_type
 	7,  // [7:7] is the sub-list for extension type_name
@@ -1097,7 +1173,7 @@ func file_events_v1_fleet_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_v1_fleet_proto_rawDesc), len(file_events_v1_fleet_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -89,13 +89,13 @@ func (x *WorkspaceRegistered) GetCurrency() string {
 
 // OperatorRegistered gives a person or program the right to decide in a workspace.
 type OperatorRegistered struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Operator       string                 `protobuf:"bytes,1,opt,name=operator,proto3" json:"operator,omitempty"`
-	PublicKey      []byte                 `protobuf:"bytes,2,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"` // Ed25519, 32 bytes
-	Role           string                 `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
-	AuthorityLimit *Money                 `protobuf:"bytes,4,opt,name=authority_limit,json=authorityLimit,proto3" json:"authority_limit,omitempty"` // largest commitment of money; nil: none
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Operator        string                 `protobuf:"bytes,1,opt,name=operator,proto3" json:"operator,omitempty"`
+	PublicKey       []byte                 `protobuf:"bytes,2,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"` // Ed25519, 32 bytes
+	Role            string                 `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
+	AuthorityLimits []*Money               `protobuf:"bytes,4,rep,name=authority_limits,json=authorityLimits,proto3" json:"authority_limits,omitempty"` // largest commitment in each currency; none in others
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *OperatorRegistered) Reset() {
@@ -149,9 +149,9 @@ func (x *OperatorRegistered) GetRole() string {
 	return ""
 }
 
-func (x *OperatorRegistered) GetAuthorityLimit() *Money {
+func (x *OperatorRegistered) GetAuthorityLimits() []*Money {
 	if x != nil {
-		return x.AuthorityLimit
+		return x.AuthorityLimits
 	}
 	return nil
 }
@@ -427,8 +427,8 @@ func (x *PolicySet) GetShare() string {
 	return ""
 }
 
-// QuotaSet bounds what a workspace may hold. A hard quota constrains plans; a soft one
-// notifies.
+// QuotaSet states what a workspace may hold. It is recorded and not yet enforced: no plan
+// keeps to it, hard or not, and nobody is notified.
 type QuotaSet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Quota string                 `protobuf:"bytes,1,opt,name=quota,proto3" json:"quota,omitempty"`
@@ -522,7 +522,8 @@ func (x *QuotaSet) GetEffectiveFrom() int64 {
 	return 0
 }
 
-// BudgetSet grants a workspace an amount for a period.
+// BudgetSet grants a workspace an amount for a period. It is recorded and not yet
+// enforced: no plan keeps to it, hard or not, and nobody is notified.
 type BudgetSet struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Budget        string                 `protobuf:"bytes,1,opt,name=budget,proto3" json:"budget,omitempty"`
@@ -875,17 +876,19 @@ func (x *MethodChanged) GetReason() string {
 	return ""
 }
 
-// MappingRuleSet says which workspace and deployment a pod or job belongs to.
+// MappingRuleSet says which workspace and deployment a pod or job belongs to, or
+// what lines of bills buy.
 type MappingRuleSet struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rule          string                 `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
 	Priority      uint32                 `protobuf:"varint,2,opt,name=priority,proto3" json:"priority,omitempty"` // lower is tried first
 	Cluster       string                 `protobuf:"bytes,3,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	Namespace     string                 `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Labels        map[string]string      `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	ToWorkspace   string                 `protobuf:"bytes,6,opt,name=to_workspace,json=toWorkspace,proto3" json:"to_workspace,omitempty"`
-	ToDeployment  string                 `protobuf:"bytes,7,opt,name=to_deployment,json=toDeployment,proto3" json:"to_deployment,omitempty"`
-	EffectiveFrom int64                  `protobuf:"fixed64,8,opt,name=effective_from,json=effectiveFrom,proto3" json:"effective_from,omitempty"`
+	ToWorkspace   string                 `protobuf:"bytes,5,opt,name=to_workspace,json=toWorkspace,proto3" json:"to_workspace,omitempty"`
+	ToDeployment  string                 `protobuf:"bytes,6,opt,name=to_deployment,json=toDeployment,proto3" json:"to_deployment,omitempty"`
+	EffectiveFrom int64                  `protobuf:"fixed64,7,opt,name=effective_from,json=effectiveFrom,proto3" json:"effective_from,omitempty"`
+	Columns       map[string]string      `protobuf:"bytes,8,rep,name=columns,proto3" json:"columns,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of a bill's line, by name; * at either end is any text
+	Buys          string                 `protobuf:"bytes,9,opt,name=buys,proto3" json:"buys,omitempty"`                                                                                 // gpu_time, machine_time or nothing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -948,13 +951,6 @@ func (x *MappingRuleSet) GetNamespace() string {
 	return ""
 }
 
-func (x *MappingRuleSet) GetLabels() map[string]string {
-	if x != nil {
-		return x.Labels
-	}
-	return nil
-}
-
 func (x *MappingRuleSet) GetToWorkspace() string {
 	if x != nil {
 		return x.ToWorkspace
@@ -976,6 +972,20 @@ func (x *MappingRuleSet) GetEffectiveFrom() int64 {
 	return 0
 }
 
+func (x *MappingRuleSet) GetColumns() map[string]string {
+	if x != nil {
+		return x.Columns
+	}
+	return nil
+}
+
+func (x *MappingRuleSet) GetBuys() string {
+	if x != nil {
+		return x.Buys
+	}
+	return ""
+}
+
 var File_events_v1_registry_proto protoreflect.FileDescriptor
 
 const file_events_v1_registry_proto_rawDesc = "" +
@@ -984,13 +994,13 @@ const file_events_v1_registry_proto_rawDesc = "" +
 	"\x13WorkspaceRegistered\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x1a\n" +
-	"\bcurrency\x18\x03 \x01(\tR\bcurrency\"\xac\x01\n" +
+	"\bcurrency\x18\x03 \x01(\tR\bcurrency\"\xae\x01\n" +
 	"\x12OperatorRegistered\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\tR\boperator\x12\x1d\n" +
 	"\n" +
 	"public_key\x18\x02 \x01(\fR\tpublicKey\x12\x12\n" +
-	"\x04role\x18\x03 \x01(\tR\x04role\x12G\n" +
-	"\x0fauthority_limit\x18\x04 \x01(\v2\x1e.quartermaster.events.v1.MoneyR\x0eauthorityLimit\"d\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\x12I\n" +
+	"\x10authority_limits\x18\x04 \x03(\v2\x1e.quartermaster.events.v1.MoneyR\x0fauthorityLimits\"d\n" +
 	"\x0fOperatorRevoked\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\tR\boperator\x12\x1d\n" +
 	"\n" +
@@ -1052,17 +1062,18 @@ const file_events_v1_registry_proto_rawDesc = "" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12%\n" +
 	"\x0eeffective_from\x18\x03 \x01(\x10R\reffectiveFrom\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"\xef\x02\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x87\x03\n" +
 	"\x0eMappingRuleSet\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x1a\n" +
 	"\bpriority\x18\x02 \x01(\rR\bpriority\x12\x18\n" +
 	"\acluster\x18\x03 \x01(\tR\acluster\x12\x1c\n" +
-	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12K\n" +
-	"\x06labels\x18\x05 \x03(\v23.quartermaster.events.v1.MappingRuleSet.LabelsEntryR\x06labels\x12!\n" +
-	"\fto_workspace\x18\x06 \x01(\tR\vtoWorkspace\x12#\n" +
-	"\rto_deployment\x18\a \x01(\tR\ftoDeployment\x12%\n" +
-	"\x0eeffective_from\x18\b \x01(\x10R\reffectiveFrom\x1a9\n" +
-	"\vLabelsEntry\x12\x10\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12!\n" +
+	"\fto_workspace\x18\x05 \x01(\tR\vtoWorkspace\x12#\n" +
+	"\rto_deployment\x18\x06 \x01(\tR\ftoDeployment\x12%\n" +
+	"\x0eeffective_from\x18\a \x01(\x10R\reffectiveFrom\x12N\n" +
+	"\acolumns\x18\b \x03(\v24.quartermaster.events.v1.MappingRuleSet.ColumnsEntryR\acolumns\x12\x12\n" +
+	"\x04buys\x18\t \x01(\tR\x04buys\x1a:\n" +
+	"\fColumnsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B*Z(quartermaster/schemas/events/v1;eventsv1b\x06proto3"
 
@@ -1092,19 +1103,19 @@ var file_events_v1_registry_proto_goTypes = []any{
 	(*CertificationHeld)(nil),   // 9: quartermaster.events.v1.CertificationHeld
 	(*MethodChanged)(nil),       // 10: quartermaster.events.v1.MethodChanged
 	(*MappingRuleSet)(nil),      // 11: quartermaster.events.v1.MappingRuleSet
-	nil,                         // 12: quartermaster.events.v1.MappingRuleSet.LabelsEntry
+	nil,                         // 12: quartermaster.events.v1.MappingRuleSet.ColumnsEntry
 	(*Money)(nil),               // 13: quartermaster.events.v1.Money
 	(*Interval)(nil),            // 14: quartermaster.events.v1.Interval
 }
 var file_events_v1_registry_proto_depIdxs = []int32{
-	13, // 0: quartermaster.events.v1.OperatorRegistered.authority_limit:type_name -> quartermaster.events.v1.Money
+	13, // 0: quartermaster.events.v1.OperatorRegistered.authority_limits:type_name -> quartermaster.events.v1.Money
 	3,  // 1: quartermaster.events.v1.PolicySet.selector:type_name -> quartermaster.events.v1.Selector
 	3,  // 2: quartermaster.events.v1.PolicySet.others:type_name -> quartermaster.events.v1.Selector
 	14, // 3: quartermaster.events.v1.BudgetSet.period:type_name -> quartermaster.events.v1.Interval
 	13, // 4: quartermaster.events.v1.BudgetSet.amount:type_name -> quartermaster.events.v1.Money
 	7,  // 5: quartermaster.events.v1.RegionDefined.round_trips:type_name -> quartermaster.events.v1.RoundTrip
 	14, // 6: quartermaster.events.v1.CertificationHeld.valid:type_name -> quartermaster.events.v1.Interval
-	12, // 7: quartermaster.events.v1.MappingRuleSet.labels:type_name -> quartermaster.events.v1.MappingRuleSet.LabelsEntry
+	12, // 7: quartermaster.events.v1.MappingRuleSet.columns:type_name -> quartermaster.events.v1.MappingRuleSet.ColumnsEntry
 	8,  // [8:8] is the sub-list for method output_type
 	8,  // [8:8] is the sub-list for method input_type
 	8,  // [8:8] is the sub-list for extension type_name

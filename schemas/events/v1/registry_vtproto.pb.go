@@ -104,15 +104,17 @@ func (m *OperatorRegistered) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.AuthorityLimit != nil {
-		size, err := m.AuthorityLimit.MarshalToSizedBufferVT(dAtA[:i])
-		if err != nil {
-			return 0, err
+	if len(m.AuthorityLimits) > 0 {
+		for iNdEx := len(m.AuthorityLimits) - 1; iNdEx >= 0; iNdEx-- {
+			size, err := m.AuthorityLimits[iNdEx].MarshalToSizedBufferVT(dAtA[:i])
+			if err != nil {
+				return 0, err
+			}
+			i -= size
+			i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+			i--
+			dAtA[i] = 0x22
 		}
-		i -= size
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
-		i--
-		dAtA[i] = 0x22
 	}
 	if len(m.Role) > 0 {
 		i -= len(m.Role)
@@ -832,29 +834,16 @@ func (m *MappingRuleSet) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.EffectiveFrom != 0 {
-		i -= 8
-		binary.LittleEndian.PutUint64(dAtA[i:], uint64(m.EffectiveFrom))
+	if len(m.Buys) > 0 {
+		i -= len(m.Buys)
+		copy(dAtA[i:], m.Buys)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Buys)))
 		i--
-		dAtA[i] = 0x41
+		dAtA[i] = 0x4a
 	}
-	if len(m.ToDeployment) > 0 {
-		i -= len(m.ToDeployment)
-		copy(dAtA[i:], m.ToDeployment)
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.ToDeployment)))
-		i--
-		dAtA[i] = 0x3a
-	}
-	if len(m.ToWorkspace) > 0 {
-		i -= len(m.ToWorkspace)
-		copy(dAtA[i:], m.ToWorkspace)
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.ToWorkspace)))
-		i--
-		dAtA[i] = 0x32
-	}
-	if len(m.Labels) > 0 {
-		for k := range m.Labels {
-			v := m.Labels[k]
+	if len(m.Columns) > 0 {
+		for k := range m.Columns {
+			v := m.Columns[k]
 			baseI := i
 			i -= len(v)
 			copy(dAtA[i:], v)
@@ -868,8 +857,28 @@ func (m *MappingRuleSet) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			dAtA[i] = 0xa
 			i = protohelpers.EncodeVarint(dAtA, i, uint64(baseI-i))
 			i--
-			dAtA[i] = 0x2a
+			dAtA[i] = 0x42
 		}
+	}
+	if m.EffectiveFrom != 0 {
+		i -= 8
+		binary.LittleEndian.PutUint64(dAtA[i:], uint64(m.EffectiveFrom))
+		i--
+		dAtA[i] = 0x39
+	}
+	if len(m.ToDeployment) > 0 {
+		i -= len(m.ToDeployment)
+		copy(dAtA[i:], m.ToDeployment)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.ToDeployment)))
+		i--
+		dAtA[i] = 0x32
+	}
+	if len(m.ToWorkspace) > 0 {
+		i -= len(m.ToWorkspace)
+		copy(dAtA[i:], m.ToWorkspace)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.ToWorkspace)))
+		i--
+		dAtA[i] = 0x2a
 	}
 	if len(m.Namespace) > 0 {
 		i -= len(m.Namespace)
@@ -940,9 +949,11 @@ func (m *OperatorRegistered) SizeVT() (n int) {
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.AuthorityLimit != nil {
-		l = m.AuthorityLimit.SizeVT()
-		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	if len(m.AuthorityLimits) > 0 {
+		for _, e := range m.AuthorityLimits {
+			l = e.SizeVT()
+			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+		}
 	}
 	n += len(m.unknownFields)
 	return n
@@ -1253,14 +1264,6 @@ func (m *MappingRuleSet) SizeVT() (n int) {
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if len(m.Labels) > 0 {
-		for k, v := range m.Labels {
-			_ = k
-			_ = v
-			mapEntrySize := 1 + len(k) + protohelpers.SizeOfVarint(uint64(len(k))) + 1 + len(v) + protohelpers.SizeOfVarint(uint64(len(v)))
-			n += mapEntrySize + 1 + protohelpers.SizeOfVarint(uint64(mapEntrySize))
-		}
-	}
 	l = len(m.ToWorkspace)
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
@@ -1271,6 +1274,18 @@ func (m *MappingRuleSet) SizeVT() (n int) {
 	}
 	if m.EffectiveFrom != 0 {
 		n += 9
+	}
+	if len(m.Columns) > 0 {
+		for k, v := range m.Columns {
+			_ = k
+			_ = v
+			mapEntrySize := 1 + len(k) + protohelpers.SizeOfVarint(uint64(len(k))) + 1 + len(v) + protohelpers.SizeOfVarint(uint64(len(v)))
+			n += mapEntrySize + 1 + protohelpers.SizeOfVarint(uint64(mapEntrySize))
+		}
+	}
+	l = len(m.Buys)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -1552,7 +1567,7 @@ func (m *OperatorRegistered) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 4:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field AuthorityLimit", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field AuthorityLimits", wireType)
 			}
 			var msglen int
 			for shift := uint(0); ; shift += 7 {
@@ -1579,10 +1594,8 @@ func (m *OperatorRegistered) UnmarshalVT(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			if m.AuthorityLimit == nil {
-				m.AuthorityLimit = &Money{}
-			}
-			if err := m.AuthorityLimit.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			m.AuthorityLimits = append(m.AuthorityLimits, &Money{})
+			if err := m.AuthorityLimits[len(m.AuthorityLimits)-1].UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
 			iNdEx = postIndex
@@ -3634,7 +3647,81 @@ func (m *MappingRuleSet) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 5:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Labels", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field ToWorkspace", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.ToWorkspace = string(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
+		case 6:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field ToDeployment", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.ToDeployment = string(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
+		case 7:
+			if wireType != 1 {
+				return fmt.Errorf("proto: wrong wireType = %d for field EffectiveFrom", wireType)
+			}
+			m.EffectiveFrom = 0
+			if (iNdEx + 8) > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.EffectiveFrom = int64(binary.LittleEndian.Uint64(dAtA[iNdEx:]))
+			iNdEx += 8
+		case 8:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Columns", wireType)
 			}
 			var msglen int
 			for shift := uint(0); ; shift += 7 {
@@ -3661,8 +3748,8 @@ func (m *MappingRuleSet) UnmarshalVT(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			if m.Labels == nil {
-				m.Labels = make(map[string]string)
+			if m.Columns == nil {
+				m.Columns = make(map[string]string)
 			}
 			var mapkey string
 			var mapvalue string
@@ -3757,11 +3844,11 @@ func (m *MappingRuleSet) UnmarshalVT(dAtA []byte) error {
 					iNdEx += skippy
 				}
 			}
-			m.Labels[mapkey] = mapvalue
+			m.Columns[mapkey] = mapvalue
 			iNdEx = postIndex
-		case 6:
+		case 9:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field ToWorkspace", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Buys", wireType)
 			}
 			var stringLen uint64
 			for shift := uint(0); ; shift += 7 {
@@ -3789,50 +3876,8 @@ func (m *MappingRuleSet) UnmarshalVT(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			m.ToWorkspace = string(dAtA[iNdEx:postIndex])
+			m.Buys = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
-		case 7:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field ToDeployment", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.ToDeployment = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		case 8:
-			if wireType != 1 {
-				return fmt.Errorf("proto: wrong wireType = %d for field EffectiveFrom", wireType)
-			}
-			m.EffectiveFrom = 0
-			if (iNdEx + 8) > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.EffectiveFrom = int64(binary.LittleEndian.Uint64(dAtA[iNdEx:]))
-			iNdEx += 8
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -4148,7 +4193,7 @@ func (m *OperatorRegistered) UnmarshalVTUnsafe(dAtA []byte) error {
 			iNdEx = postIndex
 		case 4:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field AuthorityLimit", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field AuthorityLimits", wireType)
 			}
 			var msglen int
 			for shift := uint(0); ; shift += 7 {
@@ -4175,10 +4220,8 @@ func (m *OperatorRegistered) UnmarshalVTUnsafe(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			if m.AuthorityLimit == nil {
-				m.AuthorityLimit = &Money{}
-			}
-			if err := m.AuthorityLimit.UnmarshalVTUnsafe(dAtA[iNdEx:postIndex]); err != nil {
+			m.AuthorityLimits = append(m.AuthorityLimits, &Money{})
+			if err := m.AuthorityLimits[len(m.AuthorityLimits)-1].UnmarshalVTUnsafe(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
 			iNdEx = postIndex
@@ -6371,7 +6414,89 @@ func (m *MappingRuleSet) UnmarshalVTUnsafe(dAtA []byte) error {
 			iNdEx = postIndex
 		case 5:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Labels", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field ToWorkspace", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			var stringValue string
+			if intStringLen > 0 {
+				stringValue = unsafe.String(&dAtA[iNdEx], intStringLen)
+			}
+			m.ToWorkspace = stringValue
+			iNdEx = postIndex
+		case 6:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field ToDeployment", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			var stringValue string
+			if intStringLen > 0 {
+				stringValue = unsafe.String(&dAtA[iNdEx], intStringLen)
+			}
+			m.ToDeployment = stringValue
+			iNdEx = postIndex
+		case 7:
+			if wireType != 1 {
+				return fmt.Errorf("proto: wrong wireType = %d for field EffectiveFrom", wireType)
+			}
+			m.EffectiveFrom = 0
+			if (iNdEx + 8) > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.EffectiveFrom = int64(binary.LittleEndian.Uint64(dAtA[iNdEx:]))
+			iNdEx += 8
+		case 8:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Columns", wireType)
 			}
 			var msglen int
 			for shift := uint(0); ; shift += 7 {
@@ -6398,8 +6523,8 @@ func (m *MappingRuleSet) UnmarshalVTUnsafe(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			if m.Labels == nil {
-				m.Labels = make(map[string]string)
+			if m.Columns == nil {
+				m.Columns = make(map[string]string)
 			}
 			var mapkey string
 			var mapvalue string
@@ -6502,11 +6627,11 @@ func (m *MappingRuleSet) UnmarshalVTUnsafe(dAtA []byte) error {
 					iNdEx += skippy
 				}
 			}
-			m.Labels[mapkey] = mapvalue
+			m.Columns[mapkey] = mapvalue
 			iNdEx = postIndex
-		case 6:
+		case 9:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field ToWorkspace", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Buys", wireType)
 			}
 			var stringLen uint64
 			for shift := uint(0); ; shift += 7 {
@@ -6538,54 +6663,8 @@ func (m *MappingRuleSet) UnmarshalVTUnsafe(dAtA []byte) error {
 			if intStringLen > 0 {
 				stringValue = unsafe.String(&dAtA[iNdEx], intStringLen)
 			}
-			m.ToWorkspace = stringValue
+			m.Buys = stringValue
 			iNdEx = postIndex
-		case 7:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field ToDeployment", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			var stringValue string
-			if intStringLen > 0 {
-				stringValue = unsafe.String(&dAtA[iNdEx], intStringLen)
-			}
-			m.ToDeployment = stringValue
-			iNdEx = postIndex
-		case 8:
-			if wireType != 1 {
-				return fmt.Errorf("proto: wrong wireType = %d for field EffectiveFrom", wireType)
-			}
-			m.EffectiveFrom = 0
-			if (iNdEx + 8) > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.EffectiveFrom = int64(binary.LittleEndian.Uint64(dAtA[iNdEx:]))
-			iNdEx += 8
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

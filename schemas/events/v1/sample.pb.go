@@ -75,13 +75,14 @@ type NodeSampled struct {
 	OtherValue []uint64 `protobuf:"varint,30,rep,packed,name=other_value,json=otherValue,proto3" json:"other_value,omitempty"`
 	SkewNanos  uint64   `protobuf:"varint,31,opt,name=skew_nanos,json=skewNanos,proto3" json:"skew_nanos,omitempty"` // bound of the node's clock error; 0: unknown
 	// Attributes that are rarely there.
-	Subject             string `protobuf:"bytes,32,opt,name=subject,proto3" json:"subject,omitempty"` // empty: the node
-	Workspace           string `protobuf:"bytes,33,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	Recorded            int64  `protobuf:"fixed64,34,opt,name=recorded,proto3" json:"recorded,omitempty"`
-	PreviousIncarnation uint64 `protobuf:"varint,35,opt,name=previous_incarnation,json=previousIncarnation,proto3" json:"previous_incarnation,omitempty"`
-	PreviousSequence    uint64 `protobuf:"varint,36,opt,name=previous_sequence,json=previousSequence,proto3" json:"previous_sequence,omitempty"`
-	Cites               string `protobuf:"bytes,37,opt,name=cites,proto3" json:"cites,omitempty"`                                          // "topic/partition@offset" of the quarantined record that this mends
-	HoldersUnknown      bool   `protobuf:"varint,38,opt,name=holders_unknown,json=holdersUnknown,proto3" json:"holders_unknown,omitempty"` // an entry without a holder may have one that nobody told
+	Subject             string   `protobuf:"bytes,32,opt,name=subject,proto3" json:"subject,omitempty"` // empty: the node
+	Workspace           string   `protobuf:"bytes,33,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Recorded            int64    `protobuf:"fixed64,34,opt,name=recorded,proto3" json:"recorded,omitempty"`
+	PreviousIncarnation uint64   `protobuf:"varint,35,opt,name=previous_incarnation,json=previousIncarnation,proto3" json:"previous_incarnation,omitempty"`
+	PreviousSequence    uint64   `protobuf:"varint,36,opt,name=previous_sequence,json=previousSequence,proto3" json:"previous_sequence,omitempty"`
+	Cites               string   `protobuf:"bytes,37,opt,name=cites,proto3" json:"cites,omitempty"`                                          // "topic/partition@offset" of the quarantined record that this mends
+	HoldersUnknown      bool     `protobuf:"varint,38,opt,name=holders_unknown,json=holdersUnknown,proto3" json:"holders_unknown,omitempty"` // an entry without a holder may have one that nobody told
+	Model               []uint32 `protobuf:"varint,39,rep,packed,name=model,proto3" json:"model,omitempty"`                                  // reference to the names: model of the physical GPU; 0: not told
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -382,11 +383,18 @@ func (x *NodeSampled) GetHoldersUnknown() bool {
 	return false
 }
 
+func (x *NodeSampled) GetModel() []uint32 {
+	if x != nil {
+		return x.Model
+	}
+	return nil
+}
+
 var File_events_v1_sample_proto protoreflect.FileDescriptor
 
 const file_events_v1_sample_proto_rawDesc = "" +
 	"\n" +
-	"\x16events/v1/sample.proto\x12\x17quartermaster.events.v1\"\xe1\t\n" +
+	"\x16events/v1/sample.proto\x12\x17quartermaster.events.v1\"\xf7\t\n" +
 	"\vNodeSampled\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x1a\n" +
@@ -437,7 +445,8 @@ const file_events_v1_sample_proto_rawDesc = "" +
 	"\x14previous_incarnation\x18# \x01(\x04R\x13previousIncarnation\x12+\n" +
 	"\x11previous_sequence\x18$ \x01(\x04R\x10previousSequence\x12\x14\n" +
 	"\x05cites\x18% \x01(\tR\x05cites\x12'\n" +
-	"\x0fholders_unknown\x18& \x01(\bR\x0eholdersUnknownB*Z(quartermaster/schemas/events/v1;eventsv1b\x06proto3"
+	"\x0fholders_unknown\x18& \x01(\bR\x0eholdersUnknown\x12\x14\n" +
+	"\x05model\x18' \x03(\rR\x05modelB*Z(quartermaster/schemas/events/v1;eventsv1b\x06proto3"
 
 var (
 	file_events_v1_sample_proto_rawDescOnce sync.Once

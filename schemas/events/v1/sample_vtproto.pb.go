@@ -51,6 +51,28 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.Model) > 0 {
+		var pksize2 int
+		for _, num := range m.Model {
+			pksize2 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize2
+		j1 := i
+		for _, num := range m.Model {
+			for num >= 1<<7 {
+				dAtA[j1] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j1++
+			}
+			dAtA[j1] = uint8(num)
+			j1++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize2))
+		i--
+		dAtA[i] = 0x2
+		i--
+		dAtA[i] = 0xba
+	}
 	if m.HoldersUnknown {
 		i--
 		if m.HoldersUnknown {
@@ -120,35 +142,13 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0xf8
 	}
 	if len(m.OtherValue) > 0 {
-		var pksize2 int
-		for _, num := range m.OtherValue {
-			pksize2 += protohelpers.SizeOfVarint(uint64(num))
-		}
-		i -= pksize2
-		j1 := i
-		for _, num := range m.OtherValue {
-			for num >= 1<<7 {
-				dAtA[j1] = uint8(uint64(num)&0x7f | 0x80)
-				num >>= 7
-				j1++
-			}
-			dAtA[j1] = uint8(num)
-			j1++
-		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize2))
-		i--
-		dAtA[i] = 0x1
-		i--
-		dAtA[i] = 0xf2
-	}
-	if len(m.OtherField) > 0 {
 		var pksize4 int
-		for _, num := range m.OtherField {
+		for _, num := range m.OtherValue {
 			pksize4 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize4
 		j3 := i
-		for _, num := range m.OtherField {
+		for _, num := range m.OtherValue {
 			for num >= 1<<7 {
 				dAtA[j3] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -161,16 +161,16 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0xea
+		dAtA[i] = 0xf2
 	}
-	if len(m.OtherEntry) > 0 {
+	if len(m.OtherField) > 0 {
 		var pksize6 int
-		for _, num := range m.OtherEntry {
+		for _, num := range m.OtherField {
 			pksize6 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize6
 		j5 := i
-		for _, num := range m.OtherEntry {
+		for _, num := range m.OtherField {
 			for num >= 1<<7 {
 				dAtA[j5] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -183,16 +183,16 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0xe2
+		dAtA[i] = 0xea
 	}
-	if len(m.Replica) > 0 {
+	if len(m.OtherEntry) > 0 {
 		var pksize8 int
-		for _, num := range m.Replica {
+		for _, num := range m.OtherEntry {
 			pksize8 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize8
 		j7 := i
-		for _, num := range m.Replica {
+		for _, num := range m.OtherEntry {
 			for num >= 1<<7 {
 				dAtA[j7] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -205,16 +205,16 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0xda
+		dAtA[i] = 0xe2
 	}
-	if len(m.Profile) > 0 {
+	if len(m.Replica) > 0 {
 		var pksize10 int
-		for _, num := range m.Profile {
+		for _, num := range m.Replica {
 			pksize10 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize10
 		j9 := i
-		for _, num := range m.Profile {
+		for _, num := range m.Replica {
 			for num >= 1<<7 {
 				dAtA[j9] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -224,6 +224,28 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			j9++
 		}
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize10))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xda
+	}
+	if len(m.Profile) > 0 {
+		var pksize12 int
+		for _, num := range m.Profile {
+			pksize12 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize12
+		j11 := i
+		for _, num := range m.Profile {
+			for num >= 1<<7 {
+				dAtA[j11] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j11++
+			}
+			dAtA[j11] = uint8(num)
+			j11++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize12))
 		i--
 		dAtA[i] = 0x1
 		i--
@@ -239,35 +261,13 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0xca
 	}
 	if len(m.Parent) > 0 {
-		var pksize12 int
-		for _, num := range m.Parent {
-			pksize12 += protohelpers.SizeOfVarint(uint64(num))
-		}
-		i -= pksize12
-		j11 := i
-		for _, num := range m.Parent {
-			for num >= 1<<7 {
-				dAtA[j11] = uint8(uint64(num)&0x7f | 0x80)
-				num >>= 7
-				j11++
-			}
-			dAtA[j11] = uint8(num)
-			j11++
-		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize12))
-		i--
-		dAtA[i] = 0x1
-		i--
-		dAtA[i] = 0xc2
-	}
-	if len(m.SmClockMhz) > 0 {
 		var pksize14 int
-		for _, num := range m.SmClockMhz {
+		for _, num := range m.Parent {
 			pksize14 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize14
 		j13 := i
-		for _, num := range m.SmClockMhz {
+		for _, num := range m.Parent {
 			for num >= 1<<7 {
 				dAtA[j13] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -280,16 +280,16 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0xba
+		dAtA[i] = 0xc2
 	}
-	if len(m.TemperatureC) > 0 {
+	if len(m.SmClockMhz) > 0 {
 		var pksize16 int
-		for _, num := range m.TemperatureC {
+		for _, num := range m.SmClockMhz {
 			pksize16 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize16
 		j15 := i
-		for _, num := range m.TemperatureC {
+		for _, num := range m.SmClockMhz {
 			for num >= 1<<7 {
 				dAtA[j15] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -302,16 +302,16 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0xb2
+		dAtA[i] = 0xba
 	}
-	if len(m.PowerWatts) > 0 {
+	if len(m.TemperatureC) > 0 {
 		var pksize18 int
-		for _, num := range m.PowerWatts {
+		for _, num := range m.TemperatureC {
 			pksize18 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize18
 		j17 := i
-		for _, num := range m.PowerWatts {
+		for _, num := range m.TemperatureC {
 			for num >= 1<<7 {
 				dAtA[j17] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -324,16 +324,16 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0xaa
+		dAtA[i] = 0xb2
 	}
-	if len(m.MemoryUsedMib) > 0 {
+	if len(m.PowerWatts) > 0 {
 		var pksize20 int
-		for _, num := range m.MemoryUsedMib {
+		for _, num := range m.PowerWatts {
 			pksize20 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize20
 		j19 := i
-		for _, num := range m.MemoryUsedMib {
+		for _, num := range m.PowerWatts {
 			for num >= 1<<7 {
 				dAtA[j19] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -346,16 +346,16 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0xa2
+		dAtA[i] = 0xaa
 	}
-	if len(m.DramActive) > 0 {
+	if len(m.MemoryUsedMib) > 0 {
 		var pksize22 int
-		for _, num := range m.DramActive {
+		for _, num := range m.MemoryUsedMib {
 			pksize22 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize22
 		j21 := i
-		for _, num := range m.DramActive {
+		for _, num := range m.MemoryUsedMib {
 			for num >= 1<<7 {
 				dAtA[j21] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -368,16 +368,16 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0x9a
+		dAtA[i] = 0xa2
 	}
-	if len(m.TensorActive) > 0 {
+	if len(m.DramActive) > 0 {
 		var pksize24 int
-		for _, num := range m.TensorActive {
+		for _, num := range m.DramActive {
 			pksize24 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize24
 		j23 := i
-		for _, num := range m.TensorActive {
+		for _, num := range m.DramActive {
 			for num >= 1<<7 {
 				dAtA[j23] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -390,16 +390,16 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0x92
+		dAtA[i] = 0x9a
 	}
-	if len(m.ActivityMax) > 0 {
+	if len(m.TensorActive) > 0 {
 		var pksize26 int
-		for _, num := range m.ActivityMax {
+		for _, num := range m.TensorActive {
 			pksize26 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize26
 		j25 := i
-		for _, num := range m.ActivityMax {
+		for _, num := range m.TensorActive {
 			for num >= 1<<7 {
 				dAtA[j25] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -412,16 +412,16 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0x8a
+		dAtA[i] = 0x92
 	}
-	if len(m.ActivityMin) > 0 {
+	if len(m.ActivityMax) > 0 {
 		var pksize28 int
-		for _, num := range m.ActivityMin {
+		for _, num := range m.ActivityMax {
 			pksize28 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize28
 		j27 := i
-		for _, num := range m.ActivityMin {
+		for _, num := range m.ActivityMax {
 			for num >= 1<<7 {
 				dAtA[j27] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -434,16 +434,16 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0x82
+		dAtA[i] = 0x8a
 	}
-	if len(m.ActivityMean) > 0 {
+	if len(m.ActivityMin) > 0 {
 		var pksize30 int
-		for _, num := range m.ActivityMean {
+		for _, num := range m.ActivityMin {
 			pksize30 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize30
 		j29 := i
-		for _, num := range m.ActivityMean {
+		for _, num := range m.ActivityMin {
 			for num >= 1<<7 {
 				dAtA[j29] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -454,21 +454,18 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		}
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize30))
 		i--
-		dAtA[i] = 0x7a
-	}
-	if m.ActivityField != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ActivityField))
+		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0x70
+		dAtA[i] = 0x82
 	}
-	if len(m.HolderUnit) > 0 {
+	if len(m.ActivityMean) > 0 {
 		var pksize32 int
-		for _, num := range m.HolderUnit {
+		for _, num := range m.ActivityMean {
 			pksize32 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize32
 		j31 := i
-		for _, num := range m.HolderUnit {
+		for _, num := range m.ActivityMean {
 			for num >= 1<<7 {
 				dAtA[j31] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -479,16 +476,21 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		}
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize32))
 		i--
-		dAtA[i] = 0x6a
+		dAtA[i] = 0x7a
 	}
-	if len(m.HolderDeployment) > 0 {
+	if m.ActivityField != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ActivityField))
+		i--
+		dAtA[i] = 0x70
+	}
+	if len(m.HolderUnit) > 0 {
 		var pksize34 int
-		for _, num := range m.HolderDeployment {
+		for _, num := range m.HolderUnit {
 			pksize34 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize34
 		j33 := i
-		for _, num := range m.HolderDeployment {
+		for _, num := range m.HolderUnit {
 			for num >= 1<<7 {
 				dAtA[j33] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -499,16 +501,16 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		}
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize34))
 		i--
-		dAtA[i] = 0x62
+		dAtA[i] = 0x6a
 	}
-	if len(m.HolderWorkspace) > 0 {
+	if len(m.HolderDeployment) > 0 {
 		var pksize36 int
-		for _, num := range m.HolderWorkspace {
+		for _, num := range m.HolderDeployment {
 			pksize36 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize36
 		j35 := i
-		for _, num := range m.HolderWorkspace {
+		for _, num := range m.HolderDeployment {
 			for num >= 1<<7 {
 				dAtA[j35] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -519,16 +521,16 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		}
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize36))
 		i--
-		dAtA[i] = 0x5a
+		dAtA[i] = 0x62
 	}
-	if len(m.Holder) > 0 {
+	if len(m.HolderWorkspace) > 0 {
 		var pksize38 int
-		for _, num := range m.Holder {
+		for _, num := range m.HolderWorkspace {
 			pksize38 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize38
 		j37 := i
-		for _, num := range m.Holder {
+		for _, num := range m.HolderWorkspace {
 			for num >= 1<<7 {
 				dAtA[j37] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -538,6 +540,26 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			j37++
 		}
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize38))
+		i--
+		dAtA[i] = 0x5a
+	}
+	if len(m.Holder) > 0 {
+		var pksize40 int
+		for _, num := range m.Holder {
+			pksize40 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize40
+		j39 := i
+		for _, num := range m.Holder {
+			for num >= 1<<7 {
+				dAtA[j39] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j39++
+			}
+			dAtA[j39] = uint8(num)
+			j39++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize40))
 		i--
 		dAtA[i] = 0x52
 	}
@@ -549,22 +571,22 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x4a
 	}
 	if len(m.NameParts) > 0 {
-		var pksize40 int
+		var pksize42 int
 		for _, num := range m.NameParts {
-			pksize40 += protohelpers.SizeOfVarint(uint64(num))
+			pksize42 += protohelpers.SizeOfVarint(uint64(num))
 		}
-		i -= pksize40
-		j39 := i
+		i -= pksize42
+		j41 := i
 		for _, num := range m.NameParts {
 			for num >= 1<<7 {
-				dAtA[j39] = uint8(uint64(num)&0x7f | 0x80)
+				dAtA[j41] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
-				j39++
+				j41++
 			}
-			dAtA[j39] = uint8(num)
-			j39++
+			dAtA[j41] = uint8(num)
+			j41++
 		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize40))
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize42))
 		i--
 		dAtA[i] = 0x42
 	}
@@ -644,6 +666,7 @@ func (m *NodeSampled) ResetVT() {
 		f19 := m.OtherEntry[:0]
 		f20 := m.OtherField[:0]
 		f21 := m.OtherValue[:0]
+		f22 := m.Model[:0]
 		m.Reset()
 		m.NameParts = f0
 		m.Ids = f1
@@ -667,6 +690,7 @@ func (m *NodeSampled) ResetVT() {
 		m.OtherEntry = f19
 		m.OtherField = f20
 		m.OtherValue = f21
+		m.Model = f22
 	}
 }
 func (m *NodeSampled) ReturnToVTPool() {
@@ -885,6 +909,13 @@ func (m *NodeSampled) SizeVT() (n int) {
 	}
 	if m.HoldersUnknown {
 		n += 3
+	}
+	if len(m.Model) > 0 {
+		l = 0
+		for _, e := range m.Model {
+			l += protohelpers.SizeOfVarint(uint64(e))
+		}
+		n += 2 + protohelpers.SizeOfVarint(uint64(l)) + l
 	}
 	n += len(m.unknownFields)
 	return n
@@ -2863,6 +2894,82 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.HoldersUnknown = bool(v != 0)
+		case 39:
+			if wireType == 0 {
+				var v uint32
+				for shift := uint(0); ; shift += 7 {
+					if shift >= 64 {
+						return protohelpers.ErrIntOverflow
+					}
+					if iNdEx >= l {
+						return io.ErrUnexpectedEOF
+					}
+					b := dAtA[iNdEx]
+					iNdEx++
+					v |= uint32(b&0x7F) << shift
+					if b < 0x80 {
+						break
+					}
+				}
+				m.Model = append(m.Model, v)
+			} else if wireType == 2 {
+				var packedLen int
+				for shift := uint(0); ; shift += 7 {
+					if shift >= 64 {
+						return protohelpers.ErrIntOverflow
+					}
+					if iNdEx >= l {
+						return io.ErrUnexpectedEOF
+					}
+					b := dAtA[iNdEx]
+					iNdEx++
+					packedLen |= int(b&0x7F) << shift
+					if b < 0x80 {
+						break
+					}
+				}
+				if packedLen < 0 {
+					return protohelpers.ErrInvalidLength
+				}
+				postIndex := iNdEx + packedLen
+				if postIndex < 0 {
+					return protohelpers.ErrInvalidLength
+				}
+				if postIndex > l {
+					return io.ErrUnexpectedEOF
+				}
+				var elementCount int
+				var count int
+				for _, integer := range dAtA[iNdEx:postIndex] {
+					if integer < 128 {
+						count++
+					}
+				}
+				elementCount = count
+				if elementCount != 0 && len(m.Model) == 0 && cap(m.Model) < elementCount {
+					m.Model = make([]uint32, 0, elementCount)
+				}
+				for iNdEx < postIndex {
+					var v uint32
+					for shift := uint(0); ; shift += 7 {
+						if shift >= 64 {
+							return protohelpers.ErrIntOverflow
+						}
+						if iNdEx >= l {
+							return io.ErrUnexpectedEOF
+						}
+						b := dAtA[iNdEx]
+						iNdEx++
+						v |= uint32(b&0x7F) << shift
+						if b < 0x80 {
+							break
+						}
+					}
+					m.Model = append(m.Model, v)
+				}
+			} else {
+				return fmt.Errorf("proto: wrong wireType = %d for field Model", wireType)
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -4876,6 +4983,82 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 				}
 			}
 			m.HoldersUnknown = bool(v != 0)
+		case 39:
+			if wireType == 0 {
+				var v uint32
+				for shift := uint(0); ; shift += 7 {
+					if shift >= 64 {
+						return protohelpers.ErrIntOverflow
+					}
+					if iNdEx >= l {
+						return io.ErrUnexpectedEOF
+					}
+					b := dAtA[iNdEx]
+					iNdEx++
+					v |= uint32(b&0x7F) << shift
+					if b < 0x80 {
+						break
+					}
+				}
+				m.Model = append(m.Model, v)
+			} else if wireType == 2 {
+				var packedLen int
+				for shift := uint(0); ; shift += 7 {
+					if shift >= 64 {
+						return protohelpers.ErrIntOverflow
+					}
+					if iNdEx >= l {
+						return io.ErrUnexpectedEOF
+					}
+					b := dAtA[iNdEx]
+					iNdEx++
+					packedLen |= int(b&0x7F) << shift
+					if b < 0x80 {
+						break
+					}
+				}
+				if packedLen < 0 {
+					return protohelpers.ErrInvalidLength
+				}
+				postIndex := iNdEx + packedLen
+				if postIndex < 0 {
+					return protohelpers.ErrInvalidLength
+				}
+				if postIndex > l {
+					return io.ErrUnexpectedEOF
+				}
+				var elementCount int
+				var count int
+				for _, integer := range dAtA[iNdEx:postIndex] {
+					if integer < 128 {
+						count++
+					}
+				}
+				elementCount = count
+				if elementCount != 0 && len(m.Model) == 0 && cap(m.Model) < elementCount {
+					m.Model = make([]uint32, 0, elementCount)
+				}
+				for iNdEx < postIndex {
+					var v uint32
+					for shift := uint(0); ; shift += 7 {
+						if shift >= 64 {
+							return protohelpers.ErrIntOverflow
+						}
+						if iNdEx >= l {
+							return io.ErrUnexpectedEOF
+						}
+						b := dAtA[iNdEx]
+						iNdEx++
+						v |= uint32(b&0x7F) << shift
+						if b < 0x80 {
+							break
+						}
+					}
+					m.Model = append(m.Model, v)
+				}
+			} else {
+				return fmt.Errorf("proto: wrong wireType = %d for field Model", wireType)
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

@@ -99,15 +99,16 @@ func (Status) EnumDescriptor() ([]byte, []int) {
 type Kind int32
 
 const (
-	Kind_KIND_UNSPECIFIED Kind = 0
-	Kind_KIND_XID         Kind = 1 // the driver reported an XID
-	Kind_KIND_RECOVERY    Kind = 2 // the recovery that the driver wants changed
-	Kind_KIND_HEALTH      Kind = 3 // a health check of DCGM warned or failed
-	Kind_KIND_NVLINK      Kind = 4 // a link went down or came back
-	Kind_KIND_ROW_REMAP   Kind = 5 // rows of memory were remapped, or could not be
-	Kind_KIND_ECC         Kind = 6 // errors of memory were counted
-	Kind_KIND_THERMAL     Kind = 7 // the hardware slows down to protect itself, or stopped doing so
-	Kind_KIND_LOST        Kind = 8 // the device fell off the bus, or came back
+	Kind_KIND_UNSPECIFIED     Kind = 0
+	Kind_KIND_XID             Kind = 1 // the driver reported an XID
+	Kind_KIND_RECOVERY        Kind = 2 // the recovery that the driver wants changed
+	Kind_KIND_HEALTH          Kind = 3 // a health check of DCGM warned or failed
+	Kind_KIND_NVLINK          Kind = 4 // a link went down or came back
+	Kind_KIND_ROW_REMAP       Kind = 5 // rows of memory were remapped, or could not be
+	Kind_KIND_ECC             Kind = 6 // errors of memory were counted
+	Kind_KIND_THERMAL         Kind = 7 // the hardware slows down to protect itself, or stopped doing so
+	Kind_KIND_LOST            Kind = 8 // the device fell off the bus, or came back
+	Kind_KIND_PAGE_RETIREMENT Kind = 9 // pages of memory were retired, or are to be
 )
 
 // Enum value maps for Kind.
@@ -122,17 +123,19 @@ var (
 		6: "KIND_ECC",
 		7: "KIND_THERMAL",
 		8: "KIND_LOST",
+		9: "KIND_PAGE_RETIREMENT",
 	}
 	Kind_value = map[string]int32{
-		"KIND_UNSPECIFIED": 0,
-		"KIND_XID":         1,
-		"KIND_RECOVERY":    2,
-		"KIND_HEALTH":      3,
-		"KIND_NVLINK":      4,
-		"KIND_ROW_REMAP":   5,
-		"KIND_ECC":         6,
-		"KIND_THERMAL":     7,
-		"KIND_LOST":        8,
+		"KIND_UNSPECIFIED":     0,
+		"KIND_XID":             1,
+		"KIND_RECOVERY":        2,
+		"KIND_HEALTH":          3,
+		"KIND_NVLINK":          4,
+		"KIND_ROW_REMAP":       5,
+		"KIND_ECC":             6,
+		"KIND_THERMAL":         7,
+		"KIND_LOST":            8,
+		"KIND_PAGE_RETIREMENT": 9,
 	}
 )
 
@@ -1329,7 +1332,7 @@ const file_frames_v1_frames_proto_rawDesc = "" +
 	"\rSTATUS_ABSENT\x10\x05\x12\x10\n" +
 	"\fSTATUS_STALE\x10\x06\x12\x0f\n" +
 	"\vSTATUS_LOST\x10\a\x12\x11\n" +
-	"\rSTATUS_FAILED\x10\b*\xa2\x01\n" +
+	"\rSTATUS_FAILED\x10\b*\xbc\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\f\n" +
 	"\bKIND_XID\x10\x01\x12\x11\n" +
@@ -1339,7 +1342,8 @@ const file_frames_v1_frames_proto_rawDesc = "" +
 	"\x0eKIND_ROW_REMAP\x10\x05\x12\f\n" +
 	"\bKIND_ECC\x10\x06\x12\x10\n" +
 	"\fKIND_THERMAL\x10\a\x12\r\n" +
-	"\tKIND_LOST\x10\bB*Z(quartermaster/schemas/frames/v1;framesv1b\x06proto3"
+	"\tKIND_LOST\x10\b\x12\x18\n" +
+	"\x14KIND_PAGE_RETIREMENT\x10\tB*Z(quartermaster/schemas/frames/v1;framesv1b\x06proto3"
 
 var (
 	file_frames_v1_frames_proto_rawDescOnce sync.Once

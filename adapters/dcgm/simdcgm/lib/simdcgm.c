@@ -15,10 +15,12 @@
  */
 #include "simdcgm.h"
 
+#include <netdb.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -145,7 +147,8 @@ static const struct
     { 155, DCGM_FT_DOUBLE },  { 156, DCGM_FT_INT64 },   { 202, DCGM_FT_INT64 },   { 203, DCGM_FT_INT64 },
     { 204, DCGM_FT_INT64 },   { 230, DCGM_FT_INT64 },   { 250, DCGM_FT_INT64 },   { 251, DCGM_FT_INT64 },
     { 252, DCGM_FT_INT64 },   { 310, DCGM_FT_INT64 },   { 311, DCGM_FT_INT64 },   { 312, DCGM_FT_INT64 },
-    { 313, DCGM_FT_INT64 },   { 393, DCGM_FT_INT64 },   { 394, DCGM_FT_INT64 },   { 395, DCGM_FT_INT64 },
+    { 313, DCGM_FT_INT64 },   { 390, DCGM_FT_INT64 },   { 391, DCGM_FT_INT64 },   { 392, DCGM_FT_INT64 },
+    { 393, DCGM_FT_INT64 },   { 394, DCGM_FT_INT64 },   { 395, DCGM_FT_INT64 },
     { 396, DCGM_FT_INT64 },   { 409, DCGM_FT_INT64 },   { 419, DCGM_FT_INT64 },   { 429, DCGM_FT_INT64 },
     { 439, DCGM_FT_INT64 },   { 1001, DCGM_FT_DOUBLE }, { 1002, DCGM_FT_DOUBLE }, { 1004, DCGM_FT_DOUBLE },
     { 1005, DCGM_FT_DOUBLE }, { 1523, DCGM_FT_INT64 },
@@ -250,6 +253,9 @@ static void measure(value_t *v, int gpu, const instance_t *in, int compute, unsi
     case 252: v->i64 = (long long)(memory * (0.05 + 0.8 * (load > 0))); break;
     case 310: case 312: v->i64 = g->ecc_sbe; break;
     case 311: case 313: v->i64 = g->ecc_dbe; break;
+    case 390: v->i64 = g->retired_corrected; break;
+    case 391: v->i64 = g->retired_uncorrectable; break;
+    case 392: v->i64 = g->retirement_pending; break;
     case 393: v->i64 = g->remap_uncorrectable; break;
     case 394: v->i64 = g->remap_corrected; break;
     case 395: v->i64 = g->remap_failed; break;
@@ -377,14 +383,44 @@ dcgmReturn_t dcgmStopEmbedded(dcgmHandle_t handle)
     LEAVE(DCGM_ST_OK);
 }
 
+/* listens reports whether something accepts connections at HOST:PORT. */
+static int listens(const char *address)
+{
+    char host[256];
+    snprintf(host, sizeof host, "%s", *address == '[' ? address + 1 : address);
+    char *port = strrchr(host, ':');
+    if (!port)
+        return 0;
+    *port++ = 0;
+    if (*address == '[' && port - host > 1)
+        port[-2] = 0;
+    struct addrinfo *to = NULL, want = { .ai_socktype = SOCK_STREAM };
+    if (getaddrinfo(host, port, &want, &to))
+        return 0;
+    int fd = socket(to->ai_family, SOCK_STREAM, 0), ok = fd >= 0 && !connect(fd, to->ai_addr, to->ai_addrlen);
+    if (fd >= 0)
+        close(fd);
+    freeaddrinfo(to);
+    return ok;
+}
+
 /* Connecting wants something at the address, so that a path that does not exist fails as
- * it would; the machine is the same. */
+ * it would; the machine is the same. Which kind of address was asked for is written
+ * beside the control file. */
 dcgmReturn_t dcgmConnect_v2(const char *address, dcgmConnectV2Params_t *params, dcgmHandle_t *handle)
 {
     struct stat st;
     if (params->version != dcgmConnectV2Params_version2)
         return DCGM_ST_VER_MISMATCH;
-    if (!params->addressIsUnixSocket || stat(address, &st))
+    const char *control = getenv("SIMDCGM_CONTROL");
+    char path[4096];
+    snprintf(path, sizeof path, "%s.connects", control ? control : "");
+    FILE *log = control ? fopen(path, "a") : NULL;
+    if (log) {
+        fprintf(log, "%s %s\n", params->addressIsUnixSocket ? "unix" : "tcp", address);
+        fclose(log);
+    }
+    if (params->addressIsUnixSocket ? stat(address, &st) : !listens(address))
         return DCGM_ST_CONNECTION_NOT_VALID;
     dcgmReturn_t result = start(1, handle);
     return result == DCGM_ST_OK && world.mismatch & MISMATCH_CONNECT ? DCGM_ST_VER_MISMATCH : result;

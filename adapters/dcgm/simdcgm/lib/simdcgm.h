@@ -57,6 +57,7 @@ typedef struct
     step_t recovery[MOST_STEPS];
     int recovery_count;
     long long ecc_sbe, ecc_dbe, remap_uncorrectable, remap_corrected, remap_failed, remap_pending, replays;
+    long long retired_corrected, retired_uncorrectable, retirement_pending;
     int thermal, brake;
     int load; /* percent, -1: follows the curve */
     dcgmNvLinkLinkState_t links[LINKS];

@@ -271,6 +271,15 @@ static int command(char *text, const char *where, int line, long long at, int fr
         }
         return 0;
     }
+    if (IS("retire", 3)) { /* retire GPU corrected|uncorrectable|pending N */
+        switch (word[2][0]) {
+        case 'c': g->retired_corrected += NUMBER(3); break;
+        case 'u': g->retired_uncorrectable += NUMBER(3); break;
+        case 'p': g->retirement_pending = NUMBER(3); break;
+        default: return bad(where, line, "retire GPU corrected|uncorrectable|pending N");
+        }
+        return 0;
+    }
     if (IS("nvlink", 3)) { /* nvlink GPU LINK up|down */
         if (NUMBER(2) < 0 || NUMBER(2) >= LINKS)
             return bad(where, line, "links are 0 to %d", LINKS - 1);

@@ -1,0 +1,219 @@
+package focus
+
+import (
+	"errors"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"quartermaster/domain"
+)
+
+// Deviation is a way in which a value is not what FOCUS or a line allows,
+// without being needed to divide the charge.
+type Deviation string
+
+// The deviations. All but NegativeQuantity, which the line holds as it is, keep
+// what was written in the column that domain.AsWritten names.
+const (
+	UnknownValue     Deviation = "unknown_value"     // not among those that FOCUS lists; null
+	NotANumber       Deviation = "not_a_number"      // or one of 10²⁴ and more; null
+	NegativePrice    Deviation = "negative_price"    // null
+	NegativeQuantity Deviation = "negative_quantity" // of what is no machine time
+	UnusableQuantity Deviation = "unusable_quantity" // of machine time: negative, or more than 200,000,000 hours; null
+	MoreDecimals     Deviation = "more_decimals"     // than 18; rounded half to even
+	BrokenText       Deviation = "broken_text"       // too long, control characters, not UTF-8; cut and cleaned
+)
+
+// Rounding is what rounding to 18 decimals took from the costs of the lines of
+// one invoice: what was written less what was kept, exactly.
+type Rounding struct {
+	Issuer    string          `json:"issuer"`
+	Account   string          `json:"account"`
+	Invoice   string          `json:"invoice"`         // "" for lines that name none
+	Period    domain.Interval `json:"period,omitzero"` // of those
+	Currency  string          `json:"currency"`
+	Lines     int             `json:"lines"` // with such a cost
+	Billed    domain.Decimal  `json:"billed"`
+	Effective domain.Decimal  `json:"effective"`
+}
+
+// invoiceRounded is what a Rounding is of.
+type invoiceRounded struct {
+	issuer, account, invoice, currency string
+	period                             domain.Interval
+}
+
+// round adds what was taken from a line of an invoice. Invoices beyond
+// maxInvoicesWatched are added up under no name, by currency.
+func (r *run) round(of invoiceRounded, billed, effective domain.Decimal) {
+	i, ok := r.rounded[of]
+	if !ok && len(r.rounded) >= maxInvoicesWatched {
+		of = invoiceRounded{currency: of.currency}
+		i, ok = r.rounded[of]
+	}
+	if !ok {
+		for _, s := range []*string{&of.issuer, &of.account, &of.invoice, &of.currency} {
+			*s = strings.Clone(*s)
+		}
+		i = len(r.sum.Rounded)
+		r.rounded[of] = i
+		r.sum.Rounded = append(r.sum.Rounded, Rounding{Issuer: of.issuer, Account: of.account, Invoice: of.invoice, Period: of.period, Currency: of.currency})
+	}
+	sum := &r.sum.Rounded[i]
+	sum.Lines++
+	sum.Billed, sum.Effective = sum.Billed.Add(billed), sum.Effective.Add(effective)
+}
+
+// deviates counts a deviation of a row that went in.
+func (r *run) deviates(d deviation) {
+	r.sum.Deviations[d.kind]++
+	reason, kept := "", ", and kept as written in "+domain.AsWritten(d.column)
+	switch d.kind {
+	case UnknownValue:
+		reason = " is not one of the values of FOCUS: it is read as null" + kept
+	case NotANumber:
+		reason = " is no number that can be kept: it is read as null" + kept
+	case NegativePrice:
+		reason = " is a negative price, which FOCUS does not have: it is read as null" + kept
+	case NegativeQuantity:
+		reason = " is negative, without ChargeClass Correction or a negative cost"
+	case UnusableQuantity:
+		reason = " is machine time that is negative without a negative cost, or too much for one charge: it is read as null" + kept
+	case MoreDecimals:
+		reason = " has more than 18 decimals: it is rounded half to even" + kept
+	case BrokenText:
+		reason = " is too long or holds what is no text: it is cut and cleaned"
+	}
+	r.warn(d.column+reason, d.value)
+}
+
+// deviation is one value that deviates. value is given where few differ.
+type deviation struct {
+	kind          Deviation
+	column, value string
+}
+
+// What a text may have: in a column of FOCUS, and in one of JSON or a custom one,
+// as domain.Validate holds it.
+const (
+	maxText = 4096
+	maxKept = 1 << 16
+)
+
+// cleaned returns as much of a text as fits, with U+FFFD for what is no text.
+func cleaned(s string, most int) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\t' && r != '\n' && r != '\r' {
+			return utf8.RuneError
+		}
+		return r // strings.Map reads what is not UTF-8 as U+FFFD
+	}, s)
+	if len(s) > most {
+		for s = s[:most]; !utf8.ValidString(s); {
+			s = s[:len(s)-1]
+		}
+	}
+	return s
+}
+
+// put reads a number or a text into a line.
+func (f *field) put(l *line, text string, n number) {
+	switch {
+	case f.text != nil:
+		*f.text(l) = text
+	case f.cost != nil:
+		*f.cost(l) = n.kept
+	case f.number != nil:
+		*f.number(l) = domain.NullDecimal{Decimal: n.kept, Valid: true}
+	}
+}
+
+// parse reads a number of the column.
+func (f *field) parse(text string) (number, string) {
+	if f.divided {
+		return parseAmount(text)
+	}
+	return parseDecimal(text)
+}
+
+// settle makes of a value that domain.Validate refuses one that the line can
+// hold. It reports false where the row must be refused.
+func (f *field) settle(l *line) (kind Deviation, ok bool) {
+	switch {
+	case f.decides:
+		return "", false
+	case f.number != nil:
+		*f.number(l) = domain.NullDecimal{}
+		return NegativePrice, true
+	case f.text == nil:
+		return "", false
+	case f.closed:
+		*f.text(l) = ""
+		return UnknownValue, true
+	}
+	most := maxText
+	if f.json {
+		most = maxKept
+	}
+	text := cleaned(*f.text(l), most)
+	if text == *f.text(l) {
+		return "", false
+	}
+	*f.text(l) = text
+	return BrokenText, true
+}
+
+// writtenAs reports whether a line is what is read where the column has this
+// text, so that it may be written in the column's place. Other is not compared.
+func (f *field) writtenAs(l *line, text string) bool {
+	if text == "" || text != strings.TrimSpace(text) || isNull(text) || f.time != nil {
+		return false
+	}
+	again := *l
+	if f.text == nil {
+		n, reason := f.parse(text)
+		if reason != "" {
+			return !f.decides && f.number != nil && !f.number(l).Valid
+		}
+		if f.unusable(l, n.kept) {
+			return !f.number(l).Valid
+		}
+		if f.put(&again, "", n); !n.rest.IsZero() {
+			return f.equal(&again, l)
+		}
+	} else {
+		f.put(&again, text, number{})
+	}
+	var invalid *domain.InvalidError
+	if err := domain.Validate(&domain.Envelope{Time: 1, Event: &domain.BillingLineRecorded{Line: again}}); !errors.As(err, &invalid) || invalid.Field != "line."+f.name {
+		return false
+	}
+	_, ok := f.settle(&again)
+	return ok && f.equal(&again, l)
+}
+
+// unusable reports whether the column holds machine time, and a line no such quantity.
+func (f *field) unusable(l *line, d domain.Decimal) bool {
+	switch f.name {
+	case "PricingQuantity":
+		return unusable(l, l.PricingUnit, d, mostOf(l.PricingUnit)) != ""
+	case "ConsumedQuantity":
+		return unusable(l, l.ConsumedUnit, d, mostOf(l.ConsumedUnit)) != ""
+	}
+	return false
+}
+
+// equal compares the column of two lines.
+func (f *field) equal(a, b *line) bool {
+	switch {
+	case f.text != nil:
+		return *f.text(a) == *f.text(b)
+	case f.cost != nil:
+		return f.cost(a).Equal(*f.cost(b))
+	case f.number != nil:
+		x, y := f.number(a), f.number(b)
+		return x.Valid == y.Valid && x.Decimal.Equal(y.Decimal)
+	}
+	return *f.time(a) == *f.time(b)
+}

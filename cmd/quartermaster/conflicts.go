@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"quartermaster/adapters/wire"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// conflictSource begins the sources of the events about conflicts. The id of the record
+// in quarantine follows, and the event is the only one of its stream: whoever appends it
+// appends the same bytes, so that it counts once however many instances do.
+const conflictSource = "quartermaster/conflict/"
+
+// tellConflicts appends an event for every record that claims the place of another in
+// its stream, and that no event tells of yet. It returns how many.
+func (h *home) tellConflicts(ctx context.Context) (int, error) {
+	var events []domain.Envelope
+	if err := h.view(ctx, func(v projections.View) (err error) {
+		events, err = projections.UntoldConflicts(v, platform)
+		return err
+	}); err != nil {
+		return 0, err
+	}
+	var batch []domain.Record
+	// A source may call itself by what no event can hold. Its records stay in quarantine,
+	// where "inventory" names them.
+	events = slices.DeleteFunc(events, func(env domain.Envelope) bool { return domain.Validate(&env) != nil })
+	for i := range events {
+		env := &events[i]
+		env.Source, env.Incarnation, env.Sequence = conflictSource+env.Subject, 1, 1
+		rec, err := wire.Encode(env)
+		if err != nil {
+			return 0, fmt.Errorf("tell of the conflict of %s: %w", env.Subject, err)
+		}
+		rec.Partition = domain.PartitionOf(rec.Key, rec.Topic.Partitions())
+		if batch = append(batch, rec); len(batch) == appendBatch || i == len(events)-1 {
+			if err := h.log.Append(ctx, batch); err != nil {
+				return 0, fmt.Errorf("tell of conflicts: %w", err)
+			}
+			batch = batch[:0]
+		}
+	}
+	return len(events), nil
+}
+
+// tellEvery is how often serve looks whether it has folded records that claim the place
+// of others.
+const tellEvery = 5 * time.Second
+
+// tell has conflicts told: those that are known at the start, and those that this
+// process folds.
+func (s *service) tell(ctx context.Context) {
+	known := int64(-1)
+	tick := time.NewTicker(tellEvery)
+	defer tick.Stop()
+	for {
+		var folded int64
+		for _, p := range s.progress() {
+			folded += p.Conflicts
+		}
+		if folded != known {
+			n, err := s.home.tellConflicts(ctx)
+			switch {
+			case err == nil:
+				known = folded
+			case ctx.Err() == nil:
+				s.log.Warn("cannot tell of records that claim the place of others", "error", err)
+			}
+			if n > 0 {
+				s.log.Warn("records claim the place of others in their streams: see \"quartermaster quarantine list\"", "records", n)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package attribution
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"quartermaster/domain"
+)
+
+// leafKey is what a leaf is for, within its line and hour.
+type leafKey struct {
+	workspace, cluster, deployment string
+	component                      Component
+}
+
+func compareKeys(a, b *leafKey) int {
+	return cmp.Or(
+		strings.Compare(a.workspace, b.workspace), strings.Compare(a.cluster, b.cluster),
+		strings.Compare(a.deployment, b.deployment), cmp.Compare(a.component, b.component))
+}
+
+// keys numbers leaf keys and their workspaces in the order in which they come.
+// Nothing that is reported depends on the numbers.
+type keys struct {
+	ids        map[leafKey]uint32
+	all        []leafKey
+	workspace  []uint32 // of each key, a number in workspaces
+	workspaces []string
+	numbers    map[string]uint32
+}
+
+func newKeys() *keys {
+	return &keys{ids: map[leafKey]uint32{}, numbers: map[string]uint32{}}
+}
+
+func (k *keys) id(key leafKey) uint32 {
+	if id, ok := k.ids[key]; ok {
+		return id
+	}
+	// The text may be a piece of a large buffer that is reused.
+	key.workspace, key.cluster, key.deployment = strings.Clone(key.workspace), strings.Clone(key.cluster), strings.Clone(key.deployment)
+	w, ok := k.numbers[key.workspace]
+	if !ok {
+		w = uint32(len(k.workspaces))
+		k.workspaces = append(k.workspaces, key.workspace)
+		k.numbers[key.workspace] = w
+	}
+	id := uint32(len(k.all))
+	k.ids[key] = id
+	k.all = append(k.all, key)
+	k.workspace = append(k.workspace, w)
+	return id
+}
+
+func (k *keys) compare(a, b uint32) int {
+	if a == b {
+		return 0
+	}
+	return compareKeys(&k.all[a], &k.all[b])
+}
+
+// use is GPU time under one leaf key, in microseconds: shares of a GPU are no whole
+// milliseconds.
+type use struct {
+	key            uint32
+	micros, useful int64
+}
+
+// meter reads hours of nodes.
+type meter struct {
+	keys           *keys
+	ex             *exceptions
+	idleToPlatform bool
+
+	uses  []use
+	parts []*Part
+}
+
+// maxPartMs bounds one part: a thousand GPUs for an hour and more.
+const maxPartMs = maxGPUs * 4_000_000
+
+// read returns what an hour's time is for, and whether anything was observed.
+// Keys may repeat. The result is valid until the next call.
+func (m *meter) read(h *NodeHour, d *desc) (uses []use, seen bool, err error) {
+	m.uses, m.parts = m.uses[:0], m.parts[:0]
+	var busy, idle, unprovisioned, allocated int64
+	dominant := false
+	for i := range h.Parts {
+		p := &h.Parts[i]
+		if p.GPUMs < 0 || p.GPUMs > maxPartMs || p.UsefulMs < 0 || p.UsefulMs > p.GPUMs || magnitude(p.Micros) > maxPartMs || p.total() < 0 || p.HeldMs < 0 || p.HeldMs > 2*hourMs {
+			return nil, false, fmt.Errorf("usage of node %s/%s at %s: part of %d ms, %d of them useful, held %d, makes no sense", d.Cluster, d.Node.Node, h.Hour, p.GPUMs, p.UsefulMs, p.HeldMs)
+		}
+		micros := p.total()
+		seen = seen || p.Component != Unobserved && micros > 0
+		switch p.Component {
+		case Allocated:
+			m.parts = append(m.parts, p)
+			allocated += micros
+			dominant = dominant || p.HeldMs > 0 && d.counted() >= 0 && (p.CPUMilli > 0 && d.CPUMilli > 0 || p.MemoryMiB > 0 && d.MemoryMiB > 0)
+		case BusyUnattributed:
+			busy += micros
+		case Idle:
+			idle += micros
+		case Unprovisioned:
+			unprovisioned += micros
+		case Failed, Maintenance:
+			m.add(PlatformReliability, d.Cluster, "", p.Component, micros, 0)
+		case Unobserved:
+			m.add(PlatformUnobserved, d.Cluster, "", p.Component, micros, 0)
+		default:
+			return nil, false, fmt.Errorf("usage of node %s/%s at %s: time cannot be %s", d.Cluster, d.Node.Node, h.Hour, p.Component)
+		}
+	}
+	if !dominant {
+		for _, p := range m.parts {
+			m.hold(p.Workspace, d, p.Deployment, p.total(), min(p.UsefulMs*1000, p.total()))
+		}
+	} else {
+		idle, unprovisioned = m.dominant(d, allocated, idle, unprovisioned)
+	}
+	owner := h.Owner
+	if owner == "" || m.idleToPlatform {
+		if left := busy + idle + unprovisioned; h.Owner == "" && left > 0 && len(d.matches) > 0 && !m.idleToPlatform {
+			m.ex.time(OwnerMissing, d.Cluster, "nobody owns the cluster: the platform carries the time that nobody is known to have held", left/1000)
+		}
+		owner = Platform
+	}
+	m.add(owner, d.Cluster, "", BusyUnattributed, busy, 0)
+	m.add(owner, d.Cluster, "", Idle, idle, 0)
+	m.add(owner, d.Cluster, "", Unprovisioned, unprovisioned, 0)
+	return m.uses, seen, nil
+}
+
+// total is the part's GPU time in microseconds.
+func (p *Part) total() int64 { return 1000*p.GPUMs + p.Micros }
+
+func (m *meter) hold(workspace string, d *desc, deployment string, micros, useful int64) {
+	if workspace == "" && micros > 0 {
+		if len(d.matches) > 0 {
+			m.ex.time(OwnerMissing, d.Cluster, "held by no known workspace: the platform carries it", micros/1000)
+		}
+		workspace = Platform
+	}
+	m.add(workspace, d.Cluster, deployment, Allocated, micros, useful)
+}
+
+func (m *meter) add(workspace, cluster, deployment string, c Component, micros, useful int64) {
+	if micros > 0 {
+		m.uses = append(m.uses, use{m.keys.id(leafKey{workspace, cluster, deployment, c}), micros, useful})
+	}
+}
+
+// dominant adds the units that held the node, each by the largest of its shares
+// of GPUs, CPU and memory, in GPU time of the node. What a unit weighs beyond
+// its GPUs is taken from what was idle or unprovisioned, not from GPUs that worked
+// for nobody known; where the units want more than there was, all shrink in
+// proportion. It returns what is left.
+//
+// The largest share is the dominant share of Ghodsi et al., Dominant Resource
+// Fairness, NSDI 2011.
+func (m *meter) dominant(d *desc, allocated, idle, unprovisioned int64) (idleLeft, unprovisionedLeft int64) {
+	slices.SortFunc(m.parts, func(a, b *Part) int {
+		return cmp.Or(strings.Compare(a.Workspace, b.Workspace), strings.Compare(a.Deployment, b.Deployment), strings.Compare(a.Unit, b.Unit))
+	})
+	type wish struct {
+		of           *Part
+		want, useful int64
+	}
+	var wishes []wish
+	var wanted int64
+	for i := 0; i < len(m.parts); {
+		first, all := m.parts[i], *m.parts[i]
+		for i++; i < len(m.parts); i++ {
+			p := m.parts[i]
+			if p.Workspace != first.Workspace || p.Deployment != first.Deployment || p.Unit != first.Unit {
+				break
+			}
+			// A unit that holds several GPUs says of each how long and with what.
+			all.GPUMs += p.GPUMs
+			all.Micros += p.Micros
+			all.UsefulMs += p.UsefulMs
+			all.HeldMs = max(all.HeldMs, p.HeldMs)
+			all.CPUMilli = max(all.CPUMilli, p.CPUMilli)
+			all.MemoryMiB = max(all.MemoryMiB, p.MemoryMiB)
+		}
+		node := u128{0, uint64(d.GPUs) * uint64(all.HeldMs) * 1000}
+		want := all.total()
+		if d.CPUMilli > 0 {
+			want = max(want, int64(node.scale64(min(all.CPUMilli, d.CPUMilli), d.CPUMilli).lo))
+		}
+		if d.MemoryMiB > 0 {
+			want = max(want, int64(node.scale64(min(all.MemoryMiB, d.MemoryMiB), d.MemoryMiB).lo))
+		}
+		wishes = append(wishes, wish{first, want, 1000 * all.UsefulMs})
+		wanted += want
+	}
+	free := idle + unprovisioned
+	if over := wanted - allocated; over <= free {
+		if free > 0 {
+			fromIdle := int64(u128{0, uint64(over)}.scale64(uint64(idle), uint64(free)).lo)
+			idle, unprovisioned = idle-fromIdle, unprovisioned-(over-fromIdle)
+		}
+	} else {
+		shrink, at := divisionOfMs(allocated+free), int64(0)
+		for i := range wishes {
+			at += wishes[i].want
+			wishes[i].want = shrink.nextMs(uint64(at), uint64(wanted))
+		}
+		idle, unprovisioned = 0, 0
+	}
+	for _, w := range wishes {
+		m.hold(w.of.Workspace, d, w.of.Deployment, w.want, min(w.useful, w.want))
+	}
+	return idle, unprovisioned
+}
+
+// within returns the part of a node's hour that usage is of.
+func within(h *NodeHour, d *desc) domain.Interval {
+	held := h.Held
+	if held == (domain.Interval{}) {
+		held = domain.Interval{From: h.Hour, To: h.Hour + domain.Hour}
+	}
+	if served := d.Service.Intersect(held); !served.Empty() {
+		return served
+	}
+	return held // usage outside of service: that is all that is known
+}

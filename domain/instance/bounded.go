@@ -1,0 +1,98 @@
+package instance
+
+import (
+	"math/big"
+
+	"quartermaster/domain"
+	"quartermaster/domain/procurement/joint"
+)
+
+// bounded is what of a solution's bound holds for the instance as it is stated. It is
+// nothing where another way of waiting may cost less than the one that was solved. Where
+// a budget counts more than is spent (see [model.refine]) the problem is tighter than the
+// instance: a budget that is larger by as much allows all that the instance does, and is
+// worth what its multiplier says, so that the bound is lower by that.
+func (m *model) bounded(c *component, bound *big.Int, by *joint.Solution) *big.Int {
+	if c.unproven {
+		return new(big.Int)
+	}
+	if by == nil || len(c.bounds) == 0 {
+		return bound
+	}
+	more := make([]*big.Int, len(c.bounds))
+	for l, b := range c.bounds {
+		more[l] = m.overcounted(c, &m.bounds[b], l)
+	}
+	out := new(big.Int).Set(bound)
+	for i := range by.Certificate.Parts {
+		p := &by.Certificate.Parts[i]
+		most := new(big.Int)
+		for j := range p.Leaves {
+			sum := new(big.Int)
+			for k, l := range p.Limits {
+				if k < len(p.Leaves[j].Limits) {
+					sum.Add(sum, new(big.Int).Mul(more[l], big.NewInt(p.Leaves[j].Limits[k])))
+				}
+			}
+			if sum.Cmp(most) > 0 {
+				most = sum
+			}
+		}
+		// Multipliers are in 10⁻⁹, and bounds times the scenarios' weights.
+		most.Mul(most, big.NewInt(int64(m.weight))).Add(most, big.NewInt(999_999_999)).Quo(most, big.NewInt(1_000_000_000))
+		out.Sub(out, most)
+	}
+	if out.Sign() < 0 { // nothing costs less than nothing
+		out.SetInt64(0)
+	}
+	return out
+}
+
+// overcounted is by how much a budget, limit l of a component's problem, would have to be
+// larger to allow there whatever it allows in the instance.
+func (m *model) overcounted(c *component, b *bound, l int) *big.Int {
+	if b.budget == nil {
+		return new(big.Int)
+	}
+	ratio := big.NewRat(1, 1) // the most that is counted for what is spent
+	count := func(counted *big.Rat, spent domain.Decimal) {
+		if spent.IsPositive() {
+			if r := counted.Quo(counted, spent.Shift(m.digits).Rat()); r.Cmp(ratio) > 0 {
+				ratio = r
+			}
+		}
+	}
+	for e := range m.cal.n {
+		if b.Serving[e] == 0 {
+			continue
+		}
+		served := func(nominal domain.Decimal) {
+			price, err := m.discounted(nominal, e)
+			if err == nil { // it was counted before
+				counted := big.NewRat(int64(price), 1000)
+				count(counted.Mul(counted, big.NewRat(b.Serving[e], 1)), nominal.Mul(whole(b.parts)))
+			}
+		}
+		for _, p := range c.pools {
+			if m.onDemand[p] != nil {
+				served(m.onDemand[p][e])
+			}
+			if m.spot[p] != nil {
+				served(m.spot[p][e])
+			}
+		}
+		for _, d := range c.demands {
+			for _, r := range m.ways[d] {
+				served(r.extra)
+			}
+		}
+	}
+	for j, i := range c.choices {
+		count(big.NewRat(int64(c.joint.Choices[j].Spent[l]), 1), m.spentExactly(&m.choices[i], b))
+	}
+	most := b.left.Mul(whole(b.parts)).Shift(m.digits).Rat()
+	most.Mul(most, ratio)
+	up := new(big.Int).Add(most.Num(), new(big.Int).Sub(most.Denom(), big.NewInt(1)))
+	up.Quo(up, most.Denom())
+	return up.Sub(up, big.NewInt(int64(b.Most)))
+}

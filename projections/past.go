@@ -1,0 +1,160 @@
+package projections
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Past is what a source's row of incarnation 0 knows of incarnations that have ended.
+// An incarnation goes there, and its own row is removed, once the next one has named its
+// last sequence and everything up to that has arrived. The row's Mark counts the events.
+type Past struct {
+	Incarnations uint64 `json:"incarnations"`
+	// Lives are the highest of them, ascending: see [maxLives].
+	Lives []Life `json:"lives"`
+	// First and Last bound the others.
+	First uint64 `json:"first,omitempty"`
+	Last  uint64 `json:"last,omitempty"`
+}
+
+// Life is an incarnation that ended, with its last sequence.
+type Life struct {
+	_           struct{} `cbor:",toarray"`
+	Incarnation uint64   `json:"incarnation"`
+	Mark        uint64   `json:"mark"`
+}
+
+// maxLives bounds the incarnations that a row names one by one. One takes about 12 bytes.
+const maxLives = 128
+
+func (p *Past) find(incarnation uint64) (int, bool) {
+	return slices.BinarySearchFunc(p.Lives, incarnation, func(l Life, n uint64) int { return cmp.Compare(l.Incarnation, n) })
+}
+
+// judge says what a sequence of an incarnation without a row of its own is. What lies
+// beyond the end of an incarnation that is named counts: its row is opened again. Of the
+// others only their bounds are known, and anybody may have claimed them: what lies within
+// is uncertain.
+func (p *Past) judge(incarnation, seq uint64) verdict {
+	if i, ok := p.find(incarnation); ok {
+		if seq <= p.Lives[i].Mark {
+			return repeat
+		}
+		return news
+	}
+	if incarnation < p.First || incarnation > p.Last {
+		return news
+	}
+	return uncertain
+}
+
+func (p *Past) enter(l Life) {
+	i, _ := p.find(l.Incarnation)
+	p.Lives = slices.Insert(p.Lives, i, l)
+	p.Incarnations++
+	if len(p.Lives) <= maxLives {
+		return
+	}
+	l = p.Lives[0]
+	p.Lives = slices.Delete(p.Lives, 0, 1)
+	if p.Last == 0 {
+		p.First = l.Incarnation
+	}
+	p.First, p.Last = min(p.First, l.Incarnation), max(p.Last, l.Incarnation)
+}
+
+func (f *Folder) pastKey(source string) Key { return f.streamKey(source, 0) }
+
+// open returns the row of an incarnation to be changed. One that had ended goes on
+// from where it did.
+func (f *Folder) open(rows *Rows, source string, incarnation uint64) *Stream {
+	key := f.streamKey(source, incarnation)
+	s := change[*Stream](rows, key)
+	if s.Source != "" {
+		return s
+	}
+	s.Source, s.Incarnation = key.clone().ID, incarnation
+	sum, _ := rows.Get(f.pastKey(source)).(*Stream)
+	if sum == nil {
+		return s
+	}
+	if i, ok := sum.Past.find(incarnation); ok {
+		sum = change[*Stream](rows, f.pastKey(source))
+		s.Mark, s.Ended = sum.Past.Lives[i].Mark, sum.Past.Lives[i].Mark
+		sum.Past.Lives = slices.Delete(sum.Past.Lives, i, i+1)
+		sum.Past.Incarnations--
+		sum.Mark -= s.Mark
+	}
+	return s
+}
+
+// end notes that an incarnation ended with a sequence, as the next one says.
+func (f *Folder) end(rows *Rows, source string, incarnation, seq uint64) {
+	if rows.Get(f.streamKey(source, incarnation)) == nil {
+		sum, _ := rows.Get(f.pastKey(source)).(*Stream)
+		if sum != nil && sum.Past.judge(incarnation, seq) != news {
+			return
+		}
+	}
+	s := f.open(rows, source, incarnation)
+	s.reach(seq)
+	s.Ended = max(s.Ended, seq)
+	f.close(rows, s)
+}
+
+// close puts an incarnation that has ended, and of which everything has arrived, into
+// the row of its source. One that went on beyond its end keeps its row.
+func (f *Folder) close(rows *Rows, s *Stream) {
+	if s.Ended == 0 || s.Mark != s.Ended || s.Missing() > 0 {
+		return
+	}
+	sum := change[*Stream](rows, f.pastKey(s.Source))
+	if sum.Source == "" {
+		sum.Source, sum.Past = s.Source, &Past{Lives: []Life{}}
+	}
+	sum.Past.enter(Life{Incarnation: s.Incarnation, Mark: s.Mark})
+	sum.Mark += s.Mark
+	sum.Uncompared += s.Uncompared
+	sum.Last, sum.Ahead = max(sum.Last, s.Last), max(sum.Ahead, s.Ahead)
+	rows.remove(f.streamKey(s.Source, s.Incarnation))
+}
+
+// lives counts the incarnations of a source in a partition, for [incarnationsOf].
+type lives struct {
+	past *Past
+	open []uint64
+}
+
+// incarnationsOf counts the incarnations of a source over its partitions: exactly those
+// that are named one by one, and of the others, which several partitions may have had
+// alike, as many as the partition that had most.
+func incarnationsOf(parts []*lives) int {
+	var last uint64
+	for _, p := range parts {
+		if p.past != nil {
+			last = max(last, p.past.Last)
+		}
+	}
+	named, most := map[uint64]bool{}, 0
+	for _, p := range parts {
+		below := 0
+		count := func(n uint64) {
+			if n > last {
+				named[n] = true
+			} else {
+				below++
+			}
+		}
+		for _, n := range p.open {
+			count(n)
+		}
+		if p.past != nil {
+			below += int(p.past.Incarnations) - len(p.past.Lives)
+			for _, l := range p.past.Lives {
+				count(l.Incarnation)
+			}
+		}
+		most = max(most, below)
+	}
+	return len(named) + most
+}
