@@ -79,6 +79,7 @@ demo: build ## Show all of it on a made-up fleet; with DATA=DIR on the public fi
 
 .PHONY: demo-node
 demo-node: build simdcgm ## Show a GPU node end to end on a simulated DCGM, with a fault injected; needs a C compiler
+	@deploy/demo/quickstart.sh
 	@deploy/demo/node.sh
 
 .PHONY: test

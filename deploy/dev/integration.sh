@@ -5,6 +5,7 @@
 # that a fold of the same log in memory gives, and cleans up.
 #
 #   integration.sh            all of it
+#   integration.sh readme     README's way to production alone, on the default ports
 #   integration.sh tests      the tests and a short crash campaign alone
 #   integration.sh demo       the demo alone
 #
@@ -38,6 +39,54 @@ trap cleanup EXIT
 say() { printf '%4d s  %s\n' "$SECONDS" "$*"; }
 fail() { say "FAILED: $*"; exit 1; }
 
+# ---- README's way to production, as printed ----------------------------------------
+
+ready() {
+	for _ in {1..300}; do
+		if curl -fsS http://127.0.0.1:7070/readyz 2>/dev/null; then return; fi
+		sleep 0.1
+	done
+	return 1
+}
+
+# Copies the lines from README and runs them on the default ports, in a home of their
+# own. The servers that a developer may run there are left alone.
+readme() {
+	local port home=$run/dev installed
+	for port in 19092 15432; do
+		if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+			say "README's way to production is NOT tested: port $port is taken"
+			return
+		fi
+	done
+	say "README's way to production, as printed"
+	deploy/dev/kafka.sh install >"$run/readme.log" 2>&1
+	installed=${QM_DEV_HOME:-$([ "$(id -u)" = 0 ] && echo /var/cache || echo "${XDG_CACHE_HOME:-$HOME/.cache}")/quartermaster/dev}
+	mkdir -p "$home" "$run/first"
+	chmod 755 "$home"
+	ln -s "$installed"/kafka-* "$home"
+	ln -s "$PWD/deploy" "$run/first/deploy"
+	sed -n '/^### In production/,/^The log/p' README.md | sed -n '/^```/,/^```/{/^```/!p}' >"$run/first/lines"
+	[ "$(wc -l <"$run/first/lines")" -ge 6 ] || fail 'README has no lines about production'
+	# serve runs in the background, and what follows waits until it is ready.
+	{
+		declare -f ready
+		sed -E 's/^(quartermaster serve [^#]*).*/\1 \&\necho $! >pid; ready/' "$run/first/lines"
+	} >"$run/first/script"
+	local failed=''
+	(
+		export QM_DEV_HOME=$home QUARTERMASTER_HOME=$run/first/home PATH=$PWD/bin:$PATH
+		cd "$run/first"
+		exec bash -eu script
+	) >>"$run/readme.log" 2>&1 || failed=1
+	if [ -s "$run/first/pid" ]; then kill "$(cat "$run/first/pid")" 2>/dev/null || true; fi
+	QM_DEV_HOME=$home deploy/dev/kafka.sh clean
+	QM_DEV_HOME=$home deploy/dev/postgres.sh clean
+	[ -z "$failed" ] || fail "README's way to production"
+}
+if [ "$what" != demo ]; then readme; fi
+[ "$what" != readme ] || exit 0
+
 say 'starting Apache Kafka and Postgres'
 kafka start >"$run/kafka.log" 2>&1 || fail 'Apache Kafka did not start'
 postgres start >"$run/postgres.log" 2>&1 || fail 'Postgres did not start'
@@ -52,6 +101,9 @@ if [ "$what" != demo ]; then
 	# One package at a time: each has a server's whole attention.
 	"$go" test -count=1 -p 1 -timeout 20m ./adapters/kafka ./adapters/postgres
 	"$go" test -count=1 -timeout 20m -run '^TestProduction|^TestProjection|^TestScript$/^projection$' ./cmd/quartermaster
+	say 'a broker that loses the end of its log, on a server of its own'
+	QM_KAFKA_SH=$PWD/deploy/dev/kafka.sh "$go" test -count=1 -run '^TestLostTail$' ./adapters/kafka
+	QM_KAFKA_SH=$PWD/deploy/dev/kafka.sh "$go" test -count=1 -run '^TestProductionLost$/^Kafka$' ./cmd/quartermaster
 	say 'a short crash campaign, on servers of its own'
 	make crash RESULTS=
 fi
@@ -135,6 +187,9 @@ until wait "$demo"; do
 done
 say "the demo came to its end in $runs runs"
 grep -E 'difference|equal' "$run/demo.log" || true
+
+say 'another program writes in transactions, aborts one, and writes a batch that is too large'
+QM_SERVING_CONFIG=$run/quartermaster.yaml "$go" test -count=1 -run '^TestForeignWritesWhileServing$' ./cmd/quartermaster
 
 say 'the instances take over from one another'
 folded_by a b c

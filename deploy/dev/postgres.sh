@@ -19,6 +19,7 @@ Commands
   restart      stop and start
   check        log in and say how it is; status 0 only if it answers
   dsn          print what a client needs (lib/pq); dsn --socket goes by the unix socket
+  password     print the password of the role quartermaster
   psql         a session as the role quartermaster; as the superuser with --admin
   clean        stop and remove the data
 
@@ -89,7 +90,7 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$command" ] || { usage >&2; exit 2; }
 case $command in
-install | start | stop | immediate | restart | check | dsn | psql | clean) ;;
+install | start | stop | immediate | restart | check | dsn | password | psql | clean) ;;
 *) die "unknown command $command; see $self --help" ;;
 esac
 [ ${#rest[@]} -eq 0 ] || [ "$command" = psql ] || die "arguments after -- are for psql"
@@ -304,6 +305,10 @@ check)
 dsn)
 	exists
 	cat "$dir/dsn${socket:+-socket}"
+	;;
+password)
+	exists
+	cat "$dir/password"
 	;;
 psql)
 	exists
