@@ -81,7 +81,7 @@ var testOnly = []string{
 var proving = []string{"domain/linear", "adapters/highs", "domain/procurement/check", "simulations/public"}
 
 // support is made for tests: nothing else may import it.
-var support = []string{"projections/storetest", "simulations/public", "adapters/transport/testcert"}
+var support = []string{"projections/storetest", "simulations/public", "adapters/transport/testcert", "adapters/commandline/manual"}
 
 // impure is what a pure package does not import, because all that it knows is
 // passed in. The functions that read a clock are the linter's to refuse
