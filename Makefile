@@ -74,7 +74,7 @@ simdcgm: ## Build bin/simdcgm/libdcgm.so.4, which stands in for DCGM where no GP
 DEMO_HOME = $${QUARTERMASTER_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/quartermaster}
 
 .PHONY: demo
-demo: build ## Show all of it on a made-up fleet; with DATA=DIR on the public files of README's last part
+demo: build ## Show all of it on a made-up fleet; with DATA=DIR on the public files of docs/evidence/data-sources.md
 	@bin/quartermaster demo --once $(if $(DATA),--from '$(DATA)' --data "$(DEMO_HOME)-public")
 
 .PHONY: demo-node
@@ -86,6 +86,11 @@ demo-node: build simdcgm ## Show a GPU node end to end on a simulated DCGM, with
 test: solver ## Run the tests, under the race detector where a C compiler is found
 	@$(if $(RACE),:,echo 'no C compiler: testing without the race detector')
 	$(TEST) $(PKG)
+
+# Without the race detector: these are the demo and some hundred commands on its data.
+.PHONY: docs
+docs: solver ## Run every command of README and docs, as printed, on the data of the demo
+	QM_DOCS=1 $(GO) test -count=1 -timeout 20m -v -run '^TestDocs$$' ./cmd/quartermaster
 
 .PHONY: integration
 integration: build ## Start a real Kafka and a real Postgres, test against them and run the demo through them
@@ -120,7 +125,7 @@ bench: solver ## Run the benchmarks into bin/bench.txt and sum them up
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 60m $(PKG) | tee bin/bench.txt
 	@$(TOOL) benchstat $(OLD) bin/bench.txt
 
-# A million events, in two minutes; QM_BENCH_EVENTS=10000000 is what the README reports.
+# A million events, in two minutes; QM_BENCH_EVENTS=10000000 is what docs/evidence/benchmarks.md reports.
 .PHONY: bench-production
 bench-production: ## Start a real Kafka and a real Postgres and measure folding, take-over and restart
 	@run=$$(mktemp -d); chmod 755 "$$run"; \
@@ -148,14 +153,18 @@ fmt: ## Format Go code and schemas
 	$(TOOL) golangci-lint fmt
 	$(TOOL) buf format -w
 
+# The reference in docs is written by the tests that compare it.
+REFERENCE := $(GO) test -count=1 -run '^TestReference$$' ./cmd/...
+
 .PHONY: generate
-generate: ## Generate Go code from the schemas
+generate: ## Generate Go code from the schemas, and docs/reference from the programs
 	$(TOOL) buf generate
+	$(REFERENCE) -update
 
 # Everything is compared with what is in the tree, whether committed or not,
 # and nothing in the tree is changed.
 .PHONY: verify
-verify: ## Check generated code, module files, formats and schemas; changes nothing
+verify: ## Check generated code and reference, links, module files, formats and schemas; changes nothing
 	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; mkdir -p "$$fresh/schemas"; \
 	echo 'generated code is that of the schemas'; \
 	$(TOOL) buf generate -o "$$fresh"; \
@@ -165,6 +174,9 @@ verify: ## Check generated code, module files, formats and schemas; changes noth
 	while read -r f; do \
 		diff -u "schemas/$$f" "$$fresh/schemas/$$f" || { echo "schemas/$$f differs: make generate"; exit 1; }; \
 	done <"$$fresh/want"
+	@echo 'docs/reference is what the programs say, and links in documents lead somewhere'
+	@$(REFERENCE)
+	@$(GO) test -count=1 -run '^(TestLinks|TestNamed.*)$$' .
 	@echo 'go.mod is tidy'
 	@$(GO) mod tidy -diff
 	@$(GO) mod verify

@@ -37,7 +37,7 @@ func checkWaiting(cfg *Config) (out []finding) {
 	case err != nil:
 		out = append(out, finding{"refused", resultWarning, err.Error(), "look at the file as the user that this program runs as"})
 	default:
-		out = append(out, finding{"refused", resultWarning, fmt.Sprintf("%s holds %d events that the log did not take", path, n), "each line says why; README (Nodes) says how to send them again. Then move the file away"})
+		out = append(out, finding{"refused", resultWarning, fmt.Sprintf("%s holds %d events that the log did not take", path, n), "each line says why; docs/how-to/resend-refused-events.md says how to send them again. Then move the file away"})
 	}
 	return out
 }

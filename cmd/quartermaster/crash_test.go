@@ -820,7 +820,7 @@ func (c *campaign) again() {
 
 // TestCrashResults holds the file of results: nothing was lost, doubled or
 // different in any run that got to its end, every control was caught, and the sum
-// over all runs is what production promises. README tells that sum.
+// over all runs is what production promises; docs/evidence/guarantees.md tells that sum.
 func TestCrashResults(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join("..", "..", "deploy", "dev", "crash-results.json"))
 	if err != nil {

@@ -340,7 +340,7 @@ func (d *demoRun) public(dir string) error {
 	d.prices = filepath.Join(dir, "prices", "gpu_offers.csv")
 	for _, path := range []string{d.nodes, d.pods, d.usage, d.demands, d.prices} {
 		if _, err := os.Stat(path); err != nil {
-			return fmt.Errorf("--from %s: %w; the README names the files and where they come from", dir, err)
+			return fmt.Errorf("--from %s: %w; docs/evidence/data-sources.md names the files and where they come from", dir, err)
 		}
 	}
 	const helios, shavedice = 2191, 847 // days: 313 and 121 weeks

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# README's quick start of a node, as printed, on a machine without GPUs: the lines are
-# copied from there, and only the host, the ports and the place of the spool are others.
+# The tutorial of the first GPU node, as printed, on a machine without GPUs: the lines are
+# copied from docs/tutorials/first-gpu-node.md, and only the host, the ports and the place
+# of the spool are others.
 # dcgm-collector reads a simulated DCGM. It ends well when the node counts: it is in the
 # fleet, and its GPUs have hours.
 #
@@ -21,9 +22,10 @@ die() { # die MESSAGE: with what the programs said
 	exit 1
 }
 
-sed -n '/^### Nodes/,/^### In/p' README.md | sed -n '/^```/,/^```/{/^```/!p}' >"$run/lines"
+page=docs/tutorials/first-gpu-node.md
+sed -n '/^```sh node$/,/^```$/{/^```/!p}' "$page" >"$run/lines"
 for line in 'make build' 'quartermaster serve ' 'node-reporter check ' 'node-reporter run '; do
-	[ "$(grep -c "^$line" "$run/lines")" = 1 ] || die "README's quick start has not one line that begins with \"$line\""
+	[ "$(grep -c "^$line" "$run/lines")" = 1 ] || die "$page has not one line that begins with \"$line\""
 done
 
 port=$((20000 + RANDOM % 10000))
@@ -60,11 +62,11 @@ mkdir "$run/bin"
 ln -s "$PWD"/bin/* "$run/bin/"
 printf 'gpus 8\nmodel NVIDIA H100 80GB HBM3\nseed 7\n' >"$run/scenario"
 : >"$run/control"
-echo "== README's quick start of a node, as printed"
+echo "== The commands of $page, as printed"
 (
 	cd "$run"
 	export QUARTERMASTER_HOME=$run/home NODE_REPORTER_SPOOL_DIR=$run/spool NODE_REPORTER_LISTEN=off
 	export LD_LIBRARY_PATH=$run/bin/simdcgm SIMDCGM_SCENARIO=$run/scenario SIMDCGM_CONTROL=$run/control
 	exec bash -eu -o pipefail script
-) || die 'the lines of README do not end with a node that counts'
+) || die "the lines of $page do not end with a node that counts"
 echo

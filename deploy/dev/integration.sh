@@ -5,7 +5,7 @@
 # that a fold of the same log in memory gives, and cleans up.
 #
 #   integration.sh            all of it
-#   integration.sh readme     README's way to production alone, on the default ports
+#   integration.sh docs       the commands of docs/operate/production.md alone, on the default ports
 #   integration.sh tests      the tests and a short crash campaign alone
 #   integration.sh demo       the demo alone
 #
@@ -39,7 +39,7 @@ trap cleanup EXIT
 say() { printf '%4d s  %s\n' "$SECONDS" "$*"; }
 fail() { say "FAILED: $*"; exit 1; }
 
-# ---- README's way to production, as printed ----------------------------------------
+# ---- docs/operate/production.md, as printed ------------------------------------------
 
 ready() {
 	for _ in {1..300}; do
@@ -49,25 +49,26 @@ ready() {
 	return 1
 }
 
-# Copies the lines from README and runs them on the default ports, in a home of their
-# own. The servers that a developer may run there are left alone.
-readme() {
+# Copies the lines from the page and runs them on the default ports, in a data directory
+# of their own. The servers that a developer may run there are left alone.
+page=docs/operate/production.md
+docs() {
 	local port home=$run/dev installed
 	for port in 19092 15432; do
 		if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
-			say "README's way to production is NOT tested: port $port is taken"
+			say "$page is NOT tested: port $port is taken"
 			return
 		fi
 	done
-	say "README's way to production, as printed"
-	deploy/dev/kafka.sh install >"$run/readme.log" 2>&1
+	say "the commands of $page, as printed"
+	deploy/dev/kafka.sh install >"$run/docs.log" 2>&1
 	installed=${QM_DEV_HOME:-$([ "$(id -u)" = 0 ] && echo /var/cache || echo "${XDG_CACHE_HOME:-$HOME/.cache}")/quartermaster/dev}
 	mkdir -p "$home" "$run/first"
 	chmod 755 "$home"
 	ln -s "$installed"/kafka-* "$home"
 	ln -s "$PWD/deploy" "$run/first/deploy"
-	sed -n '/^### In production/,/^The log/p' README.md | sed -n '/^```/,/^```/{/^```/!p}' >"$run/first/lines"
-	[ "$(wc -l <"$run/first/lines")" -ge 6 ] || fail 'README has no lines about production'
+	sed -n '/^```sh production$/,/^```$/{/^```/!p}' "$page" >"$run/first/lines"
+	[ "$(wc -l <"$run/first/lines")" -ge 6 ] || fail "$page has no commands"
 	# serve runs in the background, and what follows waits until it is ready.
 	{
 		declare -f ready
@@ -78,14 +79,14 @@ readme() {
 		export QM_DEV_HOME=$home QUARTERMASTER_HOME=$run/first/home PATH=$PWD/bin:$PATH
 		cd "$run/first"
 		exec bash -eu script
-	) >>"$run/readme.log" 2>&1 || failed=1
+	) >>"$run/docs.log" 2>&1 || failed=1
 	if [ -s "$run/first/pid" ]; then kill "$(cat "$run/first/pid")" 2>/dev/null || true; fi
 	QM_DEV_HOME=$home deploy/dev/kafka.sh clean
 	QM_DEV_HOME=$home deploy/dev/postgres.sh clean
-	[ -z "$failed" ] || fail "README's way to production"
+	[ -z "$failed" ] || fail "the commands of $page"
 }
-if [ "$what" != demo ]; then readme; fi
-[ "$what" != readme ] || exit 0
+if [ "$what" != demo ]; then docs; fi
+[ "$what" != docs ] || exit 0
 
 say 'starting Apache Kafka and Postgres'
 kafka start >"$run/kafka.log" 2>&1 || fail 'Apache Kafka did not start'
