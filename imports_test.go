@@ -32,7 +32,7 @@ import (
 //	any     every module of others
 //
 // Tests follow the rule of their package, and may also import the package
-// itself, what is in testOnly and proving, and what pure forbids.
+// itself and those below it, what is in testOnly and proving, and what pure forbids.
 const rules = `
 .:
 
@@ -46,8 +46,9 @@ domain/procurement/check: pure  domain  domain/procurement  domain/procurement/j
 domain/packing/online:  pure  domain  domain/packing  github.com/shopspring/decimal
 domain/*:               pure  domain  domain/linear  github.com/shopspring/decimal
 
-projections/storetest:  pure  domain/...  projections/...  github.com/shopspring/decimal  pgregory.net/rapid
-projections/...:        pure  domain/...  own  github.com/shopspring/decimal  github.com/fxamacker/cbor/...  github.com/klauspost/compress/...  golang.org/x/sync/...
+projections:            pure  domain  github.com/shopspring/decimal  github.com/fxamacker/cbor/...  github.com/klauspost/compress/...  golang.org/x/sync/...
+projections/storetest:  domain/...  projections/...  github.com/shopspring/decimal  pgregory.net/rapid
+projections/*:          pure  domain/...  projections/...  github.com/shopspring/decimal
 
 simulations/public:     domain/...
 simulations/...:        pure  domain/...  projections/...  own  github.com/shopspring/decimal
@@ -157,6 +158,7 @@ func refuse(rs []rule, dir, imported string, test bool) string {
 	case first == module:
 		switch {
 		case test && ours == dir:
+		case test && strings.HasPrefix(ours, dir+"/"): // what stands on it helps to test it
 		case test && matchAny(proving, ours):
 		case !test && matchAny(support, ours):
 			return "only tests may import it"

@@ -19,7 +19,7 @@ const (
 // checkAge holds that an observation is of the time at which it was appended. Imports,
 // what an operator's command states, corrections and decisions may be of any time, and
 // so may an event that mends a record in quarantine: it was decided that it counts.
-func (f *Folder) checkAge(rows *Rows, rec *domain.Record) (kind string, err error) {
+func (f *Projector) checkAge(rows *WorkingSet, rec *domain.Record) (kind string, err error) {
 	env := &f.env
 	from, to, observed := domain.ObservedTime(env)
 	if !observed || imported(env.Source) || env.Signature != nil {
@@ -42,7 +42,7 @@ func (f *Folder) checkAge(rows *Rows, rec *domain.Record) (kind string, err erro
 // mends reports whether the event stands for a record in quarantine. That of another
 // partition of its topic is not seen here: only an operator's command cites one, and no
 // gateway takes an event that does.
-func (f *Folder) mends(rows *Rows) bool {
+func (f *Projector) mends(rows *WorkingSet) bool {
 	part, _, _ := strings.Cut(f.env.Cites, "@")
 	if cited, ok := f.cited(); ok {
 		return rows.Get(cited) != nil
@@ -53,7 +53,7 @@ func (f *Folder) mends(rows *Rows) bool {
 
 // cited returns the key of the record in quarantine that the event mends, if that is
 // in this partition.
-func (f *Folder) cited() (Key, bool) {
+func (f *Projector) cited() (Key, bool) {
 	part, offset, _ := strings.Cut(f.env.Cites, "@")
 	if part != f.tp.String() {
 		return Key{}, false

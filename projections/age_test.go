@@ -8,6 +8,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/registry"
 	"quartermaster/projections/storetest"
 )
 
@@ -17,7 +18,7 @@ func TestAges(t *testing.T) {
 	const now = storetest.Start
 	fault := &domain.GPUFaultObserved{Node: "n", GPU: storetest.GPU("c", "n", 0), Kind: domain.FaultXID, Code: 79, Fatal: true}
 	sample := func(at domain.Instant) domain.Event {
-		return storetest.Sample("n", domain.Interval{From: at - minute, To: at}, storetest.Seen{ID: storetest.GPU("c", "n", 0)})
+		return storetest.Sample("n", domain.Interval{From: at - storetest.Minute, To: at}, storetest.Seen{ID: storetest.GPU("c", "n", 0)})
 	}
 	l := storetest.NewLog()
 	want := map[string]string{}
@@ -33,7 +34,7 @@ func TestAges(t *testing.T) {
 	old := add(projections.KindTooOld, "anybody", now-180*domain.Day, sample(now-180*domain.Day), "")
 	add(projections.KindTooOld, "anybody", now-8*domain.Day, &domain.ReplicasObserved{Deployment: "d", Model: "m", Desired: 1}, "")
 	add(projections.KindTooOld, "anybody", now-8*domain.Day, &domain.JobFinished{Job: "j", Outcome: domain.JobFailed}, "")
-	add(projections.KindInFuture, "anybody", now+11*minute, fault, "")
+	add(projections.KindInFuture, "anybody", now+11*storetest.Minute, fault, "")
 	node := func(name string, from domain.Instant) *domain.NodeRegistered {
 		return &domain.NodeRegistered{Node: name, SKU: "other", CPUMilli: 1, MemoryMiB: 1, InServiceFrom: from}
 	}
@@ -52,7 +53,7 @@ func TestAges(t *testing.T) {
 	add("", "node-reporter/c/n", now, silent(now-365*domain.Day, 0), "")
 	add(projections.KindInvalid, "node-reporter/c/n", now, &domain.SpoolDropped{Node: "n", Stream: "s", From: 1, To: 2, Covered: domain.Interval{From: 365 * domain.Day, To: now}, Incarnation: 1}, "")
 	add("", "node-reporter/c/n", now, &domain.SpoolDropped{Node: "n", Stream: "s", From: 1, To: 2, Covered: domain.Interval{From: now - 30*domain.Day, To: now}, Incarnation: 1}, "")
-	add("", "anybody", now+10*minute, fault, "")
+	add("", "anybody", now+10*storetest.Minute, fault, "")
 	add("", "anybody", now-7*domain.Day, sample(now-7*domain.Day), "")
 	add("", "sha256:12/usage.v1", now-180*domain.Day, sample(now-180*domain.Day), "")
 	add("", "quartermaster/demo", now-180*domain.Day, fault, "")
@@ -74,7 +75,7 @@ func TestAges(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := m.View(context.Background(), func(v projections.View) error {
-		q, err := projections.Quarantine(v)
+		q, err := registry.Quarantine(v)
 		if err != nil {
 			return err
 		}

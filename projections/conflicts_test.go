@@ -7,6 +7,8 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/inventory"
+	"quartermaster/projections/registry"
 	"quartermaster/projections/storetest"
 )
 
@@ -16,12 +18,12 @@ import (
 func TestStreamConflict(t *testing.T) {
 	l := storetest.NewLog()
 	fault := func(seq uint64, xid uint32) domain.Envelope {
-		return domain.Envelope{Source: "node-reporter/c/n", Cluster: "c", Time: t0 + domain.Instant(seq), Sequence: seq,
+		return domain.Envelope{Source: "node-reporter/c/n", Cluster: "c", Time: storetest.Start + domain.Instant(seq), Sequence: seq,
 			Event: &domain.GPUFaultObserved{Node: "n", GPU: storetest.GPU("c", "n", 0), Kind: domain.FaultXID, Code: xid, Fatal: true}}
 	}
-	tp, _ := l.AppendAt(fault(1, 79), t0)
+	tp, _ := l.AppendAt(fault(1, 79), storetest.Start)
 	l.Append(fault(2, 13)) // forged
-	_, at := l.AppendAt(fault(2, 79), t0+minute)
+	_, at := l.AppendAt(fault(2, 79), storetest.Start+storetest.Minute)
 	l.Repeat(tp, 0)
 	l.Repeat(tp, 1)
 	l.Repeat(tp, 2)
@@ -36,7 +38,7 @@ func TestStreamConflict(t *testing.T) {
 		}
 	}
 	read(m, func(v projections.View) error {
-		q, err := projections.Quarantine(v)
+		q, err := registry.Quarantine(v)
 		if err != nil {
 			return err
 		}
@@ -46,13 +48,13 @@ func TestStreamConflict(t *testing.T) {
 		if e := q.Entries[0]; e.Offset != at || e.Kind != projections.KindConflict || e.Conflicts == nil || *e.Conflicts != 1 || e.Incarnation != 1 || e.Sequence != 2 || !strings.Contains(e.Reason, "offset 1") {
 			t.Errorf("in quarantine: %+v", e)
 		}
-		inv, err := projections.NewInventory(v, projections.InventoryFilter{At: t0 + domain.Hour})
+		inv, err := inventory.New(v, inventory.Filter{At: storetest.Start + domain.Hour})
 		if err != nil {
 			return err
 		}
 		found := ""
 		for _, e := range inv.Exceptions {
-			if e.Kind == projections.StreamConflict {
+			if e.Kind == inventory.StreamConflict {
 				found = e.Subject + ": " + e.Detail
 			}
 		}
@@ -62,7 +64,7 @@ func TestStreamConflict(t *testing.T) {
 		if inv.Incomplete != 1 {
 			t.Errorf("the report calls %d events incomplete", inv.Incomplete)
 		}
-		events, err := projections.UntoldConflicts(v, "platform")
+		events, err := inventory.UntoldConflicts(v, "platform")
 		if err != nil {
 			return err
 		}
@@ -70,7 +72,7 @@ func TestStreamConflict(t *testing.T) {
 			t.Fatalf("%d events tell of it", len(events))
 		}
 		want := domain.StreamConflictObserved{Entity: "platform", Topic: tp.Topic, Partition: uint32(tp.Partition), First: 1, Offset: at, Source: "node-reporter/c/n", Incarnation: 1, Sequence: 2}
-		if e := events[0]; *e.Event.(*domain.StreamConflictObserved) != want || e.Time != t0+minute || e.Cluster != "c" || domain.Validate(&e) != nil {
+		if e := events[0]; *e.Event.(*domain.StreamConflictObserved) != want || e.Time != storetest.Start+storetest.Minute || e.Cluster != "c" || domain.Validate(&e) != nil {
 			t.Errorf("told %+v", e)
 		}
 		l.Append(events...)
@@ -81,7 +83,7 @@ func TestStreamConflict(t *testing.T) {
 		t.Fatal(err)
 	}
 	read(m, func(v projections.View) error {
-		if events, err := projections.UntoldConflicts(v, "platform"); err != nil || len(events) != 0 {
+		if events, err := inventory.UntoldConflicts(v, "platform"); err != nil || len(events) != 0 {
 			t.Errorf("told twice: %v, %v", events, err)
 		}
 		return nil
@@ -95,13 +97,13 @@ func TestOldSamplesAreCounted(t *testing.T) {
 	var tp domain.TopicPartition
 	sample := func(source string, at domain.Instant) domain.Envelope {
 		return domain.Envelope{Source: source, Cluster: "c", Time: at,
-			Event: storetest.Sample("n", domain.Interval{From: at - minute, To: at}, storetest.Seen{ID: storetest.GPU("c", "n", 0)})}
+			Event: storetest.Sample("n", domain.Interval{From: at - storetest.Minute, To: at}, storetest.Seen{ID: storetest.GPU("c", "n", 0)})}
 	}
 	const source = "node-reporter/c/n"
 	for i := range domain.Instant(1000) {
-		tp, _ = l.AppendAt(sample(source, t0+i*minute), t0+i*minute)
+		tp, _ = l.AppendAt(sample(source, storetest.Start+i*storetest.Minute), storetest.Start+i*storetest.Minute)
 	}
-	other := sample(source, t0)
+	other := sample(source, storetest.Start)
 	other.Sequence = 950
 	l.Append(other)
 	other.Sequence = 3
@@ -109,7 +111,7 @@ func TestOldSamplesAreCounted(t *testing.T) {
 	l.Repeat(tp, 998)
 	begin := int64(len(l.Records(tp)))
 	for i := range domain.Instant(300) {
-		l.Append(sample("sha256:12/usage.v1", t0+i*minute))
+		l.Append(sample("sha256:12/usage.v1", storetest.Start+i*storetest.Minute))
 	}
 	for i := range int64(300) { // the file once more
 		l.Repeat(tp, begin+i)
@@ -155,12 +157,12 @@ func TestOldSamplesAreCounted(t *testing.T) {
 // notCompared returns an inventory's exceptions about events that could not be compared.
 func notCompared(t *testing.T, v projections.View) (out []string) {
 	t.Helper()
-	inv, err := projections.NewInventory(v, projections.InventoryFilter{At: t0 + domain.Hour, Cluster: "c"})
+	inv, err := inventory.New(v, inventory.Filter{At: storetest.Start + domain.Hour, Cluster: "c"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range inv.Exceptions {
-		if e.Kind == projections.StreamNotCompared {
+		if e.Kind == inventory.StreamNotCompared {
 			out = append(out, e.Subject+": "+e.Detail)
 		}
 	}
@@ -174,7 +176,7 @@ func TestFaultsSurviveFloods(t *testing.T) {
 	const source = "node-reporter/c/n"
 	fault := func(life, seq uint64, xid uint32) domain.Envelope {
 		gpu := storetest.GPU("c", "n", int(seq)%8) // or alike faults of a day are one
-		return domain.Envelope{Source: source, Cluster: "c", Time: t0 + domain.Instant(seq), Incarnation: life, Sequence: seq,
+		return domain.Envelope{Source: source, Cluster: "c", Time: storetest.Start + domain.Instant(seq), Incarnation: life, Sequence: seq,
 			Event: &domain.GPUFaultObserved{Node: "n", GPU: gpu, Kind: domain.FaultXID, Code: xid, Fatal: xid == 79}}
 	}
 	tests := map[string]struct {
@@ -209,7 +211,7 @@ func TestFaultsSurviveFloods(t *testing.T) {
 			l := storetest.NewLog()
 			var tp domain.TopicPartition
 			for seq := uint64(1); seq <= 10; seq++ {
-				tp, _ = l.AppendAt(fault(5, seq, 13), t0+minute)
+				tp, _ = l.AppendAt(fault(5, seq, 13), storetest.Start+storetest.Minute)
 			}
 			if name == "chain of lives" {
 				end := fault(6, 1, 13)
@@ -219,7 +221,7 @@ func TestFaultsSurviveFloods(t *testing.T) {
 			tt.forge(l)
 			var at []int64
 			for i := range uint64(5) {
-				_, offset := l.AppendAt(fault(tt.life, tt.from+i, 79), t0+domain.Hour)
+				_, offset := l.AppendAt(fault(tt.life, tt.from+i, 79), storetest.Start+domain.Hour)
 				at = append(at, offset)
 			}
 			m, err := l.Fold(context.Background())
@@ -228,7 +230,7 @@ func TestFaultsSurviveFloods(t *testing.T) {
 			}
 			if err := m.View(context.Background(), func(v projections.View) error {
 				kept := map[int64]bool{}
-				list, err := projections.Quarantine(v)
+				list, err := registry.Quarantine(v)
 				if err != nil {
 					return err
 				}

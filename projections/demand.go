@@ -15,7 +15,7 @@ import (
 // that stands later in the log counts, and whoever asks what was known at a time
 // gets the one before. One that is stated again alike is kept once, known from
 // the earlier time. Intervals that overlap without being equal stand side by
-// side; [Demand] says which of them counts.
+// side; [demand.Pools] says which of them counts.
 type DemandMonth struct {
 	Labels []DemandLabel
 	// Spans by interval; of one interval in the order of the log.
@@ -55,8 +55,8 @@ func escapeBar(s string) string {
 	return strings.NewReplacer(`|`, `\|`, `\`, `\\`).Replace(s)
 }
 
-// splitSeries undoes seriesID.
-func splitSeries(id string) (pool, model, unit string) {
+// SplitSeries undoes seriesID.
+func SplitSeries(id string) (pool, model, unit string) {
 	var parts [3]string
 	n := 0
 	var b strings.Builder
@@ -78,17 +78,17 @@ func splitSeries(id string) (pool, model, unit string) {
 }
 
 func demandKey(scope string, d *domain.DemandObserved) Key {
-	return Key{Table: TableDemand, Scope: scope, ID: seriesID(d.Pool, d.Model, d.Unit), Hour: monthOf(d.Interval.From)}
+	return Key{Table: TableDemand, Scope: scope, ID: seriesID(d.Pool, d.Model, d.Unit), Hour: MonthStart(d.Interval.From)}
 }
 
 // foldDemand enters an observation, known from a time on. Times are kept to the
 // millisecond; an interval that is shorter than one is passed over.
-func foldDemand(rows *Rows, scope, workspace string, known domain.Instant, d *domain.DemandObserved) {
+func foldDemand(rows *WorkingSet, scope, workspace string, known domain.Instant, d *domain.DemandObserved) {
 	k := demandKey(scope, d)
-	from := d.Interval.From / nsPerMs
+	from := d.Interval.From / NsPerMs
 	s := DemandSpan{
-		From:    uint32(from - domain.Instant(k.Hour)*msPerHour), // below 2^32: a month has 2.7 · 10⁹
-		Length:  uint32(d.Interval.To/nsPerMs - from),
+		From:    uint32(from - domain.Instant(k.Hour)*MsPerHour), // below 2^32: a month has 2.7 · 10⁹
+		Length:  uint32(d.Interval.To/NsPerMs - from),
 		Running: d.RunningMilli, Pending: d.PendingMilli, Owned: d.OwnedMilli,
 		Known: known,
 	}
@@ -100,7 +100,7 @@ func foldDemand(rows *Rows, scope, workspace string, known domain.Instant, d *do
 	m.add(s)
 }
 
-func (m *DemandMonth) label(rows *Rows, region, workspace string) uint32 {
+func (m *DemandMonth) label(rows *WorkingSet, region, workspace string) uint32 {
 	for i := range m.Labels {
 		if m.Labels[i].Region == region && m.Labels[i].Workspace == workspace {
 			return uint32(i)

@@ -50,7 +50,7 @@ func TestDemandMonthEncoding(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &memoryPartition{rows: NewRows()}
+		p := &memoryPartition{rows: NewWorkingSet()}
 		if err := p.fill([][]byte{section}); err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestSeriesIDs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pool, model, unit := name.Draw(t, "pool"), name.Draw(t, "model"), rapid.SampledFrom([]string{"gpu", "vm"}).Draw(t, "unit")
 		id := seriesID(pool, model, unit)
-		if p, m, u := splitSeries(id); p != pool || m != model || u != unit {
+		if p, m, u := SplitSeries(id); p != pool || m != model || u != unit {
 			t.Fatalf("%q %q %q is %q, which is %q %q %q", pool, model, unit, id, p, m, u)
 		}
 	})

@@ -1,10 +1,13 @@
 // Package projections computes the present from the log.
 //
-// A [Folder] takes the records of one partition one by one and changes rows:
+// A [Projector] takes the records of one partition one by one and changes rows:
 // it is the only implementation of what an event means. A [Runner] reads the
-// log and feeds Folders; a [Store] keeps the rows and the position that they
-// stand for. Views (inventory, models, usage, registry) are pure functions
-// over the rows at a position.
+// log and feeds Projectors; a [Store] keeps the rows and the position that they
+// stand for. This package is the core: rows, projectors, runner, ports and
+// snapshots. It imports package domain alone, so that a program which only
+// replays a log holds nothing else. The views are the packages below
+// (registry, inventory, usage, serving, costs, demand, market, failures,
+// planning): pure functions over the rows at a position.
 //
 // What always holds:
 //

@@ -21,10 +21,10 @@ type Decoder interface {
 	Decode(rec *domain.Record, env *domain.Envelope) error
 }
 
-// Folder applies the records of one partition to its rows, one after the
+// Projector applies the records of one partition to its rows, one after the
 // other. It is a pure function of the records and the rows, but for the memory
 // that it reuses; it is not safe for concurrent use.
-type Folder struct {
+type Projector struct {
 	tp     domain.TopicPartition
 	rows   string // the scope of rows about the partition itself
 	n      int
@@ -37,7 +37,7 @@ type Folder struct {
 	failed map[int64]error // what the program failed with, by offset
 }
 
-// Counts says what became of the records that a Folder saw. It is not part of
+// Counts says what became of the records that a Projector saw. It is not part of
 // the rows: a repeat changes nothing.
 type Counts struct {
 	Folded      int64 `json:"folded"`
@@ -59,18 +59,18 @@ func (c Counts) minus(d Counts) Counts {
 	return Counts{c.Folded - d.Folded, c.Repeats - d.Repeats, c.Quarantined - d.Quarantined, c.Uncompared - d.Uncompared, c.Conflicts - d.Conflicts}
 }
 
-// NewFolder returns a Folder for a partition. partitions is the number of
+// NewProjector returns a Projector for a partition. partitions is the number of
 // partitions of its topic.
-func NewFolder(tp domain.TopicPartition, partitions int, dec Decoder) *Folder {
-	return &Folder{tp: tp, rows: streamScope(tp), n: partitions, dec: dec}
+func NewProjector(tp domain.TopicPartition, partitions int, dec Decoder) *Projector {
+	return &Projector{tp: tp, rows: StreamScope(tp), n: partitions, dec: dec}
 }
 
 // Counts returns what became of the records so far.
-func (f *Folder) Counts() Counts { return f.counts }
+func (f *Projector) Counts() Counts { return f.counts }
 
 // read decodes a record and checks that it is where it belongs. The kind is that of
 // the error.
-func (f *Folder) read(rec *domain.Record) (kind string, err error) {
+func (f *Projector) read(rec *domain.Record) (kind string, err error) {
 	f.env = domain.Envelope{}
 	if rec.Span != nil {
 		return KindBatch, errors.New(rec.Span.Fault)
@@ -92,7 +92,7 @@ func (f *Folder) read(rec *domain.Record) (kind string, err error) {
 }
 
 // Keys yields the keys of every row that applying the record may touch.
-func (f *Folder) Keys(rec *domain.Record, yield func(Key) bool) (more bool) {
+func (f *Projector) Keys(rec *domain.Record, yield func(Key) bool) (more bool) {
 	if rec.IsMarker() {
 		return true
 	}
@@ -122,14 +122,14 @@ func (f *Folder) Keys(rec *domain.Record, yield func(Key) bool) (more bool) {
 
 // fail notes that the program fails on a record, so that it is quarantined when it
 // comes again. The text is the same in every process of this program.
-func (f *Folder) fail(rec *domain.Record, err error) {
+func (f *Projector) fail(rec *domain.Record, err error) {
 	if f.failed == nil {
 		f.failed = map[int64]error{}
 	}
 	f.failed[rec.Offset] = fmt.Errorf("this program fails on the record: %w", err)
 }
 
-func (f *Folder) keys(rec *domain.Record, yield func(Key) bool) bool {
+func (f *Projector) keys(rec *domain.Record, yield func(Key) bool) bool {
 	if _, err := f.read(rec); err != nil {
 		return true
 	}
@@ -156,24 +156,24 @@ func (f *Folder) keys(rec *domain.Record, yield func(Key) bool) bool {
 	case *domain.DemandObserved:
 		return yield(demandKey(f.scope, ev))
 	default:
-		p, ok := place(env, f.scope)
-		return !ok || yield(p.key)
+		p, ok := Place(env, f.scope)
+		return !ok || yield(p.Key)
 	}
 }
 
-func (f *Folder) streamKey(source string, incarnation uint64) Key {
+func (f *Projector) streamKey(source string, incarnation uint64) Key {
 	return Key{Table: TableStreams, Scope: f.rows, ID: source, Hour: int64(incarnation)}
 }
 
-func (f *Folder) quarantineKey(rec *domain.Record) Key {
+func (f *Projector) quarantineKey(rec *domain.Record) Key {
 	return Key{Table: TableQuarantine, Scope: f.rows, Hour: rec.Offset + 1}
 }
 
-// streamScope is the scope of rows about a partition itself.
-func streamScope(tp domain.TopicPartition) string { return tp.String() }
+// StreamScope is the scope of rows about a partition itself.
+func StreamScope(tp domain.TopicPartition) string { return tp.String() }
 
-// scopePartition returns the partition that streamScope named.
-func scopePartition(scope string) domain.TopicPartition {
+// ScopePartition returns the partition that streamScope named.
+func ScopePartition(scope string) domain.TopicPartition {
 	topic, partition, _ := strings.Cut(scope, "/")
 	n, _ := strconv.Atoi(partition)
 	return domain.TopicPartition{Topic: domain.Topic(topic), Partition: n}
@@ -183,9 +183,9 @@ func scopePartition(scope string) domain.TopicPartition {
 // and changes nothing else, but that its sequence counts as seen; a repeat
 // changes nothing at all. The error is [ErrHalfway]: the program failed, or panicked,
 // on this record and may have changed rows. Whoever gets it MUST discard all changes
-// since the last commit and fold those records again with the same Folder, which then
+// since the last commit and fold those records again with the same Projector, which then
 // quarantines this one.
-func (f *Folder) Apply(rows *Rows, rec *domain.Record) (err error) {
+func (f *Projector) Apply(rows *WorkingSet, rec *domain.Record) (err error) {
 	if rec.IsMarker() {
 		return nil
 	}
@@ -206,10 +206,10 @@ func (f *Folder) Apply(rows *Rows, rec *domain.Record) (err error) {
 	return f.apply(rows, rec)
 }
 
-// ErrHalfway means that a fold failed within a record, see [Folder.Apply].
+// ErrHalfway means that a fold failed within a record, see [Projector.Apply].
 var ErrHalfway = errors.New("folding failed within a record")
 
-func (f *Folder) apply(rows *Rows, rec *domain.Record) error {
+func (f *Projector) apply(rows *WorkingSet, rec *domain.Record) error {
 	env := &f.env
 	if kind, err := f.read(rec); err != nil {
 		f.quarantine(rows, rec, kind, err)
@@ -282,21 +282,21 @@ func (f *Folder) apply(rows *Rows, rec *domain.Record) error {
 		foldDemand(rows, f.scope, env.Workspace, known, ev)
 		return nil
 	}
-	p, ok := place(env, f.scope)
+	p, ok := Place(env, f.scope)
 	if !ok {
 		return fmt.Errorf("no fold for %s", env.Event.Type())
 	}
 	if p.stated {
-		p.effective = rec.Time
+		p.Effective = rec.Time
 	}
-	v := Version{Order: env.Order(p.effective), Recorded: env.Recorded, Workspace: env.Workspace, Event: env.Event}
+	v := Version{Order: env.Order(p.Effective), Recorded: env.Recorded, Workspace: env.Workspace, Event: env.Event}
 	v.Order.Appended = rec.Time
 	if s := env.Signature; s != nil {
 		v.Signer = &Signer{Operator: s.Operator, Key: s.Key, Time: env.Time, Appended: rec.Time, Offset: rec.Offset}
 	}
-	h := change[*History](rows, p.key)
+	h := change[*History](rows, p.Key)
 	if p.fault {
-		if !scraped(env.Source) || !h.sight(&v) {
+		if !Scraped(env.Source) || !h.sight(&v) {
 			h.enterFault(v)
 		}
 		return nil
@@ -309,7 +309,7 @@ func (f *Folder) apply(rows *Rows, rec *domain.Record) error {
 // be either. It is in quarantine, as a lost fault is worse than a question asked twice, but
 // for telemetry: of that there is too much, it is dropped, and the row of its stream
 // counts it. A file that is imported again repeats itself, and is no question.
-func (f *Folder) repeat(rows *Rows, rec *domain.Record, key Key, recent Recent, sum uint32) {
+func (f *Projector) repeat(rows *WorkingSet, rec *domain.Record, key Key, recent Recent, sum uint32) {
 	env := &f.env
 	same, first := recent.compare(env.Sequence, sum)
 	switch {
@@ -332,7 +332,7 @@ func (f *Folder) repeat(rows *Rows, rec *domain.Record, key Key, recent Recent, 
 
 // quarantine sets a record aside. What of the event could be read is kept, so
 // that it is known whom it may concern.
-func (f *Folder) quarantine(rows *Rows, rec *domain.Record, kind string, reason error) *Quarantined {
+func (f *Projector) quarantine(rows *WorkingSet, rec *domain.Record, kind string, reason error) *Quarantined {
 	q := change[*Quarantined](rows, f.quarantineKey(rec))
 	sum := rec.Hash()
 	*q = Quarantined{
@@ -357,12 +357,12 @@ func clip(s string) string { return string([]byte(s[:min(len(s), 256)])) }
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // sum returns the checksum by which a repeat is known, see [Seen].
-func (f *Folder) sum(rec *domain.Record) uint32 {
+func (f *Projector) sum(rec *domain.Record) uint32 {
 	f.buf = rec.AppendContent(f.buf[:0])
 	return crc32.Checksum(f.buf, castagnoli)
 }
 
 // StreamKey returns the key of a stream's row in a partition.
 func StreamKey(tp domain.TopicPartition, source string, incarnation uint64) Key {
-	return Key{Table: TableStreams, Scope: streamScope(tp), ID: source, Hour: int64(incarnation)}
+	return Key{Table: TableStreams, Scope: StreamScope(tp), ID: source, Hour: int64(incarnation)}
 }

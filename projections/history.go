@@ -2,6 +2,7 @@ package projections
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"sort"
 
@@ -44,7 +45,7 @@ type Version struct {
 
 	// Of a fleet that was read, and in no row: left is a return because the GPU left its
 	// node, which no repeat outlasts; moved, that the GPU went to another node with it.
-	left, moved bool
+	Left, Moved bool
 }
 
 // History is the row of a thing that is declared: everything that was said of
@@ -106,7 +107,7 @@ func (h *History) insert(v Version, collapse bool) error {
 
 // sightingGap is how far apart several monitoring systems, or one that was started
 // again, may report the same change of a gauge.
-const sightingGap = 15 * 60 * domain.Second
+const SightingGap = 15 * 60 * domain.Second
 
 func sameVersion(a, b *Version) (bool, error) {
 	// A decision is never left out: the one before it may turn out to be void.
@@ -131,3 +132,7 @@ func SameEvent(a, b domain.Event) (bool, error) {
 	}
 	return bytes.Equal(ab, bb), nil
 }
+
+// Known returns since when a statement is known: as its source recorded it,
+// else since it was appended.
+func (v *Version) Known() domain.Instant { return cmp.Or(v.Recorded, v.Order.Appended) }

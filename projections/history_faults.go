@@ -27,7 +27,7 @@ import (
 // Fatal faults and others do not share a bound. A row has 64 KiB or less, and at most
 // 512 KiB where every text in it is as long as [domain.Validate] allows.
 const (
-	repeatGap    = 60 * domain.Second
+	RepeatGap    = 60 * domain.Second
 	maxFaults    = 48
 	maxFaultGPUs = 16
 	// From maxLongTexts versions on, the texts of a new one are cut to maxShortText bytes.
@@ -38,8 +38,8 @@ const (
 // Events returns how many events a version stands for.
 func (v *Version) Events() uint64 { return max(1, v.Count) }
 
-// last returns when the last event took effect that a version stands for.
-func (v *Version) last() domain.Instant { return max(v.Order.Effective, v.Last) }
+// LastAt returns when the last event took effect that a version stands for.
+func (v *Version) LastAt() domain.Instant { return max(v.Order.Effective, v.Last) }
 
 // enterFault counts a fault, or a version of several.
 func (h *History) enterFault(v Version) {
@@ -48,11 +48,11 @@ func (h *History) enterFault(v Version) {
 		f.Detail, f.Action = shorten(f.Detail), shorten(f.Action)
 	}
 	v.Event = &f
-	from, to, n := v.Order.Effective, v.last(), 0
+	from, to, n := v.Order.Effective, v.LastAt(), 0
 	joined := false
 	for i := 0; i < len(h.Versions); i++ {
 		have := &h.Versions[i]
-		if have.Order.Effective-to <= repeatGap && from-have.last() <= repeatGap && have.repeats(&v) {
+		if have.Order.Effective-to <= RepeatGap && from-have.LastAt() <= RepeatGap && have.repeats(&v) {
 			v = mergeFaults(&v, have)
 			h.Versions = slices.Delete(h.Versions, i, i+1)
 			i--
@@ -125,7 +125,7 @@ func (h *History) mergeClosest(isFatal bool) bool {
 			if !a.repeats(b) {
 				continue
 			}
-			if apart := b.Order.Effective - a.last(); apart < least {
+			if apart := b.Order.Effective - a.LastAt(); apart < least {
 				first, second, least = i, j, apart
 			}
 			break // the next one of the fault is the closest to this
@@ -146,7 +146,7 @@ func mergeFaults(a, b *Version) Version {
 		a, b = b, a
 	}
 	v := *a
-	v.Count, v.Last = a.Events()+b.Events(), max(a.last(), b.last())
+	v.Count, v.Last = a.Events()+b.Events(), max(a.LastAt(), b.LastAt())
 	if known := b.Known(); known < a.Known() {
 		v.Recorded = known
 	}
@@ -165,7 +165,7 @@ func fatal(v *Version) bool { return v.Event.(*domain.GPUFaultObserved).Fatal }
 // repeats reports whether two versions are of the same fault, from one source, and
 // became known on the same day: what is known by the end of a day does not change later.
 func (v *Version) repeats(w *Version) bool {
-	return sameFault(v, w) && v.Order.Source == w.Order.Source && dayOf(v.Known()) == dayOf(w.Known())
+	return sameFault(v, w) && v.Order.Source == w.Order.Source && DayOf(v.Known()) == DayOf(w.Known())
 }
 
 // sameFault reports whether two versions say the same of the same device, but for how
@@ -178,7 +178,7 @@ func sameFault(v, w *Version) bool {
 	}
 	x, y := *a, *b
 	x.Count, y.Count = 0, 0
-	if !scraped(v.Order.Source) || !scraped(w.Order.Source) {
+	if !Scraped(v.Order.Source) || !Scraped(w.Order.Source) {
 		x.Detail, y.Detail = "", ""
 	}
 	return x == y
@@ -193,19 +193,19 @@ func (h *History) sight(v *Version) bool {
 		have := &h.Versions[i]
 		to := have.Order.Effective // of one fault; it does not go on by being seen again
 		if have.Count > 0 {
-			to = have.last()
+			to = have.LastAt()
 		}
-		near := v.Order.Effective-to <= sightingGap && have.Order.Effective-v.Order.Effective <= sightingGap
-		if !near || !scraped(have.Order.Source) || !sameFault(have, v) {
+		near := v.Order.Effective-to <= SightingGap && have.Order.Effective-v.Order.Effective <= SightingGap
+		if !near || !Scraped(have.Order.Source) || !sameFault(have, v) {
 			continue
 		}
 		if !have.Order.After(v.Order) {
-			if v.Order.Effective > have.last() {
+			if v.Order.Effective > have.LastAt() {
 				have.Last = v.Order.Effective
 			}
 			return true
 		}
-		v.Count, v.Last = have.Count, have.last()
+		v.Count, v.Last = have.Count, have.LastAt()
 		h.Versions = slices.Delete(h.Versions, i, i+1)
 		return false
 	}
@@ -224,9 +224,9 @@ func shorten(s string) string {
 	return s[:n] + "…"
 }
 
-// until returns what a version stands for of the time up to at: of repeats that go on
+// Until returns what a version stands for of the time up to at: of repeats that go on
 // beyond it, as many as belong there if they are evenly spread.
-func (v *Version) until(at domain.Instant) Version {
+func (v *Version) Until(at domain.Instant) Version {
 	w := *v
 	first := v.Order.Effective
 	switch {
@@ -241,11 +241,11 @@ func (v *Version) until(at domain.Instant) Version {
 	return w
 }
 
-// resume enters that a fault goes on where its device is returned amid its repeats: it
+// Resume enters that a fault goes on where its device is returned amid its repeats: it
 // is taken as back at once, although it may have come repeatGap later (sightingGap, of a
 // monitoring system), or at any time up to the last repeat where the row was full. The
 // versions are in order, and stay so.
-func resume(versions []Version) []Version {
+func Resume(versions []Version) []Version {
 	var going []*Version
 	var out []Version
 	for i := range versions {
@@ -260,9 +260,9 @@ func resume(versions []Version) []Version {
 			}
 		case *domain.NodeReturned:
 			at := v.Order.Effective
-			going = slices.DeleteFunc(going, func(f *Version) bool { return f.Last <= at || v.left && ends(v, f) })
+			going = slices.DeleteFunc(going, func(f *Version) bool { return f.Last <= at || v.Left && Ends(v, f) })
 			for _, f := range going {
-				if !ends(v, f) {
+				if !Ends(v, f) {
 					continue
 				}
 				if out == nil {
@@ -280,15 +280,15 @@ func resume(versions []Version) []Version {
 	return out
 }
 
-// spreadRepeats appends a version and, where it stands for several events, as many of
+// SpreadRepeats appends a version and, where it stands for several events, as many of
 // them as are least apart from each other, taken as evenly spread.
-func spreadRepeats(versions []Version, v *Version, least domain.Instant) []Version {
+func SpreadRepeats(versions []Version, v *Version, least domain.Instant) []Version {
 	versions = append(versions, *v)
 	n := domain.Instant(min(v.Events()-1, math.MaxInt64))
 	if n == 0 {
 		return versions
 	}
-	step := max(1, least, (v.last()-v.Order.Effective)/n)
+	step := max(1, least, (v.LastAt()-v.Order.Effective)/n)
 	one := *v
 	one.Count, one.Last = 0, 0
 	for at := v.Order.Effective + step; at <= v.Last; at += step {
@@ -296,4 +296,21 @@ func spreadRepeats(versions []Version, v *Version, least domain.Instant) []Versi
 		versions = append(versions, one)
 	}
 	return versions
+}
+
+// Ends reports whether a return to service ends what a fault, a cordon or a drain
+// began. One of faults alone ends those of its device, or of the node itself, and no
+// cordon. What a monitoring system says ends only a cordon that one made: that a
+// scheduler would use a node does not mend its GPUs.
+func Ends(returned, begun *Version) bool {
+	r := returned.Event.(*domain.NodeReturned)
+	if Scraped(returned.Order.Source) {
+		_, cordon := begun.Event.(*domain.NodeCordoned)
+		return cordon && Scraped(begun.Order.Source)
+	}
+	if !r.Faults {
+		return true
+	}
+	f, fault := begun.Event.(*domain.GPUFaultObserved)
+	return fault && f.GPU == r.GPU
 }

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain"
-	"quartermaster/domain/reliability"
 	"quartermaster/projections"
+	"quartermaster/projections/registry"
 	"quartermaster/projections/storetest"
 )
 
@@ -43,24 +43,6 @@ func faultAt(i, n int, f *domain.GPUFaultObserved) domain.Envelope {
 	return domain.Envelope{Source: "node-reporter/c/n", Cluster: "c", Time: storetest.Start + domain.Instant(i)*(domain.Day/domain.Instant(n)), Event: f}
 }
 
-// faultRows returns the rows of faults.
-func faultRows(t testing.TB, l *storetest.Log) (rows []*projections.History) {
-	t.Helper()
-	m, err := l.Fold(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.View(t.Context(), func(v projections.View) error {
-		return v.Scan(projections.Query{Table: projections.TableFaults}, func(_ projections.Key, row projections.Row) error {
-			rows = append(rows, row.(*projections.History))
-			return nil
-		})
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return rows
-}
-
 // A row of faults stays small, and counts each of them once by its kind.
 func TestFaultRowsAreBounded(t *testing.T) {
 	for name, flood := range faultFloods {
@@ -81,7 +63,7 @@ func TestFaultRowsAreBounded(t *testing.T) {
 				f := e.Event.(*domain.GPUFaultObserved)
 				want[kind{f.Kind, f.Fatal}]++
 			}
-			rows := faultRows(t, l)
+			rows := storetest.FaultRows(t, l)
 			if len(rows) != 1 {
 				t.Fatalf("%d rows", len(rows))
 			}
@@ -146,7 +128,7 @@ func TestNoFloodHidesAFailure(t *testing.T) {
 					l.AppendAt(e, e.Time)
 				}
 			}
-			for _, row := range faultRows(t, l) {
+			for _, row := range storetest.FaultRows(t, l) {
 				ofGPU, ofNode := false, false
 				for i := range row.Versions {
 					f := row.Versions[i].Event.(*domain.GPUFaultObserved)
@@ -181,7 +163,7 @@ func TestFaultsCollapseInAnyOrder(t *testing.T) {
 				l.AppendAt(e, storetest.Start+domain.Hour)
 			}
 			var out []string
-			for _, row := range faultRows(t, l) {
+			for _, row := range storetest.FaultRows(t, l) {
 				b, err := projections.EncodeRow(row)
 				if err != nil {
 					rt.Fatal(err)
@@ -196,62 +178,12 @@ func TestFaultsCollapseInAnyOrder(t *testing.T) {
 	})
 }
 
-// storm is a fault every ten seconds.
-func storm(from, to, g int, code uint32, fatal bool) (envs []domain.Envelope) {
-	for s := from * 6; s < to*6; s++ {
-		e := fault(from, g, code, fatal)
-		e.Time = t0 + domain.Instant(s)*10*domain.Second
-		envs = append(envs, e)
-	}
-	return envs
-}
-
-// Repeats that are one version count as if each stood by itself.
-func TestReliabilityOfRepeats(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		log  []domain.Envelope
-		same domain.Instant
-		want string // interruptions, repairs and minutes of repair
-	}{
-		{"each hour of a storm", storm(0, 300, 0, 31, false), domain.Hour, "5 0 0"},
-		{"each of a storm", storm(0, 300, 0, 31, false), 0, "1800 0 0"},
-		{"anew after a return", append(storm(0, 300, 0, 31, false), hardware(150, &domain.NodeReturned{Node: "n"})), domain.Hour, "6 0 0"},
-		{"fatal ones", storm(0, 300, 0, 79, true), domain.Hour, "1 0 360"},
-		{"fatal ones amid which the GPU was returned", append(storm(0, 300, 0, 79, true), mended(150, 0), mended(310, 0)), domain.Hour, "2 2 310"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			l := storetest.NewLog()
-			l.Append(storetest.Node("c", "n", "H100 80GB", 2, t0))
-			l.Append(c.log...)
-			m, err := l.Fold(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			counts := reliability.Counts{Fatal: true, XIDs: []uint32{31}, Same: c.same}
-			var got string
-			if err := m.View(t.Context(), func(v projections.View) error {
-				models, err := projections.Reliability(v, t0, t0+6*domain.Hour, counts)
-				for _, r := range models {
-					got += fmt.Sprint(r.Interruptions, " ", r.Repairs, " ", r.RepairMs/60_000)
-				}
-				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
-			if got != c.want {
-				t.Errorf("%q, want %q", got, c.want)
-			}
-		})
-	}
-}
-
 // A view of what was known shows of repeats those that there were by then.
 func TestKnownRepeats(t *testing.T) {
 	l := storetest.NewLog()
 	for s := range 11 {
-		e := fault(0, 0, 79, true)
-		e.Time = t0 + domain.Instant(s)*30*domain.Second
+		e := storetest.Fault(0, 0, 79, true)
+		e.Time = storetest.Start + domain.Instant(s)*30*domain.Second
 		l.AppendAt(e, e.Time)
 	}
 	m, err := l.Fold(t.Context())
@@ -259,13 +191,13 @@ func TestKnownRepeats(t *testing.T) {
 		t.Fatal(err)
 	}
 	for by, want := range map[domain.Instant]string{
-		t0 - 1: "", t0: "1 0", t0 + 135*domain.Second: "5 135", t0 + 300*domain.Second: "11 300", t0 + domain.Hour: "11 300",
+		storetest.Start - 1: "", storetest.Start: "1 0", storetest.Start + 135*domain.Second: "5 135", storetest.Start + 300*domain.Second: "11 300", storetest.Start + domain.Hour: "11 300",
 	} {
 		var got string
 		if err := m.View(t.Context(), func(v projections.View) error {
-			return projections.Known(v, by).Scan(projections.Query{Table: projections.TableFaults}, func(_ projections.Key, row projections.Row) error {
+			return registry.Known(v, by).Scan(projections.Query{Table: projections.TableFaults}, func(_ projections.Key, row projections.Row) error {
 				for _, v := range row.(*projections.History).Versions {
-					got += fmt.Sprint(v.Events(), " ", int64((max(v.Last, v.Order.Effective)-t0)/domain.Second))
+					got += fmt.Sprint(v.Events(), " ", int64((max(v.Last, v.Order.Effective)-storetest.Start)/domain.Second))
 				}
 				return nil
 			})

@@ -31,7 +31,7 @@ type memoryPartition struct {
 	last domain.Anchor // the record before next
 	// broken is set when a fold failed halfway: the rows are ahead of next.
 	broken bool
-	rows   *Rows
+	rows   *WorkingSet
 }
 
 // NewMemory returns an empty store for the given topics.
@@ -39,7 +39,7 @@ func NewMemory(topics []domain.TopicSpec) *Memory {
 	m := &Memory{parts: make(map[domain.TopicPartition]*memoryPartition)}
 	for _, t := range topics {
 		for i := range t.Partitions {
-			m.parts[domain.TopicPartition{Topic: t.Topic, Partition: i}] = &memoryPartition{rows: NewRows()}
+			m.parts[domain.TopicPartition{Topic: t.Topic, Partition: i}] = &memoryPartition{rows: NewWorkingSet()}
 		}
 	}
 	return m
@@ -53,7 +53,7 @@ func (m *Memory) Begin(_ context.Context, tp domain.TopicPartition) (Tx, error) 
 	}
 	p.mu.Lock()
 	if p.broken {
-		p.rows, p.next, p.last, p.broken = NewRows(), 0, domain.Anchor{}, false
+		p.rows, p.next, p.last, p.broken = NewWorkingSet(), 0, domain.Anchor{}, false
 	}
 	return &memoryTx{p: p, strict: m.Strict}, nil
 }
@@ -68,7 +68,7 @@ func (t *memoryTx) Next() int64 { return t.p.next }
 
 func (t *memoryTx) Anchor() domain.Anchor { return t.p.last }
 
-func (t *memoryTx) Load(_ context.Context, keys iter.Seq[Key]) (*Rows, error) {
+func (t *memoryTx) Load(_ context.Context, keys iter.Seq[Key]) (*WorkingSet, error) {
 	t.p.rows.declared, t.p.rows.trespass = nil, nil
 	if t.strict {
 		t.p.rows.least = 0

@@ -47,8 +47,8 @@ type ToldModel struct {
 	Hour  int64        `json:"hour"` // since 1970
 }
 
-// after reports whether a model counts rather than another of the same GPU.
-func (m ToldModel) after(o ToldModel) bool {
+// After reports whether a model counts rather than another of the same GPU.
+func (m ToldModel) After(o ToldModel) bool {
 	return cmp.Or(cmp.Compare(m.Hour, o.Hour), cmp.Compare(m.Model, o.Model)) > 0
 }
 
@@ -63,18 +63,18 @@ const maxNodeGPUsNoted = 4096
 const maxModelNoted = 96
 
 func nodeGPUsKey(scope, node string, at domain.Instant) Key {
-	return Key{Table: TableNodeGPUs, Scope: scope, ID: node, Hour: monthOf(at)}
+	return Key{Table: TableNodeGPUs, Scope: scope, ID: node, Hour: MonthStart(at)}
 }
 
 // noteGPUs notes that a sample's GPUs were reported in the hour that begins at h.
-func noteGPUs(rows *Rows, scope string, s *domain.NodeSampled, h domain.Instant) {
-	key, hour := nodeGPUsKey(scope, s.Node, h), hourOf(h)
+func noteGPUs(rows *WorkingSet, scope string, s *domain.NodeSampled, h domain.Instant) {
+	key, hour := nodeGPUsKey(scope, s.Node, h), HourOf(h)
 	for i := range s.Entries() {
 		id := physical(s, i)
 		row, _ := rows.Get(key).(*NodeGPUs)
 		at, known := 0, false
 		if row != nil {
-			at, known = row.find(id)
+			at, known = row.Find(id)
 		}
 		switch {
 		case known && row.GPUs[at].First <= hour && hour <= row.GPUs[at].Last:
@@ -92,13 +92,13 @@ func noteGPUs(rows *Rows, scope string, s *domain.NodeSampled, h domain.Instant)
 }
 
 // noteModel notes what model a GPU was told to be.
-func noteModel(rows *Rows, key Key, m ToldModel) {
+func noteModel(rows *WorkingSet, key Key, m ToldModel) {
 	row, _ := rows.Get(key).(*NodeGPUs)
 	if row == nil {
 		return
 	}
 	at, known := slices.BinarySearchFunc(row.Models, m.ID, func(t ToldModel, id domain.GPUID) int { return bytes.Compare(t.ID[:], id[:]) })
-	if known && !m.after(row.Models[at]) || !known && len(row.Models) >= maxNodeGPUsNoted {
+	if known && !m.After(row.Models[at]) || !known && len(row.Models) >= maxNodeGPUsNoted {
 		return
 	}
 	m.Model = strings.Clone(m.Model)
@@ -118,7 +118,7 @@ func physical(s *domain.NodeSampled, i int) domain.GPUID {
 	return domain.GPUID(s.IDs[16*i:])
 }
 
-func (r *NodeGPUs) find(id domain.GPUID) (int, bool) {
+func (r *NodeGPUs) Find(id domain.GPUID) (int, bool) {
 	return slices.BinarySearchFunc(r.GPUs, id, func(g ReportedGPU, id domain.GPUID) int { return bytes.Compare(g.ID[:], id[:]) })
 }
 
@@ -128,7 +128,7 @@ const maxLateDays = 32
 
 // noteLate notes a part of a sample, of ms milliseconds in the hour that begins at h,
 // when it was appended after the month of that hour.
-func noteLate(rows *Rows, scope string, s *domain.NodeSampled, h domain.Instant, ms uint32, appended domain.Instant) {
+func noteLate(rows *WorkingSet, scope string, s *domain.NodeSampled, h domain.Instant, ms uint32, appended domain.Instant) {
 	if appended < h+domain.Hour || appended < BillingMonth(h).To {
 		return
 	}

@@ -63,11 +63,11 @@ func (p *Past) enter(l Life) {
 	p.First, p.Last = min(p.First, l.Incarnation), max(p.Last, l.Incarnation)
 }
 
-func (f *Folder) pastKey(source string) Key { return f.streamKey(source, 0) }
+func (f *Projector) pastKey(source string) Key { return f.streamKey(source, 0) }
 
 // open returns the row of an incarnation to be changed. One that had ended goes on
 // from where it did.
-func (f *Folder) open(rows *Rows, source string, incarnation uint64) *Stream {
+func (f *Projector) open(rows *WorkingSet, source string, incarnation uint64) *Stream {
 	key := f.streamKey(source, incarnation)
 	s := change[*Stream](rows, key)
 	if s.Source != "" {
@@ -89,7 +89,7 @@ func (f *Folder) open(rows *Rows, source string, incarnation uint64) *Stream {
 }
 
 // end notes that an incarnation ended with a sequence, as the next one says.
-func (f *Folder) end(rows *Rows, source string, incarnation, seq uint64) {
+func (f *Projector) end(rows *WorkingSet, source string, incarnation, seq uint64) {
 	if rows.Get(f.streamKey(source, incarnation)) == nil {
 		sum, _ := rows.Get(f.pastKey(source)).(*Stream)
 		if sum != nil && sum.Past.judge(incarnation, seq) != news {
@@ -104,7 +104,7 @@ func (f *Folder) end(rows *Rows, source string, incarnation, seq uint64) {
 
 // close puts an incarnation that has ended, and of which everything has arrived, into
 // the row of its source. One that went on beyond its end keeps its row.
-func (f *Folder) close(rows *Rows, s *Stream) {
+func (f *Projector) close(rows *WorkingSet, s *Stream) {
 	if s.Ended == 0 || s.Mark != s.Ended || s.Missing() > 0 {
 		return
 	}
@@ -119,20 +119,20 @@ func (f *Folder) close(rows *Rows, s *Stream) {
 	rows.remove(f.streamKey(s.Source, s.Incarnation))
 }
 
-// lives counts the incarnations of a source in a partition, for [incarnationsOf].
-type lives struct {
-	past *Past
-	open []uint64
+// lives counts the incarnations of a source in a partition, for [IncarnationsOf].
+type Lives struct {
+	Past *Past
+	Open []uint64
 }
 
-// incarnationsOf counts the incarnations of a source over its partitions: exactly those
+// IncarnationsOf counts the incarnations of a source over its partitions: exactly those
 // that are named one by one, and of the others, which several partitions may have had
 // alike, as many as the partition that had most.
-func incarnationsOf(parts []*lives) int {
+func IncarnationsOf(parts []*Lives) int {
 	var last uint64
 	for _, p := range parts {
-		if p.past != nil {
-			last = max(last, p.past.Last)
+		if p.Past != nil {
+			last = max(last, p.Past.Last)
 		}
 	}
 	named, most := map[uint64]bool{}, 0
@@ -145,12 +145,12 @@ func incarnationsOf(parts []*lives) int {
 				below++
 			}
 		}
-		for _, n := range p.open {
+		for _, n := range p.Open {
 			count(n)
 		}
-		if p.past != nil {
-			below += int(p.past.Incarnations) - len(p.past.Lives)
-			for _, l := range p.past.Lives {
+		if p.Past != nil {
+			below += int(p.Past.Incarnations) - len(p.Past.Lives)
+			for _, l := range p.Past.Lives {
 				count(l.Incarnation)
 			}
 		}

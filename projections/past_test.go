@@ -6,6 +6,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/registry"
 	"quartermaster/projections/storetest"
 )
 
@@ -23,7 +24,7 @@ func TestPastIncarnationsAreOneRow(t *testing.T) {
 			Event: &domain.GPUFaultObserved{Node: "n", GPU: storetest.GPU("c", "n", 0), Kind: domain.FaultXID, Code: uint32(1 + i%7), Fatal: true}}
 	}
 	add := func(life int, seq, previous uint64) int64 {
-		env := event(life, seq, t0+domain.Instant(life)*minute)
+		env := event(life, seq, storetest.Start+domain.Instant(life)*storetest.Minute)
 		env.Incarnation = at(life)
 		if previous > 0 {
 			env.PreviousIncarnation, env.PreviousSequence = at(life-1), previous
@@ -80,14 +81,14 @@ func TestPastIncarnationsAreOneRow(t *testing.T) {
 		t.Fatalf("%d rows, past %+v of %d bytes", n, past, size)
 	}
 	if err := m.View(context.Background(), func(v projections.View) error {
-		stats, err := projections.NewLogStats(v)
+		stats, err := registry.NewLogStats(v)
 		if err != nil {
 			return err
 		}
 		if s := stats.Sources[0]; s.Source != source || s.Incarnations != restarts+2 || s.Streams != restarts+2 || s.Events != 2*(restarts+1)+2 || s.Missing != 1 {
 			t.Errorf("%+v", s)
 		}
-		q, err := projections.Quarantine(v)
+		q, err := registry.Quarantine(v)
 		if err == nil && (len(q.Entries) != 11 || q.Entries[10].Offset != forged || q.Entries[0].Kind != projections.KindUncertain || q.Entries[10].Kind != projections.KindUncertain) {
 			t.Errorf("in quarantine: %+v", q.Entries)
 		}

@@ -6,11 +6,11 @@ import (
 	"quartermaster/domain"
 )
 
-// placement is where an event about a declared thing belongs.
-type placement struct {
-	key Key
+// Placement is where an event about a declared thing belongs.
+type Placement struct {
+	Key Key
 	// effective is when it takes effect; zero: at the event's time.
-	effective domain.Instant
+	Effective domain.Instant
 	// stated: what was said of it last counts, whatever time it is about, so that
 	// it takes effect when it is appended. A bill is restated for a charge that
 	// ended earlier, and an invoice voided without a date.
@@ -22,34 +22,34 @@ type placement struct {
 	fault bool
 }
 
-// place says which history an event belongs to. Events of one thing share a
+// Place says which history an event belongs to. Events of one thing share a
 // history: a node's registration and its retirement, an offer and its
 // withdrawal. It reports false for the measurements, which are added up
 // instead (see usage.go).
-func place(env *domain.Envelope, scope string) (placement, bool) {
-	at := func(t Table, id string) placement { return placement{key: Key{Table: t, Scope: scope, ID: id}} }
-	state := func(t Table, id string, effective domain.Instant) placement {
-		return placement{key: Key{Table: t, Scope: scope, ID: id}, effective: effective, collapse: true}
+func Place(env *domain.Envelope, scope string) (Placement, bool) {
+	at := func(t Table, id string) Placement { return Placement{Key: Key{Table: t, Scope: scope, ID: id}} }
+	state := func(t Table, id string, effective domain.Instant) Placement {
+		return Placement{Key: Key{Table: t, Scope: scope, ID: id}, Effective: effective, collapse: true}
 	}
-	monthly := func(t Table, id string, effective domain.Instant) placement {
+	monthly := func(t Table, id string, effective domain.Instant) Placement {
 		if effective == 0 {
 			effective = env.Time
 		}
-		return placement{key: Key{Table: t, Scope: scope, ID: id, Hour: monthOf(effective)}, effective: effective}
+		return Placement{Key: Key{Table: t, Scope: scope, ID: id, Hour: MonthStart(effective)}, Effective: effective}
 	}
 	// What is observed again and again, and always counts, is cut up by day: with
 	// each observation a store writes the whole row again.
-	daily := func(t Table, id string, effective domain.Instant) placement {
+	daily := func(t Table, id string, effective domain.Instant) Placement {
 		if effective == 0 {
 			effective = env.Time
 		}
-		return placement{key: Key{Table: t, Scope: scope, ID: id, Hour: dayOf(effective)}, effective: effective}
+		return Placement{Key: Key{Table: t, Scope: scope, ID: id, Hour: DayOf(effective)}, Effective: effective}
 	}
 	// A monitoring system states again and again what it sees, so that nobody must
 	// remember what was stated: what is the same as before is noted only.
-	observed := func(t Table, id string) placement {
+	observed := func(t Table, id string) Placement {
 		p := daily(t, id, 0)
-		p.collapse = scraped(env.Source)
+		p.collapse = Scraped(env.Source)
 		return p
 	}
 	switch ev := env.Event.(type) {
@@ -197,27 +197,45 @@ func place(env *domain.Envelope, scope string) (placement, bool) {
 	case *domain.CheckpointSigned:
 		return monthly(TableCheckpoints, "", 0), true
 	case *domain.QuarantineResolved:
-		return at(TableResolutions, recordID(ev.Topic, ev.Partition, ev.Offset)), true
+		return at(TableResolutions, RecordID(ev.Topic, ev.Partition, ev.Offset)), true
 	case *domain.StreamConflictObserved:
-		return at(TableConflicts, recordID(ev.Topic, ev.Partition, ev.Offset)), true
+		return at(TableConflicts, RecordID(ev.Topic, ev.Partition, ev.Offset)), true
 	case *domain.StreamGapResolved:
-		return at(TableGapResolutions, gapStream(domain.TopicPartition{Topic: ev.Topic, Partition: int(ev.Partition)}.String(), ev.Source, ev.Incarnation)), true
+		return at(TableGapResolutions, GapStream(domain.TopicPartition{Topic: ev.Topic, Partition: int(ev.Partition)}.String(), ev.Source, ev.Incarnation)), true
 	case *domain.GenerationSwitched:
 		return at(TableSwitches, ev.To), true
 	case *domain.AccessDenied:
 		return daily(TableDenials, ev.Principal, 0), true
 	}
-	return placement{}, false
+	return Placement{}, false
 }
 
-// recordID names a record of the log.
-func recordID(topic domain.Topic, partition uint32, offset int64) string {
+// RecordID names a record of the log.
+func RecordID(topic domain.Topic, partition uint32, offset int64) string {
 	return string(topic) + "/" + strconv.Itoa(int(partition)) + "@" + strconv.FormatInt(offset, 10)
 }
 
 // billed places a line under its billing month, so that a period's lines are
 // found without reading history.
-func billed(scope string, l *domain.BillingLine) placement {
-	month := monthOf(middle(domain.Interval{From: l.BillingPeriodStart, To: l.BillingPeriodEnd}))
-	return placement{key: Key{Table: TableBillingLines, Scope: scope, ID: l.LineID, Hour: month}, stated: true}
+func billed(scope string, l *domain.BillingLine) Placement {
+	month := MonthStart(middle(domain.Interval{From: l.BillingPeriodStart, To: l.BillingPeriodEnd}))
+	return Placement{Key: Key{Table: TableBillingLines, Scope: scope, ID: l.LineID, Hour: month}, stated: true}
+}
+
+// BillingMonth returns the calendar month, in UTC, that a time lies in.
+func BillingMonth(t domain.Instant) domain.Interval {
+	from := domain.Instant(MonthStart(t)) * domain.Hour
+	return domain.Interval{From: from, To: domain.InstantOf(from.Time().AddDate(0, 1, 0))}
+}
+
+// MonthOf returns the month that a billing period belongs to: the one that its
+// middle lies in, whether bills come by the week or by the quarter, and
+// whichever zone the issuer's months begin in.
+func MonthOf(period domain.Interval) domain.Interval { return BillingMonth(middle(period)) }
+
+func middle(i domain.Interval) domain.Instant { return i.From + (i.To-i.From)/2 }
+
+// GapStream names a stream as the row of its resolutions does.
+func GapStream(partition, source string, incarnation uint64) string {
+	return partition + " " + source + "#" + strconv.FormatUint(incarnation, 10)
 }

@@ -37,7 +37,7 @@ func TestWritingDoesNotGrowWithHistory(t *testing.T) {
 			return &domain.UsageCorrected{Node: "n1", GPU: device, Interval: i, Workspace: "beta", Reason: "wrong label"}
 		},
 		"interruption": func(domain.Interval) domain.Event {
-			return &domain.SpotInterrupted{Market: frankfurt, SKU: "p5", Units: 1}
+			return &domain.SpotInterrupted{Market: storetest.Frankfurt, SKU: "p5", Units: 1}
 		},
 		"denial": func(domain.Interval) domain.Event {
 			return &domain.AccessDenied{Entity: "e", Principal: "p", Action: "read", Target: "costs"}
@@ -50,7 +50,7 @@ func TestWritingDoesNotGrowWithHistory(t *testing.T) {
 		},
 		"offer": func(i domain.Interval) domain.Event {
 			return &domain.OfferQuoted{
-				Market: frankfurt, Offer: "o", SKU: "p5", GPUModel: "H100 80GB", GPUCount: 8,
+				Market: storetest.Frankfurt, Offer: "o", SKU: "p5", GPUModel: "H100 80GB", GPUCount: 8,
 				Kind: domain.OfferOnDemand, Currency: "USD", ValidFrom: storetest.Start,
 			}
 		},
@@ -95,7 +95,7 @@ func changedBytes(t *testing.T, l *storetest.Log, s projections.Store, tp domain
 	}
 	defer tx.Rollback()
 	rec := l.Records(tp)[tx.Next()]
-	f := projections.NewFolder(tp, tp.Topic.Partitions(), l)
+	f := projections.NewProjector(tp, tp.Topic.Partitions(), l)
 	rows, err := tx.Load(t.Context(), func(yield func(projections.Key) bool) { f.Keys(&rec, yield) })
 	if err != nil {
 		t.Fatal(err)

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"testing"
 
@@ -15,50 +13,16 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/inventory"
+	"quartermaster/projections/registry"
 	"quartermaster/projections/storetest"
+	"quartermaster/projections/usage"
 )
-
-// check runs a property 100 times, or as -rapid.checks says, and 10,000 times
-// with QM_LONG=1.
-func check(t *testing.T, property func(*rapid.T)) {
-	t.Helper()
-	if os.Getenv("QM_LONG") == "1" {
-		checks := flag.Lookup("rapid.checks").Value
-		old := checks.String()
-		if err := checks.Set("10000"); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = checks.Set(old) }()
-	}
-	rapid.Check(t, property)
-}
-
-func fold(t *rapid.T, l *storetest.Log) *projections.Memory {
-	m, err := l.Fold(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-func digest(t *rapid.T, m *projections.Memory) [32]byte {
-	sum, _, err := m.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sum
-}
-
-func look(t *rapid.T, m *projections.Memory, read func(projections.View) error) {
-	if err := m.View(context.Background(), read); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // Whatever the order in which partitions are read, and in whatever batches, the
 // rows are the same.
 func TestInterleavings(t *testing.T) {
-	check(t, func(t *rapid.T) {
+	storetest.Check(t, func(t *rapid.T) {
 		l := storetest.Draw(t)
 		m := projections.NewMemory(domain.TopicSpecs())
 		m.Strict = true
@@ -79,7 +43,7 @@ func TestInterleavings(t *testing.T) {
 				left = slices.Delete(left, i, i+1)
 			}
 		}
-		if digest(t, m) != digest(t, fold(t, l)) {
+		if storetest.DigestOf(t, m) != storetest.DigestOf(t, storetest.Fold(t, l)) {
 			t.Fatal("rows differ")
 		}
 	})
@@ -88,9 +52,9 @@ func TestInterleavings(t *testing.T) {
 // Any part of any stream may stand in the log again: the rows that it makes are
 // the same, and so is everything but the position.
 func TestRepeats(t *testing.T) {
-	check(t, func(t *rapid.T) {
+	storetest.Check(t, func(t *rapid.T) {
 		l := storetest.Draw(t)
-		before := fold(t, l)
+		before := storetest.Fold(t, l)
 		for range rapid.IntRange(1, 4).Draw(t, "parts") {
 			tp := rapid.SampledFrom(domain.AllPartitions()).Draw(t, "partition")
 			records := l.Records(tp)
@@ -106,14 +70,14 @@ func TestRepeats(t *testing.T) {
 				}
 			}
 		}
-		after := fold(t, l)
-		if digest(t, after) == digest(t, before) {
+		after := storetest.Fold(t, l)
+		if storetest.DigestOf(t, after) == storetest.DigestOf(t, before) {
 			return
 		}
 		// What came first of an incarnation that ended is no longer remembered: such a
 		// repeat is uncertain, and nothing else is changed by it.
-		look(t, before, func(a projections.View) error {
-			look(t, after, func(b projections.View) error {
+		storetest.Look(t, before, func(a projections.View) error {
+			storetest.Look(t, after, func(b projections.View) error {
 				differ, err := projections.Differences(a, b, math.MaxInt)
 				for _, d := range differ {
 					row, getErr := b.Get(d.Key)
@@ -154,7 +118,7 @@ func encoded(t *rapid.T, row projections.Row) []byte {
 // What is left out of streams is missing in number and place; when it is
 // delivered late, nothing is missing any more.
 func TestGaps(t *testing.T) {
-	check(t, func(t *rapid.T) {
+	storetest.Check(t, func(t *rapid.T) {
 		full := storetest.NewLog()
 		for range rapid.IntRange(2, 60).Draw(t, "events") {
 			full.Append(storetest.DrawEvent(t))
@@ -182,7 +146,7 @@ func TestGaps(t *testing.T) {
 		})
 		missing := func() map[string][]uint64 {
 			out := map[string][]uint64{}
-			look(t, fold(t, l), func(v projections.View) error {
+			storetest.Look(t, storetest.Fold(t, l), func(v projections.View) error {
 				return v.Scan(projections.Query{Table: projections.TableStreams}, func(k projections.Key, row projections.Row) error {
 					s := row.(*projections.Stream)
 					n := uint64(0)
@@ -209,8 +173,8 @@ func TestGaps(t *testing.T) {
 				t.Errorf("%s misses %v, want %v", n, got[n], want)
 			}
 		}
-		look(t, fold(t, l), func(v projections.View) error {
-			stats, err := projections.NewLogStats(v)
+		storetest.Look(t, storetest.Fold(t, l), func(v projections.View) error {
+			stats, err := registry.NewLogStats(v)
 			var n uint64
 			for _, p := range stats.Partitions {
 				n += p.Missing
@@ -220,7 +184,7 @@ func TestGaps(t *testing.T) {
 			}
 			return err
 		})
-		for _, i := range rapid.Permutation(indices(len(late))).Draw(t, "late") {
+		for _, i := range rapid.Permutation(storetest.Indices(len(late))).Draw(t, "late") {
 			rec := late[i]
 			l.AppendRaw(domain.TopicPartition{Topic: rec.Topic, Partition: rec.Partition}, rec.Key, rec.Value, rec.Time)
 		}
@@ -230,18 +194,10 @@ func TestGaps(t *testing.T) {
 	})
 }
 
-func indices(n int) []int {
-	out := make([]int, n)
-	for i := range out {
-		out[i] = i
-	}
-	return out
-}
-
 // Broken records stop nothing: what the others make is what they make alone,
 // and every broken one is in quarantine.
 func TestBroken(t *testing.T) {
-	check(t, func(t *rapid.T) {
+	storetest.Check(t, func(t *rapid.T) {
 		clean, l := storetest.NewLog(), storetest.NewLog()
 		broken := map[string]bool{}
 		for range rapid.IntRange(1, 60).Draw(t, "records") {
@@ -255,9 +211,9 @@ func TestBroken(t *testing.T) {
 			clean.Append(env)
 			l.Append(env)
 		}
-		m := fold(t, l)
-		look(t, m, func(v projections.View) error {
-			q, err := projections.Quarantine(v)
+		m := storetest.Fold(t, l)
+		storetest.Look(t, m, func(v projections.View) error {
+			q, err := registry.Quarantine(v)
 			if err != nil {
 				return err
 			}
@@ -272,8 +228,8 @@ func TestBroken(t *testing.T) {
 			return nil
 		})
 		// Signed rows and streams say at which offsets records stand, so those are left out.
-		look(t, m, func(a projections.View) error {
-			return fold(t, clean).View(context.Background(), func(b projections.View) error {
+		storetest.Look(t, m, func(a projections.View) error {
+			return storetest.Fold(t, clean).View(context.Background(), func(b projections.View) error {
 				differences, err := projections.Differences(a, b, 1000)
 				for _, d := range differences {
 					if !slices.Contains([]projections.Table{projections.TableQuarantine, projections.TableOperators, projections.TableQuotas, projections.TableClusters, projections.TableStreams}, d.Key.Table) {
@@ -289,13 +245,13 @@ func TestBroken(t *testing.T) {
 // The segments of a GPU's part never overlap, and at every moment in service
 // its parts add up to it; groups add up to the whole, however they are cut.
 func TestUsageAddsUp(t *testing.T) {
-	check(t, func(t *rapid.T) {
+	storetest.Check(t, func(t *rapid.T) {
 		draw := rapid.SampledFrom([]func(*rapid.T) *storetest.Log{storetest.Draw, storetest.DrawUsage}).Draw(t, "log")
 		l := draw(t)
-		from := storetest.Start + domain.Instant(rapid.IntRange(-30, 200).Draw(t, "from"))*minute
-		to := from + domain.Instant(rapid.IntRange(1, 400).Draw(t, "to"))*minute
-		m := fold(t, l)
-		look(t, m, func(v projections.View) error {
+		from := storetest.Start + domain.Instant(rapid.IntRange(-30, 200).Draw(t, "from"))*storetest.Minute
+		to := from + domain.Instant(rapid.IntRange(1, 400).Draw(t, "to"))*storetest.Minute
+		m := storetest.Fold(t, l)
+		storetest.Look(t, m, func(v projections.View) error {
 			rowsDisjoint(t, v)
 			inService := serviceTime(t, v, from, to)
 			var declared, total int64
@@ -306,7 +262,7 @@ func TestUsageAddsUp(t *testing.T) {
 				hour          domain.Instant
 			}
 			ends := map[part]uint32{}
-			err := projections.EachDeviceHour(v, from, to, func(d *projections.DeviceHour) error {
+			err := usage.EachDeviceHour(v, from, to, func(d *usage.DeviceHour) error {
 				edges := map[uint32]bool{}
 				for _, s := range d.Segments {
 					edges[s.From], edges[s.To] = true, true
@@ -317,17 +273,17 @@ func TestUsageAddsUp(t *testing.T) {
 					if s.From >= s.To || s.To > 3_600_000 || s.GPUMs < 0 || s.Micros <= 0 || s.GPUMs > int64(s.To-s.From) {
 						t.Errorf("segment %+v", s)
 					}
-					if (s.Holder != nil) != (s.State == projections.Allocated) {
+					if (s.Holder != nil) != (s.State == inventory.Allocated) {
 						t.Errorf("%s with holder %v", s.State, s.Holder)
 					}
 					if s.Known < 0 || s.Known > s.GPUMs || s.Active > 1000*s.GPUMs {
 						t.Errorf("activity of %+v", s)
 					}
-					if s.State == projections.Unprovisioned || s.State >= projections.Unobserved || s.Device == d.GPU && s.Replica == 0 {
+					if s.State == inventory.Unprovisioned || s.State >= inventory.Unobserved || s.Device == d.GPU && s.Replica == 0 {
 						continue // the rest of a GPU stands beside its instances
 					}
 					p := part{d.Cluster, d.Node, s.Device, s.Replica, d.Hour}
-					if s.From < ends[p] && s.State == projections.Allocated {
+					if s.From < ends[p] && s.State == inventory.Allocated {
 						t.Errorf("%v overlaps at %d", p, s.From)
 					}
 				}
@@ -344,7 +300,7 @@ func TestUsageAddsUp(t *testing.T) {
 					for _, s := range d.Segments {
 						if s.From <= at[i-1] && at[i] <= s.To {
 							filled += float64(s.GPUMs) * float64(length) / float64(s.To-s.From)
-							key := fmt.Sprint(s.Device, s.Replica, s.State == projections.Unprovisioned)
+							key := fmt.Sprint(s.Device, s.Replica, s.State == inventory.Unprovisioned)
 							if seen[key] {
 								t.Errorf("%s twice at %d of %+v", key, at[i-1], d)
 							}
@@ -366,13 +322,13 @@ func TestUsageAddsUp(t *testing.T) {
 			if declared != inService {
 				t.Errorf("states of declared GPUs add up to %d ms, in service %d", declared, inService)
 			}
-			for _, by := range [][]projections.Dimension{nil, {projections.ByWorkspace}, {projections.ByCluster, projections.ByNode, projections.ByGPU}, {projections.ByHour, projections.ByDeployment}, {projections.ByDay, projections.ByModel, projections.ByRegion}} {
-				r, err := projections.Usage(v, from, to, projections.UsageFilter{}, by...)
+			for _, by := range [][]usage.Dimension{nil, {usage.ByWorkspace}, {usage.ByCluster, usage.ByNode, usage.ByGPU}, {usage.ByHour, usage.ByDeployment}, {usage.ByDay, usage.ByModel, usage.ByRegion}} {
+				r, err := usage.NewReport(v, from, to, usage.Filter{}, by...)
 				if err != nil {
 					return err
 				}
-				var sum projections.GPUTime
-				for _, g := range append(r.Groups, projections.UsageGroup{GPUTime: r.Total}) {
+				var sum usage.GPUTime
+				for _, g := range append(r.Groups, usage.Group{GPUTime: r.Total}) {
 					if n := g.Allocated + g.BusyUnattributed + g.Idle + g.Failed + g.Maintenance + g.Unprovisioned + g.Unobserved; n != g.Service {
 						t.Errorf("states of %v add up to %d, in service %d", g.Key, n, g.Service)
 					}
@@ -416,7 +372,7 @@ func rowsDisjoint(t *rapid.T, v projections.View) {
 // the plainest way: minute by minute, which is how the generated fleets change.
 func serviceTime(t *rapid.T, v projections.View, from, to domain.Instant) int64 {
 	var ms int64
-	a, err := projections.NewAuthority(v)
+	a, err := registry.NewAuthority(v)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -454,16 +410,16 @@ func serviceTime(t *rapid.T, v projections.View, from, to domain.Instant) int64 
 
 // A snapshot keeps everything, and whoever changed a byte of it is found out.
 func TestSnapshots(t *testing.T) {
-	check(t, func(t *rapid.T) {
+	storetest.Check(t, func(t *rapid.T) {
 		l := storetest.Draw(t)
-		m := fold(t, l)
+		m := storetest.Fold(t, l)
 		var b bytes.Buffer
 		sum, at, err := m.WriteSnapshot(&b, "test")
 		if err != nil {
 			t.Fatal(err)
 		}
 		again := reopened(t, b.Bytes())
-		if got, position, err := again.Digest(); err != nil || got != sum || position.String() != at.String() || sum != digest(t, m) {
+		if got, position, err := again.Digest(); err != nil || got != sum || position.String() != at.String() || sum != storetest.DigestOf(t, m) {
 			t.Fatalf("read again: %x at %s, %v; want %x at %s", got, position, err, sum, at)
 		}
 		data := b.Bytes()

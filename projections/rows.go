@@ -206,11 +206,11 @@ func (k Key) clone() Key {
 	return k
 }
 
-func hourOf(t domain.Instant) int64 { return int64(t.HourStart() / domain.Hour) }
+func HourOf(t domain.Instant) int64 { return int64(t.HourStart() / domain.Hour) }
 
-func dayOf(t domain.Instant) int64 { return int64(t.DayStart() / domain.Hour) }
+func DayOf(t domain.Instant) int64 { return int64(t.DayStart() / domain.Hour) }
 
-func monthOf(t domain.Instant) int64 {
+func MonthStart(t domain.Instant) int64 {
 	u := t.Time()
 	return int64(domain.InstantOf(u.AddDate(0, 0, 1-u.Day())).DayStart() / domain.Hour)
 }
@@ -262,9 +262,9 @@ type shelfKey struct {
 }
 
 // shelfHours is how many hours a shelf spans: about a month.
-const shelfHours = 31 * 24
+const ShelfHours = 31 * 24
 
-func shelfOf(k Key) shelfKey { return shelfKey{k.Scope, k.ID, k.Hour / shelfHours} }
+func shelfOf(k Key) shelfKey { return shelfKey{k.Scope, k.ID, k.Hour / ShelfHours} }
 
 // find returns where an hour is or would be.
 func (s *shelf) find(hour int64) (int, bool) {
@@ -286,10 +286,10 @@ func (e *entry) read() (Row, error) {
 	return row, nil
 }
 
-// Rows is the working set of one partition: the rows that a fold sees and
+// WorkingSet is the working set of one partition: the rows that a fold sees and
 // changes. It is not safe for concurrent use; a [Store] hands it out inside a
 // transaction.
-type Rows struct {
+type WorkingSet struct {
 	tables [tableEnd]map[Key]*entry
 	// Usage hours are not in tables: hours holds those that are open, shelves
 	// those that are sealed.
@@ -319,13 +319,13 @@ type Rows struct {
 	err error
 }
 
-// NewRows returns an empty working set.
-func NewRows() *Rows {
-	return &Rows{batch: 1, least: leastOpen, hours: make(map[Key]*entry), shelves: make(map[shelfKey]*shelf)}
+// NewWorkingSet returns an empty working set.
+func NewWorkingSet() *WorkingSet {
+	return &WorkingSet{batch: 1, least: leastOpen, hours: make(map[Key]*entry), shelves: make(map[shelfKey]*shelf)}
 }
 
 // lookup returns the entry of a key, nil when there is none.
-func (r *Rows) lookup(k Key) *entry {
+func (r *WorkingSet) lookup(k Key) *entry {
 	if k.Table != TableUsage {
 		return r.tables[k.Table][k]
 	}
@@ -341,7 +341,7 @@ func (r *Rows) lookup(k Key) *entry {
 }
 
 // enter puts an entry where it belongs.
-func (r *Rows) enter(e *entry) {
+func (r *WorkingSet) enter(e *entry) {
 	if e.key.Table == TableUsage {
 		if e.row == nil {
 			r.shelve(e.key, e.raw)
@@ -359,7 +359,7 @@ func (r *Rows) enter(e *entry) {
 }
 
 // shelve puts a sealed hour on its shelf.
-func (r *Rows) shelve(k Key, raw []byte) {
+func (r *WorkingSet) shelve(k Key, raw []byte) {
 	at := shelfOf(k)
 	s := r.shelves[at]
 	if s == nil {
@@ -376,7 +376,7 @@ func (r *Rows) shelve(k Key, raw []byte) {
 }
 
 // unshelve takes an hour off its shelf, if it is on one.
-func (r *Rows) unshelve(k Key) {
+func (r *WorkingSet) unshelve(k Key) {
 	if s := r.shelves[shelfOf(k)]; s != nil {
 		if i, ok := s.find(k.Hour); ok {
 			s.hours, s.raws = slices.Delete(s.hours, i, i+1), slices.Delete(s.raws, i, i+1)
@@ -386,7 +386,7 @@ func (r *Rows) unshelve(k Key) {
 }
 
 // each calls yield with every entry of a table that a query names, in no order.
-func (r *Rows) each(q Query, yield func(*entry)) {
+func (r *WorkingSet) each(q Query, yield func(*entry)) {
 	if q.Table != TableUsage {
 		for k, e := range r.tables[q.Table] {
 			if q.Holds(k) {
@@ -414,13 +414,13 @@ func (r *Rows) each(q Query, yield func(*entry)) {
 }
 
 // eachOf is each for some hours of one node: what others have is not looked at.
-func (r *Rows) eachOf(q Query, yield func(*entry)) {
+func (r *WorkingSet) eachOf(q Query, yield func(*entry)) {
 	for k := (Key{TableUsage, q.Scope, q.ID, q.From}); len(r.hours) > 0 && k.Hour < q.To; k.Hour++ {
 		if e := r.hours[k]; e != nil {
 			yield(e)
 		}
 	}
-	for month := q.From / shelfHours; month <= (q.To-1)/shelfHours; month++ {
+	for month := q.From / ShelfHours; month <= (q.To-1)/ShelfHours; month++ {
 		s := r.shelves[shelfKey{q.Scope, q.ID, month}]
 		if s == nil {
 			continue
@@ -433,7 +433,7 @@ func (r *Rows) eachOf(q Query, yield func(*entry)) {
 	}
 }
 
-func (r *Rows) find(k Key) *entry {
+func (r *WorkingSet) find(k Key) *entry {
 	if r.declared != nil && !r.declared[k] {
 		r.trespass = append(r.trespass, k.clone())
 	}
@@ -469,7 +469,7 @@ const leastOpen = 1024
 // touched by the last batch. An encoded row takes a quarter of the memory, and
 // the garbage collector does not look into it; a late sample opens it again.
 // So the cost of folding does not grow with history.
-func (r *Rows) seal() {
+func (r *WorkingSet) seal() {
 	for _, e := range r.settled {
 		if e.row == nil {
 			continue
@@ -502,7 +502,7 @@ func (r *Rows) seal() {
 }
 
 // Get returns a row for reading, nil when there is none.
-func (r *Rows) Get(k Key) Row {
+func (r *WorkingSet) Get(k Key) Row {
 	if e := r.find(k); e != nil && !e.gone {
 		return e.row
 	}
@@ -510,13 +510,13 @@ func (r *Rows) Get(k Key) Row {
 }
 
 // Add puts a row that is already stored into the working set.
-func (r *Rows) Add(k Key, row Row) { r.enter(&entry{key: k, row: row}) }
+func (r *WorkingSet) Add(k Key, row Row) { r.enter(&entry{key: k, row: row}) }
 
 // addSealed puts a stored row into the working set as it is encoded.
-func (r *Rows) addSealed(k Key, raw []byte) { r.enter(&entry{key: k, raw: raw}) }
+func (r *WorkingSet) addSealed(k Key, raw []byte) { r.enter(&entry{key: k, raw: raw}) }
 
 // fresh returns an empty row, in the memory of a sealed one where it can.
-func (r *Rows) fresh(t Table) Row {
+func (r *WorkingSet) fresh(t Table) Row {
 	if n := len(r.spare); t == TableUsage && n > 0 {
 		u := r.spare[n-1]
 		r.spare = r.spare[:n-1]
@@ -530,7 +530,7 @@ func (r *Rows) fresh(t Table) Row {
 const maxNames = 1 << 16
 
 // keep returns a copy of a name that does not share memory with a record.
-func (r *Rows) keep(name string) string {
+func (r *WorkingSet) keep(name string) string {
 	if kept, ok := r.names[name]; ok {
 		return kept
 	}
@@ -543,7 +543,7 @@ func (r *Rows) keep(name string) string {
 }
 
 // Len returns the number of rows in the working set.
-func (r *Rows) Len() int {
+func (r *WorkingSet) Len() int {
 	n := len(r.hours) + r.sealed
 	for _, t := range r.tables {
 		n += len(t)
@@ -551,9 +551,9 @@ func (r *Rows) Len() int {
 	return n
 }
 
-// Changed calls yield for each row changed since [Rows.Settle], in the order
+// Changed calls yield for each row changed since [WorkingSet.Settle], in the order
 // of their first change. The row is nil where it was removed.
-func (r *Rows) Changed(yield func(Key, Row) bool) {
+func (r *WorkingSet) Changed(yield func(Key, Row) bool) {
 	for _, e := range r.changed {
 		row := e.row
 		if e.gone {
@@ -566,7 +566,7 @@ func (r *Rows) Changed(yield func(Key, Row) bool) {
 }
 
 // Settle forgets what changed, after it was stored.
-func (r *Rows) Settle() {
+func (r *WorkingSet) Settle() {
 	for _, e := range r.changed {
 		if e.gone {
 			delete(r.tables[e.key.Table], e.key)
@@ -589,8 +589,8 @@ func (r *Rows) Settle() {
 // hardly ever asked for again, and memory would grow with history by them. Others
 // go once there are more than limit. Both wait until there are twice as many as
 // were left the last time. It is for stores that can load rows again, after
-// [Rows.Settle].
-func (r *Rows) Evict(limit int) {
+// [WorkingSet.Settle].
+func (r *WorkingSet) Evict(limit int) {
 	clear(r.settled)
 	r.settled = r.settled[:0]
 	if len(r.hours) > max(r.least, 2*r.open) {
@@ -609,11 +609,11 @@ func (r *Rows) Evict(limit int) {
 }
 
 // Holds reports whether the working set has a row under k.
-func (r *Rows) Holds(k Key) bool { return r.lookup(k) != nil }
+func (r *WorkingSet) Holds(k Key) bool { return r.lookup(k) != nil }
 
 // change returns the row under k to be changed, a fresh one when there is none.
 // Whoever calls it has made sure that the event is good.
-func change[R Row](r *Rows, k Key) R {
+func change[R Row](r *WorkingSet, k Key) R {
 	e := r.find(k)
 	if e == nil {
 		k.Scope, k.ID = r.keep(k.Scope), r.keep(k.ID)
@@ -627,7 +627,7 @@ func change[R Row](r *Rows, k Key) R {
 	return e.row.(R)
 }
 
-func (r *Rows) touch(e *entry) {
+func (r *WorkingSet) touch(e *entry) {
 	if e.mark != r.batch {
 		e.mark = r.batch
 		r.changed = append(r.changed, e)
@@ -635,7 +635,7 @@ func (r *Rows) touch(e *entry) {
 }
 
 // remove takes a row away, of tables that are never sealed.
-func (r *Rows) remove(k Key) {
+func (r *WorkingSet) remove(k Key) {
 	if e := r.find(k); e != nil {
 		r.touch(e)
 		e.gone = true

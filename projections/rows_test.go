@@ -8,7 +8,7 @@ import (
 // Rows that a store can load again do not pile up with history, and those of the
 // present hour stay however many they are.
 func TestEvict(t *testing.T) {
-	rows := NewRows()
+	rows := NewWorkingSet()
 	const nodes = 3 * leastOpen / 2
 	key := func(node, hour int) Key {
 		return Key{Table: TableUsage, Scope: "c1", ID: fmt.Sprint("n", node), Hour: int64(1000 + hour)}

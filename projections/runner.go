@@ -153,7 +153,7 @@ func (r *Runner) each(ctx context.Context, work func(context.Context, domain.Top
 
 func (r *Runner) run(ctx context.Context, tp domain.TopicPartition, to int64) error {
 	i := slices.IndexFunc(r.Topics, func(t domain.TopicSpec) bool { return t.Topic == tp.Topic })
-	folder := NewFolder(tp, r.Topics[i].Partitions, r.NewDecoder())
+	folder := NewProjector(tp, r.Topics[i].Partitions, r.NewDecoder())
 	for {
 		// Each time another record is set aside, so this ends.
 		if err := r.pass(ctx, tp, to, folder); !errors.Is(err, ErrHalfway) {
@@ -164,7 +164,7 @@ func (r *Runner) run(ctx context.Context, tp domain.TopicPartition, to int64) er
 
 // pass folds from where the store stands. It returns [ErrHalfway] when a record was
 // set aside on which the program fails.
-func (r *Runner) pass(ctx context.Context, tp domain.TopicPartition, to int64, folder *Folder) error {
+func (r *Runner) pass(ctx context.Context, tp domain.TopicPartition, to int64, folder *Projector) error {
 	tx, err := r.Store.Begin(ctx, tp)
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func (r *Runner) pass(ctx context.Context, tp domain.TopicPartition, to int64, f
 }
 
 // batch folds records in one transaction.
-func (r *Runner) batch(ctx context.Context, tp domain.TopicPartition, folder *Folder, records []domain.Record) error {
+func (r *Runner) batch(ctx context.Context, tp domain.TopicPartition, folder *Projector, records []domain.Record) error {
 	if len(records) == 0 {
 		return r.reads(ctx, tp)
 	}

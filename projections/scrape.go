@@ -26,8 +26,8 @@ import (
 
 const scrapedPrefix = "prometheus/"
 
-// scraped reports whether a source is a monitoring system.
-func scraped(source string) bool { return strings.HasPrefix(source, scrapedPrefix) }
+// Scraped reports whether a source is a monitoring system.
+func Scraped(source string) bool { return strings.HasPrefix(source, scrapedPrefix) }
 
 // scrapedObserver names the observer of a field that was scraped; 0: the readings.
 func scrapedObserver(scope string, field uint32) string {
@@ -58,7 +58,7 @@ const (
 const MaxScraped = 512
 
 // scrape enters what was scraped of a node from one time to another.
-func (u *UsageHour) scrape(rows *Rows, scope string, s *domain.NodeSampled, from, to uint32) {
+func (u *UsageHour) scrape(rows *WorkingSet, scope string, s *domain.NodeSampled, from, to uint32) {
 	var few [32]uint32
 	holders := u.holders(few[:0], rows, s)
 	active := 0
@@ -113,7 +113,7 @@ func (u *UsageHour) scrape(rows *Rows, scope string, s *domain.NodeSampled, from
 }
 
 // scrapedDevice returns a device of the observer, nil when there is no room for it.
-func (o *Observer) scrapedDevice(rows *Rows, s *domain.NodeSampled, i int) *Device {
+func (o *Observer) scrapedDevice(rows *WorkingSet, s *domain.NodeSampled, i int) *Device {
 	id := domain.GPUID(s.IDs[16*i:])
 	var replica uint32
 	if len(s.Replica) > 0 {
@@ -218,8 +218,8 @@ func ScrapedFault(view View, cluster, node string, gpu domain.GPUID, field uint3
 		for i := range h.Versions {
 			v := &h.Versions[i]
 			f, ok := v.Event.(*domain.GPUFaultObserved)
-			if ok && f.GPU == gpu && f.Field == field && scraped(v.Order.Source) && !v.Rest &&
-				(last == nil || v.last() > last.last() || v.last() == last.last() && v.Order.After(last.Order)) {
+			if ok && f.GPU == gpu && f.Field == field && Scraped(v.Order.Source) && !v.Rest &&
+				(last == nil || v.LastAt() > last.LastAt() || v.LastAt() == last.LastAt() && v.Order.After(last.Order)) {
 				kept := *v
 				last, detail = &kept, f.Detail
 			}

@@ -64,7 +64,7 @@ func TestFill(t *testing.T) {
 			active += s.Active
 			for i := s.From / 1000; i < s.To/1000; i++ {
 				got[i] = 1 + int(s.Holder)
-				if s.busy() {
+				if s.Busy() {
 					got[i] = -1
 				}
 			}
@@ -137,7 +137,7 @@ func TestScrapedTwice(t *testing.T) {
 		if len(parts) == 0 {
 			return
 		}
-		once, again := NewRows(), NewRows()
+		once, again := NewWorkingSet(), NewWorkingSet()
 		for _, s := range parts {
 			foldSample(once, "c", "prometheus/a", s, 0)
 			foldSample(again, "c", "prometheus/a", s, 0)
@@ -151,7 +151,7 @@ func TestScrapedTwice(t *testing.T) {
 				}
 			}
 		}
-		k := Key{Table: TableUsage, Scope: "c", ID: "n", Hour: hourOf(t0)}
+		k := Key{Table: TableUsage, Scope: "c", ID: "n", Hour: HourOf(t0)}
 		a, b := once.Get(k).(*UsageHour), again.Get(k).(*UsageHour)
 		for i := range b.Observers {
 			b.Observers[i].Samples = a.Observers[i].Samples // how many came is all that may differ
@@ -169,7 +169,7 @@ func TestScrapedTwice(t *testing.T) {
 func TestScrapedFields(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts := rapid.Permutation(scrapedCells(t)).Draw(t, "order")
-		rows := NewRows()
+		rows := NewWorkingSet()
 		best := map[domain.Instant]uint32{}
 		for _, s := range parts {
 			foldSample(rows, "c", "prometheus/a", s, 0)
@@ -181,10 +181,10 @@ func TestScrapedFields(t *testing.T) {
 		if len(parts) == 0 {
 			return
 		}
-		u := rows.Get(Key{Table: TableUsage, Scope: "c", ID: "n", Hour: hourOf(t0)}).(*UsageHour)
-		ranks := ranked(nil, u)
+		u := rows.Get(Key{Table: TableUsage, Scope: "c", ID: "n", Hour: HourOf(t0)}).(*UsageHour)
+		ranks := Ranked(nil, u)
 		for from, field := range best {
-			at := uint32((from - t0) / nsPerMs)
+			at := uint32((from - t0) / NsPerMs)
 			for _, o := range ranks {
 				covers := slices.ContainsFunc(o.Devices[0].Segments, func(s Segment) bool { return s.From <= at && at < s.To })
 				// A better field may bridge a hole over this cell.
@@ -200,5 +200,5 @@ func TestScrapedFields(t *testing.T) {
 }
 
 func rank(field uint32) int {
-	return observerRank(&Observer{Source: "prometheus/c", ActivityField: field})
+	return ObserverRank(&Observer{Source: "prometheus/c", ActivityField: field})
 }

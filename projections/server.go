@@ -49,13 +49,13 @@ type ServerSeries struct {
 	Max   uint64 `json:"max"` // of a gauge
 }
 
-// until returns when the server was last seen in the hour, after its beginning.
-func (h *ServerHour) until() domain.Instant {
+// Until returns when the server was last seen in the hour, after its beginning.
+func (h *ServerHour) Until() domain.Instant {
 	var at uint32
 	for i := range h.Series {
 		at = max(at, h.Series[i].At)
 	}
-	return domain.Instant(at) * nsPerMs
+	return domain.Instant(at) * NsPerMs
 }
 
 // maxServerSeries bounds the series of a server: engines have about a hundred.
@@ -89,9 +89,9 @@ var serverEscaper = strings.NewReplacer(`\`, `\\`, `|`, `\|`)
 func serverSpan(m *domain.MetricsObserved) (from, to int64) {
 	latest := m.Base
 	if len(m.Offset) > 0 {
-		latest += domain.Instant(slices.Max(m.Offset)) * nsPerMs
+		latest += domain.Instant(slices.Max(m.Offset)) * NsPerMs
 	}
-	return hourOf(m.Base) - 1, hourOf(latest)
+	return HourOf(m.Base) - 1, HourOf(latest)
 }
 
 // serverKeys yields the rows that an event may touch.
@@ -112,7 +112,7 @@ func serverKeys(scope string, m *domain.MetricsObserved, yield func(Key) bool) b
 }
 
 // foldServers adds samples to the hours that they are in.
-func foldServers(rows *Rows, scope string, m *domain.MetricsObserved) {
+func foldServers(rows *WorkingSet, scope string, m *domain.MetricsObserved) {
 	ids := make([]string, len(m.Engine))
 	next := 0
 	var row *ServerHour
@@ -124,9 +124,9 @@ func foldServers(rows *Rows, scope string, m *domain.MetricsObserved) {
 		}
 		name := ServerSeries{Metric: domain.SeriesMetric(m.Metric[i]), Bound: m.Bound[i], ID: m.Series[i]}
 		for range m.Samples[i] {
-			at, value := m.Base+domain.Instant(m.Offset[next])*nsPerMs, m.Value[next]
+			at, value := m.Base+domain.Instant(m.Offset[next])*NsPerMs, m.Value[next]
 			next++
-			hour := hourOf(at)
+			hour := HourOf(at)
 			if row == nil || server != rowServer || hour != rowHour {
 				key := Key{Table: TableServers, Scope: scope, ID: ids[server], Hour: hour}
 				row = change[*ServerHour](rows, key)
@@ -140,7 +140,7 @@ func foldServers(rows *Rows, scope string, m *domain.MetricsObserved) {
 				}
 				rowServer, rowHour = server, hour
 			}
-			ms := uint32((at - domain.Instant(hour)*domain.Hour) / nsPerMs)
+			ms := uint32((at - domain.Instant(hour)*domain.Hour) / NsPerMs)
 			row.take(name, ms, value, m.StepMs, func(name ServerSeries) (ServerSeries, bool) {
 				return carryOn(rows, Key{Table: TableServers, Scope: scope, ID: ids[server], Hour: hour - 1}, name)
 			})
@@ -159,18 +159,18 @@ func (h *ServerHour) find(name ServerSeries) (int, bool) {
 
 // carryOn returns a series as an hour ended, and closes it there, so that the next
 // hour can begin from it; false when there is none to begin from.
-func carryOn(rows *Rows, k Key, name ServerSeries) (ServerSeries, bool) {
+func carryOn(rows *WorkingSet, k Key, name ServerSeries) (ServerSeries, bool) {
 	row, ok := rows.Get(k).(*ServerHour)
 	if !ok {
 		return name, false
 	}
 	i, ok := row.find(name)
-	if !ok || row.Series[i].At == msPerHour {
+	if !ok || row.Series[i].At == MsPerHour {
 		return name, false
 	}
 	s := &change[*ServerHour](rows, k).Series[i]
 	ended := *s
-	s.At = msPerHour
+	s.At = MsPerHour
 	return ended, true
 }
 
@@ -191,7 +191,7 @@ func (h *ServerHour) take(name ServerSeries, at uint32, value uint64, step uint3
 			return
 		}
 		if s, ok := before(name); ok {
-			since, last = int64(at)+msPerHour-int64(s.At), s.Last
+			since, last = int64(at)+MsPerHour-int64(s.At), s.Last
 		}
 		h.Series = slices.Insert(h.Series, i, name)
 	}
@@ -204,7 +204,7 @@ func (h *ServerHour) take(name ServerSeries, at uint32, value uint64, step uint3
 			ms = uint64(min(since, 2*int64(step)))
 		}
 		s.Known += ms
-		s.Sum = saturating(s.Sum, value, ms)
+		s.Sum = Saturating(s.Sum, value, ms)
 		s.Max = max(s.Max, value)
 		return
 	}
@@ -214,15 +214,15 @@ func (h *ServerHour) take(name ServerSeries, at uint32, value uint64, step uint3
 	if value < last {
 		last = 0 // the server started anew
 	}
-	s.Sum = saturating(s.Sum, value-last, 1)
+	s.Sum = Saturating(s.Sum, value-last, 1)
 	s.Known += uint64(since)
 }
 
 // MarshalJSON shows the hour in sums and histograms, for people who ask in SQL: a row
 // has some eighty series.
 func (h *ServerHour) MarshalJSON() ([]byte, error) {
-	g := newServed()
-	g.server(h)
+	g := NewServed()
+	g.Server(h)
 	return json.Marshal(struct {
 		Engine     string `json:"engine"`
 		Deployment string `json:"deployment"`
@@ -233,11 +233,11 @@ func (h *ServerHour) MarshalJSON() ([]byte, error) {
 		ServedSums
 		TTFT      []Latency `json:"ttft"`
 		QueueWait []Latency `json:"queue_wait"`
-	}{h.Engine, h.Deployment, h.Model, h.Tier, h.Unit, h.Node, g.sums(), g.ttft.latencies(), g.wait.latencies()})
+	}{h.Engine, h.Deployment, h.Model, h.Tier, h.Unit, h.Node, g.Sums(), g.Ttft.Latencies(), g.Wait.Latencies()})
 }
 
-// saturating returns sum + a × b, or the greatest number where that is more.
-func saturating(sum, a, b uint64) uint64 {
+// Saturating returns sum + a × b, or the greatest number where that is more.
+func Saturating(sum, a, b uint64) uint64 {
 	high, low := bits.Mul64(a, b)
 	total, carry := bits.Add64(sum, low, 0)
 	if high != 0 || carry != 0 {
@@ -299,4 +299,12 @@ func mulDiv(a, b, c uint64) uint64 {
 	high, low := bits.Mul64(a, b)
 	q, _ := bits.Div64(high, low, c)
 	return q
+}
+
+// sumOf returns what a counter of the same series as a histogram adds up to.
+func (h *ServerHour) sumOf(metric domain.SeriesMetric, id uint64) uint64 {
+	if i, ok := h.find(ServerSeries{Metric: metric, ID: id}); ok {
+		return h.Series[i].Sum
+	}
+	return 0
 }

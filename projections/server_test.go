@@ -26,14 +26,14 @@ func metricsOf(metric domain.SeriesMetric, values []value) *domain.MetricsObserv
 		Server: []uint32{0}, Metric: []uint32{uint32(metric)}, Bound: []uint64{0}, Series: []uint64{1}, Samples: []uint32{uint32(len(values))},
 	}
 	for _, v := range values {
-		m.Offset = append(m.Offset, uint32((v.at-values[0].at)/nsPerMs))
+		m.Offset = append(m.Offset, uint32((v.at-values[0].at)/NsPerMs))
 		m.Value = append(m.Value, v.value)
 	}
 	return m
 }
 
-func sums(rows *Rows) (sum, known uint64) {
-	for h := hourOf(t0) - 1; h < hourOf(t0)+80; h++ {
+func sums(rows *WorkingSet) (sum, known uint64) {
+	for h := HourOf(t0) - 1; h < HourOf(t0)+80; h++ {
 		row, ok := rows.Get(Key{Table: TableServers, Scope: "c", ID: "chat|llama||vllm|chat-0", Hour: h}).(*ServerHour)
 		if !ok {
 			continue
@@ -66,7 +66,7 @@ func TestCounters(t *testing.T) {
 			}
 			all = append(all, value{at, counter})
 		}
-		rows := NewRows()
+		rows := NewWorkingSet()
 		for i := 0; i < len(all); {
 			n := rapid.IntRange(1, len(all)-i).Draw(t, "cut")
 			foldServers(rows, "c", metricsOf(domain.MetricInputLength, all[i:i+n]))
@@ -76,15 +76,15 @@ func TestCounters(t *testing.T) {
 			}
 			i += n
 		}
-		if got, known := sums(rows); got != want || known != uint64(at-all[0].at)/nsPerMs {
-			t.Fatalf("adds up to %d in %d ms, want %d in %d", got, known, want, (at-all[0].at)/nsPerMs)
+		if got, known := sums(rows); got != want || known != uint64(at-all[0].at)/NsPerMs {
+			t.Fatalf("adds up to %d in %d ms, want %d in %d", got, known, want, (at-all[0].at)/NsPerMs)
 		}
 	})
 }
 
 // What a series did before a silence of more than an hour is not counted on.
 func TestCounterSilence(t *testing.T) {
-	rows := NewRows()
+	rows := NewWorkingSet()
 	for _, v := range []value{{t0, 5}, {t0 + 30*minutes, 7}, {t0 + 3*domain.Hour, 100}, {t0 + 3*domain.Hour + 1*minutes, 101}} {
 		foldServers(rows, "c", metricsOf(domain.MetricInputLength, []value{v}))
 	}
@@ -101,7 +101,7 @@ func TestCounterSilence(t *testing.T) {
 
 // A gauge stands for the time since the sample before, for two steps at most.
 func TestGauges(t *testing.T) {
-	rows := NewRows()
+	rows := NewWorkingSet()
 	for _, s := range []struct {
 		second int
 		v      uint64
@@ -116,13 +116,13 @@ func TestGauges(t *testing.T) {
 
 // Labels may name any number of series: a row has room for so many.
 func TestServerCrowded(t *testing.T) {
-	rows := NewRows()
+	rows := NewWorkingSet()
 	m := metricsOf(domain.MetricRunning, []value{{t0, 1}})
 	for i := range 3 * maxServerSeries {
 		m.Series[0] = uint64(i)
 		foldServers(rows, "c", m)
 	}
-	row := rows.Get(Key{Table: TableServers, Scope: "c", ID: "chat|llama||vllm|chat-0", Hour: hourOf(t0)}).(*ServerHour)
+	row := rows.Get(Key{Table: TableServers, Scope: "c", ID: "chat|llama||vllm|chat-0", Hour: HourOf(t0)}).(*ServerHour)
 	if len(row.Series) != maxServerSeries || row.Crowded != 2*maxServerSeries {
 		t.Errorf("%d series, %d crowded", len(row.Series), row.Crowded)
 	}

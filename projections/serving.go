@@ -35,10 +35,10 @@ type ServingSums struct {
 }
 
 func servingKey(scope string, s *domain.ServingSampled) Key {
-	return Key{Table: TableServing, Scope: scope, ID: s.Deployment + "|" + s.Model + "|" + s.Tier, Hour: hourOf(s.Interval.From)}
+	return Key{Table: TableServing, Scope: scope, ID: s.Deployment + "|" + s.Model + "|" + s.Tier, Hour: HourOf(s.Interval.From)}
 }
 
-func foldServing(rows *Rows, scope, source string, s *domain.ServingSampled) {
+func foldServing(rows *WorkingSet, scope, source string, s *domain.ServingSampled) {
 	row := change[*ServingHour](rows, servingKey(scope, s))
 	i := slices.IndexFunc(row.Sources, func(t ServingSums) bool { return t.Source == source && t.Engine == s.Engine })
 	if i < 0 {
@@ -46,7 +46,7 @@ func foldServing(rows *Rows, scope, source string, s *domain.ServingSampled) {
 		row.Sources = append(row.Sources, ServingSums{Source: strings.Clone(source), Model: s.Model, Tier: s.Tier, Engine: s.Engine})
 	}
 	t := &row.Sources[i]
-	ms := uint64(s.Interval.Length() / nsPerMs)
+	ms := uint64(s.Interval.Length() / NsPerMs)
 	t.Known += ms
 	t.QueueDepthMilli += s.QueueDepthMilli * ms
 	t.BatchSizeMilli += s.BatchSizeMilli * ms

@@ -166,7 +166,7 @@ func sectionOf(k Key) (domain.TopicPartition, bool) {
 var sectionOfStream = func() map[string]domain.TopicPartition {
 	m := map[string]domain.TopicPartition{}
 	for _, tp := range domain.AllPartitions() {
-		m[streamScope(tp)] = tp
+		m[StreamScope(tp)] = tp
 	}
 	return m
 }()
@@ -310,7 +310,7 @@ func (s *scopesByPartition) rows(tp domain.TopicPartition, yield rowYield) error
 		s.topic, s.of = tp.Topic, map[Table][]string{}
 	}
 	for _, t := range tablesByName() {
-		scopes := []string{streamScope(tp)}
+		scopes := []string{StreamScope(tp)}
 		if t.Topic() != "" {
 			if t.Topic() != tp.Topic {
 				continue
@@ -458,7 +458,7 @@ func (p *memoryPartition) each(yield rowYield) error {
 
 // eachHour calls yield with every usage hour by key, holding the keys of shelves
 // rather than of hours.
-func (r *Rows) eachHour(yield func(*entry) error) error {
+func (r *WorkingSet) eachHour(yield func(*entry) error) error {
 	open := map[shelfKey][]*entry{}
 	for k, e := range r.hours {
 		open[shelfOf(k)] = append(open[shelfOf(k)], e)

@@ -155,13 +155,13 @@ func TestTableTopics(t *testing.T) {
 	for _, typ := range domain.Types() {
 		ev := domain.NewEvent(typ)
 		env := &domain.Envelope{Event: ev}
-		p, ok := place(env, "scope")
+		p, ok := Place(env, "scope")
 		if !ok {
 			continue
 		}
-		found[p.key.Table] = true
-		if got := p.key.Table.Topic(); got != env.Topic() {
-			t.Errorf("%s is of %s, and %s made it, of %s", p.key.Table, got, typ, env.Topic())
+		found[p.Key.Table] = true
+		if got := p.Key.Table.Topic(); got != env.Topic() {
+			t.Errorf("%s is of %s, and %s made it, of %s", p.Key.Table, got, typ, env.Topic())
 		}
 	}
 	for _, t2 := range []Table{TableUsage, TableNodeGPUs, TableServing, TableServers, TableDemand} {

@@ -20,7 +20,7 @@ type plain struct{ projections.View }
 // from a store that knows its partitions and keeps rows encoded, or from a view
 // that is only asked; and again when they were read from it.
 func TestSnapshotsOfAnyView(t *testing.T) {
-	check(t, func(t *rapid.T) {
+	storetest.Check(t, func(t *rapid.T) {
 		draw := rapid.SampledFrom([]func(*rapid.T) *storetest.Log{storetest.Draw, storetest.DrawUsage}).Draw(t, "log")
 		l := draw(t)
 		if rapid.Bool().Draw(t, "every type") {
@@ -30,19 +30,19 @@ func TestSnapshotsOfAnyView(t *testing.T) {
 			tp := rapid.SampledFrom(domain.AllPartitions()).Draw(t, "partition")
 			l.AppendRaw(tp, []byte("key"), []byte("broken"), storetest.Start)
 		}
-		m := fold(t, l) // strict: as much as can be is sealed
+		m := storetest.Fold(t, l) // strict: as much as can be is sealed
 		var store, view bytes.Buffer
 		sum, _, err := m.WriteSnapshot(&store, "test")
 		if err != nil {
 			t.Fatal(err)
 		}
-		look(t, m, func(v projections.View) error {
+		storetest.Look(t, m, func(v projections.View) error {
 			if got, err := projections.WriteSnapshot(&view, plain{v}, "test"); err != nil || got != sum {
 				t.Errorf("the digest of the view is %x: %v; want %x", got, err, sum)
 			}
 			got, err := projections.DigestOf(plain{v})
-			if got != sum || digest(t, m) != sum {
-				t.Errorf("digests are %x and %x, want %x", got, digest(t, m), sum)
+			if got != sum || storetest.DigestOf(t, m) != sum {
+				t.Errorf("digests are %x and %x, want %x", got, storetest.DigestOf(t, m), sum)
 			}
 			return err
 		})
@@ -51,7 +51,7 @@ func TestSnapshotsOfAnyView(t *testing.T) {
 		}
 		again := reopened(t, store.Bytes())
 		view.Reset()
-		look(t, again, func(v projections.View) error {
+		storetest.Look(t, again, func(v projections.View) error {
 			_, err := projections.WriteSnapshot(&view, plain{v}, "test")
 			return err
 		})

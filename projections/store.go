@@ -31,7 +31,7 @@ type Tx interface {
 	// Load returns a working set that holds at least the stored rows under
 	// keys. A store that keeps every row at hand need not look at keys. It may
 	// be called again, for more keys, until Commit.
-	Load(ctx context.Context, keys iter.Seq[Key]) (*Rows, error)
+	Load(ctx context.Context, keys iter.Seq[Key]) (*WorkingSet, error)
 	// Commit stores what changed in the working set, and moves the partition's
 	// position to next and its anchor to last, the last record before it: all of
 	// that or nothing. It fails with ErrFenced, storing nothing, when the position

@@ -282,3 +282,24 @@ func (*Quarantined) row() {}
 
 // Events returns how many events the row stands for.
 func (q *Quarantined) Events() int { return int(max(q.Last-q.Offset, 0)) + 1 }
+
+// Awaited returns how many sequences have not arrived and are not said to be lost,
+// given what is, ascending and disjoint.
+func (s *Stream) Awaited(lost []Gap) uint64 {
+	n, forgotten := s.Missing(), s.Lost
+	for _, l := range lost {
+		var given uint64
+		for _, g := range s.Gaps {
+			if first, last := max(g.First, l.First), min(g.Last, l.Last); first <= last {
+				given += last - first + 1
+			}
+		}
+		// Of gaps that had to be forgotten only their number is known.
+		if l.First <= s.Forgotten {
+			known := min(forgotten, min(l.Last, s.Forgotten)-l.First+1)
+			given, forgotten = given+known, forgotten-known
+		}
+		n -= min(n, given)
+	}
+	return n
+}

@@ -1,14 +1,17 @@
 package projections
 
 import (
+	"cmp"
+	"math/bits"
 	"slices"
+	"strings"
 
 	"quartermaster/domain"
 )
 
 const (
-	msPerHour = 3_600_000
-	nsPerMs   = 1_000_000
+	MsPerHour = 3_600_000
+	NsPerMs   = 1_000_000
 )
 
 // Holder is who held a device.
@@ -117,7 +120,7 @@ type UsageHour struct {
 
 func (*UsageHour) row() {}
 
-func (u *UsageHour) observer(rows *Rows, source string) *Observer {
+func (u *UsageHour) observer(rows *WorkingSet, source string) *Observer {
 	for i := range u.Observers {
 		if u.Observers[i].Source == source {
 			return &u.Observers[i]
@@ -140,7 +143,7 @@ func (o *Observer) add(id domain.GPUID, replica uint32) *Device {
 	return d
 }
 
-func (u *UsageHour) holder(rows *Rows, workspace, deployment, unit string) uint32 {
+func (u *UsageHour) holder(rows *WorkingSet, workspace, deployment, unit string) uint32 {
 	for i := range u.Holders {
 		h := &u.Holders[i]
 		if h.Unit == unit && h.Deployment == deployment && h.Workspace == workspace {
@@ -164,16 +167,16 @@ func usageKeys(scope string, s *domain.NodeSampled, yield func(Key) bool) bool {
 }
 
 // foldSample adds a sample to the hours that it covers.
-func foldSample(rows *Rows, scope, source string, s *domain.NodeSampled, appended domain.Instant) {
+func foldSample(rows *WorkingSet, scope, source string, s *domain.NodeSampled, appended domain.Instant) {
 	for h := s.Interval.From.HourStart(); h < s.Interval.To; h += domain.Hour {
-		from := uint32(max(0, s.Interval.From-h) / nsPerMs)
-		to := uint32(min(domain.Hour, s.Interval.To-h) / nsPerMs)
+		from := uint32(max(0, s.Interval.From-h) / NsPerMs)
+		to := uint32(min(domain.Hour, s.Interval.To-h) / NsPerMs)
 		if from == to {
 			continue
 		}
 		u := change[*UsageHour](rows, Key{Table: TableUsage, Scope: scope, ID: s.Node, Hour: int64(h / domain.Hour)})
 		before := u.size()
-		if scraped(source) {
+		if Scraped(source) {
 			u.scrape(rows, scope, s, from, to)
 		} else {
 			u.add(rows, source, s, from, to)
@@ -193,7 +196,7 @@ func (u *UsageHour) size() (n int) {
 	return n
 }
 
-func (u *UsageHour) add(rows *Rows, source string, s *domain.NodeSampled, from, to uint32) {
+func (u *UsageHour) add(rows *WorkingSet, source string, s *domain.NodeSampled, from, to uint32) {
 	o := u.observer(rows, source)
 	o.Samples++
 	o.ActivityField = s.ActivityField
@@ -249,7 +252,7 @@ func (u *UsageHour) add(rows *Rows, source string, s *domain.NodeSampled, from, 
 }
 
 // holders appends the event's holders, as the row numbers them.
-func (u *UsageHour) holders(holders []uint32, rows *Rows, s *domain.NodeSampled) []uint32 {
+func (u *UsageHour) holders(holders []uint32, rows *WorkingSet, s *domain.NodeSampled) []uint32 {
 	if cap(u.Holders) == 0 && len(s.HolderWorkspace) > 0 {
 		u.Holders = make([]Holder, 0, len(s.HolderWorkspace))
 	}
@@ -272,7 +275,7 @@ func (o *Observer) device(i int, id domain.GPUID, replica uint32) *Device {
 	return nil
 }
 
-func (o *Observer) cut(rows *Rows, parent domain.GPUID, profile string) uint32 {
+func (o *Observer) cut(rows *WorkingSet, parent domain.GPUID, profile string) uint32 {
 	for i := range o.Cuts {
 		if o.Cuts[i].Parent == parent && o.Cuts[i].Profile == profile {
 			return uint32(i + 1)
@@ -369,11 +372,11 @@ func overlay(segments []Segment, g Segment) []Segment {
 // joins reports whether next continues the segment.
 func (s *Segment) joins(next *Segment) bool {
 	return s.To == next.From && s.Holder == next.Holder &&
-		(s.Holder > 0 || (s.Known > 0) == (next.Known > 0) && s.busy() == next.busy())
+		(s.Holder > 0 || (s.Known > 0) == (next.Known > 0) && s.Busy() == next.Busy())
 }
 
-// busy reports whether a device that nobody is known to have held was at work.
-func (s *Segment) busy() bool {
+// Busy reports whether a device that nobody is known to have held was at work.
+func (s *Segment) Busy() bool {
 	return s.Holder == 0 && s.Known > 0 && s.Active >= BusyAt*uint64(s.Known)
 }
 
@@ -388,4 +391,219 @@ func (s Segment) part(from, to uint32) Segment {
 	s.Known = uint32(uint64(s.Known) * length / whole)
 	s.Active = s.Active * length / whole // below 2^42 × 2^22
 	return s
+}
+
+// Join adds what a row says of some GPUs in some parts of its hour.
+func (u *UsageHour) Join(row *UsageHour, of func(domain.GPUID) []Span) {
+	base := uint32(len(u.Holders))
+	used := false
+	for i := range row.Observers {
+		o := row.Observers[i]
+		var devices []Device
+		for _, d := range o.Devices {
+			d, ok := d.within(of(o.Physical(&d)))
+			if !ok {
+				continue
+			}
+			if base > 0 {
+				d.Segments = slices.Clone(d.Segments)
+				for j := range d.Segments {
+					if d.Segments[j].Holder > 0 {
+						d.Segments[j].Holder += base
+					}
+				}
+			}
+			devices = append(devices, d)
+		}
+		if len(devices) == 0 {
+			continue
+		}
+		o.Devices, o.Others = devices, nil
+		u.Observers = append(u.Observers, o)
+		used = true
+	}
+	if used {
+		u.Holders = append(u.Holders, row.Holders...)
+	}
+}
+
+// within returns what was seen of a device in parts of its hour that are ascending and
+// disjoint, with their share of each reading by the time in which the device was seen.
+// The shares of parts that make up the hour add up to the reading. It is false where
+// nothing was seen of the device then.
+func (d Device) within(spans []Span) (Device, bool) {
+	if len(spans) == 1 && spans[0] == WholeHour[0] {
+		return d, true
+	}
+	out := d
+	out.Segments, out.Unasked, out.Covered = nil, nil, nil
+	readings := [...][2]*Reading{
+		{&out.Tensor, &d.Tensor}, {&out.DRAM, &d.DRAM}, {&out.Memory, &d.Memory},
+		{&out.Power, &d.Power}, {&out.Heat, &d.Heat}, {&out.Clock, &d.Clock},
+	}
+	for _, r := range readings {
+		*r[0] = Reading{Max: r[1].Max}
+	}
+	seen := d.seenUpTo(MsPerHour)
+	for _, span := range spans {
+		for i := range d.Segments {
+			s := &d.Segments[i]
+			if from, to := max(s.From, span.From), min(s.To, span.To); from < to {
+				known, active := s.Measured(from, to)
+				out.Segments = append(out.Segments, Segment{From: from, To: to, Holder: s.Holder, Known: uint32(known), Active: uint64(active)})
+			}
+		}
+		for _, s := range d.Unasked {
+			if from, to := max(s.From, span.From), min(s.To, span.To); from < to {
+				out.Unasked = append(out.Unasked, Span{from, to})
+			}
+		}
+		from, to := d.seenUpTo(span.From), d.seenUpTo(span.To)
+		for _, r := range readings {
+			r[0].Sum += portion(r[1].Sum, to, seen) - portion(r[1].Sum, from, seen)
+			r[0].Known += uint32(portion(uint64(r[1].Known), to, seen) - portion(uint64(r[1].Known), from, seen))
+		}
+	}
+	return out, len(out.Segments) > 0
+}
+
+// seenUpTo returns for how many milliseconds of the hour before a time a device was seen.
+func (d *Device) seenUpTo(at uint32) (ms uint64) {
+	for _, s := range d.Segments {
+		if s.From < at {
+			ms += uint64(min(s.To, at) - s.From)
+		}
+	}
+	return ms
+}
+
+// Seen returns the time from the first moment of an hour in which a device was seen to
+// the last, empty if none was.
+func (u *UsageHour) Seen(hour domain.Instant) domain.Interval {
+	from, to := uint32(MsPerHour), uint32(0)
+	for i := range u.Observers {
+		for j := range u.Observers[i].Devices {
+			if s := u.Observers[i].Devices[j].Segments; len(s) > 0 {
+				from, to = min(from, s[0].From), max(to, s[len(s)-1].To)
+			}
+		}
+	}
+	if from >= to {
+		return domain.Interval{}
+	}
+	return domain.Interval{From: hour + domain.Instant(from)*NsPerMs, To: hour + domain.Instant(to)*NsPerMs}
+}
+
+// HeldUntil returns when a holder was last seen in the hour, in milliseconds.
+func (u *UsageHour) HeldUntil(holder uint32) uint32 {
+	var end uint32
+	for i := range u.Observers {
+		for j := range u.Observers[i].Devices {
+			for _, s := range u.Observers[i].Devices[j].Segments {
+				if s.Holder == holder {
+					end = max(end, s.To)
+				}
+			}
+		}
+	}
+	return end
+}
+
+// Alone returns the one deployment that held a device in the hour.
+func (u *UsageHour) Alone(d *Device) (string, bool) {
+	var who *Holder
+	for _, s := range d.Segments {
+		if s.Holder == 0 {
+			continue
+		}
+		h := &u.Holders[s.Holder-1]
+		if who != nil && (h.Deployment != who.Deployment || h.Workspace != who.Workspace) {
+			return "", false
+		}
+		who = h
+	}
+	if who == nil {
+		return "", false
+	}
+	return who.Deployment, true
+}
+
+// Measured returns the activity of a part of a segment. Parts that follow on
+// each other add up to the segment.
+func (s *Segment) Measured(from, to uint32) (known, active int64) {
+	if from == s.From && to == s.To {
+		return int64(s.Known), int64(s.Active)
+	}
+	length := uint64(s.To - s.From)
+	upTo := func(sum uint64, t uint32) int64 { return int64(sum * uint64(t-s.From) / length) }
+	known = upTo(uint64(s.Known), to) - upTo(uint64(s.Known), from)
+	active = upTo(s.Active, to) - upTo(s.Active, from)
+	return known, active
+}
+
+// UnaskedAt reports whether it was not known who held the device at a moment.
+func (d *Device) UnaskedAt(at uint32) bool {
+	return slices.ContainsFunc(d.Unasked, func(s Span) bool { return s.From <= at && at < s.To })
+}
+
+// ObserverRank orders observers by how near to the device they look, and what
+// was scraped by how well the field tells how busy a GPU is.
+func ObserverRank(o *Observer) int {
+	switch {
+	case strings.HasPrefix(o.Source, "node-reporter/"), strings.HasPrefix(o.Source, "reporter/"):
+		return 0
+	case !Scraped(o.Source):
+		return 6
+	}
+	switch o.ActivityField {
+	case FieldSMActive:
+		return 1
+	case FieldEngineActive:
+		return 2
+	case FieldUtilization:
+		return 3
+	case 0:
+		return 5
+	default:
+		return 4
+	}
+}
+
+// Ranked returns the observers of a row, the most believed first: by rank, and
+// within a rank whoever came into the hour later. So a corrected file that is
+// imported after the first one counts. Which came later is the order of their
+// partition in the log.
+func Ranked(into []*Observer, row *UsageHour) []*Observer {
+	into = into[:0]
+	if row == nil {
+		return into
+	}
+	for i := range row.Observers {
+		into = append(into, &row.Observers[i])
+	}
+	if len(into) > 1 {
+		slices.Reverse(into)
+		slices.SortStableFunc(into, func(a, b *Observer) int { return cmp.Compare(ObserverRank(a), ObserverRank(b)) })
+	}
+	return into
+}
+
+// Physical returns the GPU that a device is, or is a part of.
+func (o *Observer) Physical(d *Device) domain.GPUID {
+	if d.Cut > 0 {
+		return o.Cuts[d.Cut-1].Parent
+	}
+	return d.ID
+}
+
+var WholeHour = []Span{{0, MsPerHour}}
+
+// portion returns sum × part ÷ whole, rounded down. Part is at most whole.
+func portion(sum, part, whole uint64) uint64 {
+	if part == whole {
+		return sum
+	}
+	hi, lo := bits.Mul64(sum, part)
+	out, _ := bits.Div64(hi, lo, whole)
+	return out
 }

@@ -35,7 +35,7 @@ func TestHold(t *testing.T) {
 				if got[i].seen {
 					t.Fatalf("segments overlap: %+v", d.Segments)
 				}
-				got[i] = moment{true, s.busy(), s.Holder}
+				got[i] = moment{true, s.Busy(), s.Holder}
 			}
 			if s.Holder == 0 && s.Known != 0 && s.Known != s.To-s.From {
 				t.Fatalf("measured and not: %+v", s)

@@ -23,6 +23,7 @@ import (
 	"quartermaster/adapters/httpapi"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/registry"
 )
 
 // The gateway knows no encoding: in these tests a body is lines of "source type
@@ -75,7 +76,7 @@ func (lines) Decode(rec *domain.Record, env *domain.Envelope) error {
 // house is a gateway with two clusters.
 type house struct {
 	*httpapi.Gateway
-	keys     []projections.ClusterKeyEntry
+	keys     []registry.ClusterKeyEntry
 	loads    int
 	loadErr  error
 	now      time.Time
@@ -98,11 +99,11 @@ func newHouse(t *testing.T) *house {
 			t.Fatal(err)
 		}
 		*c.key = k
-		h.keys = append(h.keys, projections.ClusterKeyEntry{Cluster: c.name, KeyID: k.ID, MAC: k.MAC(c.name)})
+		h.keys = append(h.keys, registry.ClusterKeyEntry{Cluster: c.name, KeyID: k.ID, MAC: k.MAC(c.name)})
 	}
 	h.Gateway = &httpapi.Gateway{
 		Keys: &httpapi.Keys{
-			Load: func(context.Context) ([]projections.ClusterKeyEntry, error) {
+			Load: func(context.Context) ([]registry.ClusterKeyEntry, error) {
 				h.loads++
 				return slices.Clone(h.keys), h.loadErr
 			},
@@ -391,7 +392,7 @@ func TestKeysEndInTime(t *testing.T) {
 		h := newHouse(t)
 		h.Keys.Now = time.Now
 		load := h.Keys.Load
-		h.Keys.Load = func(ctx context.Context) ([]projections.ClusterKeyEntry, error) {
+		h.Keys.Load = func(ctx context.Context) ([]registry.ClusterKeyEntry, error) {
 			keys, err := load(ctx)
 			pass(2 * time.Second) // what was read is as old as that
 			return keys, err
@@ -420,7 +421,7 @@ func TestKeysReadSlowly(t *testing.T) {
 			t.Fatal(s)
 		}
 		load, loads := h.Keys.Load, 0
-		h.Keys.Load = func(ctx context.Context) ([]projections.ClusterKeyEntry, error) {
+		h.Keys.Load = func(ctx context.Context) ([]registry.ClusterKeyEntry, error) {
 			loads++
 			pass(1500 * time.Millisecond)
 			return load(ctx)

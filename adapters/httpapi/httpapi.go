@@ -27,6 +27,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/inventory"
 )
 
 // Status is what the service says of itself. Its functions are called for
@@ -59,7 +60,7 @@ type Seen struct {
 	First       domain.Position         // of each partition whose beginning is gone, the first offset that is there
 	Quarantined int                     // records in quarantine that are not resolved; -1: not known yet
 	Missing     map[domain.Topic]uint64 // events that are known to exist and have not arrived
-	Uncompared  []projections.Uncompared
+	Uncompared  []inventory.Uncompared
 }
 
 // Handler serves the endpoints.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"quartermaster/domain"
-	"quartermaster/projections"
+	"quartermaster/projections/registry"
 )
 
 // How old what is known of the keys may be. It is read again once it is older than
@@ -28,13 +28,13 @@ const (
 type Keys struct {
 	// Load returns every key that clusters have, as the rows have them now. Calls do
 	// not overlap.
-	Load func(context.Context) ([]projections.ClusterKeyEntry, error)
+	Load func(context.Context) ([]registry.ClusterKeyEntry, error)
 	// Now is the clock.
 	Now func() time.Time
 
 	mu    sync.Mutex
 	at    time.Time // when reading began of what is known
-	known map[string]projections.ClusterKeyEntry
+	known map[string]registry.ClusterKeyEntry
 	read  *keysRead // the last, which may be going on
 }
 
@@ -98,7 +98,7 @@ func (k *Keys) Caller(r *http.Request) (Caller, error) {
 
 // entry returns what is known of a key, nil when it is none. The error is a
 // *StatusError.
-func (k *Keys) entry(ctx context.Context, id string) (*projections.ClusterKeyEntry, error) {
+func (k *Keys) entry(ctx context.Context, id string) (*registry.ClusterKeyEntry, error) {
 	e, found, read := k.look(ctx, id)
 	if read == nil || found {
 		return e, nil
@@ -121,7 +121,7 @@ func (k *Keys) entry(ctx context.Context, id string) (*projections.ClusterKeyEnt
 
 // look returns what is known of a key, if that may be answered with, and the read that
 // would tell more, which it begins where none goes on.
-func (k *Keys) look(ctx context.Context, id string) (e *projections.ClusterKeyEntry, found bool, read *keysRead) {
+func (k *Keys) look(ctx context.Context, id string) (e *registry.ClusterKeyEntry, found bool, read *keysRead) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.Now()
@@ -154,7 +154,7 @@ func (k *Keys) load(ctx context.Context, read *keysRead, began time.Time) {
 	ctx, stop := context.WithTimeout(ctx, keysPatience)
 	defer stop()
 	all, err := k.Load(ctx)
-	known := make(map[string]projections.ClusterKeyEntry, len(all))
+	known := make(map[string]registry.ClusterKeyEntry, len(all))
 	for _, e := range all {
 		// Ids are random. Of two clusters that give one id to their keys the first
 		// is taken, and the other's key then has another secret.

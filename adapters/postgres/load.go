@@ -15,7 +15,7 @@ import (
 //
 // It needs no transaction: had anybody else written these rows, Commit would be
 // refused.
-func (t *tx) Load(ctx context.Context, keys iter.Seq[projections.Key]) (*projections.Rows, error) {
+func (t *tx) Load(ctx context.Context, keys iter.Seq[projections.Key]) (*projections.WorkingSet, error) {
 	p := t.part
 	var missing [len(tableOf)][]projections.Key
 	for k := range keys {

@@ -58,8 +58,8 @@ type part struct {
 	claimed bool
 	epoch   int64
 	next    int64
-	last    domain.Anchor     // the record before next
-	rows    *projections.Rows // nil: to be read anew, with the position
+	last    domain.Anchor           // the record before next
+	rows    *projections.WorkingSet // nil: to be read anew, with the position
 	// held is what usage_held has of the usage hours in rows.
 	held map[projections.Key][]heldRow
 	// careful is set after a failure: what is believed new may be there.
@@ -104,7 +104,7 @@ func (p *part) forget() { p.rows, p.held, p.absent = nil, nil, nil }
 
 // start begins an empty working set.
 func (p *part) start() {
-	p.rows, p.held, p.absent = projections.NewRows(), map[projections.Key][]heldRow{}, nil
+	p.rows, p.held, p.absent = projections.NewWorkingSet(), map[projections.Key][]heldRow{}, nil
 }
 
 // lose drops the claim.

@@ -31,7 +31,9 @@ import (
 	"quartermaster/adapters/remotewrite"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/serving"
 	"quartermaster/projections/storetest"
+	"quartermaster/projections/usage"
 )
 
 var update = flag.Bool("update", false, "write the goldens")
@@ -682,11 +684,11 @@ func answers(t testing.TB, m *projections.Memory) string {
 	var b strings.Builder
 	err := m.View(t.Context(), func(v projections.View) error {
 		from := domain.InstantOf(now) - domain.Hour
-		u, err := projections.Usage(v, from, from+2*domain.Hour, projections.UsageFilter{}, projections.ByGPU, projections.ByDeployment)
+		u, err := usage.NewReport(v, from, from+2*domain.Hour, usage.Filter{}, usage.ByGPU, usage.ByDeployment)
 		if err != nil {
 			return err
 		}
-		s, err := projections.Serving(v, from, from+2*domain.Hour, projections.ServingFilter{})
+		s, err := serving.NewReport(v, from, from+2*domain.Hour, serving.Filter{})
 		if err != nil {
 			return err
 		}

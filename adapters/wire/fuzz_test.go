@@ -133,13 +133,13 @@ func FuzzSample(f *testing.F) {
 // folded folds a record into no rows, and asks for the keys of those that it touches.
 func folded(t *testing.T, rec *domain.Record) projections.Counts {
 	tp := domain.TopicPartition{Topic: rec.Topic, Partition: rec.Partition}
-	f := projections.NewFolder(tp, rec.Topic.Partitions(), new(Decoder))
+	f := projections.NewProjector(tp, rec.Topic.Partitions(), new(Decoder))
 	keys := 0
 	f.Keys(rec, func(projections.Key) bool { keys++; return true })
 	if keys > 30 {
 		t.Fatalf("it may touch %d rows, more than the hours of a day and a few", keys)
 	}
-	if err := f.Apply(projections.NewRows(), rec); err != nil {
+	if err := f.Apply(projections.NewWorkingSet(), rec); err != nil {
 		t.Fatal(err)
 	}
 	return f.Counts()

@@ -22,6 +22,7 @@ import (
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/registry"
 )
 
 // checked writes a configuration and its secrets, runs the check, and returns what it
@@ -71,8 +72,8 @@ func TestCheckWhoseKey(t *testing.T) {
 	lab, eu, stranger := newKey(t, 1), newKey(t, 2), newKey(t, 3)
 	srv := httptest.NewServer(&httpapi.Gateway{
 		Keys: &httpapi.Keys{
-			Load: func(context.Context) ([]projections.ClusterKeyEntry, error) {
-				return []projections.ClusterKeyEntry{
+			Load: func(context.Context) ([]registry.ClusterKeyEntry, error) {
+				return []registry.ClusterKeyEntry{
 					{Cluster: "lab", KeyID: lab.ID, MAC: lab.MAC("lab")}, {Cluster: "eu", KeyID: eu.ID, MAC: eu.MAC("eu")},
 				}, nil
 			},

@@ -13,6 +13,7 @@ import (
 	"quartermaster/adapters/manifest"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/registry"
 )
 
 // applyAnswer is what apply answers.
@@ -106,7 +107,7 @@ func (a *app) apply(ctx context.Context, files []string, dryRun bool, key string
 			return err
 		}
 		for i := range got.Envelopes {
-			id, err := projections.Identity(&got.Envelopes[i])
+			id, err := registry.Identity(&got.Envelopes[i])
 			if err != nil {
 				return err
 			}
@@ -168,7 +169,7 @@ func (h *home) changes(ctx context.Context, envs []domain.Envelope, refs []manif
 		if err := resolve(v, envs, refs); err != nil {
 			return err
 		}
-		auth, err := projections.NewAuthority(v)
+		auth, err := registry.NewAuthority(v)
 		if err != nil {
 			return err
 		}
@@ -176,7 +177,7 @@ func (h *home) changes(ctx context.Context, envs []domain.Envelope, refs []manif
 			if n, ok := noticeOf(&envs[i]); ok {
 				ans.Notices = append(ans.Notices, n)
 			}
-			before, err := projections.Declared(v, auth, &envs[i])
+			before, err := registry.Declared(v, auth, &envs[i])
 			if err != nil {
 				return err
 			}
@@ -210,7 +211,7 @@ func (h *home) changes(ctx context.Context, envs []domain.Envelope, refs []manif
 func (h *home) tryOut(ctx context.Context, key string, todo []domain.Envelope) error {
 	none := false
 	if err := h.view(ctx, func(v projections.View) error {
-		auth, err := projections.NewAuthority(v)
+		auth, err := registry.NewAuthority(v)
 		none = err == nil && auth.Root() == ""
 		return err
 	}); err != nil {
@@ -243,7 +244,7 @@ func resolve(v projections.View, envs []domain.Envelope, refs []manifest.Referen
 	tables := map[string]projections.Table{
 		"workspace": projections.TableWorkspaces, "region": projections.TableRegions, "cluster": projections.TableClusters,
 	}
-	auth, err := projections.NewAuthority(v)
+	auth, err := registry.NewAuthority(v)
 	if err != nil {
 		return err
 	}

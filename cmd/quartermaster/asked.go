@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"quartermaster/projections"
+	"quartermaster/projections/registry"
 )
 
 // asked is what the flags of a report narrow it to.
@@ -17,7 +18,7 @@ func (q asked) known(v projections.View) error {
 	if q.cluster == "" && q.region == "" {
 		return nil
 	}
-	names, err := projections.NewNames(v)
+	names, err := registry.NewNames(v)
 	if err != nil {
 		return err
 	}
@@ -33,7 +34,7 @@ func (q asked) empty(v projections.View) error {
 	if q.workspace == "" {
 		return nil
 	}
-	names, err := projections.NewNames(v)
+	names, err := registry.NewNames(v)
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func clip(s string, n int) string {
 }
 
 // showLacks says under a table what it may lack.
-func (a *app) showLacks(c projections.Completeness) {
+func (a *app) showLacks(c registry.Completeness) {
 	if note := c.Note(); note != "" {
 		fmt.Fprintf(a.out, "%s: see \"quartermaster quarantine list\" and \"quartermaster log stats\"\n", note)
 	}

@@ -17,6 +17,8 @@ import (
 	"quartermaster/adapters/remotewrite"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/inventory"
+	"quartermaster/projections/registry"
 )
 
 // keyAnswer is what answers a new key, which is shown this once.
@@ -151,11 +153,11 @@ func (a *app) registerCluster(ctx context.Context, name, workspace string, reg *
 		env := domain.Envelope{Time: at, Subject: name, Cluster: name, Event: reg}
 		var declared, same bool
 		if err := h.view(ctx, func(v projections.View) error {
-			auth, err := projections.NewAuthority(v)
+			auth, err := registry.NewAuthority(v)
 			if err != nil {
 				return err
 			}
-			before, err := projections.Declared(v, auth, &env)
+			before, err := registry.Declared(v, auth, &env)
 			if err != nil {
 				return err
 			}
@@ -226,9 +228,9 @@ func fillCluster(reg, before *domain.ClusterRegistered) {
 }
 
 // liveKeys returns the keys of a cluster that hold, by when they were issued.
-func liveKeys(v projections.View, cluster string, at domain.Instant) ([]projections.ClusterKeyEntry, error) {
-	keys, err := projections.ClusterKeys(v)
-	return slices.DeleteFunc(keys, func(k projections.ClusterKeyEntry) bool { return k.Cluster != cluster || !k.Live(at) }), err
+func liveKeys(v projections.View, cluster string, at domain.Instant) ([]registry.ClusterKeyEntry, error) {
+	keys, err := registry.ClusterKeys(v)
+	return slices.DeleteFunc(keys, func(k registry.ClusterKeyEntry) bool { return k.Cluster != cluster || !k.Live(at) }), err
 }
 
 // issue appends the events that make a key, and shows it or writes it to a file.
@@ -297,7 +299,7 @@ type clusterEntry struct {
 }
 
 type keyEntry struct {
-	projections.ClusterKeyEntry
+	registry.ClusterKeyEntry
 	Live bool `json:"live"`
 }
 
@@ -315,11 +317,11 @@ keys (cluster, key_id, issued, until, why, revoked, live)).`,
 			return a.read(cmd.Context(), func(h *home) error {
 				at, list := now(), []clusterEntry{}
 				if err := h.view(cmd.Context(), func(v projections.View) error {
-					inv, err := projections.NewInventory(v, projections.InventoryFilter{At: at})
+					inv, err := inventory.New(v, inventory.Filter{At: at})
 					if err != nil {
 						return err
 					}
-					keys, err := projections.ClusterKeys(v)
+					keys, err := registry.ClusterKeys(v)
 					if err != nil {
 						return err
 					}
@@ -408,7 +410,7 @@ key_file, expires, previous_key_id, previous_valid_until.`,
 			ctx, name := cmd.Context(), args[0]
 			return a.with(ctx, func(h *home) error {
 				at := now()
-				var live []projections.ClusterKeyEntry
+				var live []registry.ClusterKeyEntry
 				if err := h.view(ctx, func(v projections.View) (err error) {
 					live, err = liveKeys(v, name, at)
 					return err
@@ -464,10 +466,10 @@ JSON keys: cluster, key_id, revoked_at, keys_left (of the cluster, that hold).`,
 				id = k.ID
 			}
 			return a.with(ctx, func(h *home) error {
-				var found *projections.ClusterKeyEntry
+				var found *registry.ClusterKeyEntry
 				left, at := 0, now()
 				if err := h.view(ctx, func(v projections.View) error {
-					keys, err := projections.ClusterKeys(v)
+					keys, err := registry.ClusterKeys(v)
 					for i := range keys {
 						if keys[i].KeyID == id {
 							found = &keys[i]

@@ -9,6 +9,7 @@ import (
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/inventory"
 )
 
 // conflictSource begins the sources of the events about conflicts. The id of the record
@@ -21,7 +22,7 @@ const conflictSource = "quartermaster/conflict/"
 func (h *home) tellConflicts(ctx context.Context) (int, error) {
 	var events []domain.Envelope
 	if err := h.view(ctx, func(v projections.View) (err error) {
-		events, err = projections.UntoldConflicts(v, platform)
+		events, err = inventory.UntoldConflicts(v, platform)
 		return err
 	}); err != nil {
 		return 0, err

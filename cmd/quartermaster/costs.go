@@ -12,6 +12,8 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 	"quartermaster/projections"
+	"quartermaster/projections/costs"
+	"quartermaster/projections/registry"
 )
 
 func (a *app) costsCommand() *cobra.Command {
@@ -109,20 +111,20 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
 			"  quartermaster costs moved --before may.json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			q := projections.CostQuery{Workspace: workspace, By: make([]projections.CostDimension, len(by))}
+			q := costs.Query{Workspace: workspace, By: make([]costs.Dimension, len(by))}
 			var err error
 			if q.Month, err = monthFlag(period); err != nil {
 				return err
 			}
 			for i, d := range by {
-				q.By[i] = projections.CostDimension(d)
-				if !slices.Contains(projections.CostDimensions(), q.By[i]) {
-					return commandline.Usagef("--by %q: no such dimension; there are %v", d, projections.CostDimensions())
+				q.By[i] = costs.Dimension(d)
+				if !slices.Contains(costs.Dimensions(), q.By[i]) {
+					return commandline.Usagef("--by %q: no such dimension; there are %v", d, costs.Dimensions())
 				}
 			}
 			return a.readAt(cmd.Context(), asOf, func(h *home) error {
 				return h.view(cmd.Context(), func(v projections.View) error {
-					r, err := projections.Costs(v, q)
+					r, err := costs.NewReport(v, q)
 					if err != nil {
 						return err
 					}
@@ -160,7 +162,7 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
 // kindsText lists what may be in question about costs, in lines.
 func kindsText() string {
 	b, column := strings.Builder{}, 0
-	for i, k := range projections.CostExceptionKinds() {
+	for i, k := range costs.ExceptionKinds() {
 		switch {
 		case i == 0:
 			b.WriteString("    ")
@@ -177,7 +179,7 @@ func kindsText() string {
 }
 
 // untiedText says what does not tie, and why; of very many the first.
-func untiedText(all []projections.Untied) string {
+func untiedText(all []costs.Untied) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s of the bills do not tie:", comma(len(all)))
 	for i, u := range all {
@@ -207,7 +209,7 @@ func carries(v projections.View, workspace string) error {
 	if workspace == "" {
 		return nil
 	}
-	names, err := projections.NewNames(v)
+	names, err := registry.NewNames(v)
 	if err != nil {
 		return err
 	}
@@ -218,7 +220,7 @@ func carries(v projections.View, workspace string) error {
 
 // noBills says where bills would come from.
 func (a *app) noBills(v projections.View, month domain.Interval) error {
-	months, err := projections.BillingMonths(v)
+	months, err := costs.BillingMonths(v)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"quartermaster/adapters/commandline"
 	"quartermaster/domain/attribution"
 	"quartermaster/projections"
+	"quartermaster/projections/costs"
 )
 
 const leafKeys = `leaf (its reference), line, invoice, hour (empty: the whole charge period),
@@ -19,7 +20,7 @@ const leafKeys = `leaf (its reference), line, invoice, hour (empty: the whole ch
 func (a *app) costLeavesCommand() *cobra.Command {
 	var (
 		period string
-		filter projections.LeafFilter
+		filter costs.AllocationFilter
 		limit  int
 		asOf   string
 	)
@@ -48,7 +49,7 @@ JSON keys, one object per line:
 					t := a.table("hour", "workspace", "component", "currency", "billed", "effective", "leaf")
 					alignRight(t, 5, 6)
 					n, generated := 0, false
-					err := projections.EachLeaf(v, month, filter, func(l *projections.CostLeaf) error {
+					err := costs.EachAllocation(v, month, filter, func(l *costs.Allocation) error {
 						n++
 						if limit > 0 && n > limit {
 							return nil
@@ -146,7 +147,7 @@ JSON keys, beside those of a leaf
 			}
 			return a.readAt(cmd.Context(), asOf, func(h *home) error {
 				return h.view(cmd.Context(), func(v projections.View) error {
-					x, err := projections.ExplainLeaf(v, ref)
+					x, err := costs.Explain(v, ref)
 					if err != nil {
 						return err
 					}
@@ -172,7 +173,7 @@ var telling = []string{
 	"CapacityReservationId", "CapacityReservationStatus", "ServiceProviderName", "ServiceName", "RegionId", "ResourceId", "ResourceName", "ResourceType", "SkuId", "SkuMeter", "SkuPriceDetails", "SubAccountId", "Tags", "Other", "x_Generated",
 }
 
-func (a *app) showLeaf(x *projections.LeafExplanation) {
+func (a *app) showLeaf(x *costs.Explanation) {
 	fmt.Fprintln(a.out, x.Leaf)
 	if x.Generated {
 		fmt.Fprintln(a.out, "generated: no supplier sent this line")

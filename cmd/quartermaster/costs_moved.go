@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/projections"
+	"quartermaster/projections/costs"
 )
 
 func (a *app) costMovedCommand() *cobra.Command {
@@ -38,7 +39,7 @@ JSON keys; amounts are exact decimals as text:
 			if err != nil {
 				return fmt.Errorf("--before: %w", err)
 			}
-			var before projections.KeptCosts
+			var before costs.Kept
 			if err := json.Unmarshal(data, &before); err != nil {
 				return fmt.Errorf("--before %s: %w; keep an answer with \"quartermaster costs --period MONTH --by workspace,component --json\"", file, err)
 			}
@@ -47,13 +48,13 @@ JSON keys; amounts are exact decimals as text:
 			}
 			return a.readAt(cmd.Context(), before.Position, func(h *home) error {
 				return h.view(cmd.Context(), func(v projections.View) error {
-					now, err := projections.Costs(v, projections.CostQuery{
-						Month: before.Month, Workspace: before.Workspace, By: []projections.CostDimension{projections.CostByWorkspace, projections.CostByComponent},
+					now, err := costs.NewReport(v, costs.Query{
+						Month: before.Month, Workspace: before.Workspace, By: []costs.Dimension{costs.ByWorkspace, costs.ByComponent},
 					})
 					if err != nil {
 						return err
 					}
-					moves, err := projections.CompareCosts(&before, now)
+					moves, err := costs.Compare(&before, now)
 					if err != nil {
 						return err
 					}
@@ -71,14 +72,14 @@ JSON keys; amounts are exact decimals as text:
 	return cmd
 }
 
-func (a *app) showMoves(m *projections.CostMoves) {
+func (a *app) showMoves(m *costs.Moves) {
 	fmt.Fprintf(a.out, "costs of %s, %s compared with %s\n", monthName(m.Month), m.After.Attribution, m.Before.Attribution)
 	t := a.table("workspace", "component", "currency", "billed before", "after", "moved", "effective before", "after", "moved")
 	alignRight(t, 4, 9)
-	row := func(workspace, component string, c *projections.CostMove) {
+	row := func(workspace, component string, c *costs.Move) {
 		t.AppendRow(table.Row{workspace, component, c.Currency, c.Billed.Before, c.Billed.After, c.Billed.Moved, c.Effective.Before, c.Effective.After, c.Effective.Moved})
 	}
-	still := map[string]*projections.CostMove{}
+	still := map[string]*costs.Move{}
 	moved := 0
 	for i := range m.Moves {
 		c := &m.Moves[i]
@@ -89,10 +90,10 @@ func (a *app) showMoves(m *projections.CostMoves) {
 		}
 		s := still[c.Currency]
 		if s == nil {
-			s = &projections.CostMove{Currency: c.Currency}
+			s = &costs.Move{Currency: c.Currency}
 			still[c.Currency] = s
 		}
-		for _, of := range [...]struct{ to, from *projections.Moved }{{&s.Billed, &c.Billed}, {&s.Effective, &c.Effective}} {
+		for _, of := range [...]struct{ to, from *costs.Moved }{{&s.Billed, &c.Billed}, {&s.Effective, &c.Effective}} {
 			of.to.Before, of.to.After = of.to.Before.Add(of.from.Before), of.to.After.Add(of.from.After)
 		}
 	}

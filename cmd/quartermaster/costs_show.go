@@ -13,6 +13,8 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 	"quartermaster/projections"
+	"quartermaster/projections/costs"
+	"quartermaster/projections/inventory"
 )
 
 // cents shows an amount in whole minor units of its currency, rounded half away
@@ -68,7 +70,7 @@ func alignRight(t table.Writer, first, last int) {
 
 const generatedNote = "generated: some of these figures were made by a generator, and no supplier sent them"
 
-func (a *app) showCosts(v projections.View, r *projections.CostReport) error {
+func (a *app) showCosts(v projections.View, r *costs.Report) error {
 	fmt.Fprintf(a.out, "costs of %s", monthName(r.Month))
 	if r.Workspace != "" {
 		fmt.Fprintf(a.out, ", what %s carries", clipped(r.Workspace))
@@ -98,7 +100,7 @@ func (a *app) showCosts(v projections.View, r *projections.CostReport) error {
 	return nil
 }
 
-func policyText(p projections.CostPolicy) string {
+func policyText(p costs.AppliedPolicy) string {
 	if p.Policy == "" {
 		return fmt.Sprintf("policy: %s %s, the default", p.Kind, p.Value)
 	}
@@ -107,7 +109,7 @@ func policyText(p projections.CostPolicy) string {
 
 // paid returns what statements add up to, by workspace ("" for all) and
 // currency: the amounts that were rounded once.
-func paid(r *projections.CostReport) map[[2]string]attribution.Amount {
+func paid(r *costs.Report) map[[2]string]attribution.Amount {
 	sums := map[[2]string]attribution.Amount{}
 	for _, s := range r.Statements {
 		for _, k := range [][2]string{{s.Workspace, s.Currency}, {"", s.Currency}} {
@@ -117,7 +119,7 @@ func paid(r *projections.CostReport) map[[2]string]attribution.Amount {
 	return sums
 }
 
-func (a *app) showCostGroups(r *projections.CostReport) {
+func (a *app) showCostGroups(r *costs.Report) {
 	header := table.Row{}
 	for _, d := range r.By {
 		header = append(header, string(d))
@@ -126,14 +128,14 @@ func (a *app) showCostGroups(r *projections.CostReport) {
 	t := a.table(header...)
 	alignRight(t, len(r.By)+2, len(header))
 	sums := paid(r)
-	cells := func(c *projections.Cost, billed, effective domain.Decimal) []any {
+	cells := func(c *costs.Cost, billed, effective domain.Decimal) []any {
 		rate := ""
 		if c.PerUseful != nil {
 			rate = c.PerUseful.StringFixed(4)
 		}
 		return []any{c.Currency, minorText(billed, c.Currency), minorText(effective, c.Currency), gpuHours(c.Bought), gpuHours(c.Allocated), gpuHours(c.Useful), rate}
 	}
-	byWorkspace := len(r.By) == 1 && r.By[0] == projections.CostByWorkspace
+	byWorkspace := len(r.By) == 1 && r.By[0] == costs.ByWorkspace
 	groups := r.Groups
 	if len(r.By) == 0 {
 		groups = nil // the totals say it
@@ -143,7 +145,7 @@ func (a *app) showCostGroups(r *projections.CostReport) {
 		g := &groups[i]
 		billed[i], effective[i] = g.Billed.Decimal(), g.Effective.Decimal()
 		if byWorkspace {
-			billed[i] = sums[[2]string{g.Key[projections.CostByWorkspace], g.Currency}].Decimal()
+			billed[i] = sums[[2]string{g.Key[costs.ByWorkspace], g.Currency}].Decimal()
 		}
 	}
 	for i := range r.Totals {
@@ -159,7 +161,7 @@ func (a *app) showCostGroups(r *projections.CostReport) {
 			name := g.Key[d]
 			if name == "" {
 				name = "(none)"
-				if d == projections.CostByDay || d == projections.CostByHour {
+				if d == costs.ByDay || d == costs.ByHour {
 					name = "(whole period)"
 				}
 			}
@@ -229,7 +231,7 @@ func (a *app) more(n int) {
 	}
 }
 
-func (a *app) showStatements(r *projections.CostReport) {
+func (a *app) showStatements(r *costs.Report) {
 	if len(r.Statements) == 0 {
 		return
 	}
@@ -253,7 +255,7 @@ func invoiceText(id string, period domain.Interval) string {
 	return clipped(id)
 }
 
-func (a *app) showInvoices(r *projections.CostReport) {
+func (a *app) showInvoices(r *costs.Report) {
 	fmt.Fprintln(a.out, "\ninvoices")
 	t := a.table("issuer", "account", "invoice", "lines", "attributed", "other months", "received", "difference", "bridge", "status")
 	alignRight(t, 4, 9)
@@ -290,7 +292,7 @@ func dayText(t domain.Instant) string {
 }
 
 // elsewhereText is what the lines of other months come to.
-func elsewhereText(t *projections.InvoiceTie) string {
+func elsewhereText(t *costs.InvoiceTie) string {
 	if len(t.Elsewhere) == 0 {
 		return ""
 	}
@@ -301,7 +303,7 @@ func elsewhereText(t *projections.InvoiceTie) string {
 	return amountText(sum, t.Currency)
 }
 
-func statusText(t *projections.InvoiceTie) string {
+func statusText(t *costs.InvoiceTie) string {
 	status := strings.ReplaceAll(string(t.Status), "_", " ")
 	if t.Generated {
 		status += ", generated"
@@ -309,7 +311,7 @@ func statusText(t *projections.InvoiceTie) string {
 	return status
 }
 
-func (a *app) showCommitments(r *projections.CostReport) {
+func (a *app) showCommitments(r *costs.Report) {
 	if len(r.Commitments) == 0 {
 		return
 	}
@@ -326,7 +328,7 @@ func (a *app) showCommitments(r *projections.CostReport) {
 	t.Render()
 }
 
-func (a *app) showMatches(r *projections.CostReport) {
+func (a *app) showMatches(r *costs.Report) {
 	if len(r.Matches) == 0 {
 		return
 	}
@@ -340,8 +342,8 @@ func (a *app) showMatches(r *projections.CostReport) {
 }
 
 // costExceptions puts what is in question into words.
-func costExceptions(all []attribution.Exception) []projections.Exception {
-	out := make([]projections.Exception, len(all))
+func costExceptions(all []attribution.Exception) []inventory.Exception {
+	out := make([]inventory.Exception, len(all))
 	for i, e := range all {
 		detail := e.Detail
 		if e.Currency != "" {
@@ -353,7 +355,7 @@ func costExceptions(all []attribution.Exception) []projections.Exception {
 		if e.GPUMs > 0 {
 			detail += "; " + gpuHours(e.GPUMs) + " GPU-hours"
 		}
-		out[i] = projections.Exception{Kind: string(e.Kind), Subject: e.Subject, Detail: detail}
+		out[i] = inventory.Exception{Kind: string(e.Kind), Subject: e.Subject, Detail: detail}
 	}
 	return out
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/shopspring/decimal"
 
 	"quartermaster/domain/attribution"
-	"quartermaster/projections"
+	"quartermaster/projections/costs"
 )
 
 // billedHome is a home with a bill that has something under every key that
@@ -129,7 +129,7 @@ func TestCostsShown(t *testing.T) {
 	}
 	var b strings.Builder
 	a := &app{out: &b}
-	r := &projections.CostReport{Generated: true, Lines: 1, Invoices: []projections.InvoiceTie{{Tie: attribution.Tie{Status: attribution.Tied, Generated: true}}}}
+	r := &costs.Report{Generated: true, Lines: 1, Invoices: []costs.InvoiceTie{{Tie: attribution.Tie{Status: attribution.Tied, Generated: true}}}}
 	if err := a.showCosts(nil, r); err != nil || !strings.Contains(b.String(), generatedNote) || !strings.Contains(b.String(), "tied, generated") {
 		t.Errorf("a generated bill is shown as\n%s", b.String())
 	}

@@ -21,6 +21,7 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/plan"
 	"quartermaster/projections"
+	"quartermaster/projections/registry"
 	"quartermaster/simulations/demo"
 )
 
@@ -418,7 +419,7 @@ func (d *demoRun) answer(ctx context.Context) error {
 		SpotOverhead: decimal.New(5, -2), ShortageFactor: decimal.NewFromInt(10), Currency: "USD",
 	}
 	if err := d.home.view(ctx, func(v projections.View) error {
-		open, err := projections.Open(v)
+		open, err := registry.Open(v)
 		if n := open.For(""); err == nil && n > 0 {
 			err = fmt.Errorf("%d events of the demo are in quarantine, a defect: see \"quartermaster quarantine list\"", n)
 		}

@@ -23,6 +23,8 @@ import (
 	"quartermaster/adapters/manifest"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/inventory"
+	"quartermaster/projections/usage"
 	"quartermaster/simulations/demo"
 )
 
@@ -193,17 +195,17 @@ type machine struct {
 func (d *demoRun) machines(ctx context.Context) ([]machine, error) {
 	var out []machine
 	err := d.home.view(ctx, func(v projections.View) error {
-		inv, err := projections.NewInventory(v, projections.InventoryFilter{Cluster: d.billed, At: demoMonth.To - domain.Hour})
+		inv, err := inventory.New(v, inventory.Filter{Cluster: d.billed, At: demoMonth.To - domain.Hour})
 		if err != nil {
 			return err
 		}
-		used, err := projections.Usage(v, demoMonth.From, demoMonth.To, projections.UsageFilter{Cluster: d.billed}, projections.ByNode)
+		used, err := usage.NewReport(v, demoMonth.From, demoMonth.To, usage.Filter{Cluster: d.billed}, usage.ByNode)
 		if err != nil {
 			return err
 		}
 		held := map[string]int64{}
 		for i := range used.Groups {
-			held[used.Groups[i].Key[projections.ByNode]] = used.Groups[i].Allocated
+			held[used.Groups[i].Key[usage.ByNode]] = used.Groups[i].Allocated
 		}
 		for _, c := range inv.Clusters {
 			for _, n := range c.Nodes {

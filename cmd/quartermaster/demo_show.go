@@ -11,6 +11,9 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 	"quartermaster/projections"
+	"quartermaster/projections/costs"
+	"quartermaster/projections/inventory"
+	"quartermaster/projections/usage"
 )
 
 // shownTenants is how many workspaces the demo lists.
@@ -18,19 +21,19 @@ const shownTenants = 20
 
 // show answers who has what, who used it and who owes what.
 func (d *demoRun) show(v projections.View) error {
-	inv, err := projections.NewInventory(v, projections.InventoryFilter{At: demoNow - domain.Hour})
+	inv, err := inventory.New(v, inventory.Filter{At: demoNow - domain.Hour})
 	if err != nil {
 		return err
 	}
-	used, err := projections.Usage(v, demoMonth.From, demoMonth.To, projections.UsageFilter{Cluster: d.billed}, projections.ByWorkspace)
+	used, err := usage.NewReport(v, demoMonth.From, demoMonth.To, usage.Filter{Cluster: d.billed}, usage.ByWorkspace)
 	if err != nil {
 		return err
 	}
-	models, err := projections.Models(v, demoNow-domain.Hour, domain.Hour, projections.ModelFilter{})
+	models, err := inventory.Models(v, demoNow-domain.Hour, domain.Hour, inventory.ModelFilter{})
 	if err != nil {
 		return err
 	}
-	costs, err := projections.Costs(v, demoCosts)
+	costs, err := costs.NewReport(v, demoCosts)
 	if err != nil {
 		return err
 	}
@@ -80,12 +83,12 @@ func (d *demoRun) show(v projections.View) error {
 }
 
 // demoCosts asks who bears what of the demo's month, and for what.
-var demoCosts = projections.CostQuery{Month: demoMonth, By: []projections.CostDimension{projections.CostByWorkspace, projections.CostByComponent}}
+var demoCosts = costs.Query{Month: demoMonth, By: []costs.Dimension{costs.ByWorkspace, costs.ByComponent}}
 
 // owed notes the totals, and fails when an invoice is not what was attributed:
 // that would be a defect, because the two were computed apart. What a report
 // would bridge as an invoice's rounding is a difference here.
-func (d *demoRun) owed(r *projections.CostReport) error {
+func (d *demoRun) owed(r *costs.Report) error {
 	received, attributed := decimal.Zero, decimal.Zero
 	for i := range r.Invoices {
 		t := &r.Invoices[i]

@@ -10,11 +10,12 @@ import (
 	"quartermaster/adapters/commandline"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/inventory"
 )
 
 func (a *app) fleetCommand() *cobra.Command {
 	var (
-		filter projections.InventoryFilter
+		filter inventory.Filter
 		at     string
 		asOf   string
 		nodes  bool
@@ -73,7 +74,7 @@ JSON keys: position, at;
 					if err := asked.known(v); err != nil {
 						return err
 					}
-					inv, err := projections.NewInventory(v, filter)
+					inv, err := inventory.New(v, filter)
 					if err != nil {
 						return err
 					}
@@ -101,7 +102,7 @@ JSON keys: position, at;
 	return cmd
 }
 
-func (a *app) showFleet(inv *projections.Inventory, nodes bool, asked asked) {
+func (a *app) showFleet(inv *inventory.Inventory, nodes bool, asked asked) {
 	if filters := asked.String(); len(inv.Clusters) == 0 && filters != "" {
 		fmt.Fprintf(a.out, "no clusters%s\n", filters)
 	} else if len(inv.Clusters) == 0 {
@@ -170,10 +171,10 @@ func (a *app) showFleet(inv *projections.Inventory, nodes bool, asked asked) {
 // --nodes, those that are not ok first.
 const shownUnregistered = 10
 
-func (a *app) showUnregistered(inv *projections.Inventory, all bool) {
+func (a *app) showUnregistered(inv *inventory.Inventory, all bool) {
 	type row struct {
 		cluster string
-		*projections.UnregisteredNode
+		*inventory.UnregisteredNode
 	}
 	var rows []row
 	for i := range inv.Clusters {
@@ -220,7 +221,7 @@ func (a *app) showUnregistered(inv *projections.Inventory, all bool) {
 // shownExceptions is how many exceptions of one kind are listed; JSON has all.
 const shownExceptions = 5
 
-func (a *app) showExceptions(all []projections.Exception) {
+func (a *app) showExceptions(all []inventory.Exception) {
 	if len(all) == 0 {
 		return
 	}

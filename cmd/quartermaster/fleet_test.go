@@ -7,25 +7,25 @@ import (
 	"testing"
 
 	"quartermaster/domain"
-	"quartermaster/projections"
+	"quartermaster/projections/inventory"
 )
 
 // Nodes that nobody registered are shown with what failed, those first, and the last
 // that their cluster was heard.
 func TestFleetShowsUnregisteredNodes(t *testing.T) {
 	const noon = 1_780_000_000 * domain.Second
-	c := projections.ClusterEntry{Cluster: "lab", Registered: true, Provider: "own", ProviderClass: domain.Owned, Region: "eu"}
+	c := inventory.ClusterEntry{Cluster: "lab", Registered: true, Provider: "own", ProviderClass: domain.Owned, Region: "eu"}
 	for i := range 30 {
-		n := projections.UnregisteredNode{Node: fmt.Sprintf("n%02d", i), LastTelemetry: noon, Health: projections.Health{State: "ok"}, GPUs: make([]projections.UndeclaredGPU, 8)}
+		n := inventory.UnregisteredNode{Node: fmt.Sprintf("n%02d", i), LastTelemetry: noon, Health: inventory.Health{State: "ok"}, GPUs: make([]inventory.UndeclaredGPU, 8)}
 		if i == 29 {
-			n.Health = projections.Health{State: "failed", Reason: "XID 79"}
+			n.Health = inventory.Health{State: "failed", Reason: "XID 79"}
 			n.GPUs[3].Failed = true
 		}
 		c.UnregisteredNodes = append(c.UnregisteredNodes, n)
 	}
 	show := func(all bool) string {
 		var b bytes.Buffer
-		(&app{out: &b}).showFleet(&projections.Inventory{Clusters: []projections.ClusterEntry{c}}, all, asked{})
+		(&app{out: &b}).showFleet(&inventory.Inventory{Clusters: []inventory.ClusterEntry{c}}, all, asked{})
 		return b.String()
 	}
 	short := show(false)
@@ -44,16 +44,16 @@ func TestFleetShowsUnregisteredNodes(t *testing.T) {
 
 // A GPU that two nodes of a cluster declare is one GPU of the cluster.
 func TestFleetCountsEachGPUOnce(t *testing.T) {
-	c := projections.ClusterEntry{Cluster: "lab", Registered: true, Provider: "own", ProviderClass: domain.Owned, Region: "eu"}
+	c := inventory.ClusterEntry{Cluster: "lab", Registered: true, Provider: "own", ProviderClass: domain.Owned, Region: "eu"}
 	for n, gpus := range [][]byte{{1, 2}, {2, 3}} {
-		e := projections.NodeEntry{Node: fmt.Sprint("n", n), Health: projections.Health{State: "ok"}}
+		e := inventory.NodeEntry{Node: fmt.Sprint("n", n), Health: inventory.Health{State: "ok"}}
 		for _, g := range gpus {
-			e.GPUs = append(e.GPUs, projections.GPUEntry{ID: domain.GPUID{g}})
+			e.GPUs = append(e.GPUs, inventory.GPUEntry{ID: domain.GPUID{g}})
 		}
 		c.Nodes = append(c.Nodes, e)
 	}
 	var b bytes.Buffer
-	(&app{out: &b}).showFleet(&projections.Inventory{Clusters: []projections.ClusterEntry{c}}, false, asked{})
+	(&app{out: &b}).showFleet(&inventory.Inventory{Clusters: []inventory.ClusterEntry{c}}, false, asked{})
 	var line []string
 	for l := range strings.Lines(b.String()) {
 		if strings.Contains(l, "lab") {

@@ -11,6 +11,7 @@ import (
 	"quartermaster/adapters/rows"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/costs"
 )
 
 func (a *app) importFocusCommand() *cobra.Command {
@@ -95,7 +96,7 @@ seconds.`,
 // billing period.
 func (h *home) billingLines(ctx context.Context, period domain.Interval, yield func(*domain.BillingLine) error) error {
 	return h.view(ctx, func(v projections.View) error {
-		return projections.EachLine(v, projections.MonthOf(period), func(l *projections.LedgerLine) error { return yield(&l.BillingLine) })
+		return costs.EachLine(v, projections.MonthOf(period), func(l *costs.LedgerLine) error { return yield(&l.BillingLine) })
 	})
 }
 

@@ -15,6 +15,9 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/packing/online"
 	"quartermaster/projections"
+	"quartermaster/projections/costs"
+	"quartermaster/projections/planning"
+	"quartermaster/projections/registry"
 )
 
 // fragmentationAnswer is what is free and of no use, and what would help.
@@ -129,11 +132,11 @@ const mostMoves = 1000
 
 // fragmentation computes the answer from rows.
 func fragmentation(v projections.View, from, at domain.Instant, region string, most int, headroom int64) (*fragmentationAnswer, error) {
-	auth, err := projections.NewAuthority(v)
+	auth, err := registry.NewAuthority(v)
 	if err != nil {
 		return nil, err
 	}
-	s, err := projections.Seated(v, auth, from, at, region)
+	s, err := planning.PlacementsAt(v, auth, from, at, region)
 	if err != nil {
 		return nil, err
 	}
@@ -167,14 +170,14 @@ func fragmentation(v projections.View, from, at domain.Instant, region string, m
 // effectivePrices returns what an hour of a GPU cost by cluster, or why that is
 // not known. A cluster billed in two currencies has no one price.
 func effectivePrices(v projections.View, month domain.Interval) (prices map[string]online.Price, why string, err error) {
-	r, err := projections.Costs(v, projections.CostQuery{Month: month, By: []projections.CostDimension{projections.CostByCluster}})
+	r, err := costs.NewReport(v, costs.Query{Month: month, By: []costs.Dimension{costs.ByCluster}})
 	if err != nil {
 		return nil, "", err
 	}
 	prices, twice := map[string]online.Price{}, map[string]bool{}
 	for i := range r.Groups {
 		g := &r.Groups[i]
-		cluster := g.Key[projections.CostByCluster]
+		cluster := g.Key[costs.ByCluster]
 		if cluster == "" || g.Bought <= 0 {
 			continue
 		}

@@ -25,6 +25,7 @@ import (
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/registry"
 )
 
 // gatewayFlags are for a home without a configuration file.
@@ -147,10 +148,10 @@ func (g *gateway) scraped(ctx context.Context, events []domain.Envelope) error {
 // longer than rulesStale that they were last read or could not be.
 type rules struct {
 	mu      sync.Mutex
-	began   time.Time                      // the last read
-	settled time.Time                      // the last read that ended began, however it ended
-	known   []projections.MappingRuleEntry // by priority
-	reading chan struct{}                  // closed when the read that goes on ends; nil: none does
+	began   time.Time                   // the last read
+	settled time.Time                   // the last read that ended began, however it ended
+	known   []registry.MappingRuleEntry // by priority
+	reading chan struct{}               // closed when the read that goes on ends; nil: none does
 }
 
 const (
@@ -161,7 +162,7 @@ const (
 
 // get returns the rules. load reads them; calls do not overlap. When it fails, those
 // before hold on.
-func (r *rules) get(now time.Time, load func(context.Context) ([]projections.MappingRuleEntry, error)) []projections.MappingRuleEntry {
+func (r *rules) get(now time.Time, load func(context.Context) ([]registry.MappingRuleEntry, error)) []registry.MappingRuleEntry {
 	r.mu.Lock()
 	if age := now.Sub(r.began); r.reading == nil && (age < 0 || age >= rulesFresh) {
 		r.began, r.reading = now, make(chan struct{})
@@ -179,7 +180,7 @@ func (r *rules) get(now time.Time, load func(context.Context) ([]projections.Map
 	return r.known
 }
 
-func (r *rules) load(load func(context.Context) ([]projections.MappingRuleEntry, error)) {
+func (r *rules) load(load func(context.Context) ([]registry.MappingRuleEntry, error)) {
 	ctx, stop := context.WithTimeout(context.Background(), rulesPatience)
 	defer stop()
 	known, err := load(ctx)
@@ -215,25 +216,25 @@ func (g *gateway) faulted(cluster, node string, gpu domain.GPUID, field uint32) 
 	return detail, err
 }
 
-func (g *gateway) mappingRules() []projections.MappingRuleEntry {
+func (g *gateway) mappingRules() []registry.MappingRuleEntry {
 	return g.rules.get(time.Now(), g.loadRules)
 }
 
 // loadRules reads the mapping rules in force, by priority.
-func (g *gateway) loadRules(ctx context.Context) (known []projections.MappingRuleEntry, err error) {
+func (g *gateway) loadRules(ctx context.Context) (known []registry.MappingRuleEntry, err error) {
 	err = g.home.view(ctx, func(v projections.View) error {
-		r, err := projections.NewRegistry(v, now())
+		r, err := registry.New(v, now())
 		if err != nil {
 			return err
 		}
-		known = slices.DeleteFunc(slices.Clone(r.MappingRules), func(e projections.MappingRuleEntry) bool { return e.Buys != "" })
+		known = slices.DeleteFunc(slices.Clone(r.MappingRules), func(e registry.MappingRuleEntry) bool { return e.Buys != "" })
 		return nil
 	})
 	if err != nil {
 		g.log.Warn("mapping rules cannot be read; those before hold on", "error", err)
 		return nil, err
 	}
-	slices.SortStableFunc(known, func(a, b projections.MappingRuleEntry) int {
+	slices.SortStableFunc(known, func(a, b registry.MappingRuleEntry) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Rule, b.Rule))
 	})
 	return known, nil
@@ -243,12 +244,12 @@ func (g *gateway) loadRules(ctx context.Context) (known []projections.MappingRul
 var errNotCaughtUp = errors.New("the rows have not caught up with the log yet")
 
 // keys returns the keys of all clusters.
-func (g *gateway) keys(ctx context.Context) (keys []projections.ClusterKeyEntry, err error) {
+func (g *gateway) keys(ctx context.Context) (keys []registry.ClusterKeyEntry, err error) {
 	if !g.ready.Load() {
 		return nil, errNotCaughtUp
 	}
 	err = g.home.view(ctx, func(v projections.View) error {
-		keys, err = projections.ClusterKeys(v)
+		keys, err = registry.ClusterKeys(v)
 		return err
 	})
 	return keys, err

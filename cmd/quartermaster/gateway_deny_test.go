@@ -17,6 +17,7 @@ import (
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/registry"
 )
 
 // However many are refused, few events tell of it, and their counts add up.
@@ -82,10 +83,10 @@ func FuzzDenialsAreValid(f *testing.F) {
 			t.Fatal(err)
 		}
 		d := newDenials(time.Now())
-		entry := projections.ClusterKeyEntry{Cluster: own, KeyID: key.ID, MAC: key.MAC(own), Revoked: why != "", Why: "revoked: " + why}
+		entry := registry.ClusterKeyEntry{Cluster: own, KeyID: key.ID, MAC: key.MAC(own), Revoked: why != "", Why: "revoked: " + why}
 		g := &httpapi.Gateway{
-			Keys: &httpapi.Keys{Now: time.Now, Load: func(context.Context) ([]projections.ClusterKeyEntry, error) {
-				return []projections.ClusterKeyEntry{entry}, nil
+			Keys: &httpapi.Keys{Now: time.Now, Load: func(context.Context) ([]registry.ClusterKeyEntry, error) {
+				return []registry.ClusterKeyEntry{entry}, nil
 			}},
 			Read: func([]byte) ([]domain.Record, error) {
 				rec := base

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"quartermaster/projections"
+	"quartermaster/projections/registry"
 )
 
 // While the rows are slow or away, rules that are known are answered with at once; none
@@ -24,16 +24,16 @@ func TestSlowRulesKeepNobodyWaiting(t *testing.T) {
 			slow.Store(int64(takes))
 			name.Store(rule)
 		}
-		load := func(ctx context.Context) ([]projections.MappingRuleEntry, error) {
+		load := func(ctx context.Context) ([]registry.MappingRuleEntry, error) {
 			reads.Add(1)
 			select {
 			case <-time.After(time.Duration(slow.Load())):
 			case <-ctx.Done():
 				return nil, errors.New("away")
 			}
-			e := projections.MappingRuleEntry{}
+			e := registry.MappingRuleEntry{}
 			e.Rule = name.Load().(string)
-			return []projections.MappingRuleEntry{e}, nil
+			return []registry.MappingRuleEntry{e}, nil
 		}
 		pass := func(d time.Duration) { <-time.After(d) } // of the bubble's clock
 		ask := func(want string, wait time.Duration) {

@@ -19,7 +19,7 @@ import (
 	"quartermaster/adapters/transport/testcert"
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
-	"quartermaster/projections"
+	"quartermaster/projections/inventory"
 )
 
 // gatewayOf serves a home with a gateway and returns the addresses of both.
@@ -152,7 +152,7 @@ func TestGateway(t *testing.T) {
 			t.Fatalf("%d %s", status, text)
 		}
 	}
-	var fleet projections.Inventory
+	var fleet inventory.Inventory
 	tell(t, dir, &fleet, "fleet", "--cluster", "lab")
 	if f := fleet.Clusters[0].Nodes[0].Health.Faults; len(f) != 1 || !strings.Contains(f[0], "xid 79") {
 		t.Errorf("faults in the fleet: %q", f)
@@ -402,10 +402,10 @@ func TestGatewayFlood(t *testing.T) {
 		want := regexp.MustCompile(`quartermaster_stream_not_compared_records{incarnation="1",outcome="quarantined",partition="\d",source="` + stream + `",topic="qm.hardware"} 1\n`)
 		return string(text), want.Match(text)
 	})
-	var fleet projections.Inventory
+	var fleet inventory.Inventory
 	tell(t, dir, &fleet, "fleet", "--cluster", "lab")
-	if !slices.ContainsFunc(fleet.Exceptions, func(e projections.Exception) bool {
-		return e.Kind == projections.StreamNotCompared && strings.Contains(e.Subject, stream+"#1") && strings.Contains(e.Detail, "1 are in quarantine")
+	if !slices.ContainsFunc(fleet.Exceptions, func(e inventory.Exception) bool {
+		return e.Kind == inventory.StreamNotCompared && strings.Contains(e.Subject, stream+"#1") && strings.Contains(e.Detail, "1 are in quarantine")
 	}) {
 		t.Errorf("exceptions %+v", fleet.Exceptions)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"quartermaster/adapters/transport"
 	"quartermaster/adapters/transport/testcert"
-	"quartermaster/projections"
+	"quartermaster/projections/inventory"
 )
 
 // The gateway speaks TLS 1.3, and 1.2 with AEAD suites where it is told to.
@@ -82,7 +82,7 @@ func TestGatewayClientCertificates(t *testing.T) {
 	if status, text := deliver(t, right, "https://"+address, lab.Key, fault(t, "lab", "n1", 1, 79)); status != http.StatusOK || text != "{\"accepted\":1}\n" {
 		t.Errorf("%d %s", status, text)
 	}
-	var fleet projections.Inventory
+	var fleet inventory.Inventory
 	tell(t, dir, &fleet, "fleet", "--cluster", "lab")
 	if n := fleet.Clusters[0].UnregisteredNodes; len(n) != 1 || len(n[0].Health.Faults) != 1 {
 		t.Errorf("%+v", n)

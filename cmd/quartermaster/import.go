@@ -25,6 +25,7 @@ import (
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/registry"
 )
 
 // importAnswer is what an import answers for one file.
@@ -277,11 +278,11 @@ func (a *app) showImport(ans importAnswer) error {
 func (h *home) checkDeclared(ctx context.Context, opts importer.Options) error {
 	return h.view(ctx, func(v projections.View) error {
 		if c := opts.Cluster; c != "" {
-			auth, err := projections.NewAuthority(v)
+			auth, err := registry.NewAuthority(v)
 			if err != nil {
 				return err
 			}
-			declared, err := projections.Declared(v, auth, &domain.Envelope{Cluster: c, Event: &domain.ClusterRegistered{}})
+			declared, err := registry.Declared(v, auth, &domain.Envelope{Cluster: c, Event: &domain.ClusterRegistered{}})
 			if err != nil {
 				return err
 			}

@@ -21,6 +21,7 @@ import (
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/registry"
 )
 
 func (a *app) logCommand() *cobra.Command {
@@ -229,7 +230,7 @@ events, missing, lost, last, ahead_ms), rows (by table).`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.readAt(cmd.Context(), asOf, func(h *home) error {
 				return h.view(cmd.Context(), func(v projections.View) error {
-					s, err := projections.NewLogStats(v)
+					s, err := registry.NewLogStats(v)
 					if err != nil {
 						return err
 					}

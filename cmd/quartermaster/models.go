@@ -11,11 +11,12 @@ import (
 	"quartermaster/adapters/commandline"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/inventory"
 )
 
 func (a *app) modelsCommand() *cobra.Command {
 	var (
-		filter projections.ModelFilter
+		filter inventory.ModelFilter
 		at     string
 		asOf   string
 		stale  time.Duration
@@ -67,7 +68,7 @@ from, to, reason).`,
 					if err := asked.known(v); err != nil {
 						return err
 					}
-					m, err := projections.Models(v, t, domain.Instant(stale), filter)
+					m, err := inventory.Models(v, t, domain.Instant(stale), filter)
 					if err != nil {
 						return err
 					}
@@ -96,12 +97,12 @@ from, to, reason).`,
 	return cmd
 }
 
-func (a *app) showModels(m *projections.ModelInventory, limit int, asked asked) {
+func (a *app) showModels(m *inventory.ModelInventory, limit int, asked asked) {
 	if len(m.Deployments) == 0 {
 		fmt.Fprintf(a.out, "no deployments at %s%s: declare them with \"quartermaster apply -f FILE\" or import pods\n", m.At, asked)
 		return
 	}
-	counts := map[projections.ModelStatus]int{}
+	counts := map[inventory.ModelStatus]int{}
 	t := a.table("workspace", "cluster", "model", "tier", "deployment", "status", "replicas", "last seen")
 	for i, d := range m.Deployments {
 		counts[d.Status]++
@@ -119,7 +120,7 @@ func (a *app) showModels(m *projections.ModelInventory, limit int, asked asked) 
 		fmt.Fprintf(a.out, "and %s more; see --limit or --json\n", comma(n))
 	}
 	var parts []string
-	for _, s := range []projections.ModelStatus{projections.ModelRunning, projections.ModelShadow, projections.ModelStale, projections.ModelPending, projections.ModelStopped} {
+	for _, s := range []inventory.ModelStatus{inventory.ModelRunning, inventory.ModelShadow, inventory.ModelStale, inventory.ModelPending, inventory.ModelStopped} {
 		if counts[s] > 0 {
 			parts = append(parts, comma(counts[s])+" "+string(s))
 		}

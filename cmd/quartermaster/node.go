@@ -13,18 +13,20 @@ import (
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/inventory"
+	"quartermaster/projections/registry"
 )
 
 // returnAnswer is what node return answers.
 type returnAnswer struct {
-	Cluster  string              `json:"cluster"`
-	Node     string              `json:"node"`
-	GPU      domain.GPUID        `json:"gpu,omitzero"`
-	Reason   string              `json:"reason"`
-	At       domain.Instant      `json:"at"`
-	Operator string              `json:"operator"`
-	Was      projections.Health  `json:"was"`
-	Health   *projections.Health `json:"health"`
+	Cluster  string            `json:"cluster"`
+	Node     string            `json:"node"`
+	GPU      domain.GPUID      `json:"gpu,omitzero"`
+	Reason   string            `json:"reason"`
+	At       domain.Instant    `json:"at"`
+	Operator string            `json:"operator"`
+	Was      inventory.Health  `json:"was"`
+	Health   *inventory.Health `json:"health"`
 }
 
 func (a *app) nodeCommand() *cobra.Command {
@@ -138,8 +140,8 @@ stands now).`,
 
 func (h *home) retireGPU(ctx context.Context, cluster string, ev *domain.GPURetired, key string) error {
 	ans := returnAnswer{Cluster: cluster, Node: ev.Node, GPU: ev.GPU, Reason: ev.Reason}
-	if err := h.decideNode(ctx, "gpu-retire", key, &ans, ev, func(_ *projections.Health, gpus []projections.GPUEntry) error {
-		if slices.ContainsFunc(gpus, func(g projections.GPUEntry) bool { return g.ID == ev.GPU }) {
+	if err := h.decideNode(ctx, "gpu-retire", key, &ans, ev, func(_ *inventory.Health, gpus []inventory.GPUEntry) error {
+		if slices.ContainsFunc(gpus, func(g inventory.GPUEntry) bool { return g.ID == ev.GPU }) {
 			return nil
 		}
 		return fmt.Errorf("%s/%s: %s is not in service there; see \"quartermaster fleet --nodes --json\"", cluster, ev.Node, ev.GPU)
@@ -155,7 +157,7 @@ func (h *home) retireGPU(ctx context.Context, cluster string, ev *domain.GPUReti
 
 func (h *home) returnNode(ctx context.Context, cluster string, ev *domain.NodeReturned, key string) error {
 	ans := returnAnswer{Cluster: cluster, Node: ev.Node, GPU: ev.GPU, Reason: ev.Reason}
-	if err := h.decideNode(ctx, "node-return", key, &ans, ev, func(was *projections.Health, _ []projections.GPUEntry) error {
+	if err := h.decideNode(ctx, "node-return", key, &ans, ev, func(was *inventory.Health, _ []inventory.GPUEntry) error {
 		if (ev.GPU == (domain.GPUID{}) || slices.Contains(was.Missing, ev.GPU.String())) && len(was.Missing) > 0 && len(was.Faults) == 0 && !was.Cordoned && !was.Drained {
 			return fmt.Errorf("%s/%s: GPU %s is missing, and no return ends that: it does when the node reports the GPU again or another in its slot, or with \"quartermaster node retire\"", cluster, ev.Node, was.Missing[0])
 		}
@@ -183,7 +185,7 @@ func (h *home) returnNode(ctx context.Context, cluster string, ev *domain.NodeRe
 // decideNode signs and appends an event about the node of ans, unless check, which gets
 // how the node stands and its GPUs in service, has something against it. It completes ans.
 func (h *home) decideNode(ctx context.Context, command, key string, ans *returnAnswer, ev domain.Event,
-	check func(was *projections.Health, gpus []projections.GPUEntry) error,
+	check func(was *inventory.Health, gpus []inventory.GPUEntry) error,
 ) error {
 	s, err := h.signer(ctx, key)
 	if err != nil {
@@ -230,8 +232,8 @@ func (h *home) signNodes(ctx context.Context, command string, s signer, envs []d
 
 // healthOf returns how a node stands, its GPUs in service, and the workspace that owns
 // its cluster.
-func healthOf(v projections.View, cluster, node string, at domain.Instant) (*projections.Health, []projections.GPUEntry, string, error) {
-	inv, err := projections.NewInventory(v, projections.InventoryFilter{Cluster: cluster, At: at})
+func healthOf(v projections.View, cluster, node string, at domain.Instant) (*inventory.Health, []inventory.GPUEntry, string, error) {
+	inv, err := inventory.New(v, inventory.Filter{Cluster: cluster, At: at})
 	if err != nil {
 		return nil, nil, "", err
 	}
@@ -254,7 +256,7 @@ func healthOf(v projections.View, cluster, node string, at domain.Instant) (*pro
 // mayDecideNodes returns an error when a signer may not decide about the nodes of a
 // workspace.
 func mayDecideNodes(v projections.View, s signer, workspace string) error {
-	auth, err := projections.NewAuthority(v)
+	auth, err := registry.NewAuthority(v)
 	if err != nil {
 		return err
 	}

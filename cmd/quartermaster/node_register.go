@@ -15,6 +15,8 @@ import (
 	"quartermaster/adapters/commandline"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/inventory"
+	"quartermaster/projections/registry"
 )
 
 // registerAnswer is what node register answers.
@@ -153,11 +155,11 @@ func (h *home) registerNodes(ctx context.Context, names []string, facts *nodeFac
 	ans := registerAnswer{Cluster: facts.cluster, Nodes: []registeredNode{}}
 	var owner string
 	if err := h.view(ctx, func(v projections.View) error {
-		auth, err := projections.NewAuthority(v)
+		auth, err := registry.NewAuthority(v)
 		if err != nil {
 			return err
 		}
-		cluster, err := projections.Declared(v, auth, &domain.Envelope{
+		cluster, err := registry.Declared(v, auth, &domain.Envelope{
 			Subject: facts.cluster, Cluster: facts.cluster, Event: &domain.ClusterRegistered{},
 		})
 		if err != nil {
@@ -211,12 +213,12 @@ func (h *home) registerNodes(ctx context.Context, names []string, facts *nodeFac
 
 // seenNodes returns those that report and that nobody declared: all, or the named.
 func seenNodes(v projections.View, facts *nodeFacts, names []string) ([]registeredNode, error) {
-	seen, err := projections.SeenNodes(v, facts.cluster, now())
+	seen, err := inventory.SeenNodes(v, facts.cluster, now())
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(seen, func(n projections.SeenNode) bool { return n.Node == name }) {
+		if !slices.ContainsFunc(seen, func(n inventory.SeenNode) bool { return n.Node == name }) {
 			return nil, fmt.Errorf("%s/%s: no node of that name reports GPUs and is not registered; see \"quartermaster fleet --nodes\"", facts.cluster, name)
 		}
 	}
@@ -239,7 +241,7 @@ func seenNodes(v projections.View, facts *nodeFacts, names []string) ([]register
 func nodesInService(v projections.View, facts *nodeFacts, names []string) ([]registeredNode, error) {
 	out := []registeredNode{}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
-		r, from, err := projections.Description(v, facts.cluster, name, now())
+		r, from, err := inventory.Description(v, facts.cluster, name, now())
 		if err != nil {
 			return nil, err
 		}

@@ -21,6 +21,7 @@ import (
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/registry"
 )
 
 // platform is the workspace that every home begins with.
@@ -63,13 +64,13 @@ func (a *app) keyPath() string { return filepath.Join(a.dir, "operator.pem") }
 // signer returns who signs this command's decisions. In a home without any
 // operator it makes the first one.
 func (h *home) signer(ctx context.Context, path string) (signer, error) {
-	var ops []projections.Grant
+	var ops []registry.Grant
 	if err := h.view(ctx, func(v projections.View) error {
-		auth, err := projections.NewAuthority(v)
+		auth, err := registry.NewAuthority(v)
 		if err != nil {
 			return err
 		}
-		ops = slices.DeleteFunc(auth.Grants(), func(g projections.Grant) bool { return g.To != 0 && g.To <= now() })
+		ops = slices.DeleteFunc(auth.Grants(), func(g registry.Grant) bool { return g.To != 0 && g.To <= now() })
 		return nil
 	}); err != nil {
 		return signer{}, err
@@ -126,7 +127,7 @@ func (h *home) firstOperator(ctx context.Context) (signer, error) {
 // refused returns an error that names every event whose signer has no right to
 // decide it.
 func refused(v projections.View, envs []*domain.Envelope) error {
-	auth, err := projections.NewAuthority(v)
+	auth, err := registry.NewAuthority(v)
 	if err != nil || auth.Root() == "" { // the first operator registers himself
 		return err
 	}
@@ -169,7 +170,7 @@ func (h *home) decide(ctx context.Context, command string, s signer, envs []doma
 	return h.catchUp(ctx)
 }
 
-func operatorNames(ops []projections.Grant) string {
+func operatorNames(ops []registry.Grant) string {
 	if len(ops) == 0 {
 		return "none yet"
 	}

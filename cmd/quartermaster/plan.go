@@ -21,6 +21,7 @@ import (
 	"quartermaster/domain/plan"
 	"quartermaster/domain/procurement/check"
 	"quartermaster/projections"
+	"quartermaster/projections/planning"
 )
 
 // planKeys names the keys of a plan, for the help of every command that shows one.
@@ -192,7 +193,7 @@ nothing is recorded.
 }
 
 func (fl *planFlags) assumptions() (plan.Assumptions, error) {
-	as := plan.Assumptions{Months: fl.months, Weeks: fl.weeks, Currency: fl.currency, AnnualRate: projections.FromPolicy}
+	as := plan.Assumptions{Months: fl.months, Weeks: fl.weeks, Currency: fl.currency, AnnualRate: planning.FromPolicy}
 	if len(fl.currency) != 3 || strings.ToUpper(fl.currency) != fl.currency {
 		return as, commandline.Usagef("--currency %q is not an ISO 4217 code of three capital letters, for example USD", fl.currency)
 	}
@@ -279,7 +280,7 @@ func (h *home) computePlan(ctx context.Context, at domain.Instant, region, works
 
 // planQuestion is what a plan is computed from, with draws for what is forecast.
 func planQuestion(v projections.View, at domain.Instant, region string, as plan.Assumptions) (*plan.Question, error) {
-	q, err := projections.PlanQuestion(v, at, region, as)
+	q, err := planning.Question(v, at, region, as)
 	if err == nil {
 		q.Draws = func(stream uint64) func() uint64 { return rand.NewPCG(as.Seed, stream).Uint64 }
 	}

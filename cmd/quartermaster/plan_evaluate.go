@@ -18,6 +18,7 @@ import (
 	"quartermaster/domain/linear"
 	"quartermaster/domain/procurement/check"
 	"quartermaster/projections"
+	"quartermaster/projections/planning"
 	"quartermaster/schemas"
 	"quartermaster/simulations/whatif"
 )
@@ -133,7 +134,7 @@ func (a *app) instanceOfLog(ctx context.Context, fl *planFlags, asOf string) (in
 			if err := (asked{region: fl.region}).known(v); err != nil {
 				return err
 			}
-			q, err := projections.PlanQuestion(v, at, fl.region, as)
+			q, err := planning.Question(v, at, fl.region, as)
 			if err != nil {
 				return err
 			}

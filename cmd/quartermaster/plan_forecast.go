@@ -18,6 +18,7 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/forecast"
 	"quartermaster/projections"
+	"quartermaster/projections/demand"
 )
 
 // demandFlags say where hourly demand comes from: the log, or a file.
@@ -34,13 +35,13 @@ func (fl *demandFlags) add(cmd *cobra.Command) {
 	f.StringVar(&fl.kind, "kind", "", "only this GPU model or machine type")
 }
 
-func (fl *demandFlags) wants(p *projections.PoolHistory) bool {
+func (fl *demandFlags) wants(p *demand.History) bool {
 	return (fl.region == "" || p.Region == fl.region) && (fl.kind == "" || p.Kind == fl.kind)
 }
 
 // wanted keeps the pools that were asked for.
-func (fl *demandFlags) wanted(pools []projections.PoolHistory) ([]projections.PoolHistory, error) {
-	pools = slices.DeleteFunc(pools, func(p projections.PoolHistory) bool { return !fl.wants(&p) })
+func (fl *demandFlags) wanted(pools []demand.History) ([]demand.History, error) {
+	pools = slices.DeleteFunc(pools, func(p demand.History) bool { return !fl.wants(&p) })
 	if len(pools) == 0 {
 		where := "in the log: import some with \"quartermaster import demand\" or \"quartermaster import usage\", or name a file with --demand"
 		if fl.file != "" {
@@ -80,7 +81,7 @@ type absence struct {
 // row in an hour in which its region has others wanted nothing then, as files leave
 // such rows out, and how often that was is returned; an hour without any row of a
 // region was not observed there. Bad rows refuse the file.
-func readDemand(ctx context.Context, fl *demandFlags) ([]projections.PoolHistory, map[fileKey]absence, error) {
+func readDemand(ctx context.Context, fl *demandFlags) ([]demand.History, map[fileKey]absence, error) {
 	f, err := os.Open(fl.file)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read demand: %w", err)
@@ -125,10 +126,10 @@ func readDemand(ctx context.Context, fl *demandFlags) ([]projections.PoolHistory
 	}
 	hours := int((last-first)/domain.Hour) + 1
 	observed := map[string][]bool{}
-	pools := []projections.PoolHistory{}
+	pools := []demand.History{}
 	absent, rows := map[fileKey]absence{}, map[fileKey][]bool{}
 	for k, values := range series {
-		p := projections.PoolHistory{Region: k.region, Kind: k.kind, Unit: k.unit, From: first, Milli: make([]int64, hours)}
+		p := demand.History{Region: k.region, Kind: k.kind, Unit: k.unit, From: first, Milli: make([]int64, hours)}
 		if observed[k.region] == nil {
 			observed[k.region] = make([]bool, hours)
 		}
@@ -155,7 +156,7 @@ func readDemand(ctx context.Context, fl *demandFlags) ([]projections.PoolHistory
 		}
 		absent[k] = a
 	}
-	slices.SortFunc(pools, func(a, b projections.PoolHistory) int {
+	slices.SortFunc(pools, func(a, b demand.History) int {
 		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Unit, b.Unit))
 	})
 	pools, err = fl.wanted(pools)
@@ -263,10 +264,10 @@ pinball, seasonal_naive_pinball, coverage).`,
 					return commandline.Usagef("--at: %w", err)
 				}
 			}
-			show := func(pools []projections.PoolHistory, declared [][]projections.DemandChange, absent map[fileKey]absence) error {
+			show := func(pools []demand.History, declared [][]demand.Change, absent map[fileKey]absence) error {
 				answers := []forecastAnswer{}
 				for i := range pools {
-					var changes []projections.DemandChange
+					var changes []demand.Change
 					if declared != nil {
 						changes = declared[i]
 					}
@@ -292,17 +293,17 @@ pinball, seasonal_naive_pinball, coverage).`,
 					}
 				}
 				at = at.HourStart()
-				var pools []projections.PoolHistory
-				var declared [][]projections.DemandChange
+				var pools []demand.History
+				var declared [][]demand.Change
 				var unplaced []string
 				if err := h.view(cmd.Context(), func(v projections.View) error {
 					if err := (asked{region: fl.region}).known(v); err != nil {
 						return err
 					}
-					if pools, err = projections.PoolHistories(v, at-domain.Instant(forecast.Window+1+origins*weeks)*forecast.Week*domain.Hour, at, projections.DemandFilter{Region: fl.region}); err != nil {
+					if pools, err = demand.Histories(v, at-domain.Instant(forecast.Window+1+origins*weeks)*forecast.Week*domain.Hour, at, demand.Filter{Region: fl.region}); err != nil {
 						return err
 					}
-					if declared, unplaced, err = projections.DemandChanges(v, pools, at+domain.Instant(weeks*forecast.Week)*domain.Hour, 0); err != nil {
+					if declared, unplaced, err = demand.Changes(v, pools, at+domain.Instant(weeks*forecast.Week)*domain.Hour, 0); err != nil {
 						return err
 					}
 					return nil
@@ -378,7 +379,7 @@ func changes(launches, ignore []string) ([]forecast.Change, error) {
 
 // forecastOf forecasts a pool from a time on, 0 for the end of its history. What
 // the log knows of its demand counts as far as it shows, what flags say as it is.
-func forecastOf(p *projections.PoolHistory, at domain.Instant, weeks, origins int, logged, known []forecast.Change) forecastAnswer {
+func forecastOf(p *demand.History, at domain.Instant, weeks, origins int, logged, known []forecast.Change) forecastAnswer {
 	out := forecastAnswer{Region: p.Region, Kind: p.Kind, Unit: p.Unit, Notes: []string{}, history: p.Milli}
 	if n := int((at - p.From) / domain.Hour); at != 0 {
 		// What a file does not reach was not observed.

@@ -17,6 +17,7 @@ import (
 	"quartermaster/adapters/postgres"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/registry"
 )
 
 func (a *app) projectionCommand() *cobra.Command {
@@ -133,7 +134,7 @@ type projectionStatus struct {
 	Instances []instanceStatus `json:"instances"`
 	Runs      []runStatus      `json:"runs"`
 	// Switches are signed switches that the active rows know of, the latest first.
-	Switches []projections.SwitchEntry `json:"switches"`
+	Switches []registry.SwitchEntry `json:"switches"`
 	// Untold says that the event of the last switch is not in the log yet.
 	Untold bool `json:"untold"`
 }
@@ -301,8 +302,8 @@ func (a *app) projectionStatus(ctx context.Context, db *postgres.DB) (*projectio
 	if err != nil {
 		return nil, err
 	}
-	ans.Untold, ans.Switches = untold != nil, []projections.SwitchEntry{}
-	err = db.View(ctx, func(v projections.View) (err error) { ans.Switches, err = projections.Switches(v); return err })
+	ans.Untold, ans.Switches = untold != nil, []registry.SwitchEntry{}
+	err = db.View(ctx, func(v projections.View) (err error) { ans.Switches, err = registry.Switches(v); return err })
 	if err != nil && !errors.Is(err, postgres.ErrMethod) {
 		return nil, err
 	}

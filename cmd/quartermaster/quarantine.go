@@ -15,12 +15,13 @@ import (
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/registry"
 )
 
 // quarantineAnswer is what quarantine list answers.
 type quarantineAnswer struct {
 	*projections.QuarantineList
-	Rejected []projections.Rejection `json:"rejected_decisions"`
+	Rejected []registry.Rejection `json:"rejected_decisions"`
 }
 
 func (a *app) quarantineCommand() *cobra.Command {
@@ -50,12 +51,12 @@ the offset of the last), open (how many events), incomplete (all, workspaces), r
 			}
 			return a.readAt(cmd.Context(), asOf, func(h *home) error {
 				return h.view(cmd.Context(), func(v projections.View) error {
-					l, err := projections.Quarantine(v)
+					l, err := registry.Quarantine(v)
 					if err != nil {
 						return err
 					}
 					l.Entries = slices.DeleteFunc(l.Entries, func(e projections.QuarantineEntry) bool { return !filter.holds(&e) })
-					auth, err := projections.NewAuthority(v)
+					auth, err := registry.NewAuthority(v)
 					if err != nil {
 						return err
 					}
@@ -65,7 +66,7 @@ the offset of the last), open (how many events), incomplete (all, workspaces), r
 					}
 					if a.json {
 						if rejected == nil {
-							rejected = []projections.Rejection{}
+							rejected = []registry.Rejection{}
 						}
 						return a.answerJSON(quarantineAnswer{l, rejected})
 					}
@@ -101,7 +102,7 @@ hexadecimal) and event where it can be decoded.`,
 	return cmd
 }
 
-func (a *app) showQuarantine(l *projections.QuarantineList, rejected []projections.Rejection) {
+func (a *app) showQuarantine(l *projections.QuarantineList, rejected []registry.Rejection) {
 	if len(l.Entries) == 0 {
 		fmt.Fprintln(a.out, "nothing is quarantined")
 	} else {
@@ -168,7 +169,7 @@ func (h *home) showQuarantined(ctx context.Context, id string, event bool) error
 	}
 	var entry projections.QuarantineEntry
 	if err := h.view(ctx, func(v projections.View) error {
-		l, err := projections.Quarantine(v)
+		l, err := registry.Quarantine(v)
 		if err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ import (
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/registry"
 )
 
 // mendAnswer is what quarantine reappend answers.
@@ -267,7 +268,7 @@ func (h *home) mending(ctx context.Context, id string) (*mending, error) {
 // id that is not to be mended.
 func (h *home) mendings(ctx context.Context, ids ...string) (list []*mending, err error) {
 	err = h.view(ctx, func(v projections.View) error {
-		l, err := projections.Quarantine(v)
+		l, err := registry.Quarantine(v)
 		if err != nil {
 			return err
 		}
@@ -520,7 +521,7 @@ func (h *home) discard(ctx context.Context, ids []string, filter *quarantineFilt
 	}
 	if len(ids) == 0 {
 		if err := h.view(ctx, func(v projections.View) error {
-			l, err := projections.Quarantine(v)
+			l, err := registry.Quarantine(v)
 			if err != nil {
 				return err
 			}

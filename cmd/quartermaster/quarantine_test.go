@@ -15,6 +15,7 @@ import (
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/registry"
 )
 
 // badRecords returns records that are no good, by name: each as some client of
@@ -111,7 +112,7 @@ func begun(t *testing.T, name string, event *domain.Envelope) (dir, id string) {
 	a := &app{out: io.Discard, err: io.Discard, quiet: true, dir: dir}
 	if err := a.with(t.Context(), func(h *home) error {
 		if err := h.view(t.Context(), func(v projections.View) error {
-			l, err := projections.Quarantine(v)
+			l, err := registry.Quarantine(v)
 			id = l.Entries[0].ID
 			return err
 		}); err != nil {

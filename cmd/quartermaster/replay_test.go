@@ -18,6 +18,7 @@ import (
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/inventory"
 )
 
 // estate is the workload that replay is measured on: nodes of eight GPUs in
@@ -307,7 +308,7 @@ func BenchmarkReopen(b *testing.B) {
 				b.Fatal(err)
 			}
 			if err := h.view(ctx, func(v projections.View) error {
-				inv, err := projections.NewInventory(v, projections.InventoryFilter{At: now()})
+				inv, err := inventory.New(v, inventory.Filter{At: now()})
 				if err == nil && len(inv.Clusters) == 0 {
 					err = errors.New("the inventory is empty")
 				}

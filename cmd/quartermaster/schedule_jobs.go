@@ -24,6 +24,8 @@ import (
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/costs"
+	"quartermaster/projections/registry"
 )
 
 // minuteOf is the input of scheduled work: the time at which it was due, to the minute,
@@ -217,13 +219,13 @@ func openBooks(v projections.View, period domain.Interval) (open []string, err e
 	}
 	if len(entities) == 0 {
 		errFound := errors.New("there are bills")
-		err := projections.EachLine(v, period, func(*projections.LedgerLine) error { return errFound })
+		err := costs.EachLine(v, period, func(*costs.LedgerLine) error { return errFound })
 		if !errors.Is(err, errFound) {
 			return nil, err
 		}
 		return []string{platform}, nil
 	}
-	authority, err := projections.NewAuthority(v)
+	authority, err := registry.NewAuthority(v)
 	if err != nil {
 		return nil, err
 	}

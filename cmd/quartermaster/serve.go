@@ -20,6 +20,8 @@ import (
 	"quartermaster/adapters/transport"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/inventory"
+	"quartermaster/projections/registry"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -290,15 +292,15 @@ func (s *service) bounded(trimmed, end domain.Position) {
 // count counts what is in quarantine and what is missing.
 func (s *service) count(ctx context.Context) {
 	err := s.home.view(ctx, func(v projections.View) error {
-		open, err := projections.Open(v)
+		open, err := registry.Open(v)
 		if err != nil {
 			return err
 		}
-		missing, err := projections.Missing(v)
+		missing, err := registry.Missing(v)
 		if err != nil {
 			return err
 		}
-		uncompared, err := projections.UncomparedStreams(v)
+		uncompared, err := inventory.UncomparedStreams(v)
 		if err != nil {
 			return err
 		}
@@ -316,7 +318,7 @@ func (s *service) count(ctx context.Context) {
 	}
 }
 
-func totalUncompared(streams []projections.Uncompared) (n uint64) {
+func totalUncompared(streams []inventory.Uncompared) (n uint64) {
 	for i := range streams {
 		n += streams[i].Dropped + streams[i].Quarantined
 	}

@@ -11,6 +11,7 @@ import (
 	"quartermaster/adapters/commandline"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/serving"
 )
 
 // spanFlags are the period of a report.
@@ -40,7 +41,7 @@ func (s *spanFlags) read() (from, to domain.Instant, err error) {
 func (a *app) servingCommand() *cobra.Command {
 	var (
 		span   spanFlags
-		filter projections.ServingFilter
+		filter serving.Filter
 		asOf   string
 	)
 	cmd := &cobra.Command{
@@ -90,7 +91,7 @@ histograms have other bounds.`,
 					if err := (asked{cluster: filter.Cluster}).known(v); err != nil {
 						return err
 					}
-					r, err := projections.Serving(v, from, to, filter)
+					r, err := serving.NewReport(v, from, to, filter)
 					if err != nil {
 						return err
 					}
@@ -112,7 +113,7 @@ histograms have other bounds.`,
 	return cmd
 }
 
-func (a *app) showServing(r *projections.ServingReport) {
+func (a *app) showServing(r *serving.Report) {
 	if len(r.Groups) == 0 {
 		fmt.Fprintf(a.out, "no model server reported from %s to %s: see \"quartermaster cluster register --help\" for what Prometheus needs\n", r.From, r.To)
 		a.showLacks(r.Completeness)
@@ -211,7 +212,7 @@ func thousandths(n *uint64) string {
 func (a *app) jobsCommand() *cobra.Command {
 	var (
 		span   spanFlags
-		filter projections.JobsFilter
+		filter serving.JobsFilter
 		asOf   string
 	)
 	cmd := &cobra.Command{
@@ -243,7 +244,7 @@ that rank; null where none began).`,
 					if err := asked.known(v); err != nil {
 						return err
 					}
-					r, err := projections.Jobs(v, from, to, filter)
+					r, err := serving.Jobs(v, from, to, filter)
 					if err != nil {
 						return err
 					}
@@ -268,14 +269,14 @@ that rank; null where none began).`,
 	return cmd
 }
 
-func (a *app) showJobs(r *projections.JobsReport) {
+func (a *app) showJobs(r *serving.JobsReport) {
 	if len(r.Groups) == 0 {
 		fmt.Fprintf(a.out, "no job finished or began from %s to %s\n", r.From, r.To)
 		a.showLacks(r.Completeness)
 		return
 	}
 	t := a.table("workspace", "cluster", "class", "finished", "succeeded", "failed", "cancelled", "preempted", "interrupted", "success", "waited p50", "p95")
-	row := func(workspace, cluster, class string, c *projections.JobCounts) table.Row {
+	row := func(workspace, cluster, class string, c *serving.JobCounts) table.Row {
 		success := "-"
 		if c.Success != nil {
 			success = fmt.Sprintf("%d.%d%%", *c.Success/10, *c.Success%10)

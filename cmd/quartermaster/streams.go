@@ -11,17 +11,18 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/registry"
 )
 
 // streamsAnswer is what streams list answers.
 type streamsAnswer struct {
-	Position string                   `json:"position"`
-	Streams  []projections.StreamGaps `json:"streams"`
+	Position string                `json:"position"`
+	Streams  []registry.StreamGaps `json:"streams"`
 }
 
 // gapAnswer is what streams resolve answers.
 type gapAnswer struct {
-	projections.StreamGaps
+	registry.StreamGaps
 	Reason   string `json:"reason"`
 	Operator string `json:"operator,omitempty"`
 	DryRun   bool   `json:"dry_run"`
@@ -45,7 +46,7 @@ sequences between which they are).`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.readAt(cmd.Context(), asOf, func(h *home) error {
 				return h.view(cmd.Context(), func(v projections.View) error {
-					gaps, err := projections.OpenGaps(v)
+					gaps, err := registry.OpenGaps(v)
 					if err != nil {
 						return err
 					}
@@ -73,7 +74,7 @@ sequences between which they are).`,
 
 func (a *app) resolveGapCommand() *cobra.Command {
 	var (
-		named        projections.StreamGaps
+		named        registry.StreamGaps
 		reason, key  string
 		lost, dryRun bool
 	)
@@ -119,10 +120,10 @@ JSON keys: those of a stream of "streams list", reason, operator, dry_run.`,
 }
 
 // resolveGap ends the gaps of the stream that is named.
-func (h *home) resolveGap(ctx context.Context, named projections.StreamGaps, reason, key string, dryRun bool) error {
-	var found []projections.StreamGaps
+func (h *home) resolveGap(ctx context.Context, named registry.StreamGaps, reason, key string, dryRun bool) error {
+	var found []registry.StreamGaps
 	if err := h.view(ctx, func(v projections.View) error {
-		gaps, err := projections.OpenGaps(v)
+		gaps, err := registry.OpenGaps(v)
 		for _, g := range gaps {
 			if g.Source == named.Source && g.Topic == named.Topic && (named.Partition < 0 || g.Partition == named.Partition) && g.Incarnation == cmp.Or(named.Incarnation, g.Incarnation) {
 				found = append(found, g)

@@ -12,6 +12,8 @@ import (
 	"quartermaster/adapters/commandline"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/registry"
+	"quartermaster/projections/usage"
 )
 
 func (a *app) usageCommand() *cobra.Command {
@@ -19,7 +21,7 @@ func (a *app) usageCommand() *cobra.Command {
 		by       []string
 		from, to string
 		asOf     string
-		filter   projections.UsageFilter
+		filter   usage.Filter
 	)
 	cmd := &cobra.Command{
 		Use:   "usage",
@@ -67,11 +69,11 @@ activity_coverage_permille (null without allocated time).`,
 			if end.Time().After(start.Time().AddDate(10, 0, 0)) {
 				return commandline.Usagef("--from %s to %s is more than ten years: ask for a part of it", from, to)
 			}
-			dims := make([]projections.Dimension, len(by))
+			dims := make([]usage.Dimension, len(by))
 			for i, d := range by {
-				dims[i] = projections.Dimension(d)
-				if !slices.Contains(projections.Dimensions(), dims[i]) {
-					return commandline.Usagef("--by %q: no such dimension; there are %v", d, projections.Dimensions())
+				dims[i] = usage.Dimension(d)
+				if !slices.Contains(usage.Dimensions(), dims[i]) {
+					return commandline.Usagef("--by %q: no such dimension; there are %v", d, usage.Dimensions())
 				}
 			}
 			return a.readAt(cmd.Context(), asOf, func(h *home) error {
@@ -80,7 +82,7 @@ activity_coverage_permille (null without allocated time).`,
 					if err := asked.known(v); err != nil {
 						return err
 					}
-					r, err := projections.Usage(v, start, end, filter, dims...)
+					r, err := usage.NewReport(v, start, end, filter, dims...)
 					if err != nil {
 						return err
 					}
@@ -111,7 +113,7 @@ activity_coverage_permille (null without allocated time).`,
 	return cmd
 }
 
-func (a *app) showUsage(r *projections.UsageReport) {
+func (a *app) showUsage(r *usage.Report) {
 	header := table.Row{}
 	for _, d := range r.By {
 		header = append(header, string(d))
@@ -123,7 +125,7 @@ func (a *app) showUsage(r *projections.UsageReport) {
 		columns = append(columns, table.ColumnConfig{Number: i, Align: text.AlignRight, AlignHeader: text.AlignRight, AlignFooter: text.AlignRight})
 	}
 	t.SetColumnConfigs(columns)
-	cells := func(g *projections.GPUTime) []any {
+	cells := func(g *usage.GPUTime) []any {
 		return []any{
 			gpuHours(g.Allocated), gpuHours(g.BusyUnattributed), gpuHours(g.Idle), gpuHours(g.Failed), gpuHours(g.Maintenance),
 			gpuHours(g.Unprovisioned), gpuHours(g.Unobserved), gpuHours(g.Service), activity(g),
@@ -135,7 +137,7 @@ func (a *app) showUsage(r *projections.UsageReport) {
 			name := r.Groups[i].Key[d]
 			switch {
 			case name != "":
-			case d == projections.ByWorkspace || d == projections.ByDeployment:
+			case d == usage.ByWorkspace || d == usage.ByDeployment:
 				name = "(nobody)"
 			default:
 				name = "(none)"
@@ -175,7 +177,7 @@ func gpuHours(ms int64) string {
 	return fmt.Sprintf("%s%s.%02d", sign, comma(int(hundredths/100)), hundredths%100)
 }
 
-func activity(g *projections.GPUTime) string {
+func activity(g *usage.GPUTime) string {
 	if g.Allocated == 0 {
 		return "" // activity is that of time that somebody held
 	}
@@ -189,7 +191,7 @@ func activity(g *projections.GPUTime) string {
 	return s
 }
 
-func (a *app) showLogStats(s *projections.LogStats) {
+func (a *app) showLogStats(s *registry.LogStats) {
 	t := a.table("partition", "records", "streams", "missing", "quarantined", "last event", "ahead")
 	for _, p := range s.Partitions {
 		if p.Next == 0 {

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"quartermaster/projections"
+	"quartermaster/projections/usage"
 )
 
 // Activity that was not measured is said of held time alone: where nobody held anything
@@ -11,12 +11,12 @@ import (
 func TestActivityCell(t *testing.T) {
 	half := int64(500)
 	for _, c := range []struct {
-		g    projections.GPUTime
+		g    usage.GPUTime
 		want string
 	}{
-		{projections.GPUTime{Idle: 1}, ""},
-		{projections.GPUTime{Allocated: 1}, "not measured"},
-		{projections.GPUTime{Allocated: 2, Activity: &half, Coverage: &half}, "50.0% of 50.0%"},
+		{usage.GPUTime{Idle: 1}, ""},
+		{usage.GPUTime{Allocated: 1}, "not measured"},
+		{usage.GPUTime{Allocated: 2, Activity: &half, Coverage: &half}, "50.0% of 50.0%"},
 	} {
 		if got := activity(&c.g); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.g, got, c.want)

@@ -13,6 +13,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/registry"
 )
 
 // Reopener is a store that can be closed and opened again with what it kept.
@@ -46,7 +47,7 @@ func Step(ctx context.Context, l *Log, s projections.Store, tp domain.TopicParti
 
 // apply folds records into a transaction that stays open.
 func apply(ctx context.Context, l *Log, tx projections.Tx, tp domain.TopicPartition, records []domain.Record) error {
-	f := projections.NewFolder(tp, tp.Topic.Partitions(), l)
+	f := projections.NewProjector(tp, tp.Topic.Partitions(), l)
 	rows, err := tx.Load(ctx, func(yield func(projections.Key) bool) {
 		for i := range records {
 			if !f.Keys(&records[i], yield) {
@@ -521,7 +522,7 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 			}
 			sets = append(sets, look(t, s))
 			if err := s.View(ctx, func(v projections.View) error {
-				list, err := projections.Quarantine(v)
+				list, err := registry.Quarantine(v)
 				if err == nil && list.Open != len(bad) {
 					t.Errorf("batches of %d: %d in quarantine, want %d", batch, list.Open, len(bad))
 				}
@@ -559,7 +560,7 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 			t.Error("rows differ")
 		}
 		if err := s.View(ctx, func(v projections.View) error {
-			list, err := projections.Quarantine(v)
+			list, err := registry.Quarantine(v)
 			if err != nil {
 				return err
 			}
@@ -573,7 +574,7 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 			if second.Offset != n+6 || second.Last != 0 || second.Events() != 1 {
 				t.Errorf("one event is %+v", second)
 			}
-			open, err := projections.Open(v)
+			open, err := registry.Open(v)
 			if err == nil && open.All != 6 {
 				t.Errorf("%d open", open.All)
 			}

@@ -12,6 +12,10 @@ import (
 	"quartermaster/domain/plan"
 	"quartermaster/domain/procurement"
 	"quartermaster/projections"
+	"quartermaster/projections/demand"
+	"quartermaster/projections/market"
+	"quartermaster/projections/planning"
+	"quartermaster/projections/registry"
 )
 
 // LeftOut is a pool that cannot be tested, and why.
@@ -42,8 +46,8 @@ type Log struct {
 // are taken from what is known now of that month, else from the next that each offer
 // was quoted at, and are synthetic. What deployments and outages say of demand counts
 // as it was known at each decision; what was held at the start, and the on-demand
-// quota of who sells on demand, as [projections.HeldThen] and
-// [projections.OnDemandQuotasThen] have it. A quota for all models together bounds
+// quota of who sells on demand, as [planning.HeldThen] and
+// [planning.OnDemandQuotasThen] have it. A quota for all models together bounds
 // each pool as if it had all of it.
 func (l *Log) Pools(view projections.View) ([]Pool, []LeftOut, error) {
 	months, err := Months(l.From, l.To)
@@ -51,35 +55,35 @@ func (l *Log) Pools(view projections.View) ([]Pool, []LeftOut, error) {
 		return nil, nil, err
 	}
 	from := l.From - lookback
-	now, err := projections.PoolHistories(view, from, l.To, projections.DemandFilter{Region: l.Region})
+	now, err := demand.Histories(view, from, l.To, demand.Filter{Region: l.Region})
 	if err != nil {
 		return nil, nil, err
 	}
-	a, err := projections.NewAuthority(view)
+	a, err := registry.NewAuthority(view)
 	if err != nil {
 		return nil, nil, err
 	}
-	held, err := projections.HeldThen(view, a, l.From, l.Region)
+	held, err := planning.HeldThen(view, a, l.From, l.Region)
 	if err != nil {
 		return nil, nil, err
 	}
-	known := make([][]projections.PoolHistory, len(months))
-	declared := make([][][]projections.DemandChange, len(months))
-	quotas := make([][]projections.OnDemandQuotaEntry, len(months))
+	known := make([][]demand.History, len(months))
+	declared := make([][][]demand.Change, len(months))
+	quotas := make([][]market.OnDemandQuotaEntry, len(months))
 	quotes := make([][]Quote, len(months))
 	first, err := l.quotes(view, months)
 	if err != nil {
 		return nil, nil, err
 	}
 	for m, span := range months {
-		if known[m], err = projections.PoolHistories(view, from, span.From, projections.DemandFilter{Region: l.Region, KnownBy: span.From}); err != nil {
+		if known[m], err = demand.Histories(view, from, span.From, demand.Filter{Region: l.Region, KnownBy: span.From}); err != nil {
 			return nil, nil, err
 		}
 		// A plan looks no further ahead than any pool is tested.
-		if declared[m], _, err = projections.DemandChanges(view, known[m], span.From+MaxMonths*31*domain.Day, span.From); err != nil {
+		if declared[m], _, err = demand.Changes(view, known[m], span.From+MaxMonths*31*domain.Day, span.From); err != nil {
 			return nil, nil, err
 		}
-		if quotas[m], err = projections.OnDemandQuotasThen(view, a, span.From); err != nil {
+		if quotas[m], err = planning.OnDemandQuotasThen(view, a, span.From); err != nil {
 			return nil, nil, err
 		}
 		quotes[m] = first[m]
@@ -97,7 +101,7 @@ func (l *Log) Pools(view projections.View) ([]Pool, []LeftOut, error) {
 		p := Pool{Region: h.Region, Kind: h.Kind, From: h.From, Milli: machines(h.Milli, size), Known: make([][]int64, len(months)), Changes: make([][]forecast.Change, len(months))}
 		why := ""
 		for m := range months {
-			k := slices.IndexFunc(known[m], func(o projections.PoolHistory) bool {
+			k := slices.IndexFunc(known[m], func(o demand.History) bool {
 				return o.Region == h.Region && o.Kind == h.Kind && o.Unit == h.Unit
 			})
 			p.Known[m] = []int64{}
@@ -139,13 +143,13 @@ func away(v, by int64) int64 {
 }
 
 // quotaOf returns how many machines of a market the quota of its seller allows.
-func quotaOf(m *Market, quotes []Quote, quotas []projections.OnDemandQuotaEntry, region string) int {
+func quotaOf(m *Market, quotes []Quote, quotas []market.OnDemandQuotaEntry, region string) int {
 	i := slices.IndexFunc(quotes, func(q Quote) bool { return q.Kind == domain.OfferOnDemand && q.Market.Provider == m.Seller })
 	// A quota counts GPUs, and bounds no machine that has none.
 	if i < 0 || quotes[i].GPUCount == 0 {
 		return procurement.Unlimited
 	}
-	for _, q := range projections.PlanQuotas(quotas, region, quotes[i].GPUModel) {
+	for _, q := range planning.Quotas(quotas, region, quotes[i].GPUModel) {
 		if q.Provider == m.Seller {
 			return int(min(q.GPUs/uint64(quotes[i].GPUCount), procurement.MaxUnits))
 		}
@@ -155,7 +159,7 @@ func quotaOf(m *Market, quotes []Quote, quotas []projections.OnDemandQuotaEntry,
 
 // serving returns what of all that is held serves a pool, in its machines, and the
 // rest. Commitments to spend span pools, and serve none.
-func serving(held []plan.Held, h *projections.PoolHistory, size int64) (serves []Held, rest []plan.Held) {
+func serving(held []plan.Held, h *demand.History, size int64) (serves []Held, rest []plan.Held) {
 	for _, c := range held {
 		kind, units := c.GPUModel, int64(c.Units)*int64(c.GPUs)/size
 		if h.Unit == "vm" {
@@ -190,7 +194,7 @@ func (l *Log) quotes(view projections.View, months []domain.Interval) ([][]Quote
 			}
 		}
 		for _, known := range []domain.Instant{at, 0} {
-			entries, err := projections.Offers(view, at, projections.OfferFilter{Region: l.Region, KnownBy: known})
+			entries, err := market.Offers(view, at, market.OfferFilter{Region: l.Region, KnownBy: known})
 			if err != nil {
 				return nil, err
 			}
@@ -235,7 +239,7 @@ func (l *Log) everQuoted(view projections.View) ([]Quote, error) {
 }
 
 // fits reports whether an offer is of a pool's kind.
-func fits(q *Quote, h *projections.PoolHistory) bool {
+func fits(q *Quote, h *demand.History) bool {
 	if q.Market.Region != h.Region {
 		return false
 	}
@@ -245,7 +249,7 @@ func fits(q *Quote, h *projections.PoolHistory) bool {
 	return q.GPUModel == h.Kind && q.GPUCount > 0
 }
 
-func fitting(quotes []Quote, h *projections.PoolHistory, size int64) []Quote {
+func fitting(quotes []Quote, h *demand.History, size int64) []Quote {
 	var out []Quote
 	for i := range quotes {
 		if q := &quotes[i]; fits(q, h) && (h.Unit == "vm" || int64(q.GPUCount) == size) {
@@ -257,7 +261,7 @@ func fitting(quotes []Quote, h *projections.PoolHistory, size int64) []Quote {
 
 // machine is how many units of demand a machine serves: the size that most offers
 // on demand have, the larger of equals; 0 without any.
-func machine(quotes [][]Quote, h *projections.PoolHistory, currency string) int64 {
+func machine(quotes [][]Quote, h *demand.History, currency string) int64 {
 	counts := map[int64]int{}
 	for m := range quotes {
 		for i := range quotes[m] {

@@ -14,6 +14,10 @@ import (
 	"quartermaster/domain/instance"
 	"quartermaster/domain/plan"
 	"quartermaster/projections"
+	"quartermaster/projections/inventory"
+	"quartermaster/projections/market"
+	"quartermaster/projections/planning"
+	"quartermaster/projections/registry"
 )
 
 // course is an alternative on its way to an answer.
@@ -92,7 +96,7 @@ func (k *composer) fromLog(c *course) error {
 	}
 	c.deploy, c.notes = s.deployments, s.notes
 	rows := s.fork.Rows()
-	inv, err := projections.NewInventory(rows, projections.InventoryFilter{At: k.at})
+	inv, err := inventory.New(rows, inventory.Filter{At: k.at})
 	if err != nil {
 		return err
 	}
@@ -100,11 +104,11 @@ func (k *composer) fromLog(c *course) error {
 	for i := range inv.Clusters {
 		c.clusters[inv.Clusters[i].Cluster] = inv.Clusters[i].Region
 	}
-	a, err := projections.NewAuthority(rows)
+	a, err := registry.NewAuthority(rows)
 	if err != nil {
 		return err
 	}
-	q, err := projections.PlanQuestion(rows, k.at, k.s.Base.Region, k.s.Assumptions)
+	q, err := planning.Question(rows, k.at, k.s.Base.Region, k.s.Assumptions)
 	if err != nil {
 		return err
 	}
@@ -123,7 +127,7 @@ func (k *composer) fromLog(c *course) error {
 	for _, t := range k.later(c) {
 		then := *q
 		then.Pools = slices.Clone(q.Pools)
-		quotas, err := projections.OnDemandQuotas(rows, a, t)
+		quotas, err := market.OnDemandQuotas(rows, a, t)
 		if err != nil {
 			return err
 		}
@@ -233,14 +237,14 @@ func (k *composer) end(in *instance.Instance) domain.Instant {
 // offersFor returns what is for sale to a pool at a time, as the planner's
 // question has it.
 func offersFor(rows projections.View, t domain.Instant, p *plan.Pool) ([]domain.OfferQuoted, error) {
-	filter := projections.OfferFilter{Region: p.Region, GPUModel: p.Kind}
+	filter := market.OfferFilter{Region: p.Region, GPUModel: p.Kind}
 	if p.Unit == "vm" {
 		filter.GPUModel, filter.SKU = "", p.Kind
 	}
 	if p.Region == "" {
 		return nil, nil
 	}
-	offers, err := projections.Offers(rows, t, filter)
+	offers, err := market.Offers(rows, t, filter)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +257,7 @@ func offersFor(rows projections.View, t domain.Instant, p *plan.Pool) ([]domain.
 }
 
 // quotasFor brings the quotas of a pool up to what was decided later.
-func quotasFor(now []plan.Quota, later []projections.OnDemandQuotaEntry, p *plan.Pool) []plan.Quota {
+func quotasFor(now []plan.Quota, later []market.OnDemandQuotaEntry, p *plan.Pool) []plan.Quota {
 	model := p.Kind
 	for i := range p.Offers {
 		if p.Unit == "vm" {
@@ -289,7 +293,7 @@ func quotasFor(now []plan.Quota, later []projections.OnDemandQuotaEntry, p *plan
 
 // rates returns what one unit of each currency is worth in another at a time:
 // average or spot rates, given either way round.
-func rates(rows projections.View, a *projections.Authority, at domain.Instant, into string) (map[string]domain.Decimal, error) {
+func rates(rows projections.View, a *registry.Authority, at domain.Instant, into string) (map[string]domain.Decimal, error) {
 	out, order := map[string]domain.Decimal{}, map[string]domain.Order{}
 	err := rows.Scan(projections.Query{Table: projections.TableFXRates}, func(key projections.Key, row projections.Row) error {
 		v := a.At(key, row.(*projections.History), at)

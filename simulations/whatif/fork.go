@@ -12,6 +12,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/registry"
 )
 
 // Fork is rows with hypothetical events folded on top of them. The rows below are
@@ -147,7 +148,7 @@ func (f *Fork) Begin(_ context.Context, tp domain.TopicPartition) (projections.T
 type forkTx struct {
 	f    *Fork
 	p    *forked
-	rows *projections.Rows
+	rows *projections.WorkingSet
 }
 
 func (t *forkTx) Next() int64 { return t.p.next }
@@ -156,9 +157,9 @@ func (t *forkTx) Next() int64 { return t.p.next }
 func (t *forkTx) Anchor() domain.Anchor { return domain.Anchor{} }
 
 // Load copies what the keys name, so that folding changes no row below.
-func (t *forkTx) Load(_ context.Context, keys iter.Seq[projections.Key]) (*projections.Rows, error) {
+func (t *forkTx) Load(_ context.Context, keys iter.Seq[projections.Key]) (*projections.WorkingSet, error) {
 	if t.rows == nil {
-		t.rows = projections.NewRows()
+		t.rows = projections.NewWorkingSet()
 	}
 	for k := range keys {
 		if t.rows.Holds(k) {
@@ -202,11 +203,11 @@ func (f *Fork) View(_ context.Context, read func(projections.View) error) error 
 }
 
 // Rows returns the fork's rows.
-func (f *Fork) Rows() projections.Supposing { return forkView{f} }
+func (f *Fork) Rows() registry.Supposing { return forkView{f} }
 
 type forkView struct{ f *Fork }
 
-// Supposed implements [projections.Supposing].
+// Supposed implements [registry.Supposing].
 func (v forkView) Supposed() []byte { return v.f.key.Public().(ed25519.PublicKey) }
 
 func (v forkView) Position() domain.Position { return v.f.base.Position() }

@@ -12,7 +12,7 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/instance"
 	"quartermaster/domain/plan"
-	"quartermaster/projections"
+	"quartermaster/projections/planning"
 )
 
 // MaxRuns bounds the draws of a scenario.
@@ -400,7 +400,7 @@ func (e entry) months(key string) int {
 
 func (r *reader) assumptions(e entry) plan.Assumptions {
 	a := plan.Assumptions{
-		Weeks: 4, AnnualRate: projections.FromPolicy, Salvage: decimal.New(5, -1), SpotOverhead: decimal.New(5, -2),
+		Weeks: 4, AnnualRate: planning.FromPolicy, Salvage: decimal.New(5, -1), SpotOverhead: decimal.New(5, -2),
 		ShortageFactor: decimal.NewFromInt(10), Currency: "USD",
 	}
 	n := e.n.get("assumptions")

@@ -12,6 +12,10 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/inventory"
+	"quartermaster/projections/market"
+	"quartermaster/projections/planning"
+	"quartermaster/projections/registry"
 )
 
 // supposer turns changes into events of a fork, each at the median of what is
@@ -95,7 +99,7 @@ func (s *supposer) append(events ...domain.Envelope) error {
 
 // deploy declares a deployment that is launched, or declares one anew.
 func (s *supposer) deploy(i int, c *Change) error {
-	inv, err := projections.NewInventory(s.fork.Rows(), projections.InventoryFilter{At: s.at, Region: c.Region})
+	inv, err := inventory.New(s.fork.Rows(), inventory.Filter{At: s.at, Region: c.Region})
 	if err != nil {
 		return err
 	}
@@ -154,7 +158,7 @@ func (s *supposer) deploy(i int, c *Change) error {
 		}
 	}
 	if d.region == "" {
-		all, err := projections.NewInventory(s.fork.Rows(), projections.InventoryFilter{At: s.at, Cluster: d.cluster})
+		all, err := inventory.New(s.fork.Rows(), inventory.Filter{At: s.at, Cluster: d.cluster})
 		if err != nil {
 			return err
 		}
@@ -189,11 +193,11 @@ func (s *supposer) deploy(i int, c *Change) error {
 	if err := probe.Append(s.ctx, s.at, env(&one)); err != nil {
 		return err
 	}
-	a, err := projections.NewAuthority(probe.Rows())
+	a, err := registry.NewAuthority(probe.Rows())
 	if err != nil {
 		return err
 	}
-	loads, _, err := projections.Workloads(probe.Rows(), a, s.effect(c), projections.WorkloadFilter{Cluster: d.cluster, Deployment: c.Deployment})
+	loads, _, err := planning.Workloads(probe.Rows(), a, s.effect(c), planning.WorkloadFilter{Cluster: d.cluster, Deployment: c.Deployment})
 	if err != nil {
 		return err
 	}
@@ -221,7 +225,7 @@ func (s *supposer) maintain(c *Change) error {
 	if c.Cluster == "" {
 		return nil
 	}
-	inv, err := projections.NewInventory(s.fork.Rows(), projections.InventoryFilter{Cluster: c.Cluster, At: s.at})
+	inv, err := inventory.New(s.fork.Rows(), inventory.Filter{Cluster: c.Cluster, At: s.at})
 	if err != nil {
 		return err
 	}
@@ -279,7 +283,7 @@ func named(word, model string) bool {
 // requote states offers anew with another price or lead time.
 func (s *supposer) requote(c *Change) error {
 	from := s.effect(c)
-	offers, err := projections.Offers(s.fork.Rows(), from, projections.OfferFilter{Provider: c.Provider, Region: c.Region})
+	offers, err := market.Offers(s.fork.Rows(), from, market.OfferFilter{Provider: c.Provider, Region: c.Region})
 	if err != nil {
 		return err
 	}
@@ -329,7 +333,7 @@ func (c *Change) selector() string {
 // like returns an offer on demand of the same machine, to fill in what a change
 // leaves out.
 func (s *supposer) like(c *Change) (*domain.OfferQuoted, error) {
-	offers, err := projections.Offers(s.fork.Rows(), s.effect(c), projections.OfferFilter{Region: c.Region})
+	offers, err := market.Offers(s.fork.Rows(), s.effect(c), market.OfferFilter{Region: c.Region})
 	if err != nil {
 		return nil, err
 	}
@@ -401,7 +405,7 @@ func (s *supposer) buy(c *Change) error {
 
 // house is the workspace whose operators decide everywhere.
 func (s *supposer) house() (string, error) {
-	a, err := projections.NewAuthority(s.fork.Rows())
+	a, err := registry.NewAuthority(s.fork.Rows())
 	if err != nil {
 		return "", err
 	}
@@ -414,15 +418,15 @@ func monthsAfter(t domain.Instant, n int) domain.Instant {
 
 // renew lets a commitment go on, or ends it with its term.
 func (s *supposer) renew(c *Change) error {
-	a, err := projections.NewAuthority(s.fork.Rows())
+	a, err := registry.NewAuthority(s.fork.Rows())
 	if err != nil {
 		return err
 	}
-	held, err := projections.CommitmentsHeld(s.fork.Rows(), a, s.at)
+	held, err := planning.CommitmentsHeld(s.fork.Rows(), a, s.at)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(held, func(e projections.CommitmentEntry) bool { return e.Commitment == c.Commitment })
+	i := slices.IndexFunc(held, func(e planning.CommitmentEntry) bool { return e.Commitment == c.Commitment })
 	if i < 0 {
 		return fmt.Errorf("no commitment %q is held then; the expiry ladder of \"quartermaster plan\" lists those there are", c.Commitment)
 	}
@@ -453,12 +457,12 @@ func (s *supposer) renew(c *Change) error {
 // limit sets a supplier's quota. One that may stay as it is is not set: draws in
 // which it changes have the new limit, and the others every step of the old one.
 func (s *supposer) limit(c *Change) error {
-	a, err := projections.NewAuthority(s.fork.Rows())
+	a, err := registry.NewAuthority(s.fork.Rows())
 	if err != nil {
 		return err
 	}
 	from := s.effect(c)
-	quotas, err := projections.OnDemandQuotas(s.fork.Rows(), a, from)
+	quotas, err := market.OnDemandQuotas(s.fork.Rows(), a, from)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 package storetest
 
 import (
-	_ "os" // refused
+	_ "os"
 	_ "pgregory.net/rapid"
 	_ "quartermaster/projections"
 	_ "testing"

@@ -1,0 +1,81 @@
+package costs_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/costs"
+	"quartermaster/projections/storetest"
+)
+
+// billedFleet is a week of nodes of eight GPUs whose holders change every two
+// hours, reported and billed by the hour.
+func billedFleet(nodes, hours int) *storetest.Log {
+	l := storetest.NewLog()
+	l.Batch = 1000
+	l.Append(domain.Envelope{Workspace: "acme", Cluster: "c1", Time: storetest.Start, Event: &domain.ClusterRegistered{
+		Provider: "p", ProviderClass: domain.Neocloud, Region: "eu", BillingAccount: "1",
+	}})
+	for n := range nodes {
+		env := storetest.Node("c1", fmt.Sprintf("n%05d", n), "H100 80GB", 8, storetest.Start)
+		env.Event.(*domain.NodeRegistered).ResourceID = fmt.Sprintf("r%05d", n)
+		l.Append(env)
+	}
+	devices := make([]storetest.Seen, 8)
+	for hour := range hours {
+		i := domain.Interval{From: storetest.Start + domain.Instant(hour)*domain.Hour, To: storetest.Start + domain.Instant(hour+1)*domain.Hour}
+		for n := range nodes {
+			node := fmt.Sprintf("n%05d", n)
+			for g := range devices {
+				devices[g] = storetest.Seen{ID: storetest.GPU("c1", node, g), Activity: (n*7 + g*13) % 1001}
+				if who := (n + g + hour/2) % 4; who > 0 {
+					devices[g].Workspace, devices[g].Deployment = fmt.Sprintf("team-%d", who), fmt.Sprintf("job-%d", (n+g)%5)
+				}
+			}
+			l.Append(domain.Envelope{Source: "reporter/c1/" + node, Cluster: "c1", Time: i.To, Event: storetest.Sample(node, i, devices...)})
+			l.Append(recorded(billLine(fmt.Sprintf("%05d-%04d", n, hour), "31.464", func(b *domain.BillingLine) {
+				b.ChargePeriodStart, b.ChargePeriodEnd, b.ResourceID = i.From, i.To, fmt.Sprintf("r%05d", n)
+				b.PricingQuantity, b.PricingUnit = decimal.NewNullDecimal(decimal.NewFromInt(1)), "Hours"
+			})))
+		}
+	}
+	return l
+}
+
+// Ten times the nodes, and so ten times the lines and leaves, take ten times as
+// long.
+func BenchmarkCosts(b *testing.B) {
+	const hours = 168
+	for _, nodes := range []int{50, 500} {
+		m, err := billedFleet(nodes, hours).Fold(context.Background())
+		if err != nil {
+			b.Fatal(err)
+		}
+		for name, by := range map[string][]costs.Dimension{
+			"workspace": {costs.ByWorkspace, costs.ByComponent},
+			"line":      {costs.ByLine, costs.ByDeployment},
+		} {
+			b.Run(fmt.Sprintf("%d/%s", nodes, name), func(b *testing.B) {
+				b.ReportAllocs()
+				leaves := 0
+				for b.Loop() {
+					err := m.View(context.Background(), func(v projections.View) error {
+						r, err := costs.NewReport(v, costs.Query{Month: storetest.MayBill, By: by})
+						leaves = r.Leaves
+						return err
+					})
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(nodes*hours), "ns/node-hour")
+				b.ReportMetric(float64(leaves), "leaves")
+			})
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package costs
+
+import (
+	"cmp"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+	"quartermaster/projections"
+)
+
+// books is what a billing month is divided from, at the position of a view.
+type books struct {
+	*ledger
+	*costFleet
+}
+
+// openBooks reads what a month is divided from, but for its lines and hours.
+func openBooks(view projections.View, month domain.Interval) (*books, error) {
+	l, err := readLedger(view, month)
+	if err != nil {
+		return nil, err
+	}
+	f, err := readCostFleet(view, l.charged)
+	if err != nil {
+		return nil, err
+	}
+	return &books{l, f}, nil
+}
+
+// divide calls leaf with every part of every line; see [attribution.Run].
+func (b *books) divide(leaf func(*attribution.Leaf) error) (*attribution.Result, error) {
+	return b.divideSeen(nil, leaf, nil)
+}
+
+// divideSeen is divide that traces a leaf, and shows hour, which may be nil, the
+// hours that usage is read of.
+func (b *books) divideSeen(trace *attribution.Ref, leaf func(*attribution.Leaf) error, hour func(*attribution.NodeHour)) (*attribution.Result, error) {
+	return attribution.Run(&attribution.Input{
+		Lines: func(yield func(*attribution.Line) error) error { return b.lines(b.view, yield) },
+		Nodes: b.nodes,
+		Also:  b.also,
+		Known: func(account, resource string) bool { return b.elsewhere[[2]string{account, resource}] },
+		Usage: func(spans []domain.Interval, cuts attribution.Cuts, yield func(*attribution.NodeHour) error) error {
+			return b.usage(spans, cuts, func(h *attribution.NodeHour) error {
+				if hour != nil {
+					hour(h)
+				}
+				return yield(h)
+			})
+		},
+		Commitments: b.commitments, Invoices: b.invoices, Policy: b.policy, Trace: trace,
+	}, leaf)
+}
+
+// key returns the group that a leaf belongs to.
+func (b *books) key(l *attribution.Leaf, by []Dimension) costKey {
+	k := costKey{currency: l.Line.Currency}
+	for _, d := range by {
+		switch d {
+		case ByWorkspace:
+			k.workspace = l.Workspace
+		case ByComponent:
+			k.component = l.Component
+		case ByClass:
+			k.class = l.Line.Class
+		case ByCluster:
+			k.cluster = l.Cluster
+		case ByDeployment:
+			k.deployment = l.Deployment
+		case ByRegion:
+			k.region = b.region(l)
+		case ByInvoice:
+			k.issuer, k.account, k.invoice = l.Line.Issuer, l.Line.Account, l.Line.Invoice
+		case ByLine:
+			k.issuer, k.account, k.line = l.Line.Issuer, l.Line.Account, l.Line.ID
+		case ByDay:
+			k.hour = max(k.hour, l.Hour.DayStart()) // beside the hour, the hour says it
+		case ByHour:
+			k.hour = max(k.hour, l.Hour)
+		case ByMatchMethod:
+			k.rung = l.Rung
+		}
+	}
+	return k
+}
+
+// region returns the region of a leaf's cluster in its hour, else that of its
+// line as the supplier spells it.
+func (b *books) region(l *attribution.Leaf) string {
+	if c, _ := b.fleet.Cluster(l.Cluster, cmp.Or(l.Hour, l.Line.ChargePeriod.From)); c != nil {
+		return c.Region
+	}
+	return l.Line.Region
+}

@@ -1,0 +1,11 @@
+// Package costs reads the ledger and the fleet and attributes a month of bills.
+//
+// The ledger is the last statement of each billing line, of invoices, commitments,
+// policies and mapping rules that their signers had the right to make. [NewReport]
+// gives the ledger and the metered hours of the machines to package attribution, which
+// divides each line exactly. [EachAllocation] yields the parts, [Explain] shows how one
+// part came about, [Compare] says why two reports of a month differ.
+//
+// What always holds: the allocations of a line sum exactly to the line; what a report
+// may lack is stated in it.
+package costs

@@ -1,0 +1,281 @@
+package costs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+	"quartermaster/projections"
+	"quartermaster/projections/registry"
+)
+
+// Explanation traces a leaf to the line that it is a part of, to what its
+// part was measured by, and to the decisions and versions that divided it.
+type Explanation struct {
+	Allocation
+	Position string          `json:"position"`
+	Month    domain.Interval `json:"period"`
+	Methods  Methods         `json:"methods"`
+	Policies []AppliedPolicy `json:"policies"`
+	// The leaf gets Weight of Of of its line. Of bounds what all leaves of the
+	// line weigh.
+	Weight     attribution.Amount `json:"weight"`
+	Of         attribution.Amount `json:"of"`
+	WeightUnit string             `json:"weight_unit"` // gpu_ms, money, share or whole
+	Why        []string           `json:"why"`         // the class, the rung, the meter and the weight, in words
+	// Interval is the part of the charge period that the leaf is for.
+	Interval domain.Interval `json:"interval"`
+	// Usage is what the weight was measured on: the machines that the line was
+	// matched to. It is empty where the weight is no GPU time. What the machines
+	// weigh adds up to Weight, but for what is Unseen: that is UnseenMs of Of.
+	Usage    []ExplainedUsage `json:"usage"`
+	UnseenMs int64            `json:"unseen_gpu_ms"`
+	// Followed is what the line followed; nil for a line that followed nothing.
+	Followed *attribution.Followed `json:"followed"`
+
+	// Charge is the line as the supplier wrote it, nil for a bridge, which is no
+	// supplier's.
+	Charge *domain.BillingLine `json:"charge"`
+	Whole  *ExplainedLine      `json:"whole"`
+	Event  *LedgerEvent        `json:"event"` // that recorded the line, or for a bridge the invoice
+
+	Invoice   *InvoiceTie            `json:"invoice_tie"`
+	Statement *attribution.Statement `json:"statement"` // that the leaf is in, rounded once
+	registry.Completeness
+}
+
+// ExplainedLine is what attribution made of a line.
+type ExplainedLine struct {
+	Billed    attribution.Amount `json:"billed"`
+	Effective attribution.Amount `json:"effective"`
+	Leaves    int                `json:"leaves"`
+	Corrects  string             `json:"corrects,omitempty"`
+	Reason    string             `json:"reason,omitempty"`
+	Stated    int                `json:"stated"` // how often; the last statement counts
+}
+
+// ExplainedUsage is what one machine weighs in a leaf, and all of its time that the
+// line was divided by.
+type ExplainedUsage struct {
+	Cluster    string `json:"cluster"`
+	Node       string `json:"node"`
+	Resource   string `json:"resource_id"`
+	SKU        string `json:"sku"`
+	Registered bool   `json:"registered"`
+	GPUMs      int64  `json:"gpu_ms"`
+	UsefulMs   int64  `json:"useful_gpu_ms"`
+	PeriodMs   int64  `json:"period_gpu_ms"`
+}
+
+// ErrNoLeaf is returned for a leaf that a division does not have. The text says
+// what there is instead.
+var ErrNoLeaf = errors.New("no such leaf")
+
+// bridgePrefix begins the id of the line that attribution makes up for the
+// rounding of an invoice.
+const bridgePrefix = "invoice:"
+
+// Explain divides the month that a leaf is of, and explains the leaf. Where
+// several months have the line, the last of them that has the leaf counts.
+func Explain(view projections.View, ref attribution.Ref) (*Explanation, error) {
+	sources, err := leafSources(view, ref)
+	if err != nil {
+		return nil, err
+	}
+	var missing error
+	for i := range sources {
+		x, err := explainIn(view, ref, &sources[i])
+		if !errors.Is(err, ErrNoLeaf) {
+			return x, err
+		}
+		missing = cmp.Or(missing, err)
+	}
+	return nil, missing
+}
+
+// explainIn explains a leaf as one month has it.
+func explainIn(view projections.View, ref attribution.Ref, from *leafSource) (*Explanation, error) {
+	b, err := openBooks(view, from.month)
+	if err != nil {
+		return nil, err
+	}
+	whole := from.whole
+	others := []string{}
+	result, err := b.divideSeen(&ref, func(l *attribution.Leaf) error {
+		if l.Line.ID != ref.Line || l.Line.Account != ref.Account || l.Line.Issuer != ref.Issuer {
+			return nil
+		}
+		whole.Billed, whole.Effective = whole.Billed.Add(l.Billed), whole.Effective.Add(l.Effective)
+		whole.Leaves++
+		if len(others) < offeredLeaves {
+			others = append(others, l.Ref())
+		}
+		return nil
+	}, nil)
+	switch {
+	case err != nil:
+		return nil, err
+	case result.Trace == nil && whole.Leaves == 0:
+		return nil, fmt.Errorf("%w: line %q cannot be divided, see the exceptions of %s", ErrNoLeaf, ref.Line, monthText(from.month))
+	case result.Trace == nil:
+		return nil, fmt.Errorf("%w: line %q has %d leaves, such as\n  %s", ErrNoLeaf, ref.Line, whole.Leaves, strings.Join(others, "\n  "))
+	}
+	leaf := &result.Trace.Leaf
+	line := leaf.Line
+	x := &Explanation{
+		Allocation: costLeaf(leaf), Position: view.Position().String(), Month: from.month, Methods: costMethods, Policies: b.policies,
+		Weight: leaf.Weight, Of: leaf.Of, Why: []string{}, Interval: line.ChargePeriod, Usage: []ExplainedUsage{},
+		UnseenMs: result.Trace.UnseenMs, Followed: result.Trace.Followed, Charge: from.charge, Whole: &whole, Event: &from.event,
+	}
+	if x.Interval.Empty() {
+		x.Interval = x.Month
+	}
+	if leaf.Hour != 0 {
+		x.Interval = x.Interval.Intersect(domain.Interval{From: leaf.Hour, To: leaf.Hour + domain.Hour})
+	}
+	ties := b.ties(result)
+	for i := range ties {
+		t := &ties[i]
+		if t.Issuer == line.Issuer && t.Account == line.Account && t.Invoice == line.Invoice && t.Currency == line.Currency && (t.Invoice != "" || t.Period == line.BillingPeriod) {
+			x.Invoice = t
+		}
+	}
+	for i := range result.Statements {
+		s := &result.Statements[i]
+		if x.Invoice != nil && s.Workspace == leaf.Workspace && s.Issuer == x.Invoice.Issuer && s.Account == x.Invoice.Account && s.Invoice == x.Invoice.Invoice && s.Currency == x.Invoice.Currency && s.Period == x.Invoice.Period {
+			x.Statement = s
+		}
+	}
+	for _, m := range result.Trace.Machines {
+		n := &b.nodes[m.Node]
+		x.Usage = append(x.Usage, ExplainedUsage{
+			Cluster: n.Cluster, Node: n.Node, Resource: n.Resource, SKU: n.SKU, Registered: n.Registered,
+			GPUMs: m.WeightMs, UsefulMs: m.UsefulMs, PeriodMs: m.PeriodMs,
+		})
+	}
+	x.reasons(result.Trace)
+	x.Completeness, err = registry.CompletenessOf(view, "", "", x.Month, costTopics...)
+	return x, err
+}
+
+// offeredLeaves is how many leaves an error lists.
+const offeredLeaves = 8
+
+// leafSource is a line, or the invoice of a bridge, as one month has it.
+type leafSource struct {
+	month  domain.Interval
+	event  LedgerEvent
+	charge *domain.BillingLine // nil for a bridge
+	whole  ExplainedLine
+}
+
+// leafSources returns where a leaf may be, the last month first, and of a
+// bridge the invoice's own month before all.
+func leafSources(view projections.View, ref attribution.Ref) ([]leafSource, error) {
+	scope := domain.AccountKey(ref.Issuer, ref.Account)
+	invoice, bridge := strings.CutPrefix(ref.Line, bridgePrefix)
+	var sources []leafSource
+	var some, accounts []string
+	lines := 0
+	months := map[int64]bool{} // whose lines name the invoice
+	err := view.Scan(projections.Query{Table: projections.TableBillingLines, Scope: scope}, func(k projections.Key, row projections.Row) error {
+		if k.Scope != scope { // the scope is empty, and names all
+			return nil
+		}
+		if lines++; len(some) < offeredLeaves {
+			some = append(some, k.ID)
+		}
+		if k.ID != ref.Line && !bridge {
+			return nil
+		}
+		line := ledgerLine(k, row.(*projections.History))
+		if bridge && line.InvoiceID == invoice {
+			months[k.Hour] = true
+		}
+		if k.ID == ref.Line {
+			sources = append(sources, leafSource{projections.BillingMonth(domain.Instant(k.Hour) * domain.Hour), line.Event, &line.BillingLine, ExplainedLine{Corrects: line.Corrects, Reason: line.Reason, Stated: line.Stated}})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read billing lines: %w", err)
+	}
+	slices.Reverse(sources)
+	if bridge {
+		k := projections.Key{Table: projections.TableInvoices, Scope: scope, ID: invoice}
+		row, err := view.Get(k)
+		if err != nil {
+			return nil, fmt.Errorf("read invoice %q: %w", invoice, err)
+		}
+		if h, ok := row.(*projections.History); ok {
+			v := h.Latest()
+			own := projections.MonthOf(v.Event.(*domain.InvoiceReceived).BillingPeriod)
+			delete(months, projections.MonthStart(own.From))
+			sources = append(sources, leafSource{month: own, event: ledgerEvent(k, v)})
+			for _, m := range slices.Backward(slices.Sorted(maps.Keys(months))) {
+				sources = append(sources, leafSource{month: projections.BillingMonth(domain.Instant(m) * domain.Hour), event: ledgerEvent(k, v)})
+			}
+		}
+	}
+	if len(sources) > 0 {
+		return sources, nil
+	}
+	// Say what there is, at the first step that leads nowhere.
+	if lines > 0 {
+		return nil, fmt.Errorf("%w: issuer %q and account %q have %d lines and none is %q; such as %s", ErrNoLeaf, ref.Issuer, ref.Account, lines, ref.Line, strings.Join(some, ", "))
+	}
+	err = view.Scan(projections.Query{Table: projections.TableBillingLines}, func(k projections.Key, _ projections.Row) error {
+		if n := len(accounts); n == 0 || accounts[n-1] != k.Scope {
+			accounts = append(accounts, k.Scope)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read billing lines: %w", err)
+	case len(accounts) == 0:
+		return nil, fmt.Errorf("%w: there is no billing line yet", ErrNoLeaf)
+	}
+	return nil, fmt.Errorf("%w: no line of issuer %q and account %q; there are: %s", ErrNoLeaf, ref.Issuer, ref.Account, strings.Join(accounts[:min(len(accounts), offeredLeaves)], ", "))
+}
+
+// reasons says in words what decided.
+func (x *Explanation) reasons(t *attribution.Trace) {
+	l := &t.Leaf
+	for _, reason := range []struct{ what, of, why string }{{"class", l.Line.Class.String(), t.ClassReason}, {"rung", l.Rung.String(), t.RungReason}, {"meter", l.Line.Meter.String(), t.MeterReason}} {
+		if reason.why != "" {
+			x.Why = append(x.Why, fmt.Sprintf("%s %s: %s", reason.what, reason.of, reason.why))
+		}
+	}
+	switch {
+	case l.Rung == attribution.ByResource || l.Rung == attribution.ByPool || l.Rung == attribution.ByAccount:
+		x.WeightUnit = "gpu_ms"
+		x.Why = append(x.Why, fmt.Sprintf("weight: %s of %s GPU milliseconds in the charge period were %s", l.Weight, l.Of, held(l)))
+	case t.Followed != nil:
+		x.WeightUnit = "money"
+		x.Why = append(x.Why, fmt.Sprintf("weight: what it follows cost %s %s, of which %s for this", l.Of, l.Line.Currency, l.Weight))
+	case l.Component == attribution.UnusedCommitment && l.Of != l.Weight:
+		x.WeightUnit = "share"
+		x.Why = append(x.Why, fmt.Sprintf("weight: %s sponsors %s of the commitment, as fixed at its purchase", l.Workspace, l.Weight))
+	default:
+		x.WeightUnit = "whole"
+		x.Why = append(x.Why, fmt.Sprintf("weight: %s carries all of it", l.Workspace))
+	}
+}
+
+// held says what became of the time that a leaf is for.
+func held(l *attribution.Leaf) string {
+	switch l.Component {
+	case attribution.Allocated:
+		return "held by " + l.Workspace
+	case attribution.Unseen:
+		return "bought beyond what was in service"
+	default:
+		return l.Component.String()
+	}
+}

@@ -1,0 +1,233 @@
+package costs
+
+import (
+	"fmt"
+	"strings"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/inventory"
+	"quartermaster/projections/registry"
+)
+
+// billTimes says when a month was billed, by billing account: when the first invoice of
+// the account came into the log after the end of the month, else when the last of its
+// lines was first stated, and never before the end of the month. Lines that correct
+// others do not count: they come whenever an error is found.
+type billTimes struct {
+	month           domain.Interval
+	invoices, lines map[string]domain.Instant
+}
+
+func newBillTimes(month domain.Interval) billTimes {
+	return billTimes{month: month, invoices: map[string]domain.Instant{}, lines: map[string]domain.Instant{}}
+}
+
+func (b *billTimes) invoice(account string, at domain.Instant) {
+	if have, ok := b.invoices[account]; at >= b.month.To && (!ok || at < have) {
+		b.invoices[account] = at
+	}
+}
+
+func (b *billTimes) line(l *LedgerLine) {
+	if l.Corrects == "" {
+		b.lines[l.BillingAccountID] = max(b.lines[l.BillingAccountID], l.Since, b.month.To)
+	}
+}
+
+// of returns when the month was billed for an account, and reports false when it was not.
+func (b *billTimes) of(account string) (domain.Instant, bool) {
+	if at, ok := b.invoices[account]; ok {
+		return at, true
+	}
+	at, ok := b.lines[account]
+	return at, ok
+}
+
+// first returns when the first account was billed. It reports false when none was.
+func (b *billTimes) first() (first domain.Instant, ok bool) {
+	for account := range b.lines {
+		if at, _ := b.of(account); !ok || at < first {
+			first, ok = at, true
+		}
+	}
+	return first, ok
+}
+
+// lateness finds what came into the log after the month was billed.
+type lateness struct {
+	b         *books
+	month     domain.Interval
+	first     domain.Instant                        // bill of any account
+	clusters  map[string]domain.Instant             // first bill of an account of its nodes
+	nodes     map[inventory.NodeName]domain.Instant // first bill of its accounts
+	decisions map[lateName]*lateEvents
+}
+
+type lateName struct {
+	subject string
+	typ     domain.Type
+}
+
+// lateEvents are events of one type about one thing.
+type lateEvents struct {
+	n            int
+	billed, last domain.Instant
+	gpuMs        int64
+}
+
+// changedAfterBill notes what may divide the month otherwise than when it was billed:
+// samples, corrections and whatever else usage and owners follow from, by the time of
+// its append. A node is billed with its account; what belongs to no account that is
+// billed, with the first that is. It is not known whether a share of money changed.
+func (b *books) changedAfterBill() error {
+	first, ok := b.billed.first()
+	if !ok {
+		return nil
+	}
+	l := &lateness{b, b.ledger.month, first, map[string]domain.Instant{}, map[inventory.NodeName]domain.Instant{}, map[lateName]*lateEvents{}}
+	for i := range b.nodes {
+		n := &b.nodes[i]
+		at, ok := b.billed.of(n.Account)
+		if !ok {
+			at = first
+		}
+		name := inventory.NodeName{Cluster: n.Cluster, Node: n.Node}
+		if have, ok := l.nodes[name]; !ok || at < have {
+			l.nodes[name] = at
+		}
+		if have, ok := l.clusters[n.Cluster]; !ok || at < have {
+			l.clusters[n.Cluster] = at
+		}
+	}
+	if err := l.samples(); err != nil {
+		return err
+	}
+	return l.events()
+}
+
+// of returns when what is about a thing was billed.
+func (l *lateness) of(t projections.Table, scope, id string) domain.Instant {
+	if t.Topic() == domain.TopicWorkspaces || t.Topic() == domain.TopicProcurement {
+		return l.first
+	}
+	if at, ok := l.nodes[inventory.NodeName{Cluster: scope, Node: id}]; ok {
+		return at
+	}
+	if at, ok := l.clusters[scope]; ok {
+		return at
+	}
+	return l.first
+}
+
+// samples notes the samples of the month's nodes.
+func (l *lateness) samples() error {
+	at := projections.MonthStart(l.month.From)
+	err := l.b.view.Scan(projections.Query{Table: projections.TableNodeGPUs, From: at, To: at + 1}, func(k projections.Key, row projections.Row) error {
+		billed := l.of(projections.TableNodeGPUs, k.Scope, k.ID)
+		var ms int64
+		var last domain.Instant
+		bound := ""
+		for _, d := range row.(*projections.NodeGPUs).Late {
+			if d.Last <= billed {
+				continue
+			}
+			if d.First <= billed {
+				bound = "; what arrived earlier on the day of the bill is counted too"
+			}
+			ms, last = ms+d.GPUMs, max(last, d.Last)
+		}
+		if last > 0 {
+			l.b.except(ChangedAfterBill, k.Scope+"/"+k.ID, "samples of the month, the last appended at %s; it was billed at %s%s", last, billed, bound)
+			l.b.exceptions[len(l.b.exceptions)-1].GPUMs = ms
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", projections.TableNodeGPUs, err)
+	}
+	return nil
+}
+
+// events notes corrections, outages, and what was declared or decided.
+func (l *lateness) events() error {
+	a, err := registry.NewAuthority(l.b.view)
+	if err != nil {
+		return err
+	}
+	for _, t := range []projections.Table{
+		projections.TablePolicies, projections.TableMappingRules, projections.TableClusters, projections.TableNodes, projections.TableMaintenance, projections.TableUsageCorrections,
+		projections.TableFaults, projections.TableHealth, projections.TableDeployments, projections.TableCommitments,
+	} {
+		q := projections.Query{Table: t}
+		if t == projections.TableFaults || t == projections.TableHealth {
+			q.From, q.To = projections.MonthStart(l.month.From), projections.MonthStart(l.month.To)
+		}
+		err := l.b.view.Scan(q, func(k projections.Key, row projections.Row) error {
+			h, billed := row.(*projections.History), l.of(t, k.Scope, k.ID)
+			for i := range h.Versions {
+				v := &h.Versions[i]
+				if v.Order.Appended <= billed || !l.touches(h, i) || a.Judge(k, h, i) != "" {
+					continue
+				}
+				name := lateName{strings.Clone(k.Scope + "/" + k.ID), v.Event.Type()}
+				e := l.decisions[name]
+				if e == nil {
+					e = &lateEvents{billed: billed}
+					l.decisions[name] = e
+				}
+				e.n++
+				e.last = max(e.last, v.Order.Appended)
+				if c, ok := v.Event.(*domain.UsageCorrected); ok {
+					part := c.Interval.Intersect(l.month)
+					e.gpuMs += int64((part.To - part.From) / projections.NsPerMs)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("read %s: %w", t, err)
+		}
+	}
+	for name, e := range l.decisions {
+		l.b.except(ChangedAfterBill, name.subject, "%s of the month, %d of them, the last appended at %s; it was billed at %s", name.typ, e.n, e.last, e.billed)
+		l.b.exceptions[len(l.b.exceptions)-1].GPUMs = e.gpuMs
+	}
+	return nil
+}
+
+// touches reports whether a version says something of the month that its division follows.
+func (l *lateness) touches(h *projections.History, i int) bool {
+	v := &h.Versions[i]
+	inForce := v.Order.Effective < l.month.To && (i+1 == len(h.Versions) || h.Versions[i+1].Order.Effective > l.month.From)
+	switch e := v.Event.(type) {
+	case *domain.UsageCorrected:
+		return !e.Interval.Intersect(l.month).Empty()
+	case *domain.MaintenanceScheduled:
+		return !e.Window.Intersect(l.month).Empty()
+	case *domain.PolicySet:
+		return inForce && (e.Kind == domain.PolicyCommitmentDiscount || e.Kind == domain.PolicyIdleCost) && (e.EffectiveTo == 0 || e.EffectiveTo > l.month.From)
+	case *domain.CommitmentPurchased:
+		return inForce && l.charged(e.Commitment)
+	case *domain.CommitmentRenewed:
+		return inForce && l.charged(e.Commitment)
+	case *domain.CommitmentEnded:
+		return inForce && l.charged(e.Commitment)
+	case *domain.GPUFaultObserved, *domain.NodeCordoned, *domain.NodeDrained, *domain.NodeReturned:
+		return v.Order.Effective < l.month.To
+	case *domain.CollectorSilent, *domain.SpoolDropped:
+		return false
+	default:
+		return inForce
+	}
+}
+
+// charged reports whether a line of the month is about a commitment.
+func (l *lateness) charged(id string) bool {
+	for i := range l.b.commitments {
+		if l.b.commitments[i].ID == id {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,109 @@
+package costs
+
+import (
+	"fmt"
+	"slices"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// LedgerLine is one line of a supplier's bill, and which event recorded it.
+type LedgerLine struct {
+	domain.BillingLine
+	Corrects string // the line that it corrects, "" for none
+	Reason   string // of the correction
+	Event    LedgerEvent
+	Stated   int            // how often the line was stated; the last statement counts
+	Since    domain.Instant // when it was first stated
+	// Before is what was stated last of another amount, nil for none.
+	Before *domain.BillingLine
+}
+
+// LedgerEvent is where an event stands in the log.
+type LedgerEvent struct {
+	Type        domain.Type    `json:"type"`
+	Topic       domain.Topic   `json:"topic"`
+	Partition   int            `json:"partition"`
+	Key         string         `json:"key"` // of the record
+	Source      string         `json:"source"`
+	Incarnation uint64         `json:"incarnation"`
+	Sequence    uint64         `json:"sequence"`
+	Time        domain.Instant `json:"time"`
+	Appended    domain.Instant `json:"appended"`
+}
+
+func ledgerEvent(k projections.Key, v *projections.Version) LedgerEvent {
+	return LedgerEvent{
+		Type: v.Event.Type(), Topic: domain.TopicBilling, Partition: domain.PartitionOf([]byte(k.Scope), domain.TopicBilling.Partitions()), Key: k.Scope,
+		Source: v.Order.Source, Incarnation: v.Order.Incarnation, Sequence: v.Order.Sequence, Time: v.Order.Time, Appended: v.Order.Appended,
+	}
+}
+
+func ledgerLine(k projections.Key, h *projections.History) *LedgerLine {
+	v := h.Latest()
+	l := &LedgerLine{Event: ledgerEvent(k, v), Stated: len(h.Versions), Since: h.Versions[0].Order.Appended}
+	if ev, ok := v.Event.(*domain.BillingLineCorrected); ok {
+		l.Corrects, l.Reason = ev.Corrects, ev.Reason
+	}
+	l.BillingLine = *billingLine(v)
+	for i := len(h.Versions) - 2; i >= 0 && l.Before == nil; i-- {
+		if b := billingLine(&h.Versions[i]); !sameAmounts(b, &l.BillingLine) {
+			l.Before = b
+		}
+	}
+	return l
+}
+
+func billingLine(v *projections.Version) *domain.BillingLine {
+	if ev, ok := v.Event.(*domain.BillingLineCorrected); ok {
+		return &ev.Line
+	}
+	return &v.Event.(*domain.BillingLineRecorded).Line
+}
+
+// ledgerName names a line or an invoice in reports.
+func ledgerName(issuer, account, id string) string {
+	return domain.AccountKey(issuer, account) + "|" + id
+}
+
+func (l *LedgerLine) name() string {
+	return ledgerName(l.InvoiceIssuerName, l.BillingAccountID, l.LineID)
+}
+
+// EachLine calls yield with every line of a billing month (see [projections.MonthOf]), by
+// issuer and account and then by line id, until it returns an error. Every line
+// id counts once, with what was stated of it last; a correction is a line of its
+// own. What yield gets is not to be changed.
+func EachLine(view projections.View, month domain.Interval, yield func(*LedgerLine) error) error {
+	if month != projections.BillingMonth(month.From) {
+		return fmt.Errorf("read lines from %s to %s: want a calendar month in UTC", month.From, month.To)
+	}
+	at := projections.MonthStart(month.From)
+	err := view.Scan(projections.Query{Table: projections.TableBillingLines, From: at, To: at + 1}, func(k projections.Key, row projections.Row) error {
+		return yield(ledgerLine(k, row.(*projections.History)))
+	})
+	if err != nil {
+		return fmt.Errorf("read billing lines: %w", err)
+	}
+	return nil
+}
+
+// BillingMonths returns the months that the ledger has lines of, in order.
+func BillingMonths(view projections.View) ([]domain.Interval, error) {
+	var hours []int64
+	err := view.Scan(projections.Query{Table: projections.TableBillingLines}, func(k projections.Key, _ projections.Row) error {
+		if at, known := slices.BinarySearch(hours, k.Hour); !known {
+			hours = slices.Insert(hours, at, k.Hour)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read billing lines: %w", err)
+	}
+	months := make([]domain.Interval, len(hours))
+	for i, h := range hours {
+		months[i] = projections.BillingMonth(domain.Instant(h) * domain.Hour)
+	}
+	return months, nil
+}

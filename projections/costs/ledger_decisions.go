@@ -1,0 +1,223 @@
+package costs
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+	"quartermaster/projections"
+	"quartermaster/projections/registry"
+)
+
+// contract is a commitment as its history has it.
+type contract struct {
+	order    domain.Order // of the purchase
+	scope    string
+	sponsors []domain.Share
+	terms    []domain.Interval
+}
+
+// contractOf reads the decisions in force about a commitment that take effect
+// before a time: the last purchase with its sponsors, renewals that go on from
+// it, and its end. It is nil when nothing was bought yet.
+func contractOf(a *registry.Authority, k projections.Key, h *projections.History, before domain.Instant) *contract {
+	var c *contract
+	for i := range h.Versions {
+		v := &h.Versions[i]
+		if v.Order.Effective >= before || a.Judge(k, h, i) != "" {
+			continue
+		}
+		switch ev := v.Event.(type) {
+		case *domain.CommitmentPurchased:
+			c = &contract{order: v.Order, scope: k.Scope, sponsors: ev.Sponsors, terms: []domain.Interval{ev.Term}}
+		case *domain.CommitmentRenewed:
+			if c != nil {
+				c.terms = append(c.terms, ev.Term)
+			}
+		case *domain.CommitmentEnded:
+			if c == nil {
+				continue
+			}
+			for j := range c.terms {
+				c.terms[j].To = min(c.terms[j].To, ev.At)
+			}
+		}
+	}
+	return c
+}
+
+// readCommitments reads who answers for the commitments on the bill. Sponsors
+// are bound for the terms that they bought and for nothing else, but who
+// receives a bill for another time is told: it is charged to them and listed.
+func (l *ledger) readCommitments(view projections.View, a *registry.Authority, charges map[string]charged) error {
+	contracts := map[string]*contract{}
+	err := view.Scan(projections.Query{Table: projections.TableCommitments}, func(k projections.Key, row projections.Row) error {
+		times, billed := charges[k.ID]
+		if !billed {
+			return nil
+		}
+		h := row.(*projections.History)
+		for i := range h.Versions {
+			if reason := a.Judge(k, h, i); reason != "" {
+				l.except(DecisionVoid, k.ID, "%s of %s: %s", h.Versions[i].Event.Type(), k.Scope, reason)
+			}
+		}
+		c := contractOf(a, k, h, max(l.month.To, times.any.To))
+		if c == nil {
+			return nil
+		}
+		if other := contracts[k.ID]; other != nil {
+			winner := other
+			if c.order.After(other.order) {
+				winner = c
+			}
+			l.except(CommitmentDeclaredTwice, k.ID, "by %s and %s; the decision of %s is the later", other.scope, k.Scope, winner.scope)
+			c = winner
+		}
+		contracts[k.ID] = c
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read commitments: %w", err)
+	}
+	for id, c := range contracts {
+		l.commitments = append(l.commitments, attribution.Commitment{ID: id, Sponsors: c.sponsors})
+		used := charges[id].usage
+		for _, t := range c.terms {
+			if t.From <= used.From {
+				used.From = max(used.From, min(t.To, used.To))
+			}
+		}
+		if !used.Empty() {
+			l.except(CommitmentOutOfTerm, id, "charged for %s to %s, in which it has no term; its sponsors carry that too", used.From, used.To)
+		}
+	}
+	slices.SortFunc(l.commitments, func(a, b attribution.Commitment) int { return cmp.Compare(a.ID, b.ID) })
+	return nil
+}
+
+// AppliedPolicy is a policy that a division of costs followed.
+type AppliedPolicy struct {
+	Kind      domain.PolicyKind `json:"kind"`
+	Value     string            `json:"value"`
+	Policy    string            `json:"policy,omitempty"` // empty: nobody decided, and the value is the default
+	Workspace string            `json:"workspace,omitempty"`
+	From      domain.Instant    `json:"effective_from,omitempty"`
+	Operator  string            `json:"operator,omitempty"`
+}
+
+// readPolicies reads the two questions that a house answers by policy. The
+// bill is one for all, so only policies of the workspace whose operators decide
+// everywhere count, and only as they stand when the month begins.
+func (l *ledger) readPolicies(view projections.View, a *registry.Authority) error {
+	type candidate struct {
+		AppliedPolicy
+		order domain.Order
+	}
+	chosen := map[domain.PolicyKind]*candidate{
+		domain.PolicyCommitmentDiscount: {AppliedPolicy: AppliedPolicy{Kind: domain.PolicyCommitmentDiscount, Value: string(attribution.AsSupplied)}},
+		domain.PolicyIdleCost:           {AppliedPolicy: AppliedPolicy{Kind: domain.PolicyIdleCost, Value: "owner"}},
+	}
+	err := view.Scan(projections.Query{Table: projections.TablePolicies}, func(k projections.Key, row projections.Row) error {
+		h := row.(*projections.History)
+		subject := k.Scope + "/" + k.ID
+		for i := range h.Versions {
+			ev := h.Versions[i].Event.(*domain.PolicySet)
+			if chosen[ev.Kind] == nil || h.Versions[i].Order.Effective >= l.month.To || ev.EffectiveTo != 0 && ev.EffectiveTo <= l.month.From {
+				continue
+			}
+			if reason := a.Judge(k, h, i); reason != "" {
+				l.except(DecisionVoid, subject, "PolicySet: %s", reason)
+			} else if h.Versions[i].Order.Effective > l.month.From {
+				l.except(PolicyChangedInPeriod, subject, "%s %q takes effect at %s, from the next month on", ev.Kind, ev.Value, h.Versions[i].Order.Effective)
+			}
+		}
+		v := a.At(k, h, l.month.From)
+		if v == nil {
+			return nil
+		}
+		ev := v.Event.(*domain.PolicySet)
+		have := chosen[ev.Kind]
+		switch {
+		case have == nil || ev.EffectiveTo != 0 && ev.EffectiveTo <= l.month.From:
+			return nil
+		case k.Scope != a.Root():
+			l.except(PolicyNotApplied, subject, "%s is decided for the whole house, by %s", ev.Kind, cmp.Or(a.Root(), "nobody yet"))
+			return nil
+		case ev.Selector != (domain.Selector{}):
+			l.except(PolicyNotApplied, subject, "%s for a part of the workloads: a bill is divided by one rule", ev.Kind)
+			return nil
+		}
+		next := &candidate{order: v.Order, AppliedPolicy: AppliedPolicy{
+			Kind: ev.Kind, Value: ev.Value, Policy: k.ID, Workspace: k.Scope, From: ev.EffectiveFrom, Operator: v.Signer.Operator,
+		}}
+		if have.Policy != "" {
+			if have.order.After(next.order) {
+				have, next = next, have
+			}
+			l.except(PolicyNotApplied, have.Workspace+"/"+have.Policy, "%s is decided anew by %s", ev.Kind, next.Policy)
+		}
+		chosen[ev.Kind] = next
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read policies: %w", err)
+	}
+	for _, kind := range []domain.PolicyKind{domain.PolicyCommitmentDiscount, domain.PolicyIdleCost} {
+		l.policies = append(l.policies, chosen[kind].AppliedPolicy)
+	}
+	l.policy = attribution.Policy{
+		Discount:       attribution.Discount(chosen[domain.PolicyCommitmentDiscount].Value),
+		IdleToPlatform: chosen[domain.PolicyIdleCost].Value == "platform",
+	}
+	return nil
+}
+
+// readRules reads the mapping rules that say what lines buy. As with policies,
+// those of the workspace whose operators decide everywhere count, as they stand
+// when the month begins.
+func (l *ledger) readRules(view projections.View, a *registry.Authority) error {
+	type rule struct {
+		*domain.MappingRuleSet
+		attribution.MeterRule
+	}
+	var rules []rule
+	err := view.Scan(projections.Query{Table: projections.TableMappingRules}, func(k projections.Key, row projections.Row) error {
+		h := row.(*projections.History)
+		subject := k.Scope + "/" + k.ID
+		for i := range h.Versions {
+			v := &h.Versions[i]
+			if v.Event.(*domain.MappingRuleSet).Buys == "" || v.Order.Effective >= l.month.To {
+				continue
+			}
+			if reason := a.Judge(k, h, i); reason != "" {
+				l.except(DecisionVoid, subject, "MappingRuleSet: %s", reason)
+			} else if v.Order.Effective > l.month.From {
+				l.except(PolicyChangedInPeriod, subject, "a rule that says what lines buy takes effect at %s, from the next month on", v.Order.Effective)
+			}
+		}
+		v := a.At(k, h, l.month.From)
+		if v == nil {
+			return nil
+		}
+		ev := v.Event.(*domain.MappingRuleSet)
+		switch {
+		case ev.Buys == "":
+		case k.Scope != a.Root():
+			l.except(PolicyNotApplied, subject, "what lines buy is decided for the whole house, by %s", cmp.Or(a.Root(), "nobody yet"))
+		default:
+			rules = append(rules, rule{ev, attribution.MeterRule{Name: subject, Columns: ev.Columns, Buys: ev.Buys}})
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read mapping rules: %w", err)
+	}
+	slices.SortFunc(rules, func(x, y rule) int { return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(x.Rule, y.Rule)) })
+	for i := range rules {
+		l.rules = append(l.rules, rules[i].MeterRule)
+	}
+	return nil
+}

@@ -1,0 +1,324 @@
+package failures
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"quartermaster/domain"
+	"quartermaster/domain/reliability"
+	"quartermaster/projections"
+	"quartermaster/projections/inventory"
+	"quartermaster/projections/registry"
+)
+
+// outageLookback is how far before the time asked for an outage may have begun to
+// be known of.
+const outageLookback = 90 * domain.Day
+
+// Model is what was observed of the GPUs of a model.
+type Model struct {
+	Model string `json:"model"` // as the catalogue spells it; "" for GPUs that nobody declared
+	GPUs  int    `json:"gpus"`  // that reported
+	reliability.Evidence
+	Causes []Cause `json:"causes"` // of the interruptions, most first
+}
+
+// Cause is what interruptions began with: a fault, or "cordon" for a node
+// that was cordoned for repair with no fault that counts.
+type Cause struct {
+	Kind  string `json:"kind"`
+	Code  uint32 `json:"code,omitempty"`
+	Class string `json:"class,omitempty"`
+	Count int64  `json:"count"`
+}
+
+// ByModel returns, by GPU model, how long GPUs were observed up from one time
+// to another, what interrupted them and how long repairs took: the evidence that
+// [reliability.Prior.Learn] takes.
+//
+// A node fails as a whole. What counts (see [reliability.Counts]) on a node that is
+// up is an interruption: of the model of the GPU that it names, else of the model
+// of which the node has most. A fault that is fatal, or a cordon for repair, begins
+// an outage, which lasts until the node is returned or all that it lasts for has
+// ended; whatever comes before then belongs to it. Time to repair is that of outages that began within the time asked
+// for. One that lasts beyond it, or until the node is retired, counts as far as it
+// went and is no repair that ended. What happens to a node that nobody declared, or
+// that is not in service, is of no model.
+//
+// A GPU is up while any observer reports it, or an instance or replica of it, and
+// its node has no outage. An outage that began more than 90 days before the time
+// asked for is not known of.
+//
+// It reads the nodes declared, and of usage, faults and health the rows of the
+// time asked for (and health of the days before it): time before costs nothing.
+func ByModel(view projections.View, from, to domain.Instant, counts reliability.Counts) ([]Model, error) {
+	if from <= 0 || to <= from {
+		return nil, fmt.Errorf("reliability from %s to %s: want a time and a later one", from, to)
+	}
+	w := &reliabilityWalk{
+		fleet: &inventory.Fleet{Index: map[inventory.NodeName]*inventory.NodeTime{}}, span: domain.Interval{From: from, To: to},
+		models: map[string]*modelEvidence{}, outages: map[inventory.NodeName][]domain.Interval{},
+	}
+	models := map[string]string{}
+	a, err := registry.NewAuthority(view)
+	if err != nil {
+		return nil, err
+	}
+	err = view.Scan(projections.Query{Table: projections.TableNodes}, func(k projections.Key, row projections.Row) error {
+		w.fleet.Node(k.Scope, k.ID).Serve(a, k, row.(*projections.History), models)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", projections.TableNodes, err)
+	}
+	for _, t := range []projections.Table{projections.TableFaults, projections.TableHealth} {
+		q := projections.Query{Table: t, From: max(1, projections.DayOf(max(0, from-outageLookback))), To: projections.DayOf(to-1) + 1}
+		err := view.Scan(q, func(k projections.Key, row projections.Row) error {
+			n := w.fleet.Node(k.Scope, k.ID)
+			for i := range row.(*projections.History).Versions {
+				v := &row.(*projections.History).Versions[i]
+				f, ok := v.Event.(*domain.GPUFaultObserved)
+				switch {
+				case ok && !counts.Fault(f):
+				case ok && f.Fatal: // one goes on by itself, unless its node is retired
+					n.Health = projections.SpreadRepeats(n.Health, v, domain.Hour)
+				default: // each may be an interruption
+					n.Health = projections.SpreadRepeats(n.Health, v, min(counts.Same, projections.RepeatGap))
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", t, err)
+		}
+	}
+	w.fleet.Settle()
+	if err := w.fleet.Tell(view); err != nil {
+		return nil, err
+	}
+	for _, n := range w.fleet.Index {
+		w.interruptions(n, &counts)
+	}
+	err = inventory.EachUsage(view, w.fleet.Index, projections.Query{From: projections.HourOf(from), To: projections.HourOf(to-1) + 1}, func(k projections.Key, row *projections.UsageHour) error {
+		w.hour(k, row)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", projections.TableUsage, err)
+	}
+	out := []Model{}
+	for _, name := range slices.Sorted(maps.Keys(w.models)) {
+		m := w.models[name]
+		r := Model{Model: name, GPUs: len(m.gpus), Evidence: m.Evidence, Causes: []Cause{}}
+		for c, n := range m.causes {
+			c.Count = n
+			r.Causes = append(r.Causes, c)
+		}
+		slices.SortFunc(r.Causes, func(a, b Cause) int {
+			return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Class, b.Class))
+		})
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+type reliabilityWalk struct {
+	fleet   *inventory.Fleet
+	span    domain.Interval
+	models  map[string]*modelEvidence
+	outages map[inventory.NodeName][]domain.Interval // ascending, disjoint
+	seen    []gpuSeen
+}
+
+type modelEvidence struct {
+	reliability.Evidence
+	gpus   map[domain.GPUID]bool
+	causes map[Cause]int64 // of Count 0
+}
+
+func (w *reliabilityWalk) model(name string) *modelEvidence {
+	m := w.models[name]
+	if m == nil {
+		m = &modelEvidence{gpus: map[domain.GPUID]bool{}, causes: map[Cause]int64{}}
+		w.models[name] = m
+	}
+	return m
+}
+
+// interruptions goes through what happened to a node. What it adds up does not
+// depend on the order of nodes.
+func (w *reliabilityWalk) interruptions(n *inventory.NodeTime, counts *reliability.Counts) {
+	type outage struct {
+		domain.Interval
+		model string
+		lasts []*projections.Version // what keeps it open
+	}
+	var open *outage
+	end := func(at domain.Instant, repaired bool) {
+		retired := n.Until(open.From)
+		if at > retired {
+			at, repaired = retired, false
+		}
+		w.outages[n.NodeName] = append(w.outages[n.NodeName], domain.Interval{From: open.From, To: at})
+		if w.holds(open.From) {
+			m := w.model(open.model)
+			m.RepairMs += int64((min(at, w.span.To) - open.From) / projections.NsPerMs)
+			if repaired && at < w.span.To {
+				m.Repairs++
+			}
+		}
+		open = nil
+	}
+	var last *outage // that took nothing away
+	begin := func(v *projections.Version, gpu domain.GPUID, cause Cause, lasts bool) {
+		at := v.Order.Effective
+		if open != nil && at >= n.Until(open.From) {
+			end(at, false) // it was retired, and is back
+		}
+		if open != nil {
+			if lasts {
+				open.lasts = append(open.lasts, v)
+			}
+			return
+		}
+		o := &outage{Interval: domain.Interval{From: at}, model: n.ModelOf(gpu, at), lasts: []*projections.Version{v}}
+		if last != nil && at-last.From <= counts.Same {
+			o.model = last.model // it goes on
+		} else if w.holds(at) && !v.Moved {
+			m := w.model(o.model)
+			m.Interruptions++
+			m.causes[cause]++
+		}
+		if lasts {
+			open, last = o, nil
+		} else if last == nil || at-last.From > counts.Same {
+			last = o
+		}
+	}
+	for i := range n.Health {
+		v := &n.Health[i]
+		at := v.Order.Effective
+		if at >= w.span.To {
+			break
+		}
+		switch ev := v.Event.(type) {
+		case *domain.GPUFaultObserved:
+			if counts.Fault(ev) {
+				begin(v, ev.GPU, Cause{Kind: string(ev.Kind), Code: ev.Code, Class: ev.Class}, ev.Fatal)
+			}
+		case *domain.NodeCordoned:
+			if counts.Repair && ev.Repair {
+				begin(v, domain.GPUID{}, Cause{Kind: "cordon"}, true)
+			}
+		case *domain.NodeReturned:
+			if open != nil {
+				open.lasts = slices.DeleteFunc(open.lasts, func(b *projections.Version) bool { return projections.Ends(v, b) })
+				if len(open.lasts) > 0 {
+					break
+				}
+				end(at, !v.Moved)
+			}
+			last = nil
+		}
+	}
+	if open != nil {
+		end(inventory.Forever, false)
+	}
+}
+
+func (w *reliabilityWalk) holds(at domain.Instant) bool { return w.span.From <= at && at < w.span.To }
+
+// gpuSeen is a time within an hour, in milliseconds, in which a GPU was reported.
+type gpuSeen struct {
+	gpu      domain.GPUID
+	from, to uint32
+}
+
+// hour adds up the time that a node's GPUs were up in an hour.
+func (w *reliabilityWalk) hour(k projections.Key, row *projections.UsageHour) {
+	w.seen = w.seen[:0]
+	for i := range row.Observers {
+		o := &row.Observers[i]
+		for j := range o.Devices {
+			d := &o.Devices[j]
+			gpu := o.Physical(d)
+			for _, s := range d.Segments {
+				if n := len(w.seen); n > 0 && w.seen[n-1].gpu == gpu && w.seen[n-1].to == s.From {
+					w.seen[n-1].to = s.To // as most do
+					continue
+				}
+				w.seen = append(w.seen, gpuSeen{gpu, s.From, s.To})
+			}
+		}
+	}
+	slices.SortFunc(w.seen, func(a, b gpuSeen) int {
+		return cmp.Or(bytes.Compare(a.gpu[:], b.gpu[:]), cmp.Compare(a.from, b.from))
+	})
+	n := w.fleet.Index[inventory.NodeName{Cluster: k.Scope, Node: k.ID}]
+	start := domain.Instant(k.Hour) * domain.Hour
+	for i := 0; i < len(w.seen); {
+		gpu, done := w.seen[i].gpu, uint32(0)
+		for ; i < len(w.seen) && w.seen[i].gpu == gpu; i++ {
+			from, to := max(done, w.seen[i].from), w.seen[i].to
+			if from >= to {
+				continue
+			}
+			done = to
+			w.up(n, gpu, domain.Interval{From: start + domain.Instant(from)*projections.NsPerMs, To: start + domain.Instant(to)*projections.NsPerMs})
+		}
+	}
+}
+
+// up adds a time in which a GPU was reported, as far as its node had no outage.
+func (w *reliabilityWalk) up(n *inventory.NodeTime, gpu domain.GPUID, span domain.Interval) {
+	span = span.Intersect(w.span)
+	if span.Empty() {
+		return
+	}
+	ms := func(i domain.Interval) int64 { return int64(i.To/projections.NsPerMs - i.From/projections.NsPerMs) }
+	add := func(model string, part domain.Interval) {
+		total := ms(part)
+		if n != nil {
+			outages := w.outages[n.NodeName]
+			i, _ := slices.BinarySearchFunc(outages, part.From, func(o domain.Interval, at domain.Instant) int { return cmp.Compare(o.To, at+1) })
+			for ; i < len(outages) && outages[i].From < part.To; i++ {
+				if down := outages[i].Intersect(part); !down.Empty() {
+					total -= ms(down)
+				}
+			}
+		}
+		m := w.model(model)
+		m.gpus[gpu] = true
+		m.GPUMs += total
+	}
+	if n == nil {
+		add("", span)
+		return
+	}
+	rest := span
+	for i := range n.Service {
+		s := &n.Service[i]
+		part := s.Intersect(span)
+		if part.Empty() {
+			continue
+		}
+		if rest.From < part.From {
+			add("", domain.Interval{From: rest.From, To: part.From})
+		}
+		rest.From = part.To
+		model := ""
+		for j := range s.GPUs {
+			if s.GPUs[j].ID == gpu {
+				model = s.GPUs[j].Model
+				break
+			}
+		}
+		add(model, part)
+	}
+	if !rest.Empty() {
+		add("", rest)
+	}
+}

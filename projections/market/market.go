@@ -1,0 +1,235 @@
+package market
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/inventory"
+	"quartermaster/projections/registry"
+)
+
+// ModelName returns a GPU model as the catalogue spells it, else as it is.
+func ModelName(name string) string {
+	if m, ok := domain.LookupGPU(name); ok {
+		return m.Name
+	}
+	return name
+}
+
+// OfferFilter picks offers; empty fields match all.
+type OfferFilter struct {
+	Provider, Region, SKU string
+	GPUModel              string // in any spelling that the catalogue knows
+	// KnownBy leaves out what became known later, as in [demand.Filter].
+	KnownBy domain.Instant
+}
+
+// OfferEntry is an offer in force: its latest quote and where that comes from.
+type OfferEntry struct {
+	domain.OfferQuoted
+	Model string         `json:"model"` // GPU model as the catalogue spells it, else as quoted
+	Known domain.Instant `json:"known"` // since when the quote is known
+	Order domain.Order   `json:"order"` // the event: its source, sequence and times
+}
+
+// Offers returns the offers in force at a time, by provider, region and id. Of
+// what was quoted or withdrawn by then the last counts: an offer that was
+// withdrawn, or whose last quote has run out, is not in force, although an
+// earlier quote may have been given for longer.
+func Offers(view projections.View, at domain.Instant, f OfferFilter) ([]OfferEntry, error) {
+	out := []OfferEntry{}
+	model := ModelName(f.GPUModel)
+	var last projections.Key
+	var says *projections.Version
+	finish := func() {
+		if says == nil {
+			return
+		}
+		q, ok := says.Event.(*domain.OfferQuoted)
+		if !ok || q.ValidTo != 0 && at >= q.ValidTo {
+			return
+		}
+		e := OfferEntry{OfferQuoted: *q, Model: ModelName(q.GPUModel), Known: says.Known(), Order: says.Order}
+		if (f.Provider == "" || f.Provider == q.Market.Provider) && (f.Region == "" || f.Region == q.Market.Region) &&
+			(f.SKU == "" || f.SKU == q.SKU) && (f.GPUModel == "" || model == e.Model) {
+			out = append(out, e)
+		}
+	}
+	query := projections.Query{Table: projections.TableOffers, To: projections.MonthStart(at) + 1}
+	if f.Provider != "" && f.Region != "" {
+		query.Scope = domain.Market{Provider: f.Provider, Region: f.Region}.Key()
+	}
+	err := view.Scan(query, func(k projections.Key, row projections.Row) error {
+		if k.Scope != last.Scope || k.ID != last.ID {
+			finish()
+			last, says = k, nil
+		}
+		h := row.(*projections.History)
+		for i := range h.Versions {
+			v := &h.Versions[i]
+			if v.Order.Effective > at {
+				break
+			}
+			if f.KnownBy == 0 || v.Known() <= f.KnownBy {
+				says = v
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read offers: %w", err)
+	}
+	finish()
+	slices.SortFunc(out, func(a, b OfferEntry) int {
+		return cmp.Or(compareMarkets(a.Market, b.Market), cmp.Compare(a.Offer, b.Offer))
+	})
+	return out, nil
+}
+
+func compareMarkets(a, b domain.Market) int {
+	return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Region, b.Region))
+}
+
+// OnDemandQuotaEntry is a quota in force.
+type OnDemandQuotaEntry struct {
+	domain.OnDemandQuotaSet
+	Model string `json:"model"` // GPU model as the catalogue spells it, else as stated; "" for every model together
+}
+
+// OnDemandQuotas returns the quotas of accounts in force at a time, by provider,
+// region, account and model. Of quotas for one model under several spellings
+// the later decision counts.
+func OnDemandQuotas(view projections.View, a *registry.Authority, at domain.Instant) ([]OnDemandQuotaEntry, error) {
+	type bound struct {
+		market         domain.Market
+		account, model string
+	}
+	type decided struct {
+		entry OnDemandQuotaEntry
+		order domain.Order
+	}
+	quotas := map[bound]decided{}
+	err := view.Scan(projections.Query{Table: projections.TableOnDemandQuotas}, func(k projections.Key, row projections.Row) error {
+		v := a.At(k, row.(*projections.History), at)
+		if v == nil {
+			return nil
+		}
+		q := v.Event.(*domain.OnDemandQuotaSet)
+		e := OnDemandQuotaEntry{OnDemandQuotaSet: *q, Model: ModelName(q.GPUModel)}
+		b := bound{q.Market, q.Account, e.Model}
+		if before, twice := quotas[b]; !twice || v.Order.After(before.order) {
+			quotas[b] = decided{e, v.Order}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read on-demand quotas: %w", err)
+	}
+	out := make([]OnDemandQuotaEntry, 0, len(quotas))
+	for _, d := range quotas {
+		out = append(out, d.entry)
+	}
+	slices.SortFunc(out, CompareQuotas)
+	return out, nil
+}
+
+func CompareQuotas(a, b OnDemandQuotaEntry) int {
+	return cmp.Or(compareMarkets(a.Market, b.Market), cmp.Compare(a.Account, b.Account), cmp.Compare(a.Model, b.Model))
+}
+
+// SpotRate is what was observed of spot capacity in a market: how many units
+// were taken back, and for how long units were there to be taken.
+type SpotRate struct {
+	Market       domain.Market `json:"market"`
+	SKU          string        `json:"sku"`
+	Interrupted  uint64        `json:"interrupted"` // units; an event that states none counts as one
+	Events       int           `json:"events"`
+	ServiceMs    int64         `json:"service_ms"`     // milliseconds in service, over all nodes
+	NoticeMedian uint32        `json:"notice_seconds"` // the lower median over events
+}
+
+// PerUnitHour returns the interruptions per unit and hour to 12 digits, false
+// when no unit was seen in service.
+func (r *SpotRate) PerUnitHour() (domain.Decimal, bool) {
+	if r.ServiceMs == 0 {
+		return domain.Decimal{}, false
+	}
+	return decimal.NewFromUint64(r.Interrupted).Mul(decimal.NewFromInt(projections.MsPerHour)).DivRound(decimal.NewFromInt(r.ServiceMs), 12), true
+}
+
+// SpotRates returns what was observed of spot capacity from one time to
+// another, by provider, region and SKU: the interruptions, and the time in
+// service of the nodes that were registered as spot. Where either was not
+// observed it is zero.
+func SpotRates(view projections.View, from, to domain.Instant) ([]SpotRate, error) {
+	type kind struct {
+		market domain.Market
+		sku    string
+	}
+	rates, notices := map[kind]*SpotRate{}, map[kind][]uint32{}
+	of := func(k kind) *SpotRate {
+		r := rates[k]
+		if r == nil {
+			r = &SpotRate{Market: k.market, SKU: k.sku}
+			rates[k] = r
+		}
+		return r
+	}
+	span := domain.Interval{From: from, To: to}
+	if span.Empty() {
+		return nil, fmt.Errorf("spot rates from %s to %s: there is no time between", from, to)
+	}
+	err := view.Scan(projections.Query{Table: projections.TableSpotInterruptions, From: projections.DayOf(max(0, from)), To: projections.HourOf(to-1) + 1}, func(_ projections.Key, row projections.Row) error {
+		h := row.(*projections.History)
+		for i := range h.Versions {
+			if at := h.Versions[i].Order.Effective; at < from || at >= to {
+				continue
+			}
+			ev := h.Versions[i].Event.(*domain.SpotInterrupted)
+			k := kind{ev.Market, ev.SKU}
+			r := of(k)
+			r.Events++
+			r.Interrupted += uint64(max(1, ev.Units))
+			notices[k] = append(notices[k], ev.NoticeSeconds)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read spot interruptions: %w", err)
+	}
+	f, err := inventory.ReadFleet(view)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range f.Nodes {
+		for i := range n.Service {
+			s := &n.Service[i]
+			within := s.Intersect(span)
+			if s.Node.BillingModel != domain.BillingSpot || within.Empty() {
+				continue
+			}
+			market := domain.Market{Provider: s.Node.Provider}
+			if c, _ := f.Cluster(n.Cluster, within.From); c != nil {
+				market = domain.Market{Provider: cmp.Or(s.Node.Provider, c.Provider), Region: c.Region}
+			}
+			of(kind{market, s.Node.SKU}).ServiceMs += int64(within.Length() / projections.NsPerMs)
+		}
+	}
+	out := make([]SpotRate, 0, len(rates))
+	for k, r := range rates {
+		if n := notices[k]; len(n) > 0 {
+			slices.Sort(n)
+			r.NoticeMedian = n[(len(n)-1)/2]
+		}
+		out = append(out, *r)
+	}
+	slices.SortFunc(out, func(a, b SpotRate) int {
+		return cmp.Or(compareMarkets(a.Market, b.Market), cmp.Compare(a.SKU, b.SKU))
+	})
+	return out, nil
+}

@@ -1,0 +1,178 @@
+package planning
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/market"
+	"quartermaster/projections/registry"
+)
+
+// CommitmentEntry is a commitment of which something is left: what was bought,
+// under the terms that still hold or are to come.
+type CommitmentEntry struct {
+	Workspace          string             `json:"workspace"` // whose operators decided
+	Commitment         string             `json:"commitment"`
+	Contract           string             `json:"contract,omitempty"`
+	Market             domain.Market      `json:"market"`
+	Offer              string             `json:"offer,omitempty"`
+	BillingAccount     string             `json:"billing_account"`
+	Kind               domain.OfferKind   `json:"kind"`
+	SKU                string             `json:"sku"`
+	GPUModel           string             `json:"gpu_model"`
+	Model              string             `json:"model"` // GPU model as the catalogue spells it, else as stated
+	GPUsPerUnit        uint32             `json:"gpus_per_unit"`
+	SpendPerHour       domain.NullDecimal `json:"spend_per_hour,omitzero"`
+	GuaranteesCapacity bool               `json:"guarantees_capacity"`
+	Sponsors           []domain.Share     `json:"sponsors,omitempty"`
+	Terms              []CommitmentTerm   `json:"terms"` // those not over, ascending and disjoint; at least one
+}
+
+// CommitmentTerm is a time in which a commitment holds, at one price.
+type CommitmentTerm struct {
+	Term     domain.Interval `json:"term"`
+	Units    uint32          `json:"units"`
+	Upfront  domain.Money    `json:"upfront"` // in all
+	Hourly   domain.Money    `json:"hourly"`  // per unit
+	NoticeBy domain.Instant  `json:"notice_by,omitempty"`
+	Renewed  bool            `json:"renewed"` // false: as it was bought
+}
+
+// At returns the term that holds at a time, nil when none does.
+func (e *CommitmentEntry) At(t domain.Instant) *CommitmentTerm {
+	for i := range e.Terms {
+		if e.Terms[i].Term.From <= t && t < e.Terms[i].Term.To {
+			return &e.Terms[i]
+		}
+	}
+	return nil
+}
+
+// End returns when the commitment runs out for good.
+func (e *CommitmentEntry) End() domain.Instant { return e.Terms[len(e.Terms)-1].Term.To }
+
+// CommitmentsHeld returns the commitments that are not over at a time, those to
+// come among them, by when they run out, then id. What counts are decisions in
+// force that had taken effect or had been made by then: the last purchase, the
+// renewals that go on from it, each from its start in place of what held then,
+// and its end. Of one commitment that several workspaces declare, the later
+// purchase counts.
+func CommitmentsHeld(view projections.View, a *registry.Authority, at domain.Instant) ([]CommitmentEntry, error) {
+	type bought struct {
+		entry CommitmentEntry
+		order domain.Order
+	}
+	held := map[string]bought{}
+	err := view.Scan(projections.Query{Table: projections.TableCommitments}, func(k projections.Key, row projections.Row) error {
+		e, order := commitmentOf(a, k, row.(*projections.History), at)
+		if e == nil {
+			return nil
+		}
+		if other, twice := held[k.ID]; !twice || order.After(other.order) {
+			held[k.ID] = bought{*e, order}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read commitments: %w", err)
+	}
+	out := []CommitmentEntry{}
+	for _, id := range slices.Sorted(maps.Keys(held)) {
+		e := held[id].entry
+		e.Terms = slices.DeleteFunc(e.Terms, func(t CommitmentTerm) bool { return t.Term.To <= at })
+		if len(e.Terms) > 0 {
+			out = append(out, e)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b CommitmentEntry) int { return cmp.Compare(a.End(), b.End()) })
+	return out, nil
+}
+
+// commitmentOf reads a history with every term, and when it was bought; nil
+// when nothing was.
+func commitmentOf(a *registry.Authority, k projections.Key, h *projections.History, at domain.Instant) (e *CommitmentEntry, order domain.Order) {
+	// cut ends what holds from a time on.
+	cut := func(from domain.Instant) {
+		e.Terms = slices.DeleteFunc(e.Terms, func(t CommitmentTerm) bool { return t.Term.From >= from })
+		if n := len(e.Terms); n > 0 {
+			e.Terms[n-1].Term.To = min(e.Terms[n-1].Term.To, from)
+		}
+	}
+	for i := range h.Versions {
+		v := &h.Versions[i]
+		if v.Order.Effective > at && v.Order.Time > at || a.Judge(k, h, i) != "" {
+			continue
+		}
+		switch ev := v.Event.(type) {
+		case *domain.CommitmentPurchased:
+			e, order = &CommitmentEntry{
+				Workspace: k.Scope, Commitment: ev.Commitment, Contract: ev.Contract, Market: ev.Market, Offer: ev.Offer,
+				BillingAccount: ev.BillingAccount, Kind: ev.Kind, SKU: ev.SKU, GPUModel: ev.GPUModel, Model: market.ModelName(ev.GPUModel),
+				GPUsPerUnit: ev.GPUsPerUnit, SpendPerHour: ev.SpendPerHour, GuaranteesCapacity: ev.GuaranteesCapacity, Sponsors: ev.Sponsors,
+				Terms: []CommitmentTerm{{ev.Term, ev.Units, ev.Upfront, ev.Hourly, ev.NoticeBy, false}},
+			}, v.Order
+		case *domain.CommitmentRenewed:
+			if e != nil {
+				cut(ev.Term.From)
+				e.Terms = append(e.Terms, CommitmentTerm{ev.Term, ev.Units, ev.Upfront, ev.Hourly, ev.NoticeBy, true})
+			}
+		case *domain.CommitmentEnded:
+			if e != nil {
+				cut(ev.At)
+			}
+		}
+	}
+	return e, order
+}
+
+// Expiry is units of a commitment that run out at a time.
+type Expiry struct {
+	From               domain.Instant   `json:"from"` // of the term that runs out
+	At                 domain.Instant   `json:"at"`
+	Workspace          string           `json:"workspace"`
+	Commitment         string           `json:"commitment"`
+	Market             domain.Market    `json:"market"`
+	Kind               domain.OfferKind `json:"kind"`
+	SKU                string           `json:"sku"`
+	Model              string           `json:"model"`
+	Units              uint32           `json:"units"`
+	GPUsPerUnit        uint32           `json:"gpus_per_unit"`
+	GPUs               uint64           `json:"gpus"`
+	Hourly             domain.Money     `json:"hourly"` // per unit, as it was paid
+	GuaranteesCapacity bool             `json:"guarantees_capacity"`
+	NoticeBy           domain.Instant   `json:"notice_by,omitempty"` // until when a renewal can be stopped or asked for
+}
+
+// ExpiryLadder returns what runs out of commitments and when, by time, then
+// commitment: at the end of a term the units that no term goes on with. A spend
+// commitment runs out with the units that it states, which may be none.
+func ExpiryLadder(held []CommitmentEntry) []Expiry {
+	out := []Expiry{}
+	for i := range held {
+		e := &held[i]
+		for j := range e.Terms {
+			t := &e.Terms[j]
+			units := t.Units
+			if j+1 < len(e.Terms) && e.Terms[j+1].Term.From == t.Term.To {
+				next := e.Terms[j+1].Units
+				if units <= next {
+					continue
+				}
+				units -= next
+			}
+			out = append(out, Expiry{
+				From: t.Term.From, At: t.Term.To, Workspace: e.Workspace, Commitment: e.Commitment, Market: e.Market, Kind: e.Kind,
+				SKU: e.SKU, Model: e.Model, Units: units, GPUsPerUnit: e.GPUsPerUnit, GPUs: uint64(units) * uint64(e.GPUsPerUnit), Hourly: t.Hourly,
+				GuaranteesCapacity: e.GuaranteesCapacity, NoticeBy: t.NoticeBy,
+			})
+		}
+	}
+	slices.SortFunc(out, func(a, b Expiry) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Commitment, b.Commitment))
+	})
+	return out
+}

@@ -1,0 +1,470 @@
+package planning
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/forecast"
+	"quartermaster/domain/packing"
+	"quartermaster/domain/plan"
+	"quartermaster/domain/reliability"
+	"quartermaster/projections"
+	"quartermaster/projections/demand"
+	"quartermaster/projections/failures"
+	"quartermaster/projections/inventory"
+	"quartermaster/projections/market"
+	"quartermaster/projections/registry"
+)
+
+// planLookback is how far before the plan's time demand is looked for. What a
+// plan repeats is the end of what is found.
+const planLookback = 400 * domain.Day
+
+// FromPolicy stands for an annual rate that is to be taken from the policy
+// cost_of_capital in force, or defaultRate without one.
+var FromPolicy = decimal.NewFromInt(-1)
+
+var defaultRate = decimal.New(8, -2)
+
+// Question gathers what a plan is computed from, as it stands at a time: the
+// demand observed before it, the offers, quotas, commitments and policies in
+// force, the machines that are owned, the fleet and what should run on it. region narrows it to one region;
+// "" is all.
+//
+// Demand of one kind and unit in one region is one pool, whichever clusters and
+// workspaces it comes from. Demand that names no region, because its cluster is
+// not registered, is a pool of region "" that nobody sells to, and shows as left
+// out.
+func Question(view projections.View, at domain.Instant, region string, as plan.Assumptions) (*plan.Question, error) {
+	a, err := registry.NewAuthority(view)
+	if err != nil {
+		return nil, err
+	}
+	shares, rate, err := planPolicies(view, a, at)
+	if err != nil {
+		return nil, err
+	}
+	if as.AnnualRate.Equal(FromPolicy) {
+		as.AnnualRate = rate
+	}
+	q := &plan.Question{At: at, Region: region, Position: view.Position().String(), Folds: projections.Method, Assumptions: as}
+	if q.Held, q.Expiry, err = planHeld(view, a, at, region); err != nil {
+		return nil, err
+	}
+	owned, err := planOwned(view, at, region)
+	if err != nil {
+		return nil, err
+	}
+	q.Held = append(q.Held, owned...)
+	if q.Regions, err = planRegions(view, at); err != nil {
+		return nil, err
+	}
+	budgets, err := latencyBudgets(view, at)
+	if err != nil {
+		return nil, err
+	}
+	series, err := demand.Pools(view, at-planLookback, at, demand.Filter{Region: region, KnownBy: 0})
+	if err != nil {
+		return nil, err
+	}
+	quotas, err := market.OnDemandQuotas(view, a, at)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := PackingNodes(view, a, at, NodeFilter{Region: region})
+	if err != nil {
+		return nil, err
+	}
+	loads := map[string][]packing.Workload{}
+	fleets := map[string][]packing.Node{}
+	for _, n := range nodes {
+		fleets[n.Region] = append(fleets[n.Region], n)
+	}
+	for _, r := range slices.Sorted(maps.Keys(fleets)) {
+		if loads[r], _, err = Workloads(view, a, at, WorkloadFilter{Region: r}); err != nil {
+			return nil, err
+		}
+		if len(loads[r]) > 0 {
+			q.Packings = append(q.Packings, plan.Packing{Region: r, Nodes: fleets[r], Workloads: loads[r]})
+		}
+	}
+	observed, err := planObserved(view, at, region, as)
+	if err != nil {
+		return nil, err
+	}
+	failures, err := planFailures(view, at, as)
+	if err != nil {
+		return nil, err
+	}
+	pools := map[demand.PoolKey][]demand.Pool{}
+	for _, s := range series {
+		k := demand.PoolKey{Region: s.Region, Kind: s.Model, Unit: s.Unit}
+		if s.Unit == "gpu" {
+			k.Kind = market.ModelName(s.Model)
+		}
+		pools[k] = append(pools[k], s)
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(pools), demand.PoolKey.Compare) {
+		p, err := newPool(k, view, at, pools[k], quotas, shares)
+		if err != nil {
+			return nil, fmt.Errorf("pool %s %s: %w", k.Region, k.Kind, err)
+		}
+		p.NodeGPUs = usualSize(fleets[k.Region], k.Kind)
+		p.Observed = observed[k]
+		if model := gpuModel(p); model != "" && as.ServiceLevel.IsPositive() {
+			e := failures[model]
+			if e == nil { // nothing was observed of the model: the prior alone
+				x, err := reliability.Published().Learn(reliability.Evidence{})
+				if err != nil {
+					return nil, err
+				}
+				e = &x
+			}
+			p.Failures = e
+		}
+		for _, w := range loads[k.Region] {
+			if w.GPUMilli > 0 && (len(w.Models) == 0 || slices.Contains(w.Models, k.Kind)) {
+				p.Mix = append(p.Mix, w)
+				if budget := budgets[w.ID]; len(p.Mix) == 1 || budget < p.LatencyMicros {
+					p.LatencyMicros = budget
+				}
+			}
+		}
+		q.Pools = append(q.Pools, *p)
+	}
+	return q, nil
+}
+
+// planRegions returns the regions that are defined at a time, by id.
+func planRegions(view projections.View, at domain.Instant) ([]plan.Region, error) {
+	var out []plan.Region
+	err := view.Scan(projections.Query{Table: projections.TableRegions}, func(k projections.Key, row projections.Row) error {
+		if v := row.(*projections.History).At(at); v != nil {
+			if r, ok := v.Event.(*domain.RegionDefined); ok {
+				out = append(out, plan.Region{Region: k.ID, Country: r.Country, RoundTrips: r.RoundTrips})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read regions: %w", err)
+	}
+	return out, nil
+}
+
+// latencyBudgets returns the round trips that deployments allow, by the id of their
+// workload.
+func latencyBudgets(view projections.View, at domain.Instant) (map[string]uint64, error) {
+	out := map[string]uint64{}
+	err := view.Scan(projections.Query{Table: projections.TableDeployments}, func(k projections.Key, row projections.Row) error {
+		if v := row.(*projections.History).At(at); v != nil {
+			if d, ok := v.Event.(*domain.DeploymentChanged); ok {
+				out[k.Scope+"/"+d.Deployment] = d.LatencyMicros
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read deployments: %w", err)
+	}
+	return out, nil
+}
+
+// forecastLookback is how far before a plan's time a forecast looks: its window.
+const forecastLookback = (forecast.Window + 1) * 7 * domain.Day
+
+// planObserved gathers what forecasts of pools learn from, if demand is to be
+// forecast: what was observed, and what the log knows of it up to the plan's end.
+func planObserved(view projections.View, at domain.Instant, region string, as plan.Assumptions) (map[demand.PoolKey]*plan.Observed, error) {
+	out := map[demand.PoolKey]*plan.Observed{}
+	if as.Demand != plan.Forecast {
+		return out, nil
+	}
+	at = at.HourStart()
+	pools, err := demand.Histories(view, at-forecastLookback, at, demand.Filter{Region: region})
+	if err != nil {
+		return nil, err
+	}
+	// What begins after the plan's end changes nothing in it.
+	changes, _, err := demand.Changes(view, pools, at+domain.Instant(as.Months+1)*31*domain.Day, 0)
+	if err != nil {
+		return nil, err
+	}
+	for i := range pools {
+		p := &pools[i]
+		out[demand.PoolKey{Region: p.Region, Kind: p.Kind, Unit: p.Unit}] = &plan.Observed{
+			From: p.From, Milli: p.Milli, Changes: forecast.Shifts(p.From, p.Milli, p.Knows(changes[i])),
+		}
+	}
+	return out, nil
+}
+
+// failureLookback is how far before a plan's time interruptions are learned from.
+const failureLookback = 90 * domain.Day
+
+// planFailures learns how often GPUs of each model are interrupted, if a service
+// level is asked for.
+func planFailures(view projections.View, at domain.Instant, as plan.Assumptions) (map[string]*reliability.Estimate, error) {
+	out := map[string]*reliability.Estimate{}
+	if !as.ServiceLevel.IsPositive() {
+		return out, nil
+	}
+	models, err := failures.ByModel(view, at-failureLookback, at, reliability.DefaultCounts())
+	if err != nil {
+		return nil, err
+	}
+	for i := range models {
+		e, err := reliability.Published().Learn(models[i].Evidence)
+		if err != nil {
+			return nil, err
+		}
+		out[models[i].Model] = &e
+	}
+	return out, nil
+}
+
+// gpuModel is the model of the GPUs that a pool has, "" where nothing says that it has
+// any. Machines have those of the first of their offers that names some.
+func gpuModel(p *plan.Pool) string {
+	if p.Unit == "gpu" {
+		return p.Kind
+	}
+	i := slices.IndexFunc(p.Offers, func(o domain.OfferQuoted) bool { return o.GPUCount > 0 })
+	if i < 0 {
+		return ""
+	}
+	return p.Offers[i].GPUModel
+}
+
+func newPool(k demand.PoolKey, view projections.View, at domain.Instant, series []demand.Pool, quotas []market.OnDemandQuotaEntry, shares []spotShare) (*plan.Pool, error) {
+	p := &plan.Pool{Region: k.Region, Kind: k.Kind, Unit: k.Unit}
+	filter := market.OfferFilter{Region: k.Region, GPUModel: k.Kind}
+	if k.Unit == "vm" {
+		filter.GPUModel, filter.SKU = "", k.Kind
+		p.Note = "the demand counts machines, which are taken for " + k.Kind
+	}
+	model := k.Kind
+	if k.Region != "" {
+		offers, err := market.Offers(view, at, filter)
+		if err != nil {
+			return nil, err
+		}
+		for i := range offers {
+			o := offers[i].OfferQuoted
+			o.GPUModel = offers[i].Model
+			if k.Unit == "vm" && i == 0 {
+				model = o.GPUModel
+			}
+			p.Offers = append(p.Offers, o)
+		}
+	}
+	p.Quotas = Quotas(quotas, k.Region, model)
+	wanted, onSpot := decimal.Zero, decimal.Zero
+	for i := range series {
+		s := &series[i]
+		first := slices.IndexFunc(s.ObservedMs, func(ms uint32) bool { return ms > 0 })
+		if first < 0 {
+			continue
+		}
+		last := s.Hours() - 1
+		for s.ObservedMs[last] == 0 {
+			last--
+		}
+		out := plan.Series{Source: s.Cluster + "/" + s.Pool, From: s.From + domain.Instant(first)*domain.Hour, Milli: make([]int64, last+1-first)}
+		total := uint64(0)
+		for h := first; h <= last; h++ {
+			out.Milli[h-first] = -1
+			if s.ObservedMs[h] > 0 {
+				milli := s.Running[h] + s.Pending[h]
+				out.Milli[h-first] = clampInt64(milli)
+				total += milli
+			}
+		}
+		p.Series = append(p.Series, out)
+		d := decimal.NewFromUint64(total)
+		wanted, onSpot = wanted.Add(d), onSpot.Add(d.Mul(shareOf(shares, s.Workspace)))
+	}
+	if wanted.IsPositive() {
+		p.SpotShare = onSpot.DivRound(wanted, 12)
+	}
+	return p, nil
+}
+
+// usualSize returns how many GPUs most nodes of a model have, the more of equals.
+func usualSize(nodes []packing.Node, model string) int {
+	counts := map[int]int{}
+	for i := range nodes {
+		if nodes[i].Model == model {
+			counts[nodes[i].GPUs] += nodes[i].Count
+		}
+	}
+	best := 0
+	for size, n := range counts {
+		if best == 0 || n > counts[best] || n == counts[best] && size > best {
+			best = size
+		}
+	}
+	return best
+}
+
+// spotShare is a policy: at most Share of a workspace's demand runs on spot.
+type spotShare struct {
+	workspace string // "" for every
+	share     domain.Decimal
+}
+
+// shareOf returns the least share that a policy allows a workspace, 0 where none
+// allows any: spot is for what may be interrupted, and nobody said that.
+func shareOf(shares []spotShare, workspace string) domain.Decimal {
+	least, ok := decimal.Zero, false
+	for _, s := range shares {
+		if (s.workspace == "" || s.workspace == workspace) && (!ok || s.share.LessThan(least)) {
+			least, ok = s.share, true
+		}
+	}
+	return least
+}
+
+// planPolicies returns the policies about spot that can be applied to the demand
+// of workspaces, and the cost of capital. A policy about classes, deployments,
+// clusters or tiers says nothing about demand that does not name them.
+func planPolicies(view projections.View, a *registry.Authority, at domain.Instant) (shares []spotShare, rate domain.Decimal, err error) {
+	rate = defaultRate
+	var order domain.Order
+	err = view.Scan(projections.Query{Table: projections.TablePolicies}, func(k projections.Key, row projections.Row) error {
+		v := a.At(k, row.(*projections.History), at)
+		if v == nil {
+			return nil
+		}
+		p := v.Event.(*domain.PolicySet)
+		if p.EffectiveTo != 0 && at >= p.EffectiveTo || !p.Share.Valid {
+			return nil
+		}
+		switch p.Kind {
+		case domain.PolicyCostOfCapital:
+			if k.Scope == a.Root() && v.Order.After(order) {
+				rate, order = p.Share.Decimal, v.Order
+			}
+		case domain.PolicySpotShare:
+			s := p.Selector
+			s.Workspace = ""
+			if s != (domain.Selector{}) {
+				return nil
+			}
+			who := p.Selector.Workspace
+			if k.Scope != a.Root() {
+				if who != "" && who != k.Scope {
+					return nil
+				}
+				who = k.Scope
+			}
+			shares = append(shares, spotShare{who, p.Share.Decimal})
+		}
+		return nil
+	})
+	return shares, rate, err
+}
+
+// Quotas returns what on-demand quotas allow of a model in a region, by
+// provider. A quota of an account for the model and one for all models together
+// both bound it, so the lesser does; accounts add up.
+func Quotas(quotas []market.OnDemandQuotaEntry, region, model string) []plan.Quota {
+	var out []plan.Quota
+	for i := 0; i < len(quotas); {
+		// Quotas of a market are together, by account.
+		first := &quotas[i]
+		least, all, shared, bound := uint64(math.MaxUint64), uint64(math.MaxUint64), false, false
+		for ; i < len(quotas) && quotas[i].Market == first.Market && quotas[i].Account == first.Account; i++ {
+			if q := &quotas[i]; q.Model == "" || q.Model == model {
+				least, shared, bound = min(least, q.LimitGPUs), shared || q.Model == "", true
+				if q.Model == "" {
+					all = min(all, q.LimitGPUs)
+				}
+			}
+		}
+		if first.Market.Region != region || !bound {
+			continue
+		}
+		n := len(out)
+		if n == 0 || out[n-1].Provider != first.Market.Provider {
+			out = append(out, plan.Quota{Provider: first.Market.Provider, Together: true})
+			n++
+		}
+		q := &out[n-1]
+		sum, carry := bits.Add64(q.GPUs, least, 0)
+		if carry != 0 {
+			sum = math.MaxUint64
+		}
+		q.GPUs, q.Shared, q.Together = sum, q.Shared || shared, q.Together && shared && least == all
+	}
+	return out
+}
+
+// planHeld returns the terms of commitments that are not over, and what runs out
+// of them.
+func planHeld(view projections.View, a *registry.Authority, at domain.Instant, region string) (held, expiry []plan.Held, err error) {
+	entries, err := CommitmentsHeld(view, a, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	entries = slices.DeleteFunc(entries, func(e CommitmentEntry) bool {
+		return region != "" && e.Market.Region != region && e.Market.Region != "" // which is of all regions
+	})
+	for i := range entries {
+		e := &entries[i]
+		for _, t := range e.Terms {
+			held = append(held, plan.Held{
+				Commitment: e.Commitment, Provider: e.Market.Provider, Region: e.Market.Region, Kind: e.Kind, SKU: e.SKU, GPUModel: e.Model,
+				GPUs: int(e.GPUsPerUnit), Units: int(t.Units), Term: t.Term, NoticeBy: t.NoticeBy, Hourly: t.Hourly, Upfront: t.Upfront, Guaranteed: e.GuaranteesCapacity,
+			})
+		}
+	}
+	for _, x := range ExpiryLadder(entries) {
+		expiry = append(expiry, plan.Held{
+			Commitment: x.Commitment, Provider: x.Market.Provider, Region: x.Market.Region, Kind: x.Kind, SKU: x.SKU, GPUModel: x.Model,
+			GPUs: int(x.GPUsPerUnit), Units: int(x.Units), Term: domain.Interval{From: x.From, To: x.At}, NoticeBy: x.NoticeBy, Hourly: x.Hourly,
+			Guaranteed: x.GuaranteesCapacity,
+		})
+	}
+	return held, expiry, nil
+}
+
+// planOwned returns the healthy machines of clusters of owned hardware, equal
+// ones of a cluster together: capacity that is there and needs no purchase. Its
+// cost is in the books, whatever the plan.
+func planOwned(view projections.View, at domain.Instant, region string) ([]plan.Held, error) {
+	fleet, err := inventory.ReadFleet(view)
+	if err != nil {
+		return nil, err
+	}
+	var out []plan.Held
+	for _, n := range fleet.Nodes { // by cluster
+		s := n.At(at)
+		c, _ := fleet.Cluster(n.Cluster, at)
+		if s == nil || c == nil || c.ProviderClass != domain.Owned || region != "" && c.Region != region || n.HealthAt(at).State != "ok" {
+			continue
+		}
+		model, gpus := inventory.MostGPUs(s.GPUs)
+		h := plan.Held{
+			Commitment: n.Cluster, Provider: cmp.Or(s.Node.Provider, c.Provider), Region: c.Region, Kind: domain.OfferOwned, SKU: s.Node.SKU,
+			GPUModel: model, GPUs: gpus, Units: 1, Term: domain.Interval{From: s.From}, Guaranteed: true,
+		}
+		same := slices.IndexFunc(out, func(x plan.Held) bool {
+			return x.Commitment == h.Commitment && x.Provider == h.Provider && x.SKU == h.SKU && x.GPUModel == h.GPUModel && x.GPUs == h.GPUs
+		})
+		if same < 0 {
+			out = append(out, h)
+			continue
+		}
+		out[same].Units++
+		out[same].Term.From = max(out[same].Term.From, h.Term.From)
+	}
+	return out, nil
+}

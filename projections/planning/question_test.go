@@ -1,0 +1,259 @@
+package planning_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+
+	"quartermaster/domain"
+	"quartermaster/domain/plan"
+	"quartermaster/projections"
+	"quartermaster/projections/market"
+	"quartermaster/projections/planning"
+	"quartermaster/projections/storetest"
+)
+
+func wanted(cluster, pool, workspace, region, model string, hour int, running, pending uint64) domain.Envelope {
+	span := domain.Interval{From: storetest.Start + domain.Instant(hour)*domain.Hour, To: storetest.Start + domain.Instant(hour+1)*domain.Hour}
+	return domain.Envelope{Cluster: cluster, Workspace: workspace, Time: span.To, Recorded: span.To, Event: &domain.DemandObserved{
+		Pool: pool, Region: region, Model: model, Unit: "gpu", Interval: span, RunningMilli: running, PendingMilli: pending,
+	}}
+}
+
+// Demand of one kind in one region is one pool, whoever wants it; spot is what
+// policies allow of it, weighted by who wants how much; quotas, commitments and
+// the cost of capital are those in force and decided by whoever may.
+func TestPlanQuestion(t *testing.T) {
+	const h100 = "NVIDIA H100 80GB HBM3"
+	model := "H100 SXM 80GB"
+	l := storetest.NewLog()
+	share := func(workspace, id, selects, s string) domain.Envelope {
+		return policy(storetest.Root, workspace, domain.PolicySet{Policy: id, Kind: domain.PolicySpotShare, Selector: domain.Selector{Workspace: selects}, Share: domain.NullDecimal{Decimal: storetest.Dec(s), Valid: true}})
+	}
+	l.Append(buyer(storetest.Start)...)
+	l.Append(
+		storetest.Cluster("c1", "acme", "aws", storetest.Frankfurt.Region, storetest.Start), storetest.Node("c1", "n1", h100, 8, storetest.Start), storetest.Node("c1", "n2", h100, 4, storetest.Start), storetest.Node("c1", "n3", h100, 8, storetest.Start),
+		wanted("c1", "a", "acme", "", h100, 0, 3000, 1000), wanted("c1", "a", "acme", "", h100, 2, 4000, 0),
+		wanted("c1", "b", "beta", "", h100, 0, 1000, 0), wanted("c1", "far", "acme", "mars", h100, 0, 1000, 0),
+		share("home", "all", "", "0.5"), share("home", "beta", "beta", "0.1"), share("home", "void", "acme", "0.9"),
+		policy(storetest.Root, "home", domain.PolicySet{Policy: "capital", Kind: domain.PolicyCostOfCapital, Share: domain.NullDecimal{Decimal: storetest.Dec("0.06"), Valid: true}}),
+		policy(storetest.Root, "home", domain.PolicySet{Policy: "classes", Kind: domain.PolicySpotShare, Selector: domain.Selector{Class: domain.ClassBatch}, Share: domain.NullDecimal{Decimal: storetest.Dec("0"), Valid: true}}),
+		purchased(storetest.Root, "home", "c-1", 3, storetest.Days(-10, 90), 0),
+		deployed("c1", "acme", domain.DeploymentChanged{Deployment: "d", Need: domain.GPUNeed{Count: 2}}),
+	)
+	storetest.FoldView(t, l, func(v projections.View) {
+		q, err := planning.Question(v, storetest.Start+domain.Day, "", plan.Assumptions{AnnualRate: planning.FromPolicy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !q.Assumptions.AnnualRate.Equal(storetest.Dec("0.06")) {
+			t.Errorf("annual rate %s, want that of the policy", q.Assumptions.AnnualRate)
+		}
+		i := slices.IndexFunc(q.Pools, func(p plan.Pool) bool { return p.Region == storetest.Frankfurt.Region })
+		if len(q.Pools) != 2 || i < 0 {
+			t.Fatalf("%d pools", len(q.Pools))
+		}
+		p := q.Pools[i]
+		if p.Kind != model || p.NodeGPUs != 8 || len(p.Series) != 2 || len(p.Mix) != 1 {
+			t.Fatalf("pool of %s in nodes of %d GPUs, %d series, %d workloads", p.Kind, p.NodeGPUs, len(p.Series), len(p.Mix))
+		}
+		if p.Series[0].From != storetest.Start {
+			t.Errorf("series a begins at %s, want when it was first observed", p.Series[0].From)
+		}
+		if want := []int64{4000, -1, 4000}; !slices.Equal(p.Series[0].Milli, want) {
+			t.Errorf("series a: %v, want %v", p.Series[0].Milli, want)
+		}
+		// acme may run half of its 8 GPU-hours on spot, beta a tenth of its one.
+		if want := storetest.Dec("8").Mul(storetest.Dec("0.5")).Add(storetest.Dec("0.1")).DivRound(storetest.Dec("9"), 12); !p.SpotShare.Equal(want) {
+			t.Errorf("spot share %s, want %s", p.SpotShare, want)
+		}
+		if len(q.Held) != 1 || q.Held[0].Units != 3 || !q.Held[0].Guaranteed {
+			t.Errorf("held: %+v", q.Held)
+		}
+		if len(q.Packings) != 1 || len(q.Packings[0].Nodes) == 0 || len(q.Packings[0].Workloads) != 1 {
+			t.Errorf("%d packings", len(q.Packings))
+		}
+		narrow, err := planning.Question(v, storetest.Start+domain.Day, "mars", plan.Assumptions{})
+		if err != nil || len(narrow.Pools) != 1 || len(narrow.Held) != 0 || len(narrow.Packings) != 0 {
+			t.Errorf("of mars alone: %v", err)
+		}
+		again, err := planning.Question(v, storetest.Start+domain.Day, "", plan.Assumptions{AnnualRate: planning.FromPolicy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, _ := json.Marshal(q)
+		b, _ := json.Marshal(again)
+		if string(a) != string(b) {
+			t.Error("asked twice, two answers")
+		}
+	})
+}
+
+// Healthy machines of owned clusters are held, equal ones together, without end
+// and without cost; those of others are not.
+func TestPlanQuestionOwned(t *testing.T) {
+	const h100 = "NVIDIA H100 80GB HBM3"
+	l := storetest.NewLog()
+	l.Append(buyer(storetest.Start)...)
+	own := storetest.Cluster("lab", "acme", "own", "home", storetest.Start)
+	own.Event.(*domain.ClusterRegistered).ProviderClass = domain.Owned
+	l.Append(
+		own, storetest.Node("lab", "n1", h100, 8, storetest.Start), storetest.Node("lab", "n2", h100, 8, storetest.Start+domain.Hour), storetest.Node("lab", "n3", h100, 4, storetest.Start),
+		storetest.Node("lab", "sick", h100, 8, storetest.Start),
+		domain.Envelope{Cluster: "lab", Time: storetest.Start + domain.Hour, Event: &domain.NodeCordoned{Node: "sick", Reason: "broken"}},
+		storetest.Cluster("rented", "acme", "aws", "home", storetest.Start), storetest.Node("rented", "n1", h100, 8, storetest.Start),
+		wanted("lab", "a", "acme", "", h100, 0, 3000, 0),
+	)
+	storetest.FoldView(t, l, func(v projections.View) {
+		q, err := planning.Question(v, storetest.Start+domain.Day, "", plan.Assumptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []plan.Held{
+			{Commitment: "lab", Provider: "own", Region: "home", Kind: domain.OfferOwned, GPUModel: "H100 SXM 80GB", GPUs: 8, Units: 2, Term: domain.Interval{From: storetest.Start + domain.Hour}, Guaranteed: true},
+			{Commitment: "lab", Provider: "own", Region: "home", Kind: domain.OfferOwned, GPUModel: "H100 SXM 80GB", GPUs: 4, Units: 1, Term: domain.Interval{From: storetest.Start}, Guaranteed: true},
+		}
+		if !reflect.DeepEqual(q.Held, want) || len(q.Expiry) != 0 {
+			t.Errorf("held: %+v, running out: %+v", q.Held, q.Expiry)
+		}
+		if q, err = planning.Question(v, storetest.Start+domain.Day, "mars", plan.Assumptions{}); err != nil || len(q.Held) != 0 {
+			t.Errorf("of mars: %+v, %v", q.Held, err)
+		}
+	})
+}
+
+// Of the quotas of an account the lesser bounds, and accounts add up. A renewal
+// goes on with a commitment: what runs out is the units that it lacks.
+func TestPlanQuestionQuotasAndExpiry(t *testing.T) {
+	const h100 = "NVIDIA H100 80GB HBM3"
+	quota := func(provider, account, model string, gpus uint64) domain.Envelope {
+		return storetest.Root.Sign(domain.Envelope{Workspace: "home", Time: storetest.Start, Event: &domain.OnDemandQuotaSet{
+			Market: domain.Market{Provider: provider, Region: storetest.Frankfurt.Region}, Account: account, GPUModel: model, LimitGPUs: gpus, EffectiveFrom: storetest.Start,
+		}})
+	}
+	l := storetest.NewLog()
+	l.Append(buyer(storetest.Start)...)
+	l.Append(
+		storetest.Cluster("c1", "acme", "aws", storetest.Frankfurt.Region, storetest.Start), storetest.Node("c1", "n1", h100, 8, storetest.Start),
+		wanted("c1", "a", "acme", "", h100, 0, 3000, 0),
+		quota("aws", "1", "", 100), quota("aws", "1", h100, 64), quota("aws", "1", "L4", 8),
+		quota("aws", "2", "", 32), quota("aws", "2", h100, 64), quota("aws", "3", h100, 16), quota("aws", "4", "L4", 16),
+		quota("gcp", "1", h100, 24),
+		purchased(storetest.Root, "home", "c-1", 10, storetest.Days(-10, 90), 0), renewed(storetest.Root, "home", "c-1", 4, storetest.Days(90, 200), 0),
+	)
+	storetest.FoldView(t, l, func(v projections.View) {
+		q, err := planning.Question(v, storetest.Start+domain.Day, "", plan.Assumptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := []plan.Quota{{Provider: "aws", GPUs: 64 + 32 + 16, Shared: true}, {Provider: "gcp", GPUs: 24}}; len(q.Pools) != 1 || !slices.Equal(q.Pools[0].Quotas, want) {
+			t.Errorf("%d pools, quotas %+v, want %+v", len(q.Pools), q.Pools[0].Quotas, want)
+		}
+		var rungs []string
+		for _, x := range q.Expiry {
+			rungs = append(rungs, fmt.Sprintf("%s %d×%d %d-%d", x.Commitment, x.Units, x.GPUs, (x.Term.From-storetest.Start)/domain.Day, (x.Term.To-storetest.Start)/domain.Day))
+		}
+		if want := []string{"c-1 6×8 -10-90", "c-1 4×8 90-200"}; !slices.Equal(rungs, want) {
+			t.Errorf("running out: %v, want %v", rungs, want)
+		}
+	})
+}
+
+// A quota for all models is what pools share, unless another bounds one of them, too.
+func TestPlanQuotasTogether(t *testing.T) {
+	entry := func(account, model string, gpus uint64) market.OnDemandQuotaEntry {
+		return market.OnDemandQuotaEntry{OnDemandQuotaSet: domain.OnDemandQuotaSet{Market: storetest.Frankfurt, Account: account, LimitGPUs: gpus}, Model: model}
+	}
+	for name, c := range map[string]struct {
+		quotas   []market.OnDemandQuotaEntry
+		gpus     uint64
+		together bool
+	}{
+		"all models":              {[]market.OnDemandQuotaEntry{entry("1", "", 10)}, 10, true},
+		"two accounts":            {[]market.OnDemandQuotaEntry{entry("1", "", 10), entry("2", "", 5)}, 15, true},
+		"one of its own, greater": {[]market.OnDemandQuotaEntry{entry("1", "", 10), entry("1", "K", 10), entry("1", "L", 2)}, 10, true},
+		"one of its own, less":    {[]market.OnDemandQuotaEntry{entry("1", "", 10), entry("1", "K", 9)}, 9, false},
+		"its own alone":           {[]market.OnDemandQuotaEntry{entry("1", "K", 9)}, 9, false},
+		"an account of its own":   {[]market.OnDemandQuotaEntry{entry("1", "", 10), entry("2", "K", 5)}, 15, false},
+	} {
+		got := planning.Quotas(c.quotas, storetest.Frankfurt.Region, "K")
+		if len(got) != 1 || got[0].GPUs != c.gpus || got[0].Together != c.together {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// How far regions are and what round trip deployments allow come with the question:
+// of a pool the least, and none where one of them names none.
+func TestPlanQuestionWays(t *testing.T) {
+	const h100 = "NVIDIA H100 80GB HBM3"
+	serves := func(id string, micros uint64) domain.Envelope {
+		return domain.Envelope{Cluster: "c1", Workspace: "acme", Time: storetest.Start, Event: &domain.DeploymentChanged{
+			Deployment: id, Class: domain.ClassServing, Replicas: 1, Need: domain.GPUNeed{Count: 1, Models: []string{h100}}, LatencyMicros: micros,
+		}}
+	}
+	l := storetest.NewLog()
+	l.Append(buyer(storetest.Start)...)
+	l.Append(
+		storetest.Root.Sign(domain.Envelope{Workspace: "home", Time: storetest.Start, Event: &domain.RegionDefined{Region: storetest.Frankfurt.Region, Country: "DE", RoundTrips: []domain.RoundTrip{{To: "eu-west-1", Micros: 25_000, Measured: true}}}}),
+		storetest.Cluster("c1", "acme", "aws", storetest.Frankfurt.Region, storetest.Start), storetest.Node("c1", "n1", h100, 8, storetest.Start),
+		wanted("c1", "a", "acme", "", h100, 0, 3000, 0), serves("x", 40_000), serves("y", 30_000),
+	)
+	question := func() *plan.Question {
+		var q *plan.Question
+		storetest.FoldView(t, l, func(v projections.View) {
+			var err error
+			if q, err = planning.Question(v, storetest.Start+domain.Day, "", plan.Assumptions{}); err != nil {
+				t.Fatal(err)
+			}
+		})
+		return q
+	}
+	q := question()
+	if len(q.Pools) != 1 || q.Pools[0].LatencyMicros != 30_000 || len(q.Pools[0].Mix) != 2 {
+		t.Errorf("pools %+v", q.Pools)
+	}
+	if len(q.Regions) != 1 || q.Regions[0].Country != "DE" || len(q.Regions[0].RoundTrips) != 1 || q.Regions[0].RoundTrips[0].Micros != 25_000 {
+		t.Errorf("regions %+v", q.Regions)
+	}
+	l.Append(serves("z", 0))
+	if q := question(); q.Pools[0].LatencyMicros != 0 {
+		t.Errorf("with a deployment that names no round trip: %d", q.Pools[0].LatencyMicros)
+	}
+}
+
+// A pool that is counted in machines learns of failures from the GPUs that its offers
+// name, and knows none where they name no GPU.
+func TestPlanQuestionFailuresOfMachines(t *testing.T) {
+	const sku = "p5.48xlarge"
+	quoted := func(sku string, gpus uint32, model string) domain.Envelope {
+		return domain.Envelope{Time: storetest.Start, Event: &domain.OfferQuoted{
+			Market: storetest.Frankfurt, Offer: sku, SKU: sku, GPUModel: model, GPUCount: gpus, Kind: domain.OfferOnDemand, Hourly: storetest.Dec("40"), Currency: "USD", ValidFrom: storetest.Start,
+		}}
+	}
+	demand := func(pool, sku string) domain.Envelope {
+		e := wanted("c1", pool, "acme", storetest.Frankfurt.Region, sku, 0, 3000, 0)
+		e.Event.(*domain.DemandObserved).Unit = "vm"
+		return e
+	}
+	l := storetest.NewLog()
+	l.Append(buyer(storetest.Start)...)
+	l.Append(storetest.Cluster("c1", "acme", "aws", storetest.Frankfurt.Region, storetest.Start),
+		quoted(sku, 8, "NVIDIA H100 80GB HBM3"), quoted("c5.large", 0, ""), demand("a", sku), demand("b", "c5.large"))
+	storetest.FoldView(t, l, func(v projections.View) {
+		q, err := planning.Question(v, storetest.Start+domain.Day, "", plan.Assumptions{ServiceLevel: storetest.Dec("0.99")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(q.Pools) != 2 {
+			t.Fatalf("%d pools", len(q.Pools))
+		}
+		for _, p := range q.Pools {
+			if p.Unit != "vm" || (p.Failures != nil) != (p.Kind == sku) {
+				t.Errorf("%s in %s: failures %+v", p.Kind, p.Unit, p.Failures)
+			}
+		}
+	})
+}

@@ -1,0 +1,272 @@
+package planning
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"quartermaster/domain"
+	"quartermaster/domain/packing"
+	"quartermaster/projections"
+	"quartermaster/projections/demand"
+	"quartermaster/projections/inventory"
+	"quartermaster/projections/market"
+	"quartermaster/projections/registry"
+)
+
+// WorkloadFilter picks workloads; empty fields match all.
+type WorkloadFilter struct {
+	Workspace, Cluster, Deployment string
+	Region                         string // of the cluster
+	Class                          domain.WorkloadClass
+}
+
+// Ruling says what a policy did to workloads, so that a plan can be explained.
+type Ruling struct {
+	Workspace  string             `json:"workspace"` // that set the policy
+	Policy     string             `json:"policy"`
+	Kind       domain.PolicyKind  `json:"kind"`
+	Constraint packing.Constraint `json:"constraint"` // under which it shows in a packing
+	Workloads  []string           `json:"workloads"`  // ids, sorted
+	// Emptied are those of them for which this policy left nothing allowed, after
+	// what they asked for themselves and the policies before it: [demand.Nowhere].
+	Emptied []string `json:"emptied,omitempty"`
+}
+
+// workload is a deployment on its way to a packing.
+type workload struct {
+	packing.Workload
+	selects domain.Selector // what it is, in the terms of selectors
+	shown   bool
+}
+
+// Workloads returns the deployments declared at a time as workloads to pack, by
+// id, which is "cluster/deployment", and the policies that ruled them, by
+// workspace and policy.
+//
+// A workload bears what its deployment asks for and, on top of that, every
+// policy in force whose selector matches it: it may be only where all of them
+// allow, and has all certifications that any of them needs. Policies of the
+// workspace whose operators decide everywhere bind every workload, those of
+// another workspace its own. A workload is not bound to the cluster that it was
+// declared in; whoever wants that filters.
+//
+// "Apart" is between workloads: replicas of one are bounded by max_per_node
+// alone. A replica that is a gang over several nodes counts as that many, of
+// which one node takes no more than one of each gang; that a gang needs one
+// fabric domain is not part of a packing.
+func Workloads(view projections.View, a *registry.Authority, at domain.Instant, f WorkloadFilter) ([]packing.Workload, []Ruling, error) {
+	loads, err := readWorkloads(view, at, f)
+	if err != nil {
+		return nil, nil, err
+	}
+	rulings := []Ruling{}
+	err = view.Scan(projections.Query{Table: projections.TablePolicies}, func(k projections.Key, row projections.Row) error {
+		v := a.At(k, row.(*projections.History), at)
+		if v == nil {
+			return nil
+		}
+		p := v.Event.(*domain.PolicySet)
+		if p.EffectiveTo != 0 && at >= p.EffectiveTo {
+			return nil
+		}
+		binds := k.Scope
+		if binds == a.Root() {
+			binds = ""
+		}
+		if r := rule(k.Scope, binds, p, loads); len(r.Workloads) > 0 {
+			rulings = append(rulings, r)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read policies: %w", err)
+	}
+	out := []packing.Workload{}
+	for i := range loads {
+		if loads[i].shown {
+			out = append(out, loads[i].Workload)
+		}
+	}
+	return out, rulings, nil
+}
+
+// readWorkloads returns every deployment with replicas, by id.
+func readWorkloads(view projections.View, at domain.Instant, f WorkloadFilter) ([]workload, error) {
+	clusters, err := inventory.ReadClusters(view)
+	if err != nil {
+		return nil, err
+	}
+	present, err := modelsPresent(view, at)
+	if err != nil {
+		return nil, err
+	}
+	var out []workload
+	err = view.Scan(projections.Query{Table: projections.TableDeployments}, func(k projections.Key, row projections.Row) error {
+		v := row.(*projections.History).At(at)
+		if v == nil {
+			return nil
+		}
+		d, ok := v.Event.(*domain.DeploymentChanged)
+		if !ok || d.Replicas == 0 {
+			return nil
+		}
+		w := workload{
+			Workload: packing.Workload{
+				ID: k.Scope + "/" + d.Deployment, Workspace: v.Workspace, Class: string(d.Class), Deployment: d.Deployment,
+				Replicas: int(d.Replicas), CPUMilli: clampInt64(d.Need.CPUMilli), MemoryMiB: clampInt64(d.Need.RAMMiB),
+				Countries: sortedSet(d.Countries), Certifications: sortedSet(d.Certifications),
+				Dedicated: d.Dedicated, MaxPerNode: int(d.MaxPerNode),
+			},
+			selects: domain.Selector{Workspace: v.Workspace, Class: d.Class, Deployment: d.Deployment, Cluster: k.Scope, Tier: d.Tier},
+		}
+		w.GPUMilli, w.Models = demand.GPUNeed(&d.Need, present)
+		if g := uint64(d.Need.GangNodes); g > 1 {
+			if w.MaxPerNode == 0 || w.MaxPerNode > w.Replicas {
+				w.MaxPerNode = w.Replicas
+			}
+			w.Replicas = int(clampInt64(uint64(d.Replicas) * g))
+		}
+		region := ""
+		if c, _ := clusters.Cluster(k.Scope, at); c != nil {
+			region = c.Region
+		}
+		w.shown = (f.Workspace == "" || f.Workspace == v.Workspace) && (f.Cluster == "" || f.Cluster == k.Scope) &&
+			(f.Deployment == "" || f.Deployment == d.Deployment) && (f.Class == "" || f.Class == d.Class) &&
+			(f.Region == "" || f.Region == region)
+		out = append(out, w)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read deployments: %w", err)
+	}
+	slices.SortFunc(out, func(a, b workload) int { return cmp.Compare(a.ID, b.ID) })
+	for i := 1; i < len(out); i++ {
+		if out[i].ID == out[i-1].ID {
+			return nil, fmt.Errorf("two deployments are both called %q", out[i].ID)
+		}
+	}
+	return out, nil
+}
+
+// modelsPresent returns the GPU models of the nodes declared at a time, sorted.
+func modelsPresent(view projections.View, at domain.Instant) ([]string, error) {
+	models := map[string]bool{}
+	err := view.Scan(projections.Query{Table: projections.TableNodes}, func(_ projections.Key, row projections.Row) error {
+		if v := row.(*projections.History).At(at); v != nil {
+			if n, ok := v.Event.(*domain.NodeRegistered); ok {
+				for i := range n.GPUs {
+					models[market.ModelName(n.GPUs[i].Model)] = true
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read nodes: %w", err)
+	}
+	return slices.Sorted(maps.Keys(models)), nil
+}
+
+// rule applies a policy to the workloads that it binds: those of a workspace,
+// or of all when that is empty.
+func rule(workspace, binds string, p *domain.PolicySet, loads []workload) Ruling {
+	r := Ruling{Workspace: workspace, Policy: p.Policy, Kind: p.Kind}
+	var others []string
+	switch p.Kind {
+	case domain.PolicyResidency:
+		r.Constraint = packing.ResidencyConstraint
+	case domain.PolicyCertification:
+		r.Constraint = packing.CertificationConstraint
+	case domain.PolicyPlacement:
+		r.Constraint = packing.PlacementConstraint
+	case domain.PolicyDedicated:
+		r.Constraint = packing.DedicatedConstraint
+	case domain.PolicyApart:
+		r.Constraint = packing.ApartConstraint
+		for i := range loads {
+			if slices.ContainsFunc(p.Others, func(s domain.Selector) bool { return picks(&s, &loads[i].selects) }) {
+				others = append(others, loads[i].ID)
+			}
+		}
+	default:
+		return r // it rules no packing
+	}
+	for i := range loads {
+		w := &loads[i]
+		if binds != "" && binds != w.Workspace || !picks(&p.Selector, &w.selects) {
+			continue
+		}
+		emptied := false
+		switch p.Kind {
+		case domain.PolicyResidency:
+			w.Countries, emptied = narrow(w.Countries, p.Countries)
+		case domain.PolicyPlacement:
+			w.Clusters, emptied = narrow(w.Clusters, p.Clusters)
+		case domain.PolicyCertification:
+			w.Certifications = sortedSet(append(slices.Clone(w.Certifications), p.Certifications...))
+		case domain.PolicyDedicated:
+			w.Dedicated = true
+		case domain.PolicyApart:
+			apart := &w.ApartCluster
+			if p.Scope == "node" {
+				apart = &w.ApartNode
+			}
+			*apart = joinOthers(*apart, others, w.ID)
+		}
+		if w.shown {
+			r.Workloads = append(r.Workloads, w.ID)
+			if emptied {
+				r.Emptied = append(r.Emptied, w.ID)
+			}
+		}
+	}
+	return r
+}
+
+// picks reports whether a selector matches a workload.
+func picks(s, w *domain.Selector) bool {
+	return (s.Workspace == "" || s.Workspace == w.Workspace) && (s.Class == "" || s.Class == w.Class) &&
+		(s.Deployment == "" || s.Deployment == w.Deployment) && (s.Cluster == "" || s.Cluster == w.Cluster) &&
+		(s.Tier == "" || s.Tier == w.Tier)
+}
+
+// narrow returns what is both among what was allowed (nothing stands for
+// everything) and among what a rule allows, and whether that emptied it.
+func narrow(allowed, by []string) (both []string, emptied bool) {
+	if len(allowed) == 0 {
+		return sortedSet(by), false
+	}
+	for _, x := range allowed {
+		if slices.Contains(by, x) {
+			both = append(both, x)
+		}
+	}
+	if len(both) == 0 {
+		return []string{demand.Nowhere}, allowed[0] != demand.Nowhere
+	}
+	return both, false
+}
+
+// joinOthers adds sorted ids to sorted ids, but for one's own. Thousands of
+// workloads may be apart from the same thousands, so lists are shared where
+// they can be.
+func joinOthers(have, others []string, own string) []string {
+	if i, ok := slices.BinarySearch(others, own); ok {
+		others = slices.Concat(others[:i], others[i+1:])
+	}
+	if len(have) == 0 {
+		return others
+	}
+	return sortedSet(slices.Concat(have, others))
+}
+
+func sortedSet(xs []string) []string {
+	if len(xs) == 0 {
+		return nil
+	}
+	xs = slices.Clone(xs)
+	slices.Sort(xs)
+	return slices.Compact(xs)
+}

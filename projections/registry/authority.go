@@ -1,0 +1,570 @@
+package registry
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// Authority says whose decisions count. It is computed from the histories of
+// operators and of clusters, and every view asks it before a signed event takes
+// effect.
+//
+// Trust starts at the root: the first admin in the log who registered himself.
+// He alone may sign his own registration. Whoever comes after must be
+// registered by an admin whose own registration holds, of the root's workspace
+// for any workspace, of another workspace for that one. Operators of the root's
+// workspace decide everywhere, others within their workspace; what has no
+// workspace (rates, tariffs, quotas of accounts, books) is for those of the
+// root's workspace.
+//
+// The root is first by offset, not by time, because a time can be made up and
+// a place in the log cannot. Otherwise what counts is when a decision was made
+// ([projections.Signer]), not when it takes effect: a rate for last month is decided today.
+// A key that was revoked decides nothing that is dated or was appended after
+// its end, so its decisions cannot be dated back. Registrations that a key
+// signed after the time from which it is revoked fall with it.
+//
+// A mapping rule is for the operators of the workspace that it makes pay.
+//
+// A cluster is owned by the workspace that registered it first. Its keys are for
+// the operators of its owner, and so is giving it to another workspace, for which
+// they must be of that one too.
+//
+// An admin may decide everything, so that one person can run a small house.
+// Limits of money and the rule of two persons bind admins too, and nobody raises
+// a limit of their own.
+type Authority struct {
+	supposed []byte // the key of what a view supposes; see Supposing
+	root     string // the workspace of the first admin
+	grants   map[operatorKey][]Grant
+	owners   map[string][]ownership // of each cluster, by offset
+	rejected []Rejection
+}
+
+// ownership is a registration of a cluster that is in force.
+type ownership struct {
+	offset    int64 // in the partition that the cluster's keys are in too
+	workspace string
+}
+
+// Supposing is a view that holds decisions which nobody made: a fork of the log
+// that somebody asks "what if" of. What is signed by the key that it supposes is
+// in force. No view of a log is one.
+type Supposing interface {
+	projections.View
+	// Supposed returns the key whose decisions are in force without an operator.
+	Supposed() (publicKey []byte)
+}
+
+type operatorKey struct{ workspace, operator, key string }
+
+// Grant is the right of one key of an operator to decide, from From on and,
+// when To is not zero, until To.
+type Grant struct {
+	Workspace       string         `json:"workspace"`
+	Operator        string         `json:"operator"`
+	PublicKey       []byte         `json:"public_key"`
+	Role            domain.Role    `json:"role"`
+	AuthorityLimits []domain.Money `json:"authority_limits,omitempty"` // each of another currency
+	From            domain.Instant `json:"from"`
+	To              domain.Instant `json:"to,omitempty"`
+	RegisteredBy    string         `json:"registered_by"`
+	Root            bool           `json:"root,omitempty"` // of the workspace whose operators decide everywhere
+
+	revoked bool // ended by a revocation, not by a new registration
+}
+
+// Rejection is a decision that takes no effect, and why.
+type Rejection struct {
+	Table     string         `json:"table"`
+	Scope     string         `json:"scope"` // the topic key of the event
+	ID        string         `json:"id"`
+	Type      domain.Type    `json:"type"`
+	Time      domain.Instant `json:"time"`
+	Operator  string         `json:"operator"`
+	PublicKey []byte         `json:"public_key"`
+	Reason    string         `json:"reason"`
+}
+
+func reject(k projections.Key, v *projections.Version, reason string) Rejection {
+	r := Rejection{Table: k.Table.String(), Scope: k.Scope, ID: k.ID, Type: v.Event.Type(), Time: v.Order.Effective, Reason: reason}
+	if s := v.Signer; s != nil {
+		r.Operator, r.PublicKey, r.Time = s.Operator, s.Key, s.Time
+	}
+	return r
+}
+
+type operatorEvent struct {
+	key projections.Key
+	v   *projections.Version
+}
+
+// NewAuthority computes who may decide at a position.
+func NewAuthority(view projections.View) (*Authority, error) {
+	var events []operatorEvent
+	err := view.Scan(projections.Query{Table: projections.TableOperators}, func(k projections.Key, row projections.Row) error {
+		h := row.(*projections.History)
+		for i := range h.Versions {
+			if h.Versions[i].Signer != nil {
+				events = append(events, operatorEvent{k, &h.Versions[i]})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read operators: %w", err)
+	}
+	slices.SortFunc(events, func(a, b operatorEvent) int { return cmp.Compare(a.v.Signer.Offset, b.v.Signer.Offset) })
+	// A revocation may take effect before registrations that stand in front of
+	// it. Each that is found is known from the start of the next pass, so there
+	// are at most as many passes as revocations, and one more.
+	known := map[int64]bool{}
+	for {
+		a, again := derive(events, known)
+		if !again {
+			if s, ok := view.(Supposing); ok {
+				a.supposed = s.Supposed()
+			}
+			return a, a.own(view)
+		}
+	}
+}
+
+// own goes through the registrations of clusters in the order of the log.
+func (a *Authority) own(view projections.View) error {
+	a.owners = map[string][]ownership{}
+	err := view.Scan(projections.Query{Table: projections.TableClusters}, func(k projections.Key, row projections.Row) error {
+		h := row.(*projections.History)
+		var signed []*projections.Version
+		for i := range h.Versions {
+			if h.Versions[i].Signer != nil {
+				signed = append(signed, &h.Versions[i])
+			}
+		}
+		slices.SortFunc(signed, func(v, w *projections.Version) int { return cmp.Compare(v.Signer.Offset, w.Signer.Offset) })
+		for _, v := range signed {
+			if a.judge(k, h, v) == "" {
+				a.owners[k.Scope] = append(a.owners[k.Scope], ownership{v.Signer.Offset, v.Workspace})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", projections.TableClusters, err)
+	}
+	return nil
+}
+
+// owner returns the workspace that owned a cluster before an offset of its
+// partition, "" when nobody had registered it.
+func (a *Authority) owner(cluster string, before int64) string {
+	owner := ""
+	for _, o := range a.owners[cluster] {
+		if o.offset >= before {
+			break
+		}
+		owner = o.workspace
+	}
+	return owner
+}
+
+// Clusters returns the histories of clusters without the registrations that
+// take no effect. A cluster without one that does is not among them.
+func (a *Authority) Clusters(view projections.View) (map[string]*projections.History, error) {
+	out := map[string]*projections.History{}
+	err := view.Scan(projections.Query{Table: projections.TableClusters}, func(k projections.Key, row projections.Row) error {
+		h := row.(*projections.History)
+		var held []projections.Version
+		for i := range h.Versions {
+			if a.Judge(k, h, i) == "" {
+				held = append(held, h.Versions[i])
+			}
+		}
+		if len(held) > 0 {
+			out[k.Scope] = &projections.History{Versions: held}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", projections.TableClusters, err)
+	}
+	return out, nil
+}
+
+// raises returns "" unless operators would raise their own limit. Whoever
+// registers is an admin already, and there is no higher role.
+func raises(g *Grant, ev *domain.OperatorRegistered) string {
+	for _, m := range ev.AuthorityLimits {
+		if covers(g, m) != "" {
+			return fmt.Sprintf("operator %q would raise their own limit to %s: another admin must", g.Operator, m)
+		}
+	}
+	return ""
+}
+
+// derive goes through the operators' events in the order of the log. It adds
+// the revocations that hold to known, and reports whether there was a new one.
+func derive(events []operatorEvent, known map[int64]bool) (*Authority, bool) {
+	a := &Authority{grants: map[operatorKey][]Grant{}}
+	found, again := false, false
+	end := func(key operatorKey, from domain.Instant) domain.Instant {
+		var to domain.Instant
+		for _, e := range events {
+			r, ok := e.v.Event.(*domain.OperatorRevoked)
+			if !ok || !known[e.v.Signer.Offset] || (operatorKey{e.key.Scope, r.Operator, string(r.PublicKey)}) != key {
+				continue
+			}
+			if at := e.v.Signer.Time; at >= from && (to == 0 || at < to) {
+				to = at
+			}
+		}
+		return to
+	}
+	for _, e := range events {
+		s := e.v.Signer
+		switch ev := e.v.Event.(type) {
+		case *domain.OperatorRegistered:
+			if !found && ev.Role == domain.RoleAdmin && s.Operator == ev.Operator && bytes.Equal(s.Key, ev.PublicKey) {
+				found, a.root = true, e.key.Scope
+			} else if reason := a.judge(e.key, nil, e.v); reason != "" {
+				a.rejected = append(a.rejected, reject(e.key, e.v, reason))
+				continue
+			}
+			key := operatorKey{e.key.Scope, ev.Operator, string(ev.PublicKey)}
+			grants := a.grants[key]
+			// Registered again, a key has the new role and limit from then on.
+			for i := range grants {
+				if g := &grants[i]; g.To == 0 || g.To > s.Time {
+					g.To, g.revoked = max(g.From, s.Time), false
+				}
+			}
+			to := end(key, s.Time)
+			a.grants[key] = append(grants, Grant{
+				Workspace: e.key.Scope, Operator: ev.Operator, PublicKey: ev.PublicKey,
+				Role: ev.Role, AuthorityLimits: ev.AuthorityLimits,
+				From: s.Time, To: to, RegisteredBy: s.Operator, Root: e.key.Scope == a.root, revoked: to != 0,
+			})
+		case *domain.OperatorRevoked:
+			if known[s.Offset] {
+				continue
+			}
+			if reason := a.judge(e.key, nil, e.v); reason != "" {
+				a.rejected = append(a.rejected, reject(e.key, e.v, reason))
+				continue
+			}
+			known[s.Offset], again = true, true
+		}
+	}
+	return a, again
+}
+
+// Root returns the workspace whose operators decide everywhere, "" when the
+// registry has no valid operator.
+func (a *Authority) Root() string { return a.root }
+
+// Grants returns every grant, by workspace, operator, key and time.
+func (a *Authority) Grants() []Grant {
+	var out []Grant
+	for _, gs := range a.grants {
+		out = append(out, gs...)
+	}
+	slices.SortFunc(out, func(g, h Grant) int {
+		return cmp.Or(cmp.Compare(g.Workspace, h.Workspace), cmp.Compare(g.Operator, h.Operator),
+			bytes.Compare(g.PublicKey, h.PublicKey), cmp.Compare(g.From, h.From), cmp.Compare(g.To, h.To))
+	})
+	return out
+}
+
+// Judge returns "" when version i of a history is in force, and otherwise why
+// it takes no effect. What needs no signature is always in force.
+func (a *Authority) Judge(k projections.Key, h *projections.History, i int) string {
+	v := &h.Versions[i]
+	if k.Table == projections.TableOperators {
+		for _, r := range a.rejected {
+			if s := v.Signer; s != nil && r.Scope == k.Scope && r.ID == k.ID && r.Type == v.Event.Type() &&
+				r.Time == s.Time && r.Operator == s.Operator && bytes.Equal(r.PublicKey, s.Key) {
+				return r.Reason
+			}
+		}
+		return ""
+	}
+	return a.judge(k, h, v)
+}
+
+func (a *Authority) judge(k projections.Key, h *projections.History, v *projections.Version) string {
+	if !domain.NeedsSignature(v.Event.Type()) {
+		return ""
+	}
+	s := v.Signer
+	if s == nil {
+		return "it is not signed"
+	}
+	if len(a.supposed) > 0 && bytes.Equal(s.Key, a.supposed) {
+		return ""
+	}
+	scope, reason := a.decidedFor(k, v)
+	if reason != "" {
+		return reason
+	}
+	g, reason := a.grant(scope, s)
+	if reason != "" {
+		return reason
+	}
+	if r, ok := v.Event.(*domain.OperatorRevoked); ok && r.Operator == s.Operator {
+		return "" // everyone may give up a key of his own
+	}
+	if reason := mayDecide(g, v.Event); reason != "" {
+		return reason
+	}
+	switch ev := v.Event.(type) {
+	case *domain.OperatorRegistered:
+		if ev.Operator == s.Operator || bytes.Equal(ev.PublicKey, s.Key) {
+			return raises(g, ev)
+		}
+	case *domain.ClusterRegistered:
+		// Whoever takes a cluster over must be one who may give it away.
+		if owner := a.owner(k.Scope, s.Offset); owner != "" && owner != scope {
+			from, reason := a.grant(owner, s)
+			if reason == "" {
+				reason = mayDecide(from, ev)
+			}
+			if reason != "" {
+				return fmt.Sprintf("cluster %q belongs to workspace %q: %s", k.Scope, owner, reason)
+			}
+		}
+	}
+	amounts, reason := commits(h, v)
+	if reason != "" {
+		return reason
+	}
+	for _, m := range amounts {
+		if reason := covers(g, m); reason != "" {
+			return reason
+		}
+	}
+	if c, ok := v.Event.(*domain.CloseApproved); ok {
+		return approves(h, c, s)
+	}
+	return ""
+}
+
+// decidedFor returns the workspace that a decision is for, "" when it is for the
+// whole house, and otherwise why it is for none.
+func (a *Authority) decidedFor(k projections.Key, v *projections.Version) (workspace, reason string) {
+	switch k.Table {
+	case projections.TableOnDemandQuotas, projections.TableTariffs, projections.TableFXRates, projections.TableCloses, projections.TableResolutions:
+		return "", ""
+	case projections.TableClusters:
+		return v.Workspace, ""
+	case projections.TableMappingRules:
+		// Whoever is to pay.
+		return cmp.Or(v.Event.(*domain.MappingRuleSet).ToWorkspace, k.Scope), ""
+	case projections.TableClusterKeys, projections.TableNodes:
+		owner := a.owner(k.Scope, v.Signer.Offset)
+		if owner == "" {
+			return "", fmt.Sprintf("cluster %q was not registered before", k.Scope)
+		}
+		return owner, ""
+	}
+	return k.Scope, ""
+}
+
+// mayDecide returns "" when the role of a grant may decide an event.
+func mayDecide(g *Grant, ev domain.Event) string {
+	if roles := deciders(ev); !slices.Contains(roles, g.Role) {
+		return fmt.Sprintf("operator %q is %s, and %s is for %v", g.Operator, g.Role, ev.Type(), roles)
+	}
+	return ""
+}
+
+// grant returns the grant under which a key decides for a workspace.
+func (a *Authority) grant(workspace string, s *projections.Signer) (*Grant, string) {
+	reason := fmt.Sprintf("operator %q has no such key in the registry", s.Operator)
+	scopes := []string{workspace, a.root}
+	if workspace == "" || workspace == a.root {
+		scopes = scopes[1:]
+	}
+	for _, scope := range scopes {
+		for i := range a.grants[operatorKey{scope, s.Operator, string(s.Key)}] {
+			g := &a.grants[operatorKey{scope, s.Operator, string(s.Key)}][i]
+			switch {
+			case s.Time < g.From:
+				reason = fmt.Sprintf("the key of operator %q was registered at %s, after it decided", s.Operator, g.From)
+			case g.To != 0 && s.Time >= g.To:
+				reason = fmt.Sprintf("the key of operator %q ended at %s", s.Operator, g.To)
+			case g.To != 0 && g.revoked && s.Appended >= g.To:
+				reason = fmt.Sprintf("the key of operator %q ended at %s, and this was appended later", s.Operator, g.To)
+			default:
+				return g, ""
+			}
+		}
+	}
+	return nil, reason
+}
+
+// deciders returns the roles that may decide an event.
+func deciders(ev domain.Event) []domain.Role {
+	switch ev := ev.(type) {
+	case *domain.OperatorRegistered, *domain.OperatorRevoked:
+		return []domain.Role{domain.RoleAdmin}
+	case *domain.PolicySet:
+		switch ev.Kind {
+		case domain.PolicyCommitmentDiscount, domain.PolicyIdleCost, domain.PolicyActivity, domain.PolicyCostOfCapital:
+			return []domain.Role{domain.RoleAdmin, domain.RoleFinance}
+		}
+		return []domain.Role{domain.RoleAdmin, domain.RolePlanner}
+	case *domain.QuotaSet:
+		return []domain.Role{domain.RoleAdmin, domain.RolePlanner}
+	case *domain.OnDemandQuotaSet:
+		return []domain.Role{domain.RoleAdmin, domain.RolePlanner, domain.RoleOperator}
+	case *domain.ClusterRegistered, *domain.ClusterKeyIssued, *domain.ClusterKeyRotated, *domain.ClusterKeyRevoked, *domain.GPURetired:
+		return []domain.Role{domain.RoleAdmin, domain.RoleOperator}
+	case *domain.CertificationHeld:
+		return []domain.Role{domain.RoleAdmin, domain.RoleAuditor, domain.RoleOperator}
+	case *domain.QuarantineResolved, *domain.StreamGapResolved, *domain.GenerationSwitched:
+		return []domain.Role{domain.RoleAdmin, domain.RoleOperator}
+	case *domain.RecommendationApproved, *domain.RecommendationRejected:
+		return []domain.Role{domain.RoleAdmin, domain.RoleFinance, domain.RolePlanner}
+	default:
+		// Budgets, rates, tariffs, mapping rules, methods, commitments, closes.
+		return []domain.Role{domain.RoleAdmin, domain.RoleFinance}
+	}
+}
+
+// commits returns the money that a decision commits: of a purchase the whole
+// term, of an approval the cost that the recommendation states.
+func commits(h *projections.History, v *projections.Version) ([]domain.Money, string) {
+	switch ev := v.Event.(type) {
+	case *domain.CommitmentPurchased:
+		hourly := ev.Hourly.Amount.Mul(decimal.NewFromInt(int64(ev.Units)))
+		if ev.SpendPerHour.Valid {
+			hourly = decimal.Max(hourly, ev.SpendPerHour.Decimal)
+		}
+		return term(ev.Upfront, domain.Money{Amount: hourly, Currency: cmp.Or(ev.Hourly.Currency, ev.Upfront.Currency)}, ev.Term), ""
+	case *domain.CommitmentRenewed:
+		hourly := ev.Hourly.Amount.Mul(decimal.NewFromInt(int64(ev.Units)))
+		return term(ev.Upfront, domain.Money{Amount: hourly, Currency: cmp.Or(ev.Hourly.Currency, ev.Upfront.Currency)}, ev.Term), ""
+	case *domain.RecommendationApproved:
+		for i := range h.Versions {
+			if made, ok := h.Versions[i].Event.(*domain.RecommendationMade); ok {
+				return []domain.Money{made.Cost}, ""
+			}
+		}
+		return nil, "it approves a recommendation that is not in the log"
+	}
+	return nil, ""
+}
+
+func term(upfront, hourly domain.Money, t domain.Interval) []domain.Money {
+	ns := decimal.NewFromInt(int64(t.Length()))
+	hourly.Amount = hourly.Amount.Mul(ns).DivRound(decimal.NewFromInt(int64(domain.Hour)), 18)
+	if upfront.Currency == hourly.Currency || upfront.Amount.IsZero() {
+		hourly.Amount = hourly.Amount.Add(upfront.Amount)
+		return []domain.Money{hourly}
+	}
+	return []domain.Money{upfront, hourly}
+}
+
+// covers returns "" when a grant's limit in its currency covers an amount. Without one no
+// money may be committed, and no rate turns one currency into another: which rate would
+// be a decision of its own.
+func covers(g *Grant, m domain.Money) string {
+	if m.Amount.Sign() <= 0 {
+		return ""
+	}
+	if len(g.AuthorityLimits) == 0 {
+		return fmt.Sprintf("operator %q may commit no money, this commits %s", g.Operator, m)
+	}
+	limits := make([]string, len(g.AuthorityLimits))
+	for i, limit := range g.AuthorityLimits {
+		if limits[i] = limit.String(); limit.Currency != m.Currency {
+			continue
+		}
+		if m.Amount.GreaterThan(limit.Amount) {
+			return fmt.Sprintf("operator %q may commit %s, this commits %s", g.Operator, limit, m)
+		}
+		return ""
+	}
+	return fmt.Sprintf("operator %q has no limit in %s, this commits %s: their limits are %s", g.Operator, m.Currency, m, strings.Join(limits, ", "))
+}
+
+// approves holds the rule of two persons: whoever prepared a close does not
+// approve it.
+func approves(h *projections.History, c *domain.CloseApproved, s *projections.Signer) string {
+	prepared := false
+	for i := range h.Versions {
+		p, ok := h.Versions[i].Event.(*domain.ClosePrepared)
+		if !ok || p.Period != c.Period || !bytes.Equal(p.Digest, c.Digest) || h.Versions[i].Signer == nil {
+			continue
+		}
+		if h.Versions[i].Signer.Operator == s.Operator {
+			return fmt.Sprintf("operator %q prepared this close: another person must approve it", s.Operator)
+		}
+		prepared = true
+	}
+	if !prepared {
+		return "it approves a close that nobody prepared"
+	}
+	return ""
+}
+
+// At returns the version of a history in effect at a time, as [projections.History.At]
+// does, but passes over decisions that are void. It is nil when there is none.
+func (a *Authority) At(k projections.Key, h *projections.History, t domain.Instant) *projections.Version {
+	for i := len(h.Versions) - 1; i >= 0; i-- {
+		if h.Versions[i].Order.Effective <= t && a.Judge(k, h, i) == "" {
+			return &h.Versions[i]
+		}
+	}
+	return nil
+}
+
+// Latest returns the version in force that takes effect last, even if that is
+// still to come, nil when there is none.
+func (a *Authority) Latest(k projections.Key, h *projections.History) *projections.Version {
+	for i := len(h.Versions) - 1; i >= 0; i-- {
+		if a.Judge(k, h, i) == "" {
+			return &h.Versions[i]
+		}
+	}
+	return nil
+}
+
+// signedTables lists the tables that hold decisions.
+func signedTables() []projections.Table {
+	return []projections.Table{
+		projections.TableOperators, projections.TablePolicies, projections.TableQuotas, projections.TableBudgets, projections.TableCertifications, projections.TableMethods, projections.TableMappingRules,
+		projections.TableClusters, projections.TableClusterKeys, projections.TableNodes,
+		projections.TableOnDemandQuotas, projections.TableTariffs, projections.TableFXRates, projections.TableRecommendations, projections.TableCommitments, projections.TableCloses, projections.TableResolutions,
+		projections.TableGapResolutions, projections.TableSwitches,
+	}
+}
+
+// Rejections returns every decision in the log that takes no effect, by table,
+// scope, id and order.
+func (a *Authority) Rejections(view projections.View) ([]Rejection, error) {
+	out := []Rejection{}
+	for _, t := range signedTables() {
+		err := view.Scan(projections.Query{Table: t}, func(k projections.Key, row projections.Row) error {
+			h := row.(*projections.History)
+			for i := range h.Versions {
+				if reason := a.Judge(k, h, i); reason != "" {
+					out = append(out, reject(k, &h.Versions[i], reason))
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", t, err)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,100 @@
+package registry
+
+import (
+	"cmp"
+	"slices"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// ClusterKeyEntry is a key of a cluster. It may push until Until, when that is
+// not zero.
+type ClusterKeyEntry struct {
+	Cluster string         `json:"cluster"`
+	KeyID   string         `json:"key_id"`
+	MAC     []byte         `json:"-"`
+	Issued  domain.Instant `json:"issued"`
+	Until   domain.Instant `json:"until,omitempty"`
+	Why     string         `json:"why,omitempty"` // of Until: expires, replaced or revoked, and the reason given
+	Revoked bool           `json:"revoked"`
+}
+
+// Live reports whether the key holds at a time. It does as soon as it is known,
+// and does not as soon as it is known to be revoked, because the clocks of those
+// who decide and of those who check differ.
+func (e *ClusterKeyEntry) Live(at domain.Instant) bool {
+	return !e.Revoked && (e.Until == 0 || at < e.Until)
+}
+
+// ClusterKeys returns the keys that clusters ever had, by cluster, then by when
+// they were issued. A key that was issued twice under one id counts as it was
+// first issued; what ends it first, ends it. Decisions that take no effect neither
+// make a key nor end one.
+func ClusterKeys(view projections.View) ([]ClusterKeyEntry, error) {
+	a, err := NewAuthority(view)
+	if err != nil {
+		return nil, err
+	}
+	type name struct{ cluster, key string }
+	keys := map[name]*ClusterKeyEntry{}
+	type end struct {
+		name
+		at      domain.Instant
+		why     string
+		revoked bool
+	}
+	var ends []end
+	err = view.Scan(projections.Query{Table: projections.TableClusterKeys}, func(k projections.Key, row projections.Row) error {
+		h := row.(*projections.History)
+		for i, v := range h.Versions {
+			if a.Judge(k, h, i) != "" {
+				continue
+			}
+			id, at := name{k.Scope, k.ID}, v.Order.Effective
+			issue := func(mac []byte, expires domain.Instant) {
+				if keys[id] == nil {
+					keys[id] = &ClusterKeyEntry{Cluster: k.Scope, KeyID: k.ID, MAC: mac, Issued: at}
+				}
+				if expires != 0 {
+					ends = append(ends, end{id, expires, "expires", false})
+				}
+			}
+			switch ev := v.Event.(type) {
+			case *domain.ClusterKeyIssued:
+				issue(ev.MAC, ev.Expires)
+			case *domain.ClusterKeyRotated:
+				issue(ev.MAC, ev.Expires)
+				ends = append(ends, end{name{k.Scope, ev.PreviousKeyID}, ev.PreviousValidUntil, "replaced by " + k.ID, false})
+			case *domain.ClusterKeyRevoked:
+				why := "revoked"
+				if ev.Reason != "" {
+					why += ": " + ev.Reason
+				}
+				ends = append(ends, end{id, at, why, true})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range ends {
+		k := keys[e.name]
+		if k == nil {
+			continue
+		}
+		k.Revoked = k.Revoked || e.revoked
+		if k.Until == 0 || e.at < k.Until {
+			k.Until, k.Why = e.at, e.why
+		}
+	}
+	out := make([]ClusterKeyEntry, 0, len(keys))
+	for _, k := range keys {
+		out = append(out, *k)
+	}
+	slices.SortFunc(out, func(a, b ClusterKeyEntry) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Issued, b.Issued), cmp.Compare(a.KeyID, b.KeyID))
+	})
+	return out, nil
+}

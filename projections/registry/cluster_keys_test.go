@@ -1,0 +1,70 @@
+package registry_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/registry"
+	"quartermaster/projections/storetest"
+)
+
+func TestClusterKeys(t *testing.T) {
+	at := func(minutes int) domain.Instant { return storetest.Start + domain.Instant(minutes)*storetest.Minute }
+	event := func(cluster string, minutes int, ev domain.Event) domain.Envelope {
+		return storetest.Root.Sign(domain.Envelope{Cluster: cluster, Time: at(minutes), Event: ev})
+	}
+	mac := func(b byte) []byte { return []byte(strings.Repeat(string(rune('a'+b)), 32)) }
+	issued := func(cluster, key string, minutes int, expires domain.Instant) domain.Envelope {
+		return event(cluster, minutes, &domain.ClusterKeyIssued{KeyID: key, MAC: mac(0), Expires: expires})
+	}
+	rotated := func(key, previous string, minutes, until int) domain.Envelope {
+		return event("c", minutes, &domain.ClusterKeyRotated{KeyID: key, MAC: mac(1), PreviousKeyID: previous, PreviousValidUntil: at(until)})
+	}
+	revoked := func(cluster, key string, minutes int) domain.Envelope {
+		return event(cluster, minutes, &domain.ClusterKeyRevoked{KeyID: key, Reason: "laptop lost"})
+	}
+	for _, c := range []struct {
+		name string
+		log  []domain.Envelope
+		want string // "cluster/key until why live", at minute 60
+	}{
+		{"none", nil, ""},
+		{"issued", []domain.Envelope{issued("c", "k1", 0, 0)}, "c/k1 -  true"},
+		{"dated a little ahead", []domain.Envelope{issued("c", "k1", 61, 0)}, "c/k1 -  true"},
+		{"expired", []domain.Envelope{issued("c", "k1", 0, at(60))}, "c/k1 60 expires false"},
+		{"not yet expired", []domain.Envelope{issued("c", "k1", 0, at(61))}, "c/k1 61 expires true"},
+		{"while it is rotated both hold", []domain.Envelope{issued("c", "k1", 0, 0), rotated("k2", "k1", 50, 70)}, "c/k1 70 replaced by k2 true; c/k2 -  true"},
+		{"after that the new one alone", []domain.Envelope{issued("c", "k1", 0, 0), rotated("k2", "k1", 10, 50)}, "c/k1 50 replaced by k2 false; c/k2 -  true"},
+		{"expiry before the end of a rotation", []domain.Envelope{issued("c", "k1", 0, at(40)), rotated("k2", "k1", 10, 70)}, "c/k1 40 expires false; c/k2 -  true"},
+		{"revoked", []domain.Envelope{issued("c", "k1", 0, 0), revoked("c", "k1", 59)}, "c/k1 59 revoked: laptop lost false"},
+		{"revoked by a clock that is ahead", []domain.Envelope{issued("c", "k1", 0, 0), revoked("c", "k1", 65)}, "c/k1 65 revoked: laptop lost false"},
+		{"revoked and issued again under its id", []domain.Envelope{issued("c", "k1", 0, 0), revoked("c", "k1", 5), issued("c", "k1", 10, 0)}, "c/k1 5 revoked: laptop lost false"},
+		{"revoked in another cluster", []domain.Envelope{issued("c", "k1", 0, 0), revoked("d", "k1", 5)}, "c/k1 -  true"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := storetest.NewLog()
+			l.Append(storetest.Cluster("c", "acme", "p", "r", storetest.Start-storetest.Minute), storetest.Cluster("d", "acme", "p", "r", storetest.Start-storetest.Minute))
+			l.Append(c.log...)
+			var got []string
+			storetest.FoldView(t, l, func(v projections.View) {
+				keys, err := registry.ClusterKeys(v)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, k := range keys {
+					until := "-"
+					if k.Until != 0 {
+						until = fmt.Sprint(int64(k.Until-storetest.Start) / int64(storetest.Minute))
+					}
+					got = append(got, fmt.Sprintf("%s/%s %s %s %t", k.Cluster, k.KeyID, until, k.Why, k.Live(at(60))))
+				}
+			})
+			if s := strings.Join(got, "; "); s != c.want {
+				t.Errorf("got  %s\nwant %s", s, c.want)
+			}
+		})
+	}
+}

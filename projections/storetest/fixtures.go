@@ -1,0 +1,165 @@
+package storetest
+
+import (
+	"context"
+	"flag"
+	"os"
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"testing"
+
+	"github.com/shopspring/decimal"
+	"pgregory.net/rapid"
+)
+
+// FaultRows returns the rows of faults.
+func FaultRows(t testing.TB, l *Log) (rows []*projections.History) {
+	t.Helper()
+	m, err := l.Fold(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.View(t.Context(), func(v projections.View) error {
+		return v.Scan(projections.Query{Table: projections.TableFaults}, func(_ projections.Key, row projections.Row) error {
+			rows = append(rows, row.(*projections.History))
+			return nil
+		})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// Storm is a fault every ten seconds.
+func Storm(from, to, g int, code uint32, fatal bool) (envs []domain.Envelope) {
+	for s := from * 6; s < to*6; s++ {
+		e := Fault(from, g, code, fatal)
+		e.Time = Start + domain.Instant(s)*10*domain.Second
+		envs = append(envs, e)
+	}
+	return envs
+}
+
+// mayBill is the billing month of these tests.
+var MayBill = domain.Interval{From: Start, To: Start + 31*domain.Day}
+
+var Frankfurt = domain.Market{Provider: "aws", Region: "eu-central-1"}
+
+func Days(from, to int) domain.Interval {
+	return domain.Interval{From: Start + domain.Instant(from)*domain.Day, To: Start + domain.Instant(to)*domain.Day}
+}
+
+// Check runs a property 100 times, or as -rapid.checks says, and 10,000 times
+// with QM_LONG=1.
+func Check(t *testing.T, property func(*rapid.T)) {
+	t.Helper()
+	if os.Getenv("QM_LONG") == "1" {
+		checks := flag.Lookup("rapid.checks").Value
+		old := checks.String()
+		if err := checks.Set("10000"); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = checks.Set(old) }()
+	}
+	rapid.Check(t, property)
+}
+
+func Fold(t *rapid.T, l *Log) *projections.Memory {
+	m, err := l.Fold(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func DigestOf(t *rapid.T, m *projections.Memory) [32]byte {
+	sum, _, err := m.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
+
+func Look(t *rapid.T, m *projections.Memory, read func(projections.View) error) {
+	if err := m.View(context.Background(), read); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func Indices(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+func Dec(s string) domain.Decimal { return decimal.RequireFromString(s) }
+
+func USD(s string) *domain.Money { return &domain.Money{Amount: Dec(s), Currency: "USD"} }
+
+// FoldView folds a log into a strict store and shows its rows. Nothing may be in
+// quarantine: a test that wants that says so by itself.
+func FoldView(t *testing.T, l *Log, read func(projections.View)) {
+	t.Helper()
+	m, err := l.Fold(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = m.View(context.Background(), func(v projections.View) error {
+		err := v.Scan(projections.Query{Table: projections.TableQuarantine}, func(_ projections.Key, row projections.Row) error {
+			t.Errorf("quarantined: %s", row.(*projections.Quarantined).Reason)
+			return nil
+		})
+		read(v)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+var (
+	Ann     = NewOperator("ann", 1)
+	Bob     = NewOperator("bob", 1)
+	Mallory = NewOperator("mallory", 1)
+)
+
+func Fault(minutes, g int, code uint32, fatal bool) domain.Envelope {
+	ev := &domain.GPUFaultObserved{Node: "n", Kind: domain.FaultXID, Code: code, Class: "hardware", Fatal: fatal}
+	if g >= 0 {
+		ev.GPU = DeviceOf(g)
+	}
+	return Hardware(minutes, ev)
+}
+
+// Mended says that a GPU works again.
+func Mended(minutes, g int) domain.Envelope {
+	return Hardware(minutes, &domain.NodeReturned{Node: "n", GPU: DeviceOf(g), Faults: true})
+}
+
+const Minute = 60 * domain.Second
+
+func Span(from, to int) domain.Interval {
+	return domain.Interval{From: Start + domain.Instant(from)*Minute, To: Start + domain.Instant(to)*Minute}
+}
+
+func DeviceOf(i int) domain.GPUID { return GPU("c", "n", i) }
+
+// Sampled is a report about node n of cluster c.
+func Sampled(source string, from, to int, devices ...Seen) domain.Envelope {
+	i := Span(from, to)
+	return domain.Envelope{Source: source, Cluster: "c", Time: i.To, Event: Sample("n", i, devices...)}
+}
+
+func Hardware(minutes int, ev domain.Event) domain.Envelope {
+	return domain.Envelope{Cluster: "c", Time: Start + domain.Instant(minutes)*Minute, Event: ev}
+}
+
+func Held(by string) Seen {
+	s := Seen{ID: DeviceOf(0), Workspace: by, Activity: 500}
+	if by == "" {
+		s.Activity = 0
+	}
+	return s
+}
