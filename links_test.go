@@ -207,6 +207,9 @@ func TestLinks(t *testing.T) {
 				return nil
 			}
 			for i, line := range strings.Split(string(b), "\n") {
+				if !strings.Contains(line, "docs/") {
+					continue
+				}
 				for _, m := range namedPage.FindAllStringSubmatch(line, -1) {
 					named[name] = append(named[name], link{i + 1, m[2] + m[3]})
 				}
