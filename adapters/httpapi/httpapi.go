@@ -5,8 +5,9 @@
 //	GET /readyz   200 once the rows have caught up with the log, as long as
 //	              this process can keep them so, else 503 and why; a
 //	              partition of the rows that are read and that stands still is
-//	              named with offset, reason and what to do; after ok comes what
-//	              is wrong otherwise or will be soon, in lines that begin with
+//	              named with offset, reason and what to do, where this process
+//	              folds it or cannot catch up for it; after ok comes what is
+//	              wrong otherwise or will be soon, in lines that begin with
 //	              "warning: "
 //	GET /metrics  counters of the folds, lag per partition, quarantine, gaps
 package httpapi
@@ -37,6 +38,9 @@ type Status struct {
 	Failure func() error
 	// CaughtUp reports whether the rows have once reached the end of the log.
 	CaughtUp func() bool
+	// Behind are the partitions for which they cannot, whoever folds them; Progress
+	// says it of those that this process folds.
+	Behind func() projections.Stops
 	// Hindrance returns why this process does not fold at the moment what it
 	// should, though it may again; nil while it does.
 	Hindrance func() error
@@ -77,7 +81,7 @@ func Handler(s Status) http.Handler {
 		fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		active, others := stopped(s.Progress(), s.Active())
+		active, others := stopped(s.Progress(), s.Active(), s.Behind())
 		err := s.Failure()
 		if err == nil {
 			err = errors.Join(s.Hindrance(), errors.Join(active...))
@@ -106,8 +110,8 @@ func Handler(s Status) http.Handler {
 }
 
 // stopped names the partitions that stand still, of the generation that is read and of
-// the others.
-func stopped(progress map[string]projections.Progress, read string) (active, others []error) {
+// the others. Behind are those of the one that is read, once more or of other processes.
+func stopped(progress map[string]projections.Progress, read string, behind projections.Stops) (active, others []error) {
 	for _, generation := range slices.Sorted(maps.Keys(progress)) {
 		stops := progress[generation].Stopped
 		for _, tp := range stops.Partitions() {
@@ -119,6 +123,11 @@ func stopped(progress map[string]projections.Progress, read string) (active, oth
 			default:
 				others = append(others, fmt.Errorf("%s of generation %s, which is not read, %s", tp, generation, stops[tp]))
 			}
+		}
+	}
+	for _, tp := range behind.Partitions() {
+		if _, own := progress[read].Stopped[tp]; !own {
+			active = append(active, fmt.Errorf("%s of generation %s %s", tp, read, behind[tp]))
 		}
 	}
 	return active, others

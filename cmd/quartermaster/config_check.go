@@ -493,7 +493,7 @@ func (k *checker) postgres(ctx context.Context, logID string, topics map[domain.
 		rows := postgres.Generation{Partitions: s.Partitions}
 		stops := rows.Stops()
 		for tp, d := range k.rows(ctx, s, logID, topics) {
-			stops[tp] = projections.Stop{Offset: d.Position, Reason: d.Error(), Advice: d.Advice(), Kind: d.Kind()}
+			stops[tp] = stopOf(d)
 		}
 		for _, tp := range stops.Partitions() {
 			stop := stops[tp]

@@ -254,6 +254,11 @@ func lostTail(t *testing.T, s *site) {
 	if s.script == "" { // Apache Kafka compares epochs, and so is certain at once
 		b.says(1, "a partition cannot be read on")
 	}
+	c := s.serve("c")
+	for _, r := range []*running{c, b} { // one of them folds it, from now on or all along, and both name it
+		r.becomes("/readyz", http.StatusServiceUnavailable, "diverged: "+tp.String())
+	}
+	c.ends()
 	b.ends()
 	b.mu.Lock()
 	if said := b.lines.String(); strings.Contains(said, "does not answer") {

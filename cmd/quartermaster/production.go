@@ -12,6 +12,7 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 
+	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/postgres"
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -198,20 +199,32 @@ func (h *home) await(ctx context.Context, end domain.Position) error {
 // diverged returns what is wrong where the log is not the one that the rows were
 // folded from, a [kafka.ErrDiverged]; nil: it is the same.
 func (h *home) diverged(ctx context.Context) (wrong, err error) {
+	found, err := h.parted(ctx)
+	return joined(found), err
+}
+
+// parted is diverged by partition.
+func (h *home) parted(ctx context.Context) (map[domain.TopicPartition]*kafka.DivergedError, error) {
 	var at domain.Position
 	var anchors map[domain.TopicPartition]domain.Anchor
 	if err := h.view(ctx, func(v projections.View) error { at, anchors = v.Position(), v.Anchors(); return nil }); err != nil {
 		return nil, err
 	}
-	found, err := h.log.Diverged(ctx, at, anchors)
-	if err != nil {
-		return nil, err
-	}
+	return h.log.Diverged(ctx, at, anchors)
+}
+
+// joined are the errors in order; nil where there are none.
+func joined(found map[domain.TopicPartition]*kafka.DivergedError) error {
 	var errs []error
 	for _, tp := range slices.SortedFunc(maps.Keys(found), domain.TopicPartition.Compare) {
 		errs = append(errs, found[tp])
 	}
-	return errors.Join(errs...), nil
+	return errors.Join(errs...)
+}
+
+// stopOf is the stop of a partition that has diverged, as its runner says it.
+func stopOf(d *kafka.DivergedError) projections.Stop {
+	return projections.Stop{Offset: d.Position, Reason: d.Error(), Advice: d.Advice(), Kind: d.Kind()}
 }
 
 // agreed is what is known of whether the log still is what the rows were folded from.

@@ -269,7 +269,7 @@ func (a *app) projectionStatus(ctx context.Context, db *postgres.DB) (*projectio
 				*s.Lag += lag
 			}
 			if d := diverged[p.TopicPartition]; d != nil && g.Active {
-				ps.Stopped = &projections.Stop{Offset: p.Next, Reason: d.Error(), Advice: d.Advice(), Kind: d.Kind()}
+				ps.Stopped = new(stopOf(d))
 			}
 			s.Partitions = append(s.Partitions, ps)
 		}

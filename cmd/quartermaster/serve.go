@@ -141,6 +141,8 @@ type service struct {
 
 	active    atomic.Pointer[string] // the generation that is read; nil: not known, or in memory
 	hindrance atomic.Pointer[error]  // why nothing, or not all, is folded at the moment
+	// behind are the partitions for which the rows cannot catch up.
+	behind atomic.Pointer[projections.Stops]
 
 	mu     sync.Mutex
 	seen   httpapi.Seen
@@ -174,6 +176,12 @@ func (s *service) answer(ctx context.Context, cancel context.CancelCauseFunc, li
 				return nil
 			},
 			CaughtUp: s.ready.Load,
+			Behind: func() projections.Stops {
+				if stops := s.behind.Load(); stops != nil {
+					return *stops
+				}
+				return nil
+			},
 			Hindrance: func() error {
 				var err error
 				if e := s.hindrance.Load(); e != nil {

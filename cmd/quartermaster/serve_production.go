@@ -310,19 +310,28 @@ func (in *instance) awaitReady(ctx context.Context) {
 			var at domain.Position
 			err := in.home.view(ctx, func(v projections.View) error { at = v.Position(); return nil })
 			done := err == nil && at.Covers(end)
+			stops := projections.Stops{}
 			if err == nil && !done { // what stands still is for /readyz to say
-				stops, err := in.home.standing(ctx, at, end)
-				done = err == nil && stops != nil
+				var standing projections.Stops
+				standing, err = in.home.standing(ctx, at, end)
+				done = err == nil && standing != nil
 			}
 			if done {
-				diverged, err := in.home.diverged(ctx)
-				if diverged != nil && !said {
+				var found map[domain.TopicPartition]*kafka.DivergedError
+				found, err = in.home.parted(ctx)
+				for tp, d := range found {
+					stops[tp] = stopOf(d)
+				}
+				if diverged := joined(found); diverged != nil && !said {
 					said = true
 					in.log.Error(advised(diverged))
 				}
-				if done = err == nil && diverged == nil; !done {
+				if done = err == nil && len(found) == 0; !done {
 					tick.Reset(lookEvery)
 				}
+			}
+			if err == nil { // else it stays as it was known
+				in.behind.Store(&stops)
 			}
 			if done {
 				in.ready.Store(true)
