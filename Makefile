@@ -107,8 +107,8 @@ compliance: ## Run the public suite of prometheus/compliance against the remote-
 long: solver ## Run the long campaigns as well: kills, interleavings, the full Watermill suite
 	QM_LONG=1 $(GO) test -count=1 -timeout 60m $(if $(RUN),-run '$(RUN)') $(PKG)
 
-# Ports and seed are in the environment: QM_CRASH_POSTGRES_PORT, QM_CRASH_KAFKA_PORT,
-# QM_CRASH_SEED.
+# PLAN is short, long or tail. Ports and seed are in the environment:
+# QM_CRASH_POSTGRES_PORT, QM_CRASH_KAFKA_PORT, QM_CRASH_SEED.
 PLAN    ?= short
 RESULTS ?= deploy/dev/crash-results.json
 

@@ -52,7 +52,7 @@ const rivalVariable = "QM_CRASH_RIVAL"
 
 // rivalEvent is what a rival tells the campaign, a line of JSON each.
 type rivalEvent struct {
-	Event     string // kill, freeze, thawed, cut, fenced, stall
+	Event     string // hears, kill, freeze, thawed, cut, fenced, stall
 	Place     string
 	Partition string `json:",omitempty"`
 	Epoch     int64  `json:",omitempty"`
@@ -114,6 +114,7 @@ func runRival() {
 	}
 	cuts := make(chan os.Signal, 8)
 	signal.Notify(cuts, syscall.SIGUSR1, syscall.SIGUSR2)
+	r.say(rivalEvent{Event: "hears"})
 	go func() {
 		for s := range cuts {
 			port := r.order.Ports[0]

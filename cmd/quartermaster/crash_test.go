@@ -54,6 +54,8 @@ var crashPlans = map[string]crashPlan{
 		350, 70, 18, 18, 30, 18, 0, 2 * time.Hour, 150 * time.Millisecond,
 		24 * time.Second, 12 * time.Second, 20 * time.Second, 2 * time.Minute,
 	},
+	// What loseTail does, alone; it gives no result to keep.
+	"tail": {most: 10 * time.Minute, pace: 10 * time.Millisecond},
 }
 
 // crashRun is what a campaign counted; the file of results holds one for each.
@@ -111,7 +113,7 @@ type crashRun struct {
 // broker loses records, see [campaign.loseTail].
 //
 // It runs when QM_CRASH names a plan. "make crash" runs it; QM_CRASH_SEED repeats
-// the choices of a run, though not their timing.
+// the choices of a run, though not their timing. The plan "tail" is its end alone.
 func TestCrashCampaign(t *testing.T) {
 	name := os.Getenv("QM_CRASH")
 	if name == "" {
@@ -128,7 +130,9 @@ func TestCrashCampaign(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := &campaign{t: t, plan: plan, rng: rand.New(rand.NewPCG(seed, 3)), began: time.Now(), rivals: map[*process]bool{}}
+	said := &retold{T: t}
+	t.Cleanup(said.again)
+	c := &campaign{t: said, plan: plan, rng: rand.New(rand.NewPCG(seed, 3)), began: time.Now(), rivals: map[*process]bool{}}
 	c.run.Plan, c.run.Seed, c.run.Kills, c.run.Controls = name, seed, map[string]int{}, map[string]string{}
 	c.run.Date = time.Now().UTC().Format(time.DateOnly)
 	if b, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output(); err == nil {
@@ -137,20 +141,67 @@ func TestCrashCampaign(t *testing.T) {
 	c.start()
 	c.campaign()
 	c.run.Seconds, c.run.Passed = int(time.Since(c.began).Seconds()), !t.Failed()
-	if path := os.Getenv("QM_CRASH_RESULTS"); path != "" {
+	if path := os.Getenv("QM_CRASH_RESULTS"); path != "" && plan.Kills > 0 {
 		if err := addResult(path, &c.run); err != nil {
-			t.Error(err)
+			c.t.Error(err)
 		}
 	}
 	b, err := json.MarshalIndent(&c.run, "", "  ")
 	if err != nil {
-		t.Fatal(err)
+		c.t.Fatal(err)
 	}
 	t.Logf("%s", b)
 }
 
+// retold is a test that says at its very end again why it failed: of a long output, the end
+// is what is kept and read.
+type retold struct {
+	*testing.T
+	mu  sync.Mutex
+	why []string
+}
+
+func (t *retold) keep(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text = strings.ReplaceAll(strings.TrimSpace(text), "\n", " | ")
+	t.why = append(t.why, strings.ToValidUTF8(text[:min(len(text), 1500)], ""))
+}
+
+func (t *retold) again() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, why := range t.why[:min(len(t.why), 10)] {
+		t.Logf("FAILED: %s", why)
+	}
+}
+
+func (t *retold) Error(args ...any) {
+	t.Helper()
+	t.keep(fmt.Sprintln(args...))
+	t.T.Error(args...)
+}
+
+func (t *retold) Errorf(format string, args ...any) {
+	t.Helper()
+	t.keep(fmt.Sprintf(format, args...))
+	t.T.Errorf(format, args...)
+}
+
+func (t *retold) Fatal(args ...any) {
+	t.Helper()
+	t.keep(fmt.Sprintln(args...))
+	t.T.Fatal(args...)
+}
+
+func (t *retold) Fatalf(format string, args ...any) {
+	t.Helper()
+	t.keep(fmt.Sprintf(format, args...))
+	t.T.Fatalf(format, args...)
+}
+
 type campaign struct {
-	t     *testing.T
+	t     *retold
 	plan  crashPlan
 	began time.Time
 
@@ -354,6 +405,7 @@ type process struct {
 	name   string
 	cmd    *exec.Cmd
 	mu     sync.Mutex
+	hears  bool // the signals that cut its connections, which before end it
 	frozen bool
 	by     string // who ended it: the place where it killed itself, or "anywhere"; "" while nobody did
 }
@@ -432,6 +484,10 @@ func (c *campaign) rival(ctx context.Context, rows *rowsOf, name, instance, cont
 			return err
 		}
 		switch e.Event {
+		case "hears":
+			p.mu.Lock()
+			p.hears = true
+			p.mu.Unlock()
 		case "kill":
 			p.mu.Lock()
 			if p.by == "" {
@@ -539,7 +595,7 @@ func (c *campaign) befall(ctx context.Context, rows *rowsOf) {
 				p.frozen = true
 				go c.thaw(ctx, rows, p, "anywhere")
 			}
-		default:
+		case p.hears:
 			sig := syscall.SIGUSR1
 			if dice >= 18 {
 				sig = syscall.SIGUSR2
@@ -618,6 +674,14 @@ func (c *campaign) campaign() {
 	}()
 	for c.work.appended.Load() < 2000 && rest(ctx, 100*time.Millisecond) {
 	}
+	if c.plan.Kills == 0 {
+		stopAppending()
+		if err := <-appended; err != nil {
+			t.Fatalf("append: %v", err)
+		}
+		c.loseTail(ctx, rows)
+		return
+	}
 	for _, defect := range []string{controlFencing, controlPosition, controlRepeats} {
 		c.control(ctx, defect)
 	}
@@ -681,7 +745,7 @@ func (c *campaign) campaign() {
 	for i := range 2 {
 		all.Go(func() { c.keep(running, rows, fmt.Sprintf("rival-%d", i+1), "", true) })
 	}
-	c.await(ctx, rows)
+	c.await(ctx, rows, firstGeneration)
 	fresh := newReference()
 	c.verify(ctx, rows, fresh)
 	c.count(func(r *crashRun) {
@@ -705,7 +769,7 @@ func (c *campaign) campaign() {
 	defer stopLast()
 	start := time.Now()
 	all.Go(func() { c.keep(last, rows, "rival-4", "", true) })
-	c.await(ctx, rows)
+	c.await(ctx, rows, firstGeneration)
 	c.run.Restart = float64(time.Since(start).Milliseconds()) / 1000
 	stopLast()
 	all.Wait()
@@ -747,14 +811,14 @@ func (c *campaign) verify(ctx context.Context, rows *rowsOf, ref *reference) boo
 	return !d.any()
 }
 
-// await waits until rows have reached the end of the log.
-func (c *campaign) await(ctx context.Context, rows *rowsOf) {
+// await waits until a generation has reached the end of the log.
+func (c *campaign) await(ctx context.Context, rows *rowsOf, generation string) {
 	_, end, err := c.log.AllBounds(ctx, domain.AllPartitions())
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	for deadline := time.Now().Add(3 * time.Minute); ; {
-		at, err := rows.position(ctx, firstGeneration)
+		at, err := rows.position(ctx, generation)
 		if err == nil && at.Covers(end) {
 			return
 		}

@@ -28,6 +28,7 @@ cleanup() {
 	for name in "${!serving[@]}"; do kill -9 "${serving[$name]}" 2>/dev/null; done
 	if [ "$status" != 0 ]; then
 		for log in "$run"/*.log; do echo "--- the end of ${log##*/}"; tail -n 25 "$log"; done
+		rivals
 	fi
 	kafka clean >/dev/null 2>&1
 	postgres clean >/dev/null 2>&1
@@ -35,6 +36,18 @@ cleanup() {
 	exit "$status"
 }
 trap cleanup EXIT
+
+# What the instances of a campaign that failed said last, and at the very end why it failed.
+rivals() {
+	local said log
+	said=$(sed -n 's/.*what the rivals said is in //p' "$run/campaign" 2>/dev/null)
+	[ -d "$said" ] || return
+	find "$said" -maxdepth 1 -name '*.log' -printf '%T@ %p\n' | sort -n | tail -n 4 | while read -r _ log; do
+		echo "--- the end of ${log##*/}"
+		tail -n 6 "$log" | cut -c 1-500
+	done
+	grep -F 'FAILED: ' "$run/campaign"
+}
 
 say() { printf '%4d s  %s\n' "$SECONDS" "$*"; }
 fail() { say "FAILED: $*"; exit 1; }
@@ -106,7 +119,7 @@ if [ "$what" != demo ]; then
 	QM_KAFKA_SH=$PWD/deploy/dev/kafka.sh "$go" test -count=1 -run '^TestLostTail$' ./adapters/kafka
 	QM_KAFKA_SH=$PWD/deploy/dev/kafka.sh "$go" test -count=1 -run '^TestProductionLost$/^Kafka$' ./cmd/quartermaster
 	say 'a short crash campaign, on servers of its own'
-	make crash RESULTS=
+	make crash RESULTS= 2>&1 | tee "$run/campaign"
 fi
 [ "$what" != tests ] || exit 0
 
