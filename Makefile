@@ -176,7 +176,7 @@ verify: ## Check generated code and reference, links, module files, formats and 
 	done <"$$fresh/want"
 	@echo 'docs/reference is what the programs say, and links in documents lead somewhere'
 	@$(REFERENCE)
-	@$(GO) test -count=1 -run '^(TestLinks|TestNamed.*)$$' .
+	@$(GO) test -count=1 -run '^(TestLinks|TestNamed.*|TestSizes)$$' .
 	@echo 'go.mod is tidy'
 	@$(GO) mod tidy -diff
 	@$(GO) mod verify

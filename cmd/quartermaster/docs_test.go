@@ -28,7 +28,8 @@ import (
 //	example      nowhere: they name a server, a file or a machine that the reader has
 //
 // Readers see only "sh". TestDocsAreUnderstood holds all of them to the commands and
-// flags that there are.
+// flags that there are. A block that begins with "```text output" shows lines of what the
+// commands of the page print.
 var docsPlaces = []string{"", "production", "node", "example"}
 
 // docsBlock is a block of shell in a document.
@@ -235,6 +236,50 @@ func hasFlag(c *cobra.Command, name string) bool {
 	return c.Flags().Lookup(name) != nil || c.InheritedFlags().Lookup(name) != nil || name == "help" || name == "version" && c.Parent() == nil
 }
 
+// docsOutput returns what a document shows as printed: in README by make demo, elsewhere by
+// the commands of the page.
+func docsOutput(text, opening string) (lines []string) {
+	for _, block := range strings.Split(text, opening)[1:] {
+		block, _, _ = strings.Cut(block, "\n```")
+		lines = append(lines, strings.Split(block, "\n")...)
+	}
+	return lines
+}
+
+var docsTimed = regexp.MustCompile(`\d[\d,.]* (s|events/s)\b`)
+
+// notPrinted returns the lines that are no lines of the output, of which columns may be left
+// out. How long something took is as it may be.
+func notPrinted(output string, shown []string) (wrong []string) {
+	fields := func(line string) []string { return strings.Fields(docsTimed.ReplaceAllString(line, "")) }
+	var have [][]string
+	for line := range strings.Lines(output) {
+		have = append(have, fields(line))
+	}
+	for _, line := range shown {
+		want := fields(line)
+		if !slices.ContainsFunc(have, func(of []string) bool {
+			rest := want
+			for _, f := range of {
+				if len(rest) > 0 && f == rest[0] {
+					rest = rest[1:]
+				}
+			}
+			return len(rest) == 0
+		}) {
+			wrong = append(wrong, line)
+		}
+	}
+	return wrong
+}
+
+func TestDocsOutput(t *testing.T) {
+	shown := docsOutput("x\n```text output\n a  c\n took 2.0 s\n```\ny\n```text output\n c a\n```\n", "```text output\n")
+	if got := notPrinted("a b c\n took 31.5 s\n", shown); len(shown) != 3 || !slices.Equal(got, []string{" c a"}) {
+		t.Errorf("of %q these are not printed: %q", shown, got)
+	}
+}
+
 // Every block of shell in README and docs runs as printed, those of a page in one shell,
 // on the data of the demo, which is made once. A page that writes names a data directory
 // of its own. It takes minutes: make docs.
@@ -246,10 +291,20 @@ func TestDocs(t *testing.T) {
 	if cache, err := os.UserCacheDir(); err == nil { // the solver is compiled once for all
 		env = append(env, "XDG_CACHE_HOME="+cache)
 	}
-	if out, err := docsShell(t, docsFolder(t), "quartermaster demo --once --quiet", env...); err != nil {
-		t.Fatalf("the demo: %v\n%s", err, out)
+	printed, err := docsShell(t, docsFolder(t), "quartermaster demo --once --quiet", env...)
+	if err != nil {
+		t.Fatalf("the demo: %v\n%s", err, printed)
 	}
 	docs := documents(t)
+	t.Run("what the demo prints", func(t *testing.T) {
+		shown := docsOutput(docs["README.md"], "$ make demo\n")
+		if len(shown) != 20 {
+			t.Errorf("README shows %d lines of the demo, want 20", len(shown))
+		}
+		for _, line := range notPrinted(printed, shown) {
+			t.Errorf("README shows what the demo does not print: %s", line)
+		}
+	})
 	for _, name := range slices.Sorted(maps.Keys(docs)) {
 		var script strings.Builder
 		blocks, _ := docsBlocks(docs[name])
@@ -267,6 +322,9 @@ func TestDocs(t *testing.T) {
 			if err != nil {
 				lines := strings.Split(strings.TrimSpace(out), "\n")
 				t.Fatalf("%v\n%s", err, strings.Join(lines[max(0, len(lines)-40):], "\n"))
+			}
+			for _, line := range notPrinted(out, docsOutput(docs[name], "```text output\n")) {
+				t.Errorf("the page shows what its commands do not print: %s", line)
 			}
 			t.Logf("%.1f s", time.Since(begin).Seconds())
 		})
