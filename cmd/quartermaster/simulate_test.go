@@ -417,6 +417,16 @@ func workScenario(t *testing.T, a *app, v projections.View, path string) {
 		return slices.ContainsFunc(r.Drivers, func(d whatif.Driver) bool { return slices.Contains(d.Alternatives, name) })
 	}
 	for _, a := range r.Alternatives {
+		if strings.Contains(a.Alternative, "no upfront") {
+			if len(a.Purchases) == 0 {
+				t.Errorf("%q buys nothing", a.Alternative)
+			}
+			for _, p := range a.Purchases {
+				if !p.Upfront.IsZero() {
+					t.Errorf("%q buys %s for %s upfront", a.Alternative, p.Offer, p.Upfront)
+				}
+			}
+		}
 		// With nothing uncertain, and nothing beside the gap, draws are what was solved.
 		if len(a.Solvers) > 0 && len(a.Beside) == 0 && !uncertain(a.Alternative) && a.DrawsAbove.Abs().GreaterThan(decimal.New(1, 0)) {
 			t.Errorf("%s: solved %s, drawn %s", a.Alternative, a.Solved, a.Expected)

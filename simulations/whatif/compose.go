@@ -468,6 +468,9 @@ func (c *course) decide(s *Scenario) error {
 		}
 	}
 	in.Offers = slices.DeleteFunc(in.Offers, func(o instance.Offer) bool {
+		if len(alt.PaymentOptions) > 0 && !slices.Contains(alt.PaymentOptions, PaymentOption(&o)) {
+			return true
+		}
 		return slices.Contains(alt.Without, string(o.Kind)) || len(alt.Only) > 0 && !slices.Contains(alt.Only, string(o.Kind)) || alt.Buy == BuyNothing
 	})
 	in.Limits = instance.Limits{MaxUnservedShare: s.Constraints.MaxUnserved, MaxSpotShare: s.Constraints.MaxSpotShare}

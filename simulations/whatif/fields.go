@@ -251,7 +251,8 @@ func Schema() ([]byte, error) {
 	alternatives := list(object([]string{"name"}, m{
 		"name": text, "changes": changes, "buy": words(BuyBest, BuyNothing),
 		"without": list(words(offerKinds()...), len(offerKinds())), "only": list(words(offerKinds()...), len(offerKinds())),
-		"spot_share": m{"$ref": "#/$defs/decimal"},
+		"payment_options": described(list(words(NoUpfront, PartialUpfront, AllUpfront), 3), "the ways of paying for a commitment that are allowed; left out: all of them"),
+		"spot_share":      m{"$ref": "#/$defs/decimal"},
 		"posture": object([]string{"kind", "share"}, m{
 			"kind": words("active_active", "active_passive"), "share": m{"$ref": "#/$defs/decimal"}, "demands": list(text, maxEntries), "standby": text, "cold_price_share": m{"$ref": "#/$defs/decimal"},
 		}),

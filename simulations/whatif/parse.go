@@ -435,11 +435,12 @@ func (e entry) currency(key string) string {
 }
 
 func (r *reader) alternative(n *Node, path string) Alternative {
-	e := r.mapping(n, path, "name", "changes", "buy", "without", "only", "spot_share", "posture", "spill")
+	e := r.mapping(n, path, "name", "changes", "buy", "without", "only", "payment_options", "spot_share", "posture", "spill")
 	e.need("name")
 	a := Alternative{
 		Name: e.text("name"), Changes: r.changes(e, "changes"), Buy: e.word("buy", BuyBest, BuyNothing),
-		Without: e.texts("without", offerKinds()...), Only: e.texts("only", offerKinds()...), SpotShare: e.share("spot_share"),
+		Without: e.texts("without", offerKinds()...), Only: e.texts("only", offerKinds()...),
+		PaymentOptions: e.texts("payment_options", NoUpfront, PartialUpfront, AllUpfront), SpotShare: e.share("spot_share"),
 	}
 	if a.Buy == "" {
 		a.Buy = BuyBest

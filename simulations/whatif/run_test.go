@@ -392,6 +392,44 @@ func TestPosture(t *testing.T) {
 	}
 }
 
+// An alternative that pays nothing upfront buys nothing that is paid upfront, and
+// what else pays for itself.
+func TestPaymentOptions(t *testing.T) {
+	changes := []Change{east(NewOffer, func(c *Change) {
+		c.Provider, c.Offer, c.OfferKind, c.Term, c.Upfront, c.Hourly = "aws", "prepaid", "reserved", 6, number(Fixed, "30000"), number(Fixed, "0")
+	})}
+	r := answer(t, house(t), scenario(changes,
+		Alternative{Name: "any"}, Alternative{Name: "none upfront", PaymentOptions: []string{NoUpfront}}, Alternative{Name: "all upfront", PaymentOptions: []string{AllUpfront}},
+	))
+	for i, want := range []struct{ upfront, hourly bool }{{true, false}, {false, true}, {true, false}} {
+		x := &r.Alternatives[i]
+		var upfront, hourly bool
+		for _, p := range x.Purchases {
+			if !strings.HasPrefix(p.Pool, "east") {
+				continue // the offer is of that region
+			}
+			upfront, hourly = upfront || !p.Upfront.IsZero(), hourly || !p.Hourly.IsZero()
+		}
+		if upfront != want.upfront || hourly != want.hourly {
+			t.Errorf("%s buys %+v", x.Alternative, x.Purchases)
+		}
+	}
+}
+
+func TestPaymentOption(t *testing.T) {
+	for want, offers := range map[string][]instance.Offer{
+		NoUpfront:      {{Hourly: dec("2")}, {Hourly: dec("2"), Tiers: []instance.Tier{{Units: 9, Hourly: dec("1")}}}},
+		PartialUpfront: {{Upfront: dec("1"), Hourly: dec("2")}, {Hourly: dec("2"), Tiers: []instance.Tier{{Units: 9, Upfront: dec("1")}}}},
+		AllUpfront:     {{Upfront: dec("1")}, {Kind: domain.OfferOwned, Upfront: dec("1"), Hourly: dec("2")}},
+	} {
+		for i := range offers {
+			if have := PaymentOption(&offers[i]); have != want {
+				t.Errorf("%s, want %s: %+v", have, want, offers[i])
+			}
+		}
+	}
+}
+
 // What a scenario supposes of things that are not there is said.
 func TestRefusals(t *testing.T) {
 	view := house(t)

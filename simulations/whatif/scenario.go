@@ -52,6 +52,9 @@ type Alternative struct {
 	// Without leaves out kinds of offers, and Only all others.
 	Without []string `json:"without,omitempty"`
 	Only    []string `json:"only,omitempty"`
+	// PaymentOptions are the ways of paying that are allowed, by [PaymentOption]; none:
+	// all of them.
+	PaymentOptions []string `json:"payment_options,omitempty"`
 	// SpotShare is the share of demand that may run on spot, by policy; nil: as the
 	// log has it.
 	SpotShare *domain.Decimal   `json:"spot_share,omitempty"`
@@ -64,6 +67,31 @@ const (
 	BuyBest    = "best"
 	BuyNothing = "nothing"
 )
+
+// When an offer is paid.
+const (
+	NoUpfront      = "no_upfront"
+	PartialUpfront = "partial_upfront"
+	AllUpfront     = "all_upfront"
+)
+
+// PaymentOption says when an offer is paid, over all its tiers. Owned hardware is
+// paid upfront, whatever it costs to run.
+func PaymentOption(o *instance.Offer) string {
+	upfront, hourly := !o.Upfront.IsZero(), !o.Hourly.IsZero()
+	for _, t := range o.Tiers {
+		upfront, hourly = upfront || !t.Upfront.IsZero(), hourly || !t.Hourly.IsZero()
+	}
+	switch {
+	case o.Kind == domain.OfferOwned:
+		return AllUpfront
+	case !upfront:
+		return NoUpfront
+	case hourly:
+		return PartialUpfront
+	}
+	return AllUpfront
+}
 
 // Constraints bind the purchases of every alternative, in expectation over the
 // weighted scenarios: one of more demand may exceed them. MaxUnserved and
