@@ -171,3 +171,24 @@ func TestSimulateSaysWhatItRestsOn(t *testing.T) {
 		t.Error("a document of an earlier version says what it took as given")
 	}
 }
+
+// The growth that is taken as given is that of the assumptions and of the changes.
+func TestSimulateSaysHowDemandGrows(t *testing.T) {
+	for name, c := range map[string]struct{ body, want string }{
+		"nothing":            {"alternatives: [{name: a}]\n", "the last 4 weeks of demand repeat without growth; "},
+		"assumed":            {"assumptions: {monthly_growth: 0.02}\nalternatives: [{name: a}]\n", "the last 4 weeks of demand repeat and grow by 2% a month; "},
+		"drawn":              {"changes: [{kind: demand_growth, monthly: {triangular: [0, 0.02, 0.05]}}]\nalternatives: [{name: a}]\n", "repeat and grow by 0% to 5%, most likely 2%, a month; "},
+		"lognormal":          {"changes: [{kind: demand_growth, monthly: {lognormal: {p50: 0.01, p95: 0.04}}}]\nalternatives: [{name: a}]\n", "repeat and grow by 1% at the median and 4% at p95 a month; "},
+		"in a region":        {"assumptions: {monthly_growth: 0.01}\nchanges: [{kind: demand_growth, factor: 1.5, region: east, when: 2026-09-01}]\nalternatives: [{name: a}]\n", "repeat and grow by 1% a month, and are multiplied by 1.5 in east from 2026-09-01; "},
+		"in one alternative": {"alternatives: [{name: a, changes: [{kind: demand_growth, monthly: 0.03}]}, {name: b}]\n", "repeat and grow by 3% a month in \"a\"; "},
+	} {
+		s, err := parseScenario([]byte(scenarioHead + c.body))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		zero := decimal.Zero
+		if have := takenAsGiven(&whatif.Result{Scenario: s, AnnualRate: &zero, Salvage: &zero}); !strings.Contains(have, c.want) {
+			t.Errorf("%s: want %q in %q", name, c.want, have)
+		}
+	}
+}

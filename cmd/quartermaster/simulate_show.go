@@ -154,8 +154,62 @@ func takenAsGiven(r *whatif.Result) string {
 		return "taken as given: " + money + "\n"
 	}
 	as := &r.Scenario.Assumptions
-	return fmt.Sprintf("taken as given: the last %d weeks of demand repeat and grow by %s a month; %s; %s of spot time is lost; an hour unserved costs %s times on-demand\n",
-		as.Weeks, percent(as.MonthlyGrowth), money, percent(as.SpotOverhead), as.ShortageFactor)
+	return fmt.Sprintf("taken as given: the last %d weeks of demand repeat%s; %s; %s of spot time is lost; an hour unserved costs %s times on-demand\n",
+		as.Weeks, growthOf(r.Scenario), money, percent(as.SpotOverhead), as.ShortageFactor)
+}
+
+// growthOf says how demand grows, which assumptions and changes decide together.
+func growthOf(s *whatif.Scenario) string {
+	var parts []string
+	if !s.Assumptions.MonthlyGrowth.IsZero() {
+		parts = append(parts, "grow by "+percent(s.Assumptions.MonthlyGrowth)+" a month")
+	}
+	add := func(changes []whatif.Change, of string) {
+		for i := range changes {
+			c := &changes[i]
+			if c.Kind != whatif.DemandGrowth {
+				continue
+			}
+			var text string
+			if c.Monthly != nil {
+				text = "grow by " + drawnShare(c.Monthly) + " a month"
+			} else {
+				text = "are multiplied by " + c.Factor.String()
+			}
+			if where := strings.TrimSpace(c.Region + " " + c.Model); where != "" {
+				text += " in " + where
+			}
+			if c.When != 0 {
+				text += " from " + day(c.When)
+			}
+			if c.Until != 0 {
+				text += " until " + day(c.Until)
+			}
+			parts = append(parts, text+of)
+		}
+	}
+	add(s.Changes, "")
+	for i := range s.Alternatives {
+		add(s.Alternatives[i].Changes, fmt.Sprintf(" in %q", clipped(s.Alternatives[i].Name)))
+	}
+	if len(parts) == 0 {
+		return " without growth"
+	}
+	return " and " + strings.Join(parts, ", and ")
+}
+
+// drawnShare shows a share that may be uncertain, in percent.
+func drawnShare(n *whatif.Number) string {
+	if n.Certain() {
+		return percent(n.P[0])
+	}
+	switch n.Distribution {
+	case whatif.Triangular:
+		return fmt.Sprintf("%s to %s, most likely %s,", percent(n.P[0]), percent(n.P[2]), percent(n.P[1]))
+	case whatif.Lognormal:
+		return fmt.Sprintf("%s at the median and %s at p95", percent(n.P[0]), percent(n.P[1]))
+	}
+	return n.String()
 }
 
 // paidAmount shows what a purchase pays; documents of earlier versions do not say.
