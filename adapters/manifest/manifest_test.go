@@ -20,7 +20,15 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 const now domain.Instant = 1783339200 * domain.Second // 2026-07-06T12:00:00Z
 
-const demo = "../../deploy/demo/estate.yaml"
+// demo is the estate and the commitments of the demo, as two documents of one file.
+func demo() ([]byte, error) {
+	estate, err := os.ReadFile("../../deploy/demo/estate.yaml")
+	if err != nil {
+		return nil, err
+	}
+	commitments, err := os.ReadFile("../../deploy/demo/commitments.yaml")
+	return slices.Concat(estate, []byte("---\n"), commitments), err
+}
 
 func load(name, text string) (*Estate, error) {
 	return Load(name, strings.NewReader(text), Options{Now: now})
@@ -67,7 +75,7 @@ func show(t *testing.T, e *Estate) []byte {
 }
 
 func TestDemo(t *testing.T) {
-	data, err := os.ReadFile(demo)
+	data, err := demo()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,28 +119,30 @@ func TestDemo(t *testing.T) {
 
 // The same declarations as JSON give the same events.
 func TestJSONAgrees(t *testing.T) {
-	data, err := os.ReadFile(demo)
+	data, err := demo()
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &loader{name: "estate.yaml"}
-	docs, err := l.read(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := load("estate.yaml", string(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, indent := range []string{"", "\t"} {
-		text := asJSON(docs[0], indent, "\n")
-		for _, name := range []string{"estate.json", "stdin"} {
-			got, err := load(name, text)
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			if !reflect.DeepEqual(got.Envelopes, want.Envelopes) {
-				t.Errorf("%s with indent %q: the events differ", name, indent)
+	for part := range strings.SplitSeq(string(data), "---\n") {
+		l := &loader{name: "estate.yaml"}
+		docs, err := l.read([]byte(part))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := load("estate.yaml", part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, indent := range []string{"", "\t"} {
+			text := asJSON(docs[0], indent, "\n")
+			for _, name := range []string{"estate.json", "stdin"} {
+				got, err := load(name, text)
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				if !reflect.DeepEqual(got.Envelopes, want.Envelopes) {
+					t.Errorf("%s with indent %q: the events differ", name, indent)
+				}
 			}
 		}
 	}
@@ -323,7 +333,7 @@ func (broken) Read([]byte) (int, error) { return 0, errors.New("the disk is gone
 
 // Whatever the bytes, Load returns; what it accepts is valid and read again the same.
 func FuzzLoad(f *testing.F) {
-	data, err := os.ReadFile(demo)
+	data, err := demo()
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"os"
@@ -206,22 +207,29 @@ func (h *home) changes(ctx context.Context, envs []domain.Envelope, refs []manif
 	return ans, todo, err
 }
 
-// tryOut says of a dry run what appending would be refused for. A home without
-// operators has nobody yet whose rights could be asked.
+// tryOut says of a dry run what appending would be refused for. In a home without
+// operators the rights are those of the first one, who is not made yet.
 func (h *home) tryOut(ctx context.Context, key string, todo []domain.Envelope) error {
-	none := false
-	if err := h.view(ctx, func(v projections.View) error {
-		auth, err := registry.NewAuthority(v)
-		none = err == nil && auth.Root() == ""
+	var auth *registry.Authority
+	if err := h.view(ctx, func(v projections.View) (err error) {
+		auth, err = registry.NewAuthority(v)
 		return err
 	}); err != nil {
 		return err
 	}
-	if none {
+	var (
+		s   signer
+		err error
+	)
+	if auth.Root() == "" && key == "" {
 		h.app.note("this home has no operator yet; the first one will decide everything but money")
-		return nil
+		s.name = firstName()
+		if _, s.key, err = ed25519.GenerateKey(nil); err == nil {
+			auth = registry.FirstAuthority(platform, s.name, s.key.Public().(ed25519.PublicKey))
+		}
+	} else {
+		s, err = h.signer(ctx, key)
 	}
-	s, err := h.signer(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -229,7 +237,7 @@ func (h *home) tryOut(ctx context.Context, key string, todo []domain.Envelope) e
 	if err != nil {
 		return err
 	}
-	return h.view(ctx, func(v projections.View) error { return refused(v, ptrs) })
+	return h.view(ctx, func(v projections.View) error { return refusedBy(auth, v, ptrs) })
 }
 
 // resolve refuses names that are declared neither in the files nor in the log:

@@ -131,6 +131,11 @@ func refused(v projections.View, envs []*domain.Envelope) error {
 	if err != nil || auth.Root() == "" { // the first operator registers himself
 		return err
 	}
+	return refusedBy(auth, v, envs)
+}
+
+// refusedBy is refused for the rights of an authority.
+func refusedBy(auth *registry.Authority, v projections.View, envs []*domain.Envelope) error {
 	var errs []error
 	reasons, err := auth.Refusals(v, envs)
 	if err != nil {

@@ -138,6 +138,18 @@ func NewAuthority(view projections.View) (*Authority, error) {
 	}
 }
 
+// FirstAuthority is who may decide once an operator is registered as the first admin,
+// and nobody else.
+func FirstAuthority(workspace, operator string, publicKey []byte) *Authority {
+	return &Authority{
+		root:   workspace,
+		owners: map[string][]ownership{},
+		grants: map[operatorKey][]Grant{{workspace, operator, string(publicKey)}: {{
+			Workspace: workspace, Operator: operator, PublicKey: publicKey, Role: domain.RoleAdmin, RegisteredBy: operator, Root: true,
+		}}},
+	}
+}
+
 // own goes through the registrations of clusters in the order of the log.
 func (a *Authority) own(view projections.View) error {
 	a.owners = map[string][]ownership{}
