@@ -218,11 +218,16 @@ func carries(v projections.View, workspace string) error {
 	return among("workspace", workspace, slices.Compact(all))
 }
 
-// noBills says where bills would come from.
-func (a *app) noBills(v projections.View, month domain.Interval) error {
+// noBills says where bills would come from, or that those of the month charge nothing
+// to a workspace.
+func (a *app) noBills(v projections.View, month domain.Interval, workspace string) error {
 	months, err := costs.BillingMonths(v)
 	if err != nil {
 		return err
+	}
+	if slices.Contains(months, month) && workspace != "" {
+		fmt.Fprintf(a.out, "no part of the bills of %s is charged to workspace %s\n", monthName(month), workspace)
+		return nil
 	}
 	if len(months) == 0 {
 		fmt.Fprintf(a.out, "no bills in %s, and none at all yet: import them with \"quartermaster import focus FILE\"\n", monthName(month))

@@ -76,7 +76,7 @@ JSON keys, one object per line:
 							return fmt.Errorf("no leaf of line %q in %s: \"quartermaster costs --period %s --by line\" lists the lines", filter.Line, monthName(month), monthName(month))
 						}
 						if !a.json {
-							return a.noBills(v, month)
+							return a.noBills(v, month, filter.Workspace)
 						}
 					}
 					if a.json {

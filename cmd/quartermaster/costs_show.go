@@ -80,7 +80,7 @@ func (a *app) showCosts(v projections.View, r *costs.Report) error {
 		fmt.Fprintln(a.out, generatedNote)
 	}
 	if r.Lines == 0 && len(r.Invoices) == 0 {
-		if err := a.noBills(v, r.Month); err != nil {
+		if err := a.noBills(v, r.Month, ""); err != nil {
 			return err
 		}
 	} else {

@@ -116,6 +116,7 @@ func TestCostsShown(t *testing.T) {
 		{[]string{"costs", "--period", "2026-05"}, "none: the platform"},
 		{[]string{"costs", "leaves", "--period", "2026-05", "--limit", "2"}, "and 7 more; see --limit"},
 		{[]string{"costs", "leaves", "--period", "2026-04"}, "no bills in 2026-04; there are some in 2026-05"},
+		{[]string{"costs", "leaves", "--period", "2026-05", "--workspace", "platform:reliability"}, "no part of the bills of 2026-05 is charged to workspace platform:reliability"},
 		{[]string{"costs", "explain", "issuer=acme;account=42;line=invoice:I;hour=;workspace=platform;cluster=;deployment=;component=bridge"}, "made up for the rounding of the invoice"},
 	} {
 		if code, out := command(t, dir, c.args...); code != 0 || !strings.Contains(out, c.want) {

@@ -127,9 +127,9 @@ next. Exit status 1 where every pool is: then left_out is all there is to read, 
 nothing is recorded.
 
 ` + planKeys,
-		Example: "  quartermaster plan --growth 0.02\n" +
-			"  quartermaster plan --demand forecast --scenarios 20\n" +
-			"  quartermaster plan --region us-east-1 --months 12 --salvage 0 --dry-run --json\n" +
+		Example: "  quartermaster plan --at 2026-06-01 --growth 0.02\n" +
+			"  quartermaster plan --at 2026-06-01 --demand forecast --scenarios 20\n" +
+			"  quartermaster plan --at 2026-06-01 --region us-east-1 --months 12 --salvage 0 --dry-run --json\n" +
 			"  quartermaster plan list\n  quartermaster plan show plan-0f3a9c81d2e4",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

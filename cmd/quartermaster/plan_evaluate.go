@@ -67,7 +67,7 @@ is called by its region and kind, "us-east-1 H100 80GB", and a unit is a machine
 name file, line and column.
 
 ` + appraisalKeys,
-		Example: "  quartermaster plan evaluate contract.yaml --months 24\n" +
+		Example: "  quartermaster plan evaluate deploy/demo/contracts/one-year-p4d.yaml --at 2026-06-01 --months 24\n" +
 			"  quartermaster plan evaluate deploy/demo/contracts/one-year-p4d.yaml --instance deploy/demo/instances/single-pool.json --json\n" +
 			"  quartermaster plan evaluate --schema > contract.schema.json",
 		Args: cobra.ExactArgs(1),
@@ -151,7 +151,11 @@ func noPools(in *instances.Instance, region string, at domain.Instant) error {
 	if len(in.Notes) == 0 {
 		return fmt.Errorf("%w%s: no demand was observed before %s; import some with \"quartermaster import usage\" or \"quartermaster import demand\"", errNothingToPlan, asked{region: region}, at)
 	}
-	return fmt.Errorf("%w: %s", errNothingToPlan, clip(strings.Join(in.Notes, "; "), 4*widest))
+	more := ""
+	if n := len(in.Notes) - 1; n > 0 {
+		more = fmt.Sprintf(", and %s more", comma(n))
+	}
+	return fmt.Errorf("%w at %s: %s%s; --at DATE names another time", errNothingToPlan, at, in.Notes[0], more)
 }
 
 // readContract reads a contract and the tree that it is in. Errors name file, line

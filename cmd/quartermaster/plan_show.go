@@ -265,6 +265,7 @@ func (a *app) showNothing(p *plan.Plan) {
 		a.showRegion(&p.Regions[i], p.Assumptions.Currency, 0)
 	}
 	a.showLeft(p.Left)
+	fmt.Fprintf(a.out, "this is a plan of %s: --at DATE names another time\n", p.At)
 	fmt.Fprintf(a.out, "methods %s\nposition %s\n", strings.Join(p.Methods, " "), p.Position)
 }
 

@@ -68,7 +68,7 @@ func observe(p *Pool, a *Assumptions, at domain.Instant) (*history, error) {
 	case newest == 0:
 		return nil, unobserved
 	case len(series) == 0:
-		return nil, &refusal{fmt.Sprintf("its demand was last observed at %s, more than %d weeks before", newest, staleAfter/(week*domain.Hour)), "import what was observed of its demand since, if it goes on; if it ended nothing is to be bought"}
+		return nil, &refusal{fmt.Sprintf("no demand data since %s, more than %d weeks before the plan", newest, staleAfter/(week*domain.Hour)), "plan for an earlier time, or import newer data; if the demand has ended, nothing needs to be bought"}
 	}
 	h.sources = slices.Compact(h.sources)
 	weeks := min(a.Weeks, int((h.to-first)/domain.Hour)/week)

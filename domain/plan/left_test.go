@@ -20,7 +20,7 @@ func TestOneBadPool(t *testing.T) {
 		"no region":     {func(p *Pool) { p.Region, p.Offers = "", nil }, "its region is not known"},
 		"never seen":    {func(p *Pool) { p.Series = nil }, "never observed"},
 		"short history": {func(p *Pool) { p.Series[0].Milli = p.Series[0].Milli[:100]; p.Series[0].From = at("2026-05-20") }, "at least a week"},
-		"ended":         {func(p *Pool) { p.Series[0].From = at("2026-03-01") }, "its demand was last observed at 2026-03-29T00:00:00Z, more than 8 weeks before"},
+		"ended":         {func(p *Pool) { p.Series[0].From = at("2026-03-01") }, "no demand data since 2026-03-29T00:00:00Z, more than 8 weeks before the plan"},
 		"huge demand":   {func(p *Pool) { p.Series[0].Milli[0] = 1 << 60 }, "at most 1000000 are planned for"},
 		"huge price":    {func(p *Pool) { p.Offers[0].Hourly = dec("1e12") }, "too large"},
 		"huge worth":    {func(p *Pool) { p.Offers[0].Hourly = dec("1e8") }, "cost more than"},
