@@ -53,7 +53,7 @@ JSON keys: position, at;
   exceptions (kind, subject, detail);
   incomplete (events in quarantine that may concern this answer), missing
     (events that are known to exist and have not arrived).`,
-		Example: "  quartermaster fleet\n  quartermaster fleet --cluster openb --nodes\n  quartermaster fleet --region eu-west --at 2026-05-01 --json\n  quartermaster fleet --as-of 2026-06-01",
+		Example: "  quartermaster fleet\n  quartermaster fleet --cluster gen-rented --nodes\n  quartermaster fleet --region us-east-1 --at 2026-06-01 --json\n  quartermaster fleet --as-of 2026-06-01",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if at != "" {

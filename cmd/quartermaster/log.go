@@ -260,7 +260,7 @@ func (a *app) logExportCommand() *cobra.Command {
 partition in order, as JSON lines, with or without --json.
 
 ` + recordKeys,
-		Example: "  quartermaster log export --topic qm.fleet > fleet.jsonl\n  quartermaster log export --until qm.fleet/0=12 --out part.jsonl",
+		Example: "  quartermaster log export --topic qm.fleet > fleet.jsonl\n  quartermaster log export --until qm.fleet/3=12 --out part.jsonl",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			tps, err := partitionsOf(topics)

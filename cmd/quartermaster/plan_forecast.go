@@ -243,7 +243,7 @@ seasonal_naive_weighted_mase (sums of errors over sums of scales, in which pools
 with hardly any demand weigh hardly anything), error_against_seasonal_naive,
 hours_at_point_mass (that several quantiles share), quantiles (level in per mille,
 pinball, seasonal_naive_pinball, coverage).`,
-		Example: "  quartermaster plan forecast --region us-east-1\n" +
+		Example: "  quartermaster plan forecast --at 2026-06-01 --region us-east-1\n" +
 			"  quartermaster plan forecast --region us-east-1 --kind 'NVIDIA H100' --weeks 8 --launch 2026-07-01=+16 --chart h100.svg\n" +
 			"  quartermaster plan forecast --demand demand.csv.gz --ignore 2026-05-03/2026-05-04 --json",
 		Args: cobra.NoArgs,

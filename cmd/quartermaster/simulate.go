@@ -98,8 +98,8 @@ gets result.json, tables in CSV and charts in SVG.
 
 ` + simulationKeys,
 		Example: "  quartermaster simulate deploy/demo/scenarios/buy-versus-rent.yaml\n" +
-			"  quartermaster simulate growth.yaml --out growth --json\n" +
-			"  quartermaster simulate freeze growth.yaml\n" +
+			"  quartermaster simulate deploy/demo/scenarios/demand-growth.yaml --out growth --json\n" +
+			"  quartermaster simulate freeze deploy/demo/scenarios/demand-growth.yaml\n" +
 			"  quartermaster simulate diff sim-0f3a9c81d2e4 growth/result.json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

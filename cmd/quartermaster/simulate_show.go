@@ -563,7 +563,7 @@ func (a *app) simulateFreezeCommand() *cobra.Command {
 		Use:     "freeze FILE",
 		Short:   "Answer a scenario and record it, so that recommendations can cite it",
 		Long:    "Freeze answers a scenario as \"quartermaster simulate\" does and records the scenario with its\nanswer as an event. The same answer is recorded once. JSON keys are those of simulate.",
-		Example: "  quartermaster simulate freeze growth.yaml\n  quartermaster simulate show sim-0f3a9c81d2e4 --verify",
+		Example: "  quartermaster simulate freeze deploy/demo/scenarios/demand-growth.yaml\n  quartermaster simulate show sim-0f3a9c81d2e4 --verify",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := readScenario(args[0])

@@ -215,29 +215,29 @@ func FuzzScenario(f *testing.F) {
 	})
 }
 
-// leanDemo fills a home with what worked scenarios rest on: of the demo's files the
-// last week, its market and its commitments. Of use there is what was wanted and the
-// machines, without the samples of each.
-func leanDemo(t *testing.T, dir string) {
+// leanDemo fills a home with what worked scenarios rest on: of the demo's files what
+// is of a day or later, its market and its commitments. Of use there is what was wanted
+// and the machines, without the samples of each.
+func leanDemo(t *testing.T, dir, since string) {
 	t.Helper()
 	a := &app{out: &bytes.Buffer{}, err: &bytes.Buffer{}, dir: dir, quiet: true}
 	d := &demoRun{app: a, say: func(string, ...any) {}}
 	if err := d.generate(); err != nil {
 		t.Fatal(err)
 	}
-	week := func(path string) (kept []string) {
+	recent := func(path string) (kept []string) {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, line := range strings.SplitAfter(string(data), "\n") {
-			if i == 0 || line >= "2026-05-25" {
+			if i == 0 || line >= since {
 				kept = append(kept, line)
 			}
 		}
 		return kept
 	}
-	if err := os.WriteFile(d.demands, []byte(strings.Join(week(d.demands), "")), 0o600); err != nil {
+	if err := os.WriteFile(d.demands, []byte(strings.Join(recent(d.demands), "")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var used []domain.Envelope
@@ -249,7 +249,7 @@ func leanDemo(t *testing.T, dir string) {
 		}
 		return x
 	}
-	for _, line := range week(d.usage)[1:] { // hour, vc, total_gpu, running_gpu_mean, running_gpu_max, pending_gpu_mean
+	for _, line := range recent(d.usage)[1:] { // hour, vc, total_gpu, running_gpu_mean, running_gpu_max, pending_gpu_mean
 		row := strings.Split(line, ",")
 		begin, err := time.Parse(time.RFC3339, row[0])
 		if err != nil {
@@ -305,7 +305,7 @@ func TestWorkedScenarios(t *testing.T) {
 		code := run(append([]string{"--home", dir}, args...), strings.NewReader(""), &out, &errs)
 		return out.String(), errs.String(), code
 	}
-	leanDemo(t, dir)
+	leanDemo(t, dir, "2026-05-25")
 	// The home is opened once for all of them.
 	quiet := &app{out: &bytes.Buffer{}, err: &bytes.Buffer{}, dir: dir, quiet: true}
 	if err := quiet.read(t.Context(), func(h *home) error {
