@@ -3,6 +3,7 @@ package projections
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"slices"
 	"sort"
 
@@ -136,3 +137,10 @@ func SameEvent(a, b domain.Event) (bool, error) {
 // Known returns since when a statement is known: as its source recorded it,
 // else since it was appended.
 func (v *Version) Known() domain.Instant { return cmp.Or(v.Recorded, v.Order.Appended) }
+
+// EventDigest returns a digest that is equal for events that say the same; see
+// [SameEvent].
+func EventDigest(ev domain.Event) ([32]byte, error) {
+	b, err := canonical.Marshal(ev)
+	return sha256.Sum256(append(b, ev.Type()...)), err
+}

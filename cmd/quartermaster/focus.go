@@ -61,7 +61,9 @@ not a correction: import a month when it is closed, or one whose rows carry
 x_LineId.
 
 JSON keys, one object per file: file, source, dataset, focus_version, rows,
-events, types (events by type), appended, known, bad (file, line, field, value,
+events, types (events by type), appended, known (events of this file that the log had
+already), stated (of those appended: new, changed, unchanged, beside what the ledger
+had of each line or invoice), bad (file, line, field, value,
 reason), bad_rows, refused, warnings (reason, value, rows, line), deviations (values
 by kind: unknown_value, not_a_number, negative_price, negative_quantity,
 unusable_quantity, more_decimals, broken_text), rounded (by invoice what rounding took, as written less

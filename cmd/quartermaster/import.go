@@ -25,6 +25,7 @@ import (
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/costs"
 	"quartermaster/projections/registry"
 )
 
@@ -39,14 +40,24 @@ type importAnswer struct {
 	Types    map[domain.Type]int `json:"types"`
 	Appended int                 `json:"appended"`
 	Known    int                 `json:"known"` // events that were in the log already
-	Bad      []rows.BadRow       `json:"bad"`   // the first hundred
-	BadRows  int                 `json:"bad_rows"`
-	Refused  bool                `json:"refused"` // whole, by --strict
-	Warnings []rows.Warning      `json:"warnings"`
+	// Of the events of a bill that were appended: how many the ledger had nothing of,
+	// how many it had otherwise, and how many say what it had. Nil for other files.
+	Stated   *statedAnswer  `json:"stated,omitempty"`
+	Bad      []rows.BadRow  `json:"bad"` // the first hundred
+	BadRows  int            `json:"bad_rows"`
+	Refused  bool           `json:"refused"` // whole, by --strict
+	Warnings []rows.Warning `json:"warnings"`
 	// Deviations and Rounded are of import focus alone: see focus.Summary.
 	Deviations map[focus.Deviation]int `json:"deviations,omitempty"`
 	Rounded    []focus.Rounding        `json:"rounded,omitempty"`
 	Seconds    float64                 `json:"seconds"`
+}
+
+// statedAnswer is how a bill differs from what the ledger has.
+type statedAnswer struct {
+	New       int `json:"new"`
+	Changed   int `json:"changed"`
+	Unchanged int `json:"unchanged"`
 }
 
 // listedBad is how many bad rows are listed one by one.
@@ -69,9 +80,10 @@ reported with file, line and field while the rest goes in; a gzip file that is
 damaged or cut off is refused whole.
 
 JSON keys, one object per file: file, source, dataset and focus_version (of
-import focus alone), rows, events, types (events by type), appended, known, bad
-(file, line, field, value, reason), bad_rows, refused, warnings (reason, value,
-rows, line), deviations and rounded (of import focus alone), seconds.`,
+import focus alone), rows, events, types (events by type), appended, known, stated
+(of import focus alone: new, changed, unchanged), bad (file, line, field, value,
+reason), bad_rows, refused, warnings (reason, value, rows, line), deviations and
+rounded (of import focus alone), seconds.`,
 	}
 	kinds := []struct {
 		kind                  importer.Kind
@@ -221,7 +233,12 @@ func (a *app) importFiles(ctx context.Context, files []string, strict bool, rd r
 		if err := check(h); err != nil {
 			return err
 		}
-		for _, file := range files {
+		for i, file := range files {
+			if i > 0 { // so that a file is compared with those before it
+				if err := h.catchUp(ctx); err != nil {
+					return err
+				}
+			}
 			ans, err := h.importFile(ctx, file, strict, rd)
 			bad = bad || ans.BadRows > 0
 			if err == nil || ans.Appended > 0 { // whoever is interrupted learns how far it got
@@ -266,6 +283,11 @@ func (a *app) showImport(ans importAnswer) error {
 	}
 	if ans.Refused {
 		fmt.Fprintf(a.out, "%s: refused whole, %s of %s rows are bad\n", ans.File, comma(ans.BadRows), comma(ans.Rows))
+		return nil
+	}
+	if s := ans.Stated; s != nil {
+		fmt.Fprintf(a.out, "%s: %s rows, %s events: %s new, %s changed, %s known already, %s bad rows\n", ans.File,
+			comma(ans.Rows), comma(ans.Events), comma(s.New), comma(s.Changed), comma(s.Unchanged+ans.Known), comma(ans.BadRows))
 		return nil
 	}
 	fmt.Fprintf(a.out, "%s: %s rows, %s events: %s appended, %s known already, %s bad rows\n", ans.File,
@@ -369,6 +391,7 @@ func (h *home) importFile(ctx context.Context, path string, strict bool, rd read
 	if err != nil {
 		return ans, err
 	}
+	ap.rows = h.view
 	b := h.app.bar("import", info.Size(), "bytes")
 	defer b.stop()
 	stop := b.follow(func() int64 {
@@ -389,6 +412,9 @@ func (h *home) importFile(ctx context.Context, path string, strict bool, rd read
 	ans.Warnings = append(ans.Warnings, read.warnings...)
 	ans.Deviations, ans.Rounded = read.deviations, read.rounded
 	ans.Appended, ans.Known = ap.appended, ap.known
+	if ans.Dataset != "" {
+		ans.Stated = &ap.stated
+	}
 	ans.Seconds = time.Since(start).Seconds()
 	if err != nil {
 		return ans, err
@@ -444,6 +470,12 @@ type appender struct {
 	seq             map[domain.TopicPartition]uint64
 	batch           []domain.Record
 	appended, known int
+
+	// rows, if not nil, is asked what the ledger has of a bill.
+	rows      func(context.Context, func(projections.View) error) error
+	restating costs.Restating
+	stated    statedAnswer
+	said      []costs.Said // by the events of a bill in the batch
 }
 
 // importIncarnation is the one life of an imported file.
@@ -492,6 +524,15 @@ func (ap *appender) add(env *domain.Envelope) error {
 	}
 	rec.Partition = tp.Partition
 	ap.batch = append(ap.batch, rec)
+	if ap.rows != nil {
+		said, ok, err := costs.Says(env)
+		if err != nil {
+			return err
+		}
+		if ok {
+			ap.said = append(ap.said, said)
+		}
+	}
 	if len(ap.batch) >= appendBatch {
 		return ap.flush(ap.ctx)
 	}
@@ -502,12 +543,43 @@ func (ap *appender) flush(ctx context.Context) error {
 	if len(ap.batch) == 0 {
 		return nil
 	}
+	// Before they are appended: in production others fold them at once.
+	if err := ap.compare(ctx); err != nil {
+		return err
+	}
 	if err := ap.log.Append(ctx, ap.batch); err != nil {
 		return fmt.Errorf("append to the log: %w (import the file again to go on)", err)
 	}
 	ap.appended += len(ap.batch)
 	ap.batch = ap.batch[:0]
 	return nil
+}
+
+// compare counts what the batch says of a bill beside the ledger as it was when the
+// import began.
+func (ap *appender) compare(ctx context.Context) error {
+	if len(ap.said) == 0 {
+		return nil
+	}
+	err := ap.rows(ctx, func(v projections.View) error {
+		for _, said := range ap.said {
+			s, err := ap.restating.Beside(v, said)
+			if err != nil {
+				return err
+			}
+			switch s {
+			case costs.NewLine:
+				ap.stated.New++
+			case costs.Changed:
+				ap.stated.Changed++
+			case costs.Unchanged:
+				ap.stated.Unchanged++
+			}
+		}
+		return nil
+	})
+	ap.said = ap.said[:0]
+	return err
 }
 
 func comma(n int) string { return humanize.Comma(int64(n)) }
