@@ -294,8 +294,8 @@ func columnsError(header []string, has func(string) bool, missing []string) erro
 		hint = "; this is the FOCUS dataset Billing Period, which is not imported"
 	case has("lineItem/UnblendedCost"), has("line_item_unblended_cost"):
 		hint = "; this is a Cost and Usage Report in AWS's own columns: export it as FOCUS"
-	case len(header) == 1 && strings.ContainsAny(header[0], ";\t|"):
-		hint = "; columns must be separated by commas"
+	case rows.OtherDelimiter(header) != "":
+		hint = "; " + rows.OtherDelimiter(header)
 	}
 	return fmt.Errorf("%w: missing %s; found %s%s", ErrColumns, strings.Join(missing, ", "), rows.Clip(strings.Join(header, ", ")), hint)
 }

@@ -81,7 +81,7 @@ func TestFilesThatAreNoDataset(t *testing.T) {
 		{"commitments", "ContractCommitmentId,ContractId\n", "Contract Commitment, which is not imported"},
 		{"periods", "BillingPeriodStatus,BillingPeriodStart\n", "Billing Period, which is not imported"},
 		{"AWS", "line_item_unblended_cost\n", "export it as FOCUS"},
-		{"semicolons", "BilledCost;BillingAccountId\n", "columns must be separated by commas"},
+		{"semicolons", "BilledCost;BillingAccountId\n", `the delimiter looks like ";": save the file with commas`},
 		{"UTF-16", "\xff\xfeB\x00", "UTF-16"},
 		{"spreadsheet", "PK\x03\x04....", "export it as CSV"},
 		{"parquet", "PAR1....", "export it as CSV"},

@@ -414,8 +414,8 @@ func columnsError(kind Kind, header, missing []string) error {
 			break
 		}
 	}
-	if hint == "" && len(header) == 1 && strings.ContainsAny(header[0], ";\t") {
-		hint = "; columns must be separated by commas"
+	if other := rows.OtherDelimiter(header); hint == "" && other != "" {
+		hint = "; " + other
 	}
 	return fmt.Errorf("%w: missing %s; found %s%s", ErrColumns, strings.Join(missing, ", "), rows.Clip(strings.Join(header, ", ")), hint)
 }

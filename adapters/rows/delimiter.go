@@ -1,0 +1,22 @@
+package rows
+
+import (
+	"fmt"
+	"strings"
+)
+
+// OtherDelimiter says by what the columns of a header seem to be separated when it is
+// not the comma: more often than by commas. It is empty where it is the comma.
+func OtherDelimiter(header []string) string {
+	text := strings.Join(header, ",")
+	found, most := "", strings.Count(text, ",")
+	for _, d := range []struct{ mark, name string }{{";", `";"`}, {"\t", "a tab"}, {"|", `"|"`}} {
+		if n := strings.Count(text, d.mark); n > most {
+			found, most = d.name, n
+		}
+	}
+	if found == "" {
+		return ""
+	}
+	return fmt.Sprintf("the delimiter looks like %s: save the file with commas, and with points in numbers", found)
+}
