@@ -1,15 +1,15 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -50,6 +50,50 @@ type shownRecord struct {
 	subject string
 }
 
+// appendLine appends the record as a line of JSON. It is what encoding/json writes of
+// it, but for the event, which is JSON already and is not read again.
+func (s *shownRecord) appendLine(b []byte) ([]byte, error) {
+	text := func(v any) {
+		var line bytes.Buffer
+		enc := json.NewEncoder(&line)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(v); err == nil { // strings and bytes always are
+			b = append(b, bytes.TrimSuffix(line.Bytes(), []byte("\n"))...)
+		}
+	}
+	at, err := s.Appended.MarshalText()
+	if err != nil {
+		return nil, err
+	}
+	b = append(b, `{"topic":"`...)
+	b = append(b, s.Topic...)
+	b = append(b, `","partition":`...)
+	b = strconv.AppendInt(b, int64(s.Partition), 10)
+	b = append(b, `,"offset":`...)
+	b = strconv.AppendInt(b, s.Offset, 10)
+	if s.Last != 0 {
+		b = append(b, `,"last":`...)
+		b = strconv.AppendInt(b, s.Last, 10)
+	}
+	b = append(b, `,"appended":"`...)
+	b = append(b, at...)
+	b = append(b, `","key":`...)
+	text(s.Key)
+	if len(s.Event) > 0 {
+		b = append(b, `,"event":`...)
+		b = append(b, s.Event...)
+	}
+	if s.Error != "" {
+		b = append(b, `,"error":`...)
+		text(s.Error)
+	}
+	if len(s.Raw) > 0 {
+		b = append(b, `,"raw":`...)
+		text(s.Raw)
+	}
+	return append(b, "}\n"...), nil
+}
+
 const recordKeys = `JSON keys, one object per line: topic, partition, offset, appended, key and
 event (a CloudEvents 1.0 JSON event: specversion, id, source, type, time,
 subject, the extensions, data), or error and raw where a record cannot be
@@ -65,8 +109,13 @@ func show(dec *wire.Decoder, rec *domain.Record) shownRecord {
 		s.Error, s.Raw = err.Error(), slices.Clone(rec.Value)
 		return s
 	}
+	return s.of(rec, &env)
+}
+
+// of adds the event that a record holds.
+func (s shownRecord) of(rec *domain.Record, env *domain.Envelope) shownRecord {
 	s.typ, s.subject = env.Event.Type(), env.Subject
-	ev, err := wire.CloudEvent(&env)
+	ev, err := wire.CloudEvent(env)
 	if err != nil {
 		s.Error, s.Raw = err.Error(), slices.Clone(rec.Value)
 		return s
@@ -77,9 +126,11 @@ func show(dec *wire.Decoder, rec *domain.Record) shownRecord {
 
 func (a *app) writeRecord(w io.Writer, s shownRecord) error {
 	if a.json {
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
-		return enc.Encode(s)
+		line, err := s.appendLine(nil)
+		if err == nil {
+			_, err = w.Write(line)
+		}
+		return err
 	}
 	what := string(s.typ)
 	if s.Error != "" {
@@ -245,101 +296,6 @@ events, missing, lost, last, ahead_ms), rows (by table).`,
 	}
 	asOfFlag(cmd, &asOf)
 	return cmd
-}
-
-func (a *app) logExportCommand() *cobra.Command {
-	var (
-		topics  []string
-		to      string
-		outPath string
-	)
-	cmd := &cobra.Command{
-		Use:   "export",
-		Short: "Write events as CloudEvents JSON lines",
-		Long: `Export writes every event of the log, or of the topics given, partition by
-partition in order, as JSON lines, with or without --json.
-
-` + recordKeys,
-		Example: "  quartermaster log export --topic qm.fleet > fleet.jsonl\n  quartermaster log export --until qm.fleet/3=12 --out part.jsonl",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			tps, err := partitionsOf(topics)
-			if err != nil {
-				return err
-			}
-			a.json = true
-			if err := a.reading(); err != nil {
-				return err
-			}
-			return a.withLog(cmd.Context(), func(h *home) (err error) {
-				end, err := h.end(cmd.Context())
-				if err != nil {
-					return err
-				}
-				if to != "" {
-					until, err := domain.ParsePosition(to)
-					if err != nil {
-						return fmt.Errorf("--until: %w", err)
-					}
-					if !end.Covers(until) {
-						return fmt.Errorf("--until %s lies beyond the log, which ends at %s", until, end)
-					}
-					end = until
-				}
-				out := a.out
-				if outPath != "" {
-					f, err := os.OpenFile(outPath, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-					if err != nil {
-						return fmt.Errorf("export: %w", err)
-					}
-					defer func() {
-						if err = errors.Join(err, f.Close()); err != nil {
-							err = errors.Join(err, os.Remove(outPath)) // half an export is none
-						}
-					}()
-					out = f
-				}
-				return h.export(cmd.Context(), out, tps, end)
-			})
-		},
-	}
-	f := cmd.Flags()
-	f.StringSliceVar(&topics, "topic", nil, "topics, for example qm.fleet (default all)")
-	f.StringVar(&to, "until", "", "position to stop at (default the end of the log)")
-	f.StringVar(&outPath, "out", "", "file to write, which must not exist (default standard output)")
-	return cmd
-}
-
-func (h *home) export(ctx context.Context, out io.Writer, tps []domain.TopicPartition, end domain.Position) error {
-	var total, done int64
-	for _, tp := range tps {
-		total += end[tp]
-	}
-	b := h.app.bar("export", total, "events")
-	defer b.stop()
-	w := bufio.NewWriterSize(out, 1<<20)
-	var dec wire.Decoder
-	for _, tp := range tps {
-		if end[tp] == 0 {
-			continue
-		}
-		if err := h.log.Read(ctx, tp, 0, end[tp], func(recs []domain.Record) error {
-			for i := range recs {
-				if recs[i].IsMarker() {
-					continue
-				}
-				if err := h.app.writeRecord(w, show(&dec, &recs[i])); err != nil {
-					return err
-				}
-			}
-			done += recs[len(recs)-1].Next() - recs[0].Offset
-			b.set(done)
-			return nil
-		}); err != nil {
-			return err
-		}
-	}
-	return w.Flush()
 }
 
 // replayAnswer is what a replay answers.
