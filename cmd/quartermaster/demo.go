@@ -139,6 +139,9 @@ const demoMark = "demo.json"
 
 // markDemo refuses a home that is not the demo's, or that of other input.
 func (a *app) markDemo(ctx context.Context, input string) error {
+	if err := a.placed(); err != nil {
+		return err
+	}
 	path := filepath.Join(a.dir, demoMark)
 	want, err := json.Marshal(map[string]string{"input": input})
 	if err != nil {

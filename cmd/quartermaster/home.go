@@ -56,6 +56,9 @@ var errNoHome = errors.New("there is no home here yet: \"quartermaster apply\" o
 // reading refuses to make a home only to answer that it is empty: the path is
 // probably mistyped.
 func (a *app) reading() error {
+	if err := a.placed(); err != nil {
+		return err
+	}
 	if !a.embedded() {
 		return nil
 	}
@@ -126,6 +129,9 @@ func (a *app) openLog(ctx context.Context) (*home, error) {
 
 // dial reaches the log, and leaves its topics as they are.
 func (a *app) dial(ctx context.Context) (*home, error) {
+	if err := a.placed(); err != nil {
+		return nil, err
+	}
 	h := &home{app: a}
 	cfg, err := a.logConfig()
 	if err != nil {

@@ -138,3 +138,30 @@ func TestInstantFlag(t *testing.T) {
 		}
 	}
 }
+
+// Without HOME there is no directory to fall back to, and none is made where somebody
+// happens to be.
+func TestNoHomeInTheEnvironment(t *testing.T) {
+	for _, name := range []string{"HOME", "XDG_DATA_HOME", "QUARTERMASTER_HOME"} {
+		t.Setenv(name, "")
+	}
+	t.Chdir(t.TempDir())
+	instance := filepath.Join("..", "instance.json")
+	for _, args := range [][]string{{"fleet"}, {"apply", "-f", "estate.yaml"}, {"demo", "--once"}, {"log", "export"}, {"cluster", "list"}, {"operator", "add", "a", "--role", "admin", "--new-key", "a.pem"}} {
+		var out, errs strings.Builder
+		if err := os.WriteFile("estate.yaml", []byte("apiVersion: quartermaster/v1\nkind: Estate\nworkspaces: [{id: a}]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code := run(args, strings.NewReader(""), &out, &errs); code != 2 || !strings.Contains(errs.String(), "there is no data directory: HOME is not set; name one with --home or QUARTERMASTER_HOME") {
+			t.Errorf("%v: exit %d\n%s%s", args, code, out.String(), errs.String())
+		}
+	}
+	// What needs no data says what else is wrong, and is not refused.
+	var out, errs strings.Builder
+	if code := run([]string{"plan", "solve", instance}, strings.NewReader(""), &out, &errs); code == 2 || !strings.Contains(errs.String(), "no such file") {
+		t.Errorf("plan solve: exit %d\n%s", code, errs.String())
+	}
+	if made, err := filepath.Glob("*"); err != nil || len(made) != 1 {
+		t.Errorf("left behind: %v, %v", made, err)
+	}
+}

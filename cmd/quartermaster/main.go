@@ -175,6 +175,8 @@ go, platform, methods (version of what computes results, by name).`,
 	return root
 }
 
+// defaultHome is where the data is if nobody says, "" where the environment does not
+// tell.
 func defaultHome() string {
 	if dir := os.Getenv("QUARTERMASTER_HOME"); dir != "" {
 		return dir
@@ -184,9 +186,17 @@ func defaultHome() string {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "quartermaster-home"
+		return "" // placed refuses it
 	}
 	return filepath.Join(home, ".local", "share", "quartermaster")
+}
+
+// placed refuses to work in a directory that nobody named and no environment gives.
+func (a *app) placed() error {
+	if a.dir != "" || a.config != nil && a.config.Snapshots != "" {
+		return nil
+	}
+	return commandline.Usagef("there is no data directory: HOME is not set; name one with --home or QUARTERMASTER_HOME")
 }
 
 // note tells a person something beside the answer.

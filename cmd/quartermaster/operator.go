@@ -75,6 +75,9 @@ func (h *home) signer(ctx context.Context, path string) (signer, error) {
 	}); err != nil {
 		return signer{}, err
 	}
+	if path == "" && h.app.dir == "" {
+		return signer{}, commandline.Usagef("name your private key with --key FILE: there is no home to look for it in")
+	}
 	if len(ops) == 0 && path == "" {
 		return h.firstOperator(ctx)
 	}
