@@ -104,7 +104,7 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
     to, reason).`,
 		Example: "  quartermaster costs --period 2026-05\n" +
 			"  quartermaster costs --period 2026-05 --by workspace,component --json\n" +
-			"  quartermaster costs --period 2026-05 --workspace research --by deployment,day\n" +
+			"  quartermaster costs --period 2026-05 --workspace vc-a01 --by deployment,day\n" +
 			"  quartermaster costs --period 2026-05 --require-tie\n" +
 			"  quartermaster costs leaves --period 2026-05 --line LINE\n" +
 			"  quartermaster costs explain LEAF\n" +

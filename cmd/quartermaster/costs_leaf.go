@@ -33,7 +33,7 @@ deployment and component. The parts of a line add up to it, to the last digit.
 
 JSON keys, one object per line:
   ` + leafKeys + `.`,
-		Example: "  quartermaster costs leaves --period 2026-05 --workspace research\n" +
+		Example: "  quartermaster costs leaves --period 2026-05 --workspace vc-a01\n" +
 			"  quartermaster costs leaves --period 2026-05 --line LINE --limit 0 --json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
