@@ -60,11 +60,11 @@ schemas/...:
 
 adapters/wire/...:      domain/...  projections/...  simulations/...  own  schemas/...  any
 adapters/dcgm/...:      domain/...  projections/...  simulations/...  own  schemas/...  any
-adapters/focus/...:     domain/...  projections/...  simulations/...  own  adapters/rows  schemas  any
-adapters/importer/...:  domain/...  projections/...  simulations/...  own  adapters/rows  schemas  any
-adapters/httpapi/...:   domain/...  projections/...  simulations/...  own  adapters/intake  schemas  any
+adapters/focus/...:     domain/...  projections/...  simulations/...  own  adapters/tabular  schemas  any
+adapters/importer/...:  domain/...  projections/...  simulations/...  own  adapters/tabular  schemas  any
+adapters/httpapi/...:   domain/...  projections/...  simulations/...  own  adapters/admission  schemas  any
 adapters/transport/...: domain/...  own  adapters/configfile  any
-adapters/remotewrite/...: domain/...  projections/...  simulations/...  own  adapters/intake  schemas  any
+adapters/remotewrite/...: domain/...  projections/...  simulations/...  own  adapters/admission  schemas  any
 adapters/*/...:         domain/...  projections/...  simulations/...  own  schemas  any
 
 cmd/*/...:              domain/...  projections/...  simulations/...  adapters/...  own  schemas  any

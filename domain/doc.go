@@ -11,7 +11,7 @@
 //
 //   - A stream (source, incarnation, topic, partition) numbers its events from
 //     1 without holes, so that a repeat and a loss can both be seen.
-//   - Of two facts about one thing, [Order] decides which wins, never the order
+//   - Of two facts about one thing, [Precedence] decides which wins, never the order
 //     of arrival.
 //   - A decision ([NeedsSignature]) is void without an Ed25519 signature.
 //   - Money is [Decimal], time is [Instant] in UTC, intervals are half-open.

@@ -151,13 +151,13 @@ type StreamID struct {
 // Stream returns the stream that the event belongs to.
 func (e *Envelope) Stream() StreamID { return StreamID{e.Source, e.Incarnation} }
 
-// Order places facts about one thing: the later in effect wins, where two take
+// Precedence places facts about one thing: the later in effect wins, where two take
 // effect at once the one stated later, where that is the same too the one
 // appended later, and last the greater stream and sequence. Order is total over
 // different events and the same in every replay. Time stands before the append
 // so that a signed decision that is copied into the log again cannot overrule a
 // newer one: its time is signed.
-type Order struct {
+type Precedence struct {
 	Effective   Instant
 	Time        Instant
 	Appended    Instant // the record's time; set by the fold
@@ -167,7 +167,7 @@ type Order struct {
 }
 
 // After reports whether o wins over p.
-func (o Order) After(p Order) bool {
+func (o Precedence) After(p Precedence) bool {
 	switch {
 	case o.Effective != p.Effective:
 		return o.Effective > p.Effective
@@ -184,13 +184,13 @@ func (o Order) After(p Order) bool {
 	}
 }
 
-// Order returns the event's place but for when it was appended, effective at the given
+// Precedence returns the event's place but for when it was appended, effective at the given
 // time or, when that is zero, at the event's own time.
-func (e *Envelope) Order(effective Instant) Order {
+func (e *Envelope) Precedence(effective Instant) Precedence {
 	if effective == 0 {
 		effective = e.Time
 	}
-	return Order{Effective: effective, Time: e.Time, Source: e.Source, Incarnation: e.Incarnation, Sequence: e.Sequence}
+	return Precedence{Effective: effective, Time: e.Time, Source: e.Source, Incarnation: e.Incarnation, Sequence: e.Sequence}
 }
 
 // Signature is an operator's signature over a decision. Message is what was

@@ -74,16 +74,16 @@ func DecodeRow(t Table, b []byte) (Row, error) {
 
 // versionWire is how a version is written: the event under its type's name.
 type versionWire struct {
-	Order     domain.Order    `cbor:"order"`
-	Recorded  domain.Instant  `cbor:"recorded,omitempty"`
-	Workspace string          `cbor:"workspace,omitempty"`
-	Signer    *Signer         `cbor:"signer,omitempty"`
-	Again     *domain.Order   `cbor:"again,omitempty"`
-	Count     uint64          `cbor:"count,omitempty"`
-	Last      domain.Instant  `cbor:"last,omitempty"`
-	Rest      bool            `cbor:"rest,omitempty"`
-	Type      domain.Type     `cbor:"type"`
-	Event     cbor.RawMessage `cbor:"event"`
+	Order     domain.Precedence  `cbor:"order"`
+	Recorded  domain.Instant     `cbor:"recorded,omitempty"`
+	Workspace string             `cbor:"workspace,omitempty"`
+	Signer    *Signer            `cbor:"signer,omitempty"`
+	Again     *domain.Precedence `cbor:"again,omitempty"`
+	Count     uint64             `cbor:"count,omitempty"`
+	Last      domain.Instant     `cbor:"last,omitempty"`
+	Rest      bool               `cbor:"rest,omitempty"`
+	Type      domain.Type        `cbor:"type"`
+	Event     cbor.RawMessage    `cbor:"event"`
 }
 
 // MarshalCBOR implements cbor.Marshaler.

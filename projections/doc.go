@@ -27,7 +27,7 @@
 //
 // Things that are declared (workspaces, clusters, nodes, deployments, offers,
 // commitments, bills and so on) are [History] rows: every version in
-// [domain.Order]. Measurements are added up per hour: [UsageHour] for who held
+// [domain.Precedence]. Measurements are added up per hour: [UsageHour] for who held
 // which device, [ServingHour] and [ServerHour] for model servers. By the month stand
 // demand, which comes as means over hours, [DemandMonth], and which GPUs were reported
 // under which name of a node, [NodeGPUs]. [Table] lists them by topic.

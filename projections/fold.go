@@ -289,7 +289,7 @@ func (f *Projector) apply(rows *WorkingSet, rec *domain.Record) error {
 	if p.stated {
 		p.Effective = rec.Time
 	}
-	v := Version{Order: env.Order(p.Effective), Recorded: env.Recorded, Workspace: env.Workspace, Event: env.Event}
+	v := Version{Order: env.Precedence(p.Effective), Recorded: env.Recorded, Workspace: env.Workspace, Event: env.Event}
 	v.Order.Appended = rec.Time
 	if s := env.Signature; s != nil {
 		v.Signer = &Signer{Operator: s.Operator, Key: s.Key, Time: env.Time, Appended: rec.Time, Offset: rec.Offset}

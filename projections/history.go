@@ -27,14 +27,14 @@ type Signer struct {
 
 // Version is one event about a thing.
 type Version struct {
-	Order     domain.Order   `json:"order"`
-	Recorded  domain.Instant `json:"recorded,omitempty"`
-	Workspace string         `json:"workspace,omitempty"`
-	Signer    *Signer        `json:"signer,omitempty"`
+	Order     domain.Precedence `json:"order"`
+	Recorded  domain.Instant    `json:"recorded,omitempty"`
+	Workspace string            `json:"workspace,omitempty"`
+	Signer    *Signer           `json:"signer,omitempty"`
 	// Again is when the same was last stated again with nothing else between,
 	// nil when it was not. What arrives late from between then does not hold
 	// beyond it.
-	Again *domain.Order `json:"again,omitempty"`
+	Again *domain.Precedence `json:"again,omitempty"`
 	// Count is how many faults it stands for, the first of them at Order and the last at
 	// Last; both are 0 where it is one, or Last alone is when monitoring systems saw that
 	// one again. Rest says that those were different, of which
@@ -50,7 +50,7 @@ type Version struct {
 }
 
 // History is the row of a thing that is declared: everything that was said of
-// it, in [domain.Order]. The last version in effect at a time is what held
+// it, in [domain.Precedence]. The last version in effect at a time is what held
 // then. Tables whose things change for ever are cut up by day or month, so that a
 // row stays small.
 type History struct {

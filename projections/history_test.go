@@ -28,7 +28,7 @@ func TestHistoryHoldsWhatWasStatedLast(t *testing.T) {
 		h := &History{}
 		for i, s := range order {
 			if err := h.insert(Version{
-				Order: domain.Order{Effective: s.at, Time: s.at, Source: "s", Incarnation: 1, Sequence: uint64(i + 1)},
+				Order: domain.Precedence{Effective: s.at, Time: s.at, Source: "s", Incarnation: 1, Sequence: uint64(i + 1)},
 				Event: &domain.WorkspaceRegistered{Name: s.name},
 			}, true); err != nil {
 				t.Fatal(err)

@@ -303,7 +303,7 @@ func TestFailedSnapshotReadsNoFurther(t *testing.T) {
 			for i := range 200 {
 				k := Key{Table: TableWorkspaces, Scope: tp.String(), ID: fmt.Sprint(i)}
 				if err := change[*History](rows, k).insert(Version{
-					Order: domain.Order{Effective: domain.Instant(round)},
+					Order: domain.Precedence{Effective: domain.Instant(round)},
 					Event: &domain.WorkspaceRegistered{Name: fmt.Sprint(round)},
 				}, true); err != nil {
 					t.Fatal(err)

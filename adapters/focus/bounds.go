@@ -6,7 +6,7 @@ import (
 
 	"github.com/shopspring/decimal"
 
-	"quartermaster/adapters/rows"
+	"quartermaster/adapters/tabular"
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 )
@@ -70,7 +70,7 @@ func unusable(l *line, unit string, d domain.Decimal, most domain.NullDecimal) s
 	case !most.Valid:
 		return ""
 	case above(d, most.Decimal):
-		return fmt.Sprintf("of %q is more than %d machine-hours, which no line has", rows.Clip(unit), maxMachineHours)
+		return fmt.Sprintf("of %q is more than %d machine-hours, which no line has", tabular.Clip(unit), maxMachineHours)
 	case d.IsNegative() && !mayBeNegative(l):
 		return onlyTakenBack
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"quartermaster/adapters/rows"
+	"quartermaster/adapters/tabular"
 	"quartermaster/domain"
 )
 
@@ -97,7 +97,7 @@ type run struct {
 	env      domain.Envelope
 	sum      Summary
 	line     int                    // of the row at hand
-	warnings rows.Warnings          // whose list is sum.Warnings
+	warnings tabular.Warnings       // whose list is sum.Warnings
 	ofFile   []int                  // indexes of the warnings that concern all rows
 	rounded  map[invoiceRounded]int // to the index in sum.Rounded
 }
@@ -152,10 +152,10 @@ func Run(ctx context.Context, file, again io.Reader, name string, opts Options, 
 func (r *run) check() error {
 	o := &r.opts
 	if v := o.FocusVersion; v != "" && !slices.Contains(versions, v) {
-		return fmt.Errorf("FOCUS version %q is none of %s", rows.Clip(v), strings.Join(versions, ", "))
+		return fmt.Errorf("FOCUS version %q is none of %s", tabular.Clip(v), strings.Join(versions, ", "))
 	}
 	if c := o.Currency; c != "" && (len(c) != 3 || strings.Trim(c, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "") {
-		return fmt.Errorf("currency %q is not an ISO 4217 code of three capital letters, for example USD", rows.Clip(c))
+		return fmt.Errorf("currency %q is not an ISO 4217 code of three capital letters, for example USD", tabular.Clip(c))
 	}
 	switch o.Zone {
 	case "":
@@ -164,7 +164,7 @@ func (r *run) check() error {
 	default:
 		zone, err := time.LoadLocation(o.Zone)
 		if err != nil {
-			return fmt.Errorf("zone %q: %w", rows.Clip(o.Zone), err)
+			return fmt.Errorf("zone %q: %w", tabular.Clip(o.Zone), err)
 		}
 		r.clock.zone = zone
 	}
@@ -173,7 +173,7 @@ func (r *run) check() error {
 
 // table opens a file and reads its header.
 func (r *run) table(file io.Reader) (*table, []string, error) {
-	text, err := rows.Open(r.ctx, file, r.opts.Limits, ErrColumns)
+	text, err := tabular.Open(r.ctx, file, r.opts.Limits, ErrColumns)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -245,7 +245,7 @@ func (r *run) header(rs *table) ([]string, error) {
 	for i, f := range rec.fields {
 		header[i] = strings.TrimSpace(f)
 		if j, twice := at[fold(f)]; twice && fold(f) != "" {
-			return nil, fmt.Errorf("%w: column %q stands twice in the header, as number %d and %d", ErrColumns, rows.Clip(header[i]), j+1, i+1)
+			return nil, fmt.Errorf("%w: column %q stands twice in the header, as number %d and %d", ErrColumns, tabular.Clip(header[i]), j+1, i+1)
 		}
 		at[fold(f)] = i
 	}
@@ -294,10 +294,10 @@ func columnsError(header []string, has func(string) bool, missing []string) erro
 		hint = "; this is the FOCUS dataset Billing Period, which is not imported"
 	case has("lineItem/UnblendedCost"), has("line_item_unblended_cost"):
 		hint = "; this is a Cost and Usage Report in AWS's own columns: export it as FOCUS"
-	case rows.OtherDelimiter(header) != "":
-		hint = "; " + rows.OtherDelimiter(header)
+	case tabular.OtherDelimiter(header) != "":
+		hint = "; " + tabular.OtherDelimiter(header)
 	}
-	return fmt.Errorf("%w: missing %s; found %s%s", ErrColumns, strings.Join(missing, ", "), rows.Clip(strings.Join(header, ", ")), hint)
+	return fmt.Errorf("%w: missing %s; found %s%s", ErrColumns, strings.Join(missing, ", "), tabular.Clip(strings.Join(header, ", ")), hint)
 }
 
 // emit hands out one event, or refuses what the ledger would quarantine.
@@ -324,7 +324,7 @@ func (r *run) emit(at domain.Instant, subject string, event domain.Event) error 
 func (r *run) bad(line int, why *refusal) {
 	r.sum.Bad++
 	if r.badTo != nil {
-		r.badTo(BadRow{File: r.name, Line: line, Field: rows.Clip(why.field), Value: rows.Clip(why.value), Reason: why.reason})
+		r.badTo(BadRow{File: r.name, Line: line, Field: tabular.Clip(why.field), Value: tabular.Clip(why.value), Reason: why.reason})
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"quartermaster/adapters/rows"
+	"quartermaster/adapters/tabular"
 	"quartermaster/domain"
 )
 
@@ -326,7 +326,7 @@ func (is *issuers) name(s string) (int32, error) {
 
 // text says what a witness says.
 func (is *issuers) text(w witness) string {
-	text := fmt.Sprintf("%q in ", rows.Clip(is.names[w.name]))
+	text := fmt.Sprintf("%q in ", tabular.Clip(is.names[w.name]))
 	switch {
 	case w.file == inLedger:
 		return text + "the ledger"

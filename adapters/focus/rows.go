@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"quartermaster/adapters/rows"
+	"quartermaster/adapters/tabular"
 )
 
 // refusal is why a row is not imported. It is an error so that the reader of a
@@ -23,7 +23,7 @@ func (r *refusal) Error() string { return fmt.Sprintf("%s %q %s", r.field, r.val
 // allowed to it, though encoding/csv reads a quoted field to wherever the file
 // closes it.
 type table struct {
-	frames *rows.Frames
+	frames *tabular.Frames
 	row    bytes.Reader
 	csv    *csv.Reader
 }
@@ -37,7 +37,7 @@ type record struct {
 }
 
 func newTable(r io.Reader, most int) *table {
-	t := &table{frames: rows.NewFrames(r, most)}
+	t := &table{frames: tabular.NewFrames(r, most)}
 	t.resetCSV()
 	return t
 }
@@ -51,7 +51,7 @@ func (t *table) resetCSV() {
 }
 
 // next returns the next row that is not blank. Its errors are those of
-// [rows.Frames.Next].
+// [tabular.Frames.Next].
 func (t *table) next() (record, error) {
 	for {
 		frame, err := t.frames.Next()

@@ -11,7 +11,7 @@ import (
 
 	"github.com/shopspring/decimal"
 
-	"quartermaster/adapters/rows"
+	"quartermaster/adapters/tabular"
 	"quartermaster/domain"
 )
 
@@ -204,7 +204,7 @@ func (k clock) parse(s string) (domain.Instant, string) {
 		if k.zone == nil {
 			return 0, "has no time zone: say which zone the file's times are in, or write them with a trailing Z"
 		}
-		t, why := rows.InZone(naive, k.zone)
+		t, why := tabular.InZone(naive, k.zone)
 		if why != "" {
 			return 0, why
 		}

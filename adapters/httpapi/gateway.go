@@ -20,7 +20,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"quartermaster/adapters/intake"
+	"quartermaster/adapters/admission"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -83,7 +83,7 @@ type Gateway struct {
 
 	once     sync.Once
 	decoders sync.Pool
-	intake   *intake.Intake
+	intake   *admission.Intake
 	requests *prometheus.CounterVec
 	records  *prometheus.CounterVec
 }
@@ -147,7 +147,7 @@ func SourceOf(cluster string) string { return nodeSource + cluster + "/" }
 func (g *Gateway) init() {
 	g.once.Do(func() {
 		g.decoders.New = func() any { return g.NewDecoder() }
-		g.intake = intake.New(intake.Limits{
+		g.intake = admission.New(admission.Limits{
 			Requests: requests, Bytes: inFlight, ClusterBytes: inFlight / aQuarter, Places: places, ClusterPlaces: places / aQuarter,
 			Rate: g.Rate, Burst: g.Burst, Patience: g.Patience,
 		})
@@ -233,7 +233,7 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request) (*Accepted, error
 		return nil, refuse(http.StatusBadRequest, "%v", err)
 	}
 	if !q.Allow(g.Keys.Now(), len(recs)) {
-		return nil, g.busy(w, caller, intake.ErrCluster)
+		return nil, g.busy(w, caller, admission.ErrCluster)
 	}
 	ans, taken, err := g.check(caller, recs)
 	if err != nil {
@@ -258,11 +258,11 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request) (*Accepted, error
 // stay as they are.
 func (g *Gateway) busy(w http.ResponseWriter, caller Caller, err error) error {
 	switch {
-	case errors.Is(err, intake.ErrCluster):
+	case errors.Is(err, admission.ErrCluster):
 		return refuse(http.StatusTooManyRequests, "cluster %s sends more than %d events a second, or too much at once; send again later", caller.Cluster, g.Rate)
-	case errors.Is(err, intake.ErrFull):
+	case errors.Is(err, admission.ErrFull):
 		return refuse(http.StatusServiceUnavailable, "%v", err)
-	case errors.Is(err, intake.ErrSlow):
+	case errors.Is(err, admission.ErrSlow):
 		w.Header().Set("Connection", "close")
 		return refuse(http.StatusRequestTimeout, "%v", err)
 	}
@@ -277,7 +277,7 @@ func (g *Gateway) Deny(r *http.Request, why *StatusError) {
 var errTooLarge = refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d MiB as sent, or %d MiB once decompressed: send fewer events at once", maxSent>>20, maxBody>>20)
 
 // body reads the body as it was sent.
-func (g *Gateway) body(w http.ResponseWriter, r *http.Request, q *intake.Request) ([]byte, error) {
+func (g *Gateway) body(w http.ResponseWriter, r *http.Request, q *admission.Request) ([]byte, error) {
 	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != g.ContentType {
 		return nil, refuse(http.StatusUnsupportedMediaType, "content type %.60q; want %s", r.Header.Get("Content-Type"), g.ContentType)
 	}
@@ -288,7 +288,7 @@ func (g *Gateway) body(w http.ResponseWriter, r *http.Request, q *intake.Request
 		return sent, nil
 	case errors.As(err, &large):
 		return nil, errTooLarge
-	case errors.Is(err, intake.ErrCluster), errors.Is(err, intake.ErrFull), errors.Is(err, intake.ErrSlow):
+	case errors.Is(err, admission.ErrCluster), errors.Is(err, admission.ErrFull), errors.Is(err, admission.ErrSlow):
 		return nil, err
 	}
 	return nil, refuse(http.StatusBadRequest, "read the body: %v", err)

@@ -16,7 +16,7 @@ import (
 	"time"
 	_ "time/tzdata" // zones must mean the same on every machine
 
-	"quartermaster/adapters/rows"
+	"quartermaster/adapters/tabular"
 	"quartermaster/domain"
 )
 
@@ -213,20 +213,20 @@ func (o Options) check(kind Kind) error {
 		names map[string]string
 	}{{"workspace of ", o.Workspaces}, {"region of ", o.Regions}, {"model of ", o.Models}} {
 		for _, from := range slices.Sorted(maps.Keys(m.names)) {
-			names = append(names, struct{ what, name string }{m.what + rows.Clip(from), m.names[from]})
+			names = append(names, struct{ what, name string }{m.what + tabular.Clip(from), m.names[from]})
 		}
 	}
 	models := map[string]string{}
 	for _, from := range slices.Sorted(maps.Keys(o.Models)) {
 		to := o.Models[from]
 		if first, twice := models[to]; twice {
-			return fmt.Errorf("import %s: models %q and %q are both called %q, so that of two series one would replace the other", kind, rows.Clip(first), rows.Clip(from), rows.Clip(to))
+			return fmt.Errorf("import %s: models %q and %q are both called %q, so that of two series one would replace the other", kind, tabular.Clip(first), tabular.Clip(from), tabular.Clip(to))
 		}
 		models[to] = from
 	}
 	for _, n := range names {
 		if reason := checkName(n.name); reason != "" {
-			return fmt.Errorf("import %s: %s %q %s", kind, n.what, rows.Clip(n.name), reason)
+			return fmt.Errorf("import %s: %s %q %s", kind, n.what, tabular.Clip(n.name), reason)
 		}
 	}
 	return nil
@@ -243,7 +243,7 @@ type importer struct {
 	env      domain.Envelope
 	sum      Summary
 	line     int
-	warnings rows.Warnings // whose list is sum.Warnings
+	warnings tabular.Warnings // whose list is sum.Warnings
 }
 
 // format is how one kind is read. start is given the columns of the header and
@@ -310,7 +310,7 @@ func Run(ctx context.Context, kind Kind, file io.Reader, name string, opts Optio
 }
 
 func (im *importer) read(kind Kind, file io.Reader, name string, clk *clock, bad func(BadRow)) error {
-	text, err := rows.Open(im.ctx, file, im.opts.Limits, ErrColumns)
+	text, err := tabular.Open(im.ctx, file, im.opts.Limits, ErrColumns)
 	if err != nil {
 		return err
 	}
@@ -347,7 +347,7 @@ func (im *importer) read(kind Kind, file io.Reader, name string, clk *clock, bad
 		if refused != nil {
 			im.sum.Bad++
 			if bad != nil {
-				bad(BadRow{File: name, Line: rec.line, Field: refused.Field, Value: rows.Clip(refused.Value), Reason: refused.Reason})
+				bad(BadRow{File: name, Line: rec.line, Field: refused.Field, Value: tabular.Clip(refused.Value), Reason: refused.Reason})
 			}
 		}
 	}
@@ -414,10 +414,10 @@ func columnsError(kind Kind, header, missing []string) error {
 			break
 		}
 	}
-	if other := rows.OtherDelimiter(header); hint == "" && other != "" {
+	if other := tabular.OtherDelimiter(header); hint == "" && other != "" {
 		hint = "; " + other
 	}
-	return fmt.Errorf("%w: missing %s; found %s%s", ErrColumns, strings.Join(missing, ", "), rows.Clip(strings.Join(header, ", ")), hint)
+	return fmt.Errorf("%w: missing %s; found %s%s", ErrColumns, strings.Join(missing, ", "), tabular.Clip(strings.Join(header, ", ")), hint)
 }
 
 // after adds seconds to the epoch.

@@ -4,27 +4,27 @@ import (
 	"context"
 	"io"
 
-	"quartermaster/adapters/rows"
+	"quartermaster/adapters/tabular"
 )
 
 // What package rows says of a file and of its rows.
 type (
 	// BadRow is a row that was not imported.
-	BadRow = rows.BadRow
+	BadRow = tabular.BadRow
 	// Warning is something that was imported and deserves a look.
-	Warning = rows.Warning
+	Warning = tabular.Warning
 	// Limits bound what a file may cost.
-	Limits = rows.Limits
+	Limits = tabular.Limits
 )
 
 // The errors of a file that is beyond the limits, and of a gzip file that is
 // damaged.
 var (
-	ErrTooLarge = rows.ErrTooLarge
-	ErrDamaged  = rows.ErrDamaged
+	ErrTooLarge = tabular.ErrTooLarge
+	ErrDamaged  = tabular.ErrDamaged
 )
 
-// Whole is rows.Whole for a file that [Run] is to read.
+// Whole is tabular.Whole for a file that [Run] is to read.
 func Whole(ctx context.Context, file io.Reader, limits Limits) error {
-	return rows.Whole(ctx, file, limits, ErrColumns)
+	return tabular.Whole(ctx, file, limits, ErrColumns)
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"quartermaster/adapters/rows"
+	"quartermaster/adapters/tabular"
 )
 
 // ErrColumns is wrapped by the error of a file that is no table of the kind
@@ -18,7 +18,7 @@ var ErrColumns = errors.New("not the columns of this kind")
 // table reads CSV row by row: package rows finds where a row ends, and split cuts
 // it into fields without a copy.
 type table struct {
-	frames  *rows.Frames
+	frames  *tabular.Frames
 	header  []string
 	fields  [][]byte
 	scratch []byte
@@ -34,11 +34,11 @@ type record struct {
 }
 
 func newTable(r io.Reader, limits Limits) *table {
-	return &table{frames: rows.NewFrames(r, limits.LineBytes)}
+	return &table{frames: tabular.NewFrames(r, limits.LineBytes)}
 }
 
 // next returns the next row that is not blank. Its errors are those of
-// [rows.Frames.Next].
+// [tabular.Frames.Next].
 func (t *table) next() (record, error) {
 	for {
 		frame, err := t.frames.Next()

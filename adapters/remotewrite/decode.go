@@ -13,7 +13,7 @@ import (
 	"github.com/klauspost/compress/snappy"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"quartermaster/adapters/intake"
+	"quartermaster/adapters/admission"
 )
 
 // body is the memory of a request, used again.
@@ -40,7 +40,7 @@ func (b *body) done() {
 const maxExpansion = 24
 
 // read returns the decompressed body, of whose memory the request takes account.
-func (b *body) read(w http.ResponseWriter, req *http.Request, q *intake.Request) (raw []byte, err error) {
+func (b *body) read(w http.ResponseWriter, req *http.Request, q *admission.Request) (raw []byte, err error) {
 	buf, err := q.Read(w, req, b.compressed, maxBody)
 	var large *http.MaxBytesError
 	switch {

@@ -40,7 +40,7 @@ import (
 	"github.com/prometheus/client_golang/exp/api/remote"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"quartermaster/adapters/intake"
+	"quartermaster/adapters/admission"
 	"quartermaster/domain"
 )
 
@@ -129,7 +129,7 @@ func Handler(cfg Config) http.Handler {
 	if cfg.InFlight == 0 {
 		cfg.InFlight = 256 << 20
 	}
-	r := &receiver{cfg: cfg, clusters: map[string]*cluster{}, intake: intake.New(intake.Limits{
+	r := &receiver{cfg: cfg, clusters: map[string]*cluster{}, intake: admission.New(admission.Limits{
 		Requests: atOnce, Bytes: cfg.InFlight, ClusterBytes: cfg.InFlight / quarter, Rate: cfg.Rate, Burst: 2 * cfg.Rate, Patience: cfg.Arrival,
 	})}
 	r.gather.append = cfg.Append
@@ -145,7 +145,7 @@ type receiver struct {
 	cfg    Config
 	write  http.Handler
 	gather gatherer
-	intake *intake.Intake
+	intake *admission.Intake
 
 	mu       sync.Mutex
 	clusters map[string]*cluster
@@ -155,7 +155,7 @@ type receiver struct {
 
 // delivery is a request with whom it is of.
 type delivery struct {
-	*intake.Request
+	*admission.Request
 	cluster *cluster
 	w       http.ResponseWriter
 }
@@ -237,13 +237,13 @@ func (q *delivery) hindered(err error) error {
 	switch {
 	case errors.As(err, new(*refusal)):
 		return err
-	case errors.Is(err, intake.ErrLarge):
+	case errors.Is(err, admission.ErrLarge):
 		return refuse(http.StatusRequestEntityTooLarge, "%w: lower max_samples_per_send", err)
-	case errors.Is(err, intake.ErrCluster):
+	case errors.Is(err, admission.ErrCluster):
 		return refuse(http.StatusTooManyRequests, "%w", err)
-	case errors.Is(err, intake.ErrFull):
+	case errors.Is(err, admission.ErrFull):
 		return refuse(http.StatusServiceUnavailable, "%w", err)
-	case errors.Is(err, intake.ErrSlow):
+	case errors.Is(err, admission.ErrSlow):
 		// Prometheus drops what is answered with 408.
 		q.w.Header().Set("Connection", "close")
 		return refuse(http.StatusServiceUnavailable, "%w", err)
@@ -323,7 +323,7 @@ func (r *receiver) store(req *http.Request, kind remote.WriteMessageType) (*acco
 	case err != nil:
 		return nil, refuse(http.StatusBadRequest, "read request: %w", err)
 	case s.taken > 0 && !q.Allow(now, s.taken):
-		return nil, q.hindered(intake.ErrCluster)
+		return nil, q.hindered(admission.ErrCluster)
 	}
 	events, stated := s.events()
 	if s.full != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"quartermaster/adapters/intake"
+	"quartermaster/adapters/admission"
 	"quartermaster/domain"
 )
 
@@ -28,7 +28,7 @@ type scan struct {
 	refused  error // the first
 	made     int   // events
 	taken    int   // samples
-	request  *intake.Request
+	request  *admission.Request
 	room     int   // of what request took, not spent yet
 	full     error // there is no more
 

@@ -57,7 +57,7 @@
 // against whatever was decided since. A copy cannot be moved in time, to another
 // workspace, cluster or subject, nor made another's. One thing it can do: where
 // two decisions take effect at the very same instant, the tie goes by source
-// ([domain.Order]), and a copy of the one that lost may win it.
+// ([domain.Precedence]), and a copy of the one that lost may win it.
 package wire
 
 import (

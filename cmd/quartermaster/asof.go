@@ -12,8 +12,8 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"quartermaster/adapters/archive"
 	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/snapshotfile"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -79,10 +79,10 @@ func sub(a, b domain.Position) domain.Position {
 
 // pointInLog reads what --as-of was given: a position, a snapshot or a time. file
 // is the snapshot that was named.
-func (h *home) pointInLog(ctx context.Context, asOf string) (to domain.Position, file *archive.Info, err error) {
+func (h *home) pointInLog(ctx context.Context, asOf string) (to domain.Position, file *snapshotfile.Info, err error) {
 	switch {
-	case strings.HasSuffix(asOf, archive.Suffix):
-		in := archive.InfoOf(h.snapshotPath(asOf))
+	case strings.HasSuffix(asOf, snapshotfile.Suffix):
+		in := snapshotfile.InfoOf(h.snapshotPath(asOf))
 		if errors.Is(in.Err, os.ErrNotExist) {
 			return nil, nil, fmt.Errorf("there is no snapshot %s: \"quartermaster snapshot list\" names those there are", in.Path)
 		}
@@ -128,11 +128,11 @@ const (
 // rowsAt returns the rows at a position of the log, and the snapshot that they
 // were folded on from, nil where that was the beginning of the log. A snapshot
 // that was asked for is tried first.
-func (h *home) rowsAt(ctx context.Context, to domain.Position, first *archive.Info) (*projections.Memory, *archive.Info, error) {
+func (h *home) rowsAt(ctx context.Context, to domain.Position, first *snapshotfile.Info) (*projections.Memory, *snapshotfile.Info, error) {
 	if n := to.Records(); n >= manyRecords {
 		h.app.note("the rows of %s events are held in memory: about %s where nodes of eight GPUs report once a minute", comma(int(n)), humanize.Bytes(uint64(n)*nodeHourBytes/60))
 	}
-	near, err := archive.Nearest(h.snapshots(), h.id, to)
+	near, err := snapshotfile.Nearest(h.snapshots(), h.id, to)
 	if err != nil {
 		h.app.note("snapshots cannot be read, so the log is folded from its beginning: %v", err)
 	}
@@ -140,7 +140,7 @@ func (h *home) rowsAt(ctx context.Context, to domain.Position, first *archive.In
 		near = slices.Insert(near, 0, *first)
 	}
 	m := projections.NewMemory(domain.TopicSpecs())
-	var from *archive.Info
+	var from *snapshotfile.Info
 	for i := range near {
 		if err = readSnapshot(m, near[i].Path, h.id); err == nil {
 			from = &near[i]
@@ -168,7 +168,7 @@ func (h *home) rowsAt(ctx context.Context, to domain.Position, first *archive.In
 
 // readSnapshot fills an empty store from a file.
 func readSnapshot(m *projections.Memory, path, log string) error {
-	f, size, err := archive.Open(path)
+	f, size, err := snapshotfile.Open(path)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"quartermaster/adapters/archive"
+	"quartermaster/adapters/snapshotfile"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -32,7 +32,7 @@ func TestSnapshotThatLies(t *testing.T) {
 			if at == nil {
 				at = v.Position()
 			}
-			path, err = archive.Keep(h.snapshots(), at, func(w io.Writer) error {
+			path, err = snapshotfile.Keep(h.snapshots(), at, func(w io.Writer) error {
 				_, err := projections.WriteSnapshot(w, v, log)
 				return err
 			})
@@ -253,7 +253,7 @@ func TestNowInThePast(t *testing.T) {
 func TestPasses(t *testing.T) {
 	a, b := domain.TopicPartition{Topic: domain.TopicFleet}, domain.TopicPartition{Topic: domain.TopicFleet, Partition: 1}
 	check := func(name string, at domain.Position) *snapshotCheck {
-		return &snapshotCheck{File: name, Result: snapshotUnchecked, info: archive.Info{SnapshotInfo: projections.SnapshotInfo{Position: at}}}
+		return &snapshotCheck{File: name, Result: snapshotUnchecked, info: snapshotfile.Info{SnapshotInfo: projections.SnapshotInfo{Position: at}}}
 	}
 	done := check("done", domain.Position{})
 	done.Result = snapshotDamaged

@@ -946,7 +946,7 @@ type refHistory struct {
 }
 
 type refVersion struct {
-	order     domain.Order
+	order     domain.Precedence
 	recorded  domain.Instant
 	workspace string
 	signature *domain.Signature
@@ -955,7 +955,7 @@ type refVersion struct {
 	offset    int64
 	typ       string
 	event     cbor.RawMessage
-	again     *domain.Order
+	again     *domain.Precedence
 	faults    *refFaults // of a version that counts them
 }
 
@@ -1063,7 +1063,7 @@ func (r *reference) state(scope string, env *domain.Envelope, rec *domain.Record
 		return err
 	}
 	v := &refVersion{
-		order:    domain.Order{Effective: p.effective, Time: env.Time, Appended: rec.Time, Source: env.Source, Incarnation: env.Incarnation, Sequence: env.Sequence},
+		order:    domain.Precedence{Effective: p.effective, Time: env.Time, Appended: rec.Time, Source: env.Source, Incarnation: env.Incarnation, Sequence: env.Sequence},
 		recorded: env.Recorded, workspace: env.Workspace, signature: env.Signature,
 		time: env.Time, appended: rec.Time, offset: rec.Offset, typ: string(env.Event.Type()), event: event,
 	}
@@ -1201,7 +1201,7 @@ func (h *refHistory) encode() ([]byte, error) {
 		Type      string          `cbor:"type"`
 		Event     cbor.RawMessage `cbor:"event"`
 	}
-	place := func(o domain.Order) order {
+	place := func(o domain.Precedence) order {
 		return order{refTime(o.Effective), refTime(o.Time), refTime(o.Appended), o.Source, o.Incarnation, o.Sequence}
 	}
 	sorted := slices.SortedStableFunc(slices.Values(h.said), func(a, b *refVersion) int {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/focus"
-	"quartermaster/adapters/rows"
+	"quartermaster/adapters/tabular"
 	"quartermaster/domain"
 	"quartermaster/projections"
 	"quartermaster/projections/costs"
@@ -108,7 +108,7 @@ func billsOf(opts focus.Options) reader {
 		source:  func(sum [32]byte) string { return focus.SourceName(sum, opts) },
 		oneZone: true,
 		whole:   func(ctx context.Context, file io.Reader) error { return focus.Whole(ctx, file, opts.Limits) },
-		run: func(ctx context.Context, file, again io.Reader, name string, emit func(*domain.Envelope) error, bad func(rows.BadRow)) (fileRead, error) {
+		run: func(ctx context.Context, file, again io.Reader, name string, emit func(*domain.Envelope) error, bad func(tabular.BadRow)) (fileRead, error) {
 			s, err := focus.Run(ctx, file, again, name, opts, emit, bad)
 			return fileRead{
 				dataset: s.Dataset, version: s.FocusVersion, rows: s.Rows, events: s.Events, bad: s.Bad, types: s.Types, warnings: s.Warnings,

@@ -144,15 +144,15 @@ func fragmentation(v projections.View, from, at domain.Instant, region string, m
 	if err != nil {
 		return nil, err
 	}
-	f, err := online.Settled(s.Nodes, mix, online.BestFit, s.Sitting)
+	f, err := online.Restore(s.Nodes, mix, online.BestFit, s.Assignments)
 	if err != nil {
 		return nil, err
 	}
 	ans := &fragmentationAnswer{
 		Position: v.Position().String(), At: at, From: from, Region: region, Nodes: len(s.Nodes), UnseenNodes: s.Unseen, UnseenGPUs: s.UnseenGPUs,
-		Replicas: len(s.Sitting), FixedGPUs: s.Fixed, Workloads: len(s.Declared), Models: f.Stranded(),
+		Replicas: len(s.Assignments), FixedGPUs: s.Fixed, Workloads: len(s.Declared), Models: f.Stranded(),
 	}
-	if ans.Moves, err = online.Moves(s.Nodes, mix, s.Sitting, most); err != nil {
+	if ans.Moves, err = online.Moves(s.Nodes, mix, s.Assignments, most); err != nil {
 		return nil, err
 	}
 	prices := map[string]online.Price{}

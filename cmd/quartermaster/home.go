@@ -14,10 +14,10 @@ import (
 	"strings"
 	"time"
 
-	"quartermaster/adapters/archive"
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/kafka/embedded"
 	"quartermaster/adapters/postgres"
+	"quartermaster/adapters/snapshotfile"
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -200,7 +200,7 @@ func (h *home) snapshots() string {
 // load fills the store from the newest snapshot that is sound. Without one the
 // log is folded from its beginning, which gives the same.
 func (h *home) load() {
-	paths, err := archive.List(h.snapshots())
+	paths, err := snapshotfile.List(h.snapshots())
 	if err != nil {
 		h.app.note("snapshots cannot be read, so the log is folded from its beginning: %v", err)
 	}
@@ -357,7 +357,7 @@ func (h *home) save() error {
 	if folded == 0 || folded < min(snapshotEvery, total/snapshotShare) {
 		return nil
 	}
-	if _, err := archive.Save(h.snapshots(), at, func(w io.Writer) error {
+	if _, err := snapshotfile.Save(h.snapshots(), at, func(w io.Writer) error {
 		_, _, err := h.store.WriteSnapshot(w, h.id)
 		return err
 	}); err != nil {

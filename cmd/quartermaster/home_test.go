@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"quartermaster/adapters/archive"
 	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/snapshotfile"
 	"quartermaster/domain"
 )
 
@@ -53,7 +53,7 @@ func TestSnapshotAndTail(t *testing.T) {
 	}
 	h.saved = at // no snapshot of the last 60
 	closeTest(t, h)
-	paths, err := archive.List(h.snapshots())
+	paths, err := snapshotfile.List(h.snapshots())
 	if err != nil || len(paths) != 2 {
 		t.Fatalf("%d snapshots are kept, want 2: %v", len(paths), err)
 	}
@@ -98,7 +98,7 @@ func TestSnapshotAndTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	closeTest(t, h)
-	theirs, err := archive.List(h.snapshots())
+	theirs, err := snapshotfile.List(h.snapshots())
 	if err != nil || len(theirs) != 1 {
 		t.Fatalf("closing left %d snapshots: %v", len(theirs), err)
 	}

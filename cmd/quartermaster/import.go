@@ -21,7 +21,7 @@ import (
 	"quartermaster/adapters/focus"
 	"quartermaster/adapters/importer"
 	"quartermaster/adapters/kafka"
-	"quartermaster/adapters/rows"
+	"quartermaster/adapters/tabular"
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -42,11 +42,11 @@ type importAnswer struct {
 	Known    int                 `json:"known"` // events that were in the log already
 	// Of the events of a bill that were appended: how many the ledger had nothing of,
 	// how many it had otherwise, and how many say what it had. Nil for other files.
-	Stated   *statedAnswer  `json:"stated,omitempty"`
-	Bad      []rows.BadRow  `json:"bad"` // the first hundred
-	BadRows  int            `json:"bad_rows"`
-	Refused  bool           `json:"refused"` // whole, by --strict
-	Warnings []rows.Warning `json:"warnings"`
+	Stated   *statedAnswer     `json:"stated,omitempty"`
+	Bad      []tabular.BadRow  `json:"bad"` // the first hundred
+	BadRows  int               `json:"bad_rows"`
+	Refused  bool              `json:"refused"` // whole, by --strict
+	Warnings []tabular.Warning `json:"warnings"`
 	// Deviations and Rounded are of import focus alone: see focus.Summary.
 	Deviations map[focus.Deviation]int `json:"deviations,omitempty"`
 	Rounded    []focus.Rounding        `json:"rounded,omitempty"`
@@ -179,7 +179,7 @@ type reader struct {
 	whole func(ctx context.Context, file io.Reader) error
 	// run hands out the events of a file, and each row that became none. again is
 	// the file from its beginning, for a reader that must look at all of it first.
-	run func(ctx context.Context, file, again io.Reader, name string, emit func(*domain.Envelope) error, bad func(rows.BadRow)) (fileRead, error)
+	run func(ctx context.Context, file, again io.Reader, name string, emit func(*domain.Envelope) error, bad func(tabular.BadRow)) (fileRead, error)
 }
 
 // fileRead is what became of a file.
@@ -187,7 +187,7 @@ type fileRead struct {
 	dataset, version  string
 	rows, events, bad int
 	types             map[domain.Type]int
-	warnings          []rows.Warning
+	warnings          []tabular.Warning
 	deviations        map[focus.Deviation]int
 	rounded           []focus.Rounding
 }
@@ -197,7 +197,7 @@ func columnsOf(kind importer.Kind, opts importer.Options) reader {
 	return reader{
 		source: func(sum [32]byte) string { return importer.SourceName(kind, sum, opts) },
 		whole:  func(ctx context.Context, file io.Reader) error { return importer.Whole(ctx, file, opts.Limits) },
-		run: func(ctx context.Context, file, _ io.Reader, name string, emit func(*domain.Envelope) error, bad func(rows.BadRow)) (fileRead, error) {
+		run: func(ctx context.Context, file, _ io.Reader, name string, emit func(*domain.Envelope) error, bad func(tabular.BadRow)) (fileRead, error) {
 			s, err := importer.Run(ctx, kind, file, name, opts, emit, bad)
 			return fileRead{rows: s.Rows, events: s.Events, bad: s.Bad, types: s.Types, warnings: s.Warnings}, err
 		},
@@ -333,7 +333,7 @@ func (h *home) checkDeclared(ctx context.Context, opts importer.Options) error {
 const appendBatch = 4000
 
 func (h *home) importFile(ctx context.Context, path string, strict bool, rd reader) (importAnswer, error) {
-	ans := importAnswer{File: path, Types: map[domain.Type]int{}, Bad: []rows.BadRow{}, Warnings: []rows.Warning{}}
+	ans := importAnswer{File: path, Types: map[domain.Type]int{}, Bad: []tabular.BadRow{}, Warnings: []tabular.Warning{}}
 	start := time.Now()
 	f, err := os.Open(path)
 	if err != nil {
@@ -363,7 +363,7 @@ func (h *home) importFile(ctx context.Context, path string, strict bool, rd read
 		}
 	}
 	again := sha256.New() // of what is read the second time
-	bad := func(b rows.BadRow) {
+	bad := func(b tabular.BadRow) {
 		ans.BadRows++
 		if len(ans.Bad) < listedBad {
 			ans.Bad = append(ans.Bad, b)

@@ -16,8 +16,8 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"quartermaster/adapters/archive"
 	"quartermaster/adapters/commandline"
+	"quartermaster/adapters/snapshotfile"
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -398,7 +398,7 @@ func (h *home) replay(ctx context.Context, verify bool) (replayAnswer, error) {
 		_, err := h.replayTo(ctx, end, nil, &ans)
 		return ans, err
 	}
-	infos, err := archive.Infos(h.snapshots())
+	infos, err := snapshotfile.Infos(h.snapshots())
 	if err != nil {
 		return ans, err
 	}

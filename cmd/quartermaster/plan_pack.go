@@ -18,7 +18,7 @@ import (
 	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/highs"
 	"quartermaster/adapters/importer"
-	"quartermaster/adapters/rows"
+	"quartermaster/adapters/tabular"
 	"quartermaster/domain"
 	"quartermaster/domain/linear"
 	"quartermaster/domain/packing"
@@ -391,10 +391,10 @@ func readTable(ctx context.Context, kind importer.Kind, path string, each func(d
 		Cluster: filesCluster, Workspace: platform, Standing: true,
 		Epoch: domain.InstantOf(time.Date(2023, 1, 1, 0, 0, 0, 0, time.UTC)),
 	}
-	var bad []rows.BadRow
+	var bad []tabular.BadRow
 	sum, err := importer.Run(ctx, kind, f, path, opts,
 		func(env *domain.Envelope) error { return each(env.Event) },
-		func(b rows.BadRow) {
+		func(b tabular.BadRow) {
 			if len(bad) < listedBadPods {
 				bad = append(bad, b)
 			}

@@ -17,10 +17,10 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"quartermaster/adapters/archive"
 	"quartermaster/adapters/configfile"
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/keyfile"
+	"quartermaster/adapters/snapshotfile"
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -161,7 +161,7 @@ func (h *home) snapshot(ctx context.Context) (outcome string, err error) {
 	var path string
 	var sum [32]byte
 	err = h.view(ctx, func(v projections.View) error {
-		path, err = archive.Keep(h.snapshots(), v.Position(), func(w io.Writer) error {
+		path, err = snapshotfile.Keep(h.snapshots(), v.Position(), func(w io.Writer) error {
 			sum, err = projections.WriteSnapshot(w, v, h.id)
 			return err
 		})

@@ -23,8 +23,8 @@ import (
 	"github.com/robfig/cron/v3"
 	"golang.org/x/mod/sumdb/note"
 
-	"quartermaster/adapters/archive"
 	"quartermaster/adapters/keyfile"
+	"quartermaster/adapters/snapshotfile"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -649,7 +649,7 @@ func TestScheduledSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	path, digest, _ := strings.Cut(outcome, ", digest ")
-	if digest != fmt.Sprintf("%x", sum) || !strings.HasSuffix(path, archive.Suffix) {
+	if digest != fmt.Sprintf("%x", sum) || !strings.HasSuffix(path, snapshotfile.Suffix) {
 		t.Errorf("outcome %q, want digest %x", outcome, sum)
 	}
 	f, err := os.Open(path)

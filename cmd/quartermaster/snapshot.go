@@ -15,7 +15,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"quartermaster/adapters/archive"
+	"quartermaster/adapters/snapshotfile"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -77,7 +77,7 @@ type shownSnapshot struct {
 	Error    string         `json:"error,omitempty"`
 }
 
-func shownInfo(in *archive.Info) shownSnapshot {
+func shownInfo(in *snapshotfile.Info) shownSnapshot {
 	s := shownSnapshot{File: in.Path, Kept: in.Kept, Bytes: in.Size, Made: in.Made}
 	if in.Err != nil {
 		s.Error = in.Err.Error()
@@ -105,7 +105,7 @@ JSON keys: ` + snapshotKeys + `.`,
 			return a.readAt(cmd.Context(), asOf, func(h *home) error {
 				var path string
 				if err := h.view(cmd.Context(), func(v projections.View) (err error) {
-					path, err = archive.Keep(h.snapshots(), v.Position(), func(w io.Writer) error {
+					path, err = snapshotfile.Keep(h.snapshots(), v.Position(), func(w io.Writer) error {
 						_, err := projections.WriteSnapshot(w, v, h.id)
 						return err
 					})
@@ -113,7 +113,7 @@ JSON keys: ` + snapshotKeys + `.`,
 				}); err != nil {
 					return err
 				}
-				in := archive.InfoOf(path)
+				in := snapshotfile.InfoOf(path)
 				if in.Err != nil {
 					return fmt.Errorf("%s was written, and cannot be read again: %w", path, in.Err)
 				}
@@ -144,7 +144,7 @@ error (why it cannot be used).`,
 				return err
 			}
 			return a.withLog(cmd.Context(), func(h *home) error {
-				infos, err := archive.Infos(h.snapshots())
+				infos, err := snapshotfile.Infos(h.snapshots())
 				if err != nil {
 					return err
 				}
@@ -190,7 +190,7 @@ type snapshotCheck struct {
 	Why         string               `json:"why,omitempty"`
 	Differences []snapshotDifference `json:"differences,omitempty"`
 
-	info archive.Info
+	info snapshotfile.Info
 }
 
 type snapshotDifference struct {
@@ -217,7 +217,7 @@ func (c *snapshotCheck) bad() bool {
 
 // readThrough checks what can be told of snapshots without the log: all others
 // have the result unchecked, and are sound.
-func (h *home) readThrough(infos []archive.Info, end domain.Position) []*snapshotCheck {
+func (h *home) readThrough(infos []snapshotfile.Info, end domain.Position) []*snapshotCheck {
 	var checks []*snapshotCheck
 	for _, in := range infos {
 		c := &snapshotCheck{File: in.Path, info: in}
@@ -227,7 +227,7 @@ func (h *home) readThrough(infos []archive.Info, end domain.Position) []*snapsho
 			c.Position, c.Digest = in.Position.String(), fmt.Sprintf("%x", in.Digest)
 			var f *os.File
 			var size int64
-			if f, size, err = archive.Open(in.Path); err == nil {
+			if f, size, err = snapshotfile.Open(in.Path); err == nil {
 				_, err = projections.CheckSnapshot(f, size)
 				f.Close()
 			}
@@ -344,14 +344,14 @@ differences (row, snapshot, replay; the first hundred).`,
 			}
 			var checks []*snapshotCheck
 			if err := a.withLog(cmd.Context(), func(h *home) (err error) {
-				var infos []archive.Info
+				var infos []snapshotfile.Info
 				if len(args) == 0 {
-					if infos, err = archive.Infos(h.snapshots()); err != nil {
+					if infos, err = snapshotfile.Infos(h.snapshots()); err != nil {
 						return err
 					}
 				}
 				for _, name := range args {
-					in := archive.InfoOf(h.snapshotPath(name))
+					in := snapshotfile.InfoOf(h.snapshotPath(name))
 					if errors.Is(in.Err, os.ErrNotExist) {
 						return fmt.Errorf("there is no snapshot %s: \"quartermaster snapshot list\" names those there are", in.Path)
 					}

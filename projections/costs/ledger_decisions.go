@@ -13,7 +13,7 @@ import (
 
 // contract is a commitment as its history has it.
 type contract struct {
-	order    domain.Order // of the purchase
+	order    domain.Precedence // of the purchase
 	scope    string
 	sponsors []domain.Share
 	terms    []domain.Interval
@@ -114,7 +114,7 @@ type AppliedPolicy struct {
 func (l *ledger) readPolicies(view projections.View, a *registry.Authority) error {
 	type candidate struct {
 		AppliedPolicy
-		order domain.Order
+		order domain.Precedence
 	}
 	chosen := map[domain.PolicyKind]*candidate{
 		domain.PolicyCommitmentDiscount: {AppliedPolicy: AppliedPolicy{Kind: domain.PolicyCommitmentDiscount, Value: string(attribution.AsSupplied)}},

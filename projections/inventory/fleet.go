@@ -120,7 +120,7 @@ type down struct {
 }
 
 type correction struct {
-	order domain.Order
+	order domain.Precedence
 	Ev    *domain.UsageCorrected
 }
 

@@ -174,7 +174,7 @@ func (n *NodeTime) hand(gpu domain.GPUID, to home) {
 		return
 	}
 	n.Health = append(n.Health, projections.Version{
-		Order: domain.Order{Effective: to.From}, Left: true, Moved: true,
+		Order: domain.Precedence{Effective: to.From}, Left: true, Moved: true,
 		Event: &domain.NodeReturned{Node: n.Node, GPU: gpu, Faults: true, Reason: "the GPU is in node " + to.node.Node + " now"},
 	})
 	for _, o := range open {

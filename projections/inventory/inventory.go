@@ -643,7 +643,7 @@ func streamName(k projections.Key, s *projections.Stream) string {
 
 // Countries returns the country of each region, by the latest definition.
 func Countries(view projections.View, at domain.Instant) (map[string]string, error) {
-	out, orders := map[string]string{}, map[string]domain.Order{}
+	out, orders := map[string]string{}, map[string]domain.Precedence{}
 	err := view.Scan(projections.Query{Table: projections.TableRegions}, func(k projections.Key, row projections.Row) error {
 		if v := row.(*projections.History).At(at); v != nil {
 			if before, twice := orders[k.ID]; !twice || v.Order.After(before) {

@@ -83,7 +83,7 @@ type modelKey struct{ workspace, cluster, deployment, model, tier string }
 type sighting struct {
 	last    domain.Instant
 	ready   *uint32
-	counted domain.Order // of ready
+	counted domain.Precedence // of ready
 	hour    int64
 	units   map[string]bool // in hour
 	by      map[projections.Table]bool

@@ -88,7 +88,7 @@ func SeenNodes(view projections.View, cluster string, at domain.Instant) ([]Seen
 
 // declaredModel is a model that a registration states.
 type declaredModel struct {
-	order domain.Order
+	order domain.Precedence
 	model string
 }
 

@@ -32,9 +32,9 @@ type OfferFilter struct {
 // OfferEntry is an offer in force: its latest quote and where that comes from.
 type OfferEntry struct {
 	domain.OfferQuoted
-	Model string         `json:"model"` // GPU model as the catalogue spells it, else as quoted
-	Known domain.Instant `json:"known"` // since when the quote is known
-	Order domain.Order   `json:"order"` // the event: its source, sequence and times
+	Model string            `json:"model"` // GPU model as the catalogue spells it, else as quoted
+	Known domain.Instant    `json:"known"` // since when the quote is known
+	Order domain.Precedence `json:"order"` // the event: its source, sequence and times
 }
 
 // Offers returns the offers in force at a time, by provider, region and id. Of
@@ -111,7 +111,7 @@ func OnDemandQuotas(view projections.View, a *registry.Authority, at domain.Inst
 	}
 	type decided struct {
 		entry OnDemandQuotaEntry
-		order domain.Order
+		order domain.Precedence
 	}
 	quotas := map[bound]decided{}
 	err := view.Scan(projections.Query{Table: projections.TableOnDemandQuotas}, func(k projections.Key, row projections.Row) error {

@@ -102,7 +102,7 @@ func TestOffersAreWhatWasSaidLast(t *testing.T) {
 			l.Append(env)
 		}
 		at := storetest.Start + domain.Instant(rapid.IntRange(-1, 100).Draw(t, "at"))*domain.Day
-		last := map[string]domain.Order{}
+		last := map[string]domain.Precedence{}
 		says := map[string]domain.Event{}
 		for _, tp := range domain.AllPartitions() {
 			for _, rec := range l.Records(tp) {
@@ -114,7 +114,7 @@ func TestOffersAreWhatWasSaidLast(t *testing.T) {
 				case *domain.OfferWithdrawn:
 					offer, from = ev.Offer, ev.At
 				}
-				o := env.Order(from)
+				o := env.Precedence(from)
 				o.Appended = rec.Time
 				if before, ok := last[offer]; from <= at && (!ok || o.After(before)) {
 					last[offer], says[offer] = o, env.Event

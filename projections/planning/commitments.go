@@ -64,7 +64,7 @@ func (e *CommitmentEntry) End() domain.Instant { return e.Terms[len(e.Terms)-1].
 func CommitmentsHeld(view projections.View, a *registry.Authority, at domain.Instant) ([]CommitmentEntry, error) {
 	type bought struct {
 		entry CommitmentEntry
-		order domain.Order
+		order domain.Precedence
 	}
 	held := map[string]bought{}
 	err := view.Scan(projections.Query{Table: projections.TableCommitments}, func(k projections.Key, row projections.Row) error {
@@ -94,7 +94,7 @@ func CommitmentsHeld(view projections.View, a *registry.Authority, at domain.Ins
 
 // commitmentOf reads a history with every term, and when it was bought; nil
 // when nothing was.
-func commitmentOf(a *registry.Authority, k projections.Key, h *projections.History, at domain.Instant) (e *CommitmentEntry, order domain.Order) {
+func commitmentOf(a *registry.Authority, k projections.Key, h *projections.History, at domain.Instant) (e *CommitmentEntry, order domain.Precedence) {
 	// cut ends what holds from a time on.
 	cut := func(from domain.Instant) {
 		e.Terms = slices.DeleteFunc(e.Terms, func(t CommitmentTerm) bool { return t.Term.From >= from })

@@ -139,7 +139,7 @@ func TestCommitmentsDayByDay(t *testing.T) {
 		}
 		at := storetest.Start + domain.Instant(rapid.IntRange(-3, 20).Draw(t, "at"))*domain.Day
 		type decision struct {
-			order domain.Order
+			order domain.Precedence
 			event domain.Event
 		}
 		var said []decision
@@ -154,7 +154,7 @@ func TestCommitmentsDayByDay(t *testing.T) {
 			case *domain.CommitmentEnded:
 				from = ev.At
 			}
-			if o := env.Order(from); o.Effective <= at || o.Time <= at {
+			if o := env.Precedence(from); o.Effective <= at || o.Time <= at {
 				o.Appended = rec.Time
 				said = append(said, decision{o, env.Event})
 			}

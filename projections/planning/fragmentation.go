@@ -26,7 +26,7 @@ type Placements struct {
 	Unseen, UnseenGPUs int
 	// Sitting are the replicas of declared deployments, by id, which is
 	// "cluster/node/unit".
-	Sitting []online.Sitting
+	Assignments []online.Assignment
 	// Fixed counts the GPUs that are held, at least in part, by what is not among
 	// Sitting: undeclared, without the name of a unit, sliced, against its own
 	// declaration, or at work for nobody known.
@@ -265,7 +265,7 @@ func (s *Placements) seat(n *packing.Node, seen *seatNode, declared []packing.Wo
 			s.Fixed += len(gpus)
 			continue
 		}
-		s.Sitting = append(s.Sitting, online.Sitting{
+		s.Assignments = append(s.Assignments, online.Assignment{
 			ID: n.ID + "/" + by.Unit, Load: declared[i], At: online.Placement{Node: n.ID, GPUs: gpus},
 		})
 	}
@@ -274,14 +274,14 @@ func (s *Placements) seat(n *packing.Node, seen *seatNode, declared []packing.Wo
 // settle makes held what sits where its own declaration, or that of another,
 // does not allow it, so that everything else can be placed as it is.
 func (s *Placements) settle() error {
-	slices.SortFunc(s.Sitting, func(a, b online.Sitting) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(s.Assignments, func(a, b online.Assignment) int { return cmp.Compare(a.ID, b.ID) })
 	for {
 		f, err := online.New(s.Nodes, nil, online.BestFit, nil)
 		if err != nil {
 			return err
 		}
-		kept := make([]online.Sitting, 0, len(s.Sitting))
-		for _, x := range s.Sitting {
+		kept := make([]online.Assignment, 0, len(s.Assignments))
+		for _, x := range s.Assignments {
 			if f.Place(x.ID, &x.Load, x.At) == nil {
 				kept = append(kept, x)
 				continue
@@ -293,9 +293,9 @@ func (s *Placements) settle() error {
 			s.Fixed += len(x.At.GPUs)
 		}
 		// What is held now may rule out more: a machine for one workload alone.
-		if len(kept) == len(s.Sitting) {
+		if len(kept) == len(s.Assignments) {
 			return nil
 		}
-		s.Sitting = kept
+		s.Assignments = kept
 	}
 }

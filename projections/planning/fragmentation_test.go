@@ -66,7 +66,7 @@ func TestSeated(t *testing.T) {
 		for _, n := range s.Nodes {
 			fmt.Fprintf(&b, "%s held %v\n", n.ID, n.Held.GPUMilli)
 		}
-		for _, x := range s.Sitting {
+		for _, x := range s.Assignments {
 			fmt.Fprintf(&b, "%s %s on %s%v\n", x.ID, x.Load.ID, x.At.Node, x.At.GPUs)
 		}
 		for _, h := range s.Held {
@@ -89,7 +89,7 @@ wild A100 80GB 1.0h peak 0 in 0.0h
 		if err != nil {
 			t.Fatal(err)
 		}
-		moves, err := online.Moves(s.Nodes, mix, s.Sitting, 5)
+		moves, err := online.Moves(s.Nodes, mix, s.Assignments, 5)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -337,7 +337,7 @@ func shareOf(shares []spotShare, workspace string) domain.Decimal {
 // clusters or tiers says nothing about demand that does not name them.
 func planPolicies(view projections.View, a *registry.Authority, at domain.Instant) (shares []spotShare, rate domain.Decimal, err error) {
 	rate = defaultRate
-	var order domain.Order
+	var order domain.Precedence
 	err = view.Scan(projections.Query{Table: projections.TablePolicies}, func(k projections.Key, row projections.Row) error {
 		v := a.At(k, row.(*projections.History), at)
 		if v == nil {

@@ -45,7 +45,7 @@ func (a *Authority) Refusals(v projections.View, envs []*domain.Envelope) ([]str
 		if h == nil {
 			h = &projections.History{}
 		}
-		order := env.Order(p.Effective)
+		order := env.Precedence(p.Effective)
 		order.Appended = math.MaxInt64
 		offset := math.MaxInt64 - int64(len(envs)-i)
 		reasons[i] = then.judge(p.Key, h, &projections.Version{

@@ -21,7 +21,7 @@ type Loss struct {
 	To      domain.Instant `json:"to,omitempty"`
 	Reason  string         `json:"reason,omitempty"`
 
-	said   domain.Order
+	said   domain.Precedence
 	source string
 	life   uint64 // incarnation
 	lost   projections.Gap

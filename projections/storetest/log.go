@@ -344,7 +344,7 @@ func (o Operator) Public() []byte { return o.key.Public().(ed25519.PublicKey) }
 // Sign returns the event with the operator's signature.
 func (o Operator) Sign(env domain.Envelope) domain.Envelope {
 	message, err := projections.EncodeRow(&projections.History{Versions: []projections.Version{{
-		Order: domain.Order{Effective: env.Time}, Workspace: env.Workspace, Event: env.Event,
+		Order: domain.Precedence{Effective: env.Time}, Workspace: env.Workspace, Event: env.Event,
 	}}})
 	if err != nil {
 		panic(fmt.Sprintf("sign %+v: %v", env, err))

@@ -294,7 +294,7 @@ func quotasFor(now []plan.Quota, later []market.OnDemandQuotaEntry, p *plan.Pool
 // rates returns what one unit of each currency is worth in another at a time:
 // average or spot rates, given either way round.
 func rates(rows projections.View, a *registry.Authority, at domain.Instant, into string) (map[string]domain.Decimal, error) {
-	out, order := map[string]domain.Decimal{}, map[string]domain.Order{}
+	out, order := map[string]domain.Decimal{}, map[string]domain.Precedence{}
 	err := rows.Scan(projections.Query{Table: projections.TableFXRates}, func(key projections.Key, row projections.Row) error {
 		v := a.At(key, row.(*projections.History), at)
 		if v == nil {

@@ -10,8 +10,8 @@ import (
 	"quartermaster/domain/packing"
 )
 
-// Sitting is a replica and where it is.
-type Sitting struct {
+// Assignment is a replica and where it is.
+type Assignment struct {
 	ID   string // of the replica
 	Load packing.Workload
 	At   Placement
@@ -19,14 +19,14 @@ type Sitting struct {
 	Stays bool
 }
 
-// Settled returns a fleet on which replicas sit where they are said to sit.
-func Settled(nodes []packing.Node, mix *Mix, by Policy, sitting []Sitting) (*Fleet, error) {
+// Restore returns a fleet on which each replica is where its assignment says.
+func Restore(nodes []packing.Node, mix *Mix, by Policy, assigned []Assignment) (*Fleet, error) {
 	f, err := New(nodes, mix, by, nil)
 	if err != nil {
 		return nil, err
 	}
-	for i := range sitting {
-		s := &sitting[i]
+	for i := range assigned {
+		s := &assigned[i]
 		if err := f.Place(s.ID, &s.Load, s.At); err != nil {
 			return nil, err
 		}
@@ -98,14 +98,14 @@ type Move struct {
 // mix can use most of what is free. Of equals the one that frees more whole
 // GPUs is taken, then the first by replica, then by machine. It ends where no
 // single move gains anything, which more moves together still might.
-func Moves(nodes []packing.Node, mix *Mix, sitting []Sitting, limit int) ([]Move, error) {
-	f, err := Settled(nodes, mix, unstranding, sitting)
+func Moves(nodes []packing.Node, mix *Mix, assigned []Assignment, limit int) ([]Move, error) {
+	f, err := Restore(nodes, mix, unstranding, assigned)
 	if err != nil {
 		return nil, err
 	}
 	stays := map[string]bool{}
-	for i := range sitting {
-		stays[sitting[i].ID] = sitting[i].Stays
+	for i := range assigned {
+		stays[assigned[i].ID] = assigned[i].Stays
 	}
 	out := []Move{}
 	for len(out) < limit {

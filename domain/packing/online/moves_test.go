@@ -44,12 +44,12 @@ func (l *ledger) stranded(mix []packing.Workload) int64 {
 }
 
 // settle places what arrives by chance, and returns who sits where.
-func settle(t *rapid.T, nodes []packing.Node, loads []packing.Workload) ([]online.Sitting, *ledger) {
+func settle(t *rapid.T, nodes []packing.Node, loads []packing.Workload) ([]online.Assignment, *ledger) {
 	f, err := online.New(nodes, nil, online.Random, rand.New(rand.NewSource(rapid.Int64Range(0, 99).Draw(t, "seed"))))
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, out := newLedger(nodes), []online.Sitting{}
+	l, out := newLedger(nodes), []online.Assignment{}
 	for i, w := range rapid.SliceOfN(rapid.SampledFrom(loads), 0, 8).Draw(t, "arrivals") {
 		id := strconv.Itoa(i)
 		at, ok, err := f.Arrive(id, &w)
@@ -60,7 +60,7 @@ func settle(t *rapid.T, nodes []packing.Node, loads []packing.Workload) ([]onlin
 			t.Fatal(err)
 		}
 		if ok {
-			out = append(out, online.Sitting{ID: id, Load: w, At: at, Stays: rapid.IntRange(0, 4).Draw(t, "stays") == 0})
+			out = append(out, online.Assignment{ID: id, Load: w, At: at, Stays: rapid.IntRange(0, 4).Draw(t, "stays") == 0})
 		}
 	}
 	return out, l
@@ -135,7 +135,7 @@ func TestMovesAgainstBruteForce(t *testing.T) {
 			if s.at.Node != m.From || m.From == m.To || !slices.Equal(s.at.GPUs, m.GPUsBefore) {
 				t.Fatalf("move %d: %+v, but it sits on %+v", i, m, s.at)
 			}
-			if k := slices.IndexFunc(sitting, func(s online.Sitting) bool { return s.ID == m.Replica }); sitting[k].Stays {
+			if k := slices.IndexFunc(sitting, func(s online.Assignment) bool { return s.ID == m.Replica }); sitting[k].Stays {
 				t.Fatalf("move %d takes %s away, which stays", i, m.Replica)
 			}
 			whole, was := l.whole(), l.stranded(merged)
@@ -199,7 +199,7 @@ func TestMoveFreesAGPU(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sitting := []online.Sitting{
+	sitting := []online.Assignment{
 		{ID: "x", Load: half, At: online.Placement{Node: "a", GPUs: []int{0}}},
 		{ID: "y", Load: half, At: online.Placement{Node: "b", GPUs: []int{0}}},
 	}
@@ -210,7 +210,7 @@ func TestMoveFreesAGPU(t *testing.T) {
 	if len(moves) != 1 || moves[0].Replica != "x" || moves[0].To != "b" || moves[0].FreesGPUs != 1 || moves[0].GainMilli != 500 {
 		t.Errorf("%+v", moves)
 	}
-	f, err := online.Settled(nodes, mix, online.FGD, sitting)
+	f, err := online.Restore(nodes, mix, online.FGD, sitting)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package intake bounds what clusters push into a process at the same time, so that
+// Package admission bounds what clusters push into a process at the same time, so that
 // no cluster takes from another what it needs and no sender takes more memory than
 // was set aside, however slowly, often or much it sends.
 //
@@ -9,7 +9,7 @@
 //   - A cluster has a share of all bounds, and beyond it is told so alone.
 //   - Places to work in are taken once the whole body has arrived, so that whoever
 //     sends a byte now and then keeps none.
-package intake
+package admission
 
 import (
 	"context"

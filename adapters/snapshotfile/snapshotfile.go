@@ -1,4 +1,4 @@
-// Package archive keeps snapshots of rows as files in a directory.
+// Package snapshotfile keeps snapshots of rows as files in a directory.
 //
 // What always holds: a file under its final name is complete and synced, and of
 // the files of one kind the newest has the greatest name. What is kept stays
@@ -6,7 +6,7 @@
 // stay, and one is only removed once a newer one is in place. What a crash left
 // half-written goes when another is written a day later or more. Any number of
 // processes may read and write at a time.
-package archive
+package snapshotfile
 
 import (
 	"cmp"

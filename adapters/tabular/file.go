@@ -1,11 +1,11 @@
-// Package rows reads what every file of rows has, whatever its columns mean: it
+// Package tabular reads what every file of rows has, whatever its columns mean: it
 // unpacks a file within limits, finds where each row of CSV ends, and names what
 // is wrong with one. Package importer and package focus stand on it.
 //
 // What always holds: memory is bounded by the longest row allowed, a row that is
 // no good does not take its successors with it, and a row that an error cuts off
 // is never given as if whole.
-package rows
+package tabular
 
 import (
 	"bufio"
