@@ -2,7 +2,7 @@
 #
 # Go is all that a machine needs: the tools are built from the versions in
 # tools.mod on first use (a few minutes on two cores) and cached by Go itself.
-# With a C compiler the tests also run under the race detector.
+# With a C compiler the collector is built and tested too, and there is make race.
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -20,8 +20,8 @@ FUZZTIME ?= 5s
 # The programs need no C.
 CGO      ?= 0
 
-RACE := $(if $(shell command -v $$($(GO) env CC) 2>/dev/null),-race)
-TEST := $(if $(RACE),CGO_ENABLED=1 )$(GO) test -timeout 30m $(RACE) $(if $(RUN),-run '$(RUN)')
+CC   := $(shell command -v $$($(GO) env CC) 2>/dev/null)
+TEST  = $(if $(CC),CGO_ENABLED=1 )$(GO) test -timeout 30m $(if $(RUN),-run '$(RUN)')
 
 .DEFAULT_GOAL := help
 
@@ -31,7 +31,7 @@ help: ## List the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r t d; do printf '  %-16s %s\n' "$$t" "$$d"; done
 	@echo
 	@echo 'Variables, with their defaults:'
-	@echo '  PKG=./...    packages of test, long and bench'
+	@echo '  PKG=./...    packages of test, race, long and bench'
 	@echo '  DATA=        folder of public files for demo'
 	@echo '  RUN=         tests to run, a regular expression'
 	@echo '  BENCH=.      benchmarks to run'
@@ -57,7 +57,7 @@ solver:
 build: solver ## Build every command under cmd/ into bin/
 	@mkdir -p bin
 	CGO_ENABLED=$(CGO) $(GO) build -trimpath -o bin/ ./cmd/...
-	@$(if $(RACE),$(MAKE) collector,echo 'no C compiler: bin/dcgm-collector cannot load DCGM')
+	@$(if $(CC),$(MAKE) collector,echo 'no C compiler: bin/dcgm-collector cannot load DCGM')
 
 # The one program with C in it. It looks functions of DCGM up when it calls them, which
 # a linker told to bind at once (-z now) would not allow.
@@ -83,9 +83,13 @@ demo-node: build simdcgm ## Show a GPU node end to end on a simulated DCGM, with
 	@deploy/demo/node.sh
 
 .PHONY: test
-test: solver ## Run the tests, under the race detector where a C compiler is found
-	@$(if $(RACE),:,echo 'no C compiler: testing without the race detector')
+test: solver ## Run the tests with few cases each
 	$(TEST) $(PKG)
+
+.PHONY: race
+race: solver ## Run the same tests under the race detector, which takes several times as long
+	@$(if $(CC),,echo 'the race detector needs a C compiler'; exit 1)
+	$(TEST) -race $(PKG)
 
 # Without the race detector: these are the demo and some hundred commands on its data.
 .PHONY: docs
@@ -104,8 +108,8 @@ compliance: ## Run the public suite of prometheus/compliance against the remote-
 	QM_COMPLIANCE='$(abspath bin/remotewrite-compliance)' $(GO) test -count=1 -v -run '^TestCompliance$$' ./adapters/remotewrite
 
 .PHONY: long
-long: solver ## Run the long campaigns as well: kills, interleavings, the full Watermill suite
-	QM_LONG=1 $(GO) test -count=1 -timeout 60m $(if $(RUN),-run '$(RUN)') $(PKG)
+long: solver ## Run the tests with many cases, and the campaigns: kills, interleavings, the full Watermill suite
+	CI_LONG=1 $(TEST) -count=1 -timeout 60m $(PKG)
 
 # PLAN is short, long or tail. Ports and seed are in the environment:
 # QM_CRASH_POSTGRES_PORT, QM_CRASH_KAFKA_PORT, QM_CRASH_SEED.

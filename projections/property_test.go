@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain"
+	"quartermaster/internal/long"
 	"quartermaster/projections"
 	"quartermaster/projections/inventory"
 	"quartermaster/projections/registry"
@@ -22,7 +23,7 @@ import (
 // Whatever the order in which partitions are read, and in whatever batches, the
 // rows are the same.
 func TestInterleavings(t *testing.T) {
-	storetest.Check(t, func(t *rapid.T) {
+	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		l := storetest.Draw(t)
 		m := projections.NewMemory(domain.TopicSpecs())
 		m.Strict = true
@@ -52,7 +53,7 @@ func TestInterleavings(t *testing.T) {
 // Any part of any stream may stand in the log again: the rows that it makes are
 // the same, and so is everything but the position.
 func TestRepeats(t *testing.T) {
-	storetest.Check(t, func(t *rapid.T) {
+	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		l := storetest.Draw(t)
 		before := storetest.Fold(t, l)
 		for range rapid.IntRange(1, 4).Draw(t, "parts") {
@@ -118,7 +119,7 @@ func encoded(t *rapid.T, row projections.Row) []byte {
 // What is left out of streams is missing in number and place; when it is
 // delivered late, nothing is missing any more.
 func TestGaps(t *testing.T) {
-	storetest.Check(t, func(t *rapid.T) {
+	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		full := storetest.NewLog()
 		for range rapid.IntRange(2, 60).Draw(t, "events") {
 			full.Append(storetest.DrawEvent(t))
@@ -197,7 +198,7 @@ func TestGaps(t *testing.T) {
 // Broken records stop nothing: what the others make is what they make alone,
 // and every broken one is in quarantine.
 func TestBroken(t *testing.T) {
-	storetest.Check(t, func(t *rapid.T) {
+	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		clean, l := storetest.NewLog(), storetest.NewLog()
 		broken := map[string]bool{}
 		for range rapid.IntRange(1, 60).Draw(t, "records") {
@@ -245,7 +246,7 @@ func TestBroken(t *testing.T) {
 // The segments of a GPU's part never overlap, and at every moment in service
 // its parts add up to it; groups add up to the whole, however they are cut.
 func TestUsageAddsUp(t *testing.T) {
-	storetest.Check(t, func(t *rapid.T) {
+	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		draw := rapid.SampledFrom([]func(*rapid.T) *storetest.Log{storetest.Draw, storetest.DrawUsage}).Draw(t, "log")
 		l := draw(t)
 		from := storetest.Start + domain.Instant(rapid.IntRange(-30, 200).Draw(t, "from"))*storetest.Minute
@@ -410,7 +411,7 @@ func serviceTime(t *rapid.T, v projections.View, from, to domain.Instant) int64 
 
 // A snapshot keeps everything, and whoever changed a byte of it is found out.
 func TestSnapshots(t *testing.T) {
-	storetest.Check(t, func(t *rapid.T) {
+	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		l := storetest.Draw(t)
 		m := storetest.Fold(t, l)
 		var b bytes.Buffer

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain"
+	"quartermaster/internal/long"
 	"quartermaster/projections"
 	"quartermaster/projections/storetest"
 )
@@ -20,7 +21,7 @@ type plain struct{ projections.View }
 // from a store that knows its partitions and keeps rows encoded, or from a view
 // that is only asked; and again when they were read from it.
 func TestSnapshotsOfAnyView(t *testing.T) {
-	storetest.Check(t, func(t *rapid.T) {
+	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		draw := rapid.SampledFrom([]func(*rapid.T) *storetest.Log{storetest.Draw, storetest.DrawUsage}).Draw(t, "log")
 		l := draw(t)
 		if rapid.Bool().Draw(t, "every type") {

@@ -22,6 +22,7 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain/linear"
+	"quartermaster/internal/long"
 )
 
 var inf = math.Inf(1)
@@ -943,9 +944,7 @@ func TestCacheFails(t *testing.T) {
 
 // Programs are solved where the compiled module cannot be kept.
 func TestCacheCannotBeWritten(t *testing.T) {
-	if os.Getenv("QM_LONG") != "1" {
-		t.Skip("compiles four times: QM_LONG=1 runs it")
-	}
+	long.Only(t, "compiles four times")
 	s := open(t)
 	if err := s.Warm(t.Context()); err != nil {
 		t.Fatal(err)
@@ -1000,9 +999,7 @@ func TestCacheCannotBeWritten(t *testing.T) {
 
 // Code that is corrupt on disk costs a compilation, and no answer.
 func TestCorruptCache(t *testing.T) {
-	if os.Getenv("QM_LONG") != "1" {
-		t.Skip("compiles three times: QM_LONG=1 runs it")
-	}
+	long.Only(t, "compiles three times")
 	open(t)
 	dir := t.TempDir()
 	start := func() Start {

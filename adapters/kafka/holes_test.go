@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -27,6 +26,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"quartermaster/domain"
+	"quartermaster/internal/long"
 )
 
 // kafka-go's known holes, v0.4.51. The tests of this file show first what it
@@ -52,9 +52,6 @@ import (
 //	A moved leader is seen after MetadataTTL     transport.go:526         tries on within Patience; reads resume    TestMovedLeader, TestLeaderKilled
 //	  only, errors of refreshing are dropped                                at the offset that is next
 //	Keys are spread by FNV-1a                    balancer.go:163          murmur2, as every other client            TestKeysAreSpreadAsByOthers
-
-// long says whether tests run at full size.
-func long() bool { return os.Getenv("QM_LONG") != "" }
 
 // until waits for something to come true.
 func until(t *testing.T, ok func() bool) {
@@ -750,7 +747,7 @@ func TestRebalances(t *testing.T) {
 	l := openAny(t)
 	topic := newTopic(t, l, partitions)
 	changes := 4
-	if long() {
+	if long.Run() {
 		changes = 30
 	}
 	type holder struct {
@@ -881,7 +878,7 @@ func TestReconnect(t *testing.T) {
 
 func reconnect(t *testing.T, cfg Config, restart func()) {
 	messages, publishers := 600, 20
-	if long() {
+	if long.Run() {
 		messages, publishers = 10_000, 100
 	}
 	l := open(t, cfg)

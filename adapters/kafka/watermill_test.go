@@ -12,10 +12,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
 
 	"quartermaster/domain"
+	"quartermaster/internal/long"
 )
 
 // TestPubSub is Watermill's acceptance suite with what Kafka offers, in small;
-// QM_LONG=1 runs it at full size.
+// CI_LONG=1 runs it at full size.
 func TestPubSub(t *testing.T) {
 	payload := func(_ string, m *message.Message) []byte { return m.Payload }
 	grouped := tests.Features{ConsumerGroups: true, Persistent: true}
@@ -31,7 +32,7 @@ func TestPubSub(t *testing.T) {
 			if b := os.Getenv("QM_KAFKA_BROKERS"); b == "" {
 				t.Parallel()
 			}
-			set.features.ForceShort = os.Getenv("QM_LONG") == ""
+			set.features.ForceShort = !long.Run()
 			shared := openAny(t)
 			with := func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
 				l := open(t, shared.cfg)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain"
+	"quartermaster/internal/long"
 	"quartermaster/projections"
 	"quartermaster/projections/storetest"
 )
@@ -171,10 +171,7 @@ func TestHostileNamesStopNothing(t *testing.T) {
 func TestSameAsMemory(t *testing.T) {
 	db := opened(t)
 	g := generation(t, db)
-	n := 5
-	if os.Getenv("QM_LONG") != "" {
-		n = 200
-	}
+	n := long.Count(5, 200)
 	draw, event := rapid.Custom(storetest.Draw), rapid.Custom(storetest.DrawEvent)
 	for seed := range n {
 		l := draw.Example(seed)

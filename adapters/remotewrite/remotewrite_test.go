@@ -30,6 +30,7 @@ import (
 
 	"quartermaster/adapters/remotewrite"
 	"quartermaster/domain"
+	"quartermaster/internal/long"
 	"quartermaster/projections"
 	"quartermaster/projections/serving"
 	"quartermaster/projections/storetest"
@@ -567,10 +568,7 @@ func TestRefusedByTheLog(t *testing.T) {
 // A million series with random labels: nothing grows by them but what is in
 // flight, whether their metric is kept or not.
 func TestRandomSeries(t *testing.T) {
-	total := 200_000
-	if os.Getenv("QM_LONG") == "1" {
-		total = 1_000_000
-	}
+	total := long.Count(100_000, 1_000_000)
 	r := newReceiver(func(c *remotewrite.Config) {
 		c.Append = func(context.Context, []domain.Envelope) error { return nil }
 	})

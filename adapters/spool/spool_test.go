@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"quartermaster/domain"
+	"quartermaster/internal/long"
 )
 
 // books holds what a spool promised, over all its lives.
@@ -171,10 +172,7 @@ func TestRoundTrip(t *testing.T) {
 // Power fails at random points of a random life, again and again, on a disk that is
 // sometimes full and sometimes fails. Nothing that was accepted may be missing.
 func TestPowerFailures(t *testing.T) {
-	trials := 300
-	if os.Getenv("QM_LONG") != "" {
-		trials = 20_000
-	}
+	trials := long.Count(300, 20_000)
 	lives, faults := 0, 0
 	for seed := range trials {
 		rng := rand.New(rand.NewPCG(uint64(seed), 6))

@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -14,17 +13,18 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain"
+	"quartermaster/internal/long"
 	eventsv1 "quartermaster/schemas/events/v1"
 )
 
 // Whatever an event says is what is read from its record, in a fresh decoder
 // and in one whose memory was used before. The types of a topic share the draws;
-// with QM_LONG each type has its own.
+// with CI_LONG=1 each type has its own.
 func TestRoundTrip(t *testing.T) {
 	groups := map[string][]domain.Type{}
 	for _, typ := range domain.Types() {
 		group := string(domain.TopicOf(typ))
-		if os.Getenv("QM_LONG") != "" || typ == domain.TypeNodeSampled {
+		if long.Run() || typ == domain.TypeNodeSampled {
 			group = string(typ)
 		}
 		groups[group] = append(groups[group], typ)

@@ -14,6 +14,7 @@ import (
 	"github.com/NVIDIA/go-dcgm/pkg/dcgm"
 
 	frames "quartermaster/adapters/dcgm"
+	"quartermaster/internal/long"
 )
 
 var at = time.Unix(1_700_000_000, 0)
@@ -156,15 +157,16 @@ func TestStatesAlone(t *testing.T) {
 }
 
 // Eight GPUs for a while: memory stays where it is and a core is hardly touched.
-// QM_LONG=1 measures for a minute, QM_LONG=60m for an hour.
+// It measures for a minute, and for as long as QM_FOOTPRINT says, for example 60m.
 func TestFootprint(t *testing.T) {
-	long := os.Getenv("QM_LONG")
-	if long == "" {
-		t.Skip("QM_LONG is not set")
-	}
-	span, err := time.ParseDuration(long)
-	if err != nil {
-		span = time.Minute
+	span := time.Minute
+	if s := os.Getenv("QM_FOOTPRINT"); s != "" {
+		var err error
+		if span, err = time.ParseDuration(s); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		long.Only(t, "measures for a minute")
 	}
 	c := start(t, node(t, "gpus 8"), "--every=1s", "--medium=10s", "--slow=30s", "--heartbeat=2s")
 	c.untilHello()

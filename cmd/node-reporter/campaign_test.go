@@ -28,6 +28,7 @@ import (
 	"quartermaster/adapters/dcgm"
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
+	"quartermaster/internal/long"
 	"quartermaster/projections"
 )
 
@@ -40,7 +41,11 @@ func TestMain(m *testing.M) {
 	case "collector":
 		os.Exit(collect(os.Args[1:]))
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if built != "" {
+		os.RemoveAll(built)
+	}
+	os.Exit(code)
 }
 
 // testGPUs are the devices of the collector.
@@ -536,10 +541,7 @@ func TestCampaign(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	trials := 30
-	if os.Getenv("QM_LONG") != "" {
-		trials = 600
-	}
+	trials := long.Count(30, 600)
 	seed := uint64(time.Now().UnixNano())
 	rng := rand.New(rand.NewPCG(seed, 1))
 	t.Logf("seed %d", seed)

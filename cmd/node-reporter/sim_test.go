@@ -22,10 +22,25 @@ import (
 	"quartermaster/domain"
 )
 
-// builtCollector builds the collector and the simulated DCGM into a folder.
+// built is the folder of builtCollector, which TestMain removes.
+var built string
+
+// builtCollector builds the collector and the simulated DCGM into a folder, once for
+// all tests.
 func builtCollector(t *testing.T) (dir, collector string) {
 	t.Helper()
-	dir = t.TempDir()
+	if built != "" {
+		return built, filepath.Join(built, "dcgm-collector")
+	}
+	dir, err := os.MkdirTemp("", "node-reporter-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if built != dir {
+			os.RemoveAll(dir)
+		}
+	})
 	if err := simdcgm.Build(dir); errors.Is(err, simdcgm.ErrNoCompiler) {
 		t.Skip(err)
 	} else if err != nil {
@@ -37,6 +52,7 @@ func builtCollector(t *testing.T) (dir, collector string) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the collector: %v\n%s", err, out)
 	}
+	built = dir
 	return dir, collector
 }
 
@@ -48,7 +64,7 @@ func TestMIGHolders(t *testing.T) {
 		t.Skip("compiles C")
 	}
 	dir, collector := builtCollector(t)
-	machine, err := simdcgm.NewMachine(dir, dir, "gpus 2", "seed 3", "load 0 50", "mig 1 3 4")
+	machine, err := simdcgm.NewMachine(dir, t.TempDir(), "gpus 2", "seed 3", "load 0 50", "mig 1 3 4")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +158,7 @@ func TestWithCollector(t *testing.T) {
 		t.Skip("compiles C")
 	}
 	dir, collector := builtCollector(t)
-	machine, err := simdcgm.NewMachine(dir, dir, "gpus 4", "seed 3", "period 60")
+	machine, err := simdcgm.NewMachine(dir, t.TempDir(), "gpus 4", "seed 3", "period 60")
 	if err != nil {
 		t.Fatal(err)
 	}

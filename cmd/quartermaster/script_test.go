@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"quartermaster/adapters/highs"
+	"quartermaster/internal/long"
 	"quartermaster/simulations/public"
 )
 
@@ -60,7 +61,7 @@ func TestScript(t *testing.T) {
 			case "postgres":
 				return os.Getenv("QM_POSTGRES_DSN") != "", nil
 			case "long":
-				return os.Getenv("QM_LONG") != "", nil
+				return long.Run(), nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},

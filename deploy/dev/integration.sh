@@ -9,7 +9,7 @@
 #   integration.sh tests      the tests and a short crash campaign alone
 #   integration.sh demo       the demo alone
 #
-# With QM_LONG=1 the tests also start three brokers and kill them.
+# With CI_LONG=1 the tests also start three brokers and kill them.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 what=${1:-all}
@@ -108,7 +108,7 @@ QM_KAFKA_BROKERS=$(kafka brokers)
 QM_POSTGRES_DSN=$(postgres dsn)
 QM_POSTGRES_SH=$PWD/deploy/dev/postgres.sh
 export QM_KAFKA_BROKERS QM_POSTGRES_DSN QM_POSTGRES_SH
-if [ -n "${QM_LONG:-}" ]; then export QM_KAFKA_SH=$PWD/deploy/dev/kafka.sh; fi
+if [ -n "${CI_LONG:-}" ]; then export QM_KAFKA_SH=$PWD/deploy/dev/kafka.sh; fi
 
 if [ "$what" != demo ]; then
 	say 'tests against both servers'

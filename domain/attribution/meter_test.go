@@ -10,6 +10,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
+	"quartermaster/internal/long"
 )
 
 // TestMeterOfSuppliers reads texts as suppliers write them. Sources:
@@ -109,8 +110,7 @@ var (
 // TestSoftwareMovesNothing adds what is sold beside a machine, by its columns, and
 // wants the machine's line divided as before.
 func TestSoftwareMovesNothing(t *testing.T) {
-	cases(t, 2_000)
-	rapid.Check(t, func(t *rapid.T) {
+	long.Check(t, 500, 40_000, func(t *rapid.T) {
 		e := &estate{nodes: []attribution.Node{{Cluster: "c1", Node: "n1", Account: "x", Resource: "i", SKU: "p4", GPUs: 8, Registered: true,
 			Service: domain.Interval{From: start, To: start + 4*domain.Hour}}}}
 		for h := range rapid.IntRange(0, 4).Draw(t, "held") {

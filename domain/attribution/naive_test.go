@@ -11,6 +11,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
+	"quartermaster/internal/long"
 )
 
 // naive is a second implementation of how a line that buys machines is divided
@@ -483,8 +484,7 @@ func (n naive) weights(l *attribution.Line, nodes []int, rung attribution.Rung) 
 func TestAgainstNaiveDivision(t *testing.T) {
 	reached, less := map[attribution.Rung]int{}, map[string]int{}
 	other := 0 // lines that name a machine by its other name alone
-	cases(t, 2_000)
-	rapid.Check(t, func(t *rapid.T) {
+	long.Check(t, 500, 40_000, func(t *rapid.T) {
 		e := drawEstate(t, drawing{plain: true, crowded: rapid.Bool().Draw(t, "crowded")})
 		e.policy.Discount = attribution.AsSupplied
 		leaves, _ := must(t, e)

@@ -1,14 +1,11 @@
 package attribution_test
 
 import (
-	"flag"
 	"fmt"
 	"math/big"
 	"math/rand/v2"
-	"os"
 	"reflect"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/shopspring/decimal"
@@ -16,25 +13,8 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
+	"quartermaster/internal/long"
 )
-
-// cases sets how many cases a property is tried on, unless -rapid.checks or a
-// long campaign (QM_LONG) says otherwise.
-func cases(t *testing.T, n int) {
-	t.Helper()
-	f := flag.Lookup("rapid.checks")
-	before := f.Value.String()
-	if before != f.DefValue {
-		return
-	}
-	if os.Getenv("QM_LONG") != "" {
-		n *= 20
-	}
-	if err := f.Value.Set(strconv.Itoa(n)); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Value.Set(before) })
-}
 
 func must(t *rapid.T, e *estate) ([]leaf, *attribution.Result) {
 	t.Helper()
@@ -74,32 +54,24 @@ func compare(a, b string) int {
 }
 
 // TestPromises holds divisions of drawn estates to what the package promises.
-// All of it is asked of one estate, because drawing one takes as long. It runs
-// in two halves, side by side.
+// All of it is asked of one estate, because drawing one takes as long.
 func TestPromises(t *testing.T) {
-	cases(t, 5_000)
-	for _, half := range []string{"half", "other half"} {
-		t.Run(half, func(t *testing.T) {
-			t.Parallel()
-			rapid.Check(t, func(t *rapid.T) {
-				e := drawEstate(t, drawing{crowded: rapid.IntRange(0, 3).Draw(t, "crowded") == 0})
-				leaves, res := must(t, e)
-				everythingFoots(t, e, leaves, res)
-				orderAndRepetition(t, e, leaves, res)
-				negationMirrors(t, e, leaves, res)
-				reversalCancels(t, e)
-			})
-		})
-	}
+	long.Check(t, 1000, 200_000, func(t *rapid.T) {
+		e := drawEstate(t, drawing{crowded: rapid.IntRange(0, 3).Draw(t, "crowded") == 0})
+		leaves, res := must(t, e)
+		everythingFoots(t, e, leaves, res)
+		orderAndRepetition(t, e, leaves, res)
+		negationMirrors(t, e, leaves, res)
+		reversalCancels(t, e)
+	})
 }
 
 // TestAddOnsMoveNothing adds a line that buys nothing to a bill, and the same
 // leaves come of every other line that does not follow charges. The line itself goes
 // where the rest of the money for the machine goes: see [addedGoes].
 func TestAddOnsMoveNothing(t *testing.T) {
-	cases(t, 2_000)
 	went := map[string]int{}
-	rapid.Check(t, func(t *rapid.T) {
+	long.Check(t, 400, 40_000, func(t *rapid.T) {
 		e := drawEstate(t, drawing{plain: true, crowded: rapid.Bool().Draw(t, "crowded")})
 		before, _ := must(t, e)
 		l := e.lines[:len(e.lines):len(e.lines)]
@@ -200,8 +172,7 @@ func addedGoes(t *rapid.T, e *estate, a attribution.Line, beside string, leaves 
 // that and charges it again: what is charged again is divided as if nothing else had
 // happened, and the rest cancels leaf by leaf.
 func TestRefundAndChargeAgain(t *testing.T) {
-	cases(t, 1_000)
-	rapid.Check(t, func(t *rapid.T) {
+	long.Check(t, 300, 20_000, func(t *rapid.T) {
 		service := domain.Interval{From: start, To: start + domain.Instant(rapid.IntRange(1, 4).Draw(t, "hours"))*domain.Hour}
 		e := &estate{nodes: []attribution.Node{{Cluster: "c1", Node: "n1", Account: "x", Resource: "i", SKU: "p4", GPUs: 8, Registered: true, Service: service}}}
 		for h := service.From; h < service.To; h += domain.Hour {

@@ -9,6 +9,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
+	"quartermaster/internal/long"
 )
 
 // explained traces a leaf of an estate.
@@ -54,8 +55,7 @@ func machinesFoot(t *rapid.T, e *estate, l *leaf, x *attribution.Trace) {
 // to it, and changes nothing.
 func TestTrace(t *testing.T) {
 	reached := map[attribution.Rung]int{}
-	cases(t, 1_000)
-	rapid.Check(t, func(t *rapid.T) {
+	long.Check(t, 300, 20_000, func(t *rapid.T) {
 		e := drawEstate(t, drawing{})
 		leaves, _ := must(t, e)
 		if len(leaves) == 0 {

@@ -1,10 +1,10 @@
 package forecast_test
 
 import (
-	"os"
 	"testing"
 
 	"quartermaster/domain/forecast"
+	"quartermaster/internal/long"
 	"quartermaster/simulations/public"
 )
 
@@ -70,12 +70,12 @@ func rate(t testing.TB, series []int64, every int) score {
 }
 
 // Four weeks ahead, in both regions: better than repeating the last week, and the
-// upper 90% quantile covers 88 to 94% of the hours. QM_LONG=1 takes an origin
+// upper 90% quantile covers 88 to 94% of the hours. CI_LONG=1 takes an origin
 // every 25 hours, 917 a region, instead of every second week.
 func TestShavedice(t *testing.T) {
 	data := shavedice(t)
 	every := 2 * forecast.Week
-	if os.Getenv("QM_LONG") == "1" {
+	if long.Run() {
 		every = 25
 	}
 	for _, region := range []string{"1", "2"} {

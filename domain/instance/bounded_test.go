@@ -7,6 +7,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/procurement"
+	"quartermaster/internal/long"
 )
 
 // rationed is a day on which two units are wanted, on demand at this price, which a budget
@@ -23,7 +24,7 @@ func rationed(price, budget, rate string) *Instance {
 func TestBoundOfABudgetIsNotAboveTheOptimum(t *testing.T) {
 	lp := linearOrSkip(t)
 	rng := rand.New(rand.NewPCG(3, 5))
-	for range 20 {
+	for range long.Count(5, 20) {
 		price, budget := dec("0.01").Mul(whole(100+rng.IntN(900))), whole(10+rng.IntN(30))
 		in := rationed(price.String(), budget.String(), "0.37")
 		a, err := Solve(t.Context(), in, lp)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"quartermaster/domain"
+	"quartermaster/internal/long"
 )
 
 // draw makes an instance whose pools stand alone.
@@ -76,7 +77,7 @@ func shuffle[T any](rng *rand.Rand, list []T) {
 // what is changed in one is noticed.
 func TestAnswersAreOneWhateverTheOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
-	for range 15 {
+	for range long.Count(5, 15) {
 		in := draw(t, rng)
 		a := solved(t, in)
 		first, err := json.Marshal(a)
@@ -151,7 +152,7 @@ func TestAnswersAreOneWhateverTheOrder(t *testing.T) {
 // no less.
 func TestAnswersAreMonotone(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 1))
-	for i := range 40 {
+	for i := range long.Count(12, 40) {
 		in := draw(t, rng)
 		before := solved(t, in)
 		if !before.Gap.IsZero() && before.Gap.GreaterThan(dec("0.01")) {
@@ -191,7 +192,7 @@ func TestAnswersAreMonotone(t *testing.T) {
 // Evaluate says of an answer's orders what the answer says.
 func TestEvaluateAgrees(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 8))
-	for range 10 {
+	for range long.Count(5, 10) {
 		in := draw(t, rng)
 		a := solved(t, in)
 		var orders []Order

@@ -14,6 +14,7 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/linear"
 	"quartermaster/domain/procurement/check"
+	"quartermaster/internal/long"
 )
 
 // daily is a pool for a day, with a reservation at 1 an hour and on demand at 4.
@@ -258,7 +259,7 @@ func costOf(t *rapid.T, in *Instance) *Answer {
 // answer is that least.
 func TestBoundsOfWaitingHold(t *testing.T) {
 	linearOrSkip(t)
-	rapid.Check(t, func(t *rapid.T) {
+	long.Check(t, 25, 100, func(t *rapid.T) {
 		in := waiting(t)
 		a, least := costOf(t, in), leastOfWaiting(t, in)
 		if a.LowerBound.GreaterThan(least) || a.Cost.LessThan(least.Sub(dec("0.000001"))) {
@@ -274,7 +275,7 @@ func TestBoundsOfWaitingHold(t *testing.T) {
 // permission no more than less where the best way of waiting is known.
 func TestPermissionNeverCosts(t *testing.T) {
 	linearOrSkip(t)
-	rapid.Check(t, func(t *rapid.T) {
+	long.Check(t, 25, 100, func(t *rapid.T) {
 		in := waiting(t)
 		was := costOf(t, in)
 		for _, c := range []struct {

@@ -2,7 +2,6 @@ package packing_test
 
 import (
 	"errors"
-	"os"
 	"slices"
 	"strconv"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"quartermaster/adapters/highs"
 	"quartermaster/domain/linear"
 	"quartermaster/domain/packing"
+	"quartermaster/internal/long"
 	"quartermaster/simulations/public"
 )
 
@@ -60,13 +60,13 @@ func forStandard(t testing.TB, trace string) []packing.Workload {
 
 // The optimum is known of all of these: as many machines as the bound says. A
 // study of the traces has 786 against 785 for default, 561 for gpushare100. More
-// traces with QM_LONG=1.
+// traces with CI_LONG=1.
 func TestOpenbColumns(t *testing.T) {
 	for i, c := range []struct {
 		trace string
 		nodes int
 	}{{"default", 785}, {"gpushare100", 561}, {"gpushare40", 739}, {"multigpu20", 904}, {"cpu050", 785}, {"gpuspec10", 785}} {
-		if i > 1 && os.Getenv("QM_LONG") != "1" {
+		if i > 0 && !long.Run() {
 			break
 		}
 		t.Run(c.trace, func(t *testing.T) {
@@ -89,14 +89,14 @@ func TestOpenbColumns(t *testing.T) {
 // Machines of 96 cores, 384 GiB and 8 GPUs for all pods with GPUs that fit on
 // one. The figures to meet are from a study of these traces: the best of many
 // greedy runs in random order, and the bound proven by column generation. More
-// traces with QM_LONG=1.
+// traces with CI_LONG=1.
 func TestOpenbNeed(t *testing.T) {
 	kind := standard
 	for i, c := range []struct {
 		trace         string
 		greedy, bound int // 0: not known
 	}{{"default", 796, 785}, {"gpushare100", 572, 561}, {"gpushare40", 0, 0}, {"multigpu20", 0, 0}} {
-		if i > 0 && os.Getenv("QM_LONG") != "1" {
+		if i > 0 && !long.Run() {
 			break
 		}
 		t.Run(c.trace, func(t *testing.T) {
@@ -124,9 +124,7 @@ func TestOpenbNeed(t *testing.T) {
 // A tenth of the pods needs about a tenth of the machines, and so on: the columns
 // of the whole serve every level.
 func TestOpenbCurve(t *testing.T) {
-	if os.Getenv("QM_LONG") != "1" {
-		t.Skip("set QM_LONG=1")
-	}
+	long.Only(t, "packs eight levels")
 	points, err := packing.Curve(t.Context(), standard, forStandard(t, "default"), []int64{0, 100, 300, 500, 700, 900, 1000, 1500}, packing.Options{LP: lp(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -142,15 +140,14 @@ func TestOpenbCurve(t *testing.T) {
 // The real fleet, asked for all pods and for 130% of its GPUs. Pods come all at
 // once here and one by one in the paper, so its policy is the least to expect.
 // Where pods are parts of GPUs alone it is missed, by less than 0.2% of the
-// fleet. More traces, and 100%, with QM_LONG=1.
+// fleet. More traces, and 100%, with CI_LONG=1.
 func TestOpenbPack(t *testing.T) {
 	nodes := public.OpenbNodes(t)
-	long := os.Getenv("QM_LONG") == "1"
 	for i, c := range []struct {
 		trace string
 		short float64 // of what is published
 	}{{"default", 0}, {"gpuspec10", 0}, {"gpushare100", 0.2}, {"multigpu20", 0}} {
-		if i > 0 && !long {
+		if i > 0 && !long.Run() {
 			break
 		}
 		t.Run(c.trace, func(t *testing.T) {
@@ -168,7 +165,7 @@ func TestOpenbPack(t *testing.T) {
 					share(r.GPUMilliNeeded), share(r.GPUMilliPlaced), r.NodesUsed, r.Order, r.LowerBound, r.Stranded)
 				return r
 			}
-			if long {
+			if long.Run() {
 				pack(pods)
 			}
 			asked := int64(0)

@@ -3,7 +3,6 @@ package plan
 import (
 	"encoding/json"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/linear"
 	"quartermaster/domain/packing"
+	"quartermaster/internal/long"
 )
 
 // solver returns the solver of linear programs, and skips a test without one.
@@ -226,10 +226,7 @@ func TestNothingShared(t *testing.T) {
 func TestAnyComponent(t *testing.T) {
 	lp := solver(t)
 	coupled, dearer := 0, 0
-	most := 25
-	if os.Getenv("QM_LONG") != "" {
-		most = 1000
-	}
+	most := long.Count(6, 1000)
 	rapid.Check(t, func(rt *rapid.T) {
 		if coupled >= most {
 			return
@@ -332,7 +329,7 @@ func TestAnyComponent(t *testing.T) {
 			rt.Fatalf("another order:\n%s\nwant\n%s", b, a)
 		}
 	})
-	if t.Logf("%d components, %d dearer than apart", coupled, dearer); !testing.Short() && dearer == 0 {
+	if t.Logf("%d components, %d dearer than apart", coupled, dearer); long.Run() && dearer == 0 {
 		t.Error("the questions say nothing")
 	}
 }

@@ -8,12 +8,13 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain/procurement"
+	"quartermaster/internal/long"
 )
 
 // The curve on which guaranteed capacity has a worth is the least over all
 // splits of the units into the two kinds, up to what no unit can save.
 func TestPricedCurve(t *testing.T) {
-	check(t, 60, func(t *rapid.T) {
+	long.Check(t, 50, 6_000, func(t *rapid.T) {
 		n := drawn(t)
 		p := contested(n, 2, 2, 12, 0)
 		if n(0, 1, "uncertain") == 1 {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"quartermaster/domain/procurement"
+	"quartermaster/internal/long"
 )
 
 // million makes prices of a drawn pool large, as real ones are in Nano: then a
@@ -191,10 +192,7 @@ func glpsol(t testing.TB, pools []*procurement.Pool) []float64 {
 // price-only commitments meet a quota, it lies between bound and cost, and at the
 // bound.
 func TestAgainstLinearSolver(t *testing.T) {
-	n := 250
-	if os.Getenv("QM_LONG") == "1" {
-		n = 10000
-	}
+	n := long.Count(250, 10000)
 	wide := size{epochs: 6, steps: 5, units: 30, hours: 40, price: 50, offers: 4, starts: 20, kinds: anyKind}
 	var aboveBound, belowCost []float64
 	flows := 0

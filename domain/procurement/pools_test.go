@@ -1,36 +1,16 @@
 package procurement_test
 
 import (
-	"flag"
 	"fmt"
 	"math"
 	"math/big"
 	"math/rand/v2"
-	"os"
-	"testing"
 
 	"pgregory.net/rapid"
 
 	"quartermaster/domain"
 	"quartermaster/domain/procurement"
 )
-
-// check runs a property n times, or as -rapid.checks says, and a hundred times
-// as often with QM_LONG=1.
-func check(t *testing.T, n int, property func(*rapid.T)) {
-	t.Helper()
-	checks := flag.Lookup("rapid.checks").Value
-	if old := checks.String(); old == "100" {
-		if os.Getenv("QM_LONG") == "1" {
-			n *= 100
-		}
-		if err := checks.Set(fmt.Sprint(n)); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = checks.Set(old) }()
-	}
-	rapid.Check(t, property)
-}
 
 // numbers draws a number from low to high.
 type numbers func(low, high int, label string) int

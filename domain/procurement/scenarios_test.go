@@ -10,6 +10,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/procurement"
+	"quartermaster/internal/long"
 )
 
 // Two scenarios of one epoch of ten hours, by hand. In the first, weight 3,
@@ -66,7 +67,7 @@ func times(weight int, v *big.Int) *big.Int { return new(big.Int).Mul(big.NewInt
 // A pool with scenarios costs what its scenarios cost one by one, each times its
 // weight. Knowing which comes true would cost less, and buying for another more.
 func TestScenariosAddUp(t *testing.T) {
-	check(t, 500, func(t *rapid.T) {
+	long.Check(t, 166, 50_000, func(t *rapid.T) {
 		n := drawn(t)
 		z := tiny
 		z.kinds, z.units = anyKind, 8
@@ -118,7 +119,7 @@ func TestScenariosAddUp(t *testing.T) {
 // What makes no difference changes nothing: a scenario cut in two, scenarios
 // that are all alike, and one that is stated as a case.
 func TestScenariosThatAreNone(t *testing.T) {
-	check(t, 200, func(t *rapid.T) {
+	long.Check(t, 66, 20_000, func(t *rapid.T) {
 		n := drawn(t)
 		p := contested(n, 6, 4, 12, 0)
 		same := func(what string, q *procurement.Pool, weight int, base *procurement.Solution) {
@@ -165,7 +166,7 @@ func TestScenariosThatAreNone(t *testing.T) {
 
 // More spot never costs more, and neither do fewer hours of demand.
 func TestScenariosAreMonotone(t *testing.T) {
-	check(t, 200, func(t *rapid.T) {
+	long.Check(t, 66, 20_000, func(t *rapid.T) {
 		n := drawn(t)
 		p := uncertain(n, contested(n, 6, 4, 12, 0))
 		s := solve(t, p)

@@ -8,6 +8,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/procurement"
+	"quartermaster/internal/long"
 )
 
 // One epoch of ten hours, three ways to serve it, by hand.
@@ -54,7 +55,7 @@ func TestEvaluateByHand(t *testing.T) {
 func TestCurvesAreServing(t *testing.T) {
 	z := tiny
 	z.epochs, z.units, z.hours, z.price, z.kinds = 1, 30, 20, 100, anyKind
-	check(t, 3000, func(t *rapid.T) {
+	long.Check(t, 1000, 300_000, func(t *rapid.T) {
 		n := drawn(t)
 		p := draw(n, z)
 		if n(0, 1, "uncertain") == 1 {

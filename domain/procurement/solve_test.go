@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain/procurement"
+	"quartermaster/internal/long"
 )
 
 var tiny = size{epochs: 4, steps: 3, units: 4, hours: 3, price: 9, offers: 3, starts: 5, most: 3}
@@ -40,7 +41,7 @@ func judge(t rapid.TB, p *procurement.Pool, s *procurement.Solution) *big.Int {
 func TestFlowAgainstEveryMix(t *testing.T) {
 	z := tiny
 	z.kinds = oneKind
-	check(t, 3000, func(rt *rapid.T) {
+	long.Check(t, 1000, 300_000, func(rt *rapid.T) {
 		p := draw(drawn(rt), z)
 		if rapid.Bool().Draw(rt, "uncertain") {
 			uncertain(drawn(rt), p)
@@ -58,7 +59,7 @@ func TestFlowAgainstEveryMix(t *testing.T) {
 func TestMixedAgainstEveryMix(t *testing.T) {
 	z := tiny
 	z.kinds = bothKinds
-	check(t, 2000, func(rt *rapid.T) {
+	long.Check(t, 666, 200_000, func(rt *rapid.T) {
 		p := draw(drawn(rt), z)
 		if rapid.Bool().Draw(rt, "uncertain") {
 			uncertain(drawn(rt), p)
@@ -148,7 +149,7 @@ func TestOrderOfOffersDoesNotMatter(t *testing.T) {
 	}
 	z := tiny
 	z.kinds, z.most, z.units = anyKind, 0, 10
-	check(t, 300, func(t *rapid.T) {
+	long.Check(t, 100, 30_000, func(t *rapid.T) {
 		same(t, draw(drawn(t), z))
 		same(t, contested(drawn(t), 6, 4, 12, 0))
 		same(t, uncertain(drawn(t), contested(drawn(t), 6, 4, 12, 0)))
@@ -209,7 +210,7 @@ func TestAlgorithm(t *testing.T) {
 // At the limits of what Validate lets through nothing overflows: the costs, of
 // 10²⁷ and more, are still exact.
 func TestLargestPools(t *testing.T) {
-	check(t, 200, func(t *rapid.T) {
+	long.Check(t, 66, 20_000, func(t *rapid.T) {
 		n := drawn(t)
 		epochs := n(1, 5, "epochs")
 		p := &procurement.Pool{ID: "large"}

@@ -10,6 +10,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/procurement"
+	"quartermaster/internal/long"
 )
 
 func TestValidateNamesTheField(t *testing.T) {
@@ -99,7 +100,7 @@ func TestValidateNamesTheField(t *testing.T) {
 
 // Steps count hours, whatever their order and range.
 func TestSteps(t *testing.T) {
-	check(t, 500, func(t *rapid.T) {
+	long.Check(t, 166, 50_000, func(t *rapid.T) {
 		high := rapid.SampledFrom([]int{1, 9, 2000, 1 << 40}).Draw(t, "high")
 		hours := rapid.SliceOf(rapid.IntRange(0, high)).Draw(t, "hours")
 		steps := procurement.Steps(hours)

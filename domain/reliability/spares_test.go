@@ -3,7 +3,6 @@ package reliability_test
 import (
 	"fmt"
 	"math/big"
-	"os"
 	"strings"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/reliability"
+	"quartermaster/internal/long"
 )
 
 func dec(s string) decimal.Decimal { return decimal.RequireFromString(s) }
@@ -177,7 +177,7 @@ func TestBufferRefuses(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	if os.Getenv("QM_LONG") == "1" { // a million steps
+	if long.Run() { // a million steps
 		if _, err := reliability.NewBuffer(500_000, 1, dec("0.5"), dec("0.9999")); err == nil || !strings.Contains(err.Error(), "need more than") {
 			t.Errorf("half of the nodes down: %v", err)
 		}

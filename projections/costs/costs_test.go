@@ -15,6 +15,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
+	"quartermaster/internal/long"
 	"quartermaster/projections"
 	"quartermaster/projections/costs"
 	"quartermaster/projections/storetest"
@@ -175,7 +176,7 @@ func TestCostsKnowNoOrder(t *testing.T) {
 		return text
 	}
 	var want string
-	storetest.Check(t, func(t *rapid.T) {
+	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		if want == "" {
 			want = text(t, house(), storetest.Fold(t, house()))
 		}
@@ -217,7 +218,7 @@ func TestCostsAddUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	storetest.Check(t, func(t *rapid.T) {
+	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		by := rapid.SliceOfNDistinct(rapid.SampledFrom(costs.Dimensions()), 0, 4, rapid.ID).Draw(t, "by")
 		storetest.Look(t, m, func(v projections.View) error {
 			r, err := costs.NewReport(v, costs.Query{Month: storetest.MayBill, By: by})

@@ -10,6 +10,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
+	"quartermaster/internal/long"
 	"quartermaster/projections"
 	"quartermaster/projections/costs"
 	"quartermaster/projections/inventory"
@@ -27,7 +28,7 @@ func noCuts(int, domain.Instant) []domain.Instant { return nil }
 // Whatever happened to a fleet, attribution gets every second of every GPU, in
 // the state and the hands that usage says, under one description of its node.
 func TestCostHoursAreUsage(t *testing.T) {
-	storetest.Check(t, func(t *rapid.T) {
+	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		draw := rapid.SampledFrom([]func(*rapid.T) *storetest.Log{storetest.Draw, storetest.DrawUsage}).Draw(t, "log")
 		l := draw(t)
 		var spans []domain.Interval

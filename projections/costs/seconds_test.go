@@ -10,6 +10,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
+	"quartermaster/internal/long"
 	"quartermaster/projections"
 	"quartermaster/projections/costs"
 	"quartermaster/projections/storetest"
@@ -23,7 +24,7 @@ func TestCostPartsAreTheirSeconds(t *testing.T) {
 		workspace string
 		activity  int64 // per mille
 	}
-	storetest.Check(t, func(t *rapid.T) {
+	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		l := storetest.NewLog()
 		l.Append(storetest.Cluster("c", "owner", "p", "eu", storetest.Start))
 		nodes := rapid.IntRange(1, 2).Draw(t, "nodes")

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain"
+	"quartermaster/internal/long"
 	"quartermaster/projections"
 	"quartermaster/projections/demand"
 	"quartermaster/projections/storetest"
@@ -121,7 +122,7 @@ func plainDemand(l *storetest.Log, from, to domain.Instant, f demand.Filter) []d
 // What the rows answer about demand is what the records say, moment by moment,
 // at any time asked for and as of any time of knowledge.
 func TestDemandIsWhatWasObserved(t *testing.T) {
-	storetest.Check(t, func(t *rapid.T) {
+	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		l := storetest.DrawDemand(t)
 		from := storetest.Start + domain.Instant(rapid.IntRange(-5, 5).Draw(t, "from"))*domain.Hour
 		to := from + domain.Instant(rapid.IntRange(1, 9).Draw(t, "hours"))*domain.Hour

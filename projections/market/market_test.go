@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain"
+	"quartermaster/internal/long"
 	"quartermaster/projections"
 	"quartermaster/projections/market"
 	"quartermaster/projections/registry"
@@ -86,7 +87,7 @@ func TestOffers(t *testing.T) {
 // What is in force of an offer is what was said last of it, over months and in
 // whatever order it arrived.
 func TestOffersAreWhatWasSaidLast(t *testing.T) {
-	storetest.Check(t, func(t *rapid.T) {
+	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		l := storetest.NewLog()
 		for range rapid.IntRange(1, 25).Draw(t, "statements") {
 			day := rapid.IntRange(0, 90).Draw(t, "day")

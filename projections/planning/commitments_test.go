@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain"
+	"quartermaster/internal/long"
 	"quartermaster/projections"
 	"quartermaster/projections/planning"
 	"quartermaster/projections/registry"
@@ -120,7 +121,7 @@ func TestCommitmentsHeld(t *testing.T) {
 // The units held on a day are what the decisions say of that day, one after the
 // other; the terms are disjoint; and the ladder takes away what is held.
 func TestCommitmentsDayByDay(t *testing.T) {
-	storetest.Check(t, func(t *rapid.T) {
+	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		l := storetest.NewLog()
 		l.Append(buyer(storetest.Start - 10*domain.Day)...)
 		for range rapid.IntRange(1, 8).Draw(t, "decisions") {

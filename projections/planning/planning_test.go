@@ -14,6 +14,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/packing"
+	"quartermaster/internal/long"
 	"quartermaster/projections"
 	"quartermaster/projections/demand"
 	"quartermaster/projections/market"
@@ -265,7 +266,7 @@ func TestPackingNodes(t *testing.T) {
 // On any log every view of the planner answers, twice alike, whatever the order
 // in which the partitions were folded.
 func TestPlannerViewsOfAnything(t *testing.T) {
-	storetest.Check(t, func(t *rapid.T) {
+	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		l := storetest.Draw(t)
 		for range rapid.IntRange(0, 3).Draw(t, "more") {
 			workspace := rapid.SampledFrom([]string{"home", "acme"}).Draw(t, "rules")

@@ -2,8 +2,6 @@ package storetest
 
 import (
 	"context"
-	"flag"
-	"os"
 	"quartermaster/domain"
 	"quartermaster/projections"
 	"testing"
@@ -47,21 +45,6 @@ var Frankfurt = domain.Market{Provider: "aws", Region: "eu-central-1"}
 
 func Days(from, to int) domain.Interval {
 	return domain.Interval{From: Start + domain.Instant(from)*domain.Day, To: Start + domain.Instant(to)*domain.Day}
-}
-
-// Check runs a property 100 times, or as -rapid.checks says, and 10,000 times
-// with QM_LONG=1.
-func Check(t *testing.T, property func(*rapid.T)) {
-	t.Helper()
-	if os.Getenv("QM_LONG") == "1" {
-		checks := flag.Lookup("rapid.checks").Value
-		old := checks.String()
-		if err := checks.Set("10000"); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = checks.Set(old) }()
-	}
-	rapid.Check(t, property)
 }
 
 func Fold(t *rapid.T, l *Log) *projections.Memory {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/procurement"
+	"quartermaster/internal/long"
 	"quartermaster/simulations/public"
 )
 
@@ -48,9 +48,7 @@ func question(from, to string, pools []Pool) *Question {
 
 // The prices are generated, one list for all months.
 func TestShavedice(t *testing.T) {
-	if os.Getenv("QM_LONG") != "1" {
-		t.Skip("two regions by machine type over 30 months: QM_LONG=1")
-	}
+	long.Only(t, "two regions by machine type over 30 months")
 	all := public.Shavedice(t)
 	for name, pools := range map[string][]Pool{"by machine type": shavedice(all), "types together": shavedice(public.Together(all))} {
 		r := run(t, question("2021-08-01", "2024-02-01", pools))
@@ -177,11 +175,7 @@ func wildQuestion(seed uint64, pools int) *Question {
 // does, under every terminal rule; and Run refuses a course that seems to cost
 // less.
 func TestForesightIsLeast(t *testing.T) {
-	seeds := uint64(4)
-	if os.Getenv("QM_LONG") == "1" {
-		seeds = 60
-	}
-	for seed := range seeds {
+	for seed := range uint64(long.Count(4, 60)) {
 		q := wildQuestion(seed, 1)
 		months, err := q.check()
 		if err != nil {

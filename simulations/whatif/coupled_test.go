@@ -11,6 +11,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/instance"
+	"quartermaster/internal/long"
 )
 
 // coupledInstance has pools that meet in the same hour: regions that help each other
@@ -145,7 +146,7 @@ func levelled(t *testing.T, in *instance.Instance) *instance.Instance {
 func TestCoupledDrawsEqualEvaluation(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 11))
 	seen := map[string]int{}
-	for i := range 80 {
+	for i := range long.Count(25, 80) {
 		in := coupledInstance(rng)
 		orders := drawnOrders(t, rng, in)
 		want, err := instance.Evaluate(t.Context(), levelled(t, in), orders)
@@ -203,7 +204,7 @@ func TestCoupledDrawsEqualEvaluation(t *testing.T) {
 // evaluated to, and so do quotas and spill of more.
 func TestCoupledDrawsFollowDemand(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 11))
-	for i := range 20 {
+	for i := range long.Count(8, 20) {
 		in := coupledInstance(rng)
 		twice := *in
 		twice.Demands = slices.Clone(in.Demands)
@@ -245,7 +246,7 @@ func TestCoupledDrawsAreMonotone(t *testing.T) {
 		return r
 	}
 	cheaper := 0
-	for i := range 25 {
+	for i := range long.Count(10, 25) {
 		in := coupledInstance(rng)
 		for p := range in.Pools {
 			if in.Pools[p].Spot == nil {
@@ -405,7 +406,7 @@ func TestLimitsStandBesideTheGap(t *testing.T) {
 func TestRationEqualsTheProgram(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 11))
 	rationed := 0
-	for i := range 120 {
+	for i := range long.Count(60, 120) {
 		in := coupledInstance(rng)
 		in.Spill, in.Substitutes, in.Quotas = nil, nil, in.Quotas[:1]
 		for p := range in.Pools {

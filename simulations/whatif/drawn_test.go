@@ -11,6 +11,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/instance"
+	"quartermaster/internal/long"
 )
 
 // drawnInstance has what draws evaluate as instances do: currencies, prices and
@@ -136,7 +137,7 @@ func drawnOrders(t *testing.T, rng *rand.Rand, in *instance.Instance) []instance
 func TestDrawsEqualEvaluationOfDrawnInstances(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 5))
 	seen := map[string]int{}
-	for i := range 60 {
+	for i := range long.Count(25, 60) {
 		in := drawnInstance(rng)
 		var answered *instance.Answer
 		s := &Scenario{Name: "drawn", Question: "the same?", Base: Base{Instance: "in.json"}, Seed: 1, Runs: 1, Set: 1, Alternatives: []Alternative{{Name: "best"}}}

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+
+	"quartermaster/internal/long"
 )
 
 // The test binary runs itself as other processes; the environment says as what.
@@ -137,10 +139,7 @@ func (a *another) line(t *testing.T) string {
 // TestKill kills the owner again and again while four writers append. What
 // was acknowledged must be there, at its offset, and the log must open.
 func TestKill(t *testing.T) {
-	kills := 50
-	if testing.Short() {
-		kills = 5
-	}
+	kills := long.Count(10, 50)
 	dir := t.TempDir()
 	type place struct {
 		partition int

@@ -59,7 +59,7 @@
 // Every opening reads the log twice, warm at about 5 GB/s for the scan and
 // 2 GB/s for kfake. Two cores shared with other work, ext4, page cache warm,
 // 300-byte records in batches of a thousand, four partitions; peak is the
-// whole process (TestMeasure, QM_LONG=1):
+// whole process (TestMeasure, CI_LONG=1):
 //
 //	records  log      after        scan    kfake   open    peak memory
 //	1 M      286 MB   kill -9      0.05 s  0.22 s  0.27 s  109 MB

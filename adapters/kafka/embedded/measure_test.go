@@ -11,16 +11,16 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+
+	"quartermaster/internal/long"
 )
 
 // TestMeasure prints what opening costs: time and peak memory (VmHWM) of a
 // fresh process, at one and five million records of 300 bytes in batches of a
 // thousand over four partitions, after kill -9 and after a clean stop.
-// It writes up to 1.6 GB and runs under QM_LONG=1 only.
+// It writes up to 1.6 GB and runs with CI_LONG=1 only.
 func TestMeasure(t *testing.T) {
-	if os.Getenv("QM_LONG") == "" {
-		t.Skip("a measurement, run with QM_LONG=1")
-	}
+	long.Only(t, "a measurement")
 	for _, millions := range []int{1, 5} {
 		dir := t.TempDir()
 		a := start(t, dir, fmt.Sprintf("EMBEDDED_TEST_FILL=%d", millions*1000))

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"quartermaster/internal/long"
 )
 
 // TestPowerCut takes away what was not synced: the log lies on an ext4 image
@@ -20,10 +22,7 @@ func TestPowerCut(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounting an image needs root")
 	}
-	cuts := 2
-	if os.Getenv("QM_LONG") != "" {
-		cuts = 20
-	}
+	cuts := long.Count(2, 20)
 	run := func(name string, args ...string) error {
 		out, err := exec.Command(name, args...).CombinedOutput()
 		if err != nil {

@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"quartermaster/internal/long"
 )
 
 // killed returns the log/ directory of an owner that was killed after it
@@ -192,7 +194,7 @@ func flip(t testing.TB, file string, pos int) {
 
 // TestTornTailAtEveryCut cuts the last segment at every byte.
 func TestTornTailAtEveryCut(t *testing.T) {
-	dir := killed(t, 24)
+	dir := killed(t, long.Count(6, 24))
 	whole := read(t, dir)
 	segs := segments(t, dir)
 	last := segs[len(segs)-1]

@@ -2,12 +2,12 @@ package online_test
 
 import (
 	"math/rand"
-	"os"
 	"strconv"
 	"testing"
 
 	"quartermaster/domain/packing"
 	"quartermaster/domain/packing/online"
+	"quartermaster/internal/long"
 	"quartermaster/simulations/public"
 )
 
@@ -70,7 +70,7 @@ const firstSeed, seeds = 42, 10
 // While everything still fits, what is allocated is what has arrived. So equal
 // values there mean that the arrivals are those of the published runs.
 func TestArrivalsArePublished(t *testing.T) {
-	for seed := int64(firstSeed); seed < firstSeed+3; seed++ {
+	for seed := int64(firstSeed); seed < firstSeed+int64(long.Count(1, 3)); seed++ {
 		r, want := replay(t, "default", online.FGD, seed), published(t, "default", "06-FGD", seed)
 		for load := 0; load <= 85; load++ {
 			got, _ := r.Allocation.At(load)
@@ -83,14 +83,14 @@ func TestArrivalsArePublished(t *testing.T) {
 
 // The published experiment: 130% arrives at 1,213 machines. FGD is to be two
 // points above best fit and ours at or above what is published of FGD. All
-// policies, ten seeds and more traces with QM_LONG=1.
+// policies, ten seeds and more traces with CI_LONG=1.
 func TestOpenbOnline(t *testing.T) {
 	names := map[online.Policy]string{
 		online.Random: "01-Random", online.DotProd: "02-DotProd", online.Clustering: "03-GpuClustering", online.Packing: "04-GpuPacking",
 		online.BestFit: "05-BestFit", online.FGD: "06-FGD", online.Balanced: "06-FGD",
 	}
 	policies, runs, traces := []online.Policy{online.BestFit, online.FGD, online.Balanced}, int64(2), []string{"default"}
-	if os.Getenv("QM_LONG") == "1" {
+	if long.Run() {
 		policies, runs = online.Policies(), seeds
 		traces = []string{"default", "gpushare100", "gpushare40", "gpuspec10", "multigpu20", "cpu050"}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"quartermaster/domain/procurement/check"
 	"quartermaster/domain/procurement/joint"
+	"quartermaster/internal/long"
 )
 
 // clone is a copy that shares nothing.
@@ -30,7 +31,7 @@ func clone(t testing.TB, s *joint.Solution) *joint.Solution {
 // another cost or bound, other purchases, or a proof that leaves something out.
 func TestCheckerRefuses(t *testing.T) {
 	solved, accepted := 0, 0
-	for seed := range uint64(count(40, 400)) {
+	for seed := range uint64(long.Count(30, 400)) {
 		p := draw(seeded(seed), everything)
 		s, err := joint.Solve(context.Background(), p, lp(t))
 		var clash *joint.Infeasible

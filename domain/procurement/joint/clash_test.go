@@ -8,6 +8,7 @@ import (
 
 	"quartermaster/domain/procurement"
 	"quartermaster/domain/procurement/joint"
+	"quartermaster/internal/long"
 )
 
 // without is a problem that no longer asks what some members do.
@@ -108,7 +109,7 @@ func tight(seed uint64) *joint.Problem {
 // it something keeps the others: by the whole program, in whole units.
 func TestClashIsIrreducible(t *testing.T) {
 	kinds, sizes, undecided := map[string]int{}, map[int]int{}, 0
-	for seed := range uint64(count(60, 600)) {
+	for seed := range uint64(long.Count(30, 600)) {
 		p := tight(seed)
 		_, err := joint.Solve(context.Background(), p, lp(t))
 		var clash *joint.Infeasible

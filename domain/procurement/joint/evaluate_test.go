@@ -2,21 +2,13 @@ package joint_test
 
 import (
 	"math/big"
-	"os"
 	"slices"
 	"testing"
 
 	"quartermaster/domain/procurement"
 	"quartermaster/domain/procurement/joint"
+	"quartermaster/internal/long"
 )
-
-// count is how many problems a test draws.
-func count(short, long int) int {
-	if os.Getenv("QM_LONG") == "1" {
-		return long
-	}
-	return short
-}
 
 // some draws units that the choices allow.
 func some(n source, p *joint.Problem) []int {
@@ -43,7 +35,7 @@ func some(n source, p *joint.Problem) []int {
 // What serving costs is what a linear program over all slots says.
 func TestEvaluateAgainstLinearProgram(t *testing.T) {
 	limited := 0
-	for seed := range uint64(count(150, 4000)) {
+	for seed := range uint64(long.Count(75, 4000)) {
 		n := seeded(seed)
 		p := draw(n, everything)
 		units := some(n, p)

@@ -16,6 +16,7 @@ import (
 	"quartermaster/domain/procurement"
 	"quartermaster/domain/procurement/check"
 	"quartermaster/domain/procurement/joint"
+	"quartermaster/internal/long"
 )
 
 // alone are pools that have nothing to do with one another.
@@ -62,7 +63,7 @@ func alone(n source, pools int) *joint.Problem {
 // program says.
 func TestAlone(t *testing.T) {
 	exact := 0
-	for seed := range uint64(count(60, 2000)) {
+	for seed := range uint64(long.Count(40, 2000)) {
 		p := alone(seeded(seed), 3)
 		s, err := joint.Solve(context.Background(), p, nil)
 		if err != nil {
@@ -217,7 +218,7 @@ func TestMonotone(t *testing.T) {
 		}
 		return s
 	}
-	for seed := range uint64(count(25, 500)) {
+	for seed := range uint64(long.Count(15, 500)) {
 		n := seeded(seed)
 		p := draw(n, z)
 		s := solve(p)
@@ -284,7 +285,11 @@ func TestSolveUntil(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, after := range []int{0, 1, 3, 6} {
+	stops := []int{0, 6}
+	if long.Run() {
+		stops = []int{0, 1, 3, 6}
+	}
+	for _, after := range stops {
 		until, stop := context.WithCancel(t.Context())
 		counted := &canceling{Solver: solver, after: after, cancel: stop}
 		if after == 0 {

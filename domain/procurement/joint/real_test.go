@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"quartermaster/domain/linear"
 	"quartermaster/domain/procurement"
 	"quartermaster/domain/procurement/joint"
+	"quartermaster/internal/long"
 	"quartermaster/simulations/public"
 )
 
@@ -227,9 +227,7 @@ func bucketed(p *joint.Problem, n int) *joint.Problem {
 // Gaps are what was measured, rounded up: under a budget that leaves demand
 // unserved purchases in whole units waste some of it.
 func TestRegionsOfAllKinds(t *testing.T) {
-	if os.Getenv("QM_LONG") != "1" {
-		t.Skip("minutes; set QM_LONG=1")
-	}
+	long.Only(t, "takes minutes")
 	demand := shavedice(t)
 	const price = 1_000_000_000
 	all := func(v int64) []int64 {

@@ -6,6 +6,7 @@ import (
 
 	"quartermaster/domain/procurement"
 	"quartermaster/domain/procurement/joint"
+	"quartermaster/internal/long"
 )
 
 // asked is a problem of one epoch as the calls of recourse have it.
@@ -86,7 +87,7 @@ func recourseOf(seed uint64) *joint.Problem {
 // whatever fractions they are counted in, whatever came before and with whichever
 // seeds. TestEvaluateAgainstLinearProgram holds what it costs to another solver.
 func TestRecourse(t *testing.T) {
-	for seed := range uint64(count(400, 6000)) {
+	for seed := range uint64(long.Count(400, 6000)) {
 		p := recourseOf(seed)
 		ev, err := joint.Evaluate(p, nil)
 		if err != nil {
@@ -139,7 +140,7 @@ func TestRecourseMonotone(t *testing.T) {
 		return a.cost(p, a.serve(t, r))
 	}
 	cheaper := 0
-	for seed := range uint64(count(300, 3000)) {
+	for seed := range uint64(long.Count(300, 3000)) {
 		p := recourseOf(seed)
 		e := &p.Epochs[0]
 		n := seeded(seed + 1_000_000)

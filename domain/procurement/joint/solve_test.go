@@ -3,11 +3,13 @@ package joint_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"slices"
 	"testing"
 
 	"quartermaster/domain/procurement/check"
 	"quartermaster/domain/procurement/joint"
+	"quartermaster/internal/long"
 )
 
 // relaxed is a problem whose choices come in any number.
@@ -41,14 +43,15 @@ func judge(t testing.TB, p *joint.Problem, s *joint.Solution) {
 	}
 }
 
+var problemsAsked = flag.Int("problems", 0, "problems for TestSolveAgainstLinearProgram; 0: 100, and 5,000 with CI_LONG=1")
+
 // The linear program over all slots lies between bound and cost, and so does the
 // whole program: with whole units, least orders and groups. That one is solved
-// where the linear program leaves open what it says. It takes 2,000 problems, under
-// the race detector a tenth of them.
+// where the linear program leaves open what it says.
 func TestSolveAgainstLinearProgram(t *testing.T) {
-	problems := count(2000, 5000)
-	if raced {
-		problems = count(200, 1000)
+	problems := *problemsAsked
+	if problems == 0 {
+		problems = long.Count(100, 5000)
 	}
 	var loose, whole []float64
 	infeasible, programs := 0, 0
@@ -97,7 +100,7 @@ func TestSolveAgainstLinearProgram(t *testing.T) {
 	slices.Sort(loose)
 	slices.Sort(whole)
 	at := func(x []float64, q float64) float64 { return x[int(q*float64(len(x)-1))] }
-	t.Logf("%d problems (under the race detector: %t): %d solved, %d infeasible; %d of them against a program in whole units", problems, raced, len(loose), infeasible, programs)
+	t.Logf("%d problems: %d solved, %d infeasible; %d of them against a program in whole units", problems, len(loose), infeasible, programs)
 	t.Logf("(linear − bound)/linear: median %.1e, 95%% %.1e, 99%% %.1e, most %.1e", at(loose, .5), at(loose, .95), at(loose, .99), at(loose, 1))
 	t.Logf("(cost − best)/best: median %.1e, 90%% %.1e, 95%% %.1e, 99%% %.1e, most %.1e", at(whole, .5), at(whole, .9), at(whole, .95), at(whole, .99), at(whole, 1))
 	if at(loose, .99) > 1e-4 || at(whole, .99) > 1e-2 {
