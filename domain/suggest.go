@@ -39,3 +39,12 @@ func distance(a, b string) int {
 	}
 	return row[len(b)]
 }
+
+// Clip returns at most n characters of a text for people: the end of a longer one is
+// an ellipsis, which counts.
+func Clip(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}

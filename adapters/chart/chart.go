@@ -179,7 +179,7 @@ type nameTicks []string
 func (n nameTicks) Ticks(_, _ float64) []plot.Tick {
 	ticks := make([]plot.Tick, len(n))
 	for i, name := range n {
-		ticks[i] = plot.Tick{Value: n.place(i), Label: clip(name)}
+		ticks[i] = plot.Tick{Value: n.place(i), Label: domain.Clip(name, Widest)}
 	}
 	return ticks
 }
@@ -188,14 +188,6 @@ func (n nameTicks) place(i int) float64 { return float64(len(n) - 1 - i) }
 
 // Widest is how many characters of a name are drawn.
 const Widest = 40
-
-// clip keeps names from strangers from filling the paper.
-func clip(name string) string {
-	if r := []rune(name); len(r) > Widest {
-		return string(r[:Widest-1]) + "…"
-	}
-	return name
-}
 
 // numbers refuses what cannot be placed.
 func numbers(what string, values ...float64) error {

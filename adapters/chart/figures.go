@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"image/color"
 	"math"
+	"quartermaster/domain"
 	"slices"
 
 	"gonum.org/v1/plot"
@@ -69,7 +70,7 @@ func (f Lines) plot() (*plot.Plot, error) {
 		}
 		area.Color, area.LineStyle.Width = faint(colour(i), 60), 0
 		p.Add(area)
-		p.Legend.Add(clip(b.Name), area)
+		p.Legend.Add(domain.Clip(b.Name, Widest), area)
 	}
 	for i, l := range f.Lines {
 		pts, err := points(l.Name, l.X, l.Y)
@@ -88,7 +89,7 @@ func (f Lines) plot() (*plot.Plot, error) {
 			line.StepStyle = plotter.PostStep
 		}
 		p.Add(line)
-		p.Legend.Add(clip(l.Name), line)
+		p.Legend.Add(domain.Clip(l.Name, Widest), line)
 	}
 	if f.FromZero {
 		p.Y.Min = min(0, p.Y.Min)
@@ -104,7 +105,7 @@ func (f Lines) plot() (*plot.Plot, error) {
 		}
 		line.Color, line.Dashes = color.Gray{Y: 90}, []vg.Length{vg.Points(2), vg.Points(2)}
 		p.Add(line)
-		label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: m.At, Y: p.Y.Max}}, Labels: []string{clip(m.Name)}})
+		label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: m.At, Y: p.Y.Max}}, Labels: []string{domain.Clip(m.Name, Widest)}})
 		if err != nil {
 			return nil, err
 		}
@@ -183,7 +184,7 @@ func (f Bars) plot() (*plot.Plot, error) {
 	}
 	if len(series) > 1 {
 		for i, name := range series {
-			p.Legend.Add(clip(name), swatch{colour(i)})
+			p.Legend.Add(domain.Clip(name, Widest), swatch{colour(i)})
 		}
 	}
 	return p, nil
@@ -249,7 +250,7 @@ func (f Histogram) plot() (*plot.Plot, error) {
 		}
 		area.Color, area.LineStyle.Color, area.LineStyle.Width = faint(colour(i), 90), colour(i), vg.Points(1)
 		p.Add(area)
-		p.Legend.Add(clip(s.Name), area)
+		p.Legend.Add(domain.Clip(s.Name, Widest), area)
 	}
 	leaveRoom(p, len(f.Samples))
 	return p, nil
@@ -308,7 +309,7 @@ func (f Stack) plot() (*plot.Plot, error) {
 		}
 		area.Color, area.LineStyle.Width = faint(colour(i), 190), 0
 		p.Add(area)
-		p.Legend.Add(clip(l.Name), area)
+		p.Legend.Add(domain.Clip(l.Name, Widest), area)
 		below = top
 	}
 	if f.Over != nil {
@@ -325,7 +326,7 @@ func (f Stack) plot() (*plot.Plot, error) {
 			line.StepStyle = plotter.PostStep
 		}
 		p.Add(line)
-		p.Legend.Add(clip(f.Over.Name), line)
+		p.Legend.Add(domain.Clip(f.Over.Name, Widest), line)
 	}
 	leaveRoom(p, len(f.Layers)+1)
 	return p, nil

@@ -263,14 +263,6 @@ func set(v reflect.Value, text string) error {
 	return nil
 }
 
-func clip(s string) string {
-	const shown = 64
-	if r := []rune(s); len(r) > shown {
-		return string(r[:shown-1]) + "…"
-	}
-	return s
-}
-
 // Value is one value that is in effect.
 type Value struct {
 	Key   string `json:"key"`

@@ -21,6 +21,9 @@ import (
 // and field, and quote keys only: a value may be a secret in the wrong place.
 type reader struct{ *File }
 
+// shown is how many characters of a key are shown.
+const shown = 64
+
 func (r *reader) at(t *token.Token) string {
 	return fmt.Sprintf("%s:%d:%d", r.name, t.Position.Line, t.Position.Column)
 }
@@ -122,7 +125,7 @@ func (r *reader) mapping(n ast.Node, path string, into reflect.Value) {
 		case !ok:
 			r.addAt(r.at(t), path, "a key is a word")
 		case !isKnown:
-			r.addAt(r.at(t), clip(keyPath), "unknown field; %s", domain.Suggest(key, known))
+			r.addAt(r.at(t), domain.Clip(keyPath, shown), "unknown field; %s", domain.Suggest(key, known))
 		case first[key] != nil:
 			r.addAt(r.at(t), keyPath, "stands on line %d already; keep one of them", first[key].Position.Line)
 		default:
@@ -199,7 +202,7 @@ func (r *reader) words(n ast.Node, path string, v reflect.Value) {
 		case !ok || !single:
 			r.addAt(at, path, "want one word after each key")
 		case v.MapIndex(reflect.ValueOf(key)).IsValid():
-			r.addAt(at, path+"."+clip(key), "stands there already; keep one of them")
+			r.addAt(at, path+"."+domain.Clip(key, shown), "stands there already; keep one of them")
 		default:
 			v.SetMapIndex(reflect.ValueOf(key), reflect.ValueOf(value))
 		}

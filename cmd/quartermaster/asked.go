@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"quartermaster/domain"
 	"quartermaster/projections"
 	"quartermaster/projections/registry"
 )
@@ -79,14 +80,7 @@ func among(what, value string, names []string) error {
 // widest is how many characters of a name a table shows; JSON has all.
 const widest = 40
 
-func clipped(name string) string { return clip(name, widest) }
-
-func clip(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return s
-}
+func clipped(name string) string { return domain.Clip(name, widest) }
 
 // showLacks says under a table what it may lack.
 func (a *app) showLacks(c registry.Completeness) {

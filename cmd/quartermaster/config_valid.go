@@ -40,10 +40,10 @@ func (c *config) validate(f *configfile.File) {
 		c.Instance, _ = os.Hostname() // when the host has none, the next line says what to do
 	}
 	if !plainName.MatchString(c.Instance) {
-		f.Add("instance", "%q is no name: use letters, digits, dots, dashes and underscores, at most 100", clip(c.Instance, shown))
+		f.Add("instance", "%q is no name: use letters, digits, dots, dashes and underscores, at most 100", domain.Clip(c.Instance, shown))
 	}
 	if strings.HasPrefix(c.Instance, rebuildPrefix) {
-		f.Add("instance", "%s begins with %s, which \"quartermaster projection rebuild\" goes by: choose another", clip(c.Instance, shown), rebuildPrefix)
+		f.Add("instance", "%s begins with %s, which \"quartermaster projection rebuild\" goes by: choose another", domain.Clip(c.Instance, shown), rebuildPrefix)
 	}
 	for _, file := range c.files() {
 		f.Resolve(file.field, file.path)
@@ -108,7 +108,7 @@ func (k *kafkaConfig) validate(f *configfile.File) {
 	within(f, "kafka.replication", k.Replication, 1, 9)
 	among := func(path, value string, known []string) {
 		if !slices.Contains(known, value) {
-			f.Add(path, "%q is unknown; %s", clip(value, shown), domain.Suggest(value, known))
+			f.Add(path, "%q is unknown; %s", domain.Clip(value, shown), domain.Suggest(value, known))
 		}
 	}
 	among("kafka.codec", k.Codec, codecs)
@@ -165,7 +165,7 @@ func (p *postgresConfig) validate(f *configfile.File) {
 		at := fmt.Sprintf("postgres.readers[%d]", i)
 		switch {
 		case !roleName.MatchString(r):
-			f.Add(at, "%q is no plain role: use small letters, digits and underscores", clip(r, shown))
+			f.Add(at, "%q is no plain role: use small letters, digits and underscores", domain.Clip(r, shown))
 		case slices.Contains(notRoles, r) || strings.HasPrefix(r, "pg_"):
 			f.Add(at, "%s is no role of yours; name the roles that may read", r)
 		case slices.Contains(p.Readers[:i], r):
@@ -236,14 +236,14 @@ func parseSchedule(text string) (cron.Schedule, error) {
 	const want = "want cron's five fields in UTC (minute, hour, day of month, month, day of week), for example 30 2 * * *"
 	if strings.Contains(text, "TZ=") || strings.HasPrefix(text, "@every") {
 		// A zone's clock leaps, and what counts from the start is not the same for two instances.
-		return nil, fmt.Errorf("%q names a zone or an interval; %s", clip(text, shown), want)
+		return nil, fmt.Errorf("%q names a zone or an interval; %s", domain.Clip(text, shown), want)
 	}
 	s, err := cron.ParseStandard(text)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no schedule: %v; %s", clip(text, shown), err, want)
+		return nil, fmt.Errorf("%q is no schedule: %v; %s", domain.Clip(text, shown), err, want)
 	}
 	if s.Next(neverBefore).IsZero() {
-		return nil, fmt.Errorf("%q never comes; %s", clip(text, shown), want)
+		return nil, fmt.Errorf("%q never comes; %s", domain.Clip(text, shown), want)
 	}
 	return utc{s}, nil
 }
@@ -255,7 +255,7 @@ func (s utc) Next(t time.Time) time.Time { return s.Schedule.Next(t.UTC()) }
 
 func (w *webhookConfig) validate(f *configfile.File, path string, names map[string]bool) {
 	if !plainName.MatchString(w.Name) {
-		f.Add(path+".name", "%q is no name: use letters, digits, dots, dashes and underscores, at most 100", clip(w.Name, shown))
+		f.Add(path+".name", "%q is no name: use letters, digits, dots, dashes and underscores, at most 100", domain.Clip(w.Name, shown))
 	} else if names[w.Name] {
 		f.Add(path+".name", "%s stands there twice; each webhook has a name of its own", w.Name)
 	}
@@ -273,7 +273,7 @@ func (w *webhookConfig) validate(f *configfile.File, path string, names map[stri
 	}
 	for i, t := range w.Types {
 		if !typeName.MatchString(t) {
-			f.Add(fmt.Sprintf("%s.types[%d]", path, i), "%q is no event type", clip(t, shown))
+			f.Add(fmt.Sprintf("%s.types[%d]", path, i), "%q is no event type", domain.Clip(t, shown))
 		}
 	}
 }
@@ -284,7 +284,7 @@ func hostPort(address string, listen bool) string {
 	host, port, err := net.SplitHostPort(address)
 	n, err2 := strconv.ParseUint(port, 10, 16)
 	if err != nil || err2 != nil || !listen && (n == 0 || host == "") || strings.ContainsAny(host, " \t/@,") {
-		return fmt.Sprintf("%q is no host:port", clip(address, shown))
+		return fmt.Sprintf("%q is no host:port", domain.Clip(address, shown))
 	}
 	return ""
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/commandline"
+	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 	"quartermaster/projections"
 	"quartermaster/projections/costs"
@@ -216,7 +217,7 @@ func (a *app) showLeaf(x *costs.Explanation) {
 				if json.Unmarshal([]byte(s), &plain) == nil {
 					s = plain
 				}
-				t.AppendRow(table.Row{name, clip(s, 3*widest)})
+				t.AppendRow(table.Row{name, domain.Clip(s, 3*widest)})
 			}
 		}
 	}

@@ -236,7 +236,7 @@ func (a *app) showExceptions(all []inventory.Exception) {
 		shown[e.Kind]++
 		switch {
 		case shown[e.Kind] <= shownExceptions:
-			t.AppendRow(table.Row{e.Kind, clip(e.Subject, 2*widest), e.Detail})
+			t.AppendRow(table.Row{e.Kind, domain.Clip(e.Subject, 2*widest), e.Detail})
 		case shown[e.Kind] == shownExceptions+1:
 			t.AppendRow(table.Row{e.Kind, fmt.Sprintf("and %s more", comma(counts[e.Kind]-shownExceptions)), "see --json"})
 		}

@@ -52,7 +52,7 @@ const mostRows = 40
 func (a *app) showAnswer(in *instances.Instance, ans *instances.Answer) {
 	spans := in.Spans()
 	fmt.Fprintf(a.out, "%s: %s to %s, %d pools, %d demands, in %s at net present value\n\n",
-		clip(in.Name, 3*widest), day(spans[0].From), day(spans[len(spans)-1].To), len(in.Pools), len(in.Demands), ans.Currency)
+		domain.Clip(in.Name, 3*widest), day(spans[0].From), day(spans[len(spans)-1].To), len(in.Pools), len(in.Demands), ans.Currency)
 	bound, gap := money(ans.LowerBound), percentOf(ans.Gap)
 	if len(ans.Unproven) > 0 {
 		bound, gap = "none proven", "not known"

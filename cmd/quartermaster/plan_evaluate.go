@@ -234,7 +234,7 @@ func (a *app) showAppraisal(x *instances.Appraisal) {
 	if n := len(x.Pools); n > 1 {
 		of = fmt.Sprintf("%s and what has to do with it, %d pools in all", of, n)
 	}
-	fmt.Fprintf(a.out, "amounts in %s at net present value, of pool %s\n", x.Currency, clip(of, 3*widest))
+	fmt.Fprintf(a.out, "amounts in %s at net present value, of pool %s\n", x.Currency, domain.Clip(of, 3*widest))
 	if x.BreakEvenUse != nil {
 		fmt.Fprintf(a.out, "against the price on demand a unit pays when it is used %s of its hours", percentOf(*x.BreakEvenUse))
 		if x.Use != nil {

@@ -298,7 +298,7 @@ func (a *app) showLeft(left []plan.LeftPool) {
 		if n := len(pools) - named; n > 0 {
 			pools, more = pools[:named], fmt.Sprintf(" and %s more", comma(n))
 		}
-		fmt.Fprintf(a.out, "left out: %s%s: %s\n", clip(strings.Join(pools, ", "), 4*widest), more, reason)
+		fmt.Fprintf(a.out, "left out: %s%s: %s\n", domain.Clip(strings.Join(pools, ", "), 4*widest), more, reason)
 		if next[reason] != "" { // plans of older versions do not say
 			fmt.Fprintf(a.out, "  to do: %s\n", next[reason])
 		}

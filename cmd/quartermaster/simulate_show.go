@@ -81,7 +81,7 @@ func (a *app) showSimulation(r *whatif.Result) {
 			fmt.Fprintf(a.out, "note: and %s more, see --json\n", comma(len(r.Notes)-notes))
 			break
 		}
-		fmt.Fprintf(a.out, "note: %s\n", clip(n, 4*widest))
+		fmt.Fprintf(a.out, "note: %s\n", domain.Clip(n, 4*widest))
 	}
 	fmt.Fprintf(a.out, "methods %s\n", strings.Join(r.Methods, " "))
 	if r.Position != "" {
@@ -139,7 +139,7 @@ func (a *app) showOutcome(x *whatif.Outcome, r *whatif.Result) {
 		t.Render()
 	}
 	for _, n := range x.Notes {
-		fmt.Fprintf(a.out, "note: %s\n", clip(n, 4*widest))
+		fmt.Fprintf(a.out, "note: %s\n", domain.Clip(n, 4*widest))
 	}
 }
 
@@ -786,7 +786,7 @@ func diffSimulations(x, y *whatif.Result) *simulationDiff {
 		{"currency", x.Currency, y.Currency}, {"horizon", day(x.Horizon.From) + " to " + day(x.Horizon.To), day(y.Horizon.From) + " to " + day(y.Horizon.To)}, {"time", x.At.String(), y.At.String()},
 	} {
 		if n.a != n.b {
-			d.Notes = append(d.Notes, fmt.Sprintf("another %s: %s, and %s", n.what, clip(n.a, 200), clip(n.b, 200)))
+			d.Notes = append(d.Notes, fmt.Sprintf("another %s: %s, and %s", n.what, domain.Clip(n.a, 200), domain.Clip(n.b, 200)))
 		}
 	}
 	return d

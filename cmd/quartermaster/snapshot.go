@@ -162,7 +162,7 @@ error (why it cannot be used).`,
 				t := a.table("snapshot", "events", "made", "size", "method", "stays", "digest")
 				alignRight(t, 2, 2)
 				for _, s := range shown {
-					stays, what := "yes", clip(s.Digest, 17)
+					stays, what := "yes", domain.Clip(s.Digest, 17)
 					if !s.Kept {
 						stays = "until replaced"
 					}

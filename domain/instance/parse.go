@@ -223,13 +223,7 @@ func readDecimal(dec *jsontext.Decoder, into *domain.Decimal) error {
 	return nil
 }
 
-func clip(s string) string {
-	const most = 60
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
-}
+func clip(s string) string { return domain.Clip(s, 60) }
 
 // syntax says where in a document an error of its decoder is.
 func syntax(name string, data []byte, err error) error {
