@@ -4,8 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"quartermaster/domain"
 	"slices"
+
+	"quartermaster/domain"
 )
 
 // ServedSums are counts and means. A mean is nil where nothing was measured.

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"image/color"
 	"math"
-	"quartermaster/domain"
 	"slices"
+
+	"quartermaster/domain"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"

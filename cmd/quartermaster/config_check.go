@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -23,13 +22,10 @@ import (
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/postgres"
 	"quartermaster/adapters/transport"
+	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
-
-// ofKubernetes are the variables that Kubernetes sets in every container for a
-// service whose name begins with quartermaster.
-var ofKubernetes = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_|$)|_PORT(_[0-9]+_(TCP|UDP|SCTP).*)?$`)
 
 const (
 	// A check gives a server that does not answer this long: whoever checks waits.
@@ -42,7 +38,7 @@ const (
 
 // checker tries what a config names.
 type checker struct {
-	c    *config
+	c    *config.Config
 	list []configCheck
 
 	log *kafka.Log // nil: it does not answer
@@ -67,7 +63,7 @@ func (k *checker) failed(check string, err error, next string) {
 // connects.
 func checkConfig(ctx context.Context, path string, offline bool) []configCheck {
 	k := &checker{}
-	c, err := readConfig(path, os.Getenv)
+	c, err := config.Read(path, os.Getenv)
 	if err != nil {
 		for _, e := range each(err) {
 			k.failed("configuration", e, "")
@@ -76,11 +72,11 @@ func checkConfig(ctx context.Context, path string, offline bool) []configCheck {
 	}
 	k.c = c
 	given := map[string]int{}
-	for _, v := range c.file.Values() {
+	for _, v := range c.File.Values() {
 		given[v.From]++
 	}
 	k.ok("configuration", "%d fields from the file, %d from the environment, %d by default", given[configfile.FromFile], given[configfile.FromEnvironment], given[configfile.FromDefault])
-	for _, name := range c.environmentFaults(os.Environ()) {
+	for _, name := range c.EnvironmentFaults(os.Environ()) {
 		k.note("environment", checkWarning, name+" names no field and is ignored", "correct its name, or unset it")
 	}
 	ready := k.secrets()
@@ -108,15 +104,15 @@ func checkConfig(ctx context.Context, path string, offline bool) []configCheck {
 }
 
 func (k *checker) secrets() (ready bool) {
-	if err := k.c.checkSecrets(); err != nil {
+	if err := k.c.CheckSecrets(); err != nil {
 		for _, e := range each(err) {
 			k.failed("secret", e, "")
 		}
 		return false
 	}
 	n := 0
-	for _, f := range k.c.files() {
-		if f.secret && *f.path != "" {
+	for _, f := range k.c.Files() {
+		if f.Secret && *f.Path != "" {
 			n++
 		}
 	}
@@ -170,17 +166,17 @@ func (k *checker) snapshots() {
 }
 
 func (k *checker) schedules(now time.Time) {
-	for _, s := range k.c.Schedules.all() {
-		if s.text == "" {
-			k.ok("schedule "+s.name, "never")
+	for _, s := range k.c.Schedules.All() {
+		if s.Text == "" {
+			k.ok("schedule "+s.Name, "never")
 			continue
 		}
-		next, err := parseSchedule(s.text)
+		next, err := config.ParseSchedule(s.Text)
 		if err != nil {
-			k.failed("schedule "+s.name, err, "")
+			k.failed("schedule "+s.Name, err, "")
 			continue
 		}
-		k.ok("schedule "+s.name, "%s, next at %s", s.text, next.Next(now).Format(time.RFC3339))
+		k.ok("schedule "+s.Name, "%s, next at %s", s.Text, next.Next(now).Format(time.RFC3339))
 	}
 }
 
@@ -194,14 +190,14 @@ func (k *checker) webhooks() {
 		if w.SecretFile != "" {
 			signed = "signed"
 		}
-		k.ok("webhook "+w.Name, "%s to %s, %s; it was not called", what, hiddenURL(w.URL), signed)
+		k.ok("webhook "+w.Name, "%s to %s, %s; it was not called", what, config.HiddenURL(w.URL), signed)
 	}
 }
 
 // kafka tries the brokers one by one, then the log. It returns the log's id and
 // its topics', as far as they are known.
 func (k *checker) kafka(ctx context.Context) (id string, topics map[domain.Topic]string) {
-	cfg, err := k.c.kafka()
+	cfg, err := k.c.ForKafka()
 	if err != nil {
 		k.failed("kafka", err, "")
 		return "", nil
@@ -446,7 +442,7 @@ func (k *checker) brokerAdvice(err error) string {
 }
 
 func (k *checker) postgres(ctx context.Context, logID string, topics map[domain.Topic]string) {
-	cfg, err := k.c.postgres()
+	cfg, err := k.c.ForPostgres()
 	if err != nil {
 		k.failed("postgres", err, "")
 		return

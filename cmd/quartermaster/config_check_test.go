@@ -25,6 +25,8 @@ import (
 
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/postgres"
+	"quartermaster/cmd/quartermaster/internal/config"
+	"quartermaster/cmd/quartermaster/internal/config/configtest"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -221,7 +223,7 @@ func TestConfigCheckSettings(t *testing.T) {
 // Encryption and logins that do not fit are told apart.
 func TestConfigCheckConnections(t *testing.T) {
 	t.Parallel()
-	cert, key := certificate(t)
+	cert, key := configtest.Certificate(t)
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		t.Fatal(err)
@@ -257,7 +259,7 @@ func TestConfigCheckConnections(t *testing.T) {
 
 // What a broker does says what to do next.
 func TestConfigCheckBrokerAdvice(t *testing.T) {
-	k := &checker{c: &config{Kafka: kafkaConfig{SASL: saslConfig{PasswordFile: "/f/p"}}}}
+	k := &checker{c: &config.Config{Kafka: config.Kafka{SASL: config.SASL{PasswordFile: "/f/p"}}}}
 	for want, err := range map[string]error{
 		"correct kafka.sasl.user, or the password in /f/p": kafkago.SASLAuthenticationFailed,
 		"does not know this kafka.sasl.mechanism":          kafkago.UnsupportedSASLMechanism,
@@ -316,7 +318,7 @@ func TestConfigCheckNotes(t *testing.T) {
 		}
 	}
 	// Schedules are in UTC, wherever the machine is.
-	s, err := parseSchedule("30 2 * * *")
+	s, err := config.ParseSchedule("30 2 * * *")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +332,7 @@ func TestConfigCheckSnapshots(t *testing.T) {
 	dir := t.TempDir()
 	file := writeSecret(t, "x")
 	for path, result := range map[string]string{dir: checkOK, filepath.Join(dir, "nosuch"): checkFailed, file: checkFailed} {
-		k := &checker{c: &config{Snapshots: path}}
+		k := &checker{c: &config.Config{Snapshots: path}}
 		k.snapshots()
 		if k.list[0].Result != result {
 			t.Errorf("%s: %+v", path, k.list[0])
@@ -361,7 +363,7 @@ func database(t testing.TB) (dsn string, db *sql.DB) {
 		t.Fatal(err)
 	}
 	dsn = server + " dbname=" + name
-	if u, err := url.Parse(server); err == nil && isURL(server) {
+	if u, err := url.Parse(server); err == nil && config.IsURL(server) {
 		u.Path = "/" + name
 		dsn = u.String()
 	}
@@ -555,5 +557,16 @@ func TestConfigCheckDurability(t *testing.T) {
 			}
 			expect(t, checks, check, c.result, c.found, c.next)
 		})
+	}
+}
+
+// No command shows a secret, whatever fails.
+func TestSecretsAreNotShown(t *testing.T) {
+	path, _ := configtest.Secrets(t)
+	for _, args := range [][]string{{"show"}, {"show", "--json"}, {"check"}, {"check", "--json"}, {"check", "--offline"}} {
+		_, out := command(t, t.TempDir(), append([]string{"config", "--config", path}, args...)...)
+		if strings.Contains(out, "hunter2") || strings.Contains(out, "PRIVATE") || !strings.Contains(out, "https://example.com/…") {
+			t.Errorf("%v:\n%s", args, out)
+		}
 	}
 }

@@ -3,19 +3,13 @@ package main
 import (
 	_ "embed" // the example
 	"fmt"
-	"net/url"
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/configfile"
+	"quartermaster/cmd/quartermaster/internal/config"
 )
-
-// The example that deploy/ has for operators, of the same bytes.
-//
-//go:embed quartermaster.yaml
-var exampleConfig []byte
 
 func (a *app) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -46,9 +40,9 @@ document with the key example.`,
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if a.json {
-				return a.answerJSON(map[string]string{"example": string(exampleConfig)})
+				return a.answerJSON(map[string]string{"example": string(config.Example)})
 			}
-			_, err := a.out.Write(exampleConfig)
+			_, err := a.out.Write(config.Example)
 			return err
 		},
 	}
@@ -73,11 +67,11 @@ default, at: file:line:column or the variable).`,
 		Example: "  quartermaster config show --config quartermaster.yaml\n  quartermaster config show --config quartermaster.yaml --json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			c, err := readConfig(a.configPath, os.Getenv)
+			c, err := config.Read(a.configPath, os.Getenv)
 			if err != nil {
 				return err
 			}
-			ans := configShowAnswer{a.configPath, c.values()}
+			ans := configShowAnswer{a.configPath, c.Values()}
 			if a.json {
 				return a.answerJSON(ans)
 			}
@@ -89,34 +83,6 @@ default, at: file:line:column or the variable).`,
 			return err
 		},
 	}
-}
-
-// values returns what is in effect, fit to be shown.
-func (c *config) values() []configfile.Value {
-	out := c.file.Values()
-	for i := range out {
-		if hooks, ok := out[i].Value.([]webhookConfig); ok {
-			shown := []webhookConfig{}
-			for _, w := range hooks {
-				w.URL = hiddenURL(w.URL)
-				shown = append(shown, w)
-			}
-			out[i].Value = shown
-		}
-	}
-	return out
-}
-
-// hiddenURL leaves of an address what is no secret.
-func hiddenURL(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return "…"
-	}
-	if u.Path == "" && u.RawQuery == "" {
-		return u.Scheme + "://" + u.Host
-	}
-	return u.Scheme + "://" + u.Host + "/…"
 }
 
 // The results of a check.
@@ -205,13 +171,4 @@ func each(err error) []error {
 		return joined.Unwrap()
 	}
 	return []error{err}
-}
-
-// environmentFaults finds variables that look like fields and are none: a
-// misspelt one would go unnoticed.
-func (c *config) environmentFaults(environ []string) []string {
-	known := []string{"QUARTERMASTER_HOME", "QUARTERMASTER_CONFIG", "QUARTERMASTER_DATA"}
-	return slices.DeleteFunc(c.file.Unknown(environ), func(name string) bool {
-		return slices.Contains(known, name) || ofKubernetes.MatchString(name)
-	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/lib/pq"
 
 	"quartermaster/adapters/wire"
+	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -104,13 +105,13 @@ func runRival() {
 	}
 	r.rng = rand.New(rand.NewPCG(r.order.Seed, 1))
 	r.choose()
-	cfg, err := loadConfig(r.order.Config, func(string) string { return "" })
+	cfg, err := config.Load(r.order.Config, func(string) string { return "" })
 	if err != nil {
 		fail(err)
 	}
-	cfg.Instance, cfg.wrap = r.order.Instance, r.wrap
+	cfg.Instance, cfg.WrapDatabase = r.order.Instance, r.wrap
 	if r.order.Control == controlRepeats {
-		cfg.decoder = func() projections.Decoder { return &forgetful{} }
+		cfg.Decoder = func() projections.Decoder { return &forgetful{} }
 	}
 	cuts := make(chan os.Signal, 8)
 	signal.Notify(cuts, syscall.SIGUSR1, syscall.SIGUSR2)

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/importer"
+	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 	"quartermaster/domain/plan"
 	"quartermaster/projections"
@@ -111,7 +112,7 @@ bad_rows, seconds). Money is decimal text.`,
 				return err
 			}
 			a.note("the log stays open for other commands; stop with Ctrl-C")
-			return a.serve(cmd.Context(), listen, gatewayConfig{})
+			return a.serve(cmd.Context(), listen, config.Gateway{})
 		},
 	}
 	f := cmd.Flags()

@@ -17,19 +17,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
-	"quartermaster/adapters/configfile"
 	"quartermaster/adapters/httpapi"
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/remotewrite"
 	"quartermaster/adapters/transport"
 	"quartermaster/adapters/wire"
+	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 	"quartermaster/projections"
 	"quartermaster/projections/registry"
 )
 
 // gatewayFlags are for a home without a configuration file.
-func gatewayFlags(cmd *cobra.Command, g *gatewayConfig) {
+func gatewayFlags(cmd *cobra.Command, g *config.Gateway) {
 	f := cmd.Flags()
 	f.StringVar(&g.Listen, "gateway", "", "address that takes events of nodes and Prometheus; none by default")
 	f.StringVar(&g.CertFile, "gateway-cert", "", "certificate of the gateway, PEM")
@@ -41,17 +41,10 @@ func gatewayFlags(cmd *cobra.Command, g *gatewayConfig) {
 	f.IntVar(&g.Rate, "gateway-rate", 20000, "events a second that are taken from the nodes of one cluster; of its Prometheus ten times as many samples")
 }
 
-// check is validate for flags.
-func (g *gatewayConfig) check() error {
-	f := configfile.New("gateway")
-	g.validate(f)
-	return f.Err()
-}
-
 // gateway takes events of nodes from an address of its own.
 type gateway struct {
 	*service
-	cfg     gatewayConfig
+	cfg     config.Gateway
 	denials *denials
 	events  *httpapi.Gateway
 	writes  http.Handler  // of Prometheus
@@ -73,7 +66,7 @@ const (
 
 // newGateway returns nil when none is configured. Its metrics are among the
 // service's from then on.
-func (s *service) newGateway(cfg gatewayConfig) *gateway {
+func (s *service) newGateway(cfg config.Gateway) *gateway {
 	if cfg.Listen == "" {
 		return nil
 	}

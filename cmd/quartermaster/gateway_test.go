@@ -18,12 +18,13 @@ import (
 	"quartermaster/adapters/transport"
 	"quartermaster/adapters/transport/testcert"
 	"quartermaster/adapters/wire"
+	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 	"quartermaster/projections/inventory"
 )
 
 // gatewayOf serves a home with a gateway and returns the addresses of both.
-func gatewayOf(t *testing.T, dir string, gw gatewayConfig) (health, events string) {
+func gatewayOf(t *testing.T, dir string, gw config.Gateway) (health, events string) {
 	t.Helper()
 	lines := make(lineWriter, 1000)
 	done := make(chan error, 1)
@@ -127,7 +128,7 @@ func TestGateway(t *testing.T) {
 	dir, cert := t.TempDir(), testcert.New(t)
 	var lab keyAnswer
 	tell(t, dir, &lab, "cluster", "register", "lab", "--provider", "own", "--class", "owned", "--region", "eu")
-	_, address := gatewayOf(t, dir, gatewayConfig{Listen: "127.0.0.1:0", CertFile: cert.Cert, KeyFile: cert.Key, Rate: 1000})
+	_, address := gatewayOf(t, dir, config.Gateway{Listen: "127.0.0.1:0", CertFile: cert.Cert, KeyFile: cert.Key, Rate: 1000})
 
 	roots, err := transport.Pool(cert.Cert)
 	if err != nil {
@@ -378,7 +379,7 @@ func TestGatewayFlood(t *testing.T) {
 	dir := t.TempDir()
 	var lab keyAnswer
 	tell(t, dir, &lab, "cluster", "register", "lab", "--provider", "own", "--class", "owned", "--region", "eu")
-	health, address := gatewayOf(t, dir, gatewayConfig{Listen: "127.0.0.1:0", Rate: 1000})
+	health, address := gatewayOf(t, dir, config.Gateway{Listen: "127.0.0.1:0", Rate: 1000})
 	var forged []domain.Record
 	for seq := uint64(10); seq < 310; seq++ {
 		forged = append(forged, fault(t, "lab", "n1", seq, 13))

@@ -13,6 +13,7 @@ import (
 
 	"quartermaster/adapters/transport"
 	"quartermaster/adapters/transport/testcert"
+	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/projections/inventory"
 )
 
@@ -54,7 +55,7 @@ func TestGatewayClientCertificates(t *testing.T) {
 	server, authority := testcert.New(t), testcert.New(t)
 	var lab keyAnswer
 	tell(t, dir, &lab, "cluster", "register", "lab", "--provider", "own", "--class", "owned", "--region", "eu")
-	_, address := gatewayOf(t, dir, gatewayConfig{Listen: "127.0.0.1:0", CertFile: server.Cert, KeyFile: server.Key, ClientCAFile: authority.Cert, Rate: 1000})
+	_, address := gatewayOf(t, dir, config.Gateway{Listen: "127.0.0.1:0", CertFile: server.Cert, KeyFile: server.Key, ClientCAFile: authority.Cert, Rate: 1000})
 	roots, err := transport.Pool(server.Cert)
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +94,7 @@ func TestGatewayClientCertificates(t *testing.T) {
 // what has ended is a failure of both.
 func TestCertificateEnds(t *testing.T) {
 	shown := testcert.Lasting(t, time.Now().AddDate(0, -2, 0), time.Now().AddDate(0, 0, 10))
-	health, _ := gatewayOf(t, t.TempDir(), gatewayConfig{Listen: "127.0.0.1:0", CertFile: shown.Cert, KeyFile: shown.Key, Rate: 1000})
+	health, _ := gatewayOf(t, t.TempDir(), config.Gateway{Listen: "127.0.0.1:0", CertFile: shown.Cert, KeyFile: shown.Key, Rate: 1000})
 	res, err := http.Get("http://" + health + "/readyz")
 	if err != nil {
 		t.Fatal(err)

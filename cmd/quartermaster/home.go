@@ -99,7 +99,7 @@ func (a *app) embedded() bool { return len(a.brokers) == 0 && a.config == nil }
 // logConfig says how to reach the log, when it is not embedded.
 func (a *app) logConfig() (kafka.Config, error) {
 	if a.config != nil {
-		return a.config.kafka()
+		return a.config.ForKafka()
 	}
 	for _, b := range a.brokers {
 		if _, _, err := net.SplitHostPort(b); err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/commandline"
+	"quartermaster/cmd/quartermaster/internal/config"
 )
 
 func main() {
@@ -91,8 +92,8 @@ type app struct {
 	patience time.Duration // how long rows may not move while a command waits for them; 0: awaitPatience
 	logger   *slog.Logger  // of serve; nil in other commands
 
-	configPath string  // of a production home
-	config     *config // what it says; nil without
+	configPath string         // of a production home
+	config     *config.Config // what it says; nil without
 }
 
 func (a *app) root() *cobra.Command {
@@ -133,7 +134,7 @@ go, platform, methods (version of what computes results, by name).`,
 				return commandline.Usagef("--brokers and --config both name a log: leave one out")
 			}
 			var err error
-			a.config, err = loadConfig(a.configPath, os.Getenv)
+			a.config, err = config.Load(a.configPath, os.Getenv)
 			return err
 		},
 	}

@@ -25,7 +25,7 @@ func (a *app) database(ctx context.Context) (*postgres.DB, error) {
 	if a.config == nil {
 		return nil, errNoProduction
 	}
-	cfg, err := a.config.postgres()
+	cfg, err := a.config.ForPostgres()
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (h *home) openRows(ctx context.Context, why purpose) (err error) {
 	if h.db, err = h.app.database(ctx); err != nil {
 		return err
 	}
-	cfg, err := h.app.config.postgres()
+	cfg, err := h.app.config.ForPostgres()
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/lib/pq"
 
+	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 )
 
@@ -83,7 +84,7 @@ func newProduction(b *testing.B) *productionHome {
 		b.Fatal(err)
 	}
 	p.empty(b)
-	config, err := loadConfig(p.config(), func(string) string { return "" })
+	config, err := config.Load(p.config(), func(string) string { return "" })
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -28,6 +28,7 @@ import (
 
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/postgres"
+	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -53,7 +54,7 @@ func newSite(t *testing.T) *site {
 	dsn, _ := database(t)
 	s := &site{t: t, data: t.TempDir(), port: freePair(t), estate: newEstate(6, 10*time.Minute)}
 	u, err := url.Parse(dsn)
-	if err != nil || !isURL(dsn) {
+	if err != nil || !config.IsURL(dsn) {
 		t.Fatalf("QM_POSTGRES_DSN is no URL: %v", err)
 	}
 	s.gate = newGate(t, u.Host)
@@ -140,7 +141,7 @@ func (r *running) Write(p []byte) (int, error) {
 // serve starts an instance.
 func (s *site) serve(name string) *running {
 	s.t.Helper()
-	c, err := loadConfig(s.config, func(key string) string {
+	c, err := config.Load(s.config, func(key string) string {
 		if key == "QUARTERMASTER_INSTANCE" {
 			return name
 		}
@@ -651,11 +652,11 @@ func TestProductionUpgradeUnderIt(t *testing.T) {
 	a := s.serve("a")
 	a.says(1, "caught up")
 	a.becomes("/readyz", http.StatusOK, "ok")
-	c, err := loadConfig(s.config, func(string) string { return "" })
+	c, err := config.Load(s.config, func(string) string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := c.postgres()
+	cfg, err := c.ForPostgres()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -882,9 +883,9 @@ func TestProductionOtherMethod(t *testing.T) {
 	s.start()
 	s.fill(60)
 	cfg := postgres.Config{DSN: ""}
-	c, err := loadConfig(s.config, func(string) string { return "" })
+	c, err := config.Load(s.config, func(string) string { return "" })
 	if err == nil {
-		cfg, err = c.postgres()
+		cfg, err = c.ForPostgres()
 	}
 	if err != nil {
 		t.Fatal(err)

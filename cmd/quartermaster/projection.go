@@ -79,7 +79,7 @@ first one, when it was made), readers (roles that may read), missing_readers
 			if a.config == nil {
 				return errNoProduction
 			}
-			cfg, err := a.config.postgres()
+			cfg, err := a.config.ForPostgres()
 			if err != nil {
 				return err
 			}

@@ -13,6 +13,7 @@ import (
 
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/postgres"
+	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -141,7 +142,7 @@ func (r *rebuild) run(ctx context.Context, change bool) (err error) {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
-	s, err := r.db.Join(ctx, postgres.SessionConfig{Instance: rebuildPrefix + r.name, Method: projections.Method, Lease: r.app.config.Lease})
+	s, err := r.db.Join(ctx, postgres.SessionConfig{Instance: config.RebuildPrefix + r.name, Method: projections.Method, Lease: r.app.config.Lease})
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"quartermaster/adapters/kafka"
+	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -24,7 +25,7 @@ func TestSwitchFinished(t *testing.T) {
 	if code, out := s.command("projection", "rebuild", "b", "--no-switch", "--quiet"); code != 0 {
 		t.Fatal(out)
 	}
-	c, err := loadConfig(s.config, func(string) string { return "" })
+	c, err := config.Load(s.config, func(string) string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}

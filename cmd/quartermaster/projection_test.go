@@ -22,6 +22,7 @@ import (
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/postgres"
 	"quartermaster/adapters/wire"
+	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 	"quartermaster/projections"
 	"quartermaster/projections/storetest"
@@ -118,7 +119,7 @@ func foldRows(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("claim %s: %t, %v", tp, ok, err)
 		}
 	}
-	c, err := loadConfig(ts.Getenv("QUARTERMASTER_CONFIG"), func(string) string { return "" })
+	c, err := config.Load(ts.Getenv("QUARTERMASTER_CONFIG"), func(string) string { return "" })
 	ts.Check(err)
 	log, err := kafka.Open(ctx, kafka.Config{Brokers: c.Kafka.Brokers})
 	ts.Check(err)

@@ -20,6 +20,7 @@ import (
 
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/wire"
+	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 )
 
@@ -142,7 +143,7 @@ func (r *reaction) topics() []domain.Topic {
 }
 
 // react runs the reactions until ctx ends; then what is in hand is finished.
-func (h *home) react(ctx context.Context, cfg *config, once onceFunc, m *workMetrics, log *slog.Logger) error {
+func (h *home) react(ctx context.Context, cfg *config.Config, once onceFunc, m *workMetrics, log *slog.Logger) error {
 	hooks, err := newWebhooks(cfg.Webhooks)
 	if err != nil {
 		return fmt.Errorf("start reactions: %w", err)

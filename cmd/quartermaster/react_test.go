@@ -36,6 +36,7 @@ import (
 
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/wire"
+	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 )
 
@@ -165,9 +166,9 @@ func receiver(t *testing.T, answer func(told) int) (url string, got <-chan told)
 	return srv.URL, ch
 }
 
-func hook(t *testing.T, c webhookConfig) *webhook {
+func hook(t *testing.T, c config.Webhook) *webhook {
 	t.Helper()
-	hooks, err := newWebhooks([]webhookConfig{c})
+	hooks, err := newWebhooks([]config.Webhook{c})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +200,7 @@ func TestWebhookIsSharedInOrder(t *testing.T) {
 		}
 		return http.StatusNoContent
 	})
-	w := hook(t, webhookConfig{Name: "shared", URL: url, SecretFile: secretFile(t, "s3cret")})
+	w := hook(t, config.Webhook{Name: "shared", URL: url, SecretFile: secretFile(t, "s3cret")})
 	said := 0 // events of each cluster
 	say := func(log *kafka.Log, n int) {
 		for range n {
@@ -292,7 +293,7 @@ func TestPoisonTopic(t *testing.T) {
 		return nil
 	}}
 	alerts := &syncBuffer{}
-	w := hook(t, webhookConfig{Name: "w", URL: url, Types: []string{"NodeCordoned", "GPUFaultObserved", "CommitmentEnded"}})
+	w := hook(t, config.Webhook{Name: "w", URL: url, Types: []string{"NodeCordoned", "GPUFaultObserved", "CommitmentEnded"}})
 	s := startReactions(t, log, fast, w.reaction(), panics, alertReaction(slog.New(slog.NewTextHandler(alerts, nil))))
 
 	const cluster = "lab"
@@ -415,7 +416,7 @@ func TestWebhookGoesOn(t *testing.T) {
 		}
 		return http.StatusOK
 	})
-	w := hook(t, webhookConfig{Name: "w", URL: url})
+	w := hook(t, config.Webhook{Name: "w", URL: url})
 	next := func(want ...string) {
 		t.Helper()
 		var have []string
@@ -559,7 +560,7 @@ func TestRetryAfter(t *testing.T) {
 	}))
 	defer srv.Close()
 	var after *backoff.RetryAfterError
-	if err := hook(t, webhookConfig{Name: "w", URL: srv.URL}).post(t.Context(), "s", "1", nil); !errors.As(err, &after) || after.Duration != 30*time.Second {
+	if err := hook(t, config.Webhook{Name: "w", URL: srv.URL}).post(t.Context(), "s", "1", nil); !errors.As(err, &after) || after.Duration != 30*time.Second {
 		t.Errorf("429 with Retry-After: %v", err)
 	}
 }
@@ -598,7 +599,7 @@ func TestAddressIsNotShown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = hook(t, webhookConfig{Name: "w", URL: address + "/t0ken?k3y"}).post(t.Context(), "s", "1", nil)
+		err = hook(t, config.Webhook{Name: "w", URL: address + "/t0ken?k3y"}).post(t.Context(), "s", "1", nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", address, err, want)
 			continue
@@ -620,7 +621,7 @@ func TestAddressIsNotShown(t *testing.T) {
 }
 
 func TestWebhookConfig(t *testing.T) {
-	for want, cfgs := range map[string][]webhookConfig{
+	for want, cfgs := range map[string][]config.Webhook{
 		"name of its own":   {{Name: "a"}, {Name: "a"}},
 		"no event type":     {{Name: "a", Types: []string{"NodePainted"}}},
 		"there is no file":  {{Name: "a", SecretFile: "nowhere"}},
@@ -630,7 +631,7 @@ func TestWebhookConfig(t *testing.T) {
 			t.Errorf("%v: %v, want %q", cfgs, err, want)
 		}
 	}
-	w := hook(t, webhookConfig{Name: "a", Types: []string{reminderType}})
+	w := hook(t, config.Webhook{Name: "a", Types: []string{reminderType}})
 	if !w.reminded() || len(w.eventTypes()) != 0 {
 		t.Error("a webhook for reminders alone is told of events")
 	}
@@ -640,7 +641,7 @@ func TestWebhookConfig(t *testing.T) {
 func TestReact(t *testing.T) {
 	url, got := receiver(t, func(told) int { return http.StatusOK })
 	h := &home{log: brokered(t)()}
-	cfg := &config{Schedules: schedulesConfig{Plan: "30 4 * * *"}, Webhooks: []webhookConfig{
+	cfg := &config.Config{Schedules: config.Schedules{Plan: "30 4 * * *"}, Webhooks: []config.Webhook{
 		{Name: "all", URL: url}, {Name: "books", URL: url, Types: []string{"ClosePrepared"}}, {Name: "reminders", URL: url, Types: []string{reminderType}},
 	}}
 	ctx, stop := context.WithCancel(t.Context())
@@ -657,7 +658,7 @@ func TestReact(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if err := h.react(t.Context(), &config{Webhooks: []webhookConfig{{}}}, nil, newWorkMetrics(), silent); err == nil || !strings.Contains(err.Error(), "name of its own") {
+	if err := h.react(t.Context(), &config.Config{Webhooks: []config.Webhook{{}}}, nil, newWorkMetrics(), silent); err == nil || !strings.Contains(err.Error(), "name of its own") {
 		t.Errorf("a webhook without a name: %v", err)
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"quartermaster/adapters/configfile"
 	"quartermaster/adapters/wire"
+	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 )
 
@@ -61,14 +62,14 @@ type webhook struct {
 }
 
 // newWebhooks reads what the configuration names.
-func newWebhooks(cfgs []webhookConfig) ([]*webhook, error) {
+func newWebhooks(cfgs []config.Webhook) ([]*webhook, error) {
 	client := &http.Client{
 		Timeout:       webhookTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	var hooks []*webhook
 	for i, c := range cfgs {
-		if c.Name == "" || slices.ContainsFunc(cfgs[:i], func(d webhookConfig) bool { return d.Name == c.Name }) {
+		if c.Name == "" || slices.ContainsFunc(cfgs[:i], func(d config.Webhook) bool { return d.Name == c.Name }) {
 			return nil, fmt.Errorf("webhook %q: every webhook needs a name of its own: it names the place that the webhook has in the log", c.Name)
 		}
 		for _, t := range c.Types {

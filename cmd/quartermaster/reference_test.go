@@ -85,7 +85,7 @@ For a log on Apache Kafka and rows in Postgres: `+"`--config FILE` or `QUARTERMA
 
 ## node-reporter
 
-`+"```yaml\n%s```\n", readSource(t, "cmd", "quartermaster", "quartermaster.yaml"), readSource(t, "cmd", "node-reporter", "node-reporter.yaml"))
+`+"```yaml\n%s```\n", readSource(t, "cmd", "quartermaster", "internal", "config", "quartermaster.yaml"), readSource(t, "cmd", "node-reporter", "node-reporter.yaml"))
 }
 
 // metricsPage lists the metrics that the sources make.

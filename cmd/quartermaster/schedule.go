@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"quartermaster/cmd/quartermaster/internal/config"
+
 	"github.com/robfig/cron/v3"
 )
 
@@ -56,7 +58,7 @@ type job struct {
 // schedule does what the configuration says when it says so, until ctx ends;
 // then it waits for what is being done to see that. Of each job it only ever does
 // the run that was due last: missed ones are not made up for one by one.
-func (h *home) schedule(ctx context.Context, cfg *config, once onceFunc, m *workMetrics, log *slog.Logger) error {
+func (h *home) schedule(ctx context.Context, cfg *config.Config, once onceFunc, m *workMetrics, log *slog.Logger) error {
 	jobs, err := h.jobs(cfg, log)
 	if err != nil {
 		return fmt.Errorf("start schedules: %w", err)

@@ -22,6 +22,7 @@ import (
 	"quartermaster/adapters/keyfile"
 	"quartermaster/adapters/snapshotfile"
 	"quartermaster/adapters/wire"
+	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 	"quartermaster/projections"
 	"quartermaster/projections/costs"
@@ -33,14 +34,14 @@ import (
 func minuteOf(tick time.Time) string { return tick.Format("2006-01-02T15:04Z") }
 
 // jobs returns what the configuration schedules.
-func (h *home) jobs(cfg *config, log *slog.Logger) ([]*job, error) {
+func (h *home) jobs(cfg *config.Config, log *slog.Logger) ([]*job, error) {
 	var jobs []*job
 	var errs []error
 	add := func(name, at string, missed time.Duration, input func(time.Time) string, do func(context.Context, time.Time) (string, error)) {
 		if at == "" {
 			return
 		}
-		times, err := parseSchedule(at)
+		times, err := config.ParseSchedule(at)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("schedule %s: %w", name, err))
 			return

@@ -25,6 +25,7 @@ import (
 
 	"quartermaster/adapters/keyfile"
 	"quartermaster/adapters/snapshotfile"
+	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -69,7 +70,7 @@ var silent = slog.New(slog.DiscardHandler)
 
 func cronOf(t *testing.T, text string) cron.Schedule {
 	t.Helper()
-	s, err := parseSchedule(text)
+	s, err := config.ParseSchedule(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +238,7 @@ func TestScheduler(t *testing.T) {
 func TestScheduleOfMinutes(t *testing.T) {
 	h, _ := openTest(t, t.TempDir())
 	defer closeTest(t, h)
-	cfg := &config{Schedules: schedulesConfig{Plan: "*/4 * * * *", Snapshot: "*/4 * * * *", CloseReminder: "*/4 * * * *"}}
+	cfg := &config.Config{Schedules: config.Schedules{Plan: "*/4 * * * *", Snapshot: "*/4 * * * *", CloseReminder: "*/4 * * * *"}}
 	jobs, err := h.jobs(cfg, silent)
 	if err != nil || len(jobs) != 3 {
 		t.Fatalf("%d jobs: %v", len(jobs), err)
@@ -554,9 +555,9 @@ func TestCloseReminder(t *testing.T) {
 	tick := time.Date(2026, 6, 3, 8, 0, 0, 0, time.UTC)
 	remind := func() (outcomes []string) {
 		t.Helper()
-		jobs, err := h.jobs(&config{
-			Schedules: schedulesConfig{CloseReminder: "0 8 1-5 * *"},
-			Webhooks: []webhookConfig{{Name: "all", URL: url}, {Name: "faults", URL: url, Types: []string{"GPUFaultObserved"}},
+		jobs, err := h.jobs(&config.Config{
+			Schedules: config.Schedules{CloseReminder: "0 8 1-5 * *"},
+			Webhooks: []config.Webhook{{Name: "all", URL: url}, {Name: "faults", URL: url, Types: []string{"GPUFaultObserved"}},
 				{Name: "reminders", URL: url, Types: []string{reminderType}}},
 		}, slog.New(slog.NewTextHandler(logged, nil)))
 		if err != nil || len(jobs) != 3 {
@@ -673,13 +674,13 @@ func TestScheduledSnapshot(t *testing.T) {
 // What the configuration gets wrong is said at once, all of it.
 func TestScheduleConfig(t *testing.T) {
 	h := &home{}
-	_, err := h.jobs(&config{Schedules: schedulesConfig{Plan: "4 30 * * *", Snapshot: "@every 1h", CloseReminder: "TZ=CET 0 8 1 * *", Checkpoint: "0 * * * *", CheckpointKeyFile: "nowhere.pem"}}, silent)
+	_, err := h.jobs(&config.Config{Schedules: config.Schedules{Plan: "4 30 * * *", Snapshot: "@every 1h", CloseReminder: "TZ=CET 0 8 1 * *", Checkpoint: "0 * * * *", CheckpointKeyFile: "nowhere.pem"}}, silent)
 	for _, want := range []string{"schedule plan: ", "schedule snapshot: ", "schedule close_reminder: ", "nowhere.pem"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: lacks %q", err, want)
 		}
 	}
-	if jobs, err := h.jobs(&config{}, silent); err != nil || len(jobs) != 0 {
+	if jobs, err := h.jobs(&config.Config{}, silent); err != nil || len(jobs) != 0 {
 		t.Errorf("nothing is scheduled, and there are %d jobs: %v", len(jobs), err)
 	}
 }

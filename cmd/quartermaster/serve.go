@@ -18,6 +18,7 @@ import (
 
 	"quartermaster/adapters/httpapi"
 	"quartermaster/adapters/transport"
+	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 	"quartermaster/projections"
 	"quartermaster/projections/inventory"
@@ -27,7 +28,7 @@ import (
 func (a *app) serveCommand() *cobra.Command {
 	var (
 		listen string
-		gw     gatewayConfig
+		gw     config.Gateway
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -69,7 +70,7 @@ With --json it logs JSON lines: time, level, msg and what the message names.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if a.config == nil {
-				if err := gw.check(); err != nil {
+				if err := gw.Check(); err != nil {
 					return err
 				}
 				return a.serve(cmd.Context(), listen, gw)
@@ -334,7 +335,7 @@ func totalUncompared(streams []inventory.Uncompared) (n uint64) {
 }
 
 // serve holds the embedded log.
-func (a *app) serve(ctx context.Context, listen string, gw gatewayConfig) (err error) {
+func (a *app) serve(ctx context.Context, listen string, gw config.Gateway) (err error) {
 	s := a.newService()
 	gateway := s.newGateway(gw)
 	h, err := a.own(ctx, s.log)

@@ -226,7 +226,7 @@ func (in *instance) work(ctx context.Context, store *postgres.Store, tp domain.T
 	r := in.runners[store.Generation()]
 	if r == nil {
 		r = newRunner(in.home.log, store)
-		if d := in.app.config.decoder; d != nil {
+		if d := in.app.config.Decoder; d != nil {
 			r.NewDecoder = d
 		}
 		in.runners[store.Generation()] = r

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"quartermaster/adapters/postgres"
+	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 )
 
@@ -30,7 +31,7 @@ func TestServe(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		a := &app{out: io.Discard, err: lines, dir: dir, ownWait: time.Second}
-		done <- a.serve(ctx, "127.0.0.1:0", gatewayConfig{})
+		done <- a.serve(ctx, "127.0.0.1:0", config.Gateway{})
 	}()
 	address, ready := "", false
 	for !ready {
@@ -73,7 +74,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("metrics lack the folds' counters:\n%s", body)
 	}
 	second := &app{out: io.Discard, err: io.Discard, dir: dir, ownWait: 10 * time.Millisecond}
-	if err := second.serve(t.Context(), "127.0.0.1:0", gatewayConfig{}); err == nil || !strings.Contains(err.Error(), "another process holds") {
+	if err := second.serve(t.Context(), "127.0.0.1:0", config.Gateway{}); err == nil || !strings.Contains(err.Error(), "another process holds") {
 		t.Errorf("a second serve: %v", err)
 	}
 	stop()

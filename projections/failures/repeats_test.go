@@ -2,12 +2,13 @@ package failures_test
 
 import (
 	"fmt"
+	"testing"
+
 	"quartermaster/domain"
 	"quartermaster/domain/reliability"
 	"quartermaster/projections"
 	"quartermaster/projections/failures"
 	"quartermaster/projections/storetest"
-	"testing"
 )
 
 // Repeats that are one version count as if each stood by itself.

@@ -3,10 +3,11 @@ package registry
 import (
 	"fmt"
 	"math"
-	"quartermaster/domain"
-	"quartermaster/projections"
 	"slices"
 	"strings"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
 )
 
 // Completeness says what a report may lack. The two overlap: what could not

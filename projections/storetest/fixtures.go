@@ -2,9 +2,10 @@ package storetest
 
 import (
 	"context"
+	"testing"
+
 	"quartermaster/domain"
 	"quartermaster/projections"
-	"testing"
 
 	"github.com/shopspring/decimal"
 	"pgregory.net/rapid"

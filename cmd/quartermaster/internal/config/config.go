@@ -1,15 +1,23 @@
-package main
+// Package config is the file of a production installation: what it may say, its
+// defaults, what the environment overrides, and what is refused. [Load] reads and checks
+// all of it and connects to nothing; [Config.ForKafka] and [Config.ForPostgres] give the
+// adapters what they need to connect.
+package config
 
 import (
 	"database/sql/driver"
+	_ "embed"
 	"errors"
+	"net/url"
+	"regexp"
+	"slices"
 	"time"
 
 	"quartermaster/adapters/configfile"
 	"quartermaster/projections"
 )
 
-// config is the file of a production home: the log is an Apache Kafka, the rows
+// Config is the file of a production home: the log is an Apache Kafka, the rows
 // are in Postgres, and several instances with the same file share the work.
 //
 // Every field but webhooks can be set in the environment instead, as
@@ -23,19 +31,19 @@ import (
 //
 // The tag default is what a field has that is given nowhere. deploy/quartermaster.yaml
 // is the manual for operators, of the same content as the comments here.
-type config struct {
+type Config struct {
 	// Instance names this process among those that share the work; the host's
 	// name when empty. No two that run at once may have the same, and none begins
 	// with rebuild-, which "quartermaster projection rebuild" goes by.
 	Instance string `yaml:"instance"`
 
-	Kafka    kafkaConfig    `yaml:"kafka"`
-	Postgres postgresConfig `yaml:"postgres"`
+	Kafka    Kafka    `yaml:"kafka"`
+	Postgres Postgres `yaml:"postgres"`
 
 	// Listen is the address of the HTTP endpoints.
 	Listen string `yaml:"listen" default:"127.0.0.1:7070"`
 
-	Gateway gatewayConfig `yaml:"gateway"`
+	Gateway Gateway `yaml:"gateway"`
 
 	// Snapshots is the directory of snapshots of the rows. When empty none can be
 	// scheduled, and those that a person makes are in the home's directory (--home).
@@ -47,21 +55,21 @@ type config struct {
 	// folds: 1s to 1m.
 	Lease time.Duration `yaml:"lease" default:"4s"`
 
-	Schedules schedulesConfig `yaml:"schedules"`
+	Schedules Schedules `yaml:"schedules"`
 
 	// Webhooks are told of events. The environment has no say in them.
-	Webhooks []webhookConfig `yaml:"webhooks"`
+	Webhooks []Webhook `yaml:"webhooks"`
 
-	file *configfile.File // where the value of each field came from
+	File *configfile.File // where the value of each field came from
 
 	// Tests put these between the program and its database, and in place of what
 	// decodes records.
-	wrap    func(driver.Connector) driver.Connector
-	decoder func() projections.Decoder
+	WrapDatabase func(driver.Connector) driver.Connector
+	Decoder      func() projections.Decoder
 }
 
-// kafkaConfig says how to reach the log.
-type kafkaConfig struct {
+// Kafka says how to reach the log.
+type Kafka struct {
 	// Brokers are the host:port addresses asked first.
 	Brokers []string `yaml:"brokers"`
 	// Replication is the replication factor of topics that are created, and the least
@@ -72,13 +80,13 @@ type kafkaConfig struct {
 	Codec string `yaml:"codec" default:"zstd"`
 	// Batch is about how many events are folded in one transaction while a backlog
 	// is worked off.
-	Batch int        `yaml:"batch" default:"20000"`
-	TLS   tlsConfig  `yaml:"tls"`
-	SASL  saslConfig `yaml:"sasl"`
+	Batch int  `yaml:"batch" default:"20000"`
+	TLS   TLS  `yaml:"tls"`
+	SASL  SASL `yaml:"sasl"`
 }
 
-// tlsConfig encrypts connections to the brokers when Enabled.
-type tlsConfig struct {
+// TLS encrypts connections to the brokers when Enabled.
+type TLS struct {
 	Enabled bool `yaml:"enabled" default:"false"`
 	// CAFile holds the certificates that are trusted, in PEM; the system's when empty.
 	CAFile string `yaml:"ca_file"`
@@ -90,15 +98,15 @@ type tlsConfig struct {
 	ServerName string `yaml:"server_name"`
 }
 
-// saslConfig authenticates to the brokers when Mechanism is given.
-type saslConfig struct {
+// SASL authenticates to the brokers when Mechanism is given.
+type SASL struct {
 	Mechanism    string `yaml:"mechanism"` // SCRAM-SHA-512, SCRAM-SHA-256, or PLAIN, which needs TLS
 	User         string `yaml:"user"`
 	PasswordFile string `yaml:"password_file"`
 }
 
-// postgresConfig says how to reach the rows.
-type postgresConfig struct {
+// Postgres says how to reach the rows.
+type Postgres struct {
 	// DSN is a libpq connection string without a password; DSNFile names a file
 	// that holds one, with or without. One of the two is needed.
 	DSN     string `yaml:"dsn"`
@@ -112,8 +120,8 @@ type postgresConfig struct {
 	Readers []string `yaml:"readers"`
 }
 
-// gatewayConfig says how nodes and Prometheus push what they saw.
-type gatewayConfig struct {
+// Gateway says how nodes and Prometheus push what they saw.
+type Gateway struct {
 	// Listen is the address that takes events; none are taken when it is empty.
 	Listen string `yaml:"listen"`
 	// CertFile and KeyFile hold the certificate of the gateway and its key, in PEM;
@@ -138,9 +146,9 @@ type gatewayConfig struct {
 	MaxAhead time.Duration `yaml:"max_ahead" default:"10m"`
 }
 
-// schedulesConfig says when to do what, in cron's five fields and UTC. An empty
+// Schedules says when to do what, in cron's five fields and UTC. An empty
 // one is never run.
-type schedulesConfig struct {
+type Schedules struct {
 	Plan          string `yaml:"plan"`
 	Snapshot      string `yaml:"snapshot"`
 	CloseReminder string `yaml:"close_reminder"`
@@ -150,9 +158,9 @@ type schedulesConfig struct {
 	CheckpointKeyFile string `yaml:"checkpoint_key_file"`
 }
 
-// webhookConfig names an address that is told of events, by a POST of one
+// Webhook names an address that is told of events, by a POST of one
 // CloudEvents JSON event each.
-type webhookConfig struct {
+type Webhook struct {
 	Name string `yaml:"name"` // names the consumer group: keep it when the address changes
 	URL  string `yaml:"url"`
 	// Types are the event types to tell of; all alerts when empty.
@@ -165,16 +173,16 @@ type webhookConfig struct {
 // envPrefix begins the names of variables.
 const envPrefix = "QUARTERMASTER_"
 
-// loadConfig reads the file, lays the environment over it, fills in what is given
+// Load reads the file, lays the environment over it, fills in what is given
 // nowhere, and refuses what could not work, every secret that is not there
 // included. It connects to nothing. Without a path everything is taken from the
 // environment.
-func loadConfig(path string, getenv func(string) string) (*config, error) {
-	c, err := readConfig(path, getenv)
+func Load(path string, getenv func(string) string) (*Config, error) {
+	c, err := Read(path, getenv)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkSecrets(); err != nil {
+	if err := c.CheckSecrets(); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -182,9 +190,9 @@ func loadConfig(path string, getenv func(string) string) (*config, error) {
 
 var errNoConfig = errors.New("no configuration is named: give --config FILE, or everything in the environment; \"quartermaster config example\" prints one to begin from")
 
-// readConfig is loadConfig without opening the files that the config names.
-func readConfig(path string, getenv func(string) string) (*config, error) {
-	c := &config{}
+// Read is loadConfig without opening the files that the config names.
+func Read(path string, getenv func(string) string) (*Config, error) {
+	c := &Config{}
 	if path == "" && !configfile.Given(envPrefix, getenv, c) {
 		return nil, errNoConfig
 	}
@@ -196,11 +204,57 @@ func readConfig(path string, getenv func(string) string) (*config, error) {
 }
 
 // of returns what was read from a file, if it could work.
-func (c *config) of(file *configfile.File) (*config, error) {
-	c.file = file
+func (c *Config) of(file *configfile.File) (*Config, error) {
+	c.File = file
 	c.validate(file)
 	if err := file.Err(); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
+
+// exampleConfig is a file to begin from: deploy/quartermaster.yaml.
+//
+//go:embed quartermaster.yaml
+var Example []byte
+
+// Values returns what is in effect, fit to be shown.
+func (c *Config) Values() []configfile.Value {
+	out := c.File.Values()
+	for i := range out {
+		if hooks, ok := out[i].Value.([]Webhook); ok {
+			shown := []Webhook{}
+			for _, w := range hooks {
+				w.URL = HiddenURL(w.URL)
+				shown = append(shown, w)
+			}
+			out[i].Value = shown
+		}
+	}
+	return out
+}
+
+// HiddenURL leaves of an address what is no secret.
+func HiddenURL(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "…"
+	}
+	if u.Path == "" && u.RawQuery == "" {
+		return u.Scheme + "://" + u.Host
+	}
+	return u.Scheme + "://" + u.Host + "/…"
+}
+
+// EnvironmentFaults finds variables that look like fields and are none: a
+// misspelt one would go unnoticed.
+func (c *Config) EnvironmentFaults(environ []string) []string {
+	known := []string{"QUARTERMASTER_HOME", "QUARTERMASTER_CONFIG", "QUARTERMASTER_DATA"}
+	return slices.DeleteFunc(c.File.Unknown(environ), func(name string) bool {
+		return slices.Contains(known, name) || ofKubernetes.MatchString(name)
+	})
+}
+
+// ofKubernetes are the variables that Kubernetes sets in every container for a
+// service whose name begins with quartermaster.
+var ofKubernetes = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_|$)|_PORT(_[0-9]+_(TCP|UDP|SCTP).*)?$`)

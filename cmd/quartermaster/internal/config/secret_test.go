@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -13,75 +13,18 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/adapters/kafka"
-	"quartermaster/adapters/keyfile"
-	"quartermaster/adapters/transport/testcert"
+	"quartermaster/cmd/quartermaster/internal/config/configtest"
 )
-
-// hunter2 stands in every secret of a secretHome.
-const hunter2 = "hunter2-'\\ %"
-
-// certificate returns one for localhost, signed by itself, and its key, in PEM.
-func certificate(t *testing.T) (cert, key []byte) {
-	t.Helper()
-	c := testcert.New(t)
-	for file, text := range map[string]*[]byte{c.Cert: &cert, c.Key: &key} {
-		var err error
-		if *text, err = os.ReadFile(file); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return cert, key
-}
-
-// secretHome writes a configuration with every secret there can be.
-func secretHome(t *testing.T) (path string, secrets map[string]string) {
-	t.Helper()
-	dir := t.TempDir()
-	write := func(name, content string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cert, key := certificate(t)
-	write("cert.pem", string(cert))
-	write("tls.key", string(key))
-	write("gateway.key", string(key))
-	write("kafka.password", hunter2+"\n")
-	write("dsn", "host=127.0.0.1 port=1 user=u dbname=rows")
-	write("db.password", hunter2+"\r\n")
-	write("hook.secret", hunter2)
-	if _, err := keyfile.Create(filepath.Join(dir, "checkpoint.key")); err != nil {
-		t.Fatal(err)
-	}
-	write("q.yaml", `
-kafka:
-  brokers: [127.0.0.1:1]
-  tls: {enabled: true, ca_file: cert.pem, cert_file: cert.pem, key_file: tls.key}
-  sasl: {mechanism: SCRAM-SHA-512, user: u, password_file: kafka.password}
-postgres:
-  dsn_file: dsn
-  password_file: db.password
-gateway: {listen: "127.0.0.1:0", cert_file: cert.pem, key_file: gateway.key}
-schedules: {checkpoint: 0 1 * * *, checkpoint_key_file: checkpoint.key}
-webhooks: [{name: a, url: "https://example.com/hunter2", secret_file: hook.secret}]
-`)
-	return filepath.Join(dir, "q.yaml"), map[string]string{
-		"kafka.tls.key_file": "tls.key", "kafka.sasl.password_file": "kafka.password",
-		"gateway.key_file":  "gateway.key",
-		"postgres.dsn_file": "dsn", "postgres.password_file": "db.password",
-		"schedules.checkpoint_key_file": "checkpoint.key", "webhooks[0].secret_file": "hook.secret",
-	}
-}
 
 // Nothing starts without each of its secrets, or with one that others can read.
 func TestSecretsAreNeeded(t *testing.T) {
-	path, secrets := secretHome(t)
-	c, err := loadConfig(path, noEnvironment)
+	path, secrets := configtest.Secrets(t)
+	c, err := Load(path, noEnvironment)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range c.files() {
-		if f.secret && secrets[f.field] == "" {
+	for _, f := range c.Files() {
+		if f.Secret && secrets[f.field] == "" {
 			t.Errorf("%s is not put to the test: give it a file", f.field)
 		}
 	}
@@ -93,7 +36,7 @@ func TestSecretsAreNeeded(t *testing.T) {
 		}
 		refused := func(what, want string) {
 			t.Helper()
-			_, err := loadConfig(path, noEnvironment)
+			_, err := Load(path, noEnvironment)
 			if err == nil {
 				t.Errorf("%s: %s, and it starts", field, what)
 				return
@@ -130,7 +73,7 @@ func TestSecretsAreNeeded(t *testing.T) {
 			refused("open", fmt.Sprintf("is open to others than its owner (mode %04o); if nobody read it: chmod 600 ", mode))
 		}
 		must(os.Chmod(file, 0o600))
-		if _, err := loadConfig(path, noEnvironment); err != nil {
+		if _, err := Load(path, noEnvironment); err != nil {
 			t.Fatalf("%s is as it was, and is refused: %v", field, err)
 		}
 	}
@@ -138,12 +81,12 @@ func TestSecretsAreNeeded(t *testing.T) {
 
 // Secrets reach what needs them.
 func TestConfigForAdapters(t *testing.T) {
-	path, _ := secretHome(t)
-	c, err := loadConfig(path, environment(map[string]string{"QUARTERMASTER_INSTANCE": "i1", "QUARTERMASTER_KAFKA_CODEC": "lz4", "QUARTERMASTER_POSTGRES_READERS": "bi"}))
+	path, _ := configtest.Secrets(t)
+	c, err := Load(path, environment(map[string]string{"QUARTERMASTER_INSTANCE": "i1", "QUARTERMASTER_KAFKA_CODEC": "lz4", "QUARTERMASTER_POSTGRES_READERS": "bi"}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := c.kafka()
+	k, err := c.ForKafka()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,17 +94,17 @@ func TestConfigForAdapters(t *testing.T) {
 		k.TLS == nil || k.TLS.RootCAs == nil || len(k.TLS.Certificates) != 1 || k.SASL == nil || k.SASL.Name() != "SCRAM-SHA-512" {
 		t.Errorf("%+v", k)
 	}
-	p, err := c.postgres()
+	p, err := c.ForPostgres()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg, err := pq.NewConfig(p.DSN)
-	if err != nil || cfg.Password != hunter2 || cfg.ApplicationName != "quartermaster i1" || cfg.Database != "rows" || p.MaxConns != 16 || len(p.Readers) != 1 {
+	if err != nil || cfg.Password != configtest.Hunter2 || cfg.ApplicationName != "quartermaster i1" || cfg.Database != "rows" || p.MaxConns != 16 || len(p.Readers) != 1 {
 		t.Errorf("%v: %s %s, %d connections, readers %q", err, cfg.ApplicationName, cfg.Database, p.MaxConns, p.Readers)
 	}
 	for mechanism, name := range map[string]string{"PLAIN": "PLAIN", "SCRAM-SHA-256": "SCRAM-SHA-256"} {
 		c.Kafka.SASL.Mechanism = mechanism
-		if k, err := c.kafka(); err != nil || k.SASL.Name() != name {
+		if k, err := c.ForKafka(); err != nil || k.SASL.Name() != name {
 			t.Errorf("%s: %v", mechanism, err)
 		}
 	}
@@ -183,7 +126,7 @@ func TestConfigForAdapters(t *testing.T) {
 		if err := os.WriteFile(file, []byte("hunter2\x01\u0627x"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := loadConfig(path, noEnvironment); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+		if _, err := Load(path, noEnvironment); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v, want %s", name, err, want)
 		}
 		if err := os.WriteFile(file, content, 0o600); err != nil {
@@ -193,7 +136,7 @@ func TestConfigForAdapters(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "dsn"), []byte("postgres://u:hunter2@db/rows"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := loadConfig(path, noEnvironment); err == nil || !strings.Contains(err.Error(), "postgres.password_file: stands beside a password in") || strings.Contains(err.Error(), "hunter2") {
+	if _, err := Load(path, noEnvironment); err == nil || !strings.Contains(err.Error(), "postgres.password_file: stands beside a password in") || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("two passwords: %v", err)
 	}
 }
@@ -219,15 +162,4 @@ func TestDSNHoldsAnyPassword(t *testing.T) {
 			}
 		}
 	})
-}
-
-// No command shows a secret, whatever fails.
-func TestSecretsAreNotShown(t *testing.T) {
-	path, _ := secretHome(t)
-	for _, args := range [][]string{{"show"}, {"show", "--json"}, {"check"}, {"check", "--json"}, {"check", "--offline"}} {
-		_, out := command(t, t.TempDir(), append([]string{"config", "--config", path}, args...)...)
-		if strings.Contains(out, "hunter2") || strings.Contains(out, "PRIVATE") || !strings.Contains(out, "https://example.com/…") {
-			t.Errorf("%v:\n%s", args, out)
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bytes"
@@ -22,8 +22,8 @@ func environment(vars map[string]string) func(string) string {
 }
 
 // parseConfig is readConfig of a file's content.
-func parseConfig(path string, data []byte, getenv func(string) string) (*config, error) {
-	c := &config{}
+func parseConfig(path string, data []byte, getenv func(string) string) (*Config, error) {
+	c := &Config{}
 	file, err := configfile.Parse(path, data, envPrefix, getenv, c)
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func variable(path string) string { return configfile.Variable(envPrefix, path) 
 // fieldPaths returns the paths of every field, without those of entries of lists.
 func fieldPaths(t *testing.T) (paths []string) {
 	t.Helper()
-	file, err := configfile.Parse("", nil, envPrefix, noEnvironment, new(config))
+	file, err := configfile.Parse("", nil, envPrefix, noEnvironment, new(Config))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func fieldPaths(t *testing.T) (paths []string) {
 
 // webhookFields returns the paths of the fields of the first webhook.
 func webhookFields() (paths []string) {
-	of := reflect.TypeFor[webhookConfig]()
+	of := reflect.TypeFor[Webhook]()
 	for i := range of.NumField() {
 		paths = append(paths, "webhooks[0]."+of.Field(i).Tag.Get("yaml"))
 	}
@@ -67,12 +67,12 @@ func TestConfigDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.file = nil
-	want := &config{
+	c.File = nil
+	want := &Config{
 		Instance: host,
-		Kafka:    kafkaConfig{Brokers: []string{"k:9092"}, Replication: 3, Codec: "zstd", Batch: 20_000},
-		Postgres: postgresConfig{DSN: "postgres://u@db/rows", MaxConns: 16},
-		Listen:   "127.0.0.1:7070", Lease: 4 * time.Second, Gateway: gatewayConfig{TLSMin: "1.3", Rate: 20_000, MaxAge: 168 * time.Hour, MaxAhead: 10 * time.Minute},
+		Kafka:    Kafka{Brokers: []string{"k:9092"}, Replication: 3, Codec: "zstd", Batch: 20_000},
+		Postgres: Postgres{DSN: "postgres://u@db/rows", MaxConns: 16},
+		Listen:   "127.0.0.1:7070", Lease: 4 * time.Second, Gateway: Gateway{TLSMin: "1.3", Rate: 20_000, MaxAge: 168 * time.Hour, MaxAhead: 10 * time.Minute},
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("%+v", c)
@@ -215,7 +215,7 @@ func TestConfigFileFaults(t *testing.T) {
 		"/dev/zero":                  "is not a regular file",
 		large:                        "is larger than 64 KiB",
 	} {
-		if _, err := loadConfig(path, noEnvironment); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Load(path, noEnvironment); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", path, err, want)
 		}
 	}
@@ -263,12 +263,12 @@ var samples = map[string]string{
 // Every field can be set in the environment, which overrides the file, and a new
 // field cannot be forgotten.
 func TestConfigFromEnvironment(t *testing.T) {
-	file, err := parseConfig("q.yaml", exampleConfig, noEnvironment)
+	file, err := parseConfig("q.yaml", Example, noEnvironment)
 	if err != nil {
 		t.Fatal(err)
 	}
 	before := map[string]configfile.Value{}
-	for _, v := range file.values() {
+	for _, v := range file.Values() {
 		before[v.Key] = v
 	}
 	vars := map[string]string{"QUARTERMASTER_WEBHOOKS": "not read"}
@@ -276,11 +276,11 @@ func TestConfigFromEnvironment(t *testing.T) {
 		vars[variable(path)] = text
 	}
 	delete(vars, variable("postgres.dsn")) // see TestConfigDSNFromEnvironment
-	c, err := parseConfig("q.yaml", exampleConfig, environment(vars))
+	c, err := parseConfig("q.yaml", Example, environment(vars))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range c.values() {
+	for _, v := range c.Values() {
 		switch v.Key {
 		case "webhooks":
 			if v.From != configfile.FromDefault {
@@ -332,7 +332,7 @@ QUARTERMASTER_POSTGRES_DSN: postgres.dsn: holds a password; put the password int
 	}
 
 	// It is enough by itself, without a file.
-	c, err = readConfig("", environment(map[string]string{"QUARTERMASTER_KAFKA_BROKERS": "k:1", "QUARTERMASTER_POSTGRES_DSN": "host=db"}))
+	c, err = Read("", environment(map[string]string{"QUARTERMASTER_KAFKA_BROKERS": "k:1", "QUARTERMASTER_POSTGRES_DSN": "host=db"}))
 	if err != nil || c.Kafka.Brokers[0] != "k:1" {
 		t.Errorf("without a file: %v", err)
 	}
@@ -347,9 +347,9 @@ func TestConfigDSNFromEnvironment(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := postgresConfig{DSN: "host=db", MaxConns: 16}
+			want := Postgres{DSN: "host=db", MaxConns: 16}
 			if name == "dsn_file" {
-				want = postgresConfig{DSNFile: "/f/dsn", MaxConns: 16}
+				want = Postgres{DSNFile: "/f/dsn", MaxConns: 16}
 			}
 			if !reflect.DeepEqual(c.Postgres, want) {
 				t.Errorf("%s in the file, %s in the environment: %+v", in, name, c.Postgres)
@@ -379,9 +379,9 @@ func TestConfigPaths(t *testing.T) {
 // Every field that names a file is known to be one, and every secret as a secret.
 func TestConfigFilesAreKnown(t *testing.T) {
 	known := map[string]bool{}
-	c := &config{Webhooks: make([]webhookConfig, 1)}
-	for _, f := range c.files() {
-		known[f.field] = f.secret
+	c := &Config{Webhooks: make([]Webhook, 1)}
+	for _, f := range c.Files() {
+		known[f.field] = f.Secret
 	}
 	for _, p := range append(fieldPaths(t), webhookFields()...) {
 		secret, ok := known[p]
@@ -399,17 +399,17 @@ var commented = regexp.MustCompile(`(?m)^( *)#([a-z_]+:|- )`)
 // The example is the one that operators are given, it works as it stands, and
 // shows every field with what holds without it.
 func TestConfigExample(t *testing.T) {
-	deployed, err := os.ReadFile(filepath.Join("..", "..", "deploy", "quartermaster.yaml"))
+	deployed, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "deploy", "quartermaster.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(deployed, exampleConfig) {
-		t.Error("deploy/quartermaster.yaml is another than quartermaster.yaml here: copy one over the other")
+	if !bytes.Equal(deployed, Example) {
+		t.Error("deploy/quartermaster.yaml differs from quartermaster.yaml here: copy one over the other")
 	}
-	if _, err := parseConfig("q.yaml", exampleConfig, noEnvironment); err != nil {
+	if _, err := parseConfig("q.yaml", Example, noEnvironment); err != nil {
 		t.Error(err)
 	}
-	all := commented.ReplaceAll(exampleConfig, []byte("$1$2"))
+	all := commented.ReplaceAll(Example, []byte("$1$2"))
 	all = bytes.Replace(all, []byte("\n  dsn: "), []byte("\n  #dsn: "), 1)
 	// All of it at once: webhooks are a list, so that what follows a dash is deeper by two.
 	c, err := parseConfig("q.yaml", all, noEnvironment)
@@ -420,11 +420,11 @@ func TestConfigExample(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	without, err := configfile.Parse("", nil, envPrefix, noEnvironment, new(config))
+	without, err := configfile.Parse("", nil, envPrefix, noEnvironment, new(Config))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, v := range c.file.Values() {
+	for i, v := range c.File.Values() {
 		if v.Key == "kafka.replication" {
 			continue // the example is for one broker, and says what production needs
 		}
@@ -437,7 +437,7 @@ func TestConfigExample(t *testing.T) {
 		}
 	}
 	for _, path := range webhookFields() {
-		if c.file.Origin(path).Kind != configfile.FromFile {
+		if c.File.Origin(path).Kind != configfile.FromFile {
 			t.Errorf("%s is not in the example", path)
 		}
 	}
@@ -453,9 +453,9 @@ func TestConfigShowReadsBack(t *testing.T) {
 	readsBack(t, c)
 }
 
-func readsBack(t *testing.T, c *config) {
+func readsBack(t *testing.T, c *Config) {
 	t.Helper()
-	shown, err := configfile.YAML(c.values())
+	shown, err := configfile.YAML(c.Values())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -463,8 +463,8 @@ func readsBack(t *testing.T, c *config) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, shown)
 	}
-	for i, v := range again.values() {
-		if was := c.values()[i]; !reflect.DeepEqual(v.Value, was.Value) {
+	for i, v := range again.Values() {
+		if was := c.Values()[i]; !reflect.DeepEqual(v.Value, was.Value) {
 			t.Errorf("%s was %#v and is read back as %#v from\n%s", v.Key, was.Value, v.Value, shown)
 		}
 	}
@@ -472,8 +472,8 @@ func readsBack(t *testing.T, c *config) {
 
 func FuzzLoadConfig(f *testing.F) {
 	f.Add([]byte(minimal), "9s")
-	f.Add(exampleConfig, "")
-	f.Add(commented.ReplaceAll(exampleConfig, []byte("$1$2")), "1h")
+	f.Add(Example, "")
+	f.Add(commented.ReplaceAll(Example, []byte("$1$2")), "1h")
 	f.Add([]byte("kafka: {brokers: [[[[[[[["), "x")
 	f.Add([]byte("? a\n: *b\n"), "")
 	f.Add([]byte("webhooks:\n- {name: a, url: 'http://x/y?z', types: [a]}\n"), "")
@@ -504,7 +504,7 @@ func TestEnvironmentFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := c.environmentFaults(environ)
+	got := c.EnvironmentFaults(environ)
 	if want := []string{"QUARTERMASTER_KAFKA_BROKER", "QUARTERMASTER_WEBHOOKS", "QUARTERMASTER_WEBHOOKS"}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"crypto/tls"
@@ -23,23 +23,23 @@ import (
 // maxCertificates bounds a file with certificates.
 const maxCertificates = 1 << 20
 
-// checkSecrets opens every file that holds a secret, and all that is needed to
+// CheckSecrets opens every file that holds a secret, and all that is needed to
 // connect, as later use will.
-func (c *config) checkSecrets() error {
-	f := c.file.Afresh()
-	for _, file := range c.files() {
-		if !file.secret || *file.path == "" {
+func (c *Config) CheckSecrets() error {
+	f := c.File.Afresh()
+	for _, file := range c.Files() {
+		if !file.Secret || *file.Path == "" {
 			continue
 		}
-		if _, err := configfile.Secret(*file.path); err != nil {
+		if _, err := configfile.Secret(*file.Path); err != nil {
 			f.Add(file.field, "%v", err)
 		}
 	}
 	if err := f.Err(); err != nil {
 		return err
 	}
-	_, kafkaErr := c.kafka()
-	_, postgresErr := c.postgres()
+	_, kafkaErr := c.ForKafka()
+	_, postgresErr := c.ForPostgres()
 	if path := c.Schedules.CheckpointKeyFile; path != "" {
 		if _, err := keyfile.LoadFor(path, configfile.Exposed); err != nil {
 			f.Add("schedules.checkpoint_key_file", "%v", err)
@@ -49,8 +49,8 @@ func (c *config) checkSecrets() error {
 }
 
 // wrong is a fault of a field found later than by validate.
-func (c *config) wrong(path, format string, args ...any) error {
-	f := c.file.Afresh()
+func (c *Config) wrong(path, format string, args ...any) error {
+	f := c.File.Afresh()
 	f.Add(path, format, args...)
 	return f.Err()
 }
@@ -62,8 +62,8 @@ const (
 	gatherFor   = 250 * time.Millisecond
 )
 
-// kafka returns how to reach the log.
-func (c *config) kafka() (kafka.Config, error) {
+// ForKafka returns how to reach the log.
+func (c *Config) ForKafka() (kafka.Config, error) {
 	k := c.Kafka
 	out := kafka.Config{
 		Brokers: k.Brokers, Replication: k.Replication, Batch: k.Batch,
@@ -87,7 +87,7 @@ func (c *config) kafka() (kafka.Config, error) {
 	return out, nil
 }
 
-func (c *config) tls() (*tls.Config, error) {
+func (c *Config) tls() (*tls.Config, error) {
 	t := c.Kafka.TLS
 	out := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CAFile != "" {
@@ -114,7 +114,7 @@ func (c *config) tls() (*tls.Config, error) {
 	return out, nil
 }
 
-func (c *config) sasl() (sasl.Mechanism, error) {
+func (c *Config) sasl() (sasl.Mechanism, error) {
 	s := c.Kafka.SASL
 	password, err := configfile.Secret(s.PasswordFile)
 	if err != nil {
@@ -134,8 +134,8 @@ func (c *config) sasl() (sasl.Mechanism, error) {
 	return m, nil
 }
 
-// postgres returns how to reach the rows.
-func (c *config) postgres() (postgres.Config, error) {
+// ForPostgres returns how to reach the rows.
+func (c *Config) ForPostgres() (postgres.Config, error) {
 	p := c.Postgres
 	dsn, field := p.DSN, "postgres.dsn"
 	if p.DSNFile != "" {
@@ -158,7 +158,7 @@ func (c *config) postgres() (postgres.Config, error) {
 			return postgres.Config{}, c.wrong("postgres.password_file", "%v", err)
 		}
 	}
-	return postgres.Config{DSN: addToDSN(dsn, extra), MaxConns: p.MaxConns, Readers: p.Readers, Wrap: c.wrap}, nil
+	return postgres.Config{DSN: addToDSN(dsn, extra), MaxConns: p.MaxConns, Readers: p.Readers, Wrap: c.WrapDatabase}, nil
 }
 
 // readDSN checks a connection string and tells whether it holds a password. Its
@@ -175,21 +175,21 @@ func readDSN(dsn string) (withPassword bool, err error) {
 	if cfg.Password != none {
 		return true, nil
 	}
-	if u, err := url.Parse(dsn); err == nil && isURL(dsn) {
+	if u, err := url.Parse(dsn); err == nil && IsURL(dsn) {
 		_, withPassword = u.User.Password()
 		withPassword = withPassword || u.Query().Has("password")
 	}
 	return withPassword, nil
 }
 
-func isURL(dsn string) bool {
+func IsURL(dsn string) bool {
 	return strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")
 }
 
 // addToDSN adds settings to a connection string, which wins where it has them
 // itself.
 func addToDSN(dsn string, settings map[string]string) string {
-	if u, err := url.Parse(dsn); err == nil && isURL(dsn) {
+	if u, err := url.Parse(dsn); err == nil && IsURL(dsn) {
 		q := u.Query()
 		for key, value := range settings {
 			if !q.Has(key) {
@@ -199,7 +199,7 @@ func addToDSN(dsn string, settings map[string]string) string {
 		u.RawQuery = q.Encode()
 		return u.String()
 	}
-	if isURL(dsn) {
+	if IsURL(dsn) {
 		return dsn // as it is, to be refused
 	}
 	escape := strings.NewReplacer(`\`, `\\`, `'`, `\'`)

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -31,22 +31,22 @@ var (
 )
 
 // rebuildPrefix begins the names by which rebuilds take part among the instances.
-const rebuildPrefix = "rebuild-"
+const RebuildPrefix = "rebuild-"
 
 // validate fills in what defaults cannot say, makes the paths of files those
 // that the program opens, and refuses what could not work.
-func (c *config) validate(f *configfile.File) {
+func (c *Config) validate(f *configfile.File) {
 	if c.Instance == "" {
 		c.Instance, _ = os.Hostname() // when the host has none, the next line says what to do
 	}
 	if !plainName.MatchString(c.Instance) {
 		f.Add("instance", "%q is no name: use letters, digits, dots, dashes and underscores, at most 100", domain.Clip(c.Instance, shown))
 	}
-	if strings.HasPrefix(c.Instance, rebuildPrefix) {
-		f.Add("instance", "%s begins with %s, which \"quartermaster projection rebuild\" goes by: choose another", domain.Clip(c.Instance, shown), rebuildPrefix)
+	if strings.HasPrefix(c.Instance, RebuildPrefix) {
+		f.Add("instance", "%s begins with %s, which \"quartermaster projection rebuild\" goes by: choose another", domain.Clip(c.Instance, shown), RebuildPrefix)
 	}
-	for _, file := range c.files() {
-		f.Resolve(file.field, file.path)
+	for _, file := range c.Files() {
+		f.Resolve(file.field, file.Path)
 	}
 	c.Kafka.validate(f)
 	c.Postgres.validate(f)
@@ -68,12 +68,12 @@ func (c *config) validate(f *configfile.File) {
 // namedFile is a field that names a file or directory.
 type namedFile struct {
 	field  string
-	path   *string
-	secret bool
+	Path   *string
+	Secret bool
 }
 
-// files returns every field that names a file.
-func (c *config) files() []namedFile {
+// Files returns every field that names a file.
+func (c *Config) Files() []namedFile {
 	out := []namedFile{
 		{"kafka.tls.ca_file", &c.Kafka.TLS.CAFile, false},
 		{"kafka.tls.cert_file", &c.Kafka.TLS.CertFile, false},
@@ -93,7 +93,7 @@ func (c *config) files() []namedFile {
 	return out
 }
 
-func (k *kafkaConfig) validate(f *configfile.File) {
+func (k *Kafka) validate(f *configfile.File) {
 	if len(k.Brokers) == 0 {
 		f.Add("kafka.brokers", "is needed: name host:port of the brokers to ask first")
 	}
@@ -117,11 +117,11 @@ func (k *kafkaConfig) validate(f *configfile.File) {
 		if (t.CertFile == "") != (t.KeyFile == "") {
 			f.Add("kafka.tls", "cert_file and key_file belong together; give both or neither")
 		}
-	} else if t != (tlsConfig{}) {
+	} else if t != (TLS{}) {
 		f.Add("kafka.tls", "is described but not enabled; set kafka.tls.enabled to true, or leave the rest out")
 	}
 	switch s := k.SASL; {
-	case s == saslConfig{}:
+	case s == SASL{}:
 	case s.Mechanism == "":
 		f.Add("kafka.sasl.mechanism", "is needed with a user or password; known are %s", strings.Join(mechanisms, ", "))
 	default:
@@ -138,7 +138,7 @@ func (k *kafkaConfig) validate(f *configfile.File) {
 	}
 }
 
-func (p *postgresConfig) validate(f *configfile.File) {
+func (p *Postgres) validate(f *configfile.File) {
 	if p.DSN != "" && p.DSNFile != "" {
 		// What the environment says overrides the file, also in its other form.
 		switch f.Origin("postgres.dsn").Kind {
@@ -174,7 +174,7 @@ func (p *postgresConfig) validate(f *configfile.File) {
 	}
 }
 
-func (g *gatewayConfig) validate(f *configfile.File) {
+func (g *Gateway) validate(f *configfile.File) {
 	within(f, "gateway.rate", g.Rate, 1, 1_000_000)
 	within(f, "gateway.max_age", g.MaxAge, time.Minute, time.Duration(domain.MaxAge))
 	within(f, "gateway.max_ahead", g.MaxAhead, 0, time.Duration(domain.MaxAhead))
@@ -210,20 +210,20 @@ func loopback(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// schedule is a name of a schedule and what stands there.
-type schedule struct{ name, text string }
+// Schedule is a name of a schedule and what stands there.
+type Schedule struct{ Name, Text string }
 
-func (s *schedulesConfig) all() []schedule {
-	return []schedule{{"plan", s.Plan}, {"snapshot", s.Snapshot}, {"close_reminder", s.CloseReminder}, {"checkpoint", s.Checkpoint}}
+func (s *Schedules) All() []Schedule {
+	return []Schedule{{"plan", s.Plan}, {"snapshot", s.Snapshot}, {"close_reminder", s.CloseReminder}, {"checkpoint", s.Checkpoint}}
 }
 
-func (s *schedulesConfig) validate(f *configfile.File) {
-	for _, each := range s.all() {
-		if each.text == "" {
+func (s *Schedules) validate(f *configfile.File) {
+	for _, each := range s.All() {
+		if each.Text == "" {
 			continue
 		}
-		if _, err := parseSchedule(each.text); err != nil {
-			f.Add("schedules."+each.name, "%v", err)
+		if _, err := ParseSchedule(each.Text); err != nil {
+			f.Add("schedules."+each.Name, "%v", err)
 		}
 	}
 	if s.Checkpoint != "" && s.CheckpointKeyFile == "" {
@@ -231,8 +231,8 @@ func (s *schedulesConfig) validate(f *configfile.File) {
 	}
 }
 
-// parseSchedule reads cron's five fields, or @daily and its like. Times are UTC.
-func parseSchedule(text string) (cron.Schedule, error) {
+// ParseSchedule reads cron's five fields, or @daily and its like. Times are UTC.
+func ParseSchedule(text string) (cron.Schedule, error) {
 	const want = "want cron's five fields in UTC (minute, hour, day of month, month, day of week), for example 30 2 * * *"
 	if strings.Contains(text, "TZ=") || strings.HasPrefix(text, "@every") {
 		// A zone's clock leaps, and what counts from the start is not the same for two instances.
@@ -253,7 +253,7 @@ type utc struct{ cron.Schedule }
 
 func (s utc) Next(t time.Time) time.Time { return s.Schedule.Next(t.UTC()) }
 
-func (w *webhookConfig) validate(f *configfile.File, path string, names map[string]bool) {
+func (w *Webhook) validate(f *configfile.File, path string, names map[string]bool) {
 	if !plainName.MatchString(w.Name) {
 		f.Add(path+".name", "%q is no name: use letters, digits, dots, dashes and underscores, at most 100", domain.Clip(w.Name, shown))
 	} else if names[w.Name] {
@@ -294,4 +294,11 @@ func within[T int | time.Duration](f *configfile.File, path string, v, least, mo
 	if v < least || v > most {
 		f.Add(path, "is %v, want %v to %v", v, least, most)
 	}
+}
+
+// Check is validate for flags.
+func (g *Gateway) Check() error {
+	f := configfile.New("gateway")
+	g.validate(f)
+	return f.Err()
 }

@@ -1,0 +1,67 @@
+// Package configtest writes configurations with every secret there can be, for tests.
+package configtest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"quartermaster/adapters/keyfile"
+	"quartermaster/adapters/transport/testcert"
+)
+
+// Hunter2 stands in every secret of [Secrets].
+const Hunter2 = "hunter2-'\\ %"
+
+// Certificate returns one for localhost, signed by itself, and its key, in PEM.
+func Certificate(t *testing.T) (cert, key []byte) {
+	t.Helper()
+	c := testcert.New(t)
+	for file, text := range map[string]*[]byte{c.Cert: &cert, c.Key: &key} {
+		var err error
+		if *text, err = os.ReadFile(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
+// Secrets writes a configuration with every secret there can be.
+func Secrets(t *testing.T) (path string, secrets map[string]string) {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name, content string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cert, key := Certificate(t)
+	write("cert.pem", string(cert))
+	write("tls.key", string(key))
+	write("gateway.key", string(key))
+	write("kafka.password", Hunter2+"\n")
+	write("dsn", "host=127.0.0.1 port=1 user=u dbname=rows")
+	write("db.password", Hunter2+"\r\n")
+	write("hook.secret", Hunter2)
+	if _, err := keyfile.Create(filepath.Join(dir, "checkpoint.key")); err != nil {
+		t.Fatal(err)
+	}
+	write("q.yaml", `
+kafka:
+  brokers: [127.0.0.1:1]
+  tls: {enabled: true, ca_file: cert.pem, cert_file: cert.pem, key_file: tls.key}
+  sasl: {mechanism: SCRAM-SHA-512, user: u, password_file: kafka.password}
+postgres:
+  dsn_file: dsn
+  password_file: db.password
+gateway: {listen: "127.0.0.1:0", cert_file: cert.pem, key_file: gateway.key}
+schedules: {checkpoint: 0 1 * * *, checkpoint_key_file: checkpoint.key}
+webhooks: [{name: a, url: "https://example.com/hunter2", secret_file: hook.secret}]
+`)
+	return filepath.Join(dir, "q.yaml"), map[string]string{
+		"kafka.tls.key_file": "tls.key", "kafka.sasl.password_file": "kafka.password",
+		"gateway.key_file":  "gateway.key",
+		"postgres.dsn_file": "dsn", "postgres.password_file": "db.password",
+		"schedules.checkpoint_key_file": "checkpoint.key", "webhooks[0].secret_file": "hook.secret",
+	}
+}
