@@ -11,6 +11,8 @@ package commandline
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"slices"
 	"strings"
 
@@ -20,10 +22,13 @@ import (
 	"quartermaster/domain"
 )
 
-// The exit codes that all programs have.
+// The exit codes that all programs have; 0 is done.
 const (
-	ExitFailed = 1 // the command ran, and the answer is not good
-	ExitUsage  = 2 // the command line is wrong, and nothing was done
+	ExitNo          = 1 // the answer is no: it differs, does not reconcile or is rejected
+	ExitUsage       = 2 // the command line, or what it names, is wrong, and nothing was done
+	ExitUnavailable = 3 // a server, a database or a file cannot be reached or read
+	ExitDenied      = 4 // whoever asks has no right to it
+	ExitIncomplete  = 5 // the answer, or the work, is not whole
 )
 
 // UsageError is a command line that is wrong. The program MUST exit with
@@ -41,16 +46,25 @@ func Usagef(format string, args ...any) error {
 	return &UsageError{fmt.Errorf(format, args...)}
 }
 
-// ExitOf returns what a program exits with for an error of its command.
+// ExitOf returns what a program exits with for an error of its command: one of a file
+// or a connection is [ExitUnavailable] if nothing else is known of it.
 func ExitOf(err error) int {
-	var usage *UsageError
+	var (
+		usage *UsageError
+		file  *fs.PathError
+		conn  net.Error
+	)
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &usage):
 		return ExitUsage
+	case errors.Is(err, fs.ErrExist): // it can be read, and must not be there
+		return ExitNo
+	case errors.As(err, &file), errors.As(err, &conn):
+		return ExitUnavailable
 	}
-	return ExitFailed
+	return ExitNo
 }
 
 // AsksJSON reports whether a command line asks for JSON, for errors that are found

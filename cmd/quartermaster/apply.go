@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/manifest"
+	application "quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 	"quartermaster/projections"
 	"quartermaster/projections/registry"
@@ -105,7 +106,7 @@ func (a *app) apply(ctx context.Context, files []string, dryRun bool, key string
 		got, err := manifest.Load(path, f, manifest.Options{Now: now()})
 		f.Close()
 		if err != nil {
-			return err
+			return &application.Invalid{Err: err}
 		}
 		for i := range got.Envelopes {
 			id, err := registry.Identity(&got.Envelopes[i])
@@ -280,7 +281,10 @@ func resolve(v projections.View, envs []domain.Envelope, refs []manifest.Referen
 			errs = append(errs, fmt.Errorf("%s: %s %q is declared neither here nor in the log", r.Where, r.Kind, r.ID))
 		}
 	}
-	return errors.Join(errs...)
+	if len(errs) > 0 {
+		return &application.Invalid{Err: errors.Join(errs...)}
+	}
+	return nil
 }
 
 func scopeOf(env *domain.Envelope) string {

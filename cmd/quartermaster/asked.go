@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	application "quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 	"quartermaster/projections"
 	"quartermaster/projections/registry"
@@ -64,7 +65,7 @@ func among(what, value string, names []string) error {
 		return nil
 	}
 	if len(names) == 0 {
-		return fmt.Errorf("no %s matches --%s %s; there are none yet", what, what, value)
+		return &application.NotFound{What: what, Name: value, Err: fmt.Errorf("no %s matches --%s %s; there are none yet", what, what, value)}
 	}
 	list := make([]string, 0, offered)
 	for _, name := range names[:min(offered, len(names))] {
@@ -74,7 +75,7 @@ func among(what, value string, names []string) error {
 	if n := len(names) - offered; n > 0 {
 		more = fmt.Sprintf(" and %s more", comma(n))
 	}
-	return fmt.Errorf("no %s matches --%s %s; there are: %s%s", what, what, value, strings.Join(list, ", "), more)
+	return &application.NotFound{What: what, Name: value, Known: names, Err: fmt.Errorf("no %s matches --%s %s; there are: %s%s", what, what, value, strings.Join(list, ", "), more)}
 }
 
 // widest is how many characters of a name a table shows; JSON has all.
@@ -85,6 +86,7 @@ func clipped(name string) string { return domain.Clip(name, widest) }
 // showLacks says under a table what it may lack.
 func (a *app) showLacks(c registry.Completeness) {
 	if note := c.Note(); note != "" {
+		a.lacking = true
 		fmt.Fprintf(a.out, "%s: see \"quartermaster quarantine list\" and \"quartermaster log stats\"\n", note)
 	}
 }

@@ -12,8 +12,10 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/snapshotfile"
+	application "quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -84,7 +86,7 @@ func (h *home) pointInLog(ctx context.Context, asOf string) (to domain.Position,
 	case strings.HasSuffix(asOf, snapshotfile.Suffix):
 		in := snapshotfile.InfoOf(h.snapshotPath(asOf))
 		if errors.Is(in.Err, os.ErrNotExist) {
-			return nil, nil, fmt.Errorf("there is no snapshot %s: \"quartermaster snapshot list\" names those there are", in.Path)
+			return nil, nil, &application.NotFound{What: "snapshot", Name: in.Path, Err: fmt.Errorf("there is no snapshot %s: \"quartermaster snapshot list\" names those there are", in.Path)}
 		}
 		if in.Err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", in.Path, in.Err)
@@ -113,7 +115,7 @@ func (h *home) pointInLog(ctx context.Context, asOf string) (to domain.Position,
 		return to, nil, nil
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("%q is no point in the log: want a position such as qm.fleet/0=12,qm.telemetry/3=4711 (every answer has its own under \"position\"), the name of a snapshot, or a time such as 2026-05-01T00:00:00Z: %w", asOf, err)
+		return nil, nil, commandline.Usagef("%q is no point in the log: want a position such as qm.fleet/0=12,qm.telemetry/3=4711 (every answer has its own under \"position\"), the name of a snapshot, or a time such as 2026-05-01T00:00:00Z: %w", asOf, err)
 	}
 	return to, nil, nil
 }

@@ -141,7 +141,7 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
 					if err == nil && requireTie && r.UntiedCount > 0 {
 						why := untiedText(r.Untied)
 						fmt.Fprintln(a.err, "quartermaster: "+why)
-						return &failed{why}
+						return &failed{why: why}
 					}
 					return err
 				})

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/commandline"
+	application "quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 	"quartermaster/projections"
@@ -74,7 +75,7 @@ JSON keys, one object per line:
 							return err
 						}
 						if filter.Line != "" {
-							return fmt.Errorf("no leaf of line %q in %s: \"quartermaster costs --period %s --by line\" lists the lines", filter.Line, monthName(month), monthName(month))
+							return &application.NotFound{What: "line", Name: filter.Line, Err: fmt.Errorf("no leaf of line %q in %s: \"quartermaster costs --period %s --by line\" lists the lines", filter.Line, monthName(month), monthName(month))}
 						}
 						if !a.json {
 							return a.noBills(v, month, filter.Workspace)

@@ -186,19 +186,19 @@ func TestAskedForNothing(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"fleet", "--cluster", "nosuch"}, 1, "no cluster matches --cluster nosuch; there are: lab, " + longName[:39] + "…"},
-		{[]string{"fleet", "--region", "nosuch"}, 1, "no region matches --region nosuch; there are: eu, us"},
-		{[]string{"fleet", "--workspace", "nosuch"}, 1, "no workspace matches --workspace nosuch; there are: platform, research"},
+		{[]string{"fleet", "--cluster", "nosuch"}, 2, "no cluster matches --cluster nosuch; there are: lab, " + longName[:39] + "…"},
+		{[]string{"fleet", "--region", "nosuch"}, 2, "no region matches --region nosuch; there are: eu, us"},
+		{[]string{"fleet", "--workspace", "nosuch"}, 2, "no workspace matches --workspace nosuch; there are: platform, research"},
 		{[]string{"fleet", "--cluster", "lab", "--region", "us"}, 0, "no clusters with --cluster lab --region us"},
-		{[]string{"models", "--cluster", "nosuch"}, 1, "no cluster matches --cluster nosuch"},
-		{[]string{"models", "--workspace", "nosuch"}, 1, "no workspace matches --workspace nosuch"},
+		{[]string{"models", "--cluster", "nosuch"}, 2, "no cluster matches --cluster nosuch"},
+		{[]string{"models", "--workspace", "nosuch"}, 2, "no workspace matches --workspace nosuch"},
 		{[]string{"models", "--workspace", platform}, 0, "no deployments at "},
 		{[]string{"models", "--at", "2026-04-01"}, 0, "no deployments at 2026-04-01T00:00:00Z: declare"},
 		{[]string{"models", "--limit", "-1"}, 2, "--limit -1: want 0 or more"},
 		{[]string{"models", "--limit", "0"}, 0, "and 1 more"},
-		{usage("--cluster", "nosuch"), 1, "no cluster matches --cluster nosuch"},
-		{usage("--region", "nosuch"), 1, "no region matches --region nosuch"},
-		{usage("--workspace", "nosuch"), 1, "no workspace matches --workspace nosuch"},
+		{usage("--cluster", "nosuch"), 2, "no cluster matches --cluster nosuch"},
+		{usage("--region", "nosuch"), 2, "no region matches --region nosuch"},
+		{usage("--workspace", "nosuch"), 2, "no workspace matches --workspace nosuch"},
 		{usage("--workspace", "research", "--region", "us"), 0, "total"},
 		{usage("--by", "workspace,deployment"), 0, "(nobody)   (nobody)"},
 		{[]string{"usage", "--from", "2016-05-01", "--to", "2026-05-02"}, 2, "--from 2016-05-01 to 2026-05-02 is more than ten years"},
@@ -244,7 +244,7 @@ func TestReportsPrintWhatTheyLack(t *testing.T) {
 	}
 	for _, args := range [][]string{{"fleet"}, {"models"}, {"usage", "--from", "2026-05-01", "--to", "2026-05-02", "--by", "region,model"}} {
 		code, out := command(t, dir, args...)
-		if code != 0 || !strings.Contains(out, "\nincomplete: 1 event; 2 events have not arrived: see ") {
+		if code != 5 || !strings.Contains(out, "\nincomplete: 1 event; 2 events have not arrived: see ") {
 			t.Errorf("%v: exit %d\n%s", args, code, out)
 		}
 		if args[0] == "usage" && (!strings.Contains(out, "(none)") || strings.Contains(out, "(nobody)")) {

@@ -14,11 +14,13 @@ import (
 	"strings"
 	"time"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/kafka/embedded"
 	"quartermaster/adapters/postgres"
 	"quartermaster/adapters/snapshotfile"
 	"quartermaster/adapters/wire"
+	application "quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -51,7 +53,7 @@ type home struct {
 }
 
 // errNoHome means that a command that only reads was pointed at nothing.
-var errNoHome = errors.New("there is no home here yet: \"quartermaster apply\" or \"quartermaster import\" make one, or name another with --home")
+var errNoHome error = &application.Unavailable{Err: errors.New("there is no home here yet: \"quartermaster apply\" or \"quartermaster import\" make one, or name another with --home")}
 
 // reading refuses to make a home only to answer that it is empty: the path is
 // probably mistyped.
@@ -72,6 +74,7 @@ func (a *app) reading() error {
 func (a *app) open(ctx context.Context) (*home, error) { return a.openFor(ctx, appending) }
 
 func (a *app) openFor(ctx context.Context, why purpose) (h *home, err error) {
+	defer func() { err = unavailable(err) }()
 	if a.config != nil {
 		h, err = a.openProduction(ctx, why)
 	} else if h, err = a.openLog(ctx); err == nil {
@@ -91,6 +94,16 @@ func (a *app) openFor(ctx context.Context, why purpose) (h *home, err error) {
 		}
 	}
 	return h, nil
+}
+
+// unavailable is the error of a log or a database that could not be opened, if it is of
+// no other kind.
+func unavailable(err error) error {
+	var usage *commandline.UsageError
+	if err == nil || application.KindOf(err) != application.KindNone || errors.As(err, &usage) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return &application.Unavailable{Err: err}
 }
 
 // embedded reports whether the log is in a directory of this machine.
@@ -128,7 +141,8 @@ func (a *app) openLog(ctx context.Context) (*home, error) {
 }
 
 // dial reaches the log, and leaves its topics as they are.
-func (a *app) dial(ctx context.Context) (*home, error) {
+func (a *app) dial(ctx context.Context) (_ *home, err error) {
+	defer func() { err = unavailable(err) }()
 	if err := a.placed(); err != nil {
 		return nil, err
 	}
@@ -321,6 +335,7 @@ func (h *home) catchUp(ctx context.Context) error {
 // noteStops says which partitions stand still, so that an answer lacks what follows.
 func (h *home) noteStops(stops projections.Stops, end domain.Position) {
 	for _, tp := range stops.Partitions() {
+		h.app.lacking = true
 		h.app.note("%s %s. What follows lacks up to %s events of it", tp, stops[tp], comma(int(end[tp]-stops[tp].Offset)))
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/snapshotfile"
 	"quartermaster/adapters/wire"
+	application "quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 	"quartermaster/projections"
 	"quartermaster/projections/registry"
@@ -197,7 +198,7 @@ func partitionsOf(topics []string) ([]domain.TopicPartition, error) {
 			for _, s := range domain.TopicSpecs() {
 				names = append(names, string(s.Topic))
 			}
-			return nil, fmt.Errorf("no topic %q; there are %v", t, names)
+			return nil, &application.NotFound{What: "topic", Name: t, Err: fmt.Errorf("no topic %q; there are %v", t, names)}
 		}
 	}
 	return slices.DeleteFunc(all, func(tp domain.TopicPartition) bool { return !slices.Contains(topics, string(tp.Topic)) }), nil

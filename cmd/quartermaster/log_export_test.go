@@ -116,8 +116,8 @@ func TestLogExportErrors(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{}, 1, "quartermaster: " + dir + ": there is no home here yet"},
-		{[]string{"--json"}, 1, `{"error":"` + dir + `: there is no home here yet`},
+		{[]string{}, 3, "quartermaster: " + dir + ": there is no home here yet"},
+		{[]string{"--json"}, 3, `{"error":"` + dir + `: there is no home here yet`},
 		{[]string{"--type", "NodeRegisterd"}, 2, "did you mean NodeRegistered?"},
 		{[]string{"--from", "2026-06", "--to", "2026-05"}, 2, "--to 2026-05 is not after --from 2026-06"},
 		{[]string{"--compress", "lz4"}, 2, `--compress "lz4": want none, gzip or zstd`},

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/commandline"
+	application "quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/config"
 )
 
@@ -47,20 +49,25 @@ func (a *app) run(args []string, stdin io.Reader) int {
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return 0
-	}
 	var failed *failed
-	if errors.As(err, &failed) {
-		return commandline.ExitFailed
-	}
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+	switch {
+	case err == nil && a.lacking:
+		return commandline.ExitIncomplete
+	case err == nil:
+		return 0
+	case errors.As(err, &failed):
+		return cmp.Or(failed.code, commandline.ExitNo)
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		err = errStopped
 	}
-	code := commandline.ExitOf(err)
+	code := exitOf(err)
 	if a.json || commandline.AsksJSON(args) {
+		answer := map[string]string{"error": advised(err)}
+		if kind := application.KindOf(err); kind != application.KindNone {
+			answer["kind"] = string(kind)
+		}
 		// The same stream as the answer would take, so that a program reads one.
-		if werr := json.NewEncoder(a.out).Encode(map[string]string{"error": advised(err)}); werr == nil {
+		if werr := json.NewEncoder(a.out).Encode(answer); werr == nil {
 			return code
 		}
 	}
@@ -68,13 +75,33 @@ func (a *app) run(args []string, stdin io.Reader) int {
 	return code
 }
 
+// exitOf returns what the program exits with for an error.
+func exitOf(err error) int {
+	switch application.KindOf(err) {
+	case application.KindInvalid, application.KindNotFound:
+		return commandline.ExitUsage
+	case application.KindUnavailable:
+		return commandline.ExitUnavailable
+	case application.KindDenied:
+		return commandline.ExitDenied
+	case application.KindIncomplete:
+		return commandline.ExitIncomplete
+	case application.KindConflict:
+		return commandline.ExitNo
+	}
+	return commandline.ExitOf(err)
+}
+
 // errStopped is what a command that a signal ended says, in place of what it
 // was doing.
-var errStopped = errors.New("interrupted before it was done: run it again for an answer")
+var errStopped = &application.Incomplete{Err: errors.New("interrupted before it was done: run it again for an answer")}
 
 // failed is the error of a command whose answer is already written but is not
 // good: a verification that failed, rows that were refused.
-type failed struct{ why string }
+type failed struct {
+	why  string
+	code int // 0: commandline.ExitNo
+}
 
 func (f *failed) Error() string { return f.why }
 
@@ -87,6 +114,7 @@ type app struct {
 	brokers  []string
 	json     bool
 	quiet    bool
+	lacking  bool          // the answer that is written lacks events
 	ownWait  time.Duration // how long serve waits for the log
 	watch    time.Duration // how often serve looks at the topics
 	patience time.Duration // how long rows may not move while a command waits for them; 0: awaitPatience
@@ -116,8 +144,11 @@ serve" fold them.
   quartermaster usage --by workspace             who used it
   quartermaster log replay --verify              rebuild everything and compare
 
-Exit codes: 0 done, 1 failed or the answer is not good, 2 the command line is wrong and
-nothing was done. Keys of --version --json: program, version, revision, time, modified,
+Exit codes: 0 done; 1 the answer is no: it differs, does not reconcile or is rejected;
+2 the command line, or a name or document that it gives, is wrong, and nothing was done;
+3 a server, a database or a file cannot be reached or read; 4 denied; 5 incomplete: the
+answer is written and lacks events, or the work was stopped. With --json an error is
+an object with the keys error and kind. Keys of --version --json: program, version, revision, time, modified,
 go, platform, methods (version of what computes results, by name).`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -209,6 +240,9 @@ func (a *app) note(format string, args ...any) {
 
 // answerJSON writes one JSON document.
 func (a *app) answerJSON(v any) error {
+	if c, ok := v.(interface{ Note() string }); ok && c.Note() != "" {
+		a.lacking = true
+	}
 	enc := json.NewEncoder(a.out)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")

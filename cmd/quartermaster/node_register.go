@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/commandline"
+	application "quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 	"quartermaster/projections"
 	"quartermaster/projections/inventory"
@@ -166,7 +167,7 @@ func (h *home) registerNodes(ctx context.Context, names []string, facts *nodeFac
 			return err
 		}
 		if cluster == nil {
-			return fmt.Errorf("cluster %q is not registered; see \"quartermaster cluster register --help\"", facts.cluster)
+			return &application.NotFound{What: "cluster", Name: facts.cluster, Err: fmt.Errorf("cluster %q is not registered; see \"quartermaster cluster register --help\"", facts.cluster)}
 		}
 		owner = cluster.Workspace
 		if facts.seen {

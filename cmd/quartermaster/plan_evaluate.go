@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/commandline"
+	application "quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 	instances "quartermaster/domain/instance"
 	"quartermaster/domain/linear"
@@ -199,7 +200,7 @@ func faultsIn(path string, err error) error {
 			lines[i] = path + ":" + l
 		}
 	}
-	return errors.New(strings.Join(lines, "\n"))
+	return &application.Invalid{Err: errors.New(strings.Join(lines, "\n"))}
 }
 
 func (a *app) appraise(ctx context.Context, in *instances.Instance, c *instances.Contract) (*instances.Appraisal, error) {

@@ -16,6 +16,7 @@ import (
 
 	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/highs"
+	application "quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 	instances "quartermaster/domain/instance"
 	"quartermaster/domain/linear"
@@ -76,9 +77,9 @@ the order of its lists. "-" reads standard input.
 file that "quartermaster plan check" proves again. Errors name file, line, column
 and path. An interrupt, and --timeout, stop the search: the best answer known by then is
 printed and written with the bound that is proven by then, interrupted is true in it, and
-the exit status is 1; end_of_horizon and baselines are left out where they are not done.
-A second interrupt ends the program. Exit status 1 where the instance breaks a rule, where the checker refuses
-the answer, and where nothing meets the constraints: then clash names some that
+the exit status is 5; end_of_horizon and baselines are left out where they are not done.
+A second interrupt ends the program. The exit status is 2 where the instance breaks a rule, and 1 where the
+checker refuses the answer and where nothing meets the constraints: then clash names some that
 cannot be met together, and without any one of them the others can (path, detail).
 
 Beside the answer stand baselines, what is done without a plan: buy nothing; serve all
@@ -127,11 +128,11 @@ that is not given, at the first days of the horizon.
 			case err != nil:
 				return err
 			case ans.Interrupted:
-				return &failed{"the search was stopped: this is the best answer that was known by then"}
+				return &failed{"the search was stopped: this is the best answer that was known by then", commandline.ExitIncomplete}
 			case sensitivity && slices.ContainsFunc(ans.EndOfHorizon, func(t instances.Terminal) bool { return t.Best == nil }), baselines && ans.Baselines == nil:
 				why := "the answer is whole, but the program was stopped before end_of_horizon and baselines were done"
 				fmt.Fprintln(a.err, why)
-				return &failed{why}
+				return &failed{why, commandline.ExitIncomplete}
 			}
 			return nil
 		},
@@ -196,7 +197,7 @@ func (a *app) showClash(clash *instances.Infeasible) error {
 		if err := a.answerJSON(clash); err != nil {
 			return err
 		}
-		return &failed{"nothing meets the constraints"}
+		return &failed{why: "nothing meets the constraints"}
 	}
 	fmt.Fprintln(a.out, "nothing that can be bought meets these constraints together; without any one of them the others can be met")
 	t := a.table("constraint", "what it asks")
@@ -204,7 +205,7 @@ func (a *app) showClash(clash *instances.Infeasible) error {
 		t.AppendRow(table.Row{c.Path, c.Detail})
 	}
 	t.Render()
-	return &failed{"nothing meets the constraints"}
+	return &failed{why: "nothing meets the constraints"}
 }
 
 func (a *app) planCheckCommand() *cobra.Command {
@@ -297,7 +298,11 @@ func readInstance(path string, stdin io.Reader) (*instances.Instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	return instances.Parse(path, data)
+	in, err := instances.Parse(path, data)
+	if err != nil {
+		return nil, &application.Invalid{Err: err}
+	}
+	return in, nil
 }
 
 func writeAnswer(path string, ans *instances.Answer) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/commandline"
+	application "quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 	problem "quartermaster/domain/instance"
 	"quartermaster/projections"
@@ -286,7 +287,7 @@ func (h *home) simulation(ctx context.Context, id string) (*simulationEntry, err
 	}
 	i := slices.IndexFunc(all, func(e simulationEntry) bool { return e.Simulation == id })
 	if i < 0 {
-		return nil, fmt.Errorf("no frozen scenario %q; \"quartermaster simulate list\" names those recorded", id)
+		return nil, &application.NotFound{What: "simulation", Name: id, Err: fmt.Errorf("no frozen scenario %q; \"quartermaster simulate list\" names those recorded", id)}
 	}
 	return &all[i], nil
 }

@@ -38,13 +38,7 @@ func readScenario(path string) (*whatif.Scenario, error) {
 	s, err := parseScenario(data)
 	var faults whatif.Errors
 	if errors.As(err, &faults) {
-		lines := strings.Split(faults.Error(), "\n")
-		for i, l := range lines {
-			if !strings.HasPrefix(l, "and ") {
-				lines[i] = path + ":" + l
-			}
-		}
-		return nil, errors.New(strings.Join(lines, "\n"))
+		return nil, faultsIn(path, err)
 	}
 	if err == nil && s.Base.Instance != "" && !filepath.IsAbs(s.Base.Instance) {
 		s.Base.Instance = filepath.Join(filepath.Dir(path), s.Base.Instance)

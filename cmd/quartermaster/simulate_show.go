@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/chart"
+	application "quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 	instances "quartermaster/domain/instance"
 	"quartermaster/simulations/whatif"
@@ -831,7 +832,7 @@ most, certain, one_of, doc).`,
 				out = append(out, d)
 			}
 			if len(out) == 0 {
-				return fmt.Errorf("no kind of change %q; known are %v", args[0], whatif.Kinds())
+				return &application.NotFound{What: "kind", Name: args[0], Err: fmt.Errorf("no kind of change %q; known are %v", args[0], whatif.Kinds())}
 			}
 			if a.json {
 				return a.answerJSON(out)

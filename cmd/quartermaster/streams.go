@@ -9,6 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	application "quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 	"quartermaster/projections"
 	"quartermaster/projections/registry"
@@ -135,7 +136,7 @@ func (h *home) resolveGap(ctx context.Context, named registry.StreamGaps, reason
 	}
 	switch len(found) {
 	case 0:
-		return fmt.Errorf("no event of source %q is awaited in %s; see \"quartermaster streams list\"", named.Source, named.Topic)
+		return &application.NotFound{What: "source", Name: named.Source, Err: fmt.Errorf("no event of source %q is awaited in %s; see \"quartermaster streams list\"", named.Source, named.Topic)}
 	case 1:
 	default:
 		return fmt.Errorf("%d streams of source %q have gaps in %s: name one by --partition and --incarnation, as \"quartermaster streams list\" shows them", len(found), named.Source, named.Topic)
