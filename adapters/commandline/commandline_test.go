@@ -101,15 +101,23 @@ func TestStrict(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	root, out, _ := tree(t)
-	root.SetArgs([]string{"--version"})
-	if err := root.Execute(); err != nil || !strings.HasPrefix(out.String(), "tool ") || !strings.HasSuffix(out.String(), "\nfolds/6\nplan/5\n") || !strings.Contains(out.String(), "revision ") {
-		t.Errorf("%q, error %v", out, err)
-	}
-	root, out, _ = tree(t)
-	root.SetArgs([]string{"--version", "--json"})
-	var v commandline.Version
-	if err := root.Execute(); err != nil || json.Unmarshal(out.Bytes(), &v) != nil || v.Program != "tool" || v.Methods["plan"] != "plan/5" || v.Revision == "" || v.Go == "" {
-		t.Errorf("%q, error %v", out, err)
+	for _, args := range [][]string{{"version"}, {"--version"}} {
+		root, out, _ := tree(t)
+		root.PersistentPreRunE = func(*cobra.Command, []string) error { return errors.New("no configuration") }
+		root.SetArgs(args)
+		if err := root.Execute(); err != nil || !strings.HasPrefix(out.String(), "tool ") || !strings.HasSuffix(out.String(), "\nfolds/6\nplan/5\n") || !strings.Contains(out.String(), "commit ") {
+			t.Errorf("%v: %q, error %v", args, out, err)
+		}
+		root, out, _ = tree(t)
+		root.SetArgs(append(args, "--json"))
+		var v commandline.Version
+		if err := root.Execute(); err != nil || json.Unmarshal(out.Bytes(), &v) != nil || v.Program != "tool" || v.Methods["plan"] != "plan/5" || v.Commit == "" || v.Go == "" {
+			t.Errorf("%v: %q, error %v", args, out, err)
+		}
+		for _, key := range []string{`"version"`, `"commit"`, `"date"`, `"methods"`} {
+			if !strings.Contains(out.String(), key) {
+				t.Errorf("%v lacks %s: %s", args, key, out)
+			}
+		}
 	}
 }

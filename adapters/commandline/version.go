@@ -17,8 +17,8 @@ import (
 type Version struct {
 	Program  string `json:"program"`
 	Version  string `json:"version"`  // of the module; (devel) for a build of a working tree
-	Revision string `json:"revision"` // of the commit; unknown where the build did not say
-	Time     string `json:"time"`     // of the commit, RFC 3339; empty where it is unknown
+	Commit   string `json:"commit"`   // unknown where the build did not say
+	Date     string `json:"date"`     // of the commit, RFC 3339; empty where it is unknown
 	Modified bool   `json:"modified"` // the tree had changes that are in no commit
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
@@ -27,29 +27,29 @@ type Version struct {
 	Methods map[string]string `json:"methods,omitempty"`
 }
 
-// revision is set by the linker where a build has no repository at hand:
+// commit is set by the linker where a build has no repository at hand:
 //
-//	-ldflags "-X quartermaster/adapters/commandline.revision=COMMIT"
-var revision string
+//	-ldflags "-X quartermaster/adapters/commandline.commit=COMMIT"
+var commit string
 
 // VersionOf reads what is known of this build. Methods are named as
 // "folds/6": the name, a slash, and the version.
 func VersionOf(program string, methods ...string) Version {
-	v := Version{Program: program, Version: "unknown", Revision: revision, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	v := Version{Program: program, Version: "unknown", Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		v.Version = cmp.Or(info.Main.Version, v.Version)
 		for _, s := range info.Settings {
 			switch s.Key {
 			case "vcs.revision":
-				v.Revision = s.Value
+				v.Commit = s.Value
 			case "vcs.time":
-				v.Time = s.Value
+				v.Date = s.Value
 			case "vcs.modified":
 				v.Modified = s.Value == "true"
 			}
 		}
 	}
-	v.Revision = cmp.Or(v.Revision, "unknown")
+	v.Commit = cmp.Or(v.Commit, "unknown")
 	for _, m := range methods {
 		name, _, _ := strings.Cut(m, "/")
 		if v.Methods == nil {
@@ -63,9 +63,9 @@ func VersionOf(program string, methods ...string) Version {
 // String is a line of the program, one of the toolchain and one for each method.
 func (v Version) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s, revision %s", v.Program, v.Version, v.Revision)
-	if v.Time != "" {
-		fmt.Fprintf(&b, " of %s", v.Time)
+	fmt.Fprintf(&b, "%s %s, commit %s", v.Program, v.Version, v.Commit)
+	if v.Date != "" {
+		fmt.Fprintf(&b, " of %s", v.Date)
 	}
 	if v.Modified {
 		b.WriteString(", modified")
@@ -77,8 +77,8 @@ func (v Version) String() string {
 	return b.String()
 }
 
-// SetVersion gives a program the flag --version, which answers in JSON where the
-// flag --json is set too.
+// SetVersion gives a program the command version and the flag --version, which answer in
+// JSON where the flag --json is set too.
 func SetVersion(root *cobra.Command, v Version) error {
 	doc, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -87,5 +87,25 @@ func SetVersion(root *cobra.Command, v Version) error {
 	root.Version = v.Version
 	root.Annotations = map[string]string{"version": v.String(), "version-json": string(doc) + "\n"}
 	root.SetVersionTemplate(`{{$json := .Flag "json"}}{{if and $json (eq $json.Value.String "true")}}{{index .Annotations "version-json"}}{{else}}{{index .Annotations "version"}}{{end}}`)
+	root.AddCommand(&cobra.Command{
+		Use:   "version",
+		Short: "Print the version, the commit and the method versions",
+		Long: `Version prints what this program is built from and the versions of the methods that
+compute its results. Reports name the same.
+
+JSON keys: program, version, commit, date (of the commit), modified (the build had
+changes that are in no commit), go, platform, methods (by name).`,
+		Args: cobra.NoArgs,
+		// It answers whatever the configuration says.
+		PersistentPreRunE: func(*cobra.Command, []string) error { return nil },
+		RunE: func(c *cobra.Command, _ []string) error {
+			text := v.String()
+			if f := c.Flag("json"); f != nil && f.Value.String() == "true" {
+				text = string(doc) + "\n"
+			}
+			_, err := fmt.Fprint(c.OutOrStdout(), text)
+			return err
+		},
+	})
 	return nil
 }

@@ -131,9 +131,7 @@ they are refused.
 Exit codes: 0 ended when asked to, 1 other, 2 wrong flags, 3 built without C,
 10 no libdcgm.so.4, 11 another version of DCGM, 12 the library lacks a function,
 13 no permission, 14 no engine, 15 no driver, 16 no GPUs, 17 the nv-hostengine went
-away, or one came while DCGM was embedded, 18 nobody reads the frames.
-
-Keys of --version --json: program, version, revision, time, modified, go, platform.`,
+away, or one came while DCGM was embedded, 18 nobody reads the frames.`,
 		Example: `  dcgm-collector check
   dcgm-collector check --json
   dcgm-collector --engine tcp://127.0.0.1:5555 | my-reader
@@ -172,7 +170,7 @@ Keys of --version --json: program, version, revision, time, modified, go, platfo
 	own.DurationVar(&cfg.Slow, "slow", 30*time.Second, "time between readings of errors and links, and between health checks")
 	own.DurationVar(&cfg.Heartbeat, "heartbeat", 2*time.Second, "time between heartbeats")
 	var asJSON bool
-	fs.BoolVar(&asJSON, "json", false, "print JSON: of check and --version")
+	fs.BoolVar(&asJSON, "json", false, "print JSON: of check and version")
 	root.AddCommand(checkCommand(&cfg, stdout, &code, &asJSON))
 	if err := commandline.SetVersion(root, commandline.VersionOf("dcgm-collector")); err != nil {
 		fmt.Fprintf(stderr, "dcgm-collector: %v\n", err)

@@ -112,8 +112,8 @@ gateway, the driver or this program fails; what must be dropped is reported.
   node-reporter check --config node-reporter.yaml
   node-reporter run --config node-reporter.yaml
 
-Exit codes: 0 done, 1 failed, 2 the command line is wrong and nothing was done. Keys of
---version --json: program, version, revision, time, modified, go, platform, methods.`,
+Exit codes: 0 done, 1 failed, 2 the command line is wrong and nothing was done, 3 a server
+or a file cannot be reached or read.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

@@ -83,8 +83,9 @@ const widest = 40
 
 func clipped(name string) string { return domain.Clip(name, widest) }
 
-// showLacks says under a table what it may lack.
-func (a *app) showLacks(c registry.Completeness) {
+// reportEnds says under a table what it may lack, and what made it.
+func (a *app) reportEnds(c registry.Completeness) {
+	a.showProgram()
 	if note := c.Note(); note != "" {
 		a.lacking = true
 		fmt.Fprintf(a.out, "%s: see \"quartermaster quarantine list\" and \"quartermaster log stats\"\n", note)

@@ -66,6 +66,7 @@ invoice, line, day, hour, rung.
               by_commitment, by_following, by_nothing
 
 JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
+  program (version, commit, date, methods: what made the report);
   position, period (from, to), workspace, note (what stays whole), methods
     (folds, attribution), lines, leaves, generated (true when something of it was
     made by a generator and no supplier sent it);
@@ -134,7 +135,7 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
 						}
 					}
 					if a.json {
-						err = a.answerJSON(r)
+						err = a.answerReport(r)
 					} else {
 						err = a.showCosts(v, r)
 					}

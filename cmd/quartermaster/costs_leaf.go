@@ -119,6 +119,7 @@ that it is in. Quote the leaf, because it has semicolons.
 
 JSON keys, beside those of a leaf
   (` + leafKeys + `):
+  program (version, commit, date, methods: what made the report);
   position, period, methods (folds, attribution), policies (kind, value, policy,
     workspace, effective_from, operator);
   weight, of and weight_unit: the leaf gets weight of of of its line, in gpu_ms,
@@ -154,7 +155,7 @@ JSON keys, beside those of a leaf
 						return err
 					}
 					if a.json {
-						return a.answerJSON(x)
+						return a.answerReport(x)
 					}
 					a.showLeaf(x)
 					return nil
@@ -250,5 +251,5 @@ func (a *app) showLeaf(x *costs.Explanation) {
 		fmt.Fprintln(a.out, policyText(p))
 	}
 	fmt.Fprintf(a.out, "method: %s on %s\nposition: %s\n", x.Methods.Attribution, x.Methods.Folds, x.Position)
-	a.showLacks(x.Completeness)
+	a.reportEnds(x.Completeness)
 }

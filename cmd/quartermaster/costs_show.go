@@ -96,7 +96,7 @@ func (a *app) showCosts(v projections.View, r *costs.Report) error {
 		fmt.Fprintln(a.out, policyText(p))
 	}
 	fmt.Fprintf(a.out, "method: %s on %s\nposition: %s\n", r.Methods.Attribution, r.Methods.Folds, r.Position)
-	a.showLacks(r.Completeness)
+	a.reportEnds(r.Completeness)
 	return nil
 }
 

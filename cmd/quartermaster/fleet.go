@@ -32,7 +32,7 @@ ahead. It also lists the nodes whose collector is silent, and what agents of nod
 dropped in the last 31 days. Nodes that report and that nobody registered are shown
 with their faults in a table of their own, and count nowhere.
 
-JSON keys: position, at;
+JSON keys: program (version, commit, date, methods: what made the report), position, at;
   clusters (cluster, registered, workspace, name, provider, provider_class,
     region, country,
     certifications (certification, from, valid_to, evidence),
@@ -84,7 +84,7 @@ JSON keys: position, at;
 						}
 					}
 					if a.json {
-						return a.answerJSON(inv)
+						return a.answerReport(inv)
 					}
 					a.showFleet(inv, nodes, asked)
 					return nil
@@ -164,7 +164,7 @@ func (a *app) showFleet(inv *inventory.Inventory, nodes bool, asked asked) {
 	}
 	a.showUnregistered(inv, nodes)
 	a.showExceptions(inv.Exceptions)
-	a.showLacks(inv.Completeness)
+	a.reportEnds(inv.Completeness)
 }
 
 // shownUnregistered is how many nodes that nobody registered are listed without

@@ -165,7 +165,7 @@ func TestProductionForeignWrites(t *testing.T) {
 	f := newForeign(t, fmt.Sprint("127.0.0.1:", s.port))
 	f.writes()
 	settled(t, s.command)
-	if code, out := s.command("jobs", "--from", "2026-01-01", "--to", "2027-01-01", "--json"); code != 0 || !strings.Contains(out, `"incomplete": 4`) {
+	if code, out := s.command("jobs", "--from", "2026-01-01", "--to", "2027-01-01", "--json"); code != 5 || !strings.Contains(out, `"incomplete": 4`) {
 		t.Errorf("exit %d: %s", code, out)
 	}
 	if code, out := s.command("quarantine", "list"); code != 0 || !strings.Contains(out, ", 3 events: the records are of a transaction that its producer aborted") {
@@ -243,7 +243,7 @@ func TestProductionTrimmed(t *testing.T) {
 		args []string
 		code int
 	}{
-		{[]string{"projection", "status"}, 0}, {[]string{"config", "check"}, 1}, {[]string{"fleet"}, 0}, {[]string{"log", "stats"}, 0},
+		{[]string{"projection", "status"}, 0}, {[]string{"config", "check"}, 1}, {[]string{"fleet"}, 5}, {[]string{"log", "stats"}, 5},
 		{[]string{"log", "replay"}, 1}, {[]string{"log", "export", "--topic", string(tp.Topic)}, 1},
 	} {
 		if code, out := s.command(c.args...); code != c.code || !strings.Contains(out, sentence) || !strings.Contains(strings.Join(strings.Fields(out), " "), kafka.Anew) {

@@ -68,7 +68,7 @@ deployment with the MIG profiles of its GPU, and names the smallest that has bot
 with --headroom. Money is at the effective price per GPU-hour of the cluster in
 the billing month before --at.
 
-JSON keys: position, at, from, region, nodes, unseen_nodes, unseen_gpus, replicas,
+JSON keys: program (version, commit, date, methods: what made the report), position, at, from, region, nodes, unseen_nodes, unseen_gpus, replicas,
 fixed_gpus, workloads; models (model, machines, total_milli, free_milli,
 stranded_milli, unjudged_milli (free where no shape may run), shapes (gpu_milli, cpu_milli, memory_mib, models, replicas,
 useless_milli, lacks (constraint, milli))); moves (replica, workload, from, to,
@@ -110,9 +110,10 @@ money).`,
 						return err
 					}
 					if a.json {
-						return a.answerJSON(ans)
+						return a.answerReport(ans)
 					}
 					a.showFragmentation(ans)
+					a.showProgram()
 					return nil
 				})
 			})

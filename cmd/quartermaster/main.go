@@ -148,8 +148,7 @@ Exit codes: 0 done; 1 the answer is no: it differs, does not reconcile or is rej
 2 the command line, or a name or document that it gives, is wrong, and nothing was done;
 3 a server, a database or a file cannot be reached or read; 4 denied; 5 incomplete: the
 answer is written and lacks events, or the work was stopped. With --json an error is
-an object with the keys error and kind. Keys of --version --json: program, version, revision, time, modified,
-go, platform, methods (version of what computes results, by name).`,
+an object with the keys error and kind.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -240,9 +239,6 @@ func (a *app) note(format string, args ...any) {
 
 // answerJSON writes one JSON document.
 func (a *app) answerJSON(v any) error {
-	if c, ok := v.(interface{ Note() string }); ok && c.Note() != "" {
-		a.lacking = true
-	}
 	enc := json.NewEncoder(a.out)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")

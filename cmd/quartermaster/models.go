@@ -33,7 +33,7 @@ func (a *app) modelsCommand() *cobra.Command {
   pending  declared just now, not seen yet
   stopped  declared with no replicas
 
-JSON keys: position, at (not there as of a log without events), stale_after, deployments (workspace, cluster, model,
+JSON keys: program (version, commit, date, methods: what made the report), position, at (not there as of a log without events), stale_after, deployments (workspace, cluster, model,
 tier, deployment, class, environment, status, declared, declared_replicas,
 declared_at, ready_replicas, units, last_seen, seen_by, last_update), models
 (model, clusters, workspaces, deployments, shadow, stale, declared_replicas,
@@ -78,10 +78,10 @@ from, to, reason).`,
 						}
 					}
 					if a.json {
-						return a.answerJSON(m)
+						return a.answerReport(m)
 					}
 					a.showModels(m, limit, asked)
-					a.showLacks(m.Completeness)
+					a.reportEnds(m.Completeness)
 					return nil
 				})
 			})

@@ -76,6 +76,7 @@ func (a *app) showPlan(p *plan.Plan, few int) {
 		t.Render()
 	}
 	a.showLeft(p.Left)
+	a.showProgram()
 	fmt.Fprintf(a.out, "methods %s\nposition %s\n", strings.Join(p.Methods, " "), p.Position)
 }
 
@@ -266,6 +267,7 @@ func (a *app) showNothing(p *plan.Plan) {
 	}
 	a.showLeft(p.Left)
 	fmt.Fprintf(a.out, "this is a plan of %s: --at DATE names another time\n", p.At)
+	a.showProgram()
 	fmt.Fprintf(a.out, "methods %s\nposition %s\n", strings.Join(p.Methods, " "), p.Position)
 }
 

@@ -57,7 +57,7 @@ shown is interpolated linearly within the bucket, and of a bucket without an end
 it is the end of the one before, shown with a ">". Histograms are added up only
 where their bounds are equal; others stand beside each other, most requests first.
 
-JSON keys: position, from, to, quantiles (this rule), groups, models, incomplete
+JSON keys: program (version, commit, date, methods: what made the report), position, from, to, quantiles (this rule), groups, models, incomplete
 (events in quarantine that may concern this answer), missing (events that are
 known to exist and have not arrived), dropped (what agents of nodes lost of that
 time, if they did: cluster, node, topic, events, from, to, reason). A group has model, cluster, provider,
@@ -96,7 +96,7 @@ histograms have other bounds.`,
 						return err
 					}
 					if a.json {
-						return a.answerJSON(r)
+						return a.answerReport(r)
 					}
 					a.showServing(r)
 					return nil
@@ -116,7 +116,7 @@ histograms have other bounds.`,
 func (a *app) showServing(r *serving.Report) {
 	if len(r.Groups) == 0 {
 		fmt.Fprintf(a.out, "no model server reported from %s to %s: see \"quartermaster cluster register --help\" for what Prometheus needs\n", r.From, r.To)
-		a.showLacks(r.Completeness)
+		a.reportEnds(r.Completeness)
 		return
 	}
 	t := a.table("model", "cluster", "tier", "servers", "requests", "ok", "ttft p50", "p95", "p99", "wait p95", "waiting", "batch", "kv cache", "gpu memory")
@@ -160,7 +160,7 @@ func (a *app) showServing(r *serving.Report) {
 		fmt.Fprintf(a.out, "%s histograms of other bounds are in --json\n", comma(others))
 	}
 	fmt.Fprintln(a.out, "times are interpolated within the bucket of a histogram; --json has the bounds")
-	a.showLacks(r.Completeness)
+	a.reportEnds(r.Completeness)
 }
 
 func firstLatency(l []projections.Latency) projections.Latency {
@@ -222,7 +222,7 @@ func (a *app) jobsCommand() *cobra.Command {
 long those waited that began in it. Cancelled jobs count neither as success nor as
 failure.
 
-JSON keys: position, from, to, groups (workspace, cluster, class and counts),
+JSON keys: program (version, commit, date, methods: what made the report), position, from, to, groups (workspace, cluster, class and counts),
 total (counts), incomplete (events in quarantine that may concern this answer),
 missing (events that are known to exist and have not arrived), dropped (what
 agents of nodes lost of that time, if they did: cluster, node, topic, events,
@@ -254,7 +254,7 @@ that rank; null where none began).`,
 						}
 					}
 					if a.json {
-						return a.answerJSON(r)
+						return a.answerReport(r)
 					}
 					a.showJobs(r)
 					return nil
@@ -272,7 +272,7 @@ that rank; null where none began).`,
 func (a *app) showJobs(r *serving.JobsReport) {
 	if len(r.Groups) == 0 {
 		fmt.Fprintf(a.out, "no job finished or began from %s to %s\n", r.From, r.To)
-		a.showLacks(r.Completeness)
+		a.reportEnds(r.Completeness)
 		return
 	}
 	t := a.table("workspace", "cluster", "class", "finished", "succeeded", "failed", "cancelled", "preempted", "interrupted", "success", "waited p50", "p95")
@@ -296,5 +296,5 @@ func (a *app) showJobs(r *serving.JobsReport) {
 	t.AppendSeparator()
 	t.AppendRow(row("total", "", "", &r.Total))
 	t.Render()
-	a.showLacks(r.Completeness)
+	a.reportEnds(r.Completeness)
 }

@@ -84,6 +84,7 @@ func (a *app) showSimulation(r *whatif.Result) {
 		}
 		fmt.Fprintf(a.out, "note: %s\n", domain.Clip(n, 4*widest))
 	}
+	a.showProgram()
 	fmt.Fprintf(a.out, "methods %s\n", strings.Join(r.Methods, " "))
 	if r.Position != "" {
 		fmt.Fprintf(a.out, "position %s\n", r.Position)

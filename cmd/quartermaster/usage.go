@@ -40,7 +40,7 @@ Dimensions for --by: workspace, cluster, node, gpu, model, deployment, region,
 hour, day. Workspace and deployment are those of the holder, and empty for time
 that nobody held.
 
-JSON keys: position, from, to, by, groups and total; incomplete (events in
+JSON keys: program (version, commit, date, methods: what made the report), position, from, to, by, groups and total; incomplete (events in
 quarantine that may concern this answer), missing (events that are known to
 exist and have not arrived), dropped (what agents of nodes lost of that time, if
 they did: cluster, node, topic, events, from, to, reason). Each group has key (a value per dimension); it and
@@ -92,7 +92,7 @@ activity_coverage_permille (null without allocated time).`,
 						}
 					}
 					if a.json {
-						return a.answerJSON(r)
+						return a.answerReport(r)
 					}
 					a.showUsage(r)
 					return nil
@@ -160,7 +160,7 @@ func (a *app) showUsage(r *usage.Report) {
 	if r.Total.Undeclared > 0 {
 		fmt.Fprintf(a.out, "%s GPU-hours are of GPUs that nobody declared\n", gpuHours(r.Total.Undeclared))
 	}
-	a.showLacks(r.Completeness)
+	a.reportEnds(r.Completeness)
 }
 
 // gpuHours shows milliseconds as hours with two places, rounded half away from
