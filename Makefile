@@ -158,7 +158,7 @@ fmt: ## Format Go code and schemas
 	$(TOOL) buf format -w
 
 # The reference in docs is written by the tests that compare it.
-REFERENCE := $(GO) test -count=1 -run '^TestReference$$' ./cmd/...
+REFERENCE := $(GO) test -count=1 -run '^TestReference$$' ./cmd/*
 
 .PHONY: generate
 generate: ## Generate Go code from the schemas, and docs/reference from the programs
