@@ -142,6 +142,10 @@ func (a *app) apply(ctx context.Context, files []string, dryRun bool, key string
 			if err != nil {
 				return err
 			}
+			// With the first operator came the workspace platform, which the file may declare too.
+			if _, todo, err = h.changes(ctx, envs, refs); err != nil {
+				return err
+			}
 			if err := h.decide(ctx, "apply", s, todo); err != nil {
 				return err
 			}
