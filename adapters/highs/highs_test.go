@@ -302,7 +302,7 @@ func TestLinearProperty(t *testing.T) {
 	s := open(t)
 	glpk := newGLPK(t)
 	seen := map[linear.Status]int{}
-	rapid.Check(t, func(t *rapid.T) {
+	long.Check(t, 50, 1000, func(t *rapid.T) {
 		p := drawProgram(t, false)
 		got := solve(t, s, p, linear.Limits{})
 		seen[got.Status]++
@@ -339,7 +339,7 @@ func TestLinearProperty(t *testing.T) {
 func TestWholeProperty(t *testing.T) {
 	s := open(t)
 	glpk := newGLPK(t)
-	rapid.Check(t, func(t *rapid.T) {
+	long.Check(t, 50, 1000, func(t *rapid.T) {
 		p := drawProgram(t, true)
 		got := solve(t, s, p, linear.Limits{Gap: 1e-9})
 		if got.Status == linear.Optimal {
@@ -356,7 +356,7 @@ func TestWholeProperty(t *testing.T) {
 func TestBruteForce(t *testing.T) {
 	s := open(t)
 	seen := map[linear.Status]int{}
-	rapid.Check(t, func(t *rapid.T) {
+	long.Check(t, 50, 1000, func(t *rapid.T) {
 		p := drawProgram(t, false)
 		n := min(len(p.Cost), 4)
 		for j := range p.Cost {

@@ -2,11 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"quartermaster/domain"
+	"quartermaster/internal/long"
 )
 
 // Filters name records without a list of ids: twenty thousand are resolved in seconds,
@@ -14,7 +16,8 @@ import (
 func TestResolveByFilter(t *testing.T) {
 	dir := smallHome(t)
 	h, _ := openTest(t, dir)
-	const many = 20_000
+	many := 1000 * long.Count(4, 20)
+	all, half := fmt.Sprintf("%d,000", many/1000), fmt.Sprintf("%d,000", many/2000)
 	recs := make([]domain.Record, many)
 	for i := range recs {
 		recs[i] = domain.Record{Topic: domain.TopicTelemetry, Partition: i % 2, Value: []byte("a port scan"), Time: may + domain.Instant(i%2)*domain.Day}
@@ -64,14 +67,14 @@ func TestResolveByFilter(t *testing.T) {
 			t.Errorf("%v: exit %d, want %q, have %.400s", args, code, want, out)
 		}
 	}
-	resolve("would discard 10,000 records: 10,000 undecodable", "--topic", "qm.telemetry", "--partition", "1", "--dry-run")
-	resolve("would discard 10,000 records: 10,000 undecodable", "--kind", "undecodable", "--until", "2026-05-02", "--dry-run")
+	resolve("would discard "+half+" records: "+half+" undecodable", "--topic", "qm.telemetry", "--partition", "1", "--dry-run")
+	resolve("would discard "+half+" records: "+half+" undecodable", "--kind", "undecodable", "--until", "2026-05-02", "--dry-run")
 	resolve("no open record", "--matching", "no such text", "--dry-run")
 	if n := open(); n != many+1 {
 		t.Errorf("%d are open, want %d", n, many+1)
 	}
 	start := time.Now()
-	resolve("discarded 20,000 records: 20,000 undecodable, signed by", "--kind", "undecodable")
+	resolve("discarded "+all+" records: "+all+" undecodable, signed by", "--kind", "undecodable")
 	t.Logf("resolved in %s", time.Since(start))
 	if n := open(); n != 1 {
 		t.Errorf("%d are open, want 1", n)
@@ -80,7 +83,7 @@ func TestResolveByFilter(t *testing.T) {
 	if code, out := command(t, dir, "quarantine", "list", "--open"); code != 0 || strings.Count(out, "\n") > 10 || !strings.Contains(out, "qm.fleet/") {
 		t.Errorf("open ones: exit %d\n%.1000s", code, out)
 	}
-	if code, out := command(t, dir, "quarantine", "list"); code != 0 || !strings.Contains(out, "open: 1 invalid\nresolved: 20,000 undecodable\n") {
+	if code, out := command(t, dir, "quarantine", "list"); code != 0 || !strings.Contains(out, "open: 1 invalid\nresolved: "+all+" undecodable\n") {
 		t.Errorf("all: exit %d\n%.1000s", code, out)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 
 	"quartermaster/adapters/highs"
 	"quartermaster/internal/long"
@@ -25,6 +26,21 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"quartermaster": func() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 	})
+}
+
+// inMemory returns a folder in memory for the scripts to work in, where nothing is
+// written to disk, and "" where there is none with enough room.
+func inMemory(t *testing.T) string {
+	var room unix.Statfs_t
+	if err := unix.Statfs("/dev/shm", &room); err != nil || room.Bavail*uint64(room.Bsize) < 1<<30 {
+		return ""
+	}
+	dir, err := os.MkdirTemp("/dev/shm", "quartermaster-script-")
+	if err != nil {
+		return ""
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
 }
 
 // TestScript plays what users do. Each script says why it exists.
@@ -41,7 +57,8 @@ func TestScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir: filepath.Join("testdata", "script"),
+		Dir:         filepath.Join("testdata", "script"),
+		WorkdirRoot: inMemory(t),
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("QUARTERMASTER_HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("DATA", data)

@@ -22,6 +22,7 @@ import (
 	"quartermaster/adapters/importer"
 	"quartermaster/domain"
 	"quartermaster/domain/linear"
+	"quartermaster/internal/long"
 	"quartermaster/projections"
 	"quartermaster/schemas"
 	"quartermaster/simulations/whatif"
@@ -389,7 +390,7 @@ func workScenario(t *testing.T, a *app, v projections.View, path string) {
 	}
 	// A week is what there is, and a year and a half shows what each is about.
 	s.Runs, s.Assumptions.Weeks = 8, 1
-	s.Months = min(s.Months, 18)
+	s.Months = min(s.Months, long.Count(15, 18))
 	s.Assumptions.Months = s.Months
 	r, err := a.answerScenario(t.Context(), s, &whatif.Input{View: v, At: s.Base.At})
 	if errors.Is(err, linear.ErrUnavailable) && !highs.Available() {
