@@ -20,7 +20,7 @@ func (a *app) costsCommand() *cobra.Command {
 	var (
 		period, workspace, asOf string
 		by                      []string
-		requireTie              bool
+		requireReconciled       bool
 	)
 	cmd := &cobra.Command{
 		Use:   "costs",
@@ -32,17 +32,17 @@ are parts of their own. A line belongs to the month, in UTC, that the middle of
 its billing period lies in. Of a line or an invoice that was stated more than
 once, what was stated last counts; a line id in two months counts in both, and is listed.
 
-There are two ledgers. Billed ties to the totals of invoices, which are received
+There are two ledgers. Billed reconciles with the totals of invoices, which are received
 apart from their lines (import both with "quartermaster import focus"). Effective
 spreads commitments over their terms. An invoice that differs from its lines by
-no more than its own rounding is bridged, in sight; one that differs by more is
+no more than its own rounding is adjusted, in sight; one that differs by more is
 shown with its difference. Lines of several months may name one invoice: then it
 is compared with all of them, and each month shows its part.
 
-With --require-tie the command fails, and says why, when an invoice differs from
+With --require-reconciled the command fails, and says why, when an invoice differs from
 its lines, has none, or was voided and has some; when lines name an invoice that
 nobody received; and when a line or an invoice cannot be used. Lines that name
-no invoice yet have nothing to tie to.
+no invoice yet have nothing to reconcile with.
 
 Tables show whole cents: where a workspace's total is shown it is rounded once
 for each invoice, so that statements add up to what is paid; the cents of other
@@ -50,25 +50,25 @@ rows are apportioned so that a column adds up to its total. JSON has every digit
 
 With --workspace, groups, totals and statements are what this workspace carries.
 Invoices, commitments, matches and exceptions stay whole, because a part of a
-bill ties to nothing.
+bill reconciles with nothing.
 
 Dimensions for --by: workspace, component, class, cluster, deployment, region,
-invoice, line, day, hour, rung.
+invoice, line, day, hour, match_method.
   workspace   who carries it, or platform, platform:reliability (what failed or
               was maintained), platform:unobserved (what nobody saw) or
               platform:prepaid (paid now for a term)
   component   allocated, busy_unattributed (worked, and nobody is known to have
               held it; carried as idle is), idle, unprovisioned, failed,
               maintenance, unobserved, unseen (bought beyond the time in
-              service), unused_commitment, prepaid, unmatched, bridge
+              service), unused_commitment, prepaid, unmatched, rounding_adjustment
   class       committed, on_demand, spot, owned, shared, credit, tax, rounding
-  rung        how a line found its machines: by_resource, by_pool, by_account,
+  match_method  how a line found its machines: by_resource, by_pool, by_account,
               by_commitment, by_following, by_nothing
 
 JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
   program (version, commit, date, methods: what made the report);
   position, period (from, to), workspace, note (what stays whole), methods
-    (folds, attribution), lines, leaves, generated (true when something of it was
+    (folds, attribution), lines, allocations, generated (true when something of it was
     made by a generator and no supplier sent it);
   policies (kind, value, policy, workspace, effective_from, operator): the
     default where policy is missing;
@@ -80,22 +80,22 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
     is not counted as useful;
   statements (issuer, account, invoice, currency, period where there is no
     invoice, workspace, billed, amount: billed in whole cents);
-  invoices (issuer, account, invoice, currency, period, status: tied, bridged,
+  invoices (issuer, account, invoice, currency, period, status: reconciled, adjusted,
     spans_months, differs, no_invoice, no_lines or voided; lines, billed by
-    lines, attributed by leaves, received, difference (received less attributed,
-    before the bridge; of a voided invoice nothing counts as received), difference_minor in whole cents, bridge, after (the
-    difference less the bridge), generated; details: for each row of the invoice
+    lines, attributed by allocations, received, difference (received less attributed,
+    before the rounding adjustment; of a voided invoice nothing counts as received), difference_minor in whole cents, rounding_adjustment, after (the
+    difference less the rounding adjustment), generated; details: for each row of the invoice
     that lines name, and for the rest, detail (its id), rows, lines, billed,
-    received, difference, bridge and after;
+    received, difference, rounding_adjustment and after;
     rounded_away: what rounding to 18 decimals took from what the month's lines
     bill, as written less as kept;
     elsewhere: period, lines and billed of each other month whose lines name it,
     and then received and difference are of all months);
-  untied (subject: an invoice or a line; why) and untied_count, what --require-tie
+  unreconciled (subject: an invoice or a line; why) and unreconciled_count, what --require-reconciled
     fails for;
   commitments (issuer, commitment, currency, purchases, purchased, used_lines,
     used, unused_lines, unused, sponsored);
-  matches (rung, currency, lines, billed, effective);
+  matches (match_method, currency, lines, billed, effective);
   exceptions (kind, subject, detail, gpu_ms, lines, currency, billed,
     effective), of these kinds:
 ` + kindsText() + `;
@@ -106,9 +106,9 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
 		Example: "  quartermaster costs --period 2026-05\n" +
 			"  quartermaster costs --period 2026-05 --by workspace,component --json\n" +
 			"  quartermaster costs --period 2026-05 --workspace vc-a01 --by deployment,day\n" +
-			"  quartermaster costs --period 2026-05 --require-tie\n" +
-			"  quartermaster costs leaves --period 2026-05 --line LINE\n" +
-			"  quartermaster costs explain LEAF\n" +
+			"  quartermaster costs --period 2026-05 --require-reconciled\n" +
+			"  quartermaster costs allocations --period 2026-05 --line LINE\n" +
+			"  quartermaster costs explain ALLOCATION\n" +
 			"  quartermaster costs moved --before may.json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -139,8 +139,8 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
 					} else {
 						err = a.showCosts(v, r)
 					}
-					if err == nil && requireTie && r.UntiedCount > 0 {
-						why := untiedText(r.Untied)
+					if err == nil && requireReconciled && r.UnreconciledCount > 0 {
+						why := unreconciledText(r.Unreconciled)
 						fmt.Fprintln(a.err, "quartermaster: "+why)
 						return &failed{why: why}
 					}
@@ -153,10 +153,10 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
 	f.StringVar(&period, "period", "", "billing month in UTC, for example 2026-05 (required)")
 	f.StringVar(&workspace, "workspace", "", "only what this workspace carries; invoices stay whole")
 	f.StringSliceVar(&by, "by", []string{"workspace"}, "dimensions to group by, separated by commas")
-	f.BoolVar(&requireTie, "require-tie", false, "fail, and say why, when the bills do not tie")
+	f.BoolVar(&requireReconciled, "require-reconciled", false, "fail, and say why, when the bills do not reconcile")
 	asOfFlag(cmd, &asOf)
 	must(cmd.MarkFlagRequired("period"))
-	cmd.AddCommand(a.costLeavesCommand(), a.costExplainCommand(), a.costMovedCommand())
+	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand())
 	return cmd
 }
 
@@ -179,10 +179,10 @@ func kindsText() string {
 	return b.String()
 }
 
-// untiedText says what does not tie, and why; of very many the first.
-func untiedText(all []costs.Untied) string {
+// unreconciledText says what does not reconcile, and why; of very many the first.
+func unreconciledText(all []costs.Unreconciled) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s of the bills do not tie:", comma(len(all)))
+	fmt.Fprintf(&b, "%s of the bills do not reconcile:", comma(len(all)))
 	for i, u := range all {
 		if i == shownRows {
 			fmt.Fprintf(&b, "\n  and %s more; see --json", comma(len(all)-i))

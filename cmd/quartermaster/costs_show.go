@@ -257,7 +257,7 @@ func invoiceText(id string, period domain.Interval) string {
 
 func (a *app) showInvoices(r *costs.Report) {
 	fmt.Fprintln(a.out, "\ninvoices")
-	t := a.table("issuer", "account", "invoice", "lines", "attributed", "other months", "received", "difference", "bridge", "status")
+	t := a.table("issuer", "account", "invoice", "lines", "attributed", "other months", "received", "difference", "rounding", "status")
 	alignRight(t, 4, 9)
 	for i, x := range r.Invoices {
 		if i >= shownRows {
@@ -270,7 +270,7 @@ func (a *app) showInvoices(r *costs.Report) {
 		}
 		t.AppendRow(table.Row{
 			clipped(x.Issuer), clipped(x.Account), invoiceText(x.Invoice, x.Period), comma(x.Lines),
-			amountText(x.Attributed, x.Currency), elsewhereText(&x), received, difference, exactly(x.Bridge, x.Currency), statusText(&x),
+			amountText(x.Attributed, x.Currency), elsewhereText(&x), received, difference, exactly(x.RoundingAdjustment, x.Currency), statusText(&x),
 		})
 	}
 	t.Render()
@@ -292,7 +292,7 @@ func dayText(t domain.Instant) string {
 }
 
 // elsewhereText is what the lines of other months come to.
-func elsewhereText(t *costs.InvoiceTie) string {
+func elsewhereText(t *costs.InvoiceReconciliation) string {
 	if len(t.Elsewhere) == 0 {
 		return ""
 	}
@@ -303,7 +303,7 @@ func elsewhereText(t *costs.InvoiceTie) string {
 	return amountText(sum, t.Currency)
 }
 
-func statusText(t *costs.InvoiceTie) string {
+func statusText(t *costs.InvoiceReconciliation) string {
 	status := strings.ReplaceAll(string(t.Status), "_", " ")
 	if t.Generated {
 		status += ", generated"
@@ -333,10 +333,10 @@ func (a *app) showMatches(r *costs.Report) {
 		return
 	}
 	fmt.Fprintln(a.out, "\nhow lines found what they are for")
-	t := a.table("rung", "lines", "billed", "effective")
+	t := a.table("match_method", "lines", "billed", "effective")
 	alignRight(t, 2, 4)
 	for _, m := range r.Matches {
-		t.AppendRow(table.Row{m.Rung.String(), comma(m.Lines), amountText(m.Billed, m.Currency), amountText(m.Effective, m.Currency)})
+		t.AppendRow(table.Row{m.MatchMethod.String(), comma(m.Lines), amountText(m.Billed, m.Currency), amountText(m.Effective, m.Currency)})
 	}
 	t.Render()
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // billedHome is a home with a bill that has something under every key that
-// costs, leaves and explain answer with.
+// costs, allocations and explain answer with.
 func billedHome(t *testing.T) string {
 	t.Helper()
 	dir, files := t.TempDir(), t.TempDir()
@@ -64,16 +64,16 @@ policies:
 // Every key that costs and its commands answer with is in their help.
 func TestCostsHelpNamesEveryKey(t *testing.T) {
 	dir := billedHome(t)
-	all := "workspace,component,class,cluster,deployment,region,invoice,line,day,hour,rung"
-	const leaf = "issuer=acme;account=42;line=L1;hour=2026-05-01T00:00:00Z;workspace=research;cluster=lab;deployment=jobs;component=allocated"
+	all := "workspace,component,class,cluster,deployment,region,invoice,line,day,hour,match_method"
+	const allocation = "issuer=acme;account=42;line=L1;hour=2026-05-01T00:00:00Z;workspace=research;cluster=lab;deployment=jobs;component=allocated"
 	for _, c := range []struct {
 		help, args []string
 		some       []string
 	}{
-		{[]string{"costs"}, []string{"costs", "--period", "2026-05", "--by", all, "--workspace", "research"}, []string{"note", "workspace", "operator", "effective_from", "rung", "bridge", "unused_lines", "gpu_ms", "from"}},
+		{[]string{"costs"}, []string{"costs", "--period", "2026-05", "--by", all, "--workspace", "research"}, []string{"note", "workspace", "operator", "effective_from", "match_method", "rounding_adjustment", "unused_lines", "gpu_ms", "from"}},
 		{[]string{"costs"}, []string{"costs", "--period", "2026-05", "--by", ""}, []string{"period", "totals", "sponsored", "difference_minor", "missing"}},
-		{[]string{"costs", "leaves"}, []string{"costs", "leaves", "--period", "2026-05", "--limit", "1"}, []string{"leaf", "useful_gpu_ms"}},
-		{[]string{"costs", "explain"}, []string{"costs", "explain", leaf}, []string{"weight_unit", "stated", "incarnation", "resource_id"}},
+		{[]string{"costs", "allocations"}, []string{"costs", "allocations", "--period", "2026-05", "--limit", "1"}, []string{"allocation", "useful_gpu_ms"}},
+		{[]string{"costs", "explain"}, []string{"costs", "explain", allocation}, []string{"weight_unit", "stated", "incarnation", "resource_id"}},
 	} {
 		code, out := command(t, dir, append(c.args, "--json")...)
 		var answer any
@@ -114,24 +114,24 @@ func TestCostsShown(t *testing.T) {
 		{[]string{"costs", "--period", "2026-05", "--by", "hour"}, "(whole period)"},
 		{[]string{"costs", "--period", "2026-05"}, "(none yet, for 2026-05-01 to 2026-06-01)"},
 		{[]string{"costs", "--period", "2026-05"}, "none: the platform"},
-		{[]string{"costs", "leaves", "--period", "2026-05", "--limit", "2"}, "and 7 more; see --limit"},
-		{[]string{"costs", "leaves", "--period", "2026-04"}, "no bills in 2026-04; there are some in 2026-05"},
-		{[]string{"costs", "leaves", "--period", "2026-05", "--workspace", "platform:reliability"}, "no part of the bills of 2026-05 is charged to workspace platform:reliability"},
-		{[]string{"costs", "explain", "issuer=acme;account=42;line=invoice:I;hour=;workspace=platform;cluster=;deployment=;component=bridge"}, "made up for the rounding of the invoice"},
+		{[]string{"costs", "allocations", "--period", "2026-05", "--limit", "2"}, "and 7 more; see --limit"},
+		{[]string{"costs", "allocations", "--period", "2026-04"}, "no bills in 2026-04; there are some in 2026-05"},
+		{[]string{"costs", "allocations", "--period", "2026-05", "--workspace", "platform:reliability"}, "no part of the bills of 2026-05 is charged to workspace platform:reliability"},
+		{[]string{"costs", "explain", "issuer=acme;account=42;line=invoice:I;hour=;workspace=platform;cluster=;deployment=;component=rounding_adjustment"}, "made up for the rounding of the invoice"},
 	} {
 		if code, out := command(t, dir, c.args...); code != 0 || !strings.Contains(out, c.want) {
 			t.Errorf("%v: exit %d, want %q\n%s", c.args, code, c.want, out)
 		}
 	}
-	for _, args := range [][]string{{"costs", "--period", "2026-05", "--limit", "1"}, {"costs", "leaves", "--period", "2026-05", "--limit", "-1"}, {"costs", "leaves", "--period", "x"}, {"costs", "explain"}} {
+	for _, args := range [][]string{{"costs", "--period", "2026-05", "--limit", "1"}, {"costs", "allocations", "--period", "2026-05", "--limit", "-1"}, {"costs", "allocations", "--period", "x"}, {"costs", "explain"}} {
 		if code, out := command(t, dir, args...); code != 2 {
 			t.Errorf("%v: exit %d\n%s", args, code, out)
 		}
 	}
 	var b strings.Builder
 	a := &app{out: &b}
-	r := &costs.Report{Generated: true, Lines: 1, Invoices: []costs.InvoiceTie{{Tie: attribution.Tie{Status: attribution.Tied, Generated: true}}}}
-	if err := a.showCosts(nil, r); err != nil || !strings.Contains(b.String(), generatedNote) || !strings.Contains(b.String(), "tied, generated") {
+	r := &costs.Report{Generated: true, Lines: 1, Invoices: []costs.InvoiceReconciliation{{Reconciliation: attribution.Reconciliation{Status: attribution.Reconciled, Generated: true}}}}
+	if err := a.showCosts(nil, r); err != nil || !strings.Contains(b.String(), generatedNote) || !strings.Contains(b.String(), "reconciled, generated") {
 		t.Errorf("a generated bill is shown as\n%s", b.String())
 	}
 }

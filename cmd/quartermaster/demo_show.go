@@ -87,18 +87,18 @@ var demoCosts = costs.Query{Month: demoMonth, By: []costs.Dimension{costs.ByWork
 
 // owed notes the totals, and fails when an invoice is not what was attributed:
 // that would be a defect, because the two were computed apart. What a report
-// would bridge as an invoice's rounding is a difference here.
+// would pass as an invoice's rounding is a difference here.
 func (d *demoRun) owed(r *costs.Report) error {
 	received, attributed := decimal.Zero, decimal.Zero
 	for i := range r.Invoices {
 		t := &r.Invoices[i]
 		received, attributed = received.Add(t.Received.Decimal()), attributed.Add(t.Attributed.Decimal())
-		if t.Status != attribution.Tied {
+		if t.Status != attribution.Reconciled {
 			return fmt.Errorf("invoice %s is %s: %s was received and %s attributed", t.Invoice, t.Status, t.Received, t.Attributed)
 		}
 	}
 	if len(r.Invoices) == 0 || !received.Equal(attributed) {
-		return fmt.Errorf("the invoices are %s and %s was attributed: they do not tie", received, attributed)
+		return fmt.Errorf("the invoices are %s and %s was attributed: they do not reconcile", received, attributed)
 	}
 	d.ans.InvoiceTotal, d.ans.AttributedTotal = received.StringFixed(2), attributed.StringFixed(2)
 	d.ans.Difference, d.ans.Exceptions = received.Sub(attributed).StringFixed(2), len(r.Exceptions)

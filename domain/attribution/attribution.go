@@ -1,19 +1,19 @@
 // Package attribution divides a supplier's bill among those who used what was
 // billed. It is a pure function of ledger lines, the fleet, usage and policy.
 //
-// A leaf is one line's part for one hour, workspace, cluster, deployment and
-// component. The leaves of a line add up to it exactly, in both ledgers: what
-// was billed, which ties to invoices, and what was consumed (effective), which
-// ties to commitments. Nothing is hidden in a rate: what nobody used, what was
+// An allocation is one line's part for one hour, workspace, cluster, deployment and
+// component. The allocations of a line add up to it exactly, in both ledgers: what
+// was billed, which reconciles with invoices, and what was consumed (effective), which
+// reconciles with commitments. Nothing is hidden in a rate: what nobody used, what was
 // broken and what nobody saw are components of their own.
 //
 // What always holds, each with its property test:
 //
-//   - The leaves of a line sum to its BilledCost and to its EffectiveCost.
-//   - Equal sets of lines, nodes, hours and policies give equal leaves, in equal
+//   - The allocations of a line sum to its BilledCost and to its EffectiveCost.
+//   - Equal sets of lines, nodes, hours and policies give equal allocations, in equal
 //     order, however they were ordered or repeated on the way in.
-//   - A line and its reversal cancel leaf by leaf.
-//   - Of a leaf's GPU time, useful is at most allocated, and allocated at most
+//   - A line and its reversal cancel allocation by allocation.
+//   - Of an allocation's GPU time, useful is at most allocated, and allocated at most
 //     bought.
 //   - What weighs nothing costs nothing.
 //   - A line that buys no time moves no other line's money, but for what follows
@@ -22,7 +22,7 @@
 // # How a line is divided
 //
 //  1. It is classed: see [Class].
-//  2. It is matched to nodes, by the first rung of [Rung] that finds any. Hardware
+//  2. It is matched to nodes, by the first match method of [MatchMethod] that finds any. Hardware
 //     that had two names is found by the resource id of either; see [OtherID].
 //  3. It is spread over the UTC hours of its charge period and divided among
 //     the parts of those hours in one step: a part weighs the GPU time that it
@@ -70,7 +70,7 @@
 // machine. It names no machine either: a machine that only add-ons name stays in
 // its pool.
 //
-// Division is by cumulative rounding in the finest unit, in the order of leaf
+// Division is by cumulative rounding in the finest unit, in the order of allocation
 // keys, on the magnitude of the amount: exact in sum, each part within one unit
 // of 10⁻¹⁸, and odd in the sign.
 package attribution
@@ -97,7 +97,7 @@ const (
 	Rounding // a supplier's own rounding adjustment
 )
 
-// Rung is how a line found what it is for. The first that applies counts.
+// MatchMethod is how a line found what it is for. The first that applies counts.
 //
 // A line that names a machine which the fleet does not know joins a pool only
 // where no line names any machine of that SKU and region by its resource id:
@@ -105,16 +105,16 @@ const (
 // this one is nobody's, and those who used the others do not pay for it. A line
 // that names a machine of the fleet for a time in which that was not in service
 // joins no pool, and is an exception of kind [NotInService].
-type Rung uint8
+type MatchMethod uint8
 
-// The rungs.
+// The match methods.
 const (
-	ByResource   Rung = iota + 1 // ResourceId names nodes of the billing account
-	ByPool                       // the account's nodes in the region with the SKU that no line names
-	ByAccount                    // all nodes of the account
-	ByCommitment                 // sponsors of the commitment, or the lines that it covered
-	ByFollowing                  // the lines that it belongs to
-	ByNothing                    // nothing was found; the platform carries it
+	ByResource   MatchMethod = iota + 1 // ResourceId names nodes of the billing account
+	ByPool                              // the account's nodes in the region with the SKU that no line names
+	ByAccount                           // all nodes of the account
+	ByCommitment                        // sponsors of the commitment, or the lines that it covered
+	ByFollowing                         // the lines that it belongs to
+	ByNothing                           // nothing was found; the platform carries it
 )
 
 // Component says what became of what was paid for.
@@ -123,18 +123,18 @@ type Component uint8
 // The components. The account that carries each where no workspace held the
 // time stands behind it.
 const (
-	Allocated        Component = iota + 1 // held by the workspace
-	BusyUnattributed                      // worked for nobody known: the cluster's owner, else "platform"
-	Idle                                  // as BusyUnattributed; both by [Policy.IdleToPlatform]
-	Unprovisioned                         // as Idle
-	Failed                                // "platform:reliability"
-	Maintenance                           // "platform:reliability"
-	Unobserved                            // "platform:unobserved"
-	Unseen                                // bought beyond the time in service: "platform:unobserved"
-	UnusedCommitment                      // the sponsors in their shares, else "platform"
-	Prepaid                               // paid now for a term: "platform:prepaid"
-	Unmatched                             // "platform"
-	Bridge                                // an invoice's rounding against its lines: "platform"
+	Allocated          Component = iota + 1 // held by the workspace
+	BusyUnattributed                        // worked for nobody known: the cluster's owner, else "platform"
+	Idle                                    // as BusyUnattributed; both by [Policy.IdleToPlatform]
+	Unprovisioned                           // as Idle
+	Failed                                  // "platform:reliability"
+	Maintenance                             // "platform:reliability"
+	Unobserved                              // "platform:unobserved"
+	Unseen                                  // bought beyond the time in service: "platform:unobserved"
+	UnusedCommitment                        // the sponsors in their shares, else "platform"
+	Prepaid                                 // paid now for a term: "platform:prepaid"
+	Unmatched                               // "platform"
+	RoundingAdjustment                      // an invoice's rounding against its lines: "platform"
 )
 
 // The accounts that carry what is no workspace's.
@@ -305,24 +305,24 @@ type Input struct {
 	Commitments []Commitment
 	Invoices    []Invoice
 	Policy      Policy
-	// Trace names a leaf that [Result.Trace] explains; nil for none.
+	// Trace names an allocation that [Result.Trace] explains; nil for none.
 	Trace *Ref
 }
 
-// Leaf is one line's part for one hour, workspace, cluster, deployment and
+// Allocation is one line's part for one hour, workspace, cluster, deployment and
 // component. It explains itself: of both amounts of the line it gets
 // Weight/Of, rounded cumulatively.
-type Leaf struct {
-	Line       *Line
-	Hour       domain.Instant // start of the UTC hour; 0: the whole charge period
-	Workspace  string         // or one of the platform's accounts
-	Cluster    string
-	Deployment string
-	Component  Component
-	Rung       Rung
+type Allocation struct {
+	Line        *Line
+	Hour        domain.Instant // start of the UTC hour; 0: the whole charge period
+	Workspace   string         // or one of the platform's accounts
+	Cluster     string
+	Deployment  string
+	Component   Component
+	MatchMethod MatchMethod
 
 	Billed, Effective Amount
-	// Weight is this leaf's part of Of: GPU milliseconds, to the microsecond, a sponsor's share, or
+	// Weight is this allocation's part of Of: GPU milliseconds, to the microsecond, a sponsor's share, or
 	// money for a line that follows others (then the weights of Billed).
 	Weight, Of Amount
 	// What the line bought of GPU time, in milliseconds: 0 for lines that buy

@@ -146,11 +146,11 @@ func BenchmarkRun(b *testing.B) {
 			f := newFleetOf(size.machines, size.lines)
 			debug.FreeOSMemory()
 			var peak uint64
-			leaves := 0
+			allocations := 0
 			for b.Loop() {
-				leaves = 0
-				_, err := attribution.Run(f.input(), func(*attribution.Leaf) error {
-					if leaves++; leaves%100_000 == 0 {
+				allocations = 0
+				_, err := attribution.Run(f.input(), func(*attribution.Allocation) error {
+					if allocations++; allocations%100_000 == 0 {
 						var m runtime.MemStats
 						runtime.ReadMemStats(&m)
 						peak = max(peak, m.HeapInuse)
@@ -161,8 +161,8 @@ func BenchmarkRun(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(float64(leaves)*float64(b.N)/b.Elapsed().Seconds(), "leaves/s")
-			b.ReportMetric(float64(leaves), "leaves")
+			b.ReportMetric(float64(allocations)*float64(b.N)/b.Elapsed().Seconds(), "allocations/s")
+			b.ReportMetric(float64(allocations), "allocations")
 			b.ReportMetric(float64(peak)/(1<<20), "peak-MiB")
 		})
 	}

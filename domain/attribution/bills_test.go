@@ -133,15 +133,15 @@ func readBill(t *testing.T, sections map[string]string) *estate {
 
 func divideBill(t *testing.T, w *tabwriter.Writer, e *estate) {
 	t.Helper()
-	leaves, res, err := e.run()
+	allocations, res, err := e.run()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, l := range e.lines {
 		sums := map[string]costs{}
 		bought := int64(0)
-		for i := range leaves {
-			if g := &leaves[i]; g.line.ID == l.ID {
+		for i := range allocations {
+			if g := &allocations[i]; g.line.ID == l.ID {
 				bought += g.BoughtMs
 				sums[g.Workspace] = sums[g.Workspace].add(g.Billed, g.Effective)
 				e.trace = &attribution.Ref{Issuer: l.Issuer, Account: l.Account, Line: l.ID, Hour: g.Hour, Workspace: g.Workspace, Cluster: g.Cluster, Deployment: g.Deployment, Component: g.Component}

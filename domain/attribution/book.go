@@ -33,16 +33,16 @@ type record struct {
 	unused, recurring, generated bool
 
 	// What was found out about it.
-	sold   Meter // its meter, or what it sells alone
-	buyer  bool  // may buy machine time; see [record.mayBuy]
-	stance stance
-	bought int64 // GPU time; see [run.buyTime]
-	course course
-	rung   Rung
-	how    how
-	match  int32 // index into matches, for what is divided by use
-	follow int32 // index into tallies, for what follows others
-	tie    int32 // index into ties
+	sold           Meter // its meter, or what it sells alone
+	buyer          bool  // may buy machine time; see [record.mayBuy]
+	stance         stance
+	bought         int64 // GPU time; see [run.buyTime]
+	course         course
+	method         MatchMethod
+	how            how
+	match          int32 // index into matches, for what is divided by use
+	follow         int32 // index into tallies, for what follows others
+	reconciliation int32 // index into reconciliations
 }
 
 // course is the way in which a line is divided.

@@ -33,7 +33,7 @@ func (r *run) buyTime() {
 		}
 		ms, known := rec.gpuMs, true
 		switch {
-		case rec.course == byUse && rec.buyer && r.matches[rec.match].rung != ByAccount:
+		case rec.course == byUse && rec.buyer && r.matches[rec.match].method != ByAccount:
 			if ms == 0 && rec.nodeMs != 0 {
 				ms, known = r.fleet.gpuMs(rec.nodeMs, r.matches[rec.match].descs, rec.charge)
 			}

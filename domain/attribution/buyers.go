@@ -72,7 +72,7 @@ func (r *run) buyers() {
 		for _, l := range x.lines {
 			rec := &r.book.records[l]
 			switch {
-			case x.rung == ByAccount:
+			case x.method == ByAccount:
 				continue
 			case !rec.class.buys() || rec.sold == AddOn:
 				rec.stance = addsOn

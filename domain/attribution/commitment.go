@@ -117,17 +117,17 @@ func (r *run) sponsored(rec *record) error {
 	}
 	if len(shares) == 0 {
 		r.trace.because("it is %s of commitment %q, for which nobody answers", what, r.line.Commitment)
-		return r.all(rec, 0, ByCommitment, leafKey{workspace: Platform, component: UnusedCommitment}, rec.bought)
+		return r.all(rec, 0, ByCommitment, allocationKey{workspace: Platform, component: UnusedCommitment}, rec.bought)
 	}
 	r.trace.because("it is %s of commitment %q, for which its sponsors answer", what, r.line.Commitment)
 	b, e, time := divisionOf(rec.billed), divisionOf(rec.effective), divisionOfMs(rec.bought)
 	whole, _ := Whole(1).parts()
-	r.out.Hour, r.out.Rung, r.out.Of = 0, ByCommitment, Whole(1)
+	r.out.Hour, r.out.MatchMethod, r.out.Of = 0, ByCommitment, Whole(1)
 	var at u128
 	for _, s := range shares {
 		at = at.add(s.part)
 		r.out.Weight, r.out.BoughtMs = signed(s.part, false), int64(time.next(at, whole).lo)
-		key := r.keys.id(leafKey{workspace: s.workspace, component: UnusedCommitment})
+		key := r.keys.id(allocationKey{workspace: s.workspace, component: UnusedCommitment})
 		if err := r.give(key, b.next(at, whole), e.next(at, whole)); err != nil {
 			return err
 		}

@@ -13,27 +13,27 @@ type InvoiceDetail struct {
 	Amount Amount
 }
 
-// DetailTie compares rows of an invoice with their lines.
-type DetailTie struct {
+// DetailReconciliation compares rows of an invoice with their lines.
+type DetailReconciliation struct {
 	// Detail is the id of the rows. "" is what is left: the invoice's total
 	// without the rows that lines name, and the lines that name none of its rows.
-	Detail     string `json:"detail"`
-	Rows       int    `json:"rows"` // that have the id
-	Lines      int    `json:"lines"`
-	Billed     Amount `json:"billed"`     // by the lines
-	Received   Amount `json:"received"`   // by the rows
-	Difference Amount `json:"difference"` // received less billed, before the bridge
-	Bridge     Amount `json:"bridge"`     // what of it is the rounding of the rows
-	After      Amount `json:"after"`      // the difference less the bridge
+	Detail             string `json:"detail"`
+	Rows               int    `json:"rows"` // that have the id
+	Lines              int    `json:"lines"`
+	Billed             Amount `json:"billed"`              // by the lines
+	Received           Amount `json:"received"`            // by the rows
+	Difference         Amount `json:"difference"`          // received less billed, before the rounding adjustment
+	RoundingAdjustment Amount `json:"rounding_adjustment"` // what of it is the rounding of the rows
+	After              Amount `json:"after"`               // the difference less the rounding adjustment
 }
 
 // rowsOf adds up the rows of an invoice by id, in order.
-func rowsOf(details []InvoiceDetail) []DetailTie {
-	var rows []DetailTie
+func rowsOf(details []InvoiceDetail) []DetailReconciliation {
+	var rows []DetailReconciliation
 	for _, d := range details {
 		n := len(rows)
 		if n == 0 || rows[n-1].Detail != d.ID {
-			rows = append(rows, DetailTie{Detail: d.ID})
+			rows = append(rows, DetailReconciliation{Detail: d.ID})
 			n++
 		}
 		rows[n-1].Rows++
@@ -55,8 +55,8 @@ func compareDetails(a, b InvoiceDetail) int {
 }
 
 // count enters a line that names a row.
-func (t *tie) count(detail string, billed Amount) {
-	i, ok := slices.BinarySearchFunc(t.rows, detail, func(d DetailTie, id string) int { return strings.Compare(d.Detail, id) })
+func (t *reconciliation) count(detail string, billed Amount) {
+	i, ok := slices.BinarySearchFunc(t.rows, detail, func(d DetailReconciliation, id string) int { return strings.Compare(d.Detail, id) })
 	if ok && detail != "" {
 		t.rows[i].Lines++
 		t.rows[i].Billed = t.rows[i].Billed.Add(billed)
@@ -65,15 +65,15 @@ func (t *tie) count(detail string, billed Amount) {
 
 // compare works out what of the difference of an invoice is the rounding of its
 // rows, and reports whether that is all of it.
-func (t *tie) compare(ex *exceptions) (bridged bool) {
+func (t *reconciliation) compare(ex *exceptions) (adjusted bool) {
 	half, one := Amount{0, minorUnit(t.Currency) / 2}, Amount{0, minorUnit(t.Currency)}
-	rest := DetailTie{Lines: t.Lines, Billed: t.Attributed, Received: t.Received}
-	bridged = true
+	rest := DetailReconciliation{Lines: t.Lines, Billed: t.Attributed, Received: t.Received}
+	adjusted = true
 	for _, d := range t.rows {
 		if d.Lines == 0 {
 			continue
 		}
-		bridged = d.bridge(halves(half, d.Rows)) && bridged
+		adjusted = d.reconcile(halves(half, d.Rows)) && adjusted
 		t.Details = append(t.Details, d)
 		rest.Lines, rest.Billed, rest.Received = rest.Lines-d.Lines, rest.Billed.Sub(d.Billed), rest.Received.Sub(d.Received)
 		if !d.After.IsZero() {
@@ -81,11 +81,11 @@ func (t *tie) compare(ex *exceptions) (bridged bool) {
 				fmt.Sprintf("detail %q is received as %s, and its %d lines add up to %s", d.Detail, d.Received, d.Lines, d.Billed), t.Currency, d.Lines, d.Billed, Amount{})
 		}
 	}
-	bridged = rest.bridge(one) && bridged
+	adjusted = rest.reconcile(one) && adjusted
 	if rest.Lines > 0 || !rest.Difference.IsZero() || len(t.Details) == 0 {
 		t.Details = append(t.Details, rest)
 	}
-	return bridged
+	return adjusted
 }
 
 // halves is n half minor units, of no more rows than any invoice has.
@@ -93,13 +93,13 @@ func halves(half Amount, n int) Amount {
 	return signed(u128{0, half.lo}.scale64(uint64(min(n, 1_000_000)), 1), false)
 }
 
-// bridge works out the difference, and makes it the bridge if it is at most
+// reconcile works out the difference, and makes it the rounding adjustment if it is at most
 // most. It reports whether nothing is left.
-func (d *DetailTie) bridge(most Amount) bool {
+func (d *DetailReconciliation) reconcile(most Amount) bool {
 	d.Difference = d.Received.Sub(d.Billed)
 	if d.Difference.Abs().Cmp(most) <= 0 {
-		d.Bridge = d.Difference
+		d.RoundingAdjustment = d.Difference
 	}
-	d.After = d.Difference.Sub(d.Bridge)
+	d.After = d.Difference.Sub(d.RoundingAdjustment)
 	return d.After.IsZero()
 }

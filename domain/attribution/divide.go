@@ -221,7 +221,7 @@ func (r *run) divideCell(c *cell, sum *matchSum) error {
 		excess = max(1, 1000*int64(c.period.Length()/millisecond))
 	}
 	if excess > 0 {
-		key := r.keys.id(leafKey{PlatformUnobserved, r.clusterOf(c.match), "", Unseen})
+		key := r.keys.id(allocationKey{PlatformUnobserved, r.clusterOf(c.match), "", Unseen})
 		from := len(r.weights)
 		r.weights = overHours(c.period, c.match.whole, key, excess, r.weights)
 		r.mergeHours(from)
@@ -273,7 +273,7 @@ func (r *run) divideLine(rec *record) error {
 		total += uint64(r.weights[i].micros)
 	}
 	billed, effective, time := divisionOf(rec.billed), divisionOf(rec.effective), divisionOfMs(rec.bought)
-	r.out.Rung, r.out.Of = rec.rung, ofMicros(total)
+	r.out.MatchMethod, r.out.Of = rec.method, ofMicros(total)
 	for i := range r.weights {
 		w := &r.weights[i]
 		if w.micros == 0 {
@@ -320,7 +320,7 @@ func (r *run) clusterOf(x *match) string {
 // subjectOf names a match: its machine, or what its machines have in common.
 func (r *run) subjectOf(x *match) string {
 	first := &r.fleet.descs[x.descs[0]]
-	if x.rung == ByPool {
+	if x.method == ByPool {
 		rec := &r.book.records[x.lines[0]]
 		region := r.book.texts[rec.region]
 		if region == "" {

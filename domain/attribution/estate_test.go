@@ -112,17 +112,17 @@ func (e *estate) held(h *attribution.NodeHour) domain.Interval {
 	return e.nodes[h.Node].Service.Intersect(domain.Interval{From: h.Hour, To: h.Hour + domain.Hour})
 }
 
-// leaf is a leaf with its line's own text, kept.
-type leaf struct {
-	attribution.Leaf
+// allocation is an allocation with its line's own text, kept.
+type allocation struct {
+	attribution.Allocation
 	line attribution.Line
 }
 
-func (e *estate) run() ([]leaf, *attribution.Result, error) {
-	var all []leaf
-	res, err := attribution.Run(e.input(), func(l *attribution.Leaf) error {
-		kept := leaf{*l, *l.Line}
-		kept.Leaf.Line = nil
+func (e *estate) run() ([]allocation, *attribution.Result, error) {
+	var all []allocation
+	res, err := attribution.Run(e.input(), func(l *attribution.Allocation) error {
+		kept := allocation{*l, *l.Line}
+		kept.Allocation.Line = nil
 		all = append(all, kept)
 		return nil
 	})

@@ -18,7 +18,7 @@ import (
 // the charge, not by the charge less its credit.
 //
 // Within the scope, what is billed follows the billed cost and what is effective
-// the effective cost, or the other where that is zero throughout. A leaf key
+// the effective cost, or the other where that is zero throughout. An allocation key
 // counts with its net cost over all charges of the scope, if that has the sign
 // of the scope's whole; so an invoice that only takes back is followed as the
 // one that it takes back was.
@@ -152,7 +152,7 @@ func (f *following) tally(of scope) int32 {
 	return int32(len(f.tallies) - 1)
 }
 
-// feeds appends the tallies that a line's leaves are added to.
+// feeds appends the tallies that a line's allocations are added to.
 func (f *following) feeds(r *record, to []int32) []int32 {
 	if r.course == byOthers {
 		return to
@@ -179,14 +179,14 @@ func (f *following) feeds(r *record, to []int32) []int32 {
 	return to
 }
 
-// tally is what the charges of a scope came to, by leaf key.
+// tally is what the charges of a scope came to, by allocation key.
 type tally struct {
 	of      scope
 	lines   int // that were added
 	sums    map[uint32]costs
 	credits costs // what credits that name a resource come to
 
-	ordered []uint32 // the keys in the order of leaves, once sums are complete
+	ordered []uint32 // the keys in the order of allocations, once sums are complete
 }
 
 type costs struct{ billed, effective Amount }
@@ -212,7 +212,7 @@ type ledger func(costs) Amount
 func ofBilled(c costs) Amount    { return c.billed }
 func ofEffective(c costs) Amount { return c.effective }
 
-// weights returns what each key weighs in the order of leaves, by the first
+// weights returns what each key weighs in the order of allocations, by the first
 // ledger that has any cost; nil if none has.
 func (t *tally) weights(k *keys, ledgers ...ledger) []u128 {
 	order := t.order(k)
@@ -306,14 +306,14 @@ func (r *run) covered(rec *record) error {
 }
 
 // after divides the current record by weights of a tally, for each ledger.
-func (r *run) after(rec *record, t *tally, rung Rung, billed, effective []u128) error {
+func (r *run) after(rec *record, t *tally, method MatchMethod, billed, effective []u128) error {
 	r.followed(rec, t)
 	var totalB, totalE, atB, atE u128
 	for i := range billed {
 		totalB, totalE = totalB.add(billed[i]), totalE.add(effective[i])
 	}
 	b, e := divisionOf(rec.billed), divisionOf(rec.effective)
-	r.out.Hour, r.out.Rung, r.out.Of = 0, rung, signed(totalB, false)
+	r.out.Hour, r.out.MatchMethod, r.out.Of = 0, method, signed(totalB, false)
 	for i, key := range t.ordered {
 		if billed[i].isZero() && effective[i].isZero() {
 			continue

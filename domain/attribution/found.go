@@ -29,7 +29,7 @@ func (r *run) foundOut(x *match, sum *matchSum) {
 }
 
 // alone reports whether no other match buys time of a match's machines. Where
-// one does, what each leaves over says nothing.
+// one does, what each allocations over says nothing.
 func (r *run) alone(x *match) bool {
 	for _, d := range x.descs {
 		buying := 0

@@ -66,7 +66,7 @@ func TestOverlappingPeriods(t *testing.T) {
 		t.Errorf("exceptions %+v, want an hour too many for c/n1", res.Exceptions)
 	}
 
-	// Lines of two classes that share machines: what one leaves over, the other
+	// Lines of two classes that share machines: what one allocations over, the other
 	// buys.
 	e = pool()
 	e.nodes[1].Billing = domain.BillingSpot
@@ -107,34 +107,34 @@ func TestTies(t *testing.T) {
 		return attribution.InvoiceDetail{ID: id, Amount: money(amount)}
 	}
 	for _, c := range []struct {
-		total  string
-		rows   []attribution.InvoiceDetail
-		status attribution.TieStatus
-		bridge string
-		wrong  string
-		void   bool
+		total              string
+		rows               []attribution.InvoiceDetail
+		status             attribution.ReconciliationStatus
+		roundingAdjustment string
+		wrong              string
+		void               bool
 	}{
-		{total: "30.012", status: attribution.Tied, bridge: "0"},
-		{total: "30.01", status: attribution.Bridged, bridge: "-0.002"},
-		{total: "30.022", status: attribution.Bridged, bridge: "0.01"},
-		{total: "30.0221", status: attribution.Differs, bridge: "0"},
+		{total: "30.012", status: attribution.Reconciled, roundingAdjustment: "0"},
+		{total: "30.01", status: attribution.Adjusted, roundingAdjustment: "-0.002"},
+		{total: "30.022", status: attribution.Adjusted, roundingAdjustment: "0.01"},
+		{total: "30.0221", status: attribution.Differs, roundingAdjustment: "0"},
 		// Rows that no line names make no difference.
-		{total: "30.022", rows: []attribution.InvoiceDetail{row("c", "15"), row("d", "15")}, status: attribution.Bridged, bridge: "0.01"},
-		{total: "30.03", rows: []attribution.InvoiceDetail{row("c", "15"), row("d", "15"), row("e", "0"), row("f", "0")}, status: attribution.Differs, bridge: "0"},
+		{total: "30.022", rows: []attribution.InvoiceDetail{row("c", "15"), row("d", "15")}, status: attribution.Adjusted, roundingAdjustment: "0.01"},
+		{total: "30.03", rows: []attribution.InvoiceDetail{row("c", "15"), row("d", "15"), row("e", "0"), row("f", "0")}, status: attribution.Differs, roundingAdjustment: "0"},
 		// Each row for itself.
-		{total: "30.01", rows: []attribution.InvoiceDetail{row("a", "10"), row("b", "20.01")}, status: attribution.Bridged, bridge: "-0.002"},
-		{total: "30.012", rows: []attribution.InvoiceDetail{row("a", "10.004"), row("b", "20.008")}, status: attribution.Tied, bridge: "0"},
-		{total: "30.012", rows: []attribution.InvoiceDetail{row("a", "10.008"), row("b", "20.004")}, status: attribution.Bridged, bridge: "0"},
-		{total: "30.01", rows: []attribution.InvoiceDetail{row("a", "10.01"), row("b", "20")}, status: attribution.Differs, bridge: "0",
+		{total: "30.01", rows: []attribution.InvoiceDetail{row("a", "10"), row("b", "20.01")}, status: attribution.Adjusted, roundingAdjustment: "-0.002"},
+		{total: "30.012", rows: []attribution.InvoiceDetail{row("a", "10.004"), row("b", "20.008")}, status: attribution.Reconciled, roundingAdjustment: "0"},
+		{total: "30.012", rows: []attribution.InvoiceDetail{row("a", "10.008"), row("b", "20.004")}, status: attribution.Adjusted, roundingAdjustment: "0"},
+		{total: "30.01", rows: []attribution.InvoiceDetail{row("a", "10.01"), row("b", "20")}, status: attribution.Differs, roundingAdjustment: "0",
 			wrong: `detail "a" is received as 10.01, and its 1 lines add up to 10.004`},
-		{total: "30.012", rows: []attribution.InvoiceDetail{row("a", "20.008"), row("b", "10.004")}, status: attribution.Differs, bridge: "0",
+		{total: "30.012", rows: []attribution.InvoiceDetail{row("a", "20.008"), row("b", "10.004")}, status: attribution.Differs, roundingAdjustment: "0",
 			wrong: `detail "a" is received as 20.008, and its 1 lines add up to 10.004`},
 		// What is left of the total is compared as a whole.
-		{total: "30.02", rows: []attribution.InvoiceDetail{row("a", "10")}, status: attribution.Differs, bridge: "0"},
-		{total: "30.01", rows: []attribution.InvoiceDetail{row("a", "10")}, status: attribution.Bridged, bridge: "-0.002"},
+		{total: "30.02", rows: []attribution.InvoiceDetail{row("a", "10")}, status: attribution.Differs, roundingAdjustment: "0"},
+		{total: "30.01", rows: []attribution.InvoiceDetail{row("a", "10")}, status: attribution.Adjusted, roundingAdjustment: "-0.002"},
 		// Two rows of one detail are rounded twice.
-		{total: "30.014", rows: []attribution.InvoiceDetail{row("a", "5"), row("a", "5.014")}, status: attribution.Bridged, bridge: "0.002"},
-		{total: "30", void: true, status: attribution.Voided, bridge: "0"},
+		{total: "30.014", rows: []attribution.InvoiceDetail{row("a", "5"), row("a", "5.014")}, status: attribution.Adjusted, roundingAdjustment: "0.002"},
+		{total: "30", void: true, status: attribution.Voided, roundingAdjustment: "0"},
 	} {
 		e := pool()
 		a := e.add("a", attribution.OnDemand, "i-1", "10.004", 2)
@@ -150,8 +150,8 @@ func TestTies(t *testing.T) {
 			t.Fatal(err)
 		}
 		v := res.Invoices[0]
-		if v.Status != c.status || v.Bridge.String() != c.bridge || v.After != v.Difference.Sub(v.Bridge) {
-			t.Errorf("invoice of %s in %v is %+v, want %s and a bridge of %s", c.total, c.rows, v, c.status, c.bridge)
+		if v.Status != c.status || v.RoundingAdjustment.String() != c.roundingAdjustment || v.After != v.Difference.Sub(v.RoundingAdjustment) {
+			t.Errorf("invoice of %s in %v is %+v, want %s and a rounding adjustment of %s", c.total, c.rows, v, c.status, c.roundingAdjustment)
 		}
 		said := slices.ContainsFunc(res.Exceptions, func(x attribution.Exception) bool {
 			return x.Kind == attribution.DetailDiffers && x.Subject == "S/x/v" && x.Detail == c.wrong && x.Lines == 1 && x.Currency == "USD"

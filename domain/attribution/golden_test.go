@@ -32,33 +32,33 @@ func TestEstate(t *testing.T) {
 	for _, f := range a.Files {
 		sections[f.Name] = string(f.Data)
 	}
-	leaves, res, err := readEstate(t, sections).run()
+	allocations, res, err := readEstate(t, sections).run()
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := []txtar.File{
-		{Name: "leaves", Data: table(func(w *tabwriter.Writer) {
-			fmt.Fprintln(w, "# line\thour\tworkspace\tcluster\tdeployment\tcomponent\trung\tbilled\teffective\tweight\tof\tbought-h\tallocated-h\tuseful-h")
-			for i := range leaves {
-				l := &leaves[i]
+		{Name: "allocations", Data: table(func(w *tabwriter.Writer) {
+			fmt.Fprintln(w, "# line\thour\tworkspace\tcluster\tdeployment\tcomponent\tmatch method\tbilled\teffective\tweight\tof\tbought-h\tallocated-h\tuseful-h")
+			for i := range allocations {
+				l := &allocations[i]
 				h := "-"
 				if l.Hour != 0 {
 					h = strconv.Itoa(int((l.Hour - start) / domain.Hour))
 				}
 				weight, of := l.Weight.String(), l.Of.String()
-				if l.Rung == attribution.ByResource || l.Rung == attribution.ByAccount {
+				if l.MatchMethod == attribution.ByResource || l.MatchMethod == attribution.ByAccount {
 					weight, of = hours(l.Weight.Decimal().IntPart()), hours(l.Of.Decimal().IntPart())
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.line.ID, h, l.Workspace, dash(l.Cluster), dash(l.Deployment), l.Component, l.Rung,
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.line.ID, h, l.Workspace, dash(l.Cluster), dash(l.Deployment), l.Component, l.MatchMethod,
 					l.Billed, l.Effective, weight, of, hours(l.BoughtMs), hours(l.AllocatedMs), hours(l.UsefulMs))
 			}
 		})},
 		{Name: "result", Data: table(func(w *tabwriter.Writer) {
 			for _, m := range res.Matches {
-				fmt.Fprintf(w, "matched\t%s\t%d\t%s\t%s\n", m.Rung, m.Lines, m.Billed, m.Effective)
+				fmt.Fprintf(w, "matched\t%s\t%d\t%s\t%s\n", m.MatchMethod, m.Lines, m.Billed, m.Effective)
 			}
 			for _, v := range res.Invoices {
-				fmt.Fprintf(w, "invoice\t%s\t%s\t%d lines\tbilled %s\tattributed %s\treceived %s\tdifference %s, %s in cents\tbridge %s\n", dash(v.Invoice), v.Status, v.Lines, v.Billed, v.Attributed, v.Received, v.Difference, v.DifferenceMinor, v.Bridge)
+				fmt.Fprintf(w, "invoice\t%s\t%s\t%d lines\tbilled %s\tattributed %s\treceived %s\tdifference %s, %s in cents\trounding adjustment %s\n", dash(v.Invoice), v.Status, v.Lines, v.Billed, v.Attributed, v.Received, v.Difference, v.DifferenceMinor, v.RoundingAdjustment)
 			}
 			for _, s := range res.Statements {
 				fmt.Fprintf(w, "statement\t%s\t%s\t%s\t%s\n", dash(s.Invoice), s.Workspace, s.Billed, s.Amount.Decimal().StringFixed(2))
@@ -72,7 +72,7 @@ func TestEstate(t *testing.T) {
 		})},
 	}
 	if *update {
-		a.Files = slices.DeleteFunc(a.Files, func(f txtar.File) bool { return f.Name == "leaves" || f.Name == "result" })
+		a.Files = slices.DeleteFunc(a.Files, func(f txtar.File) bool { return f.Name == "allocations" || f.Name == "result" })
 		a.Files = append(a.Files, got...)
 		if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil {
 			t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 )
 
 // grid collects the use of a match in the slots that its charge periods need.
-// No charge period begins or ends within a slot, and where leaves are by hour
+// No charge period begins or ends within a slot, and where allocations are by hour
 // no slot reaches over an hour's end.
 type grid struct {
 	slots     []slot
@@ -95,7 +95,7 @@ func (g *grid) sum() (micros int64) {
 	return micros
 }
 
-// settle orders what was used by leaf key, each key once.
+// settle orders what was used by allocation key, each key once.
 func (s *slot) settle(k *keys) {
 	if !s.settled {
 		s.uses = settle(s.uses, k)
@@ -120,14 +120,14 @@ func addUp(uses []use, compare func(a, b uint32) int) []use {
 	return out
 }
 
-// weight is what one leaf of a cell weighs.
+// weight is what one allocation of a cell weighs.
 type weight struct {
 	hour domain.Instant
 	use
 }
 
-// weights appends what each leaf key weighs in each hour of a period, in the
-// order of leaves. With whole, hours are not told apart.
+// weights appends what each allocation key weighs in each hour of a period, in the
+// order of allocations. With whole, hours are not told apart.
 func (g *grid) weights(period domain.Interval, whole bool, k *keys, to []weight) []weight {
 	var pending []use
 	var hour domain.Instant

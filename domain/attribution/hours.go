@@ -9,33 +9,33 @@ import (
 	"quartermaster/domain"
 )
 
-// leafKey is what a leaf is for, within its line and hour.
-type leafKey struct {
+// leafKey is what an allocation is for, within its line and hour.
+type allocationKey struct {
 	workspace, cluster, deployment string
 	component                      Component
 }
 
-func compareKeys(a, b *leafKey) int {
+func compareKeys(a, b *allocationKey) int {
 	return cmp.Or(
 		strings.Compare(a.workspace, b.workspace), strings.Compare(a.cluster, b.cluster),
 		strings.Compare(a.deployment, b.deployment), cmp.Compare(a.component, b.component))
 }
 
-// keys numbers leaf keys and their workspaces in the order in which they come.
+// keys numbers allocation keys and their workspaces in the order in which they come.
 // Nothing that is reported depends on the numbers.
 type keys struct {
-	ids        map[leafKey]uint32
-	all        []leafKey
+	ids        map[allocationKey]uint32
+	all        []allocationKey
 	workspace  []uint32 // of each key, a number in workspaces
 	workspaces []string
 	numbers    map[string]uint32
 }
 
 func newKeys() *keys {
-	return &keys{ids: map[leafKey]uint32{}, numbers: map[string]uint32{}}
+	return &keys{ids: map[allocationKey]uint32{}, numbers: map[string]uint32{}}
 }
 
-func (k *keys) id(key leafKey) uint32 {
+func (k *keys) id(key allocationKey) uint32 {
 	if id, ok := k.ids[key]; ok {
 		return id
 	}
@@ -61,7 +61,7 @@ func (k *keys) compare(a, b uint32) int {
 	return compareKeys(&k.all[a], &k.all[b])
 }
 
-// use is GPU time under one leaf key, in microseconds: shares of a GPU are no whole
+// use is GPU time under one allocation key, in microseconds: shares of a GPU are no whole
 // milliseconds.
 type use struct {
 	key            uint32
@@ -148,7 +148,7 @@ func (m *meter) hold(workspace string, d *desc, deployment string, micros, usefu
 
 func (m *meter) add(workspace, cluster, deployment string, c Component, micros, useful int64) {
 	if micros > 0 {
-		m.uses = append(m.uses, use{m.keys.id(leafKey{workspace, cluster, deployment, c}), micros, useful})
+		m.uses = append(m.uses, use{m.keys.id(allocationKey{workspace, cluster, deployment, c}), micros, useful})
 	}
 }
 

@@ -199,7 +199,7 @@ func TestCommitmentScenarios(t *testing.T) {
 			l.ID = string(rune('a' + len(e.lines)))
 			e.lines = append(e.lines, l)
 		}
-		leaves, res, err := e.run()
+		allocations, res, err := e.run()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,8 +214,8 @@ func TestCommitmentScenarios(t *testing.T) {
 		// cost does.
 		billed, effective := map[attribution.Component]attribution.Amount{}, map[attribution.Component]attribution.Amount{}
 		var standard attribution.Amount
-		for i := range leaves {
-			l := &leaves[i]
+		for i := range allocations {
+			l := &allocations[i]
 			if l.line.Commitment == "" {
 				standard = standard.Add(l.Effective)
 				continue

@@ -14,11 +14,11 @@ const maxPeriod = 10 * 366 * domain.Day
 // match is machines that lines are for. Lines of one match and one charge
 // period are divided alike.
 type match struct {
-	rung  Rung
-	descs []int32 // ascending
-	last  int32   // the last machine
-	whole bool    // divided over the charge period as a whole, not by hours
-	buys  bool    // lines that buy machines are among its lines
+	method MatchMethod
+	descs  []int32 // ascending
+	last   int32   // the last machine
+	whole  bool    // divided over the charge period as a whole, not by hours
+	buys   bool    // lines that buy machines are among its lines
 	// sponsorsFirst: what commitments bought of it goes to their sponsors first.
 	sponsorsFirst bool
 	// lines are its records, by charge period and then in the order of lines.
@@ -28,7 +28,7 @@ type match struct {
 
 // matchKey says what a match was found by.
 type matchKey struct {
-	rung    Rung
+	method  MatchMethod
 	account name
 	what    string // resource, or SKU
 	region  string
@@ -102,13 +102,13 @@ func (m *matcher) run() {
 		id, how := m.find(r)
 		r.how = how
 		if id < 0 {
-			r.course, r.rung = byNobody, ByNothing
+			r.course, r.method = byNobody, ByNothing
 			continue
 		}
 		x := &m.matches[id]
-		r.match, r.rung = id, x.rung
+		r.match, r.method = id, x.method
 		x.lines = append(x.lines, int32(i))
-		x.buys = x.buys || r.buyer && x.rung != ByAccount
+		x.buys = x.buys || r.buyer && x.method != ByAccount
 	}
 	for id := range m.matches {
 		x := &m.matches[id]
@@ -188,7 +188,7 @@ func courseOf(r *record, b *book) (course, how) {
 	return byUse, howNotByUse
 }
 
-// find returns the match of the first rung that has a machine in service during
+// find returns the match of the first match method that has a machine in service during
 // the charge period, -1 if none has, and how that came.
 func (m *matcher) find(r *record) (int32, how) {
 	if (m.rule == PoolRate || m.rule == SponsorsFirst) && (r.class == Committed || r.class == OnDemand || r.class == Spot) {
@@ -243,13 +243,13 @@ func (m *matcher) comparable(r *record) bool {
 
 func (m *matcher) resource(r *record) (int32, bool) {
 	account, resource := m.book.texts[r.account], m.book.texts[r.resource]
-	return m.serving(matchKey{rung: ByResource, account: r.account, what: resource}, r.charge, func() []int32 {
+	return m.serving(matchKey{method: ByResource, account: r.account, what: resource}, r.charge, func() []int32 {
 		return m.withGPUs(m.fleet.named(account, resource))
 	})
 }
 
 func (m *matcher) account(r *record) (int32, bool) {
-	return m.serving(matchKey{rung: ByAccount, account: r.account}, r.charge, func() []int32 {
+	return m.serving(matchKey{method: ByAccount, account: r.account}, r.charge, func() []int32 {
 		return m.fleet.byAccount[m.book.texts[r.account]]
 	})
 }
@@ -268,7 +268,7 @@ func (m *matcher) pool(r *record) (int32, how) {
 	if r.sku == 0 {
 		return -1, howNoMachine
 	}
-	key := matchKey{rung: ByPool, account: r.account, what: m.book.texts[r.sku], region: m.book.texts[r.region]}
+	key := matchKey{method: ByPool, account: r.account, what: m.book.texts[r.sku], region: m.book.texts[r.region]}
 	for _, how := range []how{howDeclared, howPool} {
 		k, declared := key, how == howDeclared
 		if declared {
@@ -300,7 +300,7 @@ func (m *matcher) wholePool(r *record) (int32, bool) {
 	if sku == "" {
 		return 0, false
 	}
-	return m.serving(matchKey{rung: ByPool, account: r.account, what: sku, region: region, all: true}, r.charge, func() []int32 {
+	return m.serving(matchKey{method: ByPool, account: r.account, what: sku, region: region, all: true}, r.charge, func() []int32 {
 		return m.inPool(r.account, sku, region, func(i int32) bool { return m.fleet.descs[i].Billing != domain.BillingOwned })
 	})
 }
@@ -327,7 +327,7 @@ func (m *matcher) serving(k matchKey, period domain.Interval, descs func() []int
 	if !ok {
 		id = -1
 		if d := descs(); len(d) > 0 {
-			id = m.add(match{rung: k.rung, descs: d, whole: k.rung == ByAccount, sponsorsFirst: k.all && m.rule == SponsorsFirst})
+			id = m.add(match{method: k.method, descs: d, whole: k.method == ByAccount, sponsorsFirst: k.all && m.rule == SponsorsFirst})
 		}
 		m.ids[k] = id
 	}
@@ -347,7 +347,7 @@ func (m *matcher) serving(k matchKey, period domain.Interval, descs func() []int
 // for the same machines are divided alike.
 func (m *matcher) add(x match) int32 {
 	set := make([]byte, 0, 4*len(x.descs)+2)
-	set = append(set, byte(x.rung), 0)
+	set = append(set, byte(x.method), 0)
 	if x.sponsorsFirst {
 		set[1] = 1
 	}
@@ -390,7 +390,7 @@ func merge(all []domain.Interval) []domain.Interval {
 }
 
 // order returns the matches that have lines in the order in which their lines
-// are divided: by last machine, rung, and then by their first line.
+// are divided: by last machine, match method, and then by their first line.
 func (m *matcher) order() []int32 {
 	var ids []int32
 	for i := range m.matches {
@@ -400,7 +400,7 @@ func (m *matcher) order() []int32 {
 	}
 	slices.SortFunc(ids, func(i, j int32) int {
 		a, b := &m.matches[i], &m.matches[j]
-		return cmp.Or(cmp.Compare(a.last, b.last), cmp.Compare(a.rung, b.rung), cmp.Compare(slices.Min(a.lines), slices.Min(b.lines)))
+		return cmp.Or(cmp.Compare(a.last, b.last), cmp.Compare(a.method, b.method), cmp.Compare(slices.Min(a.lines), slices.Min(b.lines)))
 	})
 	return ids
 }

@@ -150,11 +150,11 @@ func TestSoftwareMovesNothing(t *testing.T) {
 		}
 		from, to := period("box")
 		e.lines = []attribution.Line{line("box", rapid.SampledFrom(machines).Draw(t, "machine"), from, to)}
-		divided := func() (box []attribution.Leaf) {
-			leaves, _ := must(t, e)
-			for _, g := range leaves {
+		divided := func() (box []attribution.Allocation) {
+			allocations, _ := must(t, e)
+			for _, g := range allocations {
 				if g.line.ID == "box" {
-					box = append(box, g.Leaf)
+					box = append(box, g.Allocation)
 				}
 			}
 			return box

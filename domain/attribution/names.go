@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// The names under which classes, rungs and components stand in reports. They
+// The names under which classes, match methods and components stand in reports. They
 // outlive the program: a name is never given to something else.
 var (
-	classNames     = []string{Committed: "committed", OnDemand: "on_demand", Spot: "spot", Owned: "owned", Shared: "shared", Credit: "credit", Tax: "tax", Rounding: "rounding"}
-	meterNames     = []string{GPUTime: "gpu_time", MachineTime: "machine_time", HardwareTime: "hardware_time", PlainTime: "time", Unstated: "unstated", AddOn: "add_on"}
-	rungNames      = []string{ByResource: "by_resource", ByPool: "by_pool", ByAccount: "by_account", ByCommitment: "by_commitment", ByFollowing: "by_following", ByNothing: "by_nothing"}
-	componentNames = []string{Allocated: "allocated", BusyUnattributed: "busy_unattributed", Idle: "idle", Unprovisioned: "unprovisioned", Failed: "failed", Maintenance: "maintenance", Unobserved: "unobserved",
-		Unseen: "unseen", UnusedCommitment: "unused_commitment", Prepaid: "prepaid", Unmatched: "unmatched", Bridge: "bridge"}
+	classNames       = []string{Committed: "committed", OnDemand: "on_demand", Spot: "spot", Owned: "owned", Shared: "shared", Credit: "credit", Tax: "tax", Rounding: "rounding"}
+	meterNames       = []string{GPUTime: "gpu_time", MachineTime: "machine_time", HardwareTime: "hardware_time", PlainTime: "time", Unstated: "unstated", AddOn: "add_on"}
+	matchMethodNames = []string{ByResource: "by_resource", ByPool: "by_pool", ByAccount: "by_account", ByCommitment: "by_commitment", ByFollowing: "by_following", ByNothing: "by_nothing"}
+	componentNames   = []string{Allocated: "allocated", BusyUnattributed: "busy_unattributed", Idle: "idle", Unprovisioned: "unprovisioned", Failed: "failed", Maintenance: "maintenance", Unobserved: "unobserved",
+		Unseen: "unseen", UnusedCommitment: "unused_commitment", Prepaid: "prepaid", Unmatched: "unmatched", RoundingAdjustment: "rounding_adjustment"}
 )
 
 func nameOf[T ~uint8](names []string, v T) string {
@@ -50,18 +50,20 @@ func (m Meter) String() string { return nameOf(meterNames, m) }
 // MarshalText writes the name.
 func (m Meter) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// ParseRung reads a name that [Rung.String] returns.
-func ParseRung(s string) (Rung, error) { return parseName[Rung](rungNames, "rung", s) }
+// ParseRung reads a name that [MatchMethod.String] returns.
+func ParseMatchMethod(s string) (MatchMethod, error) {
+	return parseName[MatchMethod](matchMethodNames, "match_method", s)
+}
 
-// String returns the rung's name, for example by_resource.
-func (r Rung) String() string { return nameOf(rungNames, r) }
+// String returns the match method's name, for example by_resource.
+func (r MatchMethod) String() string { return nameOf(matchMethodNames, r) }
 
 // MarshalText writes the name.
-func (r Rung) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+func (r MatchMethod) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // UnmarshalText reads a name.
-func (r *Rung) UnmarshalText(b []byte) (err error) {
-	*r, err = ParseRung(string(b))
+func (r *MatchMethod) UnmarshalText(b []byte) (err error) {
+	*r, err = ParseMatchMethod(string(b))
 	return err
 }
 

@@ -16,13 +16,13 @@ import (
 	"quartermaster/internal/long"
 )
 
-func must(t *rapid.T, e *estate) ([]leaf, *attribution.Result) {
+func must(t *rapid.T, e *estate) ([]allocation, *attribution.Result) {
 	t.Helper()
-	leaves, res, err := e.run()
+	allocations, res, err := e.run()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return leaves, res
+	return allocations, res
 }
 
 // units returns an amount in 10⁻¹⁸.
@@ -32,7 +32,7 @@ type costs struct{ billed, effective attribution.Amount }
 
 func (c costs) add(b, e attribution.Amount) costs { return costs{c.billed.Add(b), c.effective.Add(e)} }
 
-func less(a, b *leaf) bool {
+func less(a, b *allocation) bool {
 	for _, c := range []int{
 		int(min(1, max(-1, a.Hour-b.Hour))), compare(a.Workspace, b.Workspace), compare(a.Cluster, b.Cluster), compare(a.Deployment, b.Deployment), int(a.Component) - int(b.Component),
 	} {
@@ -58,16 +58,16 @@ func compare(a, b string) int {
 func TestPromises(t *testing.T) {
 	long.Check(t, 1000, 200_000, func(t *rapid.T) {
 		e := drawEstate(t, drawing{crowded: rapid.IntRange(0, 3).Draw(t, "crowded") == 0})
-		leaves, res := must(t, e)
-		everythingFoots(t, e, leaves, res)
-		orderAndRepetition(t, e, leaves, res)
-		negationMirrors(t, e, leaves, res)
+		allocations, res := must(t, e)
+		everythingFoots(t, e, allocations, res)
+		orderAndRepetition(t, e, allocations, res)
+		negationMirrors(t, e, allocations, res)
 		reversalCancels(t, e)
 	})
 }
 
 // TestAddOnsMoveNothing adds a line that buys nothing to a bill, and the same
-// leaves come of every other line that does not follow charges. The line itself goes
+// allocations come of every other line that does not follow charges. The line itself goes
 // where the rest of the money for the machine goes: see [addedGoes].
 func TestAddOnsMoveNothing(t *testing.T) {
 	went := map[string]int{}
@@ -100,12 +100,12 @@ func TestAddOnsMoveNothing(t *testing.T) {
 		other.lines = slices.Insert(slices.Clone(l), at, a)
 		after, _ := must(t, &other)
 		went[addedGoes(t, &other, a, beside, after)]++
-		follows := func(l leaf) bool {
-			return l.line.ID == "added" || l.Rung == attribution.ByFollowing || l.line.Recurring || l.line.Class == attribution.Tax || l.line.Class == attribution.Credit || l.line.Class == attribution.Rounding
+		follows := func(l allocation) bool {
+			return l.line.ID == "added" || l.MatchMethod == attribution.ByFollowing || l.line.Recurring || l.line.Class == attribution.Tax || l.line.Class == attribution.Credit || l.line.Class == attribution.Rounding
 		}
 		before, after = slices.DeleteFunc(before, follows), slices.DeleteFunc(after, follows)
-		for _, all := range [][]leaf{before, after} { // lines come in the order of their matches
-			slices.SortFunc(all, func(a, b leaf) int { return compare(ref(&a), ref(&b)) })
+		for _, all := range [][]allocation{before, after} { // lines come in the order of their matches
+			slices.SortFunc(all, func(a, b allocation) int { return compare(ref(&a), ref(&b)) })
 		}
 		for i := range before {
 			if i < len(after) {
@@ -116,7 +116,7 @@ func TestAddOnsMoveNothing(t *testing.T) {
 			}
 		}
 		if len(after) > len(before) {
-			t.Fatalf("with %+v there are %d leaves more", a, len(after)-len(before))
+			t.Fatalf("with %+v there are %d allocations more", a, len(after)-len(before))
 		}
 	})
 	for _, where := range []string{"with the line beside it", "as without sponsors"} {
@@ -131,24 +131,24 @@ func TestAddOnsMoveNothing(t *testing.T) {
 // divided exactly as that line; under any other discount rule than sponsors first, so is
 // everything. What belongs to no commitment and gives nothing back is divided as if
 // no commitment had sponsors.
-func addedGoes(t *rapid.T, e *estate, a attribution.Line, beside string, leaves []leaf) string {
+func addedGoes(t *rapid.T, e *estate, a attribution.Line, beside string, allocations []allocation) string {
 	if !byUse(&a) || !buys(a.Class) {
 		return ""
 	}
-	part := func(id string, leaves []leaf) (parts []attribution.Leaf, bought int64) {
-		for i := range leaves {
-			if g := leaves[i]; g.line.ID == id && g.line.Account == a.Account {
+	part := func(id string, allocations []allocation) (parts []attribution.Allocation, bought int64) {
+		for i := range allocations {
+			if g := allocations[i]; g.line.ID == id && g.line.Account == a.Account {
 				bought += max(g.BoughtMs, -g.BoughtMs)
 				g.Billed, g.Effective, g.BoughtMs, g.AllocatedMs, g.UsefulMs = attribution.Amount{}, attribution.Amount{}, 0, 0, 0
-				parts = append(parts, g.Leaf)
+				parts = append(parts, g.Allocation)
 			}
 		}
 		return parts, bought
 	}
-	parts, _ := part("added", leaves)
+	parts, _ := part("added", allocations)
 	first := e.policy.Discount == attribution.SponsorsFirst
 	sponsored := a.Commitment == "k1" && a.Class == attribution.Committed && len(e.commitments) > 0
-	if with, bought := part(beside, leaves); bought > 0 && slices.ContainsFunc(e.lines, func(l attribution.Line) bool {
+	if with, bought := part(beside, allocations); bought > 0 && slices.ContainsFunc(e.lines, func(l attribution.Line) bool {
 		return l.ID == beside && l.Account == a.Account && l.ChargePeriod == a.ChargePeriod && l.Resource == a.Resource && l.SKU == a.SKU && l.Region == a.Region && l.Commitment == a.Commitment && l.Class == a.Class
 	}) && (!first || sponsored || a.Meter != attribution.AddOn) {
 		if !slices.Equal(parts, with) {
@@ -159,8 +159,8 @@ func addedGoes(t *rapid.T, e *estate, a attribution.Line, beside string, leaves 
 	if first && !sponsored && a.Meter == attribution.AddOn {
 		bare := *e
 		bare.commitments = nil
-		leaves, _ := must(t, &bare)
-		if want, _ := part("added", leaves); !slices.Equal(parts, want) {
+		allocations, _ := must(t, &bare)
+		if want, _ := part("added", allocations); !slices.Equal(parts, want) {
 			t.Fatalf("%+v is divided\n%v\nand without sponsors\n%v", a, parts, want)
 		}
 		return "as without sponsors"
@@ -170,7 +170,7 @@ func addedGoes(t *rapid.T, e *estate, a attribution.Line, beside string, leaves 
 
 // TestRefundAndChargeAgain charges all of a machine's time at a wrong price, refunds
 // that and charges it again: what is charged again is divided as if nothing else had
-// happened, and the rest cancels leaf by leaf.
+// happened, and the rest cancels allocation by allocation.
 func TestRefundAndChargeAgain(t *testing.T) {
 	long.Check(t, 300, 20_000, func(t *rapid.T) {
 		service := domain.Interval{From: start, To: start + domain.Instant(rapid.IntRange(1, 4).Draw(t, "hours"))*domain.Hour}
@@ -190,11 +190,11 @@ func TestRefundAndChargeAgain(t *testing.T) {
 		licence := again
 		licence.ID, licence.Meter, licence.Product = "licence", attribution.AddOn, "q"
 		e.lines = []attribution.Line{again, licence}
-		divided := func() (of map[string][]attribution.Leaf) {
-			of = map[string][]attribution.Leaf{}
-			leaves, _ := must(t, e)
-			for _, g := range leaves {
-				of[g.line.ID] = append(of[g.line.ID], g.Leaf)
+		divided := func() (of map[string][]attribution.Allocation) {
+			of = map[string][]attribution.Allocation{}
+			allocations, _ := must(t, e)
+			for _, g := range allocations {
+				of[g.line.ID] = append(of[g.line.ID], g.Allocation)
 			}
 			return of
 		}
@@ -222,52 +222,52 @@ func TestRefundAndChargeAgain(t *testing.T) {
 	})
 }
 
-func everythingFoots(t *rapid.T, e *estate, leaves []leaf, res *attribution.Result) {
+func everythingFoots(t *rapid.T, e *estate, allocations []allocation, res *attribution.Result) {
 	byLine := map[string]costs{}
-	bought, rungs := map[string]int64{}, map[string]attribution.Rung{}
+	bought, methods := map[string]int64{}, map[string]attribution.MatchMethod{}
 	byTie := map[[4]string]attribution.Amount{}
 	totals := map[string]costs{}
-	for i := range leaves {
-		l := &leaves[i]
+	for i := range allocations {
+		l := &allocations[i]
 		id := l.line.Account + " " + l.line.ID
 		byLine[id] = byLine[id].add(l.Billed, l.Effective)
 		bought[id] += l.BoughtMs
-		rungs[id] = l.Rung
+		methods[id] = l.MatchMethod
 		totals[l.line.Currency] = totals[l.line.Currency].add(l.Billed, l.Effective)
 		k := [4]string{l.line.Account, l.line.Invoice, l.line.Currency, l.Workspace}
 		byTie[k] = byTie[k].Add(l.Billed)
-		if i > 0 && leaves[i-1].line == l.line && !less(&leaves[i-1], l) {
-			t.Fatalf("leaf %s comes after %s", ref(l), ref(&leaves[i-1]))
+		if i > 0 && allocations[i-1].line == l.line && !less(&allocations[i-1], l) {
+			t.Fatalf("allocation %s comes after %s", ref(l), ref(&allocations[i-1]))
 		}
-		checkLeaf(t, l)
+		checkAllocation(t, l)
 	}
-	if len(leaves) > 0 {
-		l := &leaves[len(leaves)/2]
+	if len(allocations) > 0 {
+		l := &allocations[len(allocations)/2]
 		r, err := attribution.ParseRef(ref(l))
 		if err != nil || r.Line != l.line.ID || r.Component != l.Component || r.Hour != l.Hour || r.Workspace != l.Workspace {
-			t.Fatalf("leaf %+v is called %+v (%v)", l, r, err)
+			t.Fatalf("allocation %+v is called %+v (%v)", l, r, err)
 		}
 	}
 	as := standing(e.lines)
 	for i, l := range e.lines {
 		if got := byLine[l.Account+" "+l.ID]; got != (costs{l.Billed, l.Effective}) {
-			t.Fatalf("the leaves of %+v add up to %v", l, got)
+			t.Fatalf("the allocations of %+v add up to %v", l, got)
 		}
-		ms, rung := bought[l.Account+" "+l.ID], rungs[l.Account+" "+l.ID]
-		if (rung == attribution.ByResource || rung == attribution.ByPool || l.Unused) && buys(l.Class) && l.Category != "Purchase" {
+		ms, method := bought[l.Account+" "+l.ID], methods[l.Account+" "+l.ID]
+		if (method == attribution.ByResource || method == attribution.ByPool || l.Unused) && buys(l.Class) && l.Category != "Purchase" {
 			// Lines that come before it may leave it a part or nothing.
 			if l.GPUMs != 0 && plausible(l.GPUMs) && (ms < min(0, l.GPUMs) || ms > max(0, l.GPUMs)) || !l.Unused && !mayBuy(&as[i]) && ms != 0 {
-				t.Fatalf("the leaves of %+v buy %d ms", l, ms)
+				t.Fatalf("the allocations of %+v buy %d ms", l, ms)
 			}
 		} else if ms != 0 {
-			t.Fatalf("the leaves of %+v buy %d ms by %s", l, ms, rung)
+			t.Fatalf("the allocations of %+v buy %d ms by %s", l, ms, method)
 		}
 		if (!plausible(l.NodeMs) || !plausible(l.GPUMs) || l.UnusableQuantity != "") && (ms != 0 || !hasUnusable(res, "S/"+l.Account+"/"+l.ID)) {
-			t.Fatalf("the leaves of %+v buy %d ms, and the exceptions are %+v", l, ms, res.Exceptions)
+			t.Fatalf("the allocations of %+v buy %d ms, and the exceptions are %+v", l, ms, res.Exceptions)
 		}
 	}
-	if res.Leaves != len(leaves) || res.Lines != len(e.lines) {
-		t.Fatalf("%d leaves of %d lines are counted as %d of %d", len(leaves), len(e.lines), res.Leaves, res.Lines)
+	if res.Allocations != len(allocations) || res.Lines != len(e.lines) {
+		t.Fatalf("%d allocations of %d lines are counted as %d of %d", len(allocations), len(e.lines), res.Allocations, res.Lines)
 	}
 	lines := 0
 	sums := map[string]costs{}
@@ -276,15 +276,15 @@ func everythingFoots(t *rapid.T, e *estate, leaves []leaf, res *attribution.Resu
 		sums[m.Currency] = sums[m.Currency].add(m.Billed, m.Effective)
 	}
 	for _, v := range res.Invoices {
-		sums[v.Currency] = sums[v.Currency].add(v.Bridge, attribution.Amount{})
+		sums[v.Currency] = sums[v.Currency].add(v.RoundingAdjustment, attribution.Amount{})
 	}
 	for currency, sum := range totals {
 		if sums[currency] != sum {
-			t.Fatalf("the leaves add up to %v, and what has a rung and bridges to %v", sum, sums[currency])
+			t.Fatalf("the allocations add up to %v, and what has a match method and rounding adjustments to %v", sum, sums[currency])
 		}
 	}
 	if lines != len(e.lines) {
-		t.Fatalf("%d of %d lines have a rung", lines, len(e.lines))
+		t.Fatalf("%d of %d lines have a match method", lines, len(e.lines))
 	}
 	checkInvoices(t, res, byTie)
 	for _, v := range res.Invoices {
@@ -301,40 +301,40 @@ func hasUnusable(res *attribution.Result, line string) bool {
 	})
 }
 
-func ref(l *leaf) string {
-	whole := l.Leaf
+func ref(l *allocation) string {
+	whole := l.Allocation
 	whole.Line = &l.line
 	return whole.Ref()
 }
 
-// checkLeaf holds a leaf to its explanation of itself.
-func checkLeaf(t *rapid.T, l *leaf) {
+// checkLeaf holds an allocation to its explanation of itself.
+func checkAllocation(t *rapid.T, l *allocation) {
 	sign := int64(1)
 	if l.BoughtMs < 0 {
 		sign = -1
 	}
 	if b, a, u := sign*l.BoughtMs, sign*l.AllocatedMs, sign*l.UsefulMs; u < 0 || u > a || a > b {
-		t.Fatalf("leaf %s: %d ms are useful of %d allocated of %d bought", ref(l), l.UsefulMs, l.AllocatedMs, l.BoughtMs)
+		t.Fatalf("allocation %s: %d ms are useful of %d allocated of %d bought", ref(l), l.UsefulMs, l.AllocatedMs, l.BoughtMs)
 	}
 	if l.AllocatedMs != 0 && l.Component != attribution.Allocated {
-		t.Fatalf("leaf %s: %d ms are allocated", ref(l), l.AllocatedMs)
+		t.Fatalf("allocation %s: %d ms are allocated", ref(l), l.AllocatedMs)
 	}
 	if l.Weight.Sign() < 0 || l.Of.Cmp(l.Weight) < 0 {
-		t.Fatalf("leaf %s weighs %s of %s", ref(l), l.Weight, l.Of)
+		t.Fatalf("allocation %s weighs %s of %s", ref(l), l.Weight, l.Of)
 	}
 	amounts := [][2]attribution.Amount{{l.Billed, l.line.Billed}, {l.Effective, l.line.Effective}}
-	if l.Rung == attribution.ByFollowing {
+	if l.MatchMethod == attribution.ByFollowing {
 		amounts = amounts[:1] // the other has weights of its own
 	}
 	of, weight := units(l.Of), units(l.Weight)
 	for _, a := range amounts {
 		if weight.Sign() == 0 && !a[0].IsZero() {
-			t.Fatalf("leaf %s weighs nothing and costs %s", ref(l), a[0])
+			t.Fatalf("allocation %s weighs nothing and costs %s", ref(l), a[0])
 		}
 		off := new(big.Int).Mul(units(a[0]), of)
 		off.Sub(off, new(big.Int).Mul(units(a[1]), weight))
 		if off.CmpAbs(of) >= 0 && of.Sign() != 0 {
-			t.Fatalf("leaf %s costs %s, which is not %s of %s of %s", ref(l), a[0], l.Weight, l.Of, a[1])
+			t.Fatalf("allocation %s costs %s, which is not %s of %s of %s", ref(l), a[0], l.Weight, l.Of, a[1])
 		}
 	}
 }
@@ -346,14 +346,14 @@ func checkInvoices(t *rapid.T, res *attribution.Result, byWorkspace map[[4]strin
 		}
 		target := v.Attributed
 		switch v.Status {
-		case attribution.Tied, attribution.Bridged:
+		case attribution.Reconciled, attribution.Adjusted:
 			target = v.Received
-			if v.Attributed.Add(v.Bridge) != v.Received {
-				t.Fatalf("%+v does not tie", v)
+			if v.Attributed.Add(v.RoundingAdjustment) != v.Received {
+				t.Fatalf("%+v does not reconcile", v)
 			}
 		case attribution.Differs, attribution.NoInvoice, attribution.NoLines, attribution.Voided:
-			if !v.Bridge.IsZero() {
-				t.Fatalf("%+v is bridged", v)
+			if !v.RoundingAdjustment.IsZero() {
+				t.Fatalf("%+v is adjusted", v)
 			}
 		}
 		var exact, minor attribution.Amount
@@ -364,7 +364,7 @@ func checkInvoices(t *rapid.T, res *attribution.Result, byWorkspace map[[4]strin
 			}
 			of++
 			if got := byWorkspace[[4]string{s.Account, s.Invoice, s.Currency, s.Workspace}]; got != s.Billed {
-				t.Fatalf("the leaves of %+v add up to %s", s, got)
+				t.Fatalf("the allocations of %+v add up to %s", s, got)
 			}
 			places := int32(domain.MinorUnits(s.Currency))
 			if d := s.Amount.Decimal(); !d.Equal(d.Truncate(places)) {
@@ -381,7 +381,7 @@ func checkInvoices(t *rapid.T, res *attribution.Result, byWorkspace map[[4]strin
 			}
 			continue
 		}
-		if exact != v.Attributed.Add(v.Bridge) {
+		if exact != v.Attributed.Add(v.RoundingAdjustment) {
 			t.Fatalf("the statements of %+v come to %s", v, exact)
 		}
 		if want := target.Decimal().Round(int32(domain.MinorUnits(v.Currency))); !minor.Decimal().Equal(want) {
@@ -392,7 +392,7 @@ func checkInvoices(t *rapid.T, res *attribution.Result, byWorkspace map[[4]strin
 
 // checkDetails compares an invoice row by row, in decimals and without the
 // package's own comparison.
-func checkDetails(t *rapid.T, e *estate, res *attribution.Result, v *attribution.Tie) {
+func checkDetails(t *rapid.T, e *estate, res *attribution.Result, v *attribution.Reconciliation) {
 	i := slices.IndexFunc(e.invoices, func(o attribution.Invoice) bool {
 		return o.ID == v.Invoice && o.Account == v.Account && o.Currency == v.Currency && o.Status != "Voided"
 	})
@@ -447,22 +447,22 @@ func checkDetails(t *rapid.T, e *estate, res *attribution.Result, v *attribution
 	if wrong != 0 {
 		t.Fatalf("%+v has %d rows that differ and are no exceptions, or the other way round: %+v", v, wrong, res.Exceptions)
 	}
-	var bridges, after attribution.Amount
+	var roundingAdjustments, after attribution.Amount
 	lines := 0
 	for _, d := range v.Details {
-		if d.Difference != d.Received.Sub(d.Billed) || d.Difference != d.Bridge.Add(d.After) {
+		if d.Difference != d.Received.Sub(d.Billed) || d.Difference != d.RoundingAdjustment.Add(d.After) {
 			t.Fatalf("%+v does not foot", d)
 		}
-		bridges, after, lines = bridges.Add(d.Bridge), after.Add(d.After), lines+d.Lines
+		roundingAdjustments, after, lines = roundingAdjustments.Add(d.RoundingAdjustment), after.Add(d.After), lines+d.Lines
 	}
-	if bridges.Add(after) != v.Difference || lines != v.Lines || v.Bridge.Add(v.After) != v.Difference || v.Status == attribution.Bridged && bridges != v.Bridge {
+	if roundingAdjustments.Add(after) != v.Difference || lines != v.Lines || v.RoundingAdjustment.Add(v.After) != v.Difference || v.Status == attribution.Adjusted && roundingAdjustments != v.RoundingAdjustment {
 		t.Fatalf("%+v does not foot", v)
 	}
 }
 
 // orderAndRepetition gives the same facts in another order, lines several
-// times over, and wants the same leaves byte for byte.
-func orderAndRepetition(t *rapid.T, e *estate, leaves []leaf, res *attribution.Result) {
+// times over, and wants the same allocations byte for byte.
+func orderAndRepetition(t *rapid.T, e *estate, allocations []allocation, res *attribution.Result) {
 
 	other := *e
 	draws := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0))
@@ -494,8 +494,8 @@ func orderAndRepetition(t *rapid.T, e *estate, leaves []leaf, res *attribution.R
 		o.Node = at[o.Node][draws.IntN(2)]
 	}
 	again, res2 := must(t, &other)
-	if !slices.Equal(leaves, again) {
-		t.Fatalf("leaves\n%v\nare otherwise\n%v", leaves, again)
+	if !slices.Equal(allocations, again) {
+		t.Fatalf("allocations\n%v\nare otherwise\n%v", allocations, again)
 	}
 	if !reflect.DeepEqual(res, res2) {
 		t.Fatalf("the result\n%s\nis otherwise\n%s", text(t, res), text(t, res2))
@@ -514,8 +514,8 @@ func reversed(l attribution.Line) attribution.Line {
 	return l
 }
 
-// negationMirrors takes back a whole bill: every leaf is the opposite.
-func negationMirrors(t *rapid.T, e *estate, leaves []leaf, res *attribution.Result) {
+// negationMirrors takes back a whole bill: every allocation is the opposite.
+func negationMirrors(t *rapid.T, e *estate, allocations []allocation, res *attribution.Result) {
 	other := *e
 	other.lines, other.invoices = nil, nil
 	for _, l := range e.lines {
@@ -534,8 +534,8 @@ func negationMirrors(t *rapid.T, e *estate, leaves []leaf, res *attribution.Resu
 		l.Billed, l.Effective, l.line = l.Billed.Neg(), l.Effective.Neg(), reversed(l.line)
 		l.BoughtMs, l.AllocatedMs, l.UsefulMs = -l.BoughtMs, -l.AllocatedMs, -l.UsefulMs
 	}
-	if !slices.Equal(leaves, mirrored) {
-		t.Fatalf("leaves\n%v\nare mirrored\n%v", leaves, mirrored)
+	if !slices.Equal(allocations, mirrored) {
+		t.Fatalf("allocations\n%v\nare mirrored\n%v", allocations, mirrored)
 	}
 	for i := range res2.Statements {
 		s := &res2.Statements[i]
@@ -554,21 +554,21 @@ func reversalCancels(t *rapid.T, e *estate) {
 		l.ID += "-back"
 		e.lines = append(e.lines, l)
 	}
-	leaves, _ := must(t, e)
+	allocations, _ := must(t, e)
 	type key struct {
 		line, workspace, cluster, deployment string
 		hour                                 domain.Instant
 		component                            attribution.Component
 	}
 	sums := map[key]costs{}
-	for i := range leaves {
-		l := &leaves[i]
+	for i := range allocations {
+		l := &allocations[i]
 		line := l.line.ID
 		if l.line.Corrects != "" {
 			line = l.line.Corrects
 		}
 		k := key{line + l.line.Account, l.Workspace, l.Cluster, l.Deployment, l.Hour, l.Component}
-		if l.Component != attribution.Bridge {
+		if l.Component != attribution.RoundingAdjustment {
 			sums[k] = sums[k].add(l.Billed, l.Effective)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"quartermaster/domain"
 )
 
-// Ref names one leaf.
+// Ref names one allocation.
 type Ref struct {
 	Issuer, Account, Line          string
 	Hour                           domain.Instant // 0: the whole charge period
@@ -19,12 +19,12 @@ type Ref struct {
 // refFields are the fields of a reference, in their order.
 var refFields = [...]string{"issuer", "account", "line", "hour", "workspace", "cluster", "deployment", "component"}
 
-// Ref returns the leaf's reference in the form that [ParseRef] reads:
+// Ref returns the allocation's reference in the form that [ParseRef] reads:
 //
 //	issuer=AWS;account=123;line=l%201;hour=2026-05-01T00:00:00Z;workspace=research;cluster=c1;deployment=;component=allocated
 //
 // It holds for as long as the line's id does, whatever else a bill contains.
-func (l *Leaf) Ref() string {
+func (l *Allocation) Ref() string {
 	return Ref{l.Line.Issuer, l.Line.Account, l.Line.ID, l.Hour, l.Workspace, l.Cluster, l.Deployment, l.Component}.String()
 }
 
@@ -96,33 +96,33 @@ func unescape(s string) (string, error) {
 	return b.String(), nil
 }
 
-// ParseRef reads a reference. Each leaf has one text, and no other is accepted.
+// ParseRef reads a reference. Each allocation has one text, and no other is accepted.
 func ParseRef(s string) (Ref, error) {
 	fields := strings.Split(s, ";")
 	if len(fields) != len(refFields) {
-		return Ref{}, fmt.Errorf("leaf %q has %d fields, want %s", s, len(fields), strings.Join(refFields[:], ", "))
+		return Ref{}, fmt.Errorf("allocation %q has %d fields, want %s", s, len(fields), strings.Join(refFields[:], ", "))
 	}
 	var v [len(refFields)]string
 	for i, f := range fields {
 		value, ok := strings.CutPrefix(f, refFields[i]+"=")
 		if !ok {
-			return Ref{}, fmt.Errorf("leaf %q: field %d is %q, want %s=", s, i+1, f, refFields[i])
+			return Ref{}, fmt.Errorf("allocation %q: field %d is %q, want %s=", s, i+1, f, refFields[i])
 		}
 		var err error
 		if v[i], err = unescape(value); err != nil {
-			return Ref{}, fmt.Errorf("leaf %q: %s: %w", s, refFields[i], err)
+			return Ref{}, fmt.Errorf("allocation %q: %s: %w", s, refFields[i], err)
 		}
 	}
 	r := Ref{Issuer: v[0], Account: v[1], Line: v[2], Workspace: v[4], Cluster: v[5], Deployment: v[6]}
 	if err := r.Hour.UnmarshalText([]byte(v[3])); err != nil {
-		return Ref{}, fmt.Errorf("leaf %q: %w", s, err)
+		return Ref{}, fmt.Errorf("allocation %q: %w", s, err)
 	}
 	var err error
 	if r.Component, err = ParseComponent(v[7]); err != nil {
-		return Ref{}, fmt.Errorf("leaf %q: %w", s, err)
+		return Ref{}, fmt.Errorf("allocation %q: %w", s, err)
 	}
 	if r.String() != s {
-		return Ref{}, fmt.Errorf("leaf %q: is written %q", s, r)
+		return Ref{}, fmt.Errorf("allocation %q: is written %q", s, r)
 	}
 	return r, nil
 }

@@ -33,7 +33,7 @@ func TestRefRoundTrip(t *testing.T) {
 			Issuer: text.Draw(t, "issuer"), Account: text.Draw(t, "account"), Line: text.Draw(t, "line"),
 			Hour:      domain.Instant(rapid.Int64Range(0, 1e6).Draw(t, "hour")) * domain.Hour,
 			Workspace: text.Draw(t, "workspace"), Cluster: text.Draw(t, "cluster"), Deployment: text.Draw(t, "deployment"),
-			Component: attribution.Component(rapid.IntRange(1, int(attribution.Bridge)).Draw(t, "component")),
+			Component: attribution.Component(rapid.IntRange(1, int(attribution.RoundingAdjustment)).Draw(t, "component")),
 		}
 		back, err := attribution.ParseRef(r.String())
 		if err != nil || back != r {
@@ -44,7 +44,7 @@ func TestRefRoundTrip(t *testing.T) {
 
 func FuzzParseRef(f *testing.F) {
 	f.Add("issuer=AWS;account=123;line=l%201;hour=2026-05-01T00:00:00Z;workspace=research;cluster=c1;deployment=;component=allocated")
-	f.Add("issuer=;account=;line=%;hour=;workspace=;cluster=;deployment=;component=bridge")
+	f.Add("issuer=;account=;line=%;hour=;workspace=;cluster=;deployment=;component=rounding_adjustment")
 	f.Fuzz(func(t *testing.T, s string) {
 		if r, err := attribution.ParseRef(s); err == nil && r.String() != s {
 			t.Fatalf("%q is read as %q", s, r)
@@ -59,11 +59,11 @@ func TestNames(t *testing.T) {
 		}
 	}
 	for r := attribution.ByResource; r <= attribution.ByNothing; r++ {
-		if back, err := attribution.ParseRung(r.String()); err != nil || back != r {
+		if back, err := attribution.ParseMatchMethod(r.String()); err != nil || back != r {
 			t.Errorf("%s: %v", r, err)
 		}
 	}
-	for c := attribution.Allocated; c <= attribution.Bridge; c++ {
+	for c := attribution.Allocated; c <= attribution.RoundingAdjustment; c++ {
 		if back, err := attribution.ParseComponent(c.String()); err != nil || back != c {
 			t.Errorf("%s: %v", c, err)
 		}

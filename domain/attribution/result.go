@@ -6,50 +6,50 @@ import (
 	"strings"
 )
 
-// Result is what a division comes to, beside its leaves.
+// Result is what a division comes to, beside its allocations.
 type Result struct {
-	Lines  int `json:"lines"`
-	Leaves int `json:"leaves"`
+	Lines       int `json:"lines"`
+	Allocations int `json:"allocations"`
 	// Each is sorted by its leading fields.
-	Matches     []Matched       `json:"matches"`
-	Invoices    []Tie           `json:"invoices"`
-	Statements  []Statement     `json:"statements"`
-	Commitments []CommitmentUse `json:"commitments"`
-	Exceptions  []Exception     `json:"exceptions"`
-	// Trace is of the leaf that [Input.Trace] names; nil where the division has
-	// no such leaf.
+	Matches     []Matched        `json:"matches"`
+	Invoices    []Reconciliation `json:"invoices"`
+	Statements  []Statement      `json:"statements"`
+	Commitments []CommitmentUse  `json:"commitments"`
+	Exceptions  []Exception      `json:"exceptions"`
+	// Trace is of the allocation that [Input.Trace] names; nil where the division has
+	// no such allocation.
 	Trace *Trace `json:"trace,omitempty"`
 }
 
-// Matched is what was divided by one rung.
+// Matched is what was divided by one match method.
 type Matched struct {
-	Rung      Rung   `json:"rung"`
-	Currency  string `json:"currency"`
-	Lines     int    `json:"lines"`
-	Billed    Amount `json:"billed"`
-	Effective Amount `json:"effective"`
+	MatchMethod MatchMethod `json:"match_method"`
+	Currency    string      `json:"currency"`
+	Lines       int         `json:"lines"`
+	Billed      Amount      `json:"billed"`
+	Effective   Amount      `json:"effective"`
 }
 
-func (r *Result) matched(g Rung, currency string, rec *Line) {
-	i := slices.IndexFunc(r.Matches, func(m Matched) bool { return m.Rung == g && m.Currency == currency })
+func (r *Result) matched(g MatchMethod, currency string, rec *Line) {
+	i := slices.IndexFunc(r.Matches, func(m Matched) bool { return m.MatchMethod == g && m.Currency == currency })
 	if i < 0 {
 		i = len(r.Matches)
-		r.Matches = append(r.Matches, Matched{Rung: g, Currency: currency})
+		r.Matches = append(r.Matches, Matched{MatchMethod: g, Currency: currency})
 	}
 	m := &r.Matches[i]
 	m.Lines++
 	m.Billed, m.Effective = m.Billed.Add(rec.Billed), m.Effective.Add(rec.Effective)
 }
 
-// finish fills in what is known once every leaf was given out.
+// finish fills in what is known once every allocation was given out.
 func (r *run) finish() {
 	out := r.result
 	slices.SortFunc(out.Matches, func(a, b Matched) int {
-		return cmp.Or(cmp.Compare(a.Rung, b.Rung), strings.Compare(a.Currency, b.Currency))
+		return cmp.Or(cmp.Compare(a.MatchMethod, b.MatchMethod), strings.Compare(a.Currency, b.Currency))
 	})
-	for i := range r.ties.all {
-		t := &r.ties.all[i]
-		out.Invoices = append(out.Invoices, t.Tie)
+	for i := range r.reconciliations.all {
+		t := &r.reconciliations.all[i]
+		out.Invoices = append(out.Invoices, t.Reconciliation)
 		out.Statements = append(out.Statements, t.statements(r.keys)...)
 	}
 	out.Commitments = r.spons.sorted()

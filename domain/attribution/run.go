@@ -8,42 +8,42 @@ import (
 
 // run is one division on its way.
 type run struct {
-	book   *book
-	fleet  *fleet
-	keys   *keys
-	ex     *exceptions
-	ties   *ties
-	spons  *sponsors
-	follow *following
-	result *Result
-	policy Policy
+	book            *book
+	fleet           *fleet
+	keys            *keys
+	ex              *exceptions
+	reconciliations *reconciliations
+	spons           *sponsors
+	follow          *following
+	result          *Result
+	policy          Policy
 
-	matches []match
-	leaf    func(*Leaf) error
-	line    Line // of the current record
-	out     Leaf
-	feeds   []int32 // tallies that the current record feeds
-	tie     *tie
-	counted bool // the current record is among Result.Matches
-	weights []weight
-	cut     []domain.Instant
-	trace   *trace // nil when no leaf is to be explained
+	matches        []match
+	allocation     func(*Allocation) error
+	line           Line // of the current record
+	out            Allocation
+	feeds          []int32 // tallies that the current record feeds
+	reconciliation *reconciliation
+	counted        bool // the current record is among Result.Matches
+	weights        []weight
+	cut            []domain.Instant
+	trace          *trace // nil when no allocation is to be explained
 }
 
 // Run divides every line of the input among those who used what was billed, and
-// calls leaf with each part. The leaf is reused after leaf returns; so is its
-// line. The same input gives the same leaves in the same order:
+// calls allocation with each part. The allocation is reused after allocation returns; so is its
+// line. The same input gives the same allocations in the same order:
 //
 //  1. Lines that are divided by use, as soon as the usage of the last machine
-//     that they match was read: by that machine (cluster, node), rung, match
+//     that they match was read: by that machine (cluster, node), match method, match
 //     (by its first line), charge period, and line.
 //  2. Unused commitments, prepaid purchases and lines that match nothing, by line.
 //  3. Recurring purchases of commitments, by line.
 //  4. Taxes, credits and adjustments, by line.
-//  5. The bridges of invoices, by invoice; see [Tie]. Their line is none of the
+//  5. The rounding adjustments of invoices, by invoice; see [Reconciliation]. Their line is none of the
 //     input's: its id is "invoice:" and the invoice's, and it is Rounding.
 //
-// "By line" is by issuer, account and id. Of one line, leaves come by hour,
+// "By line" is by issuer, account and id. Of one line, allocations come by hour,
 // workspace, cluster, deployment and component, each at most once.
 //
 // A line that is given again, equal in all fields, counts once. Of lines that
@@ -52,18 +52,18 @@ type run struct {
 // unique across suppliers.
 //
 // Memory is bounded by the lines (some 190 bytes each and their ids), the use
-// of one machine, and by the distinct leaf keys of each hour for what is shared
+// of one machine, and by the distinct allocation keys of each hour for what is shared
 // by several machines: pools, and once per charge period, accounts.
 //
 // Run returns an error for input that contradicts its contract, and the first
-// error of Lines, Usage or leaf.
-func Run(in *Input, leaf func(*Leaf) error) (*Result, error) {
+// error of Lines, Usage or allocation.
+func Run(in *Input, allocation func(*Allocation) error) (*Result, error) {
 	switch in.Policy.Discount {
 	case "", AsSupplied, SponsorsFirst, PoolRate:
 	default:
 		return nil, fmt.Errorf("discount rule %q is unknown, want %s, %s or %s", in.Policy.Discount, AsSupplied, SponsorsFirst, PoolRate)
 	}
-	r := &run{policy: in.Policy, leaf: leaf, keys: newKeys(), ex: &exceptions{}, result: &Result{}}
+	r := &run{policy: in.Policy, allocation: allocation, keys: newKeys(), ex: &exceptions{}, result: &Result{}}
 	var err error
 	if r.book, err = readBook(in.Lines, r.ex); err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func Run(in *Input, leaf func(*Leaf) error) (*Result, error) {
 	if r.spons, err = newSponsors(in.Commitments); err != nil {
 		return nil, err
 	}
-	if r.ties, err = newTies(r.book, in.Invoices, r.ex); err != nil {
+	if r.reconciliations, err = newReconciliations(r.book, in.Invoices, r.ex); err != nil {
 		return nil, err
 	}
 	r.book.lookalikes(r.ex)
@@ -111,7 +111,7 @@ func Run(in *Input, leaf func(*Leaf) error) (*Result, error) {
 			}
 		}
 	}
-	if err := r.bridge(); err != nil {
+	if err := r.reconcile(); err != nil {
 		return nil, err
 	}
 	r.finish()
@@ -121,7 +121,7 @@ func Run(in *Input, leaf func(*Leaf) error) (*Result, error) {
 // begin makes a record the current one.
 func (r *run) begin(rec *record) {
 	r.book.line(rec, &r.line)
-	r.out = Leaf{Line: &r.line}
+	r.out = Allocation{Line: &r.line}
 	r.feeds = r.follow.feeds(rec, r.feeds[:0])
 	for _, f := range r.feeds {
 		r.follow.tallies[f].lines++
@@ -129,41 +129,41 @@ func (r *run) begin(rec *record) {
 	if r.trace != nil {
 		r.trace.current = r.trace.record >= 0 && rec == &r.book.records[r.trace.record]
 	}
-	r.tie = &r.ties.all[rec.tie]
+	r.reconciliation = &r.reconciliations.all[rec.reconciliation]
 	r.result.Lines++
 	r.counted = false
 	r.spons.account(r.book, rec)
 }
 
-// give hands out the current leaf under a key. Whoever calls it has filled in
-// the hour, rung, weights and times of r.out.
+// give hands out the current allocation under a key. Whoever calls it has filled in
+// the hour, match method, weights and times of r.out.
 func (r *run) give(key uint32, billed, effective Amount) error {
 	k := &r.keys.all[key]
 	r.out.Workspace, r.out.Cluster, r.out.Deployment, r.out.Component = k.workspace, k.cluster, k.deployment, k.component
 	r.out.Billed, r.out.Effective = billed, effective
-	r.result.Leaves++
+	r.result.Allocations++
 	if !r.counted {
-		r.result.matched(r.out.Rung, r.line.Currency, &r.line)
+		r.result.matched(r.out.MatchMethod, r.line.Currency, &r.line)
 		r.counted = true
 	}
-	r.tie.attributed = r.tie.attributed.Add(billed)
-	if r.tie.parts == nil {
-		r.tie.parts = map[uint32]Amount{}
+	r.reconciliation.attributed = r.reconciliation.attributed.Add(billed)
+	if r.reconciliation.parts == nil {
+		r.reconciliation.parts = map[uint32]Amount{}
 	}
 	w := r.keys.workspace[key]
-	r.tie.parts[w] = r.tie.parts[w].Add(billed)
+	r.reconciliation.parts[w] = r.reconciliation.parts[w].Add(billed)
 	for _, f := range r.feeds {
 		r.follow.tallies[f].add(key, billed, effective)
 	}
 	if r.trace != nil && r.trace.key == key {
 		r.trace.given(&r.out)
 	}
-	return r.leaf(&r.out)
+	return r.allocation(&r.out)
 }
 
 // all gives the whole of the current record to one key.
-func (r *run) all(rec *record, hour domain.Instant, rung Rung, k leafKey, boughtMs int64) error {
-	r.out.Hour, r.out.Rung = hour, rung
+func (r *run) all(rec *record, hour domain.Instant, method MatchMethod, k allocationKey, boughtMs int64) error {
+	r.out.Hour, r.out.MatchMethod = hour, method
 	r.out.Weight, r.out.Of = Whole(1), Whole(1)
 	r.out.BoughtMs, r.out.AllocatedMs, r.out.UsefulMs = boughtMs, 0, 0
 	return r.give(r.keys.id(k), rec.billed, rec.effective)
@@ -176,7 +176,7 @@ func (r *run) withoutUse(rec *record) error {
 		return r.sponsored(rec)
 	case byPrepaid:
 		r.trace.because("it pays in advance for the term of commitment %q", r.line.Commitment)
-		return r.all(rec, 0, ByCommitment, leafKey{workspace: PlatformPrepaid, component: Prepaid}, 0)
+		return r.all(rec, 0, ByCommitment, allocationKey{workspace: PlatformPrepaid, component: Prepaid}, 0)
 	}
 	return r.unmatched(rec, howTexts[rec.how])
 }
@@ -191,7 +191,7 @@ func (r *run) unmatched(rec *record, why string) error {
 		kind = NotInService
 	}
 	r.ex.money(kind, r.book.subject(rec), why, r.book, rec)
-	return r.all(rec, 0, ByNothing, leafKey{workspace: Platform, component: Unmatched}, 0)
+	return r.all(rec, 0, ByNothing, allocationKey{workspace: Platform, component: Unmatched}, 0)
 }
 
 // unknownMachines reports lines that name a machine which the fleet does not
@@ -199,7 +199,7 @@ func (r *run) unmatched(rec *record, why string) error {
 func (r *run) unknownMachines() {
 	for i := range r.book.records {
 		rec := &r.book.records[i]
-		if rec.resource == 0 || !rec.class.buys() || rec.course != byUse && rec.course != byNobody || rec.rung == ByResource {
+		if rec.resource == 0 || !rec.class.buys() || rec.course != byUse && rec.course != byNobody || rec.method == ByResource {
 			continue
 		}
 		account, resource := r.book.texts[rec.account], r.book.texts[rec.resource]

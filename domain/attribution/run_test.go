@@ -44,13 +44,13 @@ func (e *estate) add(id string, class attribution.Class, resource, cost string, 
 // shares returns what each workspace bears of a line, billed.
 func shares(t *testing.T, e *estate, line string) map[string]string {
 	t.Helper()
-	leaves, _, err := e.run()
+	allocations, _, err := e.run()
 	if err != nil {
 		t.Fatal(err)
 	}
 	sums := map[string]attribution.Amount{}
-	for i := range leaves {
-		if l := &leaves[i]; l.line.ID == line {
+	for i := range allocations {
+		if l := &allocations[i]; l.line.ID == line {
 			sums[l.Workspace] = sums[l.Workspace].Add(l.Billed)
 		}
 	}
@@ -80,13 +80,13 @@ func wantShares(t *testing.T, e *estate, line string, want ...string) {
 // wantUseful wants no useful time counted twice.
 func wantUseful(t *testing.T, e *estate, want int64) {
 	t.Helper()
-	leaves, _, err := e.run()
+	allocations, _, err := e.run()
 	if err != nil {
 		t.Fatal(err)
 	}
 	useful := int64(0)
-	for i := range leaves {
-		useful += leaves[i].UsefulMs
+	for i := range allocations {
+		useful += allocations[i].UsefulMs
 	}
 	if useful != want {
 		t.Errorf("%d ms are useful, want %d", useful, want)
@@ -135,7 +135,7 @@ func sponsor(workspace string) []domain.Share {
 	return []domain.Share{{Workspace: workspace, Share: decimal.NewFromInt(1)}}
 }
 
-func TestRungs(t *testing.T) {
+func TestMatchMethods(t *testing.T) {
 	// A line without a resource is for the machine that no line names.
 	e := pool()
 	e.add("named", attribution.OnDemand, "i-1", "4", 2)
@@ -239,12 +239,12 @@ func TestDominantShare(t *testing.T) {
 	idle.GPUMs = hour
 	e.hours[0].Parts = append(e.hours[0].Parts, attribution.Part{Component: attribution.Unprovisioned, GPUMs: 2 * hour})
 	wantShares(t, e, "l", "ada=20", "own=20")
-	leaves, _, err := e.run()
+	allocations, _, err := e.run()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, l := range leaves {
+	for _, l := range allocations {
 		got = append(got, fmt.Sprintf("%s %s", l.Component, l.Billed))
 	}
 	if want := []string{"allocated 20", "idle 6.666666666666666666", "unprovisioned 13.333333333333333334"}; !slices.Equal(got, want) {
@@ -362,8 +362,8 @@ func TestInputRefused(t *testing.T) {
 	}
 	e := pool()
 	e.add("a", attribution.OnDemand, "i-1", "10", 2)
-	if _, err := attribution.Run(e.input(), func(*attribution.Leaf) error { return boom }); !errors.Is(err, boom) {
-		t.Errorf("error %v, want that of the leaf's receiver", err)
+	if _, err := attribution.Run(e.input(), func(*attribution.Allocation) error { return boom }); !errors.Is(err, boom) {
+		t.Errorf("error %v, want that of the allocation's receiver", err)
 	}
 	in := e.input()
 	in.Usage = func(_ []domain.Interval, _ attribution.Cuts, yield func(*attribution.NodeHour) error) error {
@@ -392,12 +392,12 @@ func TestUnusableQuantities(t *testing.T) {
 		spoil(e)
 		wantShares(t, e, "a", "ada=10")
 		wantShares(t, e, "b", "bob=3", "platform:unobserved=3")
-		leaves, res, err := e.run()
+		allocations, res, err := e.run()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range leaves {
-			if l := &leaves[i]; l.line.ID == "a" && l.BoughtMs != 0 {
+		for i := range allocations {
+			if l := &allocations[i]; l.line.ID == "a" && l.BoughtMs != 0 {
 				t.Errorf("%s: buys %d ms", want, l.BoughtMs)
 			}
 		}
@@ -435,14 +435,14 @@ func TestUnusableQuantities(t *testing.T) {
 	for i := range 5000 {
 		e.add(fmt.Sprintf("l%04d", i), attribution.OnDemand, "i-1", "10", 0).GPUMs = 1e15
 	}
-	leaves, res, err := e.run()
+	allocations, res, err := e.run()
 	if err != nil || len(res.Exceptions) == 0 {
 		t.Fatalf("%d exceptions (%v)", len(res.Exceptions), err)
 	}
 	var bought int64
-	for i := range leaves {
-		if bought += leaves[i].BoughtMs; leaves[i].line.ID == "l4999" && leaves[i].BoughtMs != 0 {
-			t.Errorf("%+v", leaves[i])
+	for i := range allocations {
+		if bought += allocations[i].BoughtMs; allocations[i].line.ID == "l4999" && allocations[i].BoughtMs != 0 {
+			t.Errorf("%+v", allocations[i])
 		}
 	}
 	if bought != 9e15 {
@@ -469,13 +469,13 @@ func TestBoughtWithoutUse(t *testing.T) {
 	e.commitments = []attribution.Commitment{{ID: "k", Sponsors: []domain.Share{{Workspace: "ada", Share: decimal.New(5, -1)}, {Workspace: "bob", Share: decimal.New(5, -1)}}}}
 	wantBought := func(want map[string]int64) {
 		t.Helper()
-		leaves, _, err := e.run()
+		allocations, _, err := e.run()
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := map[string]int64{}
-		for i := range leaves {
-			got[leaves[i].line.ID] += leaves[i].BoughtMs
+		for i := range allocations {
+			got[allocations[i].line.ID] += allocations[i].BoughtMs
 		}
 		for id, hours := range want {
 			if got[id] != hours*hour {

@@ -10,55 +10,55 @@ import (
 	"quartermaster/domain"
 )
 
-// TieStatus says how an invoice compares with its lines.
-type TieStatus string
+// ReconciliationStatus says how an invoice compares with its lines.
+type ReconciliationStatus string
 
 // The outcomes.
 const (
-	Tied      TieStatus = "tied"       // equal to the last digit, in every row
-	Bridged   TieStatus = "bridged"    // apart by no more than its rounding
-	Differs   TieStatus = "differs"    // apart by more, in a row or as a whole
-	NoInvoice TieStatus = "no_invoice" // lines without an invoice
-	NoLines   TieStatus = "no_lines"   // an invoice without lines
-	Voided    TieStatus = "voided"     // the invoice was withdrawn
+	Reconciled ReconciliationStatus = "reconciled" // equal to the last digit, in every row
+	Adjusted   ReconciliationStatus = "adjusted"   // apart by no more than its rounding
+	Differs    ReconciliationStatus = "differs"    // apart by more, in a row or as a whole
+	NoInvoice  ReconciliationStatus = "no_invoice" // lines without an invoice
+	NoLines    ReconciliationStatus = "no_lines"   // an invoice without lines
+	Voided     ReconciliationStatus = "voided"     // the invoice was withdrawn
 )
 
-// Tie compares an invoice with its lines and with what came of them.
+// Reconciliation compares an invoice with its lines and with what came of them.
 //
 // An invoice is rounded to what can be paid, each row of its breakdown for
 // itself; its lines are not. Each row that lines name is compared with those
 // lines: a difference of at most half a minor unit is its rounding. What is left
 // of the invoice, and an invoice whose lines name no rows as a whole, may be
-// apart by one minor unit, however many rows there are. That much is bridged by
-// one more leaf for the invoice, on the platform, in the billed ledger alone.
+// apart by one minor unit, however many rows there are. That much is adjusted by
+// one more allocation for the invoice, on the platform, in the billed ledger alone.
 //
-// Where a row differs by more, nothing is bridged and the invoice differs, even
-// if its total ties: two rows that were mixed up are an error of the bill. Each
+// Where a row differs by more, nothing is adjusted and the invoice differs, even
+// if its total reconciles: two rows that were mixed up are an error of the bill. Each
 // such row is an exception of kind [DetailDiffers]. Details list every row that
-// was compared and every bridge.
-type Tie struct {
+// was compared and every rounding adjustment.
+type Reconciliation struct {
 	Issuer   string `json:"issuer"`
 	Account  string `json:"account"`
 	Invoice  string `json:"invoice"` // "" for lines that name none
 	Currency string `json:"currency"`
 	// Period is the billing period of lines that name no invoice.
-	Period     domain.Interval `json:"period,omitzero"`
-	Status     TieStatus       `json:"status"`
-	Lines      int             `json:"lines"`
-	Billed     Amount          `json:"billed"`     // by the lines
-	Attributed Amount          `json:"attributed"` // by their leaves, summed apart
-	Received   Amount          `json:"received"`   // total of the invoice, 0 if there is none
-	Difference Amount          `json:"difference"` // received less attributed, before the bridge; 0 without an invoice
+	Period     domain.Interval      `json:"period,omitzero"`
+	Status     ReconciliationStatus `json:"status"`
+	Lines      int                  `json:"lines"`
+	Billed     Amount               `json:"billed"`     // by the lines
+	Attributed Amount               `json:"attributed"` // by their allocations, summed apart
+	Received   Amount               `json:"received"`   // total of the invoice, 0 if there is none
+	Difference Amount               `json:"difference"` // received less attributed, before the rounding adjustment; 0 without an invoice
 	// DifferenceMinor is the difference of both when each is rounded to minor
 	// units, half away from zero.
-	DifferenceMinor Amount `json:"difference_minor"`
-	Bridge          Amount `json:"bridge"` // the sum of those of Details; 0 unless Status is bridged
-	After           Amount `json:"after"`  // the difference less the bridge
+	DifferenceMinor    Amount `json:"difference_minor"`
+	RoundingAdjustment Amount `json:"rounding_adjustment"` // the sum of those of Details; 0 unless Status is adjusted
+	After              Amount `json:"after"`               // the difference less the rounding adjustment
 	// Details are the rows that lines name, by id, and then what is left; empty
-	// where there is no invoice, no line, or it was voided. The bridges in it are
-	// given out only where Status is bridged.
-	Details   []DetailTie `json:"details,omitempty"`
-	Generated bool        `json:"generated,omitempty"` // some line, or the invoice, was made by a generator
+	// where there is no invoice, no line, or it was voided. The rounding adjustments in it are
+	// given out only where Status is adjusted.
+	Details   []DetailReconciliation `json:"details,omitempty"`
+	Generated bool                   `json:"generated,omitempty"` // some line, or the invoice, was made by a generator
 }
 
 // Statement is what one workspace or account of the platform bears of an
@@ -70,22 +70,22 @@ type Statement struct {
 	Currency  string          `json:"currency"`
 	Period    domain.Interval `json:"period,omitzero"`
 	Workspace string          `json:"workspace"`
-	Billed    Amount          `json:"billed"` // exact, with the bridge
+	Billed    Amount          `json:"billed"` // exact, with the rounding adjustment
 	// Amount is in whole minor units, rounded once. The statements of an invoice
-	// add up to its total where it ties, else to the rounded sum of its lines.
+	// add up to its total where it reconciles, else to the rounded sum of its lines.
 	Amount Amount `json:"amount"`
 }
 
-type tie struct {
-	Tie
+type reconciliation struct {
+	Reconciliation
 	invoice    bool
 	voided     bool
-	rows       []DetailTie // of the invoice, by id, with the lines that name them
+	rows       []DetailReconciliation // of the invoice, by id, with the lines that name them
 	attributed Amount
 	parts      map[uint32]Amount // by workspace
 }
 
-type ties struct{ all []tie }
+type reconciliations struct{ all []reconciliation }
 
 // invoiceKey is what invoices and lines are joined by.
 type invoiceKey struct {
@@ -93,12 +93,12 @@ type invoiceKey struct {
 	period                             domain.Interval
 }
 
-func newTies(b *book, invoices []Invoice, ex *exceptions) (*ties, error) {
-	byKey := map[invoiceKey]*tie{}
-	at := func(k invoiceKey) *tie {
+func newReconciliations(b *book, invoices []Invoice, ex *exceptions) (*reconciliations, error) {
+	byKey := map[invoiceKey]*reconciliation{}
+	at := func(k invoiceKey) *reconciliation {
 		t := byKey[k]
 		if t == nil {
-			t = &tie{Tie: Tie{Issuer: k.issuer, Account: k.account, Invoice: k.invoice, Currency: k.currency, Period: k.period}}
+			t = &reconciliation{Reconciliation: Reconciliation{Issuer: k.issuer, Account: k.account, Invoice: k.invoice, Currency: k.currency, Period: k.period}}
 			byKey[k] = t
 		}
 		return t
@@ -129,7 +129,7 @@ func newTies(b *book, invoices []Invoice, ex *exceptions) (*ties, error) {
 		t.invoice, t.voided, t.rows, t.Generated = true, v.Status == "Voided", rowsOf(v.Details), v.Generated
 		t.Received = v.Total
 	}
-	joined := make([]*tie, len(b.records))
+	joined := make([]*reconciliation, len(b.records))
 	for i := range b.records {
 		r := &b.records[i]
 		k := invoiceKey{b.texts[r.issuer], b.texts[r.account], b.texts[r.invoice], b.texts[r.currency], domain.Interval{}}
@@ -143,22 +143,22 @@ func newTies(b *book, invoices []Invoice, ex *exceptions) (*ties, error) {
 		t.Generated = t.Generated || r.generated
 		joined[i] = t
 	}
-	ordered := make([]*tie, 0, len(byKey))
+	ordered := make([]*reconciliation, 0, len(byKey))
 	for _, t := range byKey {
 		ordered = append(ordered, t)
 	}
-	slices.SortFunc(ordered, func(a, b *tie) int {
+	slices.SortFunc(ordered, func(a, b *reconciliation) int {
 		return cmp.Or(strings.Compare(a.Issuer, b.Issuer), strings.Compare(a.Account, b.Account), strings.Compare(a.Invoice, b.Invoice),
 			strings.Compare(a.Currency, b.Currency), byPeriod(a.Period, b.Period))
 	})
-	numbers := make(map[*tie]int32, len(ordered))
-	ts := &ties{all: make([]tie, len(ordered))}
+	numbers := make(map[*reconciliation]int32, len(ordered))
+	ts := &reconciliations{all: make([]reconciliation, len(ordered))}
 	for i, t := range ordered {
 		numbers[t] = int32(i)
 		ts.all[i] = *t
 	}
 	for i, t := range joined {
-		b.records[i].tie = numbers[t]
+		b.records[i].reconciliation = numbers[t]
 	}
 	return ts, nil
 }
@@ -169,11 +169,11 @@ func compareInvoices(a, b Invoice) int {
 		a.Total.Cmp(b.Total), slices.CompareFunc(a.Details, b.Details, compareDetails), strings.Compare(a.Status, b.Status), compareBool(a.Generated, b.Generated))
 }
 
-// bridge compares every invoice with its leaves, and gives out what is its
+// reconcile compares every invoice with its allocations, and gives out what is its
 // rounding.
-func (r *run) bridge() error {
-	for i := range r.ties.all {
-		t := &r.ties.all[i]
+func (r *run) reconcile() error {
+	for i := range r.reconciliations.all {
+		t := &r.reconciliations.all[i]
 		t.Attributed = t.attributed
 		if t.invoice {
 			if !t.voided {
@@ -194,21 +194,21 @@ func (r *run) bridge() error {
 			t.Status = NoLines
 		case !t.compare(r.ex):
 			t.Status = Differs
-		case !slices.ContainsFunc(t.Details, func(d DetailTie) bool { return !d.Bridge.IsZero() }):
-			t.Status = Tied
+		case !slices.ContainsFunc(t.Details, func(d DetailReconciliation) bool { return !d.RoundingAdjustment.IsZero() }):
+			t.Status = Reconciled
 		default:
-			t.Status, t.Bridge, t.After = Bridged, t.Difference, Amount{}
-			if t.Bridge.IsZero() {
-				continue // the bridges of its rows cancel
+			t.Status, t.RoundingAdjustment, t.After = Adjusted, t.Difference, Amount{}
+			if t.RoundingAdjustment.IsZero() {
+				continue // the rounding adjustments of its rows cancel
 			}
 			r.line = Line{Issuer: t.Issuer, Account: t.Account, ID: "invoice:" + t.Invoice, Invoice: t.Invoice, Currency: t.Currency,
-				Class: Rounding, ClassReason: "it is no line of the bill, and makes up for the rounding of the invoice", Billed: t.Bridge, Generated: t.Generated}
-			r.out = Leaf{Line: &r.line, Rung: ByFollowing, Weight: Whole(1), Of: Whole(1)}
-			r.feeds, r.tie, r.counted = nil, t, true
+				Class: Rounding, ClassReason: "it is no line of the bill, and makes up for the rounding of the invoice", Billed: t.RoundingAdjustment, Generated: t.Generated}
+			r.out = Allocation{Line: &r.line, MatchMethod: ByFollowing, Weight: Whole(1), Of: Whole(1)}
+			r.feeds, r.reconciliation, r.counted = nil, t, true
 			if r.trace != nil && r.trace.record < 0 {
 				r.trace.reason = "the invoice and its lines differ by the rounding of the invoice"
 			}
-			if err := r.give(r.keys.id(leafKey{workspace: Platform, component: Bridge}), t.Bridge, Amount{}); err != nil {
+			if err := r.give(r.keys.id(allocationKey{workspace: Platform, component: RoundingAdjustment}), t.RoundingAdjustment, Amount{}); err != nil {
 				return err
 			}
 		}
@@ -235,7 +235,7 @@ func roundMinor(a Amount, currency string) Amount {
 }
 
 // statements returns what each workspace bears of each invoice.
-func (t *tie) statements(k *keys) []Statement {
+func (t *reconciliation) statements(k *keys) []Statement {
 	all := make([]Statement, 0, len(t.parts))
 	for w, a := range t.parts {
 		all = append(all, Statement{Issuer: t.Issuer, Account: t.Account, Invoice: t.Invoice, Currency: t.Currency, Period: t.Period, Workspace: k.workspaces[w], Billed: a})

@@ -8,15 +8,15 @@ import (
 	"quartermaster/domain"
 )
 
-// Trace explains one leaf. It is written down by what divided the leaf's line,
+// Trace explains one allocation. It is written down by what divided the allocation's line,
 // while it did so, and so tells what was divided by and nothing else.
 type Trace struct {
-	// Leaf is the leaf, with a line of its own.
-	Leaf Leaf `json:"leaf"`
+	// Allocation is the allocation, with a line of its own.
+	Allocation Allocation `json:"allocation"`
 	// ClassReason is the line's: the columns that decided its class. RungReason
-	// is why the line was divided by the leaf's rung.
+	// is why the line was divided by the allocation's match method.
 	ClassReason string `json:"class_reason"`
-	RungReason  string `json:"rung_reason"`
+	MatchReason string `json:"match_reason"`
 	// MeterReason is what the line sells, and why it buys machine time or does not;
 	// "" for a line that is for no machine.
 	MeterReason string `json:"meter_reason,omitempty"`
@@ -24,7 +24,7 @@ type Trace struct {
 	// or used in its charge period, by index; empty for what is not divided by
 	// use.
 	Machines []MachineWeight `json:"machines"`
-	// UnseenMs is the part of the leaf's Of that was bought beyond what the
+	// UnseenMs is the part of the allocation's Of that was bought beyond what the
 	// machines had in the charge period, in GPU milliseconds.
 	UnseenMs int64 `json:"unseen_ms"`
 	// Followed is what the line followed; nil for a line that followed none.
@@ -43,20 +43,20 @@ func (x *Trace) inMs() {
 }
 
 // MachineWeight is what one machine, under one description, weighs in a traced
-// leaf and in the charge period of its line, in GPU milliseconds. Time counts as
+// allocation and in the charge period of its line, in GPU milliseconds. Time counts as
 // it was divided by: cut to the charge period, and by dominant shares.
 type MachineWeight struct {
 	// Node is an index into Input.Nodes: the first with the description.
 	Node int `json:"node"`
-	// WeightMs add up to the leaf's Weight in whole milliseconds, unless the leaf is Unseen, which no
+	// WeightMs add up to the allocation's Weight in whole milliseconds, unless the allocation is Unseen, which no
 	// machine has. UsefulMs is the part of it that was useful.
 	WeightMs int64 `json:"weight_ms"`
 	UsefulMs int64 `json:"useful_ms"`
 	// PeriodMs is all of the machine's time in the charge period, in whatever
-	// hands. With UnseenMs they add up to the leaf's Of; under SponsorsFirst to
+	// hands. With UnseenMs they add up to the allocation's Of; under SponsorsFirst to
 	// no less, because a commitment takes a part of the time and leaves the rest
 	// to other lines. WeightMs is then the machine's part of what was left or
-	// taken, in proportion to its time under the leaf's key.
+	// taken, in proportion to its time under the allocation's key.
 	PeriodMs int64 `json:"period_ms"`
 }
 
@@ -69,8 +69,8 @@ type Followed struct {
 	Name   string          `json:"name"`
 	Period domain.Interval `json:"period,omitzero"`
 	Lines  int             `json:"lines"` // that were followed
-	// Billed and Effective are what the lines cost, net. The leaf's Of adds up
-	// only the leaf keys whose cost has the sign of the whole, and of a credit
+	// Billed and Effective are what the lines cost, net. The allocation's Of adds up
+	// only the allocation keys whose cost has the sign of the whole, and of a credit
 	// for a resource, only what credits pay for.
 	Billed    Amount `json:"billed"`
 	Effective Amount `json:"effective"`
@@ -111,15 +111,15 @@ var howTexts = [...]string{
 // trace is a Trace on its way.
 type trace struct {
 	ref    Ref
-	record int32 // of the leaf's line; -1 for a bridge, whose line is none of the book's
+	record int32 // of the allocation's line; -1 for a rounding adjustment, whose line is none of the book's
 	match  int32 // of that record; -1 for none
 	period domain.Interval
 	key    uint32
 	taken  bool                     // a part of what was measured went to sponsors, and a part to others
 	had    map[int32]*MachineWeight // by description
 
-	current  bool   // the line that is being divided is the leaf's
-	reason   string // for the rung
+	current  bool   // the line that is being divided is the allocation's
+	reason   string // for the match method
 	sells    string // for the meter
 	unseen   int64
 	followed *Followed
@@ -133,7 +133,7 @@ func (r *run) newTrace(ref *Ref) *trace {
 		return nil
 	}
 	t := &trace{ref: *ref, record: -1, match: -1, had: map[int32]*MachineWeight{}}
-	t.key = r.keys.id(leafKey{ref.Workspace, ref.Cluster, ref.Deployment, ref.Component})
+	t.key = r.keys.id(allocationKey{ref.Workspace, ref.Cluster, ref.Deployment, ref.Component})
 	for i := range r.book.records {
 		if rec := &r.book.records[i]; t.names(r.book.texts[rec.issuer], r.book.texts[rec.account], rec.id) {
 			t.record, t.match, t.period, t.reason, t.sells = int32(i), rec.match, rec.charge, howTexts[rec.how], rec.sells(r.book)
@@ -202,21 +202,21 @@ func (r *run) followed(rec *record, t *tally) {
 
 var scopeNames = [...]string{ofResource: "resource", ofDetail: "invoice_detail", ofInvoice: "invoice", ofAccount: "account", ofCommitment: "commitment"}
 
-// because notes why the current line has its rung.
+// because notes why the current line has its match method.
 func (t *trace) because(format string, args ...any) {
 	if t != nil && t.current {
 		t.reason = fmt.Sprintf(format, args...)
 	}
 }
 
-// given notes the leaf, if it is the one that is traced.
-func (t *trace) given(l *Leaf) {
+// given notes the allocation, if it is the one that is traced.
+func (t *trace) given(l *Allocation) {
 	if l.Hour != t.ref.Hour || !t.names(l.Line.Issuer, l.Line.Account, l.Line.ID) {
 		return
 	}
 	t.line = *l.Line
-	t.found = &Trace{Leaf: *l}
-	t.found.Leaf.Line = &t.line
+	t.found = &Trace{Allocation: *l}
+	t.found.Allocation.Line = &t.line
 }
 
 // done returns the trace once everything was divided.
@@ -225,9 +225,9 @@ func (t *trace) done(f *fleet) *Trace {
 		return nil
 	}
 	x := t.found
-	x.ClassReason, x.RungReason, x.MeterReason, x.UnseenMs, x.Followed = t.line.ClassReason, t.reason, t.sells, t.unseen, t.followed
+	x.ClassReason, x.MatchReason, x.MeterReason, x.UnseenMs, x.Followed = t.line.ClassReason, t.reason, t.sells, t.unseen, t.followed
 	x.Machines = make([]MachineWeight, 0, len(t.had))
-	if x.Leaf.Rung > ByAccount {
+	if x.Allocation.MatchMethod > ByAccount {
 		return x
 	}
 	first := make([]int, len(f.descs))
@@ -241,7 +241,7 @@ func (t *trace) done(f *fleet) *Trace {
 		measured += uint64(m.WeightMs)
 	}
 	slices.SortFunc(x.Machines, func(a, b MachineWeight) int { return cmp.Compare(a.Node, b.Node) })
-	weight, _ := x.Leaf.Weight.parts()
+	weight, _ := x.Allocation.Weight.parts()
 	whole, _ := weight.divMod(one18 / 1000)
 	defer x.inMs()
 	if !t.taken || measured == 0 {

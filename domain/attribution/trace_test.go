@@ -12,8 +12,8 @@ import (
 	"quartermaster/internal/long"
 )
 
-// explained traces a leaf of an estate.
-func explained(t fataler, e *estate, l *leaf) ([]leaf, *attribution.Trace) {
+// explained traces an allocation of an estate.
+func explained(t fataler, e *estate, l *allocation) ([]allocation, *attribution.Trace) {
 	t.Helper()
 	r, err := attribution.ParseRef(ref(l))
 	if err != nil {
@@ -21,72 +21,72 @@ func explained(t fataler, e *estate, l *leaf) ([]leaf, *attribution.Trace) {
 	}
 	other := *e
 	other.trace = &r
-	leaves, res, err := other.run()
+	allocations, res, err := other.run()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return leaves, res.Trace
+	return allocations, res.Trace
 }
 
-// machinesFoot holds the trace of a leaf that is divided by use to the leaf.
-func machinesFoot(t *rapid.T, e *estate, l *leaf, x *attribution.Trace) {
+// machinesFoot holds the trace of an allocation that is divided by use to the allocation.
+func machinesFoot(t *rapid.T, e *estate, l *allocation, x *attribution.Trace) {
 	var weight, useful, period int64
 	for i, m := range x.Machines {
 		weight, useful, period = weight+m.WeightMs, useful+m.UsefulMs, period+m.PeriodMs
 		// Both are rounded cumulatively, so one may be rounded up where the other is not.
 		if m.WeightMs < 0 || m.UsefulMs > m.WeightMs || m.WeightMs > m.PeriodMs+1 || i > 0 && x.Machines[i-1].Node >= m.Node {
-			t.Fatalf("leaf %s: machine %+v of %+v", ref(l), m, x)
+			t.Fatalf("allocation %s: machine %+v of %+v", ref(l), m, x)
 		}
-		if n := &e.nodes[m.Node]; l.Rung == attribution.ByResource && n.Resource != l.line.Resource && n.Resource != "" &&
+		if n := &e.nodes[m.Node]; l.MatchMethod == attribution.ByResource && n.Resource != l.line.Resource && n.Resource != "" &&
 			!slices.Contains(e.also, attribution.OtherID{Node: m.Node, Account: l.line.Account, Resource: l.line.Resource}) {
-			t.Fatalf("leaf %s: machine %+v is not named", ref(l), n)
+			t.Fatalf("allocation %s: machine %+v is not named", ref(l), n)
 		}
 	}
 	if l.Component != attribution.Unseen && weight != l.Weight.Decimal().IntPart() || l.Component == attribution.Unseen && weight != 0 {
-		t.Fatalf("leaf %s weighs %s, and its machines %d: %+v", ref(l), l.Weight, weight, x)
+		t.Fatalf("allocation %s weighs %s, and its machines %d: %+v", ref(l), l.Weight, weight, x)
 	}
 	// Machines and what was unseen are each rounded down to milliseconds.
 	if over := period + x.UnseenMs - l.Of.Decimal().IntPart(); over < -1 || over > 0 && e.policy.Discount != attribution.SponsorsFirst {
-		t.Fatalf("leaf %s is of %s, and its machines and what was unseen %d and %d: %+v", ref(l), l.Of, period, x.UnseenMs, x)
+		t.Fatalf("allocation %s is of %s, and its machines and what was unseen %d and %d: %+v", ref(l), l.Of, period, x.UnseenMs, x)
 	}
 }
 
-// TestTrace traces leaves of drawn estates: the trace is of that leaf, adds up
+// TestTrace traces allocations of drawn estates: the trace is of that allocation, adds up
 // to it, and changes nothing.
 func TestTrace(t *testing.T) {
-	reached := map[attribution.Rung]int{}
+	reached := map[attribution.MatchMethod]int{}
 	long.Check(t, 300, 20_000, func(t *rapid.T) {
 		e := drawEstate(t, drawing{})
-		leaves, _ := must(t, e)
-		if len(leaves) == 0 {
+		allocations, _ := must(t, e)
+		if len(allocations) == 0 {
 			return
 		}
-		l := &leaves[rapid.IntRange(0, len(leaves)-1).Draw(t, "leaf")]
+		l := &allocations[rapid.IntRange(0, len(allocations)-1).Draw(t, "allocation")]
 		again, x := explained(t, e, l)
-		if !slices.Equal(leaves, again) {
-			t.Fatalf("the trace of %s changes leaves", ref(l))
+		if !slices.Equal(allocations, again) {
+			t.Fatalf("the trace of %s changes allocations", ref(l))
 		}
 		if x == nil {
-			t.Fatalf("leaf %s is not traced", ref(l))
+			t.Fatalf("allocation %s is not traced", ref(l))
 		}
-		same := x.Leaf
+		same := x.Allocation
 		same.Line = nil
-		if same != l.Leaf || *x.Leaf.Line != l.line || x.RungReason == "" || x.ClassReason != l.line.ClassReason {
-			t.Fatalf("leaf %s is traced as %+v", ref(l), x)
+		if same != l.Allocation || *x.Allocation.Line != l.line || x.MatchReason == "" || x.ClassReason != l.line.ClassReason {
+			t.Fatalf("allocation %s is traced as %+v", ref(l), x)
 		}
-		reached[l.Rung]++
-		switch follows := l.Rung == attribution.ByFollowing && l.Component != attribution.Bridge; {
-		case l.Rung <= attribution.ByAccount:
+		reached[l.MatchMethod]++
+		switch follows := l.MatchMethod == attribution.ByFollowing && l.Component != attribution.RoundingAdjustment; {
+		case l.MatchMethod <= attribution.ByAccount:
 			machinesFoot(t, e, l, x)
 		case len(x.Machines) > 0 || x.UnseenMs != 0:
-			t.Fatalf("leaf %s has machines %+v", ref(l), x)
-		case follows && (x.Followed == nil || x.Followed.Lines == 0), x.Followed != nil && !follows && l.Rung != attribution.ByCommitment:
-			t.Fatalf("leaf %s follows %+v", ref(l), x.Followed)
+			t.Fatalf("allocation %s has machines %+v", ref(l), x)
+		case follows && (x.Followed == nil || x.Followed.Lines == 0), x.Followed != nil && !follows && l.MatchMethod != attribution.ByCommitment:
+			t.Fatalf("allocation %s follows %+v", ref(l), x.Followed)
 		}
 	})
 	for r := attribution.ByResource; r <= attribution.ByNothing; r++ {
 		if reached[r] == 0 {
-			t.Errorf("no leaf was divided %s", r)
+			t.Errorf("no allocation was divided %s", r)
 		}
 	}
 }
@@ -94,18 +94,18 @@ func TestTrace(t *testing.T) {
 func TestTraceInWords(t *testing.T) {
 	trace := func(e *estate, line, workspace string) *attribution.Trace {
 		t.Helper()
-		leaves, _, err := e.run()
+		allocations, _, err := e.run()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range leaves {
-			if l := &leaves[i]; l.line.ID == line && l.Workspace == workspace {
+		for i := range allocations {
+			if l := &allocations[i]; l.line.ID == line && l.Workspace == workspace {
 				if _, x := explained(t, e, l); x != nil {
 					return x
 				}
 			}
 		}
-		t.Fatalf("%s has no leaf of %s", line, workspace)
+		t.Fatalf("%s has no allocation of %s", line, workspace)
 		return nil
 	}
 	e := pool()
@@ -115,18 +115,18 @@ func TestTraceInWords(t *testing.T) {
 	e.lines[2].ClassReason = "PricingCategory is Standard"
 	x := trace(e, "pooled", "bob")
 	want := []attribution.MachineWeight{{Node: 0, PeriodMs: 2 * hour}, {Node: 1, WeightMs: hour, UsefulMs: hour / 2, PeriodMs: 2 * hour}}
-	if !slices.Equal(x.Machines, want) || x.UnseenMs != hour || !strings.Contains(x.RungReason, "that no line names") {
+	if !slices.Equal(x.Machines, want) || x.UnseenMs != hour || !strings.Contains(x.MatchReason, "that no line names") {
 		t.Errorf("%+v", x)
 	}
 	x = trace(e, "tax", "bob")
-	if f := (attribution.Followed{Scope: "invoice", Name: "v", Lines: 1, Billed: money("8"), Effective: money("8")}); x.Followed == nil || *x.Followed != f || !strings.Contains(x.RungReason, `invoice "v"`) {
+	if f := (attribution.Followed{Scope: "invoice", Name: "v", Lines: 1, Billed: money("8"), Effective: money("8")}); x.Followed == nil || *x.Followed != f || !strings.Contains(x.MatchReason, `invoice "v"`) {
 		t.Errorf("%+v follows %+v", x, x.Followed)
 	}
 	x = trace(e, "gone", "platform")
-	if x.ClassReason != "PricingCategory is Standard" || x.RungReason != "nothing in the fleet is known that it could be for" || len(x.Machines) > 0 {
+	if x.ClassReason != "PricingCategory is Standard" || x.MatchReason != "nothing in the fleet is known that it could be for" || len(x.Machines) > 0 {
 		t.Errorf("%+v", x)
 	}
-	// A leaf that there is not is not explained.
+	// An allocation that there is not is not explained.
 	e.trace = &attribution.Ref{Issuer: "S", Account: "x", Line: "pooled", Workspace: "cyd", Hour: start, Component: attribution.Allocated}
 	if _, res, err := e.run(); err != nil || res.Trace != nil {
 		t.Errorf("%+v, %v", res.Trace, err)

@@ -11,58 +11,58 @@ import (
 // Allocation is one line's part for one hour, workspace, cluster, deployment and
 // component, as it is listed. [Explain] says where it comes from.
 type Allocation struct {
-	Leaf       string                `json:"leaf"` // see [attribution.Leaf.Ref]
-	Line       string                `json:"line"`
-	Invoice    string                `json:"invoice"`
-	Hour       domain.Instant        `json:"hour"` // empty: the whole charge period
-	Workspace  string                `json:"workspace"`
-	Cluster    string                `json:"cluster"`
-	Deployment string                `json:"deployment"`
-	Component  attribution.Component `json:"component"`
-	Class      attribution.Class     `json:"class"`
-	Rung       attribution.Rung      `json:"rung"`
-	Currency   string                `json:"currency"`
-	Billed     attribution.Amount    `json:"billed"`
-	Effective  attribution.Amount    `json:"effective"`
-	Bought     int64                 `json:"bought_gpu_ms"`
-	Allocated  int64                 `json:"allocated_gpu_ms"`
-	Useful     int64                 `json:"useful_gpu_ms"`
-	Generated  bool                  `json:"generated"` // its line was made by a generator
+	Allocation  string                  `json:"allocation"` // see [attribution.Allocation.Ref]
+	Line        string                  `json:"line"`
+	Invoice     string                  `json:"invoice"`
+	Hour        domain.Instant          `json:"hour"` // empty: the whole charge period
+	Workspace   string                  `json:"workspace"`
+	Cluster     string                  `json:"cluster"`
+	Deployment  string                  `json:"deployment"`
+	Component   attribution.Component   `json:"component"`
+	Class       attribution.Class       `json:"class"`
+	MatchMethod attribution.MatchMethod `json:"match_method"`
+	Currency    string                  `json:"currency"`
+	Billed      attribution.Amount      `json:"billed"`
+	Effective   attribution.Amount      `json:"effective"`
+	Bought      int64                   `json:"bought_gpu_ms"`
+	Allocated   int64                   `json:"allocated_gpu_ms"`
+	Useful      int64                   `json:"useful_gpu_ms"`
+	Generated   bool                    `json:"generated"` // its line was made by a generator
 }
 
-func costLeaf(l *attribution.Leaf) Allocation {
+func newAllocation(l *attribution.Allocation) Allocation {
 	return Allocation{
-		Leaf: l.Ref(), Line: l.Line.ID, Invoice: l.Line.Invoice, Hour: l.Hour,
+		Allocation: l.Ref(), Line: l.Line.ID, Invoice: l.Line.Invoice, Hour: l.Hour,
 		Workspace: l.Workspace, Cluster: l.Cluster, Deployment: l.Deployment,
-		Component: l.Component, Class: l.Line.Class, Rung: l.Rung, Currency: l.Line.Currency,
+		Component: l.Component, Class: l.Line.Class, MatchMethod: l.MatchMethod, Currency: l.Line.Currency,
 		Billed: l.Billed, Effective: l.Effective, Bought: l.BoughtMs, Allocated: l.AllocatedMs, Useful: l.UsefulMs, Generated: l.Line.Generated,
 	}
 }
 
-// AllocationFilter picks leaves; empty fields match all.
+// AllocationFilter picks allocations; empty fields match all.
 type AllocationFilter struct {
 	Workspace string
 	Line      string // its id, or as groups name it: issuer|account|id, a bar within the first two as \|
 }
 
-func (f *AllocationFilter) accepts(l *attribution.Leaf) bool {
+func (f *AllocationFilter) accepts(l *attribution.Allocation) bool {
 	return (f.Workspace == "" || l.Workspace == f.Workspace) &&
 		(f.Line == "" || l.Line.ID == f.Line || strings.HasSuffix(f.Line, l.Line.ID) && f.Line == ledgerName(l.Line.Issuer, l.Line.Account, l.Line.ID))
 }
 
-// EachAllocation calls yield with every leaf of a month that the filter picks, in the
+// EachAllocation calls yield with every allocation of a month that the filter picks, in the
 // order of [attribution.Run], until it returns an error.
 func EachAllocation(view projections.View, month domain.Interval, filter AllocationFilter, yield func(*Allocation) error) error {
 	b, err := openBooks(view, month)
 	if err != nil {
 		return err
 	}
-	_, err = b.divide(func(l *attribution.Leaf) error {
+	_, err = b.divide(func(l *attribution.Allocation) error {
 		if !filter.accepts(l) {
 			return nil
 		}
-		leaf := costLeaf(l)
-		return yield(&leaf)
+		allocation := newAllocation(l)
+		return yield(&allocation)
 	})
 	return err
 }

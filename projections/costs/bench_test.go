@@ -62,11 +62,11 @@ func BenchmarkCosts(b *testing.B) {
 		} {
 			b.Run(fmt.Sprintf("%d/%s", nodes, name), func(b *testing.B) {
 				b.ReportAllocs()
-				leaves := 0
+				allocations := 0
 				for b.Loop() {
 					err := m.View(context.Background(), func(v projections.View) error {
 						r, err := costs.NewReport(v, costs.Query{Month: storetest.MayBill, By: by})
-						leaves = r.Leaves
+						allocations = r.Allocations
 						return err
 					})
 					if err != nil {
@@ -74,7 +74,7 @@ func BenchmarkCosts(b *testing.B) {
 					}
 				}
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(nodes*hours), "ns/node-hour")
-				b.ReportMetric(float64(leaves), "leaves")
+				b.ReportMetric(float64(allocations), "allocations")
 			})
 		}
 	}

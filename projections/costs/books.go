@@ -27,14 +27,14 @@ func openBooks(view projections.View, month domain.Interval) (*books, error) {
 	return &books{l, f}, nil
 }
 
-// divide calls leaf with every part of every line; see [attribution.Run].
-func (b *books) divide(leaf func(*attribution.Leaf) error) (*attribution.Result, error) {
-	return b.divideSeen(nil, leaf, nil)
+// divide calls allocation with every part of every line; see [attribution.Run].
+func (b *books) divide(allocation func(*attribution.Allocation) error) (*attribution.Result, error) {
+	return b.divideSeen(nil, allocation, nil)
 }
 
-// divideSeen is divide that traces a leaf, and shows hour, which may be nil, the
+// divideSeen is divide that traces an allocation, and shows hour, which may be nil, the
 // hours that usage is read of.
-func (b *books) divideSeen(trace *attribution.Ref, leaf func(*attribution.Leaf) error, hour func(*attribution.NodeHour)) (*attribution.Result, error) {
+func (b *books) divideSeen(trace *attribution.Ref, allocation func(*attribution.Allocation) error, hour func(*attribution.NodeHour)) (*attribution.Result, error) {
 	return attribution.Run(&attribution.Input{
 		Lines: func(yield func(*attribution.Line) error) error { return b.lines(b.view, yield) },
 		Nodes: b.nodes,
@@ -49,11 +49,11 @@ func (b *books) divideSeen(trace *attribution.Ref, leaf func(*attribution.Leaf) 
 			})
 		},
 		Commitments: b.commitments, Invoices: b.invoices, Policy: b.policy, Trace: trace,
-	}, leaf)
+	}, allocation)
 }
 
-// key returns the group that a leaf belongs to.
-func (b *books) key(l *attribution.Leaf, by []Dimension) costKey {
+// key returns the group that an allocation belongs to.
+func (b *books) key(l *attribution.Allocation, by []Dimension) costKey {
 	k := costKey{currency: l.Line.Currency}
 	for _, d := range by {
 		switch d {
@@ -78,15 +78,15 @@ func (b *books) key(l *attribution.Leaf, by []Dimension) costKey {
 		case ByHour:
 			k.hour = max(k.hour, l.Hour)
 		case ByMatchMethod:
-			k.rung = l.Rung
+			k.method = l.MatchMethod
 		}
 	}
 	return k
 }
 
-// region returns the region of a leaf's cluster in its hour, else that of its
+// region returns the region of an allocation's cluster in its hour, else that of its
 // line as the supplier spells it.
-func (b *books) region(l *attribution.Leaf) string {
+func (b *books) region(l *attribution.Allocation) string {
 	if c, _ := b.fleet.Cluster(l.Cluster, cmp.Or(l.Hour, l.Line.ChargePeriod.From)); c != nil {
 		return c.Region
 	}

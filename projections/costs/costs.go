@@ -34,7 +34,7 @@ const (
 	ByLine        Dimension = "line"
 	ByDay         Dimension = "day"
 	ByHour        Dimension = "hour"
-	ByMatchMethod Dimension = "rung"
+	ByMatchMethod Dimension = "match_method"
 )
 
 // Dimensions returns every dimension.
@@ -50,8 +50,8 @@ type Query struct {
 	// Month is the billing period: see [projections.MonthOf].
 	Month domain.Interval
 	// Workspace narrows groups, totals and statements to what one workspace
-	// carries. What ties to the supplier's figures (invoices, commitments,
-	// matches, exceptions) stays whole, because a part of a bill ties to nothing.
+	// carries. What reconciles with the supplier's figures (invoices, commitments,
+	// matches, exceptions) stays whole, because a part of a bill reconciles with nothing.
 	Workspace string
 	By        []Dimension
 }
@@ -60,8 +60,8 @@ type Query struct {
 // milliseconds of a whole GPU.
 type Cost struct {
 	Currency  string             `json:"currency"`  // ISO 4217
-	Billed    attribution.Amount `json:"billed"`    // ties to invoices
-	Effective attribution.Amount `json:"effective"` // ties to commitments over their term
+	Billed    attribution.Amount `json:"billed"`    // reconciles with invoices
+	Effective attribution.Amount `json:"effective"` // reconciles with commitments over their term
 	Bought    int64              `json:"bought_gpu_ms"`
 	Allocated int64              `json:"allocated_gpu_ms"`
 	Useful    int64              `json:"useful_gpu_ms"`
@@ -80,7 +80,7 @@ type Group struct {
 // Report is a billing month divided among those who used what was billed.
 //
 // Billed and effective are two ledgers. What was billed adds up to the lines of
-// the bill and the bridges of its invoices, and ties to totals that were
+// the bill and the rounding adjustments of its invoices, and reconciles with totals that were
 // received apart from them. What was consumed (effective) spreads commitments
 // over their terms.
 type Report struct {
@@ -102,15 +102,15 @@ type Report struct {
 	// useful, so below 1000 the cost per useful hour is an upper bound.
 	Coverage *int64 `json:"activity_coverage_permille"`
 
-	Invoices    []InvoiceTie                `json:"invoices"`
-	Untied      []Untied                    `json:"untied"` // empty when every invoice ties, and every line that names one
-	UntiedCount int                         `json:"untied_count"`
-	Commitments []attribution.CommitmentUse `json:"commitments"`
-	Matches     []attribution.Matched       `json:"matches"`
-	Exceptions  []attribution.Exception     `json:"exceptions"` // by kind, subject and detail
-	Lines       int                         `json:"lines"`
-	Leaves      int                         `json:"leaves"`
-	Generated   bool                        `json:"generated"` // something of it was made by a generator, and no supplier sent it
+	Invoices          []InvoiceReconciliation     `json:"invoices"`
+	Unreconciled      []Unreconciled              `json:"unreconciled"` // empty when every invoice reconciles, and every line that names one
+	UnreconciledCount int                         `json:"unreconciled_count"`
+	Commitments       []attribution.CommitmentUse `json:"commitments"`
+	Matches           []attribution.Matched       `json:"matches"`
+	Exceptions        []attribution.Exception     `json:"exceptions"` // by kind, subject and detail
+	Lines             int                         `json:"lines"`
+	Allocations       int                         `json:"allocations"`
+	Generated         bool                        `json:"generated"` // something of it was made by a generator, and no supplier sent it
 	registry.Completeness
 }
 
@@ -141,7 +141,7 @@ type costKey struct {
 
 	component attribution.Component
 	class     attribution.Class
-	rung      attribution.Rung
+	method    attribution.MatchMethod
 	hour      domain.Instant // 0: not spread over time
 }
 
@@ -164,7 +164,7 @@ func (k *costKey) value(d Dimension) string {
 	case ByLine:
 		return ledgerName(k.issuer, k.account, k.line)
 	case ByMatchMethod:
-		return k.rung.String()
+		return k.method.String()
 	case ByDay:
 		if k.hour != 0 {
 			return k.hour.Time().Format(time.DateOnly)
@@ -182,7 +182,7 @@ func (k *costKey) compare(l *costKey, d Dimension) int {
 	case ByClass:
 		return cmp.Compare(k.class, l.class)
 	case ByMatchMethod:
-		return cmp.Compare(k.rung, l.rung)
+		return cmp.Compare(k.method, l.method)
 	case ByDay, ByHour:
 		return cmp.Compare(k.hour, l.hour)
 	default:
@@ -190,7 +190,7 @@ func (k *costKey) compare(l *costKey, d Dimension) int {
 	}
 }
 
-func (c *Cost) add(l *attribution.Leaf) {
+func (c *Cost) add(l *attribution.Allocation) {
 	c.Billed, c.Effective = c.Billed.Add(l.Billed), c.Effective.Add(l.Effective)
 	c.Bought += l.BoughtMs
 	c.Allocated += l.AllocatedMs
@@ -218,7 +218,7 @@ func NewReport(view projections.View, q Query) (*Report, error) {
 	var last costKey
 	var sum, total *Cost
 	var held, known int64
-	result, err := b.divideSeen(nil, func(l *attribution.Leaf) error {
+	result, err := b.divideSeen(nil, func(l *attribution.Allocation) error {
 		if q.Workspace != "" && l.Workspace != q.Workspace {
 			return nil
 		}
@@ -254,8 +254,8 @@ func NewReport(view projections.View, q Query) (*Report, error) {
 	r := &Report{
 		Position: view.Position().String(), Month: q.Month, Workspace: q.Workspace, Methods: costMethods, Policies: b.policies,
 		By: append([]Dimension{}, q.By...), Groups: make([]Group, 0, len(groups)), Totals: []Cost{},
-		Statements: []attribution.Statement{}, Invoices: b.ties(result), Commitments: orEmpty(result.Commitments),
-		Matches: orEmpty(result.Matches), Exceptions: b.findings(result), Lines: result.Lines, Leaves: result.Leaves, Generated: b.generated,
+		Statements: []attribution.Statement{}, Invoices: b.reconciliations(result), Commitments: orEmpty(result.Commitments),
+		Matches: orEmpty(result.Matches), Exceptions: b.findings(result), Lines: result.Lines, Allocations: result.Allocations, Generated: b.generated,
 	}
 	if q.Workspace != "" {
 		r.Note = "groups, totals and statements are what " + q.Workspace + " carries; invoices, commitments, matches, exceptions, lines and leaves are of the whole period"
@@ -269,8 +269,8 @@ func NewReport(view projections.View, q Query) (*Report, error) {
 			r.Statements = append(r.Statements, s)
 		}
 	}
-	r.Untied = untied(r.Invoices, r.Exceptions)
-	r.UntiedCount = len(r.Untied)
+	r.Unreconciled = unreconciled(r.Invoices, r.Exceptions)
+	r.UnreconciledCount = len(r.Unreconciled)
 	r.groups(groups, totals)
 	r.Completeness, err = registry.CompletenessOf(view, "", "", q.Month, costTopics...)
 	return r, err

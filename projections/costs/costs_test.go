@@ -212,7 +212,7 @@ func TestCostsKnowNoOrder(t *testing.T) {
 }
 
 // However a bill is cut, its parts add up to it: groups to totals, totals to
-// lines and bridges, workspaces to the whole, statements to what was received.
+// lines and rounding adjustments, workspaces to the whole, statements to what was received.
 func TestCostsAddUp(t *testing.T) {
 	m, err := house().Fold(context.Background())
 	if err != nil {
@@ -239,7 +239,7 @@ func TestCostsAddUp(t *testing.T) {
 				var lines, statements attribution.Amount
 				for _, i := range r.Invoices {
 					if i.Currency == total.Currency {
-						lines = lines.Add(i.Billed).Add(i.Bridge)
+						lines = lines.Add(i.Billed).Add(i.RoundingAdjustment)
 					}
 				}
 				for _, s := range r.Statements {
@@ -251,11 +251,11 @@ func TestCostsAddUp(t *testing.T) {
 					t.Errorf("by %v: groups add up to %+v, total %+v", by, sum, total)
 				}
 				if lines != total.Billed || statements != total.Billed {
-					t.Errorf("lines and bridges are %s, statements %s, total %s", lines, statements, total.Billed)
+					t.Errorf("lines and rounding adjustments are %s, statements %s, total %s", lines, statements, total.Billed)
 				}
 			}
-			if r.UntiedCount != 1 || len(r.Untied) != 1 || r.Coverage == nil || *r.Coverage != 1000 {
-				t.Errorf("%d invoices differ, want the one in EUR; coverage %v", r.UntiedCount, r.Coverage)
+			if r.UnreconciledCount != 1 || len(r.Unreconciled) != 1 || r.Coverage == nil || *r.Coverage != 1000 {
+				t.Errorf("%d invoices differ, want the one in EUR; coverage %v", r.UnreconciledCount, r.Coverage)
 			}
 			parts := map[string]attribution.Amount{}
 			for _, w := range []string{"a", "b", "own", "platform", "platform:unobserved", "nobody"} {
@@ -288,9 +288,9 @@ func TestCostsAddUp(t *testing.T) {
 func TestCostsFollowPolicies(t *testing.T) {
 	l := house()
 	by := []costs.Dimension{costs.ByWorkspace, costs.ByComponent, costs.ByMatchMethod}
-	has := func(r *costs.Report, workspace, component, rung string) bool {
+	has := func(r *costs.Report, workspace, component, method string) bool {
 		return slices.ContainsFunc(r.Groups, func(g costs.Group) bool {
-			return g.Key[costs.ByWorkspace] == workspace && g.Key[costs.ByComponent] == component && g.Key[costs.ByMatchMethod] == rung
+			return g.Key[costs.ByWorkspace] == workspace && g.Key[costs.ByComponent] == component && g.Key[costs.ByMatchMethod] == method
 		})
 	}
 	r := report(t, l, costs.Query{Month: storetest.MayBill, By: by})
@@ -329,7 +329,7 @@ func TestCostsFollowPolicies(t *testing.T) {
 			return nil
 		})
 		if err != nil || made == 0 {
-			t.Errorf("%d generated leaves, %v", made, err)
+			t.Errorf("%d generated allocations, %v", made, err)
 		}
 	})
 }

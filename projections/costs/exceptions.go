@@ -11,7 +11,7 @@ import (
 // What the ledger finds in question. They join the kinds that attribution
 // finds: [ExceptionKinds] has both.
 const (
-	LineUnusable            attribution.Kind = "line_unusable"              // a line that cannot be divided; its amount is in no group, and its invoice does not tie
+	LineUnusable            attribution.Kind = "line_unusable"              // a line that cannot be divided; its amount is in no group, and its invoice does not reconcile
 	LineRestated            attribution.Kind = "line_restated"              // a line whose amount was another before
 	LineInTwoMonths         attribution.Kind = "line_in_two_months"         // one line id that counts in this month and in one beside it
 	CorrectionOfUnknownLine attribution.Kind = "correction_of_unknown_line" // a correction of a line that nobody has
@@ -41,17 +41,17 @@ func ExceptionKinds() []attribution.Kind {
 	return all
 }
 
-// Untied is why a bill cannot be said to tie to what was received for it.
-type Untied struct {
+// Unreconciled is why a bill cannot be said to reconcile with what was received for it.
+type Unreconciled struct {
 	Subject string `json:"subject"` // issuer|account|id of an invoice, or of a line
 	Why     string `json:"why"`
 }
 
-// untied lists the invoices that do not equal what was attributed to the cent,
+// unreconciled lists the invoices that do not equal what was attributed to the cent,
 // those that lines name and nobody received, and what could not be compared.
-// Lines that name no invoice have nothing to tie to.
-func untied(ties []InvoiceTie, all []attribution.Exception) []Untied {
-	out := []Untied{}
+// Lines that name no invoice have nothing to reconcile with.
+func unreconciled(ties []InvoiceReconciliation, all []attribution.Exception) []Unreconciled {
+	out := []Unreconciled{}
 	for i := range ties {
 		t := &ties[i]
 		why := ""
@@ -72,13 +72,13 @@ func untied(ties []InvoiceTie, all []attribution.Exception) []Untied {
 			why = "no invoice in " + t.Currency + " was received, and lines that name it come to " + money(t.Attributed)
 		}
 		if why != "" {
-			out = append(out, Untied{ledgerName(t.Issuer, t.Account, t.Invoice), why})
+			out = append(out, Unreconciled{ledgerName(t.Issuer, t.Account, t.Invoice), why})
 		}
 	}
 	for _, e := range all {
 		switch e.Kind {
 		case LineUnusable, InvoiceUnusable, LineInTwoMonths, attribution.LineConflict, attribution.InvoiceConflict:
-			out = append(out, Untied{e.Subject, string(e.Kind) + ": " + e.Detail})
+			out = append(out, Unreconciled{e.Subject, string(e.Kind) + ": " + e.Detail})
 		}
 	}
 	return out

@@ -14,7 +14,7 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// Explanation traces a leaf to the line that it is a part of, to what its
+// Explanation traces an allocation to the line that it is a part of, to what its
 // part was measured by, and to the decisions and versions that divided it.
 type Explanation struct {
 	Allocation
@@ -22,13 +22,13 @@ type Explanation struct {
 	Month    domain.Interval `json:"period"`
 	Methods  Methods         `json:"methods"`
 	Policies []AppliedPolicy `json:"policies"`
-	// The leaf gets Weight of Of of its line. Of bounds what all leaves of the
+	// The allocation gets Weight of Of of its line. Of bounds what all allocations of the
 	// line weigh.
 	Weight     attribution.Amount `json:"weight"`
 	Of         attribution.Amount `json:"of"`
 	WeightUnit string             `json:"weight_unit"` // gpu_ms, money, share or whole
-	Why        []string           `json:"why"`         // the class, the rung, the meter and the weight, in words
-	// Interval is the part of the charge period that the leaf is for.
+	Why        []string           `json:"why"`         // the class, the match method, the meter and the weight, in words
+	// Interval is the part of the charge period that the allocation is for.
 	Interval domain.Interval `json:"interval"`
 	// Usage is what the weight was measured on: the machines that the line was
 	// matched to. It is empty where the weight is no GPU time. What the machines
@@ -38,28 +38,28 @@ type Explanation struct {
 	// Followed is what the line followed; nil for a line that followed nothing.
 	Followed *attribution.Followed `json:"followed"`
 
-	// Charge is the line as the supplier wrote it, nil for a bridge, which is no
+	// Charge is the line as the supplier wrote it, nil for a rounding adjustment, which is no
 	// supplier's.
 	Charge *domain.BillingLine `json:"charge"`
 	Whole  *ExplainedLine      `json:"whole"`
-	Event  *LedgerEvent        `json:"event"` // that recorded the line, or for a bridge the invoice
+	Event  *LedgerEvent        `json:"event"` // that recorded the line, or for a rounding adjustment the invoice
 
-	Invoice   *InvoiceTie            `json:"invoice_tie"`
-	Statement *attribution.Statement `json:"statement"` // that the leaf is in, rounded once
+	Invoice   *InvoiceReconciliation `json:"invoice_reconciliation"`
+	Statement *attribution.Statement `json:"statement"` // that the allocation is in, rounded once
 	registry.Completeness
 }
 
 // ExplainedLine is what attribution made of a line.
 type ExplainedLine struct {
-	Billed    attribution.Amount `json:"billed"`
-	Effective attribution.Amount `json:"effective"`
-	Leaves    int                `json:"leaves"`
-	Corrects  string             `json:"corrects,omitempty"`
-	Reason    string             `json:"reason,omitempty"`
-	Stated    int                `json:"stated"` // how often; the last statement counts
+	Billed      attribution.Amount `json:"billed"`
+	Effective   attribution.Amount `json:"effective"`
+	Allocations int                `json:"allocations"`
+	Corrects    string             `json:"corrects,omitempty"`
+	Reason      string             `json:"reason,omitempty"`
+	Stated      int                `json:"stated"` // how often; the last statement counts
 }
 
-// ExplainedUsage is what one machine weighs in a leaf, and all of its time that the
+// ExplainedUsage is what one machine weighs in an allocation, and all of its time that the
 // line was divided by.
 type ExplainedUsage struct {
 	Cluster    string `json:"cluster"`
@@ -72,25 +72,25 @@ type ExplainedUsage struct {
 	PeriodMs   int64  `json:"period_gpu_ms"`
 }
 
-// ErrNoLeaf is returned for a leaf that a division does not have. The text says
+// ErrNoAllocation is returned for an allocation that a division does not have. The text says
 // what there is instead.
-var ErrNoLeaf = errors.New("no such leaf")
+var ErrNoAllocation = errors.New("no such allocation")
 
 // bridgePrefix begins the id of the line that attribution makes up for the
 // rounding of an invoice.
-const bridgePrefix = "invoice:"
+const roundingAdjustmentPrefix = "invoice:"
 
-// Explain divides the month that a leaf is of, and explains the leaf. Where
-// several months have the line, the last of them that has the leaf counts.
+// Explain divides the month that an allocation is of, and explains the allocation. Where
+// several months have the line, the last of them that has the allocation counts.
 func Explain(view projections.View, ref attribution.Ref) (*Explanation, error) {
-	sources, err := leafSources(view, ref)
+	sources, err := allocationSources(view, ref)
 	if err != nil {
 		return nil, err
 	}
 	var missing error
 	for i := range sources {
 		x, err := explainIn(view, ref, &sources[i])
-		if !errors.Is(err, ErrNoLeaf) {
+		if !errors.Is(err, ErrNoAllocation) {
 			return x, err
 		}
 		missing = cmp.Or(missing, err)
@@ -98,21 +98,21 @@ func Explain(view projections.View, ref attribution.Ref) (*Explanation, error) {
 	return nil, missing
 }
 
-// explainIn explains a leaf as one month has it.
-func explainIn(view projections.View, ref attribution.Ref, from *leafSource) (*Explanation, error) {
+// explainIn explains an allocation as one month has it.
+func explainIn(view projections.View, ref attribution.Ref, from *allocationSource) (*Explanation, error) {
 	b, err := openBooks(view, from.month)
 	if err != nil {
 		return nil, err
 	}
 	whole := from.whole
 	others := []string{}
-	result, err := b.divideSeen(&ref, func(l *attribution.Leaf) error {
+	result, err := b.divideSeen(&ref, func(l *attribution.Allocation) error {
 		if l.Line.ID != ref.Line || l.Line.Account != ref.Account || l.Line.Issuer != ref.Issuer {
 			return nil
 		}
 		whole.Billed, whole.Effective = whole.Billed.Add(l.Billed), whole.Effective.Add(l.Effective)
-		whole.Leaves++
-		if len(others) < offeredLeaves {
+		whole.Allocations++
+		if len(others) < offeredAllocations {
 			others = append(others, l.Ref())
 		}
 		return nil
@@ -120,25 +120,25 @@ func explainIn(view projections.View, ref attribution.Ref, from *leafSource) (*E
 	switch {
 	case err != nil:
 		return nil, err
-	case result.Trace == nil && whole.Leaves == 0:
-		return nil, fmt.Errorf("%w: line %q cannot be divided, see the exceptions of %s", ErrNoLeaf, ref.Line, monthText(from.month))
+	case result.Trace == nil && whole.Allocations == 0:
+		return nil, fmt.Errorf("%w: line %q cannot be divided, see the exceptions of %s", ErrNoAllocation, ref.Line, monthText(from.month))
 	case result.Trace == nil:
-		return nil, fmt.Errorf("%w: line %q has %d leaves, such as\n  %s", ErrNoLeaf, ref.Line, whole.Leaves, strings.Join(others, "\n  "))
+		return nil, fmt.Errorf("%w: line %q has %d allocations, such as\n  %s", ErrNoAllocation, ref.Line, whole.Allocations, strings.Join(others, "\n  "))
 	}
-	leaf := &result.Trace.Leaf
-	line := leaf.Line
+	allocation := &result.Trace.Allocation
+	line := allocation.Line
 	x := &Explanation{
-		Allocation: costLeaf(leaf), Position: view.Position().String(), Month: from.month, Methods: costMethods, Policies: b.policies,
-		Weight: leaf.Weight, Of: leaf.Of, Why: []string{}, Interval: line.ChargePeriod, Usage: []ExplainedUsage{},
+		Allocation: newAllocation(allocation), Position: view.Position().String(), Month: from.month, Methods: costMethods, Policies: b.policies,
+		Weight: allocation.Weight, Of: allocation.Of, Why: []string{}, Interval: line.ChargePeriod, Usage: []ExplainedUsage{},
 		UnseenMs: result.Trace.UnseenMs, Followed: result.Trace.Followed, Charge: from.charge, Whole: &whole, Event: &from.event,
 	}
 	if x.Interval.Empty() {
 		x.Interval = x.Month
 	}
-	if leaf.Hour != 0 {
-		x.Interval = x.Interval.Intersect(domain.Interval{From: leaf.Hour, To: leaf.Hour + domain.Hour})
+	if allocation.Hour != 0 {
+		x.Interval = x.Interval.Intersect(domain.Interval{From: allocation.Hour, To: allocation.Hour + domain.Hour})
 	}
-	ties := b.ties(result)
+	ties := b.reconciliations(result)
 	for i := range ties {
 		t := &ties[i]
 		if t.Issuer == line.Issuer && t.Account == line.Account && t.Invoice == line.Invoice && t.Currency == line.Currency && (t.Invoice != "" || t.Period == line.BillingPeriod) {
@@ -147,7 +147,7 @@ func explainIn(view projections.View, ref attribution.Ref, from *leafSource) (*E
 	}
 	for i := range result.Statements {
 		s := &result.Statements[i]
-		if x.Invoice != nil && s.Workspace == leaf.Workspace && s.Issuer == x.Invoice.Issuer && s.Account == x.Invoice.Account && s.Invoice == x.Invoice.Invoice && s.Currency == x.Invoice.Currency && s.Period == x.Invoice.Period {
+		if x.Invoice != nil && s.Workspace == allocation.Workspace && s.Issuer == x.Invoice.Issuer && s.Account == x.Invoice.Account && s.Invoice == x.Invoice.Invoice && s.Currency == x.Invoice.Currency && s.Period == x.Invoice.Period {
 			x.Statement = s
 		}
 	}
@@ -163,23 +163,23 @@ func explainIn(view projections.View, ref attribution.Ref, from *leafSource) (*E
 	return x, err
 }
 
-// offeredLeaves is how many leaves an error lists.
-const offeredLeaves = 8
+// offeredLeaves is how many allocations an error lists.
+const offeredAllocations = 8
 
-// leafSource is a line, or the invoice of a bridge, as one month has it.
-type leafSource struct {
+// leafSource is a line, or the invoice of a rounding adjustment, as one month has it.
+type allocationSource struct {
 	month  domain.Interval
 	event  LedgerEvent
-	charge *domain.BillingLine // nil for a bridge
+	charge *domain.BillingLine // nil for a rounding adjustment
 	whole  ExplainedLine
 }
 
-// leafSources returns where a leaf may be, the last month first, and of a
-// bridge the invoice's own month before all.
-func leafSources(view projections.View, ref attribution.Ref) ([]leafSource, error) {
+// leafSources returns where an allocation may be, the last month first, and of a
+// rounding adjustment the invoice's own month before all.
+func allocationSources(view projections.View, ref attribution.Ref) ([]allocationSource, error) {
 	scope := domain.AccountKey(ref.Issuer, ref.Account)
-	invoice, bridge := strings.CutPrefix(ref.Line, bridgePrefix)
-	var sources []leafSource
+	invoice, roundingAdjustment := strings.CutPrefix(ref.Line, roundingAdjustmentPrefix)
+	var sources []allocationSource
 	var some, accounts []string
 	lines := 0
 	months := map[int64]bool{} // whose lines name the invoice
@@ -187,18 +187,18 @@ func leafSources(view projections.View, ref attribution.Ref) ([]leafSource, erro
 		if k.Scope != scope { // the scope is empty, and names all
 			return nil
 		}
-		if lines++; len(some) < offeredLeaves {
+		if lines++; len(some) < offeredAllocations {
 			some = append(some, k.ID)
 		}
-		if k.ID != ref.Line && !bridge {
+		if k.ID != ref.Line && !roundingAdjustment {
 			return nil
 		}
 		line := ledgerLine(k, row.(*projections.History))
-		if bridge && line.InvoiceID == invoice {
+		if roundingAdjustment && line.InvoiceID == invoice {
 			months[k.Hour] = true
 		}
 		if k.ID == ref.Line {
-			sources = append(sources, leafSource{projections.BillingMonth(domain.Instant(k.Hour) * domain.Hour), line.Event, &line.BillingLine, ExplainedLine{Corrects: line.Corrects, Reason: line.Reason, Stated: line.Stated}})
+			sources = append(sources, allocationSource{projections.BillingMonth(domain.Instant(k.Hour) * domain.Hour), line.Event, &line.BillingLine, ExplainedLine{Corrects: line.Corrects, Reason: line.Reason, Stated: line.Stated}})
 		}
 		return nil
 	})
@@ -206,7 +206,7 @@ func leafSources(view projections.View, ref attribution.Ref) ([]leafSource, erro
 		return nil, fmt.Errorf("read billing lines: %w", err)
 	}
 	slices.Reverse(sources)
-	if bridge {
+	if roundingAdjustment {
 		k := projections.Key{Table: projections.TableInvoices, Scope: scope, ID: invoice}
 		row, err := view.Get(k)
 		if err != nil {
@@ -216,9 +216,9 @@ func leafSources(view projections.View, ref attribution.Ref) ([]leafSource, erro
 			v := h.Latest()
 			own := projections.MonthOf(v.Event.(*domain.InvoiceReceived).BillingPeriod)
 			delete(months, projections.MonthStart(own.From))
-			sources = append(sources, leafSource{month: own, event: ledgerEvent(k, v)})
+			sources = append(sources, allocationSource{month: own, event: ledgerEvent(k, v)})
 			for _, m := range slices.Backward(slices.Sorted(maps.Keys(months))) {
-				sources = append(sources, leafSource{month: projections.BillingMonth(domain.Instant(m) * domain.Hour), event: ledgerEvent(k, v)})
+				sources = append(sources, allocationSource{month: projections.BillingMonth(domain.Instant(m) * domain.Hour), event: ledgerEvent(k, v)})
 			}
 		}
 	}
@@ -227,7 +227,7 @@ func leafSources(view projections.View, ref attribution.Ref) ([]leafSource, erro
 	}
 	// Say what there is, at the first step that leads nowhere.
 	if lines > 0 {
-		return nil, fmt.Errorf("%w: issuer %q and account %q have %d lines and none is %q; such as %s", ErrNoLeaf, ref.Issuer, ref.Account, lines, ref.Line, strings.Join(some, ", "))
+		return nil, fmt.Errorf("%w: issuer %q and account %q have %d lines and none is %q; such as %s", ErrNoAllocation, ref.Issuer, ref.Account, lines, ref.Line, strings.Join(some, ", "))
 	}
 	err = view.Scan(projections.Query{Table: projections.TableBillingLines}, func(k projections.Key, _ projections.Row) error {
 		if n := len(accounts); n == 0 || accounts[n-1] != k.Scope {
@@ -239,21 +239,21 @@ func leafSources(view projections.View, ref attribution.Ref) ([]leafSource, erro
 	case err != nil:
 		return nil, fmt.Errorf("read billing lines: %w", err)
 	case len(accounts) == 0:
-		return nil, fmt.Errorf("%w: there is no billing line yet", ErrNoLeaf)
+		return nil, fmt.Errorf("%w: there is no billing line yet", ErrNoAllocation)
 	}
-	return nil, fmt.Errorf("%w: no line of issuer %q and account %q; there are: %s", ErrNoLeaf, ref.Issuer, ref.Account, strings.Join(accounts[:min(len(accounts), offeredLeaves)], ", "))
+	return nil, fmt.Errorf("%w: no line of issuer %q and account %q; there are: %s", ErrNoAllocation, ref.Issuer, ref.Account, strings.Join(accounts[:min(len(accounts), offeredAllocations)], ", "))
 }
 
 // reasons says in words what decided.
 func (x *Explanation) reasons(t *attribution.Trace) {
-	l := &t.Leaf
-	for _, reason := range []struct{ what, of, why string }{{"class", l.Line.Class.String(), t.ClassReason}, {"rung", l.Rung.String(), t.RungReason}, {"meter", l.Line.Meter.String(), t.MeterReason}} {
+	l := &t.Allocation
+	for _, reason := range []struct{ what, of, why string }{{"class", l.Line.Class.String(), t.ClassReason}, {"match method", l.MatchMethod.String(), t.MatchReason}, {"meter", l.Line.Meter.String(), t.MeterReason}} {
 		if reason.why != "" {
 			x.Why = append(x.Why, fmt.Sprintf("%s %s: %s", reason.what, reason.of, reason.why))
 		}
 	}
 	switch {
-	case l.Rung == attribution.ByResource || l.Rung == attribution.ByPool || l.Rung == attribution.ByAccount:
+	case l.MatchMethod == attribution.ByResource || l.MatchMethod == attribution.ByPool || l.MatchMethod == attribution.ByAccount:
 		x.WeightUnit = "gpu_ms"
 		x.Why = append(x.Why, fmt.Sprintf("weight: %s of %s GPU milliseconds in the charge period were %s", l.Weight, l.Of, held(l)))
 	case t.Followed != nil:
@@ -268,8 +268,8 @@ func (x *Explanation) reasons(t *attribution.Trace) {
 	}
 }
 
-// held says what became of the time that a leaf is for.
-func held(l *attribution.Leaf) string {
+// held says what became of the time that an allocation is for.
+func held(l *attribution.Allocation) string {
 	switch l.Component {
 	case attribution.Allocated:
 		return "held by " + l.Workspace

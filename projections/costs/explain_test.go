@@ -14,37 +14,37 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// Every leaf of a month is found again by its reference, with the same amounts,
+// Every allocation of a month is found again by its reference, with the same amounts,
 // and leads to the event that recorded its line.
-func TestExplainEveryLeaf(t *testing.T) {
+func TestExplainEveryAllocation(t *testing.T) {
 	storetest.FoldView(t, house(), func(v projections.View) {
-		var leaves []costs.Allocation
+		var allocations []costs.Allocation
 		err := costs.EachAllocation(v, storetest.MayBill, costs.AllocationFilter{}, func(l *costs.Allocation) error {
-			leaves = append(leaves, *l)
+			allocations = append(allocations, *l)
 			return nil
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		units := map[string]int{}
-		for _, l := range leaves {
-			ref, err := attribution.ParseRef(l.Leaf)
+		for _, l := range allocations {
+			ref, err := attribution.ParseRef(l.Allocation)
 			if err != nil {
 				t.Fatal(err)
 			}
 			x, err := costs.Explain(v, ref)
 			if err != nil {
-				t.Fatalf("%s: %v", l.Leaf, err)
+				t.Fatalf("%s: %v", l.Allocation, err)
 			}
 			units[x.WeightUnit]++
 			if x.Allocation != l || x.Month != storetest.MayBill || x.Event == nil || (x.Charge == nil) != strings.HasPrefix(l.Line, "invoice:") || len(x.Why) < 3 {
-				t.Errorf("%s is explained as %+v", l.Leaf, x)
+				t.Errorf("%s is explained as %+v", l.Allocation, x)
 			}
 			if x.Invoice != nil && l.Invoice == "" && x.Invoice.Period != (domain.Interval{From: x.Charge.BillingPeriodStart, To: x.Charge.BillingPeriodEnd}) {
-				t.Errorf("%s is in the invoice of %+v", l.Leaf, x.Invoice.Period)
+				t.Errorf("%s is in the invoice of %+v", l.Allocation, x.Invoice.Period)
 			}
 			if x.Invoice == nil || x.Invoice.Invoice != l.Invoice || x.Statement == nil || x.Statement.Workspace != l.Workspace || x.Statement.Invoice != l.Invoice || x.Statement.Currency != l.Currency {
-				t.Errorf("%s is in %+v and %+v", l.Leaf, x.Invoice, x.Statement)
+				t.Errorf("%s is in %+v and %+v", l.Allocation, x.Invoice, x.Statement)
 			}
 			var ms, period int64
 			for _, u := range x.Usage {
@@ -52,17 +52,17 @@ func TestExplainEveryLeaf(t *testing.T) {
 				period += u.PeriodMs
 			}
 			if x.WeightUnit == "gpu_ms" && attribution.Whole(period+x.UnseenMs) != x.Of || (x.WeightUnit == "money") != (x.Followed != nil) {
-				t.Errorf("%s is of %s, and its machines had %d ms, %d unseen; it follows %+v", l.Leaf, x.Of, period, x.UnseenMs, x.Followed)
+				t.Errorf("%s is of %s, and its machines had %d ms, %d unseen; it follows %+v", l.Allocation, x.Of, period, x.UnseenMs, x.Followed)
 			}
 			if x.WeightUnit == "gpu_ms" && l.Component != attribution.Unseen && attribution.Whole(ms) != x.Weight {
-				t.Errorf("%s weighs %s, and its machines had %d ms: %v", l.Leaf, x.Weight, ms, x.Why)
+				t.Errorf("%s weighs %s, and its machines had %d ms: %v", l.Allocation, x.Weight, ms, x.Why)
 			}
 			if (x.WeightUnit == "gpu_ms") != (len(x.Usage) > 0) || l.Component == attribution.Unseen && ms != 0 {
-				t.Errorf("%s weighs %s, and lists %+v", l.Leaf, x.WeightUnit, x.Usage)
+				t.Errorf("%s weighs %s, and lists %+v", l.Allocation, x.WeightUnit, x.Usage)
 			}
 		}
-		if len(leaves) < 40 || units["gpu_ms"] < 10 || units["money"] < 5 || units["share"] != 2 || units["whole"] < 2 {
-			t.Errorf("of %d leaves the weights are %v, so that not everything is put to the test", len(leaves), units)
+		if len(allocations) < 40 || units["gpu_ms"] < 10 || units["money"] < 5 || units["share"] != 2 || units["whole"] < 2 {
+			t.Errorf("of %d allocations the weights are %v, so that not everything is put to the test", len(allocations), units)
 		}
 	})
 }
@@ -91,35 +91,35 @@ func TestExplain(t *testing.T) {
 		if x := explain("issuer=p;account=1;line=11-fix;hour=2026-05-01T00:00:00Z;workspace=a;cluster=c;deployment=chat;component=allocated"); x.Whole.Corrects != "01-n1" || x.Whole.Reason != "price" || x.Billed.String() != "-0.0025" {
 			t.Errorf("a correction is explained as %+v, %+v", x, x.Whole)
 		}
-		if x := explain("issuer=p;account=1;line=invoice:i-1;hour=;workspace=platform;cluster=;deployment=;component=bridge"); x.Billed.String() != "-0.003" || x.Event.Type != domain.TypeInvoiceReceived || x.Interval != storetest.MayBill {
-			t.Errorf("a bridge is explained as %+v", x)
+		if x := explain("issuer=p;account=1;line=invoice:i-1;hour=;workspace=platform;cluster=;deployment=;component=rounding_adjustment"); x.Billed.String() != "-0.003" || x.Event.Type != domain.TypeInvoiceReceived || x.Interval != storetest.MayBill {
+			t.Errorf("a rounding adjustment is explained as %+v", x)
 		}
 		if x := explain("issuer=p;account=1;line=03-unused;hour=;workspace=a;cluster=;deployment=;component=unused_commitment"); x.Weight.String() != "0.7" || !slices.ContainsFunc(x.Why, func(s string) bool { return strings.Contains(s, "a sponsors 0.7") }) {
 			t.Errorf("a sponsor's part is explained as %+v", x)
 		}
 		for ref, want := range map[string]string{
-			"issuer=q;account=1;line=01-n1;hour=;workspace=a;cluster=;deployment=;component=idle":           `no line of issuer "q" and account "1"; there are: p|1`,
-			"issuer=p;account=1;line=01-n2;hour=;workspace=a;cluster=;deployment=;component=idle":           `have 12 lines and none is "01-n2"; such as 01-n1, 02-n2`,
-			"issuer=p;account=1;line=01-n1;hour=;workspace=a;cluster=c;deployment=chat;component=allocated": `line "01-n1" has 4 leaves, such as`,
-			"issuer=p;account=1;line=invoice:i-2;hour=;workspace=a;cluster=;deployment=;component=bridge":   `none is "invoice:i-2"`,
+			"issuer=q;account=1;line=01-n1;hour=;workspace=a;cluster=;deployment=;component=idle":                      `no line of issuer "q" and account "1"; there are: p|1`,
+			"issuer=p;account=1;line=01-n2;hour=;workspace=a;cluster=;deployment=;component=idle":                      `have 12 lines and none is "01-n2"; such as 01-n1, 02-n2`,
+			"issuer=p;account=1;line=01-n1;hour=;workspace=a;cluster=c;deployment=chat;component=allocated":            `line "01-n1" has 4 allocations, such as`,
+			"issuer=p;account=1;line=invoice:i-2;hour=;workspace=a;cluster=;deployment=;component=rounding_adjustment": `none is "invoice:i-2"`,
 		} {
 			r, err := attribution.ParseRef(ref)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err = costs.Explain(v, r); !errors.Is(err, costs.ErrNoLeaf) || !strings.Contains(fmt.Sprint(err), want) {
+			if _, err = costs.Explain(v, r); !errors.Is(err, costs.ErrNoAllocation) || !strings.Contains(fmt.Sprint(err), want) {
 				t.Errorf("%s: %v, want %s", ref, err, want)
 			}
 		}
 	})
 	storetest.FoldView(t, storetest.NewLog(), func(v projections.View) {
-		if _, err := costs.Explain(v, attribution.Ref{}); !errors.Is(err, costs.ErrNoLeaf) {
+		if _, err := costs.Explain(v, attribution.Ref{}); !errors.Is(err, costs.ErrNoAllocation) {
 			t.Errorf("in an empty log: %v", err)
 		}
 	})
 }
 
-func TestEachLeafFilters(t *testing.T) {
+func TestEachAllocationFilters(t *testing.T) {
 	storetest.FoldView(t, house(), func(v projections.View) {
 		count := func(f costs.AllocationFilter) (n int) {
 			err := costs.EachAllocation(v, storetest.MayBill, f, func(l *costs.Allocation) error {
@@ -137,7 +137,7 @@ func TestEachLeafFilters(t *testing.T) {
 		all := count(costs.AllocationFilter{})
 		one, named := count(costs.AllocationFilter{Line: "01-n1"}), count(costs.AllocationFilter{Line: "p|1|01-n1"})
 		if one != named || one == 0 || one >= all || count(costs.AllocationFilter{Workspace: "a"}) == 0 || count(costs.AllocationFilter{Line: "q|1|01-n1"}) != 0 {
-			t.Errorf("%d leaves, %d and %d of a line", all, one, named)
+			t.Errorf("%d allocations, %d and %d of a line", all, one, named)
 		}
 		stop := errors.New("enough")
 		if err := costs.EachAllocation(v, storetest.MayBill, costs.AllocationFilter{}, func(*costs.Allocation) error { return stop }); !errors.Is(err, stop) {

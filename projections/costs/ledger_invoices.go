@@ -16,14 +16,14 @@ import (
 
 // SpansMonths is the status of an invoice whose lines fall in several billing
 // months and come to its total together, but for its rounding.
-const SpansMonths attribution.TieStatus = "spans_months"
+const SpansMonths attribution.ReconciliationStatus = "spans_months"
 
-// InvoiceTie compares an invoice with its lines. Where lines of other months
+// InvoiceReconciliation compares an invoice with its lines. Where lines of other months
 // name it too, Received is the whole invoice and Difference is what is left of
-// it after the lines of all months; Billed, Attributed and Bridge are of this
+// it after the lines of all months; Billed, Attributed and RoundingAdjustment are of this
 // month, and what the months print adds up to the invoice.
-type InvoiceTie struct {
-	attribution.Tie
+type InvoiceReconciliation struct {
+	attribution.Reconciliation
 	Elsewhere []InvoicePart `json:"elsewhere,omitempty"` // by month
 	// RoundedAway is what rounding to 18 decimals took from the billed costs of
 	// this month's lines, exactly: as the supplier wrote them less as they are
@@ -60,7 +60,7 @@ type named map[invoiceName]map[int64]InvoicePart
 func (n named) add(month int64, line *domain.BillingLine) {
 	billed, err := attribution.AmountOf(line.BilledCost)
 	if line.InvoiceID == "" || err != nil || line.ChargePeriodEnd <= line.ChargePeriodStart {
-		return // it ties to nothing, or is in no division
+		return // it is reconciled with nothing, or is in no division
 	}
 	name := invoiceName{line.InvoiceIssuerName, line.BillingAccountID, line.InvoiceID, line.BillingCurrency}
 	parts := n[name]
@@ -147,7 +147,7 @@ const voided = "Voided"
 const spanYears = 1
 
 // readFurther reads the other months of an account, where an invoice does not
-// tie to the lines of the month: some of its lines may be there. Every month
+// reconcile with the lines of the month: some of its lines may be there. Every month
 // reads the same of an invoice, and so finds the same.
 func (l *ledger) readFurther(view projections.View, all []receivedInvoice) error {
 	at := projections.MonthStart(l.month.From)
@@ -182,7 +182,7 @@ func (l *ledger) readFurther(view projections.View, all []receivedInvoice) error
 }
 
 // rounds reports whether a difference may be the rounding of an invoice as a
-// whole: see [attribution.Tie].
+// whole: see [attribution.Reconciliation].
 func (r *receivedInvoice) rounds(difference attribution.Amount) bool {
 	return difference.Abs().Decimal().Cmp(decimal.New(1, int32(-domain.MinorUnits(r.name.currency)))) <= 0
 }
@@ -190,7 +190,7 @@ func (r *receivedInvoice) rounds(difference attribution.Amount) bool {
 func roundMinor(a attribution.Amount, currency string) attribution.Amount {
 	rounded, err := attribution.AmountOf(a.Decimal().Round(int32(domain.MinorUnits(currency))))
 	if err != nil {
-		return a // beyond what attribution takes; it does not tie then
+		return a // beyond what attribution takes; it does not reconcile then
 	}
 	return rounded
 }
@@ -242,7 +242,7 @@ func (l *ledger) enterInvoice(r *receivedInvoice) {
 		l.spans = map[invoiceName]span{}
 	}
 	difference := r.total.Sub(sum).Sub(parts[at].Billed)
-	l.spans[r.name] = span{received: r.total, elsewhere: elsewhere, sum: sum, ties: r.rounds(left.Sub(parts[home].Billed))}
+	l.spans[r.name] = span{received: r.total, elsewhere: elsewhere, sum: sum, reconciles: r.rounds(left.Sub(parts[home].Billed))}
 	var text []string
 	for _, m := range months {
 		text = append(text, fmt.Sprintf("%s in %s", parts[m].Billed, monthText(parts[m].Month)))
@@ -266,18 +266,18 @@ func monthText(m domain.Interval) string { return m.From.Time().Format("2006-01"
 
 // span is an invoice with lines in other months.
 type span struct {
-	received  attribution.Amount
-	elsewhere []InvoicePart
-	sum       attribution.Amount // of elsewhere
-	ties      bool               // the lines of all months come to it
+	received   attribution.Amount
+	elsewhere  []InvoicePart
+	sum        attribution.Amount // of elsewhere
+	reconciles bool               // the lines of all months come to it
 }
 
-// ties returns how the invoices of a division compare with their lines of all
+// reconciliations returns how the invoices of a division compare with their lines of all
 // months.
-func (l *ledger) ties(result *attribution.Result) []InvoiceTie {
-	out := make([]InvoiceTie, len(result.Invoices))
+func (l *ledger) reconciliations(result *attribution.Result) []InvoiceReconciliation {
+	out := make([]InvoiceReconciliation, len(result.Invoices))
 	for i, t := range result.Invoices {
-		out[i].Tie = t
+		out[i].Reconciliation = t
 		if away, ok := l.roundedAway[linesOf{invoiceName{t.Issuer, t.Account, t.Invoice, t.Currency}, t.Period}]; ok {
 			out[i].RoundedAway = &away
 		}
@@ -290,7 +290,7 @@ func (l *ledger) ties(result *attribution.Result) []InvoiceTie {
 		whole := t.Attributed.Add(s.sum)
 		x.Received, x.Difference = s.received, s.received.Sub(whole)
 		x.DifferenceMinor = roundMinor(s.received, t.Currency).Sub(roundMinor(whole, t.Currency))
-		if x.Status, x.After = attribution.Differs, x.Difference; s.ties {
+		if x.Status, x.After = attribution.Differs, x.Difference; s.reconciles {
 			x.Status, x.After = SpansMonths, attribution.Amount{}
 		}
 	}

@@ -26,19 +26,19 @@ func invoiced(id, total, status string, period domain.Interval) domain.Envelope 
 	}}
 }
 
-// An invoice ties to its lines whatever months they are of: each month says
+// An invoice reconciles with its lines whatever months they are of: each month says
 // what is its own and what is not, and what the months print adds up to it.
 func TestInvoiceSpansMonths(t *testing.T) {
 	april, june := projections.BillingMonth(storetest.MayBill.From-1), projections.BillingMonth(storetest.MayBill.To)
 	july := projections.BillingMonth(june.To)
 	for _, c := range []struct {
-		name    string
-		total   string
-		period  domain.Interval
-		lines   []domain.Envelope
-		want    map[domain.Interval]string
-		untied  bool
-		bridges string // of all months
+		name                string
+		total               string
+		period              domain.Interval
+		lines               []domain.Envelope
+		want                map[domain.Interval]string
+		unreconciled        bool
+		roundingAdjustments string // of all months
 	}{
 		{"two months", "10", storetest.MayBill, []domain.Envelope{billFor("l1", "6.665", storetest.MayBill), billFor("l2", "3.335", june)},
 			map[domain.Interval]string{storetest.MayBill: "spans_months 10 -> 6.665 0", june: "spans_months 10 -> 3.335 0"}, false, "0"},
@@ -51,13 +51,13 @@ func TestInvoiceSpansMonths(t *testing.T) {
 		{"a line too many elsewhere", "6", storetest.MayBill, []domain.Envelope{billFor("l1", "6", storetest.MayBill), billFor("l2", "3", june)},
 			map[domain.Interval]string{storetest.MayBill: "differs 6 -> 6 -3", june: "differs 6 -> 3 -3"}, true, "0"},
 		{"one other month", "6", april, []domain.Envelope{billFor("l1", "6", june)},
-			map[domain.Interval]string{april: "spans_months 6 -> 0 0", june: "tied 6 -> 6 0"}, false, "0"},
+			map[domain.Interval]string{april: "spans_months 6 -> 0 0", june: "reconciled 6 -> 6 0"}, false, "0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := storetest.NewLog()
 			l.Append(c.lines...)
 			l.Append(invoiced("i-1", c.total, "Issued", c.period))
-			var printed, bridges, billed attribution.Amount
+			var printed, roundingAdjustments, billed attribution.Amount
 			for month, want := range c.want {
 				r := report(t, l, costs.Query{Month: month})
 				if len(r.Invoices) != 1 {
@@ -67,8 +67,8 @@ func TestInvoiceSpansMonths(t *testing.T) {
 				if got := fmt.Sprintf("%s %s -> %s %s", x.Status, x.Received, x.Attributed, x.Difference); got != want {
 					t.Errorf("%v ties as %s, want %s", month.From, got, want)
 				}
-				if (r.UntiedCount != 0) != c.untied || len(r.Untied) != r.UntiedCount {
-					t.Errorf("%v is untied for %v", month.From, r.Untied)
+				if (r.UnreconciledCount != 0) != c.unreconciled || len(r.Unreconciled) != r.UnreconciledCount {
+					t.Errorf("%v is unreconciled for %v", month.From, r.Unreconciled)
 				}
 				if !slices.ContainsFunc(r.Exceptions, func(e attribution.Exception) bool {
 					return e.Kind == costs.InvoiceSpansMonths || e.Kind == costs.InvoiceOfOtherPeriod
@@ -78,28 +78,28 @@ func TestInvoiceSpansMonths(t *testing.T) {
 				for _, s := range r.Statements {
 					printed = printed.Add(s.Amount)
 				}
-				bridges = bridges.Add(x.Bridge)
+				roundingAdjustments = roundingAdjustments.Add(x.RoundingAdjustment)
 				for _, sum := range r.Totals {
 					billed = billed.Add(sum.Billed)
 				}
 			}
-			if !c.untied && (printed.String() != c.total || billed.String() != c.total) || bridges.String() != c.bridges {
-				t.Errorf("months print %s, bridge %s and bill %s of %s", printed, bridges, billed, c.total)
+			if !c.unreconciled && (printed.String() != c.total || billed.String() != c.total) || roundingAdjustments.String() != c.roundingAdjustments {
+				t.Errorf("months print %s, rounding adjustment %s and bill %s of %s", printed, roundingAdjustments, billed, c.total)
 			}
 		})
 	}
 }
 
 // Whatever keeps a bill from its invoices is listed with its reason.
-func TestUntied(t *testing.T) {
+func TestUnreconciled(t *testing.T) {
 	unnamed := func(l *domain.BillingLine) { l.InvoiceID = "" }
 	for _, c := range []struct {
 		name string
 		log  []domain.Envelope
 		want string // beginnings, by line
 	}{
-		{"tied, and not yet invoiced", []domain.Envelope{billFor("l1", "6", storetest.MayBill), invoiced("i-1", "6", "Issued", storetest.MayBill), billFor("l2", "1", storetest.MayBill, unnamed)}, ""},
-		{"bridged", []domain.Envelope{billFor("l1", "6.004", storetest.MayBill), invoiced("i-1", "6", "Issued", storetest.MayBill)}, ""},
+		{"reconciled, and not yet invoiced", []domain.Envelope{billFor("l1", "6", storetest.MayBill), invoiced("i-1", "6", "Issued", storetest.MayBill), billFor("l2", "1", storetest.MayBill, unnamed)}, ""},
+		{"adjusted", []domain.Envelope{billFor("l1", "6.004", storetest.MayBill), invoiced("i-1", "6", "Issued", storetest.MayBill)}, ""},
 		{"differs", []domain.Envelope{billFor("l1", "6", storetest.MayBill), invoiced("i-1", "7", "Issued", storetest.MayBill)}, "p|1|i-1 received 7 USD, and its lines come to 6 USD"},
 		{"never received", []domain.Envelope{billFor("l1", "6", storetest.MayBill)}, "p|1|i-1 no invoice in USD was received, and lines that name it come to 6 USD"},
 		{"without lines", []domain.Envelope{invoiced("i-1", "7", "Issued", storetest.MayBill)}, "p|1|i-1 received 7 USD, and no line names it"},
@@ -112,11 +112,11 @@ func TestUntied(t *testing.T) {
 			l.Append(c.log...)
 			r := report(t, l, costs.Query{Month: storetest.MayBill})
 			var got []string
-			for _, u := range r.Untied {
+			for _, u := range r.Unreconciled {
 				got = append(got, u.Subject+" "+u.Why)
 			}
-			if text := strings.Join(got, "\n"); !strings.HasPrefix(text, c.want) || c.want == "" && text != "" || r.UntiedCount != len(r.Untied) {
-				t.Errorf("untied for %q, want %q", text, c.want)
+			if text := strings.Join(got, "\n"); !strings.HasPrefix(text, c.want) || c.want == "" && text != "" || r.UnreconciledCount != len(r.Unreconciled) {
+				t.Errorf("unreconciled for %q, want %q", text, c.want)
 			}
 		})
 	}
@@ -166,7 +166,7 @@ func TestRestatedAndUnknown(t *testing.T) {
 }
 
 // A line that counts in two months is found in each by what it became there, and
-// the bridge of an invoice that spans months in the month that has it.
+// the rounding adjustment of an invoice that spans months in the month that has it.
 func TestExplainTriesEachMonth(t *testing.T) {
 	april, june := projections.BillingMonth(storetest.MayBill.From-1), projections.BillingMonth(storetest.MayBill.To)
 	l := storetest.NewLog()
@@ -177,14 +177,14 @@ func TestExplainTriesEachMonth(t *testing.T) {
 	seen := 0
 	storetest.FoldView(t, l, func(v projections.View) {
 		for _, month := range []domain.Interval{april, june} {
-			err := costs.EachAllocation(v, month, costs.AllocationFilter{}, func(leaf *costs.Allocation) error {
-				ref, err := attribution.ParseRef(leaf.Leaf)
+			err := costs.EachAllocation(v, month, costs.AllocationFilter{}, func(allocation *costs.Allocation) error {
+				ref, err := attribution.ParseRef(allocation.Allocation)
 				if err != nil {
 					return err
 				}
 				x, err := costs.Explain(v, ref)
-				if err != nil || x.Month != month || x.Billed != leaf.Billed {
-					t.Errorf("%s of %v is explained as %+v, %v", leaf.Leaf, month.From, x, err)
+				if err != nil || x.Month != month || x.Billed != allocation.Billed {
+					t.Errorf("%s of %v is explained as %+v, %v", allocation.Allocation, month.From, x, err)
 				}
 				seen++
 				return nil
@@ -195,7 +195,7 @@ func TestExplainTriesEachMonth(t *testing.T) {
 		}
 	})
 	if seen < 4 {
-		t.Errorf("%d leaves", seen)
+		t.Errorf("%d allocations", seen)
 	}
 }
 

@@ -154,20 +154,20 @@ func TestAccountsWithBars(t *testing.T) {
 	storetest.FoldView(t, l, func(v projections.View) {
 		for _, g := range r.Groups {
 			n, name := 0, g.Key[costs.ByLine]
-			err := costs.EachAllocation(v, storetest.MayBill, costs.AllocationFilter{Line: name}, func(leaf *costs.Allocation) error {
+			err := costs.EachAllocation(v, storetest.MayBill, costs.AllocationFilter{Line: name}, func(allocation *costs.Allocation) error {
 				n++
-				ref, err := attribution.ParseRef(leaf.Leaf)
+				ref, err := attribution.ParseRef(allocation.Allocation)
 				if err != nil {
 					return err
 				}
 				x, err := costs.Explain(v, ref)
 				if err != nil || x.Billed != g.Billed {
-					t.Errorf("%s is explained as %+v, %v", leaf.Leaf, x, err)
+					t.Errorf("%s is explained as %+v, %v", allocation.Allocation, x, err)
 				}
 				return nil
 			})
 			if n != 1 || err != nil {
-				t.Errorf("%s has %d leaves, %v", name, n, err)
+				t.Errorf("%s has %d allocations, %v", name, n, err)
 			}
 		}
 	})

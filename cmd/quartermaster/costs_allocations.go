@@ -15,11 +15,11 @@ import (
 	"quartermaster/projections/costs"
 )
 
-const leafKeys = `leaf (its reference), line, invoice, hour (empty: the whole charge period),
-  workspace, cluster, deployment, component, class, rung, currency, billed,
+const allocationKeys = `allocation (its reference), line, invoice, hour (empty: the whole charge period),
+  workspace, cluster, deployment, component, class, match method, currency, billed,
   effective, bought_gpu_ms, allocated_gpu_ms, useful_gpu_ms, generated`
 
-func (a *app) costLeavesCommand() *cobra.Command {
+func (a *app) costAllocationsCommand() *cobra.Command {
 	var (
 		period string
 		filter costs.AllocationFilter
@@ -27,16 +27,16 @@ func (a *app) costLeavesCommand() *cobra.Command {
 		asOf   string
 	)
 	cmd := &cobra.Command{
-		Use:   "leaves",
+		Use:   "allocations",
 		Short: "List the parts that a month's lines were divided into",
-		Long: `Leaves lists the parts of lines: one for each hour, workspace, cluster,
+		Long: `Allocations lists the parts of lines: one for each hour, workspace, cluster,
 deployment and component. The parts of a line add up to it, to the last digit.
-"quartermaster costs explain LEAF" says where one comes from.
+"quartermaster costs explain ALLOCATION" says where one comes from.
 
 JSON keys, one object per line:
-  ` + leafKeys + `.`,
-		Example: "  quartermaster costs leaves --period 2026-05 --workspace vc-a01\n" +
-			"  quartermaster costs leaves --period 2026-05 --line LINE --limit 0 --json",
+  ` + allocationKeys + `.`,
+		Example: "  quartermaster costs allocations --period 2026-05 --workspace vc-a01\n" +
+			"  quartermaster costs allocations --period 2026-05 --line LINE --limit 0 --json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			month, err := monthFlag(period)
@@ -48,7 +48,7 @@ JSON keys, one object per line:
 			}
 			return a.readAt(cmd.Context(), asOf, func(h *home) error {
 				return h.view(cmd.Context(), func(v projections.View) error {
-					t := a.table("hour", "workspace", "component", "currency", "billed", "effective", "leaf")
+					t := a.table("hour", "workspace", "component", "currency", "billed", "effective", "allocation")
 					alignRight(t, 5, 6)
 					n, generated := 0, false
 					err := costs.EachAllocation(v, month, filter, func(l *costs.Allocation) error {
@@ -64,7 +64,7 @@ JSON keys, one object per line:
 							hour = "(whole period)"
 						}
 						generated = generated || l.Generated
-						t.AppendRow(table.Row{hour, clipped(l.Workspace), l.Component.String(), l.Currency, l.Billed, l.Effective, l.Leaf})
+						t.AppendRow(table.Row{hour, clipped(l.Workspace), l.Component.String(), l.Currency, l.Billed, l.Effective, l.Allocation})
 						return nil
 					})
 					if err != nil {
@@ -75,7 +75,7 @@ JSON keys, one object per line:
 							return err
 						}
 						if filter.Line != "" {
-							return &application.NotFound{What: "line", Name: filter.Line, Err: fmt.Errorf("no leaf of line %q in %s: \"quartermaster costs --period %s --by line\" lists the lines", filter.Line, monthName(month), monthName(month))}
+							return &application.NotFound{What: "line", Name: filter.Line, Err: fmt.Errorf("no allocation of line %q in %s: \"quartermaster costs --period %s --by line\" lists the lines", filter.Line, monthName(month), monthName(month))}
 						}
 						if !a.json {
 							return a.noBills(v, month, filter.Workspace)
@@ -100,7 +100,7 @@ JSON keys, one object per line:
 	f.StringVar(&period, "period", "", "billing month in UTC, for example 2026-05 (required)")
 	f.StringVar(&filter.Workspace, "workspace", "", "only what this workspace carries")
 	f.StringVar(&filter.Line, "line", "", "only this line: its id, or issuer|account|id")
-	f.IntVar(&limit, "limit", 100, "leaves to list; 0 is all")
+	f.IntVar(&limit, "limit", 100, "allocations to list; 0 is all")
 	asOfFlag(cmd, &asOf)
 	must(cmd.MarkFlagRequired("period"))
 	return cmd
@@ -109,20 +109,20 @@ JSON keys, one object per line:
 func (a *app) costExplainCommand() *cobra.Command {
 	var asOf string
 	cmd := &cobra.Command{
-		Use:   "explain LEAF",
+		Use:   "explain ALLOCATION",
 		Short: "Where a cent comes from: its line, interval, machines, rule and event",
-		Long: `Explain traces one leaf, as "quartermaster costs leaves" lists them: to the line
+		Long: `Explain traces one allocation, as "quartermaster costs allocations" lists them: to the line
 as the supplier wrote it and the event that recorded it, to the class of the line
 and how it found its machines, to the time by which it was divided, to the
 policies, method versions and position, and to the invoice and the statement
-that it is in. Quote the leaf, because it has semicolons.
+that it is in. Quote the allocation, because it has semicolons.
 
-JSON keys, beside those of a leaf
-  (` + leafKeys + `):
+JSON keys, beside those of an allocation
+  (` + allocationKeys + `):
   program (version, commit, date, methods: what made the report);
   position, period, methods (folds, attribution), policies (kind, value, policy,
     workspace, effective_from, operator);
-  weight, of and weight_unit: the leaf gets weight of of of its line, in gpu_ms,
+  weight, of and weight_unit: the allocation gets weight of of of its line, in gpu_ms,
     money (what it follows cost), share (of a sponsor) or whole; why;
   interval (from, to): the part of the charge period that it is for;
   usage: the machines that the line was divided by (cluster, node, resource_id,
@@ -134,11 +134,11 @@ JSON keys, beside those of a leaf
     null;
   charge: the line in the columns of FOCUS, with x_LineId, x_FocusVersion,
     x_Generated and Other, the columns that FOCUS does not define;
-  whole: the line divided (billed, effective, leaves, corrects, reason, stated:
+  whole: the line divided (billed, effective, allocations, corrects, reason, stated:
     how often);
   event (type, topic, partition, key, source, incarnation, sequence, time,
     appended);
-  invoice_tie and statement: as invoices and statements of
+  invoice_reconciliation and statement: as invoices and statements of
     "quartermaster costs";
   incomplete, missing.`,
 		Example: `  quartermaster costs explain 'issuer=AWS;account=1234;line=L1;hour=2026-05-01T00:00:00Z;workspace=research;cluster=c1;deployment=chat;component=allocated'`,
@@ -146,7 +146,7 @@ JSON keys, beside those of a leaf
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref, err := attribution.ParseRef(args[0])
 			if err != nil {
-				return fmt.Errorf("%w; \"quartermaster costs leaves --period MONTH\" lists leaves, and each goes between quotes", err)
+				return fmt.Errorf("%w; \"quartermaster costs allocations --period MONTH\" lists allocations, and each goes between quotes", err)
 			}
 			return a.readAt(cmd.Context(), asOf, func(h *home) error {
 				return h.view(cmd.Context(), func(v projections.View) error {
@@ -157,7 +157,7 @@ JSON keys, beside those of a leaf
 					if a.json {
 						return a.answerReport(x)
 					}
-					a.showLeaf(x)
+					a.showAllocation(x)
 					return nil
 				})
 			})
@@ -176,8 +176,8 @@ var telling = []string{
 	"CapacityReservationId", "CapacityReservationStatus", "ServiceProviderName", "ServiceName", "RegionId", "ResourceId", "ResourceName", "ResourceType", "SkuId", "SkuMeter", "SkuPriceDetails", "SubAccountId", "Tags", "Other", "x_Generated",
 }
 
-func (a *app) showLeaf(x *costs.Explanation) {
-	fmt.Fprintln(a.out, x.Leaf)
+func (a *app) showAllocation(x *costs.Explanation) {
+	fmt.Fprintln(a.out, x.Allocation)
 	if x.Generated {
 		fmt.Fprintln(a.out, "generated: no supplier sent this line")
 	}
@@ -240,7 +240,7 @@ func (a *app) showLeaf(x *costs.Explanation) {
 			fmt.Fprintf(a.out, ", in other months %s", other)
 		}
 		if i.Status != attribution.NoInvoice {
-			fmt.Fprintf(a.out, ", received %s, difference %s, bridge %s", amountText(i.Received, i.Currency), i.Difference, i.Bridge)
+			fmt.Fprintf(a.out, ", received %s, difference %s, rounding adjustment %s", amountText(i.Received, i.Currency), i.Difference, i.RoundingAdjustment)
 		}
 		fmt.Fprintln(a.out)
 	}
