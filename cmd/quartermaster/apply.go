@@ -106,7 +106,7 @@ func (a *app) apply(ctx context.Context, files []string, dryRun bool, key string
 		got, err := manifest.Load(path, f, manifest.Options{Now: now()})
 		f.Close()
 		if err != nil {
-			return &application.Invalid{Err: err}
+			return &application.InvalidError{Err: err}
 		}
 		for i := range got.Envelopes {
 			id, err := registry.Identity(&got.Envelopes[i])
@@ -286,7 +286,7 @@ func resolve(v projections.View, envs []domain.Envelope, refs []manifest.Referen
 		}
 	}
 	if len(errs) > 0 {
-		return &application.Invalid{Err: errors.Join(errs...)}
+		return &application.InvalidError{Err: errors.Join(errs...)}
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func among(what, value string, names []string) error {
 		return nil
 	}
 	if len(names) == 0 {
-		return &application.NotFound{What: what, Name: value, Err: fmt.Errorf("no %s matches --%s %s; there are none yet", what, what, value)}
+		return &application.NotFoundError{What: what, Name: value, Err: fmt.Errorf("no %s matches --%s %s; there are none yet", what, what, value)}
 	}
 	list := make([]string, 0, offered)
 	for _, name := range names[:min(offered, len(names))] {
@@ -75,7 +75,7 @@ func among(what, value string, names []string) error {
 	if n := len(names) - offered; n > 0 {
 		more = fmt.Sprintf(" and %s more", comma(n))
 	}
-	return &application.NotFound{What: what, Name: value, Known: names, Err: fmt.Errorf("no %s matches --%s %s; there are: %s%s", what, what, value, strings.Join(list, ", "), more)}
+	return &application.NotFoundError{What: what, Name: value, Known: names, Err: fmt.Errorf("no %s matches --%s %s; there are: %s%s", what, what, value, strings.Join(list, ", "), more)}
 }
 
 // widest is how many characters of a name a table shows; JSON has all.

@@ -86,7 +86,7 @@ func (h *home) pointInLog(ctx context.Context, asOf string) (to domain.Position,
 	case strings.HasSuffix(asOf, snapshotfile.Suffix):
 		in := snapshotfile.InfoOf(h.snapshotPath(asOf))
 		if errors.Is(in.Err, os.ErrNotExist) {
-			return nil, nil, &application.NotFound{What: "snapshot", Name: in.Path, Err: fmt.Errorf("there is no snapshot %s: \"quartermaster snapshot list\" names those there are", in.Path)}
+			return nil, nil, &application.NotFoundError{What: "snapshot", Name: in.Path, Err: fmt.Errorf("there is no snapshot %s: \"quartermaster snapshot list\" names those there are", in.Path)}
 		}
 		if in.Err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", in.Path, in.Err)

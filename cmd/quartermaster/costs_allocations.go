@@ -75,7 +75,7 @@ JSON keys, one object per line:
 							return err
 						}
 						if filter.Line != "" {
-							return &application.NotFound{What: "line", Name: filter.Line, Err: fmt.Errorf("no allocation of line %q in %s: \"quartermaster costs --period %s --by line\" lists the lines", filter.Line, monthName(month), monthName(month))}
+							return &application.NotFoundError{What: "line", Name: filter.Line, Err: fmt.Errorf("no allocation of line %q in %s: \"quartermaster costs --period %s --by line\" lists the lines", filter.Line, monthName(month), monthName(month))}
 						}
 						if !a.json {
 							return a.noBills(v, month, filter.Workspace)

@@ -131,7 +131,7 @@ func (a *app) notDemo() error {
 		return nil
 	}
 	if _, err := os.Stat(filepath.Join(a.dir, demoMark)); err == nil {
-		return &application.Conflict{Err: fmt.Errorf("%s holds the demo: name a home for what is yours with --home or QUARTERMASTER_HOME (or this one, to add to the demo)", a.dir)}
+		return &application.ConflictError{Err: fmt.Errorf("%s holds the demo: name a home for what is yours with --home or QUARTERMASTER_HOME (or this one, to add to the demo)", a.dir)}
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (a *app) markDemo(ctx context.Context, input string) error {
 	case err == nil && bytes.Equal(bytes.TrimSpace(have), want):
 		return nil
 	case err == nil:
-		return &application.Conflict{Err: fmt.Errorf("%s holds a demo of other input: %s; give another directory with --data", a.dir, bytes.TrimSpace(have))}
+		return &application.ConflictError{Err: fmt.Errorf("%s holds a demo of other input: %s; give another directory with --data", a.dir, bytes.TrimSpace(have))}
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
@@ -170,7 +170,7 @@ func (a *app) markDemo(ctx context.Context, input string) error {
 			return err
 		}
 	} else if a.reading() == nil {
-		return &application.Conflict{Err: fmt.Errorf("%s holds a home that the demo did not make, and would be mixed with it; give another directory with --data", a.dir)}
+		return &application.ConflictError{Err: fmt.Errorf("%s holds a home that the demo did not make, and would be mixed with it; give another directory with --data", a.dir)}
 	}
 	if err := os.MkdirAll(a.dir, 0o700); err != nil {
 		return err

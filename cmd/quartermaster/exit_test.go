@@ -63,10 +63,10 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 	for want, err := range map[int]error{
-		commandline.ExitNo:          fmt.Errorf("x: %w", &application.Conflict{Err: errors.New("x")}),
+		commandline.ExitNo:          fmt.Errorf("x: %w", &application.ConflictError{Err: errors.New("x")}),
 		commandline.ExitUsage:       commandline.Usagef("x"),
 		commandline.ExitUnavailable: fmt.Errorf("x: %w", &fs.PathError{Op: "open", Path: "x", Err: fs.ErrPermission}),
-		commandline.ExitDenied:      &application.Denied{Err: &fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}},
+		commandline.ExitDenied:      &application.DeniedError{Err: &fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}},
 		commandline.ExitIncomplete:  errStopped,
 	} {
 		if have := exitOf(err); have != want {

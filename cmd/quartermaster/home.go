@@ -53,7 +53,7 @@ type home struct {
 }
 
 // errNoHome means that a command that only reads was pointed at nothing.
-var errNoHome error = &application.Unavailable{Err: errors.New("there is no home here yet: \"quartermaster apply\" or \"quartermaster import\" make one, or name another with --home")}
+var errNoHome error = &application.UnavailableError{Err: errors.New("there is no home here yet: \"quartermaster apply\" or \"quartermaster import\" make one, or name another with --home")}
 
 // reading refuses to make a home only to answer that it is empty: the path is
 // probably mistyped.
@@ -103,7 +103,7 @@ func unavailable(err error) error {
 	if err == nil || application.KindOf(err) != application.KindNone || errors.As(err, &usage) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	return &application.Unavailable{Err: err}
+	return &application.UnavailableError{Err: err}
 }
 
 // embedded reports whether the log is in a directory of this machine.

@@ -310,7 +310,7 @@ func (h *home) checkDeclared(ctx context.Context, opts importer.Options) error {
 				return err
 			}
 			if declared == nil {
-				return &application.NotFound{What: "cluster", Name: c, Err: fmt.Errorf("cluster %q is not registered: declare it with \"quartermaster apply -f FILE\" (see \"quartermaster apply --help\" for an example)", c)}
+				return &application.NotFoundError{What: "cluster", Name: c, Err: fmt.Errorf("cluster %q is not registered: declare it with \"quartermaster apply -f FILE\" (see \"quartermaster apply --help\" for an example)", c)}
 			}
 		}
 		names := slices.Sorted(maps.Values(opts.Workspaces))
@@ -323,7 +323,7 @@ func (h *home) checkDeclared(ctx context.Context, opts importer.Options) error {
 				return err
 			}
 			if row == nil {
-				return &application.NotFound{What: "workspace", Name: w, Err: fmt.Errorf("workspace %q is not registered: declare it with \"quartermaster apply -f FILE\"", w)}
+				return &application.NotFoundError{What: "workspace", Name: w, Err: fmt.Errorf("workspace %q is not registered: declare it with \"quartermaster apply -f FILE\"", w)}
 			}
 		}
 		return nil

@@ -198,7 +198,7 @@ func partitionsOf(topics []string) ([]domain.TopicPartition, error) {
 			for _, s := range domain.TopicSpecs() {
 				names = append(names, string(s.Topic))
 			}
-			return nil, &application.NotFound{What: "topic", Name: t, Err: fmt.Errorf("no topic %q; there are %v", t, names)}
+			return nil, &application.NotFoundError{What: "topic", Name: t, Err: fmt.Errorf("no topic %q; there are %v", t, names)}
 		}
 	}
 	return slices.DeleteFunc(all, func(tp domain.TopicPartition) bool { return !slices.Contains(topics, string(tp.Topic)) }), nil

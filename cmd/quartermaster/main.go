@@ -94,7 +94,7 @@ func exitOf(err error) int {
 
 // errStopped is what a command that a signal ended says, in place of what it
 // was doing.
-var errStopped = &application.Incomplete{Err: errors.New("interrupted before it was done: run it again for an answer")}
+var errStopped = &application.IncompleteError{Err: errors.New("interrupted before it was done: run it again for an answer")}
 
 // failed is the error of a command whose answer is already written but is not
 // good: a verification that failed, rows that were refused.

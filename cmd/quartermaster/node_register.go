@@ -167,7 +167,7 @@ func (h *home) registerNodes(ctx context.Context, names []string, facts *nodeFac
 			return err
 		}
 		if cluster == nil {
-			return &application.NotFound{What: "cluster", Name: facts.cluster, Err: fmt.Errorf("cluster %q is not registered; see \"quartermaster cluster register --help\"", facts.cluster)}
+			return &application.NotFoundError{What: "cluster", Name: facts.cluster, Err: fmt.Errorf("cluster %q is not registered; see \"quartermaster cluster register --help\"", facts.cluster)}
 		}
 		owner = cluster.Workspace
 		if facts.seen {

@@ -87,7 +87,7 @@ func (h *home) signer(ctx context.Context, path string) (signer, error) {
 	}
 	key, err := keyfile.Load(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return signer{}, &application.Denied{Err: fmt.Errorf("no operator's key at %s: name yours with --key FILE; operators here are %s", path, operatorNames(ops))}
+		return signer{}, &application.DeniedError{Err: fmt.Errorf("no operator's key at %s: name yours with --key FILE; operators here are %s", path, operatorNames(ops))}
 	}
 	if err != nil {
 		return signer{}, err
@@ -97,7 +97,7 @@ func (h *home) signer(ctx context.Context, path string) (signer, error) {
 			return signer{op.Operator, key}, nil
 		}
 	}
-	return signer{}, &application.Denied{Err: fmt.Errorf("the key in %s belongs to no registered operator; an admin registers it with \"quartermaster operator add NAME --public-key-of %s --role ROLE\"", path, path)}
+	return signer{}, &application.DeniedError{Err: fmt.Errorf("the key in %s belongs to no registered operator; an admin registers it with \"quartermaster operator add NAME --public-key-of %s --role ROLE\"", path, path)}
 }
 
 // firstOperator makes the home's first workspace, operator and key.
@@ -154,7 +154,7 @@ func refusedBy(auth *registry.Authority, v projections.View, envs []*domain.Enve
 		errs = append(errs, errors.New("nothing was appended; an admin changes what an operator may do with \"quartermaster operator add NAME --role ROLE --limit AMOUNT --public-key-of FILE\""))
 	}
 	if len(errs) > 0 {
-		return &application.Denied{Err: errors.Join(errs...)}
+		return &application.DeniedError{Err: errors.Join(errs...)}
 	}
 	return nil
 }

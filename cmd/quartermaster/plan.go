@@ -409,7 +409,7 @@ With --json the recorded document is printed as it is.
 				}
 				i := slices.IndexFunc(plans, func(p planEntry) bool { return p.Plan == args[0] })
 				if i < 0 {
-					return &application.NotFound{What: "plan", Name: args[0], Err: fmt.Errorf("no plan %q; \"quartermaster plan list\" names those recorded", args[0])}
+					return &application.NotFoundError{What: "plan", Name: args[0], Err: fmt.Errorf("no plan %q; \"quartermaster plan list\" names those recorded", args[0])}
 				}
 				e := &plans[i]
 				var p plan.Plan

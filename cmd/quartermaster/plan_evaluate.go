@@ -200,7 +200,7 @@ func faultsIn(path string, err error) error {
 			lines[i] = path + ":" + l
 		}
 	}
-	return &application.Invalid{Err: errors.New(strings.Join(lines, "\n"))}
+	return &application.InvalidError{Err: errors.New(strings.Join(lines, "\n"))}
 }
 
 func (a *app) appraise(ctx context.Context, in *instances.Instance, c *instances.Contract) (*instances.Appraisal, error) {

@@ -300,7 +300,7 @@ func readInstance(path string, stdin io.Reader) (*instances.Instance, error) {
 	}
 	in, err := instances.Parse(path, data)
 	if err != nil {
-		return nil, &application.Invalid{Err: err}
+		return nil, &application.InvalidError{Err: err}
 	}
 	return in, nil
 }

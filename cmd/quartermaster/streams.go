@@ -136,7 +136,7 @@ func (h *home) resolveGap(ctx context.Context, named registry.StreamGaps, reason
 	}
 	switch len(found) {
 	case 0:
-		return &application.NotFound{What: "source", Name: named.Source, Err: fmt.Errorf("no event of source %q is awaited in %s; see \"quartermaster streams list\"", named.Source, named.Topic)}
+		return &application.NotFoundError{What: "source", Name: named.Source, Err: fmt.Errorf("no event of source %q is awaited in %s; see \"quartermaster streams list\"", named.Source, named.Topic)}
 	case 1:
 	default:
 		return fmt.Errorf("%d streams of source %q have gaps in %s: name one by --partition and --incarnation, as \"quartermaster streams list\" shows them", len(found), named.Source, named.Topic)

@@ -20,85 +20,85 @@ const (
 	KindUnavailable Kind = "unavailable"
 )
 
-// Invalid is a question or a document that is wrong: who asks writes it anew.
-type Invalid struct {
+// InvalidError is a question or a document that is wrong: who asks writes it anew.
+type InvalidError struct {
 	Field string // that is wrong, "" for a whole document
 	Err   error
 }
 
-// NotFound is a name that nothing has: who asks names one of those that are known.
-type NotFound struct {
+// NotFoundError is a name that nothing has: who asks names one of those that are known.
+type NotFoundError struct {
 	What, Name string   // for example cluster, lab
 	Known      []string // the names that there are
 	Err        error
 }
 
-// Denied is a decision or an answer that whoever asks has no right to: somebody else
+// DeniedError is a decision or an answer that whoever asks has no right to: somebody else
 // asks, or gives the right.
-type Denied struct{ Err error }
+type DeniedError struct{ Err error }
 
-// Conflict is what contradicts what is there already: nothing was done.
-type Conflict struct{ Err error }
+// ConflictError is what contradicts what is there already: nothing was done.
+type ConflictError struct{ Err error }
 
-// Incomplete is work that did not come to its end: who asks does it again, and it goes
+// IncompleteError is work that did not come to its end: who asks does it again, and it goes
 // on where it stopped.
-type Incomplete struct{ Err error }
+type IncompleteError struct{ Err error }
 
-// Unavailable is a log, a database or a file that cannot be reached or read: who asks
+// UnavailableError is a log, a database or a file that cannot be reached or read: who asks
 // tries again when it can be.
-type Unavailable struct{ Err error }
+type UnavailableError struct{ Err error }
 
-func (e *Invalid) Error() string     { return e.Err.Error() }
-func (e *NotFound) Error() string    { return e.Err.Error() }
-func (e *Denied) Error() string      { return e.Err.Error() }
-func (e *Conflict) Error() string    { return e.Err.Error() }
-func (e *Incomplete) Error() string  { return e.Err.Error() }
-func (e *Unavailable) Error() string { return e.Err.Error() }
-
-// Unwrap returns what is wrong.
-func (e *Invalid) Unwrap() error { return e.Err }
+func (e *InvalidError) Error() string     { return e.Err.Error() }
+func (e *NotFoundError) Error() string    { return e.Err.Error() }
+func (e *DeniedError) Error() string      { return e.Err.Error() }
+func (e *ConflictError) Error() string    { return e.Err.Error() }
+func (e *IncompleteError) Error() string  { return e.Err.Error() }
+func (e *UnavailableError) Error() string { return e.Err.Error() }
 
 // Unwrap returns what is wrong.
-func (e *NotFound) Unwrap() error { return e.Err }
+func (e *InvalidError) Unwrap() error { return e.Err }
 
 // Unwrap returns what is wrong.
-func (e *Denied) Unwrap() error { return e.Err }
+func (e *NotFoundError) Unwrap() error { return e.Err }
 
 // Unwrap returns what is wrong.
-func (e *Conflict) Unwrap() error { return e.Err }
+func (e *DeniedError) Unwrap() error { return e.Err }
 
 // Unwrap returns what is wrong.
-func (e *Incomplete) Unwrap() error { return e.Err }
+func (e *ConflictError) Unwrap() error { return e.Err }
 
 // Unwrap returns what is wrong.
-func (e *Unavailable) Unwrap() error { return e.Err }
+func (e *IncompleteError) Unwrap() error { return e.Err }
+
+// Unwrap returns what is wrong.
+func (e *UnavailableError) Unwrap() error { return e.Err }
+
+// Kind is what such an error is of.
+func (e *InvalidError) Kind() Kind { return KindInvalid }
+
+// Kind is what such an error is of.
+func (e *NotFoundError) Kind() Kind { return KindNotFound }
+
+// Kind is what such an error is of.
+func (e *DeniedError) Kind() Kind { return KindDenied }
+
+// Kind is what such an error is of.
+func (e *ConflictError) Kind() Kind { return KindConflict }
+
+// Kind is what such an error is of.
+func (e *IncompleteError) Kind() Kind { return KindIncomplete }
+
+// Kind is what such an error is of.
+func (e *UnavailableError) Kind() Kind { return KindUnavailable }
 
 // KindOf returns the kind of an error, the outermost where several are wrapped.
 func KindOf(err error) Kind {
-	for err != nil {
-		switch err.(type) {
-		case *Invalid:
-			return KindInvalid
-		case *NotFound:
-			return KindNotFound
-		case *Denied:
-			return KindDenied
-		case *Conflict:
-			return KindConflict
-		case *Incomplete:
-			return KindIncomplete
-		case *Unavailable:
-			return KindUnavailable
-		}
-		if many, ok := err.(interface{ Unwrap() []error }); ok {
-			for _, e := range many.Unwrap() {
-				if k := KindOf(e); k != KindNone {
-					return k
-				}
-			}
-			return KindNone
-		}
-		err = errors.Unwrap(err)
+	var known interface {
+		error
+		Kind() Kind
+	}
+	if errors.As(err, &known) {
+		return known.Kind()
 	}
 	return KindNone
 }

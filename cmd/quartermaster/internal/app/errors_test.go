@@ -9,12 +9,12 @@ import (
 func TestKindOf(t *testing.T) {
 	plain := errors.New("x")
 	for want, err := range map[Kind]error{
-		KindInvalid:     fmt.Errorf("read: %w", &Invalid{Field: "at", Err: plain}),
-		KindNotFound:    &NotFound{What: "cluster", Name: "x", Err: plain},
-		KindDenied:      errors.Join(plain, &Denied{plain}),
-		KindConflict:    &Conflict{&Denied{plain}}, // the outermost
-		KindIncomplete:  fmt.Errorf("%w and %w", plain, &Incomplete{plain}),
-		KindUnavailable: &Unavailable{plain},
+		KindInvalid:     fmt.Errorf("read: %w", &InvalidError{Field: "at", Err: plain}),
+		KindNotFound:    &NotFoundError{What: "cluster", Name: "x", Err: plain},
+		KindDenied:      errors.Join(plain, &DeniedError{plain}),
+		KindConflict:    &ConflictError{&DeniedError{plain}}, // the outermost
+		KindIncomplete:  fmt.Errorf("%w and %w", plain, &IncompleteError{plain}),
+		KindUnavailable: &UnavailableError{plain},
 		KindNone:        fmt.Errorf("y: %w", plain),
 	} {
 		if have := KindOf(err); have != want {
