@@ -8,6 +8,7 @@
 package chart
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
@@ -86,13 +88,43 @@ func Write(w io.Writer, format Format, f Figure) error {
 	default:
 		return fmt.Errorf("draw chart: no format %q, want svg or png", format)
 	}
-	c := draw.New(canvas)
 	const margin = vg.Centimeter / 2
-	p.Draw(draw.Crop(c, margin, -margin, margin, -margin))
-	if _, err := canvas.WriteTo(w); err != nil {
+	c := draw.Crop(draw.New(canvas), margin, -margin, margin, -margin)
+	if s, ok := f.(Sourced); ok {
+		style := p.X.Tick.Label
+		style.XAlign, style.YAlign, style.Font.Size = text.XLeft, text.YBottom, vg.Points(8)
+		c.FillText(style, c.Min, s.Source)
+		c = draw.Crop(c, 0, 0, margin, 0)
+	}
+	// The legend stands beside the figure, where it covers nothing, with room for a font
+	// that is a little wider than the one that it is measured by.
+	legend := p.Legend
+	p.Legend = plot.NewLegend()
+	wide := legend.Rectangle(c).Size().X * 1.15
+	if wide > 0 {
+		legend.Left = true // the colours in front of the names
+		legend.Draw(draw.Crop(c, c.Size().X-wide, 0, 0, -margin))
+		wide += margin
+	}
+	p.Draw(draw.Crop(c, 0, -wide, 0, 0))
+	var drawn bytes.Buffer
+	if _, err := canvas.WriteTo(&drawn); err != nil {
+		return fmt.Errorf("draw chart: %w", err)
+	}
+	out := drawn.Bytes()
+	if format == SVG { // a browser may not have the font that places were computed with
+		out = bytes.ReplaceAll(out, []byte("font-family:Liberation Sans;"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;"))
+	}
+	if _, err := w.Write(out); err != nil {
 		return fmt.Errorf("write chart: %w", err)
 	}
 	return nil
+}
+
+// Sourced is a figure with a line at its foot that says what it was made from.
+type Sourced struct {
+	Figure
+	Source string
 }
 
 // Colours that people who see few colours can tell apart (Okabe and Ito, 2008).

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -28,11 +29,11 @@ func figures() map[string]Figure {
 			Lines: []Line{{Name: "median <script>", X: days, Y: []float64{4, 5, 7, 6}}, {Name: "seen", X: days, Y: []float64{4, 6, 6, 6}, Dashed: true, Steps: true}},
 			Bands: []Band{{Name: "80%", X: days, Low: []float64{3, 4, 5, 4}, High: []float64{5, 6, 9, 8}}},
 			Marks: []Mark{{Name: "launch", At: days[2]}}},
-		"bars": Bars{Title: "Regret", X: "percent over perfect foresight", Bars: []Bar{
+		"dots": Dots{Title: "Regret", X: "percent over perfect foresight", Dots: []Dot{
 			{Name: "the plan", Value: 4, Low: 3, High: 6}, {Name: "peak reserved", Value: 40, Low: 35, High: 44}, {Name: "exact", Value: 0}, {Name: "saving", Value: -2, Low: -3, High: -1}}},
-		"bars by series": Bars{Title: "Regret", X: "percent", Bars: []Bar{
+		"dots by series": Dots{Title: "Regret", X: "percent", Dots: []Dot{
 			{Name: "the plan", Series: "half <b>", Value: 4, Low: 3, High: 6}, {Name: "the plan", Series: "none", Value: 9}, {Name: "peak", Series: "none", Value: 40}}},
-		"histogram": Histogram{Title: "Cost", X: "USD", Samples: []Sample{{Name: "a", Values: []float64{1e6, 1.2e6, 1.3e6, 2e6}}, {Name: "b", Values: []float64{1.1e6, 1.1e6}}}},
+		"cumulative": Cumulative{Title: "Cost", X: "USD", Samples: []Sample{{Name: "a", Values: []float64{1e6, 1.2e6, 1.3e6, 2e6}}, {Name: "b", Values: []float64{1.1e6, 1.1e6}}}},
 		"stack": Stack{Title: "Load-duration", X: "hours", Y: "units", At: x,
 			Layers: []Layer{{Name: "reserved", Values: []float64{3, 3, 2}}, {Name: "spot", Values: []float64{2, 1, 0}}},
 			Over:   &Line{Name: "demand", X: x, Y: []float64{6, 4, 2, 2}, Steps: true}},
@@ -72,13 +73,13 @@ func TestWrite(t *testing.T) {
 						t.Errorf("%q is not in the figure: %s", want, text)
 					}
 				}
-			case Bars:
-				for _, b := range v.Bars { // a name once, however many bars stand at it
+			case Dots:
+				for _, b := range v.Dots { // a name once, however many bars stand at it
 					if strings.Count(text, b.Name+"\n") != 1 || !strings.Contains(text, b.Series) {
 						t.Errorf("%q of %q is not named once: %s", b.Name, b.Series, text)
 					}
 				}
-			case Histogram:
+			case Cumulative:
 				if !strings.Contains(text, "1.5M") {
 					t.Errorf("the axis does not read short: %s", text)
 				}
@@ -117,10 +118,9 @@ func TestRefuses(t *testing.T) {
 		"no lines":        Lines{},
 		"NaN":             Lines{Lines: []Line{{Name: "x", X: []float64{0, 1}, Y: []float64{0, nan}}}},
 		"uneven":          Lines{Lines: []Line{{Name: "x", X: []float64{0}, Y: []float64{0, 1}}}},
-		"infinite bar":    Bars{Bars: []Bar{{Value: math.Inf(1)}}},
-		"no bars":         Bars{},
-		"no draws":        Histogram{Samples: []Sample{{Name: "a"}}},
-		"too many bins":   Histogram{Bins: 1 << 20, Samples: []Sample{{Values: []float64{1}}}},
+		"infinite bar":    Dots{Dots: []Dot{{Value: math.Inf(1)}}},
+		"no bars":         Dots{},
+		"no draws":        Cumulative{Samples: []Sample{{Name: "a"}}},
 		"negative layer":  Stack{At: []float64{0, 1}, Layers: []Layer{{Values: []float64{-1}}}},
 		"missing value":   Stack{At: []float64{0, 1, 2}, Layers: []Layer{{Values: []float64{1}}}},
 		"no swings":       Tornado{},
@@ -132,7 +132,7 @@ func TestRefuses(t *testing.T) {
 			t.Errorf("%s was drawn", name)
 		}
 	}
-	if err := Write(io.Discard, "gif", figures()["bars"]); err == nil {
+	if err := Write(io.Discard, "gif", figures()["dots"]); err == nil {
 		t.Error("a gif was drawn")
 	}
 }
@@ -140,12 +140,12 @@ func TestRefuses(t *testing.T) {
 // What has one value only, or the same everywhere, can be drawn.
 func TestFlat(t *testing.T) {
 	for name, f := range map[string]Figure{
-		"line":      Lines{Lines: []Line{{X: []float64{5}, Y: []float64{5}}}},
-		"zeros":     Lines{Lines: []Line{{X: []float64{0, 1}, Y: []float64{0, 0}}}},
-		"histogram": Histogram{Samples: []Sample{{Values: []float64{3, 3, 3}}}},
-		"bars":      Bars{Bars: []Bar{{Name: "none"}}},
-		"stack":     Stack{At: []float64{0, 1}, Layers: []Layer{{Values: []float64{0}}}},
-		"a moment":  Lines{Time: true, Lines: []Line{{X: []float64{5}, Y: []float64{5}}}},
+		"line":       Lines{Lines: []Line{{X: []float64{5}, Y: []float64{5}}}},
+		"zeros":      Lines{Lines: []Line{{X: []float64{0, 1}, Y: []float64{0, 0}}}},
+		"cumulative": Cumulative{Samples: []Sample{{Values: []float64{3, 3, 3}}}},
+		"bars":       Dots{Dots: []Dot{{Name: "none"}}},
+		"stack":      Stack{At: []float64{0, 1}, Layers: []Layer{{Values: []float64{0}}}},
+		"a moment":   Lines{Time: true, Lines: []Line{{X: []float64{5}, Y: []float64{5}}}},
 	} {
 		if err := Write(io.Discard, SVG, f); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -172,5 +172,64 @@ func TestTornadoSort(t *testing.T) {
 	f.Sort()
 	if f.Swings[0].Name != "c" || f.Swings[1].Name != "a" {
 		t.Errorf("sorted to %v", f.Swings)
+	}
+}
+
+// A figure says at its foot what it is of, names what it shows and nothing else, and
+// names fonts to fall back to.
+func TestSourced(t *testing.T) {
+	stack := Stack{Title: "Load", At: []float64{0, 1, 2}, Layers: []Layer{{Name: "reserved", Values: []float64{3, 2}}, {Name: "never bought", Values: []float64{0, 0}}}}
+	var b bytes.Buffer
+	if err := Write(&b, SVG, Sourced{stack, "sim-1 of 2026-06-01; some prices are generated"}); err != nil {
+		t.Fatal(err)
+	}
+	text := texts(t, b.Bytes())
+	for _, want := range []string{"Load\n", "sim-1 of 2026-06-01; some prices are generated\n", "reserved\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in the figure: %s", want, text)
+		}
+	}
+	if strings.Contains(text, "never bought") {
+		t.Errorf("the legend names a series that is never drawn: %s", text)
+	}
+	if n := strings.Count(b.String(), "font-family:"); n == 0 || n != strings.Count(b.String(), "font-family:Liberation Sans,Arial,Helvetica,sans-serif;") {
+		t.Error("a text names no font to fall back to")
+	}
+}
+
+// The legend stands right of everything that is drawn.
+func TestLegendCoversNothing(t *testing.T) {
+	for name, f := range figures() {
+		var b bytes.Buffer
+		if err := Write(&b, SVG, f); err != nil {
+			t.Fatal(err)
+		}
+		named := map[string]bool{"median <script>": true, "seen": true, "80%": true, "half <b>": true, "none": true, "a": true, "b": true, "reserved": true, "spot": true, "demand": true, "low": true, "high": true}
+		var d = xml.NewDecoder(&b)
+		right, legend, x := 0.0, math.Inf(1), 0.0
+		for {
+			tok, err := d.Token()
+			if err != nil {
+				break
+			}
+			switch v := tok.(type) {
+			case xml.StartElement:
+				for _, a := range v.Attr {
+					if v.Name.Local == "text" && a.Name.Local == "x" {
+						x, _ = strconv.ParseFloat(a.Value, 64)
+					}
+				}
+			case xml.CharData:
+				switch text := strings.TrimSpace(string(v)); {
+				case named[text]:
+					legend = min(legend, x)
+				case text != "":
+					right = max(right, x)
+				}
+			}
+		}
+		if legend < right && !math.IsInf(legend, 1) {
+			t.Errorf("%s: the legend begins at %v, left of what is drawn at %v", name, legend, right)
+		}
 	}
 }

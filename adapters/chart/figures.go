@@ -69,7 +69,7 @@ func (f Lines) plot() (*plot.Plot, error) {
 		if err != nil {
 			return nil, err
 		}
-		area.Color, area.LineStyle.Width = faint(colour(i), 60), 0
+		area.Color, area.LineStyle.Width = faint(colour(i), 110), 0
 		p.Add(area)
 		p.Legend.Add(domain.Clip(b.Name, Widest), area)
 	}
@@ -95,8 +95,7 @@ func (f Lines) plot() (*plot.Plot, error) {
 	if f.FromZero {
 		p.Y.Min = min(0, p.Y.Min)
 	}
-	leaveRoom(p, len(f.Bands)+len(f.Lines))
-	for _, m := range f.Marks {
+	for i, m := range f.Marks {
 		if err := numbers(m.Name, m.At); err != nil {
 			return nil, err
 		}
@@ -106,7 +105,7 @@ func (f Lines) plot() (*plot.Plot, error) {
 		}
 		line.Color, line.Dashes = color.Gray{Y: 90}, []vg.Length{vg.Points(2), vg.Points(2)}
 		p.Add(line)
-		label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: m.At, Y: p.Y.Max}}, Labels: []string{domain.Clip(m.Name, Widest)}})
+		label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: m.At, Y: p.Y.Max - float64(i)*0.055*(p.Y.Max-p.Y.Min)}}, Labels: []string{domain.Clip(m.Name, Widest)}})
 		if err != nil {
 			return nil, err
 		}
@@ -118,33 +117,33 @@ func (f Lines) plot() (*plot.Plot, error) {
 	return p, nil
 }
 
-// Bars compares values by name, from top to bottom, each with the interval that
-// it lies in: regret by course. Bars of one name that follow one another stand
+// Dots compares values by name, from top to bottom, each with the interval that
+// it lies in: regret by course. Dots of one name that follow one another stand
 // together, and a legend names the series that they are of.
-type Bars struct {
+type Dots struct {
 	Title, X string // X labels the axis of values
-	Bars     []Bar
+	Dots     []Dot
 }
 
-// Bar is one value. Low = High = 0 draws no interval.
-type Bar struct {
+// Dot is one value. Low = High = 0 draws no interval.
+type Dot struct {
 	Name             string
 	Series           string // "" where there is only one
 	Value, Low, High float64
 }
 
-func (f Bars) plot() (*plot.Plot, error) {
-	if len(f.Bars) == 0 {
+func (f Dots) plot() (*plot.Plot, error) {
+	if len(f.Dots) == 0 {
 		return nil, errEmpty
 	}
 	p := newPlot(f.Title, f.X, "")
 	var names nameTicks
 	var series []string
-	group := make([]int, len(f.Bars)) // that each bar stands in
-	within := make([]int, len(f.Bars))
-	var size []int // bars of each group
-	for i, b := range f.Bars {
-		if i == 0 || b.Name != f.Bars[i-1].Name {
+	group := make([]int, len(f.Dots)) // that each bar stands in
+	within := make([]int, len(f.Dots))
+	var size []int // dots of each group
+	for i, b := range f.Dots {
+		if i == 0 || b.Name != f.Dots[i-1].Name {
 			names, size = append(names, b.Name), append(size, 0)
 		}
 		group[i] = len(names) - 1
@@ -155,19 +154,23 @@ func (f Bars) plot() (*plot.Plot, error) {
 		}
 	}
 	whiskers := intervals{}
-	for i, b := range f.Bars {
+	var dots []plot.Plotter
+	for i, b := range f.Dots {
 		if err := numbers(b.Name, b.Value, b.Low, b.High); err != nil {
 			return nil, err
 		}
-		// The bars of a name share what one alone has.
+		// The dots of a name share what one alone has.
 		half := 0.3 / float64(size[group[i]])
 		if size[group[i]] > 1 {
 			half = 0.4 / float64(size[group[i]])
 		}
 		at := names.place(group[i]) + half*float64(size[group[i]]-1-2*within[i])
-		if err := addBlock(p, min(0, b.Value), max(0, b.Value), at, half, colour(slices.Index(series, b.Series))); err != nil {
+		dot, err := plotter.NewScatter(plotter.XYs{{X: b.Value, Y: at}})
+		if err != nil {
 			return nil, err
 		}
+		dot.Color, dot.Radius, dot.Shape = colour(slices.Index(series, b.Series)), vg.Points(4), draw.CircleGlyph{}
+		dots = append(dots, dot)
 		if b.Low != 0 || b.High != 0 {
 			whiskers.XYs = append(whiskers.XYs, plotter.XY{X: b.Value, Y: at})
 			whiskers.XErrors = append(whiskers.XErrors, struct{ Low, High float64 }{b.Low - b.Value, b.High - b.Value})
@@ -183,6 +186,13 @@ func (f Bars) plot() (*plot.Plot, error) {
 		bars.Width = vg.Points(1.2)
 		p.Add(bars)
 	}
+	none, err := plotter.NewLine(plotter.XYs{{X: 0, Y: p.Y.Min}, {X: 0, Y: p.Y.Max}})
+	if err != nil {
+		return nil, err
+	}
+	none.Color = color.Gray{Y: 150}
+	p.Add(none)
+	p.Add(dots...) // over the lines
 	if len(series) > 1 {
 		for i, name := range series {
 			p.Legend.Add(domain.Clip(name, Widest), swatch{colour(i)})
@@ -196,11 +206,10 @@ type intervals struct {
 	plotter.XErrors
 }
 
-// Histogram shows how often values fall where, for one or more samples over the
-// same bins.
-type Histogram struct {
+// Cumulative shows which share of the values of each sample is at most so large, with
+// its 5th, 50th and 95th percentile pointed out.
+type Cumulative struct {
 	Title, X string
-	Bins     int // 0: 40
 	Samples  []Sample
 }
 
@@ -210,51 +219,60 @@ type Sample struct {
 	Values []float64
 }
 
-func (f Histogram) plot() (*plot.Plot, error) {
-	low, high := math.Inf(1), math.Inf(-1)
-	for _, s := range f.Samples {
+// pointedOut are the percentiles that a cumulative curve marks.
+var pointedOut = []float64{5, 50, 95}
+
+func (f Cumulative) plot() (*plot.Plot, error) {
+	p := newPlot(f.Title, f.X, "share of draws at most so dear, percent")
+	empty := true
+	for i, s := range f.Samples {
 		if err := numbers(s.Name, s.Values...); err != nil {
 			return nil, err
 		}
-		for _, v := range s.Values {
-			low, high = min(low, v), max(high, v)
-		}
-	}
-	if low > high {
-		return nil, errEmpty
-	}
-	if low == high {
-		low, high = low-0.5, high+0.5
-	}
-	bins := cmp.Or(f.Bins, 40)
-	if bins < 1 || bins > 1000 {
-		return nil, fmt.Errorf("%d bins, want 1 to 1000", bins)
-	}
-	p := newPlot(f.Title, f.X, "draws")
-	size := (high - low) / float64(bins)
-	for i, s := range f.Samples {
 		if len(s.Values) == 0 {
 			continue
 		}
-		count := make([]float64, bins)
-		for _, v := range s.Values {
-			count[min(bins-1, int((v-low)/size))]++
+		empty = false
+		values := slices.Sorted(slices.Values(s.Values))
+		curve := plotter.XYs{{X: values[0], Y: 0}}
+		for j, v := range values {
+			curve = append(curve, plotter.XY{X: v, Y: 100 * float64(j+1) / float64(len(values))})
 		}
-		outline := plotter.XYs{{X: low, Y: 0}}
-		for b, n := range count {
-			outline = append(outline, plotter.XY{X: low + float64(b)*size, Y: n}, plotter.XY{X: low + float64(b+1)*size, Y: n})
-		}
-		outline = append(outline, plotter.XY{X: high, Y: 0})
-		area, err := plotter.NewPolygon(outline)
+		line, err := plotter.NewLine(curve)
 		if err != nil {
 			return nil, err
 		}
-		area.Color, area.LineStyle.Color, area.LineStyle.Width = faint(colour(i), 90), colour(i), vg.Points(1)
-		p.Add(area)
-		p.Legend.Add(domain.Clip(s.Name, Widest), area)
+		line.StepStyle = plotter.PostStep
+		line.Color, line.Width = colour(i), vg.Points(1.5)
+		var dots plotter.XYs
+		for _, percent := range pointedOut {
+			at := max(0, int(math.Ceil(percent*float64(len(values))/100))-1)
+			dots = append(dots, plotter.XY{X: values[at], Y: percent})
+		}
+		points, err := plotter.NewScatter(dots)
+		if err != nil {
+			return nil, err
+		}
+		points.Color, points.Radius, points.Shape = colour(i), vg.Points(3.5), draw.CircleGlyph{}
+		p.Add(line, points)
+		p.Legend.Add(domain.Clip(s.Name, Widest), line)
 	}
-	leaveRoom(p, len(f.Samples))
+	if empty {
+		return nil, errEmpty
+	}
+	if p.X.Min == p.X.Max {
+		p.X.Min, p.X.Max = p.X.Min-0.5, p.X.Max+0.5
+	}
+	p.Y.Min, p.Y.Max = 0, 100
+	p.Y.Tick.Marker = percentiles{}
 	return p, nil
+}
+
+// percentiles marks an axis of shares where curves are pointed out.
+type percentiles struct{}
+
+func (percentiles) Ticks(_, _ float64) []plot.Tick {
+	return []plot.Tick{{Value: 0, Label: "0"}, {Value: 5, Label: "p5"}, {Value: 25, Label: "25"}, {Value: 50, Label: "p50"}, {Value: 75, Label: "75"}, {Value: 95, Label: "p95"}, {Value: 100}}
 }
 
 // Stack piles layers up over a common axis, each value holding until the next
@@ -310,7 +328,9 @@ func (f Stack) plot() (*plot.Plot, error) {
 		}
 		area.Color, area.LineStyle.Width = faint(colour(i), 190), 0
 		p.Add(area)
-		p.Legend.Add(domain.Clip(l.Name, Widest), area)
+		if slices.ContainsFunc(l.Values, func(v float64) bool { return v > 0 }) {
+			p.Legend.Add(domain.Clip(l.Name, Widest), area)
+		}
 		below = top
 	}
 	if f.Over != nil {
@@ -329,15 +349,7 @@ func (f Stack) plot() (*plot.Plot, error) {
 		p.Add(line)
 		p.Legend.Add(domain.Clip(f.Over.Name, Widest), line)
 	}
-	leaveRoom(p, len(f.Layers)+1)
 	return p, nil
-}
-
-// leaveRoom keeps what is drawn below a legend of so many lines.
-func leaveRoom(p *plot.Plot, lines int) {
-	if room := 0.045 * float64(min(lines, 12)); p.Y.Max > p.Y.Min {
-		p.Y.Max += (p.Y.Max - p.Y.Min) * room / (1 - room)
-	}
 }
 
 // steps is the outline of values that each hold between two places. Runs of equal
@@ -407,7 +419,6 @@ func (f Tornado) plot() (*plot.Plot, error) {
 		return nil, err
 	}
 	p.Add(base)
-	leaveRoom(p, 3)
 	p.Legend.Add("low", swatch{colour(0)})
 	p.Legend.Add("high", swatch{colour(1)})
 	return p, nil

@@ -475,7 +475,7 @@ func (a *app) showTerminal(g *backtest.Region) {
 
 // regretFigure draws the regret of every course over all regions, by terminal rule.
 func regretFigure(r *backtestAnswer) chart.Figure {
-	f := chart.Bars{
+	f := chart.Dots{
 		Title: fmt.Sprintf("Regret by terminal rule, %s to %s", day(r.Period.From), day(r.Period.To)),
 		X:     "percent over perfect foresight",
 	}
@@ -483,12 +483,12 @@ func regretFigure(r *backtestAnswer) chart.Figure {
 	for k, course := range r.All.Courses {
 		for i := range rules {
 			c := &rules[i].Courses[k]
-			b := chart.Bar{Name: course.Course, Series: ruleName(&rules[i]), Value: chart.Point(c.Regret.Shift(2))}
+			b := chart.Dot{Name: course.Course, Series: ruleName(&rules[i]), Value: chart.Point(c.Regret.Shift(2))}
 			if c.Low != nil {
 				b.Low, b.High = chart.Point(c.Low.Shift(2)), chart.Point(c.High.Shift(2))
 				f.X = "percent over perfect foresight, with the interval over pools"
 			}
-			f.Bars = append(f.Bars, b)
+			f.Dots = append(f.Dots, b)
 		}
 	}
 	return f

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -565,19 +566,24 @@ func (f *forecastAnswer) figure() chart.Figure {
 		}
 		return y
 	}
-	fig := chart.Lines{Title: strings.TrimSpace(f.Region + " " + f.Kind), X: "UTC", Y: f.Unit, Time: true, FromZero: true}
+	fig := chart.Lines{Title: strings.TrimSpace(f.Region+" "+f.Kind) + ": forecast of " + day(made.From), X: "day, UTC", Y: f.Unit + ", mean of the day's hours", Time: true, FromZero: true}
 	x := place(made.From, len(made.Point))
-	fig.Bands = []chart.Band{{Name: "10% to 90%", X: x, Low: thousandths(made.At(100)), High: thousandths(made.At(900))}}
-	fig.Lines = []chart.Line{{Name: "median", X: x, Y: thousandths(made.At(500))}}
+	days, low := dayMeans(x, thousandths(made.At(100)))
+	_, high := dayMeans(x, thousandths(made.At(900)))
+	_, middle := dayMeans(x, thousandths(made.At(500)))
+	fig.Bands = []chart.Band{{Name: "10% to 90%", X: days, Low: low, High: high}}
+	fig.Lines = []chart.Line{{Name: "median", X: days, Y: middle}}
 	past := f.history[max(0, len(f.history)-4*forecast.Week):]
-	seen := chart.Line{Name: "observed"}
+	var at, values []float64
 	for h, v := range past {
 		if v >= 0 {
-			seen.X = append(seen.X, chart.Moment(made.From-domain.Instant(len(past)-h)*domain.Hour))
-			seen.Y = append(seen.Y, float64(v)/1000)
+			at = append(at, chart.Moment(made.From-domain.Instant(len(past)-h)*domain.Hour))
+			values = append(values, float64(v)/1000)
 		}
 	}
-	if len(seen.X) > 0 {
+	if len(at) > 0 {
+		seen := chart.Line{Name: "observed"}
+		seen.X, seen.Y = dayMeans(at, values)
 		fig.Lines = append(fig.Lines, seen)
 	}
 	for _, c := range f.Known {
@@ -586,4 +592,20 @@ func (f *forecastAnswer) figure() chart.Figure {
 		}
 	}
 	return fig
+}
+
+// dayMeans takes hours together by day in UTC, each at the day's first hour that there
+// is: a chart of every hour is a band of noise.
+func dayMeans(at, values []float64) (days, means []float64) {
+	const day = 86_400
+	n := 0.0
+	for i, t := range at {
+		if i == 0 || math.Floor(t/day) != math.Floor(at[i-1]/day) {
+			days, means, n = append(days, t), append(means, 0), 0
+		}
+		last := len(means) - 1
+		n++
+		means[last] += (values[i] - means[last]) / n
+	}
+	return days, means
 }

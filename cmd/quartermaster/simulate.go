@@ -95,7 +95,7 @@ discounted to its first day, owned hardware with what it takes to run.
 
 A file is YAML; schemas/scenario/v1.schema.json describes it, and
 "quartermaster simulate changes" what can be supposed. With --out, a directory
-gets result.json, tables in CSV and charts in SVG.
+gets result.json, tables in CSV and charts in SVG, in place of those of an earlier run.
 
 ` + simulationKeys,
 		Example: "  quartermaster simulate deploy/demo/scenarios/buy-versus-rent.yaml\n" +
@@ -113,6 +113,11 @@ gets result.json, tables in CSV and charts in SVG.
 					return commandline.Usagef("--runs %d: want 1 to %d draws", fl.runs, whatif.MaxRuns)
 				}
 				s.Runs = fl.runs
+			}
+			if fl.out != "" {
+				if err := outDirectory(fl.out); err != nil {
+					return err
+				}
 			}
 			var r *whatif.Result
 			if err := a.simulate(cmd.Context(), s, fl.workers, func(ctx context.Context, h *home, got *whatif.Result) error {
@@ -287,7 +292,7 @@ func (h *home) simulation(ctx context.Context, id string) (*simulationEntry, err
 	}
 	i := slices.IndexFunc(all, func(e simulationEntry) bool { return e.Simulation == id })
 	if i < 0 {
-		return nil, &application.NotFound{What: "simulation", Name: id, Err: fmt.Errorf("no frozen scenario %q; \"quartermaster simulate list\" names those recorded", id)}
+		return nil, &application.NotFoundError{What: "simulation", Name: id, Err: fmt.Errorf("no frozen scenario %q; \"quartermaster simulate list\" names those recorded", id)}
 	}
 	return &all[i], nil
 }

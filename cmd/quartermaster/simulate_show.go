@@ -292,12 +292,8 @@ func besideGap(x *whatif.Outcome, draws int) string {
 	return s
 }
 
-// writeSimulation writes an answer into a directory: the document, tables and
-// charts that the scenario asks for.
-func (a *app) writeSimulation(dir string, r *whatif.Result) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
+// writeAnswer writes the files of an answer.
+func (a *app) writeAnswer(dir string, r *whatif.Result) error {
 	write := func(name string, rows [][]string) error {
 		return writeWhole(filepath.Join(dir, name), func(w io.Writer) error { return csv.NewWriter(w).WriteAll(rows) })
 	}
@@ -361,11 +357,7 @@ func (a *app) writeSimulation(dir string, r *whatif.Result) error {
 			errs = append(errs, a.tornadoChart(dir, r, write))
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	a.note("written: %s", dir)
-	return nil
+	return errors.Join(errs...)
 }
 
 // said is a figure in a cell, nothing where it is not said.
@@ -424,9 +416,80 @@ func clipMiddle(name string, most int) string {
 
 type writeTable func(name string, rows [][]string) error
 
-func (a *app) draw(dir, name string, f chart.Figure) error {
+func (a *app) draw(dir, name string, r *whatif.Result, f chart.Figure) error {
 	path := filepath.Join(dir, name+".svg")
-	return writeWhole(path, func(w io.Writer) error { return chart.Write(w, chart.SVG, f) })
+	return writeWhole(path, func(w io.Writer) error {
+		return chart.Write(w, chart.SVG, chart.Sourced{Figure: f, Source: sourceOf(r)})
+	})
+}
+
+// sourceOf says under the title of a chart which simulation it is of, of which day, and
+// whether some of its data were generated.
+func sourceOf(r *whatif.Result) string {
+	text := fmt.Sprintf("%s of %s, %s draws, seed %d", r.ID, day(r.At), comma(r.Runs), r.Seed)
+	generated := slices.ContainsFunc(r.BreakEven, func(b whatif.BreakEven) bool { return b.Generated }) ||
+		slices.ContainsFunc(r.Alternatives, func(o whatif.Outcome) bool {
+			return slices.ContainsFunc(o.Purchases, func(p whatif.Purchase) bool { return p.Generated })
+		})
+	if generated {
+		text += "; some prices are generated"
+	}
+	return text
+}
+
+// outDirectory refuses a directory that holds something else than an answer. What an
+// earlier one left in it is replaced as a whole.
+func outDirectory(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if ext := filepath.Ext(e.Name()); e.IsDir() || e.Name() != "result.json" && ext != ".csv" && ext != ".svg" {
+			return &application.ConflictError{Err: fmt.Errorf("--out %s holds %s, which no simulation wrote: name another directory", dir, e.Name())}
+		}
+	}
+	if !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == "result.json" }) {
+		return &application.ConflictError{Err: fmt.Errorf("--out %s holds files and no result.json, so they are of no simulation: name another directory", dir)}
+	}
+	return nil
+}
+
+// writeSimulation writes an answer into a directory, in place of an earlier one: the
+// document, tables and charts that the scenario asks for. Nothing of two answers is
+// ever in it together.
+func (a *app) writeSimulation(dir string, r *whatif.Result) (err error) {
+	if err := outDirectory(dir); err != nil {
+		return err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	fresh, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+"-*")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(fresh)) }()
+	if err := os.Chmod(fresh, 0o755); err != nil {
+		return err
+	}
+	if err := a.writeAnswer(fresh, r); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, dir); err != nil {
+		return err
+	}
+	a.note("written: %s", dir)
+	return nil
 }
 
 // fileName is a name that every file system takes.
@@ -444,7 +507,7 @@ func fileName(s string) string {
 
 func (a *app) costDistribution(dir string, r *whatif.Result, write writeTable) error {
 	rows := [][]string{{"alternative", "from", "to", "draws"}}
-	f := chart.Histogram{Title: "Cost of " + r.Name, X: "net present cost, " + r.Currency}
+	f := chart.Cumulative{Title: "Cost of " + r.Name, X: "net present cost, " + r.Currency}
 	for i := range r.Alternatives {
 		x := &r.Alternatives[i]
 		for _, b := range x.Histogram {
@@ -456,7 +519,7 @@ func (a *app) costDistribution(dir string, r *whatif.Result, write writeTable) e
 		}
 		f.Samples = append(f.Samples, s)
 	}
-	return errors.Join(write("cost-distribution.csv", rows), a.draw(dir, "cost-distribution", f))
+	return errors.Join(write("cost-distribution.csv", rows), a.draw(dir, "cost-distribution", r, f))
 }
 
 // drawnPools bounds the load-duration charts of an alternative: those of the most
@@ -483,7 +546,7 @@ func (a *app) loadDuration(dir string, r *whatif.Result, write writeTable) error
 		}
 		slices.SortStableFunc(order, func(s, t *whatif.Stack) int { return peak(t).Cmp(peak(s)) })
 		for _, s := range order[:min(len(order), drawnPools)] {
-			f := chart.Stack{Title: x.Alternative + ": " + s.Pool, X: "hours by falling demand", Y: "machines", At: []float64{0}}
+			f := chart.Stack{Title: x.Alternative + ": " + s.Pool, X: "hours of the horizon, by falling demand", Y: "machines", At: []float64{0}}
 			for _, h := range s.Hours {
 				f.At = append(f.At, float64(h))
 			}
@@ -497,7 +560,7 @@ func (a *app) loadDuration(dir string, r *whatif.Result, write writeTable) error
 				}
 				f.Layers = append(f.Layers, layer)
 			}
-			errs = append(errs, a.draw(dir, "load-duration-"+fileName(x.Alternative)+"-"+fileName(s.Pool), f))
+			errs = append(errs, a.draw(dir, "load-duration-"+fileName(x.Alternative)+"-"+fileName(s.Pool), r, f))
 		}
 	}
 	return errors.Join(append(errs, write("load-duration.csv", rows))...)
@@ -523,10 +586,13 @@ func (a *app) breakEvenChart(dir string, r *whatif.Result, write writeTable) err
 		if len(f.Marks) == drawnOffers {
 			continue
 		}
-		// On-demand over as long a term, which may see other prices.
-		rent := fmt.Sprintf("on demand, %d months", b.Term)
-		if !slices.ContainsFunc(f.Lines, func(l chart.Line) bool { return l.Name == rent }) {
-			f.Lines = append(f.Lines, chart.Line{Name: rent, X: []float64{0, 100}, Y: []float64{0, chart.Point(b.OnDemand)}})
+		// On-demand over as long a term, which may see other prices; where it sees the
+		// same, one line is enough.
+		rent := chart.Line{Name: fmt.Sprintf("on demand, %d months", b.Term), X: []float64{0, 100}, Y: []float64{0, chart.Point(b.OnDemand)}}
+		if same := slices.IndexFunc(f.Lines, func(l chart.Line) bool { return slices.Equal(l.Y, rent.Y) }); same < 0 {
+			f.Lines = append(f.Lines, rent)
+		} else if f.Lines[same].Name != rent.Name {
+			f.Lines[same].Name = "on demand"
 		}
 		at := chart.Point(b.Hourly)
 		f.Lines = append(f.Lines, chart.Line{Name: terms(strings.TrimPrefix(b.Offer, b.Pool+"|")), X: []float64{0, 100}, Y: []float64{at, at}, Dashed: true})
@@ -536,7 +602,7 @@ func (a *app) breakEvenChart(dir string, r *whatif.Result, write writeTable) err
 	}
 	errs := []error{write("break-even.csv", rows)}
 	for _, p := range pools {
-		errs = append(errs, a.draw(dir, "break-even-"+fileName(p), *drawn[p]))
+		errs = append(errs, a.draw(dir, "break-even-"+fileName(p), r, *drawn[p]))
 	}
 	return errors.Join(errs...)
 }
@@ -554,7 +620,7 @@ func (a *app) tornadoChart(dir string, r *whatif.Result, write writeTable) error
 			rows = append(rows, []string{x.Alternative, s.Driver, s.Given, s.Low.String(), s.High.String(), s.LowCost.String(), s.HighCost.String(), x.Median.String()})
 			f.Swings = append(f.Swings, chart.Swing{Name: swingName(&s), Low: chart.Point(s.LowCost), High: chart.Point(s.HighCost)})
 		}
-		errs = append(errs, a.draw(dir, "tornado-"+fileName(x.Alternative), f))
+		errs = append(errs, a.draw(dir, "tornado-"+fileName(x.Alternative), r, f))
 	}
 	return errors.Join(append(errs, write("tornado.csv", rows))...)
 }
@@ -833,7 +899,7 @@ most, certain, one_of, doc).`,
 				out = append(out, d)
 			}
 			if len(out) == 0 {
-				return &application.NotFound{What: "kind", Name: args[0], Err: fmt.Errorf("no kind of change %q; known are %v", args[0], whatif.Kinds())}
+				return &application.NotFoundError{What: "kind", Name: args[0], Err: fmt.Errorf("no kind of change %q; known are %v", args[0], whatif.Kinds())}
 			}
 			if a.json {
 				return a.answerJSON(out)
