@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 )
@@ -33,6 +34,9 @@ func TestStreamsResolve(t *testing.T) {
 	run := func(want string, args ...string) {
 		t.Helper()
 		code, out := command(t, dir, args...)
+		if code == commandline.ExitIncomplete && strings.Contains(want, "have not arrived") {
+			code = 0 // an answer that lacks events
+		}
 		if (code != 0) != strings.HasPrefix(want, "!") || !strings.Contains(out, strings.TrimPrefix(want, "!")) {
 			t.Errorf("%v: exit %d, want %q\n%s", args, code, want, out)
 		}
