@@ -11,6 +11,7 @@ import (
 
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/snapshotfile"
+	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 )
 
@@ -155,6 +156,10 @@ func TestNoHomeInTheEnvironment(t *testing.T) {
 		if code := run(args, strings.NewReader(""), &out, &errs); code != 2 || !strings.Contains(errs.String(), "there is no data directory: HOME is not set; name one with --home or QUARTERMASTER_HOME") {
 			t.Errorf("%v: exit %d\n%s%s", args, code, out.String(), errs.String())
 		}
+	}
+	// In production log and rows are elsewhere: a container may have no HOME.
+	if err := (&app{config: &config.Config{}}).placed(); err != nil {
+		t.Errorf("with a configuration: %v", err)
 	}
 	// What needs no data says what else is wrong, and is not refused.
 	var out, errs strings.Builder

@@ -15,6 +15,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/snapshotfile"
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -103,6 +104,9 @@ JSON keys: ` + snapshotKeys + `.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.readAt(cmd.Context(), asOf, func(h *home) error {
+				if a.dir == "" && a.config.Snapshots == "" {
+					return commandline.Usagef("there is no directory for snapshots: set snapshots in the configuration, or name a home with --home")
+				}
 				var path string
 				if err := h.view(cmd.Context(), func(v projections.View) (err error) {
 					path, err = snapshotfile.Keep(h.snapshots(), v.Position(), func(w io.Writer) error {
