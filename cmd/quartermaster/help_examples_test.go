@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/importer"
+	"quartermaster/internal/long"
 )
 
 // notOnTheDemo is what the examples need that the demo has not: somebody's own files,
@@ -20,7 +21,7 @@ var notOnTheDemo = regexp.MustCompile(strings.Join([]string{
 	`^(apply|import|operator|key|node|cluster register)\b`,        // facts of somebody's own
 	`--follow`,
 	`qm\.\w+/\d@\d|^streams resolve|^quarantine (reappend|resolve)`, // records that are bad
-	`LINE|LEAF|'issuer=AWS`,
+	`LINE|ALLOCATION|'issuer=AWS`,
 	`\b(openb_\w+|shavedice\w+|helios\w+|demand|instance|large|answer|before/result)\.(csv|json|csv\.gz)\b`,
 	`--launch`,
 	`\.snapshot`,
@@ -71,9 +72,7 @@ func TestHelpExamplesAreCommands(t *testing.T) {
 
 // What help shows can be run on the demo as it stands there.
 func TestHelpExamplesRunOnTheDemo(t *testing.T) {
-	if os.Getenv("QM_LONG") != "1" {
-		t.Skip("plans and simulates for a minute: QM_LONG=1")
-	}
+	long.Only(t, "plans and simulates for a minute")
 	dir := filepath.Join(t.TempDir(), "home")
 	leanDemo(t, dir, "2026-05-01") // forecasts take four weeks
 	d := &demoRun{app: &app{out: &strings.Builder{}, err: &strings.Builder{}, dir: dir, quiet: true}, say: func(string, ...any) {}}
