@@ -112,8 +112,8 @@ if [ -n "${CI_LONG:-}" ]; then export QM_KAFKA_SH=$PWD/deploy/dev/kafka.sh; fi
 
 if [ "$what" != demo ]; then
 	say 'tests against both servers'
-	# One package at a time: each has a server's whole attention.
-	"$go" test -count=1 -p 1 -timeout 20m ./adapters/kafka ./adapters/postgres
+	# Side by side, because each package has a server to itself and waits most of the time.
+	"$go" test -count=1 -timeout 20m ./adapters/kafka ./adapters/postgres
 	"$go" test -count=1 -timeout 20m -run '^TestProduction|^TestProjection|^TestScript$/^projection$' ./cmd/quartermaster
 	say 'a broker that loses the end of its log, on a server of its own'
 	QM_KAFKA_SH=$PWD/deploy/dev/kafka.sh "$go" test -count=1 -run '^TestLostTail$' ./adapters/kafka
