@@ -188,7 +188,7 @@ func BenchmarkDecodeSample(b *testing.B) {
 			b.ReportAllocs()
 			m := &eventsv1.NodeSampled{}
 			for b.Loop() {
-				m.ResetVT()
+				m.Reset()
 				if err := m.UnmarshalVTUnsafe(rec.Value); err != nil {
 					b.Fatal(err)
 				}

@@ -10,7 +10,6 @@ import (
 	protohelpers "github.com/planetscale/vtprotobuf/protohelpers"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	io "io"
-	sync "sync"
 	unsafe "unsafe"
 )
 
@@ -636,72 +635,6 @@ func (m *NodeSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-var vtprotoPool_NodeSampled = sync.Pool{
-	New: func() interface{} {
-		return &NodeSampled{}
-	},
-}
-
-func (m *NodeSampled) ResetVT() {
-	if m != nil {
-		f0 := m.NameParts[:0]
-		f1 := m.Ids[:0]
-		f2 := m.Holder[:0]
-		f3 := m.HolderWorkspace[:0]
-		f4 := m.HolderDeployment[:0]
-		f5 := m.HolderUnit[:0]
-		f6 := m.ActivityMean[:0]
-		f7 := m.ActivityMin[:0]
-		f8 := m.ActivityMax[:0]
-		f9 := m.TensorActive[:0]
-		f10 := m.DramActive[:0]
-		f11 := m.MemoryUsedMib[:0]
-		f12 := m.PowerWatts[:0]
-		f13 := m.TemperatureC[:0]
-		f14 := m.SmClockMhz[:0]
-		f15 := m.Parent[:0]
-		f16 := m.Parents[:0]
-		f17 := m.Profile[:0]
-		f18 := m.Replica[:0]
-		f19 := m.OtherEntry[:0]
-		f20 := m.OtherField[:0]
-		f21 := m.OtherValue[:0]
-		f22 := m.Model[:0]
-		m.Reset()
-		m.NameParts = f0
-		m.Ids = f1
-		m.Holder = f2
-		m.HolderWorkspace = f3
-		m.HolderDeployment = f4
-		m.HolderUnit = f5
-		m.ActivityMean = f6
-		m.ActivityMin = f7
-		m.ActivityMax = f8
-		m.TensorActive = f9
-		m.DramActive = f10
-		m.MemoryUsedMib = f11
-		m.PowerWatts = f12
-		m.TemperatureC = f13
-		m.SmClockMhz = f14
-		m.Parent = f15
-		m.Parents = f16
-		m.Profile = f17
-		m.Replica = f18
-		m.OtherEntry = f19
-		m.OtherField = f20
-		m.OtherValue = f21
-		m.Model = f22
-	}
-}
-func (m *NodeSampled) ReturnToVTPool() {
-	if m != nil {
-		m.ResetVT()
-		vtprotoPool_NodeSampled.Put(m)
-	}
-}
-func NodeSampledFromVTPool() *NodeSampled {
-	return vtprotoPool_NodeSampled.Get().(*NodeSampled)
-}
 func (m *NodeSampled) SizeVT() (n int) {
 	if m == nil {
 		return 0
@@ -1156,7 +1089,7 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.NameParts) == 0 && cap(m.NameParts) < elementCount {
+				if elementCount != 0 && len(m.NameParts) == 0 {
 					m.NameParts = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -1266,7 +1199,7 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.Holder) == 0 && cap(m.Holder) < elementCount {
+				if elementCount != 0 && len(m.Holder) == 0 {
 					m.Holder = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -1342,7 +1275,7 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.HolderWorkspace) == 0 && cap(m.HolderWorkspace) < elementCount {
+				if elementCount != 0 && len(m.HolderWorkspace) == 0 {
 					m.HolderWorkspace = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -1418,7 +1351,7 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.HolderDeployment) == 0 && cap(m.HolderDeployment) < elementCount {
+				if elementCount != 0 && len(m.HolderDeployment) == 0 {
 					m.HolderDeployment = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -1494,7 +1427,7 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.HolderUnit) == 0 && cap(m.HolderUnit) < elementCount {
+				if elementCount != 0 && len(m.HolderUnit) == 0 {
 					m.HolderUnit = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -1589,7 +1522,7 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.ActivityMean) == 0 && cap(m.ActivityMean) < elementCount {
+				if elementCount != 0 && len(m.ActivityMean) == 0 {
 					m.ActivityMean = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -1665,7 +1598,7 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.ActivityMin) == 0 && cap(m.ActivityMin) < elementCount {
+				if elementCount != 0 && len(m.ActivityMin) == 0 {
 					m.ActivityMin = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -1741,7 +1674,7 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.ActivityMax) == 0 && cap(m.ActivityMax) < elementCount {
+				if elementCount != 0 && len(m.ActivityMax) == 0 {
 					m.ActivityMax = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -1817,7 +1750,7 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.TensorActive) == 0 && cap(m.TensorActive) < elementCount {
+				if elementCount != 0 && len(m.TensorActive) == 0 {
 					m.TensorActive = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -1893,7 +1826,7 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.DramActive) == 0 && cap(m.DramActive) < elementCount {
+				if elementCount != 0 && len(m.DramActive) == 0 {
 					m.DramActive = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -1969,7 +1902,7 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.MemoryUsedMib) == 0 && cap(m.MemoryUsedMib) < elementCount {
+				if elementCount != 0 && len(m.MemoryUsedMib) == 0 {
 					m.MemoryUsedMib = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -2045,7 +1978,7 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.PowerWatts) == 0 && cap(m.PowerWatts) < elementCount {
+				if elementCount != 0 && len(m.PowerWatts) == 0 {
 					m.PowerWatts = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -2121,7 +2054,7 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.TemperatureC) == 0 && cap(m.TemperatureC) < elementCount {
+				if elementCount != 0 && len(m.TemperatureC) == 0 {
 					m.TemperatureC = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -2197,7 +2130,7 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.SmClockMhz) == 0 && cap(m.SmClockMhz) < elementCount {
+				if elementCount != 0 && len(m.SmClockMhz) == 0 {
 					m.SmClockMhz = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -2273,7 +2206,7 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.Parent) == 0 && cap(m.Parent) < elementCount {
+				if elementCount != 0 && len(m.Parent) == 0 {
 					m.Parent = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -2383,7 +2316,7 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.Profile) == 0 && cap(m.Profile) < elementCount {
+				if elementCount != 0 && len(m.Profile) == 0 {
 					m.Profile = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -2459,7 +2392,7 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.Replica) == 0 && cap(m.Replica) < elementCount {
+				if elementCount != 0 && len(m.Replica) == 0 {
 					m.Replica = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -2535,7 +2468,7 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.OtherEntry) == 0 && cap(m.OtherEntry) < elementCount {
+				if elementCount != 0 && len(m.OtherEntry) == 0 {
 					m.OtherEntry = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -2611,7 +2544,7 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.OtherField) == 0 && cap(m.OtherField) < elementCount {
+				if elementCount != 0 && len(m.OtherField) == 0 {
 					m.OtherField = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -2687,7 +2620,7 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.OtherValue) == 0 && cap(m.OtherValue) < elementCount {
+				if elementCount != 0 && len(m.OtherValue) == 0 {
 					m.OtherValue = make([]uint64, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -2946,7 +2879,7 @@ func (m *NodeSampled) UnmarshalVT(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.Model) == 0 && cap(m.Model) < elementCount {
+				if elementCount != 0 && len(m.Model) == 0 {
 					m.Model = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -3239,7 +3172,7 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.NameParts) == 0 && cap(m.NameParts) < elementCount {
+				if elementCount != 0 && len(m.NameParts) == 0 {
 					m.NameParts = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -3346,7 +3279,7 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.Holder) == 0 && cap(m.Holder) < elementCount {
+				if elementCount != 0 && len(m.Holder) == 0 {
 					m.Holder = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -3422,7 +3355,7 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.HolderWorkspace) == 0 && cap(m.HolderWorkspace) < elementCount {
+				if elementCount != 0 && len(m.HolderWorkspace) == 0 {
 					m.HolderWorkspace = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -3498,7 +3431,7 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.HolderDeployment) == 0 && cap(m.HolderDeployment) < elementCount {
+				if elementCount != 0 && len(m.HolderDeployment) == 0 {
 					m.HolderDeployment = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -3574,7 +3507,7 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.HolderUnit) == 0 && cap(m.HolderUnit) < elementCount {
+				if elementCount != 0 && len(m.HolderUnit) == 0 {
 					m.HolderUnit = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -3669,7 +3602,7 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.ActivityMean) == 0 && cap(m.ActivityMean) < elementCount {
+				if elementCount != 0 && len(m.ActivityMean) == 0 {
 					m.ActivityMean = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -3745,7 +3678,7 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.ActivityMin) == 0 && cap(m.ActivityMin) < elementCount {
+				if elementCount != 0 && len(m.ActivityMin) == 0 {
 					m.ActivityMin = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -3821,7 +3754,7 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.ActivityMax) == 0 && cap(m.ActivityMax) < elementCount {
+				if elementCount != 0 && len(m.ActivityMax) == 0 {
 					m.ActivityMax = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -3897,7 +3830,7 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.TensorActive) == 0 && cap(m.TensorActive) < elementCount {
+				if elementCount != 0 && len(m.TensorActive) == 0 {
 					m.TensorActive = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -3973,7 +3906,7 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.DramActive) == 0 && cap(m.DramActive) < elementCount {
+				if elementCount != 0 && len(m.DramActive) == 0 {
 					m.DramActive = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -4049,7 +3982,7 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.MemoryUsedMib) == 0 && cap(m.MemoryUsedMib) < elementCount {
+				if elementCount != 0 && len(m.MemoryUsedMib) == 0 {
 					m.MemoryUsedMib = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -4125,7 +4058,7 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.PowerWatts) == 0 && cap(m.PowerWatts) < elementCount {
+				if elementCount != 0 && len(m.PowerWatts) == 0 {
 					m.PowerWatts = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -4201,7 +4134,7 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.TemperatureC) == 0 && cap(m.TemperatureC) < elementCount {
+				if elementCount != 0 && len(m.TemperatureC) == 0 {
 					m.TemperatureC = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -4277,7 +4210,7 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.SmClockMhz) == 0 && cap(m.SmClockMhz) < elementCount {
+				if elementCount != 0 && len(m.SmClockMhz) == 0 {
 					m.SmClockMhz = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -4353,7 +4286,7 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.Parent) == 0 && cap(m.Parent) < elementCount {
+				if elementCount != 0 && len(m.Parent) == 0 {
 					m.Parent = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -4460,7 +4393,7 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.Profile) == 0 && cap(m.Profile) < elementCount {
+				if elementCount != 0 && len(m.Profile) == 0 {
 					m.Profile = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -4536,7 +4469,7 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.Replica) == 0 && cap(m.Replica) < elementCount {
+				if elementCount != 0 && len(m.Replica) == 0 {
 					m.Replica = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -4612,7 +4545,7 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.OtherEntry) == 0 && cap(m.OtherEntry) < elementCount {
+				if elementCount != 0 && len(m.OtherEntry) == 0 {
 					m.OtherEntry = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -4688,7 +4621,7 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.OtherField) == 0 && cap(m.OtherField) < elementCount {
+				if elementCount != 0 && len(m.OtherField) == 0 {
 					m.OtherField = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -4764,7 +4697,7 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.OtherValue) == 0 && cap(m.OtherValue) < elementCount {
+				if elementCount != 0 && len(m.OtherValue) == 0 {
 					m.OtherValue = make([]uint64, 0, elementCount)
 				}
 				for iNdEx < postIndex {
@@ -5035,7 +4968,7 @@ func (m *NodeSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 					}
 				}
 				elementCount = count
-				if elementCount != 0 && len(m.Model) == 0 && cap(m.Model) < elementCount {
+				if elementCount != 0 && len(m.Model) == 0 {
 					m.Model = make([]uint32, 0, elementCount)
 				}
 				for iNdEx < postIndex {
