@@ -2,7 +2,6 @@ package projections
 
 import (
 	"math"
-	"math/bits"
 	"slices"
 	"sort"
 	"unicode/utf8"
@@ -234,9 +233,7 @@ func (v *Version) Until(at domain.Instant) Version {
 	case at <= first || v.Count == 0:
 		w.Count, w.Last = 0, 0
 	default:
-		hi, lo := bits.Mul64(v.Events()-1, uint64(at-first))
-		n, _ := bits.Div64(hi, lo, uint64(v.Last-first))
-		w.Count, w.Last = 1+n, at
+		w.Count, w.Last = 1+portion(v.Events()-1, uint64(at-first), uint64(v.Last-first)), at
 	}
 	return w
 }

@@ -306,7 +306,7 @@ func (h *layout) quantile(permille uint64) *Quantile {
 	if h.bounds[i] != domain.Infinite {
 		q.UpTo = &h.bounds[i]
 		n := h.cumulative[i] - below
-		q.Micros += mulDiv(h.bounds[i]-q.Above, rank-below, n)
+		q.Micros += portion(h.bounds[i]-q.Above, rank-below, n)
 	}
 	return q
 }

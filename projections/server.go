@@ -294,13 +294,6 @@ func (h *ServerHour) UnmarshalCBOR(b []byte) error {
 	return r.err
 }
 
-// mulDiv returns a × b ÷ c rounded down, for b up to c.
-func mulDiv(a, b, c uint64) uint64 {
-	high, low := bits.Mul64(a, b)
-	q, _ := bits.Div64(high, low, c)
-	return q
-}
-
 // sumOf returns what a counter of the same series as a histogram adds up to.
 func (h *ServerHour) sumOf(metric domain.SeriesMetric, id uint64) uint64 {
 	if i, ok := h.find(ServerSeries{Metric: metric, ID: id}); ok {

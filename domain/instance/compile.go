@@ -271,23 +271,23 @@ func (m *model) cut() {
 			continue
 		}
 		if j, ok := groups[x.group]; ok {
-			with.join(home(x), j)
+			with.Join(home(x), j)
 		}
 		groups[x.group] = home(x)
 	}
 	for _, n := range m.needs {
 		for _, t := range n.Terms {
-			with.join(n.Terms[0].Pool, t.Pool)
+			with.Join(n.Terms[0].Pool, t.Pool)
 		}
 	}
 	if len(m.bounds) > 0 {
 		for i := range m.in.Pools {
-			with.join(0, i)
+			with.Join(0, i)
 		}
 	}
 	of := map[int]int{} // component by the name of its set
 	for i := range m.in.Pools {
-		k := with.find(i)
+		k := with.Find(i)
 		c, ok := of[k]
 		if !ok {
 			c = len(m.components)
@@ -296,7 +296,7 @@ func (m *model) cut() {
 		}
 		m.components[c].pools = append(m.components[c].pools, i)
 	}
-	in := func(pool int) *component { return &m.components[of[with.find(pool)]] }
+	in := func(pool int) *component { return &m.components[of[with.Find(pool)]] }
 	for i := range m.in.Demands {
 		c := in(m.pool[m.in.Demands[i].Pool])
 		c.demands = append(c.demands, i)

@@ -135,12 +135,12 @@ func (v *validator) alone() {
 	blocks := m.blocks()
 	members := map[int][]int{}
 	for i := range m.in.Demands {
-		b := blocks.find(m.pool[m.in.Demands[i].Pool])
+		b := blocks.Find(m.pool[m.in.Demands[i].Pool])
 		members[b] = append(members[b], i)
 	}
 	for i := range m.in.Demands {
 		d := &m.in.Demands[i]
-		with := members[blocks.find(m.pool[d.Pool])]
+		with := members[blocks.Find(m.pool[d.Pool])]
 		if d.Duration == nil || len(with) == 1 {
 			continue
 		}
@@ -153,50 +153,26 @@ func (v *validator) alone() {
 	}
 }
 
-// sets are disjoint sets of pools, each named by its least.
-type sets []int
-
-func newSets(n int) sets {
-	out := make(sets, n)
-	for i := range out {
-		out[i] = i
-	}
-	return out
-}
-
-func (s sets) find(i int) int {
-	for s[i] != i {
-		s[i] = s[s[i]]
-		i = s[i]
-	}
-	return i
-}
-
-func (s sets) join(i, j int) {
-	i, j = s.find(i), s.find(j)
-	s[max(i, j)] = min(i, j)
-}
-
 // blocks are the pools that meet in the same hour: by routes, quotas and
 // commitments to spend.
-func (m *model) blocks() sets {
-	out := newSets(len(m.in.Pools))
+func (m *model) blocks() domain.Sets {
+	out := domain.NewSets(len(m.in.Pools))
 	for i := range m.in.Demands {
 		for _, r := range m.ways[i] {
-			out.join(m.pool[m.in.Demands[i].Pool], r.pool)
+			out.Join(m.pool[m.in.Demands[i].Pool], r.pool)
 		}
 	}
 	quota, spend := map[string]int{}, map[int]int{}
 	for i := range m.in.Pools {
 		if q := m.in.Pools[i].Quota; q != "" {
 			if j, ok := quota[q]; ok {
-				out.join(i, j)
+				out.Join(i, j)
 			}
 			quota[q] = i
 		}
 		if s := m.rates[i].spend; s >= 0 {
 			if j, ok := spend[s]; ok {
-				out.join(i, j)
+				out.Join(i, j)
 			}
 			spend[s] = i
 		}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+
+	"quartermaster/domain"
 )
 
 // pricing looks for what one machine of a class can hold that is worth most at
@@ -729,24 +731,9 @@ func (q *pricing) pairs(as, bs []label) []pair {
 	return list
 }
 
-// MulDiv returns a × b ÷ c, rounded down, and what is left; at most a quarter of the
-// largest number. None is negative and c is not 0.
-func MulDiv(a, b, c int64) (quotient, rest int64) {
-	const most = math.MaxInt64 / 4
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	if hi >= uint64(c) {
-		return most, 0
-	}
-	n, left := bits.Div64(hi, lo, uint64(c))
-	if n > most {
-		return most, 0
-	}
-	return int64(n), int64(left)
-}
-
-// mulDivUp is [MulDiv] rounded up.
+// mulDivUp is [domain.MulDiv] rounded up.
 func mulDivUp(a, b, c int64) int64 {
-	n, rest := MulDiv(a, b, c)
+	n, rest := domain.MulDiv(a, b, c)
 	if rest > 0 {
 		n++
 	}

@@ -11,7 +11,6 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/instance"
-	"quartermaster/domain/packing"
 	"quartermaster/domain/procurement"
 )
 
@@ -274,7 +273,7 @@ func (c *curve) above(rest bool, x int64, lo, hi int) int64 {
 
 // mulDiv is a·b ÷ c of numbers that are not negative, rounded down.
 func mulDiv(a, b, c int64) int64 {
-	n, _ := packing.MulDiv(a, b, c)
+	n, _ := domain.MulDiv(a, b, c)
 	return n
 }
 
@@ -283,7 +282,7 @@ func cost(unitHours, price int64) int64 {
 	if unitHours <= 0 || price <= 0 {
 		return 0
 	}
-	n, rest := packing.MulDiv(unitHours, price, 1_000_000_000)
+	n, rest := domain.MulDiv(unitHours, price, 1_000_000_000)
 	if rest >= 500_000_000 {
 		n++
 	}

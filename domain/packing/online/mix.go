@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"quartermaster/domain"
 	"quartermaster/domain/packing"
 )
 
@@ -143,11 +144,11 @@ func (mx *mixture) short(s *state) int64 {
 	free := s.freeMilli() * 1000
 	var missing int64
 	if mx.cpu > 0 {
-		enough, _ := packing.MulDiv(s.cpu, mx.milli*1000, mx.cpu)
+		enough, _ := domain.MulDiv(s.cpu, mx.milli*1000, mx.cpu)
 		missing = max(missing, free-enough)
 	}
 	if mx.mem > 0 {
-		enough, _ := packing.MulDiv(s.mem, mx.milli*1000, mx.mem)
+		enough, _ := domain.MulDiv(s.mem, mx.milli*1000, mx.mem)
 		missing = max(missing, free-enough)
 	}
 	return missing

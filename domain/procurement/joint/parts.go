@@ -1,31 +1,10 @@
 package joint
 
-import "slices"
+import (
+	"slices"
 
-// sets are things that belong together, by index (union-find).
-type sets []int
-
-func newSets(n int) sets {
-	s := make(sets, n)
-	for i := range s {
-		s[i] = i
-	}
-	return s
-}
-
-func (s sets) find(i int) int {
-	for s[i] != i {
-		s[i] = s[s[i]]
-		i = s[i]
-	}
-	return i
-}
-
-func (s sets) join(i, j int) {
-	if i, j = s.find(i), s.find(j); i != j {
-		s[max(i, j)] = min(i, j)
-	}
-}
+	"quartermaster/domain"
+)
 
 // blocks are the problem's blocks in the order of their first pools; demands
 // without a route and commitments that no pool uses are in the first.
@@ -45,10 +24,10 @@ func (p *Problem) Blocks() []Block {
 	at := func(kind, i int) int {
 		return []int{0, pools, pools + demands, pools + demands + quotas}[kind] + i
 	}
-	s := newSets(at(3, len(p.Spends)))
+	s := domain.NewSets(at(3, len(p.Spends)))
 	linked := make([]bool, len(s))
 	join := func(pool, kind, i int) {
-		s.join(pool, at(kind, i))
+		s.Join(pool, at(kind, i))
 		linked[at(kind, i)] = true
 	}
 	for _, r := range p.Routes {
@@ -67,18 +46,18 @@ func (p *Problem) Blocks() []Block {
 	place := make([]int, len(s))
 	var out []Block
 	for i := range p.Pools {
-		if r := s.find(i); r == i {
+		if r := s.Find(i); r == i {
 			place[i] = len(out)
 			out = append(out, Block{})
 		}
-		b := &out[place[s.find(i)]]
+		b := &out[place[s.Find(i)]]
 		b.Pools = append(b.Pools, i)
 	}
 	put := func(kind, n int, list func(*Block) *[]int) {
 		for i := range n {
 			b := &out[0]
 			if k := at(kind, i); linked[k] {
-				b = &out[place[s.find(k)]]
+				b = &out[place[s.Find(k)]]
 			}
 			to := list(b)
 			*to = append(*to, i)
@@ -107,24 +86,24 @@ func (p *Problem) parts() []Part {
 	choice := len(blocks)
 	need := choice + len(p.Choices)
 	limit := need + len(p.Needs)
-	s := newSets(limit + len(p.Limits))
+	s := domain.NewSets(limit + len(p.Limits))
 	groups := map[string]int{}
 	for j := range p.Choices {
 		c := &p.Choices[j]
 		for _, k := range c.Cover {
-			s.join(of[k.Pool], choice+j)
+			s.Join(of[k.Pool], choice+j)
 		}
 		for _, k := range c.Spend {
-			s.join(ofSpend[k.Spend], choice+j)
+			s.Join(ofSpend[k.Spend], choice+j)
 		}
 		for l, v := range c.Spent {
 			if v != 0 {
-				s.join(choice+j, limit+l)
+				s.Join(choice+j, limit+l)
 			}
 		}
 		if c.Group != "" {
 			if first, ok := groups[c.Group]; ok {
-				s.join(choice+first, choice+j)
+				s.Join(choice+first, choice+j)
 			} else {
 				groups[c.Group] = j
 			}
@@ -132,31 +111,31 @@ func (p *Problem) parts() []Part {
 	}
 	for i := range p.Needs {
 		for _, t := range p.Needs[i].Terms {
-			s.join(of[t.Pool], need+i)
+			s.Join(of[t.Pool], need+i)
 		}
 	}
 	for l := range p.Limits {
 		if p.Limits[l].Serving != nil {
 			for b := range blocks {
-				s.join(b, limit+l)
+				s.Join(b, limit+l)
 			}
 		}
 	}
 	// Whatever is in no block's set joins the first block's.
 	inBlock := make([]bool, len(s))
 	for b := range blocks {
-		inBlock[s.find(b)] = true
+		inBlock[s.Find(b)] = true
 	}
 	for i := choice; i < len(s); i++ {
-		if r := s.find(i); !inBlock[r] {
-			s.join(0, i)
-			inBlock[s.find(0)] = true
+		if r := s.Find(i); !inBlock[r] {
+			s.Join(0, i)
+			inBlock[s.Find(0)] = true
 		}
 	}
 	place := make([]int, len(s))
 	var out []Part
 	for b := range blocks {
-		r := s.find(b)
+		r := s.Find(b)
 		if r == b {
 			place[b] = len(out)
 			out = append(out, Part{})
@@ -165,15 +144,15 @@ func (p *Problem) parts() []Part {
 		to.Blocks = append(to.Blocks, blocks[b])
 	}
 	for j := range p.Choices {
-		to := &out[place[s.find(choice+j)]]
+		to := &out[place[s.Find(choice+j)]]
 		to.Choices = append(to.Choices, j)
 	}
 	for i := range p.Needs {
-		to := &out[place[s.find(need+i)]]
+		to := &out[place[s.Find(need+i)]]
 		to.Needs = append(to.Needs, i)
 	}
 	for l := range p.Limits {
-		to := &out[place[s.find(limit+l)]]
+		to := &out[place[s.Find(limit+l)]]
 		to.Limits = append(to.Limits, l)
 	}
 	for i := range out {
