@@ -196,18 +196,9 @@ func (k clock) parse(s string) (domain.Instant, string) {
 			return instantOf(t)
 		}
 	}
-	for _, layout := range []string{"2006-01-02T15:04:05.999999999", "2006-01-02T15:04", "2006-01-02"} {
-		naive, err := time.Parse(layout, s)
-		if err != nil {
-			continue
-		}
-		if k.zone == nil {
-			return 0, "has no time zone: say which zone the file's times are in, or write them with a trailing Z"
-		}
-		t, why := tabular.InZone(naive, k.zone)
-		if why != "" {
-			return 0, why
-		}
+	if t, why, ok := tabular.Local(s, k.zone); why != "" {
+		return 0, why
+	} else if ok {
 		return instantOf(t)
 	}
 	if strings.Count(s, "/") == 2 {

@@ -250,18 +250,9 @@ func (k *clock) parse(s string) (domain.Instant, string) {
 	if t, err := time.Parse(time.RFC3339Nano, spaced); err == nil {
 		return instantOf(t)
 	}
-	for _, layout := range []string{"2006-01-02T15:04:05.999999999", "2006-01-02T15:04", "2006-01-02"} {
-		naive, err := time.Parse(layout, spaced)
-		if err != nil {
-			continue
-		}
-		if k.zone == nil {
-			return 0, "has no time zone: say which zone the file's times are in, or write them with a trailing Z"
-		}
-		t, why := tabular.InZone(naive, k.zone)
-		if why != "" {
-			return 0, why
-		}
+	if t, why, ok := tabular.Local(spaced, k.zone); why != "" {
+		return 0, why
+	} else if ok {
 		return instantOf(t)
 	}
 	return 0, "is not a time such as 2026-05-01T00:00:00Z"

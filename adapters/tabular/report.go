@@ -70,11 +70,29 @@ func (w *Warnings) Add(reason, value string, line int) int {
 	return i
 }
 
-// InZone finds the one moment at which clocks in a zone showed a local time, or
+// Local reads a time that is written without a zone: a day, or a day and a time with
+// a T between them. It says why it stands for no moment of the zone, and is not ok
+// where s is no such time. Without a zone it is refused.
+func Local(s string, zone *time.Location) (t time.Time, why string, ok bool) {
+	for _, layout := range []string{"2006-01-02T15:04:05.999999999", "2006-01-02T15:04", "2006-01-02"} {
+		naive, err := time.Parse(layout, s)
+		if err != nil {
+			continue
+		}
+		if zone == nil {
+			return naive, "has no time zone: say which zone the file's times are in, or write them with a trailing Z", true
+		}
+		t, why = inZone(naive, zone)
+		return t, why, true
+	}
+	return time.Time{}, "", false
+}
+
+// inZone finds the one moment at which clocks in a zone showed a local time, or
 // says why there is none. Where clocks are put forward there is none, where they
 // are put back there are two; either is refused, because a guess moves what
 // happened by an hour.
-func InZone(naive time.Time, zone *time.Location) (t time.Time, why string) {
+func inZone(naive time.Time, zone *time.Location) (t time.Time, why string) {
 	var found []time.Time
 	for _, around := range []time.Duration{-24 * time.Hour, 0, 24 * time.Hour} {
 		_, offset := naive.Add(around).In(zone).Zone()
