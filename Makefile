@@ -20,8 +20,8 @@ FUZZTIME ?= 5s
 # The programs need no C.
 CGO      ?= 0
 
-CC   := $(shell command -v $$($(GO) env CC) 2>/dev/null)
-TEST  = $(if $(CC),CGO_ENABLED=1 )$(GO) test -timeout 30m $(if $(RUN),-run '$(RUN)')
+COMPILER := $(shell command -v $$($(GO) env CC) 2>/dev/null)
+TEST      = $(if $(COMPILER),CGO_ENABLED=1 )$(GO) test -timeout 30m $(if $(RUN),-run '$(RUN)')
 
 .DEFAULT_GOAL := help
 
@@ -57,7 +57,7 @@ solver:
 build: solver ## Build every command under cmd/ into bin/
 	@mkdir -p bin
 	CGO_ENABLED=$(CGO) $(GO) build -trimpath -o bin/ ./cmd/...
-	@$(if $(CC),$(MAKE) collector,echo 'no C compiler: bin/dcgm-collector cannot load DCGM')
+	@$(if $(COMPILER),$(MAKE) collector,echo 'no C compiler: bin/dcgm-collector cannot load DCGM')
 
 # The one program with C in it. It looks functions of DCGM up when it calls them, which
 # a linker told to bind at once (-z now) would not allow.
@@ -88,7 +88,7 @@ test: solver ## Run the tests with few cases each
 
 .PHONY: race
 race: solver ## Run the same tests under the race detector, which takes several times as long
-	@$(if $(CC),,echo 'the race detector needs a C compiler'; exit 1)
+	@$(if $(COMPILER),,echo 'the race detector needs a C compiler'; exit 1)
 	$(TEST) -race $(PKG)
 
 # Without the race detector: these are the demo and some hundred commands on its data.
