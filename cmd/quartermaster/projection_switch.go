@@ -74,6 +74,7 @@ switched, and its event was appended now).`,
 			if err != nil {
 				return err
 			}
+			a.lacking = false // what stood still is what the switch healed
 			return a.showSwitch(ans)
 		},
 	}
