@@ -22,7 +22,7 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain/linear"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 )
 
 var inf = math.Inf(1)

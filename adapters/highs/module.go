@@ -465,7 +465,11 @@ func (m *machine) solve(ctx context.Context, r *request) (s *linear.Solution, er
 		// Rarely the simplex loses its footing. Without presolve and basis it takes
 		// another path.
 		x.option("presolve", "off")
-		status = x.runWith(at(r.cost), r.columns)
+		if status = x.runWith(at(r.cost), r.columns); !answered(status) {
+			const primal int32 = 4
+			x.option("simplex_strategy", primal)
+			status = x.runWith(at(r.cost), r.columns)
+		}
 	}
 	s = &linear.Solution{
 		Iterations: int(max(int32(uint32(x.info("simplex_iteration_count"))), 0)),
