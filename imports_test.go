@@ -37,6 +37,7 @@ const rules = `
 .:
 
 domain:                 pure  github.com/shopspring/decimal
+domain/long:            pgregory.net/rapid
 domain/linear:          pure  domain  github.com/shopspring/decimal
 domain/plan:            pure  domain/...  github.com/shopspring/decimal
 domain/instance:        pure  domain/...  github.com/shopspring/decimal  github.com/go-json-experiment/json/...
@@ -52,8 +53,6 @@ projections/*:          pure  domain/...  projections/...  github.com/shopspring
 
 simulations/public:     domain/...
 simulations/...:        pure  domain/...  projections/...  own  github.com/shopspring/decimal
-
-internal/long:          pgregory.net/rapid
 
 schemas/events/...:     own  google.golang.org/protobuf/...  github.com/planetscale/vtprotobuf/...
 schemas/delivery/...:   own  google.golang.org/protobuf/...  github.com/planetscale/vtprotobuf/...
@@ -82,10 +81,10 @@ var testOnly = []string{
 // proving may be imported by the tests of what takes a solver of linear programs,
 // whose port is domain/linear, of what the checker proves, and of what is held to
 // public data, and of what draws cases.
-var proving = []string{"internal/long", "domain/linear", "adapters/highs", "domain/procurement/check", "simulations/public"}
+var proving = []string{"domain/long", "domain/linear", "adapters/highs", "domain/procurement/check", "simulations/public"}
 
 // support is made for tests: nothing else may import it.
-var support = []string{"internal/long", "projections/storetest", "simulations/public", "adapters/transport/testcert", "cmd/quartermaster/internal/config/configtest", "adapters/commandline/manual"}
+var support = []string{"domain/long", "projections/storetest", "simulations/public", "adapters/transport/testcert", "cmd/quartermaster/internal/config/configtest", "adapters/commandline/manual"}
 
 // impure is what a pure package does not import, because all that it knows is
 // passed in. The functions that read a clock are the linter's to refuse

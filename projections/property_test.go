@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 	"quartermaster/projections"
 	"quartermaster/projections/inventory"
 	"quartermaster/projections/registry"

@@ -26,7 +26,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"quartermaster/domain"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 )
 
 // kafka-go's known holes, v0.4.51. The tests of this file show first what it

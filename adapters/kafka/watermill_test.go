@@ -12,7 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
 
 	"quartermaster/domain"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 )
 
 // TestPubSub is Watermill's acceptance suite with what Kafka offers, in small;

@@ -30,7 +30,7 @@ import (
 
 	"quartermaster/adapters/remotewrite"
 	"quartermaster/domain"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 	"quartermaster/projections"
 	"quartermaster/projections/serving"
 	"quartermaster/projections/storetest"

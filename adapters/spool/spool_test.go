@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"quartermaster/domain"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 )
 
 // books holds what a spool promised, over all its lives.

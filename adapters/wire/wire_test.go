@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 	eventsv1 "quartermaster/schemas/events/v1"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/NVIDIA/go-dcgm/pkg/dcgm"
 
 	frames "quartermaster/adapters/dcgm"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 )
 
 var at = time.Unix(1_700_000_000, 0)

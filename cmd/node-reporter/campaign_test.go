@@ -28,7 +28,7 @@ import (
 	"quartermaster/adapters/dcgm"
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 	"quartermaster/projections"
 )
 

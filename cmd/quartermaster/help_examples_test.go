@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/importer"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 )
 
 // notOnTheDemo is what the examples need that the demo has not: somebody's own files,

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"quartermaster/domain"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 )
 
 // Filters name records without a list of ids: twenty thousand are resolved in seconds,

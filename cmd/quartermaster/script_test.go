@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"quartermaster/adapters/highs"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 	"quartermaster/simulations/public"
 )
 

@@ -22,7 +22,7 @@ import (
 	"quartermaster/adapters/importer"
 	"quartermaster/domain"
 	"quartermaster/domain/linear"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 	"quartermaster/projections"
 	"quartermaster/schemas"
 	"quartermaster/simulations/whatif"

@@ -10,7 +10,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 )
 
 // TestMeterOfSuppliers reads texts as suppliers write them. Sources:

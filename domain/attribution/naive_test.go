@@ -11,7 +11,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 )
 
 // naive is a second implementation of how a line that buys machines is divided

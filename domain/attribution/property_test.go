@@ -13,7 +13,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 )
 
 func must(t *rapid.T, e *estate) ([]allocation, *attribution.Result) {

@@ -9,7 +9,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 )
 
 // explained traces an allocation of an estate.

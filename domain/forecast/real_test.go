@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"quartermaster/domain/forecast"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 	"quartermaster/simulations/public"
 )
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"quartermaster/domain"
+	"quartermaster/domain/long"
 	"quartermaster/domain/procurement"
-	"quartermaster/internal/long"
 )
 
 // rationed is a day on which two units are wanted, on demand at this price, which a budget

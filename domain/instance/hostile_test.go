@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"quartermaster/domain/long"
 	"quartermaster/domain/procurement/check"
-	"quartermaster/internal/long"
 )
 
 // answered is a worked instance and its answer as a tree.

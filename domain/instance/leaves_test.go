@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"quartermaster/domain/linear"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 )
 
 // Everything that stands in an answer is either proven or named as not proven: each

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"quartermaster/domain"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 )
 
 // oracle prices a purchase once more, in floating point of 300 bits and without

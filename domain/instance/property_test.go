@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"quartermaster/domain"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 )
 
 // draw makes an instance whose pools stand alone.

@@ -13,8 +13,8 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/linear"
+	"quartermaster/domain/long"
 	"quartermaster/domain/procurement/check"
-	"quartermaster/internal/long"
 )
 
 // daily is a pool for a day, with a reservation at 1 an hour and on demand at 4.

@@ -8,8 +8,8 @@ import (
 
 	"quartermaster/adapters/highs"
 	"quartermaster/domain/linear"
+	"quartermaster/domain/long"
 	"quartermaster/domain/packing"
-	"quartermaster/internal/long"
 	"quartermaster/simulations/public"
 )
 

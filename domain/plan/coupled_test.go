@@ -13,8 +13,8 @@ import (
 	"quartermaster/adapters/highs"
 	"quartermaster/domain"
 	"quartermaster/domain/linear"
+	"quartermaster/domain/long"
 	"quartermaster/domain/packing"
-	"quartermaster/internal/long"
 )
 
 // solver returns the solver of linear programs, and skips a test without one.

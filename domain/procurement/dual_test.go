@@ -7,8 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"quartermaster/domain/long"
 	"quartermaster/domain/procurement"
-	"quartermaster/internal/long"
 )
 
 // The curve on which guaranteed capacity has a worth is the least over all

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"quartermaster/domain/long"
 	"quartermaster/domain/procurement"
-	"quartermaster/internal/long"
 )
 
 // million makes prices of a drawn pool large, as real ones are in Nano: then a

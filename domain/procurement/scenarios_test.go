@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain"
+	"quartermaster/domain/long"
 	"quartermaster/domain/procurement"
-	"quartermaster/internal/long"
 )
 
 // Two scenarios of one epoch of ten hours, by hand. In the first, weight 3,

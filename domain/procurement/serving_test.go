@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain"
+	"quartermaster/domain/long"
 	"quartermaster/domain/procurement"
-	"quartermaster/internal/long"
 )
 
 // One epoch of ten hours, three ways to serve it, by hand.

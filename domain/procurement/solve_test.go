@@ -10,8 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"quartermaster/domain/long"
 	"quartermaster/domain/procurement"
-	"quartermaster/internal/long"
 )
 
 var tiny = size{epochs: 4, steps: 3, units: 4, hours: 3, price: 9, offers: 3, starts: 5, most: 3}

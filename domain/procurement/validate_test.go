@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain"
+	"quartermaster/domain/long"
 	"quartermaster/domain/procurement"
-	"quartermaster/internal/long"
 )
 
 func TestValidateNamesTheField(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain"
+	"quartermaster/domain/long"
 	"quartermaster/domain/reliability"
-	"quartermaster/internal/long"
 )
 
 func dec(s string) decimal.Decimal { return decimal.RequireFromString(s) }

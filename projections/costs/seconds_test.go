@@ -10,7 +10,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 	"quartermaster/projections"
 	"quartermaster/projections/costs"
 	"quartermaster/projections/storetest"

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 	"quartermaster/projections"
 	"quartermaster/projections/demand"
 	"quartermaster/projections/storetest"

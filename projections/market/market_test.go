@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 	"quartermaster/projections"
 	"quartermaster/projections/market"
 	"quartermaster/projections/registry"

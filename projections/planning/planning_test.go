@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain"
+	"quartermaster/domain/long"
 	"quartermaster/domain/packing"
-	"quartermaster/internal/long"
 	"quartermaster/projections"
 	"quartermaster/projections/demand"
 	"quartermaster/projections/market"

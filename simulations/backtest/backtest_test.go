@@ -13,8 +13,8 @@ import (
 	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
+	"quartermaster/domain/long"
 	"quartermaster/domain/procurement"
-	"quartermaster/internal/long"
 	"quartermaster/simulations/public"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/instance"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 )
 
 // coupledInstance has pools that meet in the same hour: regions that help each other

@@ -11,7 +11,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/instance"
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 )
 
 // drawnInstance has what draws evaluate as instances do: currencies, prices and

@@ -18,7 +18,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 )
 
 // The test binary runs itself as other processes; the environment says as what.

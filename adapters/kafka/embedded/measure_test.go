@@ -12,7 +12,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 )
 
 // TestMeasure prints what opening costs: time and peak memory (VmHWM) of a

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 )
 
 // TestPowerCut takes away what was not synced: the log lies on an ext4 image

@@ -19,7 +19,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 )
 
 // killed returns the log/ directory of an owner that was killed after it

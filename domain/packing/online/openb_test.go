@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"testing"
 
+	"quartermaster/domain/long"
 	"quartermaster/domain/packing"
 	"quartermaster/domain/packing/online"
-	"quartermaster/internal/long"
 	"quartermaster/simulations/public"
 )
 

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"testing"
 
+	"quartermaster/domain/long"
 	"quartermaster/domain/procurement/check"
 	"quartermaster/domain/procurement/joint"
-	"quartermaster/internal/long"
 )
 
 // clone is a copy that shares nothing.

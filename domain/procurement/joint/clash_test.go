@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
+	"quartermaster/domain/long"
 	"quartermaster/domain/procurement"
 	"quartermaster/domain/procurement/joint"
-	"quartermaster/internal/long"
 )
 
 // without is a problem that no longer asks what some members do.

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"testing"
 
+	"quartermaster/domain/long"
 	"quartermaster/domain/procurement"
 	"quartermaster/domain/procurement/joint"
-	"quartermaster/internal/long"
 )
 
 // some draws units that the choices allow.

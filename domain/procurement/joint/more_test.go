@@ -13,10 +13,10 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/domain/linear"
+	"quartermaster/domain/long"
 	"quartermaster/domain/procurement"
 	"quartermaster/domain/procurement/check"
 	"quartermaster/domain/procurement/joint"
-	"quartermaster/internal/long"
 )
 
 // alone are pools that have nothing to do with one another.

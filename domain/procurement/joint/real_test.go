@@ -10,9 +10,9 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/linear"
+	"quartermaster/domain/long"
 	"quartermaster/domain/procurement"
 	"quartermaster/domain/procurement/joint"
-	"quartermaster/internal/long"
 	"quartermaster/simulations/public"
 )
 

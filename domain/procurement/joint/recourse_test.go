@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
+	"quartermaster/domain/long"
 	"quartermaster/domain/procurement"
 	"quartermaster/domain/procurement/joint"
-	"quartermaster/internal/long"
 )
 
 // asked is a problem of one epoch as the calls of recourse have it.

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"testing"
 
+	"quartermaster/domain/long"
 	"quartermaster/domain/procurement"
 	"quartermaster/domain/procurement/joint"
-	"quartermaster/internal/long"
 )
 
 // dearer is a problem in which all money is so many times as much.

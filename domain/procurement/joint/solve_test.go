@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
+	"quartermaster/domain/long"
 	"quartermaster/domain/procurement/check"
 	"quartermaster/domain/procurement/joint"
-	"quartermaster/internal/long"
 )
 
 // relaxed is a problem whose choices come in any number.

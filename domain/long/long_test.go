@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"quartermaster/internal/long"
+	"quartermaster/domain/long"
 )
 
 func TestCheck(t *testing.T) {
