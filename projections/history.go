@@ -106,7 +106,7 @@ func (h *History) insert(v Version, collapse bool) error {
 	return nil
 }
 
-// sightingGap is how far apart several monitoring systems, or one that was started
+// SightingGap is how far apart several monitoring systems, or one that was started
 // again, may report the same change of a gauge.
 const SightingGap = 15 * 60 * domain.Second
 

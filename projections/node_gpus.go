@@ -118,6 +118,7 @@ func physical(s *domain.NodeSampled, i int) domain.GPUID {
 	return domain.GPUID(s.IDs[16*i:])
 }
 
+// Find returns where a GPU is in the row, or belongs, and whether it is there.
 func (r *NodeGPUs) Find(id domain.GPUID) (int, bool) {
 	return slices.BinarySearchFunc(r.GPUs, id, func(g ReportedGPU, id domain.GPUID) int { return bytes.Compare(g.ID[:], id[:]) })
 }

@@ -119,7 +119,7 @@ func (f *Projector) close(rows *WorkingSet, s *Stream) {
 	rows.remove(f.streamKey(s.Source, s.Incarnation))
 }
 
-// lives counts the incarnations of a source in a partition, for [IncarnationsOf].
+// Lives counts the incarnations of a source in a partition, for [IncarnationsOf].
 type Lives struct {
 	Past *Past
 	Open []uint64

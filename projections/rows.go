@@ -206,10 +206,13 @@ func (k Key) clone() Key {
 	return k
 }
 
+// HourOf returns the hour of a time, in hours since 1970 UTC.
 func HourOf(t domain.Instant) int64 { return int64(t.HourStart() / domain.Hour) }
 
+// DayOf returns the first hour of the day of a time, in hours since 1970 UTC.
 func DayOf(t domain.Instant) int64 { return int64(t.DayStart() / domain.Hour) }
 
+// MonthStart returns the first hour of the month of a time, in hours since 1970 UTC.
 func MonthStart(t domain.Instant) int64 {
 	u := t.Time()
 	return int64(domain.InstantOf(u.AddDate(0, 0, 1-u.Day())).DayStart() / domain.Hour)
@@ -261,7 +264,7 @@ type shelfKey struct {
 	month     int64
 }
 
-// shelfHours is how many hours a shelf spans: about a month.
+// ShelfHours is how many hours a shelf spans: about a month.
 const ShelfHours = 31 * 24
 
 func shelfOf(k Key) shelfKey { return shelfKey{k.Scope, k.ID, k.Hour / ShelfHours} }

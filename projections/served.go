@@ -60,16 +60,17 @@ type Served struct {
 	Servers, Deployments, Engines map[string]bool
 	counts                        map[domain.SeriesMetric]uint64
 	gauges                        map[domain.SeriesMetric]*gauge
-	Ttft, Wait                    layouts
+	TTFT, Wait                    layouts
 	crowded                       uint64
 }
 
 type gauge struct{ sum, known, peak uint64 }
 
+// NewServed returns a sum of no servers.
 func NewServed() *Served {
 	return &Served{
 		Servers: map[string]bool{}, Deployments: map[string]bool{}, Engines: map[string]bool{},
-		counts: map[domain.SeriesMetric]uint64{}, gauges: map[domain.SeriesMetric]*gauge{}, Ttft: layouts{}, Wait: layouts{},
+		counts: map[domain.SeriesMetric]uint64{}, gauges: map[domain.SeriesMetric]*gauge{}, TTFT: layouts{}, Wait: layouts{},
 	}
 }
 
@@ -114,7 +115,7 @@ func (g *Served) Server(h *ServerHour) {
 				}
 				buckets[s.ID][s.Bound] = s.Sum
 			}
-			to, sums := g.Ttft, domain.MetricTTFTSum
+			to, sums := g.TTFT, domain.MetricTTFTSum
 			if metric == domain.MetricQueueWait {
 				to, sums = g.Wait, domain.MetricQueueWaitSum
 			}
@@ -151,12 +152,13 @@ func (g *Served) Sampled(s *ServingSums) {
 				b[domain.Infinite] = n
 			}
 		}
-		g.Ttft.add(b, t.Sum)
+		g.TTFT.add(b, t.Sum)
 		g.counts[domain.MetricTTFTSum] = Saturating(g.counts[domain.MetricTTFTSum], t.Sum, 1)
 		g.counts[domain.MetricTTFTCount] = Saturating(g.counts[domain.MetricTTFTCount], n, 1)
 	}
 }
 
+// Join adds another sum.
 func (g *Served) Join(o *Served) {
 	for m, n := range o.counts {
 		g.counts[m] = Saturating(g.counts[m], n, 1)
@@ -164,7 +166,7 @@ func (g *Served) Join(o *Served) {
 	for m, x := range o.gauges {
 		g.gauge(m, x.sum, x.known, x.peak)
 	}
-	g.Ttft.join(o.Ttft)
+	g.TTFT.join(o.TTFT)
 	g.Wait.join(o.Wait)
 	g.crowded = Saturating(g.crowded, o.crowded, 1)
 }
@@ -178,6 +180,7 @@ func (g *Served) mean(m domain.SeriesMetric) *uint64 {
 	return &v
 }
 
+// Sums returns totals and means.
 func (g *Served) Sums() ServedSums {
 	s := ServedSums{
 		InputTokens: g.counts[domain.MetricInputLength], GeneratedTokens: g.counts[domain.MetricGeneratedLength],

@@ -233,7 +233,7 @@ func (h *ServerHour) MarshalJSON() ([]byte, error) {
 		ServedSums
 		TTFT      []Latency `json:"ttft"`
 		QueueWait []Latency `json:"queue_wait"`
-	}{h.Engine, h.Deployment, h.Model, h.Tier, h.Unit, h.Node, g.Sums(), g.Ttft.Latencies(), g.Wait.Latencies()})
+	}{h.Engine, h.Deployment, h.Model, h.Tier, h.Unit, h.Node, g.Sums(), g.TTFT.Latencies(), g.Wait.Latencies()})
 }
 
 // Saturating returns sum + a × b, or the greatest number where that is more.

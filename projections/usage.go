@@ -9,6 +9,7 @@ import (
 	"quartermaster/domain"
 )
 
+// The units of time in rows: milliseconds within an hour, of nanoseconds each.
 const (
 	MsPerHour = 3_600_000
 	NsPerMs   = 1_000_000
@@ -596,6 +597,7 @@ func (o *Observer) Physical(d *Device) domain.GPUID {
 	return d.ID
 }
 
+// WholeHour is the one span of an hour.
 var WholeHour = []Span{{0, MsPerHour}}
 
 // portion returns sum × part ÷ whole, rounded down. Part is at most whole.

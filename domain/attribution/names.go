@@ -50,7 +50,7 @@ func (m Meter) String() string { return nameOf(meterNames, m) }
 // MarshalText writes the name.
 func (m Meter) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// ParseRung reads a name that [MatchMethod.String] returns.
+// ParseMatchMethod reads a name that [MatchMethod.String] returns.
 func ParseMatchMethod(s string) (MatchMethod, error) {
 	return parseName[MatchMethod](matchMethodNames, "match_method", s)
 }

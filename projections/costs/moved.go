@@ -13,7 +13,7 @@ import (
 	"quartermaster/projections"
 )
 
-// KeptCosts is what [Compare] needs of an answer that was kept: the fields of
+// Kept is what [Compare] needs of an answer that was kept: the fields of
 // a [Report] of those names, whatever program version wrote it.
 type Kept struct {
 	Position  string          `json:"position"`

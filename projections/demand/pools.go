@@ -211,6 +211,7 @@ func mostlyDown(f *inventory.Fleet, p *History) []domain.Interval {
 // PoolKey names a pool.
 type PoolKey struct{ Region, Kind, Unit string }
 
+// Compare orders pools by region, kind and unit.
 func (k PoolKey) Compare(l PoolKey) int {
 	return cmp.Or(cmp.Compare(k.Region, l.Region), cmp.Compare(k.Kind, l.Kind), cmp.Compare(k.Unit, l.Unit))
 }

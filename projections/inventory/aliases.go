@@ -64,6 +64,7 @@ type Claimants struct {
 
 func partOf(id domain.GPUID) uint64 { return binary.BigEndian.Uint64(id[8:]) }
 
+// Add notes that a node has a GPU.
 func (c *Claimants) Add(id domain.GPUID, name NodeName) {
 	if c.first == nil {
 		c.first = map[uint64]NodeName{}
@@ -79,6 +80,8 @@ func (c *Claimants) Add(id domain.GPUID, name NodeName) {
 	}
 }
 
+// Has reports whether more than one node has a GPU. It may say so of one that shares
+// some of its id with another.
 func (c *Claimants) Has(id domain.GPUID) bool { return c.Several[partOf(id)] }
 
 // FindAliases returns the nodes that share GPUs in the hours that a query names; of

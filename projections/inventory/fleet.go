@@ -12,7 +12,7 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// forever stands for an end that is not known.
+// Forever stands for an end that is not known.
 const Forever domain.Instant = math.MaxInt64
 
 // Fleet is what was declared and what broke, prepared for views that go
@@ -23,6 +23,7 @@ type Fleet struct {
 	Index    map[NodeName]*NodeTime
 }
 
+// NodeName names a node of a cluster.
 type NodeName struct{ Cluster, Node string }
 
 // NodeTime is a node through time.
@@ -49,6 +50,7 @@ type Service struct {
 	GPUs []Declared
 }
 
+// Declared is a GPU that a registration of its node states.
 type Declared struct {
 	ID    domain.GPUID
 	Model string // as the catalogue spells it, else as declared
@@ -142,6 +144,7 @@ func clustersOf(view projections.View, a *registry.Authority) (*Fleet, error) {
 	return &Fleet{Clusters: clusters, Index: map[NodeName]*NodeTime{}}, nil
 }
 
+// ReadFleet returns what was declared of clusters, nodes and GPUs over time.
 func ReadFleet(view projections.View) (*Fleet, error) {
 	a, err := registry.NewAuthority(view)
 	if err != nil {
@@ -272,6 +275,7 @@ func (f *Fleet) Settle() {
 	}
 }
 
+// Node returns a node of the fleet, a new one where nothing was declared of it.
 func (f *Fleet) Node(cluster, node string) *NodeTime {
 	name := NodeName{cluster, node}
 	n := f.Index[name]
@@ -397,6 +401,7 @@ func (n *NodeTime) Serve(a *registry.Authority, k projections.Key, h *projection
 	}
 }
 
+// Declares reports whether a registration states a GPU.
 func Declares(r *domain.NodeRegistered, gpu domain.GPUID) bool {
 	return slices.ContainsFunc(r.GPUs, func(g domain.GPUDeclared) bool { return g.ID == gpu })
 }

@@ -138,6 +138,7 @@ func OnDemandQuotas(view projections.View, a *registry.Authority, at domain.Inst
 	return out, nil
 }
 
+// CompareQuotas orders quotas by market, account and GPU model.
 func CompareQuotas(a, b OnDemandQuotaEntry) int {
 	return cmp.Or(compareMarkets(a.Market, b.Market), cmp.Compare(a.Account, b.Account), cmp.Compare(a.Model, b.Model))
 }

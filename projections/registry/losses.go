@@ -104,7 +104,7 @@ func lostOf(losses []Loss) map[streamLife][]projections.Gap {
 	return out
 }
 
-// nodeSources begins the sources of events of nodes; the cluster follows, and then the
+// NodeSources begins the sources of events of nodes; the cluster follows, and then the
 // node. Whoever takes such events sees to it that a cluster's key shows for it.
 const NodeSources = "node-reporter/"
 
@@ -176,5 +176,5 @@ func lossesIn(view projections.View, cluster string, span domain.Interval, topic
 	return losses, nil
 }
 
-// spokenFor is for how long the inventory names a loss.
+// SpokenFor is for how long the inventory names a loss.
 const SpokenFor = 31 * domain.Day

@@ -158,7 +158,7 @@ func NewReport(view projections.View, from, to domain.Instant, filter Filter) (*
 		out := Group{
 			Model: n.model, Cluster: n.cluster, Tier: n.tier, Servers: len(g.Servers),
 			Deployments: slices.Sorted(maps.Keys(g.Deployments)), Engines: slices.Sorted(maps.Keys(g.Engines)),
-			ServedSums: g.Sums(), TTFT: g.Ttft.Latencies(), QueueWait: g.Wait.Latencies(),
+			ServedSums: g.Sums(), TTFT: g.TTFT.Latencies(), QueueWait: g.Wait.Latencies(),
 		}
 		if c, _ := f.Cluster(n.cluster, to); c != nil {
 			out.Provider, out.Region = c.Provider, c.Region
@@ -179,7 +179,7 @@ func NewReport(view projections.View, from, to domain.Instant, filter Filter) (*
 	}
 	for _, model := range slices.Sorted(maps.Keys(models)) {
 		t := models[model]
-		out := Model{Model: model, Clusters: []string{}, ServedSums: t.Sums(), TTFT: t.Ttft.Latencies(), QueueWait: t.Wait.Latencies(), Spread: spread(by[model])}
+		out := Model{Model: model, Clusters: []string{}, ServedSums: t.Sums(), TTFT: t.TTFT.Latencies(), QueueWait: t.Wait.Latencies(), Spread: spread(by[model])}
 		for _, g := range by[model] {
 			if !slices.Contains(out.Clusters, g.Cluster) {
 				out.Clusters = append(out.Clusters, g.Cluster)

@@ -39,15 +39,18 @@ func Storm(from, to, g int, code uint32, fatal bool) (envs []domain.Envelope) {
 	return envs
 }
 
-// mayBill is the billing month of these tests.
+// MayBill is the billing month of these tests.
 var MayBill = domain.Interval{From: Start, To: Start + 31*domain.Day}
 
+// Frankfurt is the market of these tests.
 var Frankfurt = domain.Market{Provider: "aws", Region: "eu-central-1"}
 
+// Days returns the days from one to another, counted from Start.
 func Days(from, to int) domain.Interval {
 	return domain.Interval{From: Start + domain.Instant(from)*domain.Day, To: Start + domain.Instant(to)*domain.Day}
 }
 
+// Fold returns the rows of a log.
 func Fold(t *rapid.T, l *Log) *projections.Memory {
 	m, err := l.Fold(context.Background())
 	if err != nil {
@@ -56,6 +59,7 @@ func Fold(t *rapid.T, l *Log) *projections.Memory {
 	return m
 }
 
+// DigestOf returns the digest of rows.
 func DigestOf(t *rapid.T, m *projections.Memory) [32]byte {
 	sum, _, err := m.Digest()
 	if err != nil {
@@ -64,12 +68,14 @@ func DigestOf(t *rapid.T, m *projections.Memory) [32]byte {
 	return sum
 }
 
+// Look reads rows, and fails the test where that fails.
 func Look(t *rapid.T, m *projections.Memory, read func(projections.View) error) {
 	if err := m.View(context.Background(), read); err != nil {
 		t.Fatal(err)
 	}
 }
 
+// Indices returns the numbers from 0 to below n.
 func Indices(n int) []int {
 	out := make([]int, n)
 	for i := range out {
@@ -78,8 +84,10 @@ func Indices(n int) []int {
 	return out
 }
 
+// Dec reads a decimal.
 func Dec(s string) domain.Decimal { return decimal.RequireFromString(s) }
 
+// USD reads an amount in dollars.
 func USD(s string) *domain.Money { return &domain.Money{Amount: Dec(s), Currency: "USD"} }
 
 // FoldView folds a log into a strict store and shows its rows. Nothing may be in
@@ -103,12 +111,14 @@ func FoldView(t *testing.T, l *Log, read func(projections.View)) {
 	}
 }
 
+// Operators that may sign, once somebody registered them.
 var (
 	Ann     = NewOperator("ann", 1)
 	Bob     = NewOperator("bob", 1)
 	Mallory = NewOperator("mallory", 1)
 )
 
+// Fault is a fault of a GPU of node n, some minutes after Start.
 func Fault(minutes, g int, code uint32, fatal bool) domain.Envelope {
 	ev := &domain.GPUFaultObserved{Node: "n", Kind: domain.FaultXID, Code: code, Class: "hardware", Fatal: fatal}
 	if g >= 0 {
@@ -122,12 +132,15 @@ func Mended(minutes, g int) domain.Envelope {
 	return Hardware(minutes, &domain.NodeReturned{Node: "n", GPU: DeviceOf(g), Faults: true})
 }
 
+// Minute is 60 seconds.
 const Minute = 60 * domain.Second
 
+// Span is the time between two minutes after Start.
 func Span(from, to int) domain.Interval {
 	return domain.Interval{From: Start + domain.Instant(from)*Minute, To: Start + domain.Instant(to)*Minute}
 }
 
+// DeviceOf returns a GPU of node n of cluster c.
 func DeviceOf(i int) domain.GPUID { return GPU("c", "n", i) }
 
 // Sampled is a report about node n of cluster c.
@@ -136,10 +149,12 @@ func Sampled(source string, from, to int, devices ...Seen) domain.Envelope {
 	return domain.Envelope{Source: source, Cluster: "c", Time: i.To, Event: Sample("n", i, devices...)}
 }
 
+// Hardware is a hardware event of cluster c, some minutes after Start.
 func Hardware(minutes int, ev domain.Event) domain.Envelope {
 	return domain.Envelope{Cluster: "c", Time: Start + domain.Instant(minutes)*Minute, Event: ev}
 }
 
+// Held is the first GPU of node n, held by a workspace, or idle when that is empty.
 func Held(by string) Seen {
 	s := Seen{ID: DeviceOf(0), Workspace: by, Activity: 500}
 	if by == "" {

@@ -213,7 +213,7 @@ func (c *Config) of(file *configfile.File) (*Config, error) {
 	return c, nil
 }
 
-// exampleConfig is a file to begin from: deploy/quartermaster.yaml.
+// Example is a file to begin from: deploy/quartermaster.yaml.
 //
 //go:embed quartermaster.yaml
 var Example []byte

@@ -182,6 +182,7 @@ func readDSN(dsn string) (withPassword bool, err error) {
 	return withPassword, nil
 }
 
+// IsURL reports whether a connection string is a URL, and not keywords.
 func IsURL(dsn string) bool {
 	return strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")
 }

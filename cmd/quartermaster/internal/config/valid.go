@@ -30,7 +30,7 @@ var (
 	neverBefore = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // any time will do to see whether a schedule has a next
 )
 
-// rebuildPrefix begins the names by which rebuilds take part among the instances.
+// RebuildPrefix begins the names by which rebuilds take part among the instances.
 const RebuildPrefix = "rebuild-"
 
 // validate fills in what defaults cannot say, makes the paths of files those
@@ -213,6 +213,7 @@ func loopback(address string) bool {
 // Schedule is a name of a schedule and what stands there.
 type Schedule struct{ Name, Text string }
 
+// All returns the schedules by name, the empty ones too.
 func (s *Schedules) All() []Schedule {
 	return []Schedule{{"plan", s.Plan}, {"snapshot", s.Snapshot}, {"close_reminder", s.CloseReminder}, {"checkpoint", s.Checkpoint}}
 }
