@@ -22,7 +22,7 @@ func servingSampled(m *mover, p *eventsv1.ServingSampled, d *domain.ServingSampl
 	text(m, "tier", &p.Tier, &d.Tier)
 	text(m, "engine", &p.Engine, &d.Engine)
 	m.interval("interval", &p.Interval, &d.Interval)
-	nested(m, "ttft", &p.TTFT, &d.TTFT, histogram)
+	nested(m, "ttft", &p.Ttft, &d.TTFT, histogram)
 	same(m, &p.QueueDepthMilli, &d.QueueDepthMilli)
 	same(m, &p.BatchSizeMilli, &d.BatchSizeMilli)
 	same(m, &p.KvCachePermille, &d.KVCachePermille)

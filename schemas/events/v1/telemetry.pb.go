@@ -99,7 +99,7 @@ type ServingSampled struct {
 	Tier             string                 `protobuf:"bytes,5,opt,name=tier,proto3" json:"tier,omitempty"`
 	Engine           string                 `protobuf:"bytes,6,opt,name=engine,proto3" json:"engine,omitempty"` // vllm, sglang, tgi
 	Interval         *Interval              `protobuf:"bytes,7,opt,name=interval,proto3" json:"interval,omitempty"`
-	TTFT             *Histogram             `protobuf:"bytes,8,opt,name=ttft,proto3" json:"ttft,omitempty"` // time to first token
+	Ttft             *Histogram             `protobuf:"bytes,8,opt,name=ttft,proto3" json:"ttft,omitempty"` // time to first token
 	QueueDepthMilli  uint64                 `protobuf:"varint,9,opt,name=queue_depth_milli,json=queueDepthMilli,proto3" json:"queue_depth_milli,omitempty"`
 	BatchSizeMilli   uint64                 `protobuf:"varint,10,opt,name=batch_size_milli,json=batchSizeMilli,proto3" json:"batch_size_milli,omitempty"`
 	KvCachePermille  uint64                 `protobuf:"varint,11,opt,name=kv_cache_permille,json=kvCachePermille,proto3" json:"kv_cache_permille,omitempty"`
@@ -192,7 +192,7 @@ func (x *ServingSampled) GetInterval() *Interval {
 
 func (x *ServingSampled) GetTtft() *Histogram {
 	if x != nil {
-		return x.TTFT
+		return x.Ttft
 	}
 	return nil
 }

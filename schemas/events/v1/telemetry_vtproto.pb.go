@@ -163,8 +163,8 @@ func (m *ServingSampled) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x48
 	}
-	if m.TTFT != nil {
-		size, err := m.TTFT.MarshalToSizedBufferVT(dAtA[:i])
+	if m.Ttft != nil {
+		size, err := m.Ttft.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
 			return 0, err
 		}
@@ -1006,8 +1006,8 @@ func (m *ServingSampled) SizeVT() (n int) {
 		l = m.Interval.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.TTFT != nil {
-		l = m.TTFT.SizeVT()
+	if m.Ttft != nil {
+		l = m.Ttft.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	if m.QueueDepthMilli != 0 {
@@ -1806,7 +1806,7 @@ func (m *ServingSampled) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 8:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field TTFT", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Ttft", wireType)
 			}
 			var msglen int
 			for shift := uint(0); ; shift += 7 {
@@ -1833,10 +1833,10 @@ func (m *ServingSampled) UnmarshalVT(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			if m.TTFT == nil {
-				m.TTFT = &Histogram{}
+			if m.Ttft == nil {
+				m.Ttft = &Histogram{}
 			}
-			if err := m.TTFT.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Ttft.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
 			iNdEx = postIndex
@@ -4809,7 +4809,7 @@ func (m *ServingSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 			iNdEx = postIndex
 		case 8:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field TTFT", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Ttft", wireType)
 			}
 			var msglen int
 			for shift := uint(0); ; shift += 7 {
@@ -4836,10 +4836,10 @@ func (m *ServingSampled) UnmarshalVTUnsafe(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			if m.TTFT == nil {
-				m.TTFT = &Histogram{}
+			if m.Ttft == nil {
+				m.Ttft = &Histogram{}
 			}
-			if err := m.TTFT.UnmarshalVTUnsafe(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Ttft.UnmarshalVTUnsafe(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
 			iNdEx = postIndex
