@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/dcgm"
 	"quartermaster/adapters/spool"
 	"quartermaster/adapters/wire"
@@ -249,7 +250,7 @@ func TestRefusedStarts(t *testing.T) {
 	n := newNode(t, b, "", "")
 	n.start()
 	until(t, "the first frame", func() bool { return strings.Contains(n.said(), "the collector began") })
-	second := func(spoolDir string) string {
+	second := func(spoolDir string, exit int) string {
 		var out, errs strings.Builder
 		text, err := os.ReadFile(n.config)
 		if err != nil {
@@ -259,15 +260,15 @@ func TestRefusedStarts(t *testing.T) {
 		if err := os.WriteFile(config, []byte(strings.Replace(string(text), n.spool, spoolDir, 1)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if code := run([]string{"run", "--config", config}, &out, &errs); code != 1 {
+		if code := run([]string{"run", "--config", config}, &out, &errs); code != exit {
 			t.Errorf("exit %d", code)
 		}
 		return errs.String()
 	}
-	if got := second(n.spool); !strings.Contains(got, spool.ErrLocked.Error()) {
+	if got := second(n.spool, commandline.ExitNo); !strings.Contains(got, spool.ErrLocked.Error()) {
 		t.Errorf("another reporter on one spool: %s", got)
 	}
-	if got := second("/proc/none"); !strings.Contains(got, "open spool /proc/none") {
+	if got := second("/proc/none", commandline.ExitUnavailable); !strings.Contains(got, "open spool /proc/none") {
 		t.Errorf("no directory: %s", got)
 	}
 	ro := t.TempDir()
@@ -276,10 +277,10 @@ func TestRefusedStarts(t *testing.T) {
 		return
 	}
 	unmount(t, ro)
-	if got := second(filepath.Join(ro, "spool")); !strings.Contains(got, "read-only file system") {
+	if got := second(filepath.Join(ro, "spool"), commandline.ExitUnavailable); !strings.Contains(got, "read-only file system") {
 		t.Errorf("read-only: %s", got)
 	}
-	if got := second(ro); !strings.Contains(got, "give a directory on one that can be written") {
+	if got := second(ro, commandline.ExitUnavailable); !strings.Contains(got, "give a directory on one that can be written") {
 		t.Errorf("read-only: %s", got)
 	}
 }
