@@ -218,7 +218,10 @@ folded_by a b
 
 say 'rows in Postgres beside a fold of the same log in memory'
 qm log replay --verify
-qm costs --period 2026-05 --by workspace >/dev/null
+# What the other program wrote is in quarantine, so the answer says that it is incomplete.
+code=0
+qm costs --period 2026-05 --by workspace >/dev/null || code=$?
+[ "$code" = 0 ] || [ "$code" = 5 ] || fail "costs ended with $code"
 end TERM a
 end TERM b
 say 'all of it went well'
