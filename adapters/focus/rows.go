@@ -18,7 +18,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return fmt.Sprintf("%s %q %s", r.field, r.value, r.reason) }
 
-// table reads CSV row by row: package rows finds where a row ends, encoding/csv
+// table reads CSV row by row: package tabular finds where a row ends, encoding/csv
 // splits it and is handed no more than that. So a row costs at most the memory
 // allowed to it, though encoding/csv reads a quoted field to wherever the file
 // closes it.

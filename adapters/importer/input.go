@@ -7,7 +7,7 @@ import (
 	"quartermaster/adapters/tabular"
 )
 
-// What package rows says of a file and of its rows.
+// What package tabular says of a file and of its rows.
 type (
 	// BadRow is a row that was not imported.
 	BadRow = tabular.BadRow

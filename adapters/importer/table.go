@@ -15,7 +15,7 @@ import (
 // asked for. Nothing of it was imported; the text says what is missing.
 var ErrColumns = errors.New("not the columns of this kind")
 
-// table reads CSV row by row: package rows finds where a row ends, and split cuts
+// table reads CSV row by row: package tabular finds where a row ends, and split cuts
 // it into fields without a copy.
 type table struct {
 	frames  *tabular.Frames
