@@ -71,11 +71,11 @@ simdcgm: ## Build bin/simdcgm/libdcgm.so.4, which stands in for DCGM where no GP
 	$(GO) run ./adapters/dcgm/simdcgm/build bin/simdcgm
 
 # The demo keeps its home between runs, so that it can be killed and gone on with.
-DEMO_HOME = $${QUARTERMASTER_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/quartermaster}
+DEMO_DIR = $${QUARTERMASTER_DATA_DIR:-$${XDG_DATA_HOME:-$$HOME/.local/share}/quartermaster}
 
 .PHONY: demo
 demo: build ## Show all of it on a made-up fleet; with DATA=DIR on the public files of docs/evidence/data-sources.md
-	@bin/quartermaster demo --once $(if $(DATA),--from '$(DATA)' --data "$(DEMO_HOME)-public")
+	@bin/quartermaster demo --once $(if $(DATA),--from '$(DATA)' --data-dir "$(DEMO_DIR)-public")
 
 .PHONY: demo-node
 demo-node: build simdcgm ## Show a GPU node end to end on a simulated DCGM, with a fault injected; needs a C compiler

@@ -30,6 +30,7 @@ import (
 //	        standard library; see impure
 //	own     everything below the folder that the pattern stands for
 //	any     every module of others
+//	-what   never, whatever else is said
 //
 // Tests follow the rule of their package, and may also import the package
 // itself and those below it, what is in testOnly and proving, and what pure forbids.
@@ -69,6 +70,10 @@ adapters/remotewrite/...: domain/...  projections/...  simulations/...  own  ada
 adapters/*/...:         domain/...  projections/...  simulations/...  own  schemas  any
 
 cmd/quartermaster/internal/config/...: domain/...  projections  own  adapters/...  any
+cmd/quartermaster/internal/app/...: domain/...  projections/...  simulations/...  adapters/...  cmd/quartermaster/internal/config  schemas  any  -net/http/...  -github.com/spf13/...  -github.com/jedib0t/...  -github.com/vbauerster/...  -adapters/commandline  -adapters/chart/...  -adapters/httpapi/...
+cmd/quartermaster/internal/cli/...: domain/...  projections/...  simulations/...  adapters/...  cmd/quartermaster/internal/app  cmd/quartermaster/internal/config  schemas  any
+cmd/quartermaster/internal/daemon/...: domain/...  projections/...  simulations/...  adapters/...  cmd/quartermaster/internal/app  cmd/quartermaster/internal/config  schemas  any
+cmd/quartermaster/internal/apptest: domain/...  projections/...  adapters/...  cmd/quartermaster/internal/app  any
 cmd/*/...:              domain/...  projections/...  simulations/...  adapters/...  own  schemas  any
 `
 
@@ -84,7 +89,7 @@ var testOnly = []string{
 var proving = []string{"domain/long", "domain/linear", "adapters/highs", "domain/procurement/check", "simulations/public"}
 
 // support is made for tests: nothing else may import it.
-var support = []string{"domain/long", "projections/storetest", "simulations/public", "adapters/transport/testcert", "cmd/quartermaster/internal/config/configtest", "adapters/commandline/manual"}
+var support = []string{"domain/long", "projections/storetest", "simulations/public", "adapters/transport/testcert", "adapters/kafka/freeport", "cmd/quartermaster/internal/config/configtest", "cmd/quartermaster/internal/apptest", "adapters/commandline/manual"}
 
 // impure is what a pure package does not import, because all that it knows is
 // passed in. The functions that read a clock are the linter's to refuse
@@ -156,12 +161,19 @@ func refuse(rs []rule, dir, imported string, test bool) string {
 		ours = "."
 	}
 	first, _, _ := strings.Cut(imported, "/")
+	never := func(w string) bool {
+		w, is := strings.CutPrefix(w, "-")
+		return is && (matchAny([]string{w}, ours) || matchAny([]string{w}, imported))
+	}
 	switch {
+	case !test && slices.ContainsFunc(words, never):
+		return fmt.Sprintf("%s may never import it", rs[i].pattern)
 	case first == module:
 		switch {
 		case test && ours == dir:
 		case test && strings.HasPrefix(ours, dir+"/"): // what stands on it helps to test it
 		case test && matchAny(proving, ours):
+		case test && ours == "cmd/quartermaster/internal/apptest" && strings.HasPrefix(dir, "cmd/quartermaster/"):
 		case !test && matchAny(support, ours) && !matchAny(support, dir):
 			return "only tests may import it"
 		case slices.Contains(words, "own") && strings.HasPrefix(ours+"/", root+"/"):

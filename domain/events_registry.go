@@ -1,5 +1,7 @@
 package domain
 
+import "slices"
+
 // Events of qm.workspaces, keyed by workspace: who there is, who may decide,
 // and the rules that they decided on.
 
@@ -56,13 +58,37 @@ const (
 	PolicyCostOfCapital      PolicyKind = "cost_of_capital"     // Share: annual rate
 )
 
-// Selector picks workloads; empty fields match all.
+// Selector picks workloads; empty fields match all. Cluster is the one in which a
+// deployment is declared.
+//
+// Regions and Countries say where. For [PolicyApart] that is where replicas are: the
+// policy binds the machines in a region and a country that both its Selector and the
+// other selector list, and no machine elsewhere. For other kinds, which bind a
+// deployment wherever it goes, it is the region of the cluster in which the deployment
+// is declared, and for [PolicySpotShare] that of the demand. A region that is not
+// known is in no list.
 type Selector struct {
-	Workspace  string        `json:"workspace,omitempty"`
-	Class      WorkloadClass `json:"class,omitempty"`
-	Deployment string        `json:"deployment,omitempty"`
-	Cluster    string        `json:"cluster,omitempty"`
-	Tier       string        `json:"tier,omitempty"`
+	Workspace   string        `json:"workspace,omitempty"`
+	Class       WorkloadClass `json:"class,omitempty"`
+	Deployment  string        `json:"deployment,omitempty"`
+	Cluster     string        `json:"cluster,omitempty"`
+	Tier        string        `json:"tier,omitempty"`
+	Environment string        `json:"environment,omitempty"`
+	Regions     []string      `json:"regions,omitempty"`
+	Countries   []string      `json:"countries,omitempty"` // ISO 3166-1 alpha-2, of the region
+}
+
+// IsZero reports whether the selector picks everything.
+func (s *Selector) IsZero() bool {
+	return s.Workspace == "" && s.Class == "" && s.Deployment == "" && s.Cluster == "" && s.Tier == "" &&
+		s.Environment == "" && len(s.Regions) == 0 && len(s.Countries) == 0
+}
+
+// In reports whether a region, whose country may be "" for unknown, is where the
+// selector picks.
+func (s *Selector) In(region, country string) bool {
+	return (len(s.Regions) == 0 || slices.Contains(s.Regions, region)) &&
+		(len(s.Countries) == 0 || slices.Contains(s.Countries, country))
 }
 
 // PolicySet sets or replaces a policy from EffectiveFrom on.

@@ -93,6 +93,9 @@ func (c *checker) selector(field string, s Selector) {
 	c.optionalID(field+"deployment", s.Deployment)
 	c.optionalID(field+"cluster", s.Cluster)
 	c.optionalID(field+"tier", s.Tier)
+	c.optionalID(field+"environment", s.Environment)
+	c.ids(field+"regions", s.Regions)
+	c.countries(field+"countries", s.Countries)
 	if s.Class != "" {
 		c.class(field+"class", s.Class)
 	}

@@ -27,7 +27,7 @@ func (f *Projector) checkAge(rows *WorkingSet, rec *domain.Record) (kind string,
 	}
 	switch {
 	case from < rec.Time-maxLate:
-		kind, err = KindTooOld, fmt.Errorf("it is of %s, more than 7 days before it was appended at %s: \"quartermaster quarantine reappend\" counts it if it is true", from, rec.Time)
+		kind, err = KindTooOld, fmt.Errorf("it is of %s, more than 7 days before it was appended at %s: \"quartermaster quarantine repair\" counts it if it is true", from, rec.Time)
 	case to > rec.Time+maxEarly:
 		kind, err = KindInFuture, fmt.Errorf("it is of %s, more than 10 minutes after it was appended at %s", to, rec.Time)
 	default:

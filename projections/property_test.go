@@ -323,7 +323,7 @@ func TestUsageAddsUp(t *testing.T) {
 			if declared != inService {
 				t.Errorf("states of declared GPUs add up to %d ms, in service %d", declared, inService)
 			}
-			for _, by := range [][]usage.Dimension{nil, {usage.ByWorkspace}, {usage.ByCluster, usage.ByNode, usage.ByGPU}, {usage.ByHour, usage.ByDeployment}, {usage.ByDay, usage.ByModel, usage.ByRegion}} {
+			for _, by := range [][]usage.Dimension{nil, {usage.ByWorkspace}, {usage.ByCluster, usage.ByNode, usage.ByGPU}, {usage.ByHour, usage.ByDeployment}, {usage.ByDay, usage.ByGPUModel, usage.ByRegion}, {usage.ByProvider, usage.ByProviderClass}, {usage.ByWorkloadClass, usage.ByBillingModel}} {
 				r, err := usage.NewReport(v, from, to, usage.Filter{}, by...)
 				if err != nil {
 					return err

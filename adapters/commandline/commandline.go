@@ -9,8 +9,10 @@
 package commandline
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"slices"
@@ -67,13 +69,56 @@ func ExitOf(err error) int {
 	return ExitNo
 }
 
+// OutputFlag adds the flag -o, which chooses one of the forms that an answer may have. The
+// first one is the usual one.
+func OutputFlag(flags *pflag.FlagSet, into *string, usage string, forms ...string) {
+	*into = forms[0]
+	flags.VarP(&form{into, forms}, "output", "o", usage)
+}
+
+// form is the value of the flag -o.
+type form struct {
+	chosen *string
+	forms  []string
+}
+
+func (f *form) String() string { return *f.chosen }
+
+func (f *form) Type() string { return "form" }
+
+func (f *form) Set(text string) error {
+	if !slices.Contains(f.forms, text) {
+		return fmt.Errorf("want one of %s", strings.Join(f.forms, ", "))
+	}
+	*f.chosen = text
+	return nil
+}
+
 // AsksJSON reports whether a command line asks for JSON, for errors that are found
 // before its flags are read.
 func AsksJSON(args []string) bool {
 	if i := slices.Index(args, "--"); i >= 0 {
 		args = args[:i]
 	}
-	return slices.Contains(args, "--json") || slices.Contains(args, "--json=true")
+	for i, arg := range args {
+		switch arg {
+		case "-ojson", "-o=json", "--output=json":
+			return true
+		case "-o", "--output":
+			if i+1 < len(args) && args[i+1] == "json" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// WriteJSON writes an answer as one indented JSON document.
+func WriteJSON(w io.Writer, answer any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(answer)
 }
 
 // group marks a command that only leads to others.

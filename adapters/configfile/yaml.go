@@ -249,3 +249,11 @@ func shapeOf(n ast.Node) string {
 	}
 	return "a single value"
 }
+
+// Joined returns the errors that [errors.Join] made into one, or the one itself.
+func Joined(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}

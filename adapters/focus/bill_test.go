@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"quartermaster/adapters/focus"
+	"quartermaster/adapters/tabular"
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 )
@@ -69,7 +70,7 @@ func bill(rows ...[]string) string {
 type result struct {
 	focus.Summary
 	events []domain.Envelope // their events are copies
-	bad    []focus.BadRow
+	bad    []tabular.BadRow
 	err    error
 }
 
@@ -109,7 +110,7 @@ func read(t testing.TB, text string, opts focus.Options) result {
 		}
 		r.events = append(r.events, kept)
 		return nil
-	}, func(b focus.BadRow) { r.bad = append(r.bad, b) })
+	}, func(b tabular.BadRow) { r.bad = append(r.bad, b) })
 	if r.Bad != len(r.bad) || r.Events != len(r.events) || r.Bad > r.Rows {
 		t.Errorf("summary %+v beside %d events and %d bad rows", r.Summary, len(r.events), len(r.bad))
 	}

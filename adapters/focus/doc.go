@@ -7,11 +7,11 @@
 //   - The same bytes and options give the same events in the same order. That
 //     makes the file a source ([SourceName]) whose sequences are dense, so that
 //     importing it again changes nothing.
-//   - A row of Cost and Usage is one event or one [BadRow], which names line and
+//   - A row of Cost and Usage is one event or one [tabular.BadRow], which names line and
 //     column; the rest goes on. Rows of one invoice are one event or none.
 //   - Amounts keep 18 decimals, and what is beyond is counted. Nothing passes
 //     through floating point.
-//   - A file of gzip that is damaged is noticed, by [Whole] before anything of it
+//   - A file of gzip that is damaged is noticed, by [tabular.Whole] before anything of it
 //     goes in. Plain CSV does not tell where it should end: a row that was cut
 //     off is a bad row where it lacks columns, else there is a warning that the
 //     file does not end in a line end; rows that are missing only the invoice
@@ -24,7 +24,7 @@
 //     some 50 bytes a row; and some 100 bytes for each invoice, and each billing
 //     account and period, by provider, and each line of the ledger that named no
 //     issuer, where a row of the file names none. Invoice Detail is held until the end of
-//     the file, within [Limits].
+//     the file, within [tabular.Limits].
 //
 // # Columns
 //

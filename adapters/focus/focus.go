@@ -43,7 +43,7 @@ type Options struct {
 	// Elsewhere says who issued an invoice where the file does not; nil: only the file.
 	Elsewhere *Elsewhere
 	// Limits bound what a hostile file may cost.
-	Limits Limits
+	Limits tabular.Limits
 	// InvoiceBytes is the most that Invoice Detail may hold in memory, for an
 	// invoice is complete only when the file is; default 256 MiB.
 	InvoiceBytes int64
@@ -61,8 +61,8 @@ type Summary struct {
 	// cannot hold them as they stand.
 	Deviations map[Deviation]int `json:"deviations,omitempty"`
 	// Rounded is what rounding took from the costs of each invoice.
-	Rounded  []Rounding `json:"rounded,omitempty"`
-	Warnings []Warning  `json:"warnings,omitempty"`
+	Rounded  []Rounding        `json:"rounded,omitempty"`
+	Warnings []tabular.Warning `json:"warnings,omitempty"`
 }
 
 // SourceName returns the name under which a file is a source of events: its
@@ -93,7 +93,7 @@ type run struct {
 	name     string
 	again    io.Reader
 	emitTo   func(*domain.Envelope) error
-	badTo    func(BadRow)
+	badTo    func(tabular.BadRow)
 	env      domain.Envelope
 	sum      Summary
 	line     int                    // of the row at hand
@@ -121,13 +121,13 @@ type dataset interface {
 // emit MUST copy what it keeps.
 //
 // Run returns an error wrapping [ErrColumns] when the file is no such dataset,
-// [ErrTooLarge] when it asks for more than the limits, [ErrDamaged] when a gzip
+// [tabular.ErrTooLarge] when it asks for more than the limits, [tabular.ErrDamaged] when a gzip
 // file cannot be unpacked (and [io.ErrUnexpectedEOF] when it is cut off; see
-// [Whole]), and what emit, the context or the file returned;
+// [tabular.Whole]), and what emit, the context or the file returned;
 // the events of the rows before are out by then. The invoices of Invoice Detail
 // come out only when the whole file was read. The Summary tells what was done
 // in every case.
-func Run(ctx context.Context, file, again io.Reader, name string, opts Options, emit func(*domain.Envelope) error, bad func(BadRow)) (Summary, error) {
+func Run(ctx context.Context, file, again io.Reader, name string, opts Options, emit func(*domain.Envelope) error, bad func(tabular.BadRow)) (Summary, error) {
 	opts.Limits = opts.Limits.WithDefaults()
 	if opts.InvoiceBytes <= 0 {
 		opts.InvoiceBytes = 256 << 20
@@ -324,7 +324,7 @@ func (r *run) emit(at domain.Instant, subject string, event domain.Event) error 
 func (r *run) bad(line int, why *refusal) {
 	r.sum.Bad++
 	if r.badTo != nil {
-		r.badTo(BadRow{File: r.name, Line: line, Field: tabular.Clip(why.field), Value: tabular.Clip(why.value), Reason: why.reason})
+		r.badTo(tabular.BadRow{File: r.name, Line: line, Field: tabular.Clip(why.field), Value: tabular.Clip(why.value), Reason: why.reason})
 	}
 }
 

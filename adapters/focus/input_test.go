@@ -12,6 +12,7 @@ import (
 	"testing/iotest"
 
 	"quartermaster/adapters/focus"
+	"quartermaster/adapters/tabular"
 )
 
 func zipped(t testing.TB, text string) string {
@@ -47,7 +48,7 @@ func TestGzipAndByteOrderMark(t *testing.T) {
 	}
 	damaged := []byte(packed)
 	damaged[len(damaged)/2] ^= 0x40
-	if r := read(t, string(damaged), focus.Options{}); !errors.Is(r.err, focus.ErrDamaged) {
+	if r := read(t, string(damaged), focus.Options{}); !errors.Is(r.err, tabular.ErrDamaged) {
 		t.Errorf("a damaged gzip file: error %v", r.err)
 	}
 }
@@ -58,38 +59,38 @@ func TestWholeFindsWhatRunWouldStopAt(t *testing.T) {
 	flipped[len(flipped)-6] ^= 1 // of the checksum
 	for _, c := range []struct {
 		name, text string
-		limits     focus.Limits
+		limits     tabular.Limits
 		want       error
 	}{
-		{"plain", bill(nil), focus.Limits{}, nil},
-		{"empty", "", focus.Limits{}, nil},
-		{"gzip", packed, focus.Limits{}, nil},
-		{"two members", packed + packed, focus.Limits{}, nil},
-		{"cut off", packed[:len(packed)-1], focus.Limits{}, focus.ErrDamaged},
-		{"cut off in the header", packed[:5], focus.Limits{}, focus.ErrDamaged},
-		{"another checksum", string(flipped), focus.Limits{}, focus.ErrDamaged},
-		{"rubbish behind", packed + "x", focus.Limits{}, focus.ErrDamaged},
-		{"a bomb", zipped(t, strings.Repeat(" ", 17<<20)), focus.Limits{}, focus.ErrTooLarge},
-		{"a large file", bill(nil), focus.Limits{DecodedBytes: 9}, focus.ErrTooLarge},
-		{"a spreadsheet", "PK\x03\x04....", focus.Limits{}, focus.ErrColumns},
+		{"plain", bill(nil), tabular.Limits{}, nil},
+		{"empty", "", tabular.Limits{}, nil},
+		{"gzip", packed, tabular.Limits{}, nil},
+		{"two members", packed + packed, tabular.Limits{}, nil},
+		{"cut off", packed[:len(packed)-1], tabular.Limits{}, tabular.ErrDamaged},
+		{"cut off in the header", packed[:5], tabular.Limits{}, tabular.ErrDamaged},
+		{"another checksum", string(flipped), tabular.Limits{}, tabular.ErrDamaged},
+		{"rubbish behind", packed + "x", tabular.Limits{}, tabular.ErrDamaged},
+		{"a bomb", zipped(t, strings.Repeat(" ", 17<<20)), tabular.Limits{}, tabular.ErrTooLarge},
+		{"a large file", bill(nil), tabular.Limits{DecodedBytes: 9}, tabular.ErrTooLarge},
+		{"a spreadsheet", "PK\x03\x04....", tabular.Limits{}, focus.ErrColumns},
 	} {
-		if err := focus.Whole(context.Background(), strings.NewReader(c.text), c.limits); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+		if err := tabular.Whole(context.Background(), strings.NewReader(c.text), c.limits, focus.ErrColumns); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 			t.Errorf("%s: error %v, want %v", c.name, err, c.want)
 		}
 	}
 	// A file that cannot be read is not called damaged.
 	gone := errors.New("the disk is gone")
-	if err := focus.Whole(context.Background(), io.MultiReader(strings.NewReader(packed[:30]), iotest.ErrReader(gone)), focus.Limits{}); !errors.Is(err, gone) || errors.Is(err, focus.ErrDamaged) {
+	if err := tabular.Whole(context.Background(), io.MultiReader(strings.NewReader(packed[:30]), iotest.ErrReader(gone)), tabular.Limits{}, focus.ErrColumns); !errors.Is(err, gone) || errors.Is(err, tabular.ErrDamaged) {
 		t.Errorf("a file that cannot be read: error %v", err)
 	}
 }
 
 func TestLimits(t *testing.T) {
 	bomb := zipped(t, bill(nil)+strings.Repeat(strings.Repeat(" ", 9999)+"\n", 2000))
-	if r := read(t, bomb, focus.Options{}); !errors.Is(r.err, focus.ErrTooLarge) || len(r.events) != 1 {
+	if r := read(t, bomb, focus.Options{}); !errors.Is(r.err, tabular.ErrTooLarge) || len(r.events) != 1 {
 		t.Errorf("a bomb: %+v, error %v", r.Summary, r.err)
 	}
-	if r := read(t, bill(nil)+strings.Repeat("\n", 2000), focus.Options{Limits: focus.Limits{DecodedBytes: 1000}}); !errors.Is(r.err, focus.ErrTooLarge) {
+	if r := read(t, bill(nil)+strings.Repeat("\n", 2000), focus.Options{Limits: tabular.Limits{DecodedBytes: 1000}}); !errors.Is(r.err, tabular.ErrTooLarge) {
 		t.Errorf("a large file: error %v", r.err)
 	}
 	row := strings.Join(cells, ",") + "\n"

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"quartermaster/adapters/tabular"
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 )
@@ -135,7 +136,7 @@ func (iv *invoices) row(values []string) error {
 		inv.refused = iv.line
 	}
 	if iv.held > iv.opts.InvoiceBytes {
-		return fmt.Errorf("%w: its invoices take more than %d bytes", ErrTooLarge, iv.opts.InvoiceBytes)
+		return fmt.Errorf("%w: its invoices take more than %d bytes", tabular.ErrTooLarge, iv.opts.InvoiceBytes)
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"quartermaster/adapters/focus"
+	"quartermaster/adapters/tabular"
 	"quartermaster/domain"
 )
 
@@ -124,7 +125,7 @@ func TestInvoicesAreBounded(t *testing.T) {
 	if inv := r.events[0].Event.(*domain.InvoiceReceived); inv.Details != nil || inv.Total.String() != "100.01 USD" || len(r.Warnings) != 1 {
 		t.Errorf("10,001 details: %s with %d of them, %+v", inv.Total, len(inv.Details), r.Warnings)
 	}
-	if r := read(t, b.String(), focus.Options{InvoiceBytes: 100_000}); !errors.Is(r.err, focus.ErrTooLarge) || len(r.events) != 0 {
+	if r := read(t, b.String(), focus.Options{InvoiceBytes: 100_000}); !errors.Is(r.err, tabular.ErrTooLarge) || len(r.events) != 0 {
 		t.Errorf("beyond the limit: %+v, error %v", r.Summary, r.err)
 	}
 	if r := read(t, invoiceHeader+detail("I", "d", "1"), focus.Options{FocusVersion: "1.3"}); r.err == nil || !strings.Contains(r.err.Error(), "came with 1.4") {

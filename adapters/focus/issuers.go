@@ -314,7 +314,7 @@ func (is *issuers) name(s string) (int32, error) {
 	id, ok := is.known[s]
 	if !ok {
 		if len(is.names) == maxIssuers {
-			return 0, fmt.Errorf("%w: it names more than %d issuers", ErrTooLarge, maxIssuers)
+			return 0, fmt.Errorf("%w: it names more than %d issuers", tabular.ErrTooLarge, maxIssuers)
 		}
 		id = int32(len(is.names))
 		s = strings.Clone(s)

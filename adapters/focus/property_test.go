@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/adapters/focus"
+	"quartermaster/adapters/tabular"
 	"quartermaster/domain"
 )
 
@@ -225,7 +226,7 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(s))
 		f.Add([]byte(zipped(f, s)))
 	}
-	opts := focus.Options{Zone: "America/New_York", Limits: focus.Limits{LineBytes: 4096, DecodedBytes: 1 << 20}, InvoiceBytes: 1 << 20}
+	opts := focus.Options{Zone: "America/New_York", Limits: tabular.Limits{LineBytes: 4096, DecodedBytes: 1 << 20}, InvoiceBytes: 1 << 20}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		once := func(out io.Writer) (focus.Summary, string) {
 			events, bads := 0, 0
@@ -242,7 +243,7 @@ func FuzzRead(f *testing.F) {
 				}
 				_, err := fmt.Fprintf(out, "%s %s %s\n", e.Time, e.Subject, asJSON(t, e.Event))
 				return err
-			}, func(b focus.BadRow) {
+			}, func(b tabular.BadRow) {
 				bads++
 				if b.Line < 2 || b.Reason == "" || len(b.Value) > 140 || len(b.Field) > 140 {
 					t.Fatalf("bad row %+v", b)

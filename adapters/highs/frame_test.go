@@ -7,6 +7,7 @@ import (
 	"math"
 	"reflect"
 	"runtime"
+	"strings"
 	"testing"
 
 	"quartermaster/domain/linear"
@@ -120,4 +121,18 @@ func FuzzFrames(f *testing.F) {
 			}
 		}
 	})
+}
+
+// An option of a type that the solver has no setter for is never left out in silence.
+func TestOptionOfUnknownType(t *testing.T) {
+	for _, v := range []any{1, int64(1), float32(1), nil} {
+		func() {
+			defer func() {
+				if p, ok := recover().(failure); !ok || !strings.Contains(p.Error(), "threads") {
+					t.Errorf("%T: %v", v, p)
+				}
+			}()
+			new(instance).option("threads", v)
+		}()
+	}
 }

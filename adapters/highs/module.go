@@ -320,6 +320,8 @@ func (x *instance) option(name string, v any) {
 		x.must("Highs_setDoubleOptionValue", x.name(name), api.EncodeF64(v))
 	case string:
 		x.must("Highs_setStringOptionValue", x.name(name), x.name(v))
+	default:
+		panic(failure{fmt.Errorf("option %s is given a %T, which the solver has no setter for", name, v)})
 	}
 }
 

@@ -383,7 +383,7 @@ func (g *Gateway) checkOne(d projections.Decoder, caller Caller, rec *domain.Rec
 		return "", fmt.Errorf("%s is no event that a node may send", t)
 	}
 	if env.Cites != "" {
-		return "", fmt.Errorf("it mends %.100q, which an operator decides: quartermaster quarantine reappend", env.Cites)
+		return "", fmt.Errorf("it mends %.100q, which an operator decides: quartermaster quarantine repair", env.Cites)
 	}
 	if n := max(env.Sequence, env.PreviousSequence); n > maxSequence {
 		return "", fmt.Errorf("sequence %d is beyond %d, which no life of a source comes to: it counts the events of one from 1", n, uint64(maxSequence))

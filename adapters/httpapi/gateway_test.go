@@ -188,7 +188,7 @@ func TestGatewayRefusesSingleRecords(t *testing.T) {
 		`5 NodeCordoned: signature does not verify: not made by operator "o" over these bytes`,
 		"6 sequence 1000000000000000000 is beyond 1099511627776, which no life of a source comes to: it counts the events of one from 1",
 		"7 sequence 1000000000000000000 is beyond 1099511627776, which no life of a source comes to: it counts the events of one from 1",
-		`8 it mends "qm.hardware/1@7", which an operator decides: quartermaster quarantine reappend`}
+		`8 it mends "qm.hardware/1@7", which an operator decides: quartermaster quarantine repair`}
 	var got []string
 	for _, r := range ans.Refused {
 		got = append(got, fmt.Sprint(r.Index, " ", r.Error))

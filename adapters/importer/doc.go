@@ -8,7 +8,7 @@
 //     That makes the file a source ([SourceName]) whose sequences are dense, so
 //     that importing it again changes nothing.
 //   - A row becomes all of its events or none. A row that cannot be read is
-//     handed out as a [BadRow] with line and column, and the rest goes on.
+//     handed out as a [tabular.BadRow] with line and column, and the rest goes on.
 //   - Nothing is guessed: a time without a zone, a quantity that is no number,
 //     a name given twice are bad rows. What the file does not say (activity,
 //     memory of an unknown GPU) stays empty.
@@ -43,7 +43,7 @@
 // answer. A share of one GPU is Need.Milli; a whole GPU is Need.Count alone.
 // pod_phase and scheduled_time say what one scheduler did and are left out.
 //
-// # usage, version 2
+// # usage, version 3
 //
 // Hourly means per virtual cluster as derived from the Helios traces: hour, vc,
 // total_gpu, running_gpu_mean, pending_gpu_mean; running_gpu_max and the rest
@@ -63,7 +63,12 @@
 //     the workspace vc or what [Options.Workspaces] maps it to.
 //
 // Times of change within the hour and the nodes are thus constructed; the
-// GPU-hours are the file's. No activity is stated.
+// GPU-hours are the file's. Columns of our own, both optional, say what was
+// measured of the running GPUs over the hour: running_sm_active (percent, at most
+// one decimal place) and running_memory_mib, each a list separated by ';'. The
+// first value is that of the lowest device of the lowest node, and holds while
+// the device is held. A blank value, a missing one and a row without them say that
+// nothing was measured; of devices that nobody holds nothing is stated.
 //
 // # demand, version 1
 //

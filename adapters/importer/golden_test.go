@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"quartermaster/adapters/importer"
+	"quartermaster/adapters/tabular"
 	"quartermaster/domain"
 )
 
@@ -27,6 +28,7 @@ var goldens = []struct {
 	{importer.Nodes, "nodes", importer.Options{Cluster: "c1", Epoch: epoch, Zone: "Europe/Berlin"}},
 	{importer.Pods, "pods", importer.Options{Cluster: "c1", Workspace: "research", Epoch: epoch}},
 	{importer.Usage, "usage", importer.Options{Cluster: "c1", Zone: "UTC", GPUModel: "V100M32", NodeGPUs: 4, Interval: 20 * time.Minute, Workspaces: map[string]string{"vcB": "beta"}, SKU: "v100.quad", Account: "1234", CPUMilli: 64_000, MemoryMiB: 262_145}},
+	{importer.Usage, "activity", importer.Options{Cluster: "c1", Zone: "UTC", GPUModel: "V100M32", NodeGPUs: 4, Interval: 30 * time.Minute}},
 	{importer.Demand, "demand", importer.Options{Cluster: "c1", Historical: true}},
 	{importer.Demand, "shavedice", importer.Options{Cluster: "c1", Zone: "UTC", Shift: 24 * time.Hour}},
 	{importer.Prices, "prices", importer.Options{}},
@@ -41,7 +43,11 @@ func render(e *domain.Envelope) string {
 			holders = append(holders, s.Strings[s.HolderWorkspace[i]-1]+"/"+s.Strings[s.HolderDeployment[i]-1])
 		}
 		body = fmt.Appendf(nil, "%s to %s held %v by %v", s.Interval.From, s.Interval.To, s.Holder, holders)
+		if s.ActivityField != 0 || s.MemoryUsedMiB != nil {
+			body = fmt.Appendf(body, ", field %d was %v, memory %v", s.ActivityField, s.ActivityMean, s.MemoryUsedMiB)
+		}
 		rest := *s
+		rest.ActivityField, rest.ActivityMean, rest.MemoryUsedMiB = 0, nil, nil
 		rest.Node, rest.Interval, rest.Strings, rest.IDs, rest.Holder = "", domain.Interval{}, nil, nil, nil
 		rest.HolderWorkspace, rest.HolderDeployment, rest.HolderUnit = nil, nil, nil
 		if !reflect.DeepEqual(rest, domain.NodeSampled{}) {
@@ -75,7 +81,7 @@ func TestGoldens(t *testing.T) {
 				}
 				got.WriteString(render(e))
 				return nil
-			}, func(b importer.BadRow) { t.Errorf("bad row: %s", b) })
+			}, func(b tabular.BadRow) { t.Errorf("bad row: %s", b) })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,12 +9,14 @@ import (
 	"io"
 	"math/rand"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
 	"time"
 
 	"quartermaster/adapters/importer"
+	"quartermaster/adapters/tabular"
 	"quartermaster/domain"
 )
 
@@ -30,7 +32,7 @@ const (
 var options = importer.Options{Cluster: "c1", Workspace: "w1", Epoch: epoch, GPUModel: "V100"}
 
 // run imports a text and returns what was emitted, in render's form.
-func run(t testing.TB, kind importer.Kind, text string, opts importer.Options) (sum importer.Summary, events []string, bad []importer.BadRow, err error) {
+func run(t testing.TB, kind importer.Kind, text string, opts importer.Options) (sum importer.Summary, events []string, bad []tabular.BadRow, err error) {
 	t.Helper()
 	sum, err = importer.Run(context.Background(), kind, strings.NewReader(text), "f.csv", opts, func(e *domain.Envelope) error {
 		if err := domain.Validate(e); err != nil {
@@ -38,7 +40,7 @@ func run(t testing.TB, kind importer.Kind, text string, opts importer.Options) (
 		}
 		events = append(events, render(e))
 		return nil
-	}, func(b importer.BadRow) { bad = append(bad, b) })
+	}, func(b tabular.BadRow) { bad = append(bad, b) })
 	if sum.Bad != len(bad) || sum.Events != len(events) {
 		t.Errorf("summary %+v beside %d events and %d bad rows", sum, len(events), len(bad))
 	}
@@ -267,20 +269,20 @@ func TestWholeFindsWhatRunWouldStopAt(t *testing.T) {
 		{"plain", nodeHeader, nil},
 		{"empty", "", nil},
 		{"gzip", string(packed), nil},
-		{"cut off", string(packed[:len(packed)-1]), importer.ErrDamaged},
-		{"cut off in the header", string(packed[:5]), importer.ErrDamaged},
-		{"another checksum", string(flipped), importer.ErrDamaged},
-		{"a bomb", string(zipped(t, strings.Repeat(" ", 17<<20))), importer.ErrTooLarge},
+		{"cut off", string(packed[:len(packed)-1]), tabular.ErrDamaged},
+		{"cut off in the header", string(packed[:5]), tabular.ErrDamaged},
+		{"another checksum", string(flipped), tabular.ErrDamaged},
+		{"a bomb", string(zipped(t, strings.Repeat(" ", 17<<20))), tabular.ErrTooLarge},
 		{"a spreadsheet", "PK\x03\x04....", importer.ErrColumns},
 	} {
-		if err := importer.Whole(context.Background(), strings.NewReader(c.text), importer.Limits{}); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+		if err := tabular.Whole(context.Background(), strings.NewReader(c.text), tabular.Limits{}, importer.ErrColumns); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 			t.Errorf("%s: error %v, want %v", c.name, err, c.want)
 		}
 	}
 	// A file that cannot be read is not called damaged.
 	gone := errors.New("the disk is gone")
 	file := io.MultiReader(bytes.NewReader(packed[:30]), iotest.ErrReader(gone))
-	if err := importer.Whole(context.Background(), file, importer.Limits{}); !errors.Is(err, gone) || errors.Is(err, importer.ErrDamaged) {
+	if err := tabular.Whole(context.Background(), file, tabular.Limits{}, importer.ErrColumns); !errors.Is(err, gone) || errors.Is(err, tabular.ErrDamaged) {
 		t.Errorf("a file that cannot be read: error %v", err)
 	}
 }
@@ -288,13 +290,13 @@ func TestWholeFindsWhatRunWouldStopAt(t *testing.T) {
 func TestGzipBombsAreRefused(t *testing.T) {
 	rows := nodeHeader + strings.Repeat(strings.Repeat(" ", 4095)+"\n", 5<<10)
 	_, _, _, err := run(t, importer.Nodes, string(zipped(t, rows)), options)
-	if !errors.Is(err, importer.ErrTooLarge) {
+	if !errors.Is(err, tabular.ErrTooLarge) {
 		t.Errorf("by ratio: error %v", err)
 	}
 	small := options
 	small.Limits.DecodedBytes = 100
 	_, _, _, err = run(t, importer.Nodes, nodeHeader+strings.Repeat("n,1,1,0,,\n", 50), small)
-	if !errors.Is(err, importer.ErrTooLarge) {
+	if !errors.Is(err, tabular.ErrTooLarge) {
 		t.Errorf("by size: error %v", err)
 	}
 }
@@ -364,7 +366,7 @@ func (b *blankLines) Read(p []byte) (int, error) {
 func TestSourceNameHoldsWhatChangesEvents(t *testing.T) {
 	sum := [32]byte{1}
 	base := importer.SourceName(importer.Usage, sum, options)
-	if want := "sha256:01" + strings.Repeat("0", 62) + "/usage.v2?cluster=c1&gpu_model=V100&interval=10m0s&node_gpus=8"; base != want {
+	if want := "sha256:01" + strings.Repeat("0", 62) + "/usage.v3?cluster=c1&gpu_model=V100&interval=10m0s&node_gpus=8"; base != want {
 		t.Errorf("source %s, want %s", base, want)
 	}
 	same := options
@@ -499,5 +501,39 @@ func TestSourceNamesFit(t *testing.T) {
 	opts.Workspaces["v"] = "other"
 	if other := importer.SourceName(importer.Usage, [32]byte{1}, opts); other == long {
 		t.Error("other options, the same name")
+	}
+}
+
+// What was measured of running GPUs is read exactly or not at all.
+func TestUsageActivity(t *testing.T) {
+	opts := importer.Options{Cluster: "c1", Zone: "UTC", GPUModel: "V100M32"}
+	for _, c := range []struct{ active, memory, field string }{
+		{"100;0.0;;5", "16777216;0;;", ""},
+		{"100.1", "", "running_sm_active"},
+		{"4.55", "", "running_sm_active"},
+		{"1;2;3;4;5", "", "running_sm_active"},
+		{"-1", "", "running_sm_active"},
+		{".5", "", "running_sm_active"},
+		{"5.", "", "running_sm_active"},
+		{"1.2.3", "", "running_sm_active"},
+		{"1e2", "", "running_sm_active"},
+		{"99999999999999999999999999", "", "running_sm_active"},
+		{"", "1.5", "running_memory_mib"},
+		{"", "16777217", "running_memory_mib"},
+		{"", ";;;;;", "running_memory_mib"},
+	} {
+		file := "hour,vc,total_gpu,running_gpu_mean,pending_gpu_mean,running_sm_active,running_memory_mib\n2020-05-01 00:00,vcA,4,4,0," + c.active + "," + c.memory + "\n"
+		var refused []string
+		events := 0
+		_, err := importer.Run(t.Context(), importer.Usage, strings.NewReader(file), "usage.csv", opts, func(e *domain.Envelope) error {
+			events++
+			return domain.Validate(e)
+		}, func(b tabular.BadRow) { refused = append(refused, b.Field) })
+		if err != nil {
+			t.Error(err)
+		}
+		if c.field == "" && (len(refused) > 0 || events == 0) || c.field != "" && (!slices.Equal(refused, []string{c.field}) || events > 0) {
+			t.Errorf("activity %q, memory %q: %d events, refused %q, want %q", c.active, c.memory, events, refused, c.field)
+		}
 	}
 }

@@ -39,7 +39,7 @@ func Kinds() []Kind { return []Kind{Nodes, Pods, Usage, Prices, Demand} }
 // name: a changed mapping is another source, and the others stay what they are.
 func version(kind Kind) string {
 	if kind == Usage {
-		return "v2" // v1 gave nodes no resource_id
+		return "v3" // v1 gave nodes no resource_id, v2 read no activity
 	}
 	return "v1"
 }
@@ -88,7 +88,7 @@ type Options struct {
 	// that backtests may use it; otherwise it is known from when it is appended.
 	Historical bool
 	// Limits bound what a hostile file may cost.
-	Limits Limits
+	Limits tabular.Limits
 }
 
 // Summary is what became of a file.
@@ -98,7 +98,7 @@ type Summary struct {
 	Events   int                 `json:"events"` // handed out
 	Bad      int                 `json:"bad"`    // rows not imported
 	Types    map[domain.Type]int `json:"types"`  // events by type
-	Warnings []Warning           `json:"warnings,omitempty"`
+	Warnings []tabular.Warning   `json:"warnings,omitempty"`
 }
 
 // SourceName returns the name under which a file is a source of events: its
@@ -279,12 +279,12 @@ func formatOf(k Kind) format {
 // for the next one: emit MUST copy what it keeps.
 //
 // Run returns an error wrapping [ErrColumns] when the file is no table of this
-// kind, [ErrTooLarge] when it unpacks to more than the limits,
-// [ErrDamaged] when a gzip file cannot be unpacked (and [io.ErrUnexpectedEOF]
-// when it is cut off; see [Whole]), and what emit, the context or the file
+// kind, [tabular.ErrTooLarge] when it unpacks to more than the limits,
+// [tabular.ErrDamaged] when a gzip file cannot be unpacked (and [io.ErrUnexpectedEOF]
+// when it is cut off; see [tabular.Whole]), and what emit, the context or the file
 // returned; the events of the rows before are out by then.
 // The Summary tells what was done in every case.
-func Run(ctx context.Context, kind Kind, file io.Reader, name string, opts Options, emit func(*domain.Envelope) error, bad func(BadRow)) (Summary, error) {
+func Run(ctx context.Context, kind Kind, file io.Reader, name string, opts Options, emit func(*domain.Envelope) error, bad func(tabular.BadRow)) (Summary, error) {
 	opts = opts.withDefaults()
 	im := &importer{ctx: ctx, opts: opts, emitTo: emit}
 	im.sum = Summary{Kind: kind, Types: map[domain.Type]int{}}
@@ -309,7 +309,7 @@ func Run(ctx context.Context, kind Kind, file io.Reader, name string, opts Optio
 	return im.sum, err
 }
 
-func (im *importer) read(kind Kind, file io.Reader, name string, clk *clock, bad func(BadRow)) error {
+func (im *importer) read(kind Kind, file io.Reader, name string, clk *clock, bad func(tabular.BadRow)) error {
 	text, err := tabular.Open(im.ctx, file, im.opts.Limits, ErrColumns)
 	if err != nil {
 		return err
@@ -347,7 +347,7 @@ func (im *importer) read(kind Kind, file io.Reader, name string, clk *clock, bad
 		if refused != nil {
 			im.sum.Bad++
 			if bad != nil {
-				bad(BadRow{File: name, Line: rec.line, Field: refused.Field, Value: tabular.Clip(refused.Value), Reason: refused.Reason})
+				bad(tabular.BadRow{File: name, Line: rec.line, Field: refused.Field, Value: tabular.Clip(refused.Value), Reason: refused.Reason})
 			}
 		}
 	}

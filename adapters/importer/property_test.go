@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/adapters/importer"
+	"quartermaster/adapters/tabular"
 	"quartermaster/domain"
 	"quartermaster/simulations/public"
 )
@@ -94,7 +95,7 @@ func TestUsageExpansion(t *testing.T) {
 				h.sizes[ev.Interval] = append(h.sizes[ev.Interval], ev.Entries())
 			}
 			return nil
-		}, func(b importer.BadRow) { t.Fatal(b) })
+		}, func(b tabular.BadRow) { t.Fatal(b) })
 		if err != nil || len(hours) != len(want) {
 			t.Fatalf("%+v, error %v, want %d hours", sum, err, len(want))
 		}
@@ -165,7 +166,7 @@ func fuzzKind(f *testing.F, kind importer.Kind, seeds ...string) {
 	opts := options
 	opts.Zone = "America/New_York"
 	opts.Interval = 30 * time.Minute
-	opts.Limits = importer.Limits{LineBytes: 4096, DecodedBytes: 1 << 20}
+	opts.Limits = tabular.Limits{LineBytes: 4096, DecodedBytes: 1 << 20}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		once := func(out io.Writer) (importer.Summary, string) {
 			events, bads, last := 0, 0, 0
@@ -181,7 +182,7 @@ func fuzzKind(f *testing.F, kind importer.Kind, seeds ...string) {
 				}
 				_, err := fmt.Fprintf(out, "%s %s %v\n", e.Time, e.Subject, e.Event)
 				return err
-			}, func(b importer.BadRow) {
+			}, func(b tabular.BadRow) {
 				bads++
 				if b.Line <= last || b.Reason == "" || len(b.Value) > 140 {
 					t.Fatalf("bad row %+v after one in line %d", b, last)

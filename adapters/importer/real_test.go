@@ -7,6 +7,7 @@ import (
 	"github.com/shopspring/decimal"
 
 	"quartermaster/adapters/importer"
+	"quartermaster/adapters/tabular"
 	"quartermaster/domain"
 	"quartermaster/simulations/public"
 )
@@ -14,7 +15,7 @@ import (
 // collect runs an import and checks what holds for every one of them.
 type collected struct {
 	importer.Summary
-	bad []importer.BadRow
+	bad []tabular.BadRow
 }
 
 func collect(t testing.TB, kind importer.Kind, name string, opts importer.Options, each func(*domain.Envelope)) collected {
@@ -28,7 +29,7 @@ func collect(t testing.TB, kind importer.Kind, name string, opts importer.Option
 			each(e)
 		}
 		return nil
-	}, func(b importer.BadRow) { c.bad = append(c.bad, b) })
+	}, func(b tabular.BadRow) { c.bad = append(c.bad, b) })
 	if err != nil {
 		t.Fatal(err)
 	}

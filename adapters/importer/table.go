@@ -33,7 +33,7 @@ type record struct {
 	broken *refusal
 }
 
-func newTable(r io.Reader, limits Limits) *table {
+func newTable(r io.Reader, limits tabular.Limits) *table {
 	return &table{frames: tabular.NewFrames(r, limits.LineBytes)}
 }
 

@@ -9,10 +9,12 @@ import (
 	"testing"
 	"testing/iotest"
 	"unicode/utf8"
+
+	"quartermaster/adapters/tabular"
 )
 
 // readAll reads a table to its end: the good rows, the lines of the others.
-func readAll(t testing.TB, r io.Reader, limits Limits) (rows [][]string, broken []int, err error) {
+func readAll(t testing.TB, r io.Reader, limits tabular.Limits) (rows [][]string, broken []int, err error) {
 	t.Helper()
 	tab := newTable(r, limits.WithDefaults())
 	for {
@@ -61,7 +63,7 @@ func TestTable(t *testing.T) {
 		{"nothing", "", "", nil},
 	} {
 		for name, r := range map[string]io.Reader{"at once": strings.NewReader(c.in), "bytewise": iotest.OneByteReader(strings.NewReader(c.in))} {
-			rows, broken, err := readAll(t, r, Limits{LineBytes: 100})
+			rows, broken, err := readAll(t, r, tabular.Limits{LineBytes: 100})
 			var got []string
 			for _, row := range rows {
 				got = append(got, strings.Join(row, "|"))
@@ -87,7 +89,7 @@ func equalInts(a, b []int) bool {
 
 func TestTableNeverReturnsARowCutOffByAnError(t *testing.T) {
 	broken := errors.New("the disk is gone")
-	rows, _, err := readAll(t, io.MultiReader(strings.NewReader("a,b\n1,58"), iotest.ErrReader(broken)), Limits{})
+	rows, _, err := readAll(t, io.MultiReader(strings.NewReader("a,b\n1,58"), iotest.ErrReader(broken)), tabular.Limits{})
 	if len(rows) != 1 || !errors.Is(err, broken) {
 		t.Errorf("rows %q, error %v, want the header alone and the error", rows, err)
 	}
@@ -103,7 +105,7 @@ func FuzzTable(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		limits := Limits{LineBytes: 128}
+		limits := tabular.Limits{LineBytes: 128}
 		tab := newTable(bytes.NewReader(in), limits.WithDefaults())
 		lastLine := 0
 		for {
@@ -135,7 +137,7 @@ func FuzzTable(f *testing.F) {
 		if err != nil || !utf8.Valid(in) || bytes.IndexByte(in, 0) >= 0 {
 			return
 		}
-		got, broken, err := readAll(t, bytes.NewReader(in), Limits{})
+		got, broken, err := readAll(t, bytes.NewReader(in), tabular.Limits{})
 		if err != nil || len(broken) > 0 || len(got) != len(want) {
 			t.Fatalf("%d rows, broken %v, error %v, where encoding/csv reads %d", len(got), broken, err, len(want))
 		}

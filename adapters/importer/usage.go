@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"bytes"
 	"fmt"
 
 	"quartermaster/domain"
@@ -16,6 +17,7 @@ var usageKind = format{
 		u := &usageReader{
 			importer: im,
 			hour:     col("hour"), vc: col("vc"), total: col("total_gpu"), running: col("running_gpu_mean"), pending: col("pending_gpu_mean"),
+			active: col("running_sm_active"), memory: col("running_memory_mib"),
 			gpu:   m,
 			pools: map[string]*usagePool{},
 		}
@@ -25,13 +27,17 @@ var usageKind = format{
 
 type usageReader struct {
 	*importer
-	hour, vc, total, running, pending column
+	hour, vc, total, running, pending, active, memory column
 
 	gpu    domain.GPUModel
 	pools  map[string]*usagePool
 	demand domain.DemandObserved
 	sample domain.NodeSampled
 	held   []uint32 // backs sample.Holder
+	// What the file says of the running GPUs of a row, first to last, as samples hold it:
+	// plus one, 0 for blank. Empty where the row says nothing.
+	activity, memoryMiB []uint32
+	columns             [2][]uint32 // back the sample's columns of them
 }
 
 // usagePool is a virtual cluster as far as it was seen.
@@ -67,6 +73,10 @@ func (u *usageReader) row(c *cells) error {
 	pending := c.milli(u.pending)
 	if c.refused == nil && running > uint64(total)*1000 {
 		c.refuse(u.running, fmt.Sprintf("is more than %s, %d", u.total.name, total))
+	}
+	if c.refused == nil {
+		u.activity = c.listed(u.active, total, 1, 100, u.activity[:0])
+		u.memoryMiB = c.listed(u.memory, total, 0, maxMemoryMiB, u.memoryMiB[:0])
 	}
 	if c.refused == nil && len(name) > maxName-8 {
 		c.refuse(u.vc, "is too long to name nodes by")
@@ -163,6 +173,7 @@ func (u *usageReader) expand(pool *usagePool, total int, running uint64, hour do
 					s.Holder[d] = 1
 				}
 			}
+			u.measured(i*size, devices, held)
 			if held > 0 {
 				s.Strings, s.HolderWorkspace, s.HolderDeployment, s.HolderUnit = pool.strings, holderWorkspace, holderDeployment, holderUnit
 			} else {
@@ -174,6 +185,94 @@ func (u *usageReader) expand(pool *usagePool, total int, running uint64, hour do
 		}
 	}
 	return nil
+}
+
+// measured states what the file measured of the devices of a node that are held, from the
+// first to the one before held. Of a device that nobody holds the file says nothing.
+func (u *usageReader) measured(first, devices, held int) {
+	s := &u.sample
+	s.ActivityField, s.ActivityMean, s.MemoryUsedMiB = 0, nil, nil
+	if of := upTo(u.activity, first, held); len(of) > 0 {
+		s.ActivityField, s.ActivityMean = smActive, append(u.columns[0][:0], of...)
+		s.ActivityMean = append(s.ActivityMean, make([]uint32, devices-len(of))...)
+		u.columns[0] = s.ActivityMean
+	}
+	if of := upTo(u.memoryMiB, first, held); len(of) > 0 {
+		s.MemoryUsedMiB = append(append(u.columns[1][:0], of...), make([]uint32, devices-len(of))...)
+		u.columns[1] = s.MemoryUsedMiB
+	}
+}
+
+// upTo returns at most n values from the first on, none where all of them are blank.
+func upTo(values []uint32, first, n int) []uint32 {
+	values = values[min(first, len(values)):min(first+n, len(values))]
+	for _, v := range values {
+		if v > 0 {
+			return values
+		}
+	}
+	return nil
+}
+
+// smActive is DCGM_FI_PROF_SM_ACTIVE.
+const smActive = 1002
+
+// maxMemoryMiB is more memory than any GPU has, with room.
+const maxMemoryMiB = 1 << 24
+
+// listed reads values that ';' separates, at most so many, each blank or from 0 to limit
+// with so many decimal places, into what samples hold: in units of the last place plus one,
+// 0 for blank.
+func (c *cells) listed(k column, most, places int, limit uint64, into []uint32) []uint32 {
+	rest := bytes.TrimSpace(c.raw(k))
+	if len(rest) == 0 {
+		return into
+	}
+	for more := true; more; {
+		var field []byte
+		field, rest, more = bytes.Cut(rest, []byte{';'})
+		if len(into) == most {
+			c.refuse(k, fmt.Sprintf("has more than %d values", most))
+			return into
+		}
+		v, ok := stored(bytes.TrimSpace(field), places, limit)
+		if !ok {
+			c.refuse(k, fmt.Sprintf("has %q, want nothing or a number from 0 to %d with at most %d decimal places", field, limit, places))
+			return into
+		}
+		into = append(into, v)
+	}
+	return into
+}
+
+// stored reads a value as [cells.listed] does.
+func stored(b []byte, places int, limit uint64) (uint32, bool) {
+	if len(b) == 0 {
+		return 0, true
+	}
+	var v uint64
+	scale, point := uint64(1), -1
+	for i, d := range b {
+		switch {
+		case d == '.' && point < 0 && i > 0 && i < len(b)-1:
+			point = i
+			continue
+		case d < '0' || d > '9' || v > limit*10 || point >= 0 && i-point > places:
+			return 0, false
+		}
+		v = v*10 + uint64(d-'0')
+	}
+	have := 0
+	if point >= 0 {
+		have = len(b) - 1 - point
+	}
+	for range places - have {
+		v *= 10
+	}
+	for range places {
+		scale *= 10
+	}
+	return uint32(v) + 1, v <= limit*scale
 }
 
 // roundMilli rounds thousandths to whole units, half to even.

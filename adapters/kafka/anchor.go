@@ -21,7 +21,7 @@ var ErrDiverged error = &lasting{"diverged", "diverged", divergedAdvice}
 
 // divergedAdvice is what is left to do once rows and log are not of one history.
 const divergedAdvice = "stop writers, keep the database, and see docs/operate/diverged.md: " +
-	"\"quartermaster projection rebuild NAME\" folds what the log holds now, and \"quartermaster projection switch NAME\" goes over to it"
+	"\"quartermaster generation rebuild NAME\" folds what the log holds now, and \"quartermaster generation switch NAME\" goes over to it"
 
 // DivergedError is an [ErrDiverged] with its place.
 type DivergedError struct {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"quartermaster/adapters/kafka/freeport"
 	"quartermaster/domain"
 )
 
@@ -76,7 +77,7 @@ func TestLostTail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, port := filepath.Join(t.TempDir(), "kafka"), freePorts(t, 2)
+	dir, port := filepath.Join(t.TempDir(), "kafka"), freeport.Row(t, 2)
 	run := func(command string) {
 		t.Helper()
 		if out, err := exec.Command(script, command, "--dir", dir, "--port", strconv.Itoa(port), "--heap", "256m").CombinedOutput(); err != nil {

@@ -17,6 +17,7 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 
+	"quartermaster/adapters/kafka/freeport"
 	"quartermaster/domain"
 )
 
@@ -37,7 +38,7 @@ func startCluster(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{script: script, dir: filepath.Join(t.TempDir(), "kafka"), port: freePorts(t, 6)}
+	c := &cluster{script: script, dir: filepath.Join(t.TempDir(), "kafka"), port: freeport.Row(t, 6)}
 	t.Cleanup(func() {
 		if t.Failed() {
 			for id := 1; id <= 3; id++ {
@@ -51,25 +52,6 @@ func startCluster(t *testing.T) *cluster {
 		t.FailNow()
 	}
 	return c
-}
-
-// freePorts finds the first of n ports in a row that nobody listens at.
-func freePorts(t *testing.T, n int) int {
-	t.Helper()
-	for base := 19392 + os.Getpid()%1000*n; base < 32000; base += n {
-		free := true
-		for p := base; p < base+n && free; p++ {
-			l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p)))
-			if free = err == nil; free {
-				l.Close()
-			}
-		}
-		if free {
-			return base
-		}
-	}
-	t.Fatalf("no %d free ports", n)
-	return 0
 }
 
 func (c *cluster) run(t testing.TB, command ...string) {

@@ -23,6 +23,8 @@ const (
 	listAssets         = "assets"
 	listCommitments    = "commitments"
 	listDeployments    = "deployments"
+	listRemoved        = "removed_deployments"
+	listMaintenance    = "maintenance"
 	listMappingRules   = "mapping_rules"
 	listMethods        = "methods"
 )
@@ -32,7 +34,7 @@ const (
 func Kinds() []string {
 	return []string{listWorkspaces, listOperators, listRegions, listClusters, listCertifications,
 		listPolicies, listQuotas, listBudgets, listTariffs, listFXRates, listOnDemandQuotas,
-		listAssets, listCommitments, listDeployments, listMappingRules, listMethods}
+		listAssets, listCommitments, listDeployments, listRemoved, listMaintenance, listMappingRules, listMethods}
 }
 
 // declaration is an entry being turned into an event.
@@ -85,9 +87,18 @@ func (d declaration) refer(kind, key string) {
 }
 
 func (d declaration) referSelector(e entry) {
-	for _, kind := range []string{"workspace", "cluster"} {
+	for _, kind := range []string{"workspace", "cluster", "environment"} {
 		if n := e.n.get(kind); n != nil {
 			d.l.refer(kind, n.text, n, e.field(kind))
+		}
+	}
+	for _, x := range []struct{ kind, key string }{{"region", "regions"}, {"country", "countries"}} {
+		if list := e.n.get(x.key); list != nil {
+			for i, n := range list.values {
+				if n.text != eu {
+					d.l.refer(x.kind, n.text, n, index(e.field(x.key), i))
+				}
+			}
 		}
 	}
 }
@@ -104,7 +115,7 @@ func (d declaration) since(t domain.Instant) domain.Instant {
 // place to say so: they would hold at once.
 func (d declaration) notLater() {
 	switch d.list {
-	case listWorkspaces, listRegions, listClusters, listDeployments:
+	case listWorkspaces, listRegions, listClusters, listDeployments, listRemoved:
 		if d.from > d.l.now {
 			d.fault("effective_from", "is in the future; %s can only be declared once they are there", d.list)
 		}
@@ -139,6 +150,12 @@ func (d declaration) add(env domain.Envelope, key []string) {
 		}
 		d.l.fault(d.named(invalid.Field), d.field(invalid.Field), "%s", invalid.Problem)
 		return
+	}
+	switch ev := env.Event.(type) {
+	case *domain.RegionDefined:
+		d.l.named["country "+ev.Country] = true
+	case *domain.DeploymentChanged:
+		d.l.named["environment "+ev.Environment] = true
 	}
 	d.l.events[d.list] = append(d.l.events[d.list], env)
 }
@@ -229,6 +246,20 @@ func (d declaration) event() (domain.Envelope, []string) {
 		d.refer("cluster", "cluster")
 		env.Cluster, env.Event = d.text("cluster"), d.deployment(id)
 		key = []string{env.Cluster, id}
+	case listRemoved:
+		d.refer("cluster", "cluster")
+		env.Cluster, env.Time = d.text("cluster"), d.since(d.instant("effective_from")) // never by the file's: that is of what is there
+		env.Event, key = &domain.DeploymentRemoved{Deployment: id, Reason: d.text("reason")}, []string{env.Cluster, id}
+		d.l.refer("deployment", env.Cluster+"/"+id, d.n.child("id"), d.field("id"))
+		if first, both := d.l.declared[identity(listDeployments, key...)]; both {
+			d.fault("id", "is declared on line %d; a deployment is there or removed", first.Line)
+		}
+	case listMaintenance:
+		d.refer("cluster", "cluster")
+		env.Cluster, env.Time = d.text("cluster"), d.l.now
+		env.Event = &domain.MaintenanceScheduled{Maintenance: id, Nodes: d.texts("nodes"), Window: d.interval("window"),
+			Reason: d.text("reason"), Cancelled: d.flag("cancelled")}
+		key = []string{env.Cluster, id}
 	case listMappingRules:
 		d.refer("cluster", "cluster")
 		to, _ := d.sub("to")
@@ -252,6 +283,9 @@ func (d declaration) nameOr(id string) string {
 }
 
 func (d declaration) region(id string) *domain.RegionDefined {
+	if d.text("country") == eu {
+		d.fault("country", "EU is a union of countries; name the one where the region is")
+	}
 	ev := &domain.RegionDefined{Region: id, Country: d.text("country"), Name: d.text("name")}
 	trips, _ := d.sub("round_trips")
 	for i, k := range trips.n.keys {
@@ -276,7 +310,7 @@ func (d declaration) policy(id string) *domain.PolicySet {
 	d.refer("cluster", "clusters")
 	ev := &domain.PolicySet{
 		Policy: id, Kind: domain.PolicyKind(d.text("kind")), EffectiveFrom: d.effective(), EffectiveTo: d.instant("effective_to"),
-		Countries: d.texts("countries"), Certifications: d.texts("certifications"), Clusters: d.texts("clusters"),
+		Countries: d.countries("countries"), Certifications: d.texts("certifications"), Clusters: d.texts("clusters"),
 		Scope: d.text("scope"), Value: d.text("value"), Share: d.nullDecimal("share"),
 	}
 	s, _ := d.sub("selector")
@@ -292,7 +326,8 @@ func (d declaration) policy(id string) *domain.PolicySet {
 func (d declaration) selector(s entry) domain.Selector {
 	d.referSelector(s)
 	return domain.Selector{Workspace: s.text("workspace"), Class: domain.WorkloadClass(s.text("class")),
-		Deployment: s.text("deployment"), Cluster: s.text("cluster"), Tier: s.text("tier")}
+		Deployment: s.text("deployment"), Cluster: s.text("cluster"), Tier: s.text("tier"),
+		Environment: s.text("environment"), Regions: s.texts("regions"), Countries: s.countries("countries")}
 }
 
 func (d declaration) commitment(id string) *domain.CommitmentPurchased {
@@ -330,7 +365,7 @@ func (d declaration) deployment(id string) *domain.DeploymentChanged {
 			Models: need.texts("gpu_models"), Count: need.count("gpus"), Milli: need.count("gpu_milli"), MIGProfile: need.text("mig_profile"),
 			MemoryMiB: need.mebibytes("gpu_memory"), CPUMilli: need.milliCPU("cpu"), RAMMiB: need.mebibytes("memory"), GangNodes: need.count("gang_nodes"),
 		},
-		Countries: d.texts("countries"), Certifications: d.texts("certifications"), MaxPerNode: d.count("max_per_node"),
+		Countries: d.countries("countries"), Certifications: d.texts("certifications"), MaxPerNode: d.count("max_per_node"),
 		Dedicated: d.flag("dedicated"), Interruptible: d.flag("interruptible"),
 		LatencyMicros: d.micros("latency"), Priority: int32(d.whole("priority")),
 	}

@@ -1,7 +1,7 @@
 // Package manifest reads files in which people declare an estate: workspaces,
 // operators, regions, clusters, certifications, policies, quotas, budgets,
 // power tariffs, exchange rates, quotas of suppliers, assets, commitments,
-// deployments and mapping rules.
+// deployments and their removal, maintenance windows and mapping rules.
 //
 // A file is YAML, or JSON, in one or more documents. Load turns it into the
 // events that would declare exactly this; which of them are news is for the
@@ -53,7 +53,7 @@ followed by any of these lists:
 
   workspaces, operators, regions, clusters, certifications, policies, quotas,
   budgets, tariffs, fx_rates, on_demand_quotas, assets, commitments,
-  deployments, mapping_rules, methods
+  deployments, removed_deployments, maintenance, mapping_rules, methods
 
 Quotas and budgets are recorded and not yet enforced, hard ones too. Money is "12.50 USD". A time is RFC 3339 with a zone, or a date, which means
 its midnight in UTC. A round trip is "68ms", a term "36 months", memory
@@ -74,10 +74,12 @@ type Estate struct {
 	References []Reference
 }
 
-// Reference is a workspace, region or cluster that the file does not declare.
+// Reference is a workspace, region or cluster that the file does not declare, or an
+// environment or country of a selector that none of its deployments or regions has, or
+// a deployment that it removes.
 type Reference struct {
-	Kind  string // workspace, region, cluster
-	ID    string
+	Kind  string   // workspace, region, cluster, environment, country, deployment
+	ID    string   // of a deployment cluster/deployment
 	Where Position // the first place that names it
 	Field string
 }
@@ -156,7 +158,7 @@ func Load(name string, r io.Reader, opts Options) (*Estate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
-	l := &loader{name: name, now: opts.Now, declared: map[string]Position{}, referred: map[string]int{}}
+	l := &loader{name: name, now: opts.Now, declared: map[string]Position{}, referred: map[string]int{}, named: map[string]bool{}}
 	docs, err := l.read(data)
 	if err != nil {
 		return nil, err
@@ -194,6 +196,7 @@ type loader struct {
 	declared map[string]Position // what stands where, by list and identity
 	refs     []Reference
 	referred map[string]int
+	named    map[string]bool // environments and countries that entries have
 }
 
 func (l *loader) fault(n *node, field, format string, args ...any) {
@@ -220,6 +223,9 @@ func (l *loader) references() []Reference {
 	lists := map[string]string{"workspace": listWorkspaces, "region": listRegions, "cluster": listClusters}
 	var out []Reference
 	for _, r := range l.refs {
+		if l.named[r.Kind+" "+r.ID] {
+			continue
+		}
 		if _, ok := l.declared[identity(lists[r.Kind], r.ID)]; !ok {
 			out = append(out, r)
 		}

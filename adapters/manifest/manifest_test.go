@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"quartermaster/domain"
 )
@@ -106,7 +107,7 @@ func TestDemo(t *testing.T) {
 			policies[ev.Kind] = true
 		}
 	}
-	if len(types) != len(Kinds())-1 { // all but operators
+	if len(types) != len(Kinds())-2 { // all but operators and the removal of what was there before
 		t.Errorf("shows %d types of event: %v", len(types), types)
 	}
 	if len(classes) != 4 || len(policies) != 10 {
@@ -201,6 +202,110 @@ policies:
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// A selector says where, by region and by country, and in which environment; EU stands
+// for its member states. What no entry of the file has is for the caller to look up.
+func TestPlacesOfSelectors(t *testing.T) {
+	e, err := load("p.yaml", head+`
+effective_from: 2026-01-01
+regions:
+  - {id: fra, country: DE}
+clusters:
+  - {id: a, provider: p, provider_class: owned, region: fra}
+policies:
+  - {id: p, kind: apart, scope: node, selector: {environment: production, countries: [FR, EU], regions: [fra, iad]},
+     others: [{environment: research, countries: [DE, UK]}]}
+  - {id: r, kind: residency, countries: [CH, EU]}
+deployments:
+  - {id: d, cluster: a, class: serving, environment: production, countries: [EU], replicas: 1, need: {gpus: 1}}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := strings.Fields("AT BE BG CY CZ DE DK EE ES FI FR GR HR HU IE IT LT LU LV MT NL PL PT RO SE SI SK")
+	for _, env := range e.Envelopes {
+		switch ev := env.Event.(type) {
+		case *domain.PolicySet:
+			if ev.Policy == "r" {
+				if want := slices.Insert(slices.Clone(states), 3, "CH"); !slices.Equal(ev.Countries, want) {
+					t.Errorf("residency in %v, want %v", ev.Countries, want)
+				}
+				continue
+			}
+			want := domain.Selector{Environment: "production", Countries: states, Regions: []string{"fra", "iad"}}
+			if !reflect.DeepEqual(ev.Selector, want) || !reflect.DeepEqual(ev.Others, []domain.Selector{{Environment: "research", Countries: []string{"DE", "UK"}}}) {
+				t.Errorf("selectors %+v and %+v", ev.Selector, ev.Others)
+			}
+		case *domain.DeploymentChanged:
+			if !slices.Equal(ev.Countries, states) {
+				t.Errorf("deployment in %v", ev.Countries)
+			}
+		}
+	}
+	var got []string
+	for _, r := range e.References {
+		got = append(got, fmt.Sprintf("%s %s %s", r.Kind, r.ID, r.Field))
+	}
+	want := []string{
+		"workspace platform workspace", "region iad policies[0].selector.regions[1]", "country FR policies[0].selector.countries[0]",
+		"environment research policies[0].others[0].environment", "country UK policies[0].others[0].countries[1]",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	_, err = load("q.yaml", head+"regions:\n  - {id: fra, country: EU}\n")
+	if want := "q.yaml:5:24: regions[0].country: EU is a union of countries; name the one where the region is"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// A removal takes effect when it says, else now: the file's effective_from is of what is
+// there. A window of maintenance is announced now.
+func TestRemovalsAndMaintenance(t *testing.T) {
+	const top = head + "effective_from: 2026-01-01\n"
+	e, err := load("m.yaml", top+`
+removed_deployments:
+  - {id: old, workspace: search, cluster: c, reason: replaced}
+  - {id: older, workspace: search, cluster: c, effective_from: 2026-02-01}
+maintenance:
+  - {id: m1, cluster: c, nodes: [n2, n1], window: {from: 2026-07-01, to: 2026-07-02}, reason: new firmware}
+  - {id: m2, cluster: c, window: {from: 2026-08-01, to: 2026-08-02}, cancelled: true}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	window := func(m, d int) domain.Instant {
+		return domain.InstantOf(time.Date(2026, time.Month(m), d, 0, 0, 0, 0, time.UTC))
+	}
+	want := []domain.Envelope{
+		{Subject: "old", Workspace: "search", Cluster: "c", Time: now, Event: &domain.DeploymentRemoved{Deployment: "old", Reason: "replaced"}},
+		{Subject: "older", Workspace: "search", Cluster: "c", Time: window(2, 1), Event: &domain.DeploymentRemoved{Deployment: "older"}},
+		{Subject: "m1", Workspace: "platform", Cluster: "c", Time: now, Event: &domain.MaintenanceScheduled{Maintenance: "m1", Nodes: []string{"n2", "n1"}, Window: domain.Interval{From: window(7, 1), To: window(7, 2)}, Reason: "new firmware"}},
+		{Subject: "m2", Workspace: "platform", Cluster: "c", Time: now, Event: &domain.MaintenanceScheduled{Maintenance: "m2", Window: domain.Interval{From: window(8, 1), To: window(8, 2)}, Cancelled: true}},
+	}
+	if !reflect.DeepEqual(e.Envelopes, want) {
+		t.Errorf("got %+v, want %+v", e.Envelopes, want)
+	}
+	var got []string
+	for _, r := range e.References {
+		got = append(got, r.Kind+" "+r.ID)
+	}
+	if want := []string{"workspace platform", "workspace search", "cluster c", "deployment c/old", "deployment c/older"}; !slices.Equal(got, want) {
+		t.Errorf("references %q, want %q", got, want)
+	}
+	for _, x := range []struct{ text, want string }{
+		{"deployments: [{id: d, cluster: c, class: batch, replicas: 1, need: {gpus: 1}}]\nremoved_deployments:\n  - {id: d, cluster: c}\n",
+			"x.yaml:7:10: removed_deployments[0].id: is declared on line 5; a deployment is there or removed"},
+		{"removed_deployments:\n  - {id: d, cluster: c, effective_from: 2099-01-01}\n",
+			"x.yaml:6:41: removed_deployments[0].effective_from: is in the future; removed_deployments can only be declared once they are there"},
+		{"maintenance:\n  - {id: m, cluster: c, window: {from: 2026-07-02, to: 2026-07-01}}\n",
+			"x.yaml:6:56: maintenance[0].window.to: 2026-07-01T00:00:00Z is not after from, 2026-07-02T00:00:00Z"},
+	} {
+		if _, err := load("x.yaml", top+x.text); err == nil || err.Error() != x.want {
+			t.Errorf("got %v, want %s", err, x.want)
+		}
 	}
 }
 

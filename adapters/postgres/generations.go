@@ -89,7 +89,7 @@ type Instance struct {
 
 // What may be wrong with a generation. Each is wrapped with its name.
 var (
-	ErrNoGeneration = errors.New("there is no such generation; \"quartermaster projection status\" lists them")
+	ErrNoGeneration = errors.New("there is no such generation; \"quartermaster generation status\" lists them")
 	ErrGeneration   = errors.New("generation cannot be changed so")
 )
 
@@ -237,7 +237,7 @@ func (db *DB) Switch(ctx context.Context, name string) error {
 }
 
 func building(name string) error {
-	return fmt.Errorf("%w: it is still building; \"quartermaster projection rebuild %s\" goes on with it", ErrGeneration, name)
+	return fmt.Errorf("%w: it is still building; \"quartermaster generation rebuild %s\" goes on with it", ErrGeneration, name)
 }
 
 // SwitchBy is [DB.Switch] by a decision, which is kept until [DB.Told] says that it is
@@ -259,7 +259,7 @@ func (db *DB) SwitchBy(ctx context.Context, from, to string, decision []byte) er
 		if n, err := res.RowsAffected(); err != nil {
 			return err
 		} else if n == 0 {
-			return fmt.Errorf("%w: somebody else has just switched; see \"quartermaster projection status\"", ErrGeneration)
+			return fmt.Errorf("%w: somebody else has just switched; see \"quartermaster generation status\"", ErrGeneration)
 		}
 		return nil
 	})
@@ -327,7 +327,7 @@ func (db *DB) Drop(ctx context.Context, name string, force bool) error {
 func (db *DB) Active(ctx context.Context) (name string, err error) {
 	err = db.QueryRowContext(ctx, `select generation from quartermaster.active`).Scan(&name)
 	if errors.Is(err, sql.ErrNoRows) {
-		return "", fmt.Errorf("%w; \"quartermaster projection migrate\" makes one", ErrNoGeneration)
+		return "", fmt.Errorf("%w; \"quartermaster generation migrate\" makes one", ErrNoGeneration)
 	}
 	if err != nil {
 		return "", fmt.Errorf("ask which generation is read: %w", err)

@@ -62,7 +62,7 @@ type Config struct {
 }
 
 // ErrSchema means that the database's schema is not this program's: older, newer
-// or missing. An operator runs "quartermaster projection migrate", or upgrades
+// or missing. An operator runs "quartermaster generation migrate", or upgrades
 // the program.
 var ErrSchema = errors.New("database schema is not this program's")
 
@@ -147,9 +147,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err == nil && have != want {
 		switch {
 		case have == 0:
-			err = fmt.Errorf("%w: it has none yet; \"quartermaster projection migrate\" makes it", ErrSchema)
+			err = fmt.Errorf("%w: it has none yet; \"quartermaster generation migrate\" makes it", ErrSchema)
 		case have < want:
-			err = fmt.Errorf("%w: it is version %d, this program needs %d; stop older instances, then run \"quartermaster projection migrate\"", ErrSchema, have, want)
+			err = fmt.Errorf("%w: it is version %d, this program needs %d; stop older instances, then run \"quartermaster generation migrate\"", ErrSchema, have, want)
 		default:
 			err = fmt.Errorf("%w: it is version %d, this program knows %d; upgrade this program", ErrSchema, have, want)
 		}

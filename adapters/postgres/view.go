@@ -76,11 +76,11 @@ func (db *DB) openView(ctx context.Context, generation string, page int) (_ *vie
 			select g.name, g.method from quartermaster.active a join quartermaster.generations g on g.name = a.generation`).Scan(&generation, &method)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
-			return nil, generation, errors.New("the database has no active generation of rows; \"quartermaster projection migrate\" makes the first")
+			return nil, generation, errors.New("the database has no active generation of rows; \"quartermaster generation migrate\" makes the first")
 		case err != nil:
 			return nil, generation, fmt.Errorf("look up the active generation: %w", err)
 		case method != projections.Method:
-			return nil, generation, fmt.Errorf("%w: the active generation %q has method %q, this program %q; use the program of that version, or build and switch with \"quartermaster projection rebuild\"",
+			return nil, generation, fmt.Errorf("%w: the active generation %q has method %q, this program %q; use the program of that version, or build and switch with \"quartermaster generation rebuild\"",
 				ErrMethod, generation, method, projections.Method)
 		}
 	}

@@ -2,10 +2,11 @@
 //
 // What always holds: a file under its final name is complete and synced, and of
 // the files of one kind the newest has the greatest name. What is kept stays
-// until a person removes it; of what a home saves for itself the newest two
+// until a person removes it; of what commands save on their own the newest two
 // stay, and one is only removed once a newer one is in place. What a crash left
 // half-written goes when another is written a day later or more. Any number of
-// processes may read and write at a time.
+// processes may read and write at a time. Reading needs no right to write; who
+// may read the directory may read a file in it.
 package snapshotfile
 
 import (
@@ -28,7 +29,7 @@ import (
 const (
 	// Suffix is how the name of every snapshot ends.
 	Suffix = ".snapshot"
-	// saved is how many of the snapshots stay that a home saves for itself: the
+	// saved is how many of the snapshots stay that commands save on their own: the
 	// newest, and the one before in case the newest is damaged.
 	saved = 2
 	// abandoned is when a file that is being written has not been for so long that
@@ -36,7 +37,7 @@ const (
 	abandoned = 24 * time.Hour
 )
 
-// Save writes a snapshot taken at a position for the home itself, to open faster
+// Save writes a snapshot taken at a position on its own, to open faster
 // the next time, and removes those that it replaces.
 func Save(dir string, at domain.Position, write func(io.Writer) error) (path string, err error) {
 	path, err = put(dir, fmt.Sprintf("%020d", at.Records()), write)
@@ -72,7 +73,7 @@ func put(dir, name string, write func(io.Writer) error) (path string, err error)
 			err = errors.Join(err, os.Remove(f.Name()))
 		}
 	}()
-	err = errors.Join(write(f), f.Sync(), f.Close())
+	err = errors.Join(write(f), readable(f, dir), f.Sync(), f.Close())
 	if err != nil {
 		return "", fmt.Errorf("save snapshot: %w", err)
 	}
@@ -81,6 +82,15 @@ func put(dir, name string, write func(io.Writer) error) (path string, err error)
 		return "", fmt.Errorf("save snapshot: %w", err)
 	}
 	return path, syncDir(dir)
+}
+
+// readable lets those read f who may read dir.
+func readable(f *os.File, dir string) error {
+	st, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	return f.Chmod(0o600 | st.Mode().Perm()&0o444)
 }
 
 // kept reports whether a snapshot stays.

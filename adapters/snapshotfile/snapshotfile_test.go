@@ -49,7 +49,7 @@ func names(infos []Info) []string {
 	return out
 }
 
-// What a home saves for itself is replaced, what is kept stays, and neither is
+// What commands save on their own is replaced, what is kept stays, and neither is
 // in the other's way.
 func TestKeepAndSave(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "snapshots")
@@ -189,6 +189,28 @@ func TestHalfWritten(t *testing.T) {
 		}
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// Whoever may read the directory may read what is saved there later.
+func TestSnapshotsAreAsReadableAsTheirDirectory(t *testing.T) {
+	l, at := logOf(1)
+	for mode, want := range map[os.FileMode]os.FileMode{0o700: 0o600, 0o750: 0o640, 0o755: 0o644, 0o770: 0o640} {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		path, err := Save(dir, at, writer(t, l, at, "log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := st.Mode().Perm(); got != want {
+			t.Errorf("in a directory of mode %o a snapshot has mode %o, want %o", mode, got, want)
 		}
 	}
 }

@@ -33,6 +33,9 @@ func selector(m *mover, p *eventsv1.Selector, d *domain.Selector) {
 	text(m, "deployment", &p.Deployment, &d.Deployment)
 	text(m, "cluster", &p.Cluster, &d.Cluster)
 	text(m, "tier", &p.Tier, &d.Tier)
+	text(m, "environment", &p.Environment, &d.Environment)
+	m.texts("regions", &p.Regions, &d.Regions)
+	m.texts("countries", &p.Countries, &d.Countries)
 }
 
 func policySet(m *mover, p *eventsv1.PolicySet, d *domain.PolicySet) {

@@ -43,14 +43,27 @@ func signedMessage(a *attributes, payload []byte) []byte {
 // what they will be when appended; source, incarnation and sequence are given
 // later. It fails when the event cannot be encoded, and for NodeSampled.
 func Sign(env *domain.Envelope, operator string, key ed25519.PrivateKey) error {
-	err := sign(env, operator, key)
+	if len(key) != ed25519.PrivateKeySize {
+		return fmt.Errorf("sign %s: private key of %d bytes, want %d", nameOf(env.Event), len(key), ed25519.PrivateKeySize)
+	}
+	if err := ToSign(env, operator, key.Public().(ed25519.PublicKey)); err != nil {
+		return err
+	}
+	env.Signature.Bytes = ed25519.Sign(key, env.Signature.Message)
+	return nil
+}
+
+// ToSign is [Sign] for a key that is elsewhere: it sets the event's signature, but for its
+// bytes. Those are the Ed25519 signature of env.Signature.Message.
+func ToSign(env *domain.Envelope, operator string, key ed25519.PublicKey) error {
+	err := toSign(env, operator, key)
 	if err != nil {
 		return fmt.Errorf("sign %s: %w", nameOf(env.Event), err)
 	}
 	return nil
 }
 
-func sign(env *domain.Envelope, operator string, key ed25519.PrivateKey) error {
+func toSign(env *domain.Envelope, operator string, key ed25519.PublicKey) error {
 	switch {
 	case env.Event == nil:
 		return fmt.Errorf("%w: it holds no event", domain.ErrIncomplete)
@@ -60,18 +73,17 @@ func sign(env *domain.Envelope, operator string, key ed25519.PrivateKey) error {
 		return fmt.Errorf("%w: time is not given", domain.ErrIncomplete)
 	case operator == "":
 		return fmt.Errorf("%w: no operator", domain.ErrIncomplete)
-	case len(key) != ed25519.PrivateKeySize:
-		return fmt.Errorf("private key of %d bytes, want %d", len(key), ed25519.PrivateKeySize)
+	case len(key) != ed25519.PublicKeySize:
+		return fmt.Errorf("public key of %d bytes, want %d", len(key), ed25519.PublicKeySize)
 	}
 	body, err := payload(env.Event)
 	if err != nil {
 		return err
 	}
 	signed := *env
-	signed.Signature = &domain.Signature{Operator: operator, Key: key.Public().(ed25519.PublicKey)}
+	signed.Signature = &domain.Signature{Operator: operator, Key: key}
 	attrs := attributesOf(&signed)
 	signed.Signature.Message = signedMessage(&attrs, body)
-	signed.Signature.Bytes = ed25519.Sign(key, signed.Signature.Message)
 	env.Signature = signed.Signature
 	return nil
 }

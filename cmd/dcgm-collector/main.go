@@ -29,6 +29,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/buildinfo"
 	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/dcgm"
 )
@@ -133,7 +134,7 @@ Exit codes: 0 ended when asked to, 1 other, 2 wrong flags, 3 built without C,
 13 no permission, 14 no engine, 15 no driver, 16 no GPUs, 17 the nv-hostengine went
 away, or one came while DCGM was embedded, 18 nobody reads the frames.`,
 		Example: `  dcgm-collector check
-  dcgm-collector check --json
+  dcgm-collector check -o json
   dcgm-collector --engine tcp://127.0.0.1:5555 | my-reader
   dcgm-collector --engine embedded --profiling=false`,
 		Args: cobra.NoArgs,
@@ -169,10 +170,11 @@ away, or one came while DCGM was embedded, 18 nobody reads the frames.`,
 	own.DurationVar(&cfg.Medium, "medium", 10*time.Second, "time between readings of thermals and clocks")
 	own.DurationVar(&cfg.Slow, "slow", 30*time.Second, "time between readings of errors and links, and between health checks")
 	own.DurationVar(&cfg.Heartbeat, "heartbeat", 2*time.Second, "time between heartbeats")
-	var asJSON bool
-	fs.BoolVar(&asJSON, "json", false, "print JSON: of check and version")
-	root.AddCommand(checkCommand(&cfg, stdout, &code, &asJSON))
-	if err := commandline.SetVersion(root, commandline.VersionOf("dcgm-collector")); err != nil {
+	var output string
+	commandline.OutputFlag(fs, &output, "form of check and version: text or json", "text", "json")
+	root.AddCommand(checkCommand(&cfg, stdout, &code, &output))
+	version := buildinfo.Of("dcgm-collector")
+	if err := commandline.SetVersion(root, version.Version, version); err != nil {
 		fmt.Fprintf(stderr, "dcgm-collector: %v\n", err)
 		return exitOther
 	}
@@ -249,25 +251,25 @@ type ReportGroup struct {
 	Reason string   `json:"reason,omitempty"`
 }
 
-func checkCommand(cfg *Config, stdout io.Writer, code *int, asJSON *bool) *cobra.Command {
+func checkCommand(cfg *Config, stdout io.Writer, code *int, output *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
 		Short: "Say what works on this node, and what is missing",
 		Long: `Loads DCGM, attaches to an engine or embeds one, lists the GPUs and watches every
 group of fields for a moment. Exits as the collector would.
 
-Keys of --json: ok; trouble (a word), text and exit where something is missing;
+Keys of -o json: ok; trouble (a word), text and exit where something is missing;
 library (version of DCGM), path, driver; engine (that is used); tried (engine, result:
 used, absent, untrusted or failed, reason); devices (gpu, uuid, model, pci, profile,
 lost); groups (name, works, fields, reason).`,
 		Example: `  dcgm-collector check
-  dcgm-collector check --engine tcp://127.0.0.1:5555 --json`,
+  dcgm-collector check --engine tcp://127.0.0.1:5555 -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg.Every, cfg.Medium, cfg.Slow, cfg.Heartbeat = time.Second, 10*time.Second, 30*time.Second, time.Second
 			r := check(*cfg)
 			*code = r.Exit
-			if *asJSON {
+			if *output == "json" {
 				e := json.NewEncoder(stdout)
 				e.SetIndent("", "  ")
 				return e.Encode(r)

@@ -863,7 +863,7 @@ func TestPreflight(t *testing.T) {
 				t.Errorf("troubles %+v, want %s", r.troubles, c.text)
 			}
 			// For people and programs.
-			cmd := command(t, m.Env(), append([]string{"check", "--json"}, c.args...)...)
+			cmd := command(t, m.Env(), append([]string{"check", "-o", "json"}, c.args...)...)
 			out, _ := cmd.Output()
 			var got Report
 			if err := json.Unmarshal(out, &got); err != nil {
@@ -914,7 +914,7 @@ func TestEngines(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := node(t, "gpus 1", c.scenario)
 			env := append(m.Env(), "QM_HOST_ENGINE="+c.found)
-			out, err := command(t, env, "check", "--json", "--engine", c.engine).Output()
+			out, err := command(t, env, "check", "-o", "json", "--engine", c.engine).Output()
 			var r Report
 			if err := errors.Join(err, json.Unmarshal(out, &r)); err != nil {
 				t.Fatalf("%v\n%s", err, out)

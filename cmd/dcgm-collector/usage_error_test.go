@@ -36,7 +36,7 @@ func TestWrongCommandLines(t *testing.T) {
 	if code, out, _ := answer("--version"); code != 0 || !strings.HasPrefix(out, "dcgm-collector ") {
 		t.Errorf("--version exits %d with %q", code, out)
 	}
-	if code, out, _ := answer("--version --json"); code != 0 || !strings.Contains(out, `"program": "dcgm-collector"`) {
-		t.Errorf("--version --json exits %d with %q", code, out)
+	if code, out, _ := answer("--version -o json"); code != 0 || !strings.Contains(out, `"program": "dcgm-collector"`) {
+		t.Errorf("--version -o json exits %d with %q", code, out)
 	}
 }

@@ -1005,7 +1005,7 @@ func TestCheck(t *testing.T) {
 	report := func() (found map[string]finding, code int) {
 		t.Helper()
 		var out, errs strings.Builder
-		code = run([]string{"check", "--config", n.config, "--json"}, &out, &errs)
+		code = run([]string{"check", "--config", n.config, "-o", "json"}, &out, &errs)
 		var ans struct{ Checks []finding }
 		if err := json.Unmarshal([]byte(out.String()), &ans); err != nil {
 			t.Fatalf("%s: %v", out.String(), err)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/configfile"
 	"quartermaster/adapters/podresources"
 	"quartermaster/adapters/transport"
@@ -58,13 +59,13 @@ Exit 1 if any failed. --offline does not ask the gateway (or Kafka, where one is
 configured).
 
 JSON keys: ok, checks (check, result: ok, warning, failed or skipped, found, next).`,
-		Example: "  node-reporter check --config /etc/node-reporter/node-reporter.yaml\n  node-reporter check --config node-reporter.yaml --offline --json",
+		Example: "  node-reporter check --config /etc/node-reporter/node-reporter.yaml\n  node-reporter check --config node-reporter.yaml --offline -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found := check(cmd.Context(), a.path, offline)
 			ok := !slices.ContainsFunc(found, func(f finding) bool { return f.Result == resultFailed })
-			if a.json {
-				if err := a.answerJSON(map[string]any{"ok": ok, "checks": found}); err != nil {
+			if a.asJSON() {
+				if err := commandline.WriteJSON(a.out, map[string]any{"ok": ok, "checks": found}); err != nil {
 					return err
 				}
 			} else {
@@ -90,7 +91,7 @@ func check(ctx context.Context, path string, offline bool) []finding {
 	cfg, err := readConfig(path, os.Getenv)
 	if err != nil {
 		var out []finding
-		for _, e := range eachError(err) {
+		for _, e := range configfile.Joined(err) {
 			out = append(out, finding{"configuration", resultFailed, e.Error(), `mend it; "node-reporter config example" explains every field`})
 		}
 		return out
@@ -113,13 +114,6 @@ func check(ctx context.Context, path string, offline bool) []finding {
 		out = append(out, checkDelivery(ctx, cfg, clk))
 	}
 	return append(out, checkClock(clk))
-}
-
-func eachError(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	return []error{err}
 }
 
 // checkSpool tries to write, and looks at the space.
@@ -167,7 +161,7 @@ func checkSpool(cfg *Config) finding {
 func checkCollector(ctx context.Context, cfg *Config) []finding {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, cfg.Collector.Command, "check", "--json", "--engine", cfg.Collector.Engine, fmt.Sprintf("--profiling=%t", cfg.Collector.Profiling))
+	cmd := exec.CommandContext(ctx, cfg.Collector.Command, "check", "-o", "json", "--engine", cfg.Collector.Engine, fmt.Sprintf("--profiling=%t", cfg.Collector.Profiling))
 	cmd.WaitDelay = 2 * time.Second
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

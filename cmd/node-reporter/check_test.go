@@ -43,7 +43,7 @@ func checked(t *testing.T, config string, secrets map[string]string) (lines stri
 		t.Fatal(err)
 	}
 	var out, errs strings.Builder
-	run([]string{"check", "--config", path, "--json"}, &out, &errs)
+	run([]string{"check", "--config", path, "-o", "json"}, &out, &errs)
 	var ans struct{ Checks []finding }
 	if err := json.Unmarshal([]byte(out.String()), &ans); err != nil {
 		t.Fatalf("%s%s: %v", out.String(), errs.String(), err)

@@ -33,6 +33,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/buildinfo"
 	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/configfile"
 	"quartermaster/domain/faults"
@@ -70,7 +71,7 @@ func (a *app) run(args []string) int {
 	switch {
 	case err == nil, errors.Is(err, errNotReady):
 		return code
-	case a.json || commandline.AsksJSON(args):
+	case a.asJSON() || commandline.AsksJSON(args):
 		if json.NewEncoder(a.out).Encode(map[string]string{"error": err.Error()}) == nil {
 			return code
 		}
@@ -83,7 +84,7 @@ func (a *app) run(args []string) int {
 type app struct {
 	out, err io.Writer
 	path     string // of the configuration
-	json     bool
+	output   string // text or json
 	pace     pace
 }
 
@@ -120,9 +121,10 @@ or a file cannot be reached or read.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	f := root.PersistentFlags()
 	f.StringVar(&a.path, "config", os.Getenv(envPrefix+"CONFIG"), "configuration of this node (environment: NODE_REPORTER_CONFIG)")
-	f.BoolVar(&a.json, "json", false, "log and answer in JSON")
+	commandline.OutputFlag(f, &a.output, "form of the answer and of the log: text or json", "text", "json")
 	root.AddCommand(a.runCommand(), a.checkCommand(), a.configCommand())
-	if err := commandline.SetVersion(root, commandline.VersionOf("node-reporter", "faults/"+faults.Standard().Version())); err != nil {
+	version := buildinfo.Of("node-reporter", "faults/"+faults.Standard().Version())
+	if err := commandline.SetVersion(root, version.Version, version); err != nil {
 		panic(err) // a struct of strings
 	}
 	commandline.Strict(root)
@@ -130,7 +132,7 @@ or a file cannot be reached or read.`,
 }
 
 func (a *app) logger() *slog.Logger {
-	if a.json {
+	if a.asJSON() {
 		return slog.New(slog.NewJSONHandler(a.err, nil))
 	}
 	return slog.New(slog.NewTextHandler(a.err, nil))
@@ -141,13 +143,13 @@ func (a *app) runCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Report, until it is asked to end",
 		Long: `Run reports until it gets SIGTERM or SIGINT; what is not delivered then waits in the
-spool for the next run. It logs to standard error, as JSON with --json.
+spool for the next run. It logs to standard error, as JSON with -o json.
 
 It runs without a collector, a gateway or a free disk, and tries again; what is wrong
 is logged once, and stands in /healthz and /metrics. It ends with an error only when
 the configuration is wrong, the spool's directory cannot be written, or another
 reporter has it open.`,
-		Example: "  node-reporter run --config /etc/node-reporter/node-reporter.yaml\n  NODE_REPORTER_CLUSTER=lab node-reporter run --config node-reporter.yaml --json",
+		Example: "  node-reporter run --config /etc/node-reporter/node-reporter.yaml\n  NODE_REPORTER_CLUSTER=lab node-reporter run --config node-reporter.yaml -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := readConfig(a.path, os.Getenv)
@@ -182,13 +184,6 @@ func newSender(cfg *Config, clk *clock, log *slog.Logger) (sender, error) {
 	return newGateway(&cfg.Gateway, clk, log)
 }
 
-func (a *app) answerJSON(v any) error {
-	enc := json.NewEncoder(a.out)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
-
 func (a *app) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
@@ -201,12 +196,12 @@ one that is not set. Secrets stand in files of their own, open to their owner al
 	cmd.AddCommand(&cobra.Command{
 		Use:     "example",
 		Short:   "Print a configuration with its manual, to begin from",
-		Long:    `Example prints a configuration that explains every field. With --json it is one document with the key example.`,
+		Long:    `Example prints a configuration that explains every field. With -o json it is one document with the key example.`,
 		Example: "  node-reporter config example > node-reporter.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if a.json {
-				return a.answerJSON(map[string]string{"example": string(exampleConfig)})
+			if a.asJSON() {
+				return commandline.WriteJSON(a.out, map[string]string{"example": string(exampleConfig)})
 			}
 			_, err := a.out.Write(exampleConfig)
 			return err
@@ -219,7 +214,7 @@ opens no file with a secret.
 
 JSON keys: config (the file), values (key, value, from: file, environment or default,
 at: file:line:column or the variable).`,
-		Example: "  node-reporter config show --config node-reporter.yaml\n  node-reporter config show --config node-reporter.yaml --json",
+		Example: "  node-reporter config show --config node-reporter.yaml\n  node-reporter config show --config node-reporter.yaml -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := readConfig(a.path, os.Getenv)
@@ -227,8 +222,8 @@ at: file:line:column or the variable).`,
 				return err
 			}
 			values := cfg.file.Values()
-			if a.json {
-				return a.answerJSON(map[string]any{"config": a.path, "values": values})
+			if a.asJSON() {
+				return commandline.WriteJSON(a.out, map[string]any{"config": a.path, "values": values})
 			}
 			text, err := configfile.YAML(values)
 			if err != nil {
@@ -240,3 +235,6 @@ at: file:line:column or the variable).`,
 	})
 	return cmd
 }
+
+// asJSON reports whether it logs and answers in JSON.
+func (a *app) asJSON() bool { return a.output == "json" }

@@ -25,7 +25,7 @@ func TestWrongCommandLines(t *testing.T) {
 		t.Errorf("--version exits %d with %q", code, out.String())
 	}
 	out.Reset()
-	if code := run([]string{"--version", "--json"}, &out, io.Discard); code != 0 || !strings.Contains(out.String(), `"program": "node-reporter"`) {
-		t.Errorf("--version --json exits %d with %q", code, out.String())
+	if code := run([]string{"--version", "-o", "json"}, &out, io.Discard); code != 0 || !strings.Contains(out.String(), `"program": "node-reporter"`) {
+		t.Errorf("--version -o json exits %d with %q", code, out.String())
 	}
 }

@@ -14,8 +14,11 @@ import (
 	"time"
 
 	"quartermaster/adapters/snapshotfile"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/apptest"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/inventory"
 )
 
 // A snapshot that is sound and not what the log says is found by its name, by
@@ -23,16 +26,16 @@ import (
 // is too.
 func TestSnapshotThatLies(t *testing.T) {
 	dir := t.TempDir()
-	h, _ := openTest(t, dir)
+	h, _ := apptest.Open(t, dir)
 	e := newEstate(6, 10*time.Minute)
-	keep := func(of *home, log string, at domain.Position) string {
+	keep := func(of *app.Conn, log string, at domain.Position) string {
 		t.Helper()
 		var path string
-		if err := of.view(t.Context(), func(v projections.View) (err error) {
+		if err := of.View(t.Context(), func(v projections.View) (err error) {
 			if at == nil {
 				at = v.Position()
 			}
-			path, err = snapshotfile.Keep(h.snapshots(), at, func(w io.Writer) error {
+			path, err = snapshotfile.Keep(h.Snapshots(), at, func(w io.Writer) error {
 				_, err := projections.WriteSnapshot(w, v, log)
 				return err
 			})
@@ -42,35 +45,36 @@ func TestSnapshotThatLies(t *testing.T) {
 		}
 		return filepath.Base(path)
 	}
-	if err := errors.Join(e.fill(t.Context(), h, 30), h.catchUp(t.Context())); err != nil {
+	if err := errors.Join(e.fill(t.Context(), h, 30), h.CatchUp(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	good := keep(h, h.id, nil)
+	good := keep(h, h.ID, nil)
 
 	// Rows of another estate, of as many records, under this log's name.
-	other, _ := openTest(t, t.TempDir())
+	other, _ := apptest.Open(t, t.TempDir())
 	liar := newEstate(6, 10*time.Minute)
 	liar.start += domain.Hour
-	if err := errors.Join(liar.fill(t.Context(), other, 60), other.catchUp(t.Context())); err != nil {
+	if err := errors.Join(liar.fill(t.Context(), other, 60), other.CatchUp(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	lie := keep(other, h.id, nil)
+	lie := keep(other, h.ID, nil)
 	foreign := keep(other, "another", domain.Position{{Topic: domain.TopicFleet}: 1})
-	if err := errors.Join(liar.fill(t.Context(), other, 60), other.catchUp(t.Context())); err != nil {
+	if err := errors.Join(liar.fill(t.Context(), other, 60), other.CatchUp(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	beyond := keep(other, h.id, nil)
-	closeTest(t, other)
+	beyond := keep(other, h.ID, nil)
+	apptest.Close(t, other)
 
-	if err := errors.Join(e.fill(t.Context(), h, 40), h.catchUp(t.Context())); err != nil {
+	if err := errors.Join(e.fill(t.Context(), h, 40), h.CatchUp(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	h.saved = h.runner.Progress().Position // nothing is saved beside
-	closeTest(t, h)
+	if err := h.Shut(); err != nil { // nothing is saved beside
+		t.Fatal(err)
+	}
 
 	want := map[string]string{good: "equal", lie: "different", foreign: "other_log", beyond: "beyond_log"}
-	code, out := command(t, dir, "snapshot", "verify", "--json")
-	var checks []snapshotCheck
+	code, out := command(t, dir, "snapshot", "verify", "-o", "json")
+	var checks []app.SnapshotCheck
 	if err := json.Unmarshal([]byte(out), &checks); code != 1 || err != nil || len(checks) != len(want) {
 		t.Fatalf("exit %d, %d checks, %v\n%s", code, len(checks), err, out)
 	}
@@ -85,7 +89,7 @@ func TestSnapshotThatLies(t *testing.T) {
 	if code, out := command(t, dir, "snapshot", "verify", good, good); code != 0 || !strings.Contains(out, "2 of 2 snapshots are what the log says") {
 		t.Errorf("the good one: exit %d\n%s", code, out)
 	}
-	// Opening a home takes the newest snapshot that covers no more than the log, so
+	// Opening a data directory takes the newest snapshot that covers no more than the log, so
 	// the rows are those of the lie: replaying tells.
 	for name := range want {
 		if name != good && name != lie {
@@ -105,7 +109,7 @@ func TestSnapshotThatLies(t *testing.T) {
 	if err := removeSnapshot(dir, lie); err != nil {
 		t.Fatal(err)
 	}
-	if code, out := command(t, dir, "log", "replay", "--verify", "--json"); code != 0 || !strings.Contains(out, `"snapshots_checked": 1`) {
+	if code, out := command(t, dir, "log", "replay", "--verify", "-o", "json"); code != 0 || !strings.Contains(out, `"snapshots_checked": 1`) {
 		t.Errorf("replay without the lie: exit %d\n%s", code, out)
 	}
 }
@@ -117,11 +121,11 @@ func TestSnapshotOfAnotherLog(t *testing.T) {
 	e := newEstate(6, 10*time.Minute)
 	fill := func(e *estate, n int) {
 		t.Helper()
-		h, _ := openTest(t, dir)
-		if err := errors.Join(e.fill(t.Context(), h, n), h.catchUp(t.Context())); err != nil {
+		h, _ := apptest.Open(t, dir)
+		if err := errors.Join(e.fill(t.Context(), h, n), h.CatchUp(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		closeTest(t, h)
+		apptest.Close(t, h)
 	}
 	snapshots := func() []string {
 		t.Helper()
@@ -148,7 +152,7 @@ func TestSnapshotOfAnotherLog(t *testing.T) {
 	says := func(args ...string) {
 		t.Helper()
 		_, out := command(t, dir, args...)
-		if !strings.Contains(out, "remove this file") || !strings.Contains(out, late[0]) || !strings.Contains(out, "the beginning of the log") || strings.Contains(out, "projection rebuild") {
+		if !strings.Contains(out, "remove this file") || !strings.Contains(out, late[0]) || !strings.Contains(out, "the beginning of the log") || strings.Contains(out, "generation rebuild") {
 			t.Errorf("%v: it says\n%s", args, out)
 		}
 	}
@@ -211,73 +215,46 @@ func removeSnapshot(dir, name string) error {
 // As of the past, a report that names no time is about when the last record
 // before it was appended.
 func TestNowInThePast(t *testing.T) {
-	h, _ := openTest(t, t.TempDir())
-	defer closeTest(t, h)
+	dir := t.TempDir()
+	h, _ := apptest.Open(t, dir)
 	e := newEstate(2, 10*time.Minute)
 	if err := e.fill(t.Context(), h, 8); err != nil {
 		t.Fatal(err)
 	}
-	at := func(asOf string) domain.Instant {
+	all, err := h.End(t.Context())
+	if err = errors.Join(err, h.CatchUp(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	apptest.Close(t, h)
+	a := &app.App{Dir: dir}
+	defer a.Close()
+	at := func(asOf app.At) domain.Instant {
 		t.Helper()
-		if err := h.goBack(t.Context(), asOf); err != nil {
-			t.Fatal(err)
-		}
-		got, err := h.now(t.Context())
+		inv, err := a.For(app.Everyone).Fleet(t.Context(), asOf, inventory.Filter{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return got
-	}
-	all, err := h.end(t.Context())
-	if err != nil {
-		t.Fatal(err)
+		return inv.At
 	}
 	third := e.start + 3*e.interval
-	if got := at(all.String()); got != e.start+4*e.interval {
+	if got := at(app.At(all.String())); got != e.start+4*e.interval {
 		t.Errorf("after everything it is %s", got)
 	}
-	if got := at((third + 1).String()); got != third {
+	if got := at(app.At((third + 1).String())); got != third {
 		t.Errorf("after three rounds it is %s, want %s", got, third)
 	}
 	if got := at("0"); got != 0 {
 		t.Errorf("before everything it is %s", got)
 	}
-	h.asOf = nil
-	if got, err := h.now(t.Context()); err != nil || got < third {
-		t.Errorf("now it is %s: %v", got, err)
-	}
-}
-
-// Snapshots whose positions do not cover one another are checked in passes of
-// their own.
-func TestPasses(t *testing.T) {
-	a, b := domain.TopicPartition{Topic: domain.TopicFleet}, domain.TopicPartition{Topic: domain.TopicFleet, Partition: 1}
-	check := func(name string, at domain.Position) *snapshotCheck {
-		return &snapshotCheck{File: name, Result: snapshotUnchecked, info: snapshotfile.Info{SnapshotInfo: projections.SnapshotInfo{Position: at}}}
-	}
-	done := check("done", domain.Position{})
-	done.Result = snapshotDamaged
-	passes := unchecked([]*snapshotCheck{
-		check("both", domain.Position{a: 2, b: 2}), check("b", domain.Position{b: 3}), check("a", domain.Position{a: 2}), done,
-		check("none", domain.Position{}), check("a again", domain.Position{a: 2}),
-	})
-	got := [][]string{}
-	for _, pass := range passes {
-		names := []string{}
-		for _, c := range pass {
-			names = append(names, c.File)
-		}
-		got = append(got, names)
-	}
-	if len(got) != 2 || !slices.Equal(got[0], []string{"none", "a", "a again", "both"}) || !slices.Equal(got[1], []string{"b"}) {
-		t.Errorf("passes are %v", got)
+	if got := at(""); got < third {
+		t.Errorf("now it is %s", got)
 	}
 }
 
 // Every command that reads has --as-of, and every key of what "snapshot" answers
 // is in its help.
 func TestAsOfEverywhere(t *testing.T) {
-	dir := smallHome(t)
+	dir := apptest.FilledDir(t)
 	for _, c := range [][]string{
 		{"fleet"}, {"models"}, {"usage"}, {"costs"}, {"costs", "leaves"}, {"costs", "explain"}, {"plan"}, {"plan", "list"}, {"plan", "show"},
 		{"quarantine", "list"}, {"quarantine", "show"}, {"log", "stats"}, {"snapshot", "make"},
@@ -287,13 +264,13 @@ func TestAsOfEverywhere(t *testing.T) {
 		}
 	}
 	for _, c := range []string{"make", "list", "verify"} {
-		code, out := command(t, dir, "snapshot", c, "--json")
+		code, out := command(t, dir, "snapshot", c, "-o", "json")
 		var answer any
 		if err := json.Unmarshal([]byte(out), &answer); code != 0 || err != nil {
 			t.Fatalf("snapshot %s: exit %d, %v\n%s", c, code, err, out)
 		}
 		keys := map[string]bool{}
-		keysUnder(answer, keys)
+		apptest.KeysUnder(answer, keys)
 		if !keys["file"] || !keys["position"] {
 			t.Errorf("snapshot %s answers %s", c, out)
 		}

@@ -6,25 +6,23 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/lib/pq"
-	kafkago "github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/postgres"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/cli"
 	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/cmd/quartermaster/internal/config/configtest"
 	"quartermaster/domain"
@@ -32,14 +30,14 @@ import (
 )
 
 // checked runs config check and returns its lines by their checks.
-func checked(t *testing.T, path string) (code int, checks map[string][]configCheck) {
+func checked(t *testing.T, path string) (code int, checks map[string][]app.ConfigCheck) {
 	t.Helper()
-	code, out := command(t, t.TempDir(), "config", "check", "--json", "--config", path)
-	var ans configCheckAnswer
+	code, out := command(t, t.TempDir(), "config", "check", "-o", "json", "--config", path)
+	var ans cli.ConfigCheckAnswer
 	if err := json.Unmarshal([]byte(out), &ans); err != nil || ans.OK != (code == 0) || ans.Config != path {
 		t.Fatalf("exit %d, %v\n%s", code, err, out)
 	}
-	checks = map[string][]configCheck{}
+	checks = map[string][]app.ConfigCheck{}
 	for _, c := range ans.Checks {
 		checks[c.Check] = append(checks[c.Check], c)
 	}
@@ -47,9 +45,9 @@ func checked(t *testing.T, path string) (code int, checks map[string][]configChe
 }
 
 // expect fails unless a check has the result, and says and advises so.
-func expect(t *testing.T, checks map[string][]configCheck, check, result, found, next string) {
+func expect(t *testing.T, checks map[string][]app.ConfigCheck, check, result, found, next string) {
 	t.Helper()
-	if !slices.ContainsFunc(checks[check], func(c configCheck) bool {
+	if !slices.ContainsFunc(checks[check], func(c app.ConfigCheck) bool {
 		return c.Result == result && strings.Contains(c.Found, found) && strings.Contains(c.Next, next)
 	}) {
 		t.Errorf("%s: %+v\nwant %s, %q and %q", check, checks[check], result, found, next)
@@ -98,11 +96,11 @@ func TestConfigCheckTopics(t *testing.T) {
 	if code != 1 {
 		t.Errorf("exit %d", code)
 	}
-	expect(t, checks, "broker "+address, checkOK, "answers (plain text)", "")
-	expect(t, checks, "broker 127.0.0.1:1", checkFailed, "connection refused", "")
-	expect(t, checks, "log", checkOK, "id ", "")
-	expect(t, checks, "topics", checkFailed, "there are none yet", "serve\" makes them")
-	expect(t, checks, "postgres", checkFailed, "connection refused", "start it, or correct postgres.dsn")
+	expect(t, checks, "broker "+address, app.CheckOK, "answers (plain text)", "")
+	expect(t, checks, "broker 127.0.0.1:1", app.CheckFailed, "connection refused", "")
+	expect(t, checks, "log", app.CheckOK, "id ", "")
+	expect(t, checks, "topics", app.CheckFailed, "there are none yet", "serve\" makes them")
+	expect(t, checks, "postgres", app.CheckFailed, "connection refused", "start it, or correct postgres.dsn")
 	path = writeConfig(t, "kafka: {replication: 1, brokers: ['%s']}\n%s", address, noDatabase)
 
 	log, err := kafka.Open(t.Context(), kafka.Config{Brokers: []string{address}})
@@ -115,15 +113,15 @@ func TestConfigCheckTopics(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, checks = checked(t, path) // which would find what the first one made
-	expect(t, checks, "replication", checkWarning, "may lose acknowledged events", "flush.messages=1")
-	expect(t, checks, "durability", checkWarning, string(specs[0].Topic)+", "+string(specs[1].Topic)+": replicas: 1", "flush.messages=1")
-	expect(t, checks, "topic "+string(specs[0].Topic), checkOK, "partitions, kept for ever", "")
-	expect(t, checks, "topics", checkFailed, "these do not exist: "+string(specs[2].Topic)+", ", "")
+	expect(t, checks, "replication", app.CheckWarning, "may lose acknowledged events", "flush.messages=1")
+	expect(t, checks, "durability", app.CheckWarning, string(specs[0].Topic)+", "+string(specs[1].Topic)+": replicas: 1", "flush.messages=1")
+	expect(t, checks, "topic "+string(specs[0].Topic), app.CheckOK, "partitions, kept for ever", "")
+	expect(t, checks, "topics", app.CheckFailed, "these do not exist: "+string(specs[2].Topic)+", ", "")
 	if err := log.EnsureTopics(t.Context(), specs); err != nil {
 		t.Fatal(err)
 	}
 	_, checks = checked(t, path)
-	expect(t, checks, "partitions", checkOK, fmt.Sprintf("%d are led by brokers that answer; they hold 0 events", len(domain.AllPartitions())), "")
+	expect(t, checks, "partitions", app.CheckOK, fmt.Sprintf("%d are led by brokers that answer; they hold 0 events", len(domain.AllPartitions())), "")
 }
 
 // Before the first start topics are missing as they should be, and more replicas
@@ -133,9 +131,9 @@ func TestConfigCheckFirstStart(t *testing.T) {
 	address := broker(t)
 	path := writeConfig(t, "kafka: {replication: 3, brokers: ['%s']}\npostgres: {dsn_file: %q}\n", address, writeSecret(t, dsn))
 	_, checks := checked(t, path)
-	expect(t, checks, "replication", checkFailed, "kafka.replication is 3, and 1 brokers are there", "set kafka.replication: 1")
-	expect(t, checks, "topics", checkFailed, "there are none yet; they will be made by \"quartermaster serve\", but a trial failed", "")
-	expect(t, checks, "schema", checkWarning, "there is none yet", "will be made by \"quartermaster projection migrate\"")
+	expect(t, checks, "replication", app.CheckFailed, "kafka.replication is 3, and 1 brokers are there", "set kafka.replication: 1")
+	expect(t, checks, "topics", app.CheckFailed, "there are none yet; they will be made by \"quartermaster serve\", but a trial failed", "")
+	expect(t, checks, "schema", app.CheckWarning, "there is none yet", "will be made by \"quartermaster generation migrate\"")
 	path = writeConfig(t, "kafka: {replication: 1, brokers: ['%s']}\npostgres: {dsn_file: %q}\n", address, writeSecret(t, dsn))
 	if code, checks := checked(t, path); code != 0 {
 		t.Errorf("all of it can be made, and it exits %d: %+v", code, checks)
@@ -144,7 +142,7 @@ func TestConfigCheckFirstStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, checks = checked(t, path)
-	expect(t, checks, "topics", checkWarning, "there are none yet", "will be made by \"quartermaster serve\"")
+	expect(t, checks, "topics", app.CheckWarning, "there are none yet", "will be made by \"quartermaster serve\"")
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +152,7 @@ func TestConfigCheckFirstStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, checks = checked(t, path)
-	expect(t, checks, "topics", checkFailed, "there are none yet", "correct kafka.brokers")
+	expect(t, checks, "topics", app.CheckFailed, "there are none yet", "correct kafka.brokers")
 }
 
 // A user who may make neither schema nor topics is told which rights are missing.
@@ -198,12 +196,12 @@ func TestConfigCheckRights(t *testing.T) {
 	if code != 1 {
 		t.Errorf("exit %d", code)
 	}
-	expect(t, checks, "schema", checkFailed, "will be made by \"quartermaster projection migrate\", but these rights are missing: CREATE on database "+name, "grant them")
-	expect(t, checks, "topics", checkFailed, "will be made by \"quartermaster serve\", but these rights are missing: Create on the cluster", "grant them to User:reader")
+	expect(t, checks, "schema", app.CheckFailed, "will be made by \"quartermaster generation migrate\", but these rights are missing: CREATE on database "+name, "grant them")
+	expect(t, checks, "topics", app.CheckFailed, "will be made by \"quartermaster serve\", but these rights are missing: Create on the cluster", "grant them to User:reader")
 
 	exec("grant create on database " + name + " to " + role)
 	_, checks = checked(t, path)
-	expect(t, checks, "schema", checkWarning, "this user may make it", "projection migrate")
+	expect(t, checks, "schema", app.CheckWarning, "this user may make it", "generation migrate")
 	if _, _, err := postgres.Migrate(t.Context(), postgres.Config{DSN: u.String()}); err != nil {
 		t.Errorf("check says that the user may: %v", err)
 	}
@@ -216,8 +214,8 @@ func TestConfigCheckSettings(t *testing.T) {
 	address := broker(t, kfake.SeedTopics(int32(spec.Partitions)+1, string(spec.Topic)))
 	_, checks := checked(t, writeConfig(t, "kafka: {brokers: ['%s']}\n%s", address, noDatabase))
 	name := "topic " + string(spec.Topic)
-	expect(t, checks, name, checkFailed, fmt.Sprintf("partitions is %d, must be %d", spec.Partitions+1, spec.Partitions), "Kafka takes no partition away")
-	expect(t, checks, name, checkFailed, "retention.ms is ", "kafka-configs.sh --alter --entity-type topics --entity-name "+string(spec.Topic)+" --add-config retention.ms=-1")
+	expect(t, checks, name, app.CheckFailed, fmt.Sprintf("partitions is %d, must be %d", spec.Partitions+1, spec.Partitions), "Kafka takes no partition away")
+	expect(t, checks, name, app.CheckFailed, "retention.ms is ", "kafka-configs.sh --alter --entity-type topics --entity-name "+string(spec.Topic)+" --add-config retention.ms=-1")
 }
 
 // Encryption and logins that do not fit are told apart.
@@ -233,14 +231,14 @@ func TestConfigCheckConnections(t *testing.T) {
 	ca := writeSecret(t, string(cert))
 	right, wrong := writeSecret(t, "right\n"), writeSecret(t, "hunter2")
 	for name, c := range map[string]struct{ address, tls, sasl, result, found, next string }{
-		"right":             {secure, "{enabled: true, ca_file: " + ca + "}", "{mechanism: SCRAM-SHA-512, user: u, password_file: " + right + "}", checkOK, "answers (TLS, SCRAM-SHA-512)", ""},
-		"right as it is":    {secure, "{enabled: true, ca_file: " + ca + "}", "{mechanism: PLAIN, user: u, password_file: " + right + "}", checkOK, "answers (TLS, PLAIN)", ""},
-		"wrong password":    {secure, "{enabled: true, ca_file: " + ca + "}", "{mechanism: SCRAM-SHA-512, user: u, password_file: " + wrong + "}", checkFailed, "", "the login is wrong"}, // this broker hangs up, where Apache Kafka says so
-		"unknown mechanism": {secure, "{enabled: true, ca_file: " + ca + "}", "{mechanism: SCRAM-SHA-256, user: u, password_file: " + right + "}", checkFailed, "", "it hung up"},
-		"no login":          {secure, "{enabled: true, ca_file: " + ca + "}", "{}", checkFailed, "", "it hung up"},
-		"no encryption":     {secure, "{}", "{}", checkFailed, "", "it hung up"},
-		"unknown authority": {secure, "{enabled: true}", "{}", checkFailed, "unknown authority", "kafka.tls.ca_file"},
-		"another name":      {secure, "{enabled: true, ca_file: " + ca + ", server_name: elsewhere}", "{}", checkFailed, "elsewhere", "kafka.tls.server_name"},
+		"right":             {secure, "{enabled: true, ca_file: " + ca + "}", "{mechanism: SCRAM-SHA-512, user: u, password_file: " + right + "}", app.CheckOK, "answers (TLS, SCRAM-SHA-512)", ""},
+		"right as it is":    {secure, "{enabled: true, ca_file: " + ca + "}", "{mechanism: PLAIN, user: u, password_file: " + right + "}", app.CheckOK, "answers (TLS, PLAIN)", ""},
+		"wrong password":    {secure, "{enabled: true, ca_file: " + ca + "}", "{mechanism: SCRAM-SHA-512, user: u, password_file: " + wrong + "}", app.CheckFailed, "", "the login is wrong"}, // this broker hangs up, where Apache Kafka says so
+		"unknown mechanism": {secure, "{enabled: true, ca_file: " + ca + "}", "{mechanism: SCRAM-SHA-256, user: u, password_file: " + right + "}", app.CheckFailed, "", "it hung up"},
+		"no login":          {secure, "{enabled: true, ca_file: " + ca + "}", "{}", app.CheckFailed, "", "it hung up"},
+		"no encryption":     {secure, "{}", "{}", app.CheckFailed, "", "it hung up"},
+		"unknown authority": {secure, "{enabled: true}", "{}", app.CheckFailed, "unknown authority", "kafka.tls.ca_file"},
+		"another name":      {secure, "{enabled: true, ca_file: " + ca + ", server_name: elsewhere}", "{}", app.CheckFailed, "elsewhere", "kafka.tls.server_name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -254,92 +252,6 @@ func TestConfigCheckConnections(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// What a broker does says what to do next.
-func TestConfigCheckBrokerAdvice(t *testing.T) {
-	k := &checker{c: &config.Config{Kafka: config.Kafka{SASL: config.SASL{PasswordFile: "/f/p"}}}}
-	for want, err := range map[string]error{
-		"correct kafka.sasl.user, or the password in /f/p": kafkago.SASLAuthenticationFailed,
-		"does not know this kafka.sasl.mechanism":          kafkago.UnsupportedSASLMechanism,
-		"asks for no login on this port":                   kafkago.IllegalSASLState,
-		"does not speak TLS on this port":                  tls.RecordHeaderError{},
-		"no such host is known":                            &net.DNSError{},
-		"it hung up":                                       io.EOF,
-		"":                                                 syscall.ECONNREFUSED,
-	} {
-		if got := k.brokerAdvice(fmt.Errorf("ask: %w", err)); !strings.Contains(got, want) || (want == "") != (got == "") {
-			t.Errorf("%v: %q, want %q", err, got, want)
-		}
-	}
-	for tls, want := range map[bool]string{true: "the port is without TLS", false: "the port wants TLS"} {
-		k.c.Kafka.TLS.Enabled = tls
-		if got := k.brokerAdvice(io.ErrUnexpectedEOF); !strings.Contains(got, want) {
-			t.Errorf("hung up with TLS %t: %q, want %q", tls, got, want)
-		}
-	}
-}
-
-// Clocks, hosts and times that need no server.
-func TestConfigCheckNotes(t *testing.T) {
-	at := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
-	for _, c := range []struct {
-		database time.Duration
-		result   string
-		found    string
-	}{
-		{50 * time.Millisecond, checkOK, "0s ahead of the database's, give or take 50ms"},
-		{2 * time.Second, checkOK, "-1.95s ahead"},
-		{-time.Hour, checkWarning, "1h0m0.05s ahead"},
-		{time.Hour, checkWarning, "-59m59.95s ahead"},
-	} {
-		k := &checker{}
-		k.clock(at.Add(c.database), at, at.Add(100*time.Millisecond))
-		if got := k.list[0]; got.Result != c.result || !strings.Contains(got.Found, c.found) {
-			t.Errorf("%s: %+v", c.database, got)
-		}
-	}
-	for dsn, host := range map[string]string{
-		"host=db sslmode=disable":                    "db",
-		"host=10.0.0.1 sslmode=disable":              "10.0.0.1",
-		"host=localhost,db sslmode=disable":          "db",
-		"host=db hostaddr=127.0.0.1 sslmode=disable": "",
-		"host=db":                                          "",
-		"host=db sslmode=verify-full":                      "",
-		"host=localhost sslmode=disable":                   "",
-		"postgres://127.0.0.1/d?sslmode=disable":           "",
-		"postgres://[::1]/d?sslmode=disable":               "",
-		"host=/run/postgresql sslmode=disable":             "",
-		"host=localhost hostaddr=10.1.1.1 sslmode=disable": "10.1.1.1",
-	} {
-		if got, plain := sentInPlain(dsn); got != host || plain != (host != "") {
-			t.Errorf("%s: %q, %t", dsn, got, plain)
-		}
-	}
-	// Schedules are in UTC, wherever the machine is.
-	s, err := config.ParseSchedule("30 2 * * *")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if next := s.Next(at.In(time.FixedZone("", 5*3600))); !next.Equal(at.Add(150 * time.Minute)) {
-		t.Errorf("next at %s", next)
-	}
-}
-
-// A directory of snapshots that cannot be written is found, and nothing is left in one that can.
-func TestConfigCheckSnapshots(t *testing.T) {
-	dir := t.TempDir()
-	file := writeSecret(t, "x")
-	for path, result := range map[string]string{dir: checkOK, filepath.Join(dir, "nosuch"): checkFailed, file: checkFailed} {
-		k := &checker{c: &config.Config{Snapshots: path}}
-		k.snapshots()
-		if k.list[0].Result != result {
-			t.Errorf("%s: %+v", path, k.list[0])
-		}
-	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
 
@@ -418,9 +330,9 @@ func TestConfigCheckPostgres(t *testing.T) {
 	}
 	path := writeConfig(t, "kafka: {replication: 1, brokers: ['%s']}\npostgres: {dsn_file: %s}\n", address, writeSecret(t, dsn))
 	code, checks := checked(t, path)
-	expect(t, checks, "postgres", checkOK, "version ", "")
-	expect(t, checks, "clock", checkOK, "ahead of the database's", "")
-	expect(t, checks, "schema", checkWarning, "there is none yet", "projection migrate")
+	expect(t, checks, "postgres", app.CheckOK, "version ", "")
+	expect(t, checks, "clock", app.CheckOK, "ahead of the database's", "")
+	expect(t, checks, "schema", app.CheckWarning, "there is none yet", "generation migrate")
 	if code != 0 || checks["generation"] != nil {
 		t.Errorf("exit %d, %+v", code, checks)
 	}
@@ -432,16 +344,16 @@ func TestConfigCheckPostgres(t *testing.T) {
 	if code, checks = checked(t, path); code != 0 {
 		t.Errorf("all is well, and it exits %d: %+v", code, checks)
 	}
-	expect(t, checks, "schema", checkOK, fmt.Sprint("version ", version), "")
-	expect(t, checks, "generation", checkOK, "none yet", "")
-	expect(t, checks, "rows", checkOK, "are of no log yet", "")
+	expect(t, checks, "schema", app.CheckOK, fmt.Sprint("version ", version), "")
+	expect(t, checks, "generation", app.CheckOK, "none yet", "")
+	expect(t, checks, "rows", app.CheckOK, "are of no log yet", "")
 
 	exec(`insert into quartermaster.generations (name, method, state) values ('g', 'folds/0', 'live')`)
 	exec(`insert into quartermaster.active (generation) values ('g')`)
 	exec(`insert into quartermaster.log (log_id) values ('another')`)
 	code, checks = checked(t, path)
-	expect(t, checks, "generation", checkFailed, "g was made by folds/0, this program folds by "+projections.Method, "projection rebuild")
-	expect(t, checks, "rows", checkFailed, "are of log another, and the brokers' is "+id, "do not belong together")
+	expect(t, checks, "generation", app.CheckFailed, "g was made by folds/0, this program folds by "+projections.Method, "generation rebuild")
+	expect(t, checks, "rows", app.CheckFailed, "are of log another, and the brokers' is "+id, "do not belong together")
 	if code != 1 {
 		t.Errorf("exit %d", code)
 	}
@@ -452,8 +364,8 @@ func TestConfigCheckPostgres(t *testing.T) {
 		exec(`insert into quartermaster.topics (topic, topic_id, partitions) values ($1, $2, 1)`, string(topic), id)
 	}
 	code, checks = checked(t, path)
-	expect(t, checks, "generation", checkOK, "g, made by "+projections.Method, "")
-	expect(t, checks, "rows", checkOK, "are of this log", "")
+	expect(t, checks, "generation", app.CheckOK, "g, made by "+projections.Method, "")
+	expect(t, checks, "rows", app.CheckOK, "are of this log", "")
 	if code != 0 {
 		t.Errorf("exit %d", code)
 	}
@@ -461,17 +373,17 @@ func TestConfigCheckPostgres(t *testing.T) {
 	if topic := string(domain.TopicSpecs()[0].Topic); topics[domain.Topic(topic)] != "" {
 		exec(`update quartermaster.topics set topic_id = 'was' where topic = $1`, topic)
 		_, checks = checked(t, path)
-		expect(t, checks, "rows", checkFailed, "topic "+topic+" with id was, and now its id is", "make the log anew in another Kafka")
+		expect(t, checks, "rows", app.CheckFailed, "topic "+topic+" with id was, and now its id is", "make the log anew in another Kafka")
 	}
 	for _, v := range []struct {
 		version int64
 		advice  string
-	}{{version + 1, "upgrade this program"}, {version - 1, "projection migrate"}} {
+	}{{version + 1, "upgrade this program"}, {version - 1, "generation migrate"}} {
 		exec(`delete from quartermaster.schema_version where version_id > 0`)
 		exec(`insert into quartermaster.schema_version (version_id, is_applied) values ($1, true)`, v.version)
 		_, checks = checked(t, path)
 		if v.version > 0 {
-			expect(t, checks, "schema", checkFailed, fmt.Sprintf("version %d, this program", v.version), v.advice)
+			expect(t, checks, "schema", app.CheckFailed, fmt.Sprintf("version %d, this program", v.version), v.advice)
 		}
 	}
 }
@@ -490,7 +402,7 @@ func TestConfigCheckPostgresRefuses(t *testing.T) {
 		{"host=" + cfg.Host + " port=1 sslmode=disable user=u dbname=d", "connection refused", "start it"},
 	} {
 		_, checks := checked(t, writeConfig(t, "kafka: {brokers: ['127.0.0.1:1']}\npostgres: {dsn_file: %s}\n", writeSecret(t, c.dsn)))
-		expect(t, checks, "postgres", checkFailed, c.found, c.next)
+		expect(t, checks, "postgres", app.CheckFailed, c.found, c.next)
 		if strings.Contains(fmt.Sprint(checks), "hunter2") {
 			t.Error("a secret is shown")
 		}
@@ -506,13 +418,13 @@ func TestConfigCheckDurability(t *testing.T) {
 		result            string
 		found, next       string
 	}{
-		"one broker":         {1, 1, "1", "", checkWarning, "replicas: 1, min.insync.replicas: 1, flush.messages: not told, flush.ms: not told; the only broker", "flush.messages=1"},
-		"never flushed":      {1, 1, "1", fmt.Sprint(math.MaxInt64), checkWarning, "flush.messages: never", "kafka.replication: 3"},
-		"flushed":            {1, 1, "1", "1", checkOK, "outlives a power cut", ""},
-		"two":                {2, 2, "2", "", checkWarning, "replicas: 2, min.insync.replicas: 2", "kafka.replication: 3"},
-		"three":              {3, 3, "2", "", checkOK, "outlives the loss of a machine", ""},
-		"three, one in sync": {3, 3, "1", "", checkFailed, "min.insync.replicas is 1, must be 2 or more", "--add-config min.insync.replicas=2"},
-		"one of three":       {3, 1, "1", "", checkFailed, "replicas is 1, must be 3 or more", "kafka-reassign-partitions.sh"},
+		"one broker":         {1, 1, "1", "", app.CheckWarning, "replicas: 1, min.insync.replicas: 1, flush.messages: not told, flush.ms: not told; the only broker", "flush.messages=1"},
+		"never flushed":      {1, 1, "1", fmt.Sprint(math.MaxInt64), app.CheckWarning, "flush.messages: never", "kafka.replication: 3"},
+		"flushed":            {1, 1, "1", "1", app.CheckOK, "outlives a power cut", ""},
+		"two":                {2, 2, "2", "", app.CheckWarning, "replicas: 2, min.insync.replicas: 2", "kafka.replication: 3"},
+		"three":              {3, 3, "2", "", app.CheckOK, "outlives the loss of a machine", ""},
+		"three, one in sync": {3, 3, "1", "", app.CheckFailed, "min.insync.replicas is 1, must be 2 or more", "--add-config min.insync.replicas=2"},
+		"one of three":       {3, 1, "1", "", app.CheckFailed, "replicas is 1, must be 3 or more", "kafka-reassign-partitions.sh"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -552,7 +464,7 @@ func TestConfigCheckDurability(t *testing.T) {
 			})
 			_, checks := checked(t, writeConfig(t, "kafka: {replication: %d, brokers: ['%s']}\n%s", c.brokers, strings.Join(cluster.ListenAddrs(), "','"), noDatabase))
 			check := "durability"
-			if c.result == checkFailed {
+			if c.result == app.CheckFailed {
 				check = "topic " + string(domain.TopicFleet)
 			}
 			expect(t, checks, check, c.result, c.found, c.next)
@@ -563,7 +475,7 @@ func TestConfigCheckDurability(t *testing.T) {
 // No command shows a secret, whatever fails.
 func TestSecretsAreNotShown(t *testing.T) {
 	path, _ := configtest.Secrets(t)
-	for _, args := range [][]string{{"show"}, {"show", "--json"}, {"check"}, {"check", "--json"}, {"check", "--offline"}} {
+	for _, args := range [][]string{{"show"}, {"show", "-o", "json"}, {"check"}, {"check", "-o", "json"}, {"check", "--offline"}} {
 		_, out := command(t, t.TempDir(), append([]string{"config", "--config", path}, args...)...)
 		if strings.Contains(out, "hunter2") || strings.Contains(out, "PRIVATE") || !strings.Contains(out, "https://example.com/…") {
 			t.Errorf("%v:\n%s", args, out)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"quartermaster/adapters/wire"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/apptest"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -15,8 +17,8 @@ import (
 // A forged sequence does not silence a node's real fault: it stands in quarantine, is
 // told of once however often, and counts once it is appended again.
 func TestForgedSequence(t *testing.T) {
-	dir := smallHome(t)
-	at := now() - domain.Hour
+	dir := apptest.FilledDir(t)
+	at := app.Now() - domain.Hour
 	fault := func(xid uint32) domain.Record {
 		t.Helper()
 		rec, err := wire.Encode(&domain.Envelope{
@@ -29,38 +31,35 @@ func TestForgedSequence(t *testing.T) {
 		rec.Partition = domain.PartitionOf(rec.Key, rec.Topic.Partitions())
 		return rec
 	}
-	h, _ := openTest(t, dir)
-	if err := h.log.Append(t.Context(), []domain.Record{fault(13), fault(79), fault(79), fault(13)}); err != nil {
+	h, _ := apptest.Open(t, dir)
+	if err := h.Log.Append(t.Context(), []domain.Record{fault(13), fault(79), fault(79), fault(13)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.catchUp(t.Context()); err != nil {
+	if err := h.CatchUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []int{1, 1, 0} {
-		n, err := h.tellConflicts(t.Context()) // the second comes before the first is folded
+		n, err := h.TellConflicts(t.Context()) // the second comes before the first is folded
 		if n != want || err != nil {
 			t.Errorf("call %d told of %d conflicts: %v", i, n, err)
 		}
 		if i == 1 {
-			before := h.runner.Progress()
-			if err := h.catchUp(t.Context()); err != nil {
+			before := h.Runner.Progress()
+			if err := h.CatchUp(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if p := h.runner.Progress(); p.Folded-before.Folded != 1 || p.Repeats-before.Repeats != 1 || p.Quarantined != before.Quarantined {
+			if p := h.Runner.Progress(); p.Folded-before.Folded != 1 || p.Repeats-before.Repeats != 1 || p.Quarantined != before.Quarantined {
 				t.Errorf("told twice, %d count, %d are repeats", p.Folded-before.Folded, p.Repeats-before.Repeats)
 			}
 		}
 	}
-	if alert(&domain.StreamConflictObserved{}) == "" {
-		t.Error("nobody hears of it")
-	}
 	faults := func() (xids []uint32) {
 		t.Helper()
-		if err := h.view(t.Context(), func(v projections.View) error {
+		if err := h.View(t.Context(), func(v projections.View) error {
 			return v.Scan(projections.Query{Table: projections.TableFaults}, func(_ projections.Key, row projections.Row) error {
 				for _, f := range row.(*projections.History).Versions {
 					if f.Order.Effective != at {
-						continue // of the home as it is made
+						continue // of the data directory as it is made
 					}
 					xids = append(xids, f.Event.(*domain.GPUFaultObserved).Code)
 				}
@@ -74,9 +73,9 @@ func TestForgedSequence(t *testing.T) {
 	if got := faults(); len(got) != 1 || got[0] != 13 {
 		t.Errorf("faults %v", got)
 	}
-	closeTest(t, h)
+	apptest.Close(t, h)
 
-	code, out := command(t, dir, "quarantine", "list", "--json")
+	code, out := command(t, dir, "quarantine", "list", "-o", "json")
 	var list struct {
 		Entries []projections.QuarantineEntry `json:"entries"`
 	}
@@ -92,12 +91,12 @@ func TestForgedSequence(t *testing.T) {
 	if err := os.WriteFile(file, []byte(out), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, out := command(t, dir, "quarantine", "reappend", id, "--event", file, "--reason", "the other one is forged"); code != 0 {
+	if code, out := command(t, dir, "quarantine", "repair", id, "--event", file, "--reason", "the other one is forged"); code != 0 {
 		t.Fatalf("exit %d\n%s", code, out)
 	}
-	h, _ = openTest(t, dir)
-	defer closeTest(t, h)
-	if err := h.catchUp(t.Context()); err != nil {
+	h, _ = apptest.Open(t, dir)
+	defer apptest.Close(t, h)
+	if err := h.CatchUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := faults(); len(got) != 2 {

@@ -20,7 +20,9 @@ import (
 	"github.com/lib/pq"
 
 	"quartermaster/adapters/wire"
+	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/config"
+	"quartermaster/cmd/quartermaster/internal/daemon"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -127,8 +129,8 @@ func runRival() {
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	a := &app{out: os.Stdout, err: os.Stderr, config: cfg, configPath: r.order.Config, ownWait: ownWait, watch: watchEvery}
-	if err := a.serveProduction(ctx, "127.0.0.1:0"); err != nil {
+	d := daemon.New(&app.App{Config: cfg, ConfigPath: r.order.Config}, os.Stderr, false)
+	if err := d.ServeProduction(ctx, "127.0.0.1:0"); err != nil {
 		fail(err)
 	}
 	os.Exit(0)

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 )
 
@@ -38,7 +39,7 @@ func (c *campaign) loseTail(ctx context.Context, rows *rowsOf) {
 	}
 	command := func(args ...string) (code int, out, said string) {
 		var answer, rest strings.Builder
-		args = append(args, "--config", rows.config, "--home", filepath.Join(c.dir, "home"))
+		args = append(args, "--config", rows.config, "--data-dir", filepath.Join(c.dir, "home"))
 		code = run(args, strings.NewReader(""), &answer, &rest)
 		return code, answer.String(), rest.String()
 	}
@@ -182,7 +183,7 @@ func (c *campaign) loseTail(ctx context.Context, rows *rowsOf) {
 	const healed = "healed"
 	answer := func(into any, args ...string) bool {
 		for tries := 0; ; tries++ {
-			code, out, said := command(append(args, "--json", "--quiet")...)
+			code, out, said := command(append(args, "-o", "json", "--quiet")...)
 			// A machine that stands still for longer than a lease ends a rebuild, too.
 			if code != 0 && tries < 5 && strings.Contains(said, "it goes on where it stopped") && rest(ctx, 2*crashLease) {
 				c.say("%v: %s", args, said)
@@ -195,8 +196,8 @@ func (c *campaign) loseTail(ctx context.Context, rows *rowsOf) {
 			return true
 		}
 	}
-	var rebuilt rebuildAnswer
-	if !answer(&rebuilt, "projection", "rebuild", healed) {
+	var rebuilt app.Rebuilt
+	if !answer(&rebuilt, "generation", "rebuild", healed) {
 		return
 	}
 	if rebuilt.Switched || len(rebuilt.Diverged) != len(cut) {
@@ -211,8 +212,8 @@ func (c *campaign) loseTail(ctx context.Context, rows *rowsOf) {
 	if d.any() {
 		t.Errorf("rebuilt rows are not those of the log at %s:\n%s", at, d)
 	}
-	var switched switchAnswer
-	if !answer(&switched, "projection", "switch", healed, "--reason", "the broker lost records") {
+	var switched app.Switched
+	if !answer(&switched, "generation", "switch", healed, "--reason", "the broker lost records") {
 		return
 	}
 	if !switched.Replayed || switched.Digest != rebuilt.Digest || len(switched.Lost) != len(cut) {
@@ -279,8 +280,8 @@ func (c *campaign) noticed(ctx context.Context, command func(...string) (code in
 	c.t.Helper()
 	var last string
 	if !c.becomes(ctx, func() bool {
-		code, out, said := command("projection", "status", "--json", "--quiet")
-		var status projectionStatus
+		code, out, said := command("generation", "status", "-o", "json", "--quiet")
+		var status app.GenerationsStatus
 		if err := json.Unmarshal([]byte(out), &status); code != 0 || err != nil {
 			last = fmt.Sprintf("exit %d, %v: %s%s", code, err, out, said)
 			return false

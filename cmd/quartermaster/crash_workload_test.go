@@ -17,6 +17,7 @@ import (
 
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/wire"
+	"quartermaster/cmd/quartermaster/internal/apptest"
 	"quartermaster/domain"
 )
 
@@ -96,7 +97,7 @@ func newWorkload(log *kafka.Log, seed uint64) *workload {
 		at:          domain.InstantOf(time.Date(2026, 3, 28, 0, 0, 0, 0, time.UTC)),
 		incarnation: map[string]uint64{}, sequence: map[refStream]uint64{}, before: map[refStream][2]uint64{},
 	}
-	w.hub = kafka.NewStream(log, kafka.StreamConfig{Source: "gateway", Incarnation: 1, Encode: encodeThen})
+	w.hub = kafka.NewStream(log, kafka.StreamConfig{Source: "gateway", Incarnation: 1, Encode: apptest.EncodeThen})
 	return w
 }
 

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"quartermaster/cmd/quartermaster/internal/app"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -174,7 +176,7 @@ PATH=/nowhere
 	if commands < 10 {
 		t.Errorf("found %d commands in the documents", commands)
 	}
-	for _, wrong := range [][]string{{"no-such"}, {"fleet", "--no-such"}, {"costs", "explain"}, {"usage"}, {"log", "no-such"}} {
+	for _, wrong := range [][]string{{"no-such"}, {"fleet", "--no-such"}, {"plan", "show"}, {"usage"}, {"log", "no-such"}} {
 		if understood(wrong) == nil {
 			t.Errorf("%q passes", wrong)
 		}
@@ -183,7 +185,7 @@ PATH=/nowhere
 
 // understood parses a command line and runs nothing.
 func understood(args []string) error {
-	root := (&app{out: io.Discard, err: io.Discard}).root()
+	root := (commandLine(&app.App{}, io.Discard, io.Discard)).Root()
 	root.InitDefaultVersionFlag()
 	cmd, words, err := root.Find(args)
 	if err != nil {
@@ -212,7 +214,7 @@ func understoodMention(text string) error {
 		}
 		words = append(words, strings.Split(w, "|")[0])
 	}
-	root := (&app{out: io.Discard, err: io.Discard}).root()
+	root := (commandLine(&app.App{}, io.Discard, io.Discard)).Root()
 	cmd, rest, err := root.Find(words)
 	if err != nil {
 		return err
@@ -287,7 +289,7 @@ func TestDocs(t *testing.T) {
 	if os.Getenv("QM_DOCS") == "" {
 		t.Skip("QM_DOCS=1, which make docs sets, runs what the documents print")
 	}
-	env := []string{"QUARTERMASTER_HOME=" + filepath.Join(t.TempDir(), "demo")}
+	env := []string{"QUARTERMASTER_DATA_DIR=" + filepath.Join(t.TempDir(), "demo")}
 	if cache, err := os.UserCacheDir(); err == nil { // the solver is compiled once for all
 		env = append(env, "XDG_CACHE_HOME="+cache)
 	}

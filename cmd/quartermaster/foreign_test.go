@@ -14,6 +14,7 @@ import (
 
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/wire"
+	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 )
 
@@ -135,7 +136,7 @@ func leftBy(t *testing.T, out string) (reasons []string, events int) {
 func settled(t *testing.T, command func(args ...string) (int, string)) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; <-time.After(100 * time.Millisecond) {
-		code, out := command("quarantine", "list", "--json", "--quiet")
+		code, out := command("quarantine", "list", "-o", "json", "--quiet")
 		if code != 0 {
 			t.Fatal(out)
 		}
@@ -165,10 +166,10 @@ func TestProductionForeignWrites(t *testing.T) {
 	f := newForeign(t, fmt.Sprint("127.0.0.1:", s.port))
 	f.writes()
 	settled(t, s.command)
-	if code, out := s.command("jobs", "--from", "2026-01-01", "--to", "2027-01-01", "--json"); code != 5 || !strings.Contains(out, `"incomplete": 4`) {
+	if code, out := s.command("jobs", "--from", "2026-01-01", "--to", "2027-01-01", "-o", "json"); code != 5 || !strings.Contains(out, `"incomplete": 4`) {
 		t.Errorf("exit %d: %s", code, out)
 	}
-	if code, out := s.command("quarantine", "list"); code != 0 || !strings.Contains(out, ", 3 events: the records are of a transaction that its producer aborted") {
+	if code, out := s.command("quarantine", "list", "-o", "wide"); code != 0 || !strings.Contains(out, ", 3 events: the records are of a transaction that its producer aborted") {
 		t.Errorf("exit %d: %s", code, out)
 	}
 	a.becomes("/readyz", http.StatusOK, "ok")
@@ -184,7 +185,7 @@ func TestForeignWritesWhileServing(t *testing.T) {
 	newForeign(t, strings.Split(brokers, ",")...).writes()
 	settled(t, func(args ...string) (int, string) {
 		var out strings.Builder
-		code := run(append(args, "--config", config, "--home", t.TempDir()), strings.NewReader(""), &out, &out)
+		code := run(append(args, "--config", config, "--data-dir", t.TempDir()), strings.NewReader(""), &out, &out)
 		return code, out.String()
 	})
 }
@@ -225,8 +226,8 @@ func TestProductionTrimmed(t *testing.T) {
 		t.Errorf("/healthz: %d %s", code, body)
 	}
 	// All others are folded.
-	var status projectionStatus
-	code, out := s.command("projection", "status", "--json")
+	var status app.GenerationsStatus
+	code, out := s.command("generation", "status", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &status); code != 0 || err != nil {
 		t.Fatal(code, err, out)
 	}
@@ -243,7 +244,7 @@ func TestProductionTrimmed(t *testing.T) {
 		args []string
 		code int
 	}{
-		{[]string{"projection", "status"}, 0}, {[]string{"config", "check"}, 1}, {[]string{"fleet"}, 5}, {[]string{"log", "stats"}, 5},
+		{[]string{"generation", "status"}, 0}, {[]string{"config", "check"}, 1}, {[]string{"fleet"}, 5}, {[]string{"log", "stats"}, 5},
 		{[]string{"log", "replay"}, 1}, {[]string{"log", "export", "--topic", string(tp.Topic)}, 1},
 	} {
 		if code, out := s.command(c.args...); code != c.code || !strings.Contains(out, sentence) || !strings.Contains(strings.Join(strings.Fields(out), " "), kafka.Anew) {

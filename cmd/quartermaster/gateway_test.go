@@ -19,19 +19,22 @@ import (
 	"quartermaster/adapters/transport"
 	"quartermaster/adapters/transport/testcert"
 	"quartermaster/adapters/wire"
+	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/config"
+	"quartermaster/cmd/quartermaster/internal/daemon"
 	"quartermaster/domain"
 	"quartermaster/projections/inventory"
 )
 
-// gatewayOf serves a home with a gateway and returns the addresses of both.
+// gatewayOf serves a data directory with a gateway and returns the addresses of both.
 func gatewayOf(t *testing.T, dir string, gw config.Gateway) (health, events string) {
 	t.Helper()
 	lines := make(lineWriter, 1000)
 	done := make(chan error, 1)
 	ctx := t.Context()
-	a := &app{out: io.Discard, err: lines, dir: dir, ownWait: time.Second}
-	go func() { done <- a.serve(ctx, "127.0.0.1:0", gw) }()
+	d := daemon.New(&app.App{Dir: dir}, lines, false)
+	d.OwnWait = time.Second
+	go func() { done <- d.Serve(ctx, "127.0.0.1:0", gw) }()
 	t.Cleanup(func() {
 		go func() {
 			for range lines { // so that nothing waits to be read
@@ -69,11 +72,11 @@ func gatewayOf(t *testing.T, dir string, gw config.Gateway) (health, events stri
 	}
 }
 
-// tell runs a command on a home and decodes its JSON answer.
+// tell runs a command on a data directory and decodes its JSON answer.
 func tell(t *testing.T, dir string, into any, args ...string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	if code := run(slices.Concat([]string{"--home", dir, "--json"}, args), strings.NewReader(""), &out, &errs); code != 0 && code != commandline.ExitIncomplete {
+	if code := run(slices.Concat([]string{"--data-dir", dir, "-o", "json"}, args), strings.NewReader(""), &out, &errs); code != 0 && code != commandline.ExitIncomplete {
 		t.Fatalf("%v: %s%s", args, out.String(), errs.String())
 	}
 	if into != nil {
@@ -87,7 +90,7 @@ func tell(t *testing.T, dir string, into any, args ...string) {
 func fault(t *testing.T, cluster, node string, sequence uint64, xid uint32) domain.Record {
 	t.Helper()
 	rec, err := wire.Encode(&domain.Envelope{
-		Source: httpapi.SourceOf(cluster) + node, Incarnation: 1, Sequence: sequence, Time: now(), Subject: node, Cluster: cluster,
+		Source: httpapi.SourceOf(cluster) + node, Incarnation: 1, Sequence: sequence, Time: app.Now(), Subject: node, Cluster: cluster,
 		Event: &domain.GPUFaultObserved{Node: node, Kind: domain.FaultXID, Code: xid, Count: 1, Fatal: true, Class: "hardware", Action: "reboot"},
 	})
 	if err != nil {
@@ -127,7 +130,7 @@ func deliver(t *testing.T, client *http.Client, url, key string, recs ...domain.
 // once however often it was sent, and follows keys as they are rotated and revoked.
 func TestGateway(t *testing.T) {
 	dir, cert := t.TempDir(), testcert.New(t)
-	var lab keyAnswer
+	var lab issuedKey
 	tell(t, dir, &lab, "cluster", "register", "lab", "--provider", "own", "--class", "owned", "--region", "eu")
 	_, address := gatewayOf(t, dir, config.Gateway{Listen: "127.0.0.1:0", CertFile: cert.Cert, KeyFile: cert.Key, Rate: 1000})
 
@@ -139,7 +142,7 @@ func TestGateway(t *testing.T) {
 	url := "https://" + address
 
 	node, err := wire.Encode(&domain.Envelope{
-		Source: httpapi.SourceOf("lab") + "n1", Incarnation: 1, Sequence: 1, Time: now(), Subject: "n1", Cluster: "lab",
+		Source: httpapi.SourceOf("lab") + "n1", Incarnation: 1, Sequence: 1, Time: app.Now(), Subject: "n1", Cluster: "lab",
 		Event: &domain.NodeRegistered{Node: "n1", CPUMilli: 1000, MemoryMiB: 1024, GPUs: []domain.GPUDeclared{{ID: domain.DeriveGPUID("lab", "n1", 0), Model: "H100 SXM 80GB"}}},
 	})
 	if err != nil {
@@ -173,7 +176,7 @@ func TestGateway(t *testing.T) {
 	}
 
 	// Both keys hold while they are rotated, the new one alone once the old is revoked.
-	var next keyAnswer
+	var next issuedKey
 	tell(t, dir, &next, "key", "rotate", "lab")
 	second := fault(t, "lab", "n1", 2, 48)
 	for _, key := range []string{lab.Key, next.Key} {
@@ -193,7 +196,7 @@ func TestGateway(t *testing.T) {
 
 	await(t, "denials", func() (string, bool) {
 		var out, errs bytes.Buffer
-		if code := run([]string{"--home", dir, "log", "export", "--topic", "qm.books"}, strings.NewReader(""), &out, &errs); code != 0 {
+		if code := run([]string{"--data-dir", dir, "log", "export", "--topic", "qm.books"}, strings.NewReader(""), &out, &errs); code != 0 {
 			t.Fatal(errs.String())
 		}
 		return out.String(), strings.Contains(out.String(), "its key pushes for cluster lab alone") && strings.Contains(out.String(), "is not known here")
@@ -234,7 +237,7 @@ func TestGatewayConfigRefused(t *testing.T) {
 		"no file":     {[]string{"--gateway", "127.0.0.1:0", "--gateway-cert", "x.pem", "--gateway-key", "x.key"}, "read the certificate: open x.pem"},
 	} {
 		var out, errs bytes.Buffer
-		if code := run(slices.Concat([]string{"--home", t.TempDir(), "serve", "--listen", "127.0.0.1:0"}, c.args), strings.NewReader(""), &out, &errs); code == 0 || !strings.Contains(errs.String(), c.want) {
+		if code := run(slices.Concat([]string{"--data-dir", t.TempDir(), "serve", "--listen", "127.0.0.1:0"}, c.args), strings.NewReader(""), &out, &errs); code == 0 || !strings.Contains(errs.String(), c.want) {
 			t.Errorf("%s: %d %s", name, code, errs.String())
 		}
 	}
@@ -262,7 +265,7 @@ func TestProductionGateway(t *testing.T) {
 	s.fill(60)
 	asked := func(into any, args ...string) {
 		t.Helper()
-		code, out := s.command(append(args, "--json", "--quiet")...)
+		code, out := s.command(append(args, "-o", "json", "--quiet")...)
 		if code != 0 {
 			t.Fatalf("%v: %s", args, out)
 		}
@@ -279,7 +282,7 @@ func TestProductionGateway(t *testing.T) {
 		urls = append(urls, "http://"+regexp.MustCompile(`taking events of nodes" address=(\S+)`).FindStringSubmatch(r.lines.String())[1])
 		r.mu.Unlock()
 	}
-	var lab, next keyAnswer
+	var lab, next issuedKey
 	asked(&lab, "cluster", "register", "lab", "--provider", "own", "--class", "owned", "--region", "eu")
 	push := func(url, key string, rec domain.Record, status int, says string) {
 		t.Helper()
@@ -332,8 +335,8 @@ func TestProductionGatewayDiverged(t *testing.T) {
 	a.mu.Lock()
 	url := "http://" + regexp.MustCompile(`taking events of nodes" address=(\S+)`).FindStringSubmatch(a.lines.String())[1]
 	a.mu.Unlock()
-	var lab keyAnswer
-	code, out := s.command("cluster", "register", "lab", "--provider", "own", "--class", "owned", "--region", "eu", "--json", "--quiet")
+	var lab issuedKey
+	code, out := s.command("cluster", "register", "lab", "--provider", "own", "--class", "owned", "--region", "eu", "-o", "json", "--quiet")
 	if err := json.Unmarshal([]byte(out), &lab); err != nil || code != 0 {
 		t.Fatalf("exit %d, %v: %s", code, err, out)
 	}
@@ -378,7 +381,7 @@ func TestProductionGatewayDiverged(t *testing.T) {
 // are remembered the true one is in quarantine, and inventory and metrics name its stream.
 func TestGatewayFlood(t *testing.T) {
 	dir := t.TempDir()
-	var lab keyAnswer
+	var lab issuedKey
 	tell(t, dir, &lab, "cluster", "register", "lab", "--provider", "own", "--class", "owned", "--region", "eu")
 	health, address := gatewayOf(t, dir, config.Gateway{Listen: "127.0.0.1:0", Rate: 1000})
 	var forged []domain.Record
@@ -411,4 +414,12 @@ func TestGatewayFlood(t *testing.T) {
 	}) {
 		t.Errorf("exceptions %+v", fleet.Exceptions)
 	}
+}
+
+// issuedKey is what "cluster register" and "key rotate" answer.
+type issuedKey struct {
+	KeyID      string `json:"key_id"`
+	Key        string `json:"key"`
+	Prometheus string `json:"prometheus"`
+	Previous   string `json:"previous_key_id"`
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"crypto/tls"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -13,47 +11,17 @@ import (
 
 	"quartermaster/adapters/transport"
 	"quartermaster/adapters/transport/testcert"
+	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/projections/inventory"
 )
-
-// The gateway speaks TLS 1.3, and 1.2 with AEAD suites where it is told to.
-func TestGatewayTLSVersions(t *testing.T) {
-	c := testcert.New(t)
-	g := &gateway{cert: transport.NewCertificate(c.Cert, c.Key, slog.New(slog.DiscardHandler))}
-	if at := time.Unix(int64(g.expiry()), 0); !at.After(time.Now()) {
-		t.Errorf("the certificate ends at %s", at)
-	}
-	for _, x := range []struct {
-		least         string
-		version, suit uint16
-		want          bool
-	}{
-		{"1.3", tls.VersionTLS13, 0, true}, {"1.3", tls.VersionTLS12, 0, false}, {"", tls.VersionTLS12, 0, false}, {"1.2", tls.VersionTLS12, 0, true},
-		{"1.2", tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, false}, {"1.2", tls.VersionTLS11, 0, false},
-	} {
-		a, b := net.Pipe()
-		g.cfg.TLSMin = x.least
-		server := g.tls()
-		go func() { _ = tls.Server(a, server).HandshakeContext(t.Context()); _ = a.Close() }()
-		client := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: x.version}
-		if x.suit != 0 {
-			client.CipherSuites = []uint16{x.suit}
-		}
-		err := tls.Client(b, client).HandshakeContext(t.Context())
-		if (err == nil) != x.want {
-			t.Errorf("least %q, client's %x and suite %x: %v", x.least, x.version, x.suit, err)
-		}
-		_ = b.Close()
-	}
-}
 
 // A gateway with authorities of clients takes events of those alone who show a
 // certificate of theirs, and the key as ever.
 func TestGatewayClientCertificates(t *testing.T) {
 	dir := t.TempDir()
 	server, authority := testcert.New(t), testcert.New(t)
-	var lab keyAnswer
+	var lab issuedKey
 	tell(t, dir, &lab, "cluster", "register", "lab", "--provider", "own", "--class", "owned", "--region", "eu")
 	_, address := gatewayOf(t, dir, config.Gateway{Listen: "127.0.0.1:0", CertFile: server.Cert, KeyFile: server.Key, ClientCAFile: authority.Cert, Rate: 1000})
 	roots, err := transport.Pool(server.Cert)
@@ -104,16 +72,12 @@ func TestCertificateEnds(t *testing.T) {
 		t.Errorf("%s %s, %v", res.Status, text, err)
 	}
 	ended := testcert.Lasting(t, time.Now().AddDate(0, -2, 0), time.Now().Add(-time.Hour))
-	s := &service{certificate: transport.NewCertificate(ended.Cert, ended.Key, slog.New(slog.DiscardHandler))}
-	if warning, err := s.validity(); warning != "" || err == nil || !strings.Contains(err.Error(), "ended at") {
-		t.Errorf("%q, %v", warning, err)
-	}
 	fresh := testcert.New(t)
 	path := writeConfig(t, "kafka: {brokers: ['127.0.0.1:1']}\npostgres: {dsn: 'host=127.0.0.1 port=1 user=u'}\ngateway: {listen: '127.0.0.1:0', cert_file: %s, key_file: %s, client_ca_file: %s}\n", fresh.Cert, fresh.Key, fresh.Cert)
 	look := func(certificate, clients string) {
 		t.Helper()
 		got := map[string]string{}
-		for _, c := range checkConfig(t.Context(), path, true) {
+		for _, c := range app.CheckConfig(t.Context(), path, true) {
 			got[c.Check] = c.Result + ", " + c.Found
 		}
 		if !strings.HasPrefix(got["gateway certificate"], certificate) || !strings.HasPrefix(got["gateway clients"], clients) {

@@ -12,14 +12,16 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/apptest"
 	"quartermaster/domain"
 )
 
 // A line is what encoding/json writes of the record.
 func TestExportedLine(t *testing.T) {
-	for name, s := range map[string]shownRecord{
-		"event":   {Topic: domain.TopicFleet, Partition: 3, Offset: 17, Appended: may, Key: `a "key" <&> é`, Event: json.RawMessage(`{"id":"1"}`)},
-		"damaged": {Topic: domain.TopicBilling, Offset: 5, Last: 9, Appended: may, Key: "\xff\n", Error: "no <event>", Raw: []byte{0, 255}},
+	for name, s := range map[string]app.Record{
+		"event":   {Topic: domain.TopicFleet, Partition: 3, Offset: 17, Appended: apptest.May, Key: `a "key" <&> é`, Event: json.RawMessage(`{"id":"1"}`)},
+		"damaged": {Topic: domain.TopicBilling, Offset: 5, Last: 9, Appended: apptest.May, Key: "\xff\n", Error: "no <event>", Raw: []byte{0, 255}},
 		"empty":   {Topic: domain.TopicFleet},
 	} {
 		var want bytes.Buffer
@@ -28,7 +30,7 @@ func TestExportedLine(t *testing.T) {
 		if err := enc.Encode(s); err != nil {
 			t.Fatal(err)
 		}
-		if have, err := s.appendLine(nil); err != nil || string(have) != want.String() {
+		if have, err := s.AppendLine(nil); err != nil || string(have) != want.String() {
 			t.Errorf("%s: %v\n%swant\n%s", name, err, have, want.String())
 		}
 	}
@@ -37,7 +39,7 @@ func TestExportedLine(t *testing.T) {
 // An export is narrowed by type, workspace, cluster and time, and compressed by the name
 // of its file; it is the same lines.
 func TestLogExport(t *testing.T) {
-	dir, files := smallHome(t), t.TempDir()
+	dir, files := apptest.FilledDir(t), t.TempDir()
 	code, whole := command(t, dir, "log", "export")
 	if code != 0 || strings.Count(whole, "\n") < 15 {
 		t.Fatalf("exit %d\n%s", code, whole)
@@ -116,8 +118,8 @@ func TestLogExportErrors(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{}, 3, "quartermaster: " + dir + ": there is no home here yet"},
-		{[]string{"--json"}, 3, `{"error":"` + dir + `: there is no home here yet`},
+		{[]string{}, 3, "quartermaster: " + dir + ": there is no data here yet"},
+		{[]string{"-o", "json"}, 3, `{"error":"` + dir + `: there is no data here yet`},
 		{[]string{"--type", "NodeRegisterd"}, 2, "did you mean NodeRegistered?"},
 		{[]string{"--from", "2026-06", "--to", "2026-05"}, 2, "--to 2026-05 is not after --from 2026-06"},
 		{[]string{"--compress", "lz4"}, 2, `--compress "lz4": want none, gzip or zstd`},

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +17,7 @@ import (
 
 	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/kafka"
+	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 )
 
@@ -36,26 +36,6 @@ func newKafkaSite(t *testing.T) *site {
 	s.script, s.data = script, filepath.Join(t.TempDir(), "kafka")
 	t.Cleanup(func() { s.kafka("clean") })
 	return s
-}
-
-// freePair finds the first of two ports in a row that nobody listens at, below those that
-// connections take.
-func freePair(t *testing.T) int {
-	t.Helper()
-	for port := 20000 + os.Getpid()%1000*2; port < 32000; port += 2 {
-		free := true
-		for p := port; p < port+2 && free; p++ {
-			l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p)))
-			if free = err == nil; free {
-				l.Close()
-			}
-		}
-		if free {
-			return port
-		}
-	}
-	t.Fatal("no two ports in a row are free")
-	return 0
 }
 
 // kafka runs a command on the Apache Kafka of the site.
@@ -91,10 +71,10 @@ func (s *site) trim(tp domain.TopicPartition, before int64) {
 	}
 }
 
-// status is what "projection status" says.
-func (s *site) status() (ans projectionStatus) {
+// status is what "generation status" says.
+func (s *site) status() (ans app.GenerationsStatus) {
 	s.t.Helper()
-	code, out := s.command("projection", "status", "--json")
+	code, out := s.command("generation", "status", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &ans); code != 0 || err != nil {
 		s.t.Fatal(code, err, out)
 	}
@@ -152,7 +132,7 @@ func openTransaction(t *testing.T, s *site, a *running) {
 	if _, metrics := a.get("/metrics"); !strings.Contains(metrics, sentence) {
 		t.Error("the metrics do not name it")
 	}
-	s.says(0, sentence, "projection", "status")
+	s.says(0, sentence, "generation", "status")
 	s.says(1, sentence, "config", "check")
 	s.says(commandline.ExitIncomplete, sentence, "fleet")
 	if err := f.cl.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
@@ -182,7 +162,7 @@ func trimmedPast(t *testing.T, s *site, a *running) *running {
 		if _, metrics := a.get("/metrics"); !strings.Contains(metrics, fmt.Sprintf("quartermaster_log_trimmed_records{partition=\"%d\",topic=%q} 5", tp.Partition, tp.Topic)) {
 			t.Error("the metrics do not name it")
 		}
-		s.says(0, sentence, "projection", "status")
+		s.says(0, sentence, "generation", "status")
 		s.says(0, sentence, "streams", "list")
 		s.says(0, sentence, "fleet")
 		s.says(1, sentence, "config", "check")
@@ -191,7 +171,7 @@ func trimmedPast(t *testing.T, s *site, a *running) *running {
 		a = s.serve("a")
 		a.says(1, "caught up")
 	}
-	if got := s.status().Trimmed; len(got) != 1 || got[0] != (trimmedStatus{tp.Topic, tp.Partition, 5}) {
+	if got := s.status().Trimmed; len(got) != 1 || got[0] != (app.TrimmedStatus{Topic: tp.Topic, Partition: tp.Partition, First: 5}) {
 		t.Errorf("trimmed is %v", got)
 	}
 	return a
@@ -230,7 +210,7 @@ func lostTail(t *testing.T, s *site) {
 	s.start()
 	told := func() {
 		t.Helper()
-		s.says(0, "diverged: "+tp.String(), "projection", "status")
+		s.says(0, "diverged: "+tp.String(), "generation", "status")
 		s.says(1, "diverged: "+tp.String(), "config", "check")
 		if _, out := s.command("config", "check"); strings.Contains(out, "are of this log") {
 			t.Errorf("config check says of a log that lost records:\n%s", out)

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"quartermaster/adapters/highs"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/apptest"
 )
 
 const (
@@ -30,7 +32,7 @@ func packed(t *testing.T, nodes, pods string, args ...string) (code int, out, er
 			t.Fatal(err)
 		}
 	}
-	args = append([]string{"--home", dir, "plan", "pack", "--pods", filepath.Join(dir, "pods.csv")}, args...)
+	args = append([]string{"--data-dir", dir, "plan", "pack", "--pods", filepath.Join(dir, "pods.csv")}, args...)
 	if nodes != "" {
 		args = append(args, "--nodes", filepath.Join(dir, "nodes.csv"))
 	}
@@ -42,24 +44,24 @@ func packed(t *testing.T, nodes, pods string, args ...string) (code int, out, er
 // Two halves and a whole GPU fill two of the four GPUs of a machine, so two
 // machines hold everything that fits; what needs more than one has says why.
 func TestPackShape(t *testing.T) {
-	code, out, errs := packed(t, "", fewPods, "--node-shape", "16,64GiB,4", "--json")
-	var ans packAnswer
+	code, out, errs := packed(t, "", fewPods, "--node-shape", "16,64GiB,4", "-o", "json")
+	var ans app.Packed
 	if err := json.Unmarshal([]byte(out), &ans); code != 0 || err != nil {
 		t.Fatal(code, err, out, errs)
 	}
 	if ans.Pods != 5 || ans.LeftOut != 1 || ans.Bins != 2 || ans.LowerBound != 2 || ans.Gap != 0 || ans.UnplacedPods != 0 || len(ans.Patterns) != 2 {
 		t.Errorf("%s", out)
 	}
-	_, again, _ := packed(t, "", fewPods, "--node-shape", "16000m,65536MiB,4", "--json")
+	_, again, _ := packed(t, "", fewPods, "--node-shape", "16000m,65536MiB,4", "-o", "json")
 	if again != out {
 		t.Errorf("the same question gives\n%s\nand\n%s", out, again)
 	}
 	// With a model, what asks for others finds no place; with every pod, the
 	// one without GPUs is told, too.
-	_, out, _ = packed(t, "", fewPods, "--node-shape", "16,64GiB,4,P100", "--every-pod", "--json")
-	ans = packAnswer{}
+	_, out, _ = packed(t, "", fewPods, "--node-shape", "16,64GiB,4,P100", "--every-pod", "-o", "json")
+	ans = app.Packed{}
 	if err := json.Unmarshal([]byte(out), &ans); err != nil || ans.Pods != 6 || ans.UnplacedPods != 2 || ans.FitNoNode != 2 ||
-		!slices.Equal(ans.Constraints, []packConstraint{{"cpu", 1, 3}, {"gpu_model", 1, 3}}) {
+		!slices.Equal(ans.Constraints, []app.PackConstraint{{Constraint: "cpu", Pods: 1, Machines: 3}, {Constraint: "gpu_model", Pods: 1, Machines: 3}}) {
 		t.Errorf("%v %s", err, out)
 	}
 	if _, out, _ = packed(t, "", fewPods, "--node-shape", "16,64GiB,4,P100", "--every-pod"); !strings.Contains(out, "4 of 6 pods on ") || !strings.Contains(out, "2 pods fit no such node, however empty") {
@@ -77,8 +79,8 @@ func TestPackShape(t *testing.T) {
 }
 
 func TestPackOnNodes(t *testing.T) {
-	code, out, errs := packed(t, fewNodes, fewPods, "--json")
-	var ans packAnswer
+	code, out, errs := packed(t, fewNodes, fewPods, "-o", "json")
+	var ans app.Packed
 	if err := json.Unmarshal([]byte(out), &ans); code != 0 || err != nil {
 		t.Fatal(code, err, out, errs)
 	}
@@ -120,53 +122,11 @@ func TestPackRefuses(t *testing.T) {
 // The help of plan pack names every key of its answers.
 func TestHelpNamesEveryKeyOfPacking(t *testing.T) {
 	keys := map[string]bool{}
-	jsonKeys(reflect.TypeFor[packAnswer](), keys)
+	apptest.JSONKeys(reflect.TypeFor[app.Packed](), keys)
 	_, help := command(t, t.TempDir(), "plan", "pack", "--help")
 	for _, k := range slices.Sorted(maps.Keys(keys)) {
 		if !regexp.MustCompile(`\b` + regexp.QuoteMeta(k) + `\b`).MatchString(help) {
 			t.Errorf("the help does not name %q", k)
 		}
 	}
-}
-
-// No text is more than a shape or an error.
-func FuzzNodeShape(f *testing.F) {
-	f.Add("96000m,393216MiB,8")
-	f.Add("96,384GiB,8,A100")
-	f.Add("-1m,9999999999999999999GiB,+8")
-	f.Fuzz(func(t *testing.T, text string) {
-		n, err := parseShape(text)
-		if err == nil && (n.CPUMilli < 0 || n.MemoryMiB < 0 || n.GPUs < 0 || strings.Count(text, ",") < 2) {
-			t.Errorf("%q gives %+v", text, n)
-		}
-	})
-}
-
-// No file is more than nodes or pods that the packer takes, or an error.
-func FuzzPackFiles(f *testing.F) {
-	f.Add([]byte(fewNodes), []byte(fewPods))
-	f.Add([]byte("sn,cpu_milli,memory_mib,gpu,model\nn,1,1,0,\n"), []byte("name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,18446744073709551615,1,1,1\n"))
-	f.Fuzz(func(t *testing.T, nodes, pods []byte) {
-		if len(nodes)+len(pods) > 1<<12 {
-			return
-		}
-		dir := t.TempDir()
-		fl := packFlags{nodes: filepath.Join(dir, "nodes.csv"), pods: filepath.Join(dir, "pods.csv")}
-		for name, text := range map[string][]byte{fl.nodes: nodes, fl.pods: pods} {
-			if err := os.WriteFile(name, text, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		n, err := readNodes(t.Context(), fl.nodes)
-		if err != nil {
-			return
-		}
-		p, err := readPods(t.Context(), fl.pods)
-		if err != nil {
-			return
-		}
-		if ans, err := packFiles(t.Context(), &fl, n, p); err == nil && ans.Pods != len(p) {
-			t.Errorf("%d of %d pods", ans.Pods, len(p))
-		}
-	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"quartermaster/cmd/quartermaster/internal/apptest"
 	instances "quartermaster/domain/instance"
 	"quartermaster/schemas"
 )
@@ -125,7 +126,7 @@ func mutations(t *testing.T, text []byte) [][]byte {
 func TestAnswersAreAsDocumented(t *testing.T) {
 	schema := compiledSchema(t, schemas.Answer)
 	path := filepath.Join("..", "..", "deploy", "demo", "instances", "single-pool.json")
-	code, out := command(t, t.TempDir(), "plan", "solve", path, "--json")
+	code, out := command(t, t.TempDir(), "plan", "solve", path, "-o", "json")
 	if code != 0 {
 		t.Fatal(out)
 	}
@@ -144,7 +145,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		delete(c.(map[string]any), "solution") // its own package documents it
 	}
 	keys := map[string]bool{}
-	keysUnder(answer, keys)
+	apptest.KeysUnder(answer, keys)
 	_, help := command(t, t.TempDir(), "plan", "solve", "--help")
 	for _, k := range slices.Sorted(maps.Keys(keys)) {
 		if !regexp.MustCompile(`\b` + regexp.QuoteMeta(k) + `\b`).MatchString(help) {

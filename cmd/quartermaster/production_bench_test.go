@@ -19,11 +19,12 @@ import (
 
 	"github.com/lib/pq"
 
+	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 )
 
-// BenchmarkProduction measures a production home: the broker of QM_KAFKA_BROKERS,
+// BenchmarkProduction measures a log in production: the broker of QM_KAFKA_BROKERS,
 // the database server of QM_POSTGRES_DSN, and "quartermaster serve" in processes
 // of their own. "make bench-production" starts both servers for it.
 //
@@ -57,7 +58,7 @@ const (
 // productionHome is a filled log and, once something was folded, rows.
 type productionHome struct {
 	whole  *testing.B // databases stay until its end
-	home   *home
+	home   *app.Conn
 	estate *estate
 	dir    string
 	dsn    string
@@ -88,15 +89,15 @@ func newProduction(b *testing.B) *productionHome {
 	if err != nil {
 		b.Fatal(err)
 	}
-	a := &app{out: io.Discard, err: io.Discard, quiet: true, config: config}
-	if p.home, err = a.dial(b.Context()); err == nil {
-		err = p.home.log.EnsureTopics(b.Context(), domain.TopicSpecs())
+	a := commandLine(&app.App{Config: config}, io.Discard, io.Discard)
+	if p.home, err = a.Dial(b.Context()); err == nil {
+		err = p.home.Log.EnsureTopics(b.Context(), domain.TopicSpecs())
 	}
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
-		if err := p.home.shut(); err != nil {
+		if err := p.home.Shut(); err != nil {
 			b.Error(err)
 		}
 	})
@@ -108,13 +109,13 @@ func newProduction(b *testing.B) *productionHome {
 
 func (p *productionHome) config() string { return filepath.Join(p.dir, "quartermaster.yaml") }
 
-// empty makes the home's rows those of a new database.
+// empty makes the data directory's rows those of a new database.
 func (p *productionHome) empty(b *testing.B) {
 	p.dsn, p.db = database(p.whole)
 	if err := os.WriteFile(filepath.Join(p.dir, "dsn"), []byte(p.dsn), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	if out, err := exec.CommandContext(b.Context(), "quartermaster", "projection", "migrate", "--config", p.config()).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(b.Context(), "quartermaster", "generation", "migrate", "--config", p.config()).CombinedOutput(); err != nil {
 		b.Fatalf("migrate: %v\n%s", err, out)
 	}
 }
@@ -128,7 +129,7 @@ type served struct {
 
 func (p *productionHome) serve(b *testing.B, instance string) *served {
 	s := &served{cmd: exec.Command("quartermaster", "serve", "--config", p.config()), ended: make(chan struct{})}
-	s.cmd.Env = append(os.Environ(), "QUARTERMASTER_INSTANCE="+instance, "QUARTERMASTER_HOME="+p.dir)
+	s.cmd.Env = append(os.Environ(), "QUARTERMASTER_INSTANCE="+instance, "QUARTERMASTER_DATA_DIR="+p.dir)
 	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.out
 	if err := s.cmd.Start(); err != nil {
 		b.Fatal(err)
@@ -157,7 +158,7 @@ func (p *productionHome) folded(b *testing.B) (n int64) {
 
 // await waits until the rows stand for everything that is in the log.
 func (p *productionHome) await(b *testing.B, alive *served, look func(folded int64)) {
-	end, err := p.home.end(b.Context())
+	end, err := p.home.End(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -187,7 +188,7 @@ func (p *productionHome) fold(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		end, err := p.home.end(b.Context())
+		end, err := p.home.End(b.Context())
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -257,7 +258,7 @@ func (p *productionHome) settle(b *testing.B, instances ...string) (out []*serve
 func (p *productionHome) sample(b *testing.B) {
 	recs, err := p.estate.round()
 	if err == nil {
-		err = p.home.log.Append(b.Context(), recs)
+		err = p.home.Log.Append(b.Context(), recs)
 	}
 	if err != nil {
 		b.Fatal(err)
@@ -312,7 +313,7 @@ func (p *productionHome) restart(b *testing.B) {
 
 // drain reads everything in the log as folding does, and does nothing with it.
 func (p *productionHome) drain(b *testing.B) time.Duration {
-	end, err := p.home.end(b.Context())
+	end, err := p.home.End(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -320,7 +321,7 @@ func (p *productionHome) drain(b *testing.B) time.Duration {
 	start := time.Now()
 	for tp, to := range end {
 		wg.Go(func() {
-			if err := p.home.log.Read(b.Context(), tp, 0, to, func([]domain.Record) error { return nil }); err != nil {
+			if err := p.home.Log.Read(b.Context(), tp, 0, to, func([]domain.Record) error { return nil }); err != nil {
 				b.Error(err)
 			}
 		})

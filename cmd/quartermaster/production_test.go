@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,13 +26,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/kafka/freeport"
 	"quartermaster/adapters/postgres"
+	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/config"
+	"quartermaster/cmd/quartermaster/internal/daemon"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
 
-// site is a production home for tests: a broker that can be stopped and started,
+// site is a log in production for tests: a broker that can be stopped and started,
 // and a database of its own on the server that QM_POSTGRES_DSN names, behind a
 // gate that can be shut.
 type site struct {
@@ -52,7 +54,7 @@ type site struct {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	dsn, _ := database(t)
-	s := &site{t: t, data: t.TempDir(), port: freePair(t), estate: newEstate(6, 10*time.Minute)}
+	s := &site{t: t, data: t.TempDir(), port: freeport.Row(t, 2), estate: newEstate(6, 10*time.Minute)}
 	u, err := url.Parse(dsn)
 	if err != nil || !config.IsURL(dsn) {
 		t.Fatalf("QM_POSTGRES_DSN is no URL: %v", err)
@@ -61,7 +63,7 @@ func newSite(t *testing.T) *site {
 	u.Host = s.gate.address
 	s.config = writeConfig(t, "kafka: {brokers: ['127.0.0.1:%d'], replication: 1}\npostgres: {dsn_file: %q}\nsnapshots: %q\nlease: 1s\n",
 		s.port, writeSecret(t, u.String()), t.TempDir())
-	if code, out := s.command("projection", "migrate"); code != 0 {
+	if code, out := s.command("generation", "migrate"); code != 0 {
 		t.Fatal(out)
 	}
 	return s
@@ -85,8 +87,7 @@ func (s *site) start() {
 // command runs a command on the site.
 func (s *site) command(args ...string) (int, string) {
 	var out strings.Builder
-	a := &app{out: &out, err: &out, ownWait: ownWait, watch: watchEvery, patience: cmp.Or(s.patience, awaitPatience)}
-	code := a.run(append(args, "--config", s.config, "--home", s.data), strings.NewReader(""))
+	code := commandLine(&app.App{Patience: s.patience}, &out, &out).Run(append(args, "--config", s.config, "--data-dir", s.data), strings.NewReader(""))
 	return code, out.String()
 }
 
@@ -105,7 +106,7 @@ func (s *site) log() *kafka.Log {
 func (s *site) fill(n int) {
 	s.t.Helper()
 	l := s.log()
-	if err := errors.Join(l.EnsureTopics(s.t.Context(), domain.TopicSpecs()), s.estate.fill(s.t.Context(), &home{log: l}, n)); err != nil {
+	if err := errors.Join(l.EnsureTopics(s.t.Context(), domain.TopicSpecs()), s.estate.fill(s.t.Context(), &app.Conn{Log: l}, n)); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -153,8 +154,9 @@ func (s *site) serve(name string) *running {
 	r := &running{t: s.t, done: make(chan error, 1), more: make(chan struct{})}
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
-	a := &app{out: io.Discard, err: r, dir: s.data, config: c, configPath: s.config, watch: 50 * time.Millisecond}
-	go func() { r.done <- a.serveProduction(ctx, "127.0.0.1:0") }()
+	d := daemon.New(&app.App{Dir: s.data, Config: c, ConfigPath: s.config}, r, false)
+	d.Watch = 50 * time.Millisecond
+	go func() { r.done <- d.ServeProduction(ctx, "127.0.0.1:0") }()
 	s.t.Cleanup(stop)
 	return r
 }
@@ -337,7 +339,7 @@ func TestProduction(t *testing.T) {
 	s.fill(60)
 	s.verified()
 	a.ends()
-	if code, out := s.command("fleet", "--json"); code != 0 {
+	if code, out := s.command("fleet", "-o", "json"); code != 0 {
 		t.Errorf("without an instance, rows that are whole cannot be read: %s", out)
 	}
 }
@@ -418,7 +420,7 @@ func (s *site) topics() []string {
 func TestProductionFirstCommands(t *testing.T) {
 	s := newSite(t)
 	s.start()
-	for _, args := range [][]string{{"fleet"}, {"log", "stats"}, {"log", "replay", "--verify"}, {"projection", "rebuild", "b"}} {
+	for _, args := range [][]string{{"fleet"}, {"log", "stats"}, {"log", "replay", "--verify"}, {"generation", "rebuild", "b"}} {
 		if code, out := s.command(args...); code == 0 || !strings.Contains(out, `start "quartermaster serve"`) {
 			t.Errorf("%v: exit %d: %s", args, code, out)
 		}
@@ -700,7 +702,7 @@ func TestProductionRebuild(t *testing.T) {
 				return
 			default:
 			}
-			if err := s.estate.fill(t.Context(), &home{log: l}, 12); err != nil {
+			if err := s.estate.fill(t.Context(), &app.Conn{Log: l}, 12); err != nil {
 				stopped <- err
 				return
 			}
@@ -708,15 +710,15 @@ func TestProductionRebuild(t *testing.T) {
 	}()
 	rebuilt := func(name string) {
 		t.Helper()
-		code, out := s.command("projection", "rebuild", name, "--json", "--quiet")
-		var ans rebuildAnswer
+		code, out := s.command("generation", "rebuild", name, "-o", "json", "--quiet")
+		var ans app.Rebuilt
 		if err := json.Unmarshal([]byte(out), &ans); err != nil || code != 0 || !ans.Equal || !ans.Switched || !ans.HandedOver {
 			t.Fatalf("exit %d, %v: %s", code, err, out)
 		}
 	}
 	rebuilt("b")
-	code, out := s.command("projection", "status", "--json", "--partitions")
-	var status projectionStatus
+	code, out := s.command("generation", "status", "-o", "json", "--partitions")
+	var status app.GenerationsStatus
 	if err := json.Unmarshal([]byte(out), &status); err != nil || code != 0 || status.Active != "b" {
 		t.Fatalf("exit %d, %v: %s", code, err, out)
 	}
@@ -777,7 +779,7 @@ func TestProductionDiverged(t *testing.T) {
 	b.says(1, "diverged")
 	b.becomes("/readyz", http.StatusServiceUnavailable, "")
 	b.becomes("/metrics", http.StatusOK, `quartermaster_partition_stopped{generation="a",kind="other_record",`)
-	if code, out := s.command("projection", "status"); code != 0 || !strings.Contains(out, "diverged") {
+	if code, out := s.command("generation", "status"); code != 0 || !strings.Contains(out, "diverged") {
 		t.Errorf("exit %d\n%s", code, out)
 	}
 	if code, out := s.command("usage", "--from", "2026-05-01", "--to", "2026-06-01"); !strings.Contains(out, "diverged") {
@@ -789,8 +791,8 @@ func TestProductionDiverged(t *testing.T) {
 	}
 	b.mu.Unlock()
 
-	code, out := s.command("projection", "rebuild", "healed", "--json", "--quiet")
-	var ans rebuildAnswer
+	code, out := s.command("generation", "rebuild", "healed", "-o", "json", "--quiet")
+	var ans app.Rebuilt
 	if err := json.Unmarshal([]byte(out[strings.Index(out, "{"):]), &ans); err != nil || code != 0 || ans.Switched || len(ans.Diverged) == 0 || ans.State != "live" {
 		t.Fatalf("exit %d, %v: %s", code, err, out)
 	}
@@ -798,11 +800,11 @@ func TestProductionDiverged(t *testing.T) {
 		t.Errorf("a replay is not what was rebuilt, %s: exit %d\n%s", ans.Digest, code, out)
 	}
 	wrong := strings.Repeat("0", 64)
-	if code, out := s.command("projection", "switch", "healed", "--reason", "power cut", "--digest", wrong); code == 0 || !strings.Contains(out, "and not "+wrong) {
+	if code, out := s.command("generation", "switch", "healed", "--reason", "power cut", "--digest", wrong); code == 0 || !strings.Contains(out, "and not "+wrong) {
 		t.Errorf("switched to rows that are not what a replay gave: exit %d\n%s", code, out)
 	}
-	code, out = s.command("projection", "switch", "healed", "--reason", "power cut", "--json", "--quiet")
-	var switched switchAnswer
+	code, out = s.command("generation", "switch", "healed", "--reason", "power cut", "-o", "json", "--quiet")
+	var switched app.Switched
 	if err := json.Unmarshal([]byte(out[strings.Index(out, "{"):]), &switched); err != nil || code != 0 || !switched.Replayed || switched.Digest != ans.Digest || len(switched.Lost) != len(ans.Diverged) {
 		t.Fatalf("exit %d, %v: %s", code, err, out)
 	}
@@ -810,7 +812,7 @@ func TestProductionDiverged(t *testing.T) {
 	s.verified()
 	// The rows that nobody reads stand still, until they are dropped.
 	b.becomes("/readyz", http.StatusOK, " of generation a, which is not read, stands still")
-	if code, out := s.command("projection", "drop", "a", "--force"); code != 0 {
+	if code, out := s.command("generation", "drop", "a", "--force"); code != 0 {
 		t.Fatal(out)
 	}
 	b.becomes("/readyz", http.StatusOK, "ok\n")
@@ -823,58 +825,10 @@ func TestProductionDiverged(t *testing.T) {
 			t.Fatalf("generation a is gone, and /readyz says %s", ready)
 		}
 	}
-	if code, out := s.command("projection", "status"); code != 0 || !strings.Contains(out, "power cut") || strings.Contains(out, "not in the log yet") {
+	if code, out := s.command("generation", "status"); code != 0 || !strings.Contains(out, "power cut") || strings.Contains(out, "not in the log yet") {
 		t.Errorf("exit %d\n%s", code, out)
 	}
 	b.ends()
-}
-
-func TestPlainBar(t *testing.T) {
-	var out strings.Builder
-	a := &app{err: &out}
-	b := a.bar("fold", 4*worthABar, "events")
-	start := b.plain.start
-	for i := range 31 {
-		b.plain.set(int64(i)*worthABar/10, start.Add(time.Duration(i)*time.Second))
-	}
-	want := "fold: 50,000 of 200,000 events (25 %), 5,000 a second, 30s left\n" +
-		"fold: 100,000 of 200,000 events (50 %), 5,000 a second, 20s left\n" +
-		"fold: 150,000 of 200,000 events (75 %), 5,000 a second, 10s left\n"
-	if out.String() != want {
-		t.Errorf("it says\n%s", out.String())
-	}
-	a.quiet = true
-	if b := a.bar("fold", 4*worthABar, "events"); b.plain != nil || b.bar != nil {
-		t.Error("--quiet does not silence it")
-	}
-}
-
-// A partition that stands still before the end of the log for longer than a
-// minute is named, and no other.
-func TestReadinessStuck(t *testing.T) {
-	all := domain.AllPartitions()[:3]
-	held := []postgres.Holding{{Generation: "a", TopicPartition: all[0]}, {Generation: "a", TopicPartition: all[1]}, {Generation: "a", TopicPartition: all[2]}}
-	end := domain.Position{all[0]: 9, all[1]: 9, all[2]: 9}
-	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	r := readiness{stuck: time.Minute, heard: start}
-	var err error
-	for i := range 8 {
-		now := start.Add(time.Duration(i) * 10 * time.Second)
-		at := map[string]domain.Position{"a": {all[0]: 4, all[1]: int64(i), all[2]: 9}}
-		err = r.look(now, held, at, end, now)
-		if i < 7 && err != nil {
-			t.Fatalf("after %s: %v", now.Sub(start), err)
-		}
-	}
-	if err == nil || !strings.Contains(err.Error(), all[0].String()+" of generation a stands at 4") || strings.Contains(err.Error(), all[1].String()) {
-		t.Errorf("it says %v", err)
-	}
-	if err := r.look(start.Add(3*time.Minute), nil, nil, end, start.Add(70*time.Second)); err == nil || !strings.Contains(err.Error(), "how long the log is") {
-		t.Errorf("a silent log: %v", err)
-	}
-	if err := r.look(start.Add(3*time.Minute), held, map[string]domain.Position{"a": end}, end, start.Add(3*time.Minute)); err != nil {
-		t.Errorf("once all is folded: %v", err)
-	}
 }
 
 // The rows say which program they need, when it is not this one.

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"quartermaster/adapters/commandline/manual"
+	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 )
 
@@ -25,10 +26,10 @@ var update = flag.Bool("update", false, "write docs/reference anew")
 
 // The reference is what the program, its sources and its configuration say of themselves.
 func TestReference(t *testing.T) {
-	t.Setenv("QUARTERMASTER_HOME", "")
+	t.Setenv("QUARTERMASTER_DATA_DIR", "")
 	t.Setenv("QUARTERMASTER_CONFIG", "")
 	t.Setenv("XDG_DATA_HOME", "~/.local/share")
-	pages := manual.Pages((&app{out: io.Discard, err: io.Discard}).root())
+	pages := manual.Pages((commandLine(&app.App{}, io.Discard, io.Discard)).Root())
 	manual.Compare(t, filepath.Join(manual.Dir, "cli"), "quartermaster*.md", pages, *update)
 	for name, page := range map[string]string{
 		"configuration.md": configurationPage(t),
@@ -78,7 +79,7 @@ For a log on Apache Kafka and rows in Postgres: `+"`--config FILE` or `QUARTERMA
 
 | Variable | |
 |---|---|
-| `+"`QUARTERMASTER_HOME`"+` | the data directory, as `+"`--home`"+` |
+| `+"`QUARTERMASTER_DATA_DIR`"+` | the data directory, as `+"`--data-dir`"+` |
 | `+"`QUARTERMASTER_CONFIG`"+` | the configuration, as `+"`--config`"+` |
 | `+"`QUARTERMASTER_`"+` and the path of a key | a field of the configuration, for example `+"`QUARTERMASTER_KAFKA_BROKERS`"+` |
 | `+"`XDG_DATA_HOME`"+` | where the data directory is by default |

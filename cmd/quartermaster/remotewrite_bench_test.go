@@ -20,6 +20,7 @@ import (
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/remotewrite"
 	"quartermaster/adapters/wire"
+	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 )
 
@@ -56,17 +57,17 @@ func BenchmarkRemoteWrite(b *testing.B) {
 
 // acceptBodies sends requests until b.N samples are accepted.
 func acceptBodies(b *testing.B, bodies [][]byte, samples int) {
-	a := &app{out: io.Discard, err: io.Discard, quiet: true, dir: b.TempDir()}
-	h, err := a.open(b.Context())
+	a := commandLine(&app.App{Dir: b.TempDir()}, io.Discard, io.Discard)
+	h, err := a.Open(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer func() {
-		if err := h.close(); err != nil {
+		if err := h.Close(); err != nil {
 			b.Error(err)
 		}
 	}()
-	stream := kafka.NewStream(h.log, kafka.StreamConfig{Source: "prometheus/bench", Incarnation: 1, Encode: wire.Encode})
+	stream := kafka.NewStream(h.Log, kafka.StreamConfig{Source: "prometheus/bench", Incarnation: 1, Encode: wire.Encode})
 	srv := httptest.NewServer(remotewrite.Handler(remotewrite.Config{
 		Authenticate: func(*http.Request) (string, error) { return "c1", nil },
 		Append: func(ctx context.Context, events []domain.Envelope) error {

@@ -16,6 +16,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"quartermaster/adapters/wire"
+	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 	"quartermaster/projections"
 	"quartermaster/projections/inventory"
@@ -106,11 +107,11 @@ func (e *estate) round() ([]domain.Record, error) {
 	return recs, nil
 }
 
-// fill appends the next n samples of the estate to the log of a home, but for
+// fill appends the next n samples of the estate to the log of a data directory, but for
 // those that are there already, so that a log that another run filled, or half,
 // can be used again.
-func (e *estate) fill(ctx context.Context, h *home, n int) error {
-	there, err := h.end(ctx)
+func (e *estate) fill(ctx context.Context, h *app.Conn, n int) error {
+	there, err := h.End(ctx)
 	if err != nil {
 		return err
 	}
@@ -129,7 +130,7 @@ func (e *estate) fill(ctx context.Context, h *home, n int) error {
 			}
 		}
 		if len(batch) >= 8000 || n == 0 {
-			if err := h.log.Append(ctx, batch); err != nil {
+			if err := h.Log.Append(ctx, batch); err != nil {
 				return err
 			}
 			batch = batch[:0]
@@ -138,16 +139,16 @@ func (e *estate) fill(ctx context.Context, h *home, n int) error {
 	return nil
 }
 
-func benchHome(b *testing.B, events, nodes int, interval time.Duration) *home {
+func benchDir(b *testing.B, events, nodes int, interval time.Duration) *app.Conn {
 	b.Helper()
 	ctx := b.Context()
-	a := &app{out: io.Discard, err: io.Discard, quiet: true, dir: b.TempDir()}
-	h, err := a.openLog(ctx)
+	a := commandLine(&app.App{Dir: b.TempDir()}, io.Discard, io.Discard)
+	h, err := a.OpenLog(ctx)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
-		if err := errors.Join(h.log.Close(), h.closeBroker()); err != nil {
+		if err := errors.Join(h.Log.Close(), h.CloseBroker()); err != nil {
 			b.Error(err)
 		}
 	})
@@ -160,7 +161,7 @@ func benchHome(b *testing.B, events, nodes int, interval time.Duration) *home {
 // drain reads a topic with kafka-go as fast as it can and does nothing with
 // the records: one connection per partition, batches of up to 8 MiB, every
 // record read whole.
-func drain(ctx context.Context, h *home, topic domain.Topic, end domain.Position) (int64, error) {
+func drain(ctx context.Context, h *app.Conn, topic domain.Topic, end domain.Position) (int64, error) {
 	var (
 		wg    sync.WaitGroup
 		mu    sync.Mutex
@@ -186,9 +187,9 @@ func drain(ctx context.Context, h *home, topic domain.Topic, end domain.Position
 	return total, first
 }
 
-func drainPartition(ctx context.Context, h *home, topic domain.Topic, p int, to int64) (n int64, err error) {
-	d := &kafkago.Dialer{DialFunc: h.broker.Dial, ClientID: "drain"}
-	conn, err := d.DialLeader(ctx, "tcp", h.broker.Address(), string(topic), p)
+func drainPartition(ctx context.Context, h *app.Conn, topic domain.Topic, p int, to int64) (n int64, err error) {
+	d := &kafkago.Dialer{DialFunc: h.Broker.Dial, ClientID: "drain"}
+	conn, err := d.DialLeader(ctx, "tcp", h.Broker.Address(), string(topic), p)
 	if err != nil {
 		return 0, err
 	}
@@ -226,9 +227,9 @@ func BenchmarkReplay(b *testing.B) {
 		}
 		events = n
 	}
-	h := benchHome(b, events, 125, 10*time.Minute)
+	h := benchDir(b, events, 125, 10*time.Minute)
 	ctx := b.Context()
-	end, err := h.end(ctx)
+	end, err := h.End(ctx)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -244,7 +245,7 @@ func BenchmarkReplay(b *testing.B) {
 		drained += time.Since(start)
 
 		store := projections.NewMemory(domain.TopicSpecs())
-		r := newRunner(h.log, store)
+		r := app.NewRunner(h.Log, store)
 		runtime.GC()
 		start = time.Now()
 		if err := r.CatchUp(ctx, end); err != nil {
@@ -272,7 +273,7 @@ func BenchmarkReplay(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkReopen opens a home of a million events until it can answer: from
+// BenchmarkReopen opens a data directory of a million events until it can answer: from
 // a snapshot, and without one, when every event is folded again.
 // QM_REOPEN_EVENTS sets another number of events.
 func BenchmarkReopen(b *testing.B) {
@@ -285,30 +286,30 @@ func BenchmarkReopen(b *testing.B) {
 		events = n
 	}
 	ctx := b.Context()
-	a := &app{out: io.Discard, err: io.Discard, quiet: true, dir: b.TempDir()}
-	h, err := a.openLog(ctx)
+	a := commandLine(&app.App{Dir: b.TempDir()}, io.Discard, io.Discard)
+	h, err := a.OpenLog(ctx)
 	if err != nil {
 		b.Fatal(err)
 	}
 	if err := newEstate(125, 10*time.Minute).fill(ctx, h, events); err != nil {
 		b.Fatal(err)
 	}
-	if err := h.catchUp(ctx); err != nil {
+	if err := h.CatchUp(ctx); err != nil {
 		b.Fatal(err)
 	}
 	start := time.Now()
-	if err := h.close(); err != nil {
+	if err := h.Close(); err != nil {
 		b.Fatal(err)
 	}
 	closing := time.Since(start)
 	reopen := func(b *testing.B, saves bool) {
 		for b.Loop() {
-			h, err := a.open(ctx)
+			h, err := a.Open(ctx)
 			if err != nil {
 				b.Fatal(err)
 			}
-			if err := h.view(ctx, func(v projections.View) error {
-				inv, err := inventory.New(v, inventory.Filter{At: now()})
+			if err := h.View(ctx, func(v projections.View) error {
+				inv, err := inventory.New(v, inventory.Filter{At: app.Now()})
 				if err == nil && len(inv.Clusters) == 0 {
 					err = errors.New("the inventory is empty")
 				}
@@ -317,10 +318,11 @@ func BenchmarkReopen(b *testing.B) {
 				b.Fatal(err)
 			}
 			b.StopTimer()
+			end := h.Close
 			if !saves {
-				h.saved = h.runner.Progress().Position // leave no snapshot
+				end = h.Shut
 			}
-			if err := h.close(); err != nil {
+			if err := end(); err != nil {
 				b.Fatal(err)
 			}
 			b.StartTimer()
@@ -330,7 +332,7 @@ func BenchmarkReopen(b *testing.B) {
 		reopen(b, true)
 		b.ReportMetric(closing.Seconds(), "s-to-close")
 	})
-	if err := os.RemoveAll(h.snapshots()); err != nil {
+	if err := os.RemoveAll(h.Snapshots()); err != nil {
 		b.Fatal(err)
 	}
 	b.Run("from the log alone", func(b *testing.B) { reopen(b, false) })

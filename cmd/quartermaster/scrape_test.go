@@ -19,6 +19,7 @@ import (
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/remotewrite"
 	"quartermaster/adapters/wire"
+	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 )
 
@@ -28,7 +29,7 @@ var (
 )
 
 // scrape CLUSTER FILE writes what a scrape shows, one series a line as exporters print
-// them, to the home as Prometheus would: each twenty times, 30 seconds apart, up to now.
+// them, to the data directory as Prometheus would: each twenty times, 30 seconds apart, up to now.
 func scrape(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: scrape cluster file")
@@ -56,9 +57,12 @@ func scrape(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 
 	ctx := context.Background()
-	a := &app{out: io.Discard, err: io.Discard, quiet: true, dir: ts.Getenv("QUARTERMASTER_HOME")}
-	ts.Check(a.with(ctx, func(h *home) error {
-		stream := kafka.NewStream(h.log, kafka.StreamConfig{Source: "prometheus/script", Incarnation: uint64(end.UnixNano()), Encode: wire.Encode})
+	a := commandLine(&app.App{Dir: ts.Getenv("QUARTERMASTER_DATA_DIR")}, io.Discard, io.Discard)
+	h, err := a.Open(ctx)
+	ts.Check(err)
+	defer h.Close()
+	ts.Check(func() error {
+		stream := kafka.NewStream(h.Log, kafka.StreamConfig{Source: "prometheus/script", Incarnation: uint64(end.UnixNano()), Encode: wire.Encode})
 		handler := remotewrite.Handler(remotewrite.Config{
 			Authenticate: func(*http.Request) (string, error) { return args[0], nil },
 			Append: func(ctx context.Context, events []domain.Envelope) error {
@@ -77,6 +81,6 @@ func scrape(ts *testscript.TestScript, neg bool, args []string) {
 		if handler.ServeHTTP(w, r); w.Code != http.StatusNoContent {
 			ts.Fatalf("answer %d: %s", w.Code, w.Body)
 		}
-		return h.catchUp(ctx)
-	}))
+		return h.CatchUp(ctx)
+	}())
 }

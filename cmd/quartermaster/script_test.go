@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"quartermaster/adapters/highs"
+	"quartermaster/cmd/quartermaster/internal/apptest"
 	"quartermaster/domain/long"
 	"quartermaster/simulations/public"
 )
@@ -60,7 +61,7 @@ func TestScript(t *testing.T) {
 		Dir:         filepath.Join("testdata", "script"),
 		WorkdirRoot: inMemory(t),
 		Setup: func(env *testscript.Env) error {
-			env.Setenv("QUARTERMASTER_HOME", filepath.Join(env.WorkDir, "home"))
+			env.Setenv("QUARTERMASTER_DATA_DIR", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("DATA", data)
 			env.Setenv("DEMO", demo)
 			env.Setenv("HOME", env.WorkDir)
@@ -87,7 +88,7 @@ func TestScript(t *testing.T) {
 			"repeat": repeatText,
 			"gzbomb": gzipBomb,
 			"flip":   flip,
-			"poison": poison,
+			"poison": apptest.Poison,
 			"scrape": scrape,
 
 			"production":  production,
@@ -119,7 +120,7 @@ func crash(ts *testscript.TestScript, neg bool, args []string) {
 	command := func(ctx context.Context) *exec.Cmd {
 		c := exec.CommandContext(ctx, path, args[5:]...) // CommandContext kills with SIGKILL
 		c.Dir = ts.Getenv("WORK")
-		c.Env = append(os.Environ(), "HOME="+ts.Getenv("HOME"), "QUARTERMASTER_HOME="+ts.Getenv("QUARTERMASTER_HOME"))
+		c.Env = append(os.Environ(), "HOME="+ts.Getenv("HOME"), "QUARTERMASTER_DATA_DIR="+ts.Getenv("QUARTERMASTER_DATA_DIR"))
 		return c
 	}
 	killed := 0

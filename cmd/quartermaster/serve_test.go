@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"quartermaster/adapters/postgres"
+	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/config"
-	"quartermaster/domain"
+	"quartermaster/cmd/quartermaster/internal/daemon"
 )
 
 // lineWriter hands on each line written.
@@ -22,7 +22,7 @@ func (w lineWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestServe holds a home with serve, uses it from a second command through the
+// TestServe holds a data directory with serve, uses it from a second command through the
 // socket, reads its endpoints and stops it.
 func TestServe(t *testing.T) {
 	dir := t.TempDir()
@@ -30,8 +30,9 @@ func TestServe(t *testing.T) {
 	lines := make(lineWriter, 100)
 	done := make(chan error, 1)
 	go func() {
-		a := &app{out: io.Discard, err: lines, dir: dir, ownWait: time.Second}
-		done <- a.serve(ctx, "127.0.0.1:0", config.Gateway{})
+		d := daemon.New(&app.App{Dir: dir}, lines, false)
+		d.OwnWait = time.Second
+		done <- d.Serve(ctx, "127.0.0.1:0", config.Gateway{})
 	}()
 	address, ready := "", false
 	for !ready {
@@ -46,7 +47,7 @@ func TestServe(t *testing.T) {
 		}
 	}
 	var out, errs strings.Builder
-	if code := run([]string{"--home", dir, "operator", "add", "ana", "--role", "planner", "--new-key", dir + "/ana.pem", "--json"}, strings.NewReader(""), &out, &errs); code != 0 {
+	if code := run([]string{"--data-dir", dir, "operator", "add", "ana", "--role", "planner", "--new-key", dir + "/ana.pem", "-o", "json"}, strings.NewReader(""), &out, &errs); code != 0 {
 		t.Fatalf("a second command failed: %s", errs.String())
 	}
 	if !strings.Contains(out.String(), `"operator": "ana"`) {
@@ -73,27 +74,13 @@ func TestServe(t *testing.T) {
 	if _, body := get("/metrics"); !strings.Contains(body, "quartermaster_records_total") {
 		t.Errorf("metrics lack the folds' counters:\n%s", body)
 	}
-	second := &app{out: io.Discard, err: io.Discard, dir: dir, ownWait: 10 * time.Millisecond}
-	if err := second.serve(t.Context(), "127.0.0.1:0", config.Gateway{}); err == nil || !strings.Contains(err.Error(), "another process holds") {
+	second := daemon.New(&app.App{Dir: dir}, io.Discard, false)
+	second.OwnWait = 10 * time.Millisecond
+	if err := second.Serve(t.Context(), "127.0.0.1:0", config.Gateway{}); err == nil || !strings.Contains(err.Error(), "another process holds") {
 		t.Errorf("a second serve: %v", err)
 	}
 	stop()
 	if err := <-done; err != nil {
 		t.Errorf("serve: %v", err)
-	}
-}
-
-// A partition counts as failing until it was tried again for a while.
-func TestFailing(t *testing.T) {
-	at := time.Now()
-	holding := func(p int) postgres.Holding {
-		return postgres.Holding{Generation: "a", TopicPartition: domain.TopicPartition{Topic: domain.TopicFleet, Partition: p}}
-	}
-	in := &instance{failed: map[postgres.Holding]time.Time{holding(0): at, holding(1): at.Add(-failingFor), holding(2): at.Add(-failingFor - 1)}}
-	if n := in.failing(at); n != 2 {
-		t.Errorf("%d fail, want 2", n)
-	}
-	if n := in.failing(at.Add(failingFor + 1)); n != 0 || len(in.failed) != 0 {
-		t.Errorf("%d fail long after", n)
 	}
 }

@@ -7,18 +7,20 @@ import (
 
 	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/wire"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/apptest"
 	"quartermaster/domain"
 )
 
 // What will never arrive is called lost by a signature, and no longer awaited. An event
 // that arrives after all counts.
 func TestStreamsResolve(t *testing.T) {
-	dir := smallHome(t)
-	at := now() - domain.Hour
+	dir := apptest.FilledDir(t)
+	at := app.Now() - domain.Hour
 	fault := func(seq uint64) {
 		t.Helper()
-		h, _ := openTest(t, dir)
-		defer closeTest(t, h)
+		h, _ := apptest.Open(t, dir)
+		defer apptest.Close(t, h)
 		rec, err := wire.Encode(&domain.Envelope{
 			Source: "node-reporter/lab/n1", Incarnation: 7, Sequence: seq, Time: at, Cluster: "lab", Subject: "n1",
 			Event: &domain.GPUFaultObserved{Node: "n1", GPU: domain.DeriveGPUID("lab", "n1", 0), Kind: domain.FaultXID, Code: 13, Count: 1},
@@ -27,7 +29,7 @@ func TestStreamsResolve(t *testing.T) {
 			t.Fatal(err)
 		}
 		rec.Partition = domain.PartitionOf(rec.Key, rec.Topic.Partitions())
-		if err := h.log.Append(t.Context(), []domain.Record{rec}); err != nil {
+		if err := h.Log.Append(t.Context(), []domain.Record{rec}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -49,8 +51,8 @@ func TestStreamsResolve(t *testing.T) {
 	resolve("!no event of source", "--lost")
 	fault(1)
 	fault(5)
-	code, out := command(t, dir, "streams", "list", "--json")
-	var list streamsAnswer
+	code, out := command(t, dir, "streams", "list", "-o", "json")
+	var list app.StreamGaps
 	if err := json.Unmarshal([]byte(out), &list); code != 0 || err != nil || len(list.Streams) != 1 {
 		t.Fatalf("exit %d, %v\n%s", code, err, out)
 	}
@@ -70,7 +72,7 @@ func TestStreamsResolve(t *testing.T) {
 	fault(3)
 	fault(8)
 	run(" 2 ", "streams", "list")
-	_, out = command(t, dir, "log", "replay", "--json")
+	_, out = command(t, dir, "log", "replay", "-o", "json")
 	if !strings.Contains(out, `"repeats": 0`) {
 		t.Error(out)
 	}

@@ -10,7 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/buildinfo"
 	"quartermaster/adapters/commandline"
+	"quartermaster/cmd/quartermaster/internal/app"
 )
 
 // everyCommand calls yield with each command of the program and the words that
@@ -25,7 +27,7 @@ func everyCommand(c *cobra.Command, words []string, yield func(c *cobra.Command,
 // A slip on a command line never passes for success: a script in cron that runs
 // "log verify" must fail.
 func TestEveryCommandRefusesWhatItDoesNotTake(t *testing.T) {
-	t.Setenv("QUARTERMASTER_HOME", t.TempDir()+"/home")
+	t.Setenv("QUARTERMASTER_DATA_DIR", t.TempDir()+"/home")
 	fails := func(words []string, says string) {
 		t.Helper()
 		var out, errs bytes.Buffer
@@ -33,16 +35,16 @@ func TestEveryCommandRefusesWhatItDoesNotTake(t *testing.T) {
 			t.Errorf("%q exits %d with %q and %q, want 2 and %q", words, code, out.String(), errs.String(), says)
 		}
 		out.Reset()
-		if code := run(append(slices.Clone(words), "--json"), strings.NewReader(""), &out, io.Discard); code != commandline.ExitUsage {
-			t.Errorf("%q --json exits %d", words, code)
+		if code := run(append(slices.Clone(words), "-o", "json"), strings.NewReader(""), &out, io.Discard); code != commandline.ExitUsage {
+			t.Errorf("%q -o json exits %d", words, code)
 		}
 		var answer struct{ Error string }
 		if json.Unmarshal(out.Bytes(), &answer) != nil || answer.Error == "" {
-			t.Errorf("%q --json answers %q", words, out.String())
+			t.Errorf("%q -o json answers %q", words, out.String())
 		}
 	}
 	groups, leaves := 0, 0
-	root := (&app{out: io.Discard, err: io.Discard}).root()
+	root := (commandLine(&app.App{}, io.Discard, io.Discard)).Root()
 	everyCommand(root, nil, func(c *cobra.Command, words []string) {
 		stray := append(slices.Clone(words), "no-such-word")
 		if c.HasAvailableSubCommands() {
@@ -92,8 +94,8 @@ func TestVersionFlag(t *testing.T) {
 		t.Errorf("exit %d, %q", code, out.String())
 	}
 	out.Reset()
-	var v commandline.Version
-	if code := run([]string{"--version", "--json"}, nil, &out, io.Discard); code != 0 || json.Unmarshal(out.Bytes(), &v) != nil || len(v.Methods) != 12 || v.Program != "quartermaster" {
+	var v buildinfo.Version
+	if code := run([]string{"--version", "-o", "json"}, nil, &out, io.Discard); code != 0 || json.Unmarshal(out.Bytes(), &v) != nil || len(v.Methods) != 12 || v.Program != "quartermaster" {
 		t.Errorf("exit %d, %q", code, out.String())
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/apptest"
 	"quartermaster/projections"
 )
 
 // Every report names the program that made it, and the keys of its JSON stay.
 func TestReportsNameTheProgram(t *testing.T) {
-	dir := smallHome(t)
+	dir := apptest.FilledDir(t)
 	month := []string{"--from", "2026-05-01", "--to", "2026-05-02"}
 	for _, args := range [][]string{
 		{"fleet"}, {"models"}, {"fragmentation", "--at", "2026-05-02"}, append([]string{"usage"}, month...), append([]string{"serving"}, month...), append([]string{"jobs"}, month...), {"costs", "--period", "2026-05"},
@@ -20,15 +22,15 @@ func TestReportsNameTheProgram(t *testing.T) {
 			t.Errorf("%v: exit %d, and names no program\n%s", args, code, out)
 		}
 		var answer struct {
-			Program  madeBy
+			Program  app.ProgramInfo
 			Position string
 		}
-		code, out = command(t, dir, append(args, "--json")...)
-		if err := json.Unmarshal([]byte(out), &answer); err != nil || code != 0 || answer.Program.Version == "" || answer.Program.Commit == "" || len(answer.Program.Methods) != len(version().Methods) || answer.Position == "" {
-			t.Errorf("%v --json: exit %d, %v, %+v\n%s", args, code, err, answer, out)
+		code, out = command(t, dir, append(args, "-o", "json")...)
+		if err := json.Unmarshal([]byte(out), &answer); err != nil || code != 0 || answer.Program.Version == "" || answer.Program.Commit == "" || len(answer.Program.Methods) != len(app.Version().Methods) || answer.Position == "" {
+			t.Errorf("%v -o json: exit %d, %v, %+v\n%s", args, code, err, answer, out)
 		}
 	}
-	code, out := command(t, dir, "version", "--json")
+	code, out := command(t, dir, "version", "-o", "json")
 	var v map[string]any
 	if err := json.Unmarshal([]byte(out), &v); err != nil || code != 0 || v["version"] == nil || v["commit"] == nil || v["date"] == nil || v["methods"] == nil {
 		t.Errorf("version: exit %d, %v\n%s", code, err, out)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Kills the demo with SIGKILL again and again while it fills a home, lets it go
+# Kills the demo with SIGKILL again and again while it fills a data directory, lets it go
 # on, and holds it to what it promises: nothing lost, nothing twice, the same
 # bytes from a replay. Takes the demo's flags, for example --from DIR.
 set -euo pipefail
@@ -15,7 +15,7 @@ size() { # KiB of log, 0 before there is one
 }
 killed=0
 for kib in 500 3000 6000; do # of log on disk; all of it is some 11,000
-  bin/quartermaster demo --once --quiet --data "$home" "$@" >"$answer" 2>&1 &
+  bin/quartermaster demo --once --quiet --data-dir "$home" "$@" >"$answer" 2>&1 &
   demo=$!
   while kill -0 "$demo" 2>/dev/null && [ "$(size)" -lt "$kib" ]; do sleep 0.02; done
   if kill -9 "$demo" 2>/dev/null; then killed=$((killed + 1)); echo "killed with $(size) KiB of log"; fi
@@ -27,7 +27,7 @@ value() { sed -nE "s/^  \"$1\": \"?([^\",]*)\"?,?\$/\\1/p" "$answer"; }
 hold() { # hold WHAT HAVE WANT
   if [ -n "$2" ] && [ "$2" = "$3" ]; then echo "$1: $2"; else echo "$1: '$2', want '$3'"; exit 1; fi
 }
-bin/quartermaster demo --once --json --quiet --data "$home" "$@" >"$answer"
+bin/quartermaster demo --once -o json --quiet --data-dir "$home" "$@" >"$answer"
 events=$(value events)
 rest=$(value imported)
 digest=$(value live_digest)
@@ -35,8 +35,8 @@ echo "went on: $rest events imported of $events"
 [ "$rest" -gt 0 ] || { echo 'every kill came too late to interrupt anything'; exit 1; }
 hold 'difference between invoices and what was attributed' "$(value difference)" 0.00
 hold 'digest of a replay' "$(value replay_digest)" "$digest"
-bin/quartermaster demo --once --json --quiet --data "$home" "$@" >"$answer"
+bin/quartermaster demo --once -o json --quiet --data-dir "$home" "$@" >"$answer"
 hold 'events imported by one more run' "$(value imported)" 0
 hold 'events in the log' "$(value events)" "$events"
 hold 'digest' "$(value live_digest)" "$digest"
-bin/quartermaster log replay --verify --home "$home"
+bin/quartermaster log replay --verify --data-dir "$home"

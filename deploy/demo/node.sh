@@ -18,7 +18,7 @@ end() {
 }
 trap end EXIT
 
-qm() { bin/quartermaster --home "$run/home" --quiet "$@"; }
+qm() { bin/quartermaster --data-dir "$run/home" --quiet "$@"; }
 die() { # die MESSAGE: with what the programs said
 	echo "demo-node: $*"
 	tail -n 20 "$run"/*.log
@@ -50,7 +50,7 @@ qm cluster register lab --provider own --class owned --region eu --key-file "$ru
 address=127.0.0.1:0
 serve() { # serve: starts the service, whose gateway keeps its address
 	# A port that was just let go may need a moment.
-	bin/quartermaster --home "$run/home" serve --listen 127.0.0.1:0 --gateway "$address" >>"$run/serve.log" 2>&1 &
+	bin/quartermaster --data-dir "$run/home" serve --listen 127.0.0.1:0 --gateway "$address" >>"$run/serve.log" 2>&1 &
 	service=$!
 	pids+=("$service")
 	await 30 'the service' grep -q 'msg="caught up"' "$run/serve.log"
@@ -79,7 +79,7 @@ mkdir -m 700 "$run/spool"
 LD_LIBRARY_PATH=bin/simdcgm SIMDCGM_SCENARIO=$run/scenario SIMDCGM_CONTROL=$run/control \
 	bin/node-reporter run --config "$run/node.yaml" >"$run/node.log" 2>&1 &
 pids+=($!)
-seen() { qm fleet --cluster lab --json | grep -q '"last_telemetry"'; }
+seen() { qm fleet --cluster lab -o json | grep -q '"last_telemetry"'; }
 await 60 'the first sample of the node' seen
 qm fleet --cluster lab --nodes
 
@@ -87,7 +87,7 @@ echo
 echo '== GPU 3 falls off the bus (XID 79)'
 begin=$(date +%s%N)
 printf 'recovery 3 2\nxid 3 79\nlost 3\n' >>"$run/control"
-broken() { qm fleet --cluster lab --json | grep -q 'xid 79 at'; }
+broken() { qm fleet --cluster lab -o json | grep -q 'xid 79 at'; }
 await "$fault_within" 'the fault in the fleet' broken
 echo "in the fleet after $((($(date +%s%N) - begin) / 1000000)) ms, the command's own start included:"
 qm fleet --cluster lab --nodes
@@ -95,7 +95,7 @@ qm fleet --cluster lab --nodes
 echo
 echo '== after a reset GPU 3 is found again'
 printf 'found 3\nrecovery 3 0\n' >>"$run/control"
-mended() { [ "$(qm fleet --cluster lab --json | grep -c '"state": "ok"')" = 1 ]; }
+mended() { [ "$(qm fleet --cluster lab -o json | grep -c '"state": "ok"')" = 1 ]; }
 await 60 'the end of the fault in the fleet' mended
 qm fleet --cluster lab
 
@@ -107,14 +107,14 @@ printf 'recovery 5 1\nxid 5 48\n' >>"$run/control"
 sleep 3 # so that the fault is in the spool and delivery has failed
 : >"$run/serve.log"
 serve
-second() { qm fleet --cluster lab --json | grep -q 'xid 48 at'; }
+second() { qm fleet --cluster lab -o json | grep -q 'xid 48 at'; }
 await 60 'the second fault in the fleet' second
 sent() { qm log export --topic qm.hardware | grep -c "\"kind\":\"xid\",\"code\":$1,"; }
 for xid in 79 48; do
 	n=$(sent $xid) || die "XID $xid is not in the log"
 	[ "$n" = 1 ] || echo "XID $xid was sent $n times"
 done
-[ "$(qm fleet --cluster lab --json | grep -c '"[^"]* xid 48 at [^"]*",\?$')" = 1 ] || die 'XID 48 does not count once'
+[ "$(qm fleet --cluster lab -o json | grep -c '"[^"]* xid 48 at [^"]*",\?$')" = 1 ] || die 'XID 48 does not count once'
 echo 'XID 48 counts once'
 
 echo

@@ -44,11 +44,11 @@ await() { # await SECONDS WHAT COMMAND...: until the command succeeds
 }
 serving() { grep -q 'msg="caught up"' serve.log && grep -q 'taking events of nodes' serve.log; }
 hours() { # hours KIND: milliseconds of GPUs, of all workspaces
-	quartermaster usage --by workspace --from "$(date -u -d '-1 day' +%FT%H:00:00Z)" --to "$(date -u -d '+1 hour' +%FT%H:00:00Z)" --json |
+	quartermaster usage --by workspace --from "$(date -u -d '-1 day' +%FT%H:00:00Z)" --to "$(date -u -d '+1 hour' +%FT%H:00:00Z)" -o json |
 		sed -nE 's/^ *"'"$1"'_gpu_ms": ([0-9]+),?$/\1/p' | tail -n 1
 }
 counts() {
-	quartermaster fleet --cluster lab --json >fleet.json
+	quartermaster fleet --cluster lab -o json >fleet.json
 	grep -q '"state": "ok"' fleet.json && grep -q '"last_telemetry"' fleet.json && [ $(($(hours idle) + $(hours busy_unattributed) - $(hours undeclared))) -gt 0 ]
 }
 # What runs until it is ended does so in the background, and what follows waits for it.
@@ -65,7 +65,7 @@ printf 'gpus 8\nmodel NVIDIA H100 80GB HBM3\nseed 7\n' >"$run/scenario"
 echo "== The commands of $page, as printed"
 (
 	cd "$run"
-	export QUARTERMASTER_HOME=$run/home NODE_REPORTER_SPOOL_DIR=$run/spool NODE_REPORTER_LISTEN=off
+	export QUARTERMASTER_DATA_DIR=$run/home NODE_REPORTER_SPOOL_DIR=$run/spool NODE_REPORTER_LISTEN=off
 	export LD_LIBRARY_PATH=$run/bin/simdcgm SIMDCGM_SCENARIO=$run/scenario SIMDCGM_CONTROL=$run/control
 	exec bash -eu -o pipefail script
 ) || die "the lines of $page do not end with a node that counts"

@@ -89,7 +89,7 @@ docs() {
 	} >"$run/first/script"
 	local failed=''
 	(
-		export QM_DEV_HOME=$home QUARTERMASTER_HOME=$run/first/home PATH=$PWD/bin:$PATH
+		export QM_DEV_HOME=$home QUARTERMASTER_DATA_DIR=$run/first/home PATH=$PWD/bin:$PATH
 		cd "$run/first"
 		exec bash -eu script
 	) >>"$run/docs.log" 2>&1 || failed=1
@@ -137,11 +137,11 @@ postgres:
 snapshots: $run/snapshots
 lease: 2s
 YAML
-qm() { QUARTERMASTER_HOME=$run/home bin/quartermaster "$@" --config "$run/quartermaster.yaml"; }
-qm projection migrate
+qm() { QUARTERMASTER_DATA_DIR=$run/home bin/quartermaster "$@" --config "$run/quartermaster.yaml"; }
+qm generation migrate
 start() { # start NAME...
 	for name in "$@"; do
-		QUARTERMASTER_HOME=$run/home QUARTERMASTER_INSTANCE=$name \
+		QUARTERMASTER_DATA_DIR=$run/home QUARTERMASTER_INSTANCE=$name \
 			bin/quartermaster serve --config "$run/quartermaster.yaml" --listen 127.0.0.1:0 >>"$run/$name.log" 2>&1 &
 		serving[$name]=$!
 	done
@@ -152,7 +152,7 @@ end() { # end SIGNAL NAME: and wait for it
 	unset "serving[$2]"
 }
 owners() { # the instances that fold something, one a line
-	qm projection status --json | sed -nE 's/^ *"instance": "(.*)",?$/\1/p' | sed 's/^$/nobody/'
+	qm generation status -o json | sed -nE 's/^ *"instance": "(.*)",?$/\1/p' | sed 's/^$/nobody/'
 }
 # taken over: every partition is folded, and by nobody but those named.
 folded_by() { # folded_by NAME...
@@ -187,7 +187,7 @@ trouble() {
 	kill -CONT "${serving[b]}"
 	say 'froze b for longer than its lease'
 }
-qm demo --once --quiet --data "$run/demo" >"$run/demo.log" 2>&1 &
+qm demo --once --quiet --data-dir "$run/demo" >"$run/demo.log" 2>&1 &
 demo=$!
 trouble
 runs=1
@@ -196,7 +196,7 @@ until wait "$demo"; do
 	[ $runs -lt 5 ] || fail 'the demo does not come to its end'
 	runs=$((runs + 1))
 	tail -n 1 "$run/demo.log"
-	qm demo --once --quiet --data "$run/demo" >"$run/demo.log" 2>&1 &
+	qm demo --once --quiet --data-dir "$run/demo" >"$run/demo.log" 2>&1 &
 	demo=$!
 done
 say "the demo came to its end in $runs runs"

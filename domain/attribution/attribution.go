@@ -13,8 +13,8 @@
 //   - Equal sets of lines, nodes, hours and policies give equal allocations, in equal
 //     order, however they were ordered or repeated on the way in.
 //   - A line and its reversal cancel allocation by allocation.
-//   - Of an allocation's GPU time, useful is at most allocated, and allocated at most
-//     bought.
+//   - Of an allocation's GPU time, useful is at most measured, measured at most
+//     allocated, and allocated at most bought.
 //   - What weighs nothing costs nothing.
 //   - A line that buys no time moves no other line's money, but for what follows
 //     charges, such as tax, and but for what it refunds.
@@ -194,6 +194,7 @@ type Node struct {
 	Account       string // billing account
 	Region        string
 	SKU           string
+	GPUModel      string // [Mixed] where its GPUs differ, "" where nobody said
 	Resource      string // as on the bill
 	Billing       domain.BillingModel
 	GPUs          int
@@ -226,7 +227,7 @@ type Part struct {
 	// GPU left out of it, below zero where it added.
 	Micros   int64
 	UsefulMs int64 // GPUMs × activity, for the part of it that was measured while healthy
-	KnownMs  int64 // the part of GPUMs for which activity was measured
+	KnownMs  int64 // the part of GPUMs for which activity was measured; at least UsefulMs is
 	// HeldMs is how long the unit was on the node, and CPUMilli and MemoryMiB
 	// what it asks of it: where that is a larger share of the node than its
 	// GPUs are, it is what the unit weighs (its dominant share). 0: not known.
@@ -239,6 +240,8 @@ type Part struct {
 type Commitment struct {
 	ID       string
 	Sponsors []domain.Share // add up to 1; none: the platform
+	// Hardware is what the contract is for, as far as it says.
+	Hardware Hardware
 }
 
 // Discount says who enjoys what a floating commitment saves.
@@ -320,6 +323,9 @@ type Allocation struct {
 	Deployment  string
 	Component   Component
 	MatchMethod MatchMethod
+	// Hardware is that of the machines that weigh in the allocation; of a line that
+	// follows others, of the machines that those were for.
+	Hardware Hardware
 
 	Billed, Effective Amount
 	// Weight is this allocation's part of Of: GPU milliseconds, to the microsecond, a sponsor's share, or
@@ -327,6 +333,7 @@ type Allocation struct {
 	Weight, Of Amount
 	// What the line bought of GPU time, in milliseconds: 0 for lines that buy
 	// none, that do not say how much, or for machines that nobody knows, whether
-	// their unit is time of machines or of GPUs.
-	BoughtMs, AllocatedMs, UsefulMs int64
+	// their unit is time of machines or of GPUs. MeasuredMs is the part of AllocatedMs
+	// for which activity was measured, and UsefulMs is of that part.
+	BoughtMs, AllocatedMs, UsefulMs, MeasuredMs int64
 }

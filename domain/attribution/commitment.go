@@ -26,8 +26,9 @@ type CommitmentUse struct {
 
 // sponsors knows who answers for commitments.
 type sponsors struct {
-	shares map[string][]share
-	uses   map[[3]string]*CommitmentUse
+	shares   map[string][]share
+	hardware map[string]Hardware // of contracts
+	uses     map[[3]string]*CommitmentUse
 }
 
 type share struct {
@@ -36,7 +37,7 @@ type share struct {
 }
 
 func newSponsors(cs []Commitment) (*sponsors, error) {
-	s := &sponsors{shares: map[string][]share{}, uses: map[[3]string]*CommitmentUse{}}
+	s := &sponsors{shares: map[string][]share{}, hardware: map[string]Hardware{}, uses: map[[3]string]*CommitmentUse{}}
 	for _, c := range cs {
 		parts := make([]share, 0, len(c.Sponsors))
 		var total Amount
@@ -68,6 +69,7 @@ func newSponsors(cs []Commitment) (*sponsors, error) {
 			return nil, fmt.Errorf("commitment %q is given twice, with different sponsors", c.ID)
 		}
 		s.shares[c.ID] = parts
+		s.hardware[c.ID] = s.hardware[c.ID].join(c.Hardware)
 	}
 	return s, nil
 }
@@ -117,18 +119,19 @@ func (r *run) sponsored(rec *record) error {
 	}
 	if len(shares) == 0 {
 		r.trace.because("it is %s of commitment %q, for which nobody answers", what, r.line.Commitment)
-		return r.all(rec, 0, ByCommitment, allocationKey{workspace: Platform, component: UnusedCommitment}, rec.bought)
+		return r.all(rec, 0, ByCommitment, allocationKey{workspace: Platform, component: UnusedCommitment}, r.committed(rec), rec.bought)
 	}
 	r.trace.because("it is %s of commitment %q, for which its sponsors answer", what, r.line.Commitment)
 	b, e, time := divisionOf(rec.billed), divisionOf(rec.effective), divisionOfMs(rec.bought)
 	whole, _ := Whole(1).parts()
+	hardware := r.committed(rec)
 	r.out.Hour, r.out.MatchMethod, r.out.Of = 0, ByCommitment, Whole(1)
 	var at u128
 	for _, s := range shares {
 		at = at.add(s.part)
 		r.out.Weight, r.out.BoughtMs = signed(s.part, false), int64(time.next(at, whole).lo)
 		key := r.keys.id(allocationKey{workspace: s.workspace, component: UnusedCommitment})
-		if err := r.give(key, b.next(at, whole), e.next(at, whole)); err != nil {
+		if err := r.give(key, hardware, b.next(at, whole), e.next(at, whole)); err != nil {
 			return err
 		}
 	}

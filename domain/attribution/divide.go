@@ -74,7 +74,7 @@ func (r *run) use(h *NodeHour, d *desc, uses []use, seen bool, spans []domain.In
 		if r.trace != nil && r.trace.match == id {
 			entered = func(s *slot, u use) { r.trace.use(r.fleet.index[node], s, u, x.whole) }
 		}
-		covered, ok := x.grid.add(held, uses, entered)
+		covered, ok := x.grid.add(held, uses, r.hardware, entered)
 		if !ok {
 			return fmt.Errorf("usage of node %s/%s from %s to %s is not cut where charges begin and end", d.Cluster, d.Node.Node, held.From, held.To)
 		}
@@ -205,7 +205,7 @@ type matchSum struct {
 // Unseen, spread evenly. Lines that buy no machines have no Unseen part: there,
 // the platform carries them as Unmatched.
 func (r *run) divideCell(c *cell, sum *matchSum) error {
-	r.weights = c.grid.weights(c.period, c.match.whole, r.keys, r.weights[:0])
+	r.weights = c.grid.weights(c.period, c.match.whole, r.keys, r.hardware, r.weights[:0])
 	var seen, unobserved int64
 	for _, w := range r.weights {
 		seen += w.micros
@@ -223,7 +223,7 @@ func (r *run) divideCell(c *cell, sum *matchSum) error {
 	if excess > 0 {
 		key := r.keys.id(allocationKey{PlatformUnobserved, r.clusterOf(c.match), "", Unseen})
 		from := len(r.weights)
-		r.weights = overHours(c.period, c.match.whole, key, excess, r.weights)
+		r.weights = overHours(c.period, c.match.whole, key, r.fleet.hardwareOf(r.hardware, c.match.descs, c.period), excess, r.weights)
 		r.mergeHours(from)
 		if c.net != 0 {
 			sum.excess += excess / 1000
@@ -281,13 +281,14 @@ func (r *run) divideLine(rec *record) error {
 		}
 		at += uint64(w.micros)
 		r.out.Hour, r.out.Weight = w.hour, ofMicros(uint64(w.micros))
-		r.out.BoughtMs, r.out.AllocatedMs, r.out.UsefulMs = time.nextMs(at, total), 0, 0
+		r.out.BoughtMs, r.out.AllocatedMs, r.out.UsefulMs, r.out.MeasuredMs = time.nextMs(at, total), 0, 0, 0
 		if r.keys.all[w.key].component == Allocated {
 			r.out.AllocatedMs = r.out.BoughtMs
-			useful := divisionOfMs(r.out.BoughtMs)
+			useful, measured := divisionOfMs(r.out.BoughtMs), divisionOfMs(r.out.BoughtMs)
 			r.out.UsefulMs = useful.nextMs(uint64(w.useful), uint64(w.micros))
+			r.out.MeasuredMs = measured.nextMs(uint64(w.known), uint64(w.micros))
 		}
-		if err := r.give(w.key, billed.next64(at, total), effective.next64(at, total)); err != nil {
+		if err := r.give(w.key, w.hardware, billed.next64(at, total), effective.next64(at, total)); err != nil {
 			return err
 		}
 	}

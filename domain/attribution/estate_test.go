@@ -166,8 +166,8 @@ func drawEstate(t *rapid.T, d drawing) *estate {
 		n := attribution.Node{
 			Cluster: pick("cluster", "c1", "c2"), Node: fmt.Sprintf("n%d", i), Account: pick("node account", "x", "x", "y", ""),
 			Region: "r", SKU: pick("node SKU", "big", "big", "small"), Resource: pick("node resource", "", fmt.Sprintf("i-%d", i), fmt.Sprintf("i-%d", i)),
-			Billing: domain.BillingModel(pick("model", "", "reserved", "on_demand", "spot", "owned")),
-			GPUs:    rapid.SampledFrom([]int{0, 1, 2, 8, 1, 2, 8, 5000}).Draw(t, "GPUs"), Registered: rapid.Bool().Draw(t, "registered"),
+			Billing: domain.BillingModel(pick("model", "", "reserved", "on_demand", "spot", "owned")), GPUModel: pick("GPU model", "", "h", "h", "a"),
+			GPUs: rapid.SampledFrom([]int{0, 1, 2, 8, 1, 2, 8, 5000}).Draw(t, "GPUs"), Registered: rapid.Bool().Draw(t, "registered"),
 			Service: period("service"),
 		}
 		if !d.plain && rapid.Bool().Draw(t, "has CPU") {
@@ -180,6 +180,7 @@ func drawEstate(t *rapid.T, d drawing) *estate {
 		if length := n.Service.Length(); length > step && rapid.Bool().Draw(t, "described anew") {
 			again := n
 			again.GPUs = rapid.SampledFrom([]int{1, n.GPUs}).Draw(t, "GPUs later")
+			again.GPUModel = pick("GPU model later", n.GPUModel, "a")
 			again.Resource = pick("resource later", n.Resource, "", "i-other")
 			descs[0].Service.To = n.Service.From + length/step/2*step
 			again.Service.From = descs[0].Service.To
@@ -217,7 +218,7 @@ func drawEstate(t *rapid.T, d drawing) *estate {
 						if p.Component == attribution.Allocated {
 							p.Workspace, p.Deployment, p.Unit = workspace("holder"), pick("deployment", "", "d"), pick("unit", "", "u1", "u2")
 							p.UsefulMs = p.GPUMs * int64(rapid.IntRange(0, 4).Draw(t, "activity")) / 4
-							p.KnownMs = p.GPUMs
+							p.KnownMs = rapid.SampledFrom([]int64{p.GPUMs, p.GPUMs, p.UsefulMs, 0}).Draw(t, "measured")
 							if !d.plain && rapid.Bool().Draw(t, "asks") {
 								p.HeldMs = int64(held / ms)
 								p.CPUMilli, p.MemoryMiB = uint64(rapid.IntRange(0, 8000).Draw(t, "CPU")), uint64(rapid.IntRange(0, 1000).Draw(t, "memory"))

@@ -33,9 +33,10 @@ type fleet struct {
 // desc is one description of a machine.
 type desc struct {
 	Node
-	machine int32
-	matches []int32 // those that it takes part in
-	billed  bool    // some line buys machines in its account
+	machine  int32
+	matches  []int32 // those that it takes part in
+	billed   bool    // some line buys machines in its account
+	hardware uint32  // see [hardwares]
 }
 
 // machine is a (cluster, node) under all of its descriptions.
@@ -59,7 +60,7 @@ func (m *machine) subject(f *fleet) string {
 	return n.Cluster + "/" + n.Node
 }
 
-func newFleet(nodes []Node, also []OtherID, ex *exceptions) *fleet {
+func newFleet(nodes []Node, also []OtherID, h *hardwares, ex *exceptions) *fleet {
 	f := &fleet{also: map[[2]string][]int32{}, billed: map[[2]string]bool{}, index: make([]int32, len(nodes)), byResource: map[[2]string][]int32{}, bySKU: map[[2]string][]int32{}, byAccount: map[string][]int32{}}
 	order := make([]int32, len(nodes))
 	for i := range nodes {
@@ -75,7 +76,7 @@ func newFleet(nodes []Node, also []OtherID, ex *exceptions) *fleet {
 			if last < 0 || f.descs[last].Cluster != n.Cluster || f.descs[last].Node.Node != n.Node {
 				f.machines = append(f.machines, machine{first: int32(len(f.descs))})
 			}
-			f.descs = append(f.descs, desc{Node: n, machine: int32(len(f.machines) - 1)})
+			f.descs = append(f.descs, desc{Node: n, machine: int32(len(f.machines) - 1), hardware: h.of(&n)})
 			f.machines[len(f.machines)-1].end = int32(len(f.descs))
 		}
 		f.index[i] = int32(len(f.descs) - 1)
@@ -112,7 +113,7 @@ func compareNodes(a, b *Node) int {
 	return cmp.Or(
 		strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Node, b.Node), byPeriod(a.Service, b.Service),
 		strings.Compare(a.Account, b.Account), strings.Compare(a.Resource, b.Resource), strings.Compare(a.Region, b.Region), strings.Compare(a.SKU, b.SKU),
-		strings.Compare(string(a.Billing), string(b.Billing)),
+		strings.Compare(string(a.Billing), string(b.Billing)), strings.Compare(a.GPUModel, b.GPUModel),
 		cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.CPUMilli, b.CPUMilli), cmp.Compare(a.MemoryMiB, b.MemoryMiB), compareBool(a.Registered, b.Registered))
 }
 

@@ -148,7 +148,7 @@ func newFollowing(b *book) *following {
 }
 
 func (f *following) tally(of scope) int32 {
-	f.tallies = append(f.tallies, tally{of: of, sums: map[uint32]costs{}})
+	f.tallies = append(f.tallies, tally{of: of, sums: map[uint32]tallied{}})
 	return int32(len(f.tallies) - 1)
 }
 
@@ -183,7 +183,7 @@ func (f *following) feeds(r *record, to []int32) []int32 {
 type tally struct {
 	of      scope
 	lines   int // that were added
-	sums    map[uint32]costs
+	sums    map[uint32]tallied
 	credits costs // what credits that name a resource come to
 
 	ordered []uint32 // the keys in the order of allocations, once sums are complete
@@ -191,9 +191,18 @@ type tally struct {
 
 type costs struct{ billed, effective Amount }
 
-func (t *tally) add(key uint32, billed, effective Amount) {
+// tallied is what an allocation key cost, and on what hardware.
+type tallied struct {
+	costs
+	hardware uint32
+}
+
+func (t *tally) add(key, hardware uint32, billed, effective Amount, h *hardwares) {
+	if billed.IsZero() && effective.IsZero() {
+		hardware = 0 // what costs nothing is not followed
+	}
 	c := t.sums[key]
-	t.sums[key] = costs{c.billed.Add(billed), c.effective.Add(effective)}
+	t.sums[key] = tallied{costs{c.billed.Add(billed), c.effective.Add(effective)}, h.join(c.hardware, hardware)}
 }
 
 func (t *tally) order(k *keys) []uint32 {
@@ -219,12 +228,12 @@ func (t *tally) weights(k *keys, ledgers ...ledger) []u128 {
 	for _, of := range ledgers {
 		var sum Amount
 		for _, key := range order {
-			sum = sum.Add(of(t.sums[key]))
+			sum = sum.Add(of(t.sums[key].costs))
 		}
 		w := make([]u128, len(order))
 		some := false
 		for i, key := range order {
-			cost := of(t.sums[key])
+			cost := of(t.sums[key].costs)
 			if sum.IsZero() || cost.Sign() == sum.Sign() {
 				w[i], _ = cost.parts()
 				some = some || !cost.IsZero()
@@ -320,7 +329,7 @@ func (r *run) after(rec *record, t *tally, method MatchMethod, billed, effective
 		}
 		atB, atE = atB.add(billed[i]), atE.add(effective[i])
 		r.out.Weight = signed(billed[i], false)
-		if err := r.give(key, b.next(atB, totalB), e.next(atE, totalE)); err != nil {
+		if err := r.give(key, t.sums[key].hardware, b.next(atB, totalB), e.next(atE, totalE)); err != nil {
 			return err
 		}
 	}

@@ -61,7 +61,7 @@ func TestEstate(t *testing.T) {
 				fmt.Fprintf(w, "invoice\t%s\t%s\t%d lines\tbilled %s\tattributed %s\treceived %s\tdifference %s, %s in cents\trounding adjustment %s\n", dash(v.Invoice), v.Status, v.Lines, v.Billed, v.Attributed, v.Received, v.Difference, v.DifferenceMinor, v.RoundingAdjustment)
 			}
 			for _, s := range res.Statements {
-				fmt.Fprintf(w, "statement\t%s\t%s\t%s\t%s\n", dash(s.Invoice), s.Workspace, s.Billed, s.Amount.Decimal().StringFixed(2))
+				fmt.Fprintf(w, "statement\t%s\t%s\t%s\t%s\n", dash(s.Invoice), s.Workspace, s.Billed, s.Amount)
 			}
 			for _, c := range res.Commitments {
 				fmt.Fprintf(w, "commitment\t%s\tpurchased %s\tused %s\tunused %s\n", c.Commitment, c.Purchased, c.Used, c.Unused)

@@ -60,7 +60,7 @@ func (g *grid) find(t domain.Instant) int {
 // add enters what was used within an interval, which no slot may cut: ok is false
 // where one does. It reports how much of the interval a slot covers: all or
 // nothing. Unless it is nil, entered is called with what the slot got.
-func (g *grid) add(held domain.Interval, uses []use, entered func(*slot, use)) (covered domain.Instant, ok bool) {
+func (g *grid) add(held domain.Interval, uses []use, h *hardwares, entered func(*slot, use)) (covered domain.Instant, ok bool) {
 	i := g.find(held.From)
 	if i == len(g.slots) || g.slots[i].from >= held.To {
 		return 0, true
@@ -79,7 +79,7 @@ func (g *grid) add(held domain.Interval, uses []use, entered func(*slot, use)) (
 	}
 	if len(s.uses) > max(64, s.full) {
 		// The numbers of keys compare faster than their texts.
-		s.uses = addUp(s.uses, func(a, b uint32) int { return cmp.Compare(a, b) })
+		s.uses = addUp(s.uses, h, func(a, b uint32) int { return cmp.Compare(a, b) })
 		s.full = 2 * len(s.uses)
 	}
 	return held.Length(), true
@@ -96,23 +96,32 @@ func (g *grid) sum() (micros int64) {
 }
 
 // settle orders what was used by allocation key, each key once.
-func (s *slot) settle(k *keys) {
+func (s *slot) settle(k *keys, h *hardwares) {
 	if !s.settled {
-		s.uses = settle(s.uses, k)
+		s.uses = settle(s.uses, k, h)
 		s.settled = true
 	}
 }
 
-func settle(uses []use, k *keys) []use { return addUp(uses, k.compare) }
+func settle(uses []use, k *keys, h *hardwares) []use { return addUp(uses, h, k.compare) }
 
 // addUp sorts uses and makes one of those of one key, in place.
-func addUp(uses []use, compare func(a, b uint32) int) []use {
+func addUp(uses []use, h *hardwares, compare func(a, b uint32) int) []use {
 	slices.SortFunc(uses, func(a, b use) int { return compare(a.key, b.key) })
 	out := uses[:0]
 	for _, u := range uses {
 		if n := len(out); n > 0 && out[n-1].key == u.key {
-			out[n-1].micros += u.micros
-			out[n-1].useful += u.useful
+			o := &out[n-1]
+			switch {
+			case u.micros == 0: // what weighs nothing says nothing
+			case o.micros == 0:
+				o.hardware = u.hardware
+			default:
+				o.hardware = h.join(o.hardware, u.hardware)
+			}
+			o.micros += u.micros
+			o.useful += u.useful
+			o.known += u.known
 			continue
 		}
 		out = append(out, u)
@@ -128,13 +137,13 @@ type weight struct {
 
 // weights appends what each allocation key weighs in each hour of a period, in the
 // order of allocations. With whole, hours are not told apart.
-func (g *grid) weights(period domain.Interval, whole bool, k *keys, to []weight) []weight {
+func (g *grid) weights(period domain.Interval, whole bool, k *keys, hw *hardwares, to []weight) []weight {
 	var pending []use
 	var hour domain.Instant
 	slots := 0
 	flush := func() {
 		if slots > 1 {
-			pending = settle(pending, k)
+			pending = settle(pending, k, hw)
 		}
 		for _, u := range pending {
 			to = append(to, weight{hour, u})
@@ -143,7 +152,7 @@ func (g *grid) weights(period domain.Interval, whole bool, k *keys, to []weight)
 	}
 	for i := g.find(period.From); i < len(g.slots) && g.slots[i].from < period.To; i++ {
 		s := &g.slots[i]
-		s.settle(k)
+		s.settle(k, hw)
 		at := s.from.HourStart()
 		if whole {
 			at = 0
@@ -163,16 +172,16 @@ func (g *grid) weights(period domain.Interval, whole bool, k *keys, to []weight)
 	return to
 }
 
-// overHours appends microseconds of one key, spread evenly over a period. With whole it is
+// overHours appends microseconds of one key and hardware, spread evenly over a period. With whole it is
 // one weight.
-func overHours(period domain.Interval, whole bool, key uint32, micros int64, to []weight) []weight {
+func overHours(period domain.Interval, whole bool, key, hardware uint32, micros int64, to []weight) []weight {
 	if whole {
-		return append(to, weight{0, use{key: key, micros: micros}})
+		return append(to, weight{0, use{key: key, hardware: hardware, micros: micros}})
 	}
 	d := divisionOfMs(micros)
 	for h := period.From.HourStart(); h < period.To; h += domain.Hour {
 		end := min(h+domain.Hour, period.To)
-		to = append(to, weight{h, use{key: key, micros: d.nextMs(uint64(end-period.From), uint64(period.Length()))}})
+		to = append(to, weight{h, use{key: key, hardware: hardware, micros: d.nextMs(uint64(end-period.From), uint64(period.Length()))}})
 	}
 	return to
 }

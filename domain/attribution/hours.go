@@ -64,8 +64,9 @@ func (k *keys) compare(a, b uint32) int {
 // use is GPU time under one allocation key, in microseconds: shares of a GPU are no whole
 // milliseconds.
 type use struct {
-	key            uint32
-	micros, useful int64
+	key                   uint32
+	hardware              uint32 // of the machines that it was on; see [hardwares]
+	micros, useful, known int64
 }
 
 // meter reads hours of nodes.
@@ -106,16 +107,16 @@ func (m *meter) read(h *NodeHour, d *desc) (uses []use, seen bool, err error) {
 		case Unprovisioned:
 			unprovisioned += micros
 		case Failed, Maintenance:
-			m.add(PlatformReliability, d.Cluster, "", p.Component, micros, 0)
+			m.add(PlatformReliability, d, "", p.Component, micros, 0, 0)
 		case Unobserved:
-			m.add(PlatformUnobserved, d.Cluster, "", p.Component, micros, 0)
+			m.add(PlatformUnobserved, d, "", p.Component, micros, 0, 0)
 		default:
 			return nil, false, fmt.Errorf("usage of node %s/%s at %s: time cannot be %s", d.Cluster, d.Node.Node, h.Hour, p.Component)
 		}
 	}
 	if !dominant {
 		for _, p := range m.parts {
-			m.hold(p.Workspace, d, p.Deployment, p.total(), min(p.UsefulMs*1000, p.total()))
+			m.hold(p.Workspace, d, p.Deployment, p.total(), p.UsefulMs*1000, p.measured())
 		}
 	} else {
 		idle, unprovisioned = m.dominant(d, allocated, idle, unprovisioned)
@@ -127,28 +128,34 @@ func (m *meter) read(h *NodeHour, d *desc) (uses []use, seen bool, err error) {
 		}
 		owner = Platform
 	}
-	m.add(owner, d.Cluster, "", BusyUnattributed, busy, 0)
-	m.add(owner, d.Cluster, "", Idle, idle, 0)
-	m.add(owner, d.Cluster, "", Unprovisioned, unprovisioned, 0)
+	m.add(owner, d, "", BusyUnattributed, busy, 0, 0)
+	m.add(owner, d, "", Idle, idle, 0, 0)
+	m.add(owner, d, "", Unprovisioned, unprovisioned, 0, 0)
 	return m.uses, seen, nil
 }
 
 // total is the part's GPU time in microseconds.
 func (p *Part) total() int64 { return 1000*p.GPUMs + p.Micros }
 
-func (m *meter) hold(workspace string, d *desc, deployment string, micros, useful int64) {
+// measured is the part of the part's GPU time that was measured, in microseconds.
+func (p *Part) measured() int64 { return min(1000*max(p.KnownMs, p.UsefulMs), p.total()) }
+
+// hold enters time that somebody held. No more of it is useful, and no more was measured,
+// than there is.
+func (m *meter) hold(workspace string, d *desc, deployment string, micros, useful, known int64) {
 	if workspace == "" && micros > 0 {
 		if len(d.matches) > 0 {
 			m.ex.time(OwnerMissing, d.Cluster, "held by no known workspace: the platform carries it", micros/1000)
 		}
 		workspace = Platform
 	}
-	m.add(workspace, d.Cluster, deployment, Allocated, micros, useful)
+	useful = min(useful, micros)
+	m.add(workspace, d, deployment, Allocated, micros, useful, max(useful, min(known, micros)))
 }
 
-func (m *meter) add(workspace, cluster, deployment string, c Component, micros, useful int64) {
+func (m *meter) add(workspace string, d *desc, deployment string, c Component, micros, useful, known int64) {
 	if micros > 0 {
-		m.uses = append(m.uses, use{m.keys.id(allocationKey{workspace, cluster, deployment, c}), micros, useful})
+		m.uses = append(m.uses, use{m.keys.id(allocationKey{workspace, d.Cluster, deployment, c}), d.hardware, micros, useful, known})
 	}
 }
 
@@ -165,13 +172,13 @@ func (m *meter) dominant(d *desc, allocated, idle, unprovisioned int64) (idleLef
 		return cmp.Or(strings.Compare(a.Workspace, b.Workspace), strings.Compare(a.Deployment, b.Deployment), strings.Compare(a.Unit, b.Unit))
 	})
 	type wish struct {
-		of           *Part
-		want, useful int64
+		of                         *Part
+		total, want, useful, known int64
 	}
 	var wishes []wish
 	var wanted int64
 	for i := 0; i < len(m.parts); {
-		first, all := m.parts[i], *m.parts[i]
+		first, all, known := m.parts[i], *m.parts[i], m.parts[i].measured()
 		for i++; i < len(m.parts); i++ {
 			p := m.parts[i]
 			if p.Workspace != first.Workspace || p.Deployment != first.Deployment || p.Unit != first.Unit {
@@ -181,6 +188,7 @@ func (m *meter) dominant(d *desc, allocated, idle, unprovisioned int64) (idleLef
 			all.GPUMs += p.GPUMs
 			all.Micros += p.Micros
 			all.UsefulMs += p.UsefulMs
+			known += p.measured()
 			all.HeldMs = max(all.HeldMs, p.HeldMs)
 			all.CPUMilli = max(all.CPUMilli, p.CPUMilli)
 			all.MemoryMiB = max(all.MemoryMiB, p.MemoryMiB)
@@ -193,7 +201,7 @@ func (m *meter) dominant(d *desc, allocated, idle, unprovisioned int64) (idleLef
 		if d.MemoryMiB > 0 {
 			want = max(want, int64(node.scale64(min(all.MemoryMiB, d.MemoryMiB), d.MemoryMiB).lo))
 		}
-		wishes = append(wishes, wish{first, want, 1000 * all.UsefulMs})
+		wishes = append(wishes, wish{first, all.total(), want, 1000 * all.UsefulMs, known})
 		wanted += want
 	}
 	free := idle + unprovisioned
@@ -211,7 +219,11 @@ func (m *meter) dominant(d *desc, allocated, idle, unprovisioned int64) (idleLef
 		idle, unprovisioned = 0, 0
 	}
 	for _, w := range wishes {
-		m.hold(w.of.Workspace, d, w.of.Deployment, w.want, min(w.useful, w.want))
+		// What was measured of its GPUs was measured of all that it weighs.
+		if w.total > 0 {
+			w.known = int64(u128{0, uint64(w.known)}.scale64(uint64(w.want), uint64(w.total)).lo)
+		}
+		m.hold(w.of.Workspace, d, w.of.Deployment, w.want, w.useful, w.known)
 	}
 	return idle, unprovisioned
 }

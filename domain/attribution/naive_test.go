@@ -396,17 +396,57 @@ func (n naive) stated(l *attribution.Line, nodes []int) *big.Rat {
 	return new(big.Rat).SetInt(whole)
 }
 
+// naivePart is what a part of a line weighs, how much of that was measured, and the
+// machines that it weighs on.
+type naivePart struct {
+	weight, measured *big.Rat
+	nodes            []int
+}
+
+// property is what machines have in common, as an allocation of a line says it.
+func property(nodes []int, of func(int) string, otherwise string) string {
+	all := map[string]bool{}
+	for _, i := range nodes {
+		all[cmp.Or(of(i), "unknown")] = true
+	}
+	is := ""
+	for one := range all {
+		is = one
+	}
+	if len(all) > 1 {
+		return "mixed"
+	}
+	if is == "" || is == "unknown" {
+		return cmp.Or(otherwise, is)
+	}
+	return is
+}
+
+// hardware is that of the machines of an allocation of a line.
+func (n naive) hardware(l *attribution.Line, nodes []int) attribution.Hardware {
+	paid := map[attribution.Class]string{attribution.Committed: "reserved", attribution.OnDemand: "on_demand", attribution.Spot: "spot", attribution.Owned: "owned"}[l.Class]
+	return attribution.Hardware{
+		GPUModel: property(nodes, func(i int) string { return n.nodes[i].GPUModel }, ""),
+		Billing:  domain.BillingModel(property(nodes, func(i int) string { return string(n.nodes[i].Billing) }, paid)),
+	}
+}
+
 // weights returns what every part of a line weighs.
-func (n naive) weights(l *attribution.Line, nodes []int, method attribution.MatchMethod) map[naiveKey]*big.Rat {
-	w := map[naiveKey]*big.Rat{}
-	add := func(k naiveKey, ms *big.Rat) {
+func (n naive) weights(l *attribution.Line, nodes []int, method attribution.MatchMethod) map[naiveKey]*naivePart {
+	w := map[naiveKey]*naivePart{}
+	add := func(k naiveKey, ms, measured *big.Rat, nodes ...int) {
+		if ms.Sign() == 0 {
+			return
+		}
 		if method == attribution.ByAccount {
 			k.hour = 0
 		}
 		if w[k] == nil {
-			w[k] = new(big.Rat)
+			w[k] = &naivePart{new(big.Rat), new(big.Rat), nil}
 		}
-		w[k].Add(w[k], ms)
+		w[k].weight.Add(w[k].weight, ms)
+		w[k].measured.Add(w[k].measured, measured)
+		w[k].nodes = append(w[k].nodes, nodes...)
 	}
 	seen := new(big.Rat)
 	for i := range n.hours {
@@ -431,7 +471,8 @@ func (n naive) weights(l *attribution.Line, nodes []int, method attribution.Matc
 				k.workspace = "platform:unobserved"
 			}
 			had := big.NewRat(1000*p.GPUMs+p.Micros, 1000)
-			add(k, had)
+			measured := big.NewRat(min(1000*p.GPUMs+p.Micros, 1000*max(p.KnownMs, p.UsefulMs)), 1000)
+			add(k, had, measured, h.Node)
 			seen.Add(seen, had)
 		}
 	}
@@ -465,6 +506,7 @@ func (n naive) weights(l *attribution.Line, nodes []int, method attribution.Matc
 				cluster = ""
 			}
 		}
+		there := slices.DeleteFunc(slices.Clone(nodes), func(i int) bool { return n.nodes[i].Service.Intersect(l.ChargePeriod).Empty() })
 		// Evenly over the hours, in whole microseconds, by cumulative floors.
 		micros := new(big.Rat).Mul(excess, big.NewRat(1000, 1))
 		thirds, done := int64(l.ChargePeriod.Length()/third), new(big.Int)
@@ -475,7 +517,7 @@ func (n naive) weights(l *attribution.Line, nodes []int, method attribution.Matc
 			upTo.Quo(upTo, big.NewInt(thirds))
 			part := new(big.Rat).SetFrac(new(big.Int).Sub(upTo, done), big.NewInt(1000))
 			done = upTo
-			add(naiveKey{hour: hour, workspace: "platform:unobserved", cluster: cluster, component: attribution.Unseen}, part)
+			add(naiveKey{hour: hour, workspace: "platform:unobserved", cluster: cluster, component: attribution.Unseen}, part, new(big.Rat), there...)
 		}
 	}
 	return w
@@ -483,6 +525,7 @@ func (n naive) weights(l *attribution.Line, nodes []int, method attribution.Matc
 
 func TestAgainstNaiveDivision(t *testing.T) {
 	reached, less := map[attribution.MatchMethod]int{}, map[string]int{}
+	hardware := map[string]int{}
 	other := 0 // lines that name a machine by its other name alone
 	long.Check(t, 500, 40_000, func(t *rapid.T) {
 		e := drawEstate(t, drawing{plain: true, crowded: rapid.Bool().Draw(t, "crowded")})
@@ -498,7 +541,7 @@ func TestAgainstNaiveDivision(t *testing.T) {
 				continue
 			}
 			nodes, method := n.match(l)
-			want := map[naiveKey]*big.Rat{{workspace: "platform", component: attribution.Unmatched}: big.NewRat(1, 1)}
+			want := map[naiveKey]*naivePart{{workspace: "platform", component: attribution.Unmatched}: {big.NewRat(1, 1), new(big.Rat), nil}}
 			if method != attribution.ByNothing {
 				if w := n.weights(l, nodes, method); w != nil {
 					want = w
@@ -525,7 +568,7 @@ func TestAgainstNaiveDivision(t *testing.T) {
 			}
 			total := new(big.Rat)
 			for _, w := range want {
-				total.Add(total, w)
+				total.Add(total, w.weight)
 			}
 			for j := range allocations {
 				g := &allocations[j]
@@ -538,23 +581,31 @@ func TestAgainstNaiveDivision(t *testing.T) {
 					t.Fatalf("allocation %s by %s should not be: by %s to %v", ref(g), g.MatchMethod, method, want)
 				}
 				delete(want, k)
+				if hw := n.hardware(l, w.nodes); g.Hardware != hw {
+					t.Fatalf("allocation %s is of %+v, want %+v", ref(g), g.Hardware, hw)
+				}
+				hardware[g.Hardware.GPUModel]++
 				for _, a := range [][2]attribution.Amount{{g.Billed, l.Billed}, {g.Effective, l.Effective}} {
 					off := new(big.Rat).SetInt(units(a[1]))
-					off.Mul(off, w).Quo(off, total).Sub(off, new(big.Rat).SetInt(units(a[0])))
+					off.Mul(off, w.weight).Quo(off, total).Sub(off, new(big.Rat).SetInt(units(a[0])))
 					if off.Abs(off).Cmp(big.NewRat(1, 1)) >= 0 {
 						t.Fatalf("allocation %s costs %s of %s, off by %s units", ref(g), a[0], a[1], off.FloatString(3))
 					}
 				}
 				if method == attribution.ByResource || method == attribution.ByPool {
-					off := new(big.Rat).Mul(n.bought[i], w)
+					off := new(big.Rat).Mul(n.bought[i], w.weight)
 					off.Quo(off, total).Sub(off, big.NewRat(g.BoughtMs, 1))
 					if off.Abs(off).Cmp(big.NewRat(1, 1)) >= 0 {
 						t.Fatalf("allocation %s buys %d ms, off by %s", ref(g), g.BoughtMs, off.FloatString(3))
 					}
+					off.Mul(big.NewRat(g.AllocatedMs, 1), w.measured).Quo(off, w.weight).Sub(off, big.NewRat(g.MeasuredMs, 1))
+					if off.Abs(off).Cmp(big.NewRat(1, 1)) >= 0 {
+						t.Fatalf("allocation %s has %d ms measured, off by %s", ref(g), g.MeasuredMs, off.FloatString(3))
+					}
 				}
 			}
 			for k, w := range want {
-				if w.Sign() != 0 {
+				if w.weight.Sign() != 0 {
 					t.Fatalf("line %+v has no allocation %+v", l, k)
 				}
 			}
@@ -568,6 +619,11 @@ func TestAgainstNaiveDivision(t *testing.T) {
 		for _, r := range []attribution.MatchMethod{attribution.ByResource, attribution.ByPool, attribution.ByAccount, attribution.ByNothing} {
 			if reached[r] == 0 {
 				t.Errorf("no case was divided %s", r)
+			}
+		}
+		for _, what := range []string{"", "unknown", "mixed", "h"} {
+			if hardware[what] == 0 {
+				t.Errorf("no allocation is of GPU model %q: %v", what, hardware)
 			}
 		}
 		for _, what := range []string{"a part", "nothing", "all, alone,", "nothing, refunded,"} {

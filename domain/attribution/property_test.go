@@ -109,7 +109,9 @@ func TestAddOnsMoveNothing(t *testing.T) {
 		}
 		for i := range before {
 			if i < len(after) {
-				before[i].UsefulMs, after[i].UsefulMs = 0, 0 // rounded where charge periods cut hours
+				for _, l := range []*allocation{&before[i], &after[i]} {
+					l.UsefulMs, l.MeasuredMs = 0, 0 // rounded where charge periods cut hours
+				}
 			}
 			if i >= len(after) || before[i] != after[i] {
 				t.Fatalf("with %+v\n%v\nbecame\n%v", a, before, after)
@@ -139,7 +141,7 @@ func addedGoes(t *rapid.T, e *estate, a attribution.Line, beside string, allocat
 		for i := range allocations {
 			if g := allocations[i]; g.line.ID == id && g.line.Account == a.Account {
 				bought += max(g.BoughtMs, -g.BoughtMs)
-				g.Billed, g.Effective, g.BoughtMs, g.AllocatedMs, g.UsefulMs = attribution.Amount{}, attribution.Amount{}, 0, 0, 0
+				g.Billed, g.Effective, g.BoughtMs, g.AllocatedMs, g.UsefulMs, g.MeasuredMs = attribution.Amount{}, attribution.Amount{}, 0, 0, 0, 0
 				parts = append(parts, g.Allocation)
 			}
 		}
@@ -313,8 +315,8 @@ func checkAllocation(t *rapid.T, l *allocation) {
 	if l.BoughtMs < 0 {
 		sign = -1
 	}
-	if b, a, u := sign*l.BoughtMs, sign*l.AllocatedMs, sign*l.UsefulMs; u < 0 || u > a || a > b {
-		t.Fatalf("allocation %s: %d ms are useful of %d allocated of %d bought", ref(l), l.UsefulMs, l.AllocatedMs, l.BoughtMs)
+	if b, a, m, u := sign*l.BoughtMs, sign*l.AllocatedMs, sign*l.MeasuredMs, sign*l.UsefulMs; u < 0 || u > m || m > a || a > b {
+		t.Fatalf("allocation %s: %d ms are useful of %d measured of %d allocated of %d bought", ref(l), l.UsefulMs, l.MeasuredMs, l.AllocatedMs, l.BoughtMs)
 	}
 	if l.AllocatedMs != 0 && l.Component != attribution.Allocated {
 		t.Fatalf("allocation %s: %d ms are allocated", ref(l), l.AllocatedMs)
@@ -367,13 +369,13 @@ func checkInvoices(t *rapid.T, res *attribution.Result, byWorkspace map[[4]strin
 				t.Fatalf("the allocations of %+v add up to %s", s, got)
 			}
 			places := int32(domain.MinorUnits(s.Currency))
-			if d := s.Amount.Decimal(); !d.Equal(d.Truncate(places)) {
+			if d := s.Amount.Amount.Decimal(); !d.Equal(d.Truncate(places)) {
 				t.Fatalf("%+v cannot be paid", s)
 			}
-			if off := s.Amount.Sub(s.Billed).Abs().Decimal().Shift(places); off.Cmp(attribution.Whole(1).Decimal()) >= 0 {
+			if off := s.Amount.Amount.Sub(s.Billed).Abs().Decimal().Shift(places); off.Cmp(attribution.Whole(1).Decimal()) >= 0 {
 				t.Fatalf("%+v is rounded by a minor unit or more", s)
 			}
-			exact, minor = exact.Add(s.Billed), minor.Add(s.Amount)
+			exact, minor = exact.Add(s.Billed), minor.Add(s.Amount.Amount)
 		}
 		if v.Status == attribution.NoLines {
 			if of > 0 {
@@ -532,14 +534,14 @@ func negationMirrors(t *rapid.T, e *estate, allocations []allocation, res *attri
 	for i := range mirrored {
 		l := &mirrored[i]
 		l.Billed, l.Effective, l.line = l.Billed.Neg(), l.Effective.Neg(), reversed(l.line)
-		l.BoughtMs, l.AllocatedMs, l.UsefulMs = -l.BoughtMs, -l.AllocatedMs, -l.UsefulMs
+		l.BoughtMs, l.AllocatedMs, l.UsefulMs, l.MeasuredMs = -l.BoughtMs, -l.AllocatedMs, -l.UsefulMs, -l.MeasuredMs
 	}
 	if !slices.Equal(allocations, mirrored) {
 		t.Fatalf("allocations\n%v\nare mirrored\n%v", allocations, mirrored)
 	}
 	for i := range res2.Statements {
 		s := &res2.Statements[i]
-		s.Billed, s.Amount = s.Billed.Neg(), s.Amount.Neg()
+		s.Billed, s.Amount.Amount = s.Billed.Neg(), s.Amount.Amount.Neg()
 	}
 	if !slices.Equal(res.Statements, res2.Statements) {
 		t.Fatalf("statements\n%v\nare mirrored\n%v", res.Statements, res2.Statements)

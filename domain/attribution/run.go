@@ -17,6 +17,7 @@ type run struct {
 	follow          *following
 	result          *Result
 	policy          Policy
+	hardware        *hardwares
 
 	matches        []match
 	allocation     func(*Allocation) error
@@ -63,12 +64,12 @@ func Run(in *Input, allocation func(*Allocation) error) (*Result, error) {
 	default:
 		return nil, fmt.Errorf("discount rule %q is unknown, want %s, %s or %s", in.Policy.Discount, AsSupplied, SponsorsFirst, PoolRate)
 	}
-	r := &run{policy: in.Policy, allocation: allocation, keys: newKeys(), ex: &exceptions{}, result: &Result{}}
+	r := &run{policy: in.Policy, allocation: allocation, keys: newKeys(), ex: &exceptions{}, result: &Result{}, hardware: newHardwares()}
 	var err error
 	if r.book, err = readBook(in.Lines, r.ex); err != nil {
 		return nil, err
 	}
-	r.fleet = newFleet(in.Nodes, in.Also, r.ex)
+	r.fleet = newFleet(in.Nodes, in.Also, r.hardware, r.ex)
 	if r.spons, err = newSponsors(in.Commitments); err != nil {
 		return nil, err
 	}
@@ -137,8 +138,10 @@ func (r *run) begin(rec *record) {
 
 // give hands out the current allocation under a key. Whoever calls it has filled in
 // the hour, match method, weights and times of r.out.
-func (r *run) give(key uint32, billed, effective Amount) error {
+func (r *run) give(key, hardware uint32, billed, effective Amount) error {
 	k := &r.keys.all[key]
+	hardware = r.hardware.paid(hardware, r.line.Class)
+	r.out.Hardware = r.hardware.all[hardware]
 	r.out.Workspace, r.out.Cluster, r.out.Deployment, r.out.Component = k.workspace, k.cluster, k.deployment, k.component
 	r.out.Billed, r.out.Effective = billed, effective
 	r.result.Allocations++
@@ -153,7 +156,7 @@ func (r *run) give(key uint32, billed, effective Amount) error {
 	w := r.keys.workspace[key]
 	r.reconciliation.parts[w] = r.reconciliation.parts[w].Add(billed)
 	for _, f := range r.feeds {
-		r.follow.tallies[f].add(key, billed, effective)
+		r.follow.tallies[f].add(key, hardware, billed, effective, r.hardware)
 	}
 	if r.trace != nil && r.trace.key == key {
 		r.trace.given(&r.out)
@@ -161,12 +164,12 @@ func (r *run) give(key uint32, billed, effective Amount) error {
 	return r.allocation(&r.out)
 }
 
-// all gives the whole of the current record to one key.
-func (r *run) all(rec *record, hour domain.Instant, method MatchMethod, k allocationKey, boughtMs int64) error {
+// all gives the whole of the current record to one key, for some hardware.
+func (r *run) all(rec *record, hour domain.Instant, method MatchMethod, k allocationKey, hardware uint32, boughtMs int64) error {
 	r.out.Hour, r.out.MatchMethod = hour, method
 	r.out.Weight, r.out.Of = Whole(1), Whole(1)
-	r.out.BoughtMs, r.out.AllocatedMs, r.out.UsefulMs = boughtMs, 0, 0
-	return r.give(r.keys.id(k), rec.billed, rec.effective)
+	r.out.BoughtMs, r.out.AllocatedMs, r.out.UsefulMs, r.out.MeasuredMs = boughtMs, 0, 0, 0
+	return r.give(r.keys.id(k), hardware, rec.billed, rec.effective)
 }
 
 // withoutUse divides what no usage is needed for.
@@ -176,7 +179,7 @@ func (r *run) withoutUse(rec *record) error {
 		return r.sponsored(rec)
 	case byPrepaid:
 		r.trace.because("it pays in advance for the term of commitment %q", r.line.Commitment)
-		return r.all(rec, 0, ByCommitment, allocationKey{workspace: PlatformPrepaid, component: Prepaid}, 0)
+		return r.all(rec, 0, ByCommitment, allocationKey{workspace: PlatformPrepaid, component: Prepaid}, r.committed(rec), 0)
 	}
 	return r.unmatched(rec, howTexts[rec.how])
 }
@@ -191,7 +194,7 @@ func (r *run) unmatched(rec *record, why string) error {
 		kind = NotInService
 	}
 	r.ex.money(kind, r.book.subject(rec), why, r.book, rec)
-	return r.all(rec, 0, ByNothing, allocationKey{workspace: Platform, component: Unmatched}, 0)
+	return r.all(rec, 0, ByNothing, allocationKey{workspace: Platform, component: Unmatched}, 0, 0)
 }
 
 // unknownMachines reports lines that name a machine which the fleet does not

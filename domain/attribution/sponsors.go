@@ -161,13 +161,13 @@ func (r *run) take(from *grid, c *cell, of []share) *grid {
 		}
 		hour := from.slots[i:n]
 		for j := range hour {
-			hour[j].settle(r.keys)
+			hour[j].settle(r.keys, r.hardware)
 		}
 		t := slot{from: hour[0].from, to: hour[len(hour)-1].to, settled: true}
 		want := spread.nextMs(uint64(t.to-c.period.From), uint64(c.period.Length()))
 		want -= r.moveUses(hour, &t, want, sponsors)
 		r.moveUses(hour, &t, want, func(u *use) bool { return !sponsors(u) })
-		t.uses = settle(t.uses, r.keys)
+		t.uses = settle(t.uses, r.keys, r.hardware)
 		taken.slots = append(taken.slots, t)
 		i = n
 	}
@@ -186,7 +186,7 @@ func (r *run) moveUses(hour []slot, to *slot, want int64, which func(*use) bool)
 		}
 	}
 	if len(hour) > 1 {
-		all = settle(all, r.keys)
+		all = settle(all, r.keys, r.hardware)
 	}
 	var have uint64
 	for i := range all {
@@ -208,9 +208,10 @@ func (r *run) moveUses(hour []slot, to *slot, want int64, which func(*use) bool)
 			x := &hour[i].uses[n]
 			done += uint64(x.micros)
 			ms := bySlot.nextMs(done, uint64(u.micros))
-			useful := int64(u128{0, uint64(x.useful)}.scale64(uint64(ms), uint64(x.micros)).lo)
-			to.uses = append(to.uses, use{u.key, ms, useful})
-			x.micros, x.useful = x.micros-ms, x.useful-useful
+			part := func(of int64) int64 { return int64(u128{0, uint64(of)}.scale64(uint64(ms), uint64(x.micros)).lo) }
+			moved := use{u.key, x.hardware, ms, part(x.useful), part(x.known)}
+			to.uses = append(to.uses, moved)
+			x.micros, x.useful, x.known = x.micros-moved.micros, x.useful-moved.useful, x.known-moved.known
 		}
 	}
 	return want

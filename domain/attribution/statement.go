@@ -51,7 +51,7 @@ type Reconciliation struct {
 	Difference Amount               `json:"difference"` // received less attributed, before the rounding adjustment; 0 without an invoice
 	// DifferenceMinor is the difference of both when each is rounded to minor
 	// units, half away from zero.
-	DifferenceMinor    Amount `json:"difference_minor"`
+	DifferenceMinor    Minor  `json:"difference_minor"`
 	RoundingAdjustment Amount `json:"rounding_adjustment"` // the sum of those of Details; 0 unless Status is adjusted
 	After              Amount `json:"after"`               // the difference less the rounding adjustment
 	// Details are the rows that lines name, by id, and then what is left; empty
@@ -73,7 +73,7 @@ type Statement struct {
 	Billed    Amount          `json:"billed"` // exact, with the rounding adjustment
 	// Amount is in whole minor units, rounded once. The statements of an invoice
 	// add up to its total where it reconciles, else to the rounded sum of its lines.
-	Amount Amount `json:"amount"`
+	Amount Minor `json:"amount"`
 }
 
 type reconciliation struct {
@@ -174,14 +174,14 @@ func compareInvoices(a, b Invoice) int {
 func (r *run) reconcile() error {
 	for i := range r.reconciliations.all {
 		t := &r.reconciliations.all[i]
-		t.Attributed = t.attributed
+		t.Attributed, t.DifferenceMinor = t.attributed, Amount{}.Minor(t.Currency)
 		if t.invoice {
 			if !t.voided {
 				t.Difference = t.Received.Sub(t.attributed)
-				t.DifferenceMinor = roundMinor(t.Received, t.Currency).Sub(roundMinor(t.attributed, t.Currency))
+				t.DifferenceMinor = t.Received.Minor(t.Currency).Sub(t.attributed.Minor(t.Currency))
 			} else {
 				t.Difference = t.attributed.Neg()
-				t.DifferenceMinor = roundMinor(t.attributed, t.Currency).Neg()
+				t.DifferenceMinor = t.attributed.Neg().Minor(t.Currency)
 			}
 			t.After = t.Difference
 		}
@@ -208,7 +208,7 @@ func (r *run) reconcile() error {
 			if r.trace != nil && r.trace.record < 0 {
 				r.trace.reason = "the invoice and its lines differ by the rounding of the invoice"
 			}
-			if err := r.give(r.keys.id(allocationKey{workspace: Platform, component: RoundingAdjustment}), t.RoundingAdjustment, Amount{}); err != nil {
+			if err := r.give(r.keys.id(allocationKey{workspace: Platform, component: RoundingAdjustment}), 0, t.RoundingAdjustment, Amount{}); err != nil {
 				return err
 			}
 		}
@@ -217,9 +217,12 @@ func (r *run) reconcile() error {
 }
 
 // minorUnit is a minor unit in 10⁻¹⁸.
-func minorUnit(currency string) uint64 {
+func minorUnit(currency string) uint64 { return unitOf(domain.MinorUnits(currency)) }
+
+// unitOf is a unit of so many decimals in 10⁻¹⁸.
+func unitOf(decimals int) uint64 {
 	unit := uint64(one18)
-	for range domain.MinorUnits(currency) {
+	for range decimals {
 		unit /= 10
 	}
 	return unit
@@ -246,7 +249,7 @@ func (t *reconciliation) statements(k *keys) []Statement {
 		exact[i] = all[i].Billed
 	}
 	for i, a := range apportion(exact, minorUnit(t.Currency)) {
-		all[i].Amount = a
+		all[i].Amount = Minor{a, domain.MinorUnits(t.Currency)}
 	}
 	return all
 }

@@ -239,7 +239,7 @@ func (p *problem) ownBound(demand int) int64 {
 		if d.maxPerNode > 0 {
 			n = min(n, int64(d.maxPerNode))
 		}
-		if slices.Contains(d.apartNode, demand) {
+		if p.parted(demand, c) {
 			n = min(n, 1)
 		}
 		have = append(have, supply{n, int64(p.classes[c].n)})
@@ -258,7 +258,7 @@ func (p *problem) takes(class, demand int) bool {
 // own, so their bounds add up, and to those of the rest; the same goes for
 // demands that are all apart from one another.
 func (p *problem) lowerBound() int {
-	var rest, apart []int
+	var rest, kept []int // kept apart
 	var alone int64
 	own := make([]int64, len(p.demands))
 	for i := range p.demands {
@@ -273,17 +273,17 @@ func (p *problem) lowerBound() int {
 		default:
 			rest = append(rest, i)
 			if len(d.apartNode) > 0 {
-				apart = append(apart, i)
+				kept = append(kept, i)
 			}
 		}
 	}
-	slices.SortStableFunc(apart, func(a, b int) int { return cmp.Compare(own[b], own[a]) })
+	slices.SortStableFunc(kept, func(a, b int) int { return cmp.Compare(own[b], own[a]) })
 	var clique []int
 	var inClique int64
-	for _, i := range apart {
+	for _, i := range kept {
 		all := true
 		for _, j := range clique {
-			if _, ok := slices.BinarySearch(p.demands[i].apartNode, j); !ok {
+			if _, ok := slices.BinarySearchFunc(p.demands[i].apartNode, apart{j, everywhere}, apart.compare); !ok {
 				all = false
 				break
 			}

@@ -54,6 +54,7 @@ func TestBulkIsOneByOne(t *testing.T) {
 			n := Node{
 				ID: fmt.Sprint("n", i), Count: rapid.IntRange(1, 6).Draw(t, "count"),
 				Cluster:  rapid.SampledFrom([]string{"c1", "c2"}).Draw(t, "cluster"),
+				Region:   rapid.SampledFrom([]string{"r1", "r2"}).Draw(t, "region"),
 				GPUs:     rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(t, "GPUs"),
 				CPUMilli: rapid.Int64Range(4, 16).Draw(t, "CPU"), MemoryMiB: rapid.Int64Range(4, 16).Draw(t, "memory"),
 			}
@@ -78,6 +79,8 @@ func TestBulkIsOneByOne(t *testing.T) {
 				w.ApartCluster = []string{"w1", "w2"}
 			case 3:
 				w.Dedicated = true
+			case 4:
+				w.ApartIn = []Apart{{Workloads: []string{"w0", "w1", "w2", "w3"}, Cluster: rapid.Bool().Draw(t, "whole cluster"), In: Place{Regions: []string{"r1"}}}}
 			}
 			loads = append(loads, w)
 		}

@@ -200,7 +200,7 @@ func (p *problem) fillWith(class, demand int) []put {
 	var divided []gpuMask     // by slot
 	var puts []put
 	for n := 0; n < d.replicas && (d.maxPerNode == 0 || n < d.maxPerNode); n++ {
-		if n > 0 && slices.Contains(d.apartNode, demand) || s.lacks(d) != "" || s.owner != nobody && s.owner != demand {
+		if n > 0 && p.parted(demand, class) || s.lacks(d) != "" || s.owner != nobody && s.owner != demand {
 			break
 		}
 		slot, from, start := nothing, uint16(0), 0

@@ -49,6 +49,7 @@ func decode(data []byte) (nodes []packing.Node, loads []packing.Workload, wild b
 		}
 		kind := b.next()
 		n.MIG, n.Unshared, n.Fabric = kind&1 == 1, kind&14 == 2, []string{"f1", "", "f2", "f1"}[kind>>4&3]
+		n.Region = fmt.Sprint("p", kind%2)
 		if kind > 200 {
 			n.Certifications, n.Country, n.Dedicated = b.list("x", "y"), fmt.Sprint("r", b.next()%2), fmt.Sprint("w", b.next()%2)
 			for range b.next() % int64(n.GPUs+1) {
@@ -82,6 +83,8 @@ func decode(data []byte) (nodes []packing.Node, loads []packing.Workload, wild b
 			w.ApartNode = b.list("w0", "w1", "w2", "w3", "w4", "w5")
 		case 5:
 			w.ApartCluster = b.list("w0", "w1", "w2", "w3", "w4", "w5")
+		case 14, 15:
+			w.ApartIn = []packing.Apart{{Workloads: b.list("w0", "w1", "w2", "w3", "w4", "w5"), Cluster: kind > 127, In: packing.Place{Regions: b.list("p0", "p1")}}}
 		case 6:
 			w.MaxPerNode = int(b.next() % 5)
 		case 10, 11:

@@ -215,7 +215,7 @@ func (r *run) weigh(s *state, demand int) (choice, bool) {
 	if r.order.open != openAny && !s.used {
 		c.tier = 1
 	}
-	if len(d.apartCluster) > 0 && !r.clusters[clusterHolds{r.p.classes[s.class].cluster, demand}] {
+	if r.closes(s, demand) {
 		c.tier += 2 // rather not close one more cluster to others
 	}
 	if d.profiles != nil {

@@ -95,9 +95,9 @@ type Instance struct {
 
 // Workload is a number of equal replicas.
 //
-// An id under ApartNode or ApartCluster keeps the two workloads apart whichever
-// of them names it. The workload's own id keeps its replicas apart from each
-// other. An id that no workload has means nothing.
+// An id under ApartNode, ApartCluster or ApartIn keeps the two workloads apart
+// whichever of them names it. The workload's own id keeps its replicas apart from
+// each other. An id that no workload has means nothing.
 type Workload struct {
 	ID         string
 	Workspace  string
@@ -129,6 +129,29 @@ type Workload struct {
 	MaxPerNode     int      // replicas on a node at most; 0: no bound
 	ApartNode      []string // ids of workloads with which it shares no node
 	ApartCluster   []string // ids of workloads with which it shares no cluster
+	ApartIn        []Apart  // the same in a part of the fleet only
+}
+
+// Apart keeps a workload from others on machines of a place. Machines elsewhere
+// do not count, also where the cluster has some on both sides.
+type Apart struct {
+	Workloads []string // ids
+	Cluster   bool     // they share no cluster; else they share no node
+	In        Place
+}
+
+// Place is a part of the fleet: the machines whose region and whose country are
+// listed. An empty list names all. Order and repeats do not matter.
+type Place struct {
+	Regions   []string
+	Countries []string // ISO 3166-1 alpha-2
+}
+
+// Has reports whether a node is in the place. A node of which region or country is
+// not known is in no place that lists them.
+func (p *Place) Has(n *Node) bool {
+	return (len(p.Regions) == 0 || slices.Contains(p.Regions, n.Region)) &&
+		(len(p.Countries) == 0 || slices.Contains(p.Countries, n.Country))
 }
 
 // Constraint is a reason for which a replica cannot be on a node.

@@ -83,3 +83,42 @@ func TestFragmentation(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
+
+// Production in the EU never beside research: on a machine there the two exclude
+// each other whichever comes first, elsewhere they share.
+func TestApartInAPlace(t *testing.T) {
+	eu := packing.Place{Countries: []string{"DE", "IE"}}
+	machine := func(id, cluster, region, country string) packing.Node {
+		return packing.Node{ID: id, Count: 1, Cluster: cluster, Region: region, Country: country, GPUs: 8, CPUMilli: 8000, MemoryMiB: 8000}
+	}
+	load := func(id string, gpus int64, in ...packing.Apart) packing.Workload {
+		return packing.Workload{ID: id, Replicas: 1, GPUMilli: gpus * 1000, CPUMilli: 1000, MemoryMiB: 1000, ApartIn: in}
+	}
+	for _, x := range []struct {
+		name  string
+		apart packing.Apart
+		nodes []packing.Node
+		left  int
+	}{
+		{"in it", packing.Apart{Workloads: []string{"research"}, In: eu}, []packing.Node{machine("n1", "a", "r1", "DE")}, 1},
+		{"outside", packing.Apart{Workloads: []string{"research"}, In: eu}, []packing.Node{machine("n1", "a", "r1", "US")}, 0},
+		{"where the country is not known", packing.Apart{Workloads: []string{"research"}, In: eu}, []packing.Node{machine("n1", "a", "r1", "")}, 0},
+		{"of two lists both", packing.Apart{Workloads: []string{"research"}, In: packing.Place{Regions: []string{"r2"}, Countries: eu.Countries}}, []packing.Node{machine("n1", "a", "r1", "DE")}, 0},
+		{"two machines in it", packing.Apart{Workloads: []string{"research"}, In: eu}, []packing.Node{machine("n1", "a", "r1", "DE"), machine("n2", "a", "r1", "DE")}, 0},
+		{"one cluster in it", packing.Apart{Workloads: []string{"research"}, Cluster: true, In: eu}, []packing.Node{machine("n1", "a", "r1", "DE"), machine("n2", "a", "r1", "IE")}, 1},
+		{"two clusters in it", packing.Apart{Workloads: []string{"research"}, Cluster: true, In: eu}, []packing.Node{machine("n1", "a", "r1", "DE"), machine("n2", "b", "r1", "IE")}, 0},
+		{"a cluster on both sides", packing.Apart{Workloads: []string{"research"}, Cluster: true, In: eu}, []packing.Node{machine("n1", "a", "r1", "DE"), machine("n2", "a", "r2", "US")}, 0},
+	} {
+		loads := []packing.Workload{load("production", 4, x.apart), load("research", 3)}
+		r, err := packing.Pack(x.nodes, loads, packing.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Unplaced) != x.left || x.left > 0 && (r.Unplaced[0].Workload != "research" || r.Unplaced[0].RuledOut[0].Constraint != packing.ApartConstraint) {
+			t.Errorf("%s: unplaced %+v, want %d", x.name, r.Unplaced, x.left)
+		}
+		if err := verify(x.nodes, loads, r, false); err != nil {
+			t.Errorf("%s: %v", x.name, err)
+		}
+	}
+}

@@ -26,6 +26,7 @@ type problem struct {
 	classes []class
 	demands []demand
 	ruled   [][]Constraint // by demand and class: what never changes
+	in      [][]bool       // by place and class; place everywhere has all
 	// The largest of any machine, at least 1, by which amounts are compared.
 	refGPU, refCPU, refMem int64
 
@@ -60,10 +61,20 @@ type demand struct {
 	gang         string
 	tag, against uint64 // bits for its class and those it shares no node with
 	dedicated    bool
-	counted      bool // how many there are on a machine is part of its state
-	maxPerNode   int  // 0: no bound
-	apartNode    []int
-	apartCluster []int
+	counted      bool    // how many there are on a machine is part of its state
+	maxPerNode   int     // 0: no bound
+	apartNode    []apart // ascending
+	apartCluster []apart
+}
+
+// apart is a demand to stay away from, in a place.
+type apart struct{ demand, place int }
+
+// everywhere is the place of all classes.
+const everywhere = 0
+
+func (a apart) compare(b apart) int {
+	return cmp.Or(cmp.Compare(a.demand, b.demand), cmp.Compare(a.place, b.place))
 }
 
 func (d *demand) gpuMilli() int64 { return int64(d.whole)*1000 + int64(d.part) + d.weight }
@@ -168,7 +179,7 @@ func (p *problem) addNodes() error {
 		}
 		empty := emptyState(n)
 		p.priced = p.priced || p.open && n.Cost > 0
-		key := fmt.Sprintf("%q %t %t %v %d %q %q %q %q %q %v %d %d %v %d %d", n.Fabric, n.Unshared, n.MIG, masks(n), n.Cost, n.Cluster, n.Country, n.Model, n.Certifications, n.Dedicated,
+		key := fmt.Sprintf("%q %t %t %v %d %q %q %q %q %q %q %v %d %d %v %d %d", n.Fabric, n.Unshared, n.MIG, masks(n), n.Cost, n.Cluster, n.Region, n.Country, n.Model, n.Certifications, n.Dedicated,
 			freeGPUs(n), n.CPUMilli, n.MemoryMiB, empty.held, empty.cpu, empty.mem)
 		c, ok := classes[key]
 		if !ok {
@@ -207,18 +218,29 @@ func (p *problem) addLoads() error {
 		w.Models, w.Countries, w.Certifications, w.Clusters = set(w.Models), set(w.Countries), set(w.Certifications), set(w.Clusters)
 		at[w.ID] = i
 	}
-	apartNode, apartCluster := make([][]int, len(p.loads)), make([][]int, len(p.loads))
-	both := func(apart [][]int, i int, ids []string) {
+	apartNode, apartCluster := make([][]apart, len(p.loads)), make([][]apart, len(p.loads))
+	both := func(from [][]apart, i int, ids []string, place int) {
 		for _, id := range ids {
 			if j, ok := at[id]; ok {
-				apart[i] = append(apart[i], j)
-				apart[j] = append(apart[j], i)
+				from[i] = append(from[i], apart{j, place})
+				from[j] = append(from[j], apart{i, place})
 			}
 		}
 	}
+	places := map[string]int{}
+	p.in = [][]bool{slices.Repeat([]bool{true}, len(p.classes))}
 	for i := range p.loads {
-		both(apartNode, i, p.loads[i].ApartNode)
-		both(apartCluster, i, p.loads[i].ApartCluster)
+		w := &p.loads[i]
+		both(apartNode, i, w.ApartNode, everywhere)
+		both(apartCluster, i, w.ApartCluster, everywhere)
+		for k := range w.ApartIn {
+			x := &w.ApartIn[k]
+			from := apartNode
+			if x.Cluster {
+				from = apartCluster
+			}
+			both(from, i, x.Workloads, p.place(places, &x.In))
+		}
 	}
 
 	tags, against, err := p.tagClasses()
@@ -261,15 +283,48 @@ func (p *problem) addLoads() error {
 	}
 	for i := range p.loads {
 		d := &p.demands[of[i]]
-		for _, j := range apartNode[i] {
-			d.apartNode = append(d.apartNode, of[j])
+		for _, a := range apartNode[i] {
+			d.apartNode = append(d.apartNode, apart{of[a.demand], a.place})
 		}
-		for _, j := range apartCluster[i] {
-			d.apartCluster = append(d.apartCluster, of[j])
+		for _, a := range apartCluster[i] {
+			d.apartCluster = append(d.apartCluster, apart{of[a.demand], a.place})
 		}
-		d.apartNode, d.apartCluster = set(d.apartNode), set(d.apartCluster)
+	}
+	for i := range p.demands {
+		d := &p.demands[i]
+		for _, list := range []*[]apart{&d.apartNode, &d.apartCluster} {
+			slices.SortFunc(*list, apart.compare)
+			*list = slices.Compact(*list)
+		}
 	}
 	return nil
+}
+
+// place returns the number of a place, by what classes it has.
+func (p *problem) place(numbers map[string]int, at *Place) int {
+	in := make([]bool, len(p.classes))
+	all := true
+	for c := range p.classes {
+		in[c] = at.Has(p.classes[c].node)
+		all = all && in[c]
+	}
+	if all {
+		return everywhere
+	}
+	key := fmt.Sprint(in)
+	n, ok := numbers[key]
+	if !ok {
+		n = len(p.in)
+		numbers[key] = n
+		p.in = append(p.in, in)
+	}
+	return n
+}
+
+// parted reports whether a demand's replicas are apart from each other on
+// machines of a class.
+func (p *problem) parted(demand, class int) bool {
+	return slices.ContainsFunc(p.demands[demand].apartNode, func(a apart) bool { return a.demand == demand && p.in[a.place][class] })
 }
 
 // need is what a replica takes of GPUs.

@@ -20,6 +20,7 @@ func drawNodes(t *rapid.T, most int, open bool) []packing.Node {
 		n := packing.Node{
 			ID: fmt.Sprintf("n%d", i), Count: 1,
 			Cluster:   rapid.SampledFrom([]string{"c1", "c1", "c2"}).Draw(t, "cluster"),
+			Region:    rapid.SampledFrom([]string{"r1", "r1", "r2", ""}).Draw(t, "region"),
 			Country:   rapid.SampledFrom([]string{"DE", "DE", "US", ""}).Draw(t, "country"),
 			Model:     rapid.SampledFrom([]string{"H100", "H100", "T4", "", "A100 80GB", "A30"}).Draw(t, "model"),
 			Unshared:  rapid.IntRange(0, 5).Draw(t, "unshared") == 0,
@@ -88,6 +89,12 @@ func drawLoads(t *rapid.T, most, replicas int) []packing.Workload {
 			Dedicated:      rapid.IntRange(0, 7).Draw(t, "dedicated") == 0,
 			ApartNode:      some("apart on nodes", "w0", "w1", "w2", "w3", "none"),
 			ApartCluster:   some("apart in clusters", "w0", "w1", "w2", "none"),
+		}
+		for range rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "apart in places") {
+			w.ApartIn = append(w.ApartIn, packing.Apart{
+				Workloads: some("apart there", "w0", "w1", "w2", "w3", "none"), Cluster: rapid.Bool().Draw(t, "whole cluster"),
+				In: packing.Place{Regions: some("regions", "r1", "r2", "r3"), Countries: some("countries of it", "DE", "US")},
+			})
 		}
 		if rapid.IntRange(0, 3).Draw(t, "instance") == 0 {
 			w.GPUMilli, w.Profile = 0, rapid.SampledFrom([]string{"1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb", "1g.6gb", "2g.12gb", "7g.40gb"}).Draw(t, "profile")
@@ -165,6 +172,7 @@ func TestOrderOfInputsDoesNotMatter(t *testing.T) {
 		for i := range shuffled {
 			slices.Reverse(shuffled[i].Models)
 			slices.Reverse(shuffled[i].ApartNode)
+			slices.Reverse(shuffled[i].ApartIn)
 			slices.Reverse(shuffled[i].Certifications)
 		}
 		got, err := pack(rapid.Permutation(nodes).Draw(t, "shuffled nodes"), shuffled, packing.Options{})

@@ -29,7 +29,7 @@ type run struct {
 	key      []byte
 }
 
-type clusterHolds struct{ cluster, demand int }
+type clusterHolds struct{ cluster, demand, place int }
 
 // group is machines in the same state. It may have come to have none.
 type group struct {
@@ -246,10 +246,23 @@ func (r *run) move(g *group, end *state, machines, demand int, taken []took) {
 // hold notes that the cluster of a machine holds a demand, if that matters to
 // any other, and reports whether it did not before.
 func (r *run) hold(s *state, demand int) (newly bool) {
-	at := clusterHolds{r.p.classes[s.class].cluster, demand}
-	if len(r.p.demands[demand].apartCluster) == 0 || r.clusters[at] {
-		return false
+	for _, a := range r.p.demands[demand].apartCluster {
+		at := clusterHolds{r.p.classes[s.class].cluster, demand, a.place}
+		if r.p.in[a.place][s.class] && !r.clusters[at] {
+			r.clusters[at] = true
+			newly = true
+		}
 	}
-	r.clusters[at] = true
-	return true
+	return newly
+}
+
+// closes reports whether a replica of a demand would close the cluster of a
+// machine to others that may still come.
+func (r *run) closes(s *state, demand int) bool {
+	for _, a := range r.p.demands[demand].apartCluster {
+		if r.p.in[a.place][s.class] && !r.clusters[clusterHolds{r.p.classes[s.class].cluster, demand, a.place}] {
+			return true
+		}
+	}
+	return false
 }

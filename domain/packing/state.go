@@ -83,13 +83,13 @@ func (r *run) refuses(s *state, demand int) Constraint {
 	if s.tags&d.against != 0 {
 		return ClassConstraint
 	}
-	for _, other := range d.apartNode {
-		if s.count(other) > 0 {
+	for _, a := range d.apartNode {
+		if r.p.in[a.place][s.class] && s.count(a.demand) > 0 {
 			return ApartConstraint
 		}
 	}
-	for _, other := range d.apartCluster {
-		if r.clusters[clusterHolds{r.p.classes[s.class].cluster, other}] {
+	for _, a := range d.apartCluster {
+		if r.p.in[a.place][s.class] && r.clusters[clusterHolds{r.p.classes[s.class].cluster, a.demand, a.place}] {
 			return ApartConstraint
 		}
 	}

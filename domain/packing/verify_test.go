@@ -160,6 +160,19 @@ func listed(list []string, x string) bool { return len(list) == 0 || slices.Cont
 
 func names(list []string, x string) bool { return slices.Contains(list, x) }
 
+// apartIn reports whether a workload may not have another beside it, given the
+// machines of the two.
+func apartIn(w *packing.Workload, other string, one, two *box, cluster bool) bool {
+	for _, x := range w.ApartIn {
+		both := listed(x.In.Regions, one.node.Region) && listed(x.In.Regions, two.node.Region) &&
+			listed(x.In.Countries, one.node.Country) && listed(x.In.Countries, two.node.Country)
+		if x.Cluster == cluster && both && names(x.Workloads, other) {
+			return true
+		}
+	}
+	return false
+}
+
 // refusal is the first constraint that keeps one more replica off a machine,
 // given all machines. It is slow and written apart from the packer.
 func refusal(b *box, w *packing.Workload, all []*box, loads map[string]*packing.Workload) packing.Constraint {
@@ -213,14 +226,14 @@ func refusal(b *box, w *packing.Workload, all []*box, loads map[string]*packing.
 		}
 	}
 	for id := range b.on {
-		if names(w.ApartNode, id) || names(loads[id].ApartNode, w.ID) {
+		if names(w.ApartNode, id) || names(loads[id].ApartNode, w.ID) || apartIn(w, id, b, b, false) || apartIn(loads[id], w.ID, b, b, false) {
 			return packing.ApartConstraint
 		}
 	}
 	for _, other := range all {
 		if other.node.Cluster == b.node.Cluster {
 			for id := range other.on {
-				if names(w.ApartCluster, id) || names(loads[id].ApartCluster, w.ID) {
+				if names(w.ApartCluster, id) || names(loads[id].ApartCluster, w.ID) || apartIn(w, id, b, other, true) || apartIn(loads[id], w.ID, b, other, true) {
 					return packing.ApartConstraint
 				}
 			}
@@ -317,7 +330,7 @@ func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, o
 		b.apart = pairs
 	}
 	all := machines
-	if !slices.ContainsFunc(loads, func(w packing.Workload) bool { return len(w.ApartCluster) > 0 || w.Gang != "" }) {
+	if !slices.ContainsFunc(loads, func(w packing.Workload) bool { return len(w.ApartCluster) > 0 || len(w.ApartIn) > 0 || w.Gang != "" }) {
 		all = nil // where nothing is apart, other machines do not matter
 	}
 
@@ -362,7 +375,9 @@ func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, o
 		}
 		unplaced[u.Workload] = u
 	}
-	apart := slices.ContainsFunc(loads, func(w packing.Workload) bool { return len(w.ApartNode) > 0 || len(w.ApartCluster) > 0 })
+	apart := slices.ContainsFunc(loads, func(w packing.Workload) bool {
+		return len(w.ApartNode) > 0 || len(w.ApartCluster) > 0 || len(w.ApartIn) > 0
+	})
 	told := map[string]map[packing.Constraint]int{}
 	hopeless := true // to place any of what is left
 	empty := map[string]*box{}
@@ -472,7 +487,7 @@ var static = []packing.Constraint{
 
 // alike is the same for workloads that every machine treats the same.
 func alike(w *packing.Workload) string {
-	if w.Gang != "" || w.Dedicated || w.MaxPerNode > 0 || len(w.ApartNode) > 0 || len(w.ApartCluster) > 0 {
+	if w.Gang != "" || w.Dedicated || w.MaxPerNode > 0 || len(w.ApartNode) > 0 || len(w.ApartCluster) > 0 || len(w.ApartIn) > 0 {
 		return "only " + w.ID
 	}
 	return fmt.Sprintf("%q %q %q %d %d %d %q %q %q %q", w.Class, w.Profile, w.Workspace, asked(w), w.CPUMilli, w.MemoryMiB, w.Models, w.Countries, w.Certifications, w.Clusters)
@@ -487,7 +502,7 @@ func verifyStranded(all []*box, loads []packing.Workload, byID map[string]*packi
 			continue
 		}
 		drawn += int64(w.Replicas)
-		w.ApartNode, w.ApartCluster, w.MaxPerNode, w.Class = nil, nil, 0, ""
+		w.ApartNode, w.ApartCluster, w.ApartIn, w.MaxPerNode, w.Class = nil, nil, nil, 0, ""
 		if key := alike(&w); kinds[key] == nil {
 			kinds[key] = &w
 		} else {

@@ -41,16 +41,14 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 	}
 	p := &Plan{
 		Position: q.Position, At: q.At, Horizon: domain.Interval{From: c.span[0].From, To: c.end()}, Assumptions: q.Assumptions,
-		Methods: q.Assumptions.Methods(q.Folds), Region: q.Region, Regions: []RegionPlan{}, Left: []LeftPool{}, Courses: []Course{}, Calendar: []MonthMoney{},
+		Methods: q.Assumptions.Methods(q.Folds), Regions: []RegionPlan{}, Left: []LeftPool{}, Courses: []Course{}, Calendar: []MonthMoney{},
 	}
-	pools := slices.Clone(q.Pools)
-	slices.SortFunc(pools, func(x, y Pool) int {
-		return cmp.Or(cmp.Compare(x.Region, y.Region), cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Unit, y.Unit))
-	})
-	for i := range pools {
-		c.pools = append(c.pools, c.prepare(&pools[i]))
+	if len(q.Only) == 1 {
+		p.Region = q.Only[0]
+	} else {
+		p.Only = slices.Clone(q.Only)
 	}
-	c.assign()
+	c.take(q.Pools)
 	planned := map[*candidate]*PoolPlan{}
 	for _, k := range c.pools {
 		if err := ctx.Err(); err != nil {
@@ -107,6 +105,18 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 	p.Total.Gap = gap(p.Total.Cost, p.Total.LowerBound)
 	p.Total.risk()
 	return p, p.name()
+}
+
+// take prepares the pools of a question, in the order that plans name them in.
+func (c *composer) take(pools []Pool) {
+	pools = slices.Clone(pools)
+	slices.SortFunc(pools, func(x, y Pool) int {
+		return cmp.Or(cmp.Compare(x.Region, y.Region), cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Unit, y.Unit))
+	})
+	for i := range pools {
+		c.pools = append(c.pools, c.prepare(&pools[i]))
+	}
+	c.assign()
 }
 
 // composer holds a question on its way to a plan.
@@ -198,13 +208,20 @@ func (a *Assumptions) Methods(folds string) []string {
 func (p *Plan) name() error {
 	position := p.Position
 	p.ID, p.Position = "", ""
-	b, err := json.Marshal(p)
+	id, err := IDOf("plan", p)
+	p.ID, p.Position = id, position
+	return err
+}
+
+// IDOf returns an id for an answer: what it is and a digest of its JSON, in which
+// the id itself MUST be empty, and a position where equal answers are one.
+func IDOf(kind string, answer any) (string, error) {
+	b, err := json.Marshal(answer)
 	if err != nil {
-		return err
+		return "", err
 	}
 	sum := sha256.Sum256(b)
-	p.ID, p.Position = "plan-"+hex.EncodeToString(sum[:6]), position
-	return nil
+	return kind + "-" + hex.EncodeToString(sum[:6]), nil
 }
 
 // region returns the plan of a region, made in its place when there is none yet.

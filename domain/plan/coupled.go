@@ -129,7 +129,8 @@ func sharesQuota(k, l *candidate) bool {
 
 // way says how far it is to a pool that may serve all demand of another, nil where
 // it may not: every deployment declared for the demand has to name a budget for the
-// round trip, and none may be bound to certifications or clusters.
+// round trip, and none may be bound to certifications or clusters, nor be apart from
+// others in one place and not in another: machines were counted for one of the two.
 func (c *composer) way(k, l *candidate) *instance.Spill {
 	if k.Region == l.Region || k.Kind != l.Kind || k.Unit != l.Unit || k.shelf.gpus != l.shelf.gpus || k.LatencyMicros < 1000 || len(k.Mix) == 0 {
 		return nil
@@ -137,7 +138,7 @@ func (c *composer) way(k, l *candidate) *instance.Spill {
 	from, to := c.region(k.Region), c.region(l.Region)
 	for i := range k.Mix {
 		w := &k.Mix[i]
-		if len(w.Certifications)+len(w.Clusters)+len(w.ApartCluster) > 0 || len(w.Countries) > 0 && !(slices.Contains(w.Countries, to.Country) && slices.Contains(w.Countries, from.Country)) {
+		if len(w.Certifications)+len(w.Clusters)+len(w.ApartCluster)+len(w.ApartIn) > 0 || len(w.Countries) > 0 && !(slices.Contains(w.Countries, to.Country) && slices.Contains(w.Countries, from.Country)) {
 			return nil
 		}
 	}

@@ -32,7 +32,7 @@ const mostReplicas = 1_000_000
 
 // perMachine packs what runs in a pool onto machines like those for sale, where
 // both are known; else a machine holds as many GPUs as it has.
-func perMachine(p *Pool, s *shelf) (*fit, error) {
+func perMachine(p *Pool, s *shelf, country string) (*fit, error) {
 	if !p.inGPUs() {
 		return &fit{[]Filled{{1000, 1}}, "demand counts machines"}, nil
 	}
@@ -46,15 +46,16 @@ func perMachine(p *Pool, s *shelf) (*fit, error) {
 		return divided("CPU and memory of %s are not known", s.onDemand.SKU)
 	}
 	machine := packing.Node{
-		ID: s.onDemand.SKU, Count: packing.Unlimited, Region: p.Region, Model: s.onDemand.GPUModel, GPUs: s.gpus,
+		ID: s.onDemand.SKU, Count: packing.Unlimited, Region: p.Region, Country: country, Model: s.onDemand.GPUModel, GPUs: s.gpus,
 		CPUMilli: clamped(s.onDemand.CPUMilli), MemoryMiB: clamped(s.onDemand.MemoryMiB),
 	}
 	mix := make([]packing.Workload, 0, len(p.Mix))
 	replicas := int64(0)
 	for _, w := range p.Mix {
 		// What binds a workload to places binds the choice of a pool, which is
-		// made already; what is left is its shape.
+		// made already; what is left is its shape, and whom it shares no machine with.
 		w.Models, w.Countries, w.Certifications, w.Clusters, w.ApartCluster = nil, nil, nil, nil, nil
+		w.ApartIn = slices.DeleteFunc(slices.Clone(w.ApartIn), func(x packing.Apart) bool { return x.Cluster })
 		mix = append(mix, w)
 		replicas += int64(w.Replicas)
 	}

@@ -1,10 +1,10 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/shopspring/decimal"
 
@@ -32,14 +32,7 @@ func (q *Question) Instance() (*instance.Instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	pools := slices.Clone(q.Pools)
-	slices.SortFunc(pools, func(x, y Pool) int {
-		return cmp.Or(cmp.Compare(x.Region, y.Region), cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Unit, y.Unit))
-	})
-	for i := range pools {
-		c.pools = append(c.pools, c.prepare(&pools[i]))
-	}
-	c.assign()
+	c.take(q.Pools)
 	return c.instance(c.pools)
 }
 
@@ -54,8 +47,8 @@ func (c *composer) instance(pools []*candidate) (*instance.Instance, error) {
 		Regions: []instance.Region{}, Pools: []instance.Pool{}, Demands: []instance.Demand{}, Offers: []instance.Offer{},
 		Source: fmt.Sprintf("the log at %s, as of %s, by %s and %s", q.Position, q.At, q.Folds, Method),
 	}
-	if q.Region != "" {
-		in.Name += " " + q.Region
+	if len(q.Only) > 0 {
+		in.Name += " " + strings.Join(q.Only, " ")
 	}
 	sizes := map[string]int{} // by quota
 	for _, k := range pools {

@@ -72,8 +72,8 @@ type Assumptions struct {
 type Question struct {
 	At          domain.Instant // offers and quotas are those in force then; the horizon begins with the next month
 	Position    string
-	Region      string // that the question is narrowed to, "" for none
-	Folds       string // method version of the rows
+	Only        []string // regions that the question is narrowed to, in order; none: all
+	Folds       string   // method version of the rows
 	Assumptions Assumptions
 	Pools       []Pool
 	// Held is what is bought already, each term of a commitment by itself, and the
@@ -184,11 +184,14 @@ type Held struct {
 // Plan is what to buy, with what it rests on and what proves it. All amounts
 // are net present values in Currency, as decimal strings.
 type Plan struct {
-	ID          string          `json:"plan"`
-	Position    string          `json:"position"`
-	Methods     []string        `json:"methods"`
-	At          domain.Instant  `json:"at"`
-	Region      string          `json:"region,omitempty"` // that it is narrowed to
+	ID       string         `json:"plan"`
+	Position string         `json:"position"`
+	Methods  []string       `json:"methods"`
+	At       domain.Instant `json:"at"`
+	// Region is the region that it is narrowed to, and Only are those where there are
+	// several; see [Plan.Asked].
+	Region      string          `json:"region,omitempty"`
+	Only        []string        `json:"regions_asked,omitempty"`
 	Horizon     domain.Interval `json:"horizon"`
 	Assumptions Assumptions     `json:"assumptions"`
 	Regions     []RegionPlan    `json:"regions"`
@@ -205,6 +208,14 @@ type Plan struct {
 	// Components are the pools that share something, by what they share, with the
 	// proof of their plan. Pools that share nothing prove theirs alone.
 	Components []Component `json:"components,omitempty"`
+}
+
+// Asked returns the regions that a plan is narrowed to, none where it is of all.
+func (p *Plan) Asked() []string {
+	if p.Region != "" {
+		return []string{p.Region}
+	}
+	return p.Only
 }
 
 // Ignored is a commitment that is held and not planned with.

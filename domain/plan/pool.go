@@ -11,6 +11,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/forecast"
+	"quartermaster/domain/packing"
 	"quartermaster/domain/procurement"
 )
 
@@ -59,7 +60,7 @@ func (c *composer) fill(k *candidate) (err error) {
 	if err != nil {
 		return err
 	}
-	if k.fit, err = perMachine(p, k.shelf); err != nil {
+	if k.fit, err = perMachine(p, k.shelf, c.region(p.Region).Country); err != nil {
 		return err
 	}
 	if c.a.Demand == Forecast {
@@ -129,13 +130,18 @@ func (c *composer) note(k *candidate) {
 	}
 	bound := 0
 	for i := range k.Mix {
-		if w := &k.Mix[i]; len(w.Countries)+len(w.Certifications)+len(w.Clusters)+len(w.ApartCluster) > 0 {
+		if w := &k.Mix[i]; len(w.Countries)+len(w.Certifications)+len(w.Clusters)+len(w.ApartCluster) > 0 || apartInClusters(w) {
 			bound++
 		}
 	}
 	if bound > 0 {
 		note("the plan takes the %d workloads that residency, certifications or placement bind to be allowed here", bound)
 	}
+}
+
+// apartInClusters reports whether a workload stays out of clusters of others somewhere.
+func apartInClusters(w *packing.Workload) bool {
+	return slices.ContainsFunc(w.ApartIn, func(x packing.Apart) bool { return x.Cluster })
 }
 
 func (k *candidate) quota() *Quota {

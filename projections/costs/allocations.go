@@ -1,11 +1,14 @@
 package costs
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 	"quartermaster/projections"
+	"quartermaster/projections/dimension"
 )
 
 // Allocation is one line's part for one hour, workspace, cluster, deployment and
@@ -21,21 +24,25 @@ type Allocation struct {
 	Component   attribution.Component   `json:"component"`
 	Class       attribution.Class       `json:"class"`
 	MatchMethod attribution.MatchMethod `json:"match_method"`
+	GPUModel    string                  `json:"gpu_model"`     // or unknown or mixed; see [attribution.Hardware]
+	Billing     domain.BillingModel     `json:"billing_model"` // or unknown or mixed
 	Currency    string                  `json:"currency"`
 	Billed      attribution.Amount      `json:"billed"`
 	Effective   attribution.Amount      `json:"effective"`
 	Bought      int64                   `json:"bought_gpu_ms"`
 	Allocated   int64                   `json:"allocated_gpu_ms"`
-	Useful      int64                   `json:"useful_gpu_ms"`
-	Generated   bool                    `json:"generated"` // its line was made by a generator
+	Measured    int64                   `json:"measured_gpu_ms"`
+	Useful      *int64                  `json:"useful_gpu_ms"` // null where it was held and not measured
+	Generated   bool                    `json:"generated"`     // its line was made by a generator
 }
 
 func newAllocation(l *attribution.Allocation) Allocation {
 	return Allocation{
 		Allocation: l.Ref(), Line: l.Line.ID, Invoice: l.Line.Invoice, Hour: l.Hour,
 		Workspace: l.Workspace, Cluster: l.Cluster, Deployment: l.Deployment,
-		Component: l.Component, Class: l.Line.Class, MatchMethod: l.MatchMethod, Currency: l.Line.Currency,
-		Billed: l.Billed, Effective: l.Effective, Bought: l.BoughtMs, Allocated: l.AllocatedMs, Useful: l.UsefulMs, Generated: l.Line.Generated,
+		Component: l.Component, Class: l.Line.Class, MatchMethod: l.MatchMethod,
+		GPUModel: cmp.Or(l.Hardware.GPUModel, dimension.Unknown), Billing: cmp.Or(l.Hardware.Billing, dimension.Unknown), Currency: l.Line.Currency,
+		Billed: l.Billed, Effective: l.Effective, Bought: l.BoughtMs, Allocated: l.AllocatedMs, Measured: l.MeasuredMs, Useful: usefulOf(l.AllocatedMs, l.MeasuredMs, l.UsefulMs), Generated: l.Line.Generated,
 	}
 }
 
@@ -43,6 +50,7 @@ func newAllocation(l *attribution.Allocation) Allocation {
 type AllocationFilter struct {
 	Workspace string
 	Line      string // its id, or as groups name it: issuer|account|id, a bar within the first two as \|
+	Where     []dimension.Condition
 }
 
 func (f *AllocationFilter) accepts(l *attribution.Allocation) bool {
@@ -53,12 +61,18 @@ func (f *AllocationFilter) accepts(l *attribution.Allocation) bool {
 // EachAllocation calls yield with every allocation of a month that the filter picks, in the
 // order of [attribution.Run], until it returns an error.
 func EachAllocation(view projections.View, month domain.Interval, filter AllocationFilter, yield func(*Allocation) error) error {
+	picker, err := dimensions.Picker(filter.Where)
+	if err != nil {
+		return fmt.Errorf("allocations where %v: %w", filter.Where, err)
+	}
 	b, err := openBooks(view, month)
 	if err != nil {
 		return err
 	}
+	at := part{books: b}
 	_, err = b.divide(func(l *attribution.Allocation) error {
-		if !filter.accepts(l) {
+		at.allocation = l
+		if !filter.accepts(l) || !picker.Picks(&at) {
 			return nil
 		}
 		allocation := newAllocation(l)

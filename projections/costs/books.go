@@ -12,6 +12,7 @@ import (
 type books struct {
 	*ledger
 	*costFleet
+	providers map[string]provider // of billing accounts; see [books.providerOf]
 }
 
 // openBooks reads what a month is divided from, but for its lines and hours.
@@ -24,7 +25,7 @@ func openBooks(view projections.View, month domain.Interval) (*books, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &books{l, f}, nil
+	return &books{l, f, map[string]provider{}}, nil
 }
 
 // divide calls allocation with every part of every line; see [attribution.Run].
@@ -50,38 +51,6 @@ func (b *books) divideSeen(trace *attribution.Ref, allocation func(*attribution.
 		},
 		Commitments: b.commitments, Invoices: b.invoices, Policy: b.policy, Trace: trace,
 	}, allocation)
-}
-
-// key returns the group that an allocation belongs to.
-func (b *books) key(l *attribution.Allocation, by []Dimension) costKey {
-	k := costKey{currency: l.Line.Currency}
-	for _, d := range by {
-		switch d {
-		case ByWorkspace:
-			k.workspace = l.Workspace
-		case ByComponent:
-			k.component = l.Component
-		case ByClass:
-			k.class = l.Line.Class
-		case ByCluster:
-			k.cluster = l.Cluster
-		case ByDeployment:
-			k.deployment = l.Deployment
-		case ByRegion:
-			k.region = b.region(l)
-		case ByInvoice:
-			k.issuer, k.account, k.invoice = l.Line.Issuer, l.Line.Account, l.Line.Invoice
-		case ByLine:
-			k.issuer, k.account, k.line = l.Line.Issuer, l.Line.Account, l.Line.ID
-		case ByDay:
-			k.hour = max(k.hour, l.Hour.DayStart()) // beside the hour, the hour says it
-		case ByHour:
-			k.hour = max(k.hour, l.Hour)
-		case ByMatchMethod:
-			k.method = l.MatchMethod
-		}
-	}
-	return k
 }
 
 // region returns the region of an allocation's cluster in its hour, else that of its

@@ -226,12 +226,13 @@ func TestCostsAddUp(t *testing.T) {
 				return err
 			}
 			for _, total := range r.Totals {
-				sum := costs.Cost{}
+				sum, useful := costs.Cost{}, int64(0)
 				for _, g := range r.Groups {
 					if g.Currency == total.Currency {
 						sum.Billed, sum.Effective = sum.Billed.Add(g.Billed), sum.Effective.Add(g.Effective)
-						sum.Bought, sum.Allocated, sum.Useful = sum.Bought+g.Bought, sum.Allocated+g.Allocated, sum.Useful+g.Useful
-						if g.Useful > g.Allocated || g.Allocated > g.Bought || (g.PerUseful == nil) != (g.Useful == 0) {
+						sum.Bought, sum.Allocated, sum.Measured = sum.Bought+g.Bought, sum.Allocated+g.Allocated, sum.Measured+g.Measured
+						useful += *g.Useful
+						if *g.Useful > g.Measured || g.Measured > g.Allocated || g.Allocated > g.Bought || (g.PerUseful == nil) != (*g.Useful == 0) {
 							t.Errorf("GPU time of %+v", g)
 						}
 					}
@@ -247,7 +248,7 @@ func TestCostsAddUp(t *testing.T) {
 						statements = statements.Add(s.Billed)
 					}
 				}
-				if sum.Billed != total.Billed || sum.Effective != total.Effective || sum.Bought != total.Bought || sum.Allocated != total.Allocated || sum.Useful != total.Useful {
+				if sum.Billed != total.Billed || sum.Effective != total.Effective || sum.Bought != total.Bought || sum.Allocated != total.Allocated || useful != *total.Useful {
 					t.Errorf("by %v: groups add up to %+v, total %+v", by, sum, total)
 				}
 				if lines != total.Billed || statements != total.Billed {

@@ -4,8 +4,10 @@
 // policies and mapping rules that their signers had the right to make. [NewReport]
 // gives the ledger and the metered hours of the machines to package attribution, which
 // divides each line exactly. [EachAllocation] yields the parts, [Explain] shows how one
-// part came about, [Compare] says why two reports of a month differ.
+// part came about, [Compare] says why two reports of a month differ, and [NewWaterfall]
+// explains a workspace's month step by step, beside the month before.
 //
-// What always holds: the allocations of a line sum exactly to the line; what a report
-// may lack is stated in it.
+// What always holds: the allocations of a line sum exactly to the line; the groups of any
+// grouping add up to the totals, exactly and in minor units; what a report may lack is
+// stated in it.
 package costs

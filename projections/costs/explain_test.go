@@ -3,6 +3,7 @@ package costs_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -37,7 +38,7 @@ func TestExplainEveryAllocation(t *testing.T) {
 				t.Fatalf("%s: %v", l.Allocation, err)
 			}
 			units[x.WeightUnit]++
-			if x.Allocation != l || x.Month != storetest.MayBill || x.Event == nil || (x.Charge == nil) != strings.HasPrefix(l.Line, "invoice:") || len(x.Why) < 3 {
+			if !reflect.DeepEqual(x.Allocation, l) || x.Month != storetest.MayBill || x.Event == nil || (x.Charge == nil) != strings.HasPrefix(l.Line, "invoice:") || len(x.Why) < 3 {
 				t.Errorf("%s is explained as %+v", l.Allocation, x)
 			}
 			if x.Invoice != nil && l.Invoice == "" && x.Invoice.Period != (domain.Interval{From: x.Charge.BillingPeriodStart, To: x.Charge.BillingPeriodEnd}) {

@@ -18,17 +18,15 @@ import (
 // costFleet is the fleet and what it did, in the terms of attribution. Its
 // size follows nodes and deployments; hours pass through it one by one.
 type costFleet struct {
-	view        projections.View
-	fleet       *inventory.Fleet
-	nodes       []attribution.Node
-	index       map[inventory.NodeName][]int // into nodes, by time
-	deployments map[deploymentName]*projections.History
-	names       map[string]string
-	elsewhere   map[[2]string]bool // (account, resource) of what was in service at other times
-	also        []attribution.OtherID
+	view      projections.View
+	fleet     *inventory.Fleet
+	nodes     []attribution.Node
+	index     map[inventory.NodeName][]int // into nodes, by time
+	workloads *usage.Workloads
+	names     map[string]string
+	elsewhere map[[2]string]bool // (account, resource) of what was in service at other times
+	also      []attribution.OtherID
 }
-
-type deploymentName struct{ cluster, deployment string }
 
 // readCostFleet describes every node that was in service or reported within a
 // span of time, in whole hours.
@@ -40,7 +38,7 @@ func readCostFleet(view projections.View, span domain.Interval) (*costFleet, err
 	if err != nil {
 		return nil, err
 	}
-	c := &costFleet{view: view, fleet: f, index: map[inventory.NodeName][]int{}, deployments: map[deploymentName]*projections.History{}, names: map[string]string{}, elsewhere: map[[2]string]bool{}}
+	c := &costFleet{view: view, fleet: f, index: map[inventory.NodeName][]int{}, names: map[string]string{}, elsewhere: map[[2]string]bool{}}
 	seen, err := c.reporting(span)
 	if err != nil {
 		return nil, err
@@ -70,14 +68,8 @@ func readCostFleet(view projections.View, span domain.Interval) (*costFleet, err
 		c.index[name] = append(c.index[name], i)
 	}
 	c.renamed()
-	err = view.Scan(projections.Query{Table: projections.TableDeployments}, func(k projections.Key, row projections.Row) error {
-		c.deployments[deploymentName{k.Scope, k.ID}] = row.(*projections.History)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read deployments: %w", err)
-	}
-	return c, nil
+	c.workloads, err = usage.ReadWorkloads(view)
+	return c, err
 }
 
 // reporting returns the nodes that reported within a span, with the number of
@@ -132,7 +124,7 @@ func (c *costFleet) describe(n *inventory.NodeTime, span domain.Interval) {
 		for from := within.From; from < within.To; {
 			node := attribution.Node{
 				Cluster: n.Cluster, Node: n.Node, Account: s.Node.BillingAccount,
-				SKU: s.Node.SKU, Resource: s.Node.ResourceID, Billing: s.Node.BillingModel,
+				SKU: s.Node.SKU, GPUModel: modelOf(s.GPUs), Resource: s.Node.ResourceID, Billing: s.Node.BillingModel,
 				GPUs: min(len(s.GPUs), maxNodeGPUs), CPUMilli: s.Node.CPUMilli, MemoryMiB: s.Node.MemoryMiB, Registered: true,
 			}
 			if r, _ := c.fleet.Cluster(n.Cluster, from.HourStart()); r != nil {
@@ -152,6 +144,19 @@ func (c *costFleet) describe(n *inventory.NodeTime, span domain.Interval) {
 			from = to
 		}
 	}
+}
+
+// modelOf returns the model that GPUs have in common.
+func modelOf(gpus []inventory.Declared) string {
+	for i := range gpus {
+		if gpus[i].Model != gpus[0].Model {
+			return attribution.Mixed
+		}
+	}
+	if len(gpus) == 0 {
+		return ""
+	}
+	return gpus[0].Model
 }
 
 // renamed enters the resource ids of machines that were declared under several names:
@@ -524,7 +529,7 @@ func (c *costFleet) part(node int, hour domain.Instant, key attribution.Part) at
 	if key.Unit == "" || key.Deployment == "" {
 		return key
 	}
-	h := c.deployments[deploymentName{c.nodes[node].Cluster, key.Deployment}]
+	h := c.workloads.History(c.nodes[node].Cluster, key.Deployment)
 	if h == nil {
 		return key
 	}

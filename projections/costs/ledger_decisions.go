@@ -17,6 +17,20 @@ type contract struct {
 	scope    string
 	sponsors []domain.Share
 	terms    []domain.Interval
+	hardware attribution.Hardware
+}
+
+// billingModels are what machines under an offer are paid by.
+var billingModels = map[domain.OfferKind]domain.BillingModel{
+	domain.OfferReserved: domain.BillingReserved, domain.OfferCapacityBlock: domain.BillingCapacityBlock,
+}
+
+// modelName is a GPU model as the catalogue spells it, else as it is.
+func modelName(model string) string {
+	if m, ok := domain.LookupGPU(model); ok {
+		return m.Name
+	}
+	return model
 }
 
 // contractOf reads the decisions in force about a commitment that take effect
@@ -31,7 +45,7 @@ func contractOf(a *registry.Authority, k projections.Key, h *projections.History
 		}
 		switch ev := v.Event.(type) {
 		case *domain.CommitmentPurchased:
-			c = &contract{order: v.Order, scope: k.Scope, sponsors: ev.Sponsors, terms: []domain.Interval{ev.Term}}
+			c = &contract{order: v.Order, scope: k.Scope, sponsors: ev.Sponsors, terms: []domain.Interval{ev.Term}, hardware: attribution.Hardware{GPUModel: modelName(ev.GPUModel), Billing: billingModels[ev.Kind]}}
 		case *domain.CommitmentRenewed:
 			if c != nil {
 				c.terms = append(c.terms, ev.Term)
@@ -83,7 +97,7 @@ func (l *ledger) readCommitments(view projections.View, a *registry.Authority, c
 		return fmt.Errorf("read commitments: %w", err)
 	}
 	for id, c := range contracts {
-		l.commitments = append(l.commitments, attribution.Commitment{ID: id, Sponsors: c.sponsors})
+		l.commitments = append(l.commitments, attribution.Commitment{ID: id, Sponsors: c.sponsors, Hardware: c.hardware})
 		used := charges[id].usage
 		for _, t := range c.terms {
 			if t.From <= used.From {
@@ -146,7 +160,7 @@ func (l *ledger) readPolicies(view projections.View, a *registry.Authority) erro
 		case k.Scope != a.Root():
 			l.except(PolicyNotApplied, subject, "%s is decided for the whole house, by %s", ev.Kind, cmp.Or(a.Root(), "nobody yet"))
 			return nil
-		case ev.Selector != (domain.Selector{}):
+		case !ev.Selector.IsZero():
 			l.except(PolicyNotApplied, subject, "%s for a part of the workloads: a bill is divided by one rule", ev.Kind)
 			return nil
 		}

@@ -187,14 +187,6 @@ func (r *receivedInvoice) rounds(difference attribution.Amount) bool {
 	return difference.Abs().Decimal().Cmp(decimal.New(1, int32(-domain.MinorUnits(r.name.currency)))) <= 0
 }
 
-func roundMinor(a attribution.Amount, currency string) attribution.Amount {
-	rounded, err := attribution.AmountOf(a.Decimal().Round(int32(domain.MinorUnits(currency))))
-	if err != nil {
-		return a // beyond what attribution takes; it does not reconcile then
-	}
-	return rounded
-}
-
 // enterInvoice enters an invoice, or the month's part of it. The part is what
 // the lines of the month come to, in whole minor units. One month, the
 // invoice's own or else the first that has lines of it, has what is left: the
@@ -231,11 +223,11 @@ func (l *ledger) enterInvoice(r *receivedInvoice) {
 	left := r.total // for the home of the invoice
 	for _, m := range months {
 		if m != home {
-			left = left.Sub(roundMinor(parts[m].Billed, r.name.currency))
+			left = left.Sub(parts[m].Billed.Minor(r.name.currency).Amount)
 		}
 	}
 	if in.Total = left; home != at {
-		in.Total = roundMinor(parts[at].Billed, r.name.currency)
+		in.Total = parts[at].Billed.Minor(r.name.currency).Amount
 	}
 	l.invoices = append(l.invoices, in)
 	if l.spans == nil {
@@ -289,7 +281,7 @@ func (l *ledger) reconciliations(result *attribution.Result) []InvoiceReconcilia
 		x.Elsewhere, x.Details = s.elsewhere, nil // what was compared is this month's part
 		whole := t.Attributed.Add(s.sum)
 		x.Received, x.Difference = s.received, s.received.Sub(whole)
-		x.DifferenceMinor = roundMinor(s.received, t.Currency).Sub(roundMinor(whole, t.Currency))
+		x.DifferenceMinor = s.received.Minor(t.Currency).Sub(whole.Minor(t.Currency))
 		if x.Status, x.After = attribution.Differs, x.Difference; s.reconciles {
 			x.Status, x.After = SpansMonths, attribution.Amount{}
 		}

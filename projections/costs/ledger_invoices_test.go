@@ -76,7 +76,7 @@ func TestInvoiceSpansMonths(t *testing.T) {
 					t.Errorf("%v says nothing: %+v", month.From, r.Exceptions)
 				}
 				for _, s := range r.Statements {
-					printed = printed.Add(s.Amount)
+					printed = printed.Add(s.Amount.Amount)
 				}
 				roundingAdjustments = roundingAdjustments.Add(x.RoundingAdjustment)
 				for _, sum := range r.Totals {

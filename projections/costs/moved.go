@@ -37,7 +37,7 @@ type Kept struct {
 // component, among others, and add up to its totals.
 func (k *Kept) Check() error {
 	if k.Position == "" || k.Methods.Attribution == "" || k.Month != projections.BillingMonth(k.Month.From) {
-		return errors.New(`it is no answer of "quartermaster costs --json": it has no position, methods or period`)
+		return errors.New(`it is no answer of "quartermaster costs -o json": it has no position, methods or period`)
 	}
 	sums := map[string][2]attribution.Amount{}
 	for _, g := range k.Groups {

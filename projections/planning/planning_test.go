@@ -263,6 +263,82 @@ func TestPackingNodes(t *testing.T) {
 	}
 }
 
+// "Production in the EU never beside research": environments pick workloads, regions
+// and countries the machines on which they stay apart, wherever they are declared. Of
+// other kinds of policies it is the cluster's region that counts.
+func TestSelectorsOfPlaces(t *testing.T) {
+	define := func(region, country string) domain.Envelope {
+		return domain.Envelope{Workspace: "home", Time: storetest.Start, Event: &domain.RegionDefined{Region: region, Country: country}}
+	}
+	eu := []string{"DE", "IE"}
+	research := []domain.Selector{{Environment: "research"}}
+	apart := func(id, scope string, s domain.Selector, others ...domain.Selector) domain.Envelope {
+		return policy(storetest.Root, "home", domain.PolicySet{Policy: id, Kind: domain.PolicyApart, Scope: scope, Selector: s, Others: others})
+	}
+	l := storetest.NewLog()
+	l.Append(
+		storetest.Root.Register(storetest.Root, "home", domain.RoleAdmin, nil, storetest.Start-domain.Hour),
+		define("fra", "DE"), define("dub", "IE"), define("iad", "US"),
+		storetest.Cluster("c1", "acme", "p", "fra", storetest.Start), storetest.Cluster("c2", "acme", "p", "iad", storetest.Start), storetest.Cluster("c3", "acme", "p", "nowhere", storetest.Start),
+		storetest.Node("c1", "n", "NVIDIA H100 80GB HBM3", 8, storetest.Start), storetest.Node("c2", "n", "NVIDIA H100 80GB HBM3", 8, storetest.Start),
+		deployed("c1", "acme", domain.DeploymentChanged{Deployment: "chat", Environment: "production", Need: domain.GPUNeed{Count: 1}}),
+		deployed("c2", "acme", domain.DeploymentChanged{Deployment: "chat", Environment: "production", Need: domain.GPUNeed{Count: 1}}),
+		deployed("c2", "beta", domain.DeploymentChanged{Deployment: "lab", Environment: "research", Need: domain.GPUNeed{Count: 1}}),
+		deployed("c3", "beta", domain.DeploymentChanged{Deployment: "plain"}),
+		apart("a", "node", domain.Selector{Environment: "production", Countries: eu}, research...),
+		apart("b", "cluster", domain.Selector{Environment: "production", Regions: []string{"iad", "fra"}}, domain.Selector{Environment: "research", Regions: []string{"fra", "dub"}, Countries: eu}),
+		apart("c", "node", domain.Selector{Environment: "production", Regions: []string{"fra"}}, domain.Selector{Environment: "research", Regions: []string{"iad"}}),
+		apart("d", "node", domain.Selector{Environment: "staging"}, research...),
+		policy(storetest.Root, "home", domain.PolicySet{Policy: "e", Kind: domain.PolicyResidency, Selector: domain.Selector{Countries: eu}, Countries: eu}),
+		policy(storetest.Root, "home", domain.PolicySet{Policy: "f", Kind: domain.PolicyDedicated, Selector: domain.Selector{Regions: []string{"iad"}, Environment: "research"}}),
+	)
+	loads, rulings := workloads(t, l, planning.WorkloadFilter{})
+	in := []packing.Apart{
+		{Workloads: []string{"c2/lab"}, In: packing.Place{Countries: eu}},
+		{Workloads: []string{"c2/lab"}, Cluster: true, In: packing.Place{Regions: []string{"fra"}, Countries: eu}},
+	}
+	want := []packing.Workload{
+		{ID: "c1/chat", Workspace: "acme", Class: "serving", Deployment: "chat", Replicas: 1, GPUMilli: 1000, Countries: eu, ApartIn: in},
+		{ID: "c2/chat", Workspace: "acme", Class: "serving", Deployment: "chat", Replicas: 1, GPUMilli: 1000, ApartIn: in},
+		{ID: "c2/lab", Workspace: "beta", Class: "serving", Deployment: "lab", Replicas: 1, GPUMilli: 1000, Dedicated: true},
+		{ID: "c3/plain", Workspace: "beta", Class: "serving", Deployment: "plain", Replicas: 1},
+	}
+	if !reflect.DeepEqual(loads, want) {
+		t.Errorf("workloads\n%s\nwant\n%s", lines(loads), lines(want))
+	}
+	var ruled []string
+	for _, r := range rulings {
+		ruled = append(ruled, r.Policy+": "+strings.Join(r.Workloads, " "))
+	}
+	if got, want := strings.Join(ruled, ", "), "a: c1/chat c2/chat, b: c1/chat c2/chat, c: c1/chat c2/chat, e: c1/chat, f: c2/lab"; got != want {
+		t.Errorf("rulings %q, want %q", got, want)
+	}
+
+	// On the machines of the log: with the dedication gone, research goes beside
+	// production in the United States and nowhere else.
+	var nodes []packing.Node
+	storetest.FoldView(t, l, func(v projections.View) {
+		a, err := registry.NewAuthority(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if nodes, err = planning.PackingNodes(v, a, storetest.Start+domain.Hour, planning.NodeFilter{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	loads[2].Dedicated, loads[1].Clusters, loads[0].Clusters = false, []string{"c2"}, []string{"c1"}
+	for _, only := range []string{"c1", "c2"} {
+		loads[2].Clusters = []string{only}
+		r, err := packing.Pack(nodes, loads[:3], packing.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(r.Unplaced) == 1; got != (only == "c1") {
+			t.Errorf("research in %s alone: unplaced %+v", only, r.Unplaced)
+		}
+	}
+}
+
 // On any log every view of the planner answers, twice alike, whatever the order
 // in which the partitions were folded.
 func TestPlannerViewsOfAnything(t *testing.T) {
@@ -273,7 +349,8 @@ func TestPlannerViewsOfAnything(t *testing.T) {
 			kind := rapid.SampledFrom([]domain.PolicyKind{domain.PolicyResidency, domain.PolicyPlacement, domain.PolicyApart, domain.PolicyDedicated, domain.PolicyCertification}).Draw(t, "policy")
 			l.Append(policy(storetest.Root, workspace, domain.PolicySet{
 				Policy: string(kind), Kind: kind, Countries: []string{rapid.SampledFrom([]string{"DE", "US"}).Draw(t, "country")},
-				Clusters: []string{"c1"}, Certifications: []string{"x"}, Scope: "node", Others: []domain.Selector{{}},
+				Clusters: []string{"c1"}, Certifications: []string{"x"}, Scope: "node", Others: []domain.Selector{{Countries: rapid.SampledFrom([][]string{nil, {"DE"}}).Draw(t, "others in")}},
+				Selector: domain.Selector{Regions: rapid.SampledFrom([][]string{nil, {"eu"}}).Draw(t, "selected in")},
 			}))
 		}
 		at := storetest.Start + domain.Instant(rapid.IntRange(-1, 30).Draw(t, "at"))*domain.Hour

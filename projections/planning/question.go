@@ -35,14 +35,14 @@ var defaultRate = decimal.New(8, -2)
 
 // Question gathers what a plan is computed from, as it stands at a time: the
 // demand observed before it, the offers, quotas, commitments and policies in
-// force, the machines that are owned, the fleet and what should run on it. region narrows it to one region;
-// "" is all.
+// force, the machines that are owned, the fleet and what should run on it. only are the regions that it
+// is narrowed to, in order; none is all.
 //
 // Demand of one kind and unit in one region is one pool, whichever clusters and
 // workspaces it comes from. Demand that names no region, because its cluster is
 // not registered, is a pool of region "" that nobody sells to, and shows as left
 // out.
-func Question(view projections.View, at domain.Instant, region string, as plan.Assumptions) (*plan.Question, error) {
+func Question(view projections.View, at domain.Instant, only []string, as plan.Assumptions) (*plan.Question, error) {
 	a, err := registry.NewAuthority(view)
 	if err != nil {
 		return nil, err
@@ -54,11 +54,12 @@ func Question(view projections.View, at domain.Instant, region string, as plan.A
 	if as.AnnualRate.Equal(FromPolicy) {
 		as.AnnualRate = rate
 	}
-	q := &plan.Question{At: at, Region: region, Position: view.Position().String(), Folds: projections.Method, Assumptions: as}
-	if q.Held, q.Expiry, err = planHeld(view, a, at, region); err != nil {
+	q := &plan.Question{At: at, Only: only, Position: view.Position().String(), Folds: projections.Method, Assumptions: as}
+	in := regions(only)
+	if q.Held, q.Expiry, err = planHeld(view, a, at, in); err != nil {
 		return nil, err
 	}
-	owned, err := planOwned(view, at, region)
+	owned, err := planOwned(view, at, in)
 	if err != nil {
 		return nil, err
 	}
@@ -66,22 +67,28 @@ func Question(view projections.View, at domain.Instant, region string, as plan.A
 	if q.Regions, err = planRegions(view, at); err != nil {
 		return nil, err
 	}
+	countries, err := inventory.Countries(view, at)
+	if err != nil {
+		return nil, err
+	}
 	budgets, err := latencyBudgets(view, at)
 	if err != nil {
 		return nil, err
 	}
-	series, err := demand.Pools(view, at-planLookback, at, demand.Filter{Region: region, KnownBy: 0})
+	series, err := demand.Pools(view, at-planLookback, at, demand.Filter{Region: in.one(), KnownBy: 0})
 	if err != nil {
 		return nil, err
 	}
+	series = slices.DeleteFunc(series, func(s demand.Pool) bool { return !in.has(s.Region) })
 	quotas, err := market.OnDemandQuotas(view, a, at)
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := PackingNodes(view, a, at, NodeFilter{Region: region})
+	nodes, err := PackingNodes(view, a, at, NodeFilter{Region: in.one()})
 	if err != nil {
 		return nil, err
 	}
+	nodes = slices.DeleteFunc(nodes, func(n packing.Node) bool { return !in.has(n.Region) })
 	loads := map[string][]packing.Workload{}
 	fleets := map[string][]packing.Node{}
 	for _, n := range nodes {
@@ -95,7 +102,7 @@ func Question(view projections.View, at domain.Instant, region string, as plan.A
 			q.Packings = append(q.Packings, plan.Packing{Region: r, Nodes: fleets[r], Workloads: loads[r]})
 		}
 	}
-	observed, err := planObserved(view, at, region, as)
+	observed, err := planObserved(view, at, in, as)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +119,7 @@ func Question(view projections.View, at domain.Instant, region string, as plan.A
 		pools[k] = append(pools[k], s)
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(pools), demand.PoolKey.Compare) {
-		p, err := newPool(k, view, at, pools[k], quotas, shares)
+		p, err := newPool(k, view, at, pools[k], quotas, shares, countries[k.Region])
 		if err != nil {
 			return nil, fmt.Errorf("pool %s %s: %w", k.Region, k.Kind, err)
 		}
@@ -140,6 +147,19 @@ func Question(view projections.View, at domain.Instant, region string, as plan.A
 		q.Pools = append(q.Pools, *p)
 	}
 	return q, nil
+}
+
+// regions are those that a question is narrowed to; none: it is of all.
+type regions []string
+
+func (r regions) has(region string) bool { return len(r) == 0 || slices.Contains(r, region) }
+
+// one returns the region of a question of one, else "", for filters that know one region.
+func (r regions) one() string {
+	if len(r) == 1 {
+		return r[0]
+	}
+	return ""
 }
 
 // planRegions returns the regions that are defined at a time, by id.
@@ -182,16 +202,17 @@ const forecastLookback = (forecast.Window + 1) * 7 * domain.Day
 
 // planObserved gathers what forecasts of pools learn from, if demand is to be
 // forecast: what was observed, and what the log knows of it up to the plan's end.
-func planObserved(view projections.View, at domain.Instant, region string, as plan.Assumptions) (map[demand.PoolKey]*plan.Observed, error) {
+func planObserved(view projections.View, at domain.Instant, in regions, as plan.Assumptions) (map[demand.PoolKey]*plan.Observed, error) {
 	out := map[demand.PoolKey]*plan.Observed{}
 	if as.Demand != plan.Forecast {
 		return out, nil
 	}
 	at = at.HourStart()
-	pools, err := demand.Histories(view, at-forecastLookback, at, demand.Filter{Region: region})
+	pools, err := demand.Histories(view, at-forecastLookback, at, demand.Filter{Region: in.one()})
 	if err != nil {
 		return nil, err
 	}
+	pools = slices.DeleteFunc(pools, func(p demand.History) bool { return !in.has(p.Region) })
 	// What begins after the plan's end changes nothing in it.
 	changes, _, err := demand.Changes(view, pools, at+domain.Instant(as.Months+1)*31*domain.Day, 0)
 	if err != nil {
@@ -243,7 +264,7 @@ func gpuModel(p *plan.Pool) string {
 	return p.Offers[i].GPUModel
 }
 
-func newPool(k demand.PoolKey, view projections.View, at domain.Instant, series []demand.Pool, quotas []market.OnDemandQuotaEntry, shares []spotShare) (*plan.Pool, error) {
+func newPool(k demand.PoolKey, view projections.View, at domain.Instant, series []demand.Pool, quotas []market.OnDemandQuotaEntry, shares []spotShare, country string) (*plan.Pool, error) {
 	p := &plan.Pool{Region: k.Region, Kind: k.Kind, Unit: k.Unit}
 	filter := market.OfferFilter{Region: k.Region, GPUModel: k.Kind}
 	if k.Unit == "vm" {
@@ -289,7 +310,7 @@ func newPool(k demand.PoolKey, view projections.View, at domain.Instant, series 
 		}
 		p.Series = append(p.Series, out)
 		d := decimal.NewFromUint64(total)
-		wanted, onSpot = wanted.Add(d), onSpot.Add(d.Mul(shareOf(shares, s.Workspace)))
+		wanted, onSpot = wanted.Add(d), onSpot.Add(d.Mul(shareOf(shares, s.Workspace, k.Region, country)))
 	}
 	if wanted.IsPositive() {
 		p.SpotShare = onSpot.DivRound(wanted, 12)
@@ -316,16 +337,17 @@ func usualSize(nodes []packing.Node, model string) int {
 
 // spotShare is a policy: at most Share of a workspace's demand runs on spot.
 type spotShare struct {
-	workspace string // "" for every
+	workspace string           // "" for every
+	where     *domain.Selector // of its regions and countries
 	share     domain.Decimal
 }
 
-// shareOf returns the least share that a policy allows a workspace, 0 where none
-// allows any: spot is for what may be interrupted, and nobody said that.
-func shareOf(shares []spotShare, workspace string) domain.Decimal {
+// shareOf returns the least share that a policy allows a workspace in a region, 0 where
+// none allows any: spot is for what may be interrupted, and nobody said that.
+func shareOf(shares []spotShare, workspace, region, country string) domain.Decimal {
 	least, ok := decimal.Zero, false
 	for _, s := range shares {
-		if (s.workspace == "" || s.workspace == workspace) && (!ok || s.share.LessThan(least)) {
+		if (s.workspace == "" || s.workspace == workspace) && s.where.In(region, country) && (!ok || s.share.LessThan(least)) {
 			least, ok = s.share, true
 		}
 	}
@@ -334,7 +356,7 @@ func shareOf(shares []spotShare, workspace string) domain.Decimal {
 
 // planPolicies returns the policies about spot that can be applied to the demand
 // of workspaces, and the cost of capital. A policy about classes, deployments,
-// clusters or tiers says nothing about demand that does not name them.
+// clusters, tiers or environments says nothing about demand that does not name them.
 func planPolicies(view projections.View, a *registry.Authority, at domain.Instant) (shares []spotShare, rate domain.Decimal, err error) {
 	rate = defaultRate
 	var order domain.Precedence
@@ -354,8 +376,8 @@ func planPolicies(view projections.View, a *registry.Authority, at domain.Instan
 			}
 		case domain.PolicySpotShare:
 			s := p.Selector
-			s.Workspace = ""
-			if s != (domain.Selector{}) {
+			s.Workspace, s.Regions, s.Countries = "", nil, nil
+			if !s.IsZero() {
 				return nil
 			}
 			who := p.Selector.Workspace
@@ -365,7 +387,7 @@ func planPolicies(view projections.View, a *registry.Authority, at domain.Instan
 				}
 				who = k.Scope
 			}
-			shares = append(shares, spotShare{who, p.Share.Decimal})
+			shares = append(shares, spotShare{who, &p.Selector, p.Share.Decimal})
 		}
 		return nil
 	})
@@ -409,13 +431,13 @@ func Quotas(quotas []market.OnDemandQuotaEntry, region, model string) []plan.Quo
 
 // planHeld returns the terms of commitments that are not over, and what runs out
 // of them.
-func planHeld(view projections.View, a *registry.Authority, at domain.Instant, region string) (held, expiry []plan.Held, err error) {
+func planHeld(view projections.View, a *registry.Authority, at domain.Instant, in regions) (held, expiry []plan.Held, err error) {
 	entries, err := CommitmentsHeld(view, a, at)
 	if err != nil {
 		return nil, nil, err
 	}
 	entries = slices.DeleteFunc(entries, func(e CommitmentEntry) bool {
-		return region != "" && e.Market.Region != region && e.Market.Region != "" // which is of all regions
+		return !in.has(e.Market.Region) && e.Market.Region != "" // which is of all regions
 	})
 	for i := range entries {
 		e := &entries[i]
@@ -439,7 +461,7 @@ func planHeld(view projections.View, a *registry.Authority, at domain.Instant, r
 // planOwned returns the healthy machines of clusters of owned hardware, equal
 // ones of a cluster together: capacity that is there and needs no purchase. Its
 // cost is in the books, whatever the plan.
-func planOwned(view projections.View, at domain.Instant, region string) ([]plan.Held, error) {
+func planOwned(view projections.View, at domain.Instant, in regions) ([]plan.Held, error) {
 	fleet, err := inventory.ReadFleet(view)
 	if err != nil {
 		return nil, err
@@ -448,7 +470,7 @@ func planOwned(view projections.View, at domain.Instant, region string) ([]plan.
 	for _, n := range fleet.Nodes { // by cluster
 		s := n.At(at)
 		c, _ := fleet.Cluster(n.Cluster, at)
-		if s == nil || c == nil || c.ProviderClass != domain.Owned || region != "" && c.Region != region || n.HealthAt(at).State != "ok" {
+		if s == nil || c == nil || c.ProviderClass != domain.Owned || !in.has(c.Region) || n.HealthAt(at).State != "ok" {
 			continue
 		}
 		model, gpus := inventory.MostGPUs(s.GPUs)

@@ -38,13 +38,14 @@ func TestPlanQuestion(t *testing.T) {
 		wanted("c1", "a", "acme", "", h100, 0, 3000, 1000), wanted("c1", "a", "acme", "", h100, 2, 4000, 0),
 		wanted("c1", "b", "beta", "", h100, 0, 1000, 0), wanted("c1", "far", "acme", "mars", h100, 0, 1000, 0),
 		share("home", "all", "", "0.5"), share("home", "beta", "beta", "0.1"), share("home", "void", "acme", "0.9"),
+		policy(storetest.Root, "home", domain.PolicySet{Policy: "mars", Kind: domain.PolicySpotShare, Selector: domain.Selector{Regions: []string{"mars"}}, Share: domain.NullDecimal{Decimal: storetest.Dec("0.25"), Valid: true}}),
 		policy(storetest.Root, "home", domain.PolicySet{Policy: "capital", Kind: domain.PolicyCostOfCapital, Share: domain.NullDecimal{Decimal: storetest.Dec("0.06"), Valid: true}}),
 		policy(storetest.Root, "home", domain.PolicySet{Policy: "classes", Kind: domain.PolicySpotShare, Selector: domain.Selector{Class: domain.ClassBatch}, Share: domain.NullDecimal{Decimal: storetest.Dec("0"), Valid: true}}),
 		purchased(storetest.Root, "home", "c-1", 3, storetest.Days(-10, 90), 0),
 		deployed("c1", "acme", domain.DeploymentChanged{Deployment: "d", Need: domain.GPUNeed{Count: 2}}),
 	)
 	storetest.FoldView(t, l, func(v projections.View) {
-		q, err := planning.Question(v, storetest.Start+domain.Day, "", plan.Assumptions{AnnualRate: planning.FromPolicy})
+		q, err := planning.Question(v, storetest.Start+domain.Day, nil, plan.Assumptions{AnnualRate: planning.FromPolicy})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,17 +70,25 @@ func TestPlanQuestion(t *testing.T) {
 		if want := storetest.Dec("8").Mul(storetest.Dec("0.5")).Add(storetest.Dec("0.1")).DivRound(storetest.Dec("9"), 12); !p.SpotShare.Equal(want) {
 			t.Errorf("spot share %s, want %s", p.SpotShare, want)
 		}
+		// In its region a policy for it binds on top.
+		if far := q.Pools[1-i]; far.Region != "mars" || !far.SpotShare.Equal(storetest.Dec("0.25")) {
+			t.Errorf("spot share of %s %s, want 0.25", far.Region, far.SpotShare)
+		}
 		if len(q.Held) != 1 || q.Held[0].Units != 3 || !q.Held[0].Guaranteed {
 			t.Errorf("held: %+v", q.Held)
 		}
 		if len(q.Packings) != 1 || len(q.Packings[0].Nodes) == 0 || len(q.Packings[0].Workloads) != 1 {
 			t.Errorf("%d packings", len(q.Packings))
 		}
-		narrow, err := planning.Question(v, storetest.Start+domain.Day, "mars", plan.Assumptions{})
+		narrow, err := planning.Question(v, storetest.Start+domain.Day, []string{"mars"}, plan.Assumptions{})
 		if err != nil || len(narrow.Pools) != 1 || len(narrow.Held) != 0 || len(narrow.Packings) != 0 {
 			t.Errorf("of mars alone: %v", err)
 		}
-		again, err := planning.Question(v, storetest.Start+domain.Day, "", plan.Assumptions{AnnualRate: planning.FromPolicy})
+		two, err := planning.Question(v, storetest.Start+domain.Day, []string{storetest.Frankfurt.Region, "mars"}, plan.Assumptions{})
+		if err != nil || len(two.Pools) != 2 || len(narrow.Pools) != 1 || len(two.Held) < len(narrow.Held) || len(two.Only) != 2 {
+			t.Errorf("of two regions %+v, %v", two, err)
+		}
+		again, err := planning.Question(v, storetest.Start+domain.Day, nil, plan.Assumptions{AnnualRate: planning.FromPolicy})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +116,7 @@ func TestPlanQuestionOwned(t *testing.T) {
 		wanted("lab", "a", "acme", "", h100, 0, 3000, 0),
 	)
 	storetest.FoldView(t, l, func(v projections.View) {
-		q, err := planning.Question(v, storetest.Start+domain.Day, "", plan.Assumptions{})
+		q, err := planning.Question(v, storetest.Start+domain.Day, nil, plan.Assumptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +127,7 @@ func TestPlanQuestionOwned(t *testing.T) {
 		if !reflect.DeepEqual(q.Held, want) || len(q.Expiry) != 0 {
 			t.Errorf("held: %+v, running out: %+v", q.Held, q.Expiry)
 		}
-		if q, err = planning.Question(v, storetest.Start+domain.Day, "mars", plan.Assumptions{}); err != nil || len(q.Held) != 0 {
+		if q, err = planning.Question(v, storetest.Start+domain.Day, []string{"mars"}, plan.Assumptions{}); err != nil || len(q.Held) != 0 {
 			t.Errorf("of mars: %+v, %v", q.Held, err)
 		}
 	})
@@ -144,7 +153,7 @@ func TestPlanQuestionQuotasAndExpiry(t *testing.T) {
 		purchased(storetest.Root, "home", "c-1", 10, storetest.Days(-10, 90), 0), renewed(storetest.Root, "home", "c-1", 4, storetest.Days(90, 200), 0),
 	)
 	storetest.FoldView(t, l, func(v projections.View) {
-		q, err := planning.Question(v, storetest.Start+domain.Day, "", plan.Assumptions{})
+		q, err := planning.Question(v, storetest.Start+domain.Day, nil, plan.Assumptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +214,7 @@ func TestPlanQuestionWays(t *testing.T) {
 		var q *plan.Question
 		storetest.FoldView(t, l, func(v projections.View) {
 			var err error
-			if q, err = planning.Question(v, storetest.Start+domain.Day, "", plan.Assumptions{}); err != nil {
+			if q, err = planning.Question(v, storetest.Start+domain.Day, nil, plan.Assumptions{}); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -243,7 +252,7 @@ func TestPlanQuestionFailuresOfMachines(t *testing.T) {
 	l.Append(storetest.Cluster("c1", "acme", "aws", storetest.Frankfurt.Region, storetest.Start),
 		quoted(sku, 8, "NVIDIA H100 80GB HBM3"), quoted("c5.large", 0, ""), demand("a", sku), demand("b", "c5.large"))
 	storetest.FoldView(t, l, func(v projections.View) {
-		q, err := planning.Question(v, storetest.Start+domain.Day, "", plan.Assumptions{ServiceLevel: storetest.Dec("0.99")})
+		q, err := planning.Question(v, storetest.Start+domain.Day, nil, plan.Assumptions{ServiceLevel: storetest.Dec("0.99")})
 		if err != nil {
 			t.Fatal(err)
 		}

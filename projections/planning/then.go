@@ -16,11 +16,15 @@ import (
 // or an end that was to come counts if it was known.
 func HeldThen(view projections.View, a *registry.Authority, at domain.Instant, region string) ([]plan.Held, error) {
 	view = registry.Then(view, at)
-	held, _, err := planHeld(view, a, at, region)
+	var in regions
+	if region != "" {
+		in = regions{region}
+	}
+	held, _, err := planHeld(view, a, at, in)
 	if err != nil {
 		return nil, err
 	}
-	owned, err := planOwned(view, at, region)
+	owned, err := planOwned(view, at, in)
 	if err != nil {
 		return nil, err
 	}

@@ -37,8 +37,9 @@ type Ruling struct {
 // workload is a deployment on its way to a packing.
 type workload struct {
 	packing.Workload
-	selects domain.Selector // what it is, in the terms of selectors
-	shown   bool
+	cluster, tier, environment string
+	region, country            string // of the cluster
+	shown                      bool
 }
 
 // Workloads returns the deployments declared at a time as workloads to pack, by
@@ -53,7 +54,9 @@ type workload struct {
 // declared in; whoever wants that filters.
 //
 // "Apart" is between workloads: replicas of one are bounded by max_per_node
-// alone. A replica that is a gang over several nodes counts as that many, of
+// alone. Where its selectors name regions or countries it binds the machines there
+// ([packing.Workload.ApartIn]), wherever deployments are declared. For all other
+// policies the region of a workload is that of the cluster that declares it. A replica that is a gang over several nodes counts as that many, of
 // which one node takes no more than one of each gang; that a gang needs one
 // fabric domain is not part of a packing.
 func Workloads(view projections.View, a *registry.Authority, at domain.Instant, f WorkloadFilter) ([]packing.Workload, []Ruling, error) {
@@ -98,6 +101,10 @@ func readWorkloads(view projections.View, at domain.Instant, f WorkloadFilter) (
 	if err != nil {
 		return nil, err
 	}
+	countries, err := inventory.Countries(view, at)
+	if err != nil {
+		return nil, err
+	}
 	present, err := modelsPresent(view, at)
 	if err != nil {
 		return nil, err
@@ -119,7 +126,7 @@ func readWorkloads(view projections.View, at domain.Instant, f WorkloadFilter) (
 				Countries: sortedSet(d.Countries), Certifications: sortedSet(d.Certifications),
 				Dedicated: d.Dedicated, MaxPerNode: int(d.MaxPerNode),
 			},
-			selects: domain.Selector{Workspace: v.Workspace, Class: d.Class, Deployment: d.Deployment, Cluster: k.Scope, Tier: d.Tier},
+			cluster: k.Scope, tier: d.Tier, environment: d.Environment,
 		}
 		w.GPUMilli, w.Models = demand.GPUNeed(&d.Need, present)
 		if g := uint64(d.Need.GangNodes); g > 1 {
@@ -128,13 +135,12 @@ func readWorkloads(view projections.View, at domain.Instant, f WorkloadFilter) (
 			}
 			w.Replicas = int(clampInt64(uint64(d.Replicas) * g))
 		}
-		region := ""
 		if c, _ := clusters.Cluster(k.Scope, at); c != nil {
-			region = c.Region
+			w.region, w.country = c.Region, countries[c.Region]
 		}
 		w.shown = (f.Workspace == "" || f.Workspace == v.Workspace) && (f.Cluster == "" || f.Cluster == k.Scope) &&
 			(f.Deployment == "" || f.Deployment == d.Deployment) && (f.Class == "" || f.Class == d.Class) &&
-			(f.Region == "" || f.Region == region)
+			(f.Region == "" || f.Region == w.region)
 		out = append(out, w)
 		return nil
 	})
@@ -173,7 +179,7 @@ func modelsPresent(view projections.View, at domain.Instant) ([]string, error) {
 // or of all when that is empty.
 func rule(workspace, binds string, p *domain.PolicySet, loads []workload) Ruling {
 	r := Ruling{Workspace: workspace, Policy: p.Policy, Kind: p.Kind}
-	var others []string
+	var from []apartFrom
 	switch p.Kind {
 	case domain.PolicyResidency:
 		r.Constraint = packing.ResidencyConstraint
@@ -185,17 +191,14 @@ func rule(workspace, binds string, p *domain.PolicySet, loads []workload) Ruling
 		r.Constraint = packing.DedicatedConstraint
 	case domain.PolicyApart:
 		r.Constraint = packing.ApartConstraint
-		for i := range loads {
-			if slices.ContainsFunc(p.Others, func(s domain.Selector) bool { return picks(&s, &loads[i].selects) }) {
-				others = append(others, loads[i].ID)
-			}
-		}
+		from = separations(p, loads)
 	default:
 		return r // it rules no packing
 	}
 	for i := range loads {
 		w := &loads[i]
-		if binds != "" && binds != w.Workspace || !picks(&p.Selector, &w.selects) {
+		if binds != "" && binds != w.Workspace || !picks(&p.Selector, w) ||
+			p.Kind != domain.PolicyApart && !p.Selector.In(w.region, w.country) {
 			continue
 		}
 		emptied := false
@@ -209,11 +212,7 @@ func rule(workspace, binds string, p *domain.PolicySet, loads []workload) Ruling
 		case domain.PolicyDedicated:
 			w.Dedicated = true
 		case domain.PolicyApart:
-			apart := &w.ApartCluster
-			if p.Scope == "node" {
-				apart = &w.ApartNode
-			}
-			*apart = joinOthers(*apart, others, w.ID)
+			w.keepApart(from, p.Scope == "cluster")
 		}
 		if w.shown {
 			r.Workloads = append(r.Workloads, w.ID)
@@ -225,11 +224,85 @@ func rule(workspace, binds string, p *domain.PolicySet, loads []workload) Ruling
 	return r
 }
 
-// picks reports whether a selector matches a workload.
-func picks(s, w *domain.Selector) bool {
-	return (s.Workspace == "" || s.Workspace == w.Workspace) && (s.Class == "" || s.Class == w.Class) &&
-		(s.Deployment == "" || s.Deployment == w.Deployment) && (s.Cluster == "" || s.Cluster == w.Cluster) &&
-		(s.Tier == "" || s.Tier == w.Tier)
+// picks reports whether a selector matches a workload, wherever that is.
+func picks(s *domain.Selector, w *workload) bool {
+	return (s.Workspace == "" || s.Workspace == w.Workspace) && (s.Class == "" || string(s.Class) == w.Class) &&
+		(s.Deployment == "" || s.Deployment == w.Deployment) && (s.Cluster == "" || s.Cluster == w.cluster) &&
+		(s.Tier == "" || s.Tier == w.tier) && (s.Environment == "" || s.Environment == w.environment)
+}
+
+// apartFrom is workloads to stay away from, and where.
+type apartFrom struct {
+	ids []string // sorted
+	in  packing.Place
+}
+
+// separations returns whom a policy keeps its workloads away from, by place, in the
+// order of its selectors. Two that share a machine are in one place, so it is one that
+// both selectors list.
+func separations(p *domain.PolicySet, loads []workload) []apartFrom {
+	var out []apartFrom
+	for i := range p.Others {
+		s := &p.Others[i]
+		in, ok := meet(&p.Selector, s)
+		if !ok {
+			continue
+		}
+		k := slices.IndexFunc(out, func(x apartFrom) bool {
+			return slices.Equal(x.in.Regions, in.Regions) && slices.Equal(x.in.Countries, in.Countries)
+		})
+		if k < 0 {
+			k = len(out)
+			out = append(out, apartFrom{in: in})
+		}
+		for j := range loads {
+			if picks(s, &loads[j]) {
+				out[k].ids = append(out[k].ids, loads[j].ID)
+			}
+		}
+	}
+	for i := range out {
+		out[i].ids = sortedSet(out[i].ids)
+	}
+	return out
+}
+
+// meet returns the place that two selectors list, and false where there is none.
+func meet(s, t *domain.Selector) (packing.Place, bool) {
+	both := func(a, b []string) (list []string, some bool) {
+		switch {
+		case len(a) == 0:
+			return sortedSet(b), true
+		case len(b) == 0:
+			return sortedSet(a), true
+		}
+		for _, x := range sortedSet(a) {
+			if slices.Contains(b, x) {
+				list = append(list, x)
+			}
+		}
+		return list, len(list) > 0
+	}
+	regions, ok := both(s.Regions, t.Regions)
+	countries, too := both(s.Countries, t.Countries)
+	return packing.Place{Regions: regions, Countries: countries}, ok && too
+}
+
+// keepApart keeps a workload away from others.
+func (w *workload) keepApart(from []apartFrom, cluster bool) {
+	for _, x := range from {
+		if len(x.in.Regions)+len(x.in.Countries) > 0 {
+			if ids := joinOthers(nil, x.ids, w.ID); len(ids) > 0 {
+				w.ApartIn = append(w.ApartIn, packing.Apart{Workloads: ids, Cluster: cluster, In: x.in})
+			}
+			continue
+		}
+		list := &w.ApartNode
+		if cluster {
+			list = &w.ApartCluster
+		}
+		*list = joinOthers(*list, x.ids, w.ID)
+	}
 }
 
 // narrow returns what is both among what was allowed (nothing stands for

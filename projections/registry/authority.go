@@ -40,7 +40,8 @@ import (
 //
 // An admin may decide everything, so that one person can run a small house.
 // Limits of money and the rule of two persons bind admins too, and nobody raises
-// a limit of their own.
+// a limit of their own. The last admin of the root's workspace cannot be revoked
+// or given another role: nobody could register anyone ever after.
 type Authority struct {
 	supposed []byte // the key of what a view supposes; see Supposing
 	root     string // the workspace of the first admin
@@ -124,8 +125,9 @@ func NewAuthority(view projections.View) (*Authority, error) {
 	}
 	slices.SortFunc(events, func(a, b operatorEvent) int { return cmp.Compare(a.v.Signer.Offset, b.v.Signer.Offset) })
 	// A revocation may take effect before registrations that stand in front of
-	// it. Each that is found is known from the start of the next pass, so there
-	// are at most as many passes as revocations, and one more.
+	// it. The first that is found ends the pass and is known from the start of the
+	// next, so that what its key signed later is judged without it. There are at
+	// most as many passes as revocations, and one more.
 	known := map[int64]bool{}
 	for {
 		a, again := derive(events, known)
@@ -223,10 +225,11 @@ func raises(g *Grant, ev *domain.OperatorRegistered) string {
 }
 
 // derive goes through the operators' events in the order of the log. It adds
-// the revocations that hold to known, and reports whether there was a new one.
+// the first revocation that holds and is new to known, and reports whether there
+// was one: then the pass is to be made again.
 func derive(events []operatorEvent, known map[int64]bool) (*Authority, bool) {
 	a := &Authority{grants: map[operatorKey][]Grant{}}
-	found, again := false, false
+	found := false
 	end := func(key operatorKey, from domain.Instant) domain.Instant {
 		var to domain.Instant
 		for _, e := range events {
@@ -272,10 +275,36 @@ func derive(events []operatorEvent, known map[int64]bool) (*Authority, bool) {
 				a.rejected = append(a.rejected, reject(e.key, e.v, reason))
 				continue
 			}
-			known[s.Offset], again = true, true
+			known[s.Offset] = true
+			return a, true
 		}
 	}
-	return a, again
+	return a, false
+}
+
+// last returns "" unless a key is that of the only admin of the root's workspace at a
+// time, so that nobody could decide who decides without it.
+func (a *Authority) last(workspace, operator string, key []byte, at domain.Instant) string {
+	if a.root == "" || workspace != a.root {
+		return ""
+	}
+	own := false
+	for k, grants := range a.grants {
+		for i := range grants {
+			g := &grants[i]
+			if k.workspace != a.root || g.Role != domain.RoleAdmin || at < g.From || g.To != 0 && (g.revoked || g.To <= at) {
+				continue
+			}
+			if k.operator != operator || k.key != string(key) {
+				return ""
+			}
+			own = true
+		}
+	}
+	if !own {
+		return ""
+	}
+	return fmt.Sprintf("operator %q is the last admin of workspace %q: register another admin first", operator, a.root)
 }
 
 // Root returns the workspace whose operators decide everywhere, "" when the
@@ -330,14 +359,24 @@ func (a *Authority) judge(k projections.Key, h *projections.History, v *projecti
 	if reason != "" {
 		return reason
 	}
-	if r, ok := v.Event.(*domain.OperatorRevoked); ok && r.Operator == s.Operator {
-		return "" // everyone may give up a key of his own
+	if r, ok := v.Event.(*domain.OperatorRevoked); ok {
+		if reason := a.last(scope, r.Operator, r.PublicKey, s.Time); reason != "" {
+			return reason
+		}
+		if r.Operator == s.Operator {
+			return "" // everyone may give up a key of their own
+		}
 	}
 	if reason := mayDecide(g, v.Event); reason != "" {
 		return reason
 	}
 	switch ev := v.Event.(type) {
 	case *domain.OperatorRegistered:
+		if ev.Role != domain.RoleAdmin {
+			if reason := a.last(scope, ev.Operator, ev.PublicKey, s.Time); reason != "" {
+				return reason
+			}
+		}
 		if ev.Operator == s.Operator || bytes.Equal(ev.PublicKey, s.Key) {
 			return raises(g, ev)
 		}

@@ -98,6 +98,24 @@ func TestAuthority(t *testing.T) {
 			l.Append(first, storetest.Ann.Register(storetest.Root, "acme", domain.RolePlanner, nil, storetest.Start+1), storetest.Bob.Register(storetest.Root, "acme", domain.RolePlanner, nil, storetest.Start+1),
 				revoke(storetest.Ann, "acme", storetest.Bob, storetest.Start+2), revoke(storetest.Ann, "acme", storetest.Ann, storetest.Start+3), storetest.Bob.Sign(quota("bobs", storetest.Start+4)), storetest.Ann.Sign(quota("anns", storetest.Start+4)))
 		}, []string{"bob OperatorRevoked ann: operator \"ann\" is planner", "anns QuotaSet ann: the key of operator \"ann\" ended"}},
+		{"a revoked admin revokes nobody later", func(l *storetest.Log) {
+			l.Append(first, storetest.Ann.Register(storetest.Root, "home", domain.RoleAdmin, nil, storetest.Start+1), storetest.Bob.Register(storetest.Root, "home", domain.RoleAdmin, nil, storetest.Start+1),
+				revoke(storetest.Root, "home", storetest.Ann, storetest.Start+2), revoke(storetest.Ann, "home", storetest.Bob, storetest.Start+3), storetest.Bob.Sign(quota("bobs", storetest.Start+4)))
+		}, []string{"bob OperatorRevoked ann: the key of operator \"ann\" ended"}},
+		{"the last admin stays, whoever revokes them", func(l *storetest.Log) {
+			l.Append(first, storetest.Ann.Register(storetest.Root, "home", domain.RoleAdmin, nil, storetest.Start+1), storetest.Bob.Register(storetest.Root, "acme", domain.RoleAdmin, nil, storetest.Start+1),
+				revoke(storetest.Root, "home", storetest.Root, storetest.Start+2), revoke(storetest.Ann, "home", storetest.Ann, storetest.Start+3), storetest.Ann.Sign(quota("anns", storetest.Start+4)))
+		}, []string{"ann OperatorRevoked ann: operator \"ann\" is the last admin of workspace \"home\": register another admin first"}},
+		{"nor is the last admin given another role", func(l *storetest.Log) {
+			l.Append(first, storetest.Root.Register(storetest.Root, "home", domain.RoleFinance, nil, storetest.Start+1), storetest.Root.Sign(quota("q", storetest.Start+2)))
+		}, []string{"root OperatorRegistered root: operator \"root\" is the last admin"}},
+		{"an admin whose end is known is no other admin", func(l *storetest.Log) {
+			l.Append(first, storetest.Ann.Register(storetest.Root, "home", domain.RoleAdmin, nil, storetest.Start+1),
+				revoke(storetest.Root, "home", storetest.Ann, storetest.Start+2*day), revoke(storetest.Root, "home", storetest.Root, storetest.Start+day))
+		}, []string{"root OperatorRevoked root: operator \"root\" is the last admin"}},
+		{"the only admin of another workspace may go", func(l *storetest.Log) {
+			l.Append(first, storetest.Bob.Register(storetest.Root, "acme", domain.RoleAdmin, nil, storetest.Start+1), revoke(storetest.Root, "acme", storetest.Bob, storetest.Start+2))
+		}, nil},
 		{"money: no limit, too small, another currency, covered", func(l *storetest.Log) {
 			l.Append(first, storetest.Ann.Register(storetest.Root, "acme", domain.RoleFinance, storetest.USD("4800"), storetest.Start+1), storetest.Bob.Register(storetest.Root, "acme", domain.RoleFinance, &domain.Money{Amount: storetest.Dec("1e9"), Currency: "EUR"}, storetest.Start+1),
 				storetest.Root.Sign(purchase("c1", 1, "20")), storetest.Ann.Sign(purchase("c2", 1, "20.01")), storetest.Bob.Sign(purchase("c3", 1, "20")), storetest.Ann.Sign(purchase("c4", 2, "10")))

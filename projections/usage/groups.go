@@ -1,40 +1,16 @@
 package usage
 
 import (
-	"bytes"
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/dimension"
 	"quartermaster/projections/inventory"
 	"quartermaster/projections/registry"
 )
-
-// Dimension is what usage is grouped by.
-type Dimension string
-
-// The dimensions. Workspace and deployment are those of the holder, and empty
-// for time that nobody held; model is the GPU's.
-const (
-	ByWorkspace  Dimension = "workspace"
-	ByCluster    Dimension = "cluster"
-	ByNode       Dimension = "node"
-	ByGPU        Dimension = "gpu"
-	ByModel      Dimension = "model"
-	ByDeployment Dimension = "deployment"
-	ByRegion     Dimension = "region"
-	ByHour       Dimension = "hour"
-	ByDay        Dimension = "day"
-)
-
-// Dimensions returns every dimension.
-func Dimensions() []Dimension {
-	return []Dimension{ByWorkspace, ByCluster, ByNode, ByGPU, ByModel, ByDeployment, ByRegion, ByHour, ByDay}
-}
 
 // GPUTime adds up GPU time in milliseconds of a whole GPU, by [inventory.State]. The
 // states add up to Service exactly.
@@ -115,19 +91,22 @@ type Group struct {
 
 // Report says what GPUs were in which state in [From, To).
 type Report struct {
-	Position string         `json:"position"`
-	From     domain.Instant `json:"from"`
-	To       domain.Instant `json:"to"`
-	By       []Dimension    `json:"by"`
-	Groups   []Group        `json:"groups"` // by their keys, in the order of By
-	Total    GPUTime        `json:"total"`
+	Position string                `json:"position"`
+	From     domain.Instant        `json:"from"`
+	To       domain.Instant        `json:"to"`
+	By       []Dimension           `json:"by"`
+	Where    []dimension.Condition `json:"where,omitempty"` // that it is narrowed to
+	Groups   []Group               `json:"groups"`          // by their keys, in the order of By
+	Total    GPUTime               `json:"total"`
 	registry.Completeness
 }
 
 // Filter picks what a usage report counts; empty fields match all.
-// Workspace picks the time that it held and what nobody held in its clusters.
+// Workspace picks the time that it held and what nobody held in its clusters. Where picks
+// by any dimension: there, a workspace is the holder.
 type Filter struct {
 	Workspace, Cluster, Region string
+	Where                      []dimension.Condition
 }
 
 func (f *Filter) accepts(d *DeviceHour, s *DeviceSegment) bool {
@@ -140,100 +119,53 @@ func (f *Filter) accepts(d *DeviceHour, s *DeviceSegment) bool {
 	return d.Owner == f.Workspace
 }
 
-// usageKey is a group's key with no more in it than was asked for.
-type usageKey struct {
-	workspace, cluster, node, model, deployment, region string
-	gpu                                                 domain.GPUID
-	hour                                                domain.Instant
-}
-
-func (k usageKey) value(d Dimension) string {
-	switch d {
-	case ByWorkspace:
-		return k.workspace
-	case ByCluster:
-		return k.cluster
-	case ByNode:
-		return k.node
-	case ByGPU:
-		return k.gpu.String()
-	case ByModel:
-		return k.model
-	case ByDeployment:
-		return k.deployment
-	case ByRegion:
-		return k.region
-	case ByDay:
-		return k.hour.Time().Format(time.DateOnly)
-	default:
-		return k.hour.String()
-	}
+// asks reports whether a dimension decides about a report.
+func asks(d Dimension, by []Dimension, where []dimension.Condition) bool {
+	return slices.Contains(by, d) || slices.ContainsFunc(where, func(c dimension.Condition) bool { return c.Dimension == d })
 }
 
 // NewReport adds up the time of [EachDeviceHour] by the given dimensions. Its
 // memory follows the number of groups.
 func NewReport(view projections.View, from, to domain.Instant, filter Filter, by ...Dimension) (*Report, error) {
-	var want struct{ workspace, cluster, node, gpu, model, deployment, region, hour, day bool }
-	for i, d := range by {
-		flag := map[Dimension]*bool{
-			ByWorkspace: &want.workspace, ByCluster: &want.cluster, ByNode: &want.node, ByGPU: &want.gpu, ByModel: &want.model,
-			ByDeployment: &want.deployment, ByRegion: &want.region, ByHour: &want.hour, ByDay: &want.day,
-		}[d]
-		if flag == nil {
-			return nil, fmt.Errorf("usage by %q: want some of %v", d, Dimensions())
-		}
-		if slices.Contains(by[:i], d) {
-			return nil, fmt.Errorf("usage by %q twice", d)
-		}
-		*flag = true
+	dims, err := dimensions.By(by)
+	if err != nil {
+		return nil, fmt.Errorf("usage by %v: %w", by, err)
 	}
-	report := &Report{Position: view.Position().String(), From: from, To: to, By: append([]Dimension{}, by...), Groups: []Group{}}
-	lacks, err := registry.CompletenessOf(view, filter.Workspace, filter.Cluster, domain.Interval{From: from, To: to}, domain.TopicFleet, domain.TopicTelemetry, domain.TopicHardware)
+	picker, err := dimensions.Picker(filter.Where)
+	if err != nil {
+		return nil, fmt.Errorf("usage where %v: %w", filter.Where, err)
+	}
+	topics := []domain.Topic{domain.TopicFleet, domain.TopicTelemetry, domain.TopicHardware}
+	at := cell{}
+	if asks(ByWorkloadClass, by, filter.Where) {
+		topics = append(topics, domain.TopicDeployments)
+		if at.workloads, err = ReadWorkloads(view); err != nil {
+			return nil, err
+		}
+	}
+	report := &Report{Position: view.Position().String(), From: from, To: to, By: append([]Dimension{}, by...), Where: filter.Where, Groups: []Group{}}
+	lacks, err := registry.CompletenessOf(view, filter.Workspace, filter.Cluster, domain.Interval{From: from, To: to}, topics...)
 	if err != nil {
 		return nil, err
 	}
 	report.Completeness = lacks
 	groups := map[usageKey]*GPUTime{}
-	var last usageKey
+	var k, last usageKey
 	var sum *GPUTime
 	err = EachDeviceHour(view, from, to, func(d *DeviceHour) error {
 		if filter.Cluster != "" && d.Cluster != filter.Cluster || filter.Region != "" && d.Region != filter.Region {
 			return nil
 		}
-		var k usageKey
-		if want.cluster {
-			k.cluster = d.Cluster
-		}
-		if want.node {
-			k.node = d.Node
-		}
-		if want.gpu {
-			k.gpu = d.GPU
-		}
-		if want.model {
-			k.model = d.Model
-		}
-		if want.region {
-			k.region = d.Region
-		}
-		if want.hour {
-			k.hour = d.Hour
-		} else if want.day {
-			k.hour = d.Hour.DayStart()
-		}
+		at.hour = d
 		for i := range d.Segments {
 			s := &d.Segments[i]
-			if !filter.accepts(d, s) {
+			at.segment = s
+			if !filter.accepts(d, s) || !picker.Picks(&at) {
 				continue
 			}
-			k.workspace, k.deployment = "", ""
-			if s.Holder != nil {
-				if want.workspace {
-					k.workspace = s.Holder.Workspace
-				}
-				if want.deployment {
-					k.deployment = s.Holder.Deployment
-				}
+			k = usageKey{}
+			for _, d := range dims {
+				d.Read(&at, &k)
 			}
 			if sum == nil || k != last {
 				if sum = groups[k]; sum == nil {
@@ -256,28 +188,8 @@ func NewReport(view projections.View, from, to domain.Instant, filter Filter, by
 	for k := range groups {
 		keys = append(keys, k)
 	}
-	slices.SortFunc(keys, func(a, b usageKey) int {
-		for _, d := range by {
-			var c int
-			switch d {
-			case ByGPU:
-				c = bytes.Compare(a.gpu[:], b.gpu[:])
-			case ByHour, ByDay:
-				c = cmp.Compare(a.hour, b.hour)
-			default:
-				c = strings.Compare(a.value(d), b.value(d))
-			}
-			if c != 0 {
-				return c
-			}
-		}
-		return 0
-	})
-	for _, k := range keys {
-		g := Group{Key: make(map[Dimension]string, len(by)), GPUTime: *groups[k]}
-		for _, d := range by {
-			g.Key[d] = k.value(d)
-		}
+	for _, of := range dimension.Groups(dims, keys, func(_, _ *usageKey) int { return 0 }) {
+		g := Group{Key: dimension.Named(dims, of), GPUTime: *groups[of.Key]}
 		g.finish()
 		report.Groups = append(report.Groups, g)
 	}

@@ -40,6 +40,11 @@ type DeviceHour struct {
 	Cluster, Node string
 	Owner         string // workspace that owns the cluster, "" when nobody registered it
 	Region        string // of the cluster
+	// Provider and ProviderClass are the cluster's, Billing the node's; "" when not
+	// declared.
+	Provider      string
+	ProviderClass domain.ProviderClass
+	Billing       domain.BillingModel
 	Hour          domain.Instant
 	GPU           domain.GPUID
 	Model         string // as the catalogue spells it, else as declared; "" when not declared
@@ -178,9 +183,9 @@ func (w *usageWalk) hour(hour domain.Instant, row *projections.UsageHour) error 
 		w.plain = append(w.plain, len(o.Cuts) == 0 && !slices.ContainsFunc(o.Devices, func(d projections.Device) bool { return d.Replica > 0 }))
 	}
 	w.out.Cluster, w.out.Node, w.out.Hour = w.node.Cluster, w.node.Node, hour
-	w.out.Region, w.out.Owner = "", ""
+	w.out.Region, w.out.Owner, w.out.Provider, w.out.ProviderClass = "", "", "", ""
 	if c, owner := w.fleet.Cluster(w.node.Cluster, hour); c != nil {
-		w.out.Region, w.out.Owner = c.Region, owner
+		w.out.Region, w.out.Owner, w.out.Provider, w.out.ProviderClass = c.Region, owner, c.Provider, c.ProviderClass
 	}
 	at := span.From
 	for i := range w.node.Service {
@@ -213,8 +218,9 @@ func (w *usageWalk) part(span domain.Interval, s *inventory.Service, row *projec
 		return nil
 	}
 	var gpus []inventory.Declared
+	w.out.Billing = ""
 	if s != nil {
-		gpus = s.GPUs
+		gpus, w.out.Billing = s.GPUs, s.Node.BillingModel
 	}
 	total := 0
 	w.out.Declared = true

@@ -208,7 +208,7 @@ func TestUsageGroups(t *testing.T) {
 		want   string
 	}{
 		{usage.Filter{}, []usage.Dimension{usage.ByWorkspace}, ",|0+30+120=150\na|90+0+0=90 250‰ of 333‰\nb|60+0+0=60 1000‰ of 1000‰\n300"},
-		{usage.Filter{}, []usage.Dimension{usage.ByDay, usage.ByRegion, usage.ByModel}, "2026-05-01,eu,H100 SXM 80GB|150+30+120=300 750‰ of 600‰\n300"},
+		{usage.Filter{}, []usage.Dimension{usage.ByDay, usage.ByRegion, usage.ByGPUModel}, "2026-05-01,eu,H100 SXM 80GB|150+30+120=300 750‰ of 600‰\n300"},
 		{usage.Filter{}, []usage.Dimension{usage.ByHour}, "2026-05-01T00:00:00Z|30+30+0=60 250‰ of 1000‰\n2026-05-01T01:00:00Z|120+0+0=120 1000‰ of 500‰\n2026-05-01T02:00:00Z|0+0+120=120\n300"},
 		{usage.Filter{Workspace: "a"}, []usage.Dimension{usage.ByDeployment}, "d|30+0+0=30 250‰ of 1000‰\ne|60+0+0=60\n90"},
 		{usage.Filter{Workspace: "owner"}, nil, "|0+30+120=150\n150"},

@@ -17,9 +17,19 @@ func Catalogue() []Source {
 			URL:      "https://github.com/hkust-adsl/kubernetes-scheduler-simulator",
 		},
 		{
-			What:     "Load: job sizes, run times, hours and days of submission, range of utilisation (generated from published figures)",
+			What:     "Load, Jobs: job sizes, run times, outcomes, hours and days of submission, range of utilisation (generated from published figures)",
 			Citation: "Q. Hu, P. Sun, S. Yan, Y. Wen, T. Zhang: Characterization and Prediction of Deep Learning Workloads in Large-Scale GPU Datacenters. SC 2021, doi 10.1145/3458817.3476223. Trace Helios, cluster Earth, MIT",
 			URL:      "https://github.com/S-Lab-System-Group/HeliosArtifact",
+		},
+		{
+			What:     "Load, Reports: SM activity and memory in use (generated from published medians of Acme and PAI; spread invented)",
+			Citation: "Q. Hu, Z. Ye, Z. Wang, G. Wang, M. Zhang, Q. Chen, P. Sun, D. Lin, X. Wang, Y. Luo, Y. Wen, T. Zhang: Characterization of Large Language Model Development in the Datacenter. USENIX NSDI 2024, arXiv 2403.07648",
+			URL:      "https://www.usenix.org/conference/nsdi24/presentation/hu",
+		},
+		{
+			What:     "Serving: bounds of the histograms of times to the first token (everything else is invented)",
+			Citation: "vLLM, metrics of its server",
+			URL:      "https://docs.vllm.ai/en/latest/usage/metrics.html",
 		},
 		{
 			What:     "Demand: growth, daily and weekly profile, change of machine type, spread (generated from published figures; CPU machines there, levels invented)",

@@ -147,27 +147,48 @@ func writeNodes(w io.Writer) error {
 	for _, s := range nodeShapes {
 		for range s.count {
 			n++
-			t.row(fmt.Sprintf("gen-node-%04d", n), strconv.Itoa(s.cpuMilli), strconv.Itoa(s.memoryMiB), strconv.Itoa(s.gpus), s.model)
+			t.row(nodeName(n), strconv.Itoa(s.cpuMilli), strconv.Itoa(s.memoryMiB), strconv.Itoa(s.gpus), s.model)
 		}
 	}
 	return t.close()
 }
 
+// nodeName returns the name of the n-th node, from 1.
+func nodeName(n int) string { return fmt.Sprintf("gen-node-%04d", n) }
+
+// pod is what is asked for.
+type pod struct {
+	name                string
+	gpus, milli         int // of each GPU, in thousandths
+	cpuMilli, memoryMiB int
+	spec, qos           string
+	created, scheduled  int // seconds from the epoch
+}
+
+func drawPods(d dice) []pod {
+	pods := make([]pod, 0, podCount)
+	for i, c := range population(d) {
+		shape := pick(d, c.shape)
+		p := pod{name: fmt.Sprintf("gen-pod-%04d", i+1), gpus: c.gpus, cpuMilli: shape[0], memoryMiB: shape[1]}
+		if p.spec = pick(d, c.spec); !fits(c.gpus, shape, p.spec) {
+			p.spec = ""
+		}
+		step := podDays * 86400 / podCount
+		p.created = i*step + d.below(step)
+		p.milli, p.qos = pick(d, c.milli), pick(d, c.qos)
+		p.scheduled = p.created + d.below(podWaitMost)
+		pods = append(pods, p)
+	}
+	return pods
+}
+
 func writePods(w io.Writer, d dice) error {
 	t := newTable(w, "name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos", "pod_phase",
 		"creation_time", "deletion_time", "scheduled_time")
-	for i, c := range population(d) {
-		shape := pick(d, c.shape)
-		spec := pick(d, c.spec)
-		if !fits(c.gpus, shape, spec) {
-			spec = ""
-		}
-		step := podDays * 86400 / podCount
-		created := i*step + d.below(step)
+	for _, p := range drawPods(d) {
 		t.row(
-			fmt.Sprintf("gen-pod-%04d", i+1),
-			strconv.Itoa(shape[0]), strconv.Itoa(shape[1]), strconv.Itoa(c.gpus), strconv.Itoa(pick(d, c.milli)), spec, pick(d, c.qos),
-			"Running", strconv.Itoa(created), "", strconv.Itoa(created+d.below(podWaitMost)),
+			p.name, strconv.Itoa(p.cpuMilli), strconv.Itoa(p.memoryMiB), strconv.Itoa(p.gpus), strconv.Itoa(p.milli), p.spec, p.qos,
+			"Running", strconv.Itoa(p.created), "", strconv.Itoa(p.scheduled),
 		)
 	}
 	return t.close()

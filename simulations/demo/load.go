@@ -22,16 +22,17 @@ type queue struct {
 	name string
 	gpus int
 	load int
+	busy int // how its GPUs are used beside the others, percent; invented
 }
 
 // 888 GPUs. Sizes and loads are invented; their spread is that of the sixteen
 // virtual clusters of Helios Earth, which had 8 to 208 GPUs and ran 1 % to 91 %
 // of them.
 var queues = []queue{
-	{"vc-a01", 192, 1060}, {"vc-a02", 104, 760}, {"vc-a03", 80, 960}, {"vc-a04", 72, 720},
-	{"vc-a05", 64, 520}, {"vc-a06", 64, 1250}, {"vc-a07", 56, 620}, {"vc-a08", 48, 820},
-	{"vc-a09", 48, 540}, {"vc-a10", 40, 1350}, {"vc-a11", 32, 460}, {"vc-a12", 24, 780},
-	{"vc-a13", 24, 500}, {"vc-a14", 16, 300}, {"vc-a15", 16, 20}, {"vc-a16", 8, 1200},
+	{"vc-a01", 192, 1060, 115}, {"vc-a02", 104, 760, 100}, {"vc-a03", 80, 960, 85}, {"vc-a04", 72, 720, 120},
+	{"vc-a05", 64, 520, 70}, {"vc-a06", 64, 1250, 130}, {"vc-a07", 56, 620, 95}, {"vc-a08", 48, 820, 60},
+	{"vc-a09", 48, 540, 110}, {"vc-a10", 40, 1350, 90}, {"vc-a11", 32, 460, 105}, {"vc-a12", 24, 780, 75},
+	{"vc-a13", 24, 500, 125}, {"vc-a14", 16, 300, 80}, {"vc-a15", 16, 20, 50}, {"vc-a16", 8, 1200, 100},
 }
 
 // Queues are simulated in ticks of six minutes, from a few days before the
@@ -80,6 +81,7 @@ var (
 type job struct {
 	gpus, ticks int
 	submitted   int // tick
+	number      int // in its queue, from 1
 }
 
 // virtualCluster is a queue in motion.
@@ -91,38 +93,57 @@ type virtualCluster struct {
 	ending  [][]int
 	waiting []job
 	pending int // GPUs that waiting jobs ask for
+	numbers int
+	// left is told of each job that starts, or gives up when started is not set.
+	left func(j job, at int, started bool)
 }
 
 // Load writes hourly usage in the columns of Helios' virtual clusters: for each
 // of sixteen queues and each hour of [LoadPeriod] the GPUs owned, running and
-// pending, mean and maximum over the hour. Running never exceeds owned. Hours
-// are written with a trailing Z.
-func Load(w io.Writer, draw func() uint64) error {
-	t := newTable(w, "hour", "vc", "total_gpu", "running_gpu_mean", "running_gpu_max", "pending_gpu_mean", "pending_gpu_max")
+// pending, mean and maximum over the hour, and what was measured of the running
+// ones, which is drawn from measured. Running never exceeds owned. Hours are
+// written with a trailing Z.
+func Load(w io.Writer, draw, measured func() uint64) error {
+	t := newTable(w, "hour", "vc", "total_gpu", "running_gpu_mean", "running_gpu_max", "pending_gpu_mean", "pending_gpu_max",
+		"running_sm_active", "running_memory_mib")
 	for _, q := range queues {
 		vc := newVirtualCluster(q, dice{draw})
-		start := LoadPeriod.From - warmDays*domain.Day
-		at := 0
-		for hour := start; hour < LoadPeriod.To; hour += domain.Hour {
-			var running, pending, mostRunning, mostPending int
-			for range ticksPerHour {
-				vc.step(at, start+domain.Instant(at)*tick)
-				at++
-				busy := vc.gpus - vc.free
-				running, mostRunning = running+busy, max(mostRunning, busy)
-				pending, mostPending = pending+vc.pending, max(mostPending, vc.pending)
-			}
-			if hour < LoadPeriod.From {
-				continue
-			}
+		meter := newMeter(dice{measured}, q.gpus, q.busy)
+		vc.hours(func(hour domain.Instant, running, mostRunning, pending, mostPending int) {
+			active, memory := meter.hour((running + ticksPerHour - 1) / ticksPerHour)
 			t.row(hour.Time().Format(time.RFC3339), vc.name, strconv.Itoa(vc.gpus),
-				tenths(running), strconv.Itoa(mostRunning), tenths(pending), strconv.Itoa(mostPending))
-		}
+				tenths(running), strconv.Itoa(mostRunning), tenths(pending), strconv.Itoa(mostPending), active, memory)
+		})
 	}
 	if err := t.close(); err != nil {
 		return fmt.Errorf("write load: %w", err)
 	}
 	return nil
+}
+
+// hours runs a queue and hands out each hour of [LoadPeriod]: the sums of running and
+// pending GPUs over its ticks, and the most of each.
+func (vc *virtualCluster) hours(yield func(hour domain.Instant, running, mostRunning, pending, mostPending int)) {
+	start := LoadPeriod.From - warmDays*domain.Day
+	at := 0
+	for hour := start; hour < LoadPeriod.To; hour += domain.Hour {
+		var running, pending, mostRunning, mostPending int
+		for range ticksPerHour {
+			vc.step(at, timeOf(at))
+			at++
+			busy := vc.gpus - vc.free
+			running, mostRunning = running+busy, max(mostRunning, busy)
+			pending, mostPending = pending+vc.pending, max(mostPending, vc.pending)
+		}
+		if hour >= LoadPeriod.From {
+			yield(hour, running, mostRunning, pending, mostPending)
+		}
+	}
+}
+
+// timeOf is when a tick begins.
+func timeOf(at int) domain.Instant {
+	return LoadPeriod.From - warmDays*domain.Day + domain.Instant(at)*tick
 }
 
 // tenths prints the mean of the ticks of an hour from their sum.
@@ -191,6 +212,8 @@ func (vc *virtualCluster) submit(at int) {
 		if j.gpus >= largeJob {
 			j.ticks = j.ticks * largeJobsLonger / 2
 		}
+		vc.numbers++
+		j.number = vc.numbers
 		vc.waiting = append(vc.waiting, j)
 		vc.pending += j.gpus
 	}
@@ -207,11 +230,19 @@ func (vc *virtualCluster) start(at int) {
 			vc.pending -= j.gpus
 			slot := (at + j.ticks) % len(vc.ending)
 			vc.ending[slot] = append(vc.ending[slot], j.gpus)
+			vc.tell(j, at, true)
 		case at-j.submitted >= patience:
 			vc.pending -= j.gpus
+			vc.tell(j, at, false)
 		default:
 			kept = append(kept, j)
 		}
 	}
 	vc.waiting = kept
+}
+
+func (vc *virtualCluster) tell(j job, at int, started bool) {
+	if vc.left != nil {
+		vc.left(j, at, started)
+	}
 }

@@ -108,7 +108,11 @@ func (k *composer) fromLog(c *course) error {
 	if err != nil {
 		return err
 	}
-	q, err := planning.Question(rows, k.at, k.s.Base.Region, k.s.Assumptions)
+	var only []string
+	if k.s.Base.Region != "" {
+		only = []string{k.s.Base.Region}
+	}
+	q, err := planning.Question(rows, k.at, only, k.s.Assumptions)
 	if err != nil {
 		return err
 	}

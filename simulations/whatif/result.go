@@ -1,14 +1,11 @@
 package whatif
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-
 	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
 	"quartermaster/domain/instance"
+	"quartermaster/domain/plan"
 )
 
 // Format is the version of a result's document.
@@ -216,13 +213,9 @@ func units(millionths int64) domain.Decimal { return decimal.New(millionths, -6)
 func (r *Result) name() error {
 	position := r.Position
 	r.ID, r.Position = "", ""
-	b, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	sum := sha256.Sum256(b)
-	r.ID, r.Position = "sim-"+hex.EncodeToString(sum[:6]), position
-	return nil
+	id, err := plan.IDOf("sim", r)
+	r.ID, r.Position = id, position
+	return err
 }
 
 // DrawRow is what a draw comes to, for a table of them.

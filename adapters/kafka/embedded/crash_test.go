@@ -27,6 +27,10 @@ func TestMain(m *testing.M) {
 		serve(dir)
 		return
 	}
+	if dir := os.Getenv("EMBEDDED_TEST_LOOK"); dir != "" {
+		look(dir)
+		return
+	}
 	os.Exit(m.Run())
 }
 
@@ -105,6 +109,7 @@ func commitOffset(c *kafka.Client, partition int, offset int64) error {
 type another struct {
 	cmd   *exec.Cmd
 	in    io.Closer
+	out   io.Reader
 	lines *bufio.Scanner
 }
 
@@ -125,7 +130,7 @@ func start(t *testing.T, dir string, env ...string) *another {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	return &another{cmd, in, bufio.NewScanner(out)}
+	return &another{cmd, in, out, bufio.NewScanner(out)}
 }
 
 func (a *another) line(t *testing.T) string {

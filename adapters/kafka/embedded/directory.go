@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -41,9 +42,11 @@ type directory struct {
 	lock *os.File // non-nil while this process holds the lock
 }
 
-func openDirectory(path string) (*directory, error) {
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, fmt.Errorf("create data directory: %w", err)
+func openDirectory(path string, create bool) (*directory, error) {
+	if create {
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			return nil, fmt.Errorf("create data directory: %w", err)
+		}
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -126,32 +129,30 @@ func (d *directory) listen() (*net.UnixListener, error) {
 // identity returns the id that the log was given when it was created, by which
 // it is told from every other. Kafka clients see it as the cluster's id.
 func (d *directory) identity() (string, error) {
-	path := filepath.Join(d.path, idFile)
-	b, err := os.ReadFile(path)
-	if err == nil {
-		if id := strings.TrimSpace(string(b)); len(id) == 2*idBytes {
-			return id, nil
-		}
-		return "", fmt.Errorf("%s holds no id of a log; restore it, or remove it to give the log a new one", path)
-	}
+	id, err := d.knownIdentity()
 	if !errors.Is(err, os.ErrNotExist) {
-		return "", err
+		return id, err
 	}
 	raw := make([]byte, idBytes)
 	_, _ = rand.Read(raw) // never fails
-	id := hex.EncodeToString(raw)
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return "", err
-	}
-	_, err = f.WriteString(id + "\n")
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return "", err
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	id = hex.EncodeToString(raw)
+	if err := replaceFile(filepath.Join(d.path, idFile), []byte(id+"\n")); err != nil {
 		return "", err
 	}
 	return id, syncDir(d.path)
+}
+
+// knownIdentity is identity without giving one.
+func (d *directory) knownIdentity() (string, error) {
+	path := filepath.Join(d.path, idFile)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	if id := strings.TrimSpace(string(b)); len(id) == 2*idBytes {
+		return id, nil
+	}
+	return "", fmt.Errorf("%s holds no id of a log; restore it, or remove it to give the log a new one", path)
 }
 
 const idBytes = 12
@@ -165,6 +166,34 @@ func (d *directory) dial(ctx context.Context) (net.Conn, error) {
 	c, err := nd.DialContext(ctx, "unix", d.socket())
 	if err != nil {
 		return nil, fmt.Errorf("dial embedded log %s: %w", d.path, err)
+	}
+	return c, nil
+}
+
+// writable returns why this process may not make files in the directory.
+func (d *directory) writable() error {
+	if err := unix.Faccessat(unix.AT_FDCWD, d.path, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+		return fmt.Errorf("write to %s: %w", d.path, err)
+	}
+	return nil
+}
+
+// denied reports whether err is of a directory that this process may not write to.
+func denied(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
+}
+
+// reach connects to the owner, if there is one that answers within wait.
+func (d *directory) reach(ctx context.Context, wait time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	c, err := d.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := handshake(ctx, c); err != nil {
+		c.Close()
+		return nil, err
 	}
 	return c, nil
 }

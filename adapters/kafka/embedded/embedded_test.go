@@ -161,7 +161,7 @@ func TestSecondOpenIsServed(t *testing.T) {
 
 func TestHeldButSilent(t *testing.T) {
 	dir := t.TempDir()
-	d, err := openDirectory(dir)
+	d, err := openDirectory(dir, true)
 	if err != nil {
 		t.Fatal(err)
 	}

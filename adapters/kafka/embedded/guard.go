@@ -58,6 +58,9 @@ func admitted() *kversion.Versions {
 	return vs
 }
 
+// versions is admitted, which is the same always.
+var versions = admitted()
+
 // guard is the listener that the broker accepts from. Every connection it
 // hands out delivers whole, admitted requests and nothing else.
 type guard struct {
@@ -75,7 +78,7 @@ type guard struct {
 }
 
 func newGuard(l net.Listener, cfg Config, d *disk, end func(error)) *guard {
-	return &guard{Listener: l, cfg: cfg, log: cfg.Log, disk: d, versions: admitted(), end: end, conns: make(map[*conn]struct{})}
+	return &guard{Listener: l, cfg: cfg, log: cfg.Log, disk: d, versions: versions, end: end, conns: make(map[*conn]struct{})}
 }
 
 type address string
@@ -389,13 +392,7 @@ func (g *guard) judge(frame []byte) (request, []byte, error) {
 		return request{}, nil, fmt.Errorf("request %d (%s) is not served by this log", key, kmsg.NameForKey(key))
 	}
 	if key == apiVersions && version > top {
-		// KIP-511: the client learns what we speak and asks again.
-		resp := kmsg.NewPtrApiVersionsResponse()
-		resp.ErrorCode = kerr.UnsupportedVersion.Code
-		only := kmsg.NewApiVersionsResponseApiKey()
-		only.ApiKey, only.MaxVersion = key, top
-		resp.ApiKeys = append(resp.ApiKeys, only)
-		return request{}, encode(frame, resp), nil
+		return request{}, encode(frame, unknownVersion(key, top)), nil
 	}
 	if version < 0 || version > top {
 		return request{}, nil, fmt.Errorf("request %s version %d, up to %d are served", kmsg.NameForKey(key), version, top)
@@ -418,6 +415,17 @@ func (g *guard) judge(frame []byte) (request, []byte, error) {
 	return request{key: key}, nil, nil
 }
 
+// unknownVersion answers ApiVersions of a version that is too high: the client
+// learns what we speak and asks again (KIP-511).
+func unknownVersion(key, top int16) kmsg.Response {
+	resp := kmsg.NewPtrApiVersionsResponse()
+	resp.ErrorCode = kerr.UnsupportedVersion.Code
+	only := kmsg.NewApiVersionsResponseApiKey()
+	only.ApiKey, only.MaxVersion = key, top
+	resp.ApiKeys = append(resp.ApiKeys, only)
+	return resp
+}
+
 // skipClientID returns what follows the header: length 4, key 2, version 2,
 // correlation 4, client id 2 + n. A frame has at least the length bytes of it.
 func skipClientID(frame []byte) ([]byte, error) {
@@ -434,7 +442,12 @@ func skipClientID(frame []byte) ([]byte, error) {
 
 // encode frames an answer to the request in frame.
 func encode(frame []byte, resp kmsg.Response) []byte {
-	b := append(make([]byte, 4, 256), frame[8:12]...)
+	return encodeTo(make([]byte, 0, 256), frame, resp)
+}
+
+// encodeTo is encode into b, which is empty.
+func encodeTo(b, frame []byte, resp kmsg.Response) []byte {
+	b = append(append(b, 0, 0, 0, 0), frame[8:12]...)
 	b = resp.AppendTo(b)
 	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
 	return b

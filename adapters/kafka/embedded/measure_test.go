@@ -27,8 +27,12 @@ func TestMeasure(t *testing.T) {
 		t.Logf("%d M: %s", millions, a.line(t))
 		a.cmd.Process.Kill()
 		a.cmd.Wait()
-		for _, after := range []string{"kill -9", "clean stop", "clean stop"} {
-			a := start(t, dir, "EMBEDDED_TEST_MEASURE=1")
+		for _, after := range []string{"kill -9", "clean stop", "clean stop", "clean stop, read only"} {
+			how := "own"
+			if strings.HasSuffix(after, "read only") {
+				how = "read"
+			}
+			a := start(t, dir, "EMBEDDED_TEST_MEASURE="+how)
 			t.Logf("%d M, after %s: %s", millions, after, a.line(t))
 			a.in.Close()
 			for a.lines.Scan() {
@@ -54,7 +58,7 @@ func peak() string {
 // measure opens dir and says what it cost.
 func measure(dir string) *Broker {
 	began := time.Now()
-	b, err := Open(context.Background(), Config{Dir: dir})
+	b, err := Open(context.Background(), Config{Dir: dir, ReadOnly: os.Getenv("EMBEDDED_TEST_MEASURE") == "read"})
 	if err != nil {
 		fmt.Println("error", err)
 		os.Exit(1)

@@ -20,7 +20,11 @@ import (
 
 // advertised is the address in metadata. The name is reserved (RFC 2606), so
 // that a client without [Broker.Dial] fails and does not reach another broker.
-const advertised = "embedded.invalid:9092"
+const (
+	advertised     = advertisedHost + ":9092"
+	advertisedHost = "embedded.invalid"
+	advertisedPort = 9092
+)
 
 // owner is the broker itself and the guard in front of it.
 type owner struct {

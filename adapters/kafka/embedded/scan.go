@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -59,27 +60,11 @@ const snapshotFile = "snapshot.json"
 // nothing when it finds damage.
 func scan(ctx context.Context, dir string, clean bool) (Report, error) {
 	r := Report{Clean: clean}
-	parts, err := inventory(dir, &r)
+	topics, parts, err := survey(ctx, dir)
 	if err != nil {
 		return r, err
 	}
-	var all []*segment
-	for _, p := range parts {
-		all = append(all, p.segments...)
-	}
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(runtime.GOMAXPROCS(0))
-	for _, s := range all {
-		g.Go(func() error { return s.check(gctx) })
-	}
-	if err := g.Wait(); err != nil {
-		return r, err
-	}
-	for _, p := range parts {
-		if err := p.judge(); err != nil {
-			return r, err
-		}
-	}
+	r.Topics = len(topics)
 	logs := make(map[string]*Trim)
 	for _, name := range []string{"groups.log", "pids.log"} {
 		if logs[name], err = checkEntries(filepath.Join(dir, name)); err != nil {
@@ -106,53 +91,87 @@ func scan(ctx context.Context, dir string, clean bool) (Report, error) {
 		if err := p.settle(&r); err != nil {
 			return r, fmt.Errorf("repair %s/%d: %w", p.topic, p.number, err)
 		}
-		r.Partitions++
-		r.Segments += len(p.segments)
-		for _, s := range p.segments {
-			r.Batches += s.batches
-			r.Records += s.next - s.base
-			r.Bytes += s.good
-		}
+		r.count(p)
 	}
 	return r, syncTree(dir)
 }
 
-// inventory lists the partitions that hold data and refuses a directory that
-// the broker would not read whole.
-func inventory(dir string, r *Report) ([]*partition, error) {
+func (r *Report) count(p *partition) {
+	r.Partitions++
+	r.Segments += len(p.segments)
+	for _, s := range p.segments {
+		r.Batches += s.batches
+		r.Records += s.next - s.base
+		r.Bytes += s.good
+	}
+}
+
+// survey reads and judges every segment of the log in dir and changes nothing.
+func survey(ctx context.Context, dir string) ([]topic, []*partition, error) {
+	topics, parts, err := inventory(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for _, p := range parts {
+		for _, s := range p.segments {
+			g.Go(func() error { return s.check(gctx) })
+		}
+	}
+	if err := g.Wait(); err != nil {
+		return nil, nil, err
+	}
+	for _, p := range parts {
+		if err := p.judge(); err != nil {
+			return nil, nil, err
+		}
+	}
+	return topics, parts, nil
+}
+
+// topic is an entry of topics.json.
+type topic struct {
+	Name       string            `json:"name"`
+	Partitions int               `json:"partitions"`
+	Configs    map[string]string `json:"configs"`
+}
+
+// inventory lists the topics and the partitions that hold data, and refuses a
+// directory that the broker would not read whole. Where an owner is at work it
+// finds a state of the log that was: what is written later is read first.
+func inventory(dir string) ([]topic, []*partition, error) {
+	root := filepath.Join(dir, "partitions")
+	dirs, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, nil, fmt.Errorf("list partitions: %w", err)
+	}
 	var topics struct {
-		Topics []struct {
-			Name       string            `json:"name"`
-			Partitions int               `json:"partitions"`
-			Configs    map[string]string `json:"configs"`
-		} `json:"topics"`
+		Topics []topic `json:"topics"`
 	}
 	topicsFile := filepath.Join(dir, "topics.json")
 	text, err := os.ReadFile(topicsFile)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, nil, fmt.Errorf("read topics: %w", err)
+	}
 	if err == nil {
 		err = json.Unmarshal(text, &topics)
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, &DamageError{File: topicsFile, Reason: err.Error()}
+		return nil, nil, &DamageError{File: topicsFile, Reason: err.Error()}
 	}
 	_, metaErr := os.Stat(filepath.Join(dir, "meta.json"))
 
-	r.Topics = len(topics.Topics)
 	known := make(map[string]*partition)
 	for _, t := range topics.Topics {
 		for name, value := range t.Configs {
 			if !allowedConfig(name, value) {
-				return nil, fmt.Errorf("open embedded log: topic %s has %s=%s, which could delete events; this log keeps everything", t.Name, name, value)
+				return nil, nil, fmt.Errorf("open embedded log: topic %s has %s=%s, which could delete events; this log keeps everything", t.Name, name, value)
 			}
 		}
 		for i := range t.Partitions {
 			known[partitionDirName(t.Name, i)] = &partition{topic: t.Name, number: i}
 		}
-	}
-	root := filepath.Join(dir, "partitions")
-	dirs, err := os.ReadDir(root)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("list partitions: %w", err)
 	}
 	var parts []*partition
 	for _, e := range dirs {
@@ -162,26 +181,42 @@ func inventory(dir string, r *Report) ([]*partition, error) {
 			loaded.topic, loaded.number = p.topic, p.number
 		}
 		if err := loaded.load(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if len(loaded.segments) == 0 && loaded.old == nil {
 			continue
 		}
 		if p == nil || metaErr != nil {
-			return nil, &DamageError{File: topicsFile, Reason: "the broker would not read " + loaded.dir + ", which holds records: topics.json or meta.json is missing or not the one that was written"}
+			return nil, nil, &DamageError{File: topicsFile, Reason: "the broker would not read " + loaded.dir + ", which holds records: topics.json or meta.json is missing or not the one that was written"}
 		}
 		parts = append(parts, loaded)
 	}
 	// A partition that is known but has no directory was never written to:
 	// the first append makes the directory, the first opening its snapshot.
-	return parts, nil
+	return topics.Topics, parts, nil
 }
 
 func partitionDirName(topic string, n int) string {
 	return url.PathEscape(topic) + "-" + strconv.Itoa(n)
 }
 
+// load reads the snapshot before it lists the segments: those that it records
+// are there then, at that size or longer.
 func (p *partition) load() error {
+	text, err := os.ReadFile(filepath.Join(p.dir, snapshotFile))
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("read partition: %w", err)
+	default:
+		p.old = new(snapshot)
+		if err == nil {
+			err = json.Unmarshal(text, p.old)
+		}
+		if err != nil {
+			return &DamageError{File: filepath.Join(p.dir, snapshotFile), Topic: p.topic, Partition: p.number, Reason: err.Error()}
+		}
+	}
 	entries, err := os.ReadDir(p.dir)
 	if err != nil {
 		return fmt.Errorf("list partition: %w", err)
@@ -199,18 +234,6 @@ func (p *partition) load() error {
 		p.segments = append(p.segments, &segment{file: file, base: base})
 	}
 	slices.SortFunc(p.segments, func(a, b *segment) int { return cmp.Compare(a.base, b.base) })
-
-	text, err := os.ReadFile(filepath.Join(p.dir, snapshotFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	p.old = new(snapshot)
-	if err == nil {
-		err = json.Unmarshal(text, p.old)
-	}
-	if err != nil {
-		return &DamageError{File: filepath.Join(p.dir, snapshotFile), Topic: p.topic, Partition: p.number, Reason: err.Error()}
-	}
 	return nil
 }
 
@@ -369,7 +392,8 @@ func truncate(file string, size int64) error {
 	return f.Sync()
 }
 
-// replaceFile writes a file that is never seen half-written.
+// replaceFile writes a file that is never seen half-written. Whoever may read
+// its directory may read it.
 func replaceFile(file string, text []byte) error {
 	tmp := file + ".tmp"
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
@@ -377,6 +401,13 @@ func replaceFile(file string, text []byte) error {
 		return err
 	}
 	defer f.Close()
+	info, err := os.Stat(filepath.Dir(file))
+	if err != nil {
+		return err
+	}
+	if err := f.Chmod(0o600 | info.Mode().Perm()&0o444); err != nil {
+		return err
+	}
 	if _, err := bytes.NewReader(text).WriteTo(f); err != nil {
 		return err
 	}

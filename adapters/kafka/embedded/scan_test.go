@@ -112,8 +112,7 @@ func boundaries(b []byte) (at []int64, next []int64) {
 
 func segments(t testing.TB, dir string) []*segment {
 	t.Helper()
-	var r Report
-	parts, err := inventory(dir, &r)
+	_, parts, err := inventory(dir)
 	if err != nil || len(parts) != 1 {
 		t.Fatalf("%d partitions, %v", len(parts), err)
 	}

@@ -36,7 +36,18 @@ type segment struct {
 	next    int64 // offset after the last good record
 	batches int64
 	fault   string // empty when the whole file is good
+	marks   []mark
 }
+
+// mark is a place in a segment where a batch begins.
+type mark struct {
+	offset, at int64
+	latest     int64 // the greatest time, in milliseconds, from here to the next mark
+}
+
+// markEvery is how many bytes lie between two marks at least: a search reads
+// no more than that and one batch.
+const markEvery = 64 << 10
 
 func (s *segment) index() string { return strings.TrimSuffix(s.file, ".dat") + ".idx" }
 
@@ -45,6 +56,7 @@ type header struct {
 	length  int64 // of the whole batch in bytes
 	records int64
 	crc     uint32
+	latest  int64 // the greatest time of its records, in milliseconds
 }
 
 // readHeader checks the fields of a batch header. room is how many bytes the
@@ -69,7 +81,7 @@ func readHeader(h []byte, offset, room int64) (header, string) {
 	case records < 1 || delta != records-1:
 		return header{}, fmt.Sprintf("a batch gives %d records and last offset +%d", records, delta)
 	}
-	return header{length + 12, records, binary.BigEndian.Uint32(h[17:])}, ""
+	return header{length + 12, records, binary.BigEndian.Uint32(h[17:]), int64(binary.BigEndian.Uint64(h[35:]))}, ""
 }
 
 // check reads the whole file through a bounded buffer.
@@ -83,7 +95,7 @@ func (s *segment) check(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read segment: %w", err)
 	}
-	s.size, s.next = info.Size(), s.base
+	s.size, s.next = info.Size(), s.base // what is appended from now on is not looked at
 	r := bufio.NewReaderSize(f, 256<<10)
 	for s.good < s.size {
 		if err := ctx.Err(); err != nil {
@@ -117,6 +129,11 @@ func (s *segment) check(ctx context.Context) error {
 		if crc != b.crc {
 			s.fault = fmt.Sprintf("a batch has CRC-32C %08x and says %08x", crc, b.crc)
 			return nil
+		}
+		if n := len(s.marks); n == 0 || s.good-s.marks[n-1].at >= markEvery {
+			s.marks = append(s.marks, mark{s.next, s.good, b.latest})
+		} else {
+			s.marks[n-1].latest = max(s.marks[n-1].latest, b.latest)
 		}
 		s.good += b.length
 		s.next += b.records

@@ -47,7 +47,8 @@ type Fleet struct {
 	byShape  []*shape
 	on       map[string]*resident
 	shunned  map[string]int // by workload: residents that name it as apart from them
-	clusters map[inCluster]int
+	sites    []site
+	clusters map[atSite]int
 	// The most that any machine has, at least 1, by which amounts are compared.
 	maxGPU, maxCPU int64
 
@@ -57,15 +58,24 @@ type Fleet struct {
 	tied  []*group
 }
 
-// inCluster counts replicas of a workload in a cluster, or those that shun it.
-type inCluster struct {
-	cluster, workload string
-	shun              bool
+// site is the part of a cluster that is in one region and country: mostly all of it.
+type site struct {
+	node   *packing.Node // any of it
+	beside []int         // the sites of its cluster, itself among them
+}
+
+// atSite counts replicas of a workload at a site, or those of its cluster that
+// shun it there.
+type atSite struct {
+	site     int
+	workload string
+	shun     bool
 }
 
 // class is what never changes of machines.
 type class struct {
 	node     packing.Node // any of them
+	site     int
 	capacity state
 	mixture  mixture
 }
@@ -167,7 +177,7 @@ func New(nodes []packing.Node, mix *Mix, by Policy, draws Draws) (*Fleet, error)
 	}
 	f := &Fleet{
 		policy: p, mix: mix, draws: draws, byState: map[string]*group{}, shapes: map[shapeKey]*shape{},
-		on: map[string]*resident{}, shunned: map[string]int{}, clusters: map[inCluster]int{}, maxGPU: 1, maxCPU: 1,
+		on: map[string]*resident{}, shunned: map[string]int{}, clusters: map[atSite]int{}, maxGPU: 1, maxCPU: 1,
 	}
 	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, func(a, b packing.Node) int { return cmp.Compare(a.ID, b.ID) })
@@ -185,7 +195,7 @@ func New(nodes []packing.Node, mix *Mix, by Policy, draws Draws) (*Fleet, error)
 		}
 		f.maxGPU, f.maxCPU = max(f.maxGPU, int64(n.GPUs)*1000), max(f.maxCPU, n.CPUMilli)
 		certs := slices.Sorted(slices.Values(n.Certifications))
-		key := fmt.Sprintf("%q %q %q %q %q %d %d %d", n.Cluster, n.Country, n.Model, certs, n.Dedicated, n.GPUs, n.CPUMilli, n.MemoryMiB)
+		key := fmt.Sprintf("%q %q %q %q %q %q %d %d %d", n.Cluster, n.Region, n.Country, n.Model, certs, n.Dedicated, n.GPUs, n.CPUMilli, n.MemoryMiB)
 		c, ok := classes[key]
 		if !ok {
 			c = len(f.classes)
@@ -194,7 +204,7 @@ func New(nodes []packing.Node, mix *Mix, by Policy, draws Draws) (*Fleet, error)
 			for i := range capacity.free {
 				capacity.free[i] = 1000
 			}
-			f.classes = append(f.classes, class{node: *n, capacity: capacity, mixture: mix.of(n)})
+			f.classes = append(f.classes, class{node: *n, site: f.siteOf(n), capacity: capacity, mixture: mix.of(n)})
 		}
 		s := state{class: c, cpu: n.CPUMilli - n.Held.CPUMilli, mem: n.MemoryMiB - n.Held.MemoryMiB,
 			busy: n.Held.CPUMilli > 0 || n.Held.MemoryMiB > 0}
@@ -219,6 +229,27 @@ func New(nodes []packing.Node, mix *Mix, by Policy, draws Draws) (*Fleet, error)
 	}
 	slices.SortFunc(f.byID, func(a, b int) int { return cmp.Compare(f.machines[a].id, f.machines[b].id) })
 	return f, nil
+}
+
+// siteOf returns the number of a node's site.
+func (f *Fleet) siteOf(n *packing.Node) int {
+	var beside []int
+	for i := range f.sites {
+		o := f.sites[i].node
+		if o.Cluster != n.Cluster {
+			continue
+		}
+		if o.Region == n.Region && o.Country == n.Country {
+			return i
+		}
+		beside = append(beside, i)
+	}
+	at := len(f.sites)
+	for _, i := range beside {
+		f.sites[i].beside = append(f.sites[i].beside, at)
+	}
+	f.sites = append(f.sites, site{n, append(beside, at)})
+	return at
 }
 
 // maxMachines of a fleet: each is held by itself.
@@ -342,22 +373,15 @@ func (f *Fleet) refuses(s *state, sh *shape) packing.Constraint {
 // company returns the constraint by which a machine's residents, or those of
 // its cluster, keep a workload away.
 func (f *Fleet) company(m *machine, w *packing.Workload) packing.Constraint {
-	cluster := f.classes[m.group.class].node.Cluster
-	for _, id := range w.ApartNode {
-		if m.replicas[id] > 0 {
-			return packing.ApartConstraint
-		}
-	}
-	if m.shuns[w.ID] > 0 {
+	at := f.classes[m.group.class].site
+	here := f.sites[at].node
+	if m.shuns[w.ID] > 0 || f.clusters[atSite{at, w.ID, true}] > 0 || f.meets(m, at, w.ApartNode, false, nil) || f.meets(m, at, w.ApartCluster, true, nil) {
 		return packing.ApartConstraint
 	}
-	for _, id := range w.ApartCluster {
-		if f.clusters[inCluster{cluster, id, false}] > 0 {
+	for i := range w.ApartIn {
+		if x := &w.ApartIn[i]; x.In.Has(here) && f.meets(m, at, x.Workloads, x.Cluster, &x.In) {
 			return packing.ApartConstraint
 		}
-	}
-	if f.clusters[inCluster{cluster, w.ID, true}] > 0 {
-		return packing.ApartConstraint
 	}
 	if w.MaxPerNode > 0 && m.replicas[w.ID] >= w.MaxPerNode {
 		return packing.MaxPerNodeConstraint
@@ -365,9 +389,28 @@ func (f *Fleet) company(m *machine, w *packing.Workload) packing.Constraint {
 	return ""
 }
 
+// meets reports whether any of the workloads is on a machine at a site, or in its
+// cluster: there in a place, or wherever when that is nil.
+func (f *Fleet) meets(m *machine, at int, ids []string, cluster bool, in *packing.Place) bool {
+	for _, id := range ids {
+		if !cluster {
+			if m.replicas[id] > 0 {
+				return true
+			}
+			continue
+		}
+		for _, s := range f.sites[at].beside {
+			if f.clusters[atSite{s, id, false}] > 0 && (in == nil || in.Has(f.sites[s].node)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // choosy reports whether it matters to a workload who is on a machine.
 func (f *Fleet) choosy(w *packing.Workload) bool {
-	return w.MaxPerNode > 0 || len(w.ApartNode) > 0 || len(w.ApartCluster) > 0 || f.shunned[w.ID] > 0
+	return w.MaxPerNode > 0 || len(w.ApartNode) > 0 || len(w.ApartCluster) > 0 || len(w.ApartIn) > 0 || f.shunned[w.ID] > 0
 }
 
 // weigh returns what the policy makes of a shape on a group.
@@ -503,20 +546,28 @@ func (f *Fleet) put(id string, w *packing.Workload, sh *shape, at int, from uint
 func (f *Fleet) settle(r *resident, by int) {
 	m := &f.machines[r.machine]
 	old := m.group
-	cluster := f.classes[old.class].node.Cluster
+	here := f.sites[f.classes[old.class].site].node
 	if m.replicas == nil {
 		m.replicas, m.shuns, m.kinds = map[string]int{}, map[string]int{}, map[uint8]int{}
 	}
 	bump(m.replicas, r.load.ID, by)
 	bump(m.kinds, r.shape.kind, by)
-	bump(f.clusters, inCluster{cluster, r.load.ID, false}, by)
+	f.bumpCluster(r, by)
 	for _, id := range r.load.ApartNode {
 		bump(m.shuns, id, by)
 		bump(f.shunned, id, by)
 	}
 	for _, id := range r.load.ApartCluster {
-		bump(f.clusters, inCluster{cluster, id, true}, by)
 		bump(f.shunned, id, by)
+	}
+	for i := range r.load.ApartIn {
+		x := &r.load.ApartIn[i]
+		for _, id := range x.Workloads {
+			bump(f.shunned, id, by)
+			if !x.Cluster && x.In.Has(here) {
+				bump(m.shuns, id, by)
+			}
+		}
 	}
 
 	s := &f.state

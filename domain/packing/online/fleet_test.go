@@ -107,15 +107,31 @@ func (l *ledger) wrong(w *packing.Workload, id string) string {
 			if slices.Contains(w.ApartNode, o.ID) || slices.Contains(o.ApartNode, w.ID) {
 				return "apart on a node"
 			}
+			if apartIn(w, o.ID, &n, &n, false) || apartIn(o, w.ID, &n, &n, false) {
+				return "apart on a node of a place"
+			}
 		}
 		if l.nodes[s.at.Node].Cluster == n.Cluster && (slices.Contains(w.ApartCluster, o.ID) || slices.Contains(o.ApartCluster, w.ID)) {
 			return "apart in a cluster"
+		}
+		if m := l.nodes[s.at.Node]; m.Cluster == n.Cluster && (apartIn(w, o.ID, &n, &m, true) || apartIn(o, w.ID, &n, &m, true)) {
+			return "apart in a cluster of a place"
 		}
 	}
 	if w.MaxPerNode > 0 && same >= w.MaxPerNode {
 		return "too many of a kind"
 	}
 	return ""
+}
+
+// apartIn reports whether a workload may not have another beside it, given the
+// nodes of the two.
+func apartIn(w *packing.Workload, other string, one, two *packing.Node, cluster bool) bool {
+	in := func(list []string, x string) bool { return len(list) == 0 || slices.Contains(list, x) }
+	return slices.ContainsFunc(w.ApartIn, func(x packing.Apart) bool {
+		return x.Cluster == cluster && slices.Contains(x.Workloads, other) &&
+			in(x.In.Regions, one.Region) && in(x.In.Regions, two.Region) && in(x.In.Countries, one.Country) && in(x.In.Countries, two.Country)
+	})
 }
 
 // arrive checks a fleet's answer to an arrival, and books it.
@@ -153,6 +169,7 @@ func drawFleet(t *rapid.T) []packing.Node {
 	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
 		n := packing.Node{
 			ID: fmt.Sprintf("n%d", i), Count: 1, Cluster: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "cluster"),
+			Region:  rapid.SampledFrom([]string{"r1", "r2"}).Draw(t, "region"),
 			Country: rapid.SampledFrom([]string{"DE", "US"}).Draw(t, "country"), Model: rapid.SampledFrom([]string{"A100", "H100"}).Draw(t, "model"),
 			GPUs: rapid.SampledFrom([]int{0, 1, 2, 4}).Draw(t, "gpus"), CPUMilli: rapid.Int64Range(0, 8).Draw(t, "cpu") * 1000, MemoryMiB: rapid.Int64Range(0, 8).Draw(t, "mem") * 1024,
 		}
@@ -201,6 +218,16 @@ func drawLoads(t *rapid.T) []packing.Workload {
 		}
 		if rare("far") {
 			w.ApartCluster = other
+		}
+		if rare("there") || rare("there too") {
+			x := packing.Apart{Workloads: other, Cluster: rapid.Bool().Draw(t, "whole cluster")}
+			if rapid.Bool().Draw(t, "of regions") {
+				x.In.Regions = []string{"r1"}
+			}
+			if rapid.Bool().Draw(t, "of countries") {
+				x.In.Countries = []string{"DE"}
+			}
+			w.ApartIn = append(w.ApartIn, x)
 		}
 		loads = append(loads, w)
 	}

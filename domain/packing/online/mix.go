@@ -22,8 +22,9 @@ const Popular = 95
 
 // MixOf returns the mix of workloads, each counted by its replicas: the shapes
 // of which there are most, until so many percent of all replicas are among
-// them. Replicas that need the same CPU and GPUs under the same constraints are
-// one shape, of their mean memory.
+// them. Replicas of one workspace that need the same CPU and GPUs under the same
+// constraints are one shape, of their mean memory. Workspaces are told apart since
+// a machine may be dedicated to one.
 func MixOf(loads []packing.Workload, percent int) (*Mix, error) {
 	type kind struct {
 		load   packing.Workload
@@ -43,7 +44,7 @@ func MixOf(loads []packing.Workload, percent int) (*Mix, error) {
 		if total += int64(w.Replicas); total > maxWeight {
 			return nil, fmt.Errorf("more than %d replicas are too many to judge a fleet by", maxWeight)
 		}
-		key := fmt.Sprintf("%012d %012d %q %q %q %q", w.CPUMilli, w.GPUMilli, w.Models, w.Countries, w.Certifications, w.Clusters)
+		key := fmt.Sprintf("%012d %012d %q %q %q %q %q", w.CPUMilli, w.GPUMilli, w.Models, w.Countries, w.Certifications, w.Clusters, w.Workspace)
 		if w.Dedicated {
 			key += " " + w.ID
 		}

@@ -233,11 +233,22 @@ func (f *Fleet) firstOther(g *group, r *resident) int {
 	return -1
 }
 
+// bumpCluster counts a replica in (1) or out (-1) of the cluster of its machine.
 func (f *Fleet) bumpCluster(r *resident, by int) {
-	cluster := f.classes[f.machines[r.machine].group.class].node.Cluster
-	bump(f.clusters, inCluster{cluster, r.load.ID, false}, by)
-	for _, id := range r.load.ApartCluster {
-		bump(f.clusters, inCluster{cluster, id, true}, by)
+	at := f.classes[f.machines[r.machine].group.class].site
+	here := &f.sites[at]
+	bump(f.clusters, atSite{at, r.load.ID, false}, by)
+	for _, s := range here.beside {
+		for _, id := range r.load.ApartCluster {
+			bump(f.clusters, atSite{s, id, true}, by)
+		}
+		for i := range r.load.ApartIn {
+			if x := &r.load.ApartIn[i]; x.Cluster && x.In.Has(here.node) && x.In.Has(f.sites[s].node) {
+				for _, id := range x.Workloads {
+					bump(f.clusters, atSite{s, id, true}, by)
+				}
+			}
+		}
 	}
 }
 

@@ -177,7 +177,7 @@ func mixed(loads []packing.Workload) []packing.Workload {
 	for i := range out {
 		var mem, n int64
 		for _, w := range loads {
-			if w.GPUMilli == out[i].GPUMilli && w.CPUMilli == out[i].CPUMilli && slices.Equal(w.Models, out[i].Models) &&
+			if w.Workspace == out[i].Workspace && w.GPUMilli == out[i].GPUMilli && w.CPUMilli == out[i].CPUMilli && slices.Equal(w.Models, out[i].Models) &&
 				slices.Equal(w.Countries, out[i].Countries) && slices.Equal(w.Certifications, out[i].Certifications) && slices.Equal(w.Clusters, out[i].Clusters) {
 				mem, n = mem+w.MemoryMiB*int64(w.Replicas), n+int64(w.Replicas)
 			}

@@ -225,6 +225,9 @@ type Selector struct {
 	Deployment    string                 `protobuf:"bytes,3,opt,name=deployment,proto3" json:"deployment,omitempty"`
 	Cluster       string                 `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	Tier          string                 `protobuf:"bytes,5,opt,name=tier,proto3" json:"tier,omitempty"`
+	Environment   string                 `protobuf:"bytes,6,opt,name=environment,proto3" json:"environment,omitempty"`
+	Regions       []string               `protobuf:"bytes,7,rep,name=regions,proto3" json:"regions,omitempty"`     // of the machines shared; see domain.Selector
+	Countries     []string               `protobuf:"bytes,8,rep,name=countries,proto3" json:"countries,omitempty"` // ISO 3166-1 alpha-2, of the region
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -292,6 +295,27 @@ func (x *Selector) GetTier() string {
 		return x.Tier
 	}
 	return ""
+}
+
+func (x *Selector) GetEnvironment() string {
+	if x != nil {
+		return x.Environment
+	}
+	return ""
+}
+
+func (x *Selector) GetRegions() []string {
+	if x != nil {
+		return x.Regions
+	}
+	return nil
+}
+
+func (x *Selector) GetCountries() []string {
+	if x != nil {
+		return x.Countries
+	}
+	return nil
 }
 
 // PolicySet sets or replaces a policy from EffectiveFrom on.
@@ -1005,7 +1029,7 @@ const file_events_v1_registry_proto_rawDesc = "" +
 	"\boperator\x18\x01 \x01(\tR\boperator\x12\x1d\n" +
 	"\n" +
 	"public_key\x18\x02 \x01(\fR\tpublicKey\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x8c\x01\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xe6\x01\n" +
 	"\bSelector\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x14\n" +
 	"\x05class\x18\x02 \x01(\tR\x05class\x12\x1e\n" +
@@ -1013,7 +1037,10 @@ const file_events_v1_registry_proto_rawDesc = "" +
 	"deployment\x18\x03 \x01(\tR\n" +
 	"deployment\x12\x18\n" +
 	"\acluster\x18\x04 \x01(\tR\acluster\x12\x12\n" +
-	"\x04tier\x18\x05 \x01(\tR\x04tier\"\x9f\x03\n" +
+	"\x04tier\x18\x05 \x01(\tR\x04tier\x12 \n" +
+	"\venvironment\x18\x06 \x01(\tR\venvironment\x12\x18\n" +
+	"\aregions\x18\a \x03(\tR\aregions\x12\x1c\n" +
+	"\tcountries\x18\b \x03(\tR\tcountries\"\x9f\x03\n" +
 	"\tPolicySet\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12%\n" +

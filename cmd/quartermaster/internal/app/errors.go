@@ -1,6 +1,13 @@
-// Package app has the kinds of errors that every use case ends with, whoever asks: a
-// command line, a server or a page. The set is closed. Only who shows an error words it
-// for its reader, as an exit code, a status or a sentence.
+// Package app is the application: one method of [Caller] for each use case, whoever asks, a
+// command line, a server or a page. It knows neither flags nor HTTP, and renders nothing.
+//
+// [App] says where a log and its rows are, and holds them open. [App.For] returns what a
+// principal may ask and decide. A question names the point in time that it is about ([At]);
+// its answer is a pure function of the question, the position and the version of the
+// program. A decision takes three steps: a use case drafts it, [Caller.Propose] validates it
+// and returns the bytes to sign, and [Caller.Decide] appends what was signed. Errors are of
+// a closed set of kinds; only who shows an error words it for its reader, as an exit code, a
+// status or a sentence.
 package app
 
 import "errors"

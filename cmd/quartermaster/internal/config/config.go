@@ -17,7 +17,7 @@ import (
 	"quartermaster/projections"
 )
 
-// Config is the file of a production home: the log is an Apache Kafka, the rows
+// Config is the file in production: the log is an Apache Kafka, the rows
 // are in Postgres, and several instances with the same file share the work.
 //
 // Every field but webhooks can be set in the environment instead, as
@@ -34,7 +34,7 @@ import (
 type Config struct {
 	// Instance names this process among those that share the work; the host's
 	// name when empty. No two that run at once may have the same, and none begins
-	// with rebuild-, which "quartermaster projection rebuild" goes by.
+	// with rebuild-, which "quartermaster generation rebuild" goes by.
 	Instance string `yaml:"instance"`
 
 	Kafka    Kafka    `yaml:"kafka"`
@@ -46,7 +46,7 @@ type Config struct {
 	Gateway Gateway `yaml:"gateway"`
 
 	// Snapshots is the directory of snapshots of the rows. When empty none can be
-	// scheduled, and those that a person makes are in the home's directory (--home).
+	// scheduled, and those that a person makes are in the data directory (--data-dir).
 	// Instances on several machines need one that all of them reach, or a plan to
 	// copy from each. Nothing that is kept there is ever removed.
 	Snapshots string `yaml:"snapshots"`
@@ -249,7 +249,7 @@ func HiddenURL(address string) string {
 // EnvironmentFaults finds variables that look like fields and are none: a
 // misspelt one would go unnoticed.
 func (c *Config) EnvironmentFaults(environ []string) []string {
-	known := []string{"QUARTERMASTER_HOME", "QUARTERMASTER_CONFIG", "QUARTERMASTER_DATA"}
+	known := []string{"QUARTERMASTER_DATA_DIR", "QUARTERMASTER_CONFIG", "QUARTERMASTER_DATA"}
 	return slices.DeleteFunc(c.File.Unknown(environ), func(name string) bool {
 		return slices.Contains(known, name) || ofKubernetes.MatchString(name)
 	})

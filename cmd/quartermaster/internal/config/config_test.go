@@ -131,7 +131,7 @@ func TestConfigFaults(t *testing.T) {
 		"NUL":                  {"instance: \x00\n", []string{"q.yaml: is not text in UTF-8"}},
 		"a control character":  {with("snapshots: \"a\\nb\"\n"), []string{"q.yaml:3:12: snapshots: holds a control character, such as the end of a line; leave it out"}},
 
-		"instance of rebuild": {with("instance: rebuild-b\n"), []string{`q.yaml:3:11: instance: rebuild-b begins with rebuild-, which "quartermaster projection rebuild" goes by: choose another`}},
+		"instance of rebuild": {with("instance: rebuild-b\n"), []string{`q.yaml:3:11: instance: rebuild-b begins with rebuild-, which "quartermaster generation rebuild" goes by: choose another`}},
 		"instance":            {with("instance: a/b\n"), []string{`q.yaml:3:11: instance: "a/b" is no name: use letters, digits, dots, dashes and underscores, at most 100`}},
 		"a broker's port":     {"kafka: {brokers: ['k:9092', k]}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:29: kafka.brokers[1]: "k" is no host:port`}},
 		"a broker's host":     {"kafka: {brokers: [':9092']}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:19: kafka.brokers[0]: ":9092" is no host:port`}},
@@ -306,7 +306,7 @@ func TestConfigFromEnvironment(t *testing.T) {
 			t.Errorf("%s is %s, want %s, and not what it was", v.Key, got, text)
 		}
 	}
-	names := map[string]string{"QUARTERMASTER_HOME": "home", "QUARTERMASTER_CONFIG": "config", "QUARTERMASTER_DATA": "test data"}
+	names := map[string]string{"QUARTERMASTER_DATA_DIR": "home", "QUARTERMASTER_CONFIG": "config", "QUARTERMASTER_DATA": "test data"}
 	for _, path := range fieldPaths(t) {
 		if other, taken := names[variable(path)]; taken {
 			t.Errorf("%s and %s share %s", path, other, variable(path))
@@ -493,7 +493,7 @@ func FuzzLoadConfig(f *testing.F) {
 // A misspelt variable would go unnoticed, and Kubernetes' own are none.
 func TestEnvironmentFaults(t *testing.T) {
 	environ := []string{
-		"PATH=/bin", "QUARTERMASTER_HOME=x", "QUARTERMASTER_KAFKA_BROKER=k:1", "QUARTERMASTER_KAFKA_BROKERS=k:1",
+		"PATH=/bin", "QUARTERMASTER_DATA_DIR=x", "QUARTERMASTER_KAFKA_BROKER=k:1", "QUARTERMASTER_KAFKA_BROKERS=k:1",
 		"QUARTERMASTER_WEBHOOKS=x", "QUARTERMASTER_PORT=tcp://10.0.0.1:7070", "QUARTERMASTER_PORT_7070_TCP_ADDR=10.0.0.1",
 		"QUARTERMASTER_SERVICE_HOST=10.0.0.1", "QUARTERMASTER_SERVICE_PORT_HTTP=7070", "QUARTERMASTER_DB_SERVICE_PORT=5432",
 	}

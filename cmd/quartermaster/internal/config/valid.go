@@ -43,7 +43,7 @@ func (c *Config) validate(f *configfile.File) {
 		f.Add("instance", "%q is no name: use letters, digits, dots, dashes and underscores, at most 100", domain.Clip(c.Instance, shown))
 	}
 	if strings.HasPrefix(c.Instance, RebuildPrefix) {
-		f.Add("instance", "%s begins with %s, which \"quartermaster projection rebuild\" goes by: choose another", domain.Clip(c.Instance, shown), RebuildPrefix)
+		f.Add("instance", "%s begins with %s, which \"quartermaster generation rebuild\" goes by: choose another", domain.Clip(c.Instance, shown), RebuildPrefix)
 	}
 	for _, file := range c.Files() {
 		f.Resolve(file.field, file.Path)

@@ -1,0 +1,234 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"quartermaster/adapters/manifest"
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/registry"
+)
+
+// Changes are how declarations differ from what the log says.
+type Changes struct {
+	Changes   []Change `json:"changes"`
+	Notices   []Notice `json:"notices"`
+	Unchanged int      `json:"unchanged"`
+	Applied   bool     `json:"applied"`
+	Operator  string   `json:"operator,omitempty"`
+}
+
+// Change is a declaration that the log does not have, or has otherwise.
+type Change struct {
+	Action string       `json:"action"` // add or change
+	Type   domain.Type  `json:"type"`
+	Of     string       `json:"of"` // workspace or cluster
+	Name   string       `json:"name"`
+	Before domain.Event `json:"before,omitempty"`
+	After  domain.Event `json:"after"`
+}
+
+// Notice says of something declared what its author may not expect.
+type Notice struct {
+	Type   domain.Type `json:"type"`
+	Of     string      `json:"of"` // workspace or cluster
+	Name   string      `json:"name"`
+	Notice string      `json:"notice"`
+}
+
+// notYetEnforced is said of quotas and budgets of workspaces.
+const notYetEnforced = "recorded, and not yet enforced: no plan keeps to it, and nobody is notified when it is exceeded"
+
+// noticeOf returns what must be said of a declaration, changed or not.
+func noticeOf(env *domain.Envelope) (Notice, bool) {
+	switch env.Event.(type) {
+	case *domain.QuotaSet, *domain.BudgetSet:
+		return Notice{Type: env.Event.Type(), Of: scopeOf(env), Name: env.Subject, Notice: notYetEnforced}, true
+	}
+	return Notice{}, false
+}
+
+// Document is a file of declarations. Its name is for errors.
+type Document struct {
+	Name string
+	Text io.Reader // YAML or JSON
+}
+
+// Declarations are what documents declare.
+type Declarations struct {
+	envs []domain.Envelope
+	refs []manifest.Reference
+}
+
+// ReadDeclarations reads documents. What two of them declare is an error.
+func ReadDeclarations(documents ...Document) (*Declarations, error) {
+	d := &Declarations{}
+	declared := map[string]string{} // the document of each thing
+	for _, doc := range documents {
+		got, err := manifest.Load(doc.Name, doc.Text, manifest.Options{Now: Now()})
+		if err != nil {
+			return nil, &InvalidError{Err: err}
+		}
+		for i := range got.Envelopes {
+			id, err := registry.Identity(&got.Envelopes[i])
+			if err != nil {
+				return nil, err
+			}
+			if first, twice := declared[id]; twice && first != doc.Name {
+				return nil, &InvalidError{Err: fmt.Errorf("%s: %s %s is declared in %s already; keep one of them", doc.Name, got.Envelopes[i].Event.Type(), got.Envelopes[i].Subject, first)}
+			}
+			declared[id] = doc.Name
+		}
+		d.envs, d.refs = append(d.envs, got.Envelopes...), append(d.refs, got.References...)
+	}
+	return d, nil
+}
+
+// Apply compares declarations with what the log says, and drafts those that are new.
+func (c *Caller) Apply(ctx context.Context, d *Declarations) (ans *Changes, draft Draft, err error) {
+	draft.Use = "apply"
+	err = c.read(ctx, "", func(_ *Conn, v projections.View) error {
+		ans, draft.Events, err = changes(v, slices.Clone(d.envs), d.refs)
+		return err
+	})
+	return ans, draft, err
+}
+
+// changes compares declarations with rows, and returns those that are to be appended.
+func changes(v projections.View, envs []domain.Envelope, refs []manifest.Reference) (*Changes, []domain.Envelope, error) {
+	ans := &Changes{Changes: []Change{}, Notices: []Notice{}}
+	var todo []domain.Envelope
+	if err := resolve(v, envs, refs); err != nil {
+		return nil, nil, err
+	}
+	auth, err := registry.NewAuthority(v)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range envs {
+		if n, ok := noticeOf(&envs[i]); ok {
+			ans.Notices = append(ans.Notices, n)
+		}
+		before, err := registry.Declared(v, auth, &envs[i])
+		if err != nil {
+			return nil, nil, err
+		}
+		// It takes effect when the file says, unless that would leave it
+		// behind what holds already.
+		if before != nil && before.Order.Effective > envs[i].Time {
+			envs[i].Time = Now()
+		}
+		c := Change{Action: "add", Type: envs[i].Event.Type(), Of: scopeOf(&envs[i]), Name: envs[i].Subject, After: envs[i].Event}
+		if before != nil {
+			same, err := projections.SameEvent(before.Event, envs[i].Event)
+			if err != nil {
+				return nil, nil, err
+			}
+			if same && before.Workspace == envs[i].Workspace {
+				ans.Unchanged++
+				continue
+			}
+			c.Action, c.Before = "change", before.Event
+		}
+		ans.Changes = append(ans.Changes, c)
+		todo = append(todo, envs[i])
+	}
+	return ans, todo, nil
+}
+
+// resolve refuses names that are declared neither in the files nor in the log:
+// they are slips of the pen, and would sit in every report.
+func resolve(v projections.View, envs []domain.Envelope, refs []manifest.Reference) error {
+	if len(refs) == 0 {
+		return nil
+	}
+	known := map[string]map[string]bool{
+		"workspace": {Platform: true}, "region": {}, "cluster": {}, "environment": {}, "country": {}, "deployment": {},
+	}
+	tables := map[string]projections.Table{
+		"workspace": projections.TableWorkspaces, "region": projections.TableRegions, "cluster": projections.TableClusters,
+	}
+	auth, err := registry.NewAuthority(v)
+	if err != nil {
+		return err
+	}
+	for kind, t := range tables {
+		if err := v.Scan(projections.Query{Table: t}, func(k projections.Key, row projections.Row) error {
+			if latest := auth.Latest(k, row.(*projections.History)); latest != nil {
+				known[kind][k.ID] = true
+				if r, ok := latest.Event.(*domain.RegionDefined); ok {
+					known["country"][r.Country] = true
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	// A policy outlives the deployments that it is about.
+	if err := v.Scan(projections.Query{Table: projections.TableDeployments}, func(k projections.Key, row projections.Row) error {
+		known["deployment"][k.Scope+"/"+k.ID] = true
+		for _, version := range row.(*projections.History).Versions {
+			if d, ok := version.Event.(*domain.DeploymentChanged); ok && d.Environment != "" {
+				known["environment"][d.Environment] = true
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	for i := range envs {
+		switch ev := envs[i].Event.(type) {
+		case *domain.WorkspaceRegistered:
+			known["workspace"][envs[i].Workspace] = true
+		case *domain.RegionDefined:
+			known["region"][ev.Region], known["country"][ev.Country] = true, true
+		case *domain.DeploymentChanged:
+			if ev.Environment != "" {
+				known["environment"][ev.Environment] = true
+			}
+		case *domain.ClusterRegistered:
+			known["cluster"][envs[i].Cluster] = true
+		}
+	}
+	var errs []error
+	for _, r := range refs {
+		if ids, ok := known[r.Kind]; ok && !ids[r.ID] {
+			what := fmt.Sprintf("%s %q is declared neither here nor in the log", r.Kind, r.ID)
+			switch r.Kind {
+			case "environment":
+				what = fmt.Sprintf("no deployment has the environment %q, here or in the log", r.ID)
+			case "country":
+				what = fmt.Sprintf("no region is in the country %q, here or in the log", r.ID)
+			}
+			if names := slices.Sorted(maps.Keys(ids)); len(names) > 0 {
+				what += "; "
+				if near := domain.Suggest(r.ID, names); strings.HasSuffix(near, "?") && r.Kind != "country" { // two letters are always near
+					what += near + " "
+				}
+				what += domain.Clip("known are "+strings.Join(names, ", "), 300)
+			}
+			errs = append(errs, fmt.Errorf("%s: %s: %s", r.Where, r.Field, what))
+		}
+	}
+	if len(errs) > 0 {
+		return &InvalidError{Err: errors.Join(errs...)}
+	}
+	return nil
+}
+
+func scopeOf(env *domain.Envelope) string {
+	if env.Cluster != "" {
+		return env.Cluster
+	}
+	return env.Workspace
+}
+
+// Declare declares events that are made by a program, and not by a document.
+func Declare(events ...domain.Envelope) *Declarations { return &Declarations{envs: events} }

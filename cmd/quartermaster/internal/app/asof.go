@@ -1,0 +1,184 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"quartermaster/adapters/snapshotfile"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// goBack gives a data directory whose log is open the rows of a point in the past.
+func (h *Conn) goBack(ctx context.Context, asOf string) error {
+	end, err := h.End(ctx)
+	if err != nil {
+		return err
+	}
+	to, file, err := h.pointInLog(ctx, asOf)
+	if err != nil {
+		return err
+	}
+	if !end.Covers(to) {
+		return invalid("as-of", "%s lies beyond the log, which ends at %s", to, end)
+	}
+	m, from, err := h.rowsAt(ctx, to, file)
+	if err != nil {
+		return err
+	}
+	h.store, h.asOf = m, to
+	base := "the beginning of the log"
+	if from != nil {
+		base = filepath.Base(from.Path)
+		to = sub(to, from.Position)
+	}
+	h.app.tell("as of %s: %s and %s events since", h.app.For(Everyone).ShortPosition(h.asOf.String()), base, comma(int(to.Records())))
+	return nil
+}
+
+// sub returns what lies between two positions, as a position.
+func sub(a, b domain.Position) domain.Position {
+	out := a.Clone()
+	for tp, n := range b {
+		out[tp] -= n
+	}
+	return out
+}
+
+// pointInLog reads what --as-of was given: a position, a snapshot or a time. file
+// is the snapshot that was named.
+func (h *Conn) pointInLog(ctx context.Context, asOf string) (to domain.Position, file *snapshotfile.Info, err error) {
+	switch {
+	case strings.HasSuffix(asOf, snapshotfile.Suffix):
+		in := snapshotfile.InfoOf(h.snapshotPath(asOf))
+		if errors.Is(in.Err, os.ErrNotExist) {
+			return nil, nil, &NotFoundError{What: "snapshot", Name: in.Path, Err: fmt.Errorf("there is no snapshot %s: \"quartermaster snapshot list\" names those there are", in.Path)}
+		}
+		if in.Err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", in.Path, in.Err)
+		}
+		if in.Log != h.ID {
+			return nil, nil, fmt.Errorf("%s: %w: %q, this is %q", in.Path, projections.ErrSnapshotLog, in.Log, h.ID)
+		}
+		if in.Method != projections.Method {
+			h.app.tell("%s has rows of %s; the answer is computed by %s from the log up to the same position", in.Path, in.Method, projections.Method)
+			return in.Position, nil, nil
+		}
+		return in.Position, &in, nil
+	case strings.HasPrefix(asOf, "@"):
+		whole, err := h.app.positionOf(asOf)
+		if err != nil {
+			return nil, nil, err
+		}
+		to, err = domain.ParsePosition(whole)
+		return to, nil, err
+	case asOf == "0" || strings.ContainsAny(asOf, "=/"):
+		to, err = domain.ParsePosition(asOf)
+	default:
+		var t domain.Instant
+		if t, err = ParseTime(asOf); err != nil {
+			break
+		}
+		if t > Now() {
+			return nil, nil, invalid("as-of", "%s is in the future, and more may be appended before it: leave --as-of out for all there is", t)
+		}
+		if to, err = h.Log.Before(ctx, domain.AllPartitions(), t); err != nil {
+			return nil, nil, err
+		}
+		return to, nil, nil
+	}
+	if err != nil {
+		return nil, nil, invalid("as-of", "%q is no point in the log: want a position such as qm.fleet/0=12,qm.telemetry/3=4711 (every answer has its own under \"position\"), the name of a snapshot, or a time such as 2026-05-01T00:00:00Z: %w", asOf, err)
+	}
+	return to, nil, nil
+}
+
+// What the rows of the past take in memory: nodeHourBytes for each hour of a node
+// with eight GPUs, measured; it is said from manyRecords on.
+const (
+	nodeHourBytes = 700
+	manyRecords   = 50_000_000
+)
+
+// rowsAt returns the rows at a position of the log, and the snapshot that they
+// were folded on from, nil where that was the beginning of the log. A snapshot
+// that was asked for is tried first.
+func (h *Conn) rowsAt(ctx context.Context, to domain.Position, first *snapshotfile.Info) (*projections.Memory, *snapshotfile.Info, error) {
+	if n := to.Records(); n >= manyRecords {
+		h.app.tell("the rows of %s events are held in memory: about %s where nodes of eight GPUs report once a minute", comma(int(n)), humanize.Bytes(uint64(n)*nodeHourBytes/60))
+	}
+	near, err := snapshotfile.Nearest(h.Snapshots(), h.ID, to)
+	if err != nil {
+		h.app.tell("snapshots cannot be read, so the log is folded from its beginning: %v", err)
+	}
+	if first != nil {
+		near = slices.Insert(near, 0, *first)
+	}
+	m := projections.NewMemory(domain.TopicSpecs())
+	var from *snapshotfile.Info
+	for i := range near {
+		if err = readSnapshot(m, near[i].Path, h.ID); err == nil {
+			from = &near[i]
+			break
+		}
+		m = projections.NewMemory(domain.TopicSpecs())
+		if !errors.Is(err, os.ErrNotExist) {
+			h.app.tell("%s is left aside: %v", near[i].Path, err)
+		}
+	}
+	total, log := to.Records(), memoryLog{h.Log, ""}
+	if from != nil {
+		total -= from.Position.Records()
+		log.snapshot = from.Path
+	}
+	r := NewRunner(log, m)
+	bar := h.app.track(Work{Name: "fold", Total: total, Unit: "events"})
+	defer bar.Stop()
+	defer follow(bar, func() int64 { return r.Progress().Records })()
+	if err := r.CatchUp(ctx, to); err != nil {
+		return nil, nil, fmt.Errorf("fold the log up to %s: %w", to, err)
+	}
+	return m, from, nil
+}
+
+// readSnapshot fills an empty store from a file.
+func readSnapshot(m *projections.Memory, path, log string) error {
+	f, size, err := snapshotfile.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = m.ReadSnapshot(f, size, log)
+	return err
+}
+
+// now is what a report is about that names no time: the present; as of a point in
+// the past, when the last record before it was appended, so that the same
+// question has the same answer for ever.
+func (h *Conn) now(ctx context.Context) (domain.Instant, error) {
+	if h.asOf == nil {
+		return Now(), nil
+	}
+	var last domain.Instant
+	for tp, next := range h.asOf {
+		if next == 0 {
+			continue
+		}
+		if err := h.Log.Read(ctx, tp, next-1, next, func(recs []domain.Record) error {
+			for i := range recs {
+				last = max(last, recs[i].Time)
+			}
+			return nil
+		}); err != nil {
+			return 0, fmt.Errorf("read when the last record was appended: %w", err)
+		}
+	}
+	return last, nil
+}

@@ -1,0 +1,188 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"time"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/registry"
+)
+
+// fillCluster completes a registration with what was declared before.
+func fillCluster(reg, before *domain.ClusterRegistered) {
+	for _, f := range []struct {
+		now    *string
+		before string
+	}{
+		{&reg.Name, before.Name}, {&reg.Provider, before.Provider}, {(*string)(&reg.ProviderClass), string(before.ProviderClass)},
+		{&reg.Region, before.Region}, {&reg.BillingAccount, before.BillingAccount},
+	} {
+		if *f.now == "" {
+			*f.now = f.before
+		}
+	}
+	if len(reg.Certifications) == 0 {
+		reg.Certifications = before.Certifications
+	}
+	reg.Labels = before.Labels
+}
+
+// liveKeys returns the keys of a cluster that hold, by when they were issued.
+func liveKeys(v projections.View, cluster string, at domain.Instant) ([]registry.ClusterKeyEntry, error) {
+	keys, err := registry.ClusterKeys(v)
+	return slices.DeleteFunc(keys, func(k registry.ClusterKeyEntry) bool { return k.Cluster != cluster || !k.Live(at) }), err
+}
+
+// ClusterRegistration is what is said of a cluster that is registered.
+type ClusterRegistration struct {
+	Name      string
+	Workspace string // that owns it; "": the one that it has, else platform
+	domain.ClusterRegistered
+	Expires domain.Instant // end of its first key; 0: none
+}
+
+// NewKey is a key that a decision gives a cluster. The log learns only its HMAC.
+type NewKey struct {
+	Cluster       string
+	Workspace     string
+	Registered    bool // the declaration of the cluster is new or changed
+	Key           domain.ClusterKey
+	Expires       domain.Instant // 0: it does not
+	Previous      string         // id of the key that holds a while longer
+	PreviousUntil domain.Instant
+}
+
+// RegisterCluster drafts the declaration of a cluster and its first key. Of a cluster that
+// was declared before, what is not said stays.
+func (c *Caller) RegisterCluster(ctx context.Context, r *ClusterRegistration) (*NewKey, Draft, error) {
+	at := Now()
+	env := domain.Envelope{Time: at, Subject: r.Name, Cluster: r.Name, Workspace: r.Workspace, Event: &r.ClusterRegistered}
+	var declared, same bool
+	if err := c.read(ctx, "", func(_ *Conn, v projections.View) error {
+		auth, err := registry.NewAuthority(v)
+		if err != nil {
+			return err
+		}
+		before, err := registry.Declared(v, auth, &env)
+		if err != nil {
+			return err
+		}
+		if declared = before != nil; declared {
+			fillCluster(&r.ClusterRegistered, before.Event.(*domain.ClusterRegistered))
+			env.Workspace = cmp.Or(env.Workspace, before.Workspace)
+			if same, err = projections.SameEvent(before.Event, env.Event); err != nil {
+				return err
+			}
+			same = same && env.Workspace == before.Workspace
+		}
+		env.Workspace = cmp.Or(env.Workspace, Platform)
+		spaces, err := v.Scopes(projections.TableWorkspaces)
+		if err == nil {
+			err = among("workspace", env.Workspace, spaces)
+		}
+		if err != nil {
+			return err
+		}
+		live, err := liveKeys(v, r.Name, at)
+		if err == nil && len(live) > 0 {
+			err = &ConflictError{Err: fmt.Errorf("cluster %s has key %s already; \"quartermaster key rotate %s\" makes another", r.Name, live[len(live)-1].KeyID, r.Name)}
+		}
+		return err
+	}); err != nil {
+		return nil, Draft{}, err
+	}
+	if !declared && (r.Provider == "" || r.ProviderClass == "" || r.Region == "") {
+		return nil, Draft{}, invalid("provider", "cluster %s is not declared yet: give --provider, --class and --region", r.Name)
+	}
+	key, err := domain.NewClusterKey(rand.Reader)
+	if err != nil {
+		return nil, Draft{}, err
+	}
+	draft := Draft{Use: "cluster-register", Events: []domain.Envelope{{
+		Time: at, Subject: r.Name, Cluster: r.Name, Workspace: env.Workspace,
+		Event: &domain.ClusterKeyIssued{KeyID: key.ID, MAC: key.MAC(r.Name), Expires: r.Expires},
+	}}}
+	if !same {
+		draft.Events = slices.Insert(draft.Events, 0, env)
+	}
+	return &NewKey{Cluster: r.Name, Workspace: env.Workspace, Registered: !same, Key: key, Expires: r.Expires}, draft, nil
+}
+
+// RotateKey drafts a new key of a cluster. The key before holds for the overlap.
+func (c *Caller) RotateKey(ctx context.Context, cluster string, overlap domain.Instant, expires domain.Instant) (*NewKey, Draft, error) {
+	if overlap < 0 {
+		return nil, Draft{}, invalid("overlap", "%s: want 0 or a time ahead", time.Duration(overlap))
+	}
+	at := Now()
+	var live []registry.ClusterKeyEntry
+	if err := c.read(ctx, "", func(_ *Conn, v projections.View) (err error) {
+		live, err = liveKeys(v, cluster, at)
+		return err
+	}); err != nil {
+		return nil, Draft{}, err
+	}
+	switch len(live) {
+	case 0:
+		return nil, Draft{}, &NotFoundError{What: "key", Name: cluster, Err: fmt.Errorf("cluster %q has no key that holds; \"quartermaster cluster register\" makes one, \"quartermaster cluster list\" shows the clusters", cluster)}
+	case 1:
+	default:
+		return nil, Draft{}, &ConflictError{Err: fmt.Errorf("cluster %s has two keys already, %s until %s; wait, or \"quartermaster key revoke %s\"", cluster, live[0].KeyID, live[0].Until, live[0].KeyID)}
+	}
+	key, err := domain.NewClusterKey(rand.Reader)
+	if err != nil {
+		return nil, Draft{}, err
+	}
+	k := &NewKey{Cluster: cluster, Key: key, Expires: expires, Previous: live[0].KeyID, PreviousUntil: at + overlap}
+	return k, Draft{Use: "key-rotate", Events: []domain.Envelope{{Time: at, Subject: key.ID, Cluster: cluster, Event: &domain.ClusterKeyRotated{
+		KeyID: key.ID, MAC: key.MAC(cluster), Expires: expires, PreviousKeyID: k.Previous, PreviousValidUntil: k.PreviousUntil,
+	}}}}, nil
+}
+
+// RevokedKey is a key that a decision ends at once.
+type RevokedKey struct {
+	Cluster   string         `json:"cluster"`
+	KeyID     string         `json:"key_id"`
+	RevokedAt domain.Instant `json:"revoked_at"`
+	KeysLeft  int            `json:"keys_left"` // of the cluster, that hold
+}
+
+// RevokeKey drafts the end of a key, which is named by its id or given whole.
+func (c *Caller) RevokeKey(ctx context.Context, id, reason string) (*RevokedKey, Draft, error) {
+	// Whoever has the key at hand may well give all of it.
+	if k, err := domain.ParseClusterKey(id); err == nil {
+		id = k.ID
+	}
+	at := Now()
+	var found *registry.ClusterKeyEntry
+	left := 0
+	if err := c.read(ctx, "", func(_ *Conn, v projections.View) error {
+		keys, err := registry.ClusterKeys(v)
+		for i := range keys {
+			if keys[i].KeyID == id {
+				found = &keys[i]
+			}
+		}
+		for i := range keys {
+			if found != nil && keys[i].Cluster == found.Cluster && keys[i].KeyID != id && keys[i].Live(at) {
+				left++
+			}
+		}
+		return err
+	}); err != nil {
+		return nil, Draft{}, err
+	}
+	if found == nil {
+		return nil, Draft{}, &NotFoundError{What: "key", Name: id, Err: fmt.Errorf("no cluster has a key %.20q; \"quartermaster cluster list\" shows them", id)}
+	}
+	if found.Revoked {
+		return nil, Draft{}, &ConflictError{Err: fmt.Errorf("key %s was revoked already, at %s", id, found.Until)}
+	}
+	return &RevokedKey{found.Cluster, id, at, left}, Draft{Use: "key-revoke", Events: []domain.Envelope{{
+		Time: at, Subject: id, Cluster: found.Cluster, Event: &domain.ClusterKeyRevoked{KeyID: id, Reason: reason},
+	}}}, nil
+}

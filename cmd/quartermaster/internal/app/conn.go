@@ -1,0 +1,476 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/kafka/embedded"
+	"quartermaster/adapters/postgres"
+	"quartermaster/adapters/snapshotfile"
+	"quartermaster/adapters/wire"
+	"quartermaster/domain"
+	"quartermaster/projections"
+
+	"github.com/dustin/go-humanize"
+)
+
+// A snapshot is worth its time once this many records were folded since the last
+// one, about a second of replaying, or a twentieth of the log.
+const (
+	snapshotEvery = 200_000
+	snapshotShare = 20
+)
+
+// Conn is an open log: the log, and the rows folded from it. The rows are in
+// memory, folded by this process, or with --config in a database, folded by the
+// instances of "quartermaster serve" (production.go).
+type Conn struct {
+	app    *App
+	Broker *embedded.Broker // nil with --brokers and --config
+	Log    *kafka.Log
+	DB     *postgres.DB        // nil without --config
+	store  *projections.Memory // nil with --config
+	Runner *projections.Runner // nil with --config
+	ID     string              // of the log
+	saved  domain.Position     // of the newest snapshot
+	from   string              // the snapshot that the rows were loaded from; "": none
+	aside  []string            // snapshots that could not be used, and why
+	asOf   domain.Position     // the past position that the rows are of; nil: they are the present
+
+	purpose  purpose // that it was opened for
+	caughtUp bool    // the rows are of everything that the log held
+	asked    At      // what asOf was found from
+
+	Generation string // the one that is read; "": the active one
+	agreed     agreed // with --config: whether log and rows agree
+}
+
+// errNoData means that a command that only reads was pointed at nothing.
+var errNoData error = &UnavailableError{Err: errors.New("there is no data here yet: \"quartermaster apply\" or \"quartermaster import\" make one, or name another with --data-dir")}
+
+// reading refuses to make a data directory only to answer that it is empty: the path is
+// probably mistyped.
+func (s *App) reading() error {
+	if err := s.placed(); err != nil {
+		return err
+	}
+	if !s.embedded() {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(s.Dir, "log")); errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%s: %w", s.Dir, errNoData)
+	}
+	return nil
+}
+
+// Open opens the data directory with rows of everything that the log holds so far, to append.
+func (s *App) Open(ctx context.Context) (*Conn, error) { return s.openFor(ctx, Appending) }
+
+func (s *App) openFor(ctx context.Context, why purpose) (h *Conn, err error) {
+	defer func() { err = Unavailable(err) }()
+	if s.Config != nil {
+		h, err = s.OpenProduction(ctx, why)
+	} else if h, err = s.OpenLog(ctx); err == nil {
+		h.Load()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := h.CatchUp(ctx); err != nil {
+		return nil, errors.Join(err, h.Shut())
+	}
+	h.caughtUp, h.purpose = true, why
+	if why == Appending {
+		if err := h.mayAppend(ctx); err != nil {
+			return nil, errors.Join(err, h.Shut())
+		}
+	}
+	return h, nil
+}
+
+// mayAppend refuses to append to a log that lost records, as new ones would take their
+// offsets, and in a directory that cannot be written to.
+func (h *Conn) mayAppend(ctx context.Context) error {
+	if h.DB == nil {
+		if h.Broker != nil && h.Broker.ReadOnly() {
+			return &DeniedError{Err: h.Broker.Refusal()}
+		}
+		return nil
+	}
+	diverged, err := h.diverged(ctx)
+	if err = errors.Join(diverged, err); err != nil {
+		return fmt.Errorf("nothing is appended: %w", err)
+	}
+	return nil
+}
+
+// Unavailable is the error of a log or a database that could not be opened, if it is of
+// no other kind.
+func Unavailable(err error) error {
+	if err == nil || KindOf(err) != KindNone || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return &UnavailableError{Err: err}
+}
+
+// embedded reports whether the log is in a directory of this machine.
+func (s *App) embedded() bool { return len(s.Brokers) == 0 && s.Config == nil }
+
+// logConfig says how to reach the log, when it is not embedded.
+func (s *App) logConfig() (kafka.Config, error) {
+	if s.Config != nil {
+		return s.Config.ForKafka()
+	}
+	for _, b := range s.Brokers {
+		if _, _, err := net.SplitHostPort(b); err != nil {
+			return kafka.Config{}, invalid("brokers", "%q: want host:port, separated by commas", b)
+		}
+	}
+	return kafka.Config{Brokers: s.Brokers, Patience: patience}, nil
+}
+
+// OpenLog opens the log alone. In production it makes no topics.
+func (s *App) OpenLog(ctx context.Context) (*Conn, error) {
+	h, err := s.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.Config != nil {
+		err = h.haveTopics(ctx)
+	} else {
+		err = h.Log.EnsureTopics(ctx, domain.TopicSpecs())
+		h.reset()
+	}
+	if err != nil {
+		return nil, errors.Join(err, h.Shut())
+	}
+	return h, nil
+}
+
+// Dial reaches the log, and leaves its topics as they are.
+func (s *App) Dial(ctx context.Context) (_ *Conn, err error) {
+	defer func() { err = Unavailable(err) }()
+	if err := s.placed(); err != nil {
+		return nil, err
+	}
+	h := &Conn{app: s}
+	cfg, err := s.logConfig()
+	if err != nil {
+		return nil, err
+	}
+	cfg.Logger = s.Logger
+	if s.embedded() {
+		b, err := embedded.Open(ctx, embedded.Config{Dir: s.Dir})
+		if err != nil {
+			return nil, fmt.Errorf("open data directory %s: %w", s.Dir, err)
+		}
+		h.Broker = b
+		if b.ReadOnly() {
+			s.tell("%s cannot be written to: the log is read as it is now", s.Dir)
+		}
+		for _, t := range b.Report.Trimmed {
+			s.tell("after a crash: %s", t)
+		}
+		cfg.Dial = b.Dial
+	}
+	log, err := kafka.Open(ctx, cfg)
+	if err != nil {
+		return nil, errors.Join(err, h.CloseBroker())
+	}
+	h.Log = log
+	if h.ID, err = log.ID(ctx); err != nil {
+		return nil, errors.Join(err, h.Shut())
+	}
+	return h, nil
+}
+
+func (h *Conn) reset() {
+	h.store = projections.NewMemory(domain.TopicSpecs())
+	h.Runner = NewRunner(memoryLog{h.Log, ""}, h.store)
+}
+
+// NewRunner wires the log's records through the decoder into a store.
+func NewRunner(log projections.Log, store projections.Store) *projections.Runner {
+	return &projections.Runner{
+		Log: log, Store: store, Topics: domain.TopicSpecs(),
+		NewDecoder: func() projections.Decoder { return new(wire.Decoder) },
+		Pause: func(ctx context.Context) bool {
+			select {
+			case <-ctx.Done():
+				return false
+			case <-time.After(stoppedPause):
+				return true
+			}
+		},
+	}
+}
+
+// stoppedPause is how long a partition that stands still waits until it is tried again.
+const stoppedPause = 15 * time.Second
+
+// patience is how long a command waits for a broker that does not answer. In
+// production it is the longer time that brokers take to replace one another.
+const patience = 10 * time.Second
+
+// Snapshots is where the snapshots of this log are.
+func (h *Conn) Snapshots() string {
+	dir := filepath.Join(h.app.Dir, "snapshots")
+	if h.app.Config != nil && h.app.Config.Snapshots != "" {
+		dir = h.app.Config.Snapshots
+	}
+	return filepath.Join(dir, h.ID)
+}
+
+// Load fills the store from the newest snapshot that is sound. Without one the
+// log is folded from its beginning, which gives the same.
+func (h *Conn) Load() {
+	paths, err := snapshotfile.List(h.Snapshots())
+	if err != nil {
+		h.app.tell("snapshots cannot be read, so the log is folded from its beginning: %v", err)
+	}
+	for _, path := range paths {
+		at, err := h.loadFile(path)
+		if err == nil {
+			h.saved, h.from = at, path
+			h.Runner.Log = memoryLog{h.Log, path}
+			return
+		}
+		h.reset()
+		// One of another version was right in its time, and stays if it was kept.
+		if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, projections.ErrSnapshotMethod) {
+			h.aside = append(h.aside, fmt.Sprintf("%s: %v", path, err))
+			h.app.tell("%s is left aside: %v", path, err)
+		}
+	}
+}
+
+func (h *Conn) loadFile(path string) (domain.Position, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return h.store.ReadSnapshot(f, info.Size(), h.ID)
+}
+
+// End returns the position of everything that is in the log now.
+func (h *Conn) End(ctx context.Context) (domain.Position, error) {
+	_, next, err := h.Bounds(ctx)
+	return next, err
+}
+
+// Bounds returns the end of the log, and the first offset of each partition that lacks
+// its beginning: where records were deleted, what was computed from them cannot be
+// computed again.
+func (h *Conn) Bounds(ctx context.Context) (trimmed, next domain.Position, err error) {
+	first, next, err := h.Log.AllBounds(ctx, domain.AllPartitions())
+	if err != nil {
+		return nil, nil, fmt.Errorf("ask how long the log is: %w", err)
+	}
+	return trimmedOf(first), next, nil
+}
+
+// trimmedOf returns the partitions that lack their beginning.
+func trimmedOf(first domain.Position) domain.Position {
+	trimmed := domain.Position{}
+	for tp, at := range first {
+		if at > 0 {
+			trimmed[tp] = at
+		}
+	}
+	return trimmed
+}
+
+// TrimmedTexts says of each partition that lacks its beginning what that means.
+func TrimmedTexts(trimmed domain.Position) (texts []string) {
+	for _, tp := range slices.SortedFunc(maps.Keys(trimmed), domain.TopicPartition.Compare) {
+		err := &kafka.TrimmedError{Partition: tp, Wanted: 0, Found: trimmed[tp]}
+		texts = append(texts, fmt.Sprintf("%s: rows that were folded from them stay right, and cannot be folded again; %s", err, kafka.Anew))
+	}
+	return texts
+}
+
+// Advised is the text of an error with what a person does about it, so that all
+// commands say the same of a log that lacks records.
+func Advised(err error) string {
+	var trimmed *kafka.TrimmedError
+	var l projections.Lasting
+	text := err.Error()
+	if (errors.As(err, &trimmed) || errors.Is(err, kafka.ErrCorrupt) || errors.Is(err, kafka.ErrDiverged)) && errors.As(err, &l) && !strings.Contains(text, l.Advice()) {
+		text += "; " + l.Advice()
+	}
+	return text
+}
+
+// CatchUp sees to it that everything that is in the log now is folded.
+func (h *Conn) CatchUp(ctx context.Context) error {
+	trimmed, end, err := h.Bounds(ctx)
+	if err != nil {
+		return err
+	}
+	for _, text := range TrimmedTexts(trimmed) {
+		h.app.tell("%s", text)
+	}
+	if h.DB != nil {
+		return h.await(ctx, end)
+	}
+	for tp, at := range h.saved {
+		if end[tp] < at {
+			return fmt.Errorf("%w: %s ends at offset %d, but a snapshot was made of its first %d records; %s", kafka.ErrTrimmed, tp, end[tp], at, withoutSnapshot(h.from))
+		}
+	}
+	if err := h.compareUnread(ctx, end); err != nil {
+		return err
+	}
+	bar := h.app.track(Work{Name: "fold", Total: end.Records() - h.saved.Records(), Unit: "events"})
+	defer bar.Stop()
+	stop := follow(bar, func() int64 { return h.Runner.Progress().Records })
+	defer stop()
+	err = h.Runner.CatchUp(ctx, end)
+	var stopped *projections.StoppedError
+	if errors.As(err, &stopped) {
+		h.noteStops(stopped.Stops, end)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("fold the log: %w", err)
+	}
+	return nil
+}
+
+// noteStops says which partitions stand still, so that an answer lacks what follows.
+func (h *Conn) noteStops(stops projections.Stops, end domain.Position) {
+	for _, tp := range stops.Partitions() {
+		h.app.Lacks = true
+		h.app.tell("%s %s. What follows lacks up to %s events of it", tp, stops[tp], comma(int(end[tp]-stops[tp].Offset)))
+	}
+}
+
+// View reads the rows.
+func (h *Conn) View(ctx context.Context, read func(projections.View) error) error {
+	if h.DB != nil {
+		return h.DB.ViewOf(ctx, h.Generation, read)
+	}
+	return h.store.View(ctx, read)
+}
+
+// Save writes a snapshot when enough was folded since the last one. Only the
+// log's owner does: others would write over it.
+func (h *Conn) Save() error {
+	if h.DB != nil || h.Broker != nil && !h.Broker.Owner() {
+		return nil
+	}
+	// Rows of a log that is no more are not kept once more.
+	for _, stop := range h.Runner.Progress().Stopped {
+		if h.from != "" && stop.Advice == withoutSnapshot(h.from) {
+			return nil
+		}
+	}
+	var at domain.Position
+	if err := h.store.View(context.Background(), func(v projections.View) error {
+		at = v.Position()
+		return nil
+	}); err != nil {
+		return err
+	}
+	total := at.Records()
+	folded := total - h.saved.Records()
+	if folded == 0 || folded < min(snapshotEvery, total/snapshotShare) {
+		return nil
+	}
+	if _, err := snapshotfile.Save(h.Snapshots(), at, func(w io.Writer) error {
+		_, _, err := h.store.WriteSnapshot(w, h.ID)
+		return err
+	}); err != nil {
+		return err
+	}
+	h.saved = at
+	return nil
+}
+
+// Close ends the use of the data directory, leaving a snapshot behind if it is worth it. A
+// snapshot that cannot be written costs time later, and no answer now.
+func (h *Conn) Close() error {
+	if err := h.Save(); err != nil {
+		h.app.tell("no snapshot is left behind: %v", err)
+	}
+	return h.Shut()
+}
+
+// Shut closes what is open.
+func (h *Conn) Shut() error {
+	err := errors.Join(h.Log.Close(), h.CloseBroker())
+	if h.DB != nil {
+		err = errors.Join(err, h.DB.Close())
+	}
+	return err
+}
+
+// CloseBroker closes the embedded log, where there is one.
+func (h *Conn) CloseBroker() error {
+	if h.Broker == nil {
+		return nil
+	}
+	return h.Broker.Close()
+}
+
+// Now is the program's clock.
+func Now() domain.Instant { return domain.InstantOf(time.Now()) }
+
+// ParseTime reads a time on the command line: RFC 3339, or a date or month
+// in UTC.
+func ParseTime(s string) (domain.Instant, error) {
+	for _, layout := range []string{time.DateOnly, "2006-01"} {
+		if t, err := time.ParseInLocation(layout, s, time.UTC); err == nil {
+			return domain.ParseInstant(t.Format(time.RFC3339))
+		}
+	}
+	t, err := domain.ParseInstant(s)
+	if err != nil {
+		return 0, fmt.Errorf("%w; a date such as 2026-05-01 or a month such as 2026-05 is fine too", err)
+	}
+	return t, nil
+}
+
+// withLog opens the log without folding it.
+func (s *App) withLog(ctx context.Context, work func(*Conn) error) (err error) {
+	h, err := s.OpenLog(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.Log.Close(), h.CloseBroker()) }()
+	return work(h)
+}
+
+// placed refuses to work in a directory that nobody named and no environment gives.
+// In production the log and the rows are elsewhere, so that none is needed.
+func (s *App) placed() error {
+	if s.Dir != "" || s.Config != nil {
+		return nil
+	}
+	return invalid("data-dir", "there is no data directory: HOME is not set; name one with --data-dir or QUARTERMASTER_DATA_DIR")
+}
+
+func comma(n int) string { return humanize.Comma(int64(n)) }
+
+// Day shows the date of an instant, "" for none.
+func day(t domain.Instant) string {
+	if t == 0 {
+		return ""
+	}
+	return t.Time().Format("2006-01-02")
+}

@@ -1,0 +1,118 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+	"quartermaster/projections"
+	"quartermaster/projections/costs"
+)
+
+// Costs divides a billing month among those who used what was billed.
+func (c *Caller) Costs(ctx context.Context, at At, q costs.Query) (r *costs.Report, err error) {
+	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
+		if r, err = c.costs(v, q); err == nil && len(r.Groups) == 0 {
+			err = charged(v, q.Workspace)
+		}
+		return err
+	})
+	return r, err
+}
+
+// costs is Costs of rows. A report is kept, and is nobody's to change.
+func (c *Caller) costs(v projections.View, q costs.Query) (*costs.Report, error) {
+	return kept(c, v, "costs", q, func() (*costs.Report, error) { return costs.NewReport(v, q) })
+}
+
+// CostsExplained asks what a workspace is charged for in a month, and what changed.
+type CostsExplained struct {
+	Month     domain.Interval
+	Workspace string
+	Ledger    costs.Ledger // "": effective
+	Largest   int          // how many allocations each of the deepest steps names
+}
+
+// ExplainCosts explains to a workspace what it is charged for in a month, beside the month
+// before. Each month is divided once for each position.
+func (c *Caller) ExplainCosts(ctx context.Context, at At, q CostsExplained) (w *costs.Waterfall, err error) {
+	if q.Workspace == "" {
+		return nil, invalid("workspace", "name the workspace whose costs are to be explained")
+	}
+	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
+		this, err := c.costs(v, costs.WaterfallOf(q.Month, q.Workspace, q.Ledger, q.Largest))
+		if err != nil {
+			return err
+		}
+		before, err := c.costs(v, costs.WaterfallOf(projections.BillingMonth(q.Month.From-1), q.Workspace, q.Ledger, 0))
+		if err != nil {
+			return err
+		}
+		if w, err = costs.NewWaterfall(this, before, costs.WaterfallQuery{Workspace: q.Workspace, Ledger: q.Ledger}); err == nil && len(w.Currencies) == 0 && this.Lines > 0 {
+			err = charged(v, q.Workspace)
+		}
+		return err
+	})
+	return w, err
+}
+
+// BillingMonths answers which months have bills.
+func (c *Caller) BillingMonths(ctx context.Context, at At) (months []domain.Interval, err error) {
+	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
+		months, err = costs.BillingMonths(v)
+		return err
+	})
+	return months, err
+}
+
+// Allocations calls yield with every part of a billing month's lines that the filter
+// picks, until it returns an error. It returns how many there were.
+func (c *Caller) Allocations(ctx context.Context, at At, month domain.Interval, filter costs.AllocationFilter, yield func(*costs.Allocation) error) (n int, err error) {
+	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
+		if err := costs.EachAllocation(v, month, filter, func(a *costs.Allocation) error {
+			n++
+			return yield(a)
+		}); err != nil || n > 0 {
+			return err
+		}
+		if err := charged(v, filter.Workspace); err != nil || filter.Line == "" {
+			return err
+		}
+		return &NotFoundError{What: "line", Name: filter.Line, Err: fmt.Errorf("no allocation of line %q in %s", filter.Line, MonthName(month))}
+	})
+	return n, err
+}
+
+// ExplainAllocation traces one allocation to its line, the machines, the rules and the
+// event that recorded it.
+func (c *Caller) ExplainAllocation(ctx context.Context, at At, ref attribution.Ref) (x *costs.Explanation, err error) {
+	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
+		x, err = kept(c, v, "allocation", ref, func() (*costs.Explanation, error) { return costs.Explain(v, ref) })
+		if errors.Is(err, costs.ErrNoAllocation) {
+			err = &NotFoundError{What: "allocation", Name: ref.String(), Err: err}
+		}
+		return err
+	})
+	return x, err
+}
+
+// CostsMoved compares an answer that was kept with what the methods of this program make of
+// the same month at the same position.
+func (c *Caller) CostsMoved(ctx context.Context, before *costs.Kept) (m *costs.Moves, err error) {
+	err = c.read(ctx, At(before.Position), func(_ *Conn, v projections.View) error {
+		r, err := c.costs(v, costs.Query{
+			Month: before.Month, Workspace: before.Workspace, By: []costs.Dimension{costs.ByWorkspace, costs.ByComponent},
+		})
+		if err != nil {
+			return err
+		}
+		m, err = costs.Compare(before, r)
+		return err
+	})
+	return m, err
+}
+
+// MonthName names a billing month.
+func MonthName(m domain.Interval) string { return m.From.Time().Format("2006-01") }

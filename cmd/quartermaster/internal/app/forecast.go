@@ -1,0 +1,296 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"quartermaster/adapters/importer"
+	"quartermaster/adapters/tabular"
+	"quartermaster/domain"
+	"quartermaster/domain/forecast"
+	"quartermaster/projections"
+	"quartermaster/projections/demand"
+)
+
+// DemandQuery says which hourly demand is meant, and where it comes from.
+type DemandQuery struct {
+	File   string // in the columns of "import demand"; "": the log
+	Zone   string // of times in the file that name none
+	Region string // only this one; "" all
+	Kind   string // only this GPU model or machine type; "" all
+}
+
+func (q *DemandQuery) wants(p *demand.History) bool {
+	return (q.Region == "" || p.Region == q.Region) && (q.Kind == "" || p.Kind == q.Kind)
+}
+
+// wanted keeps the pools that were asked for.
+func (q *DemandQuery) wanted(pools []demand.History) ([]demand.History, error) {
+	pools = slices.DeleteFunc(pools, func(p demand.History) bool { return !q.wants(&p) })
+	if len(pools) == 0 {
+		where := "in the log: import some with \"quartermaster import demand\" or \"quartermaster import usage\", or name a file with --demand"
+		if q.File != "" {
+			where = "in " + q.File
+		}
+		return nil, fmt.Errorf("no demand%s was observed %s", q, where)
+	}
+	return pools, nil
+}
+
+// String says what was asked for, for example " in region north of kind A100".
+func (q *DemandQuery) String() string {
+	s := inRegion(q.Region)
+	if q.Kind != "" {
+		s += " of kind " + q.Kind
+	}
+	return s
+}
+
+// demandLimit is how many years of hours a file may span.
+const demandLimit = 20 * 366 * 24
+
+// fileKey names a pool of a file.
+type fileKey struct{ region, kind, unit string }
+
+// absence is in how many hours a file has no row of a kind while its region has
+// others, and when its last row ends.
+type absence struct {
+	hours int
+	last  domain.Instant
+}
+
+// readDemand reads a file of hourly demand, by region and kind. A kind without a
+// row in an hour in which its region has others wanted nothing then, as files leave
+// such rows out, and how often that was is returned; an hour without any row of a
+// region was not observed there. Bad rows refuse the file.
+func readDemand(ctx context.Context, q *DemandQuery) ([]demand.History, map[fileKey]absence, error) {
+	f, err := os.Open(q.File)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read demand: %w", err)
+	}
+	defer f.Close()
+	type value struct {
+		at    domain.Instant
+		milli int64
+	}
+	series := map[fileKey][]value{}
+	var first, last domain.Instant
+	var bad []string
+	_, err = importer.Run(ctx, importer.Demand, f, q.File, importer.Options{Cluster: "file", Zone: q.Zone}, func(env *domain.Envelope) error {
+		d := env.Event.(*domain.DemandObserved)
+		k := fileKey{cmp.Or(d.Region, d.Pool), cmp.Or(d.Model, d.Pool), d.Unit}
+		at := d.Interval.From
+		if first == 0 || at < first {
+			first = at
+		}
+		last = max(last, at)
+		if (last-first)/domain.Hour > demandLimit {
+			return fmt.Errorf("hours from %s to %s: a file may span %d years", first, last, demandLimit/366/24)
+		}
+		milli := d.RunningMilli + d.PendingMilli
+		if milli > forecast.MaxMilli {
+			return fmt.Errorf("demand of %d thousandths at %s is more than %d", milli, at, int64(forecast.MaxMilli))
+		}
+		series[k] = append(series[k], value{at, int64(milli)})
+		return nil
+	}, func(b tabular.BadRow) {
+		if len(bad) < 5 {
+			bad = append(bad, b.String())
+		}
+	})
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case len(bad) > 0:
+		return nil, nil, fmt.Errorf("read demand: %s\nthe file has bad rows; mend them, since hours that are missing would pass for hours without demand", strings.Join(bad, "\n"))
+	case len(series) == 0:
+		return nil, nil, fmt.Errorf("read demand %s: there is no row in it", q.File)
+	}
+	hours := int((last-first)/domain.Hour) + 1
+	observed := map[string][]bool{}
+	pools := []demand.History{}
+	absent, rows := map[fileKey]absence{}, map[fileKey][]bool{}
+	for k, values := range series {
+		p := demand.History{Region: k.region, Kind: k.kind, Unit: k.unit, From: first, Milli: make([]int64, hours)}
+		if observed[k.region] == nil {
+			observed[k.region] = make([]bool, hours)
+		}
+		rows[k] = make([]bool, hours)
+		for _, v := range values {
+			h := int((v.at - first) / domain.Hour)
+			p.Milli[h] += v.milli
+			observed[k.region][h], rows[k][h] = true, true
+		}
+		pools = append(pools, p)
+	}
+	for i := range pools {
+		k := fileKey{pools[i].Region, pools[i].Kind, pools[i].Unit}
+		a := absence{}
+		for h, ok := range observed[k.region] {
+			switch {
+			case rows[k][h]:
+				a.last = first + domain.Instant(h+1)*domain.Hour
+			case ok:
+				a.hours++
+			default:
+				pools[i].Milli[h] = -1
+			}
+		}
+		absent[k] = a
+	}
+	slices.SortFunc(pools, func(a, b demand.History) int {
+		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Unit, b.Unit))
+	})
+	pools, err = q.wanted(pools)
+	return pools, absent, err
+}
+
+// Forecasts is what forecast answers: pools, and how good such forecasts were
+// by region and in all.
+type Forecasts struct {
+	Pools   []PoolForecast  `json:"pools"`
+	Regions []RegionScore   `json:"regions"`
+	All     *forecast.Score `json:"all"`
+}
+
+// RegionScore is what forecasts of a region were worth.
+type RegionScore struct {
+	Region string          `json:"region"`
+	Score  *forecast.Score `json:"score"`
+}
+
+// PoolForecast is the forecast of a pool.
+type PoolForecast struct {
+	Region   string             `json:"region"`
+	Kind     string             `json:"kind"`
+	Unit     string             `json:"unit"`
+	Forecast *forecast.Forecast `json:"forecast,omitempty"`
+	// Known is what was known besides what was observed.
+	Known []forecast.Change `json:"known"`
+	Why   string            `json:"why_none,omitempty"`
+	// Notes say what of its demand was not observed, and what was taken for it.
+	Notes []string `json:"notes"`
+	// Score is what forecasts as this one were worth that were made in the past.
+	Score *forecast.Score `json:"score"`
+
+	// History is what it was learned from, by hour in thousandths of a unit, -1 where nothing
+	// was observed.
+	History []int64 `json:"-"`
+}
+
+// MaxOrigins bounds the forecasts of the past that are measured.
+const MaxOrigins = 52
+
+// forecastOf forecasts a pool from a time on, 0 for the end of its history. What
+// the log knows of its demand counts as far as it shows, what flags say as it is.
+func forecastOf(p *demand.History, at domain.Instant, weeks, origins int, logged, known []forecast.Change) PoolForecast {
+	out := PoolForecast{Region: p.Region, Kind: p.Kind, Unit: p.Unit, Notes: []string{}, History: p.Milli}
+	if n := int((at - p.From) / domain.Hour); at != 0 {
+		// What a file does not reach was not observed.
+		more := min(max(0, n-len(p.Milli)), demandLimit)
+		out.History = slices.Concat(p.Milli, slices.Repeat([]int64{-1}, more))
+		out.History = out.History[:min(max(0, n), len(out.History))]
+	}
+	out.Known = slices.Concat([]forecast.Change{}, forecast.Shifts(p.From, out.History, logged), known)
+	q := &forecast.Question{From: p.From, History: out.History, Changes: out.Known, Weeks: weeks}
+	var err error
+	if out.Forecast, err = forecast.Make(q); err != nil {
+		out.Why, out.Score = err.Error(), &forecast.Score{}
+		return out
+	}
+	if lag := (out.Forecast.From - out.Forecast.ObservedTo) / domain.Hour; lag > 0 {
+		out.Notes = append(out.Notes, fmt.Sprintf("last observed at %s, %s hours before the forecast begins: if demand stopped then, this does not know it", out.Forecast.ObservedTo, comma(int(lag))))
+	}
+	for _, e := range p.Ended {
+		if e.At <= out.Forecast.From {
+			out.Notes = append(out.Notes, fmt.Sprintf("%s said nothing for eight weeks or more, and is taken to have ended at %s", e.Source, e.At))
+		}
+	}
+	if out.Score, err = forecast.Assess(q, origins); err != nil {
+		out.Why, out.Score = err.Error(), &forecast.Score{}
+	}
+	return out
+}
+
+// ForecastQuery asks for demand of the next weeks by the hour.
+type ForecastQuery struct {
+	DemandQuery
+	At      domain.Instant // forecast from here on; 0: now, or the end of the file
+	Weeks   int            // to look ahead, 1 to 13
+	Origins int            // forecasts of the past to measure by, 0 to [MaxOrigins]
+	Known   []forecast.Change
+}
+
+// Forecast answers what demand of each pool will be, hour by hour, with how sure that is, and
+// how good such forecasts were in the past.
+func (c *Caller) Forecast(ctx context.Context, at At, q ForecastQuery) (*Forecasts, error) {
+	if q.Origins < 0 || q.Origins > MaxOrigins {
+		return nil, invalid("score", "%d: want 0 to %d", q.Origins, MaxOrigins)
+	}
+	if q.File != "" {
+		pools, absent, err := readDemand(ctx, &q.DemandQuery)
+		if err != nil {
+			return nil, err
+		}
+		return q.forecasts(pools, nil, absent), nil
+	}
+	var pools []demand.History
+	var declared [][]demand.Change
+	var unplaced []string
+	err := c.readFrom(ctx, at, q.At, func(v projections.View, about domain.Instant) (err error) {
+		q.At = about.HourStart()
+		if err := (narrowed{region: q.Region}).known(v); err != nil {
+			return err
+		}
+		if pools, err = demand.Histories(v, q.At-domain.Instant(forecast.Window+1+q.Origins*q.Weeks)*forecast.Week*domain.Hour, q.At, demand.Filter{Region: q.Region}); err != nil {
+			return err
+		}
+		declared, unplaced, err = demand.Changes(v, pools, q.At+domain.Instant(q.Weeks*forecast.Week)*domain.Hour, 0)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range unplaced {
+		c.app.tell("not counted: %s", u)
+	}
+	// Which pool a deployment belongs to depends on all there are.
+	for i := len(pools) - 1; i >= 0; i-- {
+		if !q.wants(&pools[i]) {
+			pools, declared = slices.Delete(pools, i, i+1), slices.Delete(declared, i, i+1)
+		}
+	}
+	if pools, err = q.wanted(pools); err != nil {
+		return nil, err
+	}
+	return q.forecasts(pools, declared, nil), nil
+}
+
+// forecasts forecasts every pool, and adds up what such forecasts were worth.
+func (q *ForecastQuery) forecasts(pools []demand.History, declared [][]demand.Change, absent map[fileKey]absence) *Forecasts {
+	ans := &Forecasts{Pools: []PoolForecast{}, Regions: []RegionScore{}, All: &forecast.Score{}}
+	for i := range pools {
+		p := &pools[i]
+		var changes []demand.Change
+		if declared != nil {
+			changes = declared[i]
+		}
+		f := forecastOf(p, q.At, q.Weeks, q.Origins, p.Knows(changes), q.Known)
+		if x := absent[fileKey{p.Region, p.Kind, p.Unit}]; x.hours > 0 {
+			f.Notes = append(f.Notes, fmt.Sprintf("the file has no row of it in %s hours in which its region has others, which are taken for hours without demand; its last row ends at %s", comma(x.hours), x.last))
+		}
+		ans.Pools = append(ans.Pools, f)
+		ans.All.Merge(f.Score)
+		k := slices.IndexFunc(ans.Regions, func(r RegionScore) bool { return r.Region == f.Region })
+		if k < 0 {
+			k = len(ans.Regions)
+			ans.Regions = append(ans.Regions, RegionScore{f.Region, &forecast.Score{}})
+		}
+		ans.Regions[k].Score.Merge(f.Score)
+	}
+	return ans
+}

@@ -1,0 +1,253 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/postgres"
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/registry"
+)
+
+// withDatabase opens the rows in production.
+func (s *App) withDatabase(ctx context.Context, work func(*postgres.DB) error) (err error) {
+	db, err := s.Database(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return work(db)
+}
+
+// Migrated is what bringing the schema to this version changed.
+type Migrated struct {
+	Before     int64  `json:"before"`
+	After      int64  `json:"after"`
+	Generation string `json:"generation,omitempty"`
+	// Readers may read everything now; MissingReaders are configured and no roles.
+	Readers        []string `json:"readers"`
+	MissingReaders []string `json:"missing_readers"`
+}
+
+// GenerationsStatus is how the rows in a database stand.
+type GenerationsStatus struct {
+	Active      string             `json:"active"`
+	Method      string             `json:"method"` // of this program
+	LogError    string             `json:"log_error,omitempty"`
+	Generations []GenerationStatus `json:"generations"`
+	// Trimmed are the partitions of which the log no longer has the beginning.
+	Trimmed   []TrimmedStatus  `json:"trimmed"`
+	Instances []InstanceStatus `json:"instances"`
+	Runs      []RunStatus      `json:"runs"`
+	// Switches are signed switches that the active rows know of, the latest first.
+	Switches []registry.SwitchEntry `json:"switches"`
+	// Untold says that the event of the last switch is not in the log yet.
+	Untold bool `json:"untold"`
+}
+
+// GenerationStatus is how far a generation of rows is.
+type GenerationStatus struct {
+	Name       string            `json:"name"`
+	Method     string            `json:"method"`
+	State      string            `json:"state"`
+	Active     bool              `json:"active"`
+	Created    time.Time         `json:"created"`
+	Position   string            `json:"position"`
+	Events     int64             `json:"events"`
+	Lag        *int64            `json:"lag"`
+	Bytes      int64             `json:"bytes"`
+	Partitions []PartitionStatus `json:"partitions"`
+}
+
+// PartitionStatus is how far a partition is folded.
+type PartitionStatus struct {
+	Topic     domain.Topic `json:"topic"`
+	Partition int          `json:"partition"`
+	Next      int64        `json:"next"`
+	Lag       *int64       `json:"lag"`
+	Instance  string       `json:"instance"`
+	// Stopped says why it stands still at Next; null: it does not.
+	Stopped *projections.Stop `json:"stopped"`
+}
+
+// TrimmedStatus is a partition that lacks its beginning.
+type TrimmedStatus struct {
+	Topic     domain.Topic `json:"topic"`
+	Partition int          `json:"partition"`
+	First     int64        `json:"first"` // offset that is there
+}
+
+// InstanceStatus is a process that folds.
+type InstanceStatus struct {
+	Name    string    `json:"name"`
+	Method  string    `json:"method"`
+	Alive   bool      `json:"alive"`
+	Sharing bool      `json:"sharing"`
+	Started time.Time `json:"started"`
+	Until   time.Time `json:"until"`
+}
+
+// RunStatus is scheduled work that was done.
+type RunStatus struct {
+	Job      string            `json:"job"`
+	Input    string            `json:"input"`
+	State    postgres.RunState `json:"state"`
+	Instance string            `json:"instance"`
+	Attempts int               `json:"attempts"`
+	Failures int               `json:"failures"`
+	Started  time.Time         `json:"started"`
+	NextTry  *time.Time        `json:"next_try"`
+	Finished *time.Time        `json:"finished"`
+	Outcome  string            `json:"outcome"`
+	Error    string            `json:"error"`
+}
+
+// ShownRuns is how many of the latest runs status shows.
+const ShownRuns = 20
+
+func (s *App) generations(ctx context.Context, db *postgres.DB) (*GenerationsStatus, error) {
+	ans := &GenerationsStatus{Method: projections.Method, Generations: []GenerationStatus{}, Trimmed: []TrimmedStatus{}, Instances: []InstanceStatus{}, Runs: []RunStatus{}}
+	gens, err := db.Generations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// The log is asked after the positions, so that it has what was folded.
+	trimmed, end, diverged, err := s.askLog(ctx, gens)
+	if err != nil {
+		ans.LogError = err.Error()
+	}
+	for _, tp := range slices.SortedFunc(maps.Keys(trimmed), domain.TopicPartition.Compare) {
+		ans.Trimmed = append(ans.Trimmed, TrimmedStatus{tp.Topic, tp.Partition, trimmed[tp]})
+	}
+	for _, g := range gens {
+		at := g.Position()
+		s := GenerationStatus{
+			Name: g.Name, Method: g.Method, State: string(g.State), Active: g.Active, Created: g.Created,
+			Position: at.String(), Events: at.Records(), Bytes: g.Bytes,
+		}
+		if end != nil {
+			s.Lag = new(int64)
+		}
+		for _, p := range g.Partitions {
+			ps := PartitionStatus{p.Topic, p.Partition, p.Next, nil, p.Owner, p.Stop}
+			if end != nil {
+				lag := max(0, end[p.TopicPartition]-p.Next) // a log that lost records may be shorter
+				ps.Lag = &lag
+				*s.Lag += lag
+			}
+			if d := diverged[p.TopicPartition]; d != nil && g.Active {
+				ps.Stopped = new(StopOf(d))
+			}
+			s.Partitions = append(s.Partitions, ps)
+		}
+		if g.Active {
+			ans.Active = g.Name
+		}
+		ans.Generations = append(ans.Generations, s)
+	}
+	instances, err := db.Instances(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, in := range instances {
+		ans.Instances = append(ans.Instances, InstanceStatus{in.Name, in.Method, in.Alive, in.Sharing, in.Started, in.Until})
+	}
+	runs, err := db.Runs(ctx, ShownRuns)
+	if err != nil {
+		return nil, err
+	}
+	stated := func(t time.Time) *time.Time {
+		if t.IsZero() {
+			return nil
+		}
+		return &t
+	}
+	for _, r := range runs {
+		ans.Runs = append(ans.Runs, RunStatus{r.Job, r.Input, r.State, r.Instance, r.Attempts, r.Failures, r.Started, stated(r.NextTry), stated(r.Finished), r.Outcome, r.Error})
+	}
+	untold, err := db.Untold(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ans.Untold, ans.Switches = untold != nil, []registry.SwitchEntry{}
+	err = db.View(ctx, func(v projections.View) (err error) { ans.Switches, err = registry.Switches(v); return err })
+	if err != nil && !errors.Is(err, postgres.ErrMethod) {
+		return nil, err
+	}
+	return ans, nil
+}
+
+// askLog asks which partitions lack their beginning, how long the log is, and where it
+// is not what the active generation was folded from. It makes no topics.
+func (s *App) askLog(ctx context.Context, gens []postgres.Generation) (trimmed, end domain.Position, diverged map[domain.TopicPartition]*kafka.DivergedError, err error) {
+	cfg, err := s.logConfig()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	log, err := kafka.Open(ctx, cfg)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	first, end, err := log.AllBounds(ctx, domain.AllPartitions())
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	for _, g := range gens {
+		if g.Active {
+			diverged, err = log.Diverged(ctx, g.Position(), g.Anchors())
+		}
+	}
+	return trimmedOf(first), end, diverged, err
+}
+
+// Migrate brings the database's schema to this program's version, makes the first generation
+// where there is none, and lets the configured readers read.
+func (c *Caller) Migrate(ctx context.Context) (*Migrated, error) {
+	s := c.app
+	if s.Config == nil {
+		return nil, errNoProduction
+	}
+	cfg, err := s.Config.ForPostgres()
+	if err != nil {
+		return nil, err
+	}
+	ans := &Migrated{}
+	if ans.Before, ans.After, err = postgres.Migrate(ctx, cfg); err != nil {
+		return nil, err
+	}
+	err = s.withDatabase(ctx, func(db *postgres.DB) error {
+		made, err := db.First(ctx, projections.Method)
+		if err == nil && made {
+			ans.Generation, err = db.Active(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		ans.Readers, ans.MissingReaders, err = db.Grant(ctx)
+		return err
+	})
+	ans.Readers, ans.MissingReaders = append([]string{}, ans.Readers...), append([]string{}, ans.MissingReaders...)
+	return ans, err
+}
+
+// Generations answers how the generations of rows stand, who folds them, and what the log
+// lacks.
+func (c *Caller) Generations(ctx context.Context) (ans *GenerationsStatus, err error) {
+	err = c.app.withDatabase(ctx, func(db *postgres.DB) error {
+		ans, err = c.app.generations(ctx, db)
+		return err
+	})
+	return ans, err
+}
+
+// DropGeneration removes a generation that is not active; one that is folded at the moment
+// only with force.
+func (c *Caller) DropGeneration(ctx context.Context, name string, force bool) error {
+	return c.app.withDatabase(ctx, func(db *postgres.DB) error { return db.Drop(ctx, name, force) })
+}

@@ -1,0 +1,489 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"quartermaster/adapters/focus"
+	"quartermaster/adapters/importer"
+	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/tabular"
+	"quartermaster/adapters/wire"
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/costs"
+	"quartermaster/projections/registry"
+)
+
+// billingLines calls yield with every line that the ledger has of the month of a
+// billing period.
+func (h *Conn) billingLines(ctx context.Context, period domain.Interval, yield func(*domain.BillingLine) error) error {
+	return h.View(ctx, func(v projections.View) error {
+		return costs.EachLine(v, projections.MonthOf(period), func(l *costs.LedgerLine) error { return yield(&l.BillingLine) })
+	})
+}
+
+// billsOf reads bills in the columns of FOCUS.
+func billsOf(opts focus.Options) reader {
+	return reader{
+		source:  func(sum [32]byte) string { return focus.SourceName(sum, opts) },
+		oneZone: true,
+		whole: func(ctx context.Context, file io.Reader) error {
+			return tabular.Whole(ctx, file, opts.Limits, focus.ErrColumns)
+		},
+		run: func(ctx context.Context, file, again io.Reader, name string, emit func(*domain.Envelope) error, bad func(tabular.BadRow)) (fileRead, error) {
+			s, err := focus.Run(ctx, file, again, name, opts, emit, bad)
+			return fileRead{
+				dataset: s.Dataset, version: s.FocusVersion, rows: s.Rows, events: s.Events, bad: s.Bad, types: s.Types, warnings: s.Warnings,
+				deviations: s.Deviations, rounded: s.Rounded,
+			}, err
+		},
+	}
+}
+
+// Imported is what became of one file.
+type Imported struct {
+	File     string              `json:"file"`
+	Source   string              `json:"source"`
+	Dataset  string              `json:"dataset,omitempty"`       // of FOCUS
+	Version  string              `json:"focus_version,omitempty"` // of FOCUS
+	Rows     int                 `json:"rows"`
+	Events   int                 `json:"events"`
+	Types    map[domain.Type]int `json:"types"`
+	Appended int                 `json:"appended"`
+	Known    int                 `json:"known"` // events that were in the log already
+	// Of the events of a bill that were appended: how many the ledger had nothing of,
+	// how many it had otherwise, and how many say what it had. Nil for other files.
+	Stated   *Stated           `json:"stated,omitempty"`
+	Bad      []tabular.BadRow  `json:"bad"` // the first hundred
+	BadRows  int               `json:"bad_rows"`
+	Refused  bool              `json:"refused"` // whole, by --strict
+	Warnings []tabular.Warning `json:"warnings"`
+	// Deviations and Rounded are of import focus alone: see focus.Summary.
+	Deviations map[focus.Deviation]int `json:"deviations,omitempty"`
+	Rounded    []focus.Rounding        `json:"rounded,omitempty"`
+	Seconds    float64                 `json:"seconds"`
+}
+
+// Stated is how a bill differs from what the ledger has.
+type Stated struct {
+	New       int `json:"new"`
+	Changed   int `json:"changed"`
+	Unchanged int `json:"unchanged"`
+}
+
+// listedBad is how many bad rows are listed one by one.
+const listedBad = 100
+
+// reader is how files of one sort are read.
+type reader struct {
+	// source names a file as a source of events, by its SHA-256.
+	source func(sum [32]byte) string
+	// oneZone: in another zone the file would count again, and is refused.
+	oneZone bool
+	// whole reads a file to its end and says why it cannot be unpacked.
+	whole func(ctx context.Context, file io.Reader) error
+	// run hands out the events of a file, and each row that became none. again is
+	// the file from its beginning, for a reader that must look at all of it first.
+	run func(ctx context.Context, file, again io.Reader, name string, emit func(*domain.Envelope) error, bad func(tabular.BadRow)) (fileRead, error)
+}
+
+// fileRead is what became of a file.
+type fileRead struct {
+	dataset, version  string
+	rows, events, bad int
+	types             map[domain.Type]int
+	warnings          []tabular.Warning
+	deviations        map[focus.Deviation]int
+	rounded           []focus.Rounding
+}
+
+// columnsOf reads public files in their own columns.
+func columnsOf(kind importer.Kind, opts importer.Options) reader {
+	return reader{
+		source: func(sum [32]byte) string { return importer.SourceName(kind, sum, opts) },
+		whole: func(ctx context.Context, file io.Reader) error {
+			return tabular.Whole(ctx, file, opts.Limits, importer.ErrColumns)
+		},
+		run: func(ctx context.Context, file, _ io.Reader, name string, emit func(*domain.Envelope) error, bad func(tabular.BadRow)) (fileRead, error) {
+			s, err := importer.Run(ctx, kind, file, name, opts, emit, bad)
+			return fileRead{rows: s.Rows, events: s.Events, bad: s.Bad, types: s.Types, warnings: s.Warnings}, err
+		},
+	}
+}
+
+// checkDeclared refuses an import that names what nobody declared: it is
+// usually a slip of the pen, and would sit in every report.
+func (h *Conn) checkDeclared(ctx context.Context, opts importer.Options) error {
+	return h.View(ctx, func(v projections.View) error {
+		if c := opts.Cluster; c != "" {
+			auth, err := registry.NewAuthority(v)
+			if err != nil {
+				return err
+			}
+			declared, err := registry.Declared(v, auth, &domain.Envelope{Cluster: c, Event: &domain.ClusterRegistered{}})
+			if err != nil {
+				return err
+			}
+			if declared == nil {
+				return &NotFoundError{What: "cluster", Name: c, Err: fmt.Errorf("cluster %q is not registered: declare it with \"quartermaster apply -f FILE\" (see \"quartermaster apply --help\" for an example)", c)}
+			}
+		}
+		names := slices.Sorted(maps.Values(opts.Workspaces))
+		if opts.Workspace != "" {
+			names = append(names, opts.Workspace)
+		}
+		for _, w := range names {
+			row, err := v.Get(projections.Key{Table: projections.TableWorkspaces, Scope: w, ID: w})
+			if err != nil {
+				return err
+			}
+			if row == nil {
+				return &NotFoundError{What: "workspace", Name: w, Err: fmt.Errorf("workspace %q is not registered: declare it with \"quartermaster apply -f FILE\"", w)}
+			}
+		}
+		return nil
+	})
+}
+
+// appendBatch is how many events are appended at a time.
+const appendBatch = 4000
+
+func (h *Conn) importFile(ctx context.Context, path string, strict bool, rd reader) (Imported, error) {
+	ans := Imported{File: path, Types: map[domain.Type]int{}, Bad: []tabular.BadRow{}, Warnings: []tabular.Warning{}}
+	start := time.Now()
+	f, err := os.Open(path)
+	if err != nil {
+		return ans, fmt.Errorf("import: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return ans, fmt.Errorf("import: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return ans, fmt.Errorf("import %s: not a regular file; a file is read twice, first for its SHA-256", path)
+	}
+	sum := sha256.New()
+	// Half a bill in the books is worse than none, so a file that cannot be
+	// unpacked to its end is refused before anything of it is appended.
+	if err := rd.whole(ctx, io.TeeReader(f, sum)); err != nil {
+		return ans, fmt.Errorf("import %s: nothing of it was imported: %w", path, err)
+	}
+	if _, err := io.Copy(sum, f); err != nil {
+		return ans, fmt.Errorf("import %s: %w", path, err)
+	}
+	ans.Source = rd.source([32]byte(sum.Sum(nil)))
+	if rd.oneZone {
+		if err := h.oneZone(ctx, path, ans.Source); err != nil {
+			return ans, err
+		}
+	}
+	again := sha256.New() // of what is read the second time
+	bad := func(b tabular.BadRow) {
+		ans.BadRows++
+		if len(ans.Bad) < listedBad {
+			ans.Bad = append(ans.Bad, b)
+		}
+	}
+	pass := func(emit func(*domain.Envelope) error) (fileRead, error) {
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return fileRead{}, fmt.Errorf("import %s: %w", path, err)
+		}
+		return rd.run(ctx, sips{io.TeeReader(f, again)}, io.NewSectionReader(f, 0, info.Size()), path, emit, bad)
+	}
+	if strict {
+		read, err := pass(func(*domain.Envelope) error { return nil })
+		if err != nil {
+			return ans, err
+		}
+		if read.bad > 0 {
+			ans.Dataset, ans.Version = read.dataset, read.version
+			ans.Rows, ans.Warnings = read.rows, append(ans.Warnings, read.warnings...)
+			ans.Refused, ans.Seconds = true, time.Since(start).Seconds()
+			return ans, nil
+		}
+	}
+	ap, err := h.resume(ctx, ans.Source)
+	if err != nil {
+		return ans, err
+	}
+	ap.rows = h.View
+	b := h.app.track(Work{Name: "import", Total: info.Size(), Unit: "bytes"})
+	defer b.Stop()
+	stop := follow(b, func() int64 {
+		at, err := f.Seek(0, io.SeekCurrent)
+		if err != nil {
+			return 0
+		}
+		return at
+	})
+	again.Reset()
+	read, err := pass(ap.add)
+	stop()
+	if err == nil {
+		err = ap.flush(ctx)
+	}
+	ans.Dataset, ans.Version = read.dataset, read.version
+	ans.Rows, ans.Events, ans.Types = read.rows, read.events, read.types
+	ans.Warnings = append(ans.Warnings, read.warnings...)
+	ans.Deviations, ans.Rounded = read.deviations, read.rounded
+	ans.Appended, ans.Known = ap.appended, ap.known
+	if ans.Dataset != "" {
+		ans.Stated = &ap.stated
+	}
+	ans.Seconds = time.Since(start).Seconds()
+	if err != nil {
+		return ans, err
+	}
+	if _, err := io.Copy(again, f); err != nil {
+		return ans, fmt.Errorf("import %s: %w", path, err)
+	}
+	if !bytes.Equal(again.Sum(nil), sum.Sum(nil)) {
+		return ans, fmt.Errorf("import %s: the file changed while it was read, so what went in as %s is not what that name says; import the file again, and look at what it was", path, ShortSource(ans.Source))
+	}
+	return ans, nil
+}
+
+// oneZone refuses a file whose times were read in another zone before: its rows
+// would be other rows, and count again.
+func (h *Conn) oneZone(ctx context.Context, path, source string) error {
+	file, zone := zoneOf(source)
+	if zone == "" {
+		return nil
+	}
+	return h.View(ctx, func(v projections.View) error {
+		return v.Scan(projections.Query{Table: projections.TableStreams}, func(k projections.Key, _ projections.Row) error {
+			if name, before := zoneOf(k.ID); name == file && before != "" && before != zone {
+				return fmt.Errorf("import %s: the log has this file with its times in zone %s; read in %s its rows would be others, and count again", path, before, zone)
+			}
+			return nil
+		})
+	})
+}
+
+// zoneOf takes the name of a file's source apart.
+func zoneOf(source string) (file, zone string) {
+	file, options, _ := strings.Cut(source, "?")
+	values, err := url.ParseQuery(options)
+	if err != nil {
+		return file, ""
+	}
+	return file, values.Get("zone")
+}
+
+// sips reads a little at a time, so that the place in a file says how far its
+// rows are: a compressed file of a month is no larger than a buffer.
+type sips struct{ r io.Reader }
+
+func (s sips) Read(p []byte) (int, error) { return s.r.Read(p[:min(len(p), 4096)]) }
+
+// appender appends the events of a source that were not appended before.
+type appender struct {
+	ctx             context.Context
+	log             *kafka.Log
+	source          string
+	marks           map[domain.TopicPartition]uint64 // what the log has of the source
+	seq             map[domain.TopicPartition]uint64
+	batch           []domain.Record
+	appended, known int
+
+	// rows, if not nil, is asked what the ledger has of a bill.
+	rows      func(context.Context, func(projections.View) error) error
+	restating costs.Restating
+	stated    Stated
+	said      []costs.Said // by the events of a bill in the batch
+}
+
+// importIncarnation is the one life of an imported file.
+const importIncarnation = 1
+
+// resume returns an appender that skips what the log already has of a source.
+func (h *Conn) resume(ctx context.Context, source string) (*appender, error) {
+	ap := &appender{
+		ctx: ctx, log: h.Log, source: source,
+		marks: map[domain.TopicPartition]uint64{}, seq: map[domain.TopicPartition]uint64{},
+	}
+	err := h.View(ctx, func(v projections.View) error {
+		for _, tp := range domain.AllPartitions() {
+			row, err := v.Get(projections.StreamKey(tp, source, importIncarnation))
+			if err != nil {
+				return err
+			}
+			if s, ok := row.(*projections.Stream); ok {
+				if s.Missing() > 0 {
+					return fmt.Errorf("import: the log has %d holes of %s in %s: look at \"quartermaster log stats\"", s.Missing(), source, tp)
+				}
+				ap.marks[tp] = s.Mark
+			}
+		}
+		return nil
+	})
+	return ap, err
+}
+
+func (ap *appender) add(env *domain.Envelope) error {
+	key, err := env.Key()
+	if err != nil {
+		return err
+	}
+	tp := domain.TopicPartition{Topic: env.Topic()}
+	tp.Partition = domain.PartitionOf([]byte(key), tp.Topic.Partitions())
+	ap.seq[tp]++
+	if ap.seq[tp] <= ap.marks[tp] {
+		ap.known++
+		return nil
+	}
+	env.Source, env.Incarnation, env.Sequence = ap.source, importIncarnation, ap.seq[tp]
+	rec, err := wire.Encode(env)
+	if err != nil {
+		return err
+	}
+	rec.Partition = tp.Partition
+	ap.batch = append(ap.batch, rec)
+	if ap.rows != nil {
+		said, ok, err := costs.Says(env)
+		if err != nil {
+			return err
+		}
+		if ok {
+			ap.said = append(ap.said, said)
+		}
+	}
+	if len(ap.batch) >= appendBatch {
+		return ap.flush(ap.ctx)
+	}
+	return nil
+}
+
+func (ap *appender) flush(ctx context.Context) error {
+	if len(ap.batch) == 0 {
+		return nil
+	}
+	// Before they are appended: in production others fold them at once.
+	if err := ap.compare(ctx); err != nil {
+		return err
+	}
+	if err := ap.log.Append(ctx, ap.batch); err != nil {
+		return fmt.Errorf("append to the log: %w (import the file again to go on)", err)
+	}
+	ap.appended += len(ap.batch)
+	ap.batch = ap.batch[:0]
+	return nil
+}
+
+// compare counts what the batch says of a bill beside the ledger as it was when the
+// import began.
+func (ap *appender) compare(ctx context.Context) error {
+	if len(ap.said) == 0 {
+		return nil
+	}
+	err := ap.rows(ctx, func(v projections.View) error {
+		for _, said := range ap.said {
+			s, err := ap.restating.Beside(v, said)
+			if err != nil {
+				return err
+			}
+			switch s {
+			case costs.NewLine:
+				ap.stated.New++
+			case costs.Changed:
+				ap.stated.Changed++
+			case costs.Unchanged:
+				ap.stated.Unchanged++
+			}
+		}
+		return nil
+	})
+	ap.said = ap.said[:0]
+	return err
+}
+
+// ShortSource makes a source's name fit a line.
+func ShortSource(s string) string {
+	if rest, ok := strings.CutPrefix(s, "sha256:"); ok && len(rest) > 64 {
+		return "sha256:" + rest[:12] + "…" + rest[64:]
+	}
+	return s
+}
+
+// ImportColumns appends what files say that are in their publishers' own columns, one after
+// the other. done is called with what became of each; with what went in of it, where the
+// import is interrupted. With strict a file of which any row is bad is refused whole.
+func (c *Caller) ImportColumns(ctx context.Context, kind importer.Kind, opts importer.Options, files []string, strict bool, done func(*Imported) error) error {
+	h, err := c.conn(ctx, Appending)
+	if err != nil {
+		return err
+	}
+	if err := h.checkDeclared(ctx, opts); err != nil {
+		return err
+	}
+	return h.importFiles(ctx, files, strict, columnsOf(kind, opts), done)
+}
+
+// ImportBills is ImportColumns for suppliers' bills in the columns of FOCUS. Rows that name no
+// issuer are compared with all of the files and with the ledger.
+func (c *Caller) ImportBills(ctx context.Context, opts focus.Options, files []string, strict bool, done func(*Imported) error) error {
+	h, err := c.conn(ctx, Appending)
+	if err != nil {
+		return err
+	}
+	opts.Strict, opts.Elsewhere = strict, &focus.Elsewhere{Lines: h.billingLines}
+	for _, name := range files {
+		opts.Elsewhere.Files = append(opts.Elsewhere.Files, focus.File{Name: name, Open: func() (io.ReadCloser, error) { return os.Open(name) }})
+	}
+	return h.importFiles(ctx, files, strict, billsOf(opts), done)
+}
+
+func (h *Conn) importFiles(ctx context.Context, files []string, strict bool, rd reader, done func(*Imported) error) error {
+	for i, file := range files {
+		if i > 0 { // so that a file is compared with those before it
+			if err := h.CatchUp(ctx); err != nil {
+				return err
+			}
+		}
+		got, err := h.importFile(ctx, file, strict, rd)
+		if err == nil || got.Appended > 0 { // whoever is interrupted learns how far it got
+			err = errors.Join(err, done(&got))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return h.CatchUp(ctx)
+}
+
+// AppendOnce appends the events of a source that are not in the log yet. They are numbered as
+// those of a file are, so that the same events of the same source are appended once.
+func (c *Caller) AppendOnce(ctx context.Context, source string, envs []domain.Envelope) (appended int, err error) {
+	h, err := c.conn(ctx, Appending)
+	if err != nil {
+		return 0, err
+	}
+	ap, err := h.resume(ctx, source)
+	if err != nil {
+		return 0, err
+	}
+	for i := range envs {
+		if err := domain.Validate(&envs[i]); err != nil {
+			return 0, &InvalidError{Err: fmt.Errorf("%s: %w", source, err)}
+		}
+		if err := ap.add(&envs[i]); err != nil {
+			return 0, fmt.Errorf("%s: %w", source, err)
+		}
+	}
+	if err := ap.flush(ctx); err != nil {
+		return 0, err
+	}
+	return ap.appended, h.CatchUp(ctx)
+}

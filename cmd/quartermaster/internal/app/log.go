@@ -1,0 +1,363 @@
+package app
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/snapshotfile"
+	"quartermaster/adapters/wire"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// replayThrough folds the log from its beginning into fresh rows, and calls at
+// whenever it has come to the next of the positions, each of which must cover
+// the one before.
+func replayThrough(ctx context.Context, log *kafka.Log, stops []domain.Position, b Progress, at func(i int, m *projections.Memory, r *projections.Runner) error) error {
+	m := projections.NewMemory(domain.TopicSpecs())
+	r := NewRunner(log, m)
+	defer follow(b, func() int64 { return r.Progress().Records })()
+	for i, to := range stops {
+		if err := r.CatchUp(ctx, to); err != nil {
+			return fmt.Errorf("replay the log to %s: %w", to, err)
+		}
+		if err := at(i, m, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Record is a record of the log with the event in it.
+type Record struct {
+	Topic     domain.Topic    `json:"topic"`
+	Partition int             `json:"partition"`
+	Offset    int64           `json:"offset"`
+	Last      int64           `json:"last,omitempty"` // where error is about a run of offsets
+	Appended  domain.Instant  `json:"appended"`
+	Key       string          `json:"key"`
+	Event     json.RawMessage `json:"event,omitempty"`
+	Error     string          `json:"error,omitempty"` // why it cannot be decoded
+	// Raw is the record's value where it cannot be decoded.
+	Raw []byte `json:"raw,omitempty"`
+
+	// Type and Subject are those of the event.
+	Type    domain.Type `json:"-"`
+	Subject string      `json:"-"`
+}
+
+// AppendLine appends the record as a line of JSON. It is what encoding/json writes of
+// it, but for the event, which is JSON already and is not read again.
+func (s *Record) AppendLine(b []byte) ([]byte, error) {
+	text := func(v any) {
+		var line bytes.Buffer
+		enc := json.NewEncoder(&line)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(v); err == nil { // strings and bytes always are
+			b = append(b, bytes.TrimSuffix(line.Bytes(), []byte("\n"))...)
+		}
+	}
+	at, err := s.Appended.MarshalText()
+	if err != nil {
+		return nil, err
+	}
+	b = append(b, `{"topic":"`...)
+	b = append(b, s.Topic...)
+	b = append(b, `","partition":`...)
+	b = strconv.AppendInt(b, int64(s.Partition), 10)
+	b = append(b, `,"offset":`...)
+	b = strconv.AppendInt(b, s.Offset, 10)
+	if s.Last != 0 {
+		b = append(b, `,"last":`...)
+		b = strconv.AppendInt(b, s.Last, 10)
+	}
+	b = append(b, `,"appended":"`...)
+	b = append(b, at...)
+	b = append(b, `","key":`...)
+	text(s.Key)
+	if len(s.Event) > 0 {
+		b = append(b, `,"event":`...)
+		b = append(b, s.Event...)
+	}
+	if s.Error != "" {
+		b = append(b, `,"error":`...)
+		text(s.Error)
+	}
+	if len(s.Raw) > 0 {
+		b = append(b, `,"raw":`...)
+		text(s.Raw)
+	}
+	return append(b, "}\n"...), nil
+}
+
+func shown(dec *wire.Decoder, rec *domain.Record) Record {
+	s := Record{Topic: rec.Topic, Partition: rec.Partition, Offset: rec.Offset, Appended: rec.Time, Key: string(rec.Key)}
+	if rec.Span != nil {
+		s.Last = rec.Span.Last
+	}
+	var env domain.Envelope
+	if err := dec.Decode(rec, &env); err != nil {
+		s.Error, s.Raw = err.Error(), slices.Clone(rec.Value)
+		return s
+	}
+	return s.of(rec, &env)
+}
+
+// of adds the event that a record holds.
+func (s Record) of(rec *domain.Record, env *domain.Envelope) Record {
+	s.Type, s.Subject = env.Event.Type(), env.Subject
+	ev, err := wire.CloudEvent(env)
+	if err != nil {
+		s.Error, s.Raw = err.Error(), slices.Clone(rec.Value)
+		return s
+	}
+	s.Event = ev
+	return s
+}
+
+func partitionsOf(topics []string) ([]domain.TopicPartition, error) {
+	all := domain.AllPartitions()
+	if len(topics) == 0 {
+		return all, nil
+	}
+	for _, t := range topics {
+		if domain.Topic(t).Partitions() == 0 {
+			names := make([]string, 0, 9)
+			for _, s := range domain.TopicSpecs() {
+				names = append(names, string(s.Topic))
+			}
+			return nil, &NotFoundError{What: "topic", Name: t, Err: fmt.Errorf("no topic %q; there are %v", t, names)}
+		}
+	}
+	return slices.DeleteFunc(all, func(tp domain.TopicPartition) bool { return !slices.Contains(topics, string(tp.Topic)) }), nil
+}
+
+// Tail calls yield with the newest n records of topics (none: of all), the oldest first; with
+// follow it goes on with new ones until ctx ends. yield is called by one goroutine at a time.
+func (c *Caller) Tail(ctx context.Context, topics []string, n int, follow bool, yield func(Record) error) error {
+	tps, err := partitionsOf(topics)
+	if err != nil {
+		return err
+	}
+	if n < 0 || n > MaxTail {
+		return invalid("lines", "%d: want 0 to %d; \"quartermaster log export\" writes everything", n, MaxTail)
+	}
+	h, err := c.log(ctx)
+	if err != nil {
+		return err
+	}
+	end, err := h.End(ctx)
+	if err != nil {
+		return err
+	}
+	var found []Record
+	var dec wire.Decoder
+	for _, tp := range tps {
+		if end[tp] == 0 {
+			continue
+		}
+		if err := h.Log.Read(ctx, tp, max(0, end[tp]-int64(n)), end[tp], func(recs []domain.Record) error {
+			for i := range recs {
+				if !recs[i].IsMarker() {
+					found = append(found, shown(&dec, &recs[i]))
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	slices.SortStableFunc(found, func(a, b Record) int { return cmp.Compare(a.Appended, b.Appended) })
+	for _, s := range found[max(0, len(found)-n):] {
+		if err := yield(s); err != nil {
+			return err
+		}
+	}
+	if !follow {
+		return nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, tp := range tps {
+		wg.Go(func() {
+			var dec wire.Decoder
+			err := h.Log.Follow(ctx, tp, end[tp], func(recs []domain.Record) error {
+				mu.Lock()
+				defer mu.Unlock()
+				for i := range recs {
+					if recs[i].IsMarker() {
+						continue
+					}
+					if err := yield(shown(&dec, &recs[i])); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			cancel(err)
+		})
+	}
+	wg.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// Replay is what folding the log from its beginning gave.
+type Replay struct {
+	Events          int64   `json:"events"`
+	Seconds         float64 `json:"seconds"`
+	EventsPerSecond float64 `json:"events_per_second"`
+	Folded          int64   `json:"folded"`
+	Repeats         int64   `json:"repeats"`
+	Quarantined     int64   `json:"quarantined"`
+	Method          string  `json:"method"`
+	Position        string  `json:"position"`
+	ReplayDigest    string  `json:"replay_digest"`
+	LiveDigest      string  `json:"live_digest,omitempty"`
+	// LiveFrom says what the live rows were before the tail of the log was folded
+	// into them: the position of a snapshot, or "0".
+	LiveFrom string `json:"live_from,omitempty"`
+	// LeftAside are snapshots that could not be used, and why.
+	LeftAside []string `json:"left_aside,omitempty"`
+	// SnapshotsChecked counts those that were compared with the log on the way, and
+	// SnapshotsFailed has those that are not what it says.
+	SnapshotsChecked *int             `json:"snapshots_checked,omitempty"`
+	SnapshotsFailed  []*SnapshotCheck `json:"snapshots_failed,omitempty"`
+
+	Equal       *bool           `json:"equal,omitempty"`
+	Differences []RowDifference `json:"differences,omitempty"`
+}
+
+// RowDifference is a row that two sets of rows do not have alike.
+type RowDifference struct {
+	Row    string `json:"row"`
+	Live   bool   `json:"live"`   // the live rows have it
+	Replay bool   `json:"replay"` // the replayed rows have it
+}
+
+// Replay folds the log from its beginning into fresh rows, and with verify compares them
+// with the live rows and with every snapshot on the way.
+func (c *Caller) Replay(ctx context.Context, verify bool) (*Replay, error) {
+	h, err := c.log(ctx)
+	if verify {
+		h, err = c.conn(ctx, Reading)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return h.replay(ctx, verify)
+}
+
+func (h *Conn) replay(ctx context.Context, verify bool) (*Replay, error) {
+	ans := &Replay{}
+	end, err := h.End(ctx)
+	if err != nil {
+		return ans, err
+	}
+	if !verify {
+		_, err := h.replayTo(ctx, end, nil, ans)
+		return ans, err
+	}
+	infos, err := snapshotfile.Infos(h.Snapshots())
+	if err != nil {
+		return ans, err
+	}
+	checks := h.readThrough(infos, end)
+	passes := unchecked(checks)
+	live, end, err := h.Digest(ctx)
+	if err != nil {
+		return ans, err
+	}
+	// The first pass over the snapshots is on the way, if it does not go further.
+	var way []*SnapshotCheck
+	if len(passes) > 0 && end.Covers(passes[0][len(passes[0])-1].info.Position) {
+		way, passes = passes[0], passes[1:]
+	}
+	fresh, err := h.replayTo(ctx, end, way, ans)
+	if err != nil {
+		return ans, err
+	}
+	liveDigest := fmt.Sprintf("%x", live)
+	equal := liveDigest == ans.ReplayDigest
+	ans.LiveDigest, ans.Equal = liveDigest, &equal
+	if h.DB == nil {
+		ans.LiveFrom, ans.LeftAside = h.saved.String(), h.aside
+	}
+	if !equal {
+		if ans.Differences, err = differences(ctx, h.View, fresh.View); err != nil {
+			return ans, err
+		}
+	}
+	if err := h.checkAgainstLog(ctx, passes); err != nil {
+		return ans, err
+	}
+	checked := 0
+	for _, c := range checks {
+		if c.Result == SnapshotEqual || c.Result == snapshotDifferent {
+			checked++
+		}
+		if c.Bad() {
+			ans.SnapshotsFailed = append(ans.SnapshotsFailed, c)
+		}
+	}
+	ans.SnapshotsChecked = &checked
+	return ans, nil
+}
+
+// replayTo folds the log from its beginning to a position, comparing the
+// snapshots on the way with it, and says how that went.
+func (h *Conn) replayTo(ctx context.Context, end domain.Position, way []*SnapshotCheck, ans *Replay) (fresh *projections.Memory, err error) {
+	b := h.app.track(Work{Name: "replay", Total: end.Records(), Unit: "events"})
+	defer b.Stop()
+	took, start := time.Duration(0), time.Now()
+	err = replayThrough(ctx, h.Log, append(positionsOf(way), end), b, func(i int, m *projections.Memory, r *projections.Runner) error {
+		took += time.Since(start) // which comparing is no part of
+		defer func() { start = time.Now() }()
+		if i < len(way) {
+			return way[i].compareWith(ctx, m)
+		}
+		fresh = m
+		sum, at, err := m.Digest()
+		p := r.Progress()
+		*ans = Replay{
+			Events: p.Records, Seconds: took.Seconds(), EventsPerSecond: float64(p.Records) / max(took.Seconds(), 1e-9),
+			Folded: p.Folded, Repeats: p.Repeats, Quarantined: p.Quarantined,
+			Method: projections.Method, Position: at.String(), ReplayDigest: fmt.Sprintf("%x", sum),
+		}
+		return err
+	})
+	return fresh, err
+}
+
+// differences names the rows in which two sets of rows differ, the first hundred.
+func differences(ctx context.Context, live, replay func(context.Context, func(projections.View) error) error) (out []RowDifference, err error) {
+	err = live(ctx, func(lv projections.View) error {
+		return replay(ctx, func(rv projections.View) error {
+			if lv.Position().String() != rv.Position().String() {
+				return nil // rows in a database go on
+			}
+			diffs, err := projections.Differences(lv, rv, 100)
+			for _, d := range diffs {
+				out = append(out, RowDifference{d.Key.String(), d.InA, d.InB})
+			}
+			return err
+		})
+	})
+	return out, err
+}
+
+// MaxTail bounds what [Caller.Tail] holds in memory.
+const MaxTail = 10_000

@@ -1,0 +1,145 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"slices"
+	"strings"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/inventory"
+	"quartermaster/projections/registry"
+)
+
+// NodeDecision is a decision about a node, with how the node stood before and stands after.
+type NodeDecision struct {
+	Cluster  string            `json:"cluster"`
+	Node     string            `json:"node"`
+	GPU      domain.GPUID      `json:"gpu,omitzero"`
+	Reason   string            `json:"reason"`
+	At       domain.Instant    `json:"at"`
+	Operator string            `json:"operator"`
+	Was      inventory.Health  `json:"was"`
+	Health   *inventory.Health `json:"health"`
+}
+
+// ReturnNode drafts that what took a node, or one GPU of it, out of service is over.
+func (c *Caller) ReturnNode(ctx context.Context, cluster string, ev *domain.NodeReturned) (*NodeDecision, Draft, error) {
+	ans := &NodeDecision{Cluster: cluster, Node: ev.Node, GPU: ev.GPU, Reason: ev.Reason}
+	draft, err := c.decideNode(ctx, "node-return", ans, ev, func(was *inventory.Health, _ []inventory.GPUEntry) error {
+		if (ev.GPU == (domain.GPUID{}) || slices.Contains(was.Missing, ev.GPU.String())) && len(was.Missing) > 0 && len(was.Faults) == 0 && !was.Cordoned && !was.Drained {
+			return fmt.Errorf("%s/%s: GPU %s is missing, and no return ends that: it does when the node reports the GPU again or another in its slot, or with \"quartermaster node retire\"", cluster, ev.Node, was.Missing[0])
+		}
+		if ev.GPU == (domain.GPUID{}) && !was.Cordoned && !was.Drained && len(was.Faults) == 0 {
+			return fmt.Errorf("%s/%s: nothing that a return ends keeps it from service: it is %s", cluster, ev.Node, was.State)
+		}
+		if ev.GPU != (domain.GPUID{}) && !slices.ContainsFunc(was.Faults, func(f string) bool { return strings.HasPrefix(f, ev.GPU.String()+" ") }) {
+			return fmt.Errorf("%s/%s: no fatal fault of %s lasts", cluster, ev.Node, ev.GPU)
+		}
+		return nil
+	})
+	return ans, draft, err
+}
+
+// RetireGPU drafts that a GPU of a node is out of the fleet for good.
+func (c *Caller) RetireGPU(ctx context.Context, cluster string, ev *domain.GPURetired) (*NodeDecision, Draft, error) {
+	ans := &NodeDecision{Cluster: cluster, Node: ev.Node, GPU: ev.GPU, Reason: ev.Reason}
+	draft, err := c.decideNode(ctx, "gpu-retire", ans, ev, func(_ *inventory.Health, gpus []inventory.GPUEntry) error {
+		if slices.ContainsFunc(gpus, func(g inventory.GPUEntry) bool { return g.ID == ev.GPU }) {
+			return nil
+		}
+		return &NotFoundError{What: "gpu", Name: ev.GPU.String(), Err: fmt.Errorf("%s/%s: %s is not in service there; see \"quartermaster fleet --nodes -o json\"", cluster, ev.Node, ev.GPU)}
+	})
+	return ans, draft, err
+}
+
+// DrainNode drafts that a node is out of service and has no workload left.
+func (c *Caller) DrainNode(ctx context.Context, cluster string, ev *domain.NodeDrained) (*NodeDecision, Draft, error) {
+	ans := &NodeDecision{Cluster: cluster, Node: ev.Node, Reason: ev.Reason}
+	draft, err := c.decideNode(ctx, "node-drain", ans, ev, func(was *inventory.Health, _ []inventory.GPUEntry) error {
+		if was.Drained {
+			return &ConflictError{Err: fmt.Errorf("%s/%s is drained already, since %s: \"quartermaster node return\" ends that", cluster, ev.Node, was.Since)}
+		}
+		return nil
+	})
+	return ans, draft, err
+}
+
+// RetireNode drafts that a registered node is out of the fleet for good, with all its GPUs.
+func (c *Caller) RetireNode(ctx context.Context, cluster string, ev *domain.NodeRetired) (*NodeDecision, Draft, error) {
+	ans := &NodeDecision{Cluster: cluster, Node: ev.Node, Reason: ev.Reason}
+	draft, err := c.decideNode(ctx, "node-retire", ans, ev, func(_ *inventory.Health, gpus []inventory.GPUEntry) error {
+		if gpus == nil {
+			return &NotFoundError{What: "node", Name: cluster + "/" + ev.Node, Err: fmt.Errorf("%s/%s reports and is registered by nobody, so there is nothing to retire; see \"quartermaster fleet --nodes\"", cluster, ev.Node)}
+		}
+		return nil
+	})
+	return ans, draft, err
+}
+
+// NodeHealth answers how a node stands at a time.
+func (c *Caller) NodeHealth(ctx context.Context, cluster, node string, at domain.Instant) (health *inventory.Health, err error) {
+	err = c.read(ctx, "", func(_ *Conn, v projections.View) error {
+		health, _, _, err = healthOf(v, cluster, node, at)
+		return err
+	})
+	return health, err
+}
+
+// decideNode drafts an event about the node of ans, unless check, which gets how the node
+// stands and its GPUs in service, has something against it. It completes ans.
+func (c *Caller) decideNode(ctx context.Context, use string, ans *NodeDecision, ev domain.Event,
+	check func(was *inventory.Health, gpus []inventory.GPUEntry) error,
+) (Draft, error) {
+	ans.At = Now()
+	draft := Draft{Use: use, OfNodes: true, Events: []domain.Envelope{{Time: ans.At, Subject: ans.Node, Cluster: ans.Cluster, Event: ev}}}
+	err := c.read(ctx, "", func(_ *Conn, v projections.View) error {
+		was, gpus, workspace, err := healthOf(v, ans.Cluster, ans.Node, ans.At)
+		if err != nil {
+			return err
+		}
+		ans.Was, draft.Events[0].Workspace = *was, workspace
+		return check(was, gpus)
+	})
+	return draft, err
+}
+
+// healthOf returns how a node stands, its GPUs in service, nil where nobody registered it,
+// and the workspace that owns its cluster.
+func healthOf(v projections.View, cluster, node string, at domain.Instant) (*inventory.Health, []inventory.GPUEntry, string, error) {
+	inv, err := inventory.New(v, inventory.Filter{Cluster: cluster, At: at})
+	if err != nil {
+		return nil, nil, "", err
+	}
+	for i := range inv.Clusters {
+		c := &inv.Clusters[i]
+		for j := range c.Nodes {
+			if c.Cluster == cluster && c.Nodes[j].Node == node {
+				return &c.Nodes[j].Health, append([]inventory.GPUEntry{}, c.Nodes[j].GPUs...), c.Workspace, nil
+			}
+		}
+		for j := range c.UnregisteredNodes {
+			if c.Cluster == cluster && c.UnregisteredNodes[j].Node == node {
+				return &c.UnregisteredNodes[j].Health, nil, c.Workspace, nil
+			}
+		}
+	}
+	return nil, nil, "", &NotFoundError{What: "node", Name: cluster + "/" + node, Err: fmt.Errorf("%s/%s: no node of that name is in service or reports; see \"quartermaster fleet --nodes\"", cluster, node)}
+}
+
+// mayDecideNodes returns an error when the holder of a key may not decide about the nodes of
+// a workspace.
+func mayDecideNodes(auth *registry.Authority, operator string, key ed25519.PublicKey, workspace string) error {
+	for _, g := range auth.Grants() {
+		if !bytes.Equal(g.PublicKey, key) || g.To != 0 && g.To <= Now() {
+			continue
+		}
+		if (g.Role == domain.RoleAdmin || g.Role == domain.RoleOperator) && (g.Root || g.Workspace == workspace) {
+			return nil
+		}
+	}
+	return &DeniedError{Err: fmt.Errorf("operator %q may not register, drain, return or retire nodes of workspace %q: that takes an admin or operator of it", operator, workspace)}
+}

@@ -1,0 +1,108 @@
+package app
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const (
+	// positionsName is the file of the data directory that remembers positions by their
+	// short names: a line each with the SHA-256 of the position's text and the text.
+	positionsName = "positions"
+	// keptPositions is how many are kept when there are twice as many.
+	keptPositions = 1000
+	// shortDigits is how many digits of the SHA-256 a short name has at least.
+	shortDigits = 6
+)
+
+// ShortPosition returns a short name of a position, such as @6f3a9c, and remembers it in
+// the data directory, so that [At] takes it. Where nothing can be written it returns the
+// position as it is.
+func (c *Caller) ShortPosition(position string) string {
+	if len(position) <= shortDigits || c.app.Dir == "" {
+		return position
+	}
+	known, err := c.app.positions()
+	if err != nil {
+		return position
+	}
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(position)))
+	line := sum + " " + position
+	if !slices.Contains(known, line) {
+		known = append(known, line)
+		if err := c.app.remember(line, known); err != nil {
+			return position
+		}
+	}
+	digits := shortDigits
+	for slices.ContainsFunc(known, func(l string) bool { return l != line && strings.HasPrefix(l, sum[:digits]) }) {
+		digits++
+	}
+	return "@" + sum[:digits]
+}
+
+// remember adds a line to the positions, and drops the oldest of very many.
+func (s *App) remember(line string, all []string) error {
+	path := filepath.Join(s.Dir, positionsName)
+	if len(all) >= 2*keptPositions {
+		all = all[len(all)-keptPositions:]
+		return os.WriteFile(path, []byte(strings.Join(all, "\n")+"\n"), 0o600)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(line + "\n")
+	return errors.Join(err, f.Close())
+}
+
+// positions returns the lines of the positions that are remembered. One that is cut off or
+// was changed is no line.
+func (s *App) positions() (lines []string, err error) {
+	data, err := os.ReadFile(filepath.Join(s.Dir, positionsName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	in := bufio.NewScanner(bytes.NewReader(data))
+	in.Buffer(nil, 1<<20)
+	for in.Scan() {
+		if sum, position, ok := strings.Cut(in.Text(), " "); ok && sum == fmt.Sprintf("%x", sha256.Sum256([]byte(position))) {
+			lines = append(lines, in.Text())
+		}
+	}
+	return lines, in.Err()
+}
+
+// positionOf returns the position that has a short name here.
+func (s *App) positionOf(short string) (string, error) {
+	digits := strings.TrimPrefix(short, "@")
+	lines, err := s.positions()
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	for _, l := range lines {
+		if sum, position, _ := strings.Cut(l, " "); len(digits) >= shortDigits && strings.HasPrefix(sum, strings.ToLower(digits)) && !slices.Contains(found, position) {
+			found = append(found, position)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return "", &NotFoundError{What: "position", Name: short, Err: fmt.Errorf("no position %s is remembered in %s: give it whole, as answers in JSON have it", short, s.Dir)}
+	default:
+		return "", invalid("as-of", "%s may be one of %d positions: give more of its digits", short, len(found))
+	}
+}

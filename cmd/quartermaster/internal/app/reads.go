@@ -1,0 +1,251 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+	"quartermaster/projections"
+	"quartermaster/projections/inventory"
+	"quartermaster/projections/registry"
+	"quartermaster/projections/serving"
+	"quartermaster/projections/usage"
+)
+
+// narrowed is what a question is narrowed to; empty fields narrow nothing.
+type narrowed struct{ workspace, cluster, region string }
+
+// known refuses a cluster or region that does not exist. An answer that is empty because
+// of a typo looks like one about something that is idle.
+func (n narrowed) known(v projections.View) error {
+	if n.cluster == "" && n.region == "" {
+		return nil
+	}
+	names, err := registry.NewNames(v)
+	if err != nil {
+		return err
+	}
+	if err := among("cluster", n.cluster, names.Clusters); err != nil {
+		return err
+	}
+	return among("region", n.region, names.Regions)
+}
+
+// empty refuses a workspace that does not exist. It is for answers that are empty, because
+// who holds GPUs may be in no registry.
+func (n narrowed) empty(v projections.View) error {
+	if n.workspace == "" {
+		return nil
+	}
+	names, err := registry.NewNames(v)
+	if err != nil {
+		return err
+	}
+	return among("workspace", n.workspace, names.Workspaces)
+}
+
+// offered is how many names an error lists, and widest how many characters of each.
+const (
+	offered = 20
+	widest  = 40
+)
+
+// among refuses a name that is not among those that there are.
+func among(what, value string, names []string) error {
+	if value == "" || slices.Contains(names, value) {
+		return nil
+	}
+	if len(names) == 0 {
+		return &NotFoundError{What: what, Name: value, Err: fmt.Errorf("there is no %s %q, and no other yet", what, value)}
+	}
+	list := make([]string, 0, offered)
+	for _, name := range names[:min(offered, len(names))] {
+		list = append(list, domain.Clip(name, widest))
+	}
+	more := ""
+	if n := len(names) - offered; n > 0 {
+		more = fmt.Sprintf(" and %s more", comma(n))
+	}
+	return &NotFoundError{What: what, Name: value, Known: names, Err: fmt.Errorf("there is no %s %q; there are: %s%s", what, value, strings.Join(list, ", "), more)}
+}
+
+// charged refuses a workspace that no cost can be charged to.
+func charged(v projections.View, workspace string) error {
+	if workspace == "" {
+		return nil
+	}
+	names, err := registry.NewNames(v)
+	if err != nil {
+		return err
+	}
+	all := append(names.Workspaces, attribution.Platform, attribution.PlatformPrepaid, attribution.PlatformReliability, attribution.PlatformUnobserved)
+	slices.Sort(all)
+	return among("workspace", workspace, slices.Compact(all))
+}
+
+// Fleet answers what there is: clusters, nodes, GPUs and their health. Without filter.At it
+// is about the present, or the time of the last event before at.
+func (c *Caller) Fleet(ctx context.Context, at At, filter inventory.Filter) (inv *inventory.Inventory, err error) {
+	err = c.readFrom(ctx, at, filter.At, func(v projections.View, about domain.Instant) error {
+		filter.At = about
+		n := narrowed{filter.Workspace, filter.Cluster, filter.Region}
+		if err := n.known(v); err != nil {
+			return err
+		}
+		if inv, err = inventory.New(v, filter); err == nil && len(inv.Clusters) == 0 {
+			err = n.empty(v)
+		}
+		return err
+	})
+	return inv, err
+}
+
+// Models answers which models run where: declared, seen, shadow and stale. What went unseen
+// for longer than stale is stale.
+func (c *Caller) Models(ctx context.Context, at At, about, stale domain.Instant, filter inventory.ModelFilter) (m *inventory.ModelInventory, err error) {
+	err = c.readFrom(ctx, at, about, func(v projections.View, about domain.Instant) error {
+		n := narrowed{workspace: filter.Workspace, cluster: filter.Cluster}
+		if err := n.known(v); err != nil {
+			return err
+		}
+		if m, err = inventory.Models(v, about, stale, filter); err == nil && len(m.Deployments) == 0 {
+			err = n.empty(v)
+		}
+		return err
+	})
+	return m, err
+}
+
+// mostYears bounds the period of usage, of which every hour of every node is walked.
+const mostYears = 10
+
+// Usage answers who used the GPUs in a period, and what became of every second.
+func (c *Caller) Usage(ctx context.Context, at At, period domain.Interval, filter usage.Filter, by ...usage.Dimension) (r *usage.Report, err error) {
+	if period.Empty() {
+		return nil, invalid("to", "the end %s is not after the start %s", period.To, period.From)
+	}
+	if period.To.Time().After(period.From.Time().AddDate(mostYears, 0, 0)) {
+		return nil, invalid("from", "%s to %s is more than %d years: ask for a part of it", period.From, period.To, mostYears)
+	}
+	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
+		n := narrowed{filter.Workspace, filter.Cluster, filter.Region}
+		if err := n.known(v); err != nil {
+			return err
+		}
+		if r, err = usage.NewReport(v, period.From, period.To, filter, by...); err == nil && len(r.Groups) == 0 {
+			err = n.empty(v)
+		}
+		return err
+	})
+	return r, err
+}
+
+// Serving answers how fast and how full model servers were in a period of whole hours.
+func (c *Caller) Serving(ctx context.Context, at At, period domain.Interval, filter serving.Filter) (r *serving.Report, err error) {
+	if period.From != period.From.HourStart() || period.To != period.To.HourStart() {
+		return nil, invalid("from", "%s to %s: servers are added up by the hour: name whole hours", period.From, period.To)
+	}
+	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
+		if err := (narrowed{cluster: filter.Cluster}).known(v); err != nil {
+			return err
+		}
+		r, err = serving.NewReport(v, period.From, period.To, filter)
+		return err
+	})
+	return r, err
+}
+
+// Jobs answers how jobs ended in a period, and how long they waited.
+func (c *Caller) Jobs(ctx context.Context, at At, period domain.Interval, filter serving.JobsFilter) (r *serving.JobsReport, err error) {
+	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
+		n := narrowed{workspace: filter.Workspace, cluster: filter.Cluster}
+		if err := n.known(v); err != nil {
+			return err
+		}
+		if r, err = serving.Jobs(v, period.From, period.To, filter); err == nil && len(r.Groups) == 0 {
+			err = n.empty(v)
+		}
+		return err
+	})
+	return r, err
+}
+
+// LogStats answers what the log and the rows hold, and what is missing.
+func (c *Caller) LogStats(ctx context.Context, at At) (s *registry.LogStats, err error) {
+	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
+		s, err = registry.NewLogStats(v)
+		return err
+	})
+	return s, err
+}
+
+// StreamGaps are the streams of which events are awaited.
+type StreamGaps struct {
+	Position string                `json:"position"`
+	Streams  []registry.StreamGaps `json:"streams"`
+}
+
+// Streams answers which streams skipped sequences.
+func (c *Caller) Streams(ctx context.Context, at At) (ans *StreamGaps, err error) {
+	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
+		gaps, err := registry.OpenGaps(v)
+		ans = &StreamGaps{v.Position().String(), gaps}
+		return err
+	})
+	return ans, err
+}
+
+// Clusters are all clusters with the keys that they have had.
+type Clusters struct {
+	Clusters []ClusterEntry `json:"clusters"`
+}
+
+// ClusterEntry is a cluster with its keys.
+type ClusterEntry struct {
+	Cluster       string     `json:"cluster"`
+	Workspace     string     `json:"workspace"`
+	Provider      string     `json:"provider"`
+	ProviderClass string     `json:"provider_class"`
+	Region        string     `json:"region"`
+	Nodes         int        `json:"nodes"`
+	Keys          []KeyEntry `json:"keys"`
+}
+
+// KeyEntry is a key of a cluster.
+type KeyEntry struct {
+	registry.ClusterKeyEntry
+	Live bool `json:"live"`
+}
+
+// Clusters answers which clusters there are and which of their keys hold.
+func (c *Caller) Clusters(ctx context.Context) (*Clusters, error) {
+	ans, at := &Clusters{[]ClusterEntry{}}, Now()
+	err := c.read(ctx, "", func(_ *Conn, v projections.View) error {
+		inv, err := inventory.New(v, inventory.Filter{At: at})
+		if err != nil {
+			return err
+		}
+		keys, err := registry.ClusterKeys(v)
+		if err != nil {
+			return err
+		}
+		for i := range inv.Clusters {
+			in := &inv.Clusters[i]
+			e := ClusterEntry{
+				Cluster: in.Cluster, Workspace: in.Workspace, Provider: in.Provider, ProviderClass: string(in.ProviderClass),
+				Region: in.Region, Nodes: len(in.Nodes), Keys: []KeyEntry{},
+			}
+			for _, k := range keys {
+				if k.Cluster == in.Cluster {
+					e.Keys = append(e.Keys, KeyEntry{k, k.Live(at)})
+				}
+			}
+			ans.Clusters = append(ans.Clusters, e)
+		}
+		return nil
+	})
+	return ans, err
+}

@@ -1,0 +1,260 @@
+package app
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/snapshotfile"
+	"quartermaster/adapters/wire"
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/costs"
+	"quartermaster/projections/registry"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// recordOnce appends an event that is the only one of its stream: source, life,
+// sequence 1. Another that is appended by the same name, after a crash between
+// this and the note that it was done, is a repeat, which the folds drop: the
+// first counts.
+func (h *Conn) recordOnce(ctx context.Context, source string, life domain.Instant, env *domain.Envelope) error {
+	s := kafka.NewStream(h.Log, kafka.StreamConfig{Source: source, Incarnation: lifeOf(life), Encode: wire.Encode})
+	if err := s.Append(ctx, env); err != nil {
+		return fmt.Errorf("append %s to the log: %w", env.Event.Type(), err)
+	}
+	return nil
+}
+
+// lifeOf numbers the incarnation that a time stands for.
+func lifeOf(t domain.Instant) uint64 { return uint64(t / domain.Second) }
+
+// recorded tells whether the rows know an event that recordOnce appended. They may
+// not know it yet.
+func (h *Conn) recorded(ctx context.Context, topic domain.Topic, key, source string, life domain.Instant) (known bool, err error) {
+	tp := domain.TopicPartition{Topic: topic, Partition: domain.PartitionOf([]byte(key), topic.Partitions())}
+	err = h.View(ctx, func(v projections.View) error {
+		row, err := v.Get(projections.StreamKey(tp, source, lifeOf(life)))
+		known = row != nil
+		return err
+	})
+	return known, err
+}
+
+// PlanSource is the source of the plans of the schedule.
+const PlanSource = "quartermaster/schedule/plan"
+
+// PlannedBefore is the outcome of a run that finds its plan recorded by an earlier
+// attempt, which ended before that was noted.
+const PlannedBefore = "a plan was recorded before"
+
+// PlanOnce computes the usual plan at the present position and records it, once
+// for a source and life.
+func (h *Conn) PlanOnce(ctx context.Context, source string, life, at domain.Instant) (outcome string, err error) {
+	q := UsualPlan()
+	q.At = at
+	if known, err := h.recorded(ctx, domain.TopicProcurement, q.Workspace, source, life); err != nil || known {
+		return PlannedBefore, err
+	}
+	p, known, err := h.computePlan(ctx, q)
+	switch {
+	case errors.Is(err, ErrNothingToPlan):
+		return "nothing to plan: no demand was observed", nil
+	case err != nil:
+		return "", err
+	case p.Empty():
+		return "nothing could be planned", nil
+	case known:
+		return p.ID + " was recorded before", nil
+	}
+	env, err := planComputed(p, q.Workspace, q.Assumptions)
+	if err != nil {
+		return "", fmt.Errorf("record plan %s: %w", p.ID, err)
+	}
+	if err := h.recordOnce(ctx, source, life, env); err != nil {
+		return "", fmt.Errorf("record plan %s: %w", p.ID, err)
+	}
+	return p.ID, nil
+}
+
+// Snapshot writes the rows as they are now into a snapshot that stays.
+func (h *Conn) Snapshot(ctx context.Context) (outcome string, err error) {
+	var path string
+	var sum [32]byte
+	err = h.View(ctx, func(v projections.View) error {
+		path, err = snapshotfile.Keep(h.Snapshots(), v.Position(), func(w io.Writer) error {
+			sum, err = projections.WriteSnapshot(w, v, h.ID)
+			return err
+		})
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s, digest %x", path, sum), nil
+}
+
+// MonthBefore returns the month before that of a time.
+func MonthBefore(t time.Time) domain.Interval {
+	return projections.BillingMonth(projections.BillingMonth(domain.InstantOf(t)).From - 1)
+}
+
+// Remind calls tell for every ledger entity whose books of the month before are
+// not closed.
+func (h *Conn) Remind(ctx context.Context, tick time.Time, tell func(entity string, period domain.Interval) error) (outcome string, err error) {
+	month := MonthBefore(tick)
+	var open []string
+	if err := h.View(ctx, func(v projections.View) error {
+		open, err = openBooks(v, month)
+		return err
+	}); err != nil {
+		return "", err
+	}
+	var errs []error
+	for _, entity := range open {
+		errs = append(errs, tell(entity, month))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return "", err
+	}
+	if len(open) == 0 {
+		return "nothing to close", nil
+	}
+	return "open: " + strings.Join(open, ", "), nil
+}
+
+// openBooks returns the ledger entities whose books of a period no close in force
+// covers, in order. Entities are known by what was closed or exported for them.
+// A house that never did either, but has bills of that month, is reminded for
+// its workspace platform.
+func openBooks(v projections.View, period domain.Interval) (open []string, err error) {
+	entities := map[string]bool{} // whether closed
+	for _, t := range []projections.Table{projections.TableCloses, projections.TableExports} {
+		scopes, err := v.Scopes(t)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range scopes {
+			entities[s] = false
+		}
+	}
+	if len(entities) == 0 {
+		errFound := errors.New("there are bills")
+		err := costs.EachLine(v, period, func(*costs.LedgerLine) error { return errFound })
+		if !errors.Is(err, errFound) {
+			return nil, err
+		}
+		return []string{Platform}, nil
+	}
+	authority, err := registry.NewAuthority(v)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.Scan(projections.Query{Table: projections.TableCloses}, func(k projections.Key, row projections.Row) error {
+		history := row.(*projections.History)
+		for i := range history.Versions {
+			if c, ok := history.Versions[i].Event.(*domain.BooksClosed); ok && c.Period.From <= period.From && c.Period.To >= period.To && authority.Judge(k, history, i) == "" {
+				entities[k.Scope] = true
+			}
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	for _, entity := range slices.Sorted(maps.Keys(entities)) {
+		if !entities[entity] {
+			open = append(open, entity)
+		}
+	}
+	return open, nil
+}
+
+// Checkpoint appends a signed statement of what the rows were at a position: a
+// C2SP signed note (https://c2sp.org/signed-note) whose text has these lines:
+//
+//	quartermaster.checkpoint/LOG   the name of the key too; LOG is the log's id
+//	records N                      that the position stands for
+//	position POSITION
+//	method METHOD                  version of the folds
+//	rows sha256 HEX                digest of the rows; see projections/snapshot.go
+//
+// It shows that the holder of the key said, no later than the log's own time of
+// the event, that folding these N records by this method gives these rows: who
+// folds the log to the position and finds another digest has another log, or
+// other folds. It does not name the records by their hash, proves nothing of a
+// single one, and is no checkpoint of a Merkle tree, which is why its text does
+// not have the form of one. And whoever holds the key and can write over the log
+// can sign another history: only a copy kept elsewhere tells.
+func (h *Conn) Checkpoint(ctx context.Context, key ed25519.PrivateKey, life, at domain.Instant) (outcome string, err error) {
+	const source = "quartermaster/schedule/checkpoint"
+	if known, err := h.recorded(ctx, domain.TopicBooks, Platform, source, life); err != nil || known {
+		return "a checkpoint was signed before", err
+	}
+	var sum [32]byte
+	var pos domain.Position
+	if err := h.View(ctx, func(v projections.View) error {
+		pos = v.Position()
+		sum, err = projections.DigestOf(v)
+		return err
+	}); err != nil {
+		return "", err
+	}
+	signer, err := newNoteSigner("quartermaster.checkpoint/"+h.ID, key)
+	if err != nil {
+		return "", fmt.Errorf("sign checkpoint: %w", err)
+	}
+	signed, err := note.Sign(&note.Note{Text: fmt.Sprintf("%s\nrecords %d\nposition %s\nmethod %s\nrows sha256 %x\n",
+		signer.name, pos.Records(), pos, projections.Method, sum)}, signer)
+	if err != nil {
+		return "", fmt.Errorf("sign checkpoint: %w", err)
+	}
+	env := &domain.Envelope{
+		Time: at, Subject: h.ID,
+		Event: &domain.CheckpointSigned{Entity: Platform, Position: pos.String(), Note: signed},
+	}
+	if err := domain.Validate(env); err != nil {
+		return "", fmt.Errorf("sign checkpoint: %w", err)
+	}
+	if err := h.recordOnce(ctx, source, life, env); err != nil {
+		return "", err
+	}
+	// An attempt that ended before it was noted may have appended one that the rows
+	// did not know above.
+	return fmt.Sprintf("%d records, rows %x; where an earlier attempt appended one, that one counts", pos.Records(), sum), nil
+}
+
+// noteSigner signs notes with a key of [keyfile].
+type noteSigner struct {
+	name string
+	hash uint32
+	key  ed25519.PrivateKey
+}
+
+// newNoteSigner fails when the name cannot be that of a note's key.
+func newNoteSigner(name string, key ed25519.PrivateKey) (*noteSigner, error) {
+	text, err := note.NewEd25519VerifierKey(name, key.Public().(ed25519.PublicKey))
+	if err != nil {
+		return nil, err
+	}
+	v, err := note.NewVerifier(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", strconv.Quote(name), err)
+	}
+	return &noteSigner{name, v.KeyHash(), key}, nil
+}
+
+// Name, KeyHash and Sign implement [note.Signer].
+func (s *noteSigner) Name() string { return s.name }
+
+func (s *noteSigner) KeyHash() uint32 { return s.hash }
+
+func (s *noteSigner) Sign(msg []byte) ([]byte, error) { return ed25519.Sign(s.key, msg), nil }

@@ -1,0 +1,144 @@
+// Package cli is the command line: it reads flags, calls the use cases of package app,
+// writes tables and JSON, and words errors. One file holds one noun. It knows nothing of
+// the daemon, whose command the program adds.
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/manifest"
+	"quartermaster/cmd/quartermaster/internal/app"
+)
+
+func (a *Program) applyCommand() *cobra.Command {
+	var (
+		files  []string
+		dryRun bool
+		key    string
+	)
+	cmd := &cobra.Command{
+		Use:   "apply -f FILE",
+		Short: "Declare workspaces, clusters, policies, prices and more from a file",
+		Long: `Apply reads declarations, shows how they differ from what the log says, and
+appends what is new as signed events. Applying a file again changes nothing.
+
+` + manifest.Help + `
+
+Quotas and budgets bind no plan yet, and nobody is notified when they are exceeded.
+Apply says so of each.
+
+JSON keys: changes (action, type, of, name, before, after), notices (type, of, name,
+notice), unchanged, applied, operator.`,
+		Example: "  quartermaster apply -f estate.yaml --dry-run\n  quartermaster apply -f estate.yaml -f prices.json --key ana.pem",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.NotDemo(); err != nil {
+				return err
+			}
+			return a.apply(cmd.Context(), files, dryRun, key)
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVarP(&files, "file", "f", nil, "file to apply, YAML or JSON (required)")
+	must(cmd.MarkFlagRequired("file"))
+	f.BoolVar(&dryRun, "dry-run", false, "show the difference and append nothing")
+	keyFlag(cmd, &key)
+	return cmd
+}
+
+func (a *Program) apply(ctx context.Context, files []string, dryRun bool, key string) error {
+	var documents []app.Document
+	for _, path := range files {
+		f, err := os.Open(path)
+		if err != nil {
+			return fmt.Errorf("apply: %w", err)
+		}
+		defer f.Close()
+		documents = append(documents, app.Document{Name: path, Text: f})
+	}
+	declared, err := app.ReadDeclarations(documents...)
+	if err != nil {
+		return err
+	}
+	if err := a.caller().Begin(ctx, dryRun); err != nil {
+		return err
+	}
+	ans, draft, err := a.caller().Apply(ctx, declared)
+	if err != nil {
+		return err
+	}
+	if !a.json {
+		a.showChanges(ans)
+	}
+	if len(draft.Events) > 0 && dryRun {
+		if err := a.tryOut(ctx, key, draft); err != nil {
+			return err
+		}
+	}
+	if len(draft.Events) > 0 && !dryRun {
+		s, err := a.signer(ctx, key)
+		if err != nil {
+			return err
+		}
+		// With the first operator came the workspace platform, which the file may declare too.
+		if _, draft, err = a.caller().Apply(ctx, declared); err != nil {
+			return err
+		}
+		if err := a.decide(ctx, s, draft); err != nil {
+			return err
+		}
+		ans.Applied, ans.Operator = true, s.name
+	}
+	if a.json {
+		return a.answerJSON(ans)
+	}
+	switch {
+	case ans.Applied:
+		fmt.Fprintf(a.out, "applied %d changes, signed by %s\n", len(draft.Events), ans.Operator)
+	case dryRun && len(draft.Events) > 0:
+		fmt.Fprintln(a.out, "nothing applied: this was a dry run")
+	default:
+		fmt.Fprintln(a.out, "nothing to do")
+	}
+	return nil
+}
+
+func (a *Program) showChanges(ans *app.Changes) {
+	for _, c := range ans.Changes {
+		sign := "+"
+		if c.Action == "change" {
+			sign = "~"
+		}
+		fmt.Fprintf(a.out, "%s %-22s %s", sign, c.Type, c.Name)
+		if c.Of != "" && c.Of != c.Name {
+			fmt.Fprintf(a.out, "  (%s)", c.Of)
+		}
+		fmt.Fprintln(a.out)
+		if c.Before != nil {
+			before, after := fields(c.Before), fields(c.After)
+			for _, k := range keysOf(before, after) {
+				if before[k] != after[k] {
+					fmt.Fprintf(a.out, "    %s: %s -> %s\n", k, orNone(before[k]), orNone(after[k]))
+				}
+			}
+		}
+	}
+	if ans.Unchanged > 0 {
+		fmt.Fprintf(a.out, "= %d unchanged\n", ans.Unchanged)
+	}
+	for _, n := range ans.Notices {
+		fmt.Fprintf(a.out, "! %-22s %s  (%s) is %s\n", n.Type, n.Name, n.Of, n.Notice)
+	}
+}
+
+func orNone(s string) string {
+	if strings.TrimSpace(s) == "" {
+		return "(none)"
+	}
+	return s
+}

@@ -1,0 +1,249 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"quartermaster/adapters/commandline"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/config"
+
+	"github.com/spf13/cobra"
+)
+
+// New is the command line of an app.
+func New(on *app.App, stdout, stderr io.Writer) *Program {
+	a := &Program{App: on, out: stdout, err: stderr}
+	on.Tell = func(note string) { a.note("%s", note) }
+	on.Track = a.track
+	return a
+}
+
+// Add adds a command of another package.
+func (a *Program) Add(cmd *cobra.Command) { a.others = append(a.others, cmd) }
+
+// JSON reports whether answers are to be in JSON.
+func (a *Program) JSON() bool { return a.json }
+
+// Run runs a command and returns the exit code.
+func (a *Program) Run(args []string, stdin io.Reader) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// The first signal asks for a clean end, the second kills.
+	context.AfterFunc(ctx, stop)
+	root := a.Root()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	err := errors.Join(root.ExecuteContext(ctx), a.Close())
+	if a.output == asCSV && (err == nil || a.csv != nil) {
+		err = errors.Join(err, a.writeCSV(root.OutOrStdout()))
+	}
+	var failed *failed
+	switch {
+	case err == nil && a.Lacks:
+		return commandline.ExitIncomplete
+	case err == nil:
+		return 0
+	case errors.As(err, &failed):
+		return cmp.Or(failed.code, commandline.ExitNo)
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		err = errStopped
+	}
+	code := exitOf(err)
+	if a.json || commandline.AsksJSON(args) {
+		answer := map[string]string{"error": worded(err)}
+		if kind := app.KindOf(err); kind != app.KindNone {
+			answer["kind"] = string(kind)
+		}
+		// The same stream as the answer would take, so that a program reads one.
+		if werr := json.NewEncoder(a.out).Encode(answer); werr == nil {
+			return code
+		}
+	}
+	fmt.Fprintf(a.err, "quartermaster: %s\n", worded(err))
+	return code
+}
+
+// exitOf returns what the program exits with for an error.
+func exitOf(err error) int {
+	switch app.KindOf(err) {
+	case app.KindInvalid, app.KindNotFound:
+		return commandline.ExitUsage
+	case app.KindUnavailable:
+		return commandline.ExitUnavailable
+	case app.KindDenied:
+		return commandline.ExitDenied
+	case app.KindIncomplete:
+		return commandline.ExitIncomplete
+	case app.KindConflict:
+		return commandline.ExitNo
+	}
+	return commandline.ExitOf(err)
+}
+
+// errStopped is what a command that a signal ended says, in place of what it
+// was doing.
+var errStopped = &app.IncompleteError{Err: errors.New("interrupted before it was done: run it again for an answer")}
+
+// failed is the error of a command whose answer is already written but is not
+// good: a verification that failed, rows that were refused.
+type failed struct {
+	why  string
+	code int // 0: commandline.ExitNo
+}
+
+func (f *failed) Error() string { return f.why }
+
+// Program holds what every command shares.
+type Program struct {
+	*app.App
+	out, err io.Writer
+	output   string // one of the forms
+	json     bool   // output is asJSON
+	csv      *grid  // the table that is written in CSV
+	quiet    bool
+
+	// HoldOpen holds the log open for other commands after the demo, until ctx ends.
+	HoldOpen func(ctx context.Context, listen string) error
+	others   []*cobra.Command // of others
+}
+
+// Root returns the tree of commands.
+func (a *Program) Root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "quartermaster",
+		Short: "The books of a GPU fleet: what there is, who used it, what it cost, what to buy",
+		Long: `Quartermaster keeps the books of a GPU fleet that spans clouds. Every fact is
+an event in a log that speaks Kafka's protocol; everything else is computed
+from that log and can be computed again.
+
+The data directory is made by the first command that appends something; the
+first decision makes a workspace "platform" and a first operator, whose key
+signs your decisions. With --config the log is in production: it is an
+Apache Kafka, the rows are in Postgres, and the instances of "quartermaster
+serve" fold them.
+
+  quartermaster apply -f estate.yaml             declare clusters, policies, prices ...
+  quartermaster import nodes nodes.csv --cluster lab
+  quartermaster fleet                            what there is
+  quartermaster usage --by workspace             who used it
+  quartermaster log replay --verify              rebuild everything and compare
+
+Exit codes: 0 done; 1 the answer is no: it differs, does not reconcile or is rejected;
+2 the command line, or a name or document that it gives, is wrong, and nothing was done;
+3 a server, a database or a file cannot be reached or read; 4 denied; 5 incomplete: the
+answer is written and lacks events, or the work was stopped. With -o json an error
+is an object with the keys error and kind.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			a.json = a.output == asJSON
+			if a.output == asCSV {
+				a.out = io.Discard // of what is no table
+			}
+			a.Named = cmd.Flags().Changed("data-dir") || os.Getenv("QUARTERMASTER_DATA_DIR") != ""
+			if cmd.Flags().Changed("brokers") && (len(a.Brokers) == 0 || slices.Contains(a.Brokers, "")) {
+				return commandline.Usagef("--brokers is empty: name host:port, or leave the flag out to use the embedded log")
+			}
+			// "quartermaster config" says itself what is wrong with the file.
+			if a.ConfigPath == "" || cmd.Parent().Name() == "config" {
+				return nil
+			}
+			if len(a.Brokers) > 0 {
+				return commandline.Usagef("--brokers and --config both name a log: leave one out")
+			}
+			var err error
+			a.Config, err = config.Load(a.ConfigPath, os.Getenv)
+			return err
+		},
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	f := root.PersistentFlags()
+	f.StringVar(&a.Dir, "data-dir", defaultDir(), "directory of the embedded log and of snapshots (environment: QUARTERMASTER_DATA_DIR)")
+	f.StringSliceVar(&a.Brokers, "brokers", nil, "addresses of a Kafka cluster to use instead of the embedded log")
+	f.StringVar(&a.ConfigPath, "config", os.Getenv("QUARTERMASTER_CONFIG"), "configuration of a log on Kafka and of rows in Postgres (environment: QUARTERMASTER_CONFIG)")
+	commandline.OutputFlag(f, &a.output, "form of the answer: table, wide (every column, whole), json or csv (the main table)", asTable, asWide, asJSON, asCSV)
+	f.BoolVar(&a.quiet, "quiet", false, "no progress bars and notes on standard error")
+	root.AddCommand(
+		a.applyCommand(),
+		a.getCommand(),
+		a.decisionsCommand(),
+		a.commitmentCommand(),
+		a.operatorCommand(),
+		a.clusterCommand(),
+		a.keyCommand(),
+		a.importCommand(),
+		a.fleetCommand(),
+		a.nodeCommand(),
+		a.modelsCommand(),
+		a.servingCommand(),
+		a.jobsCommand(),
+		a.fragmentationCommand(),
+		a.usageCommand(),
+		a.costsCommand(),
+		a.planCommand(),
+		a.simulateCommand(),
+		a.logCommand(),
+		a.quarantineCommand(),
+		a.streamsCommand(),
+		a.deadLettersCommand(),
+		a.snapshotCommand(),
+		a.configCommand(),
+		a.generationCommand(),
+		a.demoCommand(),
+	)
+	root.AddCommand(a.others...)
+	must(commandline.SetVersion(root, app.Version().Version, app.Version()))
+	commandline.Strict(root)
+	return root
+}
+
+// defaultDir is where the data is if nobody says, "" where the environment does not
+// tell.
+func defaultDir() string {
+	if dir := os.Getenv("QUARTERMASTER_DATA_DIR"); dir != "" {
+		return dir
+	}
+	if dir := os.Getenv("XDG_DATA_HOME"); dir != "" {
+		return filepath.Join(dir, "quartermaster")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "" // placed refuses it
+	}
+	return filepath.Join(home, ".local", "share", "quartermaster")
+}
+
+// note tells a person something beside the answer.
+func (a *Program) note(format string, args ...any) {
+	if !a.quiet {
+		fmt.Fprintf(a.err, format+"\n", args...)
+	}
+}
+
+// answerJSON writes one JSON document.
+func (a *Program) answerJSON(v any) error {
+	return commandline.WriteJSON(a.out, v)
+}
+
+// worded is the text of an error, which names the flag that is wrong and says what a
+// person does about it.
+func worded(err error) string {
+	text := app.Advised(err)
+	var wrong *app.InvalidError
+	if errors.As(err, &wrong) && wrong.Field != "" {
+		text = "--" + wrong.Field + ": " + text
+	}
+	return text
+}

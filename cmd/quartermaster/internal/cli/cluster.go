@@ -1,0 +1,344 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/commandline"
+	"quartermaster/adapters/remotewrite"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+)
+
+// keyAnswer is what answers a new key, which is shown this once.
+type keyAnswer struct {
+	Cluster       string         `json:"cluster"`
+	Workspace     string         `json:"workspace,omitempty"`
+	Registered    bool           `json:"registered"` // the registration is new or changed
+	KeyID         string         `json:"key_id"`
+	Key           string         `json:"key,omitempty"`
+	Prometheus    string         `json:"prometheus,omitempty"` // remote_write for its Prometheus
+	KeyFile       string         `json:"key_file,omitempty"`
+	Expires       domain.Instant `json:"expires,omitempty"`
+	Previous      string         `json:"previous_key_id,omitempty"`
+	PreviousUntil domain.Instant `json:"previous_valid_until,omitempty"`
+}
+
+func (a *Program) clusterCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "cluster", Short: "Register clusters, and see which keys theirs are"}
+	cmd.AddCommand(a.clusterRegisterCommand(), a.clusterListCommand())
+	return cmd
+}
+
+// newKeyFlags are what every command that makes a key asks.
+type newKeyFlags struct {
+	operator string // key file
+	expires  time.Duration
+	file     string
+}
+
+func (f *newKeyFlags) on(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&f.expires, "expires", 0, "how long the new key holds, for example 8760h; for ever by default")
+	cmd.Flags().StringVar(&f.file, "key-file", "", "write the new key to this file, for its owner alone, instead of showing it")
+	keyFlag(cmd, &f.operator)
+}
+
+func (f *newKeyFlags) check() error {
+	if f.expires < 0 {
+		return commandline.Usagef("--expires %s: want a time ahead", f.expires)
+	}
+	if f.file == "" {
+		return nil
+	}
+	if _, err := os.Lstat(f.file); err == nil {
+		return fmt.Errorf("--key-file %s: the file exists; name a new one", f.file)
+	}
+	return nil
+}
+
+func (f *newKeyFlags) end(at domain.Instant) domain.Instant {
+	if f.expires == 0 {
+		return 0
+	}
+	return at + domain.Instant(f.expires)
+}
+
+func (a *Program) clusterRegisterCommand() *cobra.Command {
+	var (
+		reg       domain.ClusterRegistered
+		class     string
+		workspace string
+		gateway   string
+		scrape    time.Duration
+		flags     newKeyFlags
+	)
+	cmd := &cobra.Command{
+		Use:   "register NAME",
+		Short: "Register a cluster and make the key with which it pushes events",
+		Long: `Register declares a cluster, or changes what is declared of it, and makes its
+first key. Nodes (node-reporter) and Prometheus show the key when they push, and
+can push for this cluster alone. An admin or operator of the workspace signs it.
+
+The key is shown once. The log keeps an HMAC of it, from which nobody can find
+it. Of a cluster that "quartermaster apply" declared, the name is enough.
+
+With --gateway it also prints the remote_write stanza for the Prometheus of the
+cluster, which sends what dcgm-exporter, vLLM, SGLang, TGI and kube-state-metrics
+say, and nothing else.
+
+JSON keys: cluster, workspace, registered (the declaration is new or changed),
+key_id, key (not with --key-file), key_file, prometheus (with --gateway), expires.`,
+		Example: "  quartermaster cluster register lab --provider aws --class hyperscaler --region us-east-1 --key-file lab.key\n" +
+			"  quartermaster cluster register train-eu --workspace research -o json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			reg.ProviderClass = domain.ProviderClass(class)
+			stanza, err := stanzaFor(args[0], gateway, scrape)
+			if err != nil {
+				return err
+			}
+			return a.registerCluster(cmd.Context(), args[0], workspace, &reg, stanza, &flags)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&workspace, "workspace", "", "workspace that owns it (default platform)")
+	f.StringVar(&reg.Provider, "provider", "", "who supplies it, for example aws")
+	f.StringVar(&class, "class", "", "hyperscaler, neocloud, reseller or owned")
+	f.StringVar(&reg.Region, "region", "", "region that it is in")
+	f.StringVar(&reg.BillingAccount, "account", "", "account that it is billed to")
+	f.StringSliceVar(&reg.Certifications, "certification", nil, "certification that it has; may be given again")
+	f.StringVar(&reg.Name, "title", "", "name for people")
+	f.StringVar(&gateway, "gateway", "", "address at which Prometheus reaches the gateway, for example https://quartermaster.example:7443")
+	f.DurationVar(&scrape, "scrape-interval", 0, "scrape_interval of that Prometheus (default 30s)")
+	flags.on(cmd)
+	return cmd
+}
+
+// stanzaFor returns what the Prometheus of a cluster needs to write to a gateway, "" without one.
+func stanzaFor(cluster, gateway string, scrape time.Duration) (string, error) {
+	if gateway == "" {
+		return "", nil
+	}
+	u, err := url.Parse(gateway)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		return "", fmt.Errorf("--gateway %.100q: want an address such as https://quartermaster.example:7443", gateway)
+	}
+	if scrape < 0 || scrape > time.Hour {
+		return "", commandline.Usagef("--scrape-interval %s: want more than 0 and at most 1h", scrape)
+	}
+	return remotewrite.Stanza(cluster, u.JoinPath("/api/v1/write").String(), "/etc/prometheus/quartermaster.key", scrape), nil
+}
+
+func (a *Program) registerCluster(ctx context.Context, name, workspace string, reg *domain.ClusterRegistered, stanza string, flags *newKeyFlags) error {
+	if err := errors.Join(a.NotDemo(), flags.check()); err != nil {
+		return err
+	}
+	s, err := a.signer(ctx, flags.operator) // makes the first operator
+	if err != nil {
+		return err
+	}
+	key, draft, err := a.caller().RegisterCluster(ctx, &app.ClusterRegistration{Name: name, Workspace: workspace, ClusterRegistered: *reg, Expires: flags.end(app.Now())})
+	if err != nil {
+		return err
+	}
+	return a.issue(ctx, s, draft, key, stanza, flags.file)
+}
+
+// issue has a new key decided, and shows it or writes it to a file. The file is written
+// first: a key that the log knows and nobody has is of no use.
+func (a *Program) issue(ctx context.Context, s signer, draft app.Draft, key *app.NewKey, stanza, file string) error {
+	ans := keyAnswer{
+		Cluster: key.Cluster, Workspace: key.Workspace, Registered: key.Registered, KeyID: key.Key.ID, Prometheus: stanza,
+		Expires: key.Expires, Previous: key.Previous, PreviousUntil: key.PreviousUntil,
+	}
+	if file != "" {
+		if err := writeNew(file, key.Key.String()+"\n"); err != nil {
+			return fmt.Errorf("--key-file: %w", err)
+		}
+		ans.KeyFile = file
+	} else {
+		ans.Key = key.Key.String()
+	}
+	if err := a.decide(ctx, s, draft); err != nil {
+		if file != "" {
+			err = errors.Join(err, os.Remove(file))
+		}
+		return err
+	}
+	if a.json {
+		return a.answerJSON(ans)
+	}
+	if ans.Registered {
+		fmt.Fprintf(a.out, "cluster %s is registered in workspace %s\n", ans.Cluster, ans.Workspace)
+	}
+	if file != "" {
+		fmt.Fprintf(a.out, "its key %s is in %s\n", ans.KeyID, file)
+	} else {
+		fmt.Fprintf(a.out, "its key %s, shown this once:\n\n  %s\n\n", ans.KeyID, ans.Key)
+	}
+	if ans.Prometheus != "" {
+		fmt.Fprintf(a.out, "\nfor its Prometheus, with the key in a file beside:\n\n%s\n", ans.Prometheus)
+	}
+	if ans.Expires != 0 {
+		fmt.Fprintf(a.out, "it holds until %s\n", ans.Expires)
+	}
+	if ans.Previous != "" {
+		fmt.Fprintf(a.out, "key %s holds until %s: give the new one to the nodes and to Prometheus before\n", ans.Previous, ans.PreviousUntil)
+	}
+	return nil
+}
+
+// writeNew writes a new file that its owner alone may read.
+func writeNew(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
+}
+
+func (a *Program) clusterListCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "Show the clusters and which of their keys hold",
+		Long: `List shows every cluster with the keys it has had.
+
+JSON keys: clusters (cluster, workspace, provider, provider_class, region, nodes,
+keys (cluster, key_id, issued, until, why, revoked, live)).`,
+		Example: "  quartermaster cluster list\n  quartermaster cluster list -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ans, err := a.caller().Clusters(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerJSON(ans)
+			}
+			t := a.table("cluster", "workspace", "provider", "region", "nodes", "key", "holds")
+			for _, c := range ans.Clusters {
+				first := true
+				row := func(key, holds string) {
+					if first {
+						t.AppendRow([]any{c.Cluster, c.Workspace, c.Provider, c.Region, c.Nodes, key, holds})
+					} else {
+						t.AppendRow([]any{"", "", "", "", "", key, holds})
+					}
+					first = false
+				}
+				for _, k := range c.Keys {
+					switch {
+					case !k.Live:
+						row(k.KeyID, fmt.Sprintf("no, since %s: %s", k.Until, k.Why))
+					case k.Until != 0:
+						row(k.KeyID, fmt.Sprintf("until %s: %s", k.Until, k.Why))
+					default:
+						row(k.KeyID, "yes")
+					}
+				}
+				if first {
+					row("none", "")
+				}
+			}
+			t.Render()
+			return nil
+		},
+	}
+	return cmd
+}
+
+func (a *Program) keyCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "key", Short: "Rotate and revoke the keys with which clusters push events"}
+	cmd.AddCommand(a.keyRotateCommand(), a.keyRevokeCommand())
+	return cmd
+}
+
+func (a *Program) keyRotateCommand() *cobra.Command {
+	var (
+		overlap time.Duration
+		flags   newKeyFlags
+	)
+	cmd := &cobra.Command{
+		Use:   "rotate CLUSTER",
+		Short: "Make a new key of a cluster; the one before holds a while longer",
+		Long: `Rotate makes a new key. The one before holds for --overlap, so that nodes and
+Prometheus can be given the new one in turn; after that the new one alone. An
+admin or operator of the cluster's workspace signs it.
+
+JSON keys: cluster, registered (always false), key_id, key (not with --key-file),
+key_file, expires, previous_key_id, previous_valid_until.`,
+		Example: "  quartermaster key rotate lab --overlap 48h --key-file lab.key.new",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := errors.Join(a.NotDemo(), flags.check()); err != nil {
+				return err
+			}
+			s, err := a.signer(cmd.Context(), flags.operator)
+			if err != nil {
+				return err
+			}
+			key, draft, err := a.caller().RotateKey(cmd.Context(), args[0], domain.Instant(overlap), flags.end(app.Now()))
+			if err != nil {
+				return err
+			}
+			return a.issue(cmd.Context(), s, draft, key, "", flags.file)
+		},
+	}
+	cmd.Flags().DurationVar(&overlap, "overlap", 24*time.Hour, "how long the key before holds")
+	flags.on(cmd)
+	return cmd
+}
+
+func (a *Program) keyRevokeCommand() *cobra.Command {
+	var reason, operator string
+	cmd := &cobra.Command{
+		Use:   "revoke KEY-ID",
+		Short: "End a key at once",
+		Long: `Revoke ends a key: within five seconds nobody is let in with it any more. What
+was pushed with it stays. An admin or operator of the cluster's workspace signs it.
+
+JSON keys: cluster, key_id, revoked_at, keys_left (of the cluster, that hold).`,
+		Example: "  quartermaster key revoke k7ymqv3x2a --reason \"laptop lost\"",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.NotDemo(); err != nil {
+				return err
+			}
+			if err := a.caller().Begin(cmd.Context(), false); err != nil {
+				return err
+			}
+			ans, draft, err := a.caller().RevokeKey(cmd.Context(), args[0], reason)
+			if err != nil {
+				return err
+			}
+			s, err := a.signer(cmd.Context(), operator)
+			if err != nil {
+				return err
+			}
+			if err := a.decide(cmd.Context(), s, draft); err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerJSON(ans)
+			}
+			fmt.Fprintf(a.out, "key %s of cluster %s is revoked\n", ans.KeyID, ans.Cluster)
+			if ans.KeysLeft == 0 {
+				fmt.Fprintf(a.out, "the cluster has no key left: \"quartermaster cluster register %s\" makes one\n", ans.Cluster)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who read the log")
+	keyFlag(cmd, &operator)
+	return cmd
+}

@@ -1,0 +1,255 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/commandline"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/costs"
+	"quartermaster/projections/dimension"
+)
+
+func (a *Program) costsCommand() *cobra.Command {
+	var (
+		period, workspace, asOf string
+		by, where               []string
+		requireReconciled       bool
+	)
+	cmd := &cobra.Command{
+		Use:   "costs",
+		Short: "Who carries what of a month's bills, to the cent",
+		Long: `Costs divides a month's bills among those who used what was billed, and shows
+that nothing is lost on the way: the lines add up to the invoices, the parts of
+a line to the line, and what nobody used, what was broken and what nobody saw
+are parts of their own. A line belongs to the month, in UTC, that the middle of
+its billing period lies in. Of a line or an invoice that was stated more than
+once, what was stated last counts; a line id in two months counts in both, and is listed.
+
+There are two ledgers. Billed reconciles with the totals of invoices, which are received
+apart from their lines (import both with "quartermaster import focus"). Effective
+spreads commitments over their terms. An invoice that differs from its lines by
+no more than its own rounding is adjusted, in sight; one that differs by more is
+shown with its difference. Lines of several months may name one invoice: then it
+is compared with all of them, and each month shows its part.
+
+With --require-reconciled the command fails, and says why, when an invoice differs from
+its lines, has none, or was voided and has some; when lines name an invoice that
+nobody received; and when a line or an invoice cannot be used. Lines that name
+no invoice yet have nothing to reconcile with.
+
+Tables show whole cents: where a workspace's total is shown it is rounded once
+for each invoice, so that statements add up to what is paid; the cents of other
+rows are apportioned so that a column adds up to its total. JSON has every digit.
+
+With --workspace, groups, totals and statements are what this workspace carries.
+Invoices, commitments, matches and exceptions stay whole, because a part of a
+bill reconciles with nothing. --where narrows groups and totals alone, because a
+statement is of a whole invoice.
+
+Dimensions for --by and --where: workspace, component, class, cluster, deployment,
+workload_class, gpu_model, billing_model, provider, provider_class, region,
+invoice, line, day, hour, match_method. What nobody declared is unknown, and what
+is for several that differ is mixed.
+  workspace   who carries it, or platform, platform:reliability (what failed or
+              was maintained), platform:unobserved (what nobody saw) or
+              platform:prepaid (paid now for a term)
+  component   allocated, busy_unattributed (worked, and nobody is known to have
+              held it; carried as idle is), idle, unprovisioned, failed,
+              maintenance, unobserved, unseen (bought beyond the time in
+              service), unused_commitment, prepaid, unmatched, rounding_adjustment
+  class       committed, on_demand, spot, owned, shared, credit, tax, rounding
+  workload_class  of the deployment; none for what nobody held
+  gpu_model, billing_model  of the machines that it is for; where they do not say
+              how they are billed, the class of the line does
+  provider, provider_class  of the cluster, else of the billing account's
+              clusters; else the issuer of the invoice is the provider
+  match_method  how a line found its machines: by_resource, by_pool, by_account,
+              by_commitment, by_following, by_nothing
+
+JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
+  program (version, commit, date, methods: what made the report);
+  position, period (from, to), workspace, note (what stays whole), methods
+    (folds, attribution), lines, allocations, generated (true when something of it was
+    made by a generator and no supplier sent it);
+  policies (kind, value, policy, workspace, effective_from, operator): the
+    default where policy is missing;
+  by, where (dimension, values), groups (key with a value per dimension) and totals, each with currency,
+    billed, effective, billed_minor and effective_minor (in whole cents, and groups
+    add up to totals), bought_gpu_ms, allocated_gpu_ms, measured_gpu_ms (the part
+    of it for which activity was measured), useful_gpu_ms (null where nothing was
+    measured), effective_per_bought_gpu_hour, effective_per_allocated_gpu_hour and
+    effective_per_useful_gpu_hour (each null where it is not defined; then
+    effective_per_bought_gpu_hour_absent, effective_per_allocated_gpu_hour_absent
+    or effective_per_useful_gpu_hour_absent says why: none bought, none allocated,
+    not measured or none useful); groups also allocations (how many) and the
+    largest of them where they were asked for;
+  activity_coverage_permille: of the time held in the hours billed, for how much
+    activity was measured (null where nothing was held); what was not measured
+    is not counted as useful;
+  statements (issuer, account, invoice, currency, period where there is no
+    invoice, workspace, billed, amount: billed in whole cents);
+  invoices (issuer, account, invoice, currency, period, status: reconciled, adjusted,
+    spans_months, differs, no_invoice, no_lines or voided; lines, billed by
+    lines, attributed by allocations, received, difference (received less attributed,
+    before the rounding adjustment; of a voided invoice nothing counts as received), difference_minor in whole cents, rounding_adjustment, after (the
+    difference less the rounding adjustment), generated; details: for each row of the invoice
+    that lines name, and for the rest, detail (its id), rows, lines, billed,
+    received, difference, rounding_adjustment and after;
+    rounded_away: what rounding to 18 decimals took from what the month's lines
+    bill, as written less as kept;
+    elsewhere: period, lines and billed of each other month whose lines name it,
+    and then received and difference are of all months);
+  unreconciled (subject: an invoice or a line; why) and unreconciled_count, what --require-reconciled
+    fails for;
+  commitments (issuer, commitment, currency, purchases, purchased, used_lines,
+    used, unused_lines, unused, sponsored);
+  matches (match_method, currency, lines, billed, effective);
+  exceptions (kind, subject, detail, gpu_ms, lines, currency, billed,
+    effective), of these kinds:
+` + kindsText() + `;
+  incomplete (events in quarantine that may concern this answer), missing
+    (events that are known to exist and have not arrived), dropped (what agents
+    of nodes lost of that time, if they did: cluster, node, topic, events, from,
+    to, reason).`,
+		Example: "  quartermaster costs --period 2026-05\n" +
+			"  quartermaster costs explain --workspace vc-a01 --period 2026-05\n" +
+			"  quartermaster costs --period 2026-05 --by component --where provider_class=hyperscaler\n" +
+			"  quartermaster costs --period 2026-05 --by workspace,component -o json\n" +
+			"  quartermaster costs --period 2026-05 --workspace vc-a01 --by deployment,day\n" +
+			"  quartermaster costs --period 2026-05 --require-reconciled\n" +
+			"  quartermaster costs allocations --period 2026-05 --line LINE\n" +
+			"  quartermaster costs explain ALLOCATION\n" +
+			"  quartermaster costs moved --before may.json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q := costs.Query{Workspace: workspace}
+			var err error
+			if q.Month, err = monthFlag(period); err != nil {
+				return err
+			}
+			if q.By, err = costs.ParseDimensions(by); err != nil {
+				return commandline.Usagef("--by: %w", err)
+			}
+			if q.Where, err = costs.ParseConditions(where); err != nil {
+				return commandline.Usagef("--where: %w", err)
+			}
+			r, err := a.caller().Costs(cmd.Context(), app.At(asOf), q)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				err = a.answerReport(r)
+			} else {
+				err = a.showCosts(cmd.Context(), app.At(asOf), r)
+			}
+			if err == nil && requireReconciled && r.UnreconciledCount > 0 {
+				why := unreconciledText(r.Unreconciled)
+				fmt.Fprintln(a.err, "quartermaster: "+why)
+				return &failed{why: why}
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&period, "period", "", "billing month in UTC, for example 2026-05 (required)")
+	f.StringVar(&workspace, "workspace", "", "only what this workspace carries; invoices stay whole")
+	f.StringSliceVar(&by, "by", []string{"workspace"}, "dimensions to group by, separated by commas")
+	whereFlag(cmd, &where)
+	f.BoolVar(&requireReconciled, "require-reconciled", false, "fail, and say why, when the bills do not reconcile")
+	asOfFlag(cmd, &asOf)
+	must(cmd.MarkFlagRequired("period"))
+	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand())
+	return cmd
+}
+
+// whereFlag lets a command narrow its answer by conditions on dimensions.
+func whereFlag(cmd *cobra.Command, where *[]string) {
+	cmd.Flags().StringArrayVar(where, "where", nil, "only what has this `dimension=value`; repeat it for more values of a dimension, or for more dimensions")
+}
+
+// whereText says what an answer is narrowed to, as a clause: ", where provider is aws or lab".
+func whereText(where []dimension.Condition, blank func(dimension.Name) string) string {
+	var b strings.Builder
+	for i, c := range where {
+		values := make([]string, len(c.Values))
+		for j, v := range c.Values {
+			values[j] = clipped(cmp.Or(v, blank(c.Dimension)))
+		}
+		fmt.Fprintf(&b, "%s %s is %s", map[bool]string{true: ", where", false: " and"}[i == 0], c.Dimension, strings.Join(values, " or "))
+	}
+	return b.String()
+}
+
+// kindsText lists what may be in question about costs, in lines.
+func kindsText() string {
+	b, column := strings.Builder{}, 0
+	for i, k := range costs.ExceptionKinds() {
+		switch {
+		case i == 0:
+			b.WriteString("    ")
+		case column+len(k) > 76:
+			b.WriteString(",\n    ")
+			column = 0
+		default:
+			b.WriteString(", ")
+		}
+		b.WriteString(string(k))
+		column += len(k) + 2
+	}
+	return b.String()
+}
+
+// unreconciledText says what does not reconcile, and why; of very many the first.
+func unreconciledText(all []costs.Unreconciled) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s of the bills do not reconcile:", comma(len(all)))
+	for i, u := range all {
+		if i == shownRows {
+			fmt.Fprintf(&b, "\n  and %s more; see -o json", comma(len(all)-i))
+			break
+		}
+		fmt.Fprintf(&b, "\n  %s: %s", u.Subject, u.Why)
+	}
+	return b.String()
+}
+
+// monthFlag reads a billing month on the command line.
+func monthFlag(s string) (domain.Interval, error) {
+	t, err := time.ParseInLocation("2006-01", s, time.UTC)
+	if err != nil || t.Year() < 1970 || t.Year() > 2261 {
+		return domain.Interval{}, commandline.Usagef("--period %q is not a billing month, for example 2026-05", s)
+	}
+	return projections.BillingMonth(domain.InstantOf(t)), nil
+}
+
+// noBills says where bills would come from, or that those of the month charge nothing
+// to a workspace.
+func (a *Program) noBills(ctx context.Context, at app.At, month domain.Interval, workspace string) error {
+	months, err := a.caller().BillingMonths(ctx, at)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(months, month) && workspace != "" {
+		fmt.Fprintf(a.out, "no part of the bills of %s is charged to workspace %s\n", app.MonthName(month), workspace)
+		return nil
+	}
+	if len(months) == 0 {
+		fmt.Fprintf(a.out, "no bills in %s, and none at all yet: import them with \"quartermaster import focus FILE\"\n", app.MonthName(month))
+		return nil
+	}
+	names := make([]string, len(months))
+	for i, m := range months {
+		names[i] = app.MonthName(m)
+	}
+	fmt.Fprintf(a.out, "no bills in %s; there are some in %s\n", app.MonthName(month), strings.Join(names, ", "))
+	return nil
+}

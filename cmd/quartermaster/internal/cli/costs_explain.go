@@ -1,0 +1,306 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/commandline"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+	"quartermaster/projections/costs"
+)
+
+const waterfallKeys = `JSON keys of a waterfall:
+  program (version, commit, date, methods: what made the report);
+  position, period and before (from, to; before is null where that month has no
+    bills), workspace, ledger (effective or billed: what shares and changes are of),
+    methods, generated, incomplete, missing, dropped;
+  currencies: the whole, once for each currency. It and each of its steps, by
+    component, then cluster, then deployment, the largest first, have level and name,
+    the keys of a cost as groups of "quartermaster costs" have them, share_percent (of
+    the whole, null where that is 0), before (the cost in the month before, null
+    without bills), change (amount and amount_minor, null without bills before;
+    percent, null where it is not defined, and then percent_absent: no bills before,
+    nothing before or below zero before), allocations (how many), steps, and of the
+    deepest steps largest, their largest allocations. Steps add up to the step above
+    them, in both months, exactly and in minor units.`
+
+func (a *Program) costExplainCommand() *cobra.Command {
+	var (
+		period, asOf, ledger string
+		q                    app.CostsExplained
+	)
+	cmd := &cobra.Command{
+		Use:   "explain [ALLOCATION]",
+		Short: "What a team is charged for and what changed, or where one cent comes from",
+		Long: `Explain has two forms.
+
+With --workspace and --period it explains what a workspace is charged for in a month:
+by component, then by cluster, then by deployment, the largest first, each beside the
+month before, down to the largest allocations of each deployment, with the command
+that explains them. Cost is per GPU-hour bought, allocated and useful; what was not
+measured says so, and is never 0.00.
+
+With ALLOCATION it traces one allocation, as "quartermaster costs allocations" lists them: to the line
+as the supplier wrote it and the event that recorded it, to the class of the line
+and how it found its machines, to the time by which it was divided, to the
+policies, method versions and position, and to the invoice and the statement
+that it is in. Quote the allocation, because it has semicolons.
+
+` + waterfallKeys + `
+
+JSON keys of an allocation, beside its own
+  (` + allocationKeys + `):
+  program (version, commit, date, methods: what made the report);
+  position, period, methods (folds, attribution), policies (kind, value, policy,
+    workspace, effective_from, operator);
+  weight, of and weight_unit: the allocation gets weight of of of its line, in gpu_ms,
+    money (what it follows cost), share (of a sponsor) or whole; why;
+  interval (from, to): the part of the charge period that it is for;
+  usage: the machines that the line was divided by (cluster, node, resource_id,
+    sku, registered; gpu_ms, what each weighs here, and useful_gpu_ms of it;
+    period_gpu_ms, all of its time in the charge period) and unseen_gpu_ms, what
+    was bought beyond their time;
+  followed: what the line was divided after (scope: resource, invoice_detail,
+    invoice, account or commitment; name, period, lines, billed, effective), or
+    null;
+  charge: the line in the columns of FOCUS, with x_LineId, x_FocusVersion,
+    x_Generated and Other, the columns that FOCUS does not define;
+  whole: the line divided (billed, effective, allocations, corrects, reason, stated:
+    how often);
+  event (type, topic, partition, key, source, incarnation, sequence, time,
+    appended);
+  invoice_reconciliation and statement: as invoices and statements of
+    "quartermaster costs";
+  incomplete, missing.`,
+		Example: "  quartermaster costs explain --workspace vc-a01 --period 2026-05\n" +
+			"  quartermaster costs explain --workspace vc-a01 --period 2026-05 --ledger billed --largest 3\n" +
+			`  quartermaster costs explain 'issuer=AWS;account=1234;line=L1;hour=2026-05-01T00:00:00Z;workspace=research;cluster=c1;deployment=chat;component=allocated'`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				for _, flag := range []string{"workspace", "period", "ledger", "largest"} {
+					if cmd.Flags().Changed(flag) {
+						return commandline.Usagef("an allocation and --%s exclude each other: explain one allocation, or with --workspace and --period what a workspace is charged for", flag)
+					}
+				}
+				return a.explainAllocation(cmd.Context(), app.At(asOf), args[0])
+			}
+			switch {
+			case q.Workspace == "" && period == "":
+				return commandline.Usagef("name an allocation, or --workspace and --period for what a workspace is charged for; \"quartermaster costs allocations --period MONTH\" lists allocations")
+			case q.Workspace == "":
+				return commandline.Usagef("--period needs --workspace: a waterfall is of one workspace")
+			case period == "":
+				return commandline.Usagef("--workspace needs --period: a waterfall is of one billing month, for example 2026-05")
+			case q.Largest < 0:
+				return commandline.Usagef("--largest %d: want 0 or more", q.Largest)
+			}
+			switch q.Ledger = costs.Ledger(ledger); q.Ledger {
+			case costs.Effective, costs.Billed:
+			default:
+				return commandline.Usagef("--ledger %q: want %s or %s", ledger, costs.Effective, costs.Billed)
+			}
+			var err error
+			if q.Month, err = monthFlag(period); err != nil {
+				return err
+			}
+			return a.explainCosts(cmd.Context(), app.At(asOf), q)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&q.Workspace, "workspace", "", "explain what this workspace is charged for; needs --period")
+	f.StringVar(&period, "period", "", "billing month in UTC, for example 2026-05; needs --workspace")
+	f.StringVar(&ledger, "ledger", string(costs.Effective), "ledger that orders, and that shares and changes are of: effective or billed")
+	f.IntVar(&q.Largest, "largest", 1, "allocations to name for each deployment, the largest first")
+	asOfFlag(cmd, &asOf)
+	return cmd
+}
+
+func (a *Program) explainAllocation(ctx context.Context, at app.At, name string) error {
+	ref, err := attribution.ParseRef(name)
+	if err != nil {
+		return fmt.Errorf("%w; \"quartermaster costs allocations --period MONTH\" lists allocations, and each goes between quotes", err)
+	}
+	x, err := a.caller().ExplainAllocation(ctx, at, ref)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.answerReport(x)
+	}
+	a.showAllocation(x)
+	return nil
+}
+
+func (a *Program) explainCosts(ctx context.Context, at app.At, q app.CostsExplained) error {
+	w, err := a.caller().ExplainCosts(ctx, at, q)
+	switch {
+	case err != nil:
+		return err
+	case a.json:
+		return a.answerReport(w)
+	case len(w.Currencies) == 0:
+		return a.noBills(ctx, at, w.Month, w.Workspace)
+	}
+	a.showWaterfall(w)
+	return nil
+}
+
+func (a *Program) showWaterfall(w *costs.Waterfall) {
+	fmt.Fprintf(a.out, "what %s is charged for %s, %s\n", clipped(w.Workspace), app.MonthName(w.Month), w.Ledger)
+	if w.Generated {
+		fmt.Fprintln(a.out, generatedNote)
+	}
+	if w.Before == nil {
+		fmt.Fprintln(a.out, "the month before has no bills, so no change is shown")
+	}
+	for i := range w.Currencies {
+		a.showSteps(w, &w.Currencies[i])
+	}
+	fmt.Fprintln(a.out)
+	fmt.Fprintf(a.out, "method: %s on %s\nposition: %s\n", w.Methods.Attribution, w.Methods.Folds, a.position(w.Position))
+	a.reportEnds(w.Completeness)
+}
+
+// shownStep is a step of a waterfall with the names of the steps above it, the first of
+// which is a component.
+type shownStep struct {
+	*costs.Step
+	path   []string
+	hidden bool // it is the only part of the step above, and has no name
+}
+
+// stepsBelow returns the steps below one, each before those that it is made of.
+func stepsBelow(s *costs.Step, above ...string) (all []shownStep) {
+	for i := range s.Steps {
+		n := &s.Steps[i]
+		hidden := len(s.Steps) == 1 && n.Name == ""
+		path := slices.Clone(above)
+		if !hidden {
+			path = append(path, clipped(cmp.Or(n.Name, costs.Blank(n.Level))))
+		}
+		all = append(append(all, shownStep{n, path, hidden}), stepsBelow(n, path...)...)
+	}
+	return all
+}
+
+// label indents the name of a step by how deep it is.
+func (s *shownStep) label() string {
+	return strings.Repeat("  ", len(s.path)-1) + s.path[len(s.path)-1]
+}
+
+// showSteps shows the steps of a currency, what a GPU-hour of each component costs, and
+// the largest allocations.
+func (a *Program) showSteps(w *costs.Waterfall, whole *costs.Step) {
+	steps := stepsBelow(whole)
+	fmt.Fprintln(a.out)
+	t := a.table("component, cluster, deployment", "currency", "cost", "share", "month before", "change", "change %")
+	t.main = true
+	alignRight(t, 3, 7)
+	for _, s := range steps {
+		if !s.hidden {
+			t.AppendRow(append(table.Row{cell{s.label(), strings.Join(s.path, "/")}, s.Currency}, stepCells(s.Step, w.Ledger)...))
+		}
+	}
+	if a.output != asCSV { // which has the steps of all currencies, and no sums
+		t.AppendSeparator()
+		t.AppendRow(append(table.Row{"total", whole.Currency}, stepCells(whole, w.Ledger)...))
+	}
+	t.Render()
+
+	fmt.Fprintln(a.out, "\nGPU-hours, and what one costs: effective cost divided by hours bought, allocated and useful")
+	t = a.table("component", "bought", "allocated", "useful", "per bought", "per allocated", "per useful")
+	alignRight(t, 2, 7)
+	for _, s := range steps {
+		if s.Level == costs.ByComponent {
+			t.AppendRow(append(table.Row{s.label()}, hourCells(&s.Cost)...))
+		}
+	}
+	t.AppendSeparator()
+	t.AppendRow(append(table.Row{"total"}, hourCells(&whole.Cost)...))
+	t.Render()
+
+	named := 0
+	for _, s := range steps {
+		for i := range s.Largest {
+			if named == 0 {
+				fmt.Fprintln(a.out, "\nthe largest allocations of each, with the command that explains one")
+			}
+			if named++; named > shownRows {
+				continue
+			}
+			l := &s.Largest[i]
+			amount := l.Effective
+			if w.Ledger == costs.Billed {
+				amount = l.Billed
+			}
+			hour := l.Hour.String()
+			if l.Hour == 0 {
+				hour = "(whole period)"
+			}
+			fmt.Fprintf(a.out, "%s, %d of %s: %s %s, %s\n  quartermaster costs explain '%s'\n",
+				strings.Join(s.path, " / "), i+1, comma(s.Allocations), exactly(amount, l.Currency), l.Currency, hour, l.Allocation)
+		}
+	}
+	a.more(named)
+}
+
+// stepCells are a step's amount, share and change.
+func stepCells(s *costs.Step, of costs.Ledger) []any {
+	amount := func(c *costs.Cost) cell {
+		if of == costs.Billed {
+			return cell{minorText(c.BilledMinor.Amount.Decimal(), c.Currency), c.Billed.String()}
+		}
+		return cell{minorText(c.EffectiveMinor.Amount.Decimal(), c.Currency), c.Effective.String()}
+	}
+	var share, before, change cell
+	if s.Share != nil {
+		share = cell{s.Share.StringFixed(1) + "%", s.Share.String()}
+	}
+	if s.Before != nil {
+		before = amount(s.Before)
+		minor := s.Change.Minor.Amount.Decimal()
+		change = cell{signed(minor, minorText(minor, s.Currency)), s.Change.Amount.String()}
+	}
+	percent := cell{string(s.Change.PercentAbsent), ""}
+	if p := s.Change.Percent; p != nil {
+		percent = cell{signed(*p, p.StringFixed(1)+"%"), p.String()}
+	}
+	return []any{amount(&s.Cost), share, before, change, percent}
+}
+
+// signed puts a plus before what is above zero.
+func signed(d domain.Decimal, text string) string {
+	if d.IsPositive() {
+		return "+" + text
+	}
+	return text
+}
+
+// hourCells are GPU time in hours, and what an hour costs.
+func hourCells(c *costs.Cost) []any {
+	useful := cell{string(costs.NotMeasured), ""}
+	if c.Useful != nil {
+		useful = hoursCell(*c.Useful)
+	}
+	return []any{
+		hoursCell(c.Bought), hoursCell(c.Allocated), useful,
+		rateCell(c.PerBought, c.PerBoughtAbsent), rateCell(c.PerAllocated, c.PerAllocatedAbsent), rateCell(c.PerUseful, c.PerUsefulAbsent),
+	}
+}
+
+// rateCell is what a GPU-hour costs, or why nobody can say.
+func rateCell(amount *domain.Decimal, absent costs.Absent) cell {
+	if amount == nil {
+		return cell{string(absent), ""}
+	}
+	return cell{amount.StringFixed(4), amount.String()}
+}

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/projections/costs"
+)
+
+func (a *Program) costMovedCommand() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "moved",
+		Short: "What a change of method moved, beside a kept answer",
+		Long: `Moved compares an answer that was kept (costs --by workspace,component -o json)
+with what this program's methods make of the same month at the same position of the
+log, and lists what moved by workspace and component. Its totals are the sums of all
+rows, moved or not. Where both methods divide the same lines, the totals do not move.
+
+The kept answer names its methods: a program of those methods reproduces it with
+"costs --as-of POSITION". When a house takes on a new method, declare that in an
+estate file (methods: id, version, effective_from, reason) with "quartermaster
+apply": it is signed and kept in the log (MethodChanged).
+
+JSON keys; amounts are exact decimals as text:
+  position, period (from, to), workspace, before and after (folds, attribution);
+  moves and totals (workspace, component, currency, billed and effective, each
+    with before, after and moved).`,
+		Example: "  quartermaster costs --period 2026-05 --by workspace,component -o json > may.json\n" +
+			"  quartermaster costs moved --before may.json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				return fmt.Errorf("--before: %w", err)
+			}
+			var before costs.Kept
+			if err := json.Unmarshal(data, &before); err != nil {
+				return fmt.Errorf("--before %s: %w; keep an answer with \"quartermaster costs --period MONTH --by workspace,component -o json\"", file, err)
+			}
+			if err := before.Check(); err != nil {
+				return fmt.Errorf("--before %s: %w", file, err)
+			}
+			moves, err := a.caller().CostsMoved(cmd.Context(), &before)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerJSON(moves)
+			}
+			a.showMoves(moves)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&file, "before", "", "file with the kept answer (required)")
+	must(cmd.MarkFlagRequired("before"))
+	return cmd
+}
+
+func (a *Program) showMoves(m *costs.Moves) {
+	fmt.Fprintf(a.out, "costs of %s, %s compared with %s\n", app.MonthName(m.Month), m.After.Attribution, m.Before.Attribution)
+	t := a.table("workspace", "component", "currency", "billed before", "billed after", "billed moved", "effective before", "effective after", "effective moved")
+	alignRight(t, 4, 9)
+	row := func(workspace, component string, c *costs.Move) {
+		t.AppendRow(table.Row{workspace, component, c.Currency, c.Billed.Before, c.Billed.After, c.Billed.Moved, c.Effective.Before, c.Effective.After, c.Effective.Moved})
+	}
+	still := map[string]*costs.Move{}
+	moved := 0
+	for i := range m.Moves {
+		c := &m.Moves[i]
+		if !c.Billed.Moved.IsZero() || !c.Effective.Moved.IsZero() {
+			row(clipped(c.Workspace), c.Component, c)
+			moved++
+			continue
+		}
+		s := still[c.Currency]
+		if s == nil {
+			s = &costs.Move{Currency: c.Currency}
+			still[c.Currency] = s
+		}
+		for _, of := range [...]struct{ to, from *costs.Moved }{{&s.Billed, &c.Billed}, {&s.Effective, &c.Effective}} {
+			of.to.Before, of.to.After = of.to.Before.Add(of.from.Before), of.to.After.Add(of.from.After)
+		}
+	}
+	for i := range m.Totals {
+		if s := still[m.Totals[i].Currency]; s != nil {
+			row("(did not move)", "", s)
+		}
+	}
+	t.AppendSeparator()
+	for i := range m.Totals {
+		row("total", "", &m.Totals[i])
+	}
+	t.Render()
+	if moved == 0 {
+		fmt.Fprintln(a.out, "nothing moved")
+	}
+	fmt.Fprintf(a.out, "the answer before is reproduced by a program of %s on %s, with --as-of %s\n", m.Before.Attribution, m.Before.Folds, a.position(m.Position))
+}

@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"fmt"
+
+	"quartermaster/cmd/quartermaster/internal/app"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+)
+
+func (a *Program) deadLettersCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dead-letters",
+		Short: "What webhooks and other reactions could not handle",
+	}
+	cmd.AddCommand(a.deadLettersListCommand())
+	return cmd
+}
+
+func (a *Program) deadLettersListCommand() *cobra.Command {
+	var n int
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the newest events that a reaction gave up",
+		Long: `List shows the newest messages of the topic ` + string(app.TopicPoison) + `, the oldest first: events
+that a reaction of a serving instance (alerts, replan or webhook.NAME) could not
+handle, and why. The events are in the log, at topic, partition and offset, and
+are counted like any other. Who missed them is to be told by hand.
+
+A message that no reaction wrote is listed with an empty reaction, at its own
+place in ` + string(app.TopicPoison) + `.
+
+JSON keys, one object per message: at (when it was given up), reaction, topic,
+partition, offset, type, subject, reason.`,
+		Example: "  quartermaster dead-letters list --config quartermaster.yaml\n  quartermaster dead-letters list --brokers kafka:9092 -n 100 -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			list, wrong, err := a.caller().DeadLetters(cmd.Context(), n)
+			if err != nil {
+				return err
+			}
+			if wrong != nil {
+				a.note("the topic is not as it was made, so messages may be missing here: %v", wrong)
+			}
+			if a.json {
+				return a.answerJSON(list)
+			}
+			if len(list) == 0 {
+				fmt.Fprintln(a.out, "no reaction has given up an event")
+				return nil
+			}
+			t := a.table("at", "reaction", "event", "type", "subject", "reason")
+			for _, e := range list {
+				t.AppendRow(table.Row{e.At, named(e.Reaction), fmt.Sprintf("%s/%d@%d", e.Topic, e.Partition, e.Offset), e.Type, named(e.Subject), named(e.Reason)})
+			}
+			t.Render()
+			return nil
+		},
+	}
+	cmd.Flags().IntVarP(&n, "lines", "n", 20, "how many messages")
+	return cmd
+}

@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/commandline"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+	"quartermaster/projections/registry"
+)
+
+func (a *Program) decisionsCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "decisions", Short: "Who decided what, when, and under which role and limit"}
+	var since, until, asOf string
+	var filter registry.DecisionFilter
+	var limit int
+	list := &cobra.Command{
+		Use:   "list",
+		Short: "List the signed decisions, those that took no effect among them",
+		Long: `List shows every signed event: who decided it, when, under which role and limit of
+money, and what it commits. Role and limit are those that the operator's key had then. A
+decision that takes no effect says why; "quarantine list" has those too.
+
+A decision counts from when it takes effect, which may be earlier or later than when it
+was made: a rate is set for last month, a policy for the next.
+
+JSON keys: position, decisions (time, effective, operator, public_key, type, workspace,
+scope, id, role, limits, commits, refused, event; refused: why it takes no effect).`,
+		Example: "  quartermaster decisions list --since 2026-05-01 --until 2026-06-01\n  quartermaster decisions list --workspace platform --limit 5",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			for _, x := range []struct {
+				flag, text string
+				at         *domain.Instant
+			}{{"since", since, &filter.From}, {"until", until, &filter.To}} {
+				if x.text == "" {
+					continue
+				}
+				if *x.at, err = app.ParseTime(x.text); err != nil {
+					return commandline.Usagef("--%s: %w", x.flag, err)
+				}
+			}
+			if limit < 0 {
+				return commandline.Usagef("--limit %d: want 0 or more", limit)
+			}
+			ans, err := a.caller().Decisions(cmd.Context(), app.At(asOf), filter)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerJSON(ans)
+			}
+			a.showDecisions(ans.Decisions, limit)
+			return nil
+		},
+	}
+	f := list.Flags()
+	f.StringVar(&filter.Operator, "operator", "", "only those of this operator")
+	f.StringVar(&filter.Workspace, "workspace", "", "only those about this workspace")
+	f.StringVar(&since, "since", "", "only those made at this time or later (RFC 3339, date or month)")
+	f.StringVar(&until, "until", "", "only those made before this time")
+	f.IntVar(&limit, "limit", 50, "latest decisions to list; JSON has all")
+	asOfFlag(list, &asOf)
+	cmd.AddCommand(list)
+	return cmd
+}
+
+// showDecisions lists the latest of them.
+func (a *Program) showDecisions(all []registry.Decision, limit int) {
+	if len(all) == 0 {
+		fmt.Fprintln(a.out, "no decisions")
+		return
+	}
+	void := 0
+	t := a.table("decided", "operator", "role", "limit", "decision", "of", "in effect from", "commits", "takes no effect because")
+	for i := range all {
+		d := &all[i]
+		if d.Refused != "" {
+			void++
+		}
+		if i < len(all)-limit {
+			continue
+		}
+		of := d.Workspace
+		if of == "" {
+			of = d.Scope
+		}
+		t.AppendRow(table.Row{moment(d.Time), d.Operator, d.Role, moneys(d.Limits), string(d.Type) + " " + d.ID, of, moment(d.Effective), moneys(d.Commits), d.Refused})
+	}
+	t.Render()
+	if n := len(all) - limit; n > 0 {
+		fmt.Fprintf(a.out, "and %s earlier; see --limit or --since\n", comma(n))
+	}
+	if void > 0 {
+		fmt.Fprintf(a.out, "%s of %s decisions take no effect\n", comma(void), comma(len(all)))
+	}
+}
+
+// moment shows a time to the minute.
+func moment(t domain.Instant) string {
+	if t == 0 {
+		return ""
+	}
+	return t.Time().Format("2006-01-02 15:04")
+}
+
+// moneys lists amounts.
+func moneys(all []domain.Money) string {
+	texts := make([]string, len(all))
+	for i, m := range all {
+		texts[i] = m.String()
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,385 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/shopspring/decimal"
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/importer"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+	"quartermaster/domain/plan"
+	"quartermaster/simulations/demo"
+)
+
+// demoAnswer is what the demo answers.
+type demoAnswer struct {
+	Input           string  `json:"input"` // generated, or the directory of the public files
+	Events          int64   `json:"events"`
+	Imported        int     `json:"imported"` // by this run
+	ImportSeconds   float64 `json:"import_seconds"`
+	EventsPerSecond float64 `json:"events_per_second"` // folded by the replay
+	Currency        string  `json:"currency"`
+	InvoiceTotal    string  `json:"invoice_total"`
+	AttributedTotal string  `json:"attributed_total"`
+	Difference      string  `json:"difference"`
+	Exceptions      int     `json:"exceptions"` // of costs
+	// Planted are the exceptions of fleet and costs that a generated demo has on purpose,
+	// which are all that it has; null for public files.
+	Planted      []demoException `json:"planted"`
+	Position     string          `json:"position"`
+	LiveDigest   string          `json:"live_digest"`
+	ReplayDigest string          `json:"replay_digest"`
+	Plan         demoPlan        `json:"plan"`
+	Seconds      float64         `json:"seconds"`
+	Files        []demoFile      `json:"files"`
+}
+
+type demoPlan struct {
+	Plan    string           `json:"plan"`
+	Regions []demoPlanRegion `json:"regions"`
+}
+
+type demoPlanRegion struct {
+	Region       string          `json:"region"`
+	Purchases    []plan.Purchase `json:"purchases"`
+	Cost         string          `json:"cost"`
+	CurrentCost  string          `json:"current_course_cost"`
+	OnDemandCost string          `json:"on_demand_cost"`
+	LowerBound   string          `json:"lower_bound"`
+	Gap          string          `json:"gap"`
+}
+
+type demoFile struct {
+	File     string  `json:"file"`
+	Events   int     `json:"events"`
+	Appended int     `json:"appended"`
+	BadRows  int     `json:"bad_rows"`
+	Seconds  float64 `json:"seconds"`
+}
+
+func (a *Program) demoCommand() *cobra.Command {
+	var (
+		once   bool
+		from   string
+		listen string
+	)
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "A fleet, its use, its bill and a plan, from events, on this machine",
+		Long: `Demo fills a data directory with a month of a fleet, and answers from the events what
+there is, who used it, what each workspace owes, and what to buy. Nothing is
+installed and nothing leaves the machine.
+
+Without --from the files are made up, by a generator that always makes the same,
+calibrated with published figures which it cites; prices are public list prices.
+With --from they are the public files themselves: openb, Helios, Shaved Ice and a
+price list, in the folders openb, helios, demand and prices. The bill is made up
+in both cases, because no public one exists, and its invoice is computed from the
+contract, not from the lines.
+
+The generated fleet measures activity and memory of most GPUs, has model servers of
+two tiers, and jobs of three days. Four exceptions are planted on
+purpose and named where they show: a node that is declared and never reports (in
+fleet and in costs), and a machine on the bill that is not in the fleet (two kinds
+in costs). It has no others.
+
+A second run on the same directory imports nothing twice, and one that was killed
+goes on. Without --once the demo then keeps the log open for other commands.
+
+JSON keys: input, events, imported, import_seconds, events_per_second, currency,
+invoice_total, attributed_total, difference, exceptions (of costs), planted
+(report, kind, subject, why; null for public files), position, live_digest,
+replay_digest, plan (plan, regions (region, purchases (provider, offer, kind, sku,
+gpu_model, units, gpus, term (from, to), order_by, upfront, hourly, cost,
+guarantees_capacity, generated, citation, worth_per_unit, reason), cost, current_course_cost,
+on_demand_cost, lower_bound, gap)), seconds, files (file, events, appended,
+bad_rows, seconds). Money is decimal text.`,
+		Example: "  quartermaster demo --once\n  quartermaster demo --once --from data --data-dir /tmp/public-demo\n  quartermaster demo --once -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if len(a.Brokers) > 0 {
+				return errors.New("the demo works on the embedded log; leave --brokers out")
+			}
+			if err := a.demo(cmd.Context(), from); err != nil || once {
+				return err
+			}
+			a.note("the log stays open for other commands; stop with Ctrl-C")
+			return a.HoldOpen(cmd.Context(), listen)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&once, "once", false, "end after the answers")
+	f.StringVar(&from, "from", "", "directory with the public files, instead of making files up")
+	f.StringVar(&listen, "listen", "127.0.0.1:7070", "address of the HTTP endpoints, without --once")
+	return cmd
+}
+
+func (a *Program) demo(ctx context.Context, from string) error {
+	start := time.Now()
+	input := "generated"
+	if from != "" {
+		abs, err := filepath.Abs(from)
+		if err != nil {
+			return err
+		}
+		input = abs
+	}
+	if err := a.MarkDemo(ctx, input); err != nil {
+		return err
+	}
+	d := &demoRun{app: a, say: func(format string, args ...any) {
+		if !a.json {
+			fmt.Fprintf(a.out, format+"\n", args...)
+		}
+	}}
+	d.ans.Input, d.ans.Currency, d.ans.Files = input, "USD", []demoFile{}
+	var err error
+	if from == "" {
+		err = d.generate()
+	} else {
+		err = d.public(input)
+	}
+	if err != nil {
+		return err
+	}
+	if err := a.caller().Begin(ctx, false); err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context) error{d.estate, d.imports, d.activity, d.incidents, d.market, d.bill, d.answer} {
+		if err := step(ctx); err != nil {
+			return fmt.Errorf("%w; the demo can be run again, and goes on where it stopped", err)
+		}
+	}
+	d.ans.Seconds = time.Since(start).Seconds()
+	if a.json {
+		return a.answerJSON(d.ans)
+	}
+	d.say("\n%.1f s in all. Go on with:", d.ans.Seconds)
+	for _, next := range []string{
+		"fleet --at 2026-06-01", "usage --by workspace --from 2026-05 --to 2026-06", "costs --period 2026-05 --by workspace,component",
+		"serving --from 2026-05-29 --to 2026-06", "jobs --from 2026-05-29 --to 2026-06",
+		"plan --at 2026-06-01 --growth 0.02 --dry-run", "plan forecast --at 2026-06-01", "log replay --verify",
+	} {
+		if a.Config != nil {
+			d.say("  quartermaster %s --config %s", next, a.ConfigPath)
+			continue
+		}
+		d.say("  quartermaster %s --data-dir %s", next, a.Dir)
+	}
+	return nil
+}
+
+// demoRun is a run of the demo.
+type demoRun struct {
+	app *Program
+	say func(format string, args ...any)
+	ans demoAnswer
+
+	// The stage.
+	label          string   // of what is shown
+	billed         string   // cluster that is sampled and billed
+	owned          string   // cluster that is owned
+	wanted         string   // cluster that demand without machines is recorded under
+	tenants        []string // workspaces of the billed cluster
+	demandNote     string
+	nodes, pods    string
+	usage, demands string
+	prices         string
+	options        map[string]importer.Options // by file
+	// draw returns the random numbers of a stream; nil for public files.
+	draw func(stream uint64) func() uint64
+}
+
+// The calendar of the demo: one month of May 2026, looked back on from its end.
+var (
+	demoMonth = domain.Interval{From: instantOf(2026, 5, 1), To: instantOf(2026, 6, 1)}
+	demoNow   = demoMonth.To
+)
+
+func instantOf(year, month, day int) domain.Instant {
+	return domain.InstantOf(time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC))
+}
+
+// What the billed estate is taken for: the public list prices of this type and
+// region are those that its bill is made with.
+const (
+	demoRegion, demoOther = "us-east-1", "us-west-2"
+	demoSKU, demoGPU      = "p3dn.24xlarge", "V100 32GB"
+	demoAccount           = "demo-0001"
+	demoSeed              = 20260501
+)
+
+// generate writes the files of the made-up fleet, unless they are there.
+func (d *demoRun) generate() error {
+	dir := filepath.Join(d.app.Dir, "files")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	d.label, d.billed, d.owned, d.wanted = "GENERATED: a made-up fleet, not a measurement", "gen-rented", "gen-owned", "gen-wanted"
+	d.demandNote = "generated in the shape of a published demand for CPU machines"
+	d.nodes, d.pods = filepath.Join(dir, "nodes.csv"), filepath.Join(dir, "pods.csv")
+	d.usage, d.demands, d.prices = filepath.Join(dir, "usage.csv"), filepath.Join(dir, "demand.csv"), filepath.Join(dir, "prices.csv")
+	begin := time.Now()
+	draw := func(stream uint64) func() uint64 { return rand.New(rand.NewPCG(demoSeed, stream)).Uint64 }
+	d.draw = draw
+	write := func(path string, what func(io.Writer) error) error {
+		if _, err := os.Stat(path); err == nil {
+			return nil
+		}
+		return app.WriteWhole(path, what)
+	}
+	err := errors.Join(
+		write(d.nodes, func(w io.Writer) error { return demo.Fleet(w, io.Discard, draw(1)) }),
+		write(d.pods, func(w io.Writer) error { return demo.Fleet(io.Discard, w, draw(1)) }),
+		write(d.usage, func(w io.Writer) error { return demo.Load(w, draw(2), draw(4)) }),
+		write(d.demands, func(w io.Writer) error { return demo.Demand(w, draw(3)) }),
+		write(d.prices, demo.Prices),
+	)
+	if err != nil {
+		return fmt.Errorf("make up files: %w", err)
+	}
+	d.options = map[string]importer.Options{
+		d.nodes:   {Cluster: d.owned, Epoch: instantOf(2026, 1, 5)},
+		d.pods:    {Cluster: d.owned, Workspace: demoResearch, Epoch: instantOf(2026, 1, 5)},
+		d.usage:   d.usageOptions(0),
+		d.demands: d.demandOptions(0, map[string]string{"A": "p3.16xlarge", "B": "p5.48xlarge", "C": "p4d.24xlarge"}),
+		d.prices:  {},
+	}
+	d.say("%s\nfiles: %s, %.1f s; calibrated with", d.label, dir, time.Since(begin).Seconds())
+	for _, s := range demo.Catalogue() {
+		d.say("  %s: %s", s.What, s.Citation)
+	}
+	return nil
+}
+
+// public names the public files and how their dates are moved.
+func (d *demoRun) public(dir string) error {
+	d.label, d.billed, d.owned, d.wanted = "PUBLIC DATA, moved to one calendar; the bill and the incidents are generated", "helios-earth", "openb", "shavedice"
+	d.demandNote = "a published demand for CPU machines (Shaved Ice), used as a shape"
+	d.nodes, d.pods = filepath.Join(dir, "openb", "openb_node_list_gpu_node.csv"), filepath.Join(dir, "openb", "openb_pod_list_default.csv")
+	d.usage, d.demands = filepath.Join(dir, "helios", "earth_vc_hourly.csv.gz"), filepath.Join(dir, "demand", "shavedice_regions_1_2.csv.gz")
+	d.prices = filepath.Join(dir, "prices", "gpu_offers.csv")
+	for _, path := range []string{d.nodes, d.pods, d.usage, d.demands, d.prices} {
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("--from %s: %w; docs/evidence/data-sources.md names the files and where they come from", dir, err)
+		}
+	}
+	const helios, shavedice = 2191, 847 // days: 313 and 121 weeks
+	d.options = map[string]importer.Options{
+		d.nodes:   {Cluster: d.owned, Epoch: instantOf(2026, 1, 5)},
+		d.pods:    {Cluster: d.owned, Workspace: demoResearch, Epoch: instantOf(2026, 1, 5), Standing: true},
+		d.usage:   d.usageOptions(helios),
+		d.demands: d.demandOptions(shavedice, map[string]string{"A": "p3.16xlarge", "B": "p5.48xlarge", "J": "p4d.24xlarge"}),
+		d.prices:  {},
+	}
+	d.say("%s\nfiles: %s; one calendar, in whole weeks so that days of the week stay:", d.label, dir)
+	d.say("  Helios Earth, May 2020: %d days later, its hours read as UTC; a mean of running GPUs becomes one sample per node and 10 minutes, lowest nodes first", helios)
+	d.say("  openb: every node and pod stands from 2026-01-05 on; the trace is taken as a mix to pack, not as a schedule")
+	d.say("  Shaved Ice, February 2021 to January 2024: %d days later; CPU machines, so a shape of demand: type A is taken for p3.16xlarge, its successor B for p5.48xlarge, J for p4d.24xlarge; the others stay unsold", shavedice)
+	d.say("  offers: dated as their sources date them")
+	return nil
+}
+
+func (d *demoRun) usageOptions(days int) importer.Options {
+	return importer.Options{
+		Cluster: d.billed, Zone: "UTC", Shift: time.Duration(days) * 24 * time.Hour, GPUModel: demoGPU, SKU: demoSKU, Account: demoAccount,
+		CPUMilli: 96_000, MemoryMiB: 768 << 10, Historical: true,
+	}
+}
+
+func (d *demoRun) demandOptions(days int, models map[string]string) importer.Options {
+	return importer.Options{
+		Cluster: d.wanted, Zone: "UTC", Shift: time.Duration(days) * 24 * time.Hour, Historical: true,
+		Regions: map[string]string{"1": demoRegion, "2": demoOther},
+		Models:  models,
+	}
+}
+
+func (d *demoRun) caller() *app.Caller { return d.app.caller() }
+
+// imports brings the files in.
+func (d *demoRun) imports(ctx context.Context) error {
+	for _, f := range []struct {
+		kind importer.Kind
+		path string
+	}{{importer.Nodes, d.nodes}, {importer.Pods, d.pods}, {importer.Usage, d.usage}, {importer.Demand, d.demands}, {importer.Prices, d.prices}} {
+		if err := d.caller().ImportColumns(ctx, f.kind, d.options[f.path], []string{f.path}, false, d.took); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// took says what became of a file.
+func (d *demoRun) took(ans *app.Imported) error {
+	d.ans.Imported += ans.Appended
+	d.ans.ImportSeconds += ans.Seconds
+	d.ans.Files = append(d.ans.Files, demoFile{filepath.Base(ans.File), ans.Events, ans.Appended, ans.BadRows, ans.Seconds})
+	how := fmt.Sprintf("%s appended in %.1f s, %s events/s", comma(ans.Appended), ans.Seconds, comma(int(float64(ans.Appended)/max(ans.Seconds, 1e-3))))
+	if ans.Appended == 0 {
+		how = "all known already"
+	}
+	bad := ""
+	if ans.BadRows > 0 {
+		bad = fmt.Sprintf("; %s bad rows, the first: %s", comma(ans.BadRows), ans.Bad[0].Reason)
+	}
+	d.say("%-32s %9s events: %s%s", filepath.Base(ans.File), comma(ans.Events), how, bad)
+	return nil
+}
+
+// answer computes everything that the demo shows, from the rows alone.
+func (d *demoRun) answer(ctx context.Context) error {
+	q := app.UsualPlan()
+	q.At, q.Assumptions.MonthlyGrowth = demoNow, decimal.New(2, -2)
+	set, err := d.caller().Quarantine(ctx, "", app.QuarantineFilter{Partition: -1, Open: true})
+	if err == nil && set.Open > 0 {
+		err = fmt.Errorf("%d events of the demo are in quarantine, a defect: see \"quartermaster quarantine list\"", set.Open)
+	}
+	if err != nil {
+		return err
+	}
+	if err := d.show(ctx); err != nil {
+		return err
+	}
+	p, _, err := d.caller().Plan(ctx, "", q)
+	if err != nil {
+		return err
+	}
+	d.ans.Plan = demoPlan{Plan: p.ID, Regions: []demoPlanRegion{}}
+	for i := range p.Regions {
+		r := &p.Regions[i]
+		d.ans.Plan.Regions = append(d.ans.Plan.Regions, demoPlanRegion{
+			Region: r.Region, Purchases: r.Purchases, Cost: r.Cost.String(), CurrentCost: r.Current.String(),
+			OnDemandCost: r.OnDemand.String(), LowerBound: r.LowerBound.String(), Gap: r.Gap.String(),
+		})
+	}
+	if !d.app.json {
+		fmt.Fprintf(d.app.out, "\n== What to buy: prices are public list prices, what is marked generated is not; demand of %s is of the month above, the rest is %s\n", d.billed, d.demandNote)
+		d.app.showPlan(p, 10)
+	}
+	replay, err := d.caller().Replay(ctx, true)
+	if err != nil {
+		return err
+	}
+	d.ans.Events, d.ans.EventsPerSecond, d.ans.Position = replay.Events, replay.EventsPerSecond, replay.Position
+	d.ans.LiveDigest, d.ans.ReplayDigest = replay.LiveDigest, replay.ReplayDigest
+	if !d.app.json {
+		fmt.Fprintln(d.app.out)
+		if err := d.app.showReplay(replay); err != nil {
+			return err
+		}
+	}
+	if !*replay.Equal {
+		return &failed{why: "the live rows are not what the log says"}
+	}
+	return nil
+}

@@ -1,0 +1,235 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/commandline"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+	"quartermaster/projections/inventory"
+)
+
+func (a *Program) fleetCommand() *cobra.Command {
+	var (
+		filter inventory.Filter
+		at     string
+		asOf   string
+		nodes  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "fleet",
+		Short: "What there is: clusters, nodes, GPUs, their health, and what does not fit together",
+		Long: `Fleet shows the clusters with their nodes and GPUs in service, and lists what
+does not fit together: a GPU declared in two nodes, a node seen but never
+registered, a registered one never seen, a GPU that is reported under two names
+(it counts once), a cluster that nobody declared, a workspace that nobody
+registered, GPU models that nobody knows, streams with holes or clocks that run
+ahead. It also lists the nodes whose collector is silent, and what agents of nodes
+dropped in the last 31 days. Nodes that report and that nobody registered are shown
+with their faults in a table of their own, and count nowhere.
+
+JSON keys: program (version, commit, date, methods: what made the report), position, at;
+  clusters (cluster, registered, workspace, name, provider, provider_class,
+    region, country,
+    certifications (certification, from, valid_to, evidence),
+    nodes (node, provider (where it is not the cluster's), billing_account,
+      resource_id, sku, zone, billing_model, cpu_milli, memory_mib,
+      fabric_domain, driver_version, cuda_version, dedicated_workspace,
+      described_from, last_telemetry,
+      health (state: ok, failed or maintenance; since, reason; cordoned, drained
+        and faults since the node was last returned; maintenance: the window;
+        missing: GPUs that the node no longer reports),
+      gpus (uuid, uuid_derived, index, model, model_known, memory_mib, mig,
+        failed, last_telemetry (of the GPU itself))),
+    unregistered_nodes (node, last_telemetry, health, gpus (uuid, mig, failed)));
+  gpu_counts (region, model, provider_class, gpus);
+  assets (cluster, asset, description, nodes, capex and residual (amount,
+    currency), in_service_from, life_months, power_watts, site, space_units,
+    disposed);
+  exceptions (kind, subject, detail);
+  incomplete (events in quarantine that may concern this answer), missing
+    (events that are known to exist and have not arrived).`,
+		Example: "  quartermaster fleet\n  quartermaster fleet --cluster gen-rented --nodes\n  quartermaster fleet --region us-east-1 --at 2026-06-01 -o json\n  quartermaster fleet --as-of 2026-06-01",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if at != "" {
+				t, err := app.ParseTime(at)
+				if err != nil {
+					return commandline.Usagef("--at: %w", err)
+				}
+				filter.At = t
+			}
+			inv, err := a.caller().Fleet(cmd.Context(), app.At(asOf), filter)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerReport(inv)
+			}
+			a.showFleet(inv, nodes, filtersText(filter.Workspace, filter.Cluster, filter.Region))
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&filter.Workspace, "workspace", "", "only clusters of this workspace")
+	f.StringVar(&filter.Cluster, "cluster", "", "only this cluster")
+	f.StringVar(&filter.Region, "region", "", "only clusters in this region")
+	f.StringVar(&at, "at", "", "time to look at: RFC 3339, a date or a month in UTC (default now)")
+	f.BoolVar(&nodes, "nodes", false, "list every node")
+	asOfFlag(cmd, &asOf)
+	return cmd
+}
+
+func (a *Program) showFleet(inv *inventory.Inventory, nodes bool, filters string) {
+	if len(inv.Clusters) == 0 && filters != "" {
+		fmt.Fprintf(a.out, "no clusters%s\n", filters)
+	} else if len(inv.Clusters) == 0 {
+		fmt.Fprintln(a.out, "no clusters yet: declare them with \"quartermaster apply -f FILE\"")
+	} else {
+		t := a.table("cluster", "workspace", "provider", "region", "nodes", "GPUs", "not ok", "last telemetry")
+		for _, c := range inv.Clusters {
+			gpus, bad := map[domain.GPUID]bool{}, 0 // a GPU that two nodes declare is one
+			var last domain.Instant
+			for _, n := range c.Nodes {
+				for _, g := range n.GPUs {
+					gpus[g.ID] = true
+				}
+				last = max(last, n.LastTelemetry)
+				if n.Health.State != "ok" {
+					bad++
+				}
+			}
+			for _, n := range c.UnregisteredNodes {
+				last = max(last, n.LastTelemetry)
+			}
+			provider := fmt.Sprintf("%s (%s)", c.Provider, c.ProviderClass)
+			if !c.Registered {
+				provider = "not registered"
+			}
+			t.AppendRow(table.Row{named(c.Cluster), named(c.Workspace), named(provider), named(c.Region), count(len(c.Nodes)), count(len(gpus)), count(bad), seen(last)})
+		}
+		t.Render()
+	}
+	if len(inv.Counts) > 0 {
+		fmt.Fprintln(a.out)
+		t := a.table("region", "GPU model", "supplier class", "GPUs")
+		total := 0
+		for _, c := range inv.Counts {
+			t.AppendRow(table.Row{named(c.Region), named(c.Model), c.ProviderClass, count(c.GPUs)})
+			total += c.GPUs
+		}
+		t.AppendSeparator()
+		t.AppendRow(table.Row{"total", "", "", count(total)})
+		t.Render()
+	}
+	if nodes {
+		fmt.Fprintln(a.out)
+		t := a.table("cluster", "node", "GPUs", "model", "CPU", "memory GiB", "health", "last telemetry")
+		t.main = true
+		for _, c := range inv.Clusters {
+			for _, n := range c.Nodes {
+				model := ""
+				if len(n.GPUs) > 0 {
+					model = n.GPUs[0].Model
+				}
+				health := n.Health.State
+				if n.Health.Reason != "" {
+					health += ": " + n.Health.Reason
+				}
+				t.AppendRow(table.Row{named(c.Cluster), named(n.Node), len(n.GPUs), named(model), n.CPUMilli / 1000, n.MemoryMiB / 1024, named(health), seen(n.LastTelemetry)})
+			}
+		}
+		t.Render()
+	}
+	a.showUnregistered(inv, nodes)
+	a.showExceptions(inv.Exceptions)
+	a.reportEnds(inv.Completeness)
+}
+
+// shownUnregistered is how many nodes that nobody registered are listed without
+// --nodes, those that are not ok first.
+const shownUnregistered = 10
+
+func (a *Program) showUnregistered(inv *inventory.Inventory, all bool) {
+	type row struct {
+		cluster string
+		*inventory.UnregisteredNode
+	}
+	var rows []row
+	for i := range inv.Clusters {
+		c := &inv.Clusters[i]
+		for j := range c.UnregisteredNodes {
+			rows = append(rows, row{c.Cluster, &c.UnregisteredNodes[j]})
+		}
+	}
+	if len(rows) == 0 {
+		return
+	}
+	slices.SortStableFunc(rows, func(a, b row) int {
+		switch aOK, bOK := a.Health.State == "ok", b.Health.State == "ok"; {
+		case aOK == bOK:
+			return 0
+		case bOK:
+			return -1
+		default:
+			return 1
+		}
+	})
+	fmt.Fprintf(a.out, "\nnot registered, and counted nowhere: %s nodes that report\n", comma(len(rows)))
+	t := a.table("cluster", "node", "GPUs", "failed GPUs", "health", "last telemetry")
+	for i, r := range rows {
+		if i == shownUnregistered && !all {
+			t.AppendNote(table.Row{"", fmt.Sprintf("and %s more", comma(len(rows)-i)), "", "", "see --nodes", ""})
+			break
+		}
+		failed := 0
+		for _, g := range r.GPUs {
+			if g.Failed {
+				failed++
+			}
+		}
+		health := r.Health.State
+		if r.Health.Reason != "" {
+			health += ": " + r.Health.Reason
+		}
+		t.AppendRow(table.Row{named(r.cluster), named(r.Node), count(len(r.GPUs)), count(failed), named(health), seen(r.LastTelemetry)})
+	}
+	t.Render()
+}
+
+// shownExceptions is how many exceptions of one kind are listed; JSON has all.
+const shownExceptions = 5
+
+func (a *Program) showExceptions(all []inventory.Exception) {
+	if len(all) == 0 {
+		return
+	}
+	counts := map[string]int{}
+	for _, e := range all {
+		counts[e.Kind]++
+	}
+	fmt.Fprintf(a.out, "\nexceptions: %s\n", comma(len(all)))
+	t := a.table("kind", "subject", "detail")
+	shown := map[string]int{}
+	for _, e := range all {
+		shown[e.Kind]++
+		switch {
+		case shown[e.Kind] <= shownExceptions:
+			t.AppendRow(table.Row{e.Kind, domain.Clip(e.Subject, 2*widest), e.Detail})
+		case shown[e.Kind] == shownExceptions+1:
+			t.AppendNote(table.Row{e.Kind, fmt.Sprintf("and %s more", comma(counts[e.Kind]-shownExceptions)), "see -o json"})
+		}
+	}
+	t.Render()
+}
+
+func seen(t domain.Instant) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return t.String()
+}

@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/commandline"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+	"quartermaster/domain/packing/online"
+)
+
+func (a *Program) fragmentationCommand() *cobra.Command {
+	var (
+		region, at, asOf string
+		days, most       int
+		headroom         int64
+	)
+	cmd := &cobra.Command{
+		Use:   "fragmentation",
+		Short: "GPUs stranded by shape, the moves that would free them, and slices that would do",
+		Long: `Fragmentation looks at who held which GPU when a node last reported, within
+--days, and judges what was free by the deployments declared for the region (for
+any region, where none is declared there).
+
+A free GPU is stranded for a shape (GPUs, CPU and memory of a replica) when the
+node lacks whole GPUs, CPU or memory for one. What is stranded in all is the mean,
+by replicas, over the shapes that may run on the node; where residency, model,
+certification or placement bar all of them, nothing is judged. Nodes that did not
+report are left out and counted, because nothing is known of what they hold.
+
+Moves are migrations of one replica each, in order: the next is always the one
+that makes most of what is free usable, and respects every constraint. Only
+replicas of declared deployments whose unit (pod or job) is named can be moved;
+other GPUs in use are counted as fixed.
+
+Rightsizing compares the peak of memory in use and the mean activity of a
+deployment with the MIG profiles of its GPU, and names the smallest that has both
+with --headroom. Money is at the effective price per GPU-hour of the cluster in
+the billing month before --at.
+
+JSON keys: program (version, commit, date, methods: what made the report), position, at, from, region, nodes, unseen_nodes, unseen_gpus, replicas,
+fixed_gpus, workloads; models (model, machines, total_milli, free_milli,
+stranded_milli, unjudged_milli (free where no shape may run), shapes (gpu_milli, cpu_milli, memory_mib, models, replicas,
+useless_milli, lacks (constraint, milli))); moves (replica, workload, from, to,
+gpus_before, gpus_after, frees_gpus, gain_milli); rightsizing (cluster, workspace,
+deployment, model, gpu_ms, most_gpus_together, peak_memory_mib, memory_known_ms,
+activity_known_ms, activity_permille_ms, profile, slices_per_gpu, why (no slice
+is named), saved_gpu_ms, saved (amount, currency)); unpriced (why there is no
+money).`,
+		Example: "  quartermaster fragmentation\n  quartermaster fragmentation --region us-east-1 --at 2026-06-01 --days 7 --moves 20 -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var t domain.Instant
+			if at != "" {
+				var err error
+				if t, err = app.ParseTime(at); err != nil {
+					return commandline.Usagef("--at: %w", err)
+				}
+			}
+			ans, err := a.caller().Fragmentation(cmd.Context(), app.At(asOf), app.FragmentationQuery{At: t, Days: days, Region: region, Moves: most, HeadroomPermille: headroom})
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerReport(ans)
+			}
+			a.showFragmentation(ans)
+			a.showProgram()
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&region, "region", "", "only this region")
+	f.StringVar(&at, "at", "", "time to look at: RFC 3339, a date or a month in UTC (default now)")
+	f.IntVar(&days, "days", 7, "how far back what was seen counts")
+	f.IntVar(&most, "moves", 10, "moves to name at most")
+	f.Int64Var(&headroom, "headroom", 250, "what a slice must have beyond the peak of memory and the mean activity, per mille")
+	asOfFlag(cmd, &asOf)
+	return cmd
+}
+
+func (a *Program) showFragmentation(r *app.Fragmentation) {
+	fmt.Fprintf(a.out, "seen from %s to %s: %s nodes, %s replicas that can be told apart, %s GPUs in use by others\n",
+		r.From, r.At, comma(r.Nodes), comma(r.Replicas), comma(r.FixedGPUs))
+	if r.UnseenNodes > 0 {
+		fmt.Fprintf(a.out, "left out: %s nodes with %s GPUs that did not report\n", comma(r.UnseenNodes), comma(r.UnseenGPUs))
+	}
+	if r.Workloads == 0 {
+		fmt.Fprintln(a.out, "no deployments are declared, so nothing says which shapes are needed: declare them with \"quartermaster apply -f FILE\" or import pods")
+	} else if len(r.Models) > 0 {
+		a.showIdle(r)
+	}
+	switch {
+	case len(r.Moves) > 0:
+		fmt.Fprintln(a.out, "\nMoves, one after the other:")
+		t := a.table("replica", "from", "to", "frees whole GPUs", "makes usable")
+		t.SetColumnConfigs(rightFrom(4, 5))
+		for _, m := range r.Moves {
+			t.AppendRow(table.Row{named(m.Replica), named(m.From), named(m.To), m.FreesGPUs, milliGPUs(m.GainMilli)})
+		}
+		t.Render()
+	case r.Replicas > 0:
+		fmt.Fprintln(a.out, "\nno single move makes more of what is free usable")
+	case r.Nodes > 0:
+		fmt.Fprintln(a.out, "\nno moves: no replica of a declared deployment was seen on a node, with the name of its unit and the GPUs that it declares")
+	}
+	a.showFits(r)
+}
+
+func (a *Program) showIdle(r *app.Fragmentation) {
+	fmt.Fprintf(a.out, "\nFree GPUs, and those stranded as a mean over those shapes of %s workloads that may run there:\n", comma(r.Workloads))
+	t := a.table("model", "nodes", "GPUs", "free", "stranded", "no shape may run there")
+	t.SetColumnConfigs(rightFrom(2, 6))
+	type worst struct {
+		model string
+		shape online.IdleShape
+	}
+	var shapes []worst
+	for _, m := range r.Models {
+		t.AppendRow(table.Row{m.Model, count(m.Machines), milliGPUs(m.TotalMilli), milliGPUs(m.FreeMilli), milliGPUs(m.StrandedMilli), milliGPUs(m.UnjudgedMilli)})
+		for _, s := range m.Shapes {
+			if s.UselessMilli > 0 {
+				shapes = append(shapes, worst{m.Model, s})
+			}
+		}
+	}
+	t.Render()
+	slices.SortStableFunc(shapes, func(x, y worst) int {
+		return cmp.Compare(y.shape.UselessMilli*y.shape.Replicas, x.shape.UselessMilli*x.shape.Replicas)
+	})
+	if len(shapes) == 0 {
+		return
+	}
+	fmt.Fprintln(a.out, "\nOf no use to a shape, by what is missing:")
+	t = a.table("model", "GPUs", "CPU", "memory", "replicas", "useless", "because of")
+	t.SetColumnConfigs(rightFrom(2, 6))
+	for i, w := range shapes {
+		if i == a.limit(listedShapes) {
+			break
+		}
+		var why []string
+		for _, l := range w.shape.Lacks {
+			why = append(why, fmt.Sprintf("%s %s", l.Constraint, milliGPUs(l.Milli)))
+		}
+		s := &w.shape
+		t.AppendRow(table.Row{w.model, milliGPUs(s.GPUMilli), milliGPUs(s.CPUMilli), fmt.Sprintf("%s MiB", comma(int(s.MemoryMiB))),
+			count(int(s.Replicas)), milliGPUs(s.UselessMilli), strings.Join(why, ", ")})
+	}
+	t.Render()
+	if n := len(shapes) - a.limit(listedShapes); n > 0 {
+		fmt.Fprintf(a.out, "and %s more; -o json has all\n", comma(n))
+	}
+}
+
+const listedShapes = 12
+
+func (a *Program) showFits(r *app.Fragmentation) {
+	if len(r.Fits) == 0 {
+		return
+	}
+	why := map[string]int{}
+	var would []online.Fit
+	for _, f := range r.Fits {
+		if f.Profile == "" {
+			why[f.Why]++
+		} else {
+			would = append(would, f)
+		}
+	}
+	if len(would) > 0 {
+		fmt.Fprintln(a.out, "\nA slice would do:")
+		t := a.table("workspace", "deployment", "cluster", "GPU", "peak memory", "activity", "slice", "GPU-hours saved", "saved")
+		t.SetColumnConfigs(rightFrom(5, 9))
+		for i, f := range would {
+			if i == a.limit(listedShapes) {
+				break
+			}
+			saved := "no price"
+			if f.Saved != nil {
+				saved = money(f.Saved.Amount) + " " + f.Saved.Currency
+			}
+			active, _ := f.Activity()
+			t.AppendRow(table.Row{named(f.Workspace), named(f.Deployment), named(f.Cluster), f.Model, fmt.Sprintf("%s MiB", comma(int(f.PeakMiB))),
+				fmt.Sprintf("%d.%d%%", active/10, active%10), f.Profile, hoursCell(f.SavedGPUMs), saved})
+		}
+		t.Render()
+		if n := len(would) - a.limit(listedShapes); n > 0 {
+			fmt.Fprintf(a.out, "and %s more; -o json has all\n", comma(n))
+		}
+		if r.Unpriced != "" {
+			fmt.Fprintf(a.out, "%s\n", r.Unpriced)
+		}
+	}
+	reasons := make([]string, 0, len(why))
+	for w := range why {
+		reasons = append(reasons, w)
+	}
+	slices.Sort(reasons)
+	for i, w := range reasons {
+		if i == 0 {
+			fmt.Fprintln(a.out, "\nNo slice is named:")
+		}
+		fmt.Fprintf(a.out, "  for %s of %s deployments: %s\n", comma(why[w]), comma(len(r.Fits)), w)
+	}
+}
+
+// milliGPUs shows thousandths without needless zeros.
+func milliGPUs(n int64) string {
+	s := comma(int(n / 1000))
+	if rest := n % 1000; rest != 0 {
+		s += "." + strings.TrimRight(fmt.Sprintf("%03s", strconv.FormatInt(rest, 10)), "0")
+	}
+	return s
+}

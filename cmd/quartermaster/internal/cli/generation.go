@@ -1,0 +1,240 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+)
+
+func (a *Program) generationCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "generation",
+		Short: "Generations of the rows in Postgres: make, rebuild, compare, switch",
+		Long: `In production the rows are in Postgres, in generations: complete sets of
+rows with a name, each in a schema of its own and made by one version of the
+folds. One is active, which is what every command reads. A new one is built
+beside it while everything goes on, is compared with it at a common position,
+and becomes active by one row's change.
+
+A new version of the folds comes in like this: "generation rebuild NAME" with
+the new program builds its generation while instances of the old program serve;
+start instances of the new program, "generation switch NAME", stop the old
+ones, "generation drop OLD".`,
+	}
+	cmd.AddCommand(a.generationMigrateCommand(), a.generationStatusCommand(), a.generationRebuildCommand(),
+		a.generationSwitchCommand(), a.generationDropCommand())
+	return cmd
+}
+
+func (a *Program) generationMigrateCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "migrate",
+		Short: "Bring the database's schema to this program's version",
+		Long: `Migrate makes or changes the control tables, and the first generation, "a",
+where there is none. It lets the roles of postgres.readers read all rows and
+views; run it again when a reader was added to the configuration, or its role
+was created later. Nobody loses a right: that is SQL's REVOKE. Run it once before
+the first start and after an upgrade; several may run it at once, and again
+changes nothing.
+
+JSON keys: before, after (versions of the schema; 0 is none), generation (the
+first one, when it was made), readers (roles that may read), missing_readers
+(configured, and no roles of the server).`,
+		Example: "  quartermaster generation migrate --config quartermaster.yaml",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ans, err := a.caller().Migrate(cmd.Context())
+			if err != nil {
+				return err
+			}
+			for _, role := range ans.MissingReaders {
+				a.note("the reader %s does not exist as a role, and may read nothing: create it, and run this again", role)
+			}
+			if a.json {
+				return a.answerJSON(ans)
+			}
+			if ans.Before == ans.After {
+				fmt.Fprintf(a.out, "the schema is version %d already\n", ans.After)
+			} else {
+				fmt.Fprintf(a.out, "the schema was version %d and is version %d\n", ans.Before, ans.After)
+			}
+			if ans.Generation != "" {
+				fmt.Fprintf(a.out, "made the first generation of rows, %q\n", ans.Generation)
+			}
+			if len(ans.Readers) > 0 {
+				fmt.Fprintf(a.out, "all rows and views may be read by %s\n", strings.Join(ans.Readers, ", "))
+			}
+			return nil
+		},
+	}
+}
+
+func (a *Program) generationStatusCommand() *cobra.Command {
+	var partitions bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show generations, how far each is, and who folds them",
+		Long: `Status shows the generations of rows, how many events each has folded and how
+many are left, which instances run, which partitions stand still, where, why and
+what to do about it, which records the log no longer has, and what was last run on
+schedule. The log is asked whether it still is what the active generation was folded
+from. With
+--partitions it shows every partition and who folds it. When the log cannot be
+reached, everything else is shown.
+
+JSON keys: active, method (of this program), log_error, generations (name,
+method, state: building or live, active, created, position, events, lag, bytes,
+partitions: topic, partition, next, lag, instance: which folds it, stopped: null, or
+offset, reason and advice where it stands still), trimmed (topic, partition, first:
+where the log lacks what came before that offset), instances (name, method, alive,
+sharing: whether partitions are dealt to it, started, until: by when it must be
+heard of), runs (job, input, state: running, finished, waiting, orphaned or
+given up, instance, attempts, failures, started, next_try, finished, outcome,
+error; the latest ` + fmt.Sprint(app.ShownRuns) + `), switches (from, to, method, position, digest, reason, lost, at,
+operator: who switched between generations, the latest first), untold (the last switch is
+not in the log yet: run it again). lag is null when the log cannot be reached.`,
+		Example: "  quartermaster generation status --config quartermaster.yaml\n  quartermaster generation status --config quartermaster.yaml -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ans, err := a.caller().Generations(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerJSON(ans)
+			}
+			a.showGenerations(ans, partitions)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&partitions, "partitions", false, "show every partition")
+	return cmd
+}
+
+func (a *Program) showGenerations(s *app.GenerationsStatus, partitions bool) {
+	count := func(n *int64) string {
+		if n == nil {
+			return "?"
+		}
+		return humanize.Comma(*n)
+	}
+	if s.LogError != "" {
+		a.note("the log does not tell how it stands: %s", s.LogError)
+	}
+	t := a.table("generation", "method", "state", "events", "lag", "size", "folded by")
+	for _, g := range s.Generations {
+		state := g.State
+		if g.Active {
+			state += ", active"
+		}
+		owners := map[string]int{}
+		for _, p := range g.Partitions {
+			owners[cmp.Or(p.Instance, "nobody")]++
+		}
+		var by []string
+		for _, who := range slices.Sorted(maps.Keys(owners)) {
+			by = append(by, fmt.Sprintf("%s (%d)", who, owners[who]))
+		}
+		t.AppendRow([]any{g.Name, g.Method, state, humanize.Comma(g.Events), count(g.Lag), humanize.IBytes(uint64(max(0, g.Bytes))), strings.Join(by, ", ")})
+	}
+	t.Render()
+	if partitions {
+		for _, g := range s.Generations {
+			fmt.Fprintln(a.out)
+			t := a.table(g.Name, "next", "lag", "folded by")
+			for _, p := range g.Partitions {
+				t.AppendRow([]any{domain.TopicPartition{Topic: p.Topic, Partition: p.Partition}, p.Next, count(p.Lag), cmp.Or(p.Instance, "nobody")})
+			}
+			t.Render()
+		}
+	}
+	for _, g := range s.Generations {
+		for _, p := range g.Partitions {
+			if p.Stopped != nil {
+				fmt.Fprintf(a.out, "\n%s of generation %s %s\n", domain.TopicPartition{Topic: p.Topic, Partition: p.Partition}, g.Name, p.Stopped)
+			}
+		}
+	}
+	trimmed := domain.Position{}
+	for _, p := range s.Trimmed {
+		trimmed[domain.TopicPartition{Topic: p.Topic, Partition: p.Partition}] = p.First
+	}
+	for _, text := range app.TrimmedTexts(trimmed) {
+		fmt.Fprintf(a.out, "\n%s\n", text)
+	}
+	if s.Untold {
+		fmt.Fprintf(a.out, "\nthe switch to %[1]s is not in the log yet: \"quartermaster generation switch %[1]s\" appends it\n", s.Active)
+	}
+	if len(s.Switches) > 0 {
+		fmt.Fprintln(a.out)
+		t := a.table("switched", "from", "to", "by", "partitions with losses", "reason")
+		for _, w := range s.Switches[:min(len(s.Switches), app.ShownRuns)] {
+			t.AppendRow([]any{w.At, w.From, w.To, w.Operator, len(w.Lost), w.Reason})
+		}
+		t.Render()
+	}
+	if len(s.Instances) > 0 {
+		fmt.Fprintln(a.out)
+		t := a.table("instance", "method", "state", "since", "heard of until")
+		for _, in := range s.Instances {
+			state := "dead"
+			switch {
+			case in.Alive && in.Sharing:
+				state = "sharing"
+			case in.Alive:
+				state = "alive"
+			}
+			t.AppendRow([]any{in.Name, in.Method, state, in.Started.Format(time.RFC3339), in.Until.Format(time.RFC3339)})
+		}
+		t.Render()
+	}
+	if len(s.Runs) > 0 {
+		fmt.Fprintln(a.out)
+		t := a.table("job", "for", "state", "instance", "attempts", "started", "outcome")
+		for _, r := range s.Runs {
+			t.AppendRow([]any{r.Job, r.Input, r.State, r.Instance, r.Attempts, r.Started.Format(time.RFC3339), cmp.Or(r.Error, r.Outcome)})
+		}
+		t.Render()
+	}
+	for _, g := range s.Generations {
+		if g.Active && g.Method != s.Method {
+			fmt.Fprintf(a.out, "\nthe active generation was made by other folds (%s) than this program's (%s)\n", g.Method, s.Method)
+		}
+	}
+}
+
+func (a *Program) generationDropCommand() *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "drop NAME",
+		Short: "Remove a generation and its rows",
+		Long: `Drop removes a generation that is not active. One that instances fold at the
+moment is removed only with --force; they notice, and stop folding it. Its rows
+can be had again by a rebuild: everything is in the log.
+
+JSON keys: dropped.`,
+		Example: "  quartermaster generation drop a --config quartermaster.yaml --force",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.caller().DropGeneration(cmd.Context(), args[0], force); err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerJSON(map[string]string{"dropped": args[0]})
+			}
+			fmt.Fprintf(a.out, "generation %s is gone\n", args[0])
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "even if it is folded at the moment")
+	return cmd
+}

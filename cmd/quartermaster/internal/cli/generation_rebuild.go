@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"fmt"
+
+	"quartermaster/cmd/quartermaster/internal/app"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+)
+
+func (a *Program) generationRebuildCommand() *cobra.Command {
+	var noSwitch bool
+	cmd := &cobra.Command{
+		Use:   "rebuild NAME",
+		Short: "Build a generation from the log beside the active one, compare, and switch",
+		Long: `Rebuild folds the log from its beginning into a new generation, up to where the
+active one stands, while instances go on and everything can be read. Then it
+compares the two at a common position.
+
+When both are of one version of the folds, not a row may differ: then the new one
+is set live, the running instances take it over, and it becomes active once they
+have it no more than a second behind; after a minute the switch is left to you. If a row differs, the rows of one of them are
+damaged: nothing is switched, the first hundred are listed, and it fails. Rows of
+another version may well differ; how many rows each table has is shown, and
+"generation switch NAME" is left to you.
+
+When the log is not the one that the active generation was folded from (it
+diverged: see docs/operate/diverged.md), nothing can be compared: the log is
+folded as it is now, the new generation is set live, and the switch is left to
+you.
+
+A rebuild that was interrupted goes on where it stopped when it is run again with
+the same name. The generation before stays until "generation drop".
+
+JSON keys: generation, method, resumed_at (the position that was there), events,
+seconds, events_per_second, position (where they were compared), compared_with,
+compared_method, row_by_row (whether rows were compared, or only counted), equal,
+digest, active_digest, tables (table, active_rows, rebuilt_rows, changed,
+only_active, only_rebuilt), differences (row, active, rebuilt: which has it),
+state, switched, diverged (what is wrong with the log; empty: nothing), handed_over (whether the running instances, or the rebuild where
+none runs, brought it to within a second of the active one before the switch).`,
+		Example: "  quartermaster generation rebuild b --config quartermaster.yaml\n  quartermaster generation rebuild b --config quartermaster.yaml --no-switch",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ans, err := a.caller().Rebuild(cmd.Context(), args[0], !noSwitch)
+			if err != nil {
+				return err
+			}
+			if err := a.showRebuilt(ans); err != nil {
+				return err
+			}
+			if ans.RowByRow && !ans.Equal {
+				return &failed{why: "the rebuilt rows are not the active ones"}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&noSwitch, "no-switch", false, "set the generation live, and leave the switch to \"generation switch\"")
+	return cmd
+}
+
+func (a *Program) showRebuilt(ans *app.Rebuilt) error {
+	if a.json {
+		return a.answerJSON(ans)
+	}
+	fmt.Fprintf(a.out, "folded %s events in %.2f s (%s events/s) into generation %s\n",
+		humanize.Comma(ans.Events), ans.Seconds, humanize.Comma(int64(ans.EventsPerSecond)), ans.Generation)
+	fmt.Fprintf(a.out, "position  %s\n", ans.Position)
+	switch {
+	case len(ans.Diverged) > 0:
+		fmt.Fprintf(a.out, "digest    %s\nthe active generation %s is of another log than this is now, and nothing was compared:\n", ans.Digest, ans.ComparedWith)
+		for _, text := range ans.Diverged {
+			fmt.Fprintf(a.out, "  %s\n", text)
+		}
+		fmt.Fprintf(a.out, "%s is live; \"quartermaster generation switch %s --reason TEXT\" makes it the one that is read, if a replay of the log gives the same rows\n",
+			ans.Generation, ans.Generation)
+	case !ans.RowByRow:
+		fmt.Fprintf(a.out, "the active generation %s is of other folds (%s) than %s (%s); rows by table:\n\n", ans.ComparedWith, ans.ComparedMethod, ans.Generation, ans.Method)
+		t := a.table("table", ans.ComparedWith, ans.Generation, "more")
+		for _, row := range ans.Tables {
+			t.AppendRow([]any{row.Table, humanize.Comma(row.ActiveRows), humanize.Comma(row.RebuiltRows), humanize.Comma(row.RebuiltRows - row.ActiveRows)})
+		}
+		t.Render()
+		fmt.Fprintf(a.out, "\n%s is live; \"quartermaster generation switch %s --reason TEXT\" makes it the one that is read\n", ans.Generation, ans.Generation)
+	case ans.Equal:
+		var rows int64
+		for _, t := range ans.Tables {
+			rows += t.RebuiltRows
+		}
+		fmt.Fprintf(a.out, "digest    %s\nequal: %s rows are the same in %s\n", ans.Digest, humanize.Comma(rows), ans.ComparedWith)
+		if ans.Switched {
+			fmt.Fprintf(a.out, "generation %s is read now; before it was %s\n", ans.Generation, ans.ComparedWith)
+		} else {
+			fmt.Fprintf(a.out, "%s is live; \"quartermaster generation switch %s --reason TEXT\" makes it the one that is read\n", ans.Generation, ans.Generation)
+		}
+	default:
+		fmt.Fprintf(a.out, "DIFFERENT: the same folds made other rows; nothing was switched\n%-9s %s\n%-9s %s\n\n", ans.ComparedWith, ans.ActiveDigest, ans.Generation, ans.Digest)
+		t := a.table("table", ans.ComparedWith, ans.Generation, "changed", "only "+ans.ComparedWith, "only "+ans.Generation)
+		for _, row := range ans.Tables {
+			if row.Changed+row.OnlyActive+row.OnlyRebuilt > 0 {
+				t.AppendRow([]any{row.Table, row.ActiveRows, row.RebuiltRows, row.Changed, row.OnlyActive, row.OnlyRebuilt})
+			}
+		}
+		t.Render()
+		fmt.Fprintln(a.out)
+		for _, d := range ans.Differences {
+			fmt.Fprintf(a.out, "  %s  %s=%t %s=%t\n", d.Row, ans.ComparedWith, d.Active, ans.Generation, d.Rebuilt)
+		}
+		fmt.Fprintf(a.out, "\nOne of the two is damaged. \"quartermaster log replay\" tells the digest that the log has.\n")
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"quartermaster/cmd/quartermaster/internal/app"
+
+	"github.com/spf13/cobra"
+)
+
+// switchFlags are those of generation switch.
+type switchFlags struct {
+	app.SwitchQuery
+	key string
+}
+
+func (a *Program) generationSwitchCommand() *cobra.Command {
+	var f switchFlags
+	cmd := &cobra.Command{
+		Use:   "switch NAME --reason TEXT",
+		Short: "Read another generation from now on",
+		Long: `Switch makes a live generation the active one: what every command reads. Whoever
+is reading goes on with the one before. It can be taken back by switching to the one
+before as long as that is not dropped.
+
+It is a decision: an admin or operator signs it, and the log keeps who switched, when,
+why, and the digest of the new rows at their position. The pointer and the signed event
+are kept in one transaction, and the event is appended after it. When that fails, the
+same command once more appends it.
+
+When the log has diverged from the active generation, or other folds made that, the log
+is replayed in memory first, and nothing is switched unless its digest is that of the
+new rows. --digest names the digest of a replay that was made elsewhere, and is compared
+instead.
+
+JSON keys: active, before, position, digest (of the new rows), replayed, lost (topic,
+partition, since: the first offset that is known to be lost, position: up to which the
+rows before were folded, end: of the log), operator, finished (an earlier run had
+switched, and its event was appended now).`,
+		Example: "  quartermaster generation switch b --reason \"power cut on 11 May\" --config quartermaster.yaml\n" +
+			"  quartermaster generation switch b --reason \"new folds\" --key ana.pem --config quartermaster.yaml",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkReason(f.Reason); err != nil {
+				return err
+			}
+			f.To = args[0]
+			ans, err := a.switchTo(cmd.Context(), f.SwitchQuery, f.key)
+			if err != nil {
+				return err
+			}
+			a.Lacks = false // what stood still is what the switch healed
+			return a.showSwitch(ans)
+		},
+	}
+	cmd.Flags().StringVar(&f.Reason, "reason", "", "why, for whoever reads the books later (required)")
+	must(cmd.MarkFlagRequired("reason"))
+	cmd.Flags().StringVar(&f.Digest, "digest", "", "SHA-256 that a replay of the log elsewhere gave")
+	keyFlag(cmd, &f.key)
+	return cmd
+}
+
+// switchTo signs the switch to another generation and has it made.
+func (a *Program) switchTo(ctx context.Context, q app.SwitchQuery, keyPath string) (*app.Switched, error) {
+	ans, draft, err := a.caller().Switch(ctx, q)
+	if err != nil || len(draft.Events) == 0 {
+		return ans, err
+	}
+	s, err := a.signer(ctx, keyPath)
+	if err != nil {
+		return nil, err
+	}
+	draft.As = s.name
+	draft.DryRun = true // appended by the switch itself
+	p, err := a.caller().Propose(ctx, draft, s.public())
+	if err != nil {
+		return nil, err
+	}
+	return ans, a.caller().DecideSwitch(ctx, ans, p, p.Sign(s.key))
+}
+
+func (a *Program) showSwitch(ans *app.Switched) error {
+	if a.json {
+		return a.answerJSON(ans)
+	}
+	if ans.Finished {
+		fmt.Fprintln(a.out, "the event of the switch before was not in the log; now it is")
+	}
+	if ans.Active == ans.Before {
+		fmt.Fprintf(a.out, "generation %s is read already\n", ans.Active)
+		return nil
+	}
+	fmt.Fprintf(a.out, "generation %s is read now; before it was %s; signed by %s\n", ans.Active, ans.Before, ans.Operator)
+	fmt.Fprintf(a.out, "position  %s\ndigest    %s\n", ans.Position, ans.Digest)
+	if ans.Replayed {
+		fmt.Fprintln(a.out, "a replay of the log gives the same digest")
+	}
+	for _, l := range ans.Lost {
+		fmt.Fprintf(a.out, "lost: %s/%d from offset %d at the latest to before %d\n", l.Topic, l.Partition, l.Since, l.Position)
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+	"quartermaster/projections/market"
+	"quartermaster/projections/planning"
+	"quartermaster/projections/registry"
+)
+
+func (a *Program) getCommand() *cobra.Command {
+	var workspace, asOf string
+	cmd := &cobra.Command{
+		Use:   "get KIND [NAME]",
+		Short: "Show what is declared and in force, since when and decided by whom",
+		Long: `Get shows what is in force: what was declared last by somebody who may, and is not
+over. What is announced with a start of its own (a commitment, a budget, a maintenance
+window) is shown before it begins.
+
+Kinds: ` + strings.Join(app.DeclaredKinds(), ", ") + `.
+Rules are the mapping rules, and commitments are shown with the terms that are left.
+An operator has an entry for each key that may decide. What needs no signature, such as
+an offer, has a source in place of somebody who decided.
+
+With --as-of it shows what was in force then. How something is changed or ended:
+apply declares anew and sets an end; "operator revoke", "node drain|retire" and
+"commitment renew|end" do the rest. "decisions list" has all that was decided.
+
+JSON keys: position, at, kind, entries (workspace, name, since, until, decided_by,
+decided, source, declared). Declared has the fields of the event, of an operator those
+of the grant (workspace, operator, public_key, role, authority_limits, from, to,
+registered_by, root), of an offer model, known and order besides, and of a commitment
+workspace, commitment, contract, market, offer, billing_account, kind, sku, gpu_model,
+model, gpus_per_unit, spend_per_hour, guarantees_capacity, sponsors and terms (term,
+units, upfront, hourly, notice_by, renewed).`,
+		Example: "  quartermaster get policies\n  quartermaster get operators --workspace platform\n  quartermaster get commitments --as-of 2026-05-01",
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := ""
+			if len(args) > 1 {
+				name = args[1]
+			}
+			ans, err := a.caller().Get(cmd.Context(), app.At(asOf), args[0], name, workspace)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerJSON(ans)
+			}
+			a.showDeclared(ans, filtersText(workspace, "", ""))
+			return nil
+		},
+		ValidArgs: app.DeclaredKinds(),
+	}
+	cmd.Flags().StringVar(&workspace, "workspace", "", "only what belongs to this workspace")
+	asOfFlag(cmd, &asOf)
+	return cmd
+}
+
+func (a *Program) showDeclared(ans *app.Declared, filters string) {
+	if len(ans.Entries) == 0 {
+		fmt.Fprintf(a.out, "no %s in force at %s%s\n", ans.Kind, ans.At, filters)
+		return
+	}
+	t := a.table("workspace", "name", "declared", "since", "until", "decided by")
+	for i := range ans.Entries {
+		s := &ans.Entries[i]
+		by := s.DecidedBy
+		if by == "" {
+			by = "source " + s.Source
+		}
+		t.AppendRow(table.Row{s.Workspace, s.Name, declaredText(s), day(s.Since), day(s.Until), by})
+	}
+	t.Render()
+}
+
+// declaredText says in a few words what is declared.
+func declaredText(s *registry.Statement) string {
+	var parts []string
+	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	list := func(name string, values []string) {
+		if len(values) > 0 {
+			add("%s %s", name, strings.Join(values, ", "))
+		}
+	}
+	switch d := s.Declared.(type) {
+	case *domain.WorkspaceRegistered:
+		add("%s", d.Name)
+		if d.Parent != "" {
+			add("of %s", d.Parent)
+		}
+		if d.Currency != "" {
+			add("in %s", d.Currency)
+		}
+	case registry.Grant:
+		add("%s", d.Role)
+		for _, m := range d.AuthorityLimits {
+			add("up to %s", m)
+		}
+	case *domain.PolicySet:
+		add("%s", d.Kind)
+		if d.Value != "" {
+			add("%s", d.Value)
+		}
+		if d.Share.Valid {
+			add("%s", d.Share.Decimal)
+		}
+		list("countries", d.Countries)
+		list("certifications", d.Certifications)
+		list("clusters", d.Clusters)
+		if d.Scope != "" {
+			add("by %s", d.Scope)
+		}
+	case *domain.QuotaSet:
+		add("%s %s", d.Limit, d.Resource)
+		list("of", slices.DeleteFunc([]string{d.GPUModel, d.Region}, func(s string) bool { return s == "" }))
+		add("%s", hardness(d.Hard))
+	case *domain.BudgetSet:
+		add("%s %s for %s to %s", d.Amount, d.Basis, day(d.Period.From), day(d.Period.To))
+		add("%s", hardness(d.Hard))
+	case *domain.MappingRuleSet:
+		for _, column := range slices.Sorted(maps.Keys(d.Columns)) {
+			add("%s=%s", column, d.Columns[column])
+		}
+		list("cluster", slices.DeleteFunc([]string{d.Cluster}, func(s string) bool { return s == "" }))
+		list("namespace", slices.DeleteFunc([]string{d.Namespace}, func(s string) bool { return s == "" }))
+		if d.ToWorkspace != "" {
+			add("to %s", strings.TrimSuffix(d.ToWorkspace+"/"+d.ToDeployment, "/"))
+		}
+		if d.Buys != "" {
+			add("buys %s", d.Buys)
+		}
+	case *domain.MethodChanged:
+		add("version %s", d.Version)
+	case *domain.RegionDefined:
+		add("%s, %d round trips", d.Country, len(d.RoundTrips))
+	case *domain.ClusterRegistered:
+		add("%s %s in %s", d.ProviderClass, d.Provider, d.Region)
+	case *domain.OnDemandQuotaSet:
+		add("%d GPUs", d.LimitGPUs)
+	case *domain.TariffSet:
+		add("%s per kWh, PUE %s", d.PerKWh, d.PUE)
+	case *domain.DeploymentChanged:
+		add("%s, %d replicas", d.Class, d.Replicas)
+	case *domain.MaintenanceScheduled:
+		add("%s to %s", d.Window.From, d.Window.To)
+		list("nodes", d.Nodes)
+	case market.OfferEntry:
+		add("%s %s, %d x %s, %s %s an hour", d.Kind, d.SKU, d.GPUCount, d.Model, d.Hourly, d.Currency)
+	case planning.CommitmentEntry:
+		t := &d.Terms[0]
+		add("%d units of %s (%d x %s), %s an hour each", t.Units, d.SKU, d.GPUsPerUnit, d.Model, t.Hourly)
+		if n := len(d.Terms); n > 1 {
+			add("%d terms", n)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func hardness(hard bool) string {
+	if hard {
+		return "hard"
+	}
+	return "soft"
+}

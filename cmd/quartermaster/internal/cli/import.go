@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/commandline"
+	"quartermaster/adapters/importer"
+	"quartermaster/cmd/quartermaster/internal/app"
+)
+
+type importFlags struct {
+	opts   importer.Options
+	epoch  string
+	strict bool
+}
+
+func (a *Program) importCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "import",
+		Short: "Append the facts in files to the log",
+		Long: `Import reads files in their publishers' own columns and appends what they say
+as events. A file is a source named by its SHA-256: importing it again, whole
+or from where a crash stopped it, changes nothing. Rows that are no good are
+reported with file, line and field while the rest goes in; a gzip file that is
+damaged or cut off is refused whole.
+
+JSON keys, one object per file: file, source, dataset and focus_version (of
+import focus alone), rows, events, types (events by type), appended, known, stated
+(of import focus alone: new, changed, unchanged), bad (file, line, field, value,
+reason), bad_rows, refused, warnings (reason, value, rows, line), deviations and
+rounded (of import focus alone), seconds.`,
+	}
+	kinds := []struct {
+		kind                  importer.Kind
+		short, columns, usage string
+	}{
+		{importer.Nodes, "machines and their GPUs", `Columns: sn, cpu_milli, memory_mib, gpu, model (the openb trace), and where
+they are: uuids (separated by ;), zone, sku, resource_id, billing_model,
+provider, billing_account, fabric_domain, in_service_from.`,
+			"  quartermaster import nodes openb_node_list_gpu_node.csv --cluster openb --epoch 2023-01-01"},
+		{importer.Pods, "workloads, as deployments", `Columns: name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, qos,
+pod_phase, creation_time, deletion_time, scheduled_time (the openb trace).
+Times are seconds from --epoch.`,
+			"  quartermaster import pods openb_pod_list_default.csv --cluster openb --workspace research --epoch 2023-01-01"},
+		{importer.Usage, "GPUs running and pending per hour, as demand and as samples of nodes", `Columns: hour, vc, total_gpu, running_gpu_mean, running_gpu_max,
+pending_gpu_mean, pending_gpu_max (Helios, hourly). A virtual cluster's GPUs
+are laid out as nodes named VC-000, VC-001 and so on, and the hourly mean of
+running GPUs becomes one sample per node and interval, lowest nodes first.
+Optional: running_sm_active (percent) and running_memory_mib of the running GPUs,
+first to last, separated by ;. A blank value says that nothing was measured.`,
+			"  quartermaster import usage earth_vc_hourly.csv.gz --cluster earth --zone Asia/Shanghai --gpu-model V100"},
+		{importer.Demand, "hourly demand by pool", `Columns: hour (or timestamp, usage_hour), pool (or region, region_num), model
+(or instance_type), demand (or count, norm_usage), and where it is: unit.`,
+			"  quartermaster import demand shavedice_regions_1_2.csv.gz --cluster demand --zone UTC"},
+		{importer.Prices, "dated offers of suppliers", `Columns: provider, region, instance_type, gpu_model, gpu_count, gpu_memory,
+vcpu, memory, offer, term_months, upfront, hourly, effective_hourly, currency,
+as_of, source.`,
+			"  quartermaster import prices gpu_offers.csv"},
+	}
+	for _, k := range kinds {
+		var fl importFlags
+		sub := &cobra.Command{
+			Use:     string(k.kind) + " FILE...",
+			Short:   "Import " + k.short,
+			Long:    "Import " + k.short + ".\n\n" + k.columns,
+			Example: k.usage,
+			Args:    cobra.MinimumNArgs(1),
+			RunE: func(cmd *cobra.Command, files []string) error {
+				opts, err := fl.options()
+				if err != nil {
+					return err
+				}
+				return a.importFiles(func(done func(*app.Imported) error) error {
+					return a.caller().ImportColumns(cmd.Context(), k.kind, opts, files, fl.strict, done)
+				})
+			},
+		}
+		f := sub.Flags()
+		f.BoolVar(&fl.strict, "strict", false, "refuse a file whole when any row of it is bad")
+		if k.kind != importer.Prices {
+			f.StringVar(&fl.opts.Cluster, "cluster", "", "cluster that the file is about (required)")
+			must(sub.MarkFlagRequired("cluster"))
+		}
+		f.DurationVar(&fl.opts.Shift, "shift", 0, "move every time by this much; it becomes part of the source's name")
+		f.BoolVar(&fl.opts.Historical, "historical", false, "declare that every fact was known when it became true, so that backtests may use it")
+		switch k.kind {
+		case importer.Nodes, importer.Usage, importer.Demand:
+			f.StringVar(&fl.opts.Zone, "zone", "", "time zone of times that name none, for example UTC or Asia/Shanghai")
+		}
+		switch k.kind {
+		case importer.Nodes:
+			f.StringVar(&fl.epoch, "epoch", "", "time from which nodes without in_service_from are there")
+		case importer.Pods:
+			f.StringVar(&fl.opts.Workspace, "workspace", "", "workspace that the workloads belong to (required)")
+			must(sub.MarkFlagRequired("workspace"))
+			f.StringVar(&fl.epoch, "epoch", "", "time that second 0 of the file stands for (required)")
+			must(sub.MarkFlagRequired("epoch"))
+			f.BoolVar(&fl.opts.Standing, "standing", false, "take the file for a mix that stands from --epoch on and never ends, whatever it says of times")
+		case importer.Demand:
+			f.StringToStringVar(&fl.opts.Regions, "region-of", nil, "names for regions, as 1=us-east-1")
+			f.StringToStringVar(&fl.opts.Models, "model-of", nil, "names for models or machine types, as A=p4d.24xlarge")
+		case importer.Usage:
+			f.StringVar(&fl.opts.SKU, "sku", "", "instance type of the nodes, as bills name it")
+			f.StringVar(&fl.opts.Account, "account", "", "billing account that pays for the nodes")
+			f.Uint64Var(&fl.opts.CPUMilli, "node-cpu-milli", 0, "thousandths of a CPU in a full node")
+			f.Uint64Var(&fl.opts.MemoryMiB, "node-memory-mib", 0, "memory of a full node")
+			f.StringVar(&fl.opts.GPUModel, "gpu-model", "", "GPU model of the nodes (required)")
+			must(sub.MarkFlagRequired("gpu-model"))
+			f.IntVar(&fl.opts.NodeGPUs, "node-gpus", 8, "GPUs in a node")
+			f.DurationVar(&fl.opts.Interval, "interval", 10*time.Minute, "length of a sample; it divides the hour")
+			f.StringToStringVar(&fl.opts.Workspaces, "workspace-of", nil, "workspaces of virtual clusters, as VC=WORKSPACE; others are their own")
+		}
+		cmd.AddCommand(sub)
+	}
+	cmd.AddCommand(a.importFocusCommand())
+	return cmd
+}
+
+// must is for what only a mistake in this program can make fail.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func (fl *importFlags) options() (importer.Options, error) {
+	opts := fl.opts
+	if fl.epoch != "" {
+		t, err := app.ParseTime(fl.epoch)
+		if err != nil {
+			return opts, commandline.Usagef("--epoch: %w", err)
+		}
+		opts.Epoch = t
+	}
+	return opts, nil
+}
+
+// importFiles shows what became of the files that an import reads.
+func (a *Program) importFiles(imported func(done func(*app.Imported) error) error) error {
+	if err := a.NotDemo(); err != nil {
+		return err
+	}
+	bad := false
+	err := imported(func(ans *app.Imported) error {
+		bad = bad || ans.BadRows > 0
+		return a.showImport(ans)
+	})
+	if err == nil && bad {
+		return &failed{why: "some rows are bad"}
+	}
+	return err
+}
+
+func (a *Program) showImport(ans *app.Imported) error {
+	if a.json {
+		return a.jsonLine(ans)
+	}
+	for _, b := range ans.Bad {
+		fmt.Fprintln(a.err, b)
+	}
+	if n := ans.BadRows - len(ans.Bad); n > 0 {
+		fmt.Fprintf(a.err, "%s: %s more bad rows\n", ans.File, comma(n))
+	}
+	for _, w := range ans.Warnings {
+		value := ""
+		if w.Value != "" {
+			value = fmt.Sprintf(" %q", w.Value)
+		}
+		fmt.Fprintf(a.err, "%s:%d: %s%s (%s rows)\n", ans.File, w.Line, w.Reason, value, comma(w.Rows))
+	}
+	for i, r := range ans.Rounded {
+		if i == shownRows {
+			fmt.Fprintf(a.err, "%s: and %s more; see -o json\n", ans.File, comma(len(ans.Rounded)-shownRows))
+			break
+		}
+		fmt.Fprintf(a.err, "%s: %s of %s, account %s: rounding to 18 decimals took %s %s of what is billed, %s of the effective cost (%s lines)\n", ans.File,
+			invoiceText(r.Invoice, r.Period), clipped(r.Issuer), clipped(r.Account), r.Billed, r.Currency, r.Effective, comma(r.Lines))
+	}
+	if ans.Refused {
+		fmt.Fprintf(a.out, "%s: refused whole, %s of %s rows are bad\n", ans.File, comma(ans.BadRows), comma(ans.Rows))
+		return nil
+	}
+	if s := ans.Stated; s != nil {
+		fmt.Fprintf(a.out, "%s: %s rows, %s events: %s new, %s changed, %s known already, %s bad rows\n", ans.File,
+			comma(ans.Rows), comma(ans.Events), comma(s.New), comma(s.Changed), comma(s.Unchanged+ans.Known), comma(ans.BadRows))
+		return nil
+	}
+	fmt.Fprintf(a.out, "%s: %s rows, %s events: %s appended, %s known already, %s bad rows\n", ans.File,
+		comma(ans.Rows), comma(ans.Events), comma(ans.Appended), comma(ans.Known), comma(ans.BadRows))
+	return nil
+}

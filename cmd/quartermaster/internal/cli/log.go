@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+)
+
+func (a *Program) logCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "log",
+		Short: "Look at the log, export it, replay it",
+	}
+	cmd.AddCommand(a.logTailCommand(), a.logStatsCommand(), a.logExportCommand(), a.logReplayCommand())
+	return cmd
+}
+
+const recordKeys = `JSON keys, one object per line: topic, partition, offset, appended, key and
+event (a CloudEvents 1.0 JSON event: specversion, id, source, type, time,
+subject, the extensions, data), or error and raw where a record cannot be
+decoded; last is the last offset where the error is about all events of a batch.`
+
+func (a *Program) writeRecord(w io.Writer, s app.Record) error {
+	if a.json {
+		line, err := s.AppendLine(nil)
+		if err == nil {
+			_, err = w.Write(line)
+		}
+		return err
+	}
+	what := string(s.Type)
+	if s.Error != "" {
+		what = "cannot be decoded: " + s.Error
+	}
+	_, err := fmt.Fprintf(w, "%s  %s@%d  %s  %s  %s\n", s.Appended, domain.TopicPartition{Topic: s.Topic, Partition: s.Partition}, s.Offset, s.Key, what, s.Subject)
+	return err
+}
+
+func (a *Program) logTailCommand() *cobra.Command {
+	var (
+		n      int
+		follow bool
+		topics []string
+	)
+	cmd := &cobra.Command{
+		Use:     "tail",
+		Short:   "Show the newest events",
+		Long:    "Tail shows the newest events of the log, or of the topics given.\n\n" + recordKeys,
+		Example: "  quartermaster log tail -n 5\n  quartermaster log tail --topic qm.hardware --follow -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.caller().Tail(cmd.Context(), topics, n, follow, func(r app.Record) error { return a.writeRecord(a.out, r) })
+		},
+	}
+	f := cmd.Flags()
+	f.IntVarP(&n, "lines", "n", 10, "how many events")
+	f.BoolVarP(&follow, "follow", "f", false, "go on with new events until interrupted")
+	f.StringSliceVar(&topics, "topic", nil, "topics, for example qm.fleet (default all)")
+	return cmd
+}
+
+func (a *Program) logStatsCommand() *cobra.Command {
+	var asOf string
+	cmd := &cobra.Command{
+		Use:   "stats",
+		Short: "Count what the log and the rows hold, and what is missing",
+		Long: `Stats shows, per partition, how many records there are, from how many streams,
+and which events are known to be missing: sequences that a stream skipped.
+"ahead" is how far the events of a source were dated after they were appended.
+
+JSON keys: position, partitions (topic, partition, next, quarantined, streams,
+events, missing, lost, last, ahead_ms), sources (source, incarnations, streams,
+events, missing, lost, last, ahead_ms), rows (by table).`,
+		Example: "  quartermaster log stats\n  quartermaster log stats -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := a.caller().LogStats(cmd.Context(), app.At(asOf))
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerJSON(s)
+			}
+			a.showLogStats(s)
+			return nil
+		},
+	}
+	asOfFlag(cmd, &asOf)
+	return cmd
+}
+
+func (a *Program) logReplayCommand() *cobra.Command {
+	var verify bool
+	cmd := &cobra.Command{
+		Use:   "replay",
+		Short: "Fold the whole log from its beginning and print the digest of the rows",
+		Long: `Replay folds every event from the beginning of the log into fresh rows, which
+shows what the log says without trusting anything computed before. With
+--verify it compares them with the live rows at the same position, and fails
+when a single byte differs. The live rows are the newest snapshot, made when
+events were first folded, and what was appended since. On the way every
+snapshot is compared with what the log says at its position, and one that
+differs or is damaged fails the command too; those of another version of the
+folds are left to that version ("quartermaster snapshot verify" names them).
+
+JSON keys: events, seconds, events_per_second, folded, repeats, quarantined,
+method, position, replay_digest; with --verify live_digest, live_from (the
+position of the snapshot, "0" without one, none with --config), left_aside
+(snapshots that could not be used, and why), snapshots_checked (how many were
+compared), snapshots_failed (those that are not what the log says: file, result,
+position, digest, log_digest, why, differences, as "quartermaster snapshot
+verify" has them), equal and, when they differ, differences (row, live, replay;
+the first hundred).`,
+		Example: "  quartermaster log replay\n  quartermaster log replay --verify -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ans, err := a.caller().Replay(cmd.Context(), verify)
+			if err != nil {
+				return err
+			}
+			if err := a.showReplay(ans); err != nil {
+				return err
+			}
+			if ans.Equal != nil && !*ans.Equal {
+				return &failed{why: "the live rows are not what the log says"}
+			}
+			if len(ans.SnapshotsFailed) > 0 {
+				return &failed{why: "a snapshot is not what the log says"}
+			}
+			if len(ans.LeftAside) > 0 {
+				return &failed{why: "a snapshot could not be used"}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&verify, "verify", false, "compare with the live rows; exit 1 when they differ")
+	return cmd
+}
+
+func (a *Program) showReplay(ans *app.Replay) error {
+	if a.json {
+		return a.answerJSON(ans)
+	}
+	fmt.Fprintf(a.out, "replayed %s events in %.2f s (%s events/s): %s folded, %s repeats, %s quarantined\n",
+		humanize.Comma(ans.Events), ans.Seconds, humanize.Comma(int64(ans.EventsPerSecond)),
+		humanize.Comma(ans.Folded), humanize.Comma(ans.Repeats), humanize.Comma(ans.Quarantined))
+	fmt.Fprintf(a.out, "method    %s\nposition  %s\nreplay    %s\n", ans.Method, a.position(ans.Position), ans.ReplayDigest)
+	if ans.Equal == nil {
+		return nil
+	}
+	fmt.Fprintf(a.out, "live      %s\n", ans.LiveDigest)
+	if ans.LiveFrom != "" {
+		fmt.Fprintf(a.out, "          from the snapshot at %s and the log since\n", a.position(ans.LiveFrom))
+	}
+	for _, s := range ans.LeftAside {
+		fmt.Fprintf(a.out, "LEFT ASIDE: %s\n", s)
+	}
+	fmt.Fprintf(a.out, "snapshots %s compared on the way, %s are not what the log says\n", comma(*ans.SnapshotsChecked), comma(len(ans.SnapshotsFailed)))
+	for _, c := range ans.SnapshotsFailed {
+		fmt.Fprintf(a.out, "SNAPSHOT %s\n", c)
+	}
+	if *ans.Equal {
+		fmt.Fprintln(a.out, "equal: the live rows are what the log says")
+		return nil
+	}
+	fmt.Fprintln(a.out, "DIFFERENT: the live rows are not what the log says")
+	for _, d := range ans.Differences {
+		fmt.Fprintf(a.out, "  %s  live=%t replay=%t\n", d.Row, d.Live, d.Replay)
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"bufio"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/commandline"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+)
+
+// exportFlags say what of the log is exported, and how it is written.
+type exportFlags struct {
+	topics, types        []string
+	workspaces, clusters []string
+	from, to             string // times of the events
+	until                string // a position
+	out, compress        string
+}
+
+// The ways of compressing an export.
+const (
+	plainText = "none"
+	gzipped   = "gzip"
+	zstandard = "zstd"
+)
+
+func (a *Program) logExportCommand() *cobra.Command {
+	var fl exportFlags
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Write events as CloudEvents JSON lines",
+		Long: `Export writes the events of the log, partition by partition in order, as JSON
+lines, with or without -o json. It reads the log as it goes and holds little in
+memory.
+
+What is given narrows it: --topic, --type, --workspace, --cluster, and --from and --to,
+which are times of events, the first included and the last not. An event of telemetry
+names its cluster, and workspaces within: it is found by its cluster. A record that
+cannot be decoded is written where only topics are given.
+
+A file whose name ends in .zst or .gz is compressed, and so is standard output with
+--compress.
+
+` + recordKeys,
+		Example: "  quartermaster log export --topic qm.fleet > fleet.jsonl\n" +
+			"  quartermaster log export --type BillingLineRecorded,InvoiceReceived --from 2026-05 --to 2026-06 --out bills.jsonl.zst\n" +
+			"  quartermaster log export --workspace research --out research.jsonl.gz\n" +
+			"  quartermaster log export --until qm.fleet/3=12 --out part.jsonl",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			want, err := fl.wanted()
+			if err != nil {
+				return err
+			}
+			how, err := fl.compression()
+			if err != nil {
+				return err
+			}
+			return a.exportTo(fl.out, how, func(w io.Writer) error { return a.caller().Export(cmd.Context(), want, w) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&fl.topics, "topic", nil, "topics, for example qm.fleet (default all)")
+	f.StringSliceVar(&fl.types, "type", nil, "types of events, for example NodeRegistered (default all)")
+	f.StringSliceVar(&fl.workspaces, "workspace", nil, "only events that name one of these workspaces as theirs")
+	f.StringSliceVar(&fl.clusters, "cluster", nil, "only events of one of these clusters")
+	f.StringVar(&fl.from, "from", "", "only events of this time or later")
+	f.StringVar(&fl.to, "to", "", "only events before this time")
+	f.StringVar(&fl.until, "until", "", "position to stop at (default the end of the log)")
+	f.StringVar(&fl.out, "out", "", "file to write, which must not exist (default standard output)")
+	f.StringVar(&fl.compress, "compress", "", "none, gzip or zstd (default by the name of --out)")
+	return cmd
+}
+
+func (fl *exportFlags) wanted() (app.Export, error) {
+	x := app.Export{Topics: fl.topics, Workspaces: fl.workspaces, Clusters: fl.clusters, Until: fl.until}
+	for _, t := range fl.types {
+		x.Types = append(x.Types, domain.Type(t))
+	}
+	var err error
+	for _, at := range []struct {
+		flag, text string
+		into       *domain.Instant
+	}{{"from", fl.from, &x.From}, {"to", fl.to, &x.To}} {
+		if at.text == "" {
+			continue
+		}
+		if *at.into, err = app.ParseTime(at.text); err != nil {
+			return x, commandline.Usagef("--%s: %w", at.flag, err)
+		}
+	}
+	if x.To != 0 && x.To <= x.From {
+		return x, commandline.Usagef("--to %s is not after --from %s", fl.to, fl.from)
+	}
+	return x, nil
+}
+
+// compression is how the export is compressed.
+func (fl *exportFlags) compression() (string, error) {
+	switch fl.compress {
+	case plainText, gzipped, zstandard:
+		return fl.compress, nil
+	case "":
+	default:
+		return "", commandline.Usagef("--compress %q: want none, gzip or zstd", fl.compress)
+	}
+	switch {
+	case strings.HasSuffix(fl.out, ".zst"):
+		return zstandard, nil
+	case strings.HasSuffix(fl.out, ".gz"):
+		return gzipped, nil
+	}
+	return plainText, nil
+}
+
+// exportTo writes into a file that is not there yet, or to standard output. Half an
+// export is none: the file is removed again.
+func (a *Program) exportTo(path, how string, write func(io.Writer) error) (err error) {
+	if path == "" {
+		return compressed(a.out, how, write)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	defer func() {
+		if err = errors.Join(err, f.Close()); err != nil {
+			err = errors.Join(err, os.Remove(path))
+		}
+	}()
+	return compressed(f, how, write)
+}
+
+func compressed(out io.Writer, how string, write func(io.Writer) error) error {
+	b := bufio.NewWriterSize(out, 1<<18)
+	w := io.WriteCloser(nopCloser{b})
+	switch how {
+	case gzipped:
+		w = gzip.NewWriter(b)
+	case zstandard:
+		enc, err := zstd.NewWriter(b, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+		if err != nil {
+			return err
+		}
+		w = enc
+	}
+	if err := write(w); err != nil {
+		return errors.Join(err, w.Close())
+	}
+	return errors.Join(w.Close(), b.Flush())
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }

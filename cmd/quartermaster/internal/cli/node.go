@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+)
+
+func (a *Program) nodeCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "node", Short: "Register nodes, drain them, put them back into service, or take them or a GPU out of it"}
+	cmd.AddCommand(a.nodeRegisterCommand(), a.nodeReturnCommand(), a.nodeDrainCommand(), a.nodeRetireCommand())
+	return cmd
+}
+
+func (a *Program) nodeReturnCommand() *cobra.Command {
+	var gpu, reason, key string
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "return CLUSTER/NODE --reason TEXT",
+		Short: "Say that what took a node or a GPU out of service is over",
+		Long: `Return ends, from now on, every fatal fault, cordon and drain of a node: what
+"quartermaster fleet" shows as failed is in service, and its time no longer counts
+as failed. With --gpu it ends the faults of that GPU alone. A fault that comes
+later counts again.
+
+node-reporter says by itself that a GPU works again when it can see that: one that
+was lost is reached again, the driver wants nothing done any more, or the node was
+booted after a fault that asked for a reset. This is for the rest: a GPU that was
+replaced, or a driver that does not say.
+
+An admin's or operator's signature is needed, of the workspace that owns the
+cluster or of the one whose operators decide everywhere.
+
+JSON keys: cluster, node, gpu, reason, at, operator, was and health (state, since,
+reason, cordoned, drained, maintenance, faults, missing: how it stood and stands now).`,
+		Example: "  quartermaster node return lab/gpu-node-1 --reason \"board replaced, burn-in passed\"\n" +
+			"  quartermaster node return lab/gpu-node-1 --gpu GPU-6f3f1c2a-0d9b-4c55-8a51-1f0f0a1c9a11 --reason \"reset by hand\" -o json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.NotDemo(); err != nil {
+				return err
+			}
+			if err := checkReason(reason); err != nil {
+				return err
+			}
+			cluster, node, err := nodeArgument(args[0])
+			if err != nil {
+				return err
+			}
+			ev := &domain.NodeReturned{Node: node, Reason: reason}
+			if gpu != "" {
+				if ev.GPU, err = domain.ParseGPUID(gpu); err != nil {
+					return fmt.Errorf("--gpu: %w", err)
+				}
+				ev.Faults = true
+			}
+			return a.decideNode(cmd.Context(), key, "returned", dryRun, func() (*app.NodeDecision, app.Draft, error) { return a.caller().ReturnNode(cmd.Context(), cluster, ev) })
+		},
+	}
+	cmd.Flags().StringVar(&gpu, "gpu", "", "UUID of the GPU whose faults are over; by default all that keeps the node down")
+	nodeFlags(cmd, &reason, &key, &dryRun)
+	return cmd
+}
+
+// nodeArgument reads CLUSTER/NODE.
+func nodeArgument(text string) (cluster, node string, err error) {
+	cluster, node, ok := strings.Cut(text, "/")
+	if !ok || cluster == "" || node == "" {
+		return "", "", fmt.Errorf("%.200q does not name a node; want CLUSTER/NODE, for example lab/gpu-node-1", text)
+	}
+	return cluster, node, nil
+}
+
+func (a *Program) nodeDrainCommand() *cobra.Command {
+	var reason, key string
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "drain CLUSTER/NODE --reason TEXT",
+		Short: "Say that a node is out of service, with no workload left on it",
+		Long: `Drain takes a node out of service from now on: its idle time counts as maintenance
+until "quartermaster node return". It moves no workload; whoever runs the scheduler
+does, before.
+
+An admin's or operator's signature is needed, of the workspace that owns the
+cluster or of the one whose operators decide everywhere.
+
+JSON keys: those of "quartermaster node return"; health is null on a dry run.`,
+		Example: "  quartermaster node drain lab/gpu-node-1 --reason \"new firmware\"",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.NotDemo(); err != nil {
+				return err
+			}
+			if err := checkReason(reason); err != nil {
+				return err
+			}
+			cluster, node, err := nodeArgument(args[0])
+			if err != nil {
+				return err
+			}
+			ev := &domain.NodeDrained{Node: node, Reason: reason}
+			return a.decideNode(cmd.Context(), key, "drained", dryRun, func() (*app.NodeDecision, app.Draft, error) { return a.caller().DrainNode(cmd.Context(), cluster, ev) })
+		},
+	}
+	nodeFlags(cmd, &reason, &key, &dryRun)
+	return cmd
+}
+
+// nodeFlags are the flags of every decision about a node.
+func nodeFlags(cmd *cobra.Command, reason, key *string, dryRun *bool) {
+	cmd.Flags().StringVar(reason, "reason", "", "why, for whoever reads the log later (required)")
+	must(cmd.MarkFlagRequired("reason"))
+	cmd.Flags().BoolVar(dryRun, "dry-run", false, "say what would be refused and append nothing")
+	keyFlag(cmd, key)
+}
+
+func (a *Program) nodeRetireCommand() *cobra.Command {
+	var gpu, reason, key string
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "retire CLUSTER/NODE --reason TEXT",
+		Short: "Take a node, or one GPU of it, out of the fleet for good",
+		Long: `Retire takes a node with all its GPUs out of the fleet from now on. It comes back
+when it is registered again.
+
+With --gpu it takes one GPU out of service, and ends its faults. A GPU that a node no
+longer reports is failed until it is seen again, another stands in its slot, or it is
+retired here: registering the node without it is not enough.
+
+An admin's or operator's signature is needed, of the workspace that owns the
+cluster or of the one whose operators decide everywhere.
+
+JSON keys: cluster, node, gpu, reason, at, operator, was and health (state, since,
+reason, cordoned, drained, maintenance, faults, missing: how the node stood and
+stands now; health is null once the node is gone and on a dry run).`,
+		Example: "  quartermaster node retire lab/gpu-node-1 --reason \"lease is over\"\n" +
+			"  quartermaster node retire lab/gpu-node-1 --gpu GPU-6f3f1c2a-0d9b-4c55-8a51-1f0f0a1c9a11 --reason \"sent back, case 4711\"",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.NotDemo(); err != nil {
+				return err
+			}
+			if err := checkReason(reason); err != nil {
+				return err
+			}
+			cluster, node, err := nodeArgument(args[0])
+			if err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			if gpu == "" {
+				ev := &domain.NodeRetired{Node: node, Reason: reason}
+				return a.decideNode(ctx, key, "retired", dryRun, func() (*app.NodeDecision, app.Draft, error) { return a.caller().RetireNode(ctx, cluster, ev) })
+			}
+			ev := &domain.GPURetired{Node: node, Reason: reason}
+			if ev.GPU, err = domain.ParseGPUID(gpu); err != nil {
+				return fmt.Errorf("--gpu: %w", err)
+			}
+			return a.decideNode(ctx, key, "retired", dryRun, func() (*app.NodeDecision, app.Draft, error) { return a.caller().RetireGPU(ctx, cluster, ev) })
+		},
+	}
+	cmd.Flags().StringVar(&gpu, "gpu", "", "UUID of the one GPU that goes (default the node with all of them)")
+	nodeFlags(cmd, &reason, &key, &dryRun)
+	return cmd
+}
+
+// decideNode signs what is drafted about a node, and shows how the node stands then.
+func (a *Program) decideNode(ctx context.Context, keyPath, done string, dryRun bool, drafted func() (*app.NodeDecision, app.Draft, error)) error {
+	var ans *app.NodeDecision
+	by, at, err := a.change(ctx, keyPath, dryRun, func() (draft app.Draft, err error) {
+		ans, draft, err = drafted()
+		return draft, err
+	})
+	if err != nil {
+		return err
+	}
+	what := ans.Cluster + "/" + ans.Node
+	if ans.GPU != (domain.GPUID{}) {
+		what = ans.GPU.String() + " of " + what
+	}
+	if dryRun {
+		if a.json {
+			return a.answerJSON(ans)
+		}
+		fmt.Fprintf(a.out, "%s would be %s; nothing appended: this was a dry run\n", what, done)
+		return nil
+	}
+	// When it takes effect, which may be later than what was looked at.
+	ans.At, ans.Operator = at, by
+	var gone *app.NotFoundError
+	if ans.Health, err = a.caller().NodeHealth(ctx, ans.Cluster, ans.Node, ans.At); err != nil && !errors.As(err, &gone) {
+		return err
+	}
+	if a.json {
+		return a.answerJSON(ans)
+	}
+	state := "out of the fleet"
+	if ans.Health != nil {
+		state = ans.Health.State
+	}
+	fmt.Fprintf(a.out, "%s is %s, signed by %s; the node is %s\n", what, done, ans.Operator, state)
+	return nil
+}

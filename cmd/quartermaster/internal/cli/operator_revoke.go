@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/keyfile"
+	"quartermaster/cmd/quartermaster/internal/app"
+)
+
+func (a *Program) operatorRevokeCommand() *cobra.Command {
+	var workspace, publicOf, reason, key string
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "revoke NAME --reason TEXT",
+		Short: "End what an operator may decide in a workspace",
+		Long: `Revoke ends an operator's right to decide in a workspace from now on, with all their
+keys or with the one of --public-key-of. What they decided before stays in force. What
+is appended later takes no effect, whatever date it bears.
+
+An admin of the workspace revokes, or of the one whose operators decide everywhere.
+Everyone may give up a key of their own. The last admin of the workspace whose operators
+decide everywhere cannot be revoked: register another admin first, also to replace a
+stolen key.
+
+JSON keys: operator, workspace, reason, keys (workspace, operator, public_key, role,
+authority_limits, from, to, registered_by, root: as they held), at, by, revoked (false:
+this was a dry run).`,
+		Example: "  quartermaster operator revoke ana --reason \"left the company\"\n" +
+			"  quartermaster operator revoke ci --workspace research --public-key-of ci.pub.pem --reason \"key rotated\" --dry-run",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.NotDemo(); err != nil {
+				return err
+			}
+			if err := checkReason(reason); err != nil {
+				return err
+			}
+			var public []byte
+			if publicOf != "" {
+				var err error
+				if public, err = keyfile.LoadPublic(publicOf); err != nil {
+					return err
+				}
+			}
+			ctx := cmd.Context()
+			var ans *app.Revocation
+			by, at, err := a.change(ctx, key, dryRun, func() (draft app.Draft, err error) {
+				ans, draft, err = a.caller().RevokeOperator(ctx, workspace, args[0], public, reason)
+				return draft, err
+			})
+			if err != nil {
+				return err
+			}
+			if ans.Revoked = !dryRun; !dryRun {
+				ans.At, ans.By = at, by
+			}
+			if a.json {
+				return a.answerJSON(ans)
+			}
+			for _, g := range ans.Keys {
+				fmt.Fprintf(a.out, "%s, %s of workspace %s since %s, with a key of %s\n", g.Operator, g.Role, g.Workspace, day(g.From), g.RegisteredBy)
+			}
+			if dryRun {
+				fmt.Fprintln(a.out, "nothing revoked: this was a dry run")
+				return nil
+			}
+			fmt.Fprintf(a.out, "%s decides no more in workspace %s, signed by %s\n", ans.Operator, ans.Workspace, ans.By)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&workspace, "workspace", app.Platform, "workspace in which they decide no more")
+	f.StringVar(&publicOf, "public-key-of", "", "key file of the one key that ends (default all of theirs)")
+	f.StringVar(&reason, "reason", "", "why, for whoever reads the log later (required)")
+	must(cmd.MarkFlagRequired("reason"))
+	f.BoolVar(&dryRun, "dry-run", false, "show what would end and append nothing")
+	keyFlag(cmd, &key)
+	return cmd
+}

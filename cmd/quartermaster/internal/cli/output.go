@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+	"quartermaster/projections/registry"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+	"golang.org/x/sys/unix"
+)
+
+// bar shows the progress of long work: on a terminal as a bar, elsewhere as a line
+// every now and then.
+type bar struct {
+	progress *mpb.Progress
+	bar      *mpb.Bar
+	plain    *plainBar
+}
+
+// plainBar writes lines. Work on several goroutines may say how far it is at once.
+type plainBar struct {
+	app        *Program
+	name, unit string
+	total      int64
+	start      time.Time
+
+	mu   sync.Mutex
+	said time.Time
+}
+
+func (p *plainBar) set(done int64, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now.Sub(p.said) < app.SayEvery {
+		return
+	}
+	p.said = now
+	rate := float64(done) / now.Sub(p.start).Seconds()
+	left := "?"
+	if rate > 0 {
+		left = time.Duration(float64(max(0, p.total-done)) / rate * float64(time.Second)).Round(time.Second).String()
+	}
+	p.app.note("%s: %s of %s %s (%d %%), %s a second, %s left", p.name, comma(int(done)), comma(int(p.total)), p.unit,
+		100*done/max(1, p.total), comma(int(rate)), left)
+}
+
+// worthABar is the least work that gets a bar; less is done before it is drawn.
+const worthABar = 50_000
+
+// track shows how far work is.
+func (a *Program) track(w app.Work) app.Progress {
+	if a.quiet || w.Total < worthABar && !w.Slow {
+		return &bar{}
+	}
+	name, total, unit := w.Name, w.Total, w.Unit
+	if !isTerminal(a.err) {
+		start := time.Now()
+		return &bar{plain: &plainBar{app: a, name: name, unit: unit, total: total, start: start, said: start}}
+	}
+	p := mpb.New(mpb.WithOutput(a.err), mpb.WithWidth(40))
+	return &bar{progress: p, bar: p.AddBar(total,
+		mpb.BarRemoveOnComplete(),
+		mpb.PrependDecorators(decor.Name(name+" "), decor.CountersNoUnit("%d / %d "+unit)),
+		mpb.AppendDecorators(decor.Percentage(), decor.Name("  left "), decor.AverageETA(decor.ET_STYLE_GO)),
+	)}
+}
+
+// Set implements [app.Progress].
+func (b *bar) Set(done int64) {
+	switch {
+	case b.bar != nil:
+		b.bar.SetCurrent(done)
+	case b.plain != nil:
+		b.plain.set(done, time.Now())
+	}
+}
+
+// Stop implements [app.Progress].
+func (b *bar) Stop() {
+	if b.bar != nil {
+		b.bar.Abort(true)
+		b.progress.Wait()
+	}
+}
+
+// isTerminal reports whether there is a terminal with room for a bar; one without
+// a size, such as a container's, shows none.
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	return err == nil && size.Col > 0
+}
+
+// jsonLine writes one JSON document on a line of its own.
+func (a *Program) jsonLine(v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// fields returns an event's JSON fields, each as text.
+func fields(ev any) map[string]string {
+	out := map[string]string{}
+	b, err := json.Marshal(ev)
+	if err != nil {
+		return out
+	}
+	var raw map[string]json.RawMessage
+	if json.Unmarshal(b, &raw) != nil {
+		return out
+	}
+	for k, v := range raw {
+		out[k] = string(v)
+	}
+	return out
+}
+
+// keysOf returns the keys of both maps, sorted.
+func keysOf(a, b map[string]string) []string {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return slices.Sorted(maps.Keys(all))
+}
+
+func clipped(name string) string { return domain.Clip(name, widest) }
+
+// filtersText returns the flags that narrow an answer, for example " with --cluster lab".
+func filtersText(workspace, cluster, region string) string {
+	s := ""
+	for _, f := range []struct{ flag, value string }{{"--workspace", workspace}, {"--cluster", cluster}, {"--region", region}} {
+		if f.value != "" {
+			s += " " + f.flag + " " + f.value
+		}
+	}
+	if s != "" {
+		s = " with" + s
+	}
+	return s
+}
+
+// reportEnds says under a table what it may lack, and what made it.
+func (a *Program) reportEnds(c registry.Completeness) {
+	a.showProgram()
+	if note := c.Note(); note != "" {
+		a.Lacks = true
+		fmt.Fprintf(a.out, "%s: see \"quartermaster quarantine list\" and \"quartermaster log stats\"\n", note)
+	}
+}
+
+// caller asks and decides as whoever runs the command.
+func (a *Program) caller() *app.Caller { return a.For(app.Everyone) }
+
+// asOfFlag lets a command that reads answer as of a point in the past.
+func asOfFlag(cmd *cobra.Command, asOf *string) {
+	cmd.Flags().StringVar(asOf, "as-of", "", "answer as of a position, the name of a snapshot or a time, from the log as it was then; \"quartermaster snapshot --help\" says more (default now)")
+}
+
+// widest is how many characters of a name a table shows; JSON has all.
+const widest = 40
+
+func comma(n int) string { return humanize.Comma(int64(n)) }
+
+// day shows the date of an instant, "" for none.
+func day(t domain.Instant) string {
+	if t == 0 {
+		return ""
+	}
+	return t.Time().Format("2006-01-02")
+}
+
+// position is a position as people read it: short, and whole with -o wide.
+func (a *Program) position(p string) string {
+	if a.output == asWide {
+		return p
+	}
+	return a.caller().ShortPosition(p)
+}

@@ -1,0 +1,320 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/shopspring/decimal"
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/commandline"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+	"quartermaster/domain/plan"
+	"quartermaster/projections/planning"
+)
+
+// planKeys names the keys of a plan, for the help of every command that shows one.
+const planKeys = `A plan has plan (its id), position, methods, at, region (that it is narrowed to; of several regions_asked), horizon, assumptions (months,
+lookback_weeks, monthly_growth, annual_rate, salvage, spot_overhead,
+shortage_factor, service_level, currency; of a forecast demand, scenarios and seed), regions, total, expiry_ladder (commitment, provider,
+region, kind, sku, gpu_model, gpus_per_unit, units, term (from, to), notice_by,
+hourly (amount, currency), guarantees_capacity, counts_for, not_counted), ignored_commitments (held within the horizon, and in no amount
+of the plan: commitment, provider, region, kind, sku, units, term, reason) and left_out
+(region, kind, unit, reason, next_step).
+
+total, each region and each of its pools have cost, held_cost and shortage_penalty
+(parts of it), current_course_cost, current_course_penalty, on_demand_cost,
+lower_bound, gap, nominal_cost (paid within the horizon, without discount and
+penalty) and stranded_at_low_demand (what commitments cost, nominal, that would serve
+nothing if demand were as in the least of the repeated weeks). Of a forecast all
+amounts and unit-hours are means over its scenarios, stranded_at_low_demand is that of
+the scenario of least demand, and there are scenario_costs, cvar_90 (the mean of the
+worst tenth) and cost_range (least, p50, most); scenarios of equal number add up. The plan, each region
+and each pool have calendar (month, cash, accrual) and courses: what is done without
+a plan, as rules (course, cost, shortage_penalty, offer, units): current; on_demand
+under the quota with nothing held; lookback_7d, lookback_30d and lookback_60d (the one
+commitment that would have saved most then); ladder_60d (the same in equal parts);
+peak_60d (the peak, reserved). A region has region, purchases (provider,
+offer, kind, sku, gpu_model, units, gpus, term, order_by, upfront, hourly, cost,
+guarantees_capacity, generated, citation, worth_per_unit, reason), pools and packing (order, nodes_used,
+nodes_lower_bound, gpu_milli_needed, gpu_milli_placed, gpu_milli_total, stranded
+(model, total_milli, free_milli, stranded_milli), unplaced (workloads, replicas,
+ruled_out (constraint, machines), first (workload, replicas, ruled_out))). A pool has kind, unit, sku, gpus_per_unit, notes, demand
+(observed_from, observed_to, missing_hours, sources, hours, unit_hours,
+peak_units, packing_curve (gpu_milli, nodes), packing_basis; with a service level
+spare_units_at_peak, spare_unit_hours and failures (interruptions_per_gpu_hour,
+repair_hours, rate_prior_share, repair_prior_share, evidence (gpu_ms, interruptions,
+repairs, repair_ms), prior_source); of a forecast forecast (candidate,
+unit_hours and peak_units (p10, p50, p90), months (month, unit_hours, peak_units)), and
+peak_units is the highest of any scenario), purchases, served_unit_hours
+(held_and_bought, bought_unused, spot, on_demand, shortage, guaranteed,
+price_only; between regions served_elsewhere, served_for_others), binding (constraint, detail, months, shadow_price of one machine more), offers_left_out (reason,
+offers, first), on_demand and spot (provider, offer, hourly, generated,
+citation), quota_gpus, refused_unit_hours, solver, certificate (cover, guarantee:
+one price a month, in billionths of the currency, of a forecast times its scenarios) and sensitivity (salvage, cost,
+purchases).
+
+Pools that share an on-demand quota for all models, or of which one may serve
+another's demand in another region, are planned together, which takes a solver of
+linear programs (see "plan solve"). Demand may be served elsewhere when every
+deployment declared for it names a round trip that it allows, the region is defined
+to be that near, and residency allows its country; certifications and clusters keep
+it at home. What transfer costs is not known and counts as nothing; GPU types never
+stand in for each other. components has one entry for each such group: pools,
+coupled_by, planned_apart (why they were planned each by itself), cost, lower_bound,
+gap, binding, end_of_horizon (salvage, cost, best_cost, lower_bound, purchases
+(offer, commitment, renewals, epoch, units)) and certificate (pools, solver,
+cost_units, bound_units, digits, weight, solution); the amounts of its pools are
+parts of its own, by what runs where, and lower_bound by cost.`
+
+type planFlags struct {
+	at                 string
+	regions            []string
+	months, weeks      int
+	growth, rate       string
+	salvage, overhead  string
+	shortage, currency string
+	serviceLevel       string
+	demand             string
+	scenarios          int
+	seed               uint64
+	workspace          string
+	dryRun             bool
+}
+
+// usualPlan are the flags of [UsualPlan].
+func usualPlan() planFlags {
+	q := app.UsualPlan()
+	as := &q.Assumptions
+	return planFlags{
+		months: as.Months, weeks: as.Weeks, growth: as.MonthlyGrowth.String(), salvage: as.Salvage.String(), overhead: as.SpotOverhead.String(),
+		shortage: as.ShortageFactor.String(), currency: as.Currency, demand: app.RepeatDemand, scenarios: 12, seed: 1, workspace: q.Workspace,
+	}
+}
+
+func (a *Program) planCommand() *cobra.Command {
+	fl, asOf := usualPlan(), ""
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "What to buy: the cheapest mix of reserved, on-demand and spot, with its proof",
+		Long: `Plan repeats the demand that was observed over a horizon, grows it as you say,
+or draws scenarios from a forecast of it (--demand forecast; see "plan forecast"),
+and finds for every pool (machines of one kind in one region) the purchases that
+serve it at least net present cost: exactly, with a lower bound that proves it
+and a checker that shares no code with the solver. Price commitments and
+guaranteed capacity are kept apart: a price commitment still needs on-demand
+quota.
+
+With a forecast the purchases are made before it is known which scenario comes true,
+and what is least is the expected cost, as exactly proven. Pools move together: a scenario
+repeats the errors that forecasts of all of them made in the same weeks. Beyond 13 weeks the level
+grows by --growth, in every scenario alike.
+
+Amounts are net present values at the start of the horizon, which is the next
+month. The answer begins with a summary: cost, savings, what commitments cover, what is
+excluded and why, and the bounds that cost most. Cost and "buy nothing" hold what is still
+owed on commitments that serve the demand, and a penalty for hours that nobody serves;
+"on-demand, no quota" (on_demand_cost) is everything at the on-demand price, as if no quota
+refused any, and has neither; "on-demand under quota" (the course on_demand) holds nothing,
+and has a penalty for what the quota refuses.
+The plan is recorded as an event; nothing is bought. The same plan is recorded
+once. A pool that cannot be planned is left out, with the reason and what to do
+next. Exit status 1 where every pool is: then left_out is all there is to read, and
+nothing is recorded.
+
+` + planKeys,
+		Example: "  quartermaster plan --at 2026-06-01 --growth 2%\n" +
+			"  quartermaster plan --at 2026-06-01 --demand forecast --scenarios 20\n" +
+			"  quartermaster plan --at 2026-06-01 --region us-east-1 --months 12 --salvage 0 --dry-run -o json\n" +
+			"  quartermaster plan list\n  quartermaster plan show plan-0f3a9c81d2e4",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			as, err := fl.assumptions()
+			if err != nil {
+				return err
+			}
+			var at domain.Instant
+			if fl.at != "" {
+				if at, err = app.ParseTime(fl.at); err != nil {
+					return commandline.Usagef("--at: %w", err)
+				}
+			}
+			p, recorded, err := a.caller().Plan(cmd.Context(), app.At(asOf), app.PlanQuery{At: at, Regions: fl.regions, Workspace: fl.workspace, Assumptions: as, DryRun: fl.dryRun})
+			if err != nil {
+				return err
+			}
+			if a.json {
+				err = a.answerJSON(p)
+			} else if p.Empty() {
+				a.showNothing(p)
+			} else {
+				a.showPlan(p, 0)
+			}
+			switch {
+			case err != nil:
+				return err
+			case p.Empty():
+				return &failed{why: "no pool could be planned"}
+			case a.json:
+			case fl.dryRun:
+				fmt.Fprintln(a.out, "not recorded: this was a dry run")
+			case recorded:
+				fmt.Fprintf(a.out, "recorded as %s\n", p.ID)
+			default:
+				fmt.Fprintf(a.out, "%s was recorded before\n", p.ID)
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	questionFlags(cmd, &fl)
+	f.StringVar(&fl.demand, "demand", fl.demand, "\"repeat\" what was observed, or take scenarios of a \"forecast\"")
+	f.IntVar(&fl.scenarios, "scenarios", fl.scenarios, "of a forecast, how many ways demand may go, all equally likely")
+	f.Uint64Var(&fl.seed, "seed", fl.seed, "of a forecast, seed of its scenarios: equal seeds give equal plans")
+	f.StringVar(&fl.workspace, "workspace", fl.workspace, "workspace whose plan it is")
+	f.BoolVar(&fl.dryRun, "dry-run", false, "compute and show, record nothing")
+	asOfFlag(cmd, &asOf)
+	cmd.AddCommand(a.planListCommand(), a.planShowCommand(), a.planDiffCommand(), a.planPackCommand(), a.planForecastCommand(), a.planBacktestCommand(), a.planSolveCommand(), a.planCheckCommand(), a.planEvaluateCommand())
+	return cmd
+}
+
+func (fl *planFlags) assumptions() (plan.Assumptions, error) {
+	as := plan.Assumptions{Months: fl.months, Weeks: fl.weeks, Currency: fl.currency, AnnualRate: planning.FromPolicy}
+	if len(fl.currency) != 3 || strings.ToUpper(fl.currency) != fl.currency {
+		return as, commandline.Usagef("--currency %q is not an ISO 4217 code of three capital letters, for example USD", fl.currency)
+	}
+	switch fl.demand {
+	case app.RepeatDemand:
+	case plan.Forecast:
+		as.Demand, as.Scenarios, as.Seed = fl.demand, fl.scenarios, fl.seed
+	default:
+		return as, commandline.Usagef("--demand %q: want %q or %q", fl.demand, app.RepeatDemand, plan.Forecast)
+	}
+	for _, n := range []struct {
+		flag, text string
+		into       *domain.Decimal
+	}{
+		{"growth", fl.growth, &as.MonthlyGrowth}, {"rate", fl.rate, &as.AnnualRate}, {"salvage", fl.salvage, &as.Salvage},
+		{"spot-overhead", fl.overhead, &as.SpotOverhead}, {"shortage-factor", fl.shortage, &as.ShortageFactor}, {"service-level", fl.serviceLevel, &as.ServiceLevel},
+	} {
+		if (n.flag == "rate" || n.flag == "service-level") && n.text == "" {
+			continue
+		}
+		d, err := shareFlag(n.text)
+		if err != nil || n.flag == "rate" && d.IsNegative() {
+			return as, commandline.Usagef("--%s %q is not a number such as 0.05 or 5%%", n.flag, n.text)
+		}
+		*n.into = d
+	}
+	return as, nil
+}
+
+// shareFlag reads a share, as 0.05 or as 5%.
+func shareFlag(text string) (domain.Decimal, error) {
+	number, percent := strings.CutSuffix(strings.TrimSpace(text), "%")
+	d, err := decimal.NewFromString(number)
+	switch {
+	case err != nil:
+		return d, err
+	case len(text) > 20:
+		return d, fmt.Errorf("%q is longer than 20 characters", text)
+	case percent:
+		d = d.Shift(-2)
+	}
+	return d, nil
+}
+
+func (a *Program) planListCommand() *cobra.Command {
+	var asOf string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the plans that were recorded",
+		Long: `List shows every recorded plan, the newest first.
+
+JSON keys, one object per plan: plan, workspace, recorded, horizon (from, to),
+regions, cost and lower_bound (amount, currency), method, position, digest
+(SHA-256 of the recorded document).`,
+		Example: "  quartermaster plan list",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			plans, err := a.caller().Plans(cmd.Context(), app.At(asOf))
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerJSON(plans)
+			}
+			if len(plans) == 0 {
+				fmt.Fprintln(a.out, "no plans yet: \"quartermaster plan\" makes one")
+				return nil
+			}
+			t := a.table("plan", "workspace", "recorded", "horizon", "regions", "cost", "lower bound", "currency")
+			t.SetColumnConfigs(rightFrom(6, 7))
+			for _, p := range plans {
+				t.AppendRow(table.Row{p.Plan, named(p.Workspace), p.Recorded.Time().Format("2006-01-02 15:04:05"), day(p.Horizon.From) + " to " + day(p.Horizon.To),
+					named(strings.Join(p.Regions, " ")), moneyCell(p.Cost.Amount), moneyCell(p.LowerBound.Amount), p.Cost.Currency})
+			}
+			t.Render()
+			return nil
+		},
+	}
+	asOfFlag(cmd, &asOf)
+	return cmd
+}
+
+func (a *Program) planShowCommand() *cobra.Command {
+	var (
+		verify bool
+		asOf   string
+	)
+	cmd := &cobra.Command{
+		Use:   "show PLAN",
+		Short: "Show a recorded plan, and compute it again if asked",
+		Long: `Show prints a plan as it was recorded. With --verify the log is folded again up
+to the plan's position, the plan is computed again from that, and the two must
+be equal byte for byte; exit status 1 when they are not. A plan of another method
+version cannot be verified by this program, which says so.
+
+With -o json the recorded document is printed as it is.
+
+` + planKeys,
+		Example: "  quartermaster plan show plan-0f3a9c81d2e4\n  quartermaster plan show plan-0f3a9c81d2e4 --verify",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, p, err := a.caller().RecordedPlan(cmd.Context(), app.At(asOf), args[0])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				if _, err := fmt.Fprintln(a.out, string(e.Document)); err != nil {
+					return err
+				}
+			} else {
+				a.showPlan(p, 0)
+			}
+			if !verify {
+				return nil
+			}
+			v, err := a.caller().VerifyPlan(cmd.Context(), e, p)
+			return a.showVerified(v, err, "plan", "computed")
+		},
+	}
+	asOfFlag(cmd, &asOf)
+	cmd.Flags().BoolVar(&verify, "verify", false, "compute the plan again from the log, and compare; exit 1 when it differs")
+	return cmd
+}
+
+// showVerified says whether a recorded document is what the log gives again.
+func (a *Program) showVerified(v *app.Verified, err error, kind, verb string) error {
+	if err != nil {
+		return err
+	}
+	if !v.Equal {
+		fmt.Fprintf(a.err, "DIFFERENT: recorded %s, %s again %s\n", v.Recorded, verb, v.Again)
+		return &failed{why: "the " + kind + " is not what the log says"}
+	}
+	a.note("equal: %s again from the log at %s, digest %s", verb, a.position(v.Position), v.Recorded)
+	return nil
+}

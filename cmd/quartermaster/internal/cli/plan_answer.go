@@ -1,0 +1,245 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	instances "quartermaster/domain/instance"
+)
+
+// answerKeys names the keys of an answer, for the help of the commands that show one.
+const answerKeys = `An answer has format, instance (SHA-256 of the instance's canonical JSON), methods,
+currency; cost and its parts committed_cost, purchase_cost, serving_cost and
+shortage_penalty; lower_bound and gap (of cost over it, as a share); no_proven_bound
+(pools that lower_bound counts as nothing: work may wait there, and no best way is known),
+interrupted (true where the search was stopped) and waiting (how that work runs: as_it_comes or levelled); nominal_cost
+(what is paid within the horizon, without discount and penalty), cvar_90 (mean cost
+of the worst tenth of the scenarios), stranded_at_low_demand; purchases (offer, or
+commitment and renewals; pool, epoch, term (from, to), order_by, units,
+covers_units, tier, cost, upfront, hourly, worth_per_unit, reason); recourse by
+epoch and scenario (epoch, scenario, pools (pool, demand, spare (wanted beside it to
+stand by for failures), standing_by (the part of what serves in the pool that does),
+guaranteed, price_only, spot, on_demand, spill_in, spill_out, spend_committed,
+shortage, unused_committed), in unit-hours); calendar (month, cash, accrual); scenarios
+(scenario, weight, cost, unserved_unit_hours); binding (constraint, detail,
+shadow_price, epochs); end_of_horizon (salvage, cost of the same purchases,
+best_cost, lower_bound, purchases); baselines, what is done without a plan (course:
+current, on_demand, lookback_7d, lookback_30d, lookback_60d, ladder_60d, peak_60d;
+cost, shortage_penalty, nominal_cost, unserved_unit_hours, does_not_keep (bound, over: the nominal amount
+by which a budget is exceeded), pools (pool,
+offer, units, observed_hours, looks_at_horizon)); certificate, one for each group of pools that
+have to do with one another (pools, solver, cost_units, bound_units, digits, weight,
+solution); and notes. Amounts are decimal strings, discounted to the start of the
+horizon where nothing else is said.`
+
+// percentOf shows a share in percent, small ones as such.
+func percentOf(share domain.Decimal) string {
+	p := share.Shift(2)
+	if p.IsPositive() && p.Round(6).IsZero() {
+		return "below 0.000001 %"
+	}
+	return p.Round(6).String() + " %"
+}
+
+// mostRows bounds the rows of a table that a person reads; JSON has all.
+const mostRows = 40
+
+// showAnswer prints an answer for a planner.
+func (a *Program) showAnswer(in *instances.Instance, ans *instances.Answer) {
+	spans := in.Spans()
+	fmt.Fprintf(a.out, "%s: %s to %s, %d pools, %d demands, in %s at net present value\n\n",
+		domain.Clip(in.Name, 3*widest), day(spans[0].From), day(spans[len(spans)-1].To), len(in.Pools), len(in.Demands), ans.Currency)
+	bound, gap := money(ans.LowerBound), percentOf(ans.Gap)
+	if len(ans.Unproven) > 0 {
+		bound, gap = "none proven", "not known"
+	}
+	t := a.table("", "amount")
+	t.SetColumnConfigs(rightFrom(2, 2))
+	for _, row := range []struct {
+		name, amount string
+	}{
+		{"held already", money(ans.Committed)}, {"purchases", money(ans.Bought)}, {"on demand, spot, transfer", money(ans.Serving)},
+		{"not served", money(ans.Penalty)}, {"cost", money(ans.Cost)}, {"lower bound", bound}, {"paid within the horizon", money(ans.Nominal)},
+		{"worst tenth of scenarios", money(ans.CVaR)}, {"stranded at low demand", money(ans.Stranded)},
+	} {
+		t.AppendRow(table.Row{row.name, row.amount})
+	}
+	t.Render()
+	fmt.Fprintf(a.out, "gap %s\n", gap)
+	if ans.Interrupted {
+		fmt.Fprintln(a.out, "interrupted: the search was stopped, and a longer one may find better")
+	}
+
+	if len(ans.Purchases) == 0 {
+		fmt.Fprintln(a.out, "\nnothing is worth buying")
+	} else {
+		fmt.Fprintln(a.out)
+		t := a.table("buy", "pool", "units", "from", "to", "order by", "upfront", "hourly", "cost", "worth each")
+		t.SetColumnConfigs(append(rightFrom(3, 3), rightFrom(7, 10)...))
+		for i, p := range ans.Purchases {
+			if i == mostRows {
+				fmt.Fprintf(a.out, "the first %d of %d purchases; -o json has all\n", mostRows, len(ans.Purchases))
+				break
+			}
+			name := p.Offer
+			if p.Commitment != "" {
+				name = fmt.Sprintf("%s goes on, %d×", p.Commitment, p.Renewals)
+			}
+			t.AppendRow(table.Row{named(name), named(p.Pool), count(p.Units), day(p.Term.From), day(p.Term.To), day(p.OrderBy), moneyCell(p.Upfront), moneyCell(p.Hourly), moneyCell(p.Cost), moneyCell(p.Worth)})
+		}
+		t.Render()
+		for i, p := range ans.Purchases {
+			if i == 10 {
+				break
+			}
+			fmt.Fprintf(a.out, "%s: %s\n", clipped(p.Offer+p.Commitment), p.Reason)
+		}
+	}
+	a.showBaselines(ans)
+	a.showServed(ans)
+	if len(ans.Calendar) > 0 {
+		fmt.Fprintln(a.out)
+		t := a.table("month", "paid", "charged")
+		t.SetColumnConfigs(rightFrom(2, 3))
+		for i, m := range ans.Calendar {
+			if i == mostRows {
+				break
+			}
+			t.AppendRow(table.Row{m.Month, moneyCell(m.Cash), moneyCell(m.Accrual)})
+		}
+		t.Render()
+	}
+	for _, b := range ans.Binding {
+		fmt.Fprintf(a.out, "binds: %s: %s: worth %s\n", b.Constraint, b.Detail, money(b.Price))
+	}
+	for _, e := range ans.EndOfHorizon {
+		much := "nothing"
+		if !e.Salvage.IsZero() {
+			much = "all"
+		}
+		line := fmt.Sprintf("with %s of what terms cost beyond the horizon worth keeping: these purchases come to %s", much, money(e.Cost))
+		if e.Best != nil {
+			line += ", the best that were found to " + money(*e.Best)
+		}
+		fmt.Fprintln(a.out, line)
+	}
+	for _, n := range ans.Notes {
+		fmt.Fprintln(a.out, "note: "+n)
+	}
+}
+
+// showBaselines compares an answer with what is done without a plan.
+func (a *Program) showBaselines(ans *instances.Answer) {
+	if len(ans.Baselines) == 0 {
+		return
+	}
+	fmt.Fprintln(a.out, "\nBeside what is done without a plan:")
+	t := a.table("course", "cost", "of it penalty", "unit-hours not served", "more than the plan", "")
+	t.SetColumnConfigs(rightFrom(2, 5))
+	t.AppendRow(table.Row{"this plan", moneyCell(ans.Cost), moneyCell(ans.Penalty), "", "", ""})
+	horizon, buys, broken := false, false, false
+	for _, b := range ans.Baselines {
+		more, breaks := money(b.Cost.Sub(ans.Cost)), ""
+		if n := len(b.Broken); n > 0 {
+			more, breaks, broken = "", "breaks "+clipped(b.Broken[0].Bound), true
+			if over := b.Broken[0].Over; over != nil {
+				breaks += fmt.Sprintf(", %s over", money(*over))
+			}
+			if n > 1 {
+				breaks += fmt.Sprintf(", and %d more", n-1)
+			}
+		}
+		for _, p := range b.Pools {
+			horizon, buys = horizon || p.Horizon, buys || !b.Nominal.Equal(ans.Baselines[0].Nominal)
+		}
+		unserved := b.Unserved
+		if n, err := decimal.NewFromString(unserved); err == nil { // it is written by the program
+			unserved = wholeHours(n)
+		}
+		t.AppendRow(table.Row{courseName(b.Course), moneyCell(b.Cost), moneyCell(b.Penalty), unserved, more, breaks})
+	}
+	t.Render()
+	if broken {
+		fmt.Fprintln(a.out, "a course that breaks something is no rival: the plan keeps it all, and the rules do not look at it")
+	}
+	switch {
+	case !buys:
+		fmt.Fprintln(a.out, "the rules that look back buy nothing: they know reservations and capacity blocks, and none is sold here that would have paid")
+	case horizon:
+		fmt.Fprintln(a.out, "the rules look at the first days of the horizon, as past_hourly of some demand is not given")
+	}
+}
+
+// showServed prints how each pool is served, expected over the scenarios.
+func (a *Program) showServed(ans *instances.Answer) {
+	weight := map[string]domain.Decimal{}
+	total := domain.Decimal{}
+	for _, s := range ans.Scenarios {
+		weight[s.Scenario] = decimal.NewFromInt(int64(s.Weight))
+		total = total.Add(decimal.NewFromInt(int64(s.Weight)))
+	}
+	type row struct{ demand, spare, committed, spot, onDemand, in, out, short, unused domain.Decimal }
+	var spares, ways bool
+	rows, order := map[string]*row{}, []string{}
+	for _, r := range ans.Recourse {
+		for _, p := range r.Pools {
+			x := rows[p.Pool]
+			if x == nil {
+				x = &row{}
+				rows[p.Pool], order = x, append(order, p.Pool)
+			}
+			for _, c := range []struct {
+				to   *domain.Decimal
+				text string
+			}{
+				{&x.demand, p.Demand}, {&x.spare, p.Spare}, {&x.committed, p.Guaranteed}, {&x.committed, p.PriceOnly}, {&x.spot, p.Spot}, {&x.onDemand, p.OnDemand},
+				{&x.in, p.SpillIn}, {&x.out, p.SpillOut}, {&x.short, p.Shortage}, {&x.unused, p.UnusedCommitted},
+			} {
+				if n, err := decimal.NewFromString(c.text); err == nil { // spill and spares are left out where there are none
+					*c.to = c.to.Add(n.Mul(weight[r.Scenario]))
+				}
+			}
+			spares, ways = spares || x.spare.IsPositive(), ways || x.in.IsPositive()
+		}
+	}
+	fmt.Fprintln(a.out)
+	head := []any{"pool, unit-hours expected", "demand"}
+	if spares {
+		head = append(head, "spares")
+	}
+	head = append(head, "committed", "spot", "on demand")
+	if ways {
+		head = append(head, "of it for others", "served elsewhere")
+	}
+	head = append(head, "not served", "unused")
+	t := a.table(head...)
+	t.SetColumnConfigs(rightFrom(2, len(head)))
+	for i, name := range order {
+		if i == mostRows {
+			fmt.Fprintf(a.out, "the first %d of %d pools; -o json has all\n", mostRows, len(order))
+			break
+		}
+		x := rows[name]
+		amounts := []domain.Decimal{x.demand}
+		if spares {
+			amounts = append(amounts, x.spare)
+		}
+		amounts = append(amounts, x.committed, x.spot, x.onDemand)
+		if ways {
+			amounts = append(amounts, x.in, x.out)
+		}
+		cells := table.Row{named(name)}
+		for _, d := range append(amounts, x.short, x.unused) {
+			cells = append(cells, wholeHours(d.DivRound(total, 2)))
+		}
+		t.AppendRow(cells)
+	}
+	t.Render()
+}
+
+// wholeHours shows unit-hours without what is behind the point.
+func wholeHours(d domain.Decimal) string { return strings.TrimSuffix(money(d.Round(0)), ".00") }

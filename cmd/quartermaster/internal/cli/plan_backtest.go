@@ -1,0 +1,355 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/shopspring/decimal"
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/chart"
+	"quartermaster/adapters/commandline"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+	"quartermaster/domain/forecast"
+	"quartermaster/simulations/backtest"
+)
+
+type backtestFlags struct {
+	app.BacktestQuery
+	from, to                               string
+	months, scenarios                      int
+	growth, salvage, planSalvage, overhead string
+	shortage, spotShare, currency          string
+	seed                                   uint64
+	chart, table                           string
+}
+
+func (a *Program) planBacktestCommand() *cobra.Command {
+	fl := backtestFlags{}
+	cmd := &cobra.Command{
+		Use:   "backtest",
+		Short: "What the plan's advice would have been worth in the past",
+		Long: `Backtest goes back to the start of each month from --from to --to, plans with
+what was known then (when it was appended, or when its source says that it was
+recorded), buys what had to be decided at once, carries that on, and pays for the
+demand that came. Beside the plan stand, each deciding anew every month:
+
+  current                to buy nothing
+  on_demand              everything on demand, as far as the quota goes
+  lookback_7d, 30d, 60d  the one commitment that would have saved most over the
+                         last days, as the clouds' own recommendations have it
+  ladder_60d             a twelfth of that every month
+  peak_60d               the highest hour of the last days, reserved
+
+and perfect foresight, which is the exact optimum for what happened: no course
+costs less, and regret is what a course costs more. All pay the same prices and
+keep one terminal rule: of what a purchase costs beyond the last month, the share
+--salvage is not charged. Amounts are nominal. Low and high say how regret varies
+over pools, each against its own foresight: a bootstrap, which a single pool has
+none of and which below ten pools says little.
+
+What is tested is the advice of "plan --demand forecast" at --plan-salvage (1 unless
+said, where "plan" itself takes 0.5): --plan-salvage 0.5 tests the more careful one.
+
+Much depends on the terminal rule, so regret is shown for a salvage of 0, 0.5 and 1
+as well. Advice is given without an end: courses buy the same whatever the rule, and
+are charged by it. Beside that, "end known", is what every course costs when it knows
+the end and the rule at each decision, and decides by them.
+
+Demand and prices come from the log, or from files: --demand in the columns of
+"import demand", --prices in those of "import prices". Without prices, on-demand
+at 1 and commitments of one and three years at 0.644 and 0.445 are generated.
+Prices that were not known in their month are those known now of it, else of the
+next quote of each offer, carried back; they are marked as synthetic.
+
+With --group region the kinds of a region count as one pool: a commitment that
+floats over machine types, as spend commitments do.
+
+JSON keys: methods, period (from, to), months, currency, horizon_months,
+scenarios, growth, salvage, plan_salvage, shortage_factor, interval, notes, left_out
+(region, kind, reason), all and regions (region, foresight_cost,
+foresight_served_unit_hours, courses (course, cost, shortage_penalty, regret,
+regret_low, regret_high, served_unit_hours (reserved, reserved_unused, spot,
+on_demand, shortage)), least (courses), terminal_rules (salvage, end_known,
+foresight_cost, courses, least), forecast (as score of "plan forecast", of the first
+four weeks), pool_months_with_synthetic_prices, pool_months), pools (region, kind,
+foresight_cost, plan_cost, on_demand_cost, plan_purchases (offer, month, units),
+missing_hours, months_with_synthetic_prices, synthetic_prices (price, months,
+known_from), months_without_forecast, why_no_forecast).`,
+		Example: "  quartermaster plan backtest --from 2025-06 --to 2026-06\n" +
+			"  quartermaster plan backtest --demand shavedice_regions_1_2.csv.gz --group region --chart regret.svg\n" +
+			"  quartermaster plan backtest --demand demand.csv --prices offers.csv --salvage 0.5 --table regret.csv -o json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.backtest(cmd.Context(), &fl) },
+	}
+	demandFlags(cmd, &fl.DemandQuery)
+	f := cmd.Flags()
+	f.StringVar(&fl.from, "from", "", "first month of decisions (default a year before --to; of a file, half a year after its start)")
+	f.StringVar(&fl.to, "to", "", "month before which the test ends (default this month; of a file, the last that it covers)")
+	f.StringVar(&fl.Prices, "prices", "", "with --demand: read offers from this file, in the columns of \"import prices\"")
+	f.StringVar(&fl.Group, "group", "kind", "pools are of one \"kind\", or all kinds of a \"region\" together")
+	f.IntVar(&fl.months, "months", 36, "how many months each plan looks ahead")
+	f.IntVar(&fl.scenarios, "scenarios", 16, "ways in which demand may go, in each plan")
+	f.StringVar(&fl.growth, "growth", "", "monthly growth beyond 13 weeks, one or more that are equally likely, for example -0.02,0,0.03 or -2%,0,3% (default a level that walks without a direction)")
+	f.StringVar(&fl.salvage, "salvage", "1", "terminal rule: share of the cost beyond the last month that is not charged, 0 to 1")
+	f.StringVar(&fl.planSalvage, "plan-salvage", "1", "the same share, as plans that know of no end take it beyond what they look at; with less than 1 they buy early what they could have waited with")
+	f.StringVar(&fl.overhead, "spot-overhead", "0.05", "share of spot time lost to interruptions")
+	f.StringVar(&fl.spotShare, "spot-share", "0", "share of demand that may run on spot, 0 to 1")
+	f.StringVar(&fl.shortage, "shortage-factor", "10", "an hour unserved costs so many times the on-demand price")
+	f.IntVar(&fl.Quota, "quota", -1, "on-demand units of a pool that the quota allows, instead of what the log says; -1: as the log says, without bound of a file")
+	f.StringVar(&fl.currency, "currency", "USD", "currency of the offers")
+	f.Uint64Var(&fl.seed, "seed", 1, "seed of scenarios and intervals: equal seeds give equal results")
+	f.StringVar(&fl.chart, "chart", "", "regret of every course: "+chartFlag)
+	f.StringVar(&fl.table, "table", "", "write regions and courses into this CSV file")
+	return cmd
+}
+
+func (a *Program) backtest(ctx context.Context, fl *backtestFlags) error {
+	q, err := fl.question()
+	if err != nil {
+		return err
+	}
+	if err := checkChart(fl.chart); err != nil {
+		return err
+	}
+	r, err := a.caller().Backtest(ctx, q)
+	if err != nil {
+		return err
+	}
+	return a.showBacktest(r, fl)
+}
+
+// question reads the flags that say how to test; pools are still missing.
+func (fl *backtestFlags) question() (*app.BacktestQuery, error) {
+	q := fl.BacktestQuery
+	q.Question = &backtest.Question{
+		Currency: fl.currency, Horizon: fl.months, Scenarios: fl.scenarios, Workers: runtime.GOMAXPROCS(0),
+		Draws: func(stream uint64) func() uint64 { return rand.NewPCG(fl.seed, stream).Uint64 },
+	}
+	one := decimal.NewFromInt(1)
+	for _, n := range []struct {
+		flag, text string
+		into       *domain.Decimal
+		most       int64
+	}{
+		{"salvage", fl.salvage, &q.Salvage, 1}, {"plan-salvage", fl.planSalvage, &q.PlanSalvage, 1}, {"shortage-factor", fl.shortage, &q.Shortage, 1000},
+		{"spot-overhead", fl.overhead, &q.Overhead, 1}, {"spot-share", fl.spotShare, &q.SpotShare, 1},
+	} {
+		d, err := decimal.NewFromString(n.text)
+		if err != nil || len(n.text) > 20 || d.IsNegative() || d.GreaterThan(decimal.NewFromInt(n.most)) {
+			return nil, commandline.Usagef("--%s %q is not a number from 0 to %d", n.flag, n.text, n.most)
+		}
+		*n.into = d
+	}
+	if len(fl.currency) != 3 || strings.ToUpper(fl.currency) != fl.currency {
+		return nil, commandline.Usagef("--currency %q is not an ISO 4217 code of three capital letters, for example USD", fl.currency)
+	}
+	if fl.Group != "kind" && fl.Group != "region" {
+		return nil, commandline.Usagef("--group %q: want kind or region", fl.Group)
+	}
+	if fl.Prices != "" && fl.File == "" {
+		return nil, commandline.Usagef("--prices goes with --demand; of the log, its own offers count")
+	}
+	if fl.growth != "" {
+		for text := range strings.SplitSeq(fl.growth, ",") {
+			d, err := shareFlag(text)
+			if err != nil || d.LessThan(one.Neg()) || d.GreaterThan(one) {
+				return nil, commandline.Usagef("--growth %q: %q is not a monthly growth from -1 to 1 such as 0.02 or 2%%", fl.growth, text)
+			}
+			factor := one.Add(d)
+			q.Growth = append(q.Growth, forecast.Growth{Weight: 1, Quarterly: factor.Mul(factor).Mul(factor).Shift(6).Round(0).IntPart()})
+		}
+	}
+	for _, n := range []struct {
+		flag, text string
+		into       *domain.Instant
+	}{{"from", fl.from, &q.From}, {"to", fl.to, &q.To}} {
+		if n.text == "" {
+			continue
+		}
+		at, err := app.ParseTime(n.text)
+		if err != nil {
+			return nil, commandline.Usagef("--%s: %w", n.flag, err)
+		}
+		*n.into = at
+	}
+	return &q, nil
+}
+
+func (a *Program) showBacktest(r *app.Backtested, fl *backtestFlags) error {
+	if fl.chart != "" {
+		if err := a.writeChart(fl.chart, regretFigure(r)); err != nil {
+			return err
+		}
+	}
+	if fl.table != "" {
+		if err := app.WriteWhole(fl.table, func(w io.Writer) error { return regretTable(w, r) }); err != nil {
+			return err
+		}
+		a.note("written: %s", fl.table)
+	}
+	if a.json {
+		return a.answerJSON(r)
+	}
+	fmt.Fprintf(a.out, "%d months from %s to %s, amounts in %s, nominal; of what a purchase costs beyond the end %s is not charged\n",
+		r.Months, day(r.Period.From), day(r.Period.To), r.Currency, percent(r.Salvage))
+	regions := r.Regions
+	if len(regions) > 1 {
+		regions = append([]backtest.Region{r.All}, regions...)
+	}
+	scores := []scored{}
+	for i := range regions {
+		g := &regions[i]
+		fmt.Fprintf(a.out, "\n%s: perfect foresight costs %s; least of the courses: %s\n", cmp.Or(g.Region, everyRegion), money(g.Foresight), strings.Join(g.Least, ", "))
+		t := a.table("course", "cost", "regret", "low", "high", "of it penalty", "reserved hours", "of them unused")
+		t.SetColumnConfigs(rightFrom(2, 8))
+		for _, c := range g.Courses {
+			t.AppendRow(table.Row{c.Course, moneyCell(c.Cost), percent(c.Regret), percentOr(c.Low), percentOr(c.High), moneyCell(c.Penalty),
+				count(int(c.Served.Reserved + c.Served.Unused)), count(int(c.Served.Unused))})
+		}
+		t.Render()
+		if g.Synthetic > 0 {
+			fmt.Fprintf(a.out, "prices are synthetic in %d of %d months of pools\n", g.Synthetic, g.PoolMonths)
+		}
+		a.showTerminal(g)
+		if g.Forecast.Forecasts > 0 {
+			scores = append(scores, scored{cmp.Or(g.Region, everyRegion), &g.Forecast})
+		}
+	}
+	a.showScores("forecasts of the plan, first four weeks of each", scores)
+	fmt.Fprintf(a.out, "\nlow and high: %s\nthe plan: %d scenarios over %d months; %s\n", r.Interval, r.Scenarios, r.Horizon, r.Growth)
+	for i := range r.Pools {
+		p := &r.Pools[i]
+		for _, x := range p.Prices {
+			// Of offers the answer and the notes say it; without a price on demand there
+			// would be no test.
+			if x.Price == "on_demand" && x.Since != 0 {
+				fmt.Fprintf(a.out, "%s %s: the on-demand price of %d of %d months was not known then, and is that of a later quote, the first of them known from %s\n", p.Region, p.Kind, x.Months, r.Months, day(x.Since))
+			}
+		}
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintln(a.out, n)
+	}
+	for _, l := range r.Left {
+		fmt.Fprintf(a.out, "left out: %s %s: %s\n", l.Region, l.Kind, l.Reason)
+	}
+	return nil
+}
+
+// everyRegion is what stands for the name of all regions together.
+const everyRegion = "all regions"
+
+// percentOr shows a bound that there may be none of.
+func percentOr(d *domain.Decimal) string {
+	if d == nil {
+		return "-"
+	}
+	return percent(*d)
+}
+
+// ruleName names a terminal rule in tables and charts.
+func ruleName(x *backtest.Terminal) string {
+	if x.EndKnown {
+		return "end known, " + percent(x.Salvage)
+	}
+	return "salvage " + percent(x.Salvage)
+}
+
+// byRule puts the rules that no course is told of first.
+func byRule(rules []backtest.Terminal) []backtest.Terminal {
+	rules = slices.Clone(rules)
+	slices.SortStableFunc(rules, func(a, b backtest.Terminal) int {
+		switch {
+		case a.EndKnown == b.EndKnown:
+			return 0
+		case b.EndKnown:
+			return -1
+		}
+		return 1
+	})
+	return rules
+}
+
+// showTerminal shows how much of the regrets is the terminal rule.
+func (a *Program) showTerminal(g *backtest.Region) {
+	rules := byRule(g.Terminal)
+	head := table.Row{"regret by terminal rule"}
+	for i := range rules {
+		head = append(head, ruleName(&rules[i]))
+	}
+	t := a.table(head...)
+	t.SetColumnConfigs(rightFrom(2, len(head)))
+	for k := range rules[0].Courses {
+		row := table.Row{rules[0].Courses[k].Course}
+		for i := range rules {
+			row = append(row, percent(rules[i].Courses[k].Regret))
+		}
+		t.AppendRow(row)
+	}
+	row := table.Row{"least"}
+	for i := range rules {
+		row = append(row, strings.Join(rules[i].Least, ", "))
+	}
+	t.AppendRow(row)
+	t.Render()
+}
+
+// regretFigure draws the regret of every course over all regions, by terminal rule.
+func regretFigure(r *app.Backtested) chart.Figure {
+	f := chart.Dots{
+		Title: fmt.Sprintf("Regret by terminal rule, %s to %s", day(r.Period.From), day(r.Period.To)),
+		X:     "percent over perfect foresight",
+	}
+	rules := byRule(r.All.Terminal)
+	for k, course := range r.All.Courses {
+		for i := range rules {
+			c := &rules[i].Courses[k]
+			b := chart.Dot{Name: course.Course, Series: ruleName(&rules[i]), Value: chart.Point(c.Regret.Shift(2))}
+			if c.Low != nil {
+				b.Low, b.High = chart.Point(c.Low.Shift(2)), chart.Point(c.High.Shift(2))
+				f.X = "percent over perfect foresight, with the interval over pools"
+			}
+			f.Dots = append(f.Dots, b)
+		}
+	}
+	return f
+}
+
+// regretTable writes regions and courses under every terminal rule as CSV. A region
+// without a name is all of them.
+func regretTable(w io.Writer, r *app.Backtested) error {
+	out := csv.NewWriter(w)
+	err := out.Write([]string{"region", "course", "cost", "currency", "foresight_cost", "regret", "regret_low", "regret_high", "shortage_penalty",
+		"reserved_unit_hours", "reserved_unused_unit_hours", "spot_unit_hours", "on_demand_unit_hours", "shortage_unit_hours",
+		"salvage", "end_known", "pool_months_with_synthetic_prices", "pool_months"})
+	bound := func(d *domain.Decimal) string {
+		if d == nil {
+			return ""
+		}
+		return d.String()
+	}
+	for _, g := range append(slices.Clone(r.Regions), r.All) {
+		for _, x := range byRule(g.Terminal) {
+			for _, c := range x.Courses {
+				if err != nil {
+					return err
+				}
+				err = out.Write([]string{g.Region, c.Course, c.Cost.String(), r.Currency, x.Foresight.String(), c.Regret.String(), bound(c.Low), bound(c.High), c.Penalty.String(),
+					fmt.Sprint(c.Served.Reserved), fmt.Sprint(c.Served.Unused), fmt.Sprint(c.Served.Spot), fmt.Sprint(c.Served.OnDemand), fmt.Sprint(c.Served.Shortage),
+					x.Salvage.String(), fmt.Sprint(x.EndKnown), fmt.Sprint(g.Synthetic), fmt.Sprint(g.PoolMonths)})
+			}
+		}
+	}
+	out.Flush()
+	return cmp.Or(err, out.Error())
+}

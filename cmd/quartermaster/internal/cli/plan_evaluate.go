@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/commandline"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+	instances "quartermaster/domain/instance"
+	"quartermaster/schemas"
+	"quartermaster/simulations/whatif"
+)
+
+// appraisalKeys names the keys of an appraisal.
+const appraisalKeys = `JSON keys: contract, pool, pools (that have to do with one another), instance
+(SHA-256), methods, currency, decision (take, leave, or open: what it saves is
+within what could not be proven), verdict (in words), worth (cost without less cost
+with), worth_at_least and worth_at_most (what is proven of it), units (that the plan
+takes), order (offer, commitment, renewals, epoch, units), renewed, without, with and
+signed (each: units, cost, lower_bound, gap, shortage_penalty, nominal_cost,
+unused_unit_hours, stranded_at_low_demand; signed is the smallest order where the
+plan takes none), hourly (asked, of the tier that is taken, or that the smallest order
+pays), break_even_hourly (the highest price at which it is proven to pay),
+break_even_hourly_at_most (from there on it is proven to save less than a cent),
+break_even_hourly_beyond (instead of both: it pays at this price still, and none was
+tried beyond), upfront (asked besides), break_even_upfront and
+break_even_upfront_at_most (likewise, where all is paid upfront), break_even_utilization
+(share of its hours in which a unit must be used to cost no more than on demand),
+utilization (of what is committed in the pool during its term, without what stands by),
+replaces (offer, commitment, units_without, units_with) and notes. Amounts are decimal
+strings, net present values where nothing else is said.`
+
+func (a *Program) planEvaluateCommand() *cobra.Command {
+	var path, asOf string
+	fl := usualPlan()
+	cmd := &cobra.Command{
+		Use:   "evaluate CONTRACT.yaml",
+		Short: "Weigh an offer on the table: what it is worth beside the plan without it",
+		Long: `Evaluate plans twice, without the contract and with it, and says what the
+difference is worth, with what is proven of it; the highest hourly price at which
+signing would pay, and from which on it is proven not to, and the highest payment
+upfront where nothing is asked by the hour; how much of its time a unit
+must be used; how many units the plan would take; what it strands and what it replaces.
+A contract is signed once or not at all. It is weighed beside what the log offers and
+holds, as "quartermaster plan" is computed, or beside an instance of "plan solve".
+Nothing is recorded or bought.
+
+A contract is YAML (--schema prints its JSON Schema): apiVersion, kind: Contract, name,
+pool, or region and class; term_epochs (months, or days where the instance counts in
+days), hourly, upfront, currency, guarantees_capacity; from and to (when the term may
+begin; with from alone it begins with the first epoch from there on), lead_time_hours,
+min_units, max_units, lot, covers_per_unit, tiers (units, upfront, hourly), ramp (epoch,
+permille), renews and notice_days, offer_kind, provider, citation. From the log a pool
+is called by its region and kind, "us-east-1 H100 80GB", and a unit is a machine. Errors
+name file, line and column.
+
+` + appraisalKeys,
+		Example: "  quartermaster plan evaluate deploy/demo/contracts/one-year-p4d.yaml --at 2026-06-01 --months 24\n" +
+			"  quartermaster plan evaluate deploy/demo/contracts/one-year-p4d.yaml --instance deploy/demo/instances/single-pool.json -o json\n" +
+			"  quartermaster plan evaluate --schema > contract.schema.json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			doc, c, err := app.ReadContract(args[0])
+			if err != nil {
+				return err
+			}
+			var in *instances.Instance
+			if path != "" {
+				for _, f := range planQuestionFlags {
+					if cmd.Flags().Changed(f) {
+						return commandline.Usagef("--%s is of a plan from the log, and --instance says everything itself", f)
+					}
+				}
+				in, err = app.ReadInstance(path, cmd.InOrStdin())
+			} else {
+				in, err = a.instanceOfLog(cmd.Context(), &fl, asOf)
+			}
+			if err != nil {
+				return err
+			}
+			got, err := a.caller().Appraise(cmd.Context(), in, c)
+			var clash *instances.Infeasible
+			if errors.As(err, &clash) {
+				return a.showClash(clash)
+			} else if err != nil {
+				return app.InFile(args[0], whatif.ContractFaults(doc, err))
+			}
+			if a.json {
+				return a.answerJSON(got)
+			}
+			a.showAppraisal(got)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&path, "instance", "", "weigh it beside this instance, and not beside the log")
+	a.orSchema(cmd, "contracts", schemas.Contract)
+	questionFlags(cmd, &fl)
+	asOfFlag(cmd, &asOf)
+	return cmd
+}
+
+// instanceOfLog states the question that a plan would be computed from.
+func (a *Program) instanceOfLog(ctx context.Context, fl *planFlags, asOf string) (in *instances.Instance, err error) {
+	as, err := fl.assumptions()
+	if err != nil {
+		return nil, err
+	}
+	var at domain.Instant
+	if fl.at != "" {
+		if at, err = app.ParseTime(fl.at); err != nil {
+			return nil, commandline.Usagef("--at: %w", err)
+		}
+	}
+	return a.caller().PlanInstance(ctx, app.At(asOf), app.PlanQuery{At: at, Regions: fl.regions, Assumptions: as})
+}
+
+func (a *Program) showAppraisal(x *instances.Appraisal) {
+	fmt.Fprintf(a.out, "%s, for %s: %s\n\n%s\n\n", clipped(x.Contract), clipped(x.Pool), strings.ToUpper(string(x.Decision)), x.Verdict)
+	t := a.table("", "units", "cost", "lower bound", "gap", "not served", "paid within the horizon", "unused unit-hours", "stranded at low demand")
+	t.SetColumnConfigs(rightFrom(2, 9))
+	row := func(name string, c *instances.Course) {
+		t.AppendRow(table.Row{name, count(c.Units), moneyCell(c.Cost), moneyCell(c.LowerBound), percentOf(c.Gap), moneyCell(c.Penalty), moneyCell(c.Nominal), moneyCell(c.Unused), moneyCell(c.Stranded)})
+	}
+	row("without it", &x.Without)
+	row("with it", &x.With)
+	if x.Signed != nil {
+		row("signed all the same", x.Signed)
+	}
+	t.Render()
+	of := x.Pool
+	if n := len(x.Pools); n > 1 {
+		of = fmt.Sprintf("%s and what has to do with it, %d pools in all", of, n)
+	}
+	fmt.Fprintf(a.out, "amounts in %s at net present value, of pool %s\n", x.Currency, domain.Clip(of, 3*widest))
+	if x.BreakEvenUse != nil {
+		fmt.Fprintf(a.out, "against the price on demand a unit pays when it is used %s of its hours", percentOf(*x.BreakEvenUse))
+		if x.Use != nil {
+			fmt.Fprintf(a.out, "; what is committed in the pool would be used %s", percentOf(*x.Use))
+		}
+		fmt.Fprintln(a.out)
+	}
+	for _, r := range x.Replaces {
+		fmt.Fprintf(a.out, "%s: %s units are bought with it, and %s without it\n", clipped(r.Offer+r.Commitment), comma(r.With), comma(r.Without))
+	}
+	for _, n := range x.Notes {
+		fmt.Fprintln(a.out, "note: "+n)
+	}
+}
+
+// planQuestionFlags are the flags that say what a plan from the log is asked.
+var planQuestionFlags = []string{"region", "at", "months", "weeks", "growth", "rate", "salvage", "spot-overhead", "shortage-factor", "service-level", "currency", "as-of"}
+
+// questionFlags are those of everything that is computed from the question of a plan.
+func questionFlags(cmd *cobra.Command, fl *planFlags) {
+	f := cmd.Flags()
+	f.StringSliceVar(&fl.regions, "region", nil, "only these regions, separated by commas or named one by one (default all)")
+	f.StringVar(&fl.at, "at", "", "offers, quotas, demand and decisions as of this time, so that a commitment decided and begun later is not known; the horizon begins with the next month (default now)")
+	f.IntVar(&fl.months, "months", fl.months, "length of the horizon")
+	f.IntVar(&fl.weeks, "weeks", fl.weeks, "weeks of observed demand that are repeated")
+	f.StringVar(&fl.growth, "growth", fl.growth, "growth of demand per month, for example 0.02 or 2%")
+	f.StringVar(&fl.rate, "rate", "", "annual rate that payments are discounted with (default the policy cost_of_capital, else 0.08)")
+	f.StringVar(&fl.salvage, "salvage", fl.salvage, "share of its cost beyond the horizon that a purchase is taken to be worth, 0 to 1")
+	f.StringVar(&fl.overhead, "spot-overhead", fl.overhead, "share of spot time lost to interruptions")
+	f.StringVar(&fl.shortage, "shortage-factor", fl.shortage, "an hour unserved costs so many times the on-demand price")
+	f.StringVar(&fl.serviceLevel, "service-level", "", "probability with which all demand can be served although machines fail, such as 0.999: spare machines for it are planned, by what was learned of failures in the last 90 days (default none)")
+	f.StringVar(&fl.currency, "currency", fl.currency, "currency of the plan; offers in others are left out")
+}

@@ -1,0 +1,339 @@
+package cli
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/shopspring/decimal"
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/chart"
+	"quartermaster/adapters/commandline"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+	"quartermaster/domain/forecast"
+)
+
+// demandFlags are the flags of a question about demand.
+func demandFlags(cmd *cobra.Command, q *app.DemandQuery) {
+	f := cmd.Flags()
+	f.StringVar(&q.File, "demand", "", "read demand from this file instead of the log, in the columns of \"import demand\"")
+	f.StringVar(&q.Zone, "zone", "UTC", "time zone of times in the file that name none")
+	f.StringVar(&q.Region, "region", "", "only this region")
+	f.StringVar(&q.Kind, "kind", "", "only this GPU model or machine type")
+}
+
+func (a *Program) planForecastCommand() *cobra.Command {
+	var (
+		q                app.ForecastQuery
+		when, file, asOf string
+		launches, ignore []string
+	)
+	cmd := &cobra.Command{
+		Use:   "forecast",
+		Short: "Demand of the next weeks by the hour, with how sure that is",
+		Long: `Forecast says what demand of each pool will be, hour by hour: quantiles, learned
+from at most 104 weeks of history, by the model that erred least when it forecast
+the past weeks from what was known before them. The intervals are those errors
+(conformal), so that a 90% quantile holds for about nine hours of ten. Beyond 13
+weeks growth is for you to say; see "quartermaster plan backtest" and scenarios.
+
+What the log knows is used. Deployments that begin, end, grow or shrink within the
+weeks ahead change demand from then on; those that did before and whose change
+shows in what was observed are changes of level, and no trend. Maintenance of whole
+clusters, and times in which half of a pool's machines or more were down, are not
+learned from, and neither is what --ignore names. --launch adds what begins or ends
+at a time.
+
+How good such forecasts are is measured: as many as --score says are made as of past
+times, as far apart as they look ahead, from what was observed before them, and
+compared with what then came. MASE is the mean absolute error relative to what
+repeating the week before erred by in the history known then, beside that of
+repeating the last week (seasonal naive); pinball is the mean loss of a quantile in
+units, and coverage the share of hours that were not above it. An hour at a value
+that several quantiles share, as where nothing is forecast and nothing comes, counts
+for each with its share of what they make together (the randomized probability
+integral transform), so that idle pools do not pass for coverage.
+
+Hours that were not observed are no hours without demand: the answer names the longest
+gaps, and takes them from other weeks. What was last observed more than eight weeks
+before is not forecast, since nobody knows whether it goes on. In a file a kind without
+a row in an hour in which its region has others wanted nothing then, and the answer
+says how often.
+
+JSON keys: pools (region, kind, unit, known (span, milli, ignored, why), why_none, notes,
+score, and forecast: from, point and quantiles by level and hour in thousandths of
+a unit, levels in per mille, candidate, tried (candidate,
+mean_absolute_error_milli), window, missing_hours, origins, observed_to, gaps (the
+longest, ten at most)), regions (region, score)
+and all, a score. score: forecasts, hours, mase, seasonal_naive_mase,
+forecasts_scaled (of which the MASE is the mean), weighted_mase,
+seasonal_naive_weighted_mase (sums of errors over sums of scales, in which pools
+with hardly any demand weigh hardly anything), error_against_seasonal_naive,
+hours_at_point_mass (that several quantiles share), quantiles (level in per mille,
+pinball, seasonal_naive_pinball, coverage).`,
+		Example: "  quartermaster plan forecast --at 2026-06-01 --region us-east-1\n" +
+			"  quartermaster plan forecast --region us-east-1 --kind 'NVIDIA H100' --weeks 8 --launch 2026-07-01=+16 --chart h100.svg\n" +
+			"  quartermaster plan forecast --demand demand.csv.gz --ignore 2026-05-03/2026-05-04 -o json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkChart(file); err != nil {
+				return err
+			}
+			var err error
+			if q.Known, err = knownChanges(launches, ignore); err != nil {
+				return err
+			}
+			if when != "" {
+				if q.At, err = app.ParseTime(when); err != nil {
+					return commandline.Usagef("--at: %w", err)
+				}
+			}
+			ans, err := a.caller().Forecast(cmd.Context(), app.At(asOf), q)
+			if err != nil {
+				return err
+			}
+			return a.showForecasts(ans, file)
+		},
+	}
+	demandFlags(cmd, &q.DemandQuery)
+	f := cmd.Flags()
+	f.IntVar(&q.Weeks, "weeks", 4, "how far to look ahead, 1 to 13")
+	f.IntVar(&q.Origins, "score", 6, fmt.Sprintf("measure as many forecasts of the past, 0 to %d", app.MaxOrigins))
+	f.StringVar(&when, "at", "", "forecast from this time on, with what was observed before it (default now; of a file, its end)")
+	f.StringArrayVar(&launches, "launch", nil, "a known change of demand as TIME=UNITS, for example 2026-07-01=+16 or 2026-08-01=-4; may be repeated")
+	f.StringArrayVar(&ignore, "ignore", nil, "a time not to learn from as FROM/TO, for example 2026-05-03/2026-05-04; may be repeated")
+	f.StringVar(&file, "chart", "", chartFlag)
+	asOfFlag(cmd, &asOf)
+	return cmd
+}
+
+// knownChanges reads what is known of demand from flags.
+func knownChanges(launches, ignore []string) ([]forecast.Change, error) {
+	out := []forecast.Change{}
+	for _, text := range launches {
+		when, units, ok := strings.Cut(text, "=")
+		if !ok {
+			return nil, commandline.Usagef("--launch %q: want TIME=UNITS, for example 2026-07-01=+16", text)
+		}
+		at, err := app.ParseTime(when)
+		if err != nil {
+			return nil, commandline.Usagef("--launch %q: %w", text, err)
+		}
+		d, err := decimal.NewFromString(strings.TrimPrefix(units, "+"))
+		if err != nil || len(units) > 20 || d.Abs().GreaterThan(decimal.New(1, 12)) {
+			return nil, commandline.Usagef("--launch %q: %q is not a number of units such as +16", text, units)
+		}
+		out = append(out, forecast.Change{Span: domain.Interval{From: at}, Milli: d.Shift(3).Round(0).IntPart()})
+	}
+	for _, text := range ignore {
+		from, to, ok := strings.Cut(text, "/")
+		if !ok {
+			return nil, commandline.Usagef("--ignore %q: want FROM/TO, for example 2026-05-03/2026-05-04", text)
+		}
+		c := forecast.Change{Ignored: true}
+		var err error
+		if c.Span.From, err = app.ParseTime(from); err == nil {
+			c.Span.To, err = app.ParseTime(to)
+		}
+		if err != nil {
+			return nil, commandline.Usagef("--ignore %q: %w", text, err)
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+func (a *Program) showForecasts(answer *app.Forecasts, file string) error {
+	answers := answer.Pools
+	made := slices.DeleteFunc(slices.Clone(answers), func(f app.PoolForecast) bool { return f.Forecast == nil })
+	if len(made) == 0 {
+		f := &answers[0]
+		return fmt.Errorf("forecast %s %s: %s", f.Region, f.Kind, f.Why)
+	}
+	if file != "" {
+		if len(made) > 1 {
+			return fmt.Errorf("--chart draws one pool, and there are %d: choose with --region and --kind", len(made))
+		}
+		if err := a.writeChart(file, figureOf(&made[0])); err != nil {
+			return err
+		}
+	}
+	if a.json {
+		return a.answerJSON(answer)
+	}
+	for i := range answers {
+		f := &answers[i]
+		if f.Forecast == nil {
+			fmt.Fprintf(a.out, "%s %s: no forecast: %s\n\n", f.Region, f.Kind, f.Why)
+			continue
+		}
+		a.showForecast(f)
+	}
+	scores := []scored{}
+	for _, r := range answer.Regions {
+		scores = append(scores, scored{r.Region, r.Score})
+	}
+	if len(scores) > 1 {
+		scores = append([]scored{{everyRegion, answer.All}}, scores...)
+	}
+	a.showScores("forecasts as of past times, against what came", scores)
+	return nil
+}
+
+// scored is a score and what of.
+type scored struct {
+	name string
+	*forecast.Score
+}
+
+// showScores shows what forecasts were worth: beside those of the last week
+// repeated, the loss of each quantile, and the share of hours not above it.
+func (a *Program) showScores(title string, scores []scored) {
+	scores = slices.DeleteFunc(scores, func(s scored) bool { return s.Hours == 0 })
+	if len(scores) == 0 {
+		return
+	}
+	fmt.Fprintf(a.out, "\n%s\n", title)
+	head := table.Row{"", "forecasts", "MASE", "weighted", ""}
+	for _, q := range scores[0].Quantiles {
+		head = append(head, percent(decimal.New(int64(q.Level), -3)))
+	}
+	t := a.table(head...)
+	t.SetColumnConfigs(append(rightFrom(2, 4), rightFrom(6, len(head))...))
+	for _, s := range scores {
+		covered, loss, naive := table.Row{s.name, count(s.Forecasts), "", "", "hours within"}, table.Row{"", "", "", "", "pinball loss"}, table.Row{"", "", "", "", "of the last week repeated"}
+		if s.Scaled > 0 {
+			covered[2], naive[2] = s.MASE.StringFixed(3), s.Naive.StringFixed(3)
+			covered[3], naive[3] = s.WeightedMASE.StringFixed(3), s.WeightedNaive.StringFixed(3)
+		}
+		for _, q := range s.Quantiles {
+			covered, loss, naive = append(covered, percent(q.Covered)), append(loss, q.Pinball.StringFixed(2)), append(naive, q.Naive.StringFixed(2))
+		}
+		t.AppendRow(covered)
+		t.AppendRow(loss)
+		t.AppendRow(naive)
+	}
+	t.Render()
+	if n := scores[0].Mass; n > 0 { // the first holds the others
+		fmt.Fprintf(a.out, "in %s of %s hours demand was just what several quantiles are, as where nothing was forecast and nothing came: those count in part\n", comma(n), comma(scores[0].Hours))
+	}
+}
+
+func (a *Program) showForecast(f *app.PoolForecast) {
+	made := f.Forecast
+	fmt.Fprintf(a.out, "%s %s, in units of %s, by %s\n", f.Region, f.Kind, f.Unit, made.Candidate)
+	t := a.table("week from", "expected", "hours at 10%", "at 50%", "at 90%", "at 99%", "peak hour at 90%")
+	t.SetColumnConfigs(rightFrom(2, 7))
+	for h := 0; h < len(made.Point); h += forecast.Week {
+		end := h + forecast.Week
+		row := table.Row{day(made.From + domain.Instant(h)*domain.Hour), milliMean(made.Point[h:end])}
+		for _, l := range []int{100, 500, 900, 990} {
+			row = append(row, milliMean(made.At(l)[h:end]))
+		}
+		t.AppendRow(append(row, milliText(slices.Max(made.At(900)[h:end]))))
+	}
+	t.Render()
+	fmt.Fprintln(a.out, "each is the mean over the week's hours; that of hours at 90% is not a quantile of the week's mean, which varies less")
+	fmt.Fprintf(a.out, "learned from %s to %s, %s hours missing; errors of %d past weeks\n", day(made.Window.From), day(made.Window.To), comma(made.Missing), made.Origins)
+	for _, g := range made.Gaps {
+		fmt.Fprintf(a.out, "  not learned from, and taken from other weeks: %s to %s\n", g.From, g.To)
+	}
+	for _, n := range f.Notes {
+		fmt.Fprintf(a.out, "  %s\n", n)
+	}
+	for _, c := range made.Tried {
+		fmt.Fprintf(a.out, "  %s: off by %s on average\n", c.Candidate, milliText(c.Error))
+	}
+	for _, c := range f.Known {
+		if c.Ignored {
+			fmt.Fprintf(a.out, "  not learned from: %s to %s%s\n", c.Span.From, c.Span.To, because(c.Why))
+		} else {
+			fmt.Fprintf(a.out, "  known: %s from %s on%s\n", milliText(c.Milli), c.Span.From, because(c.Why))
+		}
+	}
+	fmt.Fprintln(a.out)
+}
+
+// because is a reason in parentheses, if there is one.
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return " (" + why + ")"
+}
+
+// milliText shows thousandths with a digit behind the point.
+func milliText(milli int64) string { return decimal.New(milli, -3).StringFixed(1) }
+
+func milliMean(milli []int64) string {
+	sum := decimal.Zero
+	for _, v := range milli {
+		sum = sum.Add(decimal.New(v, -3))
+	}
+	return sum.DivRound(decimal.NewFromInt(int64(max(1, len(milli)))), 1).StringFixed(1)
+}
+
+// figure draws the last four weeks and what is to come.
+func figureOf(f *app.PoolForecast) chart.Figure {
+	made := f.Forecast
+	place := func(from domain.Instant, n int) []float64 {
+		x := make([]float64, n)
+		for h := range x {
+			x[h] = chart.Moment(from + domain.Instant(h)*domain.Hour)
+		}
+		return x
+	}
+	thousandths := func(v []int64) []float64 {
+		y := make([]float64, len(v))
+		for h := range v {
+			y[h] = float64(v[h]) / 1000
+		}
+		return y
+	}
+	fig := chart.Lines{Title: strings.TrimSpace(f.Region+" "+f.Kind) + ": forecast of " + day(made.From), X: "day, UTC", Y: f.Unit + ", mean of the day's hours", Time: true, FromZero: true}
+	x := place(made.From, len(made.Point))
+	days, low := dayMeans(x, thousandths(made.At(100)))
+	_, high := dayMeans(x, thousandths(made.At(900)))
+	_, middle := dayMeans(x, thousandths(made.At(500)))
+	fig.Bands = []chart.Band{{Name: "10% to 90%", X: days, Low: low, High: high}}
+	fig.Lines = []chart.Line{{Name: "median", X: days, Y: middle}}
+	past := f.History[max(0, len(f.History)-4*forecast.Week):]
+	var at, values []float64
+	for h, v := range past {
+		if v >= 0 {
+			at = append(at, chart.Moment(made.From-domain.Instant(len(past)-h)*domain.Hour))
+			values = append(values, float64(v)/1000)
+		}
+	}
+	if len(at) > 0 {
+		seen := chart.Line{Name: "observed"}
+		seen.X, seen.Y = dayMeans(at, values)
+		fig.Lines = append(fig.Lines, seen)
+	}
+	for _, c := range f.Known {
+		if !c.Ignored && c.Span.From >= made.From && c.Span.From < made.From+domain.Instant(len(made.Point))*domain.Hour {
+			fig.Marks = append(fig.Marks, chart.Mark{Name: milliText(c.Milli), At: chart.Moment(c.Span.From)})
+		}
+	}
+	return fig
+}
+
+// dayMeans takes hours together by day in UTC, each at the day's first hour that there
+// is: a chart of every hour is a band of noise.
+func dayMeans(at, values []float64) (days, means []float64) {
+	const day = 86_400
+	n := 0.0
+	for i, t := range at {
+		if i == 0 || math.Floor(t/day) != math.Floor(at[i-1]/day) {
+			days, means, n = append(days, t), append(means, 0), 0
+		}
+		last := len(means) - 1
+		n++
+		means[last] += (values[i] - means[last]) / n
+	}
+	return days, means
+}

@@ -1,0 +1,373 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/forecast"
+	"quartermaster/domain/plan"
+)
+
+// showPlan shows a plan, and of each region's purchases the first few; 0 is all.
+func (a *Program) showPlan(p *plan.Plan, few int) {
+	if a.output == asCSV {
+		few = 0
+	}
+	a.showSummary(p.Summary())
+	as := p.Assumptions
+	demand := fmt.Sprintf("the last %d weeks of demand repeat and grow by %s a month", as.Weeks, percent(as.MonthlyGrowth))
+	if as.Demand == plan.Forecast {
+		demand = fmt.Sprintf("demand is forecast in %d scenarios, equally likely, drawn with seed %d, and beyond %d weeks grows by %s a month", as.Scenarios, as.Seed, forecast.MaxHorizon, percent(as.MonthlyGrowth))
+	}
+	fmt.Fprintf(a.out, "taken as given: %s; %s a year discounts; of what a purchase costs beyond the horizon %s is credited; %s of spot time is lost; an hour unserved costs %s times on-demand. Amounts are in %s, at their value on the first day\n",
+		demand, percent(as.AnnualRate), percent(as.Salvage), percent(as.SpotOverhead), as.ShortageFactor, as.Currency)
+	columns := planColumns()
+	if as.Demand == plan.Forecast {
+		columns = append(columns, "unit-hours 10%", "median", "90%", "least cost", "most", "worst tenth")
+	}
+	t := a.table(columns...)
+	t.SetColumnConfigs(rightFrom(3, len(columns)))
+	for i := range p.Regions {
+		r := &p.Regions[i]
+		for j := range r.Pools {
+			q := &r.Pools[j]
+			row := append(table.Row{r.Region, q.Kind, count(q.Demand.Peak)}, amounts(&q.Amounts)...)
+			if f := q.Demand.Range; f != nil {
+				row = append(row, comma(int(f.UnitHours.P10)), comma(int(f.UnitHours.P50)), comma(int(f.UnitHours.P90)), money(q.Amounts.Range.Least), money(q.Amounts.Range.Most), money(*q.CVaR))
+			}
+			t.AppendRow(row)
+		}
+	}
+	t.AppendSeparator()
+	total := append(table.Row{"total", "", ""}, amounts(&p.Total)...)
+	if r := p.Total.Range; r != nil {
+		total = append(total, "", "", "", money(r.Least), money(r.Most), money(*p.Total.CVaR))
+	}
+	t.AppendRow(total)
+	t.Render()
+	if r := p.Total.Range; r != nil {
+		fmt.Fprintf(a.out, "cost is the expected one: over the scenarios it is %s to %s, half the time at most %s, and %s on average in the worst tenth; in a scenario all pools err as they did in the same past weeks\n",
+			money(r.Least), money(r.Most), money(r.P50), money(*p.Total.CVaR))
+	}
+	fmt.Fprintf(a.out, "cost and \"%s\" hold what is still owed and a penalty for hours that nobody serves (%s in \"%[1]s\"); \"%[3]s\" has neither\n", plan.BuyNothing, money(p.Total.CurrentPenalty), plan.WithoutQuota)
+	a.showIgnored(p.Ignored)
+	a.showComponents(p, as.Currency)
+	a.showCourses(p)
+	for i := range p.Regions {
+		a.showRegion(&p.Regions[i], as.Currency, few)
+	}
+	if few == 0 {
+		a.showCalendar(p.Calendar)
+	}
+	if len(p.Expiry) > 0 {
+		fmt.Fprintln(a.out, "\nWhat is bought already, by the end of its term:")
+		t := a.table("ends", "commitment", "provider", "region", "sku", "units", "GPUs", "capacity", "notice by", "serves")
+		t.SetColumnConfigs(rightFrom(6, 7))
+		for _, h := range p.Expiry {
+			t.AppendRow(table.Row{day(h.Term.To), named(h.Commitment), h.Provider, h.Region, h.SKU, count(h.Units), count(h.Units * h.GPUs), capacity(h.Guaranteed), day(h.NoticeBy), cmp.Or(h.CountsFor, "nothing: "+h.NotCounted)})
+		}
+		t.Render()
+	}
+	a.showLeft(p.Left)
+	a.showProgram()
+	fmt.Fprintf(a.out, "methods %s\nposition %s\n", strings.Join(p.Methods, " "), a.position(p.Position))
+}
+
+// showComponents shows which pools are planned together, by what, and the proof.
+func (a *Program) showComponents(p *plan.Plan, currency string) {
+	for i := range p.Components {
+		x := &p.Components[i]
+		fmt.Fprintf(a.out, "\n%s share %s\n", strings.Join(x.Pools, " and "), strings.Join(x.By, "; "))
+		if x.Apart != "" {
+			fmt.Fprintf(a.out, "  each is planned as if nothing were shared: %s\n", x.Apart)
+			continue
+		}
+		proven := make([]string, 0, len(x.Certificate))
+		for _, c := range x.Certificate {
+			proven = append(proven, c.Solver)
+		}
+		fmt.Fprintf(a.out, "  planned together: cost %s, at least %s are proven, gap %s; proof by %s, checked; rows of pools are parts of it\n",
+			money(x.Cost), money(x.LowerBound), x.Gap, strings.Join(proven, " and "))
+		a.showBinding(x.Binding, currency, "one more is worth")
+		for _, t := range x.EndOfHorizon {
+			if t.Best != nil && t.LowerBound != nil {
+				fmt.Fprintf(a.out, "  with %s credited beyond the horizon: other purchases would cost %s, and none less than %s\n", percent(t.Salvage), money(*t.Best), money(*t.LowerBound))
+			}
+		}
+	}
+}
+
+func (a *Program) showBinding(binding []plan.Binding, currency, more string) {
+	for _, b := range binding {
+		worth := ""
+		if b.Price != nil {
+			worth = fmt.Sprintf(": %s %s %s", more, money(*b.Price), currency)
+		}
+		fmt.Fprintf(a.out, "  binds: %s (%s)%s\n", b.Constraint, b.Detail, worth)
+	}
+}
+
+func (a *Program) showRegion(r *plan.RegionPlan, currency string, few int) {
+	fmt.Fprintf(a.out, "\n%s\n", r.Region)
+	if len(r.Purchases) > 0 {
+		upfront := decimal.Zero
+		for _, b := range r.Purchases {
+			upfront = upfront.Add(b.Upfront)
+		}
+		t := a.table("buy", "GPUs", "of", "offer", "order by", "from", "to", "upfront", "per hour", "cost", "capacity")
+		t.main = true
+		t.SetColumnConfigs(append(rightFrom(1, 2), rightFrom(8, 10)...))
+		for i, b := range r.Purchases {
+			if i == few && few > 0 {
+				t.AppendNote(table.Row{"...", "", fmt.Sprintf("and %s more", comma(len(r.Purchases)-few)), "see \"plan show\""})
+				break
+			}
+			t.AppendRow(table.Row{count(b.Units), count(b.GPUs), named(b.Provider + " " + b.SKU), named(terms(b.Offer)), day(cmp.Or(b.OrderBy, b.Term.From)), day(b.Term.From), day(b.Term.To),
+				moneyCell(b.Upfront), moneyCell(b.Hourly), moneyCell(b.Cost), capacity(b.Guaranteed) + made(b.Generated)})
+		}
+		t.Render()
+		fmt.Fprintf(a.out, "upfront payments in all: %s %s\n", money(upfront), currency)
+	} else if len(r.Pools) > 0 {
+		fmt.Fprintln(a.out, "buy nothing")
+	}
+	for i, b := range r.Purchases {
+		if i == few && few > 0 {
+			break
+		}
+		if b.Reason != "" {
+			fmt.Fprintf(a.out, "%s of %s from %s: %s\n", comma(b.Units), clipped(terms(b.Offer)), day(b.Term.From), b.Reason)
+		}
+	}
+	for j := range r.Pools {
+		q := &r.Pools[j]
+		s := &q.Served
+		fmt.Fprintf(a.out, "%s: of %s unit-hours, commitments serve %s (and stand idle %s), spot %s, on-demand %s at %s %s, nobody %s; proof by %s\n",
+			q.Kind, comma(int(q.Demand.UnitHours)), comma(int(s.Held)), comma(int(s.Unused)), comma(int(s.Spot)), comma(int(s.OnDemand)),
+			q.OnDemand.Hourly, currency+made(q.OnDemand.Generated), comma(int(s.Shortage)), q.Solver)
+		if s.Elsewhere+s.ForOthers > 0 {
+			fmt.Fprintf(a.out, "  %s unit-hours of its demand are served elsewhere, and it serves %s of others\n", comma(int(s.Elsewhere)), comma(int(s.ForOthers)))
+		}
+		if q.Spot != nil {
+			fmt.Fprintf(a.out, "  spot at %s %s before interruptions%s\n", q.Spot.Hourly, currency, made(q.Spot.Generated))
+		}
+		fmt.Fprintf(a.out, "  demand observed from %s to %s, %s hours missing\n", day(q.Demand.ObservedFrom), day(q.Demand.ObservedTo), comma(q.Demand.MissingHours))
+		for _, s := range q.Sensitivity {
+			fmt.Fprintf(a.out, "  with %s credited beyond the horizon: %s units would be bought, cost %s\n", percent(s.Salvage), comma(unitsOf(s.Purchases)), money(s.Cost))
+		}
+		for _, n := range q.Notes {
+			fmt.Fprintf(a.out, "  %s\n", n)
+		}
+		if q.QuotaGPUs != nil {
+			fmt.Fprintf(a.out, "  on-demand under quota: the quota of %s GPUs would refuse %s unit-hours\n", comma(int(*q.QuotaGPUs)), comma(int(q.Refused)))
+		}
+		a.showBinding(q.Binding, currency, "one machine more is worth")
+		for _, l := range q.LeftOut {
+			fmt.Fprintf(a.out, "  left out: %s offers, %s (%s)\n", comma(l.Offers), l.Reason, clipped(l.First))
+		}
+	}
+	if k := r.Packing; k != nil {
+		a.showPacking(k)
+	}
+}
+
+// showCourses compares a plan with what is done without one.
+func (a *Program) showCourses(p *plan.Plan) {
+	if len(p.Courses) == 0 {
+		return
+	}
+	fmt.Fprintln(a.out, "\nBeside what is done without a plan:")
+	t := a.table("course", "cost", "of it penalty", "more than the plan")
+	t.SetColumnConfigs(rightFrom(2, 4))
+	t.AppendRow(table.Row{"this plan", moneyCell(p.Total.Cost), moneyCell(p.Total.Penalty), ""})
+	for _, c := range p.Courses {
+		t.AppendRow(table.Row{courseName(c.Course), moneyCell(c.Cost), moneyCell(c.Penalty), moneyCell(c.Cost.Sub(p.Total.Cost))})
+	}
+	t.Render()
+	least := "the least of the weeks that repeat"
+	if p.Assumptions.Demand == plan.Forecast {
+		least = "each pool's scenario of least demand"
+	}
+	fmt.Fprintf(a.out, "paid within the horizon: %s; committed for nothing if demand were as in %s: %s (both nominal)\n",
+		money(p.Total.Nominal), least, money(p.Total.Stranded))
+}
+
+// courseName says in words what a course is.
+func courseName(course string) string {
+	rule, days, _ := strings.Cut(strings.TrimSuffix(course, "d"), "_")
+	switch {
+	case course == "current":
+		return plan.BuyNothing
+	case course == "on_demand":
+		return plan.UnderQuota
+	case rule == "lookback":
+		return "best commitment of the last " + days + " days"
+	case rule == "ladder":
+		return "the same in equal parts, last " + days + " days"
+	case rule == "peak":
+		return "peak of the last " + days + " days reserved"
+	}
+	return course
+}
+
+// showCalendar shows what is paid in each month, and what the month is charged with.
+func (a *Program) showCalendar(months []plan.MonthMoney) {
+	if len(months) == 0 {
+		return
+	}
+	fmt.Fprintln(a.out)
+	t := a.table("month", "paid", "charged")
+	t.SetColumnConfigs(rightFrom(2, 3))
+	for i, m := range months {
+		if i == mostRows {
+			fmt.Fprintf(a.out, "the first %d of %d months; -o json has all\n", mostRows, len(months))
+			break
+		}
+		t.AppendRow(table.Row{m.Month, moneyCell(m.Cash), moneyCell(m.Accrual)})
+	}
+	t.Render()
+}
+
+func (a *Program) showPacking(k *plan.PackingReport) {
+	fmt.Fprintf(a.out, "what is declared: %s of %s GPUs needed find a place on %s GPUs, using %s nodes (all of it needs at least %s); packed by %s\n",
+		gpus(k.GPUMilliPlaced), gpus(k.GPUMilliNeeded), gpus(k.GPUMilliTotal), comma(k.NodesUsed), comma(k.NodesNeeded), k.Order)
+	free, stranded := int64(0), int64(0)
+	for _, s := range k.Stranded {
+		free, stranded = free+s.FreeMilli, stranded+s.StrandedMilli
+	}
+	fmt.Fprintf(a.out, "%s GPUs stay free, of which %s are stranded: of no use to this mix\n", gpus(free), gpus(stranded))
+	if u := k.Unplaced; u.Replicas > 0 {
+		ruled := make([]string, 0, len(u.RuledOut))
+		for _, r := range u.RuledOut {
+			ruled = append(ruled, fmt.Sprintf("%s %s", r.Constraint, comma(r.Machines)))
+		}
+		fmt.Fprintf(a.out, "%s replicas of %s workloads find none; machines ruled out by %s\n", comma(u.Replicas), comma(u.Workloads), strings.Join(ruled, ", "))
+	}
+}
+
+// terms is what an offer's id says beside the machine.
+func terms(id string) string {
+	if parts := strings.SplitN(id, "/", 3); len(parts) == 3 {
+		return parts[2]
+	}
+	return id
+}
+
+// showNothing shows a plan that is empty: what fits the fleet, and why there is no
+// more.
+func (a *Program) showNothing(p *plan.Plan) {
+	fmt.Fprintf(a.out, "no pool could be planned for %s to %s, and nothing is recorded\n", day(p.Horizon.From), day(p.Horizon.To))
+	for i := range p.Regions {
+		a.showRegion(&p.Regions[i], p.Assumptions.Currency, 0)
+	}
+	a.showLeft(p.Left)
+	fmt.Fprintf(a.out, "this is a plan of %s: --at DATE names another time\n", p.At)
+	a.showProgram()
+	fmt.Fprintf(a.out, "methods %s\nposition %s\n", strings.Join(p.Methods, " "), a.position(p.Position))
+}
+
+// showIgnored names the commitments that are held and that a plan leaves out of account.
+func (a *Program) showIgnored(ignored []plan.Ignored) {
+	if len(ignored) == 0 {
+		return
+	}
+	fmt.Fprintf(a.out, "ignored: %d held commitments are in no amount of this plan\n", len(ignored))
+	for i, x := range ignored {
+		if i == mostRows {
+			fmt.Fprintf(a.out, "  and %d more; -o json has all\n", len(ignored)-mostRows)
+			break
+		}
+		fmt.Fprintf(a.out, "  %s (%s of %s): %s\n", clipped(x.Commitment), x.Kind, x.Provider, x.Reason)
+	}
+}
+
+// showLeft names the pools that were left out, by reason, and what to do about it.
+func (a *Program) showLeft(left []plan.LeftPool) {
+	const named = 6
+	byReason, next := map[string][]string{}, map[string]string{}
+	for _, l := range left {
+		next[l.Reason] = l.Next
+		byReason[l.Reason] = append(byReason[l.Reason], strings.TrimSpace(l.Region+" "+l.Kind))
+	}
+	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
+		pools := byReason[reason]
+		more := ""
+		if n := len(pools) - named; n > 0 {
+			pools, more = pools[:named], fmt.Sprintf(" and %s more", comma(n))
+		}
+		fmt.Fprintf(a.out, "left out: %s%s: %s\n", domain.Clip(strings.Join(pools, ", "), 4*widest), more, reason)
+		if next[reason] != "" { // plans of older versions do not say
+			fmt.Fprintf(a.out, "  to do: %s\n", next[reason])
+		}
+	}
+}
+
+func unitsOf(bought []plan.Purchase) int {
+	n := 0
+	for i := range bought {
+		n += bought[i].Units
+	}
+	return n
+}
+
+func amounts(m *plan.Amounts) []any {
+	return []any{money(m.Cost), money(m.Held), money(m.Penalty), money(m.Current), money(m.OnDemand), money(m.LowerBound), m.Gap.String()}
+}
+
+// money shows an amount to cents, in groups of three.
+func money(d domain.Decimal) string {
+	s := d.StringFixed(2)
+	whole, cents, _ := strings.Cut(s, ".")
+	n, ok := new(big.Int).SetString(whole, 10)
+	if !ok {
+		return s
+	}
+	sign := ""
+	if n.Sign() == 0 && strings.HasPrefix(whole, "-") {
+		sign = "-"
+	}
+	return sign + humanize.BigComma(n) + "." + cents
+}
+
+// gpus shows thousandths of a GPU as GPUs.
+func gpus(milli int64) string {
+	s := comma(int(milli / 1000))
+	if part := milli % 1000; part != 0 {
+		s += "." + strings.TrimRight(fmt.Sprintf("%03d", part), "0")
+	}
+	return s
+}
+
+func percent(d domain.Decimal) string { return d.Shift(2).String() + "%" }
+
+// made marks what a generator made up.
+func made(generated bool) string {
+	if generated {
+		return ", generated"
+	}
+	return ""
+}
+
+func capacity(guaranteed bool) string {
+	if guaranteed {
+		return "guaranteed"
+	}
+	return "price only"
+}
+
+func rightFrom(first, last int) []table.ColumnConfig {
+	out := make([]table.ColumnConfig, 0, last-first+1)
+	for i := first; i <= last; i++ {
+		out = append(out, table.ColumnConfig{Number: i, Align: text.AlignRight, AlignHeader: text.AlignRight, AlignFooter: text.AlignRight})
+	}
+	return out
+}

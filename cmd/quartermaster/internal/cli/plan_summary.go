@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"quartermaster/domain"
+	"quartermaster/domain/plan"
+)
+
+// summaryRows is how many bounds, and how many reasons, a summary lists.
+const summaryRows = 5
+
+// showSummary shows a plan on one screen.
+func (a *Program) showSummary(s *plan.Summary) {
+	fmt.Fprintf(a.out, "plan %s for %s to %s\n\n", s.Plan, day(s.Horizon.From), day(s.Horizon.To))
+	fmt.Fprintf(a.out, "net present cost   %s %s, proven to be at least %s (gap %s)\n", money(s.Cost), s.Currency, money(s.LowerBound), percentOf(s.Gap))
+	for _, x := range s.Savings {
+		fmt.Fprintf(a.out, "%s\n", savingText(&x, s.Currency))
+	}
+	fmt.Fprintf(a.out, "commitments        serve %s of the GPU-hours of demand; %s of theirs are used\n", ratioText(s.Coverage), ratioText(s.Utilization))
+	fmt.Fprintf(a.out, "buy                %s\n", orderText(s))
+	if len(s.Excluded) == 0 {
+		fmt.Fprintln(a.out, "excluded           nothing")
+	}
+	for i, x := range s.Excluded {
+		if i == summaryRows {
+			fmt.Fprintf(a.out, "                   and for %s more reasons; see below\n", comma(len(s.Excluded)-i))
+			break
+		}
+		fmt.Fprintf(a.out, "%s%s\n", labelled(i, "excluded"), excludedText(&x))
+	}
+	if len(s.Binding) == 0 {
+		fmt.Fprintln(a.out, "constraints        none is binding")
+	}
+	for i, x := range s.Binding {
+		if i == summaryRows {
+			fmt.Fprintf(a.out, "                   and %s more; see below\n", comma(len(s.Binding)-i))
+			break
+		}
+		fmt.Fprintf(a.out, "%s%s\n", labelled(i, "constraints"), bindingText(&x, s.Currency))
+	}
+	fmt.Fprintln(a.out)
+}
+
+// labelled names the first of several lines.
+func labelled(i int, label string) string {
+	if i > 0 {
+		label = ""
+	}
+	return fmt.Sprintf("%-19s", label)
+}
+
+// savingText says how much a plan saves against something, or how much more it costs.
+func savingText(x *plan.Saving, currency string) string {
+	verb, amount := "saves", x.Amount
+	if amount.IsNegative() {
+		verb, amount = "costs more", amount.Neg()
+	}
+	share := ""
+	if x.Percent != nil {
+		share = ", " + x.Percent.Abs().StringFixed(1) + "%"
+	}
+	return fmt.Sprintf("%s%s %s%s, against %s of %s %s", labelled(0, verb), money(amount), currency, share, x.Against, money(x.Cost), currency)
+}
+
+// ratioText shows a percentage, or that there is nothing that it could be of.
+func ratioText(percent *domain.Decimal) string {
+	if percent == nil {
+		return "none"
+	}
+	return percent.StringFixed(1) + "%"
+}
+
+func orderText(s *plan.Summary) string {
+	if s.Purchases == 0 {
+		return "nothing"
+	}
+	orders := "orders"
+	if s.Purchases == 1 {
+		orders = "order"
+	}
+	return fmt.Sprintf("%s units, %s GPUs, in %s %s; %s %s upfront", comma(s.Units), comma(s.GPUs), comma(s.Purchases), orders, money(s.Upfront), s.Currency)
+}
+
+func excludedText(x *plan.Excluded) string {
+	const named = 3
+	names := make([]string, 0, named)
+	for _, n := range x.Names[:min(named, len(x.Names))] {
+		names = append(names, clipped(n))
+	}
+	more := ""
+	if x.Count > len(names) {
+		more = " ..."
+	}
+	what := x.What
+	if x.Count == 1 {
+		what = strings.TrimSuffix(what, "s")
+	}
+	return fmt.Sprintf("%s %s: %s (%s%s)", comma(x.Count), what, domain.Clip(x.Reason, 3*widest), strings.Join(names, ", "), more)
+}
+
+// bindingText says where a bound is, what one more is worth, and as much of the rest as
+// goes on a line.
+func bindingText(x *plan.SummaryBinding, currency string) string {
+	const room, least = 80, 24
+	text := fmt.Sprintf("%s in %s", strings.ReplaceAll(x.Constraint, "_", " "), domain.Clip(strings.Join(x.Pools, " and "), widest))
+	if x.Price != nil {
+		text += fmt.Sprintf(": one more is worth %s %s", money(*x.Price), currency)
+	}
+	return fmt.Sprintf("%s (%s)", text, domain.Clip(x.Detail, max(least, room-len(text)-3)))
+}
+
+// amountColumns are those of [amounts]; what a plan is compared with has the name that its
+// summary gives it.
+var amountColumns = []any{"cost", "of it held", "of it penalty", plan.BuyNothing, plan.WithoutQuota, "lower bound", "gap"}
+
+// planColumns are those of the table of pools.
+func planColumns() []any {
+	return append([]any{"region", "pool", "machines at peak"}, amountColumns...)
+}
+
+// pairRow is a row of a table that compares two.
+func pairRow(name string, c *plan.AmountChange) table.Row {
+	return table.Row{name, moneyCell(c.A), moneyCell(c.B), changeCell(c)}
+}
+
+// changeCell is how much more the second of two is.
+func changeCell(c *plan.AmountChange) cell {
+	return cell{signed(c.Change, money(c.Change)), c.Change.String()}
+}

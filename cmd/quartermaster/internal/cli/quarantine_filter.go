@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// quarantineFilter are the flags that pick entries of the quarantine.
+type quarantineFilter struct {
+	app.QuarantineFilter
+	topic, since, until string
+
+	set *pflag.FlagSet
+}
+
+func (q *quarantineFilter) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	q.set = f
+	f.StringVar(&q.topic, "topic", "", "only records of this topic")
+	f.IntVar(&q.Partition, "partition", -1, "only records of this partition of the topic")
+	f.StringVar(&q.Kind, "kind", "", "only records with this kind of reason: "+strings.Join(projections.QuarantineKinds(), ", "))
+	f.StringVar(&q.Matching, "matching", "", "only records whose reason has this text in it")
+	f.StringVar(&q.since, "since", "", "only records appended at this time or later (RFC 3339, date or month)")
+	f.StringVar(&q.until, "until", "", "only records appended before this time")
+}
+
+// read checks the flags.
+func (q *quarantineFilter) read() (err error) {
+	q.Topic = domain.Topic(q.topic)
+	if q.topic != "" && domain.Topic(q.topic).Partitions() == 0 {
+		return fmt.Errorf("--topic %q is no topic of the log", q.topic)
+	}
+	if n := domain.Topic(q.topic).Partitions(); q.set.Changed("partition") && (q.Partition < 0 || q.Partition >= n) {
+		if q.topic == "" {
+			return fmt.Errorf("--partition %d: give the --topic that has it", q.Partition)
+		}
+		return fmt.Errorf("--partition %d: %s has partitions 0 to %d", q.Partition, q.topic, n-1)
+	}
+	if q.Kind != "" && !slices.Contains(projections.QuarantineKinds(), q.Kind) {
+		return fmt.Errorf("--kind %q is unknown, want one of %s", q.Kind, strings.Join(projections.QuarantineKinds(), ", "))
+	}
+	for _, x := range []struct {
+		flag, text string
+		at         *domain.Instant
+	}{{"since", q.since, &q.From}, {"until", q.until, &q.To}} {
+		if x.text == "" {
+			continue
+		}
+		if *x.at, err = app.ParseTime(x.text); err != nil {
+			return fmt.Errorf("--%s: %w", x.flag, err)
+		}
+	}
+	return nil
+}
+
+func (q *quarantineFilter) given() bool {
+	return q.topic != "" || q.set.Changed("partition") || q.Kind != "" || q.Matching != "" || q.since != "" || q.until != ""
+}
+
+// kindCounts is for example "3 conflict, 1 invalid".
+func kindCounts(kinds map[string]int) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(kinds)) {
+		parts = append(parts, comma(kinds[k])+" "+k)
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,273 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/commandline"
+	"quartermaster/adapters/wire"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+)
+
+func (a *Program) repairCommand() *cobra.Command {
+	var (
+		file, reason, key string
+		dryRun            bool
+	)
+	cmd := &cobra.Command{
+		Use:   "repair ID --event FILE --reason TEXT",
+		Short: "Append the mended event of a quarantined record",
+		Long: `Repair appends an event again whose content was mended, to its own topic and
+citing the record in quarantine, and resolves that record. Reports then hold
+the event, and no longer call themselves incomplete for it.
+
+FILE is one CloudEvents 1.0 event in JSON, as "quarantine show ID --event" and
+the key "event" of "log export" have it; - is standard input. Content may change,
+place may not: the topic must be that of the record, and the key (the cluster,
+workspace, account or market) that of the record or, where the two contradict
+each other, of the event in it. Keys are read as they are spelt; what is not
+known, or there twice, is refused with its line.
+
+The event becomes a new one, of a stream of its own: source, id, incarnation and
+sequence in FILE do not count, nor do cites and a signature, which covers the old
+bytes. A decision is decided again: now, and by you, who must have the right to.
+So is the resolution, for which an admin's or operator's signature is enough.
+
+However often the command is run or interrupted, one event is appended. When
+an earlier run got no further than that, the same command finishes its work, and
+so it does without --event.
+
+JSON keys: id, appended (the new record), event, resolution, reason, operator,
+resumed (the event had been appended by an earlier run), dry_run.`,
+		Example: "  quartermaster quarantine show qm.fleet/3@17 --event > event.json\n" +
+			"  quartermaster quarantine repair qm.fleet/3@17 --event event.json --reason \"the serial number was cut off\" --dry-run\n" +
+			"  quartermaster quarantine repair qm.fleet/3@17 --event event.json --reason \"the serial number was cut off\"",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.NotDemo(); err != nil {
+				return err
+			}
+			if err := checkReason(reason); err != nil {
+				return err
+			}
+			var mended *domain.Envelope
+			if cmd.Flags().Changed("event") {
+				var err error
+				if mended, err = readEvent(file, cmd.InOrStdin()); err != nil {
+					return err
+				}
+			}
+			return a.repair(cmd.Context(), args[0], mended, file, reason, key, dryRun)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&file, "event", "", "file with the mended event, - for standard input")
+	reasonFlag(cmd, &reason, &dryRun)
+	keyFlag(cmd, &key)
+	return cmd
+}
+
+func (a *Program) discardCommand() *cobra.Command {
+	var (
+		reason, key string
+		dryRun      bool
+	)
+	var filter quarantineFilter
+	cmd := &cobra.Command{
+		Use:   "discard [ID...] --reason TEXT",
+		Short: "Say of quarantined records that they are not to be counted",
+		Long: `Discard ends the quarantine of records that hold nothing to be mended: they stay
+in the log and in the list, with who discarded them and why, and reports no
+longer call themselves incomplete for them. All are checked before any is resolved.
+
+An admin's or operator's signature is enough. What can be mended is appended
+again with "quarantine repair".
+
+Records are named by their ids, or by filters, which name all open ones that they
+hold for: --dry-run says how many there are. JSON keys: resolved (the ids named),
+records (how many), kinds (how many of each kind of reason), resolution, reason,
+operator, dry_run.`,
+		Example: "  quartermaster quarantine discard qm.telemetry/0@3 qm.telemetry/0@4 --reason \"a port scan, no events\"\n" +
+			"  quartermaster quarantine discard --topic qm.telemetry --kind undecodable --until 2026-06 --reason \"a port scan\" --dry-run",
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.NotDemo(); err != nil {
+				return err
+			}
+			if err := checkReason(reason); err != nil {
+				return err
+			}
+			if err := filter.read(); err != nil {
+				return err
+			}
+			if (len(args) > 0) == filter.given() {
+				return errors.New("name records by their ids or by filters (--topic, --kind, --since and the like), and not by both")
+			}
+			return a.discard(cmd.Context(), args, filter.QuarantineFilter, reason, key, dryRun)
+		},
+	}
+	filter.flags(cmd)
+	reasonFlag(cmd, &reason, &dryRun)
+	keyFlag(cmd, &key)
+	return cmd
+}
+
+func reasonFlag(cmd *cobra.Command, reason *string, dryRun *bool) {
+	cmd.Flags().StringVar(reason, "reason", "", "why, for whoever reads the list later (required)")
+	must(cmd.MarkFlagRequired("reason"))
+	cmd.Flags().BoolVar(dryRun, "dry-run", false, "check everything and append nothing")
+}
+
+func checkReason(reason string) error {
+	if strings.TrimSpace(reason) == "" {
+		return commandline.Usagef("--reason is empty: say why, for whoever reads the list later")
+	}
+	return nil
+}
+
+// readEvent reads a mended event from a file, "-" for standard input.
+func readEvent(path string, stdin io.Reader) (*domain.Envelope, error) {
+	in, name := stdin, "standard input"
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("read event: %w", err)
+		}
+		defer f.Close()
+		in, name = f, path
+	}
+	doc, err := io.ReadAll(io.LimitReader(in, wire.MaxDocument+1))
+	if err != nil {
+		return nil, fmt.Errorf("read event: %w", err)
+	}
+	env, err := wire.ReadCloudEvent(doc)
+	var wrong *wire.DocumentError
+	switch {
+	case errors.As(err, &wrong) && wrong.Field == "":
+		return nil, fmt.Errorf("%s:%d: %s", name, wrong.Line, wrong.Problem)
+	case errors.As(err, &wrong):
+		return nil, fmt.Errorf("%s:%d: %s: %s", name, wrong.Line, wrong.Field, wrong.Problem)
+	}
+	return env, err
+}
+
+// repair has the mended event of a record decided, and then its resolution.
+func (a *Program) repair(ctx context.Context, id string, mended *domain.Envelope, file, reason, key string, dryRun bool) error {
+	ans, err := a.caller().Repair(ctx, id, mended, reason)
+	if invalid := (*app.InvalidError)(nil); errors.As(err, &invalid) && invalid.Field == "event" && mended != nil {
+		return &app.InvalidError{Err: fmt.Errorf("%s: %w", file, invalid.Err)}
+	}
+	if err != nil {
+		return err
+	}
+	if ans.DryRun = dryRun; dryRun {
+		all := ans.Resolved
+		all.Events = append(slices.Clone(all.Events), ans.Mended.Events...)
+		if err := a.tryOut(ctx, key, all); err != nil {
+			return err
+		}
+		return a.showMended(ans)
+	}
+	s, err := a.signer(ctx, key)
+	if err != nil {
+		return err
+	}
+	ans.Operator = s.name
+	// The right to both is looked at before either is appended.
+	if _, err := a.caller().Propose(ctx, ans.Resolved, s.public()); err != nil {
+		return err
+	}
+	var decided *app.Proposal
+	if len(ans.Mended.Events) > 0 {
+		if decided, err = a.decided(ctx, s, ans.Mended); err != nil {
+			return err
+		}
+	}
+	if err := a.caller().Repaired(ctx, ans, decided); err != nil {
+		return err
+	}
+	if err := a.decide(ctx, s, ans.Resolved); err != nil {
+		return err
+	}
+	return a.showMended(ans)
+}
+
+// discard has records called not to be counted.
+func (a *Program) discard(ctx context.Context, ids []string, filter app.QuarantineFilter, reason, key string, dryRun bool) error {
+	ans, draft, err := a.caller().Discard(ctx, ids, filter, reason)
+	if err != nil {
+		return err
+	}
+	ans.DryRun = dryRun
+	switch {
+	case len(draft.Events) == 0:
+	case dryRun:
+		if err := a.tryOut(ctx, key, draft); err != nil {
+			return err
+		}
+	default:
+		s, err := a.signer(ctx, key)
+		if err != nil {
+			return err
+		}
+		if err := a.decide(ctx, s, draft); err != nil {
+			return err
+		}
+		ans.Operator = s.name
+	}
+	if a.json {
+		return a.answerJSON(ans)
+	}
+	what := comma(ans.Records) + " records: " + kindCounts(ans.Kinds)
+	if n := len(ans.Resolved); n > 0 && n <= namedIDs {
+		what = strings.Join(ans.Resolved, " ")
+	}
+	switch {
+	case ans.Records == 0:
+		fmt.Fprintln(a.out, "no open record in quarantine is of these filters")
+	case dryRun:
+		fmt.Fprintf(a.out, "would discard %s\nnothing appended: this was a dry run\n", what)
+	default:
+		fmt.Fprintf(a.out, "discarded %s, signed by %s\n", what, ans.Operator)
+	}
+	return nil
+}
+
+func (a *Program) showMended(ans *app.Repair) error {
+	if a.json {
+		return a.answerJSON(ans)
+	}
+	switch {
+	case ans.DryRun && ans.Resumed:
+		fmt.Fprintf(a.out, "an earlier run appended %s; %s would now be resolved\nnothing appended: this was a dry run\n", ans.Appended, ans.ID)
+	case ans.DryRun:
+		fmt.Fprintf(a.out, "would append\n%s\nnothing appended: this was a dry run\n", indentJSON(ans.Event))
+	case ans.Resumed:
+		fmt.Fprintf(a.out, "an earlier run had appended %s; %s is now resolved, signed by %s\n", ans.Appended, ans.ID, ans.Operator)
+	default:
+		fmt.Fprintf(a.out, "appended %s, which mends %s; resolved, signed by %s\n", ans.Appended, ans.ID, ans.Operator)
+	}
+	return nil
+}
+
+// indentJSON lays a document out for people to read and edit.
+func indentJSON(doc []byte) string {
+	var b bytes.Buffer
+	if json.Indent(&b, doc, "", "  ") != nil {
+		return string(doc)
+	}
+	return b.String()
+}
+
+// namedIDs is how many ids an answer repeats; of more it says how many there are.
+const namedIDs = 10

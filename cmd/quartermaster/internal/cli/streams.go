@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/projections/registry"
+)
+
+// gapAnswer is what streams resolve answers.
+type gapAnswer struct {
+	registry.StreamGaps
+	Reason   string `json:"reason"`
+	Operator string `json:"operator,omitempty"`
+	DryRun   bool   `json:"dry_run"`
+}
+
+func (a *Program) streamsCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "streams", Short: "Streams of which events are missing"}
+	var asOf string
+	list := &cobra.Command{
+		Use:   "list",
+		Short: "List the streams of which events are awaited",
+		Long: `List shows the streams that skipped sequences: those events are known to exist and
+have not arrived. Reports say that they lack them. What a node says that it dropped,
+and what "streams resolve" calls lost, is not awaited.
+
+JSON keys: position, streams (topic, partition, source, incarnation, mark: the
+highest sequence that is known, awaited: how many events, first, last: the
+sequences between which they are).`,
+		Example: "  quartermaster streams list\n  quartermaster streams list -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ans, err := a.caller().Streams(cmd.Context(), app.At(asOf))
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerJSON(ans)
+			}
+			if len(ans.Streams) == 0 {
+				fmt.Fprintln(a.out, "no event is awaited")
+				return nil
+			}
+			t := a.table("partition", "source", "incarnation", "awaited", "from", "to")
+			for _, g := range ans.Streams {
+				t.AppendRow(table.Row{fmt.Sprintf("%s/%d", g.Topic, g.Partition), g.Source, g.Incarnation, g.Awaited, g.First, g.Last})
+			}
+			t.Render()
+			return nil
+		},
+	}
+	asOfFlag(list, &asOf)
+	cmd.AddCommand(list, a.resolveGapCommand())
+	return cmd
+}
+
+func (a *Program) resolveGapCommand() *cobra.Command {
+	var (
+		named        registry.StreamGaps
+		reason, key  string
+		lost, dryRun bool
+	)
+	cmd := &cobra.Command{
+		Use:   "resolve SOURCE --topic TOPIC --lost --reason TEXT",
+		Short: "Say that the missing events of a stream will never arrive",
+		Long: `Resolve ends the gaps of a stream, as they are now: reports no longer wait for the
+events that are missing. Should one of them arrive after all, it counts.
+
+--partition and --incarnation are needed where several streams of the source and
+topic have gaps; "streams list" shows them. An admin's or operator's signature is
+enough.
+
+JSON keys: those of a stream of "streams list", reason, operator, dry_run.`,
+		Example: "  quartermaster streams resolve node-reporter/lab/n1 --topic qm.telemetry --lost --reason \"the disk is gone\" --dry-run\n" +
+			"  quartermaster streams resolve node-reporter/lab/n1 --topic qm.telemetry --incarnation 1777593600000000 --lost --reason \"the disk is gone\"",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.NotDemo(); err != nil {
+				return err
+			}
+			if !lost {
+				return errors.New("say what became of the events: --lost says that they will never arrive")
+			}
+			if err := checkReason(reason); err != nil {
+				return err
+			}
+			named.Source = args[0]
+			return a.resolveGap(cmd.Context(), named, reason, key, dryRun)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar((*string)(&named.Topic), "topic", "", "topic of the stream (required)")
+	must(cmd.MarkFlagRequired("topic"))
+	f.IntVar(&named.Partition, "partition", -1, "partition of the stream")
+	f.Uint64Var(&named.Incarnation, "incarnation", 0, "incarnation of the stream")
+	f.BoolVar(&lost, "lost", false, "the events will never arrive")
+	reasonFlag(cmd, &reason, &dryRun)
+	keyFlag(cmd, &key)
+	return cmd
+}
+
+// resolveGap has the gaps of a stream called lost.
+func (a *Program) resolveGap(ctx context.Context, named registry.StreamGaps, reason, key string, dryRun bool) error {
+	g, draft, err := a.caller().ResolveGap(ctx, named, reason)
+	if err != nil {
+		return err
+	}
+	ans := gapAnswer{StreamGaps: *g, Reason: reason, DryRun: dryRun}
+	if dryRun {
+		if err := a.tryOut(ctx, key, draft); err != nil {
+			return err
+		}
+	} else {
+		s, err := a.signer(ctx, key)
+		if err != nil {
+			return err
+		}
+		if err := a.decide(ctx, s, draft); err != nil {
+			return err
+		}
+		ans.Operator = s.name
+	}
+	if a.json {
+		return a.answerJSON(ans)
+	}
+	what := fmt.Sprintf("%s events of %s in %s/%d, sequences %d to %d", comma(int(min(g.Awaited, 1<<62))), g.Source, g.Topic, g.Partition, g.First, g.Last)
+	if dryRun {
+		fmt.Fprintf(a.out, "would call lost %s\nnothing appended: this was a dry run\n", what)
+		return nil
+	}
+	fmt.Fprintf(a.out, "lost: %s, signed by %s\n", what, ans.Operator)
+	return nil
+}

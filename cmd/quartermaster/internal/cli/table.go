@@ -1,0 +1,376 @@
+package cli
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/shopspring/decimal"
+	"golang.org/x/sys/unix"
+
+	"quartermaster/adapters/commandline"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// The forms of an answer, which -o chooses.
+const (
+	asTable = "table" // as wide as the terminal
+	asWide  = "wide"  // with every column, whole
+	asJSON  = "json"
+	asCSV   = "csv" // the first table of the answer, or the one that it is about
+)
+
+// usualWidth is how wide a table is where there is no terminal.
+const usualWidth = 100
+
+// leastWidth is what clipping leaves of a column.
+const leastWidth = 12
+
+// leastOf is what clipping leaves of a column: of the first one, which names the row, as much
+// as of any name.
+func leastOf(i int) int {
+	if i == 0 {
+		return widest
+	}
+	return leastWidth
+}
+
+// column is what is known of a column by its title, in every table that has it.
+type column struct {
+	key   string // in CSV; "": the title in snake case
+	wide  bool   // not shown where the table would be too wide
+	whole bool   // never clipped, because it is copied from the table
+}
+
+// columns is the registry of columns. A title that is not listed is a column that every
+// form shows, whose key is the title in snake case.
+var columns = map[string]column{
+	"":                               {key: "name"},
+	"bought":                         {wide: true},
+	"day":                            {whole: true},
+	"hour":                           {whole: true},
+	"unobserved":                     {wide: true},
+	"unprovisioned":                  {wide: true},
+	"account":                        {wide: true},
+	"allocation":                     {whole: true},
+	"all in, an hour":                {key: "hourly"},
+	"CPU":                            {key: "cpu_cores", wide: true},
+	"change %":                       {key: "change_percent"},
+	"component, cluster, deployment": {key: "step"},
+	"capacity":                       {key: "guarantees_capacity", wide: true},
+	"digest":                         {wide: true},
+	"event":                          {whole: true},
+	"first UUID":                     {key: "first_uuid", wide: true},
+	"folded by":                      {wide: true},
+	"GPU":                            {key: "gpu_model"},
+	"GPU model":                      {key: "gpu_model"},
+	"GPUs":                           {key: "gpus"},
+	"gpu memory":                     {wide: true},
+	"heard of until":                 {key: "heard_until", wide: true},
+	"id":                             {whole: true},
+	"in effect from":                 {key: "effective", wide: true},
+	"in service from":                {wide: true},
+	"issuer":                         {wide: true},
+	"kv cache":                       {key: "kv_cache_percent"},
+	"match_method":                   {key: "match_method"},
+	"memory GiB":                     {key: "memory_gib", wide: true},
+	"method":                         {wide: true},
+	"notice by":                      {wide: true},
+	"of it penalty":                  {key: "penalty", wide: true},
+	"other months":                   {wide: true},
+	"p95":                            {key: "p95"},
+	"plan":                           {whole: true},
+	"provider":                       {wide: true},
+	"resource id":                    {wide: true},
+	"rounding":                       {key: "rounding_adjustment", wide: true},
+	"simulation":                     {whole: true},
+	"snapshot":                       {whole: true},
+	"source":                         {whole: true},
+	"sponsors":                       {wide: true},
+	"stays":                          {wide: true},
+	"stranded":                       {wide: true},
+	"stranded at low demand":         {wide: true},
+	"supplier class":                 {key: "provider_class"},
+	"takes no effect because":        {key: "refused"},
+	"wait p95":                       {wide: true},
+	"upfront":                        {wide: true},
+	"what it asks":                   {key: "detail"},
+	"what it says":                   {key: "doc"},
+	"what it supposes":               {key: "doc"},
+	"nodes ruled out, over all pods": {key: "nodes_ruled_out"},
+}
+
+// keyOf is the name of a column in CSV.
+func keyOf(title string) string {
+	if c := columns[title]; c.key != "" {
+		return c.key
+	}
+	key := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		case r == '%':
+			return 'p'
+		}
+		return '_'
+	}, title)
+	for strings.Contains(key, "__") {
+		key = strings.ReplaceAll(key, "__", "_")
+	}
+	return strings.Trim(key, "_")
+}
+
+// cell is a value that is shown otherwise than CSV has it.
+type cell struct{ shown, raw string }
+
+// String is what a table shows.
+func (c cell) String() string { return c.shown }
+
+// grid is a table of an answer.
+type grid struct {
+	a       *Program
+	titles  []string
+	rows    []table.Row
+	lines   []int // rows before which a line is drawn
+	right   map[int]bool
+	notRows map[int]bool // rows that are sums or notes, and no data
+	main    bool         // what CSV has
+}
+
+// table starts a table. In CSV the first one of an answer is written, or the one that is
+// made the main one.
+func (a *Program) table(titles ...any) *grid {
+	g := &grid{a: a, right: map[int]bool{}, notRows: map[int]bool{}}
+	for _, t := range titles {
+		g.titles = append(g.titles, fmt.Sprint(t))
+	}
+	return g
+}
+
+// AppendRow adds a row.
+func (g *grid) AppendRow(row table.Row) { g.rows = append(g.rows, row) }
+
+// AppendNote adds a row that is no data, such as how many there are more.
+func (g *grid) AppendNote(row table.Row) {
+	g.notRows[len(g.rows)] = true
+	g.AppendRow(row)
+}
+
+// AppendSeparator draws a line; what follows are sums.
+func (g *grid) AppendSeparator() { g.lines = append(g.lines, len(g.rows)) }
+
+// SetColumnConfigs aligns columns.
+func (g *grid) SetColumnConfigs(configs []table.ColumnConfig) {
+	for _, c := range configs {
+		g.right[c.Number-1] = c.Align == text.AlignRight
+	}
+}
+
+// Render writes the table.
+func (g *grid) Render() {
+	if g.a.output == asCSV {
+		switch kept := g.a.csv; {
+		case kept == nil || g.main && !kept.main:
+			g.a.csv = g
+		case g.main && slices.Equal(kept.titles, g.titles): // of another region
+			kept.rows = append(kept.rows, g.rows...)
+		}
+		return
+	}
+	shown := make([]int, len(g.titles))
+	for i := range shown {
+		shown[i] = i
+	}
+	n := len(g.titles)
+	for _, row := range g.rows {
+		n = max(n, len(row))
+	}
+	for i := len(shown); i < n; i++ {
+		shown = append(shown, i)
+	}
+	var hidden []string
+	most := make([]int, n) // 0: whole
+	if g.a.output != asWide {
+		shown, hidden, most = g.fit(shown, widthOf(g.a.out))
+	}
+	t := table.NewWriter()
+	t.SetOutputMirror(g.a.out)
+	style := table.StyleLight
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Options.SeparateHeader = true
+	style.Format.Header = 0
+	t.SetStyle(style)
+	if len(g.titles) > 0 {
+		t.AppendHeader(g.row(shown, most, func(i int) any { return g.title(i) }))
+	}
+	var configs []table.ColumnConfig
+	for at, i := range shown {
+		if g.right[i] {
+			configs = append(configs, table.ColumnConfig{Number: at + 1, Align: text.AlignRight, AlignHeader: text.AlignRight, AlignFooter: text.AlignRight})
+		}
+	}
+	t.SetColumnConfigs(configs)
+	for k, row := range g.rows {
+		if slices.Contains(g.lines, k) {
+			t.AppendSeparator()
+		}
+		t.AppendRow(g.row(shown, most, func(i int) any {
+			if i < len(row) {
+				return row[i]
+			}
+			return ""
+		}))
+	}
+	t.Render()
+	if len(hidden) > 0 {
+		fmt.Fprintf(g.a.out, "not shown: %s; -o wide shows all\n", strings.Join(hidden, ", "))
+	}
+}
+
+func (g *grid) title(i int) string {
+	if i < len(g.titles) {
+		return g.titles[i]
+	}
+	return ""
+}
+
+func (g *grid) row(shown, most []int, value func(i int) any) table.Row {
+	out := make(table.Row, len(shown))
+	for at, i := range shown {
+		v := value(i)
+		if most[i] > 0 {
+			v = domain.Clip(fmt.Sprint(v), most[i])
+		}
+		out[at] = v
+	}
+	return out
+}
+
+// fit returns the columns that fit a width, the titles of those that do not, and how many
+// characters the columns may have, 0 where they are whole.
+func (g *grid) fit(shown []int, width int) (fits []int, hidden []string, most []int) {
+	wide := make([]int, len(shown))
+	most = make([]int, len(shown))
+	for _, i := range shown {
+		wide[i] = text.StringWidthWithoutEscSequences(g.title(i))
+		for _, row := range g.rows {
+			if i < len(row) {
+				wide[i] = max(wide[i], text.StringWidthWithoutEscSequences(fmt.Sprint(row[i])))
+			}
+		}
+	}
+	total := func() int {
+		sum := 0
+		for _, i := range shown {
+			sum += wide[i] + 3
+		}
+		return sum - 1
+	}
+	for k := len(shown) - 1; k >= 0 && total() > width; k-- {
+		if i := shown[k]; columns[g.title(i)].wide {
+			shown = slices.Delete(slices.Clone(shown), k, k+1)
+			hidden = append(hidden, g.title(i))
+		}
+	}
+	slices.Reverse(hidden)
+	clipped := false
+	for total() > width {
+		longest := -1
+		for _, i := range shown {
+			if !g.right[i] && !columns[g.title(i)].whole && wide[i] > leastOf(i) && (longest < 0 || wide[i] > wide[longest]) {
+				longest = i
+			}
+		}
+		if longest < 0 {
+			break
+		}
+		wide[longest] = max(leastOf(longest), wide[longest]-(total()-width))
+		most[longest], clipped = wide[longest], true
+	}
+	if clipped {
+		hidden = append(hidden, "the ends of clipped texts")
+	}
+	return shown, hidden, most
+}
+
+// widthOf is how many characters a line has where w goes.
+func widthOf(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
+			return int(size.Col)
+		}
+	}
+	return usualWidth
+}
+
+// writeCSV writes the table that a command kept for CSV: RFC 4180, with the keys of the
+// columns, and values as they are, without groups of digits and sums.
+func (a *Program) writeCSV(out io.Writer) error {
+	g := a.csv
+	if g == nil {
+		return commandline.Usagef("this answer has no table: ask for it with -o table or -o json")
+	}
+	w := csv.NewWriter(out)
+	head := make([]string, len(g.titles))
+	for i, t := range g.titles {
+		head[i] = keyOf(t)
+		if slices.Contains(head[:i], head[i]) { // of a quantity that is shown twice
+			head[i] += "_" + strconv.Itoa(i+1)
+		}
+	}
+	if err := w.Write(head); err != nil {
+		return err
+	}
+	for k, row := range g.rows {
+		if g.notRows[k] || len(g.lines) > 0 && k >= g.lines[0] {
+			continue
+		}
+		line := make([]string, len(head))
+		for i := range line {
+			if i < len(row) {
+				if c, ok := row[i].(cell); ok {
+					line[i] = c.raw
+				} else {
+					line[i] = fmt.Sprint(row[i])
+				}
+			}
+		}
+		if err := w.Write(line); err != nil {
+			return err
+		}
+	}
+	w.Flush()
+	return w.Error()
+}
+
+// limit is how many rows of a long table are shown: all in CSV, else n.
+func (a *Program) limit(n int) int {
+	if a.output == asCSV {
+		return math.MaxInt
+	}
+	return n
+}
+
+// count is a number in groups of three digits.
+func count(n int) cell { return cell{comma(n), strconv.Itoa(n)} }
+
+// named is a name that may be long.
+func named(s string) cell { return cell{clipped(s), s} }
+
+// moneyCell is an amount to the cent.
+func moneyCell(d domain.Decimal) cell { return cell{money(d), d.String()} }
+
+// hoursCell is GPU time in hours.
+func hoursCell(ms int64) cell {
+	return cell{gpuHours(ms), decimal.NewFromInt(ms).DivRound(decimal.NewFromInt(projections.MsPerHour), 6).String()}
+}

@@ -1,0 +1,208 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/commandline"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/registry"
+	"quartermaster/projections/usage"
+)
+
+func (a *Program) usageCommand() *cobra.Command {
+	var (
+		by     []string
+		where  []string
+		span   spanFlags
+		asOf   string
+		filter usage.Filter
+	)
+	cmd := &cobra.Command{
+		Use:   "usage",
+		Short: "Who used the GPUs, and what became of every second",
+		Long: `Usage puts every second of every GPU in service into exactly one state:
+allocated, busy_unattributed, idle, failed, maintenance, unprovisioned or
+unobserved. Busy_unattributed is a GPU that worked (activity of 5 percent or
+more, sample by sample) and that nobody is known to have held; what nobody held
+and did not work, or was not measured, is idle.
+
+The table shows GPU-hours; JSON has exact GPU-milliseconds. A MIG instance
+counts as the part of the GPU that it is, time-slices share by the time they are
+held.
+
+Dimensions for --by and --where: workspace, cluster, node, gpu, gpu_model, deployment,
+workload_class, region, provider, provider_class, billing_model, hour, day.
+Workspace, deployment and workload class are those of the holder. Workspace and
+deployment are empty, and the workload class is none, for time that nobody held.
+What nobody declared is unknown.
+
+JSON keys: program (version, commit, date, methods: what made the report), position, from, to, by, where (dimension,
+values), groups and total; incomplete (events in
+quarantine that may concern this answer), missing (events that are known to
+exist and have not arrived), dropped (what agents of nodes lost of that time, if
+they did: cluster, node, topic, events, from, to, reason). Each group has key (a value per dimension); it and
+total have in_service_gpu_ms and what adds up to it: allocated_gpu_ms,
+busy_unattributed_gpu_ms, idle_gpu_ms, failed_gpu_ms, maintenance_gpu_ms,
+unprovisioned_gpu_ms and unobserved_gpu_ms; further
+allocated_while_failed_gpu_ms, undeclared_gpu_ms, activity_measured_gpu_ms,
+activity_permille_gpu_ms (measured time times per mille), activity_permille and
+activity_coverage_permille (null without allocated time).`,
+		Example: "  quartermaster usage --by workspace --from 2026-05 --to 2026-06\n" +
+			"  quartermaster usage --by cluster,day --from 2026-05-01 --to 2026-05-08 --workspace research -o json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			period, err := span.read()
+			if err != nil {
+				return err
+			}
+			dims, err := usage.ParseDimensions(by)
+			if err != nil {
+				return commandline.Usagef("--by: %w", err)
+			}
+			if filter.Where, err = usage.ParseConditions(where); err != nil {
+				return commandline.Usagef("--where: %w", err)
+			}
+			r, err := a.caller().Usage(cmd.Context(), app.At(asOf), period, filter, dims...)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerReport(r)
+			}
+			a.showUsage(r)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&by, "by", []string{"workspace"}, "dimensions to group by, separated by commas")
+	span.add(cmd)
+	f.StringVar(&filter.Workspace, "workspace", "", "only what this workspace held, and what nobody held in its clusters")
+	f.StringVar(&filter.Cluster, "cluster", "", "only this cluster")
+	f.StringVar(&filter.Region, "region", "", "only this region")
+	whereFlag(cmd, &where)
+	asOfFlag(cmd, &asOf)
+	return cmd
+}
+
+func (a *Program) showUsage(r *usage.Report) {
+	header := table.Row{}
+	for _, d := range r.By {
+		header = append(header, string(d))
+	}
+	header = append(header, "allocated", "busy_unattributed", "idle", "failed", "maintenance", "unprovisioned", "unobserved", "in service", "activity")
+	t := a.table(header...)
+	columns := []table.ColumnConfig{}
+	for i := len(r.By) + 1; i <= len(header); i++ {
+		columns = append(columns, table.ColumnConfig{Number: i, Align: text.AlignRight, AlignHeader: text.AlignRight, AlignFooter: text.AlignRight})
+	}
+	t.SetColumnConfigs(columns)
+	cells := func(g *usage.GPUTime) []any {
+		return []any{
+			gpuHours(g.Allocated), gpuHours(g.BusyUnattributed), gpuHours(g.Idle), gpuHours(g.Failed), gpuHours(g.Maintenance),
+			gpuHours(g.Unprovisioned), gpuHours(g.Unobserved), gpuHours(g.Service), activity(g),
+		}
+	}
+	for i := range r.Groups {
+		row := table.Row{}
+		for _, d := range r.By {
+			name := r.Groups[i].Key[d]
+			if name == "" {
+				name = usage.Blank(d)
+			}
+			row = append(row, clipped(name))
+		}
+		t.AppendRow(append(row, cells(&r.Groups[i].GPUTime)...))
+	}
+	total := table.Row{"total"}
+	for range len(r.By) - 1 {
+		total = append(total, "")
+	}
+	if len(r.By) == 0 {
+		total = table.Row{}
+	}
+	t.AppendSeparator()
+	t.AppendRow(append(total, cells(&r.Total)...))
+	fmt.Fprintf(a.out, "GPU-hours from %s to %s%s\n", r.From, r.To, whereText(r.Where, usage.Blank))
+	t.Render()
+	if r.Total.Undeclared > 0 {
+		fmt.Fprintf(a.out, "%s GPU-hours are of GPUs that nobody declared\n", gpuHours(r.Total.Undeclared))
+	}
+	a.reportEnds(r.Completeness)
+}
+
+// gpuHours shows milliseconds as hours with two places, rounded half away from
+// zero, in groups of three.
+func gpuHours(ms int64) string {
+	magnitude, sign := uint64(ms), ""
+	if ms < 0 {
+		magnitude, sign = -magnitude, "-"
+	}
+	hundredths := (magnitude + 18_000) / 36_000
+	if hundredths == 0 {
+		sign = ""
+	}
+	return fmt.Sprintf("%s%s.%02d", sign, comma(int(hundredths/100)), hundredths%100)
+}
+
+func activity(g *usage.GPUTime) string {
+	if g.Allocated == 0 {
+		return "" // activity is that of time that somebody held
+	}
+	if g.Activity == nil {
+		return "not measured"
+	}
+	s := fmt.Sprintf("%d.%d%%", *g.Activity/10, *g.Activity%10)
+	if g.Coverage != nil && *g.Coverage < 1000 {
+		s += fmt.Sprintf(" of %d.%d%%", *g.Coverage/10, *g.Coverage%10)
+	}
+	return s
+}
+
+func (a *Program) showLogStats(s *registry.LogStats) {
+	t := a.table("partition", "records", "streams", "missing", "quarantined", "last event", "ahead")
+	for _, p := range s.Partitions {
+		if p.Next == 0 {
+			continue
+		}
+		t.AppendRow(table.Row{
+			domain.TopicPartition{Topic: p.Topic, Partition: p.Partition}, comma(int(p.Next)), comma(p.Streams),
+			count(int(p.Missing)), count(int(p.Quarantined)), p.Last, ahead(p.AheadMs),
+		})
+	}
+	t.Render()
+	holes := false
+	for _, src := range s.Sources {
+		if src.Missing > 0 || src.AheadMs >= clockAheadMs {
+			holes = true
+			fmt.Fprintf(a.out, "%s: %d missing, %s ahead\n", app.ShortSource(src.Source), src.Missing, ahead(src.AheadMs))
+		}
+	}
+	if !holes {
+		fmt.Fprintf(a.out, "%s sources, none misses an event or runs ahead\n", comma(len(s.Sources)))
+	}
+	names := make([]string, 0, len(s.Rows))
+	for _, t := range projections.Tables() {
+		if n := s.Rows[t.String()]; n > 0 {
+			names = append(names, fmt.Sprintf("%s %s", comma(int(n)), t))
+		}
+	}
+	fmt.Fprintf(a.out, "rows: %s\nposition: %s\n", strings.Join(names, ", "), a.position(s.Position))
+}
+
+// clockAheadMs is how far ahead of its record an event may be dated before the
+// clock behind it is suspect: five minutes.
+const clockAheadMs = 300_000
+
+func ahead(ms int64) string {
+	if ms < 1000 {
+		return "-"
+	}
+	return fmt.Sprintf("%d s", ms/1000)
+}

@@ -1,0 +1,44 @@
+// Package daemon folds the log continuously: the command serve, on an embedded log or as one
+// of the instances that share a Kafka. It answers for itself by HTTP, takes events at the
+// gateway, runs what is scheduled, and tells webhooks and alerts.
+package daemon
+
+import (
+	"context"
+	"time"
+)
+
+// tellEvery is how often serve looks whether it has folded records that claim the place
+// of others.
+const tellEvery = 5 * time.Second
+
+// tell has conflicts told: those that are known at the start, and those that this
+// process folds.
+func (s *service) tell(ctx context.Context) {
+	known := int64(-1)
+	tick := time.NewTicker(tellEvery)
+	defer tick.Stop()
+	for {
+		var folded int64
+		for _, p := range s.progress() {
+			folded += p.Conflicts
+		}
+		if folded != known {
+			n, err := s.conn.TellConflicts(ctx)
+			switch {
+			case err == nil:
+				known = folded
+			case ctx.Err() == nil:
+				s.log.Warn("cannot tell of records that claim the place of others", "error", err)
+			}
+			if n > 0 {
+				s.log.Warn("records claim the place of others in their streams: see \"quartermaster quarantine list\"", "records", n)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

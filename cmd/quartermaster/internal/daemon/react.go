@@ -1,0 +1,439 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/cenkalti/backoff/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/wire"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/config"
+	"quartermaster/domain"
+)
+
+// Reactions are what this program does because of an event, beside folding it:
+// it logs what a person must hear of, tells webhooks, and plans again. Instances
+// share the work by Kafka's consumer groups, one group for each reaction.
+//
+// What always holds:
+//
+//   - A reaction handles every event of its types at least once, in the order of
+//     each partition: the next event of a partition waits for the one before. It
+//     may handle one twice, after a crash or when instances come and go.
+//   - It handles what the folds would take: an event that cannot be decoded, is
+//     invalid or lacks its signature is in quarantine, and goes to the poison
+//     topic here. Whether an operator had the right to decide is not judged, for
+//     that is a question to the rows.
+//   - An event that cannot be handled goes to the dead-letter topic, with the reason,
+//     and the next one is handled. Nothing is left out silently.
+//   - A reaction that runs for the first time begins at the end of the log.
+
+// How an event that cannot be handled is tried again. The waits double, so that
+// a hiccup costs a second and a receiver that starts anew is not run over. After
+// a quarter of an hour, in which most deployments and restarts are over, the
+// event goes to the dead-letter topic: it may be this one event that the receiver
+// fails on, and the partition waits behind it.
+var retries = middleware.Retry{
+	MaxRetries:          1000, // MaxElapsedTime is what ends it
+	InitialInterval:     time.Second,
+	Multiplier:          2,
+	MaxInterval:         time.Minute,
+	MaxElapsedTime:      15 * time.Minute,
+	RandomizationFactor: 0.2,
+}
+
+const (
+	// reactionDrain is how long a stop waits for what handlers are doing: longer than one
+	// call of a webhook may take, so that its answer is not lost. Retries are not
+	// waited for.
+	reactionDrain = webhookTimeout + 5*time.Second
+	// maxReason bounds the reason in a dead letter; a panic's has a stack.
+	maxReason = 4 << 10
+)
+
+// workMetrics counts what is done beside folding: reactions and scheduled work.
+type workMetrics struct {
+	reactions, runs *prometheus.CounterVec
+	last            *prometheus.GaugeVec
+	poisonWrong     prometheus.Gauge
+}
+
+func newWorkMetrics() *workMetrics {
+	return &workMetrics{
+		reactions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "quartermaster_reactions_total", Help: "Events that reactions dealt with, by what became of them; \"retried\" counts attempts that failed and were repeated.",
+		}, []string{"reaction", "outcome"}),
+		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "quartermaster_scheduled_runs_total", Help: "Runs of scheduled work by this instance.",
+		}, []string{"job", "outcome"}),
+		last: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "quartermaster_scheduled_last_success_timestamp_seconds", Help: "When this instance last finished scheduled work.",
+		}, []string{"job"}),
+		poisonWrong: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "quartermaster_dead_letter_topic_misconfigured", Help: "1 when the dead-letter topic's settings were not what they should be when this instance started its reactions.",
+		}),
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (m *workMetrics) Describe(ch chan<- *prometheus.Desc) {
+	m.reactions.Describe(ch)
+	m.runs.Describe(ch)
+	m.last.Describe(ch)
+	m.poisonWrong.Describe(ch)
+}
+
+// Collect implements [prometheus.Collector].
+func (m *workMetrics) Collect(ch chan<- prometheus.Metric) {
+	m.reactions.Collect(ch)
+	m.runs.Collect(ch)
+	m.last.Collect(ch)
+	m.poisonWrong.Collect(ch)
+}
+
+// reaction is what is done about events of some types.
+type reaction struct {
+	name  string // names it in logs, metrics and the dead-letter topic
+	group string // consumer group; its place in the log is kept under this name
+	types []domain.Type
+	// do handles an event. It may be called twice for the same. An error of
+	// [backoff.Permanent] is not tried again; [notYet] has it called again later,
+	// as if for the first time.
+	do func(ctx context.Context, rec *domain.Record, env *domain.Envelope) error
+}
+
+func (r *reaction) topics() []domain.Topic {
+	topics := map[domain.Topic]bool{}
+	for _, t := range r.types {
+		topics[domain.TopicOf(t)] = true
+	}
+	return slices.Sorted(maps.Keys(topics))
+}
+
+// react runs the reactions until ctx ends; then what is in hand is finished.
+func react(ctx context.Context, h *app.Conn, cfg *config.Config, once onceFunc, m *workMetrics, log *slog.Logger) error {
+	hooks, err := newWebhooks(cfg.Webhooks)
+	if err != nil {
+		return fmt.Errorf("start reactions: %w", err)
+	}
+	list := []reaction{alertReaction(log)}
+	for _, w := range hooks {
+		if len(w.eventTypes()) > 0 {
+			list = append(list, w.reaction())
+		}
+	}
+	// Whoever does not want plans made unasked for has no schedule for them.
+	if cfg.Schedules.Plan != "" {
+		list = append(list, (&replanner{conn: h, once: once, now: app.Now, wait: sleep}).reaction())
+	}
+	rt := &reactor{log: h.Log, retries: retries, nackDelay: time.Second, metrics: m, slog: log}
+	for wait := time.Second; ctx.Err() == nil; wait = min(2*wait, time.Minute) {
+		switch err := rt.run(ctx, list); {
+		case ctx.Err() != nil: // what was interrupted comes again
+		case lasting(err):
+			return fmt.Errorf("reactions: %w", err)
+		default:
+			// Folding goes on meanwhile, if it can.
+			log.Warn("reactions have stopped; starting them again", "in", wait.String(), "error", err)
+			sleep(ctx, wait) //nolint:errcheck // the loop looks at ctx
+		}
+	}
+	return nil
+}
+
+// reactor runs reactions on a Watermill router.
+type reactor struct {
+	log       *kafka.Log
+	retries   middleware.Retry
+	nackDelay time.Duration
+	metrics   *workMetrics
+	slog      *slog.Logger
+	ready     chan<- struct{} // closed once every reaction has been started; may be nil
+}
+
+// run returns once ctx has ended and what was in hand is finished, or with why it
+// cannot go on.
+func (rt *reactor) run(ctx context.Context, list []reaction) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := rt.ensurePoison(ctx); err != nil {
+		return err
+	}
+	ends, err := rt.ends(ctx, list)
+	if err != nil {
+		return err
+	}
+	// Watermill tells at level Info what it does step by step.
+	logger := watermill.NewSlogLoggerWithLevelMapping(rt.slog, map[slog.Level]slog.Level{slog.LevelInfo: slog.LevelDebug})
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: reactionDrain + 5*time.Second}, logger)
+	if err != nil {
+		return err
+	}
+	publisher := &poisonPublisher{kafka.NewPublisher(rt.log, recordKey), rt.metrics, rt.slog}
+	poison, err := middleware.PoisonQueueWithFilter(publisher, app.TopicPoison, func(err error) bool { return !errors.Is(err, errInterrupted) })
+	if err != nil {
+		return err
+	}
+	var subscribers []*kafka.Subscriber
+	for i := range list {
+		r := &list[i]
+		for _, topic := range r.topics() {
+			s := kafka.NewSubscriber(rt.log, kafka.SubscriberConfig{
+				Group: r.group, Start: func(tp domain.TopicPartition) int64 { return ends[tp] },
+				NackDelay: rt.nackDelay, Drain: reactionDrain, Logger: logger,
+			})
+			subscribers = append(subscribers, s)
+			router.AddConsumerHandler(handlerOf(r, topic), string(topic), undisturbed{s}, rt.handle(r)).AddMiddleware(
+				rt.interruptible(ctx, r), poison, patient, rt.retries.Middleware, rt.attempt(r), middleware.Recoverer)
+		}
+	}
+	stopped := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		closed := make(chan error, 1)
+		go func() { closed <- router.Close() }()
+		var wg sync.WaitGroup
+		for _, s := range subscribers {
+			wg.Go(func() { _ = s.Close() }) // which only waits
+		}
+		wg.Wait()
+		stopped <- <-closed
+	}()
+	if rt.ready != nil {
+		go func() {
+			<-router.Running()
+			close(rt.ready)
+		}()
+	}
+	err = router.Run(context.WithoutCancel(ctx))
+	if err == nil && ctx.Err() == nil {
+		err = errors.New("every subscription has ended")
+	}
+	cancel()
+	return errors.Join(err, <-stopped)
+}
+
+// ensurePoison makes the dead-letter topic. One whose settings are not what they should
+// be is used all the same: it is no part of the log, and no reason to stop.
+func (rt *reactor) ensurePoison(ctx context.Context) error {
+	err := rt.log.EnsureTopics(ctx, app.PoisonTopics)
+	var setting *kafka.SettingError
+	if !errors.As(err, &setting) {
+		rt.metrics.poisonWrong.Set(0)
+		return err
+	}
+	rt.metrics.poisonWrong.Set(1)
+	rt.slog.Warn("the dead-letter topic may lose what reactions could not handle; correct its settings", "topic", app.TopicPoison, "error", err)
+	return nil
+}
+
+// ends returns where the log ends now: where a reaction begins that has no place yet.
+func (rt *reactor) ends(ctx context.Context, list []reaction) (domain.Position, error) {
+	topics := map[domain.Topic]bool{}
+	for i := range list {
+		for _, t := range list[i].topics() {
+			topics[t] = true
+		}
+	}
+	tps := domain.AllPartitions()
+	tps = slices.DeleteFunc(tps, func(tp domain.TopicPartition) bool { return !topics[tp.Topic] })
+	_, next, err := rt.log.AllBounds(ctx, tps)
+	return next, err
+}
+
+// undisturbed keeps the router from cutting off what handlers hold when it
+// begins to close: closing the subscriber lets them finish.
+type undisturbed struct{ *kafka.Subscriber }
+
+func (u undisturbed) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	return u.Subscriber.Subscribe(context.WithoutCancel(ctx), topic)
+}
+
+// recordKey is the key of the record that a message came from.
+func recordKey(_ string, m *message.Message) []byte {
+	if rec, ok := kafka.RecordFrom(m.Context()); ok {
+		return rec.Key
+	}
+	return nil
+}
+
+// errInterrupted means that an event was not done with when the program stopped
+// or its partition went to another instance. It comes again.
+var errInterrupted = errors.New("interrupted; the event comes again")
+
+// handlerOf names a reaction's handler of a topic, and reactionOf its reaction.
+func handlerOf(r *reaction, topic domain.Topic) string { return r.name + " " + string(topic) }
+
+// heldKey is where a message's context keeps the one that ends when the event is
+// no longer this instance's to handle.
+type heldKey struct{}
+
+// held returns the context of a call that a stop must let finish.
+func held(ctx context.Context) context.Context {
+	if c, ok := ctx.Value(heldKey{}).(context.Context); ok {
+		return c
+	}
+	return ctx
+}
+
+// interruptible makes waiting end with stop, and notes where the record stands
+// for whoever finds it in the dead-letter topic.
+func (rt *reactor) interruptible(stop context.Context, r *reaction) message.HandlerMiddleware {
+	return func(next message.HandlerFunc) message.HandlerFunc {
+		return func(m *message.Message) ([]*message.Message, error) {
+			mine := m.Context()
+			ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(mine), heldKey{}, mine))
+			defer cancel(nil)
+			defer context.AfterFunc(stop, func() { cancel(errInterrupted) })()
+			defer context.AfterFunc(mine, func() { cancel(errInterrupted) })()
+			m.SetContext(ctx)
+			if rec, ok := kafka.RecordFrom(mine); ok {
+				m.Metadata.Set(app.PoisonPartition, strconv.Itoa(rec.Partition))
+				m.Metadata.Set(app.PoisonOffset, strconv.FormatInt(rec.Offset, 10))
+			}
+			_, err := next(m)
+			if errors.Is(err, errInterrupted) {
+				err = fmt.Errorf("%w: %w", err, context.Canceled) // which the router does not call an error
+			}
+			return nil, err
+		}
+	}
+}
+
+// notYet returns an error that says that it is too early to handle an event.
+func notYet(wait time.Duration) error { return backoff.Permanent(&earlyError{wait}) }
+
+type earlyError struct{ wait time.Duration }
+
+func (e *earlyError) Error() string { return "it is too early by " + e.wait.String() }
+
+// patient waits until an event can be handled. It stands outside of the retries,
+// whose time begins when the waiting is over.
+func patient(next message.HandlerFunc) message.HandlerFunc {
+	return func(m *message.Message) ([]*message.Message, error) {
+		for {
+			_, err := next(m)
+			var early *earlyError
+			if !errors.As(err, &early) {
+				return nil, err
+			}
+			if err := sleep(m.Context(), early.wait); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// attempt judges one try: a failure while the event is no longer ours is an
+// interruption, and a panic is a defect that trying again does not mend.
+func (rt *reactor) attempt(r *reaction) message.HandlerMiddleware {
+	return func(next message.HandlerFunc) message.HandlerFunc {
+		return func(m *message.Message) ([]*message.Message, error) {
+			ctx := m.Context()
+			_, err := next(m)
+			var panicked middleware.RecoveredPanicError
+			var final *backoff.PermanentError
+			switch {
+			case err == nil:
+				return nil, nil
+			case ctx.Err() != nil:
+				return nil, backoff.Permanent(errInterrupted)
+			case errors.As(err, &panicked):
+				return nil, backoff.Permanent(err)
+			case errors.As(err, &final):
+				return nil, err
+			}
+			rt.metrics.reactions.WithLabelValues(r.name, "retried").Inc()
+			rt.slog.Warn("a reaction failed; it is tried again", "reaction", r.name, "event", placeOf(ctx), "error", err)
+			return nil, err
+		}
+	}
+}
+
+func placeOf(ctx context.Context) string {
+	if rec, ok := kafka.RecordFrom(ctx); ok {
+		return placeOfRecord(rec)
+	}
+	return ""
+}
+
+func placeOfRecord(rec *domain.Record) string {
+	return fmt.Sprintf("%s/%d@%d", rec.Topic, rec.Partition, rec.Offset)
+}
+
+// handle reads a record as the folds do and hands the event to its reaction.
+func (rt *reactor) handle(r *reaction) message.NoPublishHandlerFunc {
+	return func(m *message.Message) error {
+		rec, ok := kafka.RecordFrom(m.Context())
+		if !ok {
+			return backoff.Permanent(errors.New("the message is of no record"))
+		}
+		// What this program does not know, or names no type, nobody here waits for;
+		// it is in quarantine.
+		if !slices.Contains(r.types, wire.TypeOf(rec)) {
+			return nil
+		}
+		var env domain.Envelope
+		if err := new(wire.Decoder).Decode(rec, &env); err != nil {
+			return backoff.Permanent(err)
+		}
+		if err := errors.Join(domain.Validate(&env), env.CheckSignature()); err != nil {
+			return backoff.Permanent(err)
+		}
+		if err := r.do(m.Context(), rec, &env); err != nil {
+			return err
+		}
+		rt.metrics.reactions.WithLabelValues(r.name, "handled").Inc()
+		return nil
+	}
+}
+
+// poisonPublisher writes to the dead-letter topic, bounded, and says so.
+type poisonPublisher struct {
+	message.Publisher
+	metrics *workMetrics
+	slog    *slog.Logger
+}
+
+// Publish implements [message.Publisher].
+func (p *poisonPublisher) Publish(topic string, messages ...*message.Message) error {
+	for _, m := range messages {
+		reason := m.Metadata.Get(app.PoisonReason)
+		if len(reason) > maxReason {
+			reason = strings.ToValidUTF8(reason[:maxReason], "") // not within a character
+			m.Metadata.Set(app.PoisonReason, reason)
+		}
+		err := p.Publisher.Publish(topic, m)
+		if large := new(kafka.TooLargeError); errors.As(err, &large) {
+			// What was added does not fit beside it. The record stays where it is in the log.
+			bare := message.NewMessage(m.UUID, nil)
+			bare.SetContext(m.Context())
+			for _, name := range []string{app.PoisonReason, app.PoisonTopic, app.PoisonHandler, app.PoisonPartition, app.PoisonOffset} {
+				bare.Metadata.Set(name, m.Metadata.Get(name))
+			}
+			bare.Metadata.Set(app.PoisonLeftOut, "too large")
+			err = p.Publisher.Publish(topic, bare)
+		}
+		if err != nil {
+			return err
+		}
+		name := app.ReactionOf(m.Metadata.Get(app.PoisonHandler))
+		p.metrics.reactions.WithLabelValues(name, "poisoned").Inc()
+		p.slog.Error("an event could not be handled and went to the dead-letter topic", "reaction", name, "event", placeOf(m.Context()), "topic", topic, "error", reason)
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"quartermaster/adapters/configfile"
+	"quartermaster/adapters/wire"
+	"quartermaster/cmd/quartermaster/internal/config"
+	"quartermaster/domain"
+)
+
+const (
+	// webhookTimeout bounds one call, from dialling to the end of the answer: a
+	// receiver that has more to do takes the event and does it later.
+	webhookTimeout = 10 * time.Second
+	// maxRetryAfter bounds what a receiver may ask for: others wait behind.
+	maxRetryAfter = 5 * time.Minute
+	// mostAnswer is how much of an answer is read, and of that shown.
+	mostAnswer, shownAnswer = 64 << 10, 200
+)
+
+// reminderType is the CloudEvents type of a reminder, which is no event of the
+// log: nothing happened, and that is the point.
+const reminderType = "quartermaster.reminder.close"
+
+// webhook is an address that is told of events: one POST for each, of the event
+// in CloudEvents JSON, with the headers
+//
+//	Content-Type             application/cloudevents+json
+//	Idempotency-Key          the same whenever the same event is told again: the
+//	                         SHA-256, in hex, of source, a line feed and id
+//	Quartermaster-Signature  sha256= and the HMAC-SHA-256 of the body, in hex, with
+//	                         the content of the secret file; absent without one
+//
+// An answer of 2xx is taken as "never tell me again". 408, 425, 429, 5xx and no
+// answer are tried again, 429 and 503 when Retry-After says so. Redirects are not
+// followed: they and everything else are final. Events come at least once and,
+// within a partition of the log, in order.
+type webhook struct {
+	name   string
+	url    string
+	types  []string
+	secret []byte
+	client *http.Client
+}
+
+// newWebhooks reads what the configuration names.
+func newWebhooks(cfgs []config.Webhook) ([]*webhook, error) {
+	client := &http.Client{
+		Timeout:       webhookTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	var hooks []*webhook
+	for i, c := range cfgs {
+		if c.Name == "" || slices.ContainsFunc(cfgs[:i], func(d config.Webhook) bool { return d.Name == c.Name }) {
+			return nil, fmt.Errorf("webhook %q: every webhook needs a name of its own: it names the place that the webhook has in the log", c.Name)
+		}
+		for _, t := range c.Types {
+			if t != reminderType && domain.TopicOf(domain.Type(t)) == "" {
+				return nil, fmt.Errorf("webhook %q: no event type %q", c.Name, t)
+			}
+		}
+		w := &webhook{name: c.Name, url: c.URL, types: c.Types, client: client}
+		if c.SecretFile != "" {
+			secret, err := configfile.Secret(c.SecretFile)
+			if err != nil {
+				return nil, fmt.Errorf("webhook %q: %w", c.Name, err)
+			}
+			w.secret = []byte(secret)
+		}
+		hooks = append(hooks, w)
+	}
+	return hooks, nil
+}
+
+// reminded reports whether the webhook is told of what has not happened.
+func (w *webhook) reminded() bool {
+	return len(w.types) == 0 || slices.Contains(w.types, reminderType)
+}
+
+// eventTypes are the types of the events that it is told of.
+func (w *webhook) eventTypes() []domain.Type {
+	if len(w.types) == 0 {
+		return alertTypes
+	}
+	var types []domain.Type
+	for _, t := range w.types {
+		if t != reminderType {
+			types = append(types, domain.Type(t))
+		}
+	}
+	return types
+}
+
+func (w *webhook) reaction() reaction {
+	return reaction{
+		name: "webhook." + w.name, group: "quartermaster.webhook." + w.name, types: w.eventTypes(),
+		do: func(ctx context.Context, _ *domain.Record, env *domain.Envelope) error {
+			if len(w.types) == 0 && alert(env.Event) == "" {
+				return nil
+			}
+			id, err := wire.ID(env)
+			if err != nil {
+				return backoff.Permanent(err)
+			}
+			body, err := wire.CloudEvent(env)
+			if err != nil {
+				return backoff.Permanent(err)
+			}
+			return w.post(held(ctx), env.Source, id, body)
+		},
+	}
+}
+
+// post tells the receiver of one event. Errors are of [backoff.Permanent] or
+// wrap a [backoff.RetryAfterError] where trying again is of no use, or only later.
+// They never hold the address, which may be a secret, nor a part of it, unless the
+// receiver's own answer does.
+func (w *webhook) post(ctx context.Context, source, id string, body []byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
+	if err != nil {
+		return backoff.Permanent(fmt.Errorf("webhook %s: its url cannot be used", w.name))
+	}
+	key := sha256.Sum256([]byte(source + "\n" + id))
+	req.Header.Set("Content-Type", "application/cloudevents+json")
+	req.Header.Set("Idempotency-Key", hex.EncodeToString(key[:]))
+	req.Header.Set("User-Agent", "quartermaster")
+	if w.secret != nil {
+		mac := hmac.New(sha256.New, w.secret)
+		mac.Write(body)
+		req.Header.Set("Quartermaster-Signature", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	}
+	res, err := w.client.Do(req)
+	if err != nil {
+		return fmt.Errorf("webhook %s: %s", w.name, noAnswer(err, req.URL))
+	}
+	defer res.Body.Close()
+	answer, _ := io.ReadAll(io.LimitReader(res.Body, mostAnswer)) // whatever it is, the status has been said
+	if res.StatusCode/100 == 2 {
+		return nil
+	}
+	err = fmt.Errorf("webhook %s answered %s: %.*q", w.name, res.Status, shownAnswer, strings.TrimSpace(string(answer)))
+	switch {
+	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode == http.StatusServiceUnavailable:
+		if d := retryAfter(res.Header.Get("Retry-After"), time.Now()); d > 0 {
+			return fmt.Errorf("%w: %w", err, &backoff.RetryAfterError{Duration: d})
+		}
+		return err
+	case res.StatusCode/100 == 5, res.StatusCode == http.StatusRequestTimeout, res.StatusCode == http.StatusTooEarly:
+		return err
+	case res.StatusCode/100 == 3:
+		return backoff.Permanent(fmt.Errorf("%w: redirects are not followed; give the final address as url", err))
+	}
+	return backoff.Permanent(err)
+}
+
+// noAnswer says why there is no answer of an address, without any part of it.
+func noAnswer(err error, address *url.URL) string {
+	var (
+		dns      *net.DNSError
+		dial     *net.OpError
+		hostname x509.HostnameError
+		u        *url.Error
+	)
+	switch {
+	case errors.As(err, &u) && u.Timeout():
+		return fmt.Sprintf("no answer within %s", webhookTimeout)
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return "its host is not known"
+	case errors.As(err, &dns):
+		return "its host cannot be looked up"
+	case errors.As(err, &hostname):
+		return "its certificate is for another host"
+	case errors.As(err, &dial):
+		err = fmt.Errorf("%s: %w", dial.Op, dial.Err)
+	case u != nil:
+		err = u.Err
+	}
+	text := err.Error()
+	for _, part := range []string{address.String(), address.RequestURI(), address.Host, address.Hostname()} {
+		if len(part) > 1 { // not the path /
+			text = strings.ReplaceAll(text, part, "…")
+		}
+	}
+	return text
+}
+
+// retryAfter reads the header of that name (RFC 9110, 10.2.3), bounded; 0 when it
+// says nothing.
+func retryAfter(text string, now time.Time) time.Duration {
+	var d time.Duration
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		d = time.Duration(seconds) * time.Second
+	} else if at, err := http.ParseTime(text); err == nil {
+		d = at.Sub(now)
+	}
+	return min(max(d, 0), maxRetryAfter)
+}

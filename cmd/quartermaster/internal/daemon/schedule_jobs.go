@@ -1,0 +1,109 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"quartermaster/adapters/configfile"
+	"quartermaster/adapters/keyfile"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/config"
+	"quartermaster/domain"
+)
+
+// minuteOf is the input of scheduled work: the time at which it was due, to the minute,
+// as cron's fields have it.
+func minuteOf(tick time.Time) string { return tick.Format("2006-01-02T15:04Z") }
+
+// jobs returns what the configuration schedules.
+func jobs(h *app.Conn, cfg *config.Config, log *slog.Logger) ([]*job, error) {
+	var jobs []*job
+	var errs []error
+	add := func(name, at string, missed time.Duration, input func(time.Time) string, do func(context.Context, time.Time) (string, error)) {
+		if at == "" {
+			return
+		}
+		times, err := config.ParseSchedule(at)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("schedule %s: %w", name, err))
+			return
+		}
+		jobs = append(jobs, &job{name: name, times: times, missed: missed, input: input, do: do})
+	}
+	s := &cfg.Schedules
+	add("plan", s.Plan, missedDay, minuteOf, func(ctx context.Context, tick time.Time) (string, error) {
+		return h.PlanOnce(ctx, app.PlanSource, domain.InstantOf(tick), app.Now())
+	})
+	add("snapshot", s.Snapshot, missedDay, minuteOf, func(ctx context.Context, _ time.Time) (string, error) {
+		return h.Snapshot(ctx)
+	})
+	// The time is part of the input: who asks to be reminded on five days is.
+	remind := func(tick time.Time) string {
+		return app.MonthBefore(tick).From.Time().Format("2006-01") + " at " + minuteOf(tick)
+	}
+	add("close_reminder", s.CloseReminder, missedMonth, remind, func(ctx context.Context, tick time.Time) (string, error) {
+		return h.Remind(ctx, tick, func(entity string, period domain.Interval) error {
+			log.Warn("the month before is not closed", "alert", reminderType, "entity", entity, "period", period.From.Time().Format("2006-01"))
+			return nil
+		})
+	})
+	hooks, err := newWebhooks(cfg.Webhooks)
+	errs = append(errs, err)
+	for _, w := range hooks {
+		if !w.reminded() {
+			continue
+		}
+		// Each on its own, so that one that fails does not have the others told again.
+		add("close_reminder webhook "+w.name, s.CloseReminder, missedMonth, remind, func(ctx context.Context, tick time.Time) (string, error) {
+			return h.Remind(ctx, tick, func(entity string, period domain.Interval) error {
+				r, err := newReminder(entity, period, tick)
+				if err != nil {
+					return err
+				}
+				return w.post(ctx, r.source, r.id, r.body)
+			})
+		})
+	}
+	if s.Checkpoint != "" {
+		key, err := keyfile.LoadFor(s.CheckpointKeyFile, configfile.Exposed)
+		errs = append(errs, err)
+		add("checkpoint", s.Checkpoint, missedDay, minuteOf, func(ctx context.Context, tick time.Time) (string, error) {
+			return h.Checkpoint(ctx, key, domain.InstantOf(tick), app.Now())
+		})
+	}
+	return jobs, errors.Join(errs...)
+}
+
+// reminder is what webhooks are told of books that are not closed: a CloudEvents
+// JSON event that stands in no log.
+type reminder struct {
+	source, id string
+	body       []byte
+}
+
+func newReminder(entity string, period domain.Interval, tick time.Time) (*reminder, error) {
+	r := &reminder{source: "quartermaster/schedule/close_reminder", id: entity + "/" + period.From.Time().Format("2006-01") + "/" + minuteOf(tick)}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(struct {
+		SpecVersion     string         `json:"specversion"`
+		ID              string         `json:"id"`
+		Source          string         `json:"source"`
+		Type            string         `json:"type"`
+		Time            domain.Instant `json:"time"`
+		Subject         string         `json:"subject"`
+		DataContentType string         `json:"datacontenttype"`
+		Data            any            `json:"data"`
+	}{"1.0", r.id, r.source, reminderType, domain.InstantOf(tick), entity, "application/json", struct {
+		Entity string          `json:"entity"`
+		Period domain.Interval `json:"period"`
+	}{entity, period}})
+	r.body = bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return r, err
+}

@@ -1,0 +1,422 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/httpapi"
+	"quartermaster/adapters/transport"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/config"
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/inventory"
+	"quartermaster/projections/registry"
+)
+
+// Daemon folds the log continuously, and answers for it.
+type Daemon struct {
+	App     *app.App
+	Log     *slog.Logger
+	OwnWait time.Duration // how long it waits for commands that hold the embedded log; 0: a minute
+	Watch   time.Duration // how often it looks at topics and schema; 0: 30 s
+}
+
+// Command is the command that runs the daemon on a log that the program's flags name.
+// asJSON tells whether it logs JSON lines.
+func Command(on *app.App, asJSON func() bool) *cobra.Command {
+	var (
+		listen string
+		gw     config.Gateway
+	)
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Hold the log and fold it continuously",
+		Long: `Serve holds the embedded log for other commands, which use it through the
+socket in the data directory, and folds new events as they come. It stops cleanly on
+SIGINT and SIGTERM.
+
+With --config it is one of any number of instances, on one machine or several,
+that share the partitions of an Apache Kafka and keep the rows in one Postgres.
+When an instance dies others take over what it folded within seconds; none
+counts an event twice. It also tells webhooks of events and runs what is
+scheduled, each once however many instances there are. See "quartermaster
+config" for the file, and "quartermaster generation status" for who folds what.
+
+  GET /healthz   200 while it works
+  GET /readyz    200 once the rows have caught up with the log; with --config also
+                 503, and why, while this instance has no session, while no
+                 generation of its folds is live, while a partition of the active
+                 generation that it folds stands still, and when the log was
+                 silent for longer than a minute; after ok come warnings: other
+                 generations that stand still, records that the log lost
+  GET /metrics   Prometheus metrics
+
+With --gateway, or gateway in the configuration, it takes events of nodes on an
+address of their own, each cluster's with the cluster's key ("quartermaster
+cluster register" makes it):
+
+  POST /v1/events     a batch of events from a node-reporter
+  POST /api/v1/write  what Prometheus scrapes, by remote write 1.0 or 2.0
+  GET  /api/v1/write  what became of the samples of the key's cluster, and why
+
+It answers once the log has acknowledged, and refuses events of other clusters.
+Other machines reach it over TLS only.
+
+With -o json it logs JSON lines: time, level, msg and what the message names.`,
+		Example: "  quartermaster serve\n  quartermaster serve --listen 0.0.0.0:7070\n" +
+			"  quartermaster serve --gateway 0.0.0.0:7443 --gateway-cert gateway.pem --gateway-key gateway.key\n  quartermaster serve --config /etc/quartermaster.yaml",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d := New(on, cmd.ErrOrStderr(), asJSON())
+			if on.Config == nil {
+				if err := gw.Check(); err != nil {
+					return err
+				}
+				return d.Serve(cmd.Context(), listen, gw)
+			}
+			if cmd.Flags().Changed("gateway") {
+				return errors.New("--gateway is for a log without a configuration: set gateway in " + on.ConfigPath)
+			}
+			if !cmd.Flags().Changed("listen") {
+				listen = on.Config.Listen
+			}
+			return d.ServeProduction(cmd.Context(), listen)
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:7070", "address of the HTTP endpoints")
+	gatewayFlags(cmd, &gw)
+	return cmd
+}
+
+// New returns a daemon that logs to w.
+func New(on *app.App, w io.Writer, asJSON bool) *Daemon {
+	var handler slog.Handler = slog.NewTextHandler(w, nil)
+	if asJSON {
+		handler = slog.NewJSONHandler(w, nil)
+	}
+	return &Daemon{App: on, Log: slog.New(handler)}
+}
+
+// ownWait is how long serve waits for commands that hold the log to finish.
+const ownWait = time.Minute
+
+// own opens the log as its owner, once whoever holds it lets go.
+func (d *Daemon) own(ctx context.Context) (*app.Conn, error) {
+	wait := cmp.Or(d.OwnWait, ownWait)
+	bound, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for first := true; ; first = false {
+		h, err := d.App.OpenLog(ctx)
+		if err != nil || h.Broker == nil || h.Broker.Owner() {
+			return h, err
+		}
+		if refused := h.Broker.Refusal(); refused != nil {
+			return nil, errors.Join(&app.DeniedError{Err: refused}, h.Shut())
+		}
+		gone := h.Broker.Done()
+		if first {
+			d.Log.Info("another process holds the log; waiting for it to finish", "data_dir", d.App.Dir, "at_most", wait.String())
+		}
+		select {
+		case <-gone:
+			err = nil
+		case <-bound.Done():
+			err = fmt.Errorf("another process holds %s, and has for %s: is quartermaster served from there already?", d.App.Dir, wait)
+		}
+		if err := errors.Join(err, h.Log.Close(), h.CloseBroker()); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// How often serve looks how long the log is, counts what is in quarantine and
+// missing, and asks whether a snapshot is due. The count reads every stream, which
+// rows in a database make every instance pay for.
+const (
+	lookEvery      = 5 * time.Second
+	countEvery     = 30 * time.Second
+	countRowsEvery = 5 * time.Minute
+	saveEvery      = 10 * time.Minute
+)
+
+// service is what both kinds of serve have in common: what it says of itself.
+type service struct {
+	app     *app.App
+	watch   time.Duration // how often it looks at topics and schema
+	log     *slog.Logger
+	conn    *app.Conn // nil until it is open
+	failure atomic.Pointer[error]
+	ready   atomic.Bool
+	// progress is what was folded, by generation of rows.
+	progress func() map[string]projections.Progress
+	more     []prometheus.Collector
+	// certificate is the one that the gateway shows; nil where there is none.
+	certificate *transport.Certificate
+
+	active    atomic.Pointer[string] // the generation that is read; nil: not known, or in memory
+	hindrance atomic.Pointer[error]  // why nothing, or not all, is folded at the moment
+	// behind are the partitions for which the rows cannot catch up.
+	behind atomic.Pointer[projections.Stops]
+
+	mu     sync.Mutex
+	seen   httpapi.Seen
+	seenAt time.Time // when the log was last heard of
+}
+
+func (d *Daemon) newService() *service {
+	s := &service{app: d.App, log: d.Log, watch: cmp.Or(d.Watch, watchEvery)}
+	s.seen.Quarantined = -1
+	return s
+}
+
+// answer serves the HTTP endpoints until ctx ends. It returns once it listens;
+// wait returns when it has stopped. What makes it fail ends ctx by cancel.
+func (s *service) answer(ctx context.Context, cancel context.CancelCauseFunc, listen string) (wait func(), err error) {
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
+	if err != nil {
+		return nil, fmt.Errorf("serve: %w", err)
+	}
+	srv := &http.Server{
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		Handler: httpapi.Handler(httpapi.Status{
+			Failure: func() error {
+				if e := s.failure.Load(); e != nil {
+					return *e
+				}
+				return nil
+			},
+			CaughtUp: s.ready.Load,
+			Behind: func() projections.Stops {
+				if stops := s.behind.Load(); stops != nil {
+					return *stops
+				}
+				return nil
+			},
+			Hindrance: func() error {
+				var err error
+				if e := s.hindrance.Load(); e != nil {
+					err = *e
+				}
+				_, invalid := s.validity()
+				return errors.Join(err, invalid)
+			},
+			Warnings: func() (warnings []string) {
+				if warning, _ := s.validity(); warning != "" {
+					warnings = append(warnings, warning)
+				}
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return append(warnings, app.TrimmedTexts(s.seen.First)...)
+			},
+			Progress: s.progress,
+			Active: func() string {
+				if g := s.active.Load(); g != nil {
+					return *g
+				}
+				return ""
+			},
+			Seen: func() httpapi.Seen {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				seen := s.seen
+				seen.End, seen.First, seen.Missing = s.seen.End.Clone(), s.seen.First.Clone(), maps.Clone(s.seen.Missing)
+				return seen
+			},
+			More: s.more,
+		}),
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := srv.Serve(transport.Limit(ln, maxStatusConnections)); !errors.Is(err, http.ErrServerClosed) {
+			cancel(fmt.Errorf("serve: %w", err))
+		}
+	})
+	wg.Go(func() {
+		<-ctx.Done()
+		bound, stop := context.WithTimeout(context.Background(), 5*time.Second)
+		defer stop()
+		if err := srv.Shutdown(bound); err != nil {
+			s.log.Warn("some requests were cut off", "error", err)
+		}
+	})
+	s.log.Info("listening", "address", ln.Addr().String(), "log", s.app.Place())
+	return wg.Wait, nil
+}
+
+// validity returns a warning while the gateway's certificate ends soon, and an error while
+// it is not valid.
+func (s *service) validity() (warning string, err error) {
+	if s.certificate == nil {
+		return "", nil
+	}
+	if _, warning, err = s.certificate.Validity(time.Now()); err != nil {
+		return "", fmt.Errorf("gateway: %w", err)
+	}
+	if warning != "" {
+		warning = "gateway: " + warning
+	}
+	return warning, nil
+}
+
+// look looks at the log and the rows, until ctx ends.
+func (s *service) look(ctx context.Context) {
+	every := countEvery
+	if s.conn.DB != nil {
+		every = countRowsEvery
+	}
+	log, rows := time.NewTicker(lookEvery), time.NewTicker(every)
+	defer log.Stop()
+	defer rows.Stop()
+	s.count(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-log.C:
+			if trimmed, end, err := s.conn.Bounds(ctx); err == nil { // else folding meets the same failure, and says so
+				s.bounded(trimmed, end)
+			}
+		case <-rows.C:
+			s.count(ctx)
+		}
+	}
+}
+
+// bounded notes what the log was seen to hold, and says what it lacks when that is news.
+func (s *service) bounded(trimmed, end domain.Position) {
+	s.mu.Lock()
+	before := s.seen.First
+	s.seen.First, s.seen.End, s.seenAt = trimmed, end, time.Now()
+	s.mu.Unlock()
+	if !maps.Equal(before, trimmed) {
+		for _, text := range app.TrimmedTexts(trimmed) {
+			s.log.Error(text)
+		}
+	}
+}
+
+// count counts what is in quarantine and what is missing.
+func (s *service) count(ctx context.Context) {
+	err := s.conn.View(ctx, func(v projections.View) error {
+		open, err := registry.Open(v)
+		if err != nil {
+			return err
+		}
+		missing, err := registry.Missing(v)
+		if err != nil {
+			return err
+		}
+		uncompared, err := inventory.UncomparedStreams(v)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if n := totalUncompared(uncompared); n > totalUncompared(s.seen.Uncompared) {
+			s.log.Warn("events may be repeats or not, as what came first is no longer remembered; some may be forged: see \"quartermaster inventory\"",
+				"events", n, "streams", len(uncompared), "first", uncompared[0].String())
+		}
+		s.seen.Quarantined, s.seen.Missing, s.seen.Uncompared = open.For(""), missing, uncompared
+		return nil
+	})
+	if err != nil && ctx.Err() == nil {
+		s.log.Warn("cannot count what is in quarantine and what is missing", "error", err)
+	}
+}
+
+func totalUncompared(streams []inventory.Uncompared) (n uint64) {
+	for i := range streams {
+		n += streams[i].Dropped + streams[i].Quarantined
+	}
+	return n
+}
+
+// Serve holds the embedded log and folds it, until ctx ends.
+func (d *Daemon) Serve(ctx context.Context, listen string, gw config.Gateway) (err error) {
+	s := d.newService()
+	gateway := s.newGateway(gw)
+	h, err := d.own(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.Close()) }()
+	s.conn = h
+	s.progress = func() map[string]projections.Progress {
+		return map[string]projections.Progress{"": h.Runner.Progress()}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	wait, err := s.answer(ctx, cancel, listen)
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	defer func() {
+		cancel(nil)
+		wg.Wait()
+		wait()
+	}()
+	if gateway != nil {
+		pushed, err := gateway.serve(ctx, cancel)
+		if err != nil {
+			return err
+		}
+		wg.Go(pushed)
+	}
+
+	start := time.Now()
+	h.Load()
+	if err := h.CatchUp(ctx); err != nil {
+		if ctx.Err() != nil {
+			return stopped(ctx)
+		}
+		return err
+	}
+	s.ready.Store(true)
+	s.log.Info("caught up", "events", h.Runner.Progress().Records, "seconds", time.Since(start).Seconds())
+
+	wg.Go(func() { s.look(ctx) })
+	wg.Go(func() { s.tell(ctx) })
+	wg.Go(func() {
+		save := time.NewTicker(saveEvery)
+		defer save.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-save.C:
+				if err := h.Save(); err != nil {
+					s.log.Error("cannot write a snapshot", "error", err)
+				}
+			}
+		}
+	})
+	if err := h.Runner.Follow(ctx); err != nil {
+		s.failure.Store(&err)
+		return err
+	}
+	s.log.Info("stopping", "position", h.Runner.Progress().Position.String())
+	return stopped(ctx)
+}
+
+// stopped tells a wanted stop from a failure.
+func stopped(ctx context.Context) error {
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+)
+
+// Summary is a plan on one screen: what it costs and saves, what commitments do in it,
+// what it leaves out, and what holds it back. It is a pure function of the plan, and in no
+// recorded document.
+type Summary struct {
+	Plan     string          `json:"plan"`
+	Horizon  domain.Interval `json:"horizon"`
+	Currency string          `json:"currency"`
+	Regions  []string        `json:"regions"`
+	Pools    int             `json:"pools"`
+	// Cost is the plan's net present cost, and LowerBound what is proven of it.
+	Cost       domain.Decimal `json:"cost"`
+	LowerBound domain.Decimal `json:"lower_bound"`
+	Gap        domain.Decimal `json:"gap"`
+	// Savings compare Cost with what is done without a plan: [BuyNothing],
+	// [UnderQuota] and [WithoutQuota], in this order, as far as the plan has them.
+	Savings []Saving `json:"savings"`
+	// Purchases are how many orders the plan makes, Units and GPUs what they buy, and
+	// Upfront what is paid upfront, nominal.
+	Purchases int            `json:"purchases"`
+	Units     int            `json:"units"`
+	GPUs      int            `json:"gpus"`
+	Upfront   domain.Decimal `json:"upfront"`
+	// Coverage is the percentage of the GPU-hours of demand that commitments and owned
+	// machines serve, Utilization the percentage of their GPU-hours that serve; rounded
+	// to two places, half away from zero, and null where there are no such hours.
+	Coverage    *domain.Decimal `json:"commitment_coverage_percent"`
+	Utilization *domain.Decimal `json:"commitment_utilization_percent"`
+	Excluded    []Excluded      `json:"excluded"`
+	// Binding are the bounds that the plan runs into, those that cost most first.
+	Binding []SummaryBinding `json:"binding"`
+}
+
+// Names of what a plan is compared with. Each is one number of a plan.
+const (
+	BuyNothing   = "buy nothing"           // Amounts.Current
+	UnderQuota   = "on-demand under quota" // the course on_demand: nothing held, and what the quota refuses is penalised
+	WithoutQuota = "on-demand, no quota"   // Amounts.OnDemand
+)
+
+// Saving is what a plan saves against something else, negative where that is cheaper.
+type Saving struct {
+	Against string         `json:"against"`
+	Cost    domain.Decimal `json:"cost"`
+	Amount  domain.Decimal `json:"amount"` // Cost less the plan's
+	// Percent is Amount in percent of Cost, rounded to two places, half away from zero;
+	// null where Cost is 0.
+	Percent *domain.Decimal `json:"percent"`
+}
+
+// Excluded is what a plan leaves out for one reason.
+type Excluded struct {
+	What   string   `json:"what"` // pools, commitments or offers
+	Reason string   `json:"reason"`
+	Count  int      `json:"count"`
+	Names  []string `json:"names"` // of pools and commitments all, of offers the first of each pool
+	// Next is what whoever asked can do about it, "" where nothing is known.
+	Next string `json:"next_step,omitempty"`
+}
+
+// SummaryBinding is a bound with the pool, or the pools, that run into it.
+type SummaryBinding struct {
+	Pools []string `json:"pools"` // as "region kind"
+	Binding
+}
+
+// Summary returns a plan on one screen.
+func (p *Plan) Summary() *Summary {
+	s := &Summary{
+		Plan: p.ID, Horizon: p.Horizon, Currency: p.Assumptions.Currency, Regions: []string{}, Excluded: []Excluded{}, Binding: []SummaryBinding{},
+		Cost: p.Total.Cost, LowerBound: p.Total.LowerBound, Gap: p.Total.Gap, Savings: p.savings(),
+	}
+	var served, held, idle decimal.Decimal // in GPU-hours
+	for i := range p.Regions {
+		r := &p.Regions[i]
+		s.Regions = append(s.Regions, r.Region)
+		s.Pools += len(r.Pools)
+		for j := range r.Purchases {
+			b := &r.Purchases[j]
+			s.Purchases++
+			s.Units += b.Units
+			s.GPUs += b.GPUs
+			s.Upfront = s.Upfront.Add(b.Upfront)
+		}
+		for j := range r.Pools {
+			q := &r.Pools[j]
+			gpus := decimal.NewFromInt(int64(max(1, q.GPUsPerUnit)))
+			hours := func(n int64) decimal.Decimal { return decimal.NewFromInt(n).Mul(gpus) }
+			v := &q.Served
+			held, idle = held.Add(hours(v.Held)), idle.Add(hours(v.Unused))
+			served = served.Add(hours(v.Held)).Add(hours(v.Spot)).Add(hours(v.OnDemand)).Add(hours(v.Shortage))
+			name := p.poolName(r.Region, q.Kind)
+			for _, b := range q.Binding {
+				s.Binding = append(s.Binding, SummaryBinding{[]string{name}, b})
+			}
+			for _, l := range q.LeftOut {
+				s.exclude("offers", l.Reason, "", l.Offers, l.First)
+			}
+		}
+	}
+	s.Coverage, s.Utilization = percentOf(held, served), percentOf(held, held.Add(idle))
+	for i := range p.Components {
+		for _, b := range p.Components[i].Binding {
+			s.Binding = append(s.Binding, SummaryBinding{slices.Clone(p.Components[i].Pools), b})
+		}
+	}
+	for _, l := range p.Left {
+		s.exclude("pools", l.Reason, l.Next, 1, p.poolName(l.Region, l.Kind))
+	}
+	for i := range p.Ignored {
+		s.exclude("commitments", p.Ignored[i].Reason, "", 1, p.Ignored[i].Commitment)
+	}
+	order := []string{"pools", "commitments", "offers"}
+	slices.SortStableFunc(s.Excluded, func(a, b Excluded) int {
+		return cmp.Or(cmp.Compare(slices.Index(order, a.What), slices.Index(order, b.What)), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Next, b.Next))
+	})
+	slices.SortStableFunc(s.Binding, func(a, b SummaryBinding) int {
+		return cmp.Or(boundPrice(b.Price).Cmp(boundPrice(a.Price)), cmp.Compare(len(b.Months), len(a.Months)), slices.Compare(a.Pools, b.Pools),
+			cmp.Compare(a.Constraint, b.Constraint), cmp.Compare(a.Detail, b.Detail))
+	})
+	return s
+}
+
+// boundPrice orders bounds of which nobody knows a price behind all others.
+func boundPrice(price *domain.Decimal) domain.Decimal {
+	if price == nil {
+		return decimal.NewFromInt(-1)
+	}
+	return *price
+}
+
+func (p *Plan) poolName(region, kind string) string { return strings.TrimSpace(region + " " + kind) }
+
+// savings compares the plan with what is done without one.
+func (p *Plan) savings() []Saving {
+	saving := func(against string, cost domain.Decimal) Saving {
+		amount := cost.Sub(p.Total.Cost)
+		return Saving{against, cost, amount, percentOf(amount, cost)}
+	}
+	out := []Saving{saving(BuyNothing, p.Total.Current)}
+	if i := slices.IndexFunc(p.Courses, func(c Course) bool { return c.Course == "on_demand" }); i >= 0 {
+		out = append(out, saving(UnderQuota, p.Courses[i].Cost))
+	}
+	return append(out, saving(WithoutQuota, p.Total.OnDemand))
+}
+
+// exclude adds what is left out to what is for the same reason.
+func (s *Summary) exclude(what, reason, next string, count int, name string) {
+	i := slices.IndexFunc(s.Excluded, func(x Excluded) bool { return x.What == what && x.Reason == reason && x.Next == next })
+	if i < 0 {
+		i = len(s.Excluded)
+		s.Excluded = append(s.Excluded, Excluded{What: what, Reason: reason, Next: next, Names: []string{}})
+	}
+	x := &s.Excluded[i]
+	x.Count += count
+	if name != "" && !slices.Contains(x.Names, name) {
+		x.Names = append(x.Names, name)
+	}
+}
+
+// percentOf returns the percentage that a part is of a whole, nil of nothing.
+func percentOf(part, whole domain.Decimal) *domain.Decimal {
+	if whole.IsZero() {
+		return nil
+	}
+	percent := part.Shift(2).DivRound(whole, 2)
+	return &percent
+}

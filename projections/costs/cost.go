@@ -1,0 +1,135 @@
+package costs
+
+import (
+	"cmp"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+	"quartermaster/projections"
+)
+
+// Cost is money in the two ledgers, exact, with the GPU time that it bought, in
+// milliseconds of a whole GPU.
+//
+// The three rates are Effective per GPU-hour, rounded half away from zero to six places.
+// Each has all of Effective above the line: what a team pays for tax, for idle time and
+// for a commitment is part of what its GPU-hours cost. They differ in what they are
+// divided by, so that of one cost, bought is the lowest and useful the highest. A rate
+// that is not defined is null and says why; it is never 0.
+type Cost struct {
+	Currency  string             `json:"currency"`  // ISO 4217
+	Billed    attribution.Amount `json:"billed"`    // reconciles with invoices
+	Effective attribution.Amount `json:"effective"` // reconciles with commitments over their term
+	// BilledMinor and EffectiveMinor are the same in whole minor units of the currency.
+	// Those of groups add up to those of totals; see [Report].
+	BilledMinor    attribution.Minor `json:"billed_minor"`
+	EffectiveMinor attribution.Minor `json:"effective_minor"`
+
+	Bought    int64 `json:"bought_gpu_ms"`    // as the lines state it; see [attribution.Allocation]
+	Allocated int64 `json:"allocated_gpu_ms"` // the part of Bought that somebody held
+	// Measured is the part of Allocated for which activity was measured.
+	Measured int64 `json:"measured_gpu_ms"`
+	// Useful is Measured times the activity; null where something was allocated and
+	// nothing of it was measured.
+	Useful *int64 `json:"useful_gpu_ms"`
+
+	// PerBought is Effective per hour of Bought, PerAllocated per hour of Allocated, and
+	// PerUseful per hour of Useful. What was not measured is not useful, so PerUseful is
+	// an upper bound where Measured is less than Allocated. The Absent of a rate is why it
+	// is null, "" where it is not.
+	PerBought          *domain.Decimal `json:"effective_per_bought_gpu_hour"`
+	PerBoughtAbsent    Absent          `json:"effective_per_bought_gpu_hour_absent,omitempty"`
+	PerAllocated       *domain.Decimal `json:"effective_per_allocated_gpu_hour"`
+	PerAllocatedAbsent Absent          `json:"effective_per_allocated_gpu_hour_absent,omitempty"`
+	PerUseful          *domain.Decimal `json:"effective_per_useful_gpu_hour"`
+	PerUsefulAbsent    Absent          `json:"effective_per_useful_gpu_hour_absent,omitempty"`
+
+	useful int64
+}
+
+// Absent is why a rate, or a change, is not defined.
+type Absent string
+
+// The reasons.
+const (
+	NoneBought    Absent = "none bought"    // no line says that it bought GPU time, or all was taken back
+	NoneAllocated Absent = "none allocated" // nobody held what was bought
+	NotMeasured   Absent = "not measured"   // somebody held it, and nobody measured its activity
+	NoneUseful    Absent = "none useful"    // it was measured, and did nothing
+)
+
+func (c *Cost) add(l *attribution.Allocation) {
+	c.Billed, c.Effective = c.Billed.Add(l.Billed), c.Effective.Add(l.Effective)
+	c.Bought += l.BoughtMs
+	c.Allocated += l.AllocatedMs
+	c.Measured += l.MeasuredMs
+	c.useful += l.UsefulMs
+}
+
+// sum adds another cost that is finished.
+func (c *Cost) sum(o *Cost) {
+	c.Billed, c.Effective = c.Billed.Add(o.Billed), c.Effective.Add(o.Effective)
+	c.Bought += o.Bought
+	c.Allocated += o.Allocated
+	c.Measured += o.Measured
+	if o.Useful != nil {
+		c.useful += *o.Useful
+	}
+}
+
+// finish fills in what follows from the sums, but for minor units.
+func (c *Cost) finish() {
+	c.Useful = usefulOf(c.Allocated, c.Measured, c.useful)
+	c.PerBought, c.PerAllocated, c.PerUseful = c.per(c.Bought), c.per(c.Allocated), c.per(c.useful)
+	if c.Bought == 0 {
+		c.PerBoughtAbsent = NoneBought
+	}
+	if c.Allocated == 0 {
+		c.PerAllocatedAbsent = cmp.Or(c.PerBoughtAbsent, NoneAllocated)
+	}
+	if c.useful == 0 {
+		switch c.PerUsefulAbsent = c.PerAllocatedAbsent; {
+		case c.PerUsefulAbsent != "":
+		case c.Measured == 0:
+			c.PerUsefulAbsent = NotMeasured
+		default:
+			c.PerUsefulAbsent = NoneUseful
+		}
+	}
+}
+
+// per is the effective cost per hour of so much GPU time, nil of none.
+func (c *Cost) per(ms int64) *domain.Decimal {
+	if ms == 0 {
+		return nil
+	}
+	rate := c.Effective.Decimal().Mul(decimal.NewFromInt(projections.MsPerHour)).DivRound(decimal.NewFromInt(ms), 6)
+	return &rate
+}
+
+// usefulOf is useful time where it is known: where nobody held anything nothing was
+// useful, and of what was held and not measured nobody knows.
+func usefulOf(allocated, measured, useful int64) *int64 {
+	if allocated != 0 && measured == 0 {
+		return nil
+	}
+	return &useful
+}
+
+// amount returns what counts in a ledger.
+func (c *Cost) amount(of Ledger) attribution.Amount {
+	if of == Billed {
+		return c.Billed
+	}
+	return c.Effective
+}
+
+// minor returns the same in minor units.
+func (c *Cost) minor(of Ledger) attribution.Minor {
+	if of == Billed {
+		return c.BilledMinor
+	}
+	return c.EffectiveMinor
+}

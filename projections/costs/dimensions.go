@@ -1,0 +1,243 @@
+package costs
+
+import (
+	"cmp"
+	"time"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+	"quartermaster/projections/dimension"
+	"quartermaster/projections/usage"
+)
+
+// Dimension is what costs are grouped by and narrowed to.
+type Dimension = dimension.Name
+
+// The dimensions. Workspace may be one of the platform's accounts. Region is
+// the cluster's, else the line's. Day and hour are empty where a line's charge
+// period was not spread over time.
+const (
+	ByWorkspace     Dimension = "workspace"
+	ByComponent     Dimension = "component"
+	ByClass         Dimension = "class"
+	ByCluster       Dimension = "cluster"
+	ByDeployment    Dimension = "deployment"
+	ByWorkloadClass Dimension = "workload_class"
+	ByGPUModel      Dimension = "gpu_model"
+	ByBillingModel  Dimension = "billing_model"
+	ByProvider      Dimension = "provider"
+	ByProviderClass Dimension = "provider_class"
+	ByRegion        Dimension = "region"
+	ByInvoice       Dimension = "invoice"
+	ByLine          Dimension = "line"
+	ByDay           Dimension = "day"
+	ByHour          Dimension = "hour"
+	ByMatchMethod   Dimension = "match_method"
+)
+
+// part is what has one value in each dimension: an allocation of a month's books.
+type part struct {
+	books      *books
+	allocation *attribution.Allocation
+}
+
+// costKey is a group's key with no more in it than was asked for.
+type costKey struct {
+	workspace, cluster, deployment, region, issuer, account, invoice, line, currency string
+	provider, providerClass, model, billing, workload                                string
+
+	component attribution.Component
+	class     attribution.Class
+	method    attribution.MatchMethod
+	hour      domain.Instant // 0: not spread over time
+}
+
+var dimensions = dimension.Set[part, costKey]{
+	{
+		Name: ByWorkspace, Doc: "who is charged, or an account of the platform", Blank: "(nobody)",
+		Read:  func(p *part, k *costKey) { k.workspace = p.allocation.Workspace },
+		Value: func(k *costKey) string { return k.workspace },
+	},
+	{
+		Name: ByComponent, Doc: "what became of what was paid for", Values: namesOf[attribution.Component](),
+		Read:    func(p *part, k *costKey) { k.component = p.allocation.Component },
+		Value:   func(k *costKey) string { return k.component.String() },
+		Compare: func(a, b *costKey) int { return cmp.Compare(a.component, b.component) },
+	},
+	{
+		Name: ByClass, Doc: "what kind of charge the line is", Values: namesOf[attribution.Class](),
+		Read:    func(p *part, k *costKey) { k.class = p.allocation.Line.Class },
+		Value:   func(k *costKey) string { return k.class.String() },
+		Compare: func(a, b *costKey) int { return cmp.Compare(a.class, b.class) },
+	},
+	{
+		Name: ByCluster, Doc: "the cluster", Blank: "(none)",
+		Read:  func(p *part, k *costKey) { k.cluster = p.allocation.Cluster },
+		Value: func(k *costKey) string { return k.cluster },
+	},
+	{
+		Name: ByDeployment, Doc: "the deployment that held what was paid for", Blank: "(none)",
+		Read:  func(p *part, k *costKey) { k.deployment = p.allocation.Deployment },
+		Value: func(k *costKey) string { return k.deployment },
+	},
+	{
+		Name: ByWorkloadClass, Doc: "the class of that deployment; none for what nobody held", Values: usage.WorkloadClasses,
+		Read:  func(p *part, k *costKey) { k.workload = p.workload() },
+		Value: func(k *costKey) string { return k.workload },
+	},
+	{
+		Name: ByGPUModel, Doc: "the GPU model of the machines that it is for",
+		Read:  func(p *part, k *costKey) { k.model = cmp.Or(p.allocation.Hardware.GPUModel, dimension.Unknown) },
+		Value: func(k *costKey) string { return k.model },
+	},
+	{
+		Name: ByBillingModel, Doc: "how those machines are declared to be paid for, else how the line is", Values: usage.BillingModels,
+		Read: func(p *part, k *costKey) {
+			k.billing = cmp.Or(string(p.allocation.Hardware.Billing), dimension.Unknown)
+		},
+		Value: func(k *costKey) string { return k.billing },
+	},
+	{
+		Name: ByProvider, Doc: "the cluster's provider, else that of the billing account's clusters, else the invoice's issuer",
+		Read:  func(p *part, k *costKey) { k.provider, _ = p.provider() },
+		Value: func(k *costKey) string { return k.provider },
+	},
+	{
+		Name: ByProviderClass, Doc: "the class of the cluster's provider, else of the billing account's clusters", Values: usage.ProviderClasses,
+		Read:  func(p *part, k *costKey) { _, k.providerClass = p.provider() },
+		Value: func(k *costKey) string { return k.providerClass },
+	},
+	{
+		Name: ByRegion, Doc: "the cluster's region, else the line's", Blank: "(none)",
+		Read:  func(p *part, k *costKey) { k.region = p.books.region(p.allocation) },
+		Value: func(k *costKey) string { return k.region },
+	},
+	{
+		Name: ByInvoice, Doc: "the invoice, with issuer and billing account", Blank: "(none)",
+		Read: func(p *part, k *costKey) {
+			k.issuer, k.account, k.invoice = p.allocation.Line.Issuer, p.allocation.Line.Account, p.allocation.Line.Invoice
+		},
+		Value: func(k *costKey) string { return ledgerName(k.issuer, k.account, k.invoice) },
+	},
+	{
+		Name: ByLine, Doc: "the billing line, with issuer and billing account", Blank: "(none)",
+		Read: func(p *part, k *costKey) {
+			k.issuer, k.account, k.line = p.allocation.Line.Issuer, p.allocation.Line.Account, p.allocation.Line.ID
+		},
+		Value: func(k *costKey) string { return ledgerName(k.issuer, k.account, k.line) },
+	},
+	{
+		Name: ByDay, Doc: "the day, in UTC", Blank: "(whole period)",
+		Read: func(p *part, k *costKey) { k.hour = max(k.hour, p.allocation.Hour.DayStart()) }, // beside the hour, the hour says it
+		Value: func(k *costKey) string {
+			if k.hour == 0 {
+				return ""
+			}
+			return k.hour.Time().Format(time.DateOnly)
+		},
+		Compare: func(a, b *costKey) int { return cmp.Compare(a.hour.DayStart(), b.hour.DayStart()) },
+	},
+	{
+		Name: ByHour, Doc: "the hour, in UTC", Blank: "(whole period)",
+		Read:    func(p *part, k *costKey) { k.hour = max(k.hour, p.allocation.Hour) },
+		Value:   func(k *costKey) string { return k.hour.String() },
+		Compare: func(a, b *costKey) int { return cmp.Compare(a.hour, b.hour) },
+	},
+	{
+		Name: ByMatchMethod, Doc: "how the line found what it is for", Values: namesOf[attribution.MatchMethod](),
+		Read:    func(p *part, k *costKey) { k.method = p.allocation.MatchMethod },
+		Value:   func(k *costKey) string { return k.method.String() },
+		Compare: func(a, b *costKey) int { return cmp.Compare(a.method, b.method) },
+	},
+}
+
+// namesOf returns the names of all values of an enumeration, which begins at 1.
+func namesOf[T interface {
+	~uint8
+	String() string
+}]() (names []string) {
+	unknown := T(0).String()
+	for v := T(1); ; v++ {
+		name := v.String()
+		if len(name) > len("unknown(") && name[:len("unknown(")] == unknown[:len("unknown(")] {
+			return names
+		}
+		names = append(names, name)
+	}
+}
+
+// Dimensions returns every dimension.
+func Dimensions() []Dimension { return dimensions.Names() }
+
+// ParseDimensions reads the names of dimensions. Its error is a [dimension.UnknownError]
+// where one is unknown.
+func ParseDimensions(names []string) ([]Dimension, error) { return dimensions.Parse(names) }
+
+// ParseConditions reads conditions of the form dimension=value.
+func ParseConditions(words []string) ([]dimension.Condition, error) {
+	return dimensions.ParseConditions(words)
+}
+
+// Blank returns what a table shows for an empty value of a dimension.
+func Blank(d Dimension) string {
+	if of := dimensions.Find(d); of != nil {
+		return of.Blank
+	}
+	return ""
+}
+
+// workload returns the class of the deployment that held what an allocation is for, in
+// its hour, else in the line's charge period.
+func (p *part) workload() string {
+	l := p.allocation
+	if l.Component != attribution.Allocated {
+		return dimension.None
+	}
+	during := l.Line.ChargePeriod
+	if l.Hour != 0 {
+		during = domain.Interval{From: l.Hour, To: l.Hour}
+	}
+	return p.books.workloads.Class(l.Cluster, l.Deployment, l.Workspace, during)
+}
+
+// provider returns who provides what an allocation is for, and of which class that is.
+func (p *part) provider() (provider, class string) {
+	l := p.allocation
+	if c, _ := p.books.fleet.Cluster(l.Cluster, cmp.Or(l.Hour, l.Line.ChargePeriod.From)); c != nil {
+		return cmp.Or(c.Provider, dimension.Unknown), cmp.Or(string(c.ProviderClass), dimension.Unknown)
+	}
+	of := p.books.providerOf(l.Line.Account)
+	return cmp.Or(of.provider, l.Line.Issuer, dimension.Unknown), cmp.Or(of.class, dimension.Unknown)
+}
+
+type provider struct{ provider, class string }
+
+// providerOf returns what the clusters of a billing account have in common in the month:
+// those that are declared with it, and those that have nodes of it.
+func (b *books) providerOf(account string) provider {
+	if known, ok := b.providers[account]; ok {
+		return known
+	}
+	of := provider{}
+	join := func(into *string, value string) {
+		switch value = cmp.Or(value, dimension.Unknown); {
+		case *into == "":
+			*into = value
+		case *into != value:
+			*into = dimension.Mixed
+		}
+	}
+	clusters := map[string]bool{}
+	for i := range b.nodes {
+		clusters[b.nodes[i].Cluster] = clusters[b.nodes[i].Cluster] || b.nodes[i].Account == account
+	}
+	for id := range b.fleet.Clusters {
+		c, _ := b.fleet.Cluster(id, b.month.To-1)
+		if account != "" && (c.BillingAccount == account || clusters[id]) {
+			join(&of.provider, c.Provider)
+			join(&of.class, string(c.ProviderClass))
+		}
+	}
+	b.providers[account] = of
+	return of
+}

@@ -1,0 +1,128 @@
+package costs
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"quartermaster/domain/attribution"
+	"quartermaster/projections/dimension"
+)
+
+// Group is the cost of one group. Key has a value for each dimension that was asked for.
+type Group struct {
+	Key map[Dimension]string `json:"key"`
+	Cost
+	Allocations int `json:"allocations"` // how many it is the sum of
+	// Largest are the largest of them, as far as they were asked for.
+	Largest []Allocation `json:"largest,omitempty"`
+}
+
+// sums adds up allocations by group. Its size follows groups.
+type sums struct {
+	query  *Query
+	by     []*dimension.Of[part, costKey]
+	picker *dimension.Picker[part, costKey]
+	groups map[costKey]*groupSum
+	totals map[string]*Cost
+
+	key   costKey // of the allocation that is added
+	last  costKey // of sum and total
+	sum   *groupSum
+	total *Cost
+}
+
+type groupSum struct {
+	Cost
+	allocations int
+	largest     []Allocation // the largest first
+}
+
+func newSums(q *Query) (*sums, error) {
+	s := &sums{query: q, groups: map[costKey]*groupSum{}, totals: map[string]*Cost{}}
+	var err error
+	if s.by, err = dimensions.By(q.By); err != nil {
+		return nil, fmt.Errorf("costs by %v: %w", q.By, err)
+	}
+	if s.picker, err = dimensions.Picker(q.Where); err != nil {
+		return nil, fmt.Errorf("costs where %v: %w", q.Where, err)
+	}
+	switch q.LargestBy {
+	case "", Effective, Billed:
+		return s, nil
+	}
+	return nil, fmt.Errorf("largest by ledger %q: want %s or %s", q.LargestBy, Effective, Billed)
+}
+
+func (s *sums) add(p *part) {
+	if !s.picker.Picks(p) {
+		return
+	}
+	l := p.allocation
+	s.key = costKey{currency: l.Line.Currency}
+	for _, d := range s.by {
+		d.Read(p, &s.key)
+	}
+	if s.sum == nil || s.key != s.last {
+		if s.sum = s.groups[s.key]; s.sum == nil {
+			s.sum = &groupSum{Cost: Cost{Currency: s.key.currency}}
+			s.groups[s.key] = s.sum
+		}
+		if s.total = s.totals[s.key.currency]; s.total == nil {
+			s.total = &Cost{Currency: s.key.currency}
+			s.totals[s.key.currency] = s.total
+		}
+		s.last = s.key
+	}
+	s.sum.add(l)
+	s.total.add(l)
+	s.sum.allocations++
+	s.sum.keep(l, s.query)
+}
+
+// keep notes an allocation if it is among the largest of its group: by magnitude, and of
+// equal ones the first in the order of [attribution.Run].
+func (g *groupSum) keep(l *attribution.Allocation, q *Query) {
+	if q.Largest <= 0 {
+		return
+	}
+	of := func(billed, effective attribution.Amount) attribution.Amount {
+		if q.LargestBy == Billed {
+			return billed.Abs()
+		}
+		return effective.Abs()
+	}
+	size := of(l.Billed, l.Effective)
+	n := len(g.largest)
+	if n == q.Largest && of(g.largest[n-1].Billed, g.largest[n-1].Effective).Cmp(size) >= 0 {
+		return
+	}
+	at := n
+	for at > 0 && of(g.largest[at-1].Billed, g.largest[at-1].Effective).Cmp(size) < 0 {
+		at--
+	}
+	if n == q.Largest {
+		g.largest = g.largest[:n-1]
+	}
+	g.largest = slices.Insert(g.largest, at, newAllocation(l))
+}
+
+// report enters what was added up, in order, and rounds it to minor units.
+func (s *sums) report(r *Report) {
+	keys := make([]costKey, 0, len(s.groups))
+	for k := range s.groups {
+		keys = append(keys, k)
+	}
+	for _, of := range dimension.Groups(s.by, keys, func(a, b *costKey) int { return strings.Compare(a.currency, b.currency) }) {
+		sum := s.groups[of.Key]
+		g := Group{Key: dimension.Named(s.by, of), Cost: sum.Cost, Allocations: sum.allocations, Largest: sum.largest}
+		g.finish()
+		r.Groups = append(r.Groups, g)
+	}
+	for _, currency := range slices.Sorted(maps.Keys(s.totals)) {
+		s.totals[currency].finish()
+		r.Totals = append(r.Totals, *s.totals[currency])
+	}
+	r.roundMinor()
+}
