@@ -86,10 +86,12 @@ demo-node: build simdcgm ## Show a GPU node end to end on a simulated DCGM, with
 test: solver ## Run the tests with few cases each
 	$(TEST) $(PKG)
 
+# The detector sleeps a second at the end of every process, and scripts start hundreds. Three
+# packages at once, because those of the node programs wait most of the time.
 .PHONY: race
 race: solver ## Run the same tests under the race detector, which takes several times as long
 	@$(if $(COMPILER),,echo 'the race detector needs a C compiler'; exit 1)
-	$(TEST) -race $(PKG)
+	GORACE="$${GORACE:-atexit_sleep_ms=20}" $(TEST) -p 3 -race $(PKG)
 
 # Without the race detector: these are the demo and some hundred commands on its data.
 .PHONY: docs

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"quartermaster/domain"
+	"quartermaster/domain/long"
 	"quartermaster/projections"
 	"quartermaster/projections/storetest"
 )
@@ -14,7 +15,7 @@ import (
 // The reference bounds rows of faults as the folds do, whatever is reported in whatever
 // order.
 func TestReferenceBoundsFaults(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range uint64(long.Count(8, 400)) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		gpus, codes, spread := 1+r.IntN(8), 1+r.IntN(60), 1+r.IntN(86_400)
 		l, ref := storetest.NewLog(), newReference()

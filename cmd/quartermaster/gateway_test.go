@@ -380,6 +380,7 @@ func TestProductionGatewayDiverged(t *testing.T) {
 // A forger with the cluster's key cannot make a node's fault vanish: after more events than
 // are remembered the true one is in quarantine, and inventory and metrics name its stream.
 func TestGatewayFlood(t *testing.T) {
+	t.Parallel() // the daemon counts for its metrics every half minute
 	dir := t.TempDir()
 	var lab issuedKey
 	tell(t, dir, &lab, "cluster", "register", "lab", "--provider", "own", "--class", "owned", "--region", "eu")

@@ -65,6 +65,7 @@ func TestScript(t *testing.T) {
 			env.Setenv("DATA", data)
 			env.Setenv("DEMO", demo)
 			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("GORACE", os.Getenv("GORACE"))
 			if cache, err := os.UserCacheDir(); err == nil { // the solver is compiled once for all
 				env.Setenv("XDG_CACHE_HOME", cache)
 			}

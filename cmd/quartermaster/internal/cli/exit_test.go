@@ -19,6 +19,7 @@ import (
 
 // Each exit code, from the command line of somebody who meets it.
 func TestExitCodes(t *testing.T) {
+	t.Parallel() // brokers that cannot be reached are tried for ten seconds, twice
 	dir, files := apptest.FilledDir(t), t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(files, name)
