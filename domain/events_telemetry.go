@@ -235,8 +235,10 @@ type EnergyMetered struct {
 	WattHours Decimal  `json:"watt_hours"`
 }
 
-// UsageCorrected overrides who held a device for an interval.
+// UsageCorrected decides who held a device for an interval, whatever was measured. A later
+// one of the same name takes its place, or calls it off.
 type UsageCorrected struct {
+	Correction string   `json:"correction"`
 	Node       string   `json:"node"`
 	GPU        GPUID    `json:"gpu"`
 	Replica    uint32   `json:"replica,omitempty"`
@@ -245,6 +247,7 @@ type UsageCorrected struct {
 	Deployment string   `json:"deployment,omitempty"`
 	Unit       string   `json:"unit,omitempty"`
 	Reason     string   `json:"reason"`
+	Cancelled  bool     `json:"cancelled,omitempty"`
 }
 
 // Text returns the string that entry i of refs refers to, "" for none.

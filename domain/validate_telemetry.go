@@ -273,6 +273,7 @@ func (c *checker) demandObserved(e *DemandObserved) {
 }
 
 func (c *checker) usageCorrected(e *UsageCorrected) {
+	c.id("correction", e.Correction)
 	c.id("node", e.Node)
 	if e.GPU == (GPUID{}) {
 		c.bad("gpu", "is missing")

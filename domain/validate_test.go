@@ -89,7 +89,7 @@ func validEvents() map[Type]*Envelope {
 		&JobFinished{Job: "j", Outcome: JobSucceeded, RetainedPermille: 1000},
 		&DemandObserved{Pool: "vc1", Unit: "gpu", Interval: hour},
 		&EnergyMetered{Meter: "pdu", Interval: hour, WattHours: dec("6400.5")},
-		&UsageCorrected{Node: "n1", GPU: gpu(0), Interval: month, Reason: "wrong label"},
+		&UsageCorrected{Correction: "x", Node: "n1", GPU: gpu(0), Interval: month, Reason: "wrong label"},
 		&DeploymentChanged{Deployment: "chat", Class: ClassServing, Replicas: 2, Need: GPUNeed{MIGProfile: "1g.10gb"}},
 		&DeploymentRemoved{Deployment: "chat"},
 		&ReplicasObserved{Model: "llama"},

@@ -57,7 +57,7 @@ func TestAges(t *testing.T) {
 	add("", "anybody", now-7*domain.Day, sample(now-7*domain.Day), "")
 	add("", "sha256:12/usage.v1", now-180*domain.Day, sample(now-180*domain.Day), "")
 	add("", "quartermaster/demo", now-180*domain.Day, fault, "")
-	add("", "desk", now-180*domain.Day, &domain.UsageCorrected{Node: "n", GPU: fault.GPU, Interval: domain.Interval{From: now - 181*domain.Day, To: now - 180*domain.Day}, Workspace: "w", Reason: "r"}, "")
+	add("", "desk", now-180*domain.Day, &domain.UsageCorrected{Correction: "x", Node: "n", GPU: fault.GPU, Interval: domain.Interval{From: now - 181*domain.Day, To: now - 180*domain.Day}, Workspace: "w", Reason: "r"}, "")
 	add("", "anybody/mended/"+old, now-180*domain.Day, sample(now-180*domain.Day), old)
 	// The record that it mends lay in the wrong partition.
 	part, _, _ := strings.Cut(old, "/")

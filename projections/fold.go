@@ -12,7 +12,7 @@ import (
 
 // Method is the version of the folds. Rows computed under different versions
 // are not comparable; a new version builds its rows anew, from the log.
-const Method = "folds/6"
+const Method = "folds/7"
 
 // Decoder turns a record into an event. What it puts into the envelope may
 // share memory with the record; the fold copies what it keeps.

@@ -125,7 +125,7 @@ func Place(env *domain.Envelope, scope string) (Placement, bool) {
 	case *domain.EnergyMetered:
 		return daily(TableEnergy, ev.Meter, ev.Interval.From), true
 	case *domain.UsageCorrected:
-		return daily(TableUsageCorrections, ev.Node, 0), true
+		return state(TableUsageCorrections, ev.Correction, 0), true
 
 	// Deployments.
 	case *domain.DeploymentChanged:

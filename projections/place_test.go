@@ -34,7 +34,7 @@ func TestWritingDoesNotGrowWithHistory(t *testing.T) {
 			return &domain.SpoolDropped{Node: "n1", Stream: "s", From: 3, To: 3, Covered: i}
 		},
 		"correction": func(i domain.Interval) domain.Event {
-			return &domain.UsageCorrected{Node: "n1", GPU: device, Interval: i, Workspace: "beta", Reason: "wrong label"}
+			return &domain.UsageCorrected{Correction: i.From.String(), Node: "n1", GPU: device, Interval: i, Workspace: "beta", Reason: "wrong label"}
 		},
 		"interruption": func(domain.Interval) domain.Event {
 			return &domain.SpotInterrupted{Market: storetest.Frankfurt, SKU: "p5", Units: 1}

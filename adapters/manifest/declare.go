@@ -25,6 +25,7 @@ const (
 	listDeployments    = "deployments"
 	listRemoved        = "removed_deployments"
 	listMaintenance    = "maintenance"
+	listCorrections    = "usage_corrections"
 	listMappingRules   = "mapping_rules"
 	listMethods        = "methods"
 )
@@ -34,7 +35,7 @@ const (
 func Kinds() []string {
 	return []string{listWorkspaces, listOperators, listRegions, listClusters, listCertifications,
 		listPolicies, listQuotas, listBudgets, listTariffs, listFXRates, listOnDemandQuotas,
-		listAssets, listCommitments, listDeployments, listRemoved, listMaintenance, listMappingRules, listMethods}
+		listAssets, listCommitments, listDeployments, listRemoved, listMaintenance, listCorrections, listMappingRules, listMethods}
 }
 
 // declaration is an entry being turned into an event.
@@ -48,7 +49,7 @@ type declaration struct {
 // document turns every entry of a document into its event.
 func (l *loader) document(doc *node) {
 	if l.events == nil {
-		l.events = map[string][]domain.Envelope{}
+		l.events, l.entries = map[string][]domain.Envelope{}, map[string][]Entry{}
 	}
 	top := entry{l, doc, ""}
 	workspace, from := top.text("workspace"), top.instant("effective_from")
@@ -158,6 +159,7 @@ func (d declaration) add(env domain.Envelope, key []string) {
 		d.l.named["environment "+ev.Environment] = true
 	}
 	d.l.events[d.list] = append(d.l.events[d.list], env)
+	d.l.entries[d.list] = append(d.l.entries[d.list], Entry{d.l.name, d.path, d.n})
 }
 
 // named finds the node of a field of the event; some have other names in a file.
@@ -260,6 +262,11 @@ func (d declaration) event() (domain.Envelope, []string) {
 		env.Event = &domain.MaintenanceScheduled{Maintenance: id, Nodes: d.texts("nodes"), Window: d.interval("window"),
 			Reason: d.text("reason"), Cancelled: d.flag("cancelled")}
 		key = []string{env.Cluster, id}
+	case listCorrections:
+		d.refer("cluster", "cluster")
+		env.Cluster, env.Time, env.Event = d.text("cluster"), d.l.now, d.correction(id)
+		env.Workspace = env.Event.(*domain.UsageCorrected).Workspace
+		key = []string{env.Cluster, id}
 	case listMappingRules:
 		d.refer("cluster", "cluster")
 		to, _ := d.sub("to")
@@ -352,6 +359,22 @@ func (d declaration) commitment(id string) *domain.CommitmentPurchased {
 	for _, k := range sponsors.n.keys {
 		d.l.refer("workspace", k.text, k, sponsors.field(k.text))
 		ev.Sponsors = append(ev.Sponsors, domain.Share{Workspace: k.text, Share: sponsors.decimal(k.text)})
+	}
+	return ev
+}
+
+func (d declaration) correction(id string) *domain.UsageCorrected {
+	holder, _ := d.sub("holder")
+	if n := holder.n.get("workspace"); n != nil {
+		d.l.refer("workspace", n.text, n, holder.field("workspace"))
+	}
+	ev := &domain.UsageCorrected{
+		Correction: id, Node: d.text("node"), GPU: d.gpu("gpu"), Replica: d.count("replica"), Interval: d.interval("interval"),
+		Workspace: holder.text("workspace"), Deployment: holder.text("deployment"), Unit: holder.text("unit"),
+		Reason: d.text("reason"), Cancelled: d.flag("cancelled"),
+	}
+	if ev.Interval.To > d.l.now {
+		d.fault("interval", "ends at %s, which has not come; only what was can be corrected", ev.Interval.To)
 	}
 	return ev
 }

@@ -1,7 +1,8 @@
 // Package manifest reads files in which people declare an estate: workspaces,
 // operators, regions, clusters, certifications, policies, quotas, budgets,
 // power tariffs, exchange rates, quotas of suppliers, assets, commitments,
-// deployments and their removal, maintenance windows and mapping rules.
+// deployments and their removal, maintenance windows, corrections
+// of usage and mapping rules.
 //
 // A file is YAML, or JSON, in one or more documents. Load turns it into the
 // events that would declare exactly this; which of them are news is for the
@@ -53,7 +54,8 @@ followed by any of these lists:
 
   workspaces, operators, regions, clusters, certifications, policies, quotas,
   budgets, tariffs, fx_rates, on_demand_quotas, assets, commitments,
-  deployments, removed_deployments, maintenance, mapping_rules, methods
+  deployments, removed_deployments, maintenance, usage_corrections, mapping_rules,
+  methods
 
 Quotas and budgets are recorded and not yet enforced, hard ones too. Money is "12.50 USD". A time is RFC 3339 with a zone, or a date, which means
 its midnight in UTC. A round trip is "68ms", a term "36 months", memory
@@ -69,9 +71,25 @@ type Options struct {
 // Estate is what a file declares.
 type Estate struct {
 	Envelopes []domain.Envelope
+	Entries   []Entry // of the envelopes, one each
 	// References name what the file speaks of without declaring it. It may be
 	// in the log already; whoever knows the log checks.
 	References []Reference
+}
+
+// Entry is where an event is declared.
+type Entry struct {
+	file, path string
+	n          *node
+}
+
+// Fault returns a fault of a field of the entry, for example holder.deployment.
+func (e Entry) Fault(field, format string, args ...any) *Error {
+	n := e.n
+	for part := range strings.SplitSeq(field, ".") {
+		n = n.child(part)
+	}
+	return &Error{Where: Position{e.file, n.line, n.column}, Field: e.path + "." + field, Problem: fmt.Sprintf(format, args...)}
 }
 
 // Reference is a workspace, region or cluster that the file does not declare, or an
@@ -182,7 +200,7 @@ func Load(name string, r io.Reader, opts Options) (*Estate, error) {
 	}
 	out := &Estate{References: l.references()}
 	for _, k := range Kinds() {
-		out.Envelopes = append(out.Envelopes, l.events[k]...)
+		out.Envelopes, out.Entries = append(out.Envelopes, l.events[k]...), append(out.Entries, l.entries[k]...)
 	}
 	return out, nil
 }
@@ -193,6 +211,7 @@ type loader struct {
 	now      domain.Instant
 	errs     Errors
 	events   map[string][]domain.Envelope
+	entries  map[string][]Entry  // of events
 	declared map[string]Position // what stands where, by list and identity
 	refs     []Reference
 	referred map[string]int

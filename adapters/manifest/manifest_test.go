@@ -107,7 +107,7 @@ func TestDemo(t *testing.T) {
 			policies[ev.Kind] = true
 		}
 	}
-	if len(types) != len(Kinds())-2 { // all but operators and the removal of what was there before
+	if len(types) != len(Kinds())-3 { // all but operators, and the removal and correction of what was there before
 		t.Errorf("shows %d types of event: %v", len(types), types)
 	}
 	if len(classes) != 4 || len(policies) != 10 {
@@ -309,6 +309,36 @@ maintenance:
 	}
 }
 
+// A correction is of the workspace that it gives the time to, not of the file's.
+func TestCorrections(t *testing.T) {
+	const gpu = "GPU-c78e5d93-ffa1-819e-991d-5e38d988402e"
+	e, err := load("c.yaml", head+`
+usage_corrections:
+  - {id: a, cluster: c, node: n, gpu: `+gpu+`, replica: 2, interval: {from: 2026-05-01, to: 2026-05-02}, holder: {workspace: search, deployment: d, unit: d-0}, reason: r}
+  - {id: b, cluster: c, node: n, gpu: `+gpu+`, interval: {from: 2026-05-01, to: 2026-05-02}, reason: r, cancelled: true}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := domain.ParseGPUID(gpu)
+	if err != nil {
+		t.Fatal(err)
+	}
+	day := domain.InstantOf(time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC))
+	span := domain.Interval{From: day, To: day + domain.Day}
+	want := []domain.Envelope{
+		{Subject: "a", Workspace: "search", Cluster: "c", Time: now, Event: &domain.UsageCorrected{
+			Correction: "a", Node: "n", GPU: id, Replica: 2, Interval: span, Workspace: "search", Deployment: "d", Unit: "d-0", Reason: "r"}},
+		{Subject: "b", Cluster: "c", Time: now, Event: &domain.UsageCorrected{Correction: "b", Node: "n", GPU: id, Interval: span, Reason: "r", Cancelled: true}},
+	}
+	if !reflect.DeepEqual(e.Envelopes, want) {
+		t.Errorf("got %+v, want %+v", e.Envelopes, want)
+	}
+	if got := e.Entries[0].Fault("holder.deployment", "is %s", "odd").Error(); got != "c.yaml:6:179: usage_corrections[0].holder.deployment: is odd" {
+		t.Error(got)
+	}
+}
+
 func TestValues(t *testing.T) {
 	e, err := load("v.yaml", head+`
 effective_from: 2026-01-01T01:00:00+01:00
@@ -445,6 +475,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add(data, false)
 	f.Add([]byte(head+"clusters: [{id: a, provider: p, provider_class: owned, region: r}]"), false)
 	f.Add([]byte(`{"apiVersion":"quartermaster/v1","kind":"Estate","workspaces":[{"id":"a"}]}`), true)
+	f.Add([]byte(head+"usage_corrections: [{id: a, cluster: c, node: n, gpu: GPU-c78e5d93-ffa1-819e-991d-5e38d988402e, replica: 1, interval: {from: 2026-05-01, to: 2026-05-02}, holder: {workspace: w, deployment: d}, reason: r}]"), false)
 	bad, _ := filepath.Glob("testdata/bad/*")
 	for _, path := range bad {
 		if data, err := os.ReadFile(path); err == nil {

@@ -296,6 +296,15 @@ func (e entry) labels(key string) map[string]string {
 	return out
 }
 
+// gpu reads the UUID of a GPU or of a MIG instance.
+func (e entry) gpu(key string) domain.GPUID {
+	id, err := domain.ParseGPUID(e.text(key))
+	if err != nil {
+		e.fault(key, "%v", err)
+	}
+	return id
+}
+
 // key32 reads an Ed25519 public key in base64 or hexadecimal.
 func (e entry) key32(key string) []byte {
 	s := e.text(key)

@@ -124,7 +124,7 @@ var tables = []*table{
 	{of: projections.TableEnergy, comment: "Metered power.",
 		scope: clusterColumn, id: column{"meter", "Meter."}, at: dayColumn, kind: byDay, facts: history},
 	{of: projections.TableUsageCorrections, comment: "Corrections of who held a GPU.",
-		scope: clusterColumn, id: nodeColumn, at: dayColumn, kind: byDay, facts: history},
+		scope: clusterColumn, id: column{"correction", "Correction."}, facts: history},
 
 	{of: projections.TableFaults, comment: "Faults of GPUs.",
 		scope: clusterColumn, id: nodeColumn, at: dayColumn, kind: byDay,

@@ -91,6 +91,7 @@ func energyMetered(m *mover, p *eventsv1.EnergyMetered, d *domain.EnergyMetered)
 }
 
 func usageCorrected(m *mover, p *eventsv1.UsageCorrected, d *domain.UsageCorrected) {
+	text(m, "correction", &p.Correction, &d.Correction)
 	text(m, "node", &p.Node, &d.Node)
 	m.gpu("gpu", &p.Gpu, &d.GPU)
 	same(m, &p.Replica, &d.Replica)
@@ -99,4 +100,5 @@ func usageCorrected(m *mover, p *eventsv1.UsageCorrected, d *domain.UsageCorrect
 	text(m, "deployment", &p.Deployment, &d.Deployment)
 	text(m, "unit", &p.Unit, &d.Unit)
 	text(m, "reason", &p.Reason, &d.Reason)
+	same(m, &p.Cancelled, &d.Cancelled)
 }

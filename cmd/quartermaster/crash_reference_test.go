@@ -1008,7 +1008,7 @@ func refPlaceOf(env *domain.Envelope, appended domain.Instant) (refPlace, bool) 
 	case *domain.EnergyMetered:
 		return refPlace{table: "energy", id: ev.Meter, daily: true, effective: ev.Interval.From}, true
 	case *domain.UsageCorrected:
-		return refPlace{table: "usage_corrections", id: ev.Node, daily: true}, true
+		return refPlace{table: "usage_corrections", id: ev.Correction, collapse: true}, true
 	case *domain.DeploymentChanged:
 		return refPlace{table: "deployments", id: ev.Deployment, collapse: true}, true
 	case *domain.DeploymentRemoved:

@@ -357,7 +357,7 @@ func (w *workload) others(cluster string, from domain.Instant) (out []domain.Rec
 		at("scheduler/"+cluster, &domain.JobFinished{Job: fmt.Sprintf("job-%d", r.IntN(w.jobs)), Outcome: domain.JobFailed}, "ws-1")
 	}
 	if r.IntN(25) == 0 {
-		at(control, &domain.UsageCorrected{Node: node, GPU: domain.DeriveGPUID(cluster, node, 1), Interval: domain.Interval{From: from, To: w.at}, Reason: "mapped wrongly"}, "")
+		at(control, &domain.UsageCorrected{Correction: fmt.Sprintf("fix-%d", r.IntN(4)), Node: node, GPU: domain.DeriveGPUID(cluster, node, 1), Interval: domain.Interval{From: from, To: w.at}, Reason: "mapped wrongly", Cancelled: r.IntN(2) == 0}, "")
 	}
 	if r.IntN(6) == 0 {
 		at(control, &domain.EnergyMetered{Meter: "pdu-1", Interval: domain.Interval{From: from, To: w.at}, WattHours: decimal.New(r.Int64N(1e6), -3)}, "")

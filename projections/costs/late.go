@@ -164,13 +164,17 @@ func (l *lateness) events() error {
 			q.From, q.To = projections.MonthStart(l.month.From), projections.MonthStart(l.month.To)
 		}
 		err := l.b.view.Scan(q, func(k projections.Key, row projections.Row) error {
-			h, billed := row.(*projections.History), l.of(t, k.Scope, k.ID)
+			h, id := row.(*projections.History), k.ID
+			if c, ok := h.Latest().Event.(*domain.UsageCorrected); ok {
+				id = c.Node
+			}
+			billed := l.of(t, k.Scope, id)
 			for i := range h.Versions {
 				v := &h.Versions[i]
 				if v.Order.Appended <= billed || !l.touches(h, i) || a.Judge(k, h, i) != "" {
 					continue
 				}
-				name := lateName{strings.Clone(k.Scope + "/" + k.ID), v.Event.Type()}
+				name := lateName{strings.Clone(k.Scope + "/" + id), v.Event.Type()}
 				e := l.decisions[name]
 				if e == nil {
 					e = &lateEvents{billed: billed}
@@ -178,7 +182,7 @@ func (l *lateness) events() error {
 				}
 				e.n++
 				e.last = max(e.last, v.Order.Appended)
-				if c, ok := v.Event.(*domain.UsageCorrected); ok {
+				if c, ok := v.Event.(*domain.UsageCorrected); ok && i == len(h.Versions)-1 {
 					part := c.Interval.Intersect(l.month)
 					e.gpuMs += int64((part.To - part.From) / projections.NsPerMs)
 				}

@@ -30,7 +30,7 @@ func TestCostsChangedAfterBill(t *testing.T) {
 		return storetest.Root.Sign(domain.Envelope{Workspace: "home", Time: billed + hour, Event: &domain.MappingRuleSet{Rule: name, Namespace: "n", ToWorkspace: "home", EffectiveFrom: from}})
 	}
 	fix := domain.Envelope{Source: "focus/fix", Cluster: "c", Time: storetest.Start, Event: &domain.UsageCorrected{
-		Node: "n2", GPU: storetest.GPU("c", "n2", 0), Interval: storetest.Span(0, 30), Workspace: "a", Reason: "wrong owner"}}
+		Correction: "x", Node: "n2", GPU: storetest.GPU("c", "n2", 0), Interval: storetest.Span(0, 30), Workspace: "a", Reason: "wrong owner"}}
 	cases := map[string]struct {
 		env  domain.Envelope
 		at   domain.Instant

@@ -34,7 +34,7 @@ func TestCostsNotInService(t *testing.T) {
 		}},
 		"a correction of its service": {later, func(l *storetest.Log) {
 			l.Append(domain.Envelope{Source: "fix", Cluster: "c", Time: storetest.Start + domain.Day, Event: &domain.UsageCorrected{
-				Node: "n9", GPU: storetest.GPU("c", "n9", 0), Interval: domain.Interval{From: later, To: later + domain.Hour}, Workspace: "a", Reason: "lost",
+				Correction: "x", Node: "n9", GPU: storetest.GPU("c", "n9", 0), Interval: domain.Interval{From: later, To: later + domain.Hour}, Workspace: "a", Reason: "lost",
 			}})
 		}},
 		"it begins and reports within the hour": {storetest.Start + 90*storetest.Minute, func(l *storetest.Log) {

@@ -81,7 +81,7 @@ func TestGPUUnderTwoNames(t *testing.T) {
 			"n 0-30 allocated a 960000, n 0-30 idle 840000, o 30-60 allocated a 960000, o 30-60 idle 840000"},
 		{"a fault and a correction of it", []domain.Envelope{one, as("n", "node-reporter/c/n", 0, 60, storetest.Held("")), as("ip-10", "prometheus/p", 0, 60, storetest.Held("b")),
 			storetest.Hardware(30, &domain.GPUFaultObserved{Node: "n", GPU: storetest.DeviceOf(0), Kind: domain.FaultXID, Code: 79, Fatal: true}),
-			storetest.Hardware(60, &domain.UsageCorrected{Node: "n", GPU: storetest.DeviceOf(0), Interval: storetest.Span(0, 10), Workspace: "c", Reason: "r"})},
+			storetest.Hardware(60, &domain.UsageCorrected{Correction: "x", Node: "n", GPU: storetest.DeviceOf(0), Interval: storetest.Span(0, 10), Workspace: "c", Reason: "r"})},
 			"n 0-10 allocated c 600000, n 10-30 idle 1200000, n 30-60 failed 1800000"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -170,9 +170,13 @@ func ReadFleet(view projections.View) (*Fleet, error) {
 					windows[k.Scope] = append(windows[k.Scope], window{k.ID, ev})
 				}
 			case projections.TableUsageCorrections:
-				n := f.Node(k.Scope, k.ID)
-				for _, v := range h.Versions {
-					n.Corrections = append(n.Corrections, correction{v.Order, v.Event.(*domain.UsageCorrected)})
+				v := a.Latest(k, h)
+				if v == nil {
+					break
+				}
+				if ev := v.Event.(*domain.UsageCorrected); !ev.Cancelled {
+					n := f.Node(k.Scope, ev.Node)
+					n.Corrections = append(n.Corrections, correction{v.Order, ev})
 				}
 			}
 			return nil

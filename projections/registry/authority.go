@@ -22,7 +22,7 @@ import (
 // registered by an admin whose own registration holds, of the root's workspace
 // for any workspace, of another workspace for that one. Operators of the root's
 // workspace decide everywhere, others within their workspace; what has no
-// workspace (rates, tariffs, quotas of accounts, books) is for those of the
+// workspace (rates, tariffs, quotas of accounts, corrections of usage, books) is for those of the
 // root's workspace.
 //
 // The root is first by offset, not by time, because a time can be made up and
@@ -411,7 +411,8 @@ func (a *Authority) judge(k projections.Key, h *projections.History, v *projecti
 // whole house, and otherwise why it is for none.
 func (a *Authority) decidedFor(k projections.Key, v *projections.Version) (workspace, reason string) {
 	switch k.Table {
-	case projections.TableOnDemandQuotas, projections.TableTariffs, projections.TableFXRates, projections.TableCloses, projections.TableResolutions:
+	case projections.TableOnDemandQuotas, projections.TableTariffs, projections.TableFXRates, projections.TableCloses, projections.TableResolutions,
+		projections.TableUsageCorrections: // a correction takes from one workspace what it gives to another
 		return "", ""
 	case projections.TableClusters:
 		return v.Workspace, ""
@@ -485,7 +486,7 @@ func deciders(ev domain.Event) []domain.Role {
 	case *domain.RecommendationApproved, *domain.RecommendationRejected:
 		return []domain.Role{domain.RoleAdmin, domain.RoleFinance, domain.RolePlanner}
 	default:
-		// Budgets, rates, tariffs, mapping rules, methods, commitments, closes.
+		// Budgets, rates, tariffs, mapping rules, methods, corrections, commitments, closes.
 		return []domain.Role{domain.RoleAdmin, domain.RoleFinance}
 	}
 }
@@ -593,7 +594,7 @@ func (a *Authority) Latest(k projections.Key, h *projections.History) *projectio
 func signedTables() []projections.Table {
 	return []projections.Table{
 		projections.TableOperators, projections.TablePolicies, projections.TableQuotas, projections.TableBudgets, projections.TableCertifications, projections.TableMethods, projections.TableMappingRules,
-		projections.TableClusters, projections.TableClusterKeys, projections.TableNodes,
+		projections.TableClusters, projections.TableClusterKeys, projections.TableNodes, projections.TableUsageCorrections,
 		projections.TableOnDemandQuotas, projections.TableTariffs, projections.TableFXRates, projections.TableRecommendations, projections.TableCommitments, projections.TableCloses, projections.TableResolutions,
 		projections.TableGapResolutions, projections.TableSwitches,
 	}

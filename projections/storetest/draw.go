@@ -140,7 +140,7 @@ func drawEvent(t *rapid.T, cluster, node string, kind int) domain.Envelope {
 	case 7:
 		env.Event = &domain.MaintenanceScheduled{Maintenance: pick("window", "m1", "m2"), Nodes: []string{node}, Window: interval, Cancelled: rapid.Bool().Draw(t, "cancelled")}
 	case 8:
-		env.Event = &domain.UsageCorrected{Node: node, GPU: device, Replica: uint32(rapid.IntRange(0, 1).Draw(t, "replica")), Interval: interval, Workspace: pick("holder", "", "acme", "beta"), Reason: "r"}
+		env.Event = &domain.UsageCorrected{Correction: pick("correction", "x1", "x2", "x3"), Node: node, GPU: device, Replica: uint32(rapid.IntRange(0, 1).Draw(t, "replica")), Interval: interval, Workspace: pick("holder", "", "acme", "beta"), Reason: "r", Cancelled: rapid.IntRange(0, 3).Draw(t, "withdrawn") == 0}
 	case 9:
 		env.Workspace = pick("workspace", "acme", "beta")
 		env.Event = &domain.DeploymentChanged{Deployment: pick("deployment", "d1", "d2"), Model: pick("runs", "llama", "qwen"), Class: domain.ClassServing, Replicas: uint32(rapid.IntRange(0, 3).Draw(t, "replicas"))}

@@ -89,7 +89,7 @@ func Examples() []domain.Envelope {
 		&domain.JobFinished{Job: "j", Outcome: domain.JobSucceeded, RetainedPermille: 1000},
 		&domain.DemandObserved{Pool: "vc1", Unit: "gpu", Interval: hour, RunningMilli: 1500},
 		&domain.EnergyMetered{Meter: "pdu", Nodes: []string{"n1"}, Interval: hour, WattHours: dec("6400.5")},
-		&domain.UsageCorrected{Node: "n1", GPU: GPU("c1", "n1", 0), Interval: hour, Workspace: "beta", Reason: "wrong label"},
+		&domain.UsageCorrected{Correction: "x", Node: "n1", GPU: GPU("c1", "n1", 0), Interval: hour, Workspace: "beta", Reason: "wrong label"},
 		&domain.DeploymentRemoved{Deployment: "old"},
 		&domain.ReplicasObserved{Deployment: "chat", Model: "llama", Ready: 1, Desired: 2},
 		&domain.NodeRetired{Node: "n1"},

@@ -25,7 +25,15 @@ func unasked(env domain.Envelope) domain.Envelope {
 
 func TestUsageStates(t *testing.T) {
 	corrected := func(from, to int, id domain.GPUID, by string) domain.Envelope {
-		return storetest.Hardware(to, &domain.UsageCorrected{Node: "n", GPU: id, Interval: storetest.Span(from, to), Workspace: by, Reason: "r"})
+		return storetest.Hardware(to, &domain.UsageCorrected{Correction: fmt.Sprint(from), Node: "n", GPU: id, Interval: storetest.Span(from, to), Workspace: by, Reason: "r"})
+	}
+	renamed := func(env domain.Envelope) domain.Envelope {
+		env.Event.(*domain.UsageCorrected).Correction = "x"
+		return env
+	}
+	off := func(env domain.Envelope) domain.Envelope {
+		env.Event.(*domain.UsageCorrected).Cancelled = true
+		return renamed(env)
 	}
 	mig := func(i int, profile, by string) storetest.Seen {
 		return storetest.Seen{ID: storetest.DeviceOf(100 + i), Parent: storetest.DeviceOf(0), Profile: profile, Workspace: by, Activity: -1}
@@ -95,6 +103,12 @@ func TestUsageStates(t *testing.T) {
 			corrected(10, 30, storetest.DeviceOf(0), "b"), corrected(20, 40, storetest.DeviceOf(0), "")},
 			"0-10 allocated a 600000, 10-20 allocated b 600000, 20-40 idle 1200000, 40-60 allocated a 1200000"},
 		{"a correction where nothing was seen", []domain.Envelope{one, corrected(10, 30, storetest.DeviceOf(0), "b")},
+			"0-10 unobserved 600000, 10-30 allocated b 1200000, 30-60 unobserved 1800000"},
+		{"of one correction the last word counts", []domain.Envelope{one, renamed(corrected(10, 30, storetest.DeviceOf(0), "b")), renamed(corrected(20, 40, storetest.DeviceOf(0), "c"))},
+			"0-20 unobserved 1200000, 20-40 allocated c 1200000, 40-60 unobserved 1200000"},
+		{"a correction called off", []domain.Envelope{one, renamed(corrected(10, 30, storetest.DeviceOf(0), "b")), off(corrected(20, 40, storetest.DeviceOf(0), "b"))},
+			"0-60 unobserved 3600000"},
+		{"a correction by somebody who may not", []domain.Envelope{one, corrected(10, 30, storetest.DeviceOf(0), "b"), storetest.Mallory.Sign(renamed(corrected(0, 60, storetest.DeviceOf(0), "c")))},
 			"0-10 unobserved 600000, 10-30 allocated b 1200000, 30-60 unobserved 1800000"},
 		{"instances weigh the greater share, the rest is not cut", []domain.Envelope{one, storetest.Sampled("reporter/n", 0, 56, mig(1, "3g.40gb", "a"), mig(2, "1g.10gb", "b"), mig(3, "1g.10gb", "")), storetest.Sampled("reporter/n", 56, 60, storetest.Held("w"))},
 			"0-56 allocated a 1680000, 0-56 allocated b 480000, 0-56 idle 480000, 0-56 unprovisioned 720000, 56-60 allocated w 240000"},

@@ -794,17 +794,20 @@ func (x *EnergyMetered) GetWattHours() string {
 	return ""
 }
 
-// UsageCorrected overrides who held a device for an interval.
+// UsageCorrected decides who held a device for an interval, whatever was measured. A
+// later one of the same name takes its place, or calls it off.
 type UsageCorrected struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Gpu           []byte                 `protobuf:"bytes,2,opt,name=gpu,proto3" json:"gpu,omitempty"` // 16 bytes
-	Replica       uint32                 `protobuf:"varint,3,opt,name=replica,proto3" json:"replica,omitempty"`
-	Interval      *Interval              `protobuf:"bytes,4,opt,name=interval,proto3" json:"interval,omitempty"`
-	Workspace     string                 `protobuf:"bytes,5,opt,name=workspace,proto3" json:"workspace,omitempty"` // empty: nobody held it
-	Deployment    string                 `protobuf:"bytes,6,opt,name=deployment,proto3" json:"deployment,omitempty"`
-	Unit          string                 `protobuf:"bytes,7,opt,name=unit,proto3" json:"unit,omitempty"`
-	Reason        string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	Correction    string                 `protobuf:"bytes,1,opt,name=correction,proto3" json:"correction,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Gpu           []byte                 `protobuf:"bytes,3,opt,name=gpu,proto3" json:"gpu,omitempty"` // 16 bytes
+	Replica       uint32                 `protobuf:"varint,4,opt,name=replica,proto3" json:"replica,omitempty"`
+	Interval      *Interval              `protobuf:"bytes,5,opt,name=interval,proto3" json:"interval,omitempty"`
+	Workspace     string                 `protobuf:"bytes,6,opt,name=workspace,proto3" json:"workspace,omitempty"` // empty: nobody held it
+	Deployment    string                 `protobuf:"bytes,7,opt,name=deployment,proto3" json:"deployment,omitempty"`
+	Unit          string                 `protobuf:"bytes,8,opt,name=unit,proto3" json:"unit,omitempty"`
+	Reason        string                 `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
+	Cancelled     bool                   `protobuf:"varint,10,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -837,6 +840,13 @@ func (x *UsageCorrected) ProtoReflect() protoreflect.Message {
 // Deprecated: Use UsageCorrected.ProtoReflect.Descriptor instead.
 func (*UsageCorrected) Descriptor() ([]byte, []int) {
 	return file_events_v1_telemetry_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *UsageCorrected) GetCorrection() string {
+	if x != nil {
+		return x.Correction
+	}
+	return ""
 }
 
 func (x *UsageCorrected) GetNode() string {
@@ -893,6 +903,13 @@ func (x *UsageCorrected) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *UsageCorrected) GetCancelled() bool {
+	if x != nil {
+		return x.Cancelled
+	}
+	return false
 }
 
 var File_events_v1_telemetry_proto protoreflect.FileDescriptor
@@ -977,18 +994,23 @@ const file_events_v1_telemetry_proto_rawDesc = "" +
 	"\x05nodes\x18\x02 \x03(\tR\x05nodes\x12=\n" +
 	"\binterval\x18\x03 \x01(\v2!.quartermaster.events.v1.IntervalR\binterval\x12\x1d\n" +
 	"\n" +
-	"watt_hours\x18\x04 \x01(\tR\twattHours\"\xf9\x01\n" +
-	"\x0eUsageCorrected\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
-	"\x03gpu\x18\x02 \x01(\fR\x03gpu\x12\x18\n" +
-	"\areplica\x18\x03 \x01(\rR\areplica\x12=\n" +
-	"\binterval\x18\x04 \x01(\v2!.quartermaster.events.v1.IntervalR\binterval\x12\x1c\n" +
-	"\tworkspace\x18\x05 \x01(\tR\tworkspace\x12\x1e\n" +
+	"watt_hours\x18\x04 \x01(\tR\twattHours\"\xb7\x02\n" +
+	"\x0eUsageCorrected\x12\x1e\n" +
 	"\n" +
-	"deployment\x18\x06 \x01(\tR\n" +
+	"correction\x18\x01 \x01(\tR\n" +
+	"correction\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x10\n" +
+	"\x03gpu\x18\x03 \x01(\fR\x03gpu\x12\x18\n" +
+	"\areplica\x18\x04 \x01(\rR\areplica\x12=\n" +
+	"\binterval\x18\x05 \x01(\v2!.quartermaster.events.v1.IntervalR\binterval\x12\x1c\n" +
+	"\tworkspace\x18\x06 \x01(\tR\tworkspace\x12\x1e\n" +
+	"\n" +
+	"deployment\x18\a \x01(\tR\n" +
 	"deployment\x12\x12\n" +
-	"\x04unit\x18\a \x01(\tR\x04unit\x12\x16\n" +
-	"\x06reason\x18\b \x01(\tR\x06reasonB*Z(quartermaster/schemas/events/v1;eventsv1b\x06proto3"
+	"\x04unit\x18\b \x01(\tR\x04unit\x12\x16\n" +
+	"\x06reason\x18\t \x01(\tR\x06reason\x12\x1c\n" +
+	"\tcancelled\x18\n" +
+	" \x01(\bR\tcancelledB*Z(quartermaster/schemas/events/v1;eventsv1b\x06proto3"
 
 var (
 	file_events_v1_telemetry_proto_rawDescOnce sync.Once

@@ -32,6 +32,8 @@ type Change struct {
 	Name   string       `json:"name"`
 	Before domain.Event `json:"before,omitempty"`
 	After  domain.Event `json:"after"`
+	// Held is what a correction of usage changes, nil of all else.
+	Held *HeldChange `json:"held,omitempty"`
 }
 
 // Notice says of something declared what its author may not expect.
@@ -62,8 +64,9 @@ type Document struct {
 
 // Declarations are what documents declare.
 type Declarations struct {
-	envs []domain.Envelope
-	refs []manifest.Reference
+	envs    []domain.Envelope
+	entries []manifest.Entry // of envs, none where a program made them
+	refs    []manifest.Reference
 }
 
 // ReadDeclarations reads documents. What two of them declare is an error.
@@ -85,7 +88,7 @@ func ReadDeclarations(documents ...Document) (*Declarations, error) {
 			}
 			declared[id] = doc.Name
 		}
-		d.envs, d.refs = append(d.envs, got.Envelopes...), append(d.refs, got.References...)
+		d.envs, d.entries, d.refs = append(d.envs, got.Envelopes...), append(d.entries, got.Entries...), append(d.refs, got.References...)
 	}
 	return d, nil
 }
@@ -94,17 +97,19 @@ func ReadDeclarations(documents ...Document) (*Declarations, error) {
 func (c *Caller) Apply(ctx context.Context, d *Declarations) (ans *Changes, draft Draft, err error) {
 	draft.Use = "apply"
 	err = c.read(ctx, "", func(_ *Conn, v projections.View) error {
-		ans, draft.Events, err = changes(v, slices.Clone(d.envs), d.refs)
+		ans, draft.Events, err = changes(ctx, v, d)
 		return err
 	})
 	return ans, draft, err
 }
 
 // changes compares declarations with rows, and returns those that are to be appended.
-func changes(v projections.View, envs []domain.Envelope, refs []manifest.Reference) (*Changes, []domain.Envelope, error) {
+func changes(ctx context.Context, v projections.View, d *Declarations) (*Changes, []domain.Envelope, error) {
 	ans := &Changes{Changes: []Change{}, Notices: []Notice{}}
 	var todo []domain.Envelope
-	if err := resolve(v, envs, refs); err != nil {
+	var fixes []*fix
+	envs := slices.Clone(d.envs)
+	if err := resolve(v, envs, d.refs); err != nil {
 		return nil, nil, err
 	}
 	auth, err := registry.NewAuthority(v)
@@ -136,10 +141,16 @@ func changes(v projections.View, envs []domain.Envelope, refs []manifest.Referen
 			}
 			c.Action, c.Before = "change", before.Event
 		}
+		if ev, ok := c.After.(*domain.UsageCorrected); ok {
+			f := &fix{env: &envs[i], ev: ev, entry: d.entries[i]}
+			f.before, _ = c.Before.(*domain.UsageCorrected)
+			c.Held = &f.held
+			fixes = append(fixes, f)
+		}
 		ans.Changes = append(ans.Changes, c)
 		todo = append(todo, envs[i])
 	}
-	return ans, todo, nil
+	return ans, todo, correct(ctx, v, auth, envs, fixes)
 }
 
 // resolve refuses names that are declared neither in the files nor in the log:

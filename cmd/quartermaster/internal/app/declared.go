@@ -27,6 +27,7 @@ var declaredTables = map[string]projections.Table{
 	"budgets": projections.TableBudgets, "rules": projections.TableMappingRules, "methods": projections.TableMethods,
 	"regions": projections.TableRegions, "clusters": projections.TableClusters, "on-demand-quotas": projections.TableOnDemandQuotas,
 	"tariffs": projections.TableTariffs, "deployments": projections.TableDeployments, "maintenance": projections.TableMaintenance,
+	"usage-corrections": projections.TableUsageCorrections,
 }
 
 // houseKinds are the kinds that belong to no workspace.
@@ -102,6 +103,8 @@ func singular(kind string) string {
 		return "policy"
 	case "maintenance":
 		return "maintenance window"
+	case "usage-corrections":
+		return "usage correction"
 	case "on-demand-quotas":
 		return "on-demand quota"
 	}

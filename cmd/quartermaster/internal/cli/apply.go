@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -32,8 +33,13 @@ appends what is new as signed events. Applying a file again changes nothing.
 Quotas and budgets bind no plan yet, and nobody is notified when they are exceeded.
 Apply says so of each.
 
-JSON keys: changes (action, type, of, name, before, after), notices (type, of, name,
-notice), unchanged, applied, operator.`,
+Of a correction of usage it shows who held the GPU before and after. One is refused that
+names a GPU that the node did not have then, a deployment that is not known, or a time of
+another correction.
+
+JSON keys: changes (action, type, of, name, before, after, held), notices (type, of, name,
+notice), unchanged, applied, operator. Held has before and after (state, workspace,
+deployment, unit, gpu_ms).`,
 		Example: "  quartermaster apply -f estate.yaml --dry-run\n  quartermaster apply -f estate.yaml -f prices.json --key ana.pem",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -119,6 +125,9 @@ func (a *Program) showChanges(ans *app.Changes) {
 			fmt.Fprintf(a.out, "  (%s)", c.Of)
 		}
 		fmt.Fprintln(a.out)
+		if c.Held != nil {
+			fmt.Fprintf(a.out, "    held before: %s\n    held after: %s\n", heldText(c.Held.Before), heldText(c.Held.After))
+		}
 		if c.Before != nil {
 			before, after := fields(c.Before), fields(c.After)
 			for _, k := range keysOf(before, after) {
@@ -134,6 +143,19 @@ func (a *Program) showChanges(ans *app.Changes) {
 	for _, n := range ans.Notices {
 		fmt.Fprintf(a.out, "! %-22s %s  (%s) is %s\n", n.Type, n.Name, n.Of, n.Notice)
 	}
+}
+
+// heldText says in GPU-hours who held a device, or in which state it was.
+func heldText(held []app.Held) string {
+	parts := make([]string, len(held))
+	for i, h := range held {
+		who := h.State
+		if h.Workspace != "" {
+			who = strings.Join(slices.DeleteFunc([]string{h.Workspace, h.Deployment, h.Unit}, func(s string) bool { return s == "" }), "/")
+		}
+		parts[i] = who + " " + gpuHours(h.GPUMs)
+	}
+	return strings.Join(parts, ", ") + " GPU-hours"
 }
 
 func orNone(s string) string {

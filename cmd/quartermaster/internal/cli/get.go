@@ -153,6 +153,12 @@ func declaredText(s *registry.Statement) string {
 	case *domain.MaintenanceScheduled:
 		add("%s to %s", d.Window.From, d.Window.To)
 		list("nodes", d.Nodes)
+	case *domain.UsageCorrected:
+		who := strings.TrimSuffix(d.Workspace+"/"+d.Deployment, "/")
+		if d.Workspace == "" {
+			who = "nobody"
+		}
+		add("%s of %s held by %s, %s to %s", d.GPU, d.Node, who, d.Interval.From, d.Interval.To)
 	case market.OfferEntry:
 		add("%s %s, %d x %s, %s %s an hour", d.Kind, d.SKU, d.GPUCount, d.Model, d.Hourly, d.Currency)
 	case planning.CommitmentEntry:
