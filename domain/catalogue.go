@@ -25,6 +25,7 @@ const (
 	TypeAssetRevised           Type = "AssetRevised"
 	TypeAssetDisposed          Type = "AssetDisposed"
 	TypeMaintenanceScheduled   Type = "MaintenanceScheduled"
+	TypeOutageDeclared         Type = "OutageDeclared"
 	TypeGPUFaultObserved       Type = "GPUFaultObserved"
 	TypeNodeCordoned           Type = "NodeCordoned"
 	TypeNodeDrained            Type = "NodeDrained"
@@ -99,6 +100,7 @@ func Types() []Type {
 		TypeAssetRevised,
 		TypeAssetDisposed,
 		TypeMaintenanceScheduled,
+		TypeOutageDeclared,
 		TypeGPUFaultObserved,
 		TypeNodeCordoned,
 		TypeNodeDrained,
@@ -174,7 +176,8 @@ func TopicOf(t Type) Topic {
 		TypeAssetAcquired,
 		TypeAssetRevised,
 		TypeAssetDisposed,
-		TypeMaintenanceScheduled:
+		TypeMaintenanceScheduled,
+		TypeOutageDeclared:
 		return TopicFleet
 	case TypeGPUFaultObserved,
 		TypeNodeCordoned,
@@ -280,6 +283,8 @@ func NewEvent(t Type) Event {
 		return &AssetDisposed{}
 	case TypeMaintenanceScheduled:
 		return &MaintenanceScheduled{}
+	case TypeOutageDeclared:
+		return &OutageDeclared{}
 	case TypeGPUFaultObserved:
 		return &GPUFaultObserved{}
 	case TypeNodeCordoned:
@@ -403,6 +408,7 @@ func (*AssetAcquired) Type() Type          { return TypeAssetAcquired }
 func (*AssetRevised) Type() Type           { return TypeAssetRevised }
 func (*AssetDisposed) Type() Type          { return TypeAssetDisposed }
 func (*MaintenanceScheduled) Type() Type   { return TypeMaintenanceScheduled }
+func (*OutageDeclared) Type() Type         { return TypeOutageDeclared }
 func (*GPUFaultObserved) Type() Type       { return TypeGPUFaultObserved }
 func (*NodeCordoned) Type() Type           { return TypeNodeCordoned }
 func (*NodeDrained) Type() Type            { return TypeNodeDrained }
@@ -473,6 +479,7 @@ func (*AssetAcquired) sealed()          {}
 func (*AssetRevised) sealed()           {}
 func (*AssetDisposed) sealed()          {}
 func (*MaintenanceScheduled) sealed()   {}
+func (*OutageDeclared) sealed()         {}
 func (*GPUFaultObserved) sealed()       {}
 func (*NodeCordoned) sealed()           {}
 func (*NodeDrained) sealed()            {}

@@ -216,7 +216,7 @@ func NeedsSignature(t Type) bool {
 	switch t {
 	case TypeOperatorRegistered, TypeOperatorRevoked, TypePolicySet, TypeQuotaSet, TypeBudgetSet,
 		TypeMethodChanged, TypeMappingRuleSet, TypeCertificationHeld,
-		TypeClusterRegistered, TypeClusterKeyIssued, TypeClusterKeyRotated, TypeClusterKeyRevoked, TypeGPURetired, TypeUsageCorrected,
+		TypeClusterRegistered, TypeClusterKeyIssued, TypeClusterKeyRotated, TypeClusterKeyRevoked, TypeGPURetired, TypeOutageDeclared, TypeUsageCorrected,
 		TypeTariffSet, TypeFXRateSet, TypeOnDemandQuotaSet,
 		TypeRecommendationApproved, TypeRecommendationRejected,
 		TypeCommitmentPurchased, TypeCommitmentRenewed, TypeCommitmentEnded,

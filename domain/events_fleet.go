@@ -146,6 +146,16 @@ type MaintenanceScheduled struct {
 	Cancelled   bool     `json:"cancelled,omitempty"`
 }
 
+// OutageDeclared says that nodes were down for a window, or calls that off: somebody
+// knows of it when the agents were down too.
+type OutageDeclared struct {
+	Outage    string   `json:"outage"`
+	Nodes     []string `json:"nodes,omitempty"` // none: the whole cluster
+	Window    Interval `json:"window"`
+	Reason    string   `json:"reason"`
+	Cancelled bool     `json:"cancelled,omitempty"`
+}
+
 // Events of qm.hardware, keyed by cluster: what broke and what was done.
 
 // FaultKind classes what a GPU fault was seen as.

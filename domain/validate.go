@@ -190,6 +190,16 @@ func Validate(env *Envelope) error {
 			c.interval("window", e.Window)
 			c.text("reason", e.Reason)
 		}
+	case *OutageDeclared:
+		if c.given(e != nil) {
+			c.id("outage", e.Outage)
+			c.ids("nodes", e.Nodes)
+			c.interval("window", e.Window)
+			c.text("reason", e.Reason)
+			if e.Reason == "" {
+				c.bad("reason", "is missing")
+			}
+		}
 	case *GPUFaultObserved:
 		if c.given(e != nil) {
 			c.gpuFaultObserved(e)

@@ -98,6 +98,8 @@ func Place(env *domain.Envelope, scope string) (Placement, bool) {
 		return state(TableAssets, ev.Asset, ev.At), true
 	case *domain.MaintenanceScheduled:
 		return state(TableMaintenance, ev.Maintenance, 0), true
+	case *domain.OutageDeclared:
+		return state(TableOutages, ev.Outage, 0), true
 
 	// Health.
 	case *domain.GPUFaultObserved:

@@ -39,6 +39,7 @@ const (
 	TableNodes
 	TableAssets
 	TableMaintenance
+	TableOutages
 
 	// qm.telemetry
 	TableUsage
@@ -95,7 +96,7 @@ var tableNames = [tableEnd]string{
 	TableQuotas: "quotas", TableBudgets: "budgets", TableRegions: "regions",
 	TableCertifications: "certifications", TableMethods: "methods", TableMappingRules: "mapping_rules",
 	TableClusters: "clusters", TableClusterKeys: "cluster_keys", TableNodes: "nodes",
-	TableAssets: "assets", TableMaintenance: "maintenance",
+	TableAssets: "assets", TableMaintenance: "maintenance", TableOutages: "outages",
 	TableUsage: "usage_hours", TableNodeGPUs: "node_gpus", TableServing: "serving_hours", TableServers: "server_hours", TableJobs: "jobs",
 	TableDemand: "demand_months", TableEnergy: "energy", TableUsageCorrections: "usage_corrections",
 	TableFaults: "faults", TableHealth: "health",
@@ -135,7 +136,7 @@ func (t Table) Topic() domain.Topic {
 		return ""
 	case t <= TableMappingRules:
 		return domain.TopicWorkspaces
-	case t <= TableMaintenance:
+	case t <= TableOutages:
 		return domain.TopicFleet
 	case t <= TableUsageCorrections:
 		return domain.TopicTelemetry

@@ -25,6 +25,7 @@ const (
 	listDeployments    = "deployments"
 	listRemoved        = "removed_deployments"
 	listMaintenance    = "maintenance"
+	listOutages        = "outages"
 	listCorrections    = "usage_corrections"
 	listMappingRules   = "mapping_rules"
 	listMethods        = "methods"
@@ -35,7 +36,7 @@ const (
 func Kinds() []string {
 	return []string{listWorkspaces, listOperators, listRegions, listClusters, listCertifications,
 		listPolicies, listQuotas, listBudgets, listTariffs, listFXRates, listOnDemandQuotas,
-		listAssets, listCommitments, listDeployments, listRemoved, listMaintenance, listCorrections, listMappingRules, listMethods}
+		listAssets, listCommitments, listDeployments, listRemoved, listMaintenance, listOutages, listCorrections, listMappingRules, listMethods}
 }
 
 // declaration is an entry being turned into an event.
@@ -139,7 +140,13 @@ func (d declaration) add(env domain.Envelope, key []string) {
 		return
 	}
 	d.l.declared[id] = d.l.at(d.n)
-	if err := domain.Validate(&env); err != nil {
+	placed, region := env, d.text("region")
+	if d.list == listOutages && region != "" {
+		placed.Cluster = region // stands for its clusters
+	} else {
+		region = ""
+	}
+	if err := domain.Validate(&placed); err != nil {
 		var invalid *domain.InvalidError
 		if !errors.As(err, &invalid) {
 			d.l.fault(d.n, d.path, "%v", err)
@@ -159,7 +166,7 @@ func (d declaration) add(env domain.Envelope, key []string) {
 		d.l.named["environment "+ev.Environment] = true
 	}
 	d.l.events[d.list] = append(d.l.events[d.list], env)
-	d.l.entries[d.list] = append(d.l.entries[d.list], Entry{d.l.name, d.path, d.n})
+	d.l.entries[d.list] = append(d.l.entries[d.list], Entry{region, d.l.name, d.path, d.n})
 }
 
 // named finds the node of a field of the event; some have other names in a file.
@@ -262,6 +269,19 @@ func (d declaration) event() (domain.Envelope, []string) {
 		env.Event = &domain.MaintenanceScheduled{Maintenance: id, Nodes: d.texts("nodes"), Window: d.interval("window"),
 			Reason: d.text("reason"), Cancelled: d.flag("cancelled")}
 		key = []string{env.Cluster, id}
+	case listOutages:
+		d.refer("cluster", "cluster")
+		d.refer("region", "region")
+		ev := &domain.OutageDeclared{Outage: id, Nodes: d.texts("nodes"), Window: d.interval("window"), Reason: d.text("reason"), Cancelled: d.flag("cancelled")}
+		switch {
+		case d.has("cluster") == d.has("region"):
+			d.fault("cluster", "name either a cluster or a region")
+		case d.has("region") && d.has("nodes"):
+			d.fault("nodes", "are of a cluster; name it in place of the region")
+		case ev.Window.From > d.l.now:
+			d.fault("window", "begins at %s, which has not come; announce maintenance instead", ev.Window.From)
+		}
+		env.Cluster, env.Time, env.Event = d.text("cluster"), d.l.now, ev
 	case listCorrections:
 		d.refer("cluster", "cluster")
 		env.Cluster, env.Time, env.Event = d.text("cluster"), d.l.now, d.correction(id)

@@ -1,8 +1,8 @@
 // Package manifest reads files in which people declare an estate: workspaces,
 // operators, regions, clusters, certifications, policies, quotas, budgets,
 // power tariffs, exchange rates, quotas of suppliers, assets, commitments,
-// deployments and their removal, maintenance windows, corrections
-// of usage and mapping rules.
+// deployments and their removal, maintenance windows, outages,
+// corrections of usage and mapping rules.
 //
 // A file is YAML, or JSON, in one or more documents. Load turns it into the
 // events that would declare exactly this; which of them are news is for the
@@ -11,8 +11,9 @@
 // What always holds:
 //
 //   - Events come in the order of [Kinds], and within a kind in that of the
-//     file. Every one satisfies [domain.Validate]. Source, incarnation,
-//     sequence and signature are the caller's to fill in.
+//     file. Every one satisfies [domain.Validate], but for an outage of a region,
+//     which lacks its cluster ([Entry]). Source, incarnation, sequence and signature
+//     are the caller's to fill in.
 //   - The same file and the same Options give the same events.
 //   - An event's time is when the entry takes effect, and Options.Now where it
 //     says nothing or names a later time: nothing is declared from the future.
@@ -54,8 +55,8 @@ followed by any of these lists:
 
   workspaces, operators, regions, clusters, certifications, policies, quotas,
   budgets, tariffs, fx_rates, on_demand_quotas, assets, commitments,
-  deployments, removed_deployments, maintenance, usage_corrections, mapping_rules,
-  methods
+  deployments, removed_deployments, maintenance, outages, usage_corrections,
+  mapping_rules, methods
 
 Quotas and budgets are recorded and not yet enforced, hard ones too. Money is "12.50 USD". A time is RFC 3339 with a zone, or a date, which means
 its midnight in UTC. A round trip is "68ms", a term "36 months", memory
@@ -79,6 +80,9 @@ type Estate struct {
 
 // Entry is where an event is declared.
 type Entry struct {
+	// Region is set of an outage of a region, whose event has no cluster: it is one event
+	// for each cluster of the region.
+	Region     string
 	file, path string
 	n          *node
 }

@@ -107,7 +107,7 @@ func TestDemo(t *testing.T) {
 			policies[ev.Kind] = true
 		}
 	}
-	if len(types) != len(Kinds())-3 { // all but operators, and the removal and correction of what was there before
+	if len(types) != len(Kinds())-4 { // all but operators, and what is about the past: removals, outages and corrections
 		t.Errorf("shows %d types of event: %v", len(types), types)
 	}
 	if len(classes) != 4 || len(policies) != 10 {
@@ -309,6 +309,37 @@ maintenance:
 	}
 }
 
+// An outage is of a cluster, or of a region, whose clusters the log knows.
+func TestOutages(t *testing.T) {
+	e, err := load("o.yaml", head+`
+outages:
+  - {id: a, cluster: c, nodes: [n2, n1], window: {from: 2026-05-01, to: 2026-05-02}, reason: power}
+  - {id: b, region: eu-1, window: {from: 2026-05-01, to: 2026-05-02}, reason: the line was cut, cancelled: true}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	day := domain.InstantOf(time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC))
+	span := domain.Interval{From: day, To: day + domain.Day}
+	want := []domain.Envelope{
+		{Subject: "a", Workspace: "platform", Cluster: "c", Time: now, Event: &domain.OutageDeclared{Outage: "a", Nodes: []string{"n2", "n1"}, Window: span, Reason: "power"}},
+		{Subject: "b", Workspace: "platform", Time: now, Event: &domain.OutageDeclared{Outage: "b", Window: span, Reason: "the line was cut", Cancelled: true}},
+	}
+	if !reflect.DeepEqual(e.Envelopes, want) {
+		t.Errorf("got %+v, want %+v", e.Envelopes, want)
+	}
+	if e.Entries[0].Region != "" || e.Entries[1].Region != "eu-1" {
+		t.Errorf("entries %+v", e.Entries)
+	}
+	var got []string
+	for _, r := range e.References {
+		got = append(got, r.Kind+" "+r.ID)
+	}
+	if want := []string{"workspace platform", "cluster c", "region eu-1"}; !slices.Equal(got, want) {
+		t.Errorf("references %q, want %q", got, want)
+	}
+}
+
 // A correction is of the workspace that it gives the time to, not of the file's.
 func TestCorrections(t *testing.T) {
 	const gpu = "GPU-c78e5d93-ffa1-819e-991d-5e38d988402e"
@@ -475,6 +506,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add(data, false)
 	f.Add([]byte(head+"clusters: [{id: a, provider: p, provider_class: owned, region: r}]"), false)
 	f.Add([]byte(`{"apiVersion":"quartermaster/v1","kind":"Estate","workspaces":[{"id":"a"}]}`), true)
+	f.Add([]byte(head+"outages: [{id: a, region: r, window: {from: 2026-05-01, to: 2026-05-02}, reason: r}, {id: b, cluster: c, nodes: [n], window: {from: 2026-05-01, to: 2026-05-02}, reason: r, cancelled: true}]"), false)
 	f.Add([]byte(head+"usage_corrections: [{id: a, cluster: c, node: n, gpu: GPU-c78e5d93-ffa1-819e-991d-5e38d988402e, replica: 1, interval: {from: 2026-05-01, to: 2026-05-02}, holder: {workspace: w, deployment: d}, reason: r}]"), false)
 	bad, _ := filepath.Glob("testdata/bad/*")
 	for _, path := range bad {
@@ -501,7 +533,11 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		for i := range e.Envelopes {
-			if err := domain.Validate(&e.Envelopes[i]); err != nil {
+			env := e.Envelopes[i]
+			if r := e.Entries[i].Region; r != "" {
+				env.Cluster = r
+			}
+			if err := domain.Validate(&env); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -101,6 +101,8 @@ var tables = []*table{
 		scope: clusterColumn, id: column{"asset", "Asset."}, facts: history},
 	{of: projections.TableMaintenance, comment: "Maintenance windows.",
 		scope: clusterColumn, id: column{"maintenance", "Maintenance."}, facts: history},
+	{of: projections.TableOutages, comment: "Times in which nodes were down, as people declared them.",
+		scope: clusterColumn, id: column{"outage", "Outage."}, facts: history},
 
 	{of: projections.TableUsage, hot: true,
 		comment: "Who held which GPU when: one row for each machine and hour, as every observer saw it, in the encoding of the program. In SQL ask usage_held, which is written with it.",

@@ -59,6 +59,8 @@ func bind(ev domain.Event) (message, func(*mover)) {
 		return pair(&eventsv1.AssetDisposed{}, d, assetDisposed)
 	case *domain.MaintenanceScheduled:
 		return pair(&eventsv1.MaintenanceScheduled{}, d, maintenanceScheduled)
+	case *domain.OutageDeclared:
+		return pair(&eventsv1.OutageDeclared{}, d, outageDeclared)
 	case *domain.GPUFaultObserved:
 		return pair(&eventsv1.GPUFaultObserved{}, d, gpuFaultObserved)
 	case *domain.NodeCordoned:

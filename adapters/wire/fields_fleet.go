@@ -110,3 +110,11 @@ func maintenanceScheduled(m *mover, p *eventsv1.MaintenanceScheduled, d *domain.
 	text(m, "reason", &p.Reason, &d.Reason)
 	same(m, &p.Cancelled, &d.Cancelled)
 }
+
+func outageDeclared(m *mover, p *eventsv1.OutageDeclared, d *domain.OutageDeclared) {
+	text(m, "outage", &p.Outage, &d.Outage)
+	m.texts("nodes", &p.Nodes, &d.Nodes)
+	m.interval("window", &p.Window, &d.Window)
+	text(m, "reason", &p.Reason, &d.Reason)
+	same(m, &p.Cancelled, &d.Cancelled)
+}

@@ -993,6 +993,8 @@ func refPlaceOf(env *domain.Envelope, appended domain.Instant) (refPlace, bool) 
 		return refPlace{table: "nodes", id: ev.Node, collapse: true}, true
 	case *domain.MaintenanceScheduled:
 		return refPlace{table: "maintenance", id: ev.Maintenance, collapse: true}, true
+	case *domain.OutageDeclared:
+		return refPlace{table: "outages", id: ev.Outage, collapse: true}, true
 	case *domain.GPUFaultObserved:
 		return refPlace{table: "faults", id: ev.Node, daily: true}, true
 	case *domain.NodeCordoned:

@@ -349,6 +349,9 @@ func (w *workload) others(cluster string, from domain.Instant) (out []domain.Rec
 	if r.IntN(30) == 0 {
 		at(control, &domain.MaintenanceScheduled{Maintenance: fmt.Sprintf("m-%d", r.IntN(4)), Nodes: []string{node}, Window: domain.Interval{From: w.at, To: w.at + domain.Hour}, Cancelled: r.IntN(2) == 0}, "")
 	}
+	if r.IntN(30) == 0 {
+		at(control, &domain.OutageDeclared{Outage: fmt.Sprintf("o-%d", r.IntN(4)), Nodes: []string{node}, Window: domain.Interval{From: from, To: w.at}, Reason: "power", Cancelled: r.IntN(2) == 0}, "")
+	}
 	if r.IntN(3) == 0 {
 		job := fmt.Sprintf("job-%d", w.jobs)
 		w.jobs++

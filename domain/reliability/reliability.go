@@ -129,7 +129,7 @@ func Unavailability(perGPUHour, repairHours domain.Decimal, gpusPerNode int) dom
 // work depends on the work, and sources class faults differently.
 type Counts struct {
 	Fatal   bool     `json:"fatal"`             // faults after which a device cannot work until it is repaired
-	Repair  bool     `json:"repair"`            // a cordon for repair, whatever was seen before
+	Repair  bool     `json:"repair"`            // a cordon for repair, whatever was seen before, or a declared outage
 	Classes []string `json:"classes,omitempty"` // and faults of these classes
 	XIDs    []uint32 `json:"xids,omitempty"`    // and XIDs of these numbers
 	// Same is how long after one that takes no device away what comes next on the

@@ -156,7 +156,7 @@ func (l *lateness) events() error {
 		return err
 	}
 	for _, t := range []projections.Table{
-		projections.TablePolicies, projections.TableMappingRules, projections.TableClusters, projections.TableNodes, projections.TableMaintenance, projections.TableUsageCorrections,
+		projections.TablePolicies, projections.TableMappingRules, projections.TableClusters, projections.TableNodes, projections.TableMaintenance, projections.TableOutages, projections.TableUsageCorrections,
 		projections.TableFaults, projections.TableHealth, projections.TableDeployments, projections.TableCommitments,
 	} {
 		q := projections.Query{Table: t}
@@ -207,6 +207,8 @@ func (l *lateness) touches(h *projections.History, i int) bool {
 	switch e := v.Event.(type) {
 	case *domain.UsageCorrected:
 		return !e.Interval.Intersect(l.month).Empty()
+	case *domain.OutageDeclared:
+		return !e.Window.Intersect(l.month).Empty()
 	case *domain.MaintenanceScheduled:
 		return !e.Window.Intersect(l.month).Empty()
 	case *domain.PolicySet:

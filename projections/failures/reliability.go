@@ -26,8 +26,9 @@ type Model struct {
 	Causes []Cause `json:"causes"` // of the interruptions, most first
 }
 
-// Cause is what interruptions began with: a fault, or "cordon" for a node
-// that was cordoned for repair with no fault that counts.
+// Cause is what interruptions began with: a fault, "cordon" for a node that was
+// cordoned for repair with no fault that counts, or "outage" for one that somebody
+// declared.
 type Cause struct {
 	Kind  string `json:"kind"`
 	Code  uint32 `json:"code,omitempty"`
@@ -43,7 +44,7 @@ type Cause struct {
 // up is an interruption: of the model of the GPU that it names, else of the model
 // of which the node has most. A fault that is fatal, or a cordon for repair, begins
 // an outage, which lasts until the node is returned or all that it lasts for has
-// ended; whatever comes before then belongs to it. Time to repair is that of outages that began within the time asked
+// ended. One that somebody declared lasts as long as they said; whatever comes before then belongs to it. Time to repair is that of outages that began within the time asked
 // for. One that lasts beyond it, or until the node is retired, counts as far as it
 // went and is no repair that ended. What happens to a node that nobody declared, or
 // that is not in service, is of no model.
@@ -99,6 +100,9 @@ func ByModel(view projections.View, from, to domain.Instant, counts reliability.
 	if err := w.fleet.Tell(view); err != nil {
 		return nil, err
 	}
+	if err := w.declared(view, a); err != nil {
+		return nil, err
+	}
 	for _, n := range w.fleet.Index {
 		w.interruptions(n, &counts)
 	}
@@ -146,6 +150,38 @@ func (w *reliabilityWalk) model(name string) *modelEvidence {
 		w.models[name] = m
 	}
 	return m
+}
+
+// declared enters the begin and the end of declared outages in what happened to nodes. An
+// end is marked as Left.
+func (w *reliabilityWalk) declared(view projections.View, a *registry.Authority) error {
+	known := domain.Interval{From: w.span.From - outageLookback, To: w.span.To}
+	err := view.Scan(projections.Query{Table: projections.TableOutages}, func(k projections.Key, row projections.Row) error {
+		v := a.Latest(k, row.(*projections.History))
+		if v == nil {
+			return nil
+		}
+		ev := v.Event.(*domain.OutageDeclared)
+		if ev.Cancelled || ev.Window.Intersect(known).Empty() {
+			return nil
+		}
+		for name, n := range w.fleet.Index {
+			if name.Cluster != k.Scope || len(ev.Nodes) > 0 && !slices.Contains(ev.Nodes, name.Node) {
+				continue
+			}
+			begin, end := *v, *v
+			begin.Order.Effective, end.Order.Effective, end.Left = ev.Window.From, ev.Window.To, true
+			n.Health = append(n.Health, begin, end)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", projections.TableOutages, err)
+	}
+	for _, n := range w.fleet.Index {
+		slices.SortStableFunc(n.Health, func(x, y projections.Version) int { return cmp.Compare(x.Order.Effective, y.Order.Effective) })
+	}
+	return nil
 }
 
 // interruptions goes through what happened to a node. What it adds up does not
@@ -213,9 +249,23 @@ func (w *reliabilityWalk) interruptions(n *inventory.NodeTime, counts *reliabili
 			if counts.Repair && ev.Repair {
 				begin(v, domain.GPUID{}, Cause{Kind: "cordon"}, true)
 			}
+		case *domain.OutageDeclared:
+			if !counts.Repair {
+				break
+			}
+			if !v.Left {
+				begin(v, domain.GPUID{}, Cause{Kind: "outage"}, true)
+			} else if open != nil {
+				open.lasts = slices.DeleteFunc(open.lasts, func(b *projections.Version) bool { return b.Event == v.Event })
+				if len(open.lasts) == 0 {
+					end(at, true)
+				}
+			}
 		case *domain.NodeReturned:
 			if open != nil {
-				open.lasts = slices.DeleteFunc(open.lasts, func(b *projections.Version) bool { return projections.Ends(v, b) })
+				open.lasts = slices.DeleteFunc(open.lasts, func(b *projections.Version) bool {
+					return b.Event.Type() != domain.TypeOutageDeclared && projections.Ends(v, b)
+				})
 				if len(open.lasts) > 0 {
 					break
 				}

@@ -30,6 +30,12 @@ func TestReliability(t *testing.T) {
 	both := func(from, to int) domain.Envelope {
 		return storetest.Sampled("reporter/n", from, to, storetest.Seen{ID: storetest.DeviceOf(0), Workspace: "a", Activity: 1}, storetest.Seen{ID: storetest.DeviceOf(1), Activity: -1})
 	}
+	down := func(from, to int, nodes ...string) domain.Envelope {
+		return storetest.Hardware(to, &domain.OutageDeclared{Outage: fmt.Sprint(from), Nodes: nodes, Window: storetest.Span(from, to), Reason: "power"})
+	}
+	lab := storetest.Cluster("c", "home", "p", "eu", storetest.Start)
+	off := down(120, 130, "n")
+	off.Event.(*domain.OutageDeclared).Cancelled = true
 	mixed := storetest.Node("c", "n", "H100 80GB", 3, storetest.Start)
 	mixed.Event.(*domain.NodeRegistered).GPUs[0].Model = "A100 80GB"
 	for _, c := range []struct {
@@ -89,6 +95,10 @@ func TestReliability(t *testing.T) {
 			storetest.Sampled("prometheus/p", 80, 120, storetest.Seen{ID: storetest.DeviceOf(0), Activity: -1}),
 			storetest.Sampled("import/x", 60, 100, storetest.Seen{ID: storetest.DeviceOf(1), Replica: 1, Activity: -1}, storetest.Seen{ID: storetest.DeviceOf(1), Replica: 2, Activity: -1})},
 			want: "H100 80GB: 100 up, 0, 0 of 0"},
+		{name: "a declared outage, and faults within it", log: []domain.Envelope{lab, two, both(60, 120), both(120, 180), down(80, 110, "n"), storetest.Fault(90, 0, 79, true), returned(100)},
+			want: "H100 80GB: 180 up, 1, 1 of 30; outage 1"},
+		{name: "one of the cluster, one called off, one of another node", log: []domain.Envelope{lab, two, both(60, 180), down(80, 110), down(120, 130, "o"), off},
+			want: "H100 80GB: 180 up, 1, 1 of 30; outage 1"},
 		{name: "nobody declared it", log: []domain.Envelope{both(60, 120), storetest.Fault(90, 0, 79, true), returned(100)},
 			want: ": 100 up, 1, 1 of 10; xid 79 hardware 1"},
 	} {
@@ -137,7 +147,7 @@ func TestReliabilityIsUsage(t *testing.T) {
 		l := storetest.DrawUsage(t)
 		l = l.Filter(func(r *domain.Record) bool {
 			switch env := l.Event(r); env.Event.(type) {
-			case *domain.GPUFaultObserved, *domain.NodeCordoned, *domain.NodeDrained, *domain.MaintenanceScheduled, *domain.UsageCorrected:
+			case *domain.GPUFaultObserved, *domain.NodeCordoned, *domain.NodeDrained, *domain.MaintenanceScheduled, *domain.OutageDeclared, *domain.UsageCorrected:
 				return false
 			}
 			return true

@@ -34,13 +34,25 @@ type NodeTime struct {
 	retired     []down                // GPUs from their retirement until they are registered again
 	Health      []projections.Version // faults, cordons, drains, returns, silences, in order
 	windows     []window
-	Down        []down       // of health and windows, ascending
+	outages     []outage
+	Down        []down       // of health, windows and outages, ascending
 	Corrections []correction // the later one wins
 }
 
 type window struct {
 	id string
 	ev *domain.MaintenanceScheduled
+}
+
+// outage is a declared time in which nodes were down.
+type outage struct {
+	id string
+	ev *domain.OutageDeclared
+}
+
+// of reports whether it is about a node of its cluster.
+func (o outage) of(node string) bool {
+	return len(o.ev.Nodes) == 0 || slices.Contains(o.ev.Nodes, node)
 }
 
 // Service is a time in service under one description.
@@ -118,7 +130,7 @@ type down struct {
 	domain.Interval
 	GPU    domain.GPUID
 	Failed bool                 // otherwise set aside on purpose
-	begun  *projections.Version // nil of a window and of a GPU that is missing
+	begun  *projections.Version // nil of a window, an outage and a GPU that is missing
 }
 
 type correction struct {
@@ -156,7 +168,8 @@ func ReadFleet(view projections.View) (*Fleet, error) {
 	}
 	models := map[string]string{}
 	windows := map[string][]window{}
-	for _, t := range []projections.Table{projections.TableNodes, projections.TableHealth, projections.TableFaults, projections.TableMaintenance, projections.TableUsageCorrections} {
+	outages := map[string][]outage{}
+	for _, t := range []projections.Table{projections.TableNodes, projections.TableHealth, projections.TableFaults, projections.TableMaintenance, projections.TableOutages, projections.TableUsageCorrections} {
 		err := view.Scan(projections.Query{Table: t}, func(k projections.Key, row projections.Row) error {
 			h := row.(*projections.History)
 			switch t {
@@ -168,6 +181,12 @@ func ReadFleet(view projections.View) (*Fleet, error) {
 			case projections.TableMaintenance:
 				if ev := h.Latest().Event.(*domain.MaintenanceScheduled); !ev.Cancelled {
 					windows[k.Scope] = append(windows[k.Scope], window{k.ID, ev})
+				}
+			case projections.TableOutages:
+				if v := a.Latest(k, h); v != nil {
+					if ev := v.Event.(*domain.OutageDeclared); !ev.Cancelled {
+						outages[k.Scope] = append(outages[k.Scope], outage{k.ID, ev})
+					}
 				}
 			case projections.TableUsageCorrections:
 				v := a.Latest(k, h)
@@ -196,6 +215,12 @@ func ReadFleet(view projections.View) (*Fleet, error) {
 			if len(w.ev.Nodes) == 0 || slices.Contains(w.ev.Nodes, n.Node) {
 				n.windows = append(n.windows, w)
 				n.Down = append(n.Down, down{Interval: w.ev.Window})
+			}
+		}
+		for _, o := range outages[n.Cluster] {
+			if o.of(n.Node) {
+				n.outages = append(n.outages, o)
+				n.Down = append(n.Down, down{Interval: o.ev.Window, Failed: true})
 			}
 		}
 		slices.SortFunc(n.Down, func(a, b down) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })

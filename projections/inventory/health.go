@@ -18,6 +18,7 @@ type Health struct {
 	Cordoned    bool     `json:"cordoned"`
 	Drained     bool     `json:"drained"`
 	Maintenance string   `json:"maintenance,omitempty"` // the window that it is in
+	Outage      string   `json:"outage,omitempty"`      // the declared one that it is in
 	Faults      []string `json:"faults,omitempty"`      // fatal ones that no return ended
 	// Missing are the GPUs that the node's agent does not report any more. Each is failed
 	// until it is seen again, replaced in its slot, declared by another node, or retired.
@@ -78,6 +79,12 @@ func (n *NodeTime) HealthAt(at domain.Instant) Health {
 		if d.From <= at && at < d.To {
 			h.Missing = append(h.Missing, d.GPU.String())
 			worsen(Failed.String(), d.From, d.GPU.String()+" is missing: its node was registered without it")
+		}
+	}
+	for _, o := range n.outages {
+		if o.ev.Window.From <= at && at < o.ev.Window.To {
+			h.Outage = o.id
+			worsen(Failed.String(), o.ev.Window.From, o.ev.Reason)
 		}
 	}
 	for _, w := range n.windows {

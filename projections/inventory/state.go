@@ -13,7 +13,7 @@ import (
 //     second may be missing; and what one holds nobody else can have, however
 //     ill it is. What was held while failed is reported beside it.
 //   - failed: a fatal fault or a cordon for repair, and the node not yet
-//     returned. A failure inside a maintenance window is a failure: the window
+//     returned; or an outage that somebody declared. A failure inside a maintenance window is a failure: the window
 //     did not cause it.
 //   - maintenance: set aside on purpose, by a window, a cordon that is no
 //     repair, or a drain.

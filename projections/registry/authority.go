@@ -419,7 +419,7 @@ func (a *Authority) decidedFor(k projections.Key, v *projections.Version) (works
 	case projections.TableMappingRules:
 		// Whoever is to pay.
 		return cmp.Or(v.Event.(*domain.MappingRuleSet).ToWorkspace, k.Scope), ""
-	case projections.TableClusterKeys, projections.TableNodes:
+	case projections.TableClusterKeys, projections.TableNodes, projections.TableOutages:
 		owner := a.owner(k.Scope, v.Signer.Offset)
 		if owner == "" {
 			return "", fmt.Sprintf("cluster %q was not registered before", k.Scope)
@@ -477,7 +477,7 @@ func deciders(ev domain.Event) []domain.Role {
 		return []domain.Role{domain.RoleAdmin, domain.RolePlanner}
 	case *domain.OnDemandQuotaSet:
 		return []domain.Role{domain.RoleAdmin, domain.RolePlanner, domain.RoleOperator}
-	case *domain.ClusterRegistered, *domain.ClusterKeyIssued, *domain.ClusterKeyRotated, *domain.ClusterKeyRevoked, *domain.GPURetired:
+	case *domain.ClusterRegistered, *domain.ClusterKeyIssued, *domain.ClusterKeyRotated, *domain.ClusterKeyRevoked, *domain.GPURetired, *domain.OutageDeclared:
 		return []domain.Role{domain.RoleAdmin, domain.RoleOperator}
 	case *domain.CertificationHeld:
 		return []domain.Role{domain.RoleAdmin, domain.RoleAuditor, domain.RoleOperator}
@@ -594,7 +594,7 @@ func (a *Authority) Latest(k projections.Key, h *projections.History) *projectio
 func signedTables() []projections.Table {
 	return []projections.Table{
 		projections.TableOperators, projections.TablePolicies, projections.TableQuotas, projections.TableBudgets, projections.TableCertifications, projections.TableMethods, projections.TableMappingRules,
-		projections.TableClusters, projections.TableClusterKeys, projections.TableNodes, projections.TableUsageCorrections,
+		projections.TableClusters, projections.TableClusterKeys, projections.TableNodes, projections.TableOutages, projections.TableUsageCorrections,
 		projections.TableOnDemandQuotas, projections.TableTariffs, projections.TableFXRates, projections.TableRecommendations, projections.TableCommitments, projections.TableCloses, projections.TableResolutions,
 		projections.TableGapResolutions, projections.TableSwitches,
 	}

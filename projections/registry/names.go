@@ -83,7 +83,7 @@ func ClustersNamed(view projections.View) (map[string]projections.Table, error) 
 	named := map[string]projections.Table{}
 	for _, t := range []projections.Table{
 		projections.TableClusters, projections.TableNodes, projections.TableUsage, projections.TableServing, projections.TableServers, projections.TableHealth, projections.TableFaults, projections.TableDeployments, projections.TableReplicas,
-		projections.TableJobs, projections.TableDemand, projections.TableEnergy, projections.TableUsageCorrections, projections.TableClusterKeys, projections.TableAssets, projections.TableMaintenance,
+		projections.TableJobs, projections.TableDemand, projections.TableEnergy, projections.TableUsageCorrections, projections.TableClusterKeys, projections.TableAssets, projections.TableMaintenance, projections.TableOutages,
 	} {
 		last := ""
 		err := view.Scan(projections.Query{Table: t, Last: true}, func(k projections.Key, _ projections.Row) error {

@@ -95,6 +95,8 @@ func ends(ev domain.Event, at domain.Instant) (until domain.Instant, over bool) 
 		until, over = ev.Window.To, ev.Cancelled
 	case *domain.UsageCorrected:
 		over = ev.Cancelled
+	case *domain.OutageDeclared:
+		over = ev.Cancelled
 	case *domain.DeploymentRemoved:
 		over = true
 	}
@@ -110,7 +112,7 @@ func statementName(k projections.Key, ev domain.Event) string {
 	switch ev := ev.(type) {
 	case *domain.ClusterRegistered:
 		return k.Scope
-	case *domain.DeploymentChanged, *domain.MaintenanceScheduled, *domain.UsageCorrected:
+	case *domain.DeploymentChanged, *domain.MaintenanceScheduled, *domain.OutageDeclared, *domain.UsageCorrected:
 		return k.Scope + "/" + k.ID
 	case *domain.OnDemandQuotaSet:
 		return market(ev.Market, ev.Account, ev.GPUModel)

@@ -88,7 +88,7 @@ func DrawEvent(t *rapid.T) domain.Envelope {
 func DrawUsage(t *rapid.T) *Log {
 	l := NewLog()
 	for range rapid.IntRange(1, 30).Draw(t, "events") {
-		l.Append(drawEvent(t, "c1", "n1", rapid.SampledFrom([]int{0, 1, 3, 4, 5, 6, 7, 8, 8, 20, 20, 20, 20, 20, 20, 20, 20}).Draw(t, "event")))
+		l.Append(drawEvent(t, "c1", "n1", rapid.SampledFrom([]int{0, 1, 3, 4, 5, 6, 7, 8, 8, 15, 20, 20, 20, 20, 20, 20, 20, 20}).Draw(t, "event")))
 	}
 	return l
 }
@@ -156,6 +156,8 @@ func drawEvent(t *rapid.T, cluster, node string, kind int) domain.Envelope {
 		drawDemand(t, &env, interval)
 	case 14:
 		env.Event = drawScrape(t, at)
+	case 15:
+		env.Event = &domain.OutageDeclared{Outage: pick("outage", "o1", "o2"), Nodes: []string{node}, Window: interval, Reason: "power", Cancelled: rapid.Bool().Draw(t, "cancelled")}
 	default:
 		env.Time = interval.To
 		s := Sample(node, interval, drawDevices(t, cluster, node)...)

@@ -74,6 +74,7 @@ func Examples() []domain.Envelope {
 		&domain.AssetRevised{Asset: "a", EffectiveFrom: Start + domain.Day, LifeMonths: 72},
 		&domain.AssetDisposed{Asset: "a", At: Start + 30*domain.Day, Proceeds: usd("5")},
 		&domain.MaintenanceScheduled{Maintenance: "m", Window: hour},
+		&domain.OutageDeclared{Outage: "o", Nodes: []string{"n1"}, Window: hour, Reason: "power"},
 		&domain.GPUFaultObserved{Node: "n1", GPU: GPU("c1", "n1", 0), Kind: domain.FaultXID, Code: 79, Count: 1, Fatal: true},
 		&domain.NodeCordoned{Node: "n1", Repair: true},
 		&domain.NodeDrained{Node: "n1"},

@@ -75,10 +75,10 @@ func (l *Log) Append(envs ...domain.Envelope) {
 const founded domain.Instant = 946684800 * domain.Second // 2000-01-01
 
 // AppendAt appends one event as recorded at a time and returns its partition
-// and offset. The registration of a cluster and the correction of usage that nobody
-// signed are signed by [Root], who is registered first where no operator is yet.
+// and offset. The registration of a cluster, the correction of usage and the outage
+// that nobody signed are signed by [Root], who is registered first where no operator is yet.
 func (l *Log) AppendAt(env domain.Envelope, at domain.Instant) (domain.TopicPartition, int64) {
-	if typ := env.Event.Type(); env.Signature == nil && (typ == domain.TypeClusterRegistered || typ == domain.TypeUsageCorrected) {
+	if env.Signature == nil && slices.Contains([]domain.Type{domain.TypeClusterRegistered, domain.TypeUsageCorrected, domain.TypeOutageDeclared}, env.Event.Type()) {
 		l.found()
 		env = Root.Sign(env)
 	}

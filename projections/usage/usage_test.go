@@ -42,6 +42,7 @@ func TestUsageStates(t *testing.T) {
 		return storetest.Seen{ID: storetest.DeviceOf(0), Replica: uint32(i), Workspace: by, Activity: -1}
 	}
 	one := storetest.Node("c", "n", "H100 80GB", 1, storetest.Start)
+	lab := storetest.Cluster("c", "home", "p", "eu", storetest.Start)
 	for _, c := range []struct {
 		name string
 		log  []domain.Envelope
@@ -83,6 +84,17 @@ func TestUsageStates(t *testing.T) {
 			storetest.Hardware(0, &domain.MaintenanceScheduled{Maintenance: "m", Window: storetest.Span(10, 50)}),
 			storetest.Hardware(20, &domain.NodeCordoned{Node: "n", Repair: true}), storetest.Hardware(40, &domain.NodeReturned{Node: "n"})},
 			"0-10 unobserved 600000, 10-20 maintenance 600000, 20-40 failed 1200000, 40-50 maintenance 600000, 50-60 unobserved 600000"},
+		{"a declared outage, where nobody held it", []domain.Envelope{lab, one, storetest.Sampled("reporter/n", 0, 20, storetest.Held("a")),
+			storetest.Hardware(0, &domain.MaintenanceScheduled{Maintenance: "m", Window: storetest.Span(10, 50)}),
+			storetest.Hardware(50, &domain.OutageDeclared{Outage: "o", Nodes: []string{"n"}, Window: storetest.Span(10, 40), Reason: "power"})},
+			"0-10 allocated a 600000, 10-20 allocated! a 600000, 20-40 failed 1200000, 40-50 maintenance 600000, 50-60 unobserved 600000"},
+		{"an outage called off", []domain.Envelope{lab, one,
+			storetest.Hardware(50, &domain.OutageDeclared{Outage: "o", Window: storetest.Span(10, 40), Reason: "power"}),
+			storetest.Hardware(55, &domain.OutageDeclared{Outage: "o", Window: storetest.Span(10, 40), Reason: "power", Cancelled: true})},
+			"0-60 unobserved 3600000"},
+		{"an outage declared by somebody who may not", []domain.Envelope{lab, one,
+			storetest.Mallory.Sign(storetest.Hardware(50, &domain.OutageDeclared{Outage: "o", Window: storetest.Span(10, 40), Reason: "power"}))},
+			"0-60 unobserved 3600000"},
 		{"window called off", []domain.Envelope{one,
 			storetest.Hardware(0, &domain.MaintenanceScheduled{Maintenance: "m", Window: storetest.Span(10, 50)}),
 			storetest.Hardware(5, &domain.MaintenanceScheduled{Maintenance: "m", Window: storetest.Span(10, 50), Cancelled: true})},

@@ -1016,6 +1016,84 @@ func (x *MaintenanceScheduled) GetCancelled() bool {
 	return false
 }
 
+// OutageDeclared says that nodes were down for a window, or calls that off: somebody
+// knows of it when the agents were down too.
+type OutageDeclared struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Outage        string                 `protobuf:"bytes,1,opt,name=outage,proto3" json:"outage,omitempty"`
+	Nodes         []string               `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"` // none: the whole cluster
+	Window        *Interval              `protobuf:"bytes,3,opt,name=window,proto3" json:"window,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Cancelled     bool                   `protobuf:"varint,5,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutageDeclared) Reset() {
+	*x = OutageDeclared{}
+	mi := &file_events_v1_fleet_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutageDeclared) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutageDeclared) ProtoMessage() {}
+
+func (x *OutageDeclared) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_fleet_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutageDeclared.ProtoReflect.Descriptor instead.
+func (*OutageDeclared) Descriptor() ([]byte, []int) {
+	return file_events_v1_fleet_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *OutageDeclared) GetOutage() string {
+	if x != nil {
+		return x.Outage
+	}
+	return ""
+}
+
+func (x *OutageDeclared) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *OutageDeclared) GetWindow() *Interval {
+	if x != nil {
+		return x.Window
+	}
+	return nil
+}
+
+func (x *OutageDeclared) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *OutageDeclared) GetCancelled() bool {
+	if x != nil {
+		return x.Cancelled
+	}
+	return false
+}
+
 var File_events_v1_fleet_proto protoreflect.FileDescriptor
 
 const file_events_v1_fleet_proto_rawDesc = "" +
@@ -1114,6 +1192,12 @@ const file_events_v1_fleet_proto_rawDesc = "" +
 	"\x05nodes\x18\x02 \x03(\tR\x05nodes\x129\n" +
 	"\x06window\x18\x03 \x01(\v2!.quartermaster.events.v1.IntervalR\x06window\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1c\n" +
+	"\tcancelled\x18\x05 \x01(\bR\tcancelled\"\xaf\x01\n" +
+	"\x0eOutageDeclared\x12\x16\n" +
+	"\x06outage\x18\x01 \x01(\tR\x06outage\x12\x14\n" +
+	"\x05nodes\x18\x02 \x03(\tR\x05nodes\x129\n" +
+	"\x06window\x18\x03 \x01(\v2!.quartermaster.events.v1.IntervalR\x06window\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1c\n" +
 	"\tcancelled\x18\x05 \x01(\bR\tcancelledB*Z(quartermaster/schemas/events/v1;eventsv1b\x06proto3"
 
 var (
@@ -1128,7 +1212,7 @@ func file_events_v1_fleet_proto_rawDescGZIP() []byte {
 	return file_events_v1_fleet_proto_rawDescData
 }
 
-var file_events_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_events_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_events_v1_fleet_proto_goTypes = []any{
 	(*ClusterRegistered)(nil),    // 0: quartermaster.events.v1.ClusterRegistered
 	(*ClusterKeyIssued)(nil),     // 1: quartermaster.events.v1.ClusterKeyIssued
@@ -1142,23 +1226,25 @@ var file_events_v1_fleet_proto_goTypes = []any{
 	(*AssetRevised)(nil),         // 9: quartermaster.events.v1.AssetRevised
 	(*AssetDisposed)(nil),        // 10: quartermaster.events.v1.AssetDisposed
 	(*MaintenanceScheduled)(nil), // 11: quartermaster.events.v1.MaintenanceScheduled
-	nil,                          // 12: quartermaster.events.v1.ClusterRegistered.LabelsEntry
-	(*Money)(nil),                // 13: quartermaster.events.v1.Money
-	(*Interval)(nil),             // 14: quartermaster.events.v1.Interval
+	(*OutageDeclared)(nil),       // 12: quartermaster.events.v1.OutageDeclared
+	nil,                          // 13: quartermaster.events.v1.ClusterRegistered.LabelsEntry
+	(*Money)(nil),                // 14: quartermaster.events.v1.Money
+	(*Interval)(nil),             // 15: quartermaster.events.v1.Interval
 }
 var file_events_v1_fleet_proto_depIdxs = []int32{
-	12, // 0: quartermaster.events.v1.ClusterRegistered.labels:type_name -> quartermaster.events.v1.ClusterRegistered.LabelsEntry
+	13, // 0: quartermaster.events.v1.ClusterRegistered.labels:type_name -> quartermaster.events.v1.ClusterRegistered.LabelsEntry
 	4,  // 1: quartermaster.events.v1.NodeRegistered.gpus:type_name -> quartermaster.events.v1.GPUDeclared
-	13, // 2: quartermaster.events.v1.AssetAcquired.capex:type_name -> quartermaster.events.v1.Money
-	13, // 3: quartermaster.events.v1.AssetAcquired.residual:type_name -> quartermaster.events.v1.Money
-	13, // 4: quartermaster.events.v1.AssetRevised.residual:type_name -> quartermaster.events.v1.Money
-	13, // 5: quartermaster.events.v1.AssetDisposed.proceeds:type_name -> quartermaster.events.v1.Money
-	14, // 6: quartermaster.events.v1.MaintenanceScheduled.window:type_name -> quartermaster.events.v1.Interval
-	7,  // [7:7] is the sub-list for method output_type
-	7,  // [7:7] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	14, // 2: quartermaster.events.v1.AssetAcquired.capex:type_name -> quartermaster.events.v1.Money
+	14, // 3: quartermaster.events.v1.AssetAcquired.residual:type_name -> quartermaster.events.v1.Money
+	14, // 4: quartermaster.events.v1.AssetRevised.residual:type_name -> quartermaster.events.v1.Money
+	14, // 5: quartermaster.events.v1.AssetDisposed.proceeds:type_name -> quartermaster.events.v1.Money
+	15, // 6: quartermaster.events.v1.MaintenanceScheduled.window:type_name -> quartermaster.events.v1.Interval
+	15, // 7: quartermaster.events.v1.OutageDeclared.window:type_name -> quartermaster.events.v1.Interval
+	8,  // [8:8] is the sub-list for method output_type
+	8,  // [8:8] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_events_v1_fleet_proto_init() }
@@ -1173,7 +1259,7 @@ func file_events_v1_fleet_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_v1_fleet_proto_rawDesc), len(file_events_v1_fleet_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

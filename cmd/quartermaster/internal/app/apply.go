@@ -79,7 +79,11 @@ func ReadDeclarations(documents ...Document) (*Declarations, error) {
 			return nil, &InvalidError{Err: err}
 		}
 		for i := range got.Envelopes {
-			id, err := registry.Identity(&got.Envelopes[i])
+			named := got.Envelopes[i]
+			if r := got.Entries[i].Region; r != "" {
+				named.Cluster = r
+			}
+			id, err := registry.Identity(&named)
 			if err != nil {
 				return nil, err
 			}
@@ -108,11 +112,14 @@ func changes(ctx context.Context, v projections.View, d *Declarations) (*Changes
 	ans := &Changes{Changes: []Change{}, Notices: []Notice{}}
 	var todo []domain.Envelope
 	var fixes []*fix
-	envs := slices.Clone(d.envs)
-	if err := resolve(v, envs, d.refs); err != nil {
+	if err := resolve(v, d.envs, d.refs); err != nil {
 		return nil, nil, err
 	}
 	auth, err := registry.NewAuthority(v)
+	if err != nil {
+		return nil, nil, err
+	}
+	envs, entries, err := placed(v, auth, d)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -123,6 +130,12 @@ func changes(ctx context.Context, v projections.View, d *Declarations) (*Changes
 		before, err := registry.Declared(v, auth, &envs[i])
 		if err != nil {
 			return nil, nil, err
+		}
+		if ev, ok := envs[i].Event.(*domain.OutageDeclared); ok && ev.Cancelled && before == nil {
+			if entries[i].Region == "" {
+				return nil, nil, &InvalidError{Err: entries[i].Fault("id", "there is no outage %q of cluster %q to call off", ev.Outage, envs[i].Cluster)}
+			}
+			continue // a cluster that was not in the region then
 		}
 		// It takes effect when the file says, unless that would leave it
 		// behind what holds already.
@@ -142,7 +155,7 @@ func changes(ctx context.Context, v projections.View, d *Declarations) (*Changes
 			c.Action, c.Before = "change", before.Event
 		}
 		if ev, ok := c.After.(*domain.UsageCorrected); ok {
-			f := &fix{env: &envs[i], ev: ev, entry: d.entries[i]}
+			f := &fix{env: &envs[i], ev: ev, entry: entries[i]}
 			f.before, _ = c.Before.(*domain.UsageCorrected)
 			c.Held = &f.held
 			fixes = append(fixes, f)

@@ -27,7 +27,7 @@ var declaredTables = map[string]projections.Table{
 	"budgets": projections.TableBudgets, "rules": projections.TableMappingRules, "methods": projections.TableMethods,
 	"regions": projections.TableRegions, "clusters": projections.TableClusters, "on-demand-quotas": projections.TableOnDemandQuotas,
 	"tariffs": projections.TableTariffs, "deployments": projections.TableDeployments, "maintenance": projections.TableMaintenance,
-	"usage-corrections": projections.TableUsageCorrections,
+	"usage-corrections": projections.TableUsageCorrections, "outages": projections.TableOutages,
 }
 
 // houseKinds are the kinds that belong to no workspace.

@@ -23,7 +23,8 @@ func (a *Program) getCommand() *cobra.Command {
 		Short: "Show what is declared and in force, since when and decided by whom",
 		Long: `Get shows what is in force: what was declared last by somebody who may, and is not
 over. What is announced with a start of its own (a commitment, a budget, a maintenance
-window) is shown before it begins.
+window) is shown before it begins, and an outage or a correction of usage until it is
+called off.
 
 Kinds: ` + strings.Join(app.DeclaredKinds(), ", ") + `.
 Rules are the mapping rules, and commitments are shown with the terms that are left.
@@ -151,6 +152,9 @@ func declaredText(s *registry.Statement) string {
 	case *domain.DeploymentChanged:
 		add("%s, %d replicas", d.Class, d.Replicas)
 	case *domain.MaintenanceScheduled:
+		add("%s to %s", d.Window.From, d.Window.To)
+		list("nodes", d.Nodes)
+	case *domain.OutageDeclared:
 		add("%s to %s", d.Window.From, d.Window.To)
 		list("nodes", d.Nodes)
 	case *domain.UsageCorrected:
