@@ -42,7 +42,7 @@ JSON keys: program (version, commit, date, methods: what made the report), posit
       described_from, last_telemetry,
       health (state: ok, failed or maintenance; since, reason; cordoned, drained
         and faults since the node was last returned; maintenance: the window;
-        missing: GPUs that the node no longer reports),
+        outage: the declared one; missing: GPUs that the node no longer reports),
       gpus (uuid, uuid_derived, index, model, model_known, memory_mib, mig,
         failed, last_telemetry (of the GPU itself))),
     unregistered_nodes (node, last_telemetry, health, gpus (uuid, mig, failed)));

@@ -38,7 +38,7 @@ An admin's or operator's signature is needed, of the workspace that owns the
 cluster or of the one whose operators decide everywhere.
 
 JSON keys: cluster, node, gpu, reason, at, operator, was and health (state, since,
-reason, cordoned, drained, maintenance, faults, missing: how it stood and stands now).`,
+reason, cordoned, drained, maintenance, outage, faults, missing: how it stood and stands now).`,
 		Example: "  quartermaster node return lab/gpu-node-1 --reason \"board replaced, burn-in passed\"\n" +
 			"  quartermaster node return lab/gpu-node-1 --gpu GPU-6f3f1c2a-0d9b-4c55-8a51-1f0f0a1c9a11 --reason \"reset by hand\" -o json",
 		Args: cobra.ExactArgs(1),
@@ -137,7 +137,7 @@ An admin's or operator's signature is needed, of the workspace that owns the
 cluster or of the one whose operators decide everywhere.
 
 JSON keys: cluster, node, gpu, reason, at, operator, was and health (state, since,
-reason, cordoned, drained, maintenance, faults, missing: how the node stood and
+reason, cordoned, drained, maintenance, outage, faults, missing: how the node stood and
 stands now; health is null once the node is gone and on a dry run).`,
 		Example: "  quartermaster node retire lab/gpu-node-1 --reason \"lease is over\"\n" +
 			"  quartermaster node retire lab/gpu-node-1 --gpu GPU-6f3f1c2a-0d9b-4c55-8a51-1f0f0a1c9a11 --reason \"sent back, case 4711\"",
