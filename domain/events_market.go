@@ -151,7 +151,7 @@ type Purchase struct {
 // RecommendationMade proposes something; it changes nothing until approved.
 type RecommendationMade struct {
 	Recommendation string     `json:"recommendation"`
-	Kind           string     `json:"kind"` // purchase, renew, rightsize, move, drain, spill_limit
+	Kind           string     `json:"kind"` // purchase, renew, rightsize, move, drain, overflow_limit
 	Plan           string     `json:"plan,omitempty"`
 	Scenario       string     `json:"scenario,omitempty"`
 	Summary        string     `json:"summary"`
@@ -191,8 +191,8 @@ type Share struct {
 	Share     Decimal `json:"share"`
 }
 
-// CommitmentPurchased records a contract: an offer bought, with the sponsors
-// who carry what stays unused.
+// CommitmentPurchased records a contract: an offer bought, with the owners
+// who are charged for what stays unused.
 type CommitmentPurchased struct {
 	Commitment         string      `json:"commitment"` // CommitmentDiscountId or CapacityReservationId on the bill
 	Contract           string      `json:"contract,omitempty"`
@@ -209,7 +209,7 @@ type CommitmentPurchased struct {
 	Hourly             Money       `json:"hourly"`                  // per unit
 	SpendPerHour       NullDecimal `json:"spend_per_hour,omitzero"` // for spend commitments
 	GuaranteesCapacity bool        `json:"guarantees_capacity"`
-	Sponsors           []Share     `json:"sponsors,omitempty"`
+	Owners             []Share     `json:"owners,omitempty"`
 	NoticeBy           Instant     `json:"notice_by,omitempty"` // last day to stop a renewal
 	Recommendation     string      `json:"recommendation,omitempty"`
 }

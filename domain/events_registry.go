@@ -52,7 +52,7 @@ const (
 	PolicyApart              PolicyKind = "apart"               // Selector shares no node (Scope "node") or cluster with Others
 	PolicyDedicated          PolicyKind = "dedicated"           // Selector shares no node with anyone
 	PolicySpotShare          PolicyKind = "spot_share"          // at most Share of Selector on spot
-	PolicyCommitmentDiscount PolicyKind = "commitment_discount" // Value: as_supplied, sponsors_first, pool_rate
+	PolicyCommitmentDiscount PolicyKind = "commitment_discount" // Value: as_supplied, owners_first, pool_rate
 	PolicyIdleCost           PolicyKind = "idle_cost"           // Value: owner, platform
 	PolicyActivity           PolicyKind = "activity"            // Value: the DCGM field that makes an hour useful
 	PolicyCostOfCapital      PolicyKind = "cost_of_capital"     // Share: annual rate

@@ -73,7 +73,7 @@ func (c *checker) policySet(e *PolicySet) {
 	case PolicySpotShare, PolicyCostOfCapital:
 		c.fraction("share", e.Share)
 	case PolicyCommitmentDiscount:
-		oneOf(c, "value", e.Value, "as_supplied", "sponsors_first", "pool_rate")
+		oneOf(c, "value", e.Value, "as_supplied", "owners_first", "pool_rate")
 	case PolicyIdleCost:
 		oneOf(c, "value", e.Value, "owner", "platform")
 	case PolicyActivity:

@@ -298,7 +298,7 @@ func (c *checker) commitmentPurchased(e *CommitmentPurchased) {
 	}
 	c.interval("term", e.Term)
 	c.priced(e.Upfront, e.Hourly)
-	c.sponsors(e.Sponsors)
+	c.owners(e.Owners)
 	c.optionalInstant("notice_by", e.NoticeBy)
 	c.optionalID("recommendation", e.Recommendation)
 }
@@ -312,14 +312,14 @@ func (c *checker) priced(upfront, hourly Money) {
 	}
 }
 
-func (c *checker) sponsors(shares []Share) {
-	if len(shares) == 0 || !c.listed("sponsors", len(shares)) {
+func (c *checker) owners(shares []Share) {
+	if len(shares) == 0 || !c.listed("owners", len(shares)) {
 		return
 	}
 	sum := Decimal{}
 	seen := make(map[string]bool, len(shares))
 	for i, s := range shares {
-		c.in("sponsors", i)
+		c.in("owners", i)
 		c.id("workspace", s.Workspace)
 		if seen[s.Workspace] {
 			c.bad("workspace", "%s is named twice", quote(s.Workspace))
@@ -335,13 +335,13 @@ func (c *checker) sponsors(shares []Share) {
 		sum = sum.Add(s.Share)
 	}
 	if !sum.Equal(one) {
-		c.bad("sponsors", "shares add up to %s, want exactly 1", sum)
+		c.bad("owners", "shares add up to %s, want exactly 1", sum)
 	}
 }
 
 // The kinds of recommendations, and what became of a quarantined record.
 var (
-	recommendationKinds = []string{"purchase", "renew", "rightsize", "move", "drain", "spill_limit"}
+	recommendationKinds = []string{"purchase", "renew", "rightsize", "move", "drain", "overflow_limit"}
 	resolutions         = []string{"reappended", "discarded"}
 )
 

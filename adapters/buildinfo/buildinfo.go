@@ -31,7 +31,7 @@ type Version struct {
 var commit string
 
 // Of reads what is known of this build. Methods are named as
-// "folds/6": the name, a slash, and the version.
+// "folds/7": the name, a slash, and the version.
 func Of(program string, methods ...string) Version {
 	v := Version{Program: program, Version: "unknown", Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {

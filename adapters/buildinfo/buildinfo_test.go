@@ -9,7 +9,7 @@ import (
 )
 
 func TestOf(t *testing.T) {
-	v := buildinfo.Of("tool", "folds/6", "plan/5")
+	v := buildinfo.Of("tool", "folds/7", "plan/5")
 	if text := v.String(); !strings.HasPrefix(text, "tool ") || !strings.HasSuffix(text, "\nfolds/6\nplan/5\n") || !strings.Contains(text, "commit ") {
 		t.Errorf("it says\n%s", text)
 	}
@@ -17,7 +17,7 @@ func TestOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{`"program":"tool"`, `"version":`, `"commit":`, `"date":`, `"methods":{"folds":"folds/6","plan":"plan/5"}`} {
+	for _, key := range []string{`"program":"tool"`, `"version":`, `"commit":`, `"date":`, `"methods":{"folds":"folds/7","plan":"plan/5"}`} {
 		if !strings.Contains(string(doc), key) {
 			t.Errorf("%s is not in %s", key, doc)
 		}

@@ -118,7 +118,7 @@ func (f Lines) plot() (*plot.Plot, error) {
 }
 
 // Dots compares values by name, from top to bottom, each with the interval that
-// it lies in: regret by course. Dots of one name that follow one another stand
+// it lies in: regret by alternative. Dots of one name that follow one another stand
 // together, and a legend names the series that they are of.
 type Dots struct {
 	Title, X string // X labels the axis of values

@@ -14,11 +14,11 @@ import (
 	"quartermaster/domain/linear"
 )
 
-// spill is a program as capacity planning makes them: capacity of a few regions,
+// overflow is a program as capacity planning makes them: capacity of a few regions,
 // bought once, serves demand of many hours there or, at a loss, elsewhere; the
 // rest is bought by the hour. Every number is a quotient of two whole ones, which
 // all processors round alike. Eight rows and 24 columns for an hour.
-func spill(hours int, seed uint64) *linear.Program {
+func overflow(hours int, seed uint64) *linear.Program {
 	const regions = 4
 	r := rand.New(rand.NewPCG(seed, 1))
 	inf := math.Inf(1)
@@ -141,9 +141,9 @@ func freeMPS(p *linear.Program) []byte {
 	return b.Bytes()
 }
 
-func BenchmarkSpill(b *testing.B) {
+func BenchmarkOverflow(b *testing.B) {
 	for _, hours := range []int{168, 2052} {
-		p := spill(hours, 1)
+		p := overflow(hours, 1)
 		b.Run(fmt.Sprintf("rows=%d/columns=%d", len(p.RowLower), len(p.Cost)), func(b *testing.B) {
 			s := open(b)
 			if err := s.Warm(b.Context()); err != nil {
@@ -173,7 +173,7 @@ func BenchmarkSpill(b *testing.B) {
 // What others take for the same program, reading it included.
 func BenchmarkOthers(b *testing.B) {
 	for _, hours := range []int{168, 2052} {
-		p := spill(hours, 1)
+		p := overflow(hours, 1)
 		file := filepath.Join(b.TempDir(), "p.mps")
 		if err := os.WriteFile(file, freeMPS(p), 0o600); err != nil {
 			b.Fatal(err)
@@ -287,7 +287,7 @@ func cuts(columns int, seed uint64) (*linear.Program, func(x []float64)) {
 
 func BenchmarkTiny(b *testing.B) {
 	s := open(b)
-	p := spill(2, 1)
+	p := overflow(2, 1)
 	for b.Loop() {
 		if _, err := s.Solve(b.Context(), p, linear.Limits{}); err != nil {
 			b.Fatal(err)

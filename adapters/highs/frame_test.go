@@ -83,7 +83,7 @@ func TestSolutions(t *testing.T) {
 
 // No bytes make the parsers panic, and what they take is as long as it says.
 func FuzzFrames(f *testing.F) {
-	p := spill(1, 1)
+	p := overflow(1, 1)
 	f.Add(append(appendHeader(nil, kindProgram, 0), appendProgram(nil, p, linear.Limits{Gap: 0.1})...), uint8(8), uint8(28))
 	p.Whole = make([]bool, len(p.Cost))
 	p.Whole[0] = true

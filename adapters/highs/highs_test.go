@@ -121,7 +121,7 @@ func TestKnown(t *testing.T) {
 			status: linear.Optimal, x: []float64{}, prices: []float64{0}},
 		{name: "no columns and infeasible", p: program(nil, nil, nil, []float64{1, 1}),
 			status: linear.Infeasible, objective: inf},
-		{name: "limited", p: spill(24, 1), l: linear.Limits{Iterations: 5}, status: linear.Limited, objective: inf},
+		{name: "limited", p: overflow(24, 1), l: linear.Limits{Iterations: 5}, status: linear.Limited, objective: inf},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := solve(t, s, c.p, c.l)
@@ -479,8 +479,8 @@ func (g *glpk) compare(t *rapid.T, p *linear.Program, got *linear.Solution) {
 // and on another machine: the digest is that of the first one that solved it.
 func TestSameBytes(t *testing.T) {
 	s := open(t)
-	p := spill(48, 7)
-	mixed := spill(3, 7)
+	p := overflow(48, 7)
+	mixed := overflow(3, 7)
 	mixed.Whole = make([]bool, len(mixed.Cost))
 	for j := range 4 {
 		mixed.Whole[j] = true
@@ -497,7 +497,7 @@ func TestSameBytes(t *testing.T) {
 		if got := digest(s); got != want {
 			t.Errorf("solutions have digest %s, want %s", got, want)
 		}
-		solve(t, s, spill(24, 3), linear.Limits{})
+		solve(t, s, overflow(24, 3), linear.Limits{})
 	}
 	if got := digest(open(t)); got != want {
 		t.Errorf("in another process solutions have digest %s, want %s", got, want)
@@ -507,7 +507,7 @@ func TestSameBytes(t *testing.T) {
 // A program that is extended begins from the basis of the one before.
 func TestWarm(t *testing.T) {
 	s := open(t)
-	p := spill(168, 1)
+	p := overflow(168, 1)
 	first := solve(t, s, p, linear.Limits{})
 	// Forty hours get a row that forbids part of what they do: the capacity that
 	// serves elsewhere is halved.
@@ -543,7 +543,7 @@ func TestWarm(t *testing.T) {
 // Limits of branch and bound hold, and what they leave is a solution and a bound.
 func TestLimits(t *testing.T) {
 	s := open(t)
-	p := whole(spill(8, 1))
+	p := whole(overflow(8, 1))
 	for _, l := range []linear.Limits{{Nodes: 1, Checks: 2000}, {Checks: 2000}, {Gap: 0.5}} {
 		got := solve(t, s, p, l)
 		if l.Gap > 0 && got.Status != linear.Optimal || l.Gap == 0 && got.Status != linear.Limited {
@@ -590,7 +590,7 @@ func (s *Solver) pid() int {
 }
 
 // endless takes minutes.
-func endless() *linear.Program { return whole(spill(100, 1)) }
+func endless() *linear.Program { return whole(overflow(100, 1)) }
 
 // A solve that is under way ends with its context, from outside, or by Close, and
 // with it the child.
@@ -623,7 +623,7 @@ func TestEnded(t *testing.T) {
 			short, stop := context.WithCancel(context.Background())
 			waiting := make(chan error, 1)
 			go func() {
-				_, err := s.Solve(short, spill(1, 1), linear.Limits{})
+				_, err := s.Solve(short, overflow(1, 1), linear.Limits{})
 				waiting <- err
 			}()
 			stop()
@@ -638,7 +638,7 @@ func TestEnded(t *testing.T) {
 			if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil {
 				t.Errorf("child %d is still there", pid)
 			}
-			got, err := s.Solve(context.Background(), spill(1, 1), linear.Limits{})
+			got, err := s.Solve(context.Background(), overflow(1, 1), linear.Limits{})
 			if c.after && (err != nil || got.Status != linear.Optimal) || !c.after && !errors.Is(err, errClosed) {
 				t.Errorf("the next program: %+v, %v", got, err)
 			}
@@ -649,7 +649,7 @@ func TestEnded(t *testing.T) {
 // Close leaves no child behind that has nothing to do, not even a dead one.
 func TestCloseIdle(t *testing.T) {
 	s := open(t)
-	solve(t, s, spill(1, 1), linear.Limits{})
+	solve(t, s, overflow(1, 1), linear.Limits{})
 	pid := s.pid()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -660,7 +660,7 @@ func TestCloseIdle(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("closed again: %v", err)
 	}
-	if _, err := s.Solve(t.Context(), spill(1, 1), linear.Limits{}); !errors.Is(err, errClosed) {
+	if _, err := s.Solve(t.Context(), overflow(1, 1), linear.Limits{}); !errors.Is(err, errClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -668,11 +668,11 @@ func TestCloseIdle(t *testing.T) {
 // Who has a program does not notice that the child was killed while it was idle.
 func TestIdleChildKilled(t *testing.T) {
 	s := open(t)
-	want := solve(t, s, spill(1, 1), linear.Limits{})
+	want := solve(t, s, overflow(1, 1), linear.Limits{})
 	pid := s.pid()
 	s.child.kill()
 	<-s.child.ended
-	if got := solve(t, s, spill(1, 1), linear.Limits{}); got.Objective != want.Objective {
+	if got := solve(t, s, overflow(1, 1), linear.Limits{}); got.Objective != want.Objective {
 		t.Errorf("another child came to %g, not %g", got.Objective, want.Objective)
 	}
 	if s.pid() == pid || len(s.Starts()) != 2 {
@@ -723,7 +723,7 @@ func TestOrphan(t *testing.T) {
 // program does not.
 func TestHostileFrames(t *testing.T) {
 	s := open(t)
-	good := spill(1, 1)
+	good := overflow(1, 1)
 	framed := func(body []byte) []byte { return append(appendHeader(nil, kindProgram, len(body)), body...) }
 	encoded := appendProgram(nil, good, linear.Limits{})
 	wild := bytes.Clone(encoded)
@@ -794,7 +794,7 @@ func TestMemory(t *testing.T) {
 		hours int
 		fits  bool
 	}{{1, true}, {2000, false}, {1, true}} {
-		r, err := parseProgram(appendProgram(nil, spill(c.hours, 1), linear.Limits{}))
+		r, err := parseProgram(appendProgram(nil, overflow(c.hours, 1), linear.Limits{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -987,7 +987,7 @@ func TestCacheCannotBeWritten(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			if got := solve(t, s, spill(1, 1), linear.Limits{}); got.Status != linear.Optimal {
+			if got := solve(t, s, overflow(1, 1), linear.Limits{}); got.Status != linear.Optimal {
 				t.Errorf("%+v", got)
 			}
 			if s.Starts()[0].Cached {
@@ -1009,7 +1009,7 @@ func TestCorruptCache(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		if got := solve(t, s, spill(1, 1), linear.Limits{}); got.Status != linear.Optimal {
+		if got := solve(t, s, overflow(1, 1), linear.Limits{}); got.Status != linear.Optimal {
 			t.Fatalf("%+v", got)
 		}
 		return s.Starts()[0]

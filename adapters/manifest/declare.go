@@ -375,10 +375,10 @@ func (d declaration) commitment(id string) *domain.CommitmentPurchased {
 	if ev.Hourly.Currency == "" {
 		d.fault("hourly", "is missing and so is upfront; add what it costs")
 	}
-	sponsors, _ := d.sub("sponsors")
-	for _, k := range sponsors.n.keys {
-		d.l.refer("workspace", k.text, k, sponsors.field(k.text))
-		ev.Sponsors = append(ev.Sponsors, domain.Share{Workspace: k.text, Share: sponsors.decimal(k.text)})
+	owners, _ := d.sub("owners")
+	for _, k := range owners.n.keys {
+		d.l.refer("workspace", k.text, k, owners.field(k.text))
+		ev.Owners = append(ev.Owners, domain.Share{Workspace: k.text, Share: owners.decimal(k.text)})
 	}
 	return ev
 }

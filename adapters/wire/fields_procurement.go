@@ -88,7 +88,7 @@ func commitmentPurchased(m *mover, p *eventsv1.CommitmentPurchased, d *domain.Co
 	m.money("hourly", &p.Hourly, &d.Hourly)
 	m.nullDecimal("spend_per_hour", &p.SpendPerHour, &d.SpendPerHour)
 	same(m, &p.GuaranteesCapacity, &d.GuaranteesCapacity)
-	list(m, "sponsors", &p.Sponsors, &d.Sponsors, share)
+	list(m, "owners", &p.Owners, &d.Owners, share)
 	m.instant("notice_by", &p.NoticeBy, &d.NoticeBy)
 	text(m, "recommendation", &p.Recommendation, &d.Recommendation)
 }

@@ -52,13 +52,13 @@ type reporter struct {
 	super    *supervisor
 	told     map[domain.Topic]spool.Loss // the ticker's: losses whose event is not known to be on disk
 
-	cursor  atomic.Int64
-	samples atomic.Int64
-	faults  atomic.Int64
-	repeats atomic.Int64
-	failed  atomic.Int64 // events that could not be made
-	leftOut atomic.Int64 // devices and shares that the last sample had no room for
-	blocked atomic.Bool  // the spool takes no faults, so that frames wait
+	cursor   atomic.Int64
+	samples  atomic.Int64
+	faults   atomic.Int64
+	repeats  atomic.Int64
+	failed   atomic.Int64 // events that could not be made
+	excluded atomic.Int64 // devices and shares that the last sample had no room for
+	blocked  atomic.Bool  // the spool takes no faults, so that frames wait
 }
 
 // openReporter opens the spool and what is remembered.
@@ -377,9 +377,9 @@ func (r *reporter) put(done *reading) {
 	if done == nil {
 		return
 	}
-	e, leftOut := done.sample(r.cfg.Cluster, r.cfg.Node, r.held.holdings(r.cfg.Cluster, r.cfg.Node, done.devices), r.clock.bound())
-	if was := r.leftOut.Swap(int64(leftOut)); was != int64(leftOut) && leftOut > 0 {
-		r.log.Error("a sample has no room for all devices and shares: the last are not reported; let the device plugin share GPUs among fewer", "reported", e.Entries(), "left_out", leftOut)
+	e, excluded := done.sample(r.cfg.Cluster, r.cfg.Node, r.held.holdings(r.cfg.Cluster, r.cfg.Node, done.devices), r.clock.bound())
+	if was := r.excluded.Swap(int64(excluded)); was != int64(excluded) && excluded > 0 {
+		r.log.Error("a sample has no room for all devices and shares: the last are not reported; let the device plugin share GPUs among fewer", "reported", e.Entries(), "excluded", excluded)
 	}
 	if err := r.append(e.Interval.To, e, nil); err != nil {
 		return // said where it happened

@@ -137,7 +137,7 @@ const mostEntries = 4096
 
 // sample makes the event of an interval, and says how many devices and shares it had no
 // room for: the last of the list.
-func (r *reading) sample(cluster, node string, held *holdings, skew time.Duration) (e *domain.NodeSampled, leftOut int) {
+func (r *reading) sample(cluster, node string, held *holdings, skew time.Duration) (e *domain.NodeSampled, excluded int) {
 	e = &domain.NodeSampled{Node: node, Interval: r.interval, HoldersUnknown: held.unknown, SkewNanos: uint64(max(0, skew))}
 	type entry struct {
 		device  int
@@ -164,8 +164,8 @@ func (r *reading) sample(cluster, node string, held *holdings, skew time.Duratio
 			entries = append(entries, entry{i, n + 1})
 		}
 	}
-	leftOut = max(0, len(entries)-mostEntries)
-	entries = entries[:len(entries)-leftOut]
+	excluded = max(0, len(entries)-mostEntries)
+	entries = entries[:len(entries)-excluded]
 
 	t := texts{event: e, index: map[string]uint32{}}
 	holders := map[holder]uint32{}
@@ -247,7 +247,7 @@ func (r *reading) sample(cluster, node string, held *holdings, skew time.Duratio
 			yield(i, uint32(x.device))
 		}
 	})
-	return e, leftOut
+	return e, excluded
 }
 
 // has returns the first of the fields that was read of any device, 0 when none was.

@@ -149,7 +149,7 @@ func TestIntervalsAreHonest(t *testing.T) {
 }
 
 // A GPU shared among more than an event holds: what is left out is said.
-func TestLeftOut(t *testing.T) {
+func TestExcluded(t *testing.T) {
 	var logged strings.Builder
 	cfg := &Config{Cluster: "c", Node: "n", Interval: time.Second}
 	cfg.Spool = SpoolConfig{Dir: t.TempDir(), QuotaMiB: 1}
@@ -174,7 +174,7 @@ func TestLeftOut(t *testing.T) {
 	if r.samples.Load() != 2 || r.failed.Load() != 0 {
 		t.Errorf("%d samples, %d could not be made", r.samples.Load(), r.failed.Load())
 	}
-	if n := strings.Count(logged.String(), "left_out=104"); n != 1 || !slices.Contains(r.problems(), "104 devices and shares are not reported: a sample holds 4096") {
+	if n := strings.Count(logged.String(), "excluded=104"); n != 1 || !slices.Contains(r.problems(), "104 devices and shares are not reported: a sample holds 4096") {
 		t.Errorf("it is logged %d times, problems %q", n, r.problems())
 	}
 }

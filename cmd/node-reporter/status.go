@@ -64,7 +64,7 @@ func (r *reporter) problems() (out []string) {
 		out = append(out, "the collector is silent since "+s.From.String()+": "+s.Why)
 	}
 	r.mu.Unlock()
-	if n := r.leftOut.Load(); n > 0 {
+	if n := r.excluded.Load(); n > 0 {
 		out = append(out, fmt.Sprintf("%d devices and shares are not reported: a sample holds %d", n, mostEntries))
 	}
 	said := map[string]bool{}
@@ -133,7 +133,7 @@ func (r *reporter) metrics() *prometheus.Registry {
 	})
 	add(gauge, "clock_error_bound_seconds", "The most that the clock is off as far as is known, 0 unknown.", nil, func() float64 { return r.clock.bound().Seconds() })
 	add(gauge, "spool_blocked", "1 while the spool takes no faults, on disk or in memory.", nil, func() float64 { return float64(boolInt(r.blocked.Load())) })
-	add(gauge, "left_out_devices", "Devices and shares of devices that the last sample had no room for.", nil, func() float64 { return float64(r.leftOut.Load()) })
+	add(gauge, "excluded_devices", "Devices and shares of devices that the last sample had no room for.", nil, func() float64 { return float64(r.excluded.Load()) })
 	add(gauge, "unknown_device_ids", "Devices that pods hold and whose ids nobody understands.", nil, func() float64 {
 		r.held.mu.Lock()
 		defer r.held.mu.Unlock()

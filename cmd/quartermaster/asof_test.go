@@ -256,7 +256,7 @@ func TestNowInThePast(t *testing.T) {
 func TestAsOfEverywhere(t *testing.T) {
 	dir := apptest.FilledDir(t)
 	for _, c := range [][]string{
-		{"fleet"}, {"models"}, {"usage"}, {"costs"}, {"costs", "leaves"}, {"costs", "explain"}, {"plan"}, {"plan", "list"}, {"plan", "show"},
+		{"fleet"}, {"models"}, {"usage"}, {"costs"}, {"costs", "allocations"}, {"costs", "explain"}, {"plan"}, {"plan", "list"}, {"plan", "show"},
 		{"quarantine", "list"}, {"quarantine", "show"}, {"log", "stats"}, {"snapshot", "make"},
 	} {
 		if _, help := command(t, dir, append(c, "--help")...); !strings.Contains(help, "--as-of ") {

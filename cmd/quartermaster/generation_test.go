@@ -185,7 +185,7 @@ func killRebuild(ts *testscript.TestScript, neg bool, args []string) {
 
 // A command that needs a configuration says so, and does nothing else.
 func TestProjectionNeedsConfig(t *testing.T) {
-	for _, args := range [][]string{{"migrate"}, {"status"}, {"rebuild", "b"}, {"switch", "b", "--reason", "folds/6"}, {"drop", "b"}} {
+	for _, args := range [][]string{{"migrate"}, {"status"}, {"rebuild", "b"}, {"switch", "b", "--reason", "folds/7"}, {"drop", "b"}} {
 		dir := filepath.Join(t.TempDir(), "home")
 		code, out := command(t, dir, append([]string{"generation"}, args...)...)
 		if code == 0 || !strings.Contains(out, "--config") {

@@ -49,7 +49,7 @@ func TestPackShape(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &ans); code != 0 || err != nil {
 		t.Fatal(code, err, out, errs)
 	}
-	if ans.Pods != 5 || ans.LeftOut != 1 || ans.Bins != 2 || ans.LowerBound != 2 || ans.Gap != 0 || ans.UnplacedPods != 0 || len(ans.Patterns) != 2 {
+	if ans.Pods != 5 || ans.Excluded != 1 || ans.Bins != 2 || ans.LowerBound != 2 || ans.Gap != 0 || ans.UnplacedPods != 0 || len(ans.Patterns) != 2 {
 		t.Errorf("%s", out)
 	}
 	_, again, _ := packed(t, "", fewPods, "--node-shape", "16000m,65536MiB,4", "-o", "json")

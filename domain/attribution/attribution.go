@@ -80,7 +80,7 @@ import (
 )
 
 // Method is the version of this package's method. A report names it.
-const Method = "attribution/2"
+const Method = "attribution/3"
 
 // Class is what kind of charge a line is.
 type Class uint8
@@ -112,15 +112,15 @@ const (
 	ByResource   MatchMethod = iota + 1 // ResourceId names nodes of the billing account
 	ByPool                              // the account's nodes in the region with the SKU that no line names
 	ByAccount                           // all nodes of the account
-	ByCommitment                        // sponsors of the commitment, or the lines that it covered
+	ByCommitment                        // owners of the commitment, or the lines that it covered
 	ByFollowing                         // the lines that it belongs to
-	ByNothing                           // nothing was found; the platform carries it
+	ByNothing                           // nothing was found; the platform is charged
 )
 
 // Component says what became of what was paid for.
 type Component uint8
 
-// The components. The account that carries each where no workspace held the
+// The components. The account that is charged for each where no workspace held the
 // time stands behind it.
 const (
 	Allocated          Component = iota + 1 // held by the workspace
@@ -131,13 +131,13 @@ const (
 	Maintenance                             // "platform:reliability"
 	Unobserved                              // "platform:unobserved"
 	Unseen                                  // bought beyond the time in service: "platform:unobserved"
-	UnusedCommitment                        // the sponsors in their shares, else "platform"
+	UnusedCommitment                        // the owners in their shares, else "platform"
 	Prepaid                                 // paid now for a term: "platform:prepaid"
 	Unmatched                               // "platform"
 	RoundingAdjustment                      // an invoice's rounding against its lines: "platform"
 )
 
-// The accounts that carry what is no workspace's.
+// The accounts that are charged for what is no workspace's.
 const (
 	Platform            = "platform"
 	PlatformReliability = "platform:reliability"
@@ -238,8 +238,8 @@ type Part struct {
 
 // Commitment is who answers for a contract.
 type Commitment struct {
-	ID       string
-	Sponsors []domain.Share // add up to 1; none: the platform
+	ID     string
+	Owners []domain.Share // add up to 1; none: the platform
 	// Hardware is what the contract is for, as far as it says.
 	Hardware Hardware
 }
@@ -250,14 +250,14 @@ type Discount string
 // The rules for floating discounts.
 const (
 	AsSupplied Discount = "as_supplied" // whoever the supplier applied it to
-	// SponsorsFirst gives what a commitment bought in a pool, hour by hour, to its
-	// sponsors' use of the pool first. What other lines bought is divided among
+	// OwnersFirst gives what a commitment bought in a pool, hour by hour, to its
+	// owners' use of the pool first. What other lines bought is divided among
 	// what is left. A line that buys nothing goes where the lines that it belongs to
 	// go; where it belongs to none, as a licence, it is divided as if no commitment had
-	// sponsors. A pool is the account's nodes of a region and SKU, named by lines or
+	// owners. A pool is the account's nodes of a region and SKU, named by lines or
 	// not, without its own.
-	SponsorsFirst Discount = "sponsors_first"
-	PoolRate      Discount = "pool_rate" // everyone in the pool pays one rate
+	OwnersFirst Discount = "owners_first"
+	PoolRate    Discount = "pool_rate" // everyone in the pool pays one rate
 )
 
 // Policy is what was decided about the division.
@@ -328,7 +328,7 @@ type Allocation struct {
 	Hardware Hardware
 
 	Billed, Effective Amount
-	// Weight is this allocation's part of Of: GPU milliseconds, to the microsecond, a sponsor's share, or
+	// Weight is this allocation's part of Of: GPU milliseconds, to the microsecond, a owner's share, or
 	// money for a line that follows others (then the weights of Billed).
 	Weight, Of Amount
 	// What the line bought of GPU time, in milliseconds: 0 for lines that buy

@@ -139,7 +139,7 @@ func (f *fleetOf) input() *attribution.Input {
 
 // BenchmarkRun divides a month of 10,000 GPUs in the hands of 1,000 workspaces,
 // billed in 200,000 lines, and of a half of that: time is linear in it. The heap
-// is sampled every few thousand leaves.
+// is sampled every few thousand allocations.
 func BenchmarkRun(b *testing.B) {
 	for _, size := range []struct{ machines, lines int }{{625, 100_000}, {1250, 200_000}} {
 		b.Run(fmt.Sprintf("GPUs=%d/lines=%d", size.machines*8, size.lines), func(b *testing.B) {

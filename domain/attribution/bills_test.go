@@ -40,7 +40,7 @@ func TestSuppliersBills(t *testing.T) {
 				sections[f.Name] = string(f.Data)
 			}
 			e := readBill(t, sections)
-			for _, rule := range []attribution.Discount{attribution.AsSupplied, attribution.SponsorsFirst, attribution.PoolRate} {
+			for _, rule := range []attribution.Discount{attribution.AsSupplied, attribution.OwnersFirst, attribution.PoolRate} {
 				e.policy.Discount = rule
 				section := "divided " + string(rule)
 				got := string(table(func(w *tabwriter.Writer) { divideBill(t, w, e) }))
@@ -70,7 +70,7 @@ func TestSuppliersBills(t *testing.T) {
 }
 
 // readBill reads machines that are in service for four hours, commitments with
-// their sponsor, and lines: from and to are hours, the other columns those of FOCUS.
+// their owner, and lines: from and to are hours, the other columns those of FOCUS.
 func readBill(t *testing.T, sections map[string]string) *estate {
 	t.Helper()
 	e := &estate{}
@@ -126,7 +126,7 @@ func readBill(t *testing.T, sections map[string]string) *estate {
 		e.lines = append(e.lines, l)
 	}
 	for _, f := range rows(sections["commitments"]) {
-		e.commitments = append(e.commitments, attribution.Commitment{ID: f[0], Sponsors: []domain.Share{{Workspace: f[1], Share: decimal.NewFromInt(1)}}})
+		e.commitments = append(e.commitments, attribution.Commitment{ID: f[0], Owners: []domain.Share{{Workspace: f[1], Share: decimal.NewFromInt(1)}}})
 	}
 	return e
 }

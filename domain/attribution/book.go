@@ -37,7 +37,7 @@ type record struct {
 	buyer          bool  // may buy machine time; see [record.mayBuy]
 	stance         stance
 	bought         int64 // GPU time; see [run.buyTime]
-	course         course
+	basis          basis
 	method         MatchMethod
 	how            how
 	match          int32 // index into matches, for what is divided by use
@@ -45,15 +45,15 @@ type record struct {
 	reconciliation int32 // index into reconciliations
 }
 
-// course is the way in which a line is divided.
-type course uint8
+// basis is the way in which a line is divided.
+type basis uint8
 
 const (
-	byUse     course = iota + 1 // among those who used what it matched
-	bySponsor                   // among those who answer for a commitment
-	byCovered                   // after the lines that the commitment covered
-	byPrepaid                   // carried until the term consumes it
-	byOthers                    // after the charges that it belongs to
+	byUse     basis = iota + 1 // among those who used what it matched
+	byOwner                    // among those who answer for a commitment
+	byCovered                  // after the lines that the commitment covered
+	byPrepaid                  // held until the term consumes it
+	byOthers                   // after the charges that it belongs to
 	byNobody
 )
 
@@ -81,7 +81,7 @@ func readBook(lines func(func(*Line) error) error, ex *exceptions) (*book, error
 	if lines == nil {
 		return b, nil
 	}
-	// A total of all magnitudes that fits bounds every sum over lines and leaves.
+	// A total of all magnitudes that fits bounds every sum over lines and allocations.
 	var total Amount
 	err := lines(func(l *Line) error {
 		if l.Class < Committed || l.Class > Rounding {

@@ -33,11 +33,11 @@ func (r *run) buyTime() {
 		}
 		ms, known := rec.gpuMs, true
 		switch {
-		case rec.course == byUse && rec.buyer && r.matches[rec.match].method != ByAccount:
+		case rec.basis == byUse && rec.buyer && r.matches[rec.match].method != ByAccount:
 			if ms == 0 && rec.nodeMs != 0 {
 				ms, known = r.fleet.gpuMs(rec.nodeMs, r.matches[rec.match].descs, rec.charge)
 			}
-		case rec.course == bySponsor && rec.sold != AddOn:
+		case rec.basis == byOwner && rec.sold != AddOn:
 			if ms == 0 && rec.nodeMs != 0 {
 				// 1024 GPUs for maxMs is far from the end of 64 bits.
 				ms = rec.nodeMs * int64(r.gpusPerMachine(rec, per))
@@ -83,7 +83,7 @@ func (r *run) gpusOfCommitments() map[commitKey]int {
 	per, done := map[commitKey]int{}, map[use]bool{}
 	for i := range r.book.records {
 		rec := &r.book.records[i]
-		if rec.commit == 0 || rec.course != byUse || !rec.buyer || !r.matches[rec.match].buys {
+		if rec.commit == 0 || rec.basis != byUse || !rec.buyer || !r.matches[rec.match].buys {
 			continue
 		}
 		k := commitKey{rec.issuer, rec.commit}

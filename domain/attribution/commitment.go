@@ -21,11 +21,11 @@ type CommitmentUse struct {
 	Used       Amount `json:"used"` // effective cost of what was covered
 	IdleLines  int    `json:"unused_lines"`
 	Unused     Amount `json:"unused"` // effective cost of what was not used
-	Sponsored  bool   `json:"sponsored"`
+	Owned      bool   `json:"owned"`
 }
 
-// sponsors knows who answers for commitments.
-type sponsors struct {
+// owners knows who answers for commitments.
+type owners struct {
 	shares   map[string][]share
 	hardware map[string]Hardware // of contracts
 	uses     map[[3]string]*CommitmentUse
@@ -36,12 +36,12 @@ type share struct {
 	part      u128
 }
 
-func newSponsors(cs []Commitment) (*sponsors, error) {
-	s := &sponsors{shares: map[string][]share{}, hardware: map[string]Hardware{}, uses: map[[3]string]*CommitmentUse{}}
+func newOwners(cs []Commitment) (*owners, error) {
+	s := &owners{shares: map[string][]share{}, hardware: map[string]Hardware{}, uses: map[[3]string]*CommitmentUse{}}
 	for _, c := range cs {
-		parts := make([]share, 0, len(c.Sponsors))
+		parts := make([]share, 0, len(c.Owners))
 		var total Amount
-		for _, p := range c.Sponsors {
+		for _, p := range c.Owners {
 			a, err := AmountOf(p.Share)
 			if err != nil {
 				return nil, fmt.Errorf("commitment %q: share of %q: %w", c.ID, p.Workspace, err)
@@ -66,7 +66,7 @@ func newSponsors(cs []Commitment) (*sponsors, error) {
 			}
 		}
 		if before, ok := s.shares[c.ID]; ok && !slices.Equal(before, parts) {
-			return nil, fmt.Errorf("commitment %q is given twice, with different sponsors", c.ID)
+			return nil, fmt.Errorf("commitment %q is given twice, with different owners", c.ID)
 		}
 		s.shares[c.ID] = parts
 		s.hardware[c.ID] = s.hardware[c.ID].join(c.Hardware)
@@ -75,14 +75,14 @@ func newSponsors(cs []Commitment) (*sponsors, error) {
 }
 
 // account notes what a line says of its commitment.
-func (s *sponsors) account(b *book, r *record) {
+func (s *owners) account(b *book, r *record) {
 	if r.commit == 0 || r.class.follows() {
 		return
 	}
 	k := [3]string{b.texts[r.issuer], b.texts[r.commit], b.texts[r.currency]}
 	u := s.uses[k]
 	if u == nil {
-		u = &CommitmentUse{Issuer: k[0], Commitment: k[1], Currency: k[2], Sponsored: len(s.shares[k[1]]) > 0}
+		u = &CommitmentUse{Issuer: k[0], Commitment: k[1], Currency: k[2], Owned: len(s.shares[k[1]]) > 0}
 		s.uses[k] = u
 	}
 	switch {
@@ -98,7 +98,7 @@ func (s *sponsors) account(b *book, r *record) {
 	}
 }
 
-func (s *sponsors) sorted() []CommitmentUse {
+func (s *owners) sorted() []CommitmentUse {
 	all := make([]CommitmentUse, 0, len(s.uses))
 	for _, u := range s.uses {
 		all = append(all, *u)
@@ -109,19 +109,19 @@ func (s *sponsors) sorted() []CommitmentUse {
 	return all
 }
 
-// sponsored divides the current record among its commitment's sponsors, for the
+// owned divides the current record among its commitment's owners, for the
 // charge period as a whole.
-func (r *run) sponsored(rec *record) error {
-	shares := r.spons.shares[r.line.Commitment]
+func (r *run) owned(rec *record) error {
+	shares := r.owners.shares[r.line.Commitment]
 	what := "the unused part"
-	if rec.course == byCovered {
+	if rec.basis == byCovered {
 		what = "a fee, and nothing is known that it covered,"
 	}
 	if len(shares) == 0 {
 		r.trace.because("it is %s of commitment %q, for which nobody answers", what, r.line.Commitment)
 		return r.all(rec, 0, ByCommitment, allocationKey{workspace: Platform, component: UnusedCommitment}, r.committed(rec), rec.bought)
 	}
-	r.trace.because("it is %s of commitment %q, for which its sponsors answer", what, r.line.Commitment)
+	r.trace.because("it is %s of commitment %q, for which its owners answer", what, r.line.Commitment)
 	b, e, time := divisionOf(rec.billed), divisionOf(rec.effective), divisionOfMs(rec.bought)
 	whole, _ := Whole(1).parts()
 	hardware := r.committed(rec)

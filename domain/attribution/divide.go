@@ -161,9 +161,9 @@ func (r *run) divideMatch(x *match) error {
 	r.open(x)
 	sum := matchSum{seen: x.grid.sum() / 1000}
 	lines := x.lines
-	if x.sponsorsFirst {
+	if x.ownersFirst {
 		var err error
-		if lines, err = r.divideSponsors(x, &sum); err != nil {
+		if lines, err = r.divideOwners(x, &sum); err != nil {
 			return err
 		}
 	}
@@ -203,7 +203,7 @@ type matchSum struct {
 //
 // Where nothing at all is known of the machines in the period, all of it is
 // Unseen, spread evenly. Lines that buy no machines have no Unseen part: there,
-// the platform carries them as Unmatched.
+// the platform is charged for them as Unmatched.
 func (r *run) divideCell(c *cell, sum *matchSum) error {
 	r.weights = c.grid.weights(c.period, c.match.whole, r.keys, r.hardware, r.weights[:0])
 	var seen, unobserved int64

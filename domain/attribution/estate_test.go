@@ -325,8 +325,8 @@ func drawEstate(t *rapid.T, d drawing) *estate {
 		}
 	}
 
-	if rapid.Bool().Draw(t, "sponsored") {
-		e.commitments = []attribution.Commitment{{ID: "k1", Sponsors: []domain.Share{{Workspace: "ada", Share: decimal.New(7, -1)}, {Workspace: "bob", Share: decimal.New(3, -1)}}}, {ID: "k2"}}
+	if rapid.Bool().Draw(t, "owned") {
+		e.commitments = []attribution.Commitment{{ID: "k1", Owners: []domain.Share{{Workspace: "ada", Share: decimal.New(7, -1)}, {Workspace: "bob", Share: decimal.New(3, -1)}}}, {ID: "k2"}}
 	}
 	for _, id := range []string{"v1", "v2"} {
 		if rapid.Bool().Draw(t, "invoice came") {
@@ -363,7 +363,7 @@ func drawEstate(t *rapid.T, d drawing) *estate {
 		}
 	}
 	e.policy = attribution.Policy{
-		Discount:       attribution.Discount(pick("discount", "", "as_supplied", "sponsors_first", "pool_rate")),
+		Discount:       attribution.Discount(pick("discount", "", "as_supplied", "owners_first", "pool_rate")),
 		IdleToPlatform: rapid.Bool().Draw(t, "idle to platform"),
 	}
 	return e

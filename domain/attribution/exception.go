@@ -46,7 +46,7 @@ const (
 	// rule for pools, the pool.
 	NotInService Kind = "not_in_service"
 	// OwnerMissing: time that nobody held in a cluster that nobody owned, or
-	// that was held by nobody known; the platform carries it.
+	// that was held by nobody known; the platform is charged.
 	OwnerMissing Kind = "owner_missing"
 )
 

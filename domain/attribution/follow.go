@@ -85,7 +85,7 @@ func newFollowing(b *book) *following {
 	const wanted, found = -2, -1
 	var at []scope
 	for i := range b.records {
-		if r := &b.records[i]; r.course == byOthers {
+		if r := &b.records[i]; r.basis == byOthers {
 			for _, s := range scopesOf(r, at[:0]) {
 				f.scopes[s] = wanted
 			}
@@ -93,7 +93,7 @@ func newFollowing(b *book) *following {
 	}
 	if len(f.scopes) > 0 {
 		for i := range b.records {
-			if r := &b.records[i]; r.course != byOthers && !(r.billed.IsZero() && r.effective.IsZero()) {
+			if r := &b.records[i]; r.basis != byOthers && !(r.billed.IsZero() && r.effective.IsZero()) {
 				at = scopesOf(r, at[:0])
 				for _, s := range at {
 					if _, ok := f.scopes[s]; ok {
@@ -104,7 +104,7 @@ func newFollowing(b *book) *following {
 		}
 	}
 	for i := range b.records {
-		switch r := &b.records[i]; r.course {
+		switch r := &b.records[i]; r.basis {
 		case byOthers:
 			at = scopesOf(r, at[:0])
 			for _, s := range at {
@@ -154,7 +154,7 @@ func (f *following) tally(of scope) int32 {
 
 // feeds appends the tallies that a line's allocations are added to.
 func (f *following) feeds(r *record, to []int32) []int32 {
-	if r.course == byOthers {
+	if r.basis == byOthers {
 		return to
 	}
 	if len(f.scopes) > 0 {
@@ -165,7 +165,7 @@ func (f *following) feeds(r *record, to []int32) []int32 {
 			}
 		}
 	}
-	if r.commit != 0 && (r.course == byUse || r.course == bySponsor || r.course == byNobody) {
+	if r.commit != 0 && (r.basis == byUse || r.basis == byOwner || r.basis == byNobody) {
 		if c := f.covers[coverKey{r.issuer, r.commit, r.currency}]; c != nil {
 			from := r.charge.From
 			n, _ := slices.BinarySearchFunc(c.of, from, func(c cover, t domain.Instant) int { return cmp.Or(cmp.Compare(c.period.From, t), -1) })
@@ -304,12 +304,12 @@ func (r *run) others(rec *record) error {
 }
 
 // covered divides a recurring purchase of a commitment after what it covered, by
-// effective cost; where nothing is known of that, its sponsors carry it.
+// effective cost; where nothing is known of that, its owners are charged.
 func (r *run) covered(rec *record) error {
 	t := &r.follow.tallies[rec.follow]
 	w := t.weights(r.keys, ofEffective, ofBilled)
 	if w == nil {
-		return r.sponsored(rec)
+		return r.owned(rec)
 	}
 	return r.after(rec, t, ByCommitment, w, w)
 }

@@ -176,7 +176,7 @@ func readEstate(t *testing.T, sections map[string]string) *estate {
 		c := attribution.Commitment{ID: f[0]}
 		for _, s := range f[1:] {
 			workspace, share, _ := strings.Cut(s, "=")
-			c.Sponsors = append(c.Sponsors, domain.Share{Workspace: workspace, Share: amount(share).Decimal()})
+			c.Owners = append(c.Owners, domain.Share{Workspace: workspace, Share: amount(share).Decimal()})
 		}
 		e.commitments = append(e.commitments, c)
 	}

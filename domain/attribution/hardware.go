@@ -136,6 +136,6 @@ func (r *run) committed(rec *record) uint32 {
 		}
 	}
 	x := r.hardware.all[r.fleet.hardwareOf(r.hardware, pool, rec.charge)]
-	contract := r.spons.hardware[r.book.texts[rec.commit]]
+	contract := r.owners.hardware[r.book.texts[rec.commit]]
 	return r.hardware.id(Hardware{cmp.Or(contract.GPUModel, x.GPUModel), cmp.Or(contract.Billing, x.Billing)})
 }

@@ -9,7 +9,7 @@ import (
 	"quartermaster/domain"
 )
 
-// leafKey is what an allocation is for, within its line and hour.
+// allocationKey is what an allocation is for, within its line and hour.
 type allocationKey struct {
 	workspace, cluster, deployment string
 	component                      Component
@@ -124,7 +124,7 @@ func (m *meter) read(h *NodeHour, d *desc) (uses []use, seen bool, err error) {
 	owner := h.Owner
 	if owner == "" || m.idleToPlatform {
 		if left := busy + idle + unprovisioned; h.Owner == "" && left > 0 && len(d.matches) > 0 && !m.idleToPlatform {
-			m.ex.time(OwnerMissing, d.Cluster, "nobody owns the cluster: the platform carries the time that nobody is known to have held", left/1000)
+			m.ex.time(OwnerMissing, d.Cluster, "nobody owns the cluster: the platform is charged for the time that nobody is known to have held", left/1000)
 		}
 		owner = Platform
 	}
@@ -145,7 +145,7 @@ func (p *Part) measured() int64 { return min(1000*max(p.KnownMs, p.UsefulMs), p.
 func (m *meter) hold(workspace string, d *desc, deployment string, micros, useful, known int64) {
 	if workspace == "" && micros > 0 {
 		if len(d.matches) > 0 {
-			m.ex.time(OwnerMissing, d.Cluster, "held by no known workspace: the platform carries it", micros/1000)
+			m.ex.time(OwnerMissing, d.Cluster, "held by no known workspace: the platform is charged", micros/1000)
 		}
 		workspace = Platform
 	}

@@ -19,8 +19,8 @@ type match struct {
 	last   int32   // the last machine
 	whole  bool    // divided over the charge period as a whole, not by hours
 	buys   bool    // lines that buy machines are among its lines
-	// sponsorsFirst: what commitments bought of it goes to their sponsors first.
-	sponsorsFirst bool
+	// ownersFirst: what commitments bought of it goes to their owners first.
+	ownersFirst bool
 	// lines are its records, by charge period and then in the order of lines.
 	lines []int32
 	grid  grid
@@ -63,7 +63,7 @@ func (c Class) buys() bool { return c == Committed || c == OnDemand || c == Spot
 // follows reports whether a class has no object of its own.
 func (c Class) follows() bool { return c == Tax || c == Credit || c == Rounding }
 
-// run decides the course of every line. What is said of a line depends on
+// run decides the basis of every line. What is said of a line depends on
 // the set of lines, never on their order.
 func (m *matcher) run() {
 	b := m.book
@@ -72,20 +72,20 @@ func (m *matcher) run() {
 	m.served, m.known = map[servedKey]bool{}, map[comparableKey]bool{}
 	for i := range b.records {
 		r := &b.records[i]
-		r.course, r.how = courseOf(r, b)
+		r.basis, r.how = basisOf(r, b)
 		r.sold = r.meter
 		r.buyer = r.mayBuy()
 	}
 	m.standAlone()
 	for i := range b.records {
 		r := &b.records[i]
-		if r.course == byUse && r.buyer && r.resource != 0 {
+		if r.basis == byUse && r.buyer && r.resource != 0 {
 			m.fleet.billed[[2]string{b.texts[r.account], b.texts[r.resource]}] = true
 		}
 	}
 	for i := range b.records {
 		r := &b.records[i]
-		if r.course == byUse && r.buyer && r.resource != 0 {
+		if r.basis == byUse && r.buyer && r.resource != 0 {
 			if id, ok := m.resource(r); ok {
 				for _, d := range m.matches[id].descs {
 					m.named[d] = true
@@ -96,13 +96,13 @@ func (m *matcher) run() {
 	// The account matches of the first pass do not count: lines join them here.
 	for i := range b.records {
 		r := &b.records[i]
-		if r.course != byUse {
+		if r.basis != byUse {
 			continue
 		}
 		id, how := m.find(r)
 		r.how = how
 		if id < 0 {
-			r.course, r.method = byNobody, ByNothing
+			r.basis, r.method = byNobody, ByNothing
 			continue
 		}
 		x := &m.matches[id]
@@ -140,7 +140,7 @@ func (r *record) object() object {
 func (m *matcher) standAlone() {
 	b := m.book
 	aside := func(r *record) bool {
-		return r.course == byUse && r.class.buys() && r.meter == AddOn && r.alone != 0
+		return r.basis == byUse && r.class.buys() && r.meter == AddOn && r.alone != 0
 	}
 	buying := map[object][]domain.Interval{}
 	for i := range b.records {
@@ -152,7 +152,7 @@ func (m *matcher) standAlone() {
 		return
 	}
 	for i := range b.records {
-		if r := &b.records[i]; r.course == byUse && r.buyer {
+		if r := &b.records[i]; r.basis == byUse && r.buyer {
 			if of, ok := buying[r.object()]; ok {
 				buying[r.object()] = append(of, r.charge)
 			}
@@ -170,7 +170,7 @@ func (m *matcher) standAlone() {
 	}
 }
 
-func courseOf(r *record, b *book) (course, how) {
+func basisOf(r *record, b *book) (basis, how) {
 	switch category := b.texts[r.category]; {
 	case r.class.follows():
 		return byOthers, howNotByUse
@@ -179,7 +179,7 @@ func courseOf(r *record, b *book) (course, how) {
 	case r.class == Committed && category == categoryPurchase:
 		return byPrepaid, howNotByUse
 	case r.class == Committed && r.unused:
-		return bySponsor, howNotByUse
+		return byOwner, howNotByUse
 	case r.charge.Empty():
 		return byNobody, howNoPeriod
 	case r.charge.Length() > maxPeriod:
@@ -191,7 +191,7 @@ func courseOf(r *record, b *book) (course, how) {
 // find returns the match of the first match method that has a machine in service during
 // the charge period, -1 if none has, and how that came.
 func (m *matcher) find(r *record) (int32, how) {
-	if (m.rule == PoolRate || m.rule == SponsorsFirst) && (r.class == Committed || r.class == OnDemand || r.class == Spot) {
+	if (m.rule == PoolRate || m.rule == OwnersFirst) && (r.class == Committed || r.class == OnDemand || r.class == Spot) {
 		if id, ok := m.wholePool(r); ok {
 			return id, howWholePool
 		}
@@ -327,7 +327,7 @@ func (m *matcher) serving(k matchKey, period domain.Interval, descs func() []int
 	if !ok {
 		id = -1
 		if d := descs(); len(d) > 0 {
-			id = m.add(match{method: k.method, descs: d, whole: k.method == ByAccount, sponsorsFirst: k.all && m.rule == SponsorsFirst})
+			id = m.add(match{method: k.method, descs: d, whole: k.method == ByAccount, ownersFirst: k.all && m.rule == OwnersFirst})
 		}
 		m.ids[k] = id
 	}
@@ -348,7 +348,7 @@ func (m *matcher) serving(k matchKey, period domain.Interval, descs func() []int
 func (m *matcher) add(x match) int32 {
 	set := make([]byte, 0, 4*len(x.descs)+2)
 	set = append(set, byte(x.method), 0)
-	if x.sponsorsFirst {
+	if x.ownersFirst {
 		set[1] = 1
 	}
 	for _, i := range x.descs {
@@ -368,7 +368,7 @@ func (m *matcher) add(x match) int32 {
 func spans(records []record) []domain.Interval {
 	var all []domain.Interval
 	for i := range records {
-		if records[i].course == byUse {
+		if records[i].basis == byUse {
 			all = append(all, records[i].charge)
 		}
 	}

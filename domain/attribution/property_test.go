@@ -121,7 +121,7 @@ func TestAddOnsMoveNothing(t *testing.T) {
 			t.Fatalf("with %+v there are %d allocations more", a, len(after)-len(before))
 		}
 	})
-	for _, where := range []string{"with the line beside it", "as without sponsors"} {
+	for _, where := range []string{"with the line beside it", "as without owners"} {
 		if went[where] == 0 {
 			t.Errorf("no added line went %s: %v", where, went)
 		}
@@ -130,9 +130,9 @@ func TestAddOnsMoveNothing(t *testing.T) {
 
 // addedGoes checks where an added line goes, and says where that is. Beside a line
 // that buys, what gives money back and what belongs to the same commitment is
-// divided exactly as that line; under any other discount rule than sponsors first, so is
+// divided exactly as that line; under any other discount rule than owners first, so is
 // everything. What belongs to no commitment and gives nothing back is divided as if
-// no commitment had sponsors.
+// no commitment had owners.
 func addedGoes(t *rapid.T, e *estate, a attribution.Line, beside string, allocations []allocation) string {
 	if !byUse(&a) || !buys(a.Class) {
 		return ""
@@ -148,24 +148,24 @@ func addedGoes(t *rapid.T, e *estate, a attribution.Line, beside string, allocat
 		return parts, bought
 	}
 	parts, _ := part("added", allocations)
-	first := e.policy.Discount == attribution.SponsorsFirst
-	sponsored := a.Commitment == "k1" && a.Class == attribution.Committed && len(e.commitments) > 0
+	first := e.policy.Discount == attribution.OwnersFirst
+	owned := a.Commitment == "k1" && a.Class == attribution.Committed && len(e.commitments) > 0
 	if with, bought := part(beside, allocations); bought > 0 && slices.ContainsFunc(e.lines, func(l attribution.Line) bool {
 		return l.ID == beside && l.Account == a.Account && l.ChargePeriod == a.ChargePeriod && l.Resource == a.Resource && l.SKU == a.SKU && l.Region == a.Region && l.Commitment == a.Commitment && l.Class == a.Class
-	}) && (!first || sponsored || a.Meter != attribution.AddOn) {
+	}) && (!first || owned || a.Meter != attribution.AddOn) {
 		if !slices.Equal(parts, with) {
 			t.Fatalf("%+v is divided\n%v\nand the line beside it\n%v", a, parts, with)
 		}
 		return "with the line beside it"
 	}
-	if first && !sponsored && a.Meter == attribution.AddOn {
+	if first && !owned && a.Meter == attribution.AddOn {
 		bare := *e
 		bare.commitments = nil
 		allocations, _ := must(t, &bare)
 		if want, _ := part("added", allocations); !slices.Equal(parts, want) {
-			t.Fatalf("%+v is divided\n%v\nand without sponsors\n%v", a, parts, want)
+			t.Fatalf("%+v is divided\n%v\nand without owners\n%v", a, parts, want)
 		}
-		return "as without sponsors"
+		return "as without owners"
 	}
 	return "elsewhere"
 }
@@ -182,12 +182,12 @@ func TestRefundAndChargeAgain(t *testing.T) {
 				e.hours = append(e.hours, attribution.NodeHour{Hour: h, Parts: []attribution.Part{{Component: attribution.Allocated, Workspace: rapid.SampledFrom([]string{"ada", "bob"}).Draw(t, "holder"), GPUMs: 8 * hour}}})
 			}
 		}
-		e.policy.Discount = attribution.Discount(rapid.SampledFrom([]string{"as_supplied", "sponsors_first", "pool_rate"}).Draw(t, "discount"))
+		e.policy.Discount = attribution.Discount(rapid.SampledFrom([]string{"as_supplied", "owners_first", "pool_rate"}).Draw(t, "discount"))
 		again := attribution.Line{Issuer: "S", Account: "x", ID: "again", Currency: "USD", BillingPeriod: month, ChargePeriod: service, Class: attribution.OnDemand, Category: "Usage",
 			Resource: "i", SKU: "p4", Product: "p", Meter: attribution.MachineTime, NodeMs: int64(service.Length() / ms), Billed: money("100"), Effective: money("90")}
 		if rapid.Bool().Draw(t, "committed") {
 			again.Class, again.Commitment = attribution.Committed, "k1"
-			e.commitments = []attribution.Commitment{{ID: "k1", Sponsors: []domain.Share{{Workspace: "ada", Share: decimal.NewFromInt(1)}}}}
+			e.commitments = []attribution.Commitment{{ID: "k1", Owners: []domain.Share{{Workspace: "ada", Share: decimal.NewFromInt(1)}}}}
 		}
 		licence := again
 		licence.ID, licence.Meter, licence.Product = "licence", attribution.AddOn, "q"

@@ -52,7 +52,7 @@ func (r *run) finish() {
 		out.Invoices = append(out.Invoices, t.Reconciliation)
 		out.Statements = append(out.Statements, t.statements(r.keys)...)
 	}
-	out.Commitments = r.spons.sorted()
+	out.Commitments = r.owners.sorted()
 	out.Exceptions = r.ex.sorted()
 	out.Trace = r.trace.done(r.fleet)
 }

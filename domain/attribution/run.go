@@ -13,7 +13,7 @@ type run struct {
 	keys            *keys
 	ex              *exceptions
 	reconciliations *reconciliations
-	spons           *sponsors
+	owners          *owners
 	follow          *following
 	result          *Result
 	policy          Policy
@@ -60,9 +60,9 @@ type run struct {
 // error of Lines, Usage or allocation.
 func Run(in *Input, allocation func(*Allocation) error) (*Result, error) {
 	switch in.Policy.Discount {
-	case "", AsSupplied, SponsorsFirst, PoolRate:
+	case "", AsSupplied, OwnersFirst, PoolRate:
 	default:
-		return nil, fmt.Errorf("discount rule %q is unknown, want %s, %s or %s", in.Policy.Discount, AsSupplied, SponsorsFirst, PoolRate)
+		return nil, fmt.Errorf("discount rule %q is unknown, want %s, %s or %s", in.Policy.Discount, AsSupplied, OwnersFirst, PoolRate)
 	}
 	r := &run{policy: in.Policy, allocation: allocation, keys: newKeys(), ex: &exceptions{}, result: &Result{}, hardware: newHardwares()}
 	var err error
@@ -70,7 +70,7 @@ func Run(in *Input, allocation func(*Allocation) error) (*Result, error) {
 		return nil, err
 	}
 	r.fleet = newFleet(in.Nodes, in.Also, r.hardware, r.ex)
-	if r.spons, err = newSponsors(in.Commitments); err != nil {
+	if r.owners, err = newOwners(in.Commitments); err != nil {
 		return nil, err
 	}
 	if r.reconciliations, err = newReconciliations(r.book, in.Invoices, r.ex); err != nil {
@@ -93,17 +93,17 @@ func Run(in *Input, allocation func(*Allocation) error) (*Result, error) {
 		return nil, err
 	}
 	for _, step := range []struct {
-		courses []course
-		divide  func(*record) error
+		bases  []basis
+		divide func(*record) error
 	}{
-		{[]course{bySponsor, byPrepaid, byNobody}, r.withoutUse},
-		{[]course{byCovered}, r.covered},
-		{[]course{byOthers}, r.others},
+		{[]basis{byOwner, byPrepaid, byNobody}, r.withoutUse},
+		{[]basis{byCovered}, r.covered},
+		{[]basis{byOthers}, r.others},
 	} {
 		for i := range r.book.records {
 			rec := &r.book.records[i]
-			for _, c := range step.courses {
-				if rec.course == c {
+			for _, c := range step.bases {
+				if rec.basis == c {
 					r.begin(rec)
 					if err := step.divide(rec); err != nil {
 						return nil, err
@@ -133,7 +133,7 @@ func (r *run) begin(rec *record) {
 	r.reconciliation = &r.reconciliations.all[rec.reconciliation]
 	r.result.Lines++
 	r.counted = false
-	r.spons.account(r.book, rec)
+	r.owners.account(r.book, rec)
 }
 
 // give hands out the current allocation under a key. Whoever calls it has filled in
@@ -174,9 +174,9 @@ func (r *run) all(rec *record, hour domain.Instant, method MatchMethod, k alloca
 
 // withoutUse divides what no usage is needed for.
 func (r *run) withoutUse(rec *record) error {
-	switch rec.course {
-	case bySponsor:
-		return r.sponsored(rec)
+	switch rec.basis {
+	case byOwner:
+		return r.owned(rec)
 	case byPrepaid:
 		r.trace.because("it pays in advance for the term of commitment %q", r.line.Commitment)
 		return r.all(rec, 0, ByCommitment, allocationKey{workspace: PlatformPrepaid, component: Prepaid}, r.committed(rec), 0)
@@ -202,14 +202,14 @@ func (r *run) unmatched(rec *record, why string) error {
 func (r *run) unknownMachines() {
 	for i := range r.book.records {
 		rec := &r.book.records[i]
-		if rec.resource == 0 || !rec.class.buys() || rec.course != byUse && rec.course != byNobody || rec.method == ByResource {
+		if rec.resource == 0 || !rec.class.buys() || rec.basis != byUse && rec.basis != byNobody || rec.method == ByResource {
 			continue
 		}
 		account, resource := r.book.texts[rec.account], r.book.texts[rec.resource]
 		switch {
 		case !r.fleet.knows(account, resource):
 			r.ex.money(BilledNeverSeen, r.book.subject(rec), "no machine of the account has this resource id", r.book, rec)
-		case rec.course == byUse && !r.fleet.inService(r.fleet.byResource[[2]string{account, resource}], rec.charge):
+		case rec.basis == byUse && !r.fleet.inService(r.fleet.byResource[[2]string{account, resource}], rec.charge):
 			r.ex.money(NotInService, r.book.subject(rec), "the machine was not in service in the charge period, and its pool pays", r.book, rec)
 		}
 	}
@@ -220,7 +220,7 @@ func (r *run) unknownMachines() {
 func (r *run) billedAccounts() {
 	billed := map[string]bool{}
 	for i := range r.book.records {
-		if rec := &r.book.records[i]; rec.class.buys() && (rec.course == byUse || rec.course == byNobody) {
+		if rec := &r.book.records[i]; rec.class.buys() && (rec.basis == byUse || rec.basis == byNobody) {
 			billed[r.book.texts[rec.account]] = true
 		}
 	}

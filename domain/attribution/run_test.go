@@ -94,12 +94,12 @@ func wantUseful(t *testing.T, e *estate, want int64) {
 }
 
 // A commitment of one machine that the supplier applied to ada's, and bob
-// sponsors.
+// owners.
 func TestDiscountRules(t *testing.T) {
 	e := pool()
 	e.add("ri", attribution.Committed, "i-1", "2", 2).Commitment = "k"
 	e.add("od", attribution.OnDemand, "i-2", "6", 2)
-	e.commitments = []attribution.Commitment{{ID: "k", Sponsors: sponsor("bob")}}
+	e.commitments = []attribution.Commitment{{ID: "k", Owners: owner("bob")}}
 	wantShares(t, e, "ri", "ada=2")
 	wantShares(t, e, "od", "bob=6")
 
@@ -107,7 +107,7 @@ func TestDiscountRules(t *testing.T) {
 	wantShares(t, e, "ri", "ada=1", "bob=1")
 	wantShares(t, e, "od", "ada=3", "bob=3")
 
-	e.policy.Discount = attribution.SponsorsFirst
+	e.policy.Discount = attribution.OwnersFirst
 	wantShares(t, e, "ri", "bob=2")
 	wantShares(t, e, "od", "ada=6")
 
@@ -130,8 +130,8 @@ func TestDiscountRules(t *testing.T) {
 	}
 }
 
-// sponsor answers for all of a commitment.
-func sponsor(workspace string) []domain.Share {
+// owner answers for all of a commitment.
+func owner(workspace string) []domain.Share {
 	return []domain.Share{{Workspace: workspace, Share: decimal.NewFromInt(1)}}
 }
 
@@ -311,7 +311,7 @@ func TestCommitments(t *testing.T) {
 	wantShares(t, e, "upfront", "platform:prepaid=100")
 	wantShares(t, e, "idle", "platform=8")
 	wantShares(t, e, "fee", "platform=10")
-	e.commitments = []attribution.Commitment{{ID: "k", Sponsors: []domain.Share{{Workspace: "ada", Share: decimal.RequireFromString("0.25")}, {Workspace: "bob", Share: decimal.RequireFromString("0.75")}}}}
+	e.commitments = []attribution.Commitment{{ID: "k", Owners: []domain.Share{{Workspace: "ada", Share: decimal.RequireFromString("0.25")}, {Workspace: "bob", Share: decimal.RequireFromString("0.75")}}}}
 	wantShares(t, e, "idle", "ada=2", "bob=6")
 	wantShares(t, e, "fee", "ada=2.5", "bob=7.5")
 	used := commit("used", "Usage", "8")
@@ -328,7 +328,7 @@ func TestCommitments(t *testing.T) {
 	wantShares(t, e, "fee", "ada=6.25", "bob=3.75")
 	wantShares(t, e, "short", "ada=2.5", "bob=7.5")
 	e.lines[3].ChargePeriod = domain.Interval{From: start + 3*domain.Hour, To: start + 4*domain.Hour}
-	// A fee that covered nothing falls to the sponsors.
+	// A fee that covered nothing falls to the owners.
 	e.lines[2].ChargePeriod = e.lines[3].ChargePeriod
 	wantShares(t, e, "fee", "ada=2.5", "bob=7.5")
 }
@@ -342,13 +342,13 @@ func TestInputRefused(t *testing.T) {
 		"time cannot be":   func(e *estate) { e.hours[0].Parts[0].Component = attribution.Prepaid },
 		"not in the order": func(e *estate) { e.hours[0].Hour++ },
 		"shares add up to": func(e *estate) {
-			e.commitments = []attribution.Commitment{{ID: "k", Sponsors: []domain.Share{{Workspace: "a", Share: decimal.New(5, -1)}}}}
+			e.commitments = []attribution.Commitment{{ID: "k", Owners: []domain.Share{{Workspace: "a", Share: decimal.New(5, -1)}}}}
 		},
 		"is no share": func(e *estate) {
-			e.commitments = []attribution.Commitment{{ID: "k", Sponsors: []domain.Share{{Workspace: "a"}}}}
+			e.commitments = []attribution.Commitment{{ID: "k", Owners: []domain.Share{{Workspace: "a"}}}}
 		},
 		"is given twice": func(e *estate) {
-			e.commitments = []attribution.Commitment{{ID: "k"}, {ID: "k", Sponsors: []domain.Share{{Workspace: "a", Share: decimal.New(1, 0)}}}}
+			e.commitments = []attribution.Commitment{{ID: "k"}, {ID: "k", Owners: []domain.Share{{Workspace: "a", Share: decimal.New(1, 0)}}}}
 		},
 		"needs an id":         func(e *estate) { e.invoices = []attribution.Invoice{{Currency: "USD"}} },
 		"add up to more than": func(e *estate) { e.lines = tooMuch(e.lines[0]) },
@@ -466,7 +466,7 @@ func TestBoughtWithoutUse(t *testing.T) {
 	unused("stated", "", 0, 4)
 	unused("pool", "big", 3, 0)
 	unused("unknown", "other", 3, 0)
-	e.commitments = []attribution.Commitment{{ID: "k", Sponsors: []domain.Share{{Workspace: "ada", Share: decimal.New(5, -1)}, {Workspace: "bob", Share: decimal.New(5, -1)}}}}
+	e.commitments = []attribution.Commitment{{ID: "k", Owners: []domain.Share{{Workspace: "ada", Share: decimal.New(5, -1)}, {Workspace: "bob", Share: decimal.New(5, -1)}}}}
 	wantBought := func(want map[string]int64) {
 		t.Helper()
 		allocations, _, err := e.run()

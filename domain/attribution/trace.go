@@ -13,7 +13,7 @@ import (
 type Trace struct {
 	// Allocation is the allocation, with a line of its own.
 	Allocation Allocation `json:"allocation"`
-	// ClassReason is the line's: the columns that decided its class. RungReason
+	// ClassReason is the line's: the columns that decided its class. MatchReason
 	// is why the line was divided by the allocation's match method.
 	ClassReason string `json:"class_reason"`
 	MatchReason string `json:"match_reason"`
@@ -53,7 +53,7 @@ type MachineWeight struct {
 	WeightMs int64 `json:"weight_ms"`
 	UsefulMs int64 `json:"useful_ms"`
 	// PeriodMs is all of the machine's time in the charge period, in whatever
-	// hands. With UnseenMs they add up to the allocation's Of; under SponsorsFirst to
+	// hands. With UnseenMs they add up to the allocation's Of; under OwnersFirst to
 	// no less, because a commitment takes a part of the time and leaves the rest
 	// to other lines. WeightMs is then the machine's part of what was left or
 	// taken, in proportion to its time under the allocation's key.
@@ -115,7 +115,7 @@ type trace struct {
 	match  int32 // of that record; -1 for none
 	period domain.Interval
 	key    uint32
-	taken  bool                     // a part of what was measured went to sponsors, and a part to others
+	taken  bool                     // a part of what was measured went to owners, and a part to others
 	had    map[int32]*MachineWeight // by description
 
 	current  bool   // the line that is being divided is the allocation's
@@ -142,7 +142,7 @@ func (r *run) newTrace(ref *Ref) *trace {
 	if t.match < 0 {
 		return t
 	}
-	t.taken = r.matches[t.match].sponsorsFirst
+	t.taken = r.matches[t.match].ownersFirst
 	for _, d := range r.matches[t.match].descs {
 		if !r.fleet.descs[d].Service.Intersect(t.period).Empty() {
 			t.at(d)
@@ -195,7 +195,7 @@ func (r *run) followed(rec *record, t *tally) {
 	}
 	r.trace.followed = f
 	r.trace.reason = fmt.Sprintf("it follows the charges of %s %q, the nearest that cost anything", f.Scope, f.Name)
-	if rec.course == byCovered {
+	if rec.basis == byCovered {
 		r.trace.reason = fmt.Sprintf("it is a fee for commitment %q, and follows what that covered and what stayed unused", f.Name)
 	}
 }

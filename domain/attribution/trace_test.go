@@ -46,7 +46,7 @@ func machinesFoot(t *rapid.T, e *estate, l *allocation, x *attribution.Trace) {
 		t.Fatalf("allocation %s weighs %s, and its machines %d: %+v", ref(l), l.Weight, weight, x)
 	}
 	// Machines and what was unseen are each rounded down to milliseconds.
-	if over := period + x.UnseenMs - l.Of.Decimal().IntPart(); over < -1 || over > 0 && e.policy.Discount != attribution.SponsorsFirst {
+	if over := period + x.UnseenMs - l.Of.Decimal().IntPart(); over < -1 || over > 0 && e.policy.Discount != attribution.OwnersFirst {
 		t.Fatalf("allocation %s is of %s, and its machines and what was unseen %d and %d: %+v", ref(l), l.Of, period, x.UnseenMs, x)
 	}
 }
@@ -135,12 +135,12 @@ func TestTraceInWords(t *testing.T) {
 	if _, res, err := e.run(); err != nil || res.Trace != nil {
 		t.Errorf("%+v, %v", res.Trace, err)
 	}
-	// What sponsors' commitments took is told from what they left.
+	// What owners' commitments took is told from what they left.
 	e = pool()
 	e.add("ri", attribution.Committed, "", "3", 1).Commitment = "k"
 	e.add("od", attribution.OnDemand, "", "6", 3)
-	e.commitments = []attribution.Commitment{{ID: "k", Sponsors: sponsor("bob")}}
-	e.policy.Discount = attribution.SponsorsFirst
+	e.commitments = []attribution.Commitment{{ID: "k", Owners: owner("bob")}}
+	e.policy.Discount = attribution.OwnersFirst
 	x = trace(e, "ri", "bob")
 	if m := x.Machines; len(m) != 2 || m[1].WeightMs != hour/2 || m[1].UsefulMs != hour/4 || m[1].PeriodMs != 2*hour || m[0].WeightMs != 0 {
 		t.Errorf("%+v", x)

@@ -123,11 +123,11 @@ type PoolHours struct {
 	Spare           string `json:"spare,omitempty"`
 	StandingBy      string `json:"standing_by,omitempty"`
 	Guaranteed      string `json:"guaranteed"`
-	PriceOnly       string `json:"price_only"`
+	DiscountOnly    string `json:"discount_only"`
 	Spot            string `json:"spot"`
 	OnDemand        string `json:"on_demand"`
-	SpillIn         string `json:"spill_in,omitempty"`
-	SpillOut        string `json:"spill_out,omitempty"`
+	OverflowIn      string `json:"overflow_in,omitempty"`
+	OverflowOut     string `json:"overflow_out,omitempty"`
 	Shortage        string `json:"shortage"`
 	UnusedCommitted string `json:"unused_committed"`
 	// SpendCommitted is the part of OnDemand that a commitment to spend pays for.

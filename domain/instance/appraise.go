@@ -15,7 +15,7 @@ import (
 )
 
 // ContractMethod is the version of how contracts are weighed.
-const ContractMethod = "contract/2"
+const ContractMethod = "contract/3"
 
 // Appraisal says what a contract is worth beside what can be bought without it.
 // It is about the pools that have to do with the contract's, and no others.
@@ -36,11 +36,11 @@ type Appraisal struct {
 	Units   int            `json:"units"` // that the plan takes of it
 	Order   *Order         `json:"order,omitempty"`
 	Renewed bool           `json:"renewed,omitempty"` // the plan goes on for the second term
-	Without Course         `json:"without"`
-	With    Course         `json:"with"`
+	Without Expectation    `json:"without"`
+	With    Expectation    `json:"with"`
 	// Signed is what comes of signing although the plan takes none: for the
 	// smallest order, as early as it can begin.
-	Signed *Course `json:"signed,omitempty"`
+	Signed *Expectation `json:"signed,omitempty"`
 	// Hourly is the price asked, of the tier that the plan takes, or of that which the
 	// smallest order pays, and BreakEven the highest, in steps of 0.00001, at which it is
 	// proven that some of it is worth taking; nil: at no price. The prices of other tiers
@@ -58,7 +58,7 @@ type Appraisal struct {
 	BreakEvenUpfrontAtMost *domain.Decimal `json:"break_even_upfront_at_most,omitempty"`
 	// BreakEvenUse is the share of its hours in which a unit must be used to cost no
 	// more than on demand, and Use that of what is committed in the pool during the
-	// term, in the course with it (or Signed), without what stands by for failures.
+	// term, in what is expected with it (or Signed), without what stands by for failures.
 	BreakEvenUse *domain.Decimal `json:"break_even_utilization,omitempty"`
 	Use          *domain.Decimal `json:"utilization,omitempty"`
 	Replaces     []Replaced      `json:"replaces"`
@@ -76,8 +76,8 @@ const (
 	Open  Decision = "open"
 )
 
-// Course is what is to be expected without a contract or with it.
-type Course struct {
+// Expectation is what is to be expected without a contract or with it.
+type Expectation struct {
 	Units      int            `json:"units"` // of the contract
 	Cost       domain.Decimal `json:"cost"`
 	LowerBound domain.Decimal `json:"lower_bound"`
@@ -145,7 +145,7 @@ func Appraise(ctx context.Context, in *Instance, c *Contract, lp linear.Solver) 
 		return nil, err
 	}
 	out.Worth = without.Cost.Sub(with.Cost)
-	out.Without, out.With = m.course(without, pool, 0), m.course(with, pool, 0)
+	out.Without, out.With = m.expectation(without, pool, 0), m.expectation(with, pool, 0)
 	if i < 0 {
 		out.With.LowerBound = bound
 		out.With.Gap = share(out.With.Cost.Sub(bound), bound)
@@ -206,9 +206,9 @@ func share(part, whole domain.Decimal) domain.Decimal {
 	return part.DivRound(whole, 12)
 }
 
-// course sums an answer up.
-func (m *model) course(a *Answer, pool string, units int) Course {
-	out := Course{Units: units, Cost: a.Cost, LowerBound: a.LowerBound, Gap: a.Gap, Penalty: a.Penalty, Nominal: a.Nominal, Stranded: a.Stranded}
+// expectation sums an answer up.
+func (m *model) expectation(a *Answer, pool string, units int) Expectation {
+	out := Expectation{Units: units, Cost: a.Cost, LowerBound: a.LowerBound, Gap: a.Gap, Penalty: a.Penalty, Nominal: a.Nominal, Stranded: a.Stranded}
 	_, _, out.Unused = m.committedUse(a, pool, 0, m.cal.n)
 	return out
 }
@@ -232,7 +232,7 @@ func (m *model) committedUse(a *Answer, pool string, from, to int) (used, standb
 			n := func(text string) domain.Decimal {
 				return decimal.RequireFromString(cmp.Or(text, "0")).Mul(whole(weight[r.Scenario]))
 			}
-			committed := n(p.Guaranteed).Add(n(p.PriceOnly))
+			committed := n(p.Guaranteed).Add(n(p.DiscountOnly))
 			if all := committed.Add(n(p.Spot)).Add(n(p.OnDemand)); all.IsPositive() {
 				by := committed.Mul(n(p.StandingBy)).DivRound(all, 12)
 				standby, committed = standby.Add(by), committed.Sub(by)
@@ -296,7 +296,7 @@ func (m *model) signed(ctx context.Context, out *Appraisal, in *Instance, c *Con
 	if err != nil {
 		return err
 	}
-	signed := m.course(ans, o.Pool, units)
+	signed := m.expectation(ans, o.Pool, units)
 	// What is held is owed within the horizon; an order is credited with what it is
 	// worth beyond.
 	owed := ans.Committed.Sub(m.owed.RoundBank(m.digits))

@@ -17,12 +17,12 @@ import (
 )
 
 // served is how a pool is used in an epoch of a scenario, in unit-hours of the
-// pool; demand with its spares, spill and shortage in those of the demand at home
+// pool; demand with its spares, overflow and shortage in those of the demand at home
 // there.
 type served struct {
-	demand, guaranteed, priceOnly, spot, onDemand, shortage big.Rat
-	spent                                                   big.Rat // on demand, paid by a commitment to spend
-	in, out                                                 big.Rat
+	demand, guaranteed, discountOnly, spot, onDemand, shortage big.Rat
+	spent                                                      big.Rat // on demand, paid by a commitment to spend
+	in, out                                                    big.Rat
 	// spare is what of demand is of its buffer for failures, and standby the part of
 	// what serves in the pool that stands by as such.
 	spare, standby big.Rat
@@ -31,7 +31,7 @@ type served struct {
 // outcome is what purchases come to in all components.
 type outcome struct {
 	by    [][][]served // by epoch, scenario and pool
-	extra [][]big.Rat  // by epoch and scenario: money of the ways of spill, nominal
+	extra [][]big.Rat  // by epoch and scenario: money of cross-region overflow, nominal
 	short [][]big.Rat  // by epoch and scenario: the price of what is not served, discounted
 	costs []*big.Int   // by component, in units, times weight, without what is held
 	// broken names bounds that the purchases do not keep.
@@ -232,7 +232,7 @@ func (m *model) outcomeAlone(c *component, units []int, o *outcome) error {
 			x, y := &o.by[e][s][c.pools[0]], &ev.Scenarios[s].Epochs[e]
 			x.demand.SetInt64(y.Demand)
 			x.guaranteed.SetInt64(y.Guaranteed)
-			x.priceOnly.SetInt64(y.PriceOnly)
+			x.discountOnly.SetInt64(y.DiscountOnly)
 			x.spot.SetInt64(y.Spot)
 			x.onDemand.SetInt64(y.OnDemand)
 			if err := m.isShort(o, c.demands[0], e, s, new(big.Rat).SetInt64(y.Shortage)); err != nil {
@@ -303,7 +303,7 @@ func (m *model) outcomeJoint(c *component, units []int, o *outcome) error {
 			for j, p := range c.pools {
 				x, y := &o.by[e][s][p], &from.Pools[j]
 				add(&x.guaranteed, y.Guaranteed)
-				add(&x.priceOnly, y.PriceOnly)
+				add(&x.discountOnly, y.DiscountOnly)
 				add(&x.spot, y.Spot)
 				add(&x.onDemand, y.OnDemand)
 				add(&x.spent, y.Committed)
@@ -426,7 +426,7 @@ func (m *model) committed(units []int) [][]int64 {
 	for p := range out {
 		out[p] = make([]int64, m.cal.n)
 		for e := range m.cal.n {
-			out[p][e] = int64(m.heldGuaranteed[p][e] + m.heldPriceOnly[p][e])
+			out[p][e] = int64(m.heldGuaranteed[p][e] + m.heldDiscountOnly[p][e])
 		}
 	}
 	for i, n := range units {
@@ -451,7 +451,7 @@ func (m *model) recourse(units []int, o *outcome) []Recourse {
 			for p := range m.in.Pools {
 				x := &o.by[e][s][p]
 				h := PoolHours{
-					Pool: m.in.Pools[p].ID, Demand: unitHours(new(big.Rat).Sub(&x.demand, &x.spare)), Guaranteed: unitHours(&x.guaranteed), PriceOnly: unitHours(&x.priceOnly),
+					Pool: m.in.Pools[p].ID, Demand: unitHours(new(big.Rat).Sub(&x.demand, &x.spare)), Guaranteed: unitHours(&x.guaranteed), DiscountOnly: unitHours(&x.discountOnly),
 					Spot: unitHours(&x.spot), OnDemand: unitHours(new(big.Rat).Add(&x.onDemand, &x.spent)), Shortage: unitHours(&x.shortage),
 					UnusedCommitted: unitHours(m.unused(committed, o, e, s, p)),
 				}
@@ -462,10 +462,10 @@ func (m *model) recourse(units []int, o *outcome) []Recourse {
 					h.StandingBy = unitHours(&x.standby)
 				}
 				if x.in.Sign() > 0 {
-					h.SpillIn = unitHours(&x.in)
+					h.OverflowIn = unitHours(&x.in)
 				}
 				if x.out.Sign() > 0 {
-					h.SpillOut = unitHours(&x.out)
+					h.OverflowOut = unitHours(&x.out)
 				}
 				if x.spent.Sign() > 0 {
 					h.SpendCommitted = unitHours(&x.spent)
@@ -482,7 +482,7 @@ func (m *model) recourse(units []int, o *outcome) []Recourse {
 // of each kind of capacity the same.
 func (x *served) working() *big.Rat {
 	all := new(big.Rat)
-	for _, y := range []*big.Rat{&x.guaranteed, &x.priceOnly, &x.spot, &x.onDemand, &x.spent} {
+	for _, y := range []*big.Rat{&x.guaranteed, &x.discountOnly, &x.spot, &x.onDemand, &x.spent} {
 		all.Add(all, y)
 	}
 	if all.Sign() == 0 {
@@ -495,11 +495,11 @@ func (x *served) working() *big.Rat {
 func (m *model) unused(committed [][]int64, o *outcome, e, s, p int) *big.Rat {
 	x := &o.by[e][s][p]
 	out := new(big.Rat).SetInt64(committed[p][e] * m.cal.hoursIn(e, e+1))
-	return out.Sub(out, &x.guaranteed).Sub(out, &x.priceOnly)
+	return out.Sub(out, &x.guaranteed).Sub(out, &x.discountOnly)
 }
 
 // serving is what serving costs in an epoch of a scenario, nominal: on demand beside
-// commitments to spend, spot with its overhead, and the ways of spill.
+// commitments to spend, spot with its overhead, and cross-region overflow.
 func (m *model) serving(o *outcome, e, s int) *big.Rat {
 	sum := new(big.Rat).Set(&o.extra[e][s])
 	for p := range m.in.Pools {

@@ -23,12 +23,12 @@ import (
 //
 // Rules buy what a recommendation would name: one offer of capacity or of a price
 // for one pool. Least orders, lots and what excludes one another are no part of
-// them, nor are ramps, owned hardware and commitments to spend, so that a course may
+// them, nor are ramps, owned hardware and commitments to spend, so that a baseline may
 // be cheaper than anything that is sold. Nor do they look at budgets: all demand is
 // served that can be, whatever it costs, and what that is more than a budget allows is
-// in Broken. A course with anything there is no rival of the answer, which keeps it.
+// in Broken. A baseline with anything there is no rival of the answer, which keeps it.
 type Baseline struct {
-	Course  string         `json:"course"`
+	Name    string         `json:"baseline"`
 	Cost    domain.Decimal `json:"cost"`
 	Penalty domain.Decimal `json:"shortage_penalty"`
 	Nominal domain.Decimal `json:"nominal_cost"`
@@ -40,7 +40,7 @@ type Baseline struct {
 	Pools  []BaselinePool `json:"pools,omitempty"` // where a rule looks back
 }
 
-// Broken is what a course does not keep.
+// Broken is what a baseline does not keep.
 type Broken struct {
 	Bound string `json:"bound"` // "posture", "budget ID", "unserved share" or "spot share"
 	// Over is by how much a budget is exceeded, on its basis: nominal, expected over the
@@ -62,12 +62,12 @@ type BaselinePool struct {
 // ladderParts are the parts in which a ladder buys: one a month of a year's term.
 const ladderParts = 12
 
-// rules are the courses of an instance, in order.
+// rules are the baselines of an instance, in order.
 var rules = []struct {
 	rule baseline.Rule
 	days int
 }{
-	{baseline.Current, 0}, {baseline.OnDemand, 0}, {baseline.Lookback, 7}, {baseline.Lookback, 30}, {baseline.Lookback, 60}, {baseline.Ladder, 60}, {baseline.Peak, 60},
+	{baseline.BuyNothing, 0}, {baseline.OnDemand, 0}, {baseline.Lookback, 7}, {baseline.Lookback, 30}, {baseline.Lookback, 60}, {baseline.Ladder, 60}, {baseline.Peak, 60},
 }
 
 // Baselines says what is done without a plan comes to. It needs no solver.
@@ -134,9 +134,9 @@ func (w *loads) baselines(ctx context.Context, in *Instance) ([]Baseline, error)
 		}
 		c, err := of.comesTo(orders, in.Budgets)
 		if err != nil {
-			return nil, fmt.Errorf("course %s: %w", r.rule, err)
+			return nil, fmt.Errorf("baseline %s: %w", r.rule, err)
 		}
-		c.Course, c.Pools = (&baseline.Course{Rule: r.rule, Days: r.days}).Name(), looked
+		c.Name, c.Pools = (&baseline.Baseline{Rule: r.rule, Days: r.days}).Name(), looked
 		out = append(out, *c)
 	}
 	return out, nil
@@ -249,7 +249,7 @@ func (m *model) rulePools(goesOn []Order) ([]procurement.Pool, error) {
 	for p := range out {
 		out[p].ID = m.in.Pools[p].ID
 		for e := range m.cal.n {
-			x := procurement.Epoch{Span: m.cal.spans[e], Quota: procurement.Unlimited, HeldGuaranteed: m.heldGuaranteed[p][e], HeldPriceOnly: m.heldPriceOnly[p][e]}
+			x := procurement.Epoch{Span: m.cal.spans[e], Quota: procurement.Unlimited, HeldGuaranteed: m.heldGuaranteed[p][e], HeldDiscountOnly: m.heldDiscountOnly[p][e]}
 			if x.OnDemand, x.Spot, err = m.supply(p, e); err != nil {
 				return nil, err
 			}
@@ -262,7 +262,7 @@ func (m *model) rulePools(goesOn []Order) ([]procurement.Pool, error) {
 				if x := &out[c.Pool].Epochs[e]; c.Guaranteed {
 					x.HeldGuaranteed += n * c.Units
 				} else {
-					x.HeldPriceOnly += n * c.Units
+					x.HeldDiscountOnly += n * c.Units
 				}
 			}
 		}
@@ -301,7 +301,7 @@ func (m *model) follow(pools []procurement.Pool, rule baseline.Rule, days int) (
 		for e := range pool.Epochs {
 			pool.Epochs[e].SpotPermille = interruptible
 		}
-		var c baseline.Course
+		var c baseline.Baseline
 		switch rule {
 		case baseline.Lookback:
 			c = baseline.LookBack(&pool, past, days)

@@ -11,11 +11,11 @@ import (
 func baselineOf(t *testing.T, list []Baseline, name string) *Baseline {
 	t.Helper()
 	for i := range list {
-		if list[i].Course == name {
+		if list[i].Name == name {
 			return &list[i]
 		}
 	}
-	t.Fatalf("no course %q", name)
+	t.Fatalf("no baseline %q", name)
 	return nil
 }
 
@@ -50,7 +50,7 @@ func TestBaselinesByHand(t *testing.T) {
 	}
 	want := []struct{ name, cost, penalty, unserved string }{
 		// 4 × 120 × 10, and of six five on demand, one short: (5 × 10 + 100) × 120.
-		{"current", "22800", "12000", "120"},
+		{"buy_nothing", "22800", "12000", "120"},
 		{"on_demand", "22800", "12000", "120"},
 		// Two units, all that was wanted in the last week, at 5 for ten days: 2 × 240 × 5. The
 		// rest on demand, 2 × 120 and 4 × 120 at 10.
@@ -67,15 +67,15 @@ func TestBaselinesByHand(t *testing.T) {
 		{"peak_60d", "8400", "0", "0"},
 	}
 	if len(list) != len(want) {
-		t.Fatalf("%d courses", len(list))
+		t.Fatalf("%d baselines", len(list))
 	}
 	for i, w := range want {
 		b := &list[i]
-		if b.Course != w.name || b.Unserved != w.unserved {
-			t.Errorf("%s: %s unserved; want %s, %s", b.Course, b.Unserved, w.name, w.unserved)
+		if b.Name != w.name || b.Unserved != w.unserved {
+			t.Errorf("%s: %s unserved; want %s, %s", b.Name, b.Unserved, w.name, w.unserved)
 		}
-		same(t, b.Course, b.Cost, w.cost)
-		same(t, b.Course+", penalty", b.Penalty, w.penalty)
+		same(t, b.Name, b.Cost, w.cost)
+		same(t, b.Name+", penalty", b.Penalty, w.penalty)
 	}
 	if p := baselineOf(t, list, "lookback_7d").Pools[0]; p != (BaselinePool{Pool: "p", Offer: "ten", Units: 2, Hours: 168}) {
 		t.Errorf("%+v", p)
@@ -83,7 +83,7 @@ func TestBaselinesByHand(t *testing.T) {
 }
 
 // Where the past is not given the first days of the horizon stand for it, be they
-// given by the hour or as a curve, and the course says so.
+// given by the hour or as a curve, and the baseline says so.
 func TestBaselinesWithoutPast(t *testing.T) {
 	in := followed()
 	in.Demands[0].Past = nil
@@ -140,11 +140,11 @@ func TestBaselinesOfWhatIsHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Two units at 3 for three days, and all at 4 on demand.
-	same(t, "current", baselineOf(t, list, "current").Cost, "432")
+	same(t, "buy_nothing", baselineOf(t, list, "buy_nothing").Cost, "432")
 	same(t, "on demand", baselineOf(t, list, "on_demand").Cost, "576")
 }
 
-// Courses do not look at budgets: they cost what they cost without, and say which they
+// Baselines do not look at budgets: they cost what they cost without, and say which they
 // exceed and by how much, on the budget's basis. One that is kept to the cent is kept,
 // whatever the discount.
 func TestBaselinesBreakBudgets(t *testing.T) {
@@ -178,14 +178,14 @@ func TestBaselinesBreakBudgets(t *testing.T) {
 		}
 		for i := range list {
 			if rate == "0" && (!list[i].Cost.Equal(free[i].Cost) || list[i].Unserved != free[i].Unserved) {
-				t.Errorf("%s costs %s with budgets, %s without", list[i].Course, list[i].Cost, free[i].Cost)
+				t.Errorf("%s costs %s with budgets, %s without", list[i].Name, list[i].Cost, free[i].Cost)
 			}
 		}
 	}
 }
 
-// No course costs less than what is proven of any purchases, where all that rules may
-// buy is sold; and answers that carry courses are proven again.
+// No baseline costs less than what is proven of any purchases, where all that rules may
+// buy is sold; and answers that carry baselines are proven again.
 func TestBaselinesCostNoLess(t *testing.T) {
 	in := followed()
 	in.Offers[1].MinUnits, in.Offers[1].Lot = 0, 0
@@ -195,7 +195,7 @@ func TestBaselinesCostNoLess(t *testing.T) {
 	}
 	for i := range a.Baselines {
 		if b := &a.Baselines[i]; b.Cost.LessThan(a.LowerBound) {
-			t.Errorf("%s costs %s, below the bound of %s", b.Course, b.Cost, a.LowerBound)
+			t.Errorf("%s costs %s, below the bound of %s", b.Name, b.Cost, a.LowerBound)
 		}
 	}
 	if err := Check(t.Context(), in, a); err != nil {
@@ -203,6 +203,6 @@ func TestBaselinesCostNoLess(t *testing.T) {
 	}
 	a.Baselines[3].Cost = a.Baselines[3].Cost.Add(one)
 	if err := Check(t.Context(), in, a); err == nil {
-		t.Error("another cost of a course passes")
+		t.Error("another cost of a baseline passes")
 	}
 }

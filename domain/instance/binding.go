@@ -79,7 +79,7 @@ func (m *model) reason(x *choice, p *Purchase, o *outcome, committed [][]int64) 
 			there.Add(there, new(big.Rat).SetInt64(committed[pool][e]*m.cal.hoursIn(e, e+1)))
 			for s := range m.scenarios {
 				y := &o.by[e][s][pool]
-				sum := new(big.Rat).Add(&y.guaranteed, &y.priceOnly)
+				sum := new(big.Rat).Add(&y.guaranteed, &y.discountOnly)
 				sum.Mul(sum, big.NewRat(int64(m.scenarios[s].Weight), int64(m.weight)))
 				works := new(big.Rat).Mul(sum, y.working())
 				used.Add(used, works)
@@ -217,7 +217,7 @@ func (m *model) bindingAlone(c *component, units []int, add func(string, string,
 	}
 	var epochs []int
 	for e := range before.Epochs {
-		if before.Epochs[e].OnDemand+before.Epochs[e].PriceOnly != after.Epochs[e].OnDemand+after.Epochs[e].PriceOnly {
+		if before.Epochs[e].OnDemand+before.Epochs[e].DiscountOnly != after.Epochs[e].OnDemand+after.Epochs[e].DiscountOnly {
 			epochs = append(epochs, e)
 		}
 	}

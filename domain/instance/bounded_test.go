@@ -89,7 +89,7 @@ func TestSpotServesWhatInterruptionsLeave(t *testing.T) {
 // A search that is stopped before it begins buys nothing, and says what that comes to.
 func TestSolveUntil(t *testing.T) {
 	lp := linearOrSkip(t)
-	in := workedInstance(t, "spill")
+	in := workedInstance(t, "overflow")
 	until, stop := context.WithCancel(t.Context())
 	stop()
 	a, err := SolveUntil(t.Context(), until, in, lp)

@@ -41,7 +41,7 @@ func (m *model) clash(e *joint.Infeasible) error {
 		case "demand":
 			d := &m.in.Demands[m.demand[member.ID]]
 			p := &m.in.Pools[m.pool[d.Pool]]
-			add(fmt.Sprintf("/demands/%d", m.at.demands[m.demand[member.ID]]), "demand %q wants to run in pool %q of region %q, or where it may spill to", d.ID, p.ID, p.Region)
+			add(fmt.Sprintf("/demands/%d", m.at.demands[m.demand[member.ID]]), "demand %q wants to run in pool %q of region %q, or where it may overflow to", d.ID, p.ID, p.Region)
 		default:
 			i := slices.IndexFunc(m.choices, func(x choice) bool { return choiceID(&x) == member.ID || x.group == member.ID })
 			if i < 0 {

@@ -37,11 +37,11 @@ type model struct {
 	onDemand, spot       [][]domain.Decimal // by pool and epoch, nominal; spot with its overhead; nil: none
 	quotas               map[string][]int   // by epoch
 
-	heldGuaranteed, heldPriceOnly [][]int // by pool and epoch
-	heldSpend                     [][]domain.Decimal
-	heldCash                      []domain.Decimal
-	heldAccrual                   [][]domain.Decimal // by pool, and last what is of none
-	owed                          domain.Decimal     // present value of what is held
+	heldGuaranteed, heldDiscountOnly [][]int // by pool and epoch
+	heldSpend                        [][]domain.Decimal
+	heldCash                         []domain.Decimal
+	heldAccrual                      [][]domain.Decimal // by pool, and last what is of none
+	owed                             domain.Decimal     // present value of what is held
 
 	// loads is shared by all models of an instance, and exact says of which demands that
 	// wait it is known how they run at least cost.
@@ -142,10 +142,10 @@ func (m *model) market() {
 	}
 	pools := len(m.in.Pools)
 	m.onDemand, m.spot = make([][]domain.Decimal, pools), make([][]domain.Decimal, pools)
-	m.heldGuaranteed, m.heldPriceOnly = make([][]int, pools), make([][]int, pools)
+	m.heldGuaranteed, m.heldDiscountOnly = make([][]int, pools), make([][]int, pools)
 	for i := range m.in.Pools {
 		p := &m.in.Pools[i]
-		m.heldGuaranteed[i], m.heldPriceOnly[i] = make([]int, n), make([]int, n)
+		m.heldGuaranteed[i], m.heldDiscountOnly[i] = make([]int, n), make([]int, n)
 		if p.OnDemand != nil {
 			m.onDemand[i] = m.in.hourly(p.OnDemand, spans)
 		}
@@ -393,7 +393,7 @@ func (m *model) stateAlone(ctx context.Context, c *component) error {
 	}
 	share := permille(d.Interruptible)
 	for e := range m.cal.n {
-		x := procurement.Epoch{Span: m.cal.spans[e], SpotPermille: share, Quota: procurement.Unlimited, HeldGuaranteed: m.heldGuaranteed[pool][e], HeldPriceOnly: m.heldPriceOnly[pool][e]}
+		x := procurement.Epoch{Span: m.cal.spans[e], SpotPermille: share, Quota: procurement.Unlimited, HeldGuaranteed: m.heldGuaranteed[pool][e], HeldDiscountOnly: m.heldDiscountOnly[pool][e]}
 		var err error
 		if x.OnDemand, x.Spot, err = m.supply(pool, e); err != nil {
 			return err
@@ -570,7 +570,7 @@ func (m *model) spentExactly(x *choice, b *bound) domain.Decimal {
 func (m *model) jointEpoch(c *component, e int, extra []domain.Decimal, quota map[string]int, spend map[int]int, quotas []string) (*joint.Epoch, error) {
 	x := &joint.Epoch{Span: m.cal.spans[e]}
 	for _, p := range c.pools {
-		s := joint.Supply{Quota: -1, Spend: -1, HeldGuaranteed: m.heldGuaranteed[p][e], HeldPriceOnly: m.heldPriceOnly[p][e]}
+		s := joint.Supply{Quota: -1, Spend: -1, HeldGuaranteed: m.heldGuaranteed[p][e], HeldDiscountOnly: m.heldDiscountOnly[p][e]}
 		var err error
 		if s.OnDemand, s.Spot, err = m.supply(p, e); err != nil {
 			return nil, err
@@ -590,7 +590,7 @@ func (m *model) jointEpoch(c *component, e int, extra []domain.Decimal, quota ma
 	for _, price := range extra {
 		n, err := m.discounted(price, e)
 		if err != nil {
-			return nil, fmt.Errorf("spill: %w", err)
+			return nil, fmt.Errorf("overflow: %w", err)
 		}
 		x.Routes = append(x.Routes, n)
 	}
@@ -742,8 +742,8 @@ func (m *model) remark() {
 			}
 		}
 	}
-	for i := range m.in.Spill {
-		if s := &m.in.Spill[i]; s.Estimated {
+	for i := range m.in.Overflow {
+		if s := &m.in.Overflow[i]; s.Estimated {
 			note("the round trip from %q to %q is estimated, %d ms", s.From, s.To, s.RoundTripMS)
 		}
 	}

@@ -120,7 +120,7 @@ func (m *model) commitments() error {
 			if k.guaranteed {
 				m.heldGuaranteed[k.pool][e] = units
 			} else {
-				m.heldPriceOnly[k.pool][e] = units
+				m.heldDiscountOnly[k.pool][e] = units
 			}
 		}
 	}

@@ -43,7 +43,7 @@ type Instance struct {
 	Offers      []Offer      `json:"offers"`
 	Commitments []Commitment `json:"commitments,omitempty"`
 	Quotas      []Quota      `json:"quotas,omitempty"`
-	Spill       []Spill      `json:"spill,omitempty"`
+	Overflow    []Overflow   `json:"overflow,omitempty"`
 	Substitutes []Substitute `json:"substitutes,omitempty"`
 	Posture     *Posture     `json:"posture,omitempty"`
 	Budgets     []Budget     `json:"budgets,omitempty"`
@@ -77,7 +77,7 @@ type Pool struct {
 	GPUs   int    `json:"gpus_per_unit,omitempty"`
 	// OnDemand is the price of a unit for an hour; none: there is no on-demand.
 	OnDemand *Price `json:"on_demand,omitempty"`
-	// Quota bounds on-demand and price-only units, each of which takes
+	// Quota bounds on-demand and discount-only units, each of which takes
 	// QuotaPerUnit of it (1 if not said). "": no bound.
 	Quota        string `json:"quota,omitempty"`
 	QuotaPerUnit int    `json:"quota_per_unit,omitempty"`
@@ -273,9 +273,9 @@ type QuotaStep struct {
 	Limit int            `json:"limit"`
 }
 
-// Spill is how far apart two regions are and what it costs to serve from one
+// Overflow is how far apart two regions are and what it costs to serve from one
 // what belongs to the other. It holds one way.
-type Spill struct {
+type Overflow struct {
 	From        string         `json:"from"` // region of the demand
 	To          string         `json:"to"`
 	RoundTripMS int            `json:"round_trip_ms"`

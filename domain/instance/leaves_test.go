@@ -19,7 +19,7 @@ func TestEveryLeafOfAnAnswerIsProvenOrNamed(t *testing.T) {
 	within := regexp.MustCompile(`^/certificate/[0-9]+/solution/(certificate|ways)(/|$)`)
 	names := []string{"budget"}
 	if long.Run() {
-		names = append(names, "buffer", "owned", "deferrable", "lots", "n-plus-one", "price-path", "quota", "ramp", "renewal", "scenarios", "spend", "spill", "substitute", "tiers")
+		names = append(names, "buffer", "owned", "deferrable", "lots", "n-plus-one", "price-path", "quota", "ramp", "renewal", "scenarios", "spend", "overflow", "substitute", "tiers")
 	}
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {

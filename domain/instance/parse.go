@@ -101,7 +101,7 @@ var required = map[string][]string{
 	"/commitments/*/term":       {"from", "to"},
 	"/quotas/*":                 {"id", "limit"},
 	"/quotas/*/path/*":          {"from", "limit"},
-	"/spill/*":                  {"from", "to", "round_trip_ms", "hourly"},
+	"/overflow/*":               {"from", "to", "round_trip_ms", "hourly"},
 	"/substitutes/*":            {"for", "class", "units"},
 	"/posture":                  {"kind", "share"},
 	"/budgets/*":                {"id", "basis", "interval", "amount"},

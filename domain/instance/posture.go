@@ -89,7 +89,7 @@ func (m *model) most(pool int, demands []int) (num, den int, ok bool) {
 // unprotected is the fault of a demand that nothing can take over.
 func (m *model) unprotected(demand, region int) error {
 	return fault(fmt.Sprintf("/demands/%d", m.at.demands[demand]), nil,
-		"it is protected, and when region %q is lost no pool elsewhere may serve it: see latency_budget_ms, countries, certifications, spill and substitutes", m.in.Regions[region].ID)
+		"it is protected, and when region %q is lost no pool elsewhere may serve it: see latency_budget_ms, countries, certifications, overflow and substitutes", m.in.Regions[region].ID)
 }
 
 // survive adds the needs of demands when a region is lost and pools remain.

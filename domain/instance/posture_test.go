@@ -16,12 +16,12 @@ import (
 // the work of one of A.
 func twoRegions(t *testing.T, takes, overhead string) *Instance {
 	t.Helper()
-	in := workedInstance(t, "spill")
+	in := workedInstance(t, "overflow")
 	day := len(in.Demands[0].Hourly)
 	in.Regions = []Region{{ID: "r"}, {ID: "s"}}
 	in.Pools = []Pool{{ID: "a", Region: "r", Class: "A", Unit: "gpu", OnDemand: &Price{Hourly: dec("1")}}, {ID: "b", Region: "s", Class: "B", Unit: "gpu", OnDemand: &Price{Hourly: dec("1")}}}
 	in.Demands = []Demand{{ID: "d", Pool: "a", Class: "serving", Hourly: hoursAt(day, 2), Shortage: dec("1000000"), LatencyBudgetMS: 50}}
-	in.Spill = []Spill{{From: "r", To: "s", RoundTripMS: 10, Overhead: dec(overhead)}}
+	in.Overflow = []Overflow{{From: "r", To: "s", RoundTripMS: 10, Overhead: dec(overhead)}}
 	in.Substitutes = []Substitute{{For: "A", Class: "B", Units: dec(takes)}}
 	in.Offers = []Offer{{ID: "o", Kind: domain.OfferReserved, Pool: "b", Term: 1, Hourly: dec("0.5"), GuaranteesCapacity: true}}
 	in.Commitments, in.Scenarios, in.Quotas = nil, nil, nil

@@ -16,7 +16,7 @@ const pricedDigits = 9
 // Priced is an instance as its problems see it: every price in its currency, as an
 // epoch has it and discounted, and what is held, with the terms that cannot be
 // given notice of any more. Lists are in the order of the instance. It is read by
-// whoever evaluates courses of things that are not in the instance.
+// whoever evaluates baselines of things that are not in the instance.
 type Priced struct {
 	Spans []domain.Interval
 	// Middle discounts what is paid by the hour in each epoch.
@@ -35,8 +35,8 @@ type PricedPool struct {
 	// Listed prices are nominal, of a unit and hour: the mean over an epoch's hours.
 	ListedOnDemand, ListedSpot []domain.Decimal
 	// OnDemand and Spot are discounted, spot with its overhead; nil: not sold.
-	OnDemand, Spot                []procurement.Nano
-	HeldGuaranteed, HeldPriceOnly []int
+	OnDemand, Spot                   []procurement.Nano
+	HeldGuaranteed, HeldDiscountOnly []int
 }
 
 // HeldCost is what a commitment costs within the horizon, with the further terms
@@ -64,7 +64,7 @@ func (in *Instance) Priced() (*Priced, error) {
 	out := &Priced{Spans: m.cal.spans[:m.cal.n], Middle: m.cal.middle[:m.cal.n], in: in, m: m}
 	for i := range in.Pools {
 		p := m.pool[in.Pools[i].ID]
-		x := PricedPool{HeldGuaranteed: m.heldGuaranteed[p], HeldPriceOnly: m.heldPriceOnly[p]}
+		x := PricedPool{HeldGuaranteed: m.heldGuaranteed[p], HeldDiscountOnly: m.heldDiscountOnly[p]}
 		nano := func(nominal []domain.Decimal, of string) ([]procurement.Nano, error) {
 			var all []procurement.Nano
 			for e, price := range nominal {

@@ -21,7 +21,7 @@ type route struct {
 // routes returns by which pools a demand may be served, its own first.
 //
 // A pool may serve when it is in the demand's region or one that is near enough
-// (no way is known to a region that spill does not list), in a country to which
+// (no way is known to a region that overflow does not list), in a country to which
 // the demand may go, certified for it, and of its class or one that stands in for
 // it. The overhead of the way multiplies what it takes of the pool. Machines of one
 // class with another number of GPUs are not taken to be alike.
@@ -80,14 +80,14 @@ func (m *model) allowed(d *Demand, p *Pool) bool {
 	return true
 }
 
-func (m *model) way(from, to string) *Spill {
-	i, ok := slices.BinarySearchFunc(m.in.Spill, [2]string{from, to}, func(s Spill, key [2]string) int {
+func (m *model) way(from, to string) *Overflow {
+	i, ok := slices.BinarySearchFunc(m.in.Overflow, [2]string{from, to}, func(s Overflow, key [2]string) int {
 		return cmp.Or(cmp.Compare(s.From, key[0]), cmp.Compare(s.To, key[1]))
 	})
 	if !ok {
 		return nil
 	}
-	return &m.in.Spill[i]
+	return &m.in.Overflow[i]
 }
 
 func (m *model) substitute(d *Demand, of, class string) *Substitute {

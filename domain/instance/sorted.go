@@ -8,7 +8,7 @@ import (
 
 // places says at which index of the document's lists what is sorted stood.
 type places struct {
-	regions, pools, demands, offers, commitments, quotas, budgets, spill, substitutes, scenarios []int
+	regions, pools, demands, offers, commitments, quotas, budgets, overflow, substitutes, scenarios []int
 }
 
 // sorted returns a copy whose lists are in one order, and where everything was.
@@ -30,7 +30,7 @@ func (in *Instance) sorted() (*Instance, places) {
 	out.Commitments, at.commitments = ordered(in.Commitments, func(a, b *Commitment) int { return cmp.Compare(a.ID, b.ID) })
 	out.Quotas, at.quotas = ordered(in.Quotas, func(a, b *Quota) int { return cmp.Compare(a.ID, b.ID) })
 	out.Budgets, at.budgets = ordered(in.Budgets, func(a, b *Budget) int { return cmp.Compare(a.ID, b.ID) })
-	out.Spill, at.spill = ordered(in.Spill, func(a, b *Spill) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
+	out.Overflow, at.overflow = ordered(in.Overflow, func(a, b *Overflow) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
 	substitutes := slices.Clone(in.Substitutes)
 	for i := range substitutes {
 		substitutes[i].Demands = set(substitutes[i].Demands)

@@ -51,7 +51,7 @@ func TestWhatIsNotServedIsSparesFirst(t *testing.T) {
 // Spares go where the demand goes: next door, three units for 24 hours.
 func TestSparesThatAreServedElsewhere(t *testing.T) {
 	linearOrSkip(t)
-	in := workedInstance(t, "spill")
+	in := workedInstance(t, "overflow")
 	in.Demands[0].Buffer = &Buffer{ServiceLevel: dec("0.999"), FailuresPerGPUHour: dec("0.01"), RepairHours: dec("1")}
 	a, err := Solve(t.Context(), in, solver())
 	if err != nil {

@@ -171,7 +171,7 @@ func (v *validator) instance() {
 		v.commitment(&in.Commitments[i], fmt.Sprintf("/commitments/%d", i))
 	}
 	v.spends()
-	v.spill()
+	v.overflow()
 	v.substitutes()
 	if in.Posture != nil {
 		v.posture(in.Posture)

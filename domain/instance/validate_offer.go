@@ -91,7 +91,7 @@ func (v *validator) covers(path string, spend bool, pool, name string, rates map
 	if !spend {
 		p := v.pools[pool]
 		if v.check(p != nil, path+"/pool", "there is no pool %q", clip(pool)) {
-			v.check(guaranteed || p.OnDemand != nil, path+"/guarantees_capacity", "it is a price only, and pool %q sells nothing on demand that it would be the price of", pool)
+			v.check(guaranteed || p.OnDemand != nil, path+"/guarantees_capacity", "it is a discount only, and pool %q sells nothing on demand that it would be the price of", pool)
 		}
 		v.check(name == "" && len(rates) == 0, path, "spend and rates are those of a spend commitment")
 		return
@@ -175,15 +175,15 @@ func (v *validator) spends() {
 	}
 }
 
-func (v *validator) spill() {
+func (v *validator) overflow() {
 	seen := map[[2]string]int{}
-	for i := range v.in.Spill {
-		s, path := &v.in.Spill[i], fmt.Sprintf("/spill/%d", i)
+	for i := range v.in.Overflow {
+		s, path := &v.in.Overflow[i], fmt.Sprintf("/overflow/%d", i)
 		v.check(v.regions[s.From] != nil, path+"/from", "there is no region %q", clip(s.From))
 		v.check(v.regions[s.To] != nil, path+"/to", "there is no region %q", clip(s.To))
 		v.check(s.From != s.To, path+"/to", "it is the region itself")
 		if j, ok := seen[[2]string{s.From, s.To}]; ok {
-			v.fault(path, "the way from %q to %q is that of /spill/%d too", s.From, s.To, j)
+			v.fault(path, "the way from %q to %q is that of /overflow/%d too", s.From, s.To, j)
 		}
 		seen[[2]string{s.From, s.To}] = i
 		v.check(s.RoundTripMS >= 0, path+"/round_trip_ms", "%d is negative", s.RoundTripMS)

@@ -124,7 +124,7 @@ func TestRulesSayWhatIsBroken(t *testing.T) {
 		{func(in *Instance) { in.Offers[0].Ramp = []RampStep{{0, 250}} }, `/ramp/0/permille: 250 thousandths of a lot of 1 units are not whole: make the lot a multiple of 4`},
 		{func(in *Instance) { in.Offers[0].Tiers = []Tier{{Units: 3}, {Units: 3}} }, `/tiers/1/units: 3 is not above`},
 		{func(in *Instance) { in.Offers[0].Owned = &Owned{PUE: dec("1")} }, `/offers/0/owned: hardware that is owned`},
-		{func(in *Instance) { in.Pools[0].OnDemand, in.Offers[0].GuaranteesCapacity = nil, false }, `/offers/0/guarantees_capacity: it is a price only`},
+		{func(in *Instance) { in.Pools[0].OnDemand, in.Offers[0].GuaranteesCapacity = nil, false }, `/offers/0/guarantees_capacity: it is a discount only`},
 		{func(in *Instance) { in.Offers[0].Kind = domain.OfferSpendCommitment }, `/offers/0/spend: it has no name`},
 		{func(in *Instance) { in.Offers[0].To, in.Offers[0].From = day(1), day(2) }, `/offers/0/to`},
 		{func(in *Instance) {
@@ -134,15 +134,15 @@ func TestRulesSayWhatIsBroken(t *testing.T) {
 			in.Commitments = []Commitment{{ID: "c", Kind: domain.OfferReserved, Pool: "p", Units: 1, Renews: true, Term: domain.Interval{From: day(0), To: day(1)}}}
 		}, `/commitments/0/notice_by: it renews`},
 		{func(in *Instance) { in.Quotas = []Quota{{ID: "x", Limit: -1}} }, `/quotas/0/limit: -1`},
-		{func(in *Instance) { in.Spill = []Spill{{From: "r", To: "r"}} }, `/spill/0/to: it is the region itself`},
-		{func(in *Instance) { in.Spill = []Spill{{From: "r", To: "s"}, {From: "r", To: "s"}} }, `/spill/1: the way from "r" to "s" is that of /spill/0 too`},
+		{func(in *Instance) { in.Overflow = []Overflow{{From: "r", To: "r"}} }, `/overflow/0/to: it is the region itself`},
+		{func(in *Instance) { in.Overflow = []Overflow{{From: "r", To: "s"}, {From: "r", To: "s"}} }, `/overflow/1: the way from "r" to "s" is that of /overflow/0 too`},
 		{func(in *Instance) { in.Substitutes = []Substitute{{For: "A", Class: "Z", Units: dec("1")}} }, `/substitutes/0/class: no pool is of class "Z"`},
 		{func(in *Instance) { in.Substitutes = []Substitute{{For: "A", Class: "B", Units: dec("0")}} }, `/substitutes/0/units: 0 is not above 0`},
 		{func(in *Instance) {
 			in.Substitutes = []Substitute{{For: "A", Class: "B", Units: dec("2")}, {For: "B", Class: "A", Units: dec("0.4")}}
 		}, `/substitutes/\d: around (A → B → A|B → A → B) one unit becomes 0.8`},
 		{func(in *Instance) {
-			in.Spill = []Spill{{From: "r", To: "s", RoundTripMS: 10}}
+			in.Overflow = []Overflow{{From: "r", To: "s", RoundTripMS: 10}}
 			in.Demands[0].LatencyBudgetMS = 20
 			in.Substitutes = []Substitute{{For: "A", Class: "B", Units: dec("2")}}
 			in.Demands = append(in.Demands, Demand{ID: "e", Pool: "q", Hourly: make([]int, 24), Shortage: dec("9")})
@@ -258,7 +258,7 @@ func TestTermLongerThanTheHorizon(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(small))
 	f.Add([]byte(`{"format": "quartermaster.instance/1"}`))
-	f.Add([]byte(strings.Replace(small, `"offers"`, `"spill": [{"from": "r", "to": "s", "round_trip_ms": 3, "hourly": "0"}], "substitutes": [{"for": "A", "class": "B", "units": "1.5"}], "scenarios": [{"id": "a", "weight": 3, "factor_permille": 900}], "offers"`, 1)))
+	f.Add([]byte(strings.Replace(small, `"offers"`, `"overflow": [{"from": "r", "to": "s", "round_trip_ms": 3, "hourly": "0"}], "substitutes": [{"for": "A", "class": "B", "units": "1.5"}], "scenarios": [{"id": "a", "weight": 3, "factor_permille": 900}], "offers"`, 1)))
 	f.Add([]byte(strings.Replace(small, `"offers"`, `"commitments": [{"id": "c", "kind": "reserved", "pool": "p", "units": 1, "term": {"from": "2026-12-01T00:00:00Z", "to": "2027-01-01T12:00:00Z"}, "upfront": "5", "hourly": "1", "guarantees_capacity": true, "renews": true, "notice_by": "2027-01-01T06:00:00Z"}], "offers"`, 1)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 1<<16 {

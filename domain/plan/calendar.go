@@ -167,7 +167,7 @@ func (c *composer) unused(out *PoolPlan, p *procurement.Pool, bought []procureme
 			continue
 		}
 		s := &served[m]
-		unused := decimal.NewFromInt(s.UnusedGuaranteed + s.UnusedPriceOnly)
+		unused := decimal.NewFromInt(s.UnusedGuaranteed + s.UnusedDiscountOnly)
 		out.Stranded = out.Stranded.Add(charged[m].Mul(unused).DivRound(decimal.NewFromInt(int64(units)*hoursOf(c.span[m])), 9))
 	}
 }

@@ -47,8 +47,8 @@ func over(months int, pools ...Pool) *Question {
 func one(t *testing.T, q *Question) *PoolPlan {
 	t.Helper()
 	p := compute(t, q)
-	if len(p.Left) > 0 || len(p.Regions) != 1 || len(p.Regions[0].Pools) != 1 {
-		t.Fatalf("left out %v, %d regions", p.Left, len(p.Regions))
+	if len(p.Excluded) > 0 || len(p.Regions) != 1 || len(p.Regions[0].Pools) != 1 {
+		t.Fatalf("left out %v, %d regions", p.Excluded, len(p.Regions))
 	}
 	return &p.Regions[0].Pools[0]
 }
@@ -88,7 +88,7 @@ func TestSpotAndQuota(t *testing.T) {
 	got := one(t, over(1, p))
 	equal(t, "cost", got.Cost, "183600") // 720 × (5×5 + 3×10 + 2×100)
 	equal(t, "penalty", got.Penalty, "144000")
-	equal(t, "penalty of the current course", got.CurrentPenalty, "144000")
+	equal(t, "penalty of buying nothing", got.CurrentPenalty, "144000")
 	equal(t, "on demand", got.Amounts.OnDemand, "72000")
 	equal(t, "bound", got.LowerBound, "183600")
 	if !binds(got, "on_demand_quota") || !binds(got, "shortage") || got.Served.Spot != 3600 {
@@ -105,8 +105,8 @@ func TestDearSpot(t *testing.T) {
 	p.Quotas = []Quota{{Provider: "aws", GPUs: 3}}
 	got := one(t, over(1, p))
 	equal(t, "cost", got.Cost, "525600") // 720 × (3×10 + 7×100)
-	if len(got.LeftOut) != 1 || got.Spot != nil || got.Served.Spot != 0 {
-		t.Errorf("left out %v, served %+v", got.LeftOut, got.Served)
+	if len(got.ExcludedOffers) != 1 || got.Spot != nil || got.Served.Spot != 0 {
+		t.Errorf("left out %v, served %+v", got.ExcludedOffers, got.Served)
 	}
 	p.Offers[1].Hourly = dec("79")
 	equal(t, "cost with spot below a shortage", one(t, over(1, p)).Cost, "519300") // 720 × (3×10 + 7×98.75)
@@ -132,8 +132,8 @@ func TestLeadTimeAndDiscount(t *testing.T) {
 	// Nothing that comes after the horizon is sold in it.
 	q.Pools[0].Offers[1].LeadTimeHours = 24 * 31
 	got = one(t, q)
-	if len(got.Purchases) > 0 || len(got.LeftOut) != 1 || got.LeftOut[0].Reason != "cannot be there within the horizon" {
-		t.Errorf("bought %s, left out %v", bought(got), got.LeftOut)
+	if len(got.Purchases) > 0 || len(got.ExcludedOffers) != 1 || got.ExcludedOffers[0].Reason != "cannot be there within the horizon" {
+		t.Errorf("bought %s, left out %v", bought(got), got.ExcludedOffers)
 	}
 	if !notes(got, "no commitment that could be considered") {
 		t.Errorf("notes %q", got.Notes)
@@ -191,8 +191,8 @@ func TestLeastUnits(t *testing.T) {
 	}
 	p := even("2026-06-01", 6)
 	p.Offers = append(p.Offers, sold("1m", domain.OfferReserved, "5", 1, func(o *domain.OfferQuoted) { o.MinUnits, o.MaxUnits = 5, 4 }))
-	if got := one(t, over(1, p)); len(got.LeftOut) != 1 || len(got.Purchases) > 0 {
-		t.Errorf("least above most: bought %s, left out %v", bought(got), got.LeftOut)
+	if got := one(t, over(1, p)); len(got.ExcludedOffers) != 1 || len(got.Purchases) > 0 {
+		t.Errorf("least above most: bought %s, left out %v", bought(got), got.ExcludedOffers)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestMix(t *testing.T) {
 		t.Errorf("peak %d (%s)", d.Peak, d.Packing)
 	}
 	p.Mix = []packing.Workload{{ID: "a", Replicas: -1}}
-	if plan := compute(t, over(1, p)); len(plan.Left) != 1 || !strings.Contains(plan.Left[0].Reason, "could not be packed") {
-		t.Errorf("left out %v", plan.Left)
+	if plan := compute(t, over(1, p)); len(plan.Excluded) != 1 || !strings.Contains(plan.Excluded[0].Reason, "could not be packed") {
+		t.Errorf("left out %v", plan.Excluded)
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"quartermaster/domain/procurement/baseline"
 )
 
-// Course is what is done without a plan: a rule of package baseline. It serves the
+// Baseline is what is done without a plan: a rule of package baseline. It serves the
 // same demand as the plan, under the same quota and prices; what it leaves unserved
 // is in Cost at the price of a shortage, and that part in Penalty. Least orders are
-// no part of the rules, so that a course may buy fewer than an offer sells.
-type Course struct {
-	Course  string         `json:"course"`
+// no part of the rules, so that a baseline may buy fewer than an offer sells.
+type Baseline struct {
+	Name    string         `json:"baseline"`
 	Cost    domain.Decimal `json:"cost"`
 	Penalty domain.Decimal `json:"shortage_penalty"`
 	// Offer is the one that it buys, and Units what it aims at; none in sums.
@@ -40,19 +40,19 @@ func (c *composer) compare(out *PoolPlan, p *procurement.Pool, k *candidate) err
 	if err != nil {
 		return err
 	}
-	for _, course := range baseline.All(sold, past) {
-		ev, err := course.Evaluate(p)
+	for _, rule := range baseline.All(sold, past) {
+		ev, err := rule.Evaluate(p)
 		if err != nil {
 			return err
 		}
-		x := Course{Course: course.Name(), Cost: expected(p, ev.Cost), Penalty: expected(p, ev.ShortageCost), Units: course.Units}
-		if course.Rule != baseline.OnDemand {
+		x := Baseline{Name: rule.Name(), Cost: expected(p, ev.Cost), Penalty: expected(p, ev.ShortageCost), Units: rule.Units}
+		if rule.Rule != baseline.OnDemand {
 			x.Cost = x.Cost.Add(k.owed)
 		}
-		if course.Offer >= 0 {
-			x.Offer = p.Offers[course.Offer].ID
+		if rule.Offer >= 0 {
+			x.Offer = p.Offers[rule.Offer].ID
 		}
-		out.Courses = append(out.Courses, x)
+		out.Baselines = append(out.Baselines, x)
 	}
 	return nil
 }
@@ -82,12 +82,12 @@ func (c *composer) past(k *candidate) ([]int, error) {
 	return out, nil
 }
 
-// sumCourses adds courses up by name.
-func sumCourses(into []Course, more []Course) []Course {
+// sumBaselines adds baselines up by name.
+func sumBaselines(into []Baseline, more []Baseline) []Baseline {
 	for _, x := range more {
-		i := slices.IndexFunc(into, func(y Course) bool { return y.Course == x.Course })
+		i := slices.IndexFunc(into, func(y Baseline) bool { return y.Name == x.Name })
 		if i < 0 {
-			into = append(into, Course{Course: x.Course, Cost: x.Cost, Penalty: x.Penalty})
+			into = append(into, Baseline{Name: x.Name, Cost: x.Cost, Penalty: x.Penalty})
 			continue
 		}
 		into[i].Cost, into[i].Penalty = into[i].Cost.Add(x.Cost), into[i].Penalty.Add(x.Penalty)

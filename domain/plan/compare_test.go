@@ -14,7 +14,7 @@ import (
 // 8,760 hours. The rule of 60 days buys the ten, as the plan does; the peak is as
 // much; a ladder of twelve parts cannot have them all from the start: ten parts of
 // one begin one after the other, so that machine i is reserved from month i·12/10 on.
-func TestCoursesByHand(t *testing.T) {
+func TestBaselinesByHand(t *testing.T) {
 	q := question()
 	q.Pools = q.Pools[:1]
 	p := &q.Pools[0]
@@ -30,20 +30,20 @@ func TestCoursesByHand(t *testing.T) {
 		late += hoursOf(domain.Interval{From: span[0].From, To: span[12/10*part+12%10*part/10].From})
 	}
 	hours := decimal.NewFromInt
-	for course, want := range map[string]domain.Decimal{
-		"current": dec("30").Mul(hours(87_600)), "on_demand": dec("30").Mul(hours(87_600)),
+	for baseline, want := range map[string]domain.Decimal{
+		"buy_nothing": dec("30").Mul(hours(87_600)), "on_demand": dec("30").Mul(hours(87_600)),
 		"lookback_7d": dec("20").Mul(hours(87_600)), "lookback_30d": dec("20").Mul(hours(87_600)), "lookback_60d": dec("20").Mul(hours(87_600)),
 		"peak_60d": dec("20").Mul(hours(87_600)), "ladder_60d": dec("20").Mul(hours(87_600)).Add(dec("10").Mul(hours(late))),
 	} {
-		i := slices.IndexFunc(got.Courses, func(c Course) bool { return c.Course == course })
+		i := slices.IndexFunc(got.Baselines, func(c Baseline) bool { return c.Name == baseline })
 		if i < 0 {
-			t.Errorf("there is no course %s", course)
-		} else if !got.Courses[i].Cost.Equal(want) {
-			t.Errorf("%s costs %s, want %s", course, got.Courses[i].Cost, want)
+			t.Errorf("there is no baseline %s", baseline)
+		} else if !got.Baselines[i].Cost.Equal(want) {
+			t.Errorf("%s costs %s, want %s", baseline, got.Baselines[i].Cost, want)
 		}
 	}
-	if len(got.Courses) != 7 {
-		t.Errorf("%d courses", len(got.Courses))
+	if len(got.Baselines) != 7 {
+		t.Errorf("%d baselines", len(got.Baselines))
 	}
 	if !got.Nominal.Equal(dec("1752000")) || !got.Calendar[0].Cash.Equal(dec("144000")) || got.Calendar[0].Month != "2026-06" || !got.Stranded.IsZero() {
 		t.Errorf("nominal %s, first month %+v, stranded %s", got.Nominal, got.Calendar[0], got.Stranded)

@@ -41,7 +41,7 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 	}
 	p := &Plan{
 		Position: q.Position, At: q.At, Horizon: domain.Interval{From: c.span[0].From, To: c.end()}, Assumptions: q.Assumptions,
-		Methods: q.Assumptions.Methods(q.Folds), Regions: []RegionPlan{}, Left: []LeftPool{}, Courses: []Course{}, Calendar: []MonthMoney{},
+		Methods: q.Assumptions.Methods(q.Folds), Regions: []RegionPlan{}, Excluded: []ExcludedPool{}, Baselines: []Baseline{}, Calendar: []MonthMoney{},
 	}
 	if len(q.Only) == 1 {
 		p.Region = q.Only[0]
@@ -79,14 +79,14 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 	for _, k := range c.pools {
 		pool := planned[k]
 		if pool == nil {
-			p.Left = append(p.Left, LeftPool{k.Region, k.Kind, k.Unit, k.left, k.next})
+			p.Excluded = append(p.Excluded, ExcludedPool{k.Region, k.Kind, k.Unit, k.left, k.next})
 			continue
 		}
 		r := p.region(k.Region)
 		r.Pools = append(r.Pools, *pool)
 		r.Purchases = append(r.Purchases, pool.Purchases...)
 		r.add(&pool.Amounts)
-		r.Courses, r.Calendar = sumCourses(r.Courses, pool.Courses), sumMonths(r.Calendar, pool.Calendar)
+		r.Baselines, r.Calendar = sumBaselines(r.Baselines, pool.Baselines), sumMonths(r.Calendar, pool.Calendar)
 	}
 	p.Expiry, p.Ignored = c.ladder(), c.ignored()
 	c.pack(p)
@@ -95,7 +95,7 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 		r.Gap = gap(r.Cost, r.LowerBound)
 		r.risk()
 		p.Total.add(&r.Amounts)
-		p.Courses = sumCourses(p.Courses, r.Courses)
+		p.Baselines = sumBaselines(p.Baselines, r.Baselines)
 		if len(r.Calendar) > 0 && len(p.Calendar) == 0 {
 			p.Calendar = slices.Clone(r.Calendar)
 		} else {

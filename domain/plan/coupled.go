@@ -47,9 +47,9 @@ type Region struct {
 
 // group is a component on its way into a plan.
 type group struct {
-	pools []*candidate
-	by    []string
-	spill []instance.Spill
+	pools    []*candidate
+	by       []string
+	overflow []instance.Overflow
 }
 
 // groups finds the pools that cannot be planned each by itself: those that share a
@@ -61,7 +61,7 @@ func (c *composer) groups(planned func(*candidate) bool) []group {
 		of[i] = i
 	}
 	reasons := make([][]string, len(c.pools))
-	spill := make([][]instance.Spill, len(c.pools))
+	overflow := make([][]instance.Overflow, len(c.pools))
 	join := func(i, j int, why string) {
 		i, j = of[i], of[j]
 		if i > j {
@@ -73,7 +73,7 @@ func (c *composer) groups(planned func(*candidate) bool) []group {
 					of[k] = i
 				}
 			}
-			reasons[i], spill[i] = append(reasons[i], reasons[j]...), append(spill[i], spill[j]...)
+			reasons[i], overflow[i] = append(reasons[i], reasons[j]...), append(overflow[i], overflow[j]...)
 		}
 		if !slices.Contains(reasons[i], why) {
 			reasons[i] = append(reasons[i], why)
@@ -97,7 +97,7 @@ func (c *composer) groups(planned func(*candidate) bool) []group {
 					measured = "estimated"
 				}
 				join(i, j, fmt.Sprintf("demand of %s may be served in %s: a round trip of %d ms, %s, is within the budget of %d ms of every deployment declared for it", k.name(), l.Region, way.RoundTripMS, measured, k.LatencyMicros/1000))
-				if s := &spill[of[i]]; !slices.Contains(*s, *way) {
+				if s := &overflow[of[i]]; !slices.Contains(*s, *way) {
 					*s = append(*s, *way)
 				}
 			}
@@ -105,7 +105,7 @@ func (c *composer) groups(planned func(*candidate) bool) []group {
 	}
 	var out []group
 	for i := range c.pools {
-		g := group{by: reasons[i], spill: spill[i]}
+		g := group{by: reasons[i], overflow: overflow[i]}
 		for j, k := range c.pools {
 			if of[j] == i {
 				g.pools = append(g.pools, k)
@@ -113,7 +113,7 @@ func (c *composer) groups(planned func(*candidate) bool) []group {
 		}
 		if len(g.pools) > 1 {
 			slices.Sort(g.by)
-			slices.SortFunc(g.spill, func(a, b instance.Spill) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
+			slices.SortFunc(g.overflow, func(a, b instance.Overflow) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
 			out = append(out, g)
 		}
 	}
@@ -131,7 +131,7 @@ func sharesQuota(k, l *candidate) bool {
 // it may not: every deployment declared for the demand has to name a budget for the
 // round trip, and none may be bound to certifications or clusters, nor be apart from
 // others in one place and not in another: machines were counted for one of the two.
-func (c *composer) way(k, l *candidate) *instance.Spill {
+func (c *composer) way(k, l *candidate) *instance.Overflow {
 	if k.Region == l.Region || k.Kind != l.Kind || k.Unit != l.Unit || k.shelf.gpus != l.shelf.gpus || k.LatencyMicros < 1000 || len(k.Mix) == 0 {
 		return nil
 	}
@@ -144,7 +144,7 @@ func (c *composer) way(k, l *candidate) *instance.Spill {
 	}
 	for _, trip := range from.RoundTrips {
 		if ms := (trip.Micros + 999) / 1000; trip.To == l.Region && ms <= k.LatencyMicros/1000 {
-			return &instance.Spill{From: k.Region, To: l.Region, RoundTripMS: int(ms), Estimated: !trip.Measured}
+			return &instance.Overflow{From: k.Region, To: l.Region, RoundTripMS: int(ms), Estimated: !trip.Measured}
 		}
 	}
 	return nil
@@ -164,7 +164,7 @@ func (c *composer) statement(g *group) (*instance.Instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	in.Spill = g.spill
+	in.Overflow = g.overflow
 	for i := range in.Regions {
 		r := &in.Regions[i]
 		r.Country = c.region(r.ID).Country
@@ -311,7 +311,7 @@ func (c *composer) divide(ctx context.Context, g *group, in *instance.Instance, 
 			return err
 		}
 	}
-	return c.coursesTogether(ctx, g, in, pools)
+	return c.baselinesTogether(ctx, g, in, pools)
 }
 
 // part is what a pool does in a component. Amounts hold what is still owed.
@@ -352,7 +352,7 @@ func (c *composer) parts(g *group, a *instance.Answer) ([]part, error) {
 	for s := range a.Scenarios {
 		scenario[a.Scenarios[s].Scenario] = s
 	}
-	sums := make([]struct{ guaranteed, priceOnly, unused, spot, onDemand, shortage, in, out domain.Decimal }, len(out))
+	sums := make([]struct{ guaranteed, discountOnly, unused, spot, onDemand, shortage, in, out domain.Decimal }, len(out))
 	for _, r := range a.Recourse {
 		for _, h := range r.Pools {
 			i := index[h.Pool]
@@ -368,10 +368,10 @@ func (c *composer) parts(g *group, a *instance.Answer) ([]part, error) {
 				return d
 			}
 			read(h.Guaranteed, &sum.guaranteed)
-			read(h.PriceOnly, &sum.priceOnly)
+			read(h.DiscountOnly, &sum.discountOnly)
 			read(h.UnusedCommitted, &sum.unused)
-			read(h.SpillIn, &sum.in)
-			read(h.SpillOut, &sum.out)
+			read(h.OverflowIn, &sum.in)
+			read(h.OverflowOut, &sum.out)
 			spot, onDemand, shortage := read(h.Spot, &sum.spot), read(h.OnDemand, &sum.onDemand), read(h.Shortage, &sum.shortage)
 			if wrong != nil {
 				return nil, fmt.Errorf("read the recourse of %s: %w", h.Pool, wrong)
@@ -399,7 +399,7 @@ func (c *composer) parts(g *group, a *instance.Answer) ([]part, error) {
 		whole := func(d domain.Decimal) int64 { return d.DivRound(weight, 0).IntPart() }
 		x.cost, x.penalty = x.cost.Round(9), x.penalty.Round(9)
 		x.served = Served{
-			Held: whole(sum.guaranteed.Add(sum.priceOnly)), Guaranteed: whole(sum.guaranteed), PriceOnly: whole(sum.priceOnly), Unused: whole(sum.unused),
+			Held: whole(sum.guaranteed.Add(sum.discountOnly)), Guaranteed: whole(sum.guaranteed), DiscountOnly: whole(sum.discountOnly), Unused: whole(sum.unused),
 			Spot: whole(sum.spot), OnDemand: whole(sum.onDemand), Shortage: whole(sum.shortage), Elsewhere: whole(sum.out), ForOthers: whole(sum.in),
 		}
 	}
@@ -426,10 +426,10 @@ func (c *composer) reasons(bought []Purchase, k *candidate, a *instance.Answer) 
 	}
 }
 
-// coursesTogether replaces what is done without a plan: each pool follows the rule
+// baselinesTogether replaces what is done without a plan: each pool follows the rule
 // by itself, and what that comes to, comes of all of them together.
-func (c *composer) coursesTogether(ctx context.Context, g *group, in *instance.Instance, pools map[*candidate]*PoolPlan) error {
-	rules := make([][]baseline.Course, len(g.pools))
+func (c *composer) baselinesTogether(ctx context.Context, g *group, in *instance.Instance, pools map[*candidate]*PoolPlan) error {
+	rules := make([][]baseline.Baseline, len(g.pools))
 	for i, k := range g.pools {
 		past, err := c.past(k)
 		if err != nil {
@@ -462,14 +462,14 @@ func (c *composer) coursesTogether(ctx context.Context, g *group, in *instance.I
 		}
 		a, err := instance.Evaluate(ctx, &loose, orders)
 		if err != nil {
-			return fmt.Errorf("course %s: %w", rules[0][n].Name(), err)
+			return fmt.Errorf("baseline %s: %w", rules[0][n].Name(), err)
 		}
 		parts, err := c.parts(g, a)
 		if err != nil {
 			return err
 		}
 		for i, k := range g.pools {
-			x := &pools[k].Courses[n]
+			x := &pools[k].Baselines[n]
 			x.Cost, x.Penalty = parts[i].cost, parts[i].penalty
 			if rules[0][n].Rule == baseline.OnDemand {
 				x.Cost = x.Cost.Sub(k.owed)

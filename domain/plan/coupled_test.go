@@ -89,14 +89,14 @@ func TestSharedQuotaByHand(t *testing.T) {
 		t.Errorf("the quota refuses %d and %d unit-hours, want %d in all", k.Refused, l.Refused, 8*720)
 	}
 	// Nothing bought: eight of twenty are short, at 100 an hour.
-	equal(t, "current course", p.Total.Current, "662400")
+	equal(t, "buy nothing", p.Total.Current, "662400")
 	equal(t, "current penalty", p.Total.CurrentPenalty, "576000")
-	for _, c := range p.Courses {
+	for _, c := range p.Baselines {
 		if c.Cost.LessThan(p.Total.LowerBound) {
-			t.Errorf("course %s costs %s, less than is proven", c.Course, c.Cost)
+			t.Errorf("baseline %s costs %s, less than is proven", c.Name, c.Cost)
 		}
-		if c.Course == "current" {
-			equal(t, "course current", c.Cost, "662400")
+		if c.Name == "buy_nothing" {
+			equal(t, "baseline buy_nothing", c.Cost, "662400")
 		}
 	}
 	at := slices.IndexFunc(x.Binding, func(b Binding) bool { return b.Constraint == "quota" })
@@ -221,7 +221,7 @@ func TestNothingShared(t *testing.T) {
 }
 
 // Whatever is shared, the parts of a component add up to it, its bound is no lower
-// than what is proven of each pool with all of the quota, no course costs less than
+// than what is proven of each pool with all of the quota, no baseline costs less than
 // is proven, and another order of the question gives the same bytes.
 func TestAnyComponent(t *testing.T) {
 	lp := solver(t)
@@ -235,7 +235,7 @@ func TestAnyComponent(t *testing.T) {
 		ints := func(label string, from, to int) int { return rapid.IntRange(from, to).Draw(rt, label) }
 		q.Assumptions.Months, q.Assumptions.AnnualRate = ints("months", 1, 3), decimal.New(int64(ints("rate", 0, 10)), -2)
 		limit := uint64(ints("limit", 0, 10))
-		least := false // orders, which are no part of the rules of courses
+		least := false // orders, which are no part of the rules of baselines
 		for i := range q.Pools {
 			p := &q.Pools[i]
 			p.Quotas[0].GPUs = limit
@@ -310,9 +310,9 @@ func TestAnyComponent(t *testing.T) {
 		if !cash.Equal(p.Total.Nominal) || !penalty.Equal(p.Total.Penalty) {
 			rt.Fatalf("cash %s of %s, penalty %s of %s", cash, p.Total.Nominal, penalty, p.Total.Penalty)
 		}
-		for _, c := range p.Courses {
-			if !least && c.Course != "on_demand" && c.Cost.LessThan(p.Total.LowerBound.Sub(dec("0.0001"))) {
-				rt.Fatalf("course %s costs %s, at least %s are proven", c.Course, c.Cost, p.Total.LowerBound)
+		for _, c := range p.Baselines {
+			if !least && c.Name != "on_demand" && c.Cost.LessThan(p.Total.LowerBound.Sub(dec("0.0001"))) {
+				rt.Fatalf("baseline %s costs %s, at least %s are proven", c.Name, c.Cost, p.Total.LowerBound)
 			}
 		}
 		if p.Total.Cost.GreaterThan(p.Total.Current.Add(dec("0.0001"))) {

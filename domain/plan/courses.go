@@ -11,9 +11,9 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// courses compares the plan with buying nothing and with all on-demand, and
+// baselines compares the plan with buying nothing and with all on-demand, and
 // finds the bounds that it runs into.
-func (c *composer) courses(out *PoolPlan, p *procurement.Pool, k *candidate, sol *answer) error {
+func (c *composer) baselines(out *PoolPlan, p *procurement.Pool, k *candidate, sol *answer) error {
 	s := k.shelf
 	plan, err := procurement.Evaluate(p, sol.Purchases)
 	if err != nil {
@@ -41,8 +41,8 @@ func (c *composer) courses(out *PoolPlan, p *procurement.Pool, k *candidate, sol
 			}
 		}
 		out.Served.Guaranteed += served.Guaranteed
-		out.Served.PriceOnly += served.PriceOnly
-		out.Served.Unused += served.UnusedGuaranteed + served.UnusedPriceOnly
+		out.Served.DiscountOnly += served.DiscountOnly
+		out.Served.Unused += served.UnusedGuaranteed + served.UnusedDiscountOnly
 		out.Served.Spot += served.Spot
 		out.Served.OnDemand += served.OnDemand
 		out.Served.Shortage += served.Shortage
@@ -68,8 +68,8 @@ func (c *composer) courses(out *PoolPlan, p *procurement.Pool, k *candidate, sol
 			share = append(share, from)
 		}
 	}
-	out.Served.Held = out.Served.Guaranteed + out.Served.PriceOnly
-	for _, n := range []*int64{&out.Refused, &out.Served.Held, &out.Served.Guaranteed, &out.Served.PriceOnly, &out.Served.Unused, &out.Served.Spot, &out.Served.OnDemand, &out.Served.Shortage} {
+	out.Served.Held = out.Served.Guaranteed + out.Served.DiscountOnly
+	for _, n := range []*int64{&out.Refused, &out.Served.Held, &out.Served.Guaranteed, &out.Served.DiscountOnly, &out.Served.Unused, &out.Served.Spot, &out.Served.OnDemand, &out.Served.Shortage} {
 		*n = mean(*n, p.Weight())
 	}
 	out.Amounts.OnDemand = expected(p, onDemand)
@@ -144,10 +144,10 @@ func (out *PoolPlan) bind(constraint, detail string, months ...domain.Instant) {
 }
 
 // coverage returns the units of guaranteed capacity, and with those of
-// price-only commitments, that cover an epoch.
+// discount-only commitments, that cover an epoch.
 func coverage(p *procurement.Pool, bought []procurement.Purchase, m int) (guaranteed, total int) {
 	e := &p.Epochs[m]
-	guaranteed, total = e.HeldGuaranteed, e.HeldGuaranteed+e.HeldPriceOnly
+	guaranteed, total = e.HeldGuaranteed, e.HeldGuaranteed+e.HeldDiscountOnly
 	for _, b := range bought {
 		o := &p.Offers[b.Offer]
 		if b.Epoch <= m && m < b.Epoch+o.Term {

@@ -277,9 +277,9 @@ func poolChanges(a, b *Plan) []PoolChange {
 		x.UnitHoursA, x.UnitHoursB, x.HeldA, x.HeldB = m.Demand.UnitHours, n.Demand.UnitHours, m.Served.Held, n.Served.Held
 		switch x.Status {
 		case Added:
-			x.Reason = a.leftOut(k)
+			x.Reason = a.excluded(k)
 		case Removed:
-			x.Reason = b.leftOut(k)
+			x.Reason = b.excluded(k)
 		case Changed:
 			if x.Cost.Change.IsZero() && x.UnitHoursA == x.UnitHoursB && m.Served == n.Served {
 				continue
@@ -290,10 +290,10 @@ func poolChanges(a, b *Plan) []PoolChange {
 	return out
 }
 
-// leftOut returns why a plan leaves a pool out, "" where it does not say.
-func (p *Plan) leftOut(k poolKey) string {
-	if i := slices.IndexFunc(p.Left, func(l LeftPool) bool { return poolKey{l.Region, l.Kind, l.Unit} == k }); i >= 0 {
-		return p.Left[i].Reason
+// excluded returns why a plan leaves a pool out, "" where it does not say.
+func (p *Plan) excluded(k poolKey) string {
+	if i := slices.IndexFunc(p.Excluded, func(l ExcludedPool) bool { return poolKey{l.Region, l.Kind, l.Unit} == k }); i >= 0 {
+		return p.Excluded[i].Reason
 	}
 	return ""
 }

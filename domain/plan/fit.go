@@ -87,7 +87,7 @@ func (c *composer) pack(p *Plan) {
 		k := &packings[i]
 		r, err := packing.Pack(k.Nodes, k.Workloads, packing.Options{})
 		if err != nil {
-			p.Left = append(p.Left, LeftPool{Region: k.Region, Reason: "what is declared there could not be packed onto the fleet: " + err.Error(), Next: "correct the deployments and nodes that it names"})
+			p.Excluded = append(p.Excluded, ExcludedPool{Region: k.Region, Reason: "what is declared there could not be packed onto the fleet: " + err.Error(), Next: "correct the deployments and nodes that it names"})
 			continue
 		}
 		p.region(k.Region).Packing = newPackingReport(r)

@@ -79,7 +79,7 @@ func (c *composer) assign() {
 	}
 	for _, k := range c.pools {
 		if k.left == "" {
-			k.guaranteed, k.priceOnly = k.machines(c.span)
+			k.guaranteed, k.discountOnly = k.machines(c.span)
 			k.owed = c.owed(k)
 			c.note(k)
 		}
@@ -106,7 +106,7 @@ func (c *composer) serves(h *Held, k *candidate) (units int, reason string) {
 	case !h.Upfront.Amount.IsZero() && h.Upfront.Currency != c.a.Currency:
 		return 0, fmt.Sprintf("paid in %s, the plan is in %s", h.Upfront.Currency, c.a.Currency)
 	case !s.uses(h.Provider, h.Guaranteed):
-		return 0, fmt.Sprintf("price only, and the on-demand quota is that of %s", s.onDemand.Market.Provider)
+		return 0, fmt.Sprintf("discount only, and the on-demand quota is that of %s", s.onDemand.Market.Provider)
 	case !k.inGPUs() || h.GPUs == s.gpus:
 		return h.Units, ""
 	case h.GPUs <= 0:
@@ -161,8 +161,8 @@ func (h *holding) throughout(month domain.Interval) (always, most int) {
 // machines returns the machines held in each month, guaranteed and to a price
 // alone. What holds for a part of a month does not count in it, which the notes
 // say.
-func (k *candidate) machines(span []domain.Interval) (guaranteed, priceOnly []int) {
-	guaranteed, priceOnly = make([]int, len(span)), make([]int, len(span))
+func (k *candidate) machines(span []domain.Interval) (guaranteed, discountOnly []int) {
+	guaranteed, discountOnly = make([]int, len(span)), make([]int, len(span))
 	owned := 0
 	var parts []string
 	for i := range k.held {
@@ -178,7 +178,7 @@ func (k *candidate) machines(span []domain.Interval) (guaranteed, priceOnly []in
 			if h.guaranteed {
 				guaranteed[m] += always
 			} else {
-				priceOnly[m] += always
+				discountOnly[m] += always
 			}
 		}
 	}
@@ -188,7 +188,7 @@ func (k *candidate) machines(span []domain.Interval) (guaranteed, priceOnly []in
 	if len(parts) > 0 {
 		k.notes = append(k.notes, "held for a part of a month, which does not count as capacity in it: "+listed(parts))
 	}
-	return guaranteed, priceOnly
+	return guaranteed, discountOnly
 }
 
 // owed is what is still to be paid within the horizon for what serves a pool, as

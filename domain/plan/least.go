@@ -182,7 +182,7 @@ func (b *branch) ordered(at procurement.Purchase, units int) branch {
 		if o.Guaranteed {
 			p.Epochs[m].HeldGuaranteed += units
 		} else {
-			p.Epochs[m].HeldPriceOnly += units
+			p.Epochs[m].HeldDiscountOnly += units
 		}
 	}
 	price := new(big.Int).Mul(big.NewInt(int64(o.Starts[i].Cost)), big.NewInt(int64(units)*int64(b.pool.Weight())))

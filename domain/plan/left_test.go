@@ -33,17 +33,17 @@ func TestOneBadPool(t *testing.T) {
 		q.Held[0].Region = p.Region
 		q.Expiry = q.Held
 		got := compute(t, q)
-		if len(got.Left) != 1 || !strings.Contains(got.Left[0].Reason, c.reason) || len(got.Regions) != 1 || got.Regions[0].Region != "r" {
-			t.Errorf("%s: left out %v, %d regions", name, got.Left, len(got.Regions))
+		if len(got.Excluded) != 1 || !strings.Contains(got.Excluded[0].Reason, c.reason) || len(got.Regions) != 1 || got.Regions[0].Region != "r" {
+			t.Errorf("%s: left out %v, %d regions", name, got.Excluded, len(got.Regions))
 			continue
 		}
-		if got.Left[0].Next == "" || got.Empty() {
-			t.Errorf("%s: left out %+v with nothing to do, empty %t", name, got.Left[0], got.Empty())
+		if got.Excluded[0].Next == "" || got.Empty() {
+			t.Errorf("%s: left out %+v with nothing to do, empty %t", name, got.Excluded[0], got.Empty())
 		}
 		equal(t, name, got.Total.Cost, "72000")
 		q.Pools = q.Pools[1:]
-		if got := compute(t, q); len(got.Left) != 1 || !got.Empty() {
-			t.Errorf("%s: alone it is left out as %v, empty %t", name, got.Left, got.Empty())
+		if got := compute(t, q); len(got.Excluded) != 1 || !got.Empty() {
+			t.Errorf("%s: alone it is left out as %v, empty %t", name, got.Excluded, got.Empty())
 		}
 		if x := got.Expiry[0]; x.CountsFor != "" || x.NotCounted == "" {
 			t.Errorf("%s: held counts for %q", name, x.CountsFor)
@@ -94,8 +94,8 @@ func TestSharedQuota(t *testing.T) {
 	if bought(&got[0]) != "10 capacity from 06-01 to 07-01" || !notes(&got[0], "1 other on-demand suppliers are not used") {
 		t.Errorf("bought %s, notes %q", bought(&got[0]), got[0].Notes)
 	}
-	if !slices.ContainsFunc(got[0].LeftOut, func(l LeftOut) bool { return l.First == "gcp price" }) {
-		t.Errorf("left out %v", got[0].LeftOut)
+	if !slices.ContainsFunc(got[0].ExcludedOffers, func(l ExcludedOffer) bool { return l.First == "gcp price" }) {
+		t.Errorf("left out %v", got[0].ExcludedOffers)
 	}
 	b.Quotas = quota
 	got = compute(t, over(1, a, b)).Regions[0].Pools

@@ -19,7 +19,7 @@ type shelf struct {
 	terms    []term // by provider, offer and zone
 	quota    *Quota // of the on-demand provider
 	others   int    // suppliers on demand that are not used
-	left     []LeftOut
+	left     []ExcludedOffer
 }
 
 // term is an offer of a reservation or capacity block, and the months of the
@@ -88,7 +88,7 @@ func (c *composer) stock(p *Pool) (*shelf, error) {
 	}
 	s.terms = slices.DeleteFunc(s.terms, func(t term) bool {
 		if !s.uses(t.Market.Provider, t.GuaranteesCapacity) {
-			s.leave("price only, and of another provider than the on-demand price whose quota bounds it", t.OfferQuoted)
+			s.leave("discount only, and of another provider than the on-demand price whose quota bounds it", t.OfferQuoted)
 			return true
 		}
 		return false
@@ -200,7 +200,7 @@ func (s *shelf) leave(reason string, o *domain.OfferQuoted) {
 			return
 		}
 	}
-	s.left = append(s.left, LeftOut{Reason: reason, Offers: 1, First: name})
+	s.left = append(s.left, ExcludedOffer{Reason: reason, Offers: 1, First: name})
 }
 
 func priceOf(o *domain.OfferQuoted) Price {

@@ -33,7 +33,7 @@ import (
 )
 
 // Method is the version of this package's method. A plan names it.
-const Method = "plan/6"
+const Method = "plan/7"
 
 // Assumptions are what a plan takes as given without having observed it.
 type Assumptions struct {
@@ -196,15 +196,15 @@ type Plan struct {
 	Assumptions Assumptions     `json:"assumptions"`
 	Regions     []RegionPlan    `json:"regions"`
 	Total       Amounts         `json:"total"`
-	Courses     []Course        `json:"courses"`  // of all pools
-	Calendar    []MonthMoney    `json:"calendar"` // of all pools
+	Baselines   []Baseline      `json:"baselines"` // of all pools
+	Calendar    []MonthMoney    `json:"calendar"`  // of all pools
 	// Expiry is what is bought already, by the end of its term.
 	Expiry []Held `json:"expiry_ladder"`
 	// Ignored are commitments of which some of the horizon is left that serve nothing in
 	// the plan: what they cost is in no amount, and what they save in no decision.
 	Ignored []Ignored `json:"ignored_commitments,omitempty"`
-	// Left names the pools that are not in the answer, and why.
-	Left []LeftPool `json:"left_out"`
+	// Excluded names the pools that are not in the answer, and why.
+	Excluded []ExcludedPool `json:"excluded"`
 	// Components are the pools that share something, by what they share, with the
 	// proof of their plan. Pools that share nothing prove theirs alone.
 	Components []Component `json:"components,omitempty"`
@@ -230,8 +230,8 @@ type Ignored struct {
 	Reason     string           `json:"reason"`
 }
 
-// LeftPool is a pool that could not be planned.
-type LeftPool struct {
+// ExcludedPool is a pool that could not be planned.
+type ExcludedPool struct {
 	Region string `json:"region"`
 	Kind   string `json:"kind"`
 	Unit   string `json:"unit"`
@@ -246,7 +246,7 @@ func (p *Plan) Empty() bool {
 	return !slices.ContainsFunc(p.Regions, func(r RegionPlan) bool { return len(r.Pools) > 0 })
 }
 
-// Amounts compares courses. What is still owed on held commitments within the
+// Amounts compares baselines. What is still owed on held commitments within the
 // horizon is in Cost, in Current and in LowerBound, because they serve demand in
 // each; OnDemand is a yardstick without them.
 type Amounts struct {
@@ -257,8 +257,8 @@ type Amounts struct {
 	Held    domain.Decimal `json:"held_cost"`
 	Penalty domain.Decimal `json:"shortage_penalty"`
 	// Current is to buy nothing new, with the penalty that is in it.
-	Current        domain.Decimal `json:"current_course_cost"`
-	CurrentPenalty domain.Decimal `json:"current_course_penalty"`
+	Current        domain.Decimal `json:"buy_nothing_cost"`
+	CurrentPenalty domain.Decimal `json:"buy_nothing_penalty"`
 	// OnDemand is every hour at the on-demand price, as if no quota refused any.
 	OnDemand domain.Decimal `json:"on_demand_cost"`
 	// LowerBound is proven: no purchases of the offers considered make Cost less.
@@ -289,7 +289,7 @@ type RegionPlan struct {
 	Purchases []Purchase     `json:"purchases"`
 	Pools     []PoolPlan     `json:"pools"`
 	Packing   *PackingReport `json:"packing,omitempty"`
-	Courses   []Course       `json:"courses,omitempty"`
+	Baselines []Baseline     `json:"baselines,omitempty"`
 	Calendar  []MonthMoney   `json:"calendar,omitempty"`
 }
 
@@ -329,15 +329,15 @@ type PoolPlan struct {
 	Amounts
 	Demand    DemandSummary `json:"demand"`
 	Purchases []Purchase    `json:"purchases"`
-	// Served is how many unit-hours each course of the plan serves.
-	Served    Served    `json:"served_unit_hours"`
-	Binding   []Binding `json:"binding"`
-	LeftOut   []LeftOut `json:"offers_left_out"`
-	OnDemand  Price     `json:"on_demand"`
-	Spot      *Price    `json:"spot,omitempty"`
-	QuotaGPUs *uint64   `json:"quota_gpus,omitempty"`
-	// Refused is how many unit-hours of an all on-demand course the quota refuses. Of
-	// pools that are planned together it is of the course of them all, under the quota
+	// Served is the unit-hours of the plan by what serves them.
+	Served         Served          `json:"served_unit_hours"`
+	Binding        []Binding       `json:"binding"`
+	ExcludedOffers []ExcludedOffer `json:"offers_excluded"`
+	OnDemand       Price           `json:"on_demand"`
+	Spot           *Price          `json:"spot,omitempty"`
+	QuotaGPUs      *uint64         `json:"quota_gpus,omitempty"`
+	// Refused is how many unit-hours the quota refuses where all is served on demand. Of
+	// pools that are planned together it is of them all, under the quota
 	// that they share: what all on demand leaves unserved of the demand of this one.
 	Refused int64  `json:"refused_unit_hours"`
 	Solver  string `json:"solver"`
@@ -347,9 +347,9 @@ type PoolPlan struct {
 	// worth nothing, and everything.
 	// Of a pool in a component it is with that.
 	Sensitivity []Sensitivity `json:"sensitivity"`
-	// Courses are what is done without a plan, and what it comes to.
-	Courses  []Course     `json:"courses"`
-	Calendar []MonthMoney `json:"calendar"`
+	// Baselines are what is done without a plan, and what it comes to.
+	Baselines []Baseline   `json:"baselines"`
+	Calendar  []MonthMoney `json:"calendar"`
 }
 
 // Price is a price of one unit for an hour, nominal.
@@ -387,13 +387,13 @@ type DemandSummary struct {
 
 // Served is unit-hours by how they are served.
 type Served struct {
-	Held       int64 `json:"held_and_bought"`
-	Unused     int64 `json:"bought_unused"`
-	Spot       int64 `json:"spot"`
-	OnDemand   int64 `json:"on_demand"`
-	Shortage   int64 `json:"shortage"`
-	Guaranteed int64 `json:"guaranteed"`
-	PriceOnly  int64 `json:"price_only"`
+	Held         int64 `json:"committed"`
+	Unused       int64 `json:"bought_unused"`
+	Spot         int64 `json:"spot"`
+	OnDemand     int64 `json:"on_demand"`
+	Shortage     int64 `json:"shortage"`
+	Guaranteed   int64 `json:"guaranteed"`
+	DiscountOnly int64 `json:"discount_only"`
 	// Elsewhere is how much of its demand other pools serve, and ForOthers how much
 	// it serves of theirs, which is in the rest.
 	Elsewhere int64 `json:"served_elsewhere,omitempty"`
@@ -410,8 +410,8 @@ type Binding struct {
 	Price *domain.Decimal `json:"shadow_price,omitempty"`
 }
 
-// LeftOut counts offers that could not be considered.
-type LeftOut struct {
+// ExcludedOffer counts offers that could not be considered.
+type ExcludedOffer struct {
 	Reason string `json:"reason"`
 	Offers int    `json:"offers"`
 	First  string `json:"first"`

@@ -97,7 +97,7 @@ func TestByHand(t *testing.T) {
 		t.Errorf("on demand %s, want %s", r.Cost.Sub(r.Purchases[0].Cost), want)
 	}
 	if want := dec("30").Mul(decimal.NewFromInt(10*8760 + 4*busy)); !r.OnDemand.Equal(want) || !r.Current.Equal(want) {
-		t.Errorf("all on demand %s and current course %s, want %s", r.OnDemand, r.Current, want)
+		t.Errorf("all on demand %s and buy nothing %s, want %s", r.OnDemand, r.Current, want)
 	}
 	if !r.LowerBound.Equal(r.Cost) || !r.Gap.IsZero() {
 		t.Errorf("bound %s, cost %s, gap %s", r.LowerBound, r.Cost, r.Gap)
@@ -133,7 +133,7 @@ func TestEqualBytes(t *testing.T) {
 	}
 }
 
-// A quota that demand exceeds makes an all on-demand course impossible, and
+// A quota that demand exceeds makes an all on-demand baseline impossible, and
 // binds where only price commitments are for sale.
 func TestQuota(t *testing.T) {
 	q := question()
@@ -334,7 +334,7 @@ func TestRefusals(t *testing.T) {
 	}
 	q := question()
 	q.Pools[0].Offers = nil
-	if p := compute(t, q); len(p.Left) != 1 || len(p.Regions) != 1 {
-		t.Errorf("a pool without offers: %v, %d regions", p.Left, len(p.Regions))
+	if p := compute(t, q); len(p.Excluded) != 1 || len(p.Regions) != 1 {
+		t.Errorf("a pool without offers: %v, %d regions", p.Excluded, len(p.Regions))
 	}
 }

@@ -18,14 +18,14 @@ import (
 // candidate is a pool on its way into a plan.
 type candidate struct {
 	*Pool
-	shelf                 *shelf
-	fit                   *fit
-	future                *future
-	held                  []holding
-	guaranteed, priceOnly []int // machines held, by month
-	owed                  domain.Decimal
-	notes                 []string
-	left, next            string // why it is not in the plan, "" while it is, and what to do
+	shelf                    *shelf
+	fit                      *fit
+	future                   *future
+	held                     []holding
+	guaranteed, discountOnly []int // machines held, by month
+	owed                     domain.Decimal
+	notes                    []string
+	left, next               string // why it is not in the plan, "" while it is, and what to do
 }
 
 // refusal is why a pool cannot be planned, and what whoever asks can do about it.
@@ -167,7 +167,7 @@ func (c *composer) problem(k *candidate, salvage domain.Decimal) (*procurement.P
 	for m, span := range c.span {
 		e := procurement.Epoch{
 			Span: span, Spot: -1, SpotPermille: spotPermille, Quota: quota,
-			HeldGuaranteed: k.guaranteed[m], HeldPriceOnly: k.priceOnly[m],
+			HeldGuaranteed: k.guaranteed[m], HeldDiscountOnly: k.discountOnly[m],
 		}
 		if k.future.cases == nil {
 			e.Demand = k.future.steps[m]
@@ -220,10 +220,10 @@ func (c *composer) plan(k *candidate) (*PoolPlan, error) {
 	s := k.shelf
 	out := &PoolPlan{
 		Kind: k.Kind, Unit: k.Unit, SKU: s.onDemand.SKU, GPUsPerUnit: s.gpus, Notes: k.notes, Demand: k.future.summary,
-		Binding: []Binding{}, LeftOut: s.left, OnDemand: priceOf(s.onDemand), Sensitivity: []Sensitivity{},
+		Binding: []Binding{}, ExcludedOffers: s.left, OnDemand: priceOf(s.onDemand), Sensitivity: []Sensitivity{},
 	}
-	if out.LeftOut == nil {
-		out.LeftOut = []LeftOut{}
+	if out.ExcludedOffers == nil {
+		out.ExcludedOffers = []ExcludedOffer{}
 	}
 	if s.quota != nil {
 		out.QuotaGPUs = &s.quota.GPUs
@@ -263,7 +263,7 @@ func (c *composer) plan(k *candidate) (*PoolPlan, error) {
 		out.Cost, out.LowerBound = expected(problem, answer.Cost).Add(k.owed), expected(problem, answer.Bound).Add(k.owed)
 		out.Gap = gap(out.Cost, out.LowerBound)
 		c.explain(out.Purchases, problem, s, answer)
-		if err := c.courses(out, problem, k, answer); err != nil {
+		if err := c.baselines(out, problem, k, answer); err != nil {
 			return nil, err
 		}
 		if err := c.compare(out, problem, k); err != nil {

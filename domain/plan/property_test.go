@@ -103,7 +103,7 @@ func TestAnyQuestion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(p.Left) + planned(p); n != len(q.Pools) {
+		if n := len(p.Excluded) + planned(p); n != len(q.Pools) {
 			t.Fatalf("%d pools of %d are in the plan or left out", n, len(q.Pools))
 		}
 		pools += planned(p)
@@ -127,15 +127,15 @@ func TestAnyQuestion(t *testing.T) {
 				}
 				// No rule of the same offers and holdings beats what is proven; without
 				// least orders it does not beat the plan either.
-				for _, course := range k.Courses {
-					if course.Course == "on_demand" {
+				for _, baseline := range k.Baselines {
+					if baseline.Name == "on_demand" {
 						continue
 					}
-					if course.Cost.LessThan(k.LowerBound) || k.Gap.IsZero() && course.Cost.LessThan(k.Cost) {
-						t.Fatalf("%s %s: course %s costs %s, the plan %s, at least %s", r.Region, k.Kind, course.Course, course.Cost, k.Cost, k.LowerBound)
+					if baseline.Cost.LessThan(k.LowerBound) || k.Gap.IsZero() && baseline.Cost.LessThan(k.Cost) {
+						t.Fatalf("%s %s: baseline %s costs %s, the plan %s, at least %s", r.Region, k.Kind, baseline.Name, baseline.Cost, k.Cost, k.LowerBound)
 					}
-					if course.Course == "current" && (!course.Cost.Equal(k.Current) || !course.Penalty.Equal(k.CurrentPenalty)) {
-						t.Fatalf("the current course costs %s, and %s", k.Current, course.Cost)
+					if baseline.Name == "buy_nothing" && (!baseline.Cost.Equal(k.Current) || !baseline.Penalty.Equal(k.CurrentPenalty)) {
+						t.Fatalf("buying nothing costs %s, and %s", k.Current, baseline.Cost)
 					}
 				}
 				for _, b := range k.Purchases {
@@ -152,14 +152,14 @@ func TestAnyQuestion(t *testing.T) {
 				if s := k.Served; s.Held+s.Spot+s.OnDemand+s.Shortage != k.Demand.UnitHours {
 					t.Fatalf("served %+v of %d", s, k.Demand.UnitHours)
 				}
-				courses := []Sensitivity{{q.Assumptions.Salvage, k.Cost, k.Purchases}}
-				courses = append(courses, k.Sensitivity...)
-				slices.SortFunc(courses, func(a, b Sensitivity) int { return a.Salvage.Cmp(b.Salvage) })
-				for j, course := range courses {
-					if j > 0 && course.Cost.GreaterThan(courses[j-1].Cost) {
-						t.Fatalf("cost %s at salvage %s, %s at %s", course.Cost, course.Salvage, courses[j-1].Cost, courses[j-1].Salvage)
+				others := []Sensitivity{{q.Assumptions.Salvage, k.Cost, k.Purchases}}
+				others = append(others, k.Sensitivity...)
+				slices.SortFunc(others, func(a, b Sensitivity) int { return a.Salvage.Cmp(b.Salvage) })
+				for j, other := range others {
+					if j > 0 && other.Cost.GreaterThan(others[j-1].Cost) {
+						t.Fatalf("cost %s at salvage %s, %s at %s", other.Cost, other.Salvage, others[j-1].Cost, others[j-1].Salvage)
 					}
-					for _, b := range course.Purchases {
+					for _, b := range other.Purchases {
 						o := limits[r.Region+k.Kind+b.Provider+b.Offer]
 						if b.Units < int(o.MinUnits) || o.MaxUnits > 0 && b.Units > int(o.MaxUnits) || b.OrderBy != 0 && b.OrderBy < q.At || b.Term.From < q.At {
 							t.Fatalf("%d units of %+v, order by %s", b.Units, o, b.OrderBy)

@@ -63,11 +63,11 @@ func TestTwoScenariosByHand(t *testing.T) {
 	}
 	equal(t, "cost", got.Cost, "3066000")
 	equal(t, "bound", got.LowerBound, "3066000")
-	equal(t, "current course", got.Current, "3942000") // 15 × 30 × 8760
+	equal(t, "buy nothing", got.Current, "3942000") // 15 × 30 × 8760
 	equal(t, "on demand", got.Amounts.OnDemand, "3942000")
 	equal(t, "in the first", got.Costs[0], "1752000")
 	equal(t, "in the second", got.Costs[1], "4380000")
-	equal(t, "the worst tenth", *got.CVaR, "4380000")
+	equal(t, "CVaR 90", *got.CVaR, "4380000")
 	equal(t, "least", got.Range.Least, "1752000")
 	equal(t, "most", got.Range.Most, "4380000")
 	equal(t, "nominal", got.Nominal, "3066000")
@@ -99,7 +99,7 @@ func TestWorstTenth(t *testing.T) {
 		a.Costs = append(a.Costs, dec(cost))
 	}
 	a.risk()
-	equal(t, "worst tenth", *a.CVaR, "110") // (120 + 0.2×60) ÷ 1.2
+	equal(t, "CVaR 90", *a.CVaR, "110") // (120 + 0.2×60) ÷ 1.2
 	equal(t, "least", a.Range.Least, "1")
 	equal(t, "median", a.Range.P50, "6")
 	equal(t, "most", a.Range.Most, "120")
@@ -208,7 +208,7 @@ func TestForecastPlan(t *testing.T) {
 		t.Error("computed again it differs")
 	}
 	if len(p.Regions) != 2 || len(p.Total.Costs) != 5 || p.Methods[len(p.Methods)-1] != forecast.Method {
-		t.Fatalf("left out %+v; methods %v, costs %v", p.Left, p.Methods, p.Total.Costs)
+		t.Fatalf("left out %+v; methods %v, costs %v", p.Excluded, p.Methods, p.Total.Costs)
 	}
 	for i, cost := range p.Total.Costs {
 		equal(t, "sum", cost, p.Regions[0].Costs[i].Add(p.Regions[1].Costs[i]).String())
@@ -228,7 +228,7 @@ func TestForecastPlan(t *testing.T) {
 	}
 	other.Pools[0].Observed = nil
 	other.Pools[1].Observed.Milli = other.Pools[1].Observed.Milli[:week]
-	if left := compute(t, other).Left; len(left) != 2 {
+	if left := compute(t, other).Excluded; len(left) != 2 {
 		t.Errorf("left out %+v", left)
 	}
 }
@@ -250,7 +250,7 @@ func TestPoolsMoveTogether(t *testing.T) {
 		r := &p.Regions[i]
 		equal(t, r.Region+", least", p.Total.Range.Least, r.Range.Least.Mul(two).String())
 		equal(t, r.Region+", most", p.Total.Range.Most, r.Range.Most.Mul(two).String())
-		equal(t, r.Region+", worst tenth", *p.Total.CVaR, r.CVaR.Mul(two).String())
+		equal(t, r.Region+", CVaR 90", *p.Total.CVaR, r.CVaR.Mul(two).String())
 		if !r.Range.Least.LessThan(r.Range.Most) {
 			t.Errorf("%s ranges over %+v", r.Region, r.Range)
 		}

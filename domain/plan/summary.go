@@ -45,7 +45,7 @@ type Summary struct {
 // Names of what a plan is compared with. Each is one number of a plan.
 const (
 	BuyNothing   = "buy nothing"           // Amounts.Current
-	UnderQuota   = "on-demand under quota" // the course on_demand: nothing held, and what the quota refuses is penalised
+	UnderQuota   = "on-demand under quota" // the baseline on_demand: nothing held, and what the quota refuses is penalised
 	WithoutQuota = "on-demand, no quota"   // Amounts.OnDemand
 )
 
@@ -104,7 +104,7 @@ func (p *Plan) Summary() *Summary {
 			for _, b := range q.Binding {
 				s.Binding = append(s.Binding, SummaryBinding{[]string{name}, b})
 			}
-			for _, l := range q.LeftOut {
+			for _, l := range q.ExcludedOffers {
 				s.exclude("offers", l.Reason, "", l.Offers, l.First)
 			}
 		}
@@ -115,7 +115,7 @@ func (p *Plan) Summary() *Summary {
 			s.Binding = append(s.Binding, SummaryBinding{slices.Clone(p.Components[i].Pools), b})
 		}
 	}
-	for _, l := range p.Left {
+	for _, l := range p.Excluded {
 		s.exclude("pools", l.Reason, l.Next, 1, p.poolName(l.Region, l.Kind))
 	}
 	for i := range p.Ignored {
@@ -149,8 +149,8 @@ func (p *Plan) savings() []Saving {
 		return Saving{against, cost, amount, percentOf(amount, cost)}
 	}
 	out := []Saving{saving(BuyNothing, p.Total.Current)}
-	if i := slices.IndexFunc(p.Courses, func(c Course) bool { return c.Course == "on_demand" }); i >= 0 {
-		out = append(out, saving(UnderQuota, p.Courses[i].Cost))
+	if i := slices.IndexFunc(p.Baselines, func(c Baseline) bool { return c.Name == "on_demand" }); i >= 0 {
+		out = append(out, saving(UnderQuota, p.Baselines[i].Cost))
 	}
 	return append(out, saving(WithoutQuota, p.Total.OnDemand))
 }

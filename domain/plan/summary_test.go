@@ -17,18 +17,18 @@ func TestSummaryByHand(t *testing.T) {
 	price := dec("700")
 	p := &Plan{
 		ID: "plan-1", Assumptions: Assumptions{Currency: "USD"},
-		Total:   Amounts{Cost: dec("800"), Current: dec("1000"), OnDemand: dec("640"), LowerBound: dec("800")},
-		Courses: []Course{{Course: "current", Cost: dec("1000")}, {Course: "on_demand", Cost: dec("1600")}},
+		Total:     Amounts{Cost: dec("800"), Current: dec("1000"), OnDemand: dec("640"), LowerBound: dec("800")},
+		Baselines: []Baseline{{Name: "buy_nothing", Cost: dec("1000")}, {Name: "on_demand", Cost: dec("1600")}},
 		Regions: []RegionPlan{{
 			Region: "east", Purchases: []Purchase{{Units: 2, GPUs: 16, Upfront: dec("10.50")}, {Units: 1, GPUs: 8, Upfront: dec("4")}},
 			Pools: []PoolPlan{
-				{Kind: "H100", GPUsPerUnit: 8, Served: Served{Held: 30, Unused: 10, OnDemand: 10}, LeftOut: []LeftOut{{"priced in EUR", 3, "o1"}},
+				{Kind: "H100", GPUsPerUnit: 8, Served: Served{Held: 30, Unused: 10, OnDemand: 10}, ExcludedOffers: []ExcludedOffer{{"priced in EUR", 3, "o1"}},
 					Binding: []Binding{{Constraint: "spot_share", Months: make([]domain.Instant, 9)}, {Constraint: "on_demand_quota", Price: &price}}},
-				{Kind: "A100", GPUsPerUnit: 4, Served: Served{Held: 20, Spot: 10, Shortage: 10}, LeftOut: []LeftOut{{"priced in EUR", 2, "o2"}}},
+				{Kind: "A100", GPUsPerUnit: 4, Served: Served{Held: 20, Spot: 10, Shortage: 10}, ExcludedOffers: []ExcludedOffer{{"priced in EUR", 2, "o2"}}},
 			},
 		}},
 		Components: []Component{{Pools: []string{"east A100", "east H100"}, Binding: []Binding{{Constraint: "quota", Months: make([]domain.Instant, 10)}}}},
-		Left:       []LeftPool{{"east", "V100", "gpu", "no demand", "import some"}, {"", "L4", "gpu", "no demand", "import some"}},
+		Excluded:   []ExcludedPool{{"east", "V100", "gpu", "no demand", "import some"}, {"", "L4", "gpu", "no demand", "import some"}},
 		Ignored:    []Ignored{{Commitment: "savings", Reason: "spans pools"}},
 	}
 	s := p.Summary()
@@ -101,7 +101,7 @@ func TestSummaryFoots(t *testing.T) {
 					of := q.Current
 					switch x.Against {
 					case UnderQuota:
-						of = q.Courses[slices.IndexFunc(q.Courses, func(c Course) bool { return c.Course == "on_demand" })].Cost
+						of = q.Baselines[slices.IndexFunc(q.Baselines, func(c Baseline) bool { return c.Name == "on_demand" })].Cost
 					case WithoutQuota:
 						of = q.Amounts.OnDemand
 					}
@@ -132,8 +132,8 @@ func TestSummaryFoots(t *testing.T) {
 		for i := range p.Components {
 			bindings += len(p.Components[i].Binding)
 		}
-		if left != len(p.Left)+len(p.Ignored) || len(s.Binding) != bindings || s.Purchases != orders {
-			t.Errorf("%d of %d excluded, %d of %d bounds, %d of %d orders", left, len(p.Left)+len(p.Ignored), len(s.Binding), bindings, s.Purchases, orders)
+		if left != len(p.Excluded)+len(p.Ignored) || len(s.Binding) != bindings || s.Purchases != orders {
+			t.Errorf("%d of %d excluded, %d of %d bounds, %d of %d orders", left, len(p.Excluded)+len(p.Ignored), len(s.Binding), bindings, s.Purchases, orders)
 		}
 		if orders > 0 {
 			full++

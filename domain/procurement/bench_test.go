@@ -18,7 +18,7 @@ import (
 // it: growth from hundreds to some 2,000 units, a day and a week, and noise from
 // a fixed congruence. Twelve offers have terms of 1 to 36 months at several
 // levels of payment, and begin in any epoch after a lead of up to two months. In
-// a pool that mixes, every other offer is price-only at 88% of the price, and the
+// a pool that mixes, every other offer is discount-only at 88% of the price, and the
 // quota is well below demand.
 func realistic(seed uint64, epochs int, mixes bool) (hours [][]int, pool func([][]procurement.Step) *procurement.Pool) {
 	const days = 1095
@@ -48,7 +48,7 @@ func realistic(seed uint64, epochs int, mixes bool) (hours [][]int, pool func([]
 				SpotPermille: 150, Quota: 600, HeldGuaranteed: max(0, 200-10*m/month),
 			}
 			if mixes {
-				e.Quota, e.HeldPriceOnly = 300+m/month*11%150, 50
+				e.Quota, e.HeldDiscountOnly = 300+m/month*11%150, 50
 			}
 			p.Epochs = append(p.Epochs, e)
 			at = end

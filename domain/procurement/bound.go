@@ -37,20 +37,20 @@ func prefix(prices []Nano) []Nano {
 
 // boundEpoch adds the least that an epoch costs at prices of cover and
 // guarantee. With g guaranteed units bought, it is best to cover in total what
-// the curve of A says at the price of cover, as far as price-only units can make
+// the curve of A says at the price of cover, as far as discount-only units can make
 // up the rest; so the cost by g alone is convex, and a search finds its least.
 func (s *solver) boundEpoch(sum *wide, m int, cover, guarantee Nano) {
 	e := &s.epochs[m]
 	c := &s.costs[m]
 	total, guaranteed := c.parts(e.HeldGuaranteed)
-	least := min(e.HeldPriceOnly, c.quota)
+	least := min(e.HeldDiscountOnly, c.quota)
 	want := total.reach(cover)
 	change := func(g int) Nano { // of the cost, from g to g+1
 		d := cover + guarantee - guaranteed.at(g)
 		switch {
-		case g+c.quota < want: // the quota lets no more price-only units work
+		case g+c.quota < want: // the quota lets no more discount-only units work
 			d -= total.at(g + c.quota)
-		case g+least < want: // one price-only unit less
+		case g+least < want: // one discount-only unit less
 			d -= cover
 		default:
 			d -= total.at(g + least)

@@ -18,7 +18,7 @@ type hinge struct {
 // Of an hour with demand d, let S be the lesser of ⌊d·SpotPermille/1000⌋ and what
 // spot can carry in the scenario, s the spot price, o on-demand and h shortage,
 // and Q the quota. Guaranteed units serve first, since
-// they use nothing that others could, then price-only units, at most Q of them.
+// they use nothing that others could, then discount-only units, at most Q of them.
 // What they leave is served cheapest first. Where spot is cheaper:
 //
 //	A(c) = s·(d−c)⁺ + (o−s)·(d−S−c)⁺       B(g) = (h−o)·(d−S−Q−g)⁺
@@ -27,7 +27,7 @@ type hinge struct {
 //
 //	A(c) = o·(d−c)⁺       B(g) = (s−o)·(d−Q−g)⁺ + (h−s)·(d−Q−S−g)⁺
 //
-// The shortage is (d−g−S−Q)⁺ in both, however many price-only units there are:
+// The shortage is (d−g−S−Q)⁺ in both, however many discount-only units there are:
 // each takes the quota that on-demand would have had.
 //
 // S depends on the hour and not on what is bought, so each term is convex in c
@@ -38,7 +38,7 @@ type hinge struct {
 type epochCost struct {
 	total      []hinge // A
 	guaranteed []hinge // B
-	quota      int     // bound on price-only and on-demand; never Unlimited
+	quota      int     // bound on discount-only and on-demand; never Unlimited
 	top        int     // highest demand
 }
 
@@ -165,10 +165,10 @@ func gather(hs []hinge, by, limit int) []hinge {
 	return out
 }
 
-// byGuaranteed is the cost by guaranteed units, beside some price-only units.
-func (c *epochCost) byGuaranteed(guaranteed, priceOnly int) curve {
+// byGuaranteed is the cost by guaranteed units, beside some discount-only units.
+func (c *epochCost) byGuaranteed(guaranteed, discountOnly int) curve {
 	return newCurve(merge(
-		shift(c.total, guaranteed+min(priceOnly, c.quota), MaxUnits),
+		shift(c.total, guaranteed+min(discountOnly, c.quota), MaxUnits),
 		shift(c.guaranteed, guaranteed, MaxUnits)))
 }
 
@@ -177,9 +177,9 @@ func (c *epochCost) parts(guaranteed int) (total, alone curve) {
 	return newCurve(shift(c.total, guaranteed, MaxUnits)), newCurve(shift(c.guaranteed, guaranteed, MaxUnits))
 }
 
-// byPriceOnly is the cost by price-only units, less what they cannot change.
-func (c *epochCost) byPriceOnly(guaranteed, priceOnly int) curve {
-	return newCurve(shift(c.total, guaranteed+priceOnly, c.quota-priceOnly))
+// byDiscountOnly is the cost by discount-only units, less what they cannot change.
+func (c *epochCost) byDiscountOnly(guaranteed, discountOnly int) curve {
+	return newCurve(shift(c.total, guaranteed+discountOnly, c.quota-discountOnly))
 }
 
 // curve is a convex cost by units covered: at from[i] and above, up to the next,

@@ -35,7 +35,7 @@ func (s *solver) ascend() {
 		use := s.priced(worth)
 		for m := range s.epochs {
 			c.Cover[m] = s.net.price[m+1] - s.net.price[m]
-			if s.kinds[m].priceOnly && !s.kinds[m].guaranteed {
+			if s.kinds[m].discountOnly && !s.kinds[m].guaranteed {
 				c.Guarantee[m] = max(0, s.most(m)-c.Cover[m])
 			}
 		}
@@ -99,7 +99,7 @@ func (s *solver) priced(worth []Nano) (use []int) {
 		if plans[m] == nil {
 			use[m] = n
 		} else {
-			use[m] = plans[m](n + h.priceOnly - s.epochs[m].HeldPriceOnly)
+			use[m] = plans[m](n + h.discountOnly - s.epochs[m].HeldDiscountOnly)
 		}
 	}
 	return use
@@ -107,12 +107,12 @@ func (s *solver) priced(worth []Nano) (use []int) {
 
 // pricedCurve is the cost of an epoch by units of either kind, where using them
 // as guaranteed ones costs their worth: first as many are guaranteed as save more
-// than that beside coverage, then price-only units serve up to the quota, then
+// than that beside coverage, then discount-only units serve up to the quota, then
 // more are guaranteed, while that saves more than its worth.
 func (s *solver) pricedCurve(m int, worth Nano) (curve, func(units int) int) {
 	e, c := &s.epochs[m], &s.costs[m]
 	total, alone := c.parts(e.HeldGuaranteed)
-	least := min(e.HeldPriceOnly, c.quota)
+	least := min(e.HeldDiscountOnly, c.quota)
 	room := c.quota - least
 	first := alone.reach(worth)
 	top := max(total.top(), alone.top())

@@ -21,7 +21,7 @@ func TestPricedCurve(t *testing.T) {
 			uncertain(n, p)
 		}
 		e := &p.Epochs[0]
-		e.HeldPriceOnly = n(0, 12, "held price-only")
+		e.HeldDiscountOnly = n(0, 12, "held discount-only")
 		worth := procurement.Nano(n(0, 2000, "worth"))
 		const many = 40 // more than can be of use
 		floorCurve, _, floorSplit := procurement.PricedCost(p, worth, many)

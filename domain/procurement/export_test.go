@@ -15,11 +15,11 @@ func SolveLarge(p *Pool) (*Solution, error) {
 
 // CurveCost is what a pool's first epoch costs by the curves: A(g + min(p, Q)) +
 // B(g).
-func CurveCost(p *Pool, guaranteed, priceOnly int) *big.Int {
+func CurveCost(p *Pool, guaranteed, discountOnly int) *big.Int {
 	c := newEpochCost(&p.Epochs[0], p.ways(0))
 	total, alone := c.parts(0)
 	var sum wide
-	total.addCost(&sum, guaranteed+min(priceOnly, c.quota))
+	total.addCost(&sum, guaranteed+min(discountOnly, c.quota))
 	alone.addCost(&sum, guaranteed)
 	return sum.big()
 }
@@ -33,7 +33,7 @@ func PricedCost(p *Pool, worth Nano, units int) (byCurve, byUse, bySplit *big.In
 	s := newSolver(p)
 	curve, use := s.pricedCurve(0, worth)
 	cost := func(g int) *big.Int {
-		v := CurveCost(p, e.HeldGuaranteed+g, e.HeldPriceOnly+units-g)
+		v := CurveCost(p, e.HeldGuaranteed+g, e.HeldDiscountOnly+units-g)
 		return v.Add(v, new(big.Int).Mul(big.NewInt(int64(worth)), big.NewInt(int64(g))))
 	}
 	byUse = cost(use(units))

@@ -58,7 +58,7 @@ func bytesToPool(b []byte) *procurement.Pool {
 		}
 		e.OnDemand, e.Spot = price(), price()
 		e.Shortage = max(e.OnDemand, e.Spot) + price()
-		e.SpotPermille, e.Quota, e.HeldGuaranteed, e.HeldPriceOnly = number(), number(), number(), number()
+		e.SpotPermille, e.Quota, e.HeldGuaranteed, e.HeldDiscountOnly = number(), number(), number(), number()
 		p.Epochs = append(p.Epochs, e)
 	}
 	for range list(5) {

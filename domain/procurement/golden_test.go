@@ -24,8 +24,8 @@ func launch() *procurement.Pool {
 	for _, e := range []procurement.Epoch{
 		{Demand: []procurement.Step{{Units: 4, Hours: 500}, {Units: 6, Hours: 220}}, HeldGuaranteed: 2},
 		{Demand: []procurement.Step{{Units: 5, Hours: 480}, {Units: 8, Hours: 240}}, HeldGuaranteed: 2},
-		{Demand: []procurement.Step{{Units: 6, Hours: 300}, {Units: 9, Hours: 120}, {Units: 16, Hours: 300}}, HeldPriceOnly: 1},
-		{Demand: []procurement.Step{{Units: 7, Hours: 470}, {Units: 10, Hours: 250}}, HeldPriceOnly: 1},
+		{Demand: []procurement.Step{{Units: 6, Hours: 300}, {Units: 9, Hours: 120}, {Units: 16, Hours: 300}}, HeldDiscountOnly: 1},
+		{Demand: []procurement.Step{{Units: 7, Hours: 470}, {Units: 10, Hours: 250}}, HeldDiscountOnly: 1},
 	} {
 		e.Span = domain.Interval{From: at, To: at + 30*domain.Day}
 		at = e.Span.To
@@ -57,7 +57,7 @@ func describe(t *testing.T, p *procurement.Pool, s *procurement.Solution) string
 	fmt.Fprintf(&b, "pool %s: on-demand %s an hour, spot %s, shortage %s\n\n", p.ID, usd{e.OnDemand}, usd{e.Spot}, usd{e.Shortage})
 	fmt.Fprintf(&b, "epoch  held g/p  quota  spot share  demand, as hours × units\n")
 	for m, e := range p.Epochs {
-		fmt.Fprintf(&b, "%5d  %4d %d    %5d  %9.1f%%  ", m, e.HeldGuaranteed, e.HeldPriceOnly, e.Quota, float64(e.SpotPermille)/10)
+		fmt.Fprintf(&b, "%5d  %4d %d    %5d  %9.1f%%  ", m, e.HeldGuaranteed, e.HeldDiscountOnly, e.Quota, float64(e.SpotPermille)/10)
 		for i, d := range e.Demand {
 			if i > 0 {
 				b.WriteString(", ")
@@ -76,7 +76,7 @@ func describe(t *testing.T, p *procurement.Pool, s *procurement.Solution) string
 					units = x.Units
 				}
 			}
-			kind, most := "price only", "-"
+			kind, most := "discount only", "-"
 			if o.Guaranteed {
 				kind = "guaranteed"
 			}
@@ -101,10 +101,10 @@ func describe(t *testing.T, p *procurement.Pool, s *procurement.Solution) string
 		t.Fatal(err)
 	}
 	fmt.Fprintf(&b, "\nwhat serves, in unit-hours, and what one more unit would be worth\n\n")
-	fmt.Fprintf(&b, "epoch  demand  guaranteed  price only  spot  on-demand  short  unused g/p      coverage   and guaranteed\n")
+	fmt.Fprintf(&b, "epoch  demand  guaranteed  discount only  spot  on-demand  short  unused g/p      coverage   and guaranteed\n")
 	for m, v := range ev.Epochs {
-		fmt.Fprintf(&b, "%5d  %6d  %10d  %10d  %4d  %9d  %5d  %5d %4d  %s     %s\n", m, v.Demand, v.Guaranteed, v.PriceOnly, v.Spot, v.OnDemand, v.Shortage,
-			v.UnusedGuaranteed, v.UnusedPriceOnly, nano(s.Certificate.Cover[m]), nano(s.Certificate.Guarantee[m]))
+		fmt.Fprintf(&b, "%5d  %6d  %10d  %10d  %4d  %9d  %5d  %5d %4d  %s     %s\n", m, v.Demand, v.Guaranteed, v.DiscountOnly, v.Spot, v.OnDemand, v.Shortage,
+			v.UnusedGuaranteed, v.UnusedDiscountOnly, nano(s.Certificate.Cover[m]), nano(s.Certificate.Guarantee[m]))
 	}
 	b.WriteString("\n")
 	for _, line := range []struct {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// mixed answers a pool in which the quota may bind price-only commitments that
+// mixed answers a pool in which the quota may bind discount-only commitments that
 // compete with guaranteed units. The bound is that of the linear program, whose
 // prices become the certificate, or close to it for a large pool; the mix is the
 // cheapest of those that flows make of its solution.
@@ -55,7 +55,7 @@ func (s *solver) rows() int {
 // guaranteed those of them that are, and t and g what the two curves are read at,
 // a mixed epoch has the rows
 //
-//	t + slack        = held price-only + cover
+//	t + slack        = held discount-only + cover
 //	g                = guaranteed
 //	t + slack        = quota + guaranteed
 //
@@ -111,11 +111,11 @@ func (s *solver) linear() *program {
 		}
 		e, c := &s.epochs[m], &s.costs[m]
 		second, third := epochs+mixed[m], epochs+n+mixed[m]
-		p.rhs[m], p.rhs[third] = float64(e.HeldPriceOnly), float64(c.quota)
+		p.rhs[m], p.rhs[third] = float64(e.HeldDiscountOnly), float64(c.quota)
 		// At first nothing is bought, and the lesser of the two bounds t.
 		bySecond, byThird := m, third
 		slackFirst, slackThird := -1, third
-		if e.HeldPriceOnly > c.quota {
+		if e.HeldDiscountOnly > c.quota {
 			bySecond, slackFirst, slackThird = byThird, m, -1
 		}
 		total, guaranteed := c.parts(e.HeldGuaranteed)
@@ -165,7 +165,7 @@ func (s *solver) prices(p *program) Certificate {
 		case s.mixes[m]:
 			c.Guarantee[m] = nano(m, p.price[k]+p.price[k+n])
 			k++
-		case s.kinds[m].priceOnly && !s.kinds[m].guaranteed:
+		case s.kinds[m].discountOnly && !s.kinds[m].guaranteed:
 			c.Guarantee[m] = max(0, s.most(m)-c.Cover[m])
 		}
 	}
@@ -250,9 +250,9 @@ func (s *solver) rest(units []int, guaranteed bool) {
 	curves := make([]curve, len(s.epochs))
 	for m, h := range s.have(units) {
 		if guaranteed {
-			curves[m] = s.costs[m].byGuaranteed(h.guaranteed, h.priceOnly)
+			curves[m] = s.costs[m].byGuaranteed(h.guaranteed, h.discountOnly)
 		} else {
-			curves[m] = s.costs[m].byPriceOnly(h.guaranteed, h.priceOnly)
+			curves[m] = s.costs[m].byDiscountOnly(h.guaranteed, h.discountOnly)
 		}
 	}
 	s.run(curves, func(a *purchase) bool { return a.guaranteed == guaranteed })

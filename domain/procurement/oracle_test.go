@@ -97,7 +97,7 @@ func program(pools []*procurement.Pool) []byte {
 				if e.Spot >= 0 {
 					fmt.Fprintf(&b, " + s%s", at)
 				}
-				fmt.Fprintf(&b, " = %d\n g%s%s <= %d\n p%s%s <= %d\n", s.units, at, covering[1], e.HeldGuaranteed, at, covering[0], e.HeldPriceOnly)
+				fmt.Fprintf(&b, " = %d\n g%s%s <= %d\n p%s%s <= %d\n", s.units, at, covering[1], e.HeldGuaranteed, at, covering[0], e.HeldDiscountOnly)
 				switch {
 				case e.OnDemand < 0:
 					fmt.Fprintf(&b, " p%s = 0\n", at)
@@ -189,7 +189,7 @@ func glpsol(t testing.TB, pools []*procurement.Pool) []float64 {
 }
 
 // An independent linear solver agrees: where a flow decides, on the cost; where
-// price-only commitments meet a quota, it lies between bound and cost, and at the
+// discount-only commitments meet a quota, it lies between bound and cost, and at the
 // bound.
 func TestAgainstLinearSolver(t *testing.T) {
 	n := long.Count(250, 10000)

@@ -36,7 +36,7 @@ type size struct {
 // Which kinds of offers a pool has.
 const (
 	anyKind    = "any"
-	oneKind    = "one"  // guaranteed offers, or price-only ones
+	oneKind    = "one"  // guaranteed offers, or discount-only ones
 	bothKinds  = "both" // and a quota
 	guaranteed = "guaranteed"
 )
@@ -76,7 +76,7 @@ func draw(n numbers, z size) *procurement.Pool {
 			e.HeldGuaranteed = n(0, z.units/2, "held guaranteed")
 		}
 		if n(0, 2, "no price held") == 0 {
-			e.HeldPriceOnly = n(0, z.units/2, "held price-only")
+			e.HeldDiscountOnly = n(0, z.units/2, "held discount-only")
 		}
 		p.Epochs = append(p.Epochs, e)
 	}
@@ -125,14 +125,14 @@ func cheapest(t rapid.TB, p *procurement.Pool) *big.Int {
 	type cover [many][many]int64 // cost + 1; 0: not known
 	costs := make([]cover, len(p.Epochs))
 	weight := int64(p.Weight())
-	serving := func(m, guaranteed, priceOnly int) int64 {
-		known := &costs[m][guaranteed][priceOnly]
+	serving := func(m, guaranteed, discountOnly int) int64 {
+		known := &costs[m][guaranteed][discountOnly]
 		if *known > 0 {
 			return *known - 1
 		}
 		e := p.Epochs[m]
 		e.HeldGuaranteed += guaranteed
-		e.HeldPriceOnly += priceOnly
+		e.HeldDiscountOnly += discountOnly
 		ev, err := procurement.Evaluate(&procurement.Pool{Weights: p.Weights, Epochs: []procurement.Epoch{e}}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -140,7 +140,7 @@ func cheapest(t rapid.TB, p *procurement.Pool) *big.Int {
 		*known = ev.Cost.Int64() + 1
 		return *known - 1
 	}
-	guaranteed, priceOnly := make([]int, len(p.Epochs)), make([]int, len(p.Epochs))
+	guaranteed, discountOnly := make([]int, len(p.Epochs)), make([]int, len(p.Epochs))
 	best := int64(math.MaxInt64)
 	var try func(offer, start int, spent int64)
 	try = func(offer, start int, spent int64) {
@@ -149,14 +149,14 @@ func cheapest(t rapid.TB, p *procurement.Pool) *big.Int {
 		}
 		if offer == len(p.Offers) {
 			for m := range p.Epochs {
-				spent += serving(m, guaranteed[m], priceOnly[m])
+				spent += serving(m, guaranteed[m], discountOnly[m])
 			}
 			best = min(best, spent)
 			return
 		}
 		o := &p.Offers[offer]
 		s := o.Starts[start]
-		covered := priceOnly
+		covered := discountOnly
 		if o.Guaranteed {
 			covered = guaranteed
 		}
@@ -196,7 +196,7 @@ func contested(n numbers, epochs, offers, units, most int) *procurement.Pool {
 		e.SpotPermille = max(0, 200*n(-1, 2, "permille"))
 		e.Quota = n(0, units, "quota")
 		e.HeldGuaranteed = n(0, units/4, "held guaranteed")
-		e.HeldPriceOnly = n(0, units/4, "held price-only")
+		e.HeldDiscountOnly = n(0, units/4, "held discount-only")
 		p.Epochs = append(p.Epochs, e)
 	}
 	for i := range n(2, offers, "offers") {

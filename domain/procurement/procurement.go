@@ -15,13 +15,13 @@
 // for, so that no share of a scenario is ever rounded.
 //
 // Price and capacity are kept apart. A guaranteed purchase is capacity: what it
-// covers needs no quota. A price-only commitment makes on-demand use free of
+// covers needs no quota. A discount-only commitment makes on-demand use free of
 // further charge, and that use still needs on-demand quota.
 //
 // # Method
 //
 // With d the demand of an hour in a scenario, g the guaranteed units, p the
-// price-only units, S what spot may carry and Q the quota, an hour costs
+// discount-only units, S what spot may carry and Q the quota, an hour costs
 //
 //	A(g + min(p, Q)) + B(g)
 //
@@ -95,7 +95,7 @@ type Epoch struct {
 	Cases []Case
 	// OnDemand, Spot and Shortage are what one unit for one hour costs. Spot
 	// includes the overhead of interruptions: what it takes to serve one unit.
-	// Negative: there is none; without on-demand, price-only commitments serve
+	// Negative: there is none; without on-demand, discount-only commitments serve
 	// nothing. Shortage is never negative and below neither.
 	OnDemand Nano
 	Spot     Nano
@@ -103,13 +103,13 @@ type Epoch struct {
 	// SpotPermille is the share of an hour's demand that may run on spot,
 	// rounded down to whole units, where that can be had (Case.SpotUnits).
 	SpotPermille int
-	// Quota bounds the units that on-demand and price-only commitments serve in
+	// Quota bounds the units that on-demand and discount-only commitments serve in
 	// an hour; Unlimited: no bound.
 	Quota int
-	// What is bought already: units of guaranteed capacity, and of price-only
+	// What is bought already: units of guaranteed capacity, and of discount-only
 	// commitments. They cost nothing further.
-	HeldGuaranteed int
-	HeldPriceOnly  int
+	HeldGuaranteed   int
+	HeldDiscountOnly int
 }
 
 // Offer is what can be bought.
@@ -183,7 +183,7 @@ type Purchase struct {
 // worth on top of that, both not negative. Whatever is bought costs at least
 //
 //	Σ epochs  min over g, p ≥ 0 of: cost of serving with g guaranteed and p
-//	          price-only units beside those held, over all scenarios, each times
+//	          discount-only units beside those held, over all scenarios, each times
 //	          its weight + Cover·(g + p) + Guarantee·g
 //	+ Σ starts  Max × min(0, weight × cost − worth of the epochs covered)
 //

@@ -8,18 +8,18 @@ import (
 )
 
 // Serving says what served one epoch, in unit-hours. Demand is the sum of
-// Guaranteed, PriceOnly, Spot, OnDemand and Shortage.
+// Guaranteed, DiscountOnly, Spot, OnDemand and Shortage.
 type Serving struct {
-	Demand     int64 `json:"demand"`
-	Guaranteed int64 `json:"guaranteed"`
-	PriceOnly  int64 `json:"price_only"`
-	Spot       int64 `json:"spot"`
-	OnDemand   int64 `json:"on_demand"`
-	Shortage   int64 `json:"shortage"`
+	Demand       int64 `json:"demand"`
+	Guaranteed   int64 `json:"guaranteed"`
+	DiscountOnly int64 `json:"discount_only"`
+	Spot         int64 `json:"spot"`
+	OnDemand     int64 `json:"on_demand"`
+	Shortage     int64 `json:"shortage"`
 	// What was held or bought and served nothing, over the hours of the span, or
 	// of the demand where those are more.
-	UnusedGuaranteed int64 `json:"unused_guaranteed"`
-	UnusedPriceOnly  int64 `json:"unused_price_only"`
+	UnusedGuaranteed   int64 `json:"unused_guaranteed"`
+	UnusedDiscountOnly int64 `json:"unused_discount_only"`
 }
 
 // Evaluation is what a set of purchases comes to, in Nano. Everything is a sum
@@ -93,13 +93,13 @@ func (w *wide) addUnitHours(price Nano, n int64) {
 const maxCovered = 8 * MaxUnits
 
 // held is what there is in an epoch, bought before or now.
-type held struct{ guaranteed, priceOnly int }
+type held struct{ guaranteed, discountOnly int }
 
 // coverage adds purchases to what is held, and says what they cost.
 func (p *Pool) coverage(purchases []Purchase) (have []held, spent wide, err error) {
 	have = make([]held, len(p.Epochs))
 	for m := range p.Epochs {
-		have[m] = held{p.Epochs[m].HeldGuaranteed, p.Epochs[m].HeldPriceOnly}
+		have[m] = held{p.Epochs[m].HeldGuaranteed, p.Epochs[m].HeldDiscountOnly}
 	}
 	bought := make(map[[2]int]int, len(purchases))
 	for i, b := range purchases {
@@ -125,9 +125,9 @@ func (p *Pool) coverage(purchases []Purchase) (have []held, spent wide, err erro
 			if o.Guaranteed {
 				have[m].guaranteed += b.Units
 			} else {
-				have[m].priceOnly += b.Units
+				have[m].discountOnly += b.Units
 			}
-			if have[m].guaranteed+have[m].priceOnly > maxCovered {
+			if have[m].guaranteed+have[m].discountOnly > maxCovered {
 				return nil, spent, fmt.Errorf("purchase %d: more than %d units would cover epoch %d", i, maxCovered, m)
 			}
 		}
@@ -151,12 +151,12 @@ func (p *Pool) serve(m int, have held) Serving {
 		s, n := p.Epochs[m].serve(have, &w.Case), int64(w.weight)
 		out.Demand += n * s.Demand
 		out.Guaranteed += n * s.Guaranteed
-		out.PriceOnly += n * s.PriceOnly
+		out.DiscountOnly += n * s.DiscountOnly
 		out.Spot += n * s.Spot
 		out.OnDemand += n * s.OnDemand
 		out.Shortage += n * s.Shortage
 		out.UnusedGuaranteed += n * s.UnusedGuaranteed
-		out.UnusedPriceOnly += n * s.UnusedPriceOnly
+		out.UnusedDiscountOnly += n * s.UnusedDiscountOnly
 	}
 	return out
 }
@@ -183,26 +183,26 @@ func (e *Epoch) serve(have held, c *Case) Serving {
 			spot = c.spot(step.Units, e.SpotPermille)
 		}
 		guaranteed := take(have.guaranteed)
-		priceOnly := take(min(have.priceOnly, quota))
+		discountOnly := take(min(have.discountOnly, quota))
 		var spotUnits, onDemand int
 		if e.Spot < e.OnDemand {
 			spotUnits = take(spot)
-			onDemand = take(quota - priceOnly)
+			onDemand = take(quota - discountOnly)
 		} else {
-			onDemand = take(quota - priceOnly)
+			onDemand = take(quota - discountOnly)
 			spotUnits = take(spot)
 		}
 		hours += n
 		out.Demand += int64(step.Units) * n
 		out.Guaranteed += int64(guaranteed) * n
-		out.PriceOnly += int64(priceOnly) * n
+		out.DiscountOnly += int64(discountOnly) * n
 		out.Spot += int64(spotUnits) * n
 		out.OnDemand += int64(onDemand) * n
 		out.Shortage += int64(left) * n
 	}
 	hours = max(hours, e.hours())
 	out.UnusedGuaranteed = int64(have.guaranteed)*hours - out.Guaranteed
-	out.UnusedPriceOnly = int64(have.priceOnly)*hours - out.PriceOnly
+	out.UnusedDiscountOnly = int64(have.discountOnly)*hours - out.DiscountOnly
 	return out
 }
 

@@ -18,7 +18,7 @@ func TestEvaluateByHand(t *testing.T) {
 		Demand:   []procurement.Step{{Units: 10, Hours: 4}, {Units: 25, Hours: 1}},
 		OnDemand: 100, Spot: 40, Shortage: 1000,
 		SpotPermille: 250, // 2 units of 10, and 6 of 25
-		Quota:        8, HeldGuaranteed: 3, HeldPriceOnly: 2,
+		Quota:        8, HeldGuaranteed: 3, HeldDiscountOnly: 2,
 	}
 	dear := epoch
 	dear.Spot = 300
@@ -31,15 +31,15 @@ func TestEvaluateByHand(t *testing.T) {
 		want  procurement.Serving
 		cost  int64
 	}{
-		// 10: 3 guaranteed, 2 price-only, 2 spot, 3 on-demand.
-		// 25: 3 guaranteed, 2 price-only, 6 spot, 6 on-demand as the quota of 8 allows, 8 short.
-		{"spot first", epoch, procurement.Serving{Demand: 65, Guaranteed: 15, PriceOnly: 10, Spot: 14, OnDemand: 18, Shortage: 8}, 14*40 + 18*100 + 8*1000},
-		// 10: 3 guaranteed, 2 price-only, 5 on-demand. 25: 3, 2, 6 on-demand, 6 spot, 8 short.
-		{"spot last", dear, procurement.Serving{Demand: 65, Guaranteed: 15, PriceOnly: 10, Spot: 6, OnDemand: 26, Shortage: 8}, 6*300 + 26*100 + 8*1000},
+		// 10: 3 guaranteed, 2 discount-only, 2 spot, 3 on-demand.
+		// 25: 3 guaranteed, 2 discount-only, 6 spot, 6 on-demand as the quota of 8 allows, 8 short.
+		{"spot first", epoch, procurement.Serving{Demand: 65, Guaranteed: 15, DiscountOnly: 10, Spot: 14, OnDemand: 18, Shortage: 8}, 14*40 + 18*100 + 8*1000},
+		// 10: 3 guaranteed, 2 discount-only, 5 on-demand. 25: 3, 2, 6 on-demand, 6 spot, 8 short.
+		{"spot last", dear, procurement.Serving{Demand: 65, Guaranteed: 15, DiscountOnly: 10, Spot: 6, OnDemand: 26, Shortage: 8}, 6*300 + 26*100 + 8*1000},
 		// 10: 3 guaranteed, 2 spot, 5 short. 25: 3 guaranteed, 6 spot, 16 short.
 		{"no on-demand", none, procurement.Serving{Demand: 65, Guaranteed: 15, Spot: 14, Shortage: 36}, 14*40 + 36*1000},
 	} {
-		c.want.UnusedGuaranteed, c.want.UnusedPriceOnly = 3*10-c.want.Guaranteed, 2*10-c.want.PriceOnly
+		c.want.UnusedGuaranteed, c.want.UnusedDiscountOnly = 3*10-c.want.Guaranteed, 2*10-c.want.DiscountOnly
 		ev, err := procurement.Evaluate(&procurement.Pool{Epochs: []procurement.Epoch{c.epoch}}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -62,16 +62,16 @@ func TestCurvesAreServing(t *testing.T) {
 			uncertain(n, p)
 		}
 		e := &p.Epochs[0]
-		e.HeldGuaranteed, e.HeldPriceOnly = n(0, 40, "guaranteed"), n(0, 40, "price-only")
+		e.HeldGuaranteed, e.HeldDiscountOnly = n(0, 40, "guaranteed"), n(0, 40, "discount-only")
 		ev, err := procurement.Evaluate(p, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := procurement.CurveCost(p, e.HeldGuaranteed, e.HeldPriceOnly); got.Cmp(ev.Cost) != 0 {
+		if got := procurement.CurveCost(p, e.HeldGuaranteed, e.HeldDiscountOnly); got.Cmp(ev.Cost) != 0 {
 			t.Fatalf("curves cost %d, serving %d: %+v", got, ev.Cost, e)
 		}
 		s := ev.Epochs[0]
-		if s.Demand != s.Guaranteed+s.PriceOnly+s.Spot+s.OnDemand+s.Shortage || min(s.UnusedGuaranteed, s.UnusedPriceOnly) < 0 {
+		if s.Demand != s.Guaranteed+s.DiscountOnly+s.Spot+s.OnDemand+s.Shortage || min(s.UnusedGuaranteed, s.UnusedDiscountOnly) < 0 {
 			t.Fatalf("the parts do not add up: %+v", s)
 		}
 	})

@@ -81,7 +81,7 @@ type solver struct {
 	}
 }
 
-type kinds struct{ guaranteed, priceOnly bool }
+type kinds struct{ guaranteed, discountOnly bool }
 
 // purchase is an arc before its limit is known: max is the start's Max.
 type purchase struct {
@@ -113,12 +113,12 @@ func newSolver(p *Pool) *solver {
 			if a.guaranteed {
 				s.kinds[m].guaranteed = true
 			} else {
-				s.kinds[m].priceOnly = true
+				s.kinds[m].discountOnly = true
 			}
 		}
 	}
 	for m, k := range s.kinds {
-		s.mixes[m] = k.guaranteed && k.priceOnly && s.costs[m].quota < s.costs[m].top
+		s.mixes[m] = k.guaranteed && k.discountOnly && s.costs[m].quota < s.costs[m].top
 	}
 	arcs := make([]arc, len(s.arcs))
 	for i, a := range s.arcs {
@@ -161,10 +161,10 @@ func (s *solver) simple() bool { return !slices.Contains(s.mixes, true) }
 // curve is the cost of an epoch that does not mix, by units bought.
 func (s *solver) curve(m int) curve {
 	e := &s.epochs[m]
-	if s.kinds[m].priceOnly && !s.kinds[m].guaranteed {
-		return s.costs[m].byPriceOnly(e.HeldGuaranteed, e.HeldPriceOnly)
+	if s.kinds[m].discountOnly && !s.kinds[m].guaranteed {
+		return s.costs[m].byDiscountOnly(e.HeldGuaranteed, e.HeldDiscountOnly)
 	}
-	return s.costs[m].byGuaranteed(e.HeldGuaranteed, e.HeldPriceOnly)
+	return s.costs[m].byGuaranteed(e.HeldGuaranteed, e.HeldDiscountOnly)
 }
 
 // flow decides a pool in which no epoch mixes. In one that does it takes every
@@ -179,7 +179,7 @@ func (s *solver) flow() {
 	c := Certificate{make([]Nano, len(s.epochs)), make([]Nano, len(s.epochs))}
 	for m := range s.epochs {
 		c.Cover[m] = s.net.price[m+1] - s.net.price[m]
-		if s.kinds[m].priceOnly && !s.kinds[m].guaranteed {
+		if s.kinds[m].discountOnly && !s.kinds[m].guaranteed {
 			// Nobody offers guaranteed units; at this price nobody wants them.
 			c.Guarantee[m] = max(0, s.most(m)-c.Cover[m])
 		}
@@ -259,18 +259,18 @@ func (s *solver) have(units []int) []held {
 			have[a.from].guaranteed += n
 			have[a.to].guaranteed -= n
 		} else {
-			have[a.from].priceOnly += n
-			have[a.to].priceOnly -= n
+			have[a.from].discountOnly += n
+			have[a.to].discountOnly -= n
 		}
 	}
 	for m := range s.epochs {
 		have[m+1].guaranteed += have[m].guaranteed
-		have[m+1].priceOnly += have[m].priceOnly
+		have[m+1].discountOnly += have[m].discountOnly
 	}
 	have = have[:len(s.epochs)]
 	for m := range have {
 		have[m].guaranteed += s.epochs[m].HeldGuaranteed
-		have[m].priceOnly += s.epochs[m].HeldPriceOnly
+		have[m].discountOnly += s.epochs[m].HeldDiscountOnly
 	}
 	return have
 }

@@ -54,7 +54,7 @@ func TestFlowAgainstEveryMix(t *testing.T) {
 	})
 }
 
-// Where price-only commitments and quota meet, the best mix is within what was
+// Where discount-only commitments and quota meet, the best mix is within what was
 // proven; nearly always it is what was found, and proven to be.
 func TestMixedAgainstEveryMix(t *testing.T) {
 	z := tiny
@@ -192,14 +192,14 @@ func TestAlgorithm(t *testing.T) {
 		offers []procurement.Offer
 		want   procurement.Algorithm
 	}{
-		{"guaranteed offers alone, beside price-only holdings", 3, []procurement.Offer{offer(true, 0)}, procurement.Flow},
-		{"price-only offers alone, beside guaranteed holdings", 3, []procurement.Offer{offer(false, 0)}, procurement.Flow},
+		{"guaranteed offers alone, beside discount-only holdings", 3, []procurement.Offer{offer(true, 0)}, procurement.Flow},
+		{"discount-only offers alone, beside guaranteed holdings", 3, []procurement.Offer{offer(false, 0)}, procurement.Flow},
 		{"both, without quota", m, []procurement.Offer{offer(true, 0), offer(false, 0)}, procurement.Flow},
 		{"both, with quota for all demand", 9, []procurement.Offer{offer(true, 0), offer(false, 0)}, procurement.Flow},
 		{"both, in different epochs", 3, []procurement.Offer{offer(true, 0), offer(false, 1)}, procurement.Flow},
 		{"both, with quota for less than demand", 5, []procurement.Offer{offer(true, 0), offer(false, 0)}, procurement.Linear},
 	} {
-		e := procurement.Epoch{Demand: []procurement.Step{{Units: 9, Hours: 1}}, OnDemand: 2, Spot: -1, Shortage: 3, Quota: c.quota, HeldGuaranteed: 1, HeldPriceOnly: 1}
+		e := procurement.Epoch{Demand: []procurement.Step{{Units: 9, Hours: 1}}, OnDemand: 2, Spot: -1, Shortage: 3, Quota: c.quota, HeldGuaranteed: 1, HeldDiscountOnly: 1}
 		p := &procurement.Pool{ID: c.name, Epochs: []procurement.Epoch{e, e}, Offers: c.offers}
 		if s := solve(t, p); s.Algorithm != c.want {
 			t.Errorf("%s: %s, want %s", c.name, s.Algorithm, c.want)

@@ -89,8 +89,8 @@ func (p *Pool) validateEpoch(m int) (Nano, error) {
 		return 0, fmt.Errorf("quota %d: neither Unlimited nor within 0 to %d", e.Quota, MaxUnits)
 	case e.HeldGuaranteed < 0 || e.HeldGuaranteed > MaxUnits:
 		return 0, fmt.Errorf("held guaranteed %d: not within 0 to %d", e.HeldGuaranteed, MaxUnits)
-	case e.HeldPriceOnly < 0 || e.HeldPriceOnly > MaxUnits:
-		return 0, fmt.Errorf("held price-only %d: not within 0 to %d", e.HeldPriceOnly, MaxUnits)
+	case e.HeldDiscountOnly < 0 || e.HeldDiscountOnly > MaxUnits:
+		return 0, fmt.Errorf("held discount-only %d: not within 0 to %d", e.HeldDiscountOnly, MaxUnits)
 	}
 	return e.Shortage * Nano(hours), nil
 }

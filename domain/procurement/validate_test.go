@@ -69,7 +69,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"spot permille 1001":                   func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.SpotPermille = 1001 },
 		"quota -2":                             func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.Quota = -2 },
 		"held guaranteed -1":                   func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.HeldGuaranteed = -1 },
-		"held price-only 1000000001":           func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.HeldPriceOnly = most + 1 },
+		"held discount-only 1000000001":        func(_ *procurement.Pool, e *procurement.Epoch, _ *procurement.Offer) { e.HeldDiscountOnly = most + 1 },
 		`offer 0 ("o"): term 0`:                func(_ *procurement.Pool, _ *procurement.Epoch, o *procurement.Offer) { o.Term = 0 },
 		"starts[1].epoch 2: not within 0 to 1": func(_ *procurement.Pool, _ *procurement.Epoch, o *procurement.Offer) { o.Starts[1].Epoch = 2 },
 		"starts[1].epoch 0: not after the 0":   func(_ *procurement.Pool, _ *procurement.Epoch, o *procurement.Offer) { o.Starts[1].Epoch = 0 },

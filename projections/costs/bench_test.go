@@ -47,7 +47,7 @@ func billedFleet(nodes, hours int) *storetest.Log {
 	return l
 }
 
-// Ten times the nodes, and so ten times the lines and leaves, take ten times as
+// Ten times the nodes, and so ten times the lines and allocations, take ten times as
 // long.
 func BenchmarkCosts(b *testing.B) {
 	const hours = 168

@@ -14,7 +14,7 @@ type Query struct {
 	// Month is the billing period: see [projections.MonthOf].
 	Month domain.Interval
 	// Workspace narrows groups, totals and statements to what one workspace
-	// carries. What reconciles with the supplier's figures (invoices, commitments,
+	// is charged. What reconciles with the supplier's figures (invoices, commitments,
 	// matches, exceptions) stays whole, because a part of a bill reconciles with nothing.
 	Workspace string
 	By        []Dimension
@@ -53,7 +53,7 @@ type Report struct {
 	Where     []dimension.Condition `json:"where,omitempty"` // that groups and totals are narrowed to
 	Groups    []Group               `json:"groups"`          // by their keys, in the order of By, then currency
 	Totals    []Cost                `json:"totals"`          // one for each currency
-	// What each workspace carries of each invoice, rounded once to what can be
+	// What each workspace is charged of each invoice, rounded once to what can be
 	// paid, so that an invoice's statements add up to it.
 	Statements []attribution.Statement `json:"statements"`
 	// Coverage is how much of the time that was held in the hours billed, by
@@ -122,7 +122,7 @@ func NewReport(view projections.View, q Query) (*Report, error) {
 		Matches: orEmpty(result.Matches), Exceptions: b.findings(result), Lines: result.Lines, Allocations: result.Allocations, Generated: b.generated,
 	}
 	if q.Workspace != "" {
-		r.Note = "groups, totals and statements are what " + q.Workspace + " carries; invoices, commitments, matches, exceptions, lines and allocations are of the whole period"
+		r.Note = "groups, totals and statements are what " + q.Workspace + " is charged; invoices, commitments, matches, exceptions, lines and allocations are of the whole period"
 	}
 	if held > 0 {
 		coverage := usage.Permille(known, held)

@@ -40,7 +40,7 @@ func house() *storetest.Log {
 }
 
 // houseEvents are two nodes of two GPUs that lines name, a pool of two, a
-// commitment with sponsors, tax, a credit, and machines that one side alone
+// commitment with owners, tax, a credit, and machines that one side alone
 // knows. The first is the operator's registration.
 func houseEvents() (l logged) {
 	const day = domain.Day
@@ -60,7 +60,7 @@ func houseEvents() (l logged) {
 		storetest.Root.Sign(domain.Envelope{Workspace: "home", Time: storetest.Start - day, Event: &domain.CommitmentPurchased{
 			Commitment: "res", Market: domain.Market{Provider: "p"}, BillingAccount: "1", Kind: domain.OfferReserved, SKU: "gpu-2", GPUModel: "H100 80GB",
 			GPUsPerUnit: 2, Units: 1, Term: domain.Interval{From: storetest.Start - day, To: storetest.Start + 364*day}, Hourly: *storetest.USD("4"),
-			Sponsors: []domain.Share{{Workspace: "a", Share: storetest.Dec("0.7")}, {Workspace: "b", Share: storetest.Dec("0.3")}},
+			Owners: []domain.Share{{Workspace: "a", Share: storetest.Dec("0.7")}, {Workspace: "b", Share: storetest.Dec("0.3")}},
 		}}),
 		storetest.Root.Sign(domain.Envelope{Workspace: "home", Time: storetest.Start - day, Event: &domain.PolicySet{Policy: "idle", Kind: domain.PolicyIdleCost, Value: "owner", EffectiveFrom: storetest.Start - day}}),
 	)
@@ -284,7 +284,7 @@ func TestCostsAddUp(t *testing.T) {
 	})
 }
 
-// The policies of the house decide who carries idle time and who enjoys a
+// The policies of the house decide who is charged for idle time and who enjoys a
 // discount, and what a generator made says so.
 func TestCostsFollowPolicies(t *testing.T) {
 	l := house()
@@ -301,7 +301,7 @@ func TestCostsFollowPolicies(t *testing.T) {
 	regions := report(t, l, costs.Query{Month: storetest.MayBill, By: []costs.Dimension{costs.ByRegion}})
 	for _, g := range regions.Groups {
 		// Of what no cluster is known for, the supplier's word counts: tax and
-		// sponsors have none.
+		// owners have none.
 		if key := g.Key[costs.ByRegion]; key != "eu" && key != "far" && key != "" || key == "far" && g.Billed.String() != "2" {
 			t.Errorf("region %q has %+v", key, g.Cost)
 		}

@@ -76,7 +76,7 @@ type ExplainedUsage struct {
 // what there is instead.
 var ErrNoAllocation = errors.New("no such allocation")
 
-// bridgePrefix begins the id of the line that attribution makes up for the
+// roundingAdjustmentPrefix begins the id of the line that attribution makes up for the
 // rounding of an invoice.
 const roundingAdjustmentPrefix = "invoice:"
 
@@ -163,10 +163,10 @@ func explainIn(view projections.View, ref attribution.Ref, from *allocationSourc
 	return x, err
 }
 
-// offeredLeaves is how many allocations an error lists.
+// offeredAllocations is how many allocations an error lists.
 const offeredAllocations = 8
 
-// leafSource is a line, or the invoice of a rounding adjustment, as one month has it.
+// allocationSource is a line, or the invoice of a rounding adjustment, as one month has it.
 type allocationSource struct {
 	month  domain.Interval
 	event  LedgerEvent
@@ -174,7 +174,7 @@ type allocationSource struct {
 	whole  ExplainedLine
 }
 
-// leafSources returns where an allocation may be, the last month first, and of a
+// allocationSources returns where an allocation may be, the last month first, and of a
 // rounding adjustment the invoice's own month before all.
 func allocationSources(view projections.View, ref attribution.Ref) ([]allocationSource, error) {
 	scope := domain.AccountKey(ref.Issuer, ref.Account)
@@ -261,10 +261,10 @@ func (x *Explanation) reasons(t *attribution.Trace) {
 		x.Why = append(x.Why, fmt.Sprintf("weight: what it follows cost %s %s, of which %s for this", l.Of, l.Line.Currency, l.Weight))
 	case l.Component == attribution.UnusedCommitment && l.Of != l.Weight:
 		x.WeightUnit = "share"
-		x.Why = append(x.Why, fmt.Sprintf("weight: %s sponsors %s of the commitment, as fixed at its purchase", l.Workspace, l.Weight))
+		x.Why = append(x.Why, fmt.Sprintf("weight: %s owns %s of the commitment, as fixed at its purchase", l.Workspace, l.Weight))
 	default:
 		x.WeightUnit = "whole"
-		x.Why = append(x.Why, fmt.Sprintf("weight: %s carries all of it", l.Workspace))
+		x.Why = append(x.Why, fmt.Sprintf("weight: %s is charged for all of it", l.Workspace))
 	}
 }
 

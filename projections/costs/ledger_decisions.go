@@ -15,7 +15,7 @@ import (
 type contract struct {
 	order    domain.Precedence // of the purchase
 	scope    string
-	sponsors []domain.Share
+	owners   []domain.Share
 	terms    []domain.Interval
 	hardware attribution.Hardware
 }
@@ -34,7 +34,7 @@ func modelName(model string) string {
 }
 
 // contractOf reads the decisions in force about a commitment that take effect
-// before a time: the last purchase with its sponsors, renewals that go on from
+// before a time: the last purchase with its owners, renewals that go on from
 // it, and its end. It is nil when nothing was bought yet.
 func contractOf(a *registry.Authority, k projections.Key, h *projections.History, before domain.Instant) *contract {
 	var c *contract
@@ -45,7 +45,7 @@ func contractOf(a *registry.Authority, k projections.Key, h *projections.History
 		}
 		switch ev := v.Event.(type) {
 		case *domain.CommitmentPurchased:
-			c = &contract{order: v.Order, scope: k.Scope, sponsors: ev.Sponsors, terms: []domain.Interval{ev.Term}, hardware: attribution.Hardware{GPUModel: modelName(ev.GPUModel), Billing: billingModels[ev.Kind]}}
+			c = &contract{order: v.Order, scope: k.Scope, owners: ev.Owners, terms: []domain.Interval{ev.Term}, hardware: attribution.Hardware{GPUModel: modelName(ev.GPUModel), Billing: billingModels[ev.Kind]}}
 		case *domain.CommitmentRenewed:
 			if c != nil {
 				c.terms = append(c.terms, ev.Term)
@@ -62,7 +62,7 @@ func contractOf(a *registry.Authority, k projections.Key, h *projections.History
 	return c
 }
 
-// readCommitments reads who answers for the commitments on the bill. Sponsors
+// readCommitments reads who answers for the commitments on the bill. Owners
 // are bound for the terms that they bought and for nothing else, but who
 // receives a bill for another time is told: it is charged to them and listed.
 func (l *ledger) readCommitments(view projections.View, a *registry.Authority, charges map[string]charged) error {
@@ -97,7 +97,7 @@ func (l *ledger) readCommitments(view projections.View, a *registry.Authority, c
 		return fmt.Errorf("read commitments: %w", err)
 	}
 	for id, c := range contracts {
-		l.commitments = append(l.commitments, attribution.Commitment{ID: id, Sponsors: c.sponsors, Hardware: c.hardware})
+		l.commitments = append(l.commitments, attribution.Commitment{ID: id, Owners: c.owners, Hardware: c.hardware})
 		used := charges[id].usage
 		for _, t := range c.terms {
 			if t.From <= used.From {
@@ -105,7 +105,7 @@ func (l *ledger) readCommitments(view projections.View, a *registry.Authority, c
 			}
 		}
 		if !used.Empty() {
-			l.except(CommitmentOutOfTerm, id, "charged for %s to %s, in which it has no term; its sponsors carry that too", used.From, used.To)
+			l.except(CommitmentOutOfTerm, id, "charged for %s to %s, in which it has no term; its owners are charged for that too", used.From, used.To)
 		}
 	}
 	slices.SortFunc(l.commitments, func(a, b attribution.Commitment) int { return cmp.Compare(a.ID, b.ID) })

@@ -29,7 +29,7 @@ func terms(t *testing.T, l *storetest.Log, month domain.Interval) string {
 		}
 		for _, c := range commitments {
 			line := "commitment " + c.ID
-			for _, s := range c.Sponsors {
+			for _, s := range c.Owners {
 				line += fmt.Sprintf(" %s %s", s.Workspace, s.Share)
 			}
 			got = append(got, line)
@@ -98,13 +98,13 @@ func TestMonthPolicies(t *testing.T) {
 func TestMonthCommitments(t *testing.T) {
 	const day = domain.Day
 	limit := storetest.USD("1000000")
-	buy := func(workspace, id string, term domain.Interval, sponsors ...string) domain.Envelope {
+	buy := func(workspace, id string, term domain.Interval, owners ...string) domain.Envelope {
 		ev := &domain.CommitmentPurchased{
 			Commitment: id, Market: domain.Market{Provider: "p"}, BillingAccount: "1", Kind: domain.OfferReserved, SKU: "s", GPUModel: "H100 80GB",
 			GPUsPerUnit: 8, Units: 1, Term: term, Hourly: *storetest.USD("1"),
 		}
-		for _, s := range sponsors {
-			ev.Sponsors = append(ev.Sponsors, domain.Share{Workspace: s, Share: storetest.Dec("1").Div(storetest.Dec(fmt.Sprint(len(sponsors))))})
+		for _, s := range owners {
+			ev.Owners = append(ev.Owners, domain.Share{Workspace: s, Share: storetest.Dec("1").Div(storetest.Dec(fmt.Sprint(len(owners))))})
 		}
 		return domain.Envelope{Workspace: workspace, Time: storetest.Start - 9*day, Event: ev}
 	}
@@ -130,14 +130,14 @@ func TestMonthCommitments(t *testing.T) {
 		{"on no bill", []domain.Envelope{storetest.Root.Sign(buy("home", "other", year, "a"))}, ""},
 		{"by nobody", nil, ""},
 		{"in its term", []domain.Envelope{storetest.Root.Sign(buy("home", "c", year, "a", "b"))}, "commitment c a 0.5 b 0.5"},
-		{"without sponsors", []domain.Envelope{storetest.Root.Sign(buy("home", "c", year))}, "commitment c"},
+		{"without owners", []domain.Envelope{storetest.Root.Sign(buy("home", "c", year))}, "commitment c"},
 		{"not by whoever may", []domain.Envelope{storetest.Mallory.Sign(buy("home", "c", year, "a"))},
 			"decision_void c: CommitmentPurchased of home: operator \"mallory\" has no such key in the registry"},
 		{"run out", []domain.Envelope{storetest.Root.Sign(buy("home", "c", half, "a"))},
-			"commitment c a 1\ncommitment_out_of_term c: charged for 2026-05-16T00:00:00Z to 2026-06-01T00:00:00Z, in which it has no term; its sponsors carry that too"},
+			"commitment c a 1\ncommitment_out_of_term c: charged for 2026-05-16T00:00:00Z to 2026-06-01T00:00:00Z, in which it has no term; its owners are charged for that too"},
 		{"renewed", []domain.Envelope{storetest.Root.Sign(buy("home", "c", half, "a")), storetest.Root.Sign(renew("c", domain.Interval{From: half.To, To: year.To}))}, "commitment c a 1"},
 		{"ended", []domain.Envelope{storetest.Root.Sign(buy("home", "c", year, "a")), storetest.Root.Sign(end("c", storetest.Start+15*day))},
-			"commitment c a 1\ncommitment_out_of_term c: charged for 2026-05-16T00:00:00Z to 2026-06-01T00:00:00Z, in which it has no term; its sponsors carry that too"},
+			"commitment c a 1\ncommitment_out_of_term c: charged for 2026-05-16T00:00:00Z to 2026-06-01T00:00:00Z, in which it has no term; its owners are charged for that too"},
 		{"to come", []domain.Envelope{storetest.Root.Sign(buy("home", "c", domain.Interval{From: storetest.MayBill.To, To: year.To}, "a"))}, ""},
 		{"declared twice", []domain.Envelope{storetest.Root.Sign(late), storetest.Root.Sign(buy("home", "c", year, "a"))},
 			"commitment c b 1\ncommitment_declared_twice c: by acme and home; the decision of acme is the later"},

@@ -69,7 +69,7 @@ func (m *Moved) add(before, after attribution.Amount) {
 	m.Moved = m.After.Sub(m.Before)
 }
 
-// Move is what one workspace carried of one component, and carries now.
+// Move is what one workspace was charged of one component, and is charged now.
 type Move struct {
 	Workspace string `json:"workspace"`
 	Component string `json:"component"`

@@ -28,7 +28,7 @@ type CommitmentEntry struct {
 	GPUsPerUnit        uint32             `json:"gpus_per_unit"`
 	SpendPerHour       domain.NullDecimal `json:"spend_per_hour,omitzero"`
 	GuaranteesCapacity bool               `json:"guarantees_capacity"`
-	Sponsors           []domain.Share     `json:"sponsors,omitempty"`
+	Owners             []domain.Share     `json:"owners,omitempty"`
 	Terms              []CommitmentTerm   `json:"terms"` // those not over, ascending and disjoint; at least one
 }
 
@@ -112,7 +112,7 @@ func commitmentOf(a *registry.Authority, k projections.Key, h *projections.Histo
 			e, order = &CommitmentEntry{
 				Workspace: k.Scope, Commitment: ev.Commitment, Contract: ev.Contract, Market: ev.Market, Offer: ev.Offer,
 				BillingAccount: ev.BillingAccount, Kind: ev.Kind, SKU: ev.SKU, GPUModel: ev.GPUModel, Model: market.ModelName(ev.GPUModel),
-				GPUsPerUnit: ev.GPUsPerUnit, SpendPerHour: ev.SpendPerHour, GuaranteesCapacity: ev.GuaranteesCapacity, Sponsors: ev.Sponsors,
+				GPUsPerUnit: ev.GPUsPerUnit, SpendPerHour: ev.SpendPerHour, GuaranteesCapacity: ev.GuaranteesCapacity, Owners: ev.Owners,
 				Terms: []CommitmentTerm{{ev.Term, ev.Units, ev.Upfront, ev.Hourly, ev.NoticeBy, false}},
 			}, v.Order
 		case *domain.CommitmentRenewed:

@@ -25,7 +25,7 @@ func purchased(who storetest.Operator, workspace, id string, units uint32, term 
 	return who.Sign(domain.Envelope{Workspace: workspace, Time: storetest.Start + domain.Instant(decided)*domain.Day, Event: &domain.CommitmentPurchased{
 		Commitment: id, Market: storetest.Frankfurt, BillingAccount: "1", Kind: domain.OfferReserved, SKU: "p5.48xlarge", GPUModel: "NVIDIA H100 80GB HBM3",
 		GPUsPerUnit: 8, Units: units, Term: term, Upfront: *storetest.USD("0"), Hourly: *storetest.USD("1"), GuaranteesCapacity: true, NoticeBy: term.To - 30*domain.Day,
-		Sponsors: []domain.Share{{Workspace: "acme", Share: storetest.Dec("1")}},
+		Owners: []domain.Share{{Workspace: "acme", Share: storetest.Dec("1")}},
 	}})
 }
 
@@ -79,7 +79,7 @@ func TestCommitmentsHeld(t *testing.T) {
 					line += fmt.Sprintf(" %d@%d-%d/%s", term.Units, day(term.Term.From), day(term.Term.To), term.Hourly.Amount)
 				}
 				lines = append(lines, line)
-				if e.Model != "H100 SXM 80GB" || !e.GuaranteesCapacity || len(e.Sponsors) != 1 {
+				if e.Model != "H100 SXM 80GB" || !e.GuaranteesCapacity || len(e.Owners) != 1 {
 					t.Errorf("%+v", e)
 				}
 			}

@@ -118,7 +118,7 @@ func Examples() []domain.Envelope {
 		&domain.OutcomeRecorded{Recommendation: "r", Outcome: "partial"},
 		&domain.RecommendationRejected{Recommendation: "r2"},
 		&domain.CommitmentPurchased{Commitment: "c", Market: market, BillingAccount: "1234", Kind: domain.OfferReserved, SKU: "p5", GPUModel: "H100 80GB", GPUsPerUnit: 8, Units: 4,
-			Term: month, Hourly: usd("20"), Sponsors: []domain.Share{{Workspace: "acme", Share: dec("0.7")}, {Workspace: "beta", Share: dec("0.3")}}},
+			Term: month, Hourly: usd("20"), Owners: []domain.Share{{Workspace: "acme", Share: dec("0.7")}, {Workspace: "beta", Share: dec("0.3")}}},
 		&domain.CommitmentRenewed{Commitment: "c", Term: domain.Interval{From: month.To, To: month.To + 31*domain.Day}, Units: 4, Hourly: usd("19")},
 		&domain.CommitmentEnded{Commitment: "c", At: month.To},
 	)

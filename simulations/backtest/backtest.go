@@ -1,20 +1,20 @@
 // Package backtest says what advice would have been worth. At the start of each
 // past month it plans with what was known then, buys what the plan says to decide
 // at once, carries that on, and pays for the demand that then came. Beside the plan
-// stand the courses that need none ([baseline]), each deciding anew every month by
+// stand the alternatives that need none ([baseline]), each deciding anew every month by
 // its own rule, and perfect foresight.
 //
 // What always holds:
 //
-//   - Every course pays by one function, [procurement.Evaluate], on the same pool:
+//   - Every alternative pays by one function, [procurement.Evaluate], on the same pool:
 //     what happened, at the prices of each month. Perfect foresight is that pool's
-//     optimum, so no course costs less; a checker that shares no code with the
+//     optimum, so no alternative costs less; a checker that shares no code with the
 //     solver has proven it.
 //   - One terminal rule for all: of what a purchase costs beyond the last month, a
-//     stated share is not charged ([Question.Salvage]). What courses are worth
+//     stated share is not charged ([Question.Salvage]). What alternatives are worth
 //     depends on it, so every result shows it at 0, one half and 1 as well, in two
-//     ways. Advice is given without an end: a course looks on as far as it does, and
-//     the rule only decides what it is charged in the end. And every course decides
+//     ways. Advice is given without an end: an alternative looks on as far as it does, and
+//     the rule only decides what it is charged in the end. And every alternative decides
 //     anew for each rule, knowing the end and the rule.
 //   - A decision sees demand that was known at its time, launches and outages that
 //     were, and prices of its month. Prices that were not known then are counted as
@@ -23,7 +23,7 @@
 //     many workers share the work.
 //
 // Amounts are nominal: nothing is discounted. Least orders are not kept. What was
-// held at the start costs the same in every course and is not counted.
+// held at the start costs the same in every alternative and is not counted.
 package backtest
 
 import (
@@ -42,7 +42,7 @@ import (
 )
 
 // Method is the version of this package's method. A result names it.
-const Method = "backtest/2"
+const Method = "backtest/3"
 
 // Question is what is to be tested.
 type Question struct {
@@ -211,7 +211,7 @@ func (q *Question) check() ([]domain.Interval, error) {
 
 func (p *Pool) name() string { return p.Region + " " + p.Kind }
 
-// Run tests the courses. Its errors say what is wrong with the question, or are
+// Run tests the alternatives. Its errors say what is wrong with the question, or are
 // the context's.
 func Run(ctx context.Context, q *Question) (*Result, error) {
 	months, err := q.check()
@@ -297,7 +297,7 @@ func (q *Question) Decisions() int {
 	return len(months) * len(q.Pools)
 }
 
-// rules are the courses that decide anew every month, after those that buy
+// rules are the alternatives that decide anew every month, after those that buy
 // nothing.
 var rules = []struct {
 	name string
@@ -308,20 +308,20 @@ var rules = []struct {
 	{"ladder_60d", 60, baseline.Ladder}, {"peak_60d", 60, baseline.Peak},
 }
 
-// Names of the courses, in the order in which results have them.
+// Names of the alternatives, in the order in which results have them.
 const (
-	coursePlan     = "plan"
-	courseCurrent  = "current"
-	courseOnDemand = "on_demand"
+	alternativePlan       = "plan"
+	alternativeBuyNothing = "buy_nothing"
+	alternativeOnDemand   = "on_demand"
 )
 
 // ladderParts is in how many parts a ladder is bought: one a month, so that each
 // month buys a part of what is then missing.
 const ladderParts = 12
 
-// Courses names the courses of a result in order. Perfect foresight is none.
-func Courses() []string {
-	out := []string{coursePlan, courseCurrent, courseOnDemand}
+// Alternatives names the alternatives of a result in order. Perfect foresight is none.
+func Alternatives() []string {
+	out := []string{alternativePlan, alternativeBuyNothing, alternativeOnDemand}
 	for _, r := range rules {
 		out = append(out, r.name)
 	}

@@ -54,10 +54,10 @@ func TestShavedice(t *testing.T) {
 		r := run(t, question("2021-08-01", "2024-02-01", pools))
 		for _, g := range append([]Region{r.All}, r.Regions...) {
 			t.Logf("%s, region %q (CPU machines, generated prices): foresight %s", name, g.Region, g.Foresight.StringFixed(0))
-			for _, c := range g.Courses {
-				t.Logf("  %-13s %s, regret %s (%s to %s)", c.Course, c.Cost.StringFixed(0), c.Regret, c.Low, c.High)
+			for _, c := range g.Alternatives {
+				t.Logf("  %-13s %s, regret %s (%s to %s)", c.Name, c.Cost.StringFixed(0), c.Regret, c.Low, c.High)
 			}
-			if plan := course(&g, "plan"); plan.Cost.GreaterThan(course(&g, "on_demand").Cost) || plan.Cost.GreaterThan(course(&g, "peak_60d").Cost) {
+			if plan := alternative(&g, "plan"); plan.Cost.GreaterThan(alternative(&g, "on_demand").Cost) || plan.Cost.GreaterThan(alternative(&g, "peak_60d").Cost) {
 				t.Errorf("%s, region %q: the plan costs more than all on demand, or than the peak reserved", name, g.Region)
 			}
 		}
@@ -73,9 +73,9 @@ func run(t testing.TB, q *Question) *Result {
 	return r
 }
 
-func course(g *Region, name string) *Course {
-	i := slices.IndexFunc(g.Courses, func(c Course) bool { return c.Course == name })
-	return &g.Courses[i]
+func alternative(g *Region, name string) *Alternative {
+	i := slices.IndexFunc(g.Alternatives, func(c Alternative) bool { return c.Name == name })
+	return &g.Alternatives[i]
 }
 
 func text(t testing.TB, v any) string {
@@ -109,13 +109,13 @@ func TestSteadyDemand(t *testing.T) {
 	if want := hours.Mul(decimal.RequireFromString("0.445")); !r.All.Foresight.Equal(want) {
 		t.Errorf("foresight costs %s, want %s", r.All.Foresight, want)
 	}
-	if c := course(&r.All, "plan"); !c.Cost.Equal(r.All.Foresight) || !c.Regret.IsZero() || c.High != nil {
+	if c := alternative(&r.All, "plan"); !c.Cost.Equal(r.All.Foresight) || !c.Regret.IsZero() || c.High != nil {
 		t.Errorf("the plan costs %s, regret %s", c.Cost, c.Regret)
 	}
-	if c := course(&r.All, "on_demand"); !c.Cost.Equal(hours) || c.Regret.String() != "1.2472" {
+	if c := alternative(&r.All, "on_demand"); !c.Cost.Equal(hours) || c.Regret.String() != "1.2472" {
 		t.Errorf("on demand costs %s, regret %s", c.Cost, c.Regret)
 	}
-	if c := course(&r.All, "current"); !c.Cost.Equal(hours) {
+	if c := alternative(&r.All, "buy_nothing"); !c.Cost.Equal(hours) {
 		t.Errorf("to buy nothing costs %s", c.Cost)
 	}
 	want := []Bought{{"generated/3y", "2024-01", 10}}
@@ -172,7 +172,7 @@ func wildQuestion(seed uint64, pools int) *Question {
 }
 
 // Whatever is bought of what was for sale costs at least what perfect foresight
-// does, under every terminal rule; and Run refuses a course that seems to cost
+// does, under every terminal rule; and Run refuses an alternative that seems to cost
 // less.
 func TestForesightIsLeast(t *testing.T) {
 	for seed := range uint64(long.Count(4, 60)) {
@@ -182,9 +182,9 @@ func TestForesightIsLeast(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := run(t, q)
-		for _, c := range r.All.Courses {
+		for _, c := range r.All.Alternatives {
 			if c.Cost.LessThan(r.All.Foresight) || c.Regret.IsNegative() {
-				t.Errorf("seed %d: course %s costs %s, foresight %s", seed, c.Course, c.Cost, r.All.Foresight)
+				t.Errorf("seed %d: alternative %s costs %s, foresight %s", seed, c.Name, c.Cost, r.All.Foresight)
 			}
 		}
 		tested, err := newTest(q, 0, months)
@@ -276,7 +276,7 @@ func TestMissingHours(t *testing.T) {
 	}
 	p.Markets = generated(1)
 	r := run(t, question("2024-03-01", "2024-04-01", []Pool{p}))
-	if c := course(&r.All, "on_demand"); !c.Cost.Equal(decimal.NewFromInt(31*24-10)) || r.Pools[0].Missing != 10 {
+	if c := alternative(&r.All, "on_demand"); !c.Cost.Equal(decimal.NewFromInt(31*24-10)) || r.Pools[0].Missing != 10 {
 		t.Errorf("on demand costs %s, %d hours are missing", c.Cost, r.Pools[0].Missing)
 	}
 }
@@ -397,8 +397,8 @@ func TestTerminalRules(t *testing.T) {
 				if !x.EndKnown {
 					rules = append(rules, x.Salvage.String())
 				}
-				least := x.Courses[0].Cost
-				for _, c := range x.Courses {
+				least := x.Alternatives[0].Cost
+				for _, c := range x.Alternatives {
 					least = decimal.Min(least, c.Cost)
 					if c.Cost.LessThan(x.Foresight) || c.Low == nil || c.Low.IsNegative() || c.Low.GreaterThan(*c.High) {
 						t.Errorf("seed %d, region %q, salvage %s: %+v, foresight %s", seed, g.Region, x.Salvage, c, x.Foresight)
@@ -406,13 +406,13 @@ func TestTerminalRules(t *testing.T) {
 					if x.EndKnown {
 						continue
 					}
-					if dear, ok := before[c.Course]; ok && c.Cost.GreaterThan(dear) {
-						t.Errorf("seed %d, region %q: with salvage %s course %s costs %s, with less %s", seed, g.Region, x.Salvage, c.Course, c.Cost, dear)
+					if dear, ok := before[c.Name]; ok && c.Cost.GreaterThan(dear) {
+						t.Errorf("seed %d, region %q: with salvage %s alternative %s costs %s, with less %s", seed, g.Region, x.Salvage, c.Name, c.Cost, dear)
 					}
-					before[c.Course] = c.Cost
+					before[c.Name] = c.Cost
 				}
 				for _, name := range x.Least {
-					if i := slices.IndexFunc(x.Courses, func(c Course) bool { return c.Course == name }); !x.Courses[i].Cost.Equal(least) {
+					if i := slices.IndexFunc(x.Alternatives, func(c Alternative) bool { return c.Name == name }); !x.Alternatives[i].Cost.Equal(least) {
 						t.Errorf("seed %d: %s is not the least", seed, name)
 					}
 				}
@@ -421,7 +421,7 @@ func TestTerminalRules(t *testing.T) {
 				t.Errorf("rules %v", rules)
 			}
 			for _, x := range g.Terminal {
-				if x.Salvage.Equal(q.Salvage) && !x.EndKnown && text(t, x.Courses) != text(t, g.Courses) {
+				if x.Salvage.Equal(q.Salvage) && !x.EndKnown && text(t, x.Alternatives) != text(t, g.Alternatives) {
 					t.Error("the question's own rule is shown differently")
 				}
 			}
@@ -450,9 +450,9 @@ func TestEndKnown(t *testing.T) {
 			want = decimal.NewFromInt((365 + 366 + 365) * 24 * 10).Mul(decimal.RequireFromString("0.445"))
 		}
 		for _, name := range []string{"plan", "lookback_30d"} {
-			i := slices.IndexFunc(x.Courses, func(c Course) bool { return c.Course == name })
-			if !x.Courses[i].Cost.Equal(want) {
-				t.Errorf("end known: %t: %s costs %s, want %s", x.EndKnown, name, x.Courses[i].Cost, want)
+			i := slices.IndexFunc(x.Alternatives, func(c Alternative) bool { return c.Name == name })
+			if !x.Alternatives[i].Cost.Equal(want) {
+				t.Errorf("end known: %t: %s costs %s, want %s", x.EndKnown, name, x.Alternatives[i].Cost, want)
 			}
 		}
 	}
@@ -467,7 +467,7 @@ func TestRulesWeighWholeTerms(t *testing.T) {
 	q := question("2023-01-01", "2024-01-01", []Pool{p})
 	q.Horizon, q.PlanSalvage = 12, decimal.Zero
 	r := run(t, q)
-	if c := course(&r.All, "lookback_30d"); !c.Cost.Equal(r.All.Foresight) {
+	if c := alternative(&r.All, "lookback_30d"); !c.Cost.Equal(r.All.Foresight) {
 		t.Errorf("it costs %s, perfect foresight %s", c.Cost, r.All.Foresight)
 	}
 	// The plan is told that nothing is left after a year, and buys for one.

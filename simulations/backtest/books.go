@@ -10,23 +10,23 @@ import (
 	"quartermaster/domain/procurement/check"
 )
 
-// books are what courses cost in a pool under one terminal rule.
+// books are what alternatives cost in a pool under one terminal rule.
 type books struct {
 	salvage   domain.Decimal
 	past      *procurement.Pool // what happened, at that rule
 	foresight *procurement.Solution
 	served    Served // what serves demand with perfect foresight
-	// unknown and known are the courses, by what they know of the end.
+	// unknown and known are the alternatives, by what they know of the end.
 	unknown, known []costs
 }
 
-// costs is what a course cost.
+// costs is what an alternative cost.
 type costs struct {
 	total, penalty *big.Int // Nano; the penalty is for what nobody served
 	served         Served
 }
 
-// reckon says what each course cost under each terminal rule, and what the least
+// reckon says what each alternative cost under each terminal rule, and what the least
 // was.
 func (t *test) reckon() error {
 	for i, b := range t.books {
@@ -52,17 +52,17 @@ func (t *test) reckon() error {
 	return nil
 }
 
-// pay says what courses cost that know the same of the end.
+// pay says what alternatives cost that know the same of the end.
 func (b *books) pay(s *set) ([]costs, error) {
 	var out []costs
-	for i, name := range Courses() {
-		c := baseline.Course{Rule: baseline.Rule(name), Offer: -1, Purchases: s.bought[i]}
+	for i, name := range Alternatives() {
+		c := baseline.Baseline{Rule: baseline.Rule(name), Offer: -1, Purchases: s.bought[i]}
 		ev, err := c.Evaluate(b.past)
 		if err != nil {
 			return nil, err
 		}
 		if ev.Cost.Cmp(b.foresight.Bound) < 0 {
-			return nil, fmt.Errorf("course %s costs %d, less than perfect foresight proves: %d", name, ev.Cost, b.foresight.Bound)
+			return nil, fmt.Errorf("alternative %s costs %d, less than perfect foresight proves: %d", name, ev.Cost, b.foresight.Bound)
 		}
 		out = append(out, costs{ev.Cost, ev.ShortageCost, servedOf(ev)})
 	}
@@ -72,8 +72,8 @@ func (b *books) pay(s *set) ([]costs, error) {
 func servedOf(ev *procurement.Evaluation) Served {
 	var out Served
 	for _, s := range ev.Epochs {
-		out.Reserved += s.Guaranteed + s.PriceOnly
-		out.Unused += s.UnusedGuaranteed + s.UnusedPriceOnly
+		out.Reserved += s.Guaranteed + s.DiscountOnly
+		out.Unused += s.UnusedGuaranteed + s.UnusedDiscountOnly
 		out.Spot += s.Spot
 		out.OnDemand += s.OnDemand
 		out.Shortage += s.Shortage

@@ -18,8 +18,8 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// LeftOut is a pool that cannot be tested, and why.
-type LeftOut struct {
+// Excluded is a pool that cannot be tested, and why.
+type Excluded struct {
 	Region string `json:"region"`
 	Kind   string `json:"kind"`
 	Reason string `json:"reason"`
@@ -49,7 +49,7 @@ type Log struct {
 // quota of who sells on demand, as [planning.HeldThen] and
 // [planning.OnDemandQuotasThen] have it. A quota for all models together bounds
 // each pool as if it had all of it.
-func (l *Log) Pools(view projections.View) ([]Pool, []LeftOut, error) {
+func (l *Log) Pools(view projections.View) ([]Pool, []Excluded, error) {
 	months, err := Months(l.From, l.To)
 	if err != nil {
 		return nil, nil, err
@@ -89,10 +89,10 @@ func (l *Log) Pools(view projections.View) ([]Pool, []LeftOut, error) {
 		quotes[m] = first[m]
 	}
 	var pools []Pool
-	left := []LeftOut{}
+	left := []Excluded{}
 	for i := range now {
 		h := &now[i]
-		leave := func(why string) { left = append(left, LeftOut{h.Region, h.Kind, why}) }
+		leave := func(why string) { left = append(left, Excluded{h.Region, h.Kind, why}) }
 		size := machine(quotes, h, l.Currency)
 		if size == 0 {
 			leave("no on-demand price in " + l.Currency + " was ever known for it")
@@ -300,8 +300,8 @@ func machines(milli []int64, size int64) []int64 {
 // Priced gives pools without prices those that stand in a list: of each month what
 // was valid then, else the first that was, which is synthetic. A list has no time
 // at which it was known but that from which it is valid.
-func Priced(pools []Pool, months []domain.Interval, offers []domain.OfferQuoted, currency string, overhead domain.Decimal) ([]Pool, []LeftOut, error) {
-	out, left := []Pool{}, []LeftOut{}
+func Priced(pools []Pool, months []domain.Interval, offers []domain.OfferQuoted, currency string, overhead domain.Decimal) ([]Pool, []Excluded, error) {
+	out, left := []Pool{}, []Excluded{}
 	if overhead.IsNegative() || overhead.GreaterThanOrEqual(decimal.NewFromInt(1)) {
 		return nil, nil, fmt.Errorf("spot loses %s of its time: want 0 or more, and less than 1", overhead)
 	}
@@ -317,7 +317,7 @@ func Priced(pools []Pool, months []domain.Interval, offers []domain.OfferQuoted,
 			p.Markets = append(p.Markets, m)
 		}
 		if why != "" {
-			left = append(left, LeftOut{p.Region, p.Kind, why})
+			left = append(left, Excluded{p.Region, p.Kind, why})
 			continue
 		}
 		out = append(out, p)

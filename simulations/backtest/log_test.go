@@ -50,7 +50,7 @@ func commitment(id string, units uint32, from, to string) *domain.CommitmentPurc
 	return &domain.CommitmentPurchased{
 		Commitment: id, Market: aws, BillingAccount: "1", Kind: domain.OfferReserved, SKU: "p5.48xlarge", GPUModel: "H100", GPUsPerUnit: 8, Units: units,
 		Term: domain.Interval{From: at(from), To: at(to)}, Upfront: zero, Hourly: zero, GuaranteesCapacity: true,
-		Sponsors: []domain.Share{{Workspace: "home", Share: decimal.NewFromInt(1)}},
+		Owners: []domain.Share{{Workspace: "home", Share: decimal.NewFromInt(1)}},
 	}
 }
 
@@ -72,7 +72,7 @@ func poolOf(t *testing.T, l *storetest.Log) Pool {
 	}
 	var pools []Pool
 	if err := m.View(context.Background(), func(v projections.View) error {
-		var left []LeftOut
+		var left []Excluded
 		test := Log{From: at("2024-03-01"), To: at("2024-06-01"), Currency: "USD"}
 		if pools, left, err = test.Pools(v); err == nil && (len(left) > 0 || len(pools) != 1) {
 			err = fmt.Errorf("%d pools, left out: %v", len(pools), left)
@@ -213,7 +213,7 @@ func TestPricesAreCarriedBack(t *testing.T) {
 	var pools []Pool
 	if err := m.View(context.Background(), func(v projections.View) error {
 		test := Log{From: at("2024-03-01"), To: at("2024-06-01"), Currency: "USD"}
-		var left []LeftOut
+		var left []Excluded
 		if pools, left, err = test.Pools(v); err == nil && len(left) > 0 {
 			err = fmt.Errorf("left out: %v", left)
 		}

@@ -16,7 +16,7 @@ import (
 	"quartermaster/domain/procurement/baseline"
 )
 
-// test is a pool and what its courses have bought so far.
+// test is a pool and what its alternatives have bought so far.
 type test struct {
 	q      *Question
 	index  int
@@ -34,20 +34,20 @@ type test struct {
 	why       string
 }
 
-// set is what courses buy that know the same of the end.
+// set is what alternatives buy that know the same of the end.
 type set struct {
 	endKnown bool
 	salvage  domain.Decimal // that plans take for what lies beyond what they look at
-	// bought is by course; those that buy nothing have none.
+	// bought is by alternative; those that buy nothing have none.
 	bought [][]procurement.Purchase
 }
 
 // sets are the ways to decide: as if there were no end, which is how advice is
 // given, and, for each terminal rule, knowing the end and the rule.
 func (q *Question) sets() []set {
-	out := []set{{false, q.PlanSalvage, make([][]procurement.Purchase, len(Courses()))}}
+	out := []set{{false, q.PlanSalvage, make([][]procurement.Purchase, len(Alternatives()))}}
 	for _, salvage := range q.salvages() {
-		out = append(out, set{true, salvage, make([][]procurement.Purchase, len(Courses()))})
+		out = append(out, set{true, salvage, make([][]procurement.Purchase, len(Alternatives()))})
 	}
 	return out
 }
@@ -158,13 +158,13 @@ func (t *test) epoch(m *Market, span domain.Interval) (procurement.Epoch, error)
 }
 
 // hold adds to a month what is held in it: from the start, and of purchases that a
-// course has made, whose epochs count from the first month of the test.
+// alternative has made, whose epochs count from the first month of the test.
 func (t *test) hold(e *procurement.Epoch, span domain.Interval, bought []procurement.Purchase, at int) {
 	add := func(units int, guaranteed bool) {
 		if guaranteed {
 			e.HeldGuaranteed += units
 		} else {
-			e.HeldPriceOnly += units
+			e.HeldDiscountOnly += units
 		}
 	}
 	for _, h := range t.pool.Held {
@@ -212,10 +212,10 @@ func (t *test) horizon(m int, s *set) []domain.Interval {
 	return following(t.months[m].From, n)
 }
 
-// ahead is the pool as it looks from a month on, to a course that has bought what
+// ahead is the pool as it looks from a month on, to an alternative that has bought what
 // it has, with the offers of that month for as long as anybody can see, and what
 // they cost beyond at a salvage. of says which of the terms each offer is.
-func (t *test) ahead(m int, s *set, course int, salvage domain.Decimal) (p *procurement.Pool, of []int, err error) {
+func (t *test) ahead(m int, s *set, alternative int, salvage domain.Decimal) (p *procurement.Pool, of []int, err error) {
 	span := t.horizon(m, s)
 	p = &procurement.Pool{ID: t.pool.name() + " " + month(span[0].From)}
 	market := &t.pool.Markets[m]
@@ -224,7 +224,7 @@ func (t *test) ahead(m int, s *set, course int, salvage domain.Decimal) (p *proc
 		if err != nil {
 			return nil, nil, err
 		}
-		t.hold(&e, span[i], s.bought[course], m+i)
+		t.hold(&e, span[i], s.bought[alternative], m+i)
 		p.Epochs = append(p.Epochs, e)
 	}
 	for i := range t.terms {
@@ -247,11 +247,11 @@ func (t *test) ahead(m int, s *set, course int, salvage domain.Decimal) (p *proc
 
 // decide keeps of purchases that were planned in a month what has to be decided
 // then: what cannot begin later without beginning later than planned.
-func (t *test) decide(m int, s *set, course int, of []int, planned []procurement.Purchase) {
+func (t *test) decide(m int, s *set, alternative int, of []int, planned []procurement.Purchase) {
 	for _, b := range planned {
 		term := &t.terms[of[b.Offer]]
 		if at := m + term.Lead; b.Epoch == term.Lead && at < len(t.months) {
-			s.bought[course] = append(s.bought[course], procurement.Purchase{Offer: of[b.Offer], Epoch: at, Units: b.Units})
+			s.bought[alternative] = append(s.bought[alternative], procurement.Purchase{Offer: of[b.Offer], Epoch: at, Units: b.Units})
 		}
 	}
 }
@@ -310,12 +310,12 @@ func (t *test) follow(m int, s *set, past []int) error {
 		salvage = decimal.NewFromInt(1)
 	}
 	for i, r := range rules {
-		course := i + len(Courses()) - len(rules)
-		p, of, err := t.ahead(m, s, course, salvage)
+		alternative := i + len(Alternatives()) - len(rules)
+		p, of, err := t.ahead(m, s, alternative, salvage)
 		if err != nil {
 			return err
 		}
-		var c baseline.Course
+		var c baseline.Baseline
 		switch r.kind {
 		case baseline.Ladder:
 			c = baseline.Ladders(p, past, r.days, ladderParts)
@@ -324,7 +324,7 @@ func (t *test) follow(m int, s *set, past []int) error {
 		default:
 			c = baseline.LookBack(p, past, r.days)
 		}
-		t.decide(m, s, course, of, c.Purchases)
+		t.decide(m, s, alternative, of, c.Purchases)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// Result is what the courses cost.
+// Result is what the alternatives cost.
 type Result struct {
 	Methods  []string        `json:"methods"`
 	Period   domain.Interval `json:"period"`
@@ -38,17 +38,17 @@ type Result struct {
 	Notes []string `json:"notes"`
 }
 
-// Region is what the courses cost in one region, or in all.
+// Region is what the alternatives cost in one region, or in all.
 type Region struct {
 	Region string `json:"region,omitempty"`
-	// Foresight is the least that any course could have cost, proven, and
+	// Foresight is the least that any alternative could have cost, proven, and
 	// FutureKnown what served demand then.
 	Foresight   domain.Decimal `json:"foresight_cost"`
 	FutureKnown Served         `json:"foresight_served_unit_hours"`
-	// Courses know of no end, as when advice is given, and pay under the question's
+	// Alternatives know of no end, as when advice is given, and pay under the question's
 	// terminal rule. Least are those that cost least of them.
-	Courses []Course `json:"courses"`
-	Least   []string `json:"least"`
+	Alternatives []Alternative `json:"alternatives"`
+	Least        []string      `json:"least"`
 	// Terminal is the same under every terminal rule, with the end unknown and known.
 	Terminal []Terminal     `json:"terminal_rules"`
 	Forecast forecast.Score `json:"forecast"`
@@ -58,21 +58,21 @@ type Region struct {
 	PoolMonths int `json:"pool_months"`
 }
 
-// Terminal is what the courses cost under one terminal rule.
+// Terminal is what the alternatives cost under one terminal rule.
 type Terminal struct {
 	Salvage domain.Decimal `json:"salvage"`
-	// EndKnown says whether courses know when the test ends and what the rule is. If
+	// EndKnown says whether alternatives know when the test ends and what the rule is. If
 	// not, they buy the same under every rule, and it only decides what they are
 	// charged for it. If so, each decides by what it is charged until then.
-	EndKnown  bool           `json:"end_known"`
-	Foresight domain.Decimal `json:"foresight_cost"`
-	Courses   []Course       `json:"courses"`
-	Least     []string       `json:"least"` // the courses that cost least
+	EndKnown     bool           `json:"end_known"`
+	Foresight    domain.Decimal `json:"foresight_cost"`
+	Alternatives []Alternative  `json:"alternatives"`
+	Least        []string       `json:"least"` // the alternatives that cost least
 }
 
-// Course is what a course cost.
-type Course struct {
-	Course  string         `json:"course"`
+// Alternative is what an alternative cost.
+type Alternative struct {
+	Name    string         `json:"alternative"`
 	Cost    domain.Decimal `json:"cost"`
 	Penalty domain.Decimal `json:"shortage_penalty"` // of it
 	// Regret is (cost − foresight) ÷ foresight, 0 where perfect foresight costs
@@ -181,7 +181,7 @@ func (q *Question) result(months []domain.Interval, tests []*test) *Result {
 		out.Notes = append(out.Notes, fmt.Sprintf("in %d of %d months of pools too little was known for a forecast, and the plan bought nothing", blind, n))
 	}
 	if missing > 0 {
-		out.Notes = append(out.Notes, fmt.Sprintf("%d hours of pools were not observed, and cost nothing in any course", missing))
+		out.Notes = append(out.Notes, fmt.Sprintf("%d hours of pools were not observed, and cost nothing in any alternative", missing))
 	}
 	return out
 }
@@ -190,7 +190,7 @@ func (t *test) tested() Tested {
 	b := t.books[t.q.main()]
 	out := Tested{
 		Region: t.pool.Region, Kind: t.pool.Kind, Foresight: money(b.foresight.Cost), Bought: []Bought{},
-		Plan: money(b.unknown[0].total), OnDemand: money(b.unknown[slices.Index(Courses(), courseOnDemand)].total),
+		Plan: money(b.unknown[0].total), OnDemand: money(b.unknown[slices.Index(Alternatives(), alternativeOnDemand)].total),
 		Missing: t.missing, Synthetic: t.synthetic, Prices: t.pool.synthetic(), Blind: t.blind, Why: t.why,
 	}
 	bought := slices.Clone(t.sets[0].bought[0])
@@ -260,15 +260,15 @@ func (q *Question) region(name string, tests []*test) Region {
 	for i, salvage := range q.salvages() {
 		for _, known := range []bool{false, true} {
 			x := Terminal{Salvage: salvage, EndKnown: known}
-			x.Foresight, x.Courses = courses(tests, i, known, picks)
-			least := slices.MinFunc(x.Courses, func(a, b Course) int { return a.Cost.Cmp(b.Cost) })
-			for _, c := range x.Courses {
+			x.Foresight, x.Alternatives = alternatives(tests, i, known, picks)
+			least := slices.MinFunc(x.Alternatives, func(a, b Alternative) int { return a.Cost.Cmp(b.Cost) })
+			for _, c := range x.Alternatives {
 				if c.Cost.Equal(least.Cost) {
-					x.Least = append(x.Least, c.Course)
+					x.Least = append(x.Least, c.Name)
 				}
 			}
 			if i == q.main() && !known {
-				out.Foresight, out.Courses, out.Least = x.Foresight, x.Courses, x.Least
+				out.Foresight, out.Alternatives, out.Least = x.Foresight, x.Alternatives, x.Least
 			}
 			out.Terminal = append(out.Terminal, x)
 		}
@@ -276,14 +276,14 @@ func (q *Question) region(name string, tests []*test) Region {
 	return out
 }
 
-// courses says what the courses of pools cost by some books.
-func courses(tests []*test, books int, endKnown bool, picks [][]int) (foresight domain.Decimal, out []Course) {
+// alternatives says what the alternatives of pools cost by some books.
+func alternatives(tests []*test, books int, endKnown bool, picks [][]int) (foresight domain.Decimal, out []Alternative) {
 	least := make([]*big.Int, len(tests))
 	for i, t := range tests {
 		least[i] = t.books[books].foresight.Cost
 	}
-	for i, name := range Courses() {
-		c := Course{Course: name}
+	for i, name := range Alternatives() {
+		c := Alternative{Name: name}
 		penalty := new(big.Int)
 		cost := make([]*big.Int, len(tests))
 		for k, t := range tests {
@@ -325,7 +325,7 @@ func sum(pools []*big.Int, pick []int) *big.Int {
 }
 
 // regret is to four digits, 0 where the least is nothing. The least is proven to
-// within the checker's gap, so that a course can never cost less but by that.
+// within the checker's gap, so that an alternative can never cost less but by that.
 func regret(cost, least *big.Int) domain.Decimal {
 	more := new(big.Int).Sub(cost, least)
 	if least.Sign() <= 0 || more.Sign() <= 0 {

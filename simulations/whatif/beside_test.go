@@ -92,8 +92,8 @@ func TestSparesAreCountedOnceAndGrow(t *testing.T) {
 	}
 	// Where the rate is uncertain, scenarios have its spare units.
 	fails.RepairHours = number(Lognormal, "8", "60")
-	if a := ofInstance(t, plain(hourly, nil), []Change{fails}, Alternative{Name: "best"}).Alternatives[0]; len(a.Set) < 2 || len(a.Beside) > 0 || a.DrawsAboveShare.Abs().GreaterThan(dec("0.01")) {
-		t.Errorf("%d scenarios, %v beside the gap, and draws are %s above", len(a.Set), a.Beside, a.DrawsAboveShare)
+	if a := ofInstance(t, plain(hourly, nil), []Change{fails}, Alternative{Name: "best"}).Alternatives[0]; len(a.Set) < 2 || len(a.Unmodelled) > 0 || a.TrialsAboveShare.Abs().GreaterThan(dec("0.01")) {
+		t.Errorf("%d scenarios, %v beside the gap, and trials are %s above", len(a.Set), a.Unmodelled, a.TrialsAboveShare)
 	}
 }
 
@@ -114,35 +114,35 @@ func TestBesideTheGap(t *testing.T) {
 	rate := Change{Kind: FXChange, Base: "EUR", Quote: "USD", Rate: number(Lognormal, "1.1", "1.4"), Name: "rate"}
 	late := east(LeadTime, func(c *Change) { c.Hours, c.Name = number(Lognormal, "24", "900"), "late" })
 	for name, c := range map[string]struct {
-		changes []Change
-		beside  []Beside
-		zero    bool // what the draws cost is what was solved
+		changes    []Change
+		unmodelled []Unmodelled
+		zero       bool // what the trials cost is what was solved
 	}{
 		"nothing uncertain": {[]Change{growth}, nil, true},
-		"a quota":           {[]Change{growth, quota}, []Beside{{"quota", "at its p25"}}, false},
-		"an outage":         {[]Change{growth, outage}, []Beside{{"outage", LeftOut}}, false},
-		"late":              {[]Change{late}, []Beside{{"late", NeverLate}}, false},
+		"a quota":           {[]Change{growth, quota}, []Unmodelled{{"quota", "at its p25"}}, false},
+		"an outage":         {[]Change{growth, outage}, []Unmodelled{{"outage", Excluded}}, false},
+		"late":              {[]Change{late}, []Unmodelled{{"late", NeverLate}}, false},
 		// Who serves does not depend on what is bought at these prices, so that means
 		// are enough, a price and a rate that multiply included.
-		"prices": {[]Change{euros, rate}, []Beside{{"price", AtItsMean}, {"rate", AtItsMean}}, true},
+		"prices": {[]Change{euros, rate}, []Unmodelled{{"price", AtItsMean}, {"rate", AtItsMean}}, true},
 	} {
 		a := answer(t, view, scenario(c.changes)).Alternatives[0]
-		if !slices.Equal(a.Beside, c.beside) && len(a.Beside)+len(c.beside) > 0 {
-			t.Errorf("%s: beside the gap are %v, want %v", name, a.Beside, c.beside)
+		if !slices.Equal(a.Unmodelled, c.unmodelled) && len(a.Unmodelled)+len(c.unmodelled) > 0 {
+			t.Errorf("%s: unmodelled drivers are %v, want %v", name, a.Unmodelled, c.unmodelled)
 		}
-		if !a.DrawsAbove.Equal(a.Expected.Sub(a.Solved)) || !a.DrawsAboveShare.Equal(a.DrawsAbove.DivRound(a.Solved, 6)) {
-			t.Errorf("%s: %s (%s) above, of %s and %s", name, a.DrawsAbove, a.DrawsAboveShare, a.Expected, a.Solved)
+		if !a.TrialsAbove.Equal(a.Expected.Sub(a.Solved)) || !a.TrialsAboveShare.Equal(a.TrialsAbove.DivRound(a.Solved, 6)) {
+			t.Errorf("%s: %s (%s) above, of %s and %s", name, a.TrialsAbove, a.TrialsAboveShare, a.Expected, a.Solved)
 		}
-		if near := a.DrawsAboveShare.Abs().LessThan(dec("0.0001")); near != c.zero {
-			t.Errorf("%s: the draws cost %s (%s) more than was solved", name, a.DrawsAbove, a.DrawsAboveShare)
+		if near := a.TrialsAboveShare.Abs().LessThan(dec("0.0001")); near != c.zero {
+			t.Errorf("%s: the trials cost %s (%s) more than was solved", name, a.TrialsAbove, a.TrialsAboveShare)
 		}
 		if name == "prices" && !slices.ContainsFunc(a.Purchases, func(p Purchase) bool { return strings.Contains(p.Offer, "euros") }) {
 			t.Error("nothing is bought in euros: the case is too easy")
 		}
 	}
 	// Nothing is solved where nothing is bought, and there is no gap to be beside of.
-	if a := answer(t, view, scenario([]Change{quota}, Alternative{Name: "x", Buy: BuyNothing})).Alternatives[0]; len(a.Beside) > 0 || !a.DrawsAbove.IsZero() {
-		t.Errorf("nothing was solved: %+v", a.Beside)
+	if a := answer(t, view, scenario([]Change{quota}, Alternative{Name: "x", Buy: BuyNothing})).Alternatives[0]; len(a.Unmodelled) > 0 || !a.TrialsAbove.IsZero() {
+		t.Errorf("nothing was solved: %+v", a.Unmodelled)
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// course is an alternative on its way to an answer.
-type course struct {
+// alternative is an alternative on its way to an answer.
+type composed struct {
 	alt     *Alternative
 	changes []Change           // the scenario's and its own
 	in      *instance.Instance // prices, quotas and offers at the median; demand as the log has it
@@ -36,7 +36,7 @@ type course struct {
 	answer   *instance.Answer
 }
 
-// composer makes courses. Alternatives whose events are the same share what is
+// composer makes alternatives. Alternatives whose events are the same share what is
 // folded and planned from them.
 type composer struct {
 	ctx   context.Context
@@ -44,11 +44,11 @@ type composer struct {
 	view  projections.View
 	at    domain.Instant
 	given *instance.Instance
-	known map[string]*course
+	known map[string]*composed
 }
 
-func (k *composer) course(alt *Alternative) (*course, error) {
-	c := &course{alt: alt, changes: append(slices.Clone(k.s.Changes), alt.Changes...)}
+func (k *composer) compose(alt *Alternative) (*composed, error) {
+	c := &composed{alt: alt, changes: append(slices.Clone(k.s.Changes), alt.Changes...)}
 	if err := k.state(c); err != nil {
 		return nil, err
 	}
@@ -58,15 +58,15 @@ func (k *composer) course(alt *Alternative) (*course, error) {
 	return c, c.resolve()
 }
 
-// state gives a course its instance.
-func (k *composer) state(c *course) error {
+// state gives an alternative its instance.
+func (k *composer) state(c *composed) error {
 	key, err := json.Marshal(c.changes)
 	if err != nil {
 		return err
 	}
 	same := k.known[string(key)]
 	if same == nil {
-		same = &course{changes: c.changes}
+		same = &composed{changes: c.changes}
 		if k.view != nil {
 			err = k.fromLog(same)
 		} else {
@@ -86,7 +86,7 @@ func (k *composer) state(c *course) error {
 
 // fromLog forks the rows, folds what is supposed, and lets the planner state what
 // comes of it. What takes effect later is read from the same rows as of then.
-func (k *composer) fromLog(c *course) error {
+func (k *composer) fromLog(c *composed) error {
 	end := monthsAfter(k.at, k.s.Months+1)
 	s := &supposer{ctx: k.ctx, fork: NewFork(k.view), at: k.at, end: end, currency: k.s.Assumptions.Currency}
 	for i := range c.changes {
@@ -163,7 +163,7 @@ func firstOf(notes []string) string {
 
 // describe keeps what an instance does not say: who sells on demand, and what is
 // priced in another currency. Countries of regions come from the registry.
-func (k *composer) describe(c *course, q *plan.Question, rows projections.View) error {
+func (k *composer) describe(c *composed, q *plan.Question, rows projections.View) error {
 	own := q.Assumptions.Currency
 	c.sold, c.foreign = make([]string, len(c.in.Pools)), map[string]string{}
 	for i := range q.Pools {
@@ -215,7 +215,7 @@ func (k *composer) describe(c *course, q *plan.Question, rows projections.View) 
 
 // later returns when prices, offers, quotas and rates change after the
 // scenario's time, ascending.
-func (k *composer) later(c *course) []domain.Instant {
+func (k *composer) later(c *composed) []domain.Instant {
 	var out []domain.Instant
 	end := k.end(c.in)
 	for i := range c.changes {
@@ -326,7 +326,7 @@ func rates(rows projections.View, a *registry.Authority, at domain.Instant, into
 
 // changeAt brings in what is otherwise in an instance of the same question at a
 // later time: steps of prices and quotas, offers that begin and end.
-func (c *course) changeAt(then *instance.Instance, t domain.Instant) {
+func (c *composed) changeAt(then *instance.Instance, t domain.Instant) {
 	in := c.in
 	for i := range in.Pools {
 		p := &in.Pools[i]
@@ -429,7 +429,7 @@ func step(p, then *instance.Price, t domain.Instant) {
 }
 
 // fromInstance applies changes to an instance that somebody handed in.
-func (k *composer) fromInstance(c *course) error {
+func (k *composer) fromInstance(c *composed) error {
 	raw, err := json.Marshal(k.given)
 	if err != nil {
 		return err
@@ -455,7 +455,7 @@ func (k *composer) fromInstance(c *course) error {
 }
 
 // decide applies what an alternative is about.
-func (c *course) decide(s *Scenario) error {
+func (c *composed) decide(s *Scenario) error {
 	in, alt := c.in, c.alt
 	if err := c.owned(); err != nil {
 		return err
@@ -496,24 +496,24 @@ func (c *course) decide(s *Scenario) error {
 		in.Posture = &p
 	}
 	widest := 0
-	for _, x := range alt.Spill {
+	for _, x := range alt.Overflow {
 		widest = max(widest, x.RoundTripMS)
 	}
-	in.Spill = append(slices.Clone(in.Spill), alt.Spill...)
+	in.Overflow = append(slices.Clone(in.Overflow), alt.Overflow...)
 	for i := range in.Demands {
 		d := &in.Demands[i]
 		if alt.SpotShare != nil {
 			d.Interruptible = *alt.SpotShare
 		}
-		if len(alt.Spill) > 0 && d.LatencyBudgetMS == 0 {
+		if len(alt.Overflow) > 0 && d.LatencyBudgetMS == 0 {
 			d.LatencyBudgetMS = max(1, widest)
 		}
 	}
-	if len(alt.Spill) > 0 {
-		for _, x := range alt.Spill {
+	if len(alt.Overflow) > 0 {
+		for _, x := range alt.Overflow {
 			for _, r := range []string{x.From, x.To} {
 				if !slices.ContainsFunc(in.Regions, func(y instance.Region) bool { return y.ID == r }) {
-					return fmt.Errorf("alternative %q: spill: no pool is in region %q", alt.Name, r)
+					return fmt.Errorf("alternative %q: overflow: no pool is in region %q", alt.Name, r)
 				}
 			}
 		}
@@ -524,11 +524,11 @@ func (c *course) decide(s *Scenario) error {
 	return c.drawable()
 }
 
-// drawable refuses what draws do not evaluate.
-func (c *course) drawable() error {
+// drawable refuses what trials do not evaluate.
+func (c *composed) drawable() error {
 	in := c.in
 	refuse := func(what string) error {
-		return fmt.Errorf("the instance has %s, which what-ifs do not draw; \"quartermaster plan solve\" answers it without draws", what)
+		return fmt.Errorf("the instance has %s, which what-ifs do not draw; \"quartermaster plan solve\" answers it without trials", what)
 	}
 	switch {
 	case len(in.Scenarios) > 0:
@@ -554,7 +554,7 @@ func (c *course) drawable() error {
 }
 
 // owned adds the owned hardware that changes offer.
-func (c *course) owned() error {
+func (c *composed) owned() error {
 	for i := range c.changes {
 		x := &c.changes[i]
 		if x.Kind != NewOffer || x.OfferKind != string(domain.OfferOwned) {
@@ -589,7 +589,7 @@ func (c *course) owned() error {
 }
 
 // pools returns the pools in a region and of a model; "" is any.
-func (c *course) pools(region, model string) (out []int) {
+func (c *composed) pools(region, model string) (out []int) {
 	for i := range c.in.Pools {
 		p := &c.in.Pools[i]
 		if (region == "" || region == p.Region) && (model == "" || model == p.Class || named(model, p.Class)) {

@@ -54,7 +54,7 @@ type groupEpoch struct {
 func nano(price domain.Decimal) (procurement.Nano, error) {
 	n := price.Shift(priceDigits).Round(0)
 	if n.GreaterThan(decimal.NewFromInt(maxPrice * 1_000_000_000)) {
-		return 0, fmt.Errorf("%s for a unit and hour is more than %d, which draws do not add up", price, maxPrice)
+		return 0, fmt.Errorf("%s for a unit and hour is more than %d, which trials do not add up", price, maxPrice)
 	}
 	return procurement.Nano(n.IntPart()), nil
 }
@@ -218,7 +218,7 @@ func (m *compiled) problem(g *group) *joint.Problem {
 		priced := slices.ContainsFunc(x.held[1], func(units int64) bool { return units > 0 }) ||
 			slices.ContainsFunc(m.pays, func(y payment) bool { return y.pool == i && y.units != nil && !y.guaranteed })
 		if priced {
-			s.HeldPriceOnly = 1
+			s.HeldDiscountOnly = 1
 		}
 		e.Pools = append(e.Pools, s)
 		e.Cases[0].Spot = append(e.Cases[0].Spot, procurement.Unlimited)
@@ -265,7 +265,7 @@ func newTogether(m *compiled, g *group) (*together, error) {
 	return &together{
 		m: m, g: g, r: r, wanted: make([][]int64, n), total: make([]int64, n), used: make([]int64, n),
 		terms:   joint.Terms{OnDemand: prices(n), Spot: prices(n), Routes: prices(ways), Shortage: prices(len(g.wants))},
-		have:    joint.Capacity{Guaranteed: make([]int64, n), PriceOnly: make([]int64, n), Spot: make([]int64, n), Quotas: make([]int64, len(g.quotas))},
+		have:    joint.Capacity{Guaranteed: make([]int64, n), DiscountOnly: make([]int64, n), Spot: make([]int64, n), Quotas: make([]int64, len(g.quotas))},
 		amounts: joint.Amounts{OnDemand: make([]int64, n), Firm: make([]int64, ways), Spot: make([]int64, ways), Shortage: make([]int64, len(g.wants))},
 	}, nil
 }
@@ -427,7 +427,7 @@ func (t *together) serve(v *evaluator, w *world, e int, s *stretch, hours []int6
 		case s != nil:
 			guaranteed, priced = max(0, guaranteed-s.without[k]), max(0, priced-max(0, s.without[k]-guaranteed))
 		}
-		t.have.Guaranteed[k], t.have.PriceOnly[k] = guaranteed/one*grid, priced/one*grid
+		t.have.Guaranteed[k], t.have.DiscountOnly[k] = guaranteed/one*grid, priced/one*grid
 	}
 	for i, q := range g.quotas {
 		t.have.Quotas[i] = procurement.Unlimited

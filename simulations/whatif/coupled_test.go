@@ -30,11 +30,11 @@ func coupledInstance(rng *rand.Rand) *instance.Instance {
 		in.Regions = append(in.Regions, instance.Region{ID: fmt.Sprint("r", i), Country: []string{"US", "DE"}[rng.IntN(2)]})
 		for j := range regions {
 			if i != j && !chance(4) {
-				s := instance.Spill{From: fmt.Sprint("r", i), To: fmt.Sprint("r", j), RoundTripMS: 10 * (1 + rng.IntN(5)), Hourly: dec([]string{"0", "0.35"}[rng.IntN(2)])}
+				s := instance.Overflow{From: fmt.Sprint("r", i), To: fmt.Sprint("r", j), RoundTripMS: 10 * (1 + rng.IntN(5)), Hourly: dec([]string{"0", "0.35"}[rng.IntN(2)])}
 				if chance(2) {
 					s.Overhead = dec("0.05")
 				}
-				in.Spill = append(in.Spill, s)
+				in.Overflow = append(in.Overflow, s)
 			}
 		}
 	}
@@ -119,7 +119,7 @@ func drawnOf(t *testing.T, in *instance.Instance, orders []instance.Order, runs 
 	return r
 }
 
-// levelled is an instance whose work waits as draws have it.
+// levelled is an instance whose work waits as trials have it.
 func levelled(t *testing.T, in *instance.Instance) *instance.Instance {
 	t.Helper()
 	priced, err := in.Priced()
@@ -141,7 +141,7 @@ func levelled(t *testing.T, in *instance.Instance) *instance.Instance {
 	return &out
 }
 
-// With nothing uncertain draws of coupled pools come to what their instance is
+// With nothing uncertain trials of coupled pools come to what their instance is
 // evaluated to, hour by hour: cost, what serves, and what is left unserved.
 func TestCoupledDrawsEqualEvaluation(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 11))
@@ -165,8 +165,8 @@ func TestCoupledDrawsEqualEvaluation(t *testing.T) {
 				t.Errorf("instance %d: %s is %s, evaluated %s", i, x.what, x.got, x.want)
 			}
 		}
-		if len(got.Beside) > 0 || len(got.Notes) > 0 {
-			t.Errorf("instance %d: beside the gap are %v, notes %q", i, got.Beside, got.Notes)
+		if len(got.Unmodelled) > 0 || len(got.Notes) > 0 {
+			t.Errorf("instance %d: unmodelled drivers are %v, notes %q", i, got.Unmodelled, got.Notes)
 		}
 		count := func(what string, is bool) {
 			if is {
@@ -187,21 +187,21 @@ func TestCoupledDrawsEqualEvaluation(t *testing.T) {
 		}
 		for j := range want.Recourse {
 			for _, x := range want.Recourse[j].Pools {
-				count("spill", x.SpillIn != "" && x.SpillIn != "0")
+				count("overflow", x.OverflowIn != "" && x.OverflowIn != "0")
 				count("spot", x.Spot != "0")
-				count("on a price alone", x.PriceOnly != "0")
+				count("on a price alone", x.DiscountOnly != "0")
 			}
 		}
 	}
-	for _, what := range []string{"bought", "unserved", "a substitute", "a shared quota", "spare units", "work that waits", "spill", "spot", "on a price alone"} {
+	for _, what := range []string{"bought", "unserved", "a substitute", "a shared quota", "spare units", "work that waits", "overflow", "spot", "on a price alone"} {
 		if seen[what] < 5 {
 			t.Errorf("%d drawn instances have %s: the test is too easy", seen[what], what)
 		}
 	}
 }
 
-// A draw of twice the demand comes to what the instance with twice the demand is
-// evaluated to, and so do quotas and spill of more.
+// A trial of twice the demand comes to what the instance with twice the demand is
+// evaluated to, and so do quotas and overflow of more.
 func TestCoupledDrawsFollowDemand(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 11))
 	for i := range long.Count(8, 20) {
@@ -222,14 +222,14 @@ func TestCoupledDrawsFollowDemand(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := drawnOf(t, in, orders, 3, Change{Kind: DemandGrowth, Factor: number(Fixed, "2")})
-		if got := &r.Alternatives[0]; got.Expected.Sub(want.Cost).Abs().GreaterThan(dec("0.02")) || !got.DrawsAbove.Abs().LessThan(dec("0.02")) {
+		if got := &r.Alternatives[0]; got.Expected.Sub(want.Cost).Abs().GreaterThan(dec("0.02")) || !got.TrialsAbove.Abs().LessThan(dec("0.02")) {
 			t.Errorf("instance %d: twice the demand costs %s, evaluated %s; solved %s", i, got.Expected, want.Cost, got.Solved)
 		}
 	}
 }
 
-// More of a shared quota, and further ways to spill, never cost more in any draw;
-// whichever workers evaluate them, draws come to the same.
+// More of a shared quota, and further ways to overflow, never cost more in any trial;
+// whichever workers evaluate them, trials come to the same.
 func TestCoupledDrawsAreMonotone(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 11))
 	changes := []Change{
@@ -254,8 +254,8 @@ func TestCoupledDrawsAreMonotone(t *testing.T) {
 			}
 		}
 		before := run(in, 1)
-		if again := run(in, 3); again.Alternatives[0].Draws != before.Alternatives[0].Draws {
-			t.Errorf("instance %d: three workers come to other draws than one", i)
+		if again := run(in, 3); again.Alternatives[0].Trials != before.Alternatives[0].Trials {
+			t.Errorf("instance %d: three workers come to other trials than one", i)
 		}
 		more := *in
 		if i%2 == 0 {
@@ -264,11 +264,11 @@ func TestCoupledDrawsAreMonotone(t *testing.T) {
 				more.Quotas[q] = instance.Quota{ID: in.Quotas[q].ID, Limit: 30}
 			}
 		} else {
-			more.Spill, more.Demands = nil, slices.Clone(in.Demands)
+			more.Overflow, more.Demands = nil, slices.Clone(in.Demands)
 			for _, from := range in.Regions {
 				for _, to := range in.Regions {
 					if from.ID != to.ID {
-						more.Spill = append(more.Spill, instance.Spill{From: from.ID, To: to.ID, RoundTripMS: 1, Hourly: decimal.Zero})
+						more.Overflow = append(more.Overflow, instance.Overflow{From: from.ID, To: to.ID, RoundTripMS: 1, Hourly: decimal.Zero})
 					}
 				}
 			}
@@ -277,10 +277,10 @@ func TestCoupledDrawsAreMonotone(t *testing.T) {
 			}
 		}
 		after := run(&more, 2)
-		for d := range before.draws[0] {
-			was, is := before.draws[0][d].cost, after.draws[0][d].cost
+		for d := range before.trials[0] {
+			was, is := before.trials[0][d].cost, after.trials[0][d].cost
 			if is > was+200 { // each of some amounts is rounded to a millionth
-				t.Fatalf("instance %d, draw %d: with more it costs %d, with less %d", i, d, is, was)
+				t.Fatalf("instance %d, trial %d: with more it costs %d, with less %d", i, d, is, was)
 			}
 			if is < was {
 				cheaper++
@@ -288,7 +288,7 @@ func TestCoupledDrawsAreMonotone(t *testing.T) {
 		}
 	}
 	if cheaper < 50 {
-		t.Errorf("more made %d draws cheaper: the test is too easy", cheaper)
+		t.Errorf("more made %d trials cheaper: the test is too easy", cheaper)
 	}
 }
 
@@ -309,7 +309,7 @@ func TestOutageOfACoupledRegion(t *testing.T) {
 	}
 	away := func(overhead string) func(*instance.Instance) {
 		return func(in *instance.Instance) {
-			in.Spill = []instance.Spill{{From: "r", To: "s", RoundTripMS: 40, Hourly: dec("0.5"), Overhead: dec(overhead)}}
+			in.Overflow = []instance.Overflow{{From: "r", To: "s", RoundTripMS: 40, Hourly: dec("0.5"), Overhead: dec(overhead)}}
 		}
 	}
 	outage := Change{Kind: ProviderOutage, Region: "r", When: at("2027-03-01"), Duration: number(Fixed, "10")}
@@ -318,10 +318,10 @@ func TestOutageOfACoupledRegion(t *testing.T) {
 		edit           func(*instance.Instance)
 		cost, unserved string
 	}{
-		"alone":                    {func(*instance.Instance) {}, fmt.Sprint(usual + 50*(40-4)), "50"},
-		"it spills":                {away("0"), fmt.Sprint(usual + 50*(6-4) + 25), "0"},
-		"it spills and takes more": {away("0.1"), fmt.Sprint(usual + 55*6 - 50*4 + 25), "0"},
-		"too far":                  {func(in *instance.Instance) { away("0")(in); in.Demands[0].LatencyBudgetMS = 30 }, fmt.Sprint(usual + 50*(40-4)), "50"},
+		"alone":                       {func(*instance.Instance) {}, fmt.Sprint(usual + 50*(40-4)), "50"},
+		"it overflows":                {away("0"), fmt.Sprint(usual + 50*(6-4) + 25), "0"},
+		"it overflows and takes more": {away("0.1"), fmt.Sprint(usual + 55*6 - 50*4 + 25), "0"},
+		"too far":                     {func(in *instance.Instance) { away("0")(in); in.Demands[0].LatencyBudgetMS = 30 }, fmt.Sprint(usual + 50*(40-4)), "50"},
 		"it must stay in its country": {func(in *instance.Instance) {
 			away("0")(in)
 			in.Regions[0].Country, in.Regions[1].Country, in.Demands[0].Countries = "DE", "US", []string{"DE"}
@@ -376,8 +376,8 @@ func TestStackOfCoupledPools(t *testing.T) {
 	}
 }
 
-// A limit that the solved problem keeps in expectation is no limit of draws, which use
-// more of cheap spot; that stands beside the gap.
+// A limit that the solved problem keeps in expectation is no limit of trials, which use
+// more of cheap spot; that is an unmodelled driver.
 func TestLimitsStandBesideTheGap(t *testing.T) {
 	in := plain(func(int) int { return 10 }, func(in *instance.Instance) {
 		in.Pools[0].Spot = &instance.Spot{Price: instance.Price{Hourly: dec("1")}}
@@ -397,8 +397,8 @@ func TestLimitsStandBesideTheGap(t *testing.T) {
 	}
 	// By the hour a quarter of ten on spot costs 2.5 + 7.5 × 4, and all of it 10.
 	a := r.Alternatives[0]
-	if want := []Beside{{"constraints", InExpectation}}; !slices.Equal(a.Beside, want) || a.Solved.LessThan(a.Expected.Mul(dec("3"))) || !a.DrawsAbove.Equal(a.Expected.Sub(a.Solved)) {
-		t.Errorf("beside the gap are %v; solved %s, drawn %s", a.Beside, a.Solved, a.Expected)
+	if want := []Unmodelled{{"constraints", InExpectation}}; !slices.Equal(a.Unmodelled, want) || a.Solved.LessThan(a.Expected.Mul(dec("3"))) || !a.TrialsAbove.Equal(a.Expected.Sub(a.Solved)) {
+		t.Errorf("unmodelled drivers are %v; solved %s, drawn %s", a.Unmodelled, a.Solved, a.Expected)
 	}
 }
 
@@ -408,12 +408,12 @@ func TestRationEqualsTheProgram(t *testing.T) {
 	rationed := 0
 	for i := range long.Count(60, 120) {
 		in := coupledInstance(rng)
-		in.Spill, in.Substitutes, in.Quotas = nil, nil, in.Quotas[:1]
+		in.Overflow, in.Substitutes, in.Quotas = nil, nil, in.Quotas[:1]
 		for p := range in.Pools {
 			in.Pools[p].Quota, in.Pools[p].QuotaPerUnit = in.Quotas[0].ID, 1+rng.IntN(3)
 		}
 		orders := drawnOrders(t, rng, in)
-		c := &course{alt: &Alternative{}, in: in}
+		c := &composed{alt: &Alternative{}, in: in}
 		m, err := newModel(in, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -14,11 +14,11 @@ import (
 	"quartermaster/domain/long"
 )
 
-// drawnInstance has what draws evaluate as instances do: currencies, prices and
+// drawnInstance has what trials evaluate as instances do: currencies, prices and
 // quotas that change within an epoch, spare units for failures, curves, commitments
 // that go on and that hold for a part of an epoch, offers in lots, with ramps, in
 // tiers, with a least order, for later delivery, owned hardware, and spot that is
-// bounded. What couples pools is not in it: of that draws evaluate less.
+// bounded. What couples pools is not in it: of that trials evaluate less.
 func drawnInstance(rng *rand.Rand) *instance.Instance {
 	chance := func(n int) bool { return rng.IntN(n) == 0 }
 	day := func(n int) domain.Instant { return at("2027-03-01") + domain.Instant(n)*domain.Day/2 }
@@ -132,8 +132,8 @@ func drawnOrders(t *testing.T, rng *rand.Rand, in *instance.Instance) []instance
 	return out
 }
 
-// With nothing uncertain a draw comes to what the instance is evaluated to, whatever
-// there is in it: to the millionth that draws round each amount to.
+// With nothing uncertain a trial comes to what the instance is evaluated to, whatever
+// there is in it: to the millionth that trials round each amount to.
 func TestDrawsEqualEvaluationOfDrawnInstances(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 5))
 	seen := map[string]int{}

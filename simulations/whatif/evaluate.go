@@ -9,7 +9,7 @@ import (
 	"quartermaster/domain/instance"
 )
 
-// outcome is what a course comes to in one draw. Hours are unit-hours in
+// outcome is what an alternative comes to in one trial. Hours are unit-hours in
 // millionths.
 type outcome struct {
 	cost, penalty, stranded int64
@@ -26,7 +26,7 @@ type supply struct {
 	all, paid          int64 // units paid for, and what they cost
 }
 
-// evaluator evaluates draws of a course, one after another.
+// evaluator evaluates trials of an alternative, one after another.
 type evaluator struct {
 	m      *compiled
 	groups []*together // none: each pool is served as if it were alone
@@ -385,14 +385,14 @@ const stackBins = 100
 // help out, or that helps others, it is what the pool serves, whoever's demand that
 // is; what is unserved is of its own.
 type Stack struct {
-	Pool       string           `json:"pool"`
-	Hours      []int            `json:"hours"` // at the end of each part
-	Guaranteed []domain.Decimal `json:"guaranteed"`
-	PriceOnly  []domain.Decimal `json:"price_only"`
-	Spot       []domain.Decimal `json:"spot"`
-	OnDemand   []domain.Decimal `json:"on_demand"`
-	Unserved   []domain.Decimal `json:"unserved"`
-	Committed  []domain.Decimal `json:"committed"` // capacity that there is
+	Pool         string           `json:"pool"`
+	Hours        []int            `json:"hours"` // at the end of each part
+	Guaranteed   []domain.Decimal `json:"guaranteed"`
+	DiscountOnly []domain.Decimal `json:"discount_only"`
+	Spot         []domain.Decimal `json:"spot"`
+	OnDemand     []domain.Decimal `json:"on_demand"`
+	Unserved     []domain.Decimal `json:"unserved"`
+	Committed    []domain.Decimal `json:"committed"` // capacity that there is
 }
 
 // stack shows how a pool is served in a world.
@@ -438,7 +438,7 @@ func (v *evaluator) stack(w *world, p int) (Stack, error) {
 		for _, x := range []struct {
 			into *[]domain.Decimal
 			sum  int64
-		}{{&out.Guaranteed, sum.guaranteed}, {&out.PriceOnly, sum.priced}, {&out.Spot, sum.spot}, {&out.OnDemand, sum.onDemand}, {&out.Unserved, sum.short}, {&out.Committed, sum.have}} {
+		}{{&out.Guaranteed, sum.guaranteed}, {&out.DiscountOnly, sum.priced}, {&out.Spot, sum.spot}, {&out.OnDemand, sum.onDemand}, {&out.Unserved, sum.short}, {&out.Committed, sum.have}} {
 			*x.into = append(*x.into, units(x.sum/n))
 		}
 	}

@@ -131,7 +131,7 @@ var kinds = []struct {
 		region, model, amount("per_unit_hour", "0", "10", "interruptions of a unit and hour"), amount("lost_hours", "0", "100", "of each: restart and lost work; left out: 0.25"),
 		amount("available", "0", "1000000", "units that can be had"),
 	}, nil},
-	{LeadTime, "what is ordered comes later, or sooner: purchases begin in time for the median, and draws are late by what is beyond it", []Field{
+	{LeadTime, "what is ordered comes later, or sooner: purchases begin in time for the median, and trials are late by what is beyond it", []Field{
 		provider, region, model, offer, offerKind, need(amount("hours", "0", "26280", "from order to delivery")),
 	}, nil},
 	{QuotaChange, "a supplier allows more on demand, or less", []Field{
@@ -256,7 +256,7 @@ func Schema() ([]byte, error) {
 		"posture": object([]string{"kind", "share"}, m{
 			"kind": words("active_active", "active_passive"), "share": m{"$ref": "#/$defs/decimal"}, "demands": list(text, maxEntries), "standby": text, "cold_price_share": m{"$ref": "#/$defs/decimal"},
 		}),
-		"spill": list(object([]string{"from", "to"}, m{"from": text, "to": text, "round_trip_ms": whole(0, 10_000), "hourly": m{"$ref": "#/$defs/decimal"}, "overhead": m{"$ref": "#/$defs/decimal"}}), maxEntries),
+		"overflow": list(object([]string{"from", "to"}, m{"from": text, "to": text, "round_trip_ms": whole(0, 10_000), "hourly": m{"$ref": "#/$defs/decimal"}, "overhead": m{"$ref": "#/$defs/decimal"}}), maxEntries),
 	}), maxAlternatives)
 	alternatives["minItems"] = 1
 	doc := object([]string{"apiVersion", "kind", "name", "alternatives"}, m{
@@ -266,7 +266,7 @@ func Schema() ([]byte, error) {
 			"instance": m{"type": "string", "description": "a file with an instance, instead of the log"},
 		}),
 		"horizon": m{"type": []string{"string", "integer"}, "description": "months", "examples": []any{"24 months", 24}},
-		"seed":    whole(0, maxSeed), "runs": whole(1, MaxRuns), "scenario_set": described(whole(1, maxSet), "how many weighted scenarios the draws are reduced to, to buy for; left out: 32"),
+		"seed":    whole(0, maxSeed), "runs": whole(1, MaxRuns), "scenario_set": described(whole(1, maxSet), "how many weighted scenarios the trials are reduced to, to buy for; left out: 32"),
 		"assumptions": object(nil, m{
 			"lookback_weeks": whole(1, 520), "monthly_growth": m{"$ref": "#/$defs/decimal"}, "annual_rate": m{"$ref": "#/$defs/decimal"}, "salvage": m{"$ref": "#/$defs/decimal"},
 			"spot_overhead": m{"$ref": "#/$defs/decimal"}, "shortage_factor": m{"$ref": "#/$defs/decimal"}, "currency": m{"type": "string", "pattern": "^[A-Z]{3}$"},
@@ -276,8 +276,8 @@ func Schema() ([]byte, error) {
 			"max_unserved": m{"$ref": "#/$defs/decimal"}, "max_spot_share": m{"$ref": "#/$defs/decimal"},
 			"budgets": described(list(object([]string{"amount", "basis", "from", "to"}, m{
 				"id": text, "amount": m{"$ref": "#/$defs/decimal"}, "basis": words("cash", "accrual"), "from": m{"$ref": "#/$defs/time"}, "to": m{"$ref": "#/$defs/time"},
-			}), maxEntries), "nominal spending from a month to another, in expectation over the weighted scenarios: a scenario or draw of more demand may exceed it, and draws are not judged by it"),
-		}), "bind the purchases of every alternative, in expectation over the weighted scenarios; of the first two the answer says in which share of the draws they are kept"),
+			}), maxEntries), "nominal spending from a month to another, in expectation over the weighted scenarios: a scenario or trial of more demand may exceed it, and trials are not judged by it"),
+		}), "bind the purchases of every alternative, in expectation over the weighted scenarios; of the first two the answer says in which share of the trials they are kept"),
 		"report": reports,
 	})
 	doc["$schema"] = "https://json-schema.org/draft/2020-12/schema"

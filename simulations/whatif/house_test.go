@@ -66,7 +66,7 @@ func house(t testing.TB) projections.View {
 	add("platform", "", &domain.PolicySet{Policy: "spot", Kind: domain.PolicySpotShare, EffectiveFrom: at("2026-01-01"), Share: domain.NullDecimal{Decimal: dec("0.25"), Valid: true}})
 	add("platform", "", &domain.CommitmentPurchased{
 		Commitment: "c-1", Market: domain.Market{Provider: "aws", Region: "east"}, BillingAccount: "acct", Kind: domain.OfferReserved, SKU: "big", GPUModel: "H100 SXM 80GB", GPUsPerUnit: 8,
-		Units: 4, Term: domain.Interval{From: at("2026-01-01"), To: at("2027-01-01")}, Upfront: usd("0"), Hourly: usd("28"), GuaranteesCapacity: true, Sponsors: []domain.Share{{Workspace: "platform", Share: dec("1")}},
+		Units: 4, Term: domain.Interval{From: at("2026-01-01"), To: at("2027-01-01")}, Upfront: usd("0"), Hourly: usd("28"), GuaranteesCapacity: true, Owners: []domain.Share{{Workspace: "platform", Share: dec("1")}},
 	})
 	add("platform", "c-east", &domain.DeploymentChanged{Deployment: "chat", Class: domain.ClassServing, Replicas: 6, Need: domain.GPUNeed{Count: 4, Models: []string{"H100 SXM 80GB"}}})
 	f := NewFork(base)

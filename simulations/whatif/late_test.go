@@ -54,7 +54,7 @@ func TestLateInStepsAndAnotherCurrency(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &course{in: in}
+	c := &composed{in: in}
 	if err := m.bought(in, &instance.Answer{Purchases: []instance.Purchase{{Order: instance.Order{Offer: "o", Units: 4}}}}); err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"quartermaster/domain/instance"
 )
 
-// lever is what a change does to a draw. Its numbers are variables, by index into
-// those of the course; −1: there is none.
+// lever is what a change does to a trial. Its numbers are variables, by index into
+// those of the alternative; −1: there is none.
 type lever struct {
 	kind     Kind
 	value    int // the number that the change is about
@@ -33,14 +33,14 @@ type lever struct {
 	whole        bool // an outage takes everything, in a region
 }
 
-// variable is a number of a course by the name of its random numbers.
+// variable is a number of an alternative by the name of its random numbers.
 type variable struct {
 	name   string
 	number *Number
 }
 
-// resolve turns the changes of a course into levers on its instance.
-func (c *course) resolve() error {
+// resolve turns the changes of an alternative into levers on its instance.
+func (c *composed) resolve() error {
 	err := c.eachLever(func(i int, x *Change) (*lever, error) {
 		spans := c.in.Spans()
 		l := &lever{kind: x.Kind, value: -1, second: -1, third: -1, happens: -1, to: len(spans), at: x.When}
@@ -157,7 +157,7 @@ func (c *course) resolve() error {
 }
 
 // eachLever makes the levers of the changes, with their variables.
-func (c *course) eachLever(lever func(int, *Change) (*lever, error)) error {
+func (c *composed) eachLever(lever func(int, *Change) (*lever, error)) error {
 	seen := map[string]int{}
 	for i := range c.changes {
 		x := &c.changes[i]
@@ -203,7 +203,7 @@ func (v *variables) add(name string, n *Number) int {
 }
 
 // bind gives a lever its variables.
-func (c *course) bind(l *lever, x *Change, name string) {
+func (c *composed) bind(l *lever, x *Change, name string) {
 	add := func(what string, n *Number) int { return c.vars.add(name+" "+what, n) }
 	if x.Probability != nil {
 		l.happens = add("happens", x.Probability)
@@ -256,7 +256,7 @@ func (c *course) bind(l *lever, x *Change, name string) {
 
 // deployment finds the pool in which a deployment's demand is: that of its region
 // and of a model that it may use, the one with the most demand of several.
-func (c *course) deployment(i int, x *Change, l *lever, spans []domain.Interval) (*lever, error) {
+func (c *composed) deployment(i int, x *Change, l *lever, spans []domain.Interval) (*lever, error) {
 	at := slices.IndexFunc(c.deploy, func(d deployed) bool { return d.change == i })
 	if at < 0 {
 		return nil, nil
@@ -299,7 +299,7 @@ func (c *course) deployment(i int, x *Change, l *lever, spans []domain.Interval)
 
 // pricedBy finds the pools and offers whose price a change is about. What has a
 // price from a day on by another name is meant too.
-func (c *course) pricedBy(x *Change, l *lever) {
+func (c *composed) pricedBy(x *Change, l *lever) {
 	for p := range c.in.Pools {
 		pool := &c.in.Pools[p]
 		if (x.Provider == "" || c.sold[p] == x.Provider) && (x.Region == "" || pool.Region == x.Region) && (x.Model == "" || pool.Class == x.Model || named(x.Model, pool.Class)) && x.Offer == "" {
@@ -330,7 +330,7 @@ func (c *course) pricedBy(x *Change, l *lever) {
 	}
 }
 
-func (c *course) pool(id string) int {
+func (c *composed) pool(id string) int {
 	return slices.IndexFunc(c.in.Pools, func(p instance.Pool) bool { return p.ID == id })
 }
 
@@ -344,7 +344,7 @@ func regionOf(in *instance.Instance, pool string) string {
 }
 
 // regionOf says where a cluster is, of those that changes speak of.
-func (c *course) regionOf(cluster string) string { return c.clusters[cluster] }
+func (c *composed) regionOf(cluster string) string { return c.clusters[cluster] }
 
 // offerID is the supplier's name of an offer of an instance.
 func offerID(o *instance.Offer) string {
@@ -356,7 +356,7 @@ func offerID(o *instance.Offer) string {
 	return id
 }
 
-func (c *course) poolNames() string {
+func (c *composed) poolNames() string {
 	const few = 8
 	s := ""
 	for i := range c.in.Pools {

@@ -62,7 +62,7 @@ type poolModel struct {
 	// listedShortage is what an hour of a unit that is not served costs, nominal.
 	listedShortage procurement.Nano
 	// held is what there is by epoch, whatever pays for it, in millionths.
-	held [2][]int64     // guaranteed, and by price only
+	held [2][]int64     // guaranteed, and by discount only
 	over domain.Decimal // share of spot time that interruptions lose
 }
 
@@ -129,7 +129,7 @@ func newModel(in, refuge *instance.Instance) (*compiled, error) {
 		if pool.Quota != "" {
 			x.quota, x.perUnit = quotas[pool.Quota], int64(max(1, pool.QuotaPerUnit))
 		}
-		for k, held := range [][]int{sold.HeldGuaranteed, sold.HeldPriceOnly} {
+		for k, held := range [][]int{sold.HeldGuaranteed, sold.HeldDiscountOnly} {
 			for _, units := range held {
 				if units > maxHeld {
 					return nil, fmt.Errorf("pool %s: %d units held, at most %d are drawn", pool.ID, units, maxHeld)
@@ -177,7 +177,7 @@ func newModel(in, refuge *instance.Instance) (*compiled, error) {
 			}
 			const most = maxPrice * 1_000_000_000
 			if y.onDemand > most || y.spot > most || y.shortage > most {
-				return nil, fmt.Errorf("pool %s: a unit and hour costs more than %d %s, which draws do not add up", pool.ID, maxPrice, in.Currency)
+				return nil, fmt.Errorf("pool %s: a unit and hour costs more than %d %s, which trials do not add up", pool.ID, maxPrice, in.Currency)
 			}
 			y.shortage = max(y.shortage, y.onDemand)
 			if y.spot > y.shortage {
@@ -320,7 +320,7 @@ func (m *compiled) hold() error {
 // amountOf is money as an amount.
 func amountOf(d domain.Decimal, in *instance.Instance) (int64, error) {
 	if d.Abs().GreaterThan(decimal.NewFromInt(maxTotal)) {
-		return 0, fmt.Errorf("%s %s is more than draws add up", d, in.Currency)
+		return 0, fmt.Errorf("%s %s is more than trials add up", d, in.Currency)
 	}
 	return d.Shift(6).Round(0).IntPart(), nil
 }

@@ -125,11 +125,11 @@ func rounded(f float64) domain.Decimal {
 	return d
 }
 
-// uniform is the random number of a variable in a draw, strictly between 0 and
-// 1: 52 bits of SHA-256 over seed, name and draw, and half of the last one.
-func uniform(seed uint64, name string, draw int) float64 {
+// uniform is the random number of a variable in a trial, strictly between 0 and
+// 1: 52 bits of SHA-256 over seed, name and trial, and half of the last one.
+func uniform(seed uint64, name string, trial int) float64 {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 24+len(name)), seed)
-	b = binary.BigEndian.AppendUint64(b, uint64(draw))
+	b = binary.BigEndian.AppendUint64(b, uint64(trial))
 	sum := sha256.Sum256(append(b, name...))
 	k := binary.BigEndian.Uint64(sum[:8]) >> 12
 	return float64(2*k+1) / (1 << 53) // both exact

@@ -114,27 +114,27 @@ func TestQuantilesRise(t *testing.T) {
 // here makes every frozen scenario another.
 func TestUniformIsForEver(t *testing.T) {
 	for _, c := range []struct {
-		seed uint64
-		name string
-		draw int
-		want float64
+		seed  uint64
+		name  string
+		trial int
+		want  float64
 	}{
 		{1, "demand_growth monthly", 0, 0.26109374421110665}, {1, "demand_growth monthly", 1, 0.97205427196194083},
 		{2, "demand_growth monthly", 0, 0.94916111153526639}, {1, "x", 1999, 0.3846422117366356},
 	} {
-		if got := uniform(c.seed, c.name, c.draw); got != c.want {
-			t.Errorf("draw %d of %q with seed %d is %.17g, was %.17g", c.draw, c.name, c.seed, got, c.want)
+		if got := uniform(c.seed, c.name, c.trial); got != c.want {
+			t.Errorf("trial %d of %q with seed %d is %.17g, was %.17g", c.trial, c.name, c.seed, got, c.want)
 		}
 	}
 	if got := number(Lognormal, "40", "90").Quantile(uniform(1, "x", 0)).String(); got != golden {
-		t.Errorf("the first draw is %s, was %s", got, golden)
+		t.Errorf("the first trial is %s, was %s", got, golden)
 	}
 	var sum float64
 	const n = 20000
 	for i := range n {
 		u := uniform(9, "mean", i)
 		if u <= 0 || u >= 1 {
-			t.Fatalf("draw %d is %v", i, u)
+			t.Fatalf("trial %d is %v", i, u)
 		}
 		sum += u
 	}

@@ -15,7 +15,7 @@ import (
 	"quartermaster/projections/planning"
 )
 
-// MaxRuns bounds the draws of a scenario.
+// MaxRuns bounds the trials of a scenario.
 const MaxRuns = 100_000
 
 // The other bounds of a scenario.
@@ -361,7 +361,7 @@ func (r *reader) scenario(doc *Node) *Scenario {
 	s.Changes = r.changes(e, "changes")
 	nodes, paths := e.list("alternatives", maxAlternatives)
 	if e.has("alternatives") && len(nodes) == 0 && e.n.get("alternatives").Shape == List {
-		e.fault("alternatives", "is empty; name at least one course of action")
+		e.fault("alternatives", "is empty; name at least one alternative of action")
 	}
 	for i, n := range nodes {
 		a := r.alternative(n, paths[i])
@@ -435,7 +435,7 @@ func (e entry) currency(key string) string {
 }
 
 func (r *reader) alternative(n *Node, path string) Alternative {
-	e := r.mapping(n, path, "name", "changes", "buy", "without", "only", "payment_options", "spot_share", "posture", "spill")
+	e := r.mapping(n, path, "name", "changes", "buy", "without", "only", "payment_options", "spot_share", "posture", "overflow")
 	e.need("name")
 	a := Alternative{
 		Name: e.text("name"), Changes: r.changes(e, "changes"), Buy: e.word("buy", BuyBest, BuyNothing),
@@ -465,17 +465,17 @@ func (r *reader) alternative(n *Node, path string) Alternative {
 			r.fault(n, p.path, "is active_active, where every region carries the others: leave standby and cold_price_share out")
 		}
 	}
-	nodes, paths := e.list("spill", maxEntries)
+	nodes, paths := e.list("overflow", maxEntries)
 	for i, n := range nodes {
 		m := r.mapping(n, paths[i], "from", "to", "round_trip_ms", "hourly", "overhead")
 		m.need("from", "to")
-		x := instance.Spill{From: m.text("from"), To: m.text("to"), RoundTripMS: m.whole("round_trip_ms", 0, 10_000, 0)}
+		x := instance.Overflow{From: m.text("from"), To: m.text("to"), RoundTripMS: m.whole("round_trip_ms", 0, 10_000, 0)}
 		x.Hourly, _ = m.decimal("hourly", "0", "1000000")
 		x.Overhead, _ = m.decimal("overhead", "0", "10")
 		if x.From == x.To && x.From != "" {
 			m.fault("to", "is %q, where the demand is already", x.To)
 		}
-		a.Spill = append(a.Spill, x)
+		a.Overflow = append(a.Overflow, x)
 	}
 	return a
 }

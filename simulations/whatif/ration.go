@@ -10,7 +10,7 @@ import (
 
 // Pools that have nothing in common but quotas need no linear program. What a unit of
 // the quota saves a pool falls with each further one: first it keeps demand from being
-// left unserved, then from spot; first it lets a price-only unit serve, then one on
+// left unserved, then from spot; first it lets a discount-only unit serve, then one on
 // demand. The hour of least cost gives the quota to what it saves most, unit by unit
 // (the continuous knapsack, Dantzig, 1957).
 
@@ -64,7 +64,7 @@ func (t *together) ration(hours []int64) {
 		}
 		for i, d := range t.g.wants {
 			units := t.units[slot*n+i] * one
-			x := share{need: max(0, units-t.have.Guaranteed[d.pool]*one), priced: t.have.PriceOnly[d.pool] * one}
+			x := share{need: max(0, units-t.have.Guaranteed[d.pool]*one), priced: t.have.DiscountOnly[d.pool] * one}
 			if spot := t.terms.Spot[d.pool]; spot >= 0 && spot < t.terms.Shortage[i] {
 				x.spot = t.parts[slot*n+i] * one
 				if have := t.have.Spot[d.pool]; have != procurement.Unlimited {

@@ -19,14 +19,14 @@ type scenarioSet struct {
 	entries []SetEntry
 }
 
-// reduce turns the draws into a problem with a few weighted scenarios. Draws are put
+// reduce turns the trials into a problem with a few weighted scenarios. Trials are put
 // in order of what they would cost if nothing were bought, at the prices of the
 // instance, without outages and each pool for itself, and cut into as many parts of equal number as the
-// scenario set has. Each part becomes one scenario: of its draws the mean of what is
+// scenario set has. Each part becomes one scenario: of its trials the mean of what is
 // wanted, hour by hour and spare units included, and of the spot that can be had,
 // weighted by their number. So the expectation of demand is kept, and its spread up
 // to what lies within a part. What scenarios cannot have differently enters at its
-// mean over all draws, or not at all; [experiment.beside] says so by name.
+// mean over all trials, or not at all; [experiment.unmodelled] says so by name.
 func (e *experiment) reduce(ctx context.Context) (*scenarioSet, error) {
 	c, m := e.c, e.m
 	n, cells := e.s.Runs, len(m.pools)*len(m.spans)
@@ -38,18 +38,18 @@ func (e *experiment) reduce(ctx context.Context) (*scenarioSet, error) {
 		n = 1
 	}
 	all := means{
-		draws: int64(n), onDemand: make([]int64, cells), spot: make([]int64, cells), quota: make([]int64, len(in.Quotas)*len(m.spans)),
+		trials: int64(n), onDemand: make([]int64, cells), spot: make([]int64, cells), quota: make([]int64, len(in.Quotas)*len(m.spans)),
 		hourly: make([]int64, len(in.Offers)), upfront: make([]int64, len(in.Offers)), heldHourly: make([]int64, len(in.Commitments)), heldUpfront: make([]int64, len(in.Commitments)),
 	}
-	// Sums over draws take 64 bits: factors are below 10⁹, draws at most 10⁵.
+	// Sums over trials take 64 bits: factors are below 10⁹, trials at most 10⁵.
 	size := make([]int64, n)
 	w, v := c.newWorld(m), apart(m)
-	for draw := range n {
+	for trial := range n {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := w.set(c, m, e.values(draw)); err != nil {
-			return nil, fmt.Errorf("draw %d: %w", draw, err)
+		if err := w.set(c, m, e.values(trial)); err != nil {
+			return nil, fmt.Errorf("trial %d: %w", trial, err)
 		}
 		all.add(w)
 		w.plain(m)
@@ -57,7 +57,7 @@ func (e *experiment) reduce(ctx context.Context) (*scenarioSet, error) {
 		if err != nil {
 			return nil, err
 		}
-		size[draw] = alone.cost
+		size[trial] = alone.cost
 	}
 	order := make([]int, n)
 	for i := range order {
@@ -71,12 +71,12 @@ func (e *experiment) reduce(ctx context.Context) (*scenarioSet, error) {
 	for part := range parts {
 		from, to := n*part/parts, n*(part+1)/parts
 		s := newWants(c, m)
-		for _, draw := range order[from:to] {
+		for _, trial := range order[from:to] {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			if err := w.set(c, m, e.values(draw)); err != nil {
-				return nil, fmt.Errorf("draw %d: %w", draw, err)
+			if err := w.set(c, m, e.values(trial)); err != nil {
+				return nil, fmt.Errorf("trial %d: %w", trial, err)
 			}
 			s.add(m, w)
 		}
@@ -87,7 +87,7 @@ func (e *experiment) reduce(ctx context.Context) (*scenarioSet, error) {
 	return set, nil
 }
 
-// uncertain reports whether draws can differ in what a problem may have.
+// uncertain reports whether trials can differ in what a problem may have.
 func (e *experiment) uncertain() bool {
 	for i := range e.c.vars.list {
 		if !e.c.certain(i) {
@@ -116,9 +116,9 @@ func (w *world) plain(m *compiled) {
 	w.windows = w.windows[:0]
 }
 
-// means sums over draws what enters a problem at its mean.
+// means sums over trials what enters a problem at its mean.
 type means struct {
-	draws                 int64
+	trials                int64
 	onDemand, spot, quota []int64
 	// Of offers and of what is held, currencies included.
 	hourly, upfront, heldHourly, heldUpfront []int64
@@ -146,15 +146,15 @@ func addTo(sum, v []int64) {
 	}
 }
 
-// wants sums over draws what is wanted of the pools that changes are about, by epoch
+// wants sums over trials what is wanted of the pools that changes are about, by epoch
 // and level of its curve; of others it has nothing.
 type wants struct {
-	draws  int64
+	trials int64
 	levels [][]int64 // by pool and epoch
 	avail  []int64
 }
 
-func newWants(c *course, m *compiled) *wants {
+func newWants(c *composed, m *compiled) *wants {
 	s := &wants{levels: make([][]int64, len(m.pools)*len(m.spans)), avail: make([]int64, len(m.pools))}
 	for i := range c.levers {
 		l := &c.levers[i]
@@ -171,7 +171,7 @@ func newWants(c *course, m *compiled) *wants {
 }
 
 func (s *wants) add(m *compiled, w *world) {
-	s.draws++
+	s.trials++
 	for at, sums := range s.levels {
 		if sums == nil {
 			continue
@@ -188,12 +188,12 @@ func (s *wants) add(m *compiled, w *world) {
 
 // refuge lets protected demand go to other regions, where nobody said otherwise: at
 // the price of leaving it unserved, so that nothing moves on an ordinary day.
-func (c *course) refuge(in *instance.Instance) {
+func (c *composed) refuge(in *instance.Instance) {
 	p := in.Posture
-	if p == nil || len(c.alt.Spill) > 0 {
+	if p == nil || len(c.alt.Overflow) > 0 {
 		return
 	}
-	in.Demands, in.Spill = slices.Clone(in.Demands), slices.Clone(in.Spill)
+	in.Demands, in.Overflow = slices.Clone(in.Demands), slices.Clone(in.Overflow)
 	dearest := decimal.Zero
 	for i := range in.Demands {
 		d := &in.Demands[i]
@@ -203,33 +203,33 @@ func (c *course) refuge(in *instance.Instance) {
 	}
 	for _, from := range in.Regions {
 		for _, to := range in.Regions {
-			known := slices.ContainsFunc(in.Spill, func(s instance.Spill) bool { return s.From == from.ID && s.To == to.ID })
+			known := slices.ContainsFunc(in.Overflow, func(s instance.Overflow) bool { return s.From == from.ID && s.To == to.ID })
 			if from.ID == to.ID || known || p.Standby != "" && to.ID != p.Standby {
 				continue
 			}
-			in.Spill = append(in.Spill, instance.Spill{From: from.ID, To: to.ID, RoundTripMS: 1, Estimated: true, Hourly: dearest})
+			in.Overflow = append(in.Overflow, instance.Overflow{From: from.ID, To: to.ID, RoundTripMS: 1, Estimated: true, Hourly: dearest})
 		}
 	}
 }
 
-// haven is the course's instance with the ways that protected demand may go while its
+// haven is the alternative's instance with the ways that protected demand may go while its
 // region is gone, nil where there are no others than every day. Nobody is kept at home
-// then, so those that [course.refuge] adds cost nothing.
-func (c *course) haven() *instance.Instance {
-	if c.in.Posture == nil || len(c.alt.Spill) > 0 {
+// then, so those that [alternative.refuge] adds cost nothing.
+func (c *composed) haven() *instance.Instance {
+	if c.in.Posture == nil || len(c.alt.Overflow) > 0 {
 		return nil
 	}
 	in := *c.in
 	c.refuge(&in)
-	for i := len(c.in.Spill); i < len(in.Spill); i++ {
-		in.Spill[i].Hourly = decimal.Zero
+	for i := len(c.in.Overflow); i < len(in.Overflow); i++ {
+		in.Overflow[i].Hourly = decimal.Zero
 	}
 	return &in
 }
 
-// enter adds a scenario to a problem: the means of a part of the draws.
+// enter adds a scenario to a problem: the means of a part of the trials.
 func (e *experiment) enter(set *scenarioSet, part, parts int, of *wants) {
-	m, in, n := e.m, set.in, of.draws
+	m, in, n := e.m, set.in, of.trials
 	s := instance.Scenario{ID: fmt.Sprintf("part %d of %d", part+1, parts), Weight: int(n), Hourly: map[string][]int{}, Spot: map[string]int{}}
 	if n == 1 && parts == 1 {
 		s.ID = "all"
@@ -291,9 +291,9 @@ func (e *experiment) bounded(p int) bool {
 }
 
 // price lets prices, quotas and offers of a problem be what they are on average over
-// the draws.
+// the trials.
 func (e *experiment) price(in *instance.Instance, all *means) {
-	m, n := e.m, all.draws
+	m, n := e.m, all.trials
 	in.Pools, in.Quotas, in.Offers, in.Commitments = slices.Clone(in.Pools), slices.Clone(in.Quotas), slices.Clone(in.Offers), slices.Clone(in.Commitments)
 	path := func(p *instance.Price, listed []domain.Decimal, factors []int64) {
 		if !slices.ContainsFunc(factors, func(f int64) bool { return f != n*one }) {
@@ -343,14 +343,14 @@ func (e *experiment) price(in *instance.Instance, all *means) {
 	}
 }
 
-// limit lets the quotas of a problem be sums over draws, by quota and epoch, divided
-// by the number of draws.
-func (e *experiment) limit(in *instance.Instance, sums []int64, draws int64) {
+// limit lets the quotas of a problem be sums over trials, by quota and epoch, divided
+// by the number of trials.
+func (e *experiment) limit(in *instance.Instance, sums []int64, trials int64) {
 	for q := range in.Quotas {
 		x := instance.Quota{ID: in.Quotas[q].ID}
 		changed, last := false, 0
 		for i, span := range e.m.spans {
-			limit := int(sums[q*len(e.m.spans)+i] / draws)
+			limit := int(sums[q*len(e.m.spans)+i] / trials)
 			changed = changed || int64(limit) != e.m.quotaAt(q, i)
 			if i == 0 {
 				x.Limit = limit

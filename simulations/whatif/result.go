@@ -37,7 +37,7 @@ type Result struct {
 	Differences  []Difference `json:"differences"` // of each alternative from the first
 	BreakEven    []BreakEven  `json:"break_even,omitempty"`
 	Notes        []string     `json:"notes,omitempty"`
-	draws        [][]outcome  // by alternative and draw
+	trials       [][]outcome  // by alternative and trial
 	in           []*instance.Instance
 }
 
@@ -48,7 +48,7 @@ type Driver struct {
 	P5           domain.Decimal `json:"p5"`
 	P50          domain.Decimal `json:"p50"`
 	P95          domain.Decimal `json:"p95"`
-	Mean         domain.Decimal `json:"mean"` // of the draws
+	Mean         domain.Decimal `json:"mean"` // of the trials
 	Alternatives []string       `json:"alternatives"`
 }
 
@@ -56,20 +56,20 @@ type Driver struct {
 type Outcome struct {
 	Alternative string         `json:"alternative"`
 	Expected    domain.Decimal `json:"expected_cost"`
-	// Interval holds the expectation with 95 % confidence, given how many draws
+	// Interval holds the expectation with 95 % confidence, given how many trials
 	// there are.
 	Interval [2]domain.Decimal `json:"expected_cost_interval"`
 	P5       domain.Decimal    `json:"p5_cost"`
 	P50      domain.Decimal    `json:"p50_cost"`
 	P95      domain.Decimal    `json:"p95_cost"`
-	// CVaR is the mean of the worst tenth of the draws.
+	// CVaR is the mean of the worst tenth of the trials.
 	CVaR    domain.Decimal `json:"cvar_90_cost"`
 	Median  domain.Decimal `json:"median_world_cost"` // with every driver at its median
 	Penalty domain.Decimal `json:"shortage_penalty"`  // expected, in the cost
 	// Committed is what held and bought capacity costs, expected.
 	Committed domain.Decimal `json:"committed_cost"`
 	// Stranded is the cost of committed unit-hours that serve nothing, expected,
-	// and in the draw at its 95th percentile.
+	// and in the trial at its 95th percentile.
 	Stranded    domain.Decimal `json:"stranded_cost"`
 	StrandedP95 domain.Decimal `json:"p95_stranded_cost"`
 	// Demand and Unserved are unit-hours, expected; UnservedShare and SpotShare are
@@ -78,7 +78,7 @@ type Outcome struct {
 	Unserved      domain.Decimal `json:"unserved_unit_hours"`
 	UnservedShare domain.Decimal `json:"unserved_share"`
 	SpotShare     domain.Decimal `json:"spot_share"`
-	// Kept says of each constraint in which share of the draws it is kept.
+	// Kept says of each constraint in which share of the trials it is kept.
 	Kept      []Kept     `json:"constraints,omitempty"`
 	Purchases []Purchase `json:"purchases"`
 	// Set are the weighted scenarios that the purchases are for, and Solved what
@@ -93,22 +93,22 @@ type Outcome struct {
 	// horizon: with nothing and with all of it, what the same purchases cost over the
 	// set, and what the best ones then do. None where nothing sold outlives it.
 	EndOfHorizon []instance.Terminal `json:"end_of_horizon,omitempty"`
-	// The gap is of the solved problem alone. DrawsAbove is Expected less Solved, which
-	// is what that problem does not see, and Beside names it.
-	DrawsAbove      domain.Decimal `json:"draws_above_solved"`
-	DrawsAboveShare domain.Decimal `json:"draws_above_solved_share"` // of Solved
-	Beside          []Beside       `json:"beside_the_gap"`
-	Tornado         []Swing        `json:"tornado"`
-	Histogram       []Bin          `json:"cost_distribution"`
-	Stacks          []Stack        `json:"load_duration,omitempty"`
-	Draws           string         `json:"draws_sha256"`
-	Notes           []string       `json:"notes,omitempty"`
+	// The gap is of the solved problem alone. TrialsAbove is Expected less Solved, which
+	// is what that problem does not see, and Unmodelled names it.
+	TrialsAbove      domain.Decimal `json:"trials_above_solved"`
+	TrialsAboveShare domain.Decimal `json:"trials_above_solved_share"` // of Solved
+	Unmodelled       []Unmodelled   `json:"unmodelled_drivers"`
+	Tornado          []Swing        `json:"tornado"`
+	Histogram        []Bin          `json:"cost_distribution"`
+	Stacks           []Stack        `json:"load_duration,omitempty"`
+	Trials           string         `json:"trials_sha256"`
+	Notes            []string       `json:"notes,omitempty"`
 }
 
 // Kept is a constraint and how often it is kept.
 type Kept struct {
 	Constraint string         `json:"constraint"`
-	Share      domain.Decimal `json:"share_of_draws"`
+	Share      domain.Decimal `json:"share_of_trials"`
 }
 
 // Purchase is what an alternative buys.
@@ -118,7 +118,7 @@ type Purchase struct {
 	Pool       string          `json:"pool"`
 	Units      int             `json:"units"`
 	Term       domain.Interval `json:"term"`
-	// Upfront and Hourly are nominal, of all units, at their mean over the draws where
+	// Upfront and Hourly are nominal, of all units, at their mean over the trials where
 	// they are uncertain; Cost is within the horizon, discounted and after salvage.
 	Upfront    domain.Decimal `json:"upfront"`
 	Hourly     domain.Decimal `json:"hourly"`
@@ -131,28 +131,28 @@ type Purchase struct {
 // SetEntry is one of the scenarios that purchases are solved over.
 type SetEntry struct {
 	ID     string `json:"id"`
-	Weight int    `json:"weight"` // draws that it stands for
+	Weight int    `json:"weight"` // trials that it stands for
 	// Demand is how many unit-hours are wanted in it.
 	Demand domain.Decimal `json:"demand_unit_hours"`
 }
 
-// Beside is something that the draws have otherwise than the problem for which
+// Unmodelled is something that the trials have otherwise than the problem for which
 // purchases are solved, and how that one has it.
-type Beside struct {
+type Unmodelled struct {
 	Driver string `json:"driver"`
 	Solved How    `json:"solved"`
 }
 
-// How a problem has what draws vary.
+// How a problem has what trials vary.
 type How string
 
 // The ways in which it does, and "at its p25" and "at its p5" of a quota, where those
-// purchases cost less in the draws than the ones for its mean.
+// purchases cost less in the trials than the ones for its mean.
 const (
 	AtItsMean How = "at its mean"
-	LeftOut   How = "left out"
+	Excluded  How = "left out"
 	NeverLate How = "never late" // beyond the median
-	// InExpectation is how it keeps budgets and limits; draws serve as is cheapest.
+	// InExpectation is how it keeps budgets and limits; trials serve as is cheapest.
 	InExpectation How = "kept in expectation"
 )
 
@@ -169,14 +169,14 @@ type Swing struct {
 	HighCost domain.Decimal `json:"p95_cost"`
 }
 
-// Bin is a part of the draws by cost: From ≤ cost < To, the last with its end.
+// Bin is a part of the trials by cost: From ≤ cost < To, the last with its end.
 type Bin struct {
-	From  domain.Decimal `json:"from"`
-	To    domain.Decimal `json:"to"`
-	Draws int            `json:"draws"`
+	From   domain.Decimal `json:"from"`
+	To     domain.Decimal `json:"to"`
+	Trials int            `json:"trials"`
 }
 
-// Difference compares an alternative with the first, draw by draw.
+// Difference compares an alternative with the first, trial by trial.
 type Difference struct {
 	Alternative string            `json:"alternative"`
 	From        string            `json:"from"`
@@ -185,7 +185,7 @@ type Difference struct {
 	P5          domain.Decimal    `json:"p5"`
 	P50         domain.Decimal    `json:"p50"`
 	P95         domain.Decimal    `json:"p95"`
-	Cheaper     domain.Decimal    `json:"cheaper_share_of_draws"`
+	Cheaper     domain.Decimal    `json:"cheaper_share_of_trials"`
 }
 
 // BreakEven says from which utilization on an offer costs less than on-demand: over
@@ -218,9 +218,9 @@ func (r *Result) name() error {
 	return err
 }
 
-// DrawRow is what a draw comes to, for a table of them.
-type DrawRow struct {
-	Draw     int            `json:"draw"`
+// TrialRow is what a trial comes to, for a table of them.
+type TrialRow struct {
+	Trial    int            `json:"trial"`
 	Cost     domain.Decimal `json:"cost"`
 	Penalty  domain.Decimal `json:"shortage_penalty"`
 	Stranded domain.Decimal `json:"stranded_cost"`
@@ -228,15 +228,15 @@ type DrawRow struct {
 	Spot     domain.Decimal `json:"spot_unit_hours"`
 }
 
-// DrawsOf returns the draws of an alternative, by index. A result that was read
+// TrialsOf returns the trials of an alternative, by index. A result that was read
 // back from its document has none.
-func (r *Result) DrawsOf(alternative int) []DrawRow {
-	if alternative >= len(r.draws) {
+func (r *Result) TrialsOf(alternative int) []TrialRow {
+	if alternative >= len(r.trials) {
 		return nil
 	}
-	out := make([]DrawRow, len(r.draws[alternative]))
-	for i, o := range r.draws[alternative] {
-		out[i] = DrawRow{i, money(o.cost), money(o.penalty), money(o.stranded), units(o.unserved), units(o.spot)}
+	out := make([]TrialRow, len(r.trials[alternative]))
+	for i, o := range r.trials[alternative] {
+		out[i] = TrialRow{i, money(o.cost), money(o.penalty), money(o.stranded), units(o.unserved), units(o.spot)}
 	}
 	return out
 }

@@ -39,9 +39,9 @@ type Input struct {
 	// of what terms cost beyond the horizon; see [instance.EndOfHorizon]. With nil an
 	// answer has what the same purchases cost then, and not the best ones.
 	EndOfHorizon func(context.Context, *instance.Instance, *instance.Answer) error
-	// Workers is how many draws are evaluated at once; 0 is one.
+	// Workers is how many trials are evaluated at once; 0 is one.
 	Workers int
-	// Progress, if not nil, is told how many draws of how many are evaluated.
+	// Progress, if not nil, is told how many trials of how many are evaluated.
 	Progress func(done, of int64)
 }
 
@@ -65,7 +65,7 @@ func Run(ctx context.Context, in *Input) (*Result, error) {
 	asked := s
 	asked.Base.Position = ""
 	r.Scenario = &asked
-	k := &composer{ctx: ctx, s: &s, view: in.View, at: in.At, given: in.Instance, known: map[string]*course{}}
+	k := &composer{ctx: ctx, s: &s, view: in.View, at: in.At, given: in.Instance, known: map[string]*composed{}}
 	var done atomic.Int64
 	progress := func() {
 		n := done.Add(1)
@@ -77,7 +77,7 @@ func Run(ctx context.Context, in *Input) (*Result, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		c, err := k.course(&s.Alternatives[i])
+		c, err := k.compose(&s.Alternatives[i])
 		if err != nil {
 			return nil, fmt.Errorf("alternative %q: %w", s.Alternatives[i].Name, err)
 		}
@@ -88,7 +88,7 @@ func Run(ctx context.Context, in *Input) (*Result, error) {
 		}
 		r.AnnualRate, r.Salvage = &c.in.AnnualRate, &c.in.Salvage
 		r.Currency, r.Horizon = c.in.Currency, domain.Interval{From: e.spans[0].From, To: e.spans[len(e.spans)-1].To}
-		r.Alternatives, r.draws, r.in = append(r.Alternatives, *out), append(r.draws, e.outcomes), append(r.in, e.solved)
+		r.Alternatives, r.trials, r.in = append(r.Alternatives, *out), append(r.trials, e.outcomes), append(r.in, e.solved)
 		r.drivers(e)
 		if slices.Contains(s.Report, "break_even") {
 			r.breakEven(e)
@@ -100,20 +100,20 @@ func Run(ctx context.Context, in *Input) (*Result, error) {
 		}
 	}
 	r.BreakEven = cheapest(r.BreakEven)
-	for i := 1; i < len(r.draws); i++ {
+	for i := 1; i < len(r.trials); i++ {
 		r.Differences = append(r.Differences, difference(r, i))
 	}
 	return r, r.name()
 }
 
-// experiment is the draws of a course.
+// experiment is the trials of an alternative.
 type experiment struct {
 	in       *Input
 	s        *Scenario
-	c        *course
+	c        *composed
 	spans    []domain.Interval
 	progress func()
-	// asked is the problem that the draws are reduced to, solved the same where
+	// asked is the problem that the trials are reduced to, solved the same where
 	// something may be bought.
 	asked, solved *instance.Instance
 	quotas        How // uncertain ones are in it
@@ -135,14 +135,14 @@ func (e *experiment) run(ctx context.Context) (*Outcome, error) {
 	if err := e.m.bought(e.asked, c.answer); err != nil {
 		return nil, err
 	}
-	if err := e.draw(ctx); err != nil {
+	if err := e.trials(ctx); err != nil {
 		return nil, err
 	}
 	e.sum(out)
 	if len(out.Solvers) > 0 {
-		out.DrawsAbove, out.Beside = out.Expected.Sub(out.Solved), e.beside()
+		out.TrialsAbove, out.Unmodelled = out.Expected.Sub(out.Solved), e.unmodelled()
 		if out.Solved.IsPositive() {
-			out.DrawsAboveShare = out.DrawsAbove.DivRound(out.Solved, 6)
+			out.TrialsAboveShare = out.TrialsAbove.DivRound(out.Solved, 6)
 		}
 	}
 	if err := e.tornado(ctx, out); err != nil {
@@ -151,16 +151,16 @@ func (e *experiment) run(ctx context.Context) (*Outcome, error) {
 	out.Notes = c.notes
 	for i := range c.in.Budgets {
 		if len(out.Solvers) > 0 {
-			out.Notes = append(out.Notes, fmt.Sprintf("budget %q is kept in expectation over the weighted scenarios; a draw of more demand may exceed it, and draws are not judged by it", c.in.Budgets[i].ID))
+			out.Notes = append(out.Notes, fmt.Sprintf("budget %q is kept in expectation over the weighted scenarios; a trial of more demand may exceed it, and trials are not judged by it", c.in.Budgets[i].ID))
 		}
 	}
 	return out, nil
 }
 
-// beside names what the draws vary and the solved problem does not, and what that one
+// unmodelled names what the trials vary and the solved problem does not, and what that one
 // keeps and they do not.
-func (e *experiment) beside() []Beside {
-	out := []Beside{}
+func (e *experiment) unmodelled() []Unmodelled {
+	out := []Unmodelled{}
 	varies := func(of ...int) bool {
 		return slices.ContainsFunc(of, func(i int) bool { return i >= 0 && !e.c.certain(i) })
 	}
@@ -168,51 +168,51 @@ func (e *experiment) beside() []Beside {
 		l := &e.c.levers[i]
 		switch l.kind {
 		case ProviderOutage, Maintenance:
-			out = append(out, Beside{l.name, LeftOut})
+			out = append(out, Unmodelled{l.name, Excluded})
 		case LeadTime:
 			if len(l.offers) > 0 && varies(l.value) {
-				out = append(out, Beside{l.name, NeverLate})
+				out = append(out, Unmodelled{l.name, NeverLate})
 			}
 		case NewOffer:
 			if len(l.offers) > 0 && varies(l.value, l.second) {
-				out = append(out, Beside{l.name, AtItsMean})
+				out = append(out, Unmodelled{l.name, AtItsMean})
 			}
 			if len(l.offers) > 0 && varies(l.third) {
-				out = append(out, Beside{l.name, NeverLate})
+				out = append(out, Unmodelled{l.name, NeverLate})
 			}
 		case SpotInterruption:
 			if varies(l.value, l.second) {
-				out = append(out, Beside{l.name, AtItsMean})
+				out = append(out, Unmodelled{l.name, AtItsMean})
 			}
 		case PriceChange, Renewal, FXChange:
 			if len(l.pools)+len(l.offers)+len(l.held) > 0 && varies(l.value, l.happens) {
-				out = append(out, Beside{l.name, AtItsMean})
+				out = append(out, Unmodelled{l.name, AtItsMean})
 			}
 		case QuotaChange:
 			if len(l.quotas) > 0 && varies(l.value, l.happens) {
-				out = append(out, Beside{l.name, e.quotas})
+				out = append(out, Unmodelled{l.name, e.quotas})
 			}
 		}
 	}
 	if x := &e.s.Constraints; x.MaxUnserved != nil || x.MaxSpotShare != nil || len(x.Budgets) > 0 {
-		out = append(out, Beside{"constraints", InExpectation})
+		out = append(out, Unmodelled{"constraints", InExpectation})
 	}
 	return out
 }
 
-// values are those of a draw.
-func (e *experiment) values(draw int) *values {
+// values are those of a trial.
+func (e *experiment) values(trial int) *values {
 	v := &values{
 		at: make([]domain.Decimal, len(e.c.vars.list)),
 		outages: func(l *lever, mean float64) int {
-			return int(poisson(min(float64(maxPoisson), mean), uniform(e.s.Seed, l.name+" count", draw)))
+			return int(poisson(min(float64(maxPoisson), mean), uniform(e.s.Seed, l.name+" count", trial)))
 		},
 		start: func(l *lever, k, _ int) float64 {
-			return uniform(e.s.Seed, fmt.Sprintf("%s start %d", l.name, k), draw)
+			return uniform(e.s.Seed, fmt.Sprintf("%s start %d", l.name, k), trial)
 		},
 	}
 	for i := range e.c.vars.list {
-		v.at[i] = e.valueAt(i, uniform(e.s.Seed, e.c.vars.list[i].name, draw))
+		v.at[i] = e.valueAt(i, uniform(e.s.Seed, e.c.vars.list[i].name, trial))
 	}
 	return v
 }
@@ -231,12 +231,12 @@ func (e *experiment) valueAt(i int, u float64) domain.Decimal {
 }
 
 // happening reports whether a variable is a probability.
-func (c *course) happening(i int) bool {
+func (c *composed) happening(i int) bool {
 	return slices.ContainsFunc(c.levers, func(l lever) bool { return l.happens == i })
 }
 
-// certain reports whether a variable is the same in every draw.
-func (c *course) certain(i int) bool {
+// certain reports whether a variable is the same in every trial.
+func (c *composed) certain(i int) bool {
 	n := c.vars.list[i].number
 	if c.happening(i) {
 		return n.P[0].IsZero() || n.P[0].Equal(decimal.NewFromInt(1))
@@ -272,8 +272,8 @@ func (e *experiment) typical(of point) *values {
 }
 
 // evaluators are as many as there are workers. What serves the hours of coupled pools
-// begins each draw with what served them in the world of all medians: whichever worker
-// evaluates a draw, it comes to the same.
+// begins each trial with what served them in the world of all medians: whichever worker
+// evaluates a trial, it comes to the same.
 func (e *experiment) evaluators(workers int) ([]*evaluator, error) {
 	first, err := newEvaluator(e.m)
 	if err != nil {
@@ -300,8 +300,8 @@ func (e *experiment) evaluators(workers int) ([]*evaluator, error) {
 	return out, nil
 }
 
-// each calls work for every draw, some at a time. Each worker has its own world.
-func (e *experiment) each(ctx context.Context, work func(draw int, w *world, v *evaluator) error) error {
+// each calls work for every trial, some at a time. Each worker has its own world.
+func (e *experiment) each(ctx context.Context, work func(trial int, w *world, v *evaluator) error) error {
 	workers := min(max(1, e.in.Workers), e.s.Runs)
 	errs := make([]error, workers)
 	evaluators, err := e.evaluators(workers)
@@ -314,15 +314,15 @@ func (e *experiment) each(ctx context.Context, work func(draw int, w *world, v *
 		wg.Go(func() {
 			w, v := e.c.newWorld(e.m), evaluators[k]
 			for ctx.Err() == nil {
-				draw := int(next.Add(1)) - 1
-				if draw >= e.s.Runs {
+				trial := int(next.Add(1)) - 1
+				if trial >= e.s.Runs {
 					return
 				}
-				if err := w.set(e.c, e.m, e.values(draw)); err != nil {
-					errs[k] = fmt.Errorf("draw %d: %w", draw, err)
+				if err := w.set(e.c, e.m, e.values(trial)); err != nil {
+					errs[k] = fmt.Errorf("trial %d: %w", trial, err)
 					return
 				}
-				if err := work(draw, w, v); err != nil {
+				if err := work(trial, w, v); err != nil {
 					errs[k] = err
 					return
 				}
@@ -336,13 +336,13 @@ func (e *experiment) each(ctx context.Context, work func(draw int, w *world, v *
 	return errors.Join(errs...)
 }
 
-// draw evaluates every draw.
-func (e *experiment) draw(ctx context.Context) error {
+// trials evaluates every trial.
+func (e *experiment) trials(ctx context.Context) error {
 	e.outcomes = make([]outcome, e.s.Runs)
-	return e.each(ctx, func(draw int, w *world, v *evaluator) error {
+	return e.each(ctx, func(trial int, w *world, v *evaluator) error {
 		var err error
-		if e.outcomes[draw], err = v.evaluate(w); err != nil {
-			return fmt.Errorf("draw %d: %w", draw, err)
+		if e.outcomes[trial], err = v.evaluate(w); err != nil {
+			return fmt.Errorf("trial %d: %w", trial, err)
 		}
 		e.progress()
 		return nil
@@ -363,7 +363,7 @@ var lowQuotas = []struct {
 	how How
 }{{0.25, "at its p25"}, {0.05, "at its p5"}}
 
-// problems are what purchases are solved for: the one that the draws are reduced
+// problems are what purchases are solved for: the one that the trials are reduced
 // to, and where quotas are uncertain that with lower ones. A scenario of an instance
 // has no quota of its own, and one at its mean hides that it may be less.
 func (e *experiment) problems(set *instance.Instance) ([]tried, error) {
@@ -400,16 +400,16 @@ func (e *experiment) problems(set *instance.Instance) ([]tried, error) {
 	return out, nil
 }
 
-// expect is what purchases cost in all draws together.
+// expect is what purchases cost in all trials together.
 func (e *experiment) expect(ctx context.Context, problem *instance.Instance, a *instance.Answer) (*big.Int, error) {
 	held := len(e.m.pays)
 	if err := e.m.bought(problem, a); err != nil {
 		return nil, err
 	}
 	costs := make([]int64, e.s.Runs)
-	err := e.each(ctx, func(draw int, w *world, v *evaluator) error {
+	err := e.each(ctx, func(trial int, w *world, v *evaluator) error {
 		o, err := v.evaluate(w)
-		costs[draw] = o.cost
+		costs[trial] = o.cost
 		return err
 	})
 	e.m.pays, e.m.cold = e.m.pays[:held], 0
@@ -421,7 +421,7 @@ func (e *experiment) expect(ctx context.Context, problem *instance.Instance, a *
 }
 
 // solve finds the purchases of each problem, and takes those that cost least in the
-// draws. The first must have an answer.
+// trials. The first must have an answer.
 func (e *experiment) solve(ctx context.Context, set *instance.Instance) (*instance.Answer, error) {
 	all, err := e.problems(set)
 	if err != nil {
@@ -452,7 +452,7 @@ func (e *experiment) solve(ctx context.Context, set *instance.Instance) (*instan
 	return best, nil
 }
 
-// decide finds what to buy: the draws are reduced to a few weighted scenarios,
+// decide finds what to buy: the trials are reduced to a few weighted scenarios,
 // and the purchases are the best for all of them together.
 func (e *experiment) decide(ctx context.Context, out *Outcome) error {
 	set, err := e.reduce(ctx)
@@ -503,7 +503,7 @@ func (e *experiment) decide(ctx context.Context, out *Outcome) error {
 	return nil
 }
 
-// sum describes the draws.
+// sum describes the trials.
 func (e *experiment) sum(out *Outcome) {
 	n := len(e.outcomes)
 	costs, stranded := make([]int64, n), make([]int64, n)
@@ -559,7 +559,7 @@ func (e *experiment) sum(out *Outcome) {
 	}
 	out.CVaR = bigMoney(worst.Quo(worst, big.NewInt(int64(tail))))
 	out.Histogram = histogram(costs)
-	out.Draws = hex.EncodeToString(hash.Sum(nil))
+	out.Trials = hex.EncodeToString(hash.Sum(nil))
 }
 
 // percentile is the least value that at least so many percent do not exceed.
@@ -602,7 +602,7 @@ func histogram(sorted []int64) []Bin {
 	for i := range out {
 		out[i].From, out[i].To = money(edge(i)), money(edge(i+1))
 		for at < len(sorted) && (sorted[at] < edge(i+1) || i == bins-1) {
-			out[i].Draws++
+			out[i].Trials++
 			at++
 		}
 	}
@@ -700,7 +700,7 @@ func (e *experiment) given(i int) (with point, given string) {
 	return with, given
 }
 
-// drivers adds the uncertain numbers of a course.
+// drivers adds the uncertain numbers of an alternative.
 func (r *Result) drivers(e *experiment) {
 	for i := range e.c.vars.list {
 		x := &e.c.vars.list[i]
@@ -719,17 +719,17 @@ func (r *Result) drivers(e *experiment) {
 		}
 		d := Driver{Name: name, Distribution: distribution, P5: e.valueAt(i, 0.05), P50: e.valueAt(i, 0.5), P95: e.valueAt(i, 0.95), Alternatives: []string{e.c.alt.Name}}
 		sum := decimal.Zero
-		for draw := range e.s.Runs {
-			sum = sum.Add(e.valueAt(i, uniform(e.s.Seed, name, draw)))
+		for trial := range e.s.Runs {
+			sum = sum.Add(e.valueAt(i, uniform(e.s.Seed, name, trial)))
 		}
 		d.Mean = sum.DivRound(decimal.NewFromInt(int64(e.s.Runs)), places)
 		r.Drivers = append(r.Drivers, d)
 	}
 }
 
-// difference compares an alternative with the first, draw by draw.
+// difference compares an alternative with the first, trial by trial.
 func difference(r *Result, i int) Difference {
-	base, other := r.draws[0], r.draws[i]
+	base, other := r.trials[0], r.trials[i]
 	diff := make([]int64, len(base))
 	cheaper := 0
 	for d := range base {

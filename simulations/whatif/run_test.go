@@ -22,7 +22,7 @@ func east(kind Kind, edit func(*Change)) Change {
 	return c
 }
 
-// With nothing uncertain a draw comes to what instances are evaluated to, to the
+// With nothing uncertain a trial comes to what instances are evaluated to, to the
 // cent: the same purchases, spot, on-demand, shortage and what is held.
 func TestDrawsEqualEvaluation(t *testing.T) {
 	view := house(t)
@@ -34,8 +34,8 @@ func TestDrawsEqualEvaluation(t *testing.T) {
 			east(QuotaChange, func(c *Change) { c.Provider, c.LimitGPUs, c.When = "aws", number(Fixed, "64"), at("2026-08-01") }),
 			east(PriceChange, func(c *Change) { c.Factor, c.When, c.OfferKind = number(Fixed, "0.9"), at("2026-09-01"), "on_demand" }),
 		}, alt))
-		k := &composer{ctx: t.Context(), s: r.Scenario, view: view, at: at("2026-06-01"), known: map[string]*course{}}
-		c, err := k.course(&r.Scenario.Alternatives[0])
+		k := &composer{ctx: t.Context(), s: r.Scenario, view: view, at: at("2026-06-01"), known: map[string]*composed{}}
+		c, err := k.compose(&r.Scenario.Alternatives[0])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,8 +81,8 @@ func ptr(s string) *domain.Decimal {
 	return &d
 }
 
-// Two alternatives that are the same differ by nothing in every draw, whatever is
-// uncertain, and a change that only one has draws nothing of the other anew.
+// Two alternatives that are the same differ by nothing in every trial, whatever is
+// uncertain, and a change that only one has trials nothing of the other anew.
 func TestCommonRandomNumbers(t *testing.T) {
 	changes := []Change{
 		east(DemandGrowth, func(c *Change) { c.Monthly = number(Triangular, "-0.02", "0.02", "0.1") }),
@@ -91,20 +91,20 @@ func TestCommonRandomNumbers(t *testing.T) {
 	}
 	own := []Change{east(EfficiencyChange, func(c *Change) { c.Factor = number(Triangular, "1", "1.2", "1.5") })}
 	r := answer(t, house(t), scenario(changes, Alternative{Name: "a"}, Alternative{Name: "b"}, Alternative{Name: "c", Changes: own}, Alternative{Name: "d", Buy: BuyNothing}))
-	if !slices.Equal(r.draws[0], r.draws[1]) {
+	if !slices.Equal(r.trials[0], r.trials[1]) {
 		t.Error("equal alternatives differ")
 	}
 	d := r.Differences[0]
 	if !d.Mean.IsZero() || !d.P5.IsZero() || !d.P95.IsZero() || !d.Interval[0].IsZero() || !d.Cheaper.IsZero() {
 		t.Errorf("equal alternatives differ: %+v", d)
 	}
-	if slices.Equal(r.draws[0], r.draws[2]) || slices.Equal(r.draws[0], r.draws[3]) {
+	if slices.Equal(r.trials[0], r.trials[2]) || slices.Equal(r.trials[0], r.trials[3]) {
 		t.Error("unequal alternatives do not differ")
 	}
-	// Demand of "d" is that of "a" in every draw: it buys otherwise.
-	for i := range r.draws[0] {
-		if r.draws[0][i].demand != r.draws[3][i].demand {
-			t.Fatalf("draw %d: demand %d and %d", i, r.draws[0][i].demand, r.draws[3][i].demand)
+	// Demand of "d" is that of "a" in every trial: it buys otherwise.
+	for i := range r.trials[0] {
+		if r.trials[0][i].demand != r.trials[3][i].demand {
+			t.Fatalf("trial %d: demand %d and %d", i, r.trials[0][i].demand, r.trials[3][i].demand)
 		}
 	}
 	for _, x := range r.Drivers {
@@ -163,7 +163,7 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// Cancelling ends a run between draws.
+// Cancelling ends a run between trials.
 func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := scenario([]Change{east(DemandGrowth, func(c *Change) { c.Monthly = number(Triangular, "0", "0.02", "0.05") })}, Alternative{Name: "a", Buy: BuyNothing})
@@ -176,7 +176,7 @@ func TestCancel(t *testing.T) {
 		}
 	}})
 	if !errors.Is(err, context.Canceled) || drawn > 11 {
-		t.Errorf("after %d draws: %v", drawn, err)
+		t.Errorf("after %d trials: %v", drawn, err)
 	}
 	cancel()
 	if _, err := Run(ctx, &Input{Scenario: s, View: house(t), At: at("2026-06-01"), Solve: solve, EndOfHorizon: endOfHorizon}); !errors.Is(err, context.Canceled) {
@@ -184,19 +184,19 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// compose returns the course of a change on the house, and the forked rows.
-func compose(t *testing.T, view projections.View, changes ...Change) *course {
+// compose returns the alternative of a change on the house, and the forked rows.
+func compose(t *testing.T, view projections.View, changes ...Change) *composed {
 	t.Helper()
 	s := scenario(changes)
-	k := &composer{ctx: t.Context(), s: s, view: view, at: at("2026-06-01"), known: map[string]*course{}}
-	c, err := k.course(&s.Alternatives[0])
+	k := &composer{ctx: t.Context(), s: s, view: view, at: at("2026-06-01"), known: map[string]*composed{}}
+	c, err := k.compose(&s.Alternatives[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// Each kind of change shows in the instance, in the forked rows, or in what a draw
+// Each kind of change shows in the instance, in the forked rows, or in what a trial
 // comes to; without it nothing is so.
 func TestEveryKindOfChange(t *testing.T) {
 	view := house(t)
@@ -205,8 +205,8 @@ func TestEveryKindOfChange(t *testing.T) {
 		return answer(t, view, scenario(changes, Alternative{Name: "x", Buy: BuyNothing})).Alternatives[0].Expected
 	}
 	base := cost()
-	pool := func(c *course) *instance.Pool { return &c.in.Pools[c.pool("east H100 SXM 80GB")] }
-	offer := func(c *course, id string) *instance.Offer {
+	pool := func(c *composed) *instance.Pool { return &c.in.Pools[c.pool("east H100 SXM 80GB")] }
+	offer := func(c *composed, id string) *instance.Offer {
 		i := slices.IndexFunc(c.in.Offers, func(o instance.Offer) bool { return strings.Contains(o.ID, id) && strings.HasPrefix(o.Pool, "east") })
 		if i < 0 {
 			return nil
@@ -480,7 +480,7 @@ func TestForkLeavesTheRowsAlone(t *testing.T) {
 	}
 }
 
-// A quota that may change is in each draw what it is with the change or without it,
+// A quota that may change is in each trial what it is with the change or without it,
 // whatever the probability and whenever it begins, and keeps what the log says of
 // later limits.
 func TestQuotaThatMayChange(t *testing.T) {
@@ -497,7 +497,7 @@ func TestQuotaThatMayChange(t *testing.T) {
 		c.Region = "west" // where the log has no quota
 		return c
 	}
-	draws := func(changes ...Change) *Result {
+	trials := func(changes ...Change) *Result {
 		return answer(t, view, scenario(changes, Alternative{Name: "x", Buy: BuyNothing, Without: []string{"spot"}}))
 	}
 	later := set("120", "2026-09-01", "")
@@ -510,23 +510,23 @@ func TestQuotaThatMayChange(t *testing.T) {
 		"unlikely, after another":  {[]Change{set("64", "2026-10-01", "0.3"), later}, []Change{later, set("64", "2026-10-01", "")}, []Change{later}},
 		"where there is none":      {[]Change{bare(set("64", "2026-06-01", "0.3"))}, []Change{bare(set("64", "2026-06-01", ""))}, nil},
 	} {
-		r := draws(c.maybe...)
-		with, without := draws(c.with...).draws[0][0], draws(c.without...).draws[0][0]
+		r := trials(c.maybe...)
+		with, without := trials(c.with...).trials[0][0], trials(c.without...).trials[0][0]
 		if with.cost <= without.cost {
 			t.Fatalf("%s: with the change %d, without %d: the case is too easy", name, with.cost, without.cost)
 		}
 		changed := int64(0)
-		for i, o := range r.draws[0] {
+		for i, o := range r.trials[0] {
 			switch o {
 			case with:
 				changed++
 			case without:
 			default:
-				t.Fatalf("%s: draw %d costs %d, with the change %d and without %d", name, i, o.cost, with.cost, without.cost)
+				t.Fatalf("%s: trial %d costs %d, with the change %d and without %d", name, i, o.cost, with.cost, without.cost)
 			}
 		}
 		if share := r.Drivers[0].Mean.Mul(decimal.NewFromInt(int64(r.Runs))); !share.Equal(decimal.NewFromInt(changed)) || changed == 0 {
-			t.Errorf("%s: it changes in %d draws of %d, the driver says in %s", name, changed, r.Runs, share)
+			t.Errorf("%s: it changes in %d trials of %d, the driver says in %s", name, changed, r.Runs, share)
 		}
 	}
 }

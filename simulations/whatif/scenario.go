@@ -19,7 +19,7 @@ type Scenario struct {
 	Base     Base   `json:"base"`
 	// Months is the horizon, from the first of the month at or after Base.At.
 	Months int `json:"horizon_months"`
-	// Seed names the random numbers, Runs is how many draws there are, and Set to
+	// Seed names the random numbers, Runs is how many trials there are, and Set to
 	// how many weighted scenarios they are reduced to buy for.
 	Seed uint64 `json:"seed"`
 	Runs int    `json:"runs"`
@@ -43,7 +43,7 @@ type Base struct {
 	Instance string `json:"instance,omitempty"`
 }
 
-// Alternative is a course of action. It has the scenario's changes and its own.
+// Alternative is an alternative of action. It has the scenario's changes and its own.
 type Alternative struct {
 	Name    string   `json:"name"`
 	Changes []Change `json:"changes,omitempty"`
@@ -57,9 +57,9 @@ type Alternative struct {
 	PaymentOptions []string `json:"payment_options,omitempty"`
 	// SpotShare is the share of demand that may run on spot, by policy; nil: as the
 	// log has it.
-	SpotShare *domain.Decimal   `json:"spot_share,omitempty"`
-	Posture   *instance.Posture `json:"posture,omitempty"`
-	Spill     []instance.Spill  `json:"spill,omitempty"`
+	SpotShare *domain.Decimal     `json:"spot_share,omitempty"`
+	Posture   *instance.Posture   `json:"posture,omitempty"`
+	Overflow  []instance.Overflow `json:"overflow,omitempty"`
 }
 
 // What an alternative buys.
@@ -95,7 +95,7 @@ func PaymentOption(o *instance.Offer) string {
 
 // Constraints bind the purchases of every alternative, in expectation over the
 // weighted scenarios: one of more demand may exceed them. MaxUnserved and
-// MaxSpotShare are also judged draw by draw; budgets are not.
+// MaxSpotShare are also judged trial by trial; budgets are not.
 type Constraints struct {
 	MaxUnserved  *domain.Decimal   `json:"max_unserved_share,omitempty"`
 	MaxSpotShare *domain.Decimal   `json:"max_spot_share,omitempty"`
@@ -191,5 +191,5 @@ type Change struct {
 
 // Reports lists what a scenario may ask for.
 func Reports() []string {
-	return []string{"cost_distribution", "load_duration", "break_even", "tornado", "draws", "purchases"}
+	return []string{"cost_distribution", "load_duration", "break_even", "tornado", "trials", "purchases"}
 }

@@ -399,7 +399,7 @@ func (s *supposer) buy(c *Change) error {
 	if err != nil {
 		return err
 	}
-	ev.Sponsors = []domain.Share{{Workspace: workspace, Share: decimal.NewFromInt(1)}}
+	ev.Owners = []domain.Share{{Workspace: workspace, Share: decimal.NewFromInt(1)}}
 	return s.append(domain.Envelope{Time: s.at, Subject: c.Commitment, Workspace: workspace, Event: ev})
 }
 
@@ -454,7 +454,7 @@ func (s *supposer) renew(c *Change) error {
 	return s.append(env)
 }
 
-// limit sets a supplier's quota. One that may stay as it is is not set: draws in
+// limit sets a supplier's quota. One that may stay as it is is not set: trials in
 // which it changes have the new limit, and the others every step of the old one.
 func (s *supposer) limit(c *Change) error {
 	a, err := registry.NewAuthority(s.fork.Rows())

@@ -12,7 +12,7 @@ import (
 	"quartermaster/domain/reliability"
 )
 
-// world is how things go in one draw of a course. Factors are in millionths.
+// world is how things go in one trial of an alternative. Factors are in millionths.
 type world struct {
 	factor, added  []int64            // demand, by pool and epoch: times, and whole units more
 	buffer         []*instance.Buffer // of each pool: what its spare units are for; nil: none
@@ -52,7 +52,7 @@ type window struct {
 	whole    bool // all of it, and spot and on-demand with it
 }
 
-func (c *course) newWorld(m *compiled) *world {
+func (c *composed) newWorld(m *compiled) *world {
 	n, pools := len(m.pools)*len(m.spans), len(m.pools)
 	return &world{
 		factor: make([]int64, n), added: make([]int64, n), buffer: make([]*instance.Buffer, pools), spare: make([]*reliability.Buffer, pools), spareFor: make([]spares, pools),
@@ -75,7 +75,7 @@ func ratio(a, b domain.Decimal) int64 {
 	return scaled(a.DivRound(b, 12))
 }
 
-// values are the numbers of a course in one draw, and what has no distribution of
+// values are the numbers of an alternative in one trial, and what has no distribution of
 // its own: how often something happens, and when it begins.
 type values struct {
 	at []domain.Decimal // by variable
@@ -85,7 +85,7 @@ type values struct {
 	start   func(l *lever, k, n int) float64
 }
 
-// occurs reports whether a lever's change happens in a draw.
+// occurs reports whether a lever's change happens in a trial.
 func (v *values) occurs(l *lever) bool { return l.happens < 0 || v.at[l.happens].IsPositive() }
 
 func (v *values) get(i int) domain.Decimal {
@@ -96,8 +96,8 @@ func (v *values) get(i int) domain.Decimal {
 }
 
 // set makes a world of values. What a change did to the instance at its median is
-// undone by what it does in the draw.
-func (w *world) set(c *course, m *compiled, v *values) error {
+// undone by what it does in the trial.
+func (w *world) set(c *composed, m *compiled, v *values) error {
 	for _, of := range [][]int64{w.factor, w.onDemand, w.spot} {
 		fill(of, one)
 	}
@@ -195,7 +195,7 @@ func (w *world) times(of []int64, pools []int, from, to int, by int64) {
 	}
 }
 
-func (w *world) pull(c *course, m *compiled, l *lever, v *values) error {
+func (w *world) pull(c *composed, m *compiled, l *lever, v *values) error {
 	occurs := v.occurs(l)
 	value := v.get(l.value)
 	switch l.kind {
@@ -297,7 +297,7 @@ func (w *world) pull(c *course, m *compiled, l *lever, v *values) error {
 }
 
 // number returns a variable's number, nil where there is none.
-func (c *course) number(i int) *Number {
+func (c *composed) number(i int) *Number {
 	if i < 0 {
 		return nil
 	}
@@ -330,7 +330,7 @@ func (w *world) grow(l *lever, value domain.Decimal) error {
 }
 
 // reprice multiplies prices by what was drawn over what the instance has.
-func (w *world) reprice(c *course, l *lever, v *values, occurs bool) {
+func (w *world) reprice(c *composed, l *lever, v *values, occurs bool) {
 	n := c.number(l.value)
 	drawn, has := v.get(l.value), n.Median()
 	if l.happens >= 0 && l.times {

@@ -1,15 +1,15 @@
-// Package baseline holds the courses that a plan is compared with: what is done
+// Package baseline holds the baselines that a plan is compared with: what is done
 // without a plan. Each is a rule that anybody can follow, stated exactly.
 //
 // A rule sees what was observed before the horizon and what is for sale, with the
 // prices and holdings of the pool. It never sees demand of the horizon, nor its
-// scenarios: a course would be the same whatever they were. What a course costs,
-// [Course.Evaluate] says.
+// scenarios: a baseline would be the same whatever they were. What a baseline costs,
+// [Baseline.Evaluate] says.
 //
 // What a rule weighs is what a start costs against what it saves within the horizon.
 // So a pool is to be given at prices pro rata, each start at the share of its cost
 // that falls within the horizon: else a term that reaches beyond would have a cost
-// beyond set against a saving that is cut off. What the course then comes to under
+// beyond set against a saving that is cut off. What the baseline then comes to under
 // another rule for the end of the horizon, the pool at that rule says.
 //
 // Rules that buy take offers as they are sold: from the first epoch in which one
@@ -28,13 +28,13 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// Rule is how a course is chosen.
+// Rule is how a baseline is chosen.
 type Rule string
 
 const (
-	// Current goes on without deciding anything: nothing is bought, and what is
+	// BuyNothing goes on without deciding anything: nothing is bought, and what is
 	// held ends when it ends.
-	Current Rule = "current"
+	BuyNothing Rule = "buy_nothing"
 	// OnDemand serves everything on demand, as far as the quota goes: as if nothing
 	// were held, bought or run on spot.
 	OnDemand Rule = "on_demand"
@@ -65,8 +65,8 @@ const (
 	Peak Rule = "peak"
 )
 
-// Course is what a rule does.
-type Course struct {
+// Baseline is what a rule does.
+type Baseline struct {
 	Rule      Rule
 	Days      int // that the rule looked back over; 0: none
 	Hours     int // observed in them
@@ -76,23 +76,23 @@ type Course struct {
 	Purchases []procurement.Purchase
 }
 
-// Name tells courses apart.
-func (c *Course) Name() string {
+// Name tells baselines apart.
+func (c *Baseline) Name() string {
 	if c.Days == 0 {
 		return string(c.Rule)
 	}
 	return fmt.Sprintf("%s_%dd", c.Rule, c.Days)
 }
 
-// Evaluate says what a course of a pool costs. Another pool may stand for what
+// Evaluate says what a baseline of a pool costs. Another pool may stand for what
 // happened then, as long as it sells the same.
-func (c *Course) Evaluate(p *procurement.Pool) (*procurement.Evaluation, error) {
+func (c *Baseline) Evaluate(p *procurement.Pool) (*procurement.Evaluation, error) {
 	if c.Rule == OnDemand {
 		p = bare(p)
 	}
 	ev, err := procurement.Evaluate(p, c.Purchases)
 	if err != nil {
-		return nil, fmt.Errorf("evaluate course %s: %w", c.Name(), err)
+		return nil, fmt.Errorf("evaluate baseline %s: %w", c.Name(), err)
 	}
 	return ev, nil
 }
@@ -103,19 +103,19 @@ func bare(p *procurement.Pool) *procurement.Pool {
 	q.Epochs = slices.Clone(p.Epochs)
 	for m := range q.Epochs {
 		e := &q.Epochs[m]
-		e.Spot, e.HeldGuaranteed, e.HeldPriceOnly = -1, 0, 0
+		e.Spot, e.HeldGuaranteed, e.HeldDiscountOnly = -1, 0, 0
 	}
 	return &q
 }
 
-// All returns the courses of a valid pool, always in the same order: current,
+// All returns the baselines of a valid pool, always in the same order: buy_nothing,
 // on demand, lookback of 7, 30 and 60 days, ladder and peak of 60 days.
 //
 // past is units by the hour, the last one that before the horizon; negative: not
 // observed. Rules look at observed hours alone, and buy nothing if there are none.
-func All(p *procurement.Pool, past []int) []Course {
-	out := []Course{
-		{Rule: Current, Offer: -1},
+func All(p *procurement.Pool, past []int) []Baseline {
+	out := []Baseline{
+		{Rule: BuyNothing, Offer: -1},
 		{Rule: OnDemand, Offer: -1},
 	}
 	for _, days := range []int{7, 30, 60} {
@@ -135,10 +135,10 @@ func window(past []int, days int) []int {
 	return hours
 }
 
-// LookBack is the course of rule [Lookback]. It takes the best of all offers.
-func LookBack(p *procurement.Pool, past []int, days int) Course {
+// LookBack is the baseline of rule [Lookback]. It takes the best of all offers.
+func LookBack(p *procurement.Pool, past []int, days int) Baseline {
 	hours := window(past, days)
-	c := Course{Rule: Lookback, Days: days, Hours: len(hours), Offer: -1}
+	c := Baseline{Rule: Lookback, Days: days, Hours: len(hours), Offer: -1}
 	var most *big.Rat
 	for i := range p.Offers {
 		units, saving := best(p, i, hours)
@@ -223,7 +223,7 @@ func onDemandUsage(e *procurement.Epoch, units int) int {
 	if e.Spot >= 0 && e.Spot < e.OnDemand {
 		spot = units * e.SpotPermille / 1000
 	}
-	return units - spot - e.HeldGuaranteed - e.HeldPriceOnly
+	return units - spot - e.HeldGuaranteed - e.HeldDiscountOnly
 }
 
 func product(a, b int64) *big.Int { return new(big.Int).Mul(big.NewInt(a), big.NewInt(b)) }
@@ -252,9 +252,9 @@ func again(p *procurement.Pool, offer, from, units int) (out []procurement.Purch
 	return out
 }
 
-// Ladders is the course of rule [Ladder], in so many parts, or as many as the
+// Ladders is the baseline of rule [Ladder], in so many parts, or as many as the
 // term has epochs.
-func Ladders(p *procurement.Pool, past []int, days, parts int) Course {
+func Ladders(p *procurement.Pool, past []int, days, parts int) Baseline {
 	c := LookBack(p, past, days)
 	c.Rule, c.Purchases = Ladder, nil
 	if c.Offer < 0 {
@@ -285,10 +285,10 @@ func Ladders(p *procurement.Pool, past []int, days, parts int) Course {
 	return c
 }
 
-// PeakReserved is the course of rule [Peak].
-func PeakReserved(p *procurement.Pool, past []int, days int) Course {
+// PeakReserved is the baseline of rule [Peak].
+func PeakReserved(p *procurement.Pool, past []int, days int) Baseline {
 	hours := window(past, days)
-	c := Course{Rule: Peak, Days: days, Hours: len(hours), Offer: -1}
+	c := Baseline{Rule: Peak, Days: days, Hours: len(hours), Offer: -1}
 	if len(hours) == 0 {
 		return c
 	}
@@ -298,7 +298,7 @@ func PeakReserved(p *procurement.Pool, past []int, days int) Course {
 	for m := range p.Epochs {
 		covered[m] = p.Epochs[m].HeldGuaranteed
 		if !guaranteed {
-			covered[m] += p.Epochs[m].HeldPriceOnly
+			covered[m] += p.Epochs[m].HeldDiscountOnly
 		}
 	}
 	for m := range p.Epochs {

@@ -38,11 +38,11 @@ func offer(id string, guaranteed bool, term, first, epochs int, each procurement
 	return o
 }
 
-func show(c baseline.Course) string {
+func show(c baseline.Baseline) string {
 	return fmt.Sprintf("%s: %d hours, offer %d, %d units, %v", c.Name(), c.Hours, c.Offer, c.Units, c.Purchases)
 }
 
-func want(t *testing.T, c baseline.Course, want string) {
+func want(t *testing.T, c baseline.Baseline, want string) {
 	t.Helper()
 	if got := show(c); got != want {
 		t.Errorf("\n%s\nwant\n%s", got, want)
@@ -58,9 +58,9 @@ func TestLookBackByHand(t *testing.T) {
 	want(t, baseline.LookBack(p, past, 7), "lookback_7d: 24 hours, offer 0, 5 units, [{0 1 5} {0 3 5} {0 5 5}]")
 
 	// What is held at the start covers 3 of each hour: 5, 2 and 0 are left.
-	p.Epochs[1].HeldGuaranteed, p.Epochs[1].HeldPriceOnly = 1, 2
+	p.Epochs[1].HeldGuaranteed, p.Epochs[1].HeldDiscountOnly = 1, 2
 	want(t, baseline.LookBack(p, past, 7), "lookback_7d: 24 hours, offer 0, 2 units, [{0 1 2} {0 3 2} {0 5 2}]")
-	p.Epochs[1].HeldGuaranteed, p.Epochs[1].HeldPriceOnly = 0, 0
+	p.Epochs[1].HeldGuaranteed, p.Epochs[1].HeldDiscountOnly = 0, 0
 
 	// Spot at 40 carries half of each hour, rounded down: 4, 3 and 1 are left. At 100
 	// it is not cheaper and carries none.
@@ -88,7 +88,7 @@ func TestLookBackByHand(t *testing.T) {
 }
 
 // lookBackOf has one offer to choose.
-func lookBackOf(p *procurement.Pool, past []int, days, offer int) baseline.Course {
+func lookBackOf(p *procurement.Pool, past []int, days, offer int) baseline.Baseline {
 	only := *p
 	only.Offers = p.Offers[offer : offer+1]
 	return baseline.LookBack(&only, past, days)
@@ -144,8 +144,8 @@ func TestPeakByHand(t *testing.T) {
 	for i := range cheap.Starts {
 		cheap.Starts[i].Max = 3
 	}
-	p := pool(4, dear, offer("price-only", false, 1, 0, 4, 1), cheap)
-	p.Epochs[0].HeldGuaranteed, p.Epochs[1].HeldGuaranteed, p.Epochs[1].HeldPriceOnly = 4, 4, 9
+	p := pool(4, dear, offer("discount-only", false, 1, 0, 4, 1), cheap)
+	p.Epochs[0].HeldGuaranteed, p.Epochs[1].HeldGuaranteed, p.Epochs[1].HeldDiscountOnly = 4, 4, 9
 	past := []int{100, 3, 9, -1, 5}
 	past = append(slices.Repeat([]int{1}, 60*24-4), past[1:]...)
 	// Epoch 1: 5 are missing, 3 cheap and 2 dear, to epochs 2 and 3. Epoch 2: 4 more,
@@ -191,7 +191,7 @@ func drawn(t *rapid.T) (*procurement.Pool, []int) {
 		e := &p.Epochs[m]
 		e.OnDemand, e.Spot = procurement.Nano(n(-1, 100, "on-demand")), procurement.Nano(n(-1, 100, "spot"))
 		e.SpotPermille, e.Quota = n(0, 4, "permille")*250, n(none, 12, "quota")
-		e.HeldGuaranteed, e.HeldPriceOnly = n(0, 3, "held"), n(0, 3, "held price-only")
+		e.HeldGuaranteed, e.HeldDiscountOnly = n(0, 3, "held"), n(0, 3, "held discount-only")
 		e.Demand = []procurement.Step{{Units: n(1, 9, "units"), Hours: 10}}
 	}
 	for i := range n(0, 4, "offers") {
@@ -232,7 +232,7 @@ func TestBestLevelByForce(t *testing.T) {
 				if 0 <= first.Spot && first.Spot < first.OnDemand {
 					spot = u * first.SpotPermille / 1000
 				}
-				e := procurement.Epoch{Demand: []procurement.Step{{Units: max(0, u-spot), Hours: 1}}, OnDemand: procurement.Nano(onDemand), Spot: -1, Shortage: procurement.Nano(onDemand), Quota: none, HeldGuaranteed: first.HeldGuaranteed + first.HeldPriceOnly + units}
+				e := procurement.Epoch{Demand: []procurement.Step{{Units: max(0, u-spot), Hours: 1}}, OnDemand: procurement.Nano(onDemand), Spot: -1, Shortage: procurement.Nano(onDemand), Quota: none, HeldGuaranteed: first.HeldGuaranteed + first.HeldDiscountOnly + units}
 				ev, err := procurement.Evaluate(&procurement.Pool{Epochs: []procurement.Epoch{e}}, nil)
 				if err != nil {
 					t.Fatal(err)
@@ -284,18 +284,18 @@ func TestBestLevelByForce(t *testing.T) {
 	})
 }
 
-// Every course can be bought, costs no less than the best plan, and does not
+// Every baseline can be bought, costs no less than the best plan, and does not
 // depend on what the horizon holds.
-func TestCourses(t *testing.T) {
+func TestBaselines(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, past := drawn(t)
-		courses := baseline.All(p, past)
+		baselines := baseline.All(p, past)
 		var names []string
 		s, err := procurement.Solve(p)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range courses {
+		for _, c := range baselines {
 			names = append(names, c.Name())
 			ev, err := c.Evaluate(p)
 			if err != nil {
@@ -305,8 +305,8 @@ func TestCourses(t *testing.T) {
 				t.Fatalf("%s costs %d, below the bound %d", c.Name(), ev.Cost, s.Bound)
 			}
 		}
-		if want := []string{"current", "on_demand", "lookback_7d", "lookback_30d", "lookback_60d", "ladder_60d", "peak_60d"}; !slices.Equal(names, want) {
-			t.Fatalf("courses %v", names)
+		if want := []string{"buy_nothing", "on_demand", "lookback_7d", "lookback_30d", "lookback_60d", "ladder_60d", "peak_60d"}; !slices.Equal(names, want) {
+			t.Fatalf("baselines %v", names)
 		}
 		for m := range p.Epochs {
 			e := &p.Epochs[m]
@@ -314,8 +314,8 @@ func TestCourses(t *testing.T) {
 			e.Cases = []procurement.Case{{Demand: []procurement.Step{{Units: 500, Hours: 3}}}, {SpotUnits: none}}
 		}
 		p.Weights = []int{1, 2}
-		if again := baseline.All(p, past); !reflect.DeepEqual(courses, again) {
-			t.Fatalf("with other demand\n%+v\ninstead of\n%+v", again, courses)
+		if again := baseline.All(p, past); !reflect.DeepEqual(baselines, again) {
+			t.Fatalf("with other demand\n%+v\ninstead of\n%+v", again, baselines)
 		}
 	})
 }

@@ -129,7 +129,7 @@ func sane(p *procurement.Pool) error {
 			}
 		}
 		if e.Shortage < max(0, e.OnDemand, e.Spot) || e.SpotPermille < 0 || e.SpotPermille > 1000 ||
-			e.Quota < procurement.Unlimited || e.HeldGuaranteed < 0 || e.HeldPriceOnly < 0 {
+			e.Quota < procurement.Unlimited || e.HeldGuaranteed < 0 || e.HeldDiscountOnly < 0 {
 			return fmt.Errorf("epoch %d: prices, share, quota or holdings are impossible", m)
 		}
 	}
@@ -193,7 +193,7 @@ func last(p *procurement.Pool, o procurement.Offer, epoch int) int {
 }
 
 // units is how many are bought that cover an epoch.
-type units struct{ guaranteed, priceOnly int }
+type units struct{ guaranteed, discountOnly int }
 
 // cost is what the purchases cover, and what they and serving beside them cost.
 func cost(p *procurement.Pool, purchases []procurement.Purchase) ([]units, *big.Int, error) {
@@ -222,13 +222,13 @@ func cost(p *procurement.Pool, purchases []procurement.Purchase) ([]units, *big.
 			if o.Guaranteed {
 				bought[m].guaranteed += b.Units
 			} else {
-				bought[m].priceOnly += b.Units
+				bought[m].discountOnly += b.Units
 			}
 		}
 	}
 	for m := range p.Epochs {
 		e := &p.Epochs[m]
-		sum.Add(sum, serve(e, newLoad(p, m), e.HeldGuaranteed+bought[m].guaranteed, e.HeldPriceOnly+bought[m].priceOnly))
+		sum.Add(sum, serve(e, newLoad(p, m), e.HeldGuaranteed+bought[m].guaranteed, e.HeldDiscountOnly+bought[m].discountOnly))
 	}
 	return bought, sum, nil
 }
@@ -238,7 +238,7 @@ func product(a, b int64) *big.Int { return new(big.Int).Mul(big.NewInt(a), big.N
 // serve is what an epoch costs. Each hour takes from the cheapest source first,
 // and what needs quota from what is left of it. That is best because only the
 // quota is shared, and every source that shares it takes one for a unit.
-func serve(e *procurement.Epoch, hours load, guaranteed, priceOnly int) *big.Int {
+func serve(e *procurement.Epoch, hours load, guaranteed, discountOnly int) *big.Int {
 	quota := e.Quota
 	switch {
 	case e.OnDemand < 0:
@@ -255,7 +255,7 @@ func serve(e *procurement.Epoch, hours load, guaranteed, priceOnly int) *big.Int
 			continue
 		}
 		room := quota // of on-demand
-		n := min(left, priceOnly, room)
+		n := min(left, discountOnly, room)
 		left, room = left-n, room-n
 		if spotLast {
 			n = min(left, room)
@@ -330,7 +330,7 @@ func before(prices []procurement.Nano) []*big.Int {
 // certificate's prices.
 //
 // Serving cost is the optimum of a linear program by its right-hand side, hence
-// convex in guaranteed and price-only units together, and so is the least over
+// convex in guaranteed and discount-only units together, and so is the least over
 // one of them in the other. What cannot serve the highest demand is never worth
 // a price, so both lie between none and that. The search begins at what is
 // bought: where nothing is lost, that is where the least lies.
@@ -339,14 +339,14 @@ func least(e *procurement.Epoch, hours load, cover, guarantee procurement.Nano, 
 	for _, hour := range hours {
 		top = max(top, hour.units)
 	}
-	most := top // price-only units
+	most := top // discount-only units
 	if guarantee == 0 {
 		most = 0 // a guaranteed unit serves whatever they do, for the same price
 	}
 	return lowest(top, bought.guaranteed, func(guaranteed int) *big.Int {
-		v := lowest(most, bought.priceOnly, func(priceOnly int) *big.Int {
-			v := serve(e, hours, e.HeldGuaranteed+guaranteed, e.HeldPriceOnly+priceOnly)
-			return v.Add(v, product(int64(cover), int64(priceOnly)))
+		v := lowest(most, bought.discountOnly, func(discountOnly int) *big.Int {
+			v := serve(e, hours, e.HeldGuaranteed+guaranteed, e.HeldDiscountOnly+discountOnly)
+			return v.Add(v, product(int64(cover), int64(discountOnly)))
 		})
 		v.Add(v, product(int64(cover), int64(guaranteed)))
 		return v.Add(v, product(int64(guarantee), int64(guaranteed)))

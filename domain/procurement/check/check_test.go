@@ -35,7 +35,7 @@ func pool(seed uint64) *procurement.Pool {
 		e := procurement.Epoch{
 			Demand:   drawn(),
 			OnDemand: procurement.Nano(n(40, 100)), Spot: procurement.Nano(n(-10, 120)), Shortage: procurement.Nano(n(120, 400)),
-			SpotPermille: n(0, 3) * 150, Quota: n(-1, units), HeldGuaranteed: n(0, units/4), HeldPriceOnly: n(0, units/4),
+			SpotPermille: n(0, 3) * 150, Quota: n(-1, units), HeldGuaranteed: n(0, units/4), HeldDiscountOnly: n(0, units/4),
 		}
 		if n(0, 9) == 0 {
 			e.OnDemand = -1

@@ -354,7 +354,7 @@ const (
 	interruptibleRow
 	firmRow
 	spotRow
-	priceOnlyRow
+	discountOnlyRow
 	quotaRow
 	spendRow
 	allRows
@@ -397,7 +397,7 @@ func (c *coupled) program(x *component, epoch int, pr *prices) *program {
 		}
 		firm := []int64{x.row(firmRow, i), -1}
 		none := new(big.Int)
-		add(none, none, 0, slices.Concat(firm, quota, []int64{x.row(priceOnlyRow, i), 1})...)
+		add(none, none, 0, slices.Concat(firm, quota, []int64{x.row(discountOnlyRow, i), 1})...)
 		add(pr.onDemand[n], nano(s.OnDemand), 0, slices.Concat(firm, quota)...)
 		if s.Spend >= 0 {
 			add(none, none, 0, slices.Concat(firm, quota, []int64{x.row(spendRow, slices.Index(x.spends, s.Spend)), int64(s.SpendPrice)})...)
@@ -432,7 +432,7 @@ func (c *coupled) right(x *component, epoch, k int, units []int) []*big.Int {
 	perUnit := int64(1)
 	for i, n := range x.pools {
 		out[x.row(firmRow, i)] = whole(c.guaranteed[epoch][n])
-		out[x.row(priceOnlyRow, i)] = whole(c.priceOnly[epoch][n])
+		out[x.row(discountOnlyRow, i)] = whole(c.discountOnly[epoch][n])
 		out[x.row(spotRow, i)] = enough
 		if spot := e.Cases[k].Spot[n]; spot != procurement.Unlimited {
 			out[x.row(spotRow, i)] = whole(int64(spot))

@@ -131,11 +131,11 @@ type coupled struct {
 	p *joint.Problem
 	s *joint.Solution
 	// By epoch, what is held and bought: units by pool, money an hour by spend.
-	guaranteed, priceOnly [][]int64
-	spends                [][]*big.Int
-	paid                  *big.Int // for purchases, times the weight
-	routes                [][]int  // by demand
-	worths                *worths
+	guaranteed, discountOnly [][]int64
+	spends                   [][]*big.Int
+	paid                     *big.Int // for purchases, times the weight
+	routes                   [][]int  // by demand
+	worths                   *worths
 }
 
 func whole(n int64) *big.Int { return big.NewInt(n) }
@@ -182,9 +182,9 @@ func (c *coupled) buy() error {
 		e := &p.Epochs[m]
 		g, o := make([]int64, len(p.Pools)), make([]int64, len(p.Pools))
 		for i, s := range e.Pools {
-			g[i], o[i] = int64(s.HeldGuaranteed), int64(s.HeldPriceOnly)
+			g[i], o[i] = int64(s.HeldGuaranteed), int64(s.HeldDiscountOnly)
 		}
-		c.guaranteed, c.priceOnly = append(c.guaranteed, g), append(c.priceOnly, o)
+		c.guaranteed, c.discountOnly = append(c.guaranteed, g), append(c.discountOnly, o)
 		spends := make([]*big.Int, len(p.Spends))
 		for i := range spends {
 			spends[i] = nano(e.Spends[i])
@@ -215,7 +215,7 @@ func (c *coupled) buy() error {
 				if v.Guaranteed {
 					c.guaranteed[m][v.Pool] += int64(n) * int64(v.Units)
 				} else {
-					c.priceOnly[m][v.Pool] += int64(n) * int64(v.Units)
+					c.discountOnly[m][v.Pool] += int64(n) * int64(v.Units)
 				}
 			}
 		}
@@ -448,7 +448,7 @@ func (c *coupled) alone(part *joint.Part) (*big.Int, error) {
 		s := &e.Pools[pool]
 		out := procurement.Epoch{
 			Span: e.Span, OnDemand: s.OnDemand, Spot: s.Spot, Shortage: e.Shortage[demand], SpotPermille: p.Demands[demand].Interruptible,
-			Quota: procurement.Unlimited, HeldGuaranteed: s.HeldGuaranteed, HeldPriceOnly: s.HeldPriceOnly,
+			Quota: procurement.Unlimited, HeldGuaranteed: s.HeldGuaranteed, HeldDiscountOnly: s.HeldDiscountOnly,
 		}
 		if s.Spend >= 0 {
 			return nil, errors.New("it is proven as one pool, and has a commitment to spend")
@@ -487,7 +487,7 @@ func (c *coupled) alone(part *joint.Part) (*big.Int, error) {
 			if v.Guaranteed {
 				bought[m].guaranteed += c.s.Units[j]
 			} else {
-				bought[m].priceOnly += c.s.Units[j]
+				bought[m].discountOnly += c.s.Units[j]
 			}
 		}
 	}
@@ -940,7 +940,7 @@ func (t *tangents) hourly(proof *joint.CaseProof, b *joint.Block, v *joint.Vecto
 		}
 		h.pi, h.beta = append(h.pi, pi), append(h.beta, beta)
 		plus(h.held, times(pi, whole(int64(s.HeldGuaranteed))), billion)
-		plus(h.held, times(beta, whole(int64(s.HeldPriceOnly))), billion)
+		plus(h.held, times(beta, whole(int64(s.HeldDiscountOnly))), billion)
 	}
 	for _, n := range b.Spends {
 		r := new(big.Int)

@@ -78,7 +78,7 @@ func (p *Problem) Alone(pool int) (*procurement.Pool, bool) {
 			// What costs more than a shortage is not bought.
 			Span: e.Span, OnDemand: min(s.OnDemand, short), Spot: min(s.Spot, short), Shortage: short,
 			SpotPermille: p.Demands[demand].Interruptible, Quota: quota,
-			HeldGuaranteed: s.HeldGuaranteed, HeldPriceOnly: s.HeldPriceOnly,
+			HeldGuaranteed: s.HeldGuaranteed, HeldDiscountOnly: s.HeldDiscountOnly,
 		}
 		for i := range e.Cases {
 			c := &e.Cases[i]

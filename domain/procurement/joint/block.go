@@ -15,7 +15,7 @@ type block struct {
 	demandOf, poolOf []int // by route: places
 	num, den         []int64
 	views            [][]view // by epoch and case
-	hasPriceOnly     [][]bool // by epoch and pool: some can be there
+	hasDiscountOnly  [][]bool // by epoch and pool: some can be there
 	hasSpend         [][]bool // by epoch and spend
 }
 
@@ -44,18 +44,18 @@ func newBlock(p *Problem, of Block) *block {
 		b.views = append(b.views, views)
 		has, spend := make([]bool, len(b.Pools)), make([]bool, len(b.Spends))
 		for k, i := range b.Pools {
-			has[k] = p.Epochs[m].Pools[i].HeldPriceOnly > 0
+			has[k] = p.Epochs[m].Pools[i].HeldDiscountOnly > 0
 		}
 		for k, i := range b.Spends {
 			spend[k] = p.Epochs[m].Spends[i] > 0
 		}
-		b.hasPriceOnly, b.hasSpend = append(b.hasPriceOnly, has), append(b.hasSpend, spend)
+		b.hasDiscountOnly, b.hasSpend = append(b.hasDiscountOnly, has), append(b.hasSpend, spend)
 	}
 	for j := range p.Choices {
 		for _, c := range p.Choices[j].Cover {
 			if k, ok := slices.BinarySearch(b.Pools, c.Pool); ok && !c.Guaranteed {
 				for m := c.From; m < c.To; m++ {
-					b.hasPriceOnly[m][k] = true
+					b.hasDiscountOnly[m][k] = true
 				}
 			}
 		}
@@ -193,7 +193,7 @@ func (b *block) shape(m int, h *hourPrices) (*shape, []int64) {
 	}
 	for i := range s.pools {
 		s.spot = append(s.spot, row(h.spot[i] >= 0 && h.spotBound[i]))
-		s.priceOnly = append(s.priceOnly, row(h.onDemand[i] >= 0 && b.hasPriceOnly[m][i]))
+		s.discountOnly = append(s.discountOnly, row(h.onDemand[i] >= 0 && b.hasDiscountOnly[m][i]))
 	}
 	for i := range h.quota {
 		s.quota = append(s.quota, row(h.quota[i]))
@@ -234,8 +234,8 @@ func (b *block) shape(m int, h *hourPrices) (*shape, []int64) {
 		}
 		pool := int64(s.demands + i)
 		put(onDemand, i, h.onDemand[i], pool, -1, quota, h.quotaUse[i])
-		if s.priceOnly[i] >= 0 {
-			put(priceOnly, i, 0, pool, -1, quota, h.quotaUse[i], int64(s.priceOnly[i]), 1)
+		if s.discountOnly[i] >= 0 {
+			put(discountOnly, i, 0, pool, -1, quota, h.quotaUse[i], int64(s.discountOnly[i]), 1)
 		}
 		if c := h.spendOf[i]; c >= 0 && s.spend[c] >= 0 {
 			put(committed, i, 0, pool, -1, quota, h.quotaUse[i], int64(s.spend[c]), h.spendPrice[i])
@@ -250,7 +250,7 @@ func (b *block) shape(m int, h *hourPrices) (*shape, []int64) {
 // signature tells shapes apart.
 func (s *shape) signature() string {
 	out := binary.AppendUvarint(nil, uint64(s.demands))
-	for _, rows := range [][]int{{s.rows}, s.spotShare, s.spot, s.priceOnly, s.quota, s.spend} {
+	for _, rows := range [][]int{{s.rows}, s.spotShare, s.spot, s.discountOnly, s.quota, s.spend} {
 		out = binary.AppendUvarint(out, uint64(len(rows)))
 		for _, row := range rows {
 			out = binary.AppendVarint(out, int64(row))

@@ -47,7 +47,7 @@ func (b *block) form(m, c int, of []tally) *form {
 			addTo(f.pi[k], w.pi[k], t.hours)
 			addTo(f.beta[k], w.beta[k], t.hours)
 			value.add(-w.pi[k], int64(s.HeldGuaranteed)*t.hours)
-			value.add(-w.beta[k], int64(s.HeldPriceOnly)*t.hours)
+			value.add(-w.beta[k], int64(s.HeldDiscountOnly)*t.hours)
 		}
 		for k, q := range b.Quotas {
 			if n := e.Quotas[q]; n > 0 {
@@ -103,9 +103,9 @@ type proof struct {
 }
 
 // slopes are what a unit more is worth, by epoch, and pool or spend: guaranteed and
-// priceOnly times One, spend times One and 10⁹.
+// discountOnly times One, spend times One and 10⁹.
 type slopes struct {
-	guaranteed, priceOnly, spend [][]*big.Int
+	guaranteed, discountOnly, spend [][]*big.Int
 }
 
 // sum adds up what is held, and the worth of more.
@@ -114,7 +114,7 @@ func (pf *proof) sum() (held *big.Int, s slopes) {
 	held = new(big.Int) // times One and 10⁹
 	for range p.Epochs {
 		s.guaranteed = append(s.guaranteed, make([]*big.Int, len(p.Pools)))
-		s.priceOnly = append(s.priceOnly, make([]*big.Int, len(p.Pools)))
+		s.discountOnly = append(s.discountOnly, make([]*big.Int, len(p.Pools)))
 		s.spend = append(s.spend, make([]*big.Int, len(p.Spends)))
 	}
 	for i := range pf.cases {
@@ -140,7 +140,7 @@ func (pf *proof) sum() (held *big.Int, s slopes) {
 				}
 			}
 			into(s.guaranteed[w.epoch], b.Pools, f.pi)
-			into(s.priceOnly[w.epoch], b.Pools, f.beta)
+			into(s.discountOnly[w.epoch], b.Pools, f.beta)
 			into(s.spend[w.epoch], b.Spends, f.rho)
 		}
 	}
@@ -169,7 +169,7 @@ func (pf *proof) worth(j int, s *slopes) (worth, cost *big.Int) {
 	for _, k := range c.Cover {
 		t := new(big.Int)
 		for m := k.From; m < k.To; m++ {
-			v := s.priceOnly[m][k.Pool]
+			v := s.discountOnly[m][k.Pool]
 			if k.Guaranteed {
 				v = s.guaranteed[m][k.Pool]
 			}

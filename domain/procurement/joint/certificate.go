@@ -84,7 +84,7 @@ const One = 1_000_000_000_000
 //	ρ(s) := max(0, over the pools of the spend with on-demand: ⌈10⁹·(π − u)/SpendPrice⌉)
 //
 // (Where λ has no route it is the shortage's price.) An hour's demand d is then
-// worth, at G guaranteed units, P price-only units and spend S in the pools and
+// worth, at G guaranteed units, P discount-only units and spend S in the pools and
 // spends,
 //
 //	v = Σ demands (λ·d − μ·⌊d·Interruptible/1000⌋) − Σ pools with spot, not Unlimited: ζ·Z

@@ -20,7 +20,7 @@ func (s *solver) at(k caseKey, have *cover) []int64 {
 	var out []int64
 	b := s.blocks[k.block]
 	for _, i := range b.Pools {
-		out = append(out, have.guaranteed[k.epoch][i], have.priceOnly[k.epoch][i])
+		out = append(out, have.guaranteed[k.epoch][i], have.discountOnly[k.epoch][i])
 	}
 	for _, i := range b.Spends {
 		out = append(out, have.spends[k.epoch][i])

@@ -94,7 +94,7 @@ func draw(n source, w with) *joint.Problem {
 				s.HeldGuaranteed = n(0, w.units/2)
 			}
 			if chance(20) {
-				s.HeldPriceOnly = n(0, w.units/2)
+				s.HeldDiscountOnly = n(0, w.units/2)
 			}
 			if len(p.Quotas) > 0 && chance(60) {
 				s.Quota, s.QuotaPerUnit = n(0, len(p.Quotas)-1), 1

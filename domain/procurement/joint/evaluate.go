@@ -233,7 +233,7 @@ func (p *Problem) served(ctx context.Context, pr *pricer, m, c int, multipliers 
 		s.Routes[i] = RouteServed{zero, zero}
 	}
 	for b, block := range pr.blocks {
-		// By entry and pool: guaranteed, price-only, committed, on demand.
+		// By entry and pool: guaranteed, discount-only, committed, on demand.
 		split := map[*entry][][4]*big.Int{}
 		visit := func(g *regime, e *entry, q *query, slot []int64, rows []int, hours int64) {
 			if split[e] == nil {
@@ -254,7 +254,7 @@ func (p *Problem) served(ctx context.Context, pr *pricer, m, c int, multipliers 
 		for _, e := range pd.entries {
 			for i, of := range split[e] {
 				to := &s.Pools[block.Pools[i]]
-				for k, at := range []**big.Rat{&to.Guaranteed, &to.PriceOnly, &to.Committed, &to.OnDemand} {
+				for k, at := range []**big.Rat{&to.Guaranteed, &to.DiscountOnly, &to.Committed, &to.OnDemand} {
 					if of[k].Sign() != 0 {
 						*at = new(big.Rat).Add(*at, new(big.Rat).SetFrac(of[k], e.det))
 					}
@@ -311,7 +311,7 @@ func (s *Served) trim(p *Problem, block *block, m, demand int) {
 		}
 		perUnit := big.NewRat(block.num[k], block.den[k])
 		pool := &s.Pools[block.Pools[block.poolOf[k]]]
-		for _, from := range []**big.Rat{&pool.PriceOnly, &pool.Guaranteed, &pool.Committed} {
+		for _, from := range []**big.Rat{&pool.DiscountOnly, &pool.Guaranteed, &pool.Committed} {
 			less := least(beyond, s.Routes[r].Firm)
 			less = least(less, new(big.Rat).Quo(*from, perUnit))
 			beyond.Sub(beyond, less)
@@ -328,12 +328,12 @@ func least(a, b *big.Rat) *big.Rat {
 	return new(big.Rat).Set(b)
 }
 
-// divide says what of a slot's firm units in each pool is guaranteed, price-only,
+// divide says what of a slot's firm units in each pool is guaranteed, discount-only,
 // committed and on demand, in this order as far as there is of each, and adds it
 // times hours and the entry's determinant.
 func (g *regime) divide(e *entry, q *query, slot []int64, rows []int, hours int64, to [][4]*big.Int) {
 	firm := make([]*big.Int, g.pools)
-	var other [3][]*big.Int // price-only, committed, on demand
+	var other [3][]*big.Int // discount-only, committed, on demand
 	for k := range other {
 		other[k] = make([]*big.Int, g.pools)
 	}
@@ -354,7 +354,7 @@ func (g *regime) divide(e *entry, q *query, slot []int64, rows []int, hours int6
 				x.Add(x, firm[p])
 			}
 			firm[p] = x
-		case priceOnly:
+		case discountOnly:
 			other[0][c.of] = x
 		case committed:
 			other[1][c.of] = x
@@ -410,7 +410,7 @@ func (s *Served) mix(other *Served, share *big.Rat) *Served {
 	for i := range s.Pools {
 		to, of := &s.Pools[i], &other.Pools[i]
 		add(&to.Guaranteed, of.Guaranteed)
-		add(&to.PriceOnly, of.PriceOnly)
+		add(&to.DiscountOnly, of.DiscountOnly)
 		add(&to.Committed, of.Committed)
 		add(&to.OnDemand, of.OnDemand)
 		add(&to.Spot, of.Spot)

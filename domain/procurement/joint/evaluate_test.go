@@ -111,7 +111,7 @@ func foot(t testing.TB, p *joint.Problem, units []int, ev *joint.Evaluation) {
 				}
 				v := &s.Pools[k]
 				by := new(big.Rat)
-				for _, r := range []*big.Rat{v.Guaranteed, v.PriceOnly, v.Committed, v.OnDemand} {
+				for _, r := range []*big.Rat{v.Guaranteed, v.DiscountOnly, v.Committed, v.OnDemand} {
 					short("a pool's use", r)
 					by.Add(by, r)
 				}

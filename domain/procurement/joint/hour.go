@@ -21,26 +21,26 @@ import (
 type shape struct {
 	demands, pools int
 	// Rows: a demand's at its place, a pool's at demands + place, and these, −1 for
-	// none: of what may be interrupted, of spot and price-only units by pool, of
+	// none: of what may be interrupted, of spot and discount-only units by pool, of
 	// quotas and spends.
-	spotShare, spot, priceOnly, quota, spend []int
-	rows                                     int
-	columns                                  []column
-	greatest                                 int64 // magnitude in a column
-	bases                                    map[string]*basis
-	memory                                   int
-	slack                                    *basis
+	spotShare, spot, discountOnly, quota, spend []int
+	rows                                        int
+	columns                                     []column
+	greatest                                    int64 // magnitude in a column
+	bases                                       map[string]*basis
+	memory                                      int
+	slack                                       *basis
 }
 
 type columnKind uint8
 
 const (
-	firmRoute columnKind = iota // f
-	spotRoute                   // s
-	onDemand                    // y
-	priceOnly                   // b
-	committed                   // w
-	shortage                    // h
+	firmRoute    columnKind = iota // f
+	spotRoute                      // s
+	onDemand                       // y
+	discountOnly                   // b
+	committed                      // w
+	shortage                       // h
 )
 
 type column struct {

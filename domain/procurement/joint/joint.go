@@ -9,7 +9,7 @@
 //
 // # The hour
 //
-// With d units wanted of demand i, G guaranteed and P price-only units held and
+// With d units wanted of demand i, G guaranteed and P discount-only units held and
 // bought in pool p, Z units of spot there, Q the quota, S the money committed to
 // spend, an hour is the least of
 //
@@ -24,7 +24,7 @@
 //	spend c:   Σ its pools SpendPrice·w ≤ S
 //
 // over f and s (firm and spot units of demand along a route), b, y, w (units of a
-// pool on price-only commitments, on demand, and on demand paid by a commitment
+// pool on discount-only commitments, on demand, and on demand paid by a commitment
 // to spend), z and h, none negative. Where a pool has no on-demand there is no b,
 // y or w, and where it has no spot no z. Units may be fractions: a substitute's
 // are.
@@ -96,12 +96,12 @@ type Epoch struct {
 	Cases    []Case             // by scenario
 }
 
-// Supply is a pool in an epoch. Negative prices: there is none. Price-only
+// Supply is a pool in an epoch. Negative prices: there is none. Discount-only
 // commitments need on-demand to be there.
 type Supply struct {
-	OnDemand, Spot                procurement.Nano // a unit for an hour
-	HeldGuaranteed, HeldPriceOnly int
-	// Quota is the quota that on-demand and price-only units draw on, each with
+	OnDemand, Spot                   procurement.Nano // a unit for an hour
+	HeldGuaranteed, HeldDiscountOnly int
+	// Quota is the quota that on-demand and discount-only units draw on, each with
 	// QuotaPerUnit of it; −1: none.
 	Quota, QuotaPerUnit int
 	// Spend is the commitment to spend that pays for on-demand units, each with

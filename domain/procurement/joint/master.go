@@ -38,7 +38,7 @@ type capKey struct{ epoch, kind, of int }
 
 const (
 	capGuaranteed = iota
-	capPriceOnly
+	capDiscountOnly
 	capSpend
 )
 
@@ -143,7 +143,7 @@ func newMaster(p *Problem, part *Part, blocks []*block, unit float64, work *Work
 	for _, j := range part.Choices {
 		c := &p.Choices[j]
 		for _, k := range c.Cover {
-			kind := capPriceOnly
+			kind := capDiscountOnly
 			if k.Guaranteed {
 				kind = capGuaranteed
 			}
@@ -365,7 +365,7 @@ func (ms *master) rowOf(c *cut, blocks []*block) masterRow {
 		if col, ok := ms.cap[capKey{c.epoch, capGuaranteed, pool}]; ok {
 			r.put(col, c.pi[i]/ms.unit)
 		}
-		if col, ok := ms.cap[capKey{c.epoch, capPriceOnly, pool}]; ok {
+		if col, ok := ms.cap[capKey{c.epoch, capDiscountOnly, pool}]; ok {
 			r.put(col, c.beta[i]/ms.unit)
 		}
 	}

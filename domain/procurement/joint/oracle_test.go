@@ -206,7 +206,7 @@ func extensive(p *joint.Problem, units []int, whole bool) *linear.Program {
 					}
 					y, b := serve(v.OnDemand, inf, "on-demand"), g.column(0, inf)
 					firm[k][y], firm[k][b] = -1, -1
-					r := g.row(-inf, float64(v.HeldPriceOnly))
+					r := g.row(-inf, float64(v.HeldDiscountOnly))
 					r[b] = 1
 					cover(r, m, k, false, -1)
 					on := []int{y, b}

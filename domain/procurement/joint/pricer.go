@@ -11,8 +11,8 @@ import (
 
 // cover is what there is in each epoch, held and bought, in fractions of a grid.
 type cover struct {
-	grid                          int64
-	guaranteed, priceOnly, spends [][]int64 // by epoch, and pool or spend of the problem
+	grid                             int64
+	guaranteed, discountOnly, spends [][]int64 // by epoch, and pool or spend of the problem
 }
 
 // farBeyond is more than anything that could bind.
@@ -25,19 +25,19 @@ func (p *Problem) cover(units []int64, grid int64) *cover {
 		e := &p.Epochs[m]
 		g, o, s := make([]int64, len(p.Pools)), make([]int64, len(p.Pools)), make([]int64, len(p.Spends))
 		for i := range e.Pools {
-			g[i], o[i] = int64(e.Pools[i].HeldGuaranteed)*grid, int64(e.Pools[i].HeldPriceOnly)*grid
+			g[i], o[i] = int64(e.Pools[i].HeldGuaranteed)*grid, int64(e.Pools[i].HeldDiscountOnly)*grid
 		}
 		for i, v := range e.Spends {
 			s[i] = min(farBeyond, scale(int64(v), grid, 1))
 		}
-		c.guaranteed, c.priceOnly, c.spends = append(c.guaranteed, g), append(c.priceOnly, o), append(c.spends, s)
+		c.guaranteed, c.discountOnly, c.spends = append(c.guaranteed, g), append(c.discountOnly, o), append(c.spends, s)
 	}
 	for j, x := range units {
 		if x == 0 {
 			continue
 		}
 		for _, k := range p.Choices[j].Cover {
-			to := c.priceOnly
+			to := c.discountOnly
 			if k.Guaranteed {
 				to = c.guaranteed
 			}
@@ -139,8 +139,8 @@ func (pr *pricer) price(ctx context.Context, b, m, c int, multipliers []int64, h
 	e := &p.Epochs[m]
 	for k, i := range block.Pools {
 		q.r[g.demands+k] = have.guaranteed[m][i]
-		if row := g.priceOnly[k]; row >= 0 {
-			q.r[row] = have.priceOnly[m][i]
+		if row := g.discountOnly[k]; row >= 0 {
+			q.r[row] = have.discountOnly[m][i]
 		}
 		if row := g.spot[k]; row >= 0 {
 			q.r[row] = int64(e.Cases[c].Spot[i]) * have.grid

@@ -135,7 +135,7 @@ func regions(demand [][]int) *joint.Problem {
 
 func gap(s *joint.Solution) float64 { return float(s.Gap()) / float(s.Cost) }
 
-// Four regions with spill, three years by the hour, are solved to a proven
+// Four regions with overflow, three years by the hour, are solved to a proven
 // hundredth of a percent.
 func TestRegions(t *testing.T) {
 	p := regions(shavedice(t))

@@ -58,9 +58,9 @@ type Terms struct {
 
 // Capacity is what there is in an hour, in fractions of Grid, which are below 2⁴⁰.
 type Capacity struct {
-	Grid                        int64
-	Guaranteed, PriceOnly, Spot []int64 // by pool; of spot procurement.Unlimited: no bound
-	Quotas                      []int64 // by quota; procurement.Unlimited: no bound
+	Grid                           int64
+	Guaranteed, DiscountOnly, Spot []int64 // by pool; of spot procurement.Unlimited: no bound
+	Quotas                         []int64 // by quota; procurement.Unlimited: no bound
 }
 
 // Amounts are how hours are served, in unit-hours in millionths, each rounded.
@@ -73,7 +73,7 @@ type Amounts struct {
 
 // NewRecourse prepares for the pools, demands, routes and quotas of a problem. Of its
 // one epoch it reads which quota a pool draws on, with how much, and whether there
-// can be units of it that a price alone covers (HeldPriceOnly above 0). Commitments to
+// can be units of it that a price alone covers (HeldDiscountOnly above 0). Commitments to
 // spend are refused.
 func NewRecourse(p *Problem) (*Recourse, error) {
 	switch {
@@ -231,8 +231,8 @@ func (r *Recourse) Serve(t *Terms, have *Capacity, units, interruptible, hours [
 	q := &query{number: r.queries, grid: have.Grid, r: make([]int64, g.rows)}
 	for i := range r.b.Pools {
 		q.r[g.demands+i] = have.Guaranteed[i]
-		if row := g.priceOnly[i]; row >= 0 {
-			q.r[row] = have.PriceOnly[i]
+		if row := g.discountOnly[i]; row >= 0 {
+			q.r[row] = have.DiscountOnly[i]
 		}
 		if row := g.spot[i]; row >= 0 {
 			q.r[row] = have.Spot[i]

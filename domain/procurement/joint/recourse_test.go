@@ -27,7 +27,7 @@ func ask(p *joint.Problem, grid int64) *asked {
 	}
 	for i := range e.Pools {
 		a.terms.OnDemand, a.terms.Spot = append(a.terms.OnDemand, e.Pools[i].OnDemand), append(a.terms.Spot, e.Pools[i].Spot)
-		a.have.Guaranteed, a.have.PriceOnly = append(a.have.Guaranteed, int64(e.Pools[i].HeldGuaranteed)*grid), append(a.have.PriceOnly, int64(e.Pools[i].HeldPriceOnly)*grid)
+		a.have.Guaranteed, a.have.DiscountOnly = append(a.have.Guaranteed, int64(e.Pools[i].HeldGuaranteed)*grid), append(a.have.DiscountOnly, int64(e.Pools[i].HeldDiscountOnly)*grid)
 		a.have.Spot = append(a.have.Spot, bound(e.Cases[0].Spot[i]))
 	}
 	for _, q := range e.Quotas {

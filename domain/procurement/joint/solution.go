@@ -86,13 +86,13 @@ type Served struct {
 }
 
 // PoolServed is in units of the pool. What is guaranteed serves first, then what
-// is price-only.
+// is discount-only.
 type PoolServed struct {
-	Guaranteed *big.Rat `json:"guaranteed"`
-	PriceOnly  *big.Rat `json:"price_only"`
-	Committed  *big.Rat `json:"committed"` // on demand, paid by a commitment to spend
-	OnDemand   *big.Rat `json:"on_demand"`
-	Spot       *big.Rat `json:"spot"`
+	Guaranteed   *big.Rat `json:"guaranteed"`
+	DiscountOnly *big.Rat `json:"discount_only"`
+	Committed    *big.Rat `json:"committed"` // on demand, paid by a commitment to spend
+	OnDemand     *big.Rat `json:"on_demand"`
+	Spot         *big.Rat `json:"spot"`
 }
 
 // DemandServed is in units of the demand.

@@ -194,7 +194,7 @@ func (p *Problem) grid() int64 {
 	for m := range p.Epochs {
 		e := &p.Epochs[m]
 		for i := range e.Pools {
-			most = max(most, e.Pools[i].HeldGuaranteed, e.Pools[i].HeldPriceOnly)
+			most = max(most, e.Pools[i].HeldGuaranteed, e.Pools[i].HeldDiscountOnly)
 		}
 		for c := range e.Cases {
 			for _, slot := range e.Cases[c].Slots {

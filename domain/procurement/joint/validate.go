@@ -114,8 +114,8 @@ func (p *Problem) validateEpoch(m int) error {
 			return fmt.Errorf("pools[%d].spot %d: above %d", i, s.Spot, MaxPrice)
 		case s.HeldGuaranteed < 0 || s.HeldGuaranteed > MaxUnits:
 			return fmt.Errorf("pools[%d].held guaranteed %d: not within 0 to %d", i, s.HeldGuaranteed, MaxUnits)
-		case s.HeldPriceOnly < 0 || s.HeldPriceOnly > MaxUnits:
-			return fmt.Errorf("pools[%d].held price-only %d: not within 0 to %d", i, s.HeldPriceOnly, MaxUnits)
+		case s.HeldDiscountOnly < 0 || s.HeldDiscountOnly > MaxUnits:
+			return fmt.Errorf("pools[%d].held discount-only %d: not within 0 to %d", i, s.HeldDiscountOnly, MaxUnits)
 		case s.Quota != -1 && !in(s.Quota, p.Quotas):
 			return fmt.Errorf("pools[%d].quota %d: there is no such quota, nor is it -1", i, s.Quota)
 		case s.Quota != -1 && (s.QuotaPerUnit < 1 || s.QuotaPerUnit > MaxRatio):

@@ -292,7 +292,7 @@ func (x *Purchase) GetStart() int64 {
 type RecommendationMade struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Recommendation string                 `protobuf:"bytes,1,opt,name=recommendation,proto3" json:"recommendation,omitempty"`
-	// purchase, renew, rightsize, move, drain, spill_limit
+	// purchase, renew, rightsize, move, drain, overflow_limit
 	Kind          string      `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	Plan          string      `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`
 	Scenario      string      `protobuf:"bytes,4,opt,name=scenario,proto3" json:"scenario,omitempty"`
@@ -663,7 +663,7 @@ func (x *Share) GetShare() string {
 	return ""
 }
 
-// CommitmentPurchased records a contract: an offer bought, with the sponsors who carry
+// CommitmentPurchased records a contract: an offer bought, with the owners who are charged for
 // what stays unused.
 type CommitmentPurchased struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -683,7 +683,7 @@ type CommitmentPurchased struct {
 	Hourly             *Money    `protobuf:"bytes,13,opt,name=hourly,proto3" json:"hourly,omitempty"`                                   // per unit
 	SpendPerHour       string    `protobuf:"bytes,14,opt,name=spend_per_hour,json=spendPerHour,proto3" json:"spend_per_hour,omitempty"` // decimal; empty: null; for spend commitments
 	GuaranteesCapacity bool      `protobuf:"varint,15,opt,name=guarantees_capacity,json=guaranteesCapacity,proto3" json:"guarantees_capacity,omitempty"`
-	Sponsors           []*Share  `protobuf:"bytes,16,rep,name=sponsors,proto3" json:"sponsors,omitempty"`
+	Owners             []*Share  `protobuf:"bytes,16,rep,name=owners,proto3" json:"owners,omitempty"`
 	NoticeBy           int64     `protobuf:"fixed64,17,opt,name=notice_by,json=noticeBy,proto3" json:"notice_by,omitempty"` // last day to stop a renewal
 	Recommendation     string    `protobuf:"bytes,18,opt,name=recommendation,proto3" json:"recommendation,omitempty"`
 	unknownFields      protoimpl.UnknownFields
@@ -825,9 +825,9 @@ func (x *CommitmentPurchased) GetGuaranteesCapacity() bool {
 	return false
 }
 
-func (x *CommitmentPurchased) GetSponsors() []*Share {
+func (x *CommitmentPurchased) GetOwners() []*Share {
 	if x != nil {
-		return x.Sponsors
+		return x.Owners
 	}
 	return nil
 }
@@ -1044,7 +1044,7 @@ const file_events_v1_procurement_proto_rawDesc = "" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\";\n" +
 	"\x05Share\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x14\n" +
-	"\x05share\x18\x02 \x01(\tR\x05share\"\xc7\x05\n" +
+	"\x05share\x18\x02 \x01(\tR\x05share\"\xc3\x05\n" +
 	"\x13CommitmentPurchased\x12\x1e\n" +
 	"\n" +
 	"commitment\x18\x01 \x01(\tR\n" +
@@ -1063,8 +1063,8 @@ const file_events_v1_procurement_proto_rawDesc = "" +
 	"\aupfront\x18\f \x01(\v2\x1e.quartermaster.events.v1.MoneyR\aupfront\x126\n" +
 	"\x06hourly\x18\r \x01(\v2\x1e.quartermaster.events.v1.MoneyR\x06hourly\x12$\n" +
 	"\x0espend_per_hour\x18\x0e \x01(\tR\fspendPerHour\x12/\n" +
-	"\x13guarantees_capacity\x18\x0f \x01(\bR\x12guaranteesCapacity\x12:\n" +
-	"\bsponsors\x18\x10 \x03(\v2\x1e.quartermaster.events.v1.ShareR\bsponsors\x12\x1b\n" +
+	"\x13guarantees_capacity\x18\x0f \x01(\bR\x12guaranteesCapacity\x126\n" +
+	"\x06owners\x18\x10 \x03(\v2\x1e.quartermaster.events.v1.ShareR\x06owners\x12\x1b\n" +
 	"\tnotice_by\x18\x11 \x01(\x10R\bnoticeBy\x12&\n" +
 	"\x0erecommendation\x18\x12 \x01(\tR\x0erecommendation\"\x8f\x02\n" +
 	"\x11CommitmentRenewed\x12\x1e\n" +
@@ -1124,7 +1124,7 @@ var file_events_v1_procurement_proto_depIdxs = []int32{
 	12, // 7: quartermaster.events.v1.CommitmentPurchased.term:type_name -> quartermaster.events.v1.Interval
 	13, // 8: quartermaster.events.v1.CommitmentPurchased.upfront:type_name -> quartermaster.events.v1.Money
 	13, // 9: quartermaster.events.v1.CommitmentPurchased.hourly:type_name -> quartermaster.events.v1.Money
-	8,  // 10: quartermaster.events.v1.CommitmentPurchased.sponsors:type_name -> quartermaster.events.v1.Share
+	8,  // 10: quartermaster.events.v1.CommitmentPurchased.owners:type_name -> quartermaster.events.v1.Share
 	12, // 11: quartermaster.events.v1.CommitmentRenewed.term:type_name -> quartermaster.events.v1.Interval
 	13, // 12: quartermaster.events.v1.CommitmentRenewed.upfront:type_name -> quartermaster.events.v1.Money
 	13, // 13: quartermaster.events.v1.CommitmentRenewed.hourly:type_name -> quartermaster.events.v1.Money

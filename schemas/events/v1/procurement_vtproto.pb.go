@@ -647,9 +647,9 @@ func (m *CommitmentPurchased) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x89
 	}
-	if len(m.Sponsors) > 0 {
-		for iNdEx := len(m.Sponsors) - 1; iNdEx >= 0; iNdEx-- {
-			size, err := m.Sponsors[iNdEx].MarshalToSizedBufferVT(dAtA[:i])
+	if len(m.Owners) > 0 {
+		for iNdEx := len(m.Owners) - 1; iNdEx >= 0; iNdEx-- {
+			size, err := m.Owners[iNdEx].MarshalToSizedBufferVT(dAtA[:i])
 			if err != nil {
 				return 0, err
 			}
@@ -1220,8 +1220,8 @@ func (m *CommitmentPurchased) SizeVT() (n int) {
 	if m.GuaranteesCapacity {
 		n += 2
 	}
-	if len(m.Sponsors) > 0 {
-		for _, e := range m.Sponsors {
+	if len(m.Owners) > 0 {
+		for _, e := range m.Owners {
 			l = e.SizeVT()
 			n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
@@ -3436,7 +3436,7 @@ func (m *CommitmentPurchased) UnmarshalVT(dAtA []byte) error {
 			m.GuaranteesCapacity = bool(v != 0)
 		case 16:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Sponsors", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Owners", wireType)
 			}
 			var msglen int
 			for shift := uint(0); ; shift += 7 {
@@ -3463,8 +3463,8 @@ func (m *CommitmentPurchased) UnmarshalVT(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			m.Sponsors = append(m.Sponsors, &Share{})
-			if err := m.Sponsors[len(m.Sponsors)-1].UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			m.Owners = append(m.Owners, &Share{})
+			if err := m.Owners[len(m.Owners)-1].UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
 			iNdEx = postIndex
@@ -6143,7 +6143,7 @@ func (m *CommitmentPurchased) UnmarshalVTUnsafe(dAtA []byte) error {
 			m.GuaranteesCapacity = bool(v != 0)
 		case 16:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Sponsors", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Owners", wireType)
 			}
 			var msglen int
 			for shift := uint(0); ; shift += 7 {
@@ -6170,8 +6170,8 @@ func (m *CommitmentPurchased) UnmarshalVTUnsafe(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			m.Sponsors = append(m.Sponsors, &Share{})
-			if err := m.Sponsors[len(m.Sponsors)-1].UnmarshalVTUnsafe(dAtA[iNdEx:postIndex]); err != nil {
+			m.Owners = append(m.Owners, &Share{})
+			if err := m.Owners[len(m.Owners)-1].UnmarshalVTUnsafe(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
 			iNdEx = postIndex

@@ -15,10 +15,10 @@ import (
 	"quartermaster/simulations/backtest"
 )
 
-// Backtested is what courses of action would have cost in the past.
+// Backtested is what alternatives would have cost in the past.
 type Backtested struct {
 	*backtest.Result
-	Left []backtest.LeftOut `json:"left_out"`
+	Excluded []backtest.Excluded `json:"excluded"`
 }
 
 // monthStart is the start of the month of a time, and of one so many months later.
@@ -29,7 +29,7 @@ func monthStart(at domain.Instant, later int) domain.Instant {
 
 // fromFile reads the pools of a test from files, with notes of what the files leave
 // out.
-func (q *BacktestQuery) fromFile(ctx context.Context) (left []backtest.LeftOut, notes []string, err error) {
+func (q *BacktestQuery) fromFile(ctx context.Context) (left []backtest.Excluded, notes []string, err error) {
 	histories, absent, err := readDemand(ctx, &q.DemandQuery)
 	if err != nil {
 		return nil, nil, err
@@ -70,7 +70,7 @@ func (q *BacktestQuery) fromFile(ctx context.Context) (left []backtest.LeftOut, 
 		q.Pools = append(q.Pools, p)
 	}
 	if q.Prices == "" {
-		return []backtest.LeftOut{}, notes, nil
+		return []backtest.Excluded{}, notes, nil
 	}
 	offers, err := readPrices(ctx, q.Prices)
 	if err != nil {
@@ -117,7 +117,7 @@ func readPrices(ctx context.Context, path string) ([]domain.OfferQuoted, error) 
 }
 
 // fromLog reads the pools of a test from the log.
-func (q *BacktestQuery) fromLog(ctx context.Context, h *Conn) (left []backtest.LeftOut, err error) {
+func (q *BacktestQuery) fromLog(ctx context.Context, h *Conn) (left []backtest.Excluded, err error) {
 	if q.To == 0 {
 		at, err := h.now(ctx)
 		if err != nil {
@@ -142,7 +142,7 @@ func (q *BacktestQuery) fromLog(ctx context.Context, h *Conn) (left []backtest.L
 		return nil, err
 	}
 	q.Pools = slices.DeleteFunc(q.Pools, func(p backtest.Pool) bool { return q.Kind != "" && p.Kind != q.Kind })
-	left = slices.DeleteFunc(left, func(l backtest.LeftOut) bool { return q.Kind != "" && l.Kind != q.Kind })
+	left = slices.DeleteFunc(left, func(l backtest.Excluded) bool { return q.Kind != "" && l.Kind != q.Kind })
 	if len(q.Pools)+len(left) == 0 {
 		return nil, fmt.Errorf("backtest from %s to %s: no demand%s was observed; import some with \"quartermaster import demand --historical\"", q.From, q.To, &q.DemandQuery)
 	}
@@ -163,7 +163,7 @@ type BacktestQuery struct {
 // Backtest goes back to the start of each month of a period, plans with what was known
 // then, and pays for the demand that came.
 func (c *Caller) Backtest(ctx context.Context, q *BacktestQuery) (*Backtested, error) {
-	left, notes := []backtest.LeftOut{}, []string(nil)
+	left, notes := []backtest.Excluded{}, []string(nil)
 	var err error
 	if q.File != "" {
 		left, notes, err = q.fromFile(ctx)

@@ -106,8 +106,8 @@ const (
 	PoisonHandler   = middleware.PoisonedHandlerKey
 	PoisonPartition = "partition_poisoned"
 	PoisonOffset    = "offset_poisoned"
-	// PoisonLeftOut says why the value is not there.
-	PoisonLeftOut = "value_left_out"
+	// PoisonExcluded says why the value is not there.
+	PoisonExcluded = "value_excluded"
 )
 
 // ReactionOf returns the reaction of a handler, which is one of its topics.

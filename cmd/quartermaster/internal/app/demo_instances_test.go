@@ -143,7 +143,7 @@ func demoInstances() map[string]*instances.Instance {
 		from, to string
 		ms       int
 	}{{"us-east-1", "us-west-2", 62}, {"us-east-1", "eu-west-1", 70}, {"us-east-1", "eu-central-1", 92}, {"us-west-2", "eu-west-1", 130}, {"us-west-2", "eu-central-1", 150}, {"eu-west-1", "eu-central-1", 25}} {
-		four.Spill = append(four.Spill, instances.Spill{From: x.from, To: x.to, RoundTripMS: x.ms, Hourly: listed("0.35")}, instances.Spill{From: x.to, To: x.from, RoundTripMS: x.ms, Hourly: listed("0.35")})
+		four.Overflow = append(four.Overflow, instances.Overflow{From: x.from, To: x.to, RoundTripMS: x.ms, Hourly: listed("0.35")}, instances.Overflow{From: x.to, To: x.from, RoundTripMS: x.ms, Hourly: listed("0.35")})
 	}
 	four.Notes = []string{"round trips are examples that follow the distances"}
 	out["four-regions"] = four
@@ -213,7 +213,7 @@ func demoInstances() map[string]*instances.Instance {
 				if y[:2] == x.region[:2] {
 					ms = 62
 				}
-				loss.Spill = append(loss.Spill, instances.Spill{From: x.region, To: y, RoundTripMS: ms, Hourly: listed("0.35")})
+				loss.Overflow = append(loss.Overflow, instances.Overflow{From: x.region, To: y, RoundTripMS: ms, Hourly: listed("0.35")})
 			}
 		}
 	}

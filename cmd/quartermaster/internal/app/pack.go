@@ -72,7 +72,7 @@ type Packed struct {
 	Order          string             `json:"order"`
 	Shape          *PackShape         `json:"shape,omitempty"`
 	Pods           int                `json:"pods"`     // that were to be packed
-	LeftOut        int                `json:"left_out"` // without GPUs, not to be packed
+	Excluded       int                `json:"excluded"` // without GPUs, not to be packed
 	Bins           int                `json:"bins"`
 	FitNoNode      int                `json:"fit_no_node"` // of a shape, nodes without end: what is not placed
 	LowerBound     int                `json:"lower_bound"`
@@ -159,7 +159,7 @@ func packFiles(ctx context.Context, q PackQuery, nodes []packing.Node, pods []pa
 		kept := pods[:0]
 		for _, p := range pods {
 			if p.GPUMilli == 0 && !q.EveryPod {
-				ans.LeftOut++
+				ans.Excluded++
 				continue
 			}
 			if shape.Model == "" {

@@ -126,7 +126,7 @@ func (h *Conn) computePlan(ctx context.Context, q PlanQuery) (p *plan.Plan, know
 		} else if err != nil {
 			return err
 		}
-		if len(p.Regions) == 0 && len(p.Left) == 0 {
+		if len(p.Regions) == 0 && len(p.Excluded) == 0 {
 			return fmt.Errorf("%w%s: no demand was observed before %s; import some with \"quartermaster import usage\" or \"quartermaster import demand\"", ErrNothingToPlan, inRegion(only...), q.At)
 		}
 		row, err := v.Get(projections.Key{Table: projections.TablePlans, Scope: q.Workspace, ID: p.ID})

@@ -72,7 +72,7 @@ type FrozenScenario struct {
 }
 
 // Simulate answers a scenario. It forks the log in memory, or takes the instance that the
-// scenario names, and appends nothing. workers are draws that are evaluated at once, 0: one
+// scenario names, and appends nothing. workers are trials that are evaluated at once, 0: one
 // for each processor; the answer is the same.
 func (c *Caller) Simulate(ctx context.Context, s *whatif.Scenario, workers int) (r *whatif.Result, err error) {
 	if s.Base.Instance != "" {
@@ -215,7 +215,7 @@ func CompareSimulations(x, y *whatif.Result) *SimulationDiff {
 		}
 	}
 	for _, n := range []struct{ what, a, b string }{
-		{"position", x.Position, y.Position}, {"seed", fmt.Sprint(x.Seed), fmt.Sprint(y.Seed)}, {"draws", fmt.Sprint(x.Runs), fmt.Sprint(y.Runs)}, {"methods", strings.Join(x.Methods, " "), strings.Join(y.Methods, " ")},
+		{"position", x.Position, y.Position}, {"seed", fmt.Sprint(x.Seed), fmt.Sprint(y.Seed)}, {"trials", fmt.Sprint(x.Runs), fmt.Sprint(y.Runs)}, {"methods", strings.Join(x.Methods, " "), strings.Join(y.Methods, " ")},
 		{"currency", x.Currency, y.Currency}, {"horizon", day(x.Horizon.From) + " to " + day(x.Horizon.To), day(y.Horizon.From) + " to " + day(y.Horizon.To)}, {"time", x.At.String(), y.At.String()},
 	} {
 		if n.a != n.b {
@@ -239,7 +239,7 @@ func (s *App) answerScenario(ctx context.Context, sc *whatif.Scenario, in *whati
 	if in.Workers <= 0 {
 		in.Workers = runtime.GOMAXPROCS(0)
 	}
-	bar := s.track(Work{Name: "simulate", Total: int64(sc.Runs) * int64(len(sc.Alternatives)), Unit: "draws", Slow: true})
+	bar := s.track(Work{Name: "simulate", Total: int64(sc.Runs) * int64(len(sc.Alternatives)), Unit: "trials", Slow: true})
 	defer bar.Stop()
 	in.Progress = func(done, _ int64) { bar.Set(done) }
 	return whatif.Run(ctx, in)

@@ -26,7 +26,7 @@ func (a *Program) costsCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "costs",
-		Short: "Who carries what of a month's bills, to the cent",
+		Short: "Who is charged what of a month's bills, to the cent",
 		Long: `Costs divides a month's bills among those who used what was billed, and shows
 that nothing is lost on the way: the lines add up to the invoices, the parts of
 a line to the line, and what nobody used, what was broken and what nobody saw
@@ -50,7 +50,7 @@ Tables show whole cents: where a workspace's total is shown it is rounded once
 for each invoice, so that statements add up to what is paid; the cents of other
 rows are apportioned so that a column adds up to its total. JSON has every digit.
 
-With --workspace, groups, totals and statements are what this workspace carries.
+With --workspace, groups, totals and statements are what this workspace is charged.
 Invoices, commitments, matches and exceptions stay whole, because a part of a
 bill reconciles with nothing. --where narrows groups and totals alone, because a
 statement is of a whole invoice.
@@ -59,11 +59,11 @@ Dimensions for --by and --where: workspace, component, class, cluster, deploymen
 workload_class, gpu_model, billing_model, provider, provider_class, region,
 invoice, line, day, hour, match_method. What nobody declared is unknown, and what
 is for several that differ is mixed.
-  workspace   who carries it, or platform, platform:reliability (what failed or
+  workspace   who is charged, or platform, platform:reliability (what failed or
               was maintained), platform:unobserved (what nobody saw) or
               platform:prepaid (paid now for a term)
   component   allocated, busy_unattributed (worked, and nobody is known to have
-              held it; carried as idle is), idle, unprovisioned, failed,
+              held it; charged as idle is), idle, unprovisioned, failed,
               maintenance, unobserved, unseen (bought beyond the time in
               service), unused_commitment, prepaid, unmatched, rounding_adjustment
   class       committed, on_demand, spot, owned, shared, credit, tax, rounding
@@ -111,7 +111,7 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
   unreconciled (subject: an invoice or a line; why) and unreconciled_count, what --require-reconciled
     fails for;
   commitments (issuer, commitment, currency, purchases, purchased, used_lines,
-    used, unused_lines, unused, sponsored);
+    used, unused_lines, unused, owned);
   matches (match_method, currency, lines, billed, effective);
   exceptions (kind, subject, detail, gpu_ms, lines, currency, billed,
     effective), of these kinds:
@@ -161,7 +161,7 @@ JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
 	}
 	f := cmd.Flags()
 	f.StringVar(&period, "period", "", "billing month in UTC, for example 2026-05 (required)")
-	f.StringVar(&workspace, "workspace", "", "only what this workspace carries; invoices stay whole")
+	f.StringVar(&workspace, "workspace", "", "only what this workspace is charged; invoices stay whole")
 	f.StringSliceVar(&by, "by", []string{"workspace"}, "dimensions to group by, separated by commas")
 	whereFlag(cmd, &where)
 	f.BoolVar(&requireReconciled, "require-reconciled", false, "fail, and say why, when the bills do not reconcile")

@@ -89,7 +89,7 @@ JSON keys, one object per line:
 	}
 	f := cmd.Flags()
 	f.StringVar(&period, "period", "", "billing month in UTC, for example 2026-05 (required)")
-	f.StringVar(&filter.Workspace, "workspace", "", "only what this workspace carries")
+	f.StringVar(&filter.Workspace, "workspace", "", "only what this workspace is charged")
 	f.StringVar(&filter.Line, "line", "", "only this line: its id, or issuer|account|id")
 	whereFlag(cmd, &where)
 	f.IntVar(&limit, "limit", 100, "allocations to list; 0 is all")

@@ -72,7 +72,7 @@ const generatedNote = "generated: some of these figures were made by a generator
 func (a *Program) showCosts(ctx context.Context, at app.At, r *costs.Report) error {
 	fmt.Fprintf(a.out, "costs of %s", app.MonthName(r.Month))
 	if r.Workspace != "" {
-		fmt.Fprintf(a.out, ", what %s carries", clipped(r.Workspace))
+		fmt.Fprintf(a.out, ", what %s is charged", clipped(r.Workspace))
 	}
 	fmt.Fprintln(a.out, whereText(r.Where, costs.Blank))
 	if r.Generated {
@@ -259,14 +259,14 @@ func (a *Program) showCommitments(r *costs.Report) {
 		return
 	}
 	fmt.Fprintln(a.out, "\ncommitments")
-	t := a.table("issuer", "commitment", "purchased", "used", "unused", "sponsors")
+	t := a.table("issuer", "commitment", "purchased", "used", "unused", "owners")
 	alignRight(t, 3, 5)
 	for _, c := range r.Commitments {
-		sponsors := "declared"
-		if !c.Sponsored {
-			sponsors = "none: the platform"
+		owners := "declared"
+		if !c.Owned {
+			owners = "none: the platform"
 		}
-		t.AppendRow(table.Row{named(c.Issuer), named(c.Commitment), amountText(c.Purchased, c.Currency), amountText(c.Used, c.Currency), amountText(c.Unused, c.Currency), sponsors})
+		t.AppendRow(table.Row{named(c.Issuer), named(c.Commitment), amountText(c.Purchased, c.Currency), amountText(c.Used, c.Currency), amountText(c.Unused, c.Currency), owners})
 	}
 	t.Render()
 }

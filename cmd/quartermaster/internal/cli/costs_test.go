@@ -71,7 +71,7 @@ func TestCostsHelpNamesEveryKey(t *testing.T) {
 		some       []string
 	}{
 		{[]string{"costs"}, []string{"costs", "--period", "2026-05", "--by", all, "--workspace", "research"}, []string{"note", "workspace", "operator", "effective_from", "match_method", "rounding_adjustment", "unused_lines", "gpu_ms", "from"}},
-		{[]string{"costs"}, []string{"costs", "--period", "2026-05", "--by", ""}, []string{"period", "totals", "sponsored", "difference_minor", "missing"}},
+		{[]string{"costs"}, []string{"costs", "--period", "2026-05", "--by", ""}, []string{"period", "totals", "owned", "difference_minor", "missing"}},
 		{[]string{"costs", "allocations"}, []string{"costs", "allocations", "--period", "2026-05", "--limit", "1"}, []string{"allocation", "useful_gpu_ms"}},
 		{[]string{"costs", "explain"}, []string{"costs", "explain", allocation}, []string{"weight_unit", "stated", "incarnation", "resource_id"}},
 	} {

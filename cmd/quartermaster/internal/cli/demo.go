@@ -52,7 +52,7 @@ type demoPlanRegion struct {
 	Region       string          `json:"region"`
 	Purchases    []plan.Purchase `json:"purchases"`
 	Cost         string          `json:"cost"`
-	CurrentCost  string          `json:"current_course_cost"`
+	CurrentCost  string          `json:"buy_nothing_cost"`
 	OnDemandCost string          `json:"on_demand_cost"`
 	LowerBound   string          `json:"lower_bound"`
 	Gap          string          `json:"gap"`
@@ -100,7 +100,7 @@ invoice_total, attributed_total, difference, exceptions (of costs), planted
 (report, kind, subject, why; null for public files), position, live_digest,
 replay_digest, plan (plan, regions (region, purchases (provider, offer, kind, sku,
 gpu_model, units, gpus, term (from, to), order_by, upfront, hourly, cost,
-guarantees_capacity, generated, citation, worth_per_unit, reason), cost, current_course_cost,
+guarantees_capacity, generated, citation, worth_per_unit, reason), cost, buy_nothing_cost,
 on_demand_cost, lower_bound, gap)), seconds, files (file, events, appended,
 bad_rows, seconds). Money is decimal text.`,
 		Example: "  quartermaster demo --once\n  quartermaster demo --once --from data --data-dir /tmp/public-demo\n  quartermaster demo --once -o json",

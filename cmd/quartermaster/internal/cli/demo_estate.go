@@ -179,7 +179,7 @@ func (d *demoRun) commitment() domain.Envelope {
 		Kind: domain.OfferReserved, SKU: demoSKU, GPUModel: demoGPU, GPUsPerUnit: 8, Units: demoCommitted,
 		Term:    domain.Interval{From: instantOf(2025, 10, 1), To: instantOf(2026, 10, 1)},
 		Upfront: domain.Money{Currency: "USD"}, Hourly: domain.Money{Amount: demoHourly, Currency: "USD"}, GuaranteesCapacity: true,
-		Sponsors: []domain.Share{{Workspace: app.Platform, Share: half}, {Workspace: d.tenants[0], Share: rest}, {Workspace: d.tenants[1], Share: rest}},
+		Owners:   []domain.Share{{Workspace: app.Platform, Share: half}, {Workspace: d.tenants[0], Share: rest}, {Workspace: d.tenants[1], Share: rest}},
 		NoticeBy: instantOf(2026, 9, 1),
 	}}
 }

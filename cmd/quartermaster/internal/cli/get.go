@@ -40,7 +40,7 @@ decided, source, declared). Declared has the fields of the event, of an operator
 of the grant (workspace, operator, public_key, role, authority_limits, from, to,
 registered_by, root), of an offer model, known and order besides, and of a commitment
 workspace, commitment, contract, market, offer, billing_account, kind, sku, gpu_model,
-model, gpus_per_unit, spend_per_hour, guarantees_capacity, sponsors and terms (term,
+model, gpus_per_unit, spend_per_hour, guarantees_capacity, owners and terms (term,
 units, upfront, hourly, notice_by, renewed).`,
 		Example: "  quartermaster get policies\n  quartermaster get operators --workspace platform\n  quartermaster get commitments --as-of 2026-05-01",
 		Args:    cobra.RangeArgs(1, 2),

@@ -21,19 +21,19 @@ lookback_weeks, monthly_growth, annual_rate, salvage, spot_overhead,
 shortage_factor, service_level, currency; of a forecast demand, scenarios and seed), regions, total, expiry_ladder (commitment, provider,
 region, kind, sku, gpu_model, gpus_per_unit, units, term (from, to), notice_by,
 hourly (amount, currency), guarantees_capacity, counts_for, not_counted), ignored_commitments (held within the horizon, and in no amount
-of the plan: commitment, provider, region, kind, sku, units, term, reason) and left_out
+of the plan: commitment, provider, region, kind, sku, units, term, reason) and excluded
 (region, kind, unit, reason, next_step).
 
 total, each region and each of its pools have cost, held_cost and shortage_penalty
-(parts of it), current_course_cost, current_course_penalty, on_demand_cost,
+(parts of it), buy_nothing_cost, buy_nothing_penalty, on_demand_cost,
 lower_bound, gap, nominal_cost (paid within the horizon, without discount and
 penalty) and stranded_at_low_demand (what commitments cost, nominal, that would serve
 nothing if demand were as in the least of the repeated weeks). Of a forecast all
 amounts and unit-hours are means over its scenarios, stranded_at_low_demand is that of
 the scenario of least demand, and there are scenario_costs, cvar_90 (the mean of the
 worst tenth) and cost_range (least, p50, most); scenarios of equal number add up. The plan, each region
-and each pool have calendar (month, cash, accrual) and courses: what is done without
-a plan, as rules (course, cost, shortage_penalty, offer, units): current; on_demand
+and each pool have calendar (month, cash, accrual) and baselines: what is done without
+a plan, as rules (baseline, cost, shortage_penalty, offer, units): buy_nothing; on_demand
 under the quota with nothing held; lookback_7d, lookback_30d and lookback_60d (the one
 commitment that would have saved most then); ladder_60d (the same in equal parts);
 peak_60d (the peak, reserved). A region has region, purchases (provider,
@@ -49,8 +49,8 @@ repair_hours, rate_prior_share, repair_prior_share, evidence (gpu_ms, interrupti
 repairs, repair_ms), prior_source); of a forecast forecast (candidate,
 unit_hours and peak_units (p10, p50, p90), months (month, unit_hours, peak_units)), and
 peak_units is the highest of any scenario), purchases, served_unit_hours
-(held_and_bought, bought_unused, spot, on_demand, shortage, guaranteed,
-price_only; between regions served_elsewhere, served_for_others), binding (constraint, detail, months, shadow_price of one machine more), offers_left_out (reason,
+(committed, bought_unused, spot, on_demand, shortage, guaranteed,
+discount_only; between regions served_elsewhere, served_for_others), binding (constraint, detail, months, shadow_price of one machine more), offers_excluded (reason,
 offers, first), on_demand and spot (provider, offer, hourly, generated,
 citation), quota_gpus, refused_unit_hours, solver, certificate (cover, guarantee:
 one price a month, in billionths of the currency, of a forecast times its scenarios) and sensitivity (salvage, cost,
@@ -117,11 +117,11 @@ month. The answer begins with a summary: cost, savings, what commitments cover, 
 excluded and why, and the bounds that cost most. Cost and "buy nothing" hold what is still
 owed on commitments that serve the demand, and a penalty for hours that nobody serves;
 "on-demand, no quota" (on_demand_cost) is everything at the on-demand price, as if no quota
-refused any, and has neither; "on-demand under quota" (the course on_demand) holds nothing,
+refused any, and has neither; "on-demand under quota" (the baseline on_demand) holds nothing,
 and has a penalty for what the quota refuses.
 The plan is recorded as an event; nothing is bought. The same plan is recorded
 once. A pool that cannot be planned is left out, with the reason and what to do
-next. Exit status 1 where every pool is: then left_out is all there is to read, and
+next. Exit status 1 where every pool is: then excluded is all there is to read, and
 nothing is recorded.
 
 ` + planKeys,

@@ -23,11 +23,11 @@ commitment and renewals; pool, epoch, term (from, to), order_by, units,
 covers_units, tier, cost, upfront, hourly, worth_per_unit, reason); recourse by
 epoch and scenario (epoch, scenario, pools (pool, demand, spare (wanted beside it to
 stand by for failures), standing_by (the part of what serves in the pool that does),
-guaranteed, price_only, spot, on_demand, spill_in, spill_out, spend_committed,
+guaranteed, discount_only, spot, on_demand, overflow_in, overflow_out, spend_committed,
 shortage, unused_committed), in unit-hours); calendar (month, cash, accrual); scenarios
 (scenario, weight, cost, unserved_unit_hours); binding (constraint, detail,
 shadow_price, epochs); end_of_horizon (salvage, cost of the same purchases,
-best_cost, lower_bound, purchases); baselines, what is done without a plan (course:
+best_cost, lower_bound, purchases); baselines, what is done without a plan (baseline:
 current, on_demand, lookback_7d, lookback_30d, lookback_60d, ladder_60d, peak_60d;
 cost, shortage_penalty, nominal_cost, unserved_unit_hours, does_not_keep (bound, over: the nominal amount
 by which a budget is exceeded), pools (pool,
@@ -64,7 +64,7 @@ func (a *Program) showAnswer(in *instances.Instance, ans *instances.Answer) {
 	}{
 		{"held already", money(ans.Committed)}, {"purchases", money(ans.Bought)}, {"on demand, spot, transfer", money(ans.Serving)},
 		{"not served", money(ans.Penalty)}, {"cost", money(ans.Cost)}, {"lower bound", bound}, {"paid within the horizon", money(ans.Nominal)},
-		{"worst tenth of scenarios", money(ans.CVaR)}, {"stranded at low demand", money(ans.Stranded)},
+		{"CVaR 90", money(ans.CVaR)}, {"stranded at low demand", money(ans.Stranded)},
 	} {
 		t.AppendRow(table.Row{row.name, row.amount})
 	}
@@ -114,7 +114,7 @@ func (a *Program) showAnswer(in *instances.Instance, ans *instances.Answer) {
 		t.Render()
 	}
 	for _, b := range ans.Binding {
-		fmt.Fprintf(a.out, "binds: %s: %s: worth %s\n", b.Constraint, b.Detail, money(b.Price))
+		fmt.Fprintf(a.out, "binding constraint: %s: %s: worth %s\n", b.Constraint, b.Detail, money(b.Price))
 	}
 	for _, e := range ans.EndOfHorizon {
 		much := "nothing"
@@ -138,7 +138,7 @@ func (a *Program) showBaselines(ans *instances.Answer) {
 		return
 	}
 	fmt.Fprintln(a.out, "\nBeside what is done without a plan:")
-	t := a.table("course", "cost", "of it penalty", "unit-hours not served", "more than the plan", "")
+	t := a.table("baseline", "cost", "of it penalty", "unit-hours not served", "more than the plan", "")
 	t.SetColumnConfigs(rightFrom(2, 5))
 	t.AppendRow(table.Row{"this plan", moneyCell(ans.Cost), moneyCell(ans.Penalty), "", "", ""})
 	horizon, buys, broken := false, false, false
@@ -160,11 +160,11 @@ func (a *Program) showBaselines(ans *instances.Answer) {
 		if n, err := decimal.NewFromString(unserved); err == nil { // it is written by the program
 			unserved = wholeHours(n)
 		}
-		t.AppendRow(table.Row{courseName(b.Course), moneyCell(b.Cost), moneyCell(b.Penalty), unserved, more, breaks})
+		t.AppendRow(table.Row{baselineName(b.Name), moneyCell(b.Cost), moneyCell(b.Penalty), unserved, more, breaks})
 	}
 	t.Render()
 	if broken {
-		fmt.Fprintln(a.out, "a course that breaks something is no rival: the plan keeps it all, and the rules do not look at it")
+		fmt.Fprintln(a.out, "a baseline that breaks something is no rival: the plan keeps it all, and the rules do not look at it")
 	}
 	switch {
 	case !buys:
@@ -196,10 +196,10 @@ func (a *Program) showServed(ans *instances.Answer) {
 				to   *domain.Decimal
 				text string
 			}{
-				{&x.demand, p.Demand}, {&x.spare, p.Spare}, {&x.committed, p.Guaranteed}, {&x.committed, p.PriceOnly}, {&x.spot, p.Spot}, {&x.onDemand, p.OnDemand},
-				{&x.in, p.SpillIn}, {&x.out, p.SpillOut}, {&x.short, p.Shortage}, {&x.unused, p.UnusedCommitted},
+				{&x.demand, p.Demand}, {&x.spare, p.Spare}, {&x.committed, p.Guaranteed}, {&x.committed, p.DiscountOnly}, {&x.spot, p.Spot}, {&x.onDemand, p.OnDemand},
+				{&x.in, p.OverflowIn}, {&x.out, p.OverflowOut}, {&x.short, p.Shortage}, {&x.unused, p.UnusedCommitted},
 			} {
-				if n, err := decimal.NewFromString(c.text); err == nil { // spill and spares are left out where there are none
+				if n, err := decimal.NewFromString(c.text); err == nil { // overflow and spares are left out where there are none
 					*c.to = c.to.Add(n.Mul(weight[r.Scenario]))
 				}
 			}

@@ -50,8 +50,8 @@ demand that came. Beside the plan stand, each deciding anew every month:
   ladder_60d             a twelfth of that every month
   peak_60d               the highest hour of the last days, reserved
 
-and perfect foresight, which is the exact optimum for what happened: no course
-costs less, and regret is what a course costs more. All pay the same prices and
+and perfect foresight, which is the exact optimum for what happened: no alternative
+costs less, and regret is what an alternative costs more. All pay the same prices and
 keep one terminal rule: of what a purchase costs beyond the last month, the share
 --salvage is not charged. Amounts are nominal. Low and high say how regret varies
 over pools, each against its own foresight: a bootstrap, which a single pool has
@@ -61,8 +61,8 @@ What is tested is the advice of "plan --demand forecast" at --plan-salvage (1 un
 said, where "plan" itself takes 0.5): --plan-salvage 0.5 tests the more careful one.
 
 Much depends on the terminal rule, so regret is shown for a salvage of 0, 0.5 and 1
-as well. Advice is given without an end: courses buy the same whatever the rule, and
-are charged by it. Beside that, "end known", is what every course costs when it knows
+as well. Advice is given without an end: alternatives buy the same whatever the rule, and
+are charged by it. Beside that, "end known", is what every alternative costs when it knows
 the end and the rule at each decision, and decides by them.
 
 Demand and prices come from the log, or from files: --demand in the columns of
@@ -75,12 +75,12 @@ With --group region the kinds of a region count as one pool: a commitment that
 floats over machine types, as spend commitments do.
 
 JSON keys: methods, period (from, to), months, currency, horizon_months,
-scenarios, growth, salvage, plan_salvage, shortage_factor, interval, notes, left_out
+scenarios, growth, salvage, plan_salvage, shortage_factor, interval, notes, excluded
 (region, kind, reason), all and regions (region, foresight_cost,
-foresight_served_unit_hours, courses (course, cost, shortage_penalty, regret,
+foresight_served_unit_hours, alternatives (alternative, cost, shortage_penalty, regret,
 regret_low, regret_high, served_unit_hours (reserved, reserved_unused, spot,
-on_demand, shortage)), least (courses), terminal_rules (salvage, end_known,
-foresight_cost, courses, least), forecast (as score of "plan forecast", of the first
+on_demand, shortage)), least (alternatives), terminal_rules (salvage, end_known,
+foresight_cost, alternatives, least), forecast (as score of "plan forecast", of the first
 four weeks), pool_months_with_synthetic_prices, pool_months), pools (region, kind,
 foresight_cost, plan_cost, on_demand_cost, plan_purchases (offer, month, units),
 missing_hours, months_with_synthetic_prices, synthetic_prices (price, months,
@@ -108,8 +108,8 @@ known_from), months_without_forecast, why_no_forecast).`,
 	f.IntVar(&fl.Quota, "quota", -1, "on-demand units of a pool that the quota allows, instead of what the log says; -1: as the log says, without bound of a file")
 	f.StringVar(&fl.currency, "currency", "USD", "currency of the offers")
 	f.Uint64Var(&fl.seed, "seed", 1, "seed of scenarios and intervals: equal seeds give equal results")
-	f.StringVar(&fl.chart, "chart", "", "regret of every course: "+chartFlag)
-	f.StringVar(&fl.table, "table", "", "write regions and courses into this CSV file")
+	f.StringVar(&fl.chart, "chart", "", "regret of every alternative: "+chartFlag)
+	f.StringVar(&fl.table, "table", "", "write regions and alternatives into this CSV file")
 	return cmd
 }
 
@@ -209,11 +209,11 @@ func (a *Program) showBacktest(r *app.Backtested, fl *backtestFlags) error {
 	scores := []scored{}
 	for i := range regions {
 		g := &regions[i]
-		fmt.Fprintf(a.out, "\n%s: perfect foresight costs %s; least of the courses: %s\n", cmp.Or(g.Region, everyRegion), money(g.Foresight), strings.Join(g.Least, ", "))
-		t := a.table("course", "cost", "regret", "low", "high", "of it penalty", "reserved hours", "of them unused")
+		fmt.Fprintf(a.out, "\n%s: perfect foresight costs %s; least of the alternatives: %s\n", cmp.Or(g.Region, everyRegion), money(g.Foresight), strings.Join(g.Least, ", "))
+		t := a.table("alternative", "cost", "regret", "low", "high", "of it penalty", "reserved hours", "of them unused")
 		t.SetColumnConfigs(rightFrom(2, 8))
-		for _, c := range g.Courses {
-			t.AppendRow(table.Row{c.Course, moneyCell(c.Cost), percent(c.Regret), percentOr(c.Low), percentOr(c.High), moneyCell(c.Penalty),
+		for _, c := range g.Alternatives {
+			t.AppendRow(table.Row{c.Name, moneyCell(c.Cost), percent(c.Regret), percentOr(c.Low), percentOr(c.High), moneyCell(c.Penalty),
 				count(int(c.Served.Reserved + c.Served.Unused)), count(int(c.Served.Unused))})
 		}
 		t.Render()
@@ -240,7 +240,7 @@ func (a *Program) showBacktest(r *app.Backtested, fl *backtestFlags) error {
 	for _, n := range r.Notes {
 		fmt.Fprintln(a.out, n)
 	}
-	for _, l := range r.Left {
+	for _, l := range r.Excluded {
 		fmt.Fprintf(a.out, "left out: %s %s: %s\n", l.Region, l.Kind, l.Reason)
 	}
 	return nil
@@ -265,7 +265,7 @@ func ruleName(x *backtest.Terminal) string {
 	return "salvage " + percent(x.Salvage)
 }
 
-// byRule puts the rules that no course is told of first.
+// byRule puts the rules that no alternative is told of first.
 func byRule(rules []backtest.Terminal) []backtest.Terminal {
 	rules = slices.Clone(rules)
 	slices.SortStableFunc(rules, func(a, b backtest.Terminal) int {
@@ -289,10 +289,10 @@ func (a *Program) showTerminal(g *backtest.Region) {
 	}
 	t := a.table(head...)
 	t.SetColumnConfigs(rightFrom(2, len(head)))
-	for k := range rules[0].Courses {
-		row := table.Row{rules[0].Courses[k].Course}
+	for k := range rules[0].Alternatives {
+		row := table.Row{rules[0].Alternatives[k].Name}
 		for i := range rules {
-			row = append(row, percent(rules[i].Courses[k].Regret))
+			row = append(row, percent(rules[i].Alternatives[k].Regret))
 		}
 		t.AppendRow(row)
 	}
@@ -304,17 +304,17 @@ func (a *Program) showTerminal(g *backtest.Region) {
 	t.Render()
 }
 
-// regretFigure draws the regret of every course over all regions, by terminal rule.
+// regretFigure draws the regret of every alternative over all regions, by terminal rule.
 func regretFigure(r *app.Backtested) chart.Figure {
 	f := chart.Dots{
 		Title: fmt.Sprintf("Regret by terminal rule, %s to %s", day(r.Period.From), day(r.Period.To)),
 		X:     "percent over perfect foresight",
 	}
 	rules := byRule(r.All.Terminal)
-	for k, course := range r.All.Courses {
+	for k, alternative := range r.All.Alternatives {
 		for i := range rules {
-			c := &rules[i].Courses[k]
-			b := chart.Dot{Name: course.Course, Series: ruleName(&rules[i]), Value: chart.Point(c.Regret.Shift(2))}
+			c := &rules[i].Alternatives[k]
+			b := chart.Dot{Name: alternative.Name, Series: ruleName(&rules[i]), Value: chart.Point(c.Regret.Shift(2))}
 			if c.Low != nil {
 				b.Low, b.High = chart.Point(c.Low.Shift(2)), chart.Point(c.High.Shift(2))
 				f.X = "percent over perfect foresight, with the interval over pools"
@@ -325,11 +325,11 @@ func regretFigure(r *app.Backtested) chart.Figure {
 	return f
 }
 
-// regretTable writes regions and courses under every terminal rule as CSV. A region
+// regretTable writes regions and alternatives under every terminal rule as CSV. A region
 // without a name is all of them.
 func regretTable(w io.Writer, r *app.Backtested) error {
 	out := csv.NewWriter(w)
-	err := out.Write([]string{"region", "course", "cost", "currency", "foresight_cost", "regret", "regret_low", "regret_high", "shortage_penalty",
+	err := out.Write([]string{"region", "alternative", "cost", "currency", "foresight_cost", "regret", "regret_low", "regret_high", "shortage_penalty",
 		"reserved_unit_hours", "reserved_unused_unit_hours", "spot_unit_hours", "on_demand_unit_hours", "shortage_unit_hours",
 		"salvage", "end_known", "pool_months_with_synthetic_prices", "pool_months"})
 	bound := func(d *domain.Decimal) string {
@@ -340,11 +340,11 @@ func regretTable(w io.Writer, r *app.Backtested) error {
 	}
 	for _, g := range append(slices.Clone(r.Regions), r.All) {
 		for _, x := range byRule(g.Terminal) {
-			for _, c := range x.Courses {
+			for _, c := range x.Alternatives {
 				if err != nil {
 					return err
 				}
-				err = out.Write([]string{g.Region, c.Course, c.Cost.String(), r.Currency, x.Foresight.String(), c.Regret.String(), bound(c.Low), bound(c.High), c.Penalty.String(),
+				err = out.Write([]string{g.Region, c.Name, c.Cost.String(), r.Currency, x.Foresight.String(), c.Regret.String(), bound(c.Low), bound(c.High), c.Penalty.String(),
 					fmt.Sprint(c.Served.Reserved), fmt.Sprint(c.Served.Unused), fmt.Sprint(c.Served.Spot), fmt.Sprint(c.Served.OnDemand), fmt.Sprint(c.Served.Shortage),
 					x.Salvage.String(), fmt.Sprint(x.EndKnown), fmt.Sprint(g.Synthetic), fmt.Sprint(g.PoolMonths)})
 			}

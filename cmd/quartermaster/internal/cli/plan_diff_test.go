@@ -43,22 +43,22 @@ func twoPlans(t *testing.T) (a, b *plan.Plan) {
 	pool := func(kind, cost string, hours int64) plan.PoolPlan {
 		return plan.PoolPlan{
 			Kind: kind, Unit: "gpu", GPUsPerUnit: 8, Amounts: plan.Amounts{Cost: dec(cost)}, Demand: plan.DemandSummary{UnitHours: hours},
-			Served:  plan.Served{Held: hours * 3 / 4, Unused: hours / 16, OnDemand: hours / 4},
-			Binding: []plan.Binding{{Constraint: "on_demand_quota", Detail: "aws allows 8 GPUs on demand, and the plan uses all of it", Price: &price}},
-			LeftOut: []plan.LeftOut{{Reason: "priced in EUR", Offers: 4, First: "big/8xA100/reserved"}},
+			Served:         plan.Served{Held: hours * 3 / 4, Unused: hours / 16, OnDemand: hours / 4},
+			Binding:        []plan.Binding{{Constraint: "on_demand_quota", Detail: "aws allows 8 GPUs on demand, and the plan uses all of it", Price: &price}},
+			ExcludedOffers: []plan.ExcludedOffer{{Reason: "priced in EUR", Offers: 4, First: "big/8xA100/reserved"}},
 		}
 	}
 	a = &plan.Plan{
 		ID: "plan-aaaaaaaaaaaa", Position: "qm.fleet/0=1", Horizon: term, At: someDay(t, "2026-06-02"),
-		Assumptions: plan.Assumptions{Months: 12, Weeks: 4, Currency: "USD"}, Methods: []string{"folds/6", "plan/6"},
-		Total:   plan.Amounts{Cost: dec("800000"), Current: dec("1000000"), OnDemand: dec("750000"), LowerBound: dec("800000")},
-		Courses: []plan.Course{{Course: "current", Cost: dec("1000000")}, {Course: "on_demand", Cost: dec("1600000")}},
+		Assumptions: plan.Assumptions{Months: 12, Weeks: 4, Currency: "USD"}, Methods: []string{"folds/7", "plan/7"},
+		Total:     plan.Amounts{Cost: dec("800000"), Current: dec("1000000"), OnDemand: dec("750000"), LowerBound: dec("800000")},
+		Baselines: []plan.Baseline{{Name: "buy_nothing", Cost: dec("1000000")}, {Name: "on_demand", Cost: dec("1600000")}},
 		Regions: []plan.RegionPlan{{
 			Region: "us-east-1", Amounts: plan.Amounts{Cost: dec("800000")},
 			Purchases: []plan.Purchase{purchase("12m", 4, "400000"), purchase("36m", 2, "100000")}, Pools: []plan.PoolPlan{pool("A100 80GB", "800000", 40_000)},
 		}},
-		Left:    []plan.LeftPool{{Region: "us-east-1", Kind: "H100 80GB", Unit: "gpu", Reason: "no demand data since 2026-05-01", Next: "import newer data"}},
-		Ignored: []plan.Ignored{{Commitment: "savings-1", Reason: "spend_commitment spans pools and is not planned yet"}},
+		Excluded: []plan.ExcludedPool{{Region: "us-east-1", Kind: "H100 80GB", Unit: "gpu", Reason: "no demand data since 2026-05-01", Next: "import newer data"}},
+		Ignored:  []plan.Ignored{{Commitment: "savings-1", Reason: "spend_commitment spans pools and is not planned yet"}},
 	}
 	text, err := json.Marshal(a)
 	if err != nil {
@@ -68,7 +68,7 @@ func twoPlans(t *testing.T) (a, b *plan.Plan) {
 	if err := json.Unmarshal(text, b); err != nil {
 		t.Fatal(err)
 	}
-	b.ID, b.Left, b.Ignored, b.Assumptions.MonthlyGrowth = "plan-bbbbbbbbbbbb", []plan.LeftPool{}, nil, dec("0.02")
+	b.ID, b.Excluded, b.Ignored, b.Assumptions.MonthlyGrowth = "plan-bbbbbbbbbbbb", []plan.ExcludedPool{}, nil, dec("0.02")
 	b.Total = plan.Amounts{Cost: dec("1100000"), Current: dec("1000000"), OnDemand: dec("950000"), LowerBound: dec("1090000"), Gap: dec("0.009174311927")}
 	r := &b.Regions[0]
 	r.Cost = dec("1100000")
@@ -89,7 +89,7 @@ func TestPlanSummaryShown(t *testing.T) {
 	}
 }
 
-// One label means one number: what a summary, the table of pools and the courses call alike
+// One label means one number: what a summary, the table of pools and the baselines call alike
 // is alike.
 func TestPlanLabels(t *testing.T) {
 	first, _ := twoPlans(t)

@@ -125,7 +125,7 @@ func (a *Program) showAppraisal(x *instances.Appraisal) {
 	fmt.Fprintf(a.out, "%s, for %s: %s\n\n%s\n\n", clipped(x.Contract), clipped(x.Pool), strings.ToUpper(string(x.Decision)), x.Verdict)
 	t := a.table("", "units", "cost", "lower bound", "gap", "not served", "paid within the horizon", "unused unit-hours", "stranded at low demand")
 	t.SetColumnConfigs(rightFrom(2, 9))
-	row := func(name string, c *instances.Course) {
+	row := func(name string, c *instances.Expectation) {
 		t.AppendRow(table.Row{name, count(c.Units), moneyCell(c.Cost), moneyCell(c.LowerBound), percentOf(c.Gap), moneyCell(c.Penalty), moneyCell(c.Nominal), moneyCell(c.Unused), moneyCell(c.Stranded)})
 	}
 	row("without it", &x.Without)

@@ -40,7 +40,7 @@ gpu_spec (models allowed, separated by |). A file with a bad row is refused, wit
 file, line and column.
 
 JSON keys: method, order, shape (cpu_milli, memory_mib, gpus, model), pods,
-left_out, bins (of the pods that fit a node at all), fit_no_node (pods that no
+excluded, bins (of the pods that fit a node at all), fit_no_node (pods that no
 node of the shape holds, however empty), lower_bound, gap (bins less lower_bound), columns (state, rounds,
 patterns, programs), gpu_milli_needed, gpu_milli_placed, gpu_milli_total, stranded
 (model, total_milli, free_milli, stranded_milli), patterns (machines, on (pod of
@@ -119,8 +119,8 @@ func (a *Program) showPack(ans *app.Packed) {
 			fmt.Fprintln(a.out, "not improved by column generation: this build has no solver of linear programs")
 		}
 	}
-	if ans.LeftOut > 0 {
-		fmt.Fprintf(a.out, "%s pods without GPUs are left out (--every-pod packs them, too)\n", comma(ans.LeftOut))
+	if ans.Excluded > 0 {
+		fmt.Fprintf(a.out, "%s pods without GPUs are left out (--every-pod packs them, too)\n", comma(ans.Excluded))
 	}
 	free, stranded := int64(0), int64(0)
 	for _, s := range ans.Stranded {

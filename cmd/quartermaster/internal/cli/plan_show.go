@@ -33,7 +33,7 @@ func (a *Program) showPlan(p *plan.Plan, few int) {
 		demand, percent(as.AnnualRate), percent(as.Salvage), percent(as.SpotOverhead), as.ShortageFactor, as.Currency)
 	columns := planColumns()
 	if as.Demand == plan.Forecast {
-		columns = append(columns, "unit-hours 10%", "median", "90%", "least cost", "most", "worst tenth")
+		columns = append(columns, "unit-hours 10%", "median", "90%", "least cost", "most", "CVaR 90")
 	}
 	t := a.table(columns...)
 	t.SetColumnConfigs(rightFrom(3, len(columns)))
@@ -56,13 +56,13 @@ func (a *Program) showPlan(p *plan.Plan, few int) {
 	t.AppendRow(total)
 	t.Render()
 	if r := p.Total.Range; r != nil {
-		fmt.Fprintf(a.out, "cost is the expected one: over the scenarios it is %s to %s, half the time at most %s, and %s on average in the worst tenth; in a scenario all pools err as they did in the same past weeks\n",
+		fmt.Fprintf(a.out, "cost is the expected one: over the scenarios it is %s to %s, half the time at most %s, and CVaR 90 %s, the mean of the worst tenth; in a scenario all pools err as they did in the same past weeks\n",
 			money(r.Least), money(r.Most), money(r.P50), money(*p.Total.CVaR))
 	}
 	fmt.Fprintf(a.out, "cost and \"%s\" hold what is still owed and a penalty for hours that nobody serves (%s in \"%[1]s\"); \"%[3]s\" has neither\n", plan.BuyNothing, money(p.Total.CurrentPenalty), plan.WithoutQuota)
 	a.showIgnored(p.Ignored)
 	a.showComponents(p, as.Currency)
-	a.showCourses(p)
+	a.showPlanBaselines(p)
 	for i := range p.Regions {
 		a.showRegion(&p.Regions[i], as.Currency, few)
 	}
@@ -78,7 +78,7 @@ func (a *Program) showPlan(p *plan.Plan, few int) {
 		}
 		t.Render()
 	}
-	a.showLeft(p.Left)
+	a.showExcluded(p.Excluded)
 	a.showProgram()
 	fmt.Fprintf(a.out, "methods %s\nposition %s\n", strings.Join(p.Methods, " "), a.position(p.Position))
 }
@@ -113,7 +113,7 @@ func (a *Program) showBinding(binding []plan.Binding, currency, more string) {
 		if b.Price != nil {
 			worth = fmt.Sprintf(": %s %s %s", more, money(*b.Price), currency)
 		}
-		fmt.Fprintf(a.out, "  binds: %s (%s)%s\n", b.Constraint, b.Detail, worth)
+		fmt.Fprintf(a.out, "  binding constraint: %s (%s)%s\n", b.Constraint, b.Detail, worth)
 	}
 }
 
@@ -171,7 +171,7 @@ func (a *Program) showRegion(r *plan.RegionPlan, currency string, few int) {
 			fmt.Fprintf(a.out, "  on-demand under quota: the quota of %s GPUs would refuse %s unit-hours\n", comma(int(*q.QuotaGPUs)), comma(int(q.Refused)))
 		}
 		a.showBinding(q.Binding, currency, "one machine more is worth")
-		for _, l := range q.LeftOut {
+		for _, l := range q.ExcludedOffers {
 			fmt.Fprintf(a.out, "  left out: %s offers, %s (%s)\n", comma(l.Offers), l.Reason, clipped(l.First))
 		}
 	}
@@ -180,17 +180,17 @@ func (a *Program) showRegion(r *plan.RegionPlan, currency string, few int) {
 	}
 }
 
-// showCourses compares a plan with what is done without one.
-func (a *Program) showCourses(p *plan.Plan) {
-	if len(p.Courses) == 0 {
+// showPlanBaselines compares a plan with what is done without one.
+func (a *Program) showPlanBaselines(p *plan.Plan) {
+	if len(p.Baselines) == 0 {
 		return
 	}
 	fmt.Fprintln(a.out, "\nBeside what is done without a plan:")
-	t := a.table("course", "cost", "of it penalty", "more than the plan")
+	t := a.table("baseline", "cost", "of it penalty", "more than the plan")
 	t.SetColumnConfigs(rightFrom(2, 4))
 	t.AppendRow(table.Row{"this plan", moneyCell(p.Total.Cost), moneyCell(p.Total.Penalty), ""})
-	for _, c := range p.Courses {
-		t.AppendRow(table.Row{courseName(c.Course), moneyCell(c.Cost), moneyCell(c.Penalty), moneyCell(c.Cost.Sub(p.Total.Cost))})
+	for _, c := range p.Baselines {
+		t.AppendRow(table.Row{baselineName(c.Name), moneyCell(c.Cost), moneyCell(c.Penalty), moneyCell(c.Cost.Sub(p.Total.Cost))})
 	}
 	t.Render()
 	least := "the least of the weeks that repeat"
@@ -201,13 +201,13 @@ func (a *Program) showCourses(p *plan.Plan) {
 		money(p.Total.Nominal), least, money(p.Total.Stranded))
 }
 
-// courseName says in words what a course is.
-func courseName(course string) string {
-	rule, days, _ := strings.Cut(strings.TrimSuffix(course, "d"), "_")
+// baselineName says in words what a baseline is.
+func baselineName(baseline string) string {
+	rule, days, _ := strings.Cut(strings.TrimSuffix(baseline, "d"), "_")
 	switch {
-	case course == "current":
+	case baseline == "buy_nothing":
 		return plan.BuyNothing
-	case course == "on_demand":
+	case baseline == "on_demand":
 		return plan.UnderQuota
 	case rule == "lookback":
 		return "best commitment of the last " + days + " days"
@@ -216,7 +216,7 @@ func courseName(course string) string {
 	case rule == "peak":
 		return "peak of the last " + days + " days reserved"
 	}
-	return course
+	return baseline
 }
 
 // showCalendar shows what is paid in each month, and what the month is charged with.
@@ -269,7 +269,7 @@ func (a *Program) showNothing(p *plan.Plan) {
 	for i := range p.Regions {
 		a.showRegion(&p.Regions[i], p.Assumptions.Currency, 0)
 	}
-	a.showLeft(p.Left)
+	a.showExcluded(p.Excluded)
 	fmt.Fprintf(a.out, "this is a plan of %s: --at DATE names another time\n", p.At)
 	a.showProgram()
 	fmt.Fprintf(a.out, "methods %s\nposition %s\n", strings.Join(p.Methods, " "), a.position(p.Position))
@@ -290,8 +290,8 @@ func (a *Program) showIgnored(ignored []plan.Ignored) {
 	}
 }
 
-// showLeft names the pools that were left out, by reason, and what to do about it.
-func (a *Program) showLeft(left []plan.LeftPool) {
+// showExcluded names the pools that were left out, by reason, and what to do about it.
+func (a *Program) showExcluded(left []plan.ExcludedPool) {
 	const named = 6
 	byReason, next := map[string][]string{}, map[string]string{}
 	for _, l := range left {
@@ -361,7 +361,7 @@ func capacity(guaranteed bool) string {
 	if guaranteed {
 		return "guaranteed"
 	}
-	return "price only"
+	return "discount only"
 }
 
 func rightFrom(first, last int) []table.ColumnConfig {

@@ -30,7 +30,7 @@ func (a *Program) planSolveCommand() *cobra.Command {
 		Use:   "solve INSTANCE.json",
 		Short: "Answer a procurement problem stated in a file: what to buy, its cost and the proof",
 		Long: `Solve reads an instance (regions, pools, demand by the hour or as load-duration
-curves, offers, commitments, quotas, ways of spill, substitutes, posture, budgets,
+curves, offers, commitments, quotas, cross-region overflow, substitutes, posture, budgets,
 scenarios), finds the purchases that serve it at least expected net present cost,
 and proves how far from the least any purchases are. It needs no log and no data,
 and buys nothing. The same instance has the same answer, byte for byte, whatever

@@ -15,7 +15,7 @@ currency, horizon (from, to), annual_rate (it discounts), salvage (the share
 credited of what a purchase costs beyond the horizon), seed, runs, scenario (the
 file, with what it left out), drivers (driver, distribution, p5, p50, p95, mean,
 alternatives), alternatives, differences (alternative, from, mean, mean_interval, p5, p50, p95,
-cheaper_share_of_draws), break_even (pool, offer, kind, term_epochs, hourly,
+cheaper_share_of_trials), break_even (pool, offer, kind, term_epochs, hourly,
 on_demand_hourly, break_even_utilization, alternatives, generated, citation) and
 notes.
 
@@ -23,14 +23,14 @@ An alternative has alternative, expected_cost, expected_cost_interval, p5_cost,
 p50_cost, p95_cost, cvar_90_cost, median_world_cost, shortage_penalty,
 committed_cost, stranded_cost, p95_stranded_cost, demand_unit_hours,
 unserved_unit_hours, unserved_share, spot_share, constraints (constraint,
-share_of_draws), purchases (offer, commitment, pool, units, term, upfront and hourly
+share_of_trials), purchases (offer, commitment, pool, units, term, upfront and hourly
 (nominal, of all units), cost (within the horizon, after salvage),
 guarantees_capacity, generated, citation), scenario_set (id, weight,
 demand_unit_hours), solved_cost, lower_bound, gap, solvers, end_of_horizon (salvage,
-cost of the same purchases, best_cost, lower_bound, purchases), draws_above_solved,
-draws_above_solved_share, beside_the_gap (driver, solved), tornado (driver, given,
-p5, p95, p5_cost, p95_cost), cost_distribution (from, to, draws), load_duration (pool,
-hours, guaranteed, price_only, spot, on_demand, unserved, committed), draws_sha256
+cost of the same purchases, best_cost, lower_bound, purchases), trials_above_solved,
+trials_above_solved_share, unmodelled_drivers (driver, solved), tornado (driver, given,
+p5, p95, p5_cost, p95_cost), cost_distribution (from, to, trials), load_duration (pool,
+hours, guaranteed, discount_only, spot, on_demand, unserved, committed), trials_sha256
 and notes. Amounts are decimal text, net present values.`
 
 type simulateFlags struct {
@@ -45,11 +45,11 @@ func (a *Program) simulateCommand() *cobra.Command {
 	fl := simulateFlags{workspace: app.Platform}
 	cmd := &cobra.Command{
 		Use:   "simulate FILE",
-		Short: "What if: courses of action under growth, prices, outages and more, draw by draw",
+		Short: "What if: alternatives under growth, prices, outages and more, trial by trial",
 		Long: `Simulate answers a scenario file. It forks the log in memory, adds the events that
 the scenario supposes, and plans from the forked rows. What is uncertain is
 drawn: purchases are solved once for each alternative, over a few weighted
-scenarios that the draws are reduced to, and then every draw says what they come
+scenarios that the trials are reduced to, and then every trial says what they come
 to. Alternatives share their random numbers. The same file on the same position
 gives the same bytes; nothing is appended, but by --freeze.
 
@@ -60,19 +60,19 @@ the best purchases cost then.
 
 Purchases hedge what is wanted and the spot that can be had: those the weighted
 scenarios have differently. Prices, exchange rates and interruptions enter the
-solved problem at their mean over the draws, and so do quotas, or lower, if the
-purchases for a quota at its 25th or 5th percentile cost less in the draws;
+solved problem at their mean over the trials, and so do quotas, or lower, if the
+purchases for a quota at its 25th or 5th percentile cost less in the trials;
 deliveries that are later than the median, outages and maintenance do not enter
 it. So the gap (solved_cost over lower_bound) is a proof about that problem and
-not about the draws. What the draws cost more, or less, stands beside it as
-draws_above_solved, with the name of each thing that they vary and the problem
-does not (beside_the_gap: at its mean, at its p25, at its p5, never late, left
-out; of constraints: kept in expectation). Draws serve every hour as the solved
+not about the trials. What the trials cost more, or less, stands beside it as
+trials_above_solved, with the name of each thing that they vary and the problem
+does not (unmodelled_drivers: at its mean, at its p25, at its p5, never late, left
+out; of constraints: kept in expectation). Trials serve every hour as the solved
 problem does without constraints: pools that share a quota, or may serve one
-another's demand by spill or as substitutes, are served together at least cost,
+another's demand by overflow or as substitutes, are served together at least cost,
 those that are left while a region is gone too. Budgets and limits among the
-constraints bind the solved problem, in expectation over its scenarios: a draw may
-exceed them, and constraints says in which share of the draws the limits are kept.
+constraints bind the solved problem, in expectation over its scenarios: a trial may
+exceed them, and constraints says in which share of the trials the limits are kept.
 
 What is wanted is whole machines: growth is rounded to the nearest, what launches add
 up. Where machines fail, spare ones that keep 99 % service level, or that of the
@@ -97,7 +97,7 @@ gets result.json, tables in CSV and charts in SVG, in place of those of an earli
 			}
 			if cmd.Flags().Changed("runs") {
 				if fl.runs < 1 || fl.runs > whatif.MaxRuns {
-					return commandline.Usagef("--runs %d: want 1 to %d draws", fl.runs, whatif.MaxRuns)
+					return commandline.Usagef("--runs %d: want 1 to %d trials", fl.runs, whatif.MaxRuns)
 				}
 				s.Runs = fl.runs
 			}
@@ -129,8 +129,8 @@ gets result.json, tables in CSV and charts in SVG, in place of those of an earli
 	}
 	f := cmd.Flags()
 	f.StringVar(&fl.out, "out", "", "write result.json, tables and charts into this directory")
-	f.IntVar(&fl.runs, "runs", 0, "draws, instead of those in the file")
-	f.IntVar(&fl.workers, "workers", 0, "draws that are evaluated at once; the answer is the same (default one for each processor)")
+	f.IntVar(&fl.runs, "runs", 0, "trials, instead of those in the file")
+	f.IntVar(&fl.workers, "workers", 0, "trials that are evaluated at once; the answer is the same (default one for each processor)")
 	f.BoolVar(&fl.freeze, "freeze", false, "record the scenario and its answer as an event, so that recommendations can cite it")
 	f.StringVar(&fl.workspace, "workspace", fl.workspace, "workspace that a frozen scenario belongs to")
 	cmd.AddCommand(a.simulateFreezeCommand(), a.simulateListCommand(), a.simulateShowCommand(), a.simulateDiffCommand(), a.simulateChangesCommand())

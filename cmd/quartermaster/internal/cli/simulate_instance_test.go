@@ -76,8 +76,8 @@ func TestSimulateInstance(t *testing.T) {
 		}
 	}
 	again, _, _ := simulateInstance(t, "owned-hardware", "[{kind: demand_growth, monthly: {triangular: [0, 0.02, 0.04]}}]", both)
-	if again.Alternatives[0].Draws != grown.Alternatives[0].Draws {
-		t.Error("asked again, the draws come to something else")
+	if again.Alternatives[0].Trials != grown.Alternatives[0].Trials {
+		t.Error("asked again, the trials come to something else")
 	}
 	out, errs, code := simulateInstance(t, "owned-hardware", "[{kind: provider_outage, region: eu-central-1, per_year: 6, duration: {fixed: 24}}]", both)
 	if code != 0 {
@@ -101,8 +101,8 @@ func TestSimulateCoupledInstance(t *testing.T) {
 			}
 			if a := r.Alternatives[0]; !a.Expected.IsPositive() || a.LowerBound.GreaterThan(a.Solved) {
 				t.Errorf("expected %s, solved %s, bound %s", a.Expected, a.Solved, a.LowerBound)
-			} else if a.DrawsAbove.Abs().GreaterThan(decimal.New(5, -2)) || len(a.Beside) > 0 {
-				t.Errorf("with nothing uncertain the draws cost %s more than was solved; beside the gap are %v", a.DrawsAbove, a.Beside)
+			} else if a.TrialsAbove.Abs().GreaterThan(decimal.New(5, -2)) || len(a.Unmodelled) > 0 {
+				t.Errorf("with nothing uncertain the trials cost %s more than was solved; unmodelled drivers are %v", a.TrialsAbove, a.Unmodelled)
 			}
 		})
 	}
@@ -113,8 +113,8 @@ func TestSimulateInstanceRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ instance, changes, want string }{
 		"a price":         {"owned-hardware", "[{kind: price_change, factor: 0.9}]", "changes[0] price_change: an instance has no log to suppose it in; change the instance, or base the scenario on the log"},
 		"a launch":        {"owned-hardware", "[{kind: demand_growth, monthly: 0}, {kind: quota_change, provider: aws, region: eu-central-1, limit_gpus: 8}]", "changes[1] quota_change: an instance has no log"},
-		"scenarios":       {"single-pool", "[]", "the instance has scenarios of its own, which what-ifs do not draw; \"quartermaster plan solve\" answers it without draws"},
-		"spend":           {"spend-commitment", "[]", "the instance has commitments to spend, which what-ifs do not draw; \"quartermaster plan solve\" answers it without draws"},
+		"scenarios":       {"single-pool", "[]", "the instance has scenarios of its own, which what-ifs do not draw; \"quartermaster plan solve\" answers it without trials"},
+		"spend":           {"spend-commitment", "[]", "the instance has commitments to spend, which what-ifs do not draw; \"quartermaster plan solve\" answers it without trials"},
 		"a region":        {"owned-hardware", "[{kind: provider_outage, region: mars, per_year: 1, duration: 4}]", "mars"},
 		"an unknown file": {"nosuch", "[]", "base.instance: read "},
 	} {
@@ -130,7 +130,7 @@ func TestSimulateInstanceRefuses(t *testing.T) {
 }
 
 // Whoever reads an answer sees what it rests on: the rate, what is credited beyond the
-// horizon and what that is worth, and what is paid on the first day. Where draws do not
+// horizon and what that is worth, and what is paid on the first day. Where trials do not
 // keep a constraint, it is said beside their cost.
 func TestSimulateSaysWhatItRestsOn(t *testing.T) {
 	dir := t.TempDir()
@@ -166,7 +166,7 @@ func TestSimulateSaysWhatItRestsOn(t *testing.T) {
 	out.Reset()
 	kept := whatif.Kept{Constraint: "max_spot_share 0.001", Share: decimal.New(25, -2)}
 	a.showSimulation(&whatif.Result{Scenario: &whatif.Scenario{}, Alternatives: []whatif.Outcome{{Alternative: "best", Solvers: []string{"x"}, Solved: decimal.New(7, 0), Kept: []whatif.Kept{kept}}}})
-	if want := "\"best\" keeps max_spot_share 0.001 in 25% of the draws: its expected cost, and differences from it, are not of keeping it; solved to keep it in expectation, it costs 7.00"; !strings.Contains(out.String(), want) {
+	if want := "\"best\" keeps max_spot_share 0.001 in 25% of the trials: its expected cost, and differences from it, are not of keeping it; solved to keep it in expectation, it costs 7.00"; !strings.Contains(out.String(), want) {
 		t.Errorf("%q is not said in\n%s", want, out.String())
 	}
 	if strings.Contains(out.String(), "taken as given") {

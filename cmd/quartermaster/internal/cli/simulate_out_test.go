@@ -38,7 +38,7 @@ func TestSimulateOutNeverMixes(t *testing.T) {
 		t.Fatalf("exit %d, %v\n%s", code, names(), text)
 	}
 	picture, err := os.ReadFile(filepath.Join(out, "tornado-first.svg"))
-	if err != nil || !strings.Contains(string(picture), "sim-") || !strings.Contains(string(picture), "5 draws, seed 1") {
+	if err != nil || !strings.Contains(string(picture), "sim-") || !strings.Contains(string(picture), "5 trials, seed 1") {
 		t.Errorf("the picture does not say which simulation it is of: %v", err)
 	}
 	if code, text := simulate("2", "[{name: second}]"); code != 0 || slices.Contains(names(), "tornado-first.svg") || !slices.Contains(names(), "tornado-second.svg") {

@@ -26,12 +26,12 @@ import (
 
 // showSimulation shows an answer as tables.
 func (a *Program) showSimulation(r *whatif.Result) {
-	fmt.Fprintf(a.out, "simulation %s: %s, %s to %s, %s draws, seed %d\n", r.ID, r.Name, day(r.Horizon.From), day(r.Horizon.To), comma(r.Runs), r.Seed)
+	fmt.Fprintf(a.out, "simulation %s: %s, %s to %s, %s trials, seed %d\n", r.ID, r.Name, day(r.Horizon.From), day(r.Horizon.To), comma(r.Runs), r.Seed)
 	if r.Question != "" {
 		fmt.Fprintf(a.out, "%s\n", r.Question)
 	}
 	fmt.Fprintf(a.out, "%samounts are in %s, at their value on the first day\n\n", takenAsGiven(r), r.Currency)
-	t := a.table("alternative", "expected cost", "p5", "p50", "p95", "worst tenth", "of it penalty", "unserved", "spot", "stranded", "buys")
+	t := a.table("alternative", "expected cost", "p5", "p50", "p95", "CVaR 90", "of it penalty", "unserved", "spot", "stranded", "buys")
 	t.SetColumnConfigs(rightFrom(2, 11))
 	for i := range r.Alternatives {
 		x := &r.Alternatives[i]
@@ -46,12 +46,12 @@ func (a *Program) showSimulation(r *whatif.Result) {
 	for i := range r.Alternatives {
 		for _, k := range r.Alternatives[i].Kept {
 			if x := &r.Alternatives[i]; len(x.Solvers) > 0 && k.Share.LessThan(decimal.NewFromInt(1)) {
-				fmt.Fprintf(a.out, "%q keeps %s in %s of the draws: its expected cost, and differences from it, are not of keeping it; solved to keep it in expectation, it costs %s\n", clipped(x.Alternative), k.Constraint, percent(k.Share.Round(3)), money(x.Solved))
+				fmt.Fprintf(a.out, "%q keeps %s in %s of the trials: its expected cost, and differences from it, are not of keeping it; solved to keep it in expectation, it costs %s\n", clipped(x.Alternative), k.Constraint, percent(k.Share.Round(3)), money(x.Solved))
 			}
 		}
 	}
 	if len(r.Differences) > 0 {
-		fmt.Fprintf(a.out, "\nagainst %q, draw by draw\n", r.Differences[0].From)
+		fmt.Fprintf(a.out, "\nagainst %q, trial by trial\n", r.Differences[0].From)
 		t := a.table("alternative", "mean difference", "95 % interval", "p5", "p50", "p95", "cheaper in")
 		t.SetColumnConfigs(rightFrom(2, 7))
 		for _, d := range r.Differences {
@@ -95,7 +95,7 @@ func (a *Program) showOutcome(x *whatif.Outcome, r *whatif.Result) {
 	fmt.Fprintf(a.out, "\n%s\n", x.Alternative)
 	if len(x.Solvers) > 0 {
 		fmt.Fprintf(a.out, "bought for %s: %s over them, at least %s, gap %s, by %s\n", weighted(len(x.Set)), money(x.Solved), money(x.LowerBound), x.Gap, strings.Join(x.Solvers, " and "))
-		fmt.Fprintln(a.out, besideGap(x, r.Runs))
+		fmt.Fprintln(a.out, unmodelledDrivers(x, r.Runs))
 	}
 	for _, t := range x.EndOfHorizon {
 		line := fmt.Sprintf("with %s credited beyond the horizon: these purchases would cost %s", percent(t.Salvage), money(t.Cost))
@@ -127,7 +127,7 @@ func (a *Program) showOutcome(x *whatif.Outcome, r *whatif.Result) {
 		fmt.Fprintf(a.out, "upfront payments in all: %s %s\n", paidAmount(r, upfront), r.Currency)
 	}
 	for _, k := range x.Kept {
-		fmt.Fprintf(a.out, "%s is kept in %s of the draws\n", k.Constraint, percent(k.Share.Round(3)))
+		fmt.Fprintf(a.out, "%s is kept in %s of the trials\n", k.Constraint, percent(k.Share.Round(3)))
 	}
 	if len(x.Tornado) > 0 {
 		t := a.table("driver", "low (p5)", "high (p95)", "cost at low", "cost at high", "swing")
@@ -258,18 +258,18 @@ func weighted(scenarios int) string {
 	return fmt.Sprintf("%d weighted scenarios", scenarios)
 }
 
-// besideGap says what the gap of the solved problem is silent about.
-func besideGap(x *whatif.Outcome, draws int) string {
+// unmodelledDrivers says what the gap of the solved problem is silent about.
+func unmodelledDrivers(x *whatif.Outcome, trials int) string {
 	than := "more"
-	if x.DrawsAbove.IsNegative() {
+	if x.TrialsAbove.IsNegative() {
 		than = "less"
 	}
-	s := fmt.Sprintf("beside that gap, which is of the solved problem alone: the %s draws cost %s (%s) %s on average", comma(draws), money(x.DrawsAbove.Abs()), percent(x.DrawsAboveShare.Abs().Round(4)), than)
-	if x.DrawsAbove.IsZero() {
-		s = fmt.Sprintf("beside that gap: the %s draws cost on average what was solved", comma(draws))
+	s := fmt.Sprintf("beside that gap, which is of the solved problem alone: the %s trials cost %s (%s) %s on average", comma(trials), money(x.TrialsAbove.Abs()), percent(x.TrialsAboveShare.Abs().Round(4)), than)
+	if x.TrialsAbove.IsZero() {
+		s = fmt.Sprintf("beside that gap: the %s trials cost on average what was solved", comma(trials))
 	}
 	var hows []whatif.How
-	for _, b := range x.Beside {
+	for _, b := range x.Unmodelled {
 		if !slices.Contains(hows, b.Solved) {
 			hows = append(hows, b.Solved)
 		}
@@ -277,7 +277,7 @@ func besideGap(x *whatif.Outcome, draws int) string {
 	var parts []string
 	for _, how := range hows {
 		var names []string
-		for _, b := range x.Beside {
+		for _, b := range x.Unmodelled {
 			if b.Solved == how {
 				names = append(names, b.Driver)
 			}
@@ -302,11 +302,11 @@ func (a *Program) writeAnswer(dir string, r *whatif.Result) error {
 	}); err != nil {
 		return err
 	}
-	rows := [][]string{{"alternative", "expected_cost", "p5_cost", "p50_cost", "p95_cost", "cvar_90_cost", "shortage_penalty", "committed_cost", "stranded_cost", "unserved_share", "spot_share", "solved_cost", "lower_bound", "gap", "draws_above_solved", "draws_above_solved_share", "beside_the_gap", "annual_rate", "salvage", "currency"}}
+	rows := [][]string{{"alternative", "expected_cost", "p5_cost", "p50_cost", "p95_cost", "cvar_90_cost", "shortage_penalty", "committed_cost", "stranded_cost", "unserved_share", "spot_share", "solved_cost", "lower_bound", "gap", "trials_above_solved", "trials_above_solved_share", "unmodelled_drivers", "annual_rate", "salvage", "currency"}}
 	for i := range r.Alternatives {
 		x := &r.Alternatives[i]
 		rows = append(rows, []string{x.Alternative, x.Expected.String(), x.P5.String(), x.P50.String(), x.P95.String(), x.CVaR.String(), x.Penalty.String(), x.Committed.String(),
-			x.Stranded.String(), x.UnservedShare.String(), x.SpotShare.String(), x.Solved.String(), x.LowerBound.String(), x.Gap.String(), x.DrawsAbove.String(), x.DrawsAboveShare.String(), beside(x), said(r.AnnualRate), said(r.Salvage), r.Currency})
+			x.Stranded.String(), x.UnservedShare.String(), x.SpotShare.String(), x.Solved.String(), x.LowerBound.String(), x.Gap.String(), x.TrialsAbove.String(), x.TrialsAboveShare.String(), beside(x), said(r.AnnualRate), said(r.Salvage), r.Currency})
 	}
 	errs := []error{write("alternatives.csv", rows)}
 	rows = [][]string{{"alternative", "salvage", "cost", "best_cost", "lower_bound", "best_units", "currency"}}
@@ -321,7 +321,7 @@ func (a *Program) writeAnswer(dir string, r *whatif.Result) error {
 		}
 	}
 	errs = append(errs, write("end-of-horizon.csv", rows))
-	rows = [][]string{{"alternative", "from", "mean", "mean_low", "mean_high", "p5", "p50", "p95", "cheaper_share_of_draws", "currency"}}
+	rows = [][]string{{"alternative", "from", "mean", "mean_low", "mean_high", "p5", "p50", "p95", "cheaper_share_of_trials", "currency"}}
 	for _, d := range r.Differences {
 		rows = append(rows, []string{d.Alternative, d.From, d.Mean.String(), d.Interval[0].String(), d.Interval[1].String(), d.P5.String(), d.P50.String(), d.P95.String(), d.Cheaper.String(), r.Currency})
 	}
@@ -336,14 +336,14 @@ func (a *Program) writeAnswer(dir string, r *whatif.Result) error {
 				}
 			}
 			errs = append(errs, write("purchases.csv", rows))
-		case "draws":
-			rows = [][]string{{"alternative", "draw", "cost", "shortage_penalty", "stranded_cost", "unserved_unit_hours", "spot_unit_hours"}}
+		case "trials":
+			rows = [][]string{{"alternative", "trial", "cost", "shortage_penalty", "stranded_cost", "unserved_unit_hours", "spot_unit_hours"}}
 			for i := range r.Alternatives {
-				for _, d := range r.DrawsOf(i) {
-					rows = append(rows, []string{r.Alternatives[i].Alternative, strconv.Itoa(d.Draw), d.Cost.String(), d.Penalty.String(), d.Stranded.String(), d.Unserved.String(), d.Spot.String()})
+				for _, d := range r.TrialsOf(i) {
+					rows = append(rows, []string{r.Alternatives[i].Alternative, strconv.Itoa(d.Trial), d.Cost.String(), d.Penalty.String(), d.Stranded.String(), d.Unserved.String(), d.Spot.String()})
 				}
 			}
-			errs = append(errs, write("draws.csv", rows))
+			errs = append(errs, write("trials.csv", rows))
 		case "cost_distribution":
 			errs = append(errs, a.costDistribution(dir, r, write))
 		case "load_duration":
@@ -365,10 +365,10 @@ func said(d *domain.Decimal) string {
 	return d.String()
 }
 
-// beside names what the gap is silent about, in one cell.
+// unmodelled names what the gap is silent about, in one cell.
 func beside(x *whatif.Outcome) string {
-	all := make([]string, len(x.Beside))
-	for i, b := range x.Beside {
+	all := make([]string, len(x.Unmodelled))
+	for i, b := range x.Unmodelled {
 		all[i] = b.Driver + ": " + string(b.Solved)
 	}
 	return strings.Join(all, "; ")
@@ -423,7 +423,7 @@ func (a *Program) draw(dir, name string, r *whatif.Result, f chart.Figure) error
 // whence says under the title of a chart which simulation it is of, of which day, and
 // whether some of its data were generated.
 func whence(r *whatif.Result) string {
-	text := fmt.Sprintf("%s of %s, %s draws, seed %d", r.ID, day(r.At), comma(r.Runs), r.Seed)
+	text := fmt.Sprintf("%s of %s, %s trials, seed %d", r.ID, day(r.At), comma(r.Runs), r.Seed)
 	generated := slices.ContainsFunc(r.BreakEven, func(b whatif.BreakEven) bool { return b.Generated }) ||
 		slices.ContainsFunc(r.Alternatives, func(o whatif.Outcome) bool {
 			return slices.ContainsFunc(o.Purchases, func(p whatif.Purchase) bool { return p.Generated })
@@ -503,15 +503,15 @@ func fileName(s string) string {
 }
 
 func (a *Program) costDistribution(dir string, r *whatif.Result, write writeTable) error {
-	rows := [][]string{{"alternative", "from", "to", "draws"}}
+	rows := [][]string{{"alternative", "from", "to", "trials"}}
 	f := chart.Cumulative{Title: "Cost of " + r.Name, X: "net present cost, " + r.Currency}
 	for i := range r.Alternatives {
 		x := &r.Alternatives[i]
 		for _, b := range x.Histogram {
-			rows = append(rows, []string{x.Alternative, b.From.String(), b.To.String(), strconv.Itoa(b.Draws)})
+			rows = append(rows, []string{x.Alternative, b.From.String(), b.To.String(), strconv.Itoa(b.Trials)})
 		}
 		s := chart.Sample{Name: x.Alternative}
-		for _, d := range r.DrawsOf(i) {
+		for _, d := range r.TrialsOf(i) {
 			s.Values = append(s.Values, chart.Point(d.Cost))
 		}
 		f.Samples = append(f.Samples, s)
@@ -524,14 +524,14 @@ func (a *Program) costDistribution(dir string, r *whatif.Result, write writeTabl
 const drawnPools = 4
 
 func (a *Program) loadDuration(dir string, r *whatif.Result, write writeTable) error {
-	rows := [][]string{{"alternative", "pool", "hours", "guaranteed", "price_only", "spot", "on_demand", "unserved", "committed"}}
+	rows := [][]string{{"alternative", "pool", "hours", "guaranteed", "discount_only", "spot", "on_demand", "unserved", "committed"}}
 	var errs []error
 	for i := range r.Alternatives {
 		x := &r.Alternatives[i]
 		for j := range x.Stacks {
 			s := &x.Stacks[j]
 			for k := range s.Hours {
-				rows = append(rows, []string{x.Alternative, s.Pool, strconv.Itoa(s.Hours[k]), s.Guaranteed[k].String(), s.PriceOnly[k].String(), s.Spot[k].String(), s.OnDemand[k].String(), s.Unserved[k].String(), s.Committed[k].String()})
+				rows = append(rows, []string{x.Alternative, s.Pool, strconv.Itoa(s.Hours[k]), s.Guaranteed[k].String(), s.DiscountOnly[k].String(), s.Spot[k].String(), s.OnDemand[k].String(), s.Unserved[k].String(), s.Committed[k].String()})
 			}
 		}
 		order := make([]*whatif.Stack, 0, len(x.Stacks))
@@ -539,7 +539,7 @@ func (a *Program) loadDuration(dir string, r *whatif.Result, write writeTable) e
 			order = append(order, &x.Stacks[j])
 		}
 		peak := func(s *whatif.Stack) domain.Decimal {
-			return s.Guaranteed[0].Add(s.PriceOnly[0]).Add(s.Spot[0]).Add(s.OnDemand[0]).Add(s.Unserved[0])
+			return s.Guaranteed[0].Add(s.DiscountOnly[0]).Add(s.Spot[0]).Add(s.OnDemand[0]).Add(s.Unserved[0])
 		}
 		slices.SortStableFunc(order, func(s, t *whatif.Stack) int { return peak(t).Cmp(peak(s)) })
 		for _, s := range order[:min(len(order), drawnPools)] {
@@ -550,7 +550,7 @@ func (a *Program) loadDuration(dir string, r *whatif.Result, write writeTable) e
 			for _, l := range []struct {
 				name string
 				of   []domain.Decimal
-			}{{"guaranteed", s.Guaranteed}, {"price only", s.PriceOnly}, {"spot", s.Spot}, {"on demand", s.OnDemand}, {"unserved", s.Unserved}} {
+			}{{"guaranteed", s.Guaranteed}, {"discount only", s.DiscountOnly}, {"spot", s.Spot}, {"on demand", s.OnDemand}, {"unserved", s.Unserved}} {
 				layer := chart.Layer{Name: l.name}
 				for _, v := range l.of {
 					layer.Values = append(layer.Values, chart.Point(v))
@@ -676,7 +676,7 @@ method, position, digest (SHA-256 of the recorded document).`,
 				fmt.Fprintln(a.out, "no scenarios yet: \"quartermaster simulate freeze FILE\" records one")
 				return nil
 			}
-			t := a.table("simulation", "workspace", "name", "recorded", "draws", "seed")
+			t := a.table("simulation", "workspace", "name", "recorded", "trials", "seed")
 			t.SetColumnConfigs(rightFrom(5, 6))
 			for _, e := range all {
 				t.AppendRow(table.Row{e.Simulation, named(e.Workspace), named(e.Name), e.Recorded.Time().Format("2006-01-02 15:04:05"), count(e.Runs), e.Seed})
@@ -734,9 +734,9 @@ func (a *Program) simulateDiffCommand() *cobra.Command {
 		Use:   "diff A B",
 		Short: "Compare two answers: frozen ones by id, or result.json of --out",
 		Long: `Diff compares the alternatives of two answers by name: expected cost, the 95th
-percentile, and how much is bought. What else differs (position, seed, draws,
+percentile, and how much is bought. What else differs (position, seed, trials,
 method, currency) is said, because it explains a difference that no change of
-course does.
+alternative does.
 
 JSON keys: a, b, alternatives (alternative, a_expected_cost, b_expected_cost,
 change, p95_change, units_bought_change, only_in), notes.`,

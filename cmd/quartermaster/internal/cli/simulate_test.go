@@ -302,7 +302,7 @@ func leanDemo(t *testing.T, dir, since string) {
 	}
 }
 
-// The worked scenarios, with few draws, on a week of the demo; and one of them
+// The worked scenarios, with few trials, on a week of the demo; and one of them
 // frozen, answered again from the log, and compared with itself.
 func TestWorkedScenarios(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "home")
@@ -383,7 +383,7 @@ func TestWorkedScenarios(t *testing.T) {
 	}
 }
 
-// workScenario answers a scenario with few draws.
+// workScenario answers a scenario with few trials.
 func workScenario(t *testing.T, a *Program, path string) {
 	s, err := app.ReadScenario(path)
 	if err != nil {
@@ -429,12 +429,12 @@ func workScenario(t *testing.T, a *Program, path string) {
 				}
 			}
 		}
-		// With nothing uncertain, and nothing beside the gap, draws are what was solved.
-		if len(a.Solvers) > 0 && len(a.Beside) == 0 && !uncertain(a.Alternative) && a.DrawsAbove.Abs().GreaterThan(decimal.New(1, 0)) {
+		// With nothing uncertain, and nothing beside the gap, trials are what was solved.
+		if len(a.Solvers) > 0 && len(a.Unmodelled) == 0 && !uncertain(a.Alternative) && a.TrialsAbove.Abs().GreaterThan(decimal.New(1, 0)) {
 			t.Errorf("%s: solved %s, drawn %s", a.Alternative, a.Solved, a.Expected)
 		}
 		if a.LowerBound.GreaterThan(a.Solved) || a.P5.GreaterThan(a.P50) || a.P50.GreaterThan(a.P95) || a.P95.GreaterThan(a.CVaR) && r.Runs > 20 {
-			t.Errorf("%s: bound %s, solved %s, p5 %s, p50 %s, p95 %s, worst tenth %s", a.Alternative, a.LowerBound, a.Solved, a.P5, a.P50, a.P95, a.CVaR)
+			t.Errorf("%s: bound %s, solved %s, p5 %s, p50 %s, p95 %s, CVaR 90 %s", a.Alternative, a.LowerBound, a.Solved, a.P5, a.P50, a.P95, a.CVaR)
 		}
 	}
 }

@@ -94,7 +94,7 @@ var columns = map[string]column{
 	"simulation":                     {whole: true},
 	"snapshot":                       {whole: true},
 	"source":                         {whole: true},
-	"sponsors":                       {wide: true},
+	"owners":                         {wide: true},
 	"stays":                          {wide: true},
 	"stranded":                       {wide: true},
 	"stranded at low demand":         {wide: true},

@@ -425,7 +425,7 @@ func (p *poisonPublisher) Publish(topic string, messages ...*message.Message) er
 			for _, name := range []string{app.PoisonReason, app.PoisonTopic, app.PoisonHandler, app.PoisonPartition, app.PoisonOffset} {
 				bare.Metadata.Set(name, m.Metadata.Get(name))
 			}
-			bare.Metadata.Set(app.PoisonLeftOut, "too large")
+			bare.Metadata.Set(app.PoisonExcluded, "too large")
 			err = p.Publisher.Publish(topic, bare)
 		}
 		if err != nil {

@@ -429,7 +429,7 @@ func TestPoisonOfTheLargestRecord(t *testing.T) {
 	until(t, func() bool { return handled(s, "no", "poisoned") == 1 })
 	if err := log.Read(t.Context(), domain.TopicPartition{Topic: app.TopicPoison}, 0, 1, func(recs []domain.Record) error {
 		r := &recs[0]
-		if len(r.Value) != 0 || string(r.Header(app.PoisonLeftOut)) != "too large" || string(r.Header(app.PoisonTopic)) != string(tp.Topic) || string(r.Header(app.PoisonOffset)) != "0" {
+		if len(r.Value) != 0 || string(r.Header(app.PoisonExcluded)) != "too large" || string(r.Header(app.PoisonTopic)) != string(tp.Topic) || string(r.Header(app.PoisonOffset)) != "0" {
 			t.Errorf("the poison message has %d bytes and headers %v", len(r.Value), r.Headers)
 		}
 		return nil

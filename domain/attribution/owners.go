@@ -7,12 +7,12 @@ import (
 	"quartermaster/domain"
 )
 
-// divideSponsors divides the lines of commitments that have sponsors, when the
-// policy is [SponsorsFirst], and leaves in the grid what they did not take. It
+// divideOwners divides the lines of commitments that have owners, when the
+// policy is [OwnersFirst], and leaves in the grid what they did not take. It
 // returns the lines that are divided by that.
 //
 // A commitment's quantity is spread evenly over its charge period. In each hour
-// it takes the time that its sponsors were allocated in the pool, then that of
+// it takes the time that its owners were allocated in the pool, then that of
 // others, each in proportion; what is more than there is, is Unseen. Commitments
 // take one after the other, by id and charge period.
 //
@@ -25,11 +25,11 @@ import (
 //     other lines buy in their charge period.
 //   - All others, such as licences, are divided as if no commitment had taken
 //     anything.
-func (r *run) divideSponsors(x *match, sum *matchSum) (rest []int32, err error) {
-	buys := map[name][]domain.Interval{} // when each commitment buys; 0 for the lines of none that has sponsors
+func (r *run) divideOwners(x *match, sum *matchSum) (rest []int32, err error) {
+	buys := map[name][]domain.Interval{} // when each commitment buys; 0 for the lines of none that has owners
 	for _, l := range x.lines {
 		if rec := &r.book.records[l]; rec.bought != 0 {
-			c := r.sponsoredBy(rec)
+			c := r.ownedBy(rec)
 			buys[c] = append(buys[c], rec.charge)
 		}
 	}
@@ -39,7 +39,7 @@ func (r *run) divideSponsors(x *match, sum *matchSum) (rest []int32, err error) 
 	var first, others []int32
 	for _, l := range x.lines {
 		rec := &r.book.records[l]
-		c := r.sponsoredBy(rec)
+		c := r.ownedBy(rec)
 		within := rec.bought != 0 || overlap(buys[c], rec.charge) > 0
 		switch {
 		case c != 0 && within:
@@ -61,7 +61,7 @@ func (r *run) divideSponsors(x *match, sum *matchSum) (rest []int32, err error) 
 		for n < len(first) && r.book.records[first[n]].commit == commit {
 			n++
 		}
-		if err := r.divideSponsored(x, first[:n], sum); err != nil {
+		if err := r.divideOwned(x, first[:n], sum); err != nil {
 			return nil, err
 		}
 		first = first[n:]
@@ -69,19 +69,19 @@ func (r *run) divideSponsors(x *match, sum *matchSum) (rest []int32, err error) 
 	return rest, nil
 }
 
-// sponsoredBy returns the commitment of a line if somebody answers for it, else 0.
-func (r *run) sponsoredBy(rec *record) name {
-	if rec.class == Committed && len(r.spons.shares[r.book.texts[rec.commit]]) > 0 {
+// ownedBy returns the commitment of a line if somebody answers for it, else 0.
+func (r *run) ownedBy(rec *record) name {
+	if rec.class == Committed && len(r.owners.shares[r.book.texts[rec.commit]]) > 0 {
 		return rec.commit
 	}
 	return 0
 }
 
-// divideSponsored divides the lines of one commitment.
-func (r *run) divideSponsored(x *match, lines []int32, sum *matchSum) error {
+// divideOwned divides the lines of one commitment.
+func (r *run) divideOwned(x *match, lines []int32, sum *matchSum) error {
 	var taken grid
 	var followers []*cell
-	of := r.spons.shares[r.book.texts[r.book.records[lines[0]].commit]]
+	of := r.owners.shares[r.book.texts[r.book.records[lines[0]].commit]]
 	for len(lines) > 0 {
 		n := r.samePeriod(lines)
 		c := r.cell(x, lines[:n])
@@ -150,7 +150,7 @@ func (r *run) divideUntaken(x *match, lines []int32, sum *matchSum) error {
 func (r *run) take(from *grid, c *cell, of []share) *grid {
 	taken := &grid{}
 	spread := divisionOfMs(1000 * int64(magnitude(c.net)))
-	sponsors := func(u *use) bool {
+	owners := func(u *use) bool {
 		k := &r.keys.all[u.key]
 		return k.component == Allocated && slices.ContainsFunc(of, func(s share) bool { return s.workspace == k.workspace })
 	}
@@ -165,8 +165,8 @@ func (r *run) take(from *grid, c *cell, of []share) *grid {
 		}
 		t := slot{from: hour[0].from, to: hour[len(hour)-1].to, settled: true}
 		want := spread.nextMs(uint64(t.to-c.period.From), uint64(c.period.Length()))
-		want -= r.moveUses(hour, &t, want, sponsors)
-		r.moveUses(hour, &t, want, func(u *use) bool { return !sponsors(u) })
+		want -= r.moveUses(hour, &t, want, owners)
+		r.moveUses(hour, &t, want, func(u *use) bool { return !owners(u) })
 		t.uses = settle(t.uses, r.keys, r.hardware)
 		taken.slots = append(taken.slots, t)
 		i = n
