@@ -10,7 +10,7 @@ import (
 
 func TestOf(t *testing.T) {
 	v := buildinfo.Of("tool", "folds/7", "plan/5")
-	if text := v.String(); !strings.HasPrefix(text, "tool ") || !strings.HasSuffix(text, "\nfolds/6\nplan/5\n") || !strings.Contains(text, "commit ") {
+	if text := v.String(); !strings.HasPrefix(text, "tool ") || !strings.HasSuffix(text, "\nfolds/7\nplan/5\n") || !strings.Contains(text, "commit ") {
 		t.Errorf("it says\n%s", text)
 	}
 	doc, err := json.Marshal(v)

@@ -180,7 +180,7 @@ func (a *Program) showAllocation(x *costs.Explanation) {
 		fmt.Fprintln(a.out)
 	}
 	if s := x.Statement; s != nil {
-		fmt.Fprintf(a.out, "statement: %s carries %s of it, %s before rounding\n", clipped(s.Workspace), amountText(s.Amount.Amount, s.Currency), s.Billed)
+		fmt.Fprintf(a.out, "statement: %s is charged %s of it, %s before rounding\n", clipped(s.Workspace), amountText(s.Amount.Amount, s.Currency), s.Billed)
 	}
 	for _, p := range x.Policies {
 		fmt.Fprintln(a.out, policyText(p))
