@@ -240,7 +240,7 @@ select t.workspace, t.commitment, e.event->>'contract' as contract, e.event->>'b
 	(l.event->>'units')::bigint as units, nullif(l.event->'term'->>'from', '')::timestamptz as term_from,
 	nullif(l.event->'term'->>'to', '')::timestamptz as term_to, (l.event->'hourly'->>'amount')::numeric as hourly,
 	(l.event->'upfront'->>'amount')::numeric as upfront, l.event->'hourly'->>'currency' as currency,
-	(e.event->>'guarantees_capacity')::boolean as guarantees_capacity, e.event->'sponsors' as sponsors,
+	(e.event->>'guarantees_capacity')::boolean as guarantees_capacity, e.event->'owners' as owners,
 	(select min(nullif(v->'event'->>'at', '')::timestamptz) from jsonb_array_elements(t.facts) v where v->>'type' = 'CommitmentEnded') as ended
 from in_effect(commitments, CommitmentPurchased)
 cross join lateral (
@@ -252,7 +252,7 @@ comment on view quartermaster.commitments is 'Contracts with suppliers, on the t
 comment on column quartermaster.commitments.commitment is 'Id on the bill: CommitmentDiscountId or CapacityReservationId.';
 comment on column quartermaster.commitments.hourly is 'For each unit and hour.';
 comment on column quartermaster.commitments.upfront is 'In all.';
-comment on column quartermaster.commitments.sponsors is 'Workspaces that carry what stays unused, with their shares.';
+comment on column quartermaster.commitments.owners is 'Commitment owners, who are charged for what stays unused, with their shares.';
 comment on column quartermaster.commitments.ended is 'When it was ended before its term; null: it was not.';
 
 create view quartermaster.plans as
