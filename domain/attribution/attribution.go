@@ -328,7 +328,7 @@ type Allocation struct {
 	Hardware Hardware
 
 	Billed, Effective Amount
-	// Weight is this allocation's part of Of: GPU milliseconds, to the microsecond, a owner's share, or
+	// Weight is this allocation's part of Of: GPU milliseconds, to the microsecond, an owner's share, or
 	// money for a line that follows others (then the weights of Billed).
 	Weight, Of Amount
 	// What the line bought of GPU time, in milliseconds: 0 for lines that buy

@@ -95,8 +95,8 @@ func TestExplain(t *testing.T) {
 		if x := explain("issuer=p;account=1;line=invoice:i-1;hour=;workspace=platform;cluster=;deployment=;component=rounding_adjustment"); x.Billed.String() != "-0.003" || x.Event.Type != domain.TypeInvoiceReceived || x.Interval != storetest.MayBill {
 			t.Errorf("a rounding adjustment is explained as %+v", x)
 		}
-		if x := explain("issuer=p;account=1;line=03-unused;hour=;workspace=a;cluster=;deployment=;component=unused_commitment"); x.Weight.String() != "0.7" || !slices.ContainsFunc(x.Why, func(s string) bool { return strings.Contains(s, "a owners 0.7") }) {
-			t.Errorf("a owner's part is explained as %+v", x)
+		if x := explain("issuer=p;account=1;line=03-unused;hour=;workspace=a;cluster=;deployment=;component=unused_commitment"); x.Weight.String() != "0.7" || !slices.ContainsFunc(x.Why, func(s string) bool { return strings.Contains(s, "a owns 0.7") }) {
+			t.Errorf("an owner's part is explained as %+v", x)
 		}
 		for ref, want := range map[string]string{
 			"issuer=q;account=1;line=01-n1;hour=;workspace=a;cluster=;deployment=;component=idle":                      `no line of issuer "q" and account "1"; there are: p|1`,

@@ -62,7 +62,7 @@ JSON keys of an allocation, beside its own
   position, period, methods (folds, attribution), policies (kind, value, policy,
     workspace, effective_from, operator);
   weight, of and weight_unit: the allocation gets weight of of of its line, in gpu_ms,
-    money (what it follows cost), share (of a owner) or whole; why;
+    money (what it follows cost), share (of an owner) or whole; why;
   interval (from, to): the part of the charge period that it is for;
   usage: the machines that the line was divided by (cluster, node, resource_id,
     sku, registered; gpu_ms, what each weighs here, and useful_gpu_ms of it;
