@@ -159,11 +159,11 @@ fmt: ## Format Go code and schemas
 	$(TOOL) golangci-lint fmt
 	$(TOOL) buf format -w
 
-# The reference in docs is written by the tests that compare it.
-REFERENCE := $(GO) test -count=1 -run '^TestReference$$' ./cmd/*
+# The reference in docs and the schemas of answers are written by the tests that compare them.
+REFERENCE := $(GO) test -count=1 -run '^TestReference$$' ./cmd/* ./cmd/quartermaster/internal/cli
 
 .PHONY: generate
-generate: ## Generate Go code from the schemas, and docs/reference from the programs
+generate: ## Generate Go code from the schemas; docs/reference and schemas of answers from the programs
 	$(TOOL) buf generate
 	$(REFERENCE) -update
 

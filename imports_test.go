@@ -73,7 +73,7 @@ cmd/quartermaster/internal/config/...: domain/...  projections  own  adapters/..
 cmd/quartermaster/internal/app/...: domain/...  projections/...  simulations/...  adapters/...  cmd/quartermaster/internal/config  schemas  any  -net/http/...  -github.com/spf13/...  -github.com/jedib0t/...  -github.com/vbauerster/...  -adapters/commandline  -adapters/chart/...  -adapters/httpapi/...
 cmd/quartermaster/internal/cli/...: domain/...  projections/...  simulations/...  adapters/...  cmd/quartermaster/internal/app  cmd/quartermaster/internal/config  schemas  any
 cmd/quartermaster/internal/daemon/...: domain/...  projections/...  simulations/...  adapters/...  cmd/quartermaster/internal/app  cmd/quartermaster/internal/config  schemas  any
-cmd/quartermaster/internal/apptest: domain/...  projections/...  adapters/...  cmd/quartermaster/internal/app  any
+cmd/quartermaster/internal/apptest: domain/...  projections/...  adapters/...  cmd/quartermaster/internal/app  schemas  any
 cmd/*/...:              domain/...  projections/...  simulations/...  adapters/...  own  schemas  any
 `
 

@@ -4,7 +4,7 @@
 // imports that.
 package schemas
 
-import _ "embed"
+import "embed"
 
 // Manifest is the JSON Schema (2020-12) of files that declare an estate,
 // apiVersion quartermaster/v1. See adapters/manifest.
@@ -29,3 +29,10 @@ var Answer []byte
 //
 //go:embed contract/v1.schema.json
 var Contract []byte
+
+// Answers holds the JSON Schemas (2020-12) of what commands answer with -o json, as
+// answers/NOUN.schema.json. They are made from the types of the answers; see
+// cmd/quartermaster/internal/cli.
+//
+//go:embed answers/*.schema.json
+var Answers embed.FS

@@ -267,8 +267,8 @@ func set(v reflect.Value, text string) error {
 type Value struct {
 	Key   string `json:"key"`
 	Value any    `json:"value"`
-	From  string `json:"from"` // file, environment or default
-	At    string `json:"at,omitempty"`
+	From  string `json:"from"`         // file, environment or default
+	At    string `json:"at,omitempty"` // file:line:column, or the variable
 }
 
 // Values returns what is in effect, in the order of the struct.

@@ -2,18 +2,14 @@ package main
 
 import (
 	"encoding/json"
-	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"quartermaster/adapters/highs"
 	"quartermaster/cmd/quartermaster/internal/app"
-	"quartermaster/cmd/quartermaster/internal/apptest"
 )
 
 const (
@@ -115,18 +111,6 @@ func TestPackRefuses(t *testing.T) {
 		code, out, errs := packed(t, c.nodes, c.pods, c.args...)
 		if code == 0 || !strings.Contains(errs, c.want) {
 			t.Errorf("%v: exit %d, %s%s, want %q", c.args, code, out, errs, c.want)
-		}
-	}
-}
-
-// The help of plan pack names every key of its answers.
-func TestHelpNamesEveryKeyOfPacking(t *testing.T) {
-	keys := map[string]bool{}
-	apptest.JSONKeys(reflect.TypeFor[app.Packed](), keys)
-	_, help := command(t, t.TempDir(), "plan", "pack", "--help")
-	for _, k := range slices.Sorted(maps.Keys(keys)) {
-		if !regexp.MustCompile(`\b` + regexp.QuoteMeta(k) + `\b`).MatchString(help) {
-			t.Errorf("the help does not name %q", k)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"quartermaster/adapters/wire"
 	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/apptest"
 	"quartermaster/domain"
 )
 
@@ -16,7 +17,9 @@ import (
 func command(t *testing.T, dir string, args ...string) (int, string) {
 	t.Helper()
 	var out, errs strings.Builder
-	code := run(append([]string{"--data-dir", dir}, args...), strings.NewReader(""), &out, &errs)
+	p := commandLine(&app.App{}, &out, &errs)
+	code := p.Run(append([]string{"--data-dir", dir}, args...), strings.NewReader(""))
+	apptest.Hold(t, p.Root(), args, out.String())
 	return code, out.String() + errs.String()
 }
 

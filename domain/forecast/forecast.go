@@ -111,7 +111,7 @@ type Forecast struct {
 	// stretches of missing hours, ten at most, by start. A missing hour is taken from the
 	// same hour of the nearest week, and never for one without demand.
 	ObservedTo domain.Instant    `json:"observed_to"`
-	Gaps       []domain.Interval `json:"gaps"`
+	Gaps       []domain.Interval `json:"gaps"` // the longest, ten at most
 
 	paths   []path    // of past errors, for scenarios
 	base    []float64 // the point without changes

@@ -25,13 +25,13 @@ type Score struct {
 	// repeats exactly gives no scale. To four digits.
 	MASE   domain.Decimal `json:"mase"`
 	Naive  domain.Decimal `json:"seasonal_naive_mase"`
-	Scaled int            `json:"forecasts_scaled"`
+	Scaled int            `json:"forecasts_scaled"` // of which the MASE is the mean
 	// WeightedMASE and WeightedNaive are the same as a ratio of sums: all errors over
 	// what all hours would have erred by at the scale of their history. A pool whose
 	// history hardly had any demand, which a mean over forecasts hangs on, weighs
 	// hardly anything here.
 	WeightedMASE  domain.Decimal `json:"weighted_mase"`
-	WeightedNaive domain.Decimal `json:"seasonal_naive_weighted_mase"`
+	WeightedNaive domain.Decimal `json:"seasonal_naive_weighted_mase"` // sums of errors over sums of scales, in which small pools weigh little
 	// AgainstNaive is the sum of absolute errors over that of repeating the last
 	// week, to four digits.
 	AgainstNaive domain.Decimal  `json:"error_against_seasonal_naive"`

@@ -26,14 +26,14 @@ type Appraisal struct {
 	Instance string   `json:"instance"` // SHA-256 of the instance without the contract
 	Methods  []string `json:"methods"`
 	Currency string   `json:"currency"`
-	Decision Decision `json:"decision"`
-	Verdict  string   `json:"verdict"` // in words
+	Decision Decision `json:"decision"` // take, leave, or open: what it saves is within what could not be proven
+	Verdict  string   `json:"verdict"`  // in words
 	// Worth is Without.Cost − With.Cost. What is proven is that the least costs
 	// there are differ by AtLeast or more, and AtMost or less.
 	Worth   domain.Decimal `json:"worth"`
 	AtLeast domain.Decimal `json:"worth_at_least"`
-	AtMost  domain.Decimal `json:"worth_at_most"`
-	Units   int            `json:"units"` // that the plan takes of it
+	AtMost  domain.Decimal `json:"worth_at_most"` // what is proven of its worth
+	Units   int            `json:"units"`         // that the plan takes of it
 	Order   *Order         `json:"order,omitempty"`
 	Renewed bool           `json:"renewed,omitempty"` // the plan goes on for the second term
 	Without Expectation    `json:"without"`
@@ -48,19 +48,19 @@ type Appraisal struct {
 	// cent; nil: at no price, because what is bought without it is not proven to that. Beyond
 	// is set, and both are nil, where it pays at all prices up to there.
 	Hourly          domain.Decimal  `json:"hourly"`
-	BreakEven       *domain.Decimal `json:"break_even_hourly,omitempty"`
-	BreakEvenAtMost *domain.Decimal `json:"break_even_hourly_at_most,omitempty"`
-	BreakEvenBeyond *domain.Decimal `json:"break_even_hourly_beyond,omitempty"`
+	BreakEven       *domain.Decimal `json:"break_even_hourly,omitempty"`         // the highest price at which it is proven to pay
+	BreakEvenAtMost *domain.Decimal `json:"break_even_hourly_at_most,omitempty"` // from there on it is proven to save less than a cent
+	BreakEvenBeyond *domain.Decimal `json:"break_even_hourly_beyond,omitempty"`  // instead of both: it pays at this price still, and none was tried beyond
 	// Upfront is asked of that tier besides, nil: nothing. Where nothing is asked by the
 	// hour it breaks even as Hourly does, in steps of a cent.
 	Upfront                *domain.Decimal `json:"upfront,omitempty"`
 	BreakEvenUpfront       *domain.Decimal `json:"break_even_upfront,omitempty"`
-	BreakEvenUpfrontAtMost *domain.Decimal `json:"break_even_upfront_at_most,omitempty"`
+	BreakEvenUpfrontAtMost *domain.Decimal `json:"break_even_upfront_at_most,omitempty"` // likewise, where all is paid upfront
 	// BreakEvenUse is the share of its hours in which a unit must be used to cost no
 	// more than on demand, and Use that of what is committed in the pool during the
 	// term, in what is expected with it (or Signed), without what stands by for failures.
 	BreakEvenUse *domain.Decimal `json:"break_even_utilization,omitempty"`
-	Use          *domain.Decimal `json:"utilization,omitempty"`
+	Use          *domain.Decimal `json:"utilization,omitempty"` // of what is committed in the pool during its term, without what stands by
 	Replaces     []Replaced      `json:"replaces"`
 	Notes        []string        `json:"notes,omitempty"`
 }

@@ -72,7 +72,7 @@ type AssumptionChange struct {
 // RegionChange is a region with its cost.
 type RegionChange struct {
 	Region string       `json:"region"`
-	Status Status       `json:"status"`
+	Status Status       `json:"status"` // added, removed or changed
 	Cost   AmountChange `json:"cost"`
 }
 
@@ -82,7 +82,7 @@ type PoolChange struct {
 	Region string       `json:"region"`
 	Kind   string       `json:"kind"`
 	Unit   string       `json:"unit"`
-	Status Status       `json:"status"`
+	Status Status       `json:"status"` // added, removed or changed
 	Cost   AmountChange `json:"cost"`
 	// UnitHours are the demand, and Held what commitments and owned machines serve of it.
 	UnitHoursA int64 `json:"unit_hours_a"`
@@ -103,7 +103,7 @@ type PurchaseChange struct {
 	SKU      string           `json:"sku"`
 	GPUModel string           `json:"gpu_model"`
 	Term     domain.Interval  `json:"term"`
-	Status   Status           `json:"status"`
+	Status   Status           `json:"status"` // added, removed or changed
 	UnitsA   int              `json:"units_a"`
 	UnitsB   int              `json:"units_b"`
 	Upfront  AmountChange     `json:"upfront"`

@@ -31,9 +31,9 @@ type Allocation struct {
 	Effective   attribution.Amount      `json:"effective"`
 	Bought      int64                   `json:"bought_gpu_ms"`
 	Allocated   int64                   `json:"allocated_gpu_ms"`
-	Measured    int64                   `json:"measured_gpu_ms"`
-	Useful      *int64                  `json:"useful_gpu_ms"` // null where it was held and not measured
-	Generated   bool                    `json:"generated"`     // its line was made by a generator
+	Measured    int64                   `json:"measured_gpu_ms"` // the part for which activity was measured
+	Useful      *int64                  `json:"useful_gpu_ms"`   // null where it was held and not measured
+	Generated   bool                    `json:"generated"`       // its line was made by a generator
 }
 
 func newAllocation(l *attribution.Allocation) Allocation {

@@ -69,8 +69,8 @@ type Report struct {
 	Matches           []attribution.Matched       `json:"matches"`
 	Exceptions        []attribution.Exception     `json:"exceptions"` // by kind, subject and detail
 	Lines             int                         `json:"lines"`
-	Allocations       int                         `json:"allocations"`
-	Generated         bool                        `json:"generated"` // something of it was made by a generator, and no supplier sent it
+	Allocations       int                         `json:"allocations"` // how many
+	Generated         bool                        `json:"generated"`   // something of it was made by a generator, and no supplier sent it
 	registry.Completeness
 }
 

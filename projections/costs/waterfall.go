@@ -43,7 +43,7 @@ type Waterfall struct {
 	Position  string          `json:"position"`
 	Month     domain.Interval `json:"period"`
 	Workspace string          `json:"workspace"`
-	Ledger    Ledger          `json:"ledger"`
+	Ledger    Ledger          `json:"ledger"` // effective or billed: what shares and changes are of
 	// Before is the month that is compared with; null where it has no bills.
 	Before     *domain.Interval `json:"before"`
 	Methods    Methods          `json:"methods"`

@@ -15,8 +15,8 @@ import (
 // ModelInventory says which model should run where and which does.
 type ModelInventory struct {
 	Position   string         `json:"position"`
-	At         domain.Instant `json:"at,omitempty"`
-	StaleAfter string         `json:"stale_after"` // as a duration, for example 1h0m0s
+	At         domain.Instant `json:"at,omitempty"` // not there as of a log without events
+	StaleAfter string         `json:"stale_after"`  // as a duration, for example 1h0m0s
 	// Deployments are those declared and those seen within StaleAfter, by
 	// workspace, cluster, model, tier and deployment.
 	Deployments []ModelEntry `json:"deployments"`

@@ -43,12 +43,12 @@ type JobCounts struct {
 	// Retained the mean share of work that survived of all that finished; null
 	// where there are none.
 	Success  *int64 `json:"success_permille"`
-	Retained *int64 `json:"retained_permille"`
+	Retained *int64 `json:"retained_permille"` // mean share of work that survived
 	// Wait is how long jobs waited that began, exact: of the job of that rank.
 	Started int    `json:"started"`
 	WaitP50 *int64 `json:"queue_wait_p50_ms"`
 	WaitP95 *int64 `json:"queue_wait_p95_ms"`
-	WaitP99 *int64 `json:"queue_wait_p99_ms"`
+	WaitP99 *int64 `json:"queue_wait_p99_ms"` // of the job of that rank; null where none began
 
 	retained int64
 	waits    []domain.Instant

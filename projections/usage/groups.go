@@ -30,12 +30,12 @@ type GPUTime struct {
 	// Measured is the part of Allocated for which activity was measured, and
 	// Active that times the activity in per mille.
 	Measured int64 `json:"activity_measured_gpu_ms"`
-	Active   int64 `json:"activity_permille_gpu_ms"`
+	Active   int64 `json:"activity_permille_gpu_ms"` // measured time times per mille
 	// Activity is the mean activity of allocated time where it was measured, and
 	// Coverage how much of allocated time that is, both per mille and rounded
 	// down; nil where there is nothing to divide by.
 	Activity *int64 `json:"activity_permille"`
-	Coverage *int64 `json:"activity_coverage_permille"`
+	Coverage *int64 `json:"activity_coverage_permille"` // null without allocated time
 }
 
 func (t *GPUTime) add(s *DeviceSegment, declared bool) {
@@ -85,7 +85,7 @@ func Permille(a, b int64) int64 {
 // Group is the time of one group. Key has a value for each dimension that
 // was asked for; hours and days are their start.
 type Group struct {
-	Key map[Dimension]string `json:"key"`
+	Key map[Dimension]string `json:"key"` // a value for each dimension
 	GPUTime
 }
 

@@ -51,7 +51,7 @@ type Region struct {
 	Least        []string      `json:"least"`
 	// Terminal is the same under every terminal rule, with the end unknown and known.
 	Terminal []Terminal     `json:"terminal_rules"`
-	Forecast forecast.Score `json:"forecast"`
+	Forecast forecast.Score `json:"forecast"` // as the score of "plan forecast", of the first four weeks
 	// Synthetic is in how many months of pools, of PoolMonths, a price was made up or
 	// not known then.
 	Synthetic  int `json:"pool_months_with_synthetic_prices"`

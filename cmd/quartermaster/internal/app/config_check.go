@@ -618,7 +618,7 @@ const (
 // ConfigCheck is what came of one check.
 type ConfigCheck struct {
 	Check  string `json:"check"`
-	Result string `json:"result"`
+	Result string `json:"result"` // ok, warning, failed or skipped
 	Found  string `json:"found"`
 	Next   string `json:"next,omitempty"` // what to do
 }

@@ -27,11 +27,11 @@ func (s *App) withDatabase(ctx context.Context, work func(*postgres.DB) error) (
 // Migrated is what bringing the schema to this version changed.
 type Migrated struct {
 	Before     int64  `json:"before"`
-	After      int64  `json:"after"`
-	Generation string `json:"generation,omitempty"`
+	After      int64  `json:"after"`                // version of the schema; 0 is none
+	Generation string `json:"generation,omitempty"` // the first one, when it was made
 	// Readers may read everything now; MissingReaders are configured and no roles.
 	Readers        []string `json:"readers"`
-	MissingReaders []string `json:"missing_readers"`
+	MissingReaders []string `json:"missing_readers"` // configured, and no roles of the server
 }
 
 // GenerationsStatus is how the rows in a database stand.
@@ -54,7 +54,7 @@ type GenerationsStatus struct {
 type GenerationStatus struct {
 	Name       string            `json:"name"`
 	Method     string            `json:"method"`
-	State      string            `json:"state"`
+	State      string            `json:"state"` // building or live
 	Active     bool              `json:"active"`
 	Created    time.Time         `json:"created"`
 	Position   string            `json:"position"`
@@ -70,7 +70,7 @@ type PartitionStatus struct {
 	Partition int          `json:"partition"`
 	Next      int64        `json:"next"`
 	Lag       *int64       `json:"lag"`
-	Instance  string       `json:"instance"`
+	Instance  string       `json:"instance"` // which folds it
 	// Stopped says why it stands still at Next; null: it does not.
 	Stopped *projections.Stop `json:"stopped"`
 }
@@ -87,16 +87,16 @@ type InstanceStatus struct {
 	Name    string    `json:"name"`
 	Method  string    `json:"method"`
 	Alive   bool      `json:"alive"`
-	Sharing bool      `json:"sharing"`
+	Sharing bool      `json:"sharing"` // whether partitions are dealt to it
 	Started time.Time `json:"started"`
-	Until   time.Time `json:"until"`
+	Until   time.Time `json:"until"` // by when it must be heard of
 }
 
 // RunStatus is scheduled work that was done.
 type RunStatus struct {
 	Job      string            `json:"job"`
 	Input    string            `json:"input"`
-	State    postgres.RunState `json:"state"`
+	State    postgres.RunState `json:"state"` // running, finished, waiting, orphaned or given up
 	Instance string            `json:"instance"`
 	Attempts int               `json:"attempts"`
 	Failures int               `json:"failures"`

@@ -59,7 +59,7 @@ type Imported struct {
 	Version  string              `json:"focus_version,omitempty"` // of FOCUS
 	Rows     int                 `json:"rows"`
 	Events   int                 `json:"events"`
-	Types    map[domain.Type]int `json:"types"`
+	Types    map[domain.Type]int `json:"types"` // events by type
 	Appended int                 `json:"appended"`
 	Known    int                 `json:"known"` // events that were in the log already
 	// Of the events of a bill that were appended: how many the ledger had nothing of,

@@ -45,7 +45,7 @@ type Record struct {
 	Last      int64           `json:"last,omitempty"` // where error is about a run of offsets
 	Appended  domain.Instant  `json:"appended"`
 	Key       string          `json:"key"`
-	Event     json.RawMessage `json:"event,omitempty"`
+	Event     json.RawMessage `json:"event,omitempty"` // a CloudEvents 1.0 event in JSON
 	Error     string          `json:"error,omitempty"` // why it cannot be decoded
 	// Raw is the record's value where it cannot be decoded.
 	Raw []byte `json:"raw,omitempty"`
@@ -235,10 +235,10 @@ type Replay struct {
 	// SnapshotsChecked counts those that were compared with the log on the way, and
 	// SnapshotsFailed has those that are not what it says.
 	SnapshotsChecked *int             `json:"snapshots_checked,omitempty"`
-	SnapshotsFailed  []*SnapshotCheck `json:"snapshots_failed,omitempty"`
+	SnapshotsFailed  []*SnapshotCheck `json:"snapshots_failed,omitempty"` // those that are not what the log says
 
 	Equal       *bool           `json:"equal,omitempty"`
-	Differences []RowDifference `json:"differences,omitempty"`
+	Differences []RowDifference `json:"differences,omitempty"` // the first hundred
 }
 
 // RowDifference is a row that two sets of rows do not have alike.

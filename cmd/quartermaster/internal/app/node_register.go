@@ -24,7 +24,7 @@ type RegisteredNodes struct {
 type RegisteredNode struct {
 	*domain.NodeRegistered
 	LastTelemetry  domain.Instant `json:"last_telemetry,omitempty"`
-	MissingBilling []string       `json:"missing_for_billing"`
+	MissingBilling []string       `json:"missing_for_billing"` // of resource_id, billing_account and sku
 }
 
 // NodeFacts are what is stated of nodes. Empty fields state nothing.

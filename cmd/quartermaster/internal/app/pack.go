@@ -71,12 +71,12 @@ type Packed struct {
 	Method         string             `json:"method"`
 	Order          string             `json:"order"`
 	Shape          *PackShape         `json:"shape,omitempty"`
-	Pods           int                `json:"pods"`     // that were to be packed
-	Excluded       int                `json:"excluded"` // without GPUs, not to be packed
-	Bins           int                `json:"bins"`
+	Pods           int                `json:"pods"`        // that were to be packed
+	Excluded       int                `json:"excluded"`    // without GPUs, not to be packed
+	Bins           int                `json:"bins"`        // of the pods that fit a node at all
 	FitNoNode      int                `json:"fit_no_node"` // of a shape, nodes without end: what is not placed
 	LowerBound     int                `json:"lower_bound"`
-	Gap            int                `json:"gap"`
+	Gap            int                `json:"gap"` // bins less lower_bound
 	Columns        packing.Columns    `json:"columns"`
 	GPUMilliNeeded int64              `json:"gpu_milli_needed"`
 	GPUMilliPlaced int64              `json:"gpu_milli_placed"`
@@ -115,7 +115,7 @@ type PackPod struct {
 type PackConstraint struct {
 	Constraint packing.Constraint `json:"constraint"`
 	Pods       int                `json:"pods"`
-	Machines   int                `json:"machines"`
+	Machines   int                `json:"machines"` // how many unplaced pods it ruled machines out for
 }
 
 // PackQuery asks how pods go onto nodes.

@@ -22,7 +22,7 @@ type Arrivals struct {
 	Nodes      int             `json:"nodes"`
 	GPUs       int64           `json:"gpus"`
 	Pods       int             `json:"pods"`
-	Allocation online.Series   `json:"gpu_allocation_percent"`
+	Allocation online.Series   `json:"gpu_allocation_percent"` // by arrived load in percent of the GPUs; the mean of the runs
 	Runs       []ArrivalRun    `json:"runs"`
 }
 

@@ -35,13 +35,13 @@ type RawRecord struct {
 	Appended  domain.Instant `json:"appended"`
 	Key       string         `json:"key"`
 	Headers   []RawHeader    `json:"headers"`
-	Value     string         `json:"value"`
+	Value     string         `json:"value"` // in hexadecimal
 }
 
 // RawHeader is a header of a record.
 type RawHeader struct {
 	Key   string `json:"key"`
-	Value string `json:"value"`
+	Value string `json:"value"` // in hexadecimal
 }
 
 // QuarantineFilter picks entries of the quarantine; empty fields pick all.

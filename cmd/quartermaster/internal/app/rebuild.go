@@ -21,14 +21,14 @@ import (
 type Rebuilt struct {
 	Generation      string              `json:"generation"`
 	Method          string              `json:"method"`
-	ResumedAt       string              `json:"resumed_at"`
+	ResumedAt       string              `json:"resumed_at"` // the position that was there
 	Events          int64               `json:"events"`
 	Seconds         float64             `json:"seconds"`
 	EventsPerSecond float64             `json:"events_per_second"`
-	Position        string              `json:"position"`
+	Position        string              `json:"position"` // where the generations were compared
 	ComparedWith    string              `json:"compared_with"`
 	ComparedMethod  string              `json:"compared_method"`
-	RowByRow        bool                `json:"row_by_row"`
+	RowByRow        bool                `json:"row_by_row"` // whether rows were compared, or only counted
 	Equal           bool                `json:"equal"`
 	Digest          string              `json:"digest,omitempty"`
 	ActiveDigest    string              `json:"active_digest,omitempty"`
@@ -36,8 +36,8 @@ type Rebuilt struct {
 	Differences     []RebuiltDifference `json:"differences"`
 	State           string              `json:"state"`
 	Switched        bool                `json:"switched"`
-	Diverged        []string            `json:"diverged"`
-	HandedOver      bool                `json:"handed_over"`
+	Diverged        []string            `json:"diverged"`    // what is wrong with the log; empty: nothing
+	HandedOver      bool                `json:"handed_over"` // whether it was brought to within a second of the active one before the switch
 }
 
 // RebuiltTable counts the rows of a table in the active and in the rebuilt generation.

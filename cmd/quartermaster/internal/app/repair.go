@@ -41,8 +41,8 @@ type Repair struct {
 // Discard is the resolution of records that are not to be counted.
 type Discard struct {
 	Resolved   []string       `json:"resolved"` // the ids that were named; [] where filters name them
-	Records    int            `json:"records"`
-	Kinds      map[string]int `json:"kinds"` // how many of each kind of reason
+	Records    int            `json:"records"`  // how many
+	Kinds      map[string]int `json:"kinds"`    // how many of each kind of reason
 	Resolution string         `json:"resolution"`
 	Reason     string         `json:"reason"`
 	Operator   string         `json:"operator,omitempty"`

@@ -51,13 +51,13 @@ func snapshotOf(in *snapshotfile.Info) Snapshot {
 // SnapshotCheck says whether a snapshot is what the log says.
 type SnapshotCheck struct {
 	File     string `json:"file"`
-	Result   string `json:"result"`
+	Result   string `json:"result"` // equal, different, damaged, other_method, other_log or beyond_log
 	Position string `json:"position,omitempty"`
 	Digest   string `json:"digest,omitempty"`
 	// LogDigest is that of the rows that the log says.
 	LogDigest   string               `json:"log_digest,omitempty"`
 	Why         string               `json:"why,omitempty"`
-	Differences []SnapshotDifference `json:"differences,omitempty"`
+	Differences []SnapshotDifference `json:"differences,omitempty"` // the first hundred
 
 	info snapshotfile.Info
 }

@@ -20,7 +20,7 @@ type Switched struct {
 	Active   string               `json:"active"`
 	Before   string               `json:"before"`
 	Position string               `json:"position,omitempty"`
-	Digest   string               `json:"digest,omitempty"`
+	Digest   string               `json:"digest,omitempty"` // of the new rows
 	Replayed bool                 `json:"replayed"`
 	Lost     []domain.LostRecords `json:"lost"`
 	Operator string               `json:"operator,omitempty"`

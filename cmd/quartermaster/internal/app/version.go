@@ -22,8 +22,8 @@ import (
 type ProgramInfo struct {
 	Version string   `json:"version"`
 	Commit  string   `json:"commit"`
-	Date    string   `json:"date"` // of the commit
-	Methods []string `json:"methods"`
+	Date    string   `json:"date"`    // of the commit
+	Methods []string `json:"methods"` // the versions of the methods
 }
 
 // Program returns what reports name of this program.

@@ -35,11 +35,7 @@ Apply says so of each.
 
 Of a correction of usage it shows who held the GPU before and after. One is refused that
 names a GPU that the node did not have then, a deployment that is not known, or a time of
-another correction.
-
-JSON keys: changes (action, type, of, name, before, after, held), notices (type, of, name,
-notice), unchanged, applied, operator. Held has before and after (state, workspace,
-deployment, unit, gpu_ms).`,
+another correction.`,
 		Example: "  quartermaster apply -f estate.yaml --dry-run\n  quartermaster apply -f estate.yaml -f prices.json --key ana.pem",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

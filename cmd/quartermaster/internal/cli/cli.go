@@ -199,11 +199,15 @@ is an object with the keys error and kind.`,
 		a.streamsCommand(),
 		a.deadLettersCommand(),
 		a.snapshotCommand(),
+		a.schemaCommand(),
 		a.configCommand(),
 		a.generationCommand(),
 		a.demoCommand(),
 	)
 	root.AddCommand(a.others...)
+	for _, c := range root.Commands() {
+		describeAnswers(c)
+	}
 	must(commandline.SetVersion(root, app.Version().Version, app.Version()))
 	commandline.Strict(root)
 	return root

@@ -22,7 +22,7 @@ type keyAnswer struct {
 	Workspace     string         `json:"workspace,omitempty"`
 	Registered    bool           `json:"registered"` // the registration is new or changed
 	KeyID         string         `json:"key_id"`
-	Key           string         `json:"key,omitempty"`
+	Key           string         `json:"key,omitempty"`        // not with --key-file
 	Prometheus    string         `json:"prometheus,omitempty"` // remote_write for its Prometheus
 	KeyFile       string         `json:"key_file,omitempty"`
 	Expires       domain.Instant `json:"expires,omitempty"`
@@ -90,10 +90,7 @@ it. Of a cluster that "quartermaster apply" declared, the name is enough.
 
 With --gateway it also prints the remote_write stanza for the Prometheus of the
 cluster, which sends what dcgm-exporter, vLLM, SGLang, TGI and kube-state-metrics
-say, and nothing else.
-
-JSON keys: cluster, workspace, registered (the declaration is new or changed),
-key_id, key (not with --key-file), key_file, prometheus (with --gateway), expires.`,
+say, and nothing else.`,
 		Example: "  quartermaster cluster register lab --provider aws --class hyperscaler --region us-east-1 --key-file lab.key\n" +
 			"  quartermaster cluster register train-eu --workspace research -o json",
 		Args: cobra.ExactArgs(1),
@@ -209,12 +206,9 @@ func writeNew(path, text string) error {
 
 func (a *Program) clusterListCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "Show the clusters and which of their keys hold",
-		Long: `List shows every cluster with the keys it has had.
-
-JSON keys: clusters (cluster, workspace, provider, provider_class, region, nodes,
-keys (cluster, key_id, issued, until, why, revoked, live)).`,
+		Use:     "list",
+		Short:   "Show the clusters and which of their keys hold",
+		Long:    `List shows every cluster with the keys it has had.`,
 		Example: "  quartermaster cluster list\n  quartermaster cluster list -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -273,10 +267,7 @@ func (a *Program) keyRotateCommand() *cobra.Command {
 		Short: "Make a new key of a cluster; the one before holds a while longer",
 		Long: `Rotate makes a new key. The one before holds for --overlap, so that nodes and
 Prometheus can be given the new one in turn; after that the new one alone. An
-admin or operator of the cluster's workspace signs it.
-
-JSON keys: cluster, registered (always false), key_id, key (not with --key-file),
-key_file, expires, previous_key_id, previous_valid_until.`,
+admin or operator of the cluster's workspace signs it.`,
 		Example: "  quartermaster key rotate lab --overlap 48h --key-file lab.key.new",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -305,9 +296,7 @@ func (a *Program) keyRevokeCommand() *cobra.Command {
 		Use:   "revoke KEY-ID",
 		Short: "End a key at once",
 		Long: `Revoke ends a key: within five seconds nobody is let in with it any more. What
-was pushed with it stays. An admin or operator of the cluster's workspace signs it.
-
-JSON keys: cluster, key_id, revoked_at, keys_left (of the cluster, that hold).`,
+was pushed with it stays. An admin or operator of the cluster's workspace signs it.`,
 		Example: "  quartermaster key revoke k7ymqv3x2a --reason \"laptop lost\"",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -12,11 +12,6 @@ import (
 	"quartermaster/domain"
 )
 
-const commitmentKeys = `JSON keys: workspace, commitment, before, after (term, units, upfront, hourly, notice_by,
-renewed: the terms that are left), commits (over the new term), released (what is no
-longer to be paid by the hour), reason, at, operator, decided (false: this was a dry
-run).`
-
 func (a *Program) commitmentCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "commitment", Short: "Renew and end commitments; \"get commitments\" shows them"}
 	var (
@@ -32,9 +27,7 @@ func (a *Program) commitmentCommand() *cobra.Command {
 Units and the price by the hour are as in its last term where nothing else is said. It
 shows what changes and what money the new term commits.
 
-An admin's or finance's signature is needed, with a limit that covers the new term.
-
-` + commitmentKeys,
+An admin's or finance's signature is needed, with a limit that covers the new term.`,
 		Example: "  quartermaster commitment renew cr-0a1b --until 2028-01-01 --hourly \"21.50 USD\" --notice-by 2027-10-01 --dry-run",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -81,9 +74,7 @@ An admin's or finance's signature is needed, with a limit that covers the new te
 		Long: `End records that a commitment ends now, or at --at. It shows which terms are left and
 what money is no longer to be paid by the hour. It ends no contract with a supplier.
 
-An admin's or finance's signature is needed.
-
-` + commitmentKeys,
+An admin's or finance's signature is needed.`,
 		Example: "  quartermaster commitment end cr-0a1b --at 2027-01-01 --reason \"returned to the supplier\"",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -50,7 +50,7 @@ document with the key example.`,
 }
 
 type configShowAnswer struct {
-	Config string             `json:"config"`
+	Config string             `json:"config"` // the file
 	Values []configfile.Value `json:"values"`
 }
 
@@ -61,10 +61,7 @@ func (a *Program) configShowCommand() *cobra.Command {
 		Long: `Show prints every field with the value that is in effect and where it came
 from: a place in the file, a variable of the environment, or the default. It
 opens no file with a secret; of the addresses of webhooks, which may be secrets
-themselves, it shows the host.
-
-JSON keys: config (the file), values (key, value, from: file, environment or
-default, at: file:line:column or the variable).`,
+themselves, it shows the host.`,
 		Example: "  quartermaster config show --config quartermaster.yaml\n  quartermaster config show --config quartermaster.yaml -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -88,7 +85,7 @@ default, at: file:line:column or the variable).`,
 
 // ConfigCheckAnswer is what "config check" answers.
 type ConfigCheckAnswer struct {
-	Config string            `json:"config"`
+	Config string            `json:"config"` // the file
 	OK     bool              `json:"ok"`
 	Checks []app.ConfigCheck `json:"checks"`
 }
@@ -113,10 +110,7 @@ reported as missing, with the command that makes them. It fails only where this
 user may not make them, and names the rights that are missing.
 
 One line a check: ok, WARNING, skipped or FAILED, what was found, and what to do
-next. Exit 1 if any failed. --offline connects to nothing.
-
-JSON keys: config, ok, checks (check, result: ok, warning, failed or skipped,
-found, next).`,
+next. Exit 1 if any failed. --offline connects to nothing.`,
 		Example: "  quartermaster config check --config quartermaster.yaml\n  quartermaster config check --config quartermaster.yaml --offline -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

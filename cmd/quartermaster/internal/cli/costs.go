@@ -75,51 +75,8 @@ is for several that differ is mixed.
   match_method  how a line found its machines: by_resource, by_pool, by_account,
               by_commitment, by_following, by_nothing
 
-JSON keys; amounts are exact decimals as text, times of GPUs milliseconds:
-  program (version, commit, date, methods: what made the report);
-  position, period (from, to), workspace, note (what stays whole), methods
-    (folds, attribution), lines, allocations, generated (true when something of it was
-    made by a generator and no supplier sent it);
-  policies (kind, value, policy, workspace, effective_from, operator): the
-    default where policy is missing;
-  by, where (dimension, values), groups (key with a value per dimension) and totals, each with currency,
-    billed, effective, billed_minor and effective_minor (in whole cents, and groups
-    add up to totals), bought_gpu_ms, allocated_gpu_ms, measured_gpu_ms (the part
-    of it for which activity was measured), useful_gpu_ms (null where nothing was
-    measured), effective_per_bought_gpu_hour, effective_per_allocated_gpu_hour and
-    effective_per_useful_gpu_hour (each null where it is not defined; then
-    effective_per_bought_gpu_hour_absent, effective_per_allocated_gpu_hour_absent
-    or effective_per_useful_gpu_hour_absent says why: none bought, none allocated,
-    not measured or none useful); groups also allocations (how many) and the
-    largest of them where they were asked for;
-  activity_coverage_permille: of the time held in the hours billed, for how much
-    activity was measured (null where nothing was held); what was not measured
-    is not counted as useful;
-  statements (issuer, account, invoice, currency, period where there is no
-    invoice, workspace, billed, amount: billed in whole cents);
-  invoices (issuer, account, invoice, currency, period, status: reconciled, adjusted,
-    spans_months, differs, no_invoice, no_lines or voided; lines, billed by
-    lines, attributed by allocations, received, difference (received less attributed,
-    before the rounding adjustment; of a voided invoice nothing counts as received), difference_minor in whole cents, rounding_adjustment, after (the
-    difference less the rounding adjustment), generated; details: for each row of the invoice
-    that lines name, and for the rest, detail (its id), rows, lines, billed,
-    received, difference, rounding_adjustment and after;
-    rounded_away: what rounding to 18 decimals took from what the month's lines
-    bill, as written less as kept;
-    elsewhere: period, lines and billed of each other month whose lines name it,
-    and then received and difference are of all months);
-  unreconciled (subject: an invoice or a line; why) and unreconciled_count, what --require-reconciled
-    fails for;
-  commitments (issuer, commitment, currency, purchases, purchased, used_lines,
-    used, unused_lines, unused, owned);
-  matches (match_method, currency, lines, billed, effective);
-  exceptions (kind, subject, detail, gpu_ms, lines, currency, billed,
-    effective), of these kinds:
-` + kindsText() + `;
-  incomplete (events in quarantine that may concern this answer), missing
-    (events that are known to exist and have not arrived), dropped (what agents
-    of nodes lost of that time, if they did: cluster, node, topic, events, from,
-    to, reason).`,
+Exceptions are of these kinds:
+` + kindsText(),
 		Example: "  quartermaster costs --period 2026-05\n" +
 			"  quartermaster costs explain --workspace vc-a01 --period 2026-05\n" +
 			"  quartermaster costs --period 2026-05 --by component --where provider_class=hyperscaler\n" +

@@ -15,11 +15,6 @@ import (
 	"quartermaster/projections/costs"
 )
 
-const allocationKeys = `allocation (its reference), line, invoice, hour (empty: the whole charge period),
-  workspace, cluster, deployment, component, class, match method, gpu_model, billing_model,
-  currency, billed, effective, bought_gpu_ms, allocated_gpu_ms, measured_gpu_ms,
-  useful_gpu_ms (null where it was held and not measured), generated`
-
 func (a *Program) costAllocationsCommand() *cobra.Command {
 	var (
 		period string
@@ -33,10 +28,7 @@ func (a *Program) costAllocationsCommand() *cobra.Command {
 		Short: "List the parts that a month's lines were divided into",
 		Long: `Allocations lists the parts of lines: one for each hour, workspace, cluster,
 deployment and component. The parts of a line add up to it, to the last digit.
-"quartermaster costs explain ALLOCATION" says where one comes from.
-
-JSON keys, one object per line:
-  ` + allocationKeys + `.`,
+"quartermaster costs explain ALLOCATION" says where one comes from.`,
 		Example: "  quartermaster costs allocations --period 2026-05 --workspace vc-a01\n" +
 			"  quartermaster costs allocations --period 2026-05 --line LINE --limit 0 -o json",
 		Args: cobra.NoArgs,

@@ -17,21 +17,6 @@ import (
 	"quartermaster/projections/costs"
 )
 
-const waterfallKeys = `JSON keys of a waterfall:
-  program (version, commit, date, methods: what made the report);
-  position, period and before (from, to; before is null where that month has no
-    bills), workspace, ledger (effective or billed: what shares and changes are of),
-    methods, generated, incomplete, missing, dropped;
-  currencies: the whole, once for each currency. It and each of its steps, by
-    component, then cluster, then deployment, the largest first, have level and name,
-    the keys of a cost as groups of "quartermaster costs" have them, share_percent (of
-    the whole, null where that is 0), before (the cost in the month before, null
-    without bills), change (amount and amount_minor, null without bills before;
-    percent, null where it is not defined, and then percent_absent: no bills before,
-    nothing before or below zero before), allocations (how many), steps, and of the
-    deepest steps largest, their largest allocations. Steps add up to the step above
-    them, in both months, exactly and in minor units.`
-
 func (a *Program) costExplainCommand() *cobra.Command {
 	var (
 		period, asOf, ledger string
@@ -52,34 +37,7 @@ With ALLOCATION it traces one allocation, as "quartermaster costs allocations" l
 as the supplier wrote it and the event that recorded it, to the class of the line
 and how it found its machines, to the time by which it was divided, to the
 policies, method versions and position, and to the invoice and the statement
-that it is in. Quote the allocation, because it has semicolons.
-
-` + waterfallKeys + `
-
-JSON keys of an allocation, beside its own
-  (` + allocationKeys + `):
-  program (version, commit, date, methods: what made the report);
-  position, period, methods (folds, attribution), policies (kind, value, policy,
-    workspace, effective_from, operator);
-  weight, of and weight_unit: the allocation gets weight of of of its line, in gpu_ms,
-    money (what it follows cost), share (of an owner) or whole; why;
-  interval (from, to): the part of the charge period that it is for;
-  usage: the machines that the line was divided by (cluster, node, resource_id,
-    sku, registered; gpu_ms, what each weighs here, and useful_gpu_ms of it;
-    period_gpu_ms, all of its time in the charge period) and unseen_gpu_ms, what
-    was bought beyond their time;
-  followed: what the line was divided after (scope: resource, invoice_detail,
-    invoice, account or commitment; name, period, lines, billed, effective), or
-    null;
-  charge: the line in the columns of FOCUS, with x_LineId, x_FocusVersion,
-    x_Generated and Other, the columns that FOCUS does not define;
-  whole: the line divided (billed, effective, allocations, corrects, reason, stated:
-    how often);
-  event (type, topic, partition, key, source, incarnation, sequence, time,
-    appended);
-  invoice_reconciliation and statement: as invoices and statements of
-    "quartermaster costs";
-  incomplete, missing.`,
+that it is in. Quote the allocation, because it has semicolons.`,
 		Example: "  quartermaster costs explain --workspace vc-a01 --period 2026-05\n" +
 			"  quartermaster costs explain --workspace vc-a01 --period 2026-05 --ledger billed --largest 3\n" +
 			`  quartermaster costs explain 'issuer=AWS;account=1234;line=L1;hour=2026-05-01T00:00:00Z;workspace=research;cluster=c1;deployment=chat;component=allocated'`,

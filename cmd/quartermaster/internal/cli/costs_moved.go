@@ -25,12 +25,7 @@ rows, moved or not. Where both methods divide the same lines, the totals do not 
 The kept answer names its methods: a program of those methods reproduces it with
 "costs --as-of POSITION". When a house takes on a new method, declare that in an
 estate file (methods: id, version, effective_from, reason) with "quartermaster
-apply": it is signed and kept in the log (MethodChanged).
-
-JSON keys; amounts are exact decimals as text:
-  position, period (from, to), workspace, before and after (folds, attribution);
-  moves and totals (workspace, component, currency, billed and effective, each
-    with before, after and moved).`,
+apply": it is signed and kept in the log (MethodChanged).`,
 		Example: "  quartermaster costs --period 2026-05 --by workspace,component -o json > may.json\n" +
 			"  quartermaster costs moved --before may.json",
 		Args: cobra.NoArgs,

@@ -29,10 +29,7 @@ handle, and why. The events are in the log, at topic, partition and offset, and
 are counted like any other. Who missed them is to be told by hand.
 
 A message that no reaction wrote is listed with an empty reaction, at its own
-place in ` + string(app.TopicPoison) + `.
-
-JSON keys, one object per message: at (when it was given up), reaction, topic,
-partition, offset, type, subject, reason.`,
+place in ` + string(app.TopicPoison) + `.`,
 		Example: "  quartermaster dead-letters list --config quartermaster.yaml\n  quartermaster dead-letters list --brokers kafka:9092 -n 100 -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

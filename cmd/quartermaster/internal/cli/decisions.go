@@ -26,10 +26,7 @@ money, and what it commits. Role and limit are those that the operator's key had
 decision that takes no effect says why; "quarantine list" has those too.
 
 A decision counts from when it takes effect, which may be earlier or later than when it
-was made: a rate is set for last month, a policy for the next.
-
-JSON keys: position, decisions (time, effective, operator, public_key, type, workspace,
-scope, id, role, limits, commits, refused, event; refused: why it takes no effect).`,
+was made: a rate is set for last month, a policy for the next.`,
 		Example: "  quartermaster decisions list --since 2026-05-01 --until 2026-06-01\n  quartermaster decisions list --workspace platform --limit 5",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {

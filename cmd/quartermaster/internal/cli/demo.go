@@ -93,16 +93,7 @@ fleet and in costs), and a machine on the bill that is not in the fleet (two kin
 in costs). It has no others.
 
 A second run on the same directory imports nothing twice, and one that was killed
-goes on. Without --once the demo then keeps the log open for other commands.
-
-JSON keys: input, events, imported, import_seconds, events_per_second, currency,
-invoice_total, attributed_total, difference, exceptions (of costs), planted
-(report, kind, subject, why; null for public files), position, live_digest,
-replay_digest, plan (plan, regions (region, purchases (provider, offer, kind, sku,
-gpu_model, units, gpus, term (from, to), order_by, upfront, hourly, cost,
-guarantees_capacity, generated, citation, worth_per_unit, reason), cost, buy_nothing_cost,
-on_demand_cost, lower_bound, gap)), seconds, files (file, events, appended,
-bad_rows, seconds). Money is decimal text.`,
+goes on. Without --once the demo then keeps the log open for other commands.`,
 		Example: "  quartermaster demo --once\n  quartermaster demo --once --from data --data-dir /tmp/public-demo\n  quartermaster demo --once -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -30,29 +30,7 @@ registered, a registered one never seen, a GPU that is reported under two names
 registered, GPU models that nobody knows, streams with holes or clocks that run
 ahead. It also lists the nodes whose collector is silent, and what agents of nodes
 dropped in the last 31 days. Nodes that report and that nobody registered are shown
-with their faults in a table of their own, and count nowhere.
-
-JSON keys: program (version, commit, date, methods: what made the report), position, at;
-  clusters (cluster, registered, workspace, name, provider, provider_class,
-    region, country,
-    certifications (certification, from, valid_to, evidence),
-    nodes (node, provider (where it is not the cluster's), billing_account,
-      resource_id, sku, zone, billing_model, cpu_milli, memory_mib,
-      fabric_domain, driver_version, cuda_version, dedicated_workspace,
-      described_from, last_telemetry,
-      health (state: ok, failed or maintenance; since, reason; cordoned, drained
-        and faults since the node was last returned; maintenance: the window;
-        outage: the declared one; missing: GPUs that the node no longer reports),
-      gpus (uuid, uuid_derived, index, model, model_known, memory_mib, mig,
-        failed, last_telemetry (of the GPU itself))),
-    unregistered_nodes (node, last_telemetry, health, gpus (uuid, mig, failed)));
-  gpu_counts (region, model, provider_class, gpus);
-  assets (cluster, asset, description, nodes, capex and residual (amount,
-    currency), in_service_from, life_months, power_watts, site, space_units,
-    disposed);
-  exceptions (kind, subject, detail);
-  incomplete (events in quarantine that may concern this answer), missing
-    (events that are known to exist and have not arrived).`,
+with their faults in a table of their own, and count nowhere.`,
 		Example: "  quartermaster fleet\n  quartermaster fleet --cluster gen-rented --nodes\n  quartermaster fleet --region us-east-1 --at 2026-06-01 -o json\n  quartermaster fleet --as-of 2026-06-01",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -51,17 +51,7 @@ twice, with a warning; with one x_LineId the second is a bad row, and an invoice
 with a detail twice is refused whole. A file that was imported with another --zone is
 refused, because its rows would count again. A month that is exported again after rows of it changed is
 not a correction: import a month when it is closed, or one whose rows carry
-x_LineId.
-
-JSON keys, one object per file: file, source, dataset, focus_version, rows,
-events, types (events by type), appended, known (events of this file that the log had
-already), stated (of those appended: new, changed, unchanged, beside what the ledger
-had of each line or invoice), bad (file, line, field, value,
-reason), bad_rows, refused, warnings (reason, value, rows, line), deviations (values
-by kind: unknown_value, not_a_number, negative_price, negative_quantity,
-unusable_quantity, more_decimals, broken_text), rounded (by invoice what rounding took, as written less
-as kept: issuer, account, invoice, period, currency, lines, billed, effective),
-seconds.`,
+x_LineId.`,
 		Example: `  quartermaster import focus 2026-05-cost-and-usage.csv.gz
   quartermaster import focus bill.csv --currency EUR --zone UTC --strict
   quartermaster import focus invoice-detail.csv -o json`,

@@ -43,17 +43,7 @@ other GPUs in use are counted as fixed.
 Rightsizing compares the peak of memory in use and the mean activity of a
 deployment with the MIG profiles of its GPU, and names the smallest that has both
 with --headroom. Money is at the effective price per GPU-hour of the cluster in
-the billing month before --at.
-
-JSON keys: program (version, commit, date, methods: what made the report), position, at, from, region, nodes, unseen_nodes, unseen_gpus, replicas,
-fixed_gpus, workloads; models (model, machines, total_milli, free_milli,
-stranded_milli, unjudged_milli (free where no shape may run), shapes (gpu_milli, cpu_milli, memory_mib, models, replicas,
-useless_milli, lacks (constraint, milli))); moves (replica, workload, from, to,
-gpus_before, gpus_after, frees_gpus, gain_milli); rightsizing (cluster, workspace,
-deployment, model, gpu_ms, most_gpus_together, peak_memory_mib, memory_known_ms,
-activity_known_ms, activity_permille_ms, profile, slices_per_gpu, why (no slice
-is named), saved_gpu_ms, saved (amount, currency)); unpriced (why there is no
-money).`,
+the billing month before --at.`,
 		Example: "  quartermaster fragmentation\n  quartermaster fragmentation --region us-east-1 --at 2026-06-01 --days 7 --moves 20 -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

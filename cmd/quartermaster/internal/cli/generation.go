@@ -44,11 +44,7 @@ where there is none. It lets the roles of postgres.readers read all rows and
 views; run it again when a reader was added to the configuration, or its role
 was created later. Nobody loses a right: that is SQL's REVOKE. Run it once before
 the first start and after an upgrade; several may run it at once, and again
-changes nothing.
-
-JSON keys: before, after (versions of the schema; 0 is none), generation (the
-first one, when it was made), readers (roles that may read), missing_readers
-(configured, and no roles of the server).`,
+changes nothing.`,
 		Example: "  quartermaster generation migrate --config quartermaster.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -89,17 +85,7 @@ what to do about it, which records the log no longer has, and what was last run 
 schedule. The log is asked whether it still is what the active generation was folded
 from. With
 --partitions it shows every partition and who folds it. When the log cannot be
-reached, everything else is shown.
-
-JSON keys: active, method (of this program), log_error, generations (name,
-method, state: building or live, active, created, position, events, lag, bytes,
-partitions: topic, partition, next, lag, instance: which folds it, stopped: null, or
-offset, reason and advice where it stands still), trimmed (topic, partition, first:
-where the log lacks what came before that offset), instances (name, method, alive,
-sharing: whether partitions are dealt to it, started, until: by when it must be
-heard of), runs (job, input, state: running, finished, waiting, orphaned or
-given up, instance, attempts, failures, started, next_try, finished, outcome,
-error; the latest ` + fmt.Sprint(app.ShownRuns) + `), switches (from, to, method, position, digest, reason, lost, at,
+reached, everything else is shown.` + fmt.Sprint(app.ShownRuns) + `), switches (from, to, method, position, digest, reason, lost, at,
 operator: who switched between generations, the latest first), untold (the last switch is
 not in the log yet: run it again). lag is null when the log cannot be reached.`,
 		Example: "  quartermaster generation status --config quartermaster.yaml\n  quartermaster generation status --config quartermaster.yaml -o json",
@@ -219,9 +205,7 @@ func (a *Program) generationDropCommand() *cobra.Command {
 		Short: "Remove a generation and its rows",
 		Long: `Drop removes a generation that is not active. One that instances fold at the
 moment is removed only with --force; they notice, and stop folding it. Its rows
-can be had again by a rebuild: everything is in the log.
-
-JSON keys: dropped.`,
+can be had again by a rebuild: everything is in the log.`,
 		Example: "  quartermaster generation drop a --config quartermaster.yaml --force",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

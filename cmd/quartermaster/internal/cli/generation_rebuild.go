@@ -31,15 +31,7 @@ folded as it is now, the new generation is set live, and the switch is left to
 you.
 
 A rebuild that was interrupted goes on where it stopped when it is run again with
-the same name. The generation before stays until "generation drop".
-
-JSON keys: generation, method, resumed_at (the position that was there), events,
-seconds, events_per_second, position (where they were compared), compared_with,
-compared_method, row_by_row (whether rows were compared, or only counted), equal,
-digest, active_digest, tables (table, active_rows, rebuilt_rows, changed,
-only_active, only_rebuilt), differences (row, active, rebuilt: which has it),
-state, switched, diverged (what is wrong with the log; empty: nothing), handed_over (whether the running instances, or the rebuild where
-none runs, brought it to within a second of the active one before the switch).`,
+the same name. The generation before stays until "generation drop".`,
 		Example: "  quartermaster generation rebuild b --config quartermaster.yaml\n  quartermaster generation rebuild b --config quartermaster.yaml --no-switch",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -32,12 +32,7 @@ same command once more appends it.
 When the log has diverged from the active generation, or other folds made that, the log
 is replayed in memory first, and nothing is switched unless its digest is that of the
 new rows. --digest names the digest of a replay that was made elsewhere, and is compared
-instead.
-
-JSON keys: active, before, position, digest (of the new rows), replayed, lost (topic,
-partition, since: the first offset that is known to be lost, position: up to which the
-rows before were folded, end: of the log), operator, finished (an earlier run had
-switched, and its event was appended now).`,
+instead.`,
 		Example: "  quartermaster generation switch b --reason \"power cut on 11 May\" --config quartermaster.yaml\n" +
 			"  quartermaster generation switch b --reason \"new folds\" --key ana.pem --config quartermaster.yaml",
 		Args: cobra.ExactArgs(1),

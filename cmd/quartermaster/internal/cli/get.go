@@ -33,15 +33,7 @@ an offer, has a source in place of somebody who decided.
 
 With --as-of it shows what was in force then. How something is changed or ended:
 apply declares anew and sets an end; "operator revoke", "node drain|retire" and
-"commitment renew|end" do the rest. "decisions list" has all that was decided.
-
-JSON keys: position, at, kind, entries (workspace, name, since, until, decided_by,
-decided, source, declared). Declared has the fields of the event, of an operator those
-of the grant (workspace, operator, public_key, role, authority_limits, from, to,
-registered_by, root), of an offer model, known and order besides, and of a commitment
-workspace, commitment, contract, market, offer, billing_account, kind, sku, gpu_model,
-model, gpus_per_unit, spend_per_hour, guarantees_capacity, owners and terms (term,
-units, upfront, hourly, notice_by, renewed).`,
+"commitment renew|end" do the rest. "decisions list" has all that was decided.`,
 		Example: "  quartermaster get policies\n  quartermaster get operators --workspace platform\n  quartermaster get commitments --as-of 2026-05-01",
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -25,13 +25,7 @@ func (a *Program) importCommand() *cobra.Command {
 as events. A file is a source named by its SHA-256: importing it again, whole
 or from where a crash stopped it, changes nothing. Rows that are no good are
 reported with file, line and field while the rest goes in; a gzip file that is
-damaged or cut off is refused whole.
-
-JSON keys, one object per file: file, source, dataset and focus_version (of
-import focus alone), rows, events, types (events by type), appended, known, stated
-(of import focus alone: new, changed, unchanged), bad (file, line, field, value,
-reason), bad_rows, refused, warnings (reason, value, rows, line), deviations and
-rounded (of import focus alone), seconds.`,
+damaged or cut off is refused whole.`,
 	}
 	kinds := []struct {
 		kind                  importer.Kind

@@ -20,11 +20,6 @@ func (a *Program) logCommand() *cobra.Command {
 	return cmd
 }
 
-const recordKeys = `JSON keys, one object per line: topic, partition, offset, appended, key and
-event (a CloudEvents 1.0 JSON event: specversion, id, source, type, time,
-subject, the extensions, data), or error and raw where a record cannot be
-decoded; last is the last offset where the error is about all events of a batch.`
-
 func (a *Program) writeRecord(w io.Writer, s app.Record) error {
 	if a.json {
 		line, err := s.AppendLine(nil)
@@ -50,7 +45,7 @@ func (a *Program) logTailCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "tail",
 		Short:   "Show the newest events",
-		Long:    "Tail shows the newest events of the log, or of the topics given.\n\n" + recordKeys,
+		Long:    "Tail shows the newest events of the log, or of the topics given.",
 		Example: "  quartermaster log tail -n 5\n  quartermaster log tail --topic qm.hardware --follow -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -71,11 +66,7 @@ func (a *Program) logStatsCommand() *cobra.Command {
 		Short: "Count what the log and the rows hold, and what is missing",
 		Long: `Stats shows, per partition, how many records there are, from how many streams,
 and which events are known to be missing: sequences that a stream skipped.
-"ahead" is how far the events of a source were dated after they were appended.
-
-JSON keys: position, partitions (topic, partition, next, quarantined, streams,
-events, missing, lost, last, ahead_ms), sources (source, incarnations, streams,
-events, missing, lost, last, ahead_ms), rows (by table).`,
+"ahead" is how far the events of a source were dated after they were appended.`,
 		Example: "  quartermaster log stats\n  quartermaster log stats -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -106,16 +97,7 @@ when a single byte differs. The live rows are the newest snapshot, made when
 events were first folded, and what was appended since. On the way every
 snapshot is compared with what the log says at its position, and one that
 differs or is damaged fails the command too; those of another version of the
-folds are left to that version ("quartermaster snapshot verify" names them).
-
-JSON keys: events, seconds, events_per_second, folded, repeats, quarantined,
-method, position, replay_digest; with --verify live_digest, live_from (the
-position of the snapshot, "0" without one, none with --config), left_aside
-(snapshots that could not be used, and why), snapshots_checked (how many were
-compared), snapshots_failed (those that are not what the log says: file, result,
-position, digest, log_digest, why, differences, as "quartermaster snapshot
-verify" has them), equal and, when they differ, differences (row, live, replay;
-the first hundred).`,
+folds are left to that version ("quartermaster snapshot verify" names them).`,
 		Example: "  quartermaster log replay\n  quartermaster log replay --verify -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

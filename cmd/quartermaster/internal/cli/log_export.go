@@ -50,7 +50,7 @@ cannot be decoded is written where only topics are given.
 A file whose name ends in .zst or .gz is compressed, and so is standard output with
 --compress.
 
-` + recordKeys,
+A line is as "quartermaster log tail -o json" writes it.`,
 		Example: "  quartermaster log export --topic qm.fleet > fleet.jsonl\n" +
 			"  quartermaster log export --type BillingLineRecorded,InvoiceReceived --from 2026-05 --to 2026-06 --out bills.jsonl.zst\n" +
 			"  quartermaster log export --workspace research --out research.jsonl.gz\n" +

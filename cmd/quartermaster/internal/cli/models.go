@@ -31,16 +31,7 @@ func (a *Program) modelsCommand() *cobra.Command {
   shadow   seen, and never declared
   stale    declared for longer than that, and not seen
   pending  declared just now, not seen yet
-  stopped  declared with no replicas
-
-JSON keys: program (version, commit, date, methods: what made the report), position, at (not there as of a log without events), stale_after, deployments (workspace, cluster, model,
-tier, deployment, class, environment, status, declared, declared_replicas,
-declared_at, ready_replicas, units, last_seen, seen_by, last_update), models
-(model, clusters, workspaces, deployments, shadow, stale, declared_replicas,
-ready_replicas), incomplete (events in quarantine that may concern this answer),
-missing (events that are known to exist and have not arrived), dropped (what
-agents of nodes lost of the time, if they did: cluster, node, topic, events,
-from, to, reason).`,
+  stopped  declared with no replicas`,
 		Example: "  quartermaster models --stale-after 2h\n  quartermaster models --workspace research -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

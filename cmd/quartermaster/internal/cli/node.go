@@ -35,10 +35,7 @@ booted after a fault that asked for a reset. This is for the rest: a GPU that wa
 replaced, or a driver that does not say.
 
 An admin's or operator's signature is needed, of the workspace that owns the
-cluster or of the one whose operators decide everywhere.
-
-JSON keys: cluster, node, gpu, reason, at, operator, was and health (state, since,
-reason, cordoned, drained, maintenance, outage, faults, missing: how it stood and stands now).`,
+cluster or of the one whose operators decide everywhere.`,
 		Example: "  quartermaster node return lab/gpu-node-1 --reason \"board replaced, burn-in passed\"\n" +
 			"  quartermaster node return lab/gpu-node-1 --gpu GPU-6f3f1c2a-0d9b-4c55-8a51-1f0f0a1c9a11 --reason \"reset by hand\" -o json",
 		Args: cobra.ExactArgs(1),
@@ -88,9 +85,7 @@ until "quartermaster node return". It moves no workload; whoever runs the schedu
 does, before.
 
 An admin's or operator's signature is needed, of the workspace that owns the
-cluster or of the one whose operators decide everywhere.
-
-JSON keys: those of "quartermaster node return"; health is null on a dry run.`,
+cluster or of the one whose operators decide everywhere.`,
 		Example: "  quartermaster node drain lab/gpu-node-1 --reason \"new firmware\"",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -134,11 +129,7 @@ longer reports is failed until it is seen again, another stands in its slot, or 
 retired here: registering the node without it is not enough.
 
 An admin's or operator's signature is needed, of the workspace that owns the
-cluster or of the one whose operators decide everywhere.
-
-JSON keys: cluster, node, gpu, reason, at, operator, was and health (state, since,
-reason, cordoned, drained, maintenance, outage, faults, missing: how the node stood and
-stands now; health is null once the node is gone and on a dry run).`,
+cluster or of the one whose operators decide everywhere.`,
 		Example: "  quartermaster node retire lab/gpu-node-1 --reason \"lease is over\"\n" +
 			"  quartermaster node retire lab/gpu-node-1 --gpu GPU-6f3f1c2a-0d9b-4c55-8a51-1f0f0a1c9a11 --reason \"sent back, case 4711\"",
 		Args: cobra.ExactArgs(1),

@@ -45,11 +45,7 @@ A bill is matched to a node by its resource id, else by account and SKU. What is
 of these is listed, with the command that states it.
 
 The nodes are signed for by an admin or operator of the workspace that owns the cluster,
-or of the one whose operators decide everywhere.
-
-JSON keys: cluster, nodes (node, gpus (uuid, index, model, memory_mib) and what else is
-stated of it, in_service_from, last_telemetry, missing_for_billing (of resource_id,
-billing_account, sku)), registered (false in a dry run), operator.`,
+or of the one whose operators decide everywhere.`,
 		Example: "  quartermaster node register --cluster lab --seen --dry-run\n" +
 			"  quartermaster node register --cluster lab --seen --model \"H100 SXM 80GB\" --account 123456789012 --sku p5.48xlarge\n" +
 			"  quartermaster node register --cluster lab gpu-1 gpu-2 --resource-id gpu-1=i-0a1 --resource-id gpu-2=i-0b2 --from 2026-06-01",

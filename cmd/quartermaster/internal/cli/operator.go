@@ -45,9 +45,7 @@ currency without one it may commit none. Registered again, an operator has the l
 that are given then, and no others. Nobody raises a limit of their own.
 
 Give the public half of a key that they made themselves (--public-key-of, a
-public or private key file in PEM), or have a new key made (--new-key FILE).
-
-JSON keys: operator, workspace, role, limits, public_key, key_file.`,
+public or private key file in PEM), or have a new key made (--new-key FILE).`,
 		Example: "  quartermaster operator add ana --role planner --limit \"250000 USD\" --limit \"200000 EUR\" --new-key ana.pem\n" +
 			"  quartermaster operator add ci --role operator --public-key-of ci.pub.pem --key admin.pem",
 		Args: cobra.ExactArgs(1),

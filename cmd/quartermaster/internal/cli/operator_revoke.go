@@ -22,11 +22,7 @@ is appended later takes no effect, whatever date it bears.
 An admin of the workspace revokes, or of the one whose operators decide everywhere.
 Everyone may give up a key of their own. The last admin of the workspace whose operators
 decide everywhere cannot be revoked: register another admin first, also to replace a
-stolen key.
-
-JSON keys: operator, workspace, reason, keys (workspace, operator, public_key, role,
-authority_limits, from, to, registered_by, root: as they held), at, by, revoked (false:
-this was a dry run).`,
+stolen key.`,
 		Example: "  quartermaster operator revoke ana --reason \"left the company\"\n" +
 			"  quartermaster operator revoke ci --workspace research --public-key-of ci.pub.pem --reason \"key rotated\" --dry-run",
 		Args: cobra.ExactArgs(1),

@@ -15,60 +15,6 @@ import (
 	"quartermaster/projections/planning"
 )
 
-// planKeys names the keys of a plan, for the help of every command that shows one.
-const planKeys = `A plan has plan (its id), position, methods, at, region (that it is narrowed to; of several regions_asked), horizon, assumptions (months,
-lookback_weeks, monthly_growth, annual_rate, salvage, spot_overhead,
-shortage_factor, service_level, currency; of a forecast demand, scenarios and seed), regions, total, expiry_ladder (commitment, provider,
-region, kind, sku, gpu_model, gpus_per_unit, units, term (from, to), notice_by,
-hourly (amount, currency), guarantees_capacity, counts_for, not_counted), ignored_commitments (held within the horizon, and in no amount
-of the plan: commitment, provider, region, kind, sku, units, term, reason) and excluded
-(region, kind, unit, reason, next_step).
-
-total, each region and each of its pools have cost, held_cost and shortage_penalty
-(parts of it), buy_nothing_cost, buy_nothing_penalty, on_demand_cost,
-lower_bound, gap, nominal_cost (paid within the horizon, without discount and
-penalty) and stranded_at_low_demand (what commitments cost, nominal, that would serve
-nothing if demand were as in the least of the repeated weeks). Of a forecast all
-amounts and unit-hours are means over its scenarios, stranded_at_low_demand is that of
-the scenario of least demand, and there are scenario_costs, cvar_90 (the mean of the
-worst tenth) and cost_range (least, p50, most); scenarios of equal number add up. The plan, each region
-and each pool have calendar (month, cash, accrual) and baselines: what is done without
-a plan, as rules (baseline, cost, shortage_penalty, offer, units): buy_nothing; on_demand
-under the quota with nothing held; lookback_7d, lookback_30d and lookback_60d (the one
-commitment that would have saved most then); ladder_60d (the same in equal parts);
-peak_60d (the peak, reserved). A region has region, purchases (provider,
-offer, kind, sku, gpu_model, units, gpus, term, order_by, upfront, hourly, cost,
-guarantees_capacity, generated, citation, worth_per_unit, reason), pools and packing (order, nodes_used,
-nodes_lower_bound, gpu_milli_needed, gpu_milli_placed, gpu_milli_total, stranded
-(model, total_milli, free_milli, stranded_milli), unplaced (workloads, replicas,
-ruled_out (constraint, machines), first (workload, replicas, ruled_out))). A pool has kind, unit, sku, gpus_per_unit, notes, demand
-(observed_from, observed_to, missing_hours, sources, hours, unit_hours,
-peak_units, packing_curve (gpu_milli, nodes), packing_basis; with a service level
-spare_units_at_peak, spare_unit_hours and failures (interruptions_per_gpu_hour,
-repair_hours, rate_prior_share, repair_prior_share, evidence (gpu_ms, interruptions,
-repairs, repair_ms), prior_source); of a forecast forecast (candidate,
-unit_hours and peak_units (p10, p50, p90), months (month, unit_hours, peak_units)), and
-peak_units is the highest of any scenario), purchases, served_unit_hours
-(committed, bought_unused, spot, on_demand, shortage, guaranteed,
-discount_only; between regions served_elsewhere, served_for_others), binding (constraint, detail, months, shadow_price of one machine more), offers_excluded (reason,
-offers, first), on_demand and spot (provider, offer, hourly, generated,
-citation), quota_gpus, refused_unit_hours, solver, certificate (cover, guarantee:
-one price a month, in billionths of the currency, of a forecast times its scenarios) and sensitivity (salvage, cost,
-purchases).
-
-Pools that share an on-demand quota for all models, or of which one may serve
-another's demand in another region, are planned together, which takes a solver of
-linear programs (see "plan solve"). Demand may be served elsewhere when every
-deployment declared for it names a round trip that it allows, the region is defined
-to be that near, and residency allows its country; certifications and clusters keep
-it at home. What transfer costs is not known and counts as nothing; GPU types never
-stand in for each other. components has one entry for each such group: pools,
-coupled_by, planned_apart (why they were planned each by itself), cost, lower_bound,
-gap, binding, end_of_horizon (salvage, cost, best_cost, lower_bound, purchases
-(offer, commitment, renewals, epoch, units)) and certificate (pools, solver,
-cost_units, bound_units, digits, weight, solution); the amounts of its pools are
-parts of its own, by what runs where, and lower_bound by cost.`
-
 type planFlags struct {
 	at                 string
 	regions            []string
@@ -122,9 +68,7 @@ and has a penalty for what the quota refuses.
 The plan is recorded as an event; nothing is bought. The same plan is recorded
 once. A pool that cannot be planned is left out, with the reason and what to do
 next. Exit status 1 where every pool is: then excluded is all there is to read, and
-nothing is recorded.
-
-` + planKeys,
+nothing is recorded.`,
 		Example: "  quartermaster plan --at 2026-06-01 --growth 2%\n" +
 			"  quartermaster plan --at 2026-06-01 --demand forecast --scenarios 20\n" +
 			"  quartermaster plan --at 2026-06-01 --region us-east-1 --months 12 --salvage 0 --dry-run -o json\n" +
@@ -229,13 +173,9 @@ func shareFlag(text string) (domain.Decimal, error) {
 func (a *Program) planListCommand() *cobra.Command {
 	var asOf string
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the plans that were recorded",
-		Long: `List shows every recorded plan, the newest first.
-
-JSON keys, one object per plan: plan, workspace, recorded, horizon (from, to),
-regions, cost and lower_bound (amount, currency), method, position, digest
-(SHA-256 of the recorded document).`,
+		Use:     "list",
+		Short:   "List the plans that were recorded",
+		Long:    `List shows every recorded plan, the newest first.`,
 		Example: "  quartermaster plan list",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -277,9 +217,7 @@ to the plan's position, the plan is computed again from that, and the two must
 be equal byte for byte; exit status 1 when they are not. A plan of another method
 version cannot be verified by this program, which says so.
 
-With -o json the recorded document is printed as it is.
-
-` + planKeys,
+With -o json the recorded document is printed as it is.`,
 		Example: "  quartermaster plan show plan-0f3a9c81d2e4\n  quartermaster plan show plan-0f3a9c81d2e4 --verify",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

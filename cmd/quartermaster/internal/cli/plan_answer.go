@@ -11,31 +11,6 @@ import (
 	instances "quartermaster/domain/instance"
 )
 
-// answerKeys names the keys of an answer, for the help of the commands that show one.
-const answerKeys = `An answer has format, instance (SHA-256 of the instance's canonical JSON), methods,
-currency; cost and its parts committed_cost, purchase_cost, serving_cost and
-shortage_penalty; lower_bound and gap (of cost over it, as a share); no_proven_bound
-(pools that lower_bound counts as nothing: work may wait there, and no best way is known),
-interrupted (true where the search was stopped) and waiting (how that work runs: as_it_comes or levelled); nominal_cost
-(what is paid within the horizon, without discount and penalty), cvar_90 (mean cost
-of the worst tenth of the scenarios), stranded_at_low_demand; purchases (offer, or
-commitment and renewals; pool, epoch, term (from, to), order_by, units,
-covers_units, tier, cost, upfront, hourly, worth_per_unit, reason); recourse by
-epoch and scenario (epoch, scenario, pools (pool, demand, spare (wanted beside it to
-stand by for failures), standing_by (the part of what serves in the pool that does),
-guaranteed, discount_only, spot, on_demand, overflow_in, overflow_out, spend_committed,
-shortage, unused_committed), in unit-hours); calendar (month, cash, accrual); scenarios
-(scenario, weight, cost, unserved_unit_hours); binding (constraint, detail,
-shadow_price, epochs); end_of_horizon (salvage, cost of the same purchases,
-best_cost, lower_bound, purchases); baselines, what is done without a plan (baseline:
-current, on_demand, lookback_7d, lookback_30d, lookback_60d, ladder_60d, peak_60d;
-cost, shortage_penalty, nominal_cost, unserved_unit_hours, does_not_keep (bound, over: the nominal amount
-by which a budget is exceeded), pools (pool,
-offer, units, observed_hours, looks_at_horizon)); certificate, one for each group of pools that
-have to do with one another (pools, solver, cost_units, bound_units, digits, weight,
-solution); and notes. Amounts are decimal strings, discounted to the start of the
-horizon where nothing else is said.`
-
 // percentOf shows a share in percent, small ones as such.
 func percentOf(share domain.Decimal) string {
 	p := share.Shift(2)

@@ -72,19 +72,7 @@ Prices that were not known in their month are those known now of it, else of the
 next quote of each offer, carried back; they are marked as synthetic.
 
 With --group region the kinds of a region count as one pool: a commitment that
-floats over machine types, as spend commitments do.
-
-JSON keys: methods, period (from, to), months, currency, horizon_months,
-scenarios, growth, salvage, plan_salvage, shortage_factor, interval, notes, excluded
-(region, kind, reason), all and regions (region, foresight_cost,
-foresight_served_unit_hours, alternatives (alternative, cost, shortage_penalty, regret,
-regret_low, regret_high, served_unit_hours (reserved, reserved_unused, spot,
-on_demand, shortage)), least (alternatives), terminal_rules (salvage, end_known,
-foresight_cost, alternatives, least), forecast (as score of "plan forecast", of the first
-four weeks), pool_months_with_synthetic_prices, pool_months), pools (region, kind,
-foresight_cost, plan_cost, on_demand_cost, plan_purchases (offer, month, units),
-missing_hours, months_with_synthetic_prices, synthetic_prices (price, months,
-known_from), months_without_forecast, why_no_forecast).`,
+floats over machine types, as spend commitments do.`,
 		Example: "  quartermaster plan backtest --from 2025-06 --to 2026-06\n" +
 			"  quartermaster plan backtest --demand shavedice_regions_1_2.csv.gz --group region --chart regret.svg\n" +
 			"  quartermaster plan backtest --demand demand.csv --prices offers.csv --salvage 0.5 --table regret.csv -o json",

@@ -18,14 +18,7 @@ func (a *Program) planDiffCommand() *cobra.Command {
 		Short: "What differs between two plans",
 		Long: `Diff compares two plans, each the id of a recorded one or a file with a plan in JSON:
 costs, what was assumed, regions and pools, and purchases that are added, removed or
-changed. Changes are B less A. Exit status 1 where the plans differ, 0 where they do not.
-
-JSON keys: a and b (plan, at, horizon (from, to), position), currency,
-costs (name, a, b, change), assumptions (name, a, b), regions (region, status: added,
-removed or changed; cost), pools (region, kind, unit, status, cost, unit_hours_a,
-unit_hours_b, committed_unit_hours_a, committed_unit_hours_b, reason: why the plan that has
-not the pool leaves it out), purchases (region, provider, offer, kind, sku, gpu_model,
-term, status, units_a, units_b, upfront, cost).`,
+changed. Changes are B less A. Exit status 1 where the plans differ, 0 where they do not.`,
 		Example: "  quartermaster plan diff plan-0f3a9c81d2e4 plan-5b1c7e90a3d6\n" +
 			"  quartermaster plan diff plan-0f3a9c81d2e4 result.json",
 		Args: cobra.ExactArgs(2),

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"github.com/shopspring/decimal"
 
 	"quartermaster/cmd/quartermaster/internal/app"
-	"quartermaster/cmd/quartermaster/internal/apptest"
 	"quartermaster/domain"
 	"quartermaster/domain/plan"
 )
@@ -157,15 +155,6 @@ func TestPlanDiffShown(t *testing.T) {
 	} {
 		if code, out := command(t, dir, "plan", "diff", a, c.b); code != 2 && code != 3 || !strings.Contains(out, c.want) {
 			t.Errorf("%s: exit %d, want %q\n%s", c.b, code, c.want, out)
-		}
-	}
-
-	keys := map[string]bool{}
-	apptest.JSONKeys(reflect.TypeFor[plan.Diff](), keys)
-	_, help := command(t, dir, "plan", "diff", "--help")
-	for k := range keys {
-		if !regexp.MustCompile(`\b` + k + `\b`).MatchString(help) {
-			t.Errorf("the help does not name %q", k)
 		}
 	}
 }

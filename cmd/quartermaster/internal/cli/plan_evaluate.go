@@ -13,28 +13,8 @@ import (
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 	instances "quartermaster/domain/instance"
-	"quartermaster/schemas"
 	"quartermaster/simulations/whatif"
 )
-
-// appraisalKeys names the keys of an appraisal.
-const appraisalKeys = `JSON keys: contract, pool, pools (that have to do with one another), instance
-(SHA-256), methods, currency, decision (take, leave, or open: what it saves is
-within what could not be proven), verdict (in words), worth (cost without less cost
-with), worth_at_least and worth_at_most (what is proven of it), units (that the plan
-takes), order (offer, commitment, renewals, epoch, units), renewed, without, with and
-signed (each: units, cost, lower_bound, gap, shortage_penalty, nominal_cost,
-unused_unit_hours, stranded_at_low_demand; signed is the smallest order where the
-plan takes none), hourly (asked, of the tier that is taken, or that the smallest order
-pays), break_even_hourly (the highest price at which it is proven to pay),
-break_even_hourly_at_most (from there on it is proven to save less than a cent),
-break_even_hourly_beyond (instead of both: it pays at this price still, and none was
-tried beyond), upfront (asked besides), break_even_upfront and
-break_even_upfront_at_most (likewise, where all is paid upfront), break_even_utilization
-(share of its hours in which a unit must be used to cost no more than on demand),
-utilization (of what is committed in the pool during its term, without what stands by),
-replaces (offer, commitment, units_without, units_with) and notes. Amounts are decimal
-strings, net present values where nothing else is said.`
 
 func (a *Program) planEvaluateCommand() *cobra.Command {
 	var path, asOf string
@@ -51,19 +31,16 @@ A contract is signed once or not at all. It is weighed beside what the log offer
 holds, as "quartermaster plan" is computed, or beside an instance of "plan solve".
 Nothing is recorded or bought.
 
-A contract is YAML (--schema prints its JSON Schema): apiVersion, kind: Contract, name,
+A contract is YAML ("quartermaster schema contract" describes it): apiVersion, kind: Contract, name,
 pool, or region and class; term_epochs (months, or days where the instance counts in
 days), hourly, upfront, currency, guarantees_capacity; from and to (when the term may
 begin; with from alone it begins with the first epoch from there on), lead_time_hours,
 min_units, max_units, lot, covers_per_unit, tiers (units, upfront, hourly), ramp (epoch,
 permille), renews and notice_days, offer_kind, provider, citation. From the log a pool
 is called by its region and kind, "us-east-1 H100 80GB", and a unit is a machine. Errors
-name file, line and column.
-
-` + appraisalKeys,
+name file, line and column.`,
 		Example: "  quartermaster plan evaluate deploy/demo/contracts/one-year-p4d.yaml --at 2026-06-01 --months 24\n" +
-			"  quartermaster plan evaluate deploy/demo/contracts/one-year-p4d.yaml --instance deploy/demo/instances/single-pool.json -o json\n" +
-			"  quartermaster plan evaluate --schema > contract.schema.json",
+			"  quartermaster plan evaluate deploy/demo/contracts/one-year-p4d.yaml --instance deploy/demo/instances/single-pool.json -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			doc, c, err := app.ReadContract(args[0])
@@ -100,7 +77,6 @@ name file, line and column.
 	}
 	f := cmd.Flags()
 	f.StringVar(&path, "instance", "", "weigh it beside this instance, and not beside the log")
-	a.orSchema(cmd, "contracts", schemas.Contract)
 	questionFlags(cmd, &fl)
 	asOfFlag(cmd, &asOf)
 	return cmd

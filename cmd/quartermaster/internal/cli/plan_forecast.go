@@ -62,19 +62,7 @@ Hours that were not observed are no hours without demand: the answer names the l
 gaps, and takes them from other weeks. What was last observed more than eight weeks
 before is not forecast, since nobody knows whether it goes on. In a file a kind without
 a row in an hour in which its region has others wanted nothing then, and the answer
-says how often.
-
-JSON keys: pools (region, kind, unit, known (span, milli, ignored, why), why_none, notes,
-score, and forecast: from, point and quantiles by level and hour in thousandths of
-a unit, levels in per mille, candidate, tried (candidate,
-mean_absolute_error_milli), window, missing_hours, origins, observed_to, gaps (the
-longest, ten at most)), regions (region, score)
-and all, a score. score: forecasts, hours, mase, seasonal_naive_mase,
-forecasts_scaled (of which the MASE is the mean), weighted_mase,
-seasonal_naive_weighted_mase (sums of errors over sums of scales, in which pools
-with hardly any demand weigh hardly anything), error_against_seasonal_naive,
-hours_at_point_mass (that several quantiles share), quantiles (level in per mille,
-pinball, seasonal_naive_pinball, coverage).`,
+says how often.`,
 		Example: "  quartermaster plan forecast --at 2026-06-01 --region us-east-1\n" +
 			"  quartermaster plan forecast --region us-east-1 --kind 'NVIDIA H100' --weeks 8 --launch 2026-07-01=+16 --chart h100.svg\n" +
 			"  quartermaster plan forecast --demand demand.csv.gz --ignore 2026-05-03/2026-05-04 -o json",

@@ -37,17 +37,7 @@ the file and says what did not fit, and why.
 Columns of nodes: sn, cpu_milli, memory_mib, gpu, model. Columns of pods: name,
 cpu_milli, memory_mib, num_gpu, gpu_milli (thousandths of each GPU) and perhaps
 gpu_spec (models allowed, separated by |). A file with a bad row is refused, with
-file, line and column.
-
-JSON keys: method, order, shape (cpu_milli, memory_mib, gpus, model), pods,
-excluded, bins (of the pods that fit a node at all), fit_no_node (pods that no
-node of the shape holds, however empty), lower_bound, gap (bins less lower_bound), columns (state, rounds,
-patterns, programs), gpu_milli_needed, gpu_milli_placed, gpu_milli_total, stranded
-(model, total_milli, free_milli, stranded_milli), patterns (machines, on (pod of
-each kind: cpu_milli, memory_mib, gpu_milli, models, replicas)), unplaced_pods,
-constraints (constraint, pods, machines: how many unplaced pods it ruled machines
-out for, and how many in all), unplaced (workload, replicas, ruled_out
-(constraint, machines)).`,
+file, line and column.`,
 		Example: "  quartermaster plan pack --pods openb_pod_list_default.csv --node-shape 96000m,393216MiB,8\n" +
 			"  quartermaster plan pack --pods openb_pod_list_default.csv --nodes openb_node_list_gpu_node.csv -o json",
 		Args: cobra.NoArgs,

@@ -43,12 +43,7 @@ openb's files with the seeds 42 to 51 those of the published runs.
   packing     shared GPUs, then nodes in use, then empty ones
   bestfit     the node with the least CPU and GPUs left over
   fgd         where least of the free GPUs becomes useless to the pods that come
-  balanced    as fgd, counting memory and GPUs for which CPU or memory will run out
-
-JSON keys with --online: policy, arrive, seed, seeds, nodes, gpus, pods,
-gpu_allocation_percent (by arrived load in percent of the GPUs, "0" to "130"; the
-mean of the runs), runs (seed, arrived, placed, gpu_milli_arrived,
-gpu_milli_placed, gpu_allocation_percent). Several policies give an array.`
+  balanced    as fgd, counting memory and GPUs for which CPU or memory will run out`
 	cmd.Example += "\n  quartermaster plan pack --pods openb_pod_list_default.csv --nodes openb_node_list_gpu_node.csv --online fgd --arrive 1.3 --seed 42" +
 		"\n  quartermaster plan pack --pods openb_pod_list_default.csv --nodes openb_node_list_gpu_node.csv --online bestfit,fgd,balanced --seeds 10"
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {

@@ -17,7 +17,6 @@ import (
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 	instances "quartermaster/domain/instance"
-	"quartermaster/schemas"
 )
 
 func (a *Program) planSolveCommand() *cobra.Command {
@@ -36,7 +35,7 @@ and proves how far from the least any purchases are. It needs no log and no data
 and buys nothing. The same instance has the same answer, byte for byte, whatever
 the order of its lists. "-" reads standard input.
 
---schema prints the JSON Schema of instances, --out also writes the answer to a
+"quartermaster schema instance" describes instances. --out also writes the answer to a
 file that "quartermaster plan check" proves again. Errors name file, line, column
 and path. An interrupt, and --timeout, stop the search: the best answer known by then is
 printed and written with the bound that is proven by then, interrupted is true in it, and
@@ -49,13 +48,10 @@ Beside the answer stand baselines, what is done without a plan: buy nothing; ser
 on demand, as far as the quota goes; what the clouds recommend, the one commitment that
 would have saved most in the last 7, 30 or 60 days; the same bought in parts over its
 term; the highest demand reserved. They look back at past_hourly of the demands; where
-that is not given, at the first days of the horizon.
-
-` + answerKeys,
+that is not given, at the first days of the horizon.`,
 		Example: "  quartermaster plan solve deploy/demo/instances/single-pool.json\n" +
 			"  quartermaster plan solve -o json instance.json --out answer.json\n" +
-			"  quartermaster plan solve large.json --timeout 10m --out answer.json\n" +
-			"  quartermaster plan solve --schema > instance.schema.json",
+			"  quartermaster plan solve large.json --timeout 10m --out answer.json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in, err := app.ReadInstance(args[0], cmd.InOrStdin())
@@ -103,30 +99,9 @@ that is not given, at the first days of the horizon.
 	f := cmd.Flags()
 	f.DurationVar(&timeout, "timeout", 0, "stop the search after this time, such as 10m, and answer with the best that is known (default no limit)")
 	f.StringVar(&out, "out", "", "also write the answer to this file, as JSON")
-	a.orSchema(cmd, "instances", schemas.Instance)
 	f.BoolVar(&sensitivity, "sensitivity", true, "solve again with nothing, and with everything, of what terms beyond the horizon cost taken to be worth keeping")
 	f.BoolVar(&baselines, "baselines", true, "compare with what is done without a plan")
 	return cmd
-}
-
-// orSchema gives a command that reads a document --schema, with which it takes no
-// argument and prints what such documents are held to.
-func (a *Program) orSchema(cmd *cobra.Command, documents string, text []byte) {
-	schema := cmd.Flags().Bool("schema", false, "print the JSON Schema of "+documents)
-	args, run := cmd.Args, cmd.RunE
-	cmd.Args = func(cmd *cobra.Command, given []string) error {
-		if *schema {
-			return cobra.NoArgs(cmd, given)
-		}
-		return args(cmd, given)
-	}
-	cmd.RunE = func(cmd *cobra.Command, given []string) error {
-		if *schema {
-			_, err := a.out.Write(text)
-			return err
-		}
-		return run(cmd, given)
-	}
 }
 
 func (a *Program) showClash(clash *instances.Infeasible) error {
@@ -145,6 +120,19 @@ func (a *Program) showClash(clash *instances.Infeasible) error {
 	return &failed{why: "nothing meets the constraints"}
 }
 
+// checkedAnswer is an answer that was proven again.
+type checkedAnswer struct {
+	Checked    bool           `json:"checked"`  // always true: what cannot be proven is an error
+	Instance   string         `json:"instance"` // SHA-256 of the instance
+	Cost       domain.Decimal `json:"cost"`
+	LowerBound domain.Decimal `json:"lower_bound"`
+	Gap        domain.Decimal `json:"gap"`
+	// Unproven are pools that have no proven bound. Their part of the lower bound counts as nothing.
+	Unproven  []string `json:"no_proven_bound,omitempty"`
+	Purchases int      `json:"purchases"`  // how many
+	NotProven []string `json:"not_proven"` // JSON Pointers into the answer
+}
+
 func (a *Program) planCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check INSTANCE.json ANSWER.json",
@@ -158,9 +146,6 @@ end_of_horizon and counts of work in certificates; what the answer has of them i
 listed. Where a budget or limit binds, the cost is proven to be enough, and a note says
 if the checker needs less.
 
-JSON keys: checked (true), instance, cost, lower_bound, gap, no_proven_bound (pools that
-lower_bound counts as nothing), purchases (how many), not_proven (JSON Pointers into the
-answer).
 Exit status 1 when the answer is not what it claims to be; the error names where.`,
 		Example: "  quartermaster plan solve instance.json --out answer.json\n  quartermaster plan check instance.json answer.json",
 		Args:    cobra.ExactArgs(2),
@@ -182,16 +167,7 @@ Exit status 1 when the answer is not what it claims to be; the error names where
 			}
 			notProven := ans.NotProven()
 			if a.json {
-				return a.answerJSON(struct {
-					Checked    bool           `json:"checked"`
-					Instance   string         `json:"instance"`
-					Cost       domain.Decimal `json:"cost"`
-					LowerBound domain.Decimal `json:"lower_bound"`
-					Gap        domain.Decimal `json:"gap"`
-					Unproven   []string       `json:"no_proven_bound,omitempty"`
-					Purchases  int            `json:"purchases"`
-					NotProven  []string       `json:"not_proven"`
-				}{true, ans.Instance, ans.Cost, ans.LowerBound, ans.Gap, ans.Unproven, len(ans.Purchases), notProven})
+				return a.answerJSON(checkedAnswer{true, ans.Instance, ans.Cost, ans.LowerBound, ans.Gap, ans.Unproven, len(ans.Purchases), notProven})
 			}
 			if len(ans.Unproven) > 0 {
 				fmt.Fprintf(a.out, "proven: %d purchases cost %s %s\nnot proven: how little others could cost; no bound is proven for pool %s\n",

@@ -3,43 +3,13 @@ package cli
 import (
 	"bytes"
 	"io"
-	"maps"
-	"reflect"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"quartermaster/cmd/quartermaster/internal/app"
-	"quartermaster/cmd/quartermaster/internal/apptest"
 	"quartermaster/domain"
 	"quartermaster/domain/plan"
 )
-
-// Every key that a plan or the demo can answer with is in the help.
-func TestHelpNamesEveryKeyOfPlans(t *testing.T) {
-	for _, c := range []struct {
-		answer reflect.Type
-		args   []string
-	}{
-		{reflect.TypeFor[plan.Plan](), []string{"plan", "--help"}},
-		{reflect.TypeFor[plan.Plan](), []string{"plan", "show", "--help"}},
-		{reflect.TypeFor[[]app.RecordedPlan](), []string{"plan", "list", "--help"}},
-		{reflect.TypeFor[demoAnswer](), []string{"demo", "--help"}},
-	} {
-		keys := map[string]bool{}
-		apptest.JSONKeys(c.answer, keys)
-		if len(keys) < 9 {
-			t.Fatalf("%v: only %d keys were found", c.args, len(keys))
-		}
-		_, help := command(t, t.TempDir(), c.args...)
-		for _, k := range slices.Sorted(maps.Keys(keys)) {
-			if !regexp.MustCompile(`\b` + regexp.QuoteMeta(k) + `\b`).MatchString(help) {
-				t.Errorf("%v does not name %q", c.args, k)
-			}
-		}
-	}
-}
 
 // Held commitments that a plan does not count stand in its summary.
 func TestPlanNamesWhatItIgnores(t *testing.T) {

@@ -26,13 +26,7 @@ what may be incomplete because of them; and the decisions that took no effect
 because whoever signed them had no right to make them.
 
 An id with a run of offsets behind it stands for all events of one batch that
-could not be unpacked, or that a transaction wrote and aborted.
-
-JSON keys: position, entries (id, topic, partition, offset, last, sha256, kind,
-reason, conflicts_with, type, source, incarnation, sequence, workspace, cluster,
-appended, resolution, resolved, resolved_by, note; last: where they are several,
-the offset of the last), open (how many events), incomplete (all, workspaces), rejected_decisions
-(table, scope, id, type, time, operator, public_key, reason).`,
+could not be unpacked, or that a transaction wrote and aborted.`,
 		Example: "  quartermaster quarantine list --open -o json\n  quartermaster quarantine list --kind conflict --since 2026-05",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -56,11 +50,7 @@ the offset of the last), open (how many events), incomplete (all, workspaces), r
 		Short: "Show a quarantined record byte for byte",
 		Long: `Show prints a quarantined record with its headers and value as they stand in
 the log. With --event it prints nothing but the event in it, in JSON, to be
-edited and given to "quarantine repair".
-
-JSON keys: those of an entry of "quarantine list", and record (topic,
-partition, offset, appended, key, headers, value: headers and value in
-hexadecimal) and event where it can be decoded.`,
+edited and given to "quarantine repair".`,
 		Example: "  quartermaster quarantine show qm.fleet/3@17\n  quartermaster quarantine show qm.fleet/3@17 --event > event.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

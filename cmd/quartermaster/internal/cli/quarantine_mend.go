@@ -45,10 +45,7 @@ So is the resolution, for which an admin's or operator's signature is enough.
 
 However often the command is run or interrupted, one event is appended. When
 an earlier run got no further than that, the same command finishes its work, and
-so it does without --event.
-
-JSON keys: id, appended (the new record), event, resolution, reason, operator,
-resumed (the event had been appended by an earlier run), dry_run.`,
+so it does without --event.`,
 		Example: "  quartermaster quarantine show qm.fleet/3@17 --event > event.json\n" +
 			"  quartermaster quarantine repair qm.fleet/3@17 --event event.json --reason \"the serial number was cut off\" --dry-run\n" +
 			"  quartermaster quarantine repair qm.fleet/3@17 --event event.json --reason \"the serial number was cut off\"",
@@ -94,9 +91,7 @@ An admin's or operator's signature is enough. What can be mended is appended
 again with "quarantine repair".
 
 Records are named by their ids, or by filters, which name all open ones that they
-hold for: --dry-run says how many there are. JSON keys: resolved (the ids named),
-records (how many), kinds (how many of each kind of reason), resolution, reason,
-operator, dry_run.`,
+hold for: --dry-run says how many there are.`,
 		Example: "  quartermaster quarantine discard qm.telemetry/0@3 qm.telemetry/0@4 --reason \"a port scan, no events\"\n" +
 			"  quartermaster quarantine discard --topic qm.telemetry --kind undecodable --until 2026-06 --reason \"a port scan\" --dry-run",
 		Args: cobra.ArbitraryArgs,

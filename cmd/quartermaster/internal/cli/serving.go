@@ -58,26 +58,7 @@ and how many requests succeeded. It compares the clusters of each model.
 A quantile is read from a histogram. The bucket that holds it is exact; the time
 shown is interpolated linearly within the bucket, and of a bucket without an end
 it is the end of the one before, shown with a ">". Histograms are added up only
-where their bounds are equal; others stand beside each other, most requests first.
-
-JSON keys: program (version, commit, date, methods: what made the report), position, from, to, quantiles (this rule), groups, models, incomplete
-(events in quarantine that may concern this answer), missing (events that are
-known to exist and have not arrived), dropped (what agents of nodes lost of that
-time, if they did: cluster, node, topic, events, from, to, reason). A group has model, cluster, provider,
-region, tier, deployments, engines, servers, ttft, queue_wait, gpu_memory
-(mean_mib, peak_mib, measured_gpu_ms and permille of what the GPUs have; null
-where none was held by these deployments alone) and sums; a model has model,
-clusters, ttft, queue_wait, ttft_spread and sums. Sums are input_tokens,
-generated_tokens, requests_ok, requests_failed, requests_aborted,
-success_permille, waiting_milli, running_milli, running_peak_milli,
-batch_permille (running over its peak), kv_cache_permille, ttft_mean_micros (of
-TGI, which does not measure it, the mean wait plus the mean prefill),
-gpu_requests_milli and crowded (samples without room). ttft and queue_wait are
-lists: count, mean_micros, p50, p95, p99 (micros, above, up_to) and buckets
-(up_to, count); up_to is null without an end. ttft_spread has p50, p95 and p99,
-each with least_micros, least_cluster, greatest_micros, greatest_cluster and
-difference_micros, and equal_bounds, which is false where the clusters'
-histograms have other bounds.`,
+where their bounds are equal; others stand beside each other, most requests first.`,
 		Example: "  quartermaster serving --from 2026-05-01 --to 2026-05-02\n" +
 			"  quartermaster serving --from 2026-05 --to 2026-06 --model llama-70b -o json",
 		Args: cobra.NoArgs,
@@ -213,17 +194,7 @@ func (a *Program) jobsCommand() *cobra.Command {
 		Short: "How jobs ended, and how long they waited",
 		Long: `Jobs counts the jobs that finished in a period by how they ended, and shows how
 long those waited that began in it. Cancelled jobs count neither as success nor as
-failure.
-
-JSON keys: program (version, commit, date, methods: what made the report), position, from, to, groups (workspace, cluster, class and counts),
-total (counts), incomplete (events in quarantine that may concern this answer),
-missing (events that are known to exist and have not arrived), dropped (what
-agents of nodes lost of that time, if they did: cluster, node, topic, events,
-from, to, reason). Counts are
-finished, succeeded, failed, cancelled, preempted, interrupted, success_permille
-(of those not cancelled), retained_permille (mean share of work that survived),
-started, queue_wait_p50_ms, queue_wait_p95_ms and queue_wait_p99_ms (of the job of
-that rank; null where none began).`,
+failure.`,
 		Example: "  quartermaster jobs --from 2026-05 --to 2026-06\n  quartermaster jobs --from 2026-05-01 --to 2026-05-08 --workspace research -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

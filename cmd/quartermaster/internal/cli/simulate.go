@@ -8,31 +8,6 @@ import (
 	"quartermaster/simulations/whatif"
 )
 
-// simulationKeys names the keys of a result, for the help of the commands that
-// show one.
-const simulationKeys = `A result has simulation (its id), format, name, question, position, at, methods,
-currency, horizon (from, to), annual_rate (it discounts), salvage (the share
-credited of what a purchase costs beyond the horizon), seed, runs, scenario (the
-file, with what it left out), drivers (driver, distribution, p5, p50, p95, mean,
-alternatives), alternatives, differences (alternative, from, mean, mean_interval, p5, p50, p95,
-cheaper_share_of_trials), break_even (pool, offer, kind, term_epochs, hourly,
-on_demand_hourly, break_even_utilization, alternatives, generated, citation) and
-notes.
-
-An alternative has alternative, expected_cost, expected_cost_interval, p5_cost,
-p50_cost, p95_cost, cvar_90_cost, median_world_cost, shortage_penalty,
-committed_cost, stranded_cost, p95_stranded_cost, demand_unit_hours,
-unserved_unit_hours, unserved_share, spot_share, constraints (constraint,
-share_of_trials), purchases (offer, commitment, pool, units, term, upfront and hourly
-(nominal, of all units), cost (within the horizon, after salvage),
-guarantees_capacity, generated, citation), scenario_set (id, weight,
-demand_unit_hours), solved_cost, lower_bound, gap, solvers, end_of_horizon (salvage,
-cost of the same purchases, best_cost, lower_bound, purchases), trials_above_solved,
-trials_above_solved_share, unmodelled_drivers (driver, solved), tornado (driver, given,
-p5, p95, p5_cost, p95_cost), cost_distribution (from, to, trials), load_duration (pool,
-hours, guaranteed, discount_only, spot, on_demand, unserved, committed), trials_sha256
-and notes. Amounts are decimal text, net present values.`
-
 type simulateFlags struct {
 	out       string
 	runs      int
@@ -82,9 +57,7 @@ discounted to its first day, owned hardware with what it takes to run.
 
 A file is YAML; schemas/scenario/v1.schema.json describes it, and
 "quartermaster simulate changes" what can be supposed. With --out, a directory
-gets result.json, tables in CSV and charts in SVG, in place of those of an earlier run.
-
-` + simulationKeys,
+gets result.json, tables in CSV and charts in SVG, in place of those of an earlier run.`,
 		Example: "  quartermaster simulate deploy/demo/scenarios/buy-versus-rent.yaml\n" +
 			"  quartermaster simulate deploy/demo/scenarios/demand-growth.yaml --out growth -o json\n" +
 			"  quartermaster simulate freeze deploy/demo/scenarios/demand-growth.yaml\n" +

@@ -627,7 +627,7 @@ func (a *Program) simulateFreezeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "freeze FILE",
 		Short:   "Answer a scenario and record it, so that recommendations can cite it",
-		Long:    "Freeze answers a scenario as \"quartermaster simulate\" does and records the scenario with its\nanswer as an event. The same answer is recorded once. JSON keys are those of simulate.",
+		Long:    "Freeze answers a scenario as \"quartermaster simulate\" does and records the scenario with its\nanswer as an event. The same answer is recorded once.",
 		Example: "  quartermaster simulate freeze deploy/demo/scenarios/demand-growth.yaml\n  quartermaster simulate show sim-0f3a9c81d2e4 --verify",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -656,12 +656,9 @@ func (a *Program) simulateFreezeCommand() *cobra.Command {
 func (a *Program) simulateListCommand() *cobra.Command {
 	var asOf string
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the scenarios that were frozen",
-		Long: `List shows every frozen scenario, the newest first.
-
-JSON keys, one object each: simulation, workspace, name, recorded, seed, runs,
-method, position, digest (SHA-256 of the recorded document).`,
+		Use:     "list",
+		Short:   "List the scenarios that were frozen",
+		Long:    `List shows every frozen scenario, the newest first.`,
 		Example: "  quartermaster simulate list",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -700,9 +697,7 @@ func (a *Program) simulateShowCommand() *cobra.Command {
 		Long: `Show prints a frozen scenario's answer as it was recorded. With --verify the log
 is folded again up to the recorded position, the scenario is answered again from
 that, and the two must be equal byte for byte; exit status 1 when they are not.
-With -o json the recorded document is printed as it is.
-
-` + simulationKeys,
+With -o json the recorded document is printed as it is.`,
 		Example: "  quartermaster simulate show sim-0f3a9c81d2e4 --verify",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -736,10 +731,7 @@ func (a *Program) simulateDiffCommand() *cobra.Command {
 		Long: `Diff compares the alternatives of two answers by name: expected cost, the 95th
 percentile, and how much is bought. What else differs (position, seed, trials,
 method, currency) is said, because it explains a difference that no change of
-alternative does.
-
-JSON keys: a, b, alternatives (alternative, a_expected_cost, b_expected_cost,
-change, p95_change, units_bought_change, only_in), notes.`,
+alternative does.`,
 		Example: "  quartermaster simulate diff sim-0f3a9c81d2e4 sim-77aa01b2c3d4\n  quartermaster simulate diff before/result.json after/result.json",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -797,32 +789,33 @@ func readResult(path string) (*whatif.Result, error) {
 	return r, nil
 }
 
+// kindDoc describes a kind of change that a scenario may suppose.
+type kindDoc struct {
+	Kind   whatif.Kind `json:"kind"`
+	Doc    string      `json:"doc"`
+	Fields []fieldDoc  `json:"fields"`
+}
+
+// fieldDoc describes a field of a change.
+type fieldDoc struct {
+	Name    string   `json:"name"`
+	Form    string   `json:"form"`
+	Needed  bool     `json:"needed"`
+	Least   string   `json:"least,omitempty"`
+	Most    string   `json:"most,omitempty"`
+	Certain bool     `json:"certain,omitempty"` // it may not be a distribution
+	OneOf   []string `json:"one_of,omitempty"`
+	Doc     string   `json:"doc"`
+}
+
 func (a *Program) simulateChangesCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "changes [KIND]",
-		Short: "What a scenario can suppose: every kind of change with its fields",
-		Long: `Changes lists the kinds of changes, or the fields of one.
-
-JSON keys, one object for each kind: kind, doc, fields (name, form, needed, least,
-most, certain, one_of, doc).`,
+		Use:     "changes [KIND]",
+		Short:   "What a scenario can suppose: every kind of change with its fields",
+		Long:    `Changes lists the kinds of changes, or the fields of one.`,
 		Example: "  quartermaster simulate changes\n  quartermaster simulate changes demand_growth",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			type fieldDoc struct {
-				Name    string   `json:"name"`
-				Form    string   `json:"form"`
-				Needed  bool     `json:"needed"`
-				Least   string   `json:"least,omitempty"`
-				Most    string   `json:"most,omitempty"`
-				Certain bool     `json:"certain,omitempty"`
-				OneOf   []string `json:"one_of,omitempty"`
-				Doc     string   `json:"doc"`
-			}
-			type kindDoc struct {
-				Kind   whatif.Kind `json:"kind"`
-				Doc    string      `json:"doc"`
-				Fields []fieldDoc  `json:"fields"`
-			}
 			var out []kindDoc
 			for _, k := range whatif.Kinds() {
 				if len(args) > 0 && string(k) != args[0] {

@@ -48,18 +48,13 @@ last event before that point was appended.`,
 	return cmd
 }
 
-const snapshotKeys = `file, kept (false: saved by a command on its own), bytes, made,
-records (how many events are behind it), method, position, digest`
-
 func (a *Program) snapshotMakeCommand() *cobra.Command {
 	var asOf string
 	cmd := &cobra.Command{
 		Use:   "make",
 		Short: "Keep the rows as they are now, or were",
 		Long: `Make writes a snapshot that stays. One of the same position is written over, by
-the same bytes.
-
-JSON keys: ` + snapshotKeys + `.`,
+the same bytes.`,
 		Example: "  quartermaster snapshot make\n  quartermaster snapshot make --as-of 2026-06-01",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -80,12 +75,9 @@ JSON keys: ` + snapshotKeys + `.`,
 
 func (a *Program) snapshotListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "list",
-		Short: "List the snapshots of this log",
-		Long: `List shows the snapshots of this log, newest first, as their headers have it.
-
-JSON keys, a list: ` + snapshotKeys + `,
-error (why it cannot be used).`,
+		Use:     "list",
+		Short:   "List the snapshots of this log",
+		Long:    `List shows the snapshots of this log, newest first, as their headers have it.`,
 		Example: "  quartermaster snapshot list -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -127,12 +119,7 @@ func (a *Program) snapshotVerifyCommand() *cobra.Command {
 of each, and compares the rows byte for byte. Without files it takes all of this
 log. It fails unless each is equal to what the log says; one that was made by
 another version of the folds is named and left to that version, and only fails
-when it was asked for.
-
-JSON keys, a list: file, result (equal; different: not what the log says;
-damaged: not what was written; other_method; other_log; beyond_log: of more than
-the log has), position, digest, log_digest (of the rows that the log says), why,
-differences (row, snapshot, replay; the first hundred).`,
+when it was asked for.`,
 		Example: "  quartermaster snapshot verify\n  quartermaster snapshot verify 00000000000000004711-0f3a9c81d2e4.snapshot -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			checks, err := a.caller().VerifySnapshots(cmd.Context(), args)

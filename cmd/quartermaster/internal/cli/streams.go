@@ -28,11 +28,7 @@ func (a *Program) streamsCommand() *cobra.Command {
 		Short: "List the streams of which events are awaited",
 		Long: `List shows the streams that skipped sequences: those events are known to exist and
 have not arrived. Reports say that they lack them. What a node says that it dropped,
-and what "streams resolve" calls lost, is not awaited.
-
-JSON keys: position, streams (topic, partition, source, incarnation, mark: the
-highest sequence that is known, awaited: how many events, first, last: the
-sequences between which they are).`,
+and what "streams resolve" calls lost, is not awaited.`,
 		Example: "  quartermaster streams list\n  quartermaster streams list -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -74,9 +70,7 @@ events that are missing. Should one of them arrive after all, it counts.
 
 --partition and --incarnation are needed where several streams of the source and
 topic have gaps; "streams list" shows them. An admin's or operator's signature is
-enough.
-
-JSON keys: those of a stream of "streams list", reason, operator, dry_run.`,
+enough.`,
 		Example: "  quartermaster streams resolve node-reporter/lab/n1 --topic qm.telemetry --lost --reason \"the disk is gone\" --dry-run\n" +
 			"  quartermaster streams resolve node-reporter/lab/n1 --topic qm.telemetry --incarnation 1777593600000000 --lost --reason \"the disk is gone\"",
 		Args: cobra.ExactArgs(1),

@@ -41,19 +41,7 @@ Dimensions for --by and --where: workspace, cluster, node, gpu, gpu_model, deplo
 workload_class, region, provider, provider_class, billing_model, hour, day.
 Workspace, deployment and workload class are those of the holder. Workspace and
 deployment are empty, and the workload class is none, for time that nobody held.
-What nobody declared is unknown.
-
-JSON keys: program (version, commit, date, methods: what made the report), position, from, to, by, where (dimension,
-values), groups and total; incomplete (events in
-quarantine that may concern this answer), missing (events that are known to
-exist and have not arrived), dropped (what agents of nodes lost of that time, if
-they did: cluster, node, topic, events, from, to, reason). Each group has key (a value per dimension); it and
-total have in_service_gpu_ms and what adds up to it: allocated_gpu_ms,
-busy_unattributed_gpu_ms, idle_gpu_ms, failed_gpu_ms, maintenance_gpu_ms,
-unprovisioned_gpu_ms and unobserved_gpu_ms; further
-allocated_while_failed_gpu_ms, undeclared_gpu_ms, activity_measured_gpu_ms,
-activity_permille_gpu_ms (measured time times per mille), activity_permille and
-activity_coverage_permille (null without allocated time).`,
+What nobody declared is unknown.`,
 		Example: "  quartermaster usage --by workspace --from 2026-05 --to 2026-06\n" +
 			"  quartermaster usage --by cluster,day --from 2026-05-01 --to 2026-05-08 --workspace research -o json",
 		Args: cobra.NoArgs,

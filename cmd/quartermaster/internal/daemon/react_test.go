@@ -619,6 +619,7 @@ func TestReact(t *testing.T) {
 	// Its groups begin at the end of the log, which is somewhere in between.
 	for i := 0; len(got) == 0 || !strings.Contains(logged.String(), "alert=NodeCordoned"); i++ {
 		apptest.AppendEvents(t, h.Log, cordoned("lab", strconv.Itoa(i)))
+		sleep(ctx, 5*time.Millisecond) // the groups need the processor to join
 	}
 	stop()
 	if err := <-ended; err != nil {
