@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/big"
 	"math/bits"
 	"strings"
@@ -147,6 +148,25 @@ func (a Amount) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 func (a *Amount) UnmarshalText(b []byte) (err error) {
 	*a, err = ParseAmount(string(b))
 	return err
+}
+
+// PerHour returns the amount for each hour of so much time, in milliseconds and not 0,
+// rounded half away from zero to six digits after the point.
+func (a Amount) PerHour(ms int64) domain.Decimal {
+	const hour, digits, step = 3_600_000, 6, one18 / 1_000_000
+	m, negative := a.parts()
+	if m.hi >= 1<<40 { // 2·10¹³ units: the product may not fit
+		return a.Decimal().Mul(decimal.NewFromInt(hour)).DivRound(decimal.NewFromInt(ms), digits)
+	}
+	hi, lo := bits.Mul64(m.lo, hour)
+	rate, _ := u128{hi + m.hi*hour, lo}.divMod(magnitude(ms))
+	if rate, _ = rate.add(u128{0, step / 2}).divMod(step); rate.hi > 0 || rate.lo > math.MaxInt64 {
+		return a.Decimal().Mul(decimal.NewFromInt(hour)).DivRound(decimal.NewFromInt(ms), digits)
+	}
+	if negative != (ms < 0) {
+		return decimal.New(-int64(rate.lo), -digits)
+	}
+	return decimal.New(int64(rate.lo), -digits)
 }
 
 // IsZero reports whether a is zero.

@@ -257,3 +257,18 @@ func BenchmarkShare(b *testing.B) {
 		}
 	})
 }
+
+// A rate is what decimals make of it, whatever the size and the signs.
+func TestPerHour(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := Amount{rapid.Int64Range(-1<<57, 1<<57).Draw(t, "hi") >> rapid.IntRange(0, 57).Draw(t, "shift"), rapid.Uint64().Draw(t, "lo")}
+		ms := rapid.Int64().Filter(func(ms int64) bool { return ms != 0 }).Draw(t, "ms") >> rapid.IntRange(0, 62).Draw(t, "short")
+		if ms == 0 {
+			ms = 1
+		}
+		want := a.Decimal().Mul(decimal.NewFromInt(3_600_000)).DivRound(decimal.NewFromInt(ms), 6)
+		if got := a.PerHour(ms); !got.Equal(want) || got.String() != want.String() {
+			t.Fatalf("%s in %d ms: %s an hour, want %s", a, ms, got, want)
+		}
+	})
+}

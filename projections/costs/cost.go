@@ -3,11 +3,8 @@ package costs
 import (
 	"cmp"
 
-	"github.com/shopspring/decimal"
-
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
-	"quartermaster/projections"
 )
 
 // Cost is money in the two ledgers, exact, with the GPU time that it bought, in
@@ -105,7 +102,7 @@ func (c *Cost) per(ms int64) *domain.Decimal {
 	if ms == 0 {
 		return nil
 	}
-	rate := c.Effective.Decimal().Mul(decimal.NewFromInt(projections.MsPerHour)).DivRound(decimal.NewFromInt(ms), 6)
+	rate := c.Effective.PerHour(ms)
 	return &rate
 }
 

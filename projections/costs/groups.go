@@ -114,8 +114,9 @@ func (s *sums) report(r *Report) {
 	for k := range s.groups {
 		keys = append(keys, k)
 	}
+	r.Groups = make([]Group, 0, len(keys))
 	for _, of := range dimension.Groups(s.by, keys, func(a, b *costKey) int { return strings.Compare(a.currency, b.currency) }) {
-		sum := s.groups[of.Key]
+		sum := s.groups[*of.Key]
 		g := Group{Key: dimension.Named(s.by, of), Cost: sum.Cost, Allocations: sum.allocations, Largest: sum.largest}
 		g.finish()
 		r.Groups = append(r.Groups, g)

@@ -200,38 +200,38 @@ func (p *Picker[S, K]) Picks(source *S) bool {
 
 // Group is a key of groups with the texts of its values.
 type Group[K any] struct {
-	Key    K
+	Key    *K
 	Values []string // in the order of the dimensions
 }
 
 // Groups returns keys with their values, ordered by dimensions, the first that differs
 // first. Keys that no dimension tells apart are ordered by then.
-func Groups[S, K any](by []*Of[S, K], keys []K, then func(a, b *K) int) []*Group[K] {
-	groups := make([]*Group[K], len(keys))
+func Groups[S, K any](by []*Of[S, K], keys []K, then func(a, b *K) int) []Group[K] {
+	groups := make([]Group[K], len(keys))
+	values := make([]string, 0, len(keys)*len(by))
 	for i := range keys {
-		g := &Group[K]{keys[i], make([]string, len(by))}
-		for j, d := range by {
-			g.Values[j] = d.Value(&g.Key)
+		for _, d := range by {
+			values = append(values, d.Value(&keys[i]))
 		}
-		groups[i] = g
+		groups[i] = Group[K]{&keys[i], values[i*len(by):]}
 	}
-	slices.SortFunc(groups, func(a, b *Group[K]) int {
+	slices.SortFunc(groups, func(a, b Group[K]) int {
 		for i, d := range by {
 			c := strings.Compare(a.Values[i], b.Values[i])
 			if d.Compare != nil {
-				c = d.Compare(&a.Key, &b.Key)
+				c = d.Compare(a.Key, b.Key)
 			}
 			if c != 0 {
 				return c
 			}
 		}
-		return then(&a.Key, &b.Key)
+		return then(a.Key, b.Key)
 	})
 	return groups
 }
 
 // Named returns the values of a group by the names of dimensions.
-func Named[S, K any](by []*Of[S, K], g *Group[K]) map[Name]string {
+func Named[S, K any](by []*Of[S, K], g Group[K]) map[Name]string {
 	named := make(map[Name]string, len(by))
 	for i, d := range by {
 		named[d.Name] = g.Values[i]

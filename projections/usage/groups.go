@@ -189,7 +189,7 @@ func NewReport(view projections.View, from, to domain.Instant, filter Filter, by
 		keys = append(keys, k)
 	}
 	for _, of := range dimension.Groups(dims, keys, func(_, _ *usageKey) int { return 0 }) {
-		g := Group{Key: dimension.Named(dims, of), GPUTime: *groups[of.Key]}
+		g := Group{Key: dimension.Named(dims, of), GPUTime: *groups[*of.Key]}
 		g.finish()
 		report.Groups = append(report.Groups, g)
 	}
