@@ -58,12 +58,27 @@ func (f *AllocationFilter) accepts(l *attribution.Allocation) bool {
 		(f.Line == "" || l.Line.ID == f.Line || strings.HasSuffix(f.Line, l.Line.ID) && f.Line == ledgerName(l.Line.Issuer, l.Line.Account, l.Line.ID))
 }
 
+// picking returns what hands the allocations that the filter picks to yield.
+func (f *AllocationFilter) picking(yield func(*Allocation) error) (func(*part) error, error) {
+	picker, err := dimensions.Picker(f.Where)
+	if err != nil {
+		return nil, fmt.Errorf("allocations where %v: %w", f.Where, err)
+	}
+	return func(p *part) error {
+		if !f.accepts(p.allocation) || !picker.Picks(p) {
+			return nil
+		}
+		allocation := newAllocation(p.allocation)
+		return yield(&allocation)
+	}, nil
+}
+
 // EachAllocation calls yield with every allocation of a month that the filter picks, in the
 // order of [attribution.Run], until it returns an error.
 func EachAllocation(view projections.View, month domain.Interval, filter AllocationFilter, yield func(*Allocation) error) error {
-	picker, err := dimensions.Picker(filter.Where)
+	pick, err := filter.picking(yield)
 	if err != nil {
-		return fmt.Errorf("allocations where %v: %w", filter.Where, err)
+		return err
 	}
 	b, err := openBooks(view, month)
 	if err != nil {
@@ -72,11 +87,7 @@ func EachAllocation(view projections.View, month domain.Interval, filter Allocat
 	at := part{books: b}
 	_, err = b.divide(func(l *attribution.Allocation) error {
 		at.allocation = l
-		if !filter.accepts(l) || !picker.Picks(&at) {
-			return nil
-		}
-		allocation := newAllocation(l)
-		return yield(&allocation)
+		return pick(&at)
 	})
 	return err
 }

@@ -77,5 +77,23 @@ func BenchmarkCosts(b *testing.B) {
 				b.ReportMetric(float64(allocations), "allocations")
 			})
 		}
+		// The next question about a month that was divided.
+		b.Run(fmt.Sprintf("%d/kept", nodes), func(b *testing.B) {
+			var d *costs.Division
+			err := m.View(context.Background(), func(v projections.View) (err error) {
+				d, err = costs.Divide(v, storetest.MayBill, 1<<40)
+				return err
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				if _, err := d.Report(costs.Query{Month: storetest.MayBill, By: []costs.Dimension{costs.ByWorkspace, costs.ByComponent}}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(nodes*hours), "ns/node-hour")
+			b.ReportMetric(float64(d.Bytes())/(1<<20), "MiB")
+		})
 	}
 }

@@ -28,6 +28,13 @@ func openBooks(view projections.View, month domain.Interval) (*books, error) {
 	return &books{l, f, map[string]provider{}}, nil
 }
 
+// reader returns books that answer by themselves what is remembered while reading.
+func (b *books) reader() *books {
+	fleet, workloads := *b.costFleet, *b.workloads
+	fleet.workloads = &workloads
+	return &books{b.ledger, &fleet, map[string]provider{}}
+}
+
 // divide calls allocation with every part of every line; see [attribution.Run].
 func (b *books) divide(allocation func(*attribution.Allocation) error) (*attribution.Result, error) {
 	return b.divideSeen(nil, allocation, nil)

@@ -6,7 +6,6 @@ import (
 	"quartermaster/projections"
 	"quartermaster/projections/dimension"
 	"quartermaster/projections/registry"
-	"quartermaster/projections/usage"
 )
 
 // Query is what is asked of the books.
@@ -83,61 +82,17 @@ type Methods struct {
 var costMethods = Methods{Folds: projections.Method, Attribution: attribution.Method}
 
 // NewReport divides a billing month. Its memory follows lines, nodes and groups;
-// hours of usage pass through it.
+// hours of usage pass through it. Who asks several queries of a month asks [Divide] once.
 func NewReport(view projections.View, q Query) (*Report, error) {
 	s, err := newSums(&q)
 	if err != nil {
 		return nil, err
 	}
-	b, err := openBooks(view, q.Month)
+	d, err := divide(view, q.Month, func(p *part) error { s.add(p); return nil })
 	if err != nil {
 		return nil, err
 	}
-	at := part{books: b}
-	var held, known int64
-	result, err := b.divideSeen(nil, func(l *attribution.Allocation) error {
-		if q.Workspace == "" || l.Workspace == q.Workspace {
-			at.allocation = l
-			s.add(&at)
-		}
-		return nil
-	}, func(h *attribution.NodeHour) {
-		for i := range h.Parts {
-			if p := &h.Parts[i]; p.Component == attribution.Allocated && (q.Workspace == "" || p.Workspace == q.Workspace) {
-				held += p.GPUMs
-				known += p.KnownMs
-			}
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := b.changedAfterBill(); err != nil {
-		return nil, err
-	}
-	r := &Report{
-		Position: view.Position().String(), Month: q.Month, Workspace: q.Workspace, Methods: costMethods, Policies: b.policies,
-		By: append([]Dimension{}, q.By...), Where: q.Where, Groups: []Group{}, Totals: []Cost{},
-		Statements: []attribution.Statement{}, Invoices: b.reconciliations(result), Commitments: orEmpty(result.Commitments),
-		Matches: orEmpty(result.Matches), Exceptions: b.findings(result), Lines: result.Lines, Allocations: result.Allocations, Generated: b.generated,
-	}
-	if q.Workspace != "" {
-		r.Note = "groups, totals and statements are what " + q.Workspace + " is charged; invoices, commitments, matches, exceptions, lines and allocations are of the whole period"
-	}
-	if held > 0 {
-		coverage := usage.Permille(known, held)
-		r.Coverage = &coverage
-	}
-	for _, s := range result.Statements {
-		if q.Workspace == "" || s.Workspace == q.Workspace {
-			r.Statements = append(r.Statements, s)
-		}
-	}
-	r.Unreconciled = unreconciled(r.Invoices, r.Exceptions)
-	r.UnreconciledCount = len(r.Unreconciled)
-	s.report(r)
-	r.Completeness, err = registry.CompletenessOf(view, "", "", q.Month, costTopics...)
-	return r, err
+	return d.report(s), nil
 }
 
 // costTopics are the topics that costs are made of. Whatever is missing in one

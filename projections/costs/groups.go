@@ -56,10 +56,10 @@ func newSums(q *Query) (*sums, error) {
 }
 
 func (s *sums) add(p *part) {
-	if !s.picker.Picks(p) {
+	l := p.allocation
+	if s.query.Workspace != "" && s.query.Workspace != l.Workspace || !s.picker.Picks(p) {
 		return
 	}
-	l := p.allocation
 	s.key = costKey{currency: l.Line.Currency}
 	for _, d := range s.by {
 		d.Read(p, &s.key)

@@ -12,8 +12,12 @@ import (
 	"quartermaster/projections"
 )
 
-// keptBytes bounds what answers are kept, by the length of their JSON.
-const keptBytes = 64 << 20
+// keptBytes bounds what answers are kept, by the length of their JSON or by what they say
+// of their size, and mostBytes one of them.
+const (
+	keptBytes = 128 << 20
+	mostBytes = keptBytes / 2
+)
 
 // answers keeps what was answered last. An answer is a pure function of the operation,
 // what is asked, on whose behalf, the position and the version of the program, so that it
@@ -78,15 +82,17 @@ func (a *answers) get(key string) (any, bool) {
 // put keeps an answer, unless it is too large, and drops those that were not asked for
 // the longest.
 func (a *answers) put(key string, value any) {
-	var n counter
 	size := keptBytes + 1
-	if err := json.NewEncoder(&n).Encode(value); err == nil {
+	var n counter
+	if sized, ok := value.(interface{ Bytes() int }); ok {
+		size = sized.Bytes()
+	} else if err := json.NewEncoder(&n).Encode(value); err == nil {
 		size = int(n)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.computed++
-	if size > keptBytes/2 {
+	if size > mostBytes {
 		return
 	}
 	if a.byKey == nil {

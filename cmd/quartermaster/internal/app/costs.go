@@ -24,7 +24,28 @@ func (c *Caller) Costs(ctx context.Context, at At, q costs.Query) (r *costs.Repo
 
 // costs is Costs of rows. A report is kept, and is nobody's to change.
 func (c *Caller) costs(v projections.View, q costs.Query) (*costs.Report, error) {
-	return kept(c, v, "costs", q, func() (*costs.Report, error) { return costs.NewReport(v, q) })
+	return kept(c, v, "costs", q, func() (*costs.Report, error) {
+		d, err := c.division(v, q.Month)
+		if err != nil {
+			return nil, err
+		}
+		if d == nil {
+			return costs.NewReport(v, q)
+		}
+		return d.Report(q)
+	})
+}
+
+// division is what every question about a month's costs is answered from, so that the month
+// is divided once for each position; nil for a month that is too large to keep.
+func (c *Caller) division(v projections.View, month domain.Interval) (*costs.Division, error) {
+	return kept(c, v, "division", month, func() (*costs.Division, error) {
+		d, err := costs.Divide(v, month, mostBytes)
+		if errors.Is(err, costs.ErrTooLarge) {
+			return nil, nil
+		}
+		return d, err
+	})
 }
 
 // CostsExplained asks what a workspace is charged for in a month, and what changed.
@@ -71,10 +92,19 @@ func (c *Caller) BillingMonths(ctx context.Context, at At) (months []domain.Inte
 // picks, until it returns an error. It returns how many there were.
 func (c *Caller) Allocations(ctx context.Context, at At, month domain.Interval, filter costs.AllocationFilter, yield func(*costs.Allocation) error) (n int, err error) {
 	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
-		if err := costs.EachAllocation(v, month, filter, func(a *costs.Allocation) error {
+		count := func(a *costs.Allocation) error {
 			n++
 			return yield(a)
-		}); err != nil || n > 0 {
+		}
+		d, err := c.division(v, month)
+		switch {
+		case err != nil:
+		case d == nil:
+			err = costs.EachAllocation(v, month, filter, count)
+		default:
+			err = d.Each(filter, count)
+		}
+		if err != nil || n > 0 {
 			return err
 		}
 		if err := charged(v, filter.Workspace); err != nil || filter.Line == "" {

@@ -149,33 +149,43 @@ func TestProposeNeedsTheRight(t *testing.T) {
 	}
 }
 
-// An answer is computed once for a question and a position, whoever asks again, and what
-// is kept is bounded.
+// An answer is computed once for a question and a position, and a month is divided once for
+// all questions about it.
 func TestAnswersAreKept(t *testing.T) {
 	a, c, root := begun(t)
 	ctx := t.Context()
-	ask := func() error {
-		_, err := c.Costs(ctx, "", costs.Query{Month: projections.BillingMonth(Now()), By: []costs.Dimension{costs.ByWorkspace}})
+	month := projections.BillingMonth(Now())
+	ask := func(by ...costs.Dimension) error {
+		_, err := c.Costs(ctx, "", costs.Query{Month: month, By: by})
 		return err
 	}
-	if err := ask(); err != nil {
+	for range 2 {
+		if err := ask(costs.ByWorkspace); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a.answers.computed != 2 {
+		t.Errorf("for the same question %d answers were computed, want the division and the report", a.answers.computed)
+	}
+	_, err := c.Allocations(ctx, "", month, costs.AllocationFilter{}, func(*costs.Allocation) error { return nil })
+	if err = errors.Join(err, ask(costs.ByLine)); err != nil {
 		t.Fatal(err)
 	}
-	if err := ask(); err != nil {
+	if _, err := c.ExplainCosts(ctx, "", CostsExplained{Month: month, Workspace: Platform}); err != nil {
 		t.Fatal(err)
 	}
-	if a.answers.computed != 1 {
-		t.Errorf("the same question was computed %d times", a.answers.computed)
+	if a.answers.computed != 6 {
+		t.Errorf("for four questions %d answers were computed, want 4 reports and the divisions of this month and of the one before", a.answers.computed)
 	}
 	p, err := c.Propose(ctx, policy("owner"), root.Public().(ed25519.PublicKey))
 	if err == nil {
 		err = c.Decide(ctx, p, p.Sign(root), p.Key)
 	}
-	if err = errors.Join(err, ask()); err != nil {
+	if err = errors.Join(err, ask(costs.ByWorkspace)); err != nil {
 		t.Fatal(err)
 	}
-	if a.answers.computed != 2 {
-		t.Errorf("at another position it was computed %d times in all, want 2", a.answers.computed)
+	if a.answers.computed != 8 {
+		t.Errorf("at another position %d answers were computed in all, want 8", a.answers.computed)
 	}
 }
 
