@@ -30,6 +30,9 @@ func commandLine(on *app.App, stdout, stderr io.Writer) *cli.Program {
 	p := cli.New(on, stdout, stderr)
 	p.Add(daemon.Command(on, p.JSON))
 	p.HoldOpen = func(ctx context.Context, listen string) error {
+		if err := on.Close(); err != nil { // one process holds a log, and opens it once
+			return err
+		}
 		return daemon.New(on, stderr, p.JSON()).Serve(ctx, listen, config.Gateway{})
 	}
 	return p

@@ -22,6 +22,31 @@ func (w lineWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// What the demo read from is closed before its log is held open for other commands.
+func TestHoldOpen(t *testing.T) {
+	on := &app.App{Dir: t.TempDir()}
+	lines := make(lineWriter, 100)
+	p := commandLine(on, io.Discard, lines)
+	if err := on.For(app.Everyone).Begin(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.HoldOpen(ctx, "127.0.0.1:0") }()
+	for ready := false; !ready; {
+		select {
+		case line := <-lines:
+			ready = strings.Contains(line, "caught up")
+		case err := <-done:
+			t.Fatalf("it ended: %v", err)
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestServe holds a data directory with serve, uses it from a second command through the
 // socket, reads its endpoints and stops it.
 func TestServe(t *testing.T) {

@@ -99,7 +99,7 @@ func ReadDeclarations(documents ...Document) (*Declarations, error) {
 
 // Apply compares declarations with what the log says, and drafts those that are new.
 func (c *Caller) Apply(ctx context.Context, d *Declarations) (ans *Changes, draft Draft, err error) {
-	draft.Use = "apply"
+	draft.Use, draft.OfEstate = "apply", true
 	err = c.read(ctx, "", func(_ *Conn, v projections.View) error {
 		ans, draft.Events, err = changes(ctx, v, d)
 		return err

@@ -38,6 +38,9 @@ type Draft struct {
 	// OfNodes: it is about nodes of a workspace, of which agents and files tell unsigned.
 	// Every event is signed then, by an admin or operator of the workspace.
 	OfNodes bool
+	// OfEstate: it declares an estate, some of it by events that need no signature. An admin
+	// or operator of each workspace that such an event is about decides that.
+	OfEstate bool
 	// Alike says that all events decide the same about the same, so that the right to one
 	// is the right to all.
 	Alike bool
@@ -49,6 +52,11 @@ type Draft struct {
 	As string
 	// DryRun: nothing will be appended.
 	DryRun bool
+}
+
+// Signed reports whether any of it is signed.
+func (d *Draft) Signed() bool {
+	return d.OfNodes || slices.ContainsFunc(d.Events, func(e domain.Envelope) bool { return domain.NeedsSignature(e.Event.Type()) })
 }
 
 // Proposal is a draft that its signer has the right to decide.
@@ -156,10 +164,8 @@ func (c *Caller) Propose(ctx context.Context, d Draft, signer ed25519.PublicKey)
 		if auth == nil || d.First != "" && !d.DryRun {
 			return nil
 		}
-		if d.OfNodes {
-			if err := mayDecideNodes(auth, p.Operator, signer, p.Events[0].Workspace); err != nil {
-				return err
-			}
+		if err := p.unsignedAllowed(auth, v, signer); err != nil {
+			return err
 		}
 		return refused(auth, v, p)
 	})
@@ -177,6 +183,55 @@ func operatorOf(auth *registry.Authority, key ed25519.PublicKey) (string, error)
 		}
 	}
 	return "", &DeniedError{Err: errors.New("this key belongs to no registered operator")}
+}
+
+// unsignedAllowed returns an error when the signer is not an admin or operator of a workspace
+// that an event is about. Where agents tell of such events too, no signature is needed and
+// the folds judge none, so this is the only place that does.
+func (p *Proposal) unsignedAllowed(auth *registry.Authority, v projections.View, signer ed25519.PublicKey) error {
+	if !p.OfNodes && !p.OfEstate {
+		return nil
+	}
+	for i := range p.Events {
+		env := &p.Events[i]
+		if !p.OfNodes && domain.NeedsSignature(env.Event.Type()) {
+			continue // the authority judges it
+		}
+		of := []string{env.Workspace}
+		if before, err := registry.Declared(v, auth, env); err != nil {
+			return err
+		} else if before != nil {
+			of = append(of, before.Workspace)
+		}
+		if _, ok := env.Event.(*domain.MaintenanceScheduled); ok {
+			owner, err := ownerOf(auth, v, env.Cluster, p.Events)
+			if err != nil {
+				return err
+			}
+			of = append(of, owner)
+		}
+		for _, workspace := range of {
+			if err := mayOperate(auth, p.Operator, signer, env, workspace); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ownerOf returns the workspace that owns a cluster, or will with what is proposed; "" where
+// nobody does.
+func ownerOf(auth *registry.Authority, v projections.View, cluster string, proposed []domain.Envelope) (string, error) {
+	for i := range proposed {
+		if _, ok := proposed[i].Event.(*domain.ClusterRegistered); ok && proposed[i].Cluster == cluster {
+			return proposed[i].Workspace, nil
+		}
+	}
+	registered, err := registry.Declared(v, auth, &domain.Envelope{Time: Now(), Subject: cluster, Cluster: cluster, Event: &domain.ClusterRegistered{}})
+	if err != nil || registered == nil {
+		return "", err
+	}
+	return registered.Workspace, nil
 }
 
 // refused returns an error that names every event of a proposal whose signer has no right

@@ -130,9 +130,9 @@ func healthOf(v projections.View, cluster, node string, at domain.Instant) (*inv
 	return nil, nil, "", &NotFoundError{What: "node", Name: cluster + "/" + node, Err: fmt.Errorf("%s/%s: no node of that name is in service or reports; see \"quartermaster fleet --nodes\"", cluster, node)}
 }
 
-// mayDecideNodes returns an error when the holder of a key may not decide about the nodes of
-// a workspace.
-func mayDecideNodes(auth *registry.Authority, operator string, key ed25519.PublicKey, workspace string) error {
+// mayOperate returns an error when the holder of a key is no admin or operator of a
+// workspace that an event is about.
+func mayOperate(auth *registry.Authority, operator string, key ed25519.PublicKey, env *domain.Envelope, workspace string) error {
 	for _, g := range auth.Grants() {
 		if !bytes.Equal(g.PublicKey, key) || g.To != 0 && g.To <= Now() {
 			continue
@@ -141,5 +141,5 @@ func mayDecideNodes(auth *registry.Authority, operator string, key ed25519.Publi
 			return nil
 		}
 	}
-	return &DeniedError{Err: fmt.Errorf("operator %q may not register, drain, return or retire nodes of workspace %q: that takes an admin or operator of it", operator, workspace)}
+	return &DeniedError{Err: fmt.Errorf("operator %q may not decide %s %s: that takes an admin or operator of workspace %q", operator, env.Event.Type(), env.Subject, workspace)}
 }

@@ -94,12 +94,17 @@ func (a *Program) apply(ctx context.Context, files []string, dryRun bool, key st
 		if err := a.decide(ctx, s, draft); err != nil {
 			return err
 		}
-		ans.Applied, ans.Operator = true, s.name
+		ans.Applied = true
+		if draft.Signed() {
+			ans.Operator = s.name
+		}
 	}
 	if a.json {
 		return a.answerJSON(ans)
 	}
 	switch {
+	case ans.Applied && ans.Operator == "":
+		fmt.Fprintf(a.out, "applied %d changes, of a kind that is not signed\n", len(draft.Events))
 	case ans.Applied:
 		fmt.Fprintf(a.out, "applied %d changes, signed by %s\n", len(draft.Events), ans.Operator)
 	case dryRun && len(draft.Events) > 0:
