@@ -27,8 +27,8 @@ const MaxMonths = 120
 // latest is the last time that a plan is made for: 240 months later instants end.
 var latest = domain.InstantOf(time.Date(2240, 1, 1, 0, 0, 0, 0, time.UTC))
 
-// Compute answers a question. It returns an error when an assumption is out of
-// range, or wrapping check.ErrRejected when the checker refuses what the
+// Compute answers a question. It returns an [OutOfRangeError] when an assumption is out
+// of range, or an error wrapping check.ErrRejected when the checker refuses what the
 // solver found: then there is no plan, and the solver is at fault.
 //
 // lp plans pools together that share something; without one (nil, or one that is
@@ -131,8 +131,24 @@ type composer struct {
 	held     []Held            // with what each serves
 }
 
-// newComposer refuses assumptions that are out of range.
+// OutOfRangeError is an assumption that is out of range.
+type OutOfRangeError struct{ Err error }
+
+func (e *OutOfRangeError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what is out of range.
+func (e *OutOfRangeError) Unwrap() error { return e.Err }
+
+// newComposer refuses assumptions that are out of range, with an [OutOfRangeError].
 func newComposer(q *Question) (*composer, error) {
+	c, err := compose(q)
+	if err != nil {
+		return nil, &OutOfRangeError{err}
+	}
+	return c, nil
+}
+
+func compose(q *Question) (*composer, error) {
 	a := &q.Assumptions
 	one := decimal.NewFromInt(1)
 	switch {

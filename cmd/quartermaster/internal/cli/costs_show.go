@@ -113,6 +113,7 @@ func (a *Program) showCostGroups(r *costs.Report) {
 	}
 	header = append(header, "currency", "billed", "effective", "bought", "allocated", "useful", "per bought GPU-hour", "per allocated", "per useful")
 	t := a.table(header...)
+	t.names = len(r.By)
 	alignRight(t, len(r.By)+2, len(header))
 	cells := func(c *costs.Cost) []any {
 		return append([]any{

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 )
@@ -69,7 +70,7 @@ cluster or of the one whose operators decide everywhere.`,
 func nodeArgument(text string) (cluster, node string, err error) {
 	cluster, node, ok := strings.Cut(text, "/")
 	if !ok || cluster == "" || node == "" {
-		return "", "", fmt.Errorf("%.200q does not name a node; want CLUSTER/NODE, for example lab/gpu-node-1", text)
+		return "", "", commandline.Usagef("%.200q does not name a node; want CLUSTER/NODE, for example lab/gpu-node-1", text)
 	}
 	return cluster, node, nil
 }

@@ -67,7 +67,7 @@ public or private key file in PEM), or have a new key made (--new-key FILE).`,
 				ans.Limits = append(ans.Limits, m.String())
 			}
 			if (newKey == "") == (publicOf == "") {
-				return errors.New("give either --public-key-of FILE or --new-key FILE")
+				return commandline.Usagef("give either --public-key-of FILE or --new-key FILE")
 			}
 			s, err := a.signer(cmd.Context(), key)
 			if err != nil {

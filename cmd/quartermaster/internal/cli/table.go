@@ -145,6 +145,7 @@ type grid struct {
 	right   map[int]bool
 	notRows map[int]bool // rows that are sums or notes, and no data
 	main    bool         // what CSV has
+	names   int          // how many columns from the first on tell rows apart: shown whole
 }
 
 // table starts a table. In CSV the first one of an answer is written, or the one that is
@@ -277,7 +278,7 @@ func (g *grid) fit(shown []int, width int) (fits []int, hidden []string, most []
 		return sum - 1
 	}
 	for k := len(shown) - 1; k >= 0 && total() > width; k-- {
-		if i := shown[k]; columns[g.title(i)].wide {
+		if i := shown[k]; i >= g.names && columns[g.title(i)].wide {
 			shown = slices.Delete(slices.Clone(shown), k, k+1)
 			hidden = append(hidden, g.title(i))
 		}
@@ -287,7 +288,7 @@ func (g *grid) fit(shown []int, width int) (fits []int, hidden []string, most []
 	for total() > width {
 		longest := -1
 		for _, i := range shown {
-			if !g.right[i] && !columns[g.title(i)].whole && wide[i] > leastOf(i) && (longest < 0 || wide[i] > wide[longest]) {
+			if i >= g.names && !g.right[i] && !columns[g.title(i)].whole && wide[i] > leastOf(i) && (longest < 0 || wide[i] > wide[longest]) {
 				longest = i
 			}
 		}

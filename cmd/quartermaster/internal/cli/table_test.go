@@ -48,6 +48,19 @@ func TestTableFits(t *testing.T) {
 	}
 }
 
+// What tells rows apart is shown, and whole, however narrow the table must be.
+func TestTableNamesRows(t *testing.T) {
+	var out strings.Builder
+	g := New(&app.App{}, &out, io.Discard).table("workspace", "provider", "account", "text")
+	g.names = 2
+	name := strings.Repeat("p", 60)
+	g.AppendRow(table.Row{"research", name, "42", strings.Repeat("words ", 20)})
+	g.Render()
+	if got := out.String(); !strings.Contains(got, name) || !strings.Contains(got, "research") || !strings.Contains(got, "not shown: account") {
+		t.Errorf("it shows\n%s", got)
+	}
+}
+
 func TestTableAsCSV(t *testing.T) {
 	var out strings.Builder
 	a := New(&app.App{}, &out, io.Discard)

@@ -86,6 +86,7 @@ func (a *Program) showUsage(r *usage.Report) {
 	}
 	header = append(header, "allocated", "busy_unattributed", "idle", "failed", "maintenance", "unprovisioned", "unobserved", "in service", "activity")
 	t := a.table(header...)
+	t.names = len(r.By)
 	columns := []table.ColumnConfig{}
 	for i := len(r.By) + 1; i <= len(header); i++ {
 		columns = append(columns, table.ColumnConfig{Number: i, Align: text.AlignRight, AlignHeader: text.AlignRight, AlignFooter: text.AlignRight})
