@@ -1,14 +1,15 @@
-// Package admission bounds what clusters push into a process at the same time, so that
-// no cluster takes from another what it needs and no sender takes more memory than
-// was set aside, however slowly, often or much it sends.
+// Package admission limits the memory, concurrency and rate of the requests that clusters
+// push into a process. No cluster can starve another, and no sender can exceed the memory
+// budget, however slowly, often or much it sends.
 //
 // What always holds:
 //
-//   - Memory is counted before it is taken: while a body is read, as much as has
-//     arrived, not what its header promises.
-//   - A cluster has a share of all bounds, and beyond it is told so alone.
-//   - Places to work in are taken once the whole body has arrived, so that whoever
-//     sends a byte now and then keeps none.
+//   - Memory is counted before it is allocated. While a body is read, the count follows the
+//     bytes that have arrived, not the Content-Length.
+//   - Each cluster has its own share of every limit. A cluster over its share is refused
+//     without affecting the others.
+//   - A request takes a worker place only after its whole body has arrived, so a slow sender
+//     holds none.
 package admission
 
 import (
@@ -23,48 +24,48 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits are what is taken at once.
+// Limits are the limits of a [Limiter].
 type Limits struct {
-	// Requests is how many requests of a cluster are answered at a time.
+	// Requests is the maximum number of concurrent requests of one cluster.
 	Requests int
-	// Bytes is how much memory all requests take together, ClusterBytes how much of
-	// it those of one cluster.
+	// Bytes is the memory budget of all requests together. ClusterBytes is the budget of
+	// one cluster's requests within it.
 	Bytes, ClusterBytes int64
-	// Places is how many requests are worked on at a time, ClusterPlaces how many of
-	// one cluster. Only [Request.Work] asks for one.
+	// Places is the number of worker places. ClusterPlaces is the number that one cluster
+	// may hold. Only [Request.Work] takes one.
 	Places, ClusterPlaces int
-	// Rate is how many things a second are taken of a cluster, Burst how many at once
-	// after a while without any. No Rate: no limit.
+	// Rate is the number of items per second that a cluster may send. Burst is how many it
+	// may send at once after a pause. Zero Rate means no rate limit.
 	Rate, Burst int
 	// Patience is how long a body may take to arrive; 30 s when zero.
 	Patience time.Duration
 }
 
-// What a request fails with.
+// The errors of a request.
 var (
-	// ErrCluster means that the cluster takes its share already: it should send again
-	// a little later (429).
+	// ErrCluster means that the cluster has used up its share: it should retry a little
+	// later (429).
 	ErrCluster = errors.New("this cluster sends too much at once; send again later")
-	// ErrFull means that all clusters together take what there is: send again later (503).
-	ErrFull = errors.New("too much is sent at once; send again later")
-	// ErrLarge means that the request will never fit: it must be made smaller (413).
-	ErrLarge = errors.New("the request takes more memory than one may: send less at once")
-	// ErrSlow means that the body did not arrive in time. Its connection is of no more
-	// use: close it (408).
+	// ErrFull means that all clusters together have used up the budget: retry later (503).
+	ErrFull = errors.New("the server receives too much at once; send again later")
+	// ErrLarge means that the request can never fit: make it smaller (413).
+	ErrLarge = errors.New("the request exceeds the memory limit of one request; send less at once")
+	// ErrSlow means that the body did not arrive in time. The connection can no longer be
+	// used: close it (408).
 	ErrSlow = errors.New("the body did not arrive in time")
 )
 
-// Intake counts what is taken. It is safe for concurrent use.
-type Intake struct {
+// Limiter enforces Limits. It is safe for concurrent use.
+type Limiter struct {
 	limits Limits
 	places chan struct{}
 
 	mu       sync.Mutex
 	bytes    int64
-	clusters map[string]*share // they have keys, so there are few
+	clusters map[string]*share // only clusters with a key get here, so there are few
 }
 
-// share is what one cluster takes.
+// share is what one cluster uses at the moment.
 type share struct {
 	requests int
 	bytes    int64
@@ -72,95 +73,96 @@ type share struct {
 	rate     *rate.Limiter
 }
 
-// New returns an Intake of which nothing is taken.
-func New(l Limits) *Intake {
+// New returns a Limiter.
+func New(l Limits) *Limiter {
 	if l.Patience == 0 {
 		l.Patience = 30 * time.Second
 	}
-	return &Intake{limits: l, places: make(chan struct{}, l.Places), clusters: map[string]*share{}}
+	return &Limiter{limits: l, places: make(chan struct{}, l.Places), clusters: map[string]*share{}}
 }
 
-// Request is one that is being answered. Its methods are for one goroutine.
+// Request is a request in progress. Its methods are not safe for concurrent use.
 type Request struct {
-	in    *Intake
-	share *share
-	bytes int64
+	limiter *Limiter
+	share   *share
+	bytes   int64
 }
 
-// Begin counts a request of a cluster that comes at a time. The error is ErrCluster
-// while too many are being answered or the cluster's rate is used up. Done ends it.
-func (in *Intake) Begin(cluster string, now time.Time) (*Request, error) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	s := in.clusters[cluster]
+// Begin starts a request of a cluster at the time now. The caller MUST end it with
+// [Request.Done]. The error is ErrCluster while the cluster has too many requests in
+// progress or has used up its rate.
+func (l *Limiter) Begin(cluster string, now time.Time) (*Request, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.clusters[cluster]
 	if s == nil {
-		s = &share{places: make(chan struct{}, in.limits.ClusterPlaces)}
-		if in.limits.Rate > 0 {
-			s.rate = rate.NewLimiter(rate.Limit(in.limits.Rate), in.limits.Burst)
+		s = &share{places: make(chan struct{}, l.limits.ClusterPlaces)}
+		if l.limits.Rate > 0 {
+			s.rate = rate.NewLimiter(rate.Limit(l.limits.Rate), l.limits.Burst)
 		}
-		in.clusters[cluster] = s
+		l.clusters[cluster] = s
 	}
-	if s.requests >= in.limits.Requests || s.rate != nil && s.rate.TokensAt(now) < 1 {
+	if s.requests >= l.limits.Requests || s.rate != nil && s.rate.TokensAt(now) < 1 {
 		return nil, ErrCluster
 	}
 	s.requests++
-	return &Request{in: in, share: s}, nil
+	return &Request{limiter: l, share: s}, nil
 }
 
-// Done gives back all that the request took.
+// Done ends the request and releases its memory.
 func (q *Request) Done() {
-	q.in.mu.Lock()
-	defer q.in.mu.Unlock()
+	q.limiter.mu.Lock()
+	defer q.limiter.mu.Unlock()
 	q.share.requests--
 	q.share.bytes -= q.bytes
-	q.in.bytes -= q.bytes
+	q.limiter.bytes -= q.bytes
 	q.bytes = 0
 }
 
-// Bytes returns how much memory the request has taken.
+// Bytes returns the memory that the request has taken.
 func (q *Request) Bytes() int64 { return q.bytes }
 
-// Take counts n bytes of memory more. The error is ErrLarge, ErrCluster or ErrFull.
+// Take reserves n more bytes of memory. The error is ErrLarge, ErrCluster or ErrFull.
 func (q *Request) Take(n int64) error {
-	q.in.mu.Lock()
-	defer q.in.mu.Unlock()
-	switch l := &q.in.limits; {
+	q.limiter.mu.Lock()
+	defer q.limiter.mu.Unlock()
+	switch l := &q.limiter.limits; {
 	case q.bytes+n > l.ClusterBytes:
 		return ErrLarge
 	case q.share.bytes+n > l.ClusterBytes:
 		return ErrCluster
-	case q.in.bytes+n > l.Bytes:
+	case q.limiter.bytes+n > l.Bytes:
 		return ErrFull
 	}
 	q.bytes += n
 	q.share.bytes += n
-	q.in.bytes += n
+	q.limiter.bytes += n
 	return nil
 }
 
-// Allow reports whether n things more may come at a time, by the cluster's rate. More
-// than a burst count as one.
+// Allow reports whether the cluster's rate permits n more items at the time now. An n above
+// Burst counts as one full burst, so that it is not refused forever.
 func (q *Request) Allow(now time.Time, n int) bool {
-	return q.share.rate == nil || q.share.rate.AllowN(now, min(n, q.in.limits.Burst))
+	return q.share.rate == nil || q.share.rate.AllowN(now, min(n, q.limiter.limits.Burst))
 }
 
-// firstRead is how much memory a body takes before any of it has arrived.
+// firstRead is the memory reserved for a body before any of it has arrived, in bytes.
 const firstRead = 4 << 10
 
-// Read reads a body of at most most bytes into buf, of whose memory it takes account,
-// or into more when that is too small. The error is one of this package's, an
-// *http.MaxBytesError, or that of the connection.
+// Read reads a body of at most most bytes. It uses buf, or a larger buffer when buf is too
+// small, and reserves the memory that the body occupies. The error is one of this package's,
+// an *http.MaxBytesError, or that of the connection.
 func (q *Request) Read(w http.ResponseWriter, r *http.Request, buf []byte, most int64) ([]byte, error) {
-	// A writer without deadlines is a test's, whose bodies are all there.
+	// Only the writers of tests have no deadlines, and their bodies are in memory already.
 	conn := http.NewResponseController(w)
-	_ = conn.SetReadDeadline(time.Now().Add(q.in.limits.Patience))
+	_ = conn.SetReadDeadline(time.Now().Add(q.limiter.limits.Patience))
 	body := http.MaxBytesReader(w, r.Body, most)
 	buf = buf[:0]
 	var taken int64
 	for {
 		if int64(len(buf)) == taken {
-			// As much again, or what is still to come where that is less; one byte
-			// more shows where it ends.
+			// Double the buffer, but not beyond the Content-Length. One extra byte is
+			// needed to read the EOF.
 			n := max(taken, firstRead)
 			if rest := r.ContentLength + 1 - taken; r.ContentLength > 0 && rest > 0 {
 				n = min(n, rest)
@@ -176,8 +178,8 @@ func (q *Request) Read(w http.ResponseWriter, r *http.Request, buf []byte, most 
 		buf = buf[:len(buf)+n]
 		switch {
 		case errors.Is(err, io.EOF):
-			// What follows may take longer than a body, and the connection says
-			// whether its other end still waits.
+			// Processing may take longer than the body did. From here on the connection
+			// shows whether the client still waits.
 			_ = conn.SetReadDeadline(time.Time{})
 			return buf, nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
@@ -188,10 +190,10 @@ func (q *Request) Read(w http.ResponseWriter, r *http.Request, buf []byte, most 
 	}
 }
 
-// Work waits for a place to work in, which must be given back by what it returns. The
-// error is that of ctx.
+// Work waits for a worker place. The caller MUST call done to release it. The error is the
+// cause of ctx.
 func (q *Request) Work(ctx context.Context) (done func(), err error) {
-	for i, places := range []chan struct{}{q.share.places, q.in.places} {
+	for i, places := range []chan struct{}{q.share.places, q.limiter.places} {
 		select {
 		case places <- struct{}{}:
 		case <-ctx.Done():
@@ -201,5 +203,5 @@ func (q *Request) Work(ctx context.Context) (done func(), err error) {
 			return nil, context.Cause(ctx)
 		}
 	}
-	return func() { <-q.in.places; <-q.share.places }, nil
+	return func() { <-q.limiter.places; <-q.share.places }, nil
 }

@@ -16,9 +16,9 @@ import (
 var start = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 
 // begin starts a request that ends with the test.
-func begin(t *testing.T, in *Intake, cluster string) *Request {
+func begin(t *testing.T, l *Limiter, cluster string) *Request {
 	t.Helper()
-	q, err := in.Begin(cluster, start)
+	q, err := l.Begin(cluster, start)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,12 +26,12 @@ func begin(t *testing.T, in *Intake, cluster string) *Request {
 }
 
 func TestShares(t *testing.T) {
-	in := New(Limits{Requests: 2, Bytes: 100, ClusterBytes: 60})
-	a, b := begin(t, in, "lab"), begin(t, in, "lab")
-	if _, err := in.Begin("lab", start); !errors.Is(err, ErrCluster) {
+	l := New(Limits{Requests: 2, Bytes: 100, ClusterBytes: 60})
+	a, b := begin(t, l, "lab"), begin(t, l, "lab")
+	if _, err := l.Begin("lab", start); !errors.Is(err, ErrCluster) {
 		t.Errorf("a third request: %v", err)
 	}
-	c := begin(t, in, "eu")
+	c := begin(t, l, "eu")
 	for i, step := range []struct {
 		q    *Request
 		n    int64
@@ -46,33 +46,33 @@ func TestShares(t *testing.T) {
 	}
 	a.Done()
 	if err := c.Take(20); err != nil {
-		t.Errorf("after another gave back: %v", err)
+		t.Errorf("after another request released its memory: %v", err)
 	}
 	b.Done()
 	c.Done()
-	if in.bytes != 0 || in.clusters["lab"].bytes != 0 || in.clusters["lab"].requests != 0 {
-		t.Errorf("%+v is left", in)
+	if l.bytes != 0 || l.clusters["lab"].bytes != 0 || l.clusters["lab"].requests != 0 {
+		t.Errorf("%+v is left", l)
 	}
 }
 
 func TestRate(t *testing.T) {
-	in := New(Limits{Requests: 10, Rate: 100, Burst: 200})
-	q := begin(t, in, "lab")
+	l := New(Limits{Requests: 10, Rate: 100, Burst: 200})
+	q := begin(t, l, "lab")
 	if !q.Allow(start, 150) || q.Allow(start, 150) || !q.Allow(start, 50) {
 		t.Error("a burst of 200 is not 150 and 50")
 	}
-	if _, err := in.Begin("lab", start); !errors.Is(err, ErrCluster) {
-		t.Errorf("nothing more is allowed, and a request begins: %v", err)
+	if _, err := l.Begin("lab", start); !errors.Is(err, ErrCluster) {
+		t.Errorf("a request begins although the rate is used up: %v", err)
 	}
-	begin(t, in, "eu")
+	begin(t, l, "eu")
 	if !q.Allow(start.Add(2*time.Second), 1000) {
-		t.Error("more than a burst is never taken")
+		t.Error("more than a burst is never allowed")
 	}
 }
 
 func TestPlaces(t *testing.T) {
-	in := New(Limits{Requests: 10, Places: 2, ClusterPlaces: 1})
-	lab, again, eu, third := begin(t, in, "lab"), begin(t, in, "lab"), begin(t, in, "eu"), begin(t, in, "us")
+	l := New(Limits{Requests: 10, Places: 2, ClusterPlaces: 1})
+	lab, again, eu, third := begin(t, l, "lab"), begin(t, l, "lab"), begin(t, l, "eu"), begin(t, l, "us")
 	over, end := context.WithCancel(t.Context())
 	end()
 	done, err := lab.Work(t.Context())
@@ -89,8 +89,8 @@ func TestPlaces(t *testing.T) {
 	if _, err := third.Work(over); !errors.Is(err, context.Canceled) {
 		t.Errorf("a third place: %v", err)
 	}
-	if n := len(in.clusters["us"].places); n != 0 {
-		t.Errorf("who gave up keeps %d places", n)
+	if n := len(l.clusters["us"].places); n != 0 {
+		t.Errorf("a cancelled request keeps %d places", n)
 	}
 	done()
 	doneEU()
@@ -102,7 +102,7 @@ func TestPlaces(t *testing.T) {
 func TestRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		size   int
-		length int64 // -1: not said
+		length int64 // -1: unknown
 		buf    int
 		want   error
 	}{
@@ -112,11 +112,11 @@ func TestRead(t *testing.T) {
 		"beyond the buffer":             {50_000, 50_000, 20_000, nil},
 		"of unknown length":             {50_000, -1, 0, nil},
 		"more than the cluster's share": {90_000, 90_000, 0, ErrLarge},
-		"more than a body has":          {200_000, -1, 0, ErrLarge},
+		"more than the largest body":    {200_000, -1, 0, ErrLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := New(Limits{Requests: 1, Bytes: 1 << 20, ClusterBytes: 70_000})
-			q := begin(t, in, "lab")
+			l := New(Limits{Requests: 1, Bytes: 1 << 20, ClusterBytes: 70_000})
+			q := begin(t, l, "lab")
 			sent := bytes.Repeat([]byte("abcdefg"), c.size/7+1)[:c.size]
 			r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(sent))
 			r.ContentLength = c.length
@@ -128,27 +128,27 @@ func TestRead(t *testing.T) {
 				t.Errorf("%d bytes are counted of %d", q.Bytes(), len(got))
 			}
 			q.Done()
-			if in.bytes != 0 {
-				t.Errorf("%d bytes are left", in.bytes)
+			if l.bytes != 0 {
+				t.Errorf("%d bytes are left", l.bytes)
 			}
 		})
 	}
-	in := New(Limits{Requests: 1, Bytes: 1 << 20, ClusterBytes: 1 << 20})
+	l := New(Limits{Requests: 1, Bytes: 1 << 20, ClusterBytes: 1 << 20})
 	var large *http.MaxBytesError
-	if _, err := begin(t, in, "lab").Read(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader("12345")), nil, 4); !errors.As(err, &large) {
+	if _, err := begin(t, l, "lab").Read(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader("12345")), nil, 4); !errors.As(err, &large) {
 		t.Errorf("a body that is too long: %v", err)
 	}
 }
 
-// What a sender promises takes no memory before it is there, and a sender that stops
-// is left after a while.
+// A Content-Length reserves no memory before the bytes arrive, and a sender that stops is
+// dropped after Patience.
 func TestSlowSender(t *testing.T) {
 	const patience = 100 * time.Millisecond
-	in := New(Limits{Requests: 1, Bytes: 1 << 20, ClusterBytes: 1 << 20, Patience: patience})
+	l := New(Limits{Requests: 1, Bytes: 1 << 20, ClusterBytes: 1 << 20, Patience: patience})
 	said := make(chan error, 1)
 	taken := make(chan int64, 1)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		q, err := in.Begin("lab", start)
+		q, err := l.Begin("lab", start)
 		if err == nil {
 			_, err = q.Read(w, r, nil, 1<<30)
 			taken <- q.Bytes()

@@ -83,7 +83,7 @@ type Gateway struct {
 
 	once     sync.Once
 	decoders sync.Pool
-	intake   *admission.Intake
+	limiter  *admission.Limiter
 	requests *prometheus.CounterVec
 	records  *prometheus.CounterVec
 }
@@ -147,7 +147,7 @@ func SourceOf(cluster string) string { return nodeSource + cluster + "/" }
 func (g *Gateway) init() {
 	g.once.Do(func() {
 		g.decoders.New = func() any { return g.NewDecoder() }
-		g.intake = admission.New(admission.Limits{
+		g.limiter = admission.New(admission.Limits{
 			Requests: requests, Bytes: inFlight, ClusterBytes: inFlight / aQuarter, Places: places, ClusterPlaces: places / aQuarter,
 			Rate: g.Rate, Burst: g.Burst, Patience: g.Patience,
 		})
@@ -207,7 +207,7 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request) (*Accepted, error
 		}
 		return nil, err
 	}
-	q, err := g.intake.Begin(caller.Cluster, g.Keys.Now())
+	q, err := g.limiter.Begin(caller.Cluster, g.Keys.Now())
 	if err != nil {
 		return nil, g.busy(w, caller, err)
 	}

@@ -129,7 +129,7 @@ func Handler(cfg Config) http.Handler {
 	if cfg.InFlight == 0 {
 		cfg.InFlight = 256 << 20
 	}
-	r := &receiver{cfg: cfg, clusters: map[string]*cluster{}, intake: admission.New(admission.Limits{
+	r := &receiver{cfg: cfg, clusters: map[string]*cluster{}, limiter: admission.New(admission.Limits{
 		Requests: atOnce, Bytes: cfg.InFlight, ClusterBytes: cfg.InFlight / quarter, Rate: cfg.Rate, Burst: 2 * cfg.Rate, Patience: cfg.Arrival,
 	})}
 	r.gather.append = cfg.Append
@@ -142,10 +142,10 @@ func Handler(cfg Config) http.Handler {
 }
 
 type receiver struct {
-	cfg    Config
-	write  http.Handler
-	gather gatherer
-	intake *admission.Intake
+	cfg     Config
+	write   http.Handler
+	gather  gatherer
+	limiter *admission.Limiter
 
 	mu       sync.Mutex
 	clusters map[string]*cluster
@@ -180,7 +180,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		c.show(w)
 		return
 	}
-	q, err := r.intake.Begin(name, r.cfg.Now())
+	q, err := r.limiter.Begin(name, r.cfg.Now())
 	if err != nil {
 		r.count(http.StatusTooManyRequests)
 		w.Header().Set("Retry-After", retryAfter)
