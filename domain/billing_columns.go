@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Column returns the text in a column of a line by its name in FOCUS, "" for null:
-// one of those that [MappingRuleSet] may name. A custom column that the line does not
-// have is null.
+// Column returns the text in a column of a line, "" for null. The name is the column's name in
+// FOCUS, one of those that [MappingRuleSet] may use. A custom column that the line does not have is
+// null.
 func (l *BillingLine) Column(name string) string {
 	if of := textColumns[name]; of != nil {
 		return of(l)
@@ -16,8 +16,7 @@ func (l *BillingLine) Column(name string) string {
 	return l.Other[name]
 }
 
-// textColumns are the columns of FOCUS that a line keeps and that hold text, and what
-// we add to them.
+// textColumns are the text columns of FOCUS that a line keeps, and the columns that we add.
 var textColumns = map[string]func(*BillingLine) string{
 	"x_LineId":                            func(l *BillingLine) string { return l.LineID },
 	"x_FocusVersion":                      func(l *BillingLine) string { return l.FocusVersion },
@@ -72,12 +71,11 @@ var textColumns = map[string]func(*BillingLine) string{
 	"Tags":                                func(l *BillingLine) string { return l.Tags },
 }
 
-// droppedColumns are columns that FOCUS had until 1.3. A line keeps them among its
-// other columns.
+// droppedColumns are columns that FOCUS removed in 1.3. A line keeps them among its other columns.
 var droppedColumns = []string{"ProviderName", "PublisherName"}
 
-// columns checks the columns that a mapping rule goes by. A name that no line can have
-// would read as null in every line.
+// columns checks the column names of a mapping rule. A name that no line can have would read as
+// null in every line.
 func (c *checker) columns(field string, columns map[string]string) {
 	c.labels(field, columns)
 	for _, name := range slices.Sorted(maps.Keys(columns)) {
@@ -87,7 +85,8 @@ func (c *checker) columns(field string, columns map[string]string) {
 		}
 		known := append(slices.Collect(maps.Keys(textColumns)), droppedColumns...)
 		slices.Sort(known)
-		c.bad(field, "%s is no column of text that FOCUS has, nor a custom one, whose name begins with x_; %s", quote(name), Suggest(name, known))
+		c.bad(field, "%s is no column of text that FOCUS has, nor a custom one, whose name begins with x_; %s",
+			quote(name), Suggest(name, known))
 		return
 	}
 }

@@ -12,15 +12,15 @@ import (
 	"strings"
 )
 
-// ClusterKey lets the nodes and the Prometheus of one cluster push events of
-// that cluster, and nothing else. It is shown once, when it is made; the log
-// keeps what [ClusterKey.MAC] returns, from which it cannot be found.
+// ClusterKey lets the nodes and the Prometheus of one cluster push events of that cluster, and
+// nothing else. It is shown once, when it is made. The log keeps the result of [ClusterKey.MAC],
+// from which the key cannot be recovered.
 //
-// Its text is qmk_ID_SECRET: ten and 59 letters and digits in lower case. The
-// last seven are a checksum (CRC-32C of what stands before), so that a key that
-// was mistyped or cut is told from one that is not known.
+// Its text is qmk_ID_SECRET: an id of ten and a secret of 59 lower-case letters and digits. The
+// last seven are a checksum (CRC-32C of the id and the secret), so that a mistyped or truncated key
+// can be told from an unknown one.
 type ClusterKey struct {
-	ID     string // names it in the log and in messages; no secret
+	ID     string // identifies the key in the log and in messages; not secret
 	secret [32]byte
 }
 
@@ -34,8 +34,8 @@ var (
 	keyChecksum = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// ErrClusterKey is wrapped by what is said of a text that is no key. Whoever
-// configured it should copy it again from where it was shown.
+// ErrClusterKey is wrapped by the errors of [ParseClusterKey]. Whoever configured the key should
+// copy it again from where it was shown.
 var ErrClusterKey = errors.New("not a cluster key")
 
 // NewClusterKey makes a key of 256 random bits.
@@ -60,37 +60,39 @@ func ParseClusterKey(text string) (ClusterKey, error) {
 	id, rest, _ := strings.Cut(body, "_")
 	var k ClusterKey
 	if n := keyText.EncodedLen(len(k.secret) + crc32.Size); len(id) != keyText.EncodedLen(keyIDSize) || len(rest) != n {
-		return ClusterKey{}, fmt.Errorf("%w: it has %d characters, want %d; was it cut?", ErrClusterKey, len(text), len(keyPrefix)+keyText.EncodedLen(keyIDSize)+1+n)
+		want := len(keyPrefix) + keyText.EncodedLen(keyIDSize) + 1 + n
+		return ClusterKey{}, fmt.Errorf("%w: it has %d characters, want %d; was it cut?", ErrClusterKey, len(text), want)
 	}
 	if _, err := keyText.DecodeString(id); err != nil {
-		return ClusterKey{}, fmt.Errorf("%w: it holds a character that no key holds", ErrClusterKey)
+		return ClusterKey{}, fmt.Errorf("%w: it contains a character that keys never contain", ErrClusterKey)
 	}
 	raw, err := keyText.DecodeString(rest)
 	if err != nil {
-		return ClusterKey{}, fmt.Errorf("%w: it holds a character that no key holds", ErrClusterKey)
+		return ClusterKey{}, fmt.Errorf("%w: it contains a character that keys never contain", ErrClusterKey)
 	}
 	k.ID = id
 	copy(k.secret[:], raw)
 	if k.String() != text {
-		return ClusterKey{}, fmt.Errorf("%w: its checksum does not fit, so it was mistyped", ErrClusterKey)
+		return ClusterKey{}, fmt.Errorf("%w: its checksum does not match; it was mistyped", ErrClusterKey)
 	}
 	return k, nil
 }
 
 // String returns the text of the key, which is a secret.
 func (k ClusterKey) String() string {
-	raw := binary.BigEndian.AppendUint32(k.secret[:len(k.secret):len(k.secret)], crc32.Checksum(append([]byte(k.ID), k.secret[:]...), keyChecksum))
+	sum := crc32.Checksum(append([]byte(k.ID), k.secret[:]...), keyChecksum)
+	raw := binary.BigEndian.AppendUint32(k.secret[:len(k.secret):len(k.secret)], sum)
 	return keyPrefix + k.ID + "_" + keyText.EncodeToString(raw)
 }
 
-// MAC returns what the log keeps of the key: HMAC-SHA-256, keyed by the secret,
-// of the cluster's name and the key's id. Since the secret has 256 random bits,
-// nothing is learned from it, and it holds for no other cluster.
+// MAC returns what the log keeps of the key: HMAC-SHA-256, keyed by the secret, of the cluster's
+// name and the key's id. The secret has 256 random bits, so the MAC reveals nothing about it. It is
+// valid for this cluster only.
 func (k ClusterKey) MAC(cluster string) []byte {
 	m := hmac.New(sha256.New, k.secret[:])
 	fmt.Fprintf(m, "quartermaster cluster key 1\n%s\n%s\n", cluster, k.ID)
 	return m.Sum(nil)
 }
 
-// Is reports whether mac is that of this key for the cluster, in constant time.
+// Is reports whether mac is this key's MAC for the cluster, in constant time.
 func (k ClusterKey) Is(cluster string, mac []byte) bool { return hmac.Equal(k.MAC(cluster), mac) }

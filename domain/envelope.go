@@ -7,47 +7,46 @@ import (
 	"strings"
 )
 
-// Event is one fact in the past tense. The set is closed: every event type
-// lives in this package, and whoever handles events does it in one type switch
-// over pointers to these structs.
+// Event is one fact in the past tense. The set is closed: every event type is defined in this
+// package. Code that handles events uses one type switch over pointers to these structs.
 type Event interface {
-	// Type names the event; it is stable for ever, because it stands in the log.
+	// Type names the event. It never changes, because it is stored in the log.
 	Type() Type
 	sealed()
 }
 
-// Type is the name of an event type, as it stands in the log.
+// Type is the name of an event type, as the log stores it.
 type Type string
 
-// Envelope is an event with the context that CloudEvents 1.0 asks for.
+// Envelope is an event with the context attributes of CloudEvents 1.0.
 type Envelope struct {
-	// Source names who observed or decided: an agent, an importer's file, an operator's command.
+	// Source names the observer or the decider: an agent, an importer's file, an operator's
+	// command.
 	Source string
-	// Incarnation tells lives of a source apart; each starts its sequences anew.
+	// Incarnation distinguishes the lives of a source. Each starts its sequences again at 1.
 	Incarnation uint64
-	// Sequence is dense from 1 within (Source, Incarnation, topic, partition).
-	// With it a repeat is told from news and a loss is seen.
+	// Sequence is dense from 1 within (Source, Incarnation, topic, partition). It shows repeats and
+	// losses.
 	Sequence uint64
-	// PreviousIncarnation and PreviousSequence name the life of the source
-	// before this one and the last sequence it wrote in this partition; zero
-	// when there was none or nothing is known. Only the first event of an
-	// incarnation carries them.
+	// PreviousIncarnation and PreviousSequence name the life of the source before this one and the
+	// last sequence that it wrote in this partition. They are zero when there was none or it is not
+	// known. Only the first event of an incarnation carries them.
 	PreviousIncarnation uint64
 	PreviousSequence    uint64
-	// Time is when the fact became true: for a sample the end of its interval.
+	// Time is when the fact became true; for a sample, the end of its interval.
 	Time Instant
-	// Recorded is when the fact became known, for history that is imported
-	// later; zero means when it was appended (CloudEvents extension recordedtime).
+	// Recorded is when the fact became known, for history that is imported later. Zero means when
+	// it was appended (CloudEvents extension recordedtime).
 	Recorded Instant
-	// Subject is what the event is about within its key, for people who read the log.
+	// Subject is what the event is about within its key. It is for people who read the log.
 	Subject string
-	// Workspace is the tenant concerned; empty for facts of a cluster, whose
-	// owner the registry knows.
+	// Workspace is the tenant concerned. It is empty for facts of a cluster, whose owner the
+	// registry knows.
 	Workspace string
 	// Cluster is the cluster concerned, where there is one.
 	Cluster string
-	// Cites names what this event stands in for: the position of a quarantined
-	// record that it mends, as "topic/partition@offset".
+	// Cites names what this event replaces: the position of a quarantined record that it repairs,
+	// as "topic/partition@offset".
 	Cites string
 	// Signature is present on decisions, nil elsewhere.
 	Signature *Signature
@@ -55,15 +54,15 @@ type Envelope struct {
 	Event Event
 }
 
-// ErrIncomplete is returned when an event lacks what its topic needs, so that
-// it cannot be appended; the text names the attribute.
+// ErrIncomplete is returned when an event lacks the attribute that its topic is keyed by, so that
+// it cannot be appended. The text names the attribute.
 var ErrIncomplete = errors.New("event is incomplete")
 
 // Topic returns the topic that the event belongs to.
 func (e *Envelope) Topic() Topic { return TopicOf(e.Event.Type()) }
 
-// Key returns what the record is keyed by, which decides its partition. It is
-// an error when the event lacks it.
+// Key returns the record's key, which decides its partition. It returns an error when the event
+// lacks it.
 func (e *Envelope) Key() (string, error) {
 	var key, what string
 	switch e.Topic() {
@@ -123,9 +122,9 @@ func (e *Envelope) Key() (string, error) {
 	return key, nil
 }
 
-// AccountKey returns the key of what is billed to an account by an issuer:
-// both, with a bar between. A bar or a backslash within either has a backslash
-// before it, so that two accounts never share a key. It is "" if either is.
+// AccountKey returns the key of bills for an account by an issuer: both names, separated by a bar.
+// A bar or a backslash within a name is escaped with a backslash, so that two accounts never share
+// a key. The key is "" if either name is.
 func AccountKey(issuer, account string) string {
 	if issuer == "" || account == "" {
 		return ""
@@ -151,12 +150,10 @@ type StreamID struct {
 // Stream returns the stream that the event belongs to.
 func (e *Envelope) Stream() StreamID { return StreamID{e.Source, e.Incarnation} }
 
-// Precedence places facts about one thing: the later in effect wins, where two take
-// effect at once the one stated later, where that is the same too the one
-// appended later, and last the greater stream and sequence. Order is total over
-// different events and the same in every replay. Time stands before the append
-// so that a signed decision that is copied into the log again cannot overrule a
-// newer one: its time is signed.
+// Precedence orders facts about one thing. The one with the later effective time wins, then the
+// later time, then the one appended later, then the greater stream and sequence. The order is total
+// over different events and the same in every replay. Time comes before the append so that a copy
+// of a signed decision, appended later, cannot overrule a newer one: its time is signed.
 type Precedence struct {
 	Effective   Instant
 	Time        Instant
@@ -184,8 +181,8 @@ func (o Precedence) After(p Precedence) bool {
 	}
 }
 
-// Precedence returns the event's place but for when it was appended, effective at the given
-// time or, when that is zero, at the event's own time.
+// Precedence returns the event's precedence, without the time at which it was appended. It is
+// effective at the given time or, when that is zero, at the event's own time.
 func (e *Envelope) Precedence(effective Instant) Precedence {
 	if effective == 0 {
 		effective = e.Time
@@ -193,12 +190,12 @@ func (e *Envelope) Precedence(effective Instant) Precedence {
 	return Precedence{Effective: effective, Time: e.Time, Source: e.Source, Incarnation: e.Incarnation, Sequence: e.Sequence}
 }
 
-// Signature is an operator's signature over a decision. Message is what was
-// signed, rebuilt from the bytes in the log by whoever decoded the event.
+// Signature is an operator's signature over a decision. The decoder rebuilds the signed message
+// from the bytes in the log.
 //
-// A signature that verifies shows that the holder of Key decided exactly this.
-// Whether that key belonged to the operator, with the role and the limit that
-// the decision needs, is a question to the registry, answered when read.
+// A valid signature shows that the holder of Key decided exactly this. Whether that key belonged to
+// the operator, with the role and the limit that the decision needs, is a question for the
+// registry, answered when read.
 type Signature struct {
 	Operator string
 	Key      []byte // Ed25519 public key, 32 bytes
@@ -206,21 +203,23 @@ type Signature struct {
 	Message  []byte
 }
 
-// ErrSignature is returned for a decision without a valid signature. The event
-// is quarantined; it must be decided again.
+// ErrSignature is returned for a decision without a valid signature. The event is quarantined; the
+// decision must be made again.
 var ErrSignature = errors.New("signature does not verify")
 
-// NeedsSignature reports whether events of the type are decisions, void
-// without a signature.
+// NeedsSignature reports whether events of the type are decisions, which are void without a
+// signature.
 func NeedsSignature(t Type) bool {
 	switch t {
 	case TypeOperatorRegistered, TypeOperatorRevoked, TypePolicySet, TypeQuotaSet, TypeBudgetSet,
 		TypeMethodChanged, TypeMappingRuleSet, TypeCertificationHeld,
-		TypeClusterRegistered, TypeClusterKeyIssued, TypeClusterKeyRotated, TypeClusterKeyRevoked, TypeGPURetired, TypeOutageDeclared, TypeUsageCorrected,
+		TypeClusterRegistered, TypeClusterKeyIssued, TypeClusterKeyRotated, TypeClusterKeyRevoked,
+		TypeGPURetired, TypeOutageDeclared, TypeUsageCorrected,
 		TypeTariffSet, TypeFXRateSet, TypeOnDemandQuotaSet,
 		TypeRecommendationApproved, TypeRecommendationRejected,
 		TypeCommitmentPurchased, TypeCommitmentRenewed, TypeCommitmentEnded,
-		TypeClosePrepared, TypeCloseApproved, TypeBooksClosed, TypeQuarantineResolved, TypeStreamGapResolved, TypeGenerationSwitched:
+		TypeClosePrepared, TypeCloseApproved, TypeBooksClosed,
+		TypeQuarantineResolved, TypeStreamGapResolved, TypeGenerationSwitched:
 		return true
 	}
 	return false

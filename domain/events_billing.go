@@ -2,13 +2,13 @@ package domain
 
 // Events of qm.billing, keyed by invoice issuer and billing account.
 
-// BillingLine is one charge, in the columns of FOCUS 1.4 Cost and Usage. Older
-// versions are read into the same columns. Amounts are exact as the supplier
-// wrote them. Empty text and invalid NullDecimal stand for null. JSON columns
-// hold the supplier's JSON text.
+// BillingLine is one charge, in the columns of FOCUS 1.4 Cost and Usage. Lines of older versions
+// are read into the same columns. Amounts are exact as the supplier wrote them. Empty text and
+// invalid NullDecimal stand for null. JSON columns hold the supplier's JSON text.
+//
 // Source of names and meaning: FinOps Open Cost and Usage Specification 1.4.
 type BillingLine struct {
-	LineID string `json:"x_LineId"` // ours: unique within (issuer, account); names the line in every report
+	LineID string `json:"x_LineId"` // ours: unique within (issuer, account); identifies the line in every report
 
 	AllocatedMethodDetails              string      `json:"AllocatedMethodDetails,omitempty"`
 	AllocatedMethodID                   string      `json:"AllocatedMethodId,omitempty"`
@@ -76,11 +76,11 @@ type BillingLine struct {
 	SubAccountType                      string      `json:"SubAccountType,omitempty"`
 	Tags                                string      `json:"Tags,omitempty"`
 
-	// Other holds columns that FOCUS does not define, x_ columns among them, by name.
+	// Other holds columns that FOCUS does not define, such as x_ columns, by name.
 	Other map[string]string `json:"Other,omitempty"`
 	// FocusVersion is the version the line was written in, for example 1.2.
 	FocusVersion string `json:"x_FocusVersion,omitempty"`
-	// Generated marks lines that a generator made, which no supplier ever sent.
+	// Generated marks synthetic lines, which no supplier sent.
 	Generated bool `json:"x_Generated,omitempty"`
 }
 
@@ -89,8 +89,8 @@ type BillingLineRecorded struct {
 	Line BillingLine `json:"line"`
 }
 
-// BillingLineCorrected enters a line that corrects an earlier one. The line is
-// added to the ledger; nothing is taken away from it.
+// BillingLineCorrected records a line that corrects an earlier one. The line is added to the
+// ledger; nothing is removed.
 type BillingLineCorrected struct {
 	Line     BillingLine `json:"line"`
 	Corrects string      `json:"corrects"` // LineID
@@ -106,7 +106,7 @@ type InvoiceDetail struct {
 	Grain           string  `json:"InvoiceDetailGrain,omitempty"` // JSON
 }
 
-// InvoiceReceived records an invoice as it came, by a way independent of its lines.
+// InvoiceReceived records an invoice as received, independently of its lines.
 type InvoiceReceived struct {
 	InvoiceIssuerName  string          `json:"InvoiceIssuerName"`
 	BillingAccountID   string          `json:"BillingAccountId"`
@@ -124,7 +124,7 @@ type InvoiceReceived struct {
 	Generated          bool            `json:"x_Generated,omitempty"`
 }
 
-// BillingPeriodClosed says that a supplier will change nothing more in a period.
+// BillingPeriodClosed says that the supplier will change nothing more in a period.
 type BillingPeriodClosed struct {
 	InvoiceIssuerName string   `json:"InvoiceIssuerName"`
 	BillingAccountID  string   `json:"BillingAccountId"`

@@ -16,10 +16,10 @@ type ClosePrepared struct {
 type CloseApproved struct {
 	Entity string   `json:"entity"`
 	Period Interval `json:"period"`
-	Digest []byte   `json:"digest"` // of what was prepared
+	Digest []byte   `json:"digest"` // of the prepared leaves
 }
 
-// BooksClosed says that a period of ours is closed: later changes are posted into the open one.
+// BooksClosed says that one of our periods is closed: later changes are posted into the open one.
 type BooksClosed struct {
 	Entity   string   `json:"entity"`
 	Period   Interval `json:"period"`
@@ -28,7 +28,7 @@ type BooksClosed struct {
 	Digest   []byte   `json:"digest"`
 }
 
-// ExportMade records that figures left the house.
+// ExportMade records that figures were exported.
 type ExportMade struct {
 	Entity   string `json:"entity"`
 	Export   string `json:"export"`
@@ -56,9 +56,9 @@ type QuarantineResolved struct {
 	Reason     string `json:"reason"`
 }
 
-// StreamConflictObserved says that two different records claim one place in a stream:
-// the same source, incarnation and sequence. The first counts, the second is in
-// quarantine. Both stand in one partition.
+// StreamConflictObserved says that two different records have one place in a stream: the same
+// source, incarnation and sequence. The first counts, the second is in quarantine. Both are in the
+// same partition.
 type StreamConflictObserved struct {
 	Entity      string `json:"entity"`
 	Topic       Topic  `json:"topic"`
@@ -70,8 +70,8 @@ type StreamConflictObserved struct {
 	Sequence    uint64 `json:"sequence"`
 }
 
-// StreamGapResolved says that events of a stream will never arrive: reports name them
-// as lost and no longer wait for them.
+// StreamGapResolved says that events of a stream will never arrive. Reports list them as lost and
+// no longer wait for them.
 type StreamGapResolved struct {
 	Entity      string `json:"entity"`
 	Topic       Topic  `json:"topic"`
@@ -83,32 +83,31 @@ type StreamGapResolved struct {
 	Reason      string `json:"reason"`
 }
 
-// GenerationSwitched says that another generation of rows is read from now on, and
-// what its rows were then: a replay of the log up to Position gives the same digest.
+// GenerationSwitched says that readers use another generation of rows from now on, and what its
+// rows were then: a replay of the log up to Position gives the same digest.
 type GenerationSwitched struct {
 	Entity   string `json:"entity"`
-	From     string `json:"from"` // the generation that was read
+	From     string `json:"from"` // the generation that was read before
 	To       string `json:"to"`
 	Method   string `json:"method"` // of the folds that made To
 	Position string `json:"position"`
 	Digest   []byte `json:"digest"` // SHA-256 of the rows of To at Position
 	Reason   string `json:"reason"`
-	// Lost is what From was folded from and the log no longer holds, by partition.
+	// Lost lists records, by partition, that From was folded from and that the log no longer holds.
 	Lost []LostRecords `json:"lost"`
 }
 
-// LostRecords is the end of a partition that rows were folded from and the log lost:
-// the records from offset Since to before Position. Other records may have their
-// offsets now.
+// LostRecords is the end of a partition that rows were folded from and that the log lost: the
+// records from offset Since to before Position. Other records may now be at their offsets.
 type LostRecords struct {
 	Topic     Topic  `json:"topic"`
 	Partition uint32 `json:"partition"`
-	Since     int64  `json:"since"`    // the first that is known to be lost; some before may be, too
+	Since     int64  `json:"since"`    // the first that is known to be lost; earlier ones may be lost too
 	Position  int64  `json:"position"` // of the rows
 	End       int64  `json:"end"`      // of the log, when this was found
 }
 
-// AccessDenied records an attempt that was refused.
+// AccessDenied records a refused attempt.
 type AccessDenied struct {
 	Entity    string `json:"entity"`
 	Principal string `json:"principal"`

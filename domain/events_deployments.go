@@ -2,7 +2,7 @@ package domain
 
 // Events of qm.deployments, keyed by cluster: what should run and what does.
 
-// WorkloadClass tells workloads apart that need different service.
+// WorkloadClass distinguishes workloads that need different service.
 type WorkloadClass string
 
 // The classes of workloads.
@@ -49,7 +49,7 @@ type DeploymentRemoved struct {
 	Reason     string `json:"reason,omitempty"`
 }
 
-// ReplicasObserved reports what of a model runs, whether anyone declared it or not.
+// ReplicasObserved reports how many replicas of a model run, declared or not.
 type ReplicasObserved struct {
 	Deployment string `json:"deployment,omitempty"` // empty: not known to belong to one
 	Model      string `json:"model"`

@@ -2,7 +2,7 @@ package domain
 
 // Events of qm.fleet, keyed by cluster: what hardware there is.
 
-// ProviderClass tells kinds of suppliers apart; price and reliability differ by it.
+// ProviderClass distinguishes kinds of suppliers, which differ in price and reliability.
 type ProviderClass string
 
 // The classes of suppliers.
@@ -25,8 +25,8 @@ const (
 	BillingOwned         BillingModel = "owned"
 )
 
-// ClusterRegistered declares a cluster, owned by the event's workspace. It and the
-// keys of the cluster are decisions of its owner's admins and operators.
+// ClusterRegistered declares a cluster, owned by the event's workspace. Admins and operators of the
+// owner decide on it and on the cluster's keys.
 type ClusterRegistered struct {
 	Name           string            `json:"name,omitempty"`
 	Provider       string            `json:"provider"`
@@ -44,7 +44,7 @@ type ClusterKeyIssued struct {
 	Expires Instant `json:"expires,omitempty"`
 }
 
-// ClusterKeyRotated issues a key and gives the one before a last hour of validity.
+// ClusterKeyRotated issues a key. The previous key stays valid for one more hour.
 type ClusterKeyRotated struct {
 	KeyID              string  `json:"key_id"`
 	MAC                []byte  `json:"mac"`
@@ -59,7 +59,7 @@ type ClusterKeyRevoked struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// GPUDeclared is one device of a node as its registration states it.
+// GPUDeclared is one device of a node as the node's registration states it.
 type GPUDeclared struct {
 	ID        GPUID  `json:"uuid"`
 	Index     uint32 `json:"index"`
@@ -69,37 +69,38 @@ type GPUDeclared struct {
 	PCI       string `json:"pci,omitempty"` // bus id of its slot
 }
 
-// NodeRegistered declares a machine or replaces its description. It takes no GPU out of
-// service that it leaves out: the GPU stays until it is retired or replaced in its slot
-// (of the same PCI bus id, else of the same index), or the node is retired. Ids that were
-// derived from names are no one's, and go.
+// NodeRegistered declares a machine or replaces its description. A GPU that it leaves out stays in
+// service until it is retired, until another GPU takes its slot (the same PCI bus id, else the same
+// index), or until the node is retired. GPUs with ids that were derived from names are dropped
+// instead.
 type NodeRegistered struct {
-	Node               string        `json:"node"`
-	Provider           string        `json:"provider,omitempty"` // empty: the cluster's
-	BillingAccount     string        `json:"billing_account,omitempty"`
-	ResourceID         string        `json:"resource_id,omitempty"` // as on the supplier's bill
-	SKU                string        `json:"sku,omitempty"`         // instance type
-	Zone               string        `json:"zone,omitempty"`
-	BillingModel       BillingModel  `json:"billing_model,omitempty"`
-	CPUMilli           uint64        `json:"cpu_milli"`
-	MemoryMiB          uint64        `json:"memory_mib"`
-	GPUs               []GPUDeclared `json:"gpus"`
-	IDsDerived         bool          `json:"ids_derived,omitempty"` // GPU ids were derived from names because the source gave none
-	FabricDomain       string        `json:"fabric_domain,omitempty"`
-	DriverVersion      string        `json:"driver_version,omitempty"`
-	CUDAVersion        string        `json:"cuda_version,omitempty"`
-	DedicatedWorkspace string        `json:"dedicated_workspace,omitempty"`
-	InServiceFrom      Instant       `json:"in_service_from,omitempty"` // zero: the event's time
+	Node           string        `json:"node"`
+	Provider       string        `json:"provider,omitempty"` // empty: the cluster's
+	BillingAccount string        `json:"billing_account,omitempty"`
+	ResourceID     string        `json:"resource_id,omitempty"` // as on the supplier's bill
+	SKU            string        `json:"sku,omitempty"`         // instance type
+	Zone           string        `json:"zone,omitempty"`
+	BillingModel   BillingModel  `json:"billing_model,omitempty"`
+	CPUMilli       uint64        `json:"cpu_milli"`
+	MemoryMiB      uint64        `json:"memory_mib"`
+	GPUs           []GPUDeclared `json:"gpus"`
+	// IDsDerived: GPU ids were derived from names because the source gave none.
+	IDsDerived         bool    `json:"ids_derived,omitempty"`
+	FabricDomain       string  `json:"fabric_domain,omitempty"`
+	DriverVersion      string  `json:"driver_version,omitempty"`
+	CUDAVersion        string  `json:"cuda_version,omitempty"`
+	DedicatedWorkspace string  `json:"dedicated_workspace,omitempty"`
+	InServiceFrom      Instant `json:"in_service_from,omitempty"` // zero: the event's time
 }
 
-// NodeRetired takes a machine out of the fleet for good.
+// NodeRetired takes a machine out of the fleet permanently.
 type NodeRetired struct {
 	Node   string `json:"node"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// GPURetired takes one GPU of a machine out of the fleet for good: a decision of the
-// admins and operators of the cluster's owner.
+// GPURetired takes one GPU of a machine out of the fleet permanently. Admins and operators of the
+// cluster's owner decide it.
 type GPURetired struct {
 	Node   string `json:"node"`
 	GPU    GPUID  `json:"gpu"`
@@ -120,7 +121,7 @@ type AssetAcquired struct {
 	SpaceUnits    uint32   `json:"space_units,omitempty"` // rack units
 }
 
-// AssetRevised changes life or residual value from a time on; the past stays.
+// AssetRevised changes life or residual value from a time on; the past does not change.
 type AssetRevised struct {
 	Asset         string  `json:"asset"`
 	EffectiveFrom Instant `json:"effective_from"`
@@ -137,7 +138,7 @@ type AssetDisposed struct {
 	Reason   string  `json:"reason,omitempty"`
 }
 
-// MaintenanceScheduled announces that nodes are out of service for a window, or calls it off.
+// MaintenanceScheduled announces that nodes are out of service for a window, or cancels that.
 type MaintenanceScheduled struct {
 	Maintenance string   `json:"maintenance"`
 	Nodes       []string `json:"nodes,omitempty"` // none: the whole cluster
@@ -146,8 +147,8 @@ type MaintenanceScheduled struct {
 	Cancelled   bool     `json:"cancelled,omitempty"`
 }
 
-// OutageDeclared says that nodes were down for a window, or calls that off: somebody
-// knows of it when the agents were down too.
+// OutageDeclared says that nodes were down for a window, or cancels that. It covers outages in
+// which the agents were down too.
 type OutageDeclared struct {
 	Outage    string   `json:"outage"`
 	Nodes     []string `json:"nodes,omitempty"` // none: the whole cluster
@@ -156,9 +157,9 @@ type OutageDeclared struct {
 	Cancelled bool     `json:"cancelled,omitempty"`
 }
 
-// Events of qm.hardware, keyed by cluster: what broke and what was done.
+// Events of qm.hardware, keyed by cluster: what failed and what was done.
 
-// FaultKind classes what a GPU fault was seen as.
+// FaultKind classifies how a GPU fault was detected.
 type FaultKind string
 
 // The kinds of faults.
@@ -192,17 +193,17 @@ type GPUFaultObserved struct {
 type NodeCordoned struct {
 	Node   string `json:"node"`
 	Reason string `json:"reason,omitempty"`
-	Repair bool   `json:"repair"` // because it failed, not as a convenience
+	Repair bool   `json:"repair"` // because the node failed, not for convenience
 }
 
-// NodeDrained says that no workload is left on the node.
+// NodeDrained says that no workloads are left on the node.
 type NodeDrained struct {
 	Node   string `json:"node"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// NodeReturned puts a node back into service, or, with Faults, says only that what was
-// broken works again: the device GPU, or the node itself when GPU is zero.
+// NodeReturned puts a node back into service. With Faults it says only that what was faulty works
+// again: the device GPU, or the node itself when GPU is zero.
 type NodeReturned struct {
 	Node   string `json:"node"`
 	Reason string `json:"reason,omitempty"`
@@ -210,15 +211,15 @@ type NodeReturned struct {
 	Faults bool   `json:"faults,omitempty"` // faults end; cordons and drains stay
 }
 
-// CollectorSilent says that a node's measurements stopped: without an end when the
-// silence begins, whole when it is over.
+// CollectorSilent says that a node's measurements stopped. It has no end when the silence begins,
+// and the whole interval when it is over.
 type CollectorSilent struct {
 	Node   string   `json:"node"`
 	Silent Interval `json:"silent"`
 	Reason string   `json:"reason,omitempty"`
 }
 
-// SpoolDropped says that an agent had to drop samples and which.
+// SpoolDropped says that an agent had to drop samples, and which ones.
 type SpoolDropped struct {
 	Node        string   `json:"node"`
 	Stream      string   `json:"stream"`

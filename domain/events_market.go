@@ -29,9 +29,8 @@ const (
 	OfferOwned           OfferKind = "owned"
 )
 
-// OfferQuoted states a price. Price and guaranteed capacity are separate: a
-// price commitment may guarantee no capacity, and a capacity reservation may
-// bill whether it is used or not.
+// OfferQuoted states a price. Price and guaranteed capacity are separate: a price commitment may
+// guarantee no capacity, and a capacity reservation may be billed whether it is used or not.
 type OfferQuoted struct {
 	Market             Market      `json:"market"`
 	Offer              string      `json:"offer"` // id within the market
@@ -115,9 +114,9 @@ type FXRateSet struct {
 	Citation  string     `json:"citation,omitempty"`
 }
 
-// Events of qm.procurement, keyed by workspace: what to buy, and what was bought.
+// Events of qm.procurement, keyed by workspace: purchase proposals and purchases.
 
-// PlanComputed records a plan with everything needed to compute it again.
+// PlanComputed records a plan with everything needed to recompute it.
 type PlanComputed struct {
 	Plan       string   `json:"plan"`
 	Position   string   `json:"position"`
@@ -148,7 +147,7 @@ type Purchase struct {
 	Start  Instant `json:"start"`
 }
 
-// RecommendationMade proposes something; it changes nothing until approved.
+// RecommendationMade proposes something. It has no effect until approved.
 type RecommendationMade struct {
 	Recommendation string     `json:"recommendation"`
 	Kind           string     `json:"kind"` // purchase, renew, rightsize, move, drain, overflow_limit
@@ -160,39 +159,39 @@ type RecommendationMade struct {
 	Requester      string     `json:"requester"`
 }
 
-// RecommendationApproved lets a recommendation be carried out.
+// RecommendationApproved allows a recommendation to be carried out.
 type RecommendationApproved struct {
 	Recommendation string `json:"recommendation"`
 	Note           string `json:"note,omitempty"`
 }
 
-// RecommendationRejected ends a recommendation.
+// RecommendationRejected closes a recommendation.
 type RecommendationRejected struct {
 	Recommendation string `json:"recommendation"`
 	Note           string `json:"note,omitempty"`
 }
 
-// RecommendationActuated says that it was carried out.
+// RecommendationActuated says that a recommendation was carried out.
 type RecommendationActuated struct {
 	Recommendation string `json:"recommendation"`
 	Reference      string `json:"reference,omitempty"`
 }
 
-// OutcomeRecorded says what came of it.
+// OutcomeRecorded says how a recommendation turned out.
 type OutcomeRecorded struct {
 	Recommendation string `json:"recommendation"`
 	Outcome        string `json:"outcome"` // succeeded, failed, partial
 	Detail         string `json:"detail,omitempty"`
 }
 
-// Share is a part of a whole; the shares of a commitment add up to 1.
+// Share is a part of a whole. The shares of a commitment add up to 1.
 type Share struct {
 	Workspace string  `json:"workspace"`
 	Share     Decimal `json:"share"`
 }
 
-// CommitmentPurchased records a contract: an offer bought, with the owners
-// who are charged for what stays unused.
+// CommitmentPurchased records a contract: an offer that was bought, and the owners who pay for its
+// unused part.
 type CommitmentPurchased struct {
 	Commitment         string      `json:"commitment"` // CommitmentDiscountId or CapacityReservationId on the bill
 	Contract           string      `json:"contract,omitempty"`

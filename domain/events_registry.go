@@ -2,8 +2,7 @@ package domain
 
 import "slices"
 
-// Events of qm.workspaces, keyed by workspace: who there is, who may decide,
-// and the rules that they decided on.
+// Events of qm.workspaces, keyed by workspace: tenants, operators and the rules that they set.
 
 // WorkspaceRegistered declares a tenant or changes its description.
 type WorkspaceRegistered struct {
@@ -12,7 +11,7 @@ type WorkspaceRegistered struct {
 	Currency string `json:"currency,omitempty"` // ISO 4217, for reports to it
 }
 
-// Role is what an operator may decide.
+// Role says what an operator may decide.
 type Role string
 
 // The roles. An admin registers operators; the others decide in their field.
@@ -29,12 +28,12 @@ type OperatorRegistered struct {
 	Operator  string `json:"operator"`
 	PublicKey []byte `json:"public_key"` // Ed25519, 32 bytes
 	Role      Role   `json:"role"`
-	// AuthorityLimits are the largest commitment in each currency, each of another one. In
-	// others no money may be committed.
+	// AuthorityLimits are the largest commitment in each currency, one entry per currency. An
+	// operator may commit no money in other currencies.
 	AuthorityLimits []Money `json:"authority_limits,omitempty"`
 }
 
-// OperatorRevoked ends what a key may decide, from the event's time.
+// OperatorRevoked ends a key's right to decide, from the event's time.
 type OperatorRevoked struct {
 	Operator  string `json:"operator"`
 	PublicKey []byte `json:"public_key"`
@@ -58,15 +57,14 @@ const (
 	PolicyCostOfCapital      PolicyKind = "cost_of_capital"     // Share: annual rate
 )
 
-// Selector picks workloads; empty fields match all. Cluster is the one in which a
-// deployment is declared.
+// Selector picks workloads. Empty fields match all. Cluster is the cluster in which a deployment is
+// declared.
 //
-// Regions and Countries say where. For [PolicyApart] that is where replicas are: the
-// policy binds the machines in a region and a country that both its Selector and the
-// other selector list, and no machine elsewhere. For other kinds, which bind a
-// deployment wherever it goes, it is the region of the cluster in which the deployment
-// is declared, and for [PolicySpotShare] that of the demand. A region that is not
-// known is in no list.
+// Regions and Countries restrict the place. For [PolicyApart] that is the place of replicas: the
+// policy binds machines in a region and a country that both its Selector and the other selector
+// list, and no machine elsewhere. Policies of other kinds bind a deployment wherever it runs. For
+// them it is the region of the cluster in which the deployment is declared, or for
+// [PolicySpotShare] the region of the demand. An unknown region is in no list.
 type Selector struct {
 	Workspace   string        `json:"workspace,omitempty"`
 	Class       WorkloadClass `json:"class,omitempty"`
@@ -84,8 +82,7 @@ func (s *Selector) IsZero() bool {
 		s.Environment == "" && len(s.Regions) == 0 && len(s.Countries) == 0
 }
 
-// In reports whether a region, whose country may be "" for unknown, is where the
-// selector picks.
+// In reports whether the selector covers a region. The country may be "" for unknown.
 func (s *Selector) In(region, country string) bool {
 	return (len(s.Regions) == 0 || slices.Contains(s.Regions, region)) &&
 		(len(s.Countries) == 0 || slices.Contains(s.Countries, country))
@@ -107,8 +104,8 @@ type PolicySet struct {
 	Share          NullDecimal `json:"share,omitzero"`
 }
 
-// QuotaSet states what a workspace may hold. It is recorded and not yet enforced:
-// no plan keeps to it, whether Hard is set or not, and nobody is notified.
+// QuotaSet states what a workspace may hold. It is recorded and not yet enforced: plans ignore it,
+// whether Hard is set or not, and nobody is notified.
 type QuotaSet struct {
 	Quota         string  `json:"quota"`
 	Resource      string  `json:"resource"` // Kubernetes resource name, for example nvidia.com/gpu
@@ -128,8 +125,8 @@ const (
 	BudgetAccrual BudgetBasis = "accrual"
 )
 
-// BudgetSet grants a workspace an amount for a period. It is recorded and not yet
-// enforced: no plan keeps to it, whether Hard is set or not, and nobody is notified.
+// BudgetSet grants a workspace an amount for a period. It is recorded and not yet enforced: plans
+// ignore it, whether Hard is set or not, and nobody is notified.
 type BudgetSet struct {
 	Budget string      `json:"budget"`
 	Period Interval    `json:"period"`
@@ -138,7 +135,7 @@ type BudgetSet struct {
 	Hard   bool        `json:"hard"` // meant to bind plans, where a soft one only warns; not yet enforced
 }
 
-// RoundTrip is the time a packet takes to another region and back.
+// RoundTrip is the network round-trip time to another region.
 type RoundTrip struct {
 	To       string `json:"to"`
 	Micros   uint64 `json:"micros"`
@@ -170,25 +167,27 @@ type MethodChanged struct {
 	Reason        string  `json:"reason,omitempty"`
 }
 
-// LineBuys says what a line of a bill buys of the machine that it is for.
+// LineBuys says what a billing line buys of the machine that it is for.
 type LineBuys string
 
 // What a line can buy.
 const (
 	BuysGPUTime     LineBuys = "gpu_time"
 	BuysMachineTime LineBuys = "machine_time"
-	BuysNothing     LineBuys = "nothing" // a licence, cores, a discount: it follows those who held the machine
+	BuysNothing     LineBuys = "nothing" // a licence, cores, a discount: charged to those who held the machine
 )
 
-// MappingRuleSet is one of two kinds of rules. With ToWorkspace it says which
-// workspace pays for the pods of a cluster and a namespace, and which deployment
-// they belong to. It goes by what a cluster's operators decide: labels of a pod
-// are its owner's to write. With Buys it says what lines
-// of bills buy: those whose Columns have the values given. The columns are those of
-// FOCUS that hold text (see [BillingLine.Column]) and x_ columns, spelt as FOCUS and
-// as the supplier spell them. A value that begins or ends with * stands for any text there,
-// and "" for null. Of several rules for a line the one of the lowest Priority
-// counts, then by Rule.
+// MappingRuleSet is one of two kinds of rules.
+//
+// With ToWorkspace it says which workspace pays for the pods of a cluster and a namespace, and
+// which deployment they belong to. It ignores pod labels, because the pod's owner writes those;
+// clusters and namespaces are controlled by the cluster's operators.
+//
+// With Buys it says what billing lines buy: those whose Columns have the given values. Columns are
+// the text columns of FOCUS (see [BillingLine.Column]) and x_ columns, spelt as FOCUS and the
+// supplier spell them. A value may begin or end with *, which stands for any text there; "" stands
+// for null. If several rules match a line, the one with the lowest Priority counts, then the first
+// by Rule.
 type MappingRuleSet struct {
 	Rule          string            `json:"rule"`
 	Priority      uint32            `json:"priority"` // lower is tried first

@@ -1,20 +1,20 @@
 package domain
 
-// Events of qm.telemetry, keyed by cluster: what the hardware did and for whom.
+// Events of qm.telemetry, keyed by cluster: what the hardware did, and for which workload.
 
-// NodeSampled reports a node over one interval. It stands alone: nothing in it
-// refers to an earlier event. Device i of the node is entry i of every array;
-// an array is empty when the metric was not read, and holds value+1 with 0 for
-// blank otherwise, so that a blank never becomes a number.
+// NodeSampled reports a node over one interval. It is self-contained: nothing in it refers to an
+// earlier event. Device i of the node is entry i of every array. An array is empty when the metric
+// was not read. Otherwise it holds value+1, with 0 for blank, so that a blank is never read as a
+// number.
 //
-// The struct is laid out as it travels, one packed array per metric, because
-// half a million of these are folded in about a second.
+// The struct has the layout of its encoding, one packed array per metric, because half a million of
+// these are folded in about a second.
 type NodeSampled struct {
 	Node     string
 	Interval Interval
 
-	// Strings is the table that the string references of this event point
-	// into. A reference is index+1; 0 is none.
+	// Strings is the table that the string references of this event point into. A reference is
+	// index+1; 0 means none.
 	Strings []string
 
 	// Entries: one per whole GPU, MIG instance or time-slice replica.
@@ -22,22 +22,22 @@ type NodeSampled struct {
 	Parent  []uint32 // index+1 of the entry's physical GPU in Parents; empty or 0: the entry is a whole GPU
 	Parents []byte   // 16 bytes per physical GPU that is cut up
 	Profile []uint32 // string reference: MIG profile such as 1g.10gb; 0 none
-	Model   []uint32 // string reference: model of the physical GPU as its driver names it; 0 not told
+	Model   []uint32 // string reference: model of the physical GPU as its driver names it; 0 unknown
 	Replica []uint32 // time-slice replica number from 1; 0 none
-	Holder  []uint32 // index+1 into the Holder arrays; 0: nobody held it, or HoldersUnknown
+	Holder  []uint32 // index+1 into the Holder arrays; 0: no holder, or HoldersUnknown
 
-	// HoldersUnknown says that an entry without a holder may have one that nobody
-	// told: who holds what was not asked, or could not be found out.
+	// HoldersUnknown says that an entry without a holder may have had one: the agent did not ask
+	// for holders, or could not find them out.
 	HoldersUnknown bool
 
-	// Holders: who held something during this interval.
+	// Holders: who held GPUs during this interval.
 	HolderWorkspace  []uint32 // string reference
 	HolderDeployment []uint32 // string reference
 	HolderUnit       []uint32 // string reference: pod or job
 
-	// ActivityField is the best DCGM field that any device's activity was read from: 1002
-	// (DCGM_FI_PROF_SM_ACTIVE), 1001 (GR_ENGINE_ACTIVE) or 203 (GPU_UTIL). A node's agent
-	// reads that of a device without it from the next best that the device has.
+	// ActivityField is the best DCGM field that the activity of any device was read from: 1002
+	// (DCGM_FI_PROF_SM_ACTIVE), 1001 (GR_ENGINE_ACTIVE) or 203 (GPU_UTIL). For a device without
+	// that field the agent reads the next best field that it has.
 	ActivityField uint32
 	ActivityMean  []uint32 // per mille of the interval
 	ActivityMin   []uint32 // per mille
@@ -61,8 +61,8 @@ type NodeSampled struct {
 // Entries returns the number of devices, instances and replicas reported.
 func (s *NodeSampled) Entries() int { return len(s.IDs) / 16 }
 
-// Histogram counts values by upper bound. Counts has one entry more than
-// Bounds: the last counts what is above every bound.
+// Histogram counts values by upper bound. Counts has one more entry than Bounds: the last counts
+// the values above every bound.
 type Histogram struct {
 	Bounds []uint64 `json:"bounds"` // microseconds, ascending
 	Counts []uint64 `json:"counts"`
@@ -91,7 +91,7 @@ type ServingSampled struct {
 // SeriesMetric says what a series of [MetricsObserved] counts or measures.
 type SeriesMetric uint32
 
-// The metrics. Their numbers stand in the log for ever.
+// The metrics. Their numbers are stored in the log and never change.
 const (
 	MetricTTFT             SeriesMetric = iota + 1 // bucket of times to the first token, cumulative
 	MetricTTFTSum                                  // counter, microseconds
@@ -99,18 +99,18 @@ const (
 	MetricQueueWait                                // bucket of times in the queue, cumulative
 	MetricQueueWaitSum                             // counter, microseconds
 	MetricQueueWaitCount                           // counter
-	MetricPrefillSum                               // counter, microseconds of prefill; of engines without TTFT
+	MetricPrefillSum                               // counter, microseconds of prefill; from engines without TTFT
 	MetricPrefillCount                             // counter
-	MetricWaiting                                  // gauge, thousandths of requests that wait
-	MetricRunning                                  // gauge, thousandths of requests worked on at once
+	MetricWaiting                                  // gauge, thousandths of waiting requests
+	MetricRunning                                  // gauge, thousandths of running requests
 	MetricKVCache                                  // gauge, per mille
 	MetricInputLength                              // counter, tokens read
 	MetricGeneratedLength                          // counter, tokens written
 	MetricRequestsOK                               // counter
 	MetricRequestsFailed                           // counter
-	MetricRequestsAborted                          // counter: given up by who asked
-	MetricRequestsReceived                         // counter: of engines that do not count successes
-	MetricGPURequests                              // gauge, thousandths of GPUs that a pod asked for
+	MetricRequestsAborted                          // counter: cancelled by the client
+	MetricRequestsReceived                         // counter; from engines that do not count successes
+	MetricGPURequests                              // gauge, thousandths of GPUs that a pod requested
 	metricEnd
 )
 
@@ -120,8 +120,8 @@ type SeriesKind int
 // The kinds.
 const (
 	UnknownKind SeriesKind = iota
-	CounterKind            // grows, and begins anew at 0 when its program does
-	BucketKind             // a counter of what was at most the series' bound
+	CounterKind            // grows; restarts at 0 when its program restarts
+	BucketKind             // a counter of values up to the series' bound
 	GaugeKind
 )
 
@@ -144,17 +144,16 @@ func (m SeriesMetric) Kind() SeriesKind {
 // Infinite is the bound of the last bucket of a histogram.
 const Infinite uint64 = 1<<64 - 1
 
-// MetricsObserved holds samples of servers' metrics as a monitoring system
-// scraped them. Counters are as they stood, not differences: whoever adds them
-// up keeps the last value of each series, so that a sample that is delivered
-// again, or a scrape that comes in parts, changes nothing.
+// MetricsObserved holds samples of servers' metrics as a monitoring system scraped them. Counters
+// are absolute values, not differences. Consumers keep the last value of each series, so that a
+// redelivered sample, or a scrape in several parts, changes nothing.
 //
-// It is laid out as it travels, one packed array per column: a string reference
-// is index+1 into Strings, 0 for none.
+// It has the layout of its encoding, one packed array per column. A string reference is index+1
+// into Strings, 0 for none.
 type MetricsObserved struct {
 	Base Instant `json:"base"` // whole milliseconds; no sample is earlier
-	// StepMs is how often the series are scraped, as the monitoring system says.
-	// A gauge stands for the time since the sample before, at most two steps.
+	// StepMs is the scrape interval that the monitoring system states. A gauge holds for the time
+	// since the sample before, at most two steps.
 	StepMs  uint32   `json:"step_ms"`
 	Strings []string `json:"strings"`
 
@@ -170,7 +169,7 @@ type MetricsObserved struct {
 	Server  []uint32 `json:"server"` // index of the server
 	Metric  []uint32 `json:"metric"` // a [SeriesMetric]
 	Bound   []uint64 `json:"bound"`  // of a bucket, microseconds or [Infinite]; else 0
-	Series  []uint64 `json:"series"` // tells series of one server, metric and bound apart
+	Series  []uint64 `json:"series"` // distinguishes series of one server, metric and bound
 	Samples []uint32 `json:"samples"`
 
 	// Samples, those of the first series first.
@@ -178,7 +177,7 @@ type MetricsObserved struct {
 	Value  []uint64 `json:"value"`
 }
 
-// JobQueued says that a job asked for GPUs.
+// JobQueued says that a job requested GPUs.
 type JobQueued struct {
 	Job        string        `json:"job"`
 	Deployment string        `json:"deployment,omitempty"`
@@ -187,7 +186,7 @@ type JobQueued struct {
 	Priority   int32         `json:"priority,omitempty"`
 }
 
-// JobStarted says that a job got what it asked for.
+// JobStarted says that a job got what it requested.
 type JobStarted struct {
 	Job   string   `json:"job"`
 	Nodes []string `json:"nodes,omitempty"`
@@ -203,7 +202,7 @@ const (
 	JobFailed      JobOutcome = "failed"
 	JobCancelled   JobOutcome = "cancelled"
 	JobPreempted   JobOutcome = "preempted"
-	JobInterrupted JobOutcome = "interrupted" // by the hardware beneath it
+	JobInterrupted JobOutcome = "interrupted" // by the hardware it ran on
 )
 
 // JobFinished says how a job ended.
@@ -214,8 +213,7 @@ type JobFinished struct {
 	Detail           string     `json:"detail,omitempty"`
 }
 
-// DemandObserved states how much was wanted in a pool over an interval, as
-// means over it in thousandths of a unit.
+// DemandObserved states the demand for a pool over an interval, as means in thousandths of a unit.
 type DemandObserved struct {
 	Pool         string   `json:"pool"`
 	Region       string   `json:"region,omitempty"`
@@ -224,10 +222,10 @@ type DemandObserved struct {
 	Interval     Interval `json:"interval"`
 	RunningMilli uint64   `json:"running_milli"`
 	PendingMilli uint64   `json:"pending_milli"`
-	OwnedMilli   uint64   `json:"owned_milli,omitempty"` // capacity set aside for the pool
+	OwnedMilli   uint64   `json:"owned_milli,omitempty"` // capacity reserved for the pool
 }
 
-// EnergyMetered reports a power meter over an interval.
+// EnergyMetered reports the reading of a power meter over an interval.
 type EnergyMetered struct {
 	Meter     string   `json:"meter"`
 	Nodes     []string `json:"nodes,omitempty"`
@@ -235,8 +233,8 @@ type EnergyMetered struct {
 	WattHours Decimal  `json:"watt_hours"`
 }
 
-// UsageCorrected decides who held a device for an interval, whatever was measured. A later
-// one of the same name takes its place, or calls it off.
+// UsageCorrected decides who held a device for an interval, overriding measurements. A later one
+// with the same name replaces it or cancels it.
 type UsageCorrected struct {
 	Correction string   `json:"correction"`
 	Node       string   `json:"node"`
@@ -258,8 +256,8 @@ func (s *NodeSampled) Text(refs []uint32, i int) string {
 	return s.Strings[refs[i]-1]
 }
 
-// Text returns the string that entry i of refs refers to, "" for none, also of an
-// event that was not validated.
+// Text returns the string that entry i of refs refers to, "" for none. It is safe for an event that
+// was not validated.
 func (m *MetricsObserved) Text(refs []uint32, i int) string {
 	if i >= len(refs) || refs[i] == 0 || uint64(refs[i]) > uint64(len(m.Strings)) {
 		return ""

@@ -65,9 +65,8 @@ func ParseGPUID(s string) (GPUID, error) {
 	return id, nil
 }
 
-// DeriveGPUID makes an id for a device whose source names only its node and
-// index: an RFC 9562 version 8 UUID of a SHA-256. Such ids are marked as
-// derived wherever they are declared.
+// DeriveGPUID makes an id for a device whose source names only its node and index: an RFC 9562
+// version 8 UUID of a SHA-256. Declarations mark such ids as derived.
 func DeriveGPUID(cluster, node string, index int) GPUID {
 	h := sha256.Sum256(fmt.Appendf(nil, "quartermaster gpu %q %q %d", cluster, node, index))
 	var id GPUID

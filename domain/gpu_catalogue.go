@@ -2,8 +2,8 @@ package domain
 
 import "strings"
 
-// GPUModel is what the maker states about one type of GPU. A zero field is not
-// known, or differs between the products that share the entry.
+// GPUModel holds what the maker states about one type of GPU. A zero field is unknown, or differs
+// between the products that share the entry.
 type GPUModel struct {
 	Name       string     // the one spelling used in events, for example "A100 80GB"
 	MemoryMiB  uint64     // nominal, per GPU
@@ -20,7 +20,7 @@ type GPUModel struct {
 type MIGLayout struct {
 	ComputeSlices uint32
 	MemorySlices  uint32
-	Profiles      []MIGProfile // empty: the maker's table was not at hand
+	Profiles      []MIGProfile // empty: the maker's table was not available
 }
 
 // MIGProfile is one size of MIG instance.
@@ -46,20 +46,18 @@ func (l *MIGLayout) Profile(name string) (MIGProfile, bool) {
 	return MIGProfile{}, false
 }
 
-// LookupGPU finds a GPU model by the name that a driver, a cloud, a price list
-// or a trace uses for it: "NVIDIA A100-SXM4-80GB", "A100 (80 GB)", "Tesla T4",
-// "V100M32". It reports false for names it does not know and for names that
-// would fit products that differ, apart from the families "A100", "H100" and
-// "V100", whose entries leave out what differs. Every H200 has 141 GB. The
-// anonymous models G2 and G3 of the openb trace are unknown for ever.
+// LookupGPU finds a GPU model by the name that a driver, a cloud, a price list or a trace uses for
+// it: "NVIDIA A100-SXM4-80GB", "A100 (80 GB)", "Tesla T4", "V100M32". It reports false for unknown
+// names and for names that fit several different products. The families "A100", "H100" and "V100"
+// are exceptions: their entries leave out what differs. Every H200 has 141 GB. The anonymous models
+// G2 and G3 of the openb trace stay unknown.
 //
-// Sources: NVIDIA's data sheets and product briefs (memory, bandwidth, ECC);
-// NVIDIA Multi-Instance GPU User Guide, "Supported GPUs" and "Supported MIG
-// Profiles" (r580), and the configurations of NVIDIA's mig-parted for H100
-// 94 GB and 96 GB and GB200; AMD's data sheets of the Instinct series. The
-// guide prints one eighth of memory for A100's 1g.10gb; four instances and
-// twice the memory of 1g.5gb make it two eighths, as it prints for H100.
-// B300's memory is what the driver shows, 288·10⁹ bytes.
+// Sources: NVIDIA's data sheets and product briefs (memory, bandwidth, ECC); NVIDIA Multi-Instance
+// GPU User Guide, "Supported GPUs" and "Supported MIG Profiles" (r580); the configurations of
+// NVIDIA's mig-parted for H100 94 GB and 96 GB and GB200; AMD's data sheets of the Instinct series.
+// The guide prints one eighth of memory for the A100's 1g.10gb. Four instances with twice the
+// memory of 1g.5gb make it two eighths, as the guide prints for the H100. B300's memory is what the
+// driver shows, 288·10⁹ bytes.
 func LookupGPU(name string) (GPUModel, bool) {
 	i, ok := gpuIndex[gpuKey(name)]
 	if !ok {
@@ -68,12 +66,12 @@ func LookupGPU(name string) (GPUModel, bool) {
 	return gpuModels[i], true
 }
 
-// GPUModels returns the catalogue in its fixed order. The layouts are shared:
-// they must not be written to.
+// GPUModels returns the catalogue in its fixed order. Callers MUST NOT write to the layouts, which
+// are shared.
 func GPUModels() []GPUModel { return append([]GPUModel(nil), gpuModels...) }
 
-// gpuKey drops what spellings of one model differ in: case, punctuation,
-// spaces, the maker's and the brand's name.
+// gpuKey drops the differences between spellings of one model: case, punctuation, spaces, the
+// maker's and the brand's name.
 func gpuKey(name string) string {
 	b := make([]byte, 0, len(name))
 	for i := range len(name) {
@@ -94,8 +92,8 @@ func gpuKey(name string) string {
 	return k
 }
 
-// Seven compute and eight memory slices: A100, H100, H200, B200 and kin. The
-// four sizes name the memory of one, two, four and eight slices.
+// sevenSlices is the layout with seven compute and eight memory slices: A100, H100, H200, B200 and
+// similar. The four sizes name the memory of one, two, four and eight slices.
 func sevenSlices(one, two, four, eight string) *MIGLayout {
 	return &MIGLayout{ComputeSlices: 7, MemorySlices: 8, Profiles: []MIGProfile{
 		{"1g." + one, 1, 1, 7},
@@ -200,51 +198,57 @@ var gpuModels = []GPUModel{
 	{Name: "MI325X", MemoryMiB: 256 * gib, MemoryGBps: 6000, ECC: true},
 }
 
-// gpuAliases gives further spellings by canonical name; the name itself and
-// what gpuKey drops need no entry.
+// gpuAliases lists further spellings by canonical name. The canonical name itself and spellings
+// that differ only in what gpuKey drops need no entry.
 var gpuAliases = map[string][]string{
-	"K80":                    {"K80 12GB"},
-	"M60":                    {"M60 8GB"},
-	"P4":                     {"P4 8GB"},
-	"P40":                    {"P40 24GB"},
-	"P100":                   {"P100 16GB", "P100-PCIE-16GB", "P100-SXM2-16GB"},
-	"V100 16GB":              {"V100M16", "V100-SXM2-16GB", "V100-PCIE-16GB", "V100 16GB HBM2"},
-	"V100 32GB":              {"V100M32", "V100-SXM2-32GB", "V100-SXM3-32GB", "V100-PCIE-32GB", "V100 32GB HBM2"},
-	"V100S 32GB":             {"V100S-PCIE-32GB"},
-	"T4":                     {"T4 16GB"},
-	"T4G":                    {"T4G 16GB"},
-	"A2":                     {"A2 16GB"},
-	"A10":                    {"A10 24GB"},
-	"A10G":                   {"A10G 24GB"},
-	"A30":                    {"A30 24GB"},
-	"A40":                    {"A40 48GB"},
-	"A100 40GB":              {"A100-SXM4-40GB", "A100-PCIE-40GB", "A100-SXM-40GB", "A100 40GB PCIe", "A100 SXM 40GB", "A100 40GB HBM2"},
-	"A100 80GB":              {"A100-SXM4-80GB", "A100-PCIE-80GB", "A100-SXM-80GB", "A100 80GB PCIe", "A100 SXM 80GB", "A100 80GB HBM2e"},
-	"L4":                     {"L4 24GB"},
-	"L40":                    {"L40 48GB"},
-	"L40S":                   {"L40S 48GB"},
-	"H100 SXM 80GB":          {"H100 80GB HBM3", "H100 SXM", "H100 SXM5", "H100 SXM5 80GB", "H100 HGX 80GB", "H100-SXM-80GB"},
-	"H100 PCIe 80GB":         {"H100 PCIe", "H100 80GB PCIe", "H100 80GB HBM2e"},
-	"H100 SXM 94GB":          {"H100-SXM5 94GB"},
-	"H100 NVL 94GB":          {"H100 NVL", "H100 94GB NVL"},
-	"GH200 96GB":             {"GH200 96GB HBM3"},
-	"H200 141GB":             {"H200", "H200 SXM", "H200 SXM5", "H200 NVL", "H200 141GB HBM3e"},
-	"B200":                   {"B200 180GB", "B200 SXM", "B200 SXM6"},
-	"B300":                   {"B300 SXM6", "B300 SXM6 AC"},
-	"GB200":                  {"GB200 186GB"},
-	"Quadro RTX 4000":        {"RTX4000 8GB"},
-	"Quadro RTX 5000":        {"RTX5000 16GB"},
-	"Quadro RTX 6000":        {"Quadro RTX 6000 24GB"},
-	"RTX A4000":              {"A4000", "A4000 16GB", "RTX A4000 16GB"},
-	"RTX A5000":              {"A5000", "A5000 24GB", "RTX A5000 24GB"},
-	"RTX A6000":              {"A6000", "A6000 48GB", "RTX A6000 48GB"},
-	"RTX 6000 Ada":           {"RTX 6000 Ada Generation", "RTX 6000 Ada 48GB", "6000 Ada"},
-	"RTX PRO 6000 Blackwell": {"RTX PRO 6000 Blackwell Server Edition", "RTX PRO 6000 Blackwell Workstation Edition", "RTX PRO 6000"},
-	"RTX 3090":               {"RTX 3090 24GB"},
-	"RTX 4090":               {"RTX 4090 24GB"},
-	"RTX 5090":               {"RTX 5090 32GB"},
-	"MI300X":                 {"MI300X OAM", "MI300X 192GB"},
-	"MI325X":                 {"MI325X OAM", "MI325X 256GB"},
+	"K80":        {"K80 12GB"},
+	"M60":        {"M60 8GB"},
+	"P4":         {"P4 8GB"},
+	"P40":        {"P40 24GB"},
+	"P100":       {"P100 16GB", "P100-PCIE-16GB", "P100-SXM2-16GB"},
+	"V100 16GB":  {"V100M16", "V100-SXM2-16GB", "V100-PCIE-16GB", "V100 16GB HBM2"},
+	"V100 32GB":  {"V100M32", "V100-SXM2-32GB", "V100-SXM3-32GB", "V100-PCIE-32GB", "V100 32GB HBM2"},
+	"V100S 32GB": {"V100S-PCIE-32GB"},
+	"T4":         {"T4 16GB"},
+	"T4G":        {"T4G 16GB"},
+	"A2":         {"A2 16GB"},
+	"A10":        {"A10 24GB"},
+	"A10G":       {"A10G 24GB"},
+	"A30":        {"A30 24GB"},
+	"A40":        {"A40 48GB"},
+	"A100 40GB": {
+		"A100-SXM4-40GB", "A100-PCIE-40GB", "A100-SXM-40GB", "A100 40GB PCIe", "A100 SXM 40GB", "A100 40GB HBM2",
+	},
+	"A100 80GB": {
+		"A100-SXM4-80GB", "A100-PCIE-80GB", "A100-SXM-80GB", "A100 80GB PCIe", "A100 SXM 80GB", "A100 80GB HBM2e",
+	},
+	"L4":              {"L4 24GB"},
+	"L40":             {"L40 48GB"},
+	"L40S":            {"L40S 48GB"},
+	"H100 SXM 80GB":   {"H100 80GB HBM3", "H100 SXM", "H100 SXM5", "H100 SXM5 80GB", "H100 HGX 80GB", "H100-SXM-80GB"},
+	"H100 PCIe 80GB":  {"H100 PCIe", "H100 80GB PCIe", "H100 80GB HBM2e"},
+	"H100 SXM 94GB":   {"H100-SXM5 94GB"},
+	"H100 NVL 94GB":   {"H100 NVL", "H100 94GB NVL"},
+	"GH200 96GB":      {"GH200 96GB HBM3"},
+	"H200 141GB":      {"H200", "H200 SXM", "H200 SXM5", "H200 NVL", "H200 141GB HBM3e"},
+	"B200":            {"B200 180GB", "B200 SXM", "B200 SXM6"},
+	"B300":            {"B300 SXM6", "B300 SXM6 AC"},
+	"GB200":           {"GB200 186GB"},
+	"Quadro RTX 4000": {"RTX4000 8GB"},
+	"Quadro RTX 5000": {"RTX5000 16GB"},
+	"Quadro RTX 6000": {"Quadro RTX 6000 24GB"},
+	"RTX A4000":       {"A4000", "A4000 16GB", "RTX A4000 16GB"},
+	"RTX A5000":       {"A5000", "A5000 24GB", "RTX A5000 24GB"},
+	"RTX A6000":       {"A6000", "A6000 48GB", "RTX A6000 48GB"},
+	"RTX 6000 Ada":    {"RTX 6000 Ada Generation", "RTX 6000 Ada 48GB", "6000 Ada"},
+	"RTX PRO 6000 Blackwell": {
+		"RTX PRO 6000 Blackwell Server Edition", "RTX PRO 6000 Blackwell Workstation Edition", "RTX PRO 6000",
+	},
+	"RTX 3090": {"RTX 3090 24GB"},
+	"RTX 4090": {"RTX 4090 24GB"},
+	"RTX 5090": {"RTX 5090 32GB"},
+	"MI300X":   {"MI300X OAM", "MI300X 192GB"},
+	"MI325X":   {"MI325X OAM", "MI325X 256GB"},
 }
 
 var gpuIndex = func() map[string]int {

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Instant is a moment in UTC: nanoseconds since the Unix epoch. It prints and
-// parses as RFC 3339. The zero Instant stands for "not given"; no event of
-// this project is older than 1970.
+// Instant is a moment in UTC: nanoseconds since the Unix epoch. It prints and parses as RFC 3339.
+// The zero Instant stands for "not given"; no event is older than 1970.
 type Instant int64
 
 // Hour and Day are lengths in the unit of [Instant].
@@ -66,15 +65,15 @@ func (t *Instant) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// The years that an Instant may name: outside them nanoseconds overflow or the
-// value is a mistake.
+// The years that an Instant may lie in. Outside them nanoseconds overflow or the value is a
+// mistake.
 const (
 	minYear = 1970
 	maxYear = 2261
 )
 
-// ParseInstant reads an RFC 3339 time. A time without a zone is refused: it
-// could mean any of twenty-odd hours, and money depends on which.
+// ParseInstant reads an RFC 3339 time. It refuses a time without a zone, which could mean any of
+// more than twenty hours, and amounts of money depend on which.
 func ParseInstant(s string) (Instant, error) {
 	v, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
@@ -95,7 +94,7 @@ type Interval struct {
 	To   Instant `json:"to"`
 }
 
-// Empty reports whether the interval holds no moment.
+// Empty reports whether the interval contains no instant.
 func (i Interval) Empty() bool { return i.To <= i.From }
 
 // Intersect returns the common part, which may be empty.

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// Topic is one of the nine Kafka topics that hold every event. Order holds
-// within a topic for one key, and is promised nowhere else.
+// Topic is one of the nine Kafka topics that hold all events. Order is guaranteed only within a
+// topic for one key.
 type Topic string
 
-// The topics. A topic's events share what their key names; see [TopicSpecs].
+// The topics. A topic's events are keyed alike; see [TopicSpecs].
 const (
 	TopicWorkspaces  Topic = "qm.workspaces"  // key: workspace
 	TopicFleet       Topic = "qm.fleet"       // key: cluster
@@ -27,13 +27,13 @@ const (
 	TopicBooks       Topic = "qm.books"       // key: ledger entity
 )
 
-// MaxDelivered is the most events of a stream that a node delivers at a time, so that what
-// it sends again is compared with what came first: folds remember as many and more.
+// MaxDelivered is the maximum number of events of a stream that a node delivers at a time. Folds
+// remember at least that many, so that a redelivered event is compared with the first delivery.
 const MaxDelivered = 64
 
-// TopicSpec is a topic as it must be created. Partition counts are fixed for
-// the life of a topic, because the partition of a key is part of the history:
-// growing means a new topic and a cut event.
+// TopicSpec is a topic as it must be created. Partition counts are fixed for the life of a topic,
+// because the partition of a key is part of the history: growing needs a new topic and a cut-over
+// event.
 type TopicSpec struct {
 	Topic      Topic
 	Partitions int
@@ -101,9 +101,9 @@ type Header struct {
 	Value []byte
 }
 
-// Record is one entry of the log as Kafka holds it, before it is decoded.
-// A reader may reuse the memory behind Key, Value and Headers once the call
-// that handed the record out returns; whoever keeps it must copy.
+// Record is one entry of the log as Kafka holds it, before it is decoded. A reader may reuse the
+// memory behind Key, Value and Headers after the call that returned the record. Callers that keep
+// it MUST copy it.
 type Record struct {
 	Topic     Topic
 	Partition int
@@ -112,14 +112,14 @@ type Record struct {
 	Key       []byte
 	Value     []byte
 	Headers   []Header
-	Epoch     int32 // of the leader that appended it; below 0: not known; ignored on append
-	// Span is set when this is no record but a run of offsets without any.
+	Epoch     int32 // of the leader that appended it; negative: unknown; ignored on append
+	// Span is set when this is not a record but a run of offsets without records.
 	Span *Span
 }
 
-// AppendContent appends what is written in a record to b: key, number of headers,
-// headers and value, each preceded by its length. What a record has from its place, as
-// the time at which it was appended, is not in it, so a repeat has the same.
+// AppendContent appends the content of a record to b: key, number of headers, headers and value,
+// each preceded by its length. It excludes attributes of the record's place, such as the time at
+// which it was appended, so that a repeat has the same content.
 func (r *Record) AppendContent(b []byte) []byte {
 	part := func(p []byte) {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(p)))
@@ -145,17 +145,17 @@ func (r *Record) Hash() [32]byte {
 	return sha256.Sum256(r.AppendContent(nil))
 }
 
-// Anchor is the last record before a position of a partition. Whoever computes from
-// the log keeps it beside the position, and knows by it whether the log is still the
-// one that was read: a broker that lost the end of a partition fills its offsets with
-// other records. Its zero value is no record.
+// Anchor identifies the last record before a position of a partition. A computation from the log
+// keeps it beside the position, to check that the log is still the one that was read: a broker that
+// lost the end of a partition fills its offsets with other records. The zero value means that there
+// is no record.
 type Anchor struct {
 	Offset int64
-	Epoch  int32 // of the leader that appended it; below 0: not known
+	Epoch  int32 // of the leader that appended it; negative: unknown
 	Hash   [32]byte
 }
 
-// Anchor returns what a record is known again by.
+// Anchor returns the anchor that identifies the record.
 func (r *Record) Anchor() Anchor { return Anchor{r.Next() - 1, r.Epoch, r.Hash()} }
 
 // IsZero reports whether there is no record.
@@ -168,16 +168,15 @@ func (a Anchor) String() string {
 	return fmt.Sprintf("offset %d, epoch %d, sha256 %x", a.Offset, a.Epoch, a.Hash)
 }
 
-// Span is a run of offsets, from that of its [Record] on, that hold no record to be
-// had. Its Record has neither key nor value; its time is the latest of the batch.
+// Span is a run of offsets, starting at the offset of its [Record], without usable records. Its
+// Record has neither key nor value; its time is the latest of the batch.
 type Span struct {
 	Last int64 // the last offset
-	// Fault says why the records that were written there cannot be used, one for
-	// each offset. Empty: there were none, but a marker of Kafka's own, such as the
-	// end of a transaction.
+	// Fault says why the records that were written there cannot be used, one for each offset. It is
+	// empty when there were none, but a control record of Kafka, such as the end of a transaction.
 	Fault string
-	// SHA256 is of the batch in the log, without what brokers change: of the bytes
-	// that its checksum covers.
+	// SHA256 is the hash of the batch in the log, without what brokers change: of the bytes that
+	// its checksum covers.
 	SHA256 [32]byte
 }
 
@@ -189,7 +188,7 @@ func (r *Record) Next() int64 {
 	return r.Offset + 1
 }
 
-// IsMarker reports whether this is a marker of Kafka's own, which says nothing.
+// IsMarker reports whether this is a control record of Kafka, which carries no data.
 func (r *Record) IsMarker() bool { return r.Span != nil && r.Span.Fault == "" }
 
 // Header returns the value of the first header named key, nil when there is none.
@@ -202,9 +201,10 @@ func (r *Record) Header(key string) []byte {
 	return nil
 }
 
-// PartitionOf returns the partition of a key among n: the 32-bit murmur2 hash
-// with Kafka's seed, sign bit cleared, modulo n, so that every Kafka client
-// that uses the Java default partitioner agrees.
+// PartitionOf returns the partition of a key among n: the 32-bit murmur2 hash with Kafka's seed,
+// sign bit cleared, modulo n. It agrees with every Kafka client that uses the Java default
+// partitioner.
+//
 // Source: org.apache.kafka.common.utils.Utils.murmur2 and toPositive.
 func PartitionOf(key []byte, n int) int {
 	return int(murmur2(key)&0x7fffffff) % n
@@ -243,9 +243,9 @@ func murmur2(data []byte) uint32 {
 	return h
 }
 
-// Position says how far into the log a result looked: for each partition, the
-// offset of the next record to read. A partition that is absent stands at 0.
-// Positions are partially ordered; see [Position.Covers].
+// Position says how far into the log a result has read: for each partition, the offset of the next
+// record to read. A partition that is absent is at 0. Positions are partially ordered; see
+// [Position.Covers].
 type Position map[TopicPartition]int64
 
 // Covers reports whether p has read everything that q has.
@@ -276,9 +276,9 @@ func (p Position) Clone() Position {
 	return c
 }
 
-// String returns the one text form of a position, for example
-// "qm.fleet/0=12,qm.telemetry/3=4711": partitions in order, those at 0 left
-// out, "0" for the beginning of the log.
+// String returns the canonical text form of a position, for example
+// "qm.fleet/0=12,qm.telemetry/3=4711": partitions in order, without those at 0. The beginning of
+// the log is "0".
 func (p Position) String() string {
 	tps := make([]TopicPartition, 0, len(p))
 	for tp, next := range p {
@@ -302,9 +302,9 @@ func (p Position) String() string {
 	return b.String()
 }
 
-// ParsePosition reads the form that [Position.String] writes. It accepts the
-// partitions in any order and refuses unknown topics, partitions that the
-// topic does not have, repeats and negative offsets.
+// ParsePosition reads the form that [Position.String] writes. It accepts the partitions in any
+// order. It refuses unknown topics, partitions that the topic does not have, repeats and negative
+// offsets.
 func ParsePosition(s string) (Position, error) {
 	p := Position{}
 	if s == "0" {

@@ -2,8 +2,8 @@ package domain
 
 import "github.com/shopspring/decimal"
 
-// Decimal is an exact decimal number. Money and everything multiplied into
-// money is one; floating point never is.
+// Decimal is an exact decimal number. Money, and every factor of it, is a Decimal and never
+// floating point.
 type Decimal = decimal.Decimal
 
 // NullDecimal is a decimal that may be absent.
@@ -18,9 +18,9 @@ type Money struct {
 // String returns for example "12.50 USD".
 func (m Money) String() string { return m.Amount.String() + " " + m.Currency }
 
-// MinorUnits returns how many digits after the point the smallest amount of a
-// currency that is paid has: 2 for US dollars, 0 for yen. A currency that is not
-// known has 2, as most do.
+// MinorUnits returns the number of digits after the point of a currency's smallest unit: 2 for US
+// dollars, 0 for yen. An unknown currency has 2, as most do.
+//
 // Source: ISO 4217, list one, column "minor unit".
 func MinorUnits(currency string) int {
 	switch currency {

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// MulDiv returns a × b ÷ c, rounded down, and what is left; at most a quarter of the
-// largest number. None is negative and c is not 0.
+// MulDiv returns a × b ÷ c, rounded down, and the remainder. The result is capped at math.MaxInt64
+// / 4. Arguments MUST NOT be negative and c MUST NOT be 0.
 func MulDiv(a, b, c int64) (quotient, rest int64) {
 	const most = math.MaxInt64 / 4
 	hi, lo := bits.Mul64(uint64(a), uint64(b))

@@ -1,7 +1,7 @@
 package domain
 
-// Sets are disjoint sets of the numbers from 0 (union-find). A set is named by its
-// least member.
+// Sets is a partition of the numbers from 0 into disjoint sets (union-find). The name of a set is
+// its least member.
 type Sets []int
 
 // NewSets returns n sets of one number each.
@@ -22,7 +22,7 @@ func (s Sets) Find(i int) int {
 	return i
 }
 
-// Join makes the sets of i and j one.
+// Join merges the sets of i and j.
 func (s Sets) Join(i, j int) {
 	i, j = s.Find(i), s.Find(j)
 	s[max(i, j)] = min(i, j)

@@ -2,7 +2,8 @@ package domain
 
 import "strings"
 
-// Suggest names the known word that is nearest to one that is not, or all of them.
+// Suggest returns a hint with the known word that is nearest to an unknown one, or else all known
+// words.
 func Suggest(word string, known []string) string {
 	best, at := len(word)/3+2, ""
 	for _, k := range known {
@@ -40,8 +41,8 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// Clip returns at most n characters of a text for people: the end of a longer one is
-// an ellipsis, which counts.
+// Clip returns at most n characters of a text for people. A longer text ends in an ellipsis, which
+// counts.
 func Clip(s string, n int) string {
 	if r := []rune(s); len(r) > n {
 		return string(r[:n-1]) + "…"

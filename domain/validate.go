@@ -5,9 +5,8 @@ import (
 	"math/big"
 )
 
-// ErrInvalid is wrapped by every error of [Validate]. Whoever meant to append
-// the event must correct it; whoever reads it from the log quarantines it with
-// the error's text as the reason.
+// ErrInvalid is wrapped by every error of [Validate]. A writer must correct the event before
+// appending it. A reader quarantines it with the error's text as the reason.
 var ErrInvalid = errors.New("event is invalid")
 
 // InvalidError says which field of an event is wrong and why, in one line.
@@ -29,8 +28,8 @@ func (e *InvalidError) Error() string {
 // Unwrap returns [ErrInvalid].
 func (e *InvalidError) Unwrap() error { return ErrInvalid }
 
-// The bounds that Validate holds every event to. They are generous: their
-// purpose is that no single event can exhaust a reader or break an export.
+// The bounds that Validate enforces on every event. They are generous: they only ensure that no
+// single event can exhaust a reader or break an export.
 const (
 	maxID       = 256     // bytes of an identifier
 	maxText     = 4096    // bytes of a description, a reason, one column of a bill
@@ -47,35 +46,34 @@ const (
 	// maxCoefficientBits bounds 10^(maxScale+maxInteger).
 	maxCoefficientBits = 140
 
-	// endOfTime is the first instant that no event may name: the year after
-	// the last that [ParseInstant] reads.
+	// endOfTime is the first instant that events may not use: the start of the year after the last
+	// that [ParseInstant] reads.
 	endOfTime Instant = 9214646400 * Second
 )
 
 var maxAmount = new(big.Int).Exp(big.NewInt(10), big.NewInt(maxInteger), nil)
 
-// Validate returns nil when the event satisfies everything that can be judged
-// without knowing any other event, and an *[InvalidError] otherwise. It
-// neither requires nor verifies a signature and a place in a stream, because
-// an event has neither before it is appended; what is there must be well formed.
+// Validate returns nil when the event is valid by itself, without knowledge of any
+// other event, and an *[InvalidError] otherwise. It does not require or verify a
+// signature or a place in a stream, because an event has neither before it is
+// appended. If they are present they must be well formed.
 //
-// What it holds:
+// What it checks:
 //
-//   - The attribute that the topic is keyed by is there.
-//   - Identifiers that the event needs are there; every identifier has at most
+//   - The attribute that the topic is keyed by is present.
+//   - Identifiers that the event needs are present; every identifier has at most
 //     256 bytes of UTF-8 and no control characters.
-//   - Enumerations have known values, countries and currencies the form of ISO
-//     3166-1 alpha-2 and ISO 4217, columns of a bill the values that FOCUS 1.4
+//   - Enumerations have known values. Countries and currencies have the form of ISO
+//     3166-1 alpha-2 and ISO 4217. Columns of a bill have the values that FOCUS 1.4
 //     allows where attribution depends on them.
-//   - Times lie in 1970 to 2261; what is an interval is not empty; a sample
-//     covers 24 hours at most.
+//   - Times lie in 1970 to 2261; intervals are not empty; a sample covers 24 hours
+//     at most.
 //   - Numbers have at most 24 digits before and 18 after the point, and are
 //     not negative unless a credit may be.
 //
-// It allocates nothing for a valid [NodeSampled], of which there are half a
-// million where there is one of anything else. In one that it accepted, arrays
-// have the lengths that they must have and references lead somewhere, so that
-// they can be followed without asking again.
+// It allocates nothing for a valid [NodeSampled], which outnumber other events by
+// half a million to one. In a valid one, arrays have the required lengths and all
+// references are in range, so that readers need not check them again.
 func Validate(env *Envelope) error {
 	if env == nil || env.Event == nil {
 		return &InvalidError{Field: "event", Problem: "there is none"}

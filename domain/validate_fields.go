@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// checker collects the first thing that is wrong with an event.
+// checker collects the first error of an event.
 type checker struct {
 	typ   Type
-	at    string // the list that is being looked at, "" outside of one
-	index int    // the entry of it, -1 outside of one
+	at    string // the list that is being checked, "" outside of one
+	index int    // the entry of that list, -1 outside of one
 	err   *InvalidError
 }
 
@@ -26,7 +26,7 @@ func (c *checker) bad(field, format string, args ...any) {
 	c.err = &InvalidError{Type: c.typ, Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
-// in makes the fields that follow those of an entry of a list; out ends that.
+// in prefixes the following fields with an entry of a list; out ends that.
 func (c *checker) in(list string, i int) { c.at, c.index = list, i }
 func (c *checker) out()                  { c.at, c.index = "", -1 }
 
@@ -67,7 +67,7 @@ func (c *checker) envelope(env *Envelope, topic Topic) {
 	}
 }
 
-// quote shows a value in an error: one line, and not all of a long one.
+// quote formats a value for an error: on one line, truncated if long.
 func quote(s string) string {
 	const most = 64
 	if len(s) > most {
@@ -86,7 +86,7 @@ func (c *checker) id(field, s string) {
 
 func (c *checker) optionalID(field, s string) { c.bounded(field, s, maxID) }
 
-// bounded accepts what an identifier may be made of.
+// bounded accepts the bytes that an identifier may consist of.
 func (c *checker) bounded(field, s string, most int) {
 	if len(s) > most {
 		c.bad(field, "has %d bytes, at most %d are allowed: %s", len(s), most, quote(s))
@@ -95,8 +95,8 @@ func (c *checker) bounded(field, s string, most int) {
 	}
 }
 
-// text accepts prose: tabs and ends of lines too, because suppliers send them
-// and their columns are kept as they came.
+// text accepts prose. Tabs and line ends are allowed, because suppliers send them and their columns
+// are kept unchanged.
 func (c *checker) text(field, s string) { c.prose(field, s, maxText) }
 
 func (c *checker) prose(field, s string, most int) {
@@ -119,10 +119,9 @@ func (c *checker) prose(field, s string, most int) {
 	}
 }
 
-// plain reports whether s is UTF-8 without control characters. It looks at
-// eight bytes at a time, because every string of every sample passes here: a
-// byte below 0x20 borrows into its high bit, 0x7f carries into it, and a byte
-// of a longer character has it.
+// plain reports whether s is UTF-8 without control characters. It checks eight bytes at a time,
+// because every string of every sample passes here: a byte below 0x20 borrows into its high bit,
+// 0x7f carries into it, and the bytes of longer characters have it set.
 func plain(s string) bool {
 	const each = 0x0101010101010101
 	if len(s) < 8 {
@@ -156,7 +155,7 @@ func plainRunes(s string) bool {
 	return utf8.ValidString(s)
 }
 
-// ids accepts a list of different identifiers, which may be empty.
+// ids accepts a list of distinct identifiers, which may be empty.
 func (c *checker) ids(field string, list []string) {
 	if !c.listed(field, len(list)) {
 		return
@@ -191,9 +190,10 @@ func (c *checker) labels(field string, m map[string]string) {
 		return
 	}
 	for k, v := range m {
-		// The problem must not depend on the order of a map, so it names no entry.
+		// The message must not depend on map order, so it names no entry.
 		if k == "" || len(k) > maxID || len(v) > maxID || !plain(k) || !plain(v) {
-			c.bad(field, "holds a name that is empty, or a name or value over %d bytes, with control characters or not UTF-8", maxID)
+			c.bad(field,
+				"holds a name that is empty, or a name or value over %d bytes, with control characters or not UTF-8", maxID)
 			return
 		}
 	}
@@ -293,18 +293,19 @@ func (c *checker) interval(field string, i Interval) {
 	}
 }
 
-// lacking holds that a node's time without measurements can be, as it says at a time.
+// lacking checks the time without measurements that a node reports at the time said.
 func (c *checker) lacking(field string, i Interval, said Instant) {
 	switch {
-	case i == Interval{}: // not known
+	case i == Interval{}: // unknown
 	case i.From < said-MaxLacking:
 		c.bad(field, "begins at %s, more than 400 days before the event's time, %s: look at the clock of the node", i.From, said)
 	case max(i.From, i.To) > said+MaxAhead:
-		c.bad(field, "reaches %s, more than 10 minutes after the event's time, %s: look at the clock of the node", max(i.From, i.To), said)
+		c.bad(field, "reaches %s, more than 10 minutes after the event's time, %s: look at the clock of the node",
+			max(i.From, i.To), said)
 	}
 }
 
-// openInterval accepts an interval whose end is not known yet.
+// openInterval accepts an interval whose end may be unknown.
 func (c *checker) openInterval(field string, i Interval) {
 	if i.From == 0 {
 		c.bad(field, "has no beginning")
@@ -324,7 +325,7 @@ func (c *checker) sample(field string, i Interval) {
 	}
 }
 
-// until accepts an end that may be missing and lies after the beginning.
+// until accepts an end that is missing or after the beginning.
 func (c *checker) until(field string, from, to Instant) {
 	c.optionalInstant(field, to)
 	if to != 0 && to <= from {
@@ -332,15 +333,15 @@ func (c *checker) until(field string, from, to Instant) {
 	}
 }
 
-// decimal accepts a number of bounded size. Nothing may compare or add a
-// number before this was asked: 1e1000000000 takes a gigabyte to compare.
+// decimal accepts a number of bounded size. It MUST run before any comparison or addition of the
+// number: 1e1000000000 takes a gigabyte to compare.
 func (c *checker) decimal(field string, d Decimal) bool {
 	if d.Exponent() < -maxScale {
 		c.bad(field, "has %d digits after the point, at most %d are allowed", -int64(d.Exponent()), maxScale)
 		return false
 	}
 	if int64(d.NumDigits())+int64(d.Exponent()) <= maxInteger {
-		return true // fewer digits than the limit has, without a copy of them
+		return true // fewer digits than the limit has; this avoids a copy
 	}
 	coefficient := d.Coefficient()
 	if d.Exponent() > maxInteger || coefficient.BitLen() > maxCoefficientBits || d.Abs().BigInt().Cmp(maxAmount) >= 0 {
@@ -367,8 +368,7 @@ func (c *checker) fraction(field string, d NullDecimal) {
 	}
 }
 
-// money accepts an amount of either sign; the currency may be missing where
-// there is no amount.
+// money accepts an amount of either sign. The currency may be missing if the amount is zero.
 func (c *checker) money(field string, m Money) {
 	if c.decimal(field, m.Amount) && (m.Currency != "" || !m.Amount.IsZero()) {
 		c.currency(field, m.Currency)
@@ -380,7 +380,7 @@ func (c *checker) price(field string, m Money) {
 	c.notNegative(field, m.Amount)
 }
 
-// amount accepts money that must name its currency even when there is none.
+// amount accepts money that must name its currency even when it is zero.
 func (c *checker) amount(field string, m Money) {
 	c.price(field, m)
 	c.currency(field, m.Currency)
@@ -396,7 +396,7 @@ func (c *checker) position(field, s string) {
 	}
 }
 
-// computedFrom checks what every result names.
+// computedFrom checks the fields that every computed result has.
 func (c *checker) computedFrom(position, method string) {
 	c.position("position", position)
 	c.id("method", method)

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// What events of workspaces, hardware and deployments must satisfy.
+// Rules for events of workspaces, hardware and deployments.
 
-// Unmapped is the workspace of what pods hold whose namespace no mapping rule
-// names. It is nobody's, so that it is seen and nobody pays by accident.
+// Unmapped is the workspace of pods whose namespace no mapping rule names. It belongs to nobody, so
+// that such pods are visible and nobody pays for them by accident.
 const Unmapped = "unmapped"
 
 func (c *checker) workspaceRegistered(e *WorkspaceRegistered, workspace string) {
@@ -209,11 +209,12 @@ func (c *checker) nodeRegistered(e *NodeRegistered) {
 	c.id("node", e.Node)
 	c.optionalID("provider", e.Provider)
 	c.optionalID("billing_account", e.BillingAccount)
-	c.bounded("resource_id", e.ResourceID, maxText) // some suppliers' are long paths
+	c.bounded("resource_id", e.ResourceID, maxText) // some suppliers use long paths
 	c.optionalID("sku", e.SKU)
 	c.optionalID("zone", e.Zone)
 	if e.BillingModel != "" {
-		oneOf(c, "billing_model", e.BillingModel, BillingReserved, BillingOnDemand, BillingSpot, BillingCapacityBlock, BillingOwned)
+		oneOf(c, "billing_model", e.BillingModel,
+			BillingReserved, BillingOnDemand, BillingSpot, BillingCapacityBlock, BillingOwned)
 	}
 	c.optionalID("fabric_domain", e.FabricDomain)
 	c.optionalID("driver_version", e.DriverVersion)
@@ -269,7 +270,8 @@ func (c *checker) assetRevised(e *AssetRevised) {
 
 func (c *checker) gpuFaultObserved(e *GPUFaultObserved) {
 	c.id("node", e.Node)
-	oneOf(c, "kind", e.Kind, FaultXID, FaultECC, FaultRowRemap, FaultPageRetirement, FaultNVLink, FaultOffBus, FaultThermal, FaultHealth)
+	oneOf(c, "kind", e.Kind,
+		FaultXID, FaultECC, FaultRowRemap, FaultPageRetirement, FaultNVLink, FaultOffBus, FaultThermal, FaultHealth)
 	c.optionalID("class", e.Class)
 	c.text("action", e.Action)
 	c.text("detail", e.Detail)

@@ -8,13 +8,13 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// What events of billing, market, procurement and books must satisfy.
+// Rules for events of billing, market, procurement and books.
 
 var one = decimal.NewFromInt(1)
 
-// The FOCUS 1.4 values of the columns that attribution reads. A service
-// category that FOCUS does not know changes nothing in the books, and a charge
-// must not drop out of them for it, so the descriptive columns are only bounded.
+// The FOCUS 1.4 values of the columns that attribution reads. Descriptive columns are only bounded
+// in size: a service category that FOCUS does not know changes nothing in the books, and the charge
+// must not be lost because of it.
 var (
 	chargeCategories     = []string{"Usage", "Purchase", "Tax", "Credit", "Adjustment"}
 	chargeFrequencies    = []string{"One-Time", "Recurring", "Usage-Based"}
@@ -134,7 +134,7 @@ func (c *checker) otherColumns(m map[string]string) {
 	}
 }
 
-// focus accepts an allowed value or none.
+// focus accepts an allowed value or "".
 func (c *checker) focus(field, v string, allowed ...string) {
 	if v != "" {
 		oneOf(c, field, v, allowed...)
@@ -238,7 +238,7 @@ func (c *checker) planComputed(e *PlanComputed) {
 	c.document(e.Document, e.Digest)
 }
 
-// document checks that a digest is that of the document beside it.
+// document checks the size of a document and that its digest matches.
 func (c *checker) document(document, digest []byte) {
 	if len(document) == 0 || len(document) > maxDocument {
 		c.bad("document", "has %d bytes, want 1 to %d", len(document), maxDocument)
@@ -281,7 +281,7 @@ func (c *checker) commitmentPurchased(e *CommitmentPurchased) {
 	case OfferOnDemand, OfferSpot:
 		c.bad("kind", "%s commits to nothing", quote(string(e.Kind)))
 	case OfferSpendCommitment:
-		// It buys money's worth, not machines.
+		// A spend commitment buys an amount of spend, not machines.
 		if !e.SpendPerHour.Valid {
 			c.bad("spend_per_hour", "is missing, which a spend commitment needs")
 		}
@@ -339,7 +339,7 @@ func (c *checker) owners(shares []Share) {
 	}
 }
 
-// The kinds of recommendations, and what became of a quarantined record.
+// The kinds of recommendations, and the outcomes of quarantined records.
 var (
 	recommendationKinds = []string{"purchase", "renew", "rightsize", "move", "drain", "overflow_limit"}
 	resolutions         = []string{"reappended", "discarded"}
@@ -406,7 +406,7 @@ func (c *checker) generationSwitched(e *GenerationSwitched) {
 	}
 }
 
-// sequences checks the name of a stream and a run of its sequences.
+// sequences checks the name of a stream and a range of its sequences.
 func (c *checker) sequences(source string, incarnation, from, to uint64) {
 	c.id("source", source)
 	if incarnation == 0 {

@@ -2,9 +2,9 @@ package domain
 
 import "encoding/binary"
 
-// What events of telemetry must satisfy.
+// Rules for telemetry events.
 
-// The layout of NodeSampled in numbers.
+// The numbers of NodeSampled's layout.
 const (
 	idBytes = 16
 	// A value in an array is stored plus one, so 1000 per mille is 1001.
@@ -48,7 +48,8 @@ func (c *checker) nodeSampled(e *NodeSampled) {
 	c.column("holder_deployment", e.HolderDeployment, holders)
 	c.column("holder_unit", e.HolderUnit, holders)
 	if len(e.OtherField) != len(e.OtherEntry) || len(e.OtherValue) != len(e.OtherEntry) {
-		c.bad("other_entry", "has %d entries beside %d fields and %d values", len(e.OtherEntry), len(e.OtherField), len(e.OtherValue))
+		c.bad("other_entry", "has %d entries beside %d fields and %d values",
+			len(e.OtherEntry), len(e.OtherField), len(e.OtherValue))
 	}
 	if e.ActivityField == 0 && len(e.ActivityMean)+len(e.ActivityMin)+len(e.ActivityMax) > 0 {
 		c.bad("activity_field", "is missing, so what was measured is unknown")
@@ -77,9 +78,9 @@ func (c *checker) nodeSampled(e *NodeSampled) {
 	}
 }
 
-// devices refuses an entry without an id, and two of one device and replica:
-// each would add what it measured to the same sums. Ids are compared only where
-// one alike in two bytes was met before.
+// devices refuses an entry without an id, and two entries of one device and replica, which would
+// add to the same sums. It compares two ids only if a combination of two of their bytes was seen
+// before.
 func (c *checker) devices(ids []byte, replica []uint32) {
 	var met [4]uint64
 	for i, rest := 0, ids; len(rest) >= idBytes; i, rest = i+1, rest[idBytes:] {
@@ -102,8 +103,8 @@ func (c *checker) devices(ids []byte, replica []uint32) {
 	}
 }
 
-// others accepts further readings in the order of entries, and of fields within
-// one, so that none is there twice.
+// others accepts further readings in ascending order of entries, and of fields within an entry, so
+// that there are no duplicates.
 func (c *checker) others(e *NodeSampled, n int) {
 	if len(e.OtherEntry) == 0 || !c.listed("other_entry", len(e.OtherEntry)) {
 		return
@@ -120,16 +121,15 @@ func (c *checker) others(e *NodeSampled, n int) {
 	}
 }
 
-// column refuses an array that is neither empty nor as long as it must be.
+// column refuses an array that is neither empty nor of the required length.
 func (c *checker) column(field string, col []uint32, n int) {
 	if len(col) != 0 && len(col) != n {
 		c.bad(field, "has %d entries, want none or %d", len(col), n)
 	}
 }
 
-// below refuses a value above most. It looks for one without a branch per value,
-// because every array of every sample passes here: where a value exceeds the
-// bound, the difference is negative.
+// below refuses a value above most. It does so without a branch per value, because every array of
+// every sample passes here: where a value exceeds the bound, the difference is negative.
 func (c *checker) below(field string, col []uint32, most int) {
 	bound, all := int64(most), int64(0)
 	rest := col
@@ -164,7 +164,7 @@ func (c *checker) servingSampled(e *ServingSampled) {
 	case len(h.Bounds) > maxBuckets:
 		c.bad("ttft.bounds", "has %d entries, at most %d are allowed", len(h.Bounds), maxBuckets)
 	case len(h.Bounds) == 0 && len(h.Counts) == 0:
-		// The server does not report it.
+		// The server does not report the metric.
 	case len(h.Counts) != len(h.Bounds)+1:
 		c.bad("ttft.counts", "has %d entries for %d bounds, want one more than bounds", len(h.Counts), len(h.Bounds))
 	}
@@ -175,15 +175,15 @@ func (c *checker) servingSampled(e *ServingSampled) {
 	}
 }
 
-// The most that one MetricsObserved may hold: a request of a monitoring system
-// has some thousands of samples.
+// The size limits of one MetricsObserved. One request of a monitoring system has some thousands of
+// samples.
 const (
 	maxSeries   = 1 << 17
 	maxServers  = 1 << 14
 	maxReadings = 1 << 20
 	maxStepMs   = 3_600_000
-	// maxValue is above what counts and microseconds come to in a century, and
-	// some thousands of it add up to less than 64 bits.
+	// maxValue is above any count or number of microseconds of a century. Sums of some thousands of
+	// them fit in 64 bits.
 	maxValue = 1 << 52
 )
 
