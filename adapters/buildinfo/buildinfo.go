@@ -1,4 +1,4 @@
-// Package buildinfo says what a program is built from.
+// Package buildinfo reports what a program was built from.
 package buildinfo
 
 import (
@@ -11,29 +11,35 @@ import (
 	"strings"
 )
 
-// Version is what a program is built from.
+// Version is what a program was built from.
 type Version struct {
 	Program  string `json:"program"`
 	Version  string `json:"version"`  // of the module; (devel) for a build of a working tree
-	Commit   string `json:"commit"`   // unknown where the build did not say
+	Commit   string `json:"commit"`   // "unknown" where the build did not record it
 	Date     string `json:"date"`     // of the commit, RFC 3339; empty where it is unknown
-	Modified bool   `json:"modified"` // the tree had changes that are in no commit
+	Modified bool   `json:"modified"` // the working tree had uncommitted changes
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
-	// Methods are the versions of what computes results, by name: a result names
-	// the one that made it.
+	// Methods are the method versions by name. A result carries the method version that
+	// computed it.
 	Methods map[string]string `json:"methods,omitempty"`
 }
 
-// commit is set by the linker where a build has no repository at hand:
+// commit is set by the linker where a build has no repository:
 //
 //	-ldflags "-X quartermaster/adapters/buildinfo.commit=COMMIT"
 var commit string
 
-// Of reads what is known of this build. Methods are named as
-// "folds/7": the name, a slash, and the version.
+// Of returns the version of this build. A method has the form name/version, such as
+// "folds/7".
 func Of(program string, methods ...string) Version {
-	v := Version{Program: program, Version: "unknown", Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	v := Version{
+		Program:  program,
+		Version:  "unknown",
+		Commit:   commit,
+		Go:       runtime.Version(),
+		Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		v.Version = cmp.Or(info.Main.Version, v.Version)
 		for _, s := range info.Settings {
@@ -58,7 +64,7 @@ func Of(program string, methods ...string) Version {
 	return v
 }
 
-// String is a line of the program, one of the toolchain and one for each method.
+// String returns one line for the program, one for the toolchain and one for each method.
 func (v Version) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s, commit %s", v.Program, v.Version, v.Commit)

@@ -1,10 +1,9 @@
-// Package chart draws figures into files, as SVG or PNG.
+// Package chart draws figures as SVG or PNG.
 //
-// A figure is plain values with their labels; nothing is computed here but the
-// place of a point on paper, which is why amounts of money may come as floating
-// point here and nowhere else ([Point]). Equal figures give equal bytes: nothing
-// that is drawn depends on the clock or on chance. Points that are not numbers
-// are refused.
+// A figure is plain values with their labels. This package computes only where a point is
+// drawn, so it is the only one that takes money as floating point ([Point]). Equal figures
+// give equal bytes: a drawing depends neither on the clock nor on randomness. NaN and
+// infinite values are refused.
 package chart
 
 import (
@@ -41,22 +40,22 @@ const (
 	PNG Format = "png"
 )
 
-// FormatOf returns the format that the end of a file's name asks for.
+// FormatOf returns the format of a file by the extension of its name.
 func FormatOf(name string) (Format, error) {
 	switch f := Format(strings.ToLower(strings.TrimPrefix(filepath.Ext(name), "."))); f {
 	case SVG, PNG:
 		return f, nil
 	}
-	return "", fmt.Errorf("%q names no chart that can be written: let the name end in .svg or .png", name)
+	return "", fmt.Errorf("no chart format for the file name %q; end it in .svg or .png", name)
 }
 
-// Point is the place of an amount on paper. Nothing is computed with it.
+// Point is the coordinate of an amount. Use it for drawing only, never for arithmetic.
 func Point(d domain.Decimal) float64 {
 	f, _ := strconv.ParseFloat(d.String(), 64) // out of range is ±Inf, which is refused when drawn
 	return f
 }
 
-// Moment is the place of a time on an axis that shows time.
+// Moment is the coordinate of a time on a time axis: seconds since 1970.
 func Moment(at domain.Instant) float64 { return float64(at / domain.Second) }
 
 // Figure is something that can be drawn.
@@ -96,13 +95,13 @@ func Write(w io.Writer, format Format, f Figure) error {
 		c.FillText(style, c.Min, s.Source)
 		c = draw.Crop(c, 0, 0, margin, 0)
 	}
-	// The legend stands beside the figure, where it covers nothing, with room for a font
-	// that is a little wider than the one that it is measured by.
+	// The legend is beside the plot, where it covers nothing. The viewer's font may be a
+	// little wider than the font it is measured with, so it gets 15% more room.
 	legend := p.Legend
 	p.Legend = plot.NewLegend()
 	wide := legend.Rectangle(c).Size().X * 1.15
 	if wide > 0 {
-		legend.Left = true // the colours in front of the names
+		legend.Left = true // colours left of the names
 		legend.Draw(draw.Crop(c, c.Size().X-wide, 0, 0, -margin))
 		wide += margin
 	}
@@ -112,8 +111,12 @@ func Write(w io.Writer, format Format, f Figure) error {
 		return fmt.Errorf("draw chart: %w", err)
 	}
 	out := drawn.Bytes()
-	if format == SVG { // a browser may not have the font that places were computed with
-		out = bytes.ReplaceAll(out, []byte("font-family:Liberation Sans;"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;"))
+	if format == SVG { // a browser may not have the font that the layout was computed with
+		out = bytes.ReplaceAll(
+			out,
+			[]byte("font-family:Liberation Sans;"),
+			[]byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;"),
+		)
 	}
 	if _, err := w.Write(out); err != nil {
 		return fmt.Errorf("write chart: %w", err)
@@ -121,13 +124,13 @@ func Write(w io.Writer, format Format, f Figure) error {
 	return nil
 }
 
-// Sourced is a figure with a line at its foot that says what it was made from.
+// Sourced is a figure with a footer that names its source.
 type Sourced struct {
 	Figure
 	Source string
 }
 
-// Colours that people who see few colours can tell apart (Okabe and Ito, 2008).
+// palette is safe for colour-blind readers (Okabe and Ito, 2008).
 var palette = []color.NRGBA{
 	{0, 114, 178, 255}, {230, 159, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255},
 	{213, 94, 0, 255}, {86, 180, 233, 255}, {240, 228, 66, 255}, {90, 90, 90, 255},
@@ -141,7 +144,14 @@ func faint(c color.NRGBA, alpha uint8) color.NRGBA { c.A = alpha; return c }
 func newPlot(title, x, y string) *plot.Plot {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
-	for _, s := range []*font.Font{&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font, &p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font} {
+	for _, s := range []*font.Font{
+		&p.Title.TextStyle.Font,
+		&p.X.Label.TextStyle.Font,
+		&p.Y.Label.TextStyle.Font,
+		&p.X.Tick.Label.Font,
+		&p.Y.Tick.Label.Font,
+		&p.Legend.TextStyle.Font,
+	} {
 		s.Variant = "Sans"
 	}
 	p.Title.Padding = vg.Points(8)
@@ -154,7 +164,7 @@ func newPlot(title, x, y string) *plot.Plot {
 	return p
 }
 
-// shortTicks writes large numbers short: 1.5M for 1500000.
+// shortTicks labels large numbers with a unit prefix: 1.5M for 1500000.
 type shortTicks struct{}
 
 func (shortTicks) Ticks(low, high float64) []plot.Tick {
@@ -177,13 +187,13 @@ func short(v float64) string {
 			return strconv.FormatFloat(v/s.scale, 'g', 6, 64) + s.mark
 		}
 	}
-	if a < 1e-12 { // what is left of sums that should be 0
+	if a < 1e-12 { // the rounding error of a sum that should be 0
 		return "0"
 	}
 	return strconv.FormatFloat(v, 'g', 6, 64)
 }
 
-// dayTicks marks an axis of seconds since 1970 with days or months.
+// dayTicks labels a time axis in seconds since 1970: every 6 hours, or every day or more.
 type dayTicks struct{}
 
 func (dayTicks) Ticks(low, high float64) []plot.Tick {
@@ -205,7 +215,7 @@ func (dayTicks) Ticks(low, high float64) []plot.Tick {
 	return ticks
 }
 
-// nameTicks marks the places of bars with their names, from top to bottom.
+// nameTicks labels rows with their names, from top to bottom.
 type nameTicks []string
 
 func (n nameTicks) Ticks(_, _ float64) []plot.Tick {
@@ -218,10 +228,10 @@ func (n nameTicks) Ticks(_, _ float64) []plot.Tick {
 
 func (n nameTicks) place(i int) float64 { return float64(len(n) - 1 - i) }
 
-// Widest is how many characters of a name are drawn.
+// Widest is the length at which names are cut, in characters.
 const Widest = 40
 
-// numbers refuses what cannot be placed.
+// numbers refuses NaN and infinite values.
 func numbers(what string, values ...float64) error {
 	for i, v := range values {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -236,7 +246,7 @@ var errEmpty = errors.New("there is nothing to draw")
 func points(name string, x, y []float64) (plotter.XYs, error) {
 	switch {
 	case len(x) != len(y):
-		return nil, fmt.Errorf("%q: %d places for %d values", name, len(x), len(y))
+		return nil, fmt.Errorf("%q: %d x values for %d y values", name, len(x), len(y))
 	case len(x) == 0:
 		return nil, fmt.Errorf("%q: %w", name, errEmpty)
 	}

@@ -41,8 +41,8 @@ func figures() map[string]Figure {
 	}
 }
 
-// Equal figures give equal bytes, both kinds are well formed, and names from
-// strangers stay text.
+// Equal figures give equal bytes, both formats are well formed, and untrusted names stay
+// text.
 func TestWrite(t *testing.T) {
 	for name, f := range figures() {
 		t.Run(name, func(t *testing.T) {
@@ -74,14 +74,14 @@ func TestWrite(t *testing.T) {
 					}
 				}
 			case Dots:
-				for _, b := range v.Dots { // a name once, however many bars stand at it
+				for _, b := range v.Dots { // a name appears once, however many dots share its row
 					if strings.Count(text, b.Name+"\n") != 1 || !strings.Contains(text, b.Series) {
 						t.Errorf("%q of %q is not named once: %s", b.Name, b.Series, text)
 					}
 				}
 			case Cumulative:
 				if !strings.Contains(text, "1.5M") {
-					t.Errorf("the axis does not read short: %s", text)
+					t.Errorf("the axis does not shorten large numbers: %s", text)
 				}
 			}
 		})
@@ -137,7 +137,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// What has one value only, or the same everywhere, can be drawn.
+// A figure with a single value, or with all values equal, can be drawn.
 func TestFlat(t *testing.T) {
 	for name, f := range map[string]Figure{
 		"line":       Lines{Lines: []Line{{X: []float64{5}, Y: []float64{5}}}},
@@ -175,8 +175,8 @@ func TestTornadoSort(t *testing.T) {
 	}
 }
 
-// A figure says at its foot what it is of, names what it shows and nothing else, and
-// names fonts to fall back to.
+// The footer names the source, the legend names exactly the series that are drawn, and every
+// text has fallback fonts.
 func TestSourced(t *testing.T) {
 	stack := Stack{Title: "Load", At: []float64{0, 1, 2}, Layers: []Layer{{Name: "reserved", Values: []float64{3, 2}}, {Name: "never bought", Values: []float64{0, 0}}}}
 	var b bytes.Buffer
@@ -193,11 +193,11 @@ func TestSourced(t *testing.T) {
 		t.Errorf("the legend names a series that is never drawn: %s", text)
 	}
 	if n := strings.Count(b.String(), "font-family:"); n == 0 || n != strings.Count(b.String(), "font-family:Liberation Sans,Arial,Helvetica,sans-serif;") {
-		t.Error("a text names no font to fall back to")
+		t.Error("a text has no fallback font")
 	}
 }
 
-// The legend stands right of everything that is drawn.
+// The legend is right of everything that is drawn.
 func TestLegendCoversNothing(t *testing.T) {
 	for name, f := range figures() {
 		var b bytes.Buffer

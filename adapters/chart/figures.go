@@ -16,15 +16,15 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Lines are values over a common axis, with the bands they lie in: forecasts,
-// break-even.
+// Lines is a line chart with optional bands, such as a forecast with its prediction
+// intervals or a break-even.
 type Lines struct {
 	Title, X, Y string
 	Time        bool // X is a time, see Moment
 	Lines       []Line
 	Bands       []Band
 	Marks       []Mark
-	FromZero    bool // the axis of values begins at 0
+	FromZero    bool // the Y axis begins at 0
 }
 
 // Line is one line of a figure.
@@ -41,7 +41,7 @@ type Band struct {
 	X, Low, High []float64
 }
 
-// Mark is a place on the axis that is pointed out, such as where two lines cross.
+// Mark is a labelled vertical line, such as where two lines cross.
 type Mark struct {
 	Name string
 	At   float64
@@ -105,7 +105,10 @@ func (f Lines) plot() (*plot.Plot, error) {
 		}
 		line.Color, line.Dashes = color.Gray{Y: 90}, []vg.Length{vg.Points(2), vg.Points(2)}
 		p.Add(line)
-		label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: m.At, Y: p.Y.Max - float64(i)*0.055*(p.Y.Max-p.Y.Min)}}, Labels: []string{domain.Clip(m.Name, Widest)}})
+		label, err := plotter.NewLabels(plotter.XYLabels{
+			XYs:    plotter.XYs{{X: m.At, Y: p.Y.Max - float64(i)*0.055*(p.Y.Max-p.Y.Min)}},
+			Labels: []string{domain.Clip(m.Name, Widest)},
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -117,9 +120,8 @@ func (f Lines) plot() (*plot.Plot, error) {
 	return p, nil
 }
 
-// Dots compares values by name, from top to bottom, each with the interval that
-// it lies in: regret by alternative. Dots of one name that follow one another stand
-// together, and a legend names the series that they are of.
+// Dots compares values by name, from top to bottom, each with its interval: regret by
+// alternative. Consecutive dots of one name share a row, and a legend names their series.
 type Dots struct {
 	Title, X string // X labels the axis of values
 	Dots     []Dot
@@ -139,9 +141,9 @@ func (f Dots) plot() (*plot.Plot, error) {
 	p := newPlot(f.Title, f.X, "")
 	var names nameTicks
 	var series []string
-	group := make([]int, len(f.Dots)) // that each bar stands in
-	within := make([]int, len(f.Dots))
-	var size []int // dots of each group
+	group := make([]int, len(f.Dots))  // row of each dot
+	within := make([]int, len(f.Dots)) // index of each dot within its row
+	var size []int                     // dots in each row
 	for i, b := range f.Dots {
 		if i == 0 || b.Name != f.Dots[i-1].Name {
 			names, size = append(names, b.Name), append(size, 0)
@@ -159,7 +161,7 @@ func (f Dots) plot() (*plot.Plot, error) {
 		if err := numbers(b.Name, b.Value, b.Low, b.High); err != nil {
 			return nil, err
 		}
-		// The dots of a name share what one alone has.
+		// The dots of a row share its height.
 		half := 0.3 / float64(size[group[i]])
 		if size[group[i]] > 1 {
 			half = 0.4 / float64(size[group[i]])
@@ -206,24 +208,24 @@ type intervals struct {
 	plotter.XErrors
 }
 
-// Cumulative shows which share of the values of each sample is at most so large, with
-// its 5th, 50th and 95th percentile pointed out.
+// Cumulative shows the empirical distribution function of each sample and marks its 5th, 50th
+// and 95th percentile.
 type Cumulative struct {
 	Title, X string
 	Samples  []Sample
 }
 
-// Sample is values of one kind.
+// Sample is the draws of one alternative.
 type Sample struct {
 	Name   string
 	Values []float64
 }
 
-// pointedOut are the percentiles that a cumulative curve marks.
-var pointedOut = []float64{5, 50, 95}
+// marked are the percentiles that a cumulative curve marks.
+var marked = []float64{5, 50, 95}
 
 func (f Cumulative) plot() (*plot.Plot, error) {
-	p := newPlot(f.Title, f.X, "share of draws at most so dear, percent")
+	p := newPlot(f.Title, f.X, "draws at or below this cost, percent")
 	empty := true
 	for i, s := range f.Samples {
 		if err := numbers(s.Name, s.Values...); err != nil {
@@ -245,7 +247,7 @@ func (f Cumulative) plot() (*plot.Plot, error) {
 		line.StepStyle = plotter.PostStep
 		line.Color, line.Width = colour(i), vg.Points(1.5)
 		var dots plotter.XYs
-		for _, percent := range pointedOut {
+		for _, percent := range marked {
 			at := max(0, int(math.Ceil(percent*float64(len(values))/100))-1)
 			dots = append(dots, plotter.XY{X: values[at], Y: percent})
 		}
@@ -268,16 +270,23 @@ func (f Cumulative) plot() (*plot.Plot, error) {
 	return p, nil
 }
 
-// percentiles marks an axis of shares where curves are pointed out.
+// percentiles labels a percent axis at the quartiles and the marked percentiles.
 type percentiles struct{}
 
 func (percentiles) Ticks(_, _ float64) []plot.Tick {
-	return []plot.Tick{{Value: 0, Label: "0"}, {Value: 5, Label: "p5"}, {Value: 25, Label: "25"}, {Value: 50, Label: "p50"}, {Value: 75, Label: "75"}, {Value: 95, Label: "p95"}, {Value: 100}}
+	return []plot.Tick{
+		{Value: 0, Label: "0"},
+		{Value: 5, Label: "p5"},
+		{Value: 25, Label: "25"},
+		{Value: 50, Label: "p50"},
+		{Value: 75, Label: "75"},
+		{Value: 95, Label: "p95"},
+		{Value: 100},
+	}
 }
 
-// Stack piles layers up over a common axis, each value holding until the next
-// place: a load-duration curve by what serves it. The last place is where the
-// last value ends, so that there is one place more than values.
+// Stack stacks layers over a common X axis, such as a load-duration curve by supply. Value i
+// holds from At[i] to At[i+1], so there is one more place than values.
 type Stack struct {
 	Title, X, Y string
 	Time        bool
@@ -315,7 +324,7 @@ func (f Stack) plot() (*plot.Plot, error) {
 		top := slices.Clone(below)
 		for j, v := range l.Values {
 			if v < 0 {
-				return nil, fmt.Errorf("layer %q: value %d is %v, which cannot be piled up", l.Name, j+1, v)
+				return nil, fmt.Errorf("layer %q: value %d is negative (%v) and cannot be stacked", l.Name, j+1, v)
 			}
 			top[j] += v
 		}
@@ -352,8 +361,8 @@ func (f Stack) plot() (*plot.Plot, error) {
 	return p, nil
 }
 
-// steps is the outline of values that each hold between two places. Runs of equal
-// values are one step.
+// steps is the outline of a step function: value i holds from at[i] to at[i+1]. A run of equal
+// values makes one step.
 func steps(at, values []float64) plotter.XYs {
 	var out plotter.XYs
 	for i, v := range values {
@@ -366,21 +375,21 @@ func steps(at, values []float64) plotter.XYs {
 	return out
 }
 
-// Tornado shows what each driver makes of a value when it is low and when it is
-// high, in the order given; the widest first reads best ([Tornado.Sort]).
+// Tornado shows how a value changes with each driver at its low and at its high end. The
+// drivers appear in the order given; widest first reads best ([Tornado.Sort]).
 type Tornado struct {
 	Title, X string
-	Base     float64 // the value when nothing moves
+	Base     float64 // the value with every driver at its base
 	Swings   []Swing
 }
 
-// Swing is one driver: the value at its low and at its high end.
+// Swing is the value at the low and at the high end of one driver.
 type Swing struct {
 	Name      string
 	Low, High float64
 }
 
-// Sort puts the widest swing first, and equal ones by name.
+// Sort puts the widest swing first and breaks ties by name.
 func (f Tornado) Sort() {
 	slices.SortStableFunc(f.Swings, func(a, b Swing) int {
 		return cmp.Or(cmp.Compare(math.Abs(b.High-b.Low), math.Abs(a.High-a.Low)), cmp.Compare(a.Name, b.Name))
@@ -401,7 +410,7 @@ func (f Tornado) plot() (*plot.Plot, error) {
 			return nil, err
 		}
 		names[i] = s.Name
-		// Where both ends lie on one side, the nearer is drawn over the other.
+		// Where both ends are on one side of the base, draw the nearer one last, on top.
 		ends, first := []float64{s.Low, s.High}, 0
 		if math.Abs(s.High-f.Base) > math.Abs(s.Low-f.Base) {
 			first = 1
@@ -433,12 +442,17 @@ func (s swatch) Thumbnail(c *draw.Canvas) {
 	}))
 }
 
-// addBlock adds a rectangle around a place on the axis of names.
+// addBlock adds a rectangle around a row of the Y axis.
 func addBlock(p *plot.Plot, low, high, at, half float64, c color.Color) error {
 	if low == high {
 		return nil
 	}
-	b, err := plotter.NewPolygon(plotter.XYs{{X: low, Y: at - half}, {X: low, Y: at + half}, {X: high, Y: at + half}, {X: high, Y: at - half}})
+	b, err := plotter.NewPolygon(plotter.XYs{
+		{X: low, Y: at - half},
+		{X: low, Y: at + half},
+		{X: high, Y: at + half},
+		{X: high, Y: at - half},
+	})
 	if err != nil {
 		return err
 	}

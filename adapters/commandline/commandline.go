@@ -1,11 +1,9 @@
-// Package commandline has what the command lines of all programs share: what is
-// wrong with one is said in one way and has one exit code, and every program says
-// its version.
+// Package commandline holds what the command lines of all programs share: usage errors, exit
+// codes, the output flag and the version command.
 //
-// What always holds, once [Strict] was called: a word that no command takes, an
-// unknown flag and a required one that is missing are errors of type [*UsageError],
-// found before the command does anything. So a slip in a script is never taken for
-// success.
+// What always holds after [Strict]: an unknown argument, an unknown flag and a missing
+// required flag are errors of type [*UsageError], found before the command does anything. So
+// a typo in a script never passes for success.
 package commandline
 
 import (
@@ -24,23 +22,22 @@ import (
 	"quartermaster/domain"
 )
 
-// The exit codes that all programs have; 0 is done.
+// The exit codes of all programs; 0 is success.
 const (
 	ExitNo          = 1 // the answer is no: it differs, does not reconcile or is rejected
 	ExitUsage       = 2 // the command line, or what it names, is wrong, and nothing was done
 	ExitUnavailable = 3 // a server, a database or a file cannot be reached or read
-	ExitDenied      = 4 // whoever asks has no right to it
-	ExitIncomplete  = 5 // the answer, or the work, is not whole
+	ExitDenied      = 4 // the caller is not authorized
+	ExitIncomplete  = 5 // the answer, or the work, is incomplete
 )
 
-// UsageError is a command line that is wrong. The program MUST exit with
-// [ExitUsage].
+// UsageError means that the command line is wrong. The program MUST exit with [ExitUsage].
 type UsageError struct{ Err error }
 
-// Error says what is wrong and what to do.
+// Error returns what is wrong and what to do.
 func (e *UsageError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the wrapped error.
 func (e *UsageError) Unwrap() error { return e.Err }
 
 // Usagef returns a UsageError.
@@ -48,8 +45,8 @@ func Usagef(format string, args ...any) error {
 	return &UsageError{fmt.Errorf(format, args...)}
 }
 
-// ExitOf returns what a program exits with for an error of its command: one of a file
-// or a connection is [ExitUnavailable] if nothing else is known of it.
+// ExitOf returns the exit code for the error of a command. An error of a file or a connection
+// is [ExitUnavailable], unless it is one of the other kinds too.
 func ExitOf(err error) int {
 	var (
 		usage *UsageError
@@ -61,7 +58,7 @@ func ExitOf(err error) int {
 		return 0
 	case errors.As(err, &usage):
 		return ExitUsage
-	case errors.Is(err, fs.ErrExist): // it can be read, and must not be there
+	case errors.Is(err, fs.ErrExist): // the file is accessible, but must not exist
 		return ExitNo
 	case errors.As(err, &file), errors.As(err, &conn):
 		return ExitUnavailable
@@ -69,8 +66,7 @@ func ExitOf(err error) int {
 	return ExitNo
 }
 
-// OutputFlag adds the flag -o, which chooses one of the forms that an answer may have. The
-// first one is the usual one.
+// OutputFlag adds the flag -o, which selects the output form. The first form is the default.
 func OutputFlag(flags *pflag.FlagSet, into *string, usage string, forms ...string) {
 	*into = forms[0]
 	flags.VarP(&form{into, forms}, "output", "o", usage)
@@ -94,8 +90,8 @@ func (f *form) Set(text string) error {
 	return nil
 }
 
-// AsksJSON reports whether a command line asks for JSON, for errors that are found
-// before its flags are read.
+// AsksJSON reports whether a command line asks for JSON. It serves errors that occur before
+// the flags are parsed.
 func AsksJSON(args []string) bool {
 	if i := slices.Index(args, "--"); i >= 0 {
 		args = args[:i]
@@ -121,20 +117,20 @@ func WriteJSON(w io.Writer, answer any) error {
 	return enc.Encode(answer)
 }
 
-// group marks a command that only leads to others.
+// group marks a command that only has subcommands.
 const group = "group"
 
-// Strict makes a tree of commands refuse every word and flag that it does not take.
-// A command that only leads to others shows its help when it stands alone. Call it
-// when the tree is complete.
+// Strict makes a command tree refuse every unknown argument and flag. A command that only has
+// subcommands shows its help when called without one. Call it when the tree is complete.
 func Strict(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return Usagef("%w%s; see %q", err, nearestFlag(c, err), c.CommandPath()+" --help")
 	})
-	// A command that leads to others is made runnable below, and has no use of its own.
-	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{if .Runnable}}", "{{if and .Runnable (not (index .Annotations \""+group+"\"))}}", 1))
+	// A group becomes runnable below, but has no usage line of its own.
+	ifNoGroup := "{{if and .Runnable (not (index .Annotations \"" + group + "\"))}}"
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{if .Runnable}}", ifNoGroup, 1))
 	walk(root, strict)
 	for _, c := range root.Commands() {
 		if c.Name() == "help" {
@@ -162,7 +158,7 @@ func strict(c *cobra.Command) {
 			}
 			return unknownCommand(c, words[0])
 		}
-		c.RunE = func(*cobra.Command, []string) error { return nil } // Args ends it before
+		c.RunE = func(*cobra.Command, []string) error { return nil } // never runs: Args always fails
 		return
 	}
 	takes := c.Args
@@ -172,11 +168,11 @@ func strict(c *cobra.Command) {
 	c.Args = func(c *cobra.Command, words []string) error {
 		if err := takes(c, words); err != nil {
 			switch {
-			case takes(c, nil) != nil || len(words) == 0: // it wants another number of them
+			case takes(c, nil) != nil || len(words) == 0: // wrong number of arguments
 			case c.HasAvailableSubCommands():
 				return unknownCommand(c, words[0])
 			case takes(c, words[:1]) != nil:
-				return Usagef("%s takes no argument, and got %q; see %q", c.CommandPath(), words[0], c.CommandPath()+" --help")
+				return Usagef("%s takes no arguments, got %q; see %q", c.CommandPath(), words[0], c.CommandPath()+" --help")
 			}
 			return Usagef("%w; usage: %s", err, c.UseLine())
 		}
@@ -189,9 +185,9 @@ func strict(c *cobra.Command) {
 	}
 }
 
-// helpOf makes "help" refuse a command that there is not.
+// helpOf makes "help" refuse an unknown command.
 func helpOf(root, help *cobra.Command) {
-	help.PersistentPreRunE = func(*cobra.Command, []string) error { return nil } // nothing is configured
+	help.PersistentPreRunE = func(*cobra.Command, []string) error { return nil } // help needs no configuration
 	help.Run = nil
 	help.RunE = func(_ *cobra.Command, words []string) error {
 		of, rest, err := root.Find(words)
@@ -203,7 +199,7 @@ func helpOf(root, help *cobra.Command) {
 	}
 }
 
-// unknownCommand names the command that may have been meant.
+// unknownCommand suggests the command that may have been meant.
 func unknownCommand(c *cobra.Command, word string) error {
 	var known []string
 	for _, sub := range c.Commands() {
@@ -212,10 +208,10 @@ func unknownCommand(c *cobra.Command, word string) error {
 		}
 	}
 	slices.Sort(known)
-	return Usagef("%q is no command of %q: %s", word, c.CommandPath(), domain.Suggest(word, known))
+	return Usagef("%q is not a command of %q: %s", word, c.CommandPath(), domain.Suggest(word, known))
 }
 
-// nearestFlag names the flag that may have been meant.
+// nearestFlag suggests the flag that may have been meant.
 func nearestFlag(c *cobra.Command, err error) string {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {

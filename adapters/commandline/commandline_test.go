@@ -55,12 +55,12 @@ func TestStrict(t *testing.T) {
 		{"log tial --help", "", "The log", ""},
 		{"help", "", "A tool", ""},
 		{"help log tail", "", "tool log tail", ""},
-		{"lgo", "", "", `"lgo" is no command of "tool": did you mean log?`},
-		{"log tial", "", "", `"tial" is no command of "tool log": did you mean tail?`},
-		{"log zzzzzzzz x", "", "", `"zzzzzzzz" is no command of "tool log": known are replay, tail`},
-		{"-o json log zzzzzzzz", "", "", `is no command of "tool log"`},
-		{"log tail x", "", "", `tool log tail takes no argument, and got "x"; see "tool log tail --help"`},
-		{"plan shwo p", "", "", `"shwo" is no command of "tool plan": did you mean show?`},
+		{"lgo", "", "", `"lgo" is not a command of "tool": did you mean log?`},
+		{"log tial", "", "", `"tial" is not a command of "tool log": did you mean tail?`},
+		{"log zzzzzzzz x", "", "", `"zzzzzzzz" is not a command of "tool log": known are replay, tail`},
+		{"-o json log zzzzzzzz", "", "", `is not a command of "tool log"`},
+		{"log tail x", "", "", `tool log tail takes no arguments, got "x"; see "tool log tail --help"`},
+		{"plan shwo p", "", "", `"shwo" is not a command of "tool plan": did you mean show?`},
 		{"plan show", "", "", `accepts 1 arg(s), received 0; usage: tool plan show PLAN`},
 		{"plan show a b", "", "", `accepts 1 arg(s), received 2; usage: tool plan show PLAN`},
 		{"import", "", "", `requires at least 1 arg(s), only received 0; usage: tool import FILE...`},
@@ -69,10 +69,10 @@ func TestStrict(t *testing.T) {
 		{"log tail --verfy", "", "", `unknown flag: --verfy (did you mean --verify?); see "tool log tail --help"`},
 		{"log tail --verify=maybe", "", "", `invalid argument "maybe" for "--verify" flag`},
 		{"log --wrong", "", "", "unknown flag: --wrong"},
-		{"help lgo", "", "", `"lgo" is no command of "tool": did you mean log?`},
-		{"help log tial", "", "", `"tial" is no command of "tool log": did you mean tail?`},
-		{"completion zhs", "", "", `"zhs" is no command of "tool completion": did you mean zsh?`},
-		{"completion bash x", "", "", `tool completion bash takes no argument, and got "x"`},
+		{"help lgo", "", "", `"lgo" is not a command of "tool": did you mean log?`},
+		{"help log tial", "", "", `"tial" is not a command of "tool log": did you mean tail?`},
+		{"completion zhs", "", "", `"zhs" is not a command of "tool completion": did you mean zsh?`},
+		{"completion bash x", "", "", `tool completion bash takes no arguments, got "x"`},
 	} {
 		root, out, ran := tree(t)
 		root.SetArgs(strings.Fields(c.line))
@@ -88,18 +88,18 @@ func TestStrict(t *testing.T) {
 			t.Errorf("%q: error %v, output %q, want %q", c.line, err, out, c.fails)
 		}
 		if strings.Contains(out.String(), "tool log [flags]") {
-			t.Errorf("%q shows a use that there is not: %s", c.line, out)
+			t.Errorf("%q shows a usage line for a group: %s", c.line, out)
 		}
 	}
 	if commandline.ExitOf(nil) != 0 || commandline.ExitOf(errors.New("x")) != 1 {
-		t.Error("exit codes of other ends")
+		t.Error("exit codes of success and of other errors")
 	}
 	if !commandline.AsksJSON([]string{"a", "-o", "json"}) || commandline.AsksJSON([]string{"--", "-o", "json"}) {
-		t.Error("whether JSON is asked for")
+		t.Error("AsksJSON is wrong")
 	}
 }
 
-// build says what the tool of the tests is built from.
+// build is the version of the tests' tool.
 type build struct {
 	Program string `json:"program"`
 	Version string `json:"version"`

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// SetVersion gives a program the command version and the flag --version, which show v, in
-// JSON where the flag -o says so.
+// SetVersion adds the command version and the flag --version. Both print v, as JSON with
+// -o json.
 func SetVersion(root *cobra.Command, number string, v fmt.Stringer) error {
 	doc, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -16,7 +16,9 @@ func SetVersion(root *cobra.Command, number string, v fmt.Stringer) error {
 	}
 	root.Version = number
 	root.Annotations = map[string]string{"version": v.String(), "version-json": string(doc) + "\n"}
-	root.SetVersionTemplate(`{{$form := .Flag "output"}}{{if and $form (eq $form.Value.String "json")}}{{index .Annotations "version-json"}}{{else}}{{index .Annotations "version"}}{{end}}`)
+	root.SetVersionTemplate(`{{$form := .Flag "output"}}` +
+		`{{if and $form (eq $form.Value.String "json")}}{{index .Annotations "version-json"}}` +
+		`{{else}}{{index .Annotations "version"}}{{end}}`)
 	root.AddCommand(&cobra.Command{
 		Use:   "version",
 		Short: "Print the version, the commit and the method versions",
@@ -26,7 +28,7 @@ compute its results. Reports name the same.
 JSON keys: program, version, commit, date (of the commit), modified (the build had
 changes that are in no commit), go, platform, methods (by name).`,
 		Args: cobra.NoArgs,
-		// It answers whatever the configuration says.
+		// The version needs no configuration.
 		PersistentPreRunE: func(*cobra.Command, []string) error { return nil },
 		RunE: func(c *cobra.Command, _ []string) error {
 			text := v.String()

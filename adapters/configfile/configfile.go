@@ -1,13 +1,14 @@
-// Package configfile reads the configuration of a program into a struct: a small
-// YAML file, the environment laid over it, and defaults for what is given nowhere.
+// Package configfile reads the configuration of a program into a struct: from a small YAML
+// file, then from environment variables that override it, then from defaults.
 //
-// The struct is the manual: a field has its key in the tag yaml, what it holds when
-// nothing is given in the tag default, and its meaning in a comment. Fields are
-// strings, booleans, integers, durations, lists of strings, maps of words, structs,
-// and lists of structs, which the environment has no say in.
+// The struct is the manual: a field has its key in the tag yaml, its default in the tag
+// default, and its meaning in a comment. A field is a string, boolean, integer, duration,
+// list of strings, map of strings, struct or list of structs. The environment cannot set
+// maps and lists of structs.
 //
-// Messages name file, line, column and field, and never quote a value, which may be
-// a secret in the wrong place. Secrets stand in files of their own: see [Secret].
+// Messages name file, line, column and field. They quote a value only if a boolean, an
+// integer or a duration was expected, because a string may be a secret in the wrong place.
+// Secrets are in files of their own: see [Secret].
 package configfile
 
 import (
@@ -36,14 +37,14 @@ type Origin struct {
 	At   string // file:line:column, or the name of the variable
 }
 
-// The kinds of origins.
+// The kinds of [Origin].
 const (
 	FromFile        = "file"
 	FromEnvironment = "environment"
 	FromDefault     = "default"
 )
 
-// File is what was read, with what is wrong with it.
+// File is a configuration with the origin of each value and the faults found in it.
 type File struct {
 	name   string
 	prefix string
@@ -53,14 +54,14 @@ type File struct {
 }
 
 const (
-	maxFile    = 64 << 10 // a long one has two hundred lines
-	maxSecret  = 16 << 10
-	mostFaults = 20 // that are shown
+	maxFile    = 64 << 10 // bytes; a long configuration has two hundred lines
+	maxSecret  = 16 << 10 // bytes
+	mostFaults = 20       // faults shown
 )
 
-// Read fills into, a pointer to a struct, from a file, the environment (variables of
-// prefix and the path of the key in capitals) and defaults. Without a path there is
-// no file. The error joins all that is wrong.
+// Read fills into, a pointer to a struct, from a file, the environment and defaults. A
+// variable's name is prefix and the path of the key in capitals ([Variable]). An empty path
+// means no file. The error joins all faults.
 func Read(path, prefix string, getenv func(string) string, into any) (*File, error) {
 	var data []byte
 	if path != "" {
@@ -72,7 +73,7 @@ func Read(path, prefix string, getenv func(string) string, into any) (*File, err
 	return Parse(path, data, prefix, getenv, into)
 }
 
-// Parse is Read of a file's content.
+// Parse is [Read] with the content of the file.
 func Parse(path string, data []byte, prefix string, getenv func(string) string, into any) (*File, error) {
 	f := &File{name: path, prefix: prefix, into: into, from: map[string]Origin{}}
 	if path == "" {
@@ -84,7 +85,7 @@ func Parse(path string, data []byte, prefix string, getenv func(string) string, 
 		if getenv(name) == "" || !field.plain() {
 			continue
 		}
-		// Of a list no entry is the file's any more.
+		// The variable replaces a list as a whole, so forget where its entries came from.
 		maps.DeleteFunc(f.from, func(p string, _ Origin) bool { return strings.HasPrefix(p, field.path+"[") })
 		f.from[field.path] = Origin{FromEnvironment, name}
 		if err := set(field.value, getenv(name)); err != nil {
@@ -109,16 +110,16 @@ func Parse(path string, data []byte, prefix string, getenv func(string) string, 
 	return f, f.Err()
 }
 
-// New returns a File of nothing, to note what is wrong with what came from elsewhere:
-// flags, for example, which the name stands for.
+// New returns an empty File that collects the faults of another source, such as flags. The
+// name is the origin that its messages show.
 func New(name string) *File { return &File{name: name, from: map[string]Origin{}} }
 
-// Afresh returns a File of the same values of which no fault is noted yet.
+// Afresh returns a File with the same values and no faults.
 func (f *File) Afresh() *File {
 	return &File{name: f.name, prefix: f.prefix, into: f.into, from: f.from}
 }
 
-// Drop forgets the value of a field, which another overrules.
+// Drop clears the value of a field that another field overrides.
 func (f *File) Drop(path string) {
 	for _, field := range f.fields() {
 		if field.path == path {
@@ -128,25 +129,27 @@ func (f *File) Drop(path string) {
 	}
 }
 
-// Given reports whether the environment gives a field of a struct at all.
+// Given reports whether the environment sets any field of a struct.
 func Given(prefix string, getenv func(string) string, into any) bool {
 	f := &File{into: into}
-	return slices.ContainsFunc(f.fields(), func(field field) bool { return getenv(Variable(prefix, field.path)) != "" })
+	return slices.ContainsFunc(f.fields(), func(field field) bool {
+		return getenv(Variable(prefix, field.path)) != ""
+	})
 }
 
-// Origin returns where the value of a field came from, which its keys name: "gateway.url".
+// Origin returns where the value of the field at a path such as "gateway.url" came from.
 func (f *File) Origin(path string) Origin { return f.from[path] }
 
-// Resolve makes a path of the file one from the file's directory. A path in the
-// environment counts from where the program runs.
+// Resolve makes a relative path from the file relative to the file's directory. A path from
+// the environment stays relative to the working directory.
 func (f *File) Resolve(field string, path *string) {
 	if *path != "" && f.from[field].Kind == FromFile && !filepath.IsAbs(*path) {
 		*path = filepath.Join(filepath.Dir(f.name), *path)
 	}
 }
 
-// Unknown returns the variables of an environment that begin with the prefix and are
-// no field: a misspelt one would go unnoticed.
+// Unknown returns the environment variables that begin with the prefix and match no field:
+// most likely misspelt.
 func (f *File) Unknown(environ []string) (unknown []string) {
 	var known []string
 	for _, field := range f.fields() {
@@ -164,7 +167,7 @@ func (f *File) Unknown(environ []string) (unknown []string) {
 	return unknown
 }
 
-// Add notes a fault of a field.
+// Add records a fault of a field.
 func (f *File) Add(path, format string, args ...any) {
 	at := f.name
 	for p := path; p != ""; p = p[:max(0, strings.LastIndexAny(p, ".["))] {
@@ -183,7 +186,7 @@ func (f *File) addAt(at, path, format string, args ...any) {
 	f.list = append(f.list, fmt.Errorf("%s: %s", at, fmt.Sprintf(format, args...)))
 }
 
-// Err returns the faults noted, nil when there are none.
+// Err returns the recorded faults, or nil when there are none.
 func (f *File) Err() error {
 	if n := len(f.list); n > mostFaults {
 		return errors.Join(append(f.list[:mostFaults:mostFaults], fmt.Errorf("and %d more", n-mostFaults))...)
@@ -191,19 +194,19 @@ func (f *File) Err() error {
 	return errors.Join(f.list...)
 }
 
-// Variable returns the environment's name of a field.
+// Variable returns the name of the environment variable of a field.
 func Variable(prefix, path string) string {
 	return prefix + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
 }
 
-// field is a place that holds one value.
+// field holds one value.
 type field struct {
-	path     string // the keys that lead to it
-	standard string // what it holds when nothing is given
+	path     string // its keys, joined by dots
+	standard string // its default
 	value    reflect.Value
 }
 
-// plain reports whether text can give its value.
+// plain reports whether an environment variable can set the field.
 func (f field) plain() bool {
 	kind := f.value.Kind()
 	return kind != reflect.Map && (kind != reflect.Slice || f.value.Type().Elem().Kind() == reflect.String)
@@ -226,7 +229,7 @@ func fieldsOf(v reflect.Value, path string) (out []field) {
 	return out
 }
 
-// set stores what text says.
+// set parses text into v.
 func set(v reflect.Value, text string) error {
 	if strings.ContainsFunc(text, unicode.IsControl) {
 		return errors.New("holds a control character, such as the end of a line; leave it out")
@@ -242,13 +245,13 @@ func set(v reflect.Value, text string) error {
 	case int:
 		n, err := strconv.Atoi(text)
 		if err != nil {
-			return fmt.Errorf("%q is no whole number", text)
+			return fmt.Errorf("%q is not a whole number", text)
 		}
 		v.SetInt(int64(n))
 	case time.Duration:
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			return fmt.Errorf("%q is no duration; write for example 4s or 250ms", text)
+			return fmt.Errorf("%q is not a duration; write for example 4s or 250ms", text)
 		}
 		v.SetInt(int64(d))
 	case []string:
@@ -258,12 +261,12 @@ func set(v reflect.Value, text string) error {
 		}
 		v.Set(reflect.ValueOf(list))
 	default:
-		return fmt.Errorf("a %s is not read from text", v.Type())
+		return fmt.Errorf("cannot read a %s from text", v.Type())
 	}
 	return nil
 }
 
-// Value is one value that is in effect.
+// Value is one effective value.
 type Value struct {
 	Key   string `json:"key"`
 	Value any    `json:"value"`
@@ -271,10 +274,11 @@ type Value struct {
 	At    string `json:"at,omitempty"` // file:line:column, or the variable
 }
 
-// Values returns what is in effect, in the order of the struct.
+// Values returns the effective values in the order of the struct.
 func (f *File) Values() (out []Value) {
 	for _, field := range f.fields() {
-		v := Value{Key: field.path, Value: field.value.Interface(), From: f.from[field.path].Kind, At: f.from[field.path].At}
+		origin := f.from[field.path]
+		v := Value{Key: field.path, Value: field.value.Interface(), From: origin.Kind, At: origin.At}
 		if d, ok := v.Value.(time.Duration); ok {
 			v.Value = d.String()
 		} else if list, ok := v.Value.([]string); ok {
@@ -285,10 +289,10 @@ func (f *File) Values() (out []Value) {
 	return out
 }
 
-// YAML writes values as a configuration, with where each came from.
+// YAML writes values as a configuration file, with the origin of each in a comment.
 func YAML(values []Value) ([]byte, error) {
 	var out bytes.Buffer
-	var open []string // mappings that the line stands in
+	var open []string // keys of the enclosing mappings
 	for _, v := range values {
 		keys := strings.Split(v.Key, ".")
 		above, key := keys[:len(keys)-1], keys[len(keys)-1]
@@ -311,7 +315,7 @@ func YAML(values []Value) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Small returns the content of a regular file of at most so many bytes.
+// Small returns the content of a regular file of at most most bytes.
 func Small(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -335,11 +339,10 @@ func Small(path string, most int64) ([]byte, error) {
 	return data, nil
 }
 
-// Secret returns the content of a file, without the ends of lines after it. A file
-// that others than its owner may open is refused, unless root wrote it for this
-// program: for a group of it (mode 0440, as fsGroup does in Kubernetes), or below
-// where container engines lay the secrets of one container. Errors never quote the
-// content.
+// Secret returns the content of a file without trailing line ends. It refuses a file that
+// users other than its owner may open. The exceptions are files of root that no one else may
+// write: with group access (mode 0440, as Kubernetes sets with fsGroup), or below the
+// directories where container engines mount secrets. Errors never quote the content.
 func Secret(path string) (string, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -349,7 +352,10 @@ func Secret(path string) (string, error) {
 		return "", err
 	}
 	if Exposed(path, info) {
-		return "", fmt.Errorf("%s is open to others than its owner (mode %04o); if nobody read it: chmod 600 %s", path, info.Mode().Perm(), path)
+		return "", fmt.Errorf(
+			"%s is open to users other than its owner (mode %04o); if nobody read it: chmod 600 %s",
+			path, info.Mode().Perm(), path,
+		)
 	}
 	data, err := Small(path, maxSecret)
 	if err != nil {
@@ -364,8 +370,8 @@ func Secret(path string) (string, error) {
 
 var secretMounts = []string{"/run/secrets/", "/var/run/secrets/"}
 
-// Exposed reports whether others than those it is meant for may read or write a file,
-// as [Secret] says.
+// Exposed reports whether a file is accessible to users that it is not meant for, by the
+// rules of [Secret].
 func Exposed(path string, info fs.FileInfo) bool {
 	perm := info.Mode().Perm()
 	if perm&0o077 == 0 {
@@ -378,5 +384,7 @@ func Exposed(path string, info fs.FileInfo) bool {
 	if perm&0o007 == 0 {
 		return false
 	}
-	return !slices.ContainsFunc(secretMounts, func(dir string) bool { return strings.HasPrefix(filepath.Clean(path), dir) })
+	return !slices.ContainsFunc(secretMounts, func(dir string) bool {
+		return strings.HasPrefix(filepath.Clean(path), dir)
+	})
 }

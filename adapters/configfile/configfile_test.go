@@ -28,7 +28,7 @@ type sample struct {
 	List  []string `yaml:"list"`
 	Inner inner    `yaml:"inner"`
 	Rules []rule   `yaml:"rules"`
-	_     int      // without a tag: no field
+	_     int      // not a field: it has no tag
 }
 
 func getenv(values map[string]string) func(string) string {
@@ -66,8 +66,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// What the environment gives replaces a list of the file whole, a value can be dropped
-// for another, and a list of structs is the file's alone.
+// A variable replaces a list of the file as a whole, a value can be dropped, and only the
+// file can set a list of structs.
 func TestOverrules(t *testing.T) {
 	var s sample
 	f, err := Parse("f", []byte("name: a\nlist: [x, y]\ninner: {file: f}\n"), "QX_", getenv(map[string]string{"QX_LIST": "z,"}), &s)
@@ -87,7 +87,7 @@ func TestOverrules(t *testing.T) {
 		t.Errorf("unknown %v", got)
 	}
 	if Given("QX_", getenv(map[string]string{"QX_NAMES": "a"}), &s) || !Given("QX_", getenv(map[string]string{"QX_INNER_WAIT": "1s"}), &s) {
-		t.Error("what the environment gives is not told from what it does not")
+		t.Error("Given is wrong")
 	}
 }
 
@@ -95,13 +95,13 @@ func TestFaults(t *testing.T) {
 	for text, want := range map[string]string{
 		"nam: a":                          "f:1:1: nam: unknown field",
 		"name: a\nname: b":                "f:2:1: name: stands on line 1 already",
-		"count: seven":                    `f:1:8: count: "seven" is no whole number`,
+		"count: seven":                    `f:1:8: count: "seven" is not a whole number`,
 		"on: yes":                         "neither true nor false",
-		"inner: {wait: 5}":                "is no duration",
+		"inner: {wait: 5}":                "is not a duration",
 		"list: a":                         "want a list",
 		"rules: [{labels: [a]}]":          "rules[0].labels: is a list, want keys with values",
 		"rules: [{labels: {a: [b]}}]":     "want one word after each key",
-		"rules: [{labels: {a: b, a: c}}]": "stands there already",
+		"rules: [{labels: {a: b, a: c}}]": "duplicate key",
 		"a: &x 1":                         "anchors",
 		"name: [":                         "is not YAML",
 		"name: a\n---\nname: b":           "second document",
@@ -128,12 +128,12 @@ func TestSecret(t *testing.T) {
 	if err := os.Chmod(path, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Secret(path); err == nil || strings.Contains(err.Error(), "hush") || !strings.Contains(err.Error(), "open to others") {
+	if _, err := Secret(path); err == nil || strings.Contains(err.Error(), "hush") || !strings.Contains(err.Error(), "open to users other") {
 		t.Error(err)
 	}
 }
 
-// info is a file of root's or another's.
+// info describes a file with an owner and a mode.
 type info struct {
 	fs.FileInfo
 	mode fs.FileMode
@@ -143,8 +143,8 @@ type info struct {
 func (i info) Mode() fs.FileMode { return i.mode }
 func (i info) Sys() any          { return &syscall.Stat_t{Uid: i.uid} }
 
-// Who may open a secret: its owner, a group of root's choice, and all within a
-// container when its engine laid the secret there.
+// A secret may be open to its owner, to a group that root chose, and to everyone in a
+// container when its engine mounted the secret.
 func TestSecretsAreClosed(t *testing.T) {
 	for _, c := range []struct {
 		path    string

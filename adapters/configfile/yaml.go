@@ -17,11 +17,10 @@ import (
 	"quartermaster/domain"
 )
 
-// reader fills a struct from YAML. Its messages name file, line, column
-// and field, and quote keys only: a value may be a secret in the wrong place.
+// reader fills a struct from YAML.
 type reader struct{ *File }
 
-// shown is how many characters of a key are shown.
+// shown is the length at which messages cut a key, in characters.
 const shown = 64
 
 func (r *reader) at(t *token.Token) string {
@@ -29,10 +28,10 @@ func (r *reader) at(t *token.Token) string {
 }
 
 func (r *reader) read(data []byte, into reflect.Value) {
-	// The parser is a stranger's: a defect in it must not end the process.
+	// A defect in the third-party parser must not end the process.
 	defer func() {
 		if p := recover(); p != nil {
-			r.addAt(r.name, "", "the YAML parser gave up on it")
+			r.addAt(r.name, "", "the YAML parser failed")
 		}
 	}()
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
@@ -45,9 +44,9 @@ func (r *reader) read(data []byte, into reflect.Value) {
 		r.addAt(r.at(t), "", "%s", problem)
 		return
 	}
-	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey()) // they are refused below
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey()) // mapping refuses duplicates
 	if err != nil {
-		at, problem := r.name, "no more is known"
+		at, problem := r.name, "unknown error"
 		if syntax := new(yaml.SyntaxError); errors.As(err, &syntax) && syntax.Token != nil {
 			at, problem = r.at(syntax.Token), strings.Join(strings.Fields(syntax.Message), " ")
 		}
@@ -67,8 +66,8 @@ func (r *reader) read(data []byte, into reflect.Value) {
 	}
 }
 
-// refuseTokens finds the first of what a configuration does not need and bombs
-// are made of.
+// refuseTokens finds the first token that a configuration does not need and that could make a
+// YAML bomb.
 func refuseTokens(tokens token.Tokens) (*token.Token, string) {
 	const mostTokens, mostColumn, mostFlows = 10_000, 60, 8
 	flows := 0
@@ -138,8 +137,7 @@ func (r *reader) mapping(n ast.Node, path string, into reflect.Value) {
 	}
 }
 
-// value fills a field with what stands in the file. Nothing there means that
-// nothing is given.
+// value fills a field from a node. A null leaves the field unset.
 func (r *reader) value(n ast.Node, path string, v reflect.Value) {
 	if _, null := n.(*ast.NullNode); null {
 		return
@@ -180,7 +178,7 @@ func (r *reader) value(n ast.Node, path string, v reflect.Value) {
 	}
 }
 
-// words fills a map of words to words.
+// words fills a map of strings.
 func (r *reader) words(n ast.Node, path string, v reflect.Value) {
 	var pairs []*ast.MappingValueNode
 	switch n := n.(type) {
@@ -202,14 +200,14 @@ func (r *reader) words(n ast.Node, path string, v reflect.Value) {
 		case !ok || !single:
 			r.addAt(at, path, "want one word after each key")
 		case v.MapIndex(reflect.ValueOf(key)).IsValid():
-			r.addAt(at, path+"."+domain.Clip(key, shown), "stands there already; keep one of them")
+			r.addAt(at, path+"."+domain.Clip(key, shown), "duplicate key; keep one of them")
 		default:
 			v.SetMapIndex(reflect.ValueOf(key), reflect.ValueOf(value))
 		}
 	}
 }
 
-// start returns where a value begins: the parser gives the place of a block's
+// start returns the first token of a value. For a block mapping the parser itself reports the
 // first colon.
 func start(n ast.Node) *token.Token {
 	if m, ok := n.(*ast.MappingNode); ok && !m.IsFlowStyle && len(m.Values) > 0 {
@@ -218,8 +216,8 @@ func start(n ast.Node) *token.Token {
 	return n.GetToken()
 }
 
-// hint tells what a mapping may have been meant as: within braces the parser
-// reads host:port as one.
+// hint suggests quoting a value that was read as a mapping: within braces the parser reads
+// host:port as one.
 func hint(n ast.Node) string {
 	if shapeOf(n) == "a mapping" {
 		return "; quote it if it holds a colon"
@@ -250,7 +248,7 @@ func shapeOf(n ast.Node) string {
 	return "a single value"
 }
 
-// Joined returns the errors that [errors.Join] made into one, or the one itself.
+// Joined returns the errors that [errors.Join] joined, or the error itself.
 func Joined(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()

@@ -20,7 +20,7 @@ import (
 // ErrExposed is returned for a key file that others may read or write. Whether
 // they did cannot be known: revoke the key and register a new one, or, if sure,
 // chmod 600 the file.
-var ErrExposed = errors.New("key file is open to others than its owner")
+var ErrExposed = errors.New("key file is open to users other than its owner")
 
 // maxFile bounds what is read: a key takes about 120 bytes.
 const maxFile = 16 << 10

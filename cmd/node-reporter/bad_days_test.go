@@ -1036,7 +1036,7 @@ func TestCheck(t *testing.T) {
 	if err := os.Chmod(filepath.Join(n.dir, "key"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if found, _ := report(); os.Getuid() != 0 && !strings.Contains(found["secret gateway.key_file"].Found, "open to others") {
+	if found, _ := report(); os.Getuid() != 0 && !strings.Contains(found["secret gateway.key_file"].Found, "open to users other") {
 		t.Errorf("%+v", found["secret gateway.key_file"])
 	}
 	m := newNode(t, b, "", "")

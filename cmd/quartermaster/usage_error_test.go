@@ -50,14 +50,14 @@ func TestEveryCommandRefusesWhatItDoesNotTake(t *testing.T) {
 		if c.HasAvailableSubCommands() {
 			groups++
 			if c.Name() != "simulate" { // its word is a file
-				fails(stray, `"no-such-word" is no command of "`+c.CommandPath()+`": `)
+				fails(stray, `"no-such-word" is not a command of "`+c.CommandPath()+`": `)
 			}
 		} else {
 			leaves++
 			many := append(slices.Clone(words), strings.Fields(strings.Repeat("no-such-word ", 9))...)
 			switch path := c.CommandPath(); {
 			case c.Name() == "help":
-				fails(stray, "is no command of")
+				fails(stray, "is not a command of")
 			case strings.Contains(c.Use, "..."): // it takes any number of words
 			default:
 				fails(many, path)
@@ -71,10 +71,10 @@ func TestEveryCommandRefusesWhatItDoesNotTake(t *testing.T) {
 		t.Errorf("%d commands that lead to others and %d that do not were tried", groups, leaves)
 	}
 	for line, says := range map[string]string{
-		"log verify":          `"verify" is no command of "quartermaster log": known are export, replay, stats, tail`,
-		"import focsu x":      `"focsu" is no command of "quartermaster import": did you mean focus?`,
-		"key revok lab":       `"revok" is no command of "quartermaster key": did you mean revoke?`,
-		"fleet extra":         `quartermaster fleet takes no argument, and got "extra"`,
+		"log verify":          `"verify" is not a command of "quartermaster log": known are export, replay, stats, tail`,
+		"import focsu x":      `"focsu" is not a command of "quartermaster import": did you mean focus?`,
+		"key revok lab":       `"revok" is not a command of "quartermaster key": did you mean revoke?`,
+		"fleet extra":         `quartermaster fleet takes no arguments, got "extra"`,
 		"apply":               `required flag(s) "file" not set`,
 		"log replay --verfy":  "did you mean --verify?",
 		"fleet --brokers=":    "--brokers is empty",

@@ -50,7 +50,7 @@ func TestHelpExamplesAreCommands(t *testing.T) {
 	for _, example := range helpExamples((commandLine(&app.App{}, io.Discard, io.Discard)).Root()) {
 		line, ok := strings.CutPrefix(example, "quartermaster ")
 		if !ok {
-			t.Errorf("%q is no command of this program", example)
+			t.Errorf("%q is not a command of this program", example)
 			continue
 		}
 		line, _, _ = strings.Cut(line, " > ")

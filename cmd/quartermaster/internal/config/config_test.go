@@ -104,10 +104,10 @@ func TestConfigFaults(t *testing.T) {
 		"long key":             {with(strings.Repeat("x", 200) + ": 1\n"), []string{"q.yaml:3:1: " + strings.Repeat("x", 63) + "…: unknown field; known are instance, kafka, postgres, listen, gateway, snapshots, lease, schedules, webhooks"}},
 		"twice":                {with("lease: 4s\nlease: 5s\n"), []string{"q.yaml:4:1: lease: stands on line 3 already; keep one of them"}},
 		"all at once": {"kafka:\n  batch: many\n  brokers: k:1\n  tls: on\nlease: 4\n", []string{
-			`q.yaml:2:10: kafka.batch: "many" is no whole number`,
+			`q.yaml:2:10: kafka.batch: "many" is not a whole number`,
 			"q.yaml:3:12: kafka.brokers: is a single value, want a list: begin each entry with a dash",
 			"q.yaml:4:8: kafka.tls: is a single value, want keys with values",
-			`q.yaml:5:8: lease: "4" is no duration; write for example 4s or 250ms`,
+			`q.yaml:5:8: lease: "4" is not a duration; write for example 4s or 250ms`,
 		}},
 		"a list at the top":    {"- a\n", []string{"q.yaml:1:1: is a list, want keys with values"}},
 		"a word at the top":    {"hunter2\n", []string{"q.yaml:1:1: is a single value, want keys with values"}},
@@ -318,9 +318,9 @@ func TestConfigFromEnvironment(t *testing.T) {
 	_, err = parseConfig("q.yaml", []byte(minimal), environment(map[string]string{
 		"QUARTERMASTER_KAFKA_BATCH": "x", "QUARTERMASTER_LEASE": "1", "QUARTERMASTER_KAFKA_TLS_ENABLED": "1",
 	}))
-	if want := `QUARTERMASTER_KAFKA_BATCH: kafka.batch: "x" is no whole number
+	if want := `QUARTERMASTER_KAFKA_BATCH: kafka.batch: "x" is not a whole number
 QUARTERMASTER_KAFKA_TLS_ENABLED: kafka.tls.enabled: "1" is neither true nor false
-QUARTERMASTER_LEASE: lease: "1" is no duration; write for example 4s or 250ms`; err == nil || err.Error() != want {
+QUARTERMASTER_LEASE: lease: "1" is not a duration; write for example 4s or 250ms`; err == nil || err.Error() != want {
 		t.Errorf("got\n%v", err)
 	}
 	text := "kafka:\n  brokers: ['a:1', 'b:1', 'c:1']\npostgres: {dsn: host=file}\n"

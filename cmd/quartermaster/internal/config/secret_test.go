@@ -70,7 +70,7 @@ func TestSecretsAreNeeded(t *testing.T) {
 		must(os.WriteFile(file, content, 0o600))
 		for _, mode := range []fs.FileMode{0o604, 0o606, 0o620, 0o602} {
 			must(os.Chmod(file, mode))
-			refused("open", fmt.Sprintf("is open to others than its owner (mode %04o); if nobody read it: chmod 600 ", mode))
+			refused("open", fmt.Sprintf("is open to users other than its owner (mode %04o); if nobody read it: chmod 600 ", mode))
 		}
 		must(os.Chmod(file, 0o600))
 		if _, err := Load(path, noEnvironment); err != nil {
