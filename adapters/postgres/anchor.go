@@ -8,11 +8,11 @@ import (
 	"quartermaster/domain"
 )
 
-// anchorSQL is the last record before the position of a partition p, as [anchor]
-// reads it.
+// anchorSQL selects the last record before the position of a partition p, in the encoding that
+// [anchor] scans.
 const anchorSQL = `int8send(p.last_offset) || int4send(p.last_epoch) || p.last_sha256`
 
-// anchor reads what anchorSQL selects; null is no record.
+// anchor scans what anchorSQL selects. Null means no record.
 type anchor domain.Anchor
 
 // Scan implements [sql.Scanner].
@@ -30,7 +30,7 @@ func (a *anchor) Scan(v any) error {
 	return nil
 }
 
-// anchorColumns are the values of last_offset, last_epoch and last_sha256.
+// anchorColumns returns the values for the columns last_offset, last_epoch and last_sha256.
 func anchorColumns(a domain.Anchor) (offset sql.NullInt64, epoch sql.NullInt32, hash []byte) {
 	if a.IsZero() {
 		return offset, epoch, nil

@@ -17,25 +17,25 @@ import (
 	"quartermaster/projections"
 )
 
-// Comparison is what two generations have alike at one position.
+// Comparison is the result of comparing two generations at one position.
 type Comparison struct {
-	A, B     Generation // as they stood when the comparison began
+	A, B     Generation // when the comparison began
 	Position domain.Position
-	Tables   []TableComparison // those that either has rows of, in order
+	Tables   []TableComparison // tables in which either has rows, in order
 
-	// RowByRow says that rows were compared. Rows of another version of the folds
-	// mean something else: of them only numbers are told.
+	// RowByRow says that rows were compared. If the two generations have different fold versions,
+	// their rows are not comparable, and only the numbers of rows are given.
 	RowByRow    bool
 	Differences []projections.Difference // the first hundred, by table and key
-	DigestA     [32]byte                 // of the rows, when compared row by row
+	DigestA     [32]byte                 // of the rows; set when RowByRow
 	DigestB     [32]byte
 }
 
-// TableComparison is what two generations have alike in a table.
+// TableComparison is the result for one table.
 type TableComparison struct {
 	Table        string
 	RowsA, RowsB int64
-	Changed      int64 // in both, and not the same
+	Changed      int64 // in both, but different
 	OnlyA, OnlyB int64
 }
 
@@ -49,20 +49,22 @@ func (c *Comparison) Equal() bool {
 	return c.RowByRow && c.DigestA == c.DigestB
 }
 
-// ErrBehind means that two generations cannot be compared at one position,
-// because the first has not come as far as the second. An instance that folds
-// the first brings it there.
-var ErrBehind = errors.New("generation has not come as far as the one that it is compared with")
+// ErrBehind means that two generations cannot be compared at one position, because the first is
+// behind the second. The caller folds the first generation further and tries again.
+var ErrBehind = errors.New("generation is behind the one that it is compared with")
 
-// shownDifferences bounds what a comparison lists.
+// shownDifferences bounds the list of differences in a comparison.
 const shownDifferences = 100
 
-// Compare compares the rows of two generations at the position that a has when
-// it is called. It reads a as of that moment, calls fold, which MUST bring b to
-// exactly that position and keep it there, and reads b. Rows are read side by
-// side in the order of their keys, so memory does not grow with them. Neither
-// generation changes.
-func (db *DB) Compare(ctx context.Context, a, b string, fold func(context.Context, domain.Position) error) (*Comparison, error) {
+// Compare compares the rows of two generations at the position that a has when Compare is called.
+// It reads a as of that moment, calls fold, and reads b. fold MUST bring b to exactly that position
+// and keep it there. Rows are merged in the order of their keys, so memory does not grow with their
+// number. Neither generation changes.
+func (db *DB) Compare(
+	ctx context.Context,
+	a, b string,
+	fold func(context.Context, domain.Position) error,
+) (*Comparison, error) {
 	c, err := db.compare(ctx, a, b, fold)
 	if err != nil {
 		return nil, fmt.Errorf("compare generations %s and %s: %w", a, b, err)
@@ -70,7 +72,11 @@ func (db *DB) Compare(ctx context.Context, a, b string, fold func(context.Contex
 	return c, nil
 }
 
-func (db *DB) compare(ctx context.Context, a, b string, fold func(context.Context, domain.Position) error) (*Comparison, error) {
+func (db *DB) compare(
+	ctx context.Context,
+	a, b string,
+	fold func(context.Context, domain.Position) error,
+) (*Comparison, error) {
 	ga, err := db.Generation(ctx, a)
 	if err != nil {
 		return nil, err
@@ -89,23 +95,23 @@ func (db *DB) compare(ctx context.Context, a, b string, fold func(context.Contex
 		}
 		return db.Store(b, "").View(ctx, func(vb projections.View) error {
 			if at := vb.Position(); at.String() != c.Position.String() {
-				return fmt.Errorf("the second stands at %s, not at %s", at, c.Position)
+				return fmt.Errorf("the second generation is at %s, not at %s", at, c.Position)
 			}
 			return c.views(va, vb)
 		})
 	})
 }
 
-// meet has b folded to where a stands.
+// meet has b folded up to the position of a.
 func (c *Comparison) meet(ctx context.Context, at domain.Position, fold func(context.Context, domain.Position) error) error {
 	if !at.Covers(c.B.Position()) {
-		return fmt.Errorf("%w: %s stands at %s, %s at %s", ErrBehind, c.A.Name, at, c.B.Name, c.B.Position())
+		return fmt.Errorf("%w: %s is at %s, %s at %s", ErrBehind, c.A.Name, at, c.B.Name, c.B.Position())
 	}
 	c.Position = at.Clone()
 	return fold(ctx, at.Clone())
 }
 
-// views compares row by row, and digests what it reads.
+// views compares row by row, and computes both digests.
 func (c *Comparison) views(a, b projections.View) error {
 	var digestA, digestB projections.Digester
 	compared := map[projections.Table]TableComparison{}
@@ -152,14 +158,14 @@ func (c *Comparison) views(a, b projections.View) error {
 	return nil
 }
 
-// encodedRow is a row as it is digested, or why it cannot be read.
+// encodedRow is a row in the encoding that is digested, or the error of reading it.
 type encodedRow struct {
 	key   projections.Key
 	bytes []byte
 	err   error
 }
 
-// encoded returns the rows of a table by key. bytes are good until the next.
+// encoded returns the rows of a table by key. The bytes are valid until the next row.
 func encoded(v projections.View, t projections.Table) iter.Seq[encodedRow] {
 	return func(yield func(encodedRow) bool) {
 		var buf []byte
@@ -184,8 +190,8 @@ func encoded(v projections.View, t projections.Table) iter.Seq[encodedRow] {
 	}
 }
 
-// merge calls yield with each key that either side has, in order, and what each
-// has under it, nil when nothing.
+// merge calls yield with each key that either side has, in order, and the row of each side (nil if
+// it has none).
 func merge(a, b iter.Seq[encodedRow], yield func(k projections.Key, x, y []byte) error) error {
 	nextA, stopA := iter.Pull(a)
 	defer stopA()
@@ -228,7 +234,7 @@ func merge(a, b iter.Seq[encodedRow], yield func(k projections.Key, x, y []byte)
 	return nil
 }
 
-// compareCounts compares how many rows there are.
+// compareCounts compares numbers of rows.
 func (db *DB) compareCounts(ctx context.Context, c *Comparison, fold func(context.Context, domain.Position) error) error {
 	at, rowsA, err := db.counts(ctx, c.A.Name)
 	if err != nil {
@@ -242,10 +248,10 @@ func (db *DB) compareCounts(ctx context.Context, c *Comparison, fold func(contex
 		return err
 	}
 	if at.String() != c.Position.String() {
-		return fmt.Errorf("the second stands at %s, not at %s", at, c.Position)
+		return fmt.Errorf("the second generation is at %s, not at %s", at, c.Position)
 	}
 	names := maps.Clone(rowsA)
-	maps.Copy(names, rowsB) // either may have tables that the other has not
+	maps.Copy(names, rowsB) // either may have tables that the other lacks
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if rowsA[name]+rowsB[name] > 0 {
 			c.Tables = append(c.Tables, TableComparison{Table: name, RowsA: rowsA[name], RowsB: rowsB[name]})
@@ -254,19 +260,22 @@ func (db *DB) compareCounts(ctx context.Context, c *Comparison, fold func(contex
 	return nil
 }
 
-// counts returns how many rows each table of a generation has, and its position
-// at that moment. It knows nothing of what the rows mean.
+// counts returns how many rows each table of a generation has, and its position at that moment. It
+// works for any fold version, because it does not decode rows.
 func (db *DB) counts(ctx context.Context, name string) (at domain.Position, rows map[string]int64, err error) {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { _ = tx.Rollback() }()
-	found, err := tx.QueryContext(ctx, `select topic, partition, next_offset from quartermaster.partitions where generation = $1`, name)
+	found, err := tx.QueryContext(ctx, `
+		select topic, partition, next_offset from quartermaster.partitions where generation = $1`, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	parts, err := collect(found, func(rows *sql.Rows, p *Partition) error { return rows.Scan(&p.Topic, &p.Partition, &p.Next) })
+	parts, err := collect(found, func(rows *sql.Rows, p *Partition) error {
+		return rows.Scan(&p.Topic, &p.Partition, &p.Next)
+	})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -280,7 +289,8 @@ func (db *DB) counts(ctx context.Context, name string) (at domain.Position, rows
 	rows = map[string]int64{}
 	for _, t := range tables {
 		var n int64
-		if err := tx.QueryRowContext(ctx, fmt.Sprintf(`select count(*) from %s.%s`, schemaOf(name), pq.QuoteIdentifier(t))).Scan(&n); err != nil {
+		count := fmt.Sprintf(`select count(*) from %s.%s`, schemaOf(name), pq.QuoteIdentifier(t))
+		if err := tx.QueryRowContext(ctx, count).Scan(&n); err != nil {
 			return nil, nil, fmt.Errorf("count rows of table %s: %w", t, err)
 		}
 		rows[t] = n

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A server that fell silent is given up after this long. Left to the system that
-// takes a quarter of an hour, in which a query that waits for its answer cannot
-// be ended: the driver ends one by asking the server.
+// silence is how long a server may be silent before the connection is given up. The operating
+// system's default is about a quarter of an hour. During that time a waiting query cannot be
+// cancelled, because the driver cancels by asking the server.
 const silence = 15 * time.Second
 
 // dialer opens connections that notice a dead peer.
@@ -34,7 +34,7 @@ func newDialer() *dialer {
 	}}
 }
 
-// DialTimeout is what the driver asks for in place of a context.
+// DialTimeout is the method that the driver calls when it has no context.
 func (d *dialer) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

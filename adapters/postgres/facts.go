@@ -21,12 +21,12 @@ type version struct {
 	Event     domain.Event   `json:"event"`
 }
 
-// maxFacts is the most JSON that is kept beside a row: the server has a limit of
-// 256 MB for what it makes of it, which numbers make up to six times as long.
+// maxFacts bounds the JSON that is kept beside a row. The server limits its internal form (jsonb)
+// to 256 MB, and numbers become up to six times as long in that form.
 const maxFacts = 32 << 20
 
-// facts returns a row as JSON for people who ask in SQL, nil when it cannot be
-// shown: the row itself says the same, so that is no reason to fold no further.
+// facts returns a row as JSON for people who query in SQL. It returns nil when the row cannot be
+// shown. That does not stop the fold, because the row itself holds the same data.
 func facts(row projections.Row) []byte {
 	var show any = row
 	if h, ok := row.(*projections.History); ok {
@@ -51,7 +51,7 @@ func facts(row projections.Row) []byte {
 	return jsonText(b)
 }
 
-// withoutDocument leaves out what is long and not to be asked in SQL.
+// withoutDocument removes documents, which are long and not useful in SQL.
 func withoutDocument(e domain.Event) domain.Event {
 	switch e := e.(type) {
 	case *domain.PlanComputed:

@@ -15,13 +15,13 @@ import (
 	"quartermaster/projections"
 )
 
-// GenerationState says who folds a generation.
+// GenerationState says which processes fold a generation.
 type GenerationState string
 
 // The states of a generation.
 const (
 	Building GenerationState = "building" // the rebuild that makes it
-	Live     GenerationState = "live"     // every instance of its method
+	Live     GenerationState = "live"     // every instance with its fold version
 )
 
 // Generation is a complete set of rows.
@@ -30,19 +30,19 @@ type Generation struct {
 	Method  string // version of the folds that make the rows
 	State   GenerationState
 	Created time.Time
-	Active  bool  // it is the one that is read
+	Active  bool  // queries read this generation
 	Bytes   int64 // on disk, with indexes
 	// Partitions are in order.
 	Partitions []Partition
 }
 
-// Partition is how far a partition of a generation is folded, and by whom.
+// Partition is how far a partition of a generation is folded, and by which instance.
 type Partition struct {
 	domain.TopicPartition
 	Next  int64         // offset of the first record that is not folded
-	Last  domain.Anchor // the last one that is
-	Owner string        // instance that folds it; "" when nobody alive does
-	// Stop says why it stands still; nil: it does not, as far as is known.
+	Last  domain.Anchor // the last record that is folded
+	Owner string        // instance that folds it; "" if no live instance does
+	// Stop says why the partition is stopped. It is nil if no stop is known.
 	Stop *projections.Stop
 }
 
@@ -55,7 +55,7 @@ func (g *Generation) Position() domain.Position {
 	return at
 }
 
-// Anchors are the last records before that position, of partitions that have any.
+// Anchors returns the last record before that position for each partition that has one.
 func (g *Generation) Anchors() map[domain.TopicPartition]domain.Anchor {
 	anchors := map[domain.TopicPartition]domain.Anchor{}
 	for _, p := range g.Partitions {
@@ -66,7 +66,7 @@ func (g *Generation) Anchors() map[domain.TopicPartition]domain.Anchor {
 	return anchors
 }
 
-// Stops are the partitions of the generation that stand still.
+// Stops returns the stopped partitions of the generation.
 func (g *Generation) Stops() projections.Stops {
 	stops := projections.Stops{}
 	for _, p := range g.Partitions {
@@ -81,39 +81,38 @@ func (g *Generation) Stops() projections.Stops {
 type Instance struct {
 	Name    string
 	Method  string
-	Sharing bool // partitions are dealt to it
+	Sharing bool // partitions are assigned to it
 	Alive   bool
 	Started time.Time
-	Until   time.Time // by when it must be heard of again, or was
+	Until   time.Time // its lease ends then, or ended
 }
 
-// What may be wrong with a generation. Each is wrapped with its name.
+// Errors about a generation. Each is wrapped with the generation's name.
 var (
 	ErrNoGeneration = errors.New("there is no such generation; \"quartermaster generation status\" lists them")
-	ErrGeneration   = errors.New("generation cannot be changed so")
+	ErrGeneration   = errors.New("generation cannot be changed this way")
 )
 
-// ErrOtherLog means that the rows were folded from another log than the one at
-// hand, or from topics that are gone. Folding on would mix the two: whoever gets
-// it MUST stop. An operator connects the right log, or begins a new database.
-var ErrOtherLog = errors.New("the rows are of another log")
+// ErrOtherLog means that the rows were folded from another log than the connected one, or from
+// topics that were deleted. Folding further would mix the two: the caller MUST stop. An operator
+// connects the right log, or starts with a new database.
+var ErrOtherLog = errors.New("the rows belong to another log")
 
-// changeWait is how long a change of generations waits for another, and for the
-// folds that are about to write: longer than any of them takes.
+// changeWait is how long a change of generations waits for another change, and for folds that are
+// about to write. It is longer than any of them takes.
 const changeWait = "30s"
 
-// ErrChanging means that another change of generations did not end in time.
-// Whoever wants one tries again.
-var ErrChanging = errors.New("another program changes generations, or writes rows, and does not end; try again")
+// ErrChanging means that another change of generations did not end in time. The caller tries again.
+var ErrChanging = errors.New("another program is changing generations or writing rows and has not finished; try again")
 
-// change runs work in a transaction in which nobody else changes generations.
+// change runs work in a transaction that excludes all other changes of generations.
 func (db *DB) change(ctx context.Context, work func(*sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	// Whoever freezes in here must not keep every other from starting.
+	// A process that freezes in here must not keep all others from starting.
 	if _, err := tx.ExecContext(ctx, `select `+giveUp+`, set_config('lock_timeout', $1, true)`, changeWait); err != nil {
 		return err
 	}
@@ -130,12 +129,13 @@ func (db *DB) change(ctx context.Context, work func(*sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// Create makes an empty generation, to be folded by a rebuild.
+// Create makes an empty generation, which a rebuild then folds.
 func (db *DB) Create(ctx context.Context, name, method string) error {
 	if err := checkGeneration(name); err != nil {
 		return err
 	}
-	if err := db.change(ctx, func(tx *sql.Tx) error { return db.create(ctx, tx, name, method, Building) }); err != nil {
+	err := db.change(ctx, func(tx *sql.Tx) error { return db.create(ctx, tx, name, method, Building) })
+	if err != nil {
 		return fmt.Errorf("create generation %s: %w", name, err)
 	}
 	return nil
@@ -147,7 +147,9 @@ func (db *DB) create(ctx context.Context, tx *sql.Tx, name, method string, state
 	for _, tp := range domain.AllPartitions() {
 		topics, partitions = append(topics, string(tp.Topic)), append(partitions, int64(tp.Partition))
 	}
-	res, err := tx.ExecContext(ctx, `insert into quartermaster.generations (name, method, state) values ($1, $2, $3) on conflict do nothing`, name, method, state)
+	res, err := tx.ExecContext(ctx, `
+		insert into quartermaster.generations (name, method, state) values ($1, $2, $3) on conflict do nothing`,
+		name, method, state)
 	if err != nil {
 		return err
 	}
@@ -156,14 +158,16 @@ func (db *DB) create(ctx context.Context, tx *sql.Tx, name, method string, state
 	} else if n == 0 {
 		return fmt.Errorf("%w: it exists", ErrGeneration)
 	}
-	if _, err := tx.ExecContext(ctx, `insert into quartermaster.partitions (generation, topic, partition) select $1, * from unnest($2::text[], $3::integer[])`,
+	if _, err := tx.ExecContext(ctx, `
+		insert into quartermaster.partitions (generation, topic, partition)
+		select $1, * from unnest($2::text[], $3::integer[])`,
 		name, pq.Array(topics), pq.Array(partitions)); err != nil {
 		return err
 	}
 	return db.createTables(ctx, tx, name)
 }
 
-// First makes the generation "a", live and active, when there is none at all.
+// First makes the generation "a", live and active, if there is no generation.
 func (db *DB) First(ctx context.Context, method string) (made bool, err error) {
 	const look = `select exists (select from quartermaster.generations)`
 	var some bool
@@ -186,7 +190,9 @@ func (db *DB) First(ctx context.Context, method string) (made bool, err error) {
 }
 
 func setActive(ctx context.Context, tx *sql.Tx, name string) error {
-	_, err := tx.ExecContext(ctx, `insert into quartermaster.active (generation) values ($1) on conflict (one) do update set generation = excluded.generation`, name)
+	_, err := tx.ExecContext(ctx, `
+		insert into quartermaster.active (generation) values ($1)
+		on conflict (one) do update set generation = excluded.generation`, name)
 	return err
 }
 
@@ -201,8 +207,7 @@ func state(ctx context.Context, tx *sql.Tx, name string) (st GenerationState, ac
 	return st, active, err
 }
 
-// SetLive hands a generation from its rebuild to the instances of its method.
-// Setting a live one live changes nothing.
+// SetLive hands a generation from its rebuild to the instances of its method. It is idempotent.
 func (db *DB) SetLive(ctx context.Context, name string) error {
 	err := db.change(ctx, func(tx *sql.Tx) error {
 		if _, _, err := state(ctx, tx, name); err != nil {
@@ -217,8 +222,8 @@ func (db *DB) SetLive(ctx context.Context, name string) error {
 	return nil
 }
 
-// Switch makes a live generation the one that is read. The one before stays and
-// is folded on, so that a switch can be taken back.
+// Switch makes queries read a live generation. The previous generation stays and is folded further,
+// so that a switch can be undone.
 func (db *DB) Switch(ctx context.Context, name string) error {
 	err := db.change(ctx, func(tx *sql.Tx) error {
 		st, active, err := state(ctx, tx, name)
@@ -240,9 +245,9 @@ func building(name string) error {
 	return fmt.Errorf("%w: it is still building; \"quartermaster generation rebuild %s\" goes on with it", ErrGeneration, name)
 }
 
-// SwitchBy is [DB.Switch] by a decision, which is kept until [DB.Told] says that it is
-// in the log: both happen or neither. from is the generation that must be read until
-// then. A decision that is not told yet keeps every other from being made.
+// SwitchBy is [DB.Switch] with a signed decision. The switch and the storing of the decision are
+// one transaction. The decision is kept until [DB.Told] confirms that it is in the log, and no
+// other switch is possible until then. from MUST be the active generation.
 func (db *DB) SwitchBy(ctx context.Context, from, to string, decision []byte) error {
 	err := db.change(ctx, func(tx *sql.Tx) error {
 		st, _, err := state(ctx, tx, to)
@@ -252,7 +257,9 @@ func (db *DB) SwitchBy(ctx context.Context, from, to string, decision []byte) er
 		case st != Live:
 			return building(to)
 		}
-		res, err := tx.ExecContext(ctx, `update quartermaster.active set generation = $1, untold = $2 where generation = $3 and untold is null`, to, decision, from)
+		res, err := tx.ExecContext(ctx, `
+			update quartermaster.active set generation = $1, untold = $2
+			where generation = $3 and untold is null`, to, decision, from)
 		if err != nil {
 			return err
 		}
@@ -269,26 +276,25 @@ func (db *DB) SwitchBy(ctx context.Context, from, to string, decision []byte) er
 	return nil
 }
 
-// Untold returns the decision of a switch that is not in the log yet, nil: none is.
+// Untold returns the decision of a switch that is not in the log yet, or nil.
 func (db *DB) Untold(ctx context.Context) (decision []byte, err error) {
 	err = db.QueryRowContext(ctx, `select untold from quartermaster.active`).Scan(&decision)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return nil, fmt.Errorf("ask for the decision of a switch: %w", err)
+		return nil, fmt.Errorf("read the pending decision of a switch: %w", err)
 	}
 	return decision, nil
 }
 
-// Told says that the decision of a switch is in the log.
+// Told records that the decision of a switch is in the log.
 func (db *DB) Told(ctx context.Context, decision []byte) error {
 	if _, err := db.ExecContext(ctx, `update quartermaster.active set untold = null where untold = $1`, decision); err != nil {
-		return fmt.Errorf("keep that the decision of a switch is in the log: %w", err)
+		return fmt.Errorf("record that the decision of a switch is in the log: %w", err)
 	}
 	return nil
 }
 
-// Drop removes a generation and its rows: never the active one, and one that is
-// folded at the moment only by force. Instances that fold it find it gone, and
-// stop folding it.
+// Drop removes a generation and its rows. It refuses the active generation, and needs force for one
+// that is being folded. Instances that fold it notice and stop folding it.
 func (db *DB) Drop(ctx context.Context, name string, force bool) error {
 	err := db.change(ctx, func(tx *sql.Tx) error {
 		_, active, err := state(ctx, tx, name)
@@ -296,10 +302,10 @@ func (db *DB) Drop(ctx context.Context, name string, force bool) error {
 		case err != nil:
 			return err
 		case active:
-			return fmt.Errorf("%w: it is the one that is read; switch to another first", ErrGeneration)
+			return fmt.Errorf("%w: it is the active one; switch to another first", ErrGeneration)
 		}
-		// Folds take the row of their partition first and then rows of the
-		// generation; whoever took them the other way round could meet one half-way.
+		// Folds lock the row of their partition first and then rows of the generation. Locking in
+		// another order could deadlock with them.
 		owners, err := collectText(tx.QueryContext(ctx, `
 			select coalesce((select instance from quartermaster.sessions s where s.token = p.owner and `+aliveNow+`), '')
 			from quartermaster.partitions p where generation = $1 order by topic, partition for update`, name))
@@ -309,7 +315,7 @@ func (db *DB) Drop(ctx context.Context, name string, force bool) error {
 		slices.Sort(owners)
 		owners = slices.DeleteFunc(slices.Compact(owners), func(o string) bool { return o == "" })
 		if len(owners) > 0 && !force {
-			return fmt.Errorf("%w: it is folded by %v; stop them, or force it", ErrGeneration, owners)
+			return fmt.Errorf("%w: it is being folded by %v; stop them, or force it", ErrGeneration, owners)
 		}
 		if err := db.dropTables(ctx, tx, name); err != nil {
 			return err
@@ -323,19 +329,19 @@ func (db *DB) Drop(ctx context.Context, name string, force bool) error {
 	return nil
 }
 
-// Active returns the name of the generation that is read.
+// Active returns the name of the active generation: the one that queries read.
 func (db *DB) Active(ctx context.Context) (name string, err error) {
 	err = db.QueryRowContext(ctx, `select generation from quartermaster.active`).Scan(&name)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", fmt.Errorf("%w; \"quartermaster generation migrate\" makes one", ErrNoGeneration)
 	}
 	if err != nil {
-		return "", fmt.Errorf("ask which generation is read: %w", err)
+		return "", fmt.Errorf("read which generation is active: %w", err)
 	}
 	return name, nil
 }
 
-// Generations returns every generation, by age.
+// Generations returns every generation, oldest first.
 func (db *DB) Generations(ctx context.Context) ([]Generation, error) {
 	out, err := db.generations(ctx)
 	if err != nil {
@@ -377,7 +383,8 @@ func (db *DB) generations(ctx context.Context) ([]Generation, error) {
 // partitionsOf returns the partitions of a generation, in order.
 func partitionsOf(ctx context.Context, q querier, generation string) ([]Partition, error) {
 	rows, err := q.QueryContext(ctx, `
-		select p.topic, p.partition, p.next_offset, `+anchorSQL+`, coalesce(s.instance, ''), p.stop_reason, coalesce(p.stop_advice, '')
+		select p.topic, p.partition, p.next_offset, `+anchorSQL+`, coalesce(s.instance, ''),
+			p.stop_reason, coalesce(p.stop_advice, '')
 		from quartermaster.partitions p left join quartermaster.sessions s on s.token = p.owner and `+aliveNow+`
 		where p.generation = $1 order by p.topic collate "C", p.partition`, generation)
 	if err != nil {
@@ -386,7 +393,8 @@ func partitionsOf(ctx context.Context, q querier, generation string) ([]Partitio
 	return collect(rows, func(rows *sql.Rows, p *Partition) error {
 		var reason sql.NullString
 		var advice string
-		if err := rows.Scan(&p.Topic, &p.Partition, &p.Next, (*anchor)(&p.Last), &p.Owner, &reason, &advice); err != nil || !reason.Valid {
+		err := rows.Scan(&p.Topic, &p.Partition, &p.Next, (*anchor)(&p.Last), &p.Owner, &reason, &advice)
+		if err != nil || !reason.Valid {
 			return err
 		}
 		p.Stop = &projections.Stop{Offset: p.Next, Reason: reason.String, Advice: advice}
@@ -407,8 +415,8 @@ func (db *DB) Generation(ctx context.Context, name string) (*Generation, error) 
 	return &all[i], nil
 }
 
-// Instances returns the processes that joined, the dead of the last minutes
-// among them, by name.
+// Instances returns the processes that joined, by name, including those that died in the last
+// minutes.
 func (db *DB) Instances(ctx context.Context) ([]Instance, error) {
 	rows, err := db.QueryContext(ctx, `
 		select instance, method, sharing, `+aliveNow+`, started, alive_until
@@ -427,9 +435,9 @@ func (db *DB) Instances(ctx context.Context) ([]Instance, error) {
 	return out, nil
 }
 
-// Bind checks that the rows are of this log, or says so when there are none yet.
-// topics are the ids of topics, as far as the log has any. It writes, and waits
-// for others who change generations, only where something is new.
+// Bind checks that the rows belong to this log, and records the log's identity if there are no rows
+// yet. topics are the topic ids that the log has. Bind writes, and waits for other changes of
+// generations, only if something is new.
 func (db *DB) Bind(ctx context.Context, logID string, topics map[domain.Topic]string) error {
 	known, err := bound(ctx, db.DB)
 	var fresh bool
@@ -445,7 +453,7 @@ func (db *DB) Bind(ctx context.Context, logID string, topics map[domain.Topic]st
 	return nil
 }
 
-// bind writes what is new, unless somebody else has just written otherwise.
+// bind records what is new, unless another process has recorded something different meanwhile.
 func bind(ctx context.Context, tx *sql.Tx, logID string, topics map[domain.Topic]string) error {
 	known, err := bound(ctx, tx)
 	if err != nil {
@@ -454,13 +462,16 @@ func bind(ctx context.Context, tx *sql.Tx, logID string, topics map[domain.Topic
 	if _, err := known.check(logID, topics); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, `insert into quartermaster.log (log_id) values ($1) on conflict do nothing`, logID); err != nil {
+	_, err = tx.ExecContext(ctx, `insert into quartermaster.log (log_id) values ($1) on conflict do nothing`, logID)
+	if err != nil {
 		return err
 	}
 	for _, spec := range domain.TopicSpecs() {
 		if id := topics[spec.Topic]; id != "" {
-			if _, err := tx.ExecContext(ctx, `insert into quartermaster.topics (topic, topic_id, partitions) values ($1, $2, $3) on conflict do nothing`,
-				string(spec.Topic), id, spec.Partitions); err != nil {
+			_, err := tx.ExecContext(ctx, `
+				insert into quartermaster.topics (topic, topic_id, partitions) values ($1, $2, $3)
+				on conflict do nothing`, string(spec.Topic), id, spec.Partitions)
+			if err != nil {
 				return err
 			}
 		}
@@ -468,13 +479,13 @@ func bind(ctx context.Context, tx *sql.Tx, logID string, topics map[domain.Topic
 	return nil
 }
 
-// binding is the log that rows are of.
+// binding is the identity of the log that the rows belong to.
 type binding struct {
 	logID  string // "" before the first instance ran
 	topics map[domain.Topic]TopicIdentity
 }
 
-// bound reads it, from a database or within a transaction.
+// bound reads the binding, from a database or within a transaction.
 func bound(ctx context.Context, q interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -500,10 +511,12 @@ func bound(ctx context.Context, q interface {
 	return b, err
 }
 
-// check compares with the log at hand, and reports whether anything of that is new.
+// check compares the binding with the connected log, and reports whether any of its identity is
+// new.
 func (b binding) check(logID string, topics map[domain.Topic]string) (fresh bool, err error) {
 	if b.logID != "" && b.logID != logID {
-		return false, fmt.Errorf("%w: they are of log %s, this is %s: check the brokers in the configuration, or use a database of its own for this log", ErrOtherLog, b.logID, logID)
+		return false, fmt.Errorf("%w: they belong to log %s, this is %s: "+
+			"check the brokers in the configuration, or use a separate database for this log", ErrOtherLog, b.logID, logID)
 	}
 	fresh = b.logID == ""
 	var wrong []error
@@ -518,10 +531,13 @@ func (b binding) check(logID string, topics map[domain.Topic]string) (fresh bool
 			continue
 		}
 		if known.ID != id {
-			wrong = append(wrong, fmt.Errorf("%w: topic %s was deleted and created again (its id was %s and is %s): a topic that was deleted does not come back; connect the log that the rows are of, or begin a new database", ErrOtherLog, spec.Topic, known.ID, id))
+			wrong = append(wrong, fmt.Errorf("%w: topic %s was deleted and created again (its id was %s and is %s): "+
+				"a deleted topic does not come back; connect the log that the rows belong to, or begin a new database",
+				ErrOtherLog, spec.Topic, known.ID, id))
 		}
 		if known.Partitions != spec.Partitions {
-			wrong = append(wrong, fmt.Errorf("%w: topic %s had %d partitions, this program knows %d", ErrOtherLog, spec.Topic, known.Partitions, spec.Partitions))
+			wrong = append(wrong, fmt.Errorf("%w: topic %s had %d partitions, this program expects %d",
+				ErrOtherLog, spec.Topic, known.Partitions, spec.Partitions))
 		}
 	}
 	return fresh, errors.Join(wrong...)

@@ -269,7 +269,7 @@ func TestBind(t *testing.T) {
 		{"the same, now with ids", "L1", ids, ""},
 		{"the same again", "L1", ids, ""},
 		{"more ids", "L1", map[domain.Topic]string{domain.TopicMarket: "m1"}, ""},
-		{"another log", "L2", ids, "they are of log L1, this is L2"},
+		{"another log", "L2", ids, "they belong to log L1, this is L2"},
 		{"another topic", "L1", map[domain.Topic]string{domain.TopicFleet: "f2", domain.TopicBooks: "b1"}, "topic qm.fleet was deleted and created again (its id was f1 and is f2)"},
 		{"the right one", "L1", ids, ""},
 	} {

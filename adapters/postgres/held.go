@@ -9,8 +9,8 @@ import (
 	"quartermaster/projections"
 )
 
-// heldRow is a row of usage_held. Times are in milliseconds, activity in
-// thousandths of them.
+// heldRow is a row of usage_held. Times are in milliseconds, activity in thousandths of a
+// millisecond.
 type heldRow struct {
 	workspace, cluster, deployment, node, source string
 	hour                                         int64
@@ -18,13 +18,13 @@ type heldRow struct {
 	fresh                                        bool
 }
 
-// heldOf returns what each workspace held in a usage hour, with every holder that
-// the hour lists. One whose time was given to others later is listed still.
+// heldOf returns what each workspace held in a usage hour: a row for each workspace, deployment and
+// observer, including holders whose time was later given to others.
 func heldOf(k projections.Key, u *projections.UsageHour) []heldRow {
 	var out []heldRow
 	cluster, _ := columnText(k.Scope, maxHeld)
 	node, _ := columnText(k.ID, maxHeld)
-	rows := make([]int, len(u.Holders)) // of each holder; several may be pods of one deployment
+	rows := make([]int, len(u.Holders)) // row index by holder; several holders may be pods of one deployment
 	for i := range u.Observers {
 		o := &u.Observers[i]
 		source, _ := columnText(o.Source, maxHeld)
@@ -37,7 +37,10 @@ func heldOf(k projections.Key, u *projections.UsageHour) []heldRow {
 				rows[h]++
 			}
 			if rows[h] == len(out) {
-				out = append(out, heldRow{workspace: workspace, cluster: cluster, deployment: deployment, node: node, source: source, hour: k.Hour})
+				out = append(out, heldRow{
+					workspace: workspace, cluster: cluster, deployment: deployment, node: node, source: source,
+					hour: k.Hour,
+				})
 			}
 		}
 		for j := range o.Devices {
@@ -60,9 +63,9 @@ func heldOf(k projections.Key, u *projections.UsageHour) []heldRow {
 	return out
 }
 
-// appendChanged appends the rows of an hour that are to be stored, given those
-// that it was stored with: what is the same is left out.
-// fresh says that what it was not stored with can be relied on to be new.
+// appendChanged appends the rows of an hour that must be stored. before are the rows that are
+// stored already; equal ones are left out. fresh says that rows missing from before are certainly
+// not in the database.
 func appendChanged(out, now, before []heldRow, fresh bool) []heldRow {
 	for _, r := range now {
 		i := slices.IndexFunc(before, func(b heldRow) bool {
@@ -71,7 +74,7 @@ func appendChanged(out, now, before []heldRow, fresh bool) []heldRow {
 		if i >= 0 && before[i] == r || i < 0 && r.whole+r.part == 0 {
 			continue
 		}
-		// What was never listed was never stored.
+		// A holder that was not listed before has no stored row.
 		r.fresh = fresh && i < 0
 		out = append(out, r)
 	}
@@ -79,17 +82,24 @@ func appendChanged(out, now, before []heldRow, fresh bool) []heldRow {
 }
 
 func (r *heldRow) compare(s *heldRow) int {
-	return cmp.Or(strings.Compare(r.workspace, s.workspace), strings.Compare(r.cluster, s.cluster), strings.Compare(r.deployment, s.deployment),
-		strings.Compare(r.node, s.node), cmp.Compare(r.hour, s.hour), strings.Compare(r.source, s.source))
+	return cmp.Or(
+		strings.Compare(r.workspace, s.workspace),
+		strings.Compare(r.cluster, s.cluster),
+		strings.Compare(r.deployment, s.deployment),
+		strings.Compare(r.node, s.node),
+		cmp.Compare(r.hour, s.hour),
+		strings.Compare(r.source, s.source),
+	)
 }
 
 const (
 	heldColumnNames = heldKey + ", gpu_seconds, slice_seconds, measured_seconds, active_seconds"
-	heldConflict    = "on conflict (" + heldKey + ") do update set gpu_seconds = excluded.gpu_seconds, slice_seconds = excluded.slice_seconds, " +
+	heldConflict    = "on conflict (" + heldKey + ") do update set " +
+		"gpu_seconds = excluded.gpu_seconds, slice_seconds = excluded.slice_seconds, " +
 		"measured_seconds = excluded.measured_seconds, active_seconds = excluded.active_seconds"
 )
 
-// heldTarget is how usage_held is written in a schema.
+// heldTarget describes how to write usage_held in a schema.
 func heldTarget(schema string) target[heldRow] {
 	return target[heldRow]{
 		insert: heldInsertSQL(schema), conflict: heldConflict, arrays: heldArrays,
@@ -104,7 +114,8 @@ func heldInsertSQL(schema string) string {
 	return fmt.Sprintf(`insert into %s.%s (%s)
 		select u.workspace, u.cluster, u.deployment, u.node, to_timestamp(u.hour * 3600), u.source,
 			u.whole * 0.001, u.part * 0.001, u.known * 0.001, u.active * 0.000001
-		from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[])
+		from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[],
+			$7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[])
 			u(workspace, cluster, deployment, node, hour, source, whole, part, known, active)`,
 		schema, held, heldColumnNames)
 }

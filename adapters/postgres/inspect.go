@@ -11,41 +11,42 @@ import (
 	"quartermaster/projections"
 )
 
-// State is what there is in a database.
+// State describes a database.
 type State struct {
 	Version int       // of the server, as server_version_num: 150004 is 15.4
-	Standby bool      // the server takes no writes
+	Standby bool      // the server is read-only
 	Clock   time.Time // of the server
 
-	Schema, Wanted int64 // versions: what there is, 0 for none, and this program's
+	Schema, Wanted int64 // schema version of the database (0: none) and of this program
 
-	// Rights that this user lacks to make what Migrate and the first generation make;
-	// empty where a generation is read. Each is as GRANT names it: CREATE on database books.
+	// MissingRights are the rights that this user lacks to run Migrate and to make the first
+	// generation. It is empty if a generation is active. Each is as GRANT names it, for example
+	// "CREATE on database books".
 	MissingRights []string
 
 	// The rest is empty unless Schema is Wanted.
 
-	LogID  string                         // the log that the rows are of; "" before the first instance ran
-	Topics map[domain.Topic]TopicIdentity // as first met
+	LogID  string                         // the log that the rows belong to; "" before the first instance ran
+	Topics map[domain.Topic]TopicIdentity // as recorded at first sight
 
-	MissingReaders []string // configured, and no roles of the server
+	MissingReaders []string // configured, but not roles of the server
 
-	Active       string // the generation that is read; "" when there is none
+	Active       string // the active generation; "" if there is none
 	ActiveMethod string
 	Partitions   []Partition // of the active generation, in order
 }
 
-// TopicIdentity tells a topic from one of the same name.
+// TopicIdentity distinguishes topics of the same name.
 type TopicIdentity struct {
 	ID         string
 	Partitions int
 }
 
-// MinVersion is the oldest server that will do: views run with the rights of who
-// asks (security_invoker) from 15 on.
+// MinVersion is the oldest supported server. Views run with the rights of the querying role
+// (security_invoker), which needs version 15.
 const MinVersion = 150000
 
-// Inspect returns what there is, and changes nothing.
+// Inspect describes the database without changing it.
 func Inspect(ctx context.Context, cfg Config) (s State, err error) {
 	db, err := connect(ctx, cfg)
 	if err != nil {
@@ -70,13 +71,13 @@ func Inspect(ctx context.Context, cfg Config) (s State, err error) {
 		return s, err
 	}
 	if err := s.bindings(ctx, db); err != nil {
-		return s, fmt.Errorf("ask the database what its rows are of: %w", err)
+		return s, fmt.Errorf("read from the database which log its rows belong to: %w", err)
 	}
 	return s, nil
 }
 
-// missingRights returns what this user may not do and Migrate does: it makes the
-// schemas, and tables in one that there may be.
+// missingRights returns the rights that this user lacks and Migrate needs: to make the schemas, and
+// to make tables in a schema that exists already.
 func missingRights(ctx context.Context, db *sql.DB) ([]string, error) {
 	rights, err := collectText(db.QueryContext(ctx, `
 		select format('CREATE on database %I', current_database()) where not has_database_privilege(current_database(), 'create')
@@ -96,7 +97,9 @@ func (s *State) bindings(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	s.LogID, s.Topics = b.logID, b.topics
-	err = db.QueryRowContext(ctx, `select name, method from quartermaster.active join quartermaster.generations on name = generation`).Scan(&s.Active, &s.ActiveMethod)
+	err = db.QueryRowContext(ctx, `
+		select name, method from quartermaster.active join quartermaster.generations on name = generation`,
+	).Scan(&s.Active, &s.ActiveMethod)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}
@@ -106,7 +109,7 @@ func (s *State) bindings(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// Stops returns the partitions of the active generation that stand still.
+// Stops returns the stopped partitions of the active generation.
 func (db *DB) Stops(ctx context.Context) (projections.Stops, error) {
 	rows, err := db.QueryContext(ctx, `
 		select topic, partition, next_offset, stop_reason, coalesce(stop_advice, '')
@@ -121,7 +124,7 @@ func (db *DB) Stops(ctx context.Context) (projections.Stops, error) {
 		})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ask which partitions stand still: %w", err)
+		return nil, fmt.Errorf("read which partitions are stopped: %w", err)
 	}
 	return stops, nil
 }

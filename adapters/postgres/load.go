@@ -9,12 +9,11 @@ import (
 	"quartermaster/projections"
 )
 
-// Load implements [projections.Tx]. It reads the rows that are not in memory,
-// with one query for each table. Records that are to be folded cannot be in
-// quarantine yet, so their quarantine rows are not looked for.
+// Load implements [projections.Tx]. It reads the rows that are not in memory, with one query for
+// each table. Records that are about to be folded cannot be in quarantine yet, so Load skips
+// quarantine rows.
 //
-// It needs no transaction: had anybody else written these rows, Commit would be
-// refused.
+// It needs no transaction: if another process had written these rows, Commit would fail.
 func (t *tx) Load(ctx context.Context, keys iter.Seq[projections.Key]) (*projections.WorkingSet, error) {
 	p := t.part
 	var missing [len(tableOf)][]projections.Key
@@ -43,7 +42,7 @@ func (t *tx) Load(ctx context.Context, keys iter.Seq[projections.Key]) (*project
 	return p.rows, nil
 }
 
-// load reads the rows of one table that are there.
+// load reads the existing rows of one table.
 func (s *Store) load(ctx context.Context, t *table, keys []projections.Key, p *part) error {
 	least, most := keys[0].Hour, keys[0].Hour
 	for _, k := range keys {
@@ -78,9 +77,10 @@ func (s *Store) load(ctx context.Context, t *table, keys []projections.Key, p *p
 	return rows.Err()
 }
 
-// keyArrays are keys as the arguments of [table.loadSQL]: scopes, ids and numbers.
+// keyArrays returns keys as the arguments of [table.loadSQL]: scopes, ids and numbers.
 func keyArrays(keys []projections.Key) []any {
-	scopes, ids, hours := newArray(oidText, 32*len(keys)), newArray(oidText, 32*len(keys)), newArray(oidInt8, 12*len(keys))
+	n := len(keys)
+	scopes, ids, hours := newArray(oidText, 32*n), newArray(oidText, 32*n), newArray(oidInt8, 12*n)
 	for _, k := range keys {
 		text, _ := columnText(k.Scope, maxKey)
 		scopes.text(text)
@@ -91,10 +91,11 @@ func keyArrays(keys []projections.Key) []any {
 	return []any{scopes.value(), ids.value(), hours.value()}
 }
 
-// removeSQL deletes the rows of $1, $2, $3 (scope, id, number).
+// removeSQL returns a statement that deletes the rows of $1, $2, $3 (scope, id, number).
 func (t *table) removeSQL(schema string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `delete from %s.%s t using unnest($1::text[], $2::text[], $3::bigint[]) k(scope, id, number) where t.%s = k.scope`, schema, t.name(), t.scope.name)
+	fmt.Fprintf(&b, `delete from %s.%s t using unnest($1::text[], $2::text[], $3::bigint[]) k(scope, id, number)
+		where t.%s = k.scope`, schema, t.name(), t.scope.name)
 	if t.id.name != "" {
 		fmt.Fprintf(&b, " and t.%s = k.id", t.id.name)
 	}
@@ -104,11 +105,14 @@ func (t *table) removeSQL(schema string) string {
 	return b.String()
 }
 
-// loadSQL selects the rows of $1, $2, $3 (scope, id, number), each with its
-// place in these arrays from 1.
+// loadSQL returns a query for the rows of $1, $2, $3 (scope, id, number), each with its 1-based
+// index in these arrays.
 func (t *table) loadSQL(schema string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `select k.i, t.row from unnest($1::text[], $2::text[], $3::bigint[]) with ordinality k(scope, id, number, i) join %s.%s t on t.%s = k.scope`, schema, t.name(), t.scope.name)
+	fmt.Fprintf(&b, `
+		select k.i, t.row
+		from unnest($1::text[], $2::text[], $3::bigint[]) with ordinality k(scope, id, number, i)
+		join %s.%s t on t.%s = k.scope`, schema, t.name(), t.scope.name)
 	if t.id.name != "" {
 		fmt.Fprintf(&b, " and t.%s = k.id", t.id.name)
 	}
@@ -116,8 +120,9 @@ func (t *table) loadSQL(schema string) string {
 		fmt.Fprintf(&b, " and t.%s = %s", t.at.name, t.number("k.number"))
 	}
 	if t.kind == byHour {
-		// So that only the partitions of these months are looked at.
-		fmt.Fprintf(&b, " where t.%[1]s >= to_timestamp($4::bigint * 3600) and t.%[1]s <= to_timestamp($5::bigint * 3600)", t.at.name)
+		// This makes the server read the partitions of these months only.
+		fmt.Fprintf(&b, " where t.%[1]s >= to_timestamp($4::bigint * 3600) and t.%[1]s <= to_timestamp($5::bigint * 3600)",
+			t.at.name)
 	}
 	return b.String()
 }

@@ -12,13 +12,13 @@ import (
 	"quartermaster/domain"
 )
 
-// month counts calendar months from the year 0 on.
+// month counts calendar months from the year 0.
 type month int
 
-// Each month from firstMonth to before endMonth has a partition of its own once
-// it has a row; what lies before or after shares one. Whatever times are reported,
-// a generation has 300 of them for a table, no more. Other bounds are for other
-// generations, so that a change of them needs another [projections.Method].
+// Each month from firstMonth to before endMonth gets its own partition when it gets its first row.
+// All earlier months share one partition, and so do all later ones. This bounds a table to 302
+// partitions, whatever times are reported. Existing generations keep their bounds, so changing
+// these needs a new [projections.Method].
 const (
 	firstMonth month = 2015 * 12
 	endMonth   month = 2040 * 12
@@ -33,15 +33,15 @@ func (m month) start() time.Time {
 	return time.Date(int(m)/12, time.Month(m%12)+1, 1, 0, 0, 0, 0, time.UTC)
 }
 
-// String returns for example "2026-05".
+// String returns the month as, for example, "2026-05".
 func (m month) String() string { return m.start().Format("2006-01") }
 
-// monthBound returns the beginning of a month as SQL text.
+// monthBound returns the start of a month as SQL text.
 func monthBound(m month) string { return m.start().Format("2006-01-02 15:04:05+00") }
 
-// ensureMonths makes the partitions of months that have none yet. Several may
-// do so at once, and nobody who reads or writes waits for it: the partition is
-// made beside its table and then attached.
+// ensureMonths makes the partitions of months that have none yet. Several processes may do so at
+// once. Readers and writers do not wait for it: the partition is made as a separate table and then
+// attached.
 func (s *Store) ensureMonths(ctx context.Context, months map[month]bool) error {
 	for m := range months {
 		if m < firstMonth || m >= endMonth {
@@ -63,8 +63,8 @@ func (s *Store) ensureMonths(ctx context.Context, months map[month]bool) error {
 	return nil
 }
 
-// lockMonths orders those who make the same month; whether it is there is looked
-// up once it is held.
+// lockMonths serializes processes that make the same month. Check whether the month exists after
+// taking the lock.
 const lockMonths = `select ` + giveUp + `, pg_advisory_xact_lock(hashtextextended($1, 0))`
 
 func monthsOf(generation string) string { return "quartermaster months " + generation }
@@ -95,7 +95,7 @@ func (s *Store) createMonth(ctx context.Context, m month) error {
 		from, to := pq.QuoteLiteral(monthBound(m)), pq.QuoteLiteral(monthBound(m+1))
 		statements := []string{
 			fmt.Sprintf("create table %s (like %s including all) with (%s)", name, parent, hotStorage),
-			// Spares the server the scan by which it would check the same.
+			// With this constraint the server need not scan the table when attaching it.
 			fmt.Sprintf("alter table %s add constraint bounds check (hour >= %s and hour < %s)", name, from, to),
 			fmt.Sprintf("alter table %s attach partition %s for values from (%s) to (%s)", parent, name, from, to),
 			fmt.Sprintf("alter table %s drop constraint bounds", name),
@@ -113,7 +113,7 @@ func (s *Store) createMonth(ctx context.Context, m month) error {
 	return tx.Commit()
 }
 
-// isCode reports whether err is the server's of a code.
+// isCode reports whether err is a server error with this code.
 func isCode(err error, code pqerror.Code) bool {
 	e, ok := errors.AsType[*pq.Error](err)
 	return ok && e.Code == code

@@ -1,20 +1,20 @@
-// Package postgres keeps the rows of the folds in Postgres, for several
-// instances that share the partitions of one log. It implements
-// [projections.Store].
+// Package postgres stores the rows of the folds in Postgres, for several instances that share the
+// partitions of one log. It implements [projections.Store].
 //
-// What always holds:
+// Invariants:
 //
-//   - Rows, stream state, quarantine and position move in one transaction, and
-//     its first statement moves the position only from where it was and only
-//     under the epoch of the claim. No row changed: the claim is gone, nothing
-//     is stored, and the caller is told [projections.ErrFenced].
-//   - A partition is folded by at most one session at a time that counts. A
-//     session lives as long as its heartbeat; time is the database's alone, so
-//     that no instance's clock matters. Locks of the server fence nobody: they
-//     order migrations, and nothing else.
-//   - A reader sees rows and position of one moment: a repeatable read.
-//   - Rows of a generation are in a schema of their own. Which one is read says
-//     one row of quartermaster.active.
+//   - Rows, stream state, quarantine and position change in one transaction.
+//     Its first statement moves the position only if the position and the epoch
+//     of the claim are still the expected ones. If that statement changes no
+//     row, the claim was lost: nothing is stored, and the caller gets
+//     [projections.ErrFenced].
+//   - At most one live session folds a partition. A session lives as long as
+//     its heartbeat. Only the database's clock counts, so instances may have
+//     wrong clocks. Locks of the server do not fence. They only
+//     order changes of the schema and of generations.
+//   - A reader sees rows and position of one moment (repeatable read).
+//   - The rows of a generation are in a schema of their own. One row of
+//     quartermaster.active names the generation that queries read.
 //
 // # Schemas and tables
 //
@@ -48,35 +48,33 @@ type Config struct {
 	// DSN is a connection string as libpq takes it: a URL, or key=value pairs.
 	DSN string
 
-	// MaxConns bounds the connections; 16 when zero.
+	// MaxConns bounds the connections; 0 means 16.
 	MaxConns int
 
-	// Wrap, when set, is put around what opens connections: to trace them, and for
-	// tests that cut them.
+	// Wrap, if set, wraps the connector that opens connections. It serves tracing, and tests that
+	// cut connections.
 	Wrap func(driver.Connector) driver.Connector
 
-	// Readers are roles that may read every table and view: the people and
-	// programs of finance. What is made while one does not exist as a role it may
-	// not read until [DB.Grant] is called again.
+	// Readers are roles that may read every table and view, such as people and programs of finance.
+	// A role that does not exist yet cannot read tables that are made meanwhile, until [DB.Grant]
+	// is called.
 	Readers []string
 }
 
-// ErrSchema means that the database's schema is not this program's: older, newer
-// or missing. An operator runs "quartermaster generation migrate", or upgrades
-// the program.
-var ErrSchema = errors.New("database schema is not this program's")
+// ErrSchema means that the database's schema is older or newer than this program's, or missing. An
+// operator runs "quartermaster generation migrate", or upgrades the program.
+var ErrSchema = errors.New("database schema has another version than this program")
 
-// DB is a database of rows. It is safe for concurrent use.
+// DB is a database with rows. It is safe for concurrent use.
 type DB struct {
 	*sql.DB
 	readers []string
 }
 
-// settings are those of the server on every connection, whatever the database or
-// the role has. A client that is cut off is noticed by the server as fast as the
-// other way round: until then it keeps the locks of what it was sending. A
-// transaction sees what was committed before each of its statements: who waited
-// for a row goes on with what is there now.
+// settings are server settings on every connection; they override those of the database or the
+// role. The server must notice a lost client as fast as the client notices a lost server, because
+// the client's transaction holds its locks until then. At read committed, each statement sees what
+// was committed before it, so a transaction that waited for a row sees the row's new value.
 var settings = map[string]string{
 	"tcp_keepalives_idle":           seconds(silence / 3),
 	"tcp_keepalives_interval":       seconds(silence / 3),
@@ -87,8 +85,8 @@ var settings = map[string]string{
 
 func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
 
-// parse reads a connection string. What is wrong with one that cannot be taken
-// apart is not quoted: nobody knows which part of it is the password.
+// parse reads a connection string. If it cannot be parsed, the error does not quote it, because any
+// part of it may be the password.
 func parse(dsn string) (pq.Config, error) {
 	params, err := pq.NewConfig(dsn)
 	if err == nil {
@@ -98,19 +96,21 @@ func parse(dsn string) (pq.Config, error) {
 		return params, nil
 	}
 	if !strings.HasPrefix(err.Error(), "pq: ") {
-		err = errors.New(`it is neither a URL ("postgres://USER:PASSWORD@HOST:PORT/DATABASE", with special characters as %XX) nor pairs ("host=HOST user=USER dbname=DATABASE", with values in single quotes where they have spaces)`)
+		err = errors.New(`it is neither a URL ` +
+			`("postgres://USER:PASSWORD@HOST:PORT/DATABASE", with special characters as %XX) ` +
+			`nor pairs ("host=HOST user=USER dbname=DATABASE", with values in single quotes where they have spaces)`)
 	}
 	return params, err
 }
 
-// connect opens the database without looking at its schema.
+// connect opens the database without checking its schema.
 func connect(ctx context.Context, cfg Config) (*sql.DB, error) {
 	params, err := parse(cfg.DSN)
 	if err != nil {
 		return nil, fmt.Errorf("read the database's connection string: %w", err)
 	}
-	// Rows travel as they are, not as hexadecimal digits, and a query takes one
-	// round trip instead of two.
+	// Rows travel in binary, not as hexadecimal digits, and a query takes one round trip instead of
+	// two.
 	params.BinaryParameters = true
 	for name, value := range settings {
 		params.Runtime[name] = value
@@ -137,7 +137,7 @@ func connect(ctx context.Context, cfg Config) (*sql.DB, error) {
 	return db, nil
 }
 
-// Open connects and checks that the schema is this program's.
+// Open connects and checks that the schema has this program's version.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	db, err := connect(ctx, cfg)
 	if err != nil {
@@ -149,9 +149,10 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		case have == 0:
 			err = fmt.Errorf("%w: it has none yet; \"quartermaster generation migrate\" makes it", ErrSchema)
 		case have < want:
-			err = fmt.Errorf("%w: it is version %d, this program needs %d; stop older instances, then run \"quartermaster generation migrate\"", ErrSchema, have, want)
+			err = fmt.Errorf("%w: it is version %d, this program needs %d; "+
+				"stop older instances, then run \"quartermaster generation migrate\"", ErrSchema, have, want)
 		default:
-			err = fmt.Errorf("%w: it is version %d, this program knows %d; upgrade this program", ErrSchema, have, want)
+			err = fmt.Errorf("%w: it is version %d, this program supports %d; upgrade this program", ErrSchema, have, want)
 		}
 	}
 	if err != nil {
@@ -160,8 +161,8 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	return &DB{db, cfg.Readers}, nil
 }
 
-// Migrate brings the schema to this program's version. Several may run it at
-// once. It returns the versions before and after.
+// Migrate brings the schema to this program's version. Several processes may run it at once. It
+// returns the versions before and after.
 func Migrate(ctx context.Context, cfg Config) (before, after int64, err error) {
 	db, err := connect(ctx, cfg)
 	if err != nil {
@@ -196,14 +197,15 @@ func provider(db *sql.DB) (*goose.Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare migrations: %w", err)
 	}
-	p, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithTableName(versionTable), goose.WithSessionLocker(locker))
+	p, err := goose.NewProvider(goose.DialectPostgres, db, files,
+		goose.WithTableName(versionTable), goose.WithSessionLocker(locker))
 	if err != nil {
 		return nil, fmt.Errorf("prepare migrations: %w", err)
 	}
 	return p, nil
 }
 
-// versions returns the schema's version, 0 when there is none, and this program's.
+// versions returns the schema's version (0 if there is none) and this program's.
 func versions(ctx context.Context, db *sql.DB) (have, want int64, err error) {
 	p, err := provider(db)
 	if err != nil {
@@ -218,7 +220,8 @@ func versions(ctx context.Context, db *sql.DB) (have, want int64, err error) {
 	if !there {
 		return 0, want, nil
 	}
-	if err := db.QueryRowContext(ctx, `select coalesce(max(version_id), 0) from `+versionTable+` where is_applied`).Scan(&have); err != nil {
+	const applied = `select coalesce(max(version_id), 0) from ` + versionTable + ` where is_applied`
+	if err := db.QueryRowContext(ctx, applied).Scan(&have); err != nil {
 		return 0, 0, fmt.Errorf("read the schema's version: %w", err)
 	}
 	return have, want, nil

@@ -15,14 +15,15 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// readersOf tells which of the configured readers the server has as roles. A role
-// that is not there can be granted nothing, and MUST NOT keep rows from being
-// written: whoever grants does so to those that exist.
+// readersOf splits the configured readers into existing and missing roles. A missing role cannot be
+// granted anything and MUST NOT keep rows from being written, so grants go to the existing ones
+// only.
 func readersOf(ctx context.Context, q querier, configured []string) (exist, missing []string, err error) {
 	if len(configured) == 0 {
 		return nil, nil, nil
 	}
-	exist, err = collectText(q.QueryContext(ctx, `select rolname from pg_roles where rolname = any ($1::text[]) order by rolname`, pq.Array(configured)))
+	exist, err = collectText(q.QueryContext(ctx,
+		`select rolname from pg_roles where rolname = any ($1::text[]) order by rolname`, pq.Array(configured)))
 	if err != nil {
 		return nil, nil, fmt.Errorf("look for the readers: %w", err)
 	}
@@ -34,7 +35,7 @@ func readersOf(ctx context.Context, q querier, configured []string) (exist, miss
 	return exist, missing, nil
 }
 
-// grantViews is SQL that lets roles read the views and tables of schema quartermaster.
+// grantViews returns SQL that lets roles read the views and tables of schema quartermaster.
 func grantViews(roles []string) string {
 	var b strings.Builder
 	for _, role := range roles {
@@ -47,19 +48,19 @@ func grantViews(roles []string) string {
 	return b.String()
 }
 
-// grantRows is SQL that lets roles read the tables of a generation that there are.
+// grantRows returns SQL that lets roles read the existing tables of a generation.
 func grantRows(generation string, roles []string) string {
 	var b strings.Builder
 	for _, role := range roles {
-		fmt.Fprintf(&b, "grant usage on schema %s to %s;\ngrant select on all tables in schema %[1]s to %[2]s;\n", schemaOf(generation), pq.QuoteIdentifier(role))
+		fmt.Fprintf(&b, "grant usage on schema %s to %s;\ngrant select on all tables in schema %[1]s to %[2]s;\n",
+			schemaOf(generation), pq.QuoteIdentifier(role))
 	}
 	return b.String()
 }
 
-// Grant lets the configured readers read every generation, months and all, and
-// every view: those who were configured after these were made cannot yet. It
-// takes no right from anybody. It returns who may read, and the configured roles
-// that do not exist.
+// Grant lets the configured readers read every generation with all its months, and every view. It
+// is needed for readers that were configured after these were made. It revokes nothing. It returns
+// the roles that may read, and the configured roles that do not exist.
 func (db *DB) Grant(ctx context.Context) (granted, missing []string, err error) {
 	err = db.change(ctx, func(tx *sql.Tx) error {
 		if granted, missing, err = readersOf(ctx, tx, db.readers); err != nil || len(granted) == 0 {
@@ -70,7 +71,7 @@ func (db *DB) Grant(ctx context.Context) (granted, missing []string, err error) 
 			return err
 		}
 		for _, g := range generations {
-			// Else a month that is made just now could be left out.
+			// Without the lock, a month that is being made could be missed.
 			if _, err := tx.ExecContext(ctx, lockMonths, monthsOf(g)); err != nil {
 				return err
 			}

@@ -13,14 +13,14 @@ import (
 	"quartermaster/projections"
 )
 
-// How often a run is tried. A failure is the job's own; an attempt is also one
-// whose process died, so that a job which kills its process ends some time.
+// Bounds on the tries of a run. A failure is an error of the job. An attempt also counts if the
+// process died, so that a job that kills its process is not tried for ever.
 const (
 	maxFailures = 5
 	maxAttempts = 20
 )
 
-// A failed run is tried again after this pause, twice as long each time.
+// A failed run is tried again after firstRetry. The pause doubles each time, up to lastRetry.
 const (
 	firstRetry = time.Minute
 	lastRetry  = time.Hour
@@ -30,38 +30,42 @@ const (
 type Run struct {
 	Job, Input string
 	State      RunState
-	Instance   string // that runs it or has finished it; "" while nobody does
+	Instance   string // runs it or has finished it; "" if none does
 	Attempts   int
 	Failures   int
-	Started    time.Time // the latest attempt
-	NextTry    time.Time // zero unless it waits
-	Finished   time.Time // zero until then
+	Started    time.Time // of the latest attempt
+	NextTry    time.Time // zero unless waiting
+	Finished   time.Time // zero if not finished
 	Outcome    string
 	Error      string // of the latest failure
 }
 
-// RunState says how a run stands.
+// RunState is the state of a run.
 type RunState string
 
 // The states of a run.
 const (
 	RunRunning  RunState = "running"
 	RunFinished RunState = "finished"
-	RunWaiting  RunState = "waiting"  // failed or was left, and will be tried again
-	RunOrphaned RunState = "orphaned" // its process died; the next one that asks takes it over
+	RunWaiting  RunState = "waiting"  // failed or interrupted, and will be tried again
+	RunOrphaned RunState = "orphaned" // its process died; the next process that asks takes it over
 	RunGivenUp  RunState = "given up"
 )
 
-// Once does a job for an input unless that was done already, by whomever: at
-// most one run for the two ever finishes. Of several that ask at once, one
-// does it. That it is done is recorded before it begins.
+// Once does a job for an input, unless it is done already. At most one run for a job and input ever
+// finishes, whichever process runs it. If several ask at once, one does it. The run is recorded
+// before it begins.
 //
-// A run whose process died before it finished is taken over by the next that
-// asks; do may thus find its own work half done. A run that failed may be asked
-// for again, after a pause of a minute, doubling up to an hour, and five times at
-// most. ran says whether do was called; err is its error, or why that could not
-// be found out or recorded. do's context ends with the session.
-func (s *Session) Once(ctx context.Context, job, input string, do func(context.Context) (outcome string, err error)) (ran bool, err error) {
+// If the process of a run dies before it finishes, the next one that asks takes the run over. do
+// may thus find its own work half done. A failed run may be tried again after a pause of a minute,
+// which doubles up to an hour, and at most five times. ran says whether do was called. err is do's
+// error, or the reason why the run could not be looked up or recorded. do's context ends with the
+// session.
+func (s *Session) Once(
+	ctx context.Context,
+	job, input string,
+	do func(context.Context) (outcome string, err error),
+) (ran bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })()
@@ -100,10 +104,10 @@ func (s *Session) Once(ctx context.Context, job, input string, do func(context.C
 	return true, nil
 }
 
-// maxNote bounds what is kept of an outcome or an error, in bytes.
+// maxNote bounds the stored text of an outcome or an error, in bytes.
 const maxNote = 64 << 10
 
-// noteText makes what a job says text that a column takes.
+// noteText makes the text of a job valid for a column.
 func noteText(s string) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, standIn), "\x00", standIn)
 	if len(s) <= maxNote {
@@ -112,9 +116,16 @@ func noteText(s string) string {
 	return strings.ToValidUTF8(s[:maxNote], "") + fmt.Sprintf(" … (%d bytes)", len(s))
 }
 
-// record notes how an attempt ended. It keeps trying while the session lives,
-// even when the caller is to stop: a run that finished should not be done again.
-func (s *Session) record(ctx context.Context, job, input string, attempt int, outcome string, failure error, left bool) error {
+// record stores how an attempt ended. It keeps trying while the session lives, even when the caller
+// is told to stop, because a run that finished should not be done again.
+func (s *Session) record(
+	ctx context.Context,
+	job, input string,
+	attempt int,
+	outcome string,
+	failure error,
+	left bool,
+) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*s.cfg.Lease)
 	defer cancel()
 	note := noteText(outcome)
@@ -128,22 +139,24 @@ func (s *Session) record(ctx context.Context, job, input string, attempt int, ou
 		case left:
 			set = `owner = null, next_try = now()`
 		case failure != nil:
-			set = `owner = null, failures = failures + 1, error = $5, next_try = now() + least($6 * 2.0 ^ failures, $7) * interval '1 second'`
+			set = `owner = null, failures = failures + 1, error = $5,
+				next_try = now() + least($6 * 2.0 ^ failures, $7) * interval '1 second'`
 			args = append(args, note, firstRetry.Seconds(), lastRetry.Seconds())
 		default:
 			set = `finished = now(), outcome = $5, error = ''`
 			args = append(args, note)
 		}
 		res, err := s.db.ExecContext(ctx, `
-			update quartermaster.runs set `+set+` where job = $1 and input = $2 and owner = $3 and attempts = $4 and finished is null`, args...)
+			update quartermaster.runs set `+set+`
+			where job = $1 and input = $2 and owner = $3 and attempts = $4 and finished is null`, args...)
 		if err != nil {
 			return err
 		}
 		if n, err := res.RowsAffected(); err != nil || n == 1 {
 			return err
 		}
-		// Whoever takes it over counts an attempt. Else it was stored before, and the
-		// answer to that was lost.
+		// A process that takes the run over increments attempts. If attempts is unchanged, the
+		// result was stored by an earlier try whose answer was lost.
 		var stored bool
 		err = s.db.QueryRowContext(ctx, `
 			select exists (select from quartermaster.runs
@@ -189,7 +202,9 @@ func (db *DB) Runs(ctx context.Context, limit int) ([]Run, error) {
 		var alive sql.NullBool
 		var owned bool
 		var next, finished sql.NullTime
-		if err := rows.Scan(&r.Job, &r.Input, &r.Instance, &alive, &owned, &r.Attempts, &r.Failures, &r.Started, &next, &finished, &r.Outcome, &r.Error); err != nil {
+		err := rows.Scan(&r.Job, &r.Input, &r.Instance, &alive, &owned,
+			&r.Attempts, &r.Failures, &r.Started, &next, &finished, &r.Outcome, &r.Error)
+		if err != nil {
 			return err
 		}
 		r.Started, r.NextTry, r.Finished = r.Started.UTC(), next.Time.UTC(), finished.Time.UTC()

@@ -16,64 +16,63 @@ import (
 	"quartermaster/domain"
 )
 
-// SessionConfig says who joins.
+// SessionConfig says how a process joins.
 type SessionConfig struct {
-	// Instance names the process. No two that are alive have the same name.
+	// Instance names the process. No two live processes have the same name.
 	Instance string
 
-	// Method is the version of the folds that the process has. It shares the
-	// partitions of live generations of that method.
+	// Method is the fold version of the process. The process shares the partitions of live
+	// generations with that version.
 	Method string
 
-	// Lease is how long the process may be silent before others take over; 4s
-	// when zero. It is heard of four times as often.
+	// Lease is how long the process may be silent before others take over; 0 means 4s. It sends
+	// four heartbeats in that time.
 	Lease time.Duration
 
-	// Fatal tells which errors of work end [Session.Share]: those that trying
-	// again cannot mend. None does when nil.
+	// Fatal reports which errors of work end [Session.Share]: those that a retry cannot fix. Nil
+	// means none.
 	Fatal func(error) bool
 
-	// Left is told, when not nil, of each partition that the session no longer works on.
+	// Left, if not nil, is called with each partition that the session no longer works on.
 	Left func(Holding)
 
-	// Log is told of takeovers and failures; nobody is when nil.
+	// Log gets takeovers and failures; nil discards them.
 	Log *slog.Logger
 }
 
-// beats is how often a session is heard of, and looks around, in a lease.
+// beats is how many heartbeats a session sends during a lease. It looks for partitions as often.
 const beats = 4
 
-// aliveNow is the condition under which the session of a row s of quartermaster.sessions is
-// alive: it was heard of within its lease. What is further ahead than a lease was
-// written before the database's clock stepped back, and nobody knows how long ago.
+// aliveNow is the condition under which the session of a row s of quartermaster.sessions is alive:
+// its last heartbeat was within its lease. A time further ahead than one lease was written before
+// the database's clock stepped back, so the heartbeat's age is unknown.
 //
-// The upper bound is read from the clock after the rows are, since now() stands still
-// while a statement waits and a beat that came meanwhile would lie ahead of it.
+// The upper bound uses clock_timestamp(), which is read after the rows. now() stands still while a
+// statement waits, so a heartbeat that arrived meanwhile would lie ahead of it.
 const aliveNow = `(s.alive_until > now() and s.alive_until <= clock_timestamp() + s.lease)`
 
 // forgotten is how long the row of a dead session is kept, for people to see.
 const forgotten = "10 minutes"
 
-// ErrInstanceTaken means that another live process has the same instance name.
-// One of the two must be stopped or be given another name.
-var ErrInstanceTaken = errors.New("instance runs already")
+// ErrInstanceTaken means that another live process has the same instance name. An operator stops
+// one of the two, or gives it another name.
+var ErrInstanceTaken = errors.New("instance is already running")
 
-// Session is a process among those that share the partitions. It lives as long
-// as the database hears of it in time, which the database's clock alone
-// decides. Once it was silent for longer, frozen or cut off, it is lost for
-// ever and whoever held it joins anew.
+// Session is a process among those that share the partitions. It lives as long as its heartbeats
+// reach the database in time. Only the database's clock decides that. A session that was silent for
+// longer, because it was frozen or cut off, is lost for ever. The process then joins again.
 type Session struct {
 	db    *DB
 	cfg   SessionConfig
-	token string // unique, and after a space the instance, so that what it did names who
+	token string // unique; contains the instance after a space, so that recorded work names it
 	log   *slog.Logger
 	ctx   context.Context
 	end   context.CancelCauseFunc
 
 	mu             sync.Mutex
-	held           map[Holding]context.CancelCauseFunc // what is worked on, until its work has returned
+	held           map[Holding]context.CancelCauseFunc // partitions being worked on, until their work has returned
 	claims, losses int64
-	dropped        int // of the losses, those that came with the session's own
+	dropped        int // losses caused by the loss of the session itself
 }
 
 // Holding is a partition that a session folds.
@@ -84,16 +83,15 @@ type Holding struct {
 
 func (h Holding) String() string { return h.Generation + " " + h.TopicPartition.String() }
 
-// Stats is what a session holds and what befell it.
+// Stats describes what a session holds and what happened to it.
 type Stats struct {
 	Held   []Holding // in order
 	Claims int64     // partitions taken so far
-	Losses int64     // of these, how many were taken away by others
+	Losses int64     // of these, how many others took over
 }
 
-// Join registers the process. While another live one has the same instance
-// name, it waits for as long as one that was killed needs to expire, then fails
-// with [ErrInstanceTaken].
+// Join registers the process. If another live process has the same instance name, Join waits for as
+// long as a killed process needs to expire, then fails with [ErrInstanceTaken].
 func (db *DB) Join(ctx context.Context, cfg SessionConfig) (*Session, error) {
 	if cfg.Lease == 0 {
 		cfg.Lease = 4 * time.Second
@@ -102,10 +100,16 @@ func (db *DB) Join(ctx context.Context, cfg SessionConfig) (*Session, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Instance == "" || cfg.Method == "" || cfg.Lease < beats*time.Millisecond {
-		return nil, fmt.Errorf("join as instance %q with method %q and lease %s: all three are needed", cfg.Instance, cfg.Method, cfg.Lease)
+		return nil, fmt.Errorf("join as instance %q with method %q and lease %s: all three are needed",
+			cfg.Instance, cfg.Method, cfg.Lease)
 	}
-	s := &Session{db: db, cfg: cfg, token: rand.Text() + " " + cfg.Instance, held: map[Holding]context.CancelCauseFunc{},
-		log: cfg.Log.With("instance", cfg.Instance)}
+	s := &Session{
+		db:    db,
+		cfg:   cfg,
+		token: rand.Text() + " " + cfg.Instance,
+		held:  map[Holding]context.CancelCauseFunc{},
+		log:   cfg.Log.With("instance", cfg.Instance),
+	}
 	last, err := s.register(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("join as instance %q: %w", cfg.Instance, err)
@@ -115,9 +119,9 @@ func (db *DB) Join(ctx context.Context, cfg SessionConfig) (*Session, error) {
 	return s, nil
 }
 
-// register takes the instance's name and returns when it asked for it.
+// register takes the instance's name. It returns the time of the request that succeeded.
 func (s *Session) register(ctx context.Context) (asked time.Time, err error) {
-	var deadline time.Time // by when a dead holder of the name has expired
+	var deadline time.Time // a dead holder of the name has expired by then
 	for {
 		asked = time.Now()
 		res, err := s.db.ExecContext(ctx, `
@@ -153,9 +157,11 @@ func (s *Session) register(ctx context.Context) (asked time.Time, err error) {
 		pause := s.cfg.Lease / beats
 		if deadline.IsZero() {
 			deadline = time.Now().Add(min(left, s.cfg.Lease) + pause)
-			s.log.Info("another process has this instance's name; waiting to see whether it is dead", "since", since.UTC(), "until", until.UTC())
+			s.log.Info("another process has this instance's name; waiting to see whether it is dead",
+				"since", since.UTC(), "until", until.UTC())
 		} else if time.Now().After(deadline) {
-			return asked, fmt.Errorf("%w: since %s, and it is heard of still, so it counts until %s; stop it, or give this one another name (\"instance\" in the configuration)",
+			return asked, fmt.Errorf("%w: since %s, and it still sends heartbeats, so it counts until %s; "+
+				"stop it, or give this one another name (\"instance\" in the configuration)",
 				ErrInstanceTaken, since.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339))
 		}
 		select {
@@ -166,8 +172,7 @@ func (s *Session) register(ctx context.Context) (asked time.Time, err error) {
 	}
 }
 
-// beat lets the database hear of the session until it ends. last is when it was
-// last asked to, successfully.
+// beat sends heartbeats until the session ends. last is the time of the last successful one.
 func (s *Session) beat(last time.Time) {
 	// A statement that hangs on a dead network must not keep the session alive.
 	watch := time.AfterFunc(s.cfg.Lease-time.Since(last), func() {
@@ -176,7 +181,7 @@ func (s *Session) beat(last time.Time) {
 	defer watch.Stop()
 	tick := time.NewTicker(s.cfg.Lease / beats)
 	defer tick.Stop()
-	// A connection of its own, so that no fold can make it wait for one.
+	// The heartbeat has a connection of its own, so that it never waits for a fold's.
 	var conn *sql.Conn
 	drop := func() {
 		if conn != nil {
@@ -215,7 +220,8 @@ func (s *Session) beat(last time.Time) {
 			}
 			failing = true
 		case !alive:
-			s.end(lostError(fmt.Sprintf("instance %q was not heard of for %s, so that others may have taken over", s.cfg.Instance, s.cfg.Lease)))
+			s.end(lostError(fmt.Sprintf("instance %q sent no heartbeat for %s, so others may have taken over",
+				s.cfg.Instance, s.cfg.Lease)))
 			return
 		default:
 			failing = false
@@ -229,8 +235,8 @@ func (s *Session) beat(last time.Time) {
 	}
 }
 
-// Context ends when the session is lost, with a cause that wraps
-// [projections.ErrFenced], or closed.
+// Context ends when the session is closed or lost. If it is lost, the cause wraps
+// [projections.ErrFenced].
 func (s *Session) Context() context.Context { return s.ctx }
 
 // Close ends the session, so that a successor need not wait for it to expire.
@@ -244,14 +250,14 @@ func (s *Session) Close() error {
 	return nil
 }
 
-// Store returns the rows of a generation, written under the session's claims.
+// Store returns the store of a generation; it writes under the session's claims.
 func (s *Session) Store(generation string) *Store {
 	store := s.db.Store(generation, s.token)
 	store.log = s.log
 	return store
 }
 
-// Stats returns what the session holds and what befell it.
+// Stats returns what the session holds and what happened to it.
 func (s *Session) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

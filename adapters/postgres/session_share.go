@@ -19,19 +19,19 @@ import (
 	"quartermaster/projections"
 )
 
-// errTaken is why work on a partition ends that another session owns now.
+// errTaken is the reason to end work on a partition that another session owns now.
 var errTaken = fmt.Errorf("its owner is another session: %w", projections.ErrFenced)
 
-// lostError is why a session was lost. It is a [projections.ErrFenced] and does not
-// speak as one: nobody need have taken over what the session held.
+// lostError is why a session was lost. It wraps [projections.ErrFenced], but its text does not say
+// "fenced", because no other session need have taken over.
 type lostError string
 
 func (e lostError) Error() string { return string(e) }
 
 func (lostError) Unwrap() error { return projections.ErrFenced }
 
-// After a failure, work on a partition starts again after this pause, twice as
-// long each time.
+// After a failure, work on a partition restarts after firstPause. The pause doubles each time, up
+// to lastPause.
 const (
 	firstPause = time.Second
 	lastPause  = 15 * time.Second
@@ -40,19 +40,20 @@ const (
 // Work folds one partition until its context ends.
 type Work func(ctx context.Context, store *Store, tp domain.TopicPartition) error
 
-// Share folds this session's share of the partitions until ctx ends, then lets
-// go of them and returns nil.
+// Share folds this session's share of the partitions until ctx ends. It then releases them and
+// returns nil.
 //
-// Partitions of the live generations of the session's method are dealt to the live
-// sessions of that method that share: evenly, by the names of the instances, and so
-// that as few move as can be (deal). A session claims what is dealt to it and free, and
-// lets go of what no longer is, once work on it has returned. So whoever joins or leaves
-// is noticed within a quarter of a lease, and a dead one when its lease is over.
+// The partitions of the live generations of the session's method are assigned to the live sessions
+// of that method that share. The assignment is even, depends on the names of the instances, and
+// moves as few partitions as possible (see deal). A session claims free partitions that are
+// assigned to it. It releases a partition that is assigned elsewhere after the work on it has
+// returned. A session that joins or leaves is noticed within a quarter of a lease, and a dead one
+// when its lease is over.
 //
-// Work that returns is started again while the claim lasts, after a pause: 1 s,
-// doubling up to 15 s. But [projections.ErrFenced] ends the claim, nil says that
-// there is no more to do, and an error that is fatal ends Share, which returns
-// it. When the session is lost, Share returns why.
+// While the claim lasts, work that fails is restarted after a pause of 1s, which doubles up to 15s.
+// There are three exceptions. [projections.ErrFenced] ends the claim. Nil means that there is
+// nothing more to do. A fatal error ends Share, which returns it. If the session is lost, Share
+// returns the reason.
 func (s *Session) Share(ctx context.Context, work Work) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -102,7 +103,7 @@ func (s *Session) Share(ctx context.Context, work Work) error {
 		bound, stop := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Lease)
 		defer stop()
 		if err := s.share(bound, false); err != nil {
-			s.log.Warn("cannot say that this instance stops", "error", err)
+			s.log.Warn("cannot record that this instance stops", "error", err)
 		}
 	}
 	wg.Wait()
@@ -111,7 +112,7 @@ func (s *Session) Share(ctx context.Context, work Work) error {
 	}
 	if s.ctx.Err() == nil {
 		if err := s.abandon(ctx); err != nil {
-			s.log.Warn("cannot let go of all partitions", "error", err)
+			s.log.Warn("cannot release all partitions", "error", err)
 		}
 	}
 	switch {
@@ -124,14 +125,14 @@ func (s *Session) Share(ctx context.Context, work Work) error {
 	}
 }
 
-// share says whether partitions are dealt to this session.
+// share records whether partitions are assigned to this session.
 func (s *Session) share(ctx context.Context, sharing bool) error {
 	_, err := s.db.ExecContext(ctx, `update quartermaster.sessions set sharing = $2 where token = $1`, s.token, sharing)
 	return err
 }
 
-// abandon lets go of what the session owns without working on it: a claim that
-// was interrupted may have been made.
+// abandon releases all partitions that the session owns, including those of a claim that was
+// interrupted after it was made.
 func (s *Session) abandon(ctx context.Context) error {
 	bound, stop := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Lease)
 	defer stop()
@@ -139,10 +140,10 @@ func (s *Session) abandon(ctx context.Context) error {
 	return err
 }
 
-// dealt is a partition that is dealt to this session or owned by it.
+// dealt is a partition that is assigned to this session or owned by it.
 type dealt struct {
 	Holding
-	mine, own, free bool // dealt to this session, owned by it, owned by nobody alive
+	mine, own, free bool // assigned to this session, owned by it, owned by no live session
 }
 
 func (s *Session) look(ctx context.Context) ([]dealt, error) {
@@ -150,17 +151,19 @@ func (s *Session) look(ctx context.Context) ([]dealt, error) {
 		with alive as (
 			select s.token, s.instance, sharing and method = $1 as shares from quartermaster.sessions s where `+aliveNow+`
 		)
-		select p.generation, p.topic, p.partition, coalesce(p.owner = $2, false), coalesce(a.instance, ''), g.state = 'live' and g.method = $1,
+		select p.generation, p.topic, p.partition, coalesce(p.owner = $2, false), coalesce(a.instance, ''),
+			g.state = 'live' and g.method = $1,
 			array(select instance from alive where shares order by instance collate "C")
-		from quartermaster.partitions p join quartermaster.generations g on g.name = p.generation left join alive a on a.token = p.owner
+		from quartermaster.partitions p join quartermaster.generations g on g.name = p.generation
+		left join alive a on a.token = p.owner
 		where g.state = 'live' and g.method = $1 or p.owner = $2
 		order by p.generation collate "C", p.topic collate "C", p.partition`, s.cfg.Method, s.token)
 	if err != nil {
 		return nil, err
 	}
 	var (
-		names, owners []string // of the partitions that are dealt
-		at            []int    // where they are in found
+		names, owners []string // of the assigned partitions
+		at            []int    // their indexes in found
 		sharers       pq.StringArray
 		read          int
 	)
@@ -169,7 +172,7 @@ func (s *Session) look(ctx context.Context) ([]dealt, error) {
 		var folded bool
 		err := rows.Scan(&d.Generation, &d.Topic, &d.Partition, &d.own, &owner, &folded, &sharers)
 		d.free = owner == ""
-		if folded { // what is owned of another generation is given up
+		if folded { // owned partitions of other generations are released
 			names, owners, at = append(names, d.String()), append(owners, owner), append(at, read)
 		}
 		read++
@@ -184,10 +187,10 @@ func (s *Session) look(ctx context.Context) ([]dealt, error) {
 	return slices.DeleteFunc(found, func(d dealt) bool { return !d.mine && !d.own }), nil
 }
 
-// deal says which of the sharers, in order, each partition is for, given who owns it
-// now; "" when there are none. Loads differ by at most one. Nobody loses a partition
-// but to make room: when one of them leaves, only its own partitions move, and when one
-// joins, only as many as it gets. Equal arguments give equal answers.
+// deal assigns each partition to one of the sharers, given its current owner. sharers MUST be
+// sorted. If there are no sharers, the result is "". Loads differ by at most one. As few partitions
+// as possible move: if a sharer leaves, only its own partitions move, and if one joins, only as
+// many as it gets. Equal arguments give equal results.
 func deal(partitions, owners, sharers []string) []string {
 	to := make([]string, len(partitions))
 	if len(sharers) == 0 {
@@ -199,11 +202,12 @@ func deal(partitions, owners, sharers []string) []string {
 			owned[owner] = append(owned[owner], i)
 		}
 	}
-	// Those that have more than their part keep one more, where the number does not come
-	// out even: they have more still while they let go of others.
+	// If the division leaves a remainder, owners with more than the even part keep one partition
+	// more. They own more than that until they have released the others.
 	part, extra := len(partitions)/len(sharers), len(partitions)%len(sharers)
 	ranked := slices.Clone(sharers)
-	slices.SortStableFunc(ranked, func(a, b string) int { return min(1, max(0, len(owned[b])-part)) - min(1, max(0, len(owned[a])-part)) })
+	more := func(name string) int { return min(1, max(0, len(owned[name])-part)) }
+	slices.SortStableFunc(ranked, func(a, b string) int { return more(b) - more(a) })
 	type share struct{ sharer, topic string }
 	load, of := map[string]int{}, map[share]int{}
 	give := func(i int, name string) {
@@ -217,8 +221,10 @@ func deal(partitions, owners, sharers []string) []string {
 			room++
 		}
 		mine := owned[name]
-		slices.SortFunc(mine, func(a, b int) int { return cmp.Compare(weight(name, partitions[b]), weight(name, partitions[a])) })
-		for len(mine) > room { // what it has most of goes first
+		slices.SortFunc(mine, func(a, b int) int {
+			return cmp.Compare(weight(name, partitions[b]), weight(name, partitions[a]))
+		})
+		for len(mine) > room { // release from the topic with the most partitions
 			count := map[string]int{}
 			for _, i := range mine {
 				count[topicOf(partitions[i])]++
@@ -235,7 +241,8 @@ func deal(partitions, owners, sharers []string) []string {
 			give(i, name)
 		}
 	}
-	// Of the rest, each goes where there is room and least of its topic.
+	// Each remaining partition goes to a sharer with room that has the fewest partitions of its
+	// topic.
 	for i, p := range partitions {
 		if to[i] == "" {
 			full := part
@@ -244,15 +251,19 @@ func deal(partitions, owners, sharers []string) []string {
 			}
 			topic := topicOf(p)
 			give(i, slices.MinFunc(sharers, func(a, b string) int {
-				return cmp.Or(cmp.Compare(load[a]/max(full, 1), load[b]/max(full, 1)), cmp.Compare(of[share{a, topic}], of[share{b, topic}]),
-					cmp.Compare(load[a], load[b]), cmp.Compare(weight(b, p), weight(a, p)))
+				return cmp.Or(
+					cmp.Compare(load[a]/max(full, 1), load[b]/max(full, 1)),
+					cmp.Compare(of[share{a, topic}], of[share{b, topic}]),
+					cmp.Compare(load[a], load[b]),
+					cmp.Compare(weight(b, p), weight(a, p)),
+				)
 			}))
 		}
 	}
 	return to
 }
 
-// topicOf is the generation and topic of a partition.
+// topicOf returns the generation and topic of a partition.
 func topicOf(partition string) string { return partition[:strings.LastIndexByte(partition, '/')] }
 
 // weight orders the sharers of a partition as rendezvous hashing does.
@@ -261,7 +272,7 @@ func weight(sharer, partition string) uint64 {
 	return binary.BigEndian.Uint64(h[:])
 }
 
-// rearrange claims what is dealt to this session and lets go of what is not.
+// rearrange claims partitions that are assigned to this session and releases the others.
 func (s *Session) rearrange(ctx context.Context, stores map[string]*Store, start func(Holding, *Store)) error {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.Lease)
 	defer stop()
@@ -286,8 +297,8 @@ func (s *Session) rearrange(ctx context.Context, stores map[string]*Store, start
 			keep[d.Holding] = true
 		case held:
 		case d.mine && (d.own || d.free):
-			// Ours already: its work has ended, or the claim was made without our
-			// hearing of it.
+			// If the session owns it already, its work has ended, or the answer to an earlier claim
+			// was lost.
 			claimed, err := store.Claim(ctx, d.TopicPartition)
 			if err != nil {
 				return fmt.Errorf("claim %s: %w", d, err)
@@ -297,13 +308,13 @@ func (s *Session) rearrange(ctx context.Context, stores map[string]*Store, start
 				start(d.Holding, store)
 			}
 		case d.own:
-			// Letting go of it failed before.
+			// An earlier release failed.
 			claimed, err := store.Claim(ctx, d.TopicPartition)
 			if err == nil && claimed {
 				err = store.Release(ctx, d.TopicPartition)
 			}
 			if err != nil {
-				return fmt.Errorf("let go of %s: %w", d, err)
+				return fmt.Errorf("release %s: %w", d, err)
 			}
 		}
 	}
@@ -317,8 +328,8 @@ func (s *Session) rearrange(ctx context.Context, stores map[string]*Store, start
 	return nil
 }
 
-// hold works on a partition as long as it is this session's, then lets go of
-// it. It returns an error that is fatal.
+// hold works on a partition while this session holds it, then releases it. It returns only fatal
+// errors.
 func (s *Session) hold(ctx context.Context, h Holding, store *Store, work Work) error {
 	err := s.persist(ctx, h, store, work)
 	if s.cfg.Left != nil {
@@ -329,12 +340,13 @@ func (s *Session) hold(ctx context.Context, h Holding, store *Store, work Work) 
 		bound, stop := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Lease)
 		defer stop()
 		if err := store.Release(bound, h.TopicPartition); err != nil {
-			s.log.Warn("cannot let go of a partition", "generation", h.Generation, "partition", h.TopicPartition.String(), "error", err)
+			s.log.Warn("cannot release a partition",
+				"generation", h.Generation, "partition", h.TopicPartition.String(), "error", err)
 		}
 	}
 	s.mu.Lock()
 	delete(s.held, h)
-	together := s.ctx.Err() != nil // with the session all are lost, and Share says so once
+	together := s.ctx.Err() != nil // the whole session is lost; Share logs that once
 	if lost {
 		s.losses++
 		if together {
@@ -351,8 +363,7 @@ func (s *Session) hold(ctx context.Context, h Holding, store *Store, work Work) 
 	return err
 }
 
-// persist works until ctx ends, whose cause it returns, or until trying again
-// is of no use.
+// persist works until ctx ends, and then returns its cause, or until a retry cannot help.
 func (s *Session) persist(ctx context.Context, h Holding, store *Store, work Work) error {
 	var said string
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -372,7 +383,8 @@ func (s *Session) persist(ctx context.Context, h Holding, store *Store, work Wor
 		}
 		if say := err.Error(); say != said {
 			said = say
-			s.log.Warn("folding a partition failed; it is tried again", "generation", h.Generation, "partition", h.TopicPartition.String(), "error", err, "pause", pause.String())
+			s.log.Warn("folding a partition failed; trying again", "generation", h.Generation,
+				"partition", h.TopicPartition.String(), "error", err, "pause", pause.String())
 		}
 		select {
 		case <-ctx.Done():

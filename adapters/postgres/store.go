@@ -14,14 +14,12 @@ import (
 	"quartermaster/projections"
 )
 
-// Store is the rows of one generation. It implements [projections.Store] for a
-// session, which folds the partitions that it has claimed. It is safe for
-// concurrent use.
+// Store holds the rows of one generation. It implements [projections.Store] for a session, which
+// folds the partitions that it has claimed. It is safe for concurrent use.
 //
-// While a claim lasts, the rows that a partition touched stay in memory, up to
-// a bound, so that hot rows are not read again for every batch. A transaction
-// that fails, or whose outcome is not known, forgets them all; the next one
-// begins at the position that the database has.
+// During a claim, the rows that a partition touched stay in memory, up to a bound, so that hot rows
+// are not read again for every batch. If a transaction fails or its outcome is unknown, these rows
+// are dropped, and the next transaction reads the position from the database again.
 type Store struct {
 	db         *DB
 	generation string
@@ -32,55 +30,69 @@ type Store struct {
 
 	mu     sync.Mutex
 	parts  map[domain.TopicPartition]*part
-	months map[month]bool // whose partitions are known to be there
+	months map[month]bool // months whose partitions are known to exist
 }
 
-// tuning bounds what a Store keeps and sends at a time.
+// tuning bounds what a Store keeps in memory and sends at once.
 type tuning struct {
-	keep  int // rows of a partition in memory; of more, those that the last batch did not change are forgotten
+	// keep bounds the rows of a partition in memory. Above it, rows that the last batch did not
+	// change are dropped.
+	keep  int
 	array int // rows of a table that are sent as one array
-	bytes int // bytes of a table's rows that are sent at once; the server takes a message of 1 GB at most
+	bytes int // bytes of a table's rows that are sent at once; the server's limit is 1 GB a message
 	page  int // rows that a scan reads at a time
 }
 
-// There is one way to write, arrays in the server's binary form, since COPY never
-// paid, not into the empty tables of a rebuild either: with this driver it is text,
-// twice as many bytes for a row, which both sides convert. Measured with each way in
-// transactions of 100 to 100,000 rows, an hour of a node with what nine holders held
-// took, on both sides together, 106 to 134 µs of CPU when it is new and 138 to 158 µs
-// when it is replaced; by COPY 132 to 164 µs, by COPY and merge 181 to 193 µs: 1.0
-// to 1.5 and 1.2 to 1.4 times as much. BenchmarkCommit has a plain COPY beside it.
+// All rows are written as arrays in the server's binary form. COPY was never faster, not even into
+// the empty tables of a rebuild, because this driver sends it as text: that takes twice as many
+// bytes a row, and both sides must convert them. Measured in transactions of 100 to 100,000 rows,
+// in CPU time of both sides for one node-hour with nine holders:
+//
+//	             new row        replaced row
+//	arrays       106 to 134 µs  138 to 158 µs
+//	COPY         132 to 164 µs
+//	COPY, merge                 181 to 193 µs
+//
+// COPY thus takes 1.0 to 1.5 times as much, COPY and merge 1.2 to 1.4 times. BenchmarkCommit
+// compares with a plain COPY.
 var usual = tuning{keep: 16_384, array: 2_000, bytes: 16 << 20, page: 256}
 
-// part is a partition's claim and working set. Whoever holds the gate uses the rest.
+// part is a partition's claim and working set. The goroutine that holds the gate may use the other
+// fields.
 type part struct {
 	gate    chan struct{}
 	claimed bool
 	epoch   int64
 	next    int64
 	last    domain.Anchor           // the record before next
-	rows    *projections.WorkingSet // nil: to be read anew, with the position
-	// held is what usage_held has of the usage hours in rows.
+	rows    *projections.WorkingSet // nil: must be read again, with the position
+	// held are the rows of usage_held for the usage hours in rows.
 	held map[projections.Key][]heldRow
-	// careful is set after a failure: what is believed new may be there.
+	// careful is set after a failure: rows that are believed new may exist in the database.
 	careful bool
-	// absent are the keys that were asked for in this transaction and have no row.
+	// absent are keys that this transaction asked for and that have no row.
 	absent map[projections.Key]bool
 }
 
-// Store returns the rows of a generation, for the session of a token to fold.
-// Nothing is folded before [Store.Claim].
+// Store returns the store of a generation for the session with this token. [Store.Claim] MUST be
+// called before a partition is folded.
 func (db *DB) Store(generation, token string) *Store {
 	return &Store{
-		db: db, generation: generation, schema: schemaOf(generation), token: token, tuning: usual, log: slog.New(slog.DiscardHandler),
-		parts: map[domain.TopicPartition]*part{}, months: map[month]bool{},
+		db:         db,
+		generation: generation,
+		schema:     schemaOf(generation),
+		token:      token,
+		tuning:     usual,
+		log:        slog.New(slog.DiscardHandler),
+		parts:      map[domain.TopicPartition]*part{},
+		months:     map[month]bool{},
 	}
 }
 
 // Generation returns the name of the generation whose rows these are.
 func (s *Store) Generation() string { return s.generation }
 
-// enter waits until no transaction is open on a partition. leave lets the next in.
+// enter waits until no transaction is open on a partition. leave ends that exclusion.
 func (s *Store) enter(ctx context.Context, tp domain.TopicPartition) (*part, error) {
 	s.mu.Lock()
 	p := s.parts[tp]
@@ -113,13 +125,12 @@ func (p *part) lose() {
 	p.forget()
 }
 
-// Claim takes a partition for the session and reports whether it could: a
-// partition is free when nobody holds it, or a session that is no longer alive,
-// and no transaction of an earlier claim is open on it. It waits for none, since
-// whoever left one open may be frozen, and others wait for this session: it has
-// the server end what a dead session left open, so that the next call may find
-// the partition free. To claim again what is held starts a new epoch. It fails
-// with [projections.ErrFenced] when this session is not alive itself.
+// Claim takes a partition for the session and reports whether it succeeded. A partition is free if
+// no live session owns it and no transaction of an earlier claim is open on it. Claim does not wait
+// for such a transaction, because its process may be frozen and other partitions wait for this
+// session. Instead it has the server end the transactions that a dead session left open, so that
+// the next call may succeed. Claiming a partition that the session already holds starts a new
+// epoch. Claim fails with [projections.ErrFenced] if this session is not alive itself.
 func (s *Store) Claim(ctx context.Context, tp domain.TopicPartition) (bool, error) {
 	p, err := s.enter(ctx, tp)
 	if err != nil {
@@ -153,9 +164,9 @@ func (s *Store) Claim(ctx context.Context, tp domain.TopicPartition) (bool, erro
 	return true, nil
 }
 
-// evict has the server end the transactions of the session that owns a partition
-// if that is dead: it may be frozen, or cut off, in the middle of what it sends,
-// where no time limit of the server holds.
+// evict has the server end the transactions of the session that owns a partition, if that session
+// is dead. Its process may be frozen or cut off in the middle of a message, where no timeout of the
+// server applies.
 func (s *Store) evict(ctx context.Context, tp domain.TopicPartition) error {
 	var alive bool
 	var dead sql.NullString
@@ -173,25 +184,28 @@ func (s *Store) evict(ctx context.Context, tp domain.TopicPartition) error {
 	case !dead.Valid:
 		return nil
 	}
-	// Only what runs under the same role is seen, and may be ended.
+	// A role sees only its own transactions, and may end only those.
 	ended, err := collectText(s.db.QueryContext(ctx, `
-		with open as materialized (select pid from pg_stat_activity where datname = current_database() and application_name = $1)
+		with open as materialized (
+			select pid from pg_stat_activity where datname = current_database() and application_name = $1
+		)
 		select pid::text from open where pg_terminate_backend(pid)`, applicationName(dead.String)))
 	switch {
 	case err != nil:
-		s.log.Warn("cannot end the transactions of a session that is dead; its partition is free when the server ends them by itself",
+		s.log.Warn("cannot end the transactions of a dead session; its partition becomes free when the server ends them",
 			"generation", s.generation, "partition", tp.String(), "error", err)
 	case len(ended) == 0:
-		s.log.Info("the partition of a session that is dead is locked still, by a transaction of another session or of another role",
+		s.log.Info("the partition of a dead session is still locked by a transaction of another session or role",
 			"generation", s.generation, "partition", tp.String())
 	default:
-		s.log.Info("had the server end what a session that is dead left open", "generation", s.generation, "partition", tp.String(), "processes", ended)
+		s.log.Info("had the server end the open transactions of a dead session",
+			"generation", s.generation, "partition", tp.String(), "processes", ended)
 	}
 	return nil
 }
 
-// Release gives a partition back, after the transaction on it if one is open.
-// Where another holds it by now, that is left alone.
+// Release gives a partition back. It waits for the open transaction on it, if any. If another
+// session owns the partition by now, Release does nothing.
 func (s *Store) Release(ctx context.Context, tp domain.TopicPartition) error {
 	p, err := s.enter(ctx, tp)
 	if err != nil {
@@ -212,19 +226,20 @@ func (s *Store) Release(ctx context.Context, tp domain.TopicPartition) error {
 	return nil
 }
 
-// KeepStop implements [projections.StopKeeper]. It changes nothing where another
-// session holds the partition by now.
+// KeepStop implements [projections.StopKeeper]. It changes nothing if another session owns the
+// partition by now.
 func (s *Store) KeepStop(ctx context.Context, tp domain.TopicPartition, stop *projections.Stop) error {
 	var reason, advice sql.NullString
 	if stop != nil {
-		reason, advice = sql.NullString{String: plainText(stop.Reason), Valid: true}, sql.NullString{String: stop.Advice, Valid: true}
+		reason = sql.NullString{String: plainText(stop.Reason), Valid: true}
+		advice = sql.NullString{String: stop.Advice, Valid: true}
 	}
 	_, err := s.db.ExecContext(ctx, `
 		update quartermaster.partitions set stop_reason = $5, stop_advice = $6
 		where generation = $1 and topic = $2 and partition = $3 and owner = $4 and stop_reason is distinct from $5`,
 		s.generation, string(tp.Topic), tp.Partition, s.token, reason, advice)
 	if err != nil {
-		return fmt.Errorf("keep why %s of generation %q stands still: %w", tp, s.generation, err)
+		return fmt.Errorf("store why %s of generation %q is stopped: %w", tp, s.generation, err)
 	}
 	return nil
 }
@@ -243,7 +258,7 @@ func (s *Store) Begin(ctx context.Context, tp domain.TopicPartition) (projection
 	return &tx{store: s, tp: tp, part: p}, nil
 }
 
-// resume makes sure that the claim stands and the position is known.
+// resume checks that the claim is still valid and the position is known.
 func (s *Store) resume(ctx context.Context, tp domain.TopicPartition, p *part) error {
 	if !p.claimed {
 		return fmt.Errorf("this process has not claimed it: %w", projections.ErrFenced)
@@ -266,14 +281,14 @@ func (s *Store) resume(ctx context.Context, tp domain.TopicPartition, p *part) e
 	return nil
 }
 
-// tx implements [projections.Tx]. Nothing is open on the server before Commit.
+// tx implements [projections.Tx]. It opens no transaction on the server before Commit.
 type tx struct {
 	store *Store
 	tp    domain.TopicPartition
 	part  *part
 	done  bool
-	// failed is set when rows that were announced could not all be read, so that
-	// the fold may believe them absent.
+	// failed is set if not all announced rows could be read. The fold may then believe that they do
+	// not exist.
 	failed bool
 }
 
@@ -316,8 +331,7 @@ func (t *tx) Commit(ctx context.Context, next int64, last domain.Anchor) error {
 	return fmt.Errorf("commit %s of generation %q from %d to %d: %w", t.tp, t.store.generation, p.next, next, err)
 }
 
-// Rollback implements [projections.Tx]. A working set that was changed is
-// forgotten.
+// Rollback implements [projections.Tx]. It drops the working set if the transaction changed it.
 func (t *tx) Rollback() {
 	if t.done {
 		return
@@ -335,15 +349,15 @@ func (t *tx) Rollback() {
 	t.part.leave()
 }
 
-// giveUp makes the server end a transaction whose client leaves it waiting: one
-// that is frozen, or whose machine is gone, holds the lock of its partition so
-// long, and nobody can take it over.
+// giveUp makes the server end a transaction whose client is idle for 5 s. A client that is frozen,
+// or whose machine is gone, holds the lock of its partition, and no other session can take the
+// partition over before that.
 const giveUp = `set_config('idle_in_transaction_session_timeout', '5s', true)`
 
-// applicationName is what a transaction calls itself that folds for a session, so
-// that whoever takes over finds it: one whose client stops while the server reads
-// what it sends is not idle, and waits for ever. The server keeps 63 bytes of ASCII
-// of it, so it has no more than what makes the token unique.
+// applicationName is the application_name of a session's transactions, by which evict finds them.
+// The idle timeout does not end a transaction whose client froze in the middle of a message,
+// because the server then waits for the rest. The server keeps 63 ASCII bytes of the name, so it
+// contains only the unique part of the token.
 func applicationName(token string) string {
 	unique, _, _ := strings.Cut(token, " ")
 	return "quartermaster " + unique
@@ -355,7 +369,7 @@ const moveSQL = `
 	where generation = $1 and topic = $2 and partition = $3 and next_offset = $4 and epoch = $5
 		and ` + giveUp + ` is not null and set_config('application_name', $7, true) is not null`
 
-// commit stores what changed and moves the position, both or neither.
+// commit stores the changed rows and moves the position in one transaction.
 func (s *Store) commit(ctx context.Context, tp domain.TopicPartition, p *part, next int64, last domain.Anchor) error {
 	w, err := s.prepare(p)
 	if err != nil {
@@ -370,7 +384,9 @@ func (s *Store) commit(ctx context.Context, tp domain.TopicPartition, p *part, n
 	}
 	defer func() { _ = sqlTx.Rollback() }()
 	offset, epoch, hash := anchorColumns(last)
-	res, err := sqlTx.ExecContext(ctx, moveSQL, s.generation, string(tp.Topic), tp.Partition, p.next, p.epoch, next, applicationName(s.token), offset, epoch, hash)
+	res, err := sqlTx.ExecContext(ctx, moveSQL,
+		s.generation, string(tp.Topic), tp.Partition, p.next, p.epoch,
+		next, applicationName(s.token), offset, epoch, hash)
 	if err != nil {
 		return fmt.Errorf("move the position: %w", err)
 	}

@@ -13,29 +13,29 @@ import (
 	"quartermaster/projections"
 )
 
-// table is how a [projections.Table] stands in Postgres: its key under names
-// for people, the row as folds encode it, and the same row in JSON for SQL.
+// table describes how a [projections.Table] is stored in Postgres: its key in columns with readable
+// names, the row in the encoding of the folds, and the same row in JSON for SQL.
 type table struct {
 	of      projections.Table
 	comment string
 	scope   column // of Key.Scope
-	id      column // of Key.ID; without a name it is "" in every row
-	at      column // of Key.Hour; without a name it is 0 in every row
+	id      column // of Key.ID; without a name, Key.ID is "" in every row
+	at      column // of Key.Hour; without a name, Key.Hour is 0 in every row
 	kind    timeKind
-	facts   string // what the column facts holds; "" where there is none
-	hot     bool   // its rows are written many times
+	facts   string // what the column facts holds; "" if the table has no such column
+	hot     bool   // its rows are updated often
 }
 
 // column is a column with its comment.
 type column struct{ name, comment string }
 
-// timeKind is what a table keeps of Key.Hour.
+// timeKind is how a table stores Key.Hour.
 type timeKind int
 
 const (
 	timeless    timeKind = iota
 	byHour               // the hour, in partitions by month
-	byDay                // the day
+	byDay                // the hour; the table is partitioned by month
 	byMonth              // the month
 	incarnation          // the number as it is
 	offset               // the number less one
@@ -45,36 +45,43 @@ var (
 	workspaceColumn = column{"workspace", "Workspace (customer, team or business unit)."}
 	clusterColumn   = column{"cluster", "Cluster."}
 	nodeColumn      = column{"node", "Machine, by its name within the cluster."}
-	accountColumn   = column{"account", "Invoice issuer and billing account, with a bar between."}
-	marketColumn    = column{"market", "Supplier and region, with a bar between."}
-	entityColumn    = column{"entity", "Ledger entity whose books these are."}
-	serverColumn    = column{"server", "Deployment, model and tier, with bars between."}
-	hourColumn      = column{"hour", "The UTC hour that the row covers, by its beginning."}
-	dayColumn       = column{"day", "The UTC day that the row is filed under, by its beginning."}
-	monthColumn     = column{"month", "The UTC month that the row is filed under, by its beginning."}
+	accountColumn   = column{"account", "Invoice issuer and billing account, separated by a bar."}
+	marketColumn    = column{"market", "Supplier and region, separated by a bar."}
+	entityColumn    = column{"entity", "Ledger entity that the books belong to."}
+	serverColumn    = column{"server", "Deployment, model and tier, separated by bars."}
+	hourColumn      = column{"hour", "Start of the UTC hour that the row covers."}
+	dayColumn       = column{"day", "Start of the UTC day that the row is filed under."}
+	monthColumn     = column{"month", "Start of the UTC month that the row is filed under."}
 )
 
-const history = `Every version of the thing as a JSON array, in the order in which they took effect: "effective" since when it holds, "appended" when it came into the log, "recorded" when it was known where that was stated, "workspace", "signed_by" who decided it, "type" and "event" what happened. Whether a signer had the right to decide is answered by the program quartermaster, not here.`
+const history = `All versions as a JSON array, in the order in which they took effect. ` +
+	`"effective": since when the version holds. "appended": when it was appended to the log. ` +
+	`"recorded": when it was known, if that was stated. "workspace". "signed_by": who decided it. ` +
+	`"type" and "event": what happened. ` +
+	`Whether a signer had the right to decide is answered by the program quartermaster, not here.`
 
-// tables are the specifications of all tables, as [projections.Tables] orders them.
+// tables are the specifications of all tables, in the order of [projections.Tables].
 var tables = []*table{
 	{of: projections.TableStreams, hot: true,
-		comment: "How far each reporting program has come in each partition of the log, and what of it has not arrived.",
-		scope:   column{"log_partition", "Topic and number of the partition, with a slash between."},
+		comment: "How far each source has come in each partition of the log, and which of its events have not arrived.",
+		scope:   column{"log_partition", "Topic and number of the partition, separated by a slash."},
 		id:      column{"source", "Program or file that reported."},
-		at:      column{"incarnation", "Life of the source; each numbers its events anew. 0 has those that ended, \"mark\" their events. A number of 64 bits: one above 2^63-1 shows as negative."},
-		kind:    incarnation,
-		facts:   `Highest sequence seen ("mark"), missing ones below it ("gaps"), how many were given up ("lost"), time of the latest event ("last").`},
+		at: column{"incarnation", "Incarnation of the source; each numbers its events anew. " +
+			"0 has the incarnations that ended; \"mark\" then counts their events. " +
+			"An unsigned 64-bit number: above 2^63-1 it shows as negative."},
+		kind: incarnation,
+		facts: `Highest sequence number seen ("mark"), missing ones below it ("gaps"), ` +
+			`how many were given up ("lost"), time of the latest event ("last").`},
 	{of: projections.TableQuarantine,
 		comment: "Records of the log that could not be used, each with the reason. Reports that may lack them say so.",
-		scope:   column{"log_partition", "Topic and number of the partition, with a slash between."},
-		at:      column{"record_offset", "Place of the record within the partition."},
+		scope:   column{"log_partition", "Topic and number of the partition, separated by a slash."},
+		at:      column{"record_offset", "Offset of the record in the partition."},
 		kind:    offset,
-		facts:   "Reason, SHA-256 of the record, and of its type, source, workspace and cluster what could be read."},
+		facts:   "Reason, SHA-256 of the record, and its type, source, workspace and cluster as far as they could be read."},
 
 	{of: projections.TableWorkspaces, comment: "Workspaces: customers, teams and business units.",
-		scope: workspaceColumn, id: column{"name", "The same again: a workspace registers itself."}, facts: history},
-	{of: projections.TableOperators, comment: "People and programs whose signature decides.",
+		scope: workspaceColumn, id: column{"name", "The workspace again: a workspace registers itself."}, facts: history},
+	{of: projections.TableOperators, comment: "People and programs whose signatures are decisions.",
 		scope: workspaceColumn, id: column{"operator", "Operator."}, facts: history},
 	{of: projections.TablePolicies, comment: "Policies: residency, sharing of discounts and the like.",
 		scope: workspaceColumn, id: column{"policy", "Policy."}, facts: history},
@@ -82,18 +89,19 @@ var tables = []*table{
 		scope: workspaceColumn, id: column{"quota", "Quota."}, facts: history},
 	{of: projections.TableBudgets, comment: "Budgets of workspaces.",
 		scope: workspaceColumn, id: column{"budget", "Budget."}, facts: history},
-	{of: projections.TableRegions, comment: "Regions, their countries and the time to reach others.",
+	{of: projections.TableRegions, comment: "Regions, their countries and the round-trip times to other regions.",
 		scope: workspaceColumn, id: column{"region", "Region."}, facts: history},
 	{of: projections.TableCertifications, comment: "Certifications that providers and clusters hold.",
-		scope: workspaceColumn, id: column{"certification", "Provider, cluster and certification, with bars between."}, facts: history},
-	{of: projections.TableMethods, comment: "Versions of the methods of calculation, and since when each counts.",
+		scope: workspaceColumn, facts: history,
+		id: column{"certification", "Provider, cluster and certification, separated by bars."}},
+	{of: projections.TableMethods, comment: "Versions of the calculation methods, and since when each applies.",
 		scope: workspaceColumn, id: column{"method", "Method, for example attribution."}, facts: history},
-	{of: projections.TableMappingRules, comment: "Rules by which what runs in a cluster is assigned to workspaces.",
+	{of: projections.TableMappingRules, comment: "Rules that assign workloads of a cluster to workspaces.",
 		scope: workspaceColumn, id: column{"rule", "Rule."}, facts: history},
 
 	{of: projections.TableClusters, comment: "Clusters, their suppliers and their owners.",
-		scope: clusterColumn, id: column{"name", "The same again: a cluster registers itself."}, facts: history},
-	{of: projections.TableClusterKeys, comment: "Keys with which clusters report, by their HMAC; the keys themselves are kept nowhere.",
+		scope: clusterColumn, id: column{"name", "The cluster again: a cluster registers itself."}, facts: history},
+	{of: projections.TableClusterKeys, comment: "Keys with which clusters report, by their HMAC; the keys themselves are not stored.",
 		scope: clusterColumn, id: column{"key_id", "Name of the key."}, facts: history},
 	{of: projections.TableNodes, comment: "Machines as they were registered and retired.",
 		scope: clusterColumn, id: nodeColumn, facts: history},
@@ -101,37 +109,46 @@ var tables = []*table{
 		scope: clusterColumn, id: column{"asset", "Asset."}, facts: history},
 	{of: projections.TableMaintenance, comment: "Maintenance windows.",
 		scope: clusterColumn, id: column{"maintenance", "Maintenance."}, facts: history},
-	{of: projections.TableOutages, comment: "Times in which nodes were down, as people declared them.",
+	{of: projections.TableOutages, comment: "Periods in which nodes were down, as declared by people.",
 		scope: clusterColumn, id: column{"outage", "Outage."}, facts: history},
 
 	{of: projections.TableUsage, hot: true,
-		comment: "Who held which GPU when: one row for each machine and hour, as every observer saw it, in the encoding of the program. In SQL ask usage_held, which is written with it.",
-		scope:   clusterColumn, id: nodeColumn, at: hourColumn, kind: byHour},
+		comment: "Who held which GPU when: one row for each machine and hour, with the report of every observer, " +
+			"in the encoding of the program. In SQL use usage_held, which is written with it.",
+		scope: clusterColumn, id: nodeColumn, at: hourColumn, kind: byHour},
 	{of: projections.TableNodeGPUs,
-		comment: "Which GPUs were reported under the name of each machine in a month, each with the first hour and the last, in the encoding of the program: by it a GPU that is reported under two names is counted once. And how much was reported after the month.",
-		scope:   clusterColumn, id: nodeColumn, at: monthColumn, kind: byMonth},
+		comment: "GPUs that were reported under the name of each machine in a month, each with its first and last hour, " +
+			"in the encoding of the program. It serves to count a GPU once that was reported under two names. " +
+			"Also how much was reported after the month.",
+		scope: clusterColumn, id: nodeColumn, at: monthColumn, kind: byMonth},
 	{of: projections.TableServing, hot: true,
 		comment: "What model servers did: requests, tokens, times to the first token, one row for each server and hour.",
 		scope:   clusterColumn, id: serverColumn, at: hourColumn, kind: byHour,
-		facts: "Sums for each source. Gauges are summed times milliseconds: divide by known_ms for the mean."},
+		facts: "Sums for each source. Gauges are multiplied by milliseconds and summed: divide by known_ms for the mean."},
 	{of: projections.TableServers, hot: true,
 		comment: "What monitoring systems scraped of each model server, one row for each pod and hour.",
-		scope:   clusterColumn, id: column{"server", "Deployment, model, tier, engine and unit, with bars between; a bar within a name has a backslash before it."}, at: hourColumn, kind: byHour,
-		facts: "Counts of the hour, gauges as means in thousandths, and histograms of the time to the first token and of the wait in the queue, one for each set of bounds."},
+		scope:   clusterColumn,
+		id: column{"server", "Deployment, model, tier, engine and unit, separated by bars; " +
+			"a bar within a name has a backslash before it."},
+		at: hourColumn, kind: byHour,
+		facts: "Counts of the hour, gauges as means in thousandths, and histograms of the time to the first token " +
+			"and of the wait in the queue, one for each set of bounds."},
 	{of: projections.TableJobs, comment: "Jobs: queued, started, finished.",
 		scope: clusterColumn, id: column{"job", "Job."}, facts: history},
 	{of: projections.TableDemand, hot: true,
-		comment: "How many GPUs were wanted: one row for each series and month, in the encoding of the program.",
-		scope:   clusterColumn, id: column{"series", "Pool, model and unit, with bars between."}, at: monthColumn, kind: byMonth},
+		comment: "How many GPUs were demanded: one row for each series and month, in the encoding of the program.",
+		scope:   clusterColumn, id: column{"series", "Pool, model and unit, separated by bars."}, at: monthColumn, kind: byMonth},
 	{of: projections.TableEnergy, comment: "Metered power.",
 		scope: clusterColumn, id: column{"meter", "Meter."}, at: dayColumn, kind: byDay, facts: history},
-	{of: projections.TableUsageCorrections, comment: "Corrections of who held a GPU.",
+	{of: projections.TableUsageCorrections, comment: "Corrections of which workload held a GPU.",
 		scope: clusterColumn, id: column{"correction", "Correction."}, facts: history},
 
 	{of: projections.TableFaults, comment: "Faults of GPUs.",
 		scope: clusterColumn, id: nodeColumn, at: dayColumn, kind: byDay,
-		facts: history + ` One version may stand for repeats: "count" is how many events (absent: one), "effective" when the first was and "last" the last. Where "rest" is true they were different faults of the same kind, more than a row keeps apart.`},
-	{of: projections.TableHealth, comment: "Machines taken out of service and back, and times without reports.",
+		facts: history + ` One version may stand for repeats: "count" is the number of events (absent: one), ` +
+			`"effective" the time of the first and "last" of the last. ` +
+			`If "rest" is true they were different faults of the same kind, more than a row keeps separately.`},
+	{of: projections.TableHealth, comment: "Machines taken out of service and returned, and times without reports.",
 		scope: clusterColumn, id: nodeColumn, at: dayColumn, kind: byDay, facts: history},
 
 	{of: projections.TableDeployments, comment: "Models and jobs that workspaces run.",
@@ -139,49 +156,55 @@ var tables = []*table{
 	{of: projections.TableReplicas, comment: "How many replicas of a model were seen.",
 		scope: clusterColumn, id: serverColumn, at: dayColumn, kind: byDay, facts: history},
 
-	{of: projections.TableBillingLines, comment: "Lines of suppliers' bills, as they came. Columns by their FOCUS names are in the view quartermaster.billing_lines.",
-		scope: accountColumn, id: column{"line", "The line's own id within the account."}, at: monthColumn, kind: byMonth, facts: history},
+	{of: projections.TableBillingLines,
+		comment: "Lines of suppliers' bills, as received. " +
+			"The view quartermaster.billing_lines has columns with their FOCUS names.",
+		scope: accountColumn, id: column{"line", "The line's own id within the account."},
+		at: monthColumn, kind: byMonth, facts: history},
 	{of: projections.TableInvoices, comment: "Invoices, received independently of their lines.",
 		scope: accountColumn, id: column{"invoice", "Invoice number."}, facts: history},
 	{of: projections.TableBillingPeriods, comment: "Billing periods that suppliers have closed.",
-		scope: accountColumn, id: column{"period", "Beginning of the period."}, facts: history},
+		scope: accountColumn, id: column{"period", "Start of the period."}, facts: history},
 
-	{of: projections.TableOffers, comment: "What suppliers sell, and for how much.",
-		scope: marketColumn, id: column{"offer", "Offer, by its id within the market."}, at: monthColumn, kind: byMonth, facts: history},
+	{of: projections.TableOffers, comment: "What suppliers sell, and at what price.",
+		scope: marketColumn, id: column{"offer", "Offer, by its id within the market."},
+		at: monthColumn, kind: byMonth, facts: history},
 	{of: projections.TableOnDemandQuotas, comment: "How many GPUs an account may start on demand.",
-		scope: marketColumn, id: column{"quota", "Account and GPU model, with a bar between."}, facts: history},
-	{of: projections.TableSpotInterruptions, comment: "Spot capacity that suppliers took back.",
-		scope: marketColumn, id: column{"sku_zone", "Instance type and zone, with a bar between."}, at: dayColumn, kind: byDay, facts: history},
+		scope: marketColumn, id: column{"quota", "Account and GPU model, separated by a bar."}, facts: history},
+	{of: projections.TableSpotInterruptions, comment: "Spot capacity that suppliers reclaimed.",
+		scope: marketColumn, id: column{"sku_zone", "Instance type and zone, separated by a bar."},
+		at: dayColumn, kind: byDay, facts: history},
 	{of: projections.TableTariffs, comment: "Prices of power.",
 		scope: marketColumn, id: column{"site", "Site."}, facts: history},
 	{of: projections.TableFXRates, comment: "Exchange rates.",
-		scope: column{"pair", "Currencies: what one unit of the first is worth in the second."}, id: column{"kind", "What the rate may be used for: spot, average or payment."},
-		at: monthColumn, kind: byMonth, facts: history},
+		scope: column{"pair", "Currencies: the value of one unit of the first in the second."},
+		id:    column{"kind", "What the rate may be used for: spot, average or payment."},
+		at:    monthColumn, kind: byMonth, facts: history},
 
-	{of: projections.TablePlans, comment: "Plans that were computed. Their documents are in the log.",
+	{of: projections.TablePlans, comment: "Computed plans. Their documents are in the log.",
 		scope: workspaceColumn, id: column{"plan", "Plan."}, facts: history},
 	{of: projections.TableScenarios, comment: "Scenarios that recommendations cite.",
 		scope: workspaceColumn, id: column{"scenario", "Scenario."}, facts: history},
-	{of: projections.TableRecommendations, comment: "Recommendations, and what became of them.",
+	{of: projections.TableRecommendations, comment: "Recommendations and their outcomes.",
 		scope: workspaceColumn, id: column{"recommendation", "Recommendation."}, facts: history},
 	{of: projections.TableCommitments, comment: "Contracts with suppliers: offers that were bought.",
 		scope: workspaceColumn, id: column{"commitment", "Commitment, by its id on the bill."}, facts: history},
 
 	{of: projections.TableCloses, comment: "Closes of our own books.",
-		scope: entityColumn, id: column{"period", "Beginning of the period."}, facts: history},
-	{of: projections.TableExports, comment: "Exports: figures that left the house.",
+		scope: entityColumn, id: column{"period", "Start of the period."}, facts: history},
+	{of: projections.TableExports, comment: "Exports: figures that were published.",
 		scope: entityColumn, id: column{"export", "Export."}, facts: history},
-	{of: projections.TableCheckpoints, comment: "Signed statements of what the log holds.",
+	{of: projections.TableCheckpoints, comment: "Signed statements of the content of the log.",
 		scope: entityColumn, at: monthColumn, kind: byMonth, facts: history},
-	{of: projections.TableResolutions, comment: "What became of quarantined records.",
+	{of: projections.TableResolutions, comment: "How quarantined records were resolved.",
 		scope: entityColumn, id: column{"record", "Topic, partition and offset of the record."}, facts: history},
-	{of: projections.TableConflicts, comment: "Records that claim the place of another record in a stream. They are in quarantine.",
+	{of: projections.TableConflicts, comment: "Records with a sequence number that another record of the stream already has. They are in quarantine.",
 		scope: entityColumn, id: column{"record", "Topic, partition and offset of the record in quarantine."}, facts: history},
-	{of: projections.TableGapResolutions, comment: "Events of streams that will never arrive, as somebody stated.",
+	{of: projections.TableGapResolutions, comment: "Events of streams that will never arrive, as stated by an operator.",
 		scope: entityColumn, id: column{"stream", "Topic and partition, source and incarnation."}, facts: history},
 	{of: projections.TableSwitches, comment: "Generations that were switched to, by whom and why.",
-		scope: entityColumn, id: column{"generation", "The generation that was read from then on."}, facts: history},
-	{of: projections.TableDenials, comment: "Attempts that were refused.",
+		scope: entityColumn, id: column{"generation", "The generation that was active from then on."}, facts: history},
+	{of: projections.TableDenials, comment: "Refused attempts.",
 		scope: entityColumn, id: column{"principal", "Who tried."}, at: dayColumn, kind: byDay, facts: history},
 }
 
@@ -206,7 +229,7 @@ func (t *table) key() []string {
 	return key
 }
 
-// number returns the SQL that makes the time column of a number as Key.Hour has it.
+// number returns SQL that converts a number as in Key.Hour to the table's time column.
 func (t *table) number(expr string) string {
 	switch t.kind {
 	case byHour, byDay, byMonth:
@@ -218,30 +241,32 @@ func (t *table) number(expr string) string {
 	}
 }
 
-// held is the child table of usage hours that is keyed by workspace.
+// held is the name of a table derived from usage hours and keyed by workspace.
 const (
 	held        = "usage_held"
-	heldComment = "Seconds for which each workspace held GPUs, one row for each deployment, machine, hour and observer, as that observer reported it. " +
-		"Do not sum over observers: where two observers saw the same GPU both have rows, so a sum over them counts its time twice, " +
-		"and corrections are not applied. Sum one source at a time, or ask \"quartermaster usage\", which resolves them."
+	heldComment = "Seconds for which each workspace held GPUs, one row for each deployment, machine, hour and observer, " +
+		"as that observer reported it. Do not sum over observers: where two observers saw the same GPU both have rows, " +
+		"so a sum over them counts its time twice, and corrections are not applied. " +
+		"Sum one source at a time, or use \"quartermaster usage\", which resolves them."
 )
 
 var heldColumns = []struct{ name, typ, comment string }{
 	{"workspace", `text collate "C" not null`, "Workspace that held the devices."},
 	{"cluster", `text collate "C" not null`, "Cluster."},
-	{"deployment", `text collate "C" not null`, "Deployment of the workspace; empty: not known."},
+	{"deployment", `text collate "C" not null`, "Deployment of the workspace; empty: unknown."},
 	{"node", `text collate "C" not null`, "Machine, by its name within the cluster."},
-	{"hour", "timestamptz not null", "The UTC hour, by its beginning."},
+	{"hour", "timestamptz not null", "Start of the UTC hour."},
 	{"source", `text collate "C" not null`, "Observer that reported it."},
-	{"gpu_seconds", "numeric not null", "Seconds for which whole GPUs were held, of each GPU."},
-	{"slice_seconds", "numeric not null", "Seconds for which parts of GPUs (MIG instances, time-slice replicas) were held, of each part, not weighted by its size."},
-	{"measured_seconds", "numeric not null", "For how many of these seconds activity was measured."},
+	{"gpu_seconds", "numeric not null", "Seconds for which whole GPUs were held, summed over GPUs."},
+	{"slice_seconds", "numeric not null", "Seconds for which parts of GPUs (MIG instances, time-slice replicas) were held, " +
+		"summed over parts and not weighted by their size."},
+	{"measured_seconds", "numeric not null", "Seconds of these for which activity was measured."},
 	{"active_seconds", "numeric not null", "Measured seconds times activity: 0.5 for a device that was half busy for a second."},
 }
 
 const heldKey = "workspace, cluster, deployment, node, hour, source"
 
-// monthly are the tables that are partitioned by month.
+// monthly returns the tables that are partitioned by month.
 func monthly() []string {
 	names := []string{held}
 	for _, t := range tables {
@@ -252,22 +277,23 @@ func monthly() []string {
 	return names
 }
 
-// A generation's name becomes part of a schema's.
+// generationName bounds names of generations, because they become part of a schema's name.
 var generationName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,40}$`)
 
 func checkGeneration(name string) error {
 	if !generationName.MatchString(name) {
-		return fmt.Errorf("generation %q: a name has a small letter and then up to 40 small letters, digits and underscores", name)
+		return fmt.Errorf("generation %q: a name is a lower-case letter followed by up to 40 lower-case letters, "+
+			"digits and underscores", name)
 	}
 	return nil
 }
 
-// schemaOf returns the schema of a generation's rows, which needs no quotes.
+// schemaOf returns the schema of a generation's rows. It needs no quotes in SQL.
 func schemaOf(generation string) string { return "rows_" + generation }
 
-// createTables makes the schema of a generation with its empty tables, and the
-// views for people anew, over this generation too. Its row in
-// quartermaster.generations is there already.
+// createTables makes the schema of a generation with its empty tables, and makes the views again so
+// that they cover this generation too. The generation's row in quartermaster.generations MUST exist
+// already.
 func (db *DB) createTables(ctx context.Context, tx *sql.Tx, name string) error {
 	if err := checkGeneration(name); err != nil {
 		return err
@@ -275,14 +301,17 @@ func (db *DB) createTables(ctx context.Context, tx *sql.Tx, name string) error {
 	schema := schemaOf(name)
 	packed := "set storage main"
 	var lz4 bool
-	if err := tx.QueryRowContext(ctx, `select 'lz4' = any (enumvals) from pg_settings where name = 'default_toast_compression'`).Scan(&lz4); err != nil {
-		return fmt.Errorf("ask the server how it compresses: %w", err)
+	err := tx.QueryRowContext(ctx, `
+		select 'lz4' = any (enumvals) from pg_settings where name = 'default_toast_compression'`).Scan(&lz4)
+	if err != nil {
+		return fmt.Errorf("look up the server's compression methods: %w", err)
 	}
 	if lz4 {
 		packed += ", alter column row set compression lz4"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "create schema %s;\ncomment on schema %[1]s is %s;\n", schema, pq.QuoteLiteral("Rows of generation "+name+", all at the position in quartermaster.partitions."))
+	fmt.Fprintf(&b, "create schema %s;\ncomment on schema %[1]s is %s;\n",
+		schema, pq.QuoteLiteral("Rows of generation "+name+", all at the position in quartermaster.partitions."))
 	for _, t := range tables {
 		t.create(&b, schema)
 		if t.hot {
@@ -291,10 +320,15 @@ func (db *DB) createTables(ctx context.Context, tx *sql.Tx, name string) error {
 	}
 	createHeld(&b, schema)
 	for _, t := range monthly() {
-		// What lies far off shares a partition, so that nobody can make many.
-		for _, far := range [][3]string{{"before", "minvalue", pq.QuoteLiteral(monthBound(firstMonth))}, {"after", pq.QuoteLiteral(monthBound(endMonth)), "maxvalue"}} {
-			fmt.Fprintf(&b, "create table %s.%s_%s (like %[1]s.%[2]s including all) with (%[4]s);\n", schema, t, far[0], hotStorage)
-			fmt.Fprintf(&b, "alter table %s.%s attach partition %[1]s.%[2]s_%s for values from (%s) to (%s);\n", schema, t, far[0], far[1], far[2])
+		// All months outside the bounds share two partitions, so that bad times cannot make many.
+		for _, far := range [][3]string{
+			{"before", "minvalue", pq.QuoteLiteral(monthBound(firstMonth))},
+			{"after", pq.QuoteLiteral(monthBound(endMonth)), "maxvalue"},
+		} {
+			fmt.Fprintf(&b, "create table %s.%s_%s (like %[1]s.%[2]s including all) with (%[4]s);\n",
+				schema, t, far[0], hotStorage)
+			fmt.Fprintf(&b, "alter table %s.%s attach partition %[1]s.%[2]s_%s for values from (%s) to (%s);\n",
+				schema, t, far[0], far[1], far[2])
 		}
 		fmt.Fprintf(&b, "comment on table %s.%s_before is 'Rows of %[2]s before %s.';\n", schema, t, firstMonth)
 		fmt.Fprintf(&b, "comment on table %s.%s_after is 'Rows of %[2]s from %s on.';\n", schema, t, endMonth)
@@ -310,8 +344,7 @@ func (db *DB) createTables(ctx context.Context, tx *sql.Tx, name string) error {
 	return db.makeViews(ctx, tx, "")
 }
 
-// dropTables drops the schema of a generation with all its rows, and takes it out
-// of the views for people.
+// dropTables drops the schema of a generation with all its rows, and removes it from the views.
 func (db *DB) dropTables(ctx context.Context, tx *sql.Tx, name string) error {
 	if err := checkGeneration(name); err != nil {
 		return err
@@ -357,8 +390,9 @@ func (t *table) create(b *strings.Builder, schema string) {
 	for _, c := range []column{t.scope, t.id, t.at} {
 		comment(c)
 	}
-	comment(column{"exact", "The key's own bytes where it is not text that a column can hold, or is very long; a stand-in is in the key columns then. Null in nearly every row."})
-	comment(column{"row", "The row as the program encodes it (CBOR, RFC 8949), which is what is compared and digested."})
+	comment(column{"exact", "The key's own bytes if a column cannot hold them as text or they are very long; " +
+		"the key columns then have a stand-in. Null in nearly every row."})
+	comment(column{"row", "The row as the program encodes it (CBOR, RFC 8949). This is what is compared and digested."})
 	if t.facts != "" {
 		comment(column{"facts", t.facts})
 	}
@@ -377,13 +411,12 @@ func createHeld(b *strings.Builder, schema string) {
 	}
 }
 
-// Room is left on each page of the hot tables, so that a row that changes stays
-// on its page and no index has to be told: a batch changes every row of a page.
-// Rows above 2 KB are compressed by lz4, where the server has it, and stay there
-// too. Measured on usage hours of eight GPUs that are stored again and again: with
-// fillfactor 90 half of the changes leave their page and the table grows to twice
-// its size; pglz, the server's usual, takes 64 µs a row of 2.5 KB and 204 µs one of
-// 6.5 KB where lz4 takes 33 and 74.
+// hotStorage leaves room on each page of the hot tables, so that an updated row stays on its page
+// and no index changes: a batch updates every row of a page. Rows above 2 KB are compressed by lz4,
+// if the server has it, and stay in the page too. Measured on usage hours of eight GPUs that are
+// updated again and again: with fillfactor 90, half of the updates leave their page and the table
+// grows to twice its size. pglz, the server's default, takes 64 µs for a row of 2.5 KB and 204 µs
+// for one of 6.5 KB; lz4 takes 33 and 74 µs.
 const hotStorage = "fillfactor = 50"
 
 // tableNames returns the names of a generation's tables.

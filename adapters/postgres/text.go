@@ -8,19 +8,19 @@ import (
 	"unicode/utf8"
 )
 
-// How many bytes of a name a column holds: a key's must fit an index entry of the
-// server, which has 2,700, and a key has two names, that of usage_held five.
+// Bounds on the bytes of a name in a column. A key must fit an index entry of the server, which has
+// 2,700 bytes. A key has two names, that of usage_held has five.
 const (
 	maxKey  = 1200
 	maxHeld = 400
 )
 
-// standIn begins what stands for a name that no column can hold.
+// standIn is the prefix of the replacement for a name that a column cannot hold.
 const standIn = "\uFFFD"
 
-// columnText returns a name as a column can hold it: the name itself, or what
-// stands for it when it has bytes that Postgres takes for no text, is very long,
-// or looks like a stand-in itself. Different names have different texts.
+// columnText returns a name as a column can hold it. It replaces a name that Postgres cannot hold
+// as text, that is very long, or that looks like a replacement itself. exact is false for a
+// replacement. Different names have different texts.
 func columnText(name string, most int) (text string, exact bool) {
 	if len(name) <= most && utf8.ValidString(name) && strings.IndexByte(name, 0) < 0 && !strings.HasPrefix(name, standIn) {
 		return name, true
@@ -30,12 +30,12 @@ func columnText(name string, most int) (text string, exact bool) {
 	return standIn + plainText(short) + " " + hex.EncodeToString(sum[:]), false
 }
 
-// plainText makes a sentence that may quote anything what the server takes for text.
+// plainText replaces bytes that the server does not accept as text.
 func plainText(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, standIn), "\x00", standIn)
 }
 
-// jsonText makes JSON what the server's jsonb takes: its text has no NUL.
+// jsonText replaces NUL characters in JSON, which the server's jsonb does not accept. It changes b.
 func jsonText(b []byte) []byte {
 	out := b
 	for i := 0; i+6 <= len(out); i++ {
@@ -45,13 +45,13 @@ func jsonText(b []byte) []byte {
 		if string(out[i:i+6]) == `\u0000` {
 			copy(out[i:], `\ufffd`)
 		}
-		i++ // what is escaped begins no escape
+		i++ // the escaped character does not begin an escape itself
 	}
 	return out
 }
 
-// Parameters are sent in the server's binary form, so that neither side spends
-// time on hexadecimal digits.
+// Parameters are sent in the server's binary form, which saves both sides the conversion to
+// hexadecimal digits.
 
 const (
 	oidBytea = 17
@@ -60,9 +60,8 @@ const (
 	oidJSONB = 3802
 )
 
-// array builds a one-dimensional array in the server's binary form: dimensions,
-// whether there are nulls, type, length, lower bound, then each element behind
-// its length.
+// array builds a one-dimensional array in the server's binary form: number of dimensions, whether
+// there are nulls, type, length, lower bound, then each element after its length.
 type array struct {
 	b []byte
 	n int
@@ -98,7 +97,7 @@ func (a *array) int(v int64) {
 	a.b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(a.b, 8), uint64(v))
 }
 
-// json adds JSON text, behind the version of the server's form.
+// json adds JSON text, after the version number of jsonb's binary form.
 func (a *array) json(p []byte) {
 	if p == nil {
 		a.null()
@@ -113,7 +112,7 @@ func (a *array) null() {
 	a.b = binary.BigEndian.AppendUint32(a.b, 0xffffffff)
 }
 
-// value returns the array as a parameter; it needs binary_parameters.
+// value returns the array as a parameter. The connection MUST have binary_parameters.
 func (a *array) value() []byte {
 	binary.BigEndian.PutUint32(a.b[12:], uint32(a.n))
 	return a.b

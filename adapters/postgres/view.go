@@ -16,9 +16,8 @@ import (
 	"quartermaster/projections"
 )
 
-// ErrMethod means that the rows that are read were made by another version of
-// the folds. The program of that version reads them, or a rebuild makes those of
-// this one.
+// ErrMethod means that the active rows were made by another version of the folds. An operator reads
+// them with the program of that version, or rebuilds them with this one.
 var ErrMethod = errors.New("rows were made by another version of the program")
 
 // View implements [projections.Store] on the rows of the store's generation.
@@ -26,13 +25,14 @@ func (s *Store) View(ctx context.Context, read func(projections.View) error) err
 	return s.db.view(ctx, s.generation, s.tuning.page, read)
 }
 
-// View calls read with a consistent snapshot of the generation that is active.
-// It fails with [ErrMethod] when that was made by other folds than this program's.
+// View calls read with a consistent snapshot of the active generation. It fails with [ErrMethod] if
+// another fold version made that generation.
 func (db *DB) View(ctx context.Context, read func(projections.View) error) error {
 	return db.view(ctx, "", usual.page, read)
 }
 
-// ViewOf is View of a generation, which this program's folds made; "" is the active one.
+// ViewOf is View of a named generation, which this fold version MUST have made; "" is the active
+// one.
 func (db *DB) ViewOf(ctx context.Context, generation string, read func(projections.View) error) error {
 	return db.view(ctx, generation, usual.page, read)
 }
@@ -42,13 +42,13 @@ func (db *DB) view(ctx context.Context, generation string, page int, read func(p
 	for missing := ""; ; {
 		v, name, err := db.openView(ctx, generation, page)
 		if isCode(err, pqerror.UndefinedTable) || isCode(err, pqerror.InvalidSchemaName) {
-			// The generation was dropped between the look at the pointer and the look
-			// at its rows. Whoever did that has switched to another.
+			// The generation was dropped after its name was read and before its rows were. Before
+			// that, another generation was made active.
 			if generation == "" && name != missing {
 				missing = name
 				continue
 			}
-			return fmt.Errorf("the rows of generation %q are gone: %w", name, err)
+			return fmt.Errorf("the rows of generation %q were dropped: %w", name, err)
 		}
 		if err != nil {
 			return err
@@ -58,8 +58,8 @@ func (db *DB) view(ctx context.Context, generation string, page int, read func(p
 	}
 }
 
-// openView begins a transaction in which all that is read is of one moment. It
-// returns the name of the generation, even when its rows are gone.
+// openView begins a transaction that reads a consistent snapshot. It returns the name of the
+// generation even if its rows were dropped.
 func (db *DB) openView(ctx context.Context, generation string, page int) (_ *view, name string, err error) {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
@@ -73,20 +73,32 @@ func (db *DB) openView(ctx context.Context, generation string, page int) (_ *vie
 	if generation == "" {
 		var method string
 		err := tx.QueryRowContext(ctx, `
-			select g.name, g.method from quartermaster.active a join quartermaster.generations g on g.name = a.generation`).Scan(&generation, &method)
+			select g.name, g.method
+			from quartermaster.active a join quartermaster.generations g on g.name = a.generation`,
+		).Scan(&generation, &method)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
-			return nil, generation, errors.New("the database has no active generation of rows; \"quartermaster generation migrate\" makes the first")
+			return nil, generation, errors.New("the database has no active generation of rows; " +
+				"\"quartermaster generation migrate\" makes the first")
 		case err != nil:
 			return nil, generation, fmt.Errorf("look up the active generation: %w", err)
 		case method != projections.Method:
-			return nil, generation, fmt.Errorf("%w: the active generation %q has method %q, this program %q; use the program of that version, or build and switch with \"quartermaster generation rebuild\"",
+			return nil, generation, fmt.Errorf("%w: the active generation %q has method %q, this program %q; "+
+				"use the program of that version, or build and switch with \"quartermaster generation rebuild\"",
 				ErrMethod, generation, method, projections.Method)
 		}
 	}
-	v := &view{ctx: ctx, tx: tx, size: page, schema: schemaOf(generation), position: domain.Position{}, anchors: map[domain.TopicPartition]domain.Anchor{}, exact: map[projections.Table]bool{}}
-	// The lock of this table, held until the end, keeps the generation from being
-	// dropped while it is read.
+	v := &view{
+		ctx:      ctx,
+		tx:       tx,
+		size:     page,
+		schema:   schemaOf(generation),
+		position: domain.Position{},
+		anchors:  map[domain.TopicPartition]domain.Anchor{},
+		exact:    map[projections.Table]bool{},
+	}
+	// Reading a table of the generation takes a lock until the end, so that the generation cannot
+	// be dropped meanwhile.
 	rows, err := tx.QueryContext(ctx, fmt.Sprintf(`
 		select topic, partition, next_offset, %s from quartermaster.partitions p
 		where generation = $1 and (select count(*) from (select from %s.streams limit 0) t) = 0`, anchorSQL, v.schema), generation)
@@ -112,19 +124,20 @@ func (db *DB) openView(ctx context.Context, generation string, page int) (_ *vie
 	return v, generation, nil
 }
 
-// view implements [projections.View] on one connection, which several may use at
-// once: a scan holds a cursor, and mu for no longer than it takes to read a page.
+// view implements [projections.View] on one connection. It is safe for concurrent use: each scan
+// has a cursor, and holds mu only while it reads a page.
 type view struct {
 	ctx      context.Context
 	schema   string
-	size     int // of a page, in rows
+	size     int // page size in rows
 	position domain.Position
 	anchors  map[domain.TopicPartition]domain.Anchor
 
 	mu      sync.Mutex
 	tx      *sql.Tx
 	cursors int
-	exact   map[projections.Table]bool // whether a table has keys that its columns do not hold; absent: not looked up
+	// exact says whether a table has keys that its columns cannot hold. A missing entry is unknown.
+	exact map[projections.Table]bool
 }
 
 func (v *view) close() error {
@@ -157,7 +170,8 @@ func (v *view) Get(k projections.Key) (projections.Row, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var raw []byte
-	err := v.tx.QueryRowContext(v.ctx, fmt.Sprintf("select t.row from %s.%s t where %s", v.schema, t.name(), where), args...).Scan(&raw)
+	query := fmt.Sprintf("select t.row from %s.%s t where %s", v.schema, t.name(), where)
+	err := v.tx.QueryRowContext(v.ctx, query, args...).Scan(&raw)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -194,7 +208,7 @@ func (v *view) Scopes(of projections.Table) ([]string, error) {
 		if bytes != nil {
 			scope = string(bytes)
 		}
-		// One scope has both forms where only some of its ids are no text.
+		// A scope occurs in both forms if only some of its ids are replaced.
 		if n := len(scopes); n == 0 || scopes[n-1] != scope {
 			scopes = append(scopes, scope)
 		}
@@ -205,13 +219,15 @@ func (v *view) Scopes(of projections.Table) ([]string, error) {
 	return scopes, nil
 }
 
-// scopesSQL selects the scopes of a table, each as its column has it and, where
-// that is not all of it, in bytes.
+// scopesSQL returns a query for the scopes of a table, each as in its column and, where the column
+// has a replacement, as bytes.
 func (t *table) scopesSQL(schema string, exact bool) string {
 	if exact {
-		return fmt.Sprintf(`select %s, exact[1] from %s.%s t group by 1, 2 order by coalesce(exact[1], convert_to(%[1]s, 'UTF8'))`, t.scope.name, schema, t.name())
+		return fmt.Sprintf(`
+			select %s, exact[1] from %s.%s t
+			group by 1, 2 order by coalesce(exact[1], convert_to(%[1]s, 'UTF8'))`, t.scope.name, schema, t.name())
 	}
-	// Steps from scope to scope along the index instead of reading every row.
+	// This jumps from scope to scope along the index instead of reading every row.
 	return fmt.Sprintf(`
 		with recursive s as (
 			(select t.%[3]s scope from %[1]s.%[2]s t order by 1 limit 1)
@@ -221,13 +237,14 @@ func (t *table) scopesSQL(schema string, exact bool) string {
 		select scope, null from s where scope is not null`, schema, t.name(), t.scope.name)
 }
 
-// hasExact reports whether any key of a table is not what its columns hold.
+// hasExact reports whether a table has keys that its columns cannot hold.
 func (v *view) hasExact(t *table) (bool, error) {
 	has, known := v.exact[t.of]
 	if known {
 		return has, nil
 	}
-	err := v.tx.QueryRowContext(v.ctx, fmt.Sprintf("select exists (select from %s.%s where exact is not null)", v.schema, t.name())).Scan(&has)
+	query := fmt.Sprintf("select exists (select from %s.%s where exact is not null)", v.schema, t.name())
+	err := v.tx.QueryRowContext(v.ctx, query).Scan(&has)
 	if err != nil {
 		return false, fmt.Errorf("read %s: %w", t.name(), err)
 	}
@@ -280,8 +297,8 @@ func (v *view) done(cursor string) error {
 	return err
 }
 
-// scanSQL selects the rows that a query names, in the order of keys. exact says
-// that the key columns alone are not the key in some rows.
+// scanSQL returns a query for the rows that q selects, in the order of keys. exact says that some
+// keys of the table are not in its key columns.
 func (t *table) scanSQL(schema string, q *projections.Query, exact bool) (string, []any) {
 	from := schema + "." + t.name() + " t"
 	scope, id, number := "t."+t.scope.name, "''", "0"
@@ -339,12 +356,15 @@ func (t *table) scanSQL(schema string, q *projections.Query, exact bool) (string
 	columns := fmt.Sprintf("%s, %s, %s, t.exact, t.row", scope, id, number)
 	switch {
 	case !q.Last:
-		return fmt.Sprintf("select %s from %s where %s and %s order by %s, %s", columns, from, where, within, thing, at), args
+		return fmt.Sprintf("select %s from %s where %s and %s order by %s, %s",
+			columns, from, where, within, thing, at), args
 	case t.kind != byHour || exact:
-		return fmt.Sprintf("select distinct on (%[5]s) %[1]s from %[2]s where %[3]s and %[4]s order by %[5]s, %[6]s desc", columns, from, where, within, thing, at), args
+		return fmt.Sprintf(`
+			select distinct on (%[5]s) %[1]s from %[2]s where %[3]s and %[4]s
+			order by %[5]s, %[6]s desc`, columns, from, where, within, thing, at), args
 	}
-	// From thing to thing along the index, and of each the last row: what is read
-	// does not grow with how far history goes back.
+	// This jumps from key to key along the index and reads the last row of each, so that the cost
+	// does not grow with the length of history.
 	return fmt.Sprintf(`
 		with recursive k(scope, id) as (
 			(select %[5]s from %[2]s where %[3]s order by %[5]s limit 1)
@@ -362,7 +382,7 @@ type found struct {
 	row projections.Row
 }
 
-// page reads the next rows of a cursor. names keeps one copy of each name.
+// page reads the next rows of a cursor. names interns names.
 func (v *view) page(t *table, cursor string, names map[string]string) ([]found, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

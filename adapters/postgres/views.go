@@ -18,7 +18,7 @@ import (
 //go:embed views.sql
 var viewsSQL string
 
-// statements are those of views.sql, without comments.
+// statements are the statements of views.sql, without comments.
 var statements = func() []string {
 	text := regexp.MustCompile(`(?m)^--.*\n`).ReplaceAllString(viewsSQL, "")
 	var out []string
@@ -36,7 +36,7 @@ var (
 	inEffect = regexp.MustCompile(`in_effect\((\w+)(?:, (\w+))?\)`)
 )
 
-// viewNames returns the names of the views for people.
+// viewNames returns the names of the views in views.sql.
 func viewNames() []string {
 	var names []string
 	for _, s := range statements {
@@ -47,8 +47,7 @@ func viewNames() []string {
 	return names
 }
 
-// viewSQL makes a statement of views.sql one over the generations that there are,
-// of which there is at least one.
+// viewSQL expands a statement of views.sql to cover these generations. There MUST be at least one.
 func viewSQL(statement string, generations []string) string {
 	m := viewHead.FindStringSubmatch(statement)
 	if m == nil {
@@ -67,43 +66,41 @@ func viewSQL(statement string, generations []string) string {
 ) e`
 	})
 	body = listOf.ReplaceAllString(body, `(case when jsonb_typeof($1) = 'array' then $1 else '[]' end)`)
-	// Whoever asks does so with their own rights.
+	// A view runs with the rights of the querying role.
 	head := "create or replace view quartermaster." + m[1] + " with (security_invoker = true) as\n"
 	if !strings.Contains(body, "rows.") {
 		return head + body
 	}
 	branches := make([]string, len(generations))
 	for i, g := range generations {
-		// The server looks at the pointer once and leaves out the other branches.
+		// The server reads the active generation once and skips the other branches.
 		branches[i] = "select * from (\n" + strings.ReplaceAll(body, "rows.", schemaOf(g)+".") +
 			"\n) b where (select generation from quartermaster.active) = " + pq.QuoteLiteral(g)
 	}
 	return head + strings.Join(branches, "\nunion all\n")
 }
 
-// How long a change of the views waits for those who read them, and how often it
-// tries: whoever comes behind it waits as long.
+// viewsWait is how long one try to change the views waits for their readers. New readers wait
+// behind that try, so it is short and repeated.
 const (
 	viewsWait  = 200 * time.Millisecond
 	viewsTries = 50
 )
 
-// ErrRead means that a generation, or the views over all of them, could not be
-// changed because somebody reads them for long. Whoever wants it tries again once
-// these have ended; pg_stat_activity shows them.
-var ErrRead = errors.New("rows are being read for long; try again when the queries that read them have ended")
+// ErrRead means that a generation, or the views over all of them, could not be changed because long
+// queries read them. The caller tries again once these have ended; pg_stat_activity shows them.
+var ErrRead = errors.New("long queries are reading the rows; try again when they have ended")
 
-// makeViews makes the views for people over the generations that there are as tx
-// sees them, but for one that is dropped, if any, with its rows: whoever still
-// reads these must not make those wait who read the views, so both are done at
-// once or, for now, neither. Readers wait for it for a moment at most. Others who
-// do the same wait until tx ends. It fails with [ErrRead] when readers do not end
-// in time.
+// makeViews makes the views over all generations that tx sees. If without is not empty, it leaves
+// out that generation and drops its rows. Both happen in one step or not at all, so that readers of
+// these rows do not make readers of the views wait. Readers wait for a moment at most. Other
+// callers of makeViews wait until tx ends. It fails with [ErrRead] if readers do not end in time.
 func (db *DB) makeViews(ctx context.Context, tx *sql.Tx, without string) error {
 	if _, err := tx.ExecContext(ctx, `select pg_advisory_xact_lock(hashtextextended('quartermaster views', 0))`); err != nil {
 		return fmt.Errorf("make the views: %w", err)
 	}
-	generations, err := collectText(tx.QueryContext(ctx, `select name from quartermaster.generations where name <> $1 order by created, name`, without))
+	generations, err := collectText(tx.QueryContext(ctx,
+		`select name from quartermaster.generations where name <> $1 order by created, name`, without))
 	if err != nil {
 		return fmt.Errorf("list the generations: %w", err)
 	}
@@ -130,7 +127,7 @@ func (db *DB) makeViews(ctx context.Context, tx *sql.Tx, without string) error {
 	}
 	err = db.patiently(ctx, tx, create.String())
 	if isCode(err, pqerror.InvalidTableDefinition) {
-		// Columns are others than before: an older program made the views.
+		// The columns changed: an older program made the views.
 		err = db.patiently(ctx, tx, drop.String()+create.String())
 	}
 	if isCode(err, pqerror.LockNotAvailable) {
@@ -142,20 +139,21 @@ func (db *DB) makeViews(ctx context.Context, tx *sql.Tx, without string) error {
 	return nil
 }
 
-// readable are the tables and views of schema quartermaster that readers may read.
+// readable returns the tables and views of schema quartermaster that readers may read.
 func readable() []string {
 	return append(viewNames(), "active", "generations", "partitions", "log", "topics", "runs")
 }
 
-// patiently runs statements that lock what others read: it waits a little for the
-// locks, lets those go first who came behind it, and tries again.
+// patiently runs statements that lock what others read. It waits for the locks briefly, lets
+// queries that queued behind it go first, and tries again.
 func (db *DB) patiently(ctx context.Context, tx *sql.Tx, statements string) error {
 	var before string
 	if err := tx.QueryRowContext(ctx, "select current_setting('lock_timeout')").Scan(&before); err != nil {
 		return err
 	}
 	for try := 1; ; try++ {
-		if _, err := tx.ExecContext(ctx, fmt.Sprintf("savepoint patiently; set local lock_timeout = %d", viewsWait.Milliseconds())); err != nil {
+		begin := fmt.Sprintf("savepoint patiently; set local lock_timeout = %d", viewsWait.Milliseconds())
+		if _, err := tx.ExecContext(ctx, begin); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, statements)

@@ -1,17 +1,17 @@
--- The views for people, over the rows of the active generation. They stay when
--- tables change and when another generation becomes the active one.
+-- Views for people, over the rows of the active generation. They stay the same when tables
+-- change and when another generation becomes active.
 --
--- Written for one generation, whose schema is called "rows" here. The program
--- makes each view of a branch for every generation that there is, and lets that
--- of the active one through, so that a switch is one row. Three shorthands:
+-- Each view is written for one generation, whose schema is called "rows" here. The program
+-- expands it to one branch for every generation, and only the branch of the active one
+-- returns rows. So a switch changes a single row. There are three shorthands:
 --
 --	in_effect(T)       every row t of T with e, its version in effect now
---	in_effect(T, TYPE) the same, of the versions of one type of event
---	list(J)            J where it is a JSON array, else an empty one: a list
---	                   without elements is written as null in some places
+--	in_effect(T, TYPE) the same, but only versions of one event type
+--	list(J)            J if it is a JSON array, else an empty array: an empty
+--	                   list is written as null in some places
 --
--- A view shows what the log says. Whether whoever signed a decision had the
--- right to is answered by the program, not here.
+-- A view shows the content of the log. Whether the signer of a decision had the right to
+-- make it is answered by the program, not here.
 
 create view quartermaster.workspaces as
 select t.workspace, e.event->>'name' as name, e.event->>'parent' as parent, e.event->>'currency' as currency, e.effective
@@ -45,7 +45,7 @@ comment on view quartermaster.nodes is 'Machines as they are now.';
 comment on column quartermaster.nodes.retired is 'Whether the machine was taken out of the fleet for good.';
 comment on column quartermaster.nodes.sku is 'Instance type.';
 comment on column quartermaster.nodes.resource_id is 'Id on the bill of the supplier.';
-comment on column quartermaster.nodes.gpus is 'Number of GPUs that the machine was last registered with. One that is missing or was retired since is told by "quartermaster fleet".';
+comment on column quartermaster.nodes.gpus is 'Number of GPUs that the machine was last registered with. "quartermaster fleet" shows GPUs that are missing or were retired since.';
 comment on column quartermaster.nodes.gpu_model is 'Model of the first GPU.';
 comment on column quartermaster.nodes.effective is 'Since when this description holds.';
 comment on column quartermaster.nodes.changed is 'When the machine was last described or retired.';
@@ -64,12 +64,12 @@ select t.workspace, t.cluster, t.deployment, t.node, t.hour, t.source,
 	t.gpu_seconds, t.slice_seconds, t.measured_seconds, t.active_seconds
 from rows.usage_held t
 where t.gpu_seconds + t.slice_seconds > 0;
-comment on view quartermaster.usage_by_observer is 'Seconds for which each workspace held GPUs, for each deployment, machine, hour and observer, as that observer reported it; of pods the workspace is empty, since mapping rules say who pays when usage is read. Do not sum over observers: where two observers saw the same GPU both have rows, so a sum over them counts its time twice, and corrections are not applied. Sum one source at a time, or ask "quartermaster usage", which resolves them.';
-comment on column quartermaster.usage_by_observer.hour is 'The UTC hour, by its beginning.';
+comment on view quartermaster.usage_by_observer is 'Seconds for which each workspace held GPUs, for each deployment, machine, hour and observer, as that observer reported it. For pods the workspace is empty, because mapping rules assign pods to workspaces when usage is read. Do not sum over observers: where two observers saw the same GPU both have rows, so a sum over them counts its time twice, and corrections are not applied. Sum one source at a time, or use "quartermaster usage", which resolves them.';
+comment on column quartermaster.usage_by_observer.hour is 'Start of the UTC hour.';
 comment on column quartermaster.usage_by_observer.source is 'Observer that reported it.';
-comment on column quartermaster.usage_by_observer.gpu_seconds is 'Seconds for which whole GPUs were held, of each GPU.';
-comment on column quartermaster.usage_by_observer.slice_seconds is 'Seconds for which parts of GPUs (MIG instances, time-slice replicas) were held, of each part, not weighted by its size.';
-comment on column quartermaster.usage_by_observer.measured_seconds is 'For how many of these seconds activity was measured.';
+comment on column quartermaster.usage_by_observer.gpu_seconds is 'Seconds for which whole GPUs were held, summed over GPUs.';
+comment on column quartermaster.usage_by_observer.slice_seconds is 'Seconds for which parts of GPUs (MIG instances, time-slice replicas) were held, summed over parts and not weighted by their size.';
+comment on column quartermaster.usage_by_observer.measured_seconds is 'Seconds of these for which activity was measured.';
 comment on column quartermaster.usage_by_observer.active_seconds is 'Measured seconds times activity: 0.5 for a device that was half busy for a second.';
 
 create view quartermaster.serving as
@@ -84,8 +84,8 @@ select t.cluster, left(t.server, -length('|' || (s->>'model') || '|' || coalesce
 from rows.serving_hours t cross join lateral jsonb_array_elements(list(t.facts->'sources')) s;
 comment on view quartermaster.serving is 'What model servers did in each hour, as each source reported it.';
 comment on column quartermaster.serving.measured_seconds is 'Seconds that were reported, summed over the units of the server.';
-comment on column quartermaster.serving.queue_depth is 'Mean number of requests that waited, for each unit.';
-comment on column quartermaster.serving.batch_size is 'Mean number of requests that were worked on at once.';
+comment on column quartermaster.serving.queue_depth is 'Mean number of waiting requests per unit.';
+comment on column quartermaster.serving.batch_size is 'Mean number of requests processed at once.';
 comment on column quartermaster.serving.kv_cache is 'Mean share of the KV cache in use, 0 to 1.';
 
 create view quartermaster.servers as
@@ -99,14 +99,14 @@ select t.cluster, t.facts->>'deployment' as deployment, t.facts->>'model' as mod
 	(t.facts->>'ttft_mean_micros')::numeric * 0.000001 as ttft_mean_seconds,
 	list(t.facts->'ttft') as ttft, list(t.facts->'queue_wait') as queue_wait
 from rows.server_hours t;
-comment on view quartermaster.servers is 'What monitoring systems scraped of each model server, or of a pod that asks for GPUs (engine kubernetes), in each hour.';
-comment on column quartermaster.servers.queue_depth is 'Mean number of requests that waited.';
-comment on column quartermaster.servers.batch_size is 'Mean number of requests that were worked on at once.';
+comment on view quartermaster.servers is 'What monitoring systems scraped from each model server, or from a pod that requests GPUs (engine kubernetes), in each hour.';
+comment on column quartermaster.servers.queue_depth is 'Mean number of waiting requests.';
+comment on column quartermaster.servers.batch_size is 'Mean number of requests processed at once.';
 comment on column quartermaster.servers.kv_cache is 'Mean share of the KV cache in use, 0 to 1.';
-comment on column quartermaster.servers.gpus_requested is 'Mean number of GPUs that the pod asked for.';
+comment on column quartermaster.servers.gpus_requested is 'Mean number of GPUs that the pod requested.';
 comment on column quartermaster.servers.ttft_mean_seconds is 'Mean time to the first token, exact.';
 comment on column quartermaster.servers.ttft is 'Histograms of the time to the first token, one for each set of bounds: count, quantiles and buckets (up_to in microseconds, null for the last, and count). Add up buckets of equal bounds only.';
-comment on column quartermaster.servers.queue_wait is 'Histograms of the wait in the queue, as those of ttft.';
+comment on column quartermaster.servers.queue_wait is 'Histograms of the wait in the queue, in the form of ttft.';
 
 create view quartermaster.faults as
 select t.cluster, t.node, (e.v->>'effective')::timestamptz as at, e.v->'event'->>'gpu' as gpu, e.v->'event'->>'kind' as kind,
@@ -117,11 +117,11 @@ select t.cluster, t.node, (e.v->>'effective')::timestamptz as at, e.v->'event'->
 	coalesce((e.v->>'rest')::boolean, false) as rest
 from rows.faults t cross join lateral jsonb_array_elements(t.facts) e(v);
 comment on view quartermaster.faults is 'Faults of GPUs.';
-comment on column quartermaster.faults.at is 'When the fault was, or the first of its repeats.';
-comment on column quartermaster.faults.events is 'How many reports this row stands for: repeats no more than a minute apart, or more where the day has more faults than are kept apart.';
-comment on column quartermaster.faults.last is 'When the last of them was, or a monitoring system saw the one fault again.';
-comment on column quartermaster.faults.rest is 'Whether they were different faults of one kind, more than are kept apart. gpu is then empty, or of fatal ones the device.';
-comment on column quartermaster.faults.code is 'XID number, or health code of DCGM.';
+comment on column quartermaster.faults.at is 'Time of the fault, or of the first of its repeats.';
+comment on column quartermaster.faults.events is 'Number of reports that this row stands for: repeats at most a minute apart, or more if the day has more faults than are kept separately.';
+comment on column quartermaster.faults.last is 'Time of the last report, or when a monitoring system saw the fault again.';
+comment on column quartermaster.faults.rest is 'Whether the row stands for different faults of one kind, because there were more than are kept separately. gpu is then empty; for fatal faults it is the device.';
+comment on column quartermaster.faults.code is 'XID number, or DCGM health code.';
 comment on column quartermaster.faults.fatal is 'Whether the device cannot work until it is repaired.';
 
 create view quartermaster.billing_lines as
@@ -201,11 +201,11 @@ from rows.billing_lines t
 cross join lateral (
 	select t.facts->-1->'event'->'line' as line, t.facts->-1->>'type' as type, (t.facts->-1->>'appended')::timestamptz as appended
 ) l;
-comment on view quartermaster.billing_lines is 'Lines of suppliers'' bills as they came, in the columns of FOCUS 1.4. A line that was stated again shows as it was stated last. Amounts are exact.';
-comment on column quartermaster.billing_lines.month is 'Billing month that the line is filed under, by its beginning.';
+comment on view quartermaster.billing_lines is 'Lines of suppliers'' bills as received, in the columns of FOCUS 1.4. A line that was received again shows its latest version. Amounts are exact.';
+comment on column quartermaster.billing_lines.month is 'Start of the billing month that the line is filed under.';
 comment on column quartermaster.billing_lines."x_Other" is 'Columns that FOCUS does not define, by name.';
-comment on column quartermaster.billing_lines."x_Appended" is 'When the line came into the log.';
-comment on column quartermaster.billing_lines."x_Correction" is 'Whether the line corrects an earlier one; it is added to that, not put in its place.';
+comment on column quartermaster.billing_lines."x_Appended" is 'When the line was appended to the log.';
+comment on column quartermaster.billing_lines."x_Correction" is 'Whether the line corrects an earlier one. A correction is added to the earlier line and does not replace it.';
 
 create view quartermaster.invoices as
 select t.account, t.invoice, l.event->>'InvoiceIssuerName' as issuer, l.event->>'BillingAccountId' as billing_account,
@@ -215,9 +215,9 @@ select t.account, t.invoice, l.event->>'InvoiceIssuerName' as issuer, l.event->>
 	nullif(l.event->'billing_period'->>'from', '')::timestamptz as period_from,
 	nullif(l.event->'billing_period'->>'to', '')::timestamptz as period_to
 from rows.invoices t cross join lateral (select t.facts->-1->'event' as event) l;
-comment on view quartermaster.invoices is 'Invoices, received independently of their lines, as each was stated last.';
-comment on column quartermaster.invoices.total is 'To be paid, tax included.';
-comment on column quartermaster.invoices.period_to is 'End of the billing period, which is no part of it.';
+comment on view quartermaster.invoices is 'Invoices, received independently of their lines, each in its latest version.';
+comment on column quartermaster.invoices.total is 'Amount due, tax included.';
+comment on column quartermaster.invoices.period_to is 'End of the billing period, exclusive.';
 
 create view quartermaster.offers as
 select t.market, t.offer, (e.v->>'effective')::timestamptz as effective, e.v->>'type' = 'OfferWithdrawn' as withdrawn,
@@ -228,10 +228,10 @@ select t.market, t.offer, (e.v->>'effective')::timestamptz as effective, e.v->>'
 	nullif(e.v->'event'->>'valid_to', '')::timestamptz as valid_to, e.v->'event'->>'citation' as citation
 from rows.offers t cross join lateral jsonb_array_elements(t.facts) e(v);
 comment on view quartermaster.offers is 'What suppliers sell: every price that was quoted, and every withdrawal.';
-comment on column quartermaster.offers.effective is 'Since when this holds: until the next row of the offer.';
-comment on column quartermaster.offers.gpus is 'Whole GPUs of one unit.';
-comment on column quartermaster.offers.upfront is 'For each unit.';
-comment on column quartermaster.offers.hourly is 'For each unit and hour.';
+comment on column quartermaster.offers.effective is 'Since when this holds. It holds until the next row of the offer.';
+comment on column quartermaster.offers.gpus is 'Whole GPUs per unit.';
+comment on column quartermaster.offers.upfront is 'Per unit.';
+comment on column quartermaster.offers.hourly is 'Per unit and hour.';
 
 create view quartermaster.commitments as
 select t.workspace, t.commitment, e.event->>'contract' as contract, e.event->>'billing_account' as billing_account,
@@ -248,12 +248,12 @@ cross join lateral (
 	where v->>'type' in ('CommitmentPurchased', 'CommitmentRenewed') and (v->>'effective')::timestamptz <= now()
 	order by n desc limit 1
 ) l;
-comment on view quartermaster.commitments is 'Contracts with suppliers, on the terms that hold now.';
+comment on view quartermaster.commitments is 'Contracts with suppliers, with their current terms.';
 comment on column quartermaster.commitments.commitment is 'Id on the bill: CommitmentDiscountId or CapacityReservationId.';
-comment on column quartermaster.commitments.hourly is 'For each unit and hour.';
-comment on column quartermaster.commitments.upfront is 'In all.';
-comment on column quartermaster.commitments.owners is 'Commitment owners, who are charged for what stays unused, with their shares.';
-comment on column quartermaster.commitments.ended is 'When it was ended before its term; null: it was not.';
+comment on column quartermaster.commitments.hourly is 'Per unit and hour.';
+comment on column quartermaster.commitments.upfront is 'In total.';
+comment on column quartermaster.commitments.owners is 'Commitment owners, who are charged for unused commitments, with their shares.';
+comment on column quartermaster.commitments.ended is 'When it was ended before its term; null if it was not.';
 
 create view quartermaster.plans as
 select t.workspace, t.plan, (l.v->>'effective')::timestamptz as computed, l.v->'event'->>'position' as position,
@@ -262,8 +262,8 @@ select t.workspace, t.plan, (l.v->>'effective')::timestamptz as computed, l.v->'
 	(l.v->'event'->'cost'->>'amount')::numeric as cost, (l.v->'event'->'lower_bound'->>'amount')::numeric as lower_bound,
 	l.v->'event'->'cost'->>'currency' as currency
 from rows.plans t cross join lateral (select t.facts->-1 as v) l;
-comment on view quartermaster.plans is 'Plans that were computed.';
-comment on column quartermaster.plans.position is 'How much of the log the plan knew.';
+comment on view quartermaster.plans is 'Computed plans.';
+comment on column quartermaster.plans.position is 'Position of the log that the plan was computed from.';
 comment on column quartermaster.plans.lower_bound is 'No plan can cost less.';
 
 create view quartermaster.quarantine as
@@ -277,9 +277,9 @@ from rows.quarantine t left join lateral (
 	order by (x.facts->-1->>'effective')::timestamptz desc limit 1
 ) r on true;
 comment on view quartermaster.quarantine is 'Records of the log that could not be used. Reports that may lack them say so.';
-comment on column quartermaster.quarantine.events is 'How many events stand there, from record_offset on: those of one batch that could not be unpacked are one row.';
-comment on column quartermaster.quarantine.workspace is 'Whom it concerns; empty: not known, so that it may be anybody.';
-comment on column quartermaster.quarantine.resolution is 'What was decided: reappended or discarded; null: it is open.';
+comment on column quartermaster.quarantine.events is 'Number of events from record_offset on. The events of a batch that could not be unpacked are one row.';
+comment on column quartermaster.quarantine.workspace is 'Workspace that the record concerns; empty if unknown, so it may be any workspace.';
+comment on column quartermaster.quarantine.resolution is 'The decision: reappended or discarded; null if still open.';
 
 create view quartermaster.streams as
 select t.log_partition, t.source, t.incarnation, (t.facts->>'mark')::numeric as mark,
@@ -287,14 +287,14 @@ select t.log_partition, t.source, t.incarnation, (t.facts->>'mark')::numeric as 
 		select sum((g->>'last')::numeric - (g->>'first')::numeric + 1) from jsonb_array_elements(list(t.facts->'gaps')) g), 0) as missing,
 	nullif(t.facts->>'last', '')::timestamptz as last
 from rows.streams t;
-comment on view quartermaster.streams is 'How far each reporting program has come.';
-comment on column quartermaster.streams.mark is 'Highest number of an event that arrived.';
-comment on column quartermaster.streams.missing is 'How many events up to there have not arrived.';
+comment on view quartermaster.streams is 'How far each source has come.';
+comment on column quartermaster.streams.mark is 'Highest sequence number of an event that arrived.';
+comment on column quartermaster.streams.missing is 'Number of events up to mark that have not arrived.';
 comment on column quartermaster.streams.last is 'Time of the latest event.';
 
 create view quartermaster.positions as
 select p.topic, p.partition, p.next_offset
 from quartermaster.partitions p
 where p.generation = (select generation from quartermaster.active);
-comment on view quartermaster.positions is 'How much of the log the rows stand for. What is read in one transaction (repeatable read) stands for one position.';
-comment on column quartermaster.positions.next_offset is 'Number of the first record of the partition that is not in the rows yet.';
+comment on view quartermaster.positions is 'Position of the log that the rows stand for. Everything read in one transaction (repeatable read) is at one position.';
+comment on column quartermaster.positions.next_offset is 'Offset of the first record of the partition that is not in the rows yet.';

@@ -11,26 +11,26 @@ import (
 	"quartermaster/projections"
 )
 
-// write is what a transaction stores, ready to be sent.
+// write is the prepared content of a transaction.
 type write struct {
 	store  *Store
 	rows   [len(tableOf)][]stored
 	gone   [len(tableOf)][]projections.Key // removed before rows are written
 	held   []heldRow
-	hours  map[projections.Key][]heldRow // what usage_held has of each changed hour, once this is stored
+	hours  map[projections.Key][]heldRow // the rows of usage_held for each changed hour, after this write
 	months map[month]bool
-	// careful replaces even what is believed new.
+	// careful upserts rows even if they are believed new.
 	careful bool
 }
 
-// stored is a row as the columns of its table have it.
+// stored is a row in the form of its table's columns.
 type stored struct {
 	key       projections.Key
 	scope, id string
 	plain     bool // the columns hold the key itself
 	row       []byte
 	facts     []byte // nil: none
-	fresh     bool   // there is no row under this key yet
+	fresh     bool   // no row with this key exists yet
 }
 
 func (r *stored) size() int {
@@ -58,7 +58,7 @@ func (s *Store) prepare(p *part) (*write, error) {
 	return w, nil
 }
 
-// add adds a row, and what of usage_held is others than before.
+// add adds a row, and the rows of usage_held that it changes.
 func (w *write) add(k projections.Key, row projections.Row, fresh bool, before []heldRow) error {
 	if row == nil {
 		w.gone[k.Table] = append(w.gone[k.Table], k)
@@ -96,7 +96,7 @@ func (w *write) write(ctx context.Context, tx *sql.Tx) error {
 		if len(rows) == 0 {
 			continue
 		}
-		// Neighbours stand together on the pages of table and index.
+		// Sorted rows are close together on the pages of table and index.
 		slices.SortFunc(rows, func(a, b stored) int { return a.key.Compare(b.key) })
 		if err := writeRows(ctx, tx, w.store.tuning, t.target(w.store.schema), rows); err != nil {
 			return fmt.Errorf("write %d rows of %s: %w", len(rows), t.name(), err)
@@ -111,7 +111,7 @@ func (w *write) write(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// remove takes away the rows of some keys.
+// remove deletes the rows with these keys.
 func (w *write) remove(ctx context.Context, tx *sql.Tx, t *table, keys []projections.Key) error {
 	for len(keys) > 0 {
 		n := min(len(keys), w.store.tuning.array)
@@ -123,18 +123,17 @@ func (w *write) remove(ctx context.Context, tx *sql.Tx, t *table, keys []project
 	return nil
 }
 
-// target is a table that rows of a kind are written to.
+// target describes a table and how to write rows of type R to it.
 type target[R any] struct {
 	insert   string               // inserts rows from arrays
-	conflict string               // what becomes of rows that are there
+	conflict string               // what to do with existing rows
 	arrays   func(rows []R) []any // the arguments of insert
-	size     func(r *R) int       // about how many bytes of a message a row takes
-	fresh    func(r *R) bool      // whether the row cannot be there
+	size     func(r *R) int       // approximate bytes of a row in a message
+	fresh    func(r *R) bool      // whether the row certainly does not exist yet
 }
 
-// writeRows writes rows of a table: those that are new are appended, the others
-// put in the place of what is there. Should a row that is believed new be there
-// after all, that is an error, and the transaction changes nothing.
+// writeRows writes rows of a table. It inserts new rows and upserts the others. If a row that is
+// believed new exists, that is an error, and the transaction changes nothing.
 func writeRows[R any](ctx context.Context, tx *sql.Tx, how tuning, t target[R], rows []R) error {
 	var fresh, changed []R
 	for i := range rows {
@@ -157,8 +156,8 @@ func writeRows[R any](ctx context.Context, tx *sql.Tx, how tuning, t target[R], 
 	return nil
 }
 
-// messages cuts rows up into what is sent at a time. A row that is larger than a
-// message should be goes alone.
+// messages splits rows into messages. A row that is larger than the bound on a message is sent
+// alone.
 func messages[R any](rows []R, how tuning, size func(*R) int) iter.Seq[[]R] {
 	return func(yield func([]R) bool) {
 		start, bytes := 0, 0
@@ -178,7 +177,7 @@ func messages[R any](rows []R, how tuning, size func(*R) int) iter.Seq[[]R] {
 	}
 }
 
-// target is how the table is written in a schema.
+// target describes how to write the table in a schema.
 func (t *table) target(schema string) target[stored] {
 	return target[stored]{
 		insert: t.insertSQL(schema), conflict: t.conflict(), arrays: t.arrays,
@@ -187,7 +186,7 @@ func (t *table) target(schema string) target[stored] {
 	}
 }
 
-// columns returns the columns that are written, key first.
+// columns returns the columns that are written, with the key first.
 func (t *table) columns() string {
 	c := strings.Join(t.key(), ", ") + ", exact, row"
 	if t.facts != "" {
@@ -204,7 +203,7 @@ func (t *table) conflict() string {
 	return fmt.Sprintf("on conflict (%s) do update set %s", strings.Join(t.key(), ", "), set)
 }
 
-// insertSQL inserts the rows of arrays.
+// insertSQL returns a statement that inserts the rows of arrays.
 func (t *table) insertSQL(schema string) string {
 	values := "u.scope"
 	if t.id.name != "" {
@@ -218,7 +217,8 @@ func (t *table) insertSQL(schema string) string {
 		values += ", u.facts"
 	}
 	return fmt.Sprintf(`insert into %s.%s (%s) select %s
-		from unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[], $7::jsonb[]) u(scope, id, number, exact_scope, exact_id, row, facts)`,
+		from unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[], $7::jsonb[])
+			u(scope, id, number, exact_scope, exact_id, row, facts)`,
 		schema, t.name(), t.columns(), values)
 }
 
