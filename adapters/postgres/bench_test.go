@@ -17,8 +17,7 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// hours returns n usage hours of nodes of eight GPUs, half an hour of samples in
-// each, as a fold leaves them.
+// hours returns n folded usage hours of nodes with eight GPUs, each with half an hour of samples.
 func hours(b *testing.B, n int) *projections.Memory {
 	b.Helper()
 	l := storetest.NewLog()
@@ -45,9 +44,9 @@ func hours(b *testing.B, n int) *projections.Memory {
 	return m
 }
 
-// BenchmarkCommit stores usage hours with what hangs on them, beside a COPY of the
-// same rows into the same tables and nothing else. "new" rows were not there;
-// "again" replaces rows.
+// BenchmarkCommit stores usage hours with their rows of usage_held. It compares with a plain COPY
+// of the same rows into
+// the same tables. "new" inserts rows, "again" replaces them.
 func BenchmarkCommit(b *testing.B) {
 	db := opened(b)
 	g := generation(b, db)
@@ -164,7 +163,7 @@ func store(b *testing.B, db *DB, w *write) {
 	}
 }
 
-// writeOf returns the usage rows of a memory store, as new ones or not.
+// writeOf returns the usage rows of a memory store, marked as new or not.
 func writeOf(b *testing.B, s *Store, m *projections.Memory, fresh bool) *write {
 	b.Helper()
 	w := newWrite(s)
@@ -180,8 +179,9 @@ func writeOf(b *testing.B, s *Store, m *projections.Memory, fresh bool) *write {
 	return w
 }
 
-// BenchmarkFold is the whole way of samples that are in memory into rows: loading,
-// folding and storing, in batches of a few sizes.
+// BenchmarkFold measures the whole path from samples in memory to stored rows: loading, folding and
+// storing, in batches
+// of a few sizes.
 func BenchmarkFold(b *testing.B) {
 	db := opened(b)
 	g := generation(b, db)
@@ -244,9 +244,9 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// cpu returns how long this process and, where it runs on the same Linux machine,
-// the server's connections to this database have computed: a machine that is busy
-// with other things makes a benchmark slow, but not this.
+// cpu returns the CPU time of this process and, if the server runs on the same Linux machine, of
+// its connections to this
+// database. Unlike elapsed time, it does not depend on the load of the machine.
 func cpu(b *testing.B, db *DB) time.Duration {
 	b.Helper()
 	pids := []string{"self"}
@@ -260,7 +260,7 @@ func cpu(b *testing.B, db *DB) time.Duration {
 		if err != nil {
 			continue
 		}
-		// The name of the program, in brackets, may hold anything.
+		// The program's name, in parentheses, may contain any character.
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		for _, f := range fields[11:13] { // utime, stime
 			n, err := strconv.ParseInt(f, 10, 64)

@@ -63,7 +63,7 @@ func TestCompare(t *testing.T) {
 		t.Error("no rows were compared")
 	}
 
-	// One row changed, one missing, one too many, in tables of each kind.
+	// One row changed, one missing and one extra, in tables of each kind.
 	for _, q := range []string{
 		`update rows_b.streams set row = (select row from rows_b.streams order by row desc limit 1) where row = (select row from rows_b.streams order by row limit 1)`,
 		`delete from rows_b.usage_hours where (cluster, node, hour) = (select cluster, node, hour from rows_b.usage_hours order by 1, 2, 3 limit 1)`,
@@ -91,7 +91,7 @@ func TestCompare(t *testing.T) {
 		}
 	}
 
-	// Many differences are counted, and a hundred listed.
+	// All differences are counted, but only a hundred are listed.
 	if _, err := db.Exec(`update rows_b.usage_hours set row = (select row from rows_b.usage_hours limit 1)`); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestCompare(t *testing.T) {
 		t.Errorf("%d differences are listed, %v", len(c.Differences), err)
 	}
 
-	// The one compared with must have come as far.
+	// The first generation must not be behind the second.
 	if _, err := db.Exec(`update quartermaster.partitions set next_offset = next_offset + 1 where generation = 'b' and topic = 'qm.fleet' and partition = 0`); err != nil {
 		t.Fatal(err)
 	}
@@ -108,8 +108,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// The generation compared with is folded on meanwhile: what counts is where it
-// stood when the comparison began.
+// The first generation is folded further during the comparison. Its position at the beginning
+// counts.
 func TestCompareWhileFolded(t *testing.T) {
 	t.Parallel()
 	l := storetest.Fleet(2, 3, storetest.Start)
@@ -139,7 +139,7 @@ func TestCompareWhileFolded(t *testing.T) {
 	}
 }
 
-// Rows of another method are counted, not compared.
+// Rows of different methods are counted, not compared.
 func TestCompareMethods(t *testing.T) {
 	t.Parallel()
 	l := storetest.Fleet(2, 3, storetest.Start)

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whoever leaves moves its own partitions alone, whoever joins gets its share and no
-// other moves, and loads differ by one at most.
+// If a sharer leaves, only its own partitions move. If one joins, only its share moves. Loads
+// differ by at most one.
 func TestDeal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts := make([]string, rapid.IntRange(0, 70).Draw(t, "partitions"))
@@ -45,9 +45,9 @@ func TestDeal(t *testing.T) {
 				t.Fatalf("loads %v", load)
 			}
 			if again := deal(parts, at, sharers); !slices.Equal(again, at) {
-				t.Fatal("what is dealt does not stay")
+				t.Fatal("the assignment is not stable")
 			}
-			// While it is handed over, it is for the same one.
+			// During the handover, the assignment stays the same.
 			half := slices.Clone(before)
 			for i := range half {
 				if half[i] != at[i] && rapid.Bool().Draw(t, "released") {

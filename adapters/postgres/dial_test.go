@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A dead server is noticed: the system is told to give up on it.
+// A dead server is noticed: the socket's timeouts are set.
 func TestDialer(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -41,8 +41,8 @@ func TestDialer(t *testing.T) {
 	}
 }
 
-// The server has the same limits, and transactions see what others have committed,
-// whatever the database is set to.
+// The server has the same timeouts, and transactions are read committed, whatever the database's
+// settings are.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	db, _ := migrated(t, `alter database DATABASE set default_transaction_isolation = 'serializable'`, `alter database DATABASE set tcp_user_timeout = 0`)
@@ -68,14 +68,14 @@ func TestSecretsOfDSN(t *testing.T) {
 	}
 }
 
-// A generation that is read and whose rows are gone is said to be, once.
+// View reports once that the active generation's rows are gone.
 func TestViewOfNothing(t *testing.T) {
 	t.Parallel()
 	db, _ := migrated(t)
 	if _, err := db.Exec(`drop schema rows_a cascade`); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.View(t.Context(), nil); err == nil || !strings.Contains(err.Error(), `the rows of generation "a" are gone`) {
+	if err := db.View(t.Context(), nil); err == nil || !strings.Contains(err.Error(), `the rows of generation "a" were dropped`) {
 		t.Error(err)
 	}
 }

@@ -44,7 +44,7 @@ func TestUnclaimed(t *testing.T) {
 	}
 }
 
-// A session that was presumed dead, and is not, changes nothing any more.
+// A session that was wrongly presumed dead can no longer change anything.
 func TestTakenOver(t *testing.T) {
 	db, ctx, l := opened(t), t.Context(), examples()
 	g := generation(t, db)
@@ -54,7 +54,7 @@ func TestTakenOver(t *testing.T) {
 	}
 	rival := db.Store(g, "rival")
 	if ok, err := rival.Claim(ctx, fleet); ok || !errors.Is(err, projections.ErrFenced) {
-		t.Fatalf("a session that the database has not heard of claimed: %v, %v", ok, err)
+		t.Fatalf("a session that the database does not know claimed: %v, %v", ok, err)
 	}
 	if _, err := db.ExecContext(ctx, `
 		insert into quartermaster.sessions (token, instance, method, lease, alive_until)
@@ -62,7 +62,7 @@ func TestTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ok, err := rival.Claim(ctx, fleet); ok || err != nil {
-		t.Fatalf("claimed what a living session holds: %v, %v", ok, err)
+		t.Fatalf("claimed what a live session owns: %v, %v", ok, err)
 	}
 	open, err := first.Begin(ctx, fleet)
 	if err != nil {
@@ -72,14 +72,14 @@ func TestTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ok, err := rival.Claim(ctx, fleet); !ok || err != nil {
-		t.Fatalf("did not claim what a dead session holds: %v, %v", ok, err)
+		t.Fatalf("did not claim what a dead session owned: %v, %v", ok, err)
 	}
-	// The position has not moved, and still the first is refused.
+	// The position has not moved, but the first session is still refused.
 	if err := open.Commit(ctx, open.Next(), domain.Anchor{}); !errors.Is(err, projections.ErrFenced) {
-		t.Errorf("committed under a claim that is lost: %v", err)
+		t.Errorf("committed under a lost claim: %v", err)
 	}
 	if _, err := first.Begin(ctx, fleet); !errors.Is(err, projections.ErrFenced) {
-		t.Fatalf("began under a claim that is lost: %v", err)
+		t.Fatalf("began under a lost claim: %v", err)
 	}
 	if err := first.Release(ctx, fleet); err != nil {
 		t.Error(err)
@@ -115,7 +115,7 @@ func emptyOwners(t *testing.T, db *DB, g string) string {
 	return g
 }
 
-// What stands elsewhere than where the transaction began is not written over.
+// A transaction does not overwrite a position that moved since it began.
 func TestPositionMoved(t *testing.T) {
 	db, ctx, l := opened(t), t.Context(), examples()
 	g := generation(t, db)
@@ -131,10 +131,10 @@ func TestPositionMoved(t *testing.T) {
 	}
 }
 
-// cutter passes connections on to a server, and cuts one when it commits.
+// cutter forwards connections to a server, and cuts one when it commits.
 type cutter struct {
 	server string
-	// armed: 1 cuts before the server hears of the commit, 2 after it has answered.
+	// armed: 1 cuts before the server receives the commit, 2 after it has answered.
 	armed atomic.Int32
 	cuts  atomic.Int32
 }
@@ -196,8 +196,8 @@ func (c *cutter) pass(client net.Conn) {
 	}
 }
 
-// A commit whose outcome is not known is looked up: what was folded is neither
-// lost nor folded twice.
+// After a commit with an unknown outcome the position is read again: records are neither lost nor
+// folded twice.
 func TestOutcomeUnknown(t *testing.T) {
 	dsn := database(t)
 	u, err := url.Parse(dsn)
@@ -245,7 +245,7 @@ func TestOutcomeUnknown(t *testing.T) {
 	same(t, s, want)
 }
 
-// Readers never fail, whatever is built, switched to and dropped meanwhile.
+// Readers never fail while generations are built, switched to and dropped.
 func TestReadersWhileGenerationsChange(t *testing.T) {
 	db, ctx, l := opened(t), t.Context(), examples()
 	var names []string
@@ -341,7 +341,7 @@ func TestViewNeedsItsMethod(t *testing.T) {
 	}
 }
 
-// Partitions are made by several at once, while rows are read.
+// Several processes may make partitions at once while rows are read.
 func TestMonths(t *testing.T) {
 	db, ctx := opened(t), t.Context()
 	g := generation(t, db)
@@ -369,10 +369,10 @@ func TestMonths(t *testing.T) {
 	}
 	wg.Wait()
 	if made := texts(t, db, `select inhrelid::regclass::text from pg_inherits where inhparent = $1::regclass`, schemaOf(g)+".usage_held"); len(made) != 5 {
-		t.Errorf("partitions %v, want three months and what lies before and after", made)
+		t.Errorf("partitions %v, want three months and those before and after", made)
 	}
 
-	// Rows of any hour have a place.
+	// Rows of any hour have a partition.
 	s := claimed(t, db, emptyOwners(t, db, g), nil)
 	l := storetest.NewLog()
 	for _, at := range []domain.Instant{domain.Hour, firstMonthStart() - domain.Hour, firstMonthStart(), storetest.Start, domain.InstantOf(endMonth.start()) - domain.Hour, domain.InstantOf(endMonth.start()), 9_000_000 * 1000 * domain.Second} {
@@ -392,7 +392,7 @@ func TestMonths(t *testing.T) {
 
 func firstMonthStart() domain.Instant { return domain.InstantOf(firstMonth.start()) }
 
-// Loading looks at the months that the keys are of, by index.
+// Loading reads only the months of the keys, by index.
 func TestLoadLooksAtItsMonths(t *testing.T) {
 	db, ctx := opened(t), t.Context()
 	g := generation(t, db)
@@ -412,7 +412,7 @@ func TestLoadLooksAtItsMonths(t *testing.T) {
 	}
 }
 
-// What a transaction calls itself is found again whatever the instance is called.
+// A transaction's application name is found again whatever the instance's name is.
 func TestApplicationName(t *testing.T) {
 	db := opened(t)
 	for _, token := range []string{rand.Text(), rand.Text() + " gpu-ledger-é-" + strings.Repeat("x", 200)} {

@@ -36,7 +36,7 @@ func TestGenerations(t *testing.T) {
 	if err := db.Create(ctx, "a", "m"); !errors.Is(err, ErrGeneration) {
 		t.Errorf("created a twice: %v", err)
 	}
-	// Several at once: one makes it.
+	// Several processes at once: one makes it.
 	var wg sync.WaitGroup
 	errs := make([]error, 4)
 	for i := range errs {
@@ -60,16 +60,16 @@ func TestGenerations(t *testing.T) {
 		err  error
 		want error
 	}{
-		{"switch to one that is building", db.Switch(ctx, "b"), ErrGeneration},
-		{"switch to none", db.Switch(ctx, "x"), ErrNoGeneration},
-		{"set none live", db.SetLive(ctx, "x"), ErrNoGeneration},
-		{"drop none", db.Drop(ctx, "x", true), ErrNoGeneration},
+		{"switch to a building generation", db.Switch(ctx, "b"), ErrGeneration},
+		{"switch to a missing generation", db.Switch(ctx, "x"), ErrNoGeneration},
+		{"set a missing generation live", db.SetLive(ctx, "x"), ErrNoGeneration},
+		{"drop a missing generation", db.Drop(ctx, "x", true), ErrNoGeneration},
 		{"drop the active one", db.Drop(ctx, "a", true), ErrGeneration},
 		{"set live", db.SetLive(ctx, "b"), nil},
 		{"set live again", db.SetLive(ctx, "b"), nil},
 		{"switch", db.Switch(ctx, "b"), nil},
 		{"switch again", db.Switch(ctx, "b"), nil},
-		{"drop the one that is active now", db.Drop(ctx, "b", false), ErrGeneration},
+		{"drop the new active one", db.Drop(ctx, "b", false), ErrGeneration},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%s: %v, want %v", c.what, c.err, c.want)
@@ -78,18 +78,18 @@ func TestGenerations(t *testing.T) {
 	if active, err := db.Active(ctx); err != nil || active != "b" {
 		t.Errorf("active is %q, %v", active, err)
 	}
-	// By a decision, which is kept until it is told; none is made over it.
+	// Switch with a decision. It is kept until Told; until then no other switch is possible.
 	said := []byte("decision")
 	for _, c := range []struct {
 		what string
 		err  error
 		want error
 	}{
-		{"switch from one that is not read", db.SwitchBy(ctx, "x", "a", said), ErrGeneration},
-		{"switch by a decision", db.SwitchBy(ctx, "b", "a", said), nil},
-		{"switch before it is told", db.SwitchBy(ctx, "a", "b", said), ErrGeneration},
-		{"tell of another", db.Told(ctx, []byte("other")), nil},
-		{"switch before it is told, still", db.SwitchBy(ctx, "a", "b", said), ErrGeneration},
+		{"switch from an inactive one", db.SwitchBy(ctx, "x", "a", said), ErrGeneration},
+		{"switch with a decision", db.SwitchBy(ctx, "b", "a", said), nil},
+		{"switch before Told", db.SwitchBy(ctx, "a", "b", said), ErrGeneration},
+		{"Told with another decision", db.Told(ctx, []byte("other")), nil},
+		{"switch before the right Told", db.SwitchBy(ctx, "a", "b", said), ErrGeneration},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%s: %v, want %v", c.what, c.err, c.want)
@@ -104,7 +104,7 @@ func TestGenerations(t *testing.T) {
 	if got, err := db.Untold(ctx); err != nil || got != nil {
 		t.Errorf("untold is %q, %v", got, err)
 	}
-	// Back, and the other goes.
+	// Switch back and drop the other.
 	if err := db.Switch(ctx, "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// TestDropWhileFolded drops a generation under the hands of its folds.
+// TestDropWhileFolded drops a generation while it is being folded.
 func TestDropWhileFolded(t *testing.T) {
 	t.Parallel()
 	db, _ := migrated(t)
@@ -162,8 +162,8 @@ func TestDropWhileFolded(t *testing.T) {
 	}
 }
 
-// TestDropWhileRead drops a generation that somebody reads for long: nobody who
-// reads the active one waits for that.
+// TestDropWhileRead drops a generation during a long read of it. Readers of the active generation
+// do not wait for that.
 func TestDropWhileRead(t *testing.T) {
 	t.Parallel()
 	db, _ := migrated(t)
@@ -182,7 +182,7 @@ func TestDropWhileRead(t *testing.T) {
 	dropped := make(chan error, 1)
 	go func() { dropped <- db.Drop(ctx, "b", false) }()
 	for range 5 {
-		// It waits for the reader; while it does, others wait for it.
+		// The drop waits for the reader; meanwhile others wait for the drop.
 		for waits := false; !waits; {
 			if err := db.QueryRow(`select exists (select from pg_locks where not granted and relation = 'rows_b.nodes'::regclass)`).Scan(&waits); err != nil {
 				t.Fatal(err)
@@ -195,7 +195,7 @@ func TestDropWhileRead(t *testing.T) {
 	}
 	select {
 	case err := <-dropped:
-		t.Fatalf("dropped while it was read: %v", err)
+		t.Fatalf("dropped during a read: %v", err)
 	default:
 	}
 	if err := long.Rollback(); err != nil {
@@ -209,8 +209,8 @@ func TestDropWhileRead(t *testing.T) {
 	}
 }
 
-// Whoever freezes while it changes generations keeps nobody from starting, and is
-// ended.
+// A process that freezes while it changes generations does not keep others from starting. The
+// server ends its transaction.
 func TestFrozenChange(t *testing.T) {
 	t.Parallel()
 	db, _ := migrated(t)
@@ -222,7 +222,7 @@ func TestFrozenChange(t *testing.T) {
 	if err := db.change(ctx, func(frozen *sql.Tx) error {
 		var idle, lock string
 		if err := frozen.QueryRow(`select current_setting('idle_in_transaction_session_timeout'), current_setting('lock_timeout')`).Scan(&idle, &lock); err != nil || idle != "5s" || lock != changeWait {
-			t.Errorf("a change may rest for %q and waits for %q: %v", idle, lock, err)
+			t.Errorf("a change may be idle for %q and waits for locks for %q: %v", idle, lock, err)
 		}
 		if err := db.Bind(ctx, "L1", ids); err != nil {
 			t.Error(err)
@@ -233,13 +233,13 @@ func TestFrozenChange(t *testing.T) {
 		if err := db.Bind(ctx, "L2", ids); !errors.Is(err, ErrOtherLog) {
 			t.Error(err)
 		}
-		// Something new waits, until the server ends this.
+		// A new log identity waits until the server ends the frozen transaction.
 		if err := db.Bind(ctx, "L1", map[domain.Topic]string{domain.TopicBooks: "b1"}); err != nil {
 			t.Error(err)
 		}
 		return nil
 	}); err == nil {
-		t.Error("a change that rested for long was committed")
+		t.Error("a change that was idle for too long was committed")
 	}
 }
 
@@ -270,7 +270,7 @@ func TestBind(t *testing.T) {
 		{"the same again", "L1", ids, ""},
 		{"more ids", "L1", map[domain.Topic]string{domain.TopicMarket: "m1"}, ""},
 		{"another log", "L2", ids, "they belong to log L1, this is L2"},
-		{"another topic", "L1", map[domain.Topic]string{domain.TopicFleet: "f2", domain.TopicBooks: "b1"}, "topic qm.fleet was deleted and created again (its id was f1 and is f2)"},
+		{"a recreated topic", "L1", map[domain.Topic]string{domain.TopicFleet: "f2", domain.TopicBooks: "b1"}, "topic qm.fleet was deleted and created again (its id was f1 and is f2)"},
 		{"the right one", "L1", ids, ""},
 	} {
 		err := db.Bind(ctx, c.log, c.topics)
@@ -304,7 +304,7 @@ func TestInstances(t *testing.T) {
 	if len(list) != 2 || list[0].Name != "a" || !list[0].Alive || list[1].Name != "b" || list[1].Alive || list[0].Sharing {
 		t.Errorf("listed are %+v", list)
 	}
-	// Whoever joins removes those long dead.
+	// A process that joins removes instances that died long ago.
 	if _, err := db.Exec(`update quartermaster.sessions set alive_until = now() - interval '1 day' where instance = 'b'`); err != nil {
 		t.Fatal(err)
 	}
@@ -314,6 +314,6 @@ func TestInstances(t *testing.T) {
 		t.Fatal(err)
 	}
 	if slices.ContainsFunc(list, func(in Instance) bool { return in.Name == "b" }) {
-		t.Errorf("one long dead is listed: %+v", list)
+		t.Errorf("an instance that died long ago is listed: %+v", list)
 	}
 }

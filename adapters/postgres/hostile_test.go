@@ -16,15 +16,14 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// hostile are names that no event should have and some will.
+// hostile are names that no event should have, although some will.
 var hostile = []string{
 	"\x00", "a\x00b", "a\x00c", "\xff", "\xff\xfe", "a\xc3", "a\xc3b", "é\xed\xa0\x80", "\ufffd", "\ufffda", "\ufffd\ufffd", "\U0010ffff",
 	strings.Repeat("x", maxKey), strings.Repeat("x", maxKey+1), strings.Repeat("x", maxKey+1) + "y", strings.Repeat("é", 5000), strings.Repeat("\x00", 100_000),
 	`\u0000`, `\\u0000`, `a\`, `'; drop table x; --`, `{"a":1}`, "{a,b}", "\\N", "\\.", "a\tb\nc\r", "%s", "$1", " ", "NULL", "\u202e", "\u0085", "a", "b",
 }
 
-// hostileLog has every hostile name as a source, as a topic key, and within
-// events that pass every check.
+// hostileLog has every hostile name as a source, as a topic key, and in valid events.
 func hostileLog() *storetest.Log {
 	l := storetest.NewLog()
 	l.Batch = 7
@@ -38,18 +37,18 @@ func hostileLog() *storetest.Log {
 			env := examples[e]
 			env.Source = name
 			l.Append(env, env) // in each partition, twice
-			// Under a key that is not its own, which the decoder of a real log refuses.
+			// Under a wrong key, which the decoder of a real log refuses.
 			topic := env.Topic()
 			tp := domain.TopicPartition{Topic: topic, Partition: domain.PartitionOf([]byte(name), topic.Partitions())}
 			l.AppendRaw(tp, []byte(name), fmt.Append(nil, e), storetest.Start)
-			// Numbers that do not fit the server's.
+			// Numbers that exceed the server's types.
 			env.Source, env.Incarnation = "high", 1<<63+uint64(i)
 			l.Append(env)
 			env.Source, env.Sequence = "late/"+fmt.Sprint(i), 5
 			at, offset := l.AppendAt(env, storetest.Start)
 			l.AppendRaw(tp, []byte(name), l.Records(at)[offset].Value, storetest.Start)
 		}
-		// What suppliers write is kept as they wrote it.
+		// Suppliers' text is stored unchanged.
 		bill := examples[line]
 		ev := *bill.Event.(*domain.BillingLineRecorded)
 		ev.Line.LineID, ev.Line.ChargeDescription, ev.Line.Tags = fmt.Sprintf("line %d", i), name, name
@@ -59,13 +58,13 @@ func hostileLog() *storetest.Log {
 	return l
 }
 
-// same compares what two stores show, in every way of asking.
+// same compares the content of two stores through every read method.
 func same(t *testing.T, got, want projections.Store) {
 	t.Helper()
 	err := want.View(t.Context(), func(w projections.View) error {
 		return got.View(t.Context(), func(g projections.View) error {
 			if g.Position().String() != w.Position().String() {
-				t.Errorf("stands at %s, want %s", g.Position(), w.Position())
+				t.Errorf("is at %s, want %s", g.Position(), w.Position())
 			}
 			a, err := storetest.Digest(g)
 			if err != nil {
@@ -109,7 +108,7 @@ func same(t *testing.T, got, want projections.Store) {
 	}
 }
 
-// sameScan compares the rows of a query, and the first of them got one by one.
+// sameScan compares the rows of a query, and reads the first of them one by one.
 func sameScan(got, want projections.View, q projections.Query) error {
 	list := func(v projections.View) (out []string, keys []projections.Key, err error) {
 		err = v.Scan(q, func(k projections.Key, row projections.Row) error {
@@ -166,8 +165,8 @@ func TestHostileNamesStopNothing(t *testing.T) {
 	}
 }
 
-// TestSameAsMemory folds random logs in random steps, under every way of keeping
-// and writing, and forgets the working set now and then.
+// TestSameAsMemory folds random logs in random steps, with every tuning, and sometimes drops the
+// working set.
 func TestSameAsMemory(t *testing.T) {
 	db := opened(t)
 	g := generation(t, db)
@@ -204,7 +203,7 @@ func TestSameAsMemory(t *testing.T) {
 		same(t, s, want)
 		heldAddsUp(t, db, s, want)
 		if t.Failed() {
-			t.Fatalf("log %d, kept and written by %+v", seed, s.tuning)
+			t.Fatalf("log %d, tuning %+v", seed, s.tuning)
 		}
 	}
 }

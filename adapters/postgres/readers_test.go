@@ -9,8 +9,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// A configured reader without a role stops neither a generation nor a month, and
-// once the role is there Grant gives it what was made before.
+// A configured reader without a role does not stop a generation or a month from being made. Once
+// the role exists, Grant gives it access to what was made before.
 func TestReaderCreatedLater(t *testing.T) {
 	dsn := database(t)
 	early := fmt.Sprintf("early_%d_%d", os.Getpid(), generations.Add(1))
@@ -24,7 +24,7 @@ func TestReaderCreatedLater(t *testing.T) {
 	}
 	remove := func(role string) {
 		t.Cleanup(func() {
-			// Whoever takes a role's rights away must be a member of it.
+			// Revoking a role's rights requires membership in it.
 			if _, err := db.Exec(fmt.Sprintf("grant %s to current_user; drop owned by %[1]s; drop role %[1]s", role)); err != nil {
 				t.Error(err)
 			}
@@ -36,7 +36,7 @@ func TestReaderCreatedLater(t *testing.T) {
 	if err := l.Runner(claimed(t, db, g, nil)).CatchUp(ctx, l.End()); err != nil {
 		t.Fatalf("fold while %s is no role: %v", late, err)
 	}
-	// What a role may not read: views, control tables, tables and months.
+	// not lists what a role may not read: views, control tables, tables and months.
 	refused := func(role string) (names []string) {
 		t.Helper()
 		names, err := collectText(db.QueryContext(ctx, `

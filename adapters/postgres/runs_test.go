@@ -56,14 +56,14 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// A run is taken over once its process is dead, and not before.
+// A run is taken over only once its process is dead.
 func TestOnceAfterDeath(t *testing.T) {
 	t.Parallel()
 	db, _ := migrated(t)
 	ctx := t.Context()
 	first, second := join(t, db, "first"), join(t, db, "second")
 	never := func(context.Context) (string, error) {
-		t.Error("it was run beside another")
+		t.Error("it ran twice at once")
 		return "", nil
 	}
 	var firstErr error
@@ -75,11 +75,11 @@ func TestOnceAfterDeath(t *testing.T) {
 		if err != nil || list[0].State != RunRunning || list[0].Instance != "first" {
 			t.Errorf("while it ran: %+v, %v", list, err)
 		}
-		// The process dies, and another does it all.
+		// The process dies, and another does the whole job.
 		if _, err := db.Exec(`delete from quartermaster.sessions where instance = 'first'`); err != nil {
 			t.Error(err)
 		}
-		<-ctx.Done() // it learns of it
+		<-ctx.Done() // its context ends
 		if list, err := db.Runs(t.Context(), 1); err != nil || list[0].State != RunOrphaned {
 			t.Errorf("after its death: %+v, %v", list, err)
 		}
@@ -96,7 +96,7 @@ func TestOnceAfterDeath(t *testing.T) {
 	if err := second.Close(); err != nil {
 		t.Fatal(err)
 	}
-	list, err := db.Runs(ctx, 1) // who did it is known when its process has left
+	list, err := db.Runs(ctx, 1) // the instance's name is kept after its process has left
 	if err != nil || list[0].State != RunFinished || list[0].Outcome != "by the second" || list[0].Attempts != 2 || list[0].Instance != "second" {
 		t.Errorf("in the end %+v, %v", list, err)
 	}
@@ -136,7 +136,7 @@ func TestOnceFails(t *testing.T) {
 		if r := look(); r.Failures != i+1 || r.Error != "broken" || (i < maxFailures-1) != (r.State == RunWaiting) {
 			t.Errorf("after attempt %d: %+v", i, r)
 		}
-		// Not before its time.
+		// A retry before its time is refused.
 		if ran, err := s.Once(ctx, "snapshot", "x", nil); ran || err != nil {
 			t.Errorf("at once after attempt %d: %t, %v", i, ran, err)
 		}
@@ -149,7 +149,7 @@ func TestOnceFails(t *testing.T) {
 		t.Errorf("after the last attempt: %t, %v, %+v", ran, err, look())
 	}
 
-	// To be told to stop is no failure, and the next may go on at once.
+	// An interruption is not a failure, and the next process may continue at once.
 	stopping, stop := context.WithCancel(ctx)
 	ran, err := s.Once(stopping, "snapshot", "y", func(ctx context.Context) (string, error) {
 		stop()
@@ -163,7 +163,7 @@ func TestOnceFails(t *testing.T) {
 		t.Errorf("gone on: %t, %v, %+v", ran, err, r)
 	}
 
-	// A job that kills every process that runs it ends some time.
+	// A job that kills every process that runs it is given up eventually.
 	for i := range maxAttempts {
 		if _, err := db.Exec(`insert into quartermaster.runs (job, input, owner) values ('killer', 'z', 'dead')
 			on conflict (job, input) do update set owner = 'dead'`); err != nil {
@@ -181,8 +181,7 @@ func TestOnceFails(t *testing.T) {
 	}
 }
 
-// What a job says is kept whatever it is, and a run does not stay as it was because
-// of it.
+// Any text of a job can be stored, and a run does not stay unfinished because of it.
 func TestOnceSaysAnything(t *testing.T) {
 	t.Parallel()
 	db, _ := migrated(t)
@@ -219,7 +218,7 @@ func TestOnceSaysAnything(t *testing.T) {
 		}
 	}
 
-	// A column that takes none of it.
+	// A column that accepts no text.
 	if _, err := db.Exec(`delete from quartermaster.runs; alter table quartermaster.runs alter outcome type varchar(110)`); err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +230,7 @@ func TestOnceSaysAnything(t *testing.T) {
 	}
 }
 
-// The answer to what was stored may be lost: to find it stored is no takeover.
+// The answer to a successful write may be lost. Finding the result stored is not a takeover.
 func TestOnceStoredBefore(t *testing.T) {
 	t.Parallel()
 	db, _ := migrated(t)

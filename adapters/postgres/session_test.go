@@ -26,8 +26,8 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// migrated returns a database with a first generation, and how to reach it. What
-// setup says is done to it first, with DATABASE for its name.
+// migrated returns a database with a first generation, and its configuration. It first executes the
+// statements of setup, with DATABASE standing for the database's name.
 func migrated(t *testing.T, setup ...string) (*DB, Config) {
 	t.Helper()
 	cfg := Config{DSN: database(t), MaxConns: 24}
@@ -61,7 +61,7 @@ func migrated(t *testing.T, setup ...string) (*DB, Config) {
 	return db, cfg
 }
 
-// lease is short, so that tests are; nothing asserts how long anything takes.
+// lease is short to make tests fast. No test asserts how long anything takes.
 const lease = 600 * time.Millisecond
 
 func join(t *testing.T, db *DB, instance string) *Session {
@@ -74,13 +74,13 @@ func join(t *testing.T, db *DB, instance string) *Session {
 	return s
 }
 
-// house is a number of sessions that share. It knows who works on what.
+// house is a number of sessions that share. It records which session works on which partition.
 type house struct {
 	t  *testing.T
 	db *DB
 
 	mu      sync.Mutex
-	at      map[Holding]string // who works on it now
+	at      map[Holding]string // the member that works on it now
 	clashes []string
 	changed chan struct{}
 }
@@ -158,12 +158,12 @@ func (h *house) settled(members ...string) {
 		select {
 		case <-h.changed:
 		case <-h.t.Context().Done():
-			h.t.Fatalf("members %v came to hold %v of %d", members, count, want)
+			h.t.Fatalf("members %v hold %v of %d", members, count, want)
 		}
 	}
 }
 
-// clocks are databases whose clock is an hour off that of the processes.
+// clocks are databases whose clocks are an hour off the processes' clock.
 var clocks = map[string][]string{
 	"SameClock":   nil,
 	"HourBehind":  shifted("+ interval '1 hour'"),
@@ -181,9 +181,9 @@ func shifted(by string) []string {
 	}
 }
 
-// TestClockStepsBack turns the database's clock back by an hour, as a restored
-// virtual machine or a corrected time server does. The session of a process that was
-// killed before must not count as alive for an hour, or nobody folds its share.
+// TestClockStepsBack turns the database's clock back by an hour, as after restoring a virtual
+// machine or correcting a time server. The session of a process that was killed before that must
+// not count as alive for an hour, or its share would not be folded.
 func TestClockStepsBack(t *testing.T) {
 	t.Parallel()
 	setup := append([]string{}, shifted("+ (select by from public.clock)")...)
@@ -199,8 +199,8 @@ func TestClockStepsBack(t *testing.T) {
 	if _, err := db.Exec(`update public.clock set by = '-1 hour'`); err != nil {
 		t.Fatal(err)
 	}
-	// Nothing tells whether those that are alive were heard of in time. They are lost,
-	// too, and join anew.
+	// The database cannot know whether the heartbeats of live sessions were in time. So these
+	// sessions are lost too, and join again.
 	for _, m := range []*member{a, b} {
 		if err := <-m.done; !errors.Is(err, projections.ErrFenced) {
 			t.Errorf("after the clock stepped back a session ended with %v", err)
@@ -218,7 +218,7 @@ func TestClockStepsBack(t *testing.T) {
 			t.Errorf("instance %s is alive: %t", in.Name, in.Alive)
 		}
 	}
-	// The name of the dead one is free at once.
+	// The name of the dead instance is free at once.
 	h.join("c")
 	h.settled("a", "b", "c")
 }
@@ -238,8 +238,8 @@ func TestShare(t *testing.T) {
 			d, e := h.join("d"), h.join("e")
 			h.settled("a", "b", "c", "d", "e")
 
-			// One leaves in order: the others have its partitions without waiting
-			// for a lease to end, and its name is free at once.
+			// One member leaves in order: the others take its partitions without waiting for a
+			// lease to end, and its name is free at once.
 			b.stop()
 			if err := <-b.done; err != nil {
 				t.Error(err)
@@ -254,7 +254,7 @@ func TestShare(t *testing.T) {
 			b = h.join("b")
 			h.settled("a", "b", "c", "d", "e")
 
-			// Two are killed: nobody says goodbye for them.
+			// Two members are killed without leaving.
 			killed := fmt.Errorf("killed: %w", projections.ErrFenced)
 			for _, m := range []*member{c, e} {
 				m.end(killed)
@@ -267,7 +267,7 @@ func TestShare(t *testing.T) {
 			}
 			h.settled("a", "b", "d")
 
-			// The heavy topic is spread, not dealt to one, though few partitions moved.
+			// The heavy topic is spread over members, although few partitions moved.
 			for who, n := range h.countOf(domain.TopicTelemetry) {
 				if n < 1 || n > 5 {
 					t.Errorf("%s has %d of the 8 partitions of telemetry", who, n)
@@ -304,8 +304,7 @@ func (h *house) countOf(topic domain.Topic) map[string]int {
 	return count
 }
 
-// Two live generations of one method are both folded; one that is dropped stops
-// being folded, and nothing else.
+// Two live generations of one method are both folded. Dropping one stops only its own folding.
 func TestShareGenerations(t *testing.T) {
 	t.Parallel()
 	db, _ := migrated(t)
@@ -320,7 +319,7 @@ func TestShareGenerations(t *testing.T) {
 	}
 	h := newHouse(t, db)
 	m, n := h.join("m"), h.join("n")
-	h.settled("m", "n") // "b" is building, and "other" is of another method
+	h.settled("m", "n") // "b" is building, and "other" has another method
 	if err := db.SetLive(t.Context(), "b"); err != nil {
 		t.Fatal(err)
 	}
@@ -360,7 +359,7 @@ func TestShareGenerations(t *testing.T) {
 	}
 }
 
-// TestSecondOfAName runs two processes of one name.
+// TestSecondOfAName runs two processes with one name.
 func TestSecondOfAName(t *testing.T) {
 	t.Parallel()
 	db, _ := migrated(t)
@@ -373,13 +372,13 @@ func TestSecondOfAName(t *testing.T) {
 	if first.Context().Err() != nil {
 		t.Errorf("the first ended: %v", context.Cause(first.Context()))
 	}
-	// A killed one makes room when its lease is over, by itself.
+	// The name of a killed process becomes free when its lease is over.
 	first.end(errors.New("killed"))
 	second, err := db.Join(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Many at once: one has the name.
+	// Many processes at once: one gets the name.
 	if err := second.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -403,7 +402,7 @@ func TestSecondOfAName(t *testing.T) {
 	}
 }
 
-// TestLostSession takes a session's life away in the database.
+// TestLostSession expires, deletes or replaces a session in the database.
 func TestLostSession(t *testing.T) {
 	t.Parallel()
 	for name, q := range map[string]string{
@@ -434,7 +433,7 @@ func TestLostSession(t *testing.T) {
 	}
 }
 
-// TestUnreachable stops the database for a session: its connections hang.
+// TestUnreachable makes the database unreachable for a session: its connections hang.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	db, cfg := migrated(t)
@@ -460,7 +459,7 @@ func TestUnreachable(t *testing.T) {
 	for range cap(work) {
 		<-work
 	}
-	// The row of the session is locked, so that its heartbeat hangs.
+	// The session's row is locked, so that its heartbeat hangs.
 	tx, err := other.Begin()
 	if err != nil {
 		t.Fatal(err)
@@ -476,7 +475,7 @@ func TestUnreachable(t *testing.T) {
 	if err := <-shared; !errors.Is(err, projections.ErrFenced) {
 		t.Errorf("sharing ended with %v", err)
 	}
-	// Nobody took anything: it is said once how many partitions went, and why.
+	// No other session took over. The number of lost partitions and the reason are logged once.
 	if text := logged.String(); strings.Count(text, "lost") != 1 || strings.Contains(text, "taken over") ||
 		!strings.Contains(text, fmt.Sprintf("partitions=%d", cap(work))) || !strings.Contains(text, "has not answered") {
 		t.Errorf("logged:\n%s", text)
@@ -521,13 +520,12 @@ func TestFrozen(t *testing.T) {
 	}
 	h.settled("heir")
 	if s := m.Stats(); s.Losses > 0 {
-		t.Errorf("the heir lost %d partitions", s.Losses)
+		t.Errorf("the successor lost %d partitions", s.Losses)
 	}
 }
 
-// A process that is frozen in the middle of a transaction keeps its lock. Nobody
-// waits for that: other partitions are taken over at once, and this one when the
-// server has ended the transaction.
+// A process that is frozen in the middle of a transaction keeps its lock. No session waits for it:
+// other partitions are taken over at once, and this one when the server has ended the transaction.
 func TestFrozenInTransaction(t *testing.T) {
 	db, _ := migrated(t)
 	frozen, other := join(t, db, "frozen"), join(t, db, "other")
@@ -571,7 +569,7 @@ func TestFrozenInTransaction(t *testing.T) {
 	}
 }
 
-// die waits until the database takes an instance for dead.
+// die waits until the database considers an instance dead.
 func die(t *testing.T, db *DB, instance string) {
 	t.Helper()
 	for alive := true; alive; {
@@ -581,8 +579,8 @@ func die(t *testing.T, db *DB, instance string) {
 	}
 }
 
-// A process that stops while the server reads what it sends is not idle, and no
-// limit of the server ends its transaction: whoever takes over does.
+// A process that freezes in the middle of a message is not idle, so no timeout of the server ends
+// its transaction. The session that takes over ends it.
 func TestFrozenWhileSending(t *testing.T) {
 	t.Parallel()
 	db, cfg := migrated(t)
@@ -613,7 +611,7 @@ func TestFrozenWhileSending(t *testing.T) {
 				io.Copy(client, to)
 			}()
 			go func() {
-				left := 1 << 40 // bytes that pass before all is silent
+				left := 1 << 40 // bytes that pass before the connection goes silent
 				for b := make([]byte, 16<<10); ; {
 					n, err := client.Read(b)
 					if err != nil {
@@ -695,7 +693,7 @@ func TestZombie(t *testing.T) {
 		if int(working.Add(1)) == len(domain.AllPartitions()) {
 			io.WriteString(os.Stdout, "\nzombie holds all\n")
 		}
-		// It works on as if nothing had happened, however its context fares.
+		// It continues as if nothing had happened, even if its context has ended.
 		<-ctx.Done()
 		tx, err := store.Begin(context.WithoutCancel(ctx), tp)
 		if err != nil {
@@ -713,7 +711,7 @@ func TestZombie(t *testing.T) {
 	}
 }
 
-// TestWorkFails ends the work on partitions in every way.
+// TestWorkFails ends the work on partitions in every possible way.
 func TestWorkFails(t *testing.T) {
 	t.Parallel()
 	db, _ := migrated(t)
@@ -768,7 +766,7 @@ func TestWorkFails(t *testing.T) {
 	if err := db.QueryRow(`select count(*) from quartermaster.partitions where owner is not null`).Scan(&owned); err != nil {
 		t.Fatal(err)
 	}
-	if owned > 1 { // the one that was fenced is left to whom it belongs
+	if owned > 1 { // the fenced one stays with its owner
 		t.Errorf("%d partitions are owned after the end", owned)
 	}
 }

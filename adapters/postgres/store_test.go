@@ -18,8 +18,8 @@ import (
 
 var databases atomic.Int64
 
-// database returns the DSN of a new, empty database on the server that
-// QM_POSTGRES_DSN names; it is dropped when the test ends.
+// database returns the DSN of a new, empty database on the server named by QM_POSTGRES_DSN. It is
+// dropped when the test ends.
 func database(t testing.TB) string {
 	t.Helper()
 	dsn := os.Getenv("QM_POSTGRES_DSN")
@@ -40,7 +40,7 @@ func database(t testing.TB) string {
 	}
 	t.Cleanup(func() {
 		_, err := server.ExecContext(context.Background(), "drop database "+name+" with (force)")
-		if err != nil { // an autovacuum is at work, which only waiting ends
+		if err != nil { // only waiting helps while an autovacuum runs
 			_, err = server.ExecContext(context.Background(), "drop database "+name)
 		}
 		if err != nil {
@@ -51,7 +51,7 @@ func database(t testing.TB) string {
 		}
 	})
 	u.Path = "/" + name
-	// Nothing here stops the server.
+	// No test crashes the server, so commits need not be durable.
 	q := u.Query()
 	q.Set("options", "-c synchronous_commit=off -c timezone=UTC")
 	u.RawQuery = q.Encode()
@@ -141,7 +141,7 @@ func claimed(t testing.TB, db *DB, generation string, tune func(*tuning)) *Store
 	return s
 }
 
-// emptied takes every row out of a generation and sets its position back.
+// emptied deletes every row of a generation and resets its position.
 func emptied(t testing.TB, db *DB, generation string) string {
 	t.Helper()
 	inTx(t, db, func(tx *sql.Tx) error {
@@ -187,7 +187,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// Why a partition stands still is there for other processes, until it moves.
+// Other processes see why a partition is stopped until it moves.
 func TestStopIsKept(t *testing.T) {
 	db, cfg := migrated(t)
 	l, s := storetest.Fleet(4, 6, storetest.Start), claimed(t, db, "a", nil)
@@ -236,8 +236,8 @@ func TestStopIsKept(t *testing.T) {
 	if got := kept(); len(got) != 0 {
 		t.Errorf("kept %v after it went on", got)
 	}
-	// What is mended without a record to fold, such as a log that is as long again
-	// as it was.
+	// A stop can be resolved without folding a record, for example when a truncated log has grown
+	// to its old length.
 	if err := errors.Join(s.KeepStop(t.Context(), tp, &projections.Stop{Reason: "\xff\x00"}), s.KeepStop(t.Context(), tp, nil)); err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func texts(t *testing.T, db *DB, query string, args ...any) []string {
 	return out
 }
 
-// TestCatalogue holds what the catalogue of the server must say.
+// TestCatalogue checks the server's catalogue: comments, rights and view options.
 func TestCatalogue(t *testing.T) {
 	reader, stranger := fmt.Sprintf("qm_test_reader_%d", os.Getpid()), fmt.Sprintf("qm_test_stranger_%d", os.Getpid())
 	server := database(t)
@@ -81,7 +81,7 @@ func TestCatalogue(t *testing.T) {
 		t.Errorf("%s shows rows with the rights of who made it", view)
 	}
 
-	// Whoever is named may read all of it, and nobody else anything.
+	// The configured readers may read everything, and nobody else may read anything.
 	for _, name := range slices.Concat(viewNames(), []string{"../" + first}) {
 		query := "select count(*)::text from quartermaster." + name
 		if strings.HasPrefix(name, "../") {
@@ -115,11 +115,11 @@ func TestCatalogue(t *testing.T) {
 		if name != "positions" && strings.Count(plan, "One-Time Filter") < 2 {
 			t.Errorf("%s does not choose its generation once:\n%s", name, plan)
 		}
-		// All of it can be read, not only counted.
+		// Every column can be read, not only counted.
 		texts(t, db, "select x::text from quartermaster."+name+" x")
 	}
 
-	// A generation that goes takes nothing with it.
+	// Dropping a generation leaves the others' rows in the views.
 	inTx(t, db, func(tx *sql.Tx) error {
 		if err := db.dropTables(t.Context(), tx, second); err != nil {
 			return err
@@ -180,10 +180,10 @@ func TestViewsOfExamples(t *testing.T) {
 	}
 }
 
-// TestUsageByObserver has a node's agent and Prometheus report the same eight GPUs for a
-// day. Prometheus is an observer for each kind of series, so that the sum over observers
-// is 576 GPU-hours where 192 were held. The view's name and comment forbid that sum, and
-// no view named usage invites to it.
+// TestUsageByObserver has a node's agent and Prometheus report the same eight GPUs for a day.
+// Prometheus is a separate observer for each kind of series, so the sum over observers is 576
+// GPU-hours although 192 were held. The view's name and comment forbid that sum, and no view is
+// named usage.
 func TestUsageByObserver(t *testing.T) {
 	db := opened(t)
 	g := generation(t, db)

@@ -12,8 +12,8 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// variants returns an event once for each of its fields, with nothing in that
-// field, and once more with the greatest number where it is one.
+// variants returns copies of an event: for each field one with that field empty, and for each
+// number one with its maximum.
 func variants(e domain.Event) (out []domain.Event) {
 	var walk func(t reflect.Type, index []int)
 	set := func(index []int, change func(reflect.Value)) {
@@ -45,8 +45,8 @@ func variants(e domain.Event) (out []domain.Event) {
 	return out
 }
 
-// TestViewsOfAnything reads all of every view over names that no event should have
-// and over every event with each field left out and as great as can be.
+// TestViewsOfAnything reads every column of every view over hostile names and over every event with
+// each field empty or at its maximum.
 func TestViewsOfAnything(t *testing.T) {
 	db := opened(t)
 	g := generation(t, db)
@@ -60,7 +60,7 @@ func TestViewsOfAnything(t *testing.T) {
 				continue
 			}
 			if s, ok := e.(*domain.NodeSampled); ok && (s.Interval.To < s.Interval.From || s.Interval.To > s.Interval.From+domain.Day) {
-				continue // what reads a log lets none of these through
+				continue // the log reader refuses these
 			}
 			if env.Signature != nil {
 				env = signer.Sign(env)

@@ -29,7 +29,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestLargeRows stores and replaces rows of which few fit a message.
+// TestLargeRows stores and replaces rows that are so large that few fit in a message.
 func TestLargeRows(t *testing.T) {
 	db := opened(t)
 	s := db.Store(generation(t, db), "")
