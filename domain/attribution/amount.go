@@ -15,41 +15,41 @@ import (
 )
 
 const (
-	// amountDigits is how many digits after the point an Amount has.
+	// amountDigits is the number of digits after the point of an Amount.
 	amountDigits = 18
-	// wholeDigits bounds what is read: below 10¹⁵. A sum of 170,000 such amounts
-	// still fits; [Run] checks the sums of its lines once, and Add each sum.
+	// wholeDigits bounds input amounts: below 10¹⁵. A sum of 170,000 such amounts still fits. [Run]
+	// checks the sums of its lines once, and Add checks each sum.
 	wholeDigits = 15
 	one18       = 1e18
 )
 
-// Amount is money, exact: a signed 128-bit integer in 10⁻¹⁸ of the currency.
-// The zero Amount is zero, and == compares.
+// Amount is an exact amount of money: a signed 128-bit integer in units of 10⁻¹⁸ of the currency.
+// The zero Amount is zero, and Amounts can be compared with ==.
 type Amount struct {
 	hi int64
 	lo uint64
 }
 
-// Whole returns n units, for example of the currency or of a weight.
+// Whole returns n units, for example of a currency or of a weight.
 func Whole(n int64) Amount {
 	hi, lo := bits.Mul64(magnitude(n), one18)
 	return signed(u128{hi, lo}, n < 0)
 }
 
-// ofMicros returns thousandths of a unit: a weight in milliseconds.
+// ofMicros converts microseconds: the result is a weight in milliseconds.
 func ofMicros(n uint64) Amount {
 	hi, lo := bits.Mul64(n, one18/1000)
 	return signed(u128{hi, lo}, false)
 }
 
-// AmountOf converts a decimal. It is an error if that has more than 18 digits
-// after the point, or is 10¹⁵ or more in magnitude: nothing is rounded.
+// AmountOf converts a decimal without rounding. It returns an error if the decimal has more than 18
+// digits after the point, or is 10¹⁵ or more in magnitude.
 func AmountOf(d domain.Decimal) (Amount, error) {
 	exp := int64(d.Exponent())
 	if d.IsZero() {
 		return Amount{}, nil
 	}
-	// The magnitude is known from the digits, so no hostile exponent is expanded.
+	// The magnitude follows from the digits, so that no hostile exponent is expanded.
 	digits := int64(d.NumDigits())
 	if digits+exp > wholeDigits {
 		return Amount{}, fmt.Errorf("amount of %d digits before the point: want less than 1e%d", digits+exp, wholeDigits)
@@ -75,9 +75,8 @@ func AmountOf(d domain.Decimal) (Amount, error) {
 
 func pow10(n int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(n), nil) }
 
-// ParseAmount reads a plain decimal as FOCUS has them: an optional minus sign,
-// digits, and at most 18 digits after a point. No exponent, plus sign or
-// separator is accepted, and 10¹⁵ or more is refused.
+// ParseAmount reads a plain decimal in FOCUS form: an optional minus sign, digits, and at most 18
+// digits after a point. It accepts no exponent, plus sign or separator, and refuses 10¹⁵ or more.
 func ParseAmount(s string) (Amount, error) {
 	digits, negative := strings.CutPrefix(s, "-")
 	whole, fraction, point := strings.Cut(digits, ".")
@@ -144,14 +143,14 @@ func (a Amount) String() string {
 // MarshalText writes what [Amount.String] returns.
 func (a Amount) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText reads what [ParseAmount] does.
+// UnmarshalText reads what [ParseAmount] reads.
 func (a *Amount) UnmarshalText(b []byte) (err error) {
 	*a, err = ParseAmount(string(b))
 	return err
 }
 
-// PerHour returns the amount for each hour of so much time, in milliseconds and not 0,
-// rounded half away from zero to six digits after the point.
+// PerHour returns the amount per hour, given that it is for ms milliseconds, which MUST NOT be 0.
+// It is rounded half away from zero to six digits after the point.
 func (a Amount) PerHour(ms int64) domain.Decimal {
 	const hour, digits, step = 3_600_000, 6, one18 / 1_000_000
 	m, negative := a.parts()
@@ -202,8 +201,8 @@ func (a Amount) Abs() Amount {
 	return a
 }
 
-// Add returns a+b. It panics beyond 1.7·10²⁰, which no sum of less than 170,000
-// amounts that were read can reach.
+// Add returns a+b. It panics beyond 1.7·10²⁰. A sum of fewer than 170,000 input amounts cannot
+// reach that.
 func (a Amount) Add(b Amount) Amount {
 	s, ok := a.add(b)
 	if !ok {
@@ -215,11 +214,11 @@ func (a Amount) Add(b Amount) Amount {
 func (a Amount) add(b Amount) (sum Amount, ok bool) {
 	lo, carry := bits.Add64(a.lo, b.lo, 0)
 	hi := a.hi + b.hi + int64(carry)
-	// The sign is wrong only where both have the other one.
+	// On overflow, both operands have the opposite sign.
 	return Amount{hi, lo}, (a.hi^hi)&(b.hi^hi) >= 0
 }
 
-// Sub returns a-b, and panics as Add does.
+// Sub returns a-b. It panics like Add.
 func (a Amount) Sub(b Amount) Amount { return a.Add(b.Neg()) }
 
 // parts returns the magnitude and whether the amount is below zero.

@@ -14,7 +14,7 @@ func (a u128) big() *big.Int {
 	return n.Add(n.Lsh(n, 64), new(big.Int).SetUint64(a.lo))
 }
 
-// word draws words whose edges matter as often as others.
+// word draws words, with edge cases as often as others.
 func word(t *rapid.T, name string) uint64 {
 	return rapid.OneOf(rapid.Uint64(), rapid.Uint64Range(0, 3), rapid.SampledFrom([]uint64{^uint64(0), ^uint64(0) - 1, 1 << 63, 1<<63 - 1, 1 << 32})).Draw(t, name)
 }
@@ -200,8 +200,8 @@ func FuzzParseAmount(f *testing.F) {
 	})
 }
 
-// BenchmarkShare compares the division of one amount by a thousand weights with
-// the two obvious ways that are as exact.
+// BenchmarkShare compares the division of one amount by a thousand weights with the two obvious
+// ways of equal precision.
 func BenchmarkShare(b *testing.B) {
 	const parts = 1000
 	weights := make([]int64, parts)
@@ -258,7 +258,7 @@ func BenchmarkShare(b *testing.B) {
 	})
 }
 
-// A rate is what decimals make of it, whatever the size and the signs.
+// A rate equals its computation in decimals, for all sizes and signs.
 func TestPerHour(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := Amount{rapid.Int64Range(-1<<57, 1<<57).Draw(t, "hi") >> rapid.IntRange(0, 57).Draw(t, "shift"), rapid.Uint64().Draw(t, "lo")}

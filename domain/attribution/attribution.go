@@ -2,87 +2,84 @@
 // billed. It is a pure function of ledger lines, the fleet, usage and policy.
 //
 // An allocation is one line's part for one hour, workspace, cluster, deployment and
-// component. The allocations of a line add up to it exactly, in both ledgers: what
-// was billed, which reconciles with invoices, and what was consumed (effective), which
-// reconciles with commitments. Nothing is hidden in a rate: what nobody used, what was
-// broken and what nobody saw are components of their own.
+// component. The allocations of a line add up to it exactly in both ledgers: billed
+// cost, which reconciles with invoices, and effective cost, which reconciles with
+// commitments. No cost is hidden in a rate: idle, failed and unobserved capacity are
+// components of their own.
 //
 // What always holds, each with its property test:
 //
 //   - The allocations of a line sum to its BilledCost and to its EffectiveCost.
-//   - Equal sets of lines, nodes, hours and policies give equal allocations, in equal
-//     order, however they were ordered or repeated on the way in.
+//   - Equal sets of lines, nodes, hours and policies give equal allocations in equal
+//     order, whatever the order of the input and however often it repeats entries.
 //   - A line and its reversal cancel allocation by allocation.
-//   - Of an allocation's GPU time, useful is at most measured, measured at most
-//     allocated, and allocated at most bought.
-//   - What weighs nothing costs nothing.
-//   - A line that buys no time moves no other line's money, but for what follows
-//     charges, such as tax, and but for what it refunds.
+//   - In every allocation, useful GPU time ≤ measured ≤ allocated ≤ bought.
+//   - Zero weight means zero cost.
+//   - A line that buys no time does not change the allocations of other lines, except
+//     those that follow charges, such as tax, and those that it refunds.
 //
 // # How a line is divided
 //
-//  1. It is classed: see [Class].
-//  2. It is matched to nodes, by the first match method of [MatchMethod] that finds any. Hardware
-//     that had two names is found by the resource id of either; see [OtherID].
-//  3. It is spread over the UTC hours of its charge period and divided among
-//     the parts of those hours in one step: a part weighs the GPU time that it
-//     had. A charge that begins or ends within an hour is divided by what was held
-//     within the charge. Lines of one match and one charge period are divided alike. Lines for
-//     all nodes of an account buy no node's time, and are divided over the
-//     charge period as a whole.
-//  4. What was bought beyond the time that the nodes were in service weighs as
-//     the component [Unseen], spread evenly. Lines and their reversals net. Lines
-//     that buy no time share the weights of those that do in the same charge
-//     period.
+//  1. It is classified: see [Class].
+//  2. It is matched to nodes, by the first method of [MatchMethod] that finds any.
+//     Hardware with two names is found by the resource id of either; see [OtherID].
+//  3. It is spread over the UTC hours of its charge period and divided among the
+//     parts of those hours in one step. The weight of a part is its GPU time. A
+//     charge that begins or ends within an hour is divided by the usage within the
+//     charge. Lines of one match and one charge period are divided alike. Lines for
+//     all nodes of an account buy no node's time, and are divided over the charge
+//     period as a whole.
+//  4. Time bought beyond the time that the nodes were in service has its own
+//     component, [Unseen], spread evenly. Lines and their reversals net. Lines that
+//     buy no time use the weights of the lines that do in the same charge period.
 //  5. Lines that buy no time (tax, credits, rounding, recurring fees of a
-//     commitment) follow the lines that they belong to, in the proportion in
-//     which those were divided. A credit for a node pays first for what of it
-//     failed or was maintained.
+//     commitment) follow the lines that they belong to, in the same proportions. A
+//     credit for a node first pays for the node's failed and maintenance time.
 //
 // # Which lines buy time
 //
-// A machine-hour is bought once, however many lines a supplier writes for it: as
-// GPUs, cores and memory; beside a licence; with a line that takes a discount or
-// the price on demand back. Each line has a [Meter], which a mapping rule, its unit
-// or its SKU decides; see [LineOf]. Of the lines of one match:
+// A machine-hour is bought once, although a supplier may write several lines for
+// it: for GPUs, cores and memory; for a licence; for a discount, or to take back the
+// on-demand price. Each line has a [Meter], decided by a mapping rule, its unit or
+// its SKU; see [LineOf]. Of the lines of one match:
 //
-//  1. Add-ons buy nothing, and neither does a line whose cost runs against its
-//     quantity: that takes money back, and no time. But where only free text calls a
-//     line an add-on and no other line would buy, it buys; see [Line.Alone].
-//  2. At every instant the lines of the first meter buy that states any time in
-//     charge periods that have the instant: GPU time before machine time, machine
-//     time before time of what is called by a GPU's model, and that before time of
-//     which no column says what it is. A line that others come
-//     before in a part of its charge period buys the rest, in proportion to its
+//  1. Add-ons buy nothing. Neither does a line whose cost and quantity have opposite
+//     signs: it refunds money, not time. But a line that only free text calls an
+//     add-on does buy if no other line would; see [Line.Alone].
+//  2. At every instant, the lines of the first meter that states time in charge
+//     periods with that instant buy. The order is: GPU time, machine time, time of
+//     something named by a GPU model, and time that no column explains. A line that
+//     is outranked in a part of its charge period buys the rest, in proportion to its
 //     length. Charge periods whose lines net to no time do not count.
-//  3. Lines of one meter add up: hours on demand and hours that a commitment
-//     covers. But where they state more time than the machines were in service, by a
-//     minute and a thousandth, a line buys nothing that was refunded: another of the
-//     same resource, product, commitment, charge period and quantity takes back its
-//     cost in both ledgers, and others of its product buy. And where several products (SkuId, else SkuMeter) with overlapping
-//     charge periods still state more than that together, not all of them can be the machine. Those that name
-//     the machines by their type come first, then the one whose lines cost more
-//     (effective), then by name; each buys if what it states is left, and the first
-//     in any case. The others buy nothing, and are exceptions of kind
+//  3. Lines of one meter add up: on-demand hours and hours that a commitment covers.
+//     The exception is when they state more time than the machines were in service,
+//     by a minute and a thousandth. Then refunded lines buy nothing. A line is
+//     refunded if another line of the same resource, product, commitment, charge
+//     period and quantity takes back its cost in both ledgers, and other lines of its
+//     product buy. If several products (SkuId, else SkuMeter) with overlapping charge
+//     periods still state more than that together, not all of them can be the
+//     machine. They are ranked: those named as the machines' type, then by higher
+//     effective cost, then by name. The first always buys, and each other buys if
+//     enough time is left. Products that do not buy are exceptions of kind
 //     [BuyerAmbiguous].
 //
-// A line that does not buy costs what it costs, and follows those who held the
-// machine. It names no machine either: a machine that only add-ons name stays in
-// its pool.
+// A line that does not buy keeps its cost, and is divided among those who held the
+// machine. It also does not count as naming a machine: a machine that only add-ons
+// name stays in its pool.
 //
 // Division is by cumulative rounding in the finest unit, in the order of allocation
-// keys, on the magnitude of the amount: exact in sum, each part within one unit
-// of 10⁻¹⁸, and odd in the sign.
+// keys, on the magnitude of the amount. It is exact in sum, each part is within one
+// unit of 10⁻¹⁸, and a negated amount gives negated parts.
 package attribution
 
 import (
 	"quartermaster/domain"
 )
 
-// Method is the version of this package's method. A report names it.
+// Method is the version of this package's method. Reports state it.
 const Method = "attribution/3"
 
-// Class is what kind of charge a line is.
+// Class is the kind of charge of a line.
 type Class uint8
 
 // The classes.
@@ -90,42 +87,40 @@ const (
 	Committed Class = iota + 1 // usage covered by a commitment, its unused part, and purchases of commitments
 	OnDemand
 	Spot   // PricingCategory Dynamic
-	Owned  // internal invoices for hardware of one's own
-	Shared // charges for no machine: support, network, licences
+	Owned  // internal invoices for owned hardware
+	Shared // charges not for machines: support, network, licences
 	Credit
 	Tax
 	Rounding // a supplier's own rounding adjustment
 )
 
-// MatchMethod is how a line found what it is for. The first that applies counts.
+// MatchMethod is how a line was matched to what it pays for. The first that applies counts.
 //
-// A line that names a machine which the fleet does not know joins a pool only
-// where no line names any machine of that SKU and region by its resource id:
-// then bill and fleet name machines differently. Otherwise names can be compared,
-// this one is nobody's, and those who used the others do not pay for it. A line
-// that names a machine of the fleet for a time in which that was not in service
-// joins no pool, and is an exception of kind [NotInService].
+// A line that names a machine unknown to the fleet joins a pool only if no line names any machine
+// of that SKU and region by its resource id: then bill and fleet use different names. Otherwise
+// names are comparable, the named machine belongs to nobody, and users of other machines do not pay
+// for it. A line that names a machine of the fleet for a time in which it was not in service joins
+// no pool, and is an exception of kind [NotInService].
 type MatchMethod uint8
 
 // The match methods.
 const (
 	ByResource   MatchMethod = iota + 1 // ResourceId names nodes of the billing account
-	ByPool                              // the account's nodes in the region with the SKU that no line names
+	ByPool                              // the account's nodes in the region with the SKU, except those that lines name
 	ByAccount                           // all nodes of the account
 	ByCommitment                        // owners of the commitment, or the lines that it covered
 	ByFollowing                         // the lines that it belongs to
-	ByNothing                           // nothing was found; the platform is charged
+	ByNothing                           // no match; the platform is charged
 )
 
 // Component says what became of what was paid for.
 type Component uint8
 
-// The components. The account that is charged for each where no workspace held the
-// time stands behind it.
+// The components. The comment names the account that is charged if no workspace held the time.
 const (
 	Allocated          Component = iota + 1 // held by the workspace
-	BusyUnattributed                        // worked for nobody known: the cluster's owner, else "platform"
-	Idle                                    // as BusyUnattributed; both by [Policy.IdleToPlatform]
+	BusyUnattributed                        // busy without a known holder: the cluster's owner, else "platform"
+	Idle                                    // as BusyUnattributed, subject to [Policy.IdleToPlatform]
 	Unprovisioned                           // as Idle
 	Failed                                  // "platform:reliability"
 	Maintenance                             // "platform:reliability"
@@ -137,7 +132,7 @@ const (
 	RoundingAdjustment                      // an invoice's rounding against its lines: "platform"
 )
 
-// The accounts that are charged for what is no workspace's.
+// The accounts that are charged for costs of no workspace.
 const (
 	Platform            = "platform"
 	PlatformReliability = "platform:reliability"
@@ -145,7 +140,7 @@ const (
 	PlatformPrepaid     = "platform:prepaid"
 )
 
-// Line is what attribution needs of a billing line. See [LineOf].
+// Line is the part of a billing line that attribution uses. See [LineOf].
 type Line struct {
 	Issuer, Account, ID string // ID is unique within issuer and account
 	Invoice, Detail     string
@@ -162,111 +157,108 @@ type Line struct {
 	Unused              bool   // the unused part of the commitment
 	Recurring           bool   // ChargeFrequency Recurring
 	Billed, Effective   Amount
-	// Meter says what of a machine the line sells, and MeterReason by which rule or
-	// column; see [LineOf]. The zero Meter is what the quantities say: GPUTime where
-	// GPUMs is given, PlainTime where NodeMs is, else Unstated.
+	// Meter says what of a machine the line sells, and MeterReason which rule or column decided
+	// that; see [LineOf]. The zero Meter is derived from the quantities: GPUTime if GPUMs is given,
+	// PlainTime if NodeMs is, else Unstated.
 	Meter       Meter
 	MeterReason string
-	// Alone is what an AddOn sells where no other line would buy the time of the same
-	// resource (without one, of the same SKU and region) in its charge period; 0 for
-	// none. It is for what only free text calls an add-on, and an exception of kind
-	// [BuyerAmbiguous] where it counts.
+	// Alone is what an AddOn sells if no other line would buy the time of the same resource
+	// (without one, of the same SKU and region) in its charge period; 0 for nothing. It is set for
+	// lines that only free text calls add-ons. Where it counts, the line is an exception of kind
+	// [BuyerAmbiguous].
 	Alone Meter
-	// Product is the SKU as the supplier names it: SkuId, else SkuMeter. Lines of
-	// one meter and several products compete where they state more time than there
-	// was.
+	// Product is the SKU as the supplier names it: SkuId, else SkuMeter. Lines of one meter and
+	// several products compete if they state more time than there was.
 	Product string
-	// NodeMs is how long a machine was bought, GPUMs how much GPU time, both in
-	// milliseconds and as billed; 0 where the line's unit says neither.
+	// NodeMs is the machine time that was bought, GPUMs the GPU time, both in milliseconds and as
+	// billed; 0 where the line's unit states neither.
 	NodeMs, GPUMs int64
-	// UnusableQuantity says which quantity the line states and why nobody can
-	// mean it, "" where there is none such. NodeMs and GPUMs are 0 then, and the
-	// line is an exception of kind [QuantityUnusable].
+	// UnusableQuantity says which quantity of the line is implausible, and why; "" if none is. If
+	// set, NodeMs and GPUMs are 0, and the line is an exception of kind [QuantityUnusable].
 	UnusableQuantity string
 	Corrects         string // the line that this one corrects, "" for none
-	Generated        bool   // made by a generator; no supplier ever sent it
+	Generated        bool   // synthetic; no supplier sent it
 }
 
-// Node is a machine under one description. A node described anew is several
-// of these, with disjoint Service.
+// Node is a machine under one description. A machine with several descriptions is several Nodes
+// with disjoint Service.
 type Node struct {
 	Cluster, Node string
 	Account       string // billing account
 	Region        string
 	SKU           string
-	GPUModel      string // [Mixed] where its GPUs differ, "" where nobody said
+	GPUModel      string // [Mixed] if its GPUs differ, "" if unknown
 	Resource      string // as on the bill
 	Billing       domain.BillingModel
 	GPUs          int
 	CPUMilli      uint64
 	MemoryMiB     uint64
-	Registered    bool // false: it reported without being declared
+	Registered    bool // false: it reported without a registration
 	Service       domain.Interval
 }
 
-// NodeHour is what one node did in one UTC hour, or in a part of it.
+// NodeHour is the usage of one node in one UTC hour, or in a part of it.
 type NodeHour struct {
 	Node int // index into Input.Nodes
 	Hour domain.Instant
-	// Held is the part of the hour that Parts are of. Zero: all of the hour in
-	// which the description held.
+	// Held is the part of the hour that Parts cover. Zero means the whole time in the hour during
+	// which the description was valid.
 	Held  domain.Interval
-	Owner string // workspace that owns the cluster then, "" for nobody
+	Owner string // workspace that owned the cluster then, "" for none
 	Parts []Part
 }
 
-// Part is some GPU time of a node's hour in one state and one pair of hands.
-// Parts of one hour may repeat a key; they are added up.
+// Part is GPU time of a node's hour in one state with one holder. Parts of one hour may repeat a
+// key; they are added up.
 type Part struct {
 	Component Component // Allocated, BusyUnattributed, Idle, Unprovisioned, Failed, Maintenance or Unobserved
-	// Workspace, Deployment and Unit (pod or job) are the holder's; empty when
-	// nobody held it.
+	// Workspace, Deployment and Unit (pod or job) identify the holder; empty without a holder.
 	Workspace, Deployment, Unit string
 	GPUMs                       int64 // milliseconds of whole GPUs
-	// Micros are added to GPUMs, in microseconds: what the rounding of a share of a
-	// GPU left out of it, below zero where it added.
+	// Micros are microseconds added to GPUMs: the rounding error of a share of a GPU. They may be
+	// negative.
 	Micros   int64
-	UsefulMs int64 // GPUMs × activity, for the part of it that was measured while healthy
-	KnownMs  int64 // the part of GPUMs for which activity was measured; at least UsefulMs is
-	// HeldMs is how long the unit was on the node, and CPUMilli and MemoryMiB
-	// what it asks of it: where that is a larger share of the node than its
-	// GPUs are, it is what the unit weighs (its dominant share). 0: not known.
+	UsefulMs int64 // GPUMs × activity, for the part that was measured while healthy
+	KnownMs  int64 // the part of GPUMs with measured activity; at least UsefulMs is counted
+	// HeldMs is how long the unit was on the node. CPUMilli and MemoryMiB are what it requests. If
+	// one of them is a larger share of the node than its GPUs are, that share is its weight
+	// (dominant share). 0: unknown.
 	HeldMs    int64
 	CPUMilli  uint64
 	MemoryMiB uint64
 }
 
-// Commitment is who answers for a contract.
+// Commitment says who owns a contract.
 type Commitment struct {
 	ID     string
-	Owners []domain.Share // add up to 1; none: the platform
-	// Hardware is what the contract is for, as far as it says.
+	Owners []domain.Share // add up to 1; none: the platform owns it
+	// Hardware is what the contract is for, as far as it says so.
 	Hardware Hardware
 }
 
-// Discount says who enjoys what a floating commitment saves.
+// Discount says who benefits from the savings of a floating commitment.
 type Discount string
 
 // The rules for floating discounts.
 const (
 	AsSupplied Discount = "as_supplied" // whoever the supplier applied it to
-	// OwnersFirst gives what a commitment bought in a pool, hour by hour, to its
-	// owners' use of the pool first. What other lines bought is divided among
-	// what is left. A line that buys nothing goes where the lines that it belongs to
-	// go; where it belongs to none, as a licence, it is divided as if no commitment had
-	// owners. A pool is the account's nodes of a region and SKU, named by lines or
-	// not, without its own.
+	// OwnersFirst gives the time that a commitment bought in a pool, hour by hour, first to the use
+	// of the pool by the commitment's owners. Time that other lines bought is divided among the
+	// remaining use. A line that buys nothing follows the lines that it belongs to. If it belongs
+	// to none, such as a licence, it is divided as if no commitment had owners. The pool is all of
+	// the account's nodes of a region and SKU, whether lines name them or not, except owned
+	// hardware.
 	OwnersFirst Discount = "owners_first"
 	PoolRate    Discount = "pool_rate" // everyone in the pool pays one rate
 )
 
-// Policy is what was decided about the division.
+// Policy holds the decisions about the division.
 type Policy struct {
-	Discount       Discount // "" is as supplied
-	IdleToPlatform bool     // what nobody is known to have held; otherwise to the cluster's owner
+	Discount       Discount // "" means AsSupplied
+	IdleToPlatform bool     // charge time without a known holder to the platform, not to the cluster's owner
 }
 
-// Invoice is a bill's total as it was received, independent of its lines.
+// Invoice is a bill's total as received, independent of its lines.
 type Invoice struct {
 	Issuer, Account, ID string
 	Currency            string
@@ -276,45 +268,42 @@ type Invoice struct {
 	Generated           bool
 }
 
-// Cuts returns the times within an hour of a node, ascending, at which a charge
-// that may be for it begins or ends; mostly none. It may be called until Usage
-// returns, and its result is valid until the next call.
+// Cuts returns the times within an hour of a node, ascending, at which a charge that may be for the
+// node begins or ends. Usually there are none. It may be called until Usage returns. Its result is
+// valid until the next call.
 type Cuts func(node int, hour domain.Instant) []domain.Instant
 
-// OtherID is a resource id under which a bill may name a machine besides its own: that
-// of the same hardware under another name. It counts where no line that may buy machines
-// names the node's own.
+// OtherID is a further resource id under which a bill may name a machine: the id of the same
+// hardware under another name. It counts if no line that may buy machines names the node's own id.
 type OtherID struct {
 	Node              int // index into Input.Nodes
 	Account, Resource string
 }
 
-// Input is what a division is made of.
+// Input is the input of a division.
 type Input struct {
-	// Lines calls yield with every line once, in any order, until it returns an
-	// error. The line is reused after yield returns.
+	// Lines calls yield with every line once, in any order, until yield returns an error. The line
+	// is reused after yield returns.
 	Lines func(yield func(*Line) error) error
 	Nodes []Node
-	// Usage calls yield with the hours that overlap any of the spans, by
-	// cluster, node, hour and time within it. Spans are ascending and disjoint. An
-	// hour of a node comes in parts, so that none of [Cuts] lies within one. The
-	// hour is reused after yield returns.
+	// Usage calls yield with the hours that overlap any of the spans, by cluster, node, hour and
+	// time within the hour. Spans are ascending and disjoint. Usage MUST split an hour of a node at
+	// each of its [Cuts]. The hour is reused after yield returns.
 	Usage func(spans []domain.Interval, cuts Cuts, yield func(*NodeHour) error) error
-	// Known reports whether a resource id of an account names a machine that is not
-	// among Nodes, because it was in service at other times only. May be nil.
+	// Known reports whether a resource id of an account names a machine that is missing in Nodes
+	// because it was in service at other times only. It may be nil.
 	Known func(account, resource string) bool
-	// Also are further resource ids of Nodes, in any order.
+	// Also lists further resource ids of Nodes, in any order.
 	Also        []OtherID
 	Commitments []Commitment
 	Invoices    []Invoice
 	Policy      Policy
-	// Trace names an allocation that [Result.Trace] explains; nil for none.
+	// Trace names the allocation that [Result.Trace] explains; nil for none.
 	Trace *Ref
 }
 
-// Allocation is one line's part for one hour, workspace, cluster, deployment and
-// component. It explains itself: of both amounts of the line it gets
-// Weight/Of, rounded cumulatively.
+// Allocation is one line's part for one hour, workspace, cluster, deployment and component. Weight
+// and Of explain it: it gets Weight/Of of both amounts of the line, rounded cumulatively.
 type Allocation struct {
 	Line        *Line
 	Hour        domain.Instant // start of the UTC hour; 0: the whole charge period
@@ -323,17 +312,17 @@ type Allocation struct {
 	Deployment  string
 	Component   Component
 	MatchMethod MatchMethod
-	// Hardware is that of the machines that weigh in the allocation; of a line that
-	// follows others, of the machines that those were for.
+	// Hardware describes the machines that have a weight in the allocation. For a line that follows
+	// others, it describes the machines of those lines.
 	Hardware Hardware
 
 	Billed, Effective Amount
-	// Weight is this allocation's part of Of: GPU milliseconds, to the microsecond, an owner's share, or
-	// money for a line that follows others (then the weights of Billed).
+	// Weight is this allocation's part of Of. It is GPU milliseconds (to the microsecond), an
+	// owner's share, or money for a line that follows others (then the weights of Billed).
 	Weight, Of Amount
-	// What the line bought of GPU time, in milliseconds: 0 for lines that buy
-	// none, that do not say how much, or for machines that nobody knows, whether
-	// their unit is time of machines or of GPUs. MeasuredMs is the part of AllocatedMs
-	// for which activity was measured, and UsefulMs is of that part.
+	// GPU time in milliseconds. BoughtMs is what the line bought. It is 0 for lines that buy no
+	// time, that do not state how much, or that are for unknown machines, whether their unit is
+	// machine time or GPU time. MeasuredMs is the part of AllocatedMs with measured activity.
+	// UsefulMs is a part of MeasuredMs.
 	BoughtMs, AllocatedMs, UsefulMs, MeasuredMs int64
 }

@@ -10,9 +10,9 @@ import (
 	"quartermaster/domain/attribution"
 )
 
-// fleetOf is a month of a fleet and its bill, made as it is read: nothing of its
-// usage is kept. Nine machines of ten are billed by name every few hours, the
-// others through two pools by the hour; support, tax and credits come on top.
+// fleetOf is a month of a fleet and its bill, generated while it is read: its usage is not stored.
+// Nine of ten machines are billed by name every few hours, the others through two pools by the
+// hour. Support, tax and credits are added.
 type fleetOf struct {
 	machines, lines, workspaces int
 	nodes                       []attribution.Node
@@ -105,7 +105,7 @@ func (f *fleetOf) eachLine(yield func(*attribution.Line) error) error {
 		if x.Resource == "" {
 			continue
 		}
-		of := left / named // as many as are left for each that is left
+		of := left / named // spread the remaining lines over the remaining machines
 		named, left = named-1, left-of
 		for k := range of {
 			if err := give(x.Resource, x.Region, 1, k*monthHours/of, (k+1)*monthHours/of); err != nil {
@@ -137,9 +137,8 @@ func (f *fleetOf) input() *attribution.Input {
 	return &attribution.Input{Lines: f.eachLine, Nodes: f.nodes, Usage: f.usage}
 }
 
-// BenchmarkRun divides a month of 10,000 GPUs in the hands of 1,000 workspaces,
-// billed in 200,000 lines, and of a half of that: time is linear in it. The heap
-// is sampled every few thousand allocations.
+// BenchmarkRun divides a month of 10,000 GPUs of 1,000 workspaces, billed in 200,000 lines, and
+// half of that: time is linear in it. It samples the heap every few thousand allocations.
 func BenchmarkRun(b *testing.B) {
 	for _, size := range []struct{ machines, lines int }{{625, 100_000}, {1250, 200_000}} {
 		b.Run(fmt.Sprintf("GPUs=%d/lines=%d", size.machines*8, size.lines), func(b *testing.B) {

@@ -20,10 +20,10 @@ import (
 	"quartermaster/domain/attribution"
 )
 
-// TestSuppliersBills divides bills with the values that suppliers write in the
-// columns. Ada holds six of eight GPUs of each machine and bob two, so that
-// whatever is not unseen is theirs, three parts to one. Each bill is divided under
-// every discount rule; what divides it as the supplier did has no section of its own.
+// TestSuppliersBills divides bills with column values as suppliers write them. Ada holds six of
+// eight GPUs of each machine and bob two, so that they share everything that is not unseen, three
+// parts to one. Each bill is divided under every discount rule; a rule whose result equals that of
+// as_supplied has no section of its own.
 func TestSuppliersBills(t *testing.T) {
 	files, err := filepath.Glob("testdata/bills/*.txt")
 	if err != nil || len(files) == 0 {
@@ -47,7 +47,7 @@ func TestSuppliersBills(t *testing.T) {
 				switch {
 				case rule == attribution.AsSupplied:
 					section = "divided"
-				case got == sections["divided"]: // is not written again
+				case got == sections["divided"]: // not written again
 					got = ""
 				}
 				if *update {
@@ -69,8 +69,8 @@ func TestSuppliersBills(t *testing.T) {
 	}
 }
 
-// readBill reads machines that are in service for four hours, commitments with
-// their owner, and lines: from and to are hours, the other columns those of FOCUS.
+// readBill reads machines that are in service for four hours, commitments with their owners, and
+// lines: from and to are hours, the other columns are those of FOCUS.
 func readBill(t *testing.T, sections map[string]string) *estate {
 	t.Helper()
 	e := &estate{}

@@ -11,11 +11,11 @@ import (
 	"quartermaster/domain"
 )
 
-// The book holds every line while usage is read. A line in it takes some 150
-// bytes beside its id, because text that lines repeat is a number.
+// The book holds every line while usage is read. A line takes about 150 bytes plus its id, because
+// repeated texts are stored as numbers.
 
-// name is a text in the book's table. After [book.seal] names compare as their
-// texts do; 0 is "".
+// name is the number of a text in the book's table; 0 is "". After [book.seal], names compare as
+// their texts do.
 type name uint32
 
 // record is one line of the book.
@@ -32,28 +32,28 @@ type record struct {
 	meter, alone                 Meter
 	unused, recurring, generated bool
 
-	// What was found out about it.
-	sold           Meter // its meter, or what it sells alone
+	// Results of matching.
+	sold           Meter // its meter, or Alone if that counts
 	buyer          bool  // may buy machine time; see [record.mayBuy]
 	stance         stance
 	bought         int64 // GPU time; see [run.buyTime]
 	basis          basis
 	method         MatchMethod
 	how            how
-	match          int32 // index into matches, for what is divided by use
-	follow         int32 // index into tallies, for what follows others
+	match          int32 // index into matches, for a line divided by use
+	follow         int32 // index into tallies, for a line that follows others
 	reconciliation int32 // index into reconciliations
 }
 
-// basis is the way in which a line is divided.
+// basis is the rule by which a line is divided.
 type basis uint8
 
 const (
-	byUse     basis = iota + 1 // among those who used what it matched
-	byOwner                    // among those who answer for a commitment
-	byCovered                  // after the lines that the commitment covered
-	byPrepaid                  // held until the term consumes it
-	byOthers                   // after the charges that it belongs to
+	byUse     basis = iota + 1 // among the users of what it matched
+	byOwner                    // among the owners of a commitment
+	byCovered                  // like the lines that the commitment covered
+	byPrepaid                  // held until it is consumed over the term
+	byOthers                   // like the charges that it belongs to
 	byNobody
 )
 
@@ -74,14 +74,14 @@ func (b *book) name(s string) name {
 	return n
 }
 
-// readBook reads all lines, once each. Of lines with one id that differ, the
-// first by content counts and the others are exceptions.
+// readBook reads all lines. Of different lines with the same id, the first by content counts and
+// the others are exceptions.
 func readBook(lines func(func(*Line) error) error, ex *exceptions) (*book, error) {
 	b := &book{ids: map[string]name{"": 0}, texts: []string{""}}
 	if lines == nil {
 		return b, nil
 	}
-	// A total of all magnitudes that fits bounds every sum over lines and allocations.
+	// If the total of all magnitudes fits, so does every sum over lines and allocations.
 	var total Amount
 	err := lines(func(l *Line) error {
 		if l.Class < Committed || l.Class > Rounding {
@@ -115,18 +115,21 @@ var errTooMuch = errors.New("the magnitudes of the lines' amounts add up to more
 func (b *book) record(l *Line) record {
 	return record{
 		id:     strings.Clone(l.ID),
-		issuer: b.name(l.Issuer), account: b.name(l.Account), invoice: b.name(l.Invoice), detail: b.name(l.Detail), currency: b.name(l.Currency),
-		category: b.name(l.Category), reason: b.name(l.ClassReason), resource: b.name(l.Resource), region: b.name(l.Region), sku: b.name(l.SKU),
+		issuer: b.name(l.Issuer), account: b.name(l.Account), invoice: b.name(l.Invoice),
+		detail: b.name(l.Detail), currency: b.name(l.Currency),
+		category: b.name(l.Category), reason: b.name(l.ClassReason),
+		resource: b.name(l.Resource), region: b.name(l.Region), sku: b.name(l.SKU),
 		commit: b.name(l.Commitment), fixes: b.name(l.Corrects), badQuantity: b.name(l.UnusableQuantity),
 		meterReason: b.name(l.MeterReason), product: b.name(l.Product),
 		billing: l.BillingPeriod, charge: l.ChargePeriod,
 		billed: l.Billed, effective: l.Effective, nodeMs: l.NodeMs, gpuMs: l.GPUMs,
-		class: l.Class, meter: l.Meter.orStated(l), alone: l.Alone, unused: l.Unused, recurring: l.Recurring, generated: l.Generated,
+		class: l.Class, meter: l.Meter.orStated(l), alone: l.Alone,
+		unused: l.Unused, recurring: l.Recurring, generated: l.Generated,
 		match: -1, follow: -1,
 	}
 }
 
-// line writes a record out again.
+// line restores the Line of a record.
 func (b *book) line(r *record, l *Line) {
 	*l = Line{
 		Issuer: b.texts[r.issuer], Account: b.texts[r.account], ID: r.id,
@@ -141,8 +144,8 @@ func (b *book) line(r *record, l *Line) {
 	}
 }
 
-// seal numbers the names in the order of their texts, so that numbers compare
-// as texts do and nothing remembers the order in which lines came.
+// seal renumbers the names in the order of their texts, so that numbers compare as texts do and the
+// order of input lines has no effect.
 func (b *book) seal() {
 	old := b.texts
 	b.texts = slices.Sorted(slices.Values(old))
@@ -161,7 +164,11 @@ func (b *book) seal() {
 }
 
 func (r *record) names() [15]*name {
-	return [...]*name{&r.issuer, &r.account, &r.invoice, &r.detail, &r.currency, &r.category, &r.reason, &r.resource, &r.region, &r.sku, &r.commit, &r.fixes, &r.badQuantity, &r.meterReason, &r.product}
+	return [...]*name{
+		&r.issuer, &r.account, &r.invoice, &r.detail, &r.currency,
+		&r.category, &r.reason, &r.resource, &r.region, &r.sku,
+		&r.commit, &r.fixes, &r.badQuantity, &r.meterReason, &r.product,
+	}
 }
 
 // byID is the order of lines in every report.
@@ -180,7 +187,8 @@ func byContent(a, b *record) int {
 	return cmp.Or(
 		byPeriod(a.charge, b.charge), byPeriod(a.billing, b.billing),
 		a.billed.Cmp(b.billed), a.effective.Cmp(b.effective),
-		cmp.Compare(a.nodeMs, b.nodeMs), cmp.Compare(a.gpuMs, b.gpuMs), cmp.Compare(a.class, b.class), cmp.Compare(a.meter, b.meter), cmp.Compare(a.alone, b.alone),
+		cmp.Compare(a.nodeMs, b.nodeMs), cmp.Compare(a.gpuMs, b.gpuMs),
+		cmp.Compare(a.class, b.class), cmp.Compare(a.meter, b.meter), cmp.Compare(a.alone, b.alone),
 		compareBool(a.unused, b.unused), compareBool(a.recurring, b.recurring), compareBool(a.generated, b.generated))
 }
 
@@ -198,16 +206,17 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// dedupe sorts the records and leaves one of each id.
+// dedupe sorts the records and keeps one for each id.
 func (b *book) dedupe(ex *exceptions) {
 	slices.SortFunc(b.records, func(x, y record) int { return cmp.Or(byID(&x, &y), byContent(&x, &y)) })
 	kept := b.records[:0]
 	for i := range b.records {
 		r := &b.records[i]
 		if n := len(kept); n > 0 && byID(&kept[n-1], r) == 0 {
-			// All of one id stand together, and equal ones beside each other.
+			// Records of one id are adjacent, and equal ones are next to each other.
 			if byContent(&b.records[i-1], r) != 0 {
-				ex.money(LineConflict, b.texts[r.issuer]+"/"+b.texts[r.account]+"/"+r.id, "another line has this id: this one is not counted", b, r)
+				subject := b.texts[r.issuer] + "/" + b.texts[r.account] + "/" + r.id
+				ex.money(LineConflict, subject, "another line has this id: this one is not counted", b, r)
 			}
 			continue
 		}
@@ -217,7 +226,7 @@ func (b *book) dedupe(ex *exceptions) {
 	b.records = kept
 }
 
-// lookalikes reports lines that differ in nothing but their id.
+// lookalikes reports lines that differ only in their id.
 func (b *book) lookalikes(ex *exceptions) {
 	order := make([]int32, len(b.records))
 	for i := range order {

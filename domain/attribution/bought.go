@@ -2,22 +2,21 @@ package attribution
 
 import "fmt"
 
-// maxBought bounds the GPU time of all lines together, in magnitude. What
-// bounds the sum of all bounds every other; in microseconds it fits in 63 bits.
+// maxBought bounds the sum of the magnitudes of all lines' GPU time, and so every other sum. In
+// microseconds it fits in 63 bits.
 const maxBought = 9e15
 
-// buyTime works out the GPU time that every line buys:
+// buyTime computes the GPU time that every line buys:
 //
-//   - of machines that it was matched to, what it states in GPU time, else its
-//     machine time by their GPUs;
-//   - of a commitment that was not used, what it states in GPU time, else its
-//     machine time by the GPUs of the account's machines of its SKU and region,
-//     else of the machines that the commitment's other lines are for, where those
-//     have the same number each;
-//   - of machines that nobody knows, for no machine, and in advance, none.
+//   - For machines that it was matched to: its GPU time if stated, else its machine
+//     time times their GPUs.
+//   - For the unused part of a commitment: its GPU time if stated, else its machine
+//     time times the GPUs of the account's machines of its SKU and region, else of the
+//     machines of the commitment's other lines, if those all have the same number.
+//   - None for unknown machines, for charges without machines and for prepayments.
 //
-// A quantity that nobody can mean counts as not stated, so that one line does
-// not stop the rest: its money is divided as usual, and it is an exception.
+// An implausible quantity counts as not stated, so that one line does not stop the
+// rest. Its money is divided as usual, and the line is an exception.
 func (r *run) buyTime() {
 	per := r.gpusOfCommitments()
 	var all uint64
@@ -28,7 +27,8 @@ func (r *run) buyTime() {
 			continue
 		}
 		if max(magnitude(rec.nodeMs), magnitude(rec.gpuMs)) > maxMs {
-			r.unusable(rec, fmt.Sprintf("%d ms of machines and %d ms of GPUs are beyond %d years", rec.nodeMs, rec.gpuMs, maxYears))
+			r.unusable(rec, fmt.Sprintf("%d ms of machines and %d ms of GPUs are beyond %d years",
+				rec.nodeMs, rec.gpuMs, maxYears))
 			continue
 		}
 		ms, known := rec.gpuMs, true
@@ -39,7 +39,7 @@ func (r *run) buyTime() {
 			}
 		case rec.basis == byOwner && rec.sold != AddOn:
 			if ms == 0 && rec.nodeMs != 0 {
-				// 1024 GPUs for maxMs is far from the end of 64 bits.
+				// 1024 GPUs times maxMs is far below 64 bits.
 				ms = rec.nodeMs * int64(r.gpusPerMachine(rec, per))
 				known = magnitude(ms) <= maxMs
 			}
@@ -48,9 +48,12 @@ func (r *run) buyTime() {
 		}
 		switch {
 		case !known:
-			r.unusable(rec, fmt.Sprintf("%d ms of machines with the GPUs that they have are not between 0 and %d years", rec.nodeMs, maxYears))
+			r.unusable(rec, fmt.Sprintf("%d ms of machines with the GPUs that they have are not between 0 and %d years",
+				rec.nodeMs, maxYears))
 		case all+magnitude(ms) > uint64(maxBought):
-			r.unusable(rec, fmt.Sprintf("%d ms of GPUs are more than the lines before it leave of the %d years that can be added up", ms, maxBought/hourMs/8766))
+			const years = maxBought / hourMs / 8766
+			r.unusable(rec, fmt.Sprintf(
+				"%d ms of GPUs are more than the lines before it leave of the %d years that can be added up", ms, years))
 		default:
 			all += magnitude(ms)
 			rec.bought = ms
@@ -60,10 +63,11 @@ func (r *run) buyTime() {
 }
 
 func (r *run) unusable(rec *record, why string) {
-	r.ex.money(QuantityUnusable, r.book.texts[rec.issuer]+"/"+r.book.texts[rec.account]+"/"+rec.id, why+": the line's quantity counts as not stated", r.book, rec)
+	subject := r.book.texts[rec.issuer] + "/" + r.book.texts[rec.account] + "/" + rec.id
+	r.ex.money(QuantityUnusable, subject, why+": the line's quantity counts as not stated", r.book, rec)
 }
 
-// same joins counts of GPUs: 0 is not known, -1 not the same.
+// same merges two counts of GPUs: 0 is unknown, -1 means that counts differ.
 func same(have, gpus int) int {
 	if have == 0 || have == gpus {
 		return gpus
@@ -73,8 +77,8 @@ func same(have, gpus int) int {
 
 type commitKey struct{ issuer, commit name }
 
-// gpusOfCommitments returns how many GPUs each machine has that lines of a
-// commitment are for, -1 where they differ.
+// gpusOfCommitments returns the number of GPUs per machine of each commitment's lines, -1 if their
+// machines differ.
 func (r *run) gpusOfCommitments() map[commitKey]int {
 	type use struct {
 		commitKey
@@ -97,8 +101,7 @@ func (r *run) gpusOfCommitments() map[commitKey]int {
 	return per
 }
 
-// gpusPerMachine returns the GPUs of a machine of an unused commitment, 0 where
-// that is not known.
+// gpusPerMachine returns the GPUs of a machine of an unused commitment, 0 if unknown.
 func (r *run) gpusPerMachine(rec *record, per map[commitKey]int) int {
 	pool := 0
 	if rec.sku != 0 {

@@ -9,29 +9,28 @@ import (
 	"quartermaster/domain"
 )
 
-// Which lines buy a machine's time. The package comment has the rule.
+// Which lines buy a machine's time. The package comment states the rule.
 
-// stance says why a line does or does not buy the time of what it matched.
+// stance says why a line does or does not buy the time of its match.
 type stance uint8
 
 const (
-	noStance  stance = iota // it is for no machine
-	buysTime                // it buys what it states
-	addsOn                  // it sells something else
-	givesBack               // its money runs against its quantity
-	outranked               // lines of a meter that comes first buy in all of its charge period
-	shared                  // they do in a part of it
+	noStance  stance = iota // it matched no machine
+	buysTime                // it buys the time that it states
+	addsOn                  // it is an add-on
+	givesBack               // its cost and quantity have opposite signs
+	outranked               // lines of a higher-ranked meter buy in all of its charge period
+	shared                  // lines of a higher-ranked meter buy in a part of it
 	outbid                  // another product of its meter buys
 	refunded                // it was refunded and charged again
 )
 
-// mayBuy reports whether a line buys machine time unless other lines of the
-// machine come first. A line whose money runs against its quantity takes money
-// back and no time: the negation of a savings plan, a negotiated discount. Its
-// reversal does as well, because both signs turn.
+// mayBuy reports whether a line buys machine time unless other lines of the machine outrank it. A
+// line whose cost and quantity have opposite signs refunds money and not time, such as the negation
+// of a savings plan or a negotiated discount. So does its reversal, because both signs flip.
 func (r *record) mayBuy() bool { return r.class.buys() && r.sold != AddOn && !r.givesBack() }
 
-// isFree reports whether no money is at stake with a line.
+// isFree reports whether a line costs nothing in both ledgers.
 func (r *record) isFree() bool { return r.billed.IsZero() && r.effective.IsZero() }
 
 func (r *record) givesBack() bool {
@@ -49,7 +48,7 @@ func (r *record) givesBack() bool {
 	return sign != 0 && against
 }
 
-// orStated returns the meter that the quantities of a line say where none is given.
+// orStated returns the meter, or if there is none, the meter that the line's quantities imply.
 func (m Meter) orStated(l *Line) Meter {
 	switch {
 	case m != 0:
@@ -62,8 +61,7 @@ func (m Meter) orStated(l *Line) Meter {
 	return Unstated
 }
 
-// buyers decides which lines of each match buy its time, once it is known how
-// much each states.
+// buyers decides which lines of each match buy its time. It needs the time that each line states.
 func (r *run) buyers() {
 	for id := range r.matches {
 		x := &r.matches[id]
@@ -84,7 +82,9 @@ func (r *run) buyers() {
 			}
 			rec.stance = buysTime
 			if rec.sold != rec.meter && !rec.isFree() {
-				r.ex.money(BuyerAmbiguous, r.subjectOf(x), r.book.texts[rec.meterReason]+", and no other line buys the machine's time: it does; a mapping rule can say what it is", r.book, rec)
+				why := r.book.texts[rec.meterReason] +
+					", and no other line buys the machine's time: it does; a mapping rule can say what it is"
+				r.ex.money(BuyerAmbiguous, r.subjectOf(x), why, r.book, rec)
 			}
 			if first < 0 {
 				first = int(l)
@@ -99,8 +99,8 @@ func (r *run) buyers() {
 	}
 }
 
-// refund is what a line that takes back all of another has in common with it, and
-// its money.
+// refund is the key that a line shares with the line that refunds all of it: its properties and its
+// cost.
 type refund struct {
 	resource, product, commit name
 	charge                    domain.Interval
@@ -113,11 +113,10 @@ func (r *record) refund(billed, effective Amount) refund {
 	return refund{r.resource, r.product, r.commit, r.charge, r.sold, r.nodeMs, r.gpuMs, billed, effective}
 }
 
-// rank lets the lowest meter buy that states time at an instant. A line that
-// others come before in a part of its charge period buys the rest of its time,
-// by length, rounded towards zero.
+// rank lets the lowest meter that states time at an instant buy. A line that is outranked in a part
+// of its charge period buys the rest of its time, in proportion to length, rounded towards zero.
 func (r *run) rank(x *match) {
-	var taken []domain.Interval // by the meters before; ascending, disjoint
+	var taken []domain.Interval // by higher-ranked meters; ascending, disjoint
 	for m := GPUTime; m <= Unstated; m++ {
 		var own []domain.Interval
 		for at := 0; at < len(x.lines); {
@@ -152,9 +151,11 @@ func (r *run) rank(x *match) {
 	}
 }
 
-// overlap returns how much of a period ascending, disjoint intervals cover.
+// overlap returns how much of a period is covered by ascending, disjoint intervals.
 func overlap(of []domain.Interval, period domain.Interval) (length domain.Instant) {
-	from, _ := slices.BinarySearchFunc(of, period.From, func(i domain.Interval, t domain.Instant) int { return cmp.Compare(i.To, t) })
+	from, _ := slices.BinarySearchFunc(of, period.From, func(i domain.Interval, t domain.Instant) int {
+		return cmp.Compare(i.To, t)
+	})
 	for _, i := range of[from:] {
 		if i.From >= period.To {
 			break
@@ -164,7 +165,7 @@ func overlap(of []domain.Interval, period domain.Interval) (length domain.Instan
 	return length
 }
 
-// bid is what one product states in a stretch of overlapping charge periods.
+// bid is the time that one product states in a stretch of overlapping charge periods.
 type bid struct {
 	product name
 	own     bool // it is named as the machines' type is
@@ -173,8 +174,8 @@ type bid struct {
 	lines   []int32
 }
 
-// compete decides between lines of one meter that state more time together than
-// the machines were in service, in each stretch of charge periods that overlap.
+// compete decides between lines of one meter that together state more time than the machines were
+// in service, in each stretch of overlapping charge periods.
 func (r *run) compete(x *match, refunds map[refund]int) {
 	for m := GPUTime; m <= PlainTime; m++ {
 		var stretch domain.Interval
@@ -213,12 +214,12 @@ func (r *run) isType(x *match, rec *record) bool {
 	return sku != "" && slices.ContainsFunc(x.descs, func(d int32) bool { return r.fleet.descs[d].SKU == sku })
 }
 
-// award lets products buy as long as there is time left for all of what each
-// states: those that are named as the machines' type is before others, then what
-// costs more, then by name. The others follow, and are an exception.
+// award lets products buy while enough time is left for all that each states. Products named as the
+// machines' type come first, then the more expensive, then by name. The others do not buy, and are
+// an exception.
 //
-// Before that, lines that were refunded leave their time to those that charge it
-// again, as long as too much is stated.
+// Before that, refunded lines give up their time to the lines that charge it again, as long as too
+// much is stated.
 func (r *run) award(x *match, m Meter, stretch domain.Interval, bids []bid, refunds map[refund]int) {
 	left, known := r.fleet.inServiceMs(x.descs, stretch)
 	excess := func() bool {
@@ -255,7 +256,7 @@ func (r *run) award(x *match, m Meter, stretch domain.Interval, bids []bid, refu
 	var buy, follow []string
 	var out []bid
 	for i, b := range bids {
-		// The first buys whatever it states: what is too much of it was not seen.
+		// The first buys whatever it states; the excess becomes Unseen.
 		if over := int64(magnitude(b.net)) - left; i == 0 || b.net == 0 || !noteworthy(over, int64(magnitude(b.net))) {
 			left -= int64(magnitude(b.net))
 			buy = append(buy, fmt.Sprintf("%q", r.book.texts[b.product]))
@@ -269,7 +270,8 @@ func (r *run) award(x *match, m Meter, stretch domain.Interval, bids []bid, refu
 	if len(out) == 0 {
 		return
 	}
-	why := fmt.Sprintf("SKUs state more %s than there was: %s buys it, %s follows; a mapping rule can say which does", strings.ReplaceAll(m.String(), "_", " "), strings.Join(buy, ", "), strings.Join(follow, ", "))
+	why := fmt.Sprintf("SKUs state more %s than there was: %s buys it, %s follows; a mapping rule can say which does",
+		strings.ReplaceAll(m.String(), "_", " "), strings.Join(buy, ", "), strings.Join(follow, ", "))
 	for _, b := range out {
 		for _, l := range b.lines {
 			rec := &r.book.records[l]
@@ -291,7 +293,7 @@ var stanceTexts = [...]string{
 	outbid:    "more time is stated than there was, another SKU buys it, and this follows those who held the machine",
 }
 
-// sells says in words why a line does or does not buy time.
+// sells explains why a line does or does not buy time.
 func (r *record) sells(b *book) string {
 	if r.stance == noStance {
 		return ""

@@ -7,24 +7,23 @@ import (
 	"strings"
 )
 
-// CommitmentUse is what a commitment cost and what it was for, over the lines of
-// the input. Over its whole term, Purchased is Used and Unused together (FOCUS,
-// EffectiveCost of commitment discounts); over less, the difference is prepaid
-// or accrued.
+// CommitmentUse is the cost of a commitment and what it was for, over the lines of the input. Over
+// the whole term, Purchased equals Used plus Unused (FOCUS, EffectiveCost of commitment discounts).
+// Over a shorter time, the difference is prepaid or accrued.
 type CommitmentUse struct {
 	Issuer     string `json:"issuer"`
 	Commitment string `json:"commitment"`
 	Currency   string `json:"currency"`
 	Purchases  int    `json:"purchases"` // lines
-	Purchased  Amount `json:"purchased"` // billed cost of them
+	Purchased  Amount `json:"purchased"` // billed cost of the purchases
 	UsedLines  int    `json:"used_lines"`
-	Used       Amount `json:"used"` // effective cost of what was covered
+	Used       Amount `json:"used"` // effective cost of covered usage
 	IdleLines  int    `json:"unused_lines"`
-	Unused     Amount `json:"unused"` // effective cost of what was not used
+	Unused     Amount `json:"unused"` // effective cost of the unused part
 	Owned      bool   `json:"owned"`
 }
 
-// owners knows who answers for commitments.
+// owners holds the owners and the use of commitments.
 type owners struct {
 	shares   map[string][]share
 	hardware map[string]Hardware // of contracts
@@ -57,7 +56,10 @@ func newOwners(cs []Commitment) (*owners, error) {
 			return nil, fmt.Errorf("commitment %q: shares add up to %s, want 1", c.ID, total)
 		}
 		slices.SortFunc(parts, func(a, b share) int {
-			return cmp.Or(strings.Compare(a.workspace, b.workspace), cmp.Compare(a.part.hi, b.part.hi), cmp.Compare(a.part.lo, b.part.lo))
+			return cmp.Or(
+				strings.Compare(a.workspace, b.workspace),
+				cmp.Compare(a.part.hi, b.part.hi), cmp.Compare(a.part.lo, b.part.lo),
+			)
 		})
 		for i := len(parts) - 1; i > 0; i-- {
 			if parts[i].workspace == parts[i-1].workspace {
@@ -74,7 +76,7 @@ func newOwners(cs []Commitment) (*owners, error) {
 	return s, nil
 }
 
-// account notes what a line says of its commitment.
+// account adds a line to the use of its commitment.
 func (s *owners) account(b *book, r *record) {
 	if r.commit == 0 || r.class.follows() {
 		return
@@ -104,7 +106,10 @@ func (s *owners) sorted() []CommitmentUse {
 		all = append(all, *u)
 	}
 	slices.SortFunc(all, func(a, b CommitmentUse) int {
-		return cmp.Or(strings.Compare(a.Issuer, b.Issuer), strings.Compare(a.Commitment, b.Commitment), strings.Compare(a.Currency, b.Currency))
+		return cmp.Or(
+			strings.Compare(a.Issuer, b.Issuer), strings.Compare(a.Commitment, b.Commitment),
+			strings.Compare(a.Currency, b.Currency),
+		)
 	})
 	return all
 }
@@ -119,7 +124,8 @@ func (r *run) owned(rec *record) error {
 	}
 	if len(shares) == 0 {
 		r.trace.because("it is %s of commitment %q, for which nobody answers", what, r.line.Commitment)
-		return r.all(rec, 0, ByCommitment, allocationKey{workspace: Platform, component: UnusedCommitment}, r.committed(rec), rec.bought)
+		key := allocationKey{workspace: Platform, component: UnusedCommitment}
+		return r.all(rec, 0, ByCommitment, key, r.committed(rec), rec.bought)
 	}
 	r.trace.because("it is %s of commitment %q, for which its owners answer", what, r.line.Commitment)
 	b, e, time := divisionOf(rec.billed), divisionOf(rec.effective), divisionOfMs(rec.bought)

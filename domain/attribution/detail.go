@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// InvoiceDetail is a row of an invoice's breakdown, as it was received.
+// InvoiceDetail is a row of an invoice's breakdown, as received.
 type InvoiceDetail struct {
-	ID     string // what lines name as their Detail
+	ID     string // what lines name in their Detail
 	Amount Amount
 }
 
-// DetailReconciliation compares rows of an invoice with their lines.
+// DetailReconciliation compares rows of an invoice with the lines that name them.
 type DetailReconciliation struct {
-	// Detail is the id of the rows. "" is what is left: the invoice's total
-	// without the rows that lines name, and the lines that name none of its rows.
+	// Detail is the id of the rows. "" is the remainder: the invoice's total without the rows that
+	// lines name, and the lines that name none of its rows.
 	Detail             string `json:"detail"`
-	Rows               int    `json:"rows"` // that have the id
+	Rows               int    `json:"rows"` // rows that have the id
 	Lines              int    `json:"lines"`
 	Billed             Amount `json:"billed"`              // by the lines
 	Received           Amount `json:"received"`            // by the rows
 	Difference         Amount `json:"difference"`          // received less billed, before the rounding adjustment
-	RoundingAdjustment Amount `json:"rounding_adjustment"` // what of it is the rounding of the rows
+	RoundingAdjustment Amount `json:"rounding_adjustment"` // the part of the difference that is rounding of the rows
 	After              Amount `json:"after"`               // the difference less the rounding adjustment
 }
 
@@ -42,8 +42,8 @@ func rowsOf(details []InvoiceDetail) []DetailReconciliation {
 	return rows
 }
 
-// sortedDetails returns an invoice's rows in an order of their own, so that
-// invoices with the same rows are the same.
+// sortedDetails returns an invoice's rows in a fixed order, so that invoices with the same rows
+// compare equal.
 func sortedDetails(details []InvoiceDetail) []InvoiceDetail {
 	details = slices.Clone(details)
 	slices.SortFunc(details, compareDetails)
@@ -54,17 +54,18 @@ func compareDetails(a, b InvoiceDetail) int {
 	return cmp.Or(strings.Compare(a.ID, b.ID), a.Amount.Cmp(b.Amount))
 }
 
-// count enters a line that names a row.
+// count adds a line that names a row.
 func (t *reconciliation) count(detail string, billed Amount) {
-	i, ok := slices.BinarySearchFunc(t.rows, detail, func(d DetailReconciliation, id string) int { return strings.Compare(d.Detail, id) })
+	byDetail := func(d DetailReconciliation, id string) int { return strings.Compare(d.Detail, id) }
+	i, ok := slices.BinarySearchFunc(t.rows, detail, byDetail)
 	if ok && detail != "" {
 		t.rows[i].Lines++
 		t.rows[i].Billed = t.rows[i].Billed.Add(billed)
 	}
 }
 
-// compare works out what of the difference of an invoice is the rounding of its
-// rows, and reports whether that is all of it.
+// compare computes which part of an invoice's difference is rounding of its rows, and reports
+// whether that is all of it.
 func (t *reconciliation) compare(ex *exceptions) (adjusted bool) {
 	half, one := Amount{0, minorUnit(t.Currency) / 2}, Amount{0, minorUnit(t.Currency)}
 	rest := DetailReconciliation{Lines: t.Lines, Billed: t.Attributed, Received: t.Received}
@@ -78,7 +79,8 @@ func (t *reconciliation) compare(ex *exceptions) (adjusted bool) {
 		rest.Lines, rest.Billed, rest.Received = rest.Lines-d.Lines, rest.Billed.Sub(d.Billed), rest.Received.Sub(d.Received)
 		if !d.After.IsZero() {
 			ex.amount(DetailDiffers, t.Issuer+"/"+t.Account+"/"+t.Invoice,
-				fmt.Sprintf("detail %q is received as %s, and its %d lines add up to %s", d.Detail, d.Received, d.Lines, d.Billed), t.Currency, d.Lines, d.Billed, Amount{})
+				fmt.Sprintf("detail %q is received as %s, and its %d lines add up to %s", d.Detail, d.Received, d.Lines, d.Billed),
+				t.Currency, d.Lines, d.Billed, Amount{})
 		}
 	}
 	adjusted = rest.reconcile(one) && adjusted
@@ -88,13 +90,13 @@ func (t *reconciliation) compare(ex *exceptions) (adjusted bool) {
 	return adjusted
 }
 
-// halves is n half minor units, of no more rows than any invoice has.
+// halves is n half minor units. n is capped at a number of rows that no invoice has.
 func halves(half Amount, n int) Amount {
 	return signed(u128{0, half.lo}.scale64(uint64(min(n, 1_000_000)), 1), false)
 }
 
-// reconcile works out the difference, and makes it the rounding adjustment if it is at most
-// most. It reports whether nothing is left.
+// reconcile computes the difference, and makes it the rounding adjustment if it is at most most. It
+// reports whether the difference was fully explained.
 func (d *DetailReconciliation) reconcile(most Amount) bool {
 	d.Difference = d.Received.Sub(d.Billed)
 	if d.Difference.Abs().Cmp(most) <= 0 {

@@ -8,13 +8,13 @@ import (
 	"quartermaster/domain"
 )
 
-// divideByUse reads usage once and divides each line as soon as the last
-// machine of its match is behind.
+// divideByUse reads usage once and divides each line as soon as the last machine of its match has
+// been read.
 func (r *run) divideByUse(in *Input, order []int32) error {
 	spans := spans(r.book.records)
 	mt := &meter{keys: r.keys, ex: r.ex, idleToPlatform: in.Policy.IdleToPlatform}
 	current, hour := int32(0), domain.Instant(0)
-	// done divides what matches no machine from current on before the next.
+	// done divides the matches whose last machine comes before next.
 	done := func(next int32) error {
 		for len(order) > 0 && r.matches[order[0]].last < next {
 			if err := r.divideMatch(&r.matches[order[0]]); err != nil {
@@ -32,7 +32,8 @@ func (r *run) divideByUse(in *Input, order []int32) error {
 			}
 			d := &r.fleet.descs[r.fleet.index[h.Node]]
 			if d.machine < current || d.machine == current && h.Hour < hour || h.Hour != h.Hour.HourStart() {
-				return fmt.Errorf("usage of node %s/%s at %s is not in the order of cluster, node and hour", d.Cluster, d.Node.Node, h.Hour)
+				return fmt.Errorf("usage of node %s/%s at %s is not in the order of cluster, node and hour",
+					d.Cluster, d.Node.Node, h.Hour)
 			}
 			if d.machine > current {
 				if err := done(d.machine); err != nil {
@@ -57,12 +58,13 @@ func (r *run) divideByUse(in *Input, order []int32) error {
 	return nil
 }
 
-// use enters an hour into the matches of its node, and notes what of it, within
-// the spans that were asked for, no line covers.
+// use adds an hour to the matches of its node. It also notes the time, within the requested spans,
+// that no line covers.
 func (r *run) use(h *NodeHour, d *desc, uses []use, seen bool, spans []domain.Interval) error {
 	held, node := within(h, d), h.Node
 	if held.Empty() || held.From < h.Hour || held.To > h.Hour+domain.Hour {
-		return fmt.Errorf("usage of node %s/%s at %s is of %s to %s, which is not within the hour", d.Cluster, d.Node.Node, h.Hour, held.From, held.To)
+		return fmt.Errorf("usage of node %s/%s at %s is of %s to %s, which is not within the hour",
+			d.Cluster, d.Node.Node, h.Hour, held.From, held.To)
 	}
 	m := &r.fleet.machines[d.machine]
 	m.seen = m.seen || seen
@@ -76,7 +78,8 @@ func (r *run) use(h *NodeHour, d *desc, uses []use, seen bool, spans []domain.In
 		}
 		covered, ok := x.grid.add(held, uses, r.hardware, entered)
 		if !ok {
-			return fmt.Errorf("usage of node %s/%s from %s to %s is not cut where charges begin and end", d.Cluster, d.Node.Node, held.From, held.To)
+			return fmt.Errorf("usage of node %s/%s from %s to %s is not cut where charges begin and end",
+				d.Cluster, d.Node.Node, held.From, held.To)
 		}
 		if x.buys {
 			bought = max(bought, covered)
@@ -86,7 +89,9 @@ func (r *run) use(h *NodeHour, d *desc, uses []use, seen bool, spans []domain.In
 		return nil
 	}
 	asked := domain.Instant(0)
-	first, _ := slices.BinarySearchFunc(spans, held.From, func(s domain.Interval, t domain.Instant) int { return cmp.Compare(s.To, t) })
+	first, _ := slices.BinarySearchFunc(spans, held.From, func(s domain.Interval, t domain.Instant) int {
+		return cmp.Compare(s.To, t)
+	})
 	for _, s := range spans[first:] {
 		if s.From >= held.To {
 			break
@@ -101,7 +106,7 @@ func (r *run) use(h *NodeHour, d *desc, uses []use, seen bool, spans []domain.In
 	return nil
 }
 
-// cuts returns where slots of a node's matches begin or end within an hour.
+// cuts returns the times within an hour at which slots of the node's matches begin or end.
 func (r *run) cuts(node int, hour domain.Instant) []domain.Instant {
 	r.cut = r.cut[:0]
 	if node < 0 || node >= len(r.fleet.index) {
@@ -126,7 +131,7 @@ func (r *run) cuts(node int, hour domain.Instant) []domain.Instant {
 	return r.cut
 }
 
-// open makes the slots of a match when they are first needed.
+// open makes the slots of a match when it is first used.
 func (r *run) open(x *match) {
 	if x.grid.slots == nil {
 		periods := make([]domain.Interval, 0, len(x.lines))
@@ -142,10 +147,10 @@ func (r *run) open(x *match) {
 // cell is the lines of one match and one charge period.
 type cell struct {
 	match  *match
-	grid   *grid // what it is divided by
+	grid   *grid // the usage that divides it
 	period domain.Interval
 	lines  []int32
-	net    int64 // GPU time that they buy in all
+	net    int64 // GPU time that the lines buy in total
 }
 
 func (r *run) cell(x *match, lines []int32) *cell {
@@ -156,7 +161,7 @@ func (r *run) cell(x *match, lines []int32) *cell {
 	return c
 }
 
-// divideMatch divides the lines of a match and forgets its usage.
+// divideMatch divides the lines of a match and releases its usage.
 func (r *run) divideMatch(x *match) error {
 	r.open(x)
 	sum := matchSum{seen: x.grid.sum() / 1000}
@@ -179,7 +184,7 @@ func (r *run) divideMatch(x *match) error {
 	return nil
 }
 
-// samePeriod returns how many lines from the first on have its charge period.
+// samePeriod returns how many lines, starting with the first, share its charge period.
 func (r *run) samePeriod(lines []int32) int {
 	n := 1
 	for n < len(lines) && r.book.records[lines[n]].charge == r.book.records[lines[0]].charge {
@@ -188,22 +193,21 @@ func (r *run) samePeriod(lines []int32) int {
 	return n
 }
 
-// matchSum is what the cells of a match come to.
+// matchSum holds the totals over the cells of a match.
 type matchSum struct {
 	bought     int64 // net, of lines that buy machines
 	excess     int64 // beyond the time in service, cell by cell
-	unreported int64 // bought of cells of which nothing was observed
-	unmeasured bool  // some line buys time without saying how much
+	unreported int64 // bought in cells without observations
+	unmeasured bool  // some line buys time without a stated quantity
 	seen       int64 // time in service, in all cells together
 }
 
-// divideCell divides the lines of a cell by the GPU time of its machines, and by
-// what was bought beyond it. Lines that were reversed in the cell buy nothing;
-// a cell of reversals alone is divided as the cell that it reverses.
+// divideCell divides the lines of a cell by the GPU time of its machines and by the excess that was
+// bought. Lines that were reversed in the cell buy nothing. A cell of only reversals is divided as
+// the cell that it reverses.
 //
-// Where nothing at all is known of the machines in the period, all of it is
-// Unseen, spread evenly. Lines that buy no machines have no Unseen part: there,
-// the platform is charged for them as Unmatched.
+// If nothing is known of the machines in the period, all of it is Unseen, spread evenly. Lines that
+// buy no machines have no Unseen part: in that case the platform is charged for them as Unmatched.
 func (r *run) divideCell(c *cell, sum *matchSum) error {
 	r.weights = c.grid.weights(c.period, c.match.whole, r.keys, r.hardware, r.weights[:0])
 	var seen, unobserved int64
@@ -223,7 +227,8 @@ func (r *run) divideCell(c *cell, sum *matchSum) error {
 	if excess > 0 {
 		key := r.keys.id(allocationKey{PlatformUnobserved, r.clusterOf(c.match), "", Unseen})
 		from := len(r.weights)
-		r.weights = overHours(c.period, c.match.whole, key, r.fleet.hardwareOf(r.hardware, c.match.descs, c.period), excess, r.weights)
+		hardware := r.fleet.hardwareOf(r.hardware, c.match.descs, c.period)
+		r.weights = overHours(c.period, c.match.whole, key, hardware, excess, r.weights)
 		r.mergeHours(from)
 		if c.net != 0 {
 			sum.excess += excess / 1000
@@ -249,8 +254,7 @@ func (r *run) divideCell(c *cell, sum *matchSum) error {
 	return nil
 }
 
-// mergeHours brings the weights from an index on, which are by hour, in order
-// among those before it.
+// mergeHours merges the weights from an index on, which are sorted by hour, into those before it.
 func (r *run) mergeHours(from int) {
 	if from == 0 {
 		return
@@ -295,7 +299,7 @@ func (r *run) divideLine(rec *record) error {
 	return nil
 }
 
-// withoutUsers leaves the lines of a cell with the platform.
+// withoutUsers charges the lines of a cell to the platform.
 func (r *run) withoutUsers(c *cell) error {
 	for _, l := range c.lines {
 		rec := &r.book.records[l]
@@ -307,7 +311,7 @@ func (r *run) withoutUsers(c *cell) error {
 	return nil
 }
 
-// clusterOf returns the cluster of a match, "" where there are several.
+// clusterOf returns the cluster of a match, "" if there are several.
 func (r *run) clusterOf(x *match) string {
 	cluster := r.fleet.descs[x.descs[0]].Cluster
 	for _, d := range x.descs {

@@ -13,7 +13,7 @@ import (
 	"quartermaster/domain/attribution"
 )
 
-// An estate is everything that a division is made of, held in memory.
+// An estate is the complete input of a division, held in memory.
 type estate struct {
 	lines       []attribution.Line
 	nodes       []attribution.Node
@@ -70,8 +70,8 @@ func (e *estate) input() *attribution.Input {
 	}
 }
 
-// cut cuts what a node did at times within it. What was not drawn for a shorter
-// time is taken to be the same all along.
+// cut splits a node's usage at times within it. Usage that was not drawn for a shorter time is
+// assumed to be constant.
 func (e *estate) cut(h attribution.NodeHour, at []domain.Instant) (parts []attribution.NodeHour) {
 	held := e.held(&h)
 	at = slices.DeleteFunc(slices.Clone(at), func(t domain.Instant) bool { return t <= held.From || t >= held.To })
@@ -104,7 +104,7 @@ func (e *estate) cut(h attribution.NodeHour, at []domain.Instant) (parts []attri
 	return parts
 }
 
-// held is the time that an hour is of.
+// held is the time that an hour covers.
 func (e *estate) held(h *attribution.NodeHour) domain.Interval {
 	if h.Held != (domain.Interval{}) {
 		return h.Held
@@ -112,7 +112,7 @@ func (e *estate) held(h *attribution.NodeHour) domain.Interval {
 	return e.nodes[h.Node].Service.Intersect(domain.Interval{From: h.Hour, To: h.Hour + domain.Hour})
 }
 
-// allocation is an allocation with its line's own text, kept.
+// allocation is an allocation with its own copy of the line.
 type allocation struct {
 	attribution.Allocation
 	line attribution.Line
@@ -137,9 +137,9 @@ const (
 
 var month = domain.Interval{From: start, To: start + 31*domain.Day}
 
-// drawing says what estates may hold.
+// drawing says what estates may contain.
 type drawing struct {
-	plain   bool // nothing weighs by CPU or memory
+	plain   bool // no weights by CPU or memory
 	crowded bool // many lines state the time of few machines
 }
 

@@ -10,14 +10,13 @@ import (
 	"quartermaster/domain"
 )
 
-// maxGPUs bounds the GPUs of one machine, far above any that is sold. A machine
-// that is said to have more, or less than none, has GPUs and nobody knows how
-// many: what is measured of them counts.
+// maxGPUs bounds the GPUs of one machine, far above any product. If a machine claims more, or a
+// negative number, its number of GPUs counts as unknown, and only measured GPUs count.
 const maxGPUs = 1024
 
-// fleet is the machines and how they are found.
+// fleet holds the machines and indexes to find them.
 type fleet struct {
-	// descs are the descriptions, once each, by cluster, node and service.
+	// descs are the distinct descriptions, by cluster, node and service.
 	descs    []desc
 	machines []machine
 	index    []int32 // Input.Nodes to descs
@@ -26,7 +25,7 @@ type fleet struct {
 	bySKU      map[[2]string][]int32 // (account, SKU)
 	byAccount  map[string][]int32
 	also       map[[2]string][]int32               // as byResource, by Input.Also
-	billed     map[[2]string]bool                  // (account, resource) that lines which may buy machines name
+	billed     map[[2]string]bool                  // (account, resource) named by lines that may buy machines
 	elsewhere  func(account, resource string) bool // see [Input.Known]
 }
 
@@ -43,11 +42,11 @@ type desc struct {
 type machine struct {
 	first, end int32 // range of descs
 	seen       bool  // in some state other than unobserved
-	billed     bool  // some line that buys machines is matched to it
+	billed     bool  // some line that buys machines matches it
 	unbilledMs int64 // GPU time that no line that buys machines covers
 }
 
-// counted returns the number of GPUs, -1 where nobody can mean it.
+// counted returns the number of GPUs, -1 if it is implausible.
 func (n *Node) counted() int {
 	if n.GPUs < 0 || n.GPUs > maxGPUs {
 		return -1
@@ -61,7 +60,14 @@ func (m *machine) subject(f *fleet) string {
 }
 
 func newFleet(nodes []Node, also []OtherID, h *hardwares, ex *exceptions) *fleet {
-	f := &fleet{also: map[[2]string][]int32{}, billed: map[[2]string]bool{}, index: make([]int32, len(nodes)), byResource: map[[2]string][]int32{}, bySKU: map[[2]string][]int32{}, byAccount: map[string][]int32{}}
+	f := &fleet{
+		index:      make([]int32, len(nodes)),
+		byResource: map[[2]string][]int32{},
+		bySKU:      map[[2]string][]int32{},
+		byAccount:  map[string][]int32{},
+		also:       map[[2]string][]int32{},
+		billed:     map[[2]string]bool{},
+	}
 	order := make([]int32, len(nodes))
 	for i := range nodes {
 		order[i] = int32(i)
@@ -84,7 +90,8 @@ func newFleet(nodes []Node, also []OtherID, h *hardwares, ex *exceptions) *fleet
 	for i := range f.descs {
 		d, at := &f.descs[i], int32(i)
 		if d.counted() < 0 {
-			ex.at(QuantityUnusable, f.machines[d.machine].subject(f), fmt.Sprintf("%d GPUs in one machine, of 0 to %d: their number counts as not stated", d.GPUs, maxGPUs), "")
+			why := fmt.Sprintf("%d GPUs in one machine, of 0 to %d: their number counts as not stated", d.GPUs, maxGPUs)
+			ex.at(QuantityUnusable, f.machines[d.machine].subject(f), why, "")
 		}
 		if d.Account == "" {
 			continue
@@ -112,16 +119,17 @@ func newFleet(nodes []Node, also []OtherID, h *hardwares, ex *exceptions) *fleet
 func compareNodes(a, b *Node) int {
 	return cmp.Or(
 		strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Node, b.Node), byPeriod(a.Service, b.Service),
-		strings.Compare(a.Account, b.Account), strings.Compare(a.Resource, b.Resource), strings.Compare(a.Region, b.Region), strings.Compare(a.SKU, b.SKU),
+		strings.Compare(a.Account, b.Account), strings.Compare(a.Resource, b.Resource),
+		strings.Compare(a.Region, b.Region), strings.Compare(a.SKU, b.SKU),
 		strings.Compare(string(a.Billing), string(b.Billing)), strings.Compare(a.GPUModel, b.GPUModel),
-		cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.CPUMilli, b.CPUMilli), cmp.Compare(a.MemoryMiB, b.MemoryMiB), compareBool(a.Registered, b.Registered))
+		cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.CPUMilli, b.CPUMilli), cmp.Compare(a.MemoryMiB, b.MemoryMiB),
+		compareBool(a.Registered, b.Registered))
 }
 
-// named returns the descriptions of the machines that a resource names. A
-// machine described anew stays the machine, unless the description names
-// another resource or another account: then it is other hardware under the same
-// name. The same hardware under another name is named too, unless the bill has a
-// resource id for that; see [OtherID].
+// named returns the descriptions of the machines that a resource id names. All descriptions of such
+// a machine count, except those with another resource id or another account: those are other
+// hardware under the same name. The same hardware under another name counts too, unless the bill
+// uses its own resource id; see [OtherID].
 func (f *fleet) named(account, resource string) []int32 {
 	key := [2]string{account, resource}
 	named := f.byResource[key]
@@ -154,18 +162,18 @@ func (f *fleet) named(account, resource string) []int32 {
 	return all
 }
 
-// knows reports whether a resource names a machine that is or was in service.
+// knows reports whether a resource id names a machine that is or was in service.
 func (f *fleet) knows(account, resource string) bool {
 	return len(f.byResource[[2]string{account, resource}]) > 0 || f.elsewhere != nil && f.elsewhere(account, resource)
 }
 
-// inService reports whether one of the descriptions held during a period.
+// inService reports whether one of the descriptions was in service during a period.
 func (f *fleet) inService(descs []int32, period domain.Interval) bool {
 	return slices.ContainsFunc(descs, func(i int32) bool { return !f.descs[i].Service.Intersect(period).Empty() })
 }
 
-// inServiceMs returns the GPU time that descriptions were in service during a
-// period. It is not known where nobody knows how many GPUs one of them has.
+// inServiceMs returns the GPU time that descriptions were in service during a period. It is unknown
+// if the number of GPUs of one of them is unknown.
 func (f *fleet) inServiceMs(descs []int32, period domain.Interval) (ms int64, known bool) {
 	for _, i := range descs {
 		d := &f.descs[i]
@@ -179,10 +187,9 @@ func (f *fleet) inServiceMs(descs []int32, period domain.Interval) (ms int64, kn
 	return ms, true
 }
 
-// gpuMs converts machine time on descriptions into GPU time: by their number of
-// GPUs, weighted by how long each was in service during the period where they
-// differ, and rounded towards zero. It is not known where nobody knows how many
-// GPUs one of them has, or nobody can mean that much.
+// gpuMs converts machine time on descriptions into GPU time, by their number of GPUs. If the
+// numbers differ, they are weighted by time in service during the period. The result is rounded
+// towards zero. It is unknown if one number of GPUs is unknown, or the result is implausibly large.
 func (f *fleet) gpuMs(nodeMs int64, descs []int32, period domain.Interval) (ms int64, known bool) {
 	var time, gpuTime uint64
 	gpus, same := -1, true

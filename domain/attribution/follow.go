@@ -7,21 +7,19 @@ import (
 	"quartermaster/domain"
 )
 
-// following knows which lines follow which. What a line follows is decided
-// before anything is divided, so that only what somebody follows is summed.
+// following records which lines follow which. This is decided before anything is divided, so that
+// only charges with followers are summed.
 //
-// A tax, credit, rounding or adjustment follows the charges of the first scope
-// that has any whose amounts are not zero: those that name its resource in the
-// same account and billing period; those of its invoice detail; those of its
-// invoice; those of its account and billing period. A scope has one issuer and
-// currency. What follows is never followed: tax on a credited charge goes by
-// the charge, not by the charge less its credit.
+// A tax, credit, rounding or adjustment follows the charges of the first scope that has any with
+// nonzero amounts. The scopes are: charges for its resource in the same account and billing period;
+// charges of its invoice detail; of its invoice; of its account and billing period. A scope has one
+// issuer and currency. Lines that follow are never followed themselves: tax on a credited charge is
+// divided by the charge, not by the charge less its credit.
 //
-// Within the scope, what is billed follows the billed cost and what is effective
-// the effective cost, or the other where that is zero throughout. An allocation key
-// counts with its net cost over all charges of the scope, if that has the sign
-// of the scope's whole; so an invoice that only takes back is followed as the
-// one that it takes back was.
+// Within the scope, billed cost is divided by billed cost and effective cost by effective cost, or
+// by the other ledger if that one is zero throughout. An allocation key counts with its net cost
+// over all charges of the scope, if that has the sign of the scope's total. So an invoice that only
+// reverses another is followed like the one that it reverses.
 type following struct {
 	tallies []tally
 	scopes  map[scope]int32
@@ -41,7 +39,7 @@ const (
 	ofDetail
 	ofInvoice
 	ofAccount
-	ofCommitment // of a recurring purchase: what the commitment covered
+	ofCommitment // of a recurring purchase: the usage that the commitment covered
 )
 
 // scopesOf appends the scopes of a line, nearest first.
@@ -66,8 +64,8 @@ func scopesOf(r *record, to []scope) []scope {
 	return append(to, s)
 }
 
-// covers are the purchases of one commitment that follow what it covered: used
-// and unused, whose charge period begins within the purchase's.
+// covers are the lines of one commitment, used and unused, that its recurring purchases follow:
+// those whose charge period begins within the purchase's.
 type covers struct {
 	of      []cover // by period
 	longest domain.Instant
@@ -130,15 +128,19 @@ func newFollowing(b *book) *following {
 				c = &covers{}
 				f.covers[k] = c
 			}
-			n, ok := slices.BinarySearchFunc(c.of, r.charge, func(c cover, p domain.Interval) int { return byPeriod(c.period, p) })
+			byPurchase := func(c cover, p domain.Interval) int { return byPeriod(c.period, p) }
+			n, ok := slices.BinarySearchFunc(c.of, r.charge, byPurchase)
 			if !ok {
-				c.of = slices.Insert(c.of, n, cover{r.charge, f.tally(scope{kind: ofCommitment, issuer: r.issuer, currency: r.currency, object: r.commit, period: r.charge})})
+				tally := f.tally(scope{
+					kind: ofCommitment, issuer: r.issuer, currency: r.currency, object: r.commit, period: r.charge,
+				})
+				c.of = slices.Insert(c.of, n, cover{r.charge, tally})
 				c.longest = max(c.longest, r.charge.Length())
 			}
 			r.follow = c.of[n].tally
 		}
 	}
-	// What nobody follows needs no sum.
+	// Scopes without followers need no sum.
 	for s, id := range f.scopes {
 		if id < 0 {
 			delete(f.scopes, s)
@@ -168,7 +170,8 @@ func (f *following) feeds(r *record, to []int32) []int32 {
 	if r.commit != 0 && (r.basis == byUse || r.basis == byOwner || r.basis == byNobody) {
 		if c := f.covers[coverKey{r.issuer, r.commit, r.currency}]; c != nil {
 			from := r.charge.From
-			n, _ := slices.BinarySearchFunc(c.of, from, func(c cover, t domain.Instant) int { return cmp.Or(cmp.Compare(c.period.From, t), -1) })
+			after := func(c cover, t domain.Instant) int { return cmp.Or(cmp.Compare(c.period.From, t), -1) }
+			n, _ := slices.BinarySearchFunc(c.of, from, after)
 			for n--; n >= 0 && c.of[n].period.From+c.longest > from; n-- {
 				if c.of[n].period.To > from {
 					to = append(to, c.of[n].tally)
@@ -179,19 +182,19 @@ func (f *following) feeds(r *record, to []int32) []int32 {
 	return to
 }
 
-// tally is what the charges of a scope came to, by allocation key.
+// tally is the cost of the charges of a scope, by allocation key.
 type tally struct {
 	of      scope
 	lines   int // that were added
 	sums    map[uint32]tallied
-	credits costs // what credits that name a resource come to
+	credits costs // the sum of credits that name a resource
 
 	ordered []uint32 // the keys in the order of allocations, once sums are complete
 }
 
 type costs struct{ billed, effective Amount }
 
-// tallied is what an allocation key cost, and on what hardware.
+// tallied is the cost of an allocation key, and its hardware.
 type tallied struct {
 	costs
 	hardware uint32
@@ -199,7 +202,7 @@ type tallied struct {
 
 func (t *tally) add(key, hardware uint32, billed, effective Amount, h *hardwares) {
 	if billed.IsZero() && effective.IsZero() {
-		hardware = 0 // what costs nothing is not followed
+		hardware = 0 // a key without cost is not followed
 	}
 	c := t.sums[key]
 	t.sums[key] = tallied{costs{c.billed.Add(billed), c.effective.Add(effective)}, h.join(c.hardware, hardware)}
@@ -215,14 +218,14 @@ func (t *tally) order(k *keys) []uint32 {
 	return t.ordered
 }
 
-// ledger picks one of two costs.
+// ledger selects one of the two costs.
 type ledger func(costs) Amount
 
 func ofBilled(c costs) Amount    { return c.billed }
 func ofEffective(c costs) Amount { return c.effective }
 
-// weights returns what each key weighs in the order of allocations, by the first
-// ledger that has any cost; nil if none has.
+// weights returns the weight of each key in the order of allocations, from the first ledger that
+// has any cost; nil if none has.
 func (t *tally) weights(k *keys, ledgers ...ledger) []u128 {
 	order := t.order(k)
 	for _, of := range ledgers {
@@ -246,9 +249,9 @@ func (t *tally) weights(k *keys, ledgers ...ledger) []u128 {
 	return nil
 }
 
-// netting lets credits pay first for what failed or was maintained, up to what
-// that cost; the rest follows the other keys. All credits of a scope together
-// are up to it, and are divided alike, so that a credit taken back cancels.
+// netting lets credits first pay for failed and maintenance time, up to its cost; the rest follows
+// the other keys. The limit applies to all credits of a scope together, and all are divided alike,
+// so that a reversed credit cancels.
 func (t *tally) netting(k *keys, w []u128, of ledger) []u128 {
 	credits, _ := of(t.credits).parts()
 	if credits.isZero() || w == nil {
@@ -294,7 +297,7 @@ func (r *run) others(rec *record) error {
 	t := &r.follow.tallies[rec.follow]
 	billed, effective := t.weights(r.keys, ofBilled, ofEffective), t.weights(r.keys, ofEffective, ofBilled)
 	if r.line.Class == Credit && r.line.Category == categoryCredit {
-		// Only scopes of a resource have such credits noted.
+		// Only scopes of a resource collect such credits.
 		billed, effective = t.netting(r.keys, billed, ofBilled), t.netting(r.keys, effective, ofEffective)
 	}
 	if billed == nil {
@@ -303,8 +306,8 @@ func (r *run) others(rec *record) error {
 	return r.after(rec, t, ByFollowing, billed, effective)
 }
 
-// covered divides a recurring purchase of a commitment after what it covered, by
-// effective cost; where nothing is known of that, its owners are charged.
+// covered divides a recurring purchase of a commitment like the usage that it covered, by effective
+// cost. If that is unknown, the commitment's owners are charged.
 func (r *run) covered(rec *record) error {
 	t := &r.follow.tallies[rec.follow]
 	w := t.weights(r.keys, ofEffective, ofBilled)

@@ -2,8 +2,7 @@ package attribution
 
 import "quartermaster/domain"
 
-// What a division finds out about machines: both what was billed and not seen,
-// and what was seen and not billed.
+// What a division finds out about machines: billed but not seen, and seen but not billed.
 
 // noteworthy reports whether GPU time is more than the rounding of a bill's
 // quantities: a minute of one GPU, and a thousandth of what it is part of.
@@ -11,7 +10,7 @@ func noteworthy(ms, of int64) bool {
 	return ms >= 60_000 && ms/1000 >= of/1_000_000
 }
 
-// foundOut reports what the lines of a match bought beside what was there.
+// foundOut reports the difference between what the lines of a match bought and what was in service.
 func (r *run) foundOut(x *match, sum *matchSum) {
 	if !x.buys {
 		return
@@ -28,8 +27,8 @@ func (r *run) foundOut(x *match, sum *matchSum) {
 	}
 }
 
-// alone reports whether no other match buys time of a match's machines. Where
-// one does, what each allocations over says nothing.
+// alone reports whether no other match buys time of a match's machines. If one does, a surplus or
+// deficit of this match alone means nothing.
 func (r *run) alone(x *match) bool {
 	for _, d := range x.descs {
 		buying := 0

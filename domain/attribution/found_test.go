@@ -37,7 +37,7 @@ func TestExceptions(t *testing.T) {
 		got = append(got, x{g.Kind, g.Subject, g.GPUMs / hour, g.Lines, g.Billed.String()})
 	}
 	want := []x{
-		{attribution.BilledNeverSeen, "c/n1", 1, 0, "0"}, // twice two hours bought, three there
+		{attribution.BilledNeverSeen, "c/n1", 1, 0, "0"}, // two hours bought twice, three in service
 		{attribution.BilledNeverSeen, "x/i-9", 0, 1, "1"},
 		{attribution.DuplicateLooking, "x/i-1", 0, 1, "30"},
 		{attribution.LineConflict, "S/x/once", 0, 1, "7"},
@@ -51,8 +51,8 @@ func TestExceptions(t *testing.T) {
 	}
 }
 
-// Two lines of different charge periods for one machine: neither buys more than
-// there was in its own, and both together do.
+// Two lines of different charge periods for one machine: neither buys more than was in service in
+// its own period, but both together do.
 func TestOverlappingPeriods(t *testing.T) {
 	e := pool()
 	e.add("both", attribution.OnDemand, "i-1", "2", 2)
@@ -66,8 +66,7 @@ func TestOverlappingPeriods(t *testing.T) {
 		t.Errorf("exceptions %+v, want an hour too many for c/n1", res.Exceptions)
 	}
 
-	// Lines of two classes that share machines: what one allocations over, the other
-	// buys.
+	// Lines of two classes that share machines: the surplus of one is bought by the other.
 	e = pool()
 	e.nodes[1].Billing = domain.BillingSpot
 	e.add("spot", attribution.Spot, "", "2", 2)
@@ -75,8 +74,8 @@ func TestOverlappingPeriods(t *testing.T) {
 	if _, res, err = e.run(); err != nil || len(res.Exceptions) != 0 {
 		t.Errorf("exceptions %+v (%v), want none", res.Exceptions, err)
 	}
-	// A line that does not say how much it buys, for a time of which nothing is
-	// known, buys no time too much.
+	// A line without a stated quantity, for a time without observations, does not buy too much
+	// time.
 	unmeasured := e.lines[0]
 	unmeasured.ID, unmeasured.NodeMs, unmeasured.ChargePeriod = "unmeasured", 0, domain.Interval{From: start - domain.Hour, To: start}
 	e.nodes[1].Service.From -= domain.Hour
@@ -86,7 +85,7 @@ func TestOverlappingPeriods(t *testing.T) {
 	}
 	e.lines = e.lines[:2]
 
-	// The half of an hour before a bill begins is not missing from it.
+	// The half of an hour before a bill begins does not count as missing.
 	for i := range e.lines {
 		e.lines[i].ChargePeriod.From += domain.Hour / 2
 		e.lines[i].NodeMs = 3 * hour / 2
@@ -118,10 +117,10 @@ func TestTies(t *testing.T) {
 		{total: "30.01", status: attribution.Adjusted, roundingAdjustment: "-0.002"},
 		{total: "30.022", status: attribution.Adjusted, roundingAdjustment: "0.01"},
 		{total: "30.0221", status: attribution.Differs, roundingAdjustment: "0"},
-		// Rows that no line names make no difference.
+		// Rows that no line names have no effect.
 		{total: "30.022", rows: []attribution.InvoiceDetail{row("c", "15"), row("d", "15")}, status: attribution.Adjusted, roundingAdjustment: "0.01"},
 		{total: "30.03", rows: []attribution.InvoiceDetail{row("c", "15"), row("d", "15"), row("e", "0"), row("f", "0")}, status: attribution.Differs, roundingAdjustment: "0"},
-		// Each row for itself.
+		// Each row separately.
 		{total: "30.01", rows: []attribution.InvoiceDetail{row("a", "10"), row("b", "20.01")}, status: attribution.Adjusted, roundingAdjustment: "-0.002"},
 		{total: "30.012", rows: []attribution.InvoiceDetail{row("a", "10.004"), row("b", "20.008")}, status: attribution.Reconciled, roundingAdjustment: "0"},
 		{total: "30.012", rows: []attribution.InvoiceDetail{row("a", "10.008"), row("b", "20.004")}, status: attribution.Adjusted, roundingAdjustment: "0"},
@@ -129,7 +128,7 @@ func TestTies(t *testing.T) {
 			wrong: `detail "a" is received as 10.01, and its 1 lines add up to 10.004`},
 		{total: "30.012", rows: []attribution.InvoiceDetail{row("a", "20.008"), row("b", "10.004")}, status: attribution.Differs, roundingAdjustment: "0",
 			wrong: `detail "a" is received as 20.008, and its 1 lines add up to 10.004`},
-		// What is left of the total is compared as a whole.
+		// The remainder of the total is compared as a whole.
 		{total: "30.02", rows: []attribution.InvoiceDetail{row("a", "10")}, status: attribution.Differs, roundingAdjustment: "0"},
 		{total: "30.01", rows: []attribution.InvoiceDetail{row("a", "10")}, status: attribution.Adjusted, roundingAdjustment: "-0.002"},
 		// Two rows of one detail are rounded twice.

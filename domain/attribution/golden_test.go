@@ -20,8 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "write the goldens")
 
-// TestEstate divides the bill in testdata/estate.txt, which is small enough to
-// check by hand, and compares all that comes of it with the file's second half.
+// TestEstate divides the bill in testdata/estate.txt, which is small enough to check by hand, and
+// compares the complete result with the file's second half.
 func TestEstate(t *testing.T) {
 	const file = "testdata/estate.txt"
 	a, err := txtar.ParseFile(file)

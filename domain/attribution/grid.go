@@ -8,9 +8,8 @@ import (
 	"quartermaster/domain"
 )
 
-// grid collects the use of a match in the slots that its charge periods need.
-// No charge period begins or ends within a slot, and where allocations are by hour
-// no slot reaches over an hour's end.
+// grid collects the usage of a match in the slots that its charge periods need. No charge period
+// begins or ends within a slot. Where allocations are hourly, no slot crosses the end of an hour.
 type grid struct {
 	slots     []slot
 	cutsHours bool // some slot begins or ends within an hour
@@ -19,7 +18,7 @@ type grid struct {
 type slot struct {
 	from, to domain.Instant
 	uses     []use
-	full     int // length at which repeated keys are added up
+	full     int // length at which repeated keys are merged
 	settled  bool
 }
 
@@ -57,9 +56,9 @@ func (g *grid) find(t domain.Instant) int {
 	return sort.Search(len(g.slots), func(i int) bool { return g.slots[i].to > t })
 }
 
-// add enters what was used within an interval, which no slot may cut: ok is false
-// where one does. It reports how much of the interval a slot covers: all or
-// nothing. Unless it is nil, entered is called with what the slot got.
+// add adds the usage within an interval. ok is false if a slot boundary lies within the interval.
+// covered is how much of the interval a slot covers: all or nothing. entered, unless nil, is called
+// with what the slot got.
 func (g *grid) add(held domain.Interval, uses []use, h *hardwares, entered func(*slot, use)) (covered domain.Instant, ok bool) {
 	i := g.find(held.From)
 	if i == len(g.slots) || g.slots[i].from >= held.To {
@@ -78,7 +77,7 @@ func (g *grid) add(held domain.Interval, uses []use, h *hardwares, entered func(
 		}
 	}
 	if len(s.uses) > max(64, s.full) {
-		// The numbers of keys compare faster than their texts.
+		// Numbers of keys compare faster than their texts.
 		s.uses = addUp(s.uses, h, func(a, b uint32) int { return cmp.Compare(a, b) })
 		s.full = 2 * len(s.uses)
 	}
@@ -95,7 +94,7 @@ func (g *grid) sum() (micros int64) {
 	return micros
 }
 
-// settle orders what was used by allocation key, each key once.
+// settle sorts usage by allocation key, with one entry for each key.
 func (s *slot) settle(k *keys, h *hardwares) {
 	if !s.settled {
 		s.uses = settle(s.uses, k, h)
@@ -105,7 +104,7 @@ func (s *slot) settle(k *keys, h *hardwares) {
 
 func settle(uses []use, k *keys, h *hardwares) []use { return addUp(uses, h, k.compare) }
 
-// addUp sorts uses and makes one of those of one key, in place.
+// addUp sorts uses and merges those with the same key, in place.
 func addUp(uses []use, h *hardwares, compare func(a, b uint32) int) []use {
 	slices.SortFunc(uses, func(a, b use) int { return compare(a.key, b.key) })
 	out := uses[:0]
@@ -113,7 +112,7 @@ func addUp(uses []use, h *hardwares, compare func(a, b uint32) int) []use {
 		if n := len(out); n > 0 && out[n-1].key == u.key {
 			o := &out[n-1]
 			switch {
-			case u.micros == 0: // what weighs nothing says nothing
+			case u.micros == 0: // zero weight says nothing about hardware
 			case o.micros == 0:
 				o.hardware = u.hardware
 			default:
@@ -135,8 +134,8 @@ type weight struct {
 	use
 }
 
-// weights appends what each allocation key weighs in each hour of a period, in the
-// order of allocations. With whole, hours are not told apart.
+// weights appends the weight of each allocation key in each hour of a period, in the order of
+// allocations. With whole, hours are not distinguished.
 func (g *grid) weights(period domain.Interval, whole bool, k *keys, hw *hardwares, to []weight) []weight {
 	var pending []use
 	var hour domain.Instant
@@ -172,8 +171,8 @@ func (g *grid) weights(period domain.Interval, whole bool, k *keys, hw *hardware
 	return to
 }
 
-// overHours appends microseconds of one key and hardware, spread evenly over a period. With whole it is
-// one weight.
+// overHours appends microseconds of one key and hardware, spread evenly over a period. With whole
+// it appends one weight.
 func overHours(period domain.Interval, whole bool, key, hardware uint32, micros int64, to []weight) []weight {
 	if whole {
 		return append(to, weight{0, use{key: key, hardware: hardware, micros: micros}})
@@ -181,7 +180,8 @@ func overHours(period domain.Interval, whole bool, key, hardware uint32, micros 
 	d := divisionOfMs(micros)
 	for h := period.From.HourStart(); h < period.To; h += domain.Hour {
 		end := min(h+domain.Hour, period.To)
-		to = append(to, weight{h, use{key: key, hardware: hardware, micros: d.nextMs(uint64(end-period.From), uint64(period.Length()))}})
+		ms := d.nextMs(uint64(end-period.From), uint64(period.Length()))
+		to = append(to, weight{h, use{key: key, hardware: hardware, micros: ms}})
 	}
 	return to
 }

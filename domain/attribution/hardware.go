@@ -6,24 +6,23 @@ import (
 	"quartermaster/domain"
 )
 
-// Hardware says what the machines are that an allocation is for. A field is "" where no
-// machine is known that could say it, [Unknown] where a machine does not say it, and
-// [Mixed] where machines differ.
+// Hardware describes the machines of an allocation. A field is "" if no known machine is involved,
+// [Unknown] if a machine does not state it, and [Mixed] if machines differ.
 type Hardware struct {
 	GPUModel string
-	// Billing is how the machines are declared to be paid for. Where they do not say
-	// it, the class of the line does: see [billingOf].
+	// Billing is the billing model that the machines are declared with. If they declare none, the
+	// class of the line implies it: see [billingOf].
 	Billing domain.BillingModel
 }
 
-// What stands for a property of machines that is not one.
+// Special values of a property of machines.
 const (
-	Unknown = "unknown" // nobody said
-	Mixed   = "mixed"   // of several machines, not all the same
+	Unknown = "unknown" // not stated
+	Mixed   = "mixed"   // several machines that differ
 )
 
-// join is the hardware of two sets of machines together. It commutes, and joining again
-// changes nothing, so the order in which machines come changes no allocation.
+// join merges the hardware of two sets of machines. It is commutative and idempotent, so the order
+// of machines does not affect allocations.
 func (h Hardware) join(o Hardware) Hardware {
 	return Hardware{joinText(h.GPUModel, o.GPUModel), joinText(h.Billing, o.Billing)}
 }
@@ -38,8 +37,8 @@ func joinText[T ~string](a, b T) T {
 	return Mixed
 }
 
-// billingOf is what a class of lines is billed as where its machines do not say: a
-// commitment is taken for reserved. Tax, credits and shared charges say nothing.
+// billingOf is the billing model that a class of lines implies if its machines state none: a
+// commitment implies reserved. Tax, credits and shared charges imply none.
 func billingOf(c Class) domain.BillingModel {
 	if all := models[c]; len(all) > 0 {
 		return all[0]
@@ -47,17 +46,22 @@ func billingOf(c Class) domain.BillingModel {
 	return ""
 }
 
-// hardwares numbers what there is of hardware; 0 is that of no machine. Nothing that is
-// reported depends on the numbers.
+// hardwares numbers the distinct values of Hardware; 0 stands for no machine. The numbers do not
+// affect any output.
 type hardwares struct {
 	all    []Hardware
 	ids    map[Hardware]uint32
 	joins  map[[2]uint32]uint32
-	billed [][Rounding + 1]uint32 // of a number and a class, the number and one of [hardwares.paid]; 0 is not known yet
+	billed [][Rounding + 1]uint32 // by number and class: 1 + the result of [hardwares.paid]; 0 is not computed yet
 }
 
 func newHardwares() *hardwares {
-	return &hardwares{all: []Hardware{{}}, ids: map[Hardware]uint32{{}: 0}, joins: map[[2]uint32]uint32{}, billed: make([][Rounding + 1]uint32, 1)}
+	return &hardwares{
+		all:    []Hardware{{}},
+		ids:    map[Hardware]uint32{{}: 0},
+		joins:  map[[2]uint32]uint32{},
+		billed: make([][Rounding + 1]uint32, 1),
+	}
 }
 
 func (h *hardwares) id(x Hardware) uint32 {
@@ -92,7 +96,7 @@ func (h *hardwares) join(a, b uint32) uint32 {
 	return id
 }
 
-// paid returns hardware with the billing model of a class where it has none.
+// paid returns hardware with the billing model of a class if it states none.
 func (h *hardwares) paid(id uint32, c Class) uint32 {
 	if known := h.billed[id][c]; known > 0 {
 		return known - 1
@@ -107,8 +111,8 @@ func (h *hardwares) paid(id uint32, c Class) uint32 {
 	return out
 }
 
-// hardwareOf returns the hardware of those of the descriptions that held in a period, of
-// all of them where none did.
+// hardwareOf returns the hardware of the descriptions that were in service in a period, or of all
+// if none was.
 func (f *fleet) hardwareOf(h *hardwares, descs []int32, period domain.Interval) (id uint32) {
 	all := uint32(0)
 	for _, i := range descs {
@@ -123,8 +127,8 @@ func (f *fleet) hardwareOf(h *hardwares, descs []int32, period domain.Interval) 
 	return id
 }
 
-// committed returns the hardware of a line of a commitment that nobody used: what the
-// contract is for, else the account's machines of the line's SKU and region.
+// committed returns the hardware of an unused commitment's line: that of the contract, else of the
+// account's machines of the line's SKU and region.
 func (r *run) committed(rec *record) uint32 {
 	var pool []int32
 	if rec.sku != 0 {

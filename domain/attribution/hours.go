@@ -9,7 +9,7 @@ import (
 	"quartermaster/domain"
 )
 
-// allocationKey is what an allocation is for, within its line and hour.
+// allocationKey identifies an allocation within its line and hour.
 type allocationKey struct {
 	workspace, cluster, deployment string
 	component                      Component
@@ -21,8 +21,8 @@ func compareKeys(a, b *allocationKey) int {
 		strings.Compare(a.deployment, b.deployment), cmp.Compare(a.component, b.component))
 }
 
-// keys numbers allocation keys and their workspaces in the order in which they come.
-// Nothing that is reported depends on the numbers.
+// keys numbers allocation keys and their workspaces in order of appearance. The numbers do not
+// affect any output.
 type keys struct {
 	ids        map[allocationKey]uint32
 	all        []allocationKey
@@ -39,8 +39,9 @@ func (k *keys) id(key allocationKey) uint32 {
 	if id, ok := k.ids[key]; ok {
 		return id
 	}
-	// The text may be a piece of a large buffer that is reused.
-	key.workspace, key.cluster, key.deployment = strings.Clone(key.workspace), strings.Clone(key.cluster), strings.Clone(key.deployment)
+	// The text may be a part of a large buffer that is reused.
+	key.workspace = strings.Clone(key.workspace)
+	key.cluster, key.deployment = strings.Clone(key.cluster), strings.Clone(key.deployment)
 	w, ok := k.numbers[key.workspace]
 	if !ok {
 		w = uint32(len(k.workspaces))
@@ -61,7 +62,7 @@ func (k *keys) compare(a, b uint32) int {
 	return compareKeys(&k.all[a], &k.all[b])
 }
 
-// use is GPU time under one allocation key, in microseconds: shares of a GPU are no whole
+// use is GPU time under one allocation key, in microseconds, because shares of a GPU are not whole
 // milliseconds.
 type use struct {
 	key                   uint32
@@ -82,16 +83,18 @@ type meter struct {
 // maxPartMs bounds one part: a thousand GPUs for an hour and more.
 const maxPartMs = maxGPUs * 4_000_000
 
-// read returns what an hour's time is for, and whether anything was observed.
-// Keys may repeat. The result is valid until the next call.
+// read returns the usage of an hour by allocation key, and whether anything was observed. Keys may
+// repeat. The result is valid until the next call.
 func (m *meter) read(h *NodeHour, d *desc) (uses []use, seen bool, err error) {
 	m.uses, m.parts = m.uses[:0], m.parts[:0]
 	var busy, idle, unprovisioned, allocated int64
 	dominant := false
 	for i := range h.Parts {
 		p := &h.Parts[i]
-		if p.GPUMs < 0 || p.GPUMs > maxPartMs || p.UsefulMs < 0 || p.UsefulMs > p.GPUMs || magnitude(p.Micros) > maxPartMs || p.total() < 0 || p.HeldMs < 0 || p.HeldMs > 2*hourMs {
-			return nil, false, fmt.Errorf("usage of node %s/%s at %s: part of %d ms, %d of them useful, held %d, makes no sense", d.Cluster, d.Node.Node, h.Hour, p.GPUMs, p.UsefulMs, p.HeldMs)
+		if p.GPUMs < 0 || p.GPUMs > maxPartMs || p.UsefulMs < 0 || p.UsefulMs > p.GPUMs ||
+			magnitude(p.Micros) > maxPartMs || p.total() < 0 || p.HeldMs < 0 || p.HeldMs > 2*hourMs {
+			return nil, false, fmt.Errorf("usage of node %s/%s at %s: part of %d ms, %d of them useful, held %d, makes no sense",
+				d.Cluster, d.Node.Node, h.Hour, p.GPUMs, p.UsefulMs, p.HeldMs)
 		}
 		micros := p.total()
 		seen = seen || p.Component != Unobserved && micros > 0
@@ -99,7 +102,8 @@ func (m *meter) read(h *NodeHour, d *desc) (uses []use, seen bool, err error) {
 		case Allocated:
 			m.parts = append(m.parts, p)
 			allocated += micros
-			dominant = dominant || p.HeldMs > 0 && d.counted() >= 0 && (p.CPUMilli > 0 && d.CPUMilli > 0 || p.MemoryMiB > 0 && d.MemoryMiB > 0)
+			asks := p.CPUMilli > 0 && d.CPUMilli > 0 || p.MemoryMiB > 0 && d.MemoryMiB > 0
+			dominant = dominant || p.HeldMs > 0 && d.counted() >= 0 && asks
 		case BusyUnattributed:
 			busy += micros
 		case Idle:
@@ -111,7 +115,8 @@ func (m *meter) read(h *NodeHour, d *desc) (uses []use, seen bool, err error) {
 		case Unobserved:
 			m.add(PlatformUnobserved, d, "", p.Component, micros, 0, 0)
 		default:
-			return nil, false, fmt.Errorf("usage of node %s/%s at %s: time cannot be %s", d.Cluster, d.Node.Node, h.Hour, p.Component)
+			return nil, false, fmt.Errorf("usage of node %s/%s at %s: time cannot be %s",
+				d.Cluster, d.Node.Node, h.Hour, p.Component)
 		}
 	}
 	if !dominant {
@@ -124,7 +129,8 @@ func (m *meter) read(h *NodeHour, d *desc) (uses []use, seen bool, err error) {
 	owner := h.Owner
 	if owner == "" || m.idleToPlatform {
 		if left := busy + idle + unprovisioned; h.Owner == "" && left > 0 && len(d.matches) > 0 && !m.idleToPlatform {
-			m.ex.time(OwnerMissing, d.Cluster, "nobody owns the cluster: the platform is charged for the time that nobody is known to have held", left/1000)
+			m.ex.time(OwnerMissing, d.Cluster,
+				"nobody owns the cluster: the platform is charged for the time that nobody is known to have held", left/1000)
 		}
 		owner = Platform
 	}
@@ -137,11 +143,10 @@ func (m *meter) read(h *NodeHour, d *desc) (uses []use, seen bool, err error) {
 // total is the part's GPU time in microseconds.
 func (p *Part) total() int64 { return 1000*p.GPUMs + p.Micros }
 
-// measured is the part of the part's GPU time that was measured, in microseconds.
+// measured is the part of the GPU time with measured activity, in microseconds.
 func (p *Part) measured() int64 { return min(1000*max(p.KnownMs, p.UsefulMs), p.total()) }
 
-// hold enters time that somebody held. No more of it is useful, and no more was measured,
-// than there is.
+// hold adds time with a holder. It caps useful and measured time at the total.
 func (m *meter) hold(workspace string, d *desc, deployment string, micros, useful, known int64) {
 	if workspace == "" && micros > 0 {
 		if len(d.matches) > 0 {
@@ -155,21 +160,23 @@ func (m *meter) hold(workspace string, d *desc, deployment string, micros, usefu
 
 func (m *meter) add(workspace string, d *desc, deployment string, c Component, micros, useful, known int64) {
 	if micros > 0 {
-		m.uses = append(m.uses, use{m.keys.id(allocationKey{workspace, d.Cluster, deployment, c}), d.hardware, micros, useful, known})
+		key := m.keys.id(allocationKey{workspace, d.Cluster, deployment, c})
+		m.uses = append(m.uses, use{key, d.hardware, micros, useful, known})
 	}
 }
 
-// dominant adds the units that held the node, each by the largest of its shares
-// of GPUs, CPU and memory, in GPU time of the node. What a unit weighs beyond
-// its GPUs is taken from what was idle or unprovisioned, not from GPUs that worked
-// for nobody known; where the units want more than there was, all shrink in
-// proportion. It returns what is left.
+// dominant adds the units that held the node, each by the largest of its shares of GPUs, CPU and
+// memory, as GPU time of the node. A unit's weight beyond its GPUs is taken from idle and
+// unprovisioned time, not from busy GPUs without a known holder. If the units need more time than
+// there is, all shrink in proportion. It returns what is left.
 //
-// The largest share is the dominant share of Ghodsi et al., Dominant Resource
-// Fairness, NSDI 2011.
+// The largest share is the dominant share of Ghodsi et al., Dominant Resource Fairness, NSDI 2011.
 func (m *meter) dominant(d *desc, allocated, idle, unprovisioned int64) (idleLeft, unprovisionedLeft int64) {
 	slices.SortFunc(m.parts, func(a, b *Part) int {
-		return cmp.Or(strings.Compare(a.Workspace, b.Workspace), strings.Compare(a.Deployment, b.Deployment), strings.Compare(a.Unit, b.Unit))
+		return cmp.Or(
+			strings.Compare(a.Workspace, b.Workspace), strings.Compare(a.Deployment, b.Deployment),
+			strings.Compare(a.Unit, b.Unit),
+		)
 	})
 	type wish struct {
 		of                         *Part
@@ -184,7 +191,7 @@ func (m *meter) dominant(d *desc, allocated, idle, unprovisioned int64) (idleLef
 			if p.Workspace != first.Workspace || p.Deployment != first.Deployment || p.Unit != first.Unit {
 				break
 			}
-			// A unit that holds several GPUs says of each how long and with what.
+			// A unit with several GPUs states HeldMs, CPU and memory with each of them.
 			all.GPUMs += p.GPUMs
 			all.Micros += p.Micros
 			all.UsefulMs += p.UsefulMs
@@ -219,7 +226,7 @@ func (m *meter) dominant(d *desc, allocated, idle, unprovisioned int64) (idleLef
 		idle, unprovisioned = 0, 0
 	}
 	for _, w := range wishes {
-		// What was measured of its GPUs was measured of all that it weighs.
+		// Measurements of the unit's GPUs apply to its whole weight.
 		if w.total > 0 {
 			w.known = int64(u128{0, uint64(w.known)}.scale64(uint64(w.want), uint64(w.total)).lo)
 		}
@@ -228,7 +235,7 @@ func (m *meter) dominant(d *desc, allocated, idle, unprovisioned int64) (idleLef
 	return idle, unprovisioned
 }
 
-// within returns the part of a node's hour that usage is of.
+// within returns the part of a node's hour that the usage covers.
 func within(h *NodeHour, d *desc) domain.Interval {
 	held := h.Held
 	if held == (domain.Interval{}) {
@@ -237,5 +244,5 @@ func within(h *NodeHour, d *desc) domain.Interval {
 	if served := d.Service.Intersect(held); !served.Empty() {
 		return served
 	}
-	return held // usage outside of service: that is all that is known
+	return held // usage outside of service: nothing else is known
 }

@@ -8,7 +8,7 @@ import (
 	"quartermaster/domain"
 )
 
-// The values of FOCUS columns that decide.
+// FOCUS column values that affect classification.
 const (
 	categoryUsage      = "Usage"
 	categoryPurchase   = "Purchase"
@@ -19,27 +19,25 @@ const (
 	unused = "Unused"
 )
 
-// Columns of ours that an importer may fill in, by name in BillingLine.Other.
+// Our own columns, which an importer may fill in, by name in BillingLine.Other.
 const (
-	// columnBilling holds a domain.BillingModel, and decides the class of usage
-	// where it stands: FOCUS has no word for hardware of one's own, and few
-	// smaller suppliers fill in PricingCategory.
+	// columnBilling holds a domain.BillingModel. If present, it decides the class of usage: FOCUS
+	// has no word for owned hardware, and few smaller suppliers fill in PricingCategory.
 	columnBilling = "x_BillingModel"
 	// columnInstance holds the machine's type as the fleet spells it.
 	columnInstance = "x_InstanceType"
 )
 
-// LineOf takes from a billing line what attribution needs. EffectiveCost is as
-// billed where it is null. SKU is x_InstanceType, else the InstanceType of
-// SkuPriceDetails (FOCUS 1.2 and later), else SkuId; so a node is found by the
-// type that it was registered with, even where the supplier's SkuId means
-// something else. rules decide what lines sell, the first that is for
-// the line, before any column does. Corrects is the caller's to fill in, because another event
-// says it.
+// LineOf extracts what attribution needs from a billing line.
 //
-// It is an error if an amount does not fit (see [AmountOf]), and nothing else
-// is: of a quantity that nobody can mean, [Line.UnusableQuantity] tells, and a
-// line with an empty charge period matches nothing.
+// If EffectiveCost is null, BilledCost is used. SKU is x_InstanceType, else the InstanceType of
+// SkuPriceDetails (FOCUS 1.2 and later), else SkuId; so a node is found by the type that it was
+// registered with, even if the supplier's SkuId means something else. The first matching rule of
+// rules decides what the line sells, before any column does. The caller sets Corrects, because
+// another event states it.
+//
+// The only error is an amount that does not fit (see [AmountOf]). An implausible quantity is
+// reported in [Line.UnusableQuantity]. A line with an empty charge period matches nothing.
 func LineOf(b *domain.BillingLine, rules ...MeterRule) (Line, error) {
 	l := Line{
 		Issuer: b.InvoiceIssuerName, Account: b.BillingAccountID, ID: b.LineID,
@@ -92,24 +90,23 @@ func LineOf(b *domain.BillingLine, rules ...MeterRule) (Line, error) {
 	return l, nil
 }
 
-// Classify says what kind of charge a line is. The first that applies counts:
+// Classify returns the kind of charge of a line. The first rule that applies counts:
 //
-//   - ChargeCategory Tax and Credit are what they say.
-//   - An Adjustment is Rounding where its description, SkuId, SkuMeter or an x_
-//     column says "rounding". One that has a quantity of machine time is classed
-//     as usage is. Any other is a Credit, whatever its sign: it follows what it
-//     adjusts.
-//   - What stayed unused of a commitment is Committed.
+//   - ChargeCategory Tax is Tax, and Credit is Credit.
+//   - An Adjustment is Rounding if its description, SkuId, SkuMeter or an x_ column
+//     says "rounding". One with a quantity of machine time is classified like usage.
+//     Any other is a Credit, whatever its sign: it follows what it adjusts.
+//   - The unused part of a commitment is Committed.
 //   - x_BillingModel decides, for example "owned".
-//   - Usage, and a Purchase without a commitment, of what is no machine is
-//     Shared: another ServiceCategory than Compute and AI and Machine Learning,
-//     or a unit that is neither time nor a count of machines, as GB is.
+//   - Usage, and a Purchase without a commitment, that is not for machines is
+//     Shared: its ServiceCategory is neither Compute nor AI and Machine Learning,
+//     or its unit is neither time nor a count of machines, such as GB.
 //   - PricingCategory Committed, a CommitmentDiscountId, or the Purchase of a
 //     commitment is Committed; PricingCategory Dynamic is Spot.
-//   - What is left is OnDemand.
+//   - Everything else is OnDemand.
 //
-// The reason names the columns that decided, and their values where those are
-// of a fixed vocabulary or short.
+// The reason names the columns that decided, with their values if those are short
+// or of a fixed vocabulary.
 func Classify(b *domain.BillingLine) (class Class, reason string) {
 	switch b.ChargeCategory {
 	case categoryTax:
@@ -181,17 +178,20 @@ func isNoMachine(b *domain.BillingLine) string {
 		}
 		return u.column + " is " + u.unit + ", which counts no machines"
 	}
-	// A purchase that says nothing of a machine is a subscription or a fee.
+	// A purchase that does not mention a machine is a subscription or a fee.
 	if b.ChargeCategory == categoryPurchase {
 		return "ChargeCategory is Purchase, and no unit counts machines"
 	}
 	return ""
 }
 
-// saysRounding returns the column that says so, the first in the alphabet of
-// several of ours.
+// saysRounding returns the column that says "rounding". Of several columns of ours it returns the
+// first in alphabetical order.
 func saysRounding(b *domain.BillingLine) string {
-	for _, c := range [...]struct{ column, text string }{{"ChargeDescription", b.ChargeDescription}, {"SkuId", b.SKUID}, {"SkuMeter", b.SKUMeter}} {
+	type column struct{ column, text string }
+	for _, c := range [...]column{
+		{"ChargeDescription", b.ChargeDescription}, {"SkuId", b.SKUID}, {"SkuMeter", b.SKUMeter},
+	} {
 		if strings.Contains(strings.ToLower(c.text), "rounding") {
 			return c.column
 		}
@@ -205,7 +205,7 @@ func saysRounding(b *domain.BillingLine) string {
 	return said
 }
 
-// instanceType returns the name by which a machine of the line is found.
+// instanceType returns the machine type by which the line's machine is found.
 func instanceType(b *domain.BillingLine) string {
 	if s := b.Other[columnInstance]; s != "" {
 		return s
@@ -216,8 +216,8 @@ func instanceType(b *domain.BillingLine) string {
 	return b.SKUID
 }
 
-// typeInDetails returns the InstanceType of SkuPriceDetails. What is no JSON says
-// nothing of the machine, and the charge still counts.
+// typeInDetails returns the InstanceType of SkuPriceDetails. Invalid JSON yields "", and the charge
+// still counts.
 func typeInDetails(b *domain.BillingLine) string {
 	if b.SKUPriceDetails == "" {
 		return ""

@@ -23,7 +23,7 @@ func TestClassify(t *testing.T) {
 		want attribution.Class
 	}{
 		{"usage of a machine", domain.BillingLine{ChargeCategory: "Usage", ServiceCategory: "Compute", PricingUnit: "Hours"}, attribution.OnDemand},
-		{"usage by a supplier that says little", domain.BillingLine{ChargeCategory: "Usage"}, attribution.OnDemand},
+		{"usage with few columns", domain.BillingLine{ChargeCategory: "Usage"}, attribution.OnDemand},
 		{"GPUs", domain.BillingLine{ChargeCategory: "Usage", ServiceCategory: "AI and Machine Learning", PricingUnit: "GPU-Hours"}, attribution.OnDemand},
 		{"spot", domain.BillingLine{ChargeCategory: "Usage", PricingCategory: "Dynamic"}, attribution.Spot},
 		{"committed", domain.BillingLine{ChargeCategory: "Usage", PricingCategory: "Committed"}, attribution.Committed},
@@ -37,15 +37,15 @@ func TestClassify(t *testing.T) {
 		{"a subscription", domain.BillingLine{ChargeCategory: "Purchase"}, attribution.Shared},
 		{"machines bought by the hour", domain.BillingLine{ChargeCategory: "Purchase", PricingUnit: "Hours", PricingQuantity: null("3")}, attribution.OnDemand},
 		{"storage by GB and hour", domain.BillingLine{ChargeCategory: "Usage", ServiceCategory: "Storage", PricingUnit: "GB-Hours"}, attribution.Shared},
-		{"a gateway by the hour", domain.BillingLine{ChargeCategory: "Usage", ServiceCategory: "Networking", PricingUnit: "Hours", PricingQuantity: null("3")}, attribution.Shared},
+		{"gateway by the hour", domain.BillingLine{ChargeCategory: "Usage", ServiceCategory: "Networking", PricingUnit: "Hours", PricingQuantity: null("3")}, attribution.Shared},
 		{"traffic of a machine", domain.BillingLine{ChargeCategory: "Usage", ServiceCategory: "Compute", PricingUnit: "GB"}, attribution.Shared},
 		{"machines by the month", domain.BillingLine{ChargeCategory: "Usage", ServiceCategory: "Compute", PricingUnit: "1 Month"}, attribution.OnDemand},
-		{"one's own", domain.BillingLine{ChargeCategory: "Usage", ServiceCategory: "Other", Other: other("owned")}, attribution.Owned},
-		{"the importer knows better", domain.BillingLine{ChargeCategory: "Usage", Other: other("spot")}, attribution.Spot},
-		{"a block of capacity", domain.BillingLine{ChargeCategory: "Usage", Other: other("capacity_block")}, attribution.Committed},
+		{"owned hardware", domain.BillingLine{ChargeCategory: "Usage", ServiceCategory: "Other", Other: other("owned")}, attribution.Owned},
+		{"billing model set by the importer", domain.BillingLine{ChargeCategory: "Usage", Other: other("spot")}, attribution.Spot},
+		{"capacity block", domain.BillingLine{ChargeCategory: "Usage", Other: other("capacity_block")}, attribution.Committed},
 		{"tax", domain.BillingLine{ChargeCategory: "Tax", Other: other("owned")}, attribution.Tax},
 		{"credit", domain.BillingLine{ChargeCategory: "Credit", CommitmentDiscountID: "k"}, attribution.Credit},
-		{"rounding by its words", domain.BillingLine{ChargeCategory: "Adjustment", ChargeDescription: "Invoice Rounding"}, attribution.Rounding},
+		{"rounding by description", domain.BillingLine{ChargeCategory: "Adjustment", ChargeDescription: "Invoice Rounding"}, attribution.Rounding},
 		{"rounding by a column", domain.BillingLine{ChargeCategory: "Adjustment", Other: map[string]string{"x_CostType": "rounding_error"}}, attribution.Rounding},
 		{"an adjustment", domain.BillingLine{ChargeCategory: "Adjustment", PricingCategory: "Committed"}, attribution.Credit},
 		{"an adjustment of machine time", domain.BillingLine{ChargeCategory: "Adjustment", PricingCategory: "Committed", PricingUnit: "Hours", PricingQuantity: null("-3")}, attribution.Committed},
@@ -136,7 +136,7 @@ func TestLineOf(t *testing.T) {
 	}
 }
 
-// Nothing but an amount makes a line unusable.
+// Only an amount makes a line unusable.
 func TestLineOfUnusableQuantity(t *testing.T) {
 	for _, c := range []struct {
 		quantity   domain.NullDecimal
@@ -146,7 +146,7 @@ func TestLineOfUnusableQuantity(t *testing.T) {
 		{null("-1000000000"), "GPU-Hours", "quantity -1000000000 GPU-Hours is beyond 31688 years"},
 		{domain.NullDecimal{Decimal: decimal.New(1, 1_000_000), Valid: true}, "Hours", "quantity of 1000001 digits Hours is beyond 31688 years"},
 		{null("2"), "1000000 Weeks", "quantity 2 1000000 Weeks is beyond 31688 years"},
-		{null("2"), "1000000 1000000 Weeks", ""}, // no unit of time
+		{null("2"), "1000000 1000000 Weeks", ""}, // not a unit of time
 	} {
 		b := billingLine()
 		b.PricingQuantity, b.PricingUnit = c.quantity, c.unit
@@ -155,8 +155,8 @@ func TestLineOfUnusableQuantity(t *testing.T) {
 			t.Errorf("%+v (%v), want %q", l, err, c.want)
 		}
 	}
-	// What the supplier wrote could not be kept as a number. What was consumed does not
-	// stand in for what was priced.
+	// The supplier's text could not be kept as a number. The consumed quantity does not replace the
+	// priced one.
 	b := billingLine()
 	b.PricingQuantity, b.PricingUnit = domain.NullDecimal{}, "Hours"
 	b.ConsumedQuantity, b.ConsumedUnit = null("2"), "Hours"
@@ -171,12 +171,12 @@ func TestLineOfUnusableQuantity(t *testing.T) {
 	}
 }
 
-// TestCommitmentScenarios reads the commitment examples of the FOCUS 1.2
-// specification: a recurring purchase of 1.00 for each hour is used, unused, or
-// partly used, and used and unused together are what was purchased.
+// TestCommitmentScenarios reads the commitment examples of the FOCUS 1.2 specification: a recurring
+// purchase of 1.00 for each hour is used, unused, or partly used. Used and unused add up to the
+// purchase.
 func TestCommitmentScenarios(t *testing.T) {
 	purchase := focusExample(t, "commitment_discount_purchase_scenario_2.csv")[:1]
-	purchase[0].ChargePeriodEnd = purchase[0].ChargePeriodStart + domain.Hour // the example's periods are misprinted
+	purchase[0].ChargePeriodEnd = purchase[0].ChargePeriodStart + domain.Hour // the periods in the example are misprinted
 	for _, c := range []struct {
 		file                 string
 		used, idle, standard string
@@ -210,8 +210,7 @@ func TestCommitmentScenarios(t *testing.T) {
 		if k.Purchased != k.Used.Add(k.Unused) || k.Purchased.String() != "1" || k.Used.String() != c.used || k.Unused.String() != c.idle {
 			t.Errorf("%s: purchased %s, used %s, unused %s", c.file, k.Purchased, k.Used, k.Unused)
 		}
-		// What was billed for the purchase lies where the commitment's effective
-		// cost does.
+		// The billed cost of the purchase is divided like the commitment's effective cost.
 		billed, effective := map[attribution.Component]attribution.Amount{}, map[attribution.Component]attribution.Amount{}
 		var standard attribution.Amount
 		for i := range allocations {
@@ -247,7 +246,7 @@ func focusExample(t *testing.T, name string) []domain.BillingLine {
 			}
 			return ""
 		}
-		// Later rows of one example have an hour 30; the first is what is used.
+		// Later rows of one example have an hour 30; the first row is used.
 		at := func(column string) domain.Instant {
 			i, _ := domain.ParseInstant(get(column))
 			return i

@@ -8,35 +8,35 @@ import (
 	"quartermaster/domain"
 )
 
-// maxPeriod bounds the charge period of what is divided hour by hour.
+// maxPeriod bounds the charge period of lines that are divided by hour.
 const maxPeriod = 10 * 366 * domain.Day
 
-// match is machines that lines are for. Lines of one match and one charge
-// period are divided alike.
+// match is a set of machines that lines are for. Lines of one match and one charge period are
+// divided alike.
 type match struct {
 	method MatchMethod
 	descs  []int32 // ascending
 	last   int32   // the last machine
-	whole  bool    // divided over the charge period as a whole, not by hours
-	buys   bool    // lines that buy machines are among its lines
-	// ownersFirst: what commitments bought of it goes to their owners first.
+	whole  bool    // divided over the charge period as a whole, not by hour
+	buys   bool    // some of its lines buy machines
+	// ownersFirst: what commitments bought goes to their owners first.
 	ownersFirst bool
 	// lines are its records, by charge period and then in the order of lines.
 	lines []int32
 	grid  grid
 }
 
-// matchKey says what a match was found by.
+// matchKey says how a match was found.
 type matchKey struct {
 	method  MatchMethod
 	account name
 	what    string // resource, or SKU
 	region  string
-	billing domain.BillingModel // pool narrowed to it
-	all     bool                // pool with the machines that lines name
+	billing domain.BillingModel // pool restricted to this billing model
+	all     bool                // pool that includes machines that lines name
 }
 
-// matcher finds what lines are for.
+// matcher finds the machines that lines are for.
 type matcher struct {
 	book  *book
 	fleet *fleet
@@ -45,7 +45,7 @@ type matcher struct {
 	matches []match
 	ids     map[matchKey]int32
 	sets    map[string]int32
-	named   []bool // descriptions that a line which may buy machines names
+	named   []bool // descriptions that are named by a line that may buy machines
 	served  map[servedKey]bool
 	known   map[comparableKey]bool
 }
@@ -60,11 +60,11 @@ type servedKey struct {
 // buys reports whether a class buys machines.
 func (c Class) buys() bool { return c == Committed || c == OnDemand || c == Spot || c == Owned }
 
-// follows reports whether a class has no object of its own.
+// follows reports whether lines of a class follow other lines.
 func (c Class) follows() bool { return c == Tax || c == Credit || c == Rounding }
 
-// run decides the basis of every line. What is said of a line depends on
-// the set of lines, never on their order.
+// run decides the basis of every line. The result depends on the set of lines, never on their
+// order.
 func (m *matcher) run() {
 	b := m.book
 	m.named = make([]bool, len(m.fleet.descs))
@@ -93,7 +93,7 @@ func (m *matcher) run() {
 			}
 		}
 	}
-	// The account matches of the first pass do not count: lines join them here.
+	// The account matches of the first pass do not count; lines join them here.
 	for i := range b.records {
 		r := &b.records[i]
 		if r.basis != byUse {
@@ -125,7 +125,7 @@ func (m *matcher) run() {
 	}
 }
 
-// object is what lines are for, as far as lines alone say.
+// object is what lines are for, as far as the lines themselves say.
 type object struct{ account, resource, sku, region name }
 
 func (r *record) object() object {
@@ -135,8 +135,8 @@ func (r *record) object() object {
 	return object{account: r.account, sku: r.sku, region: r.region}
 }
 
-// standAlone makes buyers of the lines that only free text calls add-ons, where no
-// other line would buy in their charge period.
+// standAlone turns lines that only free text calls add-ons into buyers, if no other line would buy
+// in their charge period.
 func (m *matcher) standAlone() {
 	b := m.book
 	aside := func(r *record) bool {
@@ -188,8 +188,8 @@ func basisOf(r *record, b *book) (basis, how) {
 	return byUse, howNotByUse
 }
 
-// find returns the match of the first match method that has a machine in service during
-// the charge period, -1 if none has, and how that came.
+// find returns the match of the first match method that has a machine in service during the charge
+// period, and how it was found; -1 if none has.
 func (m *matcher) find(r *record) (int32, how) {
 	if (m.rule == PoolRate || m.rule == OwnersFirst) && (r.class == Committed || r.class == OnDemand || r.class == Spot) {
 		if id, ok := m.wholePool(r); ok {
@@ -224,10 +224,9 @@ func (m *matcher) find(r *record) (int32, how) {
 	return m.pool(r)
 }
 
-// comparable reports whether the names of machines on the bill are those of the
-// fleet: some machine that the line could be for is named by a line. Then a name
-// that no machine has is no machine of the fleet, and those who used the others
-// do not pay for it.
+// comparable reports whether bill and fleet use the same names of machines: some machine that the
+// line could be for is named by a line. If so, an unknown name means a machine outside the fleet,
+// and users of the other machines do not pay for it.
 func (m *matcher) comparable(r *record) bool {
 	if r.sku == 0 {
 		return false
@@ -235,7 +234,8 @@ func (m *matcher) comparable(r *record) bool {
 	at := comparableKey{r.account, r.sku, r.region}
 	known, ok := m.known[at]
 	if !ok {
-		known = len(m.inPool(r.account, m.book.texts[r.sku], m.book.texts[r.region], func(i int32) bool { return m.named[i] })) > 0
+		named := func(i int32) bool { return m.named[i] }
+		known = len(m.inPool(r.account, m.book.texts[r.sku], m.book.texts[r.region], named)) > 0
 		m.known[at] = known
 	}
 	return known
@@ -262,8 +262,8 @@ var models = map[Class][]domain.BillingModel{
 	Owned:     {domain.BillingOwned},
 }
 
-// pool returns the account's machines of the SKU that no line names: those that
-// are declared as what the line pays for where there are any, else all.
+// pool returns the account's machines of the SKU that no line names. If some are declared with the
+// billing model that the line pays for, only those count.
 func (m *matcher) pool(r *record) (int32, how) {
 	if r.sku == 0 {
 		return -1, howNoMachine
@@ -286,9 +286,8 @@ func (m *matcher) pool(r *record) (int32, how) {
 	return -1, howNoMachine
 }
 
-// wholePool returns all of the account's machines of the SKU that are not its
-// own, named or not: of the SKU and region of the machine that the line names,
-// else of the line's.
+// wholePool returns all of the account's machines of the SKU except owned hardware, named by lines
+// or not. SKU and region are those of the machine that the line names, else those of the line.
 func (m *matcher) wholePool(r *record) (int32, bool) {
 	sku, region := m.book.texts[r.sku], m.book.texts[r.region]
 	for _, i := range m.fleet.byResource[[2]string{m.book.texts[r.account], m.book.texts[r.resource]}] {
@@ -300,12 +299,13 @@ func (m *matcher) wholePool(r *record) (int32, bool) {
 	if sku == "" {
 		return 0, false
 	}
-	return m.serving(matchKey{method: ByPool, account: r.account, what: sku, region: region, all: true}, r.charge, func() []int32 {
+	key := matchKey{method: ByPool, account: r.account, what: sku, region: region, all: true}
+	return m.serving(key, r.charge, func() []int32 {
 		return m.inPool(r.account, sku, region, func(i int32) bool { return m.fleet.descs[i].Billing != domain.BillingOwned })
 	})
 }
 
-// inPool returns an account's machines of a SKU, in any region if that is "".
+// inPool returns an account's machines of a SKU, in any region if region is "".
 func (m *matcher) inPool(account name, sku, region string, which func(int32) bool) []int32 {
 	var in []int32
 	for _, i := range m.fleet.bySKU[[2]string{m.book.texts[account], sku}] {
@@ -320,14 +320,15 @@ func (m *matcher) withGPUs(descs []int32) []int32 {
 	return slices.DeleteFunc(descs, func(i int32) bool { return m.fleet.descs[i].GPUs == 0 })
 }
 
-// serving returns the match of a key, made when first asked for, if one of its
-// machines was in service during the period.
+// serving returns the match of a key, if one of its machines was in service during the period. It
+// makes the match on first use.
 func (m *matcher) serving(k matchKey, period domain.Interval, descs func() []int32) (int32, bool) {
 	id, ok := m.ids[k]
 	if !ok {
 		id = -1
 		if d := descs(); len(d) > 0 {
-			id = m.add(match{method: k.method, descs: d, whole: k.method == ByAccount, ownersFirst: k.all && m.rule == OwnersFirst})
+			owners := k.all && m.rule == OwnersFirst
+			id = m.add(match{method: k.method, descs: d, whole: k.method == ByAccount, ownersFirst: owners})
 		}
 		m.ids[k] = id
 	}
@@ -343,8 +344,8 @@ func (m *matcher) serving(k matchKey, period domain.Interval, descs func() []int
 	return id, served
 }
 
-// add returns the match of a set of machines, whatever words led to it: lines
-// for the same machines are divided alike.
+// add returns the match of a set of machines. Different keys may lead to the same set: lines for
+// the same machines are divided alike.
 func (m *matcher) add(x match) int32 {
 	set := make([]byte, 0, 4*len(x.descs)+2)
 	set = append(set, byte(x.method), 0)
@@ -389,8 +390,8 @@ func merge(all []domain.Interval) []domain.Interval {
 	return merged
 }
 
-// order returns the matches that have lines in the order in which their lines
-// are divided: by last machine, match method, and then by their first line.
+// order returns the matches that have lines, in the order in which their lines are divided: by last
+// machine, match method, and first line.
 func (m *matcher) order() []int32 {
 	var ids []int32
 	for i := range m.matches {
@@ -400,7 +401,10 @@ func (m *matcher) order() []int32 {
 	}
 	slices.SortFunc(ids, func(i, j int32) int {
 		a, b := &m.matches[i], &m.matches[j]
-		return cmp.Or(cmp.Compare(a.last, b.last), cmp.Compare(a.method, b.method), cmp.Compare(slices.Min(a.lines), slices.Min(b.lines)))
+		return cmp.Or(
+			cmp.Compare(a.last, b.last), cmp.Compare(a.method, b.method),
+			cmp.Compare(slices.Min(a.lines), slices.Min(b.lines)),
+		)
 	})
 	return ids
 }

@@ -10,62 +10,64 @@ import (
 	"quartermaster/domain"
 )
 
-// Meter says what of a machine a line sells. Of the lines of one machine, only
-// the lowest meter that states time at an instant buys it; see [Run].
+// Meter says what of a machine a line sells. Of the lines of one machine, only those of the lowest
+// meter that states time at an instant buy it; see [Run].
 type Meter uint8
 
-// The meters, in the order in which they come first.
+// The meters, highest rank first.
 const (
-	GPUTime      Meter = iota + 1 // time of GPUs: a machine of eight sells eight hours an hour
+	GPUTime      Meter = iota + 1 // GPU time: a machine of eight GPUs sells eight hours an hour
 	MachineTime                   // time of whole machines
-	HardwareTime                  // time of what is called by a GPU's model: of GPUs or of machines, no column says
+	HardwareTime                  // time of something named by a GPU model; whether of GPUs or machines is unknown
 	PlainTime                     // time, and no column says of what
 	Unstated                      // no quantity is time: the line may be for the machine as a whole
-	// AddOn is what comes with a machine and is not its time: cores, memory,
-	// licences, discounts. It buys nothing.
+	// AddOn comes with a machine and is not its time: cores, memory, licences, discounts. It buys
+	// nothing.
 	AddOn
 )
 
-// MeterRule is a decision about what lines sell. It is for the lines whose
-// columns all have the values that it names.
+// MeterRule is a decision about what lines sell. It applies to lines whose columns all have the
+// values that it names.
 type MeterRule struct {
-	Name    string            // as reports name it
+	Name    string            // as shown in reports
 	Columns map[string]string // by [domain.BillingLine.Column]; see [domain.MappingRuleSet]
 	Buys    domain.LineBuys
 }
 
-// meters are what a rule can decide.
-var meters = map[domain.LineBuys]Meter{domain.BuysGPUTime: GPUTime, domain.BuysMachineTime: MachineTime, domain.BuysNothing: AddOn}
+// meters are the meters that a rule can set.
+var meters = map[domain.LineBuys]Meter{
+	domain.BuysGPUTime:     GPUTime,
+	domain.BuysMachineTime: MachineTime,
+	domain.BuysNothing:     AddOn,
+}
 
-// meterOf says what a line sells, and which rule or column decided. The first
+// meterOf returns what a line sells, and which rule or column decided. The first rule
 // that applies counts:
 //
-//  1. The first rule of rules that is for the line.
-//  2. A word for software, licences or discounts in a column of the meter or in
-//     ServiceName is AddOn, whatever the unit: a licence may be priced by the hour of
-//     GPUs. So is any other add-on in a column of the meter. The columns of the meter
-//     are SkuMeter, x_UsageType, x_SkuMeterName, x_SkuMeterCategory,
-//     x_SkuMeterSubcategory and x_SkuDescription.
-//  3. Where no column of the meter says what is sold, such a word in
-//     ChargeDescription is AddOn.
+//  1. The first rule of rules that matches the line.
+//  2. A word for software, licences or discounts in a meter column or in ServiceName
+//     is AddOn, whatever the unit: a licence may be priced by the GPU-hour. So is any
+//     other add-on in a meter column. The meter columns are SkuMeter, x_UsageType,
+//     x_SkuMeterName, x_SkuMeterCategory, x_SkuMeterSubcategory and x_SkuDescription.
+//  3. If no meter column says what is sold, such a word in ChargeDescription is AddOn.
 //  4. A unit of GPU time ("GPU-Hours") is GPUTime, one of machines ("Instance
 //     Hours") MachineTime.
-//  5. What a column of the meter says.
+//  5. What a meter column says.
 //  6. An instance type in x_InstanceType or SkuPriceDetails is MachineTime.
-//  7. What ChargeDescription says, then ServiceName, then SkuId: what a machine is
-//     made of is often told there, and so comes after the machine's type.
-//     ServiceName and SkuId are names of products: "GPU" in ServiceName says nothing of
-//     what is metered, and in SkuId no more than a GPU's model does.
+//  7. What ChargeDescription says, then ServiceName, then SkuId. They often list the
+//     parts of a machine, and so come after the machine's type. ServiceName and SkuId
+//     are names of products: "GPU" in ServiceName says nothing about what is metered,
+//     and in SkuId no more than a GPU model does.
 //  8. ResourceType "instance" or "virtual machine" is MachineTime.
-//  9. A GPU's model in any of these texts is HardwareTime.
-//  10. PlainTime where a quantity is time, else Unstated.
+//  9. A GPU model in any of these texts is HardwareTime.
+//  10. PlainTime if a quantity is time, else Unstated.
 //
-// How a text is read, says [reading].
+// [reading] describes how a text is read.
 //
-// What has no quantity of time is Unstated or AddOn, whatever it is called. Alone
-// is what a line with a quantity of time sells if it is an AddOn by ChargeDescription
-// or ServiceName only, and no other line buys its machines; else 0. It is what the
-// columns say without those two.
+// A line without a quantity of time is Unstated or AddOn, whatever its name. The
+// result alone is for an AddOn with a quantity of time that is one only by
+// ChargeDescription or ServiceName: it is what the line sells if no other line buys its
+// machines, that is, what the other columns say. For other lines it is 0.
 //
 // Sources of the words: the FOCUS sample of the FinOps Foundation and AWS Data
 // Exports (x_UsageType BoxUsage, SoftwareUsage; "per On Demand Linux p4d.24xlarge
@@ -95,10 +97,12 @@ func meterOf(b *domain.BillingLine, rules []MeterRule) (m, alone Meter, reason s
 	return m, alone, reason
 }
 
-var meterColumns = [...]string{"SkuMeter", "x_UsageType", "x_SkuMeterName", "x_SkuMeterCategory", "x_SkuMeterSubcategory", "x_SkuDescription"}
+var meterColumns = [...]string{
+	"SkuMeter", "x_UsageType", "x_SkuMeterName", "x_SkuMeterCategory", "x_SkuMeterSubcategory", "x_SkuDescription",
+}
 
-// meterIn applies steps 2 to 10. Free says that a column of free text decided. With
-// noAddOns, add-ons in such columns do not count.
+// meterIn applies steps 2 to 10. free reports that a free-text column decided. With noAddOns,
+// add-ons in such columns do not count.
 func meterIn(b *domain.BillingLine, noAddOns bool) (m Meter, reason string, free bool) {
 	var metered, hardware reading
 	in, hardwareIn := "", ""
@@ -133,7 +137,7 @@ func meterIn(b *domain.BillingLine, noAddOns bool) (m Meter, reason string, free
 		if _, _, of := unit(u.unit); of != "" {
 			return MachineTime, u.column + " is " + u.unit, false
 		}
-		break // the quantity that counts says no more
+		break // the quantity that counts states nothing else
 	}
 	switch {
 	case metered.meter != 0:
@@ -168,8 +172,8 @@ func meterIn(b *domain.BillingLine, noAddOns bool) (m Meter, reason string, free
 	return PlainTime, "no column says what the time is of", false
 }
 
-// isFor reports whether every column that the rule names has its value. A value
-// that begins or ends with * stands for any text there.
+// isFor reports whether every column that the rule names has its value. A value that begins or ends
+// with * stands for any text there.
 func (r *MeterRule) isFor(b *domain.BillingLine) bool {
 	for name, want := range r.Columns {
 		if !fits(b.Column(name), want) {
@@ -195,13 +199,15 @@ func fits(s, want string) bool {
 	return s == want
 }
 
-// meterWords are the words that decide, in lower case and the singular.
+// meterWords are the words that decide, in lower case and singular.
 var meterWords = map[string]Meter{
 	"gpu": GPUTime, "accelerator": GPUTime,
 
-	"instance": MachineTime, "vm": MachineTime, "machine": MachineTime, "node": MachineTime, "server": MachineTime, "host": MachineTime,
+	"instance": MachineTime, "vm": MachineTime, "machine": MachineTime,
+	"node": MachineTime, "server": MachineTime, "host": MachineTime,
 	"metal": MachineTime, "baremetal": MachineTime, "hgx": MachineTime, "dgx": MachineTime,
-	"boxusage": MachineTime, "spotusage": MachineTime, "dedicatedusage": MachineTime, "hostusage": MachineTime, "reservedhostusage": MachineTime,
+	"boxusage": MachineTime, "spotusage": MachineTime, "dedicatedusage": MachineTime,
+	"hostusage": MachineTime, "reservedhostusage": MachineTime,
 
 	"core": AddOn, "vcpu": AddOn, "vcore": AddOn, "cpu": AddOn, "ocpu": AddOn, "ram": AddOn, "memory": AddOn,
 	"marketplace": AddOn, "support": AddOn,
@@ -210,47 +216,57 @@ var meterWords = map[string]Meter{
 	"network": AddOn, "networking": AddOn, "egress": AddOn, "monitoring": AddOn, "backup": AddOn,
 }
 
-// softwareWords are add-ons that no machine is made of.
+// softwareWords are add-ons that are not parts of a machine.
 var softwareWords = map[string]bool{
 	"license": true, "licence": true, "licensing": true, "software": true, "softwareusage": true,
 	"discount": true, "negation": true, "savingsplannegation": true, "edpdiscount": true, "privateratediscount": true,
 }
 
-// softwareNames are products that are licensed by the hour, of machines or of GPUs,
-// as [wordsOf] splits them: each is one word for software. NVIDIA AI Enterprise is sold
-// so on the marketplaces of AWS, Azure and Google Cloud.
-var softwareNames = [][]string{{"nvidia", "ai", "enterprise"}, {"red", "hat", "enterprise", "linux"}, {"suse", "linux", "enterprise"}, {"windows", "server"}, {"sql", "server"}}
-
-// gpuModels are words by which a text names GPUs without saying so.
-var gpuModels = map[string]bool{
-	"a10": true, "a10g": true, "a16": true, "a30": true, "a40": true, "a100": true, "a800": true, "a4000": true, "a5000": true, "a6000": true,
-	"b100": true, "b200": true, "b300": true, "gb200": true, "gb300": true, "gh200": true,
-	"h20": true, "h100": true, "h200": true, "h800": true, "k80": true, "l4": true, "l40": true, "l40s": true, "p100": true, "t4": true, "v100": true,
-	"mi210": true, "mi250": true, "mi250x": true, "mi300": true, "mi300x": true, "mi325x": true, "mi350x": true, "mi355x": true, "gaudi2": true, "gaudi3": true, "rtx": true,
+// softwareNames are products licensed by the hour of machines or GPUs, as [wordsOf] splits them.
+// Each counts as one word for software. NVIDIA AI Enterprise is sold this way on the marketplaces
+// of AWS, Azure and Google Cloud.
+var softwareNames = [][]string{
+	{"nvidia", "ai", "enterprise"},
+	{"red", "hat", "enterprise", "linux"},
+	{"suse", "linux", "enterprise"},
+	{"windows", "server"},
+	{"sql", "server"},
 }
 
-// phraseEnds are the words at which a phrase ends.
+// gpuModels are words that imply GPUs in a text.
+var gpuModels = map[string]bool{
+	"a10": true, "a10g": true, "a16": true, "a30": true, "a40": true, "a100": true, "a800": true,
+	"a4000": true, "a5000": true, "a6000": true,
+	"b100": true, "b200": true, "b300": true, "gb200": true, "gb300": true, "gh200": true,
+	"h20": true, "h100": true, "h200": true, "h800": true,
+	"k80": true, "l4": true, "l40": true, "l40s": true, "p100": true, "t4": true, "v100": true,
+	"mi210": true, "mi250": true, "mi250x": true, "mi300": true, "mi300x": true, "mi325x": true,
+	"mi350x": true, "mi355x": true, "gaudi2": true, "gaudi3": true, "rtx": true,
+}
+
+// phraseEnds are the words that end a phrase.
 var phraseEnds = map[string]bool{
-	"running": true, "attached": true, "used": true, "in": true, "on": true, "at": true, "for": true, "of": true, "to": true, "by": true, "from": true, "and": true,
+	"running": true, "attached": true, "used": true, "in": true, "on": true, "at": true, "for": true,
+	"of": true, "to": true, "by": true, "from": true, "and": true,
 	"with": true, "without": true, "including": true, "per": true, "via": true,
 }
 
 // reading is what a text says is sold. A text is read phrase by phrase: a phrase
 // ends at punctuation and at words such as "running", "in", "per" and "with". In the
-// first phrase that has a word which decides, the last of them counts, because a noun
-// stands behind what describes it: "A2 Instance Core" is a core, a "GPU instance" an
-// instance, and a "vCPU VM License" a licence. But
+// first phrase with a word that decides, the last such word counts, because a noun
+// comes after its modifiers: "A2 Instance Core" is a core, a "GPU instance" an
+// instance, and a "vCPU VM License" a licence. Exceptions:
 //
-//   - two or more GPUs, by word or model, are a machine: "8x H100 GPU";
-//   - a phrase that names a GPU's model and has no such word is HardwareTime, and
-//     what stands behind it only describes that: "H100 cluster, InfiniBand network";
-//   - a part of a machine with a number before it, as "208 CPU cores" or "30TB SSD",
-//     counts only in a text that names no other part and nothing else;
-//   - what stands behind "with", "without" or "including" is no add-on that is sold.
+//   - Two or more GPUs, by word or model, are a machine: "8x H100 GPU".
+//   - A phrase that names a GPU model and has no such word is HardwareTime. Later
+//     phrases only describe it: "H100 cluster, InfiniBand network".
+//   - A part of a machine with a number before it, such as "208 CPU cores" or "30TB
+//     SSD", counts only in a text that names no other part and nothing else.
+//   - What comes after "with", "without" or "including" is not an add-on that is sold.
 type reading struct {
 	meter    Meter
 	word     string
-	software bool // it is an add-on by a word for software, a licence or a discount
+	software bool // the add-on is software, a licence or a discount
 }
 
 func (r reading) says(column string) string { return fmt.Sprintf("%s says %q", column, r.word) }
@@ -260,10 +276,10 @@ func read(text string) (r reading) {
 		return r
 	}
 	var (
-		parts    []string // kinds that have a number before them
-		included bool     // behind "with"
-		number   bool     // the phrase has one
-		gpus     int      // that the phrase counts
+		parts    []string // kinds of parts with a number before them
+		included bool     // after "with"
+		number   bool     // the phrase has a number
+		gpus     int      // number of GPUs in the phrase
 		model    string
 		words    = wordsOf(text)
 	)
@@ -326,23 +342,23 @@ func read(text string) (r reading) {
 	return r
 }
 
-// partKinds are the parts that have several names.
+// partKinds map the names of parts that have several names.
 var partKinds = map[string]string{
 	"core": "cores", "vcpu": "cores", "vcore": "cores", "cpu": "cores", "ocpu": "cores", "ram": "memory",
 	"ssd": "storage", "nvme": "storage", "disk": "storage", "volume": "storage",
 }
 
-// textWord is a word of a text. Names of types are split where they count: "8xH100" is
-// "8x" and "H100", "BM.GPU.H100.8" four words.
+// textWord is a word of a text. Type names are split where it matters: "8xH100" becomes "8x" and
+// "H100", "BM.GPU.H100.8" four words.
 type textWord struct {
 	text string
-	sep  byte // that stands before it
+	sep  byte // the separator before it
 	ends bool // it is the last of its phrase
-	// product: it is a name of softwareNames, and so several words in one.
+	// product: several words merged into one, a name of softwareNames.
 	product bool
 }
 
-// counts reports whether a number at the end of a type's name is of GPUs: "H100-SXM-8",
+// counts reports whether a number at the end of a type's name counts GPUs: "H100-SXM-8",
 // "BM.GPU.H100.8", "h100-80gb-sxm-ib.8x".
 func (w *textWord) counts(next []textWord) bool {
 	if w.sep != '.' && w.sep != '-' && w.sep != '_' || len(next) > 0 && sizeUnits[strings.ToLower(next[0].text)] {
@@ -357,8 +373,8 @@ func (w *textWord) counts(next []textWord) bool {
 
 var sizeUnits = map[string]bool{"g": true, "gb": true, "gib": true, "t": true, "tb": true, "tib": true, "gbps": true}
 
-// countBefore returns the number that stands before the last of some words: "8x",
-// "8 x", "8" or "8 NVIDIA".
+// countBefore returns the number at the end of words, before at most one other word: "8x", "8 x",
+// "8" or "8 NVIDIA".
 func countBefore(words []textWord) int {
 	for i := len(words) - 1; i >= 0; i-- {
 		low := strings.ToLower(words[i].text)
@@ -385,8 +401,8 @@ func timesOf(low string) int {
 
 func startsWithDigit(low string) bool { return '0' <= low[0] && low[0] <= '9' }
 
-// isModel reports whether a word is a GPU's model, with or without letters behind it:
-// "H100", "h100ib".
+// isModel reports whether a word is a GPU model, with or without letters after it: "H100",
+// "h100ib".
 func isModel(low string) bool {
 	return gpuModels[low] || len(low) > 4 && gpuModels[low[:4]] && strings.Trim(low[4:], "abcdefghijklmnopqrstuvwxyz") == ""
 }
@@ -431,7 +447,8 @@ func wordsOf(text string) (words []textWord) {
 	isDigit := func(i int) bool { return i >= 0 && i < len(text) && '0' <= text[i] && text[i] <= '9' }
 	for i := range len(text) {
 		c := text[i]
-		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || isDigit(i) || c >= 0x80 || c == '.' && start >= 0 && isDigit(start) && isDigit(i+1) {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || isDigit(i) || c >= 0x80
+		if letter || c == '.' && start >= 0 && isDigit(start) && isDigit(i+1) {
 			if start < 0 {
 				start = i
 			}
@@ -450,7 +467,8 @@ func wordsOf(text string) (words []textWord) {
 	end(len(text))
 	for _, name := range softwareNames {
 		for i := 0; i+len(name) <= len(words); i++ {
-			if !slices.EqualFunc(words[i:i+len(name)], name, func(w textWord, s string) bool { return strings.EqualFold(w.text, s) }) {
+			same := func(w textWord, s string) bool { return strings.EqualFold(w.text, s) }
+			if !slices.EqualFunc(words[i:i+len(name)], name, same) {
 				continue
 			}
 			last := words[i+len(name)-1]

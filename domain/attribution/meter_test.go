@@ -25,7 +25,7 @@ import (
 //   - Scaleway: names of https://www.scaleway.com/en/docs/gpu/reference-content/choosing-gpu-instance-type/.
 //   - Oracle: shapes and metrics ("GPU Per Hour", "OCPU Per Hour") of https://www.oracle.com/cloud/price-list/.
 //
-// Lines without a source are in the manner of invoices of small suppliers.
+// Lines without a source imitate invoices of small suppliers.
 func TestMeterOfSuppliers(t *testing.T) {
 	const gpu, machine, hardware, plain, addOn = attribution.GPUTime, attribution.MachineTime, attribution.HardwareTime, attribution.PlainTime, attribution.AddOn
 	for _, c := range []struct {
@@ -72,7 +72,7 @@ func TestMeterOfSuppliers(t *testing.T) {
 		{"H100 software license", "", "", "Hours", addOn, plain},
 		{"Windows Server", "", "", "Hours", addOn, plain},
 		{"On Demand Windows Server p4d.24xlarge Instance Hour", "", "", "Hours", machine, 0},
-		{"OCPU", "", "", "OCPU Per Hour", addOn, 0}, // Oracle: its unit is no time
+		{"OCPU", "", "", "OCPU Per Hour", addOn, 0}, // Oracle: its unit is not time
 	} {
 		b := billingLine()
 		b.ServiceCategory, b.ChargeDescription, b.ServiceName, b.SKUID = "Compute", c.description, c.service, c.sku
@@ -84,8 +84,8 @@ func TestMeterOfSuppliers(t *testing.T) {
 	}
 }
 
-// A machine of eight by the hour, and what is sold beside one, by the columns that
-// suppliers fill in.
+// A machine of eight GPUs by the hour, and items sold with one, by the columns that suppliers fill
+// in.
 var (
 	machines = []map[string]string{
 		{"ServiceName": "Amazon Elastic Compute Cloud", "ChargeDescription": "$32.7726 per On Demand Linux p4d.24xlarge Instance Hour", "SkuId": "S1", "x_UsageType": "BoxUsage:p4d.24xlarge"},
@@ -107,8 +107,8 @@ var (
 	}
 )
 
-// TestSoftwareMovesNothing adds what is sold beside a machine, by its columns, and
-// wants the machine's line divided as before.
+// TestSoftwareMovesNothing adds items sold with a machine, by their columns, and checks that the
+// machine's line is divided as before.
 func TestSoftwareMovesNothing(t *testing.T) {
 	long.Check(t, 500, 40_000, func(t *rapid.T) {
 		e := &estate{nodes: []attribution.Node{{Cluster: "c1", Node: "n1", Account: "x", Resource: "i", SKU: "p4", GPUs: 8, Registered: true,

@@ -9,10 +9,10 @@ import (
 	"quartermaster/domain"
 )
 
-// Minor is an amount in whole minor units, with the decimals of its currency: "783078.90"
-// US dollars, "783079" yen. Source of the decimals: see [domain.MinorUnits].
+// Minor is an amount in whole minor units, with the decimals of its currency: "783078.90" US
+// dollars, "783079" yen. For the source of the decimals see [domain.MinorUnits].
 type Minor struct {
-	Amount   Amount // whole in Decimals
+	Amount   Amount // a whole number of units of Decimals
 	Decimals int
 }
 
@@ -21,10 +21,10 @@ func (a Amount) Minor(currency string) Minor {
 	return Minor{roundMinor(a, currency), domain.MinorUnits(currency)}
 }
 
-// Sub returns m-o, which is of the same currency.
+// Sub returns m-o. Both MUST be of the same currency.
 func (m Minor) Sub(o Minor) Minor { return Minor{m.Amount.Sub(o.Amount), m.Decimals} }
 
-// Add returns m+o, which is of the same currency.
+// Add returns m+o. Both MUST be of the same currency.
 func (m Minor) Add(o Minor) Minor { return Minor{m.Amount.Add(o.Amount), m.Decimals} }
 
 // String returns a plain decimal with all decimals of the currency.
@@ -50,11 +50,10 @@ func (m *Minor) UnmarshalText(b []byte) (err error) {
 	return nil
 }
 
-// Foot rounds amounts to minor units so that they add up to a total that was rounded
-// already: each down, and then the units that are missing go to the largest remainders, the
-// first of equal ones first, one each and again from the first where that is not enough.
-// Where the total is less than what they are rounded down to, units are taken in the same
-// order. Without amounts nothing adds up to anything.
+// Foot rounds amounts to minor units so that they add up to a total that is already rounded. Each
+// is rounded down. The missing units go to the largest remainders, one each, the first of equal
+// ones first, starting over if that is not enough. If the total is less than the sum of the rounded
+// amounts, units are taken in the same order. Without amounts, nothing adds up to the total.
 func Foot(exact []Amount, total Minor) []Minor {
 	unit := unitOf(total.Decimals)
 	out, rest, order := make([]Minor, len(exact)), make([]uint64, len(exact)), make([]int, len(exact))

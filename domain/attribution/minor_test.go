@@ -12,7 +12,7 @@ import (
 	"quartermaster/domain/long"
 )
 
-// Rows add up to what stands below them, with the cents where most is missing.
+// Rows add up to their total. Missing cents go where the remainder is largest.
 func TestFoot(t *testing.T) {
 	for _, c := range []struct {
 		total         string
@@ -45,10 +45,10 @@ func TestFoot(t *testing.T) {
 	}
 }
 
-// naiveFoot is Foot in decimals, a unit at a time.
+// naiveFoot is Foot in decimals, one unit at a time.
 func naiveFoot(amounts []decimal.Decimal, total decimal.Decimal, places int32) []decimal.Decimal {
 	out := make([]decimal.Decimal, len(amounts))
-	given := make([]int, len(amounts)) // how often
+	given := make([]int, len(amounts)) // number of units given to each
 	sum := decimal.Zero
 	for i, a := range amounts {
 		out[i] = a.RoundFloor(places)
@@ -89,7 +89,7 @@ func TestFootAgainstNaive(t *testing.T) {
 		if want := exact[0]; len(exact) == 1 && total.String() != want.Round(places).StringFixed(places) && !want.Round(places).IsZero() {
 			t.Fatalf("%s is rounded to %s", want, total)
 		}
-		// Statements are rounded for themselves, so that a total may be some units off.
+		// Statements are rounded separately, so that a total may differ by some units.
 		off := decimal.New(int64(rapid.IntRange(-9, 9).Draw(t, "units off")), -places)
 		total.Amount = total.Amount.Add(money(off.String()))
 		want := naiveFoot(exact, total.Amount.Decimal(), places)

@@ -14,17 +14,16 @@ import (
 	"quartermaster/domain/long"
 )
 
-// naive is a second implementation of how a line that buys machines is divided
-// under as-supplied discounts: straight from the package's description, a third of
-// an hour at a time, with rational numbers, and without any of the first one's
-// machinery. It knows nothing of CPU and memory.
+// naive is a second implementation of the division of lines that buy machines under as-supplied
+// discounts. It follows the package comment directly, a third of an hour at a time, with rational
+// numbers, and shares no code with the first implementation. It ignores CPU and memory.
 type naive struct {
 	*estate
 	bought []*big.Rat // by each line
 }
 
-// third is what no charge period, service or use of a drawn estate cuts, where
-// hours are cut at all.
+// third is the unit of time: charge periods, services and usage of a drawn estate begin and end at
+// multiples of it.
 const third = 20 * 60 * domain.Second
 
 type naiveKey struct {
@@ -59,7 +58,7 @@ func (n naive) where(which func(*attribution.Node) bool) (found []int) {
 	return found
 }
 
-// resource returns all nodes that a line's resource means, with and without GPUs.
+// resource returns all nodes that a line's resource id names, with and without GPUs.
 func (n naive) resource(l *attribution.Line) []int {
 	if l.Resource == "" {
 		return nil
@@ -68,7 +67,7 @@ func (n naive) resource(l *attribution.Line) []int {
 	for _, o := range n.also {
 		x := &n.nodes[o.Node]
 		if o.Account == l.Account && o.Resource == l.Resource && (x.Resource == "" || !n.billed(x)) {
-			own = append(own, o.Node) // reported under two names, and the bill has the other
+			own = append(own, o.Node) // reported under two names, and the bill uses the other
 		}
 	}
 	for i := range n.nodes {
@@ -84,8 +83,7 @@ func (n naive) resource(l *attribution.Line) []int {
 	return slices.Compact(own)
 }
 
-// billed reports whether a line that may buy machines names a node by its own
-// resource id.
+// billed reports whether a line that may buy machines names a node by its own resource id.
 func (n naive) billed(x *attribution.Node) bool {
 	return slices.ContainsFunc(n.lines, func(l attribution.Line) bool {
 		return byUse(&l) && mayBuy(&l) && l.Account == x.Account && l.Resource == x.Resource
@@ -127,7 +125,7 @@ func (n naive) match(l *attribution.Line) ([]int, attribution.MatchMethod) {
 	for i := range n.nodes {
 		x := &n.nodes[i]
 		if l.Resource != "" && named[i] && l.SKU != "" && x.SKU == l.SKU && x.Account == l.Account && (l.Region == "" || l.Region == x.Region) {
-			return nil, attribution.ByNothing // names can be compared, and this one is nobody's
+			return nil, attribution.ByNothing // names are comparable, and this one belongs to nobody
 		}
 		if named[i] || l.SKU == "" || x.SKU != l.SKU || x.Account != l.Account || x.GPUs == 0 || l.Region != "" && l.Region != x.Region {
 			continue
@@ -146,7 +144,7 @@ func (n naive) match(l *attribution.Line) ([]int, attribution.MatchMethod) {
 	return nil, attribution.ByNothing
 }
 
-// mayBuy reports whether a line sells time, and no money back.
+// mayBuy reports whether a line sells time and does not refund money.
 func mayBuy(l *attribution.Line) bool {
 	if !buys(l.Class) || l.Meter == attribution.AddOn {
 		return false
@@ -162,8 +160,8 @@ func mayBuy(l *attribution.Line) bool {
 	return quantity == 0 || slices.Max(money) > 0 || slices.Min(money) == 0
 }
 
-// standing returns lines with what they sell: what only free text calls an add-on
-// sells what it does alone, where no other line would buy.
+// standing returns lines with what they sell. A line that only free text calls an add-on sells its
+// Alone if no other line would buy.
 func standing(lines []attribution.Line) []attribution.Line {
 	as := slices.Clone(lines)
 	for i := range as {
@@ -181,8 +179,8 @@ func standing(lines []attribution.Line) []attribution.Line {
 	return as
 }
 
-// settle returns the GPU time that every line buys, decided third by third: by its
-// meter, and then by its product.
+// settle returns the GPU time that every line buys, decided third by third: first by meter, then by
+// product.
 func (n naive) settle() []*big.Rat {
 	type place struct {
 		nodes  []int
@@ -204,7 +202,7 @@ func (n naive) settle() []*big.Rat {
 	peers := func(i, j int) bool {
 		return at[i].method != 0 && at[i].method == at[j].method && slices.Equal(at[i].nodes, at[j].nodes)
 	}
-	// taken reports whether lines of a meter before line i's buy at a time.
+	// taken reports whether lines of a higher-ranked meter than line i's buy at a time.
 	taken := func(i int, t domain.Instant) bool {
 		for j := range n.lines {
 			o := &n.lines[j]
@@ -233,7 +231,7 @@ func (n naive) settle() []*big.Rat {
 		part := new(big.Rat).Mul(at[i].stated, big.NewRat(free, int64(p.Length()/third)))
 		bought[i].SetInt(new(big.Int).Quo(part.Num(), part.Denom()))
 	}
-	// Products of one meter whose charge periods overlap, at one remove or more.
+	// Products of one meter whose charge periods overlap, directly or through others.
 	settled := make([]*big.Rat, len(n.lines))
 	for i := range n.lines {
 		settled[i] = bought[i]
@@ -259,8 +257,7 @@ func (n naive) settle() []*big.Rat {
 	return settled
 }
 
-// wins reports whether the product of line i buys in a group of lines that
-// overlap.
+// wins reports whether the product of line i buys in a group of overlapping lines.
 func (n naive) wins(i int, group []int, span domain.Interval, nodes []int, bought []*big.Rat) bool {
 	type product struct {
 		name     string
@@ -359,7 +356,7 @@ func (n naive) wins(i int, group []int, span domain.Interval, nodes []int, bough
 	panic("the line is of no product")
 }
 
-// refunds reports whether a line takes back all that another cost.
+// refunds reports whether a line takes back the whole cost of another.
 func (n naive) refunds(l, of *attribution.Line) bool {
 	if !byUse(l) || mayBuy(l) || !buys(l.Class) || l.Meter != of.Meter || l.Product != of.Product || l.Commitment != of.Commitment || l.Account != of.Account ||
 		l.Resource != of.Resource || l.ChargePeriod != of.ChargePeriod || l.NodeMs != of.NodeMs || l.GPUMs != of.GPUMs ||
@@ -371,7 +368,7 @@ func (n naive) refunds(l, of *attribution.Line) bool {
 	return method == as && slices.Equal(nodes, same)
 }
 
-// stated is the GPU time that a line states of some nodes.
+// stated is the GPU time that a line states for some nodes.
 func (n naive) stated(l *attribution.Line, nodes []int) *big.Rat {
 	if !mayBuy(l) || l.UnusableQuantity != "" || !plausible(l.NodeMs) || !plausible(l.GPUMs) {
 		return new(big.Rat)
@@ -383,7 +380,7 @@ func (n naive) stated(l *attribution.Line, nodes []int) *big.Rat {
 	for _, i := range nodes {
 		held := int64(n.nodes[i].Service.Intersect(l.ChargePeriod).Length() / ms)
 		if held > 0 && (n.nodes[i].GPUs < 0 || n.nodes[i].GPUs > 1024) && l.NodeMs != 0 {
-			return new(big.Rat) // nobody knows how many
+			return new(big.Rat) // the number of GPUs is unknown
 		}
 		time += held
 		gpus += held * int64(n.nodes[i].GPUs)
@@ -396,14 +393,14 @@ func (n naive) stated(l *attribution.Line, nodes []int) *big.Rat {
 	return new(big.Rat).SetInt(whole)
 }
 
-// naivePart is what a part of a line weighs, how much of that was measured, and the
-// machines that it weighs on.
+// naivePart is the weight of a part of a line, how much of it was measured, and the machines of the
+// weight.
 type naivePart struct {
 	weight, measured *big.Rat
 	nodes            []int
 }
 
-// property is what machines have in common, as an allocation of a line says it.
+// property is the common property of machines, as an allocation reports it.
 func property(nodes []int, of func(int) string, otherwise string) string {
 	all := map[string]bool{}
 	for _, i := range nodes {
@@ -422,7 +419,7 @@ func property(nodes []int, of func(int) string, otherwise string) string {
 	return is
 }
 
-// hardware is that of the machines of an allocation of a line.
+// hardware is the hardware of a line's allocation on the given nodes.
 func (n naive) hardware(l *attribution.Line, nodes []int) attribution.Hardware {
 	paid := map[attribution.Class]string{attribution.Committed: "reserved", attribution.OnDemand: "on_demand", attribution.Spot: "spot", attribution.Owned: "owned"}[l.Class]
 	return attribution.Hardware{
@@ -431,7 +428,7 @@ func (n naive) hardware(l *attribution.Line, nodes []int) attribution.Hardware {
 	}
 }
 
-// weights returns what every part of a line weighs.
+// weights returns the weight of every part of a line.
 func (n naive) weights(l *attribution.Line, nodes []int, method attribution.MatchMethod) map[naiveKey]*naivePart {
 	w := map[naiveKey]*naivePart{}
 	add := func(k naiveKey, ms, measured *big.Rat, nodes ...int) {
@@ -476,7 +473,7 @@ func (n naive) weights(l *attribution.Line, nodes []int, method attribution.Matc
 			seen.Add(seen, had)
 		}
 	}
-	// What all lines of these nodes and this period buy beyond that.
+	// Time that all lines of these nodes and this period buy beyond that.
 	net := new(big.Rat)
 	buying := false
 	for i := range n.lines {
@@ -526,7 +523,7 @@ func (n naive) weights(l *attribution.Line, nodes []int, method attribution.Matc
 func TestAgainstNaiveDivision(t *testing.T) {
 	reached, less := map[attribution.MatchMethod]int{}, map[string]int{}
 	hardware := map[string]int{}
-	other := 0 // lines that name a machine by its other name alone
+	other := 0 // lines that name a machine only by its other name
 	long.Check(t, 500, 40_000, func(t *rapid.T) {
 		e := drawEstate(t, drawing{plain: true, crowded: rapid.Bool().Draw(t, "crowded")})
 		e.policy.Discount = attribution.AsSupplied

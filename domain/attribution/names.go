@@ -5,14 +5,27 @@ import (
 	"slices"
 )
 
-// The names under which classes, match methods and components stand in reports. They
-// outlive the program: a name is never given to something else.
+// The names of classes, match methods and components in reports. They are stable: a name is never
+// reused for something else.
 var (
-	classNames       = []string{Committed: "committed", OnDemand: "on_demand", Spot: "spot", Owned: "owned", Shared: "shared", Credit: "credit", Tax: "tax", Rounding: "rounding"}
-	meterNames       = []string{GPUTime: "gpu_time", MachineTime: "machine_time", HardwareTime: "hardware_time", PlainTime: "time", Unstated: "unstated", AddOn: "add_on"}
-	matchMethodNames = []string{ByResource: "by_resource", ByPool: "by_pool", ByAccount: "by_account", ByCommitment: "by_commitment", ByFollowing: "by_following", ByNothing: "by_nothing"}
-	componentNames   = []string{Allocated: "allocated", BusyUnattributed: "busy_unattributed", Idle: "idle", Unprovisioned: "unprovisioned", Failed: "failed", Maintenance: "maintenance", Unobserved: "unobserved",
-		Unseen: "unseen", UnusedCommitment: "unused_commitment", Prepaid: "prepaid", Unmatched: "unmatched", RoundingAdjustment: "rounding_adjustment"}
+	classNames = []string{
+		Committed: "committed", OnDemand: "on_demand", Spot: "spot", Owned: "owned",
+		Shared: "shared", Credit: "credit", Tax: "tax", Rounding: "rounding",
+	}
+	meterNames = []string{
+		GPUTime: "gpu_time", MachineTime: "machine_time", HardwareTime: "hardware_time",
+		PlainTime: "time", Unstated: "unstated", AddOn: "add_on",
+	}
+	matchMethodNames = []string{
+		ByResource: "by_resource", ByPool: "by_pool", ByAccount: "by_account",
+		ByCommitment: "by_commitment", ByFollowing: "by_following", ByNothing: "by_nothing",
+	}
+	componentNames = []string{
+		Allocated: "allocated", BusyUnattributed: "busy_unattributed", Idle: "idle",
+		Unprovisioned: "unprovisioned", Failed: "failed", Maintenance: "maintenance",
+		Unobserved: "unobserved", Unseen: "unseen", UnusedCommitment: "unused_commitment",
+		Prepaid: "prepaid", Unmatched: "unmatched", RoundingAdjustment: "rounding_adjustment",
+	}
 )
 
 func nameOf[T ~uint8](names []string, v T) string {

@@ -7,26 +7,25 @@ import (
 	"quartermaster/domain"
 )
 
-// divideOwners divides the lines of commitments that have owners, when the
-// policy is [OwnersFirst], and leaves in the grid what they did not take. It
-// returns the lines that are divided by that.
+// divideOwners divides the lines of commitments that have owners, when the policy is
+// [OwnersFirst], and leaves the remaining usage in the grid. It returns the lines that
+// are divided by that remainder.
 //
-// A commitment's quantity is spread evenly over its charge period. In each hour
-// it takes the time that its owners were allocated in the pool, then that of
-// others, each in proportion; what is more than there is, is Unseen. Commitments
-// take one after the other, by id and charge period.
+// A commitment's quantity is spread evenly over its charge period. In each hour it
+// takes the time that its owners were allocated in the pool, then that of others, each
+// in proportion. Any excess is Unseen. Commitments take one after the other, by id and
+// charge period.
 //
-// Lines that take nothing go where the lines that they belong to go:
+// Lines that take nothing follow the lines that they belong to:
 //
-//   - Those of a commitment that buys in their charge period share its part: of the
-//     lines of their own charge period where there are any, else all that it took
-//     within theirs. So the negation of a savings plan cancels what was covered.
-//   - Those that give money back, of no such commitment, are among the rest where
-//     other lines buy in their charge period.
-//   - All others, such as licences, are divided as if no commitment had taken
-//     anything.
+//   - Lines of a commitment that buys in their charge period share its part: that of
+//     the lines with the same charge period if there are any, else all that it took
+//     within their period. So the negation of a savings plan cancels what was covered.
+//   - Refunds without such a commitment are divided by the remainder if other lines buy
+//     in their charge period.
+//   - All others, such as licences, are divided as if no commitment had taken anything.
 func (r *run) divideOwners(x *match, sum *matchSum) (rest []int32, err error) {
-	buys := map[name][]domain.Interval{} // when each commitment buys; 0 for the lines of none that has owners
+	buys := map[name][]domain.Interval{} // when each commitment buys; 0 stands for lines without an owned commitment
 	for _, l := range x.lines {
 		if rec := &r.book.records[l]; rec.bought != 0 {
 			c := r.ownedBy(rec)
@@ -69,7 +68,7 @@ func (r *run) divideOwners(x *match, sum *matchSum) (rest []int32, err error) {
 	return rest, nil
 }
 
-// ownedBy returns the commitment of a line if somebody answers for it, else 0.
+// ownedBy returns the commitment of a line if it has owners, else 0.
 func (r *run) ownedBy(rec *record) name {
 	if rec.class == Committed && len(r.owners.shares[r.book.texts[rec.commit]]) > 0 {
 		return rec.commit
@@ -109,7 +108,7 @@ func (r *run) divideOwned(x *match, lines []int32, sum *matchSum) error {
 	return nil
 }
 
-// byHour makes one slot of those of each hour.
+// byHour merges the slots of each hour into one.
 func (g *grid) byHour() {
 	slices.SortStableFunc(g.slots, func(a, b slot) int { return cmp.Compare(a.from.HourStart(), b.from.HourStart()) })
 	var out []slot
@@ -135,7 +134,7 @@ func (r *run) divideUntaken(x *match, lines []int32, sum *matchSum) error {
 			all = all[1:]
 		}
 		c.net = r.cell(x, all[:r.samePeriod(all)]).net
-		var own matchSum // what it says is said again where the lines that buy are divided
+		var own matchSum // discarded: the lines that buy report the same when they are divided
 		if err := r.divideCell(c, &own); err != nil {
 			return err
 		}
@@ -145,8 +144,8 @@ func (r *run) divideUntaken(x *match, lines []int32, sum *matchSum) error {
 	return nil
 }
 
-// take moves what a cell bought out of a grid, and returns it. It does so hour by
-// hour of the cell's period, whatever other lines cut the hours into.
+// take moves what a cell bought out of a grid, and returns it. It works hour by hour of the cell's
+// period, however other lines split the hours.
 func (r *run) take(from *grid, c *cell, of []share) *grid {
 	taken := &grid{}
 	spread := divisionOfMs(1000 * int64(magnitude(c.net)))
@@ -156,7 +155,8 @@ func (r *run) take(from *grid, c *cell, of []share) *grid {
 	}
 	for i := from.find(c.period.From); i < len(from.slots) && from.slots[i].from < c.period.To; {
 		n := i + 1
-		for n < len(from.slots) && from.slots[n].from < c.period.To && from.slots[n].from.HourStart() == from.slots[i].from.HourStart() {
+		for n < len(from.slots) && from.slots[n].from < c.period.To &&
+			from.slots[n].from.HourStart() == from.slots[i].from.HourStart() {
 			n++
 		}
 		hour := from.slots[i:n]
@@ -174,8 +174,8 @@ func (r *run) take(from *grid, c *cell, of []share) *grid {
 	return taken
 }
 
-// moveUses moves up to want of the time of some uses of an hour's slots, in
-// proportion by key and then by slot, and returns how much it moved.
+// moveUses moves up to want of the matching time out of an hour's slots, in proportion by key and
+// then by slot. It returns how much it moved.
 func (r *run) moveUses(hour []slot, to *slot, want int64, which func(*use) bool) int64 {
 	var all []use
 	for i := range hour {
@@ -201,7 +201,8 @@ func (r *run) moveUses(hour []slot, to *slot, want int64, which func(*use) bool)
 		at += uint64(u.micros)
 		bySlot, done := divisionOfMs(byKey.nextMs(at, have)), uint64(0)
 		for i := range hour {
-			n, ok := slices.BinarySearchFunc(hour[i].uses, u.key, func(x use, key uint32) int { return r.keys.compare(x.key, key) })
+			byKey := func(x use, key uint32) int { return r.keys.compare(x.key, key) }
+			n, ok := slices.BinarySearchFunc(hour[i].uses, u.key, byKey)
 			if !ok || hour[i].uses[n].micros == 0 {
 				continue
 			}

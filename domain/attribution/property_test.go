@@ -25,7 +25,7 @@ func must(t *rapid.T, e *estate) ([]allocation, *attribution.Result) {
 	return allocations, res
 }
 
-// units returns an amount in 10⁻¹⁸.
+// units returns an amount in units of 10⁻¹⁸.
 func units(a attribution.Amount) *big.Int { return a.Decimal().Shift(18).BigInt() }
 
 type costs struct{ billed, effective attribution.Amount }
@@ -53,8 +53,8 @@ func compare(a, b string) int {
 	return 0
 }
 
-// TestPromises holds divisions of drawn estates to what the package promises.
-// All of it is asked of one estate, because drawing one takes as long.
+// TestPromises checks the promises of the package comment on drawn estates. All are checked on one
+// estate, because drawing one takes as long.
 func TestPromises(t *testing.T) {
 	long.Check(t, 1000, 200_000, func(t *rapid.T) {
 		e := drawEstate(t, drawing{crowded: rapid.IntRange(0, 3).Draw(t, "crowded") == 0})
@@ -66,9 +66,8 @@ func TestPromises(t *testing.T) {
 	})
 }
 
-// TestAddOnsMoveNothing adds a line that buys nothing to a bill, and the same
-// allocations come of every other line that does not follow charges. The line itself goes
-// where the rest of the money for the machine goes: see [addedGoes].
+// TestAddOnsMoveNothing adds a line that buys nothing to a bill. The allocations of every other
+// line that does not follow charges stay the same. For the line itself see [addedGoes].
 func TestAddOnsMoveNothing(t *testing.T) {
 	went := map[string]int{}
 	long.Check(t, 400, 40_000, func(t *rapid.T) {
@@ -89,7 +88,7 @@ func TestAddOnsMoveNothing(t *testing.T) {
 		switch {
 		case a.NodeMs|a.GPUMs == 0 || a.Meter == attribution.AddOn || rapid.Bool().Draw(t, "is an add-on"):
 			a.Meter = attribution.AddOn
-		default: // it gives money back
+		default: // it refunds money
 			a.Billed, a.Effective = money("-3"), money("-2")
 			if a.NodeMs < 0 || a.GPUMs < 0 {
 				a.Billed, a.Effective = money("3"), money("2")
@@ -110,7 +109,7 @@ func TestAddOnsMoveNothing(t *testing.T) {
 		for i := range before {
 			if i < len(after) {
 				for _, l := range []*allocation{&before[i], &after[i]} {
-					l.UsefulMs, l.MeasuredMs = 0, 0 // rounded where charge periods cut hours
+					l.UsefulMs, l.MeasuredMs = 0, 0 // rounded at the ends of charge periods within hours
 				}
 			}
 			if i >= len(after) || before[i] != after[i] {
@@ -128,11 +127,10 @@ func TestAddOnsMoveNothing(t *testing.T) {
 	}
 }
 
-// addedGoes checks where an added line goes, and says where that is. Beside a line
-// that buys, what gives money back and what belongs to the same commitment is
-// divided exactly as that line; under any other discount rule than owners first, so is
-// everything. What belongs to no commitment and gives nothing back is divided as if
-// no commitment had owners.
+// addedGoes checks how an added line is divided, and returns a description. Beside a line that
+// buys, a refund or a line of the same commitment is divided exactly like that line; so is every
+// added line under any discount rule other than owners first. A line without a commitment that
+// refunds nothing is divided as if no commitment had owners.
 func addedGoes(t *rapid.T, e *estate, a attribution.Line, beside string, allocations []allocation) string {
 	if !byUse(&a) || !buys(a.Class) {
 		return ""
@@ -170,9 +168,9 @@ func addedGoes(t *rapid.T, e *estate, a attribution.Line, beside string, allocat
 	return "elsewhere"
 }
 
-// TestRefundAndChargeAgain charges all of a machine's time at a wrong price, refunds
-// that and charges it again: what is charged again is divided as if nothing else had
-// happened, and the rest cancels allocation by allocation.
+// TestRefundAndChargeAgain charges all of a machine's time at a wrong price, refunds that and
+// charges it again. The second charge is divided as if nothing else had happened, and the rest
+// cancels allocation by allocation.
 func TestRefundAndChargeAgain(t *testing.T) {
 	long.Check(t, 300, 20_000, func(t *rapid.T) {
 		service := domain.Interval{From: start, To: start + domain.Instant(rapid.IntRange(1, 4).Draw(t, "hours"))*domain.Hour}
@@ -257,7 +255,7 @@ func everythingFoots(t *rapid.T, e *estate, allocations []allocation, res *attri
 		}
 		ms, method := bought[l.Account+" "+l.ID], methods[l.Account+" "+l.ID]
 		if (method == attribution.ByResource || method == attribution.ByPool || l.Unused) && buys(l.Class) && l.Category != "Purchase" {
-			// Lines that come before it may leave it a part or nothing.
+			// Higher-ranked lines may leave it a part or nothing.
 			if l.GPUMs != 0 && plausible(l.GPUMs) && (ms < min(0, l.GPUMs) || ms > max(0, l.GPUMs)) || !l.Unused && !mayBuy(&as[i]) && ms != 0 {
 				t.Fatalf("the allocations of %+v buy %d ms", l, ms)
 			}
@@ -294,7 +292,7 @@ func everythingFoots(t *rapid.T, e *estate, allocations []allocation, res *attri
 	}
 }
 
-// plausible is what counts as stated of a line's time.
+// plausible reports whether a line's time counts as stated.
 func plausible(ms int64) bool { return ms <= 1e15 && ms >= -1e15 }
 
 func hasUnusable(res *attribution.Result, line string) bool {
@@ -309,7 +307,7 @@ func ref(l *allocation) string {
 	return whole.Ref()
 }
 
-// checkLeaf holds an allocation to its explanation of itself.
+// checkAllocation checks an allocation against its Weight and Of.
 func checkAllocation(t *rapid.T, l *allocation) {
 	sign := int64(1)
 	if l.BoughtMs < 0 {
@@ -326,7 +324,7 @@ func checkAllocation(t *rapid.T, l *allocation) {
 	}
 	amounts := [][2]attribution.Amount{{l.Billed, l.line.Billed}, {l.Effective, l.line.Effective}}
 	if l.MatchMethod == attribution.ByFollowing {
-		amounts = amounts[:1] // the other has weights of its own
+		amounts = amounts[:1] // the other ledger has its own weights
 	}
 	of, weight := units(l.Of), units(l.Weight)
 	for _, a := range amounts {
@@ -392,8 +390,7 @@ func checkInvoices(t *rapid.T, res *attribution.Result, byWorkspace map[[4]strin
 	}
 }
 
-// checkDetails compares an invoice row by row, in decimals and without the
-// package's own comparison.
+// checkDetails compares an invoice row by row, in decimals and without the package's comparison.
 func checkDetails(t *rapid.T, e *estate, res *attribution.Result, v *attribution.Reconciliation) {
 	i := slices.IndexFunc(e.invoices, func(o attribution.Invoice) bool {
 		return o.ID == v.Invoice && o.Account == v.Account && o.Currency == v.Currency && o.Status != "Voided"
@@ -462,8 +459,8 @@ func checkDetails(t *rapid.T, e *estate, res *attribution.Result, v *attribution
 	}
 }
 
-// orderAndRepetition gives the same facts in another order, lines several
-// times over, and wants the same allocations byte for byte.
+// orderAndRepetition gives the same facts in another order, with repeated lines, and expects the
+// same allocations byte for byte.
 func orderAndRepetition(t *rapid.T, e *estate, allocations []allocation, res *attribution.Result) {
 
 	other := *e
@@ -509,14 +506,14 @@ func shuffled[T any](draws *rand.Rand, s []T) []T {
 	return s
 }
 
-// reversed returns a line that takes back another.
+// reversed returns a line that reverses another.
 func reversed(l attribution.Line) attribution.Line {
 	l.Billed, l.Effective = l.Billed.Neg(), l.Effective.Neg()
 	l.NodeMs, l.GPUMs = -l.NodeMs, -l.GPUMs
 	return l
 }
 
-// negationMirrors takes back a whole bill: every allocation is the opposite.
+// negationMirrors reverses a whole bill: every allocation is negated.
 func negationMirrors(t *rapid.T, e *estate, allocations []allocation, res *attribution.Result) {
 	other := *e
 	other.lines, other.invoices = nil, nil
@@ -548,7 +545,7 @@ func negationMirrors(t *rapid.T, e *estate, allocations []allocation, res *attri
 	}
 }
 
-// reversalCancels takes back each line in the bill that has it.
+// reversalCancels reverses each line within its own bill.
 func reversalCancels(t *rapid.T, e *estate) {
 	for _, l := range e.lines {
 		l = reversed(l)

@@ -22,8 +22,8 @@ const (
 	maxYears = int64(maxMs) / hourMs / 8766
 )
 
-// unitMs are the lengths of units of time, by the singular in lower case. A
-// month has no length of its own and is not among them.
+// unitMs are the lengths of units of time, by the singular in lower case. Months have no fixed
+// length and are not listed.
 var unitMs = map[string]int64{
 	"s": 1000, "sec": 1000, "second": 1000,
 	"min": 60_000, "minute": 60_000,
@@ -32,17 +32,18 @@ var unitMs = map[string]int64{
 	"week": 168 * hourMs,
 }
 
-// machineUnits count machines, or time whose length is not fixed.
+// machineUnits count machines, or time of variable length.
 var machineUnits = map[string]bool{
-	"": true, "each": true, "gpu": true, "instance": true, "machine": true, "month": true, "node": true, "server": true, "unit": true, "vm": true, "year": true,
+	"": true, "each": true, "gpu": true, "instance": true, "machine": true, "month": true,
+	"node": true, "server": true, "unit": true, "vm": true, "year": true,
 }
 
-// maxBlock bounds how many units are counted as one.
+// maxBlock bounds the block size of a unit.
 const maxBlock = 1_000_000
 
-// unit splits a unit of FOCUS into how many of it are counted as one, its last
-// word and what stands before, all in singular and lower case: "100 Hours" is
-// 100, "hour", ""; "GPU-Hours" and Oracle's "GPU Per Hour" are 1, "hour", "gpu".
+// unit splits a FOCUS unit into its block size, its last word and the words before it, all in
+// singular and lower case: "100 Hours" is 100, "hour", ""; "GPU-Hours" and Oracle's "GPU Per Hour"
+// are 1, "hour", "gpu".
 func unit(s string) (block int64, word, of string) {
 	words := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return strings.ContainsRune(" -_*/", r) })
 	words = slices.DeleteFunc(words, func(w string) bool { return w == "per" })
@@ -58,7 +59,7 @@ func unit(s string) (block int64, word, of string) {
 	for i, w := range words {
 		words[i] = strings.TrimSuffix(w, "s")
 		if words[i] == "" {
-			words[i] = w // the second
+			words[i] = w // as in "second"
 		}
 	}
 	if len(words) == 0 {
@@ -67,8 +68,8 @@ func unit(s string) (block int64, word, of string) {
 	return block, words[len(words)-1], strings.Join(words[:len(words)-1], " ")
 }
 
-// timeOf returns the milliseconds in one of a unit of time, and whether it is
-// time of a GPU rather than of a machine; 0 for what is no time of either.
+// timeOf returns the milliseconds in one of a unit of time, and whether it is GPU time rather than
+// machine time. It returns 0 for units that are neither.
 func timeOf(s string) (ms int64, gpu bool) {
 	block, word, of := unit(s)
 	switch of {
@@ -81,7 +82,7 @@ func timeOf(s string) (ms int64, gpu bool) {
 	return block * unitMs[word], gpu
 }
 
-// countsMachines reports whether a unit may be of machines or their time.
+// countsMachines reports whether a unit may count machines or their time.
 func countsMachines(s string) bool {
 	if ms, _ := timeOf(s); ms != 0 {
 		return true
@@ -90,21 +91,24 @@ func countsMachines(s string) bool {
 	return machineUnits[word] && machineUnits[of]
 }
 
-// quantity is one of the two that a line may have. What is priced comes first:
-// it is what was bought; what was consumed differs from it for some suppliers.
+// quantity is one of the two quantities that a line may have. The priced quantity comes first,
+// because it is what was bought; for some suppliers the consumed quantity differs.
 type quantity struct {
 	amount domain.NullDecimal
 	unit   string
-	column string // of what the supplier wrote where amount is null though something stands there
+	column string // column with the supplier's text, if amount is null because the text could not be read
 }
 
 var pricingAsWritten, consumedAsWritten = domain.AsWritten("PricingQuantity"), domain.AsWritten("ConsumedQuantity")
 
 func quantities(b *domain.BillingLine) [2]quantity {
-	return [2]quantity{{b.PricingQuantity, b.PricingUnit, pricingAsWritten}, {b.ConsumedQuantity, b.ConsumedUnit, consumedAsWritten}}
+	return [2]quantity{
+		{b.PricingQuantity, b.PricingUnit, pricingAsWritten},
+		{b.ConsumedQuantity, b.ConsumedUnit, consumedAsWritten},
+	}
 }
 
-// stated reports whether something stands in the column of a quantity.
+// stated reports whether the column of a quantity is filled in.
 func (q *quantity) stated(b *domain.BillingLine) bool {
 	return q.amount.Valid || b.Other[q.column] != ""
 }
@@ -118,9 +122,8 @@ func hasTime(b *domain.BillingLine) bool {
 	return false
 }
 
-// boughtTime returns the first quantity that is time, rounded to milliseconds
-// half away from zero: of a machine, or of a GPU. Where nobody can mean it,
-// unusable says what it is.
+// boughtTime returns the first quantity that is machine or GPU time, rounded to milliseconds half
+// away from zero. If it is implausible, unusable describes it.
 func boughtTime(b *domain.BillingLine) (nodeMs, gpuMs int64, unusable string) {
 	for _, q := range quantities(b) {
 		ms, gpu := timeOf(q.unit)
@@ -131,7 +134,7 @@ func boughtTime(b *domain.BillingLine) (nodeMs, gpuMs int64, unusable string) {
 			return 0, 0, fmt.Sprintf("quantity %.40q %s cannot be used", b.Other[q.column], q.unit)
 		}
 		d := q.amount.Decimal
-		// The magnitude is known from the digits, so no hostile exponent is expanded.
+		// The magnitude follows from the digits, so that no hostile exponent is expanded.
 		if order := int64(d.NumDigits()) + int64(d.Exponent()); order > 15 && !d.IsZero() {
 			return 0, 0, fmt.Sprintf("quantity of %d digits %s is beyond %d years", order, q.unit, maxYears)
 		} else if order < -15 {

@@ -23,7 +23,7 @@ var refFields = [...]string{"issuer", "account", "line", "hour", "workspace", "c
 //
 //	issuer=AWS;account=123;line=l%201;hour=2026-05-01T00:00:00Z;workspace=research;cluster=c1;deployment=;component=allocated
 //
-// It holds for as long as the line's id does, whatever else a bill contains.
+// It is valid as long as the line keeps its id, whatever else a bill contains.
 func (l *Allocation) Ref() string {
 	return Ref{l.Line.Issuer, l.Line.Account, l.Line.ID, l.Hour, l.Workspace, l.Cluster, l.Deployment, l.Component}.String()
 }
@@ -31,7 +31,10 @@ func (l *Allocation) Ref() string {
 // String returns the reference's text.
 func (r Ref) String() string {
 	var b strings.Builder
-	for i, v := range [...]string{r.Issuer, r.Account, r.Line, r.Hour.String(), r.Workspace, r.Cluster, r.Deployment, r.Component.String()} {
+	values := [...]string{
+		r.Issuer, r.Account, r.Line, r.Hour.String(), r.Workspace, r.Cluster, r.Deployment, r.Component.String(),
+	}
+	for i, v := range values {
 		if i > 0 {
 			b.WriteByte(';')
 		}
@@ -45,7 +48,7 @@ func (r Ref) String() string {
 // MarshalText writes what [Ref.String] returns.
 func (r Ref) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// UnmarshalText reads what [ParseRef] does.
+// UnmarshalText reads what [ParseRef] reads.
 func (r *Ref) UnmarshalText(b []byte) (err error) {
 	*r, err = ParseRef(string(b))
 	return err
@@ -53,9 +56,8 @@ func (r *Ref) UnmarshalText(b []byte) (err error) {
 
 const hex = "0123456789ABCDEF"
 
-// escape writes a value so that it holds nothing that separates: what is no
-// letter, no digit and none of - . _ : / is %XX, byte by byte. Letters of all
-// scripts stay, if the text is valid UTF-8.
+// escape writes a value without separator characters: every byte that is not a letter, a digit or
+// one of - . _ : / becomes %XX. Letters of all scripts are kept if the text is valid UTF-8.
 func escape(b *strings.Builder, s string) {
 	valid := utf8.ValidString(s)
 	for i := range len(s) {
@@ -96,7 +98,7 @@ func unescape(s string) (string, error) {
 	return b.String(), nil
 }
 
-// ParseRef reads a reference. Each allocation has one text, and no other is accepted.
+// ParseRef reads a reference. Each allocation has exactly one valid text.
 func ParseRef(s string) (Ref, error) {
 	fields := strings.Split(s, ";")
 	if len(fields) != len(refFields) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Result is what a division comes to, beside its allocations.
+// Result is the result of a division, besides its allocations.
 type Result struct {
 	Lines       int `json:"lines"`
 	Allocations int `json:"allocations"`
@@ -16,12 +16,12 @@ type Result struct {
 	Statements  []Statement      `json:"statements"`
 	Commitments []CommitmentUse  `json:"commitments"`
 	Exceptions  []Exception      `json:"exceptions"`
-	// Trace is of the allocation that [Input.Trace] names; nil where the division has
-	// no such allocation.
+	// Trace explains the allocation that [Input.Trace] names; nil if the division has no such
+	// allocation.
 	Trace *Trace `json:"trace,omitempty"`
 }
 
-// Matched is what was divided by one match method.
+// Matched sums up what was divided by one match method.
 type Matched struct {
 	MatchMethod MatchMethod `json:"match_method"`
 	Currency    string      `json:"currency"`
@@ -41,7 +41,7 @@ func (r *Result) matched(g MatchMethod, currency string, rec *Line) {
 	m.Billed, m.Effective = m.Billed.Add(rec.Billed), m.Effective.Add(rec.Effective)
 }
 
-// finish fills in what is known once every allocation was given out.
+// finish fills in what is known after the last allocation.
 func (r *run) finish() {
 	out := r.result
 	slices.SortFunc(out.Matches, func(a, b Matched) int {

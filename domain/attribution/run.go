@@ -6,7 +6,7 @@ import (
 	"quartermaster/domain"
 )
 
-// run is one division on its way.
+// run is the state of one division.
 type run struct {
 	book            *book
 	fleet           *fleet
@@ -25,15 +25,15 @@ type run struct {
 	out            Allocation
 	feeds          []int32 // tallies that the current record feeds
 	reconciliation *reconciliation
-	counted        bool // the current record is among Result.Matches
+	counted        bool // the current record is counted in Result.Matches
 	weights        []weight
 	cut            []domain.Instant
 	trace          *trace // nil when no allocation is to be explained
 }
 
 // Run divides every line of the input among those who used what was billed, and
-// calls allocation with each part. The allocation is reused after allocation returns; so is its
-// line. The same input gives the same allocations in the same order:
+// calls allocation with each part. The allocation and its line are reused after
+// allocation returns. The same input gives the same allocations in the same order:
 //
 //  1. Lines that are divided by use, as soon as the usage of the last machine
 //     that they match was read: by that machine (cluster, node), match method, match
@@ -41,30 +41,33 @@ type run struct {
 //  2. Unused commitments, prepaid purchases and lines that match nothing, by line.
 //  3. Recurring purchases of commitments, by line.
 //  4. Taxes, credits and adjustments, by line.
-//  5. The rounding adjustments of invoices, by invoice; see [Reconciliation]. Their line is none of the
-//     input's: its id is "invoice:" and the invoice's, and it is Rounding.
+//  5. The rounding adjustments of invoices, by invoice; see [Reconciliation]. Their line
+//     is not in the input: its id is "invoice:" and the invoice's id, its class Rounding.
 //
-// "By line" is by issuer, account and id. Of one line, allocations come by hour,
+// "By line" is by issuer, account and id. The allocations of one line come by hour,
 // workspace, cluster, deployment and component, each at most once.
 //
-// A line that is given again, equal in all fields, counts once. Of lines that
-// share issuer, account and id and differ, the first by content counts, and the
-// others are exceptions of kind [LineConflict]. Account ids are taken to be
-// unique across suppliers.
+// A repeated line, equal in all fields, counts once. Of different lines with the same
+// issuer, account and id, the first by content counts, and the others are exceptions of
+// kind [LineConflict]. Account ids are assumed to be unique across suppliers.
 //
-// Memory is bounded by the lines (some 190 bytes each and their ids), the use
-// of one machine, and by the distinct allocation keys of each hour for what is shared
-// by several machines: pools, and once per charge period, accounts.
+// Memory is bounded by the lines (about 190 bytes each plus their ids), the usage of one
+// machine, and the distinct allocation keys of what several machines share: per hour for
+// pools, and per charge period for accounts.
 //
-// Run returns an error for input that contradicts its contract, and the first
-// error of Lines, Usage or allocation.
+// Run returns an error for input that violates its contract, and the first error of
+// Lines, Usage or allocation.
 func Run(in *Input, allocation func(*Allocation) error) (*Result, error) {
 	switch in.Policy.Discount {
 	case "", AsSupplied, OwnersFirst, PoolRate:
 	default:
-		return nil, fmt.Errorf("discount rule %q is unknown, want %s, %s or %s", in.Policy.Discount, AsSupplied, OwnersFirst, PoolRate)
+		return nil, fmt.Errorf("discount rule %q is unknown, want %s, %s or %s",
+			in.Policy.Discount, AsSupplied, OwnersFirst, PoolRate)
 	}
-	r := &run{policy: in.Policy, allocation: allocation, keys: newKeys(), ex: &exceptions{}, result: &Result{}, hardware: newHardwares()}
+	r := &run{
+		policy: in.Policy, allocation: allocation,
+		keys: newKeys(), ex: &exceptions{}, result: &Result{}, hardware: newHardwares(),
+	}
 	var err error
 	if r.book, err = readBook(in.Lines, r.ex); err != nil {
 		return nil, err
@@ -136,8 +139,8 @@ func (r *run) begin(rec *record) {
 	r.owners.account(r.book, rec)
 }
 
-// give hands out the current allocation under a key. Whoever calls it has filled in
-// the hour, match method, weights and times of r.out.
+// give emits the current allocation under a key. The caller MUST have set the hour, match method,
+// weights and times of r.out.
 func (r *run) give(key, hardware uint32, billed, effective Amount) error {
 	k := &r.keys.all[key]
 	hardware = r.hardware.paid(hardware, r.line.Class)
@@ -164,7 +167,7 @@ func (r *run) give(key, hardware uint32, billed, effective Amount) error {
 	return r.allocation(&r.out)
 }
 
-// all gives the whole of the current record to one key, for some hardware.
+// all gives the whole current record to one key, with the given hardware.
 func (r *run) all(rec *record, hour domain.Instant, method MatchMethod, k allocationKey, hardware uint32, boughtMs int64) error {
 	r.out.Hour, r.out.MatchMethod = hour, method
 	r.out.Weight, r.out.Of = Whole(1), Whole(1)
@@ -172,7 +175,7 @@ func (r *run) all(rec *record, hour domain.Instant, method MatchMethod, k alloca
 	return r.give(r.keys.id(k), hardware, rec.billed, rec.effective)
 }
 
-// withoutUse divides what no usage is needed for.
+// withoutUse divides a line that needs no usage.
 func (r *run) withoutUse(rec *record) error {
 	switch rec.basis {
 	case byOwner:
@@ -184,10 +187,10 @@ func (r *run) withoutUse(rec *record) error {
 	return r.unmatched(rec, howTexts[rec.how])
 }
 
-// unmatched leaves the current record with the platform.
+// unmatched charges the current record to the platform.
 func (r *run) unmatched(rec *record, why string) error {
 	if rec.how < howUnknownName {
-		r.trace.because("%s", why) // else the matcher knows better
+		r.trace.because("%s", why) // otherwise the matcher's reason is more precise
 	}
 	kind := UnmatchedLine
 	if rec.how == howNotInService {
@@ -197,8 +200,8 @@ func (r *run) unmatched(rec *record, why string) error {
 	return r.all(rec, 0, ByNothing, allocationKey{workspace: Platform, component: Unmatched}, 0, 0)
 }
 
-// unknownMachines reports lines that name a machine which the fleet does not
-// know, and those that a pool pays although their machine was not in service.
+// unknownMachines reports lines that name a machine unknown to the fleet, and lines that a pool
+// pays although their machine was not in service.
 func (r *run) unknownMachines() {
 	for i := range r.book.records {
 		rec := &r.book.records[i]
@@ -210,13 +213,14 @@ func (r *run) unknownMachines() {
 		case !r.fleet.knows(account, resource):
 			r.ex.money(BilledNeverSeen, r.book.subject(rec), "no machine of the account has this resource id", r.book, rec)
 		case rec.basis == byUse && !r.fleet.inService(r.fleet.byResource[[2]string{account, resource}], rec.charge):
-			r.ex.money(NotInService, r.book.subject(rec), "the machine was not in service in the charge period, and its pool pays", r.book, rec)
+			r.ex.money(NotInService, r.book.subject(rec),
+				"the machine was not in service in the charge period, and its pool pays", r.book, rec)
 		}
 	}
 }
 
-// billedAccounts marks the machines whose account some line buys machines in:
-// of the others, no bill was given, and nothing can be missing from it.
+// billedAccounts marks the machines of accounts in which some line buys machines. Other accounts
+// have no bill, so nothing can be missing from it.
 func (r *run) billedAccounts() {
 	billed := map[string]bool{}
 	for i := range r.book.records {

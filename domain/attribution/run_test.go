@@ -21,7 +21,7 @@ func money(s string) attribution.Amount {
 	return a
 }
 
-// pool is two machines of one GPU in a pool: ada holds n1, bob n2, for two hours.
+// pool is a pool of two machines with one GPU each: ada holds n1, bob n2, for two hours.
 func pool() *estate {
 	e := &estate{}
 	for i, holder := range []string{"ada", "bob"} {
@@ -41,7 +41,7 @@ func (e *estate) add(id string, class attribution.Class, resource, cost string, 
 	return &e.lines[len(e.lines)-1]
 }
 
-// shares returns what each workspace bears of a line, billed.
+// shares returns each workspace's billed share of a line.
 func shares(t *testing.T, e *estate, line string) map[string]string {
 	t.Helper()
 	allocations, _, err := e.run()
@@ -77,7 +77,7 @@ func wantShares(t *testing.T, e *estate, line string, want ...string) {
 	}
 }
 
-// wantUseful wants no useful time counted twice.
+// wantUseful checks that useful time is counted once.
 func wantUseful(t *testing.T, e *estate, want int64) {
 	t.Helper()
 	allocations, _, err := e.run()
@@ -93,8 +93,7 @@ func wantUseful(t *testing.T, e *estate, want int64) {
 	}
 }
 
-// A commitment of one machine that the supplier applied to ada's, and bob
-// owners.
+// A commitment of one machine, owned by bob, that the supplier applied to ada's machine.
 func TestDiscountRules(t *testing.T) {
 	e := pool()
 	e.add("ri", attribution.Committed, "i-1", "2", 2).Commitment = "k"
@@ -111,14 +110,14 @@ func TestDiscountRules(t *testing.T) {
 	wantShares(t, e, "ri", "bob=2")
 	wantShares(t, e, "od", "ada=6")
 
-	// A commitment of one machine and a half: what bob does not need serves ada.
+	// A commitment of one and a half machines: ada gets what bob does not need.
 	e.lines[0].NodeMs, e.lines[0].Billed = 3*hour, money("3")
 	e.lines[1].NodeMs, e.lines[1].Billed = hour, money("3")
 	wantShares(t, e, "ri", "ada=1", "bob=2")
 	wantShares(t, e, "od", "ada=3")
 	wantUseful(t, e, 2*hour)
 
-	// And more than the pool has is not seen.
+	// An excess over the pool is unseen.
 	e.lines[0].NodeMs, e.lines[0].Billed = 5*hour, money("5")
 	e.lines[1].NodeMs, e.lines[1].Billed = hour, money("1")
 	wantShares(t, e, "ri", "ada=2", "bob=2", "platform:unobserved=1")
@@ -130,7 +129,7 @@ func TestDiscountRules(t *testing.T) {
 	}
 }
 
-// owner answers for all of a commitment.
+// owner returns a single owner of a whole commitment.
 func owner(workspace string) []domain.Share {
 	return []domain.Share{{Workspace: workspace, Share: decimal.NewFromInt(1)}}
 }
@@ -143,7 +142,8 @@ func TestMatchMethods(t *testing.T) {
 	wantShares(t, e, "named", "ada=4")
 	wantShares(t, e, "pooled", "bob=6")
 
-	// Of the machines that no line names, those declared as what it pays for.
+	// Of the machines that no line names, those declared with the billing model that the line pays
+	// for.
 	e = pool()
 	e.nodes[1].Billing = domain.BillingSpot
 	e.add("spot", attribution.Spot, "", "6", 2)
@@ -151,19 +151,19 @@ func TestMatchMethods(t *testing.T) {
 	wantShares(t, e, "spot", "bob=6")
 	wantShares(t, e, "any", "ada=3", "bob=3")
 
-	// A machine without GPUs serves everybody in the account.
+	// A machine without GPUs is shared by everybody in the account.
 	e = pool()
 	e.nodes = append(e.nodes, attribution.Node{Cluster: "c", Node: "head", Account: "x", Resource: "i-head", SKU: "cpu", Service: month})
 	e.add("head", attribution.OnDemand, "i-head", "6", 2)
 	wantShares(t, e, "head", "ada=3", "bob=3")
 
-	// Another account's machines are nobody's.
+	// A machine of another account does not match.
 	e = pool()
 	e.add("other", attribution.OnDemand, "i-1", "6", 2).Account = "y"
 	wantShares(t, e, "other", "platform=6")
 
-	// Machine time that was bought twice over is half unseen; a line that takes
-	// the surplus back leaves none.
+	// Machine time that was bought twice is half unseen. A line that takes the surplus back leaves
+	// none.
 	e = pool()
 	e.add("twice", attribution.OnDemand, "i-1", "8", 4)
 	wantShares(t, e, "twice", "ada=4", "platform:unobserved=4")
@@ -171,18 +171,18 @@ func TestMatchMethods(t *testing.T) {
 	wantShares(t, e, "twice", "ada=8")
 	wantShares(t, e, "back", "ada=-4")
 
-	// What is charged for longer than anybody plans is for no hour.
+	// A charge over a very long period has no hours.
 	e = pool()
 	e.add("long", attribution.OnDemand, "i-1", "6", 2).ChargePeriod.To += 11 * 366 * domain.Day
 	wantShares(t, e, "long", "platform=6")
 
-	// A charge period that cuts an hour takes its part of it.
+	// A charge period that begins or ends within an hour takes its part of the hour.
 	e = pool()
 	e.hours[0].Parts[0].Workspace = "cyd"
 	e.add("cut", attribution.OnDemand, "i-1", "6", 0).ChargePeriod.From += domain.Hour / 2
 	wantShares(t, e, "cut", "cyd=2", "ada=4")
 
-	// A machine that took another's name is another machine.
+	// A machine that took another's name is a different machine.
 	e = pool()
 	later := e.nodes[0]
 	e.nodes[0].Service.To, later.Service.From, later.Resource = start+domain.Hour, start+domain.Hour, "i-new"
@@ -192,14 +192,14 @@ func TestMatchMethods(t *testing.T) {
 	e.add("new", attribution.OnDemand, "i-new", "6", 1)
 	wantShares(t, e, "old", "ada=6")
 	wantShares(t, e, "new", "cyd=6")
-	// One that was described anew is not.
+	// A machine with a new description is the same machine.
 	e.nodes[2].Resource, e.nodes[2].CPUMilli = "", 1
 	wantShares(t, e, "old", "ada=3", "cyd=3")
-	// Nor is one that moved to another account the same.
+	// So is one that moved to another account.
 	e.nodes[2].Account = "y"
 	wantShares(t, e, "old", "ada=6")
 
-	// What is held by nobody known is the platform's.
+	// The platform pays for time with an unknown holder.
 	e = pool()
 	e.hours[0].Parts[0].Workspace = ""
 	e.add("l", attribution.OnDemand, "i-1", "6", 2)
@@ -223,17 +223,17 @@ func TestDominantShare(t *testing.T) {
 	}
 	// One GPU and half of the CPU is half of the node.
 	wantShares(t, node(attribution.Part{Workspace: "ada", Unit: "a", GPUMs: hour, CPUMilli: 4000}), "l", "ada=20", "own=20")
-	// Two parts of one unit ask once.
+	// Two parts of one unit count its requests once.
 	wantShares(t, node(
 		attribution.Part{Workspace: "ada", Unit: "a", GPUMs: hour, CPUMilli: 6000},
 		attribution.Part{Workspace: "ada", Unit: "a", GPUMs: hour, CPUMilli: 6000}), "l", "ada=30", "own=10")
-	// Two units ask twice: 3 and 2 of 4, and both shrink.
+	// Two units count twice: 3 and 2 of 4, and both shrink.
 	wantShares(t, node(
 		attribution.Part{Workspace: "ada", Unit: "a", GPUMs: hour, CPUMilli: 6000},
 		attribution.Part{Workspace: "bob", Unit: "b", GPUMs: hour, MemoryMiB: 500}), "l", "ada=24", "bob=16")
-	// What holds no GPU counts by what it does hold.
+	// A unit without GPUs counts by its other requests.
 	wantShares(t, node(attribution.Part{Workspace: "ada", Unit: "a", MemoryMiB: 250}), "l", "ada=10", "own=30")
-	// What it takes comes from idle and unprovisioned time alike.
+	// Its weight is taken from idle and unprovisioned time alike.
 	e := node(attribution.Part{Workspace: "ada", Unit: "a", GPUMs: hour, CPUMilli: 4000})
 	idle := &e.hours[0].Parts[1]
 	idle.GPUMs = hour
@@ -250,11 +250,11 @@ func TestDominantShare(t *testing.T) {
 	if want := []string{"allocated 20", "idle 6.666666666666666666", "unprovisioned 13.333333333333333334"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	// Nothing is taken from GPUs that worked for nobody known.
+	// Nothing is taken from busy GPUs without a known holder.
 	e = node(attribution.Part{Workspace: "ada", Unit: "a", GPUMs: hour, CPUMilli: 8000})
 	e.hours[0].Parts[1] = attribution.Part{Component: attribution.BusyUnattributed, GPUMs: 3 * hour}
 	wantShares(t, e, "l", "ada=10", "own=30")
-	// A unit may not ask for more than the node.
+	// A unit may not request more than the node has.
 	wantShares(t, node(attribution.Part{Workspace: "ada", Unit: "a", CPUMilli: 1 << 63}), "l", "ada=40")
 }
 
@@ -280,12 +280,12 @@ func TestFollowing(t *testing.T) {
 	wantShares(t, e, "account", "ada=3", "bob=1")
 	wantShares(t, e, "nothing", "platform=4")
 
-	// An invoice detail comes before the invoice.
+	// An invoice detail has priority over the invoice.
 	e.lines[1].Invoice, e.lines[1].Detail = "v", "7"
 	follower(e, "detail", "Tax", "", "4").Detail = "7"
 	wantShares(t, e, "detail", "bob=4")
 
-	// Credits pay first for what failed, all of them together up to its cost.
+	// Credits first pay for failed time, all of them together up to its cost.
 	e = pool()
 	e.hours[1].Parts[0].Component = attribution.Failed
 	e.add("a", attribution.OnDemand, "i-1", "20", 2)
@@ -317,10 +317,10 @@ func TestCommitments(t *testing.T) {
 	used := commit("used", "Usage", "8")
 	used.Resource = "i-1"
 	wantShares(t, e, "fee", "ada=6.25", "bob=3.75")
-	// Another charge period is another fee's.
+	// Another charge period belongs to another fee.
 	e.lines[3].ChargePeriod = domain.Interval{From: start + 3*domain.Hour, To: start + 4*domain.Hour}
 	wantShares(t, e, "fee", "ada=2.5", "bob=7.5")
-	// Nor is it that of a shorter one beside it.
+	// So does a shorter one beside it.
 	short := e.lines[1]
 	short.ID, short.ChargePeriod.To = "short", start+domain.Hour/2
 	e.lines = append(e.lines, short)
@@ -328,7 +328,7 @@ func TestCommitments(t *testing.T) {
 	wantShares(t, e, "fee", "ada=6.25", "bob=3.75")
 	wantShares(t, e, "short", "ada=2.5", "bob=7.5")
 	e.lines[3].ChargePeriod = domain.Interval{From: start + 3*domain.Hour, To: start + 4*domain.Hour}
-	// A fee that covered nothing falls to the owners.
+	// The owners pay a fee that covered nothing.
 	e.lines[2].ChargePeriod = e.lines[3].ChargePeriod
 	wantShares(t, e, "fee", "ada=2.5", "bob=7.5")
 }
@@ -374,7 +374,7 @@ func TestInputRefused(t *testing.T) {
 	}
 }
 
-// What nobody can mean does not stop the rest: it counts as not stated.
+// Implausible quantities do not stop the rest: they count as not stated.
 func TestUnusableQuantities(t *testing.T) {
 	for want, spoil := range map[string]func(*estate){
 		"S/x/a: 4611686018427387904 ms of machines and 0 ms of GPUs are beyond 31688 years": func(e *estate) { e.lines[0].NodeMs = 1 << 62 },
@@ -414,7 +414,7 @@ func TestUnusableQuantities(t *testing.T) {
 			t.Errorf("exceptions %q, want %q", said, want)
 		}
 	}
-	// A share of the CPU of a machine whose GPUs nobody knows is no time of them.
+	// A share of the CPU of a machine with an unknown number of GPUs is not GPU time.
 	e := pool()
 	e.nodes[0].GPUs = 2000
 	part := &e.hours[0].Parts[0]
@@ -422,7 +422,7 @@ func TestUnusableQuantities(t *testing.T) {
 	e.hours[0].Parts = append(e.hours[0].Parts, attribution.Part{Component: attribution.Idle, GPUMs: hour})
 	e.add("a", attribution.OnDemand, "i-1", "9", 0)
 	wantShares(t, e, "a", "ada=6", "own=3")
-	// What was not used of a commitment may be beyond reason too.
+	// The unused part of a commitment may be implausible too.
 	e = pool()
 	e.nodes[0].GPUs, e.nodes[1].GPUs = 8, 8
 	e.add("a", attribution.Committed, "", "9", 0).Unused = true
@@ -430,7 +430,7 @@ func TestUnusableQuantities(t *testing.T) {
 	if _, res, err := e.run(); err != nil || !hasUnusable(res, "S/x/a") {
 		t.Errorf("%+v (%v), want an unusable quantity", res, err)
 	}
-	// Lines that only together buy too much: those that come last buy nothing.
+	// Lines that buy too much only together: the last ones buy nothing.
 	e = pool()
 	for i := range 5000 {
 		e.add(fmt.Sprintf("l%04d", i), attribution.OnDemand, "i-1", "10", 0).GPUMs = 1e15
@@ -450,8 +450,8 @@ func TestUnusableQuantities(t *testing.T) {
 	}
 }
 
-// Time that is bought of nobody's machines is no GPU time in any unit, and that
-// of a commitment that was not used is.
+// Time bought of unknown machines is not GPU time, whatever its unit. Time of an unused commitment
+// is.
 func TestBoughtWithoutUse(t *testing.T) {
 	e := pool()
 	e.nodes[0].GPUs, e.nodes[1].GPUs = 8, 8
@@ -484,10 +484,10 @@ func TestBoughtWithoutUse(t *testing.T) {
 		}
 	}
 	wantBought(map[string]int64{"hours": 0, "gpu-hours": 0, "stated": 4, "pool": 24, "unknown": 0})
-	// The machines that the commitment covered tell it too.
+	// The machines that the commitment covered determine it too.
 	e.add("used", attribution.Committed, "i-1", "3", 2).Commitment = "k"
 	wantBought(map[string]int64{"pool": 24, "unknown": 24, "used": 16})
-	// Not where they differ.
+	// But not if they differ.
 	e.nodes[1].GPUs = 4
 	e.add("used too", attribution.Committed, "i-2", "3", 2).Commitment = "k"
 	wantBought(map[string]int64{"pool": 0, "unknown": 0, "used": 16, "used too": 8})

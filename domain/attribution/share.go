@@ -9,7 +9,7 @@ func (a u128) isZero() bool { return a.hi|a.lo == 0 }
 
 func (a u128) less(b u128) bool { return a.hi < b.hi || a.hi == b.hi && a.lo < b.lo }
 
-// add wraps; whoever adds has bounded the sum.
+// add wraps around. Callers MUST bound the sum.
 func (a u128) add(b u128) u128 {
 	lo, carry := bits.Add64(a.lo, b.lo, 0)
 	return u128{a.hi + b.hi + carry, lo}
@@ -55,9 +55,9 @@ func (a u128) scale(n, d u128) u128 {
 	p1, c = bits.Add64(p1, l2, 0)
 	p2, c = bits.Add64(p2, h2, c)
 	p3 += c
-	// Long division by two words wants the divisor's top bit set (Knuth, The Art
-	// of Computer Programming 2, 4.3.1, algorithm D). Nothing is shifted out of
-	// the product, because the quotient fits in two words.
+	// Long division by two words needs the divisor's top bit set (Knuth, The Art of Computer
+	// Programming 2, 4.3.1, algorithm D). The shift loses no bits of the product, because the
+	// quotient fits in two words.
 	s := uint(bits.LeadingZeros64(d.hi))
 	if d.hi == 0 {
 		s = 64 + uint(bits.LeadingZeros64(d.lo))
@@ -78,14 +78,14 @@ func (a u128) scale(n, d u128) u128 {
 	return u128{hi, lo}
 }
 
-// divide3by2 divides three words by two, of which the upper has its top bit
-// set. The quotient MUST fit in one word: (u2, u1) < d.
+// divide3by2 divides three words by two. The upper word of the divisor has its top bit set. The
+// quotient MUST fit in one word: (u2, u1) < d.
 func divide3by2(u2, u1, u0 uint64, d u128) (q uint64, r u128) {
 	q = ^uint64(0)
 	if u2 < d.hi {
 		q, _ = bits.Div64(u2, u1, d.hi)
 	}
-	// q is at most two too large: take it back until the rest is not negative.
+	// q is at most two too large: decrease it until the remainder is not negative.
 	h0, l0 := bits.Mul64(q, d.lo)
 	h1, l1 := bits.Mul64(q, d.hi)
 	m1, c := bits.Add64(h0, l1, 0)
@@ -104,10 +104,9 @@ func divide3by2(u2, u1, u0 uint64, d u128) (q uint64, r u128) {
 	return q, u128{r1, r0}
 }
 
-// division hands out an amount by cumulative rounding: after each step, what was
-// handed out is the floor of the amount's part so far. The last step, whose
-// cumulative weight is the whole, hands out the rest; so the parts are exact in
-// sum, and each is within one unit of its exact value.
+// division splits an amount by cumulative rounding: after each step, the sum of the parts is the
+// floor of the amount's share so far. The last step, whose cumulative weight is the total, yields
+// the rest. So the parts are exact in sum, and each is within one unit of its exact value.
 type division struct {
 	whole    u128
 	negative bool

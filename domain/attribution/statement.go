@@ -16,53 +16,51 @@ type ReconciliationStatus string
 // The outcomes.
 const (
 	Reconciled ReconciliationStatus = "reconciled" // equal to the last digit, in every row
-	Adjusted   ReconciliationStatus = "adjusted"   // apart by no more than its rounding
-	Differs    ReconciliationStatus = "differs"    // apart by more, in a row or as a whole
+	Adjusted   ReconciliationStatus = "adjusted"   // differs by no more than its rounding
+	Differs    ReconciliationStatus = "differs"    // differs by more, in a row or in total
 	NoInvoice  ReconciliationStatus = "no_invoice" // lines without an invoice
 	NoLines    ReconciliationStatus = "no_lines"   // an invoice without lines
 	Voided     ReconciliationStatus = "voided"     // the invoice was withdrawn
 )
 
-// Reconciliation compares an invoice with its lines and with what came of them.
+// Reconciliation compares an invoice with its lines and with their allocations.
 //
-// An invoice is rounded to what can be paid, each row of its breakdown for
-// itself; its lines are not. Each row that lines name is compared with those
-// lines: a difference of at most half a minor unit is its rounding. What is left
-// of the invoice, and an invoice whose lines name no rows as a whole, may be
-// apart by one minor unit, however many rows there are. That much is adjusted by
-// one more allocation for the invoice, on the platform, in the billed ledger alone.
+// An invoice is rounded to payable amounts, each row of its breakdown separately; its lines are
+// not. Each row that lines name is compared with those lines: a difference of at most half a minor
+// unit is its rounding. The remainder of the invoice, or the whole invoice if its lines name no
+// rows, may differ by one minor unit, however many rows there are. That difference is adjusted by
+// one more allocation for the invoice, on the platform, in the billed ledger only.
 //
-// Where a row differs by more, nothing is adjusted and the invoice differs, even
-// if its total reconciles: two rows that were mixed up are an error of the bill. Each
-// such row is an exception of kind [DetailDiffers]. Details list every row that
-// was compared and every rounding adjustment.
+// If a row differs by more, nothing is adjusted and the invoice differs, even if its total
+// reconciles: two swapped rows are an error of the bill. Each such row is an exception of kind
+// [DetailDiffers]. Details list every row that was compared and every rounding adjustment.
 type Reconciliation struct {
 	Issuer   string `json:"issuer"`
 	Account  string `json:"account"`
-	Invoice  string `json:"invoice"` // "" for lines that name none
+	Invoice  string `json:"invoice"` // "" for lines without an invoice
 	Currency string `json:"currency"`
-	// Period is the billing period of lines that name no invoice.
+	// Period is the billing period of lines without an invoice.
 	Period     domain.Interval      `json:"period,omitzero"`
 	Status     ReconciliationStatus `json:"status"`
 	Lines      int                  `json:"lines"`
 	Billed     Amount               `json:"billed"`     // by the lines
-	Attributed Amount               `json:"attributed"` // by their allocations, summed apart
+	Attributed Amount               `json:"attributed"` // by their allocations, summed separately
 	Received   Amount               `json:"received"`   // total of the invoice, 0 if there is none
-	Difference Amount               `json:"difference"` // received less attributed, before the rounding adjustment; 0 without an invoice
-	// DifferenceMinor is the difference of both when each is rounded to minor
-	// units, half away from zero.
+	// Difference is received less attributed, before the rounding adjustment; 0 without an invoice.
+	Difference Amount `json:"difference"`
+	// DifferenceMinor is the difference of the two amounts, each first rounded to minor units, half
+	// away from zero.
 	DifferenceMinor    Minor  `json:"difference_minor"`
-	RoundingAdjustment Amount `json:"rounding_adjustment"` // the sum of those of Details; 0 unless Status is adjusted
+	RoundingAdjustment Amount `json:"rounding_adjustment"` // the sum over Details; 0 unless Status is adjusted
 	After              Amount `json:"after"`               // the difference less the rounding adjustment
-	// Details are the rows that lines name, by id, and then what is left; empty
-	// where there is no invoice, no line, or it was voided. The rounding adjustments in it are
-	// given out only where Status is adjusted.
+	// Details are the rows that lines name, by id, and then the remainder. They are empty if there
+	// is no invoice or no line, or if the invoice was voided. Their rounding adjustments are
+	// allocated only if Status is adjusted.
 	Details   []DetailReconciliation `json:"details,omitempty"`
-	Generated bool                   `json:"generated,omitempty"` // some line, or the invoice, was made by a generator
+	Generated bool                   `json:"generated,omitempty"` // some line or the invoice is synthetic
 }
 
-// Statement is what one workspace or account of the platform bears of an
-// invoice.
+// Statement is the share of one workspace or platform account in an invoice.
 type Statement struct {
 	Issuer    string          `json:"issuer"`
 	Account   string          `json:"account"`
@@ -71,8 +69,8 @@ type Statement struct {
 	Period    domain.Interval `json:"period,omitzero"`
 	Workspace string          `json:"workspace"`
 	Billed    Amount          `json:"billed"` // exact, with the rounding adjustment
-	// Amount is in whole minor units, rounded once. The statements of an invoice
-	// add up to its total where it reconciles, else to the rounded sum of its lines.
+	// Amount is in whole minor units, rounded once. The statements of an invoice add up to its
+	// total if it reconciles, else to the rounded sum of its lines.
 	Amount Minor `json:"amount"`
 }
 
@@ -87,7 +85,7 @@ type reconciliation struct {
 
 type reconciliations struct{ all []reconciliation }
 
-// invoiceKey is what invoices and lines are joined by.
+// invoiceKey joins invoices and lines.
 type invoiceKey struct {
 	issuer, account, invoice, currency string
 	period                             domain.Interval
@@ -98,7 +96,9 @@ func newReconciliations(b *book, invoices []Invoice, ex *exceptions) (*reconcili
 	at := func(k invoiceKey) *reconciliation {
 		t := byKey[k]
 		if t == nil {
-			t = &reconciliation{Reconciliation: Reconciliation{Issuer: k.issuer, Account: k.account, Invoice: k.invoice, Currency: k.currency, Period: k.period}}
+			t = &reconciliation{Reconciliation: Reconciliation{
+				Issuer: k.issuer, Account: k.account, Invoice: k.invoice, Currency: k.currency, Period: k.period,
+			}}
 			byKey[k] = t
 		}
 		return t
@@ -123,7 +123,8 @@ func newReconciliations(b *book, invoices []Invoice, ex *exceptions) (*reconcili
 		}
 		t := at(invoiceKey{v.Issuer, v.Account, v.ID, v.Currency, domain.Interval{}})
 		if t.invoice {
-			ex.amount(InvoiceConflict, v.Issuer+"/"+v.Account+"/"+v.ID, "another invoice has this id: this one is not counted", v.Currency, 0, v.Total, Amount{})
+			ex.amount(InvoiceConflict, v.Issuer+"/"+v.Account+"/"+v.ID,
+				"another invoice has this id: this one is not counted", v.Currency, 0, v.Total, Amount{})
 			continue
 		}
 		t.invoice, t.voided, t.rows, t.Generated = true, v.Status == "Voided", rowsOf(v.Details), v.Generated
@@ -148,7 +149,8 @@ func newReconciliations(b *book, invoices []Invoice, ex *exceptions) (*reconcili
 		ordered = append(ordered, t)
 	}
 	slices.SortFunc(ordered, func(a, b *reconciliation) int {
-		return cmp.Or(strings.Compare(a.Issuer, b.Issuer), strings.Compare(a.Account, b.Account), strings.Compare(a.Invoice, b.Invoice),
+		return cmp.Or(
+			strings.Compare(a.Issuer, b.Issuer), strings.Compare(a.Account, b.Account), strings.Compare(a.Invoice, b.Invoice),
 			strings.Compare(a.Currency, b.Currency), byPeriod(a.Period, b.Period))
 	})
 	numbers := make(map[*reconciliation]int32, len(ordered))
@@ -165,12 +167,13 @@ func newReconciliations(b *book, invoices []Invoice, ex *exceptions) (*reconcili
 
 func compareInvoices(a, b Invoice) int {
 	return cmp.Or(
-		strings.Compare(a.Issuer, b.Issuer), strings.Compare(a.Account, b.Account), strings.Compare(a.ID, b.ID), strings.Compare(a.Currency, b.Currency),
-		a.Total.Cmp(b.Total), slices.CompareFunc(a.Details, b.Details, compareDetails), strings.Compare(a.Status, b.Status), compareBool(a.Generated, b.Generated))
+		strings.Compare(a.Issuer, b.Issuer), strings.Compare(a.Account, b.Account),
+		strings.Compare(a.ID, b.ID), strings.Compare(a.Currency, b.Currency),
+		a.Total.Cmp(b.Total), slices.CompareFunc(a.Details, b.Details, compareDetails),
+		strings.Compare(a.Status, b.Status), compareBool(a.Generated, b.Generated))
 }
 
-// reconcile compares every invoice with its allocations, and gives out what is its
-// rounding.
+// reconcile compares every invoice with its allocations, and allocates its rounding.
 func (r *run) reconcile() error {
 	for i := range r.reconciliations.all {
 		t := &r.reconciliations.all[i]
@@ -201,14 +204,19 @@ func (r *run) reconcile() error {
 			if t.RoundingAdjustment.IsZero() {
 				continue // the rounding adjustments of its rows cancel
 			}
-			r.line = Line{Issuer: t.Issuer, Account: t.Account, ID: "invoice:" + t.Invoice, Invoice: t.Invoice, Currency: t.Currency,
-				Class: Rounding, ClassReason: "it is no line of the bill, and makes up for the rounding of the invoice", Billed: t.RoundingAdjustment, Generated: t.Generated}
+			r.line = Line{
+				Issuer: t.Issuer, Account: t.Account, ID: "invoice:" + t.Invoice, Invoice: t.Invoice, Currency: t.Currency,
+				Class:       Rounding,
+				ClassReason: "it is no line of the bill, and makes up for the rounding of the invoice",
+				Billed:      t.RoundingAdjustment, Generated: t.Generated,
+			}
 			r.out = Allocation{Line: &r.line, MatchMethod: ByFollowing, Weight: Whole(1), Of: Whole(1)}
 			r.feeds, r.reconciliation, r.counted = nil, t, true
 			if r.trace != nil && r.trace.record < 0 {
 				r.trace.reason = "the invoice and its lines differ by the rounding of the invoice"
 			}
-			if err := r.give(r.keys.id(allocationKey{workspace: Platform, component: RoundingAdjustment}), 0, t.RoundingAdjustment, Amount{}); err != nil {
+			key := r.keys.id(allocationKey{workspace: Platform, component: RoundingAdjustment})
+			if err := r.give(key, 0, t.RoundingAdjustment, Amount{}); err != nil {
 				return err
 			}
 		}
@@ -216,10 +224,10 @@ func (r *run) reconcile() error {
 	return nil
 }
 
-// minorUnit is a minor unit in 10⁻¹⁸.
+// minorUnit is the minor unit of a currency in 10⁻¹⁸.
 func minorUnit(currency string) uint64 { return unitOf(domain.MinorUnits(currency)) }
 
-// unitOf is a unit of so many decimals in 10⁻¹⁸.
+// unitOf is 10⁻ᵈᵉᶜⁱᵐᵃˡˢ in units of 10⁻¹⁸.
 func unitOf(decimals int) uint64 {
 	unit := uint64(one18)
 	for range decimals {
@@ -237,11 +245,14 @@ func roundMinor(a Amount, currency string) Amount {
 	return signed(m.sub(u128{0, rest}), negative)
 }
 
-// statements returns what each workspace bears of each invoice.
+// statements returns the share of each workspace in each invoice.
 func (t *reconciliation) statements(k *keys) []Statement {
 	all := make([]Statement, 0, len(t.parts))
 	for w, a := range t.parts {
-		all = append(all, Statement{Issuer: t.Issuer, Account: t.Account, Invoice: t.Invoice, Currency: t.Currency, Period: t.Period, Workspace: k.workspaces[w], Billed: a})
+		all = append(all, Statement{
+			Issuer: t.Issuer, Account: t.Account, Invoice: t.Invoice, Currency: t.Currency,
+			Period: t.Period, Workspace: k.workspaces[w], Billed: a,
+		})
 	}
 	slices.SortFunc(all, func(a, b Statement) int { return strings.Compare(a.Workspace, b.Workspace) })
 	exact := make([]Amount, len(all))
@@ -254,12 +265,11 @@ func (t *reconciliation) statements(k *keys) []Statement {
 	return all
 }
 
-// apportion rounds amounts to whole units so that they add up to their rounded
-// sum (half away from zero), by largest remainder: each is rounded down, and the
-// units that are missing go to the largest remainders, the first of equal ones
-// first. Where the sum is negative, or zero and the first amount that is not
-// zero is negative, the mirror image is rounded, so that a bill and its
-// cancellation come out as each other's opposite.
+// apportion rounds amounts to whole units so that they add up to their rounded sum (half away from
+// zero), by largest remainder. Each is rounded down, and the missing units go to the largest
+// remainders, the first of equal ones first. If the sum is negative, or is zero and the first
+// nonzero amount is negative, the negated amounts are rounded and negated back, so that a bill and
+// its cancellation give opposite results.
 func apportion(exact []Amount, unit uint64) []Amount {
 	var sum Amount
 	mirror := 0

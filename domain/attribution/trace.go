@@ -8,30 +8,29 @@ import (
 	"quartermaster/domain"
 )
 
-// Trace explains one allocation. It is written down by what divided the allocation's line,
-// while it did so, and so tells what was divided by and nothing else.
+// Trace explains one allocation. It is recorded while the allocation's line is divided, by the code
+// that divides it, and so shows exactly what that used.
 type Trace struct {
-	// Allocation is the allocation, with a line of its own.
+	// Allocation is the allocation, with its own copy of the line.
 	Allocation Allocation `json:"allocation"`
-	// ClassReason is the line's: the columns that decided its class. MatchReason
-	// is why the line was divided by the allocation's match method.
+	// ClassReason is the line's: the columns that decided its class. MatchReason says why the line
+	// was divided by the allocation's match method.
 	ClassReason string `json:"class_reason"`
 	MatchReason string `json:"match_reason"`
-	// MeterReason is what the line sells, and why it buys machine time or does not;
-	// "" for a line that is for no machine.
+	// MeterReason says what the line sells, and why it does or does not buy machine time; "" for a
+	// line that is not for machines.
 	MeterReason string `json:"meter_reason,omitempty"`
-	// Machines are those that the line was matched to and that were in service
-	// or used in its charge period, by index; empty for what is not divided by
-	// use.
+	// Machines are those that the line was matched to and that were in service or used in its
+	// charge period, by index. They are empty for a line that is not divided by use.
 	Machines []MachineWeight `json:"machines"`
-	// UnseenMs is the part of the allocation's Of that was bought beyond what the
-	// machines had in the charge period, in GPU milliseconds.
+	// UnseenMs is the part of the allocation's Of that was bought beyond what the machines had in
+	// the charge period, in GPU milliseconds.
 	UnseenMs int64 `json:"unseen_ms"`
 	// Followed is what the line followed; nil for a line that followed none.
 	Followed *Followed `json:"followed,omitempty"`
 }
 
-// inMs turns microseconds into milliseconds, rounded down by cumulative sums.
+// inMs converts microseconds to milliseconds, rounding down cumulative sums.
 func (x *Trace) inMs() {
 	var weight, period int64
 	for i := range x.Machines {
@@ -42,41 +41,41 @@ func (x *Trace) inMs() {
 	}
 }
 
-// MachineWeight is what one machine, under one description, weighs in a traced
-// allocation and in the charge period of its line, in GPU milliseconds. Time counts as
-// it was divided by: cut to the charge period, and by dominant shares.
+// MachineWeight is the weight of one machine, under one description, in a traced allocation and in
+// the charge period of its line, in GPU milliseconds. Time counts as it was used in the division:
+// limited to the charge period, and by dominant shares.
 type MachineWeight struct {
 	// Node is an index into Input.Nodes: the first with the description.
 	Node int `json:"node"`
-	// WeightMs add up to the allocation's Weight in whole milliseconds, unless the allocation is Unseen, which no
-	// machine has. UsefulMs is the part of it that was useful.
+	// WeightMs add up to the allocation's Weight in whole milliseconds, except for an Unseen
+	// allocation, whose time is not on any machine. UsefulMs is the useful part of WeightMs.
 	WeightMs int64 `json:"weight_ms"`
 	UsefulMs int64 `json:"useful_ms"`
-	// PeriodMs is all of the machine's time in the charge period, in whatever
-	// hands. With UnseenMs they add up to the allocation's Of; under OwnersFirst to
-	// no less, because a commitment takes a part of the time and leaves the rest
-	// to other lines. WeightMs is then the machine's part of what was left or
-	// taken, in proportion to its time under the allocation's key.
+	// PeriodMs is all of the machine's time in the charge period, whoever held it. With UnseenMs
+	// they add up to the allocation's Of. Under OwnersFirst they may add up to more, because a
+	// commitment takes a part of the time and leaves the rest to other lines. WeightMs is then the
+	// machine's part of what was left or taken, in proportion to its time under the allocation's
+	// key.
 	PeriodMs int64 `json:"period_ms"`
 }
 
-// Followed is the charges that a line was divided after.
+// Followed describes the charges that a line was divided by.
 type Followed struct {
-	// Scope is resource, invoice_detail, invoice, account or commitment, and Name
-	// what is meant by it. Period is the billing period of a resource or an
-	// account, and the charge period of a commitment's fee.
+	// Scope is resource, invoice_detail, invoice, account or commitment, and Name identifies it.
+	// Period is the billing period of a resource or an account, and the charge period of a
+	// commitment's fee.
 	Scope  string          `json:"scope"`
 	Name   string          `json:"name"`
 	Period domain.Interval `json:"period,omitzero"`
-	Lines  int             `json:"lines"` // that were followed
-	// Billed and Effective are what the lines cost, net. The allocation's Of adds up
-	// only the allocation keys whose cost has the sign of the whole, and of a credit
-	// for a resource, only what credits pay for.
+	Lines  int             `json:"lines"` // number of lines followed
+	// Billed and Effective are the net cost of those lines. The allocation's Of adds up only
+	// allocation keys whose cost has the sign of the total. For a credit for a resource, it adds up
+	// only what credits pay for.
 	Billed    Amount `json:"billed"`
 	Effective Amount `json:"effective"`
 }
 
-// how says by what a line found its match, or why it found none.
+// how says how a line found its match, or why it found none.
 type how uint8
 
 const (
@@ -108,26 +107,26 @@ var howTexts = [...]string{
 	howLongPeriod:   "its charge period is longer than ten years",
 }
 
-// trace is a Trace on its way.
+// trace is the state of a Trace.
 type trace struct {
 	ref    Ref
-	record int32 // of the allocation's line; -1 for a rounding adjustment, whose line is none of the book's
-	match  int32 // of that record; -1 for none
+	record int32 // of the allocation's line; -1 for a rounding adjustment, whose line is not in the book
+	match  int32 // of that record's line; -1 for none
 	period domain.Interval
 	key    uint32
-	taken  bool                     // a part of what was measured went to owners, and a part to others
+	taken  bool                     // a part of the measured time went to owners, and a part to others
 	had    map[int32]*MachineWeight // by description
 
-	current  bool   // the line that is being divided is the allocation's
-	reason   string // for the match method
-	sells    string // for the meter
+	current  bool   // the line being divided is the allocation's
+	reason   string // why it was divided by the match method
+	sells    string // what it sells
 	unseen   int64
 	followed *Followed
 	found    *Trace
 	line     Line
 }
 
-// newTrace returns nil when nothing is to be traced.
+// newTrace returns nil if no trace was requested.
 func (r *run) newTrace(ref *Ref) *trace {
 	if ref == nil {
 		return nil
@@ -164,7 +163,7 @@ func (t *trace) at(desc int32) *MachineWeight {
 	return m
 }
 
-// use notes what a machine enters into a slot of the traced line's match.
+// use records what a machine adds to a slot of the traced line's match.
 func (t *trace) use(desc int32, s *slot, u use, whole bool) {
 	if s.from < t.period.From || s.from >= t.period.To {
 		return
@@ -177,7 +176,7 @@ func (t *trace) use(desc int32, s *slot, u use, whole bool) {
 	}
 }
 
-// followed notes what the current line is divided after.
+// followed records what the current line is divided by.
 func (r *run) followed(rec *record, t *tally) {
 	if r.trace == nil || !r.trace.current {
 		return
@@ -200,16 +199,19 @@ func (r *run) followed(rec *record, t *tally) {
 	}
 }
 
-var scopeNames = [...]string{ofResource: "resource", ofDetail: "invoice_detail", ofInvoice: "invoice", ofAccount: "account", ofCommitment: "commitment"}
+var scopeNames = [...]string{
+	ofResource: "resource", ofDetail: "invoice_detail", ofInvoice: "invoice",
+	ofAccount: "account", ofCommitment: "commitment",
+}
 
-// because notes why the current line has its match method.
+// because records why the current line has its match method.
 func (t *trace) because(format string, args ...any) {
 	if t != nil && t.current {
 		t.reason = fmt.Sprintf(format, args...)
 	}
 }
 
-// given notes the allocation, if it is the one that is traced.
+// given records the allocation, if it is the traced one.
 func (t *trace) given(l *Allocation) {
 	if l.Hour != t.ref.Hour || !t.names(l.Line.Issuer, l.Line.Account, l.Line.ID) {
 		return
@@ -219,7 +221,7 @@ func (t *trace) given(l *Allocation) {
 	t.found.Allocation.Line = &t.line
 }
 
-// done returns the trace once everything was divided.
+// done returns the trace after everything was divided.
 func (t *trace) done(f *fleet) *Trace {
 	if t == nil || t.found == nil {
 		return nil

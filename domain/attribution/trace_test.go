@@ -28,12 +28,12 @@ func explained(t fataler, e *estate, l *allocation) ([]allocation, *attribution.
 	return allocations, res.Trace
 }
 
-// machinesFoot holds the trace of an allocation that is divided by use to the allocation.
+// machinesFoot checks the trace of an allocation that is divided by use against the allocation.
 func machinesFoot(t *rapid.T, e *estate, l *allocation, x *attribution.Trace) {
 	var weight, useful, period int64
 	for i, m := range x.Machines {
 		weight, useful, period = weight+m.WeightMs, useful+m.UsefulMs, period+m.PeriodMs
-		// Both are rounded cumulatively, so one may be rounded up where the other is not.
+		// Both are rounded cumulatively, so that one may be rounded up and the other not.
 		if m.WeightMs < 0 || m.UsefulMs > m.WeightMs || m.WeightMs > m.PeriodMs+1 || i > 0 && x.Machines[i-1].Node >= m.Node {
 			t.Fatalf("allocation %s: machine %+v of %+v", ref(l), m, x)
 		}
@@ -45,14 +45,14 @@ func machinesFoot(t *rapid.T, e *estate, l *allocation, x *attribution.Trace) {
 	if l.Component != attribution.Unseen && weight != l.Weight.Decimal().IntPart() || l.Component == attribution.Unseen && weight != 0 {
 		t.Fatalf("allocation %s weighs %s, and its machines %d: %+v", ref(l), l.Weight, weight, x)
 	}
-	// Machines and what was unseen are each rounded down to milliseconds.
+	// Machines and the unseen part are each rounded down to milliseconds.
 	if over := period + x.UnseenMs - l.Of.Decimal().IntPart(); over < -1 || over > 0 && e.policy.Discount != attribution.OwnersFirst {
 		t.Fatalf("allocation %s is of %s, and its machines and what was unseen %d and %d: %+v", ref(l), l.Of, period, x.UnseenMs, x)
 	}
 }
 
-// TestTrace traces allocations of drawn estates: the trace is of that allocation, adds up
-// to it, and changes nothing.
+// TestTrace traces allocations of drawn estates: the trace is of that allocation, adds up to it,
+// and has no side effects.
 func TestTrace(t *testing.T) {
 	reached := map[attribution.MatchMethod]int{}
 	long.Check(t, 300, 20_000, func(t *rapid.T) {
@@ -126,7 +126,7 @@ func TestTraceInWords(t *testing.T) {
 	if x.ClassReason != "PricingCategory is Standard" || x.MatchReason != "nothing in the fleet is known that it could be for" || len(x.Machines) > 0 {
 		t.Errorf("%+v", x)
 	}
-	// An allocation that there is not is not explained.
+	// A missing allocation is not explained.
 	e.trace = &attribution.Ref{Issuer: "S", Account: "x", Line: "pooled", Workspace: "cyd", Hour: start, Component: attribution.Allocated}
 	if _, res, err := e.run(); err != nil || res.Trace != nil {
 		t.Errorf("%+v, %v", res.Trace, err)
@@ -135,7 +135,7 @@ func TestTraceInWords(t *testing.T) {
 	if _, res, err := e.run(); err != nil || res.Trace != nil {
 		t.Errorf("%+v, %v", res.Trace, err)
 	}
-	// What owners' commitments took is told from what they left.
+	// The trace distinguishes what owners' commitments took from what they left.
 	e = pool()
 	e.add("ri", attribution.Committed, "", "3", 1).Commitment = "k"
 	e.add("od", attribution.OnDemand, "", "6", 3)
