@@ -14,11 +14,11 @@ import (
 	framesv1 "quartermaster/schemas/frames/v1"
 )
 
-// MaxFrame is the largest frame that is written or read, in bytes. Sixteen GPUs cut
-// into seven, with forty fields each, take a hundredth of it.
+// MaxFrame is the size of the largest frame, in bytes. Sixteen GPUs with seven MIG devices
+// each and forty fields per device take a hundredth of it.
 const MaxFrame = 4 << 20
 
-// Writer writes frames. It can be used from several goroutines.
+// Writer writes frames. It is safe for concurrent use.
 type Writer struct {
 	mu   sync.Mutex
 	w    io.Writer
@@ -29,8 +29,8 @@ type Writer struct {
 // NewWriter returns a Writer whose first frame has sequence 1.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w, next: 1} }
 
-// Write gives the frame its sequence and writes it with one call of the underlying
-// writer. After an error nothing more must be written: the frame may be torn.
+// Write sets the frame's sequence number and writes the frame with one call of the underlying
+// writer. After an error the caller MUST NOT write again: the frame may be torn.
 func (w *Writer) Write(f Frame) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,13 +65,15 @@ type Reader struct {
 	devices    int
 }
 
-// NewReader returns a Reader of one run of a collector.
+// NewReader returns a Reader for one run of a collector.
 func NewReader(r io.Reader) *Reader { return &Reader{r: bufio.NewReaderSize(r, 64<<10), want: 1} }
 
-// Next returns the next frame, which is the caller's to keep. It returns [io.EOF]
-// after the last, [io.ErrUnexpectedEOF] (wrapped) where the last is torn, and
-// another error for what no collector of this version writes; then the rest of the
-// stream means nothing. Devices that a frame names are in the latest inventory.
+// Next returns the next frame. The caller may keep it. Every device index in it is valid in
+// the latest inventory.
+//
+// Next returns [io.EOF] after the last frame, and wraps [io.ErrUnexpectedEOF] if the last frame
+// is torn. Any other error means that the input is not from a collector of this version. The
+// caller MUST NOT read on.
 func (r *Reader) Next() (Frame, error) {
 	size, err := binary.ReadUvarint(r.r)
 	switch {
@@ -82,7 +84,10 @@ func (r *Reader) Next() (Frame, error) {
 	case err != nil:
 		return Frame{}, fmt.Errorf("read length of frame %d: %w", r.want, err)
 	case size > MaxFrame:
-		return Frame{}, fmt.Errorf("read frame %d: its length is given as %d bytes, more than the %d allowed: this is no collector's output", r.want, size, MaxFrame)
+		return Frame{}, fmt.Errorf(
+			"read frame %d: its length of %d bytes exceeds the limit of %d: this is not the output of a collector",
+			r.want, size, MaxFrame,
+		)
 	}
 	if uint64(cap(r.buf)) < size {
 		r.buf = make([]byte, size)
@@ -103,7 +108,7 @@ func (r *Reader) Next() (Frame, error) {
 		return Frame{}, fmt.Errorf("decode frame %d: %v", r.want, err)
 	}
 	if f.Sequence != r.want {
-		return Frame{}, fmt.Errorf("read frame %d: it says it is frame %d", r.want, f.Sequence)
+		return Frame{}, fmt.Errorf("read frame %d: got sequence number %d", r.want, f.Sequence)
 	}
 	switch f.Body.(type) {
 	case *Inventory, *Readings, *Events:
@@ -114,7 +119,10 @@ func (r *Reader) Next() (Frame, error) {
 	switch b := f.Body.(type) {
 	case *Hello:
 		if b.Version != Version {
-			return Frame{}, fmt.Errorf("the collector writes frames of version %d, and this program reads version %d: install both from one release", b.Version, Version)
+			return Frame{}, fmt.Errorf(
+				"the collector writes frames of version %d, this program reads version %d: install both from one release",
+				b.Version, Version,
+			)
 		}
 		if r.met {
 			return Frame{}, fmt.Errorf("read frame %d: a second hello", f.Sequence)
@@ -157,7 +165,11 @@ func encode(f Frame) *framesv1.Frame {
 		}
 		m.Body = &framesv1.Frame_Hello{Hello: h}
 	case *Heartbeat:
-		m.Body = &framesv1.Frame_Heartbeat{Heartbeat: &framesv1.Heartbeat{Call: b.Call, CallNanos: int64(b.Waiting), Answered: b.Answered}}
+		m.Body = &framesv1.Frame_Heartbeat{Heartbeat: &framesv1.Heartbeat{
+			Call:      b.Call,
+			CallNanos: int64(b.Waiting),
+			Answered:  b.Answered,
+		}}
 	case *Inventory:
 		m.Body = &framesv1.Frame_Inventory{Inventory: encodeInventory(b)}
 	case *Readings:
@@ -171,13 +183,32 @@ func encode(f Frame) *framesv1.Frame {
 	case *Events:
 		e := &framesv1.Events{Generation: b.Generation, Cursor: b.Cursor}
 		for _, v := range b.Events {
-			e.Events = append(e.Events, &framesv1.Event{Kind: framesv1.Kind(v.Kind), Device: v.Device, Uuid: encodeID(v.UUID),
-				Code: v.Code, Field: v.Field, Count: v.Count, At: int64(v.At), Over: v.Over, Failed: v.Failed, System: v.System,
-				Detail: v.Detail, Recovery: v.Recovery, Found: v.Found, Total: v.Total})
+			e.Events = append(e.Events, &framesv1.Event{
+				Kind:     framesv1.Kind(v.Kind),
+				Device:   v.Device,
+				Uuid:     encodeID(v.UUID),
+				Code:     v.Code,
+				Field:    v.Field,
+				Count:    v.Count,
+				Total:    v.Total,
+				At:       int64(v.At),
+				Found:    v.Found,
+				Over:     v.Over,
+				Failed:   v.Failed,
+				System:   v.System,
+				Detail:   v.Detail,
+				Recovery: v.Recovery,
+			})
 		}
 		m.Body = &framesv1.Frame_Events{Events: e}
 	case *Trouble:
-		m.Body = &framesv1.Frame_Trouble{Trouble: &framesv1.Trouble{Code: b.Code, Text: b.Text, Returned: b.Returned, Fatal: b.Fatal, Group: b.Group}}
+		m.Body = &framesv1.Frame_Trouble{Trouble: &framesv1.Trouble{
+			Code:     b.Code,
+			Text:     b.Text,
+			Returned: b.Returned,
+			Fatal:    b.Fatal,
+			Group:    b.Group,
+		}}
 	}
 	return m
 }
@@ -192,9 +223,23 @@ func encodeID(id domain.GPUID) []byte {
 func encodeInventory(v *Inventory) *framesv1.Inventory {
 	m := &framesv1.Inventory{Generation: v.Generation, Reason: v.Reason}
 	for _, d := range v.Devices {
-		m.Devices = append(m.Devices, &framesv1.Device{Uuid: encodeID(d.UUID), Gpu: d.GPU, Minor: d.Minor, Parent: d.Parent, Model: d.Model,
-			Serial: d.Serial, Pci: d.PCI, MemoryMib: d.MemoryMiB, Mig: d.MIG, Lost: d.Lost, Profile: d.Profile,
-			GpuInstance: d.GPUInstance, ComputeInstance: d.ComputeInstance, Slices: d.Slices, Shared: d.Shared})
+		m.Devices = append(m.Devices, &framesv1.Device{
+			Uuid:            encodeID(d.UUID),
+			Gpu:             d.GPU,
+			Minor:           d.Minor,
+			Parent:          d.Parent,
+			Model:           d.Model,
+			Serial:          d.Serial,
+			Pci:             d.PCI,
+			MemoryMib:       d.MemoryMiB,
+			Mig:             d.MIG,
+			Lost:            d.Lost,
+			Profile:         d.Profile,
+			GpuInstance:     d.GPUInstance,
+			ComputeInstance: d.ComputeInstance,
+			Slices:          d.Slices,
+			Shared:          d.Shared,
+		})
 	}
 	return m
 }
@@ -206,7 +251,11 @@ func decode(m *framesv1.Frame) (Frame, error) {
 	case *framesv1.Frame_Hello:
 		f.Body, err = decodeHello(b.Hello)
 	case *framesv1.Frame_Heartbeat:
-		f.Body = &Heartbeat{Call: b.Heartbeat.GetCall(), Waiting: time.Duration(b.Heartbeat.GetCallNanos()), Answered: b.Heartbeat.GetAnswered()}
+		f.Body = &Heartbeat{
+			Call:     b.Heartbeat.GetCall(),
+			Waiting:  time.Duration(b.Heartbeat.GetCallNanos()),
+			Answered: b.Heartbeat.GetAnswered(),
+		}
 	case *framesv1.Frame_Inventory:
 		var v Inventory
 		v, err = decodeInventory(b.Inventory)
@@ -222,7 +271,7 @@ func decode(m *framesv1.Frame) (Frame, error) {
 		}
 		f.Body = &Trouble{Code: t.Code, Text: t.Text, Returned: t.Returned, Fatal: t.Fatal, Group: t.Group}
 	default:
-		return f, errors.New("it says nothing that this version knows")
+		return f, errors.New("its body is of a kind that this version does not know")
 	}
 	return f, err
 }
@@ -231,7 +280,7 @@ func decodeHello(m *framesv1.Hello) (*Hello, error) {
 	h := &Hello{Version: m.GetVersion(), Program: m.GetProgram(), Library: m.GetLibrary(), Driver: m.GetDriver(),
 		Hostname: m.GetHostname(), BootID: m.GetBootId(), Engine: m.GetEngine()}
 	if h.Version != Version {
-		return h, nil // for the reader to refuse, whatever else is in it
+		return h, nil // Reader.Next refuses it, so do not decode the rest
 	}
 	for _, g := range m.GetGroups() {
 		h.Groups = append(h.Groups, Group{Name: g.GetName(), Fields: g.GetFields(), Works: g.GetWorks(), Reason: g.GetReason(),
@@ -260,13 +309,27 @@ func decodeInventory(m *framesv1.Inventory) (Inventory, error) {
 		if err != nil {
 			return v, fmt.Errorf("device %d: %v", i, err)
 		}
-		// A MIG device stands behind its GPU, and that is not itself one.
+		// A MIG device follows its GPU, and the GPU is not a MIG device.
 		if p := int(d.GetParent()); p > i || p > 0 && v.Devices[p-1].Parent != 0 {
 			return v, fmt.Errorf("device %d: its GPU is given as device %d", i, p-1)
 		}
-		v.Devices = append(v.Devices, Device{UUID: id, GPU: d.GetGpu(), Minor: d.GetMinor(), Parent: d.GetParent(), Model: d.GetModel(), Serial: d.GetSerial(),
-			PCI: d.GetPci(), MemoryMiB: d.GetMemoryMib(), MIG: d.GetMig(), Lost: d.GetLost(), Profile: d.GetProfile(),
-			GPUInstance: d.GetGpuInstance(), ComputeInstance: d.GetComputeInstance(), Slices: d.GetSlices(), Shared: d.GetShared()})
+		v.Devices = append(v.Devices, Device{
+			UUID:            id,
+			GPU:             d.GetGpu(),
+			Minor:           d.GetMinor(),
+			Parent:          d.GetParent(),
+			Model:           d.GetModel(),
+			Serial:          d.GetSerial(),
+			PCI:             d.GetPci(),
+			MemoryMiB:       d.GetMemoryMib(),
+			MIG:             d.GetMig(),
+			Lost:            d.GetLost(),
+			Profile:         d.GetProfile(),
+			GPUInstance:     d.GetGpuInstance(),
+			ComputeInstance: d.GetComputeInstance(),
+			Slices:          d.GetSlices(),
+			Shared:          d.GetShared(),
+		})
 	}
 	return v, nil
 }
@@ -301,9 +364,22 @@ func decodeEvents(m *framesv1.Events) (*Events, error) {
 		if e.GetCount() == 0 {
 			return nil, fmt.Errorf("event %d: its count is 0", i)
 		}
-		v.Events = append(v.Events, Event{Kind: Kind(e.GetKind()), Device: e.GetDevice(), UUID: id, Code: e.GetCode(), Field: e.GetField(),
-			Count: e.GetCount(), At: domain.Instant(e.GetAt()), Over: e.GetOver(), Failed: e.GetFailed(), System: e.GetSystem(),
-			Detail: e.GetDetail(), Recovery: e.GetRecovery(), Found: e.GetFound(), Total: e.GetTotal()})
+		v.Events = append(v.Events, Event{
+			Kind:     Kind(e.GetKind()),
+			Device:   e.GetDevice(),
+			UUID:     id,
+			Code:     e.GetCode(),
+			Field:    e.GetField(),
+			Count:    e.GetCount(),
+			Total:    e.GetTotal(),
+			At:       domain.Instant(e.GetAt()),
+			Found:    e.GetFound(),
+			Over:     e.GetOver(),
+			Failed:   e.GetFailed(),
+			System:   e.GetSystem(),
+			Detail:   e.GetDetail(),
+			Recovery: e.GetRecovery(),
+		})
 	}
 	return v, nil
 }

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// DefaultEngine is where nv-hostengine listens unless it is told otherwise.
+// DefaultEngine is the default address of nv-hostengine.
 const DefaultEngine = "127.0.0.1:5555"
 
-// Engine says which DCGM reads the GPUs. Its text is one of auto, embedded,
-// tcp://HOST:PORT and unix:PATH.
+// Engine selects the DCGM engine that reads the GPUs. Its text form is auto, embedded,
+// tcp://HOST:PORT or unix:PATH.
 type Engine struct {
 	Kind    EngineKind
 	Address string // HOST:PORT or the path; "" for auto and embedded
@@ -24,13 +24,13 @@ type EngineKind string
 
 // The kinds of engines.
 const (
-	EngineAuto     EngineKind = "auto"     // the first that is there and trusted: Unix socket, TCP, embedded
+	EngineAuto     EngineKind = "auto"     // the first available and trusted: Unix socket, TCP, embedded
 	EngineTCP      EngineKind = "tcp"      // an nv-hostengine at HOST:PORT
 	EngineUnix     EngineKind = "unix"     // an nv-hostengine at a Unix socket
 	EngineEmbedded EngineKind = "embedded" // DCGM runs inside the collector
 )
 
-// ParseEngine reads the text of an engine. A path must be absolute, and a TCP address
+// ParseEngine parses the text form of an engine. A path must be absolute, and a TCP address
 // must have a port.
 func ParseEngine(text string) (Engine, error) {
 	kind, rest, _ := strings.Cut(text, ":")
@@ -52,15 +52,15 @@ func ParseEngine(text string) (Engine, error) {
 		}
 		return Engine{EngineTCP, rest[2:]}, nil
 	case filepath.IsAbs(text):
-		return Engine{}, fmt.Errorf("%q does not say what it is: write unix:%s", text, text)
+		return Engine{}, fmt.Errorf("%q has no scheme: write unix:%s", text, text)
 	}
 	if _, _, err := net.SplitHostPort(text); err == nil {
-		return Engine{}, fmt.Errorf("%q does not say what it is: write tcp://%s", text, text)
+		return Engine{}, fmt.Errorf("%q has no scheme: write tcp://%s", text, text)
 	}
 	return Engine{}, fmt.Errorf("%q is unknown: write auto, tcp://HOST:PORT, unix:PATH or embedded", text)
 }
 
-// String returns the engine as it is written.
+// String returns the text form that ParseEngine reads.
 func (e Engine) String() string {
 	switch e.Kind {
 	case EngineTCP:

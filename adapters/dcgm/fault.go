@@ -7,8 +7,8 @@ import (
 	"quartermaster/domain/faults"
 )
 
-// Ids of the DCGM fields whose values mean faults. The names of fields changed between
-// releases of DCGM, the ids did not.
+// Ids of the DCGM fields that report faults. Releases of DCGM renamed fields, but kept their
+// ids.
 const (
 	FieldXID                  = 230
 	FieldECCUncorrectable     = 311
@@ -24,17 +24,17 @@ const (
 	FieldRecovery             = 1523
 )
 
-// Bits of FieldClockReasons that say that the hardware protects itself (nvml.h,
+// Bits of FieldClockReasons that are set while the hardware protects itself (nvml.h,
 // nvmlClocksEventReasons).
 const (
 	ReasonThermal    = 0x40 // hardware thermal slowdown
 	ReasonPowerBrake = 0x80 // hardware power brake slowdown
 )
 
-// Fault makes the event of the log that reports e, judged by the table. Seen is how often
-// the like was seen on the device before. Ok is false where nothing is wrong: a state
-// ended, or the driver wants nothing done any more. A verdict that is not Known is worth
-// a warning.
+// Fault returns the log event for e, with the verdict of the table. Seen is how often the
+// device had a fault of this kind before. Ok is false if e is not a fault: a state ended, or
+// the driver no longer asks for a recovery. The caller should warn about a verdict that is not
+// Known.
 func Fault(t *faults.Table, node string, e Event, seen uint64) (f *domain.GPUFaultObserved, v faults.Verdict, ok bool) {
 	if e.Over {
 		return nil, v, false

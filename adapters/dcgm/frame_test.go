@@ -74,7 +74,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Cut anywhere, a stream gives the frames before the cut and says that it is torn.
+// A stream cut anywhere gives the frames before the cut and an error that it is torn.
 func TestTorn(t *testing.T) {
 	whole := write(t, frames()...)
 	ends := map[int]bool{0: true}
@@ -98,7 +98,7 @@ func TestRefused(t *testing.T) {
 		frames []Frame
 		want   string
 	}{
-		{"another version", []Frame{{Body: &Hello{Version: 9}}}, "frames of version 9, and this program reads version 1: install both from one release"},
+		{"another version", []Frame{{Body: &Hello{Version: 9}}}, "frames of version 9, this program reads version 1: install both from one release"},
 		{"readings first", []Frame{{Body: &Readings{Generation: 1}}}, "before the hello"},
 		{"two hellos", []Frame{hello, hello}, "a second hello"},
 		{"a device that is not there", []Frame{hello, {Body: &Readings{Generation: 1, Readings: []Reading{{3, 203, StatusOK, 1}}}}}, "a reading of device 3 of inventory 1, and inventory 1 has 3 devices"},
@@ -126,8 +126,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Whatever comes, the reader ends without harm, and what it accepts can be written
-// and read again.
+// The reader handles any input without panicking, and what it accepts survives a round trip.
 func FuzzReader(f *testing.F) {
 	f.Add(write(f, frames()...))
 	f.Add([]byte("Warning: text\n"))

@@ -741,7 +741,7 @@ func TestScenarioErrors(t *testing.T) {
 	}
 	m = node(t, "gpus two")
 	c = start(t, m)
-	if code := c.exit(); code != exitEngine || !strings.Contains(c.stderr.String(), m.Scenario+":1: two is no number") {
+	if code := c.exit(); code != exitEngine || !strings.Contains(c.stderr.String(), m.Scenario+":1: two is not a number") {
 		t.Errorf("exit %d, %s", code, c.stderr.String())
 	}
 	m = node(t, "gpus 2", "at 0 lose 1")
@@ -752,7 +752,7 @@ func TestScenarioErrors(t *testing.T) {
 	c.cmd.Process.Signal(syscall.SIGTERM)
 	c.exit()
 	for _, want := range []string{
-		m.Scenario + ":2: unknown command or too few words: lose\n", m.Control + ":3: the slices of a GPU add up to at most 7\n", m.Control + ":4: many is no number\n",
+		m.Scenario + ":2: unknown command or too few words: lose\n", m.Control + ":3: the slices of a GPU add up to at most 7\n", m.Control + ":4: many is not a number\n",
 	} {
 		if !strings.Contains(c.stderr.String(), want) {
 			t.Errorf("%q is not in %s", want, c.stderr.String())

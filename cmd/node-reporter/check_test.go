@@ -235,7 +235,7 @@ func TestCheckEngine(t *testing.T) {
 		t.Errorf("it connected to %q, %v", got, err)
 	}
 	lines := checked(t, "cluster: lab\ncollector: {command: nowhere, engine: '127.0.0.1:5555'}\ngateway: {url: 'http://127.0.0.1:1', key_file: key}\n", nil)
-	if !strings.Contains(lines, `collector.engine: "127.0.0.1:5555" does not say what it is: write tcp://127.0.0.1:5555`) {
+	if !strings.Contains(lines, `collector.engine: "127.0.0.1:5555" has no scheme: write tcp://127.0.0.1:5555`) {
 		t.Error(lines)
 	}
 }

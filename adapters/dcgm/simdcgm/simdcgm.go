@@ -1,10 +1,10 @@
-// Package simdcgm builds a libdcgm.so.4 for machines without GPUs, which go-dcgm opens
-// unchanged: eight GPUs, or as many as a scenario says, whose load follows a seed, and
-// every fault that can be asked for.
+// Package simdcgm builds a simulated libdcgm.so.4 for machines without GPUs. go-dcgm opens it
+// unchanged. It has eight GPUs, or as many as the scenario sets, with a seeded load, and
+// injects every fault in the list below.
 //
-// The library is C (lib/) and is compiled against the headers inside the go-dcgm
-// module. Two files steer it. The scenario says what there is; commands appended to the
-// control file take effect within a second. Both hold a command a line:
+// The library is C (lib/) and is compiled against the headers of the go-dcgm module. Two
+// files control it: the scenario describes the node at start, and commands appended to the
+// control file take effect within a second. Both hold one command per line:
 //
 //	gpus N                    model TEXT      memory MIB    driver VERSION   version DCGM
 //	seed N                    period SECONDS  links N       profiling on|missing|off
@@ -20,13 +20,13 @@
 //	hang [MILLISECONDS]       hang health     hang live     disconnect       resume
 //	crash                     clock SECONDS   print TEXT    minor GPU N
 //
-// A line that is none is said on standard error with its file and number.
+// An invalid line is reported on standard error with its file and line number.
 //
-// Clients connect to an engine by a path that exists or a TCP address where something
-// listens; [Machine.Connects] tells which they asked for. Start is what starting or
-// connecting returns. The status of a field is what DCGM
-// returns for it, or 1 for a value that is the mark for none under a status that says
-// all is well, or 2 for one that is two minutes old.
+// Clients connect to an engine through an existing path or a TCP address with a listener;
+// [Machine.Connects] lists the addresses that they tried. "start" sets the code that starting
+// or connecting returns. The STATUS of "field" is what DCGM returns for the field, with two
+// special values: 1 returns success with a blank value, and 2 returns a value that is two
+// minutes old.
 package simdcgm
 
 import (
@@ -39,17 +39,17 @@ import (
 	"strings"
 )
 
-// Library is the name that DCGM's clients open.
+// Library is the file name that DCGM's clients open.
 const Library = "libdcgm.so.4"
 
 //go:embed lib/*.c lib/*.h
 var source embed.FS
 
-// ErrNoCompiler says that there is no C compiler: a test skips.
+// ErrNoCompiler means that there is no C compiler. A test skips.
 var ErrNoCompiler = errors.New("no C compiler found: install gcc, or name one with CC")
 
-// Build compiles the library into dir. Without names functions to leave out, as an older
-// library would: "VERSION", "HEALTH".
+// Build compiles the library into dir. To simulate an older library, without names functions
+// to leave out: "VERSION", "HEALTH".
 func Build(dir string, without ...string) error {
 	cc := os.Getenv("CC")
 	if cc == "" {
@@ -83,15 +83,15 @@ func Build(dir string, without ...string) error {
 	return nil
 }
 
-// Machine is a made-up node.
+// Machine is a simulated node.
 type Machine struct {
 	Library  string // folder of the library
 	Scenario string // file
-	Control  string // file; what was appended to it and when stands in Control+".at" too
+	Control  string // file; Control+".at" records each command with its time
 }
 
-// NewMachine makes a node in the folder dir from the lines of a scenario, with a library
-// that [Build] put into another.
+// NewMachine creates a node in the folder dir from the lines of a scenario. The argument
+// library is the folder that [Build] compiled into.
 func NewMachine(library, dir string, scenario ...string) (*Machine, error) {
 	m := &Machine{Library: library, Scenario: filepath.Join(dir, "scenario"), Control: filepath.Join(dir, "control")}
 	return m, errors.Join(
@@ -100,8 +100,8 @@ func NewMachine(library, dir string, scenario ...string) (*Machine, error) {
 	)
 }
 
-// Connects returns the addresses that clients connected to or tried to, in their order:
-// "unix PATH" or "tcp HOST:PORT".
+// Connects returns the addresses that clients tried to connect to, in order: "unix PATH" or
+// "tcp HOST:PORT".
 func (m *Machine) Connects() ([]string, error) {
 	b, err := os.ReadFile(m.Control + ".connects")
 	if errors.Is(err, os.ErrNotExist) {
@@ -110,12 +110,12 @@ func (m *Machine) Connects() ([]string, error) {
 	return strings.Split(strings.TrimSpace(string(b)), "\n"), err
 }
 
-// Env is what a program must have in its environment to see the node.
+// Env returns the environment variables that make a program use the node.
 func (m *Machine) Env() []string {
 	return []string{"LD_LIBRARY_PATH=" + m.Library, "SIMDCGM_SCENARIO=" + m.Scenario, "SIMDCGM_CONTROL=" + m.Control}
 }
 
-// Do appends commands to the control file, at once.
+// Do appends commands to the control file in one write.
 func (m *Machine) Do(commands ...string) error {
 	f, err := os.OpenFile(m.Control, os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

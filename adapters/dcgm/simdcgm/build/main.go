@@ -1,4 +1,4 @@
-// Command build compiles the simulated libdcgm.so.4 into the folder that it is given.
+// Command build compiles the simulated libdcgm.so.4 into a folder.
 package main
 
 import (

@@ -1,17 +1,17 @@
 /* libdcgm.so.4 for machines without GPUs: the functions of DCGM that the collector calls,
- * over the made-up machine of world.c. Compiled against the headers inside the go-dcgm
- * module, so that a prototype or structure that changes there is an error here.
+ * on the simulated machine of world.c. It is compiled against the headers of the go-dcgm
+ * module, so that a changed prototype or structure fails the build.
  *
- * It does what the real library does where that surprises:
- *   - a field that nobody watches has status -16, an XID before the first one -14, each
- *     with the mark for "no value" of the field's type;
- *   - one field of the profiling module in a field group fails the watch of all with -33
- *     where that module is not loaded;
- *   - dcgmGetValuesSince_v2 fails as a whole when one device or field fails, and what
- *     came before it is lost;
+ * It reproduces the surprising behaviour of the real library:
+ *   - an unwatched field has status -16 and the XID field before the first XID has -14, each
+ *     with the blank value of the field's type;
+ *   - where the profiling module is not loaded, one of its fields in a field group makes the
+ *     watch of the whole group fail with -33;
+ *   - dcgmGetValuesSince_v2 fails as a whole when one device or field fails, and the values
+ *     before the failure are lost;
  *   - a structure of another size or version is refused with -12;
  *   - messages of health incidents name GPUs that do not exist;
- *   - there are at most 64 groups and 64 field groups, and nothing frees them by itself.
+ *   - there are at most 64 groups and 64 field groups, and they are never freed automatically.
  */
 #include "simdcgm.h"
 
@@ -56,8 +56,8 @@ static fieldgroup_t fieldgroups[DCGM_MAX_NUM_FIELD_GROUPS];
 static watch_t watches[MOST_WATCHES];
 static int watch_count;
 
-/* enter waits while the driver hangs, takes in commands and says whether the call can be
- * served at all. Every call but the first begins with it; the mutex is held after it. */
+/* enter waits while the driver hangs, reads new commands and returns whether the call can be
+ * served. Every call but the first begins with it. On success it returns with the mutex held. */
 static dcgmReturn_t enter(dcgmHandle_t handle)
 {
     for (;;) {
@@ -79,7 +79,7 @@ static dcgmReturn_t enter(dcgmHandle_t handle)
     return DCGM_ST_CONNECTION_NOT_VALID;
 }
 
-/* wait_while waits with the mutex let go while a part of the driver hangs. */
+/* wait_while waits, with the mutex released, while a part of the driver hangs. */
 static void wait_while(const int *hung)
 {
     while (*hung) {
@@ -103,8 +103,8 @@ static int has_gpu(unsigned id)
     return id < (unsigned)world.gpu_count;
 }
 
-/* find names the GPU, the MIG instance, NULL for the GPU itself, and the compute instance,
- * -1 for none, of an entity. */
+/* find returns the GPU of an entity, or -1. It sets the MIG instance (NULL for the GPU itself)
+ * and the compute instance (-1 for none). */
 static int find(dcgmGroupEntityPair_t e, const instance_t **instance, int *compute)
 {
     *instance = NULL;
@@ -127,8 +127,8 @@ static int find(dcgmGroupEntityPair_t e, const instance_t **instance, int *compu
     return -1;
 }
 
-/* whose says whose XIDs an entity has: -1 of the GPU, an instance, -2 of none. A compute
- * instance has those of its instance when it is alone on it. */
+/* whose returns whose XIDs an entity reports: -1 for the GPU's, an instance's index, -2 for
+ * none. A compute instance reports those of its instance only if it is alone on it. */
 static int whose(int gpu, const instance_t *in, int compute)
 {
     return !in ? -1 : compute >= 0 && in->computes > 1 ? -2 : (int)(in - world.gpus[gpu].instances);
@@ -190,7 +190,7 @@ static const xid_t *last_xid(const gpu_t *g, int instance, long long until)
     return NULL;
 }
 
-/* measure is what a field of an entity was at a moment. */
+/* measure sets v to the value of a field of an entity at a time. */
 static void measure(value_t *v, int gpu, const instance_t *in, int compute, unsigned short field, long long at)
 {
     const gpu_t *g = &world.gpus[gpu];
@@ -278,8 +278,8 @@ static void measure(value_t *v, int gpu, const instance_t *in, int compute, unsi
     }
 }
 
-/* answer is what the library says of a field now: what was measured, or why there is
- * nothing. It returns when that was. */
+/* answer sets v to what the library returns for a field now: the last value, or a status
+ * without one. It returns the time of the value. */
 static long long answer(value_t *v, dcgmGroupEntityPair_t e, unsigned short field, const watch_t *w, int live)
 {
     const instance_t *in = NULL;
@@ -305,7 +305,7 @@ static long long answer(value_t *v, dcgmGroupEntityPair_t e, unsigned short fiel
             return at;
         }
         measure(v, gpu, in, compute, field, at);
-        if (r->status == 1) { /* no value, and no word about it */
+        if (r->status == 1) { /* a blank value with status OK */
             blank(v, DCGM_ST_NOT_SUPPORTED);
             v->status = DCGM_ST_OK;
             return at;
@@ -404,9 +404,9 @@ static int listens(const char *address)
     return ok;
 }
 
-/* Connecting wants something at the address, so that a path that does not exist fails as
- * it would; the machine is the same. Which kind of address was asked for is written
- * beside the control file. */
+/* Connecting fails unless the path exists or something listens at the address, as with the
+ * real library. All addresses lead to the same machine. The address is recorded next to the
+ * control file. */
 dcgmReturn_t dcgmConnect_v2(const char *address, dcgmConnectV2Params_t *params, dcgmHandle_t *handle)
 {
     struct stat st;
@@ -475,7 +475,7 @@ dcgmReturn_t dcgmGetGpuInstanceHierarchy(dcgmHandle_t handle, dcgmMigHierarchy_v
     for (int i = 0; i < world.gpu_count; i++)
         for (int j = 0; j < world.gpus[i].instance_count; j++) {
             const instance_t *in = &world.gpus[i].instances[j];
-            /* The profile's number, as the driver has it: nvml.h, NVML_GPU_INSTANCE_PROFILE_*. */
+            /* The driver's number of the profile: nvml.h, NVML_GPU_INSTANCE_PROFILE_*. */
             static const unsigned profiles[] = { 0, 0, 1, 2, 3, 0, 7, 4 };
             for (int k = -1; k < in->computes; k++) {
                 dcgmMigHierarchyInfo_v2 *to = &h->entityList[h->count++];
@@ -519,7 +519,7 @@ dcgmReturn_t dcgmGroupCreate(dcgmHandle_t handle, dcgmGroupType_t type, const ch
     for (unsigned i = 0; i < DCGM_MAX_NUM_GROUPS; i++)
         if (!groups[i].used) {
             groups[i] = (group_t) { 1, 0, NULL };
-            *to = i + 2; /* 0 and 1 are the library's own */
+            *to = i + 2; /* 0 and 1 are reserved by the library */
             LEAVE(DCGM_ST_OK);
         }
     LEAVE(DCGM_ST_MAX_LIMIT);

@@ -1,5 +1,5 @@
-/* Shared by simdcgm.c, which is what DCGM's functions do, and world.c, which is the
- * machine that they look at. */
+/* Shared by simdcgm.c, which implements DCGM's functions, and world.c, which simulates the
+ * machine. */
 #ifndef SIMDCGM_H
 #define SIMDCGM_H
 
@@ -40,10 +40,10 @@ typedef struct
 {
     int slices;       /* sevenths */
     int computes;     /* compute instances on it */
-    unsigned id;      /* as the driver numbers it */
-    unsigned eid;     /* as DCGM does */
-    unsigned compute; /* as DCGM numbers its first compute instance */
-    unsigned made;    /* counts reconfigurations: part of the UUID */
+    unsigned id;      /* the driver's number */
+    unsigned eid;     /* DCGM's number */
+    unsigned compute; /* DCGM's number of its first compute instance */
+    unsigned made;    /* generation of the configuration, part of the UUID */
 } instance_t;
 
 typedef struct
@@ -59,18 +59,18 @@ typedef struct
     long long ecc_sbe, ecc_dbe, remap_uncorrectable, remap_corrected, remap_failed, remap_pending, replays;
     long long retired_corrected, retired_uncorrectable, retirement_pending;
     int thermal, brake;
-    int load; /* percent, -1: follows the curve */
+    int load; /* percent; -1: follows the curve */
     dcgmNvLinkLinkState_t links[LINKS];
     incident_t incidents[MOST_INCIDENTS];
     int incident_count;
 } gpu_t;
 
-/* A field that answers otherwise: of one GPU, or of all with gpu -1. */
+/* An override of a field's answer, for one GPU, or for all with gpu -1. */
 typedef struct
 {
     int gpu;
     unsigned short field;
-    int status; /* what DCGM returns for it */
+    int status; /* < 0: DCGM's status; 1: a blank value with status OK; 2: an old value */
 } rule_t;
 
 typedef struct
@@ -80,18 +80,18 @@ typedef struct
     char model[96], version[96], driver[96];
     long long memory_mib, seed, period_s;
     int profiling; /* 1 on, 0 the module is not loaded, -1 not supported */
-    int recovery;  /* the driver knows field 1523 */
+    int recovery;  /* the driver supports field 1523 */
     int links;
     int disconnected;
     int start;      /* what starting or connecting returns */
-    long long hung; /* until then every call waits; -1 for ever */
-    long long clock; /* microseconds that the clock is off */
-    unsigned mismatch; /* bits of structures that are refused as of another version */
+    long long hung; /* every call waits until this time; -1: for ever */
+    long long clock; /* error of the clock, microseconds */
+    unsigned mismatch; /* structures refused for their version, bits of MISMATCH_* */
     rule_t rules[MOST_RULES];
     int rule_count;
     unsigned generation;
     int hung_health; /* health checks wait */
-    int hung_live;   /* what asks the driver itself waits */
+    int hung_live;   /* calls that query the driver directly wait */
 } world_t;
 
 enum
@@ -105,17 +105,17 @@ enum
 
 extern world_t world;
 
-/* clock_us is the time by the simulated machine's clock. */
+/* clock_us returns the time by the simulated machine's clock. */
 long long clock_us(void);
-/* world_open reads the scenario, and what happened before where the engine outlives its
- * clients. It returns 0, or -1 after saying on stderr what is wrong. */
+/* world_open reads the scenario and replays the journal. With outlives, the engine outlives its
+ * clients. It returns 0, or -1 after reporting the error on stderr. */
 int world_open(int outlives);
-/* world_poll takes in what was appended to the control file. */
+/* world_poll executes the scheduled commands that are due and the new ones of the control file. */
 void world_poll(void);
-/* world_load is how busy a GPU is at a moment, 0 to 1: a function of seed, GPU and time. */
+/* world_load returns the load of a GPU, 0 to 1. It depends only on seed, GPU and time. */
 double world_load(int gpu, long long at);
-/* world_uuid writes the UUID of a GPU (instance NULL) or of a MIG device: of one of the
- * compute instances, from 0, of an instance. */
+/* world_uuid writes the UUID of a GPU (instance NULL) or of a MIG device, given by instance and
+ * compute instance (from 0). */
 void world_uuid(char *to, size_t size, int gpu, const instance_t *instance, int compute);
 
 #endif

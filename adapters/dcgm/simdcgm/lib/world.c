@@ -1,10 +1,10 @@
-/* The machine that the simulated library looks at.
+/* The simulated machine.
  *
- * Two files make it. The scenario (SIMDCGM_SCENARIO) says what there is, one thing a
- * line, and what happens by itself: "at 30 xid 3 79" is thirty seconds after the engine
- * began. The control file (SIMDCGM_CONTROL) is appended to while it runs, a command a
- * line. Which line took effect when stands in a third file beside it, ".at", so that an
- * engine that outlives its clients tells each of them the same history.
+ * Two files define it. The scenario (SIMDCGM_SCENARIO) describes the machine, one command per
+ * line, and schedules events: "at 30 xid 3 79" happens thirty seconds after the engine
+ * started. Commands are appended to the control file (SIMDCGM_CONTROL) while it runs. A
+ * journal next to it (".at") records when each line took effect, so that an engine that
+ * outlives its clients reports the same history to all of them.
  */
 #include "simdcgm.h"
 
@@ -25,16 +25,16 @@
 world_t world;
 
 static const char *control_path;
-static long long control_at;    /* how much of the control file has taken effect */
+static long long control_at;    /* bytes of the control file that have taken effect */
 static int control_line;        /* the same in lines */
-static long long began;         /* when the engine began */
-static long long dated_until;   /* events up to here are none of an engine that began after them */
-static char planned[64][256];   /* lines of the scenario that wait for their time */
+static long long began;         /* when the engine started */
+static long long dated_until;   /* a new engine skips the XIDs of the journal up to this time */
+static char planned[64][256];   /* scheduled lines of the scenario */
 static long long planned_at[64];
-static const char *planned_where[64]; /* file and line that each stands in */
+static const char *planned_where[64]; /* file and line of each */
 static int planned_line[64];
 static int planned_count;
-static const char *no_number; /* the word of the present command that should be a number */
+static const char *no_number; /* the word of the current command that is not a number */
 
 static long long wall_us(void)
 {
@@ -101,8 +101,9 @@ static void set_recovery(gpu_t *g, long long at, long long value)
     g->recovery[g->recovery_count++] = (step_t) { at, value };
 }
 
-/* make_instances cuts a GPU. As with the real library, numbers are of places and come
- * again when a GPU is cut anew; UUIDs do not. The whole GPU as one instance is number 0. */
+/* make_instances partitions a GPU. As in the real library, instance numbers belong to
+ * placements and are reused when a GPU is repartitioned; UUIDs are not. The whole GPU as one
+ * instance is number 0. */
 static void make_instances(int gpu, const int *slices, const int *computes, int count)
 {
     gpu_t *g = &world.gpus[gpu];
@@ -127,13 +128,12 @@ static long long number(const char *word)
 
 static int command(char *text, const char *where, int line, long long at, int fresh);
 
-/* take does one command. Fresh says that it is done for the first time, and not told
- * again to an engine that reads its history. */
+/* take executes one command. Fresh is false when an engine replays its history. */
 static int take(char *text, const char *where, int line, long long at, int fresh)
 {
     no_number = NULL;
     int result = command(text, where, line, at, fresh);
-    return !result && no_number ? bad(where, line, "%s is no number", no_number) : result;
+    return !result && no_number ? bad(where, line, "%s is not a number", no_number) : result;
 }
 
 static int command(char *text, const char *where, int line, long long at, int fresh)
@@ -154,7 +154,7 @@ static int command(char *text, const char *where, int line, long long at, int fr
         *--end = 0;
 #define IS(name, args) (!strcmp(word[0], name) && n > (args))
 #define NUMBER(i) (word[i] ? number(word[i]) : 0)
-    /* What concerns the whole machine. */
+    /* Commands for the whole machine. */
     if (IS("gpus", 1)) {
         world.gpu_count = (int)NUMBER(1);
         return world.gpu_count < 0 || world.gpu_count > MOST_GPUS ? bad(where, line, "0 to %d GPUs", MOST_GPUS) : 0;
@@ -203,7 +203,7 @@ static int command(char *text, const char *where, int line, long long at, int fr
             raise(SIGSEGV);
         return 0;
     }
-    if (IS("print", 0)) { /* what a library that writes to standard output does to frames */
+    if (IS("print", 0)) { /* simulates a library that writes to standard output */
         if (fresh) {
             printf("%s\n", rest);
             fflush(stdout);
@@ -226,7 +226,7 @@ static int command(char *text, const char *where, int line, long long at, int fr
         snprintf(planned[planned_count++], sizeof planned[0], "%s", command ? command + 1 : "");
         return 0;
     }
-    /* What concerns one GPU, which the next word names. */
+    /* Commands for the GPU that the next word names. */
     if (n < 2 || !isdigit((unsigned char)word[1][0]) || NUMBER(1) >= (world.gpu_count ? world.gpu_count : MOST_GPUS))
         return bad(where, line, "unknown command, or no such GPU: %s %s", word[0], word[1] ? word[1] : "");
     int gpu = (int)NUMBER(1);
@@ -236,7 +236,7 @@ static int command(char *text, const char *where, int line, long long at, int fr
             return 0;
         if (g->xid_count == MOST_XIDS)
             memmove(g->xids, g->xids + 1, sizeof g->xids[0] * --g->xid_count);
-        /* No two values of a series have one time. */
+        /* The values of a series have distinct times. */
         for (int i = 0; i < g->xid_count; i++)
             if (g->xids[i].at == at)
                 at++, i = -1;
@@ -306,7 +306,7 @@ static int command(char *text, const char *where, int line, long long at, int fr
             slices[count] = (int)NUMBER(i);
             computes[count] = colon ? (int)number(colon + 1) : 1;
             if (computes[count] < 0 || computes[count] > slices[count])
-                return bad(where, line, "an instance has at most as many compute instances as slices");
+                return bad(where, line, "an instance cannot have more compute instances than slices");
         }
         return make_instances(gpu, slices, computes, count), 0;
     }
@@ -326,8 +326,8 @@ static int read_scenario(const char *path)
     return result;
 }
 
-/* control takes in the lines from control_at on that the file has in full. With times
- * the journal says when each took effect, otherwise that is now and is written there. */
+/* control executes the complete lines of the control file from control_at on. With replay, the
+ * journal tells when each took effect; otherwise they take effect now and are added to it. */
 static void control(FILE *journal, int replay)
 {
     FILE *f = fopen(control_path, "r");
